@@ -1,0 +1,45 @@
+/* Overflow-checked sizes: true when the result fits. The result is written only then. */
+#ifndef TSR_BASE_CHECKED_H
+#define TSR_BASE_CHECKED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+static inline bool tsr__mul_u64(uint64_t a, uint64_t b, uint64_t *out)
+{
+    if (b != 0 && a > UINT64_MAX / b)
+        return false;
+    *out = a * b;
+    return true;
+}
+
+static inline bool tsr__add_u64(uint64_t a, uint64_t b, uint64_t *out)
+{
+    if (a > UINT64_MAX - b)
+        return false;
+    *out = a + b;
+    return true;
+}
+
+static inline uint64_t tsr__min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t tsr__max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline uint64_t tsr__div_up_u64(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* `alignment` is a power of two; the caller has checked that value + alignment fits. */
+static inline uint64_t tsr__align_up_u64(uint64_t value, uint64_t alignment)
+{
+    return (value + alignment - 1) & ~(alignment - 1);
+}
+
+#endif

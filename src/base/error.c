@@ -1,0 +1,69 @@
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Long enough for a sentence with several shapes in it; longer texts end in "…". */
+#define TEXT_SIZE 1024
+
+static _Thread_local char error_text[TEXT_SIZE];
+
+/* Cuts in whole characters (a UTF-8 sequence is not split) and shows that something is missing. */
+static void mark_cut(char *text)
+{
+    static const char ellipsis[] = "…";
+    size_t end = TEXT_SIZE - sizeof ellipsis;
+    while (end > 0 && ((unsigned char)text[end] & 0xC0u) == 0x80u)
+        end--;
+    memcpy(text + end, ellipsis, sizeof ellipsis);
+}
+
+/* Arguments may point into the old text, so the new one is built beside it. */
+static void record(const char *prefix, const char *text)
+{
+    char next[TEXT_SIZE];
+    int length = snprintf(next, sizeof next, "%s%s", prefix, text);
+    if (length < 0)
+        next[0] = '\0';
+    else if ((size_t)length >= sizeof next)
+        mark_cut(next);
+    memcpy(error_text, next, sizeof next);
+}
+
+static void format_text(char *text, const char *format, va_list args)
+{
+    int length = vsnprintf(text, TEXT_SIZE, format, args);
+    if (length < 0)
+        text[0] = '\0';
+    else if (length >= TEXT_SIZE)
+        mark_cut(text);
+}
+
+tsr_status tsr__fail(tsr_status status, const char *format, ...)
+{
+    char text[TEXT_SIZE];
+    va_list args;
+    va_start(args, format);
+    format_text(text, format, args);
+    va_end(args);
+    record("", text);
+    return status;
+}
+
+tsr_status tsr__fail_context(tsr_status status, const char *format, ...)
+{
+    char context[TEXT_SIZE + 2];
+    va_list args;
+    va_start(args, format);
+    format_text(context, format, args);
+    va_end(args);
+    memcpy(context + strlen(context), ": ", sizeof ": ");
+    record(context, error_text);
+    return status;
+}
+
+const char *tsr_last_error(void)
+{
+    return error_text;
+}

@@ -1,0 +1,36 @@
+/* Recording the first error in words, and passing it on. */
+#ifndef TSR_BASE_ERROR_H
+#define TSR_BASE_ERROR_H
+
+#include "tessera/base.h"
+
+#if defined(__GNUC__)
+#define TSR__PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define TSR__PRINTF(fmt, args)
+#endif
+
+/* Records the calling thread's error text and returns `status`, so that it can stand in a return. */
+tsr_status tsr__fail(tsr_status status, const char *format, ...) TSR__PRINTF(2, 3);
+
+/* Puts "context: " before the recorded text, for a caller that knows what the failure was part of. */
+tsr_status tsr__fail_context(tsr_status status, const char *format, ...) TSR__PRINTF(2, 3);
+
+void tsr__log(tsr_log_level level, const char *format, ...) TSR__PRINTF(2, 3);
+
+/* TSR__REQUIRE(n > 0, "fill: n is %d", n): a caller's mistake becomes TSR_ERR_INVALID. */
+#define TSR__REQUIRE(condition, ...)                                                               \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return tsr__fail(TSR_ERR_INVALID, __VA_ARGS__);                                        \
+    } while (0)
+
+/* Passes a failure on; whoever detected it has recorded it. */
+#define TSR__TRY(call)                                                                             \
+    do {                                                                                           \
+        tsr_status tsr__status_ = (call);                                                          \
+        if (tsr__status_ != TSR_OK)                                                                \
+            return tsr__status_;                                                                   \
+    } while (0)
+
+#endif

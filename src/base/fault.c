@@ -1,0 +1,46 @@
+#include "base/fault.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+/* Atomic because a site may be reached in a driver's or a loader's thread while the test's thread
+ * has armed it. */
+static atomic_int armed_kind = TSR__FAULT_NONE;
+static atomic_uint_fast64_t events_left;
+static atomic_int injected_code;
+static _Atomic(const char *) failed_site;
+
+void tsr__fault_arm(tsr__fault_kind kind, uint64_t nth, int code)
+{
+    atomic_store(&armed_kind, TSR__FAULT_NONE);
+    atomic_store(&events_left, nth);
+    atomic_store(&injected_code, code);
+    atomic_store(&failed_site, NULL);
+    atomic_store(&armed_kind, (int)kind);
+}
+
+void tsr__fault_disarm(void)
+{
+    atomic_store(&armed_kind, TSR__FAULT_NONE);
+}
+
+const char *tsr__fault_site(void)
+{
+    return atomic_load(&failed_site);
+}
+
+int tsr__fault_code(void)
+{
+    return atomic_load(&injected_code);
+}
+
+bool tsr__fault_hit(tsr__fault_kind kind, const char *site)
+{
+    if (atomic_load_explicit(&armed_kind, memory_order_relaxed) != (int)kind)
+        return false;
+    if (kind == TSR__FAULT_NONE || atomic_fetch_sub(&events_left, 1) != 0)
+        return false;
+    atomic_store(&armed_kind, TSR__FAULT_NONE); /* once */
+    atomic_store(&failed_site, site);
+    return true;
+}
