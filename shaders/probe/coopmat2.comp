@@ -1,0 +1,13 @@
+#version 450
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_NV_cooperative_matrix2 : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+layout(local_size_x = 128) in;
+layout(std430, binding = 0) buffer Data { float16_t v[]; } data;
+void main()
+{
+    coopmat<float16_t, gl_ScopeWorkgroup, 32, 32, gl_MatrixUseA> a =
+        coopmat<float16_t, gl_ScopeWorkgroup, 32, 32, gl_MatrixUseA>(float16_t(0));
+    data.v[0] = a[0];
+}

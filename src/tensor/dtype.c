@@ -1,0 +1,50 @@
+#include <string.h>
+
+#include "base/error.h"
+#include "tessera/layout.h"
+
+/* Indexed by tsr_dtype; entry 0 is no dtype. */
+static const struct {
+    const char *name;
+    uint64_t size_bytes;
+} dtypes[] = {
+    {"?", 0},
+    [TSR_F32] = {"f32", 4},
+    [TSR_F16] = {"f16", 2},
+    [TSR_BF16] = {"bf16", 2},
+    [TSR_I32] = {"i32", 4},
+    [TSR_U32] = {"u32", 4},
+    [TSR_I64] = {"i64", 8},
+    [TSR_U8] = {"u8", 1},
+};
+
+#define DTYPES (sizeof dtypes / sizeof dtypes[0])
+
+/* Any integer may arrive in an enum: out-of-range values become entry 0. */
+static size_t row_of(tsr_dtype dtype)
+{
+    size_t row = (size_t)dtype;
+    return row < DTYPES ? row : 0;
+}
+
+uint64_t tsr_dtype_size(tsr_dtype dtype)
+{
+    return dtypes[row_of(dtype)].size_bytes;
+}
+
+const char *tsr_dtype_name(tsr_dtype dtype)
+{
+    return dtypes[row_of(dtype)].name;
+}
+
+tsr_status tsr_dtype_parse(const char *name, tsr_dtype *out)
+{
+    TSR__REQUIRE(name && out, "dtype_parse: %s is NULL", name ? "out" : "name");
+    for (size_t i = 1; i < DTYPES; i++) {
+        if (strcmp(name, dtypes[i].name) == 0) {
+            *out = (tsr_dtype)i;
+            return TSR_OK;
+        }
+    }
+    return tsr__fail(TSR_ERR_NOT_FOUND, "dtype_parse: there is no dtype '%s'", name);
+}
