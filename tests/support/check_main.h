@@ -1,0 +1,50 @@
+/* Unit tests with Check. A test file holds tests and one list of them:
+ *
+ *     START_TEST(adds) { ck_assert_int_eq(1 + 1, 2); }
+ *     END_TEST
+ *
+ *     TESTS(arithmetic)
+ *     {
+ *         tcase_add_test(tests, adds);
+ *     }
+ *
+ * main() is in check_main.c. Every test runs in a process of its own, so a crash is one failure.
+ * What must not cross fork(), such as a Vulkan device, is opened in a checked fixture:
+ * tcase_add_checked_fixture(tests, open_device, close_device).
+ *
+ * One test alone: CK_RUN_CASE=arithmetic build/…/test-base. In a debugger: also CK_FORK=no. */
+#ifndef TESTS_SUPPORT_CHECK_MAIN_H
+#define TESTS_SUPPORT_CHECK_MAIN_H
+
+#include <check.h>
+
+typedef void (*tests_add_fn)(TCase *tests);
+
+void tests_register(const char *name, tests_add_fn add);
+
+/* Defines the list called `name` and makes it known before main() starts. */
+#define TESTS(name)                                                                                \
+    static void add_##name(TCase *tests);                                                          \
+    __attribute__((constructor)) static void register_##name(void)                                 \
+    {                                                                                              \
+        tests_register(#name, add_##name);                                                         \
+    }                                                                                              \
+    static void add_##name(TCase *tests)
+
+/* A status is TSR_OK, or the test fails with the library's error text. */
+#define ck_assert_ok(call)                                                                         \
+    do {                                                                                           \
+        tsr_status ck_status_ = (call);                                                            \
+        if (ck_status_ != TSR_OK)                                                                  \
+            ck_abort_msg("%s: %s: %s", #call, tsr_status_name(ck_status_), tsr_last_error());      \
+    } while (0)
+
+/* A call fails with this status and exactly this error text. */
+#define ck_assert_error(call, status, text)                                                        \
+    do {                                                                                           \
+        tsr_status ck_status_ = (call);                                                            \
+        ck_assert_str_eq(tsr_status_name(ck_status_), #status);                                    \
+        ck_assert_str_eq(tsr_last_error(), text);                                                  \
+    } while (0)
+
+#endif
