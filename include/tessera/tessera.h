@@ -1,0 +1,14 @@
+/* All of tessera. */
+#ifndef TESSERA_TESSERA_H
+#define TESSERA_TESSERA_H
+
+#include "tessera/base.h"
+#include "tessera/device.h"
+#include "tessera/kernel.h"
+#include "tessera/layout.h"
+#include "tessera/matmul.h"
+#include "tessera/ops.h"
+#include "tessera/stream.h"
+#include "tessera/tensor.h"
+
+#endif

@@ -1,0 +1,33 @@
+/* Words that mean the same in C and in GLSL, so that one struct declares a shader's push constants for both and they cannot
+ * drift apart. A params struct lists 64-bit addresses first and keeps to 4- and 8-byte members: std430 and C then agree. Each is followed,
+ * on the C side, by a check of its size against TSR_PUSH_MAX. */
+#ifndef TSR_PARAMS_TYPES_H
+#define TSR_PARAMS_TYPES_H
+
+#define TSR_PUSH_MAX 128
+
+#ifdef __STDC_VERSION__
+#include <stdint.h>
+#define TSR_ADDRESS uint64_t
+#define TSR_UINT uint32_t
+#define TSR_INT int32_t
+#define TSR_FLOAT float
+#define TSR_PUSH_CHECK(type) _Static_assert(sizeof(struct type) <= TSR_PUSH_MAX, #type)
+#else
+#define TSR_ADDRESS uvec2
+#define TSR_UINT uint
+#define TSR_INT int
+#define TSR_FLOAT float
+#define TSR_PUSH_CHECK(type)
+#endif
+
+/* tsr_dtype, for shaders; src/gpu/tensor.c asserts that the two agree. */
+#define TSR_DT_F32 1u
+#define TSR_DT_F16 2u
+#define TSR_DT_BF16 3u
+#define TSR_DT_I32 4u
+#define TSR_DT_U32 5u
+#define TSR_DT_I64 6u
+#define TSR_DT_U8 7u
+
+#endif

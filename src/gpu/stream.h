@@ -1,0 +1,69 @@
+/* Recording into streams: what operations use. */
+#ifndef TSR_GPU_STREAM_H
+#define TSR_GPU_STREAM_H
+
+#include "gpu/tensor.h"
+#include "tessera/stream.h"
+
+#define TSR__SPEC_MAX 24
+#define TSR__ACCESS_MAX 8
+#define TSR__PUSH_MAX 128
+
+/* A byte range of a buffer that a command reads or writes. */
+typedef struct tsr__access {
+    tsr__buffer *buffer;
+    uint64_t begin_bytes, end_bytes; /* within the buffer */
+    bool write;                      /* a command that reads and writes a range sets this too */
+} tsr__access;
+
+/* The range of a tensor's elements. */
+tsr__access tsr__read_of(const tsr_tensor *tensor);
+tsr__access tsr__write_of(const tsr_tensor *tensor);
+/* A whole buffer: scratch. */
+tsr__access tsr__read_buffer(tsr__buffer *buffer);
+tsr__access tsr__write_buffer(tsr__buffer *buffer);
+
+/* One compute dispatch. Specialization constants are 0, 1, …, spec_count − 1. */
+typedef struct tsr__dispatch {
+    tsr__shader shader;
+    int spec_count;
+    uint32_t spec[TSR__SPEC_MAX];
+    const void *push;
+    uint32_t push_bytes; /* ≤ TSR__PUSH_MAX, a multiple of 4 */
+    uint32_t groups[3];  /* within the device's limits; a 0 among them records nothing */
+    int access_count;
+    tsr__access access[TSR__ACCESS_MAX];
+} tsr__dispatch;
+
+/* Records the dispatch behind the barriers it needs and holds the buffers until it has run. On failure nothing is recorded. */
+tsr_status tsr__stream_dispatch(tsr_stream *stream, const tsr__dispatch *dispatch);
+
+/* Makes every pipeline of a set of dispatches before any is recorded, so that an operation of several dispatches fails before
+ * it has recorded one. */
+tsr_status tsr__stream_prepare(tsr_stream *stream, const tsr__dispatch *dispatches, int count);
+
+typedef struct tsr__copy_region {
+    uint64_t source_bytes, destination_bytes, size_bytes; /* offsets within the buffers */
+} tsr__copy_region;
+
+/* vkCmdCopyBuffer. Regions do not overlap; `source` and `destination` cover all of them. */
+tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access destination,
+                            const tsr__copy_region *regions, uint32_t count);
+
+/* vkCmdFillBuffer with a 32-bit pattern; the range is 4-byte aligned. */
+tsr_status tsr__stream_fill(tsr_stream *stream, tsr__access destination, uint32_t pattern);
+
+/* A scratch buffer for work recorded next. The stream holds it until that work is done; the caller holds nothing. Kept and reused
+ * by later calls, in order with the stream's work. */
+tsr_status tsr__stream_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out);
+
+/* Waits until no work recorded on any stream uses the buffer. */
+tsr_status tsr__buffer_wait(tsr__buffer *buffer);
+/* True when no recorded work uses it any more. */
+bool tsr__buffer_idle(tsr__buffer *buffer);
+
+/* Workgroups of `size` invocations for `count` items, folded into x and y so that neither exceeds what every device has (65535). Shaders
+ * rebuild the index with tsr_flat_group() and return past the end. */
+void tsr__groups_for(uint64_t count, uint32_t size, uint32_t groups[3]);
+
+#endif

@@ -1,0 +1,53 @@
+/* What GPU tests share: one device and stream per test case (a Check *checked* fixture: driver contexts do not survive fork()), data in
+ * and out as doubles, and a failing test for every validation message. */
+#ifndef TSR_TESTS_GPU_H
+#define TSR_TESTS_GPU_H
+
+#include <check.h>
+
+#include "tessera/tessera.h"
+
+extern tsr_device *gpu;  /* the device under test: TESSERA_DEVICE or the driver's first */
+extern tsr_stream *queue; /* a stream on it */
+
+/* For tcase_add_checked_fixture. The teardown fails the test on validation messages and on memory still in use. */
+void gpu_setup(void);
+void gpu_teardown(void);
+
+/* As gpu_setup, with the packed-word storage path, or the staging path, forced. */
+void gpu_setup_packed(void);
+void gpu_setup_staged(void);
+
+/* Asserts a call's success, with tsr_last_error() in the message. */
+#define GPU_OK(call) gpu_ok_((call), #call, __FILE__, __LINE__)
+void gpu_ok_(tsr_status status, const char *text, const char *file, int line);
+
+/* Asserts that a call fails with `status` and that the error text contains `words`. */
+#define GPU_FAILS(call, status, words) gpu_fails_((call), (status), (words), #call, __FILE__, __LINE__)
+void gpu_fails_(tsr_status got, tsr_status want, const char *words, const char *text,
+                const char *file, int line);
+
+tsr_tensor *gpu_new(tsr_dtype dtype, int ndim, const int64_t *shape);
+/* Fills the tensor's whole buffer with bytes 0xff: a NaN in every float type, so that what is not written shows. */
+void gpu_poison(tsr_tensor *tensor);
+
+/* Elements in row-major order, rounded to the tensor's dtype (nearest even) on the way in and exact on the way out. */
+void gpu_put(tsr_tensor *tensor, const double *values);
+void gpu_get(tsr_tensor *tensor, double *values);
+/* The value `x` becomes when stored as `dtype`. */
+double gpu_rounded(double x, tsr_dtype dtype);
+
+/* Random numbers for tests: seeded, the same everywhere. */
+typedef struct gpu_random {
+    uint64_t state;
+} gpu_random;
+uint64_t gpu_random_u64(gpu_random *random);
+int64_t gpu_random_between(gpu_random *random, int64_t low, int64_t high); /* inclusive */
+double gpu_random_unit(gpu_random *random);                                /* [-1, 1) */
+
+/* A random view with exactly this shape: sliced, stepped, transposed out of a larger poisoned tensor, or contiguous. *parent
+ * is to be destroyed after the view. */
+tsr_tensor *gpu_random_view(gpu_random *random, tsr_dtype dtype, int ndim, const int64_t *shape,
+                            tsr_tensor **parent);
+
+#endif
