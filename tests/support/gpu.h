@@ -31,13 +31,19 @@ tsr_tensor *gpu_new(tsr_dtype dtype, int ndim, const int64_t *shape);
 /* Fills the tensor's whole buffer with bytes 0xff: a NaN in every float type, so that what is not written shows. */
 void gpu_poison(tsr_tensor *tensor);
 
-/* Elements in row-major order, rounded to the tensor's dtype (nearest even) on the way in and exact on the way out. */
+/* Elements in row-major order, as gpu_rounded makes them on the way in and exact on the way out (i64 beyond 2^53 is rounded). */
 void gpu_put(tsr_tensor *tensor, const double *values);
 void gpu_get(tsr_tensor *tensor, double *values);
-/* The value `x` becomes when stored as `dtype`. */
+/* The value `x` becomes when stored as `dtype`: floats round once, to nearest even; integers truncate and saturate, NaN is 0. */
 double gpu_rounded(double x, tsr_dtype dtype);
+/* The bits of that value, and the value of bits. Written without the library's own conversions: the reference for them. */
+uint64_t gpu_bits(double x, tsr_dtype dtype);
+double gpu_value(uint64_t bits, tsr_dtype dtype);
+/* Element `index` of an array of `dtype` in host memory. */
+uint64_t gpu_load_bits(const void *data, int64_t index, tsr_dtype dtype);
+void gpu_store_bits(void *data, int64_t index, tsr_dtype dtype, uint64_t bits);
 
-/* Random numbers for tests: seeded, the same everywhere. */
+/* Random numbers for tests, those of random.h: seeded, the same everywhere. */
 typedef struct gpu_random {
     uint64_t state;
 } gpu_random;
