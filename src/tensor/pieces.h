@@ -1,9 +1,11 @@
-/* Cuts a walk over equally shaped layouts into pieces that a shader can index with 32-bit arithmetic.
+/* Cuts a walk over equally shaped layouts into pieces that a shader can index with 32-bit
+ * arithmetic.
  *
- * Dimensions that are adjacent in every operand are merged, sizes of 1 vanish, and what is left is split until a piece has at
- * most TSR__PIECE_DIMS dimensions, at most `max_count` elements, and every operand's furthest byte lies less than 2^31
- * bytes from the piece's start. So kernels take a 64-bit base address per operand and do the rest in 32 bits, and a tensor of any
- * size costs only more dispatches. */
+ * Dimensions that are adjacent in every operand are merged, sizes of 1 vanish, and what is left is
+ * split until a piece has at most TSR__PIECE_DIMS dimensions, at most `max_count` elements, and
+ * every operand's furthest byte lies less than 2^31 bytes from the piece's start. So kernels take a
+ * 64-bit base address per operand and do the rest in 32 bits, and a tensor of any size costs only
+ * more dispatches. */
 #ifndef TSR_TENSOR_PIECES_H
 #define TSR_TENSOR_PIECES_H
 
@@ -18,7 +20,7 @@ typedef struct tsr__piece {
     uint32_t shape[TSR__PIECE_DIMS]; /* outermost first; entries past ndim are 1 */
     uint32_t strides[TSR__PIECE_OPERANDS][TSR__PIECE_DIMS]; /* elements; 0 past ndim */
     int64_t offset[TSR__PIECE_OPERANDS];                    /* elements from the buffer's start */
-    int64_t index;                   /* row-major index, in the whole walk, of the piece's first element … */
+    int64_t index; /* row-major index, in the whole walk, of the piece's first element … */
     int64_t index_strides[TSR__PIECE_DIMS]; /* … and what a step in each dimension adds to it */
 } tsr__piece;
 

@@ -1,0 +1,65 @@
+#include "tensor/check.h"
+
+#include <inttypes.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+
+tsr_status tsr__shape_check(const char *who, int ndim, const int64_t *shape)
+{
+    TSR__REQUIRE(ndim >= 0 && ndim <= TSR_MAX_DIMS, "%s: %d dimensions are outside 0..%d", who,
+                 ndim, TSR_MAX_DIMS);
+    TSR__REQUIRE(shape || ndim == 0, "%s: shape is NULL", who);
+    for (int i = 0; i < ndim; i++)
+        TSR__REQUIRE(shape[i] >= 0, "%s: size %" PRId64 " in shape %s is negative", who, shape[i],
+                     TSR__SHAPE(ndim, shape));
+    return TSR_OK;
+}
+
+static tsr_status check_dtype(const char *who, tsr_dtype dtype)
+{
+    TSR__REQUIRE(tsr_dtype_size(dtype) != 0, "%s: %d is no dtype", who, (int)dtype);
+    return TSR_OK;
+}
+
+tsr_status tsr__shape_check_bytes(const char *who, tsr_dtype dtype, int ndim, const int64_t *shape)
+{
+    TSR__TRY(check_dtype(who, dtype));
+    TSR__TRY(tsr__shape_check(who, ndim, shape));
+    uint64_t bytes = tsr_dtype_size(dtype);
+    bool fits = true;
+    for (int i = 0; i < ndim && fits; i++)
+        fits = tsr__mul_u64(bytes, tsr__max_u64((uint64_t)shape[i], 1), &bytes);
+    if (!fits || bytes > INT64_MAX)
+        return tsr__fail(TSR_ERR_OVERFLOW, "%s: the bytes of %s %s do not fit 63 bits", who,
+                         tsr_dtype_name(dtype), TSR__SHAPE(ndim, shape));
+    return TSR_OK;
+}
+
+tsr_status tsr__layout_check(const char *who, const tsr_layout *layout)
+{
+    TSR__REQUIRE(layout, "%s: layout is NULL", who);
+    TSR__TRY(tsr__shape_check_bytes(who, layout->dtype, layout->ndim, layout->shape));
+    TSR__REQUIRE(layout->offset >= 0, "%s: offset %" PRId64 " is negative", who, layout->offset);
+
+    uint64_t end = (uint64_t)layout->offset;
+    bool fits = tsr__add_u64(end, 1, &end);
+    for (int i = 0; i < layout->ndim; i++) {
+        int64_t stride = layout->strides[i];
+        TSR__REQUIRE(stride >= 0, "%s: stride %" PRId64 " in strides %s is negative", who, stride,
+                     TSR__SHAPE(layout->ndim, layout->strides));
+        uint64_t reach = 0;
+        if (layout->shape[i] > 1)
+            fits = fits &&
+                   tsr__mul_u64((uint64_t)(layout->shape[i] - 1), (uint64_t)stride, &reach) &&
+                   tsr__add_u64(end, reach, &end);
+    }
+    fits = fits && tsr__mul_u64(end, tsr_dtype_size(layout->dtype), &end) && end <= INT64_MAX;
+    if (!fits)
+        return tsr__fail(TSR_ERR_OVERFLOW,
+                         "%s: the last byte of shape %s, strides %s, offset %" PRId64
+                         " does not fit 63 bits",
+                         who, TSR__SHAPE(layout->ndim, layout->shape),
+                         TSR__SHAPE(layout->ndim, layout->strides), layout->offset);
+    return TSR_OK;
+}

@@ -1,0 +1,91 @@
+#include "tensor/overlap.h"
+
+#include "tensor/lattice.h"
+
+tsr__extent tsr__layout_extent(const tsr_layout *layout)
+{
+    uint64_t size = tsr_dtype_size(layout->dtype);
+    uint64_t first = (uint64_t)layout->offset;
+    if (tsr_layout_count(layout) == 0)
+        return (tsr__extent){first * size, first * size};
+    uint64_t last = first;
+    for (int i = 0; i < layout->ndim; i++)
+        last += (uint64_t)(layout->shape[i] - 1) * (uint64_t)layout->strides[i];
+    return (tsr__extent){first * size, (last + 1) * size};
+}
+
+/* Two indices i ≠ j with Σ stride·(i − j) = 0. Written as Σ stride·x = Σ stride·(size − 1) with x =
+ * i − j + size − 1, which i = j always solves: the question is whether there is a second solution.
+ */
+bool tsr__layout_repeats(const tsr_layout *layout)
+{
+    if (tsr_layout_count(layout) <= 1)
+        return false;
+    tsr__lattice lattice = {0};
+    uint64_t target = 0;
+    for (int i = 0; i < layout->ndim; i++) {
+        if (layout->shape[i] == 1)
+            continue;
+        if (layout->strides[i] == 0)
+            return true;
+        uint64_t limit = (uint64_t)layout->shape[i] - 1, stride = (uint64_t)layout->strides[i];
+        tsr__lattice_add(&lattice, stride, 2 * limit);
+        target += stride * limit;
+    }
+    return tsr__lattice_solutions(&lattice, target, 2) != TSR__LATTICE_NO;
+}
+
+static bool same_elements(const tsr_layout *a, const tsr_layout *b, uint64_t a_size,
+                          uint64_t b_size)
+{
+    if (a_size != b_size || a->offset != b->offset || !tsr_layout_same_shape(a, b))
+        return false;
+    for (int i = 0; i < a->ndim; i++) {
+        if (a->shape[i] != 1 && a->strides[i] != b->strides[i])
+            return false;
+    }
+    return true;
+}
+
+/* Every element of `layout` starts at some Σ weight·x from its first byte. */
+static void add_dims(tsr__lattice *lattice, const tsr_layout *layout, uint64_t unit)
+{
+    for (int i = 0; i < layout->ndim; i++)
+        tsr__lattice_add(lattice, (uint64_t)layout->strides[i] * unit,
+                         (uint64_t)layout->shape[i] - 1);
+}
+
+/* A common byte: a.begin + Σ a·x + p = b.begin + Σ b·y + q, with p and q inside an element.
+ * Counting y and q from their far ends turns this into Σ a·x + Σ b·y' + p + q' = b.end − 1 −
+ * a.begin, all terms positive. */
+tsr__overlap tsr__layout_overlap(const tsr_layout *a, const tsr_layout *b)
+{
+    tsr__extent a_bytes = tsr__layout_extent(a), b_bytes = tsr__layout_extent(b);
+    bool empty =
+        a_bytes.begin_bytes == a_bytes.end_bytes || b_bytes.begin_bytes == b_bytes.end_bytes;
+    if (empty || a_bytes.end_bytes <= b_bytes.begin_bytes ||
+        b_bytes.end_bytes <= a_bytes.begin_bytes)
+        return TSR__OVERLAP_NONE;
+
+    uint64_t a_size = tsr_dtype_size(a->dtype), b_size = tsr_dtype_size(b->dtype);
+    if (same_elements(a, b, a_size, b_size))
+        return TSR__OVERLAP_SAME;
+
+    tsr__lattice lattice = {0};
+    uint64_t target = b_bytes.end_bytes - 1 - a_bytes.begin_bytes;
+    if (a_size == b_size) {
+        /* Elements meet entirely or not at all: count in elements, which spares the search two
+         * terms. */
+        add_dims(&lattice, a, 1);
+        add_dims(&lattice, b, 1);
+        target = (b_bytes.end_bytes - a_bytes.begin_bytes) / a_size - 1;
+    } else {
+        add_dims(&lattice, a, a_size);
+        add_dims(&lattice, b, b_size);
+        tsr__lattice_add(&lattice, 1, a_size - 1);
+        tsr__lattice_add(&lattice, 1, b_size - 1);
+    }
+    tsr__lattice_join(&lattice);
+    return tsr__lattice_solutions(&lattice, target, 1) == TSR__LATTICE_NO ? TSR__OVERLAP_NONE
+                                                                          : TSR__OVERLAP_PARTIAL;
+}

@@ -1,0 +1,190 @@
+#include "tensor/pieces.h"
+
+#include "base/checked.h"
+
+#define PIECE_COUNT_LIMIT (UINT64_C(1) << 30)
+#define PIECE_BYTES_LIMIT (UINT64_C(1) << 31)
+
+/* Where dimension `a` belongs relative to `b`: negative when outside it. Operand 0 decides, the
+ * others break its ties. */
+static int order_of(const tsr__pieces *walk, int a, int b)
+{
+    for (int op = 0; op < walk->operands; op++) {
+        /* 0 − 1 is the largest value: repeated dimensions go outside, where they cost no locality.
+         */
+        uint64_t a_stride = (uint64_t)walk->strides[op][a] - 1;
+        uint64_t b_stride = (uint64_t)walk->strides[op][b] - 1;
+        if (a_stride != b_stride)
+            return a_stride > b_stride ? -1 : 1;
+    }
+    return 0;
+}
+
+static void swap(int64_t *a, int64_t *b)
+{
+    int64_t old = *a;
+    *a = *b;
+    *b = old;
+}
+
+static void swap_dims(tsr__pieces *walk, int a, int b)
+{
+    swap(&walk->shape[a], &walk->shape[b]);
+    swap(&walk->index_strides[a], &walk->index_strides[b]);
+    for (int op = 0; op < walk->operands; op++)
+        swap(&walk->strides[op][a], &walk->strides[op][b]);
+}
+
+/* Stable, so that without a reason to do otherwise the walk is row-major. */
+static void sort_dims(tsr__pieces *walk)
+{
+    for (int i = 1; i < walk->ndim; i++) {
+        for (int j = i; j > 0 && order_of(walk, j, j - 1) < 0; j--)
+            swap_dims(walk, j, j - 1);
+    }
+}
+
+static bool continues(int64_t outer_stride, int64_t inner_stride, int64_t inner_size)
+{
+    return (uint64_t)outer_stride == (uint64_t)inner_stride * (uint64_t)inner_size;
+}
+
+/* Dimension `inner` continues `outer` in every operand and in the row-major index. */
+static bool mergeable(const tsr__pieces *walk, int outer, int inner)
+{
+    int64_t size = walk->shape[inner];
+    for (int op = 0; op < walk->operands; op++) {
+        if (!continues(walk->strides[op][outer], walk->strides[op][inner], size))
+            return false;
+    }
+    return continues(walk->index_strides[outer], walk->index_strides[inner], size);
+}
+
+static void merge_dims(tsr__pieces *walk)
+{
+    int kept = 0;
+    for (int i = 1; i < walk->ndim; i++) {
+        bool merge = mergeable(walk, kept, i);
+        int64_t outer_size = merge ? walk->shape[kept] : 1;
+        swap_dims(walk, merge ? kept : ++kept, i);
+        walk->shape[kept] *= outer_size;
+    }
+    if (walk->ndim > 0)
+        walk->ndim = kept + 1;
+}
+
+/* Which dimensions a piece extends in: the innermost, for the sake of neighbours, and the longest
+ * of the others. */
+static void choose_dims(const tsr__pieces *walk, bool *chosen)
+{
+    for (int n = 0; n < TSR__PIECE_DIMS && n < walk->ndim; n++) {
+        int best = walk->ndim - 1;
+        for (int i = walk->ndim - 1; i >= 0 && n > 0; i--) {
+            if (!chosen[i] && (chosen[best] || walk->shape[i] > walk->shape[best]))
+                best = i;
+        }
+        chosen[best] = true;
+    }
+}
+
+/* Takes as much as the limits allow, from the innermost dimension outwards. */
+static void choose_steps(tsr__pieces *walk, const tsr_layout *const *layouts, uint64_t max_count)
+{
+    bool chosen[TSR_MAX_DIMS] = {false};
+    choose_dims(walk, chosen);
+
+    uint64_t count_left = max_count == 0 ? PIECE_COUNT_LIMIT : max_count;
+    count_left = tsr__min_u64(count_left, PIECE_COUNT_LIMIT);
+    uint64_t reach_left[TSR__PIECE_OPERANDS]; /* elements the last one may lie behind the first */
+    for (int op = 0; op < walk->operands; op++)
+        reach_left[op] = PIECE_BYTES_LIMIT / tsr_dtype_size(layouts[op]->dtype) - 1;
+
+    for (int i = walk->ndim - 1; i >= 0; i--) {
+        uint64_t step = 1;
+        if (chosen[i]) {
+            step = tsr__min_u64((uint64_t)walk->shape[i], count_left);
+            for (int op = 0; op < walk->operands; op++) {
+                if (walk->strides[op][i] > 0)
+                    step = tsr__min_u64(step, reach_left[op] / (uint64_t)walk->strides[op][i] + 1);
+            }
+        }
+        for (int op = 0; op < walk->operands; op++)
+            reach_left[op] -= (step - 1) * (uint64_t)walk->strides[op][i];
+        count_left /= step;
+        walk->step[i] = (int64_t)step;
+    }
+}
+
+void tsr__pieces_init(tsr__pieces *walk, int operands, const tsr_layout *const *layouts,
+                      uint64_t max_count)
+{
+    *walk = (tsr__pieces){.operands = operands, .done = tsr_layout_count(layouts[0]) == 0};
+    if (walk->done)
+        return;
+
+    int64_t index_stride = 1;
+    int64_t index_strides[TSR_MAX_DIMS];
+    for (int i = layouts[0]->ndim - 1; i >= 0; i--) {
+        index_strides[i] = index_stride;
+        index_stride *= layouts[0]->shape[i];
+    }
+    for (int i = 0; i < layouts[0]->ndim; i++) {
+        if (layouts[0]->shape[i] == 1)
+            continue;
+        walk->shape[walk->ndim] = layouts[0]->shape[i];
+        walk->index_strides[walk->ndim] = index_strides[i];
+        for (int op = 0; op < operands; op++)
+            walk->strides[op][walk->ndim] = layouts[op]->strides[i];
+        walk->ndim++;
+    }
+    for (int op = 0; op < operands; op++)
+        walk->offset[op] = layouts[op]->offset;
+
+    sort_dims(walk);
+    merge_dims(walk);
+    choose_steps(walk, layouts, max_count);
+}
+
+/* The piece that starts at the walk's position. Dimensions it does not extend in are left out. */
+static void cut_piece(const tsr__pieces *walk, tsr__piece *piece)
+{
+    *piece = (tsr__piece){.count = 1, .shape = {1, 1, 1, 1}};
+    for (int op = 0; op < walk->operands; op++)
+        piece->offset[op] = walk->offset[op];
+
+    for (int i = 0; i < walk->ndim; i++) {
+        for (int op = 0; op < walk->operands; op++)
+            piece->offset[op] += walk->position[i] * walk->strides[op][i];
+        piece->index += walk->position[i] * walk->index_strides[i];
+
+        int64_t left = walk->shape[i] - walk->position[i];
+        int64_t size = left < walk->step[i] ? left : walk->step[i];
+        if (size == 1)
+            continue;
+        piece->shape[piece->ndim] = (uint32_t)size;
+        piece->count *= (uint32_t)size;
+        for (int op = 0; op < walk->operands; op++)
+            piece->strides[op][piece->ndim] = (uint32_t)walk->strides[op][i];
+        piece->index_strides[piece->ndim] = walk->index_strides[i];
+        piece->ndim++;
+    }
+    if (piece->ndim == 0) /* a single element */
+        piece->ndim = 1;
+}
+
+bool tsr__pieces_next(tsr__pieces *walk, tsr__piece *piece)
+{
+    if (walk->done)
+        return false;
+    cut_piece(walk, piece);
+
+    int i = walk->ndim - 1;
+    for (; i >= 0; i--) {
+        walk->position[i] += walk->step[i];
+        if (walk->position[i] < walk->shape[i])
+            break;
+        walk->position[i] = 0;
+    }
+    walk->done = i < 0;
+    return true;
+}

@@ -1,0 +1,103 @@
+/* Reshape without a copy: dimensions are cut into groups of equal element counts on both sides, and
+ * each group's elements must already lie at one regular distance from each other. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tensor/check.h"
+
+/* Replaces a size of -1 by what is left for it. The shape's other sizes are not checked yet. */
+static tsr_status fill_in_size(const tsr_layout *in, int ndim, int64_t *shape)
+{
+    int unknown = -1;
+    int64_t known = 1, count = tsr_layout_count(in);
+    for (int i = 0; i < ndim; i++) {
+        if (shape[i] == -1) {
+            TSR__REQUIRE(unknown < 0, "reshape: more than one size of %s is -1",
+                         TSR__SHAPE(ndim, shape));
+            unknown = i;
+        }
+    }
+    if (unknown < 0)
+        return TSR_OK;
+
+    shape[unknown] = 1;
+    tsr_status status = tsr__shape_check_bytes("reshape", in->dtype, ndim, shape);
+    for (int i = 0; i < ndim && status == TSR_OK; i++)
+        known *= shape[i];
+    shape[unknown] = -1;
+    TSR__TRY(status);
+    TSR__REQUIRE(known > 0 && count % known == 0,
+                 "reshape: no size for -1 gives %s the %" PRId64 " elements of %s",
+                 TSR__SHAPE(ndim, shape), count, TSR__SHAPE(in->ndim, in->shape));
+    shape[unknown] = count / known;
+    return TSR_OK;
+}
+
+/* Strides for view->shape over in's elements; false when there are none. No size is 0. */
+static bool regroup(const tsr_layout *in, tsr_layout *view)
+{
+    int from = in->ndim - 1, to = view->ndim - 1;
+    uint64_t stride = 1;
+    while (from >= 0) {
+        if (in->shape[from] == 1) {
+            from--;
+            continue;
+        }
+        /* One group of `in`, as long as the next dimension outwards continues this one … */
+        uint64_t size = (uint64_t)in->shape[from];
+        uint64_t inner = (uint64_t)in->strides[from];
+        uint64_t next = inner * size; /* (size − 1)·stride fits 63 bits, so this fits 64 */
+        for (from--; from >= 0; from--) {
+            if (in->shape[from] == 1)
+                continue;
+            if ((uint64_t)in->strides[from] != next)
+                break;
+            size *= (uint64_t)in->shape[from];
+            next = (uint64_t)in->strides[from] * (uint64_t)in->shape[from];
+        }
+        /* … and dimensions of the view that take exactly its elements. */
+        stride = inner;
+        uint64_t left = size;
+        for (; to >= 0 && left > 1; to--) {
+            uint64_t part = (uint64_t)view->shape[to];
+            if (left % part != 0)
+                return false;
+            view->strides[to] = stride <= INT64_MAX ? (int64_t)stride : 0;
+            stride *= part;
+            left /= part;
+        }
+    }
+    for (; to >= 0; to--) /* sizes of 1: any stride will do, the usual one where it fits */
+        view->strides[to] = stride <= INT64_MAX ? (int64_t)stride : 0;
+    return true;
+}
+
+tsr_status tsr_layout_reshape(const tsr_layout *in, int ndim, const int64_t *shape, tsr_layout *out)
+{
+    TSR__TRY(tsr__layout_check("reshape", in));
+    TSR__REQUIRE(out, "reshape: out is NULL");
+    TSR__REQUIRE(ndim >= 0 && ndim <= TSR_MAX_DIMS, "reshape: %d dimensions are outside 0..%d",
+                 ndim, TSR_MAX_DIMS);
+    TSR__REQUIRE(shape || ndim == 0, "reshape: shape is NULL");
+
+    int64_t sizes[TSR_MAX_DIMS] = {0};
+    if (ndim > 0)
+        memcpy(sizes, shape, (size_t)ndim * sizeof *sizes);
+    TSR__TRY(fill_in_size(in, ndim, sizes));
+    TSR__TRY(tsr__shape_check_bytes("reshape", in->dtype, ndim, sizes));
+
+    tsr_layout view;
+    TSR__TRY(tsr_layout_init(in->dtype, ndim, sizes, &view)); /* the strides of an empty view */
+    view.offset = in->offset;
+    int64_t count = tsr_layout_count(in);
+    TSR__REQUIRE(
+        tsr_layout_count(&view) == count, "reshape: %s has %" PRId64 " elements, %s has %" PRId64,
+        TSR__SHAPE(in->ndim, in->shape), count, TSR__SHAPE(ndim, sizes), tsr_layout_count(&view));
+    TSR__REQUIRE(count == 0 || regroup(in, &view),
+                 "reshape: strides %s of shape %s do not allow %s without a copy",
+                 TSR__SHAPE(in->ndim, in->strides), TSR__SHAPE(in->ndim, in->shape),
+                 TSR__SHAPE(ndim, sizes));
+    *out = view;
+    return TSR_OK;
+}
