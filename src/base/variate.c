@@ -1,0 +1,49 @@
+#include "base/variate.h"
+
+#include <math.h>
+
+#include "shaders/normal_table.h"
+
+#define ROW(...) {__VA_ARGS__},
+static const float table[32][8] = {TSR_NORMAL_TABLE(ROW)};
+#undef ROW
+
+/* `value` is not 0. */
+static int highest_bit(uint32_t value)
+{
+    int bit = 0;
+    while (value >>= 1)
+        bit++;
+    return bit;
+}
+
+/* Every sum and product is stored, so that excess precision cannot leak from one to the next. */
+float tsr__normal_from_word(uint32_t word)
+{
+    uint32_t below = word >> 31 ? ~word : word; /* how many words lie further out */
+    uint32_t t = 2 * below + 1;
+    int octave = highest_bit(t);
+    uint32_t distance = (UINT32_C(2) << octave) - t; /* to the next octave; wraps in the last */
+    int excess = highest_bit(distance) - 23; /* bits that a float cannot hold: round them away */
+    if (excess > 0) {
+        distance += (UINT32_C(1) << excess) >> 1;
+        distance &= ~((UINT32_C(1) << excess) - 1);
+    }
+    float g = ldexpf((float)distance, -octave);
+
+    float z = table[octave][7];
+    for (int i = 6; i >= 0; i--) {
+        float product = z * g;
+        z = product + table[octave][i];
+    }
+    return word >> 31 ? z : -z;
+}
+
+float tsr__uniform_from_word(uint32_t word, float low, float high)
+{
+    float span = high - low;
+    float unit = (float)(word >> 8) * 0x1p-24f;
+    float product = unit * span;
+    float value = product + low;
+    return value < high ? value : nextafterf(high, low);
+}
