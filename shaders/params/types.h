@@ -18,7 +18,7 @@
 #define TSR_UINT uint
 #define TSR_INT int
 #define TSR_FLOAT float
-#define TSR_PUSH_CHECK(type)
+#define TSR_PUSH_CHECK(type) precision highp float /* GLSL takes no lone semicolon */
 #endif
 
 /* tsr_dtype, for shaders; src/gpu/tensor.c asserts that the two agree. */
