@@ -23,7 +23,8 @@ extern "C" {
 #define TSR_NODISCARD
 #endif
 
-/* What a fallible call returns. 0 is success, every error is negative. Values never change meaning. */
+/* What a fallible call returns. 0 is success, every error is negative. Values never change meaning.
+ */
 typedef enum tsr_status {
     TSR_OK = 0,
     TSR_ERR_INVALID = -1,       /* an argument is wrong: shape, dtype, range, NULL, overlap */
@@ -39,12 +40,14 @@ typedef enum tsr_status {
     TSR_ERR_PEER_LOST = -11     /* another process of the job is gone */
 } tsr_status;
 
-/* The name of a status, such as "TSR_ERR_INVALID"; "TSR_ERR_?" for a value that is none. Static storage. */
+/* The name of a status, such as "TSR_ERR_INVALID"; "TSR_ERR_?" for a value that is none. Static
+ * storage. */
 TSR_API const char *tsr_status_name(tsr_status status);
 
 /* The calling thread's last error in words that name the values, such as
- * "matmul: inner dimensions differ: a is [3,4], b is [5,6]". Empty before the first error. The string
- * belongs to the library and lives until the thread's next failing call. Success does not clear it. */
+ * "matmul: inner dimensions differ: a is [3,4], b is [5,6]". Empty before the first error. The
+ * string belongs to the library and lives until the thread's next failing call. Success does not
+ * clear it. */
 TSR_API const char *tsr_last_error(void);
 
 typedef enum tsr_log_level {
@@ -57,8 +60,8 @@ typedef enum tsr_log_level {
 /* Receives one message, without a trailing newline. May be called from any thread. */
 typedef void (*tsr_log_fn)(void *user, tsr_log_level level, const char *message);
 
-/* Sends messages up to `level` to `fn`; NULL turns logging off, which is how a process starts. The library
- * itself never prints. Applies to the whole process; safe to call from any thread. */
+/* Sends messages up to `level` to `fn`; NULL turns logging off, which is how a process starts. The
+ * library itself never prints. Applies to the whole process; safe to call from any thread. */
 TSR_API void tsr_log_set(tsr_log_fn fn, void *user, tsr_log_level level);
 
 /* The library's version, such as "0.1.0". Static storage. */

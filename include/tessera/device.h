@@ -1,9 +1,11 @@
 /* Vulkan devices: what there is, what each can do, and opening one.
  *
- * Baseline: Vulkan 1.2 with buffer device addresses and timeline semaphores. Devices without them are listed with the
- * reason they cannot be used. Everything else is probed and used where it helps.
+ * Baseline: Vulkan 1.2 with buffer device addresses and timeline semaphores. Devices without them
+ * are listed with the reason they cannot be used. Everything else is probed and used where it
+ * helps.
  *
- * Threads: the listing is a value. A tsr_device may be shared between threads; streams and tensors may not (see there). */
+ * Threads: the listing is a value. A tsr_device may be shared between threads; streams and tensors
+ * may not (see there). */
 #ifndef TESSERA_DEVICE_H
 #define TESSERA_DEVICE_H
 
@@ -31,7 +33,8 @@ typedef enum tsr_device_type {
 
 typedef struct tsr_heap_info {
     uint64_t size_bytes;
-    uint64_t budget_bytes; /* what this process may use now; equals size_bytes where the driver does not say */
+    uint64_t budget_bytes; /* what this process may use now; equals size_bytes where the driver does
+                              not say */
     uint64_t usage_bytes;  /* what this process uses now; 0 where the driver does not say */
     bool device_local;
     bool host_visible; /* some memory type of the heap can be mapped */
@@ -43,8 +46,8 @@ typedef struct tsr_queue_family_info {
     uint32_t timestamp_bits;
 } tsr_queue_family_info;
 
-/* One D = A·B + C shape of VK_KHR_cooperative_matrix: A is m×k, B k×n. Component types as the extension names them:
- * "f16", "f32", "bf16", "u8", "s8", "u32", "s32" or "?". */
+/* One D = A·B + C shape of VK_KHR_cooperative_matrix: A is m×k, B k×n. Component types as the
+ * extension names them: "f16", "f32", "bf16", "u8", "s8", "u32", "s32" or "?". */
 typedef struct tsr_coopmat_shape {
     uint32_t m, n, k;
     const char *a, *b, *c, *result;
@@ -74,15 +77,16 @@ typedef struct tsr_device_info {
 
     uint32_t subgroup_size;                        /* the default */
     uint32_t subgroup_size_min, subgroup_size_max; /* equal where the size cannot be chosen */
-    bool fp16;         /* arithmetic on 16-bit floats in shaders */
-    bool storage16;    /* 16-bit loads and stores; otherwise halves travel as 32-bit words */
-    bool storage8;     /* 8-bit loads and stores */
-    bool int64;        /* 64-bit integers in shaders */
-    bool int8;         /* 8-bit arithmetic in shaders */
+    bool fp16;                                     /* arithmetic on 16-bit floats in shaders */
+    bool storage16; /* 16-bit loads and stores; otherwise halves travel as 32-bit words */
+    bool storage8;  /* 8-bit loads and stores */
+    bool int64;     /* 64-bit integers in shaders */
+    bool int8;      /* 8-bit arithmetic in shaders */
     bool memory_budget;
     bool external_memory_host;
     bool pipeline_statistics;
-    bool unified_memory; /* every device-local heap can be mapped: tensors are reached without copies */
+    bool unified_memory; /* every device-local heap can be mapped: tensors are reached without
+                            copies */
 
     bool coopmat;       /* the device has cooperative matrices */
     bool coopmat_built; /* … and this build has kernels that use them */
@@ -104,9 +108,10 @@ typedef struct tsr_device_list {
     tsr_device_info *devices;
 } tsr_device_list;
 
-/* Lists every Vulkan device, usable or not, in the loader's order. No device is an empty list. `out` is written on
- * success and is the caller's to give to tsr_device_list_finish. Errors: TSR_ERR_UNSUPPORTED (built without Vulkan, or no
- * Vulkan loader on this machine), TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER. */
+/* Lists every Vulkan device, usable or not, in the loader's order. No device is an empty list.
+ * `out` is written on success and is the caller's to give to tsr_device_list_finish. Errors:
+ * TSR_ERR_UNSUPPORTED (built without Vulkan, or no Vulkan loader on this machine),
+ * TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER. */
 TSR_API TSR_NODISCARD tsr_status tsr_device_list_init(tsr_device_list *out);
 /* Frees the listing and empties it. NULL and an empty list are fine. */
 TSR_API void tsr_device_list_finish(tsr_device_list *list);
@@ -114,41 +119,47 @@ TSR_API void tsr_device_list_finish(tsr_device_list *list);
 typedef struct tsr_device tsr_device;
 
 typedef struct tsr_device_params {
-    /* Which device: a decimal index of the listing, a UUID (as uuid_text, hyphens optional), or a part of the name, case
-     * ignored. NULL: the environment variable TESSERA_DEVICE, read the same way; without it the best device: discrete,
-     * then integrated, virtual, other, CPU; more device-local memory first among equals. */
+    /* Which device: a decimal index of the listing, a UUID (as uuid_text, hyphens optional), or a
+     * part of the name, case ignored. NULL: the environment variable TESSERA_DEVICE, read the same
+     * way; without it the best device: discrete, then integrated, virtual, other, CPU; more
+     * device-local memory first among equals. */
     const char *device;
-    /* Reach no tensor by mapping, even where it is possible: transfers take the staging path of discrete GPUs. */
+    /* Reach no tensor by mapping, even where it is possible: transfers take the staging path of
+     * discrete GPUs. */
     bool force_staging;
-    /* Keep halves in packed 32-bit words even where the device has 16-bit storage: the path of devices without it. */
+    /* Keep halves in packed 32-bit words even where the device has 16-bit storage: the path of
+     * devices without it. */
     bool force_packed_storage;
     /* Do not read or write the pipeline cache on disk. */
     bool no_disk_cache;
-    /* An upper bound on the bytes of device memory this device object allocates; 0: the heap's budget. */
+    /* An upper bound on the bytes of device memory this device object allocates; 0: the heap's
+     * budget. */
     uint64_t memory_limit_bytes;
 } tsr_device_params;
 
 #define tsr_device_params(...) (&(tsr_device_params){__VA_ARGS__})
 
-/* Opens a device. `params` may be NULL. Several devices, and the same device several times, may be open in one process.
- * Errors: TSR_ERR_NOT_FOUND (no such device; the text lists what there is), TSR_ERR_INVALID (the name fits several devices: the
- * text lists them), TSR_ERR_UNSUPPORTED (it cannot be used: the text has the reason), TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER. */
+/* Opens a device. `params` may be NULL. Several devices, and the same device several times, may be
+ * open in one process. Errors: TSR_ERR_NOT_FOUND (no such device; the text lists what there is),
+ * TSR_ERR_INVALID (the name fits several devices: the text lists them), TSR_ERR_UNSUPPORTED (it
+ * cannot be used: the text has the reason), TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER. */
 TSR_API TSR_NODISCARD tsr_status tsr_device_open(const tsr_device_params *params, tsr_device **out);
 
-/* Gives the caller's hold on the device up, writes the pipeline cache, and sets *device to NULL. Streams and tensors hold
- * the device themselves: it closes when the last of them is destroyed, in whatever order that happens. */
+/* Gives the caller's hold on the device up, writes the pipeline cache, and sets *device to NULL.
+ * Streams and tensors hold the device themselves: it closes when the last of them is destroyed, in
+ * whatever order that happens. */
 TSR_API void tsr_device_close(tsr_device **device);
 
 /* What the open device can do. Lives as long as the device. */
 TSR_API const tsr_device_info *tsr_device_get_info(const tsr_device *device);
 
-/* Bytes this device object holds from the driver, and bytes of them in use by tensors and scratch. Either pointer may be
- * NULL. */
+/* Bytes this device object holds from the driver, and bytes of them in use by tensors and scratch.
+ * Either pointer may be NULL. */
 TSR_API void tsr_device_memory_usage(const tsr_device *device, uint64_t *allocated_bytes,
                                      uint64_t *used_bytes);
 
-/* Writes the pipelines built since the last write to the disk cache now (closing does it too). A cache that cannot be written
- * is logged and is not an error. */
+/* Writes the pipelines built since the last write to the disk cache now (closing does it too). A
+ * cache that cannot be written is logged and is not an error. */
 TSR_API void tsr_device_save_cache(tsr_device *device);
 
 #ifdef __cplusplus

@@ -1,13 +1,16 @@
-/* Kernels of the user's own: GLSL compiled at run time, or SPIR-V, run on a stream beside the library's operations.
+/* Kernels of the user's own: GLSL compiled at run time, or SPIR-V, run on a stream beside the
+ * library's operations.
  *
- * A kernel is a compute shader with entry point "main", no descriptors, and a push-constant block that begins with one
- * 64-bit buffer address per tensor (a uvec2, a uint64_t or a buffer_reference), in the order tensors are passed, followed by the
- * caller's scalars laid out by std430 rules:
+ * A kernel is a compute shader with entry point "main", no descriptors, and a push-constant block
+ * that begins with one 64-bit buffer address per tensor (a uvec2, a uint64_t or a
+ * buffer_reference), in the order tensors are passed, followed by the caller's scalars laid out by
+ * std430 rules:
  *
  *     layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };
  *     layout(push_constant) uniform Params { Floats x; Floats y; uint n; float scale; } p;
  *
- * Addresses point at a tensor's first element; strides, where they matter, are the caller's to pass. Nothing checks bounds. */
+ * Addresses point at a tensor's first element; strides, where they matter, are the caller's to
+ * pass. Nothing checks bounds. */
 #ifndef TESSERA_KERNEL_H
 #define TESSERA_KERNEL_H
 
@@ -20,20 +23,22 @@ extern "C" {
 typedef struct tsr_kernel tsr_kernel;
 
 typedef struct tsr_kernel_params {
-    const char *glsl;       /* source text; needs a build with shaderc. Exactly one of glsl and spirv is set */
-    const uint32_t *spirv;  /* words of a SPIR-V module */
+    const char
+        *glsl; /* source text; needs a build with shaderc. Exactly one of glsl and spirv is set */
+    const uint32_t *spirv; /* words of a SPIR-V module */
     uint64_t spirv_words;
-    const char *name;       /* for error texts; NULL: "kernel" */
-    int tensor_count;       /* addresses at the start of the push constants */
-    uint32_t scalar_bytes;  /* bytes of scalars after them, a multiple of 4 */
+    const char *name;          /* for error texts; NULL: "kernel" */
+    int tensor_count;          /* addresses at the start of the push constants */
+    uint32_t scalar_bytes;     /* bytes of scalars after them, a multiple of 4 */
     const uint32_t *constants; /* specialization constants 0, 1, …, as 32-bit patterns */
     int constant_count;
 } tsr_kernel_params;
 
 #define tsr_kernel_params(...) (&(tsr_kernel_params){__VA_ARGS__})
 
-/* Errors: TSR_ERR_INVALID (the compiler's messages are in the error text), TSR_ERR_UNSUPPORTED (GLSL in a build without
- * shaderc; more push constants than the device has), TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER. */
+/* Errors: TSR_ERR_INVALID (the compiler's messages are in the error text), TSR_ERR_UNSUPPORTED
+ * (GLSL in a build without shaderc; more push constants than the device has), TSR_ERR_NO_MEMORY,
+ * TSR_ERR_DRIVER. */
 TSR_API TSR_NODISCARD tsr_status tsr_kernel_create(tsr_device *device,
                                                    const tsr_kernel_params *params,
                                                    tsr_kernel **out);
@@ -45,9 +50,9 @@ typedef struct tsr_kernel_argument {
     bool written; /* false: the kernel only reads it */
 } tsr_kernel_argument;
 
-/* Runs groups[0]×groups[1]×groups[2] workgroups; a 0 among them runs nothing. `arguments` has tensor_count entries, `scalars`
- * scalar_bytes bytes, copied before the call returns. Errors: TSR_ERR_INVALID (devices, counts beyond the device's limit), and those of
- * recording. */
+/* Runs groups[0]×groups[1]×groups[2] workgroups; a 0 among them runs nothing. `arguments` has
+ * tensor_count entries, `scalars` scalar_bytes bytes, copied before the call returns. Errors:
+ * TSR_ERR_INVALID (devices, counts beyond the device's limit), and those of recording. */
 TSR_API TSR_NODISCARD tsr_status tsr_kernel_run(tsr_stream *stream, tsr_kernel *kernel,
                                                 const tsr_kernel_argument *arguments,
                                                 const void *scalars, const uint32_t groups[3]);

@@ -18,9 +18,10 @@ typedef enum tsr_activation {
 
 typedef struct tsr_matmul_params {
     bool transpose_a, transpose_b; /* of the last two dimensions */
-    float alpha;                   /* 0 means 1, the value of a forgotten field; `alpha_is_zero` gives a true 0 */
+    float alpha; /* 0 means 1, the value of a forgotten field; `alpha_is_zero` gives a true 0 */
     bool alpha_is_zero;
-    const tsr_tensor *bias; /* NULL, or a vector [n] (or anything that broadcasts to y's shape), f32, f16 or bf16 */
+    const tsr_tensor *bias; /* NULL, or a vector [n] (or anything that broadcasts to y's shape),
+                               f32, f16 or bf16 */
     tsr_activation activation;
     bool accumulate; /* add to y's contents: y = act(y + alpha·op(a)·op(b) + bias) */
 } tsr_matmul_params;
@@ -29,13 +30,14 @@ typedef struct tsr_matmul_params {
 
 /* y[…,m,n] = act(alpha · op(a)[…,m,k] · op(b)[…,k,n] + bias), products and sums in f32.
  *
- * a, b and y have 2 to 8 dimensions; the leading ones are batch dimensions, and those of a and b broadcast to y's. a, b, y and
- * bias are each f32, f16 or bf16, any mixture. Any strides: sliced and transposed views need no copy. Sizes may be 0; with k
- * = 0 the product is 0. The result's bits depend on shapes, dtypes, strides and device only, not on the run.
- * y may not overlap a, b or bias. `params` may be NULL.
+ * a, b and y have 2 to 8 dimensions; the leading ones are batch dimensions, and those of a and b
+ * broadcast to y's. a, b, y and bias are each f32, f16 or bf16, any mixture. Any strides: sliced
+ * and transposed views need no copy. Sizes may be 0; with k = 0 the product is 0. The result's bits
+ * depend on shapes, dtypes, strides and device only, not on the run. y may not overlap a, b or
+ * bias. `params` may be NULL.
  *
- * Errors: TSR_ERR_INVALID (shapes, dtypes, devices, overlap, naming them), TSR_ERR_NO_MEMORY, TSR_ERR_DEVICE_MEMORY,
- * TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST. On failure nothing is recorded. */
+ * Errors: TSR_ERR_INVALID (shapes, dtypes, devices, overlap, naming them), TSR_ERR_NO_MEMORY,
+ * TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST. On failure nothing is recorded. */
 TSR_API TSR_NODISCARD tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                             const tsr_tensor *b, const tsr_matmul_params *params);
 

@@ -5,9 +5,9 @@
 #include "gpu/device.h"
 
 typedef enum tsr__buffer_kind {
-    TSR__BUFFER_DEVICE,   /* tensors and scratch: device-local, mapped where device->mapped */
-    TSR__BUFFER_UPLOAD,   /* host-visible staging, written by the CPU */
-    TSR__BUFFER_READBACK  /* host-visible and cached staging, read by the CPU */
+    TSR__BUFFER_DEVICE,  /* tensors and scratch: device-local, mapped where device->mapped */
+    TSR__BUFFER_UPLOAD,  /* host-visible staging, written by the CPU */
+    TSR__BUFFER_READBACK /* host-visible and cached staging, read by the CPU */
 } tsr__buffer_kind;
 
 struct tsr__slab;
@@ -23,12 +23,14 @@ typedef struct tsr__buffer {
     uint64_t address;        /* of this buffer's first byte */
     void *host;              /* of this buffer's first byte, or NULL where not mapped */
     atomic_uint references;
-    /* The stream that used the buffer last, and the point at which that use is over; see stream.h. */
+    /* The stream that used the buffer last, and the point at which that use is over; see stream.h.
+     */
     struct tsr__timeline *last_timeline;
     uint64_t last_point;
 } tsr__buffer;
 
-/* At least 256-byte aligned, one reference held by the caller. size_bytes 0 gets a real, tiny buffer so that addresses stay valid. */
+/* At least 256-byte aligned, one reference held by the caller. size_bytes 0 gets a real, tiny
+ * buffer so that addresses stay valid. */
 tsr_status tsr__buffer_create(tsr_device *device, tsr__buffer_kind kind, uint64_t size_bytes,
                               tsr__buffer **out);
 void tsr__buffer_retain(tsr__buffer *buffer);

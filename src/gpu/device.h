@@ -15,8 +15,8 @@ typedef struct tsr__pipelines tsr__pipelines;
 /* What kind of machine a kernel is chosen for. */
 typedef enum tsr__device_class {
     TSR__CLASS_GPU,
-    TSR__CLASS_LAVAPIPE,   /* Mesa's CPU driver: fast only in straight-line code */
-    TSR__CLASS_CPU         /* other CPU drivers, SwiftShader among them */
+    TSR__CLASS_LAVAPIPE, /* Mesa's CPU driver: fast only in straight-line code */
+    TSR__CLASS_CPU       /* other CPU drivers, SwiftShader among them */
 } tsr__device_class;
 
 struct tsr_device {
@@ -26,8 +26,8 @@ struct tsr_device {
     tsr__vk_device vk;
     tsr_device_info info;
     tsr__device_class device_class;
-    tsr__storage storage;       /* which variant of each shader runs here */
-    bool mapped;                /* tensors are reached by mapping */
+    tsr__storage storage; /* which variant of each shader runs here */
+    bool mapped;          /* tensors are reached by mapping */
     VkQueue queue;
     uint32_t queue_family;
     uint32_t timestamp_bits;
@@ -41,13 +41,16 @@ struct tsr_device {
 void tsr__device_retain(tsr_device *device);
 void tsr__device_release(tsr_device *device);
 
-/* Records `result` of the Vulkan call `call` as an error in words and returns its status; DEVICE_LOST is remembered. */
+/* Records `result` of the Vulkan call `call` as an error in words and returns its status;
+ * DEVICE_LOST is remembered. */
 tsr_status tsr__device_fail(tsr_device *device, VkResult result, const char *call);
 
-/* TSR_ERR_DEVICE_LOST, with its text, once the device is lost. First thing in everything that records or allocates. */
+/* TSR_ERR_DEVICE_LOST, with its text, once the device is lost. First thing in everything that
+ * records or allocates. */
 tsr_status tsr__device_check(const tsr_device *device);
 
-/* TSR__DEVICE_TRY(device, CreateBuffer, device->handle, …): calls, and returns from the caller on failure. */
+/* TSR__DEVICE_TRY(device, CreateBuffer, device->handle, …): calls, and returns from the caller on
+ * failure. */
 #define TSR__DEVICE_TRY(device, name, ...)                                                         \
     do {                                                                                           \
         VkResult tsr__result_ = TSR__VK(&(device)->vk, name, __VA_ARGS__);                         \

@@ -1,7 +1,9 @@
-/* The process's one Vulkan instance, created when first needed and released with the last device or listing.
+/* The process's one Vulkan instance, created when first needed and released with the last device or
+ * listing.
  *
- * TESSERA_VALIDATION=1 turns the validation layers on; their messages of warning level and above go to the log as errors and
- * are counted. Asking for them where they are not installed is an error, not a silent "no". */
+ * TESSERA_VALIDATION=1 turns the validation layers on; their messages of warning level and above go
+ * to the log as errors and are counted. Asking for them where they are not installed is an error,
+ * not a silent "no". */
 #ifndef TSR_GPU_INSTANCE_H
 #define TSR_GPU_INSTANCE_H
 

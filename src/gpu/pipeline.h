@@ -1,4 +1,5 @@
-/* Compute pipelines by (shader, specialization constants): built on first use, kept for the device's life, cached on disk. */
+/* Compute pipelines by (shader, specialization constants): built on first use, kept for the
+ * device's life, cached on disk. */
 #ifndef TSR_GPU_PIPELINE_H
 #define TSR_GPU_PIPELINE_H
 
@@ -10,7 +11,8 @@ void tsr__pipelines_destroy(tsr_device *device, tsr__pipelines *pipelines);
 /* The layout all pipelines share: 128 bytes of push constants, no descriptors. */
 VkPipelineLayout tsr__pipelines_layout(const tsr__pipelines *pipelines);
 
-/* The pipeline of a built-in shader in the device's storage variant. TSR_ERR_UNSUPPORTED where this build has no such shader. */
+/* The pipeline of a built-in shader in the device's storage variant. TSR_ERR_UNSUPPORTED where this
+ * build has no such shader. */
 tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint32_t *spec,
                              int spec_count, VkPipeline *out);
 
@@ -19,8 +21,9 @@ tsr_status tsr__pipeline_build(tsr_device *device, const char *name, const uint3
                                size_t size_bytes, const uint32_t *spec, int spec_count,
                                VkPipeline *out);
 
-/* Statistics the driver reports of a pipeline (VK_KHR_pipeline_executable_properties), one call of `visit` each. Devices without:
- * TSR_ERR_UNSUPPORTED. Only for pipelines built while tsr__pipelines_capture is on. */
+/* Statistics the driver reports of a pipeline (VK_KHR_pipeline_executable_properties), one call of
+ * `visit` each. Devices without: TSR_ERR_UNSUPPORTED. Only for pipelines built while
+ * tsr__pipelines_capture is on. */
 typedef void (*tsr__statistic_fn)(void *user, const char *name, double value);
 void tsr__pipelines_capture(tsr_device *device, bool on);
 tsr_status tsr__pipeline_statistics(tsr_device *device, VkPipeline pipeline,

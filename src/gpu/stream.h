@@ -35,11 +35,15 @@ typedef struct tsr__dispatch {
     tsr__access access[TSR__ACCESS_MAX];
 } tsr__dispatch;
 
-/* Records the dispatch behind the barriers it needs and holds the buffers until it has run. On failure nothing is recorded. */
+/* Records the dispatch behind the barriers it needs and holds the buffers until it has run. On
+ * failure nothing is recorded. */
 tsr_status tsr__stream_dispatch(tsr_stream *stream, const tsr__dispatch *dispatch);
 
-/* Makes every pipeline of a set of dispatches before any is recorded, so that an operation of several dispatches fails before
- * it has recorded one. */
+/* The same with a pipeline of the caller's own; `shader` and the constants are not looked at. */
+tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, const tsr__dispatch *dispatch);
+
+/* Makes every pipeline of a set of dispatches before any is recorded, so that an operation of
+ * several dispatches fails before it has recorded one. */
 tsr_status tsr__stream_prepare(tsr_stream *stream, const tsr__dispatch *dispatches, int count);
 
 typedef struct tsr__copy_region {
@@ -53,8 +57,9 @@ tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access 
 /* vkCmdFillBuffer with a 32-bit pattern; the range is 4-byte aligned. */
 tsr_status tsr__stream_fill(tsr_stream *stream, tsr__access destination, uint32_t pattern);
 
-/* A scratch buffer for work recorded next. The stream holds it until that work is done; the caller holds nothing. Kept and reused
- * by later calls, in order with the stream's work. */
+/* A scratch buffer for the operation being recorded. The stream owns it and lends it again to later
+ * operations, in order with its work; the caller releases nothing. An operation asks for all of its
+ * scratch before its first command. */
 tsr_status tsr__stream_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out);
 
 /* Waits until no work recorded on any stream uses the buffer. */
@@ -62,8 +67,9 @@ tsr_status tsr__buffer_wait(tsr__buffer *buffer);
 /* True when no recorded work uses it any more. */
 bool tsr__buffer_idle(tsr__buffer *buffer);
 
-/* Workgroups of `size` invocations for `count` items, folded into x and y so that neither exceeds what every device has (65535). Shaders
- * rebuild the index with tsr_flat_group() and return past the end. */
+/* Workgroups of `size` invocations for `count` items, folded into x and y so that neither exceeds
+ * what every device has (65535). Shaders rebuild the index with tsr_flat_group() and return past
+ * the end. */
 void tsr__groups_for(uint64_t count, uint32_t size, uint32_t groups[3]);
 
 #endif

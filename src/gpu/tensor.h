@@ -13,11 +13,12 @@ struct tsr_tensor {
 /* Device address of the element at index (0, …, 0). */
 uint64_t tsr__tensor_address(const tsr_tensor *tensor);
 
-/* A tensor struct on the caller's stack over the same buffer with another layout: for operations that rearrange views
- * internally. Holds no reference; must not outlive `tensor`. */
+/* A tensor struct on the caller's stack over the same buffer with another layout: for operations
+ * that rearrange views internally. Holds no reference; must not outlive `tensor`. */
 tsr_tensor tsr__tensor_alias(const tsr_tensor *tensor, const tsr_layout *layout);
 
-/* Checks shared by all operations. `op` begins the error text, `name` is the argument's name in it. */
+/* Checks shared by all operations. `op` begins the error text, `name` is the argument's name in it.
+ */
 
 /* Not NULL, and on the stream's device. */
 tsr_status tsr__require_tensor(const char *op, const char *name, const tsr_stream *stream,
@@ -25,7 +26,8 @@ tsr_status tsr__require_tensor(const char *op, const char *name, const tsr_strea
 /* … and of dtype f32, f16 or bf16. */
 tsr_status tsr__require_float(const char *op, const char *name, const tsr_stream *stream,
                               const tsr_tensor *tensor);
-/* `out` repeats no element, and shares none with `in` unless they are the same view (and `allow_same`). */
+/* `out` repeats no element, and shares none with `in` unless they are the same view (and
+ * `allow_same`). */
 tsr_status tsr__require_disjoint(const char *op, const char *out_name, const tsr_tensor *out,
                                  const char *in_name, const tsr_tensor *in, bool allow_same);
 tsr_status tsr__require_writable(const char *op, const char *name, const tsr_tensor *out);

@@ -1,10 +1,13 @@
-/* The Vulkan functions we call, loaded at run time so that the library has no link dependency on a loader, and the one way to call those
- * that can fail: TSR__VK, where tests inject failures. Nothing outside src/gpu includes this. */
+/* The Vulkan functions we call, loaded at run time so that the library has no link dependency on a
+ * loader, and the one way to call those that can fail: TSR__VK, where tests inject failures.
+ * Nothing outside src/gpu includes this. */
 #ifndef TSR_GPU_VK_H
 #define TSR_GPU_VK_H
 
 #define VK_NO_PROTOTYPES
 #include <vulkan/vulkan.h>
+
+#include "gpu/vk_coopmat.h"
 
 #include "base/error.h"
 #include "base/fault.h"
@@ -115,8 +118,9 @@ const char *tsr__vk_result_name(VkResult result);
 /* The status a result means: memory, device lost or driver. */
 tsr_status tsr__vk_status(VkResult result);
 
-/* TSR__VK(&device->vk, CreateBuffer, …): a VkResult, the driver's own or an injected one. Every call of a function that returns a
- * VkResult goes through here; a test searches the sources for one that does not. */
+/* TSR__VK(&device->vk, CreateBuffer, …): a VkResult, the driver's own or an injected one. Every
+ * call of a function that returns a VkResult goes through here; a test searches the sources for one
+ * that does not. */
 #define TSR__VK(table, name, ...)                                                                  \
     (tsr__fault_hit(TSR__FAULT_VULKAN, "vk" #name) ? (VkResult)tsr__fault_code()                   \
                                                    : (table)->name(__VA_ARGS__))

@@ -1,0 +1,18 @@
+/* FNV-1a, for tables and checksums; not for anything an adversary chooses. */
+#ifndef TSR_BASE_HASH_H
+#define TSR_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TSR__HASH_START UINT64_C(0xcbf29ce484222325)
+
+static inline uint64_t tsr__hash(uint64_t hash, const void *data, size_t size)
+{
+    const uint8_t *bytes = (const uint8_t *)data;
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+#endif

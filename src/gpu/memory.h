@@ -1,0 +1,36 @@
+/* Device memory: slabs of pages that buffers are cut from, one VkBuffer and (where the type is host
+ * visible) one lasting mapping per slab. Large buffers get a slab of their own. Thread-safe. */
+#ifndef TSR_GPU_MEMORY_H
+#define TSR_GPU_MEMORY_H
+
+#include "gpu/buffer.h"
+
+typedef struct tsr__slab {
+    struct tsr__slab *next;
+    tsr__buffer_kind kind;
+    uint32_t heap;
+    bool coherent;
+    VkDeviceMemory memory;
+    VkBuffer buffer;
+    uint64_t address;
+    uint8_t *host; /* NULL where not mapped */
+    uint64_t size_bytes;
+    uint64_t used_bytes;
+    uint64_t page_count; /* 0 for a slab of one buffer */
+    uint64_t *page_map;  /* one bit per page, set when taken */
+} tsr__slab;
+
+tsr_status tsr__memory_create(tsr_device *device,
+                              const VkPhysicalDeviceMemoryProperties *properties,
+                              uint64_t limit_bytes, tsr__memory **out);
+/* All buffers have been released. NULL is fine. */
+void tsr__memory_destroy(tsr_device *device, tsr__memory *memory);
+
+/* A range of a slab. size_bytes is not 0. */
+tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t size_bytes,
+                            tsr__slab **out_slab, uint64_t *out_offset, uint64_t *out_reserved);
+void tsr__memory_give(tsr_device *device, tsr__slab *slab, uint64_t offset, uint64_t reserved);
+
+void tsr__memory_usage(tsr__memory *memory, uint64_t *allocated_bytes, uint64_t *used_bytes);
+
+#endif

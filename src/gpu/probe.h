@@ -1,0 +1,33 @@
+/* What a physical device is and can do. */
+#ifndef TSR_GPU_PROBE_H
+#define TSR_GPU_PROBE_H
+
+#include "gpu/instance.h"
+#include "tessera/device.h"
+
+/* Features and extensions we use where they are there, beyond what tsr_device_info tells. */
+typedef struct tsr__capabilities {
+    VkPhysicalDevice physical;
+    VkPhysicalDeviceMemoryProperties memory;
+    uint32_t queue_family; /* the one we submit to */
+    uint32_t timestamp_bits;
+    bool int16;
+    bool vulkan_memory_model;
+    bool subgroup_size_control;
+    bool memory_budget;
+    VkDriverId driver;
+} tsr__capabilities;
+
+/* Fills both. `index` is the device's place in the listing. */
+tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, int index,
+                      tsr_device_info *info, tsr__capabilities *capabilities);
+
+/* Refreshes the heaps' budget and usage. */
+void tsr__probe_budget(const tsr__instance *instance, VkPhysicalDevice physical, bool memory_budget,
+                       tsr_heap_info *heaps, int heap_count);
+
+/* Physical devices in the loader's order; *out is freed with tsr__free. */
+tsr_status tsr__probe_enumerate(const tsr__instance *instance, uint32_t *out_count,
+                                VkPhysicalDevice **out);
+
+#endif

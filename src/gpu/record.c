@@ -1,0 +1,248 @@
+/* Recording commands: the batch, the barriers and the buffers' lives around each. */
+#include "gpu/stream_state.h"
+
+#include <string.h>
+
+#include "gpu/pipeline.h"
+
+/* A batch this long amortises the cost of submitting; a longer one only delays its start, and weak
+ * GPUs' watchdogs dislike it. */
+#define BATCH_OPERATIONS 96
+
+void tsr__groups_for(uint64_t count, uint32_t size, uint32_t groups[3])
+{
+    const uint64_t limit = 65535;
+    uint64_t needed = count / size + (count % size != 0);
+    uint64_t rows = needed <= limit ? 1 : (needed + limit - 1) / limit;
+    groups[0] = (uint32_t)((needed + rows - 1) / rows);
+    groups[1] = (uint32_t)rows;
+    groups[2] = 1;
+}
+
+static tsr__access whole(tsr__buffer *buffer, bool write)
+{
+    return (tsr__access){buffer, 0, buffer->reserved_bytes, write};
+}
+
+tsr__access tsr__read_buffer(tsr__buffer *buffer)
+{
+    return whole(buffer, false);
+}
+
+tsr__access tsr__write_buffer(tsr__buffer *buffer)
+{
+    return whole(buffer, true);
+}
+
+void tsr__stream_barrier(tsr_stream *stream)
+{
+    const VkPipelineStageFlags stages =
+        VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+    VkMemoryBarrier barrier = {
+        .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+        .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+        .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
+                         VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+    };
+    stream->device->vk.CmdPipelineBarrier(stream->open->commands, stages, stages, 0, 1, &barrier, 0,
+                                          NULL, 0, NULL);
+    tsr__hazards_clear(&stream->hazards);
+}
+
+static tsr_status open_batch(tsr_stream *stream)
+{
+    /* What the queue refused earlier goes first. */
+    if (stream->open && stream->open->ended)
+        TSR__TRY(tsr_stream_submit(stream));
+    if (stream->open)
+        return TSR_OK;
+    TSR__TRY(tsr__timeline_poll(stream->device, stream->timeline));
+    tsr__stream_retire(stream);
+
+    if (!stream->spare)
+        TSR__TRY(tsr__batch_create(stream->device, &stream->spare));
+    tsr__batch *batch = stream->spare;
+    tsr__batch *next = batch->next;
+    TSR__TRY(tsr__batch_begin(stream->device, batch, stream->timeline->submitted + 1));
+    stream->spare = next;
+    stream->open = batch;
+    /* Earlier batches of the queue are not ordered before this one otherwise. */
+    tsr__stream_barrier(stream);
+    return TSR_OK;
+}
+
+static bool noted(const tsr_stream *stream, const tsr__timeline *timeline, uint64_t point)
+{
+    for (int i = 0; i < stream->wait_count; i++)
+        if (stream->waits[i].timeline == timeline && stream->waits[i].point >= point)
+            return true;
+    return false;
+}
+
+static void note_wait(tsr_stream *stream, tsr__timeline *timeline, uint64_t point)
+{
+    for (int i = 0; i < stream->wait_count; i++)
+        if (stream->waits[i].timeline == timeline) {
+            if (stream->waits[i].point < point)
+                stream->waits[i].point = point;
+            return;
+        }
+    tsr__timeline_retain(timeline);
+    stream->waits[stream->wait_count++] = (tsr__stream_wait){timeline, point};
+}
+
+/* Whether `buffer` has unfinished work on another stream. */
+static bool used_elsewhere(const tsr_stream *stream, const tsr__buffer *buffer)
+{
+    const tsr__timeline *timeline = buffer->last_timeline;
+    return timeline && timeline != stream->timeline && timeline->stream &&
+           timeline->reached < buffer->last_point;
+}
+
+/* The batch will start after the other stream's work on the buffer, which has to be on its way for
+ * that. */
+static tsr_status wait_for_other(tsr_stream *stream, tsr__buffer *buffer)
+{
+    tsr__timeline *other = buffer->last_timeline;
+    if (buffer->last_point > other->submitted)
+        TSR__TRY(tsr_stream_submit(other->stream));
+    TSR__TRY(tsr__timeline_poll(stream->device, other));
+    if (other->reached >= buffer->last_point || buffer->last_point > other->submitted ||
+        noted(stream, other, buffer->last_point))
+        return TSR_OK;
+    /* Commands already recorded must not wait for work that might itself wait for them: a new batch
+     * starts here. */
+    if (stream->open && stream->open->operations > 0)
+        TSR__TRY(tsr_stream_submit(stream));
+    if (stream->wait_count == TSR__STREAM_WAITS_MAX)
+        return tsr__timeline_wait(stream->device, other, buffer->last_point, UINT64_MAX);
+    note_wait(stream, other, buffer->last_point);
+    return TSR_OK;
+}
+
+tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int count)
+{
+    TSR__TRY(tsr__device_check(stream->device));
+    for (int i = 0; i < count; i++)
+        if (used_elsewhere(stream, access[i].buffer))
+            TSR__TRY(wait_for_other(stream, access[i].buffer));
+    TSR__TRY(open_batch(stream));
+    return tsr__batch_reserve(stream->open, (size_t)count);
+}
+
+/* The batch holds each buffer once, however often it is used. */
+static void hold(tsr_stream *stream, tsr__buffer *buffer)
+{
+    tsr__batch *batch = stream->open;
+    if (buffer->last_timeline == stream->timeline && buffer->last_point == batch->point)
+        return;
+    tsr__batch_hold(batch, buffer);
+    if (buffer->last_timeline != stream->timeline) {
+        tsr__timeline_retain(stream->timeline);
+        tsr__timeline_release(stream->device, buffer->last_timeline);
+        buffer->last_timeline = stream->timeline;
+    }
+    buffer->last_point = batch->point;
+}
+
+void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count)
+{
+    if (tsr__hazards_conflict(&stream->hazards, access, count))
+        tsr__stream_barrier(stream);
+    tsr__hazards_add(&stream->hazards, access, count);
+    for (int i = 0; i < count; i++)
+        hold(stream, access[i].buffer);
+    stream->serial++;
+    stream->open->operations++;
+}
+
+/* The command itself is recorded already. A submit that fails here is no failure of the command:
+ * the batch stays and the next submit or wait reports. */
+tsr_status tsr__stream_recorded(tsr_stream *stream)
+{
+    if (stream->open->operations < BATCH_OPERATIONS)
+        return TSR_OK;
+    if (tsr_stream_submit(stream) != TSR_OK)
+        tsr__log(TSR_LOG_WARNING, "submitting a full batch: %s", tsr_last_error());
+    return TSR_OK;
+}
+
+tsr_status tsr__stream_dispatch(tsr_stream *stream, const tsr__dispatch *dispatch)
+{
+    if (dispatch->groups[0] == 0 || dispatch->groups[1] == 0 || dispatch->groups[2] == 0)
+        return TSR_OK;
+    tsr_device *device = stream->device;
+    VkPipeline pipeline;
+    TSR__TRY(tsr__device_check(device));
+    TSR__TRY(tsr__pipeline_get(device, dispatch->shader, dispatch->spec, dispatch->spec_count,
+                               &pipeline));
+    return tsr__stream_run(stream, pipeline, dispatch);
+}
+
+tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, const tsr__dispatch *dispatch)
+{
+    const tsr__vk_device *vk = &stream->device->vk;
+    for (int i = 0; i < 3; i++)
+        if (dispatch->groups[i] > stream->device->info.max_workgroup_count[i])
+            return tsr__fail(TSR_ERR_INVALID, "%u workgroups in dimension %d; %s has at most %u",
+                             (unsigned)dispatch->groups[i], i, stream->device->info.name,
+                             (unsigned)stream->device->info.max_workgroup_count[i]);
+    TSR__TRY(tsr__stream_begin(stream, dispatch->access, dispatch->access_count));
+    tsr__stream_order(stream, dispatch->access, dispatch->access_count);
+
+    VkCommandBuffer commands = stream->open->commands;
+    vk->CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+    if (dispatch->push_bytes > 0)
+        vk->CmdPushConstants(commands, tsr__pipelines_layout(stream->device->pipelines),
+                             VK_SHADER_STAGE_COMPUTE_BIT, 0, dispatch->push_bytes, dispatch->push);
+    vk->CmdDispatch(commands, dispatch->groups[0], dispatch->groups[1], dispatch->groups[2]);
+    return tsr__stream_recorded(stream);
+}
+
+tsr_status tsr__stream_prepare(tsr_stream *stream, const tsr__dispatch *dispatches, int count)
+{
+    TSR__TRY(tsr__device_check(stream->device));
+    for (int i = 0; i < count; i++) {
+        VkPipeline pipeline;
+        TSR__TRY(tsr__pipeline_get(stream->device, dispatches[i].shader, dispatches[i].spec,
+                                   dispatches[i].spec_count, &pipeline));
+    }
+    return TSR_OK;
+}
+
+/* vkCmdCopyBuffer takes offsets within the slab's buffer; this many regions are converted at a
+ * time. */
+#define REGIONS_AT_ONCE 128
+
+tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access destination,
+                            const tsr__copy_region *regions, uint32_t count)
+{
+    const tsr__access access[2] = {source, destination};
+    TSR__TRY(tsr__stream_begin(stream, access, 2));
+    tsr__stream_order(stream, access, 2);
+    for (uint32_t done = 0; done < count;) {
+        VkBufferCopy copies[REGIONS_AT_ONCE];
+        uint32_t some = 0;
+        for (; some < REGIONS_AT_ONCE && done < count; some++, done++)
+            copies[some] = (VkBufferCopy){
+                .srcOffset = source.buffer->slab_offset + regions[done].source_bytes,
+                .dstOffset = destination.buffer->slab_offset + regions[done].destination_bytes,
+                .size = regions[done].size_bytes,
+            };
+        stream->device->vk.CmdCopyBuffer(stream->open->commands, source.buffer->handle,
+                                         destination.buffer->handle, some, copies);
+    }
+    return tsr__stream_recorded(stream);
+}
+
+tsr_status tsr__stream_fill(tsr_stream *stream, tsr__access destination, uint32_t pattern)
+{
+    if (destination.begin_bytes == destination.end_bytes)
+        return TSR_OK;
+    TSR__TRY(tsr__stream_begin(stream, &destination, 1));
+    tsr__stream_order(stream, &destination, 1);
+    stream->device->vk.CmdFillBuffer(stream->open->commands, destination.buffer->handle,
+                                     destination.buffer->slab_offset + destination.begin_bytes,
+                                     destination.end_bytes - destination.begin_bytes, pattern);
+    return tsr__stream_recorded(stream);
+}

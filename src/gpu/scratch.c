@@ -1,0 +1,65 @@
+/* Scratch memory of a stream: lent to one operation after another. The stream's own order, through
+ * the barriers that the declared accesses cause, keeps their uses apart. */
+#include "gpu/stream_state.h"
+
+#include "base/alloc.h"
+
+/* Lent before the last recorded command, so by an operation that has asked for all its scratch
+ * already. */
+static bool lendable(const tsr_stream *stream, const tsr__scratch_buffer *entry, uint64_t size)
+{
+    return entry->lent_serial != stream->serial && entry->buffer->size_bytes >= size;
+}
+
+static tsr__scratch_buffer *smallest_fit(tsr_stream *stream, uint64_t size)
+{
+    tsr__scratch_buffer *best = NULL;
+    for (size_t i = 0; i < stream->scratch_count; i++) {
+        tsr__scratch_buffer *entry = &stream->scratch[i];
+        if (lendable(stream, entry, size) &&
+            (!best || entry->buffer->size_bytes < best->buffer->size_bytes))
+            best = entry;
+    }
+    return best;
+}
+
+/* A buffer that proved too small makes room for its successor. */
+static void drop_one_unused(tsr_stream *stream)
+{
+    for (size_t i = 0; i < stream->scratch_count; i++)
+        if (stream->scratch[i].lent_serial != stream->serial) {
+            tsr__buffer_release(stream->scratch[i].buffer);
+            stream->scratch[i] = stream->scratch[--stream->scratch_count];
+            return;
+        }
+}
+
+tsr_status tsr__stream_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out)
+{
+    TSR__TRY(tsr__device_check(stream->device));
+    tsr__scratch_buffer *entry = smallest_fit(stream, size_bytes);
+    if (!entry) {
+        void *array = stream->scratch;
+        tsr_status status = tsr__grow(&array, &stream->scratch_capacity, stream->scratch_count + 1,
+                                      sizeof *stream->scratch);
+        stream->scratch = array;
+        TSR__TRY(status);
+        tsr__buffer *buffer;
+        TSR__TRY(tsr__buffer_create(stream->device, TSR__BUFFER_DEVICE, size_bytes, &buffer));
+        drop_one_unused(stream);
+        entry = &stream->scratch[stream->scratch_count++];
+        entry->buffer = buffer;
+    }
+    entry->lent_serial = stream->serial;
+    *out = entry->buffer;
+    return TSR_OK;
+}
+
+void tsr__stream_scratch_finish(tsr_stream *stream)
+{
+    for (size_t i = 0; i < stream->scratch_count; i++)
+        tsr__buffer_release(stream->scratch[i].buffer);
+    tsr__free(stream->scratch);
+    stream->scratch = NULL;
+    stream->scratch_count = 0;
+}
