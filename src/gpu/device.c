@@ -200,7 +200,7 @@ static tsr__device_class class_of(const tsr_device_info *info,
 static void free_device(tsr_device *device)
 {
     if (device->handle) {
-        (void)TSR__VK(&device->vk, DeviceWaitIdle, device->handle);
+        /* No work is left: every stream waited for its own before it went. */
         tsr__pipelines_destroy(device, device->pipelines);
         tsr__memory_destroy(device, device->memory);
         device->vk.DestroyDevice(device->handle, NULL);
@@ -248,7 +248,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     return TSR_OK;
 }
 
-tsr_status tsr_device_open(const tsr_device_params *params, tsr_device **out)
+static tsr_status open_wanted(const tsr_device_params *params, bool compile_only, tsr_device **out)
 {
     static const tsr_device_params defaults = {0};
     TSR__REQUIRE(out != NULL, "device_open: out is NULL");
@@ -264,6 +264,8 @@ tsr_status tsr_device_open(const tsr_device_params *params, tsr_device **out)
         tsr__instance_release(instance);
         return status;
     }
+    for (int i = 0; compile_only && i < list.count; i++)
+        list.devices[i].usable = true;
     int chosen = -1;
     status = tsr__select_device(list.devices, list.count, wanted, &chosen);
     if (status == TSR_OK)
@@ -273,6 +275,16 @@ tsr_status tsr_device_open(const tsr_device_params *params, tsr_device **out)
         tsr__instance_release(instance);
     listing_finish(&list);
     return status;
+}
+
+tsr_status tsr_device_open(const tsr_device_params *params, tsr_device **out)
+{
+    return open_wanted(params, false, out);
+}
+
+tsr_status tsr__device_open_to_compile(const tsr_device_params *params, tsr_device **out)
+{
+    return open_wanted(params, true, out);
 }
 
 void tsr__device_retain(tsr_device *device)

@@ -38,6 +38,10 @@ struct tsr_device {
     atomic_uint references;
 };
 
+/* As tsr_device_open, but opens devices that cannot be used too, drivers' null hardware among them:
+ * pipelines can be built there, memory cannot be had. */
+tsr_status tsr__device_open_to_compile(const tsr_device_params *params, tsr_device **out);
+
 void tsr__device_retain(tsr_device *device);
 void tsr__device_release(tsr_device *device);
 

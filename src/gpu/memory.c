@@ -95,11 +95,6 @@ static tsr_status choose_types(tsr_device *device, tsr__memory *memory)
     }
     type[TSR__BUFFER_UPLOAD] = find_type(properties, allowed, host, 0, local | cached);
     type[TSR__BUFFER_READBACK] = find_type(properties, allowed, host, cached, local);
-    for (int kind = 0; kind < KIND_COUNT; kind++)
-        if (type[kind] == UINT32_MAX)
-            return tsr__fail(TSR_ERR_UNSUPPORTED, "device %s has no memory type for %s",
-                             device->info.name,
-                             kind == TSR__BUFFER_DEVICE ? "tensors" : "host-visible staging");
     return TSR_OK;
 }
 
@@ -356,6 +351,9 @@ tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t 
     if (size_bytes > UINT64_MAX - PAGE_BYTES)
         return tsr__fail(TSR_ERR_OVERFLOW, "%llu bytes of device memory do not fit 64 bits",
                          (unsigned long long)size_bytes);
+    if (memory->type[kind] == UINT32_MAX)
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "%s has no memory for %s", device->info.name,
+                         kind == TSR__BUFFER_DEVICE ? "tensors" : "transfers");
     uint64_t size = tsr__align_up_u64(size_bytes, PAGE_BYTES);
     pthread_mutex_lock(&memory->lock);
     tsr_status status = take_locked(device, memory, kind, size, out_slab, out_offset);

@@ -427,6 +427,8 @@ tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, 
     format_uuid(info);
     if (capabilities->queue_family == UINT32_MAX)
         unusable(info, "it has no compute queue");
+    else if (info->heap_count == 0)
+        unusable(info, "it has no memory");
     if (capabilities->timestamp_bits == 0)
         info->timestamp_period_ns = 0;
     return TSR_OK;
