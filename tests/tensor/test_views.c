@@ -171,7 +171,7 @@ START_TEST(permute)
     uint64_t random = 4;
     for (int round = 0; round < 20000; round++) {
         tsr_layout in = begin(&random, 0), out = in;
-        int order[TSR_MAX_DIMS];
+        int order[TSR_MAX_DIMS] = {0};
         int64_t wide[TSR_MAX_DIMS];
         for (int i = 0; i < in.ndim; i++) {
             int to = (int)random_between(&random, 0, i);

@@ -1,0 +1,106 @@
+# shellcheck shell=sh
+# What the commands of this repository share: installing what is missing, fetching SwiftShader, configuring a build.
+# To be sourced, from any directory, by a script that has set `root` to the repository.
+
+: "${root:?}"
+
+say() {
+    printf '%s\n' "$*"
+}
+
+fail() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        fail "this needs root, and there is no sudo: $*"
+    fi
+}
+
+# The list of packages is fetched once per run, and only when something has to be downloaded.
+refresh_packages() {
+    [ -n "${packages_are_fresh-}" ] && return
+    as_root apt-get update -qq || fail "apt-get update failed"
+    packages_are_fresh=yes
+}
+
+# install_missing PACKAGE…: installs those that are not installed, and says which.
+install_missing() {
+    if ! command -v dpkg-query >/dev/null; then
+        say "This is no Debian or Ubuntu: make sure that you have the equivalents of: $*"
+        return
+    fi
+    missing=
+    for package in "$@"; do
+        case $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) in
+        installed) ;;
+        *) missing="$missing $package" ;;
+        esac
+    done
+    [ -z "$missing" ] && return
+    say "Installing:$missing"
+    refresh_packages
+    # shellcheck disable=SC2086 # a list
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        $missing >/dev/null || fail "could not install:$missing"
+}
+
+# fetch_swiftshader FOLDER: puts libvk_swiftshader.so and its json there, out of the package that carries them, without
+# installing the browser around it. Fails, loudly, where no package does.
+fetch_swiftshader() {
+    [ -f "$1/vk_swiftshader_icd.json" ] && [ -f "$1/libvk_swiftshader.so" ] && return
+    command -v dpkg-deb >/dev/null || {
+        say "No SwiftShader: it is taken from a Debian package, and there is no dpkg here."
+        return 1
+    }
+    fetch_folder=$(mktemp -d)
+    for package in chromium-common chromium; do
+        say "Fetching SwiftShader from the package $package (not installing it)"
+        refresh_packages
+        (cd "$fetch_folder" && apt-get download -qq -o APT::Sandbox::User=root "$package") || continue
+        dpkg-deb -x "$fetch_folder/$package"_*.deb "$fetch_folder/tree" || continue
+        library=$(find "$fetch_folder/tree" -name libvk_swiftshader.so)
+        [ -z "$library" ] && continue
+        mkdir -p "$1"
+        cp "$library" "$(dirname "$library")/vk_swiftshader_icd.json" "$1/"
+        break
+    done
+    rm -rf "$fetch_folder"
+    [ -f "$1/vk_swiftshader_icd.json" ] || {
+        say "No SwiftShader: neither chromium-common nor chromium of this distribution contains libvk_swiftshader.so."
+        return 1
+    }
+}
+
+# configure FOLDER OPTION…: a build folder with these options, new or as it was left by an earlier run.
+configure() {
+    folder=$1
+    shift
+    if [ -f "$folder/build.ninja" ]; then
+        set -- --reconfigure "$@"
+    else
+        rm -rf "$folder"
+    fi
+    mkdir -p "$(dirname "$folder")"
+    meson setup "$@" "$folder" "$root" >"$folder.log" 2>&1 || {
+        cat "$folder.log"
+        return 1
+    }
+    if grep '^WARNING' "$folder.log"; then
+        return 1
+    fi
+}
+
+# Builds everything, printing only what goes wrong: a warning is an error in all lanes.
+build() {
+    ninja -C "$1" >"$1.log" 2>&1 || {
+        grep -v '^\[[0-9]*/[0-9]*\] ' "$1.log"
+        return 1
+    }
+}

@@ -1,0 +1,8 @@
+#!/bin/sh
+# The whole suite, as a user would build it, on both CPU drivers.
+. "$(dirname "$0")/lane.sh"
+find_drivers || exit 1
+# shellcheck disable=SC2086 # options
+CC=gcc configure build/gcc --werror $driver_options && build build/gcc || exit 1
+# shellcheck disable=SC2046 # suites
+run_suites build/gcc unit lavapipe $([ -n "$driver_options" ] && echo swiftshader)

@@ -1,0 +1,60 @@
+# shellcheck shell=sh
+# What the lanes share. A lane is run by run-tests, or by hand; it builds in build/NAME and appends "passed failed" lines to
+# $TALLY. Its exit status is non-zero when it could not do its work.
+set -u
+root=$(cd "$(dirname "$0")/../.." && pwd)
+cd "$root" || exit 1
+. scripts/setup.sh
+TALLY=${TALLY:-/dev/null}
+
+# The drivers' options for `configure`, in $driver_options. Without SwiftShader that is an error, unless waived.
+# shellcheck disable=SC2034 # the lanes use it
+find_drivers() {
+    driver_options=
+    if [ -n "${TESSERA_WITHOUT_SWIFTSHADER-}" ]; then
+        say "SwiftShader is waived"
+    elif fetch_swiftshader "$root/build/swiftshader"; then
+        driver_options="-Dswiftshader_icd=$root/build/swiftshader/vk_swiftshader_icd.json"
+    else
+        say "Use --without-swiftshader to run the tests without it."
+        return 1
+    fi
+}
+
+# run_suites FOLDER SUITE…: runs them and counts every TAP point. A suite without a single test is an error: the driver it
+# needs is missing.
+run_suites() {
+    folder=$1
+    shift
+    result=0
+    for suite in "$@"; do
+        rm -f "$folder/meson-logs/testlog.json"
+        meson test -C "$folder" --no-rebuild --print-errorlogs --suite "$suite" \
+            --timeout-multiplier "${timeout_multiplier:-1}" >"$folder.log" 2>&1 || result=1
+        grep -v '^ninja: \|^$\|^Ok:\|^Expected Fail:\|^Unexpected Pass:\|^Full log' "$folder.log"
+        if [ -s "$folder/meson-logs/testlog.json" ]; then
+            awk -f tests/lanes/tally.awk "$folder/meson-logs/testlog.json" | tee -a "$TALLY"
+        else
+            say "suite $suite: there are no tests, or none could be started"
+            echo "0 1" >>"$TALLY"
+            result=1
+        fi
+    done
+    return "$result"
+}
+
+# run_tap COMMAND…: runs a program that prints TAP itself.
+run_tap() {
+    tap=$(mktemp)
+    "$@" >"$tap"
+    tap_status=$?
+    cat "$tap"
+    awk -v status="$tap_status" '
+        /^ok / && !/# SKIP/ { passed++ }
+        /^not ok / { failed++ }
+        END { if (status != 0 && !failed) failed = 1; print passed + 0, failed + 0; exit failed > 0 }
+    ' "$tap" >>"$TALLY"
+    tap_status=$?
+    rm -f "$tap"
+    return "$tap_status"
+}

@@ -1,0 +1,27 @@
+# Reads meson's testlog.json, one test executable a line, and prints "passed failed" in TAP points. An executable that crashed,
+# ran out of time or printed no valid TAP is one failure, if none of its points is.
+{
+    passed = failed = 0
+    result = $0
+    sub(/.*"result": "/, "", result)
+    sub(/".*/, "", result)
+
+    # The output is one JSON string: its lines are separated by a literal \n.
+    output = $0
+    if (sub(/.*"stdout": "/, "", output))
+        sub(/", "result": ".*/, "", output)
+    else
+        output = ""
+    count = split(output, line, /\\n/)
+    for (i = 1; i <= count; i++) {
+        if (line[i] ~ /^ok / && line[i] !~ /# SKIP/)
+            passed++
+        else if (line[i] ~ /^not ok /)
+            failed++
+    }
+    if (result != "OK" && result != "SKIP" && failed == 0)
+        failed = 1
+    all_passed += passed
+    all_failed += failed
+}
+END { print all_passed + 0, all_failed + 0 }

@@ -1,0 +1,64 @@
+#!/bin/sh
+# install.sh BUILD: installs into a temporary folder and uses only what is there.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+build=$1
+. tests/source/tap.sh
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+prefix=$folder/usr/local
+cat >"$folder/hello.c" <<'END'
+#include <stdio.h>
+#include <tessera/tessera.h>
+int main(void)
+{
+    tsr_layout layout;
+    int64_t shape[] = {2, 3};
+    if (tsr_layout_init(TSR_F32, 2, shape, &layout) != TSR_OK)
+        return 1;
+    printf("%s\n", tsr_version());
+    return tsr_layout_count(&layout) == 6 ? 0 : 1;
+}
+END
+
+install_all() {
+    meson install -C "$build" --no-rebuild --destdir "$folder" --quiet
+}
+find_libdir() {
+    libdir=$(dirname "$(find "$prefix" -name libtessera.so)")
+    export PKG_CONFIG_PATH="$libdir/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$folder"
+    version=$(pkg-config --modversion tessera)
+}
+compile_shared() {
+    # shellcheck disable=SC2046 # options
+    gcc -std=c11 -Wall -Werror "$folder/hello.c" -o "$folder/shared" $(pkg-config --cflags --libs tessera) &&
+        [ "$(LD_LIBRARY_PATH=$libdir "$folder/shared")" = "$version" ]
+}
+compile_static() {
+    # shellcheck disable=SC2046 # options
+    gcc -std=c11 -Wall -Werror "$folder/hello.c" -o "$folder/static" $(pkg-config --cflags tessera) \
+        "$libdir/libtessera.a" $(pkg-config --libs --static tessera | sed 's/-ltessera\b//') &&
+        ! ldd "$folder/static" | grep tessera && [ "$("$folder/static")" = "$version" ]
+}
+tool_runs() {
+    [ "$(LD_LIBRARY_PATH=$libdir "$prefix/bin/tessera" --version)" = "tessera $version" ]
+}
+man_page_is_clean() {
+    page=$prefix/share/man/man1/tessera.1
+    warnings=$(man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 >/dev/null) || return 1
+    printf '%s' "$warnings"
+    [ -z "$warnings" ]
+}
+man_page_has_version() {
+    grep "^\.TH TESSERA 1 .*tessera $version" "$prefix/share/man/man1/tessera.1"
+}
+
+point "installs" install_all
+find_libdir
+point "a program builds and runs with the shared library" compile_shared
+point "a program builds and runs with the static library" compile_static
+point "the installed tool runs" tool_runs
+point "the man page is installed and clean" man_page_is_clean
+point "the man page carries the version" man_page_has_version
+plan

@@ -1,0 +1,34 @@
+#!/bin/sh
+# layers.sh ROOT: #include lines respect the modules' order: each folder names what it may include, nothing else.
+set -u
+cd "$1" || exit 1
+. tests/source/tap.sh
+
+# allowed FOLDER PATTERN…: every #include "…" below the folder starts with one of the patterns.
+allowed() {
+    folder=$1
+    shift
+    pattern=$(printf '|%s' "$@")
+    ! find "$folder" -name '*.[ch]' -exec grep -nHE '^ *# *include *"' {} + |
+        grep -vE "\"(${pattern#|})"
+}
+
+only_below() { # FOLDER WHAT: in the library, the tool and the examples
+    ! find include src bench examples -name '*.[ch]' -not -path "$1/*" -exec grep -nHE "# *include *[<\"]$2" {} +
+}
+
+point "include/tessera includes itself only" allowed include 'tessera/'
+point "src/base includes base" allowed src/base 'base/' 'tessera/base\.h' 'tsr_config\.h' \
+    'shaders/normal_table\.h'
+point "src/tensor includes base, tensor" allowed src/tensor 'base/' 'tensor/' 'tessera/(base|layout)\.h'
+point "src/gpu includes base, tensor, gpu" allowed src/gpu 'base/' 'tensor/' 'gpu/' 'shaders/' 'tessera/' \
+    'tsr_config\.h'
+point "src/cli includes public headers" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tsr_config\.h'
+if [ -d bench ]; then
+    point "bench includes public headers" allowed bench 'bench/' 'cli/' 'tessera/' 'tsr_config\.h'
+fi
+if [ -d examples ]; then
+    point "examples include public headers" allowed examples 'tessera/'
+fi
+point "Vulkan's headers appear below src/gpu only" only_below src/gpu vulkan/
+plan
