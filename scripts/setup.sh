@@ -51,6 +51,21 @@ install_missing() {
         $missing >/dev/null || fail "could not install:$missing"
 }
 
+# Compilers and libraries for building everything.
+install_build_packages() {
+    install_missing gcc libc6-dev meson ninja-build pkg-config glslc libvulkan-dev libvulkan1 libshaderc-dev \
+        libcjson-dev
+}
+
+# A Vulkan driver for the CPU, unless some driver is there already.
+install_a_driver() {
+    [ -n "${VK_DRIVER_FILES-}${VK_ICD_FILENAMES-}" ] && return
+    for description in /usr/share/vulkan/icd.d/*.json /usr/local/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json; do
+        [ -f "$description" ] && return
+    done
+    install_missing mesa-vulkan-drivers
+}
+
 # fetch_swiftshader FOLDER: puts libvk_swiftshader.so and its json there, out of the package that carries them, without
 # installing the browser around it. Fails, loudly, where no package does.
 fetch_swiftshader() {
