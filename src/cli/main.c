@@ -1,15 +1,80 @@
-/* tessera: the command. Each subcommand is one file. */
-#include <stdio.h>
+/* tessera: the command. */
+#include <errno.h>
+#include <stdarg.h>
 #include <string.h>
 
+#include "cli/command.h"
+#include "cli/memory.h"
 #include "tessera/base.h"
+
+const cli_command *const cli_commands[] = {&cli_devices, &cli_bench, &cli_help, NULL};
+
+const cli_command *cli_command_find(const char *name)
+{
+    for (int i = 0; cli_commands[i] != NULL; i++)
+        if (strcmp(cli_commands[i]->name, name) == 0)
+            return cli_commands[i];
+    return NULL;
+}
+
+static void say(const char *format, va_list arguments)
+{
+    fputs("tessera: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+}
+
+int cli_usage_error(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    say(format, arguments);
+    va_end(arguments);
+    return CLI_USAGE;
+}
+
+int cli_failed(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    say(format, arguments);
+    va_end(arguments);
+    return CLI_FAILED;
+}
+
+static int run(int argc, char **argv)
+{
+    if (argc < 2)
+        return cli_usage_error("a command is missing; 'tessera help' lists them");
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    if (strcmp(name, "--version") == 0) {
+        if (argc > 2)
+            return cli_usage_error("--version takes no argument, but '%s' follows it", argv[2]);
+        printf("tessera %s\n", tsr_version());
+        return CLI_DONE;
+    }
+    const cli_command *command = cli_command_find(name);
+    if (command == NULL && name[0] == '-')
+        return cli_usage_error("unknown option '%s'; 'tessera help' lists the commands", name);
+    if (command == NULL)
+        return cli_usage_error("unknown command '%s'; 'tessera help' lists them", name);
+    for (int i = 2; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return cli_help.run(2, (char *[]){"help", argv[1], NULL});
+    return command->run(argc - 1, argv + 1);
+}
 
 int main(int argc, char **argv)
 {
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        printf("tessera %s\n", tsr_version());
-        return 0;
+    cli_memory_start();
+    int code = run(argc, argv);
+    /* A full disk or a closed pipe must not look like success. */
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        int reason = errno;
+        if (code == CLI_DONE)
+            code = cli_failed("cannot write to standard output: %s", strerror(reason));
     }
-    fprintf(stderr, "usage: tessera --version\n");
-    return 2;
+    return code;
 }

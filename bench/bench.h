@@ -1,0 +1,157 @@
+/* What a benchmark is made of. docs/benchmarks.md shows how to add one in a small file.
+ *
+ * A benchmark's run() adds rows. For each it names the case, runs the work once and checks the
+ * result, then lets the harness time it; a row that was not verified is refused. Rows are all that
+ * the reports see: they know nothing of any particular benchmark. */
+#ifndef TSR_BENCH_BENCH_H
+#define TSR_BENCH_BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bench/check.h"
+#include "bench/samples.h"
+#include "cli/command.h"
+#include "tessera/tessera.h"
+
+#define BENCH_MAX_SHAPES 64
+#define BENCH_MAX_DTYPES 3
+#define BENCH_MAX_PARAMS 6
+
+typedef struct bench_shape {
+    int64_t m, k, n;
+} bench_shape;
+
+/* What the command line asked for. Lists that are empty mean the benchmark's own defaults. */
+typedef struct bench_options {
+    const char *device;
+    double seconds; /* to spend on timing one row */
+    int64_t size_mib;
+    bool peer, json;
+    int dtype_count;
+    tsr_dtype dtypes[BENCH_MAX_DTYPES];
+    int shape_count;
+    bench_shape shapes[BENCH_MAX_SHAPES];
+} bench_options;
+
+/* Which of the options beyond --device, --time and --json mean something to a benchmark. */
+enum { BENCH_SHAPES = 1, BENCH_DTYPES = 2, BENCH_SIZE = 4, BENCH_PEER = 8 };
+
+typedef struct bench_context bench_context;
+
+typedef struct bench {
+    const char *name;
+    const char *summary;
+    const char *help;  /* what exactly is measured, in lines of at most 100 characters */
+    unsigned takes;    /* BENCH_SHAPES | … */
+    bool opens_device; /* opening it is part of what is measured: run() does so */
+    bool (*run)(bench_context *context);
+} bench;
+
+typedef enum bench_unit {
+    BENCH_GFLOPS, /* work is floating-point operations */
+    BENCH_GBYTES, /* work is bytes read plus bytes written */
+    BENCH_TIME    /* work is how many equal things one repetition did */
+} bench_unit;
+
+typedef struct bench_param {
+    const char *name;
+    char text[64];
+    bool is_number;
+} bench_param;
+
+typedef struct bench_row {
+    const char *benchmark; /* "matmul", or a ceiling's name */
+    bool is_ceiling;
+    int param_count;
+    bench_param params[BENCH_MAX_PARAMS];
+    bench_unit unit;
+    double work; /* in one repetition */
+    bench_check check;
+    bench_samples host, device;      /* no device samples where the device has no clock */
+    const struct bench_row *ceiling; /* a row of the same unit, or NULL */
+    char peer_name[128];
+    bench_samples peer;
+} bench_row;
+
+struct bench_context {
+    const bench_options *options;
+    tsr_device *device;
+    tsr_stream *stream;
+    const tsr_device_info *info;
+    bool progress; /* tell a person at a terminal what is going on */
+    int row_count;
+    bench_row **rows;
+    const bench_row *fma_peak, *memcpy_peak, *copy_peak; /* once they have been measured */
+    char error[2048];                                    /* why run() returned false */
+};
+
+/* Rows
+ * ------------------------------------------------------------------------------------------------------------
+ */
+
+/* A new row, owned by the context. The parameters that follow name the case; rows of one benchmark
+ * have the same ones. */
+bench_row *bench_add(bench_context *context, const char *benchmark, bench_unit unit, double work);
+void bench_text(bench_row *row, const char *name, const char *format, ...) CLI_PRINTF(3, 4);
+void bench_integer(bench_row *row, const char *name, int64_t value);
+
+/* In the row's unit: GFLOP/s, GB/s, or nanoseconds per thing done. */
+double bench_value(const bench_row *row, double ns);
+/* … of the median by the host's clock. */
+double bench_median(const bench_row *row);
+
+/* Failures
+ * --------------------------------------------------------------------------------------------------------
+ */
+
+/* Records the reason and returns false. */
+bool bench_fail(bench_context *context, const char *format, ...) CLI_PRINTF(2, 3);
+/* As BENCH_TRY. */
+bool bench_passed(bench_context *context, tsr_status status, const char *what);
+
+/* Returns false from the caller when a call of the library fails, keeping its error text. */
+#define BENCH_TRY(context, call)                                                                   \
+    do {                                                                                           \
+        if (!bench_passed((context), (call), #call))                                               \
+            return false;                                                                          \
+    } while (0)
+
+/* Writes why `row` is wrong when its check says so; true when all is well. */
+bool bench_verified(bench_context *context, const bench_row *row);
+
+/* Timing
+ * ----------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct bench_task {
+    /* One repetition: records it on the stream, or does it. */
+    tsr_status (*run)(tsr_stream *stream, void *user);
+    void *user;
+    bool host_only;       /* nothing is recorded: no waiting, no device clock */
+    bool no_device_clock; /* the device's clock would not see what is measured */
+} bench_task;
+
+/* Warms up, then takes samples until the time is spent. Each sample runs the task as often as it
+ * takes to last long enough, then waits for the stream. Refuses a row that has not been verified.
+ */
+bool bench_measure(bench_context *context, bench_row *row, const bench_task *task);
+/* The same work done by something else, for comparison. */
+bool bench_measure_peer(bench_context *context, bench_row *row, const char *peer_name,
+                        const bench_task *task);
+/* A sample taken by other means. */
+void bench_sample(bench_row *row, double ns);
+
+/* Ceilings, measured once per run
+ * ---------------------------------------------------------------------------------- */
+
+/* f32 multiply-adds in registers on the device. NULL on failure. */
+const bench_row *bench_fma_peak(bench_context *context);
+/* memcpy on all of the host's CPUs: the ceiling of CPU drivers. NULL on failure. */
+const bench_row *bench_memcpy_peak(bench_context *context);
+
+/* All benchmarks, ending with NULL. A new one has its line in list.c. */
+extern const bench *const bench_list[];
+const bench *bench_find(const char *name);
+
+#endif

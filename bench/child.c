@@ -1,0 +1,137 @@
+/* nftw is part of X/Open, as is mkdtemp's older form. */
+#define _XOPEN_SOURCE 700
+
+#include "bench/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/memory.h"
+
+extern char **environ;
+
+#define MOST_ARGUMENTS 16
+
+bool bench_folder_create(char path[BENCH_FOLDER_SIZE])
+{
+    const char *parent = getenv("TMPDIR");
+    if (parent == NULL || parent[0] == '\0')
+        parent = "/tmp";
+    if (snprintf(path, BENCH_FOLDER_SIZE, "%s/tessera-bench-XXXXXX", parent) >= BENCH_FOLDER_SIZE) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    return mkdtemp(path) != NULL;
+}
+
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place)
+{
+    (void)status, (void)kind, (void)place;
+    return remove(path);
+}
+
+void bench_folder_remove(const char *path)
+{
+    /* Depth first, and links are removed rather than followed. */
+    nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* A copy of our environment in which every cache that we know of is in `cache`. */
+static char **environment_with(const char *cache)
+{
+    static const char *const replaced[] = {"XDG_CACHE_HOME=", "MESA_SHADER_CACHE_DIR="};
+    size_t count = 0;
+    while (environ[count] != NULL)
+        count++;
+    char **copy = cli_alloc(count + 2, sizeof *copy);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool keep = true;
+        for (size_t j = 0; j < sizeof replaced / sizeof replaced[0]; j++)
+            keep = keep && strncmp(environ[i], replaced[j], strlen(replaced[j])) != 0;
+        if (keep)
+            copy[kept++] = environ[i];
+    }
+    size_t size = strlen(replaced[0]) + strlen(cache) + 1;
+    copy[kept] = cli_alloc(size, 1);
+    snprintf(copy[kept], size, "%s%s", replaced[0], cache);
+    return copy;
+}
+
+static void free_environment(char **copy)
+{
+    size_t last = 0;
+    while (copy[last + 1] != NULL)
+        last++;
+    free(copy[last]);
+    free(copy);
+}
+
+static char *read_all(int from)
+{
+    size_t used = 0, size = 4096;
+    char *text = cli_alloc(size, 1);
+    for (;;) {
+        ssize_t got = read(from, text + used, size - used - 1);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        used += (size_t)got;
+        if (size - used < 2)
+            text = cli_resize(text, size *= 2, 1);
+    }
+    text[used] = '\0';
+    return text;
+}
+
+static int spawn(const char *const *arguments, const char *cache, int output, pid_t *child)
+{
+    char *argv[MOST_ARGUMENTS + 2] = {(char[]){"tessera"}};
+    for (int i = 0; arguments[i] != NULL && i < MOST_ARGUMENTS; i++)
+        argv[i + 1] = (char *)(uintptr_t)arguments[i]; /* posix_spawn changes none of them */
+    posix_spawn_file_actions_t actions;
+    int failed = posix_spawn_file_actions_init(&actions);
+    if (failed != 0)
+        return failed;
+    failed = posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+    if (failed == 0) {
+        char **environment = environment_with(cache);
+        failed = posix_spawn(child, "/proc/self/exe", &actions, NULL, argv, environment);
+        free_environment(environment);
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    return failed;
+}
+
+bool bench_child_run(const char *const *arguments, const char *cache, bench_child_result *result)
+{
+    int ends[2];
+    pid_t child;
+    if (pipe(ends) != 0)
+        return false;
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+    int failed = spawn(arguments, cache, ends[1], &child);
+    close(ends[1]);
+    if (failed != 0) {
+        close(ends[0]);
+        errno = failed;
+        return false;
+    }
+    result->output = read_all(ends[0]);
+    close(ends[0]);
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    result->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return true;
+}

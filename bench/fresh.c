@@ -1,0 +1,102 @@
+#include "bench/fresh.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/child.h"
+#include "bench/clock.h"
+
+#define FEWEST 3
+#define MOST 15
+#define STEPS 8
+
+/* The samples of one step go to the row of the same name. */
+typedef struct steps {
+    const char *caches; /* "empty" or "warm" */
+    int count;
+    bench_row *rows[STEPS];
+} steps;
+
+static bench_row *row_for(bench_context *context, steps *all, int step, const char *name)
+{
+    if (step < all->count)
+        return all->rows[step];
+    bench_row *row = bench_add(context, "launch", BENCH_TIME, 1);
+    bench_text(row, "what", "fresh process, %s caches: %s", all->caches, name);
+    bench_check_begin(&row->check, "each process verified its matmul in double precision");
+    return all->rows[all->count++] = row;
+}
+
+/* Takes the figures out of the document that the process printed. */
+static bool read_document(bench_context *context, steps *all, const char *text)
+{
+    cJSON *document = cJSON_Parse(text);
+    const cJSON *results = cJSON_GetObjectItemCaseSensitive(document, "results");
+    const cJSON *result;
+    int step = 0;
+    cJSON_ArrayForEach(result, results)
+    {
+        const cJSON *params = cJSON_GetObjectItemCaseSensitive(result, "case");
+        const cJSON *what = cJSON_GetObjectItemCaseSensitive(params, "what");
+        const cJSON *value = cJSON_GetObjectItemCaseSensitive(result, "value");
+        const cJSON *median = cJSON_GetObjectItemCaseSensitive(value, "median");
+        if (!cJSON_IsString(what) || !cJSON_IsNumber(median) || step == STEPS)
+            break;
+        bench_row *row = row_for(context, all, step++, what->valuestring);
+        bench_sample(row, median->valuedouble);
+        row->check.checked++; /* it would have exited with an error otherwise */
+    }
+    cJSON_Delete(document);
+    if (step == 0)
+        return bench_fail(context, "launch: cannot read what 'bench first' printed: %.200s", text);
+    return true;
+}
+
+static bool run_once(bench_context *context, steps *all, const char *cache)
+{
+    bench_child_result result;
+    const char *const arguments[] = {
+        "bench", "first", "--json", "--device", context->info->uuid_text, NULL};
+    if (!bench_child_run(arguments, cache, &result))
+        return bench_fail(context, "launch: cannot start a process: %s", strerror(errno));
+    bool done = result.exit_code == 0
+                    ? all == NULL || read_document(context, all, result.output)
+                    : bench_fail(context, "launch: a fresh process failed with exit code %d",
+                                 result.exit_code);
+    free(result.output);
+    return done;
+}
+
+static bool run_many(bench_context *context, const char *caches, const char *shared_cache)
+{
+    steps all = {.caches = caches};
+    double start = bench_now_ns(), budget = context->options->seconds * 1e9;
+    for (int i = 0; i < FEWEST || (i < MOST && bench_now_ns() - start < budget); i++) {
+        char own[BENCH_FOLDER_SIZE];
+        if (shared_cache == NULL && !bench_folder_create(own))
+            return bench_fail(context, "launch: cannot create a temporary folder: %s",
+                              strerror(errno));
+        bool done = run_once(context, &all, shared_cache != NULL ? shared_cache : own);
+        if (shared_cache == NULL)
+            bench_folder_remove(own);
+        if (!done)
+            return false;
+    }
+    return true;
+}
+
+bool bench_fresh_processes(bench_context *context)
+{
+    char warm[BENCH_FOLDER_SIZE];
+    if (context->progress)
+        fprintf(stderr, "\r\033[Kstarting fresh processes ");
+    if (!run_many(context, "empty", NULL))
+        return false;
+    if (!bench_folder_create(warm))
+        return bench_fail(context, "launch: cannot create a temporary folder: %s", strerror(errno));
+    bool done = run_once(context, NULL, warm) && run_many(context, "warm", warm);
+    bench_folder_remove(warm);
+    return done;
+}

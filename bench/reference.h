@@ -1,0 +1,17 @@
+/* y[m,n] = x[m,k] · w[n,k]ᵀ in double precision, and comparing a result with it. */
+#ifndef TSR_BENCH_REFERENCE_H
+#define TSR_BENCH_REFERENCE_H
+
+#include "bench/bench.h"
+
+/* `x`, `w` from bench_random_values (the tolerances know their distribution), `y` decoded from
+ * `y_dtype`.
+ *
+ * Rows are compared element by element with the double-precision product: all of them when that is
+ * quick, otherwise the first, the last and some between. And every row is checked as a whole: with
+ * random signs r, y·r must equal x·(wᵀ·r) (Freivalds), which one wrong element anywhere upsets by
+ * more than rounding does. */
+void bench_check_matmul(bench_check *check, const bench_shape *shape, const float *x,
+                        const float *w, const float *y, tsr_dtype y_dtype);
+
+#endif

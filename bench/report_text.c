@@ -1,0 +1,180 @@
+/* Rows as a table. */
+#include <math.h>
+#include <string.h>
+
+#include "bench/host.h"
+#include "bench/report.h"
+#include "cli/devices.h"
+#include "cli/table.h"
+
+const char *bench_unit_name(bench_unit unit)
+{
+    return unit == BENCH_GFLOPS ? "GFLOP/s" : unit == BENCH_GBYTES ? "GB/s" : "time";
+}
+
+#define NUMBER 32
+
+/* Three significant digits, and no exponent. */
+static char *number(double value, char *text, size_t size)
+{
+    int decimals = value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3;
+    snprintf(text, size, "%.*f", decimals, value);
+    return text;
+}
+
+static char *duration(double ns, char text[NUMBER])
+{
+    static const char *const units[] = {"ns", "µs", "ms", "s"};
+    size_t unit = 0;
+    char digits[NUMBER - 8];
+    while (unit < 3 && ns >= 1000) {
+        ns /= 1000;
+        unit++;
+    }
+    snprintf(text, NUMBER, "%s %s", number(ns, digits, sizeof digits), units[unit]);
+    return text;
+}
+
+static char *value_text(const bench_row *row, double ns, char text[NUMBER])
+{
+    double value = bench_value(row, ns);
+    return row->unit == BENCH_TIME ? duration(value, text) : number(value, text, NUMBER);
+}
+
+/* The lower end of what was seen first: for rates, that is the longest time. */
+static void spread_cell(cli_table *table, const bench_row *row, const bench_summary *summary)
+{
+    char low[NUMBER], high[NUMBER];
+    bool rate = row->unit != BENCH_TIME;
+    cli_table_cell(table, "%s – %s%s", value_text(row, rate ? summary->p90 : summary->p10, low),
+                   value_text(row, rate ? summary->p10 : summary->p90, high),
+                   bench_is_noisy(summary) ? " *" : "  ");
+}
+
+typedef struct shown {
+    bool ceiling, device, peer, noisy;
+} shown;
+
+static shown what_is_shown(const bench_context *context)
+{
+    shown columns = {0};
+    for (int i = 0; i < context->row_count; i++) {
+        const bench_row *row = context->rows[i];
+        bench_summary summary = bench_summarize(&row->host);
+        columns.noisy = columns.noisy || bench_is_noisy(&summary);
+        if (row->is_ceiling)
+            continue;
+        columns.ceiling = columns.ceiling || row->ceiling != NULL;
+        columns.device = columns.device || row->device.count > 0;
+        columns.peer = columns.peer || row->peer.count > 0;
+    }
+    return columns;
+}
+
+static void add_columns(cli_table *table, const bench_row *row, shown columns)
+{
+    for (int i = 0; i < row->param_count; i++)
+        cli_table_column(table, row->params[i].name, row->params[i].is_number);
+    cli_table_column(table, bench_unit_name(row->unit), 1);
+    cli_table_column(table, "p10 – p90  ", 1);
+    cli_table_column(table, "best", 1);
+    if (columns.ceiling)
+        cli_table_column(table, "of ceiling", 1);
+    if (row->unit != BENCH_TIME)
+        cli_table_column(table, "time", 1);
+    if (columns.device)
+        cli_table_column(table, "device clock", 1);
+    cli_table_column(table, "samples", 1);
+    if (columns.peer) {
+        cli_table_column(table, "peer", 1);
+        cli_table_column(table, "of peer", 1);
+    }
+}
+
+static void add_cells(cli_table *table, const bench_row *row, shown columns)
+{
+    char text[NUMBER];
+    bench_summary host = bench_summarize(&row->host), device = bench_summarize(&row->device);
+    for (int i = 0; i < row->param_count; i++)
+        cli_table_cell(table, "%s", row->params[i].text);
+    cli_table_cell(table, "%s", value_text(row, host.median, text));
+    spread_cell(table, row, &host);
+    cli_table_cell(table, "%s", value_text(row, host.min, text));
+    if (columns.ceiling && row->ceiling != NULL) {
+        double percent = 100 * bench_median(row) / bench_median(row->ceiling);
+        cli_table_cell(table, percent < 9.95 ? "%.1f %%" : "%.0f %%", percent);
+    } else if (columns.ceiling) {
+        cli_table_cell(table, "%s", "");
+    }
+    if (row->unit != BENCH_TIME)
+        cli_table_cell(table, "%s", duration(host.median, text));
+    if (columns.device) {
+        double per_thing = row->unit == BENCH_TIME ? device.median / row->work : device.median;
+        cli_table_cell(table, "%s", row->device.count > 0 ? duration(per_thing, text) : "");
+    }
+    cli_table_cell(table, row->host.repetitions > 1 ? "%d x %llu" : "%d", row->host.count,
+                   (unsigned long long)row->host.repetitions);
+    if (columns.peer) {
+        bench_summary peer = bench_summarize(&row->peer);
+        bool has = row->peer.count > 0;
+        cli_table_cell(table, "%s", has ? value_text(row, peer.median, text) : "");
+        cli_table_cell(table, has ? "%.2f" : "", bench_median(row) / bench_value(row, peer.median));
+    }
+}
+
+static void print_ceilings(const bench_context *context)
+{
+    char text[NUMBER];
+    for (int i = 0; i < context->row_count; i++) {
+        const bench_row *row = context->rows[i];
+        bool used = row == context->fma_peak || row == context->memcpy_peak;
+        if (!row->is_ceiling || !used)
+            continue;
+        bench_summary summary = bench_summarize(&row->host);
+        printf("ceiling  %s %s", row->benchmark, value_text(row, summary.median, text));
+        printf(" %s", bench_unit_name(row->unit));
+        printf(" (p10 – p90: %s", value_text(row, summary.p90, text));
+        printf(" – %s%s)", value_text(row, summary.p10, text),
+               bench_is_noisy(&summary) ? " *" : "");
+        for (int j = 0; j < row->param_count; j++)
+            printf(", %s %s", row->params[j].name, row->params[j].text);
+        puts("");
+    }
+}
+
+void bench_report_text(const bench_context *context, const bench *what)
+{
+    const tsr_device_info *info = context->info;
+    bench_host host;
+    bench_host_read(&host);
+    char version[CLI_VERSION_TEXT];
+    printf("%-7s  %s\n", what->name, what->summary);
+    printf("device   %d  %s (%s), %s %s, Vulkan %s\n", info->index, info->name,
+           cli_device_type(info->type), info->driver_name, info->driver_info,
+           cli_vulkan_version(info->api_version, version));
+    printf("host     %s, %d CPUs, %s; tessera %s\n", host.cpu, host.cpus, host.os, tsr_version());
+    print_ceilings(context);
+
+    shown columns = what_is_shown(context);
+    cli_table *table = NULL;
+    const char *peer = "";
+    for (int i = 0; i < context->row_count; i++) {
+        const bench_row *row = context->rows[i];
+        if (row->is_ceiling)
+            continue;
+        if (table == NULL) {
+            table = cli_table_create();
+            add_columns(table, row, columns);
+        }
+        add_cells(table, row, columns);
+        peer = row->peer.count > 0 ? row->peer_name : peer;
+    }
+    if (columns.peer)
+        printf("peer     %s\n", peer);
+    puts("");
+    if (table != NULL)
+        cli_table_print(table, stdout, 0);
+    cli_table_destroy(&table);
+    if (columns.noisy)
+        puts("\n* noisy: the middle 80 % of the samples spread over more than 20 % of the median.");
+}

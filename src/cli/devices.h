@@ -1,0 +1,22 @@
+/* The two ways `tessera devices` shows a device, and what they share. */
+#ifndef TSR_CLI_DEVICES_H
+#define TSR_CLI_DEVICES_H
+
+#include <stdio.h>
+
+#include "tessera/device.h"
+
+/* "discrete", "integrated", "virtual", "cpu" or "other". */
+const char *cli_device_type(tsr_device_type type);
+
+#define CLI_VERSION_TEXT 32
+/* A packed Vulkan version as "1.3.230". */
+char *cli_vulkan_version(uint32_t version, char text[CLI_VERSION_TEXT]);
+
+#define CLI_BYTES_TEXT 32
+/* "2.0 GiB"; exact where the number is a whole one. */
+char *cli_bytes(uint64_t bytes, char text[CLI_BYTES_TEXT]);
+
+void cli_device_print(FILE *out, const tsr_device_info *info);
+
+#endif

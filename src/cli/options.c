@@ -1,0 +1,122 @@
+#include "cli/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+
+bool cli_read_integer(const char *text, int64_t low, int64_t high, int64_t *out)
+{
+    /* strtoll would also take leading spaces and a plus sign. */
+    if (!isdigit((unsigned char)text[0]) && text[0] != '-')
+        return false;
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || value < low || value > high)
+        return false;
+    *out = value;
+    return true;
+}
+
+static bool read_real(const char *text, double low, double high, double *out)
+{
+    if (!isdigit((unsigned char)text[0]) && text[0] != '.' && text[0] != '-')
+        return false;
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !isfinite(value) || value < low || value > high)
+        return false;
+    *out = value;
+    return true;
+}
+
+static int store(const char *command, const cli_option *option, const char *value)
+{
+    char problem[256] = "";
+    if (option->integer != NULL) {
+        if (!cli_read_integer(value, (int64_t)option->low, (int64_t)option->high, option->integer))
+            return cli_usage_error("%s: --%s takes an integer from %.0f to %.0f, not '%s'", command,
+                                   option->name, option->low, option->high, value);
+    } else if (option->real != NULL) {
+        if (!read_real(value, option->low, option->high, option->real))
+            return cli_usage_error("%s: --%s takes a number from %g to %g, not '%s'", command,
+                                   option->name, option->low, option->high, value);
+    } else if (option->read != NULL) {
+        if (!option->read(option->user, value, problem, sizeof problem))
+            return cli_usage_error("%s: --%s %s", command, option->name, problem);
+    } else {
+        *option->text = value;
+    }
+    return CLI_DONE;
+}
+
+static const cli_option *find(const cli_option *options, const char *name, size_t length)
+{
+    for (const cli_option *option = options; option->name != NULL; option++)
+        if (strlen(option->name) == length && strncmp(option->name, name, length) == 0)
+            return option;
+    return NULL;
+}
+
+int cli_options_read(const char *command, const cli_option *options, int argc, char **argv,
+                     int max_words, const char **words, int *word_count)
+{
+    bool options_over = false;
+    *word_count = 0;
+    for (int i = 1; i < argc; i++) {
+        const char *argument = argv[i];
+        if (options_over || argument[0] != '-' || argument[1] == '\0') {
+            if (*word_count == max_words)
+                return cli_usage_error("%s: unexpected argument '%s'", command, argument);
+            words[(*word_count)++] = argument;
+            continue;
+        }
+        if (strcmp(argument, "--") == 0) {
+            options_over = true;
+            continue;
+        }
+        const char *name = argument + 2;
+        size_t length = strcspn(name, "=");
+        const cli_option *option =
+            strncmp(argument, "--", 2) == 0 ? find(options, name, length) : NULL;
+        if (option == NULL)
+            return cli_usage_error("%s: unknown option '%s'; 'tessera help %s' lists them", command,
+                                   argument, command);
+        const char *value = name[length] == '=' ? name + length + 1 : NULL;
+        if (option->flag != NULL) {
+            if (value != NULL)
+                return cli_usage_error("%s: --%s takes no value", command, option->name);
+            *option->flag = true;
+            continue;
+        }
+        if (value == NULL && i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0)
+            value = argv[++i];
+        if (value == NULL)
+            return cli_usage_error("%s: --%s needs a value: %s", command, option->name,
+                                   option->argument);
+        int code = store(command, option, value);
+        if (code != CLI_DONE)
+            return code;
+    }
+    return CLI_DONE;
+}
+
+void cli_options_help(FILE *out, const cli_option *options)
+{
+    int width = 0;
+    for (const cli_option *option = options; option->name != NULL; option++) {
+        int length = snprintf(NULL, 0, "%s %s", option->name,
+                              option->argument != NULL ? option->argument : "");
+        width = length > width ? length : width;
+    }
+    fputs("\noptions:\n", out);
+    for (const cli_option *option = options; option->name != NULL; option++) {
+        const char *argument = option->argument != NULL ? option->argument : "";
+        int written = fprintf(out, "  --%s %s", option->name, argument);
+        fprintf(out, "%*s  %s\n", 4 + width - written, "", option->help);
+    }
+}
