@@ -1,0 +1,85 @@
+// Where a row's largest element is. A team of TEAM invocations takes a row. Long rows go in pieces: each leaves a pair (key,
+// index), and the same kernel finds the best of the pairs. No tree to keep to here: every order gives the same answer.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "rows.glsl"
+#include "params/reduce.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 0) const uint WORKGROUP = 64;
+layout(constant_id = 1) const uint X_DTYPE = TSR_DT_F32;
+layout(constant_id = 2) const uint TEAM = 8;
+layout(constant_id = 3) const uint DENSE = 1;
+layout(constant_id = 4) const uint FROM = TSR_ARGMAX_VALUES; // what x holds, and …
+layout(constant_id = 5) const uint TO = TSR_ARGMAX_INDICES;  // … what is written
+
+layout(push_constant) uniform Push {
+    tsr_reduce_params p;
+};
+
+shared uvec2 bests[WORKGROUP];
+
+// Unsigned integers in the order of the floats: NaN above all, the two zeros equal. 0 is below all of them.
+uint key_of(float value)
+{
+    uint bits = floatBitsToUint(value);
+    uint magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u)
+        return 0xffffffffu;
+    if (magnitude == 0u)
+        return 0x80000000u;
+    return bits != magnitude ? ~bits : bits | 0x80000000u;
+}
+
+// The larger key; of equal ones the smaller index.
+uvec2 better(uvec2 a, uvec2 b)
+{
+    return b.x > a.x || (b.x == a.x && b.y < a.y) ? b : a;
+}
+
+void main()
+{
+    uint member = gl_LocalInvocationID.x % TEAM;
+    uint wanted = tsr_flat_group() * (WORKGROUP / TEAM) + gl_LocalInvocationID.x / TEAM;
+    uint job = min(wanted, p.jobs - 1u); // all go through the barriers; who has no job of its own writes nothing
+    uvec4 at = tsr_row_position(job, p.ndim, p.shape);
+    uint x_offset = tsr_row_offset(at, p.x_strides);
+
+    uvec2 best = uvec2(0u, 0xffffffffu);
+    if (FROM == TSR_ARGMAX_VALUES) {
+        uvec2 row = tsr_at_mul(p.x, x_offset, tsr_dtype_bytes(X_DTYPE));
+        for (uint j = 4u * member; j < p.count; j += 4u * TEAM) {
+            vec4 loaded = j + 4u <= p.count
+                              ? tsr_load_row4(row, p.step, j, X_DTYPE, DENSE != 0u)
+                              : tsr_load_row4_tail(row, p.step, j, p.count, X_DTYPE, 0.0);
+            [[unroll]] for (uint k = 0u; k < 4u; k++) {
+                uint key = j + k < p.count ? key_of(loaded[k]) : 0u;
+                best = key > best.x ? uvec2(key, j + k) : best;
+            }
+        }
+    } else {
+        uvec2 row = tsr_at_mul(p.x, x_offset, 8u);
+        for (uint j = member; j < p.count; j += TEAM) {
+            uvec2 pair = tsr_words2(tsr_at_stride(row, j, p.step)).v[0];
+            best = better(best, uvec2(pair.x, j * p.unit + pair.y));
+        }
+    }
+
+    if (TEAM > 1u) {
+        bests[gl_LocalInvocationID.x] = best;
+        [[unroll]] for (uint other = TEAM / 2u; other > 0u; other /= 2u) {
+            barrier();
+            if (member < other)
+                bests[gl_LocalInvocationID.x] = better(bests[gl_LocalInvocationID.x],
+                                                       bests[gl_LocalInvocationID.x + other]);
+        }
+        best = bests[gl_LocalInvocationID.x];
+    }
+    if (member == 0u && wanted < p.jobs) {
+        uint y_offset = tsr_row_offset(at, p.y_strides);
+        if (TO == TSR_ARGMAX_INDICES)
+            tsr_words(tsr_at_mul(p.y, y_offset, 4u)).v[0] = best.y;
+        else
+            tsr_words2(tsr_at_mul(p.y, y_offset, 8u)).v[0] = best;
+    }
+}

@@ -1,0 +1,18 @@
+/* Push constants of the cross-entropy kernel. */
+#ifndef TSR_PARAMS_CROSS_ENTROPY_H
+#define TSR_PARAMS_CROSS_ENTROPY_H
+
+#include "types.h"
+
+/* Strides between rows, and steps between the classes of a row, count bytes. */
+struct tsr_cross_entropy_params {
+    TSR_ADDRESS logits, labels, loss, gradient; /* loss and gradient may be 0: not wanted */
+    TSR_ADDRESS logits_stride, labels_stride, loss_stride, gradient_stride;
+    TSR_ADDRESS logits_step, gradient_step;
+    TSR_UINT rows, classes;
+    TSR_UINT label_bytes; /* 1, 4 or 8 */
+    TSR_FLOAT scale;      /* of the gradient */
+};
+TSR_PUSH_CHECK(tsr_cross_entropy_params);
+
+#endif

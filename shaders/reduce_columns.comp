@@ -1,0 +1,74 @@
+// Reduction down columns whose neighbours lie side by side: a team of four invocations takes four columns, each of them every
+// fourth row. Invocation k holds the lanes (0 … 7, k) of reduce.glsl's tree, for four columns at once.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "reduce.glsl"
+
+const uint COLUMNS = WORKGROUP / 4u; // teams; neighbouring invocations take neighbouring columns
+
+shared vec4 quarters[WORKGROUP];
+
+// The columns that start at `at`, `stride` bytes on.
+uvec2 next(uvec2 at, uvec2 stride)
+{
+    uint carry;
+    uint low = uaddCarry(at.x, stride.x, carry);
+    return uvec2(low, at.y + stride.y + carry);
+}
+
+void main()
+{
+    uint phase = gl_LocalInvocationID.x / COLUMNS;
+    uint wanted = tsr_flat_group() * COLUMNS + gl_LocalInvocationID.x % COLUMNS;
+
+    // The innermost dimension goes by fours. When it is no multiple of 4 the last team steps back to stay within it,
+    // and leaves the columns that another team has to that one.
+    uint inner = p.ndim - 1u;
+    uint fours[4] = p.shape;
+    fours[inner] = (p.shape[inner] + 3u) / 4u;
+    uvec4 at = tsr_row_position(min(wanted, p.jobs - 1u), p.ndim, fours);
+    uint skip = max(4u * at[inner] + 4u, p.shape[inner]) - p.shape[inner];
+    at[inner] = 4u * at[inner] - skip;
+
+    uvec2 row = tsr_at_mul(p.x, tsr_row_offset(at, p.x_strides), tsr_dtype_bytes(X_DTYPE));
+    row = tsr_at_stride(row, phase, p.step);
+    uvec2 stride = tsr_at_stride(uvec2(0u), 4u, p.step);
+
+    vec4 sums[8];
+    [[unroll]] for (uint i = 0u; i < 8u; i++)
+        sums[i] = vec4(identity());
+    uint j = phase;
+    for (; j + 28u < p.count; j += 32u) {
+        vec4 loaded[8];
+        [[unroll]] for (uint i = 0u; i < 8u; i++) {
+            loaded[i] = tsr_load_dense4(row, X_DTYPE);
+            row = next(row, stride);
+        }
+        [[unroll]] for (uint i = 0u; i < 8u; i++)
+            sums[i] = combine(sums[i], loaded[i]);
+    }
+    [[unroll]] for (uint i = 0u; i < 8u; i++) {
+        if (j < p.count)
+            sums[i] = combine(sums[i], tsr_load_dense4(row, X_DTYPE));
+        row = next(row, stride);
+        j += 4u;
+    }
+
+    [[unroll]] for (uint other = 4u; other > 0u; other /= 2u) {
+        [[unroll]] for (uint i = 0u; i < other; i++)
+            sums[i] = combine(sums[i], sums[i + other]);
+    }
+    quarters[gl_LocalInvocationID.x] = sums[0];
+    barrier();
+    if (phase == 0u && wanted < p.jobs) {
+        uint first = gl_LocalInvocationID.x;
+        vec4 even = combine(quarters[first], quarters[first + 2u * COLUMNS]);
+        vec4 odd = combine(quarters[first + COLUMNS], quarters[first + 3u * COLUMNS]);
+        vec4 total = combine(even, odd);
+        uint offset = tsr_row_offset(at, p.y_strides);
+        [[unroll]] for (uint k = 0u; k < 4u; k++) {
+            if (k >= skip)
+                write_result(offset + k * p.y_strides[inner], total[k]);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+#include "gpu/ops/rows.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+tsr_status tsr__dispatches_add(tsr__dispatches *list, const tsr__dispatch *dispatch)
+{
+    size_t needed = list->count + 1;
+    TSR__TRY(tsr__grow((void **)&list->items, &list->items_capacity, needed, sizeof *list->items));
+    TSR__TRY(tsr__grow((void **)&list->push, &list->push_capacity, needed, sizeof *list->push));
+    list->items[list->count] = *dispatch;
+    memcpy(list->push[list->count], dispatch->push, dispatch->push_bytes);
+    list->count = needed;
+    return TSR_OK;
+}
+
+tsr_status tsr__dispatches_record(tsr__dispatches *list, tsr_stream *stream)
+{
+    for (size_t i = 0; i < list->count; i++)
+        list->items[i].push = list->push[i]; /* only now: the list has moved while it grew */
+    TSR__TRY(tsr__stream_prepare(stream, list->items, (int)list->count));
+    for (size_t i = 0; i < list->count; i++)
+        TSR__TRY(tsr__stream_dispatch(stream, &list->items[i]));
+    return TSR_OK;
+}
+
+void tsr__dispatches_finish(tsr__dispatches *list)
+{
+    tsr__free(list->items);
+    tsr__free(list->push);
+    *list = (tsr__dispatches){0};
+}
+
+tsr_status tsr__require_dim(const char *op, const tsr_tensor *x, int dim, int *out)
+{
+    int ndim = x->layout.ndim;
+    TSR__REQUIRE(dim >= -ndim && dim < ndim, "%s: dim %d is outside a tensor of %d dimensions", op,
+                 dim, ndim);
+    *out = dim < 0 ? dim + ndim : dim;
+    return TSR_OK;
+}
+
+tsr_layout tsr__layout_without(const tsr_layout *layout, int dim)
+{
+    tsr_layout rest = *layout;
+    rest.ndim = 0;
+    for (int d = 0; d < layout->ndim; d++) {
+        if (d == dim)
+            continue;
+        rest.shape[rest.ndim] = layout->shape[d];
+        rest.strides[rest.ndim++] = layout->strides[d];
+    }
+    return rest;
+}
+
+bool tsr__rows_dense(const tsr__piece *piece, int operand, tsr_dtype dtype, uint64_t address,
+                     int64_t step, int64_t count)
+{
+    uint64_t size = tsr_dtype_size(dtype);
+    if ((step != 1 && count > 1) || (uint64_t)count >= (UINT64_C(1) << 31) / size)
+        return false;
+    uint64_t misaligned = address;
+    for (int d = 0; d < piece->ndim; d++) {
+        if (piece->shape[d] > 1)
+            misaligned |= piece->strides[operand][d] * size;
+    }
+    return misaligned % 4 == 0;
+}
+
+uint32_t tsr__team_for(int64_t count)
+{
+    return count <= 16 ? 1 : count <= 256 ? 8 : 128;
+}
+
+uint32_t tsr__team_workgroup(uint32_t team)
+{
+    return team > 64 ? team : 64;
+}

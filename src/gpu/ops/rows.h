@@ -1,0 +1,41 @@
+/* What the operations that work row by row share: lists of dispatches, and questions about layouts.
+ * A row is the elements along one dimension. */
+#ifndef TSR_GPU_OPS_ROWS_H
+#define TSR_GPU_OPS_ROWS_H
+
+#include "gpu/stream.h"
+#include "tensor/pieces.h"
+
+/* The dispatches of one operation, gathered before the first is recorded: so that it fails before
+ * it has recorded anything. Starts as {0}. */
+typedef struct tsr__dispatches {
+    tsr__dispatch *items;
+    char (*push)[TSR__PUSH_MAX]; /* the push constants of items[i] */
+    size_t count, items_capacity, push_capacity;
+} tsr__dispatches;
+
+/* Adds a copy, push constants included. On failure the list is as before. */
+tsr_status tsr__dispatches_add(tsr__dispatches *list, const tsr__dispatch *dispatch) TSR_NODISCARD;
+
+/* Makes all pipelines, then records the list in order. */
+tsr_status tsr__dispatches_record(tsr__dispatches *list, tsr_stream *stream) TSR_NODISCARD;
+
+void tsr__dispatches_finish(tsr__dispatches *list);
+
+/* `dim`, negative from the end, as 0 … ndim − 1. */
+tsr_status tsr__require_dim(const char *op, const tsr_tensor *x, int dim, int *out) TSR_NODISCARD;
+
+/* The layout of the first elements of x's rows along `dim`: x without that dimension. */
+tsr_layout tsr__layout_without(const tsr_layout *layout, int dim);
+
+/* True when a kernel may reach four neighbours of a row at once: they lie side by side, each row of
+ * the piece starts at a multiple of 4 bytes, and 31 bits count a row's bytes. `address` is that of
+ * the piece's first element, `step` the elements from one to the next. */
+bool tsr__rows_dense(const tsr__piece *piece, int operand, tsr_dtype dtype, uint64_t address,
+                     int64_t step, int64_t count);
+
+/* How many invocations share a row of softmax and the like, and the size of their workgroups. */
+uint32_t tsr__team_for(int64_t count);
+uint32_t tsr__team_workgroup(uint32_t team);
+
+#endif

@@ -1,0 +1,161 @@
+/* Softmax, its logarithm, and the gradients of both. */
+#include "shaders/params/softmax.h"
+#include "gpu/ops/rows.h"
+#include "tensor/check.h"
+#include "tessera/ops.h"
+
+typedef struct softmax_call {
+    const char *op;
+    tsr_tensor *y;
+    const char *y_name;
+    const tsr_tensor *a, *b; /* b: gradients only */
+    const char *a_name;
+    bool gradient, logarithm;
+} softmax_call;
+
+static tsr_status check(const softmax_call *call, tsr_stream *stream)
+{
+    TSR__TRY(tsr__require_float(call->op, call->y_name, stream, call->y));
+    TSR__TRY(tsr__require_float(call->op, call->a_name, stream, call->a));
+    if (call->gradient)
+        TSR__TRY(tsr__require_float(call->op, "dy", stream, call->b));
+    TSR__REQUIRE(call->a->layout.ndim > 0, "%s: %s is a scalar and has no last dimension", call->op,
+                 call->a_name);
+    TSR__TRY(tsr__require_same_shape(call->op, call->y_name, call->y, call->a_name, call->a));
+    if (call->gradient)
+        TSR__TRY(tsr__require_same_shape(call->op, call->y_name, call->y, "dy", call->b));
+    TSR__TRY(tsr__require_disjoint(call->op, call->y_name, call->y, call->a_name, call->a, true));
+    if (call->gradient)
+        TSR__TRY(tsr__require_disjoint(call->op, call->y_name, call->y, "dy", call->b, true));
+    TSR__REQUIRE(call->a->layout.shape[call->a->layout.ndim - 1] <= INT32_MAX,
+                 "%s: rows of %lld elements; at most %d", call->op,
+                 (long long)call->a->layout.shape[call->a->layout.ndim - 1], (int)INT32_MAX);
+    return TSR_OK;
+}
+
+static void choose(tsr__dispatch *dispatch, const softmax_call *call, uint32_t rows, int64_t count,
+                   bool dense)
+{
+    uint32_t team = tsr__team_for(count), workgroup = tsr__team_workgroup(team);
+    int n = 0;
+    dispatch->shader = call->gradient ? TSR__SHADER_SOFTMAX_GRAD : TSR__SHADER_SOFTMAX;
+    dispatch->spec[n++] = workgroup;
+    dispatch->spec[n++] = team;
+    dispatch->spec[n++] = (uint32_t)call->a->layout.dtype;
+    if (call->gradient)
+        dispatch->spec[n++] = (uint32_t)call->b->layout.dtype;
+    dispatch->spec[n++] = (uint32_t)call->y->layout.dtype;
+    dispatch->spec[n++] = dense;
+    dispatch->spec[n++] = call->logarithm;
+    dispatch->spec_count = n;
+    tsr__groups_for(rows, workgroup / team, dispatch->groups);
+}
+
+static tsr_status add_dispatches(const softmax_call *call, tsr__dispatches *list)
+{
+    /* A forward pass walks its input twice rather than have a special case. */
+    const tsr_tensor *tensors[3] = {call->a, call->gradient ? call->b : call->a, call->y};
+    int last = call->a->layout.ndim - 1;
+    int64_t count = call->a->layout.shape[last];
+    tsr_layout rows[3];
+    const tsr_layout *layouts[3];
+    for (int i = 0; i < 3; i++) {
+        rows[i] = tsr__layout_without(&tensors[i]->layout, last);
+        layouts[i] = &rows[i];
+    }
+
+    tsr__pieces walk;
+    tsr__piece piece;
+    tsr__pieces_init(&walk, 3, layouts, 0);
+    while (tsr__pieces_next(&walk, &piece)) {
+        uint64_t address[3], step[3];
+        bool dense = true;
+        for (int i = 0; i < 3; i++) {
+            uint64_t size = tsr_dtype_size(rows[i].dtype);
+            int64_t stride = tensors[i]->layout.strides[last];
+            address[i] = tensors[i]->buffer->address + (uint64_t)piece.offset[i] * size;
+            step[i] = (uint64_t)stride * size;
+            dense = dense && tsr__rows_dense(&piece, i, rows[i].dtype, address[i], stride, count);
+        }
+        struct tsr_softmax_params params = {
+            .a = address[0],
+            .b = address[1],
+            .y = address[2],
+            .a_step = step[0],
+            .b_step = step[1],
+            .y_step = step[2],
+            .count = (uint32_t)count,
+            .jobs = piece.count,
+            .ndim = (uint32_t)piece.ndim,
+        };
+        for (int d = 0; d < piece.ndim; d++) {
+            params.shape[d] = piece.shape[d];
+            params.a_strides[d] = piece.strides[0][d];
+            params.b_strides[d] = piece.strides[1][d];
+            params.y_strides[d] = piece.strides[2][d];
+        }
+        tsr__dispatch dispatch = {
+            .push = &params,
+            .push_bytes = sizeof params,
+            .access_count = 3,
+            .access = {tsr__read_of(tensors[0]), tsr__read_of(tensors[1]), tsr__write_of(call->y)},
+        };
+        choose(&dispatch, call, piece.count, count, dense);
+        TSR__TRY(tsr__dispatches_add(list, &dispatch));
+    }
+    return TSR_OK;
+}
+
+static tsr_status run(const softmax_call *call, tsr_stream *stream)
+{
+    TSR__TRY(check(call, stream));
+    if (tsr_layout_count(&call->y->layout) == 0)
+        return TSR_OK;
+    tsr__dispatches list = {0};
+    tsr_status status = add_dispatches(call, &list);
+    if (status == TSR_OK)
+        status = tsr__dispatches_record(&list, stream);
+    tsr__dispatches_finish(&list);
+    return status;
+}
+
+tsr_status tsr_softmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
+{
+    return run(&(softmax_call){.op = "softmax", .y = y, .y_name = "y", .a = x, .a_name = "x"},
+               stream);
+}
+
+tsr_status tsr_log_softmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
+{
+    return run(
+        &(softmax_call){
+            .op = "log_softmax", .y = y, .y_name = "y", .a = x, .a_name = "x", .logarithm = true},
+        stream);
+}
+
+tsr_status tsr_softmax_grad(tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *y,
+                            const tsr_tensor *dy)
+{
+    return run(&(softmax_call){.op = "softmax_grad",
+                               .y = dx,
+                               .y_name = "dx",
+                               .a = y,
+                               .a_name = "y",
+                               .b = dy,
+                               .gradient = true},
+               stream);
+}
+
+tsr_status tsr_log_softmax_grad(tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *y,
+                                const tsr_tensor *dy)
+{
+    return run(&(softmax_call){.op = "log_softmax_grad",
+                               .y = dx,
+                               .y_name = "dx",
+                               .a = y,
+                               .a_name = "y",
+                               .b = dy,
+                               .gradient = true,
+                               .logarithm = true},
+               stream);
+}
