@@ -46,10 +46,8 @@ uint tsr_flat_group()
     return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
 }
 
-uint tsr_flat_invocation()
-{
-    return tsr_flat_group() * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
-}
+// A macro, since it has to be expanded behind the shader's local_size: before that, gl_WorkGroupSize is 1 for glslang.
+#define tsr_flat_invocation() (tsr_flat_group() * gl_WorkGroupSize.x + gl_LocalInvocationID.x)
 
 // base + bytes, in 64 bits.
 uvec2 tsr_at(uvec2 base, uint bytes)
