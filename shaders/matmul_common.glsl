@@ -1,0 +1,107 @@
+// What the matmul kernels share: where operands lie, loads of four neighbours, the epilogue.
+#ifndef TSR_MATMUL_COMMON_GLSL
+#define TSR_MATMUL_COMMON_GLSL
+
+#include "tessera.glsl"
+#include "activation.glsl"
+#include "params/matmul.h"
+
+layout(push_constant, std430) uniform tsr_push
+{
+    tsr_matmul_push p;
+};
+
+// base + count·stride elements, in 64 bits.
+uvec2 mm_at(uvec2 base, uint count, uint stride, uint dtype)
+{
+    uint high, low, carry;
+    umulExtended(count, stride, high, low);
+    uint shift = dtype == TSR_DT_F32 ? 2u : 1u;
+    high = (high << shift) | (low >> (32u - shift));
+    low = uaddCarry(base.x, low << shift, carry);
+    return uvec2(low, base.y + high + carry);
+}
+
+// Elements 4·i … 4·i + 3 of an array aligned to four elements.
+vec4 mm_load4(uvec2 base, uint i, uint dtype)
+{
+    if (dtype == TSR_DT_F32)
+        return tsr_floats4(base).v[i];
+    uvec2 pairs = tsr_words2(base).v[i];
+    if (dtype == TSR_DT_F16)
+        return vec4(unpackHalf2x16(pairs.x), unpackHalf2x16(pairs.y));
+    return uintBitsToFloat(uvec4(pairs.x << 16, pairs.x & 0xffff0000u, pairs.y << 16, pairs.y & 0xffff0000u));
+}
+
+uint mm_y_dtype()
+{
+    return (p.mode >> TSR_MM_Y_DTYPE_SHIFT) & TSR_MM_FIELD_MASK;
+}
+
+uint mm_bias_dtype()
+{
+    return (p.mode >> TSR_MM_BIAS_DTYPE_SHIFT) & TSR_MM_FIELD_MASK;
+}
+
+// Which matrices of the batch, and which part of k, this workgroup works on.
+uint mm_split()
+{
+    return gl_WorkGroupID.z % p.splits;
+}
+
+uint mm_inner()
+{
+    return gl_WorkGroupID.z / p.splits % p.batch_inner;
+}
+
+uint mm_outer()
+{
+    return gl_WorkGroupID.z / p.splits / p.batch_inner;
+}
+
+uvec2 mm_a_matrix(uint dtype)
+{
+    return mm_at(mm_at(p.a, mm_outer(), p.a_outer, dtype), mm_inner(), p.a_inner, dtype);
+}
+
+uvec2 mm_b_matrix(uint dtype)
+{
+    return mm_at(mm_at(p.b, mm_outer(), p.b_outer, dtype), mm_inner(), p.b_inner, dtype);
+}
+
+// Where a block of y and of the bias starts; inside it, 32-bit offsets do.
+struct mm_block
+{
+    uvec2 y, bias;
+};
+
+mm_block mm_block_at(uint row, uint col)
+{
+    uint dtype = mm_y_dtype();
+    uvec2 y = mm_at(mm_at(p.y, mm_outer(), p.y_outer, dtype), mm_inner(), p.y_inner, dtype);
+    if (p.splits > 1)
+        y = mm_at(y, mm_split(), p.m * p.n, dtype); // the host keeps m·n of split work below 2^32
+    y = mm_at(mm_at(y, row, p.y_row, dtype), col, p.y_col, dtype);
+    dtype = mm_bias_dtype();
+    uvec2 bias = mm_at(mm_at(p.bias, mm_outer(), p.bias_outer, dtype), mm_inner(), p.bias_inner, dtype);
+    bias = mm_at(mm_at(bias, row, p.bias_row, dtype), col, p.bias_col, dtype);
+    return mm_block(y, bias);
+}
+
+// y = act(alpha·sum + y + bias) at a row and column of the block.
+void mm_store(mm_block block, uint row, uint col, float sum)
+{
+    uint y_dtype = mm_y_dtype();
+    uint y_at = row * p.y_row + col * p.y_col;
+    float value = p.alpha * sum;
+    if ((p.mode & TSR_MM_ACCUMULATE) != 0)
+        value += tsr_load_float(block.y, y_at, y_dtype);
+    if ((p.mode & TSR_MM_BIAS) != 0)
+        value += tsr_load_float(block.bias, row * p.bias_row + col * p.bias_col, mm_bias_dtype());
+    uint activation = (p.mode >> TSR_MM_ACTIVATION_SHIFT) & TSR_MM_FIELD_MASK;
+    if (activation != 0)
+        value = tsr_activate(value, activation);
+    tsr_store_float(block.y, y_at, y_dtype, value);
+}
+
+#endif

@@ -1,0 +1,82 @@
+// A tile of one operand on its way from memory through registers to shared memory. Included once for a and once for b, which
+// differ in names only: a "line" is a row of a or a column of b, a tile is LINES lines of BK products.
+//
+// Indices beyond the matrix are clamped to its last element rather than skipped, so that all loads can be under way at once; what was
+// loaded beyond k then becomes 0, and sums of lines beyond the matrix are never stored.
+//
+// Expects FETCH(x), which makes a name the operand's own, and LINES, DTYPE, LOAD, LINE_STRIDE, K_STRIDE, LANES_LINE, TILE.
+
+const uint FETCH(count) = LINES * BK / THREADS;
+float FETCH(registers)[FETCH(count)];
+
+// `at` is the tile's first element; `lines` and `depth` say how much of the matrix there is from it on.
+void FETCH(load)(uvec2 at, uint lines, uint depth)
+{
+    if (LOAD == TSR_MM_LOAD_SCALAR) {
+        bool lanes_line = (p.mode & LANES_LINE) != 0;
+        [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
+            uint e = i * THREADS + gl_LocalInvocationIndex;
+            uint line = lanes_line ? e % LINES : e / BK;
+            uint k = lanes_line ? e / LINES : e % BK;
+            uint from = min(line, lines - 1) * LINE_STRIDE + min(k, depth - 1) * K_STRIDE;
+            float value = tsr_load_float(at, from, DTYPE);
+            FETCH(registers)[i] = k < depth ? value : 0.0;
+        }
+    } else {
+        [[unroll]] for (uint i = 0; i < FETCH(count) / 4; i++) {
+            uint e = i * THREADS + gl_LocalInvocationIndex;
+            uint line, k, from;
+            if (LOAD == TSR_MM_LOAD_VEC_K) {
+                line = e / (BK / 4);
+                k = e % (BK / 4) * 4;
+                from = min(line, lines - 1) * (LINE_STRIDE / 4) + min(k, depth - 4) / 4;
+            } else {
+                line = e % (LINES / 4) * 4;
+                k = e / (LINES / 4);
+                from = min(line, lines - 4) / 4 + min(k, depth - 1) * (K_STRIDE / 4);
+            }
+            vec4 value = mm_load4(at, from, DTYPE);
+            value = k < depth ? value : vec4(0.0);
+            [[unroll]] for (uint c = 0; c < 4; c++)
+                FETCH(registers)[i * 4 + c] = value[c];
+        }
+    }
+}
+
+// Into shared memory, k by k, whatever the order they were loaded in.
+void FETCH(keep)()
+{
+    if (LOAD == TSR_MM_LOAD_SCALAR) {
+        bool lanes_line = (p.mode & LANES_LINE) != 0;
+        [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
+            uint e = i * THREADS + gl_LocalInvocationIndex;
+            uint line = lanes_line ? e % LINES : e / BK;
+            uint k = lanes_line ? e / LINES : e % BK;
+            tile[TILE + k * (LINES + PAD) + line] = FETCH(registers)[i];
+        }
+    } else {
+        [[unroll]] for (uint i = 0; i < FETCH(count) / 4; i++) {
+            uint e = i * THREADS + gl_LocalInvocationIndex;
+            [[unroll]] for (uint c = 0; c < 4; c++) {
+                uint line, k;
+                if (LOAD == TSR_MM_LOAD_VEC_K) {
+                    line = e / (BK / 4);
+                    k = e % (BK / 4) * 4 + c;
+                } else {
+                    line = e % (LINES / 4) * 4 + c;
+                    k = e / (LINES / 4);
+                }
+                tile[TILE + k * (LINES + PAD) + line] = FETCH(registers)[i * 4 + c];
+            }
+        }
+    }
+}
+
+#undef FETCH
+#undef LINES
+#undef DTYPE
+#undef LOAD
+#undef LINE_STRIDE
+#undef K_STRIDE
+#undef LANES_LINE
+#undef TILE

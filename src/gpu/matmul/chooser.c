@@ -1,0 +1,106 @@
+#include "gpu/matmul/chooser.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+
+#define VENDOR_NVIDIA 0x10de
+
+static const tsr__matmul_override *forced;
+
+void tsr__matmul_force(const tsr__matmul_override *override)
+{
+    forced = override;
+}
+
+const tsr__matmul_override *tsr__matmul_forced(void)
+{
+    return forced;
+}
+
+static uint64_t tiles_of(const tsr__matmul_config *config, const tsr__matmul_problem *p)
+{
+    return tsr__div_up_u64((uint64_t)p->m, config->bm) *
+           tsr__div_up_u64((uint64_t)p->n, config->bn) * (uint64_t)p->batch_count;
+}
+
+/* Workgroups that keep the whole device busy. */
+static uint64_t enough_tiles(const tsr__matmul_device *device)
+{
+    return device->device_class == TSR__CLASS_GPU ? 128 : 8;
+}
+
+static const char *usual_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
+{
+    static const char *const largest_first[] = {"tiled-l", "tiled-m", "tiled-s"};
+    /* Only NVIDIA has the registers to make the largest tile pay without cooperative matrices. */
+    int first = device->vendor_id == VENDOR_NVIDIA ? 0 : 1;
+
+    if (device->device_class != TSR__CLASS_GPU)
+        return p->m < 64 || p->n < 64 ? "tiled-s" : "tiled-m";
+    for (int i = first; i < 2; i++) {
+        const tsr__matmul_config *config = tsr__matmul_config_named(largest_first[i]);
+        if (p->m > config->bm / 2 && p->n > config->bn / 2 &&
+            tsr__matmul_config_runs(config, device) && tiles_of(config, p) >= enough_tiles(device))
+            return config->name;
+    }
+    return "tiled-s";
+}
+
+static const tsr__matmul_config *usual(const tsr__matmul_device *device,
+                                       const tsr__matmul_problem *p)
+{
+    const tsr__matmul_config *config = tsr__matmul_config_named(usual_name(device, p));
+
+    if (!tsr__matmul_config_runs(config, device) || !tsr__matmul_config_fits(config, p))
+        config = tsr__matmul_config_named("wide");
+    return config;
+}
+
+/* Cuts k where it is long and y too small to occupy the device. */
+static void choose_splits(const tsr__matmul_device *device, const tsr__matmul_problem *p,
+                          uint32_t at_most, tsr__matmul_plan *plan)
+{
+    const uint64_t shortest = 256, step = 64;
+    uint64_t tiles = tiles_of(plan->config, p), k = (uint64_t)p->k;
+    uint64_t splits = at_most;
+
+    if (splits == 0) {
+        splits = tiles < enough_tiles(device) ? enough_tiles(device) / tiles : 1;
+        if (splits > k / shortest)
+            splits = k / shortest;
+    }
+    /* Partial sums are indexed in 32 bits and a dispatch's z counts parts of every matrix. */
+    if (splits < 2 || k < 2 * step || tiles > enough_tiles(device) || p->batch_count > 256) {
+        plan->splits = 1;
+        plan->k_chunk = (uint32_t)k;
+        return;
+    }
+    uint64_t chunk = tsr__div_up_u64(tsr__div_up_u64(k, splits), step) * step;
+    plan->k_chunk = (uint32_t)chunk;
+    plan->splits = (uint32_t)tsr__div_up_u64(k, chunk);
+}
+
+tsr_status tsr__matmul_choose(const tsr__matmul_device *device, const tsr__matmul_problem *problem,
+                              const tsr__matmul_override *override, tsr__matmul_plan *out)
+{
+    tsr__matmul_plan plan = {.config = usual(device, problem)};
+
+    if (override && override->config) {
+        plan.config = tsr__matmul_config_named(override->config);
+        if (!plan.config)
+            return tsr__fail(TSR_ERR_UNSUPPORTED,
+                             "matmul: no kernel configuration is called \"%s\"", override->config);
+        if (!tsr__matmul_config_runs(plan.config, device) ||
+            !tsr__matmul_config_fits(plan.config, problem))
+            return tsr__fail(TSR_ERR_UNSUPPORTED,
+                             "matmul: the kernel configuration %s cannot do this on this device",
+                             override->config);
+    }
+    plan.variant = tsr__matmul_variant_for(plan.config, problem);
+    plan.splits = 1;
+    plan.k_chunk = (uint32_t)problem->k;
+    if (plan.config->kind != TSR__MATMUL_WIDE)
+        choose_splits(device, problem, override ? override->splits : 0, &plan);
+    *out = plan;
+    return TSR_OK;
+}

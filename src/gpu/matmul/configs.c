@@ -1,0 +1,153 @@
+#include "gpu/matmul/configs.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "shaders/params/matmul.h"
+
+static const tsr__matmul_config configs[] = {
+    {"tiled-l", TSR__MATMUL_TILED, .threads = 256, .bm = 128, .bn = 128, .bk = 16, .tm = 8,
+     .tn = 8},
+    {"tiled-m", TSR__MATMUL_TILED, .threads = 256, .bm = 64, .bn = 64, .bk = 16, .tm = 4, .tn = 4},
+    {"tiled-s", TSR__MATMUL_TILED, .threads = 64, .bm = 32, .bn = 32, .bk = 16, .tm = 4, .tn = 4},
+    {"wide", TSR__MATMUL_WIDE, .threads = 64, .bm = 1, .bn = 64, .bk = 1, .tm = 1, .tn = 1},
+};
+#define CONFIGS ((int)(sizeof configs / sizeof *configs))
+
+const tsr__matmul_config *tsr__matmul_config_at(int index)
+{
+    return index >= 0 && index < CONFIGS ? &configs[index] : NULL;
+}
+
+const tsr__matmul_config *tsr__matmul_config_named(const char *name)
+{
+    for (int i = 0; i < CONFIGS; i++)
+        if (strcmp(configs[i].name, name) == 0)
+            return &configs[i];
+    return NULL;
+}
+
+tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
+{
+    return (tsr__matmul_device){
+        .device_class = device->device_class,
+        .vendor_id = device->info.vendor_id,
+        .max_invocations = device->info.max_workgroup_invocations,
+        .max_shared_bytes = device->info.max_shared_memory_bytes,
+    };
+}
+
+/* Shared memory of matmul_tiled.comp. */
+static uint32_t tile_bytes(const tsr__matmul_config *config)
+{
+    const uint32_t pad = 4;
+
+    return config->bk * (config->bm + pad + config->bn + pad) * (uint32_t)sizeof(float);
+}
+
+bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
+{
+    if (config->threads > device->max_invocations)
+        return false;
+    return config->kind != TSR__MATMUL_TILED || tile_bytes(config) <= device->max_shared_bytes;
+}
+
+static bool side_narrow(const tsr__matmul_side *side, int64_t rows, int64_t cols)
+{
+    return side->row <= (int64_t)UINT32_MAX && side->col <= (int64_t)UINT32_MAX &&
+           tsr__matmul_side_within(side, rows, cols);
+}
+
+static int64_t min_size(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul_problem *p)
+{
+    int64_t m = min_size(config->bm, p->m);
+    int64_t n = min_size(config->bn, p->n);
+    int64_t k = min_size(config->bk, p->k);
+
+    switch (config->kind) {
+    case TSR__MATMUL_TILED:
+        return side_narrow(&p->a, m, k) && side_narrow(&p->b, k, n) && side_narrow(&p->y, m, n) &&
+               side_narrow(&p->bias, m, n);
+    case TSR__MATMUL_WIDE:
+        return true;
+    }
+    return false;
+}
+
+/* `line` is the stride along a's rows or b's columns, `k` the one along the products. */
+static uint32_t load_mode(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t line,
+                          int64_t lines, int64_t k)
+{
+    if (k == 1 && p->k % 4 == 0 && tsr__matmul_side_vectors(p, side, line))
+        return TSR_MM_LOAD_VEC_K;
+    if (line == 1 && lines % 4 == 0 && tsr__matmul_side_vectors(p, side, k))
+        return TSR_MM_LOAD_VEC_LINE;
+    return TSR_MM_LOAD_SCALAR;
+}
+
+tsr__matmul_variant tsr__matmul_variant_for(const tsr__matmul_config *config,
+                                            const tsr__matmul_problem *p)
+{
+    tsr__matmul_variant variant = {.a_dtype = p->a.dtype, .b_dtype = p->b.dtype};
+
+    if (config->kind == TSR__MATMUL_TILED) {
+        variant.a_load = load_mode(p, &p->a, p->a.row, p->m, p->a.col);
+        variant.b_load = load_mode(p, &p->b, p->b.col, p->n, p->b.row);
+    }
+    return variant;
+}
+
+static int tiled_pipeline(const tsr__matmul_config *config, const tsr__matmul_variant *variant,
+                          uint32_t spec[])
+{
+    int count = 0;
+
+    spec[count++] = config->threads;
+    spec[count++] = config->bm;
+    spec[count++] = config->bn;
+    spec[count++] = config->bk;
+    spec[count++] = config->tm;
+    spec[count++] = config->tn;
+    spec[count++] = variant->a_dtype;
+    spec[count++] = variant->b_dtype;
+    spec[count++] = variant->a_load;
+    spec[count++] = variant->b_load;
+    return count;
+}
+
+int tsr__matmul_pipeline(const tsr__matmul_config *config, const tsr__matmul_variant *variant,
+                         tsr__shader *shader, uint32_t spec[])
+{
+    switch (config->kind) {
+    case TSR__MATMUL_TILED:
+        *shader = TSR__SHADER_MATMUL_TILED;
+        return tiled_pipeline(config, variant, spec);
+    case TSR__MATMUL_WIDE:
+        break;
+    }
+    *shader = TSR__SHADER_MATMUL_WIDE;
+    spec[0] = config->threads;
+    spec[1] = variant->a_dtype;
+    spec[2] = variant->b_dtype;
+    return 3;
+}
+
+void tsr__matmul_each_variant(const tsr__matmul_config *config, tsr__matmul_visit_fn visit,
+                              void *user)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    uint32_t modes = config->kind == TSR__MATMUL_TILED ? TSR_MM_LOADS : 1;
+
+    for (int pair = 0; pair < 9; pair++)
+        for (uint32_t loads = 0; loads < modes * modes; loads++)
+            visit(user, config,
+                  &(tsr__matmul_variant){.a_dtype = dtypes[pair / 3],
+                                         .b_dtype = dtypes[pair % 3],
+                                         .a_load = loads / modes,
+                                         .b_load = loads % modes});
+}

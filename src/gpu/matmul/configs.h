@@ -1,0 +1,59 @@
+/* The kernels there are, what each can do, and the pipelines they need. */
+#ifndef TSR_GPU_MATMUL_CONFIGS_H
+#define TSR_GPU_MATMUL_CONFIGS_H
+
+#include "gpu/device.h"
+#include "gpu/matmul/problem.h"
+
+typedef enum tsr__matmul_kind {
+    TSR__MATMUL_TILED, /* tiles in shared memory: any shape, strides below 2^31 bytes per tile */
+    TSR__MATMUL_WIDE,  /* one element per invocation, 64-bit addresses: everything */
+} tsr__matmul_kind;
+
+typedef struct tsr__matmul_config {
+    const char *name;
+    tsr__matmul_kind kind;
+    uint32_t threads; /* invocations per workgroup */
+    uint32_t bm, bn;  /* elements of y per workgroup */
+    uint32_t bk;      /* products per step */
+    uint32_t tm, tn;  /* elements of y per invocation */
+} tsr__matmul_config;
+
+/* What else a pipeline is specialised for. */
+typedef struct tsr__matmul_variant {
+    tsr_dtype a_dtype, b_dtype;
+    uint32_t a_load, b_load; /* TSR_MM_LOAD_… */
+} tsr__matmul_variant;
+
+/* What the choice looks at in a device. */
+typedef struct tsr__matmul_device {
+    tsr__device_class device_class;
+    uint32_t vendor_id;
+    uint32_t max_invocations, max_shared_bytes;
+} tsr__matmul_device;
+
+tsr__matmul_device tsr__matmul_device_of(const tsr_device *device);
+
+/* NULL past the end of the table. */
+const tsr__matmul_config *tsr__matmul_config_at(int index);
+const tsr__matmul_config *tsr__matmul_config_named(const char *name);
+
+/* Whether `device` could run it for any problem at all, and whether it can compute this one. */
+bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul_device *device);
+bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul_problem *problem);
+
+/* The variant that suits a problem. */
+tsr__matmul_variant tsr__matmul_variant_for(const tsr__matmul_config *config,
+                                            const tsr__matmul_problem *problem);
+
+/* The shader of a configuration, and its specialization constants, whose number it returns. */
+int tsr__matmul_pipeline(const tsr__matmul_config *config, const tsr__matmul_variant *variant,
+                         tsr__shader *shader, uint32_t spec[]);
+
+/* Calls `visit` for every pipeline that the configuration can need. */
+typedef void (*tsr__matmul_visit_fn)(void *user, const tsr__matmul_config *config,
+                                     const tsr__matmul_variant *variant);
+void tsr__matmul_each_variant(const tsr__matmul_config *config, tsr__matmul_visit_fn visit,
+                              void *user);
+
+#endif

@@ -1,0 +1,57 @@
+/* tsr_matmul: validation, then problem, plan and dispatches. */
+#include "tessera/matmul.h"
+
+#include "base/error.h"
+#include "gpu/matmul/run.h"
+
+static tsr_status check(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                        const tsr_tensor *b, const tsr_tensor *bias)
+{
+    TSR__TRY(tsr__require_float("matmul", "y", stream, y));
+    TSR__TRY(tsr__require_float("matmul", "a", stream, a));
+    TSR__TRY(tsr__require_float("matmul", "b", stream, b));
+    if (bias)
+        TSR__TRY(tsr__require_float("matmul", "bias", stream, bias));
+    return TSR_OK;
+}
+
+static tsr_status check_overlap(const tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,
+                                const tsr_tensor *bias)
+{
+    TSR__TRY(tsr__require_disjoint("matmul", "y", y, "a", a, false));
+    TSR__TRY(tsr__require_disjoint("matmul", "y", y, "b", b, false));
+    if (bias)
+        TSR__TRY(tsr__require_disjoint("matmul", "y", y, "bias", bias, false));
+    return TSR_OK;
+}
+
+tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,
+                      const tsr_matmul_params *params)
+{
+    const tsr_tensor *bias = params ? params->bias : NULL;
+    tsr__matmul_problem problem;
+    tsr__matmul_plan plan;
+
+    TSR__TRY(check(stream, y, a, b, bias));
+    TSR__TRY(tsr__matmul_problem_init(&y->layout, &a->layout, &b->layout,
+                                      bias ? &bias->layout : NULL, params, &problem));
+    TSR__TRY(check_overlap(y, a, b, bias));
+    if (problem.m == 0 || problem.n == 0 || problem.batch_count == 0)
+        return TSR_OK;
+
+    tsr__matmul_device device = tsr__matmul_device_of(tsr_stream_device(stream));
+    TSR__TRY(tsr__matmul_choose(&device, &problem, tsr__matmul_forced(), &plan));
+    tsr__matmul_call call = {.stream = stream,
+                             .problem = &problem,
+                             .y = y,
+                             .a = problem.swapped ? b : a,
+                             .b = problem.swapped ? a : b,
+                             .bias = bias};
+    switch (plan.config->kind) {
+    case TSR__MATMUL_TILED:
+        return tsr__matmul_run_tiles(&call, &plan);
+    case TSR__MATMUL_WIDE:
+        return tsr__matmul_run_wide(&call, &plan);
+    }
+    return TSR_OK;
+}
