@@ -338,7 +338,8 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
     info->coopmat = coopmat.cooperativeMatrix;
     info->coopmat_built = TSR__GLSLC_COOPMAT;
     capabilities->int16 = features.features.shaderInt16;
-    capabilities->vulkan_memory_model = vulkan12.vulkanMemoryModel;
+    capabilities->vulkan_memory_model =
+        vulkan12.vulkanMemoryModel && vulkan12.vulkanMemoryModelDeviceScope;
     capabilities->subgroup_size_control = subgroup_size.subgroupSizeControl;
     capabilities->memory_budget = has_extension(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
 
