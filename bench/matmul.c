@@ -38,17 +38,41 @@ static tsr_status run_openblas(tsr_stream *stream, void *user)
     return TSR_OK;
 }
 
-static bool create(matmul *test, int64_t rows, int64_t columns, uint64_t seed, float **values,
-                   void **bytes, tsr_tensor **tensor)
+static bool create_tensor(matmul *test, int64_t rows, int64_t columns, tsr_tensor **tensor)
 {
-    uint64_t count = (uint64_t)rows * (uint64_t)columns, size = count * tsr_dtype_size(test->dtype);
+    BENCH_TRY(test->context, tsr_tensor_create(test->context->device, test->dtype, 2,
+                                               (int64_t[]){rows, columns}, tensor));
+    return true;
+}
+
+/* On the host, the same numbers as f32 and as bytes of the dtype; and on the device. */
+static bool create_values(matmul *test, uint64_t seed, float **values, void **bytes,
+                          tsr_tensor *tensor)
+{
+    uint64_t count = (uint64_t)tsr_layout_count(tsr_tensor_layout(tensor));
+    uint64_t size = count * tsr_dtype_size(test->dtype);
     *values = cli_alloc(count, sizeof **values);
     *bytes = cli_alloc(size, 1);
     bench_random_values(*values, count, test->dtype, seed);
     bench_encode(test->dtype, *values, count, *bytes);
-    BENCH_TRY(test->context, tsr_tensor_create(test->context->device, test->dtype, 2,
-                                               (int64_t[]){rows, columns}, tensor));
-    BENCH_TRY(test->context, tsr_tensor_upload(test->context->stream, *tensor, *bytes, size));
+    BENCH_TRY(test->context, tsr_tensor_upload(test->context->stream, tensor, *bytes, size));
+    return true;
+}
+
+/* The device's memory first: it refuses what is too much, where the host may try until it is
+ * killed. */
+static bool create(matmul *test)
+{
+    const bench_shape *shape = &test->shape;
+    uint64_t y_count = (uint64_t)shape->m * (uint64_t)shape->n;
+    if (!create_tensor(test, shape->m, shape->k, &test->device_x) ||
+        !create_tensor(test, shape->n, shape->k, &test->device_w) ||
+        !create_tensor(test, shape->m, shape->n, &test->device_y) ||
+        !create_values(test, 1, &test->x, &test->x_bytes, test->device_x) ||
+        !create_values(test, 2, &test->w, &test->w_bytes, test->device_w) ||
+        !create_values(test, 3, &test->y, &test->y_bytes, test->device_y))
+        return false;
+    test->again = cli_alloc(y_count, tsr_dtype_size(test->dtype));
     return true;
 }
 
@@ -104,21 +128,17 @@ static bool measure(matmul *test)
 {
     bench_context *context = test->context;
     const bench_shape *shape = &test->shape;
+    const bench_row *ceiling = bench_fma_peak(context);
+    if (ceiling == NULL || !create(test))
+        return false;
     bench_row *row = bench_add(context, "matmul", BENCH_GFLOPS,
                                2.0 * (double)shape->m * (double)shape->k * (double)shape->n);
     bench_text(row, "dtype", "%s", tsr_dtype_name(test->dtype));
     bench_integer(row, "m", shape->m);
     bench_integer(row, "k", shape->k);
     bench_integer(row, "n", shape->n);
-
-    if (!create(test, shape->m, shape->k, 1, &test->x, &test->x_bytes, &test->device_x) ||
-        !create(test, shape->n, shape->k, 2, &test->w, &test->w_bytes, &test->device_w) ||
-        !create(test, shape->m, shape->n, 3, &test->y, &test->y_bytes, &test->device_y))
-        return false;
-    test->again = cli_alloc((size_t)(shape->m * shape->n), tsr_dtype_size(test->dtype));
-
-    row->ceiling = bench_fma_peak(context);
-    if (row->ceiling == NULL || !verify(test, row) ||
+    row->ceiling = ceiling;
+    if (!verify(test, row) ||
         !bench_measure(context, row, &(bench_task){.run = run_device, .user = test}) ||
         !verify_again(test))
         return false;

@@ -10,7 +10,7 @@
 #include "cli/options.h"
 
 #define LARGEST_SIDE ((int64_t)1 << 24)
-#define LARGEST_MATRIX ((int64_t)1 << 32)
+#define LARGEST_MATRIX ((int64_t)1 << 31)
 
 static bench_options chosen = {.seconds = 1};
 

@@ -1,6 +1,5 @@
 /* tessera: the command. */
 #include <errno.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "cli/command.h"
@@ -15,31 +14,6 @@ const cli_command *cli_command_find(const char *name)
         if (strcmp(cli_commands[i]->name, name) == 0)
             return cli_commands[i];
     return NULL;
-}
-
-static void say(const char *format, va_list arguments)
-{
-    fputs("tessera: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-}
-
-int cli_usage_error(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    say(format, arguments);
-    va_end(arguments);
-    return CLI_USAGE;
-}
-
-int cli_failed(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    say(format, arguments);
-    va_end(arguments);
-    return CLI_FAILED;
 }
 
 static int run(int argc, char **argv)

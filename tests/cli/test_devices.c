@@ -1,0 +1,131 @@
+/* `tessera devices` against the library's own listing. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/tool.h"
+#include "support/check_main.h"
+#include "tessera/device.h"
+
+static void same_number(const cJSON *object, const char *name, uint64_t value)
+{
+    ck_assert_msg(tool_number(object, name) == (double)value, "%s is %.17g, not %" PRIu64, name,
+                  tool_number(object, name), value);
+}
+
+static void same_bool(const cJSON *object, const char *name, bool value)
+{
+    const cJSON *member = tool_member(object, name);
+    ck_assert_msg(cJSON_IsBool(member) && cJSON_IsTrue(member) == value, "%s is wrong", name);
+}
+
+static void same_heaps(const cJSON *device, const tsr_device_info *info)
+{
+    const cJSON *heaps = tool_member(device, "heaps");
+    ck_assert_int_eq(cJSON_GetArraySize(heaps), info->heap_count);
+    for (int i = 0; i < info->heap_count; i++) {
+        const cJSON *heap = cJSON_GetArrayItem(heaps, i);
+        same_number(heap, "size_bytes", info->heaps[i].size_bytes);
+        ck_assert_double_gt(tool_number(heap, "budget_bytes"), 0);
+        ck_assert_double_ge(tool_number(heap, "usage_bytes"), 0);
+        same_bool(heap, "device_local", info->heaps[i].device_local);
+        same_bool(heap, "host_visible", info->heaps[i].host_visible);
+    }
+}
+
+static void same_queues(const cJSON *device, const tsr_device_info *info)
+{
+    const cJSON *families = tool_member(device, "queue_families");
+    ck_assert_int_eq(cJSON_GetArraySize(families), info->queue_family_count);
+    for (int i = 0; i < info->queue_family_count; i++) {
+        const cJSON *family = cJSON_GetArrayItem(families, i);
+        same_number(family, "count", info->queue_families[i].count);
+        same_bool(family, "compute", info->queue_families[i].compute);
+        same_number(family, "timestamp_bits", info->queue_families[i].timestamp_bits);
+    }
+}
+
+static void same_device(const cJSON *device, const tsr_device_info *info)
+{
+    ck_assert_int_eq((int)tool_number(device, "index"), info->index);
+    ck_assert_str_eq(tool_text(device, "name"), info->name);
+    ck_assert_str_eq(tool_text(device, "type"), "cpu");
+    same_bool(device, "usable", true);
+    ck_assert(cJSON_IsNull(tool_member(device, "unusable_reason")));
+    ck_assert_str_eq(tool_text(device, "vendor"), info->vendor);
+    ck_assert_str_eq(tool_text(device, "driver_name"), info->driver_name);
+    ck_assert_str_eq(tool_text(device, "driver_info"), info->driver_info);
+    ck_assert_str_eq(tool_text(device, "uuid"), info->uuid_text);
+    unsigned major, minor, patch;
+    ck_assert_int_eq(sscanf(tool_text(device, "api_version"), "%u.%u.%u", &major, &minor, &patch),
+                     3);
+    ck_assert_uint_eq(major << 22 | minor << 12 | patch, info->api_version);
+    same_number(device, "vendor_id", info->vendor_id);
+    same_number(device, "device_id", info->device_id);
+    same_number(device, "driver_version", info->driver_version);
+    same_heaps(device, info);
+    same_queues(device, info);
+    same_number(device, "subgroup_size", info->subgroup_size);
+    same_bool(device, "fp16", info->fp16);
+    same_bool(device, "int64", info->int64);
+    same_bool(device, "storage16", info->storage16);
+    same_bool(device, "storage8", info->storage8);
+    same_bool(device, "unified_memory", info->unified_memory);
+    same_bool(device, "coopmat", info->coopmat);
+    same_bool(device, "coopmat_built", info->coopmat_built);
+    ck_assert_int_eq(cJSON_GetArraySize(tool_member(device, "coopmat_shapes")),
+                     info->coopmat_count);
+    const cJSON *sizes = tool_member(device, "max_workgroup_size");
+    for (int i = 0; i < 3; i++)
+        ck_assert_uint_eq((uint32_t)cJSON_GetArrayItem(sizes, i)->valuedouble,
+                          info->max_workgroup_size[i]);
+    same_number(device, "max_workgroup_invocations", info->max_workgroup_invocations);
+    same_number(device, "max_shared_memory_bytes", info->max_shared_memory_bytes);
+    same_number(device, "max_push_constant_bytes", info->max_push_constant_bytes);
+    same_number(device, "max_allocation_bytes", info->max_allocation_bytes);
+}
+
+START_TEST(json_has_everything)
+{
+    tsr_device_list list;
+    ck_assert_ok(tsr_device_list_init(&list));
+    cJSON *document = tool_json("devices --json", "tessera.devices");
+    ck_assert_str_eq(tool_text(document, "tessera"), tsr_version());
+    const cJSON *devices = tool_member(document, "devices");
+    ck_assert_int_ge(list.count, 1);
+    ck_assert_int_eq(cJSON_GetArraySize(devices), list.count);
+    for (int i = 0; i < list.count; i++)
+        same_device(cJSON_GetArrayItem(devices, i), &list.devices[i]);
+    cJSON_Delete(document);
+    tsr_device_list_finish(&list);
+}
+END_TEST
+
+START_TEST(text_names_each_device)
+{
+    tsr_device_list list;
+    ck_assert_ok(tsr_device_list_init(&list));
+    tool_result result = tool_run("devices");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_str_eq(result.err, "");
+    for (int i = 0; i < list.count; i++) {
+        char heading[TSR_NAME_SIZE + 32], subgroup[64];
+        snprintf(heading, sizeof heading, "%d  %s (cpu)\n", i, list.devices[i].name);
+        snprintf(subgroup, sizeof subgroup, "  %" PRIu32 " invocations\n",
+                 list.devices[i].subgroup_size);
+        ck_assert_ptr_nonnull(strstr(result.out, heading));
+        ck_assert_ptr_nonnull(strstr(result.out, list.devices[i].uuid_text));
+        ck_assert_ptr_nonnull(strstr(result.out, subgroup));
+    }
+    ck_assert_ptr_null(strstr(result.out, "CANNOT BE USED"));
+    ck_assert_ptr_nonnull(strstr(result.out, "cooperative-matrix"));
+    tool_result_free(&result);
+    tsr_device_list_finish(&list);
+}
+END_TEST
+
+TESTS(devices)
+{
+    tcase_add_test(tests, json_has_everything);
+    tcase_add_test(tests, text_names_each_device);
+}

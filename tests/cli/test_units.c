@@ -1,0 +1,291 @@
+/* The tool's parts that need no device: above all, that a wrong result cannot pass for a right one.
+ */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/data.h"
+#include "bench/reference.h"
+#include "cli/devices.h"
+#include "cli/json.h"
+#include "cli/options.h"
+#include "cli/table.h"
+#include "support/check_main.h"
+
+START_TEST(quantiles_interpolate)
+{
+    const double values[] = {1, 2, 4, 8, 16};
+    ck_assert_double_eq(bench_quantile(values, 5, 0), 1);
+    ck_assert_double_eq(bench_quantile(values, 5, 0.5), 4);
+    ck_assert_double_eq_tol(bench_quantile(values, 5, 0.1), 1.4, 1e-12);
+    ck_assert_double_eq_tol(bench_quantile(values, 5, 0.9), 12.8, 1e-12);
+    ck_assert_double_eq(bench_quantile(values, 5, 1), 16);
+    ck_assert_double_eq(bench_quantile(values, 1, 0.9), 1);
+}
+END_TEST
+
+START_TEST(summaries_do_not_depend_on_order)
+{
+    bench_samples samples = {0};
+    const double values[] = {8, 1, 16, 2, 4};
+    for (int i = 0; i < 5; i++)
+        bench_samples_add(&samples, values[i]);
+    bench_summary summary = bench_summarize(&samples);
+    ck_assert_double_eq(summary.median, 4);
+    ck_assert_double_eq(summary.min, 1);
+    ck_assert_double_eq(summary.max, 16);
+    ck_assert_double_eq(samples.ns[0], 8);
+    ck_assert(bench_is_noisy(&summary));
+    ck_assert(!bench_is_noisy(&(bench_summary){.median = 100, .p10 = 95, .p90 = 110}));
+    bench_samples_free(&samples);
+    ck_assert_double_eq(bench_summarize(&samples).median, 0);
+}
+END_TEST
+
+START_TEST(checks_remember_the_worst)
+{
+    char text[512];
+    bench_check check = {0};
+    ck_assert(!bench_check_passed(&check, text, sizeof text));
+    ck_assert_str_eq(text, "it was not verified");
+    bench_check_begin(&check, "tests");
+    ck_assert(!bench_check_passed(&check, text, sizeof text)); /* nothing was compared */
+
+    bench_check_value(&check, 0, 0, 1.0, 1.5, 1.0);
+    ck_assert(bench_check_passed(&check, text, sizeof text));
+    bench_check_value(&check, 4, 7, 3.0, 1.0, 1.0);
+    bench_check_value(&check, 5, 8, 3.5, 2.0, 1.0);
+    ck_assert(!bench_check_passed(&check, text, sizeof text));
+    ck_assert_str_eq(text,
+                     "verification failed: 2 of 3 values are wrong (tests); the worst, at row 4, "
+                     "column 7, is 3 instead of 1, with a tolerance of 1");
+}
+END_TEST
+
+START_TEST(nan_is_wrong)
+{
+    char text[512];
+    static const double pairs[][2] = {
+        {(double)NAN, 1}, {1, (double)NAN}, {(double)INFINITY, 1}, {1, (double)INFINITY}};
+    for (int i = 0; i < 4; i++) {
+        bench_check check;
+        bench_check_begin(&check, "tests");
+        bench_check_value(&check, 0, 0, pairs[i][0], pairs[i][1], 1e300);
+        ck_assert_msg(!bench_check_passed(&check, text, sizeof text), "%g for %g", pairs[i][0],
+                      pairs[i][1]);
+    }
+    bench_check check;
+    bench_check_begin(&check, "tests");
+    bench_check_value(&check, 0, 0, 1, nextafter(1, 2), 0);
+    ck_assert(!bench_check_passed(&check, text, sizeof text));
+}
+END_TEST
+
+/* Rounds in double precision: to the nearest multiple of the type's step at that magnitude. */
+static double nearest(double x, int bits, int lowest_exponent)
+{
+    int exponent;
+    frexp(x, &exponent);
+    int step = exponent - bits;
+    if (step < lowest_exponent)
+        step = lowest_exponent;
+    return ldexp(nearbyint(ldexp(x, -step)), step);
+}
+
+START_TEST(halves_round_to_nearest_even)
+{
+    for (uint64_t i = 0; i < 400000; i++) {
+        uint32_t bits = (uint32_t)bench_random(3, i);
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        if (i % 2) /* half of them where f16 has values, ties among them */
+            value = ldexpf((float)(int32_t)(bits % 16384) - 8192, (int)(bits >> 14) % 30 - 26);
+        uint16_t half;
+        float back;
+        bench_encode(TSR_F16, &value, 1, &half);
+        bench_decode(TSR_F16, &half, 1, &back);
+        double want = nearest((double)value, 11, -24);
+        if (isnan(value))
+            ck_assert(isnan(back));
+        else if (fabs(want) >= 65536)
+            ck_assert(isinf(back) && signbit(back) == signbit(value));
+        else
+            ck_assert_msg((double)back == want, "%a became %a", (double)value, (double)back);
+
+        bench_encode(TSR_BF16, &value, 1, &half);
+        bench_decode(TSR_BF16, &half, 1, &back);
+        want = nearest((double)value, 8, -133);
+        if (isnan(value))
+            ck_assert(isnan(back));
+        else if (fabs(want) > (double)FLT_MAX)
+            ck_assert(isinf(back));
+        else
+            ck_assert_msg((double)back == want, "%a became %a", (double)value, (double)back);
+    }
+}
+END_TEST
+
+START_TEST(random_values_are_exact_and_spread)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    static float values[30000], back[30000], bytes[30000];
+    for (int d = 0; d < 3; d++) {
+        double sum = 0, squares = 0;
+        bench_random_values(values, 30000, dtypes[d], 12);
+        bench_encode(dtypes[d], values, 30000, bytes);
+        bench_decode(dtypes[d], bytes, 30000, back);
+        ck_assert_mem_eq(values, back, sizeof values);
+        for (int i = 0; i < 30000; i++) {
+            ck_assert(values[i] >= -1 && values[i] < 1);
+            sum += (double)values[i];
+            squares += (double)values[i] * (double)values[i];
+        }
+        ck_assert_double_eq_tol(sum / 30000, 0, 0.02);
+        ck_assert_double_eq_tol(squares / 30000, 1.0 / 3, 0.02);
+    }
+}
+END_TEST
+
+/* y in f32, one product after another, rounded to dtype: the sloppiest honest result. */
+static float *honest(const bench_shape *shape, const float *x, const float *w, tsr_dtype dtype)
+{
+    int64_t count = shape->m * shape->n;
+    float *y = malloc((size_t)count * sizeof *y);
+    void *bytes = malloc((size_t)count * sizeof *y);
+    for (int64_t i = 0; i < count; i++) {
+        y[i] = 0;
+        for (int64_t k = 0; k < shape->k; k++)
+            y[i] += x[i / shape->n * shape->k + k] * w[i % shape->n * shape->k + k];
+    }
+    bench_encode(dtype, y, (uint64_t)count, bytes);
+    bench_decode(dtype, bytes, (uint64_t)count, y);
+    free(bytes);
+    return y;
+}
+
+/* 300 rows of this n and k are more than are compared element by element. */
+static const bench_shape shapes[] = {{5, 33, 7}, {64, 64, 64}, {1, 4096, 40}, {300, 1500, 700}};
+
+START_TEST(references_accept_honest_results_and_nothing_else)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    const bench_shape *shape = &shapes[_i / 3];
+    tsr_dtype dtype = dtypes[_i % 3];
+    uint64_t x_count = (uint64_t)(shape->m * shape->k), w_count = (uint64_t)(shape->n * shape->k);
+    float *x = malloc(x_count * sizeof *x), *w = malloc(w_count * sizeof *w);
+    bench_random_values(x, x_count, dtype, 1);
+    bench_random_values(w, w_count, dtype, 2);
+    float *y = honest(shape, x, w, dtype);
+    char text[512];
+    bench_check check;
+    bench_check_matmul(&check, shape, x, w, y, dtype);
+    ck_assert_msg(bench_check_passed(&check, text, sizeof text), "%s", text);
+
+    /* One wrong element anywhere. */
+    for (uint64_t trial = 0; trial < (shape->m == 300 ? 4 : 12); trial++) {
+        uint64_t at = bench_random(4, trial) % (uint64_t)(shape->m * shape->n);
+        float kept = y[at];
+        if (trial % 4 == 0)
+            y[at] = -kept;
+        else if (trial % 4 == 1)
+            y[at] = 0;
+        else if (trial % 4 == 2)
+            y[at] = NAN;
+        else
+            y[at] += 2;
+        bench_check_matmul(&check, shape, x, w, y, dtype);
+        /* What is no larger than the rounding of a whole row cannot be told from it. */
+        double change = fabs((double)y[at] - (double)kept);
+        if (!(change < (dtype == TSR_BF16 ? 8 : 1)))
+            ck_assert_msg(!bench_check_passed(&check, text, sizeof text), "%g for %g",
+                          (double)y[at], (double)kept);
+        y[at] = kept;
+    }
+    free(x);
+    free(w);
+    free(y);
+}
+END_TEST
+
+START_TEST(tables_align)
+{
+    char text[256];
+    FILE *file = tmpfile();
+    cli_table *table = cli_table_create();
+    cli_table_column(table, "name", 0);
+    cli_table_column(table, "time", 1);
+    cli_table_column(table, "note", 0);
+    cli_table_cell(table, "a");
+    cli_table_cell(table, "%d µs", 5);
+    cli_table_cell(table, "%s", "");
+    cli_table_cell(table, "longer");
+    cli_table_cell(table, "%s", "");
+    cli_table_cell(table, "x");
+    cli_table_print(table, file, 1);
+    cli_table_destroy(&table);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    ck_assert_str_eq(text, " name    time  note\n"
+                           " a       5 µs\n"
+                           " longer        x\n");
+}
+END_TEST
+
+START_TEST(json_keeps_all_bits_and_mends_text)
+{
+    cJSON *object = cJSON_CreateObject();
+    cli_json_u64(object, "u", UINT64_MAX);
+    cli_json_real(object, "r", (double)INFINITY);
+    cli_json_text(object, "t", "a\"\xc2\xb5\xff\xe2\x82\n\xed\xa0\x80");
+    char *text = cJSON_PrintUnformatted(object);
+    ck_assert_str_eq(text,
+                     "{\"u\":18446744073709551615,\"r\":null,\"t\":\"a\\\"\xc2\xb5???\\n???\"}");
+    cJSON_free(text);
+    cJSON_Delete(object);
+}
+END_TEST
+
+START_TEST(bytes_are_readable)
+{
+    char text[CLI_BYTES_TEXT];
+    ck_assert_str_eq(cli_bytes(0, text), "0 B");
+    ck_assert_str_eq(cli_bytes(1023, text), "1023 B");
+    ck_assert_str_eq(cli_bytes(32768, text), "32 KiB");
+    ck_assert_str_eq(cli_bytes(1536, text), "1.5 KiB");
+    ck_assert_str_eq(cli_bytes((uint64_t)2 << 30, text), "2 GiB");
+    ck_assert_str_eq(cli_bytes(UINT64_MAX, text), "16.0 EiB");
+}
+END_TEST
+
+START_TEST(integers_are_whole_and_in_range)
+{
+    static const char *const bad[] = {
+        "", " 1", "+1", "1 ", "1.0", "0x10", "one", "101", "-1", "9223372036854775808", "-"};
+    int64_t value = 77;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        ck_assert_msg(!cli_read_integer(bad[i], 0, 100, &value), "'%s'", bad[i]);
+    ck_assert_int_eq(value, 77);
+    ck_assert(cli_read_integer("100", 0, 100, &value));
+    ck_assert_int_eq(value, 100);
+    ck_assert(cli_read_integer("-5", -5, 100, &value));
+    ck_assert_int_eq(value, -5);
+}
+END_TEST
+
+TESTS(units)
+{
+    tcase_add_test(tests, quantiles_interpolate);
+    tcase_add_test(tests, summaries_do_not_depend_on_order);
+    tcase_add_test(tests, checks_remember_the_worst);
+    tcase_add_test(tests, nan_is_wrong);
+    tcase_add_test(tests, halves_round_to_nearest_even);
+    tcase_add_test(tests, random_values_are_exact_and_spread);
+    tcase_add_loop_test(tests, references_accept_honest_results_and_nothing_else, 0,
+                        3 * (int)(sizeof shapes / sizeof shapes[0]));
+    tcase_add_test(tests, tables_align);
+    tcase_add_test(tests, json_keeps_all_bits_and_mends_text);
+    tcase_add_test(tests, bytes_are_readable);
+    tcase_add_test(tests, integers_are_whole_and_in_range);
+}

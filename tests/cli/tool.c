@@ -1,0 +1,103 @@
+#include "cli/tool.h"
+
+#include <check.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+#define MOST_ARGUMENTS 32
+
+static char *read_and_close(FILE *file)
+{
+    size_t used = 0, size = 1 << 16;
+    char *text = malloc(size);
+    ck_assert_ptr_nonnull(text);
+    rewind(file);
+    for (size_t got; (got = fread(text + used, 1, size - used - 1, file)) > 0;) {
+        used += got;
+        if (size - used < 2) {
+            text = realloc(text, size *= 2);
+            ck_assert_ptr_nonnull(text);
+        }
+    }
+    text[used] = '\0';
+    fclose(file);
+    return text;
+}
+
+tool_result tool_run(const char *arguments)
+{
+    char copy[1024], *argv[MOST_ARGUMENTS + 2] = {(char[]){TEST_TOOL}};
+    int argc = 1;
+    ck_assert_uint_lt(strlen(arguments), sizeof copy);
+    strcpy(copy, arguments);
+    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
+        ck_assert_int_lt(argc, MOST_ARGUMENTS);
+        argv[argc++] = word;
+    }
+
+    FILE *out = tmpfile(), *err = tmpfile();
+    ck_assert(out != NULL && err != NULL);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, fileno(out), STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, fileno(err), STDERR_FILENO);
+    pid_t child;
+    ck_assert_int_eq(posix_spawn(&child, TEST_TOOL, &actions, NULL, argv, environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    tool_result result = {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1};
+    result.out = read_and_close(out);
+    result.err = read_and_close(err);
+    return result;
+}
+
+void tool_result_free(tool_result *result)
+{
+    free(result->out);
+    free(result->err);
+}
+
+cJSON *tool_json(const char *arguments, const char *schema)
+{
+    tool_result result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0, "%s: exit code %d: %s", arguments, result.exit_code,
+                  result.err);
+    ck_assert_str_eq(result.err, "");
+    const char *end;
+    cJSON *document = cJSON_ParseWithOpts(result.out, &end, 0);
+    ck_assert_msg(document != NULL, "%s: not JSON: %.200s", arguments, result.out);
+    ck_assert_str_eq(end, "\n");
+    ck_assert_str_eq(tool_text(document, "schema"), schema);
+    ck_assert_int_eq((int)tool_number(document, "schema_version"), 1);
+    tool_result_free(&result);
+    return document;
+}
+
+const cJSON *tool_member(const cJSON *object, const char *name)
+{
+    const cJSON *member = cJSON_GetObjectItemCaseSensitive(object, name);
+    ck_assert_msg(member != NULL, "there is no \"%s\"", name);
+    return member;
+}
+
+double tool_number(const cJSON *object, const char *name)
+{
+    const cJSON *member = tool_member(object, name);
+    ck_assert_msg(cJSON_IsNumber(member), "\"%s\" is no number", name);
+    return member->valuedouble;
+}
+
+const char *tool_text(const cJSON *object, const char *name)
+{
+    const cJSON *member = tool_member(object, name);
+    ck_assert_msg(cJSON_IsString(member), "\"%s\" is no string", name);
+    return member->valuestring;
+}

@@ -1,0 +1,26 @@
+/* Running the tool and looking at what it says. */
+#ifndef TESTS_CLI_TOOL_H
+#define TESTS_CLI_TOOL_H
+
+#include <cjson/cJSON.h>
+
+typedef struct tool_result {
+    int exit_code; /* -1: a signal ended it */
+    char *out, *err;
+} tool_result;
+
+/* `arguments` as on a command line, separated by single spaces. The test fails when the tool cannot
+ * be run. */
+tool_result tool_run(const char *arguments);
+void tool_result_free(tool_result *result);
+
+/* Runs the tool, which must exit with 0 and print one JSON document of this schema, version 1, and
+ * nothing else. */
+cJSON *tool_json(const char *arguments, const char *schema);
+
+/* A member that must be there. */
+const cJSON *tool_member(const cJSON *object, const char *name);
+double tool_number(const cJSON *object, const char *name);
+const char *tool_text(const cJSON *object, const char *name);
+
+#endif
