@@ -122,9 +122,11 @@ static tsr_status create(tsr__instance *instance)
     if (result < 0) {
         instance->handle = VK_NULL_HANDLE;
         /* A loader without any driver says so this way; an empty list is then the right answer. */
-        return tsr__fail(result == VK_ERROR_INCOMPATIBLE_DRIVER ? TSR_ERR_NOT_FOUND
-                                                                : tsr__vk_status(result),
-                         "vkCreateInstance failed: %s", tsr__vk_result_name(result));
+        if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
+            return tsr__fail(TSR_ERR_NOT_FOUND,
+                             "there is no Vulkan driver for any device of this machine");
+        return tsr__fail(tsr__vk_status(result), "vkCreateInstance failed: %s",
+                         tsr__vk_result_name(result));
     }
     TSR__TRY(tsr__vk_load_instance(global, instance->handle, &instance->vk));
     if (validation) {
