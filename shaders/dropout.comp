@@ -1,0 +1,28 @@
+// y = x · scale where the element's random word says keep, else 0.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "tessera.glsl"
+#include "params/random.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint Y_DTYPE = TSR_DT_F32;
+layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32;
+
+layout(push_constant, std430) uniform Push {
+    tsr_random_fill_params p;
+};
+
+#include "random_walk.glsl"
+
+void tsr_random_emit(uint y_row, uint x_row, uint e, uint word)
+{
+    float y = 0.0;
+    if (word >= p.threshold)
+        y = tsr_load_float(p.x, x_row + e * p.x_strides[3], X_DTYPE) * p.scale;
+    tsr_store_float(p.y, y_row + e * p.y_strides[3], Y_DTYPE, y);
+}
+
+void main()
+{
+    tsr_random_walk();
+}

@@ -1,0 +1,32 @@
+/* Push constants of random_fill.comp and dropout.comp. */
+#ifndef TSR_PARAMS_RANDOM_H
+#define TSR_PARAMS_RANDOM_H
+
+#include "types.h"
+
+/* A piece of the walk over y, its dimensions at the right end of the arrays; leading entries are sizes of 1. 64-bit
+ * numbers are TSR_ADDRESS: two words, low one first, in GLSL. */
+struct tsr_random_fill_params {
+    TSR_ADDRESS y;           /* the piece's first element */
+    TSR_ADDRESS x;           /* dropout only */
+    TSR_ADDRESS seed;
+    TSR_ADDRESS subsequence;
+    TSR_ADDRESS index;       /* of the piece's first element among all random words */
+    TSR_UINT shape[4];
+    TSR_UINT y_strides[4];
+    TSR_UINT x_strides[4];
+    TSR_UINT index_strides[4];
+    TSR_UINT invocations;
+    TSR_UINT threshold; /* dropout: words below it are dropped */
+    TSR_FLOAT scale;    /* high − low, the deviation, or 1/(1 − p) */
+    TSR_FLOAT shift;    /* low or the mean */
+    TSR_FLOAT limit;    /* uniform: the largest float below high */
+};
+TSR_PUSH_CHECK(tsr_random_fill_params);
+
+/* What random_fill.comp makes of a word. */
+#define TSR_RANDOM_BITS 0u
+#define TSR_RANDOM_UNIFORM 1u
+#define TSR_RANDOM_NORMAL 2u
+
+#endif

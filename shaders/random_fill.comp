@@ -1,0 +1,42 @@
+// y = random bits, uniform or normal numbers by element index.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "tessera.glsl"
+#include "normal.glsl"
+#include "params/random.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint KIND = TSR_RANDOM_BITS;
+layout(constant_id = 2) const uint Y_DTYPE = TSR_DT_F32;
+
+layout(push_constant, std430) uniform Push {
+    tsr_random_fill_params p;
+};
+
+#include "random_walk.glsl"
+
+float variate(uint word)
+{
+    if (KIND == TSR_RANDOM_NORMAL) {
+        precise float product = p.scale * tsr_normal_from_word(word);
+        precise float sum = product + p.shift;
+        return sum;
+    }
+    precise float product = float(word >> 8) * 5.9604644775390625e-08 * p.scale; // 2^-24: exact
+    precise float sum = product + p.shift;
+    return min(sum, p.limit);
+}
+
+void tsr_random_emit(uint y_row, uint x_row, uint e, uint word)
+{
+    uint at = y_row + e * p.y_strides[3];
+    if (KIND == TSR_RANDOM_BITS)
+        tsr_words(p.y).v[at] = word;
+    else
+        tsr_store_float(p.y, at, Y_DTYPE, variate(word));
+}
+
+void main()
+{
+    tsr_random_walk();
+}

@@ -1,0 +1,493 @@
+/* Random numbers on the device have the bits of the C twins in src/base, and belong to element
+ * indices. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/philox.h"
+#include "base/variate.h"
+#include "support/check_main.h"
+#include "support/gpu.h"
+
+#define SEED UINT64_C(0x123456789abcdef0)
+#define SUBSEQUENCE UINT64_C(0xfedcba9800000003)
+
+static void *get_raw(tsr_tensor *tensor, uint64_t size_bytes)
+{
+    void *data = malloc(size_bytes + 1);
+    ck_assert_ptr_nonnull(data);
+    GPU_OK(tsr_tensor_download(queue, tensor, data, size_bytes));
+    return data;
+}
+
+typedef enum kind { BITS, UNIFORM, NORMAL } kind;
+
+static tsr_status draw(kind what, tsr_tensor *y, const tsr_random_params *params)
+{
+    switch (what) {
+    case BITS:
+        return tsr_random_bits(queue, y, params);
+    case UNIFORM:
+        return tsr_random_uniform(queue, y, -0.3f, 0.7f, params);
+    case NORMAL:
+        return tsr_random_normal(queue, y, 0.125f, 1.7f, params);
+    }
+    return TSR_OK;
+}
+
+/* What element `index` becomes, as 32 bits. */
+static uint32_t expected(kind what, const tsr_random_params *params, uint64_t index)
+{
+    uint32_t word = tsr__philox_word(params->seed, params->subsequence, index);
+    if (what == BITS)
+        return word;
+    float value = 0;
+    if (what == UNIFORM) {
+        value = tsr__uniform_from_word(word, -0.3f, 0.7f);
+    } else {
+        float product = 1.7f * tsr__normal_from_word(word);
+        value = product + 0.125f;
+    }
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static tsr_dtype dtype_of(kind what)
+{
+    return what == BITS ? TSR_U32 : TSR_F32;
+}
+
+/* Element (i, j, k) of a 3-d view has the number of its index. */
+static void check_view(kind what, tsr_tensor *y, const tsr_random_params *params)
+{
+    const int64_t *shape = tsr_tensor_layout(y)->shape;
+    const int64_t row_major[3] = {shape[1] * shape[2], shape[2], 1};
+    const int64_t *strides = params->index_strides ? params->index_strides : row_major;
+    uint32_t *got = get_raw(y, (uint64_t)tsr_layout_count(tsr_tensor_layout(y)) * 4);
+    int64_t at = 0;
+    for (int64_t i = 0; i < shape[0]; i++)
+        for (int64_t j = 0; j < shape[1]; j++)
+            for (int64_t k = 0; k < shape[2]; k++, at++) {
+                uint64_t index =
+                    params->offset + (uint64_t)(i * strides[0] + j * strides[1] + k * strides[2]);
+                uint32_t want = expected(what, params, index);
+                ck_assert_msg(got[at] == want, "kind %d, element %lld,%lld,%lld: %08x, not %08x",
+                              (int)what, (long long)i, (long long)j, (long long)k, got[at], want);
+            }
+    free(got);
+}
+
+/* A million words in one go, all three kinds; the bits agree with the CPU's. */
+START_TEST(million_words_match_the_twin)
+{
+    const tsr_random_params params = {.seed = SEED, .subsequence = SUBSEQUENCE};
+    const int64_t shape[] = {1, 1, 1200007};
+    tsr_tensor *y = gpu_new(dtype_of((kind)_i), 3, shape);
+    gpu_poison(y);
+    GPU_OK(draw((kind)_i, y, &params));
+    check_view((kind)_i, y, &params);
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
+/* Random views: every alignment of rows to blocks, strided, transposed and stepped. */
+START_TEST(any_view_and_offset)
+{
+    gpu_random random = {.state = 77};
+    for (int i = 0; i < 60; i++) {
+        kind what = (kind)(i % 3);
+        const int64_t shape[] = {gpu_random_between(&random, 1, 4),
+                                 gpu_random_between(&random, 1, 9),
+                                 gpu_random_between(&random, 0, 23)};
+        tsr_random_params params = {.seed = gpu_random_u64(&random),
+                                    .subsequence = gpu_random_u64(&random),
+                                    .offset = gpu_random_u64(&random) >> (i % 60 + 1)};
+        tsr_tensor *parent;
+        tsr_tensor *y = gpu_random_view(&random, dtype_of(what), 3, shape, &parent);
+        GPU_OK(draw(what, y, &params));
+        check_view(what, y, &params);
+        tsr_tensor_destroy(&y);
+        tsr_tensor_destroy(&parent);
+    }
+}
+END_TEST
+
+/* What lies around a view stays as it was. */
+START_TEST(writes_nothing_else)
+{
+    const int64_t shape[] = {7, 10};
+    tsr_tensor *whole = gpu_new(TSR_U32, 2, shape), *view = NULL;
+    gpu_poison(whole);
+    GPU_OK(tsr_tensor_slice(whole, 1, 3, 6, 1, &view));
+    GPU_OK(tsr_random_bits(queue, view, &(tsr_random_params){.seed = 5, .offset = 1}));
+    uint32_t *got = get_raw(whole, 7 * 10 * 4);
+    for (uint64_t i = 0; i < 7; i++)
+        for (uint64_t j = 0; j < 10; j++)
+            ck_assert_uint_eq(got[i * 10 + j], j < 3 || j >= 6
+                                                   ? UINT32_MAX
+                                                   : tsr__philox_word(5, 0, 1 + i * 3 + j - 3));
+    free(got);
+    tsr_tensor_destroy(&view);
+    tsr_tensor_destroy(&whole);
+}
+END_TEST
+
+/* Indices that cross 2^32, 2^34 (the block's low word) and the end of 64 bits' room. */
+START_TEST(indices_are_64_bit)
+{
+    const uint64_t offsets[] = {(UINT64_C(1) << 32) - 7, (UINT64_C(1) << 34) - 7,
+                                (UINT64_C(3) << 34) - 2, UINT64_MAX - 4 * 3 * 5 + 1};
+    for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
+        const tsr_random_params params = {.seed = SEED, .offset = offsets[i]};
+        const int64_t shape[] = {4, 3, 5};
+        tsr_tensor *y = gpu_new(TSR_U32, 3, shape);
+        GPU_OK(tsr_random_bits(queue, y, &params));
+        check_view(BITS, y, &params);
+        tsr_tensor_destroy(&y);
+    }
+}
+END_TEST
+
+/* Strides so long that a walk has to be cut, and strides in any order. */
+START_TEST(any_index_strides)
+{
+    const int64_t strides[][3] = {{1, 4, 12},
+                                  {0, 0, 0},
+                                  {INT64_C(1) << 40, INT64_C(1) << 31, 1},
+                                  {5, INT64_C(0x7fffffff), 3},
+                                  {INT64_C(1) << 61, 1, 7}};
+    for (size_t i = 0; i < sizeof strides / sizeof *strides; i++) {
+        const tsr_random_params params = {
+            .seed = 9, .subsequence = i, .offset = 3, .index_strides = strides[i]};
+        const int64_t shape[] = {3, 4, 6};
+        tsr_tensor *y = gpu_new(TSR_U32, 3, shape);
+        gpu_poison(y);
+        GPU_OK(tsr_random_bits(queue, y, &params));
+        check_view(BITS, y, &params);
+        tsr_tensor_destroy(&y);
+    }
+}
+END_TEST
+
+/* A shard that passes its place draws what the whole tensor would there. */
+START_TEST(shard_equals_slice_of_whole)
+{
+    enum { ROWS = 37, COLUMNS = 29 };
+    const int64_t shape[] = {ROWS, COLUMNS};
+    const int64_t index_strides[] = {COLUMNS, 1};
+    const uint64_t first = 1000003;
+    tsr_tensor *whole = gpu_new(TSR_F32, 2, shape);
+    GPU_OK(tsr_random_normal(queue, whole, 0, 1,
+                             &(tsr_random_params){.seed = 4, .subsequence = 8, .offset = first}));
+    for (int dim = 0; dim < 2; dim++)
+        for (int64_t begin = 0; begin < shape[dim]; begin += 11) {
+            int64_t end = begin + 11 < shape[dim] ? begin + 11 : shape[dim];
+            int64_t part[] = {ROWS, COLUMNS};
+            part[dim] = end - begin;
+            tsr_tensor *shard = gpu_new(TSR_F32, 2, part), *slice = NULL;
+            GPU_OK(tsr_tensor_slice(whole, dim, begin, end, 1, &slice));
+            GPU_OK(tsr_random_normal(
+                queue, shard, 0, 1,
+                &(tsr_random_params){.seed = 4,
+                                     .subsequence = 8,
+                                     .offset = first + (uint64_t)(begin * index_strides[dim]),
+                                     .index_strides = index_strides}));
+            uint64_t size = (uint64_t)(part[0] * part[1]) * 4;
+            void *a = get_raw(shard, size), *b = get_raw(slice, size);
+            ck_assert_mem_eq(a, b, size);
+            free(a);
+            free(b);
+            tsr_tensor_destroy(&slice);
+            tsr_tensor_destroy(&shard);
+        }
+    tsr_tensor_destroy(&whole);
+}
+END_TEST
+
+/* f16 and bf16 hold the f32 value rounded to nearest even; odd sizes leave neighbours alone. */
+START_TEST(halves_are_rounded)
+{
+    const tsr_dtype dtypes[] = {TSR_F16, TSR_BF16};
+    for (int d = 0; d < 2; d++)
+        for (int what = UNIFORM; what <= NORMAL; what++) {
+            enum { COUNT = 1021 };
+            const int64_t shape[] = {COUNT};
+            const tsr_random_params params = {.seed = 3, .offset = 2};
+            tsr_tensor *y = gpu_new(dtypes[d], 1, shape);
+            gpu_poison(y);
+            GPU_OK(draw((kind)what, y, &params));
+            double got[COUNT];
+            gpu_get(y, got);
+            for (uint64_t i = 0; i < COUNT; i++) {
+                uint32_t bits = expected((kind)what, &params, 2 + i);
+                float exact;
+                memcpy(&exact, &bits, sizeof exact);
+                ck_assert_double_eq(got[i], gpu_rounded((double)exact, dtypes[d]));
+            }
+            tsr_tensor_destroy(&y);
+        }
+}
+END_TEST
+
+/* Inverse of an odd number modulo 2^32, by Newton's method: each step doubles the bits that are
+ * right. */
+static uint32_t inverse(uint32_t odd)
+{
+    uint32_t x = odd;
+    for (int i = 0; i < 5; i++)
+        x *= 2 - odd * x;
+    return x;
+}
+
+/* The counter whose block is `out`: the rounds of Philox undone one by one. */
+static void philox_inverse(const uint32_t out[4], const uint32_t key[2], uint32_t counter[4])
+{
+    const uint32_t m0 = 0xD2511F53, m1 = 0xCD9E8D57;
+    memcpy(counter, out, 4 * sizeof *counter);
+    for (uint32_t round = 10; round-- > 0;) {
+        uint32_t c0 = counter[3] * inverse(m0), c2 = counter[1] * inverse(m1);
+        uint32_t c1 =
+            counter[0] ^ (uint32_t)(((uint64_t)m1 * c2) >> 32) ^ (key[0] + round * 0x9E3779B9u);
+        uint32_t c3 =
+            counter[2] ^ (uint32_t)(((uint64_t)m0 * c0) >> 32) ^ (key[1] + round * 0xBB67AE85u);
+        const uint32_t before[4] = {c0, c1, c2, c3};
+        memcpy(counter, before, sizeof before);
+    }
+}
+
+/* Where to draw the words a, b and c one after another: the fourth word of their block is free, and
+ * is tried until the block's number fits the 62 bits that element indices have. */
+static tsr_random_params find_words(uint64_t seed, uint32_t a, uint32_t b, uint32_t c)
+{
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    uint32_t words[4] = {a, b, c, 0}, counter[4];
+    do {
+        words[3] += 0x9E3779B9u;
+        philox_inverse(words, key, counter);
+    } while (counter[1] >> 30);
+    return (tsr_random_params){
+        .seed = seed,
+        .subsequence = counter[2] | (uint64_t)counter[3] << 32,
+        .offset = (counter[0] | (uint64_t)counter[1] << 32) * 4,
+    };
+}
+
+/* Both ends of the range, its middle, and the edges of every octave of the normal's table,
+ * mirrored. */
+START_TEST(extreme_words_match_the_twin)
+{
+    const int64_t shape[] = {1, 1, 3};
+    tsr_tensor *y = gpu_new(dtype_of((kind)_i), 3, shape);
+    for (int octave = 0; octave < 32; octave++) {
+        const uint32_t edge = UINT32_C(1) << octave;
+        for (uint32_t mirror = 0; mirror < 2; mirror++) {
+            uint32_t flip = mirror ? UINT32_MAX : 0;
+            const tsr_random_params params =
+                find_words(SEED, (edge - 1) ^ flip, edge ^ flip, (edge - 2) ^ flip);
+            ck_assert_uint_eq(tsr__philox_word(SEED, params.subsequence, params.offset + 1),
+                              edge ^ flip);
+            GPU_OK(draw((kind)_i, y, &params));
+            check_view((kind)_i, y, &params);
+        }
+    }
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
+START_TEST(uniform_stays_below_high)
+{
+    enum { COUNT = 1 << 16 };
+    const int64_t shape[] = {COUNT};
+    const float high = 1 + 0x1p-21f; /* four floats above 1: one in eight draws rounds to high */
+    tsr_tensor *y = gpu_new(TSR_F32, 1, shape);
+    GPU_OK(tsr_random_uniform(queue, y, 1, high, &(tsr_random_params){.seed = 1}));
+    float *got = get_raw(y, COUNT * sizeof(float));
+    int clipped = 0;
+    for (uint64_t i = 0; i < COUNT; i++) {
+        uint32_t word = tsr__philox_word(1, 0, i);
+        ck_assert_float_eq(got[i], tsr__uniform_from_word(word, 1, high));
+        ck_assert_float_lt(got[i], high);
+        clipped += 1.0f + (float)(word >> 8) * 0x1p-24f * 0x1p-21f >= high;
+    }
+    ck_assert_int_gt(clipped, COUNT / 20);
+    free(got);
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
+START_TEST(empty_tensors_draw_nothing)
+{
+    const int64_t shape[] = {3, 0, 5};
+    tsr_tensor *y = gpu_new(TSR_F32, 3, shape);
+    GPU_OK(tsr_random_uniform(queue, y, 0, 1, &(tsr_random_params){.offset = UINT64_MAX}));
+    GPU_OK(tsr_random_normal(queue, y, 0, 1, &(tsr_random_params){.offset = UINT64_MAX}));
+    GPU_OK(tsr_dropout(queue, y, y, 0.5f, &(tsr_random_params){.offset = UINT64_MAX}));
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
+/* Dropout -------------------------------------------------------------------------------------- */
+
+/* y against the twin: the mask exactly, the values as x · f32(1/(1−p)) rounded to y's dtype. */
+static void check_dropout(tsr_tensor *y, const double *x, const tsr_random_params *params, float p,
+                          double *kept_share)
+{
+    int64_t count = tsr_layout_count(tsr_tensor_layout(y));
+    tsr_dtype dtype = tsr_tensor_layout(y)->dtype;
+    double *got = malloc((size_t)(count + 1) * sizeof *got);
+    ck_assert_ptr_nonnull(got);
+    gpu_get(y, got);
+    const float scale = (float)(1 / (1 - (double)p));
+    const uint64_t threshold = (uint64_t)floor((double)p * 0x1p32 + 0.5);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t word =
+            tsr__philox_word(params->seed, params->subsequence, params->offset + (uint64_t)i);
+        double want = word >= threshold ? gpu_rounded((double)((float)x[i] * scale), dtype) : 0;
+        kept += word >= threshold;
+        ck_assert_msg(got[i] == want || (isnan(got[i]) && isnan(want)),
+                      "element %lld of %.9g: %.9g, not %.9g", (long long)i, x[i], got[i], want);
+    }
+    *kept_share = (double)kept / (double)count;
+    free(got);
+}
+
+START_TEST(dropout_matches_the_twin)
+{
+    const struct {
+        tsr_dtype y, x;
+        float p;
+    } cases[] = {{TSR_F32, TSR_F32, 0.1f},  {TSR_F32, TSR_F32, 0},
+                 {TSR_F16, TSR_F16, 0.5f},  {TSR_BF16, TSR_F32, 0.9f},
+                 {TSR_F32, TSR_BF16, 0.3f}, {TSR_F32, TSR_F32, 1 - 0x1p-24f}};
+    gpu_random random = {.state = 3};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        enum { ROWS = 61, COLUMNS = 83 };
+        const int64_t shape[] = {ROWS, COLUMNS};
+        const tsr_random_params params = {.seed = SEED + c, .subsequence = c, .offset = c};
+        double *x = malloc(ROWS * COLUMNS * sizeof *x);
+        ck_assert_ptr_nonnull(x);
+        for (int i = 0; i < ROWS * COLUMNS; i++)
+            x[i] = gpu_rounded(gpu_random_unit(&random), cases[c].x);
+        tsr_tensor *x_parent, *y_parent;
+        tsr_tensor *tx = gpu_random_view(&random, cases[c].x, 2, shape, &x_parent);
+        tsr_tensor *ty = gpu_random_view(&random, cases[c].y, 2, shape, &y_parent);
+        gpu_put(tx, x);
+        GPU_OK(tsr_dropout(queue, ty, tx, cases[c].p, &params));
+        double share;
+        check_dropout(ty, x, &params, cases[c].p, &share);
+        ck_assert_double_lt(fabs(share - (1 - (double)cases[c].p)), 0.03);
+        tsr_tensor_destroy(&tx);
+        tsr_tensor_destroy(&ty);
+        tsr_tensor_destroy(&x_parent);
+        tsr_tensor_destroy(&y_parent);
+        free(x);
+    }
+}
+END_TEST
+
+/* In place, and what is dropped is 0 even where x is NaN or infinite. */
+START_TEST(dropout_in_place_drops_nan)
+{
+    enum { COUNT = 4096 };
+    const int64_t shape[] = {COUNT};
+    const tsr_random_params params = {.seed = 12, .subsequence = 1};
+    double x[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        x[i] = i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : (double)i;
+    tsr_tensor *t = gpu_new(TSR_F32, 1, shape);
+    gpu_put(t, x);
+    GPU_OK(tsr_dropout(queue, t, t, 0.25f, &params));
+    double share;
+    check_dropout(t, x, &params, 0.25f, &share);
+    ck_assert_double_lt(fabs(share - 0.75), 0.03);
+    tsr_tensor_destroy(&t);
+}
+END_TEST
+
+/* Errors --------------------------------------------------------------------------------------- */
+
+START_TEST(errors_name_the_values)
+{
+    const int64_t shape[] = {4, 5}, wide[] = {8, 5};
+    const tsr_random_params params = {.seed = 1};
+    tsr_tensor *f = gpu_new(TSR_F32, 2, shape), *u = gpu_new(TSR_U32, 2, shape);
+    tsr_tensor *w = gpu_new(TSR_F32, 2, wide), *repeated = NULL, *a = NULL, *b = NULL;
+
+    GPU_FAILS(tsr_random_bits(NULL, u, &params), TSR_ERR_INVALID, "random_bits: stream is NULL");
+    GPU_FAILS(tsr_random_bits(queue, NULL, &params), TSR_ERR_INVALID, "random_bits: y is NULL");
+    GPU_FAILS(tsr_random_bits(queue, u, NULL), TSR_ERR_INVALID, "random_bits: params is NULL");
+    GPU_FAILS(tsr_random_bits(queue, f, &params), TSR_ERR_INVALID, "y is f32; u32 is needed");
+    GPU_FAILS(tsr_random_uniform(queue, u, 0, 1, &params), TSR_ERR_INVALID,
+              "random_uniform: y is u32");
+    GPU_FAILS(tsr_random_normal(queue, u, 0, 1, &params), TSR_ERR_INVALID,
+              "random_normal: y is u32");
+    GPU_FAILS(tsr_random_uniform(queue, f, 1, 1, &params), TSR_ERR_INVALID,
+              "low 1 is not below high 1");
+    GPU_FAILS(tsr_random_uniform(queue, f, NAN, 1, &params), TSR_ERR_INVALID, "low is nan");
+    GPU_FAILS(tsr_random_uniform(queue, f, 0, INFINITY, &params), TSR_ERR_INVALID, "high is inf");
+    GPU_FAILS(tsr_random_uniform(queue, f, -3e38f, 3e38f, &params), TSR_ERR_INVALID, "beyond f32");
+    GPU_FAILS(tsr_random_normal(queue, f, 0, -1, &params), TSR_ERR_INVALID,
+              "deviation -1 is negative");
+    GPU_FAILS(tsr_random_normal(queue, f, INFINITY, 1, &params), TSR_ERR_INVALID, "mean is inf");
+    GPU_FAILS(tsr_random_normal(queue, f, 0, NAN, &params), TSR_ERR_INVALID, "deviation is nan");
+
+    const int64_t negative[] = {5, -1}, huge[] = {INT64_MAX, INT64_MAX};
+    GPU_FAILS(tsr_random_bits(queue, u, &(tsr_random_params){.index_strides = negative}),
+              TSR_ERR_INVALID, "index_strides[1] is -1");
+    GPU_FAILS(tsr_random_bits(queue, u, &(tsr_random_params){.index_strides = huge}),
+              TSR_ERR_OVERFLOW, "over shape [4,5] with index_strides");
+    GPU_FAILS(tsr_random_bits(queue, u, &(tsr_random_params){.offset = UINT64_MAX - 18}),
+              TSR_ERR_OVERFLOW, "from offset 18446744073709551597");
+
+    GPU_OK(tsr_tensor_slice(f, 0, 0, 1, 1, &a));
+    GPU_OK(tsr_tensor_broadcast(a, 2, shape, &repeated));
+    GPU_FAILS(tsr_random_uniform(queue, repeated, 0, 1, &params), TSR_ERR_INVALID, "y");
+    GPU_FAILS(tsr_dropout(queue, repeated, f, 0.5f, &params), TSR_ERR_INVALID, "dropout: y");
+    GPU_FAILS(tsr_dropout(queue, f, w, 0.5f, &params), TSR_ERR_INVALID, "[8,5]");
+    GPU_FAILS(tsr_dropout(queue, u, f, 0.5f, &params), TSR_ERR_INVALID, "dropout: y is u32");
+    GPU_FAILS(tsr_dropout(queue, f, u, 0.5f, &params), TSR_ERR_INVALID, "dropout: x is u32");
+    GPU_FAILS(tsr_dropout(queue, f, NULL, 0.5f, &params), TSR_ERR_INVALID, "dropout: x is NULL");
+    GPU_FAILS(tsr_dropout(queue, f, f, 0.5f, NULL), TSR_ERR_INVALID, "dropout: params is NULL");
+    GPU_FAILS(tsr_dropout(queue, f, f, 1, &params), TSR_ERR_INVALID, "p is 1; 0 <= p < 1");
+    GPU_FAILS(tsr_dropout(queue, f, f, -0.5f, &params), TSR_ERR_INVALID, "p is -0.5");
+    GPU_FAILS(tsr_dropout(queue, f, f, NAN, &params), TSR_ERR_INVALID, "p is nan");
+    GPU_OK(tsr_tensor_slice(w, 0, 1, 5, 1, &b));
+    tsr_tensor_destroy(&a);
+    GPU_OK(tsr_tensor_slice(w, 0, 0, 4, 1, &a));
+    GPU_FAILS(tsr_dropout(queue, a, b, 0.5f, &params), TSR_ERR_INVALID, "overlap");
+
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    tsr_tensor_destroy(&repeated);
+    tsr_tensor_destroy(&w);
+    tsr_tensor_destroy(&u);
+    tsr_tensor_destroy(&f);
+}
+END_TEST
+
+TESTS(random)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_loop_test(tests, million_words_match_the_twin, BITS, NORMAL + 1);
+    tcase_add_loop_test(tests, extreme_words_match_the_twin, BITS, NORMAL + 1);
+    tcase_add_test(tests, any_view_and_offset);
+    tcase_add_test(tests, writes_nothing_else);
+    tcase_add_test(tests, indices_are_64_bit);
+    tcase_add_test(tests, any_index_strides);
+    tcase_add_test(tests, shard_equals_slice_of_whole);
+    tcase_add_test(tests, halves_are_rounded);
+    tcase_add_test(tests, uniform_stays_below_high);
+    tcase_add_test(tests, empty_tensors_draw_nothing);
+    tcase_add_test(tests, dropout_matches_the_twin);
+    tcase_add_test(tests, dropout_in_place_drops_nan);
+    tcase_add_test(tests, errors_name_the_values);
+}
+
+TESTS(random_packed)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
+    tcase_add_test(tests, halves_are_rounded);
+    tcase_add_test(tests, dropout_matches_the_twin);
+}
