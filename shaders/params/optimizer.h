@@ -1,0 +1,47 @@
+/* Push constants of sgd.comp and adamw.comp. */
+#ifndef TSR_PARAMS_OPTIMIZER_H
+#define TSR_PARAMS_OPTIMIZER_H
+
+#include "types.h"
+
+/* Which operand is which; SGD has one state (the velocity), AdamW two moments. */
+#define TSR_OPT_PARAMETER 0
+#define TSR_OPT_GRADIENT 1
+#define TSR_OPT_MASTER 2
+#define TSR_OPT_STATE 3
+#define TSR_OPT_STATE2 4
+#define TSR_OPT_OPERANDS 5
+
+/* Element e of the plane is at row e / columns and column e % columns. Five operands leave room for two dimensions only;
+ * the host walks the others. */
+struct tsr_optimizer_params {
+    TSR_ADDRESS base[TSR_OPT_OPERANDS];
+    TSR_UINT row_stride[TSR_OPT_OPERANDS];
+    TSR_UINT column_stride[TSR_OPT_OPERANDS];
+    TSR_UINT count;
+    TSR_UINT columns;
+    TSR_FLOAT number[6]; /* what they mean is up to the shader */
+};
+TSR_PUSH_CHECK(tsr_optimizer_params);
+
+/* sgd.comp */
+#define TSR_SGD_LEARNING_RATE 0
+#define TSR_SGD_MOMENTUM 1
+#define TSR_SGD_DAMPED 2 /* 1 − dampening */
+#define TSR_SGD_WEIGHT_DECAY 3
+/* … and its specialization constant MODE: */
+#define TSR_SGD_PLAIN 0u
+#define TSR_SGD_MOMENTUM_FIRST 1u
+#define TSR_SGD_MOMENTUM_NEXT 2u
+#define TSR_SGD_NESTEROV_FIRST 3u
+#define TSR_SGD_NESTEROV_NEXT 4u
+
+/* adamw.comp */
+#define TSR_ADAMW_KEPT 0 /* 1 − learning rate · weight decay */
+#define TSR_ADAMW_BETA1 1
+#define TSR_ADAMW_BETA2 2
+#define TSR_ADAMW_STEP 3       /* learning rate / (1 − beta1^step) */
+#define TSR_ADAMW_ROOT_SCALE 4 /* 1 / √(1 − beta2^step) */
+#define TSR_ADAMW_EPSILON 5
+
+#endif
