@@ -1,7 +1,7 @@
 #include "bench/fresh.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,24 +32,25 @@ static bench_row *row_for(bench_context *context, steps *all, int step, const ch
 /* Takes the figures out of the document that the process printed. */
 static bool read_document(bench_context *context, steps *all, const char *text)
 {
-    cJSON *document = cJSON_Parse(text);
-    const cJSON *results = cJSON_GetObjectItemCaseSensitive(document, "results");
-    const cJSON *result;
-    int step = 0;
-    cJSON_ArrayForEach(result, results)
+    json_error_t error;
+    json_t *document = json_loads(text, 0, &error);
+    json_t *results = json_object_get(document, "results"), *result;
+    size_t step;
+    int count = 0;
+    json_array_foreach(results, step, result)
     {
-        const cJSON *params = cJSON_GetObjectItemCaseSensitive(result, "case");
-        const cJSON *what = cJSON_GetObjectItemCaseSensitive(params, "what");
-        const cJSON *value = cJSON_GetObjectItemCaseSensitive(result, "value");
-        const cJSON *median = cJSON_GetObjectItemCaseSensitive(value, "median");
-        if (!cJSON_IsString(what) || !cJSON_IsNumber(median) || step == STEPS)
+        const char *what;
+        double median;
+        if (json_unpack(result, "{s:{s:s}, s:{s:F}}", "case", "what", &what, "value", "median",
+                        &median) != 0 ||
+            count == STEPS)
             break;
-        bench_row *row = row_for(context, all, step++, what->valuestring);
-        bench_sample(row, median->valuedouble);
+        bench_row *row = row_for(context, all, count++, what);
+        bench_sample(row, median);
         row->check.checked++; /* it would have exited with an error otherwise */
     }
-    cJSON_Delete(document);
-    if (step == 0)
+    json_decref(document);
+    if (count == 0)
         return bench_fail(context, "launch: cannot read what 'bench first' printed: %.200s", text);
     return true;
 }

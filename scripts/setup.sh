@@ -54,7 +54,7 @@ install_missing() {
 # Compilers and libraries for building everything.
 install_build_packages() {
     install_missing gcc libc6-dev meson ninja-build pkg-config glslc libvulkan-dev libvulkan1 libshaderc-dev \
-        libcjson-dev
+        libjansson-dev
 }
 
 # A Vulkan driver for the CPU, unless some driver is there already.

@@ -24,13 +24,13 @@ static void help(FILE *out)
 
 static void print_json(const tsr_device_list *list)
 {
-    cJSON *document = cli_json_document("tessera.devices", 1);
-    cJSON *build = cJSON_AddObjectToObject(document, "build");
-    cJSON_AddBoolToObject(build, "coopmat_compiler", TSR__GLSLC_COOPMAT);
-    cJSON_AddBoolToObject(build, "runtime_glsl", TSR__HAVE_SHADERC);
-    cJSON *devices = cJSON_AddArrayToObject(document, "devices");
+    json_t *document = cli_json_document("tessera.devices", 1);
+    json_t *build = cli_json_add_object(document, "build");
+    cli_json_bool(build, "coopmat_compiler", TSR__GLSLC_COOPMAT);
+    cli_json_bool(build, "runtime_glsl", TSR__HAVE_SHADERC);
+    json_t *devices = cli_json_add_array(document, "devices");
     for (int i = 0; i < list->count; i++)
-        cJSON_AddItemToArray(devices, cli_json_device(&list->devices[i]));
+        cli_json_append(devices, cli_json_device(&list->devices[i]));
     cli_json_print(document);
 }
 

@@ -6,80 +6,106 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/command.h"
 #include "cli/memory.h"
 
-cJSON *cli_json_document(const char *schema, int version)
+/* More would print digits that no measurement has. */
+#define REAL_DIGITS 12
+
+static void require(bool done)
 {
-    cJSON *document = cJSON_CreateObject();
-    cJSON_AddStringToObject(document, "schema", schema);
-    cJSON_AddNumberToObject(document, "schema_version", version);
-    cJSON_AddStringToObject(document, "tessera", tsr_version());
-    return document;
+    if (!done)
+        exit(cli_failed("out of memory for the JSON document"));
 }
 
-/* Bytes of the UTF-8 sequence at `text`, or 0 when it is not one (truncated, overlong or a
- * surrogate). */
-static size_t sequence(const unsigned char *text)
+static json_t *made(json_t *value)
 {
-    static const struct {
-        unsigned char first_low, first_high, second_low, second_high;
-        size_t length;
-    } kinds[] = {
-        {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
-        {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4},
-        {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
-    };
-    if (text[0] < 0x80)
-        return 1;
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (text[0] < kinds[i].first_low || text[0] > kinds[i].first_high)
-            continue;
-        if (text[1] < kinds[i].second_low || text[1] > kinds[i].second_high)
-            return 0;
-        for (size_t j = 2; j < kinds[i].length; j++)
-            if ((text[j] & 0xc0) != 0x80)
-                return 0;
-        return kinds[i].length;
-    }
-    return 0;
+    require(value != NULL);
+    return value;
 }
 
-void cli_json_text(cJSON *object, const char *name, const char *text)
+void cli_json_add(json_t *object, const char *name, json_t *value)
 {
-    size_t length = strlen(text);
-    char *clean = cli_alloc(length + 1, 1);
-    for (size_t i = 0; i < length;) {
-        size_t bytes = sequence((const unsigned char *)text + i);
-        if (bytes == 0) {
-            clean[i++] = '?';
-            continue;
-        }
-        memcpy(clean + i, text + i, bytes);
-        i += bytes;
-    }
-    cJSON_AddStringToObject(object, name, clean);
-    free(clean);
+    require(json_object_set_new(object, name, made(value)) == 0);
 }
 
-void cli_json_u64(cJSON *object, const char *name, uint64_t value)
+json_t *cli_json_add_object(json_t *object, const char *name)
+{
+    json_t *child = json_object();
+    cli_json_add(object, name, child);
+    return child;
+}
+
+json_t *cli_json_add_array(json_t *object, const char *name)
+{
+    json_t *child = json_array();
+    cli_json_add(object, name, child);
+    return child;
+}
+
+void cli_json_null(json_t *object, const char *name)
+{
+    cli_json_add(object, name, json_null());
+}
+
+void cli_json_bool(json_t *object, const char *name, bool value)
+{
+    cli_json_add(object, name, json_boolean(value));
+}
+
+void cli_json_u64(json_t *object, const char *name, uint64_t value)
 {
     char text[24];
     snprintf(text, sizeof text, "%" PRIu64, value);
-    cJSON_AddRawToObject(object, name, text);
+    cli_json_add(object, name,
+                 value > INT64_MAX ? json_string(text) : json_integer((json_int_t)value));
 }
 
-void cli_json_real(cJSON *object, const char *name, double value)
+void cli_json_real(json_t *object, const char *name, double value)
 {
-    if (isfinite(value))
-        cJSON_AddNumberToObject(object, name, value);
-    else
-        cJSON_AddNullToObject(object, name);
+    cli_json_add(object, name, isfinite(value) ? json_real(value) : json_null());
 }
 
-void cli_json_print(cJSON *document)
+void cli_json_text(json_t *object, const char *name, const char *text)
 {
-    char *text = cJSON_Print(document);
+    json_t *value = json_string(text);
+    if (value == NULL) { /* not UTF-8 */
+        size_t length = strlen(text);
+        char *clean = cli_alloc(length + 1, 1);
+        for (size_t i = 0; i < length; i++)
+            clean[i] = (unsigned char)text[i] < 0x80 ? text[i] : '?';
+        value = json_string(clean);
+        free(clean);
+    }
+    cli_json_add(object, name, value);
+}
+
+void cli_json_append(json_t *array, json_t *value)
+{
+    require(json_array_append_new(array, made(value)) == 0);
+}
+
+json_t *cli_json_append_object(json_t *array)
+{
+    json_t *child = json_object();
+    cli_json_append(array, child);
+    return child;
+}
+
+json_t *cli_json_document(const char *schema, int version)
+{
+    json_t *document = made(json_object());
+    cli_json_text(document, "schema", schema);
+    cli_json_u64(document, "schema_version", (uint64_t)version);
+    cli_json_text(document, "tessera", tsr_version());
+    return document;
+}
+
+void cli_json_print(json_t *document)
+{
+    char *text = json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(REAL_DIGITS));
+    require(text != NULL);
     puts(text);
-    cJSON_free(text);
-    cJSON_Delete(document);
+    free(text);
+    json_decref(document);
 }

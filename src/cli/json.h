@@ -1,29 +1,38 @@
-/* JSON output with cJSON. Allocation failures end the tool (memory.h), so nothing here can fail. */
+/* JSON output with jansson. Running out of memory ends the tool, so nothing here can fail. */
 #ifndef TSR_CLI_JSON_H
 #define TSR_CLI_JSON_H
 
-#include <cjson/cJSON.h>
+#include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "tessera/device.h"
 
 /* {"schema": schema, "schema_version": version, "tessera": library version}: how every document of
  * the tool starts. */
-cJSON *cli_json_document(const char *schema, int version);
+json_t *cli_json_document(const char *schema, int version);
 
-/* Text from a driver, made valid UTF-8. */
-void cli_json_text(cJSON *object, const char *name, const char *text);
-
-/* All 64 bits: cJSON's own numbers are doubles. */
-void cli_json_u64(cJSON *object, const char *name, uint64_t value);
-
+/* Members of an object, in the order they are added. The object owns what is added. */
+void cli_json_add(json_t *object, const char *name, json_t *value);
+json_t *cli_json_add_object(json_t *object, const char *name);
+json_t *cli_json_add_array(json_t *object, const char *name);
+void cli_json_null(json_t *object, const char *name);
+void cli_json_bool(json_t *object, const char *name, bool value);
+/* What does not fit 63 bits becomes a decimal string. */
+void cli_json_u64(json_t *object, const char *name, uint64_t value);
 /* null for what is not finite. */
-void cli_json_real(cJSON *object, const char *name, double value);
+void cli_json_real(json_t *object, const char *name, double value);
+/* Bytes that are not UTF-8, as a driver may give them, become question marks. */
+void cli_json_text(json_t *object, const char *name, const char *text);
+
+/* Elements of an array. */
+void cli_json_append(json_t *array, json_t *value);
+json_t *cli_json_append_object(json_t *array);
 
 /* Everything known about a device, as in docs/tessera.1. */
-cJSON *cli_json_device(const tsr_device_info *info);
+json_t *cli_json_device(const tsr_device_info *info);
 
 /* Prints the document and a newline to standard output, and frees it. */
-void cli_json_print(cJSON *document);
+void cli_json_print(json_t *document);
 
 #endif

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cli/command.h"
-#include "cli/memory.h"
 #include "tessera/base.h"
 
 const cli_command *const cli_commands[] = {&cli_devices, &cli_bench, &cli_help, NULL};
@@ -42,7 +41,6 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    cli_memory_start();
     int code = run(argc, argv);
     /* A full disk or a closed pipe must not look like success. */
     if (fflush(stdout) != 0 || ferror(stdout)) {

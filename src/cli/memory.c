@@ -1,6 +1,5 @@
 #include "cli/memory.h"
 
-#include <cjson/cJSON.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -26,14 +25,4 @@ void *cli_resize(void *memory, size_t count, size_t size)
         count = size = 1;
     void *grown = count > SIZE_MAX / size ? NULL : realloc(memory, count * size);
     return checked(grown, count, size);
-}
-
-static void *json_alloc(size_t size)
-{
-    return cli_alloc(size, 1);
-}
-
-void cli_memory_start(void)
-{
-    cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = json_alloc, .free_fn = free});
 }

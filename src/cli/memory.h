@@ -5,9 +5,6 @@
 
 #include <stddef.h>
 
-/* Makes cJSON use these functions too. First thing in main(). */
-void cli_memory_start(void);
-
 /* count × size zeroed bytes, for free(). Exits with CLI_FAILED when there is not that much. */
 void *cli_alloc(size_t count, size_t size);
 

@@ -6,38 +6,40 @@
 #include "support/check_main.h"
 
 /* Statistics belong to their samples. */
-static void check_samples(const cJSON *samples)
+static void check_samples(const json_t *samples)
 {
-    const cJSON *all = tool_member(samples, "samples"), *one;
+    const json_t *all = tool_member(samples, "samples"), *one;
+    size_t i;
     double min = tool_number(samples, "min"), p10 = tool_number(samples, "p10");
     double median = tool_number(samples, "median");
     double p90 = tool_number(samples, "p90"), max = tool_number(samples, "max");
     ck_assert(0 < min && min <= p10 && p10 <= median && median <= p90 && p90 <= max);
     ck_assert_double_ge(tool_number(samples, "repetitions"), 1);
     int below = 0, above = 0, count = 0;
-    cJSON_ArrayForEach(one, all)
+    json_array_foreach(all, i, one)
     {
-        ck_assert(one->valuedouble >= min && one->valuedouble <= max);
-        below += one->valuedouble <= median;
-        above += one->valuedouble >= median;
+        double ns = json_real_value(one);
+        ck_assert(ns >= min && ns <= max);
+        below += ns <= median;
+        above += ns >= median;
         count++;
     }
     ck_assert_int_ge(count, 1);
     ck_assert(2 * below >= count && 2 * above >= count);
 }
 
-static void check_result(const cJSON *results, const cJSON *result)
+static void check_result(const json_t *results, const json_t *result)
 {
-    const cJSON *verified = tool_member(result, "verified");
+    const json_t *verified = tool_member(result, "verified");
     ck_assert_double_ge(tool_number(verified, "values"), 1);
     ck_assert_double_le(tool_number(verified, "worst_error_over_tolerance"), 1);
 
-    const cJSON *host = tool_member(result, "host_ns"), *device = tool_member(result, "device_ns");
+    const json_t *host = tool_member(result, "host_ns"), *device = tool_member(result, "device_ns");
     check_samples(host);
-    if (!cJSON_IsNull(device))
+    if (!json_is_null(device))
         check_samples(device);
 
-    const cJSON *value = tool_member(result, "value");
+    const json_t *value = tool_member(result, "value");
     double median = tool_number(value, "median"), work = tool_number(result, "work");
     double host_ns = tool_number(host, "median");
     double expected = strcmp(tool_text(value, "unit"), "ns") == 0 ? host_ns / work : work / host_ns;
@@ -45,9 +47,9 @@ static void check_result(const cJSON *results, const cJSON *result)
     ck_assert_double_le(tool_number(value, "low"), median);
     ck_assert_double_ge(tool_number(value, "high"), median);
 
-    const cJSON *ceiling = tool_member(result, "ceiling");
-    if (!cJSON_IsNull(ceiling)) {
-        const cJSON *other = cJSON_GetArrayItem(results, (int)tool_number(ceiling, "result"));
+    const json_t *ceiling = tool_member(result, "ceiling");
+    if (!json_is_null(ceiling)) {
+        const json_t *other = json_array_get(results, (size_t)tool_number(ceiling, "result"));
         ck_assert_ptr_nonnull(other);
         double whole = tool_number(tool_member(other, "value"), "median");
         ck_assert_double_eq_tol(tool_number(ceiling, "fraction"), median / whole, 1e-9);
@@ -55,15 +57,16 @@ static void check_result(const cJSON *results, const cJSON *result)
 }
 
 /* Runs the benchmark; all of its results are sound. Returns how many of them are no ceilings. */
-static cJSON *run_bench(const char *arguments, int *count)
+static json_t *run_bench(const char *arguments, int *count)
 {
-    cJSON *document = tool_json(arguments, "tessera.bench");
-    const cJSON *results = tool_member(document, "results"), *result;
+    json_t *document = tool_json(arguments, "tessera.bench");
+    const json_t *results = tool_member(document, "results"), *result;
+    size_t i;
     *count = 0;
-    cJSON_ArrayForEach(result, results)
+    json_array_foreach(results, i, result)
     {
         check_result(results, result);
-        *count += cJSON_IsFalse(tool_member(result, "is_ceiling"));
+        *count += json_is_false(tool_member(result, "is_ceiling"));
     }
     ck_assert_str_ne(tool_text(tool_member(document, "device"), "uuid"), "");
     ck_assert_double_ge(tool_number(tool_member(document, "host"), "cpus"), 1);
@@ -73,19 +76,20 @@ static cJSON *run_bench(const char *arguments, int *count)
 START_TEST(matmul_measures_every_shape_and_dtype)
 {
     int count;
-    cJSON *document =
+    json_t *document =
         run_bench("bench matmul --json --time 0.005 --shape 33x65x17 --shape 1x100x70 "
                   "--dtype f32 --dtype f16 --dtype bf16",
                   &count);
     ck_assert_int_eq(count, 6);
     static const char *const dtypes[] = {"f32", "f32", "f16", "f16", "bf16", "bf16"};
-    const cJSON *result;
+    const json_t *result;
+    size_t place;
     int i = 0;
-    cJSON_ArrayForEach(result, tool_member(document, "results"))
+    json_array_foreach(tool_member(document, "results"), place, result)
     {
-        if (cJSON_IsTrue(tool_member(result, "is_ceiling")))
+        if (json_is_true(tool_member(result, "is_ceiling")))
             continue;
-        const cJSON *which = tool_member(result, "case");
+        const json_t *which = tool_member(result, "case");
         ck_assert_str_eq(tool_text(which, "dtype"), dtypes[i]);
         ck_assert_double_eq(tool_number(which, "k"), i % 2 == 0 ? 65 : 100);
         ck_assert_double_eq(tool_number(result, "work"),
@@ -93,38 +97,38 @@ START_TEST(matmul_measures_every_shape_and_dtype)
         ck_assert_str_eq(tool_text(tool_member(result, "ceiling"), "benchmark"), "fma_peak");
         i++;
     }
-    cJSON_Delete(document);
+    json_decref(document);
 }
 END_TEST
 
 START_TEST(copy_measures_every_case)
 {
     int count;
-    cJSON *document = run_bench("bench copy --json --time 0.005 --size 1", &count);
+    json_t *document = run_bench("bench copy --json --time 0.005 --size 1", &count);
     ck_assert_int_eq(count, 14);
-    cJSON_Delete(document);
+    json_decref(document);
 }
 END_TEST
 
 START_TEST(launch_starts_fresh_processes)
 {
     int count;
-    cJSON *document = run_bench("bench launch --json --time 0.005", &count);
+    json_t *document = run_bench("bench launch --json --time 0.005", &count);
     ck_assert_int_eq(count, 12);
-    const cJSON *last = cJSON_GetArrayItem(tool_member(document, "results"), 11);
+    const json_t *last = json_array_get(tool_member(document, "results"), 11);
     ck_assert_str_eq(tool_text(tool_member(last, "case"), "what"),
                      "fresh process, warm caches: second matmul");
     ck_assert_double_ge(tool_number(tool_member(last, "verified"), "values"), 3);
-    cJSON_Delete(document);
+    json_decref(document);
 }
 END_TEST
 
 START_TEST(first_measures_this_process)
 {
     int count;
-    cJSON *document = run_bench("bench first --json --shape 8x16x8", &count);
+    json_t *document = run_bench("bench first --json --shape 8x16x8", &count);
     ck_assert_int_eq(count, 4);
-    cJSON_Delete(document);
+    json_decref(document);
 }
 END_TEST
 

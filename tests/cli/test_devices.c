@@ -7,24 +7,24 @@
 #include "support/check_main.h"
 #include "tessera/device.h"
 
-static void same_number(const cJSON *object, const char *name, uint64_t value)
+static void same_number(const json_t *object, const char *name, uint64_t value)
 {
     ck_assert_msg(tool_number(object, name) == (double)value, "%s is %.17g, not %" PRIu64, name,
                   tool_number(object, name), value);
 }
 
-static void same_bool(const cJSON *object, const char *name, bool value)
+static void same_bool(const json_t *object, const char *name, bool value)
 {
-    const cJSON *member = tool_member(object, name);
-    ck_assert_msg(cJSON_IsBool(member) && cJSON_IsTrue(member) == value, "%s is wrong", name);
+    const json_t *member = tool_member(object, name);
+    ck_assert_msg(json_is_boolean(member) && json_is_true(member) == value, "%s is wrong", name);
 }
 
-static void same_heaps(const cJSON *device, const tsr_device_info *info)
+static void same_heaps(const json_t *device, const tsr_device_info *info)
 {
-    const cJSON *heaps = tool_member(device, "heaps");
-    ck_assert_int_eq(cJSON_GetArraySize(heaps), info->heap_count);
+    const json_t *heaps = tool_member(device, "heaps");
+    ck_assert_int_eq((int)json_array_size(heaps), info->heap_count);
     for (int i = 0; i < info->heap_count; i++) {
-        const cJSON *heap = cJSON_GetArrayItem(heaps, i);
+        const json_t *heap = json_array_get(heaps, (size_t)i);
         same_number(heap, "size_bytes", info->heaps[i].size_bytes);
         ck_assert_double_gt(tool_number(heap, "budget_bytes"), 0);
         ck_assert_double_ge(tool_number(heap, "usage_bytes"), 0);
@@ -33,25 +33,25 @@ static void same_heaps(const cJSON *device, const tsr_device_info *info)
     }
 }
 
-static void same_queues(const cJSON *device, const tsr_device_info *info)
+static void same_queues(const json_t *device, const tsr_device_info *info)
 {
-    const cJSON *families = tool_member(device, "queue_families");
-    ck_assert_int_eq(cJSON_GetArraySize(families), info->queue_family_count);
+    const json_t *families = tool_member(device, "queue_families");
+    ck_assert_int_eq((int)json_array_size(families), info->queue_family_count);
     for (int i = 0; i < info->queue_family_count; i++) {
-        const cJSON *family = cJSON_GetArrayItem(families, i);
+        const json_t *family = json_array_get(families, (size_t)i);
         same_number(family, "count", info->queue_families[i].count);
         same_bool(family, "compute", info->queue_families[i].compute);
         same_number(family, "timestamp_bits", info->queue_families[i].timestamp_bits);
     }
 }
 
-static void same_device(const cJSON *device, const tsr_device_info *info)
+static void same_device(const json_t *device, const tsr_device_info *info)
 {
     ck_assert_int_eq((int)tool_number(device, "index"), info->index);
     ck_assert_str_eq(tool_text(device, "name"), info->name);
     ck_assert_str_eq(tool_text(device, "type"), "cpu");
     same_bool(device, "usable", true);
-    ck_assert(cJSON_IsNull(tool_member(device, "unusable_reason")));
+    ck_assert(json_is_null(tool_member(device, "unusable_reason")));
     ck_assert_str_eq(tool_text(device, "vendor"), info->vendor);
     ck_assert_str_eq(tool_text(device, "driver_name"), info->driver_name);
     ck_assert_str_eq(tool_text(device, "driver_info"), info->driver_info);
@@ -73,11 +73,11 @@ static void same_device(const cJSON *device, const tsr_device_info *info)
     same_bool(device, "unified_memory", info->unified_memory);
     same_bool(device, "coopmat", info->coopmat);
     same_bool(device, "coopmat_built", info->coopmat_built);
-    ck_assert_int_eq(cJSON_GetArraySize(tool_member(device, "coopmat_shapes")),
+    ck_assert_int_eq((int)json_array_size(tool_member(device, "coopmat_shapes")),
                      info->coopmat_count);
-    const cJSON *sizes = tool_member(device, "max_workgroup_size");
+    const json_t *sizes = tool_member(device, "max_workgroup_size");
     for (int i = 0; i < 3; i++)
-        ck_assert_uint_eq((uint32_t)cJSON_GetArrayItem(sizes, i)->valuedouble,
+        ck_assert_uint_eq((uint32_t)json_integer_value(json_array_get(sizes, (size_t)i)),
                           info->max_workgroup_size[i]);
     same_number(device, "max_workgroup_invocations", info->max_workgroup_invocations);
     same_number(device, "max_shared_memory_bytes", info->max_shared_memory_bytes);
@@ -89,14 +89,14 @@ START_TEST(json_has_everything)
 {
     tsr_device_list list;
     ck_assert_ok(tsr_device_list_init(&list));
-    cJSON *document = tool_json("devices --json", "tessera.devices");
+    json_t *document = tool_json("devices --json", "tessera.devices");
     ck_assert_str_eq(tool_text(document, "tessera"), tsr_version());
-    const cJSON *devices = tool_member(document, "devices");
+    const json_t *devices = tool_member(document, "devices");
     ck_assert_int_ge(list.count, 1);
-    ck_assert_int_eq(cJSON_GetArraySize(devices), list.count);
+    ck_assert_int_eq((int)json_array_size(devices), list.count);
     for (int i = 0; i < list.count; i++)
-        same_device(cJSON_GetArrayItem(devices, i), &list.devices[i]);
-    cJSON_Delete(document);
+        same_device(json_array_get(devices, (size_t)i), &list.devices[i]);
+    json_decref(document);
     tsr_device_list_finish(&list);
 }
 END_TEST

@@ -134,10 +134,10 @@ START_TEST(no_device_is_an_empty_list)
     ck_assert_ptr_nonnull(strstr(result.out, "No Vulkan device was found."));
     tool_result_free(&result);
 
-    cJSON *document = tool_json("devices --json", "tessera.devices");
-    ck_assert_int_eq(cJSON_GetArraySize(tool_member(document, "devices")), 0);
-    ck_assert(cJSON_IsBool(tool_member(tool_member(document, "build"), "coopmat_compiler")));
-    cJSON_Delete(document);
+    json_t *document = tool_json("devices --json", "tessera.devices");
+    ck_assert_int_eq((int)json_array_size(tool_member(document, "devices")), 0);
+    ck_assert(json_is_boolean(tool_member(tool_member(document, "build"), "coopmat_compiler")));
+    json_decref(document);
 }
 END_TEST
 #endif

@@ -65,39 +65,38 @@ void tool_result_free(tool_result *result)
     free(result->err);
 }
 
-cJSON *tool_json(const char *arguments, const char *schema)
+json_t *tool_json(const char *arguments, const char *schema)
 {
     tool_result result = tool_run(arguments);
     ck_assert_msg(result.exit_code == 0, "%s: exit code %d: %s", arguments, result.exit_code,
                   result.err);
     ck_assert_str_eq(result.err, "");
-    const char *end;
-    cJSON *document = cJSON_ParseWithOpts(result.out, &end, 0);
-    ck_assert_msg(document != NULL, "%s: not JSON: %.200s", arguments, result.out);
-    ck_assert_str_eq(end, "\n");
+    json_error_t error;
+    json_t *document = json_loads(result.out, JSON_REJECT_DUPLICATES, &error);
+    ck_assert_msg(document != NULL, "%s: line %d: %s", arguments, error.line, error.text);
     ck_assert_str_eq(tool_text(document, "schema"), schema);
     ck_assert_int_eq((int)tool_number(document, "schema_version"), 1);
     tool_result_free(&result);
     return document;
 }
 
-const cJSON *tool_member(const cJSON *object, const char *name)
+const json_t *tool_member(const json_t *object, const char *name)
 {
-    const cJSON *member = cJSON_GetObjectItemCaseSensitive(object, name);
+    const json_t *member = json_object_get(object, name);
     ck_assert_msg(member != NULL, "there is no \"%s\"", name);
     return member;
 }
 
-double tool_number(const cJSON *object, const char *name)
+double tool_number(const json_t *object, const char *name)
 {
-    const cJSON *member = tool_member(object, name);
-    ck_assert_msg(cJSON_IsNumber(member), "\"%s\" is no number", name);
-    return member->valuedouble;
+    const json_t *member = tool_member(object, name);
+    ck_assert_msg(json_is_number(member), "\"%s\" is no number", name);
+    return json_number_value(member);
 }
 
-const char *tool_text(const cJSON *object, const char *name)
+const char *tool_text(const json_t *object, const char *name)
 {
-    const cJSON *member = tool_member(object, name);
-    ck_assert_msg(cJSON_IsString(member), "\"%s\" is no string", name);
-    return member->valuestring;
+    const json_t *member = tool_member(object, name);
+    ck_assert_msg(json_is_string(member), "\"%s\" is no string", name);
+    return json_string_value(member);
 }

@@ -2,7 +2,7 @@
 #ifndef TESTS_CLI_TOOL_H
 #define TESTS_CLI_TOOL_H
 
-#include <cjson/cJSON.h>
+#include <jansson.h>
 
 typedef struct tool_result {
     int exit_code; /* -1: a signal ended it */
@@ -16,11 +16,11 @@ void tool_result_free(tool_result *result);
 
 /* Runs the tool, which must exit with 0 and print one JSON document of this schema, version 1, and
  * nothing else. */
-cJSON *tool_json(const char *arguments, const char *schema);
+json_t *tool_json(const char *arguments, const char *schema);
 
 /* A member that must be there. */
-const cJSON *tool_member(const cJSON *object, const char *name);
-double tool_number(const cJSON *object, const char *name);
-const char *tool_text(const cJSON *object, const char *name);
+const json_t *tool_member(const json_t *object, const char *name);
+double tool_number(const json_t *object, const char *name);
+const char *tool_text(const json_t *object, const char *name);
 
 #endif
