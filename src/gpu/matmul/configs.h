@@ -5,6 +5,9 @@
 #include "gpu/device.h"
 #include "gpu/matmul/problem.h"
 
+/* Room for the specialization constants of any configuration. */
+#define TSR__MATMUL_SPEC_MAX 16
+
 typedef enum tsr__matmul_kind {
     TSR__MATMUL_TILED, /* tiles in shared memory: any shape, strides below 2^31 bytes per tile */
     TSR__MATMUL_WIDE,  /* one element per invocation, 64-bit addresses: everything */

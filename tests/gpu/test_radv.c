@@ -1,0 +1,132 @@
+/* What a real GPU compiler makes of the shaders, without the GPU: RADV compiles for the family that
+ * RADV_FORCE_FAMILY names and reports registers. Spilled registers or scratch memory mean that a
+ * tile is too large or that an array was indexed at run time; either costs most of the speed, so
+ * neither is allowed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/matmul/configs.h"
+#include "gpu/pipeline.h"
+#include "support/check_main.h"
+
+static tsr_device *radv;
+
+static void open_radv(void)
+{
+    ck_assert_ok(tsr__device_open_to_compile(tsr_device_params(.no_disk_cache = true), &radv));
+    /* Without the numbers there would be nothing to test. */
+    ck_assert(tsr_device_get_info(radv)->pipeline_statistics);
+    tsr__pipelines_capture(radv, true);
+}
+
+static void open_radv_packed(void)
+{
+    ck_assert_ok(tsr__device_open_to_compile(
+        tsr_device_params(.no_disk_cache = true, .force_packed_storage = true), &radv));
+    tsr__pipelines_capture(radv, true);
+}
+
+static void close_radv(void)
+{
+    tsr_device_close(&radv);
+}
+
+typedef struct usage {
+    double vgprs, sgprs, lds, spilled, scratch;
+    int found; /* how many of the five the driver told */
+} usage;
+
+static void take(void *user, const char *name, double value)
+{
+    usage *u = user;
+
+    if (strcmp(name, "VGPRs") == 0)
+        u->vgprs = value, u->found++;
+    else if (strcmp(name, "SGPRs") == 0)
+        u->sgprs = value, u->found++;
+    else if (strcmp(name, "LDS size") == 0)
+        u->lds = value, u->found++;
+    else if (strcmp(name, "Spilled SGPRs") == 0 || strcmp(name, "Spilled VGPRs") == 0)
+        u->spilled += value, u->found++;
+    else if (strcmp(name, "Scratch size") == 0)
+        u->scratch = value, u->found++;
+}
+
+static int built, bad;
+
+static void compile(const char *name, tsr__shader shader, const uint32_t *spec, int spec_count)
+{
+    VkPipeline pipeline;
+    usage u = {0};
+
+    ck_assert_ok(tsr__pipeline_get(radv, shader, spec, spec_count, &pipeline));
+    ck_assert_ok(tsr__pipeline_statistics(radv, pipeline, take, &u));
+    ck_assert_int_eq(u.found, 6);
+    bool wrong = u.spilled > 0 || u.scratch > 0;
+    printf("# %-44s %3.0f VGPRs %3.0f SGPRs %6.0f B LDS%s", name, u.vgprs, u.sgprs, u.lds,
+           wrong ? "" : "\n");
+    if (wrong)
+        printf(", %.0f spilled, %.0f B scratch  <-- not allowed\n", u.spilled, u.scratch);
+    fflush(stdout);
+    built++;
+    bad += wrong;
+}
+
+static void compile_defaults(void)
+{
+    for (int i = 0; i < TSR__SHADER_COUNT; i++)
+        if (tsr__shader_binaries[i].variant[radv->storage].code)
+            compile(tsr__shader_binaries[i].name, (tsr__shader)i, NULL, 0);
+    ck_assert_int_gt(built, 0);
+    ck_assert_int_eq(bad, 0);
+}
+
+START_TEST(every_shader_at_its_defaults)
+{
+    compile_defaults();
+}
+END_TEST
+
+static void compile_variant(void *user, const tsr__matmul_config *config,
+                            const tsr__matmul_variant *variant)
+{
+    (void)user;
+    char name[64];
+    tsr__shader shader;
+    uint32_t spec[TSR__MATMUL_SPEC_MAX];
+    int count = tsr__matmul_pipeline(config, variant, &shader, spec);
+
+    if (!tsr__shader_binaries[shader].variant[radv->storage].code)
+        return;
+    snprintf(name, sizeof name, "%s %s×%s loads %u,%u", config->name,
+             tsr_dtype_name(variant->a_dtype), tsr_dtype_name(variant->b_dtype), variant->a_load,
+             variant->b_load);
+    compile(name, shader, spec, count);
+}
+
+START_TEST(every_matmul_the_chooser_could_use)
+{
+    tsr__matmul_device device = tsr__matmul_device_of(radv);
+    const tsr__matmul_config *config;
+
+    for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL; i++)
+        if (tsr__matmul_config_runs(config, &device))
+            tsr__matmul_each_variant(config, compile_variant, NULL);
+    ck_assert_int_gt(built, 0);
+    ck_assert_int_eq(bad, 0);
+}
+END_TEST
+
+TESTS(radv)
+{
+    tcase_add_checked_fixture(tests, open_radv, close_radv);
+    tcase_add_test(tests, every_shader_at_its_defaults);
+    tcase_add_test(tests, every_matmul_the_chooser_could_use);
+}
+
+TESTS(radv_packed)
+{
+    tcase_add_checked_fixture(tests, open_radv_packed, close_radv);
+    tcase_add_test(tests, every_shader_at_its_defaults);
+}
