@@ -227,7 +227,7 @@ TSR_API void tsr_rng_skip(tsr_rng *rng, uint64_t draws);
 /* The state as bytes, the same on every machine: a header with version and kind, the state, and a
  * checksum. Written to the caller's `data`, at most TSR_RNG_STATE_BYTES; *size_bytes is what was
  * used. Errors: TSR_ERR_INVALID when `capacity_bytes` is too small or the generator is damaged. */
-#define TSR_RNG_STATE_BYTES 2520
+#define TSR_RNG_STATE_BYTES 2516
 TSR_API TSR_NODISCARD tsr_status tsr_rng_save(const tsr_rng *rng, size_t capacity_bytes, void *data,
                                               size_t *size_bytes);
 /* The generator that was saved. Any bytes may be given. Errors: TSR_ERR_INVALID naming the offset

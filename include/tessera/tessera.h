@@ -8,6 +8,7 @@
 #include "tessera/layout.h"
 #include "tessera/matmul.h"
 #include "tessera/ops.h"
+#include "tessera/rng.h"
 #include "tessera/stream.h"
 #include "tessera/tensor.h"
 

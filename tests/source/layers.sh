@@ -21,6 +21,8 @@ point "include/tessera includes itself only" allowed include 'tessera/'
 point "src/base includes base" allowed src/base 'base/' 'tessera/base\.h' 'tsr_config\.h' \
     'shaders/normal_table\.h'
 point "src/tensor includes base, tensor" allowed src/tensor 'base/' 'tensor/' 'tessera/(base|layout)\.h'
+point "src/data includes base, data" allowed src/data 'base/' 'data/' \
+    'tessera/(base|rng|seed|sampler|loader)\.h'
 point "src/gpu includes base, tensor, gpu" allowed src/gpu 'base/' 'tensor/' 'gpu/' 'shaders/' 'tessera/' \
     'tsr_config\.h'
 point "src/cli includes public headers" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tsr_config\.h'
