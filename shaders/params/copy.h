@@ -1,0 +1,27 @@
+/* Push constants of the copy kernels. */
+#ifndef TSR_PARAMS_COPY_H
+#define TSR_PARAMS_COPY_H
+
+#include "walk.h"
+
+/* What one element is to a kernel: a tsr_dtype where it is converted, or bits of some size where it is only moved. */
+#define TSR_COPY_BITS8 TSR_DT_U8
+#define TSR_COPY_BITS16 TSR_DT_F16
+#define TSR_COPY_BITS32 TSR_DT_U32
+#define TSR_COPY_BITS64 TSR_DT_I64
+#define TSR_COPY_BITS128 8u
+
+/* How an operand's innermost dimension lies. */
+#define TSR_COPY_STRIDED 0u /* any stride */
+#define TSR_COPY_RUN 1u     /* stride 1 */
+#define TSR_COPY_ALIGNED 2u /* stride 1, and every group of four begins at a multiple of its size (16 bytes at most) */
+
+struct tsr_copy_params {
+    TSR_ADDRESS destination, source;
+    TSR_WALK walk;
+    TSR_UINT destination_strides[TSR_WALK_DIMS];
+    TSR_UINT source_strides[TSR_WALK_DIMS];
+};
+TSR_PUSH_CHECK(tsr_copy_params);
+
+#endif

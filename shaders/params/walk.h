@@ -1,0 +1,26 @@
+/* How kernels find their elements: a piece (src/tensor/pieces.h) is up to four dimensions, of which an invocation takes a group of
+ * neighbours in the innermost. */
+#ifndef TSR_PARAMS_WALK_H
+#define TSR_PARAMS_WALK_H
+
+#include "types.h"
+
+#define TSR_WALK_DIMS 4
+
+/* Division by a constant d without dividing: q = (high32(n · magic) + n) >> shift, for n < 2^31. */
+struct tsr_walk {
+    TSR_UINT items;    /* invocations with work: groups × rows */
+    TSR_UINT inner;    /* elements of the innermost dimension */
+    TSR_UINT shifts;   /* of the divisors below, one byte each */
+    TSR_UINT size[3];  /* divisors: groups per row, then the sizes of dimensions 2 and 1 */
+    TSR_UINT magic[3];
+};
+
+/* The type's name in both languages. */
+#ifdef __STDC_VERSION__
+#define TSR_WALK struct tsr_walk
+#else
+#define TSR_WALK tsr_walk
+#endif
+
+#endif

@@ -1,0 +1,61 @@
+#include "gpu/ops/walk.h"
+
+/* q = (high32(n · magic) + n) >> shift equals n / divisor for all n < 2^31: Granlund and
+ * Montgomery, "Division by Invariant Integers using Multiplication", 1994. */
+static void set_divisor(struct tsr_walk *walk, int i, uint32_t divisor)
+{
+    uint32_t shift = 0;
+    while ((UINT64_C(1) << shift) < divisor)
+        shift++;
+    uint64_t magic = (((UINT64_C(1) << shift) - divisor) << 32) / divisor + 1;
+    walk->size[i] = divisor;
+    walk->magic[i] = (uint32_t)magic;
+    walk->shifts |= shift << (8 * i);
+}
+
+void tsr__walk_init(struct tsr_walk *walk, const tsr__piece *piece, uint32_t group)
+{
+    uint32_t inner = tsr__piece_inner(piece);
+    uint32_t groups = inner / group + (inner % group != 0);
+    *walk = (struct tsr_walk){.items = piece->count / inner * groups, .inner = inner};
+    set_divisor(walk, 0, groups);
+    set_divisor(walk, 1, piece->ndim > 1 ? piece->shape[piece->ndim - 2] : 1);
+    set_divisor(walk, 2, piece->ndim > 2 ? piece->shape[piece->ndim - 3] : 1);
+}
+
+void tsr__walk_strides(const tsr__piece *piece, int operand, uint32_t out[TSR_WALK_DIMS])
+{
+    _Static_assert(TSR_WALK_DIMS == TSR__PIECE_DIMS, "a walk covers a piece");
+    int missing = TSR_WALK_DIMS - piece->ndim;
+    for (int i = 0; i < TSR_WALK_DIMS; i++)
+        out[i] = i < missing ? 0 : piece->strides[operand][i - missing];
+}
+
+uint32_t tsr__piece_inner(const tsr__piece *piece)
+{
+    return piece->shape[piece->ndim - 1];
+}
+
+uint32_t tsr__piece_inner_stride(const tsr__piece *piece, int operand)
+{
+    return tsr__piece_inner(piece) == 1 ? 1 : piece->strides[operand][piece->ndim - 1];
+}
+
+uint64_t tsr__piece_address(const tsr__piece *piece, int operand, const tsr_tensor *tensor)
+{
+    return tensor->buffer->address +
+           (uint64_t)piece->offset[operand] * tsr_dtype_size(tensor->layout.dtype);
+}
+
+bool tsr__piece_aligned(const tsr__piece *piece, int operand, const tsr_tensor *tensor,
+                        uint64_t alignment_bytes)
+{
+    uint64_t size = tsr_dtype_size(tensor->layout.dtype);
+    if (tsr__piece_inner_stride(piece, operand) != 1 ||
+        tsr__piece_address(piece, operand, tensor) % alignment_bytes != 0)
+        return false;
+    for (int i = 0; i + 1 < piece->ndim; i++)
+        if (piece->strides[operand][i] * size % alignment_bytes != 0)
+            return false;
+    return true;
+}

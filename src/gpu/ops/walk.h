@@ -1,0 +1,31 @@
+/* From pieces to the push constants of shaders/walk.glsl. */
+#ifndef TSR_GPU_OPS_WALK_H
+#define TSR_GPU_OPS_WALK_H
+
+#include "gpu/stream.h"
+#include "shaders/params/walk.h"
+#include "tensor/pieces.h"
+
+/* Invocations per workgroup of the kernels that walk. */
+#define TSR__WALK_WORKGROUP 128
+
+/* The walk over a piece, an invocation taking `group` (1 or 4) neighbours of the innermost
+ * dimension. */
+void tsr__walk_init(struct tsr_walk *walk, const tsr__piece *piece, uint32_t group);
+
+/* An operand's strides, the innermost last, as kernels take them. */
+void tsr__walk_strides(const tsr__piece *piece, int operand, uint32_t out[TSR_WALK_DIMS]);
+
+/* Size and stride of a piece's innermost dimension; a single element counts as contiguous. */
+uint32_t tsr__piece_inner(const tsr__piece *piece);
+uint32_t tsr__piece_inner_stride(const tsr__piece *piece, int operand);
+
+/* The device address of an operand's first element in a piece. */
+uint64_t tsr__piece_address(const tsr__piece *piece, int operand, const tsr_tensor *tensor);
+
+/* The operand's innermost stride is 1 and each row starts at a multiple of `alignment` elements of
+ * the memory. */
+bool tsr__piece_aligned(const tsr__piece *piece, int operand, const tsr_tensor *tensor,
+                        uint64_t alignment_bytes);
+
+#endif

@@ -1,0 +1,444 @@
+/* tsr_copy between views: every case is compared, byte for byte, with a walk on the host over the
+ * whole destination buffer, so that a stray write shows. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/check_main.h"
+#include "support/convert.h"
+#include "support/gpu.h"
+
+static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16, TSR_I32, TSR_U32, TSR_I64, TSR_U8};
+
+/* A tensor's whole buffer in host memory, and its view there. */
+typedef struct copy_image {
+    tsr_tensor *parent, *view;
+    void *data;
+    uint64_t size_bytes;
+} copy_image;
+
+static void image_read(copy_image *image)
+{
+    GPU_OK(tsr_tensor_download(queue, image->parent, image->data, image->size_bytes));
+}
+
+/* Random bits everywhere. */
+static copy_image image_of(gpu_random *random, tsr_tensor *parent, tsr_tensor *view)
+{
+    const tsr_layout *layout = tsr_tensor_layout(parent);
+    copy_image image = {parent, view, NULL,
+                        (uint64_t)tsr_layout_count(layout) * tsr_dtype_size(layout->dtype)};
+    image.data = malloc(image.size_bytes + 8);
+    ck_assert_ptr_nonnull(image.data);
+    for (uint64_t i = 0; i < image.size_bytes; i++)
+        ((unsigned char *)image.data)[i] = (unsigned char)(gpu_random_u64(random) >> 32);
+    GPU_OK(tsr_tensor_upload(queue, parent, image.data, image.size_bytes));
+    return image;
+}
+
+static copy_image image_new(gpu_random *random, tsr_dtype dtype, int ndim, const int64_t *shape)
+{
+    tsr_tensor *parent;
+    tsr_tensor *view = gpu_random_view(random, dtype, ndim, shape, &parent);
+    return image_of(random, parent, view);
+}
+
+/* The whole of a new tensor, then a view of it by layout. */
+static copy_image image_whole(gpu_random *random, tsr_dtype dtype, int ndim, const int64_t *shape)
+{
+    tsr_tensor *parent = gpu_new(dtype, ndim, shape), *view;
+    GPU_OK(tsr_tensor_view(parent, tsr_tensor_layout(parent), &view));
+    return image_of(random, parent, view);
+}
+
+static void image_slice(copy_image *image, int dim, int64_t start, int64_t stop, int64_t step)
+{
+    tsr_tensor *old = image->view;
+    GPU_OK(tsr_tensor_slice(old, dim, start, stop, step, &image->view));
+    tsr_tensor_destroy(&old);
+}
+
+static void image_permute(copy_image *image, const int *order)
+{
+    tsr_tensor *old = image->view;
+    GPU_OK(tsr_tensor_permute(old, order, &image->view));
+    tsr_tensor_destroy(&old);
+}
+
+static void image_drop(copy_image *image)
+{
+    tsr_tensor_destroy(&image->view);
+    tsr_tensor_destroy(&image->parent);
+    free(image->data);
+}
+
+/* What the copy should do, on the host. */
+static void copy_on_host(copy_image *dst, const copy_image *src)
+{
+    const tsr_layout *to = tsr_tensor_layout(dst->view);
+    tsr_layout from;
+    GPU_OK(tsr_layout_broadcast(tsr_tensor_layout(src->view), to->ndim, to->shape, &from));
+    int64_t index[TSR_MAX_DIMS] = {0};
+    for (int64_t n = tsr_layout_count(to); n > 0; n--) {
+        int64_t t = to->offset, f = from.offset;
+        for (int i = 0; i < to->ndim; i++) {
+            t += index[i] * to->strides[i];
+            f += index[i] * from.strides[i];
+        }
+        uint64_t bits = gpu_load_bits(src->data, f, from.dtype);
+        gpu_store_bits(dst->data, t, to->dtype, convert_bits(bits, from.dtype, to->dtype));
+        for (int i = to->ndim - 1; i >= 0 && ++index[i] == to->shape[i]; i--)
+            index[i] = 0;
+    }
+}
+
+static void describe(const tsr_tensor *tensor, char *text, size_t size)
+{
+    const tsr_layout *layout = tsr_tensor_layout(tensor);
+    char shape[TSR_SHAPE_TEXT], strides[TSR_SHAPE_TEXT];
+    tsr_shape_format(layout->ndim, layout->shape, shape, sizeof shape);
+    tsr_shape_format(layout->ndim, layout->strides, strides, sizeof strides);
+    snprintf(text, size, "%s %s strides %s offset %lld", tsr_dtype_name(layout->dtype), shape,
+             strides, (long long)layout->offset);
+}
+
+/* Copies on the device and on the host, and compares the destination's whole buffer. */
+static void check_copy(copy_image *dst, copy_image *src)
+{
+    GPU_OK(tsr_copy(queue, dst->view, src->view));
+    void *expected = dst->data;
+    copy_on_host(dst, src);
+    dst->data = malloc(dst->size_bytes + 8);
+    ck_assert_ptr_nonnull(dst->data);
+    image_read(dst);
+
+    tsr_dtype dtype = tsr_tensor_layout(dst->parent)->dtype;
+    bool converted = dtype != tsr_tensor_layout(src->parent)->dtype;
+    for (int64_t i = 0; i < tsr_layout_count(tsr_tensor_layout(dst->parent)); i++) {
+        uint64_t want = gpu_load_bits(expected, i, dtype), got = gpu_load_bits(dst->data, i, dtype);
+        if (want == got || (converted && is_nan_bits(want, dtype) && is_nan_bits(got, dtype)))
+            continue;
+        char to[512], from[512];
+        describe(dst->view, to, sizeof to);
+        describe(src->view, from, sizeof from);
+        ck_abort_msg("element %lld of the buffer is %#llx instead of %#llx: %s from %s",
+                     (long long)i, (unsigned long long)got, (unsigned long long)want, to, from);
+    }
+    free(expected);
+}
+
+static int random_shape(gpu_random *random, int64_t *shape)
+{
+    int ndim = (int)gpu_random_between(random, 0, TSR_MAX_DIMS);
+    int64_t count = 1;
+    for (int i = 0; i < ndim; i++) {
+        int64_t limit = count > 300 ? 2 : ndim <= 2 ? 90 : ndim <= 4 ? 9 : 4;
+        shape[i] = gpu_random_between(random, gpu_random_between(random, 0, 40) > 0, limit);
+        count *= shape[i];
+    }
+    return ndim;
+}
+
+/* The shape of something that broadcasts to `shape`. */
+static int random_source_shape(gpu_random *random, int ndim, const int64_t *shape, int64_t *out)
+{
+    int dropped =
+        gpu_random_between(random, 0, 3) == 0 ? (int)gpu_random_between(random, 0, ndim) : 0;
+    bool repeat = gpu_random_between(random, 0, 2) == 0;
+    for (int i = dropped; i < ndim; i++)
+        out[i - dropped] = repeat && gpu_random_between(random, 0, 2) == 0 ? 1 : shape[i];
+    return ndim - dropped;
+}
+
+static void fuzz(uint64_t seed, int cases)
+{
+    /* Conversions have a test of their own; here they stand for one wider, one narrower, one of the
+     * same size. */
+    static const tsr_dtype pairs[][2] = {{TSR_F32, TSR_F16},
+                                         {TSR_BF16, TSR_F32},
+                                         {TSR_I64, TSR_U8},
+                                         {TSR_U8, TSR_I64},
+                                         {TSR_F16, TSR_BF16}};
+    gpu_random random = {seed};
+    for (int i = 0; i < cases; i++) {
+        int64_t shape[TSR_MAX_DIMS], source_shape[TSR_MAX_DIMS];
+        int ndim = random_shape(&random, shape);
+        int source_ndim = random_source_shape(&random, ndim, shape, source_shape);
+        tsr_dtype to = dtypes[gpu_random_between(&random, 0, 6)], from = to;
+        if (gpu_random_between(&random, 0, 3) == 0) {
+            const tsr_dtype *pair = pairs[gpu_random_between(&random, 0, 4)];
+            from = pair[0];
+            to = pair[1];
+        }
+        copy_image src = image_new(&random, from, source_ndim, source_shape);
+        copy_image dst = image_new(&random, to, ndim, shape);
+        check_copy(&dst, &src);
+        image_drop(&dst);
+        image_drop(&src);
+    }
+}
+
+START_TEST(random_views)
+{
+    fuzz((uint64_t)_i, 500);
+}
+END_TEST
+
+/* The dst view `order`ed: rows of one side are columns of the other, beyond and below one tile, at
+ * odd offsets. */
+START_TEST(transposes)
+{
+    static const int64_t shapes[][4] = {
+        {1, 1, 64, 64}, {1, 1, 33, 70}, {2, 3, 40, 9}, {3, 2, 8, 100}, {1, 1, 130, 31}};
+    static const int orders[][4] = {{0, 1, 3, 2}, {3, 1, 0, 2}, {2, 0, 3, 1}};
+    tsr_dtype dtype = dtypes[_i];
+    gpu_random random = {(uint64_t)_i};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t o = 0; o < sizeof orders / sizeof *orders; o++)
+            for (int64_t odd = 0; odd < 2; odd++) {
+                int64_t source_shape[4], shape[4];
+                memcpy(source_shape, shapes[s], sizeof source_shape);
+                source_shape[3] += odd;
+                copy_image src = image_whole(&random, dtype, 4, source_shape);
+                image_slice(&src, 3, odd, TSR_END, 1);
+                image_permute(&src, orders[o]);
+                memcpy(shape, tsr_tensor_layout(src.view)->shape, sizeof shape);
+                shape[3] += odd;
+                copy_image dst = image_whole(&random, dtype, 4, shape);
+                image_slice(&dst, 3, odd, TSR_END, 1);
+                check_copy(&dst, &src);
+                image_drop(&dst);
+                image_drop(&src);
+            }
+}
+END_TEST
+
+START_TEST(transposes_that_convert)
+{
+    gpu_random random = {77};
+    int64_t source_shape[] = {70, 45}, shape[] = {45, 70};
+    copy_image src = image_whole(&random, TSR_F32, 2, source_shape);
+    image_permute(&src, (int[]){1, 0});
+    copy_image dst = image_whole(&random, TSR_BF16, 2, shape);
+    check_copy(&dst, &src);
+    image_drop(&dst);
+    image_drop(&src);
+}
+END_TEST
+
+/* Row lengths around the ways' thresholds and alignments, in both directions: slicing out of a
+ * matrix and into one. */
+START_TEST(rows)
+{
+    static const int64_t lengths[] = {1,   3,   4,   5,   31,  32,  33,   127,  128,
+                                      129, 255, 256, 257, 511, 512, 1023, 1024, 1030};
+    tsr_dtype dtype = dtypes[_i];
+    gpu_random random = {(uint64_t)_i};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (int64_t start = 0; start < 5; start += 1 + start) {
+            int64_t wide[] = {7, lengths[i] + start + 3}, narrow[] = {7, lengths[i]};
+            copy_image a = image_whole(&random, dtype, 2, wide),
+                       b = image_whole(&random, dtype, 2, narrow);
+            image_slice(&a, 1, start, start + lengths[i], 1);
+            check_copy(&b, &a);
+            image_drop(&b);
+            b = image_whole(&random, dtype, 2, narrow);
+            check_copy(&a, &b);
+            image_drop(&a);
+            image_drop(&b);
+        }
+}
+END_TEST
+
+/* More rows than are recorded at once, and from three dimensions. */
+START_TEST(many_rows)
+{
+    gpu_random random = {5};
+    int64_t wide[] = {9, 2000, 513}, narrow[] = {9, 2000, 512};
+    copy_image src = image_whole(&random, TSR_F16, 3, wide),
+               dst = image_whole(&random, TSR_F16, 3, narrow);
+    image_slice(&src, 2, 1, TSR_END, 1);
+    check_copy(&dst, &src);
+    image_drop(&dst);
+    image_drop(&src);
+}
+END_TEST
+
+/* Five dimensions that do not merge take several dispatches, and eight more. */
+START_TEST(many_dimensions)
+{
+    gpu_random random = {6};
+    for (int ndim = 5; ndim <= TSR_MAX_DIMS; ndim++) {
+        int64_t shape[TSR_MAX_DIMS];
+        int order[TSR_MAX_DIMS];
+        for (int i = 0; i < ndim; i++) {
+            shape[i] = 3;
+            order[i] = ndim - 1 - i;
+        }
+        copy_image src = image_whole(&random, TSR_I32, ndim, shape),
+                   dst = image_whole(&random, TSR_I32, ndim, shape);
+        image_permute(&src, order);
+        check_copy(&dst, &src);
+        image_drop(&dst);
+        image_drop(&src);
+    }
+}
+END_TEST
+
+START_TEST(nothing_to_do)
+{
+    int64_t shape[] = {3, 0, 2}, one[] = {4};
+    tsr_tensor *empty = gpu_new(TSR_F32, 3, shape), *other = gpu_new(TSR_U8, 3, shape);
+    GPU_OK(tsr_copy(queue, empty, other));
+    tsr_tensor *x = gpu_new(TSR_F32, 1, one);
+    gpu_put(x, (double[]){1, 2, 3, 4});
+    GPU_OK(tsr_copy(queue, x, x)); /* onto itself */
+    double values[4];
+    gpu_get(x, values);
+    for (int i = 0; i < 4; i++)
+        ck_assert_double_eq(values[i], i + 1);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&other);
+    tsr_tensor_destroy(&empty);
+}
+END_TEST
+
+START_TEST(concatenates)
+{
+    int64_t ab[] = {2, 3}, c[] = {2, 6};
+    tsr_tensor *a = gpu_new(TSR_F32, 2, ab), *b = gpu_new(TSR_F16, 2, ab),
+               *y = gpu_new(TSR_F32, 2, c), *left, *right;
+    gpu_put(a, (double[]){1, 2, 3, 4, 5, 6});
+    gpu_put(b, (double[]){-1, -2, -3, -4, -5, -6});
+    GPU_OK(tsr_tensor_slice(y, 1, 0, 3, 1, &left));
+    GPU_OK(tsr_tensor_slice(y, 1, -3, TSR_END, 1, &right));
+    GPU_OK(tsr_copy(queue, left, a));
+    GPU_OK(tsr_copy(queue, right, b));
+    const double expected[] = {1, 2, 3, -1, -2, -3, 4, 5, 6, -4, -5, -6};
+    double got[12];
+    gpu_get(y, got);
+    for (int i = 0; i < 12; i++)
+        ck_assert_double_eq(got[i], expected[i]);
+    tsr_tensor_destroy(&left);
+    tsr_tensor_destroy(&right);
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&b);
+    tsr_tensor_destroy(&a);
+}
+END_TEST
+
+START_TEST(refuses)
+{
+    int64_t square[] = {4, 4}, other[] = {4, 3};
+    tsr_tensor *x = gpu_new(TSR_F32, 2, square), *y = gpu_new(TSR_F32, 2, other), *view, *wide;
+    GPU_FAILS(tsr_copy(NULL, x, x), TSR_ERR_INVALID, "copy: stream is NULL");
+    GPU_FAILS(tsr_copy(queue, NULL, x), TSR_ERR_INVALID, "copy: dst is NULL");
+    GPU_FAILS(tsr_copy(queue, x, NULL), TSR_ERR_INVALID, "copy: src is NULL");
+    GPU_FAILS(tsr_copy(queue, x, y), TSR_ERR_INVALID,
+              "copy: src [4,3] does not broadcast to dst [4,4]");
+
+    GPU_OK(tsr_tensor_transpose(x, 0, 1, &view));
+    GPU_FAILS(tsr_copy(queue, x, view), TSR_ERR_INVALID, "copy: dst [4,4] overlaps src [4,4]");
+    tsr_tensor_destroy(&view);
+
+    GPU_OK(tsr_tensor_slice(x, 0, 1, 2, 1, &view));
+    GPU_FAILS(tsr_copy(queue, x, view), TSR_ERR_INVALID, "copy: dst [4,4] overlaps src [4,4]");
+    tsr_tensor_destroy(&view);
+
+    GPU_OK(tsr_tensor_select(y, 1, 0, &view));
+    GPU_OK(tsr_tensor_broadcast(view, 2, square, &wide));
+    GPU_FAILS(tsr_copy(queue, wide, x), TSR_ERR_INVALID,
+              "dst is a view [4,4] that names an element more than once");
+    tsr_tensor_destroy(&wide);
+    tsr_tensor_destroy(&view);
+
+    /* Side by side in one buffer is fine. */
+    tsr_tensor *even, *odd;
+    GPU_OK(tsr_tensor_slice(x, 1, 0, TSR_END, 2, &even));
+    GPU_OK(tsr_tensor_slice(x, 1, 1, TSR_END, 2, &odd));
+    GPU_OK(tsr_copy(queue, even, odd));
+    tsr_tensor_destroy(&odd);
+    tsr_tensor_destroy(&even);
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&x);
+}
+END_TEST
+
+/* A second device object stands for another device. */
+START_TEST(across_devices)
+{
+    tsr_device *second;
+    tsr_stream *second_queue;
+    GPU_OK(tsr_device_open(NULL, &second));
+    GPU_OK(tsr_stream_create(second, &second_queue));
+    int64_t shape[] = {3, 4}, column[] = {3, 1};
+    const double values[] = {1.5, -2, 3, -4.25, 5, 6, 7, 8, 9, 10, 11, 300};
+
+    tsr_tensor *src, *dst = gpu_new(TSR_F32, 2, shape), *transposed;
+    GPU_OK(tsr_tensor_create(second, TSR_F32, 2, (int64_t[]){4, 3}, &src));
+    GPU_OK(tsr_fill(second_queue, src, 7));
+    GPU_OK(tsr_tensor_transpose(src, 0, 1, &transposed));
+    tsr_tensor *here = gpu_new(TSR_F32, 2, shape);
+    gpu_put(here, values);
+    GPU_FAILS(tsr_copy(queue, transposed, here), TSR_ERR_INVALID, "copy: dst is on device");
+    GPU_OK(tsr_copy(second_queue, transposed, here)); /* there … */
+    GPU_OK(tsr_copy(queue, dst, transposed));         /* … and back */
+    double got[12];
+    gpu_get(dst, got);
+    for (int i = 0; i < 12; i++)
+        ck_assert_double_eq(got[i], values[i]);
+
+    /* Converted and broadcast on the way. */
+    tsr_tensor *bytes = gpu_new(TSR_U8, 2, shape), *first;
+    GPU_OK(tsr_tensor_slice(transposed, 1, 3, 4, 1, &first));
+    ck_assert_int_eq(tsr_tensor_layout(first)->shape[1], column[1]);
+    GPU_OK(tsr_copy(queue, bytes, first));
+    gpu_get(bytes, got);
+    for (int i = 0; i < 12; i++)
+        ck_assert_double_eq(got[i], gpu_rounded(values[i / 4 * 4 + 3], TSR_U8));
+
+    tsr_tensor_destroy(&first);
+    tsr_tensor_destroy(&bytes);
+    tsr_tensor_destroy(&here);
+    tsr_tensor_destroy(&transposed);
+    tsr_tensor_destroy(&dst);
+    tsr_tensor_destroy(&src);
+    tsr_stream_destroy(&second_queue);
+    tsr_device_close(&second);
+}
+END_TEST
+
+static void add_all(TCase *tests)
+{
+    tcase_add_loop_test(tests, transposes, 0, 7);
+    tcase_add_test(tests, transposes_that_convert);
+    tcase_add_loop_test(tests, rows, 0, 7);
+    tcase_add_test(tests, many_dimensions);
+    tcase_add_test(tests, nothing_to_do);
+    tcase_add_test(tests, concatenates);
+}
+
+TESTS(copy)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_loop_test(tests, random_views, 0, 4);
+    add_all(tests);
+    tcase_add_test(tests, many_rows);
+    tcase_add_test(tests, refuses);
+    tcase_add_test(tests, across_devices);
+}
+
+TESTS(copy_packed)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
+    tcase_add_loop_test(tests, random_views, 4, 6);
+    add_all(tests);
+}
+
+TESTS(copy_staged)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_staged, gpu_teardown);
+    tcase_add_loop_test(tests, random_views, 6, 7);
+    tcase_add_test(tests, concatenates);
+    tcase_add_test(tests, across_devices);
+}
