@@ -94,8 +94,8 @@ static bool verify(peak *test, bench_check *check)
 static bool create(peak *test)
 {
     bench_context *context = test->context;
-    test->groups = context->info->type == TSR_DEVICE_CPU ? 256 : 4096;
-    test->rounds = 64;
+    test->groups = context->info->type == TSR_DEVICE_CPU ? 64 : 4096;
+    test->rounds = 16;
     BENCH_TRY(context,
               tsr_kernel_create(context->device,
                                 tsr_kernel_params(.spirv = code,

@@ -65,9 +65,9 @@ static void share_out(team *all, char *to, const char *from)
 
 static void check(bench_check *result, const char *to, const char *from)
 {
-    bench_check_begin(result, "every byte");
-    for (size_t i = 0; i < BYTES; i++)
-        bench_check_value(result, 0, (int64_t)i, to[i], from[i], 0);
+    bench_check_begin(result, "every 16 bytes");
+    for (size_t i = 0; i < BYTES; i += 16)
+        bench_check_value(result, 0, (int64_t)i, memcmp(to + i, from + i, 16) == 0, 1, 0);
 }
 
 const bench_row *bench_memcpy_peak(bench_context *context)

@@ -149,9 +149,9 @@ void bench_report_text(const bench_context *context, const bench *what)
     bench_host_read(&host);
     char version[CLI_VERSION_TEXT];
     printf("%-7s  %s\n", what->name, what->summary);
-    printf("device   %d  %s (%s), %s %s, Vulkan %s\n", info->index, info->name,
-           cli_device_type(info->type), info->driver_name, info->driver_info,
-           cli_vulkan_version(info->api_version, version));
+    printf("device   %d  %s (%s), %s%s%s, Vulkan %s\n", info->index, info->name,
+           cli_device_type(info->type), info->driver_name, info->driver_info[0] != '\0' ? " " : "",
+           info->driver_info, cli_vulkan_version(info->api_version, version));
     printf("host     %s, %d CPUs, %s; tessera %s\n", host.cpu, host.cpus, host.os, tsr_version());
     print_ceilings(context);
 
