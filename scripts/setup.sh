@@ -54,6 +54,7 @@ install_missing() {
 # Compilers and libraries for building everything.
 install_build_packages() {
     install_missing gcc libc6-dev meson ninja-build pkg-config glslc libvulkan-dev libvulkan1 libshaderc-dev \
+        glslang-dev spirv-tools \
         libjansson-dev
 }
 

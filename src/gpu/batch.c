@@ -1,6 +1,7 @@
 #include "gpu/batch.h"
 
 #include "base/alloc.h"
+#include "gpu/kernel.h"
 
 tsr_status tsr__batch_create(tsr_device *device, tsr__batch **out)
 {
@@ -40,6 +41,7 @@ void tsr__batch_destroy(tsr_device *device, tsr__batch *batch)
     tsr__batch_retire(batch);
     device->vk.DestroyCommandPool(device->handle, batch->pool, NULL);
     tsr__free(batch->held);
+    tsr__free(batch->kernels);
     tsr__free(batch);
 }
 
@@ -73,9 +75,27 @@ void tsr__batch_hold(tsr__batch *batch, tsr__buffer *buffer)
     batch->held[batch->held_count++] = buffer;
 }
 
+tsr_status tsr__batch_hold_kernel(tsr__batch *batch, tsr_kernel *kernel)
+{
+    for (size_t i = batch->kernel_count; i-- > 0;)
+        if (batch->kernels[i] == kernel)
+            return TSR_OK;
+    void *array = batch->kernels;
+    tsr_status status =
+        tsr__grow(&array, &batch->kernel_capacity, batch->kernel_count + 1, sizeof(tsr_kernel *));
+    batch->kernels = array;
+    TSR__TRY(status);
+    tsr__kernel_retain(kernel);
+    batch->kernels[batch->kernel_count++] = kernel;
+    return TSR_OK;
+}
+
 void tsr__batch_retire(tsr__batch *batch)
 {
     for (size_t i = 0; i < batch->held_count; i++)
         tsr__buffer_release(batch->held[i]);
     batch->held_count = 0;
+    for (size_t i = 0; i < batch->kernel_count; i++)
+        tsr__kernel_release(batch->kernels[i]);
+    batch->kernel_count = 0;
 }

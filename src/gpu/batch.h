@@ -1,4 +1,4 @@
-/* One submission: a command buffer and the buffers it keeps alive. */
+/* One submission: a command buffer and what it keeps alive. */
 #ifndef TSR_GPU_BATCH_H
 #define TSR_GPU_BATCH_H
 
@@ -13,6 +13,8 @@ typedef struct tsr__batch {
     uint32_t operations;
     tsr__buffer **held;
     size_t held_count, held_capacity;
+    struct tsr_kernel **kernels;
+    size_t kernel_count, kernel_capacity;
 } tsr__batch;
 
 tsr_status tsr__batch_create(tsr_device *device, tsr__batch **out);
@@ -25,7 +27,10 @@ tsr_status tsr__batch_begin(tsr_device *device, tsr__batch *batch, uint64_t poin
 tsr_status tsr__batch_reserve(tsr__batch *batch, size_t count);
 void tsr__batch_hold(tsr__batch *batch, tsr__buffer *buffer);
 
-/* Lets the buffers go. */
+/* Keeps a user's kernel, with its pipeline, until the batch is done. */
+tsr_status tsr__batch_hold_kernel(tsr__batch *batch, struct tsr_kernel *kernel);
+
+/* Lets buffers and kernels go. */
 void tsr__batch_retire(tsr__batch *batch);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "gpu/kernel.h"
 #include "gpu/pipeline.h"
 
 /* A batch this long amortises the cost of submitting; a longer one only delays its start, and weak
@@ -176,10 +177,11 @@ tsr_status tsr__stream_dispatch(tsr_stream *stream, const tsr__dispatch *dispatc
     TSR__TRY(tsr__device_check(device));
     TSR__TRY(tsr__pipeline_get(device, dispatch->shader, dispatch->spec, dispatch->spec_count,
                                &pipeline));
-    return tsr__stream_run(stream, pipeline, dispatch);
+    return tsr__stream_run(stream, pipeline, NULL, dispatch);
 }
 
-tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, const tsr__dispatch *dispatch)
+tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, tsr_kernel *kernel,
+                           const tsr__dispatch *dispatch)
 {
     const tsr__vk_device *vk = &stream->device->vk;
     for (int i = 0; i < 3; i++)
@@ -188,6 +190,8 @@ tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, const tsr__d
                              (unsigned)dispatch->groups[i], i, stream->device->info.name,
                              (unsigned)stream->device->info.max_workgroup_count[i]);
     TSR__TRY(tsr__stream_begin(stream, dispatch->access, dispatch->access_count));
+    if (kernel)
+        TSR__TRY(tsr__batch_hold_kernel(stream->open, kernel));
     tsr__stream_order(stream, dispatch->access, dispatch->access_count);
 
     VkCommandBuffer commands = stream->open->commands;

@@ -6,7 +6,7 @@
 #include "tessera/stream.h"
 
 #define TSR__SPEC_MAX 24
-#define TSR__ACCESS_MAX 8
+#define TSR__ACCESS_MAX 16
 #define TSR__PUSH_MAX 128
 
 /* A byte range of a buffer that a command reads or writes. */
@@ -22,6 +22,8 @@ tsr__access tsr__write_of(const tsr_tensor *tensor);
 /* A whole buffer: scratch. */
 tsr__access tsr__read_buffer(tsr__buffer *buffer);
 tsr__access tsr__write_buffer(tsr__buffer *buffer);
+
+struct tsr_kernel;
 
 /* One compute dispatch. Specialization constants are 0, 1, …, spec_count − 1. */
 typedef struct tsr__dispatch {
@@ -39,8 +41,10 @@ typedef struct tsr__dispatch {
  * failure nothing is recorded. */
 tsr_status tsr__stream_dispatch(tsr_stream *stream, const tsr__dispatch *dispatch);
 
-/* The same with a pipeline of the caller's own; `shader` and the constants are not looked at. */
-tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, const tsr__dispatch *dispatch);
+/* The same with a pipeline of the caller's own; `shader` and the constants are not looked at.
+ * `kernel`, where not NULL, is what the pipeline belongs to: it is held like the buffers. */
+tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, struct tsr_kernel *kernel,
+                           const tsr__dispatch *dispatch);
 
 /* Makes every pipeline of a set of dispatches before any is recorded, so that an operation of
  * several dispatches fails before it has recorded one. */

@@ -1,0 +1,512 @@
+/* Kernels of the user's own: GLSL and SPIR-V, what they are given, and what is refused before a
+ * driver sees it. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/spirv.h"
+#include "support/check_main.h"
+#include "support/gpu.h"
+#include "tsr_config.h"
+
+static const uint32_t saxpy_spirv[] =
+#include "saxpy.inc"
+    ;
+#define SAXPY_WORDS (sizeof saxpy_spirv / sizeof *saxpy_spirv)
+
+#define HEAD                                                                                       \
+    "#version 450\n"                                                                               \
+    "#extension GL_EXT_buffer_reference : require\n"                                               \
+    "layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };\n" \
+    "layout(local_size_x = 64) in;\n"
+
+static const char saxpy_glsl[] = HEAD
+    "layout(push_constant, std430) uniform Params { Floats x; Floats y; uint n; float scale; } p;\n"
+    "void main() {\n"
+    "    uint i = gl_GlobalInvocationID.x;\n"
+    "    if (i < p.n) p.y.v[i] = p.scale * p.x.v[i] + p.y.v[i];\n"
+    "}\n";
+
+typedef struct scalars {
+    uint32_t n;
+    float scale;
+} scalars;
+
+static tsr_kernel *create(const tsr_kernel_params *params)
+{
+    tsr_kernel *kernel = NULL;
+    GPU_OK(tsr_kernel_create(gpu, params, &kernel));
+    return kernel;
+}
+
+static tsr_kernel *create_saxpy(uint32_t workgroup, float factor)
+{
+    uint32_t constants[2] = {workgroup};
+    memcpy(&constants[1], &factor, sizeof factor);
+    return create(tsr_kernel_params(.spirv = saxpy_spirv, .spirv_words = SAXPY_WORDS,
+                                    .tensor_count = 2, .scalar_bytes = sizeof(scalars),
+                                    .constants = constants, .constant_count = 2));
+}
+
+static void run_saxpy(tsr_kernel *kernel, tsr_tensor *y, tsr_tensor *x, uint32_t n, float scale,
+                      uint32_t workgroup)
+{
+    const tsr_kernel_argument arguments[] = {{.tensor = x}, {.tensor = y, .written = true}};
+    const uint32_t groups[] = {(n + workgroup - 1) / workgroup, 1, 1};
+    GPU_OK(tsr_kernel_run(queue, kernel, arguments, &(scalars){n, scale}, groups));
+}
+
+#define N 1000
+
+static void check_saxpy(tsr_kernel *kernel, float factor, uint32_t workgroup)
+{
+    const int64_t shape[] = {N};
+    double x[N], y[N], got[N];
+    for (int i = 0; i < N; i++) {
+        x[i] = i;
+        y[i] = 1000 - i;
+    }
+    tsr_tensor *tx = gpu_new(TSR_F32, 1, shape), *ty = gpu_new(TSR_F32, 1, shape);
+    gpu_put(tx, x);
+    gpu_put(ty, y);
+    run_saxpy(kernel, ty, tx, N - 1, 0.5f, workgroup);
+    /* The second run reads what the first wrote: the barrier between them comes from the arguments.
+     */
+    run_saxpy(kernel, ty, tx, N - 1, 2, workgroup);
+    gpu_get(ty, got);
+    for (int i = 0; i < N; i++)
+        ck_assert_double_eq(got[i], y[i] + (i < N - 1 ? 2.5 * (double)factor * x[i] : 0));
+    tsr_tensor_destroy(&tx);
+    tsr_tensor_destroy(&ty);
+}
+
+START_TEST(spirv_with_constants)
+{
+    tsr_kernel *kernel = create_saxpy(32, 3);
+    check_saxpy(kernel, 3, 32);
+    tsr_kernel_destroy(&kernel);
+    ck_assert_ptr_null(kernel);
+    kernel = create_saxpy(128, -1);
+    check_saxpy(kernel, -1, 128);
+    tsr_kernel_destroy(&kernel);
+    tsr_kernel_destroy(&kernel);
+    tsr_kernel_destroy(NULL);
+}
+END_TEST
+
+/* Chains across the library's own operations and across streams are ordered by what the arguments
+ * declare. */
+START_TEST(ordered_with_other_work)
+{
+    const int64_t shape[] = {N};
+    tsr_kernel *kernel = create_saxpy(64, 1);
+    tsr_tensor *x = gpu_new(TSR_F32, 1, shape), *y = gpu_new(TSR_F32, 1, shape);
+    tsr_stream *other = NULL;
+    GPU_OK(tsr_stream_create(gpu, &other));
+    const tsr_kernel_argument arguments[] = {{.tensor = x}, {.tensor = y, .written = true}};
+    GPU_OK(tsr_fill(queue, x, 1));
+    GPU_OK(tsr_fill(queue, y, 0));
+    for (int i = 0; i < 300; i++) /* more than a batch holds */
+        GPU_OK(tsr_kernel_run(i % 7 == 0 ? other : queue, kernel, arguments, &(scalars){N, 1},
+                              (uint32_t[]){16, 1, 1}));
+    tsr_kernel_destroy(&kernel); /* recorded runs still finish */
+    double got[N];
+    gpu_get(y, got);
+    for (int i = 0; i < N; i++)
+        ck_assert_double_eq(got[i], 300);
+    tsr_stream_destroy(&other);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
+/* A kernel holds its device, and the stream the kernel: any order of destruction is fine. */
+START_TEST(any_order_of_destruction)
+{
+    tsr_device *device = NULL;
+    tsr_stream *stream = NULL;
+    tsr_tensor *x = NULL;
+    tsr_kernel *kernel = NULL;
+    GPU_OK(tsr_device_open(NULL, &device));
+    GPU_OK(tsr_stream_create(device, &stream));
+    GPU_OK(tsr_tensor_create(device, TSR_F32, 1, (const int64_t[]){64}, &x));
+    GPU_OK(tsr_kernel_create(device,
+                             tsr_kernel_params(.spirv = saxpy_spirv, .spirv_words = SAXPY_WORDS,
+                                               .tensor_count = 2, .scalar_bytes = 8,
+                                               .constants = (const uint32_t[]){64},
+                                               .constant_count = 1),
+                             &kernel));
+    const tsr_kernel_argument arguments[] = {{.tensor = x}, {.tensor = x, .written = true}};
+    GPU_OK(tsr_kernel_run(stream, kernel, arguments, &(scalars){64, 1}, (uint32_t[]){1, 1, 1}));
+    tsr_device_close(&device);
+    tsr_kernel_destroy(&kernel);
+    tsr_tensor_destroy(&x);
+    tsr_stream_destroy(&stream);
+}
+END_TEST
+
+START_TEST(kernel_outlives_everything)
+{
+    tsr_device *device = NULL;
+    tsr_kernel *kernel = NULL;
+    GPU_OK(tsr_device_open(NULL, &device));
+    GPU_OK(tsr_kernel_create(device,
+                             tsr_kernel_params(.spirv = saxpy_spirv, .spirv_words = SAXPY_WORDS,
+                                               .tensor_count = 2, .scalar_bytes = 8),
+                             &kernel));
+    tsr_device_close(&device);
+    tsr_kernel_destroy(&kernel);
+}
+END_TEST
+
+/* Views: the address is that of the view's first element. */
+START_TEST(address_of_a_view)
+{
+    tsr_kernel *kernel = create_saxpy(64, 1);
+    const int64_t shape[] = {100};
+    tsr_tensor *x = gpu_new(TSR_F32, 1, shape), *y = gpu_new(TSR_F32, 1, shape), *vx = NULL,
+               *vy = NULL;
+    double values[100], got[100];
+    for (int i = 0; i < 100; i++)
+        values[i] = i;
+    gpu_put(x, values);
+    GPU_OK(tsr_fill(queue, y, 0));
+    GPU_OK(tsr_tensor_slice(x, 0, 10, 20, 1, &vx));
+    GPU_OK(tsr_tensor_slice(y, 0, 50, 60, 1, &vy));
+    run_saxpy(kernel, vy, vx, 10, 1, 64);
+    gpu_get(y, got);
+    for (int i = 0; i < 100; i++)
+        ck_assert_double_eq(got[i], i >= 50 && i < 60 ? i - 40 : 0);
+    tsr_tensor_destroy(&vx);
+    tsr_tensor_destroy(&vy);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+    tsr_kernel_destroy(&kernel);
+}
+END_TEST
+
+START_TEST(nothing_to_run)
+{
+    tsr_kernel *kernel = create_saxpy(64, 1);
+    tsr_tensor *x = gpu_new(TSR_F32, 1, (const int64_t[]){4});
+    const tsr_kernel_argument arguments[] = {{.tensor = x}, {.tensor = x, .written = true}};
+    GPU_OK(tsr_fill(queue, x, 1));
+    for (int i = 0; i < 3; i++) {
+        uint32_t groups[] = {1, 1, 1};
+        groups[i] = 0;
+        GPU_OK(tsr_kernel_run(queue, kernel, arguments, &(scalars){4, 1}, groups));
+    }
+    double got[4];
+    gpu_get(x, got);
+    ck_assert_double_eq(got[0], 1);
+    tsr_tensor_destroy(&x);
+    tsr_kernel_destroy(&kernel);
+}
+END_TEST
+
+/* No tensors, no scalars, and as many push constants as there are. */
+START_TEST(extremes_of_push_constants)
+{
+    if (!TSR__HAVE_SHADERC)
+        return;
+    tsr_kernel *kernel = create(
+        tsr_kernel_params(.glsl = "#version 450\nlayout(local_size_x = 1) in;\nvoid main() {}\n"));
+    GPU_OK(tsr_kernel_run(queue, kernel, NULL, NULL, (uint32_t[]){1, 1, 1}));
+    tsr_kernel_destroy(&kernel);
+
+    kernel =
+        create(tsr_kernel_params(.glsl = HEAD
+                                 "layout(push_constant, std430) uniform P { Floats t[16]; } p;\n"
+                                 "void main() {\n"
+                                 "    if (gl_LocalInvocationID.x < 1)\n"
+                                 "        for (uint i = 1; i < 16; i++)\n"
+                                 "            p.t[0].v[i] = p.t[i].v[0];\n"
+                                 "}\n",
+                                 .tensor_count = 16));
+    tsr_kernel_argument arguments[16];
+    for (int i = 0; i < 16; i++) {
+        arguments[i] = (tsr_kernel_argument){gpu_new(TSR_F32, 1, (const int64_t[]){16}), i == 0};
+        GPU_OK(tsr_fill(queue, arguments[i].tensor, i));
+    }
+    GPU_OK(tsr_kernel_run(queue, kernel, arguments, NULL, (uint32_t[]){1, 1, 1}));
+    double got[16];
+    gpu_get(arguments[0].tensor, got);
+    for (int i = 0; i < 16; i++) {
+        ck_assert_double_eq(got[i], i);
+        tsr_tensor_destroy(&arguments[i].tensor);
+    }
+    tsr_kernel_destroy(&kernel);
+}
+END_TEST
+
+/* GLSL ----------------------------------------------------------------------------------------- */
+
+START_TEST(glsl_runs)
+{
+    tsr_kernel *kernel = NULL;
+    tsr_status status =
+        tsr_kernel_create(gpu,
+                          tsr_kernel_params(.glsl = saxpy_glsl, .tensor_count = 2,
+                                            .scalar_bytes = sizeof(scalars), .name = "saxpy"),
+                          &kernel);
+    if (!TSR__HAVE_SHADERC) {
+        GPU_FAILS(status, TSR_ERR_UNSUPPORTED, "saxpy: this build has no GLSL compiler");
+        ck_assert_ptr_null(kernel);
+        return;
+    }
+    GPU_OK(status);
+    check_saxpy(kernel, 1, 64);
+    tsr_kernel_destroy(&kernel);
+}
+END_TEST
+
+START_TEST(glsl_messages_are_in_the_error)
+{
+    if (!TSR__HAVE_SHADERC)
+        return;
+    tsr_kernel *kernel = NULL;
+    GPU_FAILS(tsr_kernel_create(
+                  gpu,
+                  tsr_kernel_params(.name = "mine", .glsl = "#version 450\n\nvoid main() {\n"
+                                                            "    undeclared_thing = 1;\n}\n"),
+                  &kernel),
+              TSR_ERR_INVALID, "mine:4: error: 'undeclared_thing' : undeclared identifier");
+    GPU_FAILS(tsr_kernel_create(gpu, tsr_kernel_params(.glsl = ""), &kernel), TSR_ERR_INVALID,
+              "kernel does not compile: there is no #version line");
+    GPU_FAILS(
+        tsr_kernel_create(
+            gpu,
+            tsr_kernel_params(.glsl = "#version 450\n#include \"/etc/passwd\"\nvoid main() {}"),
+            &kernel),
+        TSR_ERR_INVALID, "kernel:2");
+    ck_assert_ptr_null(kernel);
+}
+END_TEST
+
+START_TEST(what_the_device_lacks)
+{
+    if (!TSR__HAVE_SHADERC)
+        return;
+    tsr_kernel *kernel = NULL;
+    GPU_FAILS(
+        tsr_kernel_create(gpu,
+                          tsr_kernel_params(.glsl = HEAD
+                                            "layout(push_constant) uniform P { Floats x; } p;\n"
+                                            "void main() { double d = p.x.v[0];\n"
+                                            "p.x.v[1] = float(d * d); }\n",
+                                            .tensor_count = 1),
+                          &kernel),
+        TSR_ERR_UNSUPPORTED, "64-bit floats");
+    GPU_FAILS(tsr_kernel_create(
+                  gpu,
+                  tsr_kernel_params(.glsl = "#version 450\n"
+                                            "layout(local_size_x = 64, local_size_y = 64) in;\n"
+                                            "void main() {}\n"),
+                  &kernel),
+              TSR_ERR_INVALID, "workgroups of 64 x 64 x 1 invocations");
+    GPU_FAILS(tsr_kernel_create(
+                  gpu,
+                  tsr_kernel_params(.glsl = "#version 450\n"
+                                            "layout(local_size_x = 1) in;\n"
+                                            "layout(binding = 0) buffer B { float v[]; } b;\n"
+                                            "void main() { b.v[0] = 1; }\n"),
+                  &kernel),
+              TSR_ERR_INVALID, "declares a descriptor");
+    ck_assert_ptr_null(kernel);
+    if (!tsr_device_get_info(gpu)->int64)
+        GPU_FAILS(
+            tsr_kernel_create(
+                gpu,
+                tsr_kernel_params(
+                        .glsl = "#version 450\n#extension GL_EXT_shader_explicit_arithmetic_types "
+                                ": require\nlayout(local_size_x = 1) in;\n"
+                                "layout(push_constant) uniform P { uint64_t a; uint64_t b; } p;\n"
+                                "shared uint64_t s;\n"
+                                "void main() { s = p.a * p.b; }\n"),
+                &kernel),
+            TSR_ERR_UNSUPPORTED, "64-bit integers");
+}
+END_TEST
+
+/* Garbage ---------------------------------------------------------------------------------------
+ */
+
+static void refuse(const uint32_t *words, uint64_t count, tsr_status status, const char *text)
+{
+    tsr_kernel *kernel = NULL;
+    GPU_FAILS(
+        tsr_kernel_create(gpu,
+                          tsr_kernel_params(.spirv = words, .spirv_words = count, .tensor_count = 2,
+                                            .scalar_bytes = 8, .name = "bad"),
+                          &kernel),
+        status, text);
+    ck_assert_ptr_null(kernel);
+}
+
+static void refuse_changed(size_t at, uint32_t word, const char *text)
+{
+    uint32_t words[SAXPY_WORDS];
+    memcpy(words, saxpy_spirv, sizeof words);
+    words[at] = word;
+    refuse(words, SAXPY_WORDS, TSR_ERR_INVALID, text);
+}
+
+START_TEST(spirv_garbage_is_refused)
+{
+    refuse(saxpy_spirv, 0, TSR_ERR_INVALID, "bad: 0 words are too few");
+    refuse(saxpy_spirv, 5, TSR_ERR_INVALID, "5 words are too few");
+    refuse(saxpy_spirv, SAXPY_WORDS - 1, TSR_ERR_INVALID, "its last function does not end");
+    refuse_changed(SAXPY_WORDS - 1, 0x00020038, "an instruction of 2 words");
+    refuse_changed(0, 0x03022307, "other byte order");
+    refuse_changed(0, 0x464c457f, "not SPIR-V: the first word is 464c457f");
+    refuse_changed(1, 0x00010600, "SPIR-V version word 00010600");
+    refuse_changed(1, 0, "SPIR-V version word 00000000");
+    refuse_changed(3, 0, "bound 0");
+    refuse_changed(3, UINT32_MAX, "bound 4294967295");
+    refuse_changed(4, 7, "schema 7");
+    refuse_changed(5, 0, "an instruction of 0 words at word 5");
+    refuse_changed(5, 0xffff0011, "an instruction of 65535 words at word 5");
+}
+END_TEST
+
+/* An entry point for another stage, or of another name, is none. */
+START_TEST(entry_point_is_needed)
+{
+    for (size_t at = 5; at < SAXPY_WORDS; at += saxpy_spirv[at] >> 16)
+        if ((saxpy_spirv[at] & 0xffff) == 15) {
+            refuse_changed(at + 1, 4, "no compute entry point called \"main\"");
+            refuse_changed(at + 3, 0x6e69616e, "no compute entry point called \"main\"");
+            return;
+        }
+    ck_abort_msg("the module has no entry point at all");
+}
+END_TEST
+
+/* Any truncation, and any one word changed at random: an answer, never a crash. The check alone,
+ * since what passes it may still be nonsense that only a driver would notice. */
+START_TEST(check_survives_anything)
+{
+    gpu_random random = {.state = 1};
+    const tsr_device_info *info = tsr_device_get_info(gpu);
+    for (uint64_t count = 0; count < SAXPY_WORDS; count++) {
+        uint32_t *words = malloc((size_t)count * sizeof *words + 1); /* so that ASan sees the end */
+        ck_assert_ptr_nonnull(words);
+        memcpy(words, saxpy_spirv, (size_t)count * sizeof *words);
+        (void)!tsr__spirv_check(info, "cut", words, count);
+        free(words);
+    }
+    for (int i = 0; i < 20000; i++) {
+        uint32_t words[SAXPY_WORDS];
+        memcpy(words, saxpy_spirv, sizeof words);
+        words[gpu_random_u64(&random) % SAXPY_WORDS] = (uint32_t)gpu_random_u64(&random);
+        (void)!tsr__spirv_check(info, "changed", words, SAXPY_WORDS);
+    }
+    GPU_OK(tsr__spirv_check(info, "whole", saxpy_spirv, SAXPY_WORDS));
+}
+END_TEST
+
+/* Arguments -------------------------------------------------------------------------------------
+ */
+
+START_TEST(create_errors)
+{
+    tsr_kernel *kernel = NULL;
+    const uint32_t constants[32] = {64};
+    const tsr_kernel_params good = {.spirv = saxpy_spirv, .spirv_words = SAXPY_WORDS};
+    GPU_FAILS(tsr_kernel_create(NULL, &good, &kernel), TSR_ERR_INVALID, "device is NULL");
+    GPU_FAILS(tsr_kernel_create(gpu, NULL, &kernel), TSR_ERR_INVALID, "params is NULL");
+    GPU_FAILS(tsr_kernel_create(gpu, &good, NULL), TSR_ERR_INVALID, "out is NULL");
+#define CREATE_FAILS(status, words, ...)                                                           \
+    GPU_FAILS(tsr_kernel_create(gpu,                                                               \
+                                tsr_kernel_params(.name = "k", .spirv = saxpy_spirv,               \
+                                                  .spirv_words = SAXPY_WORDS, __VA_ARGS__),        \
+                                &kernel),                                                          \
+              status, words)
+    CREATE_FAILS(TSR_ERR_INVALID, "k: both of glsl and spirv", .glsl = saxpy_glsl);
+    CREATE_FAILS(TSR_ERR_INVALID, "k: tensor_count is -1", .tensor_count = -1);
+    CREATE_FAILS(TSR_ERR_INVALID, "k: scalar_bytes is 7, no multiple of 4", .scalar_bytes = 7);
+    CREATE_FAILS(
+        TSR_ERR_UNSUPPORTED,
+        "k: 16 tensors and 4 bytes of scalars are 132 bytes of push constants; there are 128",
+        .tensor_count = 16, .scalar_bytes = 4);
+    CREATE_FAILS(TSR_ERR_UNSUPPORTED, "k: 0 tensors and 4294967292 bytes",
+                 .scalar_bytes = 4294967292);
+    CREATE_FAILS(TSR_ERR_UNSUPPORTED, "k: 2147483647 tensors", .tensor_count = INT32_MAX);
+    CREATE_FAILS(TSR_ERR_INVALID, "k: constant_count is -1", .constant_count = -1);
+    CREATE_FAILS(TSR_ERR_INVALID, "k: constant_count is 25; 0 to 24", .constants = constants,
+                 .constant_count = 25);
+    CREATE_FAILS(TSR_ERR_INVALID, "k: constant_count is 1 but constants is NULL",
+                 .constant_count = 1);
+#undef CREATE_FAILS
+    GPU_FAILS(tsr_kernel_create(gpu, tsr_kernel_params(.tensor_count = 1), &kernel),
+              TSR_ERR_INVALID, "kernel: none of glsl and spirv");
+    ck_assert_ptr_null(kernel);
+}
+END_TEST
+
+START_TEST(run_errors)
+{
+    tsr_device *other_device = NULL;
+    tsr_tensor *far = NULL;
+    tsr_stream *far_queue = NULL;
+    GPU_OK(tsr_device_open(NULL, &other_device));
+    GPU_OK(tsr_tensor_create(other_device, TSR_F32, 1, (const int64_t[]){4}, &far));
+    GPU_OK(tsr_stream_create(other_device, &far_queue));
+
+    tsr_kernel *kernel = create_saxpy(64, 1);
+    tsr_tensor *x = gpu_new(TSR_F32, 1, (const int64_t[]){4});
+    const tsr_kernel_argument good[] = {{.tensor = x}, {.tensor = x, .written = true}};
+    const tsr_kernel_argument absent[] = {{.tensor = x}, {.tensor = NULL}};
+    const tsr_kernel_argument foreign[] = {{.tensor = far}, {.tensor = x}};
+    const scalars scalar = {4, 1};
+    const uint32_t one[] = {1, 1, 1};
+    GPU_FAILS(tsr_kernel_run(NULL, kernel, good, &scalar, one), TSR_ERR_INVALID, "stream is NULL");
+    GPU_FAILS(tsr_kernel_run(queue, NULL, good, &scalar, one), TSR_ERR_INVALID, "kernel is NULL");
+    GPU_FAILS(tsr_kernel_run(queue, kernel, NULL, &scalar, one), TSR_ERR_INVALID,
+              "kernel: arguments is NULL; it has 2 tensors");
+    GPU_FAILS(tsr_kernel_run(queue, kernel, good, NULL, one), TSR_ERR_INVALID,
+              "kernel: scalars is NULL; it has 8 bytes of them");
+    GPU_FAILS(tsr_kernel_run(queue, kernel, good, &scalar, NULL), TSR_ERR_INVALID,
+              "groups is NULL");
+    GPU_FAILS(tsr_kernel_run(queue, kernel, absent, &scalar, one), TSR_ERR_INVALID,
+              "argument 1 is NULL");
+    GPU_FAILS(tsr_kernel_run(queue, kernel, foreign, &scalar, one), TSR_ERR_INVALID,
+              "argument 0 is on device");
+    GPU_FAILS(tsr_kernel_run(far_queue, kernel, good, &scalar, one), TSR_ERR_INVALID,
+              "the stream on another device");
+    for (int i = 0; i < 3; i++) {
+        uint32_t limit = tsr_device_get_info(gpu)->max_workgroup_count[i];
+        if (limit == UINT32_MAX)
+            continue;
+        uint32_t groups[] = {1, 1, 1};
+        groups[i] = limit + 1;
+        GPU_FAILS(tsr_kernel_run(queue, kernel, good, &scalar, groups), TSR_ERR_INVALID, "groups[");
+    }
+    GPU_OK(tsr_kernel_run(queue, kernel, good, &scalar, one));
+    tsr_tensor_destroy(&x);
+    tsr_kernel_destroy(&kernel);
+    tsr_stream_destroy(&far_queue);
+    tsr_tensor_destroy(&far);
+    tsr_device_close(&other_device);
+}
+END_TEST
+
+TESTS(kernel)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_test(tests, spirv_with_constants);
+    tcase_add_test(tests, ordered_with_other_work);
+    tcase_add_test(tests, any_order_of_destruction);
+    tcase_add_test(tests, kernel_outlives_everything);
+    tcase_add_test(tests, address_of_a_view);
+    tcase_add_test(tests, nothing_to_run);
+    tcase_add_test(tests, extremes_of_push_constants);
+    tcase_add_test(tests, glsl_runs);
+    tcase_add_test(tests, glsl_messages_are_in_the_error);
+    tcase_add_test(tests, what_the_device_lacks);
+    tcase_add_test(tests, spirv_garbage_is_refused);
+    tcase_add_test(tests, entry_point_is_needed);
+    tcase_add_test(tests, check_survives_anything);
+    tcase_add_test(tests, create_errors);
+    tcase_add_test(tests, run_errors);
+}
