@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <spawn.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,11 +92,11 @@ static char *read_all(int from)
     return text;
 }
 
-static int spawn(const char *const *arguments, const char *cache, int output, pid_t *child)
+static int spawn(char *const *arguments, const char *cache, int output, pid_t *child)
 {
     char *argv[MOST_ARGUMENTS + 2] = {(char[]){"tessera"}};
     for (int i = 0; arguments[i] != NULL && i < MOST_ARGUMENTS; i++)
-        argv[i + 1] = (char *)(uintptr_t)arguments[i]; /* posix_spawn changes none of them */
+        argv[i + 1] = arguments[i];
     posix_spawn_file_actions_t actions;
     int failed = posix_spawn_file_actions_init(&actions);
     if (failed != 0)
@@ -112,7 +111,7 @@ static int spawn(const char *const *arguments, const char *cache, int output, pi
     return failed;
 }
 
-bool bench_child_run(const char *const *arguments, const char *cache, bench_child_result *result)
+bool bench_child_run(char *const *arguments, const char *cache, bench_child_result *result)
 {
     int ends[2];
     pid_t child;

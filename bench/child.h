@@ -19,6 +19,6 @@ typedef struct bench_child_result {
 /* Runs the program with these arguments (argv[1] onwards, ending with NULL) and `cache` as
  * XDG_CACHE_HOME, until it exits. Its standard error is ours. False with errno set when it could
  * not be started. */
-bool bench_child_run(const char *const *arguments, const char *cache, bench_child_result *result);
+bool bench_child_run(char *const *arguments, const char *cache, bench_child_result *result);
 
 #endif

@@ -13,6 +13,7 @@ static const uint32_t code[] =
 
 #define NAME "fma_peak"
 #define LANES 128 /* the shader's workgroup; all workgroups compute the same */
+#define CONSTANTS ((size_t)3 * LANES)
 #define STEPS_IN_ROUND 16
 #define MOST_ROUNDS (1u << 14)
 #define LONG_ENOUGH_NS 5e6
@@ -37,10 +38,10 @@ static tsr_status run_peak(tsr_stream *stream, void *user)
 
 /* With N steps ahead, a = 1 − c/N and b ~ 1/N: the chains keep moving until the last step instead
  * of settling early, so that their end depends on every step having been done. */
-static void choose_constants(float constants[3 * LANES], double steps)
+static void choose_constants(float constants[CONSTANTS], double steps)
 {
-    float random[3 * LANES];
-    bench_random_values(random, 3 * LANES, TSR_F32, 5);
+    float random[CONSTANTS];
+    bench_random_values(random, CONSTANTS, TSR_F32, 5);
     for (int i = 0; i < LANES; i++) {
         constants[i] = (float)(1 - (1.5 + (double)random[i] / 2) / steps);
         constants[LANES + i] = (float)((1.5 + (double)random[LANES + i] / 2) / steps);
@@ -76,7 +77,7 @@ static void check_peak(bench_check *check, const peak *test, const float *consta
 static bool verify(peak *test, bench_check *check)
 {
     bench_context *context = test->context;
-    float constants[3 * LANES];
+    float constants[CONSTANTS];
     uint64_t count = (uint64_t)test->groups * LANES, size = count * sizeof(float);
     choose_constants(constants, (double)test->rounds * STEPS_IN_ROUND);
     BENCH_TRY(context,
@@ -104,8 +105,8 @@ static bool create(peak *test)
                                                   .scalar_bytes = sizeof test->rounds,
                                                   .constants = &test->vectors, .constant_count = 1),
                                 &test->kernel));
-    BENCH_TRY(context, tsr_tensor_create(context->device, TSR_F32, 1, (int64_t[]){3 * LANES},
-                                         &test->constants));
+    BENCH_TRY(context, tsr_tensor_create(context->device, TSR_F32, 1,
+                                         (int64_t[]){(int64_t)CONSTANTS}, &test->constants));
     BENCH_TRY(context,
               tsr_tensor_create(context->device, TSR_F32, 1,
                                 (int64_t[]){(int64_t)test->groups * LANES}, &test->result));

@@ -58,8 +58,9 @@ static bool read_document(bench_context *context, steps *all, const char *text)
 static bool run_once(bench_context *context, steps *all, const char *cache)
 {
     bench_child_result result;
-    const char *const arguments[] = {
-        "bench", "first", "--json", "--device", context->info->uuid_text, NULL};
+    char uuid[sizeof context->info->uuid_text];
+    memcpy(uuid, context->info->uuid_text, sizeof uuid);
+    char *const arguments[] = {"bench", "first", "--json", "--device", uuid, NULL};
     if (!bench_child_run(arguments, cache, &result))
         return bench_fail(context, "launch: cannot start a process: %s", strerror(errno));
     bool done = result.exit_code == 0

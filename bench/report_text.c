@@ -116,9 +116,13 @@ static void add_cells(cli_table *table, const bench_row *row, shown columns)
                    (unsigned long long)row->host.repetitions);
     if (columns.peer) {
         bench_summary peer = bench_summarize(&row->peer);
-        bool has = row->peer.count > 0;
-        cli_table_cell(table, "%s", has ? value_text(row, peer.median, text) : "");
-        cli_table_cell(table, has ? "%.2f" : "", bench_median(row) / bench_value(row, peer.median));
+        if (row->peer.count > 0) {
+            cli_table_cell(table, "%s", value_text(row, peer.median, text));
+            cli_table_cell(table, "%.2f", bench_median(row) / bench_value(row, peer.median));
+        } else {
+            cli_table_cell(table, "%s", "");
+            cli_table_cell(table, "%s", "");
+        }
     }
 }
 
