@@ -35,12 +35,11 @@ static const char *usual_name(const tsr__matmul_device *device, const tsr__matmu
     /* Only NVIDIA has the registers to make the largest tile pay without cooperative matrices. */
     int first = device->vendor_id == VENDOR_NVIDIA ? 0 : 1;
 
-    if (device->device_class != TSR__CLASS_GPU)
-        return p->m < 64 || p->n < 64 ? "tiled-s" : "tiled-m";
-    for (int i = first; i < 2; i++) {
+    for (int i = device->device_class == TSR__CLASS_GPU ? first : 2; i < 2; i++) {
         const tsr__matmul_config *config = tsr__matmul_config_named(largest_first[i]);
         if (p->m > config->bm / 2 && p->n > config->bn / 2 &&
-            tsr__matmul_config_runs(config, device) && tiles_of(config, p) >= enough_tiles(device))
+            tsr__matmul_config_runs(config, device) && tsr__matmul_config_fits(config, p) &&
+            tiles_of(config, p) >= enough_tiles(device))
             return config->name;
     }
     return "tiled-s";

@@ -6,8 +6,8 @@
 #include "shaders/params/matmul.h"
 
 static const tsr__matmul_config configs[] = {
-    {"tiled-l", TSR__MATMUL_TILED, .threads = 256, .bm = 128, .bn = 128, .bk = 16, .tm = 8,
-     .tn = 8},
+    {"tiled-l", TSR__MATMUL_TILED, .threads = 256, .bm = 128, .bn = 128, .bk = 16, .tm = 8, .tn = 8,
+     .vectors = true},
     {"tiled-m", TSR__MATMUL_TILED, .threads = 256, .bm = 64, .bn = 64, .bk = 16, .tm = 4, .tn = 4},
     {"tiled-s", TSR__MATMUL_TILED, .threads = 64, .bm = 32, .bn = 32, .bk = 16, .tm = 4, .tn = 4},
     {"wide", TSR__MATMUL_WIDE, .threads = 64, .bm = 1, .bn = 64, .bk = 1, .tm = 1, .tn = 1},
@@ -58,27 +58,6 @@ static bool side_narrow(const tsr__matmul_side *side, int64_t rows, int64_t cols
            tsr__matmul_side_within(side, rows, cols);
 }
 
-static int64_t min_size(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul_problem *p)
-{
-    int64_t m = min_size(config->bm, p->m);
-    int64_t n = min_size(config->bn, p->n);
-    int64_t k = min_size(config->bk, p->k);
-
-    switch (config->kind) {
-    case TSR__MATMUL_TILED:
-        return side_narrow(&p->a, m, k) && side_narrow(&p->b, k, n) && side_narrow(&p->y, m, n) &&
-               side_narrow(&p->bias, m, n);
-    case TSR__MATMUL_WIDE:
-        return true;
-    }
-    return false;
-}
-
 /* `line` is the stride along a's rows or b's columns, `k` the one along the products. */
 static uint32_t load_mode(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t line,
                           int64_t lines, int64_t k)
@@ -100,6 +79,34 @@ tsr__matmul_variant tsr__matmul_variant_for(const tsr__matmul_config *config,
         variant.b_load = load_mode(p, &p->b, p->b.col, p->n, p->b.row);
     }
     return variant;
+}
+
+static bool has_vectors(tsr__matmul_variant variant)
+{
+    return variant.a_load != TSR_MM_LOAD_SCALAR || variant.b_load != TSR_MM_LOAD_SCALAR;
+}
+
+static int64_t min_size(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul_problem *p)
+{
+    int64_t m = min_size(config->bm, p->m);
+    int64_t n = min_size(config->bn, p->n);
+    int64_t k = min_size(config->bk, p->k);
+
+    if (config->vectors && !has_vectors(tsr__matmul_variant_for(config, p)))
+        return false;
+    switch (config->kind) {
+    case TSR__MATMUL_TILED:
+        return side_narrow(&p->a, m, k) && side_narrow(&p->b, k, n) && side_narrow(&p->y, m, n) &&
+               side_narrow(&p->bias, m, n);
+    case TSR__MATMUL_WIDE:
+        return true;
+    }
+    return false;
 }
 
 static int tiled_pipeline(const tsr__matmul_config *config, const tsr__matmul_variant *variant,
@@ -144,10 +151,12 @@ void tsr__matmul_each_variant(const tsr__matmul_config *config, tsr__matmul_visi
     uint32_t modes = config->kind == TSR__MATMUL_TILED ? TSR_MM_LOADS : 1;
 
     for (int pair = 0; pair < 9; pair++)
-        for (uint32_t loads = 0; loads < modes * modes; loads++)
-            visit(user, config,
-                  &(tsr__matmul_variant){.a_dtype = dtypes[pair / 3],
-                                         .b_dtype = dtypes[pair % 3],
-                                         .a_load = loads / modes,
-                                         .b_load = loads % modes});
+        for (uint32_t loads = 0; loads < modes * modes; loads++) {
+            tsr__matmul_variant variant = {.a_dtype = dtypes[pair / 3],
+                                           .b_dtype = dtypes[pair % 3],
+                                           .a_load = loads / modes,
+                                           .b_load = loads % modes};
+            if (!config->vectors || has_vectors(variant))
+                visit(user, config, &variant);
+        }
 }

@@ -20,6 +20,7 @@ typedef struct tsr__matmul_config {
     uint32_t bm, bn;  /* elements of y per workgroup */
     uint32_t bk;      /* products per step */
     uint32_t tm, tn;  /* elements of y per invocation */
+    bool vectors;     /* needs vector loads of a or of b, for lack of registers otherwise */
 } tsr__matmul_config;
 
 /* What else a pipeline is specialised for. */

@@ -1,0 +1,258 @@
+/* One matmul described as values, run on the device and compared with double precision, element by
+ * element, around it too: shared by the directed tests and the fuzz. */
+#ifndef TESTS_GPU_MATMUL_CASE_H
+#define TESTS_GPU_MATMUL_CASE_H
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/matmul/chooser.h"
+#include "support/check_main.h"
+#include "support/gpu.h"
+
+typedef struct batch_shape {
+    int ndim;
+    int64_t size[TSR_MAX_DIMS];
+} batch_shape;
+
+typedef struct matmul_case {
+    int64_t m, n, k;
+    batch_shape batch;            /* of y */
+    batch_shape a_batch, b_batch; /* broadcast to it */
+    tsr_dtype a, b, y;
+    bool transpose_a, transpose_b;
+    bool views; /* random slices of larger tensors, else row-major */
+    float alpha;
+    bool alpha_is_zero, accumulate;
+    tsr_activation activation;
+    tsr_dtype bias; /* 0: none */
+    batch_shape bias_shape;
+} matmul_case;
+
+/* What a test that says nothing means: [m,k] · [k,n] in f32. */
+static inline matmul_case plain_case(int64_t m, int64_t k, int64_t n)
+{
+    return (matmul_case){.m = m, .k = k, .n = n, .a = TSR_F32, .b = TSR_F32, .y = TSR_F32};
+}
+
+static inline char *case_text(const matmul_case *c)
+{
+    static char text[512];
+
+    snprintf(
+        text, sizeof text,
+        "m %lld k %lld n %lld, batch dims %d (a %d, b %d), %s%s × %s%s -> %s, views %d, alpha %g, "
+        "accumulate %d, activation %d, bias %s",
+        (long long)c->m, (long long)c->k, (long long)c->n, c->batch.ndim, c->a_batch.ndim,
+        c->b_batch.ndim, tsr_dtype_name(c->a), c->transpose_a ? "ᵀ" : "", tsr_dtype_name(c->b),
+        c->transpose_b ? "ᵀ" : "", tsr_dtype_name(c->y), c->views, (double)c->alpha, c->accumulate,
+        (int)c->activation, c->bias ? tsr_dtype_name(c->bias) : "none");
+    return text;
+}
+
+static inline int64_t count_of(const batch_shape *shape)
+{
+    int64_t count = 1;
+
+    for (int i = 0; i < shape->ndim; i++)
+        count *= shape->size[i];
+    return count;
+}
+
+static inline batch_shape with_matrix(batch_shape batch, int64_t rows, int64_t cols)
+{
+    batch.size[batch.ndim++] = rows;
+    batch.size[batch.ndim++] = cols;
+    return batch;
+}
+
+/* A tensor of a case: the view, what it was cut from, and its elements as the device holds them. */
+typedef struct operand {
+    batch_shape shape;
+    tsr_dtype dtype;
+    tsr_tensor *parent, *view;
+    double *values;
+} operand;
+
+static inline operand operand_new(gpu_random *random, bool views, tsr_dtype dtype,
+                                  batch_shape shape)
+{
+    operand o = {.shape = shape, .dtype = dtype};
+    int64_t count = count_of(&shape);
+
+    if (views) {
+        o.view = gpu_random_view(random, dtype, shape.ndim, shape.size, &o.parent);
+    } else {
+        o.parent = gpu_new(dtype, shape.ndim, shape.size);
+        gpu_poison(o.parent);
+        GPU_OK(tsr_tensor_view(o.parent, tsr_tensor_layout(o.parent), &o.view));
+    }
+    o.values = malloc((size_t)(count + 1) * sizeof *o.values);
+    ck_assert_ptr_nonnull(o.values);
+    for (int64_t i = 0; i < count; i++)
+        o.values[i] = gpu_rounded(gpu_random_unit(random), dtype);
+    return o;
+}
+
+static inline void operand_free(operand *o)
+{
+    tsr_tensor_destroy(&o->view);
+    tsr_tensor_destroy(&o->parent);
+    free(o->values);
+}
+
+/* The element of `o` at y's index, by NumPy's rules: matched from the right, sizes of 1 repeat. The
+ * last `skip` dimensions are left to the caller. */
+static inline int64_t broadcast_index(const batch_shape *shape, int skip, const batch_shape *y,
+                                      int64_t y_batch, int y_skip)
+{
+    int64_t index = 0, step = 1;
+
+    for (int i = shape->ndim - 1 - skip, j = y->ndim - 1 - y_skip; j >= 0; i--, j--) {
+        int64_t at = y_batch % y->size[j];
+        y_batch /= y->size[j];
+        if (i < 0)
+            continue;
+        index += (shape->size[i] == 1 ? 0 : at) * step;
+        step *= shape->size[i];
+    }
+    return index;
+}
+
+static inline double activated(double x, tsr_activation activation)
+{
+    switch (activation) {
+    case TSR_ACT_RELU:
+        return x > 0 ? x : 0;
+    case TSR_ACT_GELU_TANH:
+        return x / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+    case TSR_ACT_GELU_ERF:
+        return x / 2 * (1 + erf(x / sqrt(2)));
+    case TSR_ACT_SILU:
+        return x / (1 + exp(-x));
+    default:
+        return x;
+    }
+}
+
+static inline double storage_error(double value, tsr_dtype dtype)
+{
+    double unit = dtype == TSR_F32 ? 0x1p-24 : dtype == TSR_F16 ? 0x1p-11 : 0x1p-8;
+
+    return fabs(value) * unit + (dtype == TSR_F16 ? 0x1p-25 : 0);
+}
+
+/* Compares element (row, col) of batch matrix `batch`. */
+static inline void check_element(const matmul_case *c, const operand *a, const operand *b,
+                                 const operand *y, const operand *bias, const double *got,
+                                 int64_t batch, int64_t row, int64_t col)
+{
+    int64_t a_at = broadcast_index(&a->shape, 2, &y->shape, batch, 2) * c->m * c->k;
+    int64_t b_at = broadcast_index(&b->shape, 2, &y->shape, batch, 2) * c->k * c->n;
+    int64_t y_at = (batch * c->m + row) * c->n + col;
+    double alpha = c->alpha_is_zero ? 0 : c->alpha == 0 ? 1 : (double)c->alpha;
+    double sum = 0, magnitude = 0;
+
+    for (int64_t k = 0; k < c->k; k++) {
+        double product = a->values[a_at + (c->transpose_a ? k * c->m + row : row * c->k + k)] *
+                         b->values[b_at + (c->transpose_b ? col * c->k + k : k * c->n + col)];
+        sum += product;
+        magnitude += fabs(product);
+    }
+    double want = alpha * sum;
+    magnitude *= fabs(alpha);
+    if (c->accumulate) {
+        want += y->values[y_at];
+        magnitude += fabs(y->values[y_at]);
+    }
+    if (c->bias) {
+        double value = bias->values[broadcast_index(&bias->shape, 0, &y->shape, y_at, 0)];
+        want += value;
+        magnitude += fabs(value);
+    }
+    /* Each of k products and sums rounds once; no activation is steeper than 1.13. */
+    double tolerance = 1.2 * (double)(c->k + 4) * 0x1p-24 * magnitude;
+    want = activated(want, c->activation);
+    if (c->activation != TSR_ACT_NONE)
+        tolerance += 1e-6 * fabs(want) + 1e-7;
+    tolerance += storage_error(fabs(want) + tolerance, c->y);
+    if (!(fabs(got[y_at] - want) <= tolerance))
+        ck_abort_msg("%s: element [%lld; %lld,%lld] is %.9g, not %.9g ± %.2g", case_text(c),
+                     (long long)batch, (long long)row, (long long)col, got[y_at], want, tolerance);
+}
+
+/* Bytes 0xff everywhere in y's parent but in y itself. */
+static inline void check_surroundings(const matmul_case *c, const operand *y)
+{
+    const tsr_layout *layout = tsr_tensor_layout(y->parent);
+    int64_t count = tsr_layout_count(layout), untouched = 0;
+    size_t size = tsr_dtype_size(layout->dtype);
+    unsigned char *bytes = malloc((size_t)count * size + 1);
+
+    ck_assert_ptr_nonnull(bytes);
+    GPU_OK(tsr_tensor_download(queue, y->parent, bytes, (uint64_t)count * size));
+    for (int64_t i = 0; i < count; i++) {
+        bool poison = true;
+        for (size_t j = 0; j < size; j++)
+            poison = poison && bytes[(size_t)i * size + j] == 0xff;
+        untouched += poison;
+    }
+    free(bytes);
+    if (untouched != count - count_of(&y->shape))
+        ck_abort_msg("%s: %lld of the %lld elements around y are as they were", case_text(c),
+                     (long long)untouched, (long long)(count - count_of(&y->shape)));
+}
+
+/* The status of the call; when it is TSR_OK the result has been checked. */
+static inline tsr_status try_case(gpu_random *random, const matmul_case *c)
+{
+    operand a = operand_new(random, c->views, c->a,
+                            c->transpose_a ? with_matrix(c->a_batch, c->k, c->m)
+                                           : with_matrix(c->a_batch, c->m, c->k));
+    operand b = operand_new(random, c->views, c->b,
+                            c->transpose_b ? with_matrix(c->b_batch, c->n, c->k)
+                                           : with_matrix(c->b_batch, c->k, c->n));
+    operand y = operand_new(random, c->views, c->y, with_matrix(c->batch, c->m, c->n));
+    operand bias = {0};
+    int64_t count = count_of(&y.shape);
+    double *got = malloc((size_t)(count + 1) * sizeof *got);
+
+    ck_assert_ptr_nonnull(got);
+    gpu_put(a.view, a.values);
+    gpu_put(b.view, b.values);
+    if (c->accumulate)
+        gpu_put(y.view, y.values);
+    if (c->bias) {
+        bias = operand_new(random, c->views, c->bias, c->bias_shape);
+        gpu_put(bias.view, bias.values);
+    }
+    tsr_status status =
+        tsr_matmul(queue, y.view, a.view, b.view,
+                   tsr_matmul_params(.transpose_a = c->transpose_a, .transpose_b = c->transpose_b,
+                                     .alpha = c->alpha, .alpha_is_zero = c->alpha_is_zero,
+                                     .accumulate = c->accumulate, .activation = c->activation,
+                                     .bias = bias.view));
+    if (status == TSR_OK) {
+        gpu_get(y.view, got);
+        for (int64_t batch = 0; batch < count_of(&c->batch); batch++)
+            for (int64_t row = 0; row < c->m; row++)
+                for (int64_t col = 0; col < c->n; col++)
+                    check_element(c, &a, &b, &y, &bias, got, batch, row, col);
+        check_surroundings(c, &y);
+    }
+    operand_free(&a);
+    operand_free(&b);
+    operand_free(&y);
+    operand_free(&bias);
+    free(got);
+    return status;
+}
+
+static inline void run_case(gpu_random *random, const matmul_case *c)
+{
+    if (try_case(random, c) != TSR_OK)
+        ck_abort_msg("%s: %s", case_text(c), tsr_last_error());
+}
+
+#endif
