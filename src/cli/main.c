@@ -39,8 +39,17 @@ static int run(int argc, char **argv)
     return command->run(argc - 1, argv + 1);
 }
 
+/* What the library would tell its user: a cache it cannot write, a message of the validation
+ * layers. */
+static void print_log(void *user, tsr_log_level level, const char *message)
+{
+    (void)user;
+    fprintf(stderr, "tessera: %s: %s\n", level == TSR_LOG_ERROR ? "error" : "warning", message);
+}
+
 int main(int argc, char **argv)
 {
+    tsr_log_set(print_log, NULL, TSR_LOG_WARNING);
     int code = run(argc, argv);
     /* A full disk or a closed pipe must not look like success. */
     if (fflush(stdout) != 0 || ferror(stdout)) {
