@@ -9,6 +9,7 @@
 #include "tessera/matmul.h"
 #include "tessera/ops.h"
 #include "tessera/rng.h"
+#include "tessera/seed.h"
 #include "tessera/stream.h"
 #include "tessera/tensor.h"
 

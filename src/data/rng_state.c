@@ -16,11 +16,12 @@
 #include "data/bytes.h"
 #include "data/rng.h"
 
-#define MAGIC "TSRG"
 #define VERSION 1
 #define HEADER_BYTES 8
 #define CHECKSUM_BYTES 8
 #define DOTNET_LAST 55
+
+static const uint8_t magic[4] = {'T', 'S', 'R', 'G'};
 
 /* Bytes of the state alone; 0 for a value that is no kind. */
 static size_t state_bytes(unsigned kind)
@@ -29,9 +30,9 @@ static size_t state_bytes(unsigned kind)
     case TSR_RNG_PHILOX:
         return 24;
     case TSR_RNG_MT19937:
-        return 4 * (TSR__MT19937_WORDS + 1);
+        return sizeof(uint32_t) * (TSR__MT19937_WORDS + 1);
     case TSR_RNG_DOTNET:
-        return 4 * (DOTNET_LAST + 1);
+        return sizeof(uint32_t) * (DOTNET_LAST + 1);
     case TSR_RNG_THREEFRY:
         return 16;
     default:
@@ -81,7 +82,7 @@ tsr_status tsr_rng_save(const tsr_rng *rng, size_t capacity_bytes, void *data, s
                  tsr_rng_kind_name(rng->kind), problem);
 
     uint8_t *at = data;
-    memcpy(at, MAGIC, 4);
+    memcpy(at, magic, sizeof magic);
     at = tsr__put_u16(at + 4, VERSION);
     at = tsr__put_u16(at, (uint16_t)rng->kind);
     switch (rng->kind) {
@@ -147,8 +148,8 @@ tsr_status tsr_rng_load(const void *data, size_t size_bytes, tsr_rng *out)
     TSR__REQUIRE(size_bytes >= HEADER_BYTES,
                  "rng: saved state: offset 0: %zu bytes are too few for a header of %d", size_bytes,
                  HEADER_BYTES);
-    TSR__REQUIRE(memcmp(bytes, MAGIC, 4) == 0,
-                 "rng: saved state: offset 0: it does not start with \"" MAGIC "\"");
+    TSR__REQUIRE(memcmp(bytes, magic, sizeof magic) == 0,
+                 "rng: saved state: offset 0: it does not start with \"TSRG\"");
     unsigned version = tsr__get_u16(bytes + 4), kind = tsr__get_u16(bytes + 6);
     TSR__REQUIRE(version == VERSION, "rng: saved state: offset 4: version %u is not %d", version,
                  VERSION);
