@@ -5,13 +5,13 @@
 #include "tessera/ops.h"
 
 /* y, a and, where there is one, b; broadcasting done. */
-typedef struct operands {
+typedef struct operand_set {
     int count;
     tsr_tensor tensor[3];
-} operands;
+} operand_set;
 
 static tsr_status add_input(const tsr__elementwise *work, const tsr_stream *stream,
-                            const tsr_tensor *in, const char *name, operands *out)
+                            const tsr_tensor *in, const char *name, operand_set *out)
 {
     TSR__TRY(tsr__require_float(work->op, name, stream, in));
     tsr_layout layout;
@@ -21,7 +21,7 @@ static tsr_status add_input(const tsr__elementwise *work, const tsr_stream *stre
     return tsr__require_disjoint(work->op, work->y_name, work->y, name, operand, true);
 }
 
-static tsr_status check(const tsr__elementwise *work, const tsr_stream *stream, operands *out)
+static tsr_status check(const tsr__elementwise *work, const tsr_stream *stream, operand_set *out)
 {
     TSR__TRY(tsr__require_float(work->op, work->y_name, stream, work->y));
     *out = (operands){.count = 1, .tensor = {*work->y}};
@@ -46,7 +46,7 @@ static uint32_t inner_mode(const tsr__piece *piece, int operand, const tsr_tenso
 }
 
 static tsr_status run_piece(tsr_stream *stream, const tsr__elementwise *work,
-                            const operands *operands, const tsr__piece *piece, bool record)
+                            const operand_set *operands, const tsr__piece *piece, bool record)
 {
     struct tsr_elementwise_params push = {
         .y = tsr__piece_address(piece, 0, &operands->tensor[0]),
@@ -84,7 +84,7 @@ static tsr_status run_piece(tsr_stream *stream, const tsr__elementwise *work,
 }
 
 static tsr_status run_pieces(tsr_stream *stream, const tsr__elementwise *work,
-                             const operands *operands, bool record)
+                             const operand_set *operands, bool record)
 {
     const tsr_layout *layouts[3];
     for (int i = 0; i < operands->count; i++)
@@ -99,7 +99,7 @@ static tsr_status run_pieces(tsr_stream *stream, const tsr__elementwise *work,
 
 tsr_status tsr__elementwise_run(tsr_stream *stream, const tsr__elementwise *work)
 {
-    operands operands;
+    operand_set operands;
     TSR__TRY(check(work, stream, &operands));
     if (tsr_layout_count(&work->y->layout) == 0)
         return TSR_OK;

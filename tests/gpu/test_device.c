@@ -1,0 +1,172 @@
+/* Listing, opening and closing real devices. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "gpu/device.h"
+#include "support/check_main.h"
+#include "support/gpu.h"
+
+START_TEST(the_listing_describes_the_driver)
+{
+    tsr_device_list list;
+    GPU_OK(tsr_device_list_init(&list));
+    ck_assert_int_eq(list.count, 1);
+    const tsr_device_info *info = &list.devices[0];
+    ck_assert_int_eq(info->index, 0);
+    ck_assert_int_eq(info->type, TSR_DEVICE_CPU);
+    ck_assert(info->usable && info->unusable_reason[0] == '\0');
+    ck_assert(info->name[0] != '\0' && info->driver_name[0] != '\0');
+    ck_assert_uint_eq(strlen(info->uuid_text), 36);
+    ck_assert_int_ge(info->heap_count, 1);
+    ck_assert_uint_ge(info->heaps[0].size_bytes, UINT64_C(1) << 30);
+    ck_assert(info->heaps[0].device_local && info->heaps[0].host_visible);
+    ck_assert(info->unified_memory);
+    ck_assert_int_ge(info->queue_family_count, 1);
+    ck_assert(info->queue_families[0].compute);
+    ck_assert_uint_ge(info->subgroup_size, 1);
+    ck_assert_uint_le(info->subgroup_size_min, info->subgroup_size_max);
+    ck_assert_uint_ge(info->max_workgroup_invocations, 128);
+    ck_assert_uint_ge(info->max_shared_memory_bytes, 16384);
+    ck_assert_uint_ge(info->max_push_constant_bytes, 128);
+    ck_assert_uint_ge(info->max_workgroup_count[0], 65535);
+    tsr_device_list_finish(&list);
+    ck_assert_int_eq(list.count, 0);
+    ck_assert_ptr_null(list.devices);
+    tsr_device_list_finish(&list);
+    tsr_device_list_finish(NULL);
+}
+END_TEST
+
+START_TEST(opened_by_index_uuid_name_and_environment)
+{
+    tsr_device_list list;
+    GPU_OK(tsr_device_list_init(&list));
+    char part[6];
+    snprintf(part, sizeof part, "%.5s", list.devices[0].name);
+    const char *ways[] = {"0", list.devices[0].uuid_text, part, NULL};
+    for (int i = 0; i < 4; i++) {
+        tsr_device *device = NULL;
+        GPU_OK(tsr_device_open(tsr_device_params(.device = ways[i]), &device));
+        ck_assert_str_eq(tsr_device_get_info(device)->name, list.devices[0].name);
+        tsr_device_close(&device);
+        ck_assert_ptr_null(device);
+    }
+    tsr_device_list_finish(&list);
+
+    tsr_device *device = NULL;
+    setenv("TESSERA_DEVICE", "a device nobody has", 1);
+    GPU_FAILS(tsr_device_open(NULL, &device), TSR_ERR_NOT_FOUND,
+              "nothing fits \"a device nobody has\"; there is 0 (");
+    /* The caller's word goes before the environment's. */
+    GPU_OK(tsr_device_open(tsr_device_params(.device = "0"), &device));
+    tsr_device_close(&device);
+}
+END_TEST
+
+START_TEST(errors_leave_the_output_alone)
+{
+    tsr_device *device = (tsr_device *)&device;
+    GPU_FAILS(tsr_device_open(tsr_device_params(.device = "7"), &device), TSR_ERR_NOT_FOUND,
+              "there is no device 7");
+    ck_assert_ptr_eq(device, (tsr_device *)&device);
+    GPU_FAILS(tsr_device_open(NULL, NULL), TSR_ERR_INVALID, "out is NULL");
+    GPU_FAILS(tsr_device_list_init(NULL), TSR_ERR_INVALID, "out is NULL");
+    tsr_device_close(NULL);
+    device = NULL;
+    tsr_device_close(&device);
+    ck_assert_ptr_null(tsr_device_get_info(NULL));
+}
+END_TEST
+
+START_TEST(several_devices_in_one_process)
+{
+    tsr_device *a, *b;
+    GPU_OK(tsr_device_open(NULL, &a));
+    GPU_OK(tsr_device_open(NULL, &b));
+    ck_assert_ptr_ne(a, b);
+    tsr_stream *stream;
+    tsr_tensor *tensor;
+    GPU_OK(tsr_stream_create(a, &stream));
+    GPU_OK(tsr_tensor_create(b, TSR_F32, 1, (int64_t[]){4}, &tensor));
+    float values[4] = {0};
+    GPU_FAILS(tsr_tensor_upload(stream, tensor, values, sizeof values), TSR_ERR_INVALID,
+              "tensor_upload: tensor is on device");
+    tsr_stream_destroy(&stream);
+    tsr_tensor_destroy(&tensor);
+    tsr_device_close(&a);
+    tsr_device_close(&b);
+}
+END_TEST
+
+START_TEST(everything_may_be_closed_in_any_order)
+{
+    for (int order = 0; order < 6; order++) {
+        tsr_device *device;
+        tsr_stream *stream;
+        tsr_tensor *tensor, *view;
+        GPU_OK(tsr_device_open(NULL, &device));
+        GPU_OK(tsr_stream_create(device, &stream));
+        GPU_OK(tsr_tensor_create(device, TSR_F32, 2, (int64_t[]){3, 5}, &tensor));
+        GPU_OK(tsr_tensor_transpose(tensor, 0, 1, &view));
+        GPU_OK(tsr_fill(stream, tensor, 1.5));
+        if (order % 2 == 0)
+            tsr_device_close(&device);
+        if (order < 3)
+            tsr_tensor_destroy(&tensor);
+        if (order % 3 == 0) {
+            float values[15];
+            GPU_OK(tsr_tensor_download(stream, view, values, sizeof values));
+            ck_assert_float_eq(values[14], 1.5F);
+        }
+        tsr_stream_destroy(&stream);
+        tsr_tensor_destroy(&view);
+        tsr_tensor_destroy(&tensor);
+        tsr_device_close(&device);
+    }
+}
+END_TEST
+
+START_TEST(a_lost_device_stays_lost_and_closes)
+{
+    tsr_tensor *tensor = gpu_new(TSR_F32, 1, (int64_t[]){100});
+    GPU_OK(tsr_fill(queue, tensor, 1));
+    tsr__fault_arm(TSR__FAULT_VULKAN, 0, VK_ERROR_DEVICE_LOST);
+    tsr_status status = tsr_stream_wait(queue);
+    tsr__fault_disarm();
+    ck_assert_int_eq(status, TSR_ERR_DEVICE_LOST);
+    ck_assert_ptr_nonnull(strstr(tsr_last_error(), "VK_ERROR_DEVICE_LOST"));
+
+    float values[100] = {0};
+    tsr_tensor *other = NULL;
+    tsr_stream *stream = NULL;
+    GPU_FAILS(tsr_fill(queue, tensor, 2), TSR_ERR_DEVICE_LOST, "was lost");
+    GPU_FAILS(tsr_stream_submit(queue), TSR_ERR_DEVICE_LOST, "was lost");
+    GPU_FAILS(tsr_stream_wait(queue), TSR_ERR_DEVICE_LOST, "was lost");
+    GPU_FAILS(tsr_tensor_upload(queue, tensor, values, sizeof values), TSR_ERR_DEVICE_LOST,
+              "was lost");
+    GPU_FAILS(tsr_tensor_download(queue, tensor, values, sizeof values), TSR_ERR_DEVICE_LOST,
+              "was lost");
+    GPU_FAILS(tsr_tensor_create(gpu, TSR_F32, 0, NULL, &other), TSR_ERR_DEVICE_LOST, "was lost");
+    GPU_FAILS(tsr_stream_create(gpu, &stream), TSR_ERR_DEVICE_LOST, "was lost");
+    ck_assert_ptr_null(other);
+    ck_assert_ptr_null(stream);
+    tsr_tensor_destroy(&tensor);
+}
+END_TEST
+
+TESTS(listing)
+{
+    tcase_add_test(tests, the_listing_describes_the_driver);
+    tcase_add_test(tests, opened_by_index_uuid_name_and_environment);
+    tcase_add_test(tests, errors_leave_the_output_alone);
+    tcase_add_test(tests, several_devices_in_one_process);
+    tcase_add_test(tests, everything_may_be_closed_in_any_order);
+}
+
+TESTS(lost)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_test(tests, a_lost_device_stays_lost_and_closes);
+}

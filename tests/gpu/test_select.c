@@ -1,0 +1,120 @@
+/* Which device a text means: arithmetic on a made-up listing, so every rule can be tried. */
+#include <stdio.h>
+#include <string.h>
+
+#include "gpu/select.h"
+#include "support/check_main.h"
+
+static tsr_device_info devices[5];
+
+static void describe(int i, const char *name, tsr_device_type type, uint64_t gib, uint8_t id)
+{
+    memset(&devices[i], 0, sizeof devices[i]);
+    snprintf(devices[i].name, sizeof devices[i].name, "%s", name);
+    devices[i].index = i;
+    devices[i].type = type;
+    devices[i].usable = true;
+    devices[i].heap_count = 1;
+    devices[i].heaps[0] = (tsr_heap_info){.size_bytes = gib << 30, .device_local = true};
+    memset(devices[i].uuid, id, sizeof devices[i].uuid);
+}
+
+static void listing(void)
+{
+    describe(0, "llvmpipe (LLVM)", TSR_DEVICE_CPU, 64, 0xa0);
+    describe(1, "Intel Arc Graphics", TSR_DEVICE_INTEGRATED, 32, 0xa1);
+    describe(2, "Radeon RX 7900 XT", TSR_DEVICE_DISCRETE, 20, 0xa2);
+    describe(3, "Radeon RX 7900 XTX", TSR_DEVICE_DISCRETE, 24, 0xa3);
+    describe(4, "Old Card", TSR_DEVICE_DISCRETE, 48, 0xa4);
+    devices[4].usable = false;
+    snprintf(devices[4].unusable_reason, sizeof devices[4].unusable_reason,
+             "it has no timeline semaphores");
+}
+
+static int selected(const char *wanted)
+{
+    int chosen = -1;
+    ck_assert_ok(tsr__select_device(devices, 5, wanted, &chosen));
+    return chosen;
+}
+
+START_TEST(best_is_the_largest_usable_discrete_one)
+{
+    ck_assert_int_eq(selected(NULL), 3);
+    ck_assert_int_eq(selected(""), 3);
+    devices[3].usable = false;
+    ck_assert_int_eq(selected(NULL), 2);
+    devices[2].usable = false;
+    ck_assert_int_eq(selected(NULL), 1);
+    devices[1].type = TSR_DEVICE_VIRTUAL;
+    ck_assert_int_eq(selected(NULL), 1);
+    devices[1].type = TSR_DEVICE_OTHER;
+    ck_assert_int_eq(selected(NULL), 1);
+    devices[1].usable = false;
+    ck_assert_int_eq(selected(NULL), 0);
+}
+END_TEST
+
+START_TEST(index_uuid_and_name)
+{
+    ck_assert_int_eq(selected("0"), 0);
+    ck_assert_int_eq(selected("002"), 2);
+    ck_assert_int_eq(selected("a1a1a1a1-a1a1-a1a1-a1a1-a1a1a1a1a1a1"), 1);
+    ck_assert_int_eq(selected("A2A2A2A2A2A2A2A2A2A2A2A2A2A2A2A2"), 2);
+    ck_assert_int_eq(selected("LLVMPIPE"), 0);
+    ck_assert_int_eq(selected("arc"), 1);
+    ck_assert_int_eq(selected("xtx"), 3);
+}
+END_TEST
+
+START_TEST(what_fits_nothing_lists_what_there_is)
+{
+    int chosen = -7;
+    ck_assert_error(tsr__select_device(devices, 2, "5", &chosen), TSR_ERR_NOT_FOUND,
+                    "device: there is no device 5; there is 0 (llvmpipe (LLVM)), 1 (Intel Arc "
+                    "Graphics)");
+    ck_assert_error(tsr__select_device(devices, 1, "99999999999999999999999", &chosen),
+                    TSR_ERR_NOT_FOUND,
+                    "device: there is no device 99999999999999999999999; there is 0 (llvmpipe "
+                    "(LLVM))");
+    ck_assert_error(tsr__select_device(devices, 1, "geforce", &chosen), TSR_ERR_NOT_FOUND,
+                    "device: nothing fits \"geforce\"; there is 0 (llvmpipe (LLVM))");
+    ck_assert_error(tsr__select_device(NULL, 0, "geforce", &chosen), TSR_ERR_NOT_FOUND,
+                    "device: nothing fits \"geforce\"; there is no device at all");
+    ck_assert_error(tsr__select_device(NULL, 0, NULL, &chosen), TSR_ERR_NOT_FOUND,
+                    "device: this machine has no Vulkan device");
+    ck_assert_int_eq(chosen, -7);
+}
+END_TEST
+
+START_TEST(what_fits_several_is_ambiguous)
+{
+    int chosen = -7;
+    ck_assert_error(tsr__select_device(devices, 5, "radeon", &chosen), TSR_ERR_INVALID,
+                    "device: \"radeon\" fits several devices: 2 (Radeon RX 7900 XT) and 3 (Radeon "
+                    "RX 7900 XTX); use an index or a UUID");
+    ck_assert_int_eq(chosen, -7);
+}
+END_TEST
+
+START_TEST(an_unusable_device_says_why)
+{
+    int chosen = -7;
+    ck_assert_error(tsr__select_device(devices, 5, "4", &chosen), TSR_ERR_UNSUPPORTED,
+                    "device: 4 (Old Card) cannot be used: it has no timeline semaphores");
+    ck_assert_error(tsr__select_device(&devices[4], 1, NULL, &chosen), TSR_ERR_UNSUPPORTED,
+                    "device: none of 1 can be used; the first, Old Card: it has no timeline "
+                    "semaphores");
+    ck_assert_int_eq(chosen, -7);
+}
+END_TEST
+
+TESTS(select)
+{
+    tcase_add_checked_fixture(tests, listing, NULL);
+    tcase_add_test(tests, best_is_the_largest_usable_discrete_one);
+    tcase_add_test(tests, index_uuid_and_name);
+    tcase_add_test(tests, what_fits_nothing_lists_what_there_is);
+    tcase_add_test(tests, what_fits_several_is_ambiguous);
+    tcase_add_test(tests, an_unusable_device_says_why);
+}
