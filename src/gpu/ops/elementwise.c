@@ -24,7 +24,7 @@ static tsr_status add_input(const tsr__elementwise *work, const tsr_stream *stre
 static tsr_status check(const tsr__elementwise *work, const tsr_stream *stream, operand_set *out)
 {
     TSR__TRY(tsr__require_float(work->op, work->y_name, stream, work->y));
-    *out = (operands){.count = 1, .tensor = {*work->y}};
+    *out = (operand_set){.count = 1, .tensor = {*work->y}};
     TSR__TRY(add_input(work, stream, work->a, work->a_name, out));
     if (work->b_name)
         TSR__TRY(add_input(work, stream, work->b, work->b_name, out));
