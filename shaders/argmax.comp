@@ -9,7 +9,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint TEAM = 8;
-layout(constant_id = 3) const uint DENSE = 1;
+layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE;
 layout(constant_id = 4) const uint FROM = TSR_ARGMAX_VALUES; // what x holds, and …
 layout(constant_id = 5) const uint TO = TSR_ARGMAX_INDICES;  // … what is written
 
@@ -49,9 +49,7 @@ void main()
     if (FROM == TSR_ARGMAX_VALUES) {
         uvec2 row = tsr_at_mul(p.x, x_offset, tsr_dtype_bytes(X_DTYPE));
         for (uint j = 4u * member; j < p.count; j += 4u * TEAM) {
-            vec4 loaded = j + 4u <= p.count
-                              ? tsr_load_row4(row, p.step, j, X_DTYPE, DENSE != 0u)
-                              : tsr_load_row4_tail(row, p.step, j, p.count, X_DTYPE, 0.0);
+            vec4 loaded = tsr_load_row4(row, p.step, j, p.count, X_DTYPE, FORM, 0.0);
             [[unroll]] for (uint k = 0u; k < 4u; k++) {
                 uint key = j + k < p.count ? key_of(loaded[k]) : 0u;
                 best = key > best.x ? uvec2(key, j + k) : best;

@@ -12,7 +12,7 @@ layout(constant_id = 1) const uint TEAM = 8;
 layout(constant_id = 2) const uint LOGITS_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint LOSS_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint GRADIENT_DTYPE = TSR_DT_F32;
-layout(constant_id = 5) const uint DENSE = 1; // logits and gradient
+layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // of logits and gradient
 
 layout(push_constant) uniform Push {
     tsr_cross_entropy_params p;
@@ -39,10 +39,8 @@ uint label_of(uint row)
 // Classes j … j+3; -inf past the last.
 vec4 load_logits(uvec2 logits, uint j)
 {
-    if (j + 4u <= p.classes)
-        return tsr_load_row4(logits, p.logits_step, j, LOGITS_DTYPE, DENSE != 0u);
-    return tsr_load_row4_tail(logits, p.logits_step, j, p.classes, LOGITS_DTYPE,
-                              uintBitsToFloat(0xff800000u));
+    return tsr_load_row4(logits, p.logits_step, j, p.classes, LOGITS_DTYPE, FORM,
+                         uintBitsToFloat(0xff800000u));
 }
 
 void main()
@@ -83,10 +81,7 @@ void main()
             vec4 value = tsr_exp4(load_logits(logits, j) - shift) * scale;
             value -= vec4(equal(uvec4(label), uvec4(j) + uvec4(0u, 1u, 2u, 3u)));
             value = label == IGNORED ? vec4(0.0) : value * p.scale;
-            if (j + 4u <= p.classes)
-                tsr_store_row4(gradient, p.gradient_step, j, GRADIENT_DTYPE, DENSE != 0u, value);
-            else
-                tsr_store_row4_tail(gradient, p.gradient_step, j, p.classes, GRADIENT_DTYPE, value);
+            tsr_store_row4(gradient, p.gradient_step, j, p.classes, GRADIENT_DTYPE, FORM, value);
         }
     }
 }

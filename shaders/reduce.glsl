@@ -1,4 +1,4 @@
-// What the two reduction kernels share. They differ in who holds what, not in the tree: the bits of a result depend on
+// What the three reduction kernels share. They differ in who holds what, not in the tree: the bits of a result depend on
 // the number of elements only. Element j belongs to lane j % 32, a lane takes its elements in order, and lane 4i+k is
 // lane (i,k): first i is halved three times (i with i+4, i+2, i+1), then k twice (k with k+2, k+1).
 #ifndef TSR_REDUCE_GLSL
@@ -33,6 +33,13 @@ vec4 combine(vec4 a, vec4 b)
     bvec4 is_nan = greaterThan(floatBitsToUint(b) & 0x7fffffffu, uvec4(0x7f800000u));
     bvec4 better = KIND == TSR_REDUCE_KIND_MAX ? greaterThan(b, a) : lessThan(b, a);
     return mix(a, b, bvec4(uvec4(is_nan) | uvec4(better)));
+}
+
+// The last two halvings.
+float combine_parts(vec4 parts)
+{
+    parts = combine(parts, parts.zwxy);
+    return combine(parts, parts.yxwz).x;
 }
 
 void write_result(uint offset, float result)

@@ -1,5 +1,5 @@
 // Reduction down columns whose neighbours lie side by side: a team of four invocations takes four columns, each of them every
-// fourth row. Invocation k holds the lanes (0 … 7, k) of reduce.glsl's tree, for four columns at once.
+// fourth row, of which there are at least four. Invocation k holds the lanes (0 … 7, k) of reduce.glsl's tree, for four columns at once.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "reduce.glsl"
@@ -7,14 +7,6 @@
 const uint COLUMNS = WORKGROUP / 4u; // teams; neighbouring invocations take neighbouring columns
 
 shared vec4 quarters[WORKGROUP];
-
-// The columns that start at `at`, `stride` bytes on.
-uvec2 next(uvec2 at, uvec2 stride)
-{
-    uint carry;
-    uint low = uaddCarry(at.x, stride.x, carry);
-    return uvec2(low, at.y + stride.y + carry);
-}
 
 void main()
 {
@@ -37,21 +29,13 @@ void main()
     vec4 sums[8];
     [[unroll]] for (uint i = 0u; i < 8u; i++)
         sums[i] = vec4(identity());
-    uint j = phase;
-    for (; j + 28u < p.count; j += 32u) {
-        vec4 loaded[8];
+    for (uint j = phase; j < p.count; j += 32u) {
         [[unroll]] for (uint i = 0u; i < 8u; i++) {
-            loaded[i] = tsr_load_dense4(row, X_DTYPE);
-            row = next(row, stride);
+            uint mine = j + 4u * i;
+            vec4 loaded = tsr_load_dense4(row, X_DTYPE);
+            sums[i] = combine(sums[i], mine < p.count ? loaded : vec4(identity()));
+            row = tsr_next(row, mine + 4u < p.count ? stride : uvec2(0u)); // stays at the last one
         }
-        [[unroll]] for (uint i = 0u; i < 8u; i++)
-            sums[i] = combine(sums[i], loaded[i]);
-    }
-    [[unroll]] for (uint i = 0u; i < 8u; i++) {
-        if (j < p.count)
-            sums[i] = combine(sums[i], tsr_load_dense4(row, X_DTYPE));
-        row = next(row, stride);
-        j += 4u;
     }
 
     [[unroll]] for (uint other = 4u; other > 0u; other /= 2u) {

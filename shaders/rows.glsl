@@ -1,9 +1,9 @@
-// Rows: runs of elements along one dimension, dense or a fixed number of bytes apart, read and written four
-// elements at a time.
+// Rows: runs of elements along one dimension, a fixed number of bytes apart, read and written four elements at a time.
 #ifndef TSR_ROWS_GLSL
 #define TSR_ROWS_GLSL
 
 #include "tessera.glsl"
+#include "params/rows.h"
 
 // Four floats whose address is a multiple of 4 only.
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer tsr_floats4_loose {
@@ -19,8 +19,15 @@ uvec2 tsr_at_stride(uvec2 base, uint index, uvec2 stride)
     return uvec2(low, base.y + high + index * stride.y + carry);
 }
 
+uvec2 tsr_next(uvec2 at, uvec2 step)
+{
+    uint carry;
+    uint low = uaddCarry(at.x, step.x, carry);
+    return uvec2(low, at.y + step.y + carry);
+}
+
 // The digits of `job` in the mixed radix `shape`, whose last of `ndim` entries is the lowest.
-uvec4 tsr_row_position(uint job, uint ndim, uint shape[4])
+uvec4 tsr_row_position(uint job, uint ndim, uint shape[TSR_ROW_DIMS])
 {
     uvec4 at = uvec4(0u);
     if (ndim > 3u) {
@@ -39,7 +46,7 @@ uvec4 tsr_row_position(uint job, uint ndim, uint shape[4])
     return at;
 }
 
-uint tsr_row_offset(uvec4 at, uint strides[4])
+uint tsr_row_offset(uvec4 at, uint strides[TSR_ROW_DIMS])
 {
     return at.x * strides[0] + at.y * strides[1] + at.z * strides[2] + at.w * strides[3];
 }
@@ -47,12 +54,6 @@ uint tsr_row_offset(uvec4 at, uint strides[4])
 uint tsr_dtype_bytes(uint dtype)
 {
     return dtype == TSR_DT_F32 ? 4u : 2u;
-}
-
-// Element j of a row of floats.
-float tsr_load_row(uvec2 row, uvec2 step, uint j, uint dtype)
-{
-    return tsr_load_float(tsr_at_stride(row, j, step), 0u, dtype);
 }
 
 // Elements 0 to 3 from a 4-byte aligned address on.
@@ -80,44 +81,36 @@ void tsr_store_dense4(uvec2 at, uint dtype, vec4 value)
     tsr_words(at).v[1] = bits.z | (bits.w << 16);
 }
 
-// Elements j … j+3 of a row, all of which exist. A dense row has its elements side by side and starts at a 4-byte
-// aligned address.
-vec4 tsr_load_row4(uvec2 row, uvec2 step, uint j, uint dtype, bool dense)
+// Element j of a row.
+uvec2 tsr_row_element(uvec2 row, uvec2 step, uint j, uint form)
 {
-    if (dense)
+    return form == TSR_ROW_WIDE ? tsr_at_stride(row, j, step) : tsr_at(row, j * step.x);
+}
+
+// Elements j … j+3 of a row of `count`, where j < count; `missing` stands for those past the end. `form` is a specialization
+// constant. No branches: CPU drivers execute both sides.
+vec4 tsr_load_row4(uvec2 row, uvec2 step, uint j, uint count, uint dtype, uint form, float missing)
+{
+    if (form == TSR_ROW_DENSE4)
         return tsr_load_dense4(tsr_at(row, j * tsr_dtype_bytes(dtype)), dtype);
     vec4 value;
-    [[unroll]] for (uint k = 0u; k < 4u; k++)
-        value[k] = tsr_load_row(row, step, j + k, dtype);
-    return value;
-}
-
-// The same where the row may end before: `missing` stands for what is not there.
-vec4 tsr_load_row4_tail(uvec2 row, uvec2 step, uint j, uint count, uint dtype, float missing)
-{
-    vec4 value = vec4(missing);
     [[unroll]] for (uint k = 0u; k < 4u; k++) {
-        if (j + k < count)
-            value[k] = tsr_load_row(row, step, j + k, dtype);
+        uvec2 at = tsr_row_element(row, step, min(j + k, count - 1u), form);
+        float loaded = tsr_load_float(at, 0u, dtype);
+        value[k] = j + k < count ? loaded : missing;
     }
     return value;
 }
 
-void tsr_store_row4(uvec2 row, uvec2 step, uint j, uint dtype, bool dense, vec4 value)
+void tsr_store_row4(uvec2 row, uvec2 step, uint j, uint count, uint dtype, uint form, vec4 value)
 {
-    if (dense) {
+    if (form == TSR_ROW_DENSE4) {
         tsr_store_dense4(tsr_at(row, j * tsr_dtype_bytes(dtype)), dtype, value);
     } else {
-        [[unroll]] for (uint k = 0u; k < 4u; k++)
-            tsr_store_float(tsr_at_stride(row, j + k, step), 0u, dtype, value[k]);
-    }
-}
-
-void tsr_store_row4_tail(uvec2 row, uvec2 step, uint j, uint count, uint dtype, vec4 value)
-{
-    [[unroll]] for (uint k = 0u; k < 4u; k++) {
-        if (j + k < count)
-            tsr_store_float(tsr_at_stride(row, j + k, step), 0u, dtype, value[k]);
+        [[unroll]] for (uint k = 0u; k < 4u; k++) {
+            if (j + k < count)
+                tsr_store_float(tsr_row_element(row, step, j + k, form), 0u, dtype, value[k]);
+        }
     }
 }
 

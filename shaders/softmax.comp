@@ -11,7 +11,7 @@ layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint TEAM = 8;
 layout(constant_id = 2) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint Y_DTYPE = TSR_DT_F32;
-layout(constant_id = 4) const uint DENSE = 1; // both
+layout(constant_id = 4) const uint FORM = TSR_ROW_WIDE; // of both
 layout(constant_id = 5) const uint LOGARITHM = 0;
 
 layout(push_constant) uniform Push {
@@ -20,12 +20,9 @@ layout(push_constant) uniform Push {
 
 #include "team.glsl"
 
-// Elements j … j+3; -inf past the end of the row.
 vec4 load(uvec2 a, uint j)
 {
-    if (j + 4u <= p.count)
-        return tsr_load_row4(a, p.a_step, j, A_DTYPE, DENSE != 0u);
-    return tsr_load_row4_tail(a, p.a_step, j, p.count, A_DTYPE, uintBitsToFloat(0xff800000u));
+    return tsr_load_row4(a, p.a_step, j, p.count, A_DTYPE, FORM, uintBitsToFloat(0xff800000u));
 }
 
 void main()
@@ -54,9 +51,6 @@ void main()
     for (uint j = first; j < p.count; j += 4u * TEAM) {
         vec4 value = load(a, j) - shift;
         value = LOGARITHM != 0u ? value - log_sum : tsr_exp4(value) * scale;
-        if (j + 4u <= p.count)
-            tsr_store_row4(y, p.y_step, j, Y_DTYPE, DENSE != 0u, value);
-        else
-            tsr_store_row4_tail(y, p.y_step, j, p.count, Y_DTYPE, value);
+        tsr_store_row4(y, p.y_step, j, p.count, Y_DTYPE, FORM, value);
     }
 }

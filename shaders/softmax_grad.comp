@@ -12,7 +12,7 @@ layout(constant_id = 1) const uint TEAM = 8;
 layout(constant_id = 2) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32;
-layout(constant_id = 5) const uint DENSE = 1; // all three
+layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // of all three
 layout(constant_id = 6) const uint LOGARITHM = 0;
 
 layout(push_constant) uniform Push {
@@ -21,19 +21,14 @@ layout(push_constant) uniform Push {
 
 #include "team.glsl"
 
-// Elements j … j+3; 0 past the end of the row.
 vec4 load_a(uvec2 a, uint j)
 {
-    if (j + 4u <= p.count)
-        return tsr_load_row4(a, p.a_step, j, A_DTYPE, DENSE != 0u);
-    return tsr_load_row4_tail(a, p.a_step, j, p.count, A_DTYPE, 0.0);
+    return tsr_load_row4(a, p.a_step, j, p.count, A_DTYPE, FORM, 0.0);
 }
 
 vec4 load_b(uvec2 b, uint j)
 {
-    if (j + 4u <= p.count)
-        return tsr_load_row4(b, p.b_step, j, B_DTYPE, DENSE != 0u);
-    return tsr_load_row4_tail(b, p.b_step, j, p.count, B_DTYPE, 0.0);
+    return tsr_load_row4(b, p.b_step, j, p.count, B_DTYPE, FORM, 0.0);
 }
 
 void main()
@@ -56,9 +51,6 @@ void main()
         vec4 forward = load_a(a, j);
         vec4 value = load_b(b, j);
         value = LOGARITHM != 0u ? value - tsr_exp4(forward) * sum : forward * (value - sum);
-        if (j + 4u <= p.count)
-            tsr_store_row4(y, p.y_step, j, Y_DTYPE, DENSE != 0u, value);
-        else
-            tsr_store_row4_tail(y, p.y_step, j, p.count, Y_DTYPE, value);
+        tsr_store_row4(y, p.y_step, j, p.count, Y_DTYPE, FORM, value);
     }
 }

@@ -2,7 +2,7 @@
 #ifndef TSR_PARAMS_CROSS_ENTROPY_H
 #define TSR_PARAMS_CROSS_ENTROPY_H
 
-#include "types.h"
+#include "rows.h"
 
 /* Strides between rows, and steps between the classes of a row, count bytes. */
 struct tsr_cross_entropy_params {

@@ -2,12 +2,7 @@
 #ifndef TSR_PARAMS_REDUCE_H
 #define TSR_PARAMS_REDUCE_H
 
-#include "types.h"
-
-#define TSR_REDUCE_DIMS 4
-
-/* How many sums an element is dealt to in turn: element j goes to lane j % 32, and the lanes are then added as a tree. */
-#define TSR_REDUCE_LANES 32
+#include "rows.h"
 
 /* Specialization constants: what is done … */
 #define TSR_REDUCE_KIND_SUM 0
@@ -27,9 +22,9 @@ struct tsr_reduce_params {
     TSR_UINT accumulate; /* y += result */
     TSR_FLOAT scale;     /* of the result */
     TSR_UINT unit;       /* argmax: original elements per element of x */
-    TSR_UINT shape[TSR_REDUCE_DIMS];
-    TSR_UINT x_strides[TSR_REDUCE_DIMS];
-    TSR_UINT y_strides[TSR_REDUCE_DIMS];
+    TSR_UINT shape[TSR_ROW_DIMS];
+    TSR_UINT x_strides[TSR_ROW_DIMS];
+    TSR_UINT y_strides[TSR_ROW_DIMS];
 };
 TSR_PUSH_CHECK(tsr_reduce_params);
 

@@ -2,9 +2,7 @@
 #ifndef TSR_PARAMS_SOFTMAX_H
 #define TSR_PARAMS_SOFTMAX_H
 
-#include "types.h"
-
-#define TSR_SOFTMAX_DIMS 4
+#include "rows.h"
 
 /* Row (i0, …) of a starts at a + Σ i·a_strides elements, and its elements are a_step bytes apart. */
 struct tsr_softmax_params {
@@ -13,10 +11,10 @@ struct tsr_softmax_params {
     TSR_UINT count; /* elements in a row */
     TSR_UINT jobs;  /* rows */
     TSR_UINT ndim;
-    TSR_UINT shape[TSR_SOFTMAX_DIMS];
-    TSR_UINT a_strides[TSR_SOFTMAX_DIMS];
-    TSR_UINT b_strides[TSR_SOFTMAX_DIMS];
-    TSR_UINT y_strides[TSR_SOFTMAX_DIMS];
+    TSR_UINT shape[TSR_ROW_DIMS];
+    TSR_UINT a_strides[TSR_ROW_DIMS];
+    TSR_UINT b_strides[TSR_ROW_DIMS];
+    TSR_UINT y_strides[TSR_ROW_DIMS];
 };
 TSR_PUSH_CHECK(tsr_softmax_params);
 

@@ -53,15 +53,13 @@ static uint64_t stride_of(const tsr_tensor *tensor, int dim)
     return (uint64_t)tensor->layout.strides[dim] * tsr_dtype_size(tensor->layout.dtype);
 }
 
-/* Four classes at once, as tsr__rows_dense has it. */
-static bool dense(const tsr_tensor *tensor)
+static uint32_t form_of(const tsr_tensor *tensor)
 {
-    if (!tensor)
-        return true;
-    tsr__piece rows = {.ndim = 1, .shape = {(uint32_t)(tensor->layout.shape[0] > 1 ? 2 : 1)}};
-    rows.strides[0][0] = (uint32_t)(tensor->layout.strides[0] & 3);
-    return tsr__rows_dense(&rows, 0, tensor->layout.dtype, tsr__tensor_address(tensor),
-                           tensor->layout.strides[1], tensor->layout.shape[1]);
+    /* Only whether rows start at even elements matters, so a row stride of any size will do. */
+    tsr__piece rows = {.ndim = 1, .shape = {tensor->layout.shape[0] > 1 ? 2 : 1}};
+    rows.strides[0][0] = (uint32_t)(tensor->layout.strides[0] & 1);
+    return tsr__row_form(&rows, 0, tensor->layout.dtype, tsr__tensor_address(tensor),
+                         tensor->layout.strides[1], tensor->layout.shape[1]);
 }
 
 /* Rows from `first` on, as many as one dispatch takes. */
@@ -84,13 +82,15 @@ static tsr_status add_dispatch(tsr__dispatches *list, tsr_tensor *loss, tsr_tens
         .scale = scale,
     };
     uint32_t team = tsr__team_for(classes);
+    uint32_t form = form_of(logits);
+    if (gradient && form_of(gradient) < form)
+        form = form_of(gradient);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_CROSS_ENTROPY,
         .spec_count = 6,
         .spec = {tsr__team_workgroup(team), team, (uint32_t)logits->layout.dtype,
                  (uint32_t)(loss ? loss->layout.dtype : TSR_F32),
-                 (uint32_t)(gradient ? gradient->layout.dtype : TSR_F32),
-                 dense(logits) && dense(gradient)},
+                 (uint32_t)(gradient ? gradient->layout.dtype : TSR_F32), form},
         .push = &params,
         .push_bytes = sizeof params,
         .access_count = 2,

@@ -50,7 +50,8 @@ static bool takes_columns(const tsr__piece *piece, const place *x, uint64_t addr
 {
     uint64_t size = tsr_dtype_size(x->layout.dtype);
     int inner = piece->ndim - 1;
-    if (x->step == 1 || piece->strides[0][inner] != 1 || piece->shape[inner] < 4)
+    if (x->count <= SHORT_ROW || x->step == 1 || piece->strides[0][inner] != 1 ||
+        piece->shape[inner] < 4)
         return false;
     uint64_t misaligned = address | (uint64_t)x->step * size;
     if (piece->shape[inner] % 4 != 0) /* the last group starts at the fourth column from the end */
@@ -61,22 +62,22 @@ static bool takes_columns(const tsr__piece *piece, const place *x, uint64_t addr
 }
 
 static void choose_argmax(tsr__dispatch *dispatch, const struct tsr_reduce_params *params,
-                          const place *x, const place *y, bool dense)
+                          const place *x, const place *y, uint32_t form)
 {
-    uint32_t team = x->count > SHORT_ROW && (dense || params->jobs < ENOUGH_JOBS) ? 8 : 1;
+    uint32_t team = x->count > SHORT_ROW && (x->step == 1 || params->jobs < ENOUGH_JOBS) ? 8 : 1;
     dispatch->shader = TSR__SHADER_ARGMAX;
     dispatch->spec_count = 6;
     dispatch->spec[0] = WORKGROUP;
     dispatch->spec[1] = x->partial ? TSR_F32 : (uint32_t)x->layout.dtype;
     dispatch->spec[2] = team;
-    dispatch->spec[3] = dense;
+    dispatch->spec[3] = form;
     dispatch->spec[4] = x->partial ? TSR_ARGMAX_PAIRS : TSR_ARGMAX_VALUES;
     dispatch->spec[5] = y->partial ? TSR_ARGMAX_PAIRS : TSR_ARGMAX_INDICES;
     tsr__groups_for(params->jobs, WORKGROUP / team, dispatch->groups);
 }
 
 static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *params,
-                          const folding *fold, const place *x, const place *y, bool dense,
+                          const folding *fold, const place *x, const place *y, uint32_t form,
                           bool columns)
 {
     dispatch->spec[0] = WORKGROUP;
@@ -89,13 +90,17 @@ static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *par
         dispatch->shader = TSR__SHADER_REDUCE_COLUMNS;
         dispatch->spec_count = 4;
         tsr__groups_for(params->jobs, WORKGROUP / 4, dispatch->groups);
-    } else {
-        uint32_t team = x->count > SHORT_ROW ? 8 : 1;
+    } else if (x->count > SHORT_ROW) {
         dispatch->shader = TSR__SHADER_REDUCE_ROWS;
+        dispatch->spec_count = 5;
+        dispatch->spec[4] = form;
+        tsr__groups_for(params->jobs, WORKGROUP / 8, dispatch->groups);
+    } else {
+        dispatch->shader = TSR__SHADER_REDUCE_SHORT;
         dispatch->spec_count = 6;
-        dispatch->spec[4] = team;
-        dispatch->spec[5] = dense;
-        tsr__groups_for(params->jobs, WORKGROUP / team, dispatch->groups);
+        dispatch->spec[4] = form;
+        dispatch->spec[5] = x->count <= 4 ? 1 : x->count <= 16 ? 4 : 8; /* fours */
+        tsr__groups_for(params->jobs, WORKGROUP, dispatch->groups);
     }
 }
 
@@ -133,12 +138,11 @@ static tsr_status add_pass(folding *fold, const place *x, const place *y, uint32
             .access = {x->access, y->access},
         };
         dispatch.access[1].write = true;
-        bool dense = tsr__rows_dense(&piece, 0, x->layout.dtype, params.x, x->step, x->count);
+        uint32_t form = tsr__row_form(&piece, 0, x->layout.dtype, params.x, x->step, x->count);
         if (fold->argmax)
-            choose_argmax(&dispatch, &params, x, y, dense);
+            choose_argmax(&dispatch, &params, x, y, form);
         else
-            choose_reduce(&dispatch, &params, fold, x, y, dense,
-                          takes_columns(&piece, x, params.x));
+            choose_reduce(&dispatch, &params, fold, x, y, form, takes_columns(&piece, x, params.x));
         TSR__TRY(tsr__dispatches_add(&fold->list, &dispatch));
     }
     return TSR_OK;
@@ -306,6 +310,8 @@ tsr_status tsr_reduce(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, in
                  : reduction == TSR_REDUCE_MAX ? "max"
                                                : "min");
     TSR__TRY(tsr__require_disjoint("reduce", "y", y, "x", x, false));
+    if (count == 0)
+        return accumulate ? TSR_OK : tsr_fill(stream, y, 0);
 
     folding fold = {
         .stream = stream,

@@ -54,18 +54,21 @@ tsr_layout tsr__layout_without(const tsr_layout *layout, int dim)
     return rest;
 }
 
-bool tsr__rows_dense(const tsr__piece *piece, int operand, tsr_dtype dtype, uint64_t address,
-                     int64_t step, int64_t count)
+uint32_t tsr__row_form(const tsr__piece *piece, int operand, tsr_dtype dtype, uint64_t address,
+                       int64_t step, int64_t count)
 {
+    const uint64_t limit = UINT64_C(1) << 31;
     uint64_t size = tsr_dtype_size(dtype);
-    if ((step != 1 && count > 1) || (uint64_t)count >= (UINT64_C(1) << 31) / size)
-        return false;
+    if (count > 1 && (uint64_t)step > limit / size / (uint64_t)count)
+        return TSR_ROW_WIDE;
+    if (step != 1 || count % 4 != 0)
+        return TSR_ROW_STRIDED;
     uint64_t misaligned = address;
     for (int d = 0; d < piece->ndim; d++) {
         if (piece->shape[d] > 1)
             misaligned |= piece->strides[operand][d] * size;
     }
-    return misaligned % 4 == 0;
+    return misaligned % 4 == 0 ? TSR_ROW_DENSE4 : TSR_ROW_STRIDED;
 }
 
 uint32_t tsr__team_for(int64_t count)

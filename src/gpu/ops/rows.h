@@ -4,6 +4,7 @@
 #define TSR_GPU_OPS_ROWS_H
 
 #include "gpu/stream.h"
+#include "shaders/params/rows.h"
 #include "tensor/pieces.h"
 
 /* The dispatches of one operation, gathered before the first is recorded: so that it fails before
@@ -28,11 +29,10 @@ tsr_status tsr__require_dim(const char *op, const tsr_tensor *x, int dim, int *o
 /* The layout of the first elements of x's rows along `dim`: x without that dimension. */
 tsr_layout tsr__layout_without(const tsr_layout *layout, int dim);
 
-/* True when a kernel may reach four neighbours of a row at once: they lie side by side, each row of
- * the piece starts at a multiple of 4 bytes, and 31 bits count a row's bytes. `address` is that of
- * the piece's first element, `step` the elements from one to the next. */
-bool tsr__rows_dense(const tsr__piece *piece, int operand, tsr_dtype dtype, uint64_t address,
-                     int64_t step, int64_t count);
+/* The form (TSR_ROW_…) of rows of `count` elements that lie `step` apart and start where the piece
+ * says, its first element at `address`. Of several operands' forms the smallest suits all. */
+uint32_t tsr__row_form(const tsr__piece *piece, int operand, tsr_dtype dtype, uint64_t address,
+                       int64_t step, int64_t count);
 
 /* How many invocations share a row of softmax and the like, and the size of their workgroups. */
 uint32_t tsr__team_for(int64_t count);

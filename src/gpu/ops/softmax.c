@@ -34,7 +34,7 @@ static tsr_status check(const softmax_call *call, tsr_stream *stream)
 }
 
 static void choose(tsr__dispatch *dispatch, const softmax_call *call, uint32_t rows, int64_t count,
-                   bool dense)
+                   uint32_t form)
 {
     uint32_t team = tsr__team_for(count), workgroup = tsr__team_workgroup(team);
     int n = 0;
@@ -45,7 +45,7 @@ static void choose(tsr__dispatch *dispatch, const softmax_call *call, uint32_t r
     if (call->gradient)
         dispatch->spec[n++] = (uint32_t)call->b->layout.dtype;
     dispatch->spec[n++] = (uint32_t)call->y->layout.dtype;
-    dispatch->spec[n++] = dense;
+    dispatch->spec[n++] = form;
     dispatch->spec[n++] = call->logarithm;
     dispatch->spec_count = n;
     tsr__groups_for(rows, workgroup / team, dispatch->groups);
@@ -69,13 +69,14 @@ static tsr_status add_dispatches(const softmax_call *call, tsr__dispatches *list
     tsr__pieces_init(&walk, 3, layouts, 0);
     while (tsr__pieces_next(&walk, &piece)) {
         uint64_t address[3], step[3];
-        bool dense = true;
+        uint32_t form = TSR_ROW_DENSE4;
         for (int i = 0; i < 3; i++) {
             uint64_t size = tsr_dtype_size(rows[i].dtype);
             int64_t stride = tensors[i]->layout.strides[last];
             address[i] = tensors[i]->buffer->address + (uint64_t)piece.offset[i] * size;
             step[i] = (uint64_t)stride * size;
-            dense = dense && tsr__rows_dense(&piece, i, rows[i].dtype, address[i], stride, count);
+            uint32_t own = tsr__row_form(&piece, i, rows[i].dtype, address[i], stride, count);
+            form = own < form ? own : form;
         }
         struct tsr_softmax_params params = {
             .a = address[0],
@@ -100,7 +101,7 @@ static tsr_status add_dispatches(const softmax_call *call, tsr__dispatches *list
             .access_count = 3,
             .access = {tsr__read_of(tensors[0]), tsr__read_of(tensors[1]), tsr__write_of(call->y)},
         };
-        choose(&dispatch, call, piece.count, count, dense);
+        choose(&dispatch, call, piece.count, count, form);
         TSR__TRY(tsr__dispatches_add(list, &dispatch));
     }
     return TSR_OK;
