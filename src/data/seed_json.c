@@ -1,6 +1,7 @@
 /* Snapshots as JSON:
  *
- *     {"format": "tessera.seeds", "version": 1, "generator": "philox", "epoch": 0, "streams": [
+ *     {"format": "tessera.seed-snapshot", "version": 1, "generator": "philox", "epoch": 0,
+ * "streams": [
  *       {"kind": "device", "id": 0, "seed": 42, "state": "54535247…"}]}
  *
  * A state is what tsr_rng_save writes, in lower-case hexadecimal. */
@@ -13,7 +14,9 @@
 #include "base/error.h"
 #include "data/seed.h"
 
-#define FORMAT "tessera.seeds"
+/* Longer than any number: jansson does not notice when it cannot enlarge its buffer for a token and
+ * loses digits, but this name comes first, and a shortened one is rejected. */
+#define FORMAT "tessera.seed-snapshot"
 #define VERSION 1
 
 /* Writing: nothing in a snapshot needs escaping, so the text is printed. With `text` NULL only its
@@ -214,7 +217,9 @@ tsr_status tsr_seed_restore_json(tsr_seed_manager *manager, const char *text, si
 {
     json_error_t error;
     json_t *document = json_loadb(text, size_bytes, JSON_REJECT_DUPLICATES, &error);
-    if (document == NULL && json_error_code(&error) == json_error_out_of_memory)
+    /* jansson has no text for most allocations that fail; a string that it had no memory for it
+     * calls an invalid token. */
+    if (document == NULL && error.text[0] == '\0')
         return tsr__fail(TSR_ERR_NO_MEMORY, "seed: no memory to read a snapshot of %zu bytes",
                          size_bytes);
     TSR__REQUIRE(document != NULL, "seed: snapshot: offset %d (line %d): %s", error.position,

@@ -1,0 +1,514 @@
+/* The seed manager. The tests of the first half are named after the methods and scenarios of the
+ * document that describes it. */
+#include <string.h>
+
+#include "base/fault.h"
+#include "support/check_main.h"
+#include "tessera/seed.h"
+
+static tsr_seed_manager *seeds;
+
+static void create(void)
+{
+    ck_assert_ok(tsr_seed_manager_create(NULL, &seeds));
+}
+
+static void destroy(void)
+{
+    tsr_seed_manager_destroy(&seeds);
+    ck_assert_ptr_null(seeds);
+}
+
+static void use(const tsr_seed_manager_params *params)
+{
+    tsr_seed_manager_destroy(&seeds);
+    ck_assert_ok(tsr_seed_manager_create(params, &seeds));
+}
+
+static void check_device(int device, int64_t expected)
+{
+    int64_t seed = ~expected;
+    ck_assert_ok(tsr_seed_of_device(seeds, device, &seed));
+    ck_assert_int_eq(seed, expected);
+}
+
+static void check_worker(int worker, int64_t expected)
+{
+    int64_t seed = ~expected;
+    ck_assert_ok(tsr_seed_of_worker(seeds, worker, &seed));
+    ck_assert_int_eq(seed, expected);
+}
+
+START_TEST(seed_all_devices_seeds_each_uniquely)
+{
+    ck_assert_ok(tsr_seed_all_devices(seeds, 42, 64));
+    for (int device = 0; device < 64; device++)
+        check_device(device, 42 + device);
+    int64_t seed = 7;
+    ck_assert_error(tsr_seed_of_device(seeds, 64, &seed), TSR_ERR_NOT_FOUND,
+                    "seed: device 64 has not been seeded");
+    ck_assert_int_eq(seed, 7);
+}
+END_TEST
+
+START_TEST(seed_all_devices_uses_the_default_count)
+{
+    use(tsr_seed_params(.device_count = 3));
+    ck_assert_ok(tsr_seed_all_devices(seeds, -1, 0));
+    check_device(0, -1);
+    check_device(2, 1);
+    int64_t seed;
+    ck_assert_error(tsr_seed_of_device(seeds, 3, &seed), TSR_ERR_NOT_FOUND,
+                    "seed: device 3 has not been seeded");
+}
+END_TEST
+
+START_TEST(seed_all_devices_validates_the_count)
+{
+    ck_assert_error(tsr_seed_all_devices(seeds, 42, -1), TSR_ERR_INVALID,
+                    "seed: -1 devices are outside 0 to 65536");
+    ck_assert_error(tsr_seed_all_devices(seeds, 42, 65537), TSR_ERR_INVALID,
+                    "seed: 65537 devices are outside 0 to 65536");
+}
+END_TEST
+
+START_TEST(seed_device_stores_and_tracks)
+{
+    ck_assert_ok(tsr_seed_device(seeds, 5, 123));
+    check_device(5, 123);
+    ck_assert_ok(tsr_seed_device(seeds, 2, INT64_MIN));
+    ck_assert_ok(tsr_seed_device(seeds, 5, INT64_MAX));
+    check_device(2, INT64_MIN);
+    check_device(5, INT64_MAX);
+}
+END_TEST
+
+START_TEST(seed_device_validates_the_id)
+{
+    ck_assert_error(tsr_seed_device(seeds, -1, 1), TSR_ERR_INVALID,
+                    "seed: device -1 is outside 0 to 65535");
+    ck_assert_error(tsr_seed_device(seeds, 65536, 1), TSR_ERR_INVALID,
+                    "seed: device 65536 is outside 0 to 65535");
+    ck_assert_uint_eq(tsr_seed_log_count(seeds), 0);
+}
+END_TEST
+
+START_TEST(get_device_seed_fails_when_not_seeded)
+{
+    int64_t seed = 7;
+    ck_assert_error(tsr_seed_of_device(seeds, 0, &seed), TSR_ERR_NOT_FOUND,
+                    "seed: device 0 has not been seeded");
+    ck_assert_ok(tsr_seed_workers(seeds, 1, 2));
+    ck_assert_error(tsr_seed_of_device(seeds, 0, &seed), TSR_ERR_NOT_FOUND,
+                    "seed: device 0 has not been seeded");
+    ck_assert_error(tsr_seed_of_device(seeds, -3, &seed), TSR_ERR_NOT_FOUND,
+                    "seed: device -3 has not been seeded");
+    ck_assert_int_eq(seed, 7);
+}
+END_TEST
+
+START_TEST(seed_workers_seeds_each_uniquely)
+{
+    ck_assert_ok(tsr_seed_workers(seeds, 100, 4));
+    for (int worker = 0; worker < 4; worker++)
+        check_worker(worker, 100 + worker);
+}
+END_TEST
+
+START_TEST(seed_workers_validates_the_count)
+{
+    ck_assert_error(tsr_seed_workers(seeds, 100, 0), TSR_ERR_INVALID,
+                    "seed: 0 workers are outside 1 to 65536");
+    ck_assert_error(tsr_seed_workers(seeds, 100, -4), TSR_ERR_INVALID,
+                    "seed: -4 workers are outside 1 to 65536");
+    ck_assert_error(tsr_seed_workers(seeds, 100, 65537), TSR_ERR_INVALID,
+                    "seed: 65537 workers are outside 1 to 65536");
+}
+END_TEST
+
+START_TEST(seed_worker_stores_and_tracks)
+{
+    ck_assert_ok(tsr_seed_worker(seeds, 9, -5));
+    check_worker(9, -5);
+    ck_assert_error(tsr_seed_worker(seeds, -1, 1), TSR_ERR_INVALID,
+                    "seed: worker -1 is outside 0 to 65535");
+}
+END_TEST
+
+START_TEST(get_worker_seed_fails_when_not_seeded)
+{
+    int64_t seed = 7;
+    ck_assert_ok(tsr_seed_all_devices(seeds, 1, 2));
+    ck_assert_error(tsr_seed_of_worker(seeds, 0, &seed), TSR_ERR_NOT_FOUND,
+                    "seed: worker 0 has not been seeded");
+    ck_assert_error(tsr_seed_of_process(seeds, &seed), TSR_ERR_NOT_FOUND,
+                    "seed: the process has not been seeded");
+    ck_assert_int_eq(seed, 7);
+}
+END_TEST
+
+START_TEST(get_deterministic_seed_by_the_manager)
+{
+    int64_t seed = 0, hashed = 0, expected = 0;
+    ck_assert_ok(tsr_seed_of_op(seeds, 42, 3, 17, &seed));
+    ck_assert_int_eq(seed, 3059);
+    ck_assert_error(tsr_seed_of_op(seeds, 42, 3, 1000, &seed), TSR_ERR_INVALID,
+                    "seed: op 1000 is outside 0 to 999 and would take another device's seed");
+    use(tsr_seed_params(.strategy = TSR_SEED_STRATEGY_HASHED, .node = 6));
+    ck_assert_ok(tsr_seed_set_epoch(seeds, 8));
+    ck_assert_ok(tsr_seed_of_op(seeds, 42, 3, 1000, &hashed));
+    ck_assert_ok(tsr_seed_hashed(
+        &(tsr_seed_point){
+            .base = 42, .kind = TSR_SEED_OP, .node = 6, .device = 3, .epoch = 8, .op = 1000},
+        &expected));
+    ck_assert_int_eq(hashed, expected);
+    ck_assert_uint_eq(tsr_seed_log_count(seeds), 0);
+}
+END_TEST
+
+/* SetGlobalSeed(42): the process and GPU 0. */
+START_TEST(single_gpu_training)
+{
+    int64_t seed = 0;
+    ck_assert_ok(tsr_seed_global(seeds, 42));
+    ck_assert_ok(tsr_seed_of_process(seeds, &seed));
+    ck_assert_int_eq(seed, 42);
+    check_device(0, 42);
+    ck_assert_uint_eq(tsr_seed_log_count(seeds), 2);
+}
+END_TEST
+
+START_TEST(multi_gpu_training_data_parallel)
+{
+    ck_assert_ok(tsr_seed_all_devices(seeds, 42, 4));
+    check_device(0, 42);
+    check_device(1, 43);
+    check_device(2, 44);
+    check_device(3, 45);
+}
+END_TEST
+
+START_TEST(multi_gpu_training_model_parallel)
+{
+    ck_assert_ok(tsr_seed_all_devices(seeds, 42, 2));
+    check_device(0, 42);
+    check_device(1, 43);
+}
+END_TEST
+
+START_TEST(data_loading_single_worker)
+{
+    ck_assert_ok(tsr_seed_workers(seeds, 100, 1));
+    check_worker(0, 100);
+    int64_t seed;
+    ck_assert_error(tsr_seed_of_worker(seeds, 1, &seed), TSR_ERR_NOT_FOUND,
+                    "seed: worker 1 has not been seeded");
+}
+END_TEST
+
+START_TEST(data_loading_multiple_workers)
+{
+    ck_assert_ok(tsr_seed_workers(seeds, 100, 4));
+    check_worker(0, 100);
+    check_worker(1, 101);
+    check_worker(2, 102);
+    check_worker(3, 103);
+}
+END_TEST
+
+/* The same base seed gives the same numbers in another run. */
+START_TEST(seeding_is_reproducible_across_runs)
+{
+    tsr_seed_manager *other = NULL;
+    ck_assert_ok(tsr_seed_manager_create(NULL, &other));
+    ck_assert_ok(tsr_seed_global(seeds, 7));
+    ck_assert_ok(tsr_seed_global(other, 7));
+    tsr_rng *a = NULL, *b = NULL;
+    ck_assert_ok(tsr_seed_stream(seeds, TSR_SEED_DEVICE, 0, &a));
+    ck_assert_ok(tsr_seed_stream(other, TSR_SEED_DEVICE, 0, &b));
+    for (int i = 0; i < 100; i++)
+        ck_assert_uint_eq(tsr_rng_next_u64(a), tsr_rng_next_u64(b));
+    tsr_seed_manager_destroy(&other);
+}
+END_TEST
+
+START_TEST(global_seeds_everything)
+{
+    use(tsr_seed_params(.device_count = 2, .worker_count = 3));
+    ck_assert_ok(tsr_seed_global(seeds, 10));
+    check_device(1, 11);
+    check_worker(2, 12);
+    ck_assert_uint_eq(tsr_seed_log_count(seeds), 6);
+}
+END_TEST
+
+START_TEST(streams_are_generators_of_their_seeds)
+{
+    for (int kind = TSR_RNG_PHILOX; kind <= TSR_RNG_THREEFRY; kind++) {
+        use(tsr_seed_params(.rng = (tsr_rng_kind)kind));
+        ck_assert_ok(tsr_seed_device(seeds, 3, -12));
+        tsr_rng expected, *stream = NULL;
+        ck_assert_ok(tsr_rng_init((tsr_rng_kind)kind, (uint64_t)-12, &expected));
+        ck_assert_ok(tsr_seed_stream(seeds, TSR_SEED_DEVICE, 3, &stream));
+        for (int i = 0; i < 10; i++)
+            ck_assert_uint_eq(tsr_rng_next_u32(stream), tsr_rng_next_u32(&expected));
+        /* Others that are seeded later leave it where it is. */
+        tsr_rng *again = NULL;
+        ck_assert_ok(tsr_seed_all_devices(seeds, 0, 3));
+        ck_assert_ok(tsr_seed_workers(seeds, 0, 300));
+        ck_assert_ok(tsr_seed_stream(seeds, TSR_SEED_DEVICE, 3, &again));
+        ck_assert_ptr_eq(again, stream);
+        ck_assert_uint_eq(tsr_rng_next_u32(stream), tsr_rng_next_u32(&expected));
+        /* Seeding again starts anew. */
+        ck_assert_ok(tsr_seed_device(seeds, 3, -12));
+        ck_assert_ok(tsr_rng_init((tsr_rng_kind)kind, (uint64_t)-12, &expected));
+        ck_assert_uint_eq(tsr_rng_next_u32(stream), tsr_rng_next_u32(&expected));
+    }
+}
+END_TEST
+
+START_TEST(stream_errors)
+{
+    tsr_rng *stream = NULL;
+    ck_assert_error(tsr_seed_stream(seeds, TSR_SEED_OP, 0, &stream), TSR_ERR_INVALID,
+                    "seed: kind op has no stream");
+    ck_assert_error(tsr_seed_stream(seeds, TSR_SEED_PROCESS, 1, &stream), TSR_ERR_NOT_FOUND,
+                    "seed: process 1 has not been seeded");
+    ck_assert_error(tsr_seed_stream(seeds, TSR_SEED_WORKER, 1, &stream), TSR_ERR_NOT_FOUND,
+                    "seed: worker 1 has not been seeded");
+    ck_assert_ptr_null(stream);
+}
+END_TEST
+
+START_TEST(hashed_manager)
+{
+    use(tsr_seed_params(.strategy = TSR_SEED_STRATEGY_HASHED, .node = 3, .device_count = 2,
+                        .worker_count = 2));
+    ck_assert_ok(tsr_seed_global(seeds, 42));
+    int64_t device = 0, worker = 0, expected = 0;
+    ck_assert_ok(tsr_seed_of_device(seeds, 1, &device));
+    ck_assert_ok(tsr_seed_of_worker(seeds, 1, &worker));
+    ck_assert_int_ne(device, worker);
+    ck_assert_ok(tsr_seed_hashed(
+        &(tsr_seed_point){.base = 42, .kind = TSR_SEED_WORKER, .node = 3, .worker = 1}, &expected));
+    ck_assert_int_eq(worker, expected);
+    /* Another epoch, other seeds. */
+    ck_assert_ok(tsr_seed_set_epoch(seeds, 1));
+    ck_assert_ok(tsr_seed_workers(seeds, 42, 2));
+    int64_t later = worker;
+    ck_assert_ok(tsr_seed_of_worker(seeds, 1, &later));
+    ck_assert_int_ne(later, worker);
+    /* Too many: nothing changes. */
+    ck_assert_error(tsr_seed_all_devices(seeds, 42, 257), TSR_ERR_INVALID,
+                    "seed: device 256 is outside 0 to 255, which hashed seeds have room for");
+    check_device(1, device);
+}
+END_TEST
+
+static tsr_status own_formula(void *user, const tsr_seed_point *point, int64_t *seed)
+{
+    if (point->device == *(int *)user)
+        return TSR_ERR_UNSUPPORTED;
+    *seed = point->base * 10 + point->device * 3 + point->worker * 7 + point->node;
+    return TSR_OK;
+}
+
+START_TEST(a_formula_of_ones_own)
+{
+    int refused = 5;
+    use(tsr_seed_params(.derive = own_formula, .user = &refused, .node = 1));
+    ck_assert_ok(tsr_seed_all_devices(seeds, 4, 5));
+    ck_assert_ok(tsr_seed_workers(seeds, 4, 3));
+    check_device(4, 53);
+    check_worker(2, 55);
+    ck_assert_int_eq(tsr_seed_all_devices(seeds, 9, 6), TSR_ERR_UNSUPPORTED);
+    check_device(4, 53);
+    ck_assert_uint_eq(tsr_seed_log_count(seeds), 8);
+}
+END_TEST
+
+START_TEST(failing_calls_change_nothing)
+{
+    ck_assert_ok(tsr_seed_all_devices(seeds, 1, 2));
+    ck_assert_error(tsr_seed_all_devices(seeds, INT64_MAX - 1, 4), TSR_ERR_OVERFLOW,
+                    "seed: base 9223372036854775806 + 2 does not fit 64 bits");
+    check_device(0, 1);
+    ck_assert_uint_eq(tsr_seed_log_count(seeds), 2);
+
+    use(tsr_seed_params(.rng = TSR_RNG_DOTNET));
+    ck_assert_ok(tsr_seed_all_devices(seeds, 1, 2));
+    ck_assert_error(tsr_seed_all_devices(seeds, 2147483646, 3), TSR_ERR_INVALID,
+                    "seed: device 2: rng: seed 2147483648 is outside System.Random's -2147483648 "
+                    "to 2147483647");
+    check_device(1, 2);
+    ck_assert_uint_eq(tsr_seed_log_count(seeds), 2);
+}
+END_TEST
+
+START_TEST(params_are_checked)
+{
+    tsr_seed_manager *none = NULL;
+    const struct {
+        tsr_seed_manager_params params;
+        const char *text;
+    } cases[] = {
+        {{.strategy = (tsr_seed_strategy)2}, "seed: 2 is no strategy"},
+        {{.rng = (tsr_rng_kind)8}, "seed: 8 is no kind of generator"},
+        {{.strategy = TSR_SEED_STRATEGY_HASHED, .rng = TSR_RNG_MT19937},
+         "seed: hashed seeds have 64 bits, of which mt19937 would take 32"},
+        {{.strategy = TSR_SEED_STRATEGY_HASHED, .rng = TSR_RNG_DOTNET},
+         "seed: hashed seeds have 64 bits, of which dotnet would take 32"},
+        {{.device_count = -1}, "seed: -1 devices are outside 0 to 65536"},
+        {{.worker_count = 65537}, "seed: 65537 workers are outside 0 to 65536"},
+        {{.node = -1}, "seed: node -1 is negative"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_assert_error(tsr_seed_manager_create(&cases[i].params, &none), TSR_ERR_INVALID,
+                        cases[i].text);
+    ck_assert_ptr_null(none);
+    tsr_seed_manager_destroy(&none);
+    tsr_seed_manager_destroy(NULL);
+    ck_assert_error(tsr_seed_set_epoch(seeds, 1048576), TSR_ERR_INVALID,
+                    "seed: epoch 1048576 is outside 0 to 1048575");
+    ck_assert_error(tsr_seed_set_epoch(seeds, -1), TSR_ERR_INVALID,
+                    "seed: epoch -1 is outside 0 to 1048575");
+}
+END_TEST
+
+static char heard[512];
+
+static void listen(void *user, tsr_log_level level, const char *message)
+{
+    (void)user;
+    ck_assert_int_eq(level, TSR_LOG_DEBUG);
+    strncat(heard, message, sizeof heard - strlen(heard) - 1);
+    strncat(heard, "\n", sizeof heard - strlen(heard) - 1);
+}
+
+START_TEST(every_seeding_is_logged)
+{
+    tsr_log_set(listen, NULL, TSR_LOG_DEBUG);
+    ck_assert_ok(tsr_seed_global(seeds, 42));
+    ck_assert_ok(tsr_seed_workers(seeds, 100, 2));
+    ck_assert_ok(tsr_seed_device(seeds, 0, 5));
+    tsr_log_set(NULL, NULL, TSR_LOG_DEBUG);
+    ck_assert_str_eq(heard, "seed: process 0: 42\nseed: device 0: 42\nseed: worker 0: 100\n"
+                            "seed: worker 1: 101\nseed: device 0: 5\n");
+
+    const tsr_seed_event expected[] = {{TSR_SEED_PROCESS, 0, 42},
+                                       {TSR_SEED_DEVICE, 0, 42},
+                                       {TSR_SEED_WORKER, 0, 100},
+                                       {TSR_SEED_WORKER, 1, 101},
+                                       {TSR_SEED_DEVICE, 0, 5}};
+    ck_assert_uint_eq(tsr_seed_log_count(seeds), 5);
+    tsr_seed_event event = {0};
+    for (uint64_t i = 0; i < 5; i++) {
+        ck_assert_ok(tsr_seed_log_get(seeds, i, &event));
+        ck_assert_int_eq(event.kind, expected[i].kind);
+        ck_assert_int_eq(event.id, expected[i].id);
+        ck_assert_int_eq(event.seed, expected[i].seed);
+    }
+    ck_assert_error(tsr_seed_log_get(seeds, 5, &event), TSR_ERR_NOT_FOUND,
+                    "seed: there is no entry 5 in a log of 5");
+    tsr_seed_log_clear(seeds);
+    ck_assert_uint_eq(tsr_seed_log_count(seeds), 0);
+    check_device(0, 5);
+}
+END_TEST
+
+START_TEST(as_many_as_there_can_be)
+{
+    ck_assert_ok(tsr_seed_all_devices(seeds, 0, TSR_SEED_MOST));
+    check_device(TSR_SEED_MOST - 1, TSR_SEED_MOST - 1);
+}
+END_TEST
+
+/* What the allocation failures are injected into. Interleaves, so that streams are merged. */
+static tsr_status workload(void)
+{
+    tsr_seed_manager *manager = NULL;
+    tsr_status status =
+        tsr_seed_manager_create(tsr_seed_params(.device_count = 3, .worker_count = 2), &manager);
+    if (status == TSR_OK)
+        status = tsr_seed_device(manager, 1, 9);
+    if (status == TSR_OK)
+        status = tsr_seed_global(manager, 42);
+    if (status == TSR_OK)
+        status = tsr_seed_workers(manager, 42, 9);
+    tsr_seed_manager_destroy(&manager);
+    return status;
+}
+
+START_TEST(every_allocation_may_fail)
+{
+    int failed = 0;
+    for (uint64_t nth = 0;; nth++, failed++) {
+        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+        tsr_status status = workload();
+        bool reached = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        ck_assert_int_eq(status, reached ? TSR_ERR_NO_MEMORY : TSR_OK);
+        if (!reached)
+            break;
+    }
+    ck_assert_int_gt(failed, 15);
+}
+END_TEST
+
+/* A call that finds no memory leaves the manager as it was. */
+START_TEST(failed_allocations_change_nothing)
+{
+    int failed = 0;
+    for (uint64_t nth = 0;; nth++, failed++) {
+        use(NULL);
+        ck_assert_ok(tsr_seed_device(seeds, 2, 9));
+        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+        tsr_status status = tsr_seed_all_devices(seeds, 42, 12);
+        bool reached = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        if (!reached)
+            break;
+        int64_t seed;
+        ck_assert_int_eq(status, TSR_ERR_NO_MEMORY);
+        ck_assert_uint_eq(tsr_seed_log_count(seeds), 1);
+        check_device(2, 9);
+        ck_assert_error(tsr_seed_of_device(seeds, 0, &seed), TSR_ERR_NOT_FOUND,
+                        "seed: device 0 has not been seeded");
+    }
+    ck_assert_int_gt(failed, 10);
+    check_device(2, 44);
+}
+END_TEST
+
+TESTS(manager)
+{
+    tcase_add_checked_fixture(tests, create, destroy);
+    tcase_add_test(tests, seed_all_devices_seeds_each_uniquely);
+    tcase_add_test(tests, seed_all_devices_uses_the_default_count);
+    tcase_add_test(tests, seed_all_devices_validates_the_count);
+    tcase_add_test(tests, seed_device_stores_and_tracks);
+    tcase_add_test(tests, seed_device_validates_the_id);
+    tcase_add_test(tests, get_device_seed_fails_when_not_seeded);
+    tcase_add_test(tests, seed_workers_seeds_each_uniquely);
+    tcase_add_test(tests, seed_workers_validates_the_count);
+    tcase_add_test(tests, seed_worker_stores_and_tracks);
+    tcase_add_test(tests, get_worker_seed_fails_when_not_seeded);
+    tcase_add_test(tests, get_deterministic_seed_by_the_manager);
+    tcase_add_test(tests, single_gpu_training);
+    tcase_add_test(tests, multi_gpu_training_data_parallel);
+    tcase_add_test(tests, multi_gpu_training_model_parallel);
+    tcase_add_test(tests, data_loading_single_worker);
+    tcase_add_test(tests, data_loading_multiple_workers);
+    tcase_add_test(tests, seeding_is_reproducible_across_runs);
+    tcase_add_test(tests, global_seeds_everything);
+    tcase_add_test(tests, streams_are_generators_of_their_seeds);
+    tcase_add_test(tests, stream_errors);
+    tcase_add_test(tests, hashed_manager);
+    tcase_add_test(tests, a_formula_of_ones_own);
+    tcase_add_test(tests, failing_calls_change_nothing);
+    tcase_add_test(tests, params_are_checked);
+    tcase_add_test(tests, every_seeding_is_logged);
+    tcase_add_test(tests, as_many_as_there_can_be);
+    tcase_add_test(tests, every_allocation_may_fail);
+    tcase_add_test(tests, failed_allocations_change_nothing);
+}
