@@ -5,6 +5,9 @@
 #include "base/error.h"
 #include "data/seed.h"
 
+/* Of a place in the list. */
+#define STREAM_SIZE sizeof(tsr__seed_stream *)
+
 static bool precedes(const tsr__seed_stream *stream, tsr_seed_kind kind, int id)
 {
     return stream->kind < kind || (stream->kind == kind && stream->id < id);
@@ -37,7 +40,7 @@ tsr_status tsr__seed_add(tsr__seed_set *set, tsr_seed_kind kind, int id, tsr__se
     if (*stream != NULL)
         return TSR_OK;
     void *streams = set->streams;
-    TSR__TRY(tsr__grow(&streams, &set->capacity, set->count + 1, sizeof(*set->streams)));
+    TSR__TRY(tsr__grow(&streams, &set->capacity, set->count + 1, STREAM_SIZE));
     set->streams = streams;
     tsr__seed_stream *added = tsr__calloc(1, sizeof *added);
     if (added == NULL)
@@ -45,7 +48,7 @@ tsr_status tsr__seed_add(tsr__seed_set *set, tsr_seed_kind kind, int id, tsr__se
     added->kind = kind;
     added->id = id;
     size_t at = position_of(set, kind, id);
-    memmove(set->streams + at + 1, set->streams + at, (set->count - at) * sizeof(*set->streams));
+    memmove(set->streams + at + 1, set->streams + at, (set->count - at) * STREAM_SIZE);
     set->streams[at] = added;
     set->count++;
     *stream = added;
@@ -64,7 +67,7 @@ tsr_status tsr__seed_merge(tsr__seed_set *set, tsr__seed_set *fresh)
 {
     void *streams = set->streams;
     size_t old = set->count, added = fresh->count;
-    TSR__TRY(tsr__grow(&streams, &set->capacity, old + added, sizeof(*set->streams)));
+    TSR__TRY(tsr__grow(&streams, &set->capacity, old + added, STREAM_SIZE));
     set->streams = streams;
     set->count += added;
     /* From the end, so that nothing is overwritten before it has moved. */

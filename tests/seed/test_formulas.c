@@ -46,7 +46,7 @@ START_TEST(get_deterministic_seed_is_deterministic)
             int64_t first = 0, second = 0;
             ck_assert_ok(tsr_seed_deterministic(42, device, op, &first));
             ck_assert_ok(tsr_seed_deterministic(42, device, op, &second));
-            ck_assert_int_eq(first, 42 + device * 1000 + op);
+            ck_assert_int_eq(first, 42 + INT64_C(1000) * device + op);
             ck_assert_int_eq(second, first);
         }
 }
@@ -55,13 +55,13 @@ END_TEST
 /* "Ensure uniqueness across devices and operations". */
 START_TEST(get_deterministic_seed_is_unique)
 {
-    enum { DEVICES = 16, OPS = 1000 };
-    static char seen[DEVICES * OPS];
+    enum { DEVICES = 16, OPS = 1000, SEEDS = DEVICES * OPS };
+    static char seen[SEEDS];
     for (int device = 0; device < DEVICES; device++)
         for (int op = 0; op < OPS; op++) {
             int64_t seed = -1;
             ck_check(tsr_seed_deterministic(0, device, op, &seed) == TSR_OK);
-            ck_check(seed >= 0 && seed < DEVICES * OPS && seen[seed]++ == 0);
+            ck_check(seed >= 0 && seed < SEEDS && seen[seed]++ == 0);
         }
 }
 END_TEST

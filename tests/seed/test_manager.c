@@ -309,7 +309,8 @@ static tsr_status own_formula(void *user, const tsr_seed_point *point, int64_t *
 {
     if (point->device == *(int *)user)
         return TSR_ERR_UNSUPPORTED;
-    *seed = point->base * 10 + point->device * 3 + point->worker * 7 + point->node;
+    *seed =
+        point->base * 10 + INT64_C(3) * point->device + INT64_C(7) * point->worker + point->node;
     return TSR_OK;
 }
 

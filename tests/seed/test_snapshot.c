@@ -288,8 +288,10 @@ START_TEST(mixed_generators)
     free(data);
     data = saved(threefry, save_json, &size);
     char *name = strstr(data, "\"threefry\"");
-    memcpy(name, "\"philox\"  ", 10);
-    check_rejected(philox, restore_json, data, size,
+    char mixed[1024];
+    int length =
+        snprintf(mixed, sizeof mixed, "%.*s\"philox\"%s", (int)(name - data), data, name + 10);
+    check_rejected(philox, restore_json, mixed, (size_t)length,
                    "seed: snapshot: streams[0]: the generator is threefry, the snapshot's are "
                    "philox");
     free(data);
