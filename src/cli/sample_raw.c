@@ -48,7 +48,8 @@ static int run(const sample_options *options)
     if (kind == TSR_RNG_THREEFRY)
         return run_threefry(options, (uint64_t)count);
     if (tsr_rng_init(kind, options->seed, &rng) != TSR_OK)
-        return cli_usage_error("sample: %s", tsr_last_error());
+        return cli_usage_error("sample: --rng dotnet takes a seed from %d to %d", INT32_MIN,
+                               INT32_MAX);
     sample_output output = sample_output_start(options->format, "raw", "values");
     print_words(&rng, count, &output);
     sample_output_finish(&output);

@@ -12,7 +12,7 @@ extern char **environ;
 
 #define MOST_ARGUMENTS 32
 
-static char *read_and_close(FILE *file)
+static char *read_and_close(FILE *file, size_t *length)
 {
     size_t used = 0, size = 1 << 16;
     char *text = malloc(size);
@@ -26,6 +26,7 @@ static char *read_and_close(FILE *file)
         }
     }
     text[used] = '\0';
+    *length = used;
     fclose(file);
     return text;
 }
@@ -54,8 +55,9 @@ tool_result tool_run(const char *arguments)
     int status;
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     tool_result result = {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1};
-    result.out = read_and_close(out);
-    result.err = read_and_close(err);
+    size_t err_size;
+    result.out = read_and_close(out, &result.out_size);
+    result.err = read_and_close(err, &err_size);
     return result;
 }
 

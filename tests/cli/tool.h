@@ -7,6 +7,7 @@
 typedef struct tool_result {
     int exit_code; /* -1: a signal ended it */
     char *out, *err;
+    size_t out_size; /* of what may hold zero bytes */
 } tool_result;
 
 /* `arguments` as on a command line, separated by single spaces. The test fails when the tool cannot
