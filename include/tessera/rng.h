@@ -61,7 +61,7 @@ TSR_API uint32_t tsr_mt19937_next_u32(tsr_mt19937 *rng);
 TSR_API uint64_t tsr_mt19937_next_u64(tsr_mt19937 *rng);
 /* In [0, 1): (next_u64 & (2^53 − 1)) · 2^-53. */
 TSR_API double tsr_mt19937_next_double(tsr_mt19937 *rng);
-/* As `words` calls of next_u32, about four times as fast. Takes time proportional to `words`. */
+/* As `words` calls of next_u32, but faster. Takes time proportional to `words`. */
 TSR_API void tsr_mt19937_skip(tsr_mt19937 *rng, uint64_t words);
 
 /* Which release of PyTorch is to be reproduced, where they differ. */
