@@ -33,6 +33,11 @@ typedef struct sample_kind {
 
 extern const sample_kind sample_raw;
 
+/* The numbers of a file, one a line, "-" being standard input; for free(). CLI_DONE, or CLI_USAGE
+ * with the file, line and reason printed and nothing set. */
+int sample_read_integers(const char *path, int64_t **values, uint64_t *count);
+int sample_read_reals(const char *path, double **values, uint64_t *count);
+
 /* Output in the chosen format. Text: one number a line. JSON: one document with the list `member`.
  * i64: 8 bytes each, little-endian. */
 typedef struct sample_output {
