@@ -69,7 +69,7 @@ static void make_plan(const tsr__piece *piece, const tsr_tensor *dst, const tsr_
  * invocation costs more than an access. */
 static uint32_t group_of(const copy_plan *plan, tsr__device_class device_class)
 {
-    if (plan->unit_bytes == 16 || tsr__piece_inner(&plan->piece) == 1)
+    if (tsr__piece_inner(&plan->piece) == 1)
         return 1;
     return plan->unit_bytes >= 4 && device_class == TSR__CLASS_GPU ? 1 : 4;
 }
@@ -93,8 +93,9 @@ static void fill_dispatch(const copy_plan *plan, const tsr_tensor *dst, const ts
     tsr__walk_strides(&plan->piece, 1, push->source_strides);
 
     /* Modes that do not matter are 0, so that they do not make pipelines of their own. */
-    uint32_t dst_mode = group == 4 ? inner_mode(&plan->piece, 0, dst) : TSR_COPY_STRIDED;
-    uint32_t src_mode = group == 4 ? inner_mode(&plan->piece, 1, src) : TSR_COPY_STRIDED;
+    bool modes = group == 4 && plan->unit_bytes < 16;
+    uint32_t dst_mode = modes ? inner_mode(&plan->piece, 0, dst) : TSR_COPY_STRIDED;
+    uint32_t src_mode = modes ? inner_mode(&plan->piece, 1, src) : TSR_COPY_STRIDED;
     dispatch->shader = TSR__SHADER_COPY;
     dispatch->spec_count = 6;
     dispatch->spec[0] = TSR__WALK_WORKGROUP;

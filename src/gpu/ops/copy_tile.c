@@ -22,7 +22,9 @@ bool tsr__copy_tile(const tsr__piece *piece, const tsr_tensor *dst, const tsr_te
                     struct tsr_copy_tile_params *push, tsr__dispatch *dispatch)
 {
     int rows = row_dimension(piece), columns = piece->ndim - 1;
-    if (rows < 0 || piece->shape[rows] < SHORTEST_SIDE || piece->shape[columns] < SHORTEST_SIDE)
+    /* CPU drivers have no reason to prefer neighbours, and pay for the detour. */
+    if (dst->buffer->device->device_class != TSR__CLASS_GPU || rows < 0 ||
+        piece->shape[rows] < SHORTEST_SIDE || piece->shape[columns] < SHORTEST_SIDE)
         return false;
 
     *push = (struct tsr_copy_tile_params){
