@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "gpu/disk_cache.h"
+#include "gpu/specialize/specialize.h"
 #include "gpu/stream.h"
 
 #define BUCKETS 256
@@ -172,9 +173,14 @@ static tsr_status build_entry(tsr_device *device, tsr__shader shader, const uint
     pipeline_entry *entry = tsr__calloc(1, sizeof *entry);
     if (!entry)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status =
-        tsr__pipeline_build(device, binary->name, code, binary->variant[device->storage].size_bytes,
-                            spec, spec_count, &entry->pipeline);
+    uint32_t *special = NULL;
+    size_t special_bytes = 0;
+    tsr_status status = tsr__specialize(code, binary->variant[device->storage].size_bytes, spec,
+                                        spec_count, &special, &special_bytes);
+    if (status == TSR_OK)
+        status = tsr__pipeline_build(device, binary->name, special, special_bytes, NULL, 0,
+                                     &entry->pipeline);
+    tsr__free(special);
     if (status != TSR_OK) {
         tsr__free(entry);
         return status;
