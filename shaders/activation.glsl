@@ -55,7 +55,7 @@ float tsr_activate(float x, uint activation)
     float complement;
     switch (activation) {
     case TSR_ACTIVATION_RELU:
-        return max(x, 0.0);
+        return floatBitsToInt(x) > 0 ? x : 0.0; // also where subnormal numbers compare as 0
     case TSR_ACTIVATION_GELU_TANH: {
         // Below −16 the result is 0; the bound keeps −inf·0 away.
         float b = max(x, -16.0);
@@ -77,12 +77,12 @@ float tsr_activate(float x, uint activation)
 // act'(x).
 float tsr_activate_grad(float x, uint activation)
 {
-    if (tsr_is_nan(x))
+    if (activation != TSR_ACTIVATION_NONE && tsr_is_nan(x))
         return x;
     float complement;
     switch (activation) {
     case TSR_ACTIVATION_RELU:
-        return x > 0.0 ? 1.0 : 0.0;
+        return floatBitsToInt(x) > 0 ? 1.0 : 0.0;
     case TSR_ACTIVATION_GELU_TANH: {
         float b = clamp(x, -16.0, 16.0);
         float s = tsr_sigmoid(b * (tsr_gelu_linear + tsr_gelu_cubic * (b * b)), complement);

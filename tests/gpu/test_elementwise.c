@@ -1,0 +1,270 @@
+/* Sums, differences, products and linear functions against double precision, rounded as the store
+ * rounds. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/check_main.h"
+#include "support/gpu.h"
+
+#define COUNT_MAX 4096
+
+static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
+
+/* Of y, a and b: each mixture is a pipeline to build. */
+static const tsr_dtype mixtures[][3] = {{TSR_F32, TSR_F32, TSR_F32},
+                                        {TSR_F16, TSR_F16, TSR_F16},
+                                        {TSR_BF16, TSR_F32, TSR_BF16},
+                                        {TSR_F32, TSR_BF16, TSR_F16},
+                                        {TSR_F16, TSR_BF16, TSR_F32}};
+
+typedef enum function { ADD, SUB, MUL, SCALE, AXPY, FUNCTIONS } function;
+
+static const float alpha = 0.75f, beta = -1.25f;
+
+static tsr_status run(function f, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
+{
+    switch (f) {
+    case ADD:
+        return tsr_add(queue, y, a, b);
+    case SUB:
+        return tsr_sub(queue, y, a, b);
+    case MUL:
+        return tsr_mul(queue, y, a, b);
+    case SCALE:
+        return tsr_scale(queue, y, a, alpha, beta);
+    case AXPY:
+    case FUNCTIONS:
+        break;
+    }
+    return tsr_axpy(queue, y, alpha, a);
+}
+
+/* In f32, each step rounded. */
+static double expected(function f, double a, double b, double y)
+{
+    switch (f) {
+    case ADD:
+        return gpu_rounded(a + b, TSR_F32);
+    case SUB:
+        return gpu_rounded(a - b, TSR_F32);
+    case MUL:
+        return gpu_rounded(a * b, TSR_F32);
+    case SCALE:
+        return gpu_rounded(gpu_rounded((double)alpha * a, TSR_F32) + (double)beta, TSR_F32);
+    case AXPY:
+    case FUNCTIONS:
+        break;
+    }
+    return gpu_rounded(gpu_rounded((double)alpha * a, TSR_F32) + y, TSR_F32);
+}
+
+/* Which element of a tensor `ndim`, `shape` broadcast to `y_shape` the row-major element n of y is.
+ */
+static int64_t source_index(int64_t n, int y_ndim, const int64_t *y_shape, int ndim,
+                            const int64_t *shape)
+{
+    int64_t index = 0, stride = 1;
+    for (int i = 1; i <= y_ndim; i++) {
+        int64_t position = n % y_shape[y_ndim - i];
+        n /= y_shape[y_ndim - i];
+        if (i > ndim)
+            continue;
+        index += (shape[ndim - i] == 1 ? 0 : position) * stride;
+        stride *= shape[ndim - i];
+    }
+    return index;
+}
+
+typedef struct view_of_values {
+    int ndim;
+    int64_t shape[TSR_MAX_DIMS];
+    tsr_tensor *parent, *view;
+    double values[COUNT_MAX];
+} view_of_values;
+
+/* A view with random contents. */
+static void make(gpu_random *random, tsr_dtype dtype, view_of_values *out)
+{
+    int64_t count = 1;
+    for (int i = 0; i < out->ndim; i++)
+        count *= out->shape[i];
+    out->view = gpu_random_view(random, dtype, out->ndim, out->shape, &out->parent);
+    for (int64_t i = 0; i < count; i++)
+        out->values[i] = gpu_rounded(8 * gpu_random_unit(random), dtype);
+    gpu_put(out->view, out->values);
+}
+
+static void make_broadcast(gpu_random *random, const view_of_values *y, tsr_dtype dtype,
+                           view_of_values *out)
+{
+    int dropped =
+        gpu_random_between(random, 0, 2) == 0 ? (int)gpu_random_between(random, 0, y->ndim) : 0;
+    out->ndim = y->ndim - dropped;
+    for (int i = 0; i < out->ndim; i++)
+        out->shape[i] = gpu_random_between(random, 0, 5) == 0 ? 1 : y->shape[dropped + i];
+    make(random, dtype, out);
+}
+
+static void drop(view_of_values *operand)
+{
+    tsr_tensor_destroy(&operand->view);
+    tsr_tensor_destroy(&operand->parent);
+}
+
+static void check_case(gpu_random *random, function f)
+{
+    static view_of_values y, a, b;
+    static double got[COUNT_MAX];
+    y.ndim = (int)gpu_random_between(random, 0, 5);
+    int64_t count = 1;
+    for (int i = 0; i < y.ndim; i++) {
+        y.shape[i] =
+            gpu_random_between(random, gpu_random_between(random, 0, 30) > 0, y.ndim <= 2 ? 40 : 5);
+        count *= y.shape[i];
+    }
+    const tsr_dtype *dtypes = mixtures[gpu_random_between(random, 0, 4)];
+    tsr_dtype dtype = dtypes[0];
+    make(random, dtype, &y);
+    make_broadcast(random, &y, dtypes[1], &a);
+    make_broadcast(random, &y, dtypes[2], &b);
+    GPU_OK(run(f, y.view, a.view, b.view));
+    gpu_get(y.view, got);
+    for (int64_t n = 0; n < count; n++) {
+        double from_a = a.values[source_index(n, y.ndim, y.shape, a.ndim, a.shape)];
+        double from_b = b.values[source_index(n, y.ndim, y.shape, b.ndim, b.shape)];
+        double want = gpu_rounded(expected(f, from_a, from_b, y.values[n]), dtype);
+        if (got[n] != want)
+            ck_abort_msg("function %d, %s, element %lld: %.9g instead of %.9g from %.9g and %.9g",
+                         (int)f, tsr_dtype_name(dtype), (long long)n, got[n], want, from_a, from_b);
+    }
+    drop(&b);
+    drop(&a);
+    drop(&y);
+}
+
+START_TEST(random_views)
+{
+    gpu_random random = {(uint64_t)_i};
+    for (int i = 0; i < 40; i++)
+        check_case(&random, (function)_i);
+}
+END_TEST
+
+/* y = a, or b, or both: the same view may be read and written. */
+START_TEST(in_place)
+{
+    gpu_random random = {50};
+    int64_t shape[] = {37};
+    for (int d = 0; d < 3; d++) {
+        static view_of_values y, b;
+        double got[37];
+        y.ndim = b.ndim = 1;
+        y.shape[0] = b.shape[0] = shape[0];
+        make(&random, floats[d], &y);
+        make(&random, TSR_F32, &b);
+        GPU_OK(tsr_add(queue, y.view, y.view, b.view));
+        GPU_OK(tsr_mul(queue, y.view, b.view, y.view));
+        GPU_OK(tsr_add(queue, y.view, y.view, y.view));
+        gpu_get(y.view, got);
+        for (int i = 0; i < 37; i++) {
+            double x = gpu_rounded(expected(ADD, y.values[i], b.values[i], 0), floats[d]);
+            x = gpu_rounded(expected(MUL, b.values[i], x, 0), floats[d]);
+            ck_assert_double_eq(got[i], gpu_rounded(2 * x, floats[d]));
+        }
+        drop(&b);
+        drop(&y);
+    }
+}
+END_TEST
+
+/* NaN and the infinities are numbers like any other. */
+START_TEST(special_values)
+{
+    const double a[] = {INFINITY, -INFINITY, NAN, 0, 3e38, 65504},
+                 b[] = {1, INFINITY, 1, -0.0, 3e38, 65504};
+    double got[6];
+    int64_t shape[] = {6};
+    tsr_tensor *x = gpu_new(TSR_F32, 1, shape), *z = gpu_new(TSR_F32, 1, shape),
+               *y = gpu_new(TSR_F16, 1, shape);
+    gpu_put(x, a);
+    gpu_put(z, b);
+    GPU_OK(tsr_add(queue, y, x, z));
+    gpu_get(y, got);
+    for (int i = 0; i < 6; i++) {
+        double want = gpu_rounded(gpu_rounded(a[i], TSR_F32) + gpu_rounded(b[i], TSR_F32), TSR_F16);
+        ck_assert_msg(isnan(want) ? isnan(got[i]) : got[i] == want, "%g + %g is %g", a[i], b[i],
+                      got[i]);
+    }
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&z);
+    tsr_tensor_destroy(&x);
+}
+END_TEST
+
+/* More invocations than one line of workgroups holds: 4 · 128 · 65535 elements and some. */
+START_TEST(large)
+{
+    int64_t shape[] = {4 * 128 * 65535 + 1001};
+    tsr_tensor *y = gpu_new(TSR_BF16, 1, shape), *end;
+    double got[1001];
+    GPU_OK(tsr_fill(queue, y, 3));
+    GPU_OK(tsr_scale(queue, y, y, 2, 1));
+    GPU_OK(tsr_tensor_slice(y, 0, -1001, TSR_END, 1, &end));
+    gpu_get(end, got);
+    for (int i = 0; i < 1001; i++)
+        ck_assert_double_eq(got[i], 7);
+    tsr_tensor_destroy(&end);
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
+START_TEST(refuses)
+{
+    int64_t shape[] = {2, 3}, other[] = {4}, row[] = {3};
+    tsr_tensor *x = gpu_new(TSR_F32, 2, shape), *i = gpu_new(TSR_U8, 2, shape),
+               *o = gpu_new(TSR_F32, 1, other), *wide, *part, *r = gpu_new(TSR_F32, 1, row);
+    GPU_FAILS(tsr_add(NULL, x, x, x), TSR_ERR_INVALID, "add: stream is NULL");
+    GPU_FAILS(tsr_add(queue, NULL, x, x), TSR_ERR_INVALID, "add: y is NULL");
+    GPU_FAILS(tsr_sub(queue, x, NULL, x), TSR_ERR_INVALID, "sub: a is NULL");
+    GPU_FAILS(tsr_mul(queue, x, x, NULL), TSR_ERR_INVALID, "mul: b is NULL");
+    GPU_FAILS(tsr_scale(queue, x, NULL, 1, 0), TSR_ERR_INVALID, "scale: x is NULL");
+    GPU_FAILS(tsr_axpy(queue, x, 1, NULL), TSR_ERR_INVALID, "axpy: x is NULL");
+    GPU_FAILS(tsr_add(queue, i, x, x), TSR_ERR_INVALID, "add: y is u8; f32, f16 or bf16 is needed");
+    GPU_FAILS(tsr_add(queue, x, i, x), TSR_ERR_INVALID, "add: a is u8");
+    GPU_FAILS(tsr_add(queue, x, x, i), TSR_ERR_INVALID, "add: b is u8");
+    GPU_FAILS(tsr_add(queue, x, o, x), TSR_ERR_INVALID, "add: a [4] does not broadcast to y [2,3]");
+    GPU_FAILS(tsr_mul(queue, x, x, o), TSR_ERR_INVALID, "mul: b [4] does not broadcast to y [2,3]");
+    GPU_FAILS(tsr_axpy(queue, r, 1, x), TSR_ERR_INVALID,
+              "axpy: x [2,3] does not broadcast to y [3]");
+
+    GPU_OK(tsr_tensor_broadcast(r, 2, shape, &wide));
+    GPU_FAILS(tsr_scale(queue, wide, x, 1, 0), TSR_ERR_INVALID,
+              "scale: y is a view [2,3] that names an element more than once");
+    tsr_tensor_destroy(&wide);
+    GPU_OK(tsr_tensor_select(x, 0, 0, &part));
+    GPU_FAILS(tsr_add(queue, x, x, part), TSR_ERR_INVALID, "add: y [2,3] overlaps b [2,3]");
+    tsr_tensor_destroy(&part);
+    tsr_tensor_destroy(&r);
+    tsr_tensor_destroy(&o);
+    tsr_tensor_destroy(&i);
+    tsr_tensor_destroy(&x);
+}
+END_TEST
+
+TESTS(elementwise)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_loop_test(tests, random_views, 0, FUNCTIONS);
+    tcase_add_test(tests, in_place);
+    tcase_add_test(tests, special_values);
+    tcase_add_test(tests, large);
+    tcase_add_test(tests, refuses);
+}
+
+TESTS(elementwise_packed)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
+    tcase_add_loop_test(tests, random_views, 0, 2);
+    tcase_add_test(tests, in_place);
+}
