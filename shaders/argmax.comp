@@ -65,13 +65,9 @@ void main()
 
     if (TEAM > 1u) {
         bests[gl_LocalInvocationID.x] = best;
-        [[unroll]] for (uint other = TEAM / 2u; other > 0u; other /= 2u) {
-            barrier();
-            if (member < other)
-                bests[gl_LocalInvocationID.x] = better(bests[gl_LocalInvocationID.x],
-                                                       bests[gl_LocalInvocationID.x + other]);
-        }
-        best = bests[gl_LocalInvocationID.x];
+        barrier();
+        [[unroll]] for (uint i = 1u; i < TEAM; i++)
+            best = better(best, bests[gl_LocalInvocationID.x - member + i]); // of use to member 0
     }
     if (member == 0u && wanted < p.jobs) {
         uint y_offset = tsr_row_offset(at, p.y_strides);

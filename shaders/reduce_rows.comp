@@ -1,47 +1,51 @@
-// Reduction along long rows: a team of eight invocations takes a row together, four neighbouring elements per load.
-// Invocation i holds the lanes (i, 0 … 3) of reduce.glsl's tree.
+// Reduction along long rows, four neighbouring elements per load: a team of TEAM invocations takes a row, 8 on GPUs, 1
+// on CPU drivers. Invocation i holds the lanes (i + TEAM·q, 0 … 3) of reduce.glsl's tree for q from 0 to 8/TEAM − 1.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "reduce.glsl"
 
 layout(constant_id = 4) const uint FORM = TSR_ROW_WIDE;
+layout(constant_id = 5) const uint TEAM = 8;
 
-const uint TEAM = 8u;
-const uint AHEAD = 4u; // loads in flight together
+const uint OWN = 8u / TEAM;
+const uint AHEAD = TEAM == 1u ? 8u : 4u; // loads in flight together
 
-shared vec4 halves[WORKGROUP];
-
-vec4 load(uvec2 row, uint j)
-{
-    return tsr_load_row4(row, p.step, j, p.count, X_DTYPE, FORM, identity());
-}
+shared vec4 parts[WORKGROUP];
 
 void main()
 {
     uint self = gl_LocalInvocationID.x, member = self % TEAM;
     uint wanted = tsr_flat_group() * (WORKGROUP / TEAM) + self / TEAM;
-    uint job = min(wanted, p.jobs - 1u); // all go through the barriers; who has no job of its own writes nothing
+    uint job = min(wanted, p.jobs - 1u); // all go through the barrier; who has no job of its own writes nothing
     uvec4 at = tsr_row_position(job, p.ndim, p.shape);
     uvec2 row = tsr_at_mul(p.x, tsr_row_offset(at, p.x_strides), tsr_dtype_bytes(X_DTYPE));
 
-    vec4 sums = vec4(identity());
-    uint j = 4u * member;
-    for (; j + 4u * TEAM * (AHEAD - 1u) < p.count; j += 4u * TEAM * AHEAD) {
+    vec4 lanes[8]; // OWN of them, but for the last steps
+    [[unroll]] for (uint q = 0u; q < OWN; q++)
+        lanes[q] = vec4(identity());
+    uint last = (p.count - 1u) / 4u * 4u; // fours past the end load this one again, and count for nothing
+    for (uint j = 4u * member; j < p.count; j += 4u * TEAM * AHEAD) {
         vec4 loaded[AHEAD];
+        [[unroll]] for (uint i = 0u; i < AHEAD; i++) {
+            uint first = j + 4u * TEAM * i;
+            loaded[i] = tsr_load_row4(row, p.step, min(first, last), p.count, X_DTYPE, FORM,
+                                      identity());
+            loaded[i] = first <= last ? loaded[i] : vec4(identity());
+        }
         [[unroll]] for (uint i = 0u; i < AHEAD; i++)
-            loaded[i] = load(row, j + 4u * TEAM * i);
-        [[unroll]] for (uint i = 0u; i < AHEAD; i++)
-            sums = combine(sums, loaded[i]);
+            lanes[i % OWN] = combine(lanes[i % OWN], loaded[i]);
     }
-    for (; j < p.count; j += 4u * TEAM)
-        sums = combine(sums, load(row, j));
 
-    halves[self] = sums;
-    [[unroll]] for (uint other = TEAM / 2u; other > 0u; other /= 2u) {
+    if (TEAM > 1u) {
+        parts[self] = lanes[0];
         barrier();
-        if (member < other)
-            halves[self] = combine(halves[self], halves[self + other]);
+        [[unroll]] for (uint i = 0u; i < 8u; i++)
+            lanes[i] = parts[self - member + i];
+    }
+    [[unroll]] for (uint other = 4u; other > 0u; other /= 2u) {
+        [[unroll]] for (uint i = 0u; i < other; i++)
+            lanes[i] = combine(lanes[i], lanes[i + other]);
     }
     if (member == 0u && wanted < p.jobs)
-        write_result(tsr_row_offset(at, p.y_strides), combine_parts(halves[self]));
+        write_result(tsr_row_offset(at, p.y_strides), combine_parts(lanes[0]));
 }

@@ -1,9 +1,12 @@
-// Teams: TEAM neighbouring invocations that work on one row and share sums and maxima, always combined in the same order.
-// The includer declares WORKGROUP and TEAM (1, or a power of two from 8 on) and calls these from uniform control flow.
+// Teams: TEAM neighbouring invocations that work on one row and share a sum and a maximum, combined in one fixed order.
+// The includer declares WORKGROUP and TEAM: 1, 8, or a multiple of 8 that is the whole workgroup. Barriers are few, because on
+// CPU drivers each costs a switch between the workgroup's threads.
 #ifndef TSR_TEAM_GLSL
 #define TSR_TEAM_GLSL
 
-shared float team_values[WORKGROUP];
+// Of sums and of maxima, so that one call need not wait for the readers of the other.
+shared float team_parts[2 * WORKGROUP];
+shared float team_eighths[2 * 8];
 
 uint team_member()
 {
@@ -16,41 +19,52 @@ uint team_row()
     return tsr_flat_group() * (WORKGROUP / TEAM) + gl_LocalInvocationID.x / TEAM;
 }
 
-float team_sum(vec4 mine)
+// max() may lose a NaN.
+float team_pair(float a, float b, bool largest)
 {
-    float value = (mine.x + mine.z) + (mine.y + mine.w);
-    if (TEAM == 1u)
-        return value;
-    uint self = gl_LocalInvocationID.x;
-    team_values[self] = value;
-    [[unroll]] for (uint other = TEAM / 2u; other > 0u; other /= 2u) {
-        barrier();
-        if (team_member() < other)
-            team_values[self] += team_values[self + other];
-    }
-    barrier();
-    value = team_values[self - team_member()];
-    barrier(); // before the next use of team_values
-    return value;
+    return largest ? max(a, b) : a + b;
 }
 
-// NaNs may get lost.
-float team_max(vec4 mine)
+// `largest` is a constant; once per value of it, from uniform control flow.
+float team_combine(vec4 mine, bool largest)
 {
-    float value = max(max(mine.x, mine.z), max(mine.y, mine.w));
+    float value = team_pair(team_pair(mine.x, mine.z, largest),
+                            team_pair(mine.y, mine.w, largest), largest);
     if (TEAM == 1u)
         return value;
-    uint self = gl_LocalInvocationID.x;
-    team_values[self] = value;
-    [[unroll]] for (uint other = TEAM / 2u; other > 0u; other /= 2u) {
+    uint own = largest ? WORKGROUP : 0u;
+    uint team = own + gl_LocalInvocationID.x - team_member();
+    team_parts[team + team_member()] = value;
+    barrier();
+    float eighths[8];
+    if (TEAM > 8u) {
+        if (team_member() < 8u) {
+            for (uint other = team_member() + 8u; other < TEAM; other += 8u)
+                value = team_pair(value, team_parts[team + other], largest);
+            team_eighths[(largest ? 8u : 0u) + team_member()] = value;
+        }
         barrier();
-        if (team_member() < other)
-            team_values[self] = max(team_values[self], team_values[self + other]);
+        [[unroll]] for (uint i = 0u; i < 8u; i++)
+            eighths[i] = team_eighths[(largest ? 8u : 0u) + i];
+    } else {
+        [[unroll]] for (uint i = 0u; i < 8u; i++)
+            eighths[i] = team_parts[team + i];
     }
-    barrier();
-    value = team_values[self - team_member()];
-    barrier();
-    return value;
+    [[unroll]] for (uint other = 4u; other > 0u; other /= 2u) {
+        [[unroll]] for (uint i = 0u; i < other; i++)
+            eighths[i] = team_pair(eighths[i], eighths[i + other], largest);
+    }
+    return eighths[0];
+}
+
+float team_sum(vec4 mine)
+{
+    return team_combine(mine, false);
+}
+
+float team_max(vec4 mine)
+{
+    return team_combine(mine, true);
 }
 
 #endif

@@ -182,6 +182,7 @@ START_TEST(any_number_of_classes)
         cross_entropy_case(&random, (shape){3, classes[i]}, dtypes, TSR_I64,
                            WITH_LOSS | WITH_GRADIENT | IN_PLACE);
     cross_entropy_case(&random, (shape){20000, 10}, dtypes, TSR_U8, WITH_LOSS | WITH_GRADIENT);
+    cross_entropy_case(&random, (shape){300, 70}, dtypes, TSR_U32, WITH_LOSS | WITH_GRADIENT);
 }
 END_TEST
 

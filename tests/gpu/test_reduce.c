@@ -85,9 +85,9 @@ static void assert_close(double got, double want, double tolerance, const char *
 
 static void random_case(gpu_random *random)
 {
-    static const tsr_dtype x_dtypes[] = {TSR_F32, TSR_F32, TSR_F16, TSR_BF16};
-    static const tsr_dtype y_dtypes[] = {TSR_F32, TSR_F16, TSR_F32, TSR_BF16};
-    int dtypes = (int)gpu_random_between(random, 0, 3);
+    static const tsr_dtype x_dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    static const tsr_dtype y_dtypes[] = {TSR_F32, TSR_F32, TSR_F16};
+    int dtypes = (int)gpu_random_between(random, 0, 2);
     tsr_dtype x_dtype = x_dtypes[dtypes], y_dtype = y_dtypes[dtypes];
     int ndim = (int)gpu_random_between(random, 1, 4);
     int dim = (int)gpu_random_between(random, 0, ndim - 1);
@@ -143,7 +143,7 @@ static void random_case(gpu_random *random)
 START_TEST(reduces_random_views)
 {
     gpu_random random = {11};
-    for (int i = 0; i < 120; i++)
+    for (int i = 0; i < 100; i++)
         random_case(&random);
 }
 END_TEST
@@ -487,7 +487,7 @@ START_TEST(packed_halves)
     if (!tsr_device_get_info(gpu)->storage16)
         return;
     gpu_random random = {15};
-    for (int i = 0; i < 40; i++)
+    for (int i = 0; i < 24; i++)
         random_case(&random);
     for (int i = 0; i < 10; i++)
         argmax_case(&random, dtypes[i % 2], 2, (int64_t[]){1 + i, 60 - i}, i % 2);

@@ -246,6 +246,41 @@ START_TEST(any_number_of_classes)
 }
 END_TEST
 
+/* So many rows that a CPU driver gives each to one invocation; the gradient in place of the result.
+ */
+START_TEST(many_rows)
+{
+    int64_t size[] = {300, 37}, total = size[0] * size[1];
+    gpu_random random = {23};
+    double *x_values = doubles(total), *y_values = doubles(total), *want = doubles(size[1]);
+    double *got = doubles(total);
+    tsr_tensor *x = gpu_new(TSR_F32, 2, size), *y = gpu_new(TSR_F32, 2, size);
+    random_tensor(&random, x, 4, x_values);
+    gpu_poison(y);
+    GPU_OK(tsr_softmax(queue, y, x));
+    gpu_get(y, y_values);
+    GPU_OK(tsr_softmax_grad(queue, y, y, x));
+    gpu_get(y, got);
+    for (int64_t r = 0; r < size[0]; r++) {
+        int64_t row = r * size[1];
+        softmax(x_values + row, size[1], false, want);
+        for (int64_t j = 0; j < size[1]; j++)
+            assert_close(y_values[row + j], want[j], forward_tolerance(want[j], false, 8, TSR_F32),
+                         "many rows", row + j);
+        softmax_gradient(y_values + row, x_values + row, size[1], false, want);
+        for (int64_t j = 0; j < size[1]; j++)
+            assert_close(got[row + j], want[j], 4e-6 * y_values[row + j] + 1e-6 * fabs(want[j]),
+                         "gradient of many rows", row + j);
+    }
+    free(x_values);
+    free(y_values);
+    free(want);
+    free(got);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
 /* softmax of one row of four, and its logarithm. */
 static void four(const double *x, double *y, double *log_y)
 {
@@ -434,6 +469,7 @@ TESTS(softmax)
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, softmax_of_random_views);
     tcase_add_test(tests, any_number_of_classes);
+    tcase_add_test(tests, many_rows);
     tcase_add_test(tests, extreme_values);
     tcase_add_test(tests, runs_agree_bit_by_bit);
     tcase_add_test(tests, gradients_match_finite_differences);

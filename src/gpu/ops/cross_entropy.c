@@ -81,7 +81,7 @@ static tsr_status add_dispatch(tsr__dispatches *list, tsr_tensor *loss, tsr_tens
         .label_bytes = (uint32_t)tsr_dtype_size(labels->layout.dtype),
         .scale = scale,
     };
-    uint32_t team = tsr__team_for(classes);
+    uint32_t team = tsr__team_for(logits->buffer->device, params.rows, classes);
     uint32_t form = form_of(logits);
     if (gradient && form_of(gradient) < form)
         form = form_of(gradient);

@@ -64,7 +64,11 @@ static bool takes_columns(const tsr__piece *piece, const place *x, uint64_t addr
 static void choose_argmax(tsr__dispatch *dispatch, const struct tsr_reduce_params *params,
                           const place *x, const place *y, uint32_t form)
 {
-    uint32_t team = x->count > SHORT_ROW && (x->step == 1 || params->jobs < ENOUGH_JOBS) ? 8 : 1;
+    const tsr_device *device = x->access.buffer->device;
+    bool together =
+        x->step == 1 || params->jobs < ENOUGH_JOBS; /* else neighbours are neighbouring rows */
+    bool alone = x->count <= SHORT_ROW || !together || tsr__rows_alone(device, params->jobs);
+    uint32_t team = alone ? 1 : 8;
     dispatch->shader = TSR__SHADER_ARGMAX;
     dispatch->spec_count = 6;
     dispatch->spec[0] = WORKGROUP;
@@ -92,9 +96,11 @@ static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *par
         tsr__groups_for(params->jobs, WORKGROUP / 4, dispatch->groups);
     } else if (x->count > SHORT_ROW) {
         dispatch->shader = TSR__SHADER_REDUCE_ROWS;
-        dispatch->spec_count = 5;
+        uint32_t team = tsr__rows_alone(x->access.buffer->device, params->jobs) ? 1 : 8;
+        dispatch->spec_count = 6;
         dispatch->spec[4] = form;
-        tsr__groups_for(params->jobs, WORKGROUP / 8, dispatch->groups);
+        dispatch->spec[5] = team;
+        tsr__groups_for(params->jobs, WORKGROUP / team, dispatch->groups);
     } else {
         dispatch->shader = TSR__SHADER_REDUCE_SHORT;
         dispatch->spec_count = 6;

@@ -71,9 +71,14 @@ uint32_t tsr__row_form(const tsr__piece *piece, int operand, tsr_dtype dtype, ui
     return misaligned % 4 == 0 ? TSR_ROW_DENSE4 : TSR_ROW_STRIDED;
 }
 
-uint32_t tsr__team_for(int64_t count)
+bool tsr__rows_alone(const tsr_device *device, uint64_t rows)
 {
-    return count <= 16 ? 1 : count <= 256 ? 8 : 128;
+    return device->device_class != TSR__CLASS_GPU && rows >= 256;
+}
+
+uint32_t tsr__team_for(const tsr_device *device, uint64_t rows, int64_t count)
+{
+    return count <= 16 || tsr__rows_alone(device, rows) ? 1 : count <= 256 ? 8 : 128;
 }
 
 uint32_t tsr__team_workgroup(uint32_t team)

@@ -34,8 +34,13 @@ tsr_layout tsr__layout_without(const tsr_layout *layout, int dim);
 uint32_t tsr__row_form(const tsr__piece *piece, int operand, tsr_dtype dtype, uint64_t address,
                        int64_t step, int64_t count);
 
+/* Whether one invocation per row is best however long the rows are: on CPU drivers, where rows
+ * serve as SIMD lanes as well as elements do, and nothing costs more than the switches at barriers.
+ */
+bool tsr__rows_alone(const tsr_device *device, uint64_t rows);
+
 /* How many invocations share a row of softmax and the like, and the size of their workgroups. */
-uint32_t tsr__team_for(int64_t count);
+uint32_t tsr__team_for(const tsr_device *device, uint64_t rows, int64_t count);
 uint32_t tsr__team_workgroup(uint32_t team);
 
 #endif

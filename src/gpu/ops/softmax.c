@@ -36,7 +36,8 @@ static tsr_status check(const softmax_call *call, tsr_stream *stream)
 static void choose(tsr__dispatch *dispatch, const softmax_call *call, uint32_t rows, int64_t count,
                    uint32_t form)
 {
-    uint32_t team = tsr__team_for(count), workgroup = tsr__team_workgroup(team);
+    uint32_t team = tsr__team_for(call->y->buffer->device, rows, count),
+             workgroup = tsr__team_workgroup(team);
     int n = 0;
     dispatch->shader = call->gradient ? TSR__SHADER_SOFTMAX_GRAD : TSR__SHADER_SOFTMAX;
     dispatch->spec[n++] = workgroup;
