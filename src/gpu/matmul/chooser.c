@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "gpu/matmul/lavapipe_plan.h"
 
 #define VENDOR_NVIDIA 0x10de
 
@@ -35,7 +36,11 @@ static const char *usual_name(const tsr__matmul_device *device, const tsr__matmu
     /* Only NVIDIA has the registers to make the largest tile pay without cooperative matrices. */
     int first = device->vendor_id == VENDOR_NVIDIA ? 0 : 1;
 
-    for (int i = device->device_class == TSR__CLASS_GPU ? first : 2; i < 2; i++) {
+    if (device->device_class == TSR__CLASS_LAVAPIPE)
+        return tsr__lavapipe_worthwhile(p->m, p->n, p->k) ? "lavapipe" : "tiled-s";
+    if (device->device_class == TSR__CLASS_CPU)
+        return p->m <= 4 ? "swiftshader-4" : "swiftshader-8";
+    for (int i = first; i < 2; i++) {
         const tsr__matmul_config *config = tsr__matmul_config_named(largest_first[i]);
         if (p->m > config->bm / 2 && p->n > config->bn / 2 &&
             tsr__matmul_config_runs(config, device) && tsr__matmul_config_fits(config, p) &&
@@ -50,6 +55,8 @@ static const tsr__matmul_config *usual(const tsr__matmul_device *device,
 {
     const tsr__matmul_config *config = tsr__matmul_config_named(usual_name(device, p));
 
+    if (!tsr__matmul_config_runs(config, device) || !tsr__matmul_config_fits(config, p))
+        config = tsr__matmul_config_named("tiled-s");
     if (!tsr__matmul_config_runs(config, device) || !tsr__matmul_config_fits(config, p))
         config = tsr__matmul_config_named("wide");
     return config;
@@ -95,10 +102,13 @@ tsr_status tsr__matmul_choose(const tsr__matmul_device *device, const tsr__matmu
                              "matmul: the kernel configuration %s cannot do this on this device",
                              override->config);
     }
-    plan.variant = tsr__matmul_variant_for(plan.config, problem);
+    /* CPU drivers load lane by lane whatever the width; they are spared the compilation of more
+     * variants. */
+    bool vectors = device->device_class == TSR__CLASS_GPU || (override && override->config);
+    plan.variant = tsr__matmul_variant_for(plan.config, problem, vectors);
     plan.splits = 1;
     plan.k_chunk = (uint32_t)problem->k;
-    if (plan.config->kind != TSR__MATMUL_WIDE)
+    if (plan.config->kind == TSR__MATMUL_TILED || plan.config->kind == TSR__MATMUL_SWIFTSHADER)
         choose_splits(device, problem, override ? override->splits : 0, &plan);
     *out = plan;
     return TSR_OK;

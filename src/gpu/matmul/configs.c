@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "gpu/matmul/lavapipe.h"
 #include "shaders/params/matmul.h"
 
 static const tsr__matmul_config configs[] = {
@@ -11,6 +12,11 @@ static const tsr__matmul_config configs[] = {
     {"tiled-m", TSR__MATMUL_TILED, .threads = 256, .bm = 64, .bn = 64, .bk = 16, .tm = 4, .tn = 4},
     {"tiled-s", TSR__MATMUL_TILED, .threads = 64, .bm = 32, .bn = 32, .bk = 16, .tm = 4, .tn = 4},
     {"wide", TSR__MATMUL_WIDE, .threads = 64, .bm = 1, .bn = 64, .bk = 1, .tm = 1, .tn = 1},
+    {"lavapipe", TSR__MATMUL_LAVAPIPE, .threads = 8, .bm = 8, .bn = 4, .bk = 8, .tm = 8, .tn = 4},
+    {"swiftshader-4", TSR__MATMUL_SWIFTSHADER, .threads = 4, .bm = 4, .bn = 32, .bk = 5, .tm = 4,
+     .tn = 8, .stores_plain = true},
+    {"swiftshader-8", TSR__MATMUL_SWIFTSHADER, .threads = 4, .bm = 8, .bn = 32, .bk = 5, .tm = 8,
+     .tn = 8, .stores_plain = true},
 };
 #define CONFIGS ((int)(sizeof configs / sizeof *configs))
 
@@ -34,6 +40,8 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
         .vendor_id = device->info.vendor_id,
         .max_invocations = device->info.max_workgroup_invocations,
         .max_shared_bytes = device->info.max_shared_memory_bytes,
+        .subgroup_size = device->info.subgroup_size,
+        .int64 = device->info.int64,
     };
 }
 
@@ -49,7 +57,17 @@ bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul
 {
     if (config->threads > device->max_invocations)
         return false;
-    return config->kind != TSR__MATMUL_TILED || tile_bytes(config) <= device->max_shared_bytes;
+    switch (config->kind) {
+    case TSR__MATMUL_TILED:
+        return tile_bytes(config) <= device->max_shared_bytes;
+    case TSR__MATMUL_LAVAPIPE:
+        return tsr__lavapipe_runs(device);
+    case TSR__MATMUL_SWIFTSHADER:
+        return device->device_class == TSR__CLASS_CPU && device->subgroup_size == 4;
+    case TSR__MATMUL_WIDE:
+        break;
+    }
+    return true;
 }
 
 static bool side_narrow(const tsr__matmul_side *side, int64_t rows, int64_t cols)
@@ -70,11 +88,11 @@ static uint32_t load_mode(const tsr__matmul_problem *p, const tsr__matmul_side *
 }
 
 tsr__matmul_variant tsr__matmul_variant_for(const tsr__matmul_config *config,
-                                            const tsr__matmul_problem *p)
+                                            const tsr__matmul_problem *p, bool vectors)
 {
     tsr__matmul_variant variant = {.a_dtype = p->a.dtype, .b_dtype = p->b.dtype};
 
-    if (config->kind == TSR__MATMUL_TILED) {
+    if (config->kind == TSR__MATMUL_TILED && vectors) {
         variant.a_load = load_mode(p, &p->a, p->a.row, p->m, p->a.col);
         variant.b_load = load_mode(p, &p->b, p->b.col, p->n, p->b.row);
     }
@@ -97,10 +115,13 @@ bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul
     int64_t n = min_size(config->bn, p->n);
     int64_t k = min_size(config->bk, p->k);
 
-    if (config->vectors && !has_vectors(tsr__matmul_variant_for(config, p)))
+    if (config->vectors && !has_vectors(tsr__matmul_variant_for(config, p, true)))
         return false;
     switch (config->kind) {
+    case TSR__MATMUL_LAVAPIPE:
+        return tsr__lavapipe_fits(p);
     case TSR__MATMUL_TILED:
+    case TSR__MATMUL_SWIFTSHADER:
         return side_narrow(&p->a, m, k) && side_narrow(&p->b, k, n) && side_narrow(&p->y, m, n) &&
                side_narrow(&p->bias, m, n);
     case TSR__MATMUL_WIDE:
@@ -130,18 +151,27 @@ static int tiled_pipeline(const tsr__matmul_config *config, const tsr__matmul_va
 int tsr__matmul_pipeline(const tsr__matmul_config *config, const tsr__matmul_variant *variant,
                          tsr__shader *shader, uint32_t spec[])
 {
+    int count = 0;
+
     switch (config->kind) {
     case TSR__MATMUL_TILED:
         *shader = TSR__SHADER_MATMUL_TILED;
         return tiled_pipeline(config, variant, spec);
+    case TSR__MATMUL_SWIFTSHADER:
+        *shader =
+            config->tm == 4 ? TSR__SHADER_MATMUL_SWIFTSHADER4 : TSR__SHADER_MATMUL_SWIFTSHADER8;
+        spec[count++] = variant->a_dtype;
+        spec[count++] = variant->b_dtype;
+        return count;
+    case TSR__MATMUL_LAVAPIPE: /* several, see lavapipe_plan.h */
     case TSR__MATMUL_WIDE:
         break;
     }
     *shader = TSR__SHADER_MATMUL_WIDE;
-    spec[0] = config->threads;
-    spec[1] = variant->a_dtype;
-    spec[2] = variant->b_dtype;
-    return 3;
+    spec[count++] = config->threads;
+    spec[count++] = variant->a_dtype;
+    spec[count++] = variant->b_dtype;
+    return count;
 }
 
 void tsr__matmul_each_variant(const tsr__matmul_config *config, tsr__matmul_visit_fn visit,

@@ -9,18 +9,21 @@
 #define TSR__MATMUL_SPEC_MAX 16
 
 typedef enum tsr__matmul_kind {
-    TSR__MATMUL_TILED, /* tiles in shared memory: any shape, strides below 2^31 bytes per tile */
-    TSR__MATMUL_WIDE,  /* one element per invocation, 64-bit addresses: everything */
+    TSR__MATMUL_TILED,    /* tiles in shared memory: any shape, strides below 2^31 bytes per tile */
+    TSR__MATMUL_WIDE,     /* one element per invocation, 64-bit addresses: everything */
+    TSR__MATMUL_LAVAPIPE, /* straight-line kernels for Mesa's CPU driver, see lavapipe.h */
+    TSR__MATMUL_SWIFTSHADER, /* a subgroup of 4 per tile, for SwiftShader */
 } tsr__matmul_kind;
 
 typedef struct tsr__matmul_config {
     const char *name;
     tsr__matmul_kind kind;
-    uint32_t threads; /* invocations per workgroup */
-    uint32_t bm, bn;  /* elements of y per workgroup */
-    uint32_t bk;      /* products per step */
-    uint32_t tm, tn;  /* elements of y per invocation */
-    bool vectors;     /* needs vector loads of a or of b, for lack of registers otherwise */
+    uint32_t threads;  /* invocations per workgroup */
+    uint32_t bm, bn;   /* elements of y per workgroup */
+    uint32_t bk;       /* products per step */
+    uint32_t tm, tn;   /* elements of y per invocation */
+    bool stores_plain; /* stores f32 sums only: the rest of the epilogue is another dispatch */
+    bool vectors;      /* needs vector loads of a or of b, for lack of registers otherwise */
 } tsr__matmul_config;
 
 /* What else a pipeline is specialised for. */
@@ -34,6 +37,8 @@ typedef struct tsr__matmul_device {
     tsr__device_class device_class;
     uint32_t vendor_id;
     uint32_t max_invocations, max_shared_bytes;
+    uint32_t subgroup_size;
+    bool int64;
 } tsr__matmul_device;
 
 tsr__matmul_device tsr__matmul_device_of(const tsr_device *device);
@@ -46,9 +51,9 @@ const tsr__matmul_config *tsr__matmul_config_named(const char *name);
 bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul_device *device);
 bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul_problem *problem);
 
-/* The variant that suits a problem. */
+/* The variant that suits a problem; `vectors` false keeps to scalar loads. */
 tsr__matmul_variant tsr__matmul_variant_for(const tsr__matmul_config *config,
-                                            const tsr__matmul_problem *problem);
+                                            const tsr__matmul_problem *problem, bool vectors);
 
 /* The shader of a configuration, and its specialization constants, whose number it returns. */
 int tsr__matmul_pipeline(const tsr__matmul_config *config, const tsr__matmul_variant *variant,

@@ -2,6 +2,7 @@
 #include "tessera/matmul.h"
 
 #include "base/error.h"
+#include "gpu/matmul/lavapipe.h"
 #include "gpu/matmul/run.h"
 
 static tsr_status check(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
@@ -48,7 +49,10 @@ tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, co
                              .b = problem.swapped ? a : b,
                              .bias = bias};
     switch (plan.config->kind) {
+    case TSR__MATMUL_LAVAPIPE:
+        return tsr__matmul_run_lavapipe(&call, &plan);
     case TSR__MATMUL_TILED:
+    case TSR__MATMUL_SWIFTSHADER:
         return tsr__matmul_run_tiles(&call, &plan);
     case TSR__MATMUL_WIDE:
         return tsr__matmul_run_wide(&call, &plan);

@@ -1,0 +1,5 @@
+// matmul_swiftshader.glsl with tiles of 8 rows.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#define TM 8
+#include "matmul_swiftshader.glsl"

@@ -1,0 +1,274 @@
+#include "gpu/matmul/lavapipe.h"
+
+#include "base/checked.h"
+#include "gpu/matmul/lavapipe_plan.h"
+#include "shaders/params/matmul.h"
+#include "shaders/params/matmul_cpu.h"
+#include "tessera/ops.h"
+
+/* Packed lines start on a cache line. */
+#define LINE_ELEMENTS 16
+
+bool tsr__lavapipe_runs(const tsr__matmul_device *device)
+{
+    return device->device_class == TSR__CLASS_LAVAPIPE && device->int64 &&
+           (device->subgroup_size == 4 || device->subgroup_size == 8 ||
+            device->subgroup_size == 16);
+}
+
+static bool narrow(int64_t stride)
+{
+    return stride <= (int64_t)UINT32_MAX;
+}
+
+/* Elements of a side's distinct matrices, were they packed; false where that is too much to do. */
+static bool packable(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines)
+{
+    const uint64_t most = UINT64_C(1) << 28;
+    uint64_t elements = tsr__align_up_u64((uint64_t)p->k, LINE_ELEMENTS);
+
+    for (int i = 0; i < p->batch_dims; i++)
+        if (side->batch[i] > 0 && !tsr__mul_u64(elements, (uint64_t)p->batch[i], &elements))
+            return false;
+    return tsr__mul_u64(elements, (uint64_t)lines, &elements) && elements <= most;
+}
+
+/* One of the strides is 1 and the other has 32 bits. */
+static bool readable(const tsr__matmul_side *side)
+{
+    return (side->row == 1 && narrow(side->col)) || (side->col == 1 && narrow(side->row));
+}
+
+bool tsr__lavapipe_fits(const tsr__matmul_problem *p)
+{
+    return p->k > 0 && p->n <= INT64_C(1) << 27 && narrow(p->y.row) && narrow(p->y.col) &&
+           narrow(p->bias.row) && narrow(p->bias.col) &&
+           (readable(&p->a) || packable(p, &p->a, p->m)) &&
+           (readable(&p->b) || packable(p, &p->b, p->n));
+}
+
+/* Packing ---------------------------------------------------------------------------------------
+ */
+
+/* A product on its way: the problem as its kernels see it, and where its operands are. */
+typedef struct run {
+    const tsr__matmul_call *call;
+    tsr__matmul_problem problem;
+    tsr_tensor a, b;               /* the caller's, or packed in scratch */
+    tsr_tensor a_source, b_source; /* what to pack, where ndim is not 0 */
+    tsr__buffer *partial;          /* f32 sums of some rows, where y cannot take them as they are */
+    int64_t band;                  /* rows at a time */
+    uint32_t lanes;
+    bool record; /* false: only make the pipelines */
+    const int64_t *batch;
+    int64_t row;
+} run;
+
+static bool has_halves(const tsr__matmul_side *side)
+{
+    return side->dtype != TSR_F32;
+}
+
+/* Lines of k elements each, row-major in the side's matrices; `line` and `k` are its strides. Batch
+ * dimensions that the side repeats are packed once. */
+static tsr_status pack(run *r, const tsr_tensor *tensor, tsr__matmul_side *side, int64_t lines,
+                       int64_t line, int64_t k, bool widen, tsr_tensor *source, tsr_tensor *packed)
+{
+    const tsr__matmul_problem *p = &r->problem;
+    tsr_layout from = {.dtype = side->dtype, .ndim = p->batch_dims + 2, .offset = side->offset};
+    int64_t step = (int64_t)tsr__align_up_u64((uint64_t)p->k, LINE_ELEMENTS);
+
+    for (int i = 0; i < p->batch_dims; i++) {
+        from.shape[i] = side->batch[i] > 0 ? p->batch[i] : 1;
+        from.strides[i] = side->batch[i];
+    }
+    from.shape[p->batch_dims] = lines;
+    from.strides[p->batch_dims] = line;
+    from.shape[p->batch_dims + 1] = p->k;
+    from.strides[p->batch_dims + 1] = k;
+
+    tsr_layout to = from;
+    to.dtype = widen ? TSR_F32 : side->dtype;
+    to.offset = 0;
+    to.strides[p->batch_dims + 1] = 1;
+    for (int i = p->batch_dims; i >= 0; i--) {
+        to.strides[i] = step;
+        step *= to.shape[i];
+    }
+    for (int i = 0; i < p->batch_dims; i++)
+        side->batch[i] = side->batch[i] > 0 ? to.strides[i] : 0;
+    side->dtype = to.dtype;
+    side->offset = 0;
+
+    *source = tsr__tensor_alias(tensor, &from);
+    packed->layout = to;
+    return tsr__stream_scratch(r->call->stream, (uint64_t)step * tsr_dtype_size(to.dtype),
+                               &packed->buffer);
+}
+
+static tsr_status pack_a(run *r, bool widen)
+{
+    tsr__matmul_side *a = &r->problem.a;
+
+    TSR__TRY(pack(r, r->call->a, a, r->problem.m, a->row, a->col, widen, &r->a_source, &r->a));
+    a->row = r->a.layout.strides[r->problem.batch_dims];
+    a->col = 1;
+    return TSR_OK;
+}
+
+static tsr_status pack_b(run *r, bool widen)
+{
+    tsr__matmul_side *b = &r->problem.b;
+
+    TSR__TRY(pack(r, r->call->b, b, r->problem.n, b->col, b->row, widen, &r->b_source, &r->b));
+    b->col = r->b.layout.strides[r->problem.batch_dims];
+    b->row = 1;
+    return TSR_OK;
+}
+
+static tsr_status prepare_operands(run *r)
+{
+    tsr__matmul_side *a = &r->problem.a, *b = &r->problem.b;
+    bool widen = tsr_stream_device(r->call->stream)->storage != TSR__STORAGE_S16;
+
+    r->a = *r->call->a;
+    r->b = *r->call->b;
+    if (!readable(b) || (widen && has_halves(b)))
+        TSR__TRY(pack_b(r, widen));
+    /* Rows of a that are not contiguous can be read along columns of b, not along its lines. */
+    if (!readable(a) || (widen && has_halves(a)) || (a->col != 1 && b->row == 1))
+        TSR__TRY(pack_a(r, widen));
+    return TSR_OK;
+}
+
+/* Pieces ----------------------------------------------------------------------------------------
+ */
+
+static bool y_takes_sums(const tsr__matmul_problem *p)
+{
+    return tsr__matmul_plain(p) && (p->y.col == 1 || p->n == 1);
+}
+
+static uint64_t operand_address(const run *r, const tsr_tensor *tensor,
+                                const tsr__matmul_side *side, uint64_t elements)
+{
+    int64_t batch = tsr__matmul_batch_offset(side, r->problem.batch_dims, r->batch);
+
+    return tsr__matmul_address(tensor, side, batch + (int64_t)elements);
+}
+
+static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
+{
+    run *r = user;
+    const tsr__matmul_call *call = r->call;
+    const tsr__matmul_problem *p = &r->problem;
+    struct tsr_matmul_cpu_push push = {
+        .m = piece->m, .n = piece->n, .k = piece->k, .accumulate = piece->accumulate};
+    tsr__dispatch dispatch = {
+        .shader = piece->nn ? TSR__SHADER_MATMUL_LAVAPIPE_NN : TSR__SHADER_MATMUL_LAVAPIPE_NT,
+        .spec_count = piece->nn ? TSR__LAVAPIPE_CONSTANTS : TSR__LAVAPIPE_CONSTANTS - 1,
+        .push = &push,
+        .push_bytes = sizeof push,
+        .access_count = 3};
+
+    for (int i = 0; i < dispatch.spec_count; i++)
+        dispatch.spec[i] = piece->constants[i];
+    if (!r->record)
+        return tsr__stream_prepare(call->stream, &dispatch, 1);
+
+    for (uint32_t i = 0; i < 16; i++)
+        push.identity[i] = i;
+    push.a_stride = (uint32_t)(p->a.col == 1 ? p->a.row : p->a.col);
+    push.b_stride = (uint32_t)(p->b.row == 1 ? p->b.col : p->b.row);
+    push.y_stride = (uint32_t)(r->partial ? p->n : p->y.row);
+    push.a = operand_address(r, &r->a, &p->a, (uint64_t)(r->row * p->a.row) + piece->a);
+    push.b = operand_address(r, &r->b, &p->b, piece->b);
+    push.y = r->partial
+                 ? r->partial->address + piece->y * sizeof(float)
+                 : operand_address(r, call->y, &p->y, (uint64_t)(r->row * p->y.row) + piece->y);
+    for (int i = 0; i < 3; i++)
+        dispatch.groups[i] = piece->groups[i];
+    dispatch.access[0] = tsr__read_of(&r->a);
+    dispatch.access[1] = tsr__read_of(&r->b);
+    dispatch.access[2] = r->partial ? tsr__write_buffer(r->partial) : tsr__write_of(call->y);
+    return tsr__stream_dispatch(call->stream, &dispatch);
+}
+
+/* `rows` rows of one matrix, from r->row on. */
+static tsr_status record_band(run *r, int64_t rows)
+{
+    const tsr__matmul_problem *p = &r->problem;
+    tsr__lavapipe_product product = {
+        .form = p->b.row == 1   ? TSR__LAVAPIPE_NT
+                : p->a.col == 1 ? TSR__LAVAPIPE_NN
+                                : TSR__LAVAPIPE_TN,
+        .m = (uint32_t)rows,
+        .n = (uint32_t)p->n,
+        .k = (uint32_t)p->k,
+        .lanes = r->lanes,
+        .a_stride = (uint64_t)(p->a.col == 1 ? p->a.row : p->a.col),
+        .b_stride = (uint64_t)(p->b.row == 1 ? p->b.col : p->b.row),
+        .y_stride = (uint64_t)(r->partial ? p->n : p->y.row),
+        .a_dtype = p->a.dtype,
+        .b_dtype = p->b.dtype,
+        .accumulate = p->accumulate && !r->partial,
+    };
+
+    TSR__TRY(tsr__lavapipe_plan(&product, emit, r));
+    if (!r->partial)
+        return TSR_OK;
+
+    const tsr__matmul_call *call = r->call;
+    struct tsr_matmul_push push = {0};
+    int64_t y = tsr__matmul_batch_offset(&p->y, p->batch_dims, r->batch) + r->row * p->y.row;
+    int64_t bias =
+        tsr__matmul_batch_offset(&p->bias, p->batch_dims, r->batch) + r->row * p->bias.row;
+    tsr__matmul_epilogue(p, &push);
+    push.m = (uint32_t)rows;
+    push.y = tsr__matmul_address(call->y, &p->y, y);
+    if (call->bias)
+        push.bias = tsr__matmul_address(call->bias, &p->bias, bias);
+    return tsr__matmul_finish(call, r->partial, 1, 1, &push, r->record);
+}
+
+static tsr_status walk(run *r, bool record)
+{
+    int64_t index[TSR__MATMUL_BATCH] = {0};
+
+    r->record = record;
+    r->batch = index;
+    do {
+        int64_t rows;
+        for (r->row = 0; r->row < r->problem.m; r->row += rows) {
+            rows = r->band < r->problem.m - r->row ? r->band : r->problem.m - r->row;
+            TSR__TRY(record_band(r, rows));
+        }
+    } while (record && tsr__matmul_next_batch(&r->problem, r->problem.batch_dims, index));
+    return TSR_OK;
+}
+
+tsr_status tsr__matmul_run_lavapipe(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
+{
+    const int64_t partial_bytes = INT64_C(32) << 20, fewest_rows = 512;
+    run r = {.call = call, .problem = *call->problem, .band = call->problem->m};
+
+    (void)plan;
+    r.lanes = tsr_stream_device(call->stream)->info.subgroup_size;
+    TSR__TRY(prepare_operands(&r));
+    if (!y_takes_sums(&r.problem)) {
+        int64_t band = partial_bytes / (r.problem.n * (int64_t)sizeof(float));
+        band = band > fewest_rows ? band : fewest_rows;
+        /* … unless that were more than the epilogue can count. */
+        int64_t most = INT64_C(1) << 31;
+        band = band < most / r.problem.n ? band : most / r.problem.n;
+        r.band = band < r.problem.m ? band : r.problem.m;
+        TSR__TRY(tsr__stream_scratch(call->stream, (uint64_t)(r.band * r.problem.n) * sizeof(float),
+                                     &r.partial));
+    }
+    TSR__TRY(walk(&r, false));
+    if (r.a_source.layout.ndim > 0)
+        TSR__TRY(tsr_copy(call->stream, &r.a, &r.a_source));
+    if (r.b_source.layout.ndim > 0)
+        TSR__TRY(tsr_copy(call->stream, &r.b, &r.b_source));
+    return walk(&r, true);
+}

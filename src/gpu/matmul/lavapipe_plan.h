@@ -1,0 +1,47 @@
+/* Cuts one product for Mesa's CPU driver into dispatches of its straight-line kernels. Pure
+ * arithmetic.
+ *
+ * Those kernels have no loops, so k is cut into stretches of a few fixed lengths, each a pipeline;
+ * each dispatch adds a stretch's products to y. The lengths depend on the size of the problem only,
+ * and small problems share a handful of pipelines. */
+#ifndef TSR_GPU_MATMUL_LAVAPIPE_PLAN_H
+#define TSR_GPU_MATMUL_LAVAPIPE_PLAN_H
+
+#include "tessera/layout.h"
+
+typedef enum tsr__lavapipe_form {
+    TSR__LAVAPIPE_NT, /* a [m,k], b [n,k]: lanes along k */
+    TSR__LAVAPIPE_NN, /* a [m,k], b [k,n]: lanes along n */
+    TSR__LAVAPIPE_TN, /* a [k,m], b [k,n]: likewise */
+} tsr__lavapipe_form;
+
+typedef struct tsr__lavapipe_product {
+    tsr__lavapipe_form form;
+    uint32_t m, n, k;                      /* at least 1 */
+    uint32_t lanes;                        /* the subgroup size: 4, 8 or 16 */
+    uint64_t a_stride, b_stride, y_stride; /* elements from line to line, as stored */
+    tsr_dtype a_dtype, b_dtype;
+    bool accumulate; /* onto what is in y */
+} tsr__lavapipe_product;
+
+#define TSR__LAVAPIPE_CONSTANTS 8
+
+typedef struct tsr__lavapipe_piece {
+    bool nn; /* matmul_lavapipe_nn, else …_nt */
+    uint32_t
+        constants[TSR__LAVAPIPE_CONSTANTS]; /* specialization constants; the last is for nn alone */
+    uint32_t groups[3];
+    uint64_t a, b, y; /* where it starts, in elements from each operand's first */
+    uint32_t m, n, k;
+    bool accumulate;
+} tsr__lavapipe_piece;
+
+/* Calls `emit` for the pieces in order until one fails. */
+typedef tsr_status (*tsr__lavapipe_emit_fn)(void *user, const tsr__lavapipe_piece *piece);
+tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *product, tsr__lavapipe_emit_fn emit,
+                              void *user);
+
+/* Whether these kernels are worth their pipelines; below, the ordinary tiled one does. */
+bool tsr__lavapipe_worthwhile(int64_t m, int64_t n, int64_t k);
+
+#endif

@@ -1,0 +1,218 @@
+/* Products by kernels that take struct tsr_matmul_push: bands of rows, two batch dimensions and the
+ * parts of k in one dispatch. */
+#include "base/checked.h"
+#include "gpu/matmul/run.h"
+#include "shaders/params/matmul.h"
+
+/* The most workgroups every device takes in z. */
+#define Z_LIMIT 65535
+
+/* About how much of the sums is in scratch at a time. */
+#define PARTIAL_BYTES (INT64_C(64) << 20)
+
+/* A dimension of the problem that one dispatch takes a piece of. */
+typedef struct dim {
+    int batch; /* which of the batch dimensions; -1: none, size 1 */
+    int64_t size, piece;
+} dim;
+
+static int64_t min_size(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static dim batch_dim(const tsr__matmul_problem *p, int batch, int64_t at_most)
+{
+    const tsr__matmul_side *sides[] = {&p->a, &p->b, &p->y, &p->bias};
+    dim out = {.batch = batch, .size = 1, .piece = 1};
+
+    if (batch < 0)
+        return out;
+    out.size = p->batch[batch];
+    out.piece = min_size(out.size, at_most);
+    for (int s = 0; s < 4; s++)
+        if (sides[s]->batch[batch] > (int64_t)UINT32_MAX)
+            out.piece = 1;
+    return out;
+}
+
+/* A call cut into dispatches. */
+typedef struct run {
+    const tsr__matmul_call *call;
+    const tsr__matmul_plan *plan;
+    dim outer, inner, rows;
+    tsr__buffer *partial; /* sums on their way to matmul_sum.comp, or NULL */
+    struct tsr_matmul_push push;
+    tsr__dispatch dispatch;
+} run;
+
+/* Cuts rows and batch so that partial sums stay small, and both within what a dispatch counts. */
+static void choose_pieces(run *r, bool partial)
+{
+    const tsr__matmul_problem *p = r->call->problem;
+    int64_t bm = r->plan->config->bm, splits = r->plan->splits;
+    int64_t z = Z_LIMIT / splits,
+            tiles_across = (p->n + r->plan->config->bn - 1) / r->plan->config->bn;
+    int64_t rows = INT64_C(1) << 31; /* workgroups in x and y */
+
+    rows /= tiles_across;
+    if (partial) {
+        int64_t matrix_rows = PARTIAL_BYTES / (p->n * splits * (int64_t)sizeof(float));
+        rows = min_size(rows, matrix_rows / bm);
+        z = min_size(z, matrix_rows / p->m);
+        z = z > 0 ? z : 1;
+    }
+    rows = rows > 0 ? rows : 1;
+    r->rows = (dim){.batch = -1, .size = p->m, .piece = min_size(rows * bm, p->m)};
+    r->inner = batch_dim(p, p->batch_dims - 1, z);
+    r->outer =
+        batch_dim(p, p->batch_dims - 2, r->inner.piece < r->inner.size ? 1 : z / r->inner.piece);
+}
+
+static uint32_t batch_stride(const tsr__matmul_side *side, dim d)
+{
+    return d.batch < 0 || d.piece == 1 ? 0 : (uint32_t)side->batch[d.batch];
+}
+
+/* Everything of the push constants that all pieces share. */
+static void fill_push(run *r)
+{
+    const tsr__matmul_problem *p = r->call->problem;
+    struct tsr_matmul_push *push = &r->push;
+
+    tsr__matmul_epilogue(p, push);
+    push->k = (uint32_t)p->k;
+    push->k_chunk = r->plan->k_chunk;
+    push->a_row = (uint32_t)p->a.row;
+    push->a_k = (uint32_t)p->a.col;
+    push->b_k = (uint32_t)p->b.row;
+    push->b_col = (uint32_t)p->b.col;
+    push->a_outer = batch_stride(&p->a, r->outer);
+    push->a_inner = batch_stride(&p->a, r->inner);
+    push->b_outer = batch_stride(&p->b, r->outer);
+    push->b_inner = batch_stride(&p->b, r->inner);
+    push->y_outer = batch_stride(&p->y, r->outer);
+    push->y_inner = batch_stride(&p->y, r->inner);
+    push->bias_outer = batch_stride(&p->bias, r->outer);
+    push->bias_inner = batch_stride(&p->bias, r->inner);
+    push->splits = r->plan->splits;
+    if (p->a.row > 0 && (p->a.col == 0 || p->a.row < p->a.col))
+        push->mode |= TSR_MM_A_LANES_ROW;
+    if (p->b.col > 0 && (p->b.row == 0 || p->b.col < p->b.row))
+        push->mode |= TSR_MM_B_LANES_COL;
+}
+
+static void fill_dispatch(run *r)
+{
+    const tsr__matmul_call *call = r->call;
+    tsr__dispatch *dispatch = &r->dispatch;
+
+    dispatch->spec_count =
+        tsr__matmul_pipeline(r->plan->config, &r->plan->variant, &dispatch->shader, dispatch->spec);
+    dispatch->push_bytes = sizeof r->push;
+    dispatch->access[0] = tsr__read_of(call->a);
+    dispatch->access[1] = tsr__read_of(call->b);
+    dispatch->access[2] = r->partial ? tsr__write_buffer(r->partial) : tsr__write_of(call->y);
+    dispatch->access_count = 3;
+    if (call->bias && !r->partial)
+        dispatch->access[dispatch->access_count++] = tsr__read_of(call->bias);
+}
+
+/* Sums go to scratch as [batch, split, m, n] f32. */
+static void aim_at_partial(const run *r, struct tsr_matmul_push *push)
+{
+    uint32_t matrices = push->m * push->n * push->splits;
+
+    push->y = r->partial->address;
+    push->y_row = push->n;
+    push->y_col = 1;
+    push->y_inner = matrices;
+    push->y_outer = matrices * push->batch_inner;
+    push->alpha = 1;
+    push->mode &= TSR_MM_A_LANES_ROW | TSR_MM_B_LANES_COL;
+    push->mode |= TSR_DT_F32 << TSR_MM_Y_DTYPE_SHIFT | TSR_DT_F32 << TSR_MM_BIAS_DTYPE_SHIFT;
+}
+
+/* `push` has the addresses of the piece. */
+static tsr_status record_piece(run *r, struct tsr_matmul_push push, uint32_t outer, uint32_t inner)
+{
+    const tsr__matmul_config *config = r->plan->config;
+    struct tsr_matmul_push product;
+
+    push.batch_inner = inner;
+    product = push;
+    if (r->partial)
+        aim_at_partial(r, &product);
+    r->dispatch.push = &product;
+    tsr__groups_for(tsr__div_up_u64(push.m, config->bm) * tsr__div_up_u64(push.n, config->bn), 1,
+                    r->dispatch.groups);
+    r->dispatch.groups[2] = outer * inner * push.splits;
+    TSR__TRY(tsr__stream_dispatch(r->call->stream, &r->dispatch));
+    if (!r->partial)
+        return TSR_OK;
+    return tsr__matmul_finish(r->call, r->partial, push.splits, outer * inner, &push, true);
+}
+
+static uint64_t address(const run *r, const tsr_tensor *tensor, const tsr__matmul_side *side,
+                        int64_t base, int64_t outer, int64_t inner)
+{
+    if (!tensor)
+        return 0;
+    if (r->outer.batch >= 0)
+        base += outer * side->batch[r->outer.batch];
+    if (r->inner.batch >= 0)
+        base += inner * side->batch[r->inner.batch];
+    return tsr__matmul_address(tensor, side, base);
+}
+
+/* All pieces of the dimensions that dispatches take; `index` places the other batch dimensions. */
+static tsr_status record_batch(run *r, int dims, const int64_t index[TSR__MATMUL_BATCH])
+{
+    const tsr__matmul_call *call = r->call;
+    const tsr__matmul_problem *p = call->problem;
+    int64_t a = tsr__matmul_batch_offset(&p->a, dims, index);
+    int64_t b = tsr__matmul_batch_offset(&p->b, dims, index);
+    int64_t y = tsr__matmul_batch_offset(&p->y, dims, index);
+    int64_t bias = tsr__matmul_batch_offset(&p->bias, dims, index);
+    struct tsr_matmul_push push = r->push;
+
+    for (int64_t o = 0; o < r->outer.size; o += r->outer.piece)
+        for (int64_t i = 0; i < r->inner.size; i += r->inner.piece)
+            for (int64_t row = 0; row < p->m; row += r->rows.piece) {
+                push.m = (uint32_t)min_size(r->rows.piece, p->m - row);
+                push.a = address(r, call->a, &p->a, a + row * p->a.row, o, i);
+                push.b = address(r, call->b, &p->b, b, o, i);
+                push.y = address(r, call->y, &p->y, y + row * p->y.row, o, i);
+                push.bias = address(r, call->bias, &p->bias, bias + row * p->bias.row, o, i);
+                TSR__TRY(record_piece(r, push,
+                                      (uint32_t)min_size(r->outer.piece, r->outer.size - o),
+                                      (uint32_t)min_size(r->inner.piece, r->inner.size - i)));
+            }
+    return TSR_OK;
+}
+
+tsr_status tsr__matmul_run_tiles(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
+{
+    const tsr__matmul_problem *p = call->problem;
+    bool plain = tsr__matmul_plain(p) && !p->accumulate;
+    bool partial = plan->splits > 1 || (plan->config->stores_plain && !plain);
+    run r = {.call = call, .plan = plan};
+
+    choose_pieces(&r, partial);
+    fill_push(&r);
+    if (partial) {
+        int64_t matrices = r.outer.piece * r.inner.piece * plan->splits;
+        TSR__TRY(tsr__stream_scratch(
+            call->stream, (uint64_t)(matrices * r.rows.piece * p->n) * sizeof(float), &r.partial));
+        TSR__TRY(tsr__matmul_finish(call, r.partial, plan->splits, 1, &r.push, false));
+    }
+    fill_dispatch(&r);
+    TSR__TRY(tsr__stream_prepare(call->stream, &r.dispatch, 1));
+
+    int looped = p->batch_dims > 2 ? p->batch_dims - 2 : 0;
+    int64_t index[TSR__MATMUL_BATCH] = {0};
+    do {
+        TSR__TRY(record_batch(&r, looped, index));
+    } while (tsr__matmul_next_batch(p, looped, index));
+    return TSR_OK;
+}
