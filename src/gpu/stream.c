@@ -97,6 +97,28 @@ static void barrier_to_host(tsr_stream *stream)
         VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0, NULL, 0, NULL);
 }
 
+/* Forgets what was recorded into a batch that cannot be ended. Its buffers were marked as used at a
+ * point that the next batch will have again, and as last used here though another stream may still
+ * be at work on them: both are put right. */
+static void drop_open(tsr_stream *stream)
+{
+    tsr__batch *batch = stream->open;
+    stream->open = NULL;
+    for (size_t i = 0; i < batch->held_count; i++)
+        if (batch->held[i]->last_timeline == stream->timeline)
+            batch->held[i]->last_point = stream->timeline->submitted;
+    for (int i = 0; i < stream->wait_count; i++)
+        if (tsr__timeline_wait(stream->device, stream->waits[i].timeline, stream->waits[i].point,
+                               UINT64_MAX) != TSR_OK)
+            tsr__log(TSR_LOG_ERROR, "%s", tsr_last_error());
+    drop_waits(stream);
+    tsr__hazards_clear(&stream->hazards);
+    stream->timer_begun = stream->timer_ended = false;
+    tsr__batch_retire(batch);
+    batch->next = stream->spare;
+    stream->spare = batch;
+}
+
 /* Ends the open batch's recording; on failure its work is lost, and the error is how the caller
  * learns of it. */
 static tsr_status end_open(tsr_stream *stream)
@@ -108,12 +130,7 @@ static tsr_status end_open(tsr_stream *stream)
     barrier_to_host(stream);
     VkResult result = TSR__VK(&device->vk, EndCommandBuffer, batch->commands);
     if (result < 0) {
-        stream->open = NULL;
-        tsr__hazards_clear(&stream->hazards);
-        tsr__batch_retire(batch);
-        batch->next = stream->spare;
-        stream->spare = batch;
-        drop_waits(stream);
+        drop_open(stream);
         tsr_status status = tsr__device_fail(device, result, "vkEndCommandBuffer");
         return tsr__fail_context(status, "%u recorded operations were dropped",
                                  (unsigned)batch->operations);
