@@ -225,20 +225,37 @@ uint64_t tsr__pipelines_built(const tsr_device *device)
  * ------------------------------------------------------------------------------------------------------------
  */
 
-static void save(tsr_device *device, tsr__pipelines *pipelines)
+/* The driver's cache in memory that the caller frees; 0 bytes where it has none. */
+static tsr_status cache_data(tsr_device *device, VkPipelineCache cache, void **out,
+                             size_t *out_bytes)
 {
     size_t bytes = 0;
-    VkResult result =
-        TSR__VK(&device->vk, GetPipelineCacheData, device->handle, pipelines->cache, &bytes, NULL);
-    void *data = result >= 0 && bytes > 0 ? tsr__calloc(bytes, 1) : NULL;
+    TSR__DEVICE_TRY(device, GetPipelineCacheData, device->handle, cache, &bytes, NULL);
+    void *data = tsr__calloc(bytes, 1);
     if (!data)
-        return;
-    result =
-        TSR__VK(&device->vk, GetPipelineCacheData, device->handle, pipelines->cache, &bytes, data);
-    if (result == VK_SUCCESS) {
-        tsr__cache_write(&pipelines->key, data, bytes);
-        pipelines->saved_built = pipelines->built;
+        return TSR_ERR_NO_MEMORY;
+    VkResult result =
+        TSR__VK(&device->vk, GetPipelineCacheData, device->handle, cache, &bytes, data);
+    if (result < 0) {
+        tsr__free(data);
+        return tsr__device_fail(device, result, "vkGetPipelineCacheData");
     }
+    *out = data;
+    *out_bytes = bytes;
+    return TSR_OK;
+}
+
+static void save(tsr_device *device, tsr__pipelines *pipelines)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    if (cache_data(device, pipelines->cache, &data, &bytes) != TSR_OK) {
+        tsr__log(TSR_LOG_WARNING, "the pipeline cache cannot be saved: %s", tsr_last_error());
+        return;
+    }
+    if (bytes > 0)
+        tsr__cache_write(&pipelines->key, data, bytes);
+    pipelines->saved_built = pipelines->built;
     tsr__free(data);
 }
 
