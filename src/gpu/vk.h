@@ -16,7 +16,6 @@
 #define TSR__VK_GLOBAL_FUNCTIONS(X)                                                                \
     X(CreateInstance)                                                                              \
     X(EnumerateInstanceVersion)                                                                    \
-    X(EnumerateInstanceExtensionProperties)                                                        \
     X(EnumerateInstanceLayerProperties)
 
 #define TSR__VK_INSTANCE_FUNCTIONS(X)                                                              \
@@ -44,9 +43,6 @@
     X(AllocateMemory)                                                                              \
     X(FreeMemory)                                                                                  \
     X(MapMemory)                                                                                   \
-    X(UnmapMemory)                                                                                 \
-    X(FlushMappedMemoryRanges)                                                                     \
-    X(InvalidateMappedMemoryRanges)                                                                \
     X(CreateBuffer)                                                                                \
     X(DestroyBuffer)                                                                               \
     X(GetBufferMemoryRequirements)                                                                 \
@@ -84,7 +80,6 @@
     X(DestroyPipeline)
 
 #define TSR__VK_DEVICE_OPTIONAL_FUNCTIONS(X)                                                       \
-    X(GetPipelineExecutablePropertiesKHR)                                                          \
     X(GetPipelineExecutableStatisticsKHR)
 
 #define TSR__VK_MEMBER(name) PFN_vk##name name;

@@ -1,0 +1,43 @@
+#!/bin/sh
+# vk_calls.sh ROOT CC…: a Vulkan function that can fail is called through TSR__VK or TSR__DEVICE_TRY only, where tests make it fail.
+set -u
+root=$1
+shift
+cd "$root" || exit 1
+. tests/source/tap.sh
+
+names=$(sh tests/source/vk_results.sh "$root" "$@" | sed 's/X(\(.*\))/\1/')
+
+some_names() {
+    [ "$(echo "$names" | wc -l)" -gt 15 ]
+}
+
+# Called by pointer, as in vk->CreateBuffer(…) or device->vk.CreateBuffer(…).
+no_direct_calls() {
+    pattern=$(echo "$names" | tr '\n' '|')
+    ! grep -nE "(->|\.)(${pattern%|})[ )]*\(" src/gpu/*.[ch] src/gpu/*/*.[ch]
+}
+
+# … or by the loader's own name, which the library does not link anyway.
+no_global_names() {
+    ! grep -nE '(^|[^A-Za-z0-9_"])vk[A-Z][A-Za-z0-9]*\(' src/gpu/*.[ch] src/gpu/*/*.[ch]
+}
+
+# A name that nothing calls is no use in the table.
+all_used() {
+    unused=
+    for name in $names; do
+        tr '\n' ' ' <"$all" | grep -qE "TSR__(VK|DEVICE_TRY)\([^,]*, *$name\b" || unused="$unused $name"
+    done
+    [ -z "$unused" ] || { echo "never called:$unused"; false; }
+}
+
+all=$(mktemp)
+trap 'rm -f "$all"' EXIT
+cat src/gpu/*.c src/gpu/*/*.c >"$all"
+
+point "vk.h lists functions that return VkResult" some_names
+point "they are not called directly" no_direct_calls
+point "no Vulkan function is called by its global name" no_global_names
+point "each is called through TSR__VK or TSR__DEVICE_TRY" all_used
+plan
