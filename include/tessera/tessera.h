@@ -10,6 +10,7 @@
 #include "tessera/ops.h"
 #include "tessera/rng.h"
 #include "tessera/seed.h"
+#include "tessera/shard.h"
 #include "tessera/stream.h"
 #include "tessera/tensor.h"
 
