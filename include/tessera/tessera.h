@@ -9,6 +9,7 @@
 #include "tessera/matmul.h"
 #include "tessera/ops.h"
 #include "tessera/rng.h"
+#include "tessera/sampler.h"
 #include "tessera/seed.h"
 #include "tessera/shard.h"
 #include "tessera/stream.h"
