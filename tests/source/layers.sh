@@ -23,6 +23,7 @@ point "src/base includes base" allowed src/base 'base/' 'tessera/base\.h' 'tsr_c
 point "src/tensor includes base, tensor" allowed src/tensor 'base/' 'tensor/' 'tessera/(base|layout)\.h'
 point "src/data includes base, data" allowed src/data 'base/' 'data/' \
     'tessera/(base|rng|seed|sampler|loader)\.h'
+point "src/shard includes base, shard" allowed src/shard 'base/' 'shard/' 'tessera/(base|shard)\.h'
 point "src/gpu includes base, tensor, gpu" allowed src/gpu 'base/' 'tensor/' 'gpu/' 'shaders/' 'tessera/' \
     'tsr_config\.h'
 point "src/cli includes public headers" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tsr_config\.h'

@@ -1,0 +1,155 @@
+/* Patterns for names: see tsr_shard_match. */
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tessera/shard.h"
+
+/* One step of a pattern. */
+typedef enum step_kind { STEP_CHARACTER, STEP_ANY, STEP_STAR, STEP_SET, STEP_BAD } step_kind;
+typedef struct pattern_step {
+    step_kind kind;
+    uint32_t character;
+    const char *set; /* of a set: what follows the bracket, up to `next` */
+    const char *next;
+} pattern_step;
+
+/* The character at `text`, which is not at its end, and where the next one starts. Bytes that are
+ * no UTF-8 are characters of their own. */
+static uint32_t character_at(const char *text, const char **next)
+{
+    unsigned char first = (unsigned char)*text++;
+    uint32_t character = first;
+    int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : first >= 0xc0 ? 1 : 0;
+    if (more > 0)
+        character = first & (0x3fu >> more);
+    for (; more > 0 && ((unsigned char)*text & 0xc0) == 0x80; more--)
+        character = character << 6 | ((unsigned char)*text++ & 0x3f);
+    *next = text;
+    return character;
+}
+
+/* A character of a pattern that may be escaped; false at its end. */
+static bool escaped_at(const char *pattern, uint32_t *character, const char **next)
+{
+    if (*pattern == '\\')
+        pattern++;
+    if (*pattern == '\0')
+        return false;
+    *character = character_at(pattern, next);
+    return true;
+}
+
+/* Reads a set after its bracket. `character` is looked for in it; *next is what follows it. False
+ * when it does not end or has nothing inside. */
+static bool read_set(const char *set, uint32_t character, bool *inside, const char **next)
+{
+    bool inverted = *set == '!', found = false, empty = true;
+    uint32_t low, high;
+    set += inverted;
+    for (; *set != ']' || empty; empty = false) {
+        if (*set == ']' || !escaped_at(set, &low, &set))
+            return false;
+        high = low;
+        if (set[0] == '-' && set[1] != ']' && !escaped_at(set + 1, &high, &set))
+            return false;
+        found = found || (character >= low && character <= high);
+    }
+    *inside = found != inverted;
+    *next = set + 1;
+    return true;
+}
+
+static pattern_step step_at(const char *pattern)
+{
+    pattern_step step = {.kind = STEP_STAR, .next = pattern + 1};
+    bool inside;
+    if (*pattern == '*')
+        return step;
+    if (*pattern == '?') {
+        step.kind = STEP_ANY;
+    } else if (*pattern == '[') {
+        step.set = pattern + 1;
+        step.kind = read_set(step.set, 0, &inside, &step.next) ? STEP_SET : STEP_BAD;
+    } else {
+        step.kind = escaped_at(pattern, &step.character, &step.next) ? STEP_CHARACTER : STEP_BAD;
+    }
+    return step;
+}
+
+static bool fits(const pattern_step *step, uint32_t character)
+{
+    const char *next;
+    bool inside = false;
+    if (step->kind == STEP_SET)
+        return read_set(step->set, character, &inside, &next) && inside;
+    return step->kind == STEP_ANY || (step->kind == STEP_CHARACTER && step->character == character);
+}
+
+/* Only the last star has to be tried again, so this takes length × length steps at most. */
+static bool match_text(const char *pattern, const char *text, const char *end)
+{
+    const char *star = NULL, *star_text = NULL, *next = text;
+    while (text < end) {
+        pattern_step step = *pattern != '\0' ? step_at(pattern) : (pattern_step){.kind = STEP_BAD};
+        if (step.kind == STEP_STAR) {
+            star = pattern = step.next;
+            star_text = text;
+        } else if (step.kind != STEP_BAD && fits(&step, character_at(text, &next))) {
+            pattern = step.next;
+            text = next;
+        } else if (star != NULL) {
+            (void)character_at(star_text, &star_text);
+            text = star_text;
+            pattern = star;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*')
+        pattern++;
+    return *pattern == '\0';
+}
+
+static bool match_name(const char *pattern, const char *name)
+{
+    if (strchr(pattern, '.') != NULL)
+        return match_text(pattern, name, name + strlen(name));
+    for (const char *start = name;; start++) {
+        const char *end = start + strcspn(start, ".");
+        if (match_text(pattern, start, end))
+            return true;
+        if (*end == '\0')
+            return false;
+        start = end;
+    }
+}
+
+static tsr_status check(const char *pattern)
+{
+    const char *rest = pattern + (*pattern == '!');
+    TSR__REQUIRE(*rest != '\0', "shard: '%.80s' is no pattern: there is nothing in it", pattern);
+    while (*rest != '\0') {
+        pattern_step step = step_at(rest);
+        TSR__REQUIRE(step.kind != STEP_BAD,
+                     "shard: '%.80s' is no pattern: its '%c' at offset %d has no end", pattern,
+                     *rest, (int)(rest - pattern));
+        rest = step.next;
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr_shard_match(const char *const *patterns, const char *name, bool otherwise,
+                           bool *matched)
+{
+    bool result = otherwise;
+    for (; patterns != NULL && *patterns != NULL; patterns++) {
+        const char *pattern = *patterns;
+        TSR__TRY(check(pattern));
+        bool negated = *pattern == '!';
+        if (match_name(pattern + negated, name))
+            result = !negated;
+    }
+    *matched = result;
+    return TSR_OK;
+}
