@@ -4,6 +4,9 @@
 // Indices beyond the matrix are clamped to its last element rather than skipped, so that all loads can be under way at once; what was
 // loaded beyond k then becomes 0, and sums of lines beyond the matrix are never stored.
 //
+// mix() rather than ?: where the loop is unrolled: some compilers make blocks of the latter, and drivers that keep them take minutes
+// over so many.
+//
 // Expects FETCH(x), which makes a name the operand's own, and LINES, DTYPE, LOAD, LINE_STRIDE, K_STRIDE, LANES_LINE, TILE.
 
 const uint FETCH(count) = LINES * BK / THREADS;
@@ -16,8 +19,8 @@ void FETCH(load)(uvec2 at, uint lines, uint depth)
         bool lanes_line = (p.mode & LANES_LINE) != 0;
         [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
             uint e = i * THREADS + gl_LocalInvocationIndex;
-            uint line = lanes_line ? e % LINES : e / BK;
-            uint k = lanes_line ? e / LINES : e % BK;
+            uint line = mix(e / BK, e % LINES, lanes_line);
+            uint k = mix(e % BK, e / LINES, lanes_line);
             uint from = min(line, lines - 1) * LINE_STRIDE + min(k, depth - 1) * K_STRIDE;
             float value = tsr_load_float(at, from, DTYPE);
             FETCH(registers)[i] = k < depth ? value : 0.0;
@@ -50,8 +53,8 @@ void FETCH(keep)()
         bool lanes_line = (p.mode & LANES_LINE) != 0;
         [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
             uint e = i * THREADS + gl_LocalInvocationIndex;
-            uint line = lanes_line ? e % LINES : e / BK;
-            uint k = lanes_line ? e / LINES : e % BK;
+            uint line = mix(e / BK, e % LINES, lanes_line);
+            uint k = mix(e % BK, e / LINES, lanes_line);
             tile[TILE + k * (LINES + PAD) + line] = FETCH(registers)[i];
         }
     } else {

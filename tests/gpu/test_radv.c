@@ -99,9 +99,9 @@ static void compile_variant(void *user, const tsr__matmul_config *config,
 
     if (!tsr__shader_binaries[shader].variant[radv->storage].code)
         return;
-    snprintf(name, sizeof name, "%s %s×%s loads %u,%u", config->name,
+    snprintf(name, sizeof name, "%s %s×%s loads %u,%u rows %u", config->name,
              tsr_dtype_name(variant->a_dtype), tsr_dtype_name(variant->b_dtype), variant->a_load,
-             variant->b_load);
+             variant->b_load, variant->rows);
     compile(name, shader, spec, count);
 }
 

@@ -40,6 +40,13 @@ static const char *usual_name(const tsr__matmul_device *device, const tsr__matmu
         return tsr__lavapipe_worthwhile(p->m, p->n, p->k) ? "lavapipe" : "tiled-s";
     if (device->device_class == TSR__CLASS_CPU)
         return p->m <= 4 ? "swiftshader-4" : "swiftshader-8";
+    if (p->m <= tsr__matmul_config_named("vector-k")->bm) {
+        /* Neighbouring invocations read neighbouring elements of the matrix. */
+        const char *name =
+            p->b.col == 1 || (p->b.row != 1 && p->b.col < p->b.row) ? "vector-col" : "vector-k";
+        if (tsr__matmul_config_fits(tsr__matmul_config_named(name), p))
+            return name;
+    }
     for (int i = first; i < 2; i++) {
         const tsr__matmul_config *config = tsr__matmul_config_named(largest_first[i]);
         if (p->m > config->bm / 2 && p->n > config->bn / 2 &&
@@ -108,7 +115,7 @@ tsr_status tsr__matmul_choose(const tsr__matmul_device *device, const tsr__matmu
     plan.variant = tsr__matmul_variant_for(plan.config, problem, vectors);
     plan.splits = 1;
     plan.k_chunk = (uint32_t)problem->k;
-    if (plan.config->kind == TSR__MATMUL_TILED || plan.config->kind == TSR__MATMUL_SWIFTSHADER)
+    if (plan.config->kind != TSR__MATMUL_WIDE && plan.config->kind != TSR__MATMUL_LAVAPIPE)
         choose_splits(device, problem, override ? override->splits : 0, &plan);
     *out = plan;
     return TSR_OK;

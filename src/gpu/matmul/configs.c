@@ -11,6 +11,9 @@ static const tsr__matmul_config configs[] = {
      .vectors = true},
     {"tiled-m", TSR__MATMUL_TILED, .threads = 256, .bm = 64, .bn = 64, .bk = 16, .tm = 4, .tn = 4},
     {"tiled-s", TSR__MATMUL_TILED, .threads = 64, .bm = 32, .bn = 32, .bk = 16, .tm = 4, .tn = 4},
+    {"vector-k", TSR__MATMUL_VECTOR_K, .threads = 64, .bm = 8, .bn = 4, .bk = 4, .tm = 8, .tn = 4},
+    {"vector-col", TSR__MATMUL_VECTOR_COL, .threads = 128, .bm = 8, .bn = 64, .bk = 8, .tm = 8,
+     .tn = 4},
     {"wide", TSR__MATMUL_WIDE, .threads = 64, .bm = 1, .bn = 64, .bk = 1, .tm = 1, .tn = 1},
     {"lavapipe", TSR__MATMUL_LAVAPIPE, .threads = 8, .bm = 8, .bn = 4, .bk = 8, .tm = 8, .tn = 4},
     {"swiftshader-4", TSR__MATMUL_SWIFTSHADER, .threads = 4, .bm = 4, .bn = 32, .bk = 5, .tm = 4,
@@ -64,6 +67,8 @@ bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul
         return tsr__lavapipe_runs(device);
     case TSR__MATMUL_SWIFTSHADER:
         return device->device_class == TSR__CLASS_CPU && device->subgroup_size == 4;
+    case TSR__MATMUL_VECTOR_K:
+    case TSR__MATMUL_VECTOR_COL: /* at most 16 KiB, which every device has */
     case TSR__MATMUL_WIDE:
         break;
     }
@@ -87,14 +92,34 @@ static uint32_t load_mode(const tsr__matmul_problem *p, const tsr__matmul_side *
     return TSR_MM_LOAD_SCALAR;
 }
 
+static uint32_t rows_at_least(int64_t m)
+{
+    uint32_t rows = 1;
+
+    while (rows < m && rows < 8)
+        rows *= 2;
+    return rows;
+}
+
 tsr__matmul_variant tsr__matmul_variant_for(const tsr__matmul_config *config,
                                             const tsr__matmul_problem *p, bool vectors)
 {
     tsr__matmul_variant variant = {.a_dtype = p->a.dtype, .b_dtype = p->b.dtype};
 
-    if (config->kind == TSR__MATMUL_TILED && vectors) {
-        variant.a_load = load_mode(p, &p->a, p->a.row, p->m, p->a.col);
-        variant.b_load = load_mode(p, &p->b, p->b.col, p->n, p->b.row);
+    if (config->kind == TSR__MATMUL_VECTOR_K || config->kind == TSR__MATMUL_VECTOR_COL)
+        variant.rows = rows_at_least(p->m);
+    if (!vectors)
+        return variant;
+    uint32_t a_load = load_mode(p, &p->a, p->a.row, p->m, p->a.col);
+    uint32_t b_load = load_mode(p, &p->b, p->b.col, p->n, p->b.row);
+    if (config->kind == TSR__MATMUL_TILED) {
+        variant.a_load = a_load;
+        variant.b_load = b_load;
+    } else if (config->kind == TSR__MATMUL_VECTOR_K && a_load == TSR_MM_LOAD_VEC_K &&
+               b_load == TSR_MM_LOAD_VEC_K) {
+        variant.a_load = variant.b_load = TSR_MM_LOAD_VEC_K;
+    } else if (config->kind == TSR__MATMUL_VECTOR_COL && b_load == TSR_MM_LOAD_VEC_LINE) {
+        variant.b_load = TSR_MM_LOAD_VEC_LINE;
     }
     return variant;
 }
@@ -114,6 +139,7 @@ bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul
     int64_t m = min_size(config->bm, p->m);
     int64_t n = min_size(config->bn, p->n);
     int64_t k = min_size(config->bk, p->k);
+    bool y_fits = side_narrow(&p->y, m, n) && side_narrow(&p->bias, m, n);
 
     if (config->vectors && !has_vectors(tsr__matmul_variant_for(config, p, true)))
         return false;
@@ -121,31 +147,17 @@ bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul
     case TSR__MATMUL_LAVAPIPE:
         return tsr__lavapipe_fits(p);
     case TSR__MATMUL_TILED:
-    case TSR__MATMUL_SWIFTSHADER:
-        return side_narrow(&p->a, m, k) && side_narrow(&p->b, k, n) && side_narrow(&p->y, m, n) &&
-               side_narrow(&p->bias, m, n);
+        return y_fits && side_narrow(&p->a, m, k) && side_narrow(&p->b, k, n);
+    case TSR__MATMUL_VECTOR_K: /* k is walked in 32 bits, where tiles step in 64 */
+    case TSR__MATMUL_VECTOR_COL:
+        return p->m <= config->bm && y_fits && side_narrow(&p->a, m, p->k) &&
+               side_narrow(&p->b, p->k, n);
+    case TSR__MATMUL_SWIFTSHADER: /* likewise, from a 64-bit address for each line */
+        return y_fits && side_narrow(&p->a, 1, p->k) && side_narrow(&p->b, p->k, 1);
     case TSR__MATMUL_WIDE:
         return true;
     }
     return false;
-}
-
-static int tiled_pipeline(const tsr__matmul_config *config, const tsr__matmul_variant *variant,
-                          uint32_t spec[])
-{
-    int count = 0;
-
-    spec[count++] = config->threads;
-    spec[count++] = config->bm;
-    spec[count++] = config->bn;
-    spec[count++] = config->bk;
-    spec[count++] = config->tm;
-    spec[count++] = config->tn;
-    spec[count++] = variant->a_dtype;
-    spec[count++] = variant->b_dtype;
-    spec[count++] = variant->a_load;
-    spec[count++] = variant->b_load;
-    return count;
 }
 
 int tsr__matmul_pipeline(const tsr__matmul_config *config, const tsr__matmul_variant *variant,
@@ -156,7 +168,28 @@ int tsr__matmul_pipeline(const tsr__matmul_config *config, const tsr__matmul_var
     switch (config->kind) {
     case TSR__MATMUL_TILED:
         *shader = TSR__SHADER_MATMUL_TILED;
-        return tiled_pipeline(config, variant, spec);
+        spec[count++] = config->threads;
+        spec[count++] = config->bm;
+        spec[count++] = config->bn;
+        spec[count++] = config->bk;
+        spec[count++] = config->tm;
+        spec[count++] = config->tn;
+        spec[count++] = variant->a_dtype;
+        spec[count++] = variant->b_dtype;
+        spec[count++] = variant->a_load;
+        spec[count++] = variant->b_load;
+        return count;
+    case TSR__MATMUL_VECTOR_K:
+    case TSR__MATMUL_VECTOR_COL:
+        *shader = config->kind == TSR__MATMUL_VECTOR_K ? TSR__SHADER_MATMUL_VECTOR_K
+                                                       : TSR__SHADER_MATMUL_VECTOR_COL;
+        spec[count++] = config->threads;
+        spec[count++] = variant->rows;
+        spec[count++] = config->kind == TSR__MATMUL_VECTOR_K ? config->bn : config->bn / config->tn;
+        spec[count++] = variant->a_dtype;
+        spec[count++] = variant->b_dtype;
+        spec[count++] = variant->b_load;
+        return count;
     case TSR__MATMUL_SWIFTSHADER:
         *shader =
             config->tm == 4 ? TSR__SHADER_MATMUL_SWIFTSHADER4 : TSR__SHADER_MATMUL_SWIFTSHADER8;
@@ -174,19 +207,36 @@ int tsr__matmul_pipeline(const tsr__matmul_config *config, const tsr__matmul_var
     return count;
 }
 
+/* Whether a variant of these loads is ever chosen. */
+static bool has_loads(const tsr__matmul_config *config, uint32_t a, uint32_t b)
+{
+    switch (config->kind) {
+    case TSR__MATMUL_TILED:
+        return !config->vectors || a != TSR_MM_LOAD_SCALAR || b != TSR_MM_LOAD_SCALAR;
+    case TSR__MATMUL_VECTOR_K:
+        return a == b && a != TSR_MM_LOAD_VEC_LINE;
+    case TSR__MATMUL_VECTOR_COL:
+        return a == TSR_MM_LOAD_SCALAR && b != TSR_MM_LOAD_VEC_K;
+    default:
+        return a == TSR_MM_LOAD_SCALAR && b == TSR_MM_LOAD_SCALAR;
+    }
+}
+
 void tsr__matmul_each_variant(const tsr__matmul_config *config, tsr__matmul_visit_fn visit,
                               void *user)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
-    uint32_t modes = config->kind == TSR__MATMUL_TILED ? TSR_MM_LOADS : 1;
+    bool few_rows = config->kind == TSR__MATMUL_VECTOR_K || config->kind == TSR__MATMUL_VECTOR_COL;
 
     for (int pair = 0; pair < 9; pair++)
-        for (uint32_t loads = 0; loads < modes * modes; loads++) {
-            tsr__matmul_variant variant = {.a_dtype = dtypes[pair / 3],
-                                           .b_dtype = dtypes[pair % 3],
-                                           .a_load = loads / modes,
-                                           .b_load = loads % modes};
-            if (!config->vectors || has_vectors(variant))
-                visit(user, config, &variant);
-        }
+        for (uint32_t loads = 0; loads < TSR_MM_LOADS * TSR_MM_LOADS; loads++)
+            for (uint32_t rows = 1; rows <= (few_rows ? 8 : 1); rows *= 2) {
+                tsr__matmul_variant variant = {.a_dtype = dtypes[pair / 3],
+                                               .b_dtype = dtypes[pair % 3],
+                                               .a_load = loads / TSR_MM_LOADS,
+                                               .b_load = loads % TSR_MM_LOADS,
+                                               .rows = few_rows ? rows : 0};
+                if (has_loads(config, variant.a_load, variant.b_load))
+                    visit(user, config, &variant);
+            }
 }

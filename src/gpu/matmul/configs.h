@@ -10,8 +10,10 @@
 
 typedef enum tsr__matmul_kind {
     TSR__MATMUL_TILED,    /* tiles in shared memory: any shape, strides below 2^31 bytes per tile */
-    TSR__MATMUL_WIDE,     /* one element per invocation, 64-bit addresses: everything */
-    TSR__MATMUL_LAVAPIPE, /* straight-line kernels for Mesa's CPU driver, see lavapipe.h */
+    TSR__MATMUL_VECTOR_K, /* few rows; invocations along k */
+    TSR__MATMUL_VECTOR_COL,  /* few rows; invocations along the columns of b */
+    TSR__MATMUL_WIDE,        /* one element per invocation, 64-bit addresses: everything */
+    TSR__MATMUL_LAVAPIPE,    /* straight-line kernels for Mesa's CPU driver, see lavapipe.h */
     TSR__MATMUL_SWIFTSHADER, /* a subgroup of 4 per tile, for SwiftShader */
 } tsr__matmul_kind;
 
@@ -30,6 +32,7 @@ typedef struct tsr__matmul_config {
 typedef struct tsr__matmul_variant {
     tsr_dtype a_dtype, b_dtype;
     uint32_t a_load, b_load; /* TSR_MM_LOAD_… */
+    uint32_t rows;           /* of the kernels for few rows: 1, 2, 4 or 8 */
 } tsr__matmul_variant;
 
 /* What the choice looks at in a device. */

@@ -52,6 +52,8 @@ tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, co
     case TSR__MATMUL_LAVAPIPE:
         return tsr__matmul_run_lavapipe(&call, &plan);
     case TSR__MATMUL_TILED:
+    case TSR__MATMUL_VECTOR_K:
+    case TSR__MATMUL_VECTOR_COL:
     case TSR__MATMUL_SWIFTSHADER:
         return tsr__matmul_run_tiles(&call, &plan);
     case TSR__MATMUL_WIDE:
