@@ -27,7 +27,9 @@ install_all() {
 }
 find_libdir() {
     libdir=$(dirname "$(find "$prefix" -name libtessera.so)")
-    export PKG_CONFIG_PATH="$libdir/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$folder"
+    # A sysroot would go before the paths of the libraries that are not in this folder, too.
+    sed -i "s|^prefix=.*|prefix=$prefix|" "$libdir/pkgconfig/tessera.pc"
+    export PKG_CONFIG_PATH="$libdir/pkgconfig"
     version=$(pkg-config --modversion tessera)
 }
 compile_shared() {
