@@ -1,6 +1,6 @@
 /* Made by tests/tools/make_normal_table.c, which says what it holds: for each octave of the tail
- * probability the coefficients of z(g) = c0 + c1·g + … + c7·g^7. Shared by C and GLSL: the user defines
- * what ROW makes of one octave. */
+ * probability the coefficients of z(g) = c0 + c1·g + … + c7·g^7. Shared by C and GLSL: the user
+ * defines what ROW makes of one octave. */
 #ifndef TSR_NORMAL_TABLE_H
 #define TSR_NORMAL_TABLE_H
 

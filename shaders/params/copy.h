@@ -4,7 +4,8 @@
 
 #include "walk.h"
 
-/* What one element is to a kernel: a tsr_dtype where it is converted, or bits of some size where it is only moved. */
+/* What one element is to a kernel: a tsr_dtype where it is converted, or bits of some size where it
+ * is only moved. */
 #define TSR_COPY_BITS8 TSR_DT_U8
 #define TSR_COPY_BITS16 TSR_DT_F16
 #define TSR_COPY_BITS32 TSR_DT_U32
@@ -14,7 +15,8 @@
 /* How an operand's innermost dimension lies. */
 #define TSR_COPY_STRIDED 0u /* any stride */
 #define TSR_COPY_RUN 1u     /* stride 1 */
-#define TSR_COPY_ALIGNED 2u /* stride 1, and every group of four begins at a multiple of its size (16 bytes at most) */
+/* Stride 1, and every group of four begins at a multiple of its size (16 bytes at most). */
+#define TSR_COPY_ALIGNED 2u
 
 struct tsr_copy_params {
     TSR_ADDRESS destination, source;

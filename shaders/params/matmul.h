@@ -1,12 +1,13 @@
-/* Push constants of the matmul kernels: y[i,j] = act(alpha · Σ_k a[i,k]·b[k,j] + y[i,j] + bias[i,j]). */
+/* Push constants of the matmul kernels: y[i,j] = act(alpha · Σ_k a[i,k]·b[k,j] + y[i,j] +
+ * bias[i,j]). */
 #ifndef TSR_PARAMS_MATMUL_H
 #define TSR_PARAMS_MATMUL_H
 
 #include "types.h"
 
-/* Strides count elements. One dispatch covers batch dimensions of sizes (what the grid's z leaves, batch_inner); z is
- * (outer·batch_inner + inner)·splits + split, where a split is a range of k_chunk of the k products whose sums go, as f32,
- * to partial matrices m·n elements apart. */
+/* Strides count elements. One dispatch covers batch dimensions of sizes (what the grid's z leaves,
+ * batch_inner); z is (outer·batch_inner + inner)·splits + split, where a split is a range of
+ * k_chunk of the k products whose sums go, as f32, to partial matrices m·n elements apart. */
 struct tsr_matmul_push {
     TSR_ADDRESS a, b, y, bias;
     TSR_UINT m, n, k;
@@ -25,7 +26,8 @@ struct tsr_matmul_push {
 };
 TSR_PUSH_CHECK(tsr_matmul_push);
 
-/* The same with 64-bit strides, in bytes, for the kernel that takes what does not fit the above. No batch, no splits. */
+/* The same with 64-bit strides, in bytes, for the kernel that takes what does not fit the above. No
+ * batch, no splits. */
 struct tsr_matmul_wide_push {
     TSR_ADDRESS a, b, y, bias;
     TSR_ADDRESS a_row, a_k;
@@ -41,8 +43,9 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 /* Fields of `mode`. */
 #define TSR_MM_ACCUMULATE 1u
 #define TSR_MM_BIAS 2u
-#define TSR_MM_A_LANES_ROW 4u /* neighbouring invocations load neighbouring rows of a, not neighbouring k */
-#define TSR_MM_B_LANES_COL 8u /* likewise for columns of b */
+/* Neighbouring invocations load neighbouring rows of a, or columns of b, not neighbouring k. */
+#define TSR_MM_A_LANES_ROW 4u
+#define TSR_MM_B_LANES_COL 8u
 #define TSR_MM_Y_DTYPE_SHIFT 4u
 #define TSR_MM_BIAS_DTYPE_SHIFT 8u
 #define TSR_MM_ACTIVATION_SHIFT 12u
@@ -50,7 +53,8 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 
 /* How a tile of a or b is loaded: a specialization constant. */
 #define TSR_MM_LOAD_SCALAR 0u /* any strides, one element at a time */
-#define TSR_MM_LOAD_VEC_K 1u  /* four neighbours along k: stride 1 there, everything else a multiple of 4 */
+/* Four neighbours along k: stride 1 there, everything else a multiple of 4. */
+#define TSR_MM_LOAD_VEC_K 1u
 #define TSR_MM_LOAD_VEC_LINE 2u /* four neighbours along a's rows, or b's columns */
 #define TSR_MM_LOADS 3
 

@@ -1,14 +1,15 @@
-/* Push constants of the matmul kernels for CPU drivers: y[i,j] (+)= Σ_k a[i,k]·b[k,j], one piece of it. */
+/* Push constants of the matmul kernels for CPU drivers: y[i,j] (+)= Σ_k a[i,k]·b[k,j], one piece of
+ * it. */
 #ifndef TSR_PARAMS_MATMUL_CPU_H
 #define TSR_PARAMS_MATMUL_CPU_H
 
 #include "types.h"
 
 struct tsr_matmul_cpu_push {
-    TSR_UINT identity[16]; /* 0, 1, … 15 */
-    TSR_ADDRESS a, b, y;   /* y holds f32, its columns one after another */
+    TSR_UINT identity[16];                 /* 0, 1, … 15 */
+    TSR_ADDRESS a, b, y;                   /* y holds f32, its columns one after another */
     TSR_UINT a_stride, b_stride, y_stride; /* elements from line to line, as stored */
-    TSR_UINT m, n, k;    /* rows and columns left from a, b and y on; k only where a piece is careful */
+    TSR_UINT m, n, k;    /* left from a, b and y on; k only where a piece is careful */
     TSR_UINT accumulate; /* 0: this piece starts the sums and does not read y */
     TSR_UINT never;      /* 0, which the compiler cannot know */
 };

@@ -12,8 +12,8 @@
 #define TSR_OPT_STATE2 4
 #define TSR_OPT_OPERANDS 5
 
-/* Element e of the plane is at row e / columns and column e % columns. Five operands leave room for two dimensions only;
- * the host walks the others. */
+/* Element e of the plane is at row e / columns and column e % columns. Five operands leave room for
+ * two dimensions only; the host walks the others. */
 struct tsr_optimizer_params {
     TSR_ADDRESS base[TSR_OPT_OPERANDS];
     TSR_UINT row_stride[TSR_OPT_OPERANDS];

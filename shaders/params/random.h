@@ -4,14 +4,14 @@
 
 #include "types.h"
 
-/* A piece of the walk over y, its dimensions at the right end of the arrays; leading entries are sizes of 1. 64-bit
- * numbers are TSR_ADDRESS: two words, low one first, in GLSL. */
+/* A piece of the walk over y, its dimensions at the right end of the arrays; leading entries are
+ * sizes of 1. 64-bit numbers are TSR_ADDRESS: two words, low one first, in GLSL. */
 struct tsr_random_fill_params {
-    TSR_ADDRESS y;           /* the piece's first element */
-    TSR_ADDRESS x;           /* dropout only */
+    TSR_ADDRESS y; /* the piece's first element */
+    TSR_ADDRESS x; /* dropout only */
     TSR_ADDRESS seed;
     TSR_ADDRESS subsequence;
-    TSR_ADDRESS index;       /* of the piece's first element among all random words */
+    TSR_ADDRESS index; /* of the piece's first element among all random words */
     TSR_UINT shape[4];
     TSR_UINT y_strides[4];
     TSR_UINT x_strides[4];

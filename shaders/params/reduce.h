@@ -1,4 +1,5 @@
-/* Push constants of the reductions: each job folds `count` elements of x, `step` bytes apart, into one element of y. */
+/* Push constants of the reductions: each job folds `count` elements of x, `step` bytes apart, into
+ * one element of y. */
 #ifndef TSR_PARAMS_REDUCE_H
 #define TSR_PARAMS_REDUCE_H
 
@@ -13,7 +14,8 @@
 #define TSR_ARGMAX_INDICES 1
 #define TSR_ARGMAX_PAIRS 2
 
-/* Job (i0, …) starts at x + Σ i·x_strides elements and writes y + Σ i·y_strides. The last of `ndim` dimensions is the innermost. */
+/* Job (i0, …) starts at x + Σ i·x_strides elements and writes y + Σ i·y_strides. The last of `ndim`
+ * dimensions is the innermost. */
 struct tsr_reduce_params {
     TSR_ADDRESS x, y, step;
     TSR_UINT count;

@@ -1,10 +1,12 @@
-/* Push constants of softmax, its logarithm and their gradients: y from a, or y from a and b, row by row. */
+/* Push constants of softmax, its logarithm and their gradients: y from a, or y from a and b, row by
+ * row. */
 #ifndef TSR_PARAMS_SOFTMAX_H
 #define TSR_PARAMS_SOFTMAX_H
 
 #include "rows.h"
 
-/* Row (i0, …) of a starts at a + Σ i·a_strides elements, and its elements are a_step bytes apart. */
+/* Row (i0, …) of a starts at a + Σ i·a_strides elements, and its elements are a_step bytes apart.
+ */
 struct tsr_softmax_params {
     TSR_ADDRESS a, b, y;
     TSR_ADDRESS a_step, b_step, y_step;

@@ -1,6 +1,7 @@
-/* Words that mean the same in C and in GLSL, so that one struct declares a shader's push constants for both and they cannot
- * drift apart. A params struct lists 64-bit addresses first and keeps to 4- and 8-byte members: std430 and C then agree. Each is followed,
- * on the C side, by a check of its size against TSR_PUSH_MAX. */
+/* Words that mean the same in C and in GLSL, so that one struct declares a shader's push constants
+ * for both and they cannot drift apart. A params struct lists 64-bit addresses first and keeps to
+ * 4- and 8-byte members: std430 and C then agree. Each is followed, on the C side, by a check of
+ * its size against TSR_PUSH_MAX. */
 #ifndef TSR_PARAMS_TYPES_H
 #define TSR_PARAMS_TYPES_H
 

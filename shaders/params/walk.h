@@ -1,5 +1,5 @@
-/* How kernels find their elements: a piece (src/tensor/pieces.h) is up to four dimensions, of which an invocation takes a group of
- * neighbours in the innermost. */
+/* How kernels find their elements: a piece (src/tensor/pieces.h) is up to four dimensions, of which
+ * an invocation takes a group of neighbours in the innermost. */
 #ifndef TSR_PARAMS_WALK_H
 #define TSR_PARAMS_WALK_H
 
@@ -9,10 +9,10 @@
 
 /* Division by a constant d without dividing: q = (high32(n · magic) + n) >> shift, for n < 2^31. */
 struct tsr_walk {
-    TSR_UINT items;    /* invocations with work: groups × rows */
-    TSR_UINT inner;    /* elements of the innermost dimension */
-    TSR_UINT shifts;   /* of the divisors below, one byte each */
-    TSR_UINT size[3];  /* divisors: groups per row, then the sizes of dimensions 2 and 1 */
+    TSR_UINT items;   /* invocations with work: groups × rows */
+    TSR_UINT inner;   /* elements of the innermost dimension */
+    TSR_UINT shifts;  /* of the divisors below, one byte each */
+    TSR_UINT size[3]; /* divisors: groups per row, then the sizes of dimensions 2 and 1 */
     TSR_UINT magic[3];
 };
 

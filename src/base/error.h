@@ -10,10 +10,12 @@
 #define TSR__PRINTF(fmt, args)
 #endif
 
-/* Records the calling thread's error text and returns `status`, so that it can stand in a return. */
+/* Records the calling thread's error text and returns `status`, so that it can stand in a return.
+ */
 tsr_status tsr__fail(tsr_status status, const char *format, ...) TSR__PRINTF(2, 3);
 
-/* Puts "context: " before the recorded text, for a caller that knows what the failure was part of. */
+/* Puts "context: " before the recorded text, for a caller that knows what the failure was part of.
+ */
 tsr_status tsr__fail_context(tsr_status status, const char *format, ...) TSR__PRINTF(2, 3);
 
 void tsr__log(tsr_log_level level, const char *format, ...) TSR__PRINTF(2, 3);

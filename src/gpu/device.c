@@ -118,7 +118,8 @@ static void fill_request(const tsr_device_info *info, const tsr__capabilities *c
         .shaderInt8 = info->int8,
         .storageBuffer8BitAccess = info->storage8,
         .vulkanMemoryModel = capabilities->vulkan_memory_model,
-        .vulkanMemoryModelDeviceScope = capabilities->vulkan_memory_model, /* atomics need it then */
+        .vulkanMemoryModelDeviceScope =
+            capabilities->vulkan_memory_model, /* atomics need it then */
     };
     request->vulkan11 = (VkPhysicalDeviceVulkan11Features){
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,

@@ -1,5 +1,5 @@
-/* The GPU half in a build without Vulkan (-Dvulkan=disabled): every function is there and says so, so that programs link and
- * start in either build. */
+/* The GPU half in a build without Vulkan (-Dvulkan=disabled): every function is there and says so,
+ * so that programs link and start in either build. */
 #include "base/error.h"
 #include "tessera/kernel.h"
 #include "tessera/ops.h"
@@ -10,8 +10,8 @@
 #define UNSUPPORTED(name, ...)                                                                     \
     tsr_status name(__VA_ARGS__)                                                                   \
     {                                                                                              \
-        return tsr__fail(TSR_ERR_UNSUPPORTED,                                                      \
-                         "%s: this build of tessera has no Vulkan", &#name[sizeof "tsr_" - 1]);    \
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "%s: this build of tessera has no Vulkan",           \
+                         &#name[sizeof "tsr_" - 1]);                                               \
     }
 
 /* There is nothing to destroy: nobody can have made one. */

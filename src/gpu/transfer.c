@@ -19,21 +19,24 @@ static tsr_status check_transfer(const char *op, const tsr_stream *stream, const
     return tsr__device_check(tensor->buffer->device);
 }
 
-/* Walks a mapped view in row-major order and copies to or from packed memory. */
+/* Walks a mapped view in row-major order and copies to packed memory or, where there is none, from
+ * it. */
 typedef struct host_copy {
     const tsr_layout *layout;
     size_t element;
-    uint8_t *packed;
-    bool to_packed;
+    uint8_t *to;
+    const uint8_t *from;
 } host_copy;
 
 static void copy_run(host_copy *copy, uint8_t *view, size_t bytes)
 {
-    if (copy->to_packed)
-        memcpy(copy->packed, view, bytes);
-    else
-        memcpy(view, copy->packed, bytes);
-    copy->packed += bytes;
+    if (copy->to) {
+        memcpy(copy->to, view, bytes);
+        copy->to += bytes;
+    } else {
+        memcpy(view, copy->from, bytes);
+        copy->from += bytes;
+    }
 }
 
 static void copy_dimension(host_copy *copy, int dim, uint8_t *view)
@@ -60,16 +63,13 @@ static uint8_t *host_start(const tsr_tensor *tensor)
            (uint64_t)tensor->layout.offset * tsr_dtype_size(tensor->layout.dtype);
 }
 
-static void copy_mapped(const tsr_tensor *tensor, uint8_t *packed, bool to_packed, uint64_t bytes)
+static void copy_mapped(const tsr_tensor *tensor, void *to, const void *from, uint64_t bytes)
 {
-    size_t element = (size_t)tsr_dtype_size(tensor->layout.dtype);
-    if (tsr_layout_is_contiguous(&tensor->layout)) {
-        host_copy whole = {&tensor->layout, element, packed, to_packed};
-        copy_run(&whole, host_start(tensor), bytes);
-        return;
-    }
-    host_copy copy = {&tensor->layout, element, packed, to_packed};
-    copy_dimension(&copy, 0, host_start(tensor));
+    host_copy copy = {&tensor->layout, (size_t)tsr_dtype_size(tensor->layout.dtype), to, from};
+    if (tsr_layout_is_contiguous(&tensor->layout))
+        copy_run(&copy, host_start(tensor), bytes);
+    else
+        copy_dimension(&copy, 0, host_start(tensor));
 }
 
 /* A packed stand-in for a strided view, in scratch. */
@@ -90,7 +90,7 @@ tsr_status tsr_tensor_upload(tsr_stream *stream, tsr_tensor *tensor, const void 
     if (size_bytes == 0)
         return TSR_OK;
     if (tensor->buffer->host && tsr__buffer_idle(tensor->buffer)) {
-        copy_mapped(tensor, (uint8_t *)(uintptr_t)data, false, size_bytes);
+        copy_mapped(tensor, NULL, data, size_bytes);
         return TSR_OK;
     }
     uint64_t element = tsr_dtype_size(tensor->layout.dtype);
@@ -112,7 +112,7 @@ tsr_status tsr_tensor_download(tsr_stream *stream, const tsr_tensor *tensor, voi
     if (tensor->buffer->host) {
         TSR__TRY(tsr_stream_wait(stream));
         TSR__TRY(tsr__buffer_wait(tensor->buffer));
-        copy_mapped(tensor, data, true, size_bytes);
+        copy_mapped(tensor, data, NULL, size_bytes);
         return TSR_OK;
     }
     uint64_t element = tsr_dtype_size(tensor->layout.dtype);

@@ -79,8 +79,7 @@
     X(CreateComputePipelines)                                                                      \
     X(DestroyPipeline)
 
-#define TSR__VK_DEVICE_OPTIONAL_FUNCTIONS(X)                                                       \
-    X(GetPipelineExecutableStatisticsKHR)
+#define TSR__VK_DEVICE_OPTIONAL_FUNCTIONS(X) X(GetPipelineExecutableStatisticsKHR)
 
 #define TSR__VK_MEMBER(name) PFN_vk##name name;
 
