@@ -28,12 +28,14 @@ run_suites() {
     shift
     result=0
     for suite in "$@"; do
-        rm -f "$folder/meson-logs/testlog.json"
+        log=$folder/meson-logs/testlog${wrapper:+-${wrapper%% *}}.json # as meson names it
+        rm -f "$log"
         meson test -C "$folder" --no-rebuild --print-errorlogs --suite "$suite" \
-            --timeout-multiplier "${timeout_multiplier:-1}" >"$folder.log" 2>&1 || result=1
+            --timeout-multiplier "${timeout_multiplier:-1}" \
+            ${wrapper:+--wrapper "$wrapper"} >"$folder.log" 2>&1 || result=1
         grep -v '^ninja: \|^$\|^Ok:\|^Expected Fail:\|^Unexpected Pass:\|^Full log' "$folder.log"
-        if [ -s "$folder/meson-logs/testlog.json" ]; then
-            awk -f tests/lanes/tally.awk "$folder/meson-logs/testlog.json" | tee -a "$TALLY"
+        if [ -s "$log" ]; then
+            awk -f tests/lanes/tally.awk "$log" | tee -a "$TALLY"
         else
             say "suite $suite: there are no tests, or none could be started"
             echo "0 1" >>"$TALLY"
