@@ -386,8 +386,9 @@ typedef struct tsr_sampler_ops {
     uint64_t (*fingerprint)(void *self);
 
     /* For a sampler that does not follow from epoch and position alone: at most
-     * TSR_SAMPLER_OWN_BYTES of its own in a saved state. `load` is called after set_epoch and
-     * before seek; it may refuse the bytes, but must not change anything then. Both or none. */
+     * TSR_SAMPLER_OWN_BYTES of its own in a saved state. `load` is called after set_epoch, and
+     * brings back the very state, with the item that was next when it was saved. It may refuse the
+     * bytes, but must not change anything then. Both or none. */
     tsr_status (*save)(void *self, size_t capacity_bytes, void *data, size_t *size_bytes);
     tsr_status (*load)(void *self, const void *data, size_t size_bytes);
 
@@ -401,6 +402,71 @@ typedef struct tsr_sampler_ops {
  * TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, void *self,
                                                     tsr_sampler **out);
+
+/* By what the items are -------------------------------------------------------------------------
+ */
+
+/* The most items of a sampler below. */
+#define TSR_SAMPLER_SORTED_MOST (UINT64_C(1) << 31)
+
+typedef struct tsr_sampler_length_sorted_params {
+    const int64_t *lengths; /* [count], none negative; read now, not kept */
+    uint64_t count;
+    int64_t batch_size;
+    tsr_order order; /* of the batches: feistel; none: the shortest items first */
+    int64_t seed;
+} tsr_sampler_length_sorted_params;
+#define tsr_sampler_length_sorted_params(...) (&(tsr_sampler_length_sorted_params){__VA_ARGS__})
+
+/* Batches of items that are about as long as each other, so that little has to be filled up: the
+ * items sorted by length, equal ones by index, and cut into batches. The batches, not what is in
+ * them, come in random order, another one each epoch; the one that is short, of the longest items,
+ * anywhere among them. Four bytes of memory an item.
+ *
+ * Errors: TSR_ERR_INVALID for lengths NULL with a count, a count above TSR_SAMPLER_SORTED_MOST, a
+ * negative length, a batch size that is not positive, and the orders torch and dotnet, for there is
+ * no reference of this sampler; TSR_ERR_NO_MEMORY. No item at all is fine. */
+TSR_API TSR_NODISCARD tsr_status
+tsr_sampler_create_length_sorted(const tsr_sampler_length_sorted_params *params, tsr_sampler **out);
+
+typedef struct tsr_sampler_stratified_params {
+    const int64_t *labels; /* [count], the class of each item, any values; read now, not kept */
+    uint64_t count;
+    int64_t batch_size;
+    tsr_order order; /* of the items of a class: feistel; none: as they come */
+    int64_t seed;
+} tsr_sampler_stratified_params;
+#define tsr_sampler_stratified_params(...) (&(tsr_sampler_stratified_params){__VA_ARGS__})
+
+/* Batches that each hold the classes in the proportions of the whole dataset, as nearly as whole
+ * items can; every item once. Places in a batch go by largest remainder, and what a class did not
+ * get counts in the next batch: each place goes to the class that is furthest behind its share of
+ * all places up to the end of that batch (equal ones: the one that got its last place longest ago,
+ * then the smaller one, then the smaller label). So no class is ever a whole item ahead, and one
+ * with few items has them spread over the epoch. Which items of a class come when is random.
+ *
+ * Eight bytes of memory an item, and 16 a class; creating one takes time for sorting the labels,
+ * and batches × different class sizes. Errors as above. */
+TSR_API TSR_NODISCARD tsr_status
+tsr_sampler_create_stratified(const tsr_sampler_stratified_params *params, tsr_sampler **out);
+
+typedef struct tsr_sampler_curriculum_params {
+    const double *difficulties; /* [count], each in 0 … 1; read now, not kept */
+    uint64_t count;
+    int64_t num_samples; /* indices in an epoch; 0: count */
+    int64_t max_epochs;  /* E below, at least 1 */
+    int64_t seed;
+} tsr_sampler_curriculum_params;
+#define tsr_sampler_curriculum_params(...) (&(tsr_sampler_curriculum_params){__VA_ARGS__})
+
+/* Easy items first: in epoch e those with a difficulty of at most e / (E − 1), from epoch E − 1 on
+ * all. Where nothing is as easy as that, the easiest there are. Of these, num_samples at random:
+ * each at most once, or where they are fewer than that, drawn with replacement. Twelve bytes of
+ * memory an item. Errors: TSR_ERR_INVALID for difficulties NULL, no item, too many (as above), a
+ * difficulty outside of 0 … 1 or NaN, num_samples negative or above 2^62, max_epochs below 1;
+ * TSR_ERR_NO_MEMORY. */
+TSR_API TSR_NODISCARD tsr_status
+tsr_sampler_create_curriculum(const tsr_sampler_curriculum_params *params, tsr_sampler **out);
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,7 @@
 #include "tessera/device.h"
 #include "tessera/kernel.h"
 #include "tessera/layout.h"
+#include "tessera/loader.h"
 #include "tessera/matmul.h"
 #include "tessera/ops.h"
 #include "tessera/rng.h"
