@@ -56,7 +56,7 @@ typedef enum tsr_partition_kind {
 typedef struct tsr_partition_params {
     tsr_partition_kind kind;
     /* WEIGHTED: how fast each rank is, in any unit; 0: gets nothing. Taken as a multiple of the
-     * largest / 2^32, rounded. NULL: all the same. */
+     * largest / 2^32, rounded, but not to 0. NULL: all the same. */
     const double *rates;
     /* The most each rank can take; NULL: no limit. What does not fit goes to the other ranks, by
      * their shares, where sizes may differ (UNEVEN, WEIGHTED), and is an error elsewhere. With an
@@ -114,8 +114,8 @@ typedef struct tsr_shard_param {
     uint64_t size_bytes;   /* count / block_count · block_bytes */
     uint64_t block_count;  /* of the dtype */
     uint64_t block_bytes;  /* of the dtype */
-    uint64_t offset_bytes; /* from the start of the file it was listed in; 0 where there is none */
-    const char *file;      /* the file beside an index that holds it; NULL elsewhere */
+    uint64_t offset_bytes; /* in lists: from the start of the file that holds it; else 0 */
+    const char *file;      /* in lists from an index: that file, beside the index; else NULL */
 } tsr_shard_param;
 
 /* The layer of a parameter that names none: the name through its first component of digits
@@ -168,8 +168,10 @@ typedef enum tsr_shard_kind {
     /* Each parameter is partitioned over all ranks. */
     TSR_SHARD_FULL = 0,
     /* Each layer belongs to one rank. Layers are taken from the largest to the smallest, equal ones
-     * in natural order of their names, each to the rank with the fewest bytes so far that has
-     * memory for it, the lowest of these (Graham's rule; at most 4/3 of the best balance). */
+     * in natural order of their names, each to the rank that then has the fewest bytes for its rate
+     * and memory for them, the lowest of these. Source: Graham, "Bounds on multiprocessing timing
+     * anomalies" (SIAM J. Appl. Math. 17, 1969); for equal rates and without limits at most 4/3 of
+     * the best balance. */
     TSR_SHARD_LAYERWISE = 1,
     /* FULL for layers that match `full_layers`, else LAYERWISE for layers that match
      * `layerwise_layers`, else FULL. Either side may be empty. LAYERWISE balances what FULL has
@@ -218,7 +220,8 @@ typedef struct tsr_shard_plan_params {
      * that matches a parameter's name decides, and where none does, its own always_gather. */
     const char *const *gather;
     /* How fast each rank is, [ranks], as in tsr_partition_params; NULL: all the same. Decides how
-     * WEIGHTED divides, and in every plan what counts as balanced. */
+     * WEIGHTED divides and to whom LAYERWISE gives layers, and in every plan what counts as
+     * balanced. */
     const double *rates;
     /* What each rank can hold, [ranks]; 0: no limit. A plan that needs more is an error. */
     const uint64_t *memory_bytes;

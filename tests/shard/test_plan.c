@@ -1,0 +1,464 @@
+/* Plans: what can be asked of them, what is refused, and memory that runs out. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/fault.h"
+#include "shard/plans.h"
+#include "support/random.h"
+
+static const tsr_shard_param list[] = {
+    {.name = "embed.weight", .ndim = 2, .shape = {10, 4}, .dtype = "f16"},
+    {.name = "layers.0.w", .ndim = 2, .shape = {3, 5}},
+    {.name = "layers.0.b", .ndim = 1, .shape = {0}},
+    {.name = "head.weight", .ndim = 2, .shape = {4, 10}, .dtype = "f16", .always_gather = true},
+    {.name = "scale"},
+};
+enum { LIST = COUNT_OF(list) };
+
+static tsr_shard_plan *three_ranks(void)
+{
+    return plan_of(NULL, LIST, list, tsr_shard_plan_params(.ranks = 3));
+}
+
+START_TEST(parameters_are_complete)
+{
+    tsr_shard_plan *plan = three_ranks();
+    const tsr_shard_param *params = tsr_shard_plan_params_of(plan);
+    static const struct {
+        const char *layer, *dtype;
+        uint64_t count, size_bytes;
+    } expected[LIST] = {{"embed", "f16", 40, 80},
+                        {"layers.0", "f32", 15, 60},
+                        {"layers.0", "f32", 0, 0},
+                        {"head", "f16", 40, 80},
+                        {"scale", "f32", 1, 4}};
+    ck_assert_uint_eq(tsr_shard_plan_param_count(plan), LIST);
+    for (uint64_t p = 0; p < LIST; p++) {
+        uint64_t found = LIST;
+        ck_assert_str_eq(params[p].name, list[p].name);
+        ck_assert_ptr_ne(params[p].name, list[p].name);
+        ck_assert_str_eq(params[p].layer, expected[p].layer);
+        ck_assert_str_eq(params[p].dtype, expected[p].dtype);
+        ck_assert_uint_eq(params[p].count, expected[p].count);
+        ck_assert_uint_eq(params[p].size_bytes, expected[p].size_bytes);
+        ck_assert_int_eq(params[p].ndim, list[p].ndim);
+        ck_assert_mem_eq(params[p].shape, list[p].shape, sizeof list[p].shape);
+        ck_assert_ok(tsr_shard_plan_find(plan, list[p].name, &found));
+        ck_assert_uint_eq(found, p);
+    }
+    ck_assert_ptr_null(tsr_shard_plan_rates(plan));
+    ck_assert_ptr_null(tsr_shard_plan_memory_bytes(plan));
+    tsr_shard_plan_destroy(&plan);
+    tsr_shard_plan_destroy(&plan);
+    tsr_shard_plan_destroy(NULL);
+}
+END_TEST
+
+/* Owners and ranges say the same, element by element; totals are sums of ranges. */
+START_TEST(queries_agree)
+{
+    for (int kind = 0; kind < 4; kind++) {
+        tsr_shard_plan *plan =
+            plan_of(tsr_shard_strategy_params(.kind = (tsr_shard_kind)kind), LIST, list,
+                    tsr_shard_plan_params(.ranks = 3, .rates = (double[]){1, 2, 1}));
+        const tsr_shard_param *params = tsr_shard_plan_params_of(plan);
+        uint64_t sharded[3] = {0}, shards[3] = {0};
+        for (uint64_t p = 0; p < LIST; p++) {
+            tsr_shard_range ranges[3];
+            for (int r = 0; r < 3; r++) {
+                ck_assert_ok(tsr_shard_plan_range(plan, p, r, &ranges[r]));
+                sharded[r] += p == 3 ? 0 : ranges[r].count * params[p].block_bytes;
+                shards[r] += p != 3 && ranges[r].count > 0;
+            }
+            for (uint64_t i = 0; i < params[p].count; i++) {
+                int owner = -7, expected = TSR_SHARD_EVERY_RANK;
+                for (int r = 0; r < 3 && p != 3; r++)
+                    if (i >= ranges[r].start && i < ranges[r].start + ranges[r].count)
+                        expected = r;
+                ck_assert_ok(tsr_shard_plan_owner(plan, p, i, &owner));
+                ck_assert_int_eq(owner, expected);
+                ck_assert(p == 3 || owner >= 0);
+            }
+        }
+        uint64_t most = 0, least = UINT64_MAX;
+        double slowest = 0;
+        for (int r = 0; r < 3; r++) {
+            tsr_shard_rank_total total = total_of(plan, r);
+            ck_assert_uint_eq(total.sharded_bytes, sharded[r]);
+            ck_assert_uint_eq(total.shard_count, shards[r]);
+            ck_assert_uint_eq(total.gathered_bytes, 80);
+            ck_assert_uint_eq(total.total_bytes, sharded[r] + 80);
+            most = total.total_bytes > most ? total.total_bytes : most;
+            least = total.total_bytes < least ? total.total_bytes : least;
+            double time = (double)sharded[r] / (r == 1 ? 2 : 1);
+            slowest = time > slowest ? time : slowest;
+        }
+        tsr_shard_summary summary;
+        tsr_shard_plan_summary(plan, &summary);
+        ck_assert_uint_eq(summary.model_bytes, 224);
+        ck_assert_uint_eq(summary.sharded_bytes, 144);
+        ck_assert_uint_eq(summary.gathered_bytes, 80);
+        ck_assert_uint_eq(summary.gathered_count, 1);
+        ck_assert_uint_eq(summary.most_bytes, most);
+        ck_assert_uint_eq(summary.least_bytes, least);
+        ck_assert_double_eq_tol(summary.imbalance, slowest / (144.0 / 4), 1e-12);
+        tsr_shard_plan_destroy(&plan);
+    }
+}
+END_TEST
+
+START_TEST(work_for_a_rank_of_no_rate)
+{
+    tsr_shard_plan *plan =
+        plan_of(NULL, LIST, list, tsr_shard_plan_params(.ranks = 2, .rates = (double[]){0, 1}));
+    tsr_shard_summary summary;
+    tsr_shard_plan_summary(plan, &summary);
+    ck_assert_double_infinite(summary.imbalance);
+    tsr_shard_plan_destroy(&plan);
+}
+END_TEST
+
+/* The last pattern that matches decides, else the parameter's own flag. */
+START_TEST(gathered_by_pattern_or_flag)
+{
+    static const struct {
+        const char *patterns[4];
+        unsigned gathered;
+    } cases[] = {
+        {{NULL}, 0x8},
+        {{"embed*", NULL}, 0x9},
+        {{"!head", NULL}, 0},
+        {{"*", "!w", NULL}, 0x1d},
+        {{"!*", "layers.*", NULL}, 0x6},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        for (int kind = 0; kind < 4; kind++) {
+            tsr_shard_plan *plan =
+                plan_of(tsr_shard_strategy_params(.kind = (tsr_shard_kind)kind), LIST, list,
+                        tsr_shard_plan_params(.ranks = 2, .gather = cases[i].patterns));
+            unsigned gathered = 0;
+            for (uint64_t p = 0; p < LIST; p++)
+                gathered |= tsr_shard_plan_params_of(plan)[p].always_gather ? 1u << p : 0;
+            ck_assert_uint_eq(gathered, cases[i].gathered);
+            tsr_shard_plan_destroy(&plan);
+        }
+}
+END_TEST
+
+START_TEST(questions_that_have_no_answer)
+{
+    tsr_shard_plan *plan = three_ranks();
+    tsr_shard_range range = {7, 7};
+    tsr_shard_rank_total total = {.total_bytes = 7};
+    uint64_t param = 7;
+    int rank = 7;
+    ck_assert_error(tsr_shard_plan_range(plan, 5, 0, &range), TSR_ERR_INVALID,
+                    "shard: parameter 5 is not among the plan's 5");
+    ck_assert_error(tsr_shard_plan_range(plan, 0, 3, &range), TSR_ERR_INVALID,
+                    "shard: rank 3 is not among the plan's 3");
+    ck_assert_error(tsr_shard_plan_range(plan, 0, -1, &range), TSR_ERR_INVALID,
+                    "shard: rank -1 is not among the plan's 3");
+    ck_assert_error(tsr_shard_plan_owner(plan, UINT64_MAX, 0, &rank), TSR_ERR_INVALID,
+                    "shard: parameter 18446744073709551615 is not among the plan's 5");
+    ck_assert_error(tsr_shard_plan_owner(plan, 1, 15, &rank), TSR_ERR_INVALID,
+                    "shard: element 15 is not among the 15 of 'layers.0.w'");
+    ck_assert_error(tsr_shard_plan_owner(plan, 2, 0, &rank), TSR_ERR_INVALID,
+                    "shard: element 0 is not among the 0 of 'layers.0.b'");
+    ck_assert_error(tsr_shard_plan_rank_total(plan, 3, &total), TSR_ERR_INVALID,
+                    "shard: rank 3 is not among the plan's 3");
+    ck_assert_error(tsr_shard_plan_find(plan, "layers.0", &param), TSR_ERR_NOT_FOUND,
+                    "shard: the plan has no parameter 'layers.0'");
+    ck_assert(range.start == 7 && total.total_bytes == 7 && param == 7 && rank == 7);
+    tsr_shard_plan_destroy(&plan);
+}
+END_TEST
+
+static const struct {
+    tsr_shard_param params[2];
+    tsr_status status;
+    const char *text;
+} bad_params[] = {
+    {{{.name = NULL}, {.name = "b"}}, TSR_ERR_INVALID, "shard: parameter 0: its name is missing"},
+    {{{.name = "a"}, {.name = ""}}, TSR_ERR_INVALID, "shard: parameter 1: its name is empty"},
+    {{{.name = "a"}, {.name = "b\n"}},
+     TSR_ERR_INVALID,
+     "shard: parameter 1: its name has a control character"},
+    {{{.name = "a", .layer = "\xff"}, {.name = "b"}},
+     TSR_ERR_INVALID,
+     "shard: parameter 0 ('a'): its layer's name is not UTF-8"},
+    {{{.name = "a", .ndim = 9}, {.name = "b"}},
+     TSR_ERR_INVALID,
+     "shard: parameter 0 ('a'): 9 dimensions are outside 0 to 8"},
+    {{{.name = "a", .ndim = -1}, {.name = "b"}},
+     TSR_ERR_INVALID,
+     "shard: parameter 0 ('a'): -1 dimensions are outside 0 to 8"},
+    {{{.name = "a", .ndim = 2, .shape = {3, -4}}, {.name = "b"}},
+     TSR_ERR_INVALID,
+     "shard: parameter 0 ('a'): dimension 1 is -4"},
+    {{{.name = "a", .ndim = 2, .shape = {INT64_C(1) << 32, INT64_C(1) << 31}}, {.name = "b"}},
+     TSR_ERR_OVERFLOW,
+     "shard: parameter 0 ('a'): it is larger than 2^63 - 1"},
+    {{{.name = "a", .ndim = 1, .shape = {INT64_C(1) << 61}}, {.name = "b"}},
+     TSR_ERR_OVERFLOW,
+     "shard: parameter 0 ('a'): it is larger than 2^63 - 1"},
+    {{{.name = "a", .ndim = 1, .shape = {INT64_C(1) << 60}},
+      {.name = "b", .ndim = 1, .shape = {INT64_C(1) << 60}}},
+     TSR_ERR_OVERFLOW,
+     "shard: all parameters together are larger than 2^63 - 1 bytes"},
+    {{{.name = "a", .dtype = "f33"}, {.name = "b"}},
+     TSR_ERR_INVALID,
+     "shard: parameter 0 ('a'): there is no dtype 'f33'"},
+    {{{.name = "a", .dtype = "q4_0", .ndim = 1, .shape = {33}}, {.name = "b"}},
+     TSR_ERR_INVALID,
+     "shard: parameter 0 ('a'): 33 elements are not a whole number of q4_0's blocks of 32"},
+    {{{.name = "same"}, {.name = "same"}},
+     TSR_ERR_INVALID,
+     "shard: parameters 0 and 1 are both 'same'"},
+};
+
+START_TEST(parameters_are_checked)
+{
+    tsr_shard_strategy *strategy = strategy_of(NULL);
+    tsr_shard_plan *plan = NULL;
+    tsr_status status = tsr_shard_plan_create(strategy, 2, bad_params[_i].params,
+                                              tsr_shard_plan_params(.ranks = 2), &plan);
+    ck_assert_str_eq(tsr_last_error(), bad_params[_i].text);
+    ck_assert_int_eq(status, bad_params[_i].status);
+    ck_assert_ptr_null(plan);
+    tsr_shard_strategy_destroy(&strategy);
+}
+END_TEST
+
+/* A size of 0 beside sizes whose product would not fit. */
+START_TEST(empty_shapes_do_not_overflow)
+{
+    static const tsr_shard_param empty[] = {
+        {.name = "a", .ndim = 3, .shape = {INT64_MAX, INT64_MAX, 0}}};
+    tsr_shard_plan *plan = plan_of(NULL, 1, empty, tsr_shard_plan_params(.ranks = 2));
+    ck_assert_uint_eq(tsr_shard_plan_params_of(plan)[0].count, 0);
+    tsr_shard_plan_destroy(&plan);
+}
+END_TEST
+
+static const struct {
+    tsr_shard_plan_params options;
+    const char *text;
+} bad_options[] = {
+    {{.ranks = 0}, "shard: 0 ranks are outside 1 to 65536"},
+    {{.ranks = INT_MAX}, "shard: 2147483647 ranks are outside 1 to 65536"},
+    {{.ranks = 2, .rates = (double[]){1, -2}}, "shard: rank 1's rate of -2 is not a rate"},
+    {{.ranks = 2, .rates = (double[]){0, 0}}, "shard: all 2 rates are 0"},
+    {{.ranks = 2, .gather = (const char *const[]){"[", NULL}},
+     "shard: '[' is no pattern: its '[' at offset 0 has no end"},
+    {{.ranks = 2, .memory_bytes = (uint64_t[]){0, 147}},
+     "shard: rank 1 would keep 148 bytes, but has memory for 147"},
+};
+
+START_TEST(options_are_checked)
+{
+    tsr_shard_strategy *strategy = strategy_of(NULL);
+    tsr_shard_plan *plan = NULL;
+    ck_assert_error(tsr_shard_plan_create(strategy, LIST, list, &bad_options[_i].options, &plan),
+                    TSR_ERR_INVALID, bad_options[_i].text);
+    ck_assert_ptr_null(plan);
+    tsr_shard_strategy_destroy(&strategy);
+}
+END_TEST
+
+START_TEST(arguments_that_are_missing)
+{
+    tsr_shard_strategy *strategy = strategy_of(NULL);
+    tsr_shard_plan *plan = NULL;
+    const tsr_shard_plan_params *options = tsr_shard_plan_params(.ranks = 1);
+    ck_assert_error(tsr_shard_plan_create(NULL, LIST, list, options, &plan), TSR_ERR_INVALID,
+                    "shard: there is no strategy");
+    ck_assert_error(tsr_shard_plan_create(strategy, LIST, list, NULL, &plan), TSR_ERR_INVALID,
+                    "shard: there are no options, which say how many ranks");
+    ck_assert_error(tsr_shard_plan_create(strategy, LIST, NULL, options, &plan), TSR_ERR_INVALID,
+                    "shard: the list of parameters is NULL");
+    tsr_shard_strategy_destroy(&strategy);
+}
+END_TEST
+
+START_TEST(too_many_ranges)
+{
+    enum { MANY = 1025 };
+    char(*names)[16] = calloc(MANY, sizeof *names);
+    tsr_shard_param *many = calloc(MANY, sizeof *many);
+    tsr_shard_strategy *strategy = strategy_of(NULL);
+    tsr_shard_plan *plan = NULL;
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "%d", i);
+        many[i].name = names[i];
+    }
+    ck_assert_error(
+        tsr_shard_plan_create(strategy, MANY, many, tsr_shard_plan_params(.ranks = 65536), &plan),
+        TSR_ERR_INVALID, "shard: 1025 parameters on 65536 ranks are more than 67108864 ranges");
+    tsr_shard_strategy_destroy(&strategy);
+    free(names);
+    free(many);
+}
+END_TEST
+
+/* Exactly enough memory is enough. */
+START_TEST(memory_is_a_limit_of_every_strategy)
+{
+    for (int kind = 0; kind < 4; kind++) {
+        const tsr_shard_strategy_params *params =
+            tsr_shard_strategy_params(.kind = (tsr_shard_kind)kind);
+        tsr_shard_plan *plan = plan_of(params, LIST, list, tsr_shard_plan_params(.ranks = 2));
+        uint64_t memory[2] = {total_of(plan, 0).total_bytes, total_of(plan, 1).total_bytes};
+        tsr_shard_plan *limited =
+            plan_of(params, LIST, list, tsr_shard_plan_params(.ranks = 2, .memory_bytes = memory));
+        ck_assert_uint_eq(tsr_shard_plan_memory_bytes(limited)[1], memory[1]);
+        ck_assert(!tsr_shard_plan_equal(plan, limited));
+        tsr_shard_plan_destroy(&limited);
+        memory[1]--;
+        tsr_shard_strategy *strategy = strategy_of(params);
+        ck_assert_int_eq(tsr_shard_plan_create(
+                             strategy, LIST, list,
+                             tsr_shard_plan_params(.ranks = 2, .memory_bytes = memory), &limited),
+                         TSR_ERR_INVALID);
+        tsr_shard_strategy_destroy(&strategy);
+        tsr_shard_plan_destroy(&plan);
+    }
+}
+END_TEST
+
+START_TEST(is_it_for_these_parameters)
+{
+    tsr_shard_plan *plan = three_ranks();
+    tsr_shard_param other[LIST];
+    ck_assert_ok(tsr_shard_plan_check(plan, 0, NULL));
+    ck_assert_ok(tsr_shard_plan_check(plan, LIST, list));
+    ck_assert_error(tsr_shard_plan_check(plan, 4, list), TSR_ERR_INVALID,
+                    "shard: 4 parameters, in the plan there are 5");
+    memcpy(other, list, sizeof other);
+    other[1].name = "layers.1.w";
+    ck_assert_error(tsr_shard_plan_check(plan, LIST, other), TSR_ERR_INVALID,
+                    "shard: parameter 1 is 'layers.1.w', in the plan it is 'layers.0.w'");
+    memcpy(other, list, sizeof other);
+    other[0].shape[0] = 40;
+    other[0].shape[1] = 1;
+    ck_assert_error(tsr_shard_plan_check(plan, LIST, other), TSR_ERR_INVALID,
+                    "shard: parameter 'embed.weight' has another shape in the plan");
+    memcpy(other, list, sizeof other);
+    other[1].dtype = "i32";
+    ck_assert_error(tsr_shard_plan_check(plan, LIST, other), TSR_ERR_INVALID,
+                    "shard: parameter 'layers.0.w' is i32, in the plan it is f32");
+    other[1].dtype = "no";
+    ck_assert_error(tsr_shard_plan_check(plan, LIST, other), TSR_ERR_INVALID,
+                    "shard: parameter 1: there is no dtype 'no'");
+    tsr_shard_plan_destroy(&plan);
+}
+END_TEST
+
+START_TEST(equal_plans)
+{
+    tsr_shard_plan *plan = three_ranks(), *same = three_ranks(), *other;
+    ck_assert(tsr_shard_plan_equal(plan, same));
+    ck_assert(tsr_shard_plan_equal(plan, plan));
+    tsr_shard_param changed[LIST];
+    memcpy(changed, list, sizeof changed);
+    changed[0].layer = "elsewhere";
+    const struct {
+        const tsr_shard_strategy_params *strategy;
+        uint64_t count;
+        const tsr_shard_param *params;
+        const tsr_shard_plan_params *options;
+    } others[] = {
+        {NULL, LIST, list, tsr_shard_plan_params(.ranks = 2)},
+        {NULL, 4, list, tsr_shard_plan_params(.ranks = 3)},
+        {NULL, LIST, changed, tsr_shard_plan_params(.ranks = 3)},
+        {NULL, LIST, list,
+         tsr_shard_plan_params(.ranks = 3, .gather = (const char *const[]){"embed", NULL})},
+        {NULL, LIST, list, tsr_shard_plan_params(.ranks = 3, .rates = (double[]){1, 1, 1})},
+        {NULL, LIST, list,
+         tsr_shard_plan_params(.ranks = 3, .memory_bytes = (uint64_t[]){0, 0, 0})},
+        {tsr_shard_strategy_params(.partition = TSR_PARTITION_UNEVEN), LIST, list,
+         tsr_shard_plan_params(.ranks = 3)},
+        {tsr_shard_strategy_params(.kind = TSR_SHARD_WEIGHTED), LIST, list,
+         tsr_shard_plan_params(.ranks = 3)},
+    };
+    for (size_t i = 0; i < COUNT_OF(others); i++) {
+        other = plan_of(others[i].strategy, others[i].count, others[i].params, others[i].options);
+        ck_assert_msg(!tsr_shard_plan_equal(plan, other), "%zu", i);
+        ck_assert(!tsr_shard_plan_equal(other, plan));
+        tsr_shard_plan_destroy(&other);
+    }
+    tsr_shard_plan_destroy(&plan);
+    tsr_shard_plan_destroy(&same);
+}
+END_TEST
+
+/* Everything that allocates, with each allocation failing in turn. */
+static tsr_status everything(int kind)
+{
+    static const double rates[] = {1, 2};
+    static const uint64_t memory[] = {1000, 0};
+    static const char *const lists[] = {"layers*", NULL};
+    tsr_shard_strategy *strategy = NULL;
+    tsr_shard_plan *plan = NULL, *read = NULL;
+    bool hybrid = kind == TSR_SHARD_HYBRID;
+    char json[4096];
+    size_t size = 0;
+    tsr_status status = tsr_shard_strategy_create(
+        tsr_shard_strategy_params(.kind = (tsr_shard_kind)kind,
+                                  .full_layers = hybrid ? lists : NULL,
+                                  .layerwise_layers = hybrid ? lists : NULL),
+        &strategy);
+    if (status == TSR_OK)
+        status = tsr_shard_plan_create(
+            strategy, LIST, list,
+            tsr_shard_plan_params(.ranks = 2, .rates = rates, .memory_bytes = memory), &plan);
+    if (status == TSR_OK)
+        status = tsr_shard_plan_save_json(plan, sizeof json, json, &size);
+    if (status == TSR_OK)
+        status = tsr_shard_plan_load_json(json, size, &read);
+    if (status == TSR_OK)
+        ck_assert(tsr_shard_plan_equal(plan, read));
+    else
+        ck_assert_ptr_null(read);
+    tsr_shard_strategy_destroy(&strategy);
+    tsr_shard_plan_destroy(&plan);
+    tsr_shard_plan_destroy(&read);
+    return status;
+}
+
+START_TEST(every_allocation_may_fail)
+{
+    for (int kind = 0; kind < 4; kind++) {
+        uint64_t nth = 0;
+        for (;; nth++) {
+            tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+            tsr_status status = everything(kind);
+            bool reached = tsr__fault_site() != NULL;
+            tsr__fault_disarm();
+            ck_assert_int_eq(status, reached ? TSR_ERR_NO_MEMORY : TSR_OK);
+            if (!reached)
+                break;
+            ck_assert_ptr_nonnull(strstr(tsr_last_error(), "out of host memory"));
+        }
+        ck_assert_uint_gt(nth, 20);
+    }
+}
+END_TEST
+
+TESTS(plan)
+{
+    tcase_add_test(tests, parameters_are_complete);
+    tcase_add_test(tests, queries_agree);
+    tcase_add_test(tests, work_for_a_rank_of_no_rate);
+    tcase_add_test(tests, gathered_by_pattern_or_flag);
+    tcase_add_test(tests, questions_that_have_no_answer);
+    tcase_add_loop_test(tests, parameters_are_checked, 0, (int)COUNT_OF(bad_params));
+    tcase_add_test(tests, empty_shapes_do_not_overflow);
+    tcase_add_loop_test(tests, options_are_checked, 0, (int)COUNT_OF(bad_options));
+    tcase_add_test(tests, arguments_that_are_missing);
+    tcase_add_test(tests, too_many_ranges);
+    tcase_add_test(tests, memory_is_a_limit_of_every_strategy);
+    tcase_add_test(tests, is_it_for_these_parameters);
+    tcase_add_test(tests, equal_plans);
+    tcase_add_test(tests, every_allocation_may_fail);
+}
