@@ -1,0 +1,45 @@
+/* Reading samplers in tests. */
+#ifndef TESTS_SAMPLER_READ_H
+#define TESTS_SAMPLER_READ_H
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "support/check_main.h"
+#include "tessera/sampler.h"
+
+/* All that is left of the epoch, in memory of malloc's; odd pieces, so that seams are crossed. The
+ * mask has as many entries when `mask` is not NULL. */
+static inline int64_t *read_masked(tsr_sampler *sampler, uint64_t *count, uint8_t **mask)
+{
+    uint64_t capacity = tsr_sampler_batch_max(sampler) + 1021, room = 0, total = 0, got = 0;
+    int64_t *all = NULL;
+    uint8_t *marks = NULL;
+    do {
+        if (room - total < capacity) {
+            room = 2 * room + capacity;
+            all = realloc(all, room * sizeof *all);
+            marks = realloc(marks, room);
+            ck_check(all != NULL && marks != NULL);
+        }
+        ck_assert_ok(tsr_sampler_fill(sampler, capacity, all + total, marks + total, &got));
+        ck_check(got <= capacity);
+        total += got;
+        capacity = tsr_sampler_batch_max(sampler) + total % 13 + 1;
+        if (total > 1000)
+            capacity += 1000;
+    } while (got > 0);
+    *count = total;
+    if (mask != NULL)
+        *mask = marks;
+    else
+        free(marks);
+    return all;
+}
+
+static inline int64_t *read_all(tsr_sampler *sampler, uint64_t *count)
+{
+    return read_masked(sampler, count, NULL);
+}
+
+#endif
