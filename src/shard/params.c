@@ -44,6 +44,8 @@ tsr_status tsr__param_resolve(tsr_shard_param *param)
     tsr_shard_dtype dtype;
     TSR__TRY(count_elements(param, &count));
     const char *dtype_name = param->dtype == NULL ? "f32" : param->dtype;
+    problem = tsr__name_problem(dtype_name, strlen(dtype_name));
+    TSR__REQUIRE(problem == NULL, "its dtype's name %s", problem);
     TSR__REQUIRE(tsr__dtype_by_name(dtype_name, &dtype), "there is no dtype '%.40s'", dtype_name);
     TSR__REQUIRE(count % dtype.block_count == 0,
                  "%" PRIu64 " elements are not a whole number of %s's blocks of %" PRIu64, count,

@@ -1,0 +1,459 @@
+/* Parameter lists from files: JSON, indices, what tells a format, files that cannot be read, and a
+ * model of 70 billion parameters whose weights nobody reads. */
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/fault.h"
+#include "shard/files.h"
+#include "shard/plans.h"
+
+static folder in;
+
+static void create(void)
+{
+    in = folder_create();
+}
+
+static void destroy(void)
+{
+    folder_destroy(&in);
+}
+
+/* JSON ------------------------------------------------------------------------------------------
+ */
+
+static tsr_status parse(const char *text, tsr_shard_list **list)
+{
+    size_t size = strlen(text);
+    char *exact = malloc(size == 0 ? 1 : size);
+    memcpy(exact, text, size);
+    tsr_status status = tsr_shard_list_parse(TSR_SHARD_JSON, exact, size, size, list);
+    free(exact);
+    return status;
+}
+
+static const char *const right[] = {
+    "[{\"name\": \"a.0.w\", \"shape\": [2, 3], \"dtype\": \"bf16\"},\n"
+    " {\"name\": \"b\", \"shape\": [], \"dtype\": \"F32\", \"layer\": \"x.y\", "
+    "\"always_gather\": true}]",
+    "  {\"params\":[{\"dtype\":\"bf16\",\"shape\":[\"2\",3],\"name\":\"a.0.w\","
+    "\"always_gather\":false},{\"layer\":\"x.y\",\"name\":\"\\u0062\",\"shape\":[],"
+    "\"dtype\":\"f32\",\"always_gather\":true}],\"metadata\":{\"any\":[1,2]}}\n",
+};
+
+START_TEST(json_lists)
+{
+    tsr_shard_list *list = NULL;
+    ck_assert_ok(parse(right[_i], &list));
+    ck_assert_int_eq(tsr_shard_list_format(list), TSR_SHARD_JSON);
+    ck_assert_uint_eq(tsr_shard_list_count(list), 2);
+    const tsr_shard_param *params = tsr_shard_list_params(list);
+    ck_assert_str_eq(params[0].name, "a.0.w");
+    ck_assert_str_eq(params[0].layer, "a.0");
+    ck_assert_str_eq(params[0].dtype, "bf16");
+    ck_assert_uint_eq(params[0].size_bytes, 12);
+    ck_assert(!params[0].always_gather);
+    ck_assert_str_eq(params[1].name, "b");
+    ck_assert_str_eq(params[1].layer, "x.y");
+    ck_assert_str_eq(params[1].dtype, "f32");
+    ck_assert(params[1].always_gather);
+    tsr_shard_list_destroy(&list);
+}
+END_TEST
+
+START_TEST(an_empty_json_list)
+{
+    tsr_shard_list *list = NULL;
+    ck_assert_ok(parse("[]", &list));
+    ck_assert_uint_eq(tsr_shard_list_count(list), 0);
+    tsr_shard_list_destroy(&list);
+}
+END_TEST
+
+#define A "{\"name\":\"a\",\"shape\":[1],\"dtype\":\"f32\""
+
+static const struct {
+    const char *json, *text;
+} wrong[] = {
+    {"", "json: offset 0: an object expected, but the text ends"},
+    {"3", "json: offset 0: an object expected, not '3'"},
+    {"{}", "json: offset 0: there are neither \"params\" nor a \"weight_map\""},
+    {"{\"parameters\":[]}", "json: offset 1: unknown member \"parameters\""},
+    {"{\"params\":[],\"params\":[]}", "json: offset 13: \"params\" comes twice"},
+    {"{\"params\":[],\"weight_map\":{}}",
+     "json: offset 0: there are both \"params\" and a \"weight_map\""},
+    {"{\"weight_map\":{}}", "shard: an index cannot be read from memory"},
+    {"[3]", "json: offset 1: an object expected, not '3'"},
+    {"[{}]", "json: offset 1: the parameter has no \"name\""},
+    {"[{\"name\":\"a\",\"dtype\":\"f32\"}]", "json: offset 1: the parameter has no \"shape\""},
+    {"[{\"name\":\"a\",\"shape\":[]}]", "json: offset 1: the parameter has no \"dtype\""},
+    {"[" A ",\"gather\":true}]", "json: offset 39: unknown member \"gather\""},
+    {"[" A ",\"shards\":[]}]", "json: offset 39: unknown member \"shards\""},
+    {"[" A ",\"\\n\":true}]", "json: offset 39: unknown member"},
+    {"[" A ",\"name\":\"b\"}]", "json: offset 39: \"name\" comes twice"},
+    {"[" A ",\"always_gather\":1}]", "json: offset 55: true or false expected, not '1'"},
+    {"[" A ",\"layer\":\"\"}]", "json: offset 1: its layer's name is empty"},
+    {"[" A ",\"layer\":null}]", "json: offset 47: a string expected, not 'n'"},
+    {"[" A "}," A "}]", "json: offset 40: there is a 'a' already"},
+    {"[" A "},]", "json: offset 40: an object expected, not ']'"},
+    {"[" A "}] x", "json: offset 41: nothing more expected, not 'x'"},
+    {"[{\"name\":\"a\",\"shape\":[1],\"dtype\":\"f33\"}]",
+     "json: offset 1: there is no dtype 'f33'"},
+    {"[{\"name\":\"\",\"shape\":[1],\"dtype\":\"f32\"}]", "json: offset 1: its name is empty"},
+    {"[{\"name\":\"a\",\"shape\":[1],\"dtype\":\"\\u001b\"}]",
+     "json: offset 1: its dtype's name has a control character"},
+    {"[{\"name\":\"a\",\"shape\":[\"1x\"],\"dtype\":\"f32\"}]",
+     "json: offset 22: a string that is no integer from 0 to 2^64 - 1"},
+};
+
+START_TEST(json_that_is_no_list)
+{
+    tsr_shard_list *list = NULL;
+    ck_assert_error(parse(wrong[_i].json, &list), TSR_ERR_INVALID, wrong[_i].text);
+    ck_assert_ptr_null(list);
+}
+END_TEST
+
+START_TEST(no_prefix_of_json_is_a_list)
+{
+    tsr_shard_list *list = NULL;
+    char text[512];
+    for (size_t i = 0; i < COUNT_OF(right); i++)
+        for (size_t length = 0; length + 1 < strlen(right[i]); length++) {
+            snprintf(text, sizeof text, "%.*s", (int)length, right[i]);
+            ck_check(parse(text, &list) == TSR_ERR_INVALID);
+        }
+}
+END_TEST
+
+/* Files -----------------------------------------------------------------------------------------
+ */
+
+static const char one[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
+
+/* The name's end says what a file is; without one its content does. */
+START_TEST(formats_are_told_apart)
+{
+    bytes safetensors = safetensors_file(one, 4), gguf = {0};
+    put_gguf_head(&gguf, 3, 0, 0);
+    const char json[] = "[]";
+    const struct {
+        const char *name;
+        const void *data;
+        size_t size;
+        tsr_shard_format format;
+    } files[] = {
+        {"a.safetensors", safetensors.data, safetensors.size, TSR_SHARD_SAFETENSORS},
+        {"a.gguf", gguf.data, gguf.size, TSR_SHARD_GGUF},
+        {"a.json", json, 2, TSR_SHARD_JSON},
+        {"plain1", safetensors.data, safetensors.size, TSR_SHARD_SAFETENSORS},
+        {"plain2", gguf.data, gguf.size, TSR_SHARD_GGUF},
+        {"plain3", json, 2, TSR_SHARD_JSON},
+        {"plain4", "{\"params\":[]}", 13, TSR_SHARD_JSON},
+    };
+    for (size_t i = 0; i < COUNT_OF(files); i++) {
+        char path[160];
+        tsr_shard_list *list = NULL;
+        folder_write(&in, files[i].name, files[i].data, files[i].size, path);
+        ck_assert_ok(tsr_shard_list_open(path, &list));
+        ck_assert_int_eq(tsr_shard_list_format(list), files[i].format);
+        tsr_shard_list_destroy(&list);
+    }
+    free(safetensors.data);
+    free(gguf.data);
+    ck_assert_str_eq(tsr_shard_format_name(TSR_SHARD_INDEX), "index");
+    ck_assert_str_eq(tsr_shard_format_name((tsr_shard_format)4), "?");
+}
+END_TEST
+
+/* `text` has %s for the path. */
+static void check_open_fails(const char *path, tsr_status status, const char *text)
+{
+    tsr_shard_list *list = NULL;
+    char expected[1024];
+    const char *rest = strstr(text, "%s");
+    snprintf(expected, sizeof expected, "%.*s%s%s", (int)(rest - text), text, path, rest + 2);
+    ck_assert_int_eq(tsr_shard_list_open(path, &list), status);
+    ck_assert_str_eq(tsr_last_error(), expected);
+    ck_assert_ptr_null(list);
+}
+
+START_TEST(files_that_cannot_be_read)
+{
+    char path[160];
+    check_open_fails("/nonexistent/model.gguf", TSR_ERR_NOT_FOUND,
+                     "shard: cannot open %s: No such file or directory");
+    check_open_fails(in.path, TSR_ERR_INVALID, "shard: %s is not a regular file");
+    snprintf(path, sizeof path, "%s/pipe.json", in.path);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    check_open_fails(path, TSR_ERR_INVALID, "shard: %s is not a regular file");
+    folder_write(&in, "empty", "", 0, path);
+    check_open_fails(path, TSR_ERR_INVALID,
+                     "%s: shard: offset 0: neither a safetensors nor a GGUF file nor JSON");
+    folder_write(&in, "text", "hello, world", 12, path);
+    check_open_fails(path, TSR_ERR_INVALID,
+                     "%s: shard: offset 0: neither a safetensors nor a GGUF file nor JSON");
+    folder_write(&in, "short.safetensors", "abc", 3, path);
+    check_open_fails(path, TSR_ERR_INVALID,
+                     "%s: safetensors: offset 0: the file of 3 bytes ends within the header's "
+                     "length");
+    folder_write(&in, "text.gguf", "hello, world", 12, path);
+    check_open_fails(path, TSR_ERR_INVALID,
+                     "%s: gguf: offset 0: the file does not start with \"GGUF\"");
+    folder_write(&in, "huge.json", "[]", 2, path);
+    ck_assert_int_eq(truncate(path, 100000001), 0);
+    check_open_fails(path, TSR_ERR_INVALID,
+                     "%s: json: offset 0: 100000001 bytes are more than the 100000000 allowed");
+    tsr_shard_list *list = NULL;
+    ck_assert_error(tsr_shard_list_parse(TSR_SHARD_INDEX, "{}", 2, 2, &list), TSR_ERR_INVALID,
+                    "shard: format 3 cannot be read from memory");
+    ck_assert_error(tsr_shard_list_parse(TSR_SHARD_JSON, NULL, 2, 2, &list), TSR_ERR_INVALID,
+                    "shard: the data is NULL");
+    ck_assert_error(tsr_shard_list_parse(TSR_SHARD_JSON, "[]", 2, 1, &list), TSR_ERR_INVALID,
+                    "shard: 2 bytes of a file of 1");
+}
+END_TEST
+
+/* Indices ---------------------------------------------------------------------------------------
+ */
+
+static void write_part(const char *name, const char *header, size_t weights)
+{
+    char path[160];
+    bytes file = safetensors_file(header, weights);
+    folder_write(&in, name, file.data, file.size, path);
+    free(file.data);
+}
+
+static char *write_index(const char *text, char path[160])
+{
+    return folder_write(&in, "model.safetensors.index.json", text, strlen(text), path);
+}
+
+#define F32_AT(name, start, end)                                                                   \
+    "\"" name "\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[" start "," end "]}"
+
+static void write_parts(void)
+{
+    write_part("part-2.safetensors", "{" F32_AT("a", "0", "4") "," F32_AT("b", "4", "8") "}", 8);
+    write_part("part-10.safetensors", "{" F32_AT("c", "0", "4") "}", 4);
+}
+
+START_TEST(an_index)
+{
+    char path[160];
+    tsr_shard_list *list = NULL;
+    write_parts();
+    write_index("{\"metadata\": {\"total_size\": 12}, \"weight_map\": {\"c\": "
+                "\"part-10.safetensors\", \"b\": \"part-2.safetensors\", \"a\": "
+                "\"part-2.safetensors\"}}",
+                path);
+    ck_assert_ok(tsr_shard_list_open(path, &list));
+    ck_assert_int_eq(tsr_shard_list_format(list), TSR_SHARD_INDEX);
+    ck_assert_uint_eq(tsr_shard_list_count(list), 3);
+    const tsr_shard_param *params = tsr_shard_list_params(list);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(params[i].name[0], 'a' + i);
+        ck_assert_str_eq(params[i].file, i < 2 ? "part-2.safetensors" : "part-10.safetensors");
+    }
+    ck_assert_uint_eq(params[1].offset_bytes, params[0].offset_bytes + 4);
+    tsr_shard_list_destroy(&list);
+}
+END_TEST
+
+static const struct {
+    const char *index;
+    tsr_status status;
+    const char *text; /* %s: the index's path; after it what follows */
+} bad_indices[] = {
+    {"{\"weight_map\": {\"a\": \"../x.safetensors\"}}", TSR_ERR_INVALID,
+     "%s: index: offset 21: a file's name is not in the index's folder"},
+    {"{\"weight_map\": {\"a\": \"/etc/x.safetensors\"}}", TSR_ERR_INVALID,
+     "%s: index: offset 21: a file's name is not in the index's folder"},
+    {"{\"weight_map\": {\"a\": \".x.safetensors\"}}", TSR_ERR_INVALID,
+     "%s: index: offset 21: a file's name is not in the index's folder"},
+    {"{\"weight_map\": {\"a\": \"passwd\"}}", TSR_ERR_INVALID,
+     "%s: index: offset 21: a file's name does not end in .safetensors"},
+    {"{\"weight_map\": {\"a\": \"\"}}", TSR_ERR_INVALID,
+     "%s: index: offset 21: a file's name is empty"},
+    {"{\"weight_map\": {\"\": \"part-2.safetensors\"}}", TSR_ERR_INVALID,
+     "%s: index: offset 16: a parameter's name is empty"},
+    {"{\"weight_map\": []}", TSR_ERR_INVALID, "%s: index: offset 15: an object expected, not '['"},
+    {"{\"weight_map\": {\"a\": \"part-2.safetensors\"}}", TSR_ERR_INVALID,
+     "%s: index: tensor 'b' of part-2.safetensors is not in the index, or twice in the files"},
+    {"{\"weight_map\": {\"a\": \"part-2.safetensors\", \"b\": \"part-2.safetensors\", \"c\": "
+     "\"part-2.safetensors\"}}",
+     TSR_ERR_INVALID, "%s: index: offset 70: there is no tensor 'c' in its files"},
+    {"{\"weight_map\": {\"a\": \"part-2.safetensors\", \"b\": \"part-10.safetensors\", \"c\": "
+     "\"part-10.safetensors\"}}",
+     TSR_ERR_INVALID, "%s: index: offset 43: tensor 'b' is in another file"},
+    {"{\"weight_map\": {\"c\": \"part-10.safetensors\", \"c\": \"part-10.safetensors\"}}",
+     TSR_ERR_INVALID, "%s: index: offset 44: a parameter comes twice"},
+    {"{\"weight_map\": {\"c\": \"part-10.safetensors\"}, \"weight_map\": {}}", TSR_ERR_INVALID,
+     "%s: index: offset 45: \"weight_map\" comes twice"},
+};
+
+START_TEST(bad_index)
+{
+    char path[160];
+    write_parts();
+    write_index(bad_indices[_i].index, path);
+    check_open_fails(path, bad_indices[_i].status, bad_indices[_i].text);
+}
+END_TEST
+
+START_TEST(files_of_an_index_that_cannot_be_read)
+{
+    char path[160];
+    tsr_shard_list *list = NULL;
+    write_index("{\"weight_map\": {\"a\": \"no.safetensors\"}}", path);
+    ck_assert_int_eq(tsr_shard_list_open(path, &list), TSR_ERR_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(tsr_last_error(), "/no.safetensors: No such file"));
+    write_part("bad.safetensors", "{\"a\"}", 0);
+    write_index("{\"weight_map\": {\"a\": \"bad.safetensors\"}}", path);
+    ck_assert_int_eq(tsr_shard_list_open(path, &list), TSR_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(
+        tsr_last_error(), "/bad.safetensors: safetensors: offset 12: ':' expected, not '}'"));
+    /* In the folder one is in, where the path has no slash. */
+    write_parts();
+    write_index("{\"weight_map\": {\"c\": \"part-10.safetensors\"}}", path);
+    ck_assert_int_eq(chdir(in.path), 0);
+    ck_assert_ok(tsr_shard_list_open("model.safetensors.index.json", &list));
+    ck_assert_uint_eq(tsr_shard_list_count(list), 1);
+    tsr_shard_list_destroy(&list);
+    ck_assert_int_eq(chdir("/"), 0);
+}
+END_TEST
+
+START_TEST(every_allocation_may_fail)
+{
+    char path[160];
+    write_parts();
+    write_index("{\"weight_map\": {\"c\": \"part-10.safetensors\", \"b\": "
+                "\"part-2.safetensors\", \"a\": \"part-2.safetensors\"}}",
+                path);
+    uint64_t nth = 0;
+    for (bool reached = true; reached; nth++) {
+        tsr_shard_list *list = NULL;
+        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+        tsr_status status = tsr_shard_list_open(path, &list);
+        reached = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        ck_assert_int_eq(status, reached ? TSR_ERR_NO_MEMORY : TSR_OK);
+        ck_assert(reached == (list == NULL));
+        tsr_shard_list_destroy(&list);
+    }
+    ck_assert_uint_gt(nth, 30);
+}
+END_TEST
+
+/* 70 billion parameters -------------------------------------------------------------------------
+ */
+
+typedef struct header {
+    char *text;
+    size_t used, size;
+    uint64_t offset;
+} header;
+
+static void put_tensor(header *to, const char *name, int64_t rows, int64_t columns)
+{
+    uint64_t size = (uint64_t)(rows * (columns > 0 ? columns : 1)) * 2;
+    char shape[64];
+    snprintf(shape, sizeof shape, columns > 0 ? "%lld,%lld" : "%lld", (long long)rows,
+             (long long)columns);
+    to->used += (size_t)snprintf(
+        to->text + to->used, to->size - to->used,
+        "%c\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%llu,%llu]}",
+        to->used == 0 ? '{' : ',', name, shape, (unsigned long long)to->offset,
+        (unsigned long long)(to->offset + size));
+    to->offset += size;
+}
+
+/* 80 layers of 8192, 28672 wide inside, 8 groups of keys and values, a vocabulary of 32000. */
+static header large_header(void)
+{
+    static const struct {
+        const char *name;
+        int64_t rows, columns;
+    } layer[] = {
+        {"input_layernorm.weight", 8192, 0},          {"mlp.down_proj.weight", 8192, 28672},
+        {"mlp.gate_proj.weight", 28672, 8192},        {"mlp.up_proj.weight", 28672, 8192},
+        {"post_attention_layernorm.weight", 8192, 0}, {"self_attn.k_proj.weight", 1024, 8192},
+        {"self_attn.o_proj.weight", 8192, 8192},      {"self_attn.q_proj.weight", 8192, 8192},
+        {"self_attn.v_proj.weight", 1024, 8192},
+    };
+    header made = {.text = malloc(1 << 20), .size = 1 << 20};
+    char name[128];
+    put_tensor(&made, "lm_head.weight", 32000, 8192);
+    put_tensor(&made, "model.embed_tokens.weight", 32000, 8192);
+    for (int i = 0; i < 80; i++)
+        for (size_t j = 0; j < COUNT_OF(layer); j++) {
+            snprintf(name, sizeof name, "model.layers.%d.%s", i, layer[j].name);
+            put_tensor(&made, name, layer[j].rows, layer[j].columns);
+        }
+    put_tensor(&made, "model.norm.weight", 8192, 0);
+    made.text[made.used++] = '}';
+    made.text[made.used] = '\0';
+    return made;
+}
+
+START_TEST(seventy_billion_parameters)
+{
+    header made = large_header();
+    bytes file = safetensors_file(made.text, 0);
+    char path[160];
+    struct stat info;
+    tsr_shard_list *list = NULL;
+    folder_write(&in, "large.safetensors", file.data, file.size, path);
+    ck_assert_int_eq(truncate(path, (off_t)(file.size + made.offset)), 0);
+    ck_assert_int_eq(stat(path, &info), 0);
+    ck_assert_int_lt(info.st_blocks, 4096); /* sparse */
+
+    ck_assert_ok(tsr_shard_list_open(path, &list));
+    ck_assert_uint_eq(tsr_shard_list_count(list), 723);
+    static const double rates[] = {1, 1, 1, 1, 2, 2, 2, 2};
+    static const uint64_t memory[] = {0, 0, 0, 0, 0, 0, 0, 24000000000};
+    for (int kind = 0; kind < 4; kind++) {
+        bool weighted = kind == TSR_SHARD_WEIGHTED;
+        tsr_shard_plan *plan = plan_of(
+            tsr_shard_strategy_params(.kind = (tsr_shard_kind)kind), tsr_shard_list_count(list),
+            tsr_shard_list_params(list),
+            tsr_shard_plan_params(.ranks = 8, .gather = (const char *const[]){"*norm*", NULL},
+                                  .rates = weighted ? rates : NULL,
+                                  .memory_bytes = weighted ? memory : NULL));
+        tsr_shard_summary summary;
+        tsr_shard_plan_summary(plan, &summary);
+        ck_assert_uint_eq(summary.model_bytes, UINT64_C(137953296384)); /* 68,976,648,192 × 2 */
+        ck_assert_uint_eq(summary.gathered_count, 161);
+        ck_assert(summary.imbalance >= 1);
+        ck_assert(summary.imbalance < (weighted ? 1.2 : 1.1));
+        tsr_shard_plan_destroy(&plan);
+    }
+    tsr_shard_list_destroy(&list);
+
+    /* The same file, but for its last byte. */
+    ck_assert_int_eq(truncate(path, (off_t)(file.size + made.offset - 1)), 0);
+    check_open_fails(path, TSR_ERR_INVALID,
+                     "%s: safetensors: offset 86007: the tensor ends at byte 137953296384 of the "
+                     "weights, which have 137953296383");
+    free(file.data);
+    free(made.text);
+}
+END_TEST
+
+TESTS(lists)
+{
+    tcase_add_checked_fixture(tests, create, destroy);
+    tcase_add_loop_test(tests, json_lists, 0, (int)COUNT_OF(right));
+    tcase_add_test(tests, an_empty_json_list);
+    tcase_add_loop_test(tests, json_that_is_no_list, 0, (int)COUNT_OF(wrong));
+    tcase_add_test(tests, no_prefix_of_json_is_a_list);
+    tcase_add_test(tests, formats_are_told_apart);
+    tcase_add_test(tests, files_that_cannot_be_read);
+    tcase_add_test(tests, an_index);
+    tcase_add_loop_test(tests, bad_index, 0, (int)COUNT_OF(bad_indices));
+    tcase_add_test(tests, files_of_an_index_that_cannot_be_read);
+    tcase_add_test(tests, every_allocation_may_fail);
+    tcase_add_test(tests, seventy_billion_parameters);
+}

@@ -1,0 +1,325 @@
+/* safetensors headers: right ones, and everything that can be wrong with one. */
+#include "base/fault.h"
+#include "shard/files.h"
+#include "shard/plans.h"
+#include "support/random.h"
+
+static tsr_status parse(const bytes *file, tsr_shard_list **list)
+{
+    /* In memory of exactly this size, so that reading past the end is noticed. */
+    uint8_t *exact = malloc(file->size == 0 ? 1 : file->size);
+    if (file->size > 0)
+        memcpy(exact, file->data, file->size);
+    tsr_status status =
+        tsr_shard_list_parse(TSR_SHARD_SAFETENSORS, exact, file->size, file->size, list);
+    free(exact);
+    return status;
+}
+
+static const char usual[] =
+    "{\"__metadata__\": {\"format\": \"pt\", \"deep\": [[{\"a\": null}], true, -1.5e3]},\n"
+    " \"model.embed.weight\": {\"dtype\":\"BF16\",\"shape\":[4,3],\"data_offsets\":[0,24]},\n"
+    " \"model.layers.0.w\\u00e4\\\"\": {\"shape\": [2], \"data_offsets\": [24, 32], \"dtype\": "
+    "\"F32\", \"later\": [1]},\n"
+    " \"empty\": {\"dtype\":\"I64\",\"shape\":[0, 5],\"data_offsets\":[32,32]},\n"
+    " \"scalar\": {\"dtype\":\"F8_E4M3\",\"shape\":[],\"data_offsets\":[32,33]}}   ";
+
+START_TEST(a_usual_file)
+{
+    bytes file = safetensors_file(usual, 33);
+    tsr_shard_list *list = NULL;
+    ck_assert_ok(parse(&file, &list));
+    ck_assert_int_eq(tsr_shard_list_format(list), TSR_SHARD_SAFETENSORS);
+    ck_assert_str_eq(tsr_shard_format_name(tsr_shard_list_format(list)), "safetensors");
+    ck_assert_uint_eq(tsr_shard_list_count(list), 4);
+    const tsr_shard_param *params = tsr_shard_list_params(list);
+    ck_assert_str_eq(params[0].name, "model.embed.weight");
+    ck_assert_str_eq(params[0].layer, "model.embed");
+    ck_assert_str_eq(params[0].dtype, "bf16");
+    ck_assert_int_eq(params[0].ndim, 2);
+    ck_assert_int_eq(params[0].shape[0], 4);
+    ck_assert_int_eq(params[0].shape[1], 3);
+    ck_assert_uint_eq(params[0].size_bytes, 24);
+    ck_assert_uint_eq(params[0].offset_bytes, 8 + sizeof usual - 1);
+    ck_assert_str_eq(params[1].name, "model.layers.0.wä\"");
+    ck_assert_str_eq(params[1].layer, "model.layers.0");
+    ck_assert_uint_eq(params[1].offset_bytes, 8 + sizeof usual - 1 + 24);
+    ck_assert_uint_eq(params[2].count, 0);
+    ck_assert_int_eq(params[3].ndim, 0);
+    ck_assert_uint_eq(params[3].count, 1);
+    ck_assert_str_eq(params[3].dtype, "f8_e4m3");
+    ck_assert_ptr_null(params[3].file);
+    tsr_shard_list_destroy(&list);
+    ck_assert_ptr_null(list);
+    tsr_shard_list_destroy(&list);
+    tsr_shard_list_destroy(NULL);
+    free(file.data);
+}
+END_TEST
+
+START_TEST(no_tensors_at_all)
+{
+    bytes file = safetensors_file("{}", 0);
+    tsr_shard_list *list = NULL;
+    ck_assert_ok(parse(&file, &list));
+    ck_assert_uint_eq(tsr_shard_list_count(list), 0);
+    tsr_shard_list_destroy(&list);
+    free(file.data);
+}
+END_TEST
+
+#define T(dtype, shape, offsets)                                                                   \
+    "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+
+/* Offsets count from the start of the file: the header starts at 8. */
+static const struct {
+    const char *header;
+    size_t weights;
+    tsr_status status;
+    const char *text;
+} bad[] = {
+    {"", 0, TSR_ERR_INVALID, "safetensors: offset 8: the header does not start with '{'"},
+    {" {}", 0, TSR_ERR_INVALID, "safetensors: offset 8: the header does not start with '{'"},
+    {"[]", 0, TSR_ERR_INVALID, "safetensors: offset 8: the header does not start with '{'"},
+    {"{", 0, TSR_ERR_INVALID, "safetensors: offset 9: a string expected, but the text ends"},
+    {"{}x", 0, TSR_ERR_INVALID, "safetensors: offset 10: nothing more expected, not 'x'"},
+    {"{1:2}", 0, TSR_ERR_INVALID, "safetensors: offset 9: a string expected, not '1'"},
+    {"{\"a\"}", 0, TSR_ERR_INVALID, "safetensors: offset 12: ':' expected, not '}'"},
+    {"{\"a\":3}", 0, TSR_ERR_INVALID, "safetensors: offset 13: an object expected, not '3'"},
+    {"{\"a\":{},}", 0, TSR_ERR_INVALID, "safetensors: offset 9: the tensor has no \"dtype\""},
+    {"{\"__metadata__\":{},}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 27: a string expected, not '}'"},
+    {"{\"__metadata__\":{} \"a\":1}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 27: ',' or '}' expected, not '\"'"},
+    {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 27: \"__metadata__\" comes twice"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[]}}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 9: the tensor has no \"data_offsets\""},
+    {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 28: \"dtype\" comes twice"},
+    {"{\"a\":{\"dtype\":3}}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 22: a string expected, not '3'"},
+    {"{\"a\":" T("F33", "[]", "[0,4]") "}", 4, TSR_ERR_UNSUPPORTED,
+     "safetensors: offset 22: dtype 'F33' is not known"},
+    {"{\"a\":{\"dtype\":\"0123456789012345678901234567890123456789\"}}", 4, TSR_ERR_INVALID,
+     "safetensors: offset 22: a string of more than 31 bytes"},
+    {"{\"a\":" T("F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]") "}", 4, TSR_ERR_INVALID,
+     "safetensors: offset 36: a shape of more than 8 dimensions"},
+    {"{\"a\":" T("F32", "[-1]", "[0,4]") "}", 4, TSR_ERR_INVALID,
+     "safetensors: offset 37: a number that is no integer from 0 to 2^64 - 1"},
+    {"{\"a\":" T("F32", "[1.5]", "[0,4]") "}", 4, TSR_ERR_INVALID,
+     "safetensors: offset 37: a number that is no integer from 0 to 2^64 - 1"},
+    {"{\"a\":" T("F32", "[18446744073709551616]", "[0,4]") "}", 4, TSR_ERR_INVALID,
+     "safetensors: offset 37: a number that is no integer from 0 to 2^64 - 1"},
+    {"{\"a\":" T("F32", "[9223372036854775808]", "[0,4]") "}", 4, TSR_ERR_INVALID,
+     "safetensors: offset 37: a dimension of 9223372036854775808"},
+    {"{\"a\":" T("F32", "[4294967296,4294967296]", "[0,4]") "}", 4, TSR_ERR_INVALID,
+     "safetensors: offset 9: it is larger than 2^63 - 1"},
+    {"{\"a\":" T("F32", "[01]", "[0,4]") "}", 4, TSR_ERR_INVALID,
+     "safetensors: offset 37: a number that is no integer from 0 to 2^64 - 1"},
+    {"{\"a\":" T("F4", "[3]", "[0,1]") "}", 1, TSR_ERR_INVALID,
+     "safetensors: offset 9: 3 elements are not a whole number of f4's blocks of 2"},
+    {"{\"a\":" T("F32", "[]", "[0]") "}", 4, TSR_ERR_INVALID,
+     "safetensors: offset 54: data_offsets are two numbers"},
+    {"{\"a\":" T("F32", "[]", "[0,4,8]") "}", 4, TSR_ERR_INVALID,
+     "safetensors: offset 54: data_offsets are two numbers"},
+    {"{\"a\":" T("F32", "[]", "[4,0]") "}", 4, TSR_ERR_INVALID,
+     "safetensors: offset 54: bytes 4 to 0 for a tensor of 4"},
+    {"{\"a\":" T("F32", "[]", "[0,5]") "}", 5, TSR_ERR_INVALID,
+     "safetensors: offset 54: bytes 0 to 5 for a tensor of 4"},
+    {"{\"a\":" T("F32", "[]", "[0,4]") "}", 3, TSR_ERR_INVALID,
+     "safetensors: offset 54: the tensor ends at byte 4 of the weights, which have 3"},
+    {"{\"a\":" T("F32", "[]", "[18446744073709551612,18446744073709551616]") "}", 4,
+     TSR_ERR_INVALID, "safetensors: offset 76: a number that is no integer from 0 to 2^64 - 1"},
+    {"{\"a\":" T("F32", "[]", "[18446744073709551611,18446744073709551615]") "}", 4,
+     TSR_ERR_INVALID,
+     "safetensors: offset 54: the tensor ends at byte 18446744073709551615 of the weights, which "
+     "have 4"},
+    {"{\"a\":" T("F32", "[]", "[0,4]") "}", 5, TSR_ERR_INVALID,
+     "safetensors: offset 65: the last 1 bytes of the weights belong to no tensor"},
+    {"{\"a\":" T("F32", "[]", "[1,5]") "}", 5, TSR_ERR_INVALID,
+     "safetensors: offset 9: bytes 0 to 0 of the weights, before tensor 'a', belong to none"},
+    {"{\"a\":" T("F32", "[]", "[0,4]") ",\"b\":" T("F32", "[]", "[2,6]") "}", 6, TSR_ERR_INVALID,
+     "safetensors: offset 61: tensor 'b' starts at byte 2 of the weights, but 'a' goes on to byte "
+     "4"},
+    {"{\"b\":" T("F32", "[2]", "[0,8]") ",\"a\":" T("U8", "[1]", "[3,4]") "}", 8, TSR_ERR_INVALID,
+     "safetensors: offset 62: tensor 'a' starts at byte 3 of the weights, but 'b' goes on to byte "
+     "8"},
+    {"{\"a\":" T("F32", "[]", "[0,4]") ",\"a\":" T("F32", "[]", "[4,8]") "}", 8, TSR_ERR_INVALID,
+     "safetensors: offset 61: there is a 'a' already"},
+    {"{\"\":" T("F32", "[]", "[0,4]") "}", 4, TSR_ERR_INVALID,
+     "safetensors: offset 9: its name is empty"},
+    {"{\"\\u001b[31m\":" T("F32", "[]", "[0,4]") "}", 4, TSR_ERR_INVALID,
+     "safetensors: offset 9: its name has a control character"},
+    {"{\"\xff\":" T("F32", "[]", "[0,4]") "}", 4, TSR_ERR_INVALID,
+     "safetensors: offset 9: its name is not UTF-8"},
+    {"{\"a\n\":1}", 0, TSR_ERR_INVALID, "safetensors: offset 11: a control character in a string"},
+    {"{\"a\\x\":1}", 0, TSR_ERR_INVALID, "safetensors: offset 11: an unknown escape"},
+    {"{\"a\\u12g4\":1}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 11: \\u needs four hexadecimal digits"},
+    {"{\"a\\ud800\":1}", 0, TSR_ERR_INVALID, "safetensors: offset 11: half of a surrogate pair"},
+    {"{\"a\\ud800\\u0041\":1}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 11: half of a surrogate pair"},
+    {"{\"a\\udc00\":1}", 0, TSR_ERR_INVALID, "safetensors: offset 11: half of a surrogate pair"},
+    {"{\"a\\u0000b\":1}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 11: a string with a zero character"},
+    {"{\"abc", 0, TSR_ERR_INVALID, "safetensors: offset 9: a string without an end"},
+    {"{\"abc\\", 0, TSR_ERR_INVALID, "safetensors: offset 13: an unknown escape"},
+    {"{\"__metadata__\":tru}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 24: a value expected, not 't'"},
+    {"{\"__metadata__\":1.}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 24: a number that cannot be read"},
+    {"{\"__metadata__\":-}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 24: a number that cannot be read"},
+    {"{\"__metadata__\":1e}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 24: a number that cannot be read"},
+    {"{\"__metadata__\":[1,]}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 27: a value expected, not ']'"},
+    {"{\"__metadata__\":[1}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 26: ',' or ']' expected, not '}'"},
+    {"{\"__metadata__\":{\"a\" 1}}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 29: ':' expected, not '1'"},
+    {"{\"__metadata__\":\x01}", 0, TSR_ERR_INVALID,
+     "safetensors: offset 24: a value expected, not byte 0x01"},
+};
+
+START_TEST(bad_headers)
+{
+    bytes file = safetensors_file(bad[_i].header, bad[_i].weights);
+    tsr_shard_list *list = NULL;
+    tsr_status status = parse(&file, &list);
+    ck_assert_str_eq(tsr_last_error(), bad[_i].text);
+    ck_assert_int_eq(status, bad[_i].status);
+    ck_assert_ptr_null(list);
+    free(file.data);
+}
+END_TEST
+
+START_TEST(bad_lengths)
+{
+    bytes file = {0};
+    tsr_shard_list *list = NULL;
+    put_integer(&file, 2, 7);
+    ck_assert_error(parse(&file, &list), TSR_ERR_INVALID,
+                    "safetensors: offset 0: the file of 7 bytes ends within the header's length");
+    put_integer(&file, 0, 1);
+    ck_assert_error(parse(&file, &list), TSR_ERR_INVALID,
+                    "safetensors: offset 8: the file of 8 bytes ends within the header");
+    file.data[7] = 0x80;
+    ck_assert_error(parse(&file, &list), TSR_ERR_INVALID,
+                    "safetensors: offset 0: a header of 9223372036854775810 bytes is more than the "
+                    "100000000 allowed");
+    free(file.data);
+}
+END_TEST
+
+/* A header that is nothing but brackets, or one very long string. */
+START_TEST(deep_and_long)
+{
+    tsr_shard_list *list = NULL;
+    char *header = malloc(200001);
+    for (int depth = 64; depth <= 66; depth++) {
+        int length = sprintf(header, "{\"__metadata__\":");
+        memset(header + length, '[', (size_t)depth);
+        memset(header + length + depth, ']', (size_t)depth);
+        strcpy(header + length + 2 * depth, "}");
+        bytes file = safetensors_file(header, 0);
+        if (depth == 64)
+            ck_assert_ok(parse(&file, &list));
+        else
+            ck_assert_error(parse(&file, &list), TSR_ERR_INVALID,
+                            "safetensors: offset 88: brackets nested more than 64 deep");
+        tsr_shard_list_destroy(&list);
+        free(file.data);
+    }
+    memset(header, 'a', 200000);
+    header[200000] = '\0';
+    memcpy(header, "{\"", 2);
+    bytes file = safetensors_file(header, 0);
+    ck_assert_error(parse(&file, &list), TSR_ERR_INVALID,
+                    "safetensors: offset 9: a string of more than 4096 bytes");
+    free(file.data);
+    free(header);
+}
+END_TEST
+
+/* No prefix of a file is a file; of a header in memory, weights may be missing. */
+START_TEST(truncated_anywhere)
+{
+    bytes file = safetensors_file(usual, 33);
+    tsr_shard_list *list = NULL;
+    size_t whole = file.size;
+    for (file.size = 0; file.size < whole; file.size++) {
+        ck_check(parse(&file, &list) == TSR_ERR_INVALID);
+        tsr_status status =
+            tsr_shard_list_parse(TSR_SHARD_SAFETENSORS, file.data, file.size, whole, &list);
+        ck_check(status == (file.size < whole - 33 ? TSR_ERR_INVALID : TSR_OK));
+        tsr_shard_list_destroy(&list);
+    }
+    ck_assert_int_eq(tsr_shard_list_parse(TSR_SHARD_SAFETENSORS, file.data, 20, whole, &list),
+                     TSR_ERR_INVALID);
+    ck_assert_str_eq(tsr_last_error(),
+                     "safetensors: offset 8: only 20 bytes of the file are given, "
+                     "which end within the header");
+    free(file.data);
+}
+END_TEST
+
+/* Whatever a byte becomes, a list that is accepted makes sense. */
+START_TEST(any_byte_changed)
+{
+    bytes file = safetensors_file(usual, 33);
+    int accepted = 0;
+    for (size_t i = 0; i < file.size - 33; i++)
+        for (int change = 1; change < 256; change++) {
+            file.data[i] ^= (uint8_t)change;
+            tsr_shard_list *list = NULL;
+            if (tsr_shard_list_parse(TSR_SHARD_SAFETENSORS, file.data, file.size, file.size,
+                                     &list) == TSR_OK) {
+                uint64_t sum = 0;
+                accepted++;
+                for (uint64_t p = 0; p < tsr_shard_list_count(list); p++)
+                    sum += tsr_shard_list_params(list)[p].size_bytes;
+                ck_check(sum == 33);
+            }
+            tsr_shard_list_destroy(&list);
+            file.data[i] ^= (uint8_t)change;
+        }
+    ck_assert_int_gt(accepted, 100);
+    free(file.data);
+}
+END_TEST
+
+START_TEST(every_allocation_may_fail)
+{
+    bytes file = safetensors_file(usual, 33);
+    for (uint64_t nth = 0;; nth++) {
+        tsr_shard_list *list = NULL;
+        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+        tsr_status status =
+            tsr_shard_list_parse(TSR_SHARD_SAFETENSORS, file.data, file.size, file.size, &list);
+        bool reached = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        ck_assert_int_eq(status, reached ? TSR_ERR_NO_MEMORY : TSR_OK);
+        ck_assert(reached == (list == NULL));
+        tsr_shard_list_destroy(&list);
+        if (!reached) {
+            ck_assert_uint_gt(nth, 10);
+            break;
+        }
+    }
+    free(file.data);
+}
+END_TEST
+
+TESTS(safetensors)
+{
+    tcase_add_test(tests, a_usual_file);
+    tcase_add_test(tests, no_tensors_at_all);
+    tcase_add_loop_test(tests, bad_headers, 0, (int)COUNT_OF(bad));
+    tcase_add_test(tests, bad_lengths);
+    tcase_add_test(tests, deep_and_long);
+    tcase_add_test(tests, truncated_anywhere);
+    tcase_add_test(tests, any_byte_changed);
+    tcase_add_test(tests, every_allocation_may_fail);
+}
