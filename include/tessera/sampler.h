@@ -441,12 +441,12 @@ typedef struct tsr_sampler_stratified_params {
 /* Batches that each hold the classes in the proportions of the whole dataset, as nearly as whole
  * items can; every item once. Places in a batch go by largest remainder, and what a class did not
  * get counts in the next batch: each place goes to the class that is furthest behind its share of
- * all places up to the end of that batch (equal ones: the one that got its last place longest ago,
- * then the smaller one, then the smaller label). So no class is ever a whole item ahead, and one
- * with few items has them spread over the epoch. Which items of a class come when is random.
+ * all places up to the end of that batch; of equal ones to the smaller class, and classes of the
+ * same size take turns. So no class is ever a whole item ahead, and one with few items has them
+ * spread over the epoch. Which items of a class come when is random.
  *
- * Eight bytes of memory an item, and 16 a class; creating one takes time for sorting the labels,
- * and batches × different class sizes. Errors as above. */
+ * Eight bytes of memory an item, and 88 a class; creating one takes time for sorting the labels,
+ * and for batches × different class sizes. Errors as above. */
 TSR_API TSR_NODISCARD tsr_status
 tsr_sampler_create_stratified(const tsr_sampler_stratified_params *params, tsr_sampler **out);
 
