@@ -53,9 +53,9 @@ install_missing() {
 
 # Compilers and libraries for building everything.
 install_build_packages() {
-    install_missing gcc libc6-dev meson ninja-build pkg-config glslc libvulkan-dev libvulkan1 libshaderc-dev \
-        glslang-dev spirv-tools \
-        libjansson-dev
+    # g++ for what links libshaderc, which is C++.
+    install_missing gcc g++ libc6-dev meson ninja-build pkg-config glslc libvulkan-dev libvulkan1 libshaderc-dev \
+        glslang-dev spirv-tools libjansson-dev
 }
 
 # A Vulkan driver for the CPU, unless some driver is there already.
