@@ -233,7 +233,9 @@ static tsr_status place_tensors(gguf_reader *reader)
                                   "the tensor ends at byte %" PRIu64
                                   " of the weights, which have %" PRIu64,
                                   span->end, weights);
-        reader->params->items[span->param].offset_bytes = start + span->start;
+        /* Nothing, where the file ends before its weights would start, is at the file's end. */
+        reader->params->items[span->param].offset_bytes =
+            tsr__min_u64(start + span->start, reader->file->size);
     }
     return TSR_OK;
 }
