@@ -1,0 +1,35 @@
+/* Is a table of counts what chance would give? */
+#ifndef TESTS_SAMPLER_CHI_H
+#define TESTS_SAMPLER_CHI_H
+
+#include <math.h>
+#include <stdint.h>
+
+#include "support/check_main.h"
+
+/* Pearson's statistic where every cell is expected to hold `expected`. */
+static inline double chi_square(const uint32_t *counts, uint64_t cells, double expected)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < cells; i++)
+        sum += (counts[i] - expected) * (counts[i] - expected) / expected;
+    return sum;
+}
+
+/* Standard deviations from what is expected, by Wilson and Hilferty's approximation; 3.09 is
+ * p = 0.001. */
+static inline double chi_deviation(double statistic, double freedom)
+{
+    double part = 2 / (9 * freedom);
+    return (cbrt(statistic / freedom) - (1 - part)) / sqrt(part);
+}
+
+/* p > 0.001 on both sides: neither too uneven nor too even. */
+#define ck_assert_chance(statistic, freedom)                                                       \
+    do {                                                                                           \
+        double ck_deviation_ = chi_deviation(statistic, freedom);                                  \
+        if (!(fabs(ck_deviation_) < 3.29))                                                         \
+            ck_abort_msg("%s is %.1f standard deviations off", #statistic, ck_deviation_);         \
+    } while (0)
+
+#endif

@@ -1,0 +1,599 @@
+/* Samplers of the caller's own, alone and inside of others. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "sampler/read.h"
+#include "tessera/sampler.h"
+
+/* Gives 1000 · epoch + 0 … n − 1, and fails when told to. */
+typedef struct counter {
+    uint64_t n, at;
+    int64_t epoch;
+    uint64_t seeks, starts;
+    const char *failing; /* the function that fails */
+    uint64_t fail_from;  /* items from which fill does */
+    int64_t offset;      /* of its own: added to each index */
+    int destroyed;
+} counter;
+
+static bool fails(const counter *self, const char *function)
+{
+    return self->failing != NULL && strcmp(self->failing, function) == 0;
+}
+
+static tsr_status counter_fill(void *self_, uint64_t capacity, int64_t *indices, uint8_t *mask,
+                               uint64_t *count)
+{
+    counter *self = self_;
+    uint64_t i = 0;
+    for (; i < capacity && self->at < self->n; i++, self->at++) {
+        if (fails(self, "fill") && self->at >= self->fail_from)
+            return TSR_ERR_IO;
+        indices[i] = 1000 * self->epoch + (int64_t)self->at + self->offset;
+        if (mask != NULL && self->at % 10 == 9)
+            mask[i] = 0;
+    }
+    *count = i;
+    return TSR_OK;
+}
+
+/* Batches of 1, 2, 3, 1, 2, 3, …, of which there are n. */
+static tsr_status counter_batch(void *self_, uint64_t capacity, int64_t *indices, uint8_t *mask,
+                                uint64_t *count)
+{
+    counter *self = self_;
+    (void)mask;
+    if (self->at == self->n) {
+        *count = 0;
+        return TSR_OK;
+    }
+    uint64_t size = self->at % 3 + 1;
+    ck_check(size <= capacity);
+    for (uint64_t i = 0; i < size; i++)
+        indices[i] = 10 * (int64_t)self->at + (int64_t)i;
+    self->at++;
+    *count = size;
+    return TSR_OK;
+}
+
+static tsr_status counter_set_epoch(void *self_, int64_t epoch)
+{
+    counter *self = self_;
+    self->starts++;
+    if (fails(self, "set_epoch"))
+        return TSR_ERR_NOT_FOUND;
+    self->epoch = epoch;
+    self->at = 0;
+    return TSR_OK;
+}
+
+static uint64_t counter_length(void *self)
+{
+    return ((counter *)self)->n;
+}
+
+static tsr_status counter_seek(void *self_, uint64_t position)
+{
+    counter *self = self_;
+    if (fails(self, "seek"))
+        return (tsr_status)7;
+    ck_check(position <= self->n);
+    self->at = position;
+    self->seeks++;
+    return TSR_OK;
+}
+
+static uint64_t counter_fingerprint(void *self)
+{
+    return ((counter *)self)->n;
+}
+
+static tsr_status counter_save(void *self_, size_t capacity_bytes, void *data, size_t *size_bytes)
+{
+    counter *self = self_;
+    if (fails(self, "save"))
+        return TSR_ERR_NO_MEMORY;
+    ck_check(capacity_bytes == TSR_SAMPLER_OWN_BYTES);
+    memcpy(data, &self->offset, 8);
+    memcpy((uint8_t *)data + 8, &self->at, 8);
+    *size_bytes = fails(self, "large save") ? 17 : 16;
+    return TSR_OK;
+}
+
+static tsr_status counter_load(void *self_, const void *data, size_t size_bytes)
+{
+    counter *self = self_;
+    int64_t offset;
+    ck_check(size_bytes == 16);
+    memcpy(&offset, data, 8);
+    if (fails(self, "load 100") && offset == 100)
+        return TSR_ERR_UNSUPPORTED;
+    self->offset = offset;
+    memcpy(&self->at, (const uint8_t *)data + 8, 8);
+    return TSR_OK;
+}
+
+static void counter_destroy(void *self)
+{
+    ((counter *)self)->destroyed++;
+}
+
+/* The least that there has to be. */
+static const tsr_sampler_ops least = {
+    .struct_size = sizeof(tsr_sampler_ops), .fill = counter_fill, .set_epoch = counter_set_epoch};
+
+static tsr_sampler_ops all(void)
+{
+    tsr_sampler_ops ops = least;
+    ops.name = "counter";
+    ops.length = counter_length;
+    ops.seek = counter_seek;
+    ops.fingerprint = counter_fingerprint;
+    ops.destroy = counter_destroy;
+    return ops;
+}
+
+static tsr_sampler_ops with_state(void)
+{
+    tsr_sampler_ops ops = least;
+    ops.length = counter_length;
+    ops.save = counter_save;
+    ops.load = counter_load;
+    return ops;
+}
+
+static tsr_sampler *create(const tsr_sampler_ops *ops, counter *self)
+{
+    tsr_sampler *sampler = NULL;
+    ck_assert_ok(tsr_sampler_create(ops, self, &sampler));
+    return sampler;
+}
+
+static void check_next(tsr_sampler *sampler, int64_t expected)
+{
+    int64_t index = -1;
+    bool got = false;
+    ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+    ck_assert(got);
+    ck_assert_int_eq(index, expected);
+}
+
+static void check_end(tsr_sampler *sampler)
+{
+    int64_t index = -1;
+    bool got = true;
+    ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+    ck_assert(!got && index == -1);
+}
+
+START_TEST(the_least_that_there_has_to_be)
+{
+    counter self = {.n = 1000};
+    tsr_sampler *sampler = create(&least, &self);
+    ck_assert_str_eq(tsr_sampler_name(sampler), "custom");
+    ck_assert_uint_eq(tsr_sampler_length(sampler), TSR_LENGTH_UNKNOWN);
+    check_next(sampler, 0);
+    check_next(sampler, 1);
+    /* Forward, it reads on; back, it starts again. */
+    ck_assert_ok(tsr_sampler_seek(sampler, 700));
+    ck_assert_uint_eq(self.starts, 1);
+    check_next(sampler, 700);
+    ck_assert_ok(tsr_sampler_seek(sampler, 5));
+    ck_assert_uint_eq(self.starts, 2);
+    check_next(sampler, 5);
+    ck_assert_error(tsr_sampler_seek(sampler, 1001), TSR_ERR_INVALID,
+                    "sampler seek: position 1001 is beyond the end: there are 1000 items");
+    ck_assert_uint_eq(tsr_sampler_position(sampler), 6);
+    check_next(sampler, 6);
+    ck_assert_ok(tsr_sampler_seek(sampler, 1000));
+    check_end(sampler);
+    ck_assert_ok(tsr_sampler_set_epoch(sampler, 3));
+    check_next(sampler, 3000);
+    uint64_t count;
+    int64_t batch[16];
+    ck_assert_ok(tsr_sampler_get_batch(sampler, 99, 10, 16, batch, NULL, &count));
+    ck_assert(count == 10 && batch[0] == 3990);
+    ck_assert_error(tsr_sampler_get_batch(sampler, 100, 10, 16, batch, NULL, &count),
+                    TSR_ERR_INVALID,
+                    "sampler get batch: batch 100 of 10 is beyond the end: there are 1000 items");
+    check_next(sampler, 3001);
+    ck_assert_error(tsr_sampler_batch_count(sampler, 4, false, &count), TSR_ERR_INVALID,
+                    "sampler batches: nobody knows how many items a custom sampler has");
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
+
+START_TEST(all_that_there_can_be)
+{
+    counter self = {.n = 1000};
+    tsr_sampler_ops ops = all();
+    tsr_sampler *sampler = create(&ops, &self);
+    memset(&ops, 0, sizeof ops); /* it was copied */
+    ck_assert_str_eq(tsr_sampler_name(sampler), "counter");
+    ck_assert_uint_eq(tsr_sampler_length(sampler), 1000);
+    ck_assert_ok(tsr_sampler_seek(sampler, 999));
+    ck_assert_uint_eq(self.seeks, 1);
+    check_next(sampler, 999);
+    check_end(sampler);
+    ck_assert_ok(tsr_sampler_reset(sampler));
+    int64_t indices[12];
+    uint8_t mask[12];
+    uint64_t count;
+    ck_assert_ok(tsr_sampler_fill(sampler, 12, indices, mask, &count));
+    for (int i = 0; i < 12; i++)
+        ck_assert(indices[i] == i && mask[i] == (i % 10 != 9));
+    tsr_sampler_destroy(&sampler);
+    ck_assert_int_eq(self.destroyed, 1);
+}
+END_TEST
+
+START_TEST(places_are_saved)
+{
+    uint8_t state[TSR_SAMPLER_STATE_BYTES];
+    size_t size;
+    counter self = {.n = 50}, other = {.n = 50}, shorter = {.n = 49};
+    tsr_sampler_ops ops = all();
+    tsr_sampler *sampler = create(&ops, &self), *resumed = create(&ops, &other),
+                *refusing = create(&ops, &shorter), *nameless = create(&least, &other);
+    ck_assert_ok(tsr_sampler_set_epoch(sampler, 2));
+    ck_assert_ok(tsr_sampler_seek(sampler, 33));
+    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    ck_assert_ok(tsr_sampler_resume(resumed, state, size));
+    check_next(resumed, 2033);
+    ck_assert_error(tsr_sampler_resume(refusing, state, size), TSR_ERR_INVALID,
+                    "sampler resume: offset 6: the state is that of a custom sampler with other "
+                    "parameters");
+    ck_assert_int_eq(tsr_sampler_resume(nameless, state, size), TSR_ERR_INVALID);
+    tsr_sampler_destroy(&sampler);
+    tsr_sampler_destroy(&resumed);
+    tsr_sampler_destroy(&refusing);
+    tsr_sampler_destroy(&nameless);
+}
+END_TEST
+
+START_TEST(states_of_its_own)
+{
+    uint8_t state[TSR_SAMPLER_STATE_BYTES];
+    size_t size;
+    counter self = {.n = 50, .offset = 100}, other = {.n = 50};
+    tsr_sampler_ops ops = with_state();
+    tsr_sampler *sampler = create(&ops, &self), *resumed = create(&ops, &other);
+    ck_assert_ok(tsr_sampler_seek(sampler, 20));
+    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    ck_assert_error(tsr_sampler_save_at(sampler, 19, sizeof state, state, &size), TSR_ERR_INVALID,
+                    "sampler custom: it has a state of its own, which can only be saved where it "
+                    "stands");
+    uint64_t starts = other.starts;
+    ck_assert_ok(tsr_sampler_resume(resumed, state, size));
+    check_next(resumed, 120);
+    ck_assert_uint_eq(other.starts, starts + 1);
+    /* Refused, it is where it was, with what it had. */
+    other.offset = 200;
+    other.failing = "load 100";
+    ck_assert_error(tsr_sampler_resume(resumed, state, size), TSR_ERR_UNSUPPORTED,
+                    "sampler custom: load failed with TSR_ERR_UNSUPPORTED");
+    other.failing = NULL;
+    check_next(resumed, 221);
+    self.failing = "save";
+    ck_assert_error(tsr_sampler_save(sampler, sizeof state, state, &size), TSR_ERR_NO_MEMORY,
+                    "sampler custom: save failed with TSR_ERR_NO_MEMORY");
+    self.failing = "large save";
+    ck_assert_error(tsr_sampler_save(sampler, sizeof state, state, &size), TSR_ERR_INVALID,
+                    "sampler custom: save gave 17 bytes, where there was room for 16");
+    tsr_sampler_destroy(&sampler);
+    tsr_sampler_destroy(&resumed);
+}
+END_TEST
+
+/* A state of its own below batches below ranks, and then other ranks. */
+START_TEST(states_of_its_own_inside)
+{
+    uint8_t state[TSR_SAMPLER_STATE_BYTES];
+    size_t size;
+    tsr_sampler_ops ops = with_state();
+    counter selves[2] = {{.n = 50, .offset = 100}, {.n = 50}};
+    tsr_sampler *batches[2];
+    for (int i = 0; i < 2; i++) {
+        tsr_sampler *base = create(&ops, &selves[i]), *shared = NULL;
+        batches[i] = NULL;
+        ck_assert_ok(tsr_sampler_create_distributed(
+            tsr_sampler_distributed_params(.base = &base, .ranks = 2 + i), &shared));
+        ck_assert_ok(tsr_sampler_create_batch(
+            tsr_sampler_batch_params(.base = &shared, .batch_size = 4), &batches[i]));
+    }
+    int64_t batch[4];
+    uint64_t count;
+    ck_assert_ok(tsr_sampler_seek(batches[0], 2));
+    ck_assert_ok(tsr_sampler_next_batch(batches[0], 4, batch, NULL, &count));
+    ck_assert_ok(tsr_sampler_save(batches[0], sizeof state, state, &size));
+    ck_assert_ok(tsr_sampler_resume(batches[1], state, size));
+    /* 24 have been given. */
+    ck_assert_ok(tsr_sampler_next_batch(batches[1], 4, batch, NULL, &count));
+    ck_assert(count == 4 && batch[0] == 124 && batch[1] == 127);
+    tsr_sampler_destroy(&batches[0]);
+    tsr_sampler_destroy(&batches[1]);
+}
+END_TEST
+
+/* After a failure, whatever it is, the next call goes on where the last good one ended. */
+START_TEST(failures_change_nothing)
+{
+    int64_t indices[20];
+    uint64_t count = 77;
+    bool got;
+    counter self = {.n = 50, .failing = "fill", .fail_from = 15};
+    tsr_sampler_ops ops = all();
+    tsr_sampler *sampler = create(&ops, &self);
+    ck_assert_ok(tsr_sampler_fill(sampler, 10, indices, NULL, &count));
+    ck_assert_error(tsr_sampler_fill(sampler, 10, indices, NULL, &count), TSR_ERR_IO,
+                    "sampler counter: fill failed with TSR_ERR_IO");
+    ck_assert(count == 10 && tsr_sampler_position(sampler) == 10);
+    check_next(sampler, 10);
+    ck_assert_error(tsr_sampler_get_batch(sampler, 2, 10, 20, indices, NULL, &count), TSR_ERR_IO,
+                    "sampler counter: fill failed with TSR_ERR_IO");
+    self.failing = NULL;
+    check_next(sampler, 11);
+    self.failing = "set_epoch";
+    ck_assert_error(tsr_sampler_set_epoch(sampler, 4), TSR_ERR_NOT_FOUND,
+                    "sampler counter: set_epoch failed with TSR_ERR_NOT_FOUND");
+    ck_assert_int_eq(tsr_sampler_epoch(sampler), 0);
+    self.failing = NULL;
+    check_next(sampler, 12);
+    self.failing = "seek";
+    ck_assert_error(tsr_sampler_seek(sampler, 40), TSR_ERR_INVALID,
+                    "sampler counter: seek failed with TSR_ERR_?");
+    ck_assert_error(tsr_sampler_next(sampler, indices, &got), TSR_ERR_INVALID,
+                    "sampler counter: seek failed with TSR_ERR_?");
+    self.failing = NULL;
+    check_next(sampler, 13);
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
+
+/* The same, a level and two further in. */
+START_TEST(failures_inside_change_nothing)
+{
+    int64_t batch[3];
+    uint64_t count;
+    counter self = {.n = 50};
+    tsr_sampler_ops ops = all();
+    tsr_sampler *base = create(&ops, &self), *shared = NULL, *sampler = NULL;
+    ck_assert_ok(tsr_sampler_create_distributed(
+        tsr_sampler_distributed_params(.base = &base, .ranks = 2, .rank = 1), &shared));
+    ck_assert_ok(tsr_sampler_create_batch(
+        tsr_sampler_batch_params(.base = &shared, .batch_size = 3), &sampler));
+    for (int failure = 0; failure < 3; failure++) {
+        const char *functions[] = {"fill", "seek", "set_epoch"};
+        self.failing = functions[failure];
+        self.fail_from = (uint64_t)failure * 6 + 3;
+        if (failure == 2) {
+            ck_assert_error(tsr_sampler_set_epoch(sampler, 1), TSR_ERR_NOT_FOUND,
+                            "sampler counter: set_epoch failed with TSR_ERR_NOT_FOUND");
+        } else {
+            ck_assert_int_ne(tsr_sampler_next_batch(sampler, 3, batch, NULL, &count), TSR_OK);
+        }
+        self.failing = NULL;
+        ck_assert_uint_eq(tsr_sampler_position(sampler), (uint64_t)failure);
+        ck_assert_ok(tsr_sampler_next_batch(sampler, 3, batch, NULL, &count));
+        ck_assert_int_eq(batch[0], 6 * failure + 1);
+        ck_assert_int_eq(batch[2], 6 * failure + 5);
+    }
+    tsr_sampler_destroy(&sampler);
+    ck_assert_int_eq(self.destroyed, 1);
+}
+END_TEST
+
+/* What one process gives of n items that nobody counted. */
+static void check_unknown(uint64_t n, int64_t ranks, tsr_tail tail)
+{
+    for (int64_t rank = 0; rank < ranks; rank++) {
+        counter self = {.n = n};
+        uint64_t count, expected_count;
+        uint8_t *mask, *expected_mask;
+        tsr_sampler *base = create(&least, &self), *sampler = NULL;
+        ck_assert_ok(tsr_sampler_create_distributed(
+            tsr_sampler_distributed_params(.base = &base, .ranks = ranks, .rank = rank,
+                                           .tail = tail),
+            &sampler));
+        ck_assert_uint_eq(tsr_sampler_length(sampler), TSR_LENGTH_UNKNOWN);
+        int64_t *indices = read_masked(sampler, &count, &mask);
+        ck_assert_uint_eq(tsr_sampler_length(sampler), count);
+        /* Once the end is known, from anywhere, and in another epoch again. */
+        for (uint64_t from = 0; from < count; from++) {
+            ck_assert_ok(tsr_sampler_seek(sampler, from));
+            check_next(sampler, indices[from]);
+        }
+        ck_assert_ok(tsr_sampler_set_epoch(sampler, 1));
+        ck_assert_uint_eq(tsr_sampler_length(sampler), TSR_LENGTH_UNKNOWN);
+        if (count > 2) {
+            ck_assert_ok(tsr_sampler_seek(sampler, 2));
+            check_next(sampler, 1000 + indices[2]);
+        }
+        ck_assert_int_eq(tsr_sampler_seek(sampler, count + 1), TSR_ERR_INVALID);
+        ck_assert_ok(tsr_sampler_seek(sampler, count));
+        tsr_sampler_destroy(&sampler);
+
+        ck_assert_ok(tsr_sampler_create_distributed(
+            tsr_sampler_distributed_params(.n = n, .ranks = ranks, .rank = rank, .tail = tail,
+                                           .order = TSR_ORDER_NONE),
+            &sampler));
+        int64_t *expected = read_masked(sampler, &expected_count, &expected_mask);
+        ck_assert_uint_eq(count, expected_count);
+        for (uint64_t i = 0; i < count; i++)
+            ck_check(indices[i] == expected[i] &&
+                     mask[i] == (expected[i] % 10 == 9 ? 0 : expected_mask[i]));
+        tsr_sampler_destroy(&sampler);
+        free(indices);
+        free(expected);
+        free(mask);
+        free(expected_mask);
+    }
+}
+
+START_TEST(shares_of_an_unknown_number)
+{
+    for (uint64_t n = 0; n < 30; n++)
+        for (int64_t ranks = 1; ranks < 7; ranks++)
+            for (int tail = 0; tail < 4; tail++)
+                check_unknown(n, ranks, (tsr_tail)tail);
+}
+END_TEST
+
+/* Without an end, one can read as long as one likes. */
+START_TEST(no_end)
+{
+    counter self = {.n = UINT64_MAX - 1};
+    tsr_sampler *base = create(&least, &self), *shared = NULL, *sampler = NULL;
+    ck_assert_ok(tsr_sampler_create_distributed(
+        tsr_sampler_distributed_params(.base = &base, .ranks = 3, .rank = 2), &shared));
+    ck_assert_ok(tsr_sampler_create_batch(
+        tsr_sampler_batch_params(.base = &shared, .batch_size = 10), &sampler));
+    ck_assert_uint_eq(tsr_sampler_length(sampler), TSR_LENGTH_UNKNOWN);
+    int64_t batch[10];
+    uint64_t count;
+    for (int64_t i = 0; i < 100; i++) {
+        ck_assert_ok(tsr_sampler_next_batch(sampler, 10, batch, NULL, &count));
+        ck_assert(count == 10 && batch[0] == 30 * i + 2);
+    }
+    uint8_t state[TSR_SAMPLER_STATE_BYTES];
+    size_t size;
+    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    ck_assert_ok(tsr_sampler_set_epoch(sampler, 0));
+    ck_assert_ok(tsr_sampler_resume(sampler, state, size));
+    ck_assert_ok(tsr_sampler_next_batch(sampler, 10, batch, NULL, &count));
+    ck_assert_int_eq(batch[0], 3002);
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
+
+START_TEST(batches_of_its_own)
+{
+    counter self = {.n = 11};
+    tsr_sampler_ops ops = least;
+    ops.fill = counter_batch;
+    ops.batch_max = 3;
+    for (int known = 0; known < 2; known++)
+        for (int64_t rank = 0; rank < 4; rank++) {
+            ops.length = known != 0 ? counter_length : NULL;
+            tsr_sampler *base = create(&ops, &self), *sampler = NULL;
+            ck_assert_uint_eq(tsr_sampler_batch_max(base), 3);
+            ck_assert_ok(tsr_sampler_create_distributed(
+                tsr_sampler_distributed_params(.base = &base, .ranks = 4, .rank = rank,
+                                               .tail = TSR_TAIL_DROP),
+                &sampler));
+            int64_t batch[3];
+            uint64_t count;
+            for (int64_t i = 0; i < 2; i++) {
+                int64_t item = 4 * i + rank;
+                ck_assert_ok(tsr_sampler_next_batch(sampler, 3, batch, NULL, &count));
+                ck_assert(count == (uint64_t)item % 3 + 1 && batch[0] == 10 * item);
+            }
+            ck_assert_ok(tsr_sampler_next_batch(sampler, 3, batch, NULL, &count));
+            ck_assert_uint_eq(count, 0);
+            tsr_sampler_destroy(&sampler);
+        }
+}
+END_TEST
+
+static tsr_status fill_too_many(void *self, uint64_t capacity, int64_t *indices, uint8_t *mask,
+                                uint64_t *count)
+{
+    (void)self, (void)indices, (void)mask;
+    *count = capacity + 1;
+    return TSR_OK;
+}
+
+START_TEST(errors)
+{
+    counter self = {.n = 5};
+    tsr_sampler *sampler = NULL, *base;
+    tsr_sampler_ops ops = all();
+    int64_t index;
+    bool got;
+    ck_assert_error(tsr_sampler_create(NULL, &self, &sampler), TSR_ERR_INVALID,
+                    "sampler: there are no functions");
+    ops.struct_size = 8;
+    ck_assert_error(tsr_sampler_create(&ops, &self, &sampler), TSR_ERR_INVALID,
+                    "sampler: struct_size is 8, tsr_sampler_ops has 88 bytes");
+    ops = all();
+    ops.name = "a name of more than one-and-thirty";
+    ck_assert_error(tsr_sampler_create(&ops, &self, &sampler), TSR_ERR_INVALID,
+                    "sampler: the name 'a name of more than one-and-thirty' has more than 31 "
+                    "bytes");
+    ops = all();
+    ops.fill = NULL;
+    ck_assert_error(tsr_sampler_create(&ops, &self, &sampler), TSR_ERR_INVALID,
+                    "sampler counter: there is no function fill");
+    ops = all();
+    ops.set_epoch = NULL;
+    ck_assert_error(tsr_sampler_create(&ops, &self, &sampler), TSR_ERR_INVALID,
+                    "sampler counter: there is no function set_epoch");
+    ops = all();
+    ops.save = counter_save;
+    ck_assert_error(tsr_sampler_create(&ops, &self, &sampler), TSR_ERR_INVALID,
+                    "sampler counter: of save and load there is only one");
+    ops = all();
+    ops.batch_max = UINT64_MAX;
+    ck_assert_error(tsr_sampler_create(&ops, &self, &sampler), TSR_ERR_NO_MEMORY,
+                    "sampler counter: no memory for a batch of 18446744073709551615");
+    ops = all();
+    self.failing = "set_epoch";
+    ck_assert_error(tsr_sampler_create(&ops, &self, &sampler), TSR_ERR_NOT_FOUND,
+                    "sampler counter: set_epoch failed with TSR_ERR_NOT_FOUND");
+    self.failing = NULL;
+    ck_assert_ptr_null(sampler);
+    ck_assert_int_eq(self.destroyed, 0);
+    ops.fill = fill_too_many;
+    sampler = create(&ops, &self);
+    ck_assert_error(tsr_sampler_next(sampler, &index, &got), TSR_ERR_INVALID,
+                    "sampler counter: fill gave 2 indices, where there was room for 1");
+    tsr_sampler_destroy(&sampler);
+    base = create(&least, &self);
+    ck_assert_error(tsr_sampler_create_distributed(
+                        tsr_sampler_distributed_params(.base = &base, .ranks = 2,
+                                                       .split = TSR_SPLIT_CONTIGUOUS),
+                        &sampler),
+                    TSR_ERR_INVALID,
+                    "distributed: a contiguous split needs the length of the custom sampler, which "
+                    "nobody knows");
+    tsr_sampler_destroy(&base);
+    /* One that promises more than it gives. */
+    ops = all();
+    ops.seek = NULL;
+    base = create(&ops, &self);
+    ck_assert_ok(tsr_sampler_create_distributed(
+        tsr_sampler_distributed_params(.base = &base, .ranks = 2), &sampler));
+    uint64_t honest = self.n;
+    for (int i = 0; i < 2; i++)
+        ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+    self.n = 3;
+    self.at = 3;
+    ck_assert_error(tsr_sampler_next(sampler, &index, &got), TSR_ERR_INVALID,
+                    "distributed: the counter sampler ended after 3 of 5 items");
+    self.n = honest;
+    tsr_sampler_destroy(&sampler);
+    self.n = (UINT64_C(1) << 62) + 1;
+    base = create(&ops, &self);
+    ck_assert_error(tsr_sampler_create_distributed(
+                        tsr_sampler_distributed_params(.base = &base, .ranks = 2), &sampler),
+                    TSR_ERR_OVERFLOW,
+                    "distributed: the 4611686018427387905 items of the counter sampler are more "
+                    "than 2^62");
+    tsr_sampler_destroy(&base);
+}
+END_TEST
+
+TESTS(custom)
+{
+    tcase_add_test(tests, the_least_that_there_has_to_be);
+    tcase_add_test(tests, all_that_there_can_be);
+    tcase_add_test(tests, places_are_saved);
+    tcase_add_test(tests, states_of_its_own);
+    tcase_add_test(tests, states_of_its_own_inside);
+    tcase_add_test(tests, failures_change_nothing);
+    tcase_add_test(tests, failures_inside_change_nothing);
+    tcase_add_test(tests, shares_of_an_unknown_number);
+    tcase_add_test(tests, no_end);
+    tcase_add_test(tests, batches_of_its_own);
+    tcase_add_test(tests, errors);
+}

@@ -1,0 +1,294 @@
+/* The order feistel: that it is a bijection, for every size that could be special, and that nothing
+ * in it looks other than chance. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sampler/chi.h"
+#include "support/golden.h"
+#include "tessera/sampler.h"
+
+#define PIECE 4096
+
+static tsr_feistel order_of(uint64_t n, uint64_t seed, uint64_t epoch, uint64_t pass)
+{
+    tsr_feistel order;
+    ck_assert_ok(tsr_feistel_init(n, seed, epoch, pass, &order));
+    return order;
+}
+
+/* Every element once. `seen` has room for n bits, all 0 and left so. */
+static void check_bijection(uint64_t n, uint64_t seed, uint8_t *seen)
+{
+    static int64_t elements[PIECE];
+    tsr_feistel order = order_of(n, seed, 0, 0);
+    for (uint64_t first = 0; first < n; first += PIECE) {
+        uint64_t count = n - first < PIECE ? n - first : PIECE;
+        tsr_feistel_fill(&order, first, 1, count, elements);
+        for (uint64_t i = 0; i < count; i++) {
+            uint64_t element = (uint64_t)elements[i];
+            if (element >= n || (seen[element / 8] >> element % 8 & 1) != 0)
+                ck_abort_msg("n %" PRIu64 ": %" PRIu64 " at %" PRIu64, n, element, first + i);
+            seen[element / 8] = (uint8_t)(seen[element / 8] | 1u << element % 8);
+        }
+        /* What the fill gave is what is found one by one, and can be found back. */
+        for (uint64_t i = 0; i<count; i += n> 4096 ? 997 : 1) {
+            ck_check(tsr_feistel_at(&order, first + i) == (uint64_t)elements[i]);
+            ck_check(tsr_feistel_find(&order, (uint64_t)elements[i]) == first + i);
+        }
+    }
+    memset(seen, 0, n / 8 + 1);
+}
+
+START_TEST(bijection_for_every_small_n)
+{
+    uint8_t seen[513] = {0};
+    for (uint64_t n = 0; n <= 4096; n++)
+        check_bijection(n, n % 3, seen);
+}
+END_TEST
+
+START_TEST(bijection_around_powers)
+{
+    uint8_t *seen = calloc((1u << 24) / 8 + 2, 1);
+    for (unsigned k = 12; k <= 24; k++) {
+        check_bijection((UINT64_C(1) << k) - 1, k, seen);
+        check_bijection(UINT64_C(1) << k, k, seen);
+        /* With k even also the powers of 4. */
+        check_bijection((UINT64_C(1) << k) + 1, k, seen);
+    }
+    /* Products of two sides of a grid and their neighbours. */
+    for (uint64_t side = 100; side < 1500; side += 199)
+        for (uint64_t n = side * side - 1; n <= side * side + 1; n++) {
+            check_bijection(n, 5, seen);
+            check_bijection(n + side, 5, seen);
+        }
+    free(seen);
+}
+END_TEST
+
+/* No bitmap for these: elements are found back where they were. */
+START_TEST(large_orders_can_be_undone)
+{
+    const uint64_t sizes[] = {
+        UINT64_C(1000000000000), (UINT64_C(1) << 32) - 1,        UINT64_C(1) << 32,
+        (UINT64_C(1) << 32) + 1, UINT64_C(3037000499) * 1000003, TSR_FEISTEL_MOST - 1,
+        TSR_FEISTEL_MOST};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        uint64_t n = sizes[s], step = n / 10007;
+        tsr_feistel order = order_of(n, s, 7, 0);
+        for (uint64_t i = 0; i < 10007; i++) {
+            uint64_t position = i < 100 ? i : i < 200 ? n - 1 - (i - 100) : i * step;
+            uint64_t element = tsr_feistel_at(&order, position);
+            ck_check(element < n && tsr_feistel_find(&order, element) == position);
+        }
+    }
+}
+END_TEST
+
+START_TEST(fill_with_any_step_is_at)
+{
+    const uint64_t sizes[] = {5, 16, 17, 1000, 100003, UINT64_C(1000000000000)};
+    const uint64_t steps[] = {1, 2, 7, 316, 317, 1001, 99991};
+    int64_t elements[300];
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (size_t t = 0; t < sizeof steps / sizeof *steps; t++)
+            for (uint64_t first = 0; first < 3; first++) {
+                tsr_feistel order = order_of(sizes[s], 1, 2, 3);
+                uint64_t count = (sizes[s] - first - 1) / steps[t] + 1;
+                count = count < 300 ? count : 300;
+                tsr_feistel_fill(&order, first, steps[t], count, elements);
+                for (uint64_t i = 0; i < count; i++)
+                    ck_check((uint64_t)elements[i] == tsr_feistel_at(&order, first + i * steps[t]));
+            }
+}
+END_TEST
+
+START_TEST(it_takes_64_bytes)
+{
+    ck_assert_uint_le(sizeof(tsr_feistel), 64);
+}
+END_TEST
+
+/* Over many keys, in an order this small: each element at each place, each pair of neighbours, and
+ * each pair of first and last equally often. */
+static void check_keys(int n, int keys)
+{
+    enum { MOST = 64 };
+    static uint32_t places[MOST * MOST], neighbours[MOST * MOST], ends[MOST * MOST];
+    memset(places, 0, sizeof places);
+    memset(neighbours, 0, sizeof neighbours);
+    memset(ends, 0, sizeof ends);
+    for (int key = 0; key < keys; key++) {
+        tsr_feistel order = order_of((uint64_t)n, (uint64_t)key % 10, (uint64_t)key / 10, 0);
+        int64_t elements[MOST];
+        tsr_feistel_fill(&order, 0, 1, (uint64_t)n, elements);
+        for (int i = 0; i < n; i++)
+            places[i * n + elements[i]]++;
+        for (int i = 0; i + 1 < n; i++)
+            neighbours[elements[i] * n + elements[i + 1]]++;
+        ends[elements[0] * n + elements[n - 1]]++;
+    }
+    double all = keys, cells = (double)n * n, pairs = (double)n * (n - 1);
+    double by_place = chi_square(places, (uint64_t)cells, all / n);
+    ck_assert_chance(by_place, (n - 1.0) * (n - 1));
+    /* The diagonal stays empty, which the statistic counts as so many times the expectation. */
+    for (int i = 0; i < n; i++)
+        ck_check(neighbours[i * n + i] == 0 && ends[i * n + i] == 0);
+    if (n > 2) {
+        double by_neighbours = chi_square(neighbours, (uint64_t)cells, all * (n - 1) / pairs) -
+                               all * (n - 1) / pairs * n;
+        /* Neighbours in one order exclude each other, so that they vary a little less. */
+        ck_assert_msg(chi_deviation(by_neighbours, pairs - 1) < 3.29, "neighbours of n %d", n);
+        double by_ends = chi_square(ends, (uint64_t)cells, all / pairs) - all / pairs * n;
+        ck_assert_chance(by_ends, pairs - 1);
+    }
+}
+
+START_TEST(small_orders_are_chance)
+{
+    const int sizes[] = {2, 3, 4, 5, 8, 13, 16, 17, 18, 20, 25, 31, 37, 50, 64};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        check_keys(sizes[i], 60000);
+}
+END_TEST
+
+/* All 120 orders of five elements. */
+START_TEST(all_orders_of_five)
+{
+    uint32_t counts[3125] = {0};
+    double statistic = 0, expected = 60000 / 120.0;
+    for (int key = 0; key < 60000; key++) {
+        tsr_feistel order = order_of(5, (uint64_t)key, 0, 0);
+        uint64_t number = 0;
+        for (uint64_t i = 0; i < 5; i++)
+            number = number * 5 + tsr_feistel_at(&order, i);
+        counts[number]++;
+    }
+    int kinds = 0;
+    for (int i = 0; i < 3125; i++)
+        if (counts[i] > 0) {
+            kinds++;
+            statistic += (counts[i] - expected) * (counts[i] - expected) / expected;
+        }
+    ck_assert_int_eq(kinds, 120);
+    ck_assert_chance(statistic, 119);
+}
+END_TEST
+
+enum { SIDE = 32, BINS = SIDE * SIDE };
+
+/* Which of 32 equal parts of 0 … n − 1 an element is in. */
+static uint64_t part(uint64_t element, uint64_t n)
+{
+    return (uint64_t)((double)element / (double)n * SIDE) % SIDE;
+}
+
+/* Elements `distance` places apart, over the first 2^18 places: their parts are independent, and so
+ * is their difference. */
+static void check_distance(const tsr_feistel *order, uint64_t distance)
+{
+    enum { PLACES = 1 << 18 };
+    static int64_t near[PLACES], far[PLACES];
+    static uint32_t both[BINS], apart[BINS];
+    memset(both, 0, sizeof both);
+    memset(apart, 0, sizeof apart);
+    tsr_feistel_fill(order, 0, 1, PLACES, near);
+    tsr_feistel_fill(order, distance, 1, PLACES, far);
+    for (int i = 0; i < PLACES; i++) {
+        uint64_t a = (uint64_t)near[i], b = (uint64_t)far[i], n = order->n;
+        both[part(a, n) * SIDE + part(b, n)]++;
+        uint64_t difference = b >= a ? b - a : b + (n - a);
+        apart[(uint64_t)((double)difference / (double)n * BINS) % BINS]++;
+    }
+    double by_part = chi_square(both, BINS, (double)PLACES / BINS);
+    double by_difference = chi_square(apart, BINS, (double)PLACES / BINS);
+    ck_assert_msg(fabs(chi_deviation(by_part, BINS - 1)) < 4.1 &&
+                      fabs(chi_deviation(by_difference, BINS - 1)) < 4.1,
+                  "n %" PRIu64 ", distance %" PRIu64 ": %.1f, %.1f", order->n, distance,
+                  chi_deviation(by_part, BINS - 1), chi_deviation(by_difference, BINS - 1));
+}
+
+/* 4.1 standard deviations: 81 pairs of figures are looked at. */
+START_TEST(large_orders_are_chance)
+{
+    const uint64_t sizes[] = {1 << 20,           (1 << 20) + 1,     10000019,
+                              1000000007,        UINT64_C(1) << 32, UINT64_C(1000000000000),
+                              UINT64_C(1) << 48, TSR_FEISTEL_MOST};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        tsr_feistel order = order_of(sizes[s], s, 0, 0);
+        /* Neighbours in a row and in a column of the grid, ranks' strides, and far away. */
+        const uint64_t distances[] = {
+            1, 2, 8, 1000, order.columns - 1, order.columns, order.columns + 1, order.n / 2};
+        for (size_t d = 0; d < sizeof distances / sizeof *distances; d++)
+            check_distance(&order, distances[d]);
+    }
+}
+END_TEST
+
+/* With one more of seed, epoch or pass, nothing stays where it was but by chance. */
+START_TEST(every_key_counts)
+{
+    enum { N = 1 << 16 };
+    static int64_t first[N], other[N];
+    tsr_feistel order = order_of(N, 3, 5, 7);
+    tsr_feistel_fill(&order, 0, 1, N, first);
+    const uint64_t keys[][3] = {{4, 5, 7},
+                                {3, 6, 7},
+                                {3, 5, 8},
+                                {5, 3, 7},
+                                {7, 5, 3},
+                                {3 + (UINT64_C(1) << 32), 5, 7},
+                                {3, 5 + (UINT64_C(1) << 32), 7},
+                                {3, 5, 7 + (UINT64_C(1) << 32)},
+                                {2, 6, 7}};
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        int same = 0;
+        order = order_of(N, keys[k][0], keys[k][1], keys[k][2]);
+        tsr_feistel_fill(&order, 0, 1, N, other);
+        for (int i = 0; i < N; i++)
+            same += first[i] == other[i];
+        ck_assert_int_lt(same, 12);
+    }
+}
+END_TEST
+
+/* What it gives must never change: runs that were saved go on with it. */
+START_TEST(it_stays_the_same)
+{
+    const struct {
+        uint64_t n, seed, epoch, pass, position, element;
+    } cases[] = {
+#include "feistel_cases.inc"
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tsr_feistel order = order_of(cases[i].n, cases[i].seed, cases[i].epoch, cases[i].pass);
+        ck_assert_uint_eq(tsr_feistel_at(&order, cases[i].position), cases[i].element);
+    }
+}
+END_TEST
+
+START_TEST(errors)
+{
+    tsr_feistel order = {.n = 77};
+    ck_assert_error(tsr_feistel_init(TSR_FEISTEL_MOST + 1, 0, 0, 0, &order), TSR_ERR_INVALID,
+                    "feistel: 4611686018427387905 elements are more than 2^62");
+    ck_assert_uint_eq(order.n, 77);
+}
+END_TEST
+
+TESTS(feistel)
+{
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, bijection_for_every_small_n);
+    tcase_add_test(tests, bijection_around_powers);
+    tcase_add_test(tests, large_orders_can_be_undone);
+    tcase_add_test(tests, fill_with_any_step_is_at);
+    tcase_add_test(tests, it_takes_64_bytes);
+    tcase_add_test(tests, small_orders_are_chance);
+    tcase_add_test(tests, all_orders_of_five);
+    tcase_add_test(tests, large_orders_are_chance);
+    tcase_add_test(tests, every_key_counts);
+    tcase_add_test(tests, it_stays_the_same);
+    tcase_add_test(tests, errors);
+}

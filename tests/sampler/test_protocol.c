@@ -1,0 +1,401 @@
+/* What holds for all samplers: every way of reading gives the same, from everywhere; a state brings
+ * back the place; errors. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sampler/kinds.h"
+
+static tsr_sampler *create(int kind)
+{
+    tsr_sampler *sampler = NULL;
+    ck_assert_ok(kind_create(kind, &sampler));
+    return sampler;
+}
+
+/* An epoch, item by item: the expectation of all others. */
+typedef struct epoch {
+    uint64_t items, indices;
+    uint64_t start[200]; /* of each item, and the end */
+    int64_t index[500];
+    uint8_t mask[500];
+} epoch;
+
+static void read_epoch(tsr_sampler *sampler, epoch *out)
+{
+    uint64_t count;
+    *out = (epoch){0};
+    for (;;) {
+        ck_check(tsr_sampler_position(sampler) == out->items);
+        ck_assert_ok(tsr_sampler_next_batch(sampler, 16, out->index + out->indices,
+                                            out->mask + out->indices, &count));
+        if (count == 0)
+            break;
+        out->indices += count;
+        out->start[++out->items] = out->indices;
+    }
+    ck_check(tsr_sampler_length(sampler) == out->items);
+}
+
+/* From where the sampler stands, item `from`, to the end by fills of `size`. */
+static void check_rest(int kind, tsr_sampler *sampler, const epoch *expected, uint64_t from,
+                       uint64_t size)
+{
+    int64_t indices[64];
+    uint8_t mask[64];
+    uint64_t at = expected->start[from], count;
+    ck_check(tsr_sampler_position(sampler) == from);
+    do {
+        ck_assert_ok(tsr_sampler_fill(sampler, size, indices, mask, &count));
+        if (at + count > expected->indices ||
+            memcmp(indices, expected->index + at, count * sizeof *indices) != 0 ||
+            memcmp(mask, expected->mask + at, count) != 0)
+            ck_abort_msg("kind %d: other indices at %" PRIu64 " than expected", kind, at);
+        at += count;
+    } while (count > 0);
+    ck_check(at == expected->indices && tsr_sampler_position(sampler) == expected->items);
+}
+
+START_TEST(every_way_of_reading_gives_the_same)
+{
+    tsr_sampler *sampler = create(_i);
+    epoch expected;
+    for (int64_t number = 0; number < 4; number++) {
+        ck_assert_ok(tsr_sampler_set_epoch(sampler, number));
+        read_epoch(sampler, &expected);
+        for (uint64_t size = 8; size <= 64; size += 7) {
+            ck_assert_ok(tsr_sampler_reset(sampler));
+            check_rest(_i, sampler, &expected, 0, size);
+        }
+        ck_assert_ok(tsr_sampler_reset(sampler));
+        bool got = true;
+        int64_t index = -1;
+        if (tsr_sampler_batch_max(sampler) != 0)
+            continue;
+        for (uint64_t i = 0; i < expected.indices; i++) {
+            ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+            ck_check(got && index == expected.index[i]);
+        }
+        ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+        ck_check(!got);
+    }
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
+
+START_TEST(seeking_goes_everywhere)
+{
+    tsr_sampler *sampler = create(_i);
+    epoch expected;
+    ck_assert_ok(tsr_sampler_set_epoch(sampler, 2));
+    read_epoch(sampler, &expected);
+    for (uint64_t from = 0; from <= expected.items; from++) {
+        ck_assert_ok(tsr_sampler_seek(sampler, from));
+        check_rest(_i, sampler, &expected, from, 29);
+    }
+    for (uint64_t from = expected.items + 1; from-- > 0;) {
+        int64_t first[16];
+        uint64_t count;
+        ck_assert_ok(tsr_sampler_seek(sampler, from));
+        ck_assert_ok(tsr_sampler_next_batch(sampler, 16, first, NULL, &count));
+        ck_check(from < expected.items ? count == expected.start[from + 1] - expected.start[from]
+                                       : count == 0);
+        ck_check(count == 0 || first[0] == expected.index[expected.start[from]]);
+    }
+    char text[128];
+    snprintf(text, sizeof text,
+             "sampler seek: position %" PRIu64 " is beyond the end: there are %" PRIu64 " items",
+             expected.items + 1, expected.items);
+    ck_assert_error(tsr_sampler_seek(sampler, expected.items + 1), TSR_ERR_INVALID, text);
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
+
+START_TEST(a_state_brings_back_the_place)
+{
+    tsr_sampler *saved = create(_i), *resumed = create(_i);
+    epoch expected;
+    ck_assert_ok(tsr_sampler_set_epoch(saved, 3));
+    read_epoch(saved, &expected);
+    for (uint64_t from = 0; from <= expected.items; from++) {
+        uint8_t state[TSR_SAMPLER_STATE_BYTES], ahead[TSR_SAMPLER_STATE_BYTES];
+        size_t size, ahead_size;
+        /* The same state as that of a sampler that is elsewhere. */
+        ck_assert_ok(tsr_sampler_seek(saved, expected.items - from));
+        ck_assert_ok(tsr_sampler_save_at(saved, from, sizeof ahead, ahead, &ahead_size));
+        ck_assert_ok(tsr_sampler_seek(saved, from));
+        ck_assert_ok(tsr_sampler_save(saved, sizeof state, state, &size));
+        ck_assert_uint_eq(size, ahead_size);
+        ck_assert_mem_eq(state, ahead, size);
+        ck_assert_ok(tsr_sampler_resume(resumed, state, size));
+        ck_assert_int_eq(tsr_sampler_epoch(resumed), 3);
+        check_rest(_i, resumed, &expected, from, 23);
+    }
+    tsr_sampler_destroy(&saved);
+    tsr_sampler_destroy(&resumed);
+}
+END_TEST
+
+/* Successive epochs differ, where there is chance in the order at all; each comes again. */
+START_TEST(epochs_come_again)
+{
+    tsr_sampler *sampler = create(_i);
+    epoch first, again;
+    read_epoch(sampler, &first);
+    ck_assert_ok(tsr_sampler_set_epoch(sampler, 5));
+    read_epoch(sampler, &again);
+    bool has_order = _i != 0 && _i != 8;
+    ck_assert((memcmp(&first, &again, sizeof first) != 0) == has_order);
+    ck_assert_ok(tsr_sampler_set_epoch(sampler, 0));
+    read_epoch(sampler, &again);
+    ck_assert_mem_eq(&first, &again, sizeof first);
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
+
+/* No bytes do harm. Any change is found, and the sampler goes on as if nothing had been. */
+START_TEST(damaged_states_are_refused)
+{
+    tsr_sampler *sampler = create(_i);
+    epoch expected;
+    uint8_t state[TSR_SAMPLER_STATE_BYTES + 8] = {0};
+    size_t size;
+    read_epoch(sampler, &expected);
+    ck_assert_ok(tsr_sampler_seek(sampler, 3));
+    ck_assert_ok(tsr_sampler_save(sampler, TSR_SAMPLER_STATE_BYTES, state, &size));
+    ck_assert_ok(tsr_sampler_seek(sampler, 2));
+    for (size_t i = 0; i < size; i++)
+        for (int bit = 0; bit < 8; bit++) {
+            state[i] = (uint8_t)(state[i] ^ 1u << bit);
+            ck_check(tsr_sampler_resume(sampler, state, size) == TSR_ERR_INVALID);
+            state[i] = (uint8_t)(state[i] ^ 1u << bit);
+        }
+    for (size_t length = 0; length < sizeof state; length++)
+        ck_check(length == size || tsr_sampler_resume(sampler, state, length) == TSR_ERR_INVALID);
+    check_rest(_i, sampler, &expected, 2, 16);
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
+
+/* A sampler only takes the states of its own kind and parameters. */
+START_TEST(states_of_others_are_refused)
+{
+    uint8_t state[TSR_SAMPLER_STATE_BYTES];
+    size_t size;
+    tsr_sampler *sampler = create(_i);
+    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    for (int other = 0; other < KINDS; other++) {
+        tsr_sampler *taker = create(other);
+        ck_assert_int_eq(tsr_sampler_resume(taker, state, size),
+                         other == _i ? TSR_OK : TSR_ERR_INVALID);
+        tsr_sampler_destroy(&taker);
+    }
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
+
+#define CASES(test) tcase_add_loop_test(tests, test, 0, KINDS)
+
+TESTS(protocol)
+{
+    CASES(every_way_of_reading_gives_the_same);
+    CASES(seeking_goes_everywhere);
+    CASES(a_state_brings_back_the_place);
+    CASES(epochs_come_again);
+    CASES(damaged_states_are_refused);
+    CASES(states_of_others_are_refused);
+}
+
+START_TEST(names_and_lengths)
+{
+    const char *names[KINDS] = {"sequential",  "random",      "random",      "random",   "random",
+                                "random",      "random",      "random",      "random",   "subset",
+                                "subset",      "weighted",    "weighted",    "weighted", "weighted",
+                                "distributed", "distributed", "distributed", "batch",    "batch",
+                                "batch",       "distributed", "distributed", "batch"};
+    const uint64_t lengths[KINDS] = {50, 40, 95, 55, 95, 55, 95, 55, 95, 7,  7, 70,
+                                     9,  70, 9,  26, 26, 25, 14, 13, 6,  24, 5, 3};
+    for (int kind = 0; kind < KINDS; kind++) {
+        tsr_sampler *sampler = create(kind);
+        ck_assert_str_eq(tsr_sampler_name(sampler), names[kind]);
+        ck_assert_uint_eq(tsr_sampler_length(sampler), lengths[kind]);
+        ck_assert_uint_eq(tsr_sampler_position(sampler), 0);
+        ck_assert_int_eq(tsr_sampler_epoch(sampler), 0);
+        tsr_sampler_destroy(&sampler);
+        ck_assert_ptr_null(sampler);
+    }
+    tsr_sampler_destroy(NULL);
+}
+END_TEST
+
+START_TEST(room_that_is_too_small)
+{
+    int64_t indices[8];
+    uint64_t count = 77;
+    bool got;
+    uint8_t state[TSR_SAMPLER_STATE_BYTES];
+    size_t size;
+    tsr_sampler *sampler = create(18);
+    ck_assert_error(tsr_sampler_next(sampler, indices, &got), TSR_ERR_INVALID,
+                    "sampler next: a batch sampler gives batches, not single indices");
+    ck_assert_error(tsr_sampler_next_batch(sampler, 6, indices, NULL, &count), TSR_ERR_INVALID,
+                    "sampler next batch: a batch may have 7 indices, there is room for 6");
+    ck_assert_error(tsr_sampler_fill(sampler, 6, indices, NULL, &count), TSR_ERR_INVALID,
+                    "sampler fill: a batch may have 7 indices, there is room for 6");
+    ck_assert_error(tsr_sampler_get_batch(sampler, 0, 1, 8, indices, NULL, &count), TSR_ERR_INVALID,
+                    "sampler get batch: a batch sampler gives batches of its own: seek and next "
+                    "batch");
+    ck_assert_uint_eq(count, 77);
+    ck_assert_ok(tsr_sampler_fill(sampler, 0, NULL, NULL, &count));
+    ck_assert_uint_eq(count, 0);
+    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    ck_assert_uint_le(size, 64);
+    ck_assert_error(tsr_sampler_save(sampler, 19, state, &size), TSR_ERR_INVALID,
+                    "sampler save: the state takes 20 bytes, there is room for 19");
+    ck_assert_error(tsr_sampler_save_at(sampler, 15, sizeof state, state, &size), TSR_ERR_INVALID,
+                    "sampler save: position 15 is beyond the end: there are 14 items");
+    tsr_sampler_destroy(&sampler);
+    sampler = create(0);
+    ck_assert_error(tsr_sampler_next_batch(sampler, 0, indices, NULL, &count), TSR_ERR_INVALID,
+                    "sampler next batch: a batch may have 1 indices, there is room for 0");
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
+
+START_TEST(states_that_are_none)
+{
+    tsr_sampler *sampler = create(1), *other = create(2), *another = create(9);
+    uint8_t state[TSR_SAMPLER_STATE_BYTES], changed[TSR_SAMPLER_STATE_BYTES];
+    size_t size;
+    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    ck_assert_uint_eq(size, 20);
+    ck_assert_error(tsr_sampler_resume(sampler, state, 3), TSR_ERR_INVALID,
+                    "sampler resume: offset 0: a state has 20 to 64 bytes, not 3");
+    ck_assert_error(tsr_sampler_resume(sampler, state, 65), TSR_ERR_INVALID,
+                    "sampler resume: offset 0: a state has 20 to 64 bytes, not 65");
+    memcpy(changed, state, sizeof state);
+    changed[0] = 'X';
+    ck_assert_error(tsr_sampler_resume(sampler, changed, size), TSR_ERR_INVALID,
+                    "sampler resume: offset 0: it does not start with \"TSRS\"");
+    memcpy(changed, state, sizeof state);
+    changed[4] = 2;
+    ck_assert_error(tsr_sampler_resume(sampler, changed, size), TSR_ERR_INVALID,
+                    "sampler resume: offset 4: version 2 is not 1");
+    ck_assert_error(tsr_sampler_resume(another, state, size), TSR_ERR_INVALID,
+                    "sampler resume: offset 5: the state is that of a random sampler, this one is "
+                    "subset");
+    ck_assert_error(tsr_sampler_resume(other, state, size), TSR_ERR_INVALID,
+                    "sampler resume: offset 6: the state is that of a random sampler with other "
+                    "parameters");
+    changed[4] = 1;
+    changed[15]++;
+    ck_assert_int_eq(tsr_sampler_resume(sampler, changed, size), TSR_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(tsr_last_error(), "sampler resume: offset 16: checksum "));
+    tsr_sampler_destroy(&sampler);
+    tsr_sampler_destroy(&other);
+    tsr_sampler_destroy(&another);
+}
+END_TEST
+
+#define ERROR(what, text, ...)                                                                     \
+    do {                                                                                           \
+        tsr_sampler *sampler_ = NULL;                                                              \
+        ck_assert_error(                                                                           \
+            tsr_sampler_create_##what(tsr_sampler_##what##_params(__VA_ARGS__), &sampler_),        \
+            TSR_ERR_INVALID, text);                                                                \
+        ck_assert_ptr_null(sampler_);                                                              \
+    } while (0)
+
+START_TEST(params_that_cannot_be)
+{
+    tsr_sampler *sampler = NULL;
+    const int64_t index = 3;
+    ck_assert_error(tsr_sampler_create_sequential(UINT64_C(1) << 63, &sampler), TSR_ERR_INVALID,
+                    "sequential: 9223372036854775808 items are more than an int64 can number");
+    ck_assert_error(tsr_sampler_create_random(NULL, &sampler), TSR_ERR_INVALID,
+                    "random: there are no params");
+    ck_assert_error(tsr_sampler_create_subset(NULL, &sampler), TSR_ERR_INVALID,
+                    "subset: there are no params");
+    ck_assert_error(tsr_sampler_create_batch(NULL, &sampler), TSR_ERR_INVALID,
+                    "batch: there is no sampler to make batches of");
+    ERROR(random, "random: there is nothing to draw from", .n = 0);
+    ERROR(random, "random: 4611686018427387905 items are more than 2^62",
+          .n = TSR_FEISTEL_MOST + 1);
+    ERROR(random, "random: num_samples -1 is negative", .n = 5, .num_samples = -1);
+    ERROR(random, "random: num_samples 9223372036854775807 is more than 2^62", .n = 5,
+          .num_samples = INT64_MAX);
+    ERROR(random, "random: -1 is no order", .n = 5, .order = (tsr_order)-1);
+    ERROR(random, "random: with replacement there is no order 'none'", .n = 5,
+          .order = TSR_ORDER_NONE, .replacement = true);
+    ERROR(random, "random: 1 is no version of PyTorch that is known here", .n = 5,
+          .order = TSR_ORDER_TORCH, .torch.version = (tsr_torch_version)1);
+    ERROR(random, "random: the seed -2147483649 is not one of System.Random's, an int32", .n = 5,
+          .order = TSR_ORDER_DOTNET, .seed = INT64_C(-2147483649));
+    ERROR(random, "random: 2147483648 items are more than System.Random can shuffle, 2147483647",
+          .n = UINT64_C(1) << 31, .order = TSR_ORDER_DOTNET);
+    ERROR(subset, "subset: 2 indices are announced, but there are none", .count = 2);
+    ERROR(subset, "subset: 4611686018427387905 items are more than 2^62", .indices = &index,
+          .count = TSR_FEISTEL_MOST + 1);
+    ERROR(subset, "subset: 7 is no order", .indices = &index, .count = 1, .order = (tsr_order)7);
+    tsr_sampler *none = NULL, *batches = create(18), *single = create(0);
+    ERROR(batch, "batch: there is no sampler to make batches of", .base = &none, .batch_size = 1);
+    ERROR(batch, "batch: a batch sampler gives batches already", .base = &batches, .batch_size = 1);
+    ERROR(batch, "batch: batch size 0 is not positive", .base = &single);
+    ERROR(batch, "batch: batch size -4 is not positive", .base = &single, .batch_size = -4);
+    ck_assert(batches != NULL && single != NULL);
+    tsr_sampler_destroy(&batches);
+    tsr_sampler_destroy(&single);
+}
+END_TEST
+
+START_TEST(epochs_that_cannot_be)
+{
+    tsr_sampler *sampler = create(0);
+    ck_assert_error(tsr_sampler_set_epoch(sampler, -1), TSR_ERR_INVALID,
+                    "sequential: epoch -1 is negative");
+    tsr_sampler_destroy(&sampler);
+    sampler = create(1);
+    ck_assert_error(tsr_sampler_set_epoch(sampler, -1), TSR_ERR_INVALID,
+                    "random: epoch -1 is negative");
+    ck_assert_ok(tsr_sampler_set_epoch(sampler, INT64_MAX));
+    tsr_sampler_destroy(&sampler);
+    sampler = create(4);
+    ck_assert_error(tsr_sampler_set_epoch(sampler, INT64_MAX), TSR_ERR_OVERFLOW,
+                    "random: more than 2^64 random numbers are drawn before epoch "
+                    "9223372036854775807");
+    ck_assert_int_eq(tsr_sampler_epoch(sampler), 0);
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
+
+/* A random sampler can have a trillion items, and be anywhere in them at once. */
+START_TEST(a_trillion_items)
+{
+    tsr_sampler *sampler = NULL;
+    int64_t index, again;
+    bool got;
+    uint8_t state[TSR_SAMPLER_STATE_BYTES];
+    size_t size;
+    ck_assert_ok(tsr_sampler_create_random(
+        tsr_sampler_random_params(.n = UINT64_C(1000000000000), .seed = 1), &sampler));
+    ck_assert_ok(tsr_sampler_seek(sampler, UINT64_C(100000000000)));
+    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+    ck_assert(got && index >= 0 && index < INT64_C(1000000000000));
+    ck_assert_ok(tsr_sampler_reset(sampler));
+    ck_assert_ok(tsr_sampler_resume(sampler, state, size));
+    ck_assert_ok(tsr_sampler_next(sampler, &again, &got));
+    ck_assert_int_eq(again, index);
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
+
+TESTS(protocol_errors)
+{
+    tcase_add_test(tests, names_and_lengths);
+    tcase_add_test(tests, room_that_is_too_small);
+    tcase_add_test(tests, states_that_are_none);
+    tcase_add_test(tests, params_that_cannot_be);
+    tcase_add_test(tests, epochs_that_cannot_be);
+    tcase_add_test(tests, a_trillion_items);
+}

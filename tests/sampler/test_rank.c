@@ -1,0 +1,122 @@
+/* Rank and number of ranks, as launchers tell them. */
+#include <stdlib.h>
+
+#include "sampler/read.h"
+
+static const char *const variables[] = {
+    "RANK",     "WORLD_SIZE",   "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",
+    "PMI_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS",         "PMIX_RANK"};
+
+static void clear(void)
+{
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        unsetenv(variables[i]);
+}
+
+static void check(int64_t expected_rank, int64_t expected_ranks)
+{
+    int64_t rank = -7, ranks = -7;
+    ck_assert_ok(tsr_rank_from_environment(&rank, &ranks));
+    ck_assert_int_eq(rank, expected_rank);
+    ck_assert_int_eq(ranks, expected_ranks);
+}
+
+static void set(const char *name, const char *value)
+{
+    ck_assert_int_eq(setenv(name, value, 1), 0);
+}
+
+START_TEST(one_process_without_a_launcher)
+{
+    check(0, 1);
+}
+END_TEST
+
+START_TEST(every_launcher)
+{
+    set("SLURM_PROCID", "1");
+    set("SLURM_NTASKS", "9");
+    check(1, 9);
+    set("SLURM_STEP_NUM_TASKS", "2");
+    check(1, 2);
+    set("PMI_RANK", "2");
+    set("PMI_SIZE", "3");
+    check(2, 3);
+    set("OMPI_COMM_WORLD_RANK", "3");
+    set("OMPI_COMM_WORLD_SIZE", "4");
+    set("PMIX_RANK", "3");
+    check(3, 4);
+    set("RANK", "4");
+    set("WORLD_SIZE", "5");
+    check(4, 5);
+}
+END_TEST
+
+/* A batch script of Slurm's is told how many tasks there will be, and is none of them. */
+START_TEST(a_number_of_tasks_alone)
+{
+    set("SLURM_NTASKS", "9");
+    check(0, 1);
+}
+END_TEST
+
+#define ERROR(text)                                                                                \
+    do {                                                                                           \
+        int64_t rank_ = -7, ranks_ = -7;                                                           \
+        ck_assert_error(tsr_rank_from_environment(&rank_, &ranks_), TSR_ERR_INVALID, text);        \
+        ck_assert(rank_ == -7 && ranks_ == -7);                                                    \
+    } while (0)
+
+START_TEST(errors)
+{
+    set("RANK", "0");
+    ERROR("rank: RANK is set, but WORLD_SIZE is not");
+    set("WORLD_SIZE", "0");
+    ERROR("rank: WORLD_SIZE is 0, not 1 to 2147483647");
+    set("WORLD_SIZE", "4 ");
+    ERROR("rank: WORLD_SIZE is '4 ', not a number");
+    set("WORLD_SIZE", "");
+    ERROR("rank: WORLD_SIZE is '', not a number");
+    set("WORLD_SIZE", "99999999999999999999");
+    ERROR("rank: WORLD_SIZE is '99999999999999999999', not a number");
+    set("WORLD_SIZE", "4");
+    set("RANK", "4");
+    ERROR("rank: RANK is 4, not 0 to 3");
+    set("RANK", "-1");
+    ERROR("rank: RANK is -1, not 0 to 3");
+    set("RANK", "two");
+    ERROR("rank: RANK is 'two', not a number");
+    unsetenv("RANK");
+    ERROR("rank: WORLD_SIZE is set, but RANK is not");
+    unsetenv("WORLD_SIZE");
+    set("PMIX_RANK", "1");
+    ERROR("rank: PMIX_RANK is set, but nothing says of how many");
+}
+END_TEST
+
+START_TEST(distributed_samplers_look_there)
+{
+    tsr_sampler *sampler = NULL;
+    tsr_distributed_info info;
+    set("RANK", "2");
+    set("WORLD_SIZE", "5");
+    ck_assert_ok(tsr_sampler_create_distributed(tsr_sampler_distributed_params(.n = 11), &sampler));
+    ck_assert_ok(tsr_sampler_distributed_info(sampler, &info));
+    ck_assert(info.rank == 2 && info.ranks == 5 && info.length == 3 && info.total == 15);
+    tsr_sampler_destroy(&sampler);
+    set("RANK", "5");
+    ck_assert_error(
+        tsr_sampler_create_distributed(tsr_sampler_distributed_params(.n = 11), &sampler),
+        TSR_ERR_INVALID, "rank: RANK is 5, not 0 to 4");
+}
+END_TEST
+
+TESTS(rank)
+{
+    tcase_add_checked_fixture(tests, clear, NULL);
+    tcase_add_test(tests, one_process_without_a_launcher);
+    tcase_add_test(tests, every_launcher);
+    tcase_add_test(tests, a_number_of_tasks_alone);
+    tcase_add_test(tests, errors);
+    tcase_add_test(tests, distributed_samplers_look_there);
+}
