@@ -1,10 +1,13 @@
 /* What a real GPU compiler makes of the shaders, without the GPU: RADV compiles for the family that
- * RADV_FORCE_FAMILY names and reports registers. Spilled registers or scratch memory mean that a
+ * RADV_FORCE_FAMILY names (or the first of several that it knows: releases of Mesa differ in names)
+ * and reports registers. Spilled registers or scratch memory mean that a
  * tile is too large or that an array was indexed at run time; either costs most of the speed, so
  * neither is allowed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "gpu/matmul/configs.h"
 #include "gpu/pipeline.h"
@@ -12,8 +15,43 @@
 
 static tsr_device *radv;
 
+/* An unknown family ends the process, hence one to try. */
+static bool knows_family(void)
+{
+    pid_t child = fork();
+    int status = 0;
+
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        tsr_status opened =
+            tsr__device_open_to_compile(tsr_device_params(.no_disk_cache = true), &radv);
+        _exit(opened == TSR_OK ? 0 : 1);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void choose_family(void)
+{
+    char names[128];
+    char *rest = NULL;
+    const char *list = getenv("RADV_FORCE_FAMILY");
+
+    ck_assert(list && strlen(list) < sizeof names);
+    if (!strchr(list, ','))
+        return;
+    memcpy(names, list, strlen(list) + 1);
+    for (char *name = strtok_r(names, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
+        ck_assert_int_eq(setenv("RADV_FORCE_FAMILY", name, 1), 0);
+        if (knows_family())
+            return;
+    }
+    ck_abort_msg("the driver knows none of the families %s", list);
+}
+
 static void open_radv(void)
 {
+    choose_family();
     ck_assert_ok(tsr__device_open_to_compile(tsr_device_params(.no_disk_cache = true), &radv));
     /* Without the numbers there would be nothing to test. */
     ck_assert(tsr_device_get_info(radv)->pipeline_statistics);
@@ -22,6 +60,7 @@ static void open_radv(void)
 
 static void open_radv_packed(void)
 {
+    choose_family();
     ck_assert_ok(tsr__device_open_to_compile(
         tsr_device_params(.no_disk_cache = true, .force_packed_storage = true), &radv));
     tsr__pipelines_capture(radv, true);
