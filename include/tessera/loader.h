@@ -67,7 +67,10 @@ typedef struct tsr_loader_work {
     /* What the function sets. */
     uint64_t size_bytes; /* used of data; before the call, count · item_bytes + batch_bytes */
     uint64_t place;      /* in `indices`, of the one being read: a failure names that index */
-    const char *reason;  /* before it fails, in a few words why; copied */
+    const char *reason;  /* before it fails, in a few words why; copied. NULL: what tsr_last_error
+                            says, where a function of the library failed in here */
+
+    const void *internal;
 } tsr_loader_work;
 
 /* Whether nobody waits for this batch any more: a function that takes long may ask now and then,
@@ -91,8 +94,9 @@ typedef struct tsr_loader_params {
     tsr_order order; /* of the shuffle. torch: what PyTorch's DataLoader gives without ranks */
     tsr_torch_options torch; /* data_loader need not be set */
 
-    /* One of the two. What fails returns a status other than TSR_OK. */
-    tsr_status (*load_item)(void *user, const tsr_loader_work *work, int64_t index, void *item);
+    /* One of the two. What fails returns a status other than TSR_OK. The first is called for each
+     * index, and may only set `reason`. */
+    tsr_status (*load_item)(void *user, tsr_loader_work *work, int64_t index, void *item);
     tsr_status (*load_batch)(void *user, tsr_loader_work *work);
     void *user;
     uint64_t item_bytes;  /* of memory for each index that a batch may have; load_item is given its
