@@ -1,0 +1,429 @@
+/* Weighted samplers, and random ones with replacement: that each index comes as often as it should.
+ * What PyTorch gives is in test_golden.c. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/weights.h"
+#include "sampler/chi.h"
+#include "sampler/read.h"
+#include "support/golden.h"
+#include "support/random.h"
+
+static double total(const double *weights, uint64_t count)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < count; i++)
+        sum += weights[i];
+    return sum;
+}
+
+/* What a table gives each index, added up: the definition of the method, without drawing. */
+static void check_table(const double *weights, uint64_t count)
+{
+    tsr__alias alias;
+    double largest = 0, *gets = calloc(count, sizeof *gets);
+    for (uint64_t i = 0; i < count; i++)
+        largest = weights[i] > largest ? weights[i] : largest;
+    ck_assert_ok(
+        tsr__alias_init(&(tsr__weights){.wide = weights, .count = count}, largest, &alias));
+    for (uint64_t i = 0; i < count; i++) {
+        double own = (double)alias.own[i].below / 18446744073709551616.0;
+        gets[i] += own;
+        gets[alias.other[i]] += 1 - own;
+        /* Also by a draw that hits the edge, an index of weight 0 is not drawn. */
+        ck_check(weights[alias.other[i]] > 0);
+        ck_check(weights[i] > 0 || alias.own[i].below == 0);
+    }
+    double scale = total(weights, count) / (double)count;
+    for (uint64_t i = 0; i < count; i++)
+        if (fabs(gets[i] - weights[i] / scale) > 1e-9 * (1 + weights[i] / scale))
+            ck_abort_msg("%" PRIu64 " weights: index %" PRIu64 " gets %.17g, not %.17g", count, i,
+                         gets[i], weights[i] / scale);
+    tsr__alias_finish(&alias);
+    free(gets);
+}
+
+START_TEST(tables_hold_the_weights)
+{
+    static double weights[5000];
+    uint64_t random = 1;
+    for (int round = 0; round < 400; round++) {
+        uint64_t count = 1 + random_next(&random) % (round < 200 ? 20 : 5000);
+        for (uint64_t i = 0; i < count; i++) {
+            double u = (double)(random_next(&random) >> 11) / 9007199254740992.0;
+            switch (round % 8) {
+            case 0: /* all alike */
+                weights[i] = 1;
+                break;
+            case 1: /* uniform */
+                weights[i] = u;
+                break;
+            case 2: /* few above 0 */
+                weights[i] = u < 0.9 ? 0 : u;
+                break;
+            case 3: /* one that has nearly all */
+                weights[i] = i == count / 2 ? 1e6 : u;
+                break;
+            case 4: /* long tails */
+                weights[i] = exp(20 * u);
+                break;
+            case 5: /* large ones last */
+                weights[i] = i < count - count / 3 ? 0.01 : 5;
+                break;
+            case 6: /* large ones first */
+                weights[i] = i < count / 3 ? 5 : 0;
+                break;
+            default: /* small integers: shares that are exactly 1 */
+                weights[i] = (double)(random_next(&random) % 3);
+                break;
+            }
+        }
+        if (total(weights, count) == 0)
+            weights[count - 1] = 3;
+        check_table(weights, count);
+    }
+}
+END_TEST
+
+static tsr_sampler *create(const tsr_sampler_weighted_params *params)
+{
+    tsr_sampler *sampler = NULL;
+    ck_assert_ok(tsr_sampler_create_weighted(params, &sampler));
+    return sampler;
+}
+
+/* Each index as often as its weight says, over several epochs. */
+static void check_draws(const double *weights, uint64_t count, tsr_order order)
+{
+    enum { DRAWS = 400000 };
+    static int64_t indices[DRAWS];
+    static uint32_t counts[1000];
+    double statistic = 0, sum = 0, largest = 0;
+    uint64_t got, above = 0;
+    for (uint64_t i = 0; i < count; i++)
+        largest = weights[i] > largest ? weights[i] : largest;
+    for (uint64_t i = 0; i < count; i++)
+        sum += weights[i] / largest;
+    memset(counts, 0, sizeof counts);
+    tsr_sampler *sampler =
+        create(tsr_sampler_weighted_params(.weights = weights, .count = count, .num_samples = DRAWS,
+                                           .order = order, .seed = 5));
+    for (int64_t epoch = 0; epoch < 2; epoch++) {
+        ck_assert_ok(tsr_sampler_set_epoch(sampler, epoch));
+        ck_assert_ok(tsr_sampler_fill(sampler, DRAWS, indices, NULL, &got));
+        ck_assert_uint_eq(got, DRAWS);
+        for (int i = 0; i < DRAWS; i++)
+            counts[indices[i]]++;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        double expected = 2 * DRAWS * (weights[i] / largest) / sum;
+        if (weights[i] > 0) {
+            statistic += (counts[i] - expected) * (counts[i] - expected) / expected;
+            above++;
+        } else {
+            ck_assert_uint_eq(counts[i], 0);
+        }
+    }
+    ck_assert_chance(statistic, (double)above - 1);
+    tsr_sampler_destroy(&sampler);
+}
+
+START_TEST(draws_follow_the_weights)
+{
+    static double weights[1000];
+    const double few[] = {0.1, 0.9, 0.4, 0.7, 3.0, 0.6}, sparse[] = {0, 0, 5, 0, 1, 0, 2};
+    const tsr_order orders[] = {TSR_ORDER_FEISTEL, TSR_ORDER_TORCH};
+    for (int i = 0; i < 1000; i++)
+        weights[i] = i % 7 == 0 ? 0 : 1 + i % 50;
+    for (int o = 0; o < 2; o++) {
+        check_draws(few, 6, orders[o]);
+        check_draws(sparse, 7, orders[o]);
+        check_draws(weights, 1000, orders[o]);
+    }
+}
+END_TEST
+
+/* Five of class 0, two of class 1, one of class 2: each class a third of the draws. */
+START_TEST(the_documents_class_imbalance)
+{
+    enum { DRAWS = 90000 };
+    static int64_t indices[DRAWS];
+    const double weights[] = {0.2, 0.2, 0.2, 0.2, 0.2, 0.5, 0.5, 1.0};
+    uint32_t classes[3] = {0};
+    uint64_t got;
+    tsr_sampler *sampler =
+        create(tsr_sampler_weighted_params(.weights = weights, .count = 8, .num_samples = DRAWS));
+    ck_assert_ok(tsr_sampler_fill(sampler, DRAWS, indices, NULL, &got));
+    for (int i = 0; i < DRAWS; i++)
+        classes[indices[i] < 5 ? 0 : indices[i] < 7 ? 1 : 2]++;
+    double statistic = chi_square(classes, 3, DRAWS / 3);
+    ck_assert_chance(statistic, 2);
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
+
+/* Floats draw as doubles of the same values do. */
+START_TEST(floats_are_weights_too)
+{
+    const float narrow[] = {1, 0, 2.5f, 3};
+    const double wide[] = {1, 0, 2.5, 3};
+    uint64_t a_count, b_count;
+    tsr_sampler *a = create(tsr_sampler_weighted_params(.weights_f32 = narrow, .count = 4,
+                                                        .num_samples = 500)),
+                *b = create(
+                    tsr_sampler_weighted_params(.weights = wide, .count = 4, .num_samples = 500));
+    int64_t *from_a = read_all(a, &a_count), *from_b = read_all(b, &b_count);
+    ck_assert(a_count == 500 && b_count == 500);
+    ck_assert_mem_eq(from_a, from_b, 500 * sizeof *from_a);
+    free(from_a);
+    free(from_b);
+    tsr_sampler_destroy(&a);
+    tsr_sampler_destroy(&b);
+}
+END_TEST
+
+/* Without replacement, the first two are i and then j with probability w_i / W · w_j / (W − w_i).
+ */
+static void check_pairs(tsr_order order)
+{
+    enum { N = 5, EPOCHS = 60000 };
+    const double weights[N] = {1, 0, 2, 4, 0.5};
+    static uint32_t pairs[N][N];
+    double statistic = 0, sum = total(weights, N);
+    memset(pairs, 0, sizeof pairs);
+    tsr_sampler *sampler =
+        create(tsr_sampler_weighted_params(.weights = weights, .count = N, .num_samples = 4,
+                                           .no_replacement = true, .order = order, .seed = 3));
+    for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
+        int64_t drawn[5];
+        uint64_t got;
+        ck_assert_ok(tsr_sampler_set_epoch(sampler, epoch));
+        ck_assert_ok(tsr_sampler_fill(sampler, 5, drawn, NULL, &got));
+        ck_check(got == 4);
+        for (int i = 0; i < 4; i++)
+            for (int j = 0; j < i; j++)
+                ck_check(drawn[i] != drawn[j]);
+        pairs[drawn[0]][drawn[1]]++;
+    }
+    int cells = 0;
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < N; j++) {
+            double expected =
+                i == j ? 0 : EPOCHS * weights[i] / sum * weights[j] / (sum - weights[i]);
+            if (expected > 0) {
+                statistic += (pairs[i][j] - expected) * (pairs[i][j] - expected) / expected;
+                cells++;
+            } else {
+                ck_assert_uint_eq(pairs[i][j], 0);
+            }
+        }
+    ck_assert_int_eq(cells, 12);
+    ck_assert_chance(statistic, cells - 1);
+    tsr_sampler_destroy(&sampler);
+}
+
+START_TEST(draws_without_replacement)
+{
+    check_pairs(TSR_ORDER_FEISTEL);
+    check_pairs(TSR_ORDER_TORCH);
+}
+END_TEST
+
+/* All of them, once; those far too light for their share to be a number come last. */
+START_TEST(all_without_replacement)
+{
+    const double weights[] = {1e-310, 1, 1e300, 1e-300, 5};
+    int64_t drawn[5];
+    uint64_t got;
+    tsr_sampler *sampler =
+        create(tsr_sampler_weighted_params(.weights = weights, .count = 5, .num_samples = 5,
+                                           .no_replacement = true));
+    ck_assert_ok(tsr_sampler_fill(sampler, 5, drawn, NULL, &got));
+    ck_assert_uint_eq(got, 5);
+    uint32_t seen = 0;
+    for (int i = 0; i < 5; i++)
+        seen |= 1u << drawn[i];
+    ck_assert_uint_eq(seen, 31);
+    ck_assert_int_eq(drawn[0], 2);
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
+
+/* Extremes add up to more than a double holds, or are not numbers any more. */
+START_TEST(extreme_weights)
+{
+    const double huge[] = {1.7e308, 1.7e308, 0, 1.7e308}, tiny[] = {5e-324, 0, 5e-324};
+    const double mixed[] = {1e-300, 1, 1e300};
+    check_draws(huge, 4, TSR_ORDER_FEISTEL);
+    check_draws(tiny, 3, TSR_ORDER_FEISTEL);
+    int64_t indices[100];
+    uint64_t got;
+    tsr_sampler *sampler =
+        create(tsr_sampler_weighted_params(.weights = mixed, .count = 3, .num_samples = 100));
+    ck_assert_ok(tsr_sampler_fill(sampler, 100, indices, NULL, &got));
+    for (int i = 0; i < 100; i++)
+        ck_assert_int_eq(indices[i], 2);
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
+
+#define ERROR(text, ...)                                                                           \
+    do {                                                                                           \
+        tsr_sampler *sampler_ = NULL;                                                              \
+        ck_assert_error(                                                                           \
+            tsr_sampler_create_weighted(tsr_sampler_weighted_params(__VA_ARGS__), &sampler_),      \
+            TSR_ERR_INVALID, text);                                                                \
+        ck_assert_ptr_null(sampler_);                                                              \
+    } while (0)
+
+START_TEST(errors)
+{
+    const double good[] = {1, 2}, zeros[] = {0, 0, 0}, one[] = {0, 3, 0};
+    const double negative[] = {1, -1}, nan[] = {NAN, 1}, infinite[] = {1, 1, INFINITY};
+    const double huge[] = {1.7e308, 1.7e308};
+    const float narrow[] = {3e38f, 3e38f};
+    tsr_sampler *sampler = NULL;
+    ck_assert_error(tsr_sampler_create_weighted(NULL, &sampler), TSR_ERR_INVALID,
+                    "weighted: there are no params");
+    ERROR("weighted: num_samples is 0", .weights = good, .count = 2);
+    ERROR("weighted: num_samples -3 is negative", .weights = good, .count = 2, .num_samples = -3);
+    ERROR("weighted: there is nothing to draw from", .weights = good, .num_samples = 1);
+    ERROR("weighted: there is nothing to draw from", .num_samples = 1);
+    ERROR("weighted: 4 weights are announced, but there are none", .count = 4, .num_samples = 1);
+    ERROR("weighted: there are weights of both kinds, float and double", .weights = good,
+          .weights_f32 = narrow, .count = 2, .num_samples = 1);
+    ERROR("weighted: all 3 weights are 0", .weights = zeros, .count = 3, .num_samples = 1);
+    ERROR("weighted: weight 1 is -1, not a number from 0 on", .weights = negative, .count = 2,
+          .num_samples = 1);
+    ERROR("weighted: weight 0 is nan, not a number from 0 on", .weights = nan, .count = 2,
+          .num_samples = 1);
+    ERROR("weighted: weight 2 is inf, not a number from 0 on", .weights = infinite, .count = 3,
+          .num_samples = 1);
+    ERROR("weighted: 1 weights are above 0, and 2 samples without replacement are more",
+          .weights = one, .count = 3, .num_samples = 2, .no_replacement = true);
+    ERROR("weighted: the order is feistel or torch, not dotnet", .weights = good, .count = 2,
+          .num_samples = 1, .order = TSR_ORDER_DOTNET);
+    ERROR("weighted: the order is feistel or torch, not ?", .weights = good, .count = 2,
+          .num_samples = 1, .order = (tsr_order)17);
+    ERROR("weighted: 16777217 weights are more than the order torch can draw from, 16777216",
+          .weights = good, .count = (1 << 24) + 1, .num_samples = 1, .order = TSR_ORDER_TORCH);
+    ERROR("weighted: 4294967296 weights are more than the order feistel can draw from, 4294967295",
+          .weights = good, .count = UINT64_C(1) << 32, .num_samples = 1);
+    ERROR("weighted: the weights add up to more than their type can hold", .weights = huge,
+          .count = 2, .num_samples = 4, .order = TSR_ORDER_TORCH);
+    ERROR("weighted: the weights add up to more than their type can hold", .weights_f32 = narrow,
+          .count = 2, .num_samples = 4, .order = TSR_ORDER_TORCH);
+    ERROR("weighted: 9 is no version of PyTorch that is known here", .weights = good, .count = 2,
+          .num_samples = 4, .order = TSR_ORDER_TORCH, .torch.version = (tsr_torch_version)9);
+}
+END_TEST
+
+/* Draws with replacement by every order; 3 · 2^60 rejects a quarter of the first attempts. */
+START_TEST(random_with_replacement)
+{
+    enum { DRAWS = 300000 };
+    static int64_t indices[DRAWS];
+    static const struct {
+        uint64_t n;
+        tsr_order order;
+    } cases[] = {{6, TSR_ORDER_FEISTEL},       {1000, TSR_ORDER_FEISTEL},
+                 {1000003, TSR_ORDER_FEISTEL}, {UINT64_C(3) << 60, TSR_ORDER_FEISTEL},
+                 {1000, TSR_ORDER_TORCH},      {1000, TSR_ORDER_DOTNET}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        uint32_t counts[96] = {0}, after[36] = {0};
+        uint64_t got, n = cases[c].n, parts = n < 96 ? n : 96;
+        tsr_sampler *sampler = NULL;
+        ck_assert_ok(tsr_sampler_create_random(
+            tsr_sampler_random_params(.n = n, .order = cases[c].order, .replacement = true,
+                                      .num_samples = DRAWS, .seed = 12),
+            &sampler));
+        ck_assert_ok(tsr_sampler_fill(sampler, DRAWS, indices, NULL, &got));
+        double statistic = 0;
+        for (int i = 0; i < DRAWS; i++) {
+            ck_check(indices[i] >= 0 && (uint64_t)indices[i] < n);
+            counts[(uint64_t)((double)indices[i] / (double)n * (double)parts)]++;
+            if (i > 0)
+                after[(int)((double)indices[i - 1] / (double)n * 6) * 6 +
+                      (int)((double)indices[i] / (double)n * 6)]++;
+        }
+        for (uint64_t part = 0; part < parts; part++) {
+            /* Parts of a small n differ by an index. */
+            double low = ceil((double)part / (double)parts * (double)n),
+                   high = ceil((double)(part + 1) / (double)parts * (double)n),
+                   expected = (high - low) / (double)n * DRAWS;
+            statistic += (counts[part] - expected) * (counts[part] - expected) / expected;
+        }
+        ck_assert_chance(statistic, (double)parts - 1);
+        if (n % 6 == 0) {
+            double by_pair = chi_square(after, 36, (DRAWS - 1) / 36.0);
+            ck_assert_chance(by_pair, 35);
+        }
+        tsr_sampler_destroy(&sampler);
+    }
+}
+END_TEST
+
+/* 2^27 weights: 1.6 GB for the table and 1 GB for the weights, a minute. */
+START_TEST(hundred_million_weights)
+{
+    enum { BINS = 1024 };
+    if (golden_skips_huge("sampler: 2^27 weights"))
+        return;
+    const uint64_t count = UINT64_C(1) << 27, draws = UINT64_C(1) << 26;
+    double *weights = malloc(count * sizeof *weights), *expected = calloc(BINS, sizeof *expected);
+    static int64_t indices[1 << 16];
+    static uint32_t counts[BINS];
+    uint64_t zeros = 0, got;
+    ck_check(weights != NULL && expected != NULL);
+    /* Neighbours fall into different bins, and one in five is 0. */
+    for (uint64_t i = 0; i < count; i++) {
+        weights[i] = i % 5 == 0 ? 0 : (double)(i % 1000 + 1) * (1 + (double)(i % BINS));
+        expected[i % BINS] += weights[i];
+    }
+    double sum = total(expected, BINS), statistic = 0;
+    tsr_sampler *sampler =
+        create(tsr_sampler_weighted_params(.weights = weights, .count = count,
+                                           .num_samples = (int64_t)draws, .seed = 1));
+    do {
+        ck_assert_ok(tsr_sampler_fill(sampler, 1 << 16, indices, NULL, &got));
+        for (uint64_t i = 0; i < got; i++) {
+            zeros += weights[indices[i]] == 0;
+            counts[indices[i] % BINS]++;
+        }
+    } while (got > 0);
+    ck_assert_uint_eq(zeros, 0);
+    for (int i = 0; i < BINS; i++) {
+        double mean = expected[i] / sum * (double)draws;
+        statistic += (counts[i] - mean) * (counts[i] - mean) / mean;
+    }
+    fprintf(stderr, "2^27 weights: %.2f standard deviations from chance\n",
+            chi_deviation(statistic, BINS - 1));
+    ck_assert_chance(statistic, BINS - 1);
+    tsr_sampler_destroy(&sampler);
+    free(weights);
+    free(expected);
+}
+END_TEST
+
+TESTS(weighted)
+{
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, tables_hold_the_weights);
+    tcase_add_test(tests, draws_follow_the_weights);
+    tcase_add_test(tests, the_documents_class_imbalance);
+    tcase_add_test(tests, floats_are_weights_too);
+    tcase_add_test(tests, draws_without_replacement);
+    tcase_add_test(tests, all_without_replacement);
+    tcase_add_test(tests, extreme_weights);
+    tcase_add_test(tests, errors);
+    tcase_add_test(tests, random_with_replacement);
+}
+
+TESTS(weighted_huge)
+{
+    tcase_set_timeout(tests, 3600);
+    tcase_add_test(tests, hundred_million_weights);
+}
