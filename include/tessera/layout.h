@@ -23,7 +23,8 @@ typedef enum tsr_dtype {
     TSR_I32 = 4,
     TSR_U32 = 5,
     TSR_I64 = 6,
-    TSR_U8 = 7
+    TSR_U8 = 7,
+    TSR_F64 = 8 /* communicators only: no tensor holds it */
 } tsr_dtype;
 
 /* Bytes in one element; 0 for a value that is no dtype. */

@@ -61,6 +61,7 @@ uint64_t tsr__encode(double value, tsr_dtype dtype)
     case TSR_I64:
         return encode_integer(value, -0x1p63, 0x1p63, UINT64_C(1) << 63, INT64_MAX);
     case TSR_U8:
+    case TSR_F64: /* of communicators only */
         break;
     }
     return encode_integer(value, 0, UINT8_MAX, 0, UINT8_MAX);
