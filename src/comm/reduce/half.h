@@ -1,0 +1,69 @@
+/* f16 and bf16 to f32 and back, without a branch, so that the compiler turns loops of them into
+ * vectors. Rounds to nearest even; every NaN becomes the positive quiet one without payload on the
+ * way back. */
+#ifndef TSR_COMM_REDUCE_HALF_H
+#define TSR_COMM_REDUCE_HALF_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define TSR__NAN_F32 0x7fc00000u
+#define TSR__NAN_F16 0x7e00u
+#define TSR__NAN_BF16 0x7fc0u
+
+static inline float tsr__f32_of_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t tsr__bits_of_f32(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float tsr__f32_of_f16(uint16_t half)
+{
+    const uint32_t magnitude = half & 0x7fffu, sign = (uint32_t)(half & 0x8000u) << 16;
+    /* Exponents differ by 112; that of infinity and NaN by as much again. */
+    uint32_t bits = (magnitude << 13) + (112u << 23);
+    bits += magnitude >= 0x7c00u ? 112u << 23 : 0u;
+    /* Subnormal: on top of 2^-14 it is a normal number, and the difference is exact. */
+    const uint32_t small =
+        tsr__bits_of_f32(tsr__f32_of_bits(0x38800000u + (magnitude << 13)) - 0x1p-14f);
+    bits = magnitude < 0x400u ? small : bits;
+    return tsr__f32_of_bits(bits | sign);
+}
+
+static inline uint16_t tsr__f16_of_f32(float value)
+{
+    const uint32_t all = tsr__bits_of_f32(value), magnitude = all & 0x7fffffffu;
+    uint32_t sign = all >> 16 & 0x8000u;
+    const uint32_t moved = magnitude - (112u << 23);
+    uint32_t bits = (moved + 0xfffu + (moved >> 13 & 1u)) >> 13;
+    /* Subnormal: next to 0.5 the unit of the last place is that of the result. */
+    const uint32_t small =
+        tsr__bits_of_f32(tsr__f32_of_bits(magnitude) + 0.5f) - tsr__bits_of_f32(0.5f);
+    bits = magnitude < 0x38800000u ? small : bits;
+    bits = magnitude >= 0x477ff000u ? 0x7c00u : bits; /* from 65520 on */
+    bits = magnitude > 0x7f800000u ? TSR__NAN_F16 : bits;
+    sign = magnitude > 0x7f800000u ? 0u : sign;
+    return (uint16_t)(bits | sign);
+}
+
+static inline float tsr__f32_of_bf16(uint16_t half)
+{
+    return tsr__f32_of_bits((uint32_t)half << 16);
+}
+
+static inline uint16_t tsr__bf16_of_f32(float value)
+{
+    const uint32_t all = tsr__bits_of_f32(value);
+    const uint32_t bits = (all + 0x7fffu + (all >> 16 & 1u)) >> 16;
+    return (uint16_t)((all & 0x7fffffffu) > 0x7f800000u ? TSR__NAN_BF16 : bits);
+}
+
+#endif

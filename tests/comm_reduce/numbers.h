@@ -1,0 +1,180 @@
+/* References for reductions: one element at a time, by way of exact doubles and the C library's
+ * rounding, with nothing of the library's own conversions. */
+#ifndef TESTS_COMM_REDUCE_NUMBERS_H
+#define TESTS_COMM_REDUCE_NUMBERS_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "comm/reduce/reduce.h"
+#include "support/check_main.h"
+#include "support/random.h"
+
+static const tsr_dtype all_dtypes[] = {TSR_F32, TSR_F64, TSR_F16, TSR_BF16,
+                                       TSR_I32, TSR_U32, TSR_I64, TSR_U8};
+#define DTYPES ((int)(sizeof all_dtypes / sizeof all_dtypes[0]))
+static const tsr_op all_ops[] = {TSR_OP_SUM, TSR_OP_AVG, TSR_OP_MIN, TSR_OP_MAX, TSR_OP_PROD};
+#define OPS ((int)(sizeof all_ops / sizeof all_ops[0]))
+
+static inline bool is_float(tsr_dtype dtype)
+{
+    return dtype == TSR_F32 || dtype == TSR_F64 || dtype == TSR_F16 || dtype == TSR_BF16;
+}
+
+/* Explicit mantissa bits and exponent bias of a float type. */
+static inline void format_of(tsr_dtype dtype, int *mantissa, int *bias)
+{
+    *mantissa = dtype == TSR_F32 ? 23 : dtype == TSR_F64 ? 52 : dtype == TSR_F16 ? 10 : 7;
+    *bias = dtype == TSR_F64 ? 1023 : dtype == TSR_F16 ? 15 : 127;
+}
+
+static inline double float_of(uint64_t bits, tsr_dtype dtype)
+{
+    int mantissa, bias;
+    format_of(dtype, &mantissa, &bias);
+    int top = (int)(bits >> mantissa) & (2 * bias + 1);
+    uint64_t low = bits & ((UINT64_C(1) << mantissa) - 1);
+    double sign = bits >> (8 * tsr__element_size(dtype) - 1) ? -1 : 1;
+    if (top == 2 * bias + 1)
+        return low ? (double)NAN : sign * (double)INFINITY;
+    if (top == 0)
+        return sign * ldexp((double)low, 1 - bias - mantissa);
+    return sign * ldexp((double)(low | UINT64_C(1) << mantissa), top - bias - mantissa);
+}
+
+/* The bits of `x` rounded to nearest even; NaN is the positive quiet one. */
+static inline uint64_t bits_of_float(double x, tsr_dtype dtype)
+{
+    int mantissa, bias, exponent;
+    format_of(dtype, &mantissa, &bias);
+    uint64_t sign = signbit(x) ? UINT64_C(1) << (8 * tsr__element_size(dtype) - 1) : 0;
+    uint64_t infinity = (uint64_t)(2 * bias + 1) << mantissa;
+    if (isnan(x))
+        return infinity | UINT64_C(1) << (mantissa - 1);
+    if (isinf(x))
+        return sign | infinity;
+    if (x == 0)
+        return sign;
+    (void)frexp(x, &exponent); /* |x| is in 2^(exponent − 1) … 2^exponent */
+    int last = exponent - 1 - mantissa < 1 - bias - mantissa ? 1 - bias - mantissa
+                                                             : exponent - 1 - mantissa;
+    double units = nearbyint(ldexp(fabs(x), -last));
+    double rounded = ldexp(units, last);
+    if (rounded >= ldexp(1, bias + 1))
+        return sign | infinity;
+    (void)frexp(rounded, &exponent);
+    if (rounded == 0 || exponent - 1 < 1 - bias)
+        return sign | (uint64_t)ldexp(rounded, bias + mantissa - 1);
+    uint64_t low = (uint64_t)ldexp(rounded, mantissa - (exponent - 1));
+    return sign | (uint64_t)(exponent - 1 + bias) << mantissa |
+           (low & ((UINT64_C(1) << mantissa) - 1));
+}
+
+static inline uint64_t load(const void *data, uint64_t index, tsr_dtype dtype)
+{
+    uint64_t bits = 0, size = tsr__element_size(dtype);
+    memcpy(&bits, (const char *)data + index * size, size);
+    return bits;
+}
+
+static inline void store(void *data, uint64_t index, tsr_dtype dtype, uint64_t bits)
+{
+    uint64_t size = tsr__element_size(dtype);
+    memcpy((char *)data + index * size, &bits, size);
+}
+
+static inline int64_t integer_of(uint64_t bits, tsr_dtype dtype)
+{
+    return dtype == TSR_I32 ? (int32_t)(uint32_t)bits : (int64_t)bits;
+}
+
+static inline uint64_t cut(uint64_t bits, tsr_dtype dtype)
+{
+    uint64_t size = tsr__element_size(dtype);
+    return size == 8 ? bits : bits & ((UINT64_C(1) << 8 * size) - 1);
+}
+
+/* f16 and bf16 go through f32, as promised. */
+static inline uint64_t rounded_through_f32(double x, tsr_dtype dtype)
+{
+    return bits_of_float(dtype == TSR_F64 ? x : float_of(bits_of_float(x, TSR_F32), TSR_F32),
+                         dtype);
+}
+
+static inline uint64_t reference_combine(uint64_t a, uint64_t b, tsr_dtype dtype, tsr_op op)
+{
+    if (!is_float(dtype)) {
+        int64_t x = integer_of(a, dtype), y = integer_of(b, dtype);
+        switch (op) {
+        case TSR_OP_SUM:
+        case TSR_OP_AVG:
+            return cut(a + b, dtype);
+        case TSR_OP_PROD:
+            return cut(a * b, dtype);
+        case TSR_OP_MIN:
+            return x < y ? a : b;
+        case TSR_OP_MAX:
+            return x < y ? b : a;
+        }
+        return 0;
+    }
+    double x = float_of(a, dtype), y = float_of(b, dtype);
+    if (isnan(x) || isnan(y))
+        return bits_of_float((double)NAN, dtype);
+    bool less = x < y || (x == y && signbit(x) && !signbit(y));
+    switch (op) {
+    case TSR_OP_SUM:
+    case TSR_OP_AVG:
+        return rounded_through_f32(x + y, dtype);
+    case TSR_OP_PROD:
+        return rounded_through_f32(x * y, dtype);
+    case TSR_OP_MIN:
+        return less ? a : b;
+    case TSR_OP_MAX:
+        return less ? b : a;
+    }
+    return 0;
+}
+
+static inline uint64_t reference_divide(uint64_t a, uint32_t n, tsr_dtype dtype)
+{
+    if (is_float(dtype))
+        return rounded_through_f32(float_of(a, dtype) / n, dtype);
+    return cut((uint64_t)(integer_of(a, dtype) / (int64_t)n), dtype);
+}
+
+/* Any bits, numbers of like size, and what is special: zeros, infinities, NaN with payloads, the
+ * smallest and largest, and numbers next to a tie. */
+static inline uint64_t random_element(uint64_t *random, tsr_dtype dtype)
+{
+    static const uint64_t special_f32[] = {0x00000000, 0x80000000, 0x7f800000, 0xff800000,
+                                           0x7fc00000, 0xffc12345, 0x7f800001, 0x00000001,
+                                           0x80000001, 0x007fffff, 0x00800000, 0x7f7fffff,
+                                           0xff7fffff, 0x3f800000, 0x33800000};
+    uint64_t bits = random_next(random), size = tsr__element_size(dtype);
+    int64_t what = random_between(random, 0, 9);
+    if (!is_float(dtype))
+        return what == 0   ? cut(UINT64_C(1) << (8 * size - 1), dtype)
+               : what == 1 ? cut(UINT64_MAX, dtype)
+                           : cut(bits, dtype);
+    if (what < 3)
+        return cut(bits, dtype);
+    if (what < 4) {
+        uint64_t special = special_f32[bits % (sizeof special_f32 / sizeof special_f32[0])];
+        /* The same special number of the other types: from the top, the bits are alike but for the
+         * width of the exponent. */
+        if (dtype == TSR_F32)
+            return special;
+        if (dtype == TSR_BF16)
+            return special >> 16;
+        double x = float_of(special, TSR_F32);
+        uint64_t top = bits_of_float(x, dtype);
+        return isnan(x) ? top | (bits & 1) << (8 * size - 1) | (bits >> 8 & 3) : top;
+    }
+    return bits_of_float(((double)(int64_t)(bits >> 11) * 0x1p-52 - 1) *
+                             ldexp(1, (int)random_between(random, -6, 6)),
+                         dtype);
+}
+
+#endif
