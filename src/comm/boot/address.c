@@ -1,0 +1,65 @@
+#include "comm/boot/address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/boot/boot.h"
+
+static bool is_any(const tsr__address *address)
+{
+    if (address->storage.ss_family == AF_INET)
+        return ((const struct sockaddr_in *)&address->storage)->sin_addr.s_addr ==
+               htonl(INADDR_ANY);
+    return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)&address->storage)->sin6_addr);
+}
+
+void tsr__address_describe(tsr__address *address)
+{
+    char number[INET6_ADDRSTRLEN] = "?";
+    if (address->storage.ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address->storage;
+        inet_ntop(AF_INET, &v4->sin_addr, number, sizeof number);
+        address->loopback = ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+        snprintf(address->text, sizeof address->text, "%s:%d", number, ntohs(v4->sin_port));
+    } else if (address->storage.ss_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&address->storage;
+        inet_ntop(AF_INET6, &v6->sin6_addr, number, sizeof number);
+        address->loopback = IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+        snprintf(address->text, sizeof address->text, "[%s]:%d", number, ntohs(v6->sin6_port));
+    } else {
+        address->loopback = false;
+        snprintf(address->text, sizeof address->text, "?");
+    }
+}
+
+const char *tsr__address_find(const char *host, uint16_t port, tsr__address *out)
+{
+    char service[8];
+    snprintf(service, sizeof service, "%d", (int)port);
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *all = NULL;
+    int code = getaddrinfo(host, service, &hints, &all);
+    if (code != 0)
+        return gai_strerror(code);
+
+    tsr__address chosen = {.size = 0};
+    for (const struct addrinfo *one = all; one != NULL; one = one->ai_next) {
+        tsr__address address = {.size = one->ai_addrlen};
+        if (one->ai_family != AF_INET && one->ai_family != AF_INET6)
+            continue;
+        memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
+        tsr__address_describe(&address);
+        if (chosen.size == 0 || (chosen.loopback && !address.loopback))
+            chosen = address;
+    }
+    freeaddrinfo(all);
+    if (chosen.size == 0)
+        return "it has no internet address";
+    if (is_any(&chosen))
+        return "it stands for every address of a machine, not for one";
+    *out = chosen;
+    return NULL;
+}

@@ -1,0 +1,35 @@
+/* Time for deadlines. */
+#ifndef TSR_COMM_BOOT_CLOCK_H
+#define TSR_COMM_BOOT_CLOCK_H
+
+#include <limits.h>
+#include <stdint.h>
+#include <time.h>
+
+#define TSR__SECOND UINT64_C(1000000000)
+
+static inline uint64_t tsr__now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * TSR__SECOND + (uint64_t)now.tv_nsec;
+}
+
+/* From now; a timeout too long for the clock never ends. */
+static inline uint64_t tsr__deadline_ns(uint64_t timeout_ns)
+{
+    uint64_t now = tsr__now_ns();
+    return timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
+}
+
+/* For poll(): rounded up, so that nothing is asked again before its time has come. */
+static inline int tsr__poll_ms(uint64_t deadline_ns)
+{
+    uint64_t now = tsr__now_ns();
+    if (now >= deadline_ns)
+        return 0;
+    uint64_t ms = (deadline_ns - now - 1) / 1000000 + 1;
+    return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+#endif

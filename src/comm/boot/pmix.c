@@ -1,0 +1,289 @@
+/* Through PMIx, the interface of mpirun, prterun and srun --mpi=pmix: ranks put their blocks into
+ * its store under a key that every exchange has for itself, meet at a fence that carries them, and
+ * get those of the others. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "comm/boot/clock.h"
+#include "comm/boot/impl.h"
+#include "comm/boot/pmix_library.h"
+
+typedef struct pmix_state {
+    const tsr__pmix_library *pmix;
+    pmix_proc_t me;
+    int32_t size;
+} pmix_state;
+
+/* Exchanges of this process so far. All ranks come to the same ones in the same order, so they
+ * agree on the key even over several boots. */
+static pthread_mutex_t count_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t exchange_count;
+
+static tsr_status fail(const pmix_state *state, tsr_status status, const char *what,
+                       pmix_status_t code)
+{
+    return tsr__fail(status, "boot: PMIx: %s: %s (%d)", what, state->pmix->Error_string(code),
+                     (int)code);
+}
+
+/* libpmix allocated it. */
+static void release(pmix_value_t *value)
+{
+    if (value->type == PMIX_BYTE_OBJECT)
+        free(value->data.bo.bytes);
+    free(value);
+}
+
+static tsr_status get_number(const pmix_state *state, bool of_job, const char *key, int64_t low,
+                             int64_t high, int32_t *out)
+{
+    pmix_proc_t who = state->me;
+    pmix_value_t *value = NULL;
+    if (of_job)
+        who.rank = PMIX_RANK_WILDCARD;
+    pmix_status_t code = state->pmix->Get(&who, key, NULL, 0, &value);
+    if (code != PMIX_SUCCESS || value == NULL)
+        return fail(state, TSR_ERR_UNSUPPORTED, key, code);
+    int64_t number = -1;
+    if (value->type == PMIX_UINT32)
+        number = value->data.uint32;
+    else if (value->type == PMIX_UINT16)
+        number = value->data.uint16;
+    release(value);
+    TSR__REQUIRE(number >= low && number <= high,
+                 "boot: PMIx: %s is %" PRId64 ", not from %" PRId64 " to %" PRId64, key, number,
+                 low, high);
+    *out = (int32_t)number;
+    return TSR_OK;
+}
+
+/* A fence that is waited for with a deadline. libpmix may call back long after that, so whoever of
+ * the two comes last frees it. */
+typedef struct fence {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool over, abandoned;
+    pmix_status_t code;
+} fence;
+
+static fence *fence_create(void)
+{
+    fence *made = tsr__calloc(1, sizeof *made);
+    if (made == NULL)
+        return NULL;
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&made->lock, NULL);
+    pthread_cond_init(&made->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return made;
+}
+
+static void fence_destroy(fence *meeting)
+{
+    pthread_cond_destroy(&meeting->changed);
+    pthread_mutex_destroy(&meeting->lock);
+    tsr__free(meeting);
+}
+
+static void fence_over(pmix_status_t code, void *opaque)
+{
+    fence *meeting = opaque;
+    pthread_mutex_lock(&meeting->lock);
+    bool abandoned = meeting->abandoned;
+    meeting->over = true;
+    meeting->code = code;
+    pthread_cond_signal(&meeting->changed);
+    pthread_mutex_unlock(&meeting->lock);
+    if (abandoned)
+        fence_destroy(meeting);
+}
+
+static tsr_status fence_wait(const pmix_state *state, fence *meeting, uint64_t timeout_ns)
+{
+    uint64_t deadline = tsr__deadline_ns(timeout_ns);
+    struct timespec until = {.tv_sec = (time_t)(deadline / TSR__SECOND),
+                             .tv_nsec = (long)(deadline % TSR__SECOND)};
+    pthread_mutex_lock(&meeting->lock);
+    int waited = 0;
+    while (!meeting->over && waited == 0)
+        waited = pthread_cond_timedwait(&meeting->changed, &meeting->lock, &until);
+    bool over = meeting->over;
+    pmix_status_t code = meeting->code;
+    meeting->abandoned = !over;
+    pthread_mutex_unlock(&meeting->lock);
+    if (!over)
+        return tsr__fail(TSR_ERR_TIMEOUT,
+                         "boot: PMIx: after %.1f s not all of %" PRId32
+                         " ranks have come to the exchange",
+                         (double)timeout_ns * 1e-9, state->size);
+    fence_destroy(meeting);
+    return code == PMIX_SUCCESS ? TSR_OK : fail(state, TSR_ERR_PEER_LOST, "fence", code);
+}
+
+static tsr_status fence_all(const pmix_state *state, uint64_t timeout_ns)
+{
+    pmix_proc_t everyone = state->me;
+    everyone.rank = PMIX_RANK_WILDCARD;
+    pmix_info_t collect = {0};
+    snprintf(collect.key, sizeof collect.key, "%s", PMIX_COLLECT_DATA);
+    collect.value.type = PMIX_BOOL;
+    collect.value.data.flag = true;
+    fence *meeting = fence_create();
+    if (meeting == NULL)
+        return TSR_ERR_NO_MEMORY;
+    pmix_status_t code = state->pmix->Fence_nb(&everyone, 1, &collect, 1, fence_over, meeting);
+    if (code == PMIX_SUCCESS)
+        return fence_wait(state, meeting, timeout_ns);
+    fence_destroy(meeting);
+    return code == PMIX_OPERATION_SUCCEEDED ? TSR_OK
+                                            : fail(state, TSR_ERR_PEER_LOST, "fence", code);
+}
+
+static tsr_status put(const pmix_state *state, const char *key, const void *mine,
+                      uint64_t size_bytes)
+{
+    /* A value must have bytes; one in front tells nothing from empty. PMIx copies it. */
+    uint8_t *bytes = tsr__calloc((size_t)size_bytes + 1, 1);
+    if (bytes == NULL)
+        return TSR_ERR_NO_MEMORY;
+    if (size_bytes > 0)
+        memcpy(bytes + 1, mine, (size_t)size_bytes);
+    pmix_value_t value = {.type = PMIX_BYTE_OBJECT};
+    value.data.bo.bytes = (char *)bytes;
+    value.data.bo.size = (size_t)size_bytes + 1;
+    pmix_status_t code = state->pmix->Put(PMIX_GLOBAL, key, &value);
+    tsr__free(bytes);
+    if (code == PMIX_SUCCESS)
+        code = state->pmix->Commit();
+    return code == PMIX_SUCCESS ? TSR_OK : fail(state, TSR_ERR_DRIVER, "publishing a block", code);
+}
+
+static tsr_status get_block(const pmix_state *state, const char *key, int32_t rank,
+                            uint64_t timeout_ns, pmix_value_t **out)
+{
+    pmix_proc_t who = state->me;
+    who.rank = (pmix_rank_t)rank;
+    pmix_info_t limit = {0};
+    snprintf(limit.key, sizeof limit.key, "%s", PMIX_TIMEOUT);
+    limit.value.type = PMIX_INT;
+    limit.value.data.integer =
+        (int)(timeout_ns / TSR__SECOND < 86400 ? timeout_ns / TSR__SECOND + 1 : 86400);
+    pmix_value_t *value = NULL;
+    pmix_status_t code = state->pmix->Get(&who, key, &limit, 1, &value);
+    if (code == PMIX_SUCCESS && value != NULL && value->type == PMIX_BYTE_OBJECT &&
+        value->data.bo.size >= 1) {
+        *out = value;
+        return TSR_OK;
+    }
+    if (code == PMIX_SUCCESS && value != NULL) {
+        release(value);
+        code = PMIX_ERR_BAD_PARAM;
+    }
+    char what[64];
+    snprintf(what, sizeof what, "the block of rank %" PRId32, rank);
+    return fail(state, TSR_ERR_PEER_LOST, what, code);
+}
+
+static tsr_status get_all(const pmix_state *state, const char *key, uint64_t timeout_ns,
+                          pmix_value_t **values, uint64_t *sizes, tsr__boot_blocks *out)
+{
+    for (int32_t rank = 0; rank < state->size; rank++) {
+        TSR__TRY(get_block(state, key, rank, timeout_ns, &values[rank]));
+        sizes[rank] = values[rank]->data.bo.size - 1;
+    }
+    TSR__TRY(tsr__boot_blocks_init(state->size, sizes, out));
+    for (int32_t rank = 0; rank < state->size; rank++)
+        memcpy(out->bytes + out->starts[rank], values[rank]->data.bo.bytes + 1,
+               (size_t)sizes[rank]);
+    return TSR_OK;
+}
+
+static tsr_status exchange(void *opaque, const void *mine, uint64_t size_bytes, uint64_t timeout_ns,
+                           tsr__boot_blocks *out)
+{
+    const pmix_state *state = opaque;
+    char key[64];
+    pthread_mutex_lock(&count_lock);
+    snprintf(key, sizeof key, "tessera.exchange.%" PRIu64, exchange_count++);
+    pthread_mutex_unlock(&count_lock);
+    TSR__TRY(put(state, key, mine, size_bytes));
+    TSR__TRY(fence_all(state, timeout_ns));
+
+    pmix_value_t **values = tsr__calloc((size_t)state->size, sizeof *values);
+    uint64_t *sizes = tsr__calloc((size_t)state->size, sizeof *sizes);
+    tsr_status status = values == NULL || sizes == NULL
+                            ? TSR_ERR_NO_MEMORY
+                            : get_all(state, key, timeout_ns, values, sizes, out);
+    for (int32_t rank = 0; values != NULL && rank < state->size; rank++)
+        if (values[rank] != NULL)
+            release(values[rank]);
+    tsr__free(sizes);
+    tsr__free(values);
+    return status;
+}
+
+/* A process that ends without this takes the job along. */
+static void close_pmix(void *opaque)
+{
+    pmix_state *state = opaque;
+    (void)state->pmix->Finalize(NULL, 0);
+    tsr__free(state);
+}
+
+static tsr_status find_place(pmix_state *state, tsr__boot_place *place)
+{
+    TSR__TRY(get_number(state, true, PMIX_JOB_SIZE, 1, TSR__BOOT_MAX_RANKS, &state->size));
+    TSR__REQUIRE(state->me.rank < (pmix_rank_t)state->size,
+                 "boot: PMIx: the rank is %" PRIu32 ", not from 0 to %" PRId32, state->me.rank,
+                 state->size - 1);
+    place->rank = (int32_t)state->me.rank;
+    place->size = state->size;
+    /* Not every server knows these. */
+    place->local_rank = place->local_size = -1;
+    if (get_number(state, true, PMIX_LOCAL_SIZE, 1, state->size, &place->local_size) != TSR_OK ||
+        get_number(state, false, PMIX_LOCAL_RANK, 0, place->local_size - 1, &place->local_rank) !=
+            TSR_OK)
+        place->local_rank = place->local_size = -1;
+    return TSR_OK;
+}
+
+tsr_status tsr__boot_open_pmix(const tsr__boot_params *params, tsr__boot_place *place,
+                               const tsr__boot_way **way, void **out)
+{
+    static const tsr__boot_way pmix = {"PMIx", exchange, close_pmix};
+    (void)params;
+    /* Outside a launcher PMIx_Init would look for a server that is not there. */
+    TSR__REQUIRE(getenv("PMIX_NAMESPACE") != NULL && getenv("PMIX_RANK") != NULL,
+                 "boot: PMIX_NAMESPACE and PMIX_RANK are not set: this process was not started "
+                 "through PMIx");
+    pmix_state *state = tsr__calloc(1, sizeof *state);
+    if (state == NULL)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = tsr__pmix_library_open(&state->pmix);
+    if (status != TSR_OK) {
+        tsr__free(state);
+        return status;
+    }
+    pmix_status_t code = state->pmix->Init(&state->me, NULL, 0);
+    if (code != PMIX_SUCCESS) {
+        status = fail(state, TSR_ERR_UNSUPPORTED, "its server cannot be reached", code);
+        tsr__free(state);
+        return status;
+    }
+    status = find_place(state, place);
+    if (status != TSR_OK) {
+        close_pmix(state);
+        return status;
+    }
+    *way = &pmix;
+    *out = state;
+    return TSR_OK;
+}

@@ -1,0 +1,47 @@
+#include "comm/boot/variables.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+const char *tsr__boot_variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+/* strtoll would also take leading spaces and a plus sign. */
+static bool parse(const char *text, int64_t *out)
+{
+    const char *digits = text + (text[0] == '-');
+    if (digits[0] < '0' || digits[0] > '9')
+        return false;
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (errno != 0 || *end != '\0')
+        return false;
+    *out = value;
+    return true;
+}
+
+tsr_status tsr__boot_integer(const char *name, int64_t low, int64_t high, int64_t fallback,
+                             int64_t *out)
+{
+    const char *text = tsr__boot_variable(name);
+    int64_t value = fallback;
+    if (text != NULL && (!parse(text, &value) || value < low || value > high))
+        return tsr__fail(TSR_ERR_INVALID,
+                         "boot: %s is '%.80s', not an integer from %" PRId64 " to %" PRId64, name,
+                         text, low, high);
+    *out = value;
+    return TSR_OK;
+}
+
+tsr_status tsr__boot_needed_integer(const char *name, int64_t low, int64_t high, int64_t *out)
+{
+    TSR__REQUIRE(tsr__boot_variable(name) != NULL, "boot: %s is not set", name);
+    return tsr__boot_integer(name, low, high, low, out);
+}
