@@ -2,6 +2,7 @@
 #ifndef TSR_CLI_COMMAND_H
 #define TSR_CLI_COMMAND_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #if defined(__GNUC__)
@@ -22,11 +23,14 @@ typedef struct cli_command {
     int (*run)(int argc, char **argv);
     /* The rest of `tessera help NAME`: what it does, and its options. */
     void (*help)(FILE *out);
+    /* Some of its arguments are another program's, so it looks for --help itself. */
+    bool runs_program;
 } cli_command;
 
 extern const cli_command cli_devices;
 extern const cli_command cli_bench;
 extern const cli_command cli_sample;
+extern const cli_command cli_launch;
 extern const cli_command cli_help;
 
 /* Every subcommand, ending with one whose name is NULL. */

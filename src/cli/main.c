@@ -5,7 +5,8 @@
 #include "cli/command.h"
 #include "tessera/base.h"
 
-const cli_command *const cli_commands[] = {&cli_devices, &cli_bench, &cli_sample, &cli_help, NULL};
+const cli_command *const cli_commands[] = {&cli_devices, &cli_bench, &cli_sample,
+                                           &cli_launch,  &cli_help,  NULL};
 
 const cli_command *cli_command_find(const char *name)
 {
@@ -33,7 +34,7 @@ static int run(int argc, char **argv)
         return cli_usage_error("unknown option '%s'; 'tessera help' lists the commands", name);
     if (command == NULL)
         return cli_usage_error("unknown command '%s'; 'tessera help' lists them", name);
-    for (int i = 2; i < argc; i++)
+    for (int i = 2; i < argc && !command->runs_program; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             return cli_help.run(2, (char *[]){"help", argv[1], NULL});
     return command->run(argc - 1, argv + 1);

@@ -1,0 +1,87 @@
+/* tessera launch: one job of several processes on this machine. What its files share. */
+#ifndef TSR_CLI_LAUNCH_H
+#define TSR_CLI_LAUNCH_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define LAUNCH_MAX_RANKS 1024
+
+/* Exit codes of a program that could not be started, as those of env(1). */
+enum { LAUNCH_CANNOT_RUN = 126, LAUNCH_NOT_FOUND = 127 };
+
+typedef struct launch_options {
+    int64_t ranks;
+    const char *device_map; /* NULL: not given */
+    double grace;           /* seconds between TERM and KILL */
+    bool no_prefix;
+    char **program; /* its name and arguments, ending with NULL */
+} launch_options;
+
+/* launch_devices.c: what TESSERA_DEVICE is to be for each rank: `count` texts that repeat, or none.
+ * A usage error, or CLI_DONE. */
+typedef struct launch_devices {
+    int count;
+    int indices[LAUNCH_MAX_RANKS];
+} launch_devices;
+int launch_devices_find(const char *map, launch_devices *out);
+
+/* launch_env.c: what all ranks have in common. The sockets keep two ports free for rank 0; they do
+ * not listen. */
+typedef struct launch_env {
+    int sockets[2];
+    int ports[2];   /* MASTER_PORT, TESSERA_MASTER_PORT */
+    char token[65]; /* hexadecimal */
+    const launch_devices *devices;
+    int ranks;
+} launch_env;
+bool launch_env_init(launch_env *env, int ranks, const launch_devices *devices);
+void launch_env_finish(launch_env *env);
+/* A rank's whole environment, in one block for free(). */
+char **launch_env_of_rank(const launch_env *env, int rank);
+
+/* launch_guard.c: a process that outlives a killed launcher by a moment, to kill what it started.
+ */
+typedef struct launch_guard {
+    int pipe; /* −1: there is none */
+    pid_t pid;
+} launch_guard;
+bool launch_guard_start(launch_guard *guard, const char *token);
+void launch_guard_dismiss(launch_guard *guard);
+
+/* launch_output.c: lines of ranks, whole and with their rank in front. */
+typedef struct launch_stream {
+    int from, to;
+    char prefix[16];
+    char *line;
+    size_t used, capacity;
+} launch_stream;
+/* Passes on what there is. False once nothing can be written any more; `from` becomes −1 at its
+ * end. */
+bool launch_stream_pass(launch_stream *stream);
+void launch_stream_finish(launch_stream *stream);
+
+/* launch_rank.c */
+typedef struct launch_rank {
+    pid_t pid; /* and its process group */
+    bool running;
+    launch_stream streams[2];
+} launch_rank;
+
+/* Dispositions and mask that ranks are to have: those that the launcher itself was started with. */
+typedef struct launch_signals {
+    sigset_t mask;
+    struct sigaction pipe;
+} launch_signals;
+
+/* Starts one rank. 0, or the exit code of the launch, the reason having been said. */
+int launch_rank_start(launch_rank *rank, int number, const launch_options *options,
+                      const launch_env *env, const launch_signals *signals);
+
+/* launch_run.c: the whole job; its exit code. */
+int launch_run(const launch_options *options, const launch_devices *devices);
+
+#endif
