@@ -230,14 +230,6 @@ static tsr_status exchange(void *opaque, const void *mine, uint64_t size_bytes, 
     return status;
 }
 
-/* A process that ends without this takes the job along. */
-static void close_pmix(void *opaque)
-{
-    pmix_state *state = opaque;
-    (void)state->pmix->Finalize(NULL, 0);
-    tsr__free(state);
-}
-
 static tsr_status find_place(pmix_state *state, tsr__boot_place *place)
 {
     TSR__TRY(get_number(state, true, PMIX_JOB_SIZE, 1, TSR__BOOT_MAX_RANKS, &state->size));
@@ -258,7 +250,7 @@ static tsr_status find_place(pmix_state *state, tsr__boot_place *place)
 tsr_status tsr__boot_open_pmix(const tsr__boot_params *params, tsr__boot_place *place,
                                const tsr__boot_way **way, void **out)
 {
-    static const tsr__boot_way pmix = {"PMIx", exchange, close_pmix};
+    static const tsr__boot_way pmix = {"PMIx", exchange, tsr__free};
     (void)params;
     /* Outside a launcher PMIx_Init would look for a server that is not there. */
     TSR__REQUIRE(getenv("PMIX_NAMESPACE") != NULL && getenv("PMIX_RANK") != NULL,
@@ -267,20 +259,11 @@ tsr_status tsr__boot_open_pmix(const tsr__boot_params *params, tsr__boot_place *
     pmix_state *state = tsr__calloc(1, sizeof *state);
     if (state == NULL)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = tsr__pmix_library_open(&state->pmix);
+    tsr_status status = tsr__pmix_join(&state->pmix, &state->me);
+    if (status == TSR_OK)
+        status = find_place(state, place);
     if (status != TSR_OK) {
         tsr__free(state);
-        return status;
-    }
-    pmix_status_t code = state->pmix->Init(&state->me, NULL, 0);
-    if (code != PMIX_SUCCESS) {
-        status = fail(state, TSR_ERR_UNSUPPORTED, "its server cannot be reached", code);
-        tsr__free(state);
-        return status;
-    }
-    status = find_place(state, place);
-    if (status != TSR_OK) {
-        close_pmix(state);
         return status;
     }
     *way = &pmix;

@@ -24,7 +24,9 @@ typedef struct tsr__pmix_library {
 #undef X
 } tsr__pmix_library;
 
-/* Stays open: PMIx's threads outlive their use. */
-tsr_status tsr__pmix_library_open(const tsr__pmix_library **out) TSR_NODISCARD;
+/* Opens the library and joins the launcher's server, as `me`. Done once for the whole process, and
+ * undone when that exits: a second PMIx_Init after PMIx_Finalize loses blocks (seen with PMIx 4.2.2
+ * under OpenMPI 4.1.4), and a process that ends without PMIx_Finalize takes its job along. */
+tsr_status tsr__pmix_join(const tsr__pmix_library **out, pmix_proc_t *me) TSR_NODISCARD;
 
 #endif

@@ -30,6 +30,7 @@ typedef struct attempt {
     tsr__wire_handshake handshake;
     uint64_t deadline_ns;
     char why[160];
+    char told[160]; /* the last reason that came from the other end */
 } attempt;
 
 /* Sends what is to be sent and waits for the next message. */
@@ -161,6 +162,7 @@ static bool join(attempt *try, uint64_t deadline_ns, tsr_status *status)
         return false;
     if (shake_hands(try, status))
         return true;
+    memcpy(try->told, try->why, sizeof try->told);
     tsr__channel_finish(&try->channel);
     return false;
 }
@@ -174,13 +176,14 @@ static tsr_status keep_trying(attempt *try, uint64_t deadline_ns)
     while (!join(try, deadline_ns, &status)) {
         if (status != TSR_OK)
             return status;
+        bool before = try->told[0] != '\0' && strcmp(try->told, try->why) != 0;
         if (tsr__now_ns() >= deadline_ns)
-            return tsr__fail(TSR_ERR_TIMEOUT,
-                             "rendezvous: rank %" PRId32
-                             " could not join rank 0 at %.80s, port %d, "
-                             "within %.1f s: %s",
-                             params->rank, params->address, (int)params->port,
-                             (double)params->timeout_ns * 1e-9, try->why);
+            return tsr__fail(
+                TSR_ERR_TIMEOUT,
+                "rendezvous: rank %" PRId32 " could not join rank 0 at %.80s, port %d, "
+                "within %.1f s: %s%s%s",
+                params->rank, params->address, (int)params->port, (double)params->timeout_ns * 1e-9,
+                try->why, before ? "; before: " : "", before ? try->told : "");
         if (strcmp(logged, try->why) != 0)
             tsr__log(TSR_LOG_WARNING,
                      "rendezvous: rank %" PRId32 " cannot join rank 0 at %.80s, port %d, yet: %s",

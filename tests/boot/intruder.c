@@ -1,0 +1,35 @@
+/* Connects to an address and a port as a stranger would.
+ *
+ *     intruder ADDRESS PORT garbage     says something else than the protocol
+ *     intruder ADDRESS PORT look        leaves without a word
+ *
+ * Exit status: 0 when rank 0 let it connect and then dropped it, 3 when nobody listens for it. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "comm/boot/address.h"
+
+int main(int argc, char **argv)
+{
+    tsr__address address;
+    static const char garbage[] = "GET / HTTP/1.1\r\nHost: rank-0\r\n\r\n";
+    char rest[64];
+    if (argc != 4 || tsr__address_find(argv[1], (uint16_t)atoi(argv[2]), &address) != NULL)
+        return 2;
+    int fd = socket(address.storage.ss_family, SOCK_STREAM, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address.storage, address.size) != 0) {
+        perror("connect");
+        return 3;
+    }
+    if (strcmp(argv[3], "garbage") == 0 &&
+        send(fd, garbage, sizeof garbage, MSG_NOSIGNAL) != (ssize_t)sizeof garbage)
+        return 1;
+    if (strcmp(argv[3], "look") == 0)
+        return 0;
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+    return poll(&one, 1, 10000) == 1 && recv(fd, rest, sizeof rest, 0) <= 0 ? 0 : 1;
+}

@@ -1,0 +1,73 @@
+#!/bin/sh
+# launchers.sh ROOT RANK TOOL PMIX: real processes, started by the launchers at hand, find one another. TOOL is tessera, or empty;
+# PMIX says whether the library was built with PMIx.
+set -u
+rank=$2
+tool=$3
+pmix=$4
+cd "$1" || exit 1
+. tests/source/tap.sh
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT TESSERA_MASTER_PORT TESSERA_TOKEN TESSERA_BOOT PMIX_NAMESPACE PMIX_RANK
+
+# all_there COUNT PREFIX: every rank has said so, twice, as `rank` does.
+all_there() {
+    sed "s/^$2//" "$folder/out" | sort | uniq -c >"$folder/counts"
+    for r in $(seq 0 $(($1 - 1))); do
+        grep -q "^ *2 rank $r of $1, local $r of $1, node 0 of 1\$" "$folder/counts" || {
+            cat "$folder/out"
+            return 1
+        }
+    done
+}
+under_launch() {
+    "$tool" launch -n "$1" "$rank" >"$folder/out" && all_there "$1" '\[ *[0-9]*\] '
+}
+under_mpirun() {
+    mpirun --allow-run-as-root --oversubscribe -n "$1" "$rank" >"$folder/out" && all_there "$1" ''
+}
+# What torchrun sets, with its agent on MASTER_PORT. Nobody may listen there, or speak to it.
+under_torchrun() {
+    port=$(($$ % 20000 + 20000))
+    pids=
+    for r in 0 1 2; do
+        RANK=$r LOCAL_RANK=$r WORLD_SIZE=3 LOCAL_WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT=$port \
+            TORCHELASTIC_RUN_ID=x TORCHELASTIC_USE_AGENT_STORE=True "$rank" >"$folder/out.$r" &
+        pids="$pids $!"
+    done
+    for pid in $pids; do
+        wait "$pid" || return 1
+    done
+    cat "$folder"/out.? >"$folder/out"
+    all_there 3 ''
+}
+# A rank that never calls is an error at the deadline, not a hang.
+mpirun_names_its_deadline() {
+    # shellcheck disable=SC2016 # for the shells of the ranks
+    TEST_TIMEOUT_MS=500 RANK_PROGRAM=$rank mpirun --allow-run-as-root --oversubscribe -n 2 \
+        sh -c 'if [ "$PMIX_RANK" = 1 ]; then sleep 2; else "$RANK_PROGRAM"; fi' >"$folder/out" 2>&1
+    grep 'boot: PMIx: after 0.5 s not all of 2 ranks have come to the exchange' "$folder/out" || {
+        cat "$folder/out"
+        return 1
+    }
+}
+
+for count in 1 2 5; do
+    if [ -n "$tool" ]; then
+        point "tessera launch -n $count" under_launch "$count"
+    fi
+    if [ "$pmix" = 0 ]; then
+        skip "mpirun -n $count" "this build has no PMIx"
+    elif command -v mpirun >/dev/null; then
+        point "mpirun -n $count" under_mpirun "$count"
+    else
+        skip "mpirun -n $count" "there is no mpirun"
+    fi
+done
+point "the variables of torchrun" under_torchrun
+if [ "$pmix" = 1 ] && command -v mpirun >/dev/null; then
+    point "a deadline under mpirun" mpirun_names_its_deadline
+fi
+plan

@@ -1,0 +1,90 @@
+/* One real rank: boots by its environment, exchanges a few times, checks every byte and says where
+ * it is. Run by the tests of launchers.
+ *
+ *     rank [rounds]
+ *
+ * TEST_TIMEOUT_MS is the deadline; TEST_LOG=1 prints the library's log. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "comm/boot/boot.h"
+
+static void print_log(void *user, tsr_log_level level, const char *message)
+{
+    (void)user, (void)level;
+    fprintf(stderr, "log: %s\n", message);
+}
+
+/* Sizes that differ between ranks and rounds, 0 and the largest among them. */
+static uint64_t block_size(int32_t rank, int round)
+{
+    if (round % 4 == 3)
+        return (rank + round) % 2 == 0 ? TSR__BOOT_MAX_BLOCK : 0;
+    return (uint64_t)(rank * 37 + round * 11) % 997;
+}
+
+static uint8_t block_byte(int32_t rank, int round, uint64_t i)
+{
+    return (uint8_t)((uint64_t)rank * 131 + (uint64_t)round * 17 + i * 7);
+}
+
+static int exchange(tsr__boot *boot, int round)
+{
+    static uint8_t mine[TSR__BOOT_MAX_BLOCK];
+    const tsr__boot_info *info = tsr__boot_get_info(boot);
+    uint64_t size = block_size(info->rank, round);
+    for (uint64_t i = 0; i < size; i++)
+        mine[i] = block_byte(info->rank, round, i);
+    tsr__boot_blocks all;
+    if (tsr__boot_exchange(boot, mine, size, 0, &all) != TSR_OK) {
+        fprintf(stderr, "exchange %d: %s\n", round, tsr_last_error());
+        return 1;
+    }
+    int wrong = all.starts[0] != 0;
+    for (int32_t rank = 0; rank < info->size; rank++) {
+        uint64_t got = all.starts[rank + 1] - all.starts[rank];
+        wrong |= got != block_size(rank, round);
+        for (uint64_t i = 0; i < got && !wrong; i++)
+            wrong |= all.bytes[all.starts[rank] + i] != block_byte(rank, round, i);
+    }
+    if (wrong)
+        fprintf(stderr, "exchange %d: wrong bytes\n", round);
+    tsr__boot_blocks_finish(&all);
+    return wrong;
+}
+
+static int boot_and_exchange(int rounds, uint64_t timeout_ns)
+{
+    tsr__boot *boot;
+    tsr__boot_params params = {.timeout_ns = timeout_ns};
+    tsr_status status = tsr__boot_open(&params, &boot);
+    if (status != TSR_OK) {
+        fprintf(stderr, "%s: %s\n", tsr_status_name(status), tsr_last_error());
+        return 1;
+    }
+    const tsr__boot_info *info = tsr__boot_get_info(boot);
+    int wrong = 0;
+    for (int round = 0; round < rounds && !wrong; round++)
+        wrong = exchange(boot, round);
+    if (!wrong)
+        printf("rank %" PRId32 " of %" PRId32 ", local %" PRId32 " of %" PRId32 ", node %" PRId32
+               " of %" PRId32 "\n",
+               info->rank, info->size, info->local_rank, info->local_size,
+               info->node_of[info->rank], info->node_count);
+    tsr__boot_close(&boot);
+    return wrong;
+}
+
+int main(int argc, char **argv)
+{
+    const char *timeout = getenv("TEST_TIMEOUT_MS");
+    if (getenv("TEST_LOG") != NULL)
+        tsr_log_set(print_log, NULL, TSR_LOG_DEBUG);
+    int rounds = argc > 1 ? atoi(argv[1]) : 5;
+    /* Twice: a job may have several communicators, one after the other. */
+    for (int i = 0; i < 2; i++)
+        if (boot_and_exchange(rounds, timeout != NULL ? (uint64_t)atoi(timeout) * 1000000 : 0))
+            return 1;
+    return 0;
+}

@@ -1,0 +1,246 @@
+/* Booting through the caller's all-gather; nodes and local ranks, which only this way can be made
+ * up. Ranks are threads. */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/boot/boot.h"
+#include "support/check_main.h"
+
+#define MOST 16
+
+/* An all-gather among threads. */
+static struct {
+    pthread_barrier_t barrier;
+    int size;
+    uint8_t *bytes;
+} table;
+
+typedef struct gatherer {
+    int rank, size;
+    int calls, fails_at; /* −1: never */
+    bool oversize;       /* claims too large a block for itself */
+    tsr_status status;
+    char error[256];
+    int node_of[MOST], node_count, local_rank, local_size;
+} gatherer;
+
+static int gather(void *user, const void *mine, uint64_t size_bytes, void *all)
+{
+    gatherer *me = user;
+    if (me->calls++ == me->fails_at)
+        return 42;
+    if (pthread_barrier_wait(&table.barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
+        table.bytes = calloc((size_t)table.size, (size_t)size_bytes + 1);
+    pthread_barrier_wait(&table.barrier);
+    memcpy(table.bytes + (uint64_t)me->rank * size_bytes, mine, (size_t)size_bytes);
+    pthread_barrier_wait(&table.barrier);
+    memcpy(all, table.bytes, (size_t)size_bytes * (size_t)table.size);
+    if (me->oversize && size_bytes == 8 && me->calls > 2)
+        *(uint64_t *)all = 70000;
+    if (pthread_barrier_wait(&table.barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
+        free(table.bytes);
+    pthread_barrier_wait(&table.barrier);
+    return 0;
+}
+
+static tsr_status check_blocks(tsr__boot *boot, const gatherer *me, uint64_t step)
+{
+    char mine[64];
+    memset(mine, 'a' + me->rank, sizeof mine);
+    tsr__boot_blocks all;
+    tsr_status status = tsr__boot_exchange(boot, mine, step * (uint64_t)me->rank, 0, &all);
+    if (status != TSR_OK)
+        return status;
+    for (int rank = 0; rank < me->size; rank++) {
+        ck_check(all.starts[rank + 1] - all.starts[rank] == step * (uint64_t)rank);
+        for (uint64_t i = all.starts[rank]; i < all.starts[rank + 1]; i++)
+            ck_check(all.bytes[i] == 'a' + rank);
+    }
+    tsr__boot_blocks_finish(&all);
+    return TSR_OK;
+}
+
+static void *run(void *user)
+{
+    gatherer *me = user;
+    tsr__boot *boot = NULL;
+    tsr__boot_params params = {.kind = TSR__BOOT_CALLBACK,
+                               .rank = me->rank,
+                               .size = me->size,
+                               .gather = gather,
+                               .user = me};
+    me->status = tsr__boot_open(&params, &boot);
+    if (me->status == TSR_OK) {
+        const tsr__boot_info *info = tsr__boot_get_info(boot);
+        for (int rank = 0; rank < me->size; rank++)
+            me->node_of[rank] = info->node_of[rank];
+        me->node_count = info->node_count;
+        me->local_rank = info->local_rank;
+        me->local_size = info->local_size;
+        me->status = check_blocks(boot, me, 3);
+    }
+    if (me->status == TSR_OK)
+        me->status = check_blocks(boot, me, 0);
+    if (me->status != TSR_OK) {
+        snprintf(me->error, sizeof me->error, "%s", tsr_last_error());
+        if (boot != NULL) { /* and says so from now on */
+            tsr__boot_blocks all;
+            ck_check(tsr__boot_exchange(boot, "x", 1, 0, &all) == TSR_ERR_INVALID);
+            ck_check(strcmp(tsr_last_error(), "boot: an earlier exchange failed") == 0);
+        }
+    }
+    tsr__boot_close(&boot);
+    return NULL;
+}
+
+static void run_all(gatherer *all, int size)
+{
+    pthread_t threads[MOST];
+    table.size = size;
+    ck_assert_int_eq(pthread_barrier_init(&table.barrier, NULL, (unsigned)size), 0);
+    for (int rank = 0; rank < size; rank++) {
+        all[rank].rank = rank;
+        all[rank].size = size;
+        ck_assert_int_eq(pthread_create(&threads[rank], NULL, run, &all[rank]), 0);
+    }
+    for (int rank = 0; rank < size; rank++)
+        pthread_join(threads[rank], NULL);
+    pthread_barrier_destroy(&table.barrier);
+}
+
+START_TEST(every_rank_gets_every_block)
+{
+    static const int sizes[] = {1, 2, 3, 7, 16};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        gatherer all[MOST];
+        for (int rank = 0; rank < MOST; rank++)
+            all[rank] = (gatherer){.fails_at = -1};
+        run_all(all, sizes[i]);
+        for (int rank = 0; rank < sizes[i]; rank++) {
+            ck_assert_str_eq(all[rank].error, "");
+            ck_assert_int_eq(all[rank].node_count, 1);
+            ck_assert_int_eq(all[rank].local_rank, rank);
+            ck_assert_int_eq(all[rank].local_size, sizes[i]);
+        }
+    }
+}
+END_TEST
+
+START_TEST(its_failure_is_passed_on)
+{
+    static const struct {
+        int at;
+        const char *error;
+    } fails[] = {
+        {0, "boot: the caller's all-gather of 8 bytes per rank returned 42"},
+        {1, "boot: the caller's all-gather of 16 bytes per rank returned 42"},
+        {2, "boot: the caller's all-gather of 8 bytes per rank returned 42"},
+    };
+    for (size_t i = 0; i < sizeof fails / sizeof fails[0]; i++) {
+        gatherer one = {.fails_at = fails[i].at};
+        run_all(&one, 1);
+        ck_assert_int_eq(one.status, TSR_ERR_IO);
+        ck_assert_str_eq(one.error, fails[i].error);
+    }
+}
+END_TEST
+
+START_TEST(sizes_it_makes_up_are_refused)
+{
+    gatherer one = {.fails_at = -1, .oversize = true};
+    run_all(&one, 1);
+    ck_assert_int_eq(one.status, TSR_ERR_INVALID);
+    ck_assert_str_eq(one.error,
+                     "boot: rank 0 brings 70000 bytes to an exchange, the limit is 65536");
+}
+END_TEST
+
+/* What a caller's all-gather may bring from ranks on other nodes. */
+static int nodes_of_others(void *user, const void *mine, uint64_t size_bytes, void *all)
+{
+    static const char nodes[] = "abacab";
+    (void)user;
+    for (int rank = 0; rank < 6; rank++) {
+        uint8_t *one = (uint8_t *)all + (uint64_t)rank * size_bytes;
+        memcpy(one, mine, (size_t)size_bytes);
+        if (size_bytes == TSR__BOOT_NODE_SIZE && nodes[rank] != 'a') /* rank 2 is on node a */
+            memset(one, nodes[rank], (size_t)size_bytes);
+    }
+    return 0;
+}
+
+START_TEST(nodes_are_numbered_by_their_first_ranks)
+{
+    static const int expected[] = {0, 1, 0, 2, 0, 1};
+    tsr__boot *boot;
+    tsr__boot_params params = {
+        .kind = TSR__BOOT_CALLBACK, .rank = 2, .size = 6, .gather = nodes_of_others};
+    ck_assert_ok(tsr__boot_open(&params, &boot));
+    const tsr__boot_info *info = tsr__boot_get_info(boot);
+    ck_assert_int_eq(info->node_count, 3);
+    for (int rank = 0; rank < 6; rank++)
+        ck_assert_int_eq(info->node_of[rank], expected[rank]);
+    ck_assert_int_eq(info->local_rank, 1);
+    ck_assert_int_eq(info->local_size, 3);
+    tsr__boot_close(&boot);
+}
+END_TEST
+
+START_TEST(a_node_has_the_name_it_is_given)
+{
+    uint8_t nodes[4][TSR__BOOT_NODE_SIZE];
+    static const char *const names[] = {NULL, "one", "two", "one"};
+    for (int i = 0; i < 4; i++) {
+        tsr__boot *boot;
+        if (names[i] != NULL)
+            setenv("TESSERA_NODE", names[i], 1);
+        ck_assert_ok(tsr__boot_open(&(tsr__boot_params){.kind = TSR__BOOT_SINGLE}, &boot));
+        memcpy(nodes[i], tsr__boot_get_info(boot)->node, TSR__BOOT_NODE_SIZE);
+        tsr__boot_close(&boot);
+    }
+    ck_assert_mem_eq(nodes[1], nodes[3], TSR__BOOT_NODE_SIZE);
+    ck_assert_mem_ne(nodes[0], nodes[1], TSR__BOOT_NODE_SIZE);
+    ck_assert_mem_ne(nodes[1], nodes[2], TSR__BOOT_NODE_SIZE);
+}
+END_TEST
+
+START_TEST(parameters_are_checked)
+{
+    tsr__boot *boot = NULL;
+    ck_assert_error(
+        tsr__boot_open(&(tsr__boot_params){.kind = TSR__BOOT_CALLBACK, .size = 2}, &boot),
+        TSR_ERR_INVALID, "boot: there is no all-gather callback");
+    ck_assert_error(
+        tsr__boot_open(&(tsr__boot_params){.kind = TSR__BOOT_CALLBACK, .gather = gather}, &boot),
+        TSR_ERR_INVALID, "boot: size is 0, not from 1 to 65536");
+    ck_assert_error(
+        tsr__boot_open(
+            &(tsr__boot_params){.kind = TSR__BOOT_CALLBACK, .size = 65537, .gather = gather},
+            &boot),
+        TSR_ERR_INVALID, "boot: size is 65537, not from 1 to 65536");
+    ck_assert_error(
+        tsr__boot_open(
+            &(tsr__boot_params){.kind = TSR__BOOT_CALLBACK, .size = 2, .rank = 2, .gather = gather},
+            &boot),
+        TSR_ERR_INVALID, "boot: rank is 2, not from 0 to 1");
+    ck_assert_error(tsr__boot_open(
+                        &(tsr__boot_params){
+                            .kind = TSR__BOOT_CALLBACK, .size = 2, .rank = -1, .gather = gather},
+                        &boot),
+                    TSR_ERR_INVALID, "boot: rank is -1, not from 0 to 1");
+    ck_assert_ptr_null(boot);
+}
+END_TEST
+
+TESTS(callback)
+{
+    tcase_add_test(tests, every_rank_gets_every_block);
+    tcase_add_test(tests, its_failure_is_passed_on);
+    tcase_add_test(tests, sizes_it_makes_up_are_refused);
+    tcase_add_test(tests, nodes_are_numbered_by_their_first_ranks);
+    tcase_add_test(tests, a_node_has_the_name_it_is_given);
+    tcase_add_test(tests, parameters_are_checked);
+}
