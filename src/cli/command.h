@@ -27,6 +27,7 @@ typedef struct cli_command {
 extern const cli_command cli_devices;
 extern const cli_command cli_bench;
 extern const cli_command cli_sample;
+extern const cli_command cli_plan;
 extern const cli_command cli_help;
 
 /* Every subcommand, ending with one whose name is NULL. */
