@@ -1,6 +1,6 @@
 /* Parameter lists from files: JSON, indices, what tells a format, files that cannot be read, and a
  * model of 70 billion parameters whose weights nobody reads. */
-#include <fcntl.h>
+#include <inttypes.h>
 #include <sys/stat.h>
 
 #include "base/fault.h"
@@ -25,10 +25,10 @@ static void destroy(void)
 static tsr_status parse(const char *text, tsr_shard_list **list)
 {
     size_t size = strlen(text);
-    char *exact = malloc(size == 0 ? 1 : size);
-    memcpy(exact, text, size);
-    tsr_status status = tsr_shard_list_parse(TSR_SHARD_JSON, exact, size, size, list);
-    free(exact);
+    bytes exact = {0};
+    put_bytes(&exact, text, size);
+    tsr_status status = tsr_shard_list_parse(TSR_SHARD_JSON, exact.data, size, size, list);
+    free(exact.data);
     return status;
 }
 
@@ -364,9 +364,8 @@ static void put_tensor(header *to, const char *name, int64_t rows, int64_t colum
              (long long)columns);
     to->used += (size_t)snprintf(
         to->text + to->used, to->size - to->used,
-        "%c\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%llu,%llu]}",
-        to->used == 0 ? '{' : ',', name, shape, (unsigned long long)to->offset,
-        (unsigned long long)(to->offset + size));
+        "%c\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}",
+        to->used == 0 ? '{' : ',', name, shape, to->offset, to->offset + size);
     to->offset += size;
 }
 
