@@ -91,9 +91,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_reset(tsr_sampler *sampler);
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_set_epoch(tsr_sampler *sampler, int64_t epoch);
 
 /* Batch number `index` when this epoch is cut into batches of `batch_size`, of which the last may
- * be short; the position stays. For a sampler of single indices; those of batches can seek. Errors:
- * TSR_ERR_INVALID for a batch size that is not positive, above `capacity` or a batch beyond the
- * last; otherwise as tsr_sampler_next. */
+ * be short; the position stays. Errors: TSR_ERR_INVALID for a batch size that is not positive or
+ * above `capacity`, a batch beyond the last, and a sampler of batches (which can seek instead);
+ * otherwise as tsr_sampler_next. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_get_batch(tsr_sampler *sampler, uint64_t index,
                                                        int64_t batch_size, uint64_t capacity,
                                                        int64_t *indices, uint8_t *mask,
@@ -321,12 +321,12 @@ typedef struct tsr_sampler_distributed_params {
  * shuffled, as the document says (all other orders shuffle all n, then drop). feistel: the pair of
  * seed and epoch is the key.
  *
- * tsr_sampler_set_epoch of a wrapped sampler is passed on to it. Where its length is unknown, the
+ * A wrapped sampler starts its epoch again, and follows to others. Where its length is unknown, the
  * split must be interleaved, and TSR_TAIL_DROP gives no item before a whole round of them exists.
  *
  * Errors: TSR_ERR_INVALID for n and base both given, n above 2^62, ranks or rank out of range, and
- * as for random; TSR_ERR_OVERFLOW when the padded number of items exceeds 2^62; those of the
- * environment; TSR_ERR_NO_MEMORY. */
+ * as for random; TSR_ERR_OVERFLOW when a wrapped sampler has more than 2^62 items; those of the
+ * environment and of the wrapped sampler; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status
 tsr_sampler_create_distributed(const tsr_sampler_distributed_params *params, tsr_sampler **out);
 
