@@ -58,7 +58,9 @@ typedef struct tsr_loader_work {
     uint64_t capacity_bytes;
 
     /* Follows from the params' seed and node, epoch and batch alone: what is drawn from it is the
-     * same for any number of workers. */
+     * same for any number of workers. The first two words, low one first, of Philox4x32-10 with
+     * counter (batch, epoch), each low word first, under the key that tsr_seed_hashed gives for
+     * kind worker, that node, and op 1. */
     int64_t seed;
     /* Batch b belongs to worker b % workers, so that also what a worker draws from its own seed is
      * the same in every run with as many workers. */
