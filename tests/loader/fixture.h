@@ -161,10 +161,10 @@ static inline uint64_t fixture_read(tsr_loader *loader, uint64_t hash)
 }
 
 /* A sampler of the test's own, of which nobody knows the length: index i of an epoch is i² + epoch.
- * The index `failing` cannot be given, so many times. With `own`, it has a state besides: its sum.
- */
+ * The index `failing` cannot be given, so many times. With `own`, it has a state besides: its sum;
+ * which cannot be saved before the index `secret`, if that is not 0. */
 typedef struct squares {
-    int64_t count, at, epoch, failing, sum;
+    int64_t count, at, epoch, failing, sum, secret;
     int failures;
 } squares;
 
@@ -201,6 +201,8 @@ static inline tsr_status squares_save(void *self, size_t capacity_bytes, void *d
 {
     const squares *s = self;
     int64_t state[] = {s->at, s->sum};
+    if (s->secret != 0 && s->at == s->secret)
+        return TSR_ERR_UNSUPPORTED;
     ck_check(capacity_bytes >= sizeof state);
     memcpy(data, state, sizeof state);
     *size_bytes = sizeof state;

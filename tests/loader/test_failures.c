@@ -280,6 +280,40 @@ START_TEST(a_sampler_that_fails)
 }
 END_TEST
 
+/* What failed here is forgotten elsewhere. */
+START_TEST(failures_are_left_behind)
+{
+    tsr_loader_failure failure;
+    tsr_loader_batch batch;
+    bool got;
+    for (int workers = 0; workers <= 2; workers++) {
+        data = (source){.fail = true, .failing = 3, .failures = -1};
+        create(PARAMS(.n = 10, .workers = workers));
+        check_failure(TSR_ERR_IO,
+                      "loader: batch 0 of epoch 0: index 0: load_item failed with TSR_ERR_IO", 0, 0,
+                      0, 0);
+        ck_assert_ok(tsr_loader_seek(loader, 4));
+        ck_assert_error(tsr_loader_failed(loader, &failure), TSR_ERR_NOT_FOUND,
+                        "loader: batch 4 has not failed");
+        check_next(4);
+        check_next(5);
+
+        squares numbers = {.count = 6, .failing = 3, .failures = 1};
+        tsr_sampler *sampler = squares_create(&numbers, false);
+        data.fail = false;
+        create(PARAMS(.sampler = &sampler, .workers = workers));
+        check_next(0); /* with two workers the sampler has failed by now */
+        ck_assert_ok(tsr_loader_set_epoch(loader, 1));
+        for (uint64_t b = 0; b < 6; b++) {
+            if (workers < 2 && b == 3)
+                ck_assert_int_eq(tsr_loader_next(loader, &batch, &got), TSR_ERR_IO);
+            check_next(b);
+        }
+        check_end();
+    }
+}
+END_TEST
+
 static atomic_int refusals;
 
 static tsr_status refuse_to_begin(void *user, tsr_loader_worker *worker)
@@ -287,7 +321,8 @@ static tsr_status refuse_to_begin(void *user, tsr_loader_worker *worker)
     (void)user;
     if (worker->id != 1 || atomic_fetch_sub(&refusals, 1) <= 0)
         return TSR_OK;
-    worker->reason = atomic_load(&refusals) > 0 ? "no licence" : NULL;
+    if (atomic_load(&refusals) > 0) /* the second time it gives none */
+        worker->reason = "no licence";
     return TSR_ERR_UNSUPPORTED;
 }
 
@@ -361,6 +396,7 @@ TESTS(loader_failures)
     tcase_add_test(tests, functions_that_do_too_much);
     tcase_add_test(tests, an_index_that_is_none_of_the_datasets);
     tcase_add_test(tests, a_sampler_that_fails);
+    tcase_add_test(tests, failures_are_left_behind);
     tcase_add_test(tests, a_worker_that_cannot_begin);
     tcase_add_test(tests, too_slow);
     tcase_add_test(tests, the_longest_timeout);

@@ -72,6 +72,27 @@ START_TEST(a_sampler_with_a_state_of_its_own)
 }
 END_TEST
 
+/* Reading does not need what cannot be saved. */
+START_TEST(a_sampler_that_cannot_be_saved)
+{
+    for (int workers = 0; workers <= 2; workers++) {
+        squares numbers = {.count = 60, .secret = 40};
+        tsr_sampler *sampler = squares_create(&numbers, true);
+        tsr_loader *loader = NULL;
+        ck_assert_ok(tsr_loader_create(
+            PARAMS(.sampler = &sampler, .batch_size = 2, .workers = workers), &loader));
+        for (uint64_t b = 0; b < 30; b++) {
+            uint8_t state[TSR_SAMPLER_STATE_BYTES];
+            size_t size;
+            tsr_status status = tsr_loader_save(loader, sizeof state, state, &size);
+            ck_assert((status != TSR_OK) == (b == 20));
+            read_some(loader, 1);
+        }
+        tsr_loader_destroy(&loader);
+    }
+}
+END_TEST
+
 START_TEST(a_failed_batch_is_not_used)
 {
     data = (source){.fail = true, .failing = 6, .failures = -1};
@@ -180,6 +201,7 @@ TESTS(loader_state)
 {
     tcase_add_test(tests, batches_loaded_ahead_are_not_used);
     tcase_add_test(tests, a_sampler_with_a_state_of_its_own);
+    tcase_add_test(tests, a_sampler_that_cannot_be_saved);
     tcase_add_test(tests, a_failed_batch_is_not_used);
     tcase_add_test(tests, another_number_of_ranks);
     tcase_add_test(tests, states_of_others_change_nothing);

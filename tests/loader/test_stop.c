@@ -57,6 +57,35 @@ START_TEST(what_is_not_begun_is_not_waited_for)
 }
 END_TEST
 
+static atomic_int items;
+
+static tsr_status wait_at_first(void *user, tsr_loader_work *work, int64_t index, void *item)
+{
+    (void)user;
+    (void)index;
+    (void)item;
+    atomic_fetch_add(&items, 1);
+    while (work->place == 0 && !tsr_loader_stopping(work))
+        sleep_us(500);
+    return TSR_OK;
+}
+
+/* Nor are the items of a batch that is. */
+START_TEST(between_two_items_a_worker_may_stop)
+{
+    atomic_store(&items, 0);
+    create(tsr_loader_params(.load_item = wait_at_first, .n = 1000, .batch_size = 1000,
+                             .workers = 1, .timeout_ns = 1000000));
+    tsr_loader_batch batch;
+    bool got;
+    ck_assert_int_eq(tsr_loader_next(loader, &batch, &got), TSR_ERR_TIMEOUT);
+    while (atomic_load(&items) == 0)
+        sleep_us(500);
+    tsr_loader_destroy(&loader);
+    ck_assert_int_eq(atomic_load(&items), 1);
+}
+END_TEST
+
 START_TEST(another_epoch_does_not_wait)
 {
     data.hold = data.stubborn = true;
@@ -164,6 +193,7 @@ TESTS(loader_stop)
     tcase_add_checked_fixture(tests, NULL, destroy);
     tcase_add_test(tests, destroyed_after_any_number_of_batches);
     tcase_add_test(tests, what_is_not_begun_is_not_waited_for);
+    tcase_add_test(tests, between_two_items_a_worker_may_stop);
     tcase_add_test(tests, another_epoch_does_not_wait);
     tcase_add_test(tests, everything_at_random);
 }

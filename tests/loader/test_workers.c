@@ -260,6 +260,26 @@ START_TEST(memory_is_bounded)
 }
 END_TEST
 
+/* What the caller holds stays as it is, while the workers load all they may. */
+START_TEST(a_batch_stays_until_the_next)
+{
+    create(tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),
+                             .n = 40, .batch_size = 2, .workers = 2, .prefetch = 2));
+    for (uint64_t b = 0; b < 16; b++) {
+        tsr_loader_batch batch;
+        bool got;
+        ck_assert_ok(tsr_loader_next(loader, &batch, &got));
+        uint64_t hash = fixture_hash(FIXTURE_HASH, &batch);
+        for (int tries = 0; atomic_load(&data.begun) < (int)b + 1 + 4; tries++) {
+            ck_assert_int_lt(tries, 5000);
+            sleep_us(1000);
+        }
+        sleep_us(500);
+        ck_assert_uint_eq(fixture_hash(FIXTURE_HASH, &batch), hash);
+    }
+}
+END_TEST
+
 TESTS(loader_workers)
 {
     tcase_add_checked_fixture(tests, NULL, destroy);
@@ -272,4 +292,5 @@ TESTS(loader_workers)
     tcase_add_test(tests, nobody_waits_busily);
     tcase_add_test(tests, signals_are_the_callers);
     tcase_add_test(tests, memory_is_bounded);
+    tcase_add_test(tests, a_batch_stays_until_the_next);
 }
