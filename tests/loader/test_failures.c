@@ -300,6 +300,7 @@ START_TEST(failures_are_left_behind)
 
         squares numbers = {.count = 6, .failing = 3, .failures = 1};
         tsr_sampler *sampler = squares_create(&numbers, false);
+        tsr_loader_destroy(&loader);
         data.fail = false;
         create(PARAMS(.sampler = &sampler, .workers = workers));
         check_next(0); /* with two workers the sampler has failed by now */
