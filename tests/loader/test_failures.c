@@ -24,7 +24,11 @@ static void check_next(uint64_t number)
 {
     tsr_loader_batch batch;
     bool got = false;
-    ck_assert_ok(tsr_loader_next(loader, &batch, &got));
+    tsr_status status;
+    do /* a busy machine may take longer than a test's timeout */
+        status = tsr_loader_next(loader, &batch, &got);
+    while (status == TSR_ERR_TIMEOUT);
+    ck_assert_ok(status);
     ck_assert(got);
     ck_assert_uint_eq(batch.batch, number);
 }
@@ -367,13 +371,7 @@ START_TEST(too_slow)
     }
     ck_assert_uint_eq(tsr_loader_position(loader), 2);
     atomic_store(&data.let_go, true);
-    tsr_loader_batch batch;
-    bool got = false;
-    tsr_status status;
-    do /* a busy machine may need longer */
-        status = tsr_loader_next(loader, &batch, &got);
-    while (status == TSR_ERR_TIMEOUT);
-    ck_assert(status == TSR_OK && got && batch.batch == 2);
+    check_next(2);
 }
 END_TEST
 
