@@ -8,6 +8,7 @@
 #include "gpu/pipeline.h"
 #include "gpu/probe.h"
 #include "gpu/select.h"
+#include "gpu/timeline.h"
 
 /* Listing
  * -------------------------------------------------------------------------------------------------------
@@ -202,7 +203,14 @@ static tsr__device_class class_of(const tsr_device_info *info,
 static void free_device(tsr_device *device)
 {
     if (device->handle) {
-        /* No work is left: every stream waited for its own before it went. */
+        /* No work is left: every stream waited for its own before it went. This is for what the
+         * driver does after it. */
+        VkResult result = TSR__VK(&device->vk, DeviceWaitIdle, device->handle);
+        if (result < 0) {
+            (void)tsr__device_fail(device, result, "vkDeviceWaitIdle");
+            tsr__log(TSR_LOG_ERROR, "device_close: %s", tsr_last_error());
+        }
+        tsr__timelines_destroy_spare(device);
         tsr__pipelines_destroy(device, device->pipelines);
         tsr__memory_destroy(device, device->memory);
         device->vk.DestroyDevice(device->handle, NULL);
