@@ -1,4 +1,6 @@
 /* The benchmarks that need no device: they run, verify and report. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/bench_result.h"
@@ -42,6 +44,19 @@ START_TEST(every_result_is_sound)
 }
 END_TEST
 
+START_TEST(large_weights)
+{
+    int count;
+    if (getenv("TESSERA_TEST_HUGE") == NULL) {
+        fputs("bench sample --large takes 2 GiB and is skipped; TESSERA_TEST_HUGE=1 runs it\n",
+              stderr);
+        return;
+    }
+    json_decref(bench_result_run("bench sample --large --json --time 0.001", &count));
+    ck_assert_int_eq(count, 9);
+}
+END_TEST
+
 START_TEST(prints_a_table)
 {
     tool_result result = tool_run("bench sample --time 0.002");
@@ -78,9 +93,10 @@ END_TEST
 
 TESTS(bench_host)
 {
-    tcase_set_timeout(tests, 120);
+    tcase_set_timeout(tests, 240);
     tcase_add_loop_test(tests, every_result_is_sound, 0,
                         (int)(sizeof benchmarks / sizeof *benchmarks));
+    tcase_add_test(tests, large_weights);
     tcase_add_test(tests, prints_a_table);
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0,
                         (int)(sizeof mistakes / sizeof *mistakes));
