@@ -89,9 +89,7 @@ struct bench_context {
     char error[2048];                                    /* why run() returned false */
 };
 
-/* Rows
- * ------------------------------------------------------------------------------------------------------------
- */
+/* Rows ----------------------------------------------------------------------------------------- */
 
 /* A new row, owned by the context. The parameters that follow name the case; rows of one benchmark
  * have the same ones. */
@@ -104,9 +102,7 @@ double bench_value(const bench_row *row, double ns);
 /* … of the median by the host's clock. */
 double bench_median(const bench_row *row);
 
-/* Failures
- * --------------------------------------------------------------------------------------------------------
- */
+/* Failures ------------------------------------------------------------------------------------- */
 
 /* Records the reason and returns false. */
 bool bench_fail(bench_context *context, const char *format, ...) CLI_PRINTF(2, 3);
@@ -123,9 +119,7 @@ bool bench_passed(bench_context *context, tsr_status status, const char *what);
 /* Writes why `row` is wrong when its check says so; true when all is well. */
 bool bench_verified(bench_context *context, const bench_row *row);
 
-/* Timing
- * ----------------------------------------------------------------------------------------------------------
- */
+/* Timing --------------------------------------------------------------------------------------- */
 
 typedef struct bench_task {
     /* One repetition: records it on the stream, or does it. */

@@ -10,9 +10,7 @@
 #include "gpu/select.h"
 #include "gpu/timeline.h"
 
-/* Listing
- * -------------------------------------------------------------------------------------------------------
- */
+/* Listing -------------------------------------------------------------------------------------- */
 
 typedef struct listing {
     int count;
@@ -82,9 +80,7 @@ void tsr_device_list_finish(tsr_device_list *list)
     *list = (tsr_device_list){0};
 }
 
-/* Opening
- * -------------------------------------------------------------------------------------------------------
- */
+/* Opening -------------------------------------------------------------------------------------- */
 
 typedef struct device_request {
     const char *extensions[8];
@@ -347,9 +343,7 @@ void tsr_device_save_cache(tsr_device *device)
         tsr__pipelines_save(device);
 }
 
-/* Failing
- * -------------------------------------------------------------------------------------------------------
- */
+/* Failing -------------------------------------------------------------------------------------- */
 
 tsr_status tsr__device_fail(tsr_device *device, VkResult result, const char *call)
 {

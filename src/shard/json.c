@@ -102,8 +102,7 @@ tsr_status tsr__json_element(tsr__json *json, bool *more)
     return between(json, ']', more);
 }
 
-/* Strings ---------------------------------------------------------------------------------------
- */
+/* Strings -------------------------------------------------------------------------------------- */
 
 /* Where decoded bytes go; NULL: nowhere. */
 typedef struct buffer {
@@ -228,8 +227,7 @@ tsr_status tsr__json_string(tsr__json *json, size_t size, char *text)
     return read_string(json, &(buffer){.text = text, .size = size});
 }
 
-/* Numbers ---------------------------------------------------------------------------------------
- */
+/* Numbers -------------------------------------------------------------------------------------- */
 
 static size_t digits_at(const tsr__json *json, size_t at)
 {

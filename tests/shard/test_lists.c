@@ -19,8 +19,7 @@ static void destroy(void)
     folder_destroy(&in);
 }
 
-/* JSON ------------------------------------------------------------------------------------------
- */
+/* JSON ----------------------------------------------------------------------------------------- */
 
 static tsr_status parse(const char *text, tsr_shard_list **list)
 {
@@ -126,8 +125,7 @@ START_TEST(no_prefix_of_json_is_a_list)
 }
 END_TEST
 
-/* Files -----------------------------------------------------------------------------------------
- */
+/* Files ---------------------------------------------------------------------------------------- */
 
 static const char one[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
 
@@ -214,8 +212,7 @@ START_TEST(files_that_cannot_be_read)
 }
 END_TEST
 
-/* Indices ---------------------------------------------------------------------------------------
- */
+/* Indices -------------------------------------------------------------------------------------- */
 
 static void write_part(const char *name, const char *header, size_t weights)
 {
@@ -347,8 +344,7 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
-/* 70 billion parameters -------------------------------------------------------------------------
- */
+/* 70 billion parameters ------------------------------------------------------------------------ */
 
 typedef struct header {
     char *text;
