@@ -27,7 +27,7 @@ typedef struct bench_options {
     const char *device;
     double seconds; /* to spend on timing one row */
     int64_t size_mib;
-    bool peer, json;
+    bool peer, json, large;
     int dtype_count;
     tsr_dtype dtypes[BENCH_MAX_DTYPES];
     int shape_count;
@@ -35,7 +35,7 @@ typedef struct bench_options {
 } bench_options;
 
 /* Which of the options beyond --device, --time and --json mean something to a benchmark. */
-enum { BENCH_SHAPES = 1, BENCH_DTYPES = 2, BENCH_SIZE = 4, BENCH_PEER = 8 };
+enum { BENCH_SHAPES = 1, BENCH_DTYPES = 2, BENCH_SIZE = 4, BENCH_PEER = 8, BENCH_LARGE = 16 };
 
 typedef struct bench_context bench_context;
 
@@ -45,6 +45,7 @@ typedef struct bench {
     const char *help;  /* what exactly is measured, in lines of at most 100 characters */
     unsigned takes;    /* BENCH_SHAPES | … */
     bool opens_device; /* opening it is part of what is measured: run() does so */
+    bool host_only;    /* needs no device, and is there in builds without Vulkan */
     bool (*run)(bench_context *context);
 } bench;
 
@@ -72,23 +73,23 @@ typedef struct bench_row {
     const struct bench_row *ceiling; /* a row of the same unit, or NULL */
     char peer_name[128];
     bench_samples peer;
+    double peak_bytes;     /* the most memory a process had that did this alone; 0: not measured */
+    const char *elsewhere; /* another system's figure, not measured in this run; or NULL */
 } bench_row;
 
 struct bench_context {
     const bench_options *options;
     tsr_device *device;
     tsr_stream *stream;
-    const tsr_device_info *info;
-    bool progress; /* tell a person at a terminal what is going on */
+    const tsr_device_info *info; /* NULL without a device */
+    bool progress;               /* tell a person at a terminal what is going on */
     int row_count;
     bench_row **rows;
     const bench_row *fma_peak, *memcpy_peak, *copy_peak; /* once they have been measured */
     char error[2048];                                    /* why run() returned false */
 };
 
-/* Rows
- * ------------------------------------------------------------------------------------------------------------
- */
+/* Rows ----------------------------------------------------------------------------------------- */
 
 /* A new row, owned by the context. The parameters that follow name the case; rows of one benchmark
  * have the same ones. */
@@ -101,9 +102,7 @@ double bench_value(const bench_row *row, double ns);
 /* … of the median by the host's clock. */
 double bench_median(const bench_row *row);
 
-/* Failures
- * --------------------------------------------------------------------------------------------------------
- */
+/* Failures ------------------------------------------------------------------------------------- */
 
 /* Records the reason and returns false. */
 bool bench_fail(bench_context *context, const char *format, ...) CLI_PRINTF(2, 3);
@@ -120,9 +119,7 @@ bool bench_passed(bench_context *context, tsr_status status, const char *what);
 /* Writes why `row` is wrong when its check says so; true when all is well. */
 bool bench_verified(bench_context *context, const bench_row *row);
 
-/* Timing
- * ----------------------------------------------------------------------------------------------------------
- */
+/* Timing --------------------------------------------------------------------------------------- */
 
 typedef struct bench_task {
     /* One repetition: records it on the stream, or does it. */

@@ -2,10 +2,17 @@
 #include <string.h>
 
 #include "bench/bench.h"
+#include "tsr_config.h"
 
 extern const bench bench_matmul, bench_copy, bench_launch, bench_first;
+extern const bench bench_rng, bench_samplers, bench_plan;
 
-const bench *const bench_list[] = {&bench_matmul, &bench_copy, &bench_launch, &bench_first, NULL};
+const bench *const bench_list[] = {
+#if TSR__HAVE_VULKAN
+    &bench_matmul, &bench_copy,     &bench_launch, &bench_first,
+#endif
+    &bench_rng,    &bench_samplers, &bench_plan,   NULL,
+};
 
 const bench *bench_find(const char *name)
 {

@@ -99,6 +99,14 @@ static json_t *row_json(const bench_context *context, const bench_row *row)
     } else {
         cli_json_null(object, "peer");
     }
+    if (row->peak_bytes > 0)
+        cli_json_u64(object, "peak_bytes", (uint64_t)row->peak_bytes);
+    else
+        cli_json_null(object, "peak_bytes");
+    if (row->elsewhere != NULL)
+        cli_json_text(object, "elsewhere", row->elsewhere);
+    else
+        cli_json_null(object, "elsewhere");
     return object;
 }
 
@@ -114,7 +122,10 @@ void bench_report_json(const bench_context *context, const bench *what)
     cli_json_u64(machine, "cpus", (uint64_t)host.cpus);
     cli_json_text(machine, "os", host.os);
     cli_json_real(document, "seconds_per_result", context->options->seconds);
-    cli_json_add(document, "device", cli_json_device(context->info));
+    if (context->info != NULL)
+        cli_json_add(document, "device", cli_json_device(context->info));
+    else
+        cli_json_null(document, "device");
     json_t *results = cli_json_add_array(document, "results");
     for (int i = 0; i < context->row_count; i++)
         cli_json_append(results, row_json(context, context->rows[i]));

@@ -52,7 +52,7 @@ static void spread_cell(cli_table *table, const bench_row *row, const bench_summ
 }
 
 typedef struct shown {
-    bool ceiling, device, peer, noisy;
+    bool ceiling, device, peer, noisy, memory, elsewhere;
 } shown;
 
 static shown what_is_shown(const bench_context *context)
@@ -67,6 +67,8 @@ static shown what_is_shown(const bench_context *context)
         columns.ceiling = columns.ceiling || row->ceiling != NULL;
         columns.device = columns.device || row->device.count > 0;
         columns.peer = columns.peer || row->peer.count > 0;
+        columns.memory = columns.memory || row->peak_bytes > 0;
+        columns.elsewhere = columns.elsewhere || row->elsewhere != NULL;
     }
     return columns;
 }
@@ -89,6 +91,10 @@ static void add_columns(cli_table *table, const bench_row *row, shown columns)
         cli_table_column(table, "peer", 1);
         cli_table_column(table, "of peer", 1);
     }
+    if (columns.memory)
+        cli_table_column(table, "peak memory", 1);
+    if (columns.elsewhere)
+        cli_table_column(table, "elsewhere", 0);
 }
 
 static void add_cells(cli_table *table, const bench_row *row, shown columns)
@@ -126,6 +132,17 @@ static void add_cells(cli_table *table, const bench_row *row, shown columns)
     }
 }
 
+/* What only some rows have. */
+static void add_last_cells(cli_table *table, const bench_row *row, shown columns)
+{
+    char text[CLI_BYTES_TEXT];
+    if (columns.memory)
+        cli_table_cell(table, "%s",
+                       row->peak_bytes > 0 ? cli_bytes((uint64_t)row->peak_bytes, text) : "");
+    if (columns.elsewhere)
+        cli_table_cell(table, "%s", row->elsewhere != NULL ? row->elsewhere : "");
+}
+
 static void print_ceilings(const bench_context *context)
 {
     char text[NUMBER];
@@ -153,9 +170,11 @@ void bench_report_text(const bench_context *context, const bench *what)
     bench_host_read(&host);
     char version[CLI_VERSION_TEXT];
     printf("%-7s  %s\n", what->name, what->summary);
-    printf("device   %d  %s (%s), %s%s%s, Vulkan %s\n", info->index, info->name,
-           cli_device_type(info->type), info->driver_name, info->driver_info[0] != '\0' ? " " : "",
-           info->driver_info, cli_vulkan_version(info->api_version, version));
+    if (info != NULL)
+        printf("device   %d  %s (%s), %s%s%s, Vulkan %s\n", info->index, info->name,
+               cli_device_type(info->type), info->driver_name,
+               info->driver_info[0] != '\0' ? " " : "", info->driver_info,
+               cli_vulkan_version(info->api_version, version));
     printf("host     %s, %d CPUs, %s; tessera %s\n", host.cpu, host.cpus, host.os, tsr_version());
     print_ceilings(context);
 
@@ -171,6 +190,7 @@ void bench_report_text(const bench_context *context, const bench *what)
             add_columns(table, row, columns);
         }
         add_cells(table, row, columns);
+        add_last_cells(table, row, columns);
         peer = row->peer.count > 0 ? row->peer_name : peer;
     }
     if (columns.peer)
@@ -179,6 +199,8 @@ void bench_report_text(const bench_context *context, const bench *what)
     if (table != NULL)
         cli_table_print(table, stdout, 0);
     cli_table_destroy(&table);
+    if (columns.elsewhere)
+        puts("\nelsewhere: what another system took on a machine like ours, not measured here.");
     if (columns.noisy)
         puts("\n* noisy: the middle 80 % of the samples spread over more than 20 % of the median.");
 }

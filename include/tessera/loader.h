@@ -34,8 +34,7 @@ extern "C" {
 
 typedef struct tsr_loader tsr_loader;
 
-/* What the caller's functions see --------------------------------------------------------------
- */
+/* What the caller's functions see -------------------------------------------------------------- */
 
 /* One worker, for as long as it lives. */
 typedef struct tsr_loader_worker {
@@ -58,7 +57,9 @@ typedef struct tsr_loader_work {
     uint64_t capacity_bytes;
 
     /* Follows from the params' seed and node, epoch and batch alone: what is drawn from it is the
-     * same for any number of workers. */
+     * same for any number of workers. The first two words, low one first, of Philox4x32-10 with
+     * counter (batch, epoch), each low word first, under the key that tsr_seed_hashed gives for
+     * kind worker, that node, and op 1. */
     int64_t seed;
     /* Batch b belongs to worker b % workers, so that also what a worker draws from its own seed is
      * the same in every run with as many workers. */
@@ -77,8 +78,7 @@ typedef struct tsr_loader_work {
  * and return anything. */
 TSR_API bool tsr_loader_stopping(const tsr_loader_work *work);
 
-/* Creating --------------------------------------------------------------------------------------
- */
+/* Creating ------------------------------------------------------------------------------------- */
 
 typedef struct tsr_loader_params {
     /* What to read: one of the first two, or n. With a sampler, n is how many items there are:
@@ -142,8 +142,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_loader_create(const tsr_loader_params *para
  * waited for (tsr_loader_stopping is true for them). NULL is fine; *loader becomes NULL. */
 TSR_API void tsr_loader_destroy(tsr_loader **loader);
 
-/* Reading ---------------------------------------------------------------------------------------
- */
+/* Reading -------------------------------------------------------------------------------------- */
 
 /* A batch as its function left it. The pointers are the loader's, and valid until the next call of
  * tsr_loader_next, set_epoch, seek, resume or destroy. */

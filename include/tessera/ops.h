@@ -16,9 +16,7 @@
 extern "C" {
 #endif
 
-/* Copies
- * --------------------------------------------------------------------------------------------------------
- */
+/* Copies --------------------------------------------------------------------------------------- */
 
 /* dst = src, converted to dst's dtype. src broadcasts to dst's shape. Float to integer truncates
  * towards zero and saturates (NaN becomes 0); wider integers to narrower ones keep the low bits;
@@ -31,9 +29,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_copy(tsr_stream *stream, tsr_tensor *dst,
 /* Every element = value, converted to the dtype as tsr_copy does from f64. */
 TSR_API TSR_NODISCARD tsr_status tsr_fill(tsr_stream *stream, tsr_tensor *dst, double value);
 
-/* Element-wise
- * --------------------------------------------------------------------------------------------------
- */
+/* Element-wise --------------------------------------------------------------------------------- */
 
 /* y = a + b, a - b, a · b; a and b broadcast to y's shape. A bias is an `a` of shape [n] added to
  * [m,n]. */
@@ -57,9 +53,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_activate_grad(tsr_stream *stream, tsr_tenso
                                                    const tsr_tensor *x, const tsr_tensor *dy,
                                                    tsr_activation activation);
 
-/* Reductions
- * ----------------------------------------------------------------------------------------------------
- */
+/* Reductions ----------------------------------------------------------------------------------- */
 
 typedef enum tsr_reduction {
     TSR_REDUCE_SUM = 1,
@@ -107,9 +101,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_cross_entropy(tsr_stream *stream, tsr_tenso
                                                    tsr_tensor *dlogits, const tsr_tensor *logits,
                                                    const tsr_tensor *labels, float grad_scale);
 
-/* Optimizers
- * ----------------------------------------------------------------------------------------------------
- */
+/* Optimizers ----------------------------------------------------------------------------------- */
 
 typedef struct tsr_sgd_params {
     float learning_rate;
@@ -144,9 +136,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_adamw_step(tsr_stream *stream, tsr_tensor *
                                                 tsr_tensor *moment2, tsr_tensor *master,
                                                 const tsr_adamw_params *params);
 
-/* Random numbers
- * ------------------------------------------------------------------------------------------------
- */
+/* Random numbers ------------------------------------------------------------------------------- */
 
 /* Where an element's random bits come from: Philox4x32-10 with key `seed` and the 128-bit counter
  * (element index / 4, subsequence), word index % 4 of its output. The element index is offset + Σ

@@ -21,8 +21,7 @@
 extern "C" {
 #endif
 
-/* Philox4x32-10 ---------------------------------------------------------------------------------
- */
+/* Philox4x32-10 -------------------------------------------------------------------------------- */
 
 /* One block of the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel random
  * numbers: as easy as 1, 2, 3" (SC 2011). Lowest word first. `out` may be `counter`. */
@@ -85,8 +84,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_torch_randint(tsr_mt19937 *rng, tsr_torch_v
 TSR_API TSR_NODISCARD tsr_status tsr_torch_randperm(tsr_mt19937 *rng, tsr_torch_version version,
                                                     uint64_t n, int64_t *out);
 
-/* .NET System.Random ----------------------------------------------------------------------------
- */
+/* .NET System.Random --------------------------------------------------------------------------- */
 
 /* Knuth's subtractive generator (The Art of Computer Programming 2, 3.2.2) in the form that
  * System.Random(seed) has had since .NET Framework 1 and keeps in .NET 5 and later for
@@ -119,8 +117,7 @@ TSR_API void tsr_dotnet_skip(tsr_dotnet *rng, uint64_t draws);
 TSR_API TSR_NODISCARD tsr_status tsr_dotnet_shuffle(tsr_dotnet *rng, uint64_t count,
                                                     int64_t *items);
 
-/* threefry2x32-20 -------------------------------------------------------------------------------
- */
+/* threefry2x32-20 ------------------------------------------------------------------------------ */
 
 /* A key, which in MLX and JAX is what a generator is elsewhere. Source: Salmon et al., as above;
  * the layout of keys and counters is that of MLX 0.32 (and JAX without partitionable threefry). */
@@ -177,8 +174,7 @@ TSR_API uint64_t tsr_threefry_next_u64(tsr_threefry *rng);
 /* In [0, 1): (next_u64 & (2^53 − 1)) · 2^-53. */
 TSR_API double tsr_threefry_next_double(tsr_threefry *rng);
 
-/* Any of them -----------------------------------------------------------------------------------
- */
+/* Any of them ---------------------------------------------------------------------------------- */
 
 typedef enum tsr_rng_kind {
     TSR_RNG_PHILOX = 0,

@@ -31,8 +31,7 @@ extern "C" {
 
 typedef struct tsr_sampler tsr_sampler;
 
-/* Any sampler -----------------------------------------------------------------------------------
- */
+/* Any sampler ---------------------------------------------------------------------------------- */
 
 /* Also destroys the sampler that this one wraps. NULL is fine; *sampler becomes NULL. */
 TSR_API void tsr_sampler_destroy(tsr_sampler **sampler);
@@ -91,9 +90,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_reset(tsr_sampler *sampler);
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_set_epoch(tsr_sampler *sampler, int64_t epoch);
 
 /* Batch number `index` when this epoch is cut into batches of `batch_size`, of which the last may
- * be short; the position stays. For a sampler of single indices; those of batches can seek. Errors:
- * TSR_ERR_INVALID for a batch size that is not positive, above `capacity` or a batch beyond the
- * last; otherwise as tsr_sampler_next. */
+ * be short; the position stays. Errors: TSR_ERR_INVALID for a batch size that is not positive or
+ * above `capacity`, a batch beyond the last, and a sampler of batches (which can seek instead);
+ * otherwise as tsr_sampler_next. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_get_batch(tsr_sampler *sampler, uint64_t index,
                                                        int64_t batch_size, uint64_t capacity,
                                                        int64_t *indices, uint8_t *mask,
@@ -104,8 +103,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_batch_count(const tsr_sampler *samp
                                                          int64_t batch_size, bool drop_last,
                                                          uint64_t *count);
 
-/* Saving and resuming ---------------------------------------------------------------------------
- */
+/* Saving and resuming -------------------------------------------------------------------------- */
 
 /* Where a sampler stands, also the ones it wraps: at most 64 bytes, the same on every machine, with
  * a header, version, checksum, and a fingerprint of all parameters (but not of rank and ranks).
@@ -135,8 +133,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_save_at(const tsr_sampler *sampler,
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_resume(tsr_sampler *sampler, const void *data,
                                                     size_t size_bytes);
 
-/* Orders ----------------------------------------------------------------------------------------
- */
+/* Orders --------------------------------------------------------------------------------------- */
 
 typedef enum tsr_order {
     TSR_ORDER_FEISTEL = 0, /* our own: any item at once, and no memory (weighted: alias tables) */
@@ -187,8 +184,7 @@ TSR_API uint64_t tsr_feistel_find(const tsr_feistel *order, uint64_t element);
 TSR_API void tsr_feistel_fill(const tsr_feistel *order, uint64_t first, uint64_t step,
                               uint64_t count, int64_t *out);
 
-/* Single indices --------------------------------------------------------------------------------
- */
+/* Single indices ------------------------------------------------------------------------------- */
 
 /* 0 … n − 1. Errors: TSR_ERR_INVALID when n > INT64_MAX, TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_create_sequential(uint64_t n, tsr_sampler **out);
@@ -262,8 +258,7 @@ typedef struct tsr_sampler_weighted_params {
 TSR_API TSR_NODISCARD tsr_status
 tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params, tsr_sampler **out);
 
-/* Samplers of samplers --------------------------------------------------------------------------
- */
+/* Samplers of samplers ------------------------------------------------------------------------- */
 
 typedef struct tsr_sampler_batch_params {
     tsr_sampler **base; /* taken over, and set to NULL, on success */
@@ -321,12 +316,12 @@ typedef struct tsr_sampler_distributed_params {
  * shuffled, as the document says (all other orders shuffle all n, then drop). feistel: the pair of
  * seed and epoch is the key.
  *
- * tsr_sampler_set_epoch of a wrapped sampler is passed on to it. Where its length is unknown, the
+ * A wrapped sampler starts its epoch again, and follows to others. Where its length is unknown, the
  * split must be interleaved, and TSR_TAIL_DROP gives no item before a whole round of them exists.
  *
  * Errors: TSR_ERR_INVALID for n and base both given, n above 2^62, ranks or rank out of range, and
- * as for random; TSR_ERR_OVERFLOW when the padded number of items exceeds 2^62; those of the
- * environment; TSR_ERR_NO_MEMORY. */
+ * as for random; TSR_ERR_OVERFLOW when a wrapped sampler has more than 2^62 items; those of the
+ * environment and of the wrapped sampler; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status
 tsr_sampler_create_distributed(const tsr_sampler_distributed_params *params, tsr_sampler **out);
 
@@ -354,8 +349,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_distributed_info(const tsr_sampler 
  * number or out of range; also for PMIX_RANK alone, which does not say how many. */
 TSR_API TSR_NODISCARD tsr_status tsr_rank_from_environment(int64_t *rank, int64_t *ranks);
 
-/* One's own sampler -----------------------------------------------------------------------------
- */
+/* One's own sampler ---------------------------------------------------------------------------- */
 
 /* What a sampler must be able to do. `self` is what tsr_sampler_create was given. Only `fill` and
  * `set_epoch` are required. What fails returns a status other than TSR_OK; the caller is told the
@@ -403,8 +397,7 @@ typedef struct tsr_sampler_ops {
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, void *self,
                                                     tsr_sampler **out);
 
-/* By what the items are -------------------------------------------------------------------------
- */
+/* By what the items are ------------------------------------------------------------------------ */
 
 /* The most items of a sampler below. */
 #define TSR_SAMPLER_SORTED_MOST (UINT64_C(1) << 31)

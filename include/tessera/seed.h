@@ -22,8 +22,7 @@
 extern "C" {
 #endif
 
-/* Deriving seeds --------------------------------------------------------------------------------
- */
+/* Deriving seeds ------------------------------------------------------------------------------- */
 
 typedef enum tsr_seed_kind {
     TSR_SEED_PROCESS = 0,
@@ -85,8 +84,7 @@ typedef struct tsr_seed_key {
 TSR_API TSR_NODISCARD tsr_status tsr_seed_hashed_key(const tsr_seed_point *point,
                                                      tsr_seed_key *key);
 
-/* The manager -----------------------------------------------------------------------------------
- */
+/* The manager ---------------------------------------------------------------------------------- */
 
 typedef enum tsr_seed_strategy {
     TSR_SEED_STRATEGY_DOCUMENTED = 0,
@@ -174,8 +172,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_seed_log_get(const tsr_seed_manager *manage
                                                   tsr_seed_event *event);
 TSR_API void tsr_seed_log_clear(tsr_seed_manager *manager);
 
-/* Snapshots -------------------------------------------------------------------------------------
- */
+/* Snapshots ------------------------------------------------------------------------------------ */
 
 /* Every stream with its seed and the state of its generator, and the epoch; the same bytes for the
  * same state, on every machine. Written to the caller's memory; *size_bytes is what was written, or

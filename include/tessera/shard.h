@@ -32,8 +32,7 @@ extern "C" {
 #define TSR_SHARD_MAX_RANGES 67108864 /* parameters × ranks of one plan */
 #define TSR_SHARD_MAX_NAME 4096       /* bytes */
 
-/* Partitions ------------------------------------------------------------------------------------
- */
+/* Partitions ----------------------------------------------------------------------------------- */
 
 /* Elements start … start + count − 1. */
 typedef struct tsr_shard_range {
@@ -83,8 +82,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_partition(uint64_t length, int ranks,
 TSR_API TSR_NODISCARD tsr_status tsr_partition_check(uint64_t length, int ranks,
                                                      const tsr_shard_range *ranges);
 
-/* Parameters ------------------------------------------------------------------------------------
- */
+/* Parameters ----------------------------------------------------------------------------------- */
 
 /* How elements are stored. Quantised types keep a block of elements in some bytes, and are cut
  * between blocks only. */
@@ -141,8 +139,7 @@ TSR_API int tsr_shard_compare_names(const char *a, const char *b);
 TSR_API TSR_NODISCARD tsr_status tsr_shard_match(const char *const *patterns, const char *name,
                                                  bool otherwise, bool *matched);
 
-/* Strategies ------------------------------------------------------------------------------------
- */
+/* Strategies ----------------------------------------------------------------------------------- */
 
 /* What a strategy is asked: parameters with every field set, and the ranks. */
 typedef struct tsr_shard_request {
@@ -209,8 +206,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_shard_strategy_create(const tsr_shard_strat
 /* For strategies from tsr_shard_strategy_create; those of your own are yours. */
 TSR_API void tsr_shard_strategy_destroy(tsr_shard_strategy **strategy);
 
-/* Plans -----------------------------------------------------------------------------------------
- */
+/* Plans ---------------------------------------------------------------------------------------- */
 
 typedef struct tsr_shard_plan tsr_shard_plan;
 
@@ -310,8 +306,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_shard_plan_save_json(const tsr_shard_plan *
 TSR_API TSR_NODISCARD tsr_status tsr_shard_plan_load_json(const char *text, size_t size_bytes,
                                                           tsr_shard_plan **out);
 
-/* Parameter lists from files --------------------------------------------------------------------
- */
+/* Parameter lists from files ------------------------------------------------------------------- */
 
 typedef struct tsr_shard_list tsr_shard_list;
 

@@ -82,6 +82,7 @@ static const cli_option options[] = {
     {"shape", "MxKxN", "a shape instead of the usual ones; may be repeated", .read = read_shape},
     {"size", "MIB", "how much to copy (default 64)", .integer = &chosen.size_mib, .low = 1,
      .high = 1024},
+    {"large", NULL, "also what takes gigabytes of memory", .flag = &chosen.large},
     {"peer", NULL, "also measure OpenBLAS", .flag = &chosen.peer},
     {"time", "SECONDS", "how long to measure each result (default 1)", .real = &chosen.seconds,
      .low = 0.001, .high = 600},
@@ -115,7 +116,10 @@ static int check_options(const bench *what)
         {chosen.dtype_count > 0, BENCH_DTYPES, "dtype"},
         {chosen.size_mib > 0, BENCH_SIZE, "size"},
         {chosen.peer, BENCH_PEER, "peer"},
+        {chosen.large, BENCH_LARGE, "large"},
     };
+    if (chosen.device != NULL && what->host_only)
+        return cli_usage_error("bench: %s does not take --device", what->name);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].given && !(what->takes & all[i].takes))
             return cli_usage_error("bench: %s does not take --%s", what->name, all[i].name);
@@ -124,7 +128,7 @@ static int check_options(const bench *what)
 
 static bool run_bench(bench_context *context, const bench *what)
 {
-    if (!what->opens_device) {
+    if (!what->opens_device && !what->host_only) {
         BENCH_TRY(context,
                   tsr_device_open(tsr_device_params(.device = chosen.device), &context->device));
         context->info = tsr_device_get_info(context->device);
@@ -180,7 +184,7 @@ static int run(int argc, char **argv)
 const cli_command cli_bench = {
     .name = "bench",
     .usage = "BENCHMARK [options]",
-    .summary = "how fast a device is, each result verified before it is timed",
+    .summary = "how fast a device or the host is, each result verified before it is timed",
     .run = run,
     .help = help,
 };

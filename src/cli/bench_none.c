@@ -3,9 +3,7 @@
 
 static void help(FILE *out)
 {
-    fputs("This tessera was built without benchmarks: they need the build options bench and "
-          "vulkan.\n",
-          out);
+    fputs("This tessera was built without benchmarks: they need the build option bench.\n", out);
 }
 
 static int run(int argc, char **argv)

@@ -31,6 +31,7 @@ extern const cli_command cli_devices;
 extern const cli_command cli_bench;
 extern const cli_command cli_sample;
 extern const cli_command cli_launch;
+extern const cli_command cli_plan;
 extern const cli_command cli_help;
 
 /* Every subcommand, ending with one whose name is NULL. */

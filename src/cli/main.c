@@ -5,7 +5,7 @@
 #include "cli/command.h"
 #include "tessera/base.h"
 
-const cli_command *const cli_commands[] = {&cli_devices, &cli_bench, &cli_sample,
+const cli_command *const cli_commands[] = {&cli_devices, &cli_bench, &cli_sample, &cli_plan,
                                            &cli_launch,  &cli_help,  NULL};
 
 const cli_command *cli_command_find(const char *name)

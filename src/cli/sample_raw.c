@@ -18,17 +18,19 @@ static void print_words(tsr_rng *rng, int64_t count, sample_output *output)
 static int run_threefry(const sample_options *options, uint64_t count)
 {
     uint8_t *bytes = cli_alloc(count, 4);
-    tsr_threefry_key key = tsr_threefry_key_from_seed(options->seed);
+    tsr_threefry_key key = tsr_threefry_key_from_seed((uint64_t)options->seed);
     if (tsr_threefry_bits(key, 4, count, bytes) != TSR_OK) {
         free(bytes);
         return cli_failed("sample: %s", tsr_last_error());
     }
-    sample_output output = sample_output_start(options->format, "raw", "values");
+    sample_output output = sample_output_start(options->format, "raw");
+    sample_output_open(&output, "values");
     for (uint64_t i = 0; i < count; i++) {
         const uint8_t *word = bytes + 4 * i;
         sample_output_value(&output, (int64_t)(word[0] | (uint32_t)word[1] << 8 |
                                                (uint32_t)word[2] << 16 | (uint32_t)word[3] << 24));
     }
+    sample_output_close(&output);
     sample_output_finish(&output);
     free(bytes);
     return CLI_DONE;
@@ -47,11 +49,13 @@ static int run(const sample_options *options)
                                (long long)UINT32_MAX, (long long)count);
     if (kind == TSR_RNG_THREEFRY)
         return run_threefry(options, (uint64_t)count);
-    if (tsr_rng_init(kind, options->seed, &rng) != TSR_OK)
+    if (tsr_rng_init(kind, (uint64_t)options->seed, &rng) != TSR_OK)
         return cli_usage_error("sample: --rng dotnet takes a seed from %d to %d", INT32_MIN,
                                INT32_MAX);
-    sample_output output = sample_output_start(options->format, "raw", "values");
+    sample_output output = sample_output_start(options->format, "raw");
+    sample_output_open(&output, "values");
     print_words(&rng, count, &output);
+    sample_output_close(&output);
     sample_output_finish(&output);
     return CLI_DONE;
 }

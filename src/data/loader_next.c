@@ -5,12 +5,13 @@
 
 #include "data/loader.h"
 
-/* An index that is not one of the dataset's fails where its batch comes. */
+/* An index that is not one of the dataset's, as negative ones are not, fails where its batch comes.
+ */
 static tsr__slot_state check_indices(const tsr_loader *loader, tsr__slot *slot)
 {
     uint64_t n = loader->params.n;
     for (uint64_t i = 0; n != 0 && i < slot->count; i++)
-        if (slot->indices[i] < 0 || (uint64_t)slot->indices[i] >= n) {
+        if ((uint64_t)slot->indices[i] >= n) {
             slot->trouble = TSR__TROUBLE_INDEX;
             slot->status = TSR_ERR_INVALID;
             slot->place = i;

@@ -3,43 +3,19 @@
 
 #include "base/alloc.h"
 #include "data/bytes.h"
-#include "data/deal.h"
-#include "data/order.h"
+#include "data/distributed.h"
 #include "data/passes.h"
 #include "data/rng.h"
-#include "data/sampler.h"
-
-#define RANKS_MOST INT32_MAX
-
-typedef struct distributed {
-    tsr_sampler base;
-    tsr_sampler *inner; /* NULL: a dataset */
-    uint64_t n;         /* of the dataset */
-    int64_t seed;
-    tsr_torch_options torch;
-    tsr__deal deal;
-    tsr__order order; /* of the dataset */
-    bool ready;       /* the order is that of the epoch */
-    /* Where the end is unknown: room to look whether there is an item. */
-    int64_t *scratch;
-} distributed;
 
 static uint64_t length(const tsr_sampler *sampler)
 {
-    const distributed *self = (const distributed *)sampler;
+    const tsr__distributed *self = (const tsr__distributed *)sampler;
     return tsr__deal_length(&self->deal, self->deal.rank);
-}
-
-/* The document's shuffle leaves out what is dropped beforehand. */
-static bool drops_first(const distributed *self)
-{
-    return self->inner == NULL && self->order.kind == TSR_ORDER_DOTNET &&
-           self->deal.tail == TSR_TAIL_DROP;
 }
 
 /* seed + epoch as PyTorch adds them, without a limit, and then takes as a seed from −2^63 to
  * 2^64 − 1. */
-static tsr_status check_torch_seed(const distributed *self, int64_t epoch)
+static tsr_status check_torch_seed(const tsr__distributed *self, int64_t epoch)
 {
     uint64_t low = (uint64_t)self->seed, sum = low + (uint64_t)epoch;
     /* What is above 64 bits of seed, epoch and the carry between them. */
@@ -58,7 +34,7 @@ static tsr_status check_torch_seed(const distributed *self, int64_t epoch)
 
 /* Not when the sampler is made: PyTorch takes a seed that only the first epoch cannot be had with.
  */
-static tsr_status check_epoch(const distributed *self, int64_t epoch)
+static tsr_status check_epoch(const tsr__distributed *self, int64_t epoch)
 {
     if (self->order.kind == TSR_ORDER_TORCH)
         return check_torch_seed(self, epoch);
@@ -69,7 +45,7 @@ static tsr_status check_epoch(const distributed *self, int64_t epoch)
 }
 
 /* The wrapped sampler's length in its epoch. */
-static tsr_status check_inner(const distributed *self, uint64_t *n)
+static tsr_status check_inner(const tsr__distributed *self, uint64_t *n)
 {
     *n = tsr_sampler_length(self->inner);
     if (*n == TSR_LENGTH_UNKNOWN) {
@@ -87,7 +63,7 @@ static tsr_status check_inner(const distributed *self, uint64_t *n)
 
 static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
 {
-    distributed *self = (distributed *)sampler;
+    tsr__distributed *self = (tsr__distributed *)sampler;
     uint64_t n = self->n;
     if (self->inner != NULL) {
         int64_t before = self->inner->epoch;
@@ -108,7 +84,7 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
 }
 
 /* The dataset's order in this epoch. */
-static tsr_status make_order(distributed *self)
+static tsr_status make_order(tsr__distributed *self)
 {
     uint64_t epoch = (uint64_t)self->base.epoch, seed = (uint64_t)self->seed, n = self->n;
     tsr_rng rng;
@@ -124,7 +100,7 @@ static tsr_status make_order(distributed *self)
         TSR__TRY(tsr__table_torch(&self->order.table, self->torch.version, n, &rng.as.mt19937));
         break;
     case TSR_ORDER_DOTNET:
-        if (drops_first(self))
+        if (tsr__distributed_drops_first(self))
             n -= n % self->deal.ranks;
         tsr_dotnet_init(tsr__as_i32((uint32_t)seed + (uint32_t)epoch), &rng.as.dotnet);
         TSR__TRY(tsr__table_dotnet(&self->order.table, n, &rng.as.dotnet));
@@ -137,8 +113,8 @@ static tsr_status make_order(distributed *self)
 }
 
 /* An item of the wrapped sampler, or a stretch of its indices. */
-static tsr_status read_inner(distributed *self, uint64_t first, uint64_t count, uint64_t capacity,
-                             int64_t *indices, uint8_t *mask, uint64_t *got)
+static tsr_status read_inner(tsr__distributed *self, uint64_t first, uint64_t count,
+                             uint64_t capacity, int64_t *indices, uint8_t *mask, uint64_t *got)
 {
     uint64_t reached;
     *got = 0;
@@ -155,7 +131,7 @@ static tsr_status read_inner(distributed *self, uint64_t first, uint64_t count, 
 
 /* One stretch, which is single indices unless the wrapped sampler gives batches. *got counts
  * indices. */
-static tsr_status read_run(distributed *self, const tsr__deal_run *run, uint64_t capacity,
+static tsr_status read_run(tsr__distributed *self, const tsr__deal_run *run, uint64_t capacity,
                            int64_t *indices, uint8_t *mask, uint64_t *got)
 {
     uint64_t total = 0, here;
@@ -182,7 +158,7 @@ static tsr_status read_run(distributed *self, const tsr__deal_run *run, uint64_t
 
 /* Where nobody knows how many items there are: reads this rank's number `item`, and where there is
  * none learns how many there are. *got is the number of indices. */
-static tsr_status read_unknown(distributed *self, uint64_t item, uint64_t capacity,
+static tsr_status read_unknown(tsr__distributed *self, uint64_t item, uint64_t capacity,
                                int64_t *indices, uint8_t *mask, uint64_t *got)
 {
     tsr__deal *deal = &self->deal;
@@ -204,7 +180,7 @@ static tsr_status read_unknown(distributed *self, uint64_t item, uint64_t capaci
 static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
                        uint64_t *count)
 {
-    distributed *self = (distributed *)sampler;
+    tsr__distributed *self = (tsr__distributed *)sampler;
     uint64_t item = sampler->position, total = 0, got;
     bool is_batch = sampler->batch_max != 0;
     while (total < capacity) {
@@ -230,7 +206,7 @@ static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices
 
 static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
 {
-    distributed *self = (distributed *)sampler;
+    tsr__distributed *self = (tsr__distributed *)sampler;
     tsr__deal *deal = &self->deal;
     if (deal->n == TSR_LENGTH_UNKNOWN) {
         /* Up to the round where it would be, or the end. */
@@ -246,151 +222,15 @@ static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reache
     return TSR_OK;
 }
 
-/*     ranks  rank  offset                                    interleaved
- *     ranks  rank  deals before: number, (ranks, given) …    contiguous
- */
-static tsr_status save(const tsr_sampler *sampler, tsr__state_writer *writer)
-{
-    const distributed *self = (const distributed *)sampler;
-    const tsr__deal *deal = &self->deal;
-    tsr__state_put(writer, deal->ranks);
-    tsr__state_put(writer, deal->rank);
-    if (deal->split == TSR_SPLIT_INTERLEAVED) {
-        tsr__state_put(writer, deal->offset);
-    } else {
-        tsr__state_put(writer, (uint64_t)deal->count);
-        for (int i = 0; i < deal->count; i++) {
-            tsr__state_put(writer, deal->before[i].ranks);
-            tsr__state_put(writer, deal->before[i].given);
-        }
-    }
-    if (self->inner == NULL || self->inner->class_->save == NULL)
-        return TSR_OK;
-    return self->inner->class_->save(self->inner, writer);
-}
-
-static tsr_status load_ranks(tsr__state_reader *reader, uint64_t *ranks)
-{
-    TSR__TRY(tsr__state_get(reader, ranks));
-    if (*ranks < 1 || *ranks > RANKS_MOST)
-        return TSR__STATE_FAIL(reader, "there cannot be %" PRIu64 " ranks", *ranks);
-    return TSR_OK;
-}
-
-/* The deal of the saved sampler. */
-static tsr_status load_deal(tsr__state_reader *reader, uint64_t n, tsr__deal *deal)
-{
-    uint64_t count;
-    TSR__TRY(load_ranks(reader, &deal->ranks));
-    TSR__TRY(tsr__state_get(reader, &deal->rank));
-    if (deal->rank >= deal->ranks)
-        return TSR__STATE_FAIL(reader, "there is no rank %" PRIu64 " of %" PRIu64, deal->rank,
-                               deal->ranks);
-    tsr__deal_start(deal, n);
-    if (deal->split == TSR_SPLIT_INTERLEAVED) {
-        TSR__TRY(tsr__state_get(reader, &deal->offset));
-        if (deal->offset > TSR__ITEMS_MOST)
-            return TSR__STATE_FAIL(reader, "%" PRIu64 " items cannot have been given",
-                                   deal->offset);
-    } else {
-        TSR__TRY(tsr__state_get(reader, &count));
-        if (count > TSR__DEALS_MOST)
-            return TSR__STATE_FAIL(
-                reader, "the number of ranks cannot have changed %" PRIu64 " times", count);
-        for (; deal->count < (int)count; deal->count++) {
-            TSR__TRY(load_ranks(reader, &deal->before[deal->count].ranks));
-            TSR__TRY(tsr__state_get(reader, &deal->before[deal->count].given));
-        }
-    }
-    if (n != TSR_LENGTH_UNKNOWN)
-        tsr__deal_end_at(deal, n);
-    return TSR_OK;
-}
-
-/* Whether a state has room for the deals before, whatever its other numbers are. */
-static bool has_room(const tsr__deal *deal)
-{
-    uint8_t bytes[16];
-    tsr__state_writer writer = {.data = bytes, .capacity = sizeof bytes};
-    for (int i = 0; i < deal->count; i++) {
-        tsr__state_put(&writer, deal->before[i].ranks);
-        tsr__state_put(&writer, deal->before[i].given);
-    }
-    return !writer.full;
-}
-
-/* Turns the saved deal, at this position, into one for this sampler's ranks. */
-static tsr_status deal_anew(const distributed *self, tsr__state_reader *reader, uint64_t position,
-                            tsr__deal *deal)
-{
-    uint64_t own = tsr__deal_length(deal, deal->rank), given;
-    if (reader->nested)
-        return TSR__STATE_FAIL(
-            reader, "inside another distributed sampler, %" PRIu64 " ranks cannot become %" PRIu64,
-            deal->ranks, self->deal.ranks);
-    if (drops_first(self))
-        return TSR__STATE_FAIL(reader,
-                               "in the order dotnet, the tail drop cannot go on with %" PRIu64
-                               " ranks instead of %" PRIu64 ": the order depends on it",
-                               self->deal.ranks, deal->ranks);
-    if (deal->tail == TSR_TAIL_UNEVEN && position == own && position > 0 &&
-        own < tsr__deal_length(deal, 0))
-        return TSR__STATE_FAIL(reader,
-                               "whether other ranks have given an item more than rank %" PRIu64
-                               " is not known: use the state of rank 0",
-                               deal->rank);
-    if (!tsr__mul_u64(position, deal->ranks, &given) || given > TSR__ITEMS_MOST)
-        return TSR__STATE_FAIL(reader,
-                               "%" PRIu64 " items of each of %" PRIu64 " ranks are too many",
-                               position, deal->ranks);
-    if (!tsr__deal_again(deal, position, self->deal.ranks, self->deal.rank) || !has_room(deal))
-        return TSR__STATE_FAIL(reader,
-                               "the number of ranks has changed too often in one epoch: %d bytes "
-                               "cannot tell what is left",
-                               TSR_SAMPLER_STATE_BYTES);
-    return TSR_OK;
-}
-
-static tsr_status load(tsr_sampler *sampler, uint64_t position, tsr__state_reader *reader,
-                       uint64_t *resumed)
-{
-    distributed *self = (distributed *)sampler;
-    tsr__deal deal = self->deal;
-    TSR__TRY(load_deal(reader, self->deal.n, &deal));
-    uint64_t own = tsr__deal_length(&deal, deal.rank);
-    if (position > own && !reader->rounded)
-        return TSR__STATE_FAIL(reader,
-                               "position %" PRIu64 " is beyond the end: rank %" PRIu64
-                               " has %" PRIu64 " items",
-                               position, deal.rank, own);
-    position = tsr__min_u64(position, own);
-    bool is_anew = deal.ranks != self->deal.ranks;
-    if (is_anew) {
-        TSR__TRY(deal_anew(self, reader, position, &deal));
-        position = 0;
-    } else {
-        deal.rank = self->deal.rank;
-        position = tsr__min_u64(position, tsr__deal_length(&deal, deal.rank));
-    }
-    if (self->inner != NULL && self->inner->class_->load != NULL) {
-        uint64_t ignored;
-        reader->nested = true;
-        TSR__TRY(self->inner->class_->load(self->inner, 0, reader, &ignored));
-    }
-    self->deal = deal;
-    *resumed = position;
-    return TSR_OK;
-}
-
 static const tsr__passes *passes(const tsr_sampler *sampler)
 {
-    const tsr_sampler *inner = ((const distributed *)sampler)->inner;
+    const tsr_sampler *inner = ((const tsr__distributed *)sampler)->inner;
     return inner != NULL && inner->class_->passes != NULL ? inner->class_->passes(inner) : NULL;
 }
 
 static void finish(tsr_sampler *sampler)
 {
-    distributed *self = (distributed *)sampler;
+    tsr__distributed *self = (tsr__distributed *)sampler;
     tsr_sampler_destroy(&self->inner);
     tsr__table_finish(&self->order.table);
     tsr__free(self->scratch);
@@ -403,8 +243,8 @@ static const tsr__sampler_class class_ = {
     .set_epoch = set_epoch,
     .length = length,
     .seek = seek,
-    .save = save,
-    .load = load,
+    .save = tsr__distributed_save,
+    .load = tsr__distributed_load,
     .passes = passes,
     .finish = finish,
 };
@@ -419,9 +259,9 @@ static tsr_status check_params(const tsr_sampler_distributed_params *params, int
         TSR__REQUIRE(*rank == 0, "distributed: rank %" PRId64 " is given without ranks", *rank);
         TSR__TRY(tsr_rank_from_environment(rank, ranks));
     }
-    TSR__REQUIRE(*ranks >= 1 && *ranks <= RANKS_MOST,
+    TSR__REQUIRE(*ranks >= 1 && *ranks <= TSR__RANKS_MOST,
                  "distributed: the number of ranks %" PRId64 " is not 1 to %" PRId32, *ranks,
-                 RANKS_MOST);
+                 TSR__RANKS_MOST);
     TSR__REQUIRE(*rank >= 0 && *rank < *ranks, "distributed: rank %" PRId64 " is not 0 to %" PRId64,
                  *rank, *ranks - 1);
     TSR__REQUIRE(tsr_tail_name(params->tail)[0] != '?', "distributed: %d is no tail",
@@ -451,7 +291,7 @@ static tsr_status check_params(const tsr_sampler_distributed_params *params, int
 }
 
 /* All that makes the order; ranks and rank are not part of it. */
-static uint64_t fingerprint(const distributed *self)
+static uint64_t fingerprint(const tsr__distributed *self)
 {
     uint64_t hash = tsr__fingerprint(self->base.fingerprint, (uint64_t)self->deal.tail);
     hash = tsr__fingerprint(hash, (uint64_t)self->deal.split);
@@ -464,24 +304,30 @@ static uint64_t fingerprint(const distributed *self)
     return self->order.kind == TSR_ORDER_TORCH ? tsr__fingerprint_torch(hash, &self->torch) : hash;
 }
 
-static tsr_status prepare(const tsr_sampler_distributed_params *params, distributed *self)
+/* Room for an item of the wrapped sampler. */
+static tsr_status reserve_scratch(tsr__distributed *self)
+{
+    uint64_t room = tsr__max_u64(self->inner->batch_max, 1);
+    if (room > SIZE_MAX / sizeof *self->scratch)
+        return tsr__fail(TSR_ERR_NO_MEMORY, "distributed: no memory for a batch of %" PRIu64, room);
+    self->scratch = tsr__calloc((size_t)room, sizeof *self->scratch);
+    return self->scratch != NULL ? TSR_OK : TSR_ERR_NO_MEMORY;
+}
+
+static tsr_status prepare(const tsr_sampler_distributed_params *params, tsr__distributed *self)
 {
     uint64_t n = params->n;
     TSR__TRY(tsr__torch_version("distributed", self->torch.version, &self->torch.version));
     if (params->base != NULL) {
         self->inner = *params->base;
-        TSR__TRY(check_inner(self, &n));
         self->base.batch_max = self->inner->batch_max;
         self->base.epoch = self->inner->epoch;
-        if (self->deal.tail == TSR_TAIL_DROP) {
-            uint64_t room = tsr__max_u64(self->base.batch_max, 1);
-            if (room > SIZE_MAX / sizeof *self->scratch)
-                return tsr__fail(TSR_ERR_NO_MEMORY,
-                                 "distributed: no memory for a batch of %" PRIu64, room);
-            self->scratch = tsr__calloc((size_t)room, sizeof *self->scratch);
-            if (self->scratch == NULL)
-                return TSR_ERR_NO_MEMORY;
-        }
+        TSR__TRY(check_inner(self, &n));
+        if (self->deal.tail == TSR_TAIL_DROP)
+            TSR__TRY(reserve_scratch(self));
+        /* What is shared is all of its epoch, whatever it has been dealing itself. */
+        TSR__TRY(tsr_sampler_reset(self->inner));
+        TSR__TRY(check_inner(self, &n));
     }
     tsr__deal_start(&self->deal, n);
     self->base.fingerprint = fingerprint(self);
@@ -493,7 +339,7 @@ tsr_status tsr_sampler_create_distributed(const tsr_sampler_distributed_params *
 {
     int64_t ranks, rank;
     TSR__TRY(check_params(params, &ranks, &rank));
-    distributed *self = (distributed *)tsr__sampler_new(&class_, sizeof *self);
+    tsr__distributed *self = (tsr__distributed *)tsr__sampler_new(&class_, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
     self->n = params->n;
@@ -523,7 +369,7 @@ tsr_status tsr_sampler_distributed_info(const tsr_sampler *sampler, tsr_distribu
 {
     TSR__REQUIRE(sampler->class_ == &class_, "sampler distributed info: this one is %s",
                  sampler->name);
-    const tsr__deal *deal = &((const distributed *)sampler)->deal;
+    const tsr__deal *deal = &((const tsr__distributed *)sampler)->deal;
     bool known = deal->n != TSR_LENGTH_UNKNOWN;
     *out = (tsr_distributed_info){
         .ranks = (int64_t)deal->ranks,

@@ -8,10 +8,9 @@
 #include "gpu/pipeline.h"
 #include "gpu/probe.h"
 #include "gpu/select.h"
+#include "gpu/timeline.h"
 
-/* Listing
- * -------------------------------------------------------------------------------------------------------
- */
+/* Listing -------------------------------------------------------------------------------------- */
 
 typedef struct listing {
     int count;
@@ -81,9 +80,7 @@ void tsr_device_list_finish(tsr_device_list *list)
     *list = (tsr_device_list){0};
 }
 
-/* Opening
- * -------------------------------------------------------------------------------------------------------
- */
+/* Opening -------------------------------------------------------------------------------------- */
 
 typedef struct device_request {
     const char *extensions[8];
@@ -199,10 +196,23 @@ static tsr__device_class class_of(const tsr_device_info *info,
     return info->type == TSR_DEVICE_CPU ? TSR__CLASS_CPU : TSR__CLASS_GPU;
 }
 
+static void wait_idle(tsr_device *device)
+{
+    VkResult result = TSR__VK(&device->vk, DeviceWaitIdle, device->handle);
+    if (result < 0) {
+        (void)tsr__device_fail(device, result, "vkDeviceWaitIdle");
+        tsr__log(TSR_LOG_ERROR, "device_close: %s", tsr_last_error());
+    }
+}
+
 static void free_device(tsr_device *device)
 {
     if (device->handle) {
-        /* No work is left: every stream waited for its own before it went. */
+        /* No work is left: every stream waited for its own before it went. This is for what the
+         * driver does after it; null hardware, which cannot even wait, never had a stream. */
+        if (device->spare_timelines)
+            wait_idle(device);
+        tsr__timelines_destroy_spare(device);
         tsr__pipelines_destroy(device, device->pipelines);
         tsr__memory_destroy(device, device->memory);
         device->vk.DestroyDevice(device->handle, NULL);
@@ -333,9 +343,7 @@ void tsr_device_save_cache(tsr_device *device)
         tsr__pipelines_save(device);
 }
 
-/* Failing
- * -------------------------------------------------------------------------------------------------------
- */
+/* Failing -------------------------------------------------------------------------------------- */
 
 tsr_status tsr__device_fail(tsr_device *device, VkResult result, const char *call)
 {

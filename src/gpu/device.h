@@ -11,6 +11,7 @@
 
 typedef struct tsr__memory tsr__memory;
 typedef struct tsr__pipelines tsr__pipelines;
+typedef struct tsr__timeline tsr__timeline;
 
 /* What kind of machine a kernel is chosen for. */
 typedef enum tsr__device_class {
@@ -32,6 +33,7 @@ struct tsr_device {
     uint32_t queue_family;
     uint32_t timestamp_bits;
     pthread_mutex_t queue_lock;
+    tsr__timeline *spare_timelines; /* under queue_lock */
     tsr__memory *memory;
     tsr__pipelines *pipelines;
     atomic_bool lost;

@@ -25,9 +25,7 @@ struct tsr__memory {
     uint64_t allocated_bytes, used_bytes;
 };
 
-/* Memory types
- * ----------------------------------------------------------------------------------------------------
- */
+/* Memory types --------------------------------------------------------------------------------- */
 
 /* The first allowed type with all of `required`, preferring one with `wanted` as well and without
  * `unwanted`. */
@@ -117,9 +115,7 @@ tsr_status tsr__memory_create(tsr_device *device,
     return TSR_OK;
 }
 
-/* Slabs
- * -----------------------------------------------------------------------------------------------------------
- */
+/* Slabs ---------------------------------------------------------------------------------------- */
 
 static void slab_free(tsr_device *device, tsr__slab *slab)
 {
@@ -273,9 +269,7 @@ static void slab_destroy(tsr_device *device, tsr__memory *memory, tsr__slab *sla
     slab_free(device, slab);
 }
 
-/* Pages
- * -----------------------------------------------------------------------------------------------------------
- */
+/* Pages ---------------------------------------------------------------------------------------- */
 
 static bool page_taken(const tsr__slab *slab, uint64_t page)
 {

@@ -100,9 +100,7 @@ VkPipelineLayout tsr__pipelines_layout(const tsr__pipelines *pipelines)
     return pipelines->layout;
 }
 
-/* Building
- * --------------------------------------------------------------------------------------------------------
- */
+/* Building ------------------------------------------------------------------------------------- */
 
 tsr_status tsr__pipeline_build(tsr_device *device, const char *name, const uint32_t *code,
                                size_t size_bytes, const uint32_t *spec, int spec_count,
@@ -221,9 +219,7 @@ uint64_t tsr__pipelines_built(const tsr_device *device)
     return device->pipelines->built;
 }
 
-/* Disk
- * ------------------------------------------------------------------------------------------------------------
- */
+/* Disk ----------------------------------------------------------------------------------------- */
 
 /* The driver's cache in memory that the caller frees; 0 bytes where it has none. */
 static tsr_status cache_data(tsr_device *device, VkPipelineCache cache, void **out,
@@ -270,9 +266,7 @@ void tsr__pipelines_save(tsr_device *device)
     pthread_mutex_unlock(&pipelines->lock);
 }
 
-/* Statistics
- * ------------------------------------------------------------------------------------------------------
- */
+/* Statistics ----------------------------------------------------------------------------------- */
 
 void tsr__pipelines_capture(tsr_device *device, bool on)
 {

@@ -79,9 +79,7 @@ void tsr__stream_retire(tsr_stream *stream)
     }
 }
 
-/* Submitting
- * ------------------------------------------------------------------------------------------------------
- */
+/* Submitting ----------------------------------------------------------------------------------- */
 
 /* Makes what the batch wrote visible to the host, which may read it through a mapping. */
 static void barrier_to_host(tsr_stream *stream)
@@ -198,9 +196,7 @@ tsr_status tsr_stream_submit(tsr_stream *stream)
     return TSR_OK;
 }
 
-/* Waiting
- * ---------------------------------------------------------------------------------------------------------
- */
+/* Waiting -------------------------------------------------------------------------------------- */
 
 tsr_status tsr_stream_mark(tsr_stream *stream, uint64_t *out_point)
 {

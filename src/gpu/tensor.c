@@ -57,9 +57,7 @@ tsr_device *tsr_tensor_device(const tsr_tensor *tensor)
     return tensor ? tensor->buffer->device : NULL;
 }
 
-/* Views
- * -----------------------------------------------------------------------------------------------------------
- */
+/* Views ---------------------------------------------------------------------------------------- */
 
 static tsr_status view_of(const tsr_tensor *in, const tsr_layout *layout, tsr_tensor **out)
 {
@@ -147,9 +145,7 @@ tsr_status tsr_tensor_view(const tsr_tensor *in, const tsr_layout *layout, tsr_t
     return view_of(in, layout, out);
 }
 
-/* Inside the library
- * ------------------------------------------------------------------------------------------------
- */
+/* Inside the library --------------------------------------------------------------------------- */
 
 uint64_t tsr__tensor_address(const tsr_tensor *tensor)
 {

@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 
-tsr_status tsr__timeline_create(tsr_device *device, struct tsr_stream *stream, tsr__timeline **out)
+static tsr_status create(tsr_device *device, tsr__timeline **out)
 {
     tsr__timeline *timeline = tsr__calloc(1, sizeof *timeline);
     if (!timeline)
@@ -21,6 +21,25 @@ tsr_status tsr__timeline_create(tsr_device *device, struct tsr_stream *stream, t
         tsr__free(timeline);
         return tsr__device_fail(device, result, "vkCreateSemaphore");
     }
+    *out = timeline;
+    return TSR_OK;
+}
+
+static tsr__timeline *take_spare(tsr_device *device)
+{
+    pthread_mutex_lock(&device->queue_lock);
+    tsr__timeline *timeline = device->spare_timelines;
+    if (timeline)
+        device->spare_timelines = timeline->next;
+    pthread_mutex_unlock(&device->queue_lock);
+    return timeline;
+}
+
+tsr_status tsr__timeline_create(tsr_device *device, struct tsr_stream *stream, tsr__timeline **out)
+{
+    tsr__timeline *timeline = take_spare(device);
+    if (!timeline)
+        TSR__TRY(create(device, &timeline));
     timeline->stream = stream;
     timeline->references = 1;
     *out = timeline;
@@ -32,12 +51,31 @@ void tsr__timeline_retain(tsr__timeline *timeline)
     timeline->references++;
 }
 
+static void destroy(tsr_device *device, tsr__timeline *timeline)
+{
+    device->vk.DestroySemaphore(device->handle, timeline->semaphore, NULL);
+    tsr__free(timeline);
+}
+
 void tsr__timeline_release(tsr_device *device, tsr__timeline *timeline)
 {
     if (!timeline || --timeline->references > 0)
         return;
-    device->vk.DestroySemaphore(device->handle, timeline->semaphore, NULL);
-    tsr__free(timeline);
+    /* One that has not counted to its end, its device being lost, will not count on either. */
+    if (timeline->reached != timeline->submitted) {
+        destroy(device, timeline);
+        return;
+    }
+    pthread_mutex_lock(&device->queue_lock);
+    timeline->next = device->spare_timelines;
+    device->spare_timelines = timeline;
+    pthread_mutex_unlock(&device->queue_lock);
+}
+
+void tsr__timelines_destroy_spare(tsr_device *device)
+{
+    for (tsr__timeline *timeline; (timeline = take_spare(device)) != NULL;)
+        destroy(device, timeline);
 }
 
 tsr_status tsr__timeline_poll(tsr_device *device, tsr__timeline *timeline)

@@ -88,8 +88,7 @@ static tsr_status take_name(gguf_reader *reader, const char *part)
     return TSR_OK;
 }
 
-/* Metadata --------------------------------------------------------------------------------------
- */
+/* Metadata ------------------------------------------------------------------------------------- */
 
 static tsr_status skip_value(gguf_reader *reader, uint32_t type, int depth);
 
@@ -159,8 +158,7 @@ static tsr_status read_metadata(gguf_reader *reader, uint64_t count)
     return TSR_OK;
 }
 
-/* Tensors ---------------------------------------------------------------------------------------
- */
+/* Tensors -------------------------------------------------------------------------------------- */
 
 static tsr_status read_shape(gguf_reader *reader, tsr_shard_param *param)
 {

@@ -1,5 +1,6 @@
 #include "shard/json.h"
 
+#include <inttypes.h>
 #include <locale.h>
 #include <math.h>
 #include <stdarg.h>
@@ -19,14 +20,13 @@ tsr_status tsr__json_fail(const tsr__json *json, size_t at, const char *format, 
     va_start(arguments, format);
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
-    return tsr__fail(TSR_ERR_INVALID, "%s: offset %llu: %s", json->what,
-                     (unsigned long long)(json->base + at), reason);
+    return tsr__fail(TSR_ERR_INVALID, "%s: offset %" PRIu64 ": %s", json->what, json->base + at,
+                     reason);
 }
 
 tsr_status tsr__json_fail_context(const tsr__json *json, size_t at, tsr_status status)
 {
-    return tsr__fail_context(status, "%s: offset %llu", json->what,
-                             (unsigned long long)(json->base + at));
+    return tsr__fail_context(status, "%s: offset %" PRIu64, json->what, json->base + at);
 }
 
 char tsr__json_peek(tsr__json *json)
@@ -102,8 +102,7 @@ tsr_status tsr__json_element(tsr__json *json, bool *more)
     return between(json, ']', more);
 }
 
-/* Strings ---------------------------------------------------------------------------------------
- */
+/* Strings -------------------------------------------------------------------------------------- */
 
 /* Where decoded bytes go; NULL: nowhere. */
 typedef struct buffer {
@@ -194,10 +193,9 @@ static tsr_status read_escape(tsr__json *json, unsigned long *out)
 
 static tsr_status read_string(tsr__json *json, buffer *to)
 {
-    size_t start = json->at;
     if (tsr__json_peek(json) != '"')
         return expected(json, "a string");
-    start = json->at++;
+    size_t start = json->at++;
     for (;;) {
         unsigned char byte = json->at < json->size ? (unsigned char)json->text[json->at] : 0;
         unsigned long character = byte;
@@ -229,8 +227,7 @@ tsr_status tsr__json_string(tsr__json *json, size_t size, char *text)
     return read_string(json, &(buffer){.text = text, .size = size});
 }
 
-/* Numbers ---------------------------------------------------------------------------------------
- */
+/* Numbers -------------------------------------------------------------------------------------- */
 
 static size_t digits_at(const tsr__json *json, size_t at)
 {

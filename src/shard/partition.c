@@ -118,8 +118,7 @@ tsr_status tsr_partition(uint64_t length, int ranks, const tsr_partition_params 
     return TSR_OK;
 }
 
-/* Checking --------------------------------------------------------------------------------------
- */
+/* Checking ------------------------------------------------------------------------------------- */
 
 typedef struct owned {
     tsr_shard_range range;

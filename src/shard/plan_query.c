@@ -140,8 +140,7 @@ void tsr_shard_plan_summary(const tsr_shard_plan *plan, tsr_shard_summary *summa
     *summary = sum;
 }
 
-/* Checks ----------------------------------------------------------------------------------------
- */
+/* Checks --------------------------------------------------------------------------------------- */
 
 static tsr_status check_blocks(const tsr_shard_plan *plan, uint64_t param)
 {

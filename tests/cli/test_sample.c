@@ -1,33 +1,17 @@
-/* tessera sample: golden values through the tool, formats, and what it says about wrong arguments.
- */
+/* tessera sample raw: golden values through the tool, formats, and what it says about wrong
+ * arguments. */
 #include <stdio.h>
 
+#include "cli/sample_run.h"
 #include "cli/tool.h"
 #include "support/golden.h"
 
-#define MOST_VALUES 200000
+static const int64_t *values;
 
-static int64_t values[MOST_VALUES];
-
-/* Runs the tool, which must succeed in silence, and reads the 64-bit numbers it prints. */
 static uint64_t run_i64(const char *arguments)
 {
-    char with_format[1024];
-    snprintf(with_format, sizeof with_format, "%s --format i64", arguments);
-    tool_result result = tool_run(with_format);
-    ck_assert_msg(result.exit_code == 0, "%s: exit code %d: %s", arguments, result.exit_code,
-                  result.err);
-    ck_assert_str_eq(result.err, "");
-    ck_assert_uint_eq(result.out_size % 8, 0);
-    uint64_t count = result.out_size / 8;
-    ck_assert_uint_le(count, MOST_VALUES);
-    for (uint64_t i = 0; i < count; i++) {
-        uint64_t bits = 0;
-        for (int j = 7; j >= 0; j--)
-            bits = bits << 8 | (uint8_t)result.out[8 * i + (uint64_t)j];
-        memcpy(&values[i], &bits, sizeof bits);
-    }
-    tool_result_free(&result);
+    uint64_t count;
+    values = sample_run(arguments, &count);
     return count;
 }
 
@@ -203,17 +187,7 @@ START_TEST(refuses_wrong_arguments)
 }
 END_TEST
 
-START_TEST(help_names_every_kind)
-{
-    tool_result result = tool_run("help sample");
-    ck_assert_int_eq(result.exit_code, 0);
-    ck_assert_ptr_nonnull(strstr(result.out, "\n  raw "));
-    ck_assert_ptr_nonnull(strstr(result.out, "\nraw:\n"));
-    tool_result_free(&result);
-}
-END_TEST
-
-TESTS(sample)
+TESTS(sample_raw)
 {
     tcase_add_test(tests, raw_threefry_is_mlx_bits);
     tcase_add_test(tests, raw_dotnet_is_next);
@@ -223,5 +197,4 @@ TESTS(sample)
     tcase_add_test(tests, json);
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0,
                         (int)(sizeof mistakes / sizeof *mistakes));
-    tcase_add_test(tests, help_names_every_kind);
 }

@@ -598,8 +598,7 @@ START_TEST(layers_fail)
 }
 END_TEST
 
-/* A batch that cannot be ended ------------------------------------------------------------------
- */
+/* A batch that cannot be ended ----------------------------------------------------------------- */
 
 /* What is recorded next holds its buffers, although they were marked as held by the batch that was
  * dropped. */

@@ -328,8 +328,7 @@ START_TEST(what_the_device_lacks)
 }
 END_TEST
 
-/* Garbage ---------------------------------------------------------------------------------------
- */
+/* Garbage -------------------------------------------------------------------------------------- */
 
 static void refuse(const uint32_t *words, uint64_t count, tsr_status status, const char *text)
 {
@@ -405,8 +404,7 @@ START_TEST(check_survives_anything)
 }
 END_TEST
 
-/* Arguments -------------------------------------------------------------------------------------
- */
+/* Arguments ------------------------------------------------------------------------------------ */
 
 START_TEST(create_errors)
 {

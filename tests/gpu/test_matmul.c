@@ -21,9 +21,7 @@ static void force_splits(uint32_t splits)
     tsr__matmul_force(&override);
 }
 
-/* Kernels
- * -------------------------------------------------------------------------------------------------------
- */
+/* Kernels -------------------------------------------------------------------------------------- */
 
 /* Runs a case with every kernel of the table that can do it here; how many did. */
 static int run_with_all(gpu_random *random, const matmul_case *c)
@@ -209,9 +207,7 @@ START_TEST(shapes_do_not_each_make_a_pipeline)
 }
 END_TEST
 
-/* The epilogue
- * --------------------------------------------------------------------------------------------------
- */
+/* The epilogue --------------------------------------------------------------------------------- */
 
 START_TEST(bias_in_every_form)
 {
@@ -341,9 +337,7 @@ START_TEST(specials_stay_where_they_are)
 }
 END_TEST
 
-/* Shapes
- * ---------------------------------------------------------------------------------------------------------
- */
+/* Shapes --------------------------------------------------------------------------------------- */
 
 START_TEST(sizes_of_zero)
 {
@@ -467,9 +461,7 @@ START_TEST(strides_of_millions)
 }
 END_TEST
 
-/* Refusals
- * -------------------------------------------------------------------------------------------------------
- */
+/* Refusals ------------------------------------------------------------------------------------- */
 
 static tsr_tensor *a34, *b45, *y35;
 

@@ -1,5 +1,5 @@
 # Reads meson's testlog.json, one test executable a line, and prints "passed failed" in TAP points. An executable that crashed,
-# ran out of time or printed no valid TAP is one failure, if none of its points is.
+# ran out of time or printed no valid TAP is one failure, if none of its points is; one that has only an exit status is one point.
 {
     passed = failed = 0
     result = $0
@@ -21,6 +21,8 @@
     }
     if (result != "OK" && result != "SKIP" && failed == 0)
         failed = 1
+    if (result == "OK" && passed == 0)
+        passed = 1
     all_passed += passed
     all_failed += failed
 }

@@ -385,6 +385,39 @@ START_TEST(batches_as_torch)
 }
 END_TEST
 
+/* From 214,748,364 items on, PyTorch 2.6 draws 64 bits for each: 2.6 GB. */
+START_TEST(hundreds_of_millions_as_torch)
+{
+    json_t *document = golden_load("torch_randperm"), *one;
+    size_t i;
+    json_array_foreach(golden_list(document, "cases"), i, one)
+    {
+        const char *id = golden_text(one, "id");
+        const json_t *in = golden_member(one, "in");
+        uint64_t n = (uint64_t)golden_integer(in, "n"), got;
+        if (!json_is_true(json_object_get(in, "huge")) || golden_skips_huge(id))
+            continue;
+        int64_t *indices = malloc(n * sizeof *indices);
+        ck_check(indices != NULL);
+        for (int older = 0; older < 2; older++) {
+            const json_t *out = golden_member(one, older != 0 ? "out_torch_1_13_1" : "out");
+            tsr_sampler *sampler = NULL;
+            ck_assert_ok(tsr_sampler_create_distributed(
+                tsr_sampler_distributed_params(.n = n, .ranks = 1, .order = TSR_ORDER_TORCH,
+                                               .seed = seed_of(in),
+                                               .torch.version =
+                                                   older != 0 ? TSR_TORCH_1_13 : TSR_TORCH_DEFAULT),
+                &sampler));
+            ck_assert_ok(tsr_sampler_fill(sampler, n, indices, NULL, &got));
+            golden_compare(id, golden_member(out, "indices"), indices, got);
+            tsr_sampler_destroy(&sampler);
+        }
+        free(indices);
+    }
+    json_decref(document);
+}
+END_TEST
+
 TESTS(golden)
 {
     tcase_add_test(tests, random_as_torch);
@@ -393,4 +426,10 @@ TESTS(golden)
     tcase_add_test(tests, distributed_as_torch);
     tcase_add_test(tests, distributed_as_the_document);
     tcase_add_test(tests, batches_as_torch);
+}
+
+TESTS(golden_huge)
+{
+    tcase_set_timeout(tests, 3600);
+    tcase_add_test(tests, hundreds_of_millions_as_torch);
 }

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "sampler/kinds.h"
+#include "support/random.h"
 
 static tsr_sampler *create(int kind)
 {
@@ -177,6 +179,66 @@ START_TEST(damaged_states_are_refused)
 }
 END_TEST
 
+/* Puts the checksum that belongs there behind a state's body. */
+static size_t seal(uint8_t *state, size_t body)
+{
+    uint64_t hash = tsr__hash(TSR__HASH_START, state, body);
+    for (int i = 0; i < 4; i++)
+        state[body + (size_t)i] = (uint8_t)((hash ^ hash >> 32) >> (8 * i));
+    return body + 4;
+}
+
+/* Also a state that is whole, but says what cannot be, does no harm. */
+START_TEST(states_with_any_contents)
+{
+    tsr_sampler *sampler = create(_i);
+    epoch expected;
+    uint8_t saved[TSR_SAMPLER_STATE_BYTES], state[TSR_SAMPLER_STATE_BYTES];
+    size_t size;
+    uint64_t random = (uint64_t)_i, count;
+    int taken = 0, refused = 0;
+    int64_t indices[32];
+    read_epoch(sampler, &expected);
+    for (int round = 0; round < 2000; round++) {
+        ck_assert_ok(tsr_sampler_set_epoch(sampler, 0));
+        ck_assert_ok(tsr_sampler_seek(sampler, 2));
+        ck_assert_ok(tsr_sampler_save(sampler, sizeof saved, saved, &size));
+        memcpy(state, saved, size);
+        /* Far epochs of a generator take their time: the epoch stays. */
+        size_t body = size - 4;
+        if (round % 3 == 0)
+            body = 15 + random_next(&random) % 45;
+        for (size_t i = size - 4; i < body; i++)
+            state[i] = (uint8_t)random_next(&random);
+        for (int change = 0; change < 1 + round % 4; change++)
+            state[15 + random_next(&random) % (body > 15 ? body - 15 : 1)] =
+                (uint8_t)(random_next(&random) >> (random_next(&random) % 8));
+        if (tsr_sampler_resume(sampler, state, seal(state, body)) == TSR_OK) {
+            taken++;
+            for (int i = 0; i < 30; i++)
+                ck_assert_ok(tsr_sampler_fill(sampler, 32, indices, NULL, &count));
+        } else {
+            refused++;
+            check_rest(_i, sampler, &expected, 2, 16);
+        }
+    }
+    ck_assert_msg(taken > 0 && refused > 100, "%d were taken, %d refused", taken, refused);
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
+
+static void check_contents(tsr_sampler *sampler, const char *contents, size_t size,
+                           const char *text)
+{
+    uint8_t state[TSR_SAMPLER_STATE_BYTES];
+    size_t saved;
+    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &saved));
+    memcpy(state + 14, contents, size);
+    ck_assert_error(tsr_sampler_resume(sampler, state, seal(state, 14 + size)), TSR_ERR_INVALID,
+                    text);
+}
+#define CONTENTS(bytes, text) check_contents(sampler, bytes, sizeof(bytes) - 1, text)
+
 /* A sampler only takes the states of its own kind and parameters. */
 START_TEST(states_of_others_are_refused)
 {
@@ -203,8 +265,42 @@ TESTS(protocol)
     CASES(a_state_brings_back_the_place);
     CASES(epochs_come_again);
     CASES(damaged_states_are_refused);
+    CASES(states_with_any_contents);
     CASES(states_of_others_are_refused);
 }
+
+/* Epoch, position, ranks, rank, offset; or the deals before. */
+START_TEST(contents_that_cannot_be)
+{
+    tsr_sampler *sampler = create(1);
+    CONTENTS("\0\51", "sampler resume: position 41 is beyond the end: there are 40 items");
+    CONTENTS("\1\0", "random: epoch -1 is negative");
+    CONTENTS("\0\1\1", "sampler resume: offset 16: 1 bytes too many");
+    CONTENTS("\0\377\377", "sampler resume: offset 17: 1 bytes are missing");
+    CONTENTS("\0\377\377\377\377\377\377\377\377\377\2",
+             "sampler resume: offset 25: the number before does not fit in 64 bits");
+    tsr_sampler_destroy(&sampler);
+    sampler = create(15);
+    CONTENTS("\0\1", "sampler resume: offset 16: 1 bytes are missing");
+    CONTENTS("\0\1\0\0\0", "sampler resume: offset 17: there cannot be 0 ranks");
+    CONTENTS("\0\1\377\377\377\377\10\0\0",
+             "sampler resume: offset 21: there cannot be 2415919103 ranks");
+    CONTENTS("\0\1\4\4\0", "sampler resume: offset 18: there is no rank 4 of 4");
+    CONTENTS("\0\33\4\3\0",
+             "sampler resume: offset 19: position 27 is beyond the end: rank 3 has 26 items");
+    CONTENTS("\0\1\4\3\377\377\377\377\377\377\377\377\177",
+             "sampler resume: offset 27: 9223372036854775807 items cannot have been given");
+    tsr_sampler_destroy(&sampler);
+    sampler = create(17);
+    CONTENTS("\0\1\4\1\1", "sampler resume: offset 19: nothing can have been given before");
+    tsr_sampler_destroy(&sampler);
+    sampler = create(16);
+    CONTENTS("\0\1\4\1\11",
+             "sampler resume: offset 19: the number of ranks cannot have changed 9 times");
+    CONTENTS("\0\1\4\1\1\0\0", "sampler resume: offset 20: there cannot be 0 ranks");
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
 
 START_TEST(names_and_lengths)
 {
@@ -395,6 +491,7 @@ TESTS(protocol_errors)
     tcase_add_test(tests, names_and_lengths);
     tcase_add_test(tests, room_that_is_too_small);
     tcase_add_test(tests, states_that_are_none);
+    tcase_add_test(tests, contents_that_cannot_be);
     tcase_add_test(tests, params_that_cannot_be);
     tcase_add_test(tests, epochs_that_cannot_be);
     tcase_add_test(tests, a_trillion_items);

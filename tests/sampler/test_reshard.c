@@ -255,6 +255,27 @@ START_TEST(only_the_outermost_changes)
 }
 END_TEST
 
+/* What is wrapped is the whole epoch, also when it was dealing what is left of it. */
+START_TEST(a_share_of_what_was_left)
+{
+    uint8_t state[TSR_SAMPLER_STATE_BYTES];
+    tsr_sampler *base = NULL, *sampler = NULL;
+    size_t size = state_of(tsr_sampler_distributed_params(.n = 100, .ranks = 4), 10, state);
+    ck_assert_ok(tsr_sampler_create_distributed(
+        tsr_sampler_distributed_params(.n = 100, .ranks = 5), &base));
+    ck_assert_ok(tsr_sampler_resume(base, state, size));
+    ck_assert_uint_eq(tsr_sampler_length(base), 12);
+    ck_assert_ok(tsr_sampler_create_distributed(
+        tsr_sampler_distributed_params(.base = &base, .ranks = 2), &sampler));
+    ck_assert_uint_eq(tsr_sampler_length(sampler), 10);
+    ck_assert_ok(tsr_sampler_seek(sampler, 7));
+    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    ck_assert_ok(tsr_sampler_resume(sampler, state, size));
+    ck_assert_uint_eq(tsr_sampler_length(sampler), 10);
+    tsr_sampler_destroy(&sampler);
+}
+END_TEST
+
 /* 64 bytes remember so many deals; then it is said, and nothing has changed. */
 START_TEST(too_many_changes)
 {
@@ -295,5 +316,6 @@ TESTS(reshard)
     tcase_add_test(tests, what_is_left);
     tcase_add_test(tests, states_that_do_not_tell);
     tcase_add_test(tests, only_the_outermost_changes);
+    tcase_add_test(tests, a_share_of_what_was_left);
     tcase_add_test(tests, too_many_changes);
 }

@@ -106,6 +106,21 @@ START_TEST(a_difficulty_at_the_threshold_is_let_in)
 }
 END_TEST
 
+START_TEST(no_zero_is_easier_than_another)
+{
+    double difficulties[] = {0, -0.0, 0, -0.0, 0, -0.0};
+    create(
+        tsr_sampler_curriculum_params(.difficulties = difficulties, .count = 6, .max_epochs = 2));
+    items_epoch(sampler, 0, &all);
+    for (int i = 0; i < 6; i++)
+        difficulties[i] = 0;
+    create(
+        tsr_sampler_curriculum_params(.difficulties = difficulties, .count = 6, .max_epochs = 2));
+    items_epoch(sampler, 0, &others);
+    ck_assert(items_equal_from(&all, 0, &others));
+}
+END_TEST
+
 /* Of `valid` easy items among 12, how often each comes, over many epochs. */
 static double chi_square(int64_t samples, uint64_t valid, int64_t epochs)
 {
@@ -207,6 +222,7 @@ TESTS(curriculum)
     tcase_add_test(tests, in_each_epoch_what_is_easy_enough);
     tcase_add_test(tests, the_first_epoch_is_never_empty_and_the_last_has_all);
     tcase_add_test(tests, a_difficulty_at_the_threshold_is_let_in);
+    tcase_add_test(tests, no_zero_is_easier_than_another);
     tcase_add_test(tests, all_that_may_come_do_so_equally_often);
     tcase_add_test(tests, seed_and_epoch_decide);
     tcase_add_test(tests, what_is_refused);

@@ -16,7 +16,8 @@ typedef struct bytes {
 
 static inline void put_bytes(bytes *to, const void *data, size_t size)
 {
-    to->data = realloc(to->data, to->size + size + 1);
+    /* Exactly this size, so that reading past the end is noticed. */
+    to->data = realloc(to->data, to->size + size > 0 ? to->size + size : 1);
     ck_assert_ptr_nonnull(to->data);
     if (size > 0)
         memcpy(to->data + to->size, data, size);

@@ -1,6 +1,6 @@
 /* Parameter lists from files: JSON, indices, what tells a format, files that cannot be read, and a
  * model of 70 billion parameters whose weights nobody reads. */
-#include <fcntl.h>
+#include <inttypes.h>
 #include <sys/stat.h>
 
 #include "base/fault.h"
@@ -19,16 +19,15 @@ static void destroy(void)
     folder_destroy(&in);
 }
 
-/* JSON ------------------------------------------------------------------------------------------
- */
+/* JSON ----------------------------------------------------------------------------------------- */
 
 static tsr_status parse(const char *text, tsr_shard_list **list)
 {
     size_t size = strlen(text);
-    char *exact = malloc(size == 0 ? 1 : size);
-    memcpy(exact, text, size);
-    tsr_status status = tsr_shard_list_parse(TSR_SHARD_JSON, exact, size, size, list);
-    free(exact);
+    bytes exact = {0};
+    put_bytes(&exact, text, size);
+    tsr_status status = tsr_shard_list_parse(TSR_SHARD_JSON, exact.data, size, size, list);
+    free(exact.data);
     return status;
 }
 
@@ -126,8 +125,7 @@ START_TEST(no_prefix_of_json_is_a_list)
 }
 END_TEST
 
-/* Files -----------------------------------------------------------------------------------------
- */
+/* Files ---------------------------------------------------------------------------------------- */
 
 static const char one[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
 
@@ -214,8 +212,7 @@ START_TEST(files_that_cannot_be_read)
 }
 END_TEST
 
-/* Indices ---------------------------------------------------------------------------------------
- */
+/* Indices -------------------------------------------------------------------------------------- */
 
 static void write_part(const char *name, const char *header, size_t weights)
 {
@@ -347,8 +344,7 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
-/* 70 billion parameters -------------------------------------------------------------------------
- */
+/* 70 billion parameters ------------------------------------------------------------------------ */
 
 typedef struct header {
     char *text;
@@ -364,9 +360,8 @@ static void put_tensor(header *to, const char *name, int64_t rows, int64_t colum
              (long long)columns);
     to->used += (size_t)snprintf(
         to->text + to->used, to->size - to->used,
-        "%c\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%llu,%llu]}",
-        to->used == 0 ? '{' : ',', name, shape, (unsigned long long)to->offset,
-        (unsigned long long)(to->offset + size));
+        "%c\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}",
+        to->used == 0 ? '{' : ',', name, shape, to->offset, to->offset + size);
     to->offset += size;
 }
 

@@ -194,8 +194,7 @@ START_TEST(whatever_the_locale)
 }
 END_TEST
 
-/* Reading ---------------------------------------------------------------------------------------
- */
+/* Reading -------------------------------------------------------------------------------------- */
 
 #define HEAD "{\"schema\":\"tessera.plan\",\"schema_version\":1,\"strategy\":\"s\",\"ranks\":2,"
 #define P "\"params\":["

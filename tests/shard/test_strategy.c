@@ -20,8 +20,7 @@ static const tsr_shard_param model[] = {
 };
 enum { MODEL = COUNT_OF(model) };
 
-/* Full ------------------------------------------------------------------------------------------
- */
+/* Full ----------------------------------------------------------------------------------------- */
 
 START_TEST(full_divides_everything_but_gathered)
 {
@@ -106,8 +105,7 @@ START_TEST(blocks_stay_whole)
 }
 END_TEST
 
-/* Layer by layer --------------------------------------------------------------------------------
- */
+/* Layer by layer ------------------------------------------------------------------------------- */
 
 START_TEST(layers_stay_whole)
 {
@@ -226,8 +224,7 @@ START_TEST(layers_by_rate_and_memory)
 }
 END_TEST
 
-/* Hybrid ----------------------------------------------------------------------------------------
- */
+/* Hybrid --------------------------------------------------------------------------------------- */
 
 static const tsr_shard_param transformer[] = {
     {.name = "embed.weight", .ndim = 1, .shape = {64}, .layer = "embed", .always_gather = true},
@@ -299,8 +296,7 @@ START_TEST(hybrid_balances_both_sides)
 }
 END_TEST
 
-/* Weighted --------------------------------------------------------------------------------------
- */
+/* Weighted ------------------------------------------------------------------------------------- */
 
 START_TEST(weighted_by_rate)
 {
@@ -418,8 +414,7 @@ START_TEST(weighted_fills_memory_exactly)
 }
 END_TEST
 
-/* The factory -----------------------------------------------------------------------------------
- */
+/* The factory ---------------------------------------------------------------------------------- */
 
 START_TEST(factory_by_kind_and_by_name)
 {
@@ -528,8 +523,7 @@ START_TEST(edges_of_every_strategy)
 }
 END_TEST
 
-/* Strategies of one's own -----------------------------------------------------------------------
- */
+/* Strategies of one's own ---------------------------------------------------------------------- */
 
 /* The last rank has the first elements. */
 static tsr_status backwards(void *user, const tsr_shard_request *request, tsr_shard_range *ranges)

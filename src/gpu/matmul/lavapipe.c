@@ -47,8 +47,7 @@ bool tsr__lavapipe_fits(const tsr__matmul_problem *p)
            (readable(&p->b) || packable(p, &p->b, p->n));
 }
 
-/* Packing ---------------------------------------------------------------------------------------
- */
+/* Packing -------------------------------------------------------------------------------------- */
 
 /* A product on its way: the problem as its kernels see it, and where its operands are. */
 typedef struct run {
@@ -141,8 +140,7 @@ static tsr_status prepare_operands(run *r)
     return TSR_OK;
 }
 
-/* Pieces ----------------------------------------------------------------------------------------
- */
+/* Pieces --------------------------------------------------------------------------------------- */
 
 static bool y_takes_sums(const tsr__matmul_problem *p)
 {

@@ -19,8 +19,7 @@ typedef struct tsr__matmul_call {
 tsr_status tsr__matmul_run_tiles(const tsr__matmul_call *call, const tsr__matmul_plan *plan);
 tsr_status tsr__matmul_run_wide(const tsr__matmul_call *call, const tsr__matmul_plan *plan);
 
-/* What these and lavapipe.c share ----------------------------------------------------------------
- */
+/* What these and lavapipe.c share -------------------------------------------------------------- */
 
 /* Address of a side's first element in `tensor`'s buffer, `elements` further on. */
 uint64_t tsr__matmul_address(const tsr_tensor *tensor, const tsr__matmul_side *side,

@@ -1,0 +1,69 @@
+#include <stdio.h>
+#include <tessera/tessera.h>
+
+enum { ITEMS = 1000 };
+
+/* Runs in the workers' threads. What is drawn from work->seed does not depend on how many there
+ * are.
+ */
+static tsr_status load(void *dataset, tsr_loader_work *work, int64_t index, void *item)
+{
+    tsr_philox noise;
+    tsr_philox_init((uint64_t)work->seed, work->place, &noise);
+    *(double *)item = ((const float *)dataset)[index] + 0.01 * tsr_philox_next_double(&noise);
+    return TSR_OK;
+}
+
+/* The share of process 1 of 4. */
+static tsr_status open_share(float *dataset, tsr_loader **loader)
+{
+    tsr_sampler *sampler = NULL;
+    tsr_status status = tsr_sampler_create_distributed(
+        tsr_sampler_distributed_params(.n = ITEMS, .ranks = 4, .rank = 1, .seed = 42), &sampler);
+    if (status == TSR_OK)
+        status = tsr_loader_create(
+            tsr_loader_params(.sampler = &sampler, .n = ITEMS, .batch_size = 32, .workers = 2,
+                              .load_item = load, .user = dataset, .item_bytes = sizeof(double),
+                              .seed = 42, .seed_strategy = TSR_SEED_STRATEGY_HASHED, .node = 1),
+            loader);
+    tsr_sampler_destroy(&sampler); /* unless the loader has taken it */
+    return status;
+}
+
+/* Up to `most` batches of what is left of the epoch. */
+static tsr_status read_some(tsr_loader *loader, int most, uint64_t *items)
+{
+    tsr_loader_batch batch;
+    bool got = true;
+    while (most-- > 0 && got) {
+        tsr_status status = tsr_loader_next(loader, &batch, &got);
+        if (status != TSR_OK)
+            return status;
+        if (got) /* … train on batch.data */
+            *items += batch.count;
+    }
+    return TSR_OK;
+}
+
+int main(void)
+{
+    static float dataset[ITEMS];
+    unsigned char state[TSR_SAMPLER_STATE_BYTES];
+    size_t size;
+    uint64_t before = 0, after = 0;
+    tsr_loader *loader = NULL, *resumed = NULL;
+
+    int failed = open_share(dataset, &loader) || tsr_loader_set_epoch(loader, 7) ||
+                 read_some(loader, 3, &before) ||
+                 tsr_loader_save(loader, sizeof state, state, &size) ||
+                 open_share(dataset, &resumed) || tsr_loader_resume(resumed, state, size) ||
+                 read_some(resumed, 1000, &after);
+    if (failed)
+        fprintf(stderr, "%s\n", tsr_last_error());
+    else
+        printf("%d items before, %d after\n", (int)before, (int)after); /* 96, 154 */
+
+    tsr_loader_destroy(&loader);
+    tsr_loader_destroy(&resumed);
+    return failed || before + after != ITEMS / 4;
+}

@@ -1,0 +1,21 @@
+/* What `tessera sample` prints, as numbers; and files for it to read. */
+#ifndef TESTS_CLI_SAMPLE_RUN_H
+#define TESTS_CLI_SAMPLE_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Runs the tool with --format i64, which must succeed in silence. The numbers are valid until the
+ * next call. */
+const int64_t *sample_run(const char *arguments, uint64_t *count);
+
+/* Runs the tool, which must exit with 2, say one sentence and print nothing. */
+void sample_refuses(const char *arguments);
+
+/* A folder of the test's own, into which it goes, so that names of files are short. */
+void sample_enter_folder(void);
+void sample_leave_folder(void);
+void sample_write_integers(const char *name, const int64_t *values, uint64_t count);
+void sample_write_reals(const char *name, const double *values, uint64_t count);
+
+#endif

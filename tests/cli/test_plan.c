@@ -1,0 +1,240 @@
+/* tessera plan: what people and programs read, and what it says about wrong arguments and files. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/tool.h"
+#include "shard/files.h"
+#include "support/check_main.h"
+#include "tessera/shard.h"
+
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+
+static folder in;
+
+/* 1 KiB that is embedded, two layers of 1 and 2 KiB, and a head of 96 bytes. */
+static const char params[] =
+    "[{\"name\": \"embed.weight\", \"shape\": [16, 32], \"dtype\": \"bf16\"},\n"
+    " {\"name\": \"layers.0.w\", \"shape\": [16, 16], \"dtype\": \"f32\"},\n"
+    " {\"name\": \"layers.1.w\", \"shape\": [32, 16], \"dtype\": \"f32\"},\n"
+    " {\"name\": \"head.weight\", \"shape\": [3, 8], \"dtype\": \"f32\"}]\n";
+
+static const char header[] = "{\"a.w\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},"
+                             "\"b.w\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[16,32]}}";
+
+static void create(void)
+{
+    char path[160];
+    in = folder_create();
+    folder_write(&in, "params.json", params, strlen(params), path);
+    bytes file = safetensors_file(header, 32);
+    folder_write(&in, "model.safetensors", file.data, file.size, path);
+    folder_write(&in, "short.safetensors", file.data, file.size - 1, path);
+    free(file.data);
+    bytes gguf = {0};
+    put_gguf_head(&gguf, 3, 1, 0);
+    put_gguf_tensor(&gguf, "blk.0.w", 256, 2, 12, 0);
+    put_zeros(&gguf, 32 - gguf.size % 32 + 288);
+    folder_write(&in, "model.gguf", gguf.data, gguf.size, path);
+    free(gguf.data);
+    folder_write(&in, "empty.json", "[]", 2, path);
+    ck_assert_int_eq(chdir(in.path), 0);
+}
+
+static void destroy(void)
+{
+    ck_assert_int_eq(chdir("/"), 0);
+    folder_destroy(&in);
+}
+
+static const struct {
+    const char *arguments, *output;
+} tables[] = {
+    {"plan params.json --ranks 2",
+     "params.json (json): 4 parameters, 4.1 KiB\n"
+     "full over 2 ranks\n"
+     "\n"
+     "rank   shards    total\n"
+     "   0  2.0 KiB  2.0 KiB  ########################################\n"
+     "   1  2.0 KiB  2.0 KiB  ########################################\n"
+     "\n"
+     "imbalance 1.0000: the busiest rank has 0.00 % more bytes of shards than the mean\n"},
+    {"plan params.json --strategy weighted --rates 3,1 --memory 8K,2K --gather embed*",
+     "params.json (json): 4 parameters, 4.1 KiB\n"
+     "weighted over 2 ranks; 1 parameter, 1 KiB, on every rank\n"
+     "\n"
+     "rank  rate   shards  on every rank    total  of memory\n"
+     "   0     3  2.3 KiB          1 KiB  3.3 KiB     41.5 %  "
+     "============############################\n"
+     "   1     1    792 B          1 KiB  1.8 KiB     88.7 %  ============#########\n"
+     "\n"
+     "imbalance 1.0000: the busiest rank has 0.00 % more bytes of shards for its rate than the "
+     "mean\n"},
+    {"plan params.json --strategy layerwise --ranks 3",
+     "params.json (json): 4 parameters, 4.1 KiB\n"
+     "layerwise over 3 ranks\n"
+     "\n"
+     "rank   shards    total\n"
+     "   0    2 KiB    2 KiB  ########################################\n"
+     "   1  1.1 KiB  1.1 KiB  ######################\n"
+     "   2    1 KiB    1 KiB  ####################\n"
+     "\n"
+     "imbalance 1.4656: the busiest rank has 46.56 % more bytes of shards than the mean\n"},
+    {"plan params.json --strategy hybrid --ranks 2 --full-layers layers --layerwise-layers "
+     "head,embed --memory 0,4K --partition uneven --align 8",
+     "params.json (json): 4 parameters, 4.1 KiB\n"
+     "hybrid over 2 ranks\n"
+     "\n"
+     "rank   shards    total  of memory\n"
+     "   0  2.5 KiB  2.5 KiB          -  ########################################\n"
+     "   1  1.6 KiB  1.6 KiB     39.8 %  ##########################\n"
+     "\n"
+     "imbalance 1.2214: the busiest rank has 22.14 % more bytes of shards than the mean\n"},
+    {"plan model.gguf --ranks 1 --gather *",
+     "model.gguf (gguf): 1 parameter, 288 B\n"
+     "full over 1 rank; 1 parameter, 288 B, on every rank\n"
+     "\n"
+     "rank  shards  on every rank  total\n"
+     "   0     0 B          288 B  288 B  ========================================\n"
+     "\n"
+     "nothing is divided\n"},
+};
+
+START_TEST(tables_for_people)
+{
+    tool_result result = tool_run(tables[_i].arguments);
+    ck_assert_str_eq(result.err, "");
+    ck_assert_str_eq(result.out, tables[_i].output);
+    ck_assert_int_eq(result.exit_code, 0);
+    tool_result_free(&result);
+}
+END_TEST
+
+/* The JSON is a plan that the library reads. */
+START_TEST(json_for_programs)
+{
+    json_t *document = tool_json("plan params.json --ranks=3 --gather embed* --gather "
+                                 "!*.weight,head --format json",
+                                 "tessera.plan");
+    ck_assert_str_eq(tool_text(document, "strategy"), "full");
+    ck_assert_int_eq((int)tool_number(document, "ranks"), 3);
+    const json_t *list = tool_member(document, "params");
+    ck_assert_uint_eq(json_array_size(list), 4);
+    ck_assert_ptr_null(json_object_get(json_array_get(list, 0), "always_gather"));
+    ck_assert(json_is_true(tool_member(json_array_get(list, 3), "always_gather")));
+    const json_t *shard = json_array_get(tool_member(json_array_get(list, 1), "shards"), 2);
+    ck_assert_int_eq(json_integer_value(json_array_get(shard, 0)), 172);
+    ck_assert_int_eq(json_integer_value(json_array_get(shard, 1)), 84);
+    const json_t *ranks = tool_member(tool_member(document, "summary"), "per_rank");
+    ck_assert_int_eq((int)tool_number(json_array_get(ranks, 2), "gathered_bytes"), 96);
+    json_decref(document);
+
+    tool_result result = tool_run("plan model.safetensors --ranks 2 --format json");
+    tsr_shard_plan *plan = NULL;
+    ck_assert_ok(tsr_shard_plan_load_json(result.out, result.out_size, &plan));
+    ck_assert_int_eq(tsr_shard_plan_ranks(plan), 2);
+    tsr_shard_plan_destroy(&plan);
+    tool_result_free(&result);
+}
+END_TEST
+
+static const struct {
+    const char *arguments, *sentence;
+} mistakes[] = {
+    {"plan", "tessera: plan: which file?\n"},
+    {"plan a b", "tessera: plan: unexpected argument 'b'\n"},
+    {"plan params.json", "tessera: plan: how many ranks? --ranks says so\n"},
+    {"plan params.json --memory 8G", "tessera: plan: how many ranks? --ranks says so\n"},
+    {"plan params.json --ranks 0",
+     "tessera: plan: --ranks takes an integer from 1 to 65536, not '0'\n"},
+    {"plan params.json --ranks two",
+     "tessera: plan: --ranks takes an integer from 1 to 65536, not 'two'\n"},
+    {"plan params.json --ranks 2 --strategy Full",
+     "tessera: plan: --strategy takes full, layerwise, hybrid or weighted, not 'Full'\n"},
+    {"plan params.json --ranks 2 --format yaml",
+     "tessera: plan: --format takes table or json, not 'yaml'\n"},
+    {"plan params.json --ranks 2 --partition odd",
+     "tessera: plan: --partition takes even, strict or uneven, not 'odd'\n"},
+    {"plan params.json --ranks 2 --rates 1,2", "tessera: plan: full does not take --rates\n"},
+    {"plan params.json --ranks 2 --full-layers x",
+     "tessera: plan: full does not take --full-layers\n"},
+    {"plan params.json --ranks 2 --strategy weighted --layerwise-layers x",
+     "tessera: plan: weighted does not take --layerwise-layers\n"},
+    {"plan params.json --ranks 2 --strategy layerwise --align 4",
+     "tessera: plan: layerwise does not take --align\n"},
+    {"plan params.json --ranks 2 --strategy weighted --partition even",
+     "tessera: plan: weighted does not take --partition\n"},
+    {"plan params.json --ranks 3 --strategy weighted --rates 1,2",
+     "tessera: plan: --rates has 2 values for 3 ranks\n"},
+    {"plan params.json --ranks 3 --strategy weighted --rates 1",
+     "tessera: plan: --rates has 1 value for 3 ranks\n"},
+    {"plan params.json --strategy weighted --rates 1,2 --memory 1G,2G,3G",
+     "tessera: plan: --memory has 3 values for 2 ranks\n"},
+    {"plan params.json --strategy weighted --rates 1,-2",
+     "tessera: plan: --rates takes numbers from 0 on, not '-2'\n"},
+    {"plan params.json --strategy weighted --rates 1,2x",
+     "tessera: plan: --rates takes numbers from 0 on, not '2x'\n"},
+    {"plan params.json --strategy weighted --rates 1,inf",
+     "tessera: plan: --rates takes numbers from 0 on, not 'inf'\n"},
+    {"plan params.json --strategy weighted --rates 1,,2",
+     "tessera: plan: --rates takes values separated by commas, not '1,,2'\n"},
+    {"plan params.json --strategy weighted --rates 0,0", "tessera: plan: all 2 rates are 0\n"},
+    {"plan params.json --ranks 2 --memory 8GB",
+     "tessera: plan: --memory takes bytes, such as 8G, 512M or 1.5T, not '8GB'\n"},
+    {"plan params.json --ranks 2 --memory 9000000T",
+     "tessera: plan: --memory takes bytes, such as 8G, 512M or 1.5T, not '9000000T'\n"},
+    {"plan params.json --ranks 2 --memory 2095",
+     "tessera: plan: rank 0 would keep 2096 bytes, but has memory for 2095\n"},
+    {"plan params.json --ranks 2 --strategy weighted --memory 2K",
+     "tessera: plan: 96 bytes are left over when every rank's memory is full\n"},
+    {"plan params.json --ranks 2 --strategy layerwise --memory 2K",
+     "tessera: plan: layer 'head' has 96 bytes, but the rank with the most memory left has 0\n"},
+    {"plan params.json --ranks 2 --gather [a",
+     "tessera: plan: '[a' is no pattern: its '[' at offset 0 has no end\n"},
+    {"plan params.json --ranks 5 --partition strict",
+     "tessera: plan: parameter 'embed.weight': partition: 512 elements cannot be divided evenly "
+     "among 5 ranks in units of 1\n"},
+    {"plan empty.json --ranks 2", "tessera: plan: the list of parameters is empty\n"},
+    {"plan nothing.json --ranks 2",
+     "tessera: plan: cannot open nothing.json: No such file or directory\n"},
+    {"plan . --ranks 2", "tessera: plan: . is not a regular file\n"},
+    {"plan short.safetensors --ranks 2",
+     "tessera: plan: short.safetensors: safetensors: offset 113: the tensor ends at byte 32 of the "
+     "weights, which have 31\n"},
+};
+
+START_TEST(refuses_wrong_arguments)
+{
+    tool_result result = tool_run(mistakes[_i].arguments);
+    ck_assert_str_eq(result.err, mistakes[_i].sentence);
+    ck_assert_str_eq(result.out, "");
+    ck_assert_int_eq(result.exit_code, 2);
+    tool_result_free(&result);
+}
+END_TEST
+
+START_TEST(help_explains_strategies)
+{
+    static const char *const words[] = {
+        "usage: tessera plan FILE", "\n  full ", "\n  layerwise ", "\n  hybrid ", "\n  weighted ",
+        "\n  --gather PATTERN"};
+    tool_result result = tool_run("plan --help");
+    ck_assert_int_eq(result.exit_code, 0);
+    for (size_t i = 0; i < COUNT_OF(words); i++)
+        ck_assert_msg(strstr(result.out, words[i]) != NULL, "no '%s'", words[i]);
+    tool_result_free(&result);
+    result = tool_run("help");
+    ck_assert_ptr_nonnull(strstr(result.out, "\n  plan "));
+    tool_result_free(&result);
+}
+END_TEST
+
+TESTS(plan)
+{
+    tcase_add_checked_fixture(tests, create, destroy);
+    tcase_add_loop_test(tests, tables_for_people, 0, (int)COUNT_OF(tables));
+    tcase_add_test(tests, json_for_programs);
+    tcase_add_loop_test(tests, refuses_wrong_arguments, 0, (int)COUNT_OF(mistakes));
+    tcase_add_test(tests, help_explains_strategies);
+}

@@ -1,0 +1,402 @@
+/* What goes wrong is told where it belongs, and can be tried again. */
+#include "fixture.h"
+
+static source data;
+static tsr_loader *loader;
+
+#define PARAMS(...)                                                                                \
+    tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),      \
+                      __VA_ARGS__)
+
+static void create(const tsr_loader_params *params)
+{
+    tsr_loader_destroy(&loader);
+    ck_assert_ok(tsr_loader_create(params, &loader));
+}
+
+static void destroy(void)
+{
+    tsr_loader_destroy(&loader);
+    ck_assert_int_eq(atomic_load(&data.wrong), 0);
+}
+
+static void check_next(uint64_t number)
+{
+    tsr_loader_batch batch;
+    bool got = false;
+    tsr_status status;
+    do /* a busy machine may take longer than a test's timeout */
+        status = tsr_loader_next(loader, &batch, &got);
+    while (status == TSR_ERR_TIMEOUT);
+    ck_assert_ok(status);
+    ck_assert(got);
+    ck_assert_uint_eq(batch.batch, number);
+}
+
+/* The next batch fails like that, and the position stays. */
+static void check_failure(tsr_status status, const char *text, uint64_t number, int64_t index,
+                          uint64_t place, int worker)
+{
+    tsr_loader_batch batch = {.batch = 12345};
+    tsr_loader_failure failure;
+    bool got = true;
+    ck_assert_int_eq(tsr_loader_next(loader, &batch, &got), status);
+    ck_assert_str_eq(tsr_last_error(), text);
+    ck_assert(got && batch.batch == 12345);
+    ck_assert_uint_eq(tsr_loader_position(loader), number);
+    ck_assert_ok(tsr_loader_failed(loader, &failure));
+    ck_assert_uint_eq(failure.batch, number);
+    ck_assert_int_eq(failure.epoch, tsr_loader_epoch(loader));
+    ck_assert_int_eq(failure.index, index);
+    ck_assert_uint_eq(failure.place, place);
+    ck_assert_int_eq(failure.worker, worker);
+    ck_assert_int_eq(failure.status, status);
+}
+
+static void check_end(void)
+{
+    tsr_loader_batch batch;
+    bool got = true;
+    ck_assert_ok(tsr_loader_next(loader, &batch, &got));
+    ck_assert(!got);
+}
+
+/* Indices 0 … 29 in batches of 4, of which every tenth fails always: batches 0, 2 and 5. The later
+ * ones have failed long before they are told. */
+START_TEST(each_failure_in_its_place)
+{
+    data = (source){.fail = true, .failing = 10, .failures = -1, .reason = "the disk is gone"};
+    for (int workers = 0; workers <= 4; workers++) {
+        for (int batchwise = 0; batchwise < 2; batchwise++) {
+            tsr_loader_params params = *PARAMS(.n = 30, .batch_size = 4, .workers = workers,
+                                               .prefetch = workers > 0 ? 8 : 0);
+            if (batchwise) {
+                params.load_item = NULL;
+                params.load_batch = fixture_batch;
+            }
+            int alive = workers == 0 ? 1 : workers;
+            create(&params);
+            ck_assert_ok(tsr_loader_set_epoch(loader, 6));
+            for (int again = 0; again < 3; again++)
+                check_failure(TSR_ERR_IO, "loader: batch 0 of epoch 6: index 0: the disk is gone",
+                              0, 0, 0, 0);
+            ck_assert_ok(tsr_loader_skip(loader));
+            check_next(1);
+            check_failure(TSR_ERR_IO, "loader: batch 2 of epoch 6: index 10: the disk is gone", 2,
+                          10, 2, 2 % alive);
+            ck_assert_ok(tsr_loader_skip(loader));
+            check_next(3);
+            check_next(4);
+            check_failure(TSR_ERR_IO, "loader: batch 5 of epoch 6: index 20: the disk is gone", 5,
+                          20, 0, 5 % alive);
+            ck_assert_ok(tsr_loader_skip(loader));
+            check_next(6);
+            check_next(7);
+            check_end();
+            atomic_store(&data.running, 0);
+        }
+    }
+}
+END_TEST
+
+START_TEST(what_failed_once_is_tried_again)
+{
+    for (int workers = 0; workers <= 3; workers++) {
+        data = (source){.fail = true, .failing = 7, .failures = 3};
+        create(PARAMS(.n = 20, .workers = workers));
+        int failures = 0;
+        for (uint64_t b = 0; b < 20;) {
+            tsr_loader_batch batch;
+            bool got;
+            tsr_status status = tsr_loader_next(loader, &batch, &got);
+            if (status != TSR_OK) {
+                ck_assert_uint_eq(b % 7, 0);
+                failures++;
+            } else {
+                ck_assert(got && batch.batch == b && *batch.indices == (int64_t)b);
+                b++;
+            }
+        }
+        check_end();
+        ck_assert_int_eq(failures, 3);
+    }
+}
+END_TEST
+
+START_TEST(only_what_failed_can_be_skipped)
+{
+    tsr_loader_failure failure;
+    create(PARAMS(.n = 5, .workers = 1));
+    ck_assert_error(tsr_loader_skip(loader), TSR_ERR_NOT_FOUND, "loader: batch 0 has not failed");
+    check_next(0);
+    ck_assert_error(tsr_loader_failed(loader, &failure), TSR_ERR_NOT_FOUND,
+                    "loader: batch 1 has not failed");
+    ck_assert_uint_eq(tsr_loader_position(loader), 1);
+}
+END_TEST
+
+/* Functions of the library used while loading leave their sentence in a thread that nobody sees. */
+static tsr_status use_the_library(void *user, tsr_loader_work *work)
+{
+    tsr_sampler *sampler;
+    (void)user;
+    return work->batch == 1 ? tsr_sampler_create_length_sorted(
+                                  tsr_sampler_length_sorted_params(.count = 0), &sampler)
+                            : TSR_OK;
+}
+
+static tsr_status say_nothing(void *user, tsr_loader_work *work)
+{
+    (void)user;
+    return work->batch == 1 ? TSR_ERR_UNSUPPORTED : TSR_OK;
+}
+
+START_TEST(the_reason_is_found)
+{
+    for (int workers = 0; workers <= 2; workers++) {
+        create(tsr_loader_params(.load_batch = use_the_library, .n = 3, .workers = workers));
+        check_next(0);
+        check_failure(TSR_ERR_INVALID,
+                      "loader: batch 1 of epoch 0: index 1: length-sorted: batch size 0 is not "
+                      "positive",
+                      1, 1, 0, workers == 2);
+        /* What one function failed with is not the reason of another. */
+        create(tsr_loader_params(.load_batch = say_nothing, .n = 3, .workers = workers));
+        check_next(0);
+        check_failure(TSR_ERR_UNSUPPORTED,
+                      "loader: batch 1 of epoch 0: index 1: load_batch failed with "
+                      "TSR_ERR_UNSUPPORTED",
+                      1, 1, 0, workers == 2);
+    }
+}
+END_TEST
+
+START_TEST(success_leaves_the_last_error)
+{
+    tsr_loader_failure failure;
+    create(PARAMS(.n = 5));
+    ck_assert_int_eq(tsr_loader_failed(loader, &failure), TSR_ERR_NOT_FOUND);
+    check_next(0);
+    ck_assert_str_eq(tsr_last_error(), "loader: batch 0 has not failed");
+}
+END_TEST
+
+static char long_reason[4000];
+
+START_TEST(a_long_reason_is_cut)
+{
+    char expected[sizeof long_reason + 64];
+    for (size_t i = 0; i + 1 < sizeof long_reason; i++)
+        long_reason[i] = "ä"[i % 2];
+    data = (source){.fail = true, .failing = 1, .failures = -1, .reason = long_reason};
+    create(PARAMS(.n = 2, .workers = 1));
+    tsr_loader_batch batch;
+    bool got;
+    ck_assert_int_eq(tsr_loader_next(loader, &batch, &got), TSR_ERR_IO);
+    snprintf(expected, sizeof expected, "loader: batch 0 of epoch 0: index 0: %s", long_reason);
+    size_t size = strlen(tsr_last_error());
+    ck_assert_uint_gt(size, 1000);
+    ck_assert_uint_lt(size, 1030);
+    ck_assert_mem_eq(tsr_last_error(), expected, size - 4); /* up to "…" */
+}
+END_TEST
+
+static tsr_status use_too_much(void *user, tsr_loader_work *work)
+{
+    (void)user;
+    work->size_bytes = work->capacity_bytes + (work->batch == 1);
+    return TSR_OK;
+}
+
+static tsr_status lose_its_place(void *user, tsr_loader_work *work)
+{
+    (void)user;
+    work->place = UINT64_MAX;
+    return TSR_ERR_IO;
+}
+
+START_TEST(functions_that_do_too_much)
+{
+    for (int workers = 0; workers <= 2; workers++) {
+        create(tsr_loader_params(.load_batch = use_too_much, .item_bytes = 3, .batch_bytes = 1,
+                                 .n = 6, .batch_size = 2, .workers = workers));
+        check_next(0);
+        check_failure(TSR_ERR_INVALID,
+                      "loader: batch 1 of epoch 0: load_batch used 8 bytes, there are 7", 1, 2, 0,
+                      workers == 2);
+        create(tsr_loader_params(.load_batch = lose_its_place, .n = 6, .batch_size = 2,
+                                 .workers = workers));
+        check_failure(TSR_ERR_IO,
+                      "loader: batch 0 of epoch 0: index 1: load_batch failed with TSR_ERR_IO", 0,
+                      1, 1, 0);
+    }
+}
+END_TEST
+
+START_TEST(an_index_that_is_none_of_the_datasets)
+{
+    for (int workers = 0; workers <= 2; workers++) {
+        const int64_t indices[] = {0, 1, 2, 9, 10, 3, 4, -1};
+        tsr_sampler *sampler = NULL;
+        ck_assert_ok(tsr_sampler_create_subset(
+            tsr_sampler_subset_params(.indices = indices, .count = 8, .order = TSR_ORDER_NONE),
+            &sampler));
+        create(PARAMS(.sampler = &sampler, .n = 10, .batch_size = 2, .workers = workers));
+        check_next(0);
+        check_next(1);
+        for (int again = 0; again < 2; again++)
+            check_failure(TSR_ERR_INVALID,
+                          "loader: batch 2 of epoch 0: index 10 is outside of 0 to 9", 2, 10, 0,
+                          -1);
+        ck_assert_ok(tsr_loader_skip(loader));
+        check_failure(TSR_ERR_INVALID, "loader: batch 3 of epoch 0: index -1 is outside of 0 to 9",
+                      3, -1, 1, -1);
+        ck_assert_ok(tsr_loader_skip(loader));
+        check_end();
+        ck_assert_int_eq(atomic_load(&data.begun), 2 * (workers + 1));
+    }
+}
+END_TEST
+
+/* A failing sampler is told of after the batches before, however early it was asked. */
+START_TEST(a_sampler_that_fails)
+{
+    for (int workers = 0; workers <= 3; workers++) {
+        squares numbers = {.count = 20, .failing = 9, .failures = 2};
+        tsr_sampler *sampler = squares_create(&numbers, false);
+        create(PARAMS(.sampler = &sampler, .batch_size = 2, .workers = workers));
+        for (uint64_t b = 0; b < 4; b++)
+            check_next(b);
+        for (int again = 0; again < 2; again++) {
+            tsr_loader_batch batch;
+            tsr_loader_failure failure;
+            bool got;
+            ck_assert_int_eq(tsr_loader_next(loader, &batch, &got), TSR_ERR_IO);
+            ck_assert_mem_eq(tsr_last_error(), "loader: batch 4 of epoch 0: ", 28);
+            ck_assert_ptr_nonnull(strstr(tsr_last_error(), "squares"));
+            ck_assert_int_eq(tsr_loader_failed(loader, &failure), TSR_ERR_NOT_FOUND);
+            ck_assert_uint_eq(tsr_loader_position(loader), 4);
+        }
+        for (uint64_t b = 4; b < 10; b++)
+            check_next(b);
+        check_end();
+    }
+}
+END_TEST
+
+/* What failed here is forgotten elsewhere. */
+START_TEST(failures_are_left_behind)
+{
+    tsr_loader_failure failure;
+    tsr_loader_batch batch;
+    bool got;
+    for (int workers = 0; workers <= 2; workers++) {
+        data = (source){.fail = true, .failing = 3, .failures = -1};
+        create(PARAMS(.n = 10, .workers = workers));
+        check_failure(TSR_ERR_IO,
+                      "loader: batch 0 of epoch 0: index 0: load_item failed with TSR_ERR_IO", 0, 0,
+                      0, 0);
+        ck_assert_ok(tsr_loader_seek(loader, 4));
+        ck_assert_error(tsr_loader_failed(loader, &failure), TSR_ERR_NOT_FOUND,
+                        "loader: batch 4 has not failed");
+        check_next(4);
+        check_next(5);
+
+        squares numbers = {.count = 6, .failing = 3, .failures = 1};
+        tsr_sampler *sampler = squares_create(&numbers, false);
+        tsr_loader_destroy(&loader);
+        data.fail = false;
+        create(PARAMS(.sampler = &sampler, .workers = workers));
+        check_next(0); /* with two workers the sampler has failed by now */
+        ck_assert_ok(tsr_loader_set_epoch(loader, 1));
+        for (uint64_t b = 0; b < 6; b++) {
+            if (workers < 2 && b == 3)
+                ck_assert_int_eq(tsr_loader_next(loader, &batch, &got), TSR_ERR_IO);
+            check_next(b);
+        }
+        check_end();
+    }
+}
+END_TEST
+
+static atomic_int refusals;
+
+static tsr_status refuse_to_begin(void *user, tsr_loader_worker *worker)
+{
+    (void)user;
+    if (worker->id != 1 || atomic_fetch_sub(&refusals, 1) <= 0)
+        return TSR_OK;
+    if (atomic_load(&refusals) > 0) /* the second time it gives none */
+        worker->reason = "no licence";
+    return TSR_ERR_UNSUPPORTED;
+}
+
+START_TEST(a_worker_that_cannot_begin)
+{
+    atomic_store(&refusals, 2);
+    create(PARAMS(.n = 8, .batch_size = 2, .workers = 2, .worker_init = refuse_to_begin));
+    check_next(0);
+    check_failure(TSR_ERR_UNSUPPORTED, "loader: batch 1 of epoch 0: worker 1: no licence", 1, 2, 0,
+                  1);
+    /* Its later batches try again too: one of them may have been refused meanwhile. */
+    uint64_t b = 1;
+    for (int tries = 0; b < 4; tries++) {
+        tsr_loader_batch batch;
+        bool got;
+        tsr_status status = tsr_loader_next(loader, &batch, &got);
+        if (status == TSR_OK)
+            b++;
+        else
+            ck_assert_str_eq(tsr_last_error() + strlen("loader: batch 1 of epoch 0: "),
+                             "worker 1: worker_init failed with TSR_ERR_UNSUPPORTED");
+        ck_assert_int_lt(tries, 6);
+    }
+    check_end();
+}
+END_TEST
+
+START_TEST(too_slow)
+{
+    data = (source){.hold = true, .held = 2};
+    create(PARAMS(.n = 6, .workers = 2, .timeout_ns = 20000000));
+    check_next(0);
+    check_next(1);
+    for (int again = 0; again < 3; again++) {
+        tsr_loader_batch batch;
+        bool got;
+        ck_assert_error(tsr_loader_next(loader, &batch, &got), TSR_ERR_TIMEOUT,
+                        "loader: batch 2 of epoch 0 did not come within 20000000 ns");
+        ck_assert_error(tsr_loader_skip(loader), TSR_ERR_NOT_FOUND,
+                        "loader: batch 2 has not failed");
+    }
+    ck_assert_uint_eq(tsr_loader_position(loader), 2);
+    atomic_store(&data.let_go, true);
+    check_next(2);
+}
+END_TEST
+
+START_TEST(the_longest_timeout)
+{
+    create(PARAMS(.n = 6, .workers = 2, .timeout_ns = UINT64_MAX));
+    for (uint64_t b = 0; b < 6; b++)
+        check_next(b);
+}
+END_TEST
+
+TESTS(loader_failures)
+{
+    tcase_add_checked_fixture(tests, NULL, destroy);
+    tcase_add_test(tests, each_failure_in_its_place);
+    tcase_add_test(tests, what_failed_once_is_tried_again);
+    tcase_add_test(tests, only_what_failed_can_be_skipped);
+    tcase_add_test(tests, the_reason_is_found);
+    tcase_add_test(tests, success_leaves_the_last_error);
+    tcase_add_test(tests, a_long_reason_is_cut);
+    tcase_add_test(tests, functions_that_do_too_much);
+    tcase_add_test(tests, an_index_that_is_none_of_the_datasets);
+    tcase_add_test(tests, a_sampler_that_fails);
+    tcase_add_test(tests, failures_are_left_behind);
+    tcase_add_test(tests, a_worker_that_cannot_begin);
+    tcase_add_test(tests, too_slow);
+    tcase_add_test(tests, the_longest_timeout);
+}

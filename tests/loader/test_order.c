@@ -1,0 +1,258 @@
+/* The same bytes in the same order, whoever loads them. */
+#include "fixture.h"
+#include "support/golden.h"
+
+static const int worker_counts[] = {0, 1, 2, 3, 8};
+
+enum { WORKER_COUNTS = sizeof worker_counts / sizeof *worker_counts };
+
+static source data;
+static tsr_loader *loader;
+
+#define PARAMS(...)                                                                                \
+    tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),      \
+                      __VA_ARGS__)
+
+static void create(const tsr_loader_params *params)
+{
+    tsr_loader_destroy(&loader);
+    ck_assert_ok(tsr_loader_create(params, &loader));
+}
+
+static void destroy(void)
+{
+    tsr_loader_destroy(&loader);
+    ck_assert_int_eq(atomic_load(&data.wrong), 0);
+    ck_assert_int_eq(atomic_load(&data.running), 0);
+}
+
+static uint64_t three_epochs(void)
+{
+    uint64_t hash = FIXTURE_HASH;
+    for (int64_t epoch = 0; epoch < 3; epoch++) {
+        ck_assert_ok(tsr_loader_set_epoch(loader, epoch));
+        hash = fixture_read(loader, hash);
+        ck_assert_uint_eq(fixture_read(loader, hash), hash); /* the end stays the end */
+    }
+    return hash;
+}
+
+/* The same without a loader: the sampler's batches, and what is written for each. */
+static uint64_t expected_epochs(tsr_sampler *batches)
+{
+    uint64_t hash = FIXTURE_HASH, count;
+    int64_t key, indices[16];
+    uint8_t mask[16];
+    record records[16];
+    ck_assert_ok(
+        tsr_seed_hashed(&(tsr_seed_point){.base = 42, .kind = TSR_SEED_WORKER, .op = 1}, &key));
+    for (int64_t epoch = 0; epoch < 3; epoch++) {
+        ck_assert_ok(tsr_sampler_set_epoch(batches, epoch));
+        for (uint64_t b = 0;; b++) {
+            const uint32_t counter[] = {(uint32_t)b, 0, (uint32_t)epoch, 0};
+            const uint32_t words[] = {(uint32_t)key, (uint32_t)((uint64_t)key >> 32)};
+            uint32_t seed[4];
+            tsr_philox_block(counter, words, seed);
+            ck_assert_ok(tsr_sampler_next_batch(batches, 16, indices, mask, &count));
+            if (count == 0)
+                break;
+            for (uint64_t i = 0; i < count; i++) {
+                tsr_philox noise;
+                tsr_philox_init((uint64_t)seed[1] << 32 | seed[0], i, &noise);
+                records[i] = (record){indices[i], epoch, b, tsr_philox_next_u64(&noise)};
+            }
+            hash = fixture_hash(hash, &(tsr_loader_batch){.batch = b,
+                                                          .epoch = epoch,
+                                                          .indices = indices,
+                                                          .mask = mask,
+                                                          .count = count,
+                                                          .data = records,
+                                                          .size_bytes = count * sizeof *records});
+        }
+    }
+    return hash;
+}
+
+static tsr_sampler *in_batches(tsr_sampler *base, int64_t batch_size)
+{
+    tsr_sampler *out = NULL;
+    ck_assert_ok(tsr_sampler_create_batch(
+        tsr_sampler_batch_params(.base = &base, .batch_size = batch_size), &out));
+    return out;
+}
+
+START_TEST(the_same_bytes_for_any_number_of_workers)
+{
+    tsr_sampler *base = NULL;
+    ck_assert_ok(tsr_sampler_create_random(tsr_sampler_random_params(.n = 203, .seed = 42), &base));
+    tsr_sampler *batches = in_batches(base, 10);
+    uint64_t expected = expected_epochs(batches);
+    tsr_sampler_destroy(&batches);
+    data.jitter_us = 300;
+    for (int i = 0; i < WORKER_COUNTS; i++)
+        for (int prefetch = 0; prefetch < (worker_counts[i] > 0 ? 4 : 1); prefetch++) {
+            create(PARAMS(.n = 203, .batch_size = 10, .shuffle = true, .seed = 42,
+                          .workers = worker_counts[i], .prefetch = prefetch));
+            ck_assert_uint_eq(tsr_loader_length(loader), 21);
+            ck_assert_uint_eq(three_epochs(), expected);
+        }
+    ck_assert_int_gt(atomic_load(&data.running_most), 1);
+}
+END_TEST
+
+START_TEST(the_same_sizes_for_any_number_of_workers)
+{
+    uint64_t expected = 0;
+    data.jitter_us = 300;
+    for (int i = 0; i < WORKER_COUNTS; i++) {
+        create(tsr_loader_params(.user = &data, .load_batch = fixture_batch,
+                                 .item_bytes = sizeof(record), .n = 100, .batch_size = 7,
+                                 .drop_last = true, .workers = worker_counts[i]));
+        ck_assert_uint_eq(tsr_loader_length(loader), 14);
+        uint64_t hash = three_epochs();
+        expected = i == 0 ? hash : expected;
+        ck_assert_uint_eq(hash, expected);
+    }
+}
+END_TEST
+
+START_TEST(every_item_once_in_each_epoch)
+{
+    create(PARAMS(.n = 50, .batch_size = 8, .shuffle = true, .workers = 2));
+    for (int64_t epoch = 0; epoch < 4; epoch++) {
+        int seen[50] = {0};
+        tsr_loader_batch batch;
+        bool got;
+        ck_assert_ok(tsr_loader_set_epoch(loader, epoch));
+        for (uint64_t b = 0; b < 7; b++) {
+            ck_assert_ok(tsr_loader_next(loader, &batch, &got));
+            ck_assert(got);
+            ck_assert_uint_eq(batch.count, b < 6 ? 8 : 2);
+            ck_assert_uint_eq(batch.size_bytes, batch.count * sizeof(record));
+            for (uint64_t i = 0; i < batch.count; i++) {
+                record one;
+                memcpy(&one, (const record *)batch.data + i, sizeof one);
+                ck_assert_int_eq(one.index, batch.indices[i]);
+                ck_assert_int_eq(one.epoch, epoch);
+                ck_assert_uint_eq(one.batch, b);
+                ck_assert_uint_eq(batch.mask[i], 1);
+                seen[one.index]++;
+            }
+        }
+        ck_assert_ok(tsr_loader_next(loader, &batch, &got));
+        ck_assert(!got);
+        for (int i = 0; i < 50; i++)
+            ck_assert_int_eq(seen[i], 1);
+    }
+}
+END_TEST
+
+/* PyTorch's DataLoader itself. */
+START_TEST(as_torch)
+{
+    json_t *document = golden_load("torch_batch_sampler"), *one;
+    static int64_t values[100000];
+    size_t i, e;
+    int compared = 0;
+    json_array_foreach(golden_list(document, "cases"), i, one)
+    {
+        const json_t *in = golden_member(one, "in"), *base = golden_member(in, "base");
+        const char *kind = golden_text(base, "kind");
+        if (strncmp(kind, "dataloader_", 11) != 0)
+            continue;
+        create(PARAMS(.n = (uint64_t)golden_integer(base, "n"),
+                      .batch_size = golden_integer(in, "batch_size"),
+                      .drop_last = json_is_true(golden_member(in, "drop_last")), .shuffle = true,
+                      .order = TSR_ORDER_TORCH, .seed = (int64_t)golden_u64(base, "seed"),
+                      .torch.global_generator = strstr(kind, "global") != NULL,
+                      .workers = (int)(i % 3), .seed_strategy = TSR_SEED_STRATEGY_HASHED));
+        json_t *epoch;
+        json_array_foreach(golden_list(golden_member(one, "out"), "epochs"), e, epoch)
+        {
+            tsr_loader_batch batch;
+            bool got = true;
+            uint64_t count = 0;
+            ck_assert_ok(tsr_loader_set_epoch(loader, (int64_t)e));
+            ck_assert_uint_eq(tsr_loader_length(loader),
+                              (uint64_t)golden_integer(epoch, "num_batches"));
+            while (got) {
+                ck_assert_ok(tsr_loader_next(loader, &batch, &got));
+                for (uint64_t k = 0; got && k < batch.count; k++)
+                    values[count++] = batch.indices[k];
+            }
+            const json_t *flat = golden_member(epoch, "flat");
+            ck_assert_uint_eq(count, (uint64_t)golden_integer(flat, "count"));
+            ck_assert_uint_eq(golden_hash(values, count),
+                              golden_hex(golden_member(flat, "fnv1a64")));
+            compared++;
+        }
+    }
+    json_decref(document);
+    ck_assert_int_ge(compared, 12);
+}
+END_TEST
+
+/* A sampler of the caller's, without a length; a mask; batches that a sampler has made. */
+START_TEST(whatever_the_sampler_says)
+{
+    for (int i = 0; i < WORKER_COUNTS; i++) {
+        squares numbers = {.count = 23};
+        tsr_sampler *sampler = in_batches(squares_create(&numbers, false), 5);
+        uint64_t expected = expected_epochs(sampler);
+        tsr_sampler_destroy(&sampler);
+        sampler = squares_create(&numbers, false);
+        create(
+            PARAMS(.sampler = &sampler, .batch_size = 5, .workers = worker_counts[i], .seed = 42));
+        ck_assert_uint_eq(tsr_loader_length(loader), TSR_LENGTH_UNKNOWN);
+        ck_assert_uint_eq(three_epochs(), expected);
+
+        ck_assert_ok(tsr_sampler_create_distributed(
+            tsr_sampler_distributed_params(.n = 7, .ranks = 4, .rank = 3, .order = TSR_ORDER_NONE,
+                                           .tail = TSR_TAIL_PAD_MASK),
+            &sampler));
+        create(PARAMS(.sampler = &sampler, .batch_size = 2, .workers = worker_counts[i]));
+        tsr_loader_batch batch;
+        bool got;
+        ck_assert_ok(tsr_loader_next(loader, &batch, &got));
+        ck_assert(got && batch.count == 2);
+        ck_assert(batch.indices[0] == 3 && batch.mask[0] == 1);
+        ck_assert(batch.indices[1] == 0 && batch.mask[1] == 0);
+
+        const int64_t lengths[] = {9, 1, 5, 3, 7};
+        ck_assert_ok(tsr_sampler_create_length_sorted(
+            tsr_sampler_length_sorted_params(.lengths = lengths, .count = 5, .batch_size = 2,
+                                             .order = TSR_ORDER_NONE),
+            &sampler));
+        create(PARAMS(.batch_sampler = &sampler, .n = 5, .workers = worker_counts[i]));
+        ck_assert_ok(tsr_loader_next(loader, &batch, &got));
+        ck_assert(got && batch.count == 2 && batch.indices[0] == 1 && batch.indices[1] == 3);
+    }
+}
+END_TEST
+
+/* A sampler that has given some already goes on from there. */
+START_TEST(a_sampler_in_the_middle)
+{
+    tsr_sampler *base = NULL, *batches = NULL;
+    ck_assert_ok(tsr_sampler_create_sequential(10, &base));
+    ck_assert_ok(tsr_sampler_create_batch(tsr_sampler_batch_params(.base = &base, .batch_size = 2),
+                                          &batches));
+    ck_assert_ok(tsr_sampler_seek(batches, 3));
+    create(PARAMS(.batch_sampler = &batches, .workers = 1));
+    tsr_loader_batch batch;
+    bool got;
+    ck_assert_ok(tsr_loader_next(loader, &batch, &got));
+    ck_assert(got && batch.batch == 3 && batch.indices[0] == 6);
+}
+END_TEST
+
+TESTS(loader_order)
+{
+    tcase_add_checked_fixture(tests, NULL, destroy);
+    tcase_add_test(tests, the_same_bytes_for_any_number_of_workers);
+    tcase_add_test(tests, the_same_sizes_for_any_number_of_workers);
+    tcase_add_test(tests, every_item_once_in_each_epoch);
+    tcase_add_test(tests, as_torch);
+    tcase_add_test(tests, whatever_the_sampler_says);
+    tcase_add_test(tests, a_sampler_in_the_middle);
+}

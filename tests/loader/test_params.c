@@ -1,0 +1,167 @@
+/* What a loader takes, and what excludes each other. */
+#include "fixture.h"
+
+static source data;
+
+static void check_refused(const tsr_loader_params *params, const char *text)
+{
+    tsr_loader *loader = NULL;
+    ck_assert_error(tsr_loader_create(params, &loader), TSR_ERR_INVALID, text);
+    ck_assert_ptr_null(loader);
+}
+
+#define PARAMS(...)                                                                                \
+    tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),      \
+                      __VA_ARGS__)
+
+static tsr_sampler *make_single(void)
+{
+    tsr_sampler *out = NULL;
+    ck_assert_ok(tsr_sampler_create_sequential(10, &out));
+    return out;
+}
+
+static tsr_sampler *make_batches(void)
+{
+    tsr_sampler *base = make_single(), *out = NULL;
+    ck_assert_ok(
+        tsr_sampler_create_batch(tsr_sampler_batch_params(.base = &base, .batch_size = 4), &out));
+    return out;
+}
+
+START_TEST(sampler_excludes)
+{
+    tsr_sampler *single = make_single(), *batches = make_batches(), *none = NULL;
+    check_refused(PARAMS(.sampler = &single, .shuffle = true), "loader: sampler excludes shuffle");
+    check_refused(PARAMS(.sampler = &none), "loader: sampler points to NULL");
+    check_refused(PARAMS(.sampler = &batches),
+                  "loader: a batch sampler gives batches, and goes in batch_sampler");
+    ck_assert_ptr_nonnull(single);
+    tsr_sampler_destroy(&single);
+    tsr_sampler_destroy(&batches);
+}
+END_TEST
+
+START_TEST(batch_sampler_excludes)
+{
+    tsr_sampler *single = make_single(), *batches = make_batches(), *none = NULL;
+    check_refused(PARAMS(.batch_sampler = &batches, .batch_size = 1),
+                  "loader: batch_sampler excludes batch_size, which is 1");
+    check_refused(PARAMS(.batch_sampler = &batches, .shuffle = true),
+                  "loader: batch_sampler excludes shuffle");
+    check_refused(PARAMS(.batch_sampler = &batches, .sampler = &single),
+                  "loader: batch_sampler excludes sampler");
+    check_refused(PARAMS(.batch_sampler = &batches, .drop_last = true),
+                  "loader: batch_sampler excludes drop_last");
+    check_refused(PARAMS(.batch_sampler = &none), "loader: batch_sampler points to NULL");
+    check_refused(PARAMS(.batch_sampler = &single),
+                  "loader: a sequential sampler gives single indices, and goes in sampler");
+    ck_assert_ptr_nonnull(batches);
+    tsr_sampler_destroy(&single);
+    tsr_sampler_destroy(&batches);
+}
+END_TEST
+
+START_TEST(without_workers_nothing_is_ahead)
+{
+    check_refused(PARAMS(.n = 1, .prefetch = 2),
+                  "loader: prefetch 2 needs workers, of which there are 0");
+    check_refused(PARAMS(.n = 1, .timeout_ns = 5),
+                  "loader: timeout_ns 5 needs workers, of which there are 0");
+}
+END_TEST
+
+START_TEST(numbers_out_of_range)
+{
+    check_refused(NULL, "loader: there are no params");
+    check_refused(PARAMS(.batch_size = 4),
+                  "loader: there is nothing to read: n is 0, and there is no sampler");
+    check_refused(PARAMS(.n = 1, .batch_size = -1), "loader: batch size -1 is negative");
+    check_refused(PARAMS(.n = 1, .workers = -1), "loader: -1 workers are outside 0 to 1024");
+    check_refused(PARAMS(.n = 1, .workers = 1025), "loader: 1025 workers are outside 0 to 1024");
+    check_refused(PARAMS(.n = 1, .workers = 1, .prefetch = -2),
+                  "loader: prefetch -2 is outside 0 to 65536");
+    check_refused(PARAMS(.n = 1, .workers = 1, .prefetch = 65537),
+                  "loader: prefetch 65537 is outside 0 to 65536");
+    check_refused(PARAMS(.n = 1, .order = TSR_ORDER_TORCH), "loader: order 'torch' needs shuffle");
+    check_refused(PARAMS(.n = 1, .seed_strategy = (tsr_seed_strategy)2),
+                  "loader: 2 is no seed strategy");
+    check_refused(PARAMS(.n = 1, .batch_bytes = 8),
+                  "loader: load_item excludes batch_bytes, which is 8");
+    check_refused(tsr_loader_params(.n = 1), "loader: there is neither load_item nor load_batch");
+    check_refused(PARAMS(.n = 1, .load_batch = fixture_batch),
+                  "loader: load_item excludes load_batch");
+    check_refused(PARAMS(.n = 1, .shuffle = true, .order = (tsr_order)7), "random: 7 is no order");
+    check_refused(
+        PARAMS(.n = 1, .shuffle = true, .order = TSR_ORDER_DOTNET, .seed = INT64_C(1) << 40),
+        "random: the seed 1099511627776 is not one of System.Random's, an int32");
+}
+END_TEST
+
+START_TEST(seeds_that_cannot_be)
+{
+    tsr_loader *loader = NULL;
+    ck_assert_int_eq(tsr_loader_create(PARAMS(.n = 1, .workers = 2, .seed = INT64_MAX), &loader),
+                     TSR_ERR_OVERFLOW);
+    ck_assert_int_eq(tsr_loader_create(PARAMS(.n = 1, .node = 1), &loader), TSR_ERR_INVALID);
+    ck_assert_int_eq(
+        tsr_loader_create(PARAMS(.n = 1, .node = 16384, .seed_strategy = TSR_SEED_STRATEGY_HASHED),
+                          &loader),
+        TSR_ERR_INVALID);
+    ck_assert_ptr_null(loader);
+}
+END_TEST
+
+START_TEST(more_memory_than_there_is)
+{
+    tsr_loader *loader = NULL;
+    ck_assert_error(
+        tsr_loader_create(tsr_loader_params(.load_item = fixture_item, .n = 1,
+                                            .batch_size = INT64_C(1) << 40,
+                                            .item_bytes = UINT64_C(1) << 30),
+                          &loader),
+        TSR_ERR_OVERFLOW,
+        "loader: batches of 1099511627776 indices, 1073741824 bytes each and 0 besides are too "
+        "large");
+    ck_assert_int_eq(
+        tsr_loader_create(tsr_loader_params(.n = 1, .load_batch = fixture_batch, .item_bytes = 1,
+                                            .batch_bytes = UINT64_MAX),
+                          &loader),
+        TSR_ERR_OVERFLOW);
+    ck_assert_int_eq(
+        tsr_loader_create(
+            tsr_loader_params(.load_item = fixture_item, .n = 1, .batch_size = INT64_MAX), &loader),
+        TSR_ERR_NO_MEMORY);
+    ck_assert_ptr_null(loader);
+}
+END_TEST
+
+START_TEST(samplers_are_taken_over)
+{
+    tsr_sampler *single = make_single(), *batches = make_batches();
+    tsr_loader *loader = NULL;
+    ck_assert_ok(tsr_loader_create(PARAMS(.sampler = &single, .batch_size = 3), &loader));
+    ck_assert_ptr_null(single);
+    ck_assert_uint_eq(tsr_loader_length(loader), 4);
+    tsr_loader_destroy(&loader);
+    ck_assert_ptr_null(loader);
+    tsr_loader_destroy(&loader);
+    tsr_loader_destroy(NULL);
+    ck_assert_ok(tsr_loader_create(PARAMS(.batch_sampler = &batches, .workers = 2), &loader));
+    ck_assert_ptr_null(batches);
+    ck_assert_uint_eq(tsr_loader_length(loader), 3);
+    tsr_loader_destroy(&loader);
+    ck_assert_int_eq(atomic_load(&data.begun), 0);
+}
+END_TEST
+
+TESTS(loader_params)
+{
+    tcase_add_test(tests, sampler_excludes);
+    tcase_add_test(tests, batch_sampler_excludes);
+    tcase_add_test(tests, without_workers_nothing_is_ahead);
+    tcase_add_test(tests, numbers_out_of_range);
+    tcase_add_test(tests, seeds_that_cannot_be);
+    tcase_add_test(tests, more_memory_than_there_is);
+    tcase_add_test(tests, samplers_are_taken_over);
+}

@@ -1,0 +1,203 @@
+/* Leaving before the end. */
+#include "fixture.h"
+#include "support/random.h"
+
+static source data;
+static tsr_loader *loader;
+
+#define PARAMS(...)                                                                                \
+    tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),      \
+                      .worker_init = fixture_init, .worker_finish = fixture_finish, __VA_ARGS__)
+
+static void create(const tsr_loader_params *params)
+{
+    tsr_loader_destroy(&loader);
+    ck_assert_ok(tsr_loader_create(params, &loader));
+}
+
+static void destroy(void)
+{
+    tsr_loader_destroy(&loader);
+    ck_assert_int_eq(atomic_load(&data.wrong), 0);
+    ck_assert_int_eq(atomic_load(&data.inits), atomic_load(&data.finishes));
+}
+
+static void check_next(uint64_t number)
+{
+    tsr_loader_batch batch;
+    bool got = false;
+    tsr_status status;
+    do /* a busy machine may take longer than a test's timeout */
+        status = tsr_loader_next(loader, &batch, &got);
+    while (status == TSR_ERR_TIMEOUT);
+    ck_assert_ok(status);
+    ck_assert(got);
+    ck_assert_uint_eq(batch.batch, number);
+}
+
+START_TEST(destroyed_after_any_number_of_batches)
+{
+    data.jitter_us = 200;
+    for (int workers = 0; workers <= 8; workers += 1 + workers / 2)
+        for (uint64_t read = 0; read <= 13; read++) {
+            create(PARAMS(.n = 25, .batch_size = 2, .workers = workers));
+            for (uint64_t b = 0; b < read; b++)
+                check_next(b);
+            if (read % 3 == 0) /* let the workers be anywhere */
+                sleep_us((int)(read * 97 % 400));
+        }
+}
+END_TEST
+
+/* Batch 0 comes at once, all others take for ever unless they are told to stop. */
+START_TEST(what_is_not_begun_is_not_waited_for)
+{
+    data.hold = true;
+    data.held = 1;
+    create(PARAMS(.n = 1000, .workers = 2, .prefetch = 50));
+    check_next(0);
+    tsr_loader_destroy(&loader);
+    ck_assert_int_le(atomic_load(&data.begun), 1 + 2);
+}
+END_TEST
+
+static atomic_int items;
+
+static tsr_status wait_at_first(void *user, tsr_loader_work *work, int64_t index, void *item)
+{
+    (void)user;
+    (void)index;
+    (void)item;
+    atomic_fetch_add(&items, 1);
+    while (work->place == 0 && !tsr_loader_stopping(work))
+        sleep_us(500);
+    return TSR_OK;
+}
+
+/* Nor are the items of a batch that is. */
+START_TEST(between_two_items_a_worker_may_stop)
+{
+    atomic_store(&items, 0);
+    create(tsr_loader_params(.load_item = wait_at_first, .n = 1000, .batch_size = 1000,
+                             .workers = 1, .timeout_ns = 1000000));
+    tsr_loader_batch batch;
+    bool got;
+    ck_assert_int_eq(tsr_loader_next(loader, &batch, &got), TSR_ERR_TIMEOUT);
+    while (atomic_load(&items) == 0)
+        sleep_us(500);
+    tsr_loader_destroy(&loader);
+    ck_assert_int_eq(atomic_load(&items), 1);
+}
+END_TEST
+
+START_TEST(another_epoch_does_not_wait)
+{
+    data.hold = data.stubborn = true;
+    data.held = 1;
+    create(PARAMS(.n = 10, .workers = 2, .timeout_ns = 10000000));
+    check_next(0);
+    /* Both workers sit on a batch that nobody waits for any more, and will not let go. */
+    while (atomic_load(&data.running) < 2)
+        sleep_us(200);
+    ck_assert_ok(tsr_loader_set_epoch(loader, 1));
+    ck_assert_ok(tsr_loader_seek(loader, 4));
+    tsr_loader_batch batch;
+    bool got;
+    ck_assert_error(tsr_loader_next(loader, &batch, &got), TSR_ERR_TIMEOUT,
+                    "loader: batch 4 of epoch 1 did not come within 10000000 ns");
+    atomic_store(&data.let_go, true);
+    tsr_status status;
+    do
+        status = tsr_loader_next(loader, &batch, &got);
+    while (status == TSR_ERR_TIMEOUT);
+    ck_assert_int_eq(status, TSR_OK);
+    ck_assert(got && batch.batch == 4 && batch.epoch == 1 && *batch.indices == 4);
+    record one;
+    memcpy(&one, batch.data, sizeof one);
+    ck_assert(one.batch == 4 && one.epoch == 1 && one.index == 4);
+}
+END_TEST
+
+/* All that a reader can do, at random, against what a loader without workers gives. */
+typedef struct model {
+    tsr_loader *plain;
+    source plain_data;
+    uint64_t length;
+} model;
+
+static void compare_next(model *against)
+{
+    tsr_loader_batch one, other;
+    bool got_one = false, got_other = false;
+    ck_assert_ok(tsr_loader_next(loader, &one, &got_one));
+    ck_assert_ok(tsr_loader_next(against->plain, &other, &got_other));
+    ck_check(got_one == got_other);
+    if (got_one)
+        ck_check(fixture_hash(FIXTURE_HASH, &one) == fixture_hash(FIXTURE_HASH, &other));
+    ck_check(tsr_loader_position(loader) == tsr_loader_position(against->plain));
+}
+
+static void resume_elsewhere(model *against, int workers, uint64_t n, int64_t batch_size,
+                             int64_t seed)
+{
+    uint8_t state[TSR_SAMPLER_STATE_BYTES], other[TSR_SAMPLER_STATE_BYTES];
+    size_t size, other_size;
+    ck_assert_ok(tsr_loader_save(loader, sizeof state, state, &size));
+    ck_assert_ok(tsr_loader_save(against->plain, sizeof other, other, &other_size));
+    ck_check(size == other_size && memcmp(state, other, size) == 0);
+    create(PARAMS(.n = n, .batch_size = batch_size, .shuffle = true, .seed = seed,
+                  .workers = workers));
+    ck_assert_ok(tsr_loader_resume(loader, state, size));
+}
+
+START_TEST(everything_at_random)
+{
+    uint64_t random = 17;
+    data.jitter_us = 100;
+    for (int round = 0; round < 60; round++) {
+        model against = {0};
+        uint64_t n = (uint64_t)random_between(&random, 1, 200);
+        int64_t batch_size = random_between(&random, 1, 9);
+        create(PARAMS(.n = n, .batch_size = batch_size, .shuffle = true, .seed = round,
+                      .workers = (int)random_between(&random, 0, 5)));
+        ck_assert_ok(tsr_loader_create(
+            tsr_loader_params(.user = &against.plain_data, .load_item = fixture_item,
+                              .item_bytes = sizeof(record), .n = n, .batch_size = batch_size,
+                              .shuffle = true, .seed = round),
+            &against.plain));
+        against.length = tsr_loader_length(loader);
+        for (int step = 0; step < 40; step++) {
+            int64_t what = random_between(&random, 0, 19);
+            if (what == 0) {
+                int64_t epoch = random_between(&random, 0, 5);
+                ck_assert_ok(tsr_loader_set_epoch(loader, epoch));
+                ck_assert_ok(tsr_loader_set_epoch(against.plain, epoch));
+            } else if (what == 1) {
+                uint64_t to = (uint64_t)random_between(&random, 0, (int64_t)against.length);
+                ck_assert_ok(tsr_loader_seek(loader, to));
+                ck_assert_ok(tsr_loader_seek(against.plain, to));
+            } else if (what == 2) {
+                resume_elsewhere(&against, (int)random_between(&random, 0, 5), n, batch_size,
+                                 round);
+            } else if (what == 3) {
+                ck_check(tsr_loader_seek(loader, against.length + 1) == TSR_ERR_INVALID);
+                ck_check(tsr_loader_set_epoch(loader, -1) == TSR_ERR_INVALID);
+                ck_check(tsr_loader_resume(loader, "no state", 8) == TSR_ERR_INVALID);
+            } else {
+                compare_next(&against);
+            }
+        }
+        tsr_loader_destroy(&against.plain);
+    }
+}
+END_TEST
+
+TESTS(loader_stop)
+{
+    tcase_add_checked_fixture(tests, NULL, destroy);
+    tcase_add_test(tests, destroyed_after_any_number_of_batches);
+    tcase_add_test(tests, what_is_not_begun_is_not_waited_for);
+    tcase_add_test(tests, between_two_items_a_worker_may_stop);
+    tcase_add_test(tests, another_epoch_does_not_wait);
+    tcase_add_test(tests, everything_at_random);
+}
