@@ -1,0 +1,23 @@
+/* Tensors' memory as seen from the host: what moves them through a network needs to know of it.
+ * Free of Vulkan's types, for modules above this one. */
+#ifndef TSR_GPU_REACH_H
+#define TSR_GPU_REACH_H
+
+#include "tessera/stream.h"
+
+/* Whether tsr_tensor_map works for tensors of the device. */
+bool tsr__device_maps_tensors(const tsr_device *device);
+
+/* A contiguous tensor in memory that the host reads and writes fast: tsr_tensor_map works for it on
+ * every device, and operations take it as any other. */
+tsr_status tsr__tensor_create_host(tsr_device *device, tsr_dtype dtype, int ndim,
+                                   const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
+
+/* Waits for what other streams than `stream` do with the tensor's memory. */
+tsr_status tsr__tensor_settle(const tsr_stream *stream, const tsr_tensor *tensor) TSR_NODISCARD;
+
+/* Whether two tensors have elements in common, or may have. `same`, where not NULL: they are the
+ * same elements at the same places. */
+bool tsr__tensors_overlap(const tsr_tensor *a, const tsr_tensor *b, bool *same);
+
+#endif
