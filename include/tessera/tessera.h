@@ -3,6 +3,7 @@
 #define TESSERA_TESSERA_H
 
 #include "tessera/base.h"
+#include "tessera/comm.h"
 #include "tessera/device.h"
 #include "tessera/kernel.h"
 #include "tessera/layout.h"

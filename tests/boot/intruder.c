@@ -2,6 +2,8 @@
  *
  *     intruder ADDRESS PORT garbage     says something else than the protocol
  *     intruder ADDRESS PORT look        leaves without a word
+ *     intruder ADDRESS PORT agent       no stranger at all: listens there, and says "ready", and
+ *                                       "touched" for everyone who connects, until it is ended
  *
  * Exit status: 0 when rank 0 let it connect and then dropped it, 3 when nobody listens for it. */
 #include <poll.h>
@@ -13,6 +15,21 @@
 
 #include "comm/boot/address.h"
 
+static int be_agent(const tsr__address *address)
+{
+    int listener = socket(address->storage.ss_family, SOCK_STREAM, 0);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (listener < 0 || bind(listener, (const struct sockaddr *)&address->storage, address->size) ||
+        listen(listener, 16) != 0) {
+        perror("listen");
+        return 3;
+    }
+    puts("ready");
+    while (accept(listener, NULL, NULL) >= 0)
+        puts("touched");
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     tsr__address address;
@@ -20,6 +37,8 @@ int main(int argc, char **argv)
     char rest[64];
     if (argc != 4 || tsr__address_find(argv[1], (uint16_t)atoi(argv[2]), &address) != NULL)
         return 2;
+    if (strcmp(argv[3], "agent") == 0)
+        return be_agent(&address);
     int fd = socket(address.storage.ss_family, SOCK_STREAM, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&address.storage, address.size) != 0) {
         perror("connect");

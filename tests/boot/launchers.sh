@@ -1,15 +1,18 @@
 #!/bin/sh
-# launchers.sh ROOT RANK TOOL PMIX: real processes, started by the launchers at hand, find one another. TOOL is tessera, or empty;
-# PMIX says whether the library was built with PMIx.
+# launchers.sh ROOT RANK INTRUDER TOOL PMIX: real processes, started by the launchers at hand, find one another. TOOL is tessera, or
+# empty; PMIX says whether the library was built with PMIx.
 set -u
 rank=$2
-tool=$3
-pmix=$4
+intruder=$3
+tool=$4
+pmix=$5
 cd "$1" || exit 1
 . tests/source/tap.sh
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+# mpirun is not to look for ssh, which it does not need here.
+export OMPI_MCA_plm=isolated
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT TESSERA_MASTER_PORT TESSERA_TOKEN TESSERA_BOOT PMIX_NAMESPACE PMIX_RANK
 
 # all_there COUNT PREFIX: every rank has said so, twice, as `rank` does.
@@ -28,20 +31,36 @@ under_launch() {
 under_mpirun() {
     mpirun --allow-run-as-root --oversubscribe -n "$1" "$rank" >"$folder/out" && all_there "$1" ''
 }
-# What torchrun sets, with its agent on MASTER_PORT. Nobody may listen there, or speak to it.
+# What torchrun sets, with its agent on MASTER_PORT. Nobody speaks to that, or takes its port.
 under_torchrun() {
     port=$(($$ % 20000 + 20000))
+    "$intruder" 127.0.0.1 "$port" agent >"$folder/agent" &
+    agent=$!
+    until grep -q ready "$folder/agent"; do
+        kill -0 "$agent" || return 1
+        sleep 0.02
+    done
     pids=
     for r in 0 1 2; do
         RANK=$r LOCAL_RANK=$r WORLD_SIZE=3 LOCAL_WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT=$port \
             TORCHELASTIC_RUN_ID=x TORCHELASTIC_USE_AGENT_STORE=True "$rank" >"$folder/out.$r" &
         pids="$pids $!"
     done
+    all_well=yes
     for pid in $pids; do
-        wait "$pid" || return 1
+        wait "$pid" || all_well=no
     done
+    kill "$agent"
     cat "$folder"/out.? >"$folder/out"
-    all_there 3 ''
+    [ "$all_well" = yes ] && [ "$(cat "$folder/agent")" = ready ] && all_there 3 ''
+}
+# Torch 1.13 cannot leave output alone with Python 3.11, hence -r and -t.
+really_under_torchrun() {
+    torchrun --nproc_per_node 3 -r 1 -t 1 --log_dir "$folder/torchrun" --master_addr 127.0.0.1 \
+        --master_port $(($$ % 20000 + 21000)) --no_python "$rank" >"$folder/out" 2>"$folder/err" &&
+        all_there 3 '\[default[0-9]*\]:' && return
+    cat "$folder/err"
+    false
 }
 # A rank that never calls is an error at the deadline, not a hang.
 mpirun_names_its_deadline() {
@@ -67,6 +86,11 @@ for count in 1 2 5; do
     fi
 done
 point "the variables of torchrun" under_torchrun
+if command -v torchrun >/dev/null; then
+    point "torchrun" really_under_torchrun
+else
+    skip "torchrun" "there is no torchrun"
+fi
 if [ "$pmix" = 1 ] && command -v mpirun >/dev/null; then
     point "a deadline under mpirun" mpirun_names_its_deadline
 fi

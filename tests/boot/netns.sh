@@ -1,10 +1,15 @@
 #!/bin/sh
 # netns.sh ROOT RANK INTRUDER: two network namespaces joined by a veth pair stand for two machines. Ranks meet across them, with a
-# token; who has none, or another, is dropped; and who is not on the machine does not even reach a rendezvous on loopback. Needs root
-# and iproute2; skipped, and said so, without.
+# token; who has none, or another, is dropped; a rendezvous on loopback is not for other machines even where the kernel lets them
+# reach it; a link that goes down is an error at the deadline. Needs iproute2, and to be root or allowed to make a user namespace;
+# skipped, and said so, without.
 set -u
 rank=$2
 intruder=$3
+if [ "$(id -u)" != 0 ] && [ -z "${TEST_UNSHARED-}" ] && unshare -Urnm mount -t tmpfs none /run 2>/dev/null; then
+    # shellcheck disable=SC2016 # for the other shell
+    TEST_UNSHARED=yes exec unshare -Urnm sh -c 'mount -t tmpfs none /run && exec "$0" "$@"' "$0" "$@"
+fi
 cd "$1" || exit 1
 . tests/source/tap.sh
 
@@ -35,26 +40,23 @@ fi
 unset PMIX_NAMESPACE PMIX_RANK TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE
 export WORLD_SIZE=2 TESSERA_BOOT=env TESSERA_MASTER_PORT=29511 TESSERA_TOKEN=0123456789abcdef TEST_TIMEOUT_MS=20000 TEST_LOG=1
 
-wait_for() { # TEXT FILE
+start_zero() { # ADDRESS [ARGUMENT]
+    MASTER_ADDR=$1 RANK=0 ip netns exec "$a" "$rank" ${2+"$2"} >"$folder/zero" 2>&1 &
+    zero=$!
+}
+# Rank 0 needs a moment to listen.
+look_until_it_listens() { # NAMESPACE ADDRESS
     for _ in $(seq 200); do
-        grep -q "$1" "$2" && return
+        ip netns exec "$1" "$intruder" "$2" 29511 look 2>/dev/null && return
         sleep 0.05
     done
-    cat "$2"
+    cat "$folder/zero"
     false
-}
-start_zero() { # ADDRESS
-    MASTER_ADDR=$1 RANK=0 ip netns exec "$a" "$rank" >"$folder/zero" 2>&1 &
-    zero=$!
 }
 
 across() {
     start_zero 10.98.0.1
-    # Rank 0 needs a moment to listen.
-    for _ in $(seq 200); do
-        ip netns exec "$b" "$intruder" 10.98.0.1 29511 look 2>/dev/null && break
-        sleep 0.05
-    done
+    look_until_it_listens "$b" 10.98.0.1 || return 1
     ip netns exec "$b" "$intruder" 10.98.0.1 29511 garbage || return 1
     # The right number, the right rank, the wrong token; and none at all.
     MASTER_ADDR=10.98.0.1 RANK=1 TESSERA_TOKEN=fedcba9876543210 TEST_TIMEOUT_MS=300 ip netns exec "$b" "$rank" \
@@ -77,21 +79,75 @@ logged() {
         grep 'rank 0 has another TESSERA_TOKEN' "$folder/wrong" &&
         grep 'TESSERA_TOKEN is not set, but 10.98.0.1:29511 is on another machine' "$folder/none"
 }
-# Rank 0 on loopback, a stranger on the other machine who would reach any other address of it.
+# Rank 0 on loopback, a stranger on the other machine. First it is out of his reach. Then both machines are set up as some container
+# networks do it, so that packets for 127.0.0.1 travel between them.
 loopback_is_closed() {
     start_zero 127.0.0.1
-    for _ in $(seq 200); do
-        ip netns exec "$a" "$intruder" 127.0.0.1 29511 look 2>/dev/null && break
-        sleep 0.05
-    done
+    look_until_it_listens "$a" 127.0.0.1 || return 1
     ip netns exec "$b" "$intruder" 10.98.0.1 29511 garbage
     [ $? = 3 ] || return 1
-    MASTER_ADDR=127.0.0.1 RANK=1 ip netns exec "$a" "$rank" || return 1
-    wait "$zero"
+    ip netns exec "$a" sysctl -qw net.ipv4.conf.veth0.route_localnet=1 &&
+        ip netns exec "$b" sysctl -qw net.ipv4.conf.veth0.route_localnet=1 &&
+        ip -n "$b" address delete 127.0.0.1/8 dev lo && ip -n "$b" route add 127.0.0.1 via 10.98.0.1 dev veth0 || return 1
+    ip netns exec "$b" "$intruder" 127.0.0.1 29511 garbage || return 1
+    # Nor does the token help: who asks for loopback means this machine.
+    MASTER_ADDR=127.0.0.1 RANK=1 TEST_TIMEOUT_MS=300 ip netns exec "$b" "$rank" >"$folder/far" 2>&1 && return 1
+    MASTER_ADDR=127.0.0.1 RANK=1 ip netns exec "$a" "$rank" && wait "$zero"
+}
+far_was_dropped() {
+    cat "$folder/zero" "$folder/far"
+    grep 'dropped 10.98.0.2:[0-9]*: it is not on this machine' "$folder/zero" &&
+        grep '^TSR_ERR_TIMEOUT: rendezvous: rank 1 could not join rank 0 at 127.0.0.1, port 29511, within 0.3 s: .*it closed the' \
+            "$folder/far"
+}
+
+# fails_within MS COMMAND…: fails, as it is to, and not later than that.
+fails_within() {
+    limit=$1
+    shift
+    from=$(date +%s%N)
+    "$@" && return 1
+    took=$((($(date +%s%N) - from) / 1000000))
+    echo "after $took ms"
+    [ "$took" -le "$limit" ]
+}
+join_from_b() { # [ARGUMENT]
+    MASTER_ADDR=10.98.0.1 RANK=1 TEST_TIMEOUT_MS=700 ip netns exec "$b" "$rank" ${1+"$1"} >"$folder/one" 2>&1
+}
+without_a_link() {
+    ip -n "$a" link set veth0 down || return 1
+    TEST_TIMEOUT_MS=700 start_zero 10.98.0.1
+    fails_within 1500 join_from_b
+    slow=$?
+    wait "$zero" && return 1
+    ip -n "$a" link set veth0 up
+    cat "$folder/zero" "$folder/one"
+    [ "$slow" = 0 ] && grep 'rank 0, which listens on 10.98.0.1:29511, still misses of 2 ranks: 1' "$folder/zero" &&
+        grep 'rank 1 could not join rank 0 at 10.98.0.1, port 29511, within 0.7 s' "$folder/one"
+}
+link_taken_down() {
+    TEST_TIMEOUT_MS=700 start_zero 10.98.0.1 1000000
+    join_from_b 1000000 &
+    one=$!
+    for _ in $(seq 200); do
+        grep -q 'through the environment' "$folder/zero" && break
+        sleep 0.02
+    done
+    sleep 0.1
+    ip -n "$b" link set veth0 down || return 1
+    fails_within 1500 wait "$zero" && fails_within 500 wait "$one"
+    slow=$?
+    ip -n "$b" link set veth0 up
+    cat "$folder/zero" "$folder/one"
+    [ "$slow" = 0 ] && grep '^exchange [0-9]*: rendezvous: after 0.7 s these of 2 ranks have not come to the exchange: 1' "$folder/zero" &&
+        grep '^exchange [0-9]*: rendezvous: rank 0 at 10.98.0.1:29511 has not answered rank 1 within 0.7 s' "$folder/one"
 }
 
 point "two machines meet in spite of strangers" across
 point "each knows where the ranks are" met
 point "the strangers were dropped, with the reason" logged
 point "a rendezvous on loopback is not reached from outside" loopback_is_closed
+point "who got through to it was dropped" far_was_dropped
+point "without a link there is a deadline" without_a_link
+point "a link taken down between exchanges is noticed" link_taken_down
 plan

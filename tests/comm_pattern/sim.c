@@ -261,6 +261,6 @@ void sim_finish(sim_job *sim)
     for (int r = 0; r < sim->size; r++) {
         sim_rank *rank = &sim->ranks[r];
         free(rank->temp);
-        tsr__plan_finish(&rank->plan);
+        tsr__plan_forget(&rank->plan);
     }
 }

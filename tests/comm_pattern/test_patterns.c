@@ -425,7 +425,7 @@ PATTERN_TEST(barrier)
     for (int r = 0; r < size; r++) {
         ck_check(heard[r] == everybody);
         free(all.ranks[r].send);
-        tsr__plan_finish(&plans[r]);
+        tsr__plan_forget(&plans[r]);
     }
     sim_finish(&all);
 }
@@ -444,7 +444,7 @@ START_TEST(large_is_less)
                 for (size_t s = 0; s < plan.count; s++)
                     sent += plan.steps[s].kind == TSR__STEP_SEND ? plan.steps[s].from.count : 0;
                 most = sent > most ? sent : most;
-                tsr__plan_finish(&plan);
+                tsr__plan_forget(&plan);
             }
             uint64_t rounds = 0;
             for (int n = size; n > 1; n /= 2)
@@ -462,7 +462,7 @@ START_TEST(too_much_memory)
     tsr__plan_exact_all_reduce(&plan, 3, 0, UINT64_MAX / 2 + 1, false);
     ck_assert_error(plan.status, TSR_ERR_OVERFLOW,
                     "comm: 2 times 9223372036854775808 temporary elements are too many");
-    tsr__plan_finish(&plan);
+    tsr__plan_forget(&plan);
 }
 END_TEST
 

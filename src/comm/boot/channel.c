@@ -123,7 +123,9 @@ tsr__channel_event tsr__channel_read(tsr__channel *channel, const char **why)
         if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return TSR__CHANNEL_MORE;
         if (count <= 0) {
-            *why = count == 0 ? "it closed the connection" : "the connection broke";
+            /* A reset is what closing looks like from here when it had not read everything. */
+            *why = count == 0 || errno == ECONNRESET ? "it closed the connection"
+                                                     : "the connection broke";
             return TSR__CHANNEL_CLOSED;
         }
         if (channel->complete) {

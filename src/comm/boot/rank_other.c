@@ -100,9 +100,13 @@ static bool hear(attempt *try, tsr__wire_type type, tsr_status *status)
         why = tsr__wire_reason_text(tsr__channel_payload(&try->channel, &size)[0]);
         event = TSR__CHANNEL_BAD;
     }
-    if (event != TSR__CHANNEL_DONE && event != TSR__CHANNEL_NO_MEMORY)
-        snprintf(try->why, sizeof try->why, "%s", why);
-    return event == TSR__CHANNEL_DONE;
+    if (event == TSR__CHANNEL_DONE || event == TSR__CHANNEL_NO_MEMORY)
+        return event == TSR__CHANNEL_DONE;
+    snprintf(try->why, sizeof try->why, "%s", why);
+    /* What it said is worth more than that it said nothing. */
+    if (event == TSR__CHANNEL_BAD || try->told[0] == '\0')
+        memcpy(try->told, try->why, sizeof try->told);
+    return false;
 }
 
 static bool shake_hands(attempt *try, tsr_status *status)
@@ -132,6 +136,7 @@ static bool shake_hands(attempt *try, tsr_status *status)
     tsr__wire_prove("zero", params->token, params->token_size, handshake, mac);
     if (sodium_memcmp(mac, tsr__channel_payload(channel, &size), sizeof mac) != 0) {
         snprintf(try->why, sizeof try->why, "who answers there is not rank 0 of this job");
+        memcpy(try->told, try->why, sizeof try->told);
         return false;
     }
     tsr__channel_start_sealing(channel, params->token, params->token_size, handshake);
@@ -162,7 +167,6 @@ static bool join(attempt *try, uint64_t deadline_ns, tsr_status *status)
         return false;
     if (shake_hands(try, status))
         return true;
-    memcpy(try->told, try->why, sizeof try->told);
     tsr__channel_finish(&try->channel);
     return false;
 }

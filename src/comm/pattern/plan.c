@@ -12,7 +12,7 @@ void tsr__plan_reset(tsr__plan *plan)
     plan->status = TSR_OK;
 }
 
-void tsr__plan_finish(tsr__plan *plan)
+void tsr__plan_forget(tsr__plan *plan)
 {
     tsr__free(plan->steps);
     *plan = (tsr__plan){0};

@@ -52,7 +52,7 @@ typedef struct tsr__plan {
 
 /* Forgets the steps, keeps their memory. */
 void tsr__plan_reset(tsr__plan *plan);
-void tsr__plan_finish(tsr__plan *plan);
+void tsr__plan_forget(tsr__plan *plan);
 
 static inline tsr__span tsr__span_of(tsr__place place, uint64_t start, uint64_t count)
 {

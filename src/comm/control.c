@@ -1,0 +1,275 @@
+/* What communicators tell each other besides their operations: where a rank is, that one has
+ * failed, that one has left. Best effort: whoever does not get it finds out by itself. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "comm/job.h"
+#include "comm/tags.h"
+
+#define POSTED 4 /* receives at a time */
+#define EARLY 16 /* messages kept for communicators that are not there yet */
+
+typedef enum note_kind {
+    NOTE_ASK,    /* a rank that waits: what are you doing? With what it does itself */
+    NOTE_ANSWER, /* … and what was called at that place of the sequence */
+    NOTE_ABORT,  /* the communicator has failed */
+    NOTE_LEAVE   /* and this is destroyed */
+} note_kind;
+
+/* Between processes of one build. */
+typedef struct control_note {
+    uint32_t kind, comm;
+    int32_t from; /* a rank of the communicator */
+    uint32_t number;
+    int32_t status;
+    uint32_t has_call;
+    uint64_t sequence;
+    tsr__call call;
+    char why[TSR__COMM_WHY];
+} control_note;
+
+typedef struct outgoing {
+    struct outgoing *next;
+    tsr__message message;
+    control_note note;
+} outgoing;
+
+struct tsr__control {
+    struct {
+        tsr__message message;
+        control_note note;
+        bool has_come;
+    } posted[POSTED];
+    bool any;     /* has come */
+    bool closing; /* nothing is posted any more */
+    outgoing *sent;
+    control_note early[EARLY];
+    int early_count;
+};
+
+static void on_come(tsr__message *message)
+{
+    tsr__job *job = message->owner;
+    tsr__control *control = job->control;
+    for (int i = 0; i < POSTED; i++) {
+        if (&control->posted[i].message == message)
+            control->posted[i].has_come = true;
+    }
+    control->any = true;
+}
+
+static void post(tsr__job *job, int i)
+{
+    tsr__control *control = job->control;
+    tsr__message *message = &control->posted[i].message;
+    control->posted[i].has_come = false;
+    *message = (tsr__message){.landed = on_come, .owner = job};
+    tsr__transport_recv(job->transport, job->rank, TSR__TAG_CONTROL, TSR__TAG_CONTROL_MASK,
+                        &control->posted[i].note, sizeof control->posted[i].note, message);
+    if (message->state != TSR__MESSAGE_FLYING) {
+        control->posted[i].has_come = true;
+        control->any = true;
+    }
+}
+
+tsr_status tsr__control_open(tsr__job *job)
+{
+    job->control = tsr__calloc(1, sizeof *job->control);
+    if (!job->control)
+        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < POSTED; i++)
+        post(job, i);
+    return TSR_OK;
+}
+
+void tsr__control_cancel(tsr__job *job)
+{
+    if (!job->control)
+        return;
+    job->control->closing = true;
+    for (int i = 0; i < POSTED; i++)
+        tsr__transport_cancel(job->transport, &job->control->posted[i].message);
+}
+
+void tsr__control_close(tsr__job *job)
+{
+    if (!job->control)
+        return;
+    while (job->control->sent) {
+        outgoing *next = job->control->sent->next;
+        tsr__free(job->control->sent);
+        job->control->sent = next;
+    }
+    tsr__free(job->control);
+    job->control = NULL;
+}
+
+/* Sending ---------------------------------------------------------------------------------------
+ */
+
+static outgoing *free_slot(tsr__control *control)
+{
+    for (outgoing *slot = control->sent; slot; slot = slot->next) {
+        if (slot->message.state != TSR__MESSAGE_FLYING)
+            return slot;
+    }
+    outgoing *slot = tsr__calloc(1, sizeof *slot);
+    if (slot) {
+        slot->next = control->sent;
+        control->sent = slot;
+    }
+    return slot;
+}
+
+static void send_to(tsr_comm *comm, int rank, const control_note *note)
+{
+    tsr__job *job = comm->job;
+    const int world = comm->world_of[rank];
+    if (rank == comm->rank || comm->news[rank].left ||
+        tsr__transport_is_lost(job->transport, world))
+        return;
+    outgoing *slot = free_slot(job->control);
+    if (!slot)
+        return;
+    slot->note = *note;
+    slot->message = (tsr__message){0};
+    tsr__transport_send(job->transport, world, TSR__TAG_CONTROL | tsr__tag_source(job->rank),
+                        &slot->note, sizeof slot->note, &slot->message);
+}
+
+static void send_note(tsr_comm *comm, int rank, const control_note *note)
+{
+    if (!comm->job->control || comm->size == 1)
+        return;
+    for (int i = 0; i < comm->size; i++) {
+        if (rank == i || rank < 0)
+            send_to(comm, i, note);
+    }
+}
+
+static control_note note_of(const tsr_comm *comm, note_kind kind)
+{
+    return (control_note){
+        .kind = (uint32_t)kind, .comm = comm->id, .from = comm->rank, .sequence = comm->sequence};
+}
+
+uint32_t tsr__control_ask(tsr_comm *comm, int rank, const tsr__call *call)
+{
+    control_note note = note_of(comm, NOTE_ASK);
+    if (++comm->asked == 0)
+        comm->asked = 1;
+    note.number = comm->asked;
+    note.call = *call;
+    send_note(comm, rank, &note);
+    return comm->asked;
+}
+
+void tsr__control_abort(tsr_comm *comm, int rank)
+{
+    control_note note = note_of(comm, NOTE_ABORT);
+    note.status = (int32_t)comm->status;
+    memcpy(note.why, comm->why, sizeof note.why);
+    send_note(comm, rank, &note);
+}
+
+void tsr__control_leave(tsr_comm *comm)
+{
+    const control_note note = note_of(comm, NOTE_LEAVE);
+    send_note(comm, -1, &note);
+}
+
+/* Receiving -------------------------------------------------------------------------------------
+ */
+
+static void answer(tsr_comm *comm, const control_note *question)
+{
+    if (comm->status != TSR_OK) {
+        tsr__control_abort(comm, question->from);
+        return;
+    }
+    control_note note = note_of(comm, NOTE_ANSWER);
+    const tsr__call *mine = &comm->past[question->call.sequence % TSR__COMM_PAST];
+    note.number = question->number;
+    note.has_call =
+        question->call.sequence < comm->sequence && mine->sequence == question->call.sequence;
+    if (note.has_call)
+        note.call = *mine;
+    send_note(comm, question->from, &note);
+    tsr__comm_compare(comm, question->from, &question->call);
+}
+
+static void handle(tsr_comm *comm, const control_note *note)
+{
+    if (note->from < 0 || note->from >= comm->size || note->from == comm->rank)
+        return;
+    struct tsr__rank_news *news = &comm->news[note->from];
+    switch ((note_kind)note->kind) {
+    case NOTE_ASK:
+        answer(comm, note);
+        break;
+    case NOTE_ANSWER:
+        news->answered = note->number;
+        news->sequence = note->sequence;
+        if (note->has_call)
+            tsr__comm_compare(comm, note->from, &note->call);
+        break;
+    case NOTE_ABORT:
+        if (note->status < 0)
+            tsr__comm_fail(comm, false, (tsr_status)note->status, "%s", note->why);
+        break;
+    case NOTE_LEAVE:
+        news->left = true;
+        tsr__comm_check_left(comm);
+        break;
+    }
+}
+
+static void dispatch(tsr__job *job, const control_note *note)
+{
+    tsr__control *control = job->control;
+    for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
+        if (comm->id == note->comm) {
+            handle(comm, note);
+            return;
+        }
+    }
+    /* Destroyed here already, or not made yet. */
+    if (note->comm >= job->next_id && control->early_count < EARLY &&
+        (note->kind == NOTE_ABORT || note->kind == NOTE_LEAVE))
+        control->early[control->early_count++] = *note;
+}
+
+void tsr__control_catch_up(tsr_comm *comm)
+{
+    tsr__control *control = comm->job->control;
+    int kept = 0;
+    for (int i = 0; control && i < control->early_count; i++) {
+        if (control->early[i].comm == comm->id)
+            handle(comm, &control->early[i]);
+        else if (control->early[i].comm >= comm->job->next_id)
+            control->early[kept++] = control->early[i];
+    }
+    if (control)
+        control->early_count = kept;
+}
+
+bool tsr__control_drive(tsr__job *job)
+{
+    tsr__control *control = job->control;
+    if (!control || !control->any || control->closing)
+        return false;
+    control->any = false;
+    for (int i = 0; i < POSTED; i++) {
+        if (!control->posted[i].has_come)
+            continue;
+        control_note note = control->posted[i].note;
+        const tsr__message *message = &control->posted[i].message;
+        const bool fine = message->state == TSR__MESSAGE_DONE && message->size_bytes == sizeof note;
+        post(job, i); /* before handling, which may wait for things to land */
+        note.why[sizeof note.why - 1] = '\0';
+        if (fine)
+            dispatch(job, &note);
+    }
+    return true;
+}

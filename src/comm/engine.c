@@ -1,0 +1,439 @@
+/* Executes plans: posts the messages of a round, waits until they have landed, does the round's
+ * local steps, and goes on to the next. */
+#define _DEFAULT_SOURCE
+#include <sched.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "comm/job.h"
+#include "comm/reduce/exact.h"
+#include "comm/tags.h"
+
+#define SPIN_NS UINT64_C(100000)        /* with a processor for each rank */
+#define SPIN_CROWDED_NS UINT64_C(20000) /* else others need it */
+#define UNUSED_MOST 4                   /* requests kept, with their memory */
+#define ABANDON_NS UINT64_C(15000000)   /* for what flies to land by itself, then by force */
+
+/* Memory ----------------------------------------------------------------------------------------
+ */
+
+static void request_free(tsr_request *request)
+{
+    tsr__plan_forget(&request->plan);
+    tsr__free(request->messages);
+    tsr__free(request->starts);
+    tsr__free(request->temp);
+    tsr__free(request);
+}
+
+tsr_status tsr__request_create(tsr_comm *comm, tsr_request **out)
+{
+    tsr__job *job = comm->job;
+    tsr_request *request = job->unused;
+    if (request) {
+        job->unused = request->next;
+        job->unused_count--;
+    } else {
+        request = tsr__calloc(1, sizeof *request);
+        if (!request)
+            return TSR_ERR_NO_MEMORY;
+    }
+    request->job = job;
+    request->comm = comm;
+    request->previous = NULL;
+    request->call = (tsr__call){0};
+    request->status = TSR_OK;
+    request->why[0] = '\0';
+    request->posted = request->troubled = request->leave_alone = false;
+    request->done = true; /* until it is started */
+    request->send = request->recv = NULL;
+    request->combine = NULL;
+    request->divide = NULL;
+    request->round_start = request->round_end = 0;
+    request->flying = 0;
+    request->last_asked = 0;
+    request->suspect_until_ns = request->verdict_ns = 0;
+    request->suspect = -1;
+    tsr__plan_reset(&request->plan);
+    request->next = job->requests;
+    if (job->requests)
+        job->requests->previous = request;
+    job->requests = request;
+    *out = request;
+    return TSR_OK;
+}
+
+static void unlink_request(tsr_request *request)
+{
+    if (request->previous)
+        request->previous->next = request->next;
+    else
+        request->job->requests = request->next;
+    if (request->next)
+        request->next->previous = request->previous;
+}
+
+void tsr__request_release(tsr_request *request)
+{
+    tsr__job *job = request->job;
+    if (job)
+        unlink_request(request);
+    if (!job || job->unused_count >= UNUSED_MOST) {
+        request_free(request);
+        return;
+    }
+    request->comm = NULL;
+    request->next = job->unused;
+    job->unused = request;
+    job->unused_count++;
+}
+
+void tsr__request_detach(tsr_request *request)
+{
+    unlink_request(request);
+    request->job = NULL;
+    request->comm = NULL;
+}
+
+/* The most messages in a round. */
+static size_t count_messages(const tsr__plan *plan)
+{
+    size_t most = 0, count = 0;
+    for (size_t i = 0; i < plan->count; i++) {
+        count = i > 0 && plan->steps[i].round == plan->steps[i - 1].round ? count + 1 : 1;
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
+static tsr_status take_memory(tsr_request *request)
+{
+    void *messages = request->messages;
+    uint64_t bytes;
+    TSR__TRY(request->plan.status);
+    tsr_status status = tsr__grow(&messages, &request->message_capacity,
+                                  count_messages(&request->plan), sizeof *request->messages);
+    request->messages = messages;
+    TSR__TRY(status);
+    if (!tsr__mul_u64(request->plan.temp_count, request->element_bytes, &bytes) ||
+        bytes > PTRDIFF_MAX)
+        return tsr__fail(TSR_ERR_OVERFLOW, "%s: %llu temporary elements are too many",
+                         tsr__call_name(request->call.kind),
+                         (unsigned long long)request->plan.temp_count);
+    if (bytes <= request->temp_bytes)
+        return TSR_OK;
+    /* What was in there is of no use any more. */
+    tsr__free(request->temp);
+    request->temp_bytes = 0;
+    request->temp = tsr__calloc((size_t)bytes, 1);
+    if (!request->temp)
+        return TSR_ERR_NO_MEMORY;
+    request->temp_bytes = bytes;
+    return TSR_OK;
+}
+
+/* Rounds ----------------------------------------------------------------------------------------
+ */
+
+static uint8_t *place(const tsr_request *request, tsr__span span)
+{
+    uint8_t *start = span.place == TSR__AT_SEND   ? (uint8_t *)(uintptr_t)request->send
+                     : span.place == TSR__AT_RECV ? request->recv
+                                                  : request->temp;
+    return start ? start + span.start * request->element_bytes : NULL;
+}
+
+static bool is_direct(const tsr_request *request)
+{
+    return request->call.kind >= TSR__CALL_SEND;
+}
+
+/* Whether a receive has brought what belongs here. */
+static bool is_right(tsr_request *request, const tsr__message *message, const tsr__step *step)
+{
+    const uint64_t expected = step->to.count * request->element_bytes;
+    const bool tag_fits =
+        is_direct(request)
+            ? tsr__tag_dtype(message->tag) == (tsr_dtype)request->call.dtype
+            : (message->tag & ~TSR__TAG_COLLECTIVE_MASK) == tsr__call_signature(&request->call);
+    if (message->state == TSR__MESSAGE_DONE && message->size_bytes == expected && tag_fits)
+        return true;
+    if (request->suspect < 0 &&
+        (message->state == TSR__MESSAGE_DONE || message->state == TSR__MESSAGE_TOO_LONG)) {
+        request->suspect = step->peer;
+        request->suspect_signature = (uint32_t)(message->tag & ~TSR__TAG_COLLECTIVE_MASK);
+        if (is_direct(request))
+            request->suspect_signature = (uint32_t)tsr__tag_dtype(message->tag);
+        request->suspect_bytes = message->size_bytes;
+        request->expected_bytes = expected;
+    }
+    return false;
+}
+
+static void look_at(tsr_request *request, const tsr__message *message)
+{
+    const tsr__step *step =
+        &request->plan.steps[request->round_start + (size_t)(message - request->messages)];
+    const bool fine = step->kind == TSR__STEP_RECV ? is_right(request, message, step)
+                                                   : message->state == TSR__MESSAGE_DONE;
+    request->troubled = request->troubled || !fine;
+}
+
+static void on_landed(tsr__message *message)
+{
+    tsr_request *request = message->owner;
+    request->flying--;
+    request->job->landed = true;
+    if (!request->leave_alone)
+        look_at(request, message);
+}
+
+static void post_one(tsr_request *request, size_t index)
+{
+    const tsr_comm *comm = request->comm;
+    const tsr__step *step = &request->plan.steps[index];
+    tsr__message *message = &request->messages[index - request->round_start];
+    const bool is_send = step->kind == TSR__STEP_SEND;
+    const int source = is_send ? comm->rank : step->peer, peer = comm->world_of[step->peer];
+    const uint64_t tag =
+        is_direct(request)
+            ? tsr__tag_direct(comm->id, source, request->call.tag, (tsr_dtype)request->call.dtype)
+            : tsr__tag_collective(comm->id, source, request->call.sequence,
+                                  tsr__call_signature(&request->call));
+    *message = (tsr__message){.landed = on_landed, .owner = request};
+    if (is_send)
+        tsr__transport_send(request->job->transport, peer, tag, place(request, step->from),
+                            step->from.count * request->element_bytes, message);
+    else
+        tsr__transport_recv(request->job->transport, peer, tag,
+                            is_direct(request) ? TSR__TAG_DIRECT_MASK : TSR__TAG_COLLECTIVE_MASK,
+                            place(request, step->to), step->to.count * request->element_bytes,
+                            message);
+    if (message->state != TSR__MESSAGE_FLYING)
+        look_at(request, message);
+    else if (request->flying++, !is_send && (comm->news[step->peer].left ||
+                                             tsr__transport_is_lost(request->job->transport, peer)))
+        request->troubled = true; /* nobody will send it */
+}
+
+/* Receives first, so that what comes finds its place. */
+static void post_round(tsr_request *request)
+{
+    const tsr__plan *plan = &request->plan;
+    size_t end = request->round_start;
+    while (end < plan->count && plan->steps[end].round == plan->steps[request->round_start].round)
+        end++;
+    request->round_end = end;
+    request->posted = true;
+    for (size_t i = request->round_start; i < end; i++)
+        request->messages[i - request->round_start].state = TSR__MESSAGE_IDLE;
+    for (size_t i = request->round_start; i < end; i++) {
+        if (plan->steps[i].kind == TSR__STEP_RECV)
+            post_one(request, i);
+    }
+    for (size_t i = request->round_start; i < end; i++) {
+        if (plan->steps[i].kind == TSR__STEP_SEND)
+            post_one(request, i);
+    }
+}
+
+static void exact_step(tsr_request *request, const tsr__step *step)
+{
+    const void **inputs = request->comm->inputs;
+    const uint8_t *with = place(request, step->with);
+    const size_t count = (size_t)step->to.count;
+    inputs[0] = place(request, step->from);
+    for (int i = 0; i < step->slots; i++)
+        inputs[i + 1] = with + (size_t)i * count * (size_t)request->element_bytes;
+    tsr__exact_combine((tsr_dtype)request->call.dtype, (tsr_op)request->call.op,
+                       place(request, step->to), inputs, step->slots + 1, count);
+    if (request->divide)
+        request->divide(place(request, step->to), count, (uint32_t)request->comm->size);
+}
+
+static void local_step(tsr_request *request, const tsr__step *step)
+{
+    uint8_t *to = place(request, step->to);
+    const uint8_t *from = place(request, step->from);
+    const size_t count = (size_t)step->to.count;
+    if (count == 0)
+        return;
+    switch (step->kind) {
+    case TSR__STEP_COPY:
+        if (to != from)
+            memmove(to, from, count * (size_t)request->element_bytes);
+        break;
+    case TSR__STEP_COMBINE:
+        request->combine(to, from, place(request, step->with), count);
+        break;
+    case TSR__STEP_DIVIDE:
+        if (request->divide)
+            request->divide(to, count, (uint32_t)request->comm->size);
+        break;
+    case TSR__STEP_EXACT:
+        exact_step(request, step);
+        break;
+    case TSR__STEP_SEND:
+    case TSR__STEP_RECV:
+        break;
+    }
+}
+
+static void finish_round(tsr_request *request)
+{
+    for (size_t i = request->round_start; i < request->round_end; i++)
+        local_step(request, &request->plan.steps[i]);
+    request->round_start = request->round_end;
+    request->posted = false;
+}
+
+/* As far as it goes without waiting. */
+static void advance(tsr_request *request)
+{
+    while (!request->done && !request->troubled) {
+        if (request->posted && request->flying > 0)
+            return;
+        if (request->posted)
+            finish_round(request);
+        if (request->round_start == request->plan.count) {
+            tsr__request_finish(request, TSR_OK);
+            return;
+        }
+        post_round(request);
+    }
+    if (!request->done)
+        tsr__request_trouble(request);
+}
+
+/* Starting and ending ---------------------------------------------------------------------------
+ */
+
+void tsr__request_finish(tsr_request *request, tsr_status status)
+{
+    request->status = status;
+    request->done = true;
+    request->comm->running--;
+}
+
+static bool has_landed(tsr_request *request, uint64_t until_ns)
+{
+    tsr__transport *transport = request->job->transport;
+    while (request->flying > 0) {
+        if (tsr__transport_progress(transport))
+            continue;
+        if (tsr__now_ns() >= until_ns)
+            return false;
+        tsr__transport_sleep(transport, until_ns);
+    }
+    return true;
+}
+
+static tsr__message *message_at(tsr_request *request, size_t step)
+{
+    return &request->messages[step - request->round_start];
+}
+
+/* What cannot be called back needs its peer; that one is cut off, so that nobody touches the
+ * caller's memory any more. */
+static void cut_flying(tsr_request *request)
+{
+    for (size_t i = request->round_start; i < request->round_end; i++) {
+        const tsr__message *message = message_at(request, i);
+        if (message->state == TSR__MESSAGE_FLYING)
+            tsr__transport_cut(request->job->transport, message->peer,
+                               "it did not take or finish a message in time");
+    }
+}
+
+void tsr__request_abandon(tsr_request *request, tsr_status status, const char *why)
+{
+    const bool has_round = request->posted;
+    request->leave_alone = true;
+    memcpy(request->why, why, strnlen(why, sizeof request->why - 1) + 1);
+    request->why[sizeof request->why - 1] = '\0';
+    for (size_t i = request->round_start; has_round && i < request->round_end; i++)
+        tsr__transport_cancel(request->job->transport, message_at(request, i));
+    if (!has_landed(request, tsr__deadline_ns(ABANDON_NS))) {
+        cut_flying(request);
+        if (!has_landed(request, tsr__deadline_ns(ABANDON_NS))) {
+            /* Never seen; the messages stay behind for whoever may still write to them. */
+            tsr__log(TSR_LOG_ERROR, "comm: a message of %s never landed",
+                     tsr__call_name(request->call.kind));
+            request->messages = NULL;
+            request->message_capacity = 0;
+        }
+    }
+    tsr__request_finish(request, status);
+}
+
+tsr_status tsr__request_start(tsr_request *request)
+{
+    tsr_comm *comm = request->comm;
+    TSR__TRY(take_memory(request));
+    request->started_ns = tsr__now_ns();
+    request->deadline_ns = tsr__deadline_ns(request->timeout_ns);
+    request->ask_ns = request->started_ns + UINT64_C(50000000);
+    if (!is_direct(request)) {
+        request->call.sequence = comm->sequence++;
+        comm->past[request->call.sequence % TSR__COMM_PAST] = request->call;
+    }
+    comm->running++;
+    request->done = false;
+    advance(request);
+    return TSR_OK;
+}
+
+/* Driving ---------------------------------------------------------------------------------------
+ */
+
+bool tsr__job_drive(tsr__job *job)
+{
+    if (!job->transport)
+        return false;
+    bool moved = tsr__transport_progress(job->transport);
+    moved = tsr__control_drive(job) || moved;
+    if (tsr__transport_losses(job->transport) != job->losses_seen)
+        tsr__job_check_losses(job);
+    if (job->landed) {
+        job->landed = false;
+        /* Advancing one may end others, but neither starts nor releases any. */
+        for (tsr_request *request = job->requests; request; request = request->next) {
+            if (!request->done && (request->flying == 0 || request->troubled))
+                advance(request);
+        }
+    }
+    return moved;
+}
+
+void tsr__request_drive(tsr_request *request)
+{
+    tsr__job *job = request->job;
+    const uint64_t spin_ns = job->is_crowded ? SPIN_CROWDED_NS : SPIN_NS;
+    uint64_t idle_since = 0;
+    unsigned idle = 0, turns = 0;
+    while (!request->done) {
+        /* Also where something else always moves, deadlines pass. */
+        if (++turns % 4096 == 0)
+            (void)tsr__job_tick(job, tsr__now_ns());
+        if (tsr__job_drive(job)) {
+            idle_since = 0;
+            idle = 0;
+            continue;
+        }
+        if (++idle % 16 != 0)
+            continue;
+        const uint64_t now = tsr__now_ns();
+        if (idle_since == 0)
+            idle_since = now;
+        if (now - idle_since < spin_ns) {
+            if (job->is_crowded)
+                sched_yield();
+            continue;
+        }
+        const uint64_t wake_ns = tsr__job_tick(job, now);
+        if (!request->done)
+            tsr__transport_sleep(job->transport, wake_ns);
+    }
+}

@@ -1,0 +1,64 @@
+/* Requests as the caller sees them. */
+#include "base/error.h"
+#include "comm/job.h"
+
+static tsr_status collect(tsr_request **request)
+{
+    tsr_request *done = *request;
+    const tsr_status status = done->status;
+    if (status != TSR_OK)
+        (void)tsr__fail(status, "%s", done->why);
+    *request = NULL;
+    tsr__request_release(done);
+    return status;
+}
+
+tsr_status tsr_request_test(tsr_request **request, bool *done)
+{
+    TSR__REQUIRE(request && done, "request_test: %s is NULL", request ? "done" : "request");
+    tsr_request *asked = *request;
+    if (asked && !asked->done) {
+        (void)tsr__job_drive(asked->job);
+        if (!asked->done)
+            (void)tsr__job_tick(asked->job, tsr__now_ns());
+    }
+    *done = !asked || asked->done;
+    return asked && *done ? collect(request) : TSR_OK;
+}
+
+tsr_status tsr_request_wait(tsr_request **request)
+{
+    TSR__REQUIRE(request, "request_wait: request is NULL");
+    if (!*request)
+        return TSR_OK;
+    if (!(*request)->done)
+        tsr__request_drive(*request);
+    return collect(request);
+}
+
+/* A receive that nothing has matched can be taken back; nobody knows of it. */
+static bool take_back(tsr_request *request)
+{
+    if (request->call.kind != TSR__CALL_RECV || request->flying != 1)
+        return false;
+    request->leave_alone = true;
+    tsr__transport_cancel(request->job->transport, &request->messages[0]);
+    (void)tsr__transport_progress(request->job->transport);
+    if (request->flying > 0)
+        return false;
+    tsr__request_finish(request, TSR_OK);
+    return true;
+}
+
+void tsr_request_cancel(tsr_request **request)
+{
+    char text[TSR__CALL_TEXT];
+    if (!request || !*request)
+        return;
+    tsr_request *cancelled = *request;
+    if (!cancelled->done && !take_back(cancelled))
+        tsr__comm_fail(cancelled->comm, true, TSR_ERR_PEER_LOST, "rank %d cancelled %s",
+                       cancelled->comm->rank, tsr__call_format(&cancelled->call, text));
+    *request = NULL;
+    tsr__request_release(cancelled);
+}

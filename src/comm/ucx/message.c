@@ -1,0 +1,108 @@
+/* Sending and receiving. */
+#include "comm/ucx/state.h"
+
+static void land(tsr__message *message, ucs_status_t status)
+{
+    switch (status) {
+    case UCS_OK:
+        message->state = TSR__MESSAGE_DONE;
+        break;
+    case UCS_ERR_MESSAGE_TRUNCATED:
+        message->state = TSR__MESSAGE_TOO_LONG;
+        break;
+    case UCS_ERR_CANCELED:
+        message->state = TSR__MESSAGE_CANCELLED;
+        break;
+    default:
+        message->state = TSR__MESSAGE_LOST;
+    }
+}
+
+static void note(tsr__message *message, const ucp_tag_recv_info_t *info)
+{
+    message->tag = info->sender_tag;
+    message->size_bytes = info->length;
+}
+
+static void on_sent(void *request, ucs_status_t status, void *user)
+{
+    tsr__message *message = user;
+    ucp_request_free(request);
+    message->handle = NULL;
+    land(message, status);
+    if (message->landed)
+        message->landed(message);
+}
+
+static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
+                        void *user)
+{
+    tsr__message *message = user;
+    land(message, status);
+    if (status == UCS_OK || status == UCS_ERR_MESSAGE_TRUNCATED)
+        note(message, info);
+    ucp_request_free(request); /* `info` is a part of it */
+    message->handle = NULL;
+    if (message->landed)
+        message->landed(message);
+}
+
+void tsr__transport_send(tsr__transport *transport, int peer, uint64_t tag, const void *data,
+                         uint64_t size_bytes, tsr__message *message)
+{
+    const ucp_request_param_t params = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .cb = {.send = on_sent},
+        .user_data = message,
+        .memory_type = UCS_MEMORY_TYPE_HOST,
+    };
+    message->peer = peer;
+    message->handle = NULL;
+    if (!transport->peers[peer].endpoint) {
+        message->state = TSR__MESSAGE_LOST;
+        return;
+    }
+    ucs_status_ptr_t request =
+        ucp_tag_send_nbx(transport->peers[peer].endpoint, data, (size_t)size_bytes, tag, &params);
+    if (UCS_PTR_IS_PTR(request)) {
+        message->handle = request;
+        message->state = TSR__MESSAGE_FLYING;
+    } else {
+        land(message, UCS_PTR_STATUS(request));
+    }
+}
+
+/* What arrived before its receive lands inside of the call: UCX 1.13 tells a callback only what it
+ * was. */
+void tsr__transport_recv(tsr__transport *transport, int peer, uint64_t tag, uint64_t mask,
+                         void *data, uint64_t size_bytes, tsr__message *message)
+{
+    const ucp_request_param_t params = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+        .cb = {.recv = on_received},
+        .user_data = message,
+        .memory_type = UCS_MEMORY_TYPE_HOST,
+    };
+    void (*landed)(tsr__message *) = message->landed;
+    message->peer = peer;
+    message->handle = NULL;
+    message->landed = NULL;
+    message->state = TSR__MESSAGE_FLYING;
+    ucs_status_ptr_t request =
+        ucp_tag_recv_nbx(transport->worker, data, (size_t)size_bytes, tag, mask, &params);
+    message->landed = landed;
+    if (message->state != TSR__MESSAGE_FLYING)
+        return;
+    if (UCS_PTR_IS_PTR(request))
+        message->handle = request;
+    else
+        land(message, UCS_PTR_STATUS(request));
+}
+
+void tsr__transport_cancel(tsr__transport *transport, tsr__message *message)
+{
+    if (message->state == TSR__MESSAGE_FLYING && message->handle)
+        ucp_request_cancel(transport->worker, message->handle);
+}

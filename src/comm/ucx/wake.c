@@ -1,0 +1,96 @@
+/* Sleeping until something happens: an epoll over the worker's event fd and the processes of this
+ * host. */
+#define _DEFAULT_SOURCE /* syscall */
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "comm/boot/clock.h"
+#include "comm/ucx/state.h"
+
+/* UCX notices the end of a peer when it progresses, not while it sleeps. */
+#define NAP_MOST (TSR__SECOND / 4)
+
+static tsr_status failed(const char *what)
+{
+    int error = errno;
+    char text[128];
+    if (strerror_r(error, text, sizeof text) != 0)
+        text[0] = '\0';
+    return tsr__fail(TSR_ERR_IO, "comm: %s: %s", what, text);
+}
+
+tsr_status tsr__ucx_wake_open(tsr__transport *transport)
+{
+    int fd = -1;
+    ucs_status_t status = ucp_worker_get_efd(transport->worker, &fd);
+    if (status != UCS_OK)
+        return tsr__fail(TSR_ERR_IO, "comm: ucp_worker_get_efd: UCX says: %s",
+                         ucs_status_string(status));
+    transport->wake = epoll_create1(EPOLL_CLOEXEC);
+    if (transport->wake < 0)
+        return failed("epoll_create1");
+    struct epoll_event event = {.events = EPOLLIN, .data = {.ptr = NULL}};
+    if (epoll_ctl(transport->wake, EPOLL_CTL_ADD, fd, &event) != 0)
+        return failed("epoll_ctl");
+    return TSR_OK;
+}
+
+void tsr__ucx_wake_close(tsr__transport *transport)
+{
+    for (int i = 0; i < transport->size; i++) {
+        if (transport->peers[i].process >= 0)
+            close(transport->peers[i].process);
+    }
+    if (transport->wake >= 0)
+        close(transport->wake);
+}
+
+static int open_process(int64_t pid)
+{
+#ifdef SYS_pidfd_open
+    return (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+#else
+    (void)pid;
+    return -1;
+#endif
+}
+
+void tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid)
+{
+    tsr__peer *watched = &transport->peers[peer];
+    int fd = open_process(pid);
+    struct epoll_event event = {.events = EPOLLIN, .data = {.ptr = watched}};
+    if (fd >= 0 && epoll_ctl(transport->wake, EPOLL_CTL_ADD, fd, &event) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    watched->process = fd;
+    if (fd < 0)
+        tsr__log(TSR_LOG_DEBUG, "comm: the end of process %lld cannot be watched", (long long)pid);
+}
+
+static void process_ended(tsr__peer *peer)
+{
+    tsr__ucx_lose(peer, "its process has ended");
+    close(peer->process); /* and leaves the epoll with it */
+    peer->process = -1;
+}
+
+void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns)
+{
+    /* Unless armed, the event fd stays silent; and it cannot be armed with something to do. */
+    if (ucp_worker_arm(transport->worker) != UCS_OK)
+        return;
+    const uint64_t longest = tsr__deadline_ns(NAP_MOST);
+    struct epoll_event events[16];
+    int count = epoll_wait(transport->wake, events, (int)(sizeof events / sizeof events[0]),
+                           tsr__poll_ms(until_ns < longest ? until_ns : longest));
+    for (int i = 0; i < count; i++) {
+        if (events[i].data.ptr)
+            process_ended(events[i].data.ptr);
+    }
+}

@@ -1,0 +1,7 @@
+#!/bin/sh
+# Ranks started by a real Slurm, with and without PMIx: a small one that tests/boot/slurm.sh makes on this machine. Its packages are
+# installed here rather than for all lanes. A machine where it cannot run fails this lane.
+. "$(dirname "$0")/lane.sh"
+install_missing slurm-wlm slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge
+CC=gcc configure build/gcc --werror && build build/gcc || exit 1
+run_tap tests/boot/slurm.sh "$root" "$root/build/gcc/tests/boot/rank"
