@@ -146,8 +146,9 @@ typedef enum tsr_init {
     TSR_INIT_NONE = 6 /* undefined until written */
 } tsr_init;
 
-/* What parameters begin with. The bits come from `seed` and the parameter's name: layers with other
- * names have other weights. */
+/* What parameters begin with. Element i of the whole parameter, in row-major order, is element i of
+ * tsr_random_normal or tsr_random_uniform with this seed and the FNV-1a hash (64 bits) of the
+ * parameter's full name as subsequence: layers with other names have other weights. */
 typedef struct tsr_init_params {
     tsr_init kind;
     uint64_t seed;
@@ -219,8 +220,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_linear_local_shape(const tsr_layer *layer, 
  * transformer models" (2022).
  */
 
-/* An activation of the caller's: records y = f(x) on the stream; and dx = dy · f'(x), where dx may
- * be dy. A failure is passed on. */
+/* An activation of the caller's: records y = f(x) on the stream, where y may be x; and dx = dy ·
+ * f'(x), where dx may be dy. A failure is passed on. */
 typedef tsr_status (*tsr_activation_fn)(void *user, tsr_stream *stream, tsr_tensor *y,
                                         const tsr_tensor *x);
 typedef tsr_status (*tsr_activation_grad_fn)(void *user, tsr_stream *stream, tsr_tensor *dx,
@@ -250,8 +251,8 @@ typedef struct tsr_mlp_params {
 
 TSR_API TSR_NODISCARD tsr_status tsr_mlp_create(const tsr_mlp_params *params, tsr_layer **out);
 
-/* The pair by itself, on the default group: a column-parallel layer whose output stays sharded, and
- * a row-parallel one that takes it. */
+/* The pair by itself, on the default group: a column-parallel layer "up" whose output stays
+ * sharded, and a row-parallel one "down" that takes it. */
 TSR_API TSR_NODISCARD tsr_status tsr_mlp_create_block(int64_t input_size, int64_t hidden_size,
                                                       int64_t output_size, bool bias,
                                                       tsr_layer **column, tsr_layer **row);

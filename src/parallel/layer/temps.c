@@ -1,0 +1,84 @@
+/* Tensors that live as long as one pass of a layer. */
+#include "parallel/layer/layer.h"
+
+static tsr_status add(tsr__temps *temps, tsr_tensor *tensor, tsr_tensor **out)
+{
+    temps->item[temps->count++] = tensor;
+    *out = tensor;
+    return TSR_OK;
+}
+
+static tsr_status check_room(const tsr__temps *temps)
+{
+    TSR__REQUIRE(temps->count < TSR__TEMPS_MOST, "layer: more than %d tensors in one pass",
+                 TSR__TEMPS_MOST);
+    return TSR_OK;
+}
+
+void tsr__temps_finish(tsr__temps *temps)
+{
+    while (temps->count > 0)
+        tsr_tensor_destroy(&temps->item[--temps->count]);
+}
+
+tsr_status tsr__temp_new(tsr__temps *temps, tsr_dtype dtype, int ndim, const int64_t *shape,
+                         tsr_tensor **out)
+{
+    tsr_tensor *tensor = NULL;
+    TSR__TRY(check_room(temps));
+    TSR__TRY(tsr_tensor_create(tsr_stream_device(temps->stream), dtype, ndim, shape, &tensor));
+    return add(temps, tensor, out);
+}
+
+tsr_status tsr__temp_slice(tsr__temps *temps, const tsr_tensor *in, int dim, int64_t start,
+                           int64_t count, tsr_tensor **out)
+{
+    tsr_tensor *tensor = NULL;
+    TSR__TRY(check_room(temps));
+    TSR__TRY(tsr_tensor_slice(in, dim, start, start + count, 1, &tensor));
+    return add(temps, tensor, out);
+}
+
+tsr_status tsr__temp_reshape(tsr__temps *temps, const tsr_tensor *in, int ndim,
+                             const int64_t *shape, tsr_tensor **out)
+{
+    tsr_tensor *tensor = NULL;
+    TSR__TRY(check_room(temps));
+    TSR__TRY(tsr_tensor_reshape(in, ndim, shape, &tensor));
+    return add(temps, tensor, out);
+}
+
+tsr_status tsr__temp_flatten(tsr__temps *temps, const tsr_tensor *in, tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(in);
+    int64_t shape[2] = {1, layout->shape[layout->ndim - 1]};
+    for (int d = 0; d < layout->ndim - 1; d++)
+        shape[0] *= layout->shape[d];
+    tsr_layout flat;
+    if (tsr_layout_reshape(layout, 2, shape, &flat) == TSR_OK)
+        return tsr__temp_reshape(temps, in, 2, shape, out);
+    tsr_tensor *copy, *packed;
+    TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, &packed));
+    TSR__TRY(tsr_copy(temps->stream, packed, in));
+    TSR__TRY(tsr__temp_reshape(temps, packed, 2, shape, &copy));
+    *out = copy;
+    return TSR_OK;
+}
+
+tsr_status tsr__temp_like(tsr__temps *temps, const tsr_tensor *in, tsr_dtype dtype, int dim,
+                          int64_t size, tsr_tensor **out)
+{
+    tsr_layout layout = *tsr_tensor_layout(in);
+    layout.shape[dim < 0 ? dim + layout.ndim : dim] = size;
+    return tsr__temp_new(temps, dtype, layout.ndim, layout.shape, out);
+}
+
+tsr_tensor *tsr__temp_take(tsr__temps *temps, tsr_tensor *tensor)
+{
+    for (int i = 0; i < temps->count; i++)
+        if (temps->item[i] == tensor) {
+            temps->item[i] = temps->item[--temps->count];
+            break;
+        }
+    return tensor;
+}
