@@ -24,8 +24,8 @@ tsr_status tsr_dropout_shard(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
         strides[d] = (int64_t)stride;
         if (d == dim)
             fits = fits && tsr__mul_u64((uint64_t)offset, stride, &first);
-        fits = fits && tsr__mul_u64(stride, (uint64_t)(d == dim ? global_size : layout->shape[d]),
-                                    &stride);
+        fits = fits &&
+               tsr__mul_u64(stride, (uint64_t)(d == dim ? global_size : layout->shape[d]), &stride);
         fits = fits && stride <= INT64_MAX;
     }
     if (!fits)
