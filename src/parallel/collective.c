@@ -215,9 +215,9 @@ static tsr_status launch(tsr_parallel_request *request, tsr_status status,
     return TSR_OK;
 }
 
-static tsr_status wait_for(tsr_status status, tsr_parallel_request *request)
+static tsr_status wait_for(tsr_status status, tsr_parallel_request **request)
 {
-    return status == TSR_OK ? tsr_parallel_wait(&request) : status;
+    return status == TSR_OK ? tsr_parallel_wait(request) : status;
 }
 
 /* All-reduce and broadcast -----------------------------------------------------------------------
@@ -256,7 +256,7 @@ tsr_status tsr_parallel_all_reduce_start(tsr_parallel *group, tsr_tensor *tensor
 tsr_status tsr_parallel_all_reduce(tsr_parallel *group, tsr_tensor *tensor, tsr_op op)
 {
     tsr_parallel_request *request = NULL;
-    return wait_for(tsr_parallel_all_reduce_start(group, tensor, op, &request), request);
+    return wait_for(tsr_parallel_all_reduce_start(group, tensor, op, &request), &request);
 }
 
 tsr_status tsr_parallel_broadcast_start(tsr_parallel *group, tsr_tensor *tensor, int root,
@@ -277,7 +277,7 @@ tsr_status tsr_parallel_broadcast_start(tsr_parallel *group, tsr_tensor *tensor,
 tsr_status tsr_parallel_broadcast(tsr_parallel *group, tsr_tensor *tensor, int root)
 {
     tsr_parallel_request *request = NULL;
-    return wait_for(tsr_parallel_broadcast_start(group, tensor, root, &request), request);
+    return wait_for(tsr_parallel_broadcast_start(group, tensor, root, &request), &request);
 }
 
 /* All-gather ------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ tsr_status tsr_parallel_all_gather(tsr_parallel *group, tsr_tensor *out, const t
                                    int dim, const int64_t *sizes)
 {
     tsr_parallel_request *request = NULL;
-    return wait_for(tsr_parallel_all_gather_start(group, out, in, dim, sizes, &request), request);
+    return wait_for(tsr_parallel_all_gather_start(group, out, in, dim, sizes, &request), &request);
 }
 
 /* Reduce-scatter --------------------------------------------------------------------------------
@@ -398,5 +398,5 @@ tsr_status tsr_parallel_reduce_scatter(tsr_parallel *group, tsr_tensor *out, con
 {
     tsr_parallel_request *request = NULL;
     return wait_for(tsr_parallel_reduce_scatter_start(group, out, in, dim, sizes, op, &request),
-                    request);
+                    &request);
 }

@@ -1,0 +1,412 @@
+/* Tensors through the communicator, compared with arithmetic on the host. */
+#include "parallel/spmd.h"
+
+#include "support/gpu.h"
+
+static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16, TSR_I32, TSR_U8};
+
+/* Small whole numbers, so that sums are exact in every dtype: rank r's tensor of a case. */
+static double *whole_numbers(uint64_t sequence, int rank, int64_t count)
+{
+    double *values = doubles(count);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = floor(8 + 8 * number(sequence * 64 + (uint64_t)rank, i)) / 2 * 2;
+    for (int64_t i = 0; i < count; i++)
+        values[i] = floor(values[i] / 2);
+    return values;
+}
+
+static double *sum_of_ranks(uint64_t sequence, int64_t count)
+{
+    double *sum = doubles(count);
+    for (int r = 0; r < ranks; r++) {
+        double *values = whole_numbers(sequence, r, count);
+        for (int64_t i = 0; i < count; i++)
+            sum[i] += values[i];
+        free(values);
+    }
+    return sum;
+}
+
+static void check_same(const char *what, const tsr_tensor *tensor, const double *want)
+{
+    const tsr_layout *layout = tsr_tensor_layout(tensor);
+    double *got = values_of(tensor);
+    for (int64_t i = 0; i < tsr_layout_count(layout); i++)
+        CHECK(got[i] == want[i], "%s %s: element %lld is %g, not %g", what,
+              tsr_dtype_name(layout->dtype), (long long)i, got[i], want[i]);
+    free(got);
+}
+
+static tsr_tensor *some_tensor(bool gaps, tsr_dtype dtype, int ndim, const int64_t *shape)
+{
+    return gaps ? tensor_with_gaps(dtype, ndim, shape) : tensor_new(dtype, ndim, shape);
+}
+
+typedef struct sized {
+    int ndim;
+    int64_t shape[3];
+} sized;
+static const sized shapes[] = {{1, {1}},     {1, {1000}},     {2, {3, 5}},    {3, {4, 7, 6}},
+                               {1, {50001}}, {2, {300, 301}}, {3, {2, 0, 4}}, {0, {0}}};
+
+static void all_reduce_case(tsr_parallel *through, const sized *s, tsr_dtype dtype, bool gaps,
+                            uint64_t sequence)
+{
+    int64_t count = count_of(s->ndim, s->shape);
+    tsr_tensor *tensor = some_tensor(gaps, dtype, s->ndim, s->shape);
+    double *mine = whole_numbers(sequence, my_rank, count), *want = sum_of_ranks(sequence, count);
+    tensor_put(tensor, mine);
+    /* Work of the stream before it counts, and work after it sees the result. */
+    if (dtype != TSR_U8 && dtype != TSR_I32)
+        OK(tsr_scale(queue, tensor, tensor, 1, 1));
+    OK(tsr_parallel_all_reduce(through, tensor, TSR_OP_SUM));
+    if (dtype != TSR_U8 && dtype != TSR_I32)
+        OK(tsr_scale(queue, tensor, tensor, 1, -(float)ranks));
+    check_same("all-reduce", tensor, want);
+    tsr_tensor_destroy(&tensor);
+    free(mine);
+    free(want);
+}
+
+CASE(all_reduce, "all-reduce operation sums results across ranks")
+{
+    uint64_t sequence = 1;
+    tsr_parallel *through[] = {group, staged};
+    for (int t = 0; t < 2; t++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            for (int gaps = 0; gaps < 2; gaps++) {
+                sequence++;
+                all_reduce_case(through[t], &shapes[i], dtypes[sequence % 5], gaps != 0, sequence);
+            }
+}
+
+CASE(reductions, "every reduction of the communicator works on tensors")
+{
+    static const tsr_op ops[] = {TSR_OP_SUM, TSR_OP_AVG, TSR_OP_MIN, TSR_OP_MAX, TSR_OP_PROD};
+    tsr_parallel *through[] = {group, staged};
+    for (int i = 0; i < 10; i++) {
+        double mine = my_rank + 1, want = 0, factorial = 1;
+        for (int r = 0; r < ranks; r++) {
+            want += r + 1;
+            factorial *= r + 1;
+        }
+        tsr_op op = ops[i % 5];
+        want = op == TSR_OP_AVG    ? want / ranks
+               : op == TSR_OP_MIN  ? 1
+               : op == TSR_OP_MAX  ? ranks
+               : op == TSR_OP_PROD ? factorial
+                                   : want;
+        tsr_tensor *tensor = tensor_of(TSR_F32, 1, (int64_t[]){1}, &mine);
+        OK(tsr_parallel_all_reduce(through[i / 5], tensor, op));
+        check_same("reduction", tensor, &want);
+        tsr_tensor_destroy(&tensor);
+    }
+}
+
+CASE(broadcast, "broadcast gives every rank the root's tensor")
+{
+    uint64_t sequence = 100;
+    tsr_parallel *through[] = {group, staged};
+    for (int t = 0; t < 2; t++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            const sized *s = &shapes[i];
+            int64_t count = count_of(s->ndim, s->shape);
+            int root = (int)(i % (size_t)ranks);
+            tsr_tensor *tensor = some_tensor(i & 1, dtypes[i % 5], s->ndim, s->shape);
+            double *mine = whole_numbers(++sequence, my_rank, count);
+            double *want = whole_numbers(sequence, root, count);
+            tensor_put(tensor, mine);
+            OK(tsr_parallel_broadcast(through[t], tensor, root));
+            check_same("broadcast", tensor, want);
+            tsr_tensor_destroy(&tensor);
+            free(mine);
+            free(want);
+        }
+}
+
+/* How rank r takes part along the divided dimension. */
+static int64_t part_size(int kind, int r)
+{
+    return kind == 0 ? 3 : kind == 1 ? (r * 7 + 2) % 5 : r == ranks - 1 ? 20000 : 100;
+}
+
+typedef struct divided {
+    int ndim, dim;
+    int64_t whole[3], part[3];
+    int64_t sizes[64], start;
+} divided;
+
+static divided divide(int ndim, int dim, int kind, int64_t other)
+{
+    divided d = {.ndim = ndim, .dim = dim};
+    int64_t sum = 0;
+    for (int r = 0; r < ranks; r++) {
+        d.sizes[r] = part_size(kind, r);
+        if (r == my_rank)
+            d.start = sum;
+        sum += d.sizes[r];
+    }
+    for (int i = 0; i < ndim; i++) {
+        d.whole[i] = i == dim ? sum : other + i;
+        d.part[i] = i == dim ? d.sizes[my_rank] : d.whole[i];
+    }
+    return d;
+}
+
+static void gather_case(tsr_parallel *through, const divided *d, bool equal, tsr_dtype dtype,
+                        int form, uint64_t sequence)
+{
+    int64_t count = count_of(d->ndim, d->whole);
+    double *want = whole_numbers(sequence, 0, count);
+    double *mine = slice_of(want, d->ndim, d->whole, d->dim, d->start, d->sizes[my_rank]);
+    tsr_tensor *out = some_tensor(form == 1, dtype, d->ndim, d->whole), *in = NULL;
+    if (form == 2)
+        OK(tsr_tensor_slice(out, d->dim, d->start, d->start + d->sizes[my_rank], 1, &in));
+    else
+        in = some_tensor(form == 3, dtype, d->ndim, d->part);
+    tensor_put(in, mine);
+    OK(tsr_parallel_all_gather(through, out, in, d->dim - (form == 0 ? d->ndim : 0),
+                               equal ? NULL : d->sizes));
+    check_same("all-gather", out, want);
+    check_same("what was gathered", in, mine);
+    tsr_tensor_destroy(&in);
+    tsr_tensor_destroy(&out);
+    free(mine);
+    free(want);
+}
+
+static void scatter_case(tsr_parallel *through, const divided *d, bool equal, tsr_dtype dtype,
+                         int form, uint64_t sequence)
+{
+    int64_t count = count_of(d->ndim, d->whole);
+    double *sum = sum_of_ranks(sequence, count), *mine = whole_numbers(sequence, my_rank, count);
+    double *want = slice_of(sum, d->ndim, d->whole, d->dim, d->start, d->sizes[my_rank]);
+    tsr_tensor *in = some_tensor(form == 1, dtype, d->ndim, d->whole), *out = NULL;
+    if (form == 2)
+        OK(tsr_tensor_slice(in, d->dim, d->start, d->start + d->sizes[my_rank], 1, &out));
+    else
+        out = some_tensor(form == 3, dtype, d->ndim, d->part);
+    tensor_put(in, mine);
+    OK(tsr_parallel_reduce_scatter(through, out, in, d->dim - (form == 0 ? d->ndim : 0),
+                                   equal ? NULL : d->sizes, TSR_OP_SUM));
+    check_same("reduce-scatter", out, want);
+    if (form != 2)
+        check_same("what was scattered", in, mine);
+    tsr_tensor_destroy(&in);
+    tsr_tensor_destroy(&out);
+    free(mine);
+    free(sum);
+    free(want);
+}
+
+static void all_divisions(void (*test)(tsr_parallel *, const divided *, bool, tsr_dtype, int,
+                                       uint64_t))
+{
+    uint64_t sequence = 1000;
+    tsr_parallel *through[] = {group, staged};
+    for (int t = 0; t < 2; t++)
+        for (int ndim = 1; ndim <= 3; ndim++)
+            for (int dim = 0; dim < ndim; dim++)
+                for (int kind = 0; kind < 3; kind++) {
+                    divided d = divide(ndim, dim, kind, kind == 2 ? 1 : 4);
+                    ++sequence;
+                    test(through[t], &d, kind == 0, dtypes[sequence % 5], (int)(sequence % 4),
+                         sequence);
+                }
+}
+
+CASE(all_gather, "all-gather along any dimension, of equal, unequal and empty parts")
+{
+    all_divisions(gather_case);
+}
+
+CASE(reduce_scatter, "reduce-scatter along any dimension, of equal, unequal and empty parts")
+{
+    all_divisions(scatter_case);
+}
+
+CASE(bits_agree, "direct and staged sums have the same bits")
+{
+    enum { COUNT = 70001 };
+    for (int i = 0; i < 3; i++) {
+        uint64_t size_bytes;
+        int64_t shape[] = {COUNT};
+        double *mine = numbers(7 + (uint64_t)my_rank, COUNT, dtypes[i]);
+        tsr_tensor *a = tensor_of(dtypes[i], 1, shape, mine);
+        tsr_tensor *b = tensor_of(dtypes[i], 1, shape, mine);
+        OK(tsr_parallel_all_reduce(group, a, TSR_OP_SUM));
+        OK(tsr_parallel_all_reduce(staged, b, TSR_OP_SUM));
+        uint8_t *x = bytes_of(a, &size_bytes), *y = bytes_of(b, &size_bytes);
+        CHECK(memcmp(x, y, size_bytes) == 0, "%s differs", tsr_dtype_name(dtypes[i]));
+        free(x);
+        free(y);
+        free(mine);
+        tsr_tensor_destroy(&a);
+        tsr_tensor_destroy(&b);
+    }
+}
+
+CASE(requests, "requests end in any order, and those of other groups go on meanwhile")
+{
+    enum { REQUESTS = 40 };
+    tsr_tensor *tensors[REQUESTS];
+    tsr_parallel_request *requests[REQUESTS] = {0};
+    const int64_t shape[] = {3000};
+    for (int i = 0; i < REQUESTS; i++) {
+        tensors[i] = tensor_new(TSR_F32, 1, shape);
+        OK(tsr_fill(queue, tensors[i], i + my_rank));
+        OK(tsr_parallel_all_reduce_start(i % 3 ? group : staged, tensors[i], TSR_OP_SUM,
+                                         &requests[i]));
+    }
+    /* Each rank in an order of its own. */
+    for (int k = 0; k < REQUESTS; k++) {
+        int i = (k * 7 + my_rank * 11) % REQUESTS;
+        bool done = false;
+        if (k % 2)
+            OK(tsr_parallel_wait(&requests[i]));
+        while (k % 2 == 0 && !done)
+            OK(tsr_parallel_test(&requests[i], &done));
+        CHECK(!requests[i], "a request that is over is still there");
+        double *got = values_of(tensors[i]), want = 0;
+        for (int r = 0; r < ranks; r++)
+            want += i + r;
+        CHECK(got[0] == want && got[2999] == want, "request %d gave %g, not %g", i, got[0], want);
+        free(got);
+    }
+    for (int i = 0; i < REQUESTS; i++)
+        tsr_tensor_destroy(&tensors[i]);
+    OK(tsr_parallel_wait(&requests[0]));
+}
+
+CASE(early_destroy, "a request keeps its tensors' memory")
+{
+    tsr_parallel_request *request = NULL;
+    tsr_tensor *tensor = tensor_new(TSR_F32, 1, (int64_t[]){100000}), *view;
+    OK(tsr_tensor_slice(tensor, 0, 0, TSR_END, 1, &view));
+    OK(tsr_fill(queue, tensor, 1));
+    OK(tsr_parallel_all_reduce_start(group, tensor, TSR_OP_SUM, &request));
+    tsr_tensor_destroy(&tensor);
+    OK(tsr_parallel_wait(&request));
+    double *got = values_of(view);
+    CHECK(got[0] == ranks && got[99999] == ranks, "%g", got[0]);
+    free(got);
+    tsr_tensor_destroy(&view);
+}
+
+CASE(figures, "a group counts operations, bytes and time")
+{
+    tsr_parallel_stats stats;
+    tsr_tensor *tensor = tensor_new(TSR_F16, 1, (int64_t[]){1000});
+    OK(tsr_fill(queue, tensor, 1));
+    tsr_parallel_reset_stats(group);
+    OK(tsr_parallel_all_reduce(group, tensor, TSR_OP_SUM));
+    OK(tsr_parallel_all_reduce(group, tensor, TSR_OP_SUM));
+    tsr_parallel_get_stats(group, &stats);
+    CHECK(stats.operations == 2 && stats.size_bytes == 4000, "%llu operations of %llu bytes",
+          (unsigned long long)stats.operations, (unsigned long long)stats.size_bytes);
+    CHECK(ranks == 1 || stats.transport_ns + stats.device_ns > 0, "no time has passed");
+    tsr_tensor_destroy(&tensor);
+}
+
+CASE(groups, "groups know their rank, size, stream and communicator")
+{
+    CHECK(tsr_parallel_rank(group) == my_rank && tsr_parallel_size(group) == ranks, "rank %d of %d",
+          tsr_parallel_rank(group), tsr_parallel_size(group));
+    CHECK(tsr_parallel_stream(group) == queue, "another stream");
+    CHECK((tsr_parallel_comm(group) != NULL) == (world != NULL), "a communicator or none");
+    CHECK(tsr_parallel_is_staged(staged) == (ranks > 1), "not staged");
+    CHECK(tsr_parallel_default() == group, "another default group");
+    tsr_parallel *alone = NULL;
+    OK(tsr_parallel_create(NULL, queue, NULL, &alone));
+    CHECK(tsr_parallel_rank(alone) == 0 && tsr_parallel_size(alone) == 1, "not alone");
+    CHECK(!tsr_parallel_comm(alone) && !tsr_parallel_is_staged(alone), "not alone");
+    tsr_parallel_set_default(alone);
+    tsr_parallel_destroy(&alone);
+    CHECK(!alone && !tsr_parallel_default(), "the default group is gone");
+    tsr_parallel_destroy(&alone);
+    tsr_parallel_set_default(group);
+}
+
+CASE(split_groups, "groups of parts of the ranks work beside the whole")
+{
+    if (ranks < 2)
+        return;
+    tsr_comm *half = NULL;
+    tsr_parallel *part = NULL;
+    OK(tsr_comm_split(world, my_rank % 2, 0, &half));
+    OK(tsr_parallel_create(half, queue, NULL, &part));
+    tsr_comm_destroy(&half);
+    tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){1}),
+               *b = tensor_new(TSR_F32, 1, (int64_t[]){1});
+    OK(tsr_fill(queue, a, 1));
+    OK(tsr_fill(queue, b, 1));
+    tsr_parallel_request *x = NULL, *y = NULL;
+    OK(tsr_parallel_all_reduce_start(group, a, TSR_OP_SUM, &x));
+    OK(tsr_parallel_all_reduce_start(part, b, TSR_OP_SUM, &y));
+    OK(tsr_parallel_wait(my_rank % 2 ? &x : &y));
+    OK(tsr_parallel_wait(&x));
+    OK(tsr_parallel_wait(&y));
+    double *got = values_of(a), *got_part = values_of(b);
+    CHECK(got[0] == ranks && got_part[0] == tsr_parallel_size(part), "%g and %g", got[0],
+          got_part[0]);
+    free(got);
+    free(got_part);
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    tsr_parallel_destroy(&part);
+}
+
+CASE(mistakes, "mistakes in the arguments of operations are named")
+{
+    tsr_tensor *a = tensor_new(TSR_F32, 2, (int64_t[]){4, 6}), *low, *high;
+    tsr_tensor *wrong = tensor_new(TSR_F32, 1, (int64_t[]){4});
+    OK(tsr_tensor_slice(a, 0, 0, 3, 1, &low));
+    OK(tsr_tensor_slice(a, 0, 1, 4, 1, &high));
+    FAILS(tsr_parallel_all_reduce(NULL, a, TSR_OP_SUM), TSR_ERR_INVALID,
+          "parallel_all_reduce: group is NULL");
+    FAILS(tsr_parallel_all_reduce(group, NULL, TSR_OP_SUM), TSR_ERR_INVALID,
+          "parallel_all_reduce: tensor is NULL");
+    FAILS(tsr_parallel_all_reduce(group, a, (tsr_op)9), TSR_ERR_INVALID,
+          "parallel_all_reduce: there is no op 9");
+    FAILS(tsr_parallel_broadcast(group, a, -1), TSR_ERR_INVALID,
+          ranks == 1   ? "parallel_broadcast: there is no rank -1 among 1"
+          : ranks == 2 ? "parallel_broadcast: there is no rank -1 among 2"
+          : ranks == 3 ? "parallel_broadcast: there is no rank -1 among 3"
+                       : "parallel_broadcast: there is no rank -1 among 4");
+    FAILS(tsr_parallel_all_gather(group, a, wrong, 0, NULL), TSR_ERR_INVALID,
+          "parallel_all_gather: in is [4], out is [4,6]");
+    FAILS(tsr_parallel_all_gather(group, a, low, 2, NULL), TSR_ERR_INVALID,
+          "parallel_all_gather: dim 2 is outside a tensor of 2 dimensions");
+    FAILS(tsr_parallel_reduce_scatter(group, wrong, a, 0, NULL, TSR_OP_SUM), TSR_ERR_INVALID,
+          "parallel_reduce_scatter: in is [4,6], out is [4]");
+    int64_t sizes[64] = {-1};
+    FAILS(tsr_parallel_all_gather(group, a, low, 0, sizes), TSR_ERR_INVALID,
+          "parallel_all_gather: rank 0 has size -1");
+    if (ranks == 1) {
+        FAILS(tsr_parallel_all_gather(group, a, low, 0, NULL), TSR_ERR_INVALID,
+              "parallel_all_gather: parts like f32 [3,6] of 1 ranks, 3 in all along dim 0, do not "
+              "make f32 [4,6]");
+        FAILS(tsr_parallel_all_gather(group, high, low, 0, NULL), TSR_ERR_INVALID,
+              "parallel_all_gather: [3,6] and [3,6] overlap, and not as all of it and the part of "
+              "rank 0");
+        sizes[0] = 2;
+        FAILS(tsr_parallel_all_gather(group, high, low, 0, sizes), TSR_ERR_INVALID,
+              "parallel_all_gather: rank 0 has size 2, its part is [3,6]");
+    }
+    FAILS(tsr_parallel_create(world, NULL, NULL, &(tsr_parallel *){NULL}), TSR_ERR_INVALID,
+          "parallel_create: stream is NULL");
+    bool done;
+    tsr_parallel_request *none = NULL;
+    FAILS(tsr_parallel_wait(NULL), TSR_ERR_INVALID, "parallel_wait: request is NULL");
+    FAILS(tsr_parallel_test(&none, NULL), TSR_ERR_INVALID, "parallel_test: done is NULL");
+    OK(tsr_parallel_test(&none, &done));
+    CHECK(done, "no request is not done");
+    tsr_parallel_cancel(&none);
+    tsr_parallel_cancel(NULL);
+    tsr_parallel_destroy(NULL);
+    tsr_tensor_destroy(&low);
+    tsr_tensor_destroy(&high);
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&wrong);
+}
