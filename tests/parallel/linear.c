@@ -1,0 +1,447 @@
+/* Column- and row-parallel linear layers: the document's tests by name, and every combination of
+ * their options against a double-precision reference. */
+#include "parallel/linear_case.h"
+
+/* Sizes that 1, 2, 3, 4, 6 and 8 ranks divide. */
+#define IN 24
+#define OUT 48
+
+static tsr_layer *new_row(const tsr_linear_params *params)
+{
+    tsr_layer *layer = NULL;
+    OK(tsr_row_linear_create(params, &layer));
+    return layer;
+}
+
+static void run_row(tsr_linear_params params, int lead_ndim, const int64_t *lead, uint64_t sequence)
+{
+    linear_case c = {.row = true, .params = params, .lead_ndim = lead_ndim, .sequence = sequence};
+    memcpy(c.lead, lead, (size_t)lead_ndim * sizeof *lead);
+    linear_case_run(&c);
+}
+
+/* The document's tests ---------------------------------------------------------------------------
+ */
+
+CASE(sharded_input, "forward pass with sharded input returns correct full output")
+{
+    run_row((tsr_linear_params){.input_size = IN, .output_size = OUT}, 1, (int64_t[]){7}, 1);
+}
+
+CASE(unsharded_input, "forward pass with unsharded input slices and processes correctly")
+{
+    run_row((tsr_linear_params){.input_size = IN, .output_size = OUT, .input = TSR_LAYOUT_FULL}, 1,
+            (int64_t[]){7}, 2);
+}
+
+CASE(output_dimensions, "output dimensions are [batch_size, ..., output_size]")
+{
+    tsr_linear_params params = {.input_size = IN, .output_size = OUT};
+    run_row(params, 0, NULL, 3);
+    run_row(params, 1, (int64_t[]){5}, 4);
+    run_row(params, 2, (int64_t[]){2, 3}, 5);
+    run_row(params, 3, (int64_t[]){2, 1, 4}, 6);
+    run_row(params, 4, (int64_t[]){2, 2, 1, 3}, 7);
+}
+
+CASE(sum_of_locals, "output matches the expected sum of rank-local computations")
+{
+    /* Row r of the weight is all 1, and rank r's input is r + 1. */
+    tsr_layer *layer = new_row(&(tsr_linear_params){
+        .input_size = 4 * ranks, .output_size = 3, .no_bias = true, .name = "sum"});
+    OK(tsr_fill(queue, tsr_linear_local_weight(layer), 1));
+    tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){2, 4}), *y = NULL;
+    OK(tsr_fill(queue, x, my_rank + 1));
+    OK(tsr_layer_forward(layer, x, NULL, &y));
+    double *got = values_of(y);
+    for (int i = 0; i < 6; i++)
+        CHECK(got[i] == 2.0 * ranks * (ranks + 1), "%g", got[i]);
+    free(got);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+    tsr_layer_destroy(&layer);
+}
+
+CASE(weight_shape, "weight shard shape is [output_size, input_size/world_size]")
+{
+    tsr_layer *layer = new_row(&(tsr_linear_params){.input_size = IN, .output_size = OUT});
+    const tsr_layout *weight = tsr_tensor_layout(tsr_linear_local_weight(layer));
+    int64_t rows, columns;
+    OK(tsr_linear_local_shape(layer, &rows, &columns));
+    CHECK(rows == OUT && columns == IN / ranks, "[%lld,%lld]", (long long)rows, (long long)columns);
+    CHECK(weight->ndim == 2 && weight->shape[0] == OUT && weight->shape[1] == IN / ranks,
+          "[%lld,%lld]", (long long)weight->shape[0], (long long)weight->shape[1]);
+    CHECK(tsr_tensor_layout(tsr_linear_local_bias(layer))->shape[0] == OUT, "a bias that is cut");
+    const tsr_parameter *p = tsr_layer_parameter(layer, 0);
+    CHECK(p->shard_dim == 1 && p->offset == my_rank * (IN / ranks) && p->length == IN / ranks,
+          "elements %lld to %lld of dimension %d", (long long)p->offset,
+          (long long)(p->offset + p->length), p->shard_dim);
+    CHECK(p->global_shape[0] == OUT && p->global_shape[1] == IN, "another whole");
+    CHECK(tsr_layer_parameter(layer, 1)->shard_dim == -1, "a bias that is cut");
+    tsr_layer_destroy(&layer);
+}
+
+CASE(different_weights, "each rank has different weight values")
+{
+    tsr_layer *layer = new_row(&(tsr_linear_params){.input_size = IN, .output_size = OUT});
+    int64_t shape[] = {ranks, OUT, IN / ranks};
+    tsr_tensor *all = tensor_new(TSR_F32, 3, shape), *mine = NULL;
+    OK(tsr_tensor_reshape(tsr_linear_local_weight(layer), 3, (int64_t[]){1, OUT, IN / ranks},
+                          &mine));
+    OK(tsr_parallel_all_gather(group, all, mine, 0, NULL));
+    double *values = values_of(all);
+    const int64_t each = OUT * (IN / ranks);
+    for (int a = 0; a < ranks; a++)
+        for (int b = 0; b < a; b++)
+            for (int64_t i = 0; i < each; i++)
+                CHECK(values[a * each + i] != values[b * each + i], "ranks %d and %d share %g", a,
+                      b, values[a * each + i]);
+    free(values);
+    tsr_tensor_destroy(&mine);
+    tsr_tensor_destroy(&all);
+    tsr_layer_destroy(&layer);
+}
+
+CASE(concatenated_weights, "concatenated weights across ranks equal the full weight")
+{
+    /* The full weight is what a process alone has. */
+    tsr_parallel *alone = NULL;
+    OK(tsr_parallel_create(NULL, queue, NULL, &alone));
+    tsr_linear_params params = {.input_size = IN, .output_size = OUT, .init = {.seed = 5}};
+    tsr_layer *layer = new_row(&params);
+    params.group = alone;
+    tsr_layer *full = new_row(&params);
+    double *got = whole_parameter(layer, 0), *want = values_of(tsr_linear_local_weight(full));
+    CHECK(memcmp(got, want, IN * OUT * sizeof *got) == 0, "the weights differ");
+    free(got);
+    free(want);
+    tsr_layer_destroy(&full);
+    tsr_layer_destroy(&layer);
+    tsr_parallel_destroy(&alone);
+}
+
+CASE(bias_once, "bias is added after all-reduce, once and not per rank")
+{
+    tsr_layer *layer = new_row(&(tsr_linear_params){
+        .input_size = IN, .output_size = OUT, .init = {.kind = TSR_INIT_ZEROS}});
+    OK(tsr_fill(queue, tsr_linear_local_bias(layer), 0.75));
+    for (int m = 1; m < 2000; m *= 40) {
+        tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){m, IN / ranks}), *y = NULL;
+        OK(tsr_fill(queue, x, 1));
+        OK(tsr_layer_forward(layer, x, NULL, &y));
+        double *got = values_of(y);
+        for (int64_t i = 0; i < m * OUT; i++)
+            CHECK(got[i] == 0.75, "%g", got[i]);
+        free(got);
+        tsr_tensor_destroy(&x);
+        tsr_tensor_destroy(&y);
+    }
+    tsr_layer_destroy(&layer);
+}
+
+CASE(same_bias, "bias values are the same across all ranks")
+{
+    tsr_layer *layer = new_row(&(tsr_linear_params){
+        .input_size = IN, .output_size = OUT, .init = {.kind = TSR_INIT_TORCH, .seed = 3}});
+    double *mine = values_of(tsr_linear_local_bias(layer));
+    tsr_tensor *sum = tensor_of(TSR_F32, 1, (int64_t[]){OUT}, mine);
+    OK(tsr_parallel_all_reduce(group, sum, TSR_OP_MAX));
+    double *most = values_of(sum);
+    OK(tsr_parallel_all_reduce(group, sum, TSR_OP_MIN));
+    double *least = values_of(sum);
+    for (int i = 0; i < OUT; i++)
+        CHECK(mine[i] == most[i] && mine[i] == least[i] && mine[i] != 0, "bias %d is %g here", i,
+              mine[i]);
+    free(mine);
+    free(most);
+    free(least);
+    tsr_tensor_destroy(&sum);
+    tsr_layer_destroy(&layer);
+}
+
+CASE(wrong_input, "an error when sharded input has wrong dimensions")
+{
+    tsr_layer *layer = new_row(
+        &(tsr_linear_params){.input_size = 6 * ranks, .output_size = 3, .name = "mlp.down"});
+    tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){5, 7}), *y = NULL;
+    FAILS(
+        tsr_layer_forward(layer, x, NULL, &y), TSR_ERR_INVALID,
+        "row_linear mlp.down: expected sharded input with last dimension 6, but got [5,7]; if the "
+        "input is not sharded, set input = TSR_LAYOUT_FULL");
+    CHECK(!y, "an output was written");
+    tsr_layer_destroy(&layer);
+    layer = new_row(&(tsr_linear_params){.input_size = 12,
+                                         .output_size = 3,
+                                         .input = TSR_LAYOUT_FULL,
+                                         .partition = {.kind = TSR_PARTITION_UNEVEN}});
+    FAILS(tsr_layer_forward(layer, x, NULL, &y), TSR_ERR_INVALID,
+          "row_linear: x is [5,7]; a full input has 12 as its last dimension");
+    tsr_layer_destroy(&layer);
+    tsr_tensor_destroy(&x);
+}
+
+CASE(not_divisible, "an error when input_size is not divisible by world_size")
+{
+    tsr_layer *layer = NULL;
+    char text[200];
+    if (ranks == 1)
+        return;
+    snprintf(text, sizeof text,
+             "row_linear: input_size %d is not divisible by %d ranks; partition UNEVEN or WEIGHTED "
+             "allows it",
+             5 * ranks + 1, ranks);
+    FAILS(tsr_row_linear_create(tsr_linear_params(.input_size = 5 * ranks + 1, .output_size = 3),
+                                &layer),
+          TSR_ERR_INVALID, text);
+    FAILS(tsr_row_linear_create(tsr_linear_params(.input_size = 5 * ranks + 1, .output_size = 3,
+                                                  .partition = {.kind = TSR_PARTITION_STRICT}),
+                                &layer),
+          TSR_ERR_INVALID, text);
+    snprintf(text, sizeof text,
+             "column_linear up: output_size %d is not divisible by %d ranks; partition UNEVEN or "
+             "WEIGHTED allows it",
+             5 * ranks + 1, ranks);
+    FAILS(
+        tsr_column_linear_create(
+            tsr_linear_params(.input_size = 3, .output_size = 5 * ranks + 1, .name = "up"), &layer),
+        TSR_ERR_INVALID, text);
+    CHECK(!layer, "a layer was made");
+}
+
+CASE(zero_bias, "with zero bias")
+{
+    tsr_linear_params params = {.input_size = IN, .output_size = OUT, .no_bias = true};
+    tsr_layer *layer = new_row(&params);
+    CHECK(!tsr_linear_local_bias(layer) && tsr_layer_parameter_count(layer) == 1, "a bias");
+    tsr_layer_destroy(&layer);
+    run_row(params, 1, (int64_t[]){4}, 20);
+    params.no_bias = false;
+    layer = new_row(&params);
+    double *bias = values_of(tsr_linear_local_bias(layer));
+    for (int i = 0; i < OUT; i++)
+        CHECK(bias[i] == 0, "a bias starts with %g", bias[i]);
+    free(bias);
+    tsr_layer_destroy(&layer);
+}
+
+CASE(batch_sizes, "with different batch sizes")
+{
+    tsr_linear_params params = {.input_size = IN, .output_size = OUT};
+    for (int64_t m = 0; m < 300; m = 3 * m + 1)
+        run_row(params, 1, &m, 30 + (uint64_t)m);
+}
+
+CASE(contexts, "the default group and custom groups work")
+{
+    tsr_layer *layer = new_row(&(tsr_linear_params){.input_size = IN, .output_size = OUT});
+    CHECK(tsr_layer_group(layer) == group, "not the default group");
+    tsr_layer_destroy(&layer);
+    tsr_parallel_set_default(NULL);
+    FAILS(tsr_row_linear_create(tsr_linear_params(.input_size = IN, .output_size = OUT), &layer),
+          TSR_ERR_INVALID, "row_linear: no group is given, and there is no default one");
+    run_row((tsr_linear_params){.group = staged, .input_size = IN, .output_size = OUT}, 1,
+            (int64_t[]){9}, 40);
+    tsr_parallel_set_default(group);
+
+    /* A group of this rank alone has the whole layer, whatever the job's size. */
+    tsr_comm *own = NULL;
+    tsr_parallel *alone = NULL;
+    if (world)
+        OK(tsr_comm_split(world, my_rank, 0, &own));
+    OK(tsr_parallel_create(own, queue, NULL, &alone));
+    tsr_comm_destroy(&own);
+    int64_t rows, columns;
+    layer = new_row(&(tsr_linear_params){.group = alone, .input_size = 23, .output_size = OUT});
+    OK(tsr_linear_local_shape(layer, &rows, &columns));
+    CHECK(columns == 23, "%lld columns", (long long)columns);
+    tsr_layer_destroy(&layer);
+    tsr_parallel_destroy(&alone);
+}
+
+CASE(factories, "factories make appropriately configured layers")
+{
+    tsr_layer *layers[4] = {0};
+    int64_t rows, columns, own = IN / ranks;
+    OK(tsr_row_linear_create_simple(IN, OUT, true, true, &layers[0]));
+    OK(tsr_row_linear_create_simple(IN, OUT, false, false, &layers[1]));
+    OK(tsr_row_linear_create_for_mlp(IN, OUT, true, &layers[2]));
+    OK(tsr_row_linear_create_with_gather(IN, OUT, true, &layers[3]));
+    for (int i = 0; i < 4; i++) {
+        const int64_t wanted = i == 1 ? IN : own;
+        OK(tsr_linear_local_shape(layers[i], &rows, &columns));
+        CHECK(rows == OUT && columns == own, "factory %d: [%lld,%lld]", i, (long long)rows,
+              (long long)columns);
+        CHECK((tsr_linear_local_bias(layers[i]) != NULL) == (i != 1), "factory %d: bias", i);
+        tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){2, wanted}), *y = NULL;
+        OK(tsr_fill(queue, x, 1));
+        OK(tsr_layer_forward(layers[i], x, NULL, &y));
+        CHECK(tsr_tensor_layout(y)->shape[1] == OUT, "factory %d: output", i);
+        tsr_tensor_destroy(&x);
+        tsr_tensor_destroy(&y);
+    }
+    for (int i = 0; i < 4; i++)
+        tsr_layer_destroy(&layers[i]);
+}
+
+/* Everything ------------------------------------------------------------------------------------
+ */
+
+static const tsr_layer_layout inputs[2][3] = {
+    {TSR_LAYOUT_FULL, TSR_LAYOUT_GATHER, TSR_LAYOUT_SEQUENCE},
+    {TSR_LAYOUT_SHARDED, TSR_LAYOUT_FULL, TSR_LAYOUT_GATHER}};
+static const tsr_layer_layout outputs[2][3] = {
+    {TSR_LAYOUT_SHARDED, TSR_LAYOUT_FULL, TSR_LAYOUT_DEFAULT},
+    {TSR_LAYOUT_FULL, TSR_LAYOUT_SHARDED, TSR_LAYOUT_SEQUENCE}};
+
+/* All layouts of one kind of layer, over shapes, dtypes and partitions that take turns. */
+static void all_layouts(bool row, tsr_parallel *through)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    static const double rates[64] = {3, 1, 2, 1, 1, 5, 1, 1};
+    uint64_t turn = row ? 1000 : 2000;
+    for (int i = 0; i < 3; i++)
+        for (int o = 0; o < 3; o++)
+            for (int kind = 0; kind < 3; kind++) {
+                linear_case c = {.row = row, .lead_ndim = 2, .sequence = ++turn * 10};
+                tsr_linear_params *p = &c.params;
+                p->group = through;
+                p->input = inputs[row][i];
+                p->output = outputs[row][o];
+                if (row && p->input == TSR_LAYOUT_GATHER && p->output == TSR_LAYOUT_SHARDED)
+                    continue;
+                p->partition.kind = kind == 0   ? TSR_PARTITION_EVEN
+                                    : kind == 1 ? TSR_PARTITION_UNEVEN
+                                                : TSR_PARTITION_WEIGHTED;
+                p->partition.rates = kind == 2 ? rates : NULL;
+                p->other_partition.kind = kind == 2 ? TSR_PARTITION_UNEVEN : p->partition.kind;
+                p->input_size = kind == 0 ? IN : 25;
+                p->output_size = kind == 0 ? OUT : 19;
+                p->sequence_dim = (int)(turn % 2);
+                c.lead[0] = p->sequence_dim == 0 ? 2 * ranks : 3;
+                c.lead[1] = p->sequence_dim == 1 ? 3 * ranks : 2;
+                p->no_bias = turn % 5 == 0;
+                p->dtype = dtypes[turn % 3];
+                c.x_dtype = turn % 4 == 0 ? TSR_F32 : p->dtype;
+                p->reduce_f32 = turn % 4 == 1;
+                p->overlap_parts = (int)(turn % 7);
+                p->grad_dtype = turn % 11 == 0 ? p->dtype : (tsr_dtype)0;
+                c.gaps = turn % 3 == 0;
+                linear_case_run(&c);
+            }
+}
+
+CASE(columns_direct, "column-parallel: every input, output and partition, forward and backward")
+{
+    all_layouts(false, group);
+}
+
+CASE(rows_direct, "row-parallel: every input, output and partition, forward and backward")
+{
+    all_layouts(true, group);
+}
+
+CASE(columns_staged, "column-parallel through host memory")
+{
+    all_layouts(false, staged);
+}
+
+CASE(rows_staged, "row-parallel through host memory")
+{
+    all_layouts(true, staged);
+}
+
+CASE(more_ranks, "fewer features than ranks leave some ranks without any")
+{
+    tsr_linear_params params = {.input_size = 1,
+                                .output_size = 2,
+                                .partition = {.kind = TSR_PARTITION_UNEVEN},
+                                .other_partition = {.kind = TSR_PARTITION_UNEVEN}};
+    for (int row = 0; row < 2; row++) {
+        linear_case c = {.row = row, .params = params, .lead_ndim = 1, .lead = {3}, .sequence = 50};
+        linear_case_run(&c);
+    }
+}
+
+CASE(overlap, "a product in parts gives what one in one piece does")
+{
+    uint64_t sequence = 60;
+    for (int parts = 1; parts <= 16; parts += 5)
+        for (int64_t m = 3; m < 200; m += 190) {
+            tsr_linear_params params = {
+                .input_size = IN, .output_size = OUT, .overlap_parts = parts};
+            run_row(params, 1, &m, ++sequence);
+            params.group = staged;
+            params.dtype = TSR_F16;
+            params.reduce_f32 = parts > 6;
+            run_row(params, 1, &m, ++sequence);
+        }
+}
+
+CASE(linear_mistakes, "mistakes in a linear layer's params are named")
+{
+    tsr_layer *layer = NULL;
+    FAILS(tsr_row_linear_create(NULL, &layer), TSR_ERR_INVALID, "row_linear: params is NULL");
+    FAILS(tsr_column_linear_create(tsr_linear_params(.input_size = 1), NULL), TSR_ERR_INVALID,
+          "column_linear: out is NULL");
+    FAILS(tsr_column_linear_create(tsr_linear_params(.input_size = 4), &layer), TSR_ERR_INVALID,
+          "column_linear: input_size is 4, output_size 0; both are at least 1");
+#define WITH(...) tsr_linear_params(.input_size = IN, .output_size = OUT, __VA_ARGS__)
+    FAILS(tsr_column_linear_create(WITH(.input = TSR_LAYOUT_SHARDED), &layer), TSR_ERR_INVALID,
+          "column_linear: input SHARDED (2) is none that it has");
+    FAILS(tsr_column_linear_create(WITH(.output = TSR_LAYOUT_SEQUENCE), &layer), TSR_ERR_INVALID,
+          "column_linear: output SEQUENCE (4) is none that it has");
+    FAILS(tsr_row_linear_create(WITH(.input = (tsr_layer_layout)17), &layer), TSR_ERR_INVALID,
+          "row_linear: input ? (17) is none that it has");
+    FAILS(tsr_row_linear_create(WITH(.input = TSR_LAYOUT_GATHER, .output = TSR_LAYOUT_SHARDED),
+                                &layer),
+          TSR_ERR_INVALID, "row_linear: a GATHER input and a SHARDED output at once");
+    FAILS(tsr_row_linear_create(WITH(.dtype = TSR_I32), &layer), TSR_ERR_INVALID,
+          "row_linear: dtype i32 is none of f32, f16 and bf16");
+    FAILS(tsr_row_linear_create(WITH(.overlap_parts = 17), &layer), TSR_ERR_INVALID,
+          "row_linear: overlap_parts is 17; 0 to 16 are there");
+    FAILS(tsr_row_linear_create(WITH(.init = {.kind = (tsr_init)7}), &layer), TSR_ERR_INVALID,
+          "row_linear: there is no init 7");
+#undef WITH
+    int64_t rows;
+    FAILS(tsr_linear_local_shape(NULL, &rows, &rows), TSR_ERR_INVALID,
+          "linear_local_shape: layer is NULL");
+    CHECK(!tsr_linear_local_weight(NULL) && !tsr_linear_local_bias(NULL), "something of nothing");
+}
+
+CASE(pass_mistakes, "mistakes in the arguments of passes are named")
+{
+    tsr_layer *layer = new_row(&(tsr_linear_params){.input_size = 6 * ranks, .output_size = 3});
+    tsr_layer *other = new_row(&(tsr_linear_params){.input_size = 6 * ranks, .output_size = 3});
+    tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){5, 6}), *y = NULL, *dx = NULL;
+    tsr_tensor *ids = tensor_new(TSR_I32, 2, (int64_t[]){5, 6});
+    tsr_tensor *scalar = tensor_new(TSR_F32, 0, NULL);
+    tsr_layer_saved *saved = NULL;
+    OK(tsr_fill(queue, x, 1));
+    FAILS(tsr_layer_forward(NULL, x, NULL, &y), TSR_ERR_INVALID, "layer_forward: layer is NULL");
+    FAILS(tsr_layer_forward(layer, NULL, NULL, &y), TSR_ERR_INVALID, "layer_forward: x is NULL");
+    FAILS(tsr_layer_forward(layer, x, NULL, NULL), TSR_ERR_INVALID, "layer_forward: y is NULL");
+    FAILS(tsr_layer_forward(layer, ids, NULL, &y), TSR_ERR_INVALID,
+          "row_linear: x is i32; f32, f16 or bf16 is needed");
+    FAILS(tsr_layer_forward(layer, scalar, &saved, &y), TSR_ERR_INVALID,
+          "row_linear: x is a scalar");
+    CHECK(!saved && !y, "something was written");
+    OK(tsr_layer_forward(layer, x, &saved, &y));
+    FAILS(tsr_layer_backward(layer, NULL, y, &dx), TSR_ERR_INVALID,
+          "layer_backward: saved is NULL");
+    FAILS(tsr_layer_backward(layer, saved, x, &dx), TSR_ERR_INVALID,
+          "row_linear: dy is [5,6]; y was [5,3]");
+    FAILS(tsr_layer_backward(other, saved, y, &dx), TSR_ERR_INVALID,
+          "row_linear: what was saved is of row_linear");
+    FAILS(tsr_layer_backward(layer, saved, ids, &dx), TSR_ERR_INVALID,
+          "row_linear: dy is i32; f32, f16 or bf16 is needed");
+    CHECK(!dx, "something was written");
+    tsr_layer_saved_destroy(&saved);
+    tsr_layer_saved_destroy(&saved);
+    tsr_layer_saved_destroy(NULL);
+    tsr_layer_destroy(NULL);
+    tsr_tensor *all[] = {x, y, ids, scalar};
+    for (int i = 0; i < 4; i++)
+        tsr_tensor_destroy(&all[i]);
+    tsr_layer_destroy(&layer);
+    tsr_layer_destroy(&other);
+}
