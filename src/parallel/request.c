@@ -214,6 +214,7 @@ static void wait_until_done(tsr_parallel_request *request)
         *(all.device ? &group->stats.device_ns : &group->stats.transport_ns) += after - before;
         before = after;
     }
+    group->stats.transport_ns += now_ns() - before;
 }
 
 /* What the caller calls --------------------------------------------------------------------------

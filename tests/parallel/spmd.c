@@ -232,12 +232,12 @@ int main(int argc, char **argv)
         cases[current].run();
         OK(tsr_stream_wait(queue));
         meet();
-        if (my_rank == 0 && !only)
+        if (my_rank == 0)
             printf("ok %d - %s%s%s\n", ++number_printed, cases[current].name,
                    skipped[0] ? " # SKIP " : "", skipped);
     }
     close_all();
-    if (my_rank == 0 && !only)
+    if (my_rank == 0)
         printf("1..%d\n", number_printed);
     return EXIT_SUCCESS;
 }
