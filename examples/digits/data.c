@@ -1,4 +1,4 @@
-#include "digits_data.h"
+#include "data.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,0 +1,212 @@
+/* Trains a small network on images of handwritten digits, on one GPU or many, of any make.
+ *
+ *     digits                                   one process
+ *     digits --ranks 4 --grid 2x2              four, of which two share each image's work
+ *     srun --mpi=pmix -n 8 digits --grid 2x4   on a cluster
+ *
+ * What is learned does not depend on the grid: every process draws its part of the initial weights
+ * by their place in the whole, and the batches of a step are the same images for any number of
+ * ranks. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "model.h"
+#include "report.h"
+
+typedef struct training {
+    digits_job job;
+    digits_data data;
+    images train, held_out;
+    model model;
+    FILE *log;
+    epoch_result *results; /* [epochs + 1] */
+    int count;
+} training;
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static double communication_seconds(const digits_job *job)
+{
+    tsr_parallel_stats data, tensor;
+    tsr_parallel_get_stats(job->data_group, &data);
+    tsr_parallel_get_stats(job->tensor_group, &tensor);
+    return (double)(data.transport_ns + tensor.transport_ns) * 1e-9;
+}
+
+static tsr_status learn(training *t, epoch_result *result)
+{
+    images_batch batch;
+    bool got;
+    double sum, start = seconds_now(), waited = communication_seconds(&t->job);
+    TRY(tsr_loader_set_epoch(t->train.loader, result->epoch - 1));
+    for (;;) {
+        TRY(images_next(&t->train, t->job.stream, &batch, &got));
+        if (!got)
+            break;
+        tsr_status status = model_train(&t->model, &t->job, &batch);
+        images_batch_finish(&batch);
+        TRY(status);
+    }
+    TRY(model_take_loss(&t->model, &t->job, &sum));
+    result->images = t->train.count;
+    result->loss = sum / (double)result->images;
+    result->seconds = seconds_now() - start;
+    result->communication_seconds = communication_seconds(&t->job) - waited;
+    return TSR_OK;
+}
+
+/* How many of the batch are right, of those that count. */
+static int64_t count_right(const images_batch *batch, const int32_t *classes)
+{
+    int64_t right = 0;
+    for (int64_t i = 0; i < batch->rows; i++)
+        right += batch->expected[i] >= 0 && batch->expected[i] == classes[i];
+    return right;
+}
+
+static tsr_status evaluate(training *t, epoch_result *result)
+{
+    images_batch batch;
+    bool got;
+    double sum;
+    int64_t right = 0;
+    TRY(tsr_loader_set_epoch(t->held_out.loader, 0));
+    int32_t *classes = malloc((size_t)t->held_out.batch * sizeof *classes);
+    if (!classes)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status;
+    while ((status = images_next(&t->held_out, t->job.stream, &batch, &got)) == TSR_OK && got) {
+        status = model_classify(&t->model, &t->job, &batch, classes);
+        if (status == TSR_OK)
+            right += count_right(&batch, classes);
+        images_batch_finish(&batch);
+        if (status != TSR_OK)
+            break;
+    }
+    free(classes);
+    TRY(status);
+    TRY(tsr_comm_all_reduce(t->job.data_comm, &right, &result->right, 1, TSR_I64, TSR_OP_SUM));
+    TRY(model_take_loss(&t->model, &t->job, &sum));
+    result->held_out = t->held_out.count;
+    result->held_out_loss = sum / (double)result->held_out;
+    return TSR_OK;
+}
+
+static void tell(training *t, const digits_options *options, const epoch_result *result)
+{
+    if (t->job.rank != 0)
+        return;
+    report_epoch(result, options->epochs);
+    if (t->log)
+        report_json_epoch(t->log, result);
+}
+
+static tsr_status run_epochs(training *t, const digits_options *options)
+{
+    for (int epoch = 0; epoch <= options->epochs; epoch++) {
+        epoch_result *result = &t->results[epoch];
+        result->epoch = epoch;
+        if (epoch > 0)
+            TRY(learn(t, result));
+        TRY(evaluate(t, result));
+        t->count = epoch + 1;
+        tell(t, options, result);
+    }
+    return TSR_OK;
+}
+
+static tsr_status prepare(training *t, const digits_options *options)
+{
+    TRY(images_init(&t->train, &t->data, IMAGES_TRAIN, &t->job, options));
+    TRY(images_init(&t->held_out, &t->data, IMAGES_HELD_OUT, &t->job, options));
+    TRY(model_init(&t->model, &t->job, options, (int64_t)tsr_loader_length(t->train.loader)));
+    t->results = calloc((size_t)options->epochs + 1, sizeof *t->results);
+    return t->results ? TSR_OK : TSR_ERR_NO_MEMORY;
+}
+
+static int failed(const training *t, tsr_status status, const char *error)
+{
+    const char *text = *error ? error : tsr_last_error();
+    if (!*text)
+        text = status == TSR_ERR_NO_MEMORY ? "out of memory" : tsr_status_name(status);
+    fprintf(stderr, "digits: rank %d: %s\n", t->job.rank, text);
+    return 1;
+}
+
+static bool open_log(training *t, const digits_options *options)
+{
+    if (!options->log || t->job.rank != 0)
+        return true;
+    t->log = fopen(options->log, "w");
+    if (!t->log) {
+        fprintf(stderr, "digits: %s: %s\n", options->log, strerror(errno));
+        return false;
+    }
+    report_json_setting(t->log, &t->job, options);
+    return true;
+}
+
+static int train(training *t, const digits_options *options)
+{
+    char error[256];
+    tsr_status status = job_init(&t->job, options, error);
+    if (status == TSR_OK)
+        status = prepare(t, options);
+    if (status != TSR_OK)
+        return failed(t, status, error);
+    if (!open_log(t, options))
+        return 1;
+    if (t->job.rank == 0)
+        report_setting(&t->job, options, t->train.count, t->held_out.count, t->model.count);
+    status = run_epochs(t, options);
+    if (status != TSR_OK)
+        return failed(t, status, error);
+    if (t->job.rank != 0)
+        return 0;
+    report_end(t->results, t->count);
+    return !options->curve || report_curve(options->curve, t->results, t->count) ? 0 : 1;
+}
+
+static int finish(training *t, int code)
+{
+    model_finish(&t->model);
+    images_finish(&t->train);
+    images_finish(&t->held_out);
+    job_finish(&t->job);
+    digits_free(&t->data);
+    free(t->results);
+    if (t->log && (ferror(t->log) | fclose(t->log)) != 0) {
+        fprintf(stderr, "digits: the log could not be written\n");
+        code = 1;
+    }
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    digits_options options;
+    training t = {0};
+    char error[512];
+    if (!digits_options_parse(argc, argv, &options))
+        return 2;
+    if (options.help) {
+        digits_options_help();
+        return 0;
+    }
+    if (!digits_read(options.csv, &t.data, error, sizeof error)) {
+        fprintf(stderr, "digits: %s\n", error);
+        return 2;
+    }
+    if (!job_launch(&options, argv)) {
+        digits_free(&t.data);
+        return 1;
+    }
+    return finish(&t, train(&t, &options));
+}

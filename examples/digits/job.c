@@ -1,0 +1,88 @@
+#include "job.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool is_launched(void)
+{
+    return getenv("RANK") || getenv("PMIX_RANK");
+}
+
+/* argv, behind "tessera launch -n N --". */
+bool job_launch(const digits_options *options, char **argv)
+{
+    if (options->ranks < 2 || is_launched())
+        return true;
+    char count[16];
+    const char *tool = getenv("TESSERA_TOOL");
+    int own = 0;
+    while (argv[own])
+        own++;
+    const char **command = calloc((size_t)own + 6, sizeof *command);
+    if (!command) {
+        fprintf(stderr, "digits: out of memory\n");
+        return false;
+    }
+    snprintf(count, sizeof count, "%d", options->ranks);
+    const char *const head[] = {tool ? tool : "tessera", "launch", "-n", count, "--"};
+    memcpy(command, head, sizeof head);
+    memcpy(command + 5, argv, (size_t)own * sizeof *command);
+    execvp(command[0], (char **)(uintptr_t)command);
+    fprintf(stderr,
+            "digits: %s: %s; --ranks needs the tool tessera in PATH, or TESSERA_TOOL to say where "
+            "it is\n",
+            command[0], strerror(errno));
+    free(command);
+    return false;
+}
+
+static bool choose_grid(digits_job *self, const digits_options *options, char error[256])
+{
+    self->data = options->data ? options->data : 1;
+    self->tensor = options->tensor ? options->tensor : self->ranks;
+    if (options->ranks && options->ranks != self->ranks)
+        snprintf(error, 256, "--ranks %d, but %d were launched", options->ranks, self->ranks);
+    else if (self->data * self->tensor != self->ranks)
+        snprintf(error, 256, "a grid of %dx%d has %d ranks, but there are %d", self->data,
+                 self->tensor, self->data * self->tensor, self->ranks);
+    else if (options->batch % self->data != 0)
+        snprintf(error, 256, "a batch of %d does not divide over %d rows of the grid",
+                 options->batch, self->data);
+    return *error == '\0';
+}
+
+tsr_status job_init(digits_job *self, const digits_options *options, char error[256])
+{
+    tsr_comm *row = NULL;
+    *self = (digits_job){0};
+    *error = '\0';
+    TRY(tsr_comm_create(tsr_comm_params(.timeout_ns = (uint64_t)(options->timeout_seconds * 1e9)),
+                        &self->world));
+    self->rank = tsr_comm_rank(self->world);
+    self->ranks = tsr_comm_size(self->world);
+    if (!choose_grid(self, options, error))
+        return TSR_ERR_INVALID;
+    self->data_rank = self->rank / self->tensor;
+    self->tensor_rank = self->rank % self->tensor;
+    TRY(tsr_device_open(tsr_device_params(.device = options->device), &self->device));
+    TRY(tsr_stream_create(self->device, &self->stream));
+    TRY(tsr_comm_split(self->world, self->tensor_rank, self->data_rank, &self->data_comm));
+    TRY(tsr_parallel_create(self->data_comm, self->stream, NULL, &self->data_group));
+    TRY(tsr_comm_split(self->world, self->data_rank, self->tensor_rank, &row));
+    tsr_status status = tsr_parallel_create(row, self->stream, NULL, &self->tensor_group);
+    tsr_comm_destroy(&row);
+    return status;
+}
+
+void job_finish(digits_job *self)
+{
+    tsr_parallel_destroy(&self->tensor_group);
+    tsr_parallel_destroy(&self->data_group);
+    tsr_stream_destroy(&self->stream);
+    tsr_device_close(&self->device);
+    tsr_comm_destroy(&self->data_comm);
+    tsr_comm_destroy(&self->world);
+}

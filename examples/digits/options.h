@@ -1,0 +1,25 @@
+/* The command line of digits. */
+#ifndef DIGITS_OPTIONS_H
+#define DIGITS_OPTIONS_H
+
+#include "tessera/tessera.h"
+
+typedef struct digits_options {
+    const char *csv, *device;
+    const char *load, *save, *save_init, *log, *curve; /* files; NULL: none */
+    int ranks;                                         /* 0: as many as were launched */
+    int data, tensor;     /* the grid: data-parallel by tensor-parallel ranks; 0: not said */
+    const char *strategy; /* how data-parallel ranks share parameters; "none": each has all */
+    int hidden, epochs, batch, workers;
+    int64_t seed;
+    tsr_dtype dtype;
+    double learning_rate, weight_decay;
+    double timeout_seconds;
+    bool help;
+} digits_options;
+
+/* False, with a sentence on stderr, when something is wrong. */
+bool digits_options_parse(int argc, char **argv, digits_options *out);
+void digits_options_help(void);
+
+#endif
