@@ -24,10 +24,10 @@ layout(push_constant) uniform Push {
 
 #define MINUS_INFINITY uintBitsToFloat(0xff800000u)
 
-// The label's place among the classes that are here, or a number that none of them has.
+// The label's place among the classes that are here, or a number that none has.
 uint place_of(uint label)
 {
-    return label >= p.first && label < p.classes ? label - p.first : TSR_NO_INDEX;
+    return label >= p.first && label - p.first < p.here ? label - p.first : TSR_NO_INDEX;
 }
 
 // Classes j … j+3; -inf past the last.
@@ -66,8 +66,7 @@ void write_stats(uvec2 logits, uint row, uint place, bool owner)
         tsr_floats(stat_at(0u, row)).v[0] = most;
         tsr_floats(stat_at(1u, row)).v[0] = sum;
     }
-    bool here = place < p.here;
-    if (here ? place / 4u % TEAM == team_member() : team_member() == 0u)
+    if (place == TSR_NO_INDEX ? team_member() == 0u : place / 4u % TEAM == team_member())
         tsr_floats(stat_at(2u, row)).v[0] = picked;
 }
 
