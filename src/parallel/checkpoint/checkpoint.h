@@ -29,6 +29,11 @@ tsr_status tsr__checkpoint_check(const char *who, const char *path, const tsr_st
                                  int count, const tsr_checkpoint_entry *entries) TSR_NODISCARD;
 /* Of an entry that has been checked. */
 tsr__checkpoint_part tsr__checkpoint_part_of(const tsr_checkpoint_entry *entry);
+/* Bytes of an element: f64, too, which no tensor holds. */
+static inline uint64_t tsr__checkpoint_width(tsr_dtype dtype)
+{
+    return dtype == TSR_F64 ? 8 : tsr_dtype_size(dtype);
+}
 /* Elements of the whole. */
 uint64_t tsr__checkpoint_elements(const tsr_checkpoint_entry *entry);
 /* Size of the divided dimension, and the part's place in it. */

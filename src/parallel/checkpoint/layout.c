@@ -100,7 +100,7 @@ static tsr_status append_width(const char *who, text *to, uint64_t width, int co
                                tsr__checkpoint_layout *layout)
 {
     for (int i = 0; i < count; i++) {
-        if (tsr_dtype_size(entries[i].dtype) != width)
+        if (tsr__checkpoint_width(entries[i].dtype) != width)
             continue;
         const uint64_t start = *end;
         if (!tsr__add_u64(start, tsr__checkpoint_elements(&entries[i]) * width, end) ||

@@ -86,8 +86,9 @@ tsr_status tsr__checkpoint_transfer(tsr_stream *stream, const tsr_checkpoint_ent
                                     uint64_t at_bytes, bool saving, tsr__checkpoint_move_fn move,
                                     void *file)
 {
-    const mover m = {
-        entry, tsr__checkpoint_part_of(entry), at_bytes, tsr_dtype_size(entry->dtype), move, file};
+    const mover m = {entry,    tsr__checkpoint_part_of(entry),
+                     at_bytes, tsr__checkpoint_width(entry->dtype),
+                     move,     file};
     if (entry->count == 0)
         return TSR_OK;
     if (!entry->tensor)
