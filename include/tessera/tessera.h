@@ -3,6 +3,8 @@
 #define TESSERA_TESSERA_H
 
 #include "tessera/base.h"
+#include "tessera/calibrate.h"
+#include "tessera/checkpoint.h"
 #include "tessera/comm.h"
 #include "tessera/device.h"
 #include "tessera/kernel.h"
@@ -16,6 +18,7 @@
 #include "tessera/sampler.h"
 #include "tessera/seed.h"
 #include "tessera/shard.h"
+#include "tessera/sharded.h"
 #include "tessera/stream.h"
 #include "tessera/tensor.h"
 

@@ -10,7 +10,8 @@
 typedef enum tsr__fault_kind {
     TSR__FAULT_NONE,
     TSR__FAULT_ALLOC,
-    TSR__FAULT_VULKAN
+    TSR__FAULT_VULKAN,
+    TSR__FAULT_IO /* system calls that write checkpoints; `code` is an errno */
 } tsr__fault_kind;
 
 /* The `nth` (from 0) event of `kind` from now on fails, once; `code` is what an injected Vulkan

@@ -185,19 +185,21 @@ static pending look(const tsr__parallel_lane *lane)
  * the round of progress that follows. */
 static void rest(tsr_stream *stream, const pending *all, uint64_t spent_ns)
 {
+    tsr_status status = TSR_OK;
     if (all->device && all->transports == 0) {
-        (void)tsr_stream_wait_point(stream, all->point, UINT64_MAX);
+        status = tsr_stream_wait_point(stream, all->point, UINT64_MAX);
     } else if (all->transports == 1 && !all->device) {
         /* The communicator knows how to sleep until something arrives. */
-        tsr_status status = tsr_request_wait(all->request);
+        status = tsr_request_wait(all->request);
         if (status != TSR_OK)
             tsr__parallel_fail(all->group, status);
     } else if (spent_ns >= SPIN_NS) {
         if (all->device)
-            (void)tsr_stream_wait_point(stream, all->point, NAP_NS);
+            status = tsr_stream_wait_point(stream, all->point, NAP_NS);
         else
             nanosleep(&(struct timespec){.tv_nsec = (long)NAP_NS}, NULL);
     }
+    (void)status;
 }
 
 static void wait_until_done(tsr_parallel_request *request)

@@ -60,6 +60,43 @@ START_TEST(everything_is_unsupported)
 }
 END_TEST
 
+START_TEST(groups_and_layers_are_unsupported)
+{
+    SAYS_SO(tsr_parallel_create, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_parallel_all_reduce, NULL, NULL, TSR_OP_SUM);
+    SAYS_SO(tsr_parallel_broadcast, NULL, NULL, 0);
+    SAYS_SO(tsr_parallel_all_gather, NULL, NULL, NULL, 0, NULL);
+    SAYS_SO(tsr_parallel_reduce_scatter, NULL, NULL, NULL, 0, NULL, TSR_OP_SUM);
+    SAYS_SO(tsr_parallel_all_reduce_start, NULL, NULL, TSR_OP_SUM, NULL);
+    SAYS_SO(tsr_parallel_broadcast_start, NULL, NULL, 0, NULL);
+    SAYS_SO(tsr_parallel_all_gather_start, NULL, NULL, NULL, 0, NULL, NULL);
+    SAYS_SO(tsr_parallel_reduce_scatter_start, NULL, NULL, NULL, 0, NULL, TSR_OP_SUM, NULL);
+    SAYS_SO(tsr_parallel_test, NULL, NULL);
+    SAYS_SO(tsr_parallel_wait, NULL);
+    SAYS_SO(tsr_layer_forward, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_layer_backward, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_layer_find_parameter, NULL, NULL, NULL);
+    SAYS_SO(tsr_layer_set_parameter, NULL, 0, NULL, NULL, false);
+    SAYS_SO(tsr_layer_initial, NULL, 0, NULL, 0, NULL);
+    SAYS_SO(tsr_layer_gather_parameter, NULL, 0, NULL);
+    SAYS_SO(tsr_column_linear_create, NULL, NULL);
+    SAYS_SO(tsr_row_linear_create, NULL, NULL);
+    SAYS_SO(tsr_row_linear_create_simple, 0, 0, false, false, NULL);
+    SAYS_SO(tsr_row_linear_create_for_mlp, 0, 0, false, NULL);
+    SAYS_SO(tsr_row_linear_create_with_gather, 0, 0, false, NULL);
+    SAYS_SO(tsr_linear_local_shape, NULL, NULL, NULL);
+    SAYS_SO(tsr_mlp_create, NULL, NULL);
+    SAYS_SO(tsr_mlp_create_block, 0, 0, 0, false, NULL, NULL);
+    SAYS_SO(tsr_mlp_forward_block, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_embedding_create, NULL, NULL);
+    SAYS_SO(tsr_vocabulary_cross_entropy, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0);
+    SAYS_SO(tsr_dropout_shard, NULL, NULL, NULL, 0, 0, 0, 0, NULL);
+    ck_assert_int_eq(tsr_parallel_size(NULL), 1);
+    ck_assert_ptr_null(tsr_parallel_default());
+    ck_assert_int_eq(tsr_layer_parameter_count(NULL), 0);
+}
+END_TEST
+
 /* Outputs are written on success only. */
 START_TEST(outputs_stay)
 {
@@ -126,6 +163,7 @@ END_TEST
 TESTS(stub)
 {
     tcase_add_test(tests, everything_is_unsupported);
+    tcase_add_test(tests, groups_and_layers_are_unsupported);
     tcase_add_test(tests, outputs_stay);
     tcase_add_test(tests, destroying_sets_null);
     tcase_add_test(tests, getters_give_nothing);

@@ -1,0 +1,19 @@
+/* Push constants of the embedding kernels. */
+#ifndef TSR_PARAMS_EMBEDDING_H
+#define TSR_PARAMS_EMBEDDING_H
+
+#include "rows.h"
+
+/* Strides between rows, and steps between the elements of a row, count bytes. */
+struct tsr_embedding_params {
+    TSR_ADDRESS table, indices, y; /* of the gradient: y is what is added */
+    TSR_ADDRESS table_stride, indices_stride, y_stride;
+    TSR_ADDRESS table_step, y_step;
+    TSR_UINT rows, width;
+    TSR_UINT first, here; /* rows of the whole table that this one has */
+    TSR_UINT index_bytes; /* 1, 4 or 8 */
+    TSR_UINT buckets;     /* of the gradient: rows of the table are dealt to so many workgroups */
+};
+TSR_PUSH_CHECK(tsr_embedding_params);
+
+#endif

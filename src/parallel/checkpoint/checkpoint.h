@@ -1,0 +1,91 @@
+/* The inside of checkpoints.
+ *
+ *     entry.c     what the caller gives, checked
+ *     agree.c     ranks: one failure is everybody's; who writes what
+ *     layout.c    where tensors are in a file, and its header
+ *     transfer.c  between a rank's part and its places in a file
+ *     save.c, load.c, metadata.c
+ */
+#ifndef TSR_PARALLEL_CHECKPOINT_H
+#define TSR_PARALLEL_CHECKPOINT_H
+
+#include "base/error.h"
+#include "tessera/checkpoint.h"
+
+/* Ranks wait for each other's disks. */
+#define TSR__CHECKPOINT_PATIENCE_NS UINT64_C(600000000000)
+
+/* entry.c ---------------------------------------------------------------------------------------
+ */
+
+/* The part of an entry, in elements: `outer` rows of which each is `row` of the whole's `whole_row`
+ * elements, from `start` on. */
+typedef struct tsr__checkpoint_part {
+    uint64_t outer, row, whole_row, start;
+} tsr__checkpoint_part;
+
+/* Everything about the caller's arguments that one rank can know. `who` begins the error texts. */
+tsr_status tsr__checkpoint_check(const char *who, const char *path, const tsr_stream *stream,
+                                 int count, const tsr_checkpoint_entry *entries) TSR_NODISCARD;
+/* Of an entry that has been checked. */
+tsr__checkpoint_part tsr__checkpoint_part_of(const tsr_checkpoint_entry *entry);
+/* Bytes of an element: f64, too, which no tensor holds. */
+static inline uint64_t tsr__checkpoint_width(tsr_dtype dtype)
+{
+    return dtype == TSR_F64 ? 8 : tsr_dtype_size(dtype);
+}
+/* Elements of the whole. */
+uint64_t tsr__checkpoint_elements(const tsr_checkpoint_entry *entry);
+/* Size of the divided dimension, and the part's place in it. */
+void tsr__checkpoint_along(const tsr_checkpoint_entry *entry, uint64_t *size, uint64_t *offset,
+                           uint64_t *length);
+
+/* Entries in the byte order of their names: a permutation, which the caller frees. */
+tsr_status tsr__checkpoint_sort(int count, const tsr_checkpoint_entry *entries,
+                                int **out) TSR_NODISCARD;
+
+/* agree.c ---------------------------------------------------------------------------------------
+ */
+
+/* All ranks call it with how they fared: the failure of the lowest rank that has one, with its text
+ * and the rank's number, on all of them. `comm` may be NULL. */
+tsr_status tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_status mine) TSR_NODISCARD;
+
+/* That what `hash` has been made of is the same on all ranks; `what` names it. */
+tsr_status tsr__checkpoint_same(tsr_comm *comm, const char *who, const char *what,
+                                uint64_t hash) TSR_NODISCARD;
+
+/* That all ranks' parts make up the whole of each entry, and which of them this rank writes:
+ * mine[count]. */
+tsr_status tsr__checkpoint_divide(tsr_comm *comm, const char *who, int count,
+                                  const tsr_checkpoint_entry *entries, bool *mine) TSR_NODISCARD;
+
+/* layout.c --------------------------------------------------------------------------------------
+ */
+
+typedef struct tsr__checkpoint_layout {
+    char *header;          /* the length, the JSON, and spaces up to a multiple of 8 */
+    uint64_t header_bytes; /* of all that */
+    uint64_t size_bytes;   /* of the file */
+    uint64_t *at_bytes;    /* [count]: where each entry starts in the file */
+} tsr__checkpoint_layout;
+
+tsr_status tsr__checkpoint_lay_out(const char *who, int count, const tsr_checkpoint_entry *entries,
+                                   const char *const *metadata,
+                                   tsr__checkpoint_layout *out) TSR_NODISCARD;
+void tsr__checkpoint_layout_finish(tsr__checkpoint_layout *layout);
+
+/* transfer.c ------------------------------------------------------------------------------------
+ */
+
+/* Bytes at `at` of a file, in or out. */
+typedef tsr_status (*tsr__checkpoint_move_fn)(void *file, uint64_t at_bytes, uint64_t size_bytes,
+                                              void *data);
+
+/* Calls `move` for everything this rank has of an entry that starts at `at_bytes` of a file;
+ * `saving` says which way. */
+tsr_status tsr__checkpoint_transfer(tsr_stream *stream, const tsr_checkpoint_entry *entry,
+                                    uint64_t at_bytes, bool saving, tsr__checkpoint_move_fn move,
+                                    void *file) TSR_NODISCARD;
+
+#endif

@@ -1,0 +1,176 @@
+#include "parallel/checkpoint/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "shard/names.h"
+#include "tensor/check.h"
+
+tsr_status tsr_checkpoint_entry_init(const tsr_parameter *parameter, tsr_checkpoint_entry *out)
+{
+    TSR__REQUIRE(parameter && out, "checkpoint_entry: %s is NULL", parameter ? "out" : "parameter");
+    TSR__REQUIRE(parameter->tensor, "checkpoint_entry: '%s' has no memory", parameter->name);
+    tsr_checkpoint_entry entry = {
+        .name = parameter->name,
+        .dtype = parameter->dtype,
+        .ndim = parameter->ndim,
+        .shard_dim = parameter->shard_dim,
+        .offset = parameter->offset,
+        .length = parameter->length,
+        .count = (uint64_t)tsr_layout_count(tsr_tensor_layout(parameter->tensor)),
+        .tensor = parameter->tensor,
+    };
+    memcpy(entry.shape, parameter->global_shape, sizeof entry.shape);
+    *out = entry;
+    return TSR_OK;
+}
+
+/* The part ---------------------------------------------------------------------------------------
+ */
+
+uint64_t tsr__checkpoint_elements(const tsr_checkpoint_entry *entry)
+{
+    uint64_t elements = 1;
+    for (int d = 0; d < entry->ndim; d++)
+        elements *= (uint64_t)entry->shape[d];
+    return elements;
+}
+
+void tsr__checkpoint_along(const tsr_checkpoint_entry *entry, uint64_t *size, uint64_t *offset,
+                           uint64_t *length)
+{
+    const bool divided = entry->shard_dim >= 0;
+    *size = entry->ndim == 0 ? 1 : (uint64_t)entry->shape[divided ? entry->shard_dim : 0];
+    *offset = divided ? (uint64_t)entry->offset : 0;
+    *length = divided ? (uint64_t)entry->length : *size;
+}
+
+tsr__checkpoint_part tsr__checkpoint_part_of(const tsr_checkpoint_entry *entry)
+{
+    const int dim = entry->shard_dim < 0 ? 0 : entry->shard_dim;
+    uint64_t size, offset, length, outer = 1, inner = 1;
+    tsr__checkpoint_along(entry, &size, &offset, &length);
+    for (int d = 0; d < entry->ndim; d++) {
+        if (d < dim)
+            outer *= (uint64_t)entry->shape[d];
+        else if (d > dim)
+            inner *= (uint64_t)entry->shape[d];
+    }
+    return (tsr__checkpoint_part){outer, length * inner, size * inner, offset * inner};
+}
+
+/* Checking --------------------------------------------------------------------------------------
+ */
+
+static tsr_status check_shape(const char *who, const tsr_checkpoint_entry *entry)
+{
+    tsr_layout layout;
+    /* No tensor holds f64, but memory of the host does. */
+    tsr_dtype dtype = entry->dtype == TSR_F64 ? TSR_I64 : entry->dtype;
+    tsr_status status = tsr_layout_init(dtype, entry->ndim, entry->shape, &layout);
+    if (status != TSR_OK)
+        return tsr__fail_context(status, "%s: '%s'", who, entry->name);
+    TSR__REQUIRE(entry->shard_dim >= -1 && entry->shard_dim < entry->ndim,
+                 "%s: '%s': shard_dim %d is outside a shape of %d dimensions", who, entry->name,
+                 entry->shard_dim, entry->ndim);
+    if (entry->shard_dim < 0)
+        return TSR_OK;
+    const int64_t size = entry->shape[entry->shard_dim];
+    TSR__REQUIRE(entry->offset >= 0 && entry->length >= 0 && entry->offset <= size &&
+                     entry->length <= size - entry->offset,
+                 "%s: '%s': %lld elements from %lld on are outside dim %d of %s", who, entry->name,
+                 (long long)entry->length, (long long)entry->offset, entry->shard_dim,
+                 TSR__SHAPE(entry->ndim, entry->shape));
+    return TSR_OK;
+}
+
+static tsr_status check_memory(const char *who, const tsr_stream *stream,
+                               const tsr_checkpoint_entry *entry)
+{
+    const tsr__checkpoint_part part = tsr__checkpoint_part_of(entry);
+    const uint64_t elements = part.outer * part.row;
+    TSR__REQUIRE(entry->first <= elements && entry->count <= elements - entry->first,
+                 "%s: '%s': %" PRIu64 " elements from %" PRIu64
+                 " on are outside a part of %" PRIu64,
+                 who, entry->name, entry->count, entry->first, elements);
+    TSR__REQUIRE(!entry->tensor || !entry->data, "%s: '%s' has both a tensor and data", who,
+                 entry->name);
+    TSR__REQUIRE(entry->tensor || entry->data || entry->count == 0, "%s: '%s' has no memory", who,
+                 entry->name);
+    if (!entry->tensor)
+        return TSR_OK;
+    const tsr_layout *layout = tsr_tensor_layout(entry->tensor);
+    TSR__REQUIRE(layout->dtype == entry->dtype &&
+                     (uint64_t)tsr_layout_count(layout) == entry->count,
+                 "%s: '%s': %" PRIu64 " elements of %s are in a tensor that is %s %s", who,
+                 entry->name, entry->count, tsr_dtype_name(entry->dtype),
+                 tsr_dtype_name(layout->dtype), TSR__SHAPE(layout->ndim, layout->shape));
+    TSR__REQUIRE(stream, "%s: stream is NULL, and '%s' is in a tensor", who, entry->name);
+    TSR__REQUIRE(tsr_tensor_device(entry->tensor) == tsr_stream_device(stream),
+                 "%s: '%s' is not on the device of the stream", who, entry->name);
+    return TSR_OK;
+}
+
+static tsr_status check_entry(const char *who, const tsr_stream *stream, int index,
+                              const tsr_checkpoint_entry *entry)
+{
+    TSR__REQUIRE(entry->name, "%s: entry %d has no name", who, index);
+    const char *problem = tsr__name_problem(entry->name, strlen(entry->name));
+    TSR__REQUIRE(!problem, "%s: the name of entry %d %s", who, index, problem);
+    TSR__REQUIRE(strcmp(entry->name, "__metadata__") != 0,
+                 "%s: no tensor can be called '__metadata__'", who);
+    TSR__TRY(check_shape(who, entry));
+    return check_memory(who, stream, entry);
+}
+
+/* qsort has no place for what the indices belong to. */
+typedef struct named {
+    const char *name;
+    int index;
+} named;
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const named *)a)->name, ((const named *)b)->name);
+}
+
+tsr_status tsr__checkpoint_sort(int count, const tsr_checkpoint_entry *entries, int **out)
+{
+    named *list = tsr__calloc((size_t)count, sizeof *list);
+    int *order = list ? tsr__calloc((size_t)count, sizeof *order) : NULL;
+    if (!order) {
+        tsr__free(list);
+        return TSR_ERR_NO_MEMORY;
+    }
+    for (int i = 0; i < count; i++)
+        list[i] = (named){entries[i].name, i};
+    if (count > 0)
+        qsort(list, (size_t)count, sizeof *list, by_name);
+    for (int i = 0; i < count; i++)
+        order[i] = list[i].index;
+    tsr__free(list);
+    *out = order;
+    return TSR_OK;
+}
+
+tsr_status tsr__checkpoint_check(const char *who, const char *path, const tsr_stream *stream,
+                                 int count, const tsr_checkpoint_entry *entries)
+{
+    TSR__REQUIRE(path && *path, "%s: path is %s", who, path ? "empty" : "NULL");
+    TSR__REQUIRE(count >= 0 && count <= TSR_SHARD_MAX_PARAMS, "%s: %d entries", who, count);
+    TSR__REQUIRE(entries || count == 0, "%s: entries is NULL", who);
+    for (int i = 0; i < count; i++)
+        TSR__TRY(check_entry(who, stream, i, &entries[i]));
+    int *order = NULL;
+    TSR__TRY(tsr__checkpoint_sort(count, entries, &order));
+    const char *twice = NULL;
+    for (int i = 1; i < count && !twice; i++)
+        if (strcmp(entries[order[i - 1]].name, entries[order[i]].name) == 0)
+            twice = entries[order[i]].name;
+    tsr__free(order);
+    TSR__REQUIRE(!twice, "%s: there are two entries '%s'", who, twice);
+    return TSR_OK;
+}

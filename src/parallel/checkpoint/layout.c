@@ -1,0 +1,162 @@
+/* A file's header, and where its tensors are. Source: the format's specification,
+ * github.com/huggingface/safetensors. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "parallel/checkpoint/checkpoint.h"
+#include "shard/file.h"
+#include "shard/names.h"
+
+#define ALIGN 8 /* of the weights in the file */
+
+/* As the format calls dtypes; indices are tsr_dtype. */
+static const char *const dtype_names[] = {"?",   "F32", "F16", "BF16", "I32",
+                                          "U32", "I64", "U8",  "F64"};
+
+typedef struct text {
+    char *data;
+    size_t size, capacity;
+} text;
+
+static tsr_status append(text *to, const char *data, size_t size)
+{
+    void *memory = to->data;
+    TSR__TRY(tsr__grow(&memory, &to->capacity, to->size + size, 1));
+    to->data = memory;
+    memcpy(to->data + to->size, data, size);
+    to->size += size;
+    return TSR_OK;
+}
+
+static tsr_status append_format(text *to, const char *format, ...) TSR__PRINTF(2, 3);
+static tsr_status append_format(text *to, const char *format, ...)
+{
+    char line[128];
+    va_list arguments;
+    va_start(arguments, format);
+    int size = vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    return append(to, line, (size_t)size);
+}
+
+/* What tsr__name_problem has nothing against. */
+static tsr_status append_string(text *to, const char *string)
+{
+    TSR__TRY(append(to, "\"", 1));
+    for (const char *c = string; *c; c++) {
+        if (*c == '"' || *c == '\\')
+            TSR__TRY(append(to, "\\", 1));
+        TSR__TRY(append(to, c, 1));
+    }
+    return append(to, "\"", 1);
+}
+
+static tsr_status append_metadata(const char *who, text *to, const char *const *metadata)
+{
+    static const char *const none[] = {NULL};
+    bool format = false;
+    metadata = metadata ? metadata : none;
+    TSR__TRY(append_format(to, "{\"__metadata__\":{"));
+    for (int i = 0; metadata[i]; i += 2) {
+        TSR__REQUIRE(metadata[i + 1], "%s: the metadata '%s' has no text", who, metadata[i]);
+        for (int j = i; j < i + 2; j++) {
+            const char *problem = tsr__name_problem(metadata[j], strlen(metadata[j]));
+            TSR__REQUIRE(!problem, "%s: a %s of metadata %s", who, j == i ? "key" : "text",
+                         problem);
+        }
+        for (int j = 0; j < i; j += 2)
+            TSR__REQUIRE(strcmp(metadata[i], metadata[j]) != 0, "%s: the metadata '%s' comes twice",
+                         who, metadata[i]);
+        format = format || strcmp(metadata[i], "format") == 0;
+        TSR__TRY(append_string(to, metadata[i]));
+        TSR__TRY(append(to, ":", 1));
+        TSR__TRY(append_string(to, metadata[i + 1]));
+        if (metadata[i + 2] || !format)
+            TSR__TRY(append(to, ",", 1));
+    }
+    if (!format)
+        TSR__TRY(append_format(to, "\"format\":\"pt\""));
+    return append(to, "}", 1);
+}
+
+static tsr_status append_entry(text *to, const tsr_checkpoint_entry *entry, uint64_t start,
+                               uint64_t end)
+{
+    TSR__TRY(append(to, ",", 1));
+    TSR__TRY(append_string(to, entry->name));
+    TSR__TRY(append_format(to, ":{\"dtype\":\"%s\",\"shape\":[", dtype_names[entry->dtype]));
+    for (int d = 0; d < entry->ndim; d++)
+        TSR__TRY(append_format(to, "%s%" PRId64, d > 0 ? "," : "", entry->shape[d]));
+    return append_format(to, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", start, end);
+}
+
+/* Entries of one width, behind those that are wider. */
+static tsr_status append_width(const char *who, text *to, uint64_t width, int count,
+                               const tsr_checkpoint_entry *entries, uint64_t *end,
+                               tsr__checkpoint_layout *layout)
+{
+    for (int i = 0; i < count; i++) {
+        if (tsr__checkpoint_width(entries[i].dtype) != width)
+            continue;
+        const uint64_t start = *end;
+        if (!tsr__add_u64(start, tsr__checkpoint_elements(&entries[i]) * width, end) ||
+            *end > INT64_MAX - TSR__MAX_HEADER - 16)
+            return tsr__fail(TSR_ERR_OVERFLOW, "%s: all entries together overflow", who);
+        layout->at_bytes[i] = start;
+        TSR__TRY(append_entry(to, &entries[i], start, *end));
+    }
+    return TSR_OK;
+}
+
+static tsr_status fill(const char *who, int count, const tsr_checkpoint_entry *entries,
+                       const char *const *metadata, text *to, tsr__checkpoint_layout *layout)
+{
+    uint64_t end = 0;
+    uint8_t length[8];
+    layout->at_bytes = tsr__calloc((size_t)count, sizeof *layout->at_bytes);
+    if (!layout->at_bytes)
+        return TSR_ERR_NO_MEMORY;
+    TSR__TRY(append(to, "01234567", sizeof length));
+    TSR__TRY(append_metadata(who, to, metadata));
+    for (uint64_t width = 8; width > 0; width /= 2)
+        TSR__TRY(append_width(who, to, width, count, entries, &end, layout));
+    TSR__TRY(append(to, "}", 1));
+    while (to->size % ALIGN != 0)
+        TSR__TRY(append(to, " ", 1));
+    TSR__REQUIRE(to->size - sizeof length <= TSR__MAX_HEADER, "%s: a header of %zu bytes", who,
+                 to->size);
+    for (int i = 0; i < 8; i++)
+        length[i] = (uint8_t)((uint64_t)(to->size - sizeof length) >> (8 * i));
+    memcpy(to->data, length, sizeof length);
+    for (int i = 0; i < count; i++)
+        layout->at_bytes[i] += to->size;
+    layout->header_bytes = to->size;
+    layout->size_bytes = to->size + end;
+    return TSR_OK;
+}
+
+tsr_status tsr__checkpoint_lay_out(const char *who, int count, const tsr_checkpoint_entry *entries,
+                                   const char *const *metadata, tsr__checkpoint_layout *out)
+{
+    text header = {0};
+    tsr__checkpoint_layout layout = {0};
+    tsr_status status = fill(who, count, entries, metadata, &header, &layout);
+    layout.header = header.data;
+    if (status != TSR_OK) {
+        tsr__checkpoint_layout_finish(&layout);
+        return status;
+    }
+    *out = layout;
+    return TSR_OK;
+}
+
+void tsr__checkpoint_layout_finish(tsr__checkpoint_layout *layout)
+{
+    tsr__free(layout->header);
+    tsr__free(layout->at_bytes);
+    *layout = (tsr__checkpoint_layout){0};
+}

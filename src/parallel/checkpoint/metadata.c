@@ -1,0 +1,98 @@
+/* What a safetensors file says besides its tensors: pairs of texts. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "parallel/checkpoint/checkpoint.h"
+#include "shard/file.h"
+#include "shard/json.h"
+#include "shard/list.h"
+
+typedef struct search {
+    const char *wanted;
+    bool found;
+    char key[TSR__JSON_TEXT];
+    char text[TSR__JSON_TEXT];
+} search;
+
+static tsr_status read_pairs(tsr__json *json, search *s)
+{
+    bool more = false;
+    TSR__TRY(tsr__json_enter(json, '{'));
+    for (;;) {
+        TSR__TRY(tsr__json_member(json, s->key, &more));
+        if (!more)
+            return TSR_OK;
+        if (strcmp(s->key, s->wanted) != 0) {
+            TSR__TRY(tsr__json_skip(json));
+        } else {
+            TSR__TRY(tsr__json_string(json, sizeof s->text, s->text));
+            s->found = true;
+        }
+    }
+}
+
+static tsr_status read_header(tsr__json *json, search *s)
+{
+    bool more = false;
+    TSR__TRY(tsr__json_enter(json, '{'));
+    for (;;) {
+        TSR__TRY(tsr__json_member(json, s->key, &more));
+        if (!more)
+            return TSR_OK;
+        if (strcmp(s->key, "__metadata__") == 0)
+            TSR__TRY(read_pairs(json, s));
+        else
+            TSR__TRY(tsr__json_skip(json));
+    }
+}
+
+/* The whole header is checked before: this is a second look. */
+static tsr_status look(tsr__file *file, search *s)
+{
+    tsr__params params = {0};
+    uint8_t bytes[8];
+    char *header = NULL;
+    tsr_status status = tsr__read_safetensors(file, &params);
+    tsr__params_finish(&params);
+    if (status == TSR_OK)
+        status = tsr__file_read(file, 0, sizeof bytes, "the header's length", bytes);
+    if (status != TSR_OK)
+        return status;
+    const uint64_t size = tsr__little_endian(bytes, 8);
+    TSR__TRY(tsr__file_load(file, 8, size, "the header", &header));
+    tsr__json json = {.text = header, .size = size, .base = 8, .what = file->what};
+    status = read_header(&json, s);
+    tsr__free(header);
+    return status;
+}
+
+tsr_status tsr_checkpoint_metadata(const char *path, const char *key, size_t size, char *text)
+{
+    TSR__REQUIRE(path && key && text, "checkpoint_metadata: %s is NULL",
+                 !path ? "path"
+                 : key ? "text"
+                       : "key");
+    search *s = tsr__calloc(1, sizeof *s);
+    if (!s)
+        return TSR_ERR_NO_MEMORY;
+    s->wanted = key;
+    tsr__file file;
+    tsr_status status = tsr__file_open(path, &file);
+    if (status == TSR_OK) {
+        status = look(&file, s);
+        tsr__file_close(&file);
+    }
+    if (status != TSR_OK && status != TSR_ERR_NO_MEMORY)
+        status = tsr__fail_context(status, "checkpoint_metadata: %s", path);
+    else if (status == TSR_OK && !s->found)
+        status =
+            tsr__fail(TSR_ERR_NOT_FOUND, "checkpoint_metadata: %s: there is no '%s'", path, key);
+    else if (status == TSR_OK && strlen(s->text) >= size)
+        status =
+            tsr__fail(TSR_ERR_INVALID, "checkpoint_metadata: %s: '%s' needs %zu bytes, not %zu",
+                      path, key, strlen(s->text) + 1, size);
+    if (status == TSR_OK)
+        memcpy(text, s->text, strlen(s->text) + 1);
+    tsr__free(s);
+    return status;
+}

@@ -1,0 +1,266 @@
+/* Writing: into PATH.partial, which gets its name when it is whole, and on the disk. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fault.h"
+#include "base/hash.h"
+#include "parallel/checkpoint/checkpoint.h"
+
+static const char who[] = "checkpoint_save";
+
+/* System calls --------------------------------------------------------------------------------- */
+
+/* A failed call on a file, as a status; `what` is what could not be done: "write". */
+static tsr_status fail_call(int error, const char *what, const char *path)
+{
+    tsr_status status = error == ENOENT || error == ENOTDIR ? TSR_ERR_NOT_FOUND : TSR_ERR_IO;
+    return tsr__fail(status, "%s: cannot %s %s: %s", who, what, path, strerror(error));
+}
+
+/* Asked before each call, so that tests can make every one of them fail. */
+static bool faulty(const char *site)
+{
+    if (!tsr__fault_hit(TSR__FAULT_IO, site))
+        return false;
+    errno = tsr__fault_code();
+    return true;
+}
+
+typedef struct writer {
+    tsr_comm *comm;
+    int rank;
+    char *partial, *folder;
+    int descriptor;
+    bool made; /* by this rank, and without its name yet */
+} writer;
+
+static tsr_status write_all(writer *w, const void *data, uint64_t size, uint64_t at)
+{
+    const uint8_t *bytes = data;
+    while (size > 0) {
+        ssize_t done = faulty("write") ? -1 : pwrite(w->descriptor, bytes, size, (off_t)at);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return fail_call(errno, "write", w->partial);
+        bytes += done;
+        at += (uint64_t)done;
+        size -= (uint64_t)done;
+    }
+    return TSR_OK;
+}
+
+static tsr_status move_out(void *user, uint64_t at, uint64_t size, void *data)
+{
+    return write_all(user, data, size, at);
+}
+
+static tsr_status sync_file(writer *w)
+{
+    if (faulty("fsync") || fsync(w->descriptor) != 0)
+        return fail_call(errno, "write", w->partial);
+    return TSR_OK;
+}
+
+/* A name is on the disk when its folder is. */
+static tsr_status sync_folder(const writer *w)
+{
+    int folder = faulty("open folder") ? -1 : open(w->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return fail_call(errno, "open", w->folder);
+    int result = faulty("fsync folder") ? -1 : fsync(folder), error = errno;
+    close(folder);
+    /* Some file systems cannot, and then need not. */
+    return result == 0 || error == EINVAL ? TSR_OK : fail_call(error, "write", w->folder);
+}
+
+/* The file ------------------------------------------------------------------------------------- */
+
+/* Rank 0 makes the file, with its header and room for all of it: a disk that is too small says so
+ * now. Whoever still writes into an older one of this name writes into a file without a name. */
+static tsr_status make_file(writer *w, const tsr__checkpoint_layout *layout)
+{
+    if (unlink(w->partial) != 0 && errno != ENOENT)
+        return fail_call(errno, "replace", w->partial);
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    w->descriptor = faulty("create") ? -1 : open(w->partial, flags, 0666);
+    if (w->descriptor < 0)
+        return fail_call(errno, "create", w->partial);
+    w->made = true;
+    int error =
+        faulty("allocate") ? errno : posix_fallocate(w->descriptor, 0, (off_t)layout->size_bytes);
+    if (error == EOPNOTSUPP || error == EINVAL)
+        error = ftruncate(w->descriptor, (off_t)layout->size_bytes) == 0 ? 0 : errno;
+    if (error != 0) {
+        errno = error;
+        return fail_call(error, "make room in", w->partial);
+    }
+    return write_all(w, layout->header, layout->header_bytes, 0);
+}
+
+/* The others open what rank 0 has made, and see by its header that it is that very file. */
+static tsr_status join_file(writer *w, const tsr__checkpoint_layout *layout)
+{
+    struct stat info;
+    w->descriptor = faulty("open") ? -1 : open(w->partial, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (w->descriptor < 0)
+        return tsr__fail(TSR_ERR_IO, "%s: cannot open %s, which rank 0 has made: %s", who,
+                         w->partial, strerror(errno));
+    char *header = tsr__calloc(layout->header_bytes, 1);
+    if (!header)
+        return TSR_ERR_NO_MEMORY;
+    ssize_t got = pread(w->descriptor, header, layout->header_bytes, 0);
+    bool same = fstat(w->descriptor, &info) == 0 && (uint64_t)info.st_size == layout->size_bytes &&
+                got >= 0 && (uint64_t)got == layout->header_bytes &&
+                memcmp(header, layout->header, layout->header_bytes) == 0;
+    tsr__free(header);
+    if (!same)
+        return tsr__fail(TSR_ERR_IO, "%s: %s is not the file that rank 0 has made", who,
+                         w->partial);
+    return TSR_OK;
+}
+
+static tsr_status write_parts(writer *w, tsr_stream *stream, int count,
+                              const tsr_checkpoint_entry *entries,
+                              const tsr__checkpoint_layout *layout, const bool *mine)
+{
+    for (int i = 0; i < count; i++)
+        if (mine[i])
+            TSR__TRY(tsr__checkpoint_transfer(stream, &entries[i], layout->at_bytes[i], true,
+                                              move_out, w));
+    return sync_file(w);
+}
+
+static tsr_status give_name(writer *w, const char *path)
+{
+    if (faulty("rename") || rename(w->partial, path) != 0)
+        return fail_call(errno, "replace", path);
+    w->made = false;
+    return sync_folder(w);
+}
+
+static tsr_status write_file(writer *w, const char *path, tsr_stream *stream, int count,
+                             const tsr_checkpoint_entry *entries,
+                             const tsr__checkpoint_layout *layout, const bool *mine)
+{
+    tsr_status status = w->rank == 0 ? make_file(w, layout) : TSR_OK;
+    TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
+    status = w->rank == 0 ? TSR_OK : join_file(w, layout);
+    TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
+    status = write_parts(w, stream, count, entries, layout, mine);
+    TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
+    status = w->rank == 0 ? give_name(w, path) : TSR_OK;
+    return tsr__checkpoint_agree(w->comm, who, status);
+}
+
+/* What all ranks have to have alike --------------------------------------------------------------
+ */
+
+static uint64_t hash_entry(const tsr_checkpoint_entry *entry)
+{
+    const int64_t kind[2] = {(int64_t)entry->dtype, entry->ndim};
+    uint64_t hash = tsr__hash(TSR__HASH_START, entry->name, strlen(entry->name) + 1);
+    hash = tsr__hash(hash, kind, sizeof kind);
+    return tsr__hash(hash, entry->shape, (size_t)entry->ndim * sizeof *entry->shape);
+}
+
+static tsr_status compare_entries(int count, const tsr_checkpoint_entry *entries,
+                                  const uint64_t *first)
+{
+    for (int i = 0; i < count; i++) {
+        const tsr_checkpoint_entry *e = &entries[i];
+        char shape[TSR_SHAPE_TEXT];
+        TSR__REQUIRE(hash_entry(e) == first[i], "%s: entry %d, '%s' %s %s, is another on rank 0",
+                     who, i, e->name, tsr_dtype_name(e->dtype),
+                     tsr_shape_format(e->ndim, e->shape, shape, sizeof shape));
+    }
+    return TSR_OK;
+}
+
+static tsr_status check_same(tsr_comm *comm, int count, const tsr_checkpoint_entry *entries)
+{
+    if (!comm || tsr_comm_size(comm) == 1)
+        return TSR_OK;
+    int32_t first_count = count;
+    TSR__TRY(tsr_comm_broadcast(comm, &first_count, 1, TSR_I32, 0));
+    tsr_status status = TSR_OK;
+    if (count != first_count)
+        status = tsr__fail(TSR_ERR_INVALID, "%s: %d entries, and rank 0 has %d", who, count,
+                           (int)first_count);
+    TSR__TRY(tsr__checkpoint_agree(comm, who, status));
+    uint64_t *hashes = tsr__calloc((size_t)count, sizeof *hashes);
+    TSR__TRY(tsr__checkpoint_agree(comm, who, hashes ? TSR_OK : TSR_ERR_NO_MEMORY));
+    for (int i = 0; i < count; i++)
+        hashes[i] = hash_entry(&entries[i]);
+    status = tsr_comm_broadcast(comm, hashes, (uint64_t)count, TSR_I64, 0);
+    if (status == TSR_OK)
+        status = tsr__checkpoint_agree(comm, who, compare_entries(count, entries, hashes));
+    tsr__free(hashes);
+    return status;
+}
+
+/* Saving --------------------------------------------------------------------------------------- */
+
+static tsr_status name_files(const char *path, writer *w)
+{
+    static const char ending[] = ".partial";
+    const char *slash = strrchr(path, '/');
+    const size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
+    w->partial = tsr__calloc(strlen(path) + sizeof ending, 1);
+    w->folder = tsr__calloc(folder + 2, 1);
+    if (!w->partial || !w->folder)
+        return TSR_ERR_NO_MEMORY;
+    memcpy(w->partial, path, strlen(path));
+    memcpy(w->partial + strlen(path), ending, sizeof ending);
+    memcpy(w->folder, folder ? path : ".", folder ? folder : 1);
+    return TSR_OK;
+}
+
+static tsr_status save(writer *w, const char *path, tsr_stream *stream, int count,
+                       const tsr_checkpoint_entry *entries, const char *const *metadata)
+{
+    tsr__checkpoint_layout layout = {0};
+    bool *mine = NULL;
+    tsr_status status = tsr__checkpoint_check(who, path, stream, count, entries);
+    if (status == TSR_OK)
+        status = name_files(path, w);
+    if (status == TSR_OK && (mine = tsr__calloc((size_t)count, sizeof *mine)) == NULL)
+        status = TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = tsr__checkpoint_lay_out(who, count, entries, metadata, &layout);
+    status = tsr__checkpoint_agree(w->comm, who, status);
+    if (status == TSR_OK)
+        status = check_same(w->comm, count, entries);
+    if (status == TSR_OK)
+        status =
+            tsr__checkpoint_same(w->comm, who, "this rank's metadata is",
+                                 tsr__hash(TSR__HASH_START, layout.header, layout.header_bytes));
+    if (status == TSR_OK)
+        status = tsr__checkpoint_divide(w->comm, who, count, entries, mine);
+    if (status == TSR_OK)
+        status = write_file(w, path, stream, count, entries, &layout, mine);
+    tsr__checkpoint_layout_finish(&layout);
+    tsr__free(mine);
+    return status;
+}
+
+tsr_status tsr_checkpoint_save(const char *path, tsr_comm *comm, tsr_stream *stream, int count,
+                               const tsr_checkpoint_entry *entries,
+                               const tsr_checkpoint_params *params)
+{
+    writer w = {.comm = comm, .rank = comm ? tsr_comm_rank(comm) : 0, .descriptor = -1};
+    tsr_status status = save(&w, path, stream, count, entries, params ? params->metadata : NULL);
+    if (w.descriptor >= 0)
+        close(w.descriptor);
+    if (w.made)
+        unlink(w.partial);
+    tsr__free(w.partial);
+    tsr__free(w.folder);
+    return status;
+}

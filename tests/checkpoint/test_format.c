@@ -1,0 +1,121 @@
+/* What is in the file, read by something else than the library. */
+#include <jansson.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/folder.h"
+
+START_TEST(bytes_are_those_of_the_specification)
+{
+    float w[6] = {0, 1, 2, 3, 4, 5};
+    uint8_t mask[3] = {7, 8, 9};
+    int64_t step = -2;
+    tsr_checkpoint_entry entries[] = {
+        host_entry("mask", TSR_U8, 1, (int64_t[]){3}, mask),
+        host_entry("w", TSR_F32, 2, (int64_t[]){2, 3}, w),
+        host_entry("step", TSR_I64, 0, NULL, &step),
+    };
+    ck_assert_ok(tsr_checkpoint_save(in_folder("a"), NULL, NULL, 3, entries, NULL));
+    static const char header[] =
+        "{\"__metadata__\":{\"format\":\"pt\"},"
+        "\"step\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},"
+        "\"w\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[8,32]},"
+        "\"mask\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[32,35]}}";
+    size_t size, length = (sizeof header - 1 + 7) / 8 * 8;
+    char *file = read_file(in_folder("a"), &size);
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(size, 8 + length + 35);
+    ck_assert_mem_eq(file, ((char[]){(char)length, 0, 0, 0, 0, 0, 0, 0}), 8);
+    ck_assert_mem_eq(file + 8, header, sizeof header - 1);
+    for (size_t i = 8 + sizeof header - 1; i < 8 + length; i++)
+        ck_assert_int_eq(file[i], ' ');
+    ck_assert_mem_eq(file + 8 + length, &step, 8);
+    ck_assert_mem_eq(file + 16 + length, w, 24);
+    ck_assert_mem_eq(file + 40 + length, mask, 3);
+    free(file);
+}
+END_TEST
+
+/* Every dtype, names that JSON has to escape, and metadata, through another JSON reader. */
+START_TEST(another_reader_finds_everything)
+{
+    static const struct {
+        tsr_dtype dtype;
+        const char *name;
+        uint64_t width;
+    } dtypes[] = {{TSR_F32, "F32", 4}, {TSR_F16, "F16", 2}, {TSR_BF16, "BF16", 2},
+                  {TSR_I32, "I32", 4}, {TSR_U32, "U32", 4}, {TSR_I64, "I64", 8},
+                  {TSR_U8, "U8", 1},   {TSR_F64, "F64", 8}};
+    static const char *const names[] = {"a.b", "quote\"d", "back\\slash", "größe",
+                                        "e",   "f f",      "{g}",         "h:i"};
+    uint8_t data[8][64];
+    tsr_checkpoint_entry entries[9];
+    for (int i = 0; i < 8; i++) {
+        memset(data[i], 0x11 * (i + 1), sizeof data[i]);
+        entries[i] = host_entry(names[i], dtypes[i].dtype, 2, (int64_t[]){2, 4}, data[i]);
+    }
+    entries[8] = host_entry("empty", TSR_F32, 2, (int64_t[]){5, 0}, NULL);
+    const char *const metadata[] = {"epoch", "3", "of \"it\"", "\\", NULL};
+    ck_assert_ok(tsr_checkpoint_save(in_folder("b"), NULL, NULL, 9, entries,
+                                     tsr_checkpoint_params(.metadata = metadata)));
+    size_t size;
+    char *file = read_file(in_folder("b"), &size);
+    ck_assert_ptr_nonnull(file);
+    size_t length = (size_t)((uint8_t)file[0] | (unsigned)(uint8_t)file[1] << 8);
+    json_t *header = json_loadb(file + 8, length, 0, NULL);
+    ck_assert_ptr_nonnull(header);
+    ck_assert_uint_eq(json_object_size(header), 10);
+    const json_t *meta = json_object_get(header, "__metadata__");
+    ck_assert_str_eq(json_string_value(json_object_get(meta, "epoch")), "3");
+    ck_assert_str_eq(json_string_value(json_object_get(meta, "of \"it\"")), "\\");
+    ck_assert_str_eq(json_string_value(json_object_get(meta, "format")), "pt");
+    for (int i = 0; i < 8; i++) {
+        const json_t *tensor = json_object_get(header, names[i]);
+        const json_t *offsets = json_object_get(tensor, "data_offsets");
+        size_t start = (size_t)json_integer_value(json_array_get(offsets, 0));
+        size_t end = (size_t)json_integer_value(json_array_get(offsets, 1));
+        ck_assert_str_eq(json_string_value(json_object_get(tensor, "dtype")), dtypes[i].name);
+        ck_assert_uint_eq(end - start, 8 * dtypes[i].width);
+        ck_assert_uint_eq((8 + length + start) % dtypes[i].width, 0);
+        ck_assert_uint_le(8 + length + end, size);
+        ck_assert_mem_eq(file + 8 + length + start, data[i], end - start);
+    }
+    json_decref(header);
+    free(file);
+    char text[8];
+    ck_assert_ok(tsr_checkpoint_metadata(in_folder("b"), "of \"it\"", sizeof text, text));
+    ck_assert_str_eq(text, "\\");
+    ck_assert_ok(tsr_checkpoint_metadata(in_folder("b"), "format", 3, text));
+    ck_assert_str_eq(text, "pt");
+}
+END_TEST
+
+START_TEST(metadata_that_is_not_there)
+{
+    char text[8] = "kept", want[700];
+    int32_t one = 1;
+    tsr_checkpoint_entry entry = host_entry("x", TSR_I32, 0, NULL, &one);
+    const char *path = in_folder("c"), *const metadata[] = {"format", "mine", NULL};
+    ck_assert_ok(tsr_checkpoint_save(path, NULL, NULL, 1, &entry,
+                                     tsr_checkpoint_params(.metadata = metadata)));
+    snprintf(want, sizeof want, "checkpoint_metadata: %s: there is no 'steps'", path);
+    ck_assert_error(tsr_checkpoint_metadata(path, "steps", 8, text), TSR_ERR_NOT_FOUND, want);
+    snprintf(want, sizeof want, "checkpoint_metadata: %s: 'format' needs 5 bytes, not 4", path);
+    ck_assert_error(tsr_checkpoint_metadata(path, "format", 4, text), TSR_ERR_INVALID, want);
+    ck_assert_str_eq(text, "kept");
+    snprintf(want, sizeof want,
+             "checkpoint_metadata: %s: shard: cannot open %s: No such file or directory",
+             in_folder("none"), in_folder("none"));
+    ck_assert_error(tsr_checkpoint_metadata(in_folder("none"), "x", 8, text), TSR_ERR_NOT_FOUND,
+                    want);
+}
+END_TEST
+
+TESTS(format)
+{
+    tcase_add_unchecked_fixture(tests, folder_make, folder_remove);
+    tcase_add_test(tests, bytes_are_those_of_the_specification);
+    tcase_add_test(tests, another_reader_finds_everything);
+    tcase_add_test(tests, metadata_that_is_not_there);
+}
