@@ -1,0 +1,26 @@
+/* A gated feed-forward block and its weights in a safetensors file, under the names that Llama and
+ * its kin give them. */
+#ifndef FEEDFORWARD_BLOCK_H
+#define FEEDFORWARD_BLOCK_H
+
+#include "tessera/tessera.h"
+
+#define BLOCK_PREFIX_SIZE 256
+
+typedef struct block_sizes {
+    int64_t width, hidden;
+    tsr_dtype dtype;
+    char prefix[BLOCK_PREFIX_SIZE]; /* before "gate_proj.weight" in the file */
+} block_sizes;
+
+/* Those of the first block in the file; of a whole model, that of its first layer. */
+tsr_status block_read_sizes(const char *path, block_sizes *out);
+
+/* With random weights. */
+tsr_status block_create(tsr_parallel *group, const block_sizes *sizes, tsr_layer **out);
+
+/* This rank's part of the weights, from and to the file. */
+tsr_status block_load(tsr_layer *layer, const block_sizes *sizes, const char *path, tsr_comm *comm);
+tsr_status block_save(tsr_layer *layer, const char *path, tsr_comm *comm);
+
+#endif

@@ -1,0 +1,117 @@
+#include "options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool wrong(const char *what, const char *value)
+{
+    fprintf(stderr, "feedforward: %s%s; see feedforward --help\n", what, value);
+    return false;
+}
+
+static bool parse_int(const char *name, const char *text, int most, int *out)
+{
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || value < 1 || value > most) {
+        fprintf(stderr,
+                "feedforward: --%s takes a number from 1 to %d, not %s; see feedforward --help\n",
+                name, most, text);
+        return false;
+    }
+    *out = (int)value;
+    return true;
+}
+
+static bool parse_dtype(const char *text, tsr_dtype *out)
+{
+    static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
+        if (strcmp(text, tsr_dtype_name(floats[i])) == 0) {
+            *out = floats[i];
+            return true;
+        }
+    }
+    return wrong("--dtype takes f32, f16 or bf16, not ", text);
+}
+
+enum { OPT_DEVICE = 256, OPT_DTYPE, OPT_GENERATE, OPT_HIDDEN, OPT_RUNS, OPT_TOKENS, OPT_WIDTH };
+
+static const struct option known[] = {{"device", required_argument, NULL, OPT_DEVICE},
+                                      {"dtype", required_argument, NULL, OPT_DTYPE},
+                                      {"generate", no_argument, NULL, OPT_GENERATE},
+                                      {"help", no_argument, NULL, 'h'},
+                                      {"hidden", required_argument, NULL, OPT_HIDDEN},
+                                      {"runs", required_argument, NULL, OPT_RUNS},
+                                      {"tokens", required_argument, NULL, OPT_TOKENS},
+                                      {"width", required_argument, NULL, OPT_WIDTH},
+                                      {0}};
+
+static bool take(int option, const char *value, feedforward_options *out)
+{
+    switch (option) {
+    case OPT_DEVICE:
+        out->device = value;
+        return true;
+    case OPT_DTYPE:
+        return parse_dtype(value, &out->dtype);
+    case OPT_GENERATE:
+        out->generate = true;
+        return true;
+    case OPT_HIDDEN:
+        return parse_int("hidden", value, 1 << 20, &out->hidden);
+    case OPT_RUNS:
+        return parse_int("runs", value, 100000, &out->runs);
+    case OPT_TOKENS:
+        return parse_int("tokens", value, 1 << 20, &out->tokens);
+    case OPT_WIDTH:
+        return parse_int("width", value, 1 << 20, &out->width);
+    case 'h':
+        out->help = true;
+        return true;
+    }
+    return wrong("what to do is not clear", "");
+}
+
+bool feedforward_options_parse(int argc, char **argv, feedforward_options *out)
+{
+    *out = (feedforward_options){
+        .tokens = 128, .runs = 5, .width = 4096, .hidden = 11008, .dtype = TSR_F32};
+    int option;
+    while ((option = getopt_long(argc, argv, "h", known, NULL)) != -1)
+        if (!take(option, optarg, out))
+            return false;
+    if (out->help)
+        return true;
+    if (argc - optind != 1)
+        return wrong(optind < argc ? "one file only, not also " : "which file?",
+                     optind < argc ? argv[optind + 1] : "");
+    out->file = argv[optind];
+    return true;
+}
+
+void feedforward_options_help(void)
+{
+    printf("usage: feedforward [options] FILE\n"
+           "       feedforward --generate [options] FILE\n\n"
+           "Runs a transformer's gated feed-forward block over random tokens, its weights divided "
+           "over the ranks of the\n"
+           "job, and compares with the result of one process. Several ranks: tessera launch -n 2 "
+           "-- feedforward FILE\n\n"
+           "FILE             safetensors, or model.safetensors.index.json, with weights called "
+           "…gate_proj.weight,\n"
+           "                 …up_proj.weight and …down_proj.weight: the first layer's are taken\n"
+           "--tokens N       in a pass; default: 128\n"
+           "--runs N         passes to time; default: 5\n"
+           "--device NAME    index, UUID or part of the name, as `tessera devices` lists them\n"
+           "--generate       write FILE, with random weights\n"
+           "--width N        of what is generated; default: 4096\n"
+           "--hidden N       default: 11008\n"
+           "--dtype TYPE     f32 (default), f16 or bf16\n"
+           "--help           this text\n\n"
+           "Exit status: 0 the same result, 1 another one or a failure, 2 wrong usage.\n");
+}
