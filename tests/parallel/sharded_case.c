@@ -19,6 +19,7 @@ static tsr_linear_params params_of(const model_case *c, const model *m, int laye
         .input_size = sizes[layer],
         .output_size = sizes[layer + 1],
         .dtype = c->dtype,
+        .partition = {.kind = c->tensor ? TSR_PARTITION_UNEVEN : TSR_PARTITION_EVEN},
         .output = layer == 2 ? TSR_LAYOUT_FULL : TSR_LAYOUT_DEFAULT,
         .init = {.kind = TSR_INIT_TORCH, .seed = 7},
         .deferred = !c->whole,
@@ -104,24 +105,34 @@ void model_step(model *m, int64_t step, int data_rank, int data_ranks)
     model_update(m);
 }
 
-uint8_t *model_bytes(model *m, uint64_t *size)
+void shared_path(tsr_comm *comm, const char *name, char path[SHARED_PATH])
 {
-    char path[64];
     int64_t id = getpid();
-    tsr_comm *comm = tsr_parallel_comm(m->sharded->group);
     if (comm)
         OK(tsr_comm_broadcast(comm, &id, 1, TSR_I64, 0));
-    snprintf(path, sizeof path, "/tmp/tessera-bytes-%lld", (long long)id);
-    OK(tsr_sharded_save(m->sharded, path, NULL));
+    snprintf(path, SHARED_PATH, "/tmp/tessera-%s-%lld", name, (long long)id);
+}
+
+uint8_t *file_bytes(const char *path, uint64_t *size)
+{
     FILE *file = fopen(path, "rb");
     CHECK(file, "%s is not there", path);
     uint8_t *data = malloc(1 << 20);
     CHECK(data, "no memory");
     *size = fread(data, 1, 1 << 20, file);
     fclose(file);
+    return data;
+}
+
+uint8_t *model_bytes(model *m, uint64_t *size)
+{
+    tsr_comm *comm = m->world ? m->world : tsr_parallel_comm(m->sharded->group);
+    char path[SHARED_PATH];
+    shared_path(comm, "bytes", path);
+    OK(tsr_sharded_save(m->sharded, path, tsr_sharded_file_params(.world = m->world)));
+    uint8_t *data = file_bytes(path, size);
     if (comm)
         OK(tsr_comm_barrier(comm));
-    if (tsr_parallel_rank(m->sharded->group) == 0)
-        unlink(path);
+    unlink(path); /* the first that comes */
     return data;
 }

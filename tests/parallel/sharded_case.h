@@ -18,6 +18,7 @@ typedef struct model {
     tsr_parallel *alone;
     tsr_layer *layers[MODEL_LAYERS];
     tsr_sharded *sharded;
+    tsr_comm *world; /* of a grid; NULL: the group's */
 } model;
 
 /* Weights are the same for the same names, whatever the case. */
@@ -30,6 +31,11 @@ void model_pass(model *m, int64_t first, int64_t rows, uint64_t sequence, float 
 /* A step with the batch that belongs to this step, MODEL_ROWS rows for each of `data_ranks`. */
 void model_step(model *m, int64_t step, int data_rank, int data_ranks);
 void model_update(model *m);
+
+/* The path of a file for all ranks of `comm`. And a file's bytes, to be freed. */
+#define SHARED_PATH 64
+void shared_path(tsr_comm *comm, const char *name, char path[SHARED_PATH]);
+uint8_t *file_bytes(const char *path, uint64_t *size);
 
 /* Every value of every parameter, gathered, and of the optimizer's state: bytes, to be freed. All
  * ranks of the model's group call it. */
