@@ -1,0 +1,542 @@
+/* Sharded parameters: the bits of training, the plan's memory, what is refused. */
+#include "parallel/sharded_case.h"
+
+#include "base/fault.h"
+#include "parallel/sharded/sharded.h"
+
+/* Strategies ------------------------------------------------------------------------------------
+ */
+
+/* A strategy of one's own: ranges in the opposite order of the ranks. */
+static tsr_status backwards(void *user, const tsr_shard_request *request, tsr_shard_range *ranges)
+{
+    (void)user;
+    for (uint64_t p = 0; p < request->param_count; p++) {
+        uint64_t n = (uint64_t)request->ranks, end = request->params[p].count;
+        for (uint64_t r = 0; r < n; r++) {
+            uint64_t start = request->params[p].count * (n - 1 - r) / n;
+            ranges[p * n + r] = (tsr_shard_range){start, end - start};
+            end = start;
+        }
+    }
+    return TSR_OK;
+}
+
+static const double some_rates[16] = {3, 1, 2, 0.5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+static const char *const everything[] = {"*", NULL}, *const biases[] = {"bias", NULL},
+                         *const the_head[] = {"head", NULL}, *const none[] = {NULL};
+
+typedef struct way {
+    const char *name;
+    tsr_shard_strategy_params strategy;
+    bool own, rated;
+    const char *const *gather;
+    int ahead;
+    bool staged;
+} way;
+static const way ways[] = {
+    {.name = "full"},
+    {.name = "full, staged", .staged = true},
+    {.name = "full, nothing ahead", .ahead = -1},
+    {.name = "full, all ahead", .ahead = 3},
+    {.name = "full, uneven", .strategy = {.partition = TSR_PARTITION_UNEVEN}},
+    {.name = "full, biases gathered", .gather = biases},
+    {.name = "layerwise", .strategy = {.kind = TSR_SHARD_LAYERWISE}},
+    {.name = "hybrid",
+     .strategy = {.kind = TSR_SHARD_HYBRID, .full_layers = none, .layerwise_layers = the_head}},
+    {.name = "weighted", .strategy = {.kind = TSR_SHARD_WEIGHTED}, .rated = true},
+    {.name = "backwards", .own = true},
+};
+#define WAYS (sizeof ways / sizeof *ways)
+
+/* The case, trained: its bytes. */
+static uint8_t *train(const model_case *base, const way *w, int steps, bool twice, uint64_t *size)
+{
+    static const tsr_shard_strategy own = {.name = "backwards", .assign = backwards};
+    tsr_shard_strategy *strategy = NULL;
+    model_case c = *base;
+    if (w) {
+        OK(tsr_shard_strategy_create(&w->strategy, &strategy));
+        c.sharded.strategy = w->own ? &own : strategy;
+        c.sharded.rates = w->rated ? some_rates : NULL;
+        c.sharded.gather = w->gather;
+        c.sharded.ahead = w->ahead;
+        c.sharded.group = w->staged ? staged : group;
+    } else {
+        c.sharded.gather = everything; /* data parallelism */
+    }
+    model m;
+    model_make(&c, &m);
+    for (int i = 0; i < steps; i++) {
+        if (twice)
+            model_pass(&m, 5000 + 7 * my_rank, 7, 60, 0.01f);
+        model_step(&m, i, my_rank, ranks);
+    }
+    uint8_t *bytes = model_bytes(&m, size);
+    model_finish(&m);
+    tsr_shard_strategy_destroy(&strategy);
+    return bytes;
+}
+
+static void check_all_ways(const model_case *c, const char *what, bool twice)
+{
+    uint64_t size, want_size;
+    uint8_t *want = train(c, NULL, 3, twice, &want_size);
+    for (size_t i = 0; i < WAYS; i++) {
+        uint8_t *got = train(c, &ways[i], 3, twice, &size);
+        CHECK(size == want_size && memcmp(got, want, size) == 0,
+              "%s, %s: other bits than data parallelism has", what, ways[i].name);
+        free(got);
+    }
+    free(want);
+}
+
+CASE(adamw_bits, "sharded: every strategy gives the bits of data parallelism: AdamW")
+{
+    check_all_ways(&(model_case){0}, "AdamW", false);
+}
+
+CASE(sgd_bits, "sharded: every strategy gives the bits of data parallelism: SGD, sums")
+{
+    check_all_ways(
+        &(model_case){.sharded = {.optimizer = TSR_OPTIMIZER_SGD, .reduction = TSR_OP_SUM}}, "SGD",
+        false);
+}
+
+CASE(half_bits,
+     "sharded: every strategy gives the bits of data parallelism: f16 and bf16, with f32 copies")
+{
+    check_all_ways(&(model_case){.dtype = TSR_F16}, "f16", false);
+    check_all_ways(&(model_case){.dtype = TSR_BF16, .sharded = {.grad_dtype = TSR_BF16}}, "bf16",
+                   false);
+}
+
+CASE(accumulated_bits, "sharded: several backward passes before a step add up, with the same bits")
+{
+    check_all_ways(&(model_case){0}, "accumulated", true);
+}
+
+CASE(whole_layers, "sharded: layers that had their values begin with them")
+{
+    uint64_t size, want_size;
+    uint8_t *want = train(&(model_case){0}, &ways[0], 1, false, &want_size);
+    uint8_t *got = train(&(model_case){.whole = true}, &ways[0], 1, false, &size);
+    CHECK(size == want_size && memcmp(got, want, size) == 0, "other bits");
+    free(got);
+    free(want);
+}
+
+/* Unsharded training ----------------------------------------------------------------------------
+ */
+
+/* The whole batch, layers with all of their parameters, the optimizer on all of them. */
+static void train_unsharded(tsr_parallel *alone, int steps, double *out[2 * MODEL_LAYERS])
+{
+    static const int64_t sizes[] = {12, 20, 16, 8};
+    static const char *const names[] = {"first", "block.2", "head"};
+    tsr_layer *layers[MODEL_LAYERS];
+    tsr_tensor *velocity[2 * MODEL_LAYERS] = {NULL};
+    for (int i = 0; i < MODEL_LAYERS; i++)
+        OK(tsr_column_linear_create(tsr_linear_params(.group = alone, .name = names[i],
+                                                      .input_size = sizes[i],
+                                                      .output_size = sizes[i + 1],
+                                                      .init = {.kind = TSR_INIT_TORCH, .seed = 7}),
+                                    &layers[i]));
+    for (int s = 0; s < steps; s++) {
+        const int64_t rows = MODEL_ROWS * ranks;
+        tsr_layer_saved *saved[MODEL_LAYERS];
+        double *values = doubles(rows * 12);
+        for (int64_t i = 0; i < rows * 12; i++)
+            values[i] = number(50, s * 100 * 12 + i);
+        tsr_tensor *x = tensor_of(TSR_F32, 2, (int64_t[]){rows, 12}, values), *next = NULL;
+        free(values);
+        for (int i = 0; i < MODEL_LAYERS; i++) {
+            OK(tsr_layer_forward(layers[i], x, &saved[i], &next));
+            tsr_tensor_destroy(&x);
+            x = next;
+        }
+        values = doubles(rows * 8);
+        for (int64_t i = 0; i < rows * 8; i++)
+            values[i] = number(1050, s * 100 * 8 + i);
+        tsr_tensor *dy = tensor_of(TSR_F32, 2, (int64_t[]){rows, 8}, values);
+        free(values);
+        OK(tsr_axpy(queue, dy, 0.5f, x));
+        OK(tsr_scale(queue, dy, dy, 1.0f / (float)rows, 0));
+        tsr_tensor_destroy(&x);
+        for (int i = MODEL_LAYERS - 1; i >= 0; i--) {
+            OK(tsr_layer_backward(layers[i], saved[i], dy, &next));
+            tsr_tensor_destroy(&dy);
+            dy = next;
+            tsr_layer_saved_destroy(&saved[i]);
+            for (int j = 0; j < 2; j++) {
+                const tsr_parameter *p = tsr_layer_parameter(layers[i], j);
+                tsr_tensor **v = &velocity[2 * i + j];
+                if (!*v)
+                    *v = tensor_new(TSR_F32, p->ndim, p->global_shape);
+                OK(tsr_sgd_step(queue, p->tensor, p->grad, *v, NULL,
+                                &(tsr_sgd_params){.learning_rate = 0.05f,
+                                                  .momentum = 0.9f,
+                                                  .weight_decay = 0.01f,
+                                                  .first_step = s == 0}));
+            }
+            tsr_layer_zero_grad(layers[i]);
+        }
+        tsr_tensor_destroy(&dy);
+    }
+    for (int i = 0; i < 2 * MODEL_LAYERS; i++) {
+        out[i] = values_of(tsr_layer_parameter(layers[i / 2], i % 2)->tensor);
+        tsr_tensor_destroy(&velocity[i]);
+    }
+    for (int i = 0; i < MODEL_LAYERS; i++)
+        tsr_layer_destroy(&layers[i]);
+}
+
+CASE(unsharded,
+     "sharded: training equals the unsharded one: to the bit on one rank, else within 2e-6")
+{
+    const int steps = 5;
+    double *want[2 * MODEL_LAYERS];
+    model m;
+    model_make(&(model_case){.sharded = {.optimizer = TSR_OPTIMIZER_SGD}}, &m);
+    train_unsharded(m.alone, steps, want);
+    for (int i = 0; i < steps; i++)
+        model_step(&m, i, my_rank, ranks);
+    for (int u = 0; u < MODEL_LAYERS; u++) {
+        OK(tsr_sharded_begin(m.sharded, u, TSR_PASS_FORWARD));
+        for (int j = 0; j < 2; j++) {
+            const tsr_parameter *p = tsr_sharded_parameter(m.sharded, u, j);
+            double *got = values_of(p->tensor);
+            for (int64_t i = 0; i < count_of(p->ndim, p->global_shape); i++)
+                CHECK(ranks == 1 ? got[i] == want[2 * u + j][i]
+                                 : fabs(got[i] - want[2 * u + j][i]) <= 2e-6,
+                      "%s: element %lld is %.9g, not %.9g", p->name, (long long)i, got[i],
+                      want[2 * u + j][i]);
+            free(got);
+            free(want[2 * u + j]);
+        }
+        OK(tsr_sharded_end(m.sharded, u));
+    }
+    model_finish(&m);
+}
+
+/* Memory ----------------------------------------------------------------------------------------
+ */
+
+#define BIG_UNITS 6
+#define BIG_ROWS 96
+#define BIG_COLUMNS 512 /* 192 KiB a unit */
+
+static uint64_t used_bytes(void)
+{
+    uint64_t used;
+    OK(tsr_stream_wait(queue));
+    tsr_device_memory_usage(gpu, NULL, &used);
+    return used;
+}
+
+typedef struct peak {
+    uint64_t before, most;
+} peak;
+
+static void look_at(peak *p)
+{
+    uint64_t used = used_bytes() - p->before;
+    p->most = used > p->most ? used : p->most;
+}
+
+/* Units of the caller's own parameters: their passes take no memory but the model's. */
+static void train_big(tsr_sharded *m, peak *p)
+{
+    for (int step = 0; step < 2; step++) {
+        for (int pass = 0; pass < 2; pass++)
+            for (int i = 0; i < BIG_UNITS; i++) {
+                int u = pass ? BIG_UNITS - 1 - i : i;
+                OK(tsr_sharded_begin(m, u, pass ? TSR_PASS_BACKWARD : TSR_PASS_FORWARD));
+                const tsr_parameter *parameter = tsr_sharded_parameter(m, u, 0);
+                CHECK(parameter->tensor && !parameter->grad == !pass, "memory of a pass");
+                if (pass)
+                    OK(tsr_fill(queue, parameter->grad, u + 1 + my_rank));
+                look_at(p);
+                OK(tsr_sharded_end(m, u));
+                CHECK(!parameter->tensor && !parameter->grad, "memory after a pass");
+                look_at(p);
+            }
+        OK(tsr_sharded_adamw_step(m, &(tsr_adamw_params){.learning_rate = 0.1f}));
+        look_at(p);
+    }
+}
+
+static void check_memory(const way *w)
+{
+    tsr_parameter parameters[BIG_UNITS];
+    tsr_sharded_unit units[BIG_UNITS];
+    char names[BIG_UNITS][16];
+    for (int u = 0; u < BIG_UNITS; u++) {
+        snprintf(names[u], sizeof names[u], "layer%d.w", u);
+        parameters[u] = (tsr_parameter){.name = names[u],
+                                        .dtype = TSR_F32,
+                                        .ndim = 2,
+                                        .global_shape = {BIG_ROWS, BIG_COLUMNS},
+                                        .shard_dim = -1};
+        units[u] = (tsr_sharded_unit){.parameter_count = 1, .parameters = &parameters[u]};
+    }
+    tsr_shard_strategy *strategy = NULL;
+    tsr_sharded *m = NULL;
+    OK(tsr_shard_strategy_create(&w->strategy, &strategy));
+    peak p = {used_bytes(), 0};
+    OK(tsr_sharded_create(tsr_sharded_params(.group = group, .unit_count = BIG_UNITS,
+                                             .units = units, .strategy = strategy,
+                                             .rates = w->rated ? some_rates : NULL,
+                                             .gather = w->gather, .ahead = w->ahead),
+                          &m));
+    train_big(m, &p);
+
+    const uint64_t unit = BIG_ROWS * BIG_COLUMNS * 4;
+    tsr_sharded_memory said;
+    tsr_shard_rank_total total;
+    tsr_sharded_memory_usage(m, &said);
+    OK(tsr_shard_plan_rank_total(tsr_sharded_plan(m), my_rank, &total));
+    CHECK(said.parameter_bytes == total.total_bytes, "%llu bytes, the plan says %llu",
+          (unsigned long long)said.parameter_bytes, (unsigned long long)total.total_bytes);
+    CHECK(said.gradient_bytes == total.total_bytes && said.optimizer_bytes == 2 * total.total_bytes,
+          "gradients and moments");
+    const bool slots = ranks > 1 && w->gather != everything;
+    const uint64_t ahead = w->ahead < 0 ? 1 : 2;
+    CHECK(said.gathered_bytes == (slots ? ahead * unit : 0) &&
+              said.unreduced_bytes == said.gathered_bytes,
+          "%llu bytes gathered", (unsigned long long)said.gathered_bytes);
+    /* Five kinds of memory, each in whole pages, and shards at whole lines. */
+    const uint64_t slack = 64 * 4 * BIG_UNITS + 7 * 65536;
+    CHECK(p.most >= said.total_bytes && p.most <= said.total_bytes + slack,
+          "%s: %llu bytes at the peak, %llu said", w->name, (unsigned long long)p.most,
+          (unsigned long long)said.total_bytes);
+    tsr_sharded_destroy(&m);
+    tsr_shard_strategy_destroy(&strategy);
+}
+
+CASE(memory, "sharded: peak memory per rank is the plan's figure, and two units'")
+{
+    for (size_t i = 0; i < WAYS; i++)
+        if (!ways[i].own && ways[i].ahead <= 0)
+            check_memory(&ways[i]);
+    check_memory(&(way){.name = "data parallelism", .gather = everything});
+}
+
+/* Slots -----------------------------------------------------------------------------------------
+ */
+
+CASE(
+    ahead,
+    "sharded: the next unit is gathered while one is used, and what is there is not gathered again")
+{
+    model m;
+    model_make(&(model_case){0}, &m);
+    tsr_parallel_stats stats;
+    if (ranks == 1) {
+        case_skip("there is nothing to gather");
+    } else {
+        const tsr__sharded_unit *u = m.sharded->units;
+        OK(tsr_sharded_begin(m.sharded, 0, TSR_PASS_FORWARD));
+        CHECK(u[0].slot >= 0 && u[1].slot >= 0 && u[2].slot < 0, "0 and 1 are there");
+        OK(tsr_sharded_end(m.sharded, 0));
+        OK(tsr_sharded_begin(m.sharded, 1, TSR_PASS_FORWARD));
+        CHECK(u[0].slot < 0 && u[1].slot >= 0 && u[2].slot >= 0, "1 and 2 are there");
+        OK(tsr_sharded_end(m.sharded, 1));
+        OK(tsr_sharded_begin(m.sharded, 2, TSR_PASS_FORWARD));
+        OK(tsr_sharded_end(m.sharded, 2));
+        tsr_parallel_reset_stats(group);
+        OK(tsr_sharded_begin(m.sharded, 2, TSR_PASS_FORWARD));
+        OK(tsr_sharded_end(m.sharded, 2));
+        tsr_parallel_get_stats(group, &stats);
+        CHECK(stats.operations == 0, "%llu operations for what was there",
+              (unsigned long long)stats.operations);
+        OK(tsr_sharded_begin(m.sharded, 2, TSR_PASS_BACKWARD));
+        CHECK(u[1].slot >= 0, "1 is there in the backward pass");
+        OK(tsr_sharded_end(m.sharded, 2));
+        OK(tsr_sharded_zero_grad(m.sharded));
+        OK(tsr_sharded_changed(m.sharded));
+        CHECK(u[0].slot < 0 && u[1].slot < 0 && u[2].slot < 0, "nothing is there");
+    }
+    model_finish(&m);
+}
+
+CASE(shards, "sharded: shards are what the plan says, and what is written to them is used")
+{
+    model m;
+    model_make(&(model_case){.dtype = TSR_F16}, &m);
+    const tsr_shard_plan *plan = tsr_sharded_plan(m.sharded);
+    for (uint64_t i = 0; i < tsr_shard_plan_param_count(plan); i++) {
+        tsr_sharded_shard shard;
+        tsr_shard_range range;
+        OK(tsr_sharded_shard_of(m.sharded, i, &shard));
+        OK(tsr_shard_plan_range(plan, i, my_rank, &range));
+        CHECK(shard.range.start == range.start && shard.range.count == range.count, "range");
+        CHECK(!shard.grad, "no gradient yet");
+        CHECK(!shard.value == (range.count == 0), "a value where there is one");
+        if (shard.value)
+            OK(tsr_fill(queue, shard.value, 3));
+    }
+    OK(tsr_sharded_changed(m.sharded));
+    for (int u = 0; u < MODEL_LAYERS; u++) {
+        OK(tsr_sharded_begin(m.sharded, u, TSR_PASS_FORWARD));
+        for (int j = 0; j < tsr_sharded_parameter_count(m.sharded, u); j++) {
+            const tsr_parameter *p = tsr_sharded_parameter(m.sharded, u, j);
+            double *values = values_of(p->tensor);
+            for (int64_t i = 0; i < count_of(p->ndim, p->global_shape); i++)
+                CHECK(values[i] == 3, "%s: element %lld is %g", p->name, (long long)i, values[i]);
+            free(values);
+        }
+        OK(tsr_sharded_end(m.sharded, u));
+    }
+    for (int i = 0; i < m.sharded->param_count; i++)
+        if (m.sharded->params[i].range.count > 0) {
+            double *values = values_of(m.sharded->params[i].master);
+            CHECK(values[0] == 3, "the f32 copy is %g", values[0]);
+            free(values);
+        }
+    model_finish(&m);
+}
+
+/* Mistakes --------------------------------------------------------------------------------------
+ */
+
+CASE(refused, "sharded: mistakes are refused on all ranks, with the values")
+{
+    tsr_sharded *m = NULL;
+    tsr_parameter p[2] = {
+        {.name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8}, .shard_dim = -1},
+        {.name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8}, .shard_dim = -1}};
+    tsr_sharded_unit unit = {.parameter_count = 2, .parameters = p};
+    tsr_sharded_params params = {.group = group, .unit_count = 1, .units = &unit};
+#define REFUSED(text)                                                                              \
+    do {                                                                                           \
+        char want_[512];                                                                           \
+        snprintf(want_, sizeof want_, "sharded_create: %s%s", my_rank > 0 ? "rank 0: " : "",       \
+                 text);                                                                            \
+        FAILS(tsr_sharded_create(&params, &m), TSR_ERR_INVALID, want_);                            \
+        params = (tsr_sharded_params){.group = group, .unit_count = 1, .units = &unit};            \
+    } while (0)
+    params.unit_count = 0;
+    REFUSED("there are no units");
+    params.optimizer = (tsr_optimizer)9;
+    REFUSED("there is no optimizer 9");
+    params.reduction = TSR_OP_MAX;
+    REFUSED("gradients are added or averaged, not reduced by op 4");
+    params.grad_dtype = TSR_I32;
+    REFUSED("gradients cannot be i32");
+    params.ahead = 8;
+    REFUSED("8 units ahead; at most 7");
+    REFUSED("shard: parameters 0 and 1 are both 'a'");
+    unit.parameter_count = 0;
+    REFUSED("0 parameters in all");
+    unit.parameter_count = 1;
+    p[0].dtype = TSR_I32;
+    REFUSED("'a' is i32, which no optimizer works on");
+    p[0].dtype = TSR_F32;
+    tsr_tensor *wrong = tensor_new(TSR_F32, 1, (int64_t[]){9});
+    p[0].tensor = wrong;
+    REFUSED("'a' is f32 [8], its tensor f32 [9]");
+    tsr_tensor_destroy(&wrong);
+    p[0].tensor = NULL;
+
+    OK(tsr_sharded_create(&params, &m));
+    FAILS(tsr_sharded_begin(m, 1, TSR_PASS_FORWARD), TSR_ERR_INVALID,
+          "sharded_begin: there is no unit 1 among 1");
+    FAILS(tsr_sharded_end(m, 0), TSR_ERR_INVALID, "sharded_end: unit 0 is not in use");
+    FAILS(tsr_sharded_forward(m, 0, NULL, NULL, NULL), TSR_ERR_INVALID,
+          "sharded_forward: unit 0 is no layer");
+    OK(tsr_sharded_begin(m, 0, TSR_PASS_FORWARD));
+    FAILS(tsr_sharded_begin(m, 0, TSR_PASS_FORWARD), TSR_ERR_INVALID,
+          "sharded_begin: unit 0 is in use");
+    FAILS(tsr_sharded_adamw_step(m, &(tsr_adamw_params){0}), TSR_ERR_INVALID,
+          "sharded_adamw_step: unit 0 is in use");
+    OK(tsr_sharded_end(m, 0));
+    FAILS(tsr_sharded_sgd_step(m, &(tsr_sgd_params){0}), TSR_ERR_INVALID,
+          "sharded_sgd_step: the model has another optimizer");
+    tsr_sharded_destroy(&m);
+
+    params.optimizer = TSR_OPTIMIZER_NONE;
+    OK(tsr_sharded_create(&params, &m));
+    FAILS(tsr_sharded_begin(m, 0, TSR_PASS_BACKWARD), TSR_ERR_INVALID,
+          "sharded_begin: a model without an optimizer has no backward pass");
+    tsr_sharded_destroy(&m);
+    tsr_sharded_destroy(&m);
+}
+
+CASE(other_plans, "sharded: ranks with different plans find out")
+{
+    if (ranks == 1) {
+        case_skip("it takes two");
+        return;
+    }
+    tsr_parameter p = {
+        .name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8 + my_rank}, .shard_dim = -1};
+    tsr_sharded_unit unit = {.parameter_count = 1, .parameters = &p};
+    tsr_sharded *m = NULL;
+    FAILS(
+        tsr_sharded_create(tsr_sharded_params(.group = group, .unit_count = 1, .units = &unit), &m),
+        TSR_ERR_INVALID,
+        my_rank == 1 ? "sharded_create: this rank has a plan, which rank 0 has otherwise"
+                     : "sharded_create: rank 1: this rank has a plan, which rank 0 has "
+                       "otherwise");
+    CHECK(!m, "nothing was made");
+}
+
+CASE(no_slot, "sharded: more units in use than there is memory for")
+{
+    if (ranks == 1) {
+        case_skip("one rank gathers nothing");
+        return;
+    }
+    model m;
+    model_make(&(model_case){.sharded = {.ahead = -1}}, &m);
+    OK(tsr_sharded_begin(m.sharded, 1, TSR_PASS_FORWARD));
+    FAILS(tsr_sharded_begin(m.sharded, 0, TSR_PASS_FORWARD), TSR_ERR_INVALID,
+          "sharded_begin: 1 units are in use, and there is memory for no more");
+    OK(tsr_sharded_end(m.sharded, 1));
+    OK(tsr_sharded_begin(m.sharded, 0, TSR_PASS_FORWARD));
+    OK(tsr_sharded_end(m.sharded, 0));
+    model_finish(&m);
+}
+
+/* Out of memory ---------------------------------------------------------------------------------
+ */
+
+CASE(allocations, "sharded: every allocation fails in turn, and nothing is lost")
+{
+    if (ranks > 1) {
+        case_skip("other ranks would wait");
+        return;
+    }
+    for (uint64_t nth = 0;; nth++) {
+        tsr_parameter p = {
+            .name = "a", .dtype = TSR_F16, .ndim = 2, .global_shape = {3, 5}, .shard_dim = -1};
+        tsr_sharded_unit unit = {.parameter_count = 1, .parameters = &p};
+        tsr_sharded *m = NULL;
+        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+        tsr_status status = tsr_sharded_create(
+            tsr_sharded_params(.group = group, .unit_count = 1, .units = &unit), &m);
+        for (int i = 0; i < 2 && status == TSR_OK; i++) {
+            status = tsr_sharded_begin(m, 0, TSR_PASS_BACKWARD);
+            if (status != TSR_OK)
+                break;
+            const tsr_parameter *seen = tsr_sharded_parameter(m, 0, 0);
+            status = tsr_fill(queue, seen->grad, 1);
+            tsr_status ended = tsr_sharded_end(m, 0);
+            status = status == TSR_OK ? ended : status;
+        }
+        if (status == TSR_OK)
+            status = tsr_sharded_adamw_step(m, &(tsr_adamw_params){.learning_rate = 1});
+        bool reached = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        tsr_sharded_destroy(&m);
+        if (!reached) {
+            OK(status);
+            CHECK(nth > 20, "only %llu allocations", (unsigned long long)nth);
+            return;
+        }
+        CHECK(status == TSR_ERR_NO_MEMORY, "allocation %llu: %s", (unsigned long long)nth,
+              tsr_status_name(status));
+        OK(tsr_stream_wait(queue));
+    }
+}
