@@ -40,7 +40,7 @@ static void choose_scale(chart *c)
 {
     double least = INFINITY, most = 0;
     for (int i = 0; i < c->count; i++) {
-        for (int held_out = c->results[i].epoch == 0; held_out < 2; held_out++) {
+        for (int held_out = c->results[i].images == 0; held_out < 2; held_out++) {
             double loss = loss_of(&c->results[i], held_out);
             if (loss > 0 && isfinite(loss)) {
                 least = fmin(least, loss);
@@ -83,7 +83,7 @@ static void draw_line(const chart *c, const char *name, bool held_out)
     fprintf(c->file, "<polyline class=\"%s\" points=\"", held_out ? "held" : "train");
     for (int i = 0; i < c->count; i++) {
         double loss = loss_of(&c->results[i], held_out);
-        if ((c->results[i].epoch == 0 && !held_out) || !(loss > 0) || !isfinite(loss))
+        if ((c->results[i].images == 0 && !held_out) || !(loss > 0) || !isfinite(loss))
             continue;
         x = x_of(c, c->results[i].epoch);
         y = y_of(c, loss);

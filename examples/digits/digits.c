@@ -108,15 +108,24 @@ static void tell(training *t, const digits_options *options, const epoch_result 
         report_json_epoch(t->log, result);
 }
 
+/* Epochs that a checkpoint brings are not repeated; where it brings them all, it is evaluated. */
 static tsr_status run_epochs(training *t, const digits_options *options)
 {
-    for (int epoch = 0; epoch <= options->epochs; epoch++) {
-        epoch_result *result = &t->results[epoch];
+    int first = 0;
+    if (options->load)
+        TRY(model_load(&t->model, &t->job, options->load, &first));
+    if (options->save_init)
+        TRY(model_save(&t->model, &t->job, options->save_init, first));
+    int last = first > options->epochs ? first : options->epochs;
+    for (int epoch = first; epoch <= last; epoch++) {
+        epoch_result *result = &t->results[t->count];
         result->epoch = epoch;
-        if (epoch > 0)
+        if (epoch > first)
             TRY(learn(t, result));
         TRY(evaluate(t, result));
-        t->count = epoch + 1;
+        if (epoch > first && options->save)
+            TRY(model_save(&t->model, &t->job, options->save, epoch));
+        t->count++;
         tell(t, options, result);
     }
     return TSR_OK;
@@ -153,6 +162,14 @@ static bool open_log(training *t, const digits_options *options)
     return true;
 }
 
+/* How many parameters this rank keeps. */
+static int64_t kept_parameters(const model *m, tsr_dtype dtype)
+{
+    tsr_sharded_memory memory;
+    tsr_sharded_memory_usage(m->sharded, &memory);
+    return (int64_t)(memory.parameter_bytes / tsr_dtype_size(dtype));
+}
+
 static int train(training *t, const digits_options *options)
 {
     char error[256];
@@ -164,7 +181,8 @@ static int train(training *t, const digits_options *options)
     if (!open_log(t, options))
         return 1;
     if (t->job.rank == 0)
-        report_setting(&t->job, options, t->train.count, t->held_out.count, t->model.count);
+        report_setting(&t->job, options, t->train.count, t->held_out.count,
+                       kept_parameters(&t->model, options->dtype));
     status = run_epochs(t, options);
     if (status != TSR_OK)
         return failed(t, status, error);

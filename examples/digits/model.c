@@ -1,103 +1,70 @@
 #include "model.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+/* Smooth: where a kink is, rounding can turn a gradient on or off, and grids part. */
+#define ACTIVATION TSR_ACT_GELU_TANH
 #define PI 3.14159265358979323846
-/* Parameters begin at multiples of this many elements, where any device reads them fastest. */
-#define ALIGNMENT 64
 
-static int64_t local_count(const tsr_parameter *parameter)
+static tsr_status create_layers(model *self, const digits_job *job, const digits_options *options)
 {
-    int64_t count = 1;
-    for (int i = 0; i < parameter->ndim; i++)
-        count *= i == parameter->shard_dim ? parameter->length : parameter->global_shape[i];
-    return count;
+    int64_t seed;
+    const tsr_seed_point init = {.base = options->seed, .kind = TSR_SEED_OP, .op = 0};
+    TRY(tsr_seed_hashed(&init, &seed));
+    tsr_linear_params params = {.group = job->tensor_group,
+                                .name = "up",
+                                .input_size = DIGITS_PIXELS,
+                                .output_size = options->hidden,
+                                .dtype = options->dtype,
+                                .init = {.kind = TSR_INIT_TORCH, .seed = (uint64_t)seed},
+                                .partition = {.kind = TSR_PARTITION_UNEVEN},
+                                .deferred = true};
+    TRY(tsr_column_linear_create(&params, &self->layers[MODEL_UP]));
+    params.name = "down";
+    params.input_size = options->hidden;
+    params.output_size = DIGITS_LABELS;
+    return tsr_row_linear_create(&params, &self->layers[MODEL_DOWN]);
 }
 
-static int64_t aligned(int64_t count)
+/* Each unit is gathered over the column before it is used. Without a strategy every rank has every
+ * parameter, and only gradients travel. */
+static tsr_status shard(model *self, const digits_job *job, const digits_options *options)
 {
-    return (count + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
-/* Elements first … of a flat tensor, in the parameter's shape. */
-static tsr_status place(const tsr_tensor *flat, int64_t first, const tsr_parameter *parameter,
-                        tsr_tensor **out)
-{
-    int64_t shape[TSR_MAX_DIMS];
-    tsr_tensor *slice = NULL;
-    for (int i = 0; i < parameter->ndim; i++)
-        shape[i] = i == parameter->shard_dim ? parameter->length : parameter->global_shape[i];
-    TRY(tsr_tensor_slice(flat, 0, first, first + local_count(parameter), 1, &slice));
-    tsr_status status = tsr_tensor_reshape(slice, parameter->ndim, shape, out);
-    tsr_tensor_destroy(&slice);
+    static const char *const everything[] = {"*", NULL};
+    bool shared = strcmp(options->strategy, "none") != 0;
+    tsr_shard_kind kind = TSR_SHARD_FULL;
+    tsr_shard_strategy *strategy = NULL;
+    tsr_sharded_unit units[MODEL_LAYERS];
+    for (int i = 0; i < MODEL_LAYERS; i++)
+        units[i] = (tsr_sharded_unit){.layer = self->layers[i]};
+    if (shared)
+        TRY(tsr_shard_kind_parse(options->strategy, &kind));
+    TRY(tsr_shard_strategy_create(tsr_shard_strategy_params(.kind = kind), &strategy));
+    tsr_status status = tsr_sharded_create(
+        tsr_sharded_params(.group = job->data_group, .unit_count = MODEL_LAYERS, .units = units,
+                           .strategy = strategy, .gather = shared ? NULL : everything,
+                           .reduction = TSR_OP_SUM),
+        &self->sharded);
+    tsr_shard_strategy_destroy(&strategy);
     return status;
-}
-
-static tsr_status init_parameter(model *self, const digits_job *job, int index, int64_t first)
-{
-    const tsr_parameter *parameter = tsr_layer_parameter(self->mlp, index);
-    tsr_tensor *value = NULL, *grad = NULL, *flat = NULL;
-    tsr_status status = place(self->values, first, parameter, &value);
-    if (status == TSR_OK)
-        status = place(self->grads, first, parameter, &grad);
-    if (status == TSR_OK)
-        status = tsr_layer_set_parameter(self->mlp, index, value, grad, false);
-    if (status == TSR_OK)
-        status = tsr_tensor_slice(self->values, 0, first, first + local_count(parameter), 1, &flat);
-    if (status == TSR_OK)
-        status = tsr_layer_initial(self->mlp, index, job->stream, 0, flat);
-    tsr_tensor_destroy(&value);
-    tsr_tensor_destroy(&grad);
-    tsr_tensor_destroy(&flat);
-    return status;
-}
-
-static tsr_status create_zeros(const digits_job *job, tsr_dtype dtype, int64_t count,
-                               tsr_tensor **out)
-{
-    TRY(tsr_tensor_create(job->device, dtype, 1, &count, out));
-    return tsr_fill(job->stream, *out, 0);
-}
-
-static tsr_status init_parameters(model *self, const digits_job *job, tsr_dtype dtype)
-{
-    int parameters = tsr_layer_parameter_count(self->mlp);
-    int64_t first = 0;
-    for (int i = 0; i < parameters; i++)
-        self->count += aligned(local_count(tsr_layer_parameter(self->mlp, i)));
-    TRY(create_zeros(job, dtype, self->count, &self->values));
-    TRY(create_zeros(job, TSR_F32, self->count, &self->grads));
-    TRY(create_zeros(job, TSR_F32, self->count, &self->moment1));
-    TRY(create_zeros(job, TSR_F32, self->count, &self->moment2));
-    for (int i = 0; i < parameters; i++) {
-        TRY(init_parameter(self, job, i, first));
-        first += aligned(local_count(tsr_layer_parameter(self->mlp, i)));
-    }
-    if (dtype == TSR_F32)
-        return TSR_OK;
-    TRY(tsr_tensor_create(job->device, TSR_F32, 1, &self->count, &self->master));
-    return tsr_copy(job->stream, self->master, self->values);
 }
 
 tsr_status model_init(model *self, const digits_job *job, const digits_options *options,
                       int64_t steps_per_epoch)
 {
-    int64_t seed, rows = options->batch / job->data, one = 1;
-    const tsr_seed_point init = {.base = options->seed, .kind = TSR_SEED_OP, .op = 0};
+    int64_t rows = options->batch / job->data, one = 1;
     *self = (model){.last_step = steps_per_epoch * options->epochs,
                     .learning_rate = options->learning_rate,
                     .adamw = {.weight_decay = (float)options->weight_decay}};
-    TRY(tsr_seed_hashed(&init, &seed));
-    TRY(tsr_mlp_create(
-        tsr_mlp_params(.group = job->tensor_group, .name = "mlp", .input_size = DIGITS_PIXELS,
-                       .hidden_size = options->hidden, .output_size = DIGITS_LABELS,
-                       .activation = TSR_ACT_RELU, .dtype = options->dtype,
-                       .init = {.kind = TSR_INIT_TORCH, .seed = (uint64_t)seed},
-                       .partition = {.kind = TSR_PARTITION_UNEVEN}, .deferred = true),
-        &self->mlp));
-    TRY(init_parameters(self, job, options->dtype));
+    TRY(create_layers(self, job, options));
+    TRY(shard(self, job, options));
     TRY(tsr_tensor_create(job->device, TSR_F32, 1, &rows, &self->losses));
-    TRY(create_zeros(job, TSR_F32, one, &self->loss_sum));
+    TRY(tsr_tensor_create(job->device, TSR_F32, 1, &one, &self->loss_sum));
+    TRY(tsr_fill(job->stream, self->loss_sum, 0));
     TRY(tsr_tensor_create(job->device, options->dtype, 2, (int64_t[]){rows, DIGITS_LABELS},
                           &self->dlogits));
     return tsr_tensor_create(job->device, TSR_I32, 1, &rows, &self->classes);
@@ -105,16 +72,58 @@ tsr_status model_init(model *self, const digits_job *job, const digits_options *
 
 void model_finish(model *self)
 {
-    tsr_layer_destroy(&self->mlp);
-    tsr_tensor_destroy(&self->values);
-    tsr_tensor_destroy(&self->grads);
-    tsr_tensor_destroy(&self->master);
-    tsr_tensor_destroy(&self->moment1);
-    tsr_tensor_destroy(&self->moment2);
+    tsr_sharded_destroy(&self->sharded);
+    for (int i = 0; i < MODEL_LAYERS; i++)
+        tsr_layer_destroy(&self->layers[i]);
     tsr_tensor_destroy(&self->losses);
     tsr_tensor_destroy(&self->loss_sum);
     tsr_tensor_destroy(&self->dlogits);
     tsr_tensor_destroy(&self->classes);
+}
+
+/* What a forward pass leaves for the backward pass. */
+typedef struct passage {
+    tsr_layer_saved *saved[MODEL_LAYERS];
+    tsr_tensor *before, *hidden, *logits; /* before and behind the activation */
+} passage;
+
+static void passage_finish(passage *p)
+{
+    for (int i = 0; i < MODEL_LAYERS; i++)
+        tsr_layer_saved_destroy(&p->saved[i]);
+    tsr_tensor_destroy(&p->before);
+    tsr_tensor_destroy(&p->hidden);
+    tsr_tensor_destroy(&p->logits);
+}
+
+static tsr_status create_like(const digits_job *job, const tsr_tensor *like, tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(like);
+    return tsr_tensor_create(job->device, layout->dtype, layout->ndim, layout->shape, out);
+}
+
+static tsr_status forward(model *self, const digits_job *job, const tsr_tensor *x, bool learning,
+                          passage *p)
+{
+    TRY(tsr_sharded_forward(self->sharded, MODEL_UP, x, learning ? &p->saved[MODEL_UP] : NULL,
+                            &p->before));
+    TRY(create_like(job, p->before, &p->hidden));
+    TRY(tsr_activate(job->stream, p->hidden, p->before, ACTIVATION));
+    return tsr_sharded_forward(self->sharded, MODEL_DOWN, p->hidden,
+                               learning ? &p->saved[MODEL_DOWN] : NULL, &p->logits);
+}
+
+/* Gradients of the parameters, of this rank's images, on their way to their sums. */
+static tsr_status backward(model *self, const digits_job *job, const tsr_tensor *dlogits,
+                           const passage *p)
+{
+    tsr_tensor *dhidden = NULL;
+    TRY(tsr_sharded_backward(self->sharded, MODEL_DOWN, p->saved[MODEL_DOWN], dlogits, &dhidden));
+    tsr_status status = tsr_activate_grad(job->stream, dhidden, p->before, dhidden, ACTIVATION);
+    if (status == TSR_OK)
+        status = tsr_sharded_backward(self->sharded, MODEL_UP, p->saved[MODEL_UP], dhidden, NULL);
+    tsr_tensor_destroy(&dhidden);
+    return status;
 }
 
 /* Cross-entropy into the sum and, where `dlogits` is not NULL, its gradient: of the mean over the
@@ -132,53 +141,42 @@ static tsr_status add_loss(model *self, const digits_job *job, const images_batc
     return status;
 }
 
-/* Gradients of this rank's images. */
-static tsr_status compute_gradients(model *self, const digits_job *job, const images_batch *batch)
+tsr_status model_train(model *self, const digits_job *job, const images_batch *batch)
 {
-    tsr_layer_saved *saved = NULL;
-    tsr_tensor *logits = NULL, *dlogits = NULL;
-    tsr_status status = tsr_layer_forward(self->mlp, batch->x, &saved, &logits);
+    passage p = {0};
+    tsr_tensor *dlogits = NULL;
+    tsr_status status = forward(self, job, batch->x, true, &p);
     if (status == TSR_OK)
         status = tsr_tensor_slice(self->dlogits, 0, 0, batch->rows, 1, &dlogits);
     if (status == TSR_OK)
-        status = add_loss(self, job, batch, logits, dlogits);
+        status = add_loss(self, job, batch, p.logits, dlogits);
     if (status == TSR_OK)
-        status = tsr_layer_backward(self->mlp, saved, dlogits, NULL);
-    tsr_layer_saved_destroy(&saved);
-    tsr_tensor_destroy(&logits);
+        status = backward(self, job, dlogits, &p);
     tsr_tensor_destroy(&dlogits);
-    return status;
-}
-
-tsr_status model_train(model *self, const digits_job *job, const images_batch *batch)
-{
-    TRY(compute_gradients(self, job, batch));
-    TRY(tsr_parallel_all_reduce(job->data_group, self->grads, TSR_OP_SUM));
-    double done = (double)self->steps / (double)self->last_step;
+    passage_finish(&p);
+    TRY(status);
+    double done = (double)tsr_sharded_steps(self->sharded) / (double)self->last_step;
     self->adamw.learning_rate = (float)(self->learning_rate * 0.5 * (1 + cos(PI * done)));
-    self->adamw.step = ++self->steps;
-    TRY(tsr_adamw_step(job->stream, self->values, self->grads, self->moment1, self->moment2,
-                       self->master, &self->adamw));
-    tsr_layer_zero_grad(self->mlp);
-    return TSR_OK;
+    return tsr_sharded_adamw_step(self->sharded, &self->adamw);
 }
 
 tsr_status model_classify(model *self, const digits_job *job, const images_batch *batch,
                           int32_t *classes)
 {
-    tsr_tensor *logits = NULL, *found = NULL;
-    tsr_status status = tsr_layer_forward(self->mlp, batch->x, NULL, &logits);
+    passage p = {0};
+    tsr_tensor *found = NULL;
+    tsr_status status = forward(self, job, batch->x, false, &p);
     if (status == TSR_OK)
-        status = add_loss(self, job, batch, logits, NULL);
+        status = add_loss(self, job, batch, p.logits, NULL);
     if (status == TSR_OK)
         status = tsr_tensor_slice(self->classes, 0, 0, batch->rows, 1, &found);
     if (status == TSR_OK)
-        status = tsr_argmax(job->stream, found, logits, 1);
+        status = tsr_argmax(job->stream, found, p.logits, 1);
     if (status == TSR_OK)
         status = tsr_tensor_download(job->stream, found, classes,
                                      (uint64_t)batch->rows * sizeof *classes);
-    tsr_tensor_destroy(&logits);
     tsr_tensor_destroy(&found);
+    passage_finish(&p);
     return status;
 }
 
@@ -189,4 +187,37 @@ tsr_status model_take_loss(model *self, const digits_job *job, double *out)
     TRY(tsr_tensor_download(job->stream, self->loss_sum, &sum, sizeof sum));
     *out = (double)sum;
     return tsr_fill(job->stream, self->loss_sum, 0);
+}
+
+tsr_status model_save(model *self, const digits_job *job, const char *path, int epochs)
+{
+    char text[16];
+    const char *const metadata[] = {"digits.epochs", text, NULL};
+    snprintf(text, sizeof text, "%d", epochs);
+    return tsr_sharded_save(self->sharded, path,
+                            &(tsr_sharded_file_params){.world = job->world, .metadata = metadata});
+}
+
+/* Files of other programs have parameters alone. */
+static tsr_status read_epochs(const char *path, int *epochs, bool *model_only)
+{
+    char text[16], *end;
+    tsr_status status = tsr_checkpoint_metadata(path, "digits.epochs", sizeof text, text);
+    *epochs = 0;
+    *model_only = status == TSR_ERR_NOT_FOUND;
+    if (status != TSR_OK)
+        return *model_only ? TSR_OK : status;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || value < 0 || value > 100000)
+        return TSR_ERR_INVALID;
+    *epochs = (int)value;
+    return TSR_OK;
+}
+
+tsr_status model_load(model *self, const digits_job *job, const char *path, int *epochs)
+{
+    tsr_sharded_file_params params = {.world = job->world};
+    TRY(read_epochs(path, epochs, &params.model_only));
+    return tsr_sharded_load(self->sharded, path, &params);
 }

@@ -81,6 +81,15 @@ static bool parse_dtype(const char *text, tsr_dtype *out)
     return wrong("--dtype takes f32, f16 or bf16, not ", text);
 }
 
+static bool parse_strategy(const char *text, const char **out)
+{
+    tsr_shard_kind kind;
+    if (strcmp(text, "none") != 0 && tsr_shard_kind_parse(text, &kind) != TSR_OK)
+        return wrong("--strategy takes none, full, layerwise, hybrid or weighted, not ", text);
+    *out = text;
+    return true;
+}
+
 enum {
     OPT_BATCH = 256,
     OPT_CURVE,
@@ -161,8 +170,7 @@ static bool take(int option, const char *value, digits_options *out)
     case OPT_SEED:
         return parse_seed(value, &out->seed);
     case OPT_STRATEGY:
-        out->strategy = value;
-        return true;
+        return parse_strategy(value, &out->strategy);
     case OPT_TIMEOUT:
         return parse_number("timeout", value, &out->timeout_seconds);
     case OPT_WEIGHT_DECAY:
@@ -180,14 +188,14 @@ bool digits_options_parse(int argc, char **argv, digits_options *out)
 {
     *out = (digits_options){.csv = DIGITS_CSV,
                             .strategy = "none",
-                            .hidden = 128,
+                            .hidden = 256,
                             .epochs = 40,
                             .batch = 64,
                             .workers = 1,
                             .seed = 42,
                             .dtype = TSR_F32,
-                            .learning_rate = 5e-3,
-                            .weight_decay = 0.1,
+                            .learning_rate = 2e-2,
+                            .weight_decay = 0.3,
                             .timeout_seconds = 60};
     int option;
     while ((option = getopt_long(argc, argv, "h", known, NULL)) != -1)
@@ -224,11 +232,11 @@ void digits_options_help(void)
         "                      hybrid, weighted\n"
         "--device NAME         index, UUID or part of the name, as `tessera devices` lists them\n"
         "--dtype TYPE          f32 (default), f16 or bf16, of parameters and activations\n"
-        "--hidden N            default: 128\n"
+        "--hidden N            default: 256\n"
         "--epochs N            default: 40\n"
         "--batch N             images in a step, of all ranks together; default: 64\n"
-        "--learning-rate X     default: 0.005\n"
-        "--weight-decay X      default: 0.1\n"
+        "--learning-rate X     default: 0.02\n"
+        "--weight-decay X      default: 0.3\n"
         "--seed N              of initial weights and of the order of images; default: 42\n"
         "--workers N           threads that load images; default: 1\n"
         "--timeout SECONDS     how long to wait for other ranks; default: 60\n"

@@ -17,7 +17,7 @@ void report_setting(const digits_job *job, const digits_options *options, int64_
            job->ranks, job->data, job->tensor, options->strategy);
     printf("images    %lld to learn from, %lld held out; %s\n", (long long)train,
            (long long)held_out, options->csv);
-    printf("network   64 → %d (ReLU) → 10, %s, %lld of %lld parameters on rank 0\n",
+    printf("network   64 → %d (GELU) → 10, %s, %lld of %lld parameters on rank 0\n",
            options->hidden, tsr_dtype_name(options->dtype), (long long)parameters,
            (long long)options->hidden * (64 + 1 + 10) + 10);
     printf("learning  AdamW %g, weight decay %g, batch %d, seed %lld\n\n", options->learning_rate,
@@ -26,9 +26,9 @@ void report_setting(const digits_job *job, const digits_options *options, int64_
 
 void report_epoch(const epoch_result *result, int epochs)
 {
-    if (result->epoch == 0) {
+    if (result->images == 0) { /* before the first one here */
         printf("epoch        loss  held out   accuracy   images/s  communication\n");
-        printf("%5d           –  %8.5f   %6.2f %%          –              –\n", 0,
+        printf("%5d           –  %8.5f   %6.2f %%          –              –\n", result->epoch,
                result->held_out_loss, percent(result));
     } else {
         printf("%5d    %8.5f  %8.5f   %6.2f %%  %9.0f         %4.1f %%\n", result->epoch,
@@ -36,7 +36,7 @@ void report_epoch(const epoch_result *result, int epochs)
                (double)result->images / result->seconds,
                100 * result->communication_seconds / result->seconds);
     }
-    if (result->epoch == epochs)
+    if (result->epoch >= epochs)
         printf("\n");
     fflush(stdout);
 }
@@ -72,7 +72,7 @@ void report_json_setting(FILE *file, const digits_job *job, const digits_options
 void report_json_epoch(FILE *file, const epoch_result *result)
 {
     fprintf(file, "{\"epoch\": %d, ", result->epoch);
-    if (result->epoch > 0)
+    if (result->images > 0)
         fprintf(file,
                 "\"loss\": %.9g, \"images\": %lld, \"seconds\": %.6f, "
                 "\"communication_seconds\": %.6f, ",

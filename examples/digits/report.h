@@ -7,12 +7,12 @@
 #include "job.h"
 
 typedef struct epoch_result {
-    int epoch;                    /* from 1; 0: before the first */
+    int epoch;                    /* how many there have been */
     double loss, held_out_loss;   /* means over images */
     int64_t right, held_out;      /* of the images held out */
     double seconds;               /* of learning, without what is held out */
     double communication_seconds; /* in which this rank waited for others */
-    int64_t images;
+    int64_t images;               /* learned from; 0: before the first epoch of this run */
 } epoch_result;
 
 /* `epochs` results, the first of them before learning. False, with a sentence on stderr, when the

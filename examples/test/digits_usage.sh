@@ -56,11 +56,17 @@ refuses "$file:2: value 1 is not a number" "$file"
 refuses "/nowhere/digits.csv: No such file" /nowhere/digits.csv
 refuses "digits: /: " /
 
-refuses "unknown option --fast" --fast
-refuses "--runs takes a number from 1 to 100000, not 0" --runs 0
-refuses "--runs takes a number from 1 to 100000, not 3x" --runs=3x
-refuses "--runs takes a number from 1 to 100000, not " --runs
-refuses "--device takes a name" --device
+refuses "unrecognized option '--fast'" --fast
+refuses "--epochs takes a number from 0 to 100000, not -1" --epochs -1
+refuses "--epochs takes a number from 0 to 100000, not 3x" --epochs=3x
+refuses "option '--epochs' requires an argument" --epochs
+refuses "--grid takes DATAxTENSOR ranks, as 2x1, not 2" --grid 2
+refuses "--grid takes DATAxTENSOR ranks, as 2x1, not 0x1" --grid 0x1
+refuses "a grid of 2x2 has 4 ranks, not 3" --ranks 3 --grid 2x2
+refuses "--dtype takes f32, f16 or bf16, not f64" --dtype f64
+refuses "--seed takes a whole number of 64 bits, not 9223372036854775808" --seed 9223372036854775808
+refuses "--learning-rate takes a number from 0, not nan" --learning-rate nan
+refuses "--strategy takes none, full, layerwise, hybrid or weighted, not some" --strategy some
 refuses "one file only, not also b" a b
 
 "$digits" --help | grep -q '^usage: digits' || { echo "--help shows no usage"; failures=$((failures + 1)); }

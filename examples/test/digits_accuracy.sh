@@ -1,0 +1,31 @@
+#!/bin/sh
+# digits_accuracy.sh DIGITS TESSERA LEAST [OPTION...]: that much of the held-out images is right in the end, in per cent; and what is
+# written besides is there.
+set -u
+digits=$1
+export TESSERA_TOOL="$2"
+least=$3
+shift 3
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+
+timeout 200 "$digits" --ranks 2 --save "$folder/model" --save-init "$folder/init" --log "$folder/log" --curve "$folder/curve.svg" "$@" \
+    >"$folder/out" 2>&1 || {
+    cat "$folder/out"
+    exit 1
+}
+accuracy=$(sed -n 's/.*held-out images right (\([0-9.]*\) %).*/\1/p' "$folder/out")
+echo "# $accuracy % of the held-out images are right"
+awk -v got="$accuracy" -v least="$least" 'BEGIN { exit !(got + 0 >= least) }' || {
+    echo "less than $least %"
+    exit 1
+}
+[ "$(wc -c <"$folder/model")" -eq "$(wc -c <"$folder/init")" ] || {
+    echo "the checkpoints before and after have different sizes"
+    exit 1
+}
+cmp -s "$folder/model" "$folder/init" && {
+    echo "the checkpoints before and after are the same"
+    exit 1
+}
+grep -q '</svg>' "$folder/curve.svg"

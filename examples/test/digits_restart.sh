@@ -1,0 +1,53 @@
+#!/bin/sh
+# digits_restart.sh DIGITS TESSERA: a rank is killed in the middle of the training. The job ends with a sentence that says so, the last
+# checkpoint is whole, and going on from it leads to the very file that an undisturbed training writes.
+set -u
+digits=$1
+tessera=$2
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+
+fail() {
+    echo "$1"
+    cat "$folder/out"
+    exit 1
+}
+
+# train GRID FILE OPTION...
+train() {
+    grid=$1
+    file=$2
+    shift 2
+    timeout 180 "$tessera" launch -n 2 -- "$digits" --grid "$grid" --strategy full --epochs 30 --save "$folder/$file" "$@" \
+        >"$folder/out" 2>&1
+}
+
+# The process that is rank 1 of the launcher $1.
+rank_1() {
+    for pid in $(pgrep -P "$1"); do
+        tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx RANK=1 && echo "$pid" && return
+    done
+    return 1
+}
+
+train 2x1 undisturbed || fail "the undisturbed training failed"
+
+"$tessera" launch -n 2 -- "$digits" --grid 2x1 --strategy full --epochs 30 --save "$folder/disturbed" --log "$folder/log" \
+    >"$folder/out" 2>&1 &
+job=$!
+for _ in $(seq 1200); do
+    grep -q '"epoch": 3,' "$folder/log" 2>/dev/null && break
+    sleep 0.05
+done
+victim=$(rank_1 $job) || fail "there is no rank 1 to kill"
+kill -KILL "$victim"
+wait $job && fail "the job ended well although a rank was killed"
+grep -q 'rank 1' "$folder/out" || fail "nothing says that rank 1 is gone"
+grep -q '"epoch": 30,' "$folder/log" && fail "the training was over before the kill"
+
+train 2x1 disturbed --load "$folder/disturbed" || fail "going on from the checkpoint failed"
+cmp "$folder/undisturbed" "$folder/disturbed" || fail "going on led elsewhere"
+
+# Another grid reads the same file.
+train 1x2 other --load "$folder/undisturbed" || fail "another grid could not load the checkpoint"
+grep -q 'held-out images right' "$folder/out" || fail "another grid said nothing"

@@ -1,0 +1,46 @@
+#!/bin/sh
+# feedforward.sh FEEDFORWARD TESSERA RANKS: a small block from a generated file, over RANKS processes, gives what one process gives; and
+# what is wrong with a file or a command line is said.
+set -u
+feedforward=$1
+tessera=$2
+ranks=$3
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+failures=0
+
+# runs DTYPE
+runs() {
+    file=$folder/$1.safetensors
+    "$feedforward" --generate --width 64 --hidden 176 --dtype "$1" "$file" &&
+        timeout 120 "$tessera" launch -n "$ranks" -- "$feedforward" --tokens 33 --runs 2 "$file"
+}
+for dtype in f32 f16 bf16; do
+    if ! runs $dtype >"$folder/out" 2>&1 || ! grep -q 'one process .*: ok' "$folder/out"; then
+        echo "$dtype over $ranks processes:"
+        cat "$folder/out"
+        failures=$((failures + 1))
+    fi
+done
+
+# refuses STATUS WORDS ARGUMENT...
+refuses() {
+    expected=$1
+    words=$2
+    shift 2
+    said=$("$feedforward" "$@" 2>&1 >/dev/null)
+    status=$?
+    case "$status:$said" in
+    $expected:*"$words"*) ;;
+    *)
+        echo "feedforward $*: expected \"$words\" and status $expected, got status $status: $said"
+        failures=$((failures + 1))
+        ;;
+    esac
+}
+refuses 2 "which file?"
+refuses 2 "one file only, not also b" a b
+refuses 2 "--tokens takes a number from 1 to 1048576, not 0" --tokens 0 a
+refuses 2 "--dtype takes f32, f16 or bf16, not i8" --dtype i8 a
+refuses 1 "/nowhere/block.safetensors" /nowhere/block.safetensors
+[ "$failures" -eq 0 ]
