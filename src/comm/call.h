@@ -24,6 +24,7 @@ typedef enum tsr__call_kind {
     TSR__CALL_BARRIER,
     TSR__CALL_SPLIT,
     TSR__CALL_DUPLICATE,
+    TSR__CALL_CREATE,
     TSR__CALL_SEND, /* these two are between two ranks only, and have no place in the sequence */
     TSR__CALL_RECV,
     TSR__CALL_KINDS
@@ -48,7 +49,7 @@ const char *tsr__call_name(int kind);
 
 bool tsr__call_same(const tsr__call *a, const tsr__call *b);
 
-/* What fits into a tag: kind, dtype and op as they are, and nine bits of the rest. */
+/* What fits into a tag: kind, dtype and op as they are, and eight bits of the rest. */
 #define TSR__SIGNATURE_BITS 20
 uint32_t tsr__call_signature(const tsr__call *call);
 /* The call that a signature tells of, without what it does not hold: "all_reduce (sum of f32)". */

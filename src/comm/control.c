@@ -8,13 +8,15 @@
 #include "comm/tags.h"
 
 #define POSTED 4 /* receives at a time */
+#define WAKE_BYTES 8
 #define EARLY 16 /* messages kept for communicators that are not there yet */
 
 typedef enum note_kind {
     NOTE_ASK,    /* a rank that waits: what are you doing? With what it does itself */
     NOTE_ANSWER, /* … and what was called at that place of the sequence */
     NOTE_ABORT,  /* the communicator has failed */
-    NOTE_LEAVE   /* and this is destroyed */
+    NOTE_LEAVE,  /* and this is destroyed; `number`: its job goes on */
+    NOTE_WAKE    /* nothing but that; only the first bytes are sent */
 } note_kind;
 
 /* Between processes of one build. */
@@ -122,12 +124,21 @@ static outgoing *free_slot(tsr__control *control)
     return slot;
 }
 
+/* Who has left need not be told anything, except that this rank does not look at its page of the
+ * board any more. */
+static bool is_told(const tsr_comm *comm, int rank, const control_note *note)
+{
+    const struct tsr__rank_news *news = &comm->news[rank];
+    if (rank == comm->rank || tsr__transport_is_lost(comm->job->transport, comm->world_of[rank]))
+        return false;
+    return !news->left || (news->goes_on && comm->board && note->kind == NOTE_LEAVE);
+}
+
 static void send_to(tsr_comm *comm, int rank, const control_note *note)
 {
     tsr__job *job = comm->job;
     const int world = comm->world_of[rank];
-    if (rank == comm->rank || comm->news[rank].left ||
-        tsr__transport_is_lost(job->transport, world))
+    if (!is_told(comm, rank, note))
         return;
     outgoing *slot = free_slot(job->control);
     if (!slot)
@@ -135,7 +146,8 @@ static void send_to(tsr_comm *comm, int rank, const control_note *note)
     slot->note = *note;
     slot->message = (tsr__message){0};
     tsr__transport_send(job->transport, world, TSR__TAG_CONTROL | tsr__tag_source(job->rank),
-                        &slot->note, sizeof slot->note, &slot->message);
+                        &slot->note, note->kind == NOTE_WAKE ? WAKE_BYTES : sizeof slot->note,
+                        &slot->message);
 }
 
 static void send_note(tsr_comm *comm, int rank, const control_note *note)
@@ -173,9 +185,16 @@ void tsr__control_abort(tsr_comm *comm, int rank)
     send_note(comm, rank, &note);
 }
 
+void tsr__control_wake(tsr_comm *comm, int rank)
+{
+    const control_note note = note_of(comm, NOTE_WAKE);
+    send_note(comm, rank, &note);
+}
+
 void tsr__control_leave(tsr_comm *comm)
 {
-    const control_note note = note_of(comm, NOTE_LEAVE);
+    control_note note = note_of(comm, NOTE_LEAVE);
+    note.number = comm->job->references > 1;
     send_note(comm, -1, &note);
 }
 
@@ -220,7 +239,10 @@ static void handle(tsr_comm *comm, const control_note *note)
         break;
     case NOTE_LEAVE:
         news->left = true;
+        news->goes_on = note->number != 0;
         tsr__comm_check_left(comm);
+        break;
+    case NOTE_WAKE:
         break;
     }
 }
@@ -235,6 +257,8 @@ static void dispatch(tsr__job *job, const control_note *note)
         }
     }
     /* Destroyed here already, or not made yet. */
+    if (note->kind == NOTE_LEAVE && note->comm < job->next_id)
+        tsr__boards_left(job, note->comm);
     if (note->comm >= job->next_id && control->early_count < EARLY &&
         (note->kind == NOTE_ABORT || note->kind == NOTE_LEAVE))
         control->early[control->early_count++] = *note;
@@ -265,10 +289,12 @@ bool tsr__control_drive(tsr__job *job)
             continue;
         control_note note = control->posted[i].note;
         const tsr__message *message = &control->posted[i].message;
-        const bool fine = message->state == TSR__MESSAGE_DONE && message->size_bytes == sizeof note;
+        const bool fine = message->state == TSR__MESSAGE_DONE &&
+                          (message->size_bytes == sizeof note ||
+                           (message->size_bytes == WAKE_BYTES && note.kind == NOTE_WAKE));
         post(job, i); /* before handling, which may wait for things to land */
         note.why[sizeof note.why - 1] = '\0';
-        if (fine)
+        if (fine && note.kind != NOTE_WAKE)
             dispatch(job, &note);
     }
     return true;

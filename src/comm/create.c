@@ -17,8 +17,10 @@ typedef struct greeting {
     uint32_t version;
     uint32_t reproducible;
     int64_t pid;
-    uint64_t pid_space; /* where that pid has a meaning; 0: unknown */
-    uint64_t address_bytes;
+    uint64_t pid_space;     /* where that pid has a meaning; 0: unknown */
+    uint64_t address_bytes; /* these come first */
+    uint64_t shared;        /* where it has memory to share … */
+    uint64_t key_bytes;     /* … and the key to it, which comes next */
 } greeting;
 
 /* The kernel that runs and the namespace of its processes. */
@@ -62,7 +64,8 @@ static tsr_status check_greeting(const tsr__boot_blocks *blocks, int rank, const
     if (size < sizeof *out)
         return tsr__fail(TSR_ERR_INVALID, "rank %d is another version of tessera", rank);
     memcpy(out, blocks->bytes + blocks->starts[rank], sizeof *out);
-    if (out->version != mine->version || out->address_bytes != size - sizeof *out)
+    if (out->version != mine->version || out->address_bytes > size - sizeof *out ||
+        out->key_bytes != size - sizeof *out - out->address_bytes)
         return tsr__fail(TSR_ERR_INVALID, "rank %d is another version of tessera", rank);
     TSR__REQUIRE(out->reproducible == mine->reproducible,
                  "this rank is %sreproducible, rank %d is %sreproducible",
@@ -83,8 +86,15 @@ static tsr_status connect_all(tsr__job *job, const tsr__boot_blocks *blocks, con
         status = tsr__transport_connect(job->transport, job->rank, job->size, addresses);
     for (int i = 0; i < job->size && status == TSR_OK; i++) {
         memcpy(&theirs, blocks->bytes + blocks->starts[i], sizeof theirs);
-        if (i != job->rank && theirs.pid_space != 0 && theirs.pid_space == mine->pid_space)
+        if (i == job->rank)
+            continue;
+        if (theirs.pid_space != 0 && theirs.pid_space == mine->pid_space)
             tsr__transport_watch(job->transport, i, theirs.pid);
+        const uint8_t *key =
+            blocks->bytes + blocks->starts[i] + sizeof theirs + theirs.address_bytes;
+        if (job->node_of[i] == job->node_of[job->rank])
+            tsr__boards_look(job, i, key,
+                             theirs.key_bytes ? (const void *)(uintptr_t)theirs.shared : NULL);
     }
     tsr__free(addresses);
     return status;
@@ -92,21 +102,28 @@ static tsr_status connect_all(tsr__job *job, const tsr__boot_blocks *blocks, con
 
 static tsr_status greet(tsr__job *job, tsr__boot *boot, const tsr_comm_params *params)
 {
-    size_t address_bytes;
+    size_t address_bytes, key_bytes;
     tsr__boot_blocks blocks = {0};
     TSR__TRY(tsr__transport_create(&job->transport));
+    TSR__TRY(tsr__boards_open(job, &job->boards));
     const void *address = tsr__transport_address(job->transport, &address_bytes);
+    const void *key = tsr__transport_shared_key(job->transport, &key_bytes);
     const greeting mine = {.version = VERSION,
                            .reproducible = params->reproducible,
                            .pid = getpid(),
                            .pid_space = pid_space(),
-                           .address_bytes = address_bytes};
-    uint8_t *block = tsr__calloc(1, sizeof mine + address_bytes);
+                           .address_bytes = address_bytes,
+                           .shared = (uint64_t)(uintptr_t)tsr__boards_address(job->boards),
+                           .key_bytes = key_bytes};
+    const size_t size_bytes = sizeof mine + address_bytes + key_bytes;
+    uint8_t *block = tsr__calloc(1, size_bytes);
     if (!block)
         return TSR_ERR_NO_MEMORY;
     memcpy(block, &mine, sizeof mine);
     memcpy(block + sizeof mine, address, address_bytes);
-    tsr_status status = tsr__boot_exchange(boot, block, sizeof mine + address_bytes, 0, &blocks);
+    if (key_bytes > 0)
+        memcpy(block + sizeof mine + address_bytes, key, key_bytes);
+    tsr_status status = tsr__boot_exchange(boot, block, size_bytes, 0, &blocks);
     tsr__free(block);
     TSR__TRY(status);
     status = connect_all(job, &blocks, &mine);
@@ -150,6 +167,21 @@ static tsr_status fill_job(tsr__job *job, tsr__boot *boot, const tsr_comm_params
     return job->size > 1 ? greet(job, boot, params) : TSR_OK;
 }
 
+/* Everybody has come this far, and says whether it has shared memory. */
+static tsr_status settle(tsr_comm *comm)
+{
+    tsr__place_on_board place = {.page = -1};
+    tsr_status status = tsr__comm_reserve_board(comm->job, comm->size, &place);
+    const int32_t mine = place.page;
+    if (status == TSR_OK)
+        status = tsr__comm_all_gather_as(comm, TSR__CALL_CREATE, &mine, place.pages, sizeof mine);
+    if (status == TSR_OK)
+        tsr__comm_use_board(comm, &place);
+    else
+        tsr__comm_give_back_board(comm->job, &place);
+    return status;
+}
+
 tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
 {
     const tsr_comm_params defaults = {0};
@@ -170,7 +202,7 @@ tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
     if (status != TSR_OK)
         tsr__job_end(job, 0);
     else if (comm->size > 1)
-        status = tsr_comm_barrier(comm);
+        status = settle(comm);
     if (status != TSR_OK) {
         tsr_comm_destroy(&comm);
         return tsr__fail_context(status, "comm_create");
