@@ -406,26 +406,42 @@ tsr_status tsr__request_start(tsr_request *request)
 /* Driving ---------------------------------------------------------------------------------------
  */
 
+/* Requests by messages, some of which have landed. */
+static void advance_landed(tsr__job *job)
+{
+    while (job->landed) {
+        job->landed = false;
+        /* Advancing one may end others, but neither starts nor releases any. */
+        for (tsr_request *request = job->requests; request; request = request->next) {
+            if (!request->done && request->turn.rounds == 0 &&
+                (request->flying == 0 || request->troubled))
+                advance(request);
+        }
+    }
+}
+
+static bool advance_boards(tsr__job *job)
+{
+    bool moved = false;
+    for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
+        if (tsr__board_is_busy(comm->board))
+            moved = tsr__board_advance(comm) || moved;
+    }
+    return moved;
+}
+
 bool tsr__job_drive(tsr__job *job)
 {
     if (!job->transport)
         return false;
     bool moved = tsr__transport_progress(job->transport);
+    /* What others have done first, and then what they say. */
+    advance_landed(job);
+    moved = advance_boards(job) || moved;
     moved = tsr__control_drive(job) || moved;
-    for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
-        if (tsr__board_is_busy(comm->board))
-            moved = tsr__board_advance(comm) || moved;
-    }
     if (tsr__transport_losses(job->transport) != job->losses_seen)
         tsr__job_check_losses(job);
-    if (job->landed) {
-        job->landed = false;
-        /* Advancing one may end others, but neither starts nor releases any. */
-        for (tsr_request *request = job->requests; request; request = request->next) {
-            if (!request->done && (request->flying == 0 || request->troubled))
-                advance(request);
-        }
-    }
+    advance_landed(job);
     return moved;
 }
 
