@@ -171,9 +171,12 @@ void tsr_comm_destroy(tsr_comm **comm)
         return;
     tsr_comm *ending = *comm;
     tsr__job *job = ending->job;
+    const bool is_late = ending->running > 0 || ending->status != TSR_OK;
     const uint64_t farewell_ns = ending->status == TSR_OK ? FAREWELL_NS : FAREWELL_FAILED_NS;
     detach_requests(ending);
     tsr__control_leave(ending);
+    if (is_late)
+        tsr__job_bury(job, ending->id);
     tsr__comm_unmake(ending);
     if (job->references == 0)
         tsr__job_end(job, tsr__deadline_ns(farewell_ns));

@@ -17,7 +17,7 @@
 #define QUICK_CROWDED 8
 #define ASK_AFTER_NS UINT64_C(50000000)
 #define UNUSED_MOST 4                 /* requests kept, with their memory */
-#define ABANDON_NS UINT64_C(15000000) /* for what flies to land by itself, then by force */
+#define ABANDON_NS UINT64_C(30000000) /* for what flies to land by itself, then by force */
 
 /* Memory ----------------------------------------------------------------------------------------
  */
@@ -159,10 +159,9 @@ static bool is_direct(const tsr_request *request)
 static bool is_right(tsr_request *request, const tsr__message *message, const tsr__step *step)
 {
     const uint64_t expected = step->to.count * request->element_bytes;
-    const bool tag_fits =
-        is_direct(request)
-            ? tsr__tag_dtype(message->tag) == (tsr_dtype)request->call.dtype
-            : (message->tag & ~TSR__TAG_COLLECTIVE_MASK) == tsr__call_signature(&request->call);
+    const bool tag_fits = is_direct(request)
+                              ? tsr__tag_dtype(message->tag) == (tsr_dtype)request->call.dtype
+                              : (message->tag & ~TSR__TAG_COLLECTIVE_MASK) == request->signature;
     if (message->state == TSR__MESSAGE_DONE && message->size_bytes == expected && tag_fits)
         return true;
     if (request->suspect < 0 &&
@@ -205,8 +204,7 @@ static void post_one(tsr_request *request, size_t index)
     const uint64_t tag =
         is_direct(request)
             ? tsr__tag_direct(comm->id, source, request->call.tag, (tsr_dtype)request->call.dtype)
-            : tsr__tag_collective(comm->id, source, request->call.sequence,
-                                  tsr__call_signature(&request->call));
+            : tsr__tag_collective(comm->id, source, request->call.sequence, request->signature);
     *message = (tsr__message){.landed = on_landed, .owner = request};
     if (is_send)
         tsr__transport_send(request->job->transport, peer, tag, place(request, step->from),
@@ -326,6 +324,8 @@ static bool has_landed(tsr_request *request, uint64_t until_ns)
 {
     tsr__transport *transport = request->job->transport;
     while (request->flying > 0) {
+        if (request->job->is_haunted)
+            tsr__job_discard(request->job);
         if (tsr__transport_progress(transport))
             continue;
         if (tsr__now_ns() >= until_ns)
@@ -390,6 +390,9 @@ tsr_status tsr__request_start(tsr_request *request)
     }
     if (!is_direct(request)) {
         request->call.sequence = comm->sequence++;
+        request->call.history = comm->history;
+        request->signature = tsr__call_signature(&request->call);
+        comm->history = tsr__call_history(&request->call);
         comm->past[request->call.sequence % TSR__COMM_PAST] = request->call;
     }
     comm->running++;
@@ -442,6 +445,8 @@ bool tsr__job_drive(tsr__job *job)
     if (tsr__transport_losses(job->transport) != job->losses_seen)
         tsr__job_check_losses(job);
     advance_landed(job);
+    if (job->is_haunted)
+        tsr__job_discard(job);
     return moved;
 }
 

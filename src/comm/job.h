@@ -10,7 +10,8 @@
 #include "comm/reduce/reduce.h"
 #include "comm/ucx/transport.h"
 
-#define TSR__COMM_WHY 512  /* bytes of an error's text */
+#define TSR__COMM_WHY 512 /* bytes of an error's text */
+#define TSR__GRAVES 8
 #define TSR__COMM_PAST 128 /* calls a communicator remembers, for ranks that come later */
 
 typedef struct tsr__control tsr__control;
@@ -28,6 +29,7 @@ struct tsr_comm {
     bool reproducible;
 
     uint64_t sequence; /* of the next collective */
+    uint32_t history;  /* … and of all before it */
     tsr__call past[TSR__COMM_PAST];
     int running;
 
@@ -49,6 +51,7 @@ struct tsr_request {
     tsr_comm *comm;               /* NULL: destroyed */
     tsr_request *next, *previous; /* in the job: all that somebody has a handle of; or unused */
     tsr__call call;
+    uint32_t signature; /* of the call */
     tsr_status status;
     bool done;
     char why[TSR__COMM_WHY];
@@ -100,6 +103,13 @@ struct tsr__job {
     unsigned losses_seen;
     bool landed; /* some message has landed since the requests were last looked at */
     const tsr__kernels *kernels;
+    /* Of late communicators, whose messages are thrown away for a while. */
+    struct tsr__grave {
+        uint32_t comm;
+        uint64_t until_ns;
+    } graves[TSR__GRAVES];
+    unsigned next_grave;
+    bool is_haunted; /* some of them are of now */
 };
 
 /* engine.c: requests from start to end -------------------------------------------------------- */
@@ -144,11 +154,19 @@ bool tsr__comm_is_gone(const tsr_comm *comm, int rank);
 void tsr__comm_fail_gone(tsr_comm *comm, const tsr__call *call, int rank);
 /* Two calls that differ have met. */
 void tsr__comm_disagree(tsr_comm *comm, const tsr__call *mine, int rank, const tsr__call *theirs);
-/* Compares another rank's call with the one that this rank remembers. */
-void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call);
+/* Compares another rank's call, and the one before it, with those that this rank remembers. Fails
+ * the communicator where they differ. */
+void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call, const tsr__call *before);
+/* The call of that number, or NULL when it is not remembered. */
+const tsr__call *tsr__comm_past(const tsr_comm *comm, uint64_t sequence);
 /* Questions and deadlines; returns when to be called next. */
 uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns);
 const char *tsr__duration_format(uint64_t ns, char text[32]);
+
+/* dead.c ------------------------------------------------------------------------------------- */
+
+void tsr__job_bury(tsr__job *job, uint32_t comm);
+void tsr__job_discard(tsr__job *job);
 
 /* control.c: what communicators tell each other ------------------------------------------------ */
 

@@ -349,6 +349,14 @@ static tsr_status fill(tsr_request *request, const tsr__operation *o)
     return TSR_OK;
 }
 
+/* What others have said before is heard before more is sent to them. */
+static tsr_status listen(tsr_comm *comm)
+{
+    for (int i = 0; i < 16 && tsr__job_drive(comm->job); i++)
+        ;
+    return comm->status == TSR_OK ? TSR_OK : tsr__fail(comm->status, "%s", comm->why);
+}
+
 static tsr_status start(tsr_comm *comm, const tsr__operation *operation, tsr_request **out)
 {
     const char *name = tsr__call_name((int)operation->kind);
@@ -360,6 +368,8 @@ static tsr_status start(tsr_comm *comm, const tsr__operation *operation, tsr_req
                  comm->running);
     TSR__TRY(tsr__request_create(comm, &request));
     tsr_status status = fill(request, operation);
+    if (status == TSR_OK && request->turn.rounds == 0)
+        status = listen(comm);
     if (status == TSR_OK)
         status = tsr__request_start(request);
     if (status != TSR_OK) {

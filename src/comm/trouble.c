@@ -38,6 +38,7 @@ void tsr__comm_fail(tsr_comm *comm, bool tell, tsr_status status, const char *fo
     tsr__log(TSR_LOG_WARNING, "comm: rank %d: %s", comm->rank, comm->why);
     if (tell)
         tsr__control_abort(comm, -1);
+    tsr__job_bury(comm->job, comm->id);
     tsr__board_stop(comm->board);
     for (tsr_request *request = comm->job->requests; request; request = request->next) {
         if (request->comm == comm && !request->done)
@@ -165,6 +166,12 @@ void tsr__comm_check_left(tsr_comm *comm)
     check_waiting(comm->job, comm);
 }
 
+const tsr__call *tsr__comm_past(const tsr_comm *comm, uint64_t sequence)
+{
+    const tsr__call *call = &comm->past[sequence % TSR__COMM_PAST];
+    return sequence < comm->sequence && call->sequence == sequence ? call : NULL;
+}
+
 /* The same words on both sides. */
 void tsr__comm_disagree(tsr_comm *comm, const tsr__call *mine, int rank, const tsr__call *theirs)
 {
@@ -177,13 +184,26 @@ void tsr__comm_disagree(tsr_comm *comm, const tsr__call *mine, int rank, const t
                    first ? others : ours);
 }
 
-void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call)
+void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call, const tsr__call *before)
 {
-    const tsr__call *mine = &comm->past[call->sequence % TSR__COMM_PAST];
-    if (comm->status != TSR_OK || call->sequence >= comm->sequence ||
-        mine->sequence != call->sequence || tsr__call_same(mine, call))
+    char text[TSR__CALL_TEXT];
+    const tsr__call *mine = tsr__comm_past(comm, call->sequence);
+    if (comm->status != TSR_OK || !mine)
         return;
-    tsr__comm_disagree(comm, mine, rank, call);
+    if (!tsr__call_same(mine, call)) {
+        tsr__comm_disagree(comm, mine, rank, call);
+        return;
+    }
+    if (mine->history == call->history)
+        return;
+    const tsr__call *mine_before = tsr__comm_past(comm, before->sequence);
+    if (mine_before && !tsr__call_same(mine_before, before))
+        tsr__comm_disagree(comm, mine_before, rank, before);
+    else
+        tsr__comm_fail(comm, true, TSR_ERR_INVALID,
+                       "rank %d and rank %d have called different operations before %s",
+                       comm->rank < rank ? comm->rank : rank, comm->rank < rank ? rank : comm->rank,
+                       tsr__call_format(mine, text));
 }
 
 /* Deadlines -------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ static ranks_job current;
 static pid_t pids[RANKS_MOST];
 static double started;
 static int my_rank = -1, exchanges;
+static tsr_comm *world;
 static void *memory[64];
 static int memories;
 
@@ -61,6 +62,11 @@ void rank_fail(const char *format, ...)
               arguments);
     va_end(arguments);
     _exit(3);
+}
+
+void rank_destroy(void)
+{
+    tsr_comm_destroy(&world);
 }
 
 void *rank_memory(uint64_t size_bytes)
@@ -99,7 +105,6 @@ static void print_log(void *user, tsr_log_level level, const char *message)
 
 static void be_rank(int rank)
 {
-    tsr_comm *comm = NULL;
     my_rank = rank;
     if (getenv("TEST_LOG"))
         tsr_log_set(print_log, NULL, TSR_LOG_DEBUG);
@@ -114,9 +119,9 @@ static void be_rank(int rank)
                                     .reproducible = current.reproducible,
                                     .timeout_ns = current.timeout_ns ? current.timeout_ns
                                                                      : UINT64_C(20000000000)};
-    need_ok(tsr_comm_create(&params, &comm));
-    current.run(comm, current.user);
-    tsr_comm_destroy(&comm);
+    need_ok(tsr_comm_create(&params, &world));
+    current.run(world, current.user);
+    rank_destroy();
     while (memories > 0)
         free(memory[--memories]);
     common->records[rank].has_returned = true;
@@ -207,6 +212,12 @@ void ranks_wait(void)
 void ranks_check(int rank)
 {
     const rank_record *record = &common->records[rank];
+    /* One failure brings about others. */
+    for (int i = 0; i < current.size && record->failure[0]; i++) {
+        if (common->records[i].failure[0])
+            fprintf(stderr, "%s: rank %d of %d, after %.2f s: %s\n", path_names[current.path], i,
+                    current.size, common->records[i].seconds, common->records[i].failure);
+    }
     ck_assert_msg(!record->failure[0], "%s: rank %d of %d: %s", path_names[current.path], rank,
                   current.size, record->failure);
     ck_assert_msg(record->wait_status == 0 && record->has_returned,

@@ -85,6 +85,9 @@ void rank_fail(const char *format, ...) __attribute__((format(printf, 1, 2), nor
                       need_status_ == TSR_OK ? "no error" : tsr_last_error());                     \
     } while (0)
 
+/* Destroys the communicator of the rank before its end does. */
+void rank_destroy(void);
+
 /* Memory that the rank's end frees. */
 void *rank_memory(uint64_t size_bytes);
 

@@ -218,6 +218,7 @@ static void cancel(tsr_comm *comm, void *user)
             rest_ms(1);
         }
     } else if (rank == 0) {
+        rest_ms(50); /* until all have left the barrier */
         need_ok(tsr_comm_all_reduce_start(comm, &data, &data, 1, TSR_F32, TSR_OP_SUM, 0, &request));
         tsr_request_cancel(&request);
     } else {

@@ -23,8 +23,12 @@ const tsr__call *tsr__board_call(const tsr__board *board)
 
 void tsr__board_stop(tsr__board *board)
 {
-    if (board)
-        board->first = board->last = NULL;
+    if (!board)
+        return;
+    board->first = board->last = NULL;
+    /* Who comes late shall not succeed with what the others have given up. */
+    atomic_store(&board->mine->heads[0].line.ticket, UINT64_MAX);
+    atomic_store(&board->mine->heads[1].line.ticket, UINT64_MAX);
 }
 
 void tsr__board_set_sleeping(tsr__board *board, bool sleeping)
@@ -32,18 +36,10 @@ void tsr__board_set_sleeping(tsr__board *board, bool sleeping)
     atomic_store(&board->mine->sleeping, sleeping);
 }
 
-/* Words of the call, well mixed: it is made for each operation, so it had better be quick. */
-static uint64_t hash_call(const tsr__call *call)
+/* Of everything that has to agree. */
+static uint64_t check_of(const tsr__call *call)
 {
-    const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t hash = call->sequence * odd;
-    hash = (hash ^ hash >> 29 ^ call->count) * odd;
-    hash = (hash ^ hash >> 31 ^ call->counts) * odd;
-    hash = (hash ^ hash >> 30 ^ (uint32_t)call->peer) * odd;
-    hash =
-        (hash ^ hash >> 28 ^ ((uint64_t)call->kind << 16 | (uint64_t)call->dtype << 8 | call->op)) *
-        odd;
-    return hash ^ hash >> 32;
+    return call->sequence << 32 ^ tsr__call_history(call);
 }
 
 void tsr__board_add(tsr_comm *comm, tsr_request *request)
@@ -52,7 +48,7 @@ void tsr__board_add(tsr_comm *comm, tsr_request *request)
     request->turn.next = NULL;
     request->turn.round = 0;
     request->turn.shown = false;
-    request->turn.check = hash_call(&request->call);
+    request->turn.check = check_of(&request->call);
     if (board->first)
         board->last->turn.next = request;
     else
@@ -67,8 +63,12 @@ static void show(tsr_comm *comm, tsr_request *request)
 {
     tsr__board *board = comm->board;
     const unsigned half = board->ticket & 1;
+    const tsr__call *before = tsr__comm_past(comm, request->call.sequence - 1);
+    if (!before)
+        before = &request->call;
     tsr__turn_show(comm, request, board->pages, half);
     board->mine->heads[half].call = request->call;
+    board->mine->heads[half].before = *before;
     board->mine->heads[half].line.check = request->turn.check;
     atomic_store_explicit(&board->mine->heads[half].line.ticket, board->ticket,
                           memory_order_release);
@@ -90,6 +90,16 @@ static bool has_shown(const tsr__board *board, int rank)
     return atomic_load_explicit(&line->ticket, memory_order_acquire) == board->ticket;
 }
 
+static void disagree(tsr_comm *comm, const tsr_request *request, int rank)
+{
+    const tsr__board *board = comm->board;
+    const tsr__call theirs = board->pages[rank]->heads[board->ticket & 1].call;
+    const tsr__call before = board->pages[rank]->heads[board->ticket & 1].before;
+    tsr__comm_compare(comm, rank, &theirs, &before);
+    if (comm->status == TSR_OK) /* the other is ahead */
+        tsr__comm_disagree(comm, &request->call, rank, &theirs);
+}
+
 static bool all_have_shown(tsr_comm *comm, const tsr_request *request)
 {
     tsr__board *board = comm->board;
@@ -105,8 +115,7 @@ static bool all_have_shown(tsr_comm *comm, const tsr_request *request)
             return false;
         }
         if (board->pages[rank]->heads[half].line.check != request->turn.check) {
-            const tsr__call theirs = board->pages[rank]->heads[half].call;
-            tsr__comm_disagree(comm, &request->call, rank, &theirs);
+            disagree(comm, request, rank);
             return false;
         }
     }

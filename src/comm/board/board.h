@@ -64,7 +64,7 @@ bool tsr__board_advance(tsr_comm *comm);
 bool tsr__board_is_busy(const tsr__board *board);
 /* Whose turn it is. */
 const tsr__call *tsr__board_call(const tsr__board *board);
-/* Nobody's turn any more. */
+/* Nobody's turn any more, and nothing is shown. */
 void tsr__board_stop(tsr__board *board);
 /* Whether it is this rank that the board waits for. */
 bool tsr__board_awaits(const tsr__board *board, int rank);

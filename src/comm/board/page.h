@@ -34,6 +34,7 @@ typedef struct tsr__board_page {
     struct {
         alignas(128) tsr__board_line line;
         alignas(128) tsr__call call; /* looked at when `check` differs */
+        tsr__call before;
     } heads[2];
     alignas(128) _Atomic uint32_t sleeping; /* the owner wants to be woken when there is news */
     alignas(4096) tsr__board_half halves[2];
