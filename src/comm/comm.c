@@ -136,7 +136,7 @@ void tsr__job_end(tsr__job *job, uint64_t until_ns)
     tsr__control_cancel(job);
     tsr__transport_destroy(&job->transport, until_ns);
     tsr__control_close(job);
-    tsr__boards_close(&job->boards);
+    tsr__boards_close(job);
     while (job->unused) {
         tsr_request *next = job->unused->next;
         job->unused->job = NULL;

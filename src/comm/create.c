@@ -17,10 +17,9 @@ typedef struct greeting {
     uint32_t version;
     uint32_t reproducible;
     int64_t pid;
-    uint64_t pid_space;     /* where that pid has a meaning; 0: unknown */
-    uint64_t address_bytes; /* these come first */
-    uint64_t shared;        /* where it has memory to share … */
-    uint64_t key_bytes;     /* … and the key to it, which comes next */
+    uint64_t pid_space;  /* where that pid has a meaning; 0: unknown */
+    tsr__memory_key key; /* to its shared memory, where that pid has a meaning */
+    uint64_t address_bytes;
 } greeting;
 
 /* The kernel that runs and the namespace of its processes. */
@@ -64,8 +63,7 @@ static tsr_status check_greeting(const tsr__boot_blocks *blocks, int rank, const
     if (size < sizeof *out)
         return tsr__fail(TSR_ERR_INVALID, "rank %d is another version of tessera", rank);
     memcpy(out, blocks->bytes + blocks->starts[rank], sizeof *out);
-    if (out->version != mine->version || out->address_bytes > size - sizeof *out ||
-        out->key_bytes != size - sizeof *out - out->address_bytes)
+    if (out->version != mine->version || out->address_bytes != size - sizeof *out)
         return tsr__fail(TSR_ERR_INVALID, "rank %d is another version of tessera", rank);
     TSR__REQUIRE(out->reproducible == mine->reproducible,
                  "this rank is %sreproducible, rank %d is %sreproducible",
@@ -88,13 +86,13 @@ static tsr_status connect_all(tsr__job *job, const tsr__boot_blocks *blocks, con
         memcpy(&theirs, blocks->bytes + blocks->starts[i], sizeof theirs);
         if (i == job->rank)
             continue;
-        if (theirs.pid_space != 0 && theirs.pid_space == mine->pid_space)
+        const bool is_near = theirs.pid_space != 0 && theirs.pid_space == mine->pid_space;
+        if (is_near)
             tsr__transport_watch(job->transport, i, theirs.pid);
-        const uint8_t *key =
-            blocks->bytes + blocks->starts[i] + sizeof theirs + theirs.address_bytes;
+        else
+            theirs.key.file = -1;
         if (job->node_of[i] == job->node_of[job->rank])
-            tsr__boards_look(job, i, key,
-                             theirs.key_bytes ? (const void *)(uintptr_t)theirs.shared : NULL);
+            tsr__boards_look(job, i, &theirs.key);
     }
     tsr__free(addresses);
     return status;
@@ -102,27 +100,23 @@ static tsr_status connect_all(tsr__job *job, const tsr__boot_blocks *blocks, con
 
 static tsr_status greet(tsr__job *job, tsr__boot *boot, const tsr_comm_params *params)
 {
-    size_t address_bytes, key_bytes;
+    size_t address_bytes;
     tsr__boot_blocks blocks = {0};
     TSR__TRY(tsr__transport_create(&job->transport));
     TSR__TRY(tsr__boards_open(job, &job->boards));
     const void *address = tsr__transport_address(job->transport, &address_bytes);
-    const void *key = tsr__transport_shared_key(job->transport, &key_bytes);
     const greeting mine = {.version = VERSION,
                            .reproducible = params->reproducible,
                            .pid = getpid(),
                            .pid_space = pid_space(),
-                           .address_bytes = address_bytes,
-                           .shared = (uint64_t)(uintptr_t)tsr__boards_address(job->boards),
-                           .key_bytes = key_bytes};
-    const size_t size_bytes = sizeof mine + address_bytes + key_bytes;
+                           .key = tsr__boards_key(job->boards),
+                           .address_bytes = address_bytes};
+    const size_t size_bytes = sizeof mine + address_bytes;
     uint8_t *block = tsr__calloc(1, size_bytes);
     if (!block)
         return TSR_ERR_NO_MEMORY;
     memcpy(block, &mine, sizeof mine);
     memcpy(block + sizeof mine, address, address_bytes);
-    if (key_bytes > 0)
-        memcpy(block + sizeof mine + address_bytes, key, key_bytes);
     tsr_status status = tsr__boot_exchange(boot, block, size_bytes, 0, &blocks);
     tsr__free(block);
     TSR__TRY(status);
@@ -175,6 +169,7 @@ static tsr_status settle(tsr_comm *comm)
     const int32_t mine = place.page;
     if (status == TSR_OK)
         status = tsr__comm_all_gather_as(comm, TSR__CALL_CREATE, &mine, place.pages, sizeof mine);
+    tsr__boards_hide(comm->job);
     if (status == TSR_OK)
         tsr__comm_use_board(comm, &place);
     else

@@ -13,15 +13,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fault.h"
+
 #define BLOCK_MOST 65536
 #define EXCHANGES 8
-#define PATIENCE 60 /* seconds until everything has ended */
+static double patience = 60; /* seconds until everything has ended */
 
 const char *const path_names[PATHS] = {"board", "messages", "tcp"};
 
 typedef struct shared {
     rank_record records[RANKS_MOST];
     _Atomic int arrived[EXCHANGES];
+    _Atomic bool has_given_up; /* some rank */
     uint8_t blocks[2][RANKS_MOST][BLOCK_MOST];
     uint8_t user[RANKS_SHARED];
 } shared;
@@ -88,7 +91,7 @@ static int all_gather(void *user, const void *mine, uint64_t size_bytes, void *a
     atomic_fetch_add(&common->arrived[turn], 1);
     const double end = seconds_now() + 30;
     while (atomic_load(&common->arrived[turn]) < current.size) {
-        if (seconds_now() > end)
+        if (seconds_now() > end || common->has_given_up)
             return 1;
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
@@ -101,6 +104,15 @@ static void print_log(void *user, tsr_log_level level, const char *message)
 {
     (void)user;
     fprintf(stderr, "rank %d: log %d: %s\n", my_rank, (int)level, message);
+}
+
+/* In order, for the leak checker. */
+static void end_without(tsr_status status)
+{
+    snprintf(common->records[my_rank].failure, sizeof common->records[my_rank].failure, "%s: %s",
+             tsr_status_name(status), tsr_last_error());
+    common->has_given_up = true;
+    exit(0);
 }
 
 static void be_rank(int rank)
@@ -119,7 +131,13 @@ static void be_rank(int rank)
                                     .reproducible = current.reproducible,
                                     .timeout_ns = current.timeout_ns ? current.timeout_ns
                                                                      : UINT64_C(20000000000)};
-    need_ok(tsr_comm_create(&params, &world));
+    if (current.fault > 0 && rank == current.size - 1)
+        tsr__fault_arm(TSR__FAULT_ALLOC, (uint64_t)current.fault - 1, 0);
+    const tsr_status status = tsr_comm_create(&params, &world);
+    tsr__fault_disarm();
+    if (status != TSR_OK && current.fault > 0)
+        end_without(status);
+    need_ok(status);
     current.run(world, current.user);
     rank_destroy();
     while (memories > 0)
@@ -139,6 +157,8 @@ void ranks_start(const ranks_job *job)
     ck_assert(common != MAP_FAILED);
     current = *job;
     started = seconds_now();
+    if (getenv("TESSERA_TEST_SOAK"))
+        patience = 3000;
     fflush(NULL);
     const pid_t parent = getpid();
     for (int i = 0; i < job->size; i++) {
@@ -189,7 +209,7 @@ static int collect(void)
 
 void ranks_wait(void)
 {
-    const double end = seconds_now() + PATIENCE;
+    const double end = seconds_now() + patience;
     char stuck[256] = "";
     while (collect() > 0) {
         if (seconds_now() < end) {

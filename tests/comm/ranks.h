@@ -27,6 +27,7 @@ typedef struct ranks_job {
     ranks_path path;
     bool reproducible;
     uint64_t timeout_ns; /* 0: 20 s */
+    int fault;           /* n > 0: the last rank's n-th allocation fails, from its start on */
     /* What a rank does. It ends by returning, or where need() fails. */
     void (*run)(tsr_comm *comm, void *user);
     void *user;

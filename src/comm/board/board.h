@@ -7,6 +7,7 @@
 #ifndef TSR_COMM_BOARD_BOARD_H
 #define TSR_COMM_BOARD_BOARD_H
 
+#include "comm/board/memory.h"
 #include "comm/board/page.h"
 #include "comm/pattern/tree.h"
 
@@ -33,11 +34,13 @@ typedef struct tsr__turn {
 
 /* Shares memory. Leaves `*out` NULL where there is none to be had, which is no error. */
 tsr_status tsr__boards_open(tsr__job *job, tsr__boards **out) TSR_NODISCARD;
-void tsr__boards_close(tsr__boards **boards);
-/* What the others need: a pointer to be passed to tsr__boards_look; NULL when there is none. */
-const void *tsr__boards_address(const tsr__boards *boards);
+void tsr__boards_close(tsr__job *job);
+/* What the others need to look into this rank's. */
+tsr__memory_key tsr__boards_key(const tsr__boards *boards);
 /* Looks into the memory of a rank of the job on this host. */
-void tsr__boards_look(tsr__job *job, int peer, const void *key, const void *address);
+void tsr__boards_look(tsr__job *job, int peer, const tsr__memory_key *key);
+/* Everybody has looked. */
+void tsr__boards_hide(tsr__job *job);
 
 /* A page for one more communicator, or −1. */
 int tsr__boards_take(tsr__job *job);

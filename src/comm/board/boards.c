@@ -17,8 +17,8 @@ typedef struct page_state {
 } page_state;
 
 struct tsr__boards {
-    tsr__board_page *mine; /* PAGES of them */
-    tsr__board_page **of;  /* … of each rank of the job; NULL: out of reach */
+    tsr__memory_key key;
+    tsr__board_page **of; /* PAGES of them, of each rank of the job; NULL: out of reach */
     page_state states[PAGES];
     bool sees_all; /* of this host */
 };
@@ -32,10 +32,8 @@ static bool is_wanted(void)
 
 tsr_status tsr__boards_open(tsr__job *job, tsr__boards **out)
 {
-    void *memory =
-        is_wanted() ? tsr__transport_share(job->transport, PAGES * sizeof(tsr__board_page)) : NULL;
     *out = NULL;
-    if (!memory)
+    if (!is_wanted())
         return TSR_OK;
     tsr__boards *boards = tsr__calloc(1, sizeof *boards);
     if (boards)
@@ -44,35 +42,44 @@ tsr_status tsr__boards_open(tsr__job *job, tsr__boards **out)
         tsr__free(boards);
         return TSR_ERR_NO_MEMORY;
     }
-    boards->mine = memory;
-    boards->of[job->rank] = memory;
-    boards->sees_all = true;
+    boards->of[job->rank] = tsr__memory_share(PAGES * sizeof(tsr__board_page), &boards->key);
+    boards->sees_all = boards->of[job->rank] != NULL;
     *out = boards;
     return TSR_OK;
 }
 
-void tsr__boards_close(tsr__boards **boards)
+void tsr__boards_close(tsr__job *job)
 {
-    if (!*boards)
+    tsr__boards *boards = job->boards;
+    if (!boards)
         return;
-    tsr__free((*boards)->of);
-    tsr__free(*boards);
-    *boards = NULL;
+    tsr__memory_hide(&boards->key);
+    for (int i = 0; i < job->size; i++)
+        tsr__memory_unmap(boards->of[i], PAGES * sizeof(tsr__board_page));
+    tsr__free(boards->of);
+    tsr__free(boards);
+    job->boards = NULL;
 }
 
-const void *tsr__boards_address(const tsr__boards *boards)
+tsr__memory_key tsr__boards_key(const tsr__boards *boards)
 {
-    return boards ? boards->mine : NULL;
+    return boards ? boards->key : (tsr__memory_key){.file = -1};
 }
 
-void tsr__boards_look(tsr__job *job, int peer, const void *key, const void *address)
+void tsr__boards_look(tsr__job *job, int peer, const tsr__memory_key *key)
 {
     if (!job->boards)
         return;
-    if (address)
-        job->boards->of[peer] = tsr__transport_look(job->transport, peer, key, address);
+    if (job->boards->sees_all)
+        job->boards->of[peer] = tsr__memory_look(key, PAGES * sizeof(tsr__board_page));
     if (!job->boards->of[peer])
         job->boards->sees_all = false;
+}
+
+void tsr__boards_hide(tsr__job *job)
+{
+    if (job->boards)
+        tsr__memory_hide(&job->boards->key);
 }
 
 int tsr__boards_take(tsr__job *job)
@@ -84,7 +91,7 @@ int tsr__boards_take(tsr__job *job)
             continue;
         job->boards->states[i] = (page_state){.is_taken = true};
         /* Tickets of who was there before. */
-        tsr__board_page *page = &job->boards->mine[i];
+        tsr__board_page *page = &job->boards->of[job->rank][i];
         atomic_store(&page->heads[0].line.ticket, 0);
         atomic_store(&page->heads[1].line.ticket, 0);
         atomic_store(&page->sleeping, 0);

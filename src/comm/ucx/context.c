@@ -228,7 +228,6 @@ void tsr__transport_destroy(tsr__transport **transport, uint64_t until_ns)
     if (!transport || !*transport)
         return;
     tsr__transport *t = *transport;
-    tsr__ucx_unshare(t);
     if (t->peers)
         disconnect(t, until_ns);
     tsr__ucx_wake_close(t);

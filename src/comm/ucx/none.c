@@ -27,22 +27,6 @@ void tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid)
 {
 }
 
-void *tsr__transport_share(tsr__transport *transport, size_t size_bytes)
-{
-    return NULL;
-}
-
-const void *tsr__transport_shared_key(const tsr__transport *transport, size_t *size_bytes)
-{
-    *size_bytes = 0;
-    return NULL;
-}
-
-void *tsr__transport_look(tsr__transport *transport, int peer, const void *key, const void *address)
-{
-    return NULL;
-}
-
 void tsr__transport_send(tsr__transport *transport, int peer, uint64_t tag, const void *data,
                          uint64_t size_bytes, tsr__message *message)
 {

@@ -8,11 +8,10 @@
 
 typedef struct tsr__peer {
     tsr__transport *transport;
-    ucp_ep_h endpoint;     /* NULL: self, or closed */
-    void *closing;         /* the request of its closing, or NULL */
-    ucp_rkey_h shared_key; /* of its shared memory; NULL: not looked into */
-    int process;           /* a pidfd, or −1 */
-    bool lost, counted;    /* counted: in `losses`, its endpoint closed */
+    ucp_ep_h endpoint;  /* NULL: self, or closed */
+    void *closing;      /* the request of its closing, or NULL */
+    int process;        /* a pidfd, or −1 */
+    bool lost, counted; /* counted: in `losses`, its endpoint closed */
     char why[96];
 } tsr__peer;
 
@@ -21,9 +20,6 @@ struct tsr__transport {
     ucp_worker_h worker;
     ucp_address_t *address;
     size_t address_bytes;
-    ucp_mem_h shared; /* for the others on this host; NULL: none */
-    void *shared_key;
-    size_t shared_key_bytes;
     tsr__peer *peers;
     int self, size;
     int wake;    /* an epoll of the worker's event fd and all pidfds */
@@ -37,9 +33,6 @@ void tsr__ucx_log_redirect(void);
 /* Context and worker. */
 tsr_status tsr__ucx_open(tsr__transport *transport) TSR_NODISCARD;
 void tsr__ucx_close(tsr__transport *transport);
-
-/* share.c: before the endpoints close. */
-void tsr__ucx_unshare(tsr__transport *transport);
 
 /* wake.c */
 tsr_status tsr__ucx_wake_open(tsr__transport *transport) TSR_NODISCARD;

@@ -50,16 +50,6 @@ tsr_status tsr__transport_connect(tsr__transport *transport, int self, int size,
 /* A process on this host: its end is noticed at once. Best effort. */
 void tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid);
 
-/* Memory that processes on this host can look into, zeroed, once; NULL when that is not possible.
- * It takes room when it is touched. What a dead process shared stays where it is. */
-void *tsr__transport_share(tsr__transport *transport, size_t size_bytes);
-/* Goes to the others, together with the address; 0 bytes when there is none. */
-const void *tsr__transport_shared_key(const tsr__transport *transport, size_t *size_bytes);
-/* Where a peer's shared memory is in this process, or NULL. Once for each peer, which is connected
- * and on this host. */
-void *tsr__transport_look(tsr__transport *transport, int peer, const void *key,
-                          const void *address);
-
 /* Both start `message`, whose landed and owner are set. Its state may be final on return; then
  * `landed` is not called. */
 void tsr__transport_send(tsr__transport *transport, int peer, uint64_t tag, const void *data,
