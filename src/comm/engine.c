@@ -409,17 +409,20 @@ tsr_status tsr__request_start(tsr_request *request)
 /* Driving ---------------------------------------------------------------------------------------
  */
 
-/* Requests by messages, some of which have landed. */
-static void advance_landed(tsr__job *job)
+/* Requests by messages, all of whose messages have landed; and those that are in trouble. Advancing
+ * one may end others, but neither starts nor releases any. */
+static void advance_landed(tsr__job *job, bool also_troubled)
 {
-    while (job->landed) {
+    bool again = job->landed;
+    while (again) {
         job->landed = false;
-        /* Advancing one may end others, but neither starts nor releases any. */
         for (tsr_request *request = job->requests; request; request = request->next) {
             if (!request->done && request->turn.rounds == 0 &&
-                (request->flying == 0 || request->troubled))
+                (request->troubled ? also_troubled : request->flying == 0))
                 advance(request);
         }
+        again = job->landed;
+        job->landed = job->landed || !also_troubled;
     }
 }
 
@@ -438,13 +441,14 @@ bool tsr__job_drive(tsr__job *job)
     if (!job->transport)
         return false;
     bool moved = tsr__transport_progress(job->transport);
-    /* What others have done first, and then what they say. */
-    advance_landed(job);
+    /* What others have done first, then what they say, and then what is amiss: they may have said
+     * why. */
+    advance_landed(job, false);
     moved = advance_boards(job) || moved;
     moved = tsr__control_drive(job) || moved;
     if (tsr__transport_losses(job->transport) != job->losses_seen)
         tsr__job_check_losses(job);
-    advance_landed(job);
+    advance_landed(job, true);
     if (job->is_haunted)
         tsr__job_discard(job);
     return moved;
