@@ -109,18 +109,18 @@ static void live_until(tsr_comm *comm, void *user)
     shown->ended_at[rank] = seconds_now();
 }
 
-/* Shared memory with names, and segments of System V memory, one a line: of all processes. */
+/* Shared memory with names, and segments of System V memory that nobody has, one a line. */
 static char *memory_there(void)
 {
     char *text = NULL, line[512];
     size_t size;
     FILE *out = open_memstream(&text, &size), *in = fopen("/proc/sysvipc/shm", "r");
     DIR *folder = opendir("/dev/shm");
-    int key, id;
+    int key, id, holders;
     for (struct dirent *entry; folder && (entry = readdir(folder));)
         fprintf(out, "\n/dev/shm/%s\n", entry->d_name);
     while (in && fgets(line, sizeof line, in)) {
-        if (sscanf(line, "%d %d", &key, &id) == 2)
+        if (sscanf(line, "%d %d %*d %*d %*d %*d %d", &key, &id, &holders) == 3 && holders == 0)
             fprintf(out, "\nsegment %d\n", id);
     }
     if (in)
