@@ -26,7 +26,7 @@ typedef struct bench_shape {
 typedef struct bench_options {
     const char *device;
     double seconds; /* to spend on timing one row */
-    int64_t size_mib;
+    int64_t size_mib, ranks;
     bool peer, json, large;
     int dtype_count;
     tsr_dtype dtypes[BENCH_MAX_DTYPES];
@@ -35,7 +35,14 @@ typedef struct bench_options {
 } bench_options;
 
 /* Which of the options beyond --device, --time and --json mean something to a benchmark. */
-enum { BENCH_SHAPES = 1, BENCH_DTYPES = 2, BENCH_SIZE = 4, BENCH_PEER = 8, BENCH_LARGE = 16 };
+enum {
+    BENCH_SHAPES = 1,
+    BENCH_DTYPES = 2,
+    BENCH_SIZE = 4,
+    BENCH_PEER = 8,
+    BENCH_LARGE = 16,
+    BENCH_RANKS = 32
+};
 
 typedef struct bench_context bench_context;
 

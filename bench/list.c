@@ -5,13 +5,17 @@
 #include "tsr_config.h"
 
 extern const bench bench_matmul, bench_copy, bench_launch, bench_first;
+extern const bench bench_all_reduce, bench_all_gather, bench_reduce_scatter;
 extern const bench bench_rng, bench_samplers, bench_plan;
 
 const bench *const bench_list[] = {
 #if TSR__HAVE_VULKAN
-    &bench_matmul, &bench_copy,     &bench_launch, &bench_first,
+    &bench_matmul,     &bench_copy,       &bench_launch,         &bench_first,
 #endif
-    &bench_rng,    &bench_samplers, &bench_plan,   NULL,
+#if TSR__HAVE_UCX
+    &bench_all_reduce, &bench_all_gather, &bench_reduce_scatter,
+#endif
+    &bench_rng,        &bench_samplers,   &bench_plan,           NULL,
 };
 
 const bench *bench_find(const char *name)

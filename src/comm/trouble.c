@@ -1,4 +1,4 @@
-/* What ends an operation before it is done: deadlines, ranks that are lost or have left, and ranks
+/* What ends an operation before it is done: deadlines, losses (see losses.c), and ranks
  * that have called something else. All of these fail the communicator, on all ranks. */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -10,8 +10,7 @@
 #include "comm/tags.h"
 
 #define MS UINT64_C(1000000)
-#define ANSWER_NS (50 * MS)   /* for ranks that wait themselves to say where they are */
-#define SUSPECT_NS (300 * MS) /* for one that has called something else to say what */
+#define ANSWER_NS (50 * MS) /* for ranks that wait themselves to say where they are */
 #define ASK_MOST_NS (10000 * MS)
 
 const char *tsr__duration_format(uint64_t ns, char text[32])
@@ -35,126 +34,56 @@ void tsr__comm_fail(tsr_comm *comm, bool tell, tsr_status status, const char *fo
         comm->why[0] = '\0';
     va_end(arguments);
     comm->status = status;
+    comm->doubt_until_ns = 0;
     tsr__log(TSR_LOG_WARNING, "comm: rank %d: %s", comm->rank, comm->why);
     if (tell)
         tsr__control_abort(comm, -1);
+    tsr__job_bury(comm->job, comm->id);
+    tsr__board_stop(comm->board);
     for (tsr_request *request = comm->job->requests; request; request = request->next) {
         if (request->comm == comm && !request->done)
             tsr__request_abandon(request, status, comm->why);
     }
 }
 
-/* Whoever is to blame for a message that did not land as it should. */
-static void fail_by_message(tsr_request *request, const tsr__step *step,
-                            const tsr__message *message)
+const tsr__call *tsr__comm_past(const tsr_comm *comm, uint64_t sequence)
 {
-    tsr_comm *comm = request->comm;
-    const tsr__transport *transport = comm->job->transport;
-    char text[TSR__CALL_TEXT];
-    const char *call = tsr__call_format(&request->call, text);
-    if (comm->news[step->peer].left)
-        tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST, "%s: rank %d has destroyed the communicator",
-                       call, step->peer);
-    else if (tsr__transport_is_lost(transport, message->peer))
-        tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST, "%s: rank %d is lost: %s", call, step->peer,
-                       tsr__transport_loss(transport, message->peer));
-    else
-        tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST, "%s: a message %s rank %d was lost", call,
-                       step->kind == TSR__STEP_SEND ? "to" : "from", step->peer);
+    const tsr__call *call = &comm->past[sequence % TSR__COMM_PAST];
+    return sequence < comm->sequence && call->sequence == sequence ? call : NULL;
 }
 
-/* The sender of a wrong message is asked what it has called, so that the error can say it. */
-static void suspect(tsr_request *request)
+/* The same words on both sides. */
+void tsr__comm_disagree(tsr_comm *comm, const tsr__call *mine, int rank, const tsr__call *theirs)
 {
-    tsr_comm *comm = request->comm;
-    char text[TSR__CALL_TEXT];
-    if (request->suspect_until_ns != 0)
-        return;
-    if (request->call.kind < TSR__CALL_SEND) {
-        request->suspect_until_ns = tsr__deadline_ns(SUSPECT_NS);
-        (void)tsr__control_ask(comm, request->suspect, &request->call);
-        return;
-    }
-    const tsr_dtype sent = (tsr_dtype)request->suspect_signature;
-    const uint64_t size = tsr__element_size(sent);
-    tsr__comm_fail(comm, true, TSR_ERR_INVALID, "rank %d called %s, rank %d sent it %" PRIu64 " %s",
-                   comm->rank, tsr__call_format(&request->call, text), request->suspect,
-                   size ? request->suspect_bytes / size : 0, tsr__element_name(sent));
-}
-
-void tsr__request_trouble(tsr_request *request)
-{
-    if (request->suspect >= 0) {
-        suspect(request);
-        return;
-    }
-    const tsr_comm *comm = request->comm;
-    for (size_t i = request->round_start; i < request->round_end; i++) {
-        const tsr__step *step = &request->plan.steps[i];
-        const tsr__message *message = &request->messages[i - request->round_start];
-        const bool nobody = message->state == TSR__MESSAGE_FLYING &&
-                            (comm->news[step->peer].left ||
-                             tsr__transport_is_lost(comm->job->transport, message->peer));
-        if (nobody || message->state == TSR__MESSAGE_LOST ||
-            message->state == TSR__MESSAGE_CANCELLED) {
-            fail_by_message(request, step, message);
-            return;
-        }
-    }
-    tsr__comm_fail(request->comm, true, TSR_ERR_PEER_LOST, "%s: a message was lost",
-                   tsr__call_name(request->call.kind));
-}
-
-/* Whether the request waits for somebody who will not come. */
-static bool waits_in_vain(const tsr_request *request)
-{
-    const tsr_comm *comm = request->comm;
-    for (size_t i = request->round_start; request->posted && i < request->round_end; i++) {
-        const tsr__step *step = &request->plan.steps[i];
-        const tsr__message *message = &request->messages[i - request->round_start];
-        if (message->state == TSR__MESSAGE_FLYING &&
-            (comm->news[step->peer].left ||
-             tsr__transport_is_lost(comm->job->transport, message->peer)))
-            return true;
-    }
-    return false;
-}
-
-static void check_waiting(tsr__job *job, const tsr_comm *only)
-{
-    for (tsr_request *request = job->requests; request; request = request->next) {
-        if (!request->done && (!only || request->comm == only) && waits_in_vain(request)) {
-            request->troubled = true;
-            tsr__request_trouble(request);
-        }
-    }
-}
-
-void tsr__job_check_losses(tsr__job *job)
-{
-    job->losses_seen = tsr__transport_losses(job->transport);
-    check_waiting(job, NULL);
-}
-
-void tsr__comm_check_left(tsr_comm *comm)
-{
-    check_waiting(comm->job, comm);
-}
-
-void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call)
-{
-    char ours[TSR__CALL_TEXT], theirs[TSR__CALL_TEXT];
-    const tsr__call *mine = &comm->past[call->sequence % TSR__COMM_PAST];
-    if (comm->status != TSR_OK || call->sequence >= comm->sequence ||
-        mine->sequence != call->sequence || tsr__call_same(mine, call))
-        return;
-    /* The same words on both sides. */
+    char ours_text[TSR__CALL_TEXT], theirs_text[TSR__CALL_TEXT];
     const bool first = comm->rank < rank;
-    (void)tsr__call_format(mine, ours);
-    (void)tsr__call_format(call, theirs);
+    const char *ours = tsr__call_format(mine, ours_text);
+    const char *others = tsr__call_format(theirs, theirs_text);
     tsr__comm_fail(comm, true, TSR_ERR_INVALID, "rank %d called %s, rank %d called %s",
-                   first ? comm->rank : rank, first ? ours : theirs, first ? rank : comm->rank,
-                   first ? theirs : ours);
+                   first ? comm->rank : rank, first ? ours : others, first ? rank : comm->rank,
+                   first ? others : ours);
+}
+
+void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call, const tsr__call *before)
+{
+    char text[TSR__CALL_TEXT];
+    const tsr__call *mine = tsr__comm_past(comm, call->sequence);
+    if (comm->status != TSR_OK || !mine)
+        return;
+    if (!tsr__call_same(mine, call)) {
+        tsr__comm_disagree(comm, mine, rank, call);
+        return;
+    }
+    if (mine->history == call->history)
+        return;
+    const tsr__call *mine_before = tsr__comm_past(comm, before->sequence);
+    if (mine_before && !tsr__call_same(mine_before, before))
+        tsr__comm_disagree(comm, mine_before, rank, before);
+    else
+        tsr__comm_fail(comm, true, TSR_ERR_INVALID,
+                       "rank %d and rank %d have called different operations before %s",
+                       comm->rank < rank ? comm->rank : rank, comm->rank < rank ? rank : comm->rank,
+                       tsr__call_format(mine, text));
 }
 
 /* Deadlines -------------------------------------------------------------------------------------
@@ -197,6 +126,8 @@ static bool is_behind(const tsr_request *request, int rank)
 
 static bool is_awaited(const tsr_request *request, int rank)
 {
+    if (request->turn.rounds > 0)
+        return tsr__board_awaits(request->comm->board, rank);
     for (size_t i = request->round_start; request->posted && i < request->round_end; i++) {
         if (request->messages[i - request->round_start].state == TSR__MESSAGE_FLYING &&
             request->plan.steps[i].peer == rank)
@@ -278,9 +209,17 @@ static uint64_t tick(tsr_request *request, uint64_t now)
 uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns)
 {
     uint64_t earliest = UINT64_MAX;
+    for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
+        if (comm->doubt_until_ns != 0 && now_ns >= comm->doubt_until_ns)
+            tsr__comm_judge(comm);
+        if (comm->doubt_until_ns != 0 && comm->doubt_until_ns < earliest)
+            earliest = comm->doubt_until_ns;
+    }
     for (tsr_request *request = job->requests; request; request = request->next) {
         if (request->done)
             continue;
+        if (request->started_ns == 0)
+            tsr__request_stamp(request, now_ns);
         const uint64_t when = tick(request, now_ns);
         if (!request->done && when < earliest)
             earliest = when;

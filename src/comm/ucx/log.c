@@ -1,6 +1,5 @@
 #include <stdio.h>
 #include <stdlib.h>
-#include <ucs/debug/log_def.h>
 
 #include "base/error.h"
 #include "comm/ucx/state.h"
@@ -16,7 +15,7 @@ static ucs_log_func_rc_t pass_on(const char *file, unsigned line, const char *fu
     if (vsnprintf(text, sizeof text, message, arguments) < 0)
         return UCS_LOG_FUNC_RC_STOP;
     /* What UCX calls an error is often just a peer that is gone, which is reported as such. */
-    tsr__log(level <= UCS_LOG_LEVEL_WARN ? TSR_LOG_WARNING : TSR_LOG_DEBUG, "ucx: %s: %s", function,
+    tsr__log(level <= UCS_LOG_LEVEL_WARN ? TSR_LOG_INFO : TSR_LOG_DEBUG, "ucx: %s: %s", function,
              text);
     /* After a fatal one UCX aborts: that should be seen. */
     return level == UCS_LOG_LEVEL_FATAL ? UCS_LOG_FUNC_RC_CONTINUE : UCS_LOG_FUNC_RC_STOP;

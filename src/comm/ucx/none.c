@@ -43,12 +43,20 @@ void tsr__transport_cancel(tsr__transport *transport, tsr__message *message)
 {
 }
 
+void tsr__transport_discard(tsr__transport *transport, uint64_t tag, uint64_t mask)
+{
+}
+
 bool tsr__transport_progress(tsr__transport *transport)
 {
     return false;
 }
 
 void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns)
+{
+}
+
+void tsr__transport_glance(tsr__transport *transport)
 {
 }
 

@@ -60,11 +60,18 @@ void tsr__transport_recv(tsr__transport *transport, int peer, uint64_t tag, uint
 /* A receive that nothing has matched lands, CANCELLED; others fly on. */
 void tsr__transport_cancel(tsr__transport *transport, tsr__message *message);
 
+/* Takes away what has come for a tag under a mask and will never be received, so that its senders
+ * are done with it. */
+void tsr__transport_discard(tsr__transport *transport, uint64_t tag, uint64_t mask);
+
 /* True when something moved. */
 bool tsr__transport_progress(tsr__transport *transport);
 
 /* Until something may have moved, or `until_ns` of the monotonic clock, or a signal. */
 void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns);
+
+/* Looks whether watched processes have ended, which sleeping finds out by itself. */
+void tsr__transport_glance(tsr__transport *transport);
 
 /* How many peers have been lost so far; when it changes, ask for each. */
 unsigned tsr__transport_losses(const tsr__transport *transport);
