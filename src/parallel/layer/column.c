@@ -68,15 +68,11 @@ static bool still_joint(const tsr__linear *linear, int offset, tsr_tensor **join
     for (int p = 0; *joint && p < linear->parts; p++) {
         const tsr_parameter *seen =
             &linear->base.parameter[tsr__weight_of(linear, p) + offset].seen;
-        const tsr_tensor *part = seen->tensor;
         const int64_t at = linear->length * p;
-        tsr_tensor *view = NULL;
-        bool same =
-            part && tsr_tensor_slice(*joint, 0, at, at + linear->length, 1, &view) == TSR_OK;
-        if (same)
-            (void)tsr__tensors_overlap(part, view, &same);
-        tsr_tensor_destroy(&view);
-        if (!same)
+        tsr_layout layout;
+        bool same = seen->tensor && tsr_layout_slice(tsr_tensor_layout(*joint), 0, at,
+                                                     at + linear->length, 1, &layout) == TSR_OK;
+        if (!same || !tsr__tensor_is_view(seen->tensor, *joint, &layout))
             tsr_tensor_destroy(joint);
     }
     return *joint != NULL;
