@@ -493,6 +493,7 @@ static tsr_status refuse(void *user, tsr_stream *stream, tsr_tensor *y, const ts
 
 CASE(mlp_mistakes, "mistakes in an MLP's params are named")
 {
+    tsr_activation relu = TSR_ACT_RELU;
     tsr_layer *layer = NULL;
     tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){2, 3}), *y = NULL;
     FAILS(tsr_mlp_create(NULL, &layer), TSR_ERR_INVALID, "mlp: params is NULL");
@@ -506,7 +507,7 @@ CASE(mlp_mistakes, "mistakes in an MLP's params are named")
     CHECK(tsr_layer_forward(layer, x, NULL, &y) == TSR_ERR_UNSUPPORTED, "what it returns is lost");
     tsr_layer_destroy(&layer);
     OK(tsr_mlp_create(tsr_mlp_params(.input_size = 3, .hidden_size = ranks, .output_size = 3,
-                                     .activate = apply, .user = &(tsr_activation){TSR_ACT_RELU}),
+                                     .activate = apply, .user = &relu),
                       &layer));
     tsr_layer_saved *saved = NULL;
     OK(tsr_layer_forward(layer, x, &saved, &y));
