@@ -131,9 +131,12 @@ static tsr_status forward_with(tsr__linear *linear, tsr__temps *temps, const tsr
                                tsr_activation activation, tsr_layer_saved *saved, tsr_tensor **y)
 {
     TSR__TRY(check_input(linear, x));
-    tsr_tensor *ready = (tsr_tensor *)(uintptr_t)x, *local, *whole;
-    if (gathers(linear))
-        TSR__TRY(gather(linear, temps, x, &ready));
+    const tsr_tensor *ready = x;
+    tsr_tensor *all, *local, *whole;
+    if (gathers(linear)) {
+        TSR__TRY(gather(linear, temps, x, &all));
+        ready = all;
+    }
     TSR__TRY(tsr__temp_like(temps, ready, tsr_tensor_layout(x)->dtype, -1,
                             linear->length * linear->parts, &local));
     TSR__TRY(multiply(linear, temps, local, ready, activation));
