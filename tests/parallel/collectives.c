@@ -249,7 +249,7 @@ CASE(bits_agree, "direct and staged sums have the same bits")
 
 CASE(requests, "requests end in any order, and those of other groups go on meanwhile")
 {
-    enum { REQUESTS = 40 };
+    enum { REQUESTS = 150 }; /* more than a communicator takes at once */
     tsr_tensor *tensors[REQUESTS];
     tsr_parallel_request *requests[REQUESTS] = {0};
     const int64_t shape[] = {3000};
@@ -277,6 +277,28 @@ CASE(requests, "requests end in any order, and those of other groups go on meanw
     for (int i = 0; i < REQUESTS; i++)
         tsr_tensor_destroy(&tensors[i]);
     OK(tsr_parallel_wait(&requests[0]));
+}
+
+CASE(other_streams, "what other streams do with a tensor comes first")
+{
+    tsr_stream *other = NULL;
+    OK(tsr_stream_create(gpu, &other));
+    const int64_t size = 300;
+    tsr_tensor *a = tensor_new(TSR_F32, 2, (int64_t[]){size, size});
+    tsr_tensor *b = tensor_new(TSR_F32, 2, (int64_t[]){size, size});
+    OK(tsr_fill(other, a, 1));
+    for (int i = 0; i < 8; i++) { /* some time goes by: the sum of size ones is scaled to 1 */
+        OK(tsr_matmul(other, b, a, a, NULL));
+        OK(tsr_scale(other, a, b, 1 / (float)size, 0));
+    }
+    OK(tsr_parallel_all_reduce(group, a, TSR_OP_SUM));
+    double *got = values_of(a);
+    CHECK(fabs(got[0] - ranks) < 1e-3 && fabs(got[size * size - 1] - ranks) < 1e-3, "%g and %g",
+          got[0], got[size * size - 1]);
+    free(got);
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    tsr_stream_destroy(&other);
 }
 
 CASE(early_destroy, "a request keeps its tensors' memory")

@@ -3,6 +3,17 @@
 #include "base/fault.h"
 #include "parallel/spmd.h"
 
+/* A group of all ranks that all of them have: who leaves it later does not fail its creation
+ * elsewhere. */
+static tsr_parallel *new_group(tsr_comm *comm, bool force_staging)
+{
+    tsr_parallel *of_all = NULL;
+    OK(tsr_parallel_create(comm, queue, tsr_parallel_params(.force_staging = force_staging),
+                           &of_all));
+    OK(tsr_comm_barrier(world));
+    return of_all;
+}
+
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         tsr_status try_ = (call);                                                                  \
@@ -118,9 +129,7 @@ CASE(one_fails, "where one rank fails, the others are told, and the group says s
     inputs in = new_inputs();
     if (ranks > 1)
         for (int nth = 3; nth < 400; nth += 17) {
-            tsr_parallel *of_all = NULL;
-            OK(tsr_parallel_create(world, queue, tsr_parallel_params(.force_staging = nth % 2 == 0),
-                                   &of_all));
+            tsr_parallel *of_all = new_group(world, nth % 2 == 0);
             if (my_rank == 0)
                 tsr__fault_arm(TSR__FAULT_ALLOC, (uint64_t)nth, 0);
             tsr_status status = workload(of_all, in.x, in.dy, in.indices);
@@ -148,9 +157,7 @@ CASE(cancelling, "a request that is cancelled fails the group on all ranks")
     tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){1000});
     OK(tsr_fill(queue, a, 1));
     for (int i = 0; i < 2 && ranks > 1; i++) {
-        tsr_parallel *of_all = NULL;
-        OK(tsr_parallel_create(world, queue, tsr_parallel_params(.force_staging = i == 1),
-                               &of_all));
+        tsr_parallel *of_all = new_group(world, i == 1);
         tsr_parallel_request *request = NULL;
         if (my_rank == 0) {
             OK(tsr_parallel_all_reduce_start(of_all, a, TSR_OP_SUM, &request));
@@ -177,10 +184,9 @@ CASE(left_requests, "requests of a group that is destroyed have failed")
 {
     tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){1000});
     if (ranks > 1) {
-        tsr_parallel *of_all = NULL;
+        tsr_parallel *of_all = new_group(world, false);
         tsr_parallel_request *request = NULL;
         OK(tsr_fill(queue, a, 1));
-        OK(tsr_parallel_create(world, queue, NULL, &of_all));
         /* Rank 0 alone starts something. */
         if (my_rank == 0)
             OK(tsr_parallel_all_reduce_start(of_all, a, TSR_OP_SUM, &request));
@@ -203,7 +209,8 @@ CASE(too_late, "a rank that does not come is a timeout that names it")
         OK(tsr_fill(queue, a, 1));
         OK(tsr_comm_duplicate(world, &impatient));
         tsr_comm_set_timeout(impatient, UINT64_C(300000000));
-        OK(tsr_parallel_create(impatient, queue, NULL, &of_all));
+        of_all = new_group(impatient, false);
+        OK(tsr_comm_barrier(impatient));
         tsr_comm_destroy(&impatient);
         if (my_rank > 0) {
             tsr_status status = tsr_parallel_all_reduce(of_all, a, TSR_OP_SUM);

@@ -432,7 +432,13 @@ CASE(deferred, "a deferred layer uses the memory it is given, and only while it 
     OK(tsr_mlp_create(&params, &deferred));
     double *x = numbers(3, 12, TSR_F32);
     tsr_tensor *tx = tensor_of(TSR_F32, 2, (int64_t[]){2, 6}, x), *want = NULL, *got = NULL;
-    OK(tsr_layer_forward(layer, tx, NULL, &want));
+    tsr_layer_saved *first = NULL;
+    tsr_tensor *dx = NULL;
+    OK(tsr_layer_forward(layer, tx, &first, &want));
+    OK(tsr_layer_backward(layer, first, want, &dx));
+    double *want_dx = values_of(dx);
+    tsr_tensor_destroy(&dx);
+    tsr_layer_saved_destroy(&first);
     FAILS(tsr_layer_forward(deferred, tx, NULL, &got), TSR_ERR_INVALID,
           "column_linear: gate.weight has no memory");
     for (int round = 0; round < 2; round++) {
@@ -466,11 +472,19 @@ CASE(deferred, "a deferred layer uses the memory it is given, and only while it 
           "row_linear: down.weight has no memory");
     /* Memory of the caller's in a layer that has its own: gate and up are two products then. */
     OK(tsr_layer_set_parameter(layer, 0, tsr_layer_parameter(deferred, 0)->tensor, NULL, false));
-    OK(tsr_layer_forward(layer, tx, NULL, &got));
+    tsr_layer_saved *saved = NULL;
+    OK(tsr_layer_forward(layer, tx, &saved, &got));
     double *a = values_of(got), *b = values_of(want);
     check_near("y", a, b, 6, 1e-6);
     free(a);
     free(b);
+    OK(tsr_layer_backward(layer, saved, got, &dx));
+    a = values_of(dx);
+    check_near("dx", a, want_dx, 12, 1e-6);
+    free(a);
+    free(want_dx);
+    tsr_layer_saved_destroy(&saved);
+    tsr_tensor_destroy(&dx);
     FAILS(tsr_layer_set_parameter(layer, 6, NULL, NULL, false), TSR_ERR_INVALID,
           "layer_set_parameter: there is no parameter 6");
     FAILS(tsr_layer_set_parameter(layer, 5, tx, NULL, false), TSR_ERR_INVALID,
