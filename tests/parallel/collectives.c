@@ -283,7 +283,7 @@ CASE(other_streams, "what other streams do with a tensor comes first")
 {
     tsr_stream *other = NULL;
     OK(tsr_stream_create(gpu, &other));
-    const int64_t size = 300;
+    const int64_t size = 160;
     tsr_tensor *a = tensor_new(TSR_F32, 2, (int64_t[]){size, size});
     tsr_tensor *b = tensor_new(TSR_F32, 2, (int64_t[]){size, size});
     OK(tsr_fill(other, a, 1));
