@@ -350,6 +350,47 @@ CASE(groups, "groups know their rank, size, stream and communicator")
     tsr_parallel_set_default(group);
 }
 
+CASE(paths, "mapped tensors are used in place, unless the params or the environment say else")
+{
+    const char *discrete = getenv("TEST_DISCRETE");
+    bool maps = !discrete || strcmp(discrete, "none") == 0;
+    CHECK(tsr_parallel_is_staged(group) == (ranks > 1 && !maps), "the other path");
+    tsr_parallel *forced = NULL;
+    CHECK(setenv("TESSERA_FORCE_STAGING", my_rank == 0 ? "1" : "0", 1) == 0, "no environment");
+    OK(tsr_parallel_create(world, queue, NULL, &forced));
+    unsetenv("TESSERA_FORCE_STAGING");
+    CHECK(tsr_parallel_is_staged(forced) == (ranks > 1), "rank 0 has not been heard");
+    tsr_parallel_destroy(&forced);
+    FAILS(
+        tsr_parallel_create(world, queue, tsr_parallel_params(.piece_bytes = UINT64_MAX), &forced),
+        TSR_ERR_INVALID,
+        "parallel_create: piece_bytes is 18446744073709551615; at most 1073741824");
+}
+
+CASE(single, "a communicator of one process makes a group of one")
+{
+    tsr_comm *one = NULL;
+    tsr_parallel *alone = NULL;
+    OK(tsr_comm_create(tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_SINGLE), &one));
+    OK(tsr_parallel_create(one, queue, tsr_parallel_params(.force_staging = true), &alone));
+    tsr_comm_destroy(&one);
+    CHECK(tsr_parallel_size(alone) == 1 && tsr_parallel_comm(alone), "not of one");
+    tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){5}),
+               *b = tensor_new(TSR_F32, 1, (int64_t[]){5});
+    OK(tsr_fill(queue, a, 3));
+    OK(tsr_fill(queue, b, 0));
+    OK(tsr_parallel_all_reduce(alone, a, TSR_OP_SUM));
+    OK(tsr_parallel_broadcast(alone, a, 0));
+    OK(tsr_parallel_all_gather(alone, b, a, 0, NULL));
+    check_same("all-gather", b, (double[]){3, 3, 3, 3, 3});
+    OK(tsr_fill(queue, a, 4));
+    OK(tsr_parallel_reduce_scatter(alone, b, a, 0, NULL, TSR_OP_AVG));
+    check_same("reduce-scatter", b, (double[]){4, 4, 4, 4, 4});
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    tsr_parallel_destroy(&alone);
+}
+
 CASE(split_groups, "groups of parts of the ranks work beside the whole")
 {
     if (ranks < 2)
