@@ -7,7 +7,7 @@
 
 #define DEFAULT_TIMEOUT_NS (60 * TSR__SECOND)
 #define FAREWELL_NS (2 * TSR__SECOND)         /* for what was sent to be delivered */
-#define FAREWELL_FAILED_NS UINT64_C(20000000) /* for the others to be told */
+#define FAREWELL_FAILED_NS UINT64_C(50000000) /* for the others to be told */
 
 static void count_local(tsr_comm *comm)
 {

@@ -251,7 +251,7 @@ static void handle(tsr_comm *comm, const control_note *note)
         news->goes_on = note->number != 0;
         if (note->status < 0)
             tsr__comm_fail(comm, false, (tsr_status)note->status, "%s", note->why);
-        tsr__comm_check_left(comm);
+        comm->anyone_left = true;
         break;
     case NOTE_WAKE:
         break;

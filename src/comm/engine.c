@@ -446,8 +446,10 @@ bool tsr__job_drive(tsr__job *job)
     advance_landed(job, false);
     moved = advance_boards(job) || moved;
     moved = tsr__control_drive(job) || moved;
-    if (tsr__transport_losses(job->transport) != job->losses_seen)
-        tsr__job_check_losses(job);
+    for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
+        if (comm->anyone_left || tsr__transport_losses(job->transport) > 0)
+            tsr__comm_check_gone(comm);
+    }
     advance_landed(job, true);
     if (job->is_haunted)
         tsr__job_discard(job);
@@ -505,9 +507,11 @@ void tsr__request_drive(tsr_request *request)
             if (request->done)
                 return;
         }
-        /* Also where something else always moves, deadlines pass. */
-        if (++turns % 4096 == 0)
+        /* Also where something else always moves, such as messages to the dead, time passes. */
+        if (++turns % 1024 == 0) {
+            tsr__transport_glance(job->transport);
             (void)tsr__job_tick(job, tsr__now_ns());
+        }
         if (tsr__job_drive(job)) {
             idle_since = 0;
             idle = 0;

@@ -33,7 +33,8 @@ struct tsr_comm {
     tsr__call past[TSR__COMM_PAST];
     int running;
 
-    tsr_status status; /* what it has failed with */
+    uint64_t doubt_until_ns; /* 0: nothing seems amiss */
+    tsr_status status;       /* what it has failed with */
     char why[TSR__COMM_WHY];
 
     /* What has been heard of each rank. */
@@ -43,6 +44,7 @@ struct tsr_comm {
         uint32_t answered; /* the number of the last question that it answered */
         uint64_t sequence; /* its own, then */
     } * news;
+    bool anyone_left;
     uint32_t asked; /* number of the last question */
 };
 
@@ -100,8 +102,8 @@ struct tsr__job {
     int unused_count;
     tsr__control *control;
     tsr__boards *boards; /* NULL: no shared memory */
-    unsigned losses_seen;
-    bool landed; /* some message has landed since the requests were last looked at */
+    bool anyone_left;    /* some communicator */
+    bool landed;         /* some message has landed since the requests were last looked at */
     const tsr__kernels *kernels;
     /* Of late communicators, whose messages are thrown away for a while. */
     struct tsr__grave {
@@ -143,15 +145,6 @@ void tsr__request_finish(tsr_request *request, tsr_status status);
 /* Fails the communicator and all its requests, and tells the others, unless they told us. */
 void tsr__comm_fail(tsr_comm *comm, bool tell, tsr_status status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* What a message means that has not landed as it should. */
-void tsr__request_trouble(tsr_request *request);
-/* A lost or departed rank that the request waits for, looked for after news of either. */
-void tsr__job_check_losses(tsr__job *job);
-void tsr__comm_check_left(tsr_comm *comm);
-/* Whether it will not show or send anything any more. */
-bool tsr__comm_is_gone(const tsr_comm *comm, int rank);
-/* A rank that is gone is needed for a call. */
-void tsr__comm_fail_gone(tsr_comm *comm, const tsr__call *call, int rank);
 /* Two calls that differ have met. */
 void tsr__comm_disagree(tsr_comm *comm, const tsr__call *mine, int rank, const tsr__call *theirs);
 /* Compares another rank's call, and the one before it, with those that this rank remembers. Fails
@@ -167,6 +160,17 @@ const char *tsr__duration_format(uint64_t ns, char text[32]);
 
 void tsr__job_bury(tsr__job *job, uint32_t comm);
 void tsr__job_discard(tsr__job *job);
+
+/* losses.c ----------------------------------------------------------------------------------- */
+
+/* Whether it will not show or send anything any more. */
+bool tsr__comm_is_gone(const tsr_comm *comm, int rank);
+/* Some message has not landed as it should. */
+void tsr__request_trouble(tsr_request *request);
+/* What waits for ranks that are gone comes into doubt. */
+void tsr__comm_check_gone(tsr_comm *comm);
+/* The doubts have lasted long enough. */
+void tsr__comm_judge(tsr_comm *comm);
 
 /* control.c: what communicators tell each other ------------------------------------------------ */
 

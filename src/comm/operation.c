@@ -13,6 +13,8 @@
 #define LARGE_REDUCE_BYTES 16384
 #define LARGE_BROADCAST_BYTES 65536
 
+#define CONNECTED_MOST 128 /* ranks that all connect at the beginning */
+
 /* What this rank reads and writes, in elements. */
 typedef struct extents {
     const tsr__operation *operation;
@@ -260,6 +262,24 @@ static bool is_exact(const tsr_comm *comm, const tsr__operation *o)
     return comm->reproducible && is_float && o->op != TSR_OP_MIN && o->op != TSR_OP_MAX;
 }
 
+/* An all-gather in which everybody hears from everybody, unless they are too many: connections are
+ * made when they are used for the first time, and an error is no time to make them. */
+static void plan_meeting(tsr__plan *plan, const extents *e)
+{
+    if (e->size > CONNECTED_MOST) {
+        tsr__plan_all_gather(plan, e->size, e->rank, &e->blocks, false);
+        return;
+    }
+    const uint64_t count = e->blocks.each;
+    const tsr__span mine = tsr__span_of(TSR__AT_SEND, 0, count);
+    for (int i = 1; i < e->size; i++) {
+        const int in = (e->rank + e->size - i) % e->size, out = (e->rank + i) % e->size;
+        tsr__plan_recv(plan, in, tsr__span_of(TSR__AT_RECV, (uint64_t)in * count, count));
+        tsr__plan_send(plan, out, mine);
+    }
+    tsr__plan_copy(plan, mine, tsr__span_of(TSR__AT_RECV, (uint64_t)e->rank * count, count));
+}
+
 static void make_plan(tsr_request *request, const extents *e)
 {
     const tsr__operation *o = e->operation;
@@ -286,10 +306,12 @@ static void make_plan(tsr_request *request, const extents *e)
     case TSR__CALL_ALL_GATHER_V:
     case TSR__CALL_SPLIT:
     case TSR__CALL_DUPLICATE:
-    case TSR__CALL_CREATE:
         tsr__plan_all_gather(plan, size, rank, &e->blocks,
                              tsr__block_start(&e->blocks, size) * tsr__element_size(o->dtype) >=
                                  LARGE_BROADCAST_BYTES);
+        break;
+    case TSR__CALL_CREATE:
+        plan_meeting(plan, e);
         break;
     case TSR__CALL_BROADCAST:
         tsr__plan_broadcast(plan, size, rank, o->count, o->peer, bytes >= LARGE_BROADCAST_BYTES);

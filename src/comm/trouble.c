@@ -1,4 +1,4 @@
-/* What ends an operation before it is done: deadlines, ranks that are lost or have left, and ranks
+/* What ends an operation before it is done: deadlines, losses (see losses.c), and ranks
  * that have called something else. All of these fail the communicator, on all ranks. */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -10,8 +10,7 @@
 #include "comm/tags.h"
 
 #define MS UINT64_C(1000000)
-#define ANSWER_NS (50 * MS)   /* for ranks that wait themselves to say where they are */
-#define SUSPECT_NS (300 * MS) /* for one that has called something else to say what */
+#define ANSWER_NS (50 * MS) /* for ranks that wait themselves to say where they are */
 #define ASK_MOST_NS (10000 * MS)
 
 const char *tsr__duration_format(uint64_t ns, char text[32])
@@ -35,6 +34,7 @@ void tsr__comm_fail(tsr_comm *comm, bool tell, tsr_status status, const char *fo
         comm->why[0] = '\0';
     va_end(arguments);
     comm->status = status;
+    comm->doubt_until_ns = 0;
     tsr__log(TSR_LOG_WARNING, "comm: rank %d: %s", comm->rank, comm->why);
     if (tell)
         tsr__control_abort(comm, -1);
@@ -44,126 +44,6 @@ void tsr__comm_fail(tsr_comm *comm, bool tell, tsr_status status, const char *fo
         if (request->comm == comm && !request->done)
             tsr__request_abandon(request, status, comm->why);
     }
-}
-
-bool tsr__comm_is_gone(const tsr_comm *comm, int rank)
-{
-    return comm->news[rank].left ||
-           tsr__transport_is_lost(comm->job->transport, comm->world_of[rank]);
-}
-
-void tsr__comm_fail_gone(tsr_comm *comm, const tsr__call *call, int rank)
-{
-    char text[TSR__CALL_TEXT];
-    (void)tsr__call_format(call, text);
-    if (comm->news[rank].left)
-        tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST, "%s: rank %d has destroyed the communicator",
-                       text, rank);
-    else
-        tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST, "%s: rank %d is lost: %s", text, rank,
-                       tsr__transport_loss(comm->job->transport, comm->world_of[rank]));
-}
-
-/* Whoever is to blame for a message that did not land as it should. */
-static void fail_by_message(tsr_request *request, const tsr__step *step)
-{
-    tsr_comm *comm = request->comm;
-    char text[TSR__CALL_TEXT];
-    if (tsr__comm_is_gone(comm, step->peer))
-        tsr__comm_fail_gone(comm, &request->call, step->peer);
-    else
-        tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST, "%s: a message %s rank %d was lost",
-                       tsr__call_format(&request->call, text),
-                       step->kind == TSR__STEP_SEND ? "to" : "from", step->peer);
-}
-
-/* The sender of a wrong message is asked what it has called, so that the error can say it. */
-static void suspect(tsr_request *request)
-{
-    tsr_comm *comm = request->comm;
-    char text[TSR__CALL_TEXT];
-    if (request->suspect_until_ns != 0)
-        return;
-    if (request->call.kind < TSR__CALL_SEND) {
-        request->suspect_until_ns = tsr__deadline_ns(SUSPECT_NS);
-        (void)tsr__control_ask(comm, request->suspect, &request->call);
-        return;
-    }
-    const tsr_dtype sent = (tsr_dtype)request->suspect_signature;
-    const uint64_t size = tsr__element_size(sent);
-    tsr__comm_fail(comm, true, TSR_ERR_INVALID, "rank %d called %s, rank %d sent it %" PRIu64 " %s",
-                   comm->rank, tsr__call_format(&request->call, text), request->suspect,
-                   size ? request->suspect_bytes / size : 0, tsr__element_name(sent));
-}
-
-void tsr__request_trouble(tsr_request *request)
-{
-    if (request->suspect >= 0) {
-        suspect(request);
-        return;
-    }
-    const tsr_comm *comm = request->comm;
-    for (size_t i = request->round_start; i < request->round_end; i++) {
-        const tsr__step *step = &request->plan.steps[i];
-        const tsr__message *message = &request->messages[i - request->round_start];
-        const bool nobody =
-            message->state == TSR__MESSAGE_FLYING && tsr__comm_is_gone(comm, step->peer);
-        if (nobody || message->state == TSR__MESSAGE_LOST ||
-            message->state == TSR__MESSAGE_CANCELLED) {
-            fail_by_message(request, step);
-            return;
-        }
-    }
-    tsr__comm_fail(request->comm, true, TSR_ERR_PEER_LOST, "%s: a message was lost",
-                   tsr__call_name(request->call.kind));
-}
-
-/* Whether the request waits for somebody who will not come. */
-static bool waits_in_vain(const tsr_request *request)
-{
-    const tsr_comm *comm = request->comm;
-    for (size_t i = request->round_start; request->posted && i < request->round_end; i++) {
-        const tsr__step *step = &request->plan.steps[i];
-        const tsr__message *message = &request->messages[i - request->round_start];
-        if (message->state == TSR__MESSAGE_FLYING && tsr__comm_is_gone(comm, step->peer))
-            return true;
-    }
-    return false;
-}
-
-/* Where the board waits for such a rank, the communicator has failed. */
-static void check_board(tsr_comm *comm)
-{
-    for (int rank = 0; rank < comm->size && tsr__board_is_busy(comm->board); rank++) {
-        if (rank != comm->rank && tsr__comm_is_gone(comm, rank) &&
-            tsr__board_awaits(comm->board, rank))
-            tsr__comm_fail_gone(comm, tsr__board_call(comm->board), rank);
-    }
-}
-
-static void check_waiting(tsr__job *job, tsr_comm *only)
-{
-    for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
-        if (!only || comm == only)
-            check_board(comm);
-    }
-    for (tsr_request *request = job->requests; request; request = request->next) {
-        if (!request->done && (!only || request->comm == only) && waits_in_vain(request)) {
-            request->troubled = true;
-            tsr__request_trouble(request);
-        }
-    }
-}
-
-void tsr__job_check_losses(tsr__job *job)
-{
-    job->losses_seen = tsr__transport_losses(job->transport);
-    check_waiting(job, NULL);
-}
-
-void tsr__comm_check_left(tsr_comm *comm)
-{
-    check_waiting(comm->job, comm);
 }
 
 const tsr__call *tsr__comm_past(const tsr_comm *comm, uint64_t sequence)
@@ -329,6 +209,12 @@ static uint64_t tick(tsr_request *request, uint64_t now)
 uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns)
 {
     uint64_t earliest = UINT64_MAX;
+    for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
+        if (comm->doubt_until_ns != 0 && now_ns >= comm->doubt_until_ns)
+            tsr__comm_judge(comm);
+        if (comm->doubt_until_ns != 0 && comm->doubt_until_ns < earliest)
+            earliest = comm->doubt_until_ns;
+    }
     for (tsr_request *request = job->requests; request; request = request->next) {
         if (request->done)
             continue;

@@ -43,6 +43,14 @@ under_mpirun() {
 sums_under_launch() {
     "$tool" launch -n "$1" "$summing" 50 1000 >"$folder/out" && all_well "$1" '\[ *[0-9]*\] '
 }
+# UCX would take over the signals of a process that it is in.
+hangup_ends_ranks() {
+    # shellcheck disable=SC2016 # for the shells of the ranks
+    SUMMING=$summing "$tool" launch -n 2 sh -c '"$SUMMING" 1000000000 100 & pid=$!
+        sleep 0.5; kill -HUP $pid; wait $pid; echo "status $?"' >"$folder/out" 2>&1
+    cat "$folder/out"
+    [ "$(grep -c 'status 129$' "$folder/out")" = 2 ]
+}
 # The launcher's name, the count.
 sums_under_mpirun() {
     "$1" --allow-run-as-root --map-by :OVERSUBSCRIBE -n "$2" "$summing" 50 1000 >"$folder/out" && all_well "$2" ''
@@ -113,6 +121,9 @@ if [ -n "$summing" ]; then
             fi
         done
     done
+fi
+if [ -n "$summing" ] && [ -n "$tool" ]; then
+    point "a hangup ends ranks" hangup_ends_ranks
 fi
 point "the variables of torchrun" under_torchrun
 if command -v torchrun >/dev/null; then

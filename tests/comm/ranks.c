@@ -2,6 +2,7 @@
 #include "comm/ranks.h"
 
 #include <signal.h>
+#include <stdalign.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ typedef struct shared {
     _Atomic int arrived[EXCHANGES];
     _Atomic bool has_given_up; /* some rank */
     uint8_t blocks[2][RANKS_MOST][BLOCK_MOST];
-    uint8_t user[RANKS_SHARED];
+    alignas(64) uint8_t user[RANKS_SHARED];
 } shared;
 
 static shared *common;

@@ -108,12 +108,8 @@ static bool all_have_shown(tsr_comm *comm, const tsr_request *request)
         const int rank = board->waiting_for;
         if (rank == comm->rank)
             continue;
-        if (!has_shown(board, rank)) {
-            /* What it showed before it left counts. */
-            if (tsr__comm_is_gone(comm, rank) && !has_shown(board, rank))
-                tsr__comm_fail_gone(comm, &request->call, rank);
+        if (!has_shown(board, rank))
             return false;
-        }
         if (board->pages[rank]->heads[half].line.check != request->turn.check) {
             disagree(comm, request, rank);
             return false;

@@ -41,6 +41,7 @@ static tsr_status open_context(tsr__transport *transport)
 
 tsr_status tsr__ucx_open(tsr__transport *transport)
 {
+    TSR__TRY(tsr__ucx_library_open());
     tsr__ucx_log_redirect();
     TSR__TRY(open_context(transport));
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,

@@ -1,6 +1,5 @@
 #include <stdio.h>
 #include <stdlib.h>
-#include <ucs/debug/log_def.h>
 
 #include "base/error.h"
 #include "comm/ucx/state.h"

@@ -56,6 +56,10 @@ void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns)
 {
 }
 
+void tsr__transport_glance(tsr__transport *transport)
+{
+}
+
 unsigned tsr__transport_losses(const tsr__transport *transport)
 {
     return 0;

@@ -2,8 +2,7 @@
 #ifndef TSR_COMM_UCX_STATE_H
 #define TSR_COMM_UCX_STATE_H
 
-#include <ucp/api/ucp.h>
-
+#include "comm/ucx/library.h"
 #include "comm/ucx/transport.h"
 
 typedef struct tsr__peer {

@@ -70,6 +70,9 @@ bool tsr__transport_progress(tsr__transport *transport);
 /* Until something may have moved, or `until_ns` of the monotonic clock, or a signal. */
 void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns);
 
+/* Looks whether watched processes have ended, which sleeping finds out by itself. */
+void tsr__transport_glance(tsr__transport *transport);
+
 /* How many peers have been lost so far; when it changes, ask for each. */
 unsigned tsr__transport_losses(const tsr__transport *transport);
 bool tsr__transport_is_lost(const tsr__transport *transport, int peer);

@@ -80,17 +80,27 @@ static void process_ended(tsr__peer *peer)
     peer->process = -1;
 }
 
+/* Also returns at once when `ms` is 0. */
+static void wait_for_events(tsr__transport *transport, int ms)
+{
+    struct epoll_event events[16];
+    int count = epoll_wait(transport->wake, events, (int)(sizeof events / sizeof events[0]), ms);
+    for (int i = 0; i < count; i++) {
+        if (events[i].data.ptr)
+            process_ended(events[i].data.ptr);
+    }
+}
+
+void tsr__transport_glance(tsr__transport *transport)
+{
+    wait_for_events(transport, 0);
+}
+
 void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns)
 {
     /* Unless armed, the event fd stays silent; and it cannot be armed with something to do. */
     if (ucp_worker_arm(transport->worker) != UCS_OK)
         return;
     const uint64_t longest = tsr__deadline_ns(NAP_MOST);
-    struct epoll_event events[16];
-    int count = epoll_wait(transport->wake, events, (int)(sizeof events / sizeof events[0]),
-                           tsr__poll_ms(until_ns < longest ? until_ns : longest));
-    for (int i = 0; i < count; i++) {
-        if (events[i].data.ptr)
-            process_ended(events[i].data.ptr);
-    }
+    wait_for_events(transport, tsr__poll_ms(until_ns < longest ? until_ns : longest));
 }
