@@ -76,7 +76,8 @@ typedef struct tsr_parameter {
     tsr_dtype dtype;
     int ndim;
     int64_t global_shape[TSR_MAX_DIMS];
-    int shard_dim;          /* which dimension is divided; -1: every rank has all of it */
+    /* Which dimension is divided; -1: every rank has all of it, and the same gradient. */
+    int shard_dim;
     int64_t offset, length; /* of this rank's part along it; without one 0 and the whole of dim 0 */
 } tsr_parameter;
 

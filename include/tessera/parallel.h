@@ -68,8 +68,8 @@ TSR_API tsr_parallel *tsr_parallel_default(void);
 TSR_API int tsr_parallel_rank(const tsr_parallel *group);
 TSR_API int tsr_parallel_size(const tsr_parallel *group);
 TSR_API tsr_stream *tsr_parallel_stream(const tsr_parallel *group);
-/* The group's communicator, for values in host memory; NULL for a group made without one. It stays
- * the group's. Not to be used while requests of the group are in progress. */
+/* The group's communicator, for values in host memory; NULL for a group made without one, or that
+ * has failed. It stays the group's. Not to be used while requests of the group are in progress. */
 TSR_API tsr_comm *tsr_parallel_comm(const tsr_parallel *group);
 /* Whether data goes through the ring of host memory. */
 TSR_API bool tsr_parallel_is_staged(const tsr_parallel *group);

@@ -8,15 +8,17 @@
 #include "cli/launch.h"
 #include "cli/memory.h"
 
-#define PIECE 65536
+#define PIECE ((size_t)65536)
 #define LONGEST_LINE ((size_t)1 << 20) /* longer ones are cut in two */
 
 /* Prefix, line and its end in one call, so that no other program's output comes between them. */
 static bool write_line(const launch_stream *stream, const char *line, size_t length)
 {
-    struct iovec pieces[3] = {{(void *)(uintptr_t)stream->prefix, strlen(stream->prefix)},
-                              {(void *)(uintptr_t)line, length},
-                              {(char[]){'\n'}, 1}};
+    const char *texts[] = {stream->prefix, line, "\n"};
+    struct iovec pieces[3] = {
+        {.iov_len = strlen(stream->prefix)}, {.iov_len = length}, {.iov_len = 1}};
+    for (int i = 0; i < 3; i++) /* writev does not write to them */
+        memcpy(&pieces[i].iov_base, &texts[i], sizeof texts[i]);
     for (int at = 0; at < 3;) {
         ssize_t written = writev(stream->to, pieces + at, 3 - at);
         if (written < 0 && errno == EINTR)

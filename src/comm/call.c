@@ -25,6 +25,7 @@ static const struct {
     [TSR__CALL_BARRIER] = {"barrier", false, false, false, false},
     [TSR__CALL_SPLIT] = {"split", false, false, false, false},
     [TSR__CALL_DUPLICATE] = {"duplicate", false, false, false, false},
+    [TSR__CALL_CREATE] = {"create", false, false, false, false},
     [TSR__CALL_SEND] = {"send", false, true, true, true},
     [TSR__CALL_RECV] = {"recv", false, true, true, true},
 };
@@ -92,28 +93,36 @@ bool tsr__call_same(const tsr__call *a, const tsr__call *b)
            a->count == b->count && a->counts == b->counts && a->tag == b->tag;
 }
 
-/* Odd factors keep small differences apart. */
+uint32_t tsr__call_history(const tsr__call *call)
+{
+    const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t hash = (call->history ^ call->count << 20) * odd;
+    hash = (hash ^ hash >> 31 ^ call->counts) * odd;
+    hash = (hash ^ hash >> 30 ^ (uint32_t)call->peer) * odd;
+    hash =
+        (hash ^ hash >> 28 ^ ((uint64_t)call->kind << 16 | (uint64_t)call->dtype << 8 | call->op)) *
+        odd;
+    return (uint32_t)(hash >> 32);
+}
+
 uint32_t tsr__call_signature(const tsr__call *call)
 {
-    const uint64_t rest =
-        call->count + (uint64_t)(uint32_t)call->peer * 37 + (call->counts ^ call->counts >> 32) * 5;
-    const uint32_t folded = (uint32_t)(rest ^ rest >> 9 ^ rest >> 27) & 0x1ff;
-    return (uint32_t)(call->kind & 15) << 16 | (uint32_t)(call->dtype & 15) << 12 |
-           (uint32_t)(call->op & 7) << 9 | folded;
+    return (uint32_t)(call->kind & 31) << 17 | (uint32_t)(call->dtype & 15) << 13 |
+           (uint32_t)(call->op & 7) << 10 | (tsr__call_history(call) & 0x3ff);
 }
 
 const char *tsr__signature_format(uint32_t signature, char text[TSR__CALL_TEXT])
 {
-    const int kind = (int)(signature >> 16 & 15);
+    const int kind = (int)(signature >> 17 & 31);
     size_t used = 0;
     add(text, &used, tsr__call_name(kind));
-    if (kinds[kind].has_dtype) {
+    if (kind < TSR__CALL_KINDS && kinds[kind].has_dtype) {
         add(text, &used, " (");
         if (kinds[kind].has_op) {
-            add(text, &used, tsr__op_name((tsr_op)(signature >> 9 & 7)));
+            add(text, &used, tsr__op_name((tsr_op)(signature >> 10 & 7)));
             add(text, &used, " of ");
         }
-        add(text, &used, tsr__element_name((tsr_dtype)(signature >> 12 & 15)));
+        add(text, &used, tsr__element_name((tsr_dtype)(signature >> 13 & 15)));
         add(text, &used, ")");
     }
     return text;

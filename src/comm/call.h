@@ -24,6 +24,7 @@ typedef enum tsr__call_kind {
     TSR__CALL_BARRIER,
     TSR__CALL_SPLIT,
     TSR__CALL_DUPLICATE,
+    TSR__CALL_CREATE,
     TSR__CALL_SEND, /* these two are between two ranks only, and have no place in the sequence */
     TSR__CALL_RECV,
     TSR__CALL_KINDS
@@ -38,7 +39,8 @@ typedef struct tsr__call {
     int32_t peer;    /* root, or the other rank of a send */
     uint16_t tag;
     uint8_t kind, dtype, op;
-    uint8_t unused[7];
+    uint8_t unused[3];
+    uint32_t history; /* a hash of all collective operations before */
 } tsr__call;
 
 #define TSR__CALL_TEXT 128
@@ -46,10 +48,15 @@ typedef struct tsr__call {
 const char *tsr__call_format(const tsr__call *call, char text[TSR__CALL_TEXT]);
 const char *tsr__call_name(int kind);
 
+/* Whatever was before. */
 bool tsr__call_same(const tsr__call *a, const tsr__call *b);
 
-/* What fits into a tag: kind, dtype and op as they are, and nine bits of the rest. */
-#define TSR__SIGNATURE_BITS 20
+/* The history of what comes after. */
+uint32_t tsr__call_history(const tsr__call *call);
+
+/* What fits into a tag: kind, dtype and op as they are, and ten bits of the rest and of what was
+ * before. */
+#define TSR__SIGNATURE_BITS 22
 uint32_t tsr__call_signature(const tsr__call *call);
 /* The call that a signature tells of, without what it does not hold: "all_reduce (sum of f32)". */
 const char *tsr__signature_format(uint32_t signature, char text[TSR__CALL_TEXT]);

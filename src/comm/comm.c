@@ -64,8 +64,20 @@ static void comm_free(tsr_comm *comm)
     tsr__free(comm);
 }
 
+/* Who has not left may still look at what this rank has shown. */
+static void retire_board(tsr_comm *comm)
+{
+    int lookers = 0;
+    for (int i = 0; i < comm->size; i++)
+        lookers += i != comm->rank && !comm->news[i].left;
+    if (comm->board)
+        tsr__boards_retire(comm->job, tsr__board_page_of(comm->board), comm->id, lookers);
+    tsr__board_destroy(&comm->board);
+}
+
 void tsr__comm_unmake(tsr_comm *comm)
 {
+    retire_board(comm);
     unlink_comm(comm);
     comm_free(comm);
 }
@@ -80,11 +92,51 @@ void tsr__comm_settle(tsr_comm *comm, uint32_t id, int rank, int size)
     tsr__control_catch_up(comm);
 }
 
+tsr_status tsr__comm_reserve_board(tsr__job *job, int size, tsr__place_on_board *place)
+{
+    place->page = -1;
+    place->pages = tsr__calloc((size_t)size, sizeof *place->pages);
+    if (!place->pages)
+        return TSR_ERR_NO_MEMORY;
+    TSR__TRY(tsr__board_create(size, &place->board));
+    place->page = tsr__boards_take(job);
+    return TSR_OK;
+}
+
+static bool is_for_board(const tsr_comm *comm, const int32_t *pages)
+{
+    for (int i = 0; i < comm->size; i++) {
+        if (pages[i] < 0)
+            return false;
+    }
+    return comm->local_size == comm->size && comm->size > 1 && comm->size <= TSR__BOARD_RANKS;
+}
+
+void tsr__comm_use_board(tsr_comm *comm, tsr__place_on_board *place)
+{
+    if (is_for_board(comm, place->pages)) {
+        tsr__board_use(comm, place->board, place->pages);
+        place->board = NULL;
+        place->page = -1;
+    }
+    tsr__comm_give_back_board(comm->job, place);
+}
+
+void tsr__comm_give_back_board(tsr__job *job, tsr__place_on_board *place)
+{
+    tsr__board_destroy(&place->board);
+    tsr__boards_give_back(job, place->page);
+    place->page = -1;
+    tsr__free(place->pages);
+    place->pages = NULL;
+}
+
 void tsr__job_end(tsr__job *job, uint64_t until_ns)
 {
     tsr__control_cancel(job);
     tsr__transport_destroy(&job->transport, until_ns);
     tsr__control_close(job);
+    tsr__boards_close(job);
     while (job->unused) {
         tsr_request *next = job->unused->next;
         job->unused->job = NULL;
@@ -119,9 +171,12 @@ void tsr_comm_destroy(tsr_comm **comm)
         return;
     tsr_comm *ending = *comm;
     tsr__job *job = ending->job;
+    const bool is_late = ending->running > 0 || ending->status != TSR_OK;
     const uint64_t farewell_ns = ending->status == TSR_OK ? FAREWELL_NS : FAREWELL_FAILED_NS;
     detach_requests(ending);
     tsr__control_leave(ending);
+    if (is_late)
+        tsr__job_bury(job, ending->id);
     tsr__comm_unmake(ending);
     if (job->references == 0)
         tsr__job_end(job, tsr__deadline_ns(farewell_ns));

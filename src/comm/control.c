@@ -8,13 +8,15 @@
 #include "comm/tags.h"
 
 #define POSTED 4 /* receives at a time */
+#define WAKE_BYTES 8
 #define EARLY 16 /* messages kept for communicators that are not there yet */
 
 typedef enum note_kind {
     NOTE_ASK,    /* a rank that waits: what are you doing? With what it does itself */
     NOTE_ANSWER, /* … and what was called at that place of the sequence */
     NOTE_ABORT,  /* the communicator has failed */
-    NOTE_LEAVE   /* and this is destroyed */
+    NOTE_LEAVE,  /* and this is destroyed; `number`: its job goes on */
+    NOTE_WAKE    /* nothing but that; only the first bytes are sent */
 } note_kind;
 
 /* Between processes of one build. */
@@ -25,7 +27,7 @@ typedef struct control_note {
     int32_t status;
     uint32_t has_call;
     uint64_t sequence;
-    tsr__call call;
+    tsr__call call, before; /* before: call itself where it is not known */
     char why[TSR__COMM_WHY];
 } control_note;
 
@@ -41,7 +43,7 @@ struct tsr__control {
         control_note note;
         bool has_come;
     } posted[POSTED];
-    bool any;     /* has come */
+    int next;     /* of `posted`, to come */
     bool closing; /* nothing is posted any more */
     outgoing *sent;
     control_note early[EARLY];
@@ -56,7 +58,6 @@ static void on_come(tsr__message *message)
         if (&control->posted[i].message == message)
             control->posted[i].has_come = true;
     }
-    control->any = true;
 }
 
 static void post(tsr__job *job, int i)
@@ -67,10 +68,7 @@ static void post(tsr__job *job, int i)
     *message = (tsr__message){.landed = on_come, .owner = job};
     tsr__transport_recv(job->transport, job->rank, TSR__TAG_CONTROL, TSR__TAG_CONTROL_MASK,
                         &control->posted[i].note, sizeof control->posted[i].note, message);
-    if (message->state != TSR__MESSAGE_FLYING) {
-        control->posted[i].has_come = true;
-        control->any = true;
-    }
+    control->posted[i].has_come = message->state != TSR__MESSAGE_FLYING;
 }
 
 tsr_status tsr__control_open(tsr__job *job)
@@ -122,12 +120,21 @@ static outgoing *free_slot(tsr__control *control)
     return slot;
 }
 
+/* Who has left need not be told anything, except that this rank does not look at its page of the
+ * board any more. */
+static bool is_told(const tsr_comm *comm, int rank, const control_note *note)
+{
+    const struct tsr__rank_news *news = &comm->news[rank];
+    if (rank == comm->rank || tsr__transport_is_lost(comm->job->transport, comm->world_of[rank]))
+        return false;
+    return !news->left || (news->goes_on && comm->board && note->kind == NOTE_LEAVE);
+}
+
 static void send_to(tsr_comm *comm, int rank, const control_note *note)
 {
     tsr__job *job = comm->job;
     const int world = comm->world_of[rank];
-    if (rank == comm->rank || comm->news[rank].left ||
-        tsr__transport_is_lost(job->transport, world))
+    if (!is_told(comm, rank, note))
         return;
     outgoing *slot = free_slot(job->control);
     if (!slot)
@@ -135,7 +142,8 @@ static void send_to(tsr_comm *comm, int rank, const control_note *note)
     slot->note = *note;
     slot->message = (tsr__message){0};
     tsr__transport_send(job->transport, world, TSR__TAG_CONTROL | tsr__tag_source(job->rank),
-                        &slot->note, sizeof slot->note, &slot->message);
+                        &slot->note, note->kind == NOTE_WAKE ? WAKE_BYTES : sizeof slot->note,
+                        &slot->message);
 }
 
 static void send_note(tsr_comm *comm, int rank, const control_note *note)
@@ -154,28 +162,50 @@ static control_note note_of(const tsr_comm *comm, note_kind kind)
         .kind = (uint32_t)kind, .comm = comm->id, .from = comm->rank, .sequence = comm->sequence};
 }
 
+/* The call, and the one before. */
+static void put_calls(const tsr_comm *comm, control_note *note, const tsr__call *call)
+{
+    const tsr__call *before = call->sequence > 0 ? tsr__comm_past(comm, call->sequence - 1) : NULL;
+    note->has_call = 1;
+    note->call = *call;
+    note->before = before ? *before : *call;
+}
+
 uint32_t tsr__control_ask(tsr_comm *comm, int rank, const tsr__call *call)
 {
     control_note note = note_of(comm, NOTE_ASK);
     if (++comm->asked == 0)
         comm->asked = 1;
     note.number = comm->asked;
-    note.call = *call;
+    put_calls(comm, &note, call);
     send_note(comm, rank, &note);
     return comm->asked;
+}
+
+static void put_failure(const tsr_comm *comm, control_note *note)
+{
+    note->status = (int32_t)comm->status;
+    memcpy(note->why, comm->why, sizeof note->why);
 }
 
 void tsr__control_abort(tsr_comm *comm, int rank)
 {
     control_note note = note_of(comm, NOTE_ABORT);
-    note.status = (int32_t)comm->status;
-    memcpy(note.why, comm->why, sizeof note.why);
+    put_failure(comm, &note);
+    send_note(comm, rank, &note);
+}
+
+void tsr__control_wake(tsr_comm *comm, int rank)
+{
+    const control_note note = note_of(comm, NOTE_WAKE);
     send_note(comm, rank, &note);
 }
 
 void tsr__control_leave(tsr_comm *comm)
 {
-    const control_note note = note_of(comm, NOTE_LEAVE);
+    control_note note = note_of(comm, NOTE_LEAVE);
+    note.number = comm->job->references > 1;
+    put_failure(comm, &note); /* this may come before what others have to say of it */
     send_note(comm, -1, &note);
 }
 
@@ -189,14 +219,12 @@ static void answer(tsr_comm *comm, const control_note *question)
         return;
     }
     control_note note = note_of(comm, NOTE_ANSWER);
-    const tsr__call *mine = &comm->past[question->call.sequence % TSR__COMM_PAST];
+    const tsr__call *mine = tsr__comm_past(comm, question->call.sequence);
     note.number = question->number;
-    note.has_call =
-        question->call.sequence < comm->sequence && mine->sequence == question->call.sequence;
-    if (note.has_call)
-        note.call = *mine;
+    if (mine)
+        put_calls(comm, &note, mine);
     send_note(comm, question->from, &note);
-    tsr__comm_compare(comm, question->from, &question->call);
+    tsr__comm_compare(comm, question->from, &question->call, &question->before);
 }
 
 static void handle(tsr_comm *comm, const control_note *note)
@@ -212,7 +240,7 @@ static void handle(tsr_comm *comm, const control_note *note)
         news->answered = note->number;
         news->sequence = note->sequence;
         if (note->has_call)
-            tsr__comm_compare(comm, note->from, &note->call);
+            tsr__comm_compare(comm, note->from, &note->call, &note->before);
         break;
     case NOTE_ABORT:
         if (note->status < 0)
@@ -220,7 +248,12 @@ static void handle(tsr_comm *comm, const control_note *note)
         break;
     case NOTE_LEAVE:
         news->left = true;
+        news->goes_on = note->number != 0;
+        if (note->status < 0)
+            tsr__comm_fail(comm, false, (tsr_status)note->status, "%s", note->why);
         tsr__comm_check_left(comm);
+        break;
+    case NOTE_WAKE:
         break;
     }
 }
@@ -235,6 +268,8 @@ static void dispatch(tsr__job *job, const control_note *note)
         }
     }
     /* Destroyed here already, or not made yet. */
+    if (note->kind == NOTE_LEAVE && note->comm < job->next_id)
+        tsr__boards_left(job, note->comm);
     if (note->comm >= job->next_id && control->early_count < EARLY &&
         (note->kind == NOTE_ABORT || note->kind == NOTE_LEAVE))
         control->early[control->early_count++] = *note;
@@ -254,22 +289,24 @@ void tsr__control_catch_up(tsr_comm *comm)
         control->early_count = kept;
 }
 
+/* Receives match in the order in which they were posted, so what comes first is at `next`. */
 bool tsr__control_drive(tsr__job *job)
 {
     tsr__control *control = job->control;
-    if (!control || !control->any || control->closing)
-        return false;
-    control->any = false;
-    for (int i = 0; i < POSTED; i++) {
-        if (!control->posted[i].has_come)
-            continue;
+    bool moved = false;
+    while (control && !control->closing && control->posted[control->next].has_come) {
+        const int i = control->next;
         control_note note = control->posted[i].note;
         const tsr__message *message = &control->posted[i].message;
-        const bool fine = message->state == TSR__MESSAGE_DONE && message->size_bytes == sizeof note;
+        const bool fine = message->state == TSR__MESSAGE_DONE &&
+                          (message->size_bytes == sizeof note ||
+                           (message->size_bytes == WAKE_BYTES && note.kind == NOTE_WAKE));
+        control->next = (i + 1) % POSTED;
         post(job, i); /* before handling, which may wait for things to land */
         note.why[sizeof note.why - 1] = '\0';
-        if (fine)
+        if (fine && note.kind != NOTE_WAKE)
             dispatch(job, &note);
+        moved = true;
     }
-    return true;
+    return moved;
 }

@@ -17,7 +17,8 @@ typedef struct greeting {
     uint32_t version;
     uint32_t reproducible;
     int64_t pid;
-    uint64_t pid_space; /* where that pid has a meaning; 0: unknown */
+    uint64_t pid_space;  /* where that pid has a meaning; 0: unknown */
+    tsr__memory_key key; /* to its shared memory, where that pid has a meaning */
     uint64_t address_bytes;
 } greeting;
 
@@ -83,8 +84,15 @@ static tsr_status connect_all(tsr__job *job, const tsr__boot_blocks *blocks, con
         status = tsr__transport_connect(job->transport, job->rank, job->size, addresses);
     for (int i = 0; i < job->size && status == TSR_OK; i++) {
         memcpy(&theirs, blocks->bytes + blocks->starts[i], sizeof theirs);
-        if (i != job->rank && theirs.pid_space != 0 && theirs.pid_space == mine->pid_space)
+        if (i == job->rank)
+            continue;
+        const bool is_near = theirs.pid_space != 0 && theirs.pid_space == mine->pid_space;
+        if (is_near)
             tsr__transport_watch(job->transport, i, theirs.pid);
+        else
+            theirs.key.file = -1;
+        if (job->node_of[i] == job->node_of[job->rank])
+            tsr__boards_look(job, i, &theirs.key);
     }
     tsr__free(addresses);
     return status;
@@ -95,18 +103,21 @@ static tsr_status greet(tsr__job *job, tsr__boot *boot, const tsr_comm_params *p
     size_t address_bytes;
     tsr__boot_blocks blocks = {0};
     TSR__TRY(tsr__transport_create(&job->transport));
+    TSR__TRY(tsr__boards_open(job, &job->boards));
     const void *address = tsr__transport_address(job->transport, &address_bytes);
     const greeting mine = {.version = VERSION,
                            .reproducible = params->reproducible,
                            .pid = getpid(),
                            .pid_space = pid_space(),
+                           .key = tsr__boards_key(job->boards),
                            .address_bytes = address_bytes};
-    uint8_t *block = tsr__calloc(1, sizeof mine + address_bytes);
+    const size_t size_bytes = sizeof mine + address_bytes;
+    uint8_t *block = tsr__calloc(1, size_bytes);
     if (!block)
         return TSR_ERR_NO_MEMORY;
     memcpy(block, &mine, sizeof mine);
     memcpy(block + sizeof mine, address, address_bytes);
-    tsr_status status = tsr__boot_exchange(boot, block, sizeof mine + address_bytes, 0, &blocks);
+    tsr_status status = tsr__boot_exchange(boot, block, size_bytes, 0, &blocks);
     tsr__free(block);
     TSR__TRY(status);
     status = connect_all(job, &blocks, &mine);
@@ -150,6 +161,22 @@ static tsr_status fill_job(tsr__job *job, tsr__boot *boot, const tsr_comm_params
     return job->size > 1 ? greet(job, boot, params) : TSR_OK;
 }
 
+/* Everybody has come this far, and says whether it has shared memory. */
+static tsr_status settle(tsr_comm *comm)
+{
+    tsr__place_on_board place = {.page = -1};
+    tsr_status status = tsr__comm_reserve_board(comm->job, comm->size, &place);
+    const int32_t mine = place.page;
+    if (status == TSR_OK)
+        status = tsr__comm_all_gather_as(comm, TSR__CALL_CREATE, &mine, place.pages, sizeof mine);
+    tsr__boards_hide(comm->job);
+    if (status == TSR_OK)
+        tsr__comm_use_board(comm, &place);
+    else
+        tsr__comm_give_back_board(comm->job, &place);
+    return status;
+}
+
 tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
 {
     const tsr_comm_params defaults = {0};
@@ -170,7 +197,7 @@ tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
     if (status != TSR_OK)
         tsr__job_end(job, 0);
     else if (comm->size > 1)
-        status = tsr_comm_barrier(comm);
+        status = settle(comm);
     if (status != TSR_OK) {
         tsr_comm_destroy(&comm);
         return tsr__fail_context(status, "comm_create");

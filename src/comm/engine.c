@@ -13,8 +13,11 @@
 
 #define SPIN_NS UINT64_C(100000)        /* with a processor for each rank */
 #define SPIN_CROWDED_NS UINT64_C(20000) /* else others need it */
-#define UNUSED_MOST 4                   /* requests kept, with their memory */
-#define ABANDON_NS UINT64_C(15000000)   /* for what flies to land by itself, then by force */
+#define QUICK 200
+#define QUICK_CROWDED 8
+#define ASK_AFTER_NS UINT64_C(50000000)
+#define UNUSED_MOST 4                 /* requests kept, with their memory */
+#define ABANDON_NS UINT64_C(30000000) /* for what flies to land by itself, then by force */
 
 /* Memory ----------------------------------------------------------------------------------------
  */
@@ -48,6 +51,8 @@ tsr_status tsr__request_create(tsr_comm *comm, tsr_request **out)
     request->why[0] = '\0';
     request->posted = request->troubled = request->leave_alone = false;
     request->done = true; /* until it is started */
+    request->turn = (tsr__turn){0};
+    request->started_ns = 0;
     request->send = request->recv = NULL;
     request->combine = NULL;
     request->divide = NULL;
@@ -154,10 +159,9 @@ static bool is_direct(const tsr_request *request)
 static bool is_right(tsr_request *request, const tsr__message *message, const tsr__step *step)
 {
     const uint64_t expected = step->to.count * request->element_bytes;
-    const bool tag_fits =
-        is_direct(request)
-            ? tsr__tag_dtype(message->tag) == (tsr_dtype)request->call.dtype
-            : (message->tag & ~TSR__TAG_COLLECTIVE_MASK) == tsr__call_signature(&request->call);
+    const bool tag_fits = is_direct(request)
+                              ? tsr__tag_dtype(message->tag) == (tsr_dtype)request->call.dtype
+                              : (message->tag & ~TSR__TAG_COLLECTIVE_MASK) == request->signature;
     if (message->state == TSR__MESSAGE_DONE && message->size_bytes == expected && tag_fits)
         return true;
     if (request->suspect < 0 &&
@@ -200,8 +204,7 @@ static void post_one(tsr_request *request, size_t index)
     const uint64_t tag =
         is_direct(request)
             ? tsr__tag_direct(comm->id, source, request->call.tag, (tsr_dtype)request->call.dtype)
-            : tsr__tag_collective(comm->id, source, request->call.sequence,
-                                  tsr__call_signature(&request->call));
+            : tsr__tag_collective(comm->id, source, request->call.sequence, request->signature);
     *message = (tsr__message){.landed = on_landed, .owner = request};
     if (is_send)
         tsr__transport_send(request->job->transport, peer, tag, place(request, step->from),
@@ -321,6 +324,8 @@ static bool has_landed(tsr_request *request, uint64_t until_ns)
 {
     tsr__transport *transport = request->job->transport;
     while (request->flying > 0) {
+        if (request->job->is_haunted)
+            tsr__job_discard(request->job);
         if (tsr__transport_progress(transport))
             continue;
         if (tsr__now_ns() >= until_ns)
@@ -368,52 +373,138 @@ void tsr__request_abandon(tsr_request *request, tsr_status status, const char *w
     tsr__request_finish(request, status);
 }
 
+void tsr__request_stamp(tsr_request *request, uint64_t now_ns)
+{
+    request->started_ns = now_ns;
+    request->deadline_ns =
+        request->timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + request->timeout_ns;
+    request->ask_ns = now_ns + ASK_AFTER_NS;
+}
+
 tsr_status tsr__request_start(tsr_request *request)
 {
     tsr_comm *comm = request->comm;
-    TSR__TRY(take_memory(request));
-    request->started_ns = tsr__now_ns();
-    request->deadline_ns = tsr__deadline_ns(request->timeout_ns);
-    request->ask_ns = request->started_ns + UINT64_C(50000000);
+    if (request->turn.rounds == 0) {
+        TSR__TRY(take_memory(request));
+        tsr__request_stamp(request, tsr__now_ns());
+    }
     if (!is_direct(request)) {
         request->call.sequence = comm->sequence++;
+        request->call.history = comm->history;
+        request->signature = tsr__call_signature(&request->call);
+        comm->history = tsr__call_history(&request->call);
         comm->past[request->call.sequence % TSR__COMM_PAST] = request->call;
     }
     comm->running++;
     request->done = false;
-    advance(request);
+    if (request->turn.rounds > 0) {
+        tsr__board_add(comm, request);
+        (void)tsr__board_advance(comm);
+    } else {
+        advance(request);
+    }
     return TSR_OK;
 }
 
 /* Driving ---------------------------------------------------------------------------------------
  */
 
+/* Requests by messages, all of whose messages have landed; and those that are in trouble. Advancing
+ * one may end others, but neither starts nor releases any. */
+static void advance_landed(tsr__job *job, bool also_troubled)
+{
+    bool again = job->landed;
+    while (again) {
+        job->landed = false;
+        for (tsr_request *request = job->requests; request; request = request->next) {
+            if (!request->done && request->turn.rounds == 0 &&
+                (request->troubled ? also_troubled : request->flying == 0))
+                advance(request);
+        }
+        again = job->landed;
+        job->landed = job->landed || !also_troubled;
+    }
+}
+
+static bool advance_boards(tsr__job *job)
+{
+    bool moved = false;
+    for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
+        if (tsr__board_is_busy(comm->board))
+            moved = tsr__board_advance(comm) || moved;
+    }
+    return moved;
+}
+
 bool tsr__job_drive(tsr__job *job)
 {
     if (!job->transport)
         return false;
     bool moved = tsr__transport_progress(job->transport);
+    /* What others have done first, then what they say, and then what is amiss: they may have said
+     * why. */
+    advance_landed(job, false);
+    moved = advance_boards(job) || moved;
     moved = tsr__control_drive(job) || moved;
     if (tsr__transport_losses(job->transport) != job->losses_seen)
         tsr__job_check_losses(job);
-    if (job->landed) {
-        job->landed = false;
-        /* Advancing one may end others, but neither starts nor releases any. */
-        for (tsr_request *request = job->requests; request; request = request->next) {
-            if (!request->done && (request->flying == 0 || request->troubled))
-                advance(request);
-        }
-    }
+    advance_landed(job, true);
+    if (job->is_haunted)
+        tsr__job_discard(job);
     return moved;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* On the board, before anything else is looked at. */
+static void drive_board(tsr_request *request)
+{
+    tsr_comm *comm = request->comm;
+    const int most = request->job->is_crowded ? QUICK_CROWDED : QUICK;
+    for (int i = 0; i < most && !request->done; i++) {
+        (void)tsr__board_advance(comm);
+        if (!request->done)
+            relax();
+    }
+}
+
+static void set_sleeping(const tsr__job *job, bool sleeping)
+{
+    for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
+        if (tsr__board_is_busy(comm->board))
+            tsr__board_set_sleeping(comm->board, sleeping);
+    }
+}
+
+/* Whoever shows something after this rank has said that it sleeps, wakes it; what was shown before
+ * is seen now. */
+static void doze(tsr__job *job, uint64_t wake_ns)
+{
+    set_sleeping(job, true);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!tsr__job_drive(job))
+        tsr__transport_sleep(job->transport, wake_ns);
+    set_sleeping(job, false);
 }
 
 void tsr__request_drive(tsr_request *request)
 {
     tsr__job *job = request->job;
     const uint64_t spin_ns = job->is_crowded ? SPIN_CROWDED_NS : SPIN_NS;
+    const unsigned look = job->is_crowded || request->turn.rounds > 0 ? 1 : 16;
     uint64_t idle_since = 0;
     unsigned idle = 0, turns = 0;
     while (!request->done) {
+        if (request->turn.rounds > 0) {
+            drive_board(request);
+            if (request->done)
+                return;
+        }
         /* Also where something else always moves, deadlines pass. */
         if (++turns % 4096 == 0)
             (void)tsr__job_tick(job, tsr__now_ns());
@@ -422,18 +513,18 @@ void tsr__request_drive(tsr_request *request)
             idle = 0;
             continue;
         }
-        if (++idle % 16 != 0)
+        if (++idle % look != 0)
             continue;
         const uint64_t now = tsr__now_ns();
         if (idle_since == 0)
             idle_since = now;
         if (now - idle_since < spin_ns) {
-            if (job->is_crowded)
-                sched_yield();
+            /* To whom this rank waits for, perhaps. */
+            sched_yield();
             continue;
         }
         const uint64_t wake_ns = tsr__job_tick(job, now);
         if (!request->done)
-            tsr__transport_sleep(job->transport, wake_ns);
+            doze(job, wake_ns);
     }
 }

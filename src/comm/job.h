@@ -3,16 +3,17 @@
 #ifndef TSR_COMM_JOB_H
 #define TSR_COMM_JOB_H
 
+#include "comm/board/board.h"
 #include "comm/boot/clock.h"
 #include "comm/call.h"
 #include "comm/pattern/patterns.h"
 #include "comm/reduce/reduce.h"
 #include "comm/ucx/transport.h"
 
-#define TSR__COMM_WHY 512  /* bytes of an error's text */
+#define TSR__COMM_WHY 512 /* bytes of an error's text */
+#define TSR__GRAVES 8
 #define TSR__COMM_PAST 128 /* calls a communicator remembers, for ranks that come later */
 
-typedef struct tsr__job tsr__job;
 typedef struct tsr__control tsr__control;
 
 struct tsr_comm {
@@ -21,12 +22,14 @@ struct tsr_comm {
     uint32_t id;
     int rank, size;
     int *world_of;       /* of each rank: its rank in the job */
+    tsr__board *board;   /* NULL: its ranks share no memory */
     const void **inputs; /* `size` of them, for one combination at a time */
     int local_rank, local_size;
     uint64_t timeout_ns;
     bool reproducible;
 
     uint64_t sequence; /* of the next collective */
+    uint32_t history;  /* … and of all before it */
     tsr__call past[TSR__COMM_PAST];
     int running;
 
@@ -36,6 +39,7 @@ struct tsr_comm {
     /* What has been heard of each rank. */
     struct tsr__rank_news {
         bool left;         /* it has destroyed the communicator */
+        bool goes_on;      /* … and has others */
         uint32_t answered; /* the number of the last question that it answered */
         uint64_t sequence; /* its own, then */
     } * news;
@@ -47,6 +51,7 @@ struct tsr_request {
     tsr_comm *comm;               /* NULL: destroyed */
     tsr_request *next, *previous; /* in the job: all that somebody has a handle of; or unused */
     tsr__call call;
+    uint32_t signature; /* of the call */
     tsr_status status;
     bool done;
     char why[TSR__COMM_WHY];
@@ -59,6 +64,7 @@ struct tsr_request {
     tsr__combine_fn combine;
     tsr__divide_fn divide; /* NULL unless the op is AVG */
     tsr__plan plan;
+    tsr__turn turn;
     uint64_t *starts; /* of blocks, where they differ */
     size_t starts_capacity;
     size_t round_start, round_end; /* steps */
@@ -69,7 +75,8 @@ struct tsr_request {
     bool troubled;    /* some message did not land as it should */
     bool leave_alone; /* being abandoned: messages land without consequences */
 
-    uint64_t started_ns, deadline_ns, timeout_ns;
+    uint64_t started_ns; /* 0: not looked at the clock yet */
+    uint64_t deadline_ns, timeout_ns;
     uint64_t ask_ns;     /* when to ask the others next */
     uint32_t last_asked; /* the question before the deadline; 0: not yet */
     uint64_t verdict_ns; /* when its answers are due */
@@ -92,9 +99,17 @@ struct tsr__job {
     tsr_request *requests, *unused;
     int unused_count;
     tsr__control *control;
+    tsr__boards *boards; /* NULL: no shared memory */
     unsigned losses_seen;
     bool landed; /* some message has landed since the requests were last looked at */
     const tsr__kernels *kernels;
+    /* Of late communicators, whose messages are thrown away for a while. */
+    struct tsr__grave {
+        uint32_t comm;
+        uint64_t until_ns;
+    } graves[TSR__GRAVES];
+    unsigned next_grave;
+    bool is_haunted; /* some of them are of now */
 };
 
 /* engine.c: requests from start to end -------------------------------------------------------- */
@@ -109,6 +124,9 @@ void tsr__request_detach(tsr_request *request);
 /* The call is set and the plan made: takes the memory, and starts. From then on a failure is the
  * communicator's. */
 tsr_status tsr__request_start(tsr_request *request) TSR_NODISCARD;
+
+/* It starts now, as far as its deadline is concerned. */
+void tsr__request_stamp(tsr_request *request, uint64_t now_ns);
 
 /* Moves everything that can be moved; true when something was. */
 bool tsr__job_drive(tsr__job *job);
@@ -130,11 +148,25 @@ void tsr__request_trouble(tsr_request *request);
 /* A lost or departed rank that the request waits for, looked for after news of either. */
 void tsr__job_check_losses(tsr__job *job);
 void tsr__comm_check_left(tsr_comm *comm);
-/* Compares another rank's call with the one that this rank remembers. */
-void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call);
+/* Whether it will not show or send anything any more. */
+bool tsr__comm_is_gone(const tsr_comm *comm, int rank);
+/* A rank that is gone is needed for a call. */
+void tsr__comm_fail_gone(tsr_comm *comm, const tsr__call *call, int rank);
+/* Two calls that differ have met. */
+void tsr__comm_disagree(tsr_comm *comm, const tsr__call *mine, int rank, const tsr__call *theirs);
+/* Compares another rank's call, and the one before it, with those that this rank remembers. Fails
+ * the communicator where they differ. */
+void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call, const tsr__call *before);
+/* The call of that number, or NULL when it is not remembered. */
+const tsr__call *tsr__comm_past(const tsr_comm *comm, uint64_t sequence);
 /* Questions and deadlines; returns when to be called next. */
 uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns);
 const char *tsr__duration_format(uint64_t ns, char text[32]);
+
+/* dead.c ------------------------------------------------------------------------------------- */
+
+void tsr__job_bury(tsr__job *job, uint32_t comm);
+void tsr__job_discard(tsr__job *job);
 
 /* control.c: what communicators tell each other ------------------------------------------------ */
 
@@ -147,6 +179,8 @@ bool tsr__control_drive(tsr__job *job);
 /* Asks all ranks of the communicator, or one (−1: all), where they are. Returns the number of the
  * question. */
 uint32_t tsr__control_ask(tsr_comm *comm, int rank, const tsr__call *call);
+/* For a rank that sleeps: there is news on the board. */
+void tsr__control_wake(tsr_comm *comm, int rank);
 /* To all ranks, or one. */
 void tsr__control_abort(tsr_comm *comm, int rank);
 void tsr__control_leave(tsr_comm *comm);
@@ -162,6 +196,18 @@ tsr_status tsr__comm_make(tsr__job *job, uint32_t id, int rank, int size, int *w
 void tsr__comm_unmake(tsr_comm *comm);
 /* What it is in the end; its world_of has been changed. */
 void tsr__comm_settle(tsr_comm *comm, uint32_t id, int rank, int size);
+/* What a rank brings to a communicator that uses shared memory, taken before the others can be
+ * waiting for what comes of it. */
+typedef struct tsr__place_on_board {
+    int page; /* −1: none */
+    tsr__board *board;
+    int32_t *pages; /* of each rank */
+} tsr__place_on_board;
+tsr_status tsr__comm_reserve_board(tsr__job *job, int size,
+                                   tsr__place_on_board *place) TSR_NODISCARD;
+/* All ranks use it if all can; `place` is given back otherwise. */
+void tsr__comm_use_board(tsr_comm *comm, tsr__place_on_board *place);
+void tsr__comm_give_back_board(tsr__job *job, tsr__place_on_board *place);
 /* Ends the transport, and frees everything; no communicator is left. */
 void tsr__job_end(tsr__job *job, uint64_t until_ns);
 

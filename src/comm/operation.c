@@ -158,6 +158,7 @@ static void set_extents(extents *e)
     case TSR__CALL_ALL_GATHER_V:
     case TSR__CALL_SPLIT:
     case TSR__CALL_DUPLICATE:
+    case TSR__CALL_CREATE:
         e->send = mine;
         e->recv = total;
         e->same_send = at(o->recv, e, start);
@@ -285,6 +286,7 @@ static void make_plan(tsr_request *request, const extents *e)
     case TSR__CALL_ALL_GATHER_V:
     case TSR__CALL_SPLIT:
     case TSR__CALL_DUPLICATE:
+    case TSR__CALL_CREATE:
         tsr__plan_all_gather(plan, size, rank, &e->blocks,
                              tsr__block_start(&e->blocks, size) * tsr__element_size(o->dtype) >=
                                  LARGE_BROADCAST_BYTES);
@@ -338,21 +340,36 @@ static tsr_status fill(tsr_request *request, const tsr__operation *o)
         request->combine = comm->job->kernels->combine[o->dtype][o->op];
         request->divide = o->op == TSR_OP_AVG ? comm->job->kernels->divide[o->dtype] : NULL;
     }
-    make_plan(request, &e);
+    request->turn.blocks = e.blocks;
+    request->turn.exact = is_exact(comm, o);
+    if (comm->board)
+        tsr__turn_prepare(comm, request);
+    if (request->turn.rounds == 0)
+        make_plan(request, &e);
     return TSR_OK;
 }
 
-tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation, tsr_request **out)
+/* What others have said before is heard before more is sent to them. */
+static tsr_status listen(tsr_comm *comm)
+{
+    for (int i = 0; i < 16 && tsr__job_drive(comm->job); i++)
+        ;
+    return comm->status == TSR_OK ? TSR_OK : tsr__fail(comm->status, "%s", comm->why);
+}
+
+static tsr_status start(tsr_comm *comm, const tsr__operation *operation, tsr_request **out)
 {
     const char *name = tsr__call_name((int)operation->kind);
     tsr_request *request;
-    TSR__REQUIRE(comm && out, "%s: %s is NULL", name, comm ? "out" : "comm");
+    TSR__REQUIRE(comm, "%s: comm is NULL", name);
     if (comm->status != TSR_OK)
         return tsr__fail(comm->status, "%s", comm->why);
     TSR__REQUIRE(comm->running < TSR_COMM_REQUESTS_MOST, "%s: %d requests are in progress", name,
                  comm->running);
     TSR__TRY(tsr__request_create(comm, &request));
     tsr_status status = fill(request, operation);
+    if (status == TSR_OK && request->turn.rounds == 0)
+        status = listen(comm);
     if (status == TSR_OK)
         status = tsr__request_start(request);
     if (status != TSR_OK) {
@@ -363,10 +380,22 @@ tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation,
     return TSR_OK;
 }
 
+tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation, tsr_request **out)
+{
+    tsr_request *request;
+    TSR__REQUIRE(out, "%s: out is NULL", tsr__call_name((int)operation->kind));
+    TSR__TRY(start(comm, operation, &request));
+    if (!request->done && request->started_ns == 0)
+        tsr__request_stamp(request, tsr__now_ns());
+    *out = request;
+    return TSR_OK;
+}
+
 tsr_status tsr__operation_run(tsr_comm *comm, const tsr__operation *operation)
 {
     tsr_request *request = NULL;
-    TSR__TRY(tsr__operation_start(comm, operation, &request));
+    /* Many are done before it is worth looking at the clock. */
+    TSR__TRY(start(comm, operation, &request));
     return tsr_request_wait(&request);
 }
 

@@ -10,6 +10,7 @@ typedef struct membership {
     int32_t colour, key;
     uint32_t next_id;
     int32_t rank;
+    int32_t page;
 } membership;
 
 /* The members of a colour by key, then by rank: insertion, since there are few. Returns how many.
@@ -47,6 +48,7 @@ typedef struct split_memory {
     membership *all, *members;
     int *world_of;
     tsr_comm *child;
+    tsr__place_on_board place;
 } split_memory;
 
 static tsr_status take_memory(tsr_comm *comm, split_memory *memory)
@@ -57,14 +59,16 @@ static tsr_status take_memory(tsr_comm *comm, split_memory *memory)
     memory->world_of = memory->members ? tsr__calloc(size, sizeof *memory->world_of) : NULL;
     if (!memory->world_of)
         return TSR_ERR_NO_MEMORY;
+    TSR__TRY(tsr__comm_reserve_board(comm->job, comm->size, &memory->place));
     /* As large as it can be; made what it is once that is known. */
     memory->world_of[0] = comm->world_of[comm->rank];
     return tsr__comm_make(comm->job, TSR__COMM_IDS, 0, comm->size, memory->world_of, comm,
                           &memory->child);
 }
 
-static void give_back(split_memory *memory)
+static void give_back(tsr__job *job, split_memory *memory)
 {
+    tsr__comm_give_back_board(job, &memory->place);
     tsr__free(memory->all);
     tsr__free(memory->members);
     if (memory->child)
@@ -76,9 +80,12 @@ static void give_back(split_memory *memory)
 static tsr_status exchange(tsr_comm *comm, tsr__call_kind kind, int colour, int key,
                            split_memory *memory, uint32_t *id)
 {
-    const membership mine = {
-        .colour = colour, .key = key, .next_id = comm->job->next_id, .rank = comm->rank};
     TSR__TRY(take_memory(comm, memory));
+    const membership mine = {.colour = colour,
+                             .key = key,
+                             .next_id = comm->job->next_id,
+                             .rank = comm->rank,
+                             .page = memory->place.page};
     TSR__TRY(tsr__comm_all_gather_as(comm, kind, &mine, memory->all, sizeof mine));
     return check_all(memory->all, comm->size, id);
 }
@@ -89,15 +96,17 @@ static void settle(tsr_comm *comm, split_memory *memory, int colour, uint32_t id
     const int size = sort_members(memory->all, comm->size, colour, memory->members);
     for (int i = 0; i < size; i++) {
         memory->world_of[i] = comm->world_of[memory->members[i].rank];
+        memory->place.pages[i] = memory->members[i].page;
         if (memory->members[i].rank == comm->rank)
             rank = i;
     }
     tsr__comm_settle(memory->child, id, rank, size);
+    tsr__comm_use_board(memory->child, &memory->place);
 }
 
 static tsr_status split_as(tsr_comm *comm, tsr__call_kind kind, int colour, int key, tsr_comm **out)
 {
-    split_memory memory = {0};
+    split_memory memory = {.place.page = -1};
     uint32_t id;
     tsr_status status = exchange(comm, kind, colour, key, &memory, &id);
     if (status == TSR_OK) {
@@ -110,7 +119,7 @@ static tsr_status split_as(tsr_comm *comm, tsr__call_kind kind, int colour, int 
             memory.world_of = NULL;
         }
     }
-    give_back(&memory);
+    give_back(comm->job, &memory);
     return status;
 }
 

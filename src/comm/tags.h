@@ -1,6 +1,6 @@
 /* The 64 bits that a message is matched by.
  *
- *     collective  0:2  communicator:20  source:12  sequence:10  signature:20
+ *     collective  0:2  communicator:20  source:12  sequence:8  signature:22
  *     send, recv  1:2  communicator:20  source:12  tag:16  dtype:4  0:10
  *     control     2:2  0:20  source:12  0:30
  *
@@ -19,6 +19,7 @@
 #define TSR__TAG_CONTROL_MASK (UINT64_C(3) << 62)
 #define TSR__TAG_COLLECTIVE_MASK (~((UINT64_C(1) << TSR__SIGNATURE_BITS) - 1))
 #define TSR__TAG_DIRECT_MASK (~((UINT64_C(1) << 14) - 1))
+#define TSR__TAG_COMM_MASK (~((UINT64_C(1) << 42) - 1)) /* all that are for a communicator */
 
 static inline uint64_t tsr__tag_source(int source)
 {
@@ -28,7 +29,7 @@ static inline uint64_t tsr__tag_source(int source)
 static inline uint64_t tsr__tag_collective(uint32_t comm, int source, uint64_t sequence,
                                            uint32_t signature)
 {
-    return (uint64_t)comm << 42 | tsr__tag_source(source) | (sequence & 0x3ff) << 20 | signature;
+    return (uint64_t)comm << 42 | tsr__tag_source(source) | (sequence & 0xff) << 22 | signature;
 }
 
 static inline uint64_t tsr__tag_direct(uint32_t comm, int source, int tag, tsr_dtype dtype)

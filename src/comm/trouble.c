@@ -38,28 +38,42 @@ void tsr__comm_fail(tsr_comm *comm, bool tell, tsr_status status, const char *fo
     tsr__log(TSR_LOG_WARNING, "comm: rank %d: %s", comm->rank, comm->why);
     if (tell)
         tsr__control_abort(comm, -1);
+    tsr__job_bury(comm->job, comm->id);
+    tsr__board_stop(comm->board);
     for (tsr_request *request = comm->job->requests; request; request = request->next) {
         if (request->comm == comm && !request->done)
             tsr__request_abandon(request, status, comm->why);
     }
 }
 
+bool tsr__comm_is_gone(const tsr_comm *comm, int rank)
+{
+    return comm->news[rank].left ||
+           tsr__transport_is_lost(comm->job->transport, comm->world_of[rank]);
+}
+
+void tsr__comm_fail_gone(tsr_comm *comm, const tsr__call *call, int rank)
+{
+    char text[TSR__CALL_TEXT];
+    (void)tsr__call_format(call, text);
+    if (comm->news[rank].left)
+        tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST, "%s: rank %d has destroyed the communicator",
+                       text, rank);
+    else
+        tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST, "%s: rank %d is lost: %s", text, rank,
+                       tsr__transport_loss(comm->job->transport, comm->world_of[rank]));
+}
+
 /* Whoever is to blame for a message that did not land as it should. */
-static void fail_by_message(tsr_request *request, const tsr__step *step,
-                            const tsr__message *message)
+static void fail_by_message(tsr_request *request, const tsr__step *step)
 {
     tsr_comm *comm = request->comm;
-    const tsr__transport *transport = comm->job->transport;
     char text[TSR__CALL_TEXT];
-    const char *call = tsr__call_format(&request->call, text);
-    if (comm->news[step->peer].left)
-        tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST, "%s: rank %d has destroyed the communicator",
-                       call, step->peer);
-    else if (tsr__transport_is_lost(transport, message->peer))
-        tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST, "%s: rank %d is lost: %s", call, step->peer,
-                       tsr__transport_loss(transport, message->peer));
+    if (tsr__comm_is_gone(comm, step->peer))
+        tsr__comm_fail_gone(comm, &request->call, step->peer);
     else
-        tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST, "%s: a message %s rank %d was lost", call,
+        tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST, "%s: a message %s rank %d was lost",
+                       tsr__call_format(&request->call, text),
                        step->kind == TSR__STEP_SEND ? "to" : "from", step->peer);
 }
 
@@ -92,12 +106,11 @@ void tsr__request_trouble(tsr_request *request)
     for (size_t i = request->round_start; i < request->round_end; i++) {
         const tsr__step *step = &request->plan.steps[i];
         const tsr__message *message = &request->messages[i - request->round_start];
-        const bool nobody = message->state == TSR__MESSAGE_FLYING &&
-                            (comm->news[step->peer].left ||
-                             tsr__transport_is_lost(comm->job->transport, message->peer));
+        const bool nobody =
+            message->state == TSR__MESSAGE_FLYING && tsr__comm_is_gone(comm, step->peer);
         if (nobody || message->state == TSR__MESSAGE_LOST ||
             message->state == TSR__MESSAGE_CANCELLED) {
-            fail_by_message(request, step, message);
+            fail_by_message(request, step);
             return;
         }
     }
@@ -112,16 +125,28 @@ static bool waits_in_vain(const tsr_request *request)
     for (size_t i = request->round_start; request->posted && i < request->round_end; i++) {
         const tsr__step *step = &request->plan.steps[i];
         const tsr__message *message = &request->messages[i - request->round_start];
-        if (message->state == TSR__MESSAGE_FLYING &&
-            (comm->news[step->peer].left ||
-             tsr__transport_is_lost(comm->job->transport, message->peer)))
+        if (message->state == TSR__MESSAGE_FLYING && tsr__comm_is_gone(comm, step->peer))
             return true;
     }
     return false;
 }
 
-static void check_waiting(tsr__job *job, const tsr_comm *only)
+/* Where the board waits for such a rank, the communicator has failed. */
+static void check_board(tsr_comm *comm)
 {
+    for (int rank = 0; rank < comm->size && tsr__board_is_busy(comm->board); rank++) {
+        if (rank != comm->rank && tsr__comm_is_gone(comm, rank) &&
+            tsr__board_awaits(comm->board, rank))
+            tsr__comm_fail_gone(comm, tsr__board_call(comm->board), rank);
+    }
+}
+
+static void check_waiting(tsr__job *job, tsr_comm *only)
+{
+    for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
+        if (!only || comm == only)
+            check_board(comm);
+    }
     for (tsr_request *request = job->requests; request; request = request->next) {
         if (!request->done && (!only || request->comm == only) && waits_in_vain(request)) {
             request->troubled = true;
@@ -141,20 +166,44 @@ void tsr__comm_check_left(tsr_comm *comm)
     check_waiting(comm->job, comm);
 }
 
-void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call)
+const tsr__call *tsr__comm_past(const tsr_comm *comm, uint64_t sequence)
 {
-    char ours[TSR__CALL_TEXT], theirs[TSR__CALL_TEXT];
-    const tsr__call *mine = &comm->past[call->sequence % TSR__COMM_PAST];
-    if (comm->status != TSR_OK || call->sequence >= comm->sequence ||
-        mine->sequence != call->sequence || tsr__call_same(mine, call))
-        return;
-    /* The same words on both sides. */
+    const tsr__call *call = &comm->past[sequence % TSR__COMM_PAST];
+    return sequence < comm->sequence && call->sequence == sequence ? call : NULL;
+}
+
+/* The same words on both sides. */
+void tsr__comm_disagree(tsr_comm *comm, const tsr__call *mine, int rank, const tsr__call *theirs)
+{
+    char ours_text[TSR__CALL_TEXT], theirs_text[TSR__CALL_TEXT];
     const bool first = comm->rank < rank;
-    (void)tsr__call_format(mine, ours);
-    (void)tsr__call_format(call, theirs);
+    const char *ours = tsr__call_format(mine, ours_text);
+    const char *others = tsr__call_format(theirs, theirs_text);
     tsr__comm_fail(comm, true, TSR_ERR_INVALID, "rank %d called %s, rank %d called %s",
-                   first ? comm->rank : rank, first ? ours : theirs, first ? rank : comm->rank,
-                   first ? theirs : ours);
+                   first ? comm->rank : rank, first ? ours : others, first ? rank : comm->rank,
+                   first ? others : ours);
+}
+
+void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call, const tsr__call *before)
+{
+    char text[TSR__CALL_TEXT];
+    const tsr__call *mine = tsr__comm_past(comm, call->sequence);
+    if (comm->status != TSR_OK || !mine)
+        return;
+    if (!tsr__call_same(mine, call)) {
+        tsr__comm_disagree(comm, mine, rank, call);
+        return;
+    }
+    if (mine->history == call->history)
+        return;
+    const tsr__call *mine_before = tsr__comm_past(comm, before->sequence);
+    if (mine_before && !tsr__call_same(mine_before, before))
+        tsr__comm_disagree(comm, mine_before, rank, before);
+    else
+        tsr__comm_fail(comm, true, TSR_ERR_INVALID,
+                       "rank %d and rank %d have called different operations before %s",
+                       comm->rank < rank ? comm->rank : rank, comm->rank < rank ? rank : comm->rank,
+                       tsr__call_format(mine, text));
 }
 
 /* Deadlines -------------------------------------------------------------------------------------
@@ -197,6 +246,8 @@ static bool is_behind(const tsr_request *request, int rank)
 
 static bool is_awaited(const tsr_request *request, int rank)
 {
+    if (request->turn.rounds > 0)
+        return tsr__board_awaits(request->comm->board, rank);
     for (size_t i = request->round_start; request->posted && i < request->round_end; i++) {
         if (request->messages[i - request->round_start].state == TSR__MESSAGE_FLYING &&
             request->plan.steps[i].peer == rank)
@@ -281,6 +332,8 @@ uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns)
     for (tsr_request *request = job->requests; request; request = request->next) {
         if (request->done)
             continue;
+        if (request->started_ns == 0)
+            tsr__request_stamp(request, now_ns);
         const uint64_t when = tick(request, now_ns);
         if (!request->done && when < earliest)
             earliest = when;

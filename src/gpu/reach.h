@@ -20,4 +20,7 @@ tsr_status tsr__tensor_settle(const tsr_stream *stream, const tsr_tensor *tensor
  * same elements at the same places. */
 bool tsr__tensors_overlap(const tsr_tensor *a, const tsr_tensor *b, bool *same);
 
+/* Whether `part` is the view of `whole` that has this layout. */
+bool tsr__tensor_is_view(const tsr_tensor *part, const tsr_tensor *whole, const tsr_layout *layout);
+
 #endif

@@ -1,19 +1,21 @@
 #!/bin/sh
-# launchers.sh ROOT RANK INTRUDER TOOL PMIX: real processes, started by the launchers at hand, find one another. TOOL is tessera, or
-# empty; PMIX says whether the library was built with PMIx.
+# launchers.sh ROOT RANK INTRUDER TOOL PMIX SUMMING: real processes, started by the launchers at hand, find one another, and reduce. TOOL
+# is tessera, or empty; PMIX says whether the library was built with PMIx; SUMMING is empty in a build without UCX.
 set -u
 rank=$2
 intruder=$3
 tool=$4
 pmix=$5
+summing=$6
 cd "$1" || exit 1
 . tests/source/tap.sh
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# mpirun is not to look for ssh, which it does not need here.
-export OMPI_MCA_plm=isolated
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT TESSERA_MASTER_PORT TESSERA_TOKEN TESSERA_BOOT PMIX_NAMESPACE PMIX_RANK
+# Under the address sanitizer: what PMIx itself forgets, and enough of each stack to know that it was PMIx.
+printf 'leak:PMIx_Init\n' >"$folder/leaks"
+export LSAN_OPTIONS="suppressions=$folder/leaks:print_suppressions=0" ASAN_OPTIONS="${ASAN_OPTIONS-}:fast_unwind_on_malloc=0"
 
 # all_there COUNT PREFIX: every rank has said so, twice, as `rank` does.
 all_there() {
@@ -25,11 +27,25 @@ all_there() {
         }
     done
 }
+# all_well COUNT PREFIX: the same, as `summing` says it.
+all_well() {
+    [ "$(sed "s/^$2//" "$folder/out" | grep -c "^rank [0-9]* of $1, local [0-9]* of $1: well\$")" = "$1" ] || {
+        cat "$folder/out"
+        return 1
+    }
+}
 under_launch() {
     "$tool" launch -n "$1" "$rank" >"$folder/out" && all_there "$1" '\[ *[0-9]*\] '
 }
 under_mpirun() {
-    mpirun --allow-run-as-root --oversubscribe -n "$1" "$rank" >"$folder/out" && all_there "$1" ''
+    mpirun --allow-run-as-root --map-by :OVERSUBSCRIBE -n "$1" "$rank" >"$folder/out" && all_there "$1" ''
+}
+sums_under_launch() {
+    "$tool" launch -n "$1" "$summing" 50 1000 >"$folder/out" && all_well "$1" '\[ *[0-9]*\] '
+}
+# The launcher's name, the count.
+sums_under_mpirun() {
+    "$1" --allow-run-as-root --map-by :OVERSUBSCRIBE -n "$2" "$summing" 50 1000 >"$folder/out" && all_well "$2" ''
 }
 # What torchrun sets, with its agent on MASTER_PORT. Nobody speaks to that, or takes its port.
 under_torchrun() {
@@ -65,7 +81,7 @@ really_under_torchrun() {
 # A rank that never calls is an error at the deadline, not a hang.
 mpirun_names_its_deadline() {
     # shellcheck disable=SC2016 # for the shells of the ranks
-    TEST_TIMEOUT_MS=500 RANK_PROGRAM=$rank mpirun --allow-run-as-root --oversubscribe -n 2 \
+    TEST_TIMEOUT_MS=500 RANK_PROGRAM=$rank mpirun --allow-run-as-root --map-by :OVERSUBSCRIBE -n 2 \
         sh -c 'if [ "$PMIX_RANK" = 1 ]; then sleep 2; else "$RANK_PROGRAM"; fi' >"$folder/out" 2>&1
     grep 'boot: PMIx: after 0.5 s not all of 2 ranks have come to the exchange' "$folder/out" || {
         cat "$folder/out"
@@ -85,6 +101,19 @@ for count in 1 2 5; do
         skip "mpirun -n $count" "there is no mpirun"
     fi
 done
+if [ -n "$summing" ]; then
+    for count in 2 5; do
+        if [ -n "$tool" ]; then
+            point "sums under tessera launch -n $count" sums_under_launch "$count"
+        fi
+        # prterun is what mpirun of OpenMPI 5 is made of.
+        for launcher in mpirun prterun; do
+            if [ "$pmix" = 1 ] && command -v "$launcher" >/dev/null; then
+                point "sums under $launcher -n $count" sums_under_mpirun "$launcher" "$count"
+            fi
+        done
+    done
+fi
 point "the variables of torchrun" under_torchrun
 if command -v torchrun >/dev/null; then
     point "torchrun" really_under_torchrun

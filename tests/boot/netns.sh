@@ -6,48 +6,20 @@
 set -u
 rank=$2
 intruder=$3
-if [ "$(id -u)" != 0 ] && [ -z "${TEST_UNSHARED-}" ] && unshare -Urnm mount -t tmpfs none /run 2>/dev/null; then
-    # shellcheck disable=SC2016 # for the other shell
-    TEST_UNSHARED=yes exec unshare -Urnm sh -c 'mount -t tmpfs none /run && exec "$0" "$@"' "$0" "$@"
-fi
 cd "$1" || exit 1
 . tests/source/tap.sh
-
-a=tsrA$$
-b=tsrB$$
-folder=$(mktemp -d)
-clean_up() {
-    ip netns delete "$a" 2>/dev/null
-    ip netns delete "$b" 2>/dev/null
-    rm -rf "$folder"
-}
-trap clean_up EXIT
-
-set_up() {
-    ip netns add "$a" && ip netns add "$b" &&
-        ip -n "$a" link add veth0 type veth peer name veth0 netns "$b" &&
-        ip -n "$a" address add 10.98.0.1/24 dev veth0 && ip -n "$b" address add 10.98.0.2/24 dev veth0 &&
-        ip -n "$a" link set veth0 up && ip -n "$b" link set veth0 up &&
-        ip -n "$a" link set lo up && ip -n "$b" link set lo up
-}
-if ! set_up >"$folder/set_up" 2>&1; then
-    skip "ranks in two network namespaces" "they cannot be made here: $(head -n 1 "$folder/set_up")"
-    plan
-    exit
-fi
-
-# What the tests themselves were started by is no matter.
-unset PMIX_NAMESPACE PMIX_RANK TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE
+. tests/hosts/hosts.sh
+make_hosts "ranks in two network namespaces" "$@"
 export WORLD_SIZE=2 TESSERA_BOOT=env TESSERA_MASTER_PORT=29511 TESSERA_TOKEN=0123456789abcdef TEST_TIMEOUT_MS=20000 TEST_LOG=1
 
 start_zero() { # ADDRESS [ARGUMENT]
-    MASTER_ADDR=$1 RANK=0 ip netns exec "$a" "$rank" ${2+"$2"} >"$folder/zero" 2>&1 &
+    MASTER_ADDR=$1 RANK=0 on "$a" "$rank" ${2+"$2"} >"$folder/zero" 2>&1 &
     zero=$!
 }
 # Rank 0 needs a moment to listen.
 look_until_it_listens() { # NAMESPACE ADDRESS
     for _ in $(seq 200); do
-        ip netns exec "$1" "$intruder" "$2" 29511 look 2>/dev/null && return
+        on "$1" "$intruder" "$2" 29511 look 2>/dev/null && return
         sleep 0.05
     done
     cat "$folder/zero"
@@ -57,12 +29,12 @@ look_until_it_listens() { # NAMESPACE ADDRESS
 across() {
     start_zero 10.98.0.1
     look_until_it_listens "$b" 10.98.0.1 || return 1
-    ip netns exec "$b" "$intruder" 10.98.0.1 29511 garbage || return 1
+    on "$b" "$intruder" 10.98.0.1 29511 garbage || return 1
     # The right number, the right rank, the wrong token; and none at all.
-    MASTER_ADDR=10.98.0.1 RANK=1 TESSERA_TOKEN=fedcba9876543210 TEST_TIMEOUT_MS=300 ip netns exec "$b" "$rank" \
+    MASTER_ADDR=10.98.0.1 RANK=1 TESSERA_TOKEN=fedcba9876543210 TEST_TIMEOUT_MS=300 on "$b" "$rank" \
         >"$folder/wrong" 2>&1 && return 1
-    MASTER_ADDR=10.98.0.1 RANK=1 TESSERA_TOKEN='' ip netns exec "$b" "$rank" >"$folder/none" 2>&1 && return 1
-    MASTER_ADDR=10.98.0.1 RANK=1 ip netns exec "$b" "$rank" >"$folder/one" 2>&1
+    MASTER_ADDR=10.98.0.1 RANK=1 TESSERA_TOKEN='' on "$b" "$rank" >"$folder/none" 2>&1 && return 1
+    MASTER_ADDR=10.98.0.1 RANK=1 on "$b" "$rank" >"$folder/one" 2>&1
     one=$?
     wait "$zero" && [ "$one" = 0 ]
 }
@@ -84,15 +56,16 @@ logged() {
 loopback_is_closed() {
     start_zero 127.0.0.1
     look_until_it_listens "$a" 127.0.0.1 || return 1
-    ip netns exec "$b" "$intruder" 10.98.0.1 29511 garbage
+    on "$b" "$intruder" 10.98.0.1 29511 garbage
     [ $? = 3 ] || return 1
-    ip netns exec "$a" sysctl -qw net.ipv4.conf.veth0.route_localnet=1 &&
-        ip netns exec "$b" sysctl -qw net.ipv4.conf.veth0.route_localnet=1 &&
-        ip -n "$b" address delete 127.0.0.1/8 dev lo && ip -n "$b" route add 127.0.0.1 via 10.98.0.1 dev veth0 || return 1
-    ip netns exec "$b" "$intruder" 127.0.0.1 29511 garbage || return 1
+    for host in "$a" "$b"; do
+        on "$host" sh -c 'echo 1 >/proc/sys/net/ipv4/conf/veth0/route_localnet' || return 1
+    done
+    ip -n "$b" address delete 127.0.0.1/8 dev lo && ip -n "$b" route add 127.0.0.1 via 10.98.0.1 dev veth0 || return 1
+    on "$b" "$intruder" 127.0.0.1 29511 garbage || return 1
     # Nor does the token help: who asks for loopback means this machine.
-    MASTER_ADDR=127.0.0.1 RANK=1 TEST_TIMEOUT_MS=300 ip netns exec "$b" "$rank" >"$folder/far" 2>&1 && return 1
-    MASTER_ADDR=127.0.0.1 RANK=1 ip netns exec "$a" "$rank" && wait "$zero"
+    MASTER_ADDR=127.0.0.1 RANK=1 TEST_TIMEOUT_MS=300 on "$b" "$rank" >"$folder/far" 2>&1 && return 1
+    MASTER_ADDR=127.0.0.1 RANK=1 on "$a" "$rank" && wait "$zero"
 }
 far_was_dropped() {
     cat "$folder/zero" "$folder/far"
@@ -101,18 +74,8 @@ far_was_dropped() {
             "$folder/far"
 }
 
-# fails_within MS COMMAND…: fails, as it is to, and not later than that.
-fails_within() {
-    limit=$1
-    shift
-    from=$(date +%s%N)
-    "$@" && return 1
-    took=$((($(date +%s%N) - from) / 1000000))
-    echo "after $took ms"
-    [ "$took" -le "$limit" ]
-}
 join_from_b() { # [ARGUMENT]
-    MASTER_ADDR=10.98.0.1 RANK=1 TEST_TIMEOUT_MS=700 ip netns exec "$b" "$rank" ${1+"$1"} >"$folder/one" 2>&1
+    MASTER_ADDR=10.98.0.1 RANK=1 TEST_TIMEOUT_MS=700 on "$b" "$rank" ${1+"$1"} >"$folder/one" 2>&1
 }
 without_a_link() {
     ip -n "$a" link set veth0 down || return 1
@@ -129,10 +92,7 @@ link_taken_down() {
     TEST_TIMEOUT_MS=700 start_zero 10.98.0.1 1000000
     join_from_b 1000000 &
     one=$!
-    for _ in $(seq 200); do
-        grep -q 'through the environment' "$folder/zero" && break
-        sleep 0.02
-    done
+    wait_for 'through the environment' "$folder/zero" || return 1
     sleep 0.1
     ip -n "$b" link set veth0 down || return 1
     fails_within 1500 wait "$zero" && fails_within 500 wait "$one"

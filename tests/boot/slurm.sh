@@ -1,9 +1,10 @@
 #!/bin/sh
-# slurm.sh ROOT RANK: real processes, started by a real Slurm, find one another. The Slurm is made for this and ends with it: one machine
+# slurm.sh ROOT RANK SUMMING: real processes, started by a real Slurm, find one another, and reduce. The Slurm is made for this and ends with it: one machine
 # that is two nodes, with daemons, key, ports and files of its own; no service of the machine is touched. Needs the packages that
 # tests/lanes/slurm.sh installs; fails without.
 set -u
 rank=$2
+summing=$3
 cd "$1" || exit 1
 . tests/source/tap.sh
 
@@ -110,7 +111,6 @@ launched() {
     timeout 60 "$@" >"$folder/out" 2>"$folder/err" || {
         echo "exit status $?"
         cat "$folder/out" "$folder/err"
-        tail -n 5 "$folder/n1.out" "$folder/n2.out"
         return 1
     }
 }
@@ -131,6 +131,29 @@ on_two_nodes() {
     RANK_PROGRAM=$rank launched srun --mpi=pmix --overcommit --nodes=2 -n 5 --distribution=block \
         sh -c 'TESSERA_NODE=$SLURMD_NODENAME exec "$RANK_PROGRAM"' && all_there 5 2 &&
         grep '^rank 4 of 5, local [01] of 2, node 1 of 2$' "$folder/out"
+}
+all_well() { # COUNT
+    [ "$(grep -c "^rank [0-9]* of $1, local [0-9]* of [0-9]*: well\$" "$folder/out")" = "$1" ] || {
+        cat "$folder/out" "$folder/err"
+        return 1
+    }
+}
+sums() { # COUNT
+    launched srun --mpi=pmix --overcommit --nodes=1 -n "$1" "$summing" 50 1000 && all_well "$1"
+}
+sums_on_two_nodes() {
+    # shellcheck disable=SC2016 # for the shells of the ranks
+    SUMMING=$summing launched srun --mpi=pmix --overcommit --nodes=2 -n 4 \
+        sh -c 'TESSERA_NODE=$SLURMD_NODENAME exec "$SUMMING" 50 1000' && all_well 4
+}
+# A rank that is killed: the others say so, long before their deadline, and the job ends.
+names_who_was_killed() {
+    # shellcheck disable=SC2016 # for the shells of the ranks
+    SUMMING=$summing launched srun --mpi=pmix --overcommit --nodes=1 -n 3 --kill-on-bad-exit=0 \
+        sh -c 'if [ "$SLURM_PROCID" = 2 ]; then exec timeout -s KILL 1 "$SUMMING" 1000000000 100; fi
+            exec "$SUMMING" 1000000000 100' && return 1
+    cat "$folder/err"
+    [ "$(grep -c '^failed after [0-9]* ms: TSR_ERR_PEER_LOST: all_reduce .*rank 2' "$folder/err")" = 2 ]
 }
 logs_which_and_why() {
     TEST_LOG=1 launched srun --mpi=pmix --overcommit --nodes=1 -n 2 "$rank"
@@ -173,6 +196,10 @@ if [ "$running" = yes ]; then
         point "srun --mpi=pmix -n $count" under_srun "$count"
     done
     point "srun --mpi=pmix on two nodes" on_two_nodes
+    point "sums under srun --mpi=pmix -n 2" sums 2
+    point "sums under srun --mpi=pmix -n 5" sums 5
+    point "sums on two nodes" sums_on_two_nodes
+    point "a rank that is killed under srun" names_who_was_killed
     point "PMIx is chosen, and the log says why" logs_which_and_why
     point "srun without PMIx is told what is missing" without_pmix
     point "variables out of Slurm's" by_variables

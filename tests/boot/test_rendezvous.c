@@ -340,8 +340,10 @@ START_TEST(changed_messages_are_noticed)
                      TSR__WIRE_WELCOME);
     tsr__wire_prove("key", params[1].token, params[1].token_size, &handshake, key);
     tsr__wire_header(TSR__WIRE_BLOCK, 5 + TSR__WIRE_SEAL, message);
-    memcpy(message + TSR__WIRE_HEADER + 8, "hello", 5);
-    tsr__wire_seal("rank", key, message, 0, "hello", 5, message + TSR__WIRE_HEADER + 8 + 5);
+    static const char hello[5] = {'h', 'e', 'l', 'l', 'o'};
+    memcpy(message + TSR__WIRE_HEADER + 8, hello, sizeof hello);
+    tsr__wire_seal("rank", key, message, 0, hello, sizeof hello,
+                   message + TSR__WIRE_HEADER + 8 + 5);
     message[TSR__WIRE_HEADER + 8] ^= 1;
     stranger_send(fd, message, TSR__WIRE_HEADER + 5 + TSR__WIRE_SEAL);
     assert_end(0, TSR_ERR_PEER_LOST,

@@ -4,4 +4,4 @@
 . "$(dirname "$0")/lane.sh"
 install_missing slurm-wlm slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge
 CC=gcc configure build/gcc --werror && build build/gcc || exit 1
-run_tap tests/boot/slurm.sh "$root" "$root/build/gcc/tests/boot/rank"
+run_tap tests/boot/slurm.sh "$root" "$root/build/gcc/tests/boot/rank" "$root/build/gcc/tests/hosts/summing"

@@ -249,7 +249,7 @@ CASE(bits_agree, "direct and staged sums have the same bits")
 
 CASE(requests, "requests end in any order, and those of other groups go on meanwhile")
 {
-    enum { REQUESTS = 40 };
+    enum { REQUESTS = 150 }; /* more than a communicator takes at once */
     tsr_tensor *tensors[REQUESTS];
     tsr_parallel_request *requests[REQUESTS] = {0};
     const int64_t shape[] = {3000};
@@ -277,6 +277,28 @@ CASE(requests, "requests end in any order, and those of other groups go on meanw
     for (int i = 0; i < REQUESTS; i++)
         tsr_tensor_destroy(&tensors[i]);
     OK(tsr_parallel_wait(&requests[0]));
+}
+
+CASE(other_streams, "what other streams do with a tensor comes first")
+{
+    tsr_stream *other = NULL;
+    OK(tsr_stream_create(gpu, &other));
+    const int64_t size = 160;
+    tsr_tensor *a = tensor_new(TSR_F32, 2, (int64_t[]){size, size});
+    tsr_tensor *b = tensor_new(TSR_F32, 2, (int64_t[]){size, size});
+    OK(tsr_fill(other, a, 1));
+    for (int i = 0; i < 8; i++) { /* some time goes by: the sum of size ones is scaled to 1 */
+        OK(tsr_matmul(other, b, a, a, NULL));
+        OK(tsr_scale(other, a, b, 1 / (float)size, 0));
+    }
+    OK(tsr_parallel_all_reduce(group, a, TSR_OP_SUM));
+    double *got = values_of(a);
+    CHECK(fabs(got[0] - ranks) < 1e-3 && fabs(got[size * size - 1] - ranks) < 1e-3, "%g and %g",
+          got[0], got[size * size - 1]);
+    free(got);
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    tsr_stream_destroy(&other);
 }
 
 CASE(early_destroy, "a request keeps its tensors' memory")
@@ -326,6 +348,47 @@ CASE(groups, "groups know their rank, size, stream and communicator")
     CHECK(!alone && !tsr_parallel_default(), "the default group is gone");
     tsr_parallel_destroy(&alone);
     tsr_parallel_set_default(group);
+}
+
+CASE(paths, "mapped tensors are used in place, unless the params or the environment say else")
+{
+    const char *discrete = getenv("TEST_DISCRETE");
+    bool maps = !discrete || strcmp(discrete, "none") == 0;
+    CHECK(tsr_parallel_is_staged(group) == (ranks > 1 && !maps), "the other path");
+    tsr_parallel *forced = NULL;
+    CHECK(setenv("TESSERA_FORCE_STAGING", my_rank == 0 ? "1" : "0", 1) == 0, "no environment");
+    OK(tsr_parallel_create(world, queue, NULL, &forced));
+    unsetenv("TESSERA_FORCE_STAGING");
+    CHECK(tsr_parallel_is_staged(forced) == (ranks > 1), "rank 0 has not been heard");
+    tsr_parallel_destroy(&forced);
+    FAILS(
+        tsr_parallel_create(world, queue, tsr_parallel_params(.piece_bytes = UINT64_MAX), &forced),
+        TSR_ERR_INVALID,
+        "parallel_create: piece_bytes is 18446744073709551615; at most 1073741824");
+}
+
+CASE(single, "a communicator of one process makes a group of one")
+{
+    tsr_comm *one = NULL;
+    tsr_parallel *alone = NULL;
+    OK(tsr_comm_create(tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_SINGLE), &one));
+    OK(tsr_parallel_create(one, queue, tsr_parallel_params(.force_staging = true), &alone));
+    tsr_comm_destroy(&one);
+    CHECK(tsr_parallel_size(alone) == 1 && tsr_parallel_comm(alone), "not of one");
+    tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){5}),
+               *b = tensor_new(TSR_F32, 1, (int64_t[]){5});
+    OK(tsr_fill(queue, a, 3));
+    OK(tsr_fill(queue, b, 0));
+    OK(tsr_parallel_all_reduce(alone, a, TSR_OP_SUM));
+    OK(tsr_parallel_broadcast(alone, a, 0));
+    OK(tsr_parallel_all_gather(alone, b, a, 0, NULL));
+    check_same("all-gather", b, (double[]){3, 3, 3, 3, 3});
+    OK(tsr_fill(queue, a, 4));
+    OK(tsr_parallel_reduce_scatter(alone, b, a, 0, NULL, TSR_OP_AVG));
+    check_same("reduce-scatter", b, (double[]){4, 4, 4, 4, 4});
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    tsr_parallel_destroy(&alone);
 }
 
 CASE(split_groups, "groups of parts of the ranks work beside the whole")

@@ -16,7 +16,8 @@ static tsr_layer *new_row(const tsr_linear_params *params)
 static void run_row(tsr_linear_params params, int lead_ndim, const int64_t *lead, uint64_t sequence)
 {
     linear_case c = {.row = true, .params = params, .lead_ndim = lead_ndim, .sequence = sequence};
-    memcpy(c.lead, lead, (size_t)lead_ndim * sizeof *lead);
+    for (int d = 0; d < lead_ndim; d++)
+        c.lead[d] = lead[d];
     linear_case_run(&c);
 }
 

@@ -432,7 +432,13 @@ CASE(deferred, "a deferred layer uses the memory it is given, and only while it 
     OK(tsr_mlp_create(&params, &deferred));
     double *x = numbers(3, 12, TSR_F32);
     tsr_tensor *tx = tensor_of(TSR_F32, 2, (int64_t[]){2, 6}, x), *want = NULL, *got = NULL;
-    OK(tsr_layer_forward(layer, tx, NULL, &want));
+    tsr_layer_saved *first = NULL;
+    tsr_tensor *dx = NULL;
+    OK(tsr_layer_forward(layer, tx, &first, &want));
+    OK(tsr_layer_backward(layer, first, want, &dx));
+    double *want_dx = values_of(dx);
+    tsr_tensor_destroy(&dx);
+    tsr_layer_saved_destroy(&first);
     FAILS(tsr_layer_forward(deferred, tx, NULL, &got), TSR_ERR_INVALID,
           "column_linear: gate.weight has no memory");
     for (int round = 0; round < 2; round++) {
@@ -466,11 +472,19 @@ CASE(deferred, "a deferred layer uses the memory it is given, and only while it 
           "row_linear: down.weight has no memory");
     /* Memory of the caller's in a layer that has its own: gate and up are two products then. */
     OK(tsr_layer_set_parameter(layer, 0, tsr_layer_parameter(deferred, 0)->tensor, NULL, false));
-    OK(tsr_layer_forward(layer, tx, NULL, &got));
+    tsr_layer_saved *saved = NULL;
+    OK(tsr_layer_forward(layer, tx, &saved, &got));
     double *a = values_of(got), *b = values_of(want);
     check_near("y", a, b, 6, 1e-6);
     free(a);
     free(b);
+    OK(tsr_layer_backward(layer, saved, got, &dx));
+    a = values_of(dx);
+    check_near("dx", a, want_dx, 12, 1e-6);
+    free(a);
+    free(want_dx);
+    tsr_layer_saved_destroy(&saved);
+    tsr_tensor_destroy(&dx);
     FAILS(tsr_layer_set_parameter(layer, 6, NULL, NULL, false), TSR_ERR_INVALID,
           "layer_set_parameter: there is no parameter 6");
     FAILS(tsr_layer_set_parameter(layer, 5, tx, NULL, false), TSR_ERR_INVALID,
@@ -493,6 +507,7 @@ static tsr_status refuse(void *user, tsr_stream *stream, tsr_tensor *y, const ts
 
 CASE(mlp_mistakes, "mistakes in an MLP's params are named")
 {
+    tsr_activation relu = TSR_ACT_RELU;
     tsr_layer *layer = NULL;
     tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){2, 3}), *y = NULL;
     FAILS(tsr_mlp_create(NULL, &layer), TSR_ERR_INVALID, "mlp: params is NULL");
@@ -506,7 +521,7 @@ CASE(mlp_mistakes, "mistakes in an MLP's params are named")
     CHECK(tsr_layer_forward(layer, x, NULL, &y) == TSR_ERR_UNSUPPORTED, "what it returns is lost");
     tsr_layer_destroy(&layer);
     OK(tsr_mlp_create(tsr_mlp_params(.input_size = 3, .hidden_size = ranks, .output_size = 3,
-                                     .activate = apply, .user = &(tsr_activation){TSR_ACT_RELU}),
+                                     .activate = apply, .user = &relu),
                       &layer));
     tsr_layer_saved *saved = NULL;
     OK(tsr_layer_forward(layer, x, &saved, &y));

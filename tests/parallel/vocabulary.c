@@ -1,5 +1,6 @@
 /* Vocabulary-parallel embedding and cross-entropy against a double-precision reference. */
 #include "parallel/linear_case.h"
+#include "support/gpu.h"
 
 static int64_t index_of(uint64_t sequence, int64_t i, int64_t vocabulary)
 {
@@ -133,7 +134,7 @@ typedef struct entropy_case {
     tsr_partition_params partition;
     tsr_dtype dtype, label_dtype;
     bool gaps, in_place, want_loss;
-    double spread;
+    double spread, shift;
     uint64_t sequence;
 } entropy_case;
 
@@ -173,7 +174,7 @@ static void entropy_case_run(const entropy_case *c)
     const int64_t shape[] = {c->rows, c->classes}, part[] = {c->rows, count};
     double *logits = numbers(c->sequence, total, c->dtype), *labels = doubles(c->rows);
     for (int64_t i = 0; i < total; i++)
-        logits[i] *= c->spread;
+        logits[i] = gpu_rounded(logits[i] * c->spread + c->shift, c->dtype);
     for (int64_t r = 0; r < c->rows; r++) {
         labels[r] = (double)index_of(c->sequence, r, c->classes);
         if (c->label_dtype == TSR_U8 || c->label_dtype == TSR_U32)
@@ -217,6 +218,7 @@ CASE(entropies, "vocabulary-parallel cross-entropy: loss and gradient")
             .in_place = i % 3 == 0,
             .want_loss = i % 4 != 3,
             .spread = i % 5 == 0 ? 32 : 4,
+            .shift = i % 6 == 2 ? -500 : 0, /* far below what a rank without classes has */
             .sequence = 400 + (uint64_t)i};
         entropy_case_run(&c);
     }

@@ -184,8 +184,10 @@ static struct iovec rest(const uint8_t *piece, size_t size, uint64_t *skip)
 {
     size_t over = *skip < size ? (size_t)*skip : size;
     *skip -= over;
-    /* sendmsg does not write to it. */
-    return (struct iovec){size > over ? (void *)(uintptr_t)(piece + over) : NULL, size - over};
+    struct iovec out = {.iov_len = size - over};
+    const uint8_t *from = size > over ? piece + over : NULL;
+    memcpy(&out.iov_base, &from, sizeof from); /* sendmsg does not write to it */
+    return out;
 }
 
 tsr__channel_event tsr__channel_write(tsr__channel *channel)

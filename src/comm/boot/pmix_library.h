@@ -19,7 +19,7 @@
     X(Error_string)
 
 typedef struct tsr__pmix_library {
-#define X(name) __typeof__(PMIx_##name) *name;
+#define X(name) __typeof__(PMIx_##name) *(name);
     TSR__PMIX_FUNCTIONS(X)
 #undef X
 } tsr__pmix_library;

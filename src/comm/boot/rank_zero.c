@@ -205,12 +205,12 @@ static tsr_status collect(tsr__peers *peers, const void *mine, uint64_t size_byt
         }
         if (sizes[rank] > 0)
             memcpy(blocks->bytes + blocks->starts[rank], block, (size_t)sizes[rank]);
-        tsr__wire_put_u32(*answer + 4 * rank, (uint32_t)sizes[rank]);
+        tsr__wire_put_u32(*answer + 4 * (size_t)rank, (uint32_t)sizes[rank]);
         if (rank > 0)
             tsr__channel_take(&peers->ranks[rank]->channel, 1u << TSR__WIRE_BLOCK);
     }
     if (status == TSR_OK)
-        memcpy(*answer + 4 * size, blocks->bytes, (size_t)blocks->starts[size]);
+        memcpy(*answer + 4 * (size_t)size, blocks->bytes, (size_t)blocks->starts[size]);
     tsr__free(sizes);
     return status;
 }

@@ -106,3 +106,18 @@ void tsr__transport_cancel(tsr__transport *transport, tsr__message *message)
     if (message->state == TSR__MESSAGE_FLYING && message->handle)
         ucp_request_cancel(transport->worker, message->handle);
 }
+
+void tsr__transport_discard(tsr__transport *transport, uint64_t tag, uint64_t mask)
+{
+    const ucp_request_param_t params = {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+                                        .memory_type = UCS_MEMORY_TYPE_HOST};
+    ucp_tag_recv_info_t info;
+    ucp_tag_message_h message;
+    while ((message = ucp_tag_probe_nb(transport->worker, tag, mask, 1, &info)) != NULL) {
+        /* No room: it is cut to nothing. */
+        ucs_status_ptr_t request =
+            ucp_tag_msg_recv_nbx(transport->worker, NULL, 0, message, &params);
+        if (UCS_PTR_IS_PTR(request))
+            ucp_request_free(request);
+    }
+}

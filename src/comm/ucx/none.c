@@ -43,6 +43,10 @@ void tsr__transport_cancel(tsr__transport *transport, tsr__message *message)
 {
 }
 
+void tsr__transport_discard(tsr__transport *transport, uint64_t tag, uint64_t mask)
+{
+}
+
 bool tsr__transport_progress(tsr__transport *transport)
 {
     return false;

@@ -60,6 +60,10 @@ void tsr__transport_recv(tsr__transport *transport, int peer, uint64_t tag, uint
 /* A receive that nothing has matched lands, CANCELLED; others fly on. */
 void tsr__transport_cancel(tsr__transport *transport, tsr__message *message);
 
+/* Takes away what has come for a tag under a mask and will never be received, so that its senders
+ * are done with it. */
+void tsr__transport_discard(tsr__transport *transport, uint64_t tag, uint64_t mask);
+
 /* True when something moved. */
 bool tsr__transport_progress(tsr__transport *transport);
 

@@ -5,7 +5,8 @@
 #include "tensor/check.h"
 
 #define WORKGROUP 64
-#define ROWS_MAX (INT64_C(1) << 26) /* of one dispatch */
+#define GROUP_WIDTH (4L * WORKGROUP) /* elements of a row that a workgroup has */
+#define ROWS_MAX (INT64_C(1) << 26)  /* of one dispatch */
 #define WIDTH_MAX (INT64_C(1) << 24)
 /* More buckets use more of the device; each walks all indices. */
 #define BUCKETS 64
@@ -143,7 +144,7 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
         push.buckets = cpu ? BUCKETS_ON_CPU : BUCKETS;
         tsr__dispatch dispatch =
             dispatch_of(TSR__SHADER_EMBEDDING_GRAD, &push, gradient, dy, indices, true);
-        dispatch.groups[0] = (uint32_t)((width + 4 * WORKGROUP - 1) / (4 * WORKGROUP));
+        dispatch.groups[0] = (uint32_t)((width + GROUP_WIDTH - 1) / GROUP_WIDTH);
         dispatch.groups[1] = push.buckets;
         dispatch.groups[2] = 1;
         status = tsr__dispatches_add(&list, &dispatch);

@@ -68,15 +68,11 @@ static bool still_joint(const tsr__linear *linear, int offset, tsr_tensor **join
     for (int p = 0; *joint && p < linear->parts; p++) {
         const tsr_parameter *seen =
             &linear->base.parameter[tsr__weight_of(linear, p) + offset].seen;
-        const tsr_tensor *part = seen->tensor;
         const int64_t at = linear->length * p;
-        tsr_tensor *view = NULL;
-        bool same =
-            part && tsr_tensor_slice(*joint, 0, at, at + linear->length, 1, &view) == TSR_OK;
-        if (same)
-            (void)tsr__tensors_overlap(part, view, &same);
-        tsr_tensor_destroy(&view);
-        if (!same)
+        tsr_layout layout;
+        bool same = seen->tensor && tsr_layout_slice(tsr_tensor_layout(*joint), 0, at,
+                                                     at + linear->length, 1, &layout) == TSR_OK;
+        if (!same || !tsr__tensor_is_view(seen->tensor, *joint, &layout))
             tsr_tensor_destroy(joint);
     }
     return *joint != NULL;
@@ -135,9 +131,12 @@ static tsr_status forward_with(tsr__linear *linear, tsr__temps *temps, const tsr
                                tsr_activation activation, tsr_layer_saved *saved, tsr_tensor **y)
 {
     TSR__TRY(check_input(linear, x));
-    tsr_tensor *ready = (tsr_tensor *)(uintptr_t)x, *local, *whole;
-    if (gathers(linear))
-        TSR__TRY(gather(linear, temps, x, &ready));
+    const tsr_tensor *ready = x;
+    tsr_tensor *all, *local, *whole;
+    if (gathers(linear)) {
+        TSR__TRY(gather(linear, temps, x, &all));
+        ready = all;
+    }
     TSR__TRY(tsr__temp_like(temps, ready, tsr_tensor_layout(x)->dtype, -1,
                             linear->length * linear->parts, &local));
     TSR__TRY(multiply(linear, temps, local, ready, activation));

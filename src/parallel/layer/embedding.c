@@ -109,7 +109,8 @@ static tsr_status backward_with(embedding *e, tsr__temps *temps, const tsr_tenso
     tsr_layer *layer = &e->base;
     tsr_layout whole, part;
     int dim;
-    tsr_tensor *indices, *dy2, *gathered = (tsr_tensor *)(uintptr_t)dy;
+    const tsr_tensor *all = dy;
+    tsr_tensor *indices, *dy2, *gathered;
     TSR__TRY(output_shape(e, x, &whole, &part, &dim));
     TSR__REQUIRE(tsr_layout_same_shape(&part, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
                  layer->who, TSR__SHAPE_OF(dy), TSR__SHAPE(part.ndim, part.shape));
@@ -117,9 +118,10 @@ static tsr_status backward_with(embedding *e, tsr__temps *temps, const tsr_tenso
         TSR__TRY(
             tsr__temp_new(temps, tsr_tensor_layout(dy)->dtype, whole.ndim, whole.shape, &gathered));
         TSR__TRY(tsr_parallel_all_gather(layer->group, gathered, dy, dim, NULL));
+        all = gathered;
     }
     TSR__TRY(flat_indices(temps, x, &indices));
-    TSR__TRY(tsr__temp_flatten(temps, gathered, &dy2));
+    TSR__TRY(tsr__temp_flatten(temps, all, &dy2));
     TSR__TRY(tsr__parameter_need_grad(layer, 0));
     tsr__layer_parameter *table = &layer->parameter[0];
     return tsr__embedding_grad(layer->stream, table->seen.grad, dy2, indices, e->first,

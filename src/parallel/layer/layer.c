@@ -222,7 +222,7 @@ static tsr_layer *owner_of(const tsr_layer *layer, int *index)
     if (!layer || *index < 0)
         return NULL;
     if (*index < layer->parameter_count)
-        return (tsr_layer *)(uintptr_t)layer;
+        return (tsr_layer *)layer;
     *index -= layer->parameter_count;
     for (int i = 0; i < 2; i++) {
         int count = tsr_layer_parameter_count(layer->child[i]);

@@ -124,10 +124,12 @@ static tsr_status deliver(summing *work, part *each)
     TSR__TRY(tsr_parallel_wait(&each->request));
     if (!bias)
         return each->y == each->sum ? TSR_OK : tsr_copy(stream, each->y, each->sum);
-    tsr_tensor *part_of_it = (tsr_tensor *)(uintptr_t)bias;
-    if (!work->rows && work->count > 1)
-        TSR__TRY(tsr__temp_slice(work->temps, bias, 0, each->first, each->count, &part_of_it));
-    return tsr_add(stream, each->y, each->sum, part_of_it);
+    tsr_tensor *own;
+    if (!work->rows && work->count > 1) {
+        TSR__TRY(tsr__temp_slice(work->temps, bias, 0, each->first, each->count, &own));
+        bias = own;
+    }
+    return tsr_add(stream, each->y, each->sum, bias);
 }
 
 static tsr_status run(summing *work)

@@ -108,9 +108,11 @@ static tsr_status forward_with(tsr__linear *linear, tsr__temps *temps, const tsr
     TSR__TRY(check_input(linear, x));
     for (int i = 0; i < linear->base.parameter_count; i++)
         TSR__TRY(tsr__parameter_require(&linear->base, i));
-    tsr_tensor *ready = (tsr_tensor *)(uintptr_t)x, *x2, *sum;
+    const tsr_tensor *ready = x;
+    tsr_tensor *all, *x2, *sum;
     if (gathers(linear)) {
-        TSR__TRY(gather(linear, temps, x, &ready));
+        TSR__TRY(gather(linear, temps, x, &all));
+        ready = all;
         if (saved)
             TSR__TRY(tsr__keep(ready, &saved->ready));
     }

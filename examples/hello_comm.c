@@ -1,0 +1,32 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <tessera/tessera.h>
+
+/* HELLO_LOG, this program's own variable, shows what the library has to say. */
+static void print_log(void *user, tsr_log_level level, const char *message)
+{
+    (void)level;
+    fprintf(user, "%s\n", message);
+}
+
+int main(void)
+{
+    tsr_comm *comm = NULL;
+    float sum = 0;
+    if (getenv("HELLO_LOG") != NULL)
+        tsr_log_set(print_log, stderr, TSR_LOG_INFO);
+
+    int failed = tsr_comm_create(NULL, &comm); /* finds the other processes */
+    if (!failed) {
+        sum = (float)(tsr_comm_rank(comm) + 1);
+        failed = tsr_comm_all_reduce(comm, &sum, &sum, 1, TSR_F32, TSR_OP_SUM);
+    }
+    if (failed)
+        fprintf(stderr, "%s\n", tsr_last_error());
+    else
+        printf("rank %d of %d, here %d of %d: the sum is %g\n", tsr_comm_rank(comm),
+               tsr_comm_size(comm), tsr_comm_local_rank(comm), tsr_comm_local_size(comm),
+               (double)sum);
+    tsr_comm_destroy(&comm);
+    return failed != 0;
+}

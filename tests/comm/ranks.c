@@ -1,0 +1,254 @@
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#include "comm/ranks.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+
+#define BLOCK_MOST 65536
+#define EXCHANGES 8
+static double patience = 60; /* seconds until everything has ended */
+
+const char *const path_names[PATHS] = {"board", "messages", "tcp"};
+
+typedef struct shared {
+    rank_record records[RANKS_MOST];
+    _Atomic int arrived[EXCHANGES];
+    _Atomic bool has_given_up; /* some rank */
+    uint8_t blocks[2][RANKS_MOST][BLOCK_MOST];
+    uint8_t user[RANKS_SHARED];
+} shared;
+
+static shared *common;
+static ranks_job current;
+static pid_t pids[RANKS_MOST];
+static double started;
+static int my_rank = -1, exchanges;
+static tsr_comm *world;
+static void *memory[64];
+static int memories;
+
+double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void rest_ms(int ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
+}
+
+void *ranks_shared(void)
+{
+    return common->user;
+}
+
+/* In a rank ------------------------------------------------------------------------------------ */
+
+void rank_fail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(common->records[my_rank].failure, sizeof common->records[my_rank].failure, format,
+              arguments);
+    va_end(arguments);
+    _exit(3);
+}
+
+void rank_destroy(void)
+{
+    tsr_comm_destroy(&world);
+}
+
+void *rank_memory(uint64_t size_bytes)
+{
+    need(memories < (int)(sizeof memory / sizeof memory[0]));
+    void *taken = calloc(size_bytes ? size_bytes : 1, 1);
+    need(taken);
+    memory[memories++] = taken;
+    return taken;
+}
+
+static int all_gather(void *user, const void *mine, uint64_t size_bytes, void *all)
+{
+    (void)user;
+    const int turn = exchanges++;
+    if (turn >= EXCHANGES || size_bytes > BLOCK_MOST)
+        return 1;
+    memcpy(common->blocks[turn % 2][my_rank], mine, size_bytes);
+    atomic_fetch_add(&common->arrived[turn], 1);
+    const double end = seconds_now() + 30;
+    while (atomic_load(&common->arrived[turn]) < current.size) {
+        if (seconds_now() > end || common->has_given_up)
+            return 1;
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+    for (int i = 0; i < current.size; i++)
+        memcpy((uint8_t *)all + (uint64_t)i * size_bytes, common->blocks[turn % 2][i], size_bytes);
+    return 0;
+}
+
+static void print_log(void *user, tsr_log_level level, const char *message)
+{
+    (void)user;
+    fprintf(stderr, "rank %d: log %d: %s\n", my_rank, (int)level, message);
+}
+
+/* In order, for the leak checker. */
+static void end_without(tsr_status status)
+{
+    snprintf(common->records[my_rank].failure, sizeof common->records[my_rank].failure, "%s: %s",
+             tsr_status_name(status), tsr_last_error());
+    common->has_given_up = true;
+    exit(0);
+}
+
+static void be_rank(int rank)
+{
+    my_rank = rank;
+    if (getenv("TEST_LOG"))
+        tsr_log_set(print_log, NULL, TSR_LOG_DEBUG);
+    if (current.path != PATH_BOARD)
+        setenv("TESSERA_SHARED_MEMORY", "off", 1);
+    if (current.path == PATH_TCP)
+        setenv("UCX_TLS", "tcp,self", 1);
+    const tsr_comm_params params = {.bootstrap = TSR_BOOTSTRAP_CALLBACK,
+                                    .rank = rank,
+                                    .size = current.size,
+                                    .all_gather = all_gather,
+                                    .reproducible = current.reproducible,
+                                    .timeout_ns = current.timeout_ns ? current.timeout_ns
+                                                                     : UINT64_C(20000000000)};
+    if (current.fault > 0 && rank == current.size - 1)
+        tsr__fault_arm(TSR__FAULT_ALLOC, (uint64_t)current.fault - 1, 0);
+    const tsr_status status = tsr_comm_create(&params, &world);
+    tsr__fault_disarm();
+    if (status != TSR_OK && current.fault > 0)
+        end_without(status);
+    need_ok(status);
+    current.run(world, current.user);
+    rank_destroy();
+    while (memories > 0)
+        free(memory[--memories]);
+    common->records[rank].has_returned = true;
+    exit(0); /* the leak checker looks, where there is one */
+}
+
+/* In the test ---------------------------------------------------------------------------------- */
+
+void ranks_start(const ranks_job *job)
+{
+    ck_assert_int_le(job->size, RANKS_MOST);
+    if (common)
+        munmap(common, sizeof *common);
+    common = mmap(NULL, sizeof *common, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert(common != MAP_FAILED);
+    current = *job;
+    started = seconds_now();
+    if (getenv("TESSERA_TEST_SOAK"))
+        patience = 3000;
+    fflush(NULL);
+    const pid_t parent = getpid();
+    for (int i = 0; i < job->size; i++) {
+        pids[i] = fork();
+        ck_assert_int_ge(pids[i], 0);
+        if (pids[i] > 0)
+            continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(1);
+        be_rank(i);
+    }
+}
+
+void ranks_signal(int rank, int signal)
+{
+    if (pids[rank] > 0)
+        kill(pids[rank], signal);
+}
+
+pid_t ranks_pid(int rank)
+{
+    return pids[rank];
+}
+
+const rank_record *ranks_record(int rank)
+{
+    return &common->records[rank];
+}
+
+/* Those that have ended since; returns how many are left. */
+static int collect(void)
+{
+    int left = 0;
+    for (int i = 0; i < current.size; i++) {
+        rank_record *record = &common->records[i];
+        if (pids[i] == 0)
+            continue;
+        if (waitpid(pids[i], &record->wait_status, WNOHANG) == pids[i]) {
+            pids[i] = 0;
+            record->seconds = seconds_now() - started;
+        } else {
+            left++;
+        }
+    }
+    return left;
+}
+
+void ranks_wait(void)
+{
+    const double end = seconds_now() + patience;
+    char stuck[256] = "";
+    while (collect() > 0) {
+        if (seconds_now() < end) {
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            continue;
+        }
+        for (int i = 0; i < current.size; i++) {
+            if (pids[i] == 0)
+                continue;
+            snprintf(stuck + strlen(stuck), sizeof stuck - strlen(stuck), " %d", i);
+            kill(pids[i], SIGKILL);
+            waitpid(pids[i], NULL, 0);
+            pids[i] = 0;
+        }
+    }
+    ck_assert_msg(!stuck[0], "%s: %d ranks: these did not end:%s", path_names[current.path],
+                  current.size, stuck);
+}
+
+void ranks_check(int rank)
+{
+    const rank_record *record = &common->records[rank];
+    /* One failure brings about others. */
+    for (int i = 0; i < current.size && record->failure[0]; i++) {
+        if (common->records[i].failure[0])
+            fprintf(stderr, "%s: rank %d of %d, after %.2f s: %s\n", path_names[current.path], i,
+                    current.size, common->records[i].seconds, common->records[i].failure);
+    }
+    ck_assert_msg(!record->failure[0], "%s: rank %d of %d: %s", path_names[current.path], rank,
+                  current.size, record->failure);
+    ck_assert_msg(record->wait_status == 0 && record->has_returned,
+                  "%s: rank %d of %d ended with wait status 0x%x", path_names[current.path], rank,
+                  current.size, (unsigned)record->wait_status);
+}
+
+void ranks_run(const ranks_job *job)
+{
+    ranks_start(job);
+    ranks_wait();
+    for (int i = 0; i < job->size; i++)
+        ranks_check(i);
+}

@@ -1,0 +1,324 @@
+/* Ranks that are slow, stopped, killed, or leave: the others get an error in time, which names the
+ * operation and the rank; and can end in order. */
+#define _DEFAULT_SOURCE
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/values.h"
+
+#define DEADLINE_MS 300
+
+/* What is going on when something happens, for as long as it takes. */
+typedef struct scene {
+    int operation;
+    uint64_t count;
+    bool is_slow; /* the deadline is DEADLINE_MS */
+    tsr_status status;
+    const char *words;
+    /* Set by ranks. */
+    _Atomic int ready;
+    double errors_at[RANKS_MOST];
+    double destroyed_at[RANKS_MOST];
+} scene;
+
+static tsr_status call(tsr_comm *comm, int operation, float *data, float *more, uint64_t count)
+{
+    switch (operation) {
+    case 0:
+        return tsr_comm_all_reduce(comm, data, more, count, TSR_F32, TSR_OP_SUM);
+    case 1:
+        return tsr_comm_all_gather(comm, data, more, count / (uint64_t)tsr_comm_size(comm),
+                                   TSR_F32);
+    case 2:
+        return tsr_comm_reduce_scatter(comm, data, more, count / (uint64_t)tsr_comm_size(comm),
+                                       TSR_F32, TSR_OP_SUM);
+    case 3:
+        return tsr_comm_all_to_all(comm, data, more, count / (uint64_t)tsr_comm_size(comm),
+                                   TSR_F32);
+    default:
+        return tsr_comm_barrier(comm);
+    }
+}
+static const char *const names[] = {"all_reduce #", "all_gather #", "reduce_scatter #",
+                                    "all_to_all #", "barrier #"};
+#define OPERATIONS 5
+
+static double slack(void)
+{
+    const char *times = getenv("CK_TIMEOUT_MULTIPLIER");
+    return times ? 0.1 * atof(times) : 0.1;
+}
+
+/* Repeats an operation until it fails, then all that can be called afterwards. */
+static void until_it_fails(tsr_comm *comm, void *user)
+{
+    scene *shown = ranks_shared();
+    const scene *what = user;
+    const int rank = tsr_comm_rank(comm);
+    float *data = rank_memory(what->count * 4 + 64), *more = rank_memory(what->count * 4 + 64);
+    char first[512];
+    tsr_status status = TSR_OK;
+    if (what->is_slow)
+        tsr_comm_set_timeout(comm, DEADLINE_MS * UINT64_C(1000000));
+    atomic_fetch_add(&shown->ready, 1);
+    while (status == TSR_OK)
+        status = call(comm, what->operation, data, more, what->count);
+    shown->errors_at[rank] = seconds_now();
+    if (status != what->status || !strstr(tsr_last_error(), what->words) ||
+        !strstr(tsr_last_error(), names[what->operation]))
+        rank_fail("%s: %s", tsr_status_name(status), tsr_last_error());
+    strncpy(first, tsr_last_error(), sizeof first - 1);
+    first[sizeof first - 1] = 0;
+    /* It stays that way. */
+    need_error(tsr_comm_status(comm), what->status, first);
+    need_error(tsr_comm_barrier(comm), what->status, first);
+    tsr_comm *other = NULL;
+    need_error(tsr_comm_duplicate(comm, &other), what->status, first);
+    const double start = seconds_now();
+    rank_destroy();
+    shown->destroyed_at[rank] = seconds_now() - start;
+}
+
+/* All but `victim` get their error at most `late` seconds after `since`, and destroy soon. */
+static const char *judge(int size, int victim, double since, double late)
+{
+    static char text[256];
+    const scene *shown = ranks_shared();
+    for (int i = 0; i < size; i++) {
+        if (i == victim)
+            continue;
+        ranks_check(i);
+        const double after = shown->errors_at[i] - since;
+        snprintf(text, sizeof text, "rank %d of %d: after %.3f s instead of %.3f s", i, size, after,
+                 late);
+        if (after > late)
+            return text;
+        snprintf(text, sizeof text, "rank %d of %d: destroying took %.3f s", i, size,
+                 shown->destroyed_at[i]);
+        if (shown->destroyed_at[i] > 0.5 + slack())
+            return text;
+    }
+    return NULL;
+}
+
+static void wait_until_ready(int size)
+{
+    const scene *shown = ranks_shared();
+    const double end = seconds_now() + 30;
+    while (atomic_load(&shown->ready) < size && seconds_now() < end)
+        rest_ms(1);
+    ck_assert_int_eq(atomic_load(&shown->ready), size);
+    rest_ms(30);
+}
+
+static const int sizes[] = {2, 3, 8};
+#define SIZES 3
+
+/* On a busy machine one of three attempts is in time. */
+static void signal_one(int index, int signal)
+{
+    const int size = sizes[index % SIZES], victim = index / SIZES % size;
+    char words[32];
+    const char *complaint = NULL;
+    const bool stops = signal == SIGSTOP;
+    scene what = {.operation = index % OPERATIONS,
+                  .count = index % 2 ? 300000 : 10,
+                  .is_slow = stops,
+                  .status = stops ? TSR_ERR_TIMEOUT : TSR_ERR_PEER_LOST,
+                  .words = words};
+    snprintf(words, sizeof words, "rank %d", victim);
+    for (int attempt = 0; attempt < 3; attempt++) {
+        ranks_start(&(ranks_job){.size = size,
+                                 .path = (ranks_path)(index / SIZES % PATHS),
+                                 .run = until_it_fails,
+                                 .user = &what});
+        wait_until_ready(size);
+        ranks_signal(victim, signal);
+        const double since = seconds_now();
+        if (stops) {
+            rest_ms(DEADLINE_MS + 700);
+            ranks_signal(victim, SIGKILL);
+        }
+        ranks_wait();
+        complaint = judge(size, victim, since, stops ? DEADLINE_MS * 1e-3 + slack() : 1.5);
+        if (!complaint)
+            return;
+    }
+    ck_abort_msg("%s: %s", path_names[index / SIZES % PATHS], complaint);
+}
+
+START_TEST(killed)
+{
+    signal_one(_i, SIGKILL);
+}
+END_TEST
+
+START_TEST(stopped)
+{
+    signal_one(_i, SIGSTOP);
+}
+END_TEST
+
+/* A rank that ends, or leaves, without a word. */
+static void quit(tsr_comm *comm, void *user)
+{
+    const scene *what = user;
+    scene *shown = ranks_shared();
+    float data[64] = {0}, more[64] = {0};
+    if (tsr_comm_rank(comm) != 1) {
+        until_it_fails(comm, user);
+        return;
+    }
+    atomic_fetch_add(&shown->ready, 1);
+    for (int i = 0; i < 20; i++)
+        need_ok(call(comm, what->operation, data, more, what->count));
+    if (what->is_slow) /* here: politely */
+        rank_destroy();
+    shown->errors_at[1] = seconds_now();
+    _exit(0);
+}
+
+START_TEST(left_alone)
+{
+    const bool politely = _i % 2;
+    scene what = {.operation = _i % OPERATIONS,
+                  .count = 10,
+                  .is_slow = politely,
+                  .status = TSR_ERR_PEER_LOST,
+                  .words = politely ? ": rank 1 has destroyed the communicator" : "rank 1 is lost"};
+    const char *complaint = NULL;
+    const int size = 2 + _i % 2;
+    const ranks_path path = (ranks_path)(_i / 2 % PATHS);
+    for (int attempt = 0; attempt < 3; attempt++) {
+        ranks_start(&(ranks_job){.size = size, .path = path, .run = quit, .user = &what});
+        ranks_wait();
+        const scene *shown = ranks_shared();
+        complaint = judge(size, 1, shown->errors_at[1], 1.5);
+        if (!complaint)
+            return;
+    }
+    ck_abort_msg("%s: %s", path_names[path], complaint);
+}
+END_TEST
+
+/* One comes late; the others have given up by then, on time; then it is told. */
+static void late(tsr_comm *comm, void *user)
+{
+    const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm), sluggard = size - 1;
+    double *took = ranks_shared();
+    float data = 0;
+    tsr_request *request;
+    (void)user;
+    need_ok(tsr_comm_barrier(comm));
+    if (rank == sluggard) {
+        rest_ms(600);
+        const tsr_status told = tsr_comm_all_reduce(comm, &data, &data, 1, TSR_F32, TSR_OP_SUM);
+        /* The others may be gone by now, and the network forget what they have said. */
+        if (told != TSR_ERR_TIMEOUT && told != TSR_ERR_PEER_LOST)
+            rank_fail("%s", tsr_status_name(told));
+        return;
+    }
+    const double start = seconds_now();
+    need_ok(tsr_comm_all_reduce_start(comm, &data, &data, 1, TSR_F32, TSR_OP_SUM,
+                                      UINT64_C(200000000), &request));
+    const tsr_status status = tsr_request_wait(&request);
+    took[rank] = seconds_now() - start;
+    if (status != TSR_ERR_TIMEOUT || !strstr(tsr_last_error(), "all_reduce #2 (sum of 1 f32): "))
+        rank_fail("%s: %s", tsr_status_name(status), tsr_last_error());
+    char name[32];
+    snprintf(name, sizeof name, "rank %d", sluggard);
+    need(strstr(tsr_last_error(), name) && strstr(tsr_last_error(), "200 ms"));
+}
+
+START_TEST(deadlines)
+{
+    const int size = sizes[_i % SIZES];
+    double worst = 0;
+    for (int attempt = 0; attempt < 3; attempt++) {
+        ranks_run(&(ranks_job){.size = size, .path = (ranks_path)(_i / SIZES), .run = late});
+        const double *took = ranks_shared();
+        worst = 0;
+        for (int i = 0; i < size - 1; i++) {
+            ck_assert_double_ge(took[i], 0.14);
+            worst = took[i] > worst ? took[i] : worst;
+        }
+        if (worst <= 0.2 + slack())
+            return;
+    }
+    ck_abort_msg("%g s instead of 0.2 s", worst);
+}
+END_TEST
+
+/* A message that nobody takes, and one that nobody sends. */
+static void unanswered(tsr_comm *comm, void *user)
+{
+    float *data = rank_memory(4000000);
+    tsr_comm *other;
+    (void)user;
+    tsr_comm_set_timeout(comm, UINT64_C(5000000000));
+    for (int i = 0; i < 2; i++) {
+        need_ok(tsr_comm_duplicate(comm, &other));
+        if (tsr_comm_rank(comm) == 0) {
+            tsr_comm_set_timeout(other, UINT64_C(100000000));
+            const double start = seconds_now();
+            if (i == 0)
+                need_error(tsr_comm_send(other, data, 1000000, TSR_F32, 1, 9), TSR_ERR_TIMEOUT,
+                           "send (1000000 f32 to rank 1, tag 9): rank 1 has not received it within "
+                           "100 ms");
+            else
+                need_error(tsr_comm_recv(other, data, 7, TSR_F32, 1, 9), TSR_ERR_TIMEOUT,
+                           "recv (7 f32 from rank 1, tag 9): rank 1 has not sent it within 100 ms");
+            need(seconds_now() - start < 2);
+        }
+        need(tsr_comm_barrier(comm) == TSR_OK || i == 0);
+        if (tsr_comm_status(comm) != TSR_OK)
+            return; /* what flew could not be called back: the connection had to be cut */
+        tsr_comm_destroy(&other);
+    }
+}
+
+START_TEST(messages)
+{
+    ranks_run(&(ranks_job){.size = 2, .path = (ranks_path)_i, .run = unanswered});
+}
+END_TEST
+
+/* Waiting costs next to nothing. */
+static void wait_long(tsr_comm *comm, void *user)
+{
+    struct timespec before, after;
+    const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm);
+    (void)user;
+    need_ok(tsr_comm_barrier(comm));
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    if (rank == size - 1)
+        rest_ms(1000);
+    need_ok(tsr_comm_barrier(comm));
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    const double cpu =
+        (double)(after.tv_sec - before.tv_sec) + (double)(after.tv_nsec - before.tv_nsec) * 1e-9;
+    if (cpu > 0.02)
+        rank_fail("%g s of processor time for waiting 1 s", cpu);
+}
+
+START_TEST(long_waits)
+{
+    ranks_run(&(ranks_job){
+        .size = _i / PATHS ? 8 : 2, .path = (ranks_path)(_i % PATHS), .run = wait_long});
+}
+END_TEST
+
+TESTS(failures)
+{
+    tcase_add_loop_test(tests, killed, 0, 15);
+    tcase_add_loop_test(tests, stopped, 0, 15);
+    tcase_add_loop_test(tests, left_alone, 0, 6);
+    tcase_add_loop_test(tests, deadlines, 0, SIZES * PATHS);
+    tcase_add_loop_test(tests, messages, 0, PATHS);
+    tcase_add_loop_test(tests, long_waits, 0, 2 * PATHS);
+}

@@ -1,0 +1,180 @@
+/* Communicators out of communicators. */
+#include <string.h>
+
+#include "comm/values.h"
+
+static int32_t sum_of(tsr_comm *comm, int32_t value)
+{
+    int32_t sum = 0;
+    need_ok(tsr_comm_all_reduce(comm, &value, &sum, 1, TSR_I32, TSR_OP_SUM));
+    return sum;
+}
+
+/* Rows and columns of a grid, as tensor and data parallelism have them. */
+static void grid(tsr_comm *comm, void *user)
+{
+    const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm), columns = *(int *)user;
+    const int rows = size / columns, row = rank / columns, column = rank % columns;
+    tsr_comm *across, *down, *reversed, *none = comm;
+    need(tsr_comm_local_rank(comm) == rank && tsr_comm_local_size(comm) == size);
+    need_ok(tsr_comm_split(comm, row, column, &across));
+    need_ok(tsr_comm_split(comm, column, row, &down));
+    need(tsr_comm_rank(across) == column && tsr_comm_size(across) == columns);
+    need(tsr_comm_rank(down) == row && tsr_comm_size(down) == rows);
+    need_ok(tsr_comm_split(comm, 0, -rank, &reversed));
+    need(tsr_comm_rank(reversed) == size - 1 - rank && tsr_comm_size(reversed) == size);
+    need_ok(tsr_comm_split(comm, rank == 1 ? 5 : TSR_COLOUR_NONE, 0, &none));
+    need((rank == 1) == (none != NULL));
+    if (none) {
+        need(tsr_comm_size(none) == 1 && tsr_comm_local_size(none) == 1);
+        need(sum_of(none, 9) == 9);
+    }
+    tsr_comm_destroy(&none);
+    /* In turns and at once, and each its own. */
+    int32_t a = rank, b = rank, c = rank;
+    tsr_request *requests[3];
+    for (int i = 0; i < 20; i++) {
+        a = b = c = rank;
+        need_ok(tsr_comm_all_reduce_start(across, &a, &a, 1, TSR_I32, TSR_OP_SUM, 0, &requests[0]));
+        need_ok(tsr_comm_all_reduce_start(down, &b, &b, 1, TSR_I32, TSR_OP_SUM, 0, &requests[1]));
+        need_ok(
+            tsr_comm_all_reduce_start(reversed, &c, &c, 1, TSR_I32, TSR_OP_SUM, 0, &requests[2]));
+        for (int j = 0; j < 3; j++)
+            need_ok(tsr_request_wait(&requests[(i + j + rank) % 3]));
+        need(a == columns * row * columns + columns * (columns - 1) / 2);
+        need(b == rows * column + columns * rows * (rows - 1) / 2);
+        need(c == size * (size - 1) / 2);
+    }
+    int32_t who = tsr_comm_rank(reversed) == 0 ? rank : -1;
+    need_ok(tsr_comm_broadcast(reversed, &who, 1, TSR_I32, 0));
+    need(who == size - 1);
+    /* Out of a part, one more. */
+    tsr_comm *pair;
+    need_ok(tsr_comm_split(across, column / 2, 0, &pair));
+    need(sum_of(pair, 1) == tsr_comm_size(pair));
+    /* The first may go first. */
+    tsr_comm_destroy(&across);
+    need(sum_of(pair, 2) == 2 * tsr_comm_size(pair));
+    need(sum_of(down, 1) == rows);
+    tsr_comm_destroy(&down);
+    tsr_comm_destroy(&pair);
+    need(sum_of(reversed, 1) == size);
+    tsr_comm_destroy(&reversed);
+    need(sum_of(comm, 1) == size);
+}
+
+START_TEST(rows_and_columns)
+{
+    static const int shapes[][2] = {{4, 2}, {6, 3}, {8, 4}, {3, 3}};
+    int columns = shapes[_i % 4][1];
+    ranks_run(&(ranks_job){
+        .size = shapes[_i % 4][0], .path = (ranks_path)(_i / 4), .run = grid, .user = &columns});
+}
+END_TEST
+
+/* More than have room on boards at a time, and many one after the other, of ranks that are not all
+ * equally quick to leave. */
+static void many(tsr_comm *comm, void *user)
+{
+    enum { AT_A_TIME = 20 };
+    tsr_comm *others[AT_A_TIME];
+    const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm);
+    (void)user;
+    for (int i = 0; i < AT_A_TIME; i++)
+        need_ok(tsr_comm_duplicate(i % 2 ? others[i - 1] : comm, &others[i]));
+    for (int i = 0; i < AT_A_TIME; i++)
+        need(sum_of(others[(i * 7) % AT_A_TIME], i) == i * size);
+    for (int i = 0; i < AT_A_TIME; i++)
+        tsr_comm_destroy(&others[(i * 3 + rank) % AT_A_TIME]);
+    for (int i = 0; i < 100; i++) {
+        tsr_comm *one;
+        need_ok(tsr_comm_split(comm, (rank + i) % 2, i % 3 ? rank : -rank, &one));
+        const int32_t sum = sum_of(one, 1);
+        need(sum == tsr_comm_size(one));
+        if ((i + rank) % 5 == 0)
+            rest_ms(1);
+        tsr_comm_destroy(&one);
+    }
+}
+
+START_TEST(one_after_the_other)
+{
+    ranks_run(&(ranks_job){.size = 2 + _i / PATHS, .path = (ranks_path)(_i % PATHS), .run = many});
+}
+END_TEST
+
+/* What is wrong with one communicator is not wrong with the others. */
+static void apart(tsr_comm *comm, void *user)
+{
+    const int rank = tsr_comm_rank(comm);
+    float data = 0;
+    tsr_comm *mine, *whole;
+    (void)user;
+    need_ok(tsr_comm_split(comm, rank / 2, rank, &mine));
+    need_ok(tsr_comm_duplicate(comm, &whole));
+    if (rank == 0)
+        need_error(tsr_comm_all_reduce(mine, &data, &data, 1, TSR_F32, TSR_OP_SUM), TSR_ERR_INVALID,
+                   "rank 0 called all_reduce #0 (sum of 1 f32), rank 1 called all_reduce #0 (max "
+                   "of 1 f32)");
+    if (rank == 1)
+        need_error(tsr_comm_all_reduce(mine, &data, &data, 1, TSR_F32, TSR_OP_MAX), TSR_ERR_INVALID,
+                   "rank 0 called all_reduce #0 (sum of 1 f32), rank 1 called all_reduce #0 (max "
+                   "of 1 f32)");
+    if (rank > 1)
+        need(sum_of(mine, 1) == 2);
+    need(sum_of(whole, 1) == 4);
+    tsr_comm_destroy(&mine);
+    need(sum_of(comm, 2) == 8);
+    tsr_comm_destroy(&whole);
+}
+
+START_TEST(failing_apart)
+{
+    ranks_run(&(ranks_job){.size = 4, .path = (ranks_path)_i, .run = apart});
+}
+END_TEST
+
+static void mistakes(tsr_comm *comm, void *user)
+{
+    tsr_comm *out = comm;
+    (void)user;
+    need_error(tsr_comm_split(NULL, 0, 0, &out), TSR_ERR_INVALID, "split: comm is NULL");
+    need_error(tsr_comm_split(comm, 0, 0, NULL), TSR_ERR_INVALID, "split: out is NULL");
+    need_error(tsr_comm_duplicate(NULL, &out), TSR_ERR_INVALID, "duplicate: comm is NULL");
+    need_error(tsr_comm_split(comm, tsr_comm_rank(comm) == 1 ? -7 : 0, 0, &out), TSR_ERR_INVALID,
+               "split: rank 1 gave colour -7");
+    need(out == comm);
+    need(sum_of(comm, 1) == 2);
+    tsr_comm_destroy(NULL);
+    out = NULL;
+    tsr_comm_destroy(&out);
+}
+
+START_TEST(wrong_colours)
+{
+    ranks_run(&(ranks_job){.size = 2, .run = mistakes});
+}
+END_TEST
+
+/* Thousands of operations on a communicator whose sequence numbers come round in the tags. */
+static void long_lived(tsr_comm *comm, void *user)
+{
+    (void)user;
+    for (int i = 0; i < 3000; i++)
+        need(sum_of(comm, i) == 2 * i);
+}
+
+START_TEST(sequence_comes_round)
+{
+    ranks_run(&(ranks_job){.size = 2, .path = (ranks_path)_i, .run = long_lived});
+}
+END_TEST
+
+TESTS(groups)
+{
+    tcase_add_loop_test(tests, rows_and_columns, 0, 4 * PATHS);
+    tcase_add_loop_test(tests, one_after_the_other, 0, 3 * PATHS);
+    tcase_add_loop_test(tests, failing_apart, 0, PATHS);
+    tcase_add_test(tests, wrong_colours);
+    tcase_add_loop_test(tests, sequence_comes_round, 0, PATHS);
+}

@@ -1,0 +1,188 @@
+/* A random rank is killed at a random moment of a random operation: nobody hangs or crashes, all
+ * survivors are told in time, and nothing is left behind. A few rounds; TESSERA_TEST_KILLS=200
+ * makes as many. */
+#define _DEFAULT_SOURCE
+#include <dirent.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/values.h"
+
+#define ROUNDS 20
+
+typedef struct plan_of_round {
+    uint64_t seed;
+    int victim;
+    ranks_path path;
+} plan_of_round;
+
+typedef struct evidence {
+    _Atomic int ready;
+    double failed_at[RANKS_MOST];
+    double ended_at[RANKS_MOST];
+} evidence;
+
+#define DATA 200000
+
+static tsr_status one(tsr_comm *comm, uint64_t *random, float *data, float *more)
+{
+    static const uint64_t counts[] = {0, 1, 100, 5000, 50000, DATA / RANKS_MOST};
+    uint64_t counts_of[RANKS_MOST];
+    const int size = tsr_comm_size(comm), rank = tsr_comm_rank(comm);
+    const uint64_t count = counts[random_between(random, 0, 5)], part = count / (uint64_t)size;
+    const int root = (int)random_between(random, 0, size - 1);
+    for (int i = 0; i < size; i++)
+        counts_of[i] = part;
+    switch (random_between(random, 0, 11)) {
+    case 0:
+        return tsr_comm_all_reduce(comm, data, more, count, TSR_F32, TSR_OP_SUM);
+    case 1:
+        return tsr_comm_all_reduce(comm, data, data, count, TSR_BF16, TSR_OP_AVG);
+    case 2:
+        return tsr_comm_reduce(comm, data, more, count, TSR_F32, TSR_OP_MAX, root);
+    case 3:
+        return tsr_comm_reduce_scatter(comm, data, more, part, TSR_F32, TSR_OP_SUM);
+    case 4:
+        return tsr_comm_all_gather(comm, data, more, part, TSR_F32);
+    case 5:
+        return tsr_comm_broadcast(comm, data, count, TSR_F32, root);
+    case 6:
+        return tsr_comm_gather_v(comm, data, more, counts_of, TSR_F32, root);
+    case 7:
+        return tsr_comm_scatter_v(comm, data, more, counts_of, TSR_F32, root);
+    case 8:
+        return tsr_comm_all_to_all_v(comm, data, counts_of, more, counts_of, TSR_F32);
+    case 9: {
+        tsr_comm *part_of = NULL;
+        tsr_status status = tsr_comm_split(comm, rank % 2, rank, &part_of);
+        if (status == TSR_OK)
+            status = tsr_comm_all_reduce(part_of, data, more, count, TSR_F32, TSR_OP_SUM);
+        tsr_comm_destroy(&part_of);
+        return status;
+    }
+    case 10: {
+        tsr_request *requests[3] = {NULL, NULL, NULL};
+        tsr_status status = TSR_OK;
+        for (int i = 0; i < 3 && status == TSR_OK; i++)
+            status = tsr_comm_all_reduce_start(comm, data + i, more + (uint64_t)i * count, count,
+                                               TSR_F32, TSR_OP_SUM, 0, &requests[i]);
+        for (int i = 2; i >= 0; i--) {
+            const tsr_status ended = tsr_request_wait(&requests[i]);
+            status = status == TSR_OK ? ended : status;
+        }
+        return status;
+    }
+    default:
+        return tsr_comm_barrier(comm);
+    }
+}
+
+static void live_until(tsr_comm *comm, void *user)
+{
+    const plan_of_round *plan = user;
+    evidence *shown = ranks_shared();
+    uint64_t random = plan->seed;
+    const int rank = tsr_comm_rank(comm);
+    float *data = rank_memory(2 * DATA * sizeof *data),
+          *more = rank_memory(2 * DATA * sizeof *more);
+    char name[32];
+    tsr_status status = TSR_OK;
+    atomic_fetch_add(&shown->ready, 1);
+    while (status == TSR_OK)
+        status = one(comm, &random, data, more);
+    shown->failed_at[rank] = seconds_now();
+    /* Who was in a part of the communicator with the victim goes, and so the others learn of it. */
+    snprintf(name, sizeof name, "rank %d", plan->victim);
+    if (status != TSR_ERR_PEER_LOST || (!strstr(tsr_last_error(), "is lost: ") &&
+                                        !strstr(tsr_last_error(), " has destroyed the comm")))
+        rank_fail("%s: %s", tsr_status_name(status), tsr_last_error());
+    /* A socket that is closed forgets what its process has said last: over TCP alone, the one that
+     * is lost may be one that had given up because of the victim. */
+    if (plan->path != PATH_TCP && tsr_comm_status(comm) != TSR_OK &&
+        strstr(tsr_last_error(), "is lost: ") && !strstr(tsr_last_error(), name))
+        rank_fail("not %s: %s", name, tsr_last_error());
+    rank_destroy();
+    shown->ended_at[rank] = seconds_now();
+}
+
+/* What is in a folder. */
+static int entries(const char *path)
+{
+    int count = 0;
+    DIR *folder = opendir(path);
+    ck_assert_ptr_nonnull(folder);
+    while (readdir(folder))
+        count++;
+    closedir(folder);
+    return count;
+}
+
+/* Segments of System V memory. */
+static int segments(void)
+{
+    char line[512];
+    int count = 0;
+    FILE *file = fopen("/proc/sysvipc/shm", "r");
+    while (file && fgets(line, sizeof line, file))
+        count++;
+    if (file)
+        fclose(file);
+    return count;
+}
+
+static void kill_one(uint64_t *random, int round)
+{
+    static const int sizes[] = {2, 3, 4, 5, 8};
+    const int size = sizes[random_between(random, 0, 4)];
+    const ranks_path path = (ranks_path)(round % PATHS);
+    plan_of_round plan = {.seed = random_next(random),
+                          .path = path,
+                          .victim = (int)random_between(random, 0, size - 1)};
+    const int after_us = (int)random_between(random, 0, 30000);
+    ranks_start(&(ranks_job){.size = size, .path = path, .run = live_until, .user = &plan});
+    const evidence *shown = ranks_shared();
+    const double end = seconds_now() + 30;
+    while (atomic_load(&shown->ready) < size && seconds_now() < end)
+        usleep(200);
+    usleep((useconds_t)after_us);
+    ranks_signal(plan.victim, SIGKILL);
+    const double since = seconds_now();
+    ranks_wait();
+    for (int i = 0; i < size; i++) {
+        if (i == plan.victim)
+            continue;
+        ranks_check(i);
+        ck_assert_msg(shown->failed_at[i] - since < 1.5, "%s: rank %d of %d: after %g s",
+                      path_names[path], i, size, shown->failed_at[i] - since);
+        ck_assert_msg(shown->ended_at[i] - shown->failed_at[i] < 1.5,
+                      "%s: rank %d of %d: ending took %g s", path_names[path], i, size,
+                      shown->ended_at[i] - shown->failed_at[i]);
+    }
+}
+
+START_TEST(at_any_moment)
+{
+    const char *wish = getenv("TESSERA_TEST_KILLS");
+    const int rounds = wish ? atoi(wish) : ROUNDS;
+    const char *seed = getenv("TESSERA_TEST_SEED");
+    uint64_t random = seed ? strtoull(seed, NULL, 0) : 1;
+    const int files = entries("/dev/shm"), memory = segments();
+    for (int round = 0; round < rounds; round++)
+        kill_one(&random, round);
+    /* Others may come and go: only what stays counts. */
+    for (int i = 0; i < 100 && (entries("/dev/shm") > files || segments() > memory); i++)
+        rest_ms(50);
+    ck_assert_int_le(entries("/dev/shm"), files);
+    ck_assert_int_le(segments(), memory);
+}
+END_TEST
+
+TESTS(kill)
+{
+    tcase_set_timeout(tests, 3000);
+    tcase_add_test(tests, at_any_moment);
+}

@@ -1,0 +1,83 @@
+/* What each rank brings, and what has to come out, bit by bit: the documented order, one element at
+ * a time. */
+#ifndef TESTS_COMM_VALUES_H
+#define TESTS_COMM_VALUES_H
+
+#include "comm/ranks.h"
+#include "comm_reduce/numbers.h"
+
+#define VALUE_RANKS RANKS_MOST
+
+/* Element `index` of what `rank` brings in round `round`. */
+static inline uint64_t value_at(int round, int rank, uint64_t index, tsr_dtype dtype)
+{
+    uint64_t random = (uint64_t)round * 1000003 + (uint64_t)rank * 7919 + index * 104729 + 1;
+    (void)random_next(&random);
+    return random_element(&random, dtype);
+}
+
+static inline void fill_values(void *data, int round, int rank, uint64_t start, uint64_t count,
+                               tsr_dtype dtype)
+{
+    for (uint64_t i = 0; i < count; i++)
+        store(data, i, dtype, value_at(round, rank, start + i, dtype));
+}
+
+/* Of N ranks, the last power of two in N, P, and r = N − P: ranks 2i and 2i+1 are combined for
+ * i < r; then among the P partial results those at distance P/2, then P/4, …, 1. */
+static inline uint64_t reduced(const uint64_t *of_rank, int size, tsr_dtype dtype, tsr_op op)
+{
+    uint64_t partial[VALUE_RANKS];
+    int power = 1;
+    while (2 * power <= size)
+        power *= 2;
+    const int rest = size - power;
+    for (int i = 0; i < power; i++)
+        partial[i] = i < rest ? reference_combine(of_rank[2 * i], of_rank[2 * i + 1], dtype, op)
+                              : of_rank[i + rest];
+    for (int distance = power / 2; distance > 0; distance /= 2) {
+        for (int i = 0; i < distance; i++)
+            partial[i] = reference_combine(partial[i], partial[i + distance], dtype, op);
+    }
+    return op == TSR_OP_AVG && size > 1 ? reference_divide(partial[0], (uint32_t)size, dtype)
+                                        : partial[0];
+}
+
+static inline uint64_t expected_at(int round, int size, uint64_t index, tsr_dtype dtype, tsr_op op)
+{
+    uint64_t of_rank[VALUE_RANKS];
+    for (int i = 0; i < size; i++)
+        of_rank[i] = value_at(round, i, index, dtype);
+    return reduced(of_rank, size, dtype, op);
+}
+
+/* Elements 0 … count − 1 of `data` are `start` … of what is expected. */
+static inline void need_reduced(const void *data, int round, int size, uint64_t start,
+                                uint64_t count, tsr_dtype dtype, tsr_op op)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t got = load(data, i, dtype);
+        const uint64_t expected = expected_at(round, size, start + i, dtype, op);
+        if (got != expected)
+            rank_fail("%s of %s, %d ranks, element %llu of %llu: got %llx instead of %llx",
+                      tsr__op_name(op), tsr__element_name(dtype), size, (unsigned long long)i,
+                      (unsigned long long)count, (unsigned long long)got,
+                      (unsigned long long)expected);
+    }
+}
+
+static inline void need_values(const void *data, int round, int rank, uint64_t start,
+                               uint64_t count, tsr_dtype dtype)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t got = load(data, i, dtype),
+                       expected = value_at(round, rank, start + i, dtype);
+        if (got != expected)
+            rank_fail("%s of rank %d, element %llu of %llu: got %llx instead of %llx",
+                      tsr__element_name(dtype), rank, (unsigned long long)i,
+                      (unsigned long long)count, (unsigned long long)got,
+                      (unsigned long long)expected);
+    }
+}
+
+#endif

@@ -1,0 +1,255 @@
+/* Parts of a vocabulary: rows by index, their gradient, and the two steps of a cross-entropy whose
+ * classes are divided, compared with the host and with tsr_cross_entropy. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/ops/vocabulary.h"
+#include "support/check_main.h"
+#include "support/gpu.h"
+
+static double *doubles(int64_t count)
+{
+    double *values = calloc((size_t)count + 1, sizeof *values);
+    ck_assert_ptr_nonnull(values);
+    return values;
+}
+
+static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
+static const tsr_dtype index_dtypes[] = {TSR_I32, TSR_I64, TSR_U32, TSR_U8};
+
+/* Around a part of 0 … 40, and beyond it. */
+static void random_indices(gpu_random *random, tsr_tensor *tensor, double *indices, int64_t count)
+{
+    bool is_signed =
+        tsr_tensor_layout(tensor)->dtype == TSR_I32 || tsr_tensor_layout(tensor)->dtype == TSR_I64;
+    for (int64_t i = 0; i < count; i++)
+        indices[i] = (double)gpu_random_between(random, is_signed ? -5 : 0, 45);
+    if (tsr_tensor_layout(tensor)->dtype == TSR_I64 && count > 2)
+        indices[1] = 0x1p32 + 7; /* row 7, to a kernel that forgets the upper half */
+    gpu_put(tensor, indices);
+}
+
+static void embedding_case(gpu_random *random, int64_t rows, int64_t here, int64_t width, int turn)
+{
+    tsr_dtype table_dtype = floats[turn % 3], y_dtype = floats[turn / 3 % 3];
+    tsr_tensor *parents[4], *table, *y, *dy, *indices;
+    const int64_t first = gpu_random_between(random, 0, 9);
+    const int64_t table_shape[] = {here, width}, y_shape[] = {rows, width};
+    table = gpu_random_view(random, table_dtype, 2, table_shape, &parents[0]);
+    y = gpu_random_view(random, y_dtype, 2, y_shape, &parents[1]);
+    dy = gpu_random_view(random, y_dtype, 2, y_shape, &parents[2]);
+    indices = gpu_random_view(random, index_dtypes[turn % 4], 1, &rows, &parents[3]);
+    double *values = doubles(here * width), *added = doubles(rows * width), *index = doubles(rows);
+    double *got = doubles((rows > here ? rows : here) * width);
+    /* Eighths, so that sums are exact. */
+    for (int64_t i = 0; i < here * width; i++)
+        values[i] = (double)gpu_random_between(random, -40, 40) / 8;
+    for (int64_t i = 0; i < rows * width; i++)
+        added[i] = (double)gpu_random_between(random, -8, 8) / 8;
+    gpu_put(table, values);
+    gpu_put(dy, added);
+    random_indices(random, indices, index, rows);
+
+    GPU_OK(tsr__embedding(queue, y, table, indices, first));
+    gpu_get(y, got);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t row = (int64_t)index[r] - first;
+        for (int64_t j = 0; j < width; j++)
+            ck_check(got[r * width + j] == (row >= 0 && row < here ? values[row * width + j] : 0));
+    }
+    bool accumulate = turn % 2;
+    GPU_OK(tsr__embedding_grad(queue, table, dy, indices, first, accumulate));
+    for (int64_t i = 0; i < here * width && !accumulate; i++)
+        values[i] = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t row = (int64_t)index[r] - first;
+        for (int64_t j = 0; j < width && row >= 0 && row < here; j++)
+            values[row * width + j] += added[r * width + j];
+    }
+    gpu_get(table, got);
+    for (int64_t i = 0; i < here * width; i++)
+        ck_check(got[i] == values[i]);
+    double *all[] = {values, added, index, got};
+    for (int i = 0; i < 4; i++)
+        free(all[i]);
+    tsr_tensor *tensors[] = {table, y, dy, indices};
+    for (int i = 0; i < 4; i++) {
+        tsr_tensor_destroy(&tensors[i]);
+        tsr_tensor_destroy(&parents[i]);
+    }
+}
+
+static void embedding_cases(uint64_t seed, int count)
+{
+    gpu_random random = {seed};
+    for (int turn = 0; turn < count; turn++)
+        embedding_case(&random, gpu_random_between(&random, 0, 30),
+                       gpu_random_between(&random, 0, 31), gpu_random_between(&random, 0, 12),
+                       turn);
+    embedding_case(&random, 100, 31, 1030, 0);
+}
+
+START_TEST(embeddings)
+{
+    embedding_cases(51, 36);
+}
+END_TEST
+
+START_TEST(embeddings_packed)
+{
+    if (tsr_device_get_info(gpu)->storage16)
+        embedding_cases(52, 18);
+}
+END_TEST
+
+/* Classes cut into `parts` on one device: what the ranks would do. */
+static void entropy_case(gpu_random *random, int64_t rows, int64_t classes, int parts, int turn)
+{
+    tsr_dtype dtype = floats[turn % 3];
+    const int64_t shape[] = {rows, classes}, stats_shape[] = {parts, 3, rows};
+    tsr_tensor *logits = gpu_new(dtype, 2, shape), *want = gpu_new(TSR_F32, 2, shape);
+    tsr_tensor *got = gpu_new(TSR_F32, 2, shape), *stats = gpu_new(TSR_F32, 3, stats_shape);
+    tsr_tensor *labels = gpu_new(index_dtypes[turn % 4], 1, shape);
+    tsr_tensor *loss = gpu_new(TSR_F32, 1, shape), *want_loss = gpu_new(TSR_F32, 1, shape);
+    double *values = doubles(rows * classes), *label = doubles(rows), *a = doubles(rows * classes);
+    double *b = doubles(rows * classes);
+    for (int64_t i = 0; i < rows * classes; i++)
+        values[i] = 9 * gpu_random_unit(random);
+    for (int64_t r = 0; r < rows; r++)
+        label[r] = (double)gpu_random_between(random, 0, classes < 250 ? classes : 250);
+    gpu_put(logits, values);
+    gpu_put(labels, label);
+    gpu_poison(stats);
+    gpu_poison(got);
+    gpu_poison(loss);
+    GPU_OK(tsr_cross_entropy(queue, want_loss, want, logits, labels, 0.5F));
+    for (int step = 0; step < 2; step++)
+        for (int p = 0; p < parts; p++) {
+            int64_t first = classes * p / parts, end = classes * (p + 1) / parts;
+            tsr_tensor *part, *dpart, *mine;
+            GPU_OK(tsr_tensor_slice(logits, 1, first, end, 1, &part));
+            GPU_OK(tsr_tensor_slice(got, 1, first, end, 1, &dpart));
+            GPU_OK(tsr_tensor_select(stats, 0, p, &mine));
+            if (step == 0)
+                GPU_OK(tsr__cross_entropy_part(queue, mine, part, labels, first));
+            else
+                GPU_OK(tsr__cross_entropy_whole(queue, loss, dpart, part, labels, stats, first,
+                                                classes, 0.5F));
+            tsr_tensor_destroy(&part);
+            tsr_tensor_destroy(&dpart);
+            tsr_tensor_destroy(&mine);
+        }
+    gpu_get(want, a);
+    gpu_get(got, b);
+    for (int64_t i = 0; i < rows * classes; i++)
+        ck_check(fabs(a[i] - b[i]) <= 1e-6);
+    gpu_get(want_loss, a);
+    gpu_get(loss, b);
+    for (int64_t r = 0; r < rows; r++)
+        ck_check(fabs(a[r] - b[r]) <= 1e-5);
+    double *all[] = {values, label, a, b};
+    for (int i = 0; i < 4; i++)
+        free(all[i]);
+    tsr_tensor *tensors[] = {logits, want, got, stats, labels, loss, want_loss};
+    for (int i = 0; i < 7; i++)
+        tsr_tensor_destroy(&tensors[i]);
+}
+
+START_TEST(divided_classes)
+{
+    static const int64_t classes[] = {1, 5, 10, 17, 300, 1000, 5000};
+    gpu_random random = {53};
+    for (int turn = 0; turn < 14; turn++)
+        entropy_case(&random, 1 + 3 * turn, classes[turn % 7], 1 + turn % 4, turn);
+    entropy_case(&random, 400, 33, 3, 0);
+}
+END_TEST
+
+START_TEST(runs_agree_bit_by_bit)
+{
+    enum { ROWS = 500, HERE = 7, WIDTH = 9 };
+    gpu_random random = {54};
+    const int64_t rows = ROWS;
+    float sums[2][HERE * WIDTH];
+    double *values = doubles(ROWS * WIDTH), *index = doubles(ROWS);
+    tsr_tensor *dy = gpu_new(TSR_F32, 2, (int64_t[]){ROWS, WIDTH});
+    tsr_tensor *grad = gpu_new(TSR_F32, 2, (int64_t[]){HERE, WIDTH});
+    tsr_tensor *indices = gpu_new(TSR_I32, 1, &rows);
+    for (int i = 0; i < ROWS * WIDTH; i++)
+        values[i] = gpu_random_unit(&random);
+    gpu_put(dy, values);
+    random_indices(&random, indices, index, ROWS);
+    for (int run = 0; run < 2; run++) {
+        GPU_OK(tsr__embedding_grad(queue, grad, dy, indices, 0, false));
+        GPU_OK(tsr_tensor_download(queue, grad, sums[run], sizeof sums[run]));
+    }
+    ck_assert_mem_eq(sums[0], sums[1], sizeof sums[0]);
+    free(values);
+    free(index);
+    tsr_tensor_destroy(&dy);
+    tsr_tensor_destroy(&grad);
+    tsr_tensor_destroy(&indices);
+}
+END_TEST
+
+START_TEST(mistakes_are_named)
+{
+    tsr_tensor *table = gpu_new(TSR_F32, 2, (int64_t[]){4, 5});
+    tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){3, 5});
+    tsr_tensor *ids = gpu_new(TSR_I32, 1, (int64_t[]){3});
+    tsr_tensor *stats = gpu_new(TSR_F32, 2, (int64_t[]){3, 3});
+    tsr_tensor *all_stats = gpu_new(TSR_F32, 3, (int64_t[]){1, 3, 3});
+    tsr_tensor *loss = gpu_new(TSR_F32, 1, (int64_t[]){3}), *low, *high;
+    GPU_OK(tsr_tensor_slice(table, 0, 0, 3, 1, &low));
+    GPU_OK(tsr_tensor_slice(table, 0, 1, 4, 1, &high));
+#define FAILS(call, words) GPU_FAILS(call, TSR_ERR_INVALID, words)
+    FAILS(tsr__embedding(queue, y, ids, ids, 0), "embedding: table is i32");
+    FAILS(tsr__embedding(queue, y, loss, ids, 0), "embedding: table is [3], not [rows,width]");
+    FAILS(tsr__embedding(queue, y, table, loss, 0),
+          "embedding: indices are f32, not i32, i64, u32 or u8");
+    FAILS(tsr__embedding(queue, table, y, ids, 0),
+          "embedding: y is [4,5]; indices [3] and table [3,5] go with rows of it");
+    FAILS(tsr__embedding(queue, y, table, ids, -1), "embedding: rows -1 and 4 more are beyond");
+    FAILS(tsr__embedding(queue, y, table, ids, INT32_MAX - 2), "embedding: rows 2147483645 and 4");
+    FAILS(tsr__embedding(queue, low, high, ids, 0), "embedding: y [3,5] overlaps table [3,5]");
+    FAILS(tsr__embedding_grad(queue, table, low, ids, 0, false),
+          "embedding_grad: gradient [4,5] overlaps dy [3,5]");
+    FAILS(tsr__embedding_grad(queue, NULL, low, ids, 0, false), "embedding_grad: gradient is NULL");
+    FAILS(tsr__cross_entropy_part(queue, y, y, ids, 0),
+          "cross_entropy_part: stats are f32 [3,5]; f32 [3,rows] is needed, contiguous");
+    FAILS(tsr__cross_entropy_part(queue, stats, loss, ids, 0),
+          "cross_entropy_part: logits are [3], not [rows,classes]");
+    FAILS(tsr__cross_entropy_part(queue, stats, table, ids, 0),
+          "cross_entropy_part: labels are [3]; logits [4,5] take one per row");
+    FAILS(tsr__cross_entropy_part(queue, stats, y, loss, 0), "cross_entropy_part: labels are f32");
+    FAILS(tsr__cross_entropy_part(queue, stats, y, ids, -1),
+          "cross_entropy_part: classes -1 and 5 more, of 2147483647");
+#define WHOLE_FAILS(words, ...)                                                                    \
+    FAILS(tsr__cross_entropy_whole(queue, __VA_ARGS__, 1), "vocabulary_cross_entropy: " words)
+    WHOLE_FAILS("neither loss nor dlogits is wanted", NULL, NULL, y, ids, all_stats, 0, 5);
+    WHOLE_FAILS("stats are f32 [3,3]; f32 [ranks,3,rows]", loss, NULL, y, ids, stats, 0, 5);
+    WHOLE_FAILS("classes 1 and 5 more, of 5", loss, NULL, y, ids, all_stats, 1, 5);
+    WHOLE_FAILS("loss is [3,5]; logits [3,5] give one", y, NULL, y, ids, all_stats, 0, 5);
+    WHOLE_FAILS("dlogits is [4,5], logits is [3,5]", NULL, table, y, ids, all_stats, 0, 5);
+    WHOLE_FAILS("dlogits [3,5] overlaps logits [3,5]", NULL, high, low, ids, all_stats, 0, 5);
+    tsr_tensor *all[] = {low, high, table, y, ids, stats, all_stats, loss};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        tsr_tensor_destroy(&all[i]);
+}
+END_TEST
+
+TESTS(vocabulary)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_test(tests, embeddings);
+    tcase_add_test(tests, divided_classes);
+    tcase_add_test(tests, runs_agree_bit_by_bit);
+    tcase_add_test(tests, mistakes_are_named);
+}
+
+TESTS(vocabulary_packed)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
+    tcase_add_test(tests, embeddings_packed);
+}

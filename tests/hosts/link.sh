@@ -1,0 +1,87 @@
+#!/bin/sh
+# link.sh ROOT SUMMING: four ranks on two hosts (network namespaces) reduce over TCP. The link between the hosts goes down for a moment,
+# which costs that moment; and for good, which is an error on every rank, at the deadline at the latest. Skipped, and said so, where
+# there can be no namespaces.
+set -u
+summing=$2
+cd "$1" || exit 1
+. tests/source/tap.sh
+. tests/hosts/hosts.sh
+make_hosts "ranks on two hosts" "$@"
+export WORLD_SIZE=4 TESSERA_BOOT=env MASTER_ADDR=10.98.0.1 TESSERA_MASTER_PORT=29511 TESSERA_TOKEN=0123456789abcdef
+# Namespaces of one machine could share memory, hosts cannot.
+export UCX_TLS=tcp,self UCX_NET_DEVICES=veth0
+
+# start_all ROUNDS COUNT: rank r writes to out.r and err.r.
+start_all() {
+    pids=
+    for r in 0 1 2 3; do
+        [ "$r" -lt 2 ] && host=$a || host=$b
+        RANK=$r ip netns exec "$host" "$summing" "$@" >"$folder/out.$r" 2>"$folder/err.$r" &
+        pids="$pids $!"
+    done
+}
+# How many of them ended well.
+wait_all() {
+    well=0
+    for pid in $pids; do
+        wait "$pid" && well=$((well + 1))
+    done
+}
+show() {
+    cat "$folder"/out.? "$folder"/err.?
+}
+all_ready() {
+    for r in 0 1 2 3; do
+        wait_for ready "$folder/out.$r" && continue
+        show
+        return 1
+    done
+}
+
+across() { # COUNT
+    start_all 200 "$1"
+    wait_all
+    show
+    [ "$well" = 4 ] && grep -q '^rank 3 of 4, local 1 of 2: well$' "$folder/out.3"
+}
+over_a_gap() {
+    TEST_TIMEOUT_MS=20000 start_all 2000 20000
+    all_ready || return 1
+    ip -n "$a" link set veth0 down && sleep 0.3 && ip -n "$a" link set veth0 up
+    is_up "$a" && is_up "$b" || return 1
+    wait_all
+    show
+    [ "$well" = 4 ]
+}
+# Told within the deadline and 100 ms, with the operation's name and a rank on the other host, and done with it soon.
+told_in_time() { # RANK DEADLINE_MS
+    [ "$1" -lt 2 ] && others='[23]' || others='[01]'
+    took=$(sed -n "s/^failed after \([0-9]*\) ms: TSR_ERR_\(TIMEOUT\|PEER_LOST\): all_reduce .* ranks\? $others.*/\1/p" "$folder/err.$1")
+    gone=$(sed -n 's/^destroyed in \([0-9]*\) ms$/\1/p' "$folder/err.$1")
+    [ "${took:-99999}" -le $(($2 + 100)) ] && [ "${gone:-99999}" -le 1000 ]
+}
+for_good() { # COUNT
+    TEST_TIMEOUT_MS=1500 start_all 100000000 "$1"
+    all_ready || return 1
+    ip -n "$b" link set veth0 down
+    fails_within 4000 all_end_well
+    slow=$?
+    ip -n "$b" link set veth0 up && is_up "$a" && is_up "$b" || return 1
+    show
+    [ "$slow" = 0 ] || return 1
+    for r in 0 1 2 3; do
+        told_in_time "$r" 1500 || return 1
+    done
+}
+all_end_well() {
+    wait_all
+    [ "$well" != 0 ]
+}
+
+point "sums of 100 over TCP between two hosts" across 100
+point "sums of 100,000 over TCP between two hosts" across 100000
+point "a link that is down for a moment" over_a_gap
+point "a link taken down in the middle of small sums" for_good 10
+point "a link taken down in the middle of large sums" for_good 1000000
+plan

@@ -1,0 +1,104 @@
+/* One rank of a job that sums again and again, checks every number, and says how it went. Run by
+ * the tests of launchers, of Slurm, and of several hosts.
+ *
+ *     summing ROUNDS COUNT
+ *
+ * TEST_TIMEOUT_MS is the deadline of each operation; TEST_LOG=1 prints the library's log. Prints
+ * "ready" after a few rounds, "rank R of N, local L of M: well" at the end. When an operation
+ * fails: "failed after T ms: what and why", counted from its start; then "destroyed in T ms". */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <tessera/tessera.h>
+
+#define READY_ROUND 5
+
+static void print_log(void *user, tsr_log_level level, const char *message)
+{
+    (void)user, (void)level;
+    fprintf(stderr, "log: %s\n", message);
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Small integers, so that every order of addition gives the same sum. */
+static float contribution(int rank, long round, uint64_t i)
+{
+    return (float)((rank + 1) * (int)(1 + ((uint64_t)round + i) % 7));
+}
+
+/* What is wrong with the sum, or −1. */
+static int64_t find_wrong(tsr_comm *comm, const float *sum, uint64_t count, long round)
+{
+    int size = tsr_comm_size(comm);
+    for (uint64_t i = 0; i < count; i++) {
+        float expected = contribution(0, round, i) * (float)(size * (size + 1) / 2);
+        if (sum[i] != expected)
+            return (int64_t)i;
+    }
+    return -1;
+}
+
+static int sum_often(tsr_comm *comm, long rounds, uint64_t count, float *data)
+{
+    for (long round = 0; round < rounds; round++) {
+        for (uint64_t i = 0; i < count; i++)
+            data[i] = contribution(tsr_comm_rank(comm), round, i);
+        int64_t start = now_ms();
+        if (tsr_comm_all_reduce(comm, data, data, count, TSR_F32, TSR_OP_SUM) != TSR_OK) {
+            fprintf(stderr, "failed after %" PRId64 " ms: %s: %s\n", now_ms() - start,
+                    tsr_status_name(tsr_comm_status(comm)), tsr_last_error());
+            return 1;
+        }
+        int64_t wrong = find_wrong(comm, data, count, round);
+        if (wrong >= 0) {
+            fprintf(stderr, "round %ld: element %" PRId64 " is wrong: %g\n", round, wrong,
+                    (double)data[wrong]);
+            return 1;
+        }
+        if (round == READY_ROUND) {
+            puts("ready");
+            fflush(stdout);
+        }
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *timeout = getenv("TEST_TIMEOUT_MS");
+    tsr_comm *comm = NULL;
+    if (argc != 3)
+        return 2;
+    if (getenv("TEST_LOG") != NULL)
+        tsr_log_set(print_log, NULL, TSR_LOG_DEBUG);
+    long rounds = atol(argv[1]);
+    uint64_t count = (uint64_t)atol(argv[2]);
+    uint64_t timeout_ns = timeout != NULL ? (uint64_t)atol(timeout) * 1000000 : 0;
+    float *data = calloc((size_t)count + 1, sizeof *data);
+    int code = data == NULL ? 2 : 0;
+    if (code == 0 && tsr_comm_create(tsr_comm_params(.timeout_ns = timeout_ns), &comm) != TSR_OK) {
+        fprintf(stderr, "no communicator: %s\n", tsr_last_error());
+        code = 1;
+    }
+    if (code == 0) {
+        int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm);
+        int local = tsr_comm_local_rank(comm), local_size = tsr_comm_local_size(comm);
+        code = sum_often(comm, rounds, count, data);
+        int64_t start = now_ms();
+        tsr_comm_destroy(&comm);
+        if (code == 0)
+            printf("rank %d of %d, local %d of %d: well\n", rank, size, local, local_size);
+        else
+            fprintf(stderr, "destroyed in %" PRId64 " ms\n", now_ms() - start);
+    }
+    free(data);
+    return code;
+}

@@ -1,0 +1,225 @@
+/* Every allocation of the host fails in turn: each failure is reported, and nothing is lost that
+ * the end of the program would find. Ranks that go away are noticed. */
+#include "base/fault.h"
+#include "parallel/spmd.h"
+
+/* A group of all ranks that all of them have: who leaves it later does not fail its creation
+ * elsewhere. */
+static tsr_parallel *new_group(tsr_comm *comm, bool force_staging)
+{
+    tsr_parallel *of_all = NULL;
+    OK(tsr_parallel_create(comm, queue, tsr_parallel_params(.force_staging = force_staging),
+                           &of_all));
+    OK(tsr_comm_barrier(world));
+    return of_all;
+}
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        tsr_status try_ = (call);                                                                  \
+        if (try_ != TSR_OK) {                                                                      \
+            status = try_;                                                                         \
+            goto end;                                                                              \
+        }                                                                                          \
+    } while (0)
+
+/* A bit of everything, with what it makes gone again at the end, however it ends. */
+static tsr_status workload(tsr_parallel *on, tsr_tensor *x, tsr_tensor *dy, tsr_tensor *indices)
+{
+    tsr_status status = TSR_OK;
+    tsr_layer *layers[4] = {0};
+    tsr_layer_saved *saved[4] = {0};
+    tsr_tensor *made[12] = {0};
+    tsr_parallel_request *request = NULL;
+    const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};
+    TRY(tsr_mlp_create(tsr_mlp_params(.group = on, .name = "mlp", .input_size = 6, .hidden_size = 7,
+                                      .output_size = 5, .gated = true, .partition = uneven,
+                                      .activation = TSR_ACT_SILU, .overlap_parts = 2),
+                       &layers[0]));
+    TRY(tsr_layer_forward(layers[0], x, &saved[0], &made[0]));
+    TRY(tsr_layer_backward(layers[0], saved[0], dy, &made[1]));
+    TRY(tsr_layer_gather_parameter(layers[0], 2, &made[2]));
+    TRY(tsr_column_linear_create(tsr_linear_params(.group = on, .input_size = 6, .output_size = 5,
+                                                   .partition = uneven, .output = TSR_LAYOUT_FULL),
+                                 &layers[1]));
+    TRY(tsr_layer_forward(layers[1], x, &saved[1], &made[3]));
+    TRY(tsr_layer_backward(layers[1], saved[1], dy, &made[4]));
+    TRY(tsr_row_linear_create(tsr_linear_params(.group = on, .input_size = 6, .output_size = 5,
+                                                .partition = uneven, .input = TSR_LAYOUT_FULL),
+                              &layers[2]));
+    TRY(tsr_layer_forward(layers[2], x, &saved[2], &made[5]));
+    TRY(tsr_layer_backward(layers[2], saved[2], dy, &made[6]));
+    TRY(tsr_embedding_create(
+        tsr_embedding_params(.group = on, .vocabulary_size = 9, .width = 5, .partition = uneven),
+        &layers[3]));
+    TRY(tsr_layer_forward(layers[3], indices, &saved[3], &made[7]));
+    TRY(tsr_layer_backward(layers[3], saved[3], dy, NULL));
+    TRY(tsr_parallel_all_reduce_start(on, made[0], TSR_OP_SUM, &request));
+    TRY(tsr_parallel_wait(&request));
+    TRY(tsr_stream_wait(queue));
+end:
+    tsr_parallel_cancel(&request);
+    for (int i = 0; i < 4; i++) {
+        tsr_layer_saved_destroy(&saved[i]);
+        tsr_layer_destroy(&layers[i]);
+    }
+    for (int i = 0; i < 12; i++)
+        tsr_tensor_destroy(&made[i]);
+    return status;
+}
+
+typedef struct inputs {
+    tsr_tensor *x, *dy, *indices;
+} inputs;
+
+static inputs new_inputs(void)
+{
+    inputs in = {tensor_new(TSR_F32, 2, (int64_t[]){4, 6}),
+                 tensor_new(TSR_F32, 2, (int64_t[]){4, 5}), tensor_new(TSR_I32, 1, (int64_t[]){4})};
+    OK(tsr_fill(queue, in.x, 0.5));
+    OK(tsr_fill(queue, in.dy, 1));
+    OK(tsr_fill(queue, in.indices, 3));
+    return in;
+}
+
+static void free_inputs(inputs *in)
+{
+    tsr_tensor_destroy(&in->x);
+    tsr_tensor_destroy(&in->dy);
+    tsr_tensor_destroy(&in->indices);
+}
+
+CASE(allocations_alone, "every allocation of layers alone fails in turn")
+{
+    inputs in = new_inputs();
+    tsr_parallel *alone = NULL;
+    OK(tsr_parallel_create(NULL, queue, NULL, &alone));
+    OK(workload(alone, in.x, in.dy, in.indices));
+    uint64_t nth = 0;
+    for (bool reached = true; reached; nth++) {
+        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+        tsr_status status = workload(alone, in.x, in.dy, in.indices);
+        reached = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        CHECK((status == TSR_ERR_NO_MEMORY) == reached, "allocation %llu: %s",
+              (unsigned long long)nth, tsr_status_name(status));
+    }
+    CHECK(nth > 100, "only %llu allocations", (unsigned long long)nth);
+    tsr_parallel_destroy(&alone);
+    free_inputs(&in);
+}
+
+CASE(allocations_of_groups, "every allocation of making a group alone fails in turn")
+{
+    bool reached = true;
+    for (uint64_t nth = 0; reached; nth++) {
+        tsr_parallel *alone = NULL;
+        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+        tsr_status status = tsr_parallel_create(NULL, queue, NULL, &alone);
+        reached = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        CHECK((status == TSR_ERR_NO_MEMORY) == reached && (alone == NULL) == reached,
+              "allocation %llu: %s", (unsigned long long)nth, tsr_status_name(status));
+        tsr_parallel_destroy(&alone);
+    }
+}
+
+CASE(one_fails, "where one rank fails, the others are told, and the group says so from then on")
+{
+    inputs in = new_inputs();
+    if (ranks > 1)
+        for (int nth = 3; nth < 400; nth += 17) {
+            tsr_parallel *of_all = new_group(world, nth % 2 == 0);
+            if (my_rank == 0)
+                tsr__fault_arm(TSR__FAULT_ALLOC, (uint64_t)nth, 0);
+            tsr_status status = workload(of_all, in.x, in.dy, in.indices);
+            bool reached = my_rank == 0 && tsr__fault_site() != NULL;
+            tsr__fault_disarm();
+            CHECK(my_rank > 0 || !reached || status != TSR_OK, "rank 0 did not notice");
+            /* Whoever has failed leaves, and then nobody can go on. */
+            if (status != TSR_OK)
+                tsr_parallel_destroy(&of_all);
+            else
+                status = tsr_parallel_all_reduce(of_all, in.x, TSR_OP_SUM);
+            tsr_parallel_destroy(&of_all);
+            CHECK(my_rank == 0 || status == TSR_OK || status == TSR_ERR_PEER_LOST, "%s: %s",
+                  tsr_status_name(status), tsr_last_error());
+            int64_t failed[2] = {reached, status == TSR_OK};
+            OK(tsr_comm_all_reduce(world, failed, failed, 2, TSR_I64, TSR_OP_SUM));
+            CHECK(failed[0] == 0 || failed[1] == 0, "allocation %d: %lld ranks went on", nth,
+                  (long long)failed[1]);
+        }
+    free_inputs(&in);
+}
+
+CASE(cancelling, "a request that is cancelled fails the group on all ranks")
+{
+    tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){1000});
+    OK(tsr_fill(queue, a, 1));
+    for (int i = 0; i < 2 && ranks > 1; i++) {
+        tsr_parallel *of_all = new_group(world, i == 1);
+        tsr_parallel_request *request = NULL;
+        if (my_rank == 0) {
+            OK(tsr_parallel_all_reduce_start(of_all, a, TSR_OP_SUM, &request));
+            tsr_parallel_cancel(&request);
+            CHECK(!request, "the request is still there");
+            FAILS(tsr_parallel_all_reduce(of_all, a, TSR_OP_SUM), TSR_ERR_PEER_LOST,
+                  "parallel: rank 0 cancelled a request");
+        } else {
+            tsr_status status = TSR_OK;
+            for (int k = 0; k < 3 && status == TSR_OK; k++)
+                status = tsr_parallel_all_reduce(of_all, a, TSR_OP_SUM);
+            CHECK(status == TSR_ERR_PEER_LOST, "%s: %s", tsr_status_name(status), tsr_last_error());
+            char text[600];
+            snprintf(text, sizeof text, "%s", tsr_last_error());
+            FAILS(tsr_parallel_all_reduce(of_all, a, TSR_OP_SUM), TSR_ERR_PEER_LOST, text);
+        }
+        tsr_parallel_destroy(&of_all);
+        OK(tsr_comm_barrier(world));
+    }
+    tsr_tensor_destroy(&a);
+}
+
+CASE(left_requests, "requests of a group that is destroyed have failed")
+{
+    tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){1000});
+    if (ranks > 1) {
+        tsr_parallel *of_all = new_group(world, false);
+        tsr_parallel_request *request = NULL;
+        OK(tsr_fill(queue, a, 1));
+        /* Rank 0 alone starts something. */
+        if (my_rank == 0)
+            OK(tsr_parallel_all_reduce_start(of_all, a, TSR_OP_SUM, &request));
+        OK(tsr_comm_barrier(world));
+        tsr_parallel_destroy(&of_all);
+        if (my_rank == 0)
+            FAILS(tsr_parallel_wait(&request), TSR_ERR_PEER_LOST,
+                  "parallel: rank 0 destroyed its group while requests were in progress");
+        OK(tsr_comm_barrier(world));
+    }
+    tsr_tensor_destroy(&a);
+}
+
+CASE(too_late, "a rank that does not come is a timeout that names it")
+{
+    tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){1000});
+    if (ranks > 1) {
+        tsr_comm *impatient = NULL;
+        tsr_parallel *of_all = NULL;
+        OK(tsr_fill(queue, a, 1));
+        OK(tsr_comm_duplicate(world, &impatient));
+        tsr_comm_set_timeout(impatient, UINT64_C(300000000));
+        of_all = new_group(impatient, false);
+        OK(tsr_comm_barrier(impatient));
+        tsr_comm_destroy(&impatient);
+        if (my_rank > 0) {
+            tsr_status status = tsr_parallel_all_reduce(of_all, a, TSR_OP_SUM);
+            CHECK(status == TSR_ERR_TIMEOUT || status == TSR_ERR_PEER_LOST, "%s: %s",
+                  tsr_status_name(status), tsr_last_error());
+            CHECK(strstr(tsr_last_error(), "all_reduce"), "%s", tsr_last_error());
+        }
+        OK(tsr_comm_barrier(world));
+        tsr_parallel_destroy(&of_all);
+    }
+    tsr_tensor_destroy(&a);
+}
