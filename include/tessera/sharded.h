@@ -48,8 +48,8 @@ typedef struct tsr_sharded tsr_sharded;
 /* What is gathered together: the parameters of a layer, or some of the caller's own. */
 typedef struct tsr_sharded_unit {
     /* Best a deferred one: its initial values are drawn shard by shard, and it never has all of
-     * them. Otherwise its values are taken, and its memory is given up. It has to outlive the
-     * tsr_sharded. */
+     * them. Otherwise its values, the same on all ranks, are taken, and its memory is given up. It
+     * has to outlive the tsr_sharded. */
     tsr_layer *layer;
     /* Without a layer: names, dtypes, shapes and places are copied; the values of `tensor`, too
      * (NULL: zeros). `grad` is not looked at. */
@@ -123,7 +123,8 @@ typedef enum tsr_pass {
  * tsr_sharded_parameter gives them. As many units as are gathered ahead, and one, may be in use at
  * one time. In a backward pass, what the gradients hold at `begin` is undefined for a unit without
  * a layer, and has to be written; at `end` it starts being reduced. Several backward passes before
- * a step add up. */
+ * a step add up; each but the first needs memory for another gradient of what this rank keeps of
+ * the unit. */
 TSR_API TSR_NODISCARD tsr_status tsr_sharded_begin(tsr_sharded *model, int unit, tsr_pass pass);
 TSR_API TSR_NODISCARD tsr_status tsr_sharded_end(tsr_sharded *model, int unit);
 

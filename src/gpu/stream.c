@@ -16,6 +16,7 @@ tsr_status tsr_stream_create(tsr_device *device, tsr_stream **out)
         return status;
     }
     stream->device = device;
+    stream->slowdown = tsr__stream_slowdown();
     tsr__device_retain(device);
     *out = stream;
     return TSR_OK;
@@ -193,7 +194,7 @@ tsr_status tsr_stream_submit(tsr_stream *stream)
     while (*last)
         last = &(*last)->next;
     *last = batch;
-    return TSR_OK;
+    return tsr__stream_slow(stream, batch->point);
 }
 
 /* Waiting -------------------------------------------------------------------------------------- */

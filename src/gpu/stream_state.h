@@ -46,7 +46,13 @@ struct tsr_stream {
     tsr__staging upload, readback;
     VkQueryPool timer;
     bool timer_begun, timer_ended;
+    double slowdown; /* slow.c; 1: none */
 };
+
+/* slow.c: what TESSERA_SLOWDOWN says; and, after a batch was submitted that ends at `point`, the
+ * wait that makes it that much slower. */
+double tsr__stream_slowdown(void);
+tsr_status tsr__stream_slow(tsr_stream *stream, uint64_t point) TSR_NODISCARD;
 
 /* Makes recording `count` accesses possible: an open batch with room to hold the buffers, other
  * streams' work they depend on submitted and noted. After this, recording cannot fail. */

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "parallel/group.h"
 #include "tessera/matmul.h"
 #include "tessera/ops.h"
 
@@ -122,6 +123,7 @@ tsr_status tsr_calibrate(tsr_parallel *group, const tsr_calibrate_params *params
 {
     bench b = {0};
     TSR__REQUIRE(group && rates, "%s: %s is NULL", who, group ? "rates" : "group");
+    TSR__TRY(tsr__parallel_check(group));
     TSR__TRY(fill_params(params, &b));
     b.stream = tsr_parallel_stream(group);
     double *times = tsr__calloc(TIMES_MOST + (size_t)tsr_parallel_size(group), sizeof *times);

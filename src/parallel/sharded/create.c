@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/hash.h"
 #include "parallel/checkpoint/checkpoint.h"
+#include "parallel/group.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
@@ -446,6 +447,7 @@ tsr_status tsr_sharded_create(const tsr_sharded_params *params, tsr_sharded **ou
     TSR__REQUIRE(params && out, "%s: %s is NULL", who, params ? "out" : "params");
     tsr_parallel *group = params->group ? params->group : tsr_parallel_default();
     TSR__REQUIRE(group, "%s: no group is given, and there is no default one", who);
+    TSR__TRY(tsr__parallel_check(group));
     tsr_comm *comm = tsr_parallel_comm(group);
     tsr_sharded *model = tsr__calloc(1, sizeof *model);
     tsr_status status = model ? TSR_OK : TSR_ERR_NO_MEMORY;

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "parallel/checkpoint/checkpoint.h"
+#include "parallel/group.h"
 #include "parallel/sharded/sharded.h"
 
 #define STEPS "tessera.steps"
@@ -115,6 +116,7 @@ static tsr_comm *world_of(const tsr_sharded *model, const tsr_sharded_file_param
 static tsr_status settle(tsr_sharded *model, const char *who)
 {
     TSR__TRY(tsr__sharded_idle(model, who));
+    TSR__TRY(tsr__parallel_check(model->group));
     /* The group's communicator is free for other uses when none of its requests are in progress. */
     TSR__TRY(tsr__sharded_collect_all(model));
     for (int u = 0; u < model->unit_count; u++)

@@ -1,0 +1,207 @@
+/* Ranks that are not alike, in one job: what dividing a layer by measured rates is worth.
+ *
+ *     LP_NUM_THREADS=1 tessera launch -n 2 -- bench-unequal --slow 1 --factor 3
+ *
+ * Rank `--slow` is slowed down on purpose (TESSERA_SLOWDOWN). Each rank computes its part of
+ * y = x · wᵀ, whose columns are divided evenly, then by the rates that a calibration has found; a
+ * product is done when the last rank is. Printed are products per second, also in per cent of the
+ * summed rate: what all ranks give when each works for itself and none waits. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tessera/tessera.h"
+
+typedef struct options {
+    int slow;
+    const char *factor;
+    int64_t rows, inner, columns;
+    int repeats;
+} options;
+
+typedef struct job {
+    options given;
+    tsr_comm *comm;
+    tsr_device *device;
+    tsr_stream *stream;
+    tsr_parallel *group;
+    int rank, size;
+} job;
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Medians of the seconds until this rank is done, and until all are. */
+static tsr_status time_part(job *j, int64_t columns, double *alone, double *together)
+{
+    tsr_tensor *x = NULL, *w = NULL, *y = NULL;
+    const int repeats = j->given.repeats;
+    double *mine = calloc((size_t)repeats, sizeof *mine);
+    double *all = calloc((size_t)repeats, sizeof *all);
+    tsr_status status = mine && all ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = tsr_tensor_create(j->device, TSR_F32, 2,
+                                   (int64_t[]){j->given.rows, j->given.inner}, &x);
+    if (status == TSR_OK)
+        status = tsr_tensor_create(j->device, TSR_F32, 2, (int64_t[]){columns, j->given.inner}, &w);
+    if (status == TSR_OK)
+        status = tsr_tensor_create(j->device, TSR_F32, 2, (int64_t[]){j->given.rows, columns}, &y);
+    if (status == TSR_OK)
+        status = tsr_random_normal(j->stream, x, 0, 1, &(tsr_random_params){.seed = 1});
+    if (status == TSR_OK)
+        status = tsr_random_normal(j->stream, w, 0, 1, &(tsr_random_params){.seed = 2});
+    for (int i = -2; i < repeats && status == TSR_OK; i++) { /* two for warming up */
+        status = tsr_comm_barrier(j->comm);
+        const double start = now();
+        if (status == TSR_OK && columns > 0)
+            status = tsr_matmul(j->stream, y, x, w, tsr_matmul_params(.transpose_b = true));
+        if (status == TSR_OK)
+            status = tsr_stream_wait(j->stream);
+        mine[i < 0 ? 0 : i] = now() - start;
+        if (status == TSR_OK)
+            status = tsr_comm_barrier(j->comm);
+        all[i < 0 ? 0 : i] = now() - start;
+    }
+    if (status == TSR_OK) {
+        qsort(mine, (size_t)repeats, sizeof *mine, by_value);
+        qsort(all, (size_t)repeats, sizeof *all, by_value);
+        *alone = mine[repeats / 2];
+        *together = all[repeats / 2];
+    }
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&w);
+    tsr_tensor_destroy(&x);
+    free(all);
+    free(mine);
+    return status;
+}
+
+static tsr_status measure(job *j, const char *name, const tsr_partition_params *partition,
+                          double summed, const double *rates)
+{
+    tsr_shard_range *ranges = calloc((size_t)j->size, sizeof *ranges);
+    double alone, together;
+    tsr_status status = ranges ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = tsr_partition((uint64_t)j->given.columns, j->size, partition, ranges);
+    if (status == TSR_OK)
+        status = time_part(j, (int64_t)ranges[j->rank].count, &alone, &together);
+    if (status == TSR_OK && j->rank == 0) {
+        printf("%-9s %7.2f products/s, %5.1f %% of the summed rate (by arithmetic %5.1f %%); "
+               "columns",
+               name, 1 / together, 100 / together / summed,
+               100 * tsr_partition_efficiency(j->size, ranges, rates));
+        for (int r = 0; r < j->size; r++)
+            printf(" %llu", (unsigned long long)ranges[r].count);
+        printf("\n");
+    }
+    free(ranges);
+    return status;
+}
+
+static tsr_status run(job *j)
+{
+    double *rates = calloc((size_t)j->size, sizeof *rates), *each = calloc((size_t)j->size, 8);
+    double alone = 1, together, summed = 0;
+    tsr_status status = rates && each ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = tsr_calibrate(j->group,
+                               tsr_calibrate_params(.rows = j->given.rows, .inner = j->given.inner,
+                                                    .columns = j->given.columns / j->size,
+                                                    .duration_ns = 1000000000),
+                               rates);
+    /* What each does when it has the whole product, at the same time as the others. */
+    if (status == TSR_OK)
+        status = time_part(j, j->given.columns, &alone, &together);
+    const double rate = 1 / alone;
+    if (status == TSR_OK)
+        status = tsr_comm_all_gather(j->comm, &rate, each, 1, TSR_F64);
+    for (int r = 0; r < j->size && status == TSR_OK; r++) {
+        summed += each[r];
+        if (j->rank == 0)
+            printf("rank %d    %7.2f products/s by itself; calibrated %.2f GFLOP/s\n", r, each[r],
+                   rates[r] * 1e-9);
+    }
+    if (status == TSR_OK)
+        status =
+            measure(j, "even", tsr_partition_params(.kind = TSR_PARTITION_UNEVEN), summed, rates);
+    if (status == TSR_OK)
+        status = measure(
+            j, "weighted",
+            tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates, .align = 16),
+            summed, rates);
+    free(each);
+    free(rates);
+    return status;
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: bench-unequal [--slow RANK] [--factor N] [--rows N] [--inner N] "
+                    "[--columns N] [--repeats N]\n");
+    return 2;
+}
+
+static int parse(int argc, char **argv, options *out)
+{
+    for (int i = 1; i < argc; i += 2) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        const long number = strtol(value, NULL, 10);
+        if (strcmp(argv[i], "--factor") == 0 && strtod(value, NULL) >= 1)
+            out->factor = value;
+        else if (strcmp(argv[i], "--slow") == 0 && *value)
+            out->slow = (int)number;
+        else if (strcmp(argv[i], "--rows") == 0 && number > 0)
+            out->rows = number;
+        else if (strcmp(argv[i], "--inner") == 0 && number > 0)
+            out->inner = number;
+        else if (strcmp(argv[i], "--columns") == 0 && number > 0)
+            out->columns = number;
+        else if (strcmp(argv[i], "--repeats") == 0 && number > 0 && number <= 100000)
+            out->repeats = (int)number;
+        else
+            return usage();
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    job j = {
+        .given = {
+            .slow = 1, .factor = "3", .rows = 256, .inner = 1024, .columns = 4096, .repeats = 15}};
+    if (parse(argc, argv, &j.given) != 0)
+        return 2;
+    tsr_status status = tsr_comm_create(NULL, &j.comm);
+    if (status == TSR_OK) {
+        j.rank = tsr_comm_rank(j.comm);
+        j.size = tsr_comm_size(j.comm);
+        if (j.rank == j.given.slow)
+            setenv("TESSERA_SLOWDOWN", j.given.factor, 1);
+        status = tsr_device_open(NULL, &j.device);
+    }
+    if (status == TSR_OK)
+        status = tsr_stream_create(j.device, &j.stream);
+    if (status == TSR_OK)
+        status = tsr_parallel_create(j.comm, j.stream, NULL, &j.group);
+    if (status == TSR_OK)
+        status = run(&j);
+    if (status != TSR_OK)
+        fprintf(stderr, "bench-unequal: %s\n", tsr_last_error());
+    tsr_parallel_destroy(&j.group);
+    tsr_stream_destroy(&j.stream);
+    tsr_device_close(&j.device);
+    tsr_comm_destroy(&j.comm);
+    return status == TSR_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+}
