@@ -8,6 +8,8 @@
 layout(local_size_x = 128) in;
 
 layout(constant_id = 0) const uint VECTORS = 2;
+// 0: a multiplication and an addition, which drivers may fuse. Some are slow with fma(), as it may round only once.
+layout(constant_id = 1) const uint FUSED = 1;
 
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer floats {
     float v[];
@@ -19,13 +21,14 @@ layout(push_constant) uniform params {
     uint rounds;      // of 64 steps each
 } p;
 
+#define MULTIPLY_ADD(c) c = FUSED != 0 ? fma(c, a, b) : c * a + b
 #define STEP                                                                                       \
-    c0 = fma(c0, a, b);                                                                            \
-    c1 = fma(c1, a, b);                                                                            \
+    MULTIPLY_ADD(c0);                                                                              \
+    MULTIPLY_ADD(c1);                                                                              \
     if (VECTORS > 2)                                                                               \
-        c2 = fma(c2, a, b);                                                                        \
+        MULTIPLY_ADD(c2);                                                                          \
     if (VECTORS > 3)                                                                               \
-        c3 = fma(c3, a, b);
+        MULTIPLY_ADD(c3);
 #define STEPS4 STEP STEP STEP STEP
 #define STEPS16 STEPS4 STEPS4 STEPS4 STEPS4
 

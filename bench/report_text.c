@@ -1,7 +1,7 @@
 /* Rows as a table. */
-#include <math.h>
 #include <string.h>
 
+#include "bench/format.h"
 #include "bench/host.h"
 #include "bench/report.h"
 #include "cli/devices.h"
@@ -12,39 +12,16 @@ const char *bench_unit_name(bench_unit unit)
     return unit == BENCH_GFLOPS ? "GFLOP/s" : unit == BENCH_GBYTES ? "GB/s" : "time";
 }
 
-#define NUMBER 32
-
-/* Three significant digits, and no exponent. */
-static char *number(double value, char *text, size_t size)
-{
-    int decimals = value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3;
-    snprintf(text, size, "%.*f", decimals, value);
-    return text;
-}
-
-static char *duration(double ns, char text[NUMBER])
-{
-    static const char *const units[] = {"ns", "µs", "ms", "s"};
-    size_t unit = 0;
-    char digits[NUMBER - 8];
-    while (unit < 3 && ns >= 1000) {
-        ns /= 1000;
-        unit++;
-    }
-    snprintf(text, NUMBER, "%s %s", number(ns, digits, sizeof digits), units[unit]);
-    return text;
-}
-
-static char *value_text(const bench_row *row, double ns, char text[NUMBER])
+static char *value_text(const bench_row *row, double ns, char text[BENCH_NUMBER])
 {
     double value = bench_value(row, ns);
-    return row->unit == BENCH_TIME ? duration(value, text) : number(value, text, NUMBER);
+    return row->unit == BENCH_TIME ? bench_duration(value, text) : bench_number(value, text);
 }
 
 /* The lower end of what was seen first: for rates, that is the longest time. */
 static void spread_cell(cli_table *table, const bench_row *row, const bench_summary *summary)
 {
-    char low[NUMBER], high[NUMBER];
+    char low[BENCH_NUMBER], high[BENCH_NUMBER];
     bool rate = row->unit != BENCH_TIME;
     cli_table_cell(table, "%s – %s%s", value_text(row, rate ? summary->p90 : summary->p10, low),
                    value_text(row, rate ? summary->p10 : summary->p90, high),
@@ -97,7 +74,7 @@ static void add_columns(cli_table *table, const bench_row *row, shown columns)
 
 static void add_cells(cli_table *table, const bench_row *row, shown columns)
 {
-    char text[NUMBER];
+    char text[BENCH_NUMBER];
     bench_summary host = bench_summarize(&row->host), device = bench_summarize(&row->device);
     for (int i = 0; i < row->param_count; i++)
         cli_table_cell(table, "%s", row->params[i].text);
@@ -105,16 +82,15 @@ static void add_cells(cli_table *table, const bench_row *row, shown columns)
     spread_cell(table, row, &host);
     cli_table_cell(table, "%s", value_text(row, host.min, text));
     if (columns.ceiling && row->ceiling != NULL) {
-        double percent = 100 * bench_fraction(row);
-        cli_table_cell(table, percent < 9.95 ? "%.1f %%" : "%.0f %%", percent);
+        cli_table_cell(table, "%s", bench_percent(bench_fraction(row), text));
     } else if (columns.ceiling) {
         cli_table_cell(table, "%s", "");
     }
     if (row->unit != BENCH_TIME)
-        cli_table_cell(table, "%s", duration(host.median, text));
+        cli_table_cell(table, "%s", bench_duration(host.median, text));
     if (columns.device) {
         double per_thing = row->unit == BENCH_TIME ? device.median / row->work : device.median;
-        cli_table_cell(table, "%s", row->device.count > 0 ? duration(per_thing, text) : "");
+        cli_table_cell(table, "%s", row->device.count > 0 ? bench_duration(per_thing, text) : "");
     }
     cli_table_cell(table, row->host.repetitions > 1 ? "%d x %llu" : "%d", row->host.count,
                    (unsigned long long)row->host.repetitions);
@@ -157,7 +133,7 @@ static bool is_best(const bench_context *context, const bench_row *row)
 
 static void print_ceilings(const bench_context *context, int place)
 {
-    char text[NUMBER];
+    char text[BENCH_NUMBER];
     for (int i = 0; i < context->row_count; i++) {
         const bench_row *row = context->rows[i];
         if (!row->is_ceiling || row->device_place != place || !is_best(context, row))
