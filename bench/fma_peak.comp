@@ -21,15 +21,16 @@ layout(push_constant) uniform params {
     uint rounds;      // of 16 steps each
 } p;
 
-#define MULTIPLY_ADD(c) c = FUSED != 0 ? fma(c, a, b) : c * a + b
-#define STEP                                                                                       \
+#define CHAINS(MULTIPLY_ADD)                                                                       \
     MULTIPLY_ADD(c0);                                                                              \
     MULTIPLY_ADD(c1);                                                                              \
     if (VECTORS > 2)                                                                               \
         MULTIPLY_ADD(c2);                                                                          \
     if (VECTORS > 3)                                                                               \
         MULTIPLY_ADD(c3);
-#define STEPS4 STEP STEP STEP STEP
+#define ONE(c) c = fma(c, a, b)
+#define TWO(c) c = c * a + b
+#define STEPS4(KIND) CHAINS(KIND) CHAINS(KIND) CHAINS(KIND) CHAINS(KIND)
 
 void main()
 {
@@ -41,7 +42,11 @@ void main()
     vec4 c2 = c0 + 0.5;
     vec4 c3 = c0 + 0.75;
     for (uint round = 0; round < p.rounds; round++) {
-        STEPS4 STEPS4 STEPS4 STEPS4
+        if (FUSED != 0) {
+            STEPS4(ONE) STEPS4(ONE) STEPS4(ONE) STEPS4(ONE)
+        } else {
+            STEPS4(TWO) STEPS4(TWO) STEPS4(TWO) STEPS4(TWO)
+        }
     }
     vec4 sum = c0 + c1;
     if (VECTORS > 2)

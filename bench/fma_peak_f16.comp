@@ -21,16 +21,17 @@ layout(push_constant) uniform params {
     uint rounds;      // of 64 steps each
 } p;
 
-#define MULTIPLY_ADD(c) c = FUSED != 0 ? fma(c, a, b) : c * a + b
-#define STEP                                                                                       \
+#define CHAINS(MULTIPLY_ADD)                                                                       \
     MULTIPLY_ADD(c0);                                                                              \
     MULTIPLY_ADD(c1);                                                                              \
     if (VECTORS > 2)                                                                               \
         MULTIPLY_ADD(c2);                                                                          \
     if (VECTORS > 3)                                                                               \
         MULTIPLY_ADD(c3);
-#define STEPS4 STEP STEP STEP STEP
-#define STEPS16 STEPS4 STEPS4 STEPS4 STEPS4
+#define ONE(c) c = fma(c, a, b)
+#define TWO(c) c = c * a + b
+#define STEPS4(KIND) CHAINS(KIND) CHAINS(KIND) CHAINS(KIND) CHAINS(KIND)
+#define STEPS16(KIND) STEPS4(KIND) STEPS4(KIND) STEPS4(KIND) STEPS4(KIND)
 
 void main()
 {
@@ -43,7 +44,11 @@ void main()
     f16vec4 c3 = c0 + float16_t(0.75);
     float reached = 0.0;
     for (uint round = 0; round < p.rounds; round++) {
-        STEPS16 STEPS16 STEPS16 STEPS16
+        if (FUSED != 0) {
+            STEPS16(ONE) STEPS16(ONE) STEPS16(ONE) STEPS16(ONE)
+        } else {
+            STEPS16(TWO) STEPS16(TWO) STEPS16(TWO) STEPS16(TWO)
+        }
         reached += float(c0.x);
         b = -b;
     }
