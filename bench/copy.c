@@ -9,7 +9,7 @@
 
 #define SEED 9
 #define DEFAULT_MIB 64
-#define COMPLETE_MIB 16 /* of a CPU driver, so that converting and transposing end in time */
+#define COMPLETE_MIB 16 /* what CPU drivers convert and transpose, to end in time */
 
 /* One copy: an f32 (or other) matrix on the device, a view of it, and where the view's elements go.
  */
@@ -193,7 +193,8 @@ static int64_t side_of(int64_t mib)
 
 static bool run_case(bench_context *context, const copy_case *which)
 {
-    bool small = context->options->complete && context->info->type == TSR_DEVICE_CPU;
+    bool slow = which->transpose || which->from != which->to;
+    bool small = slow && context->options->complete && context->info->type == TSR_DEVICE_CPU;
     int64_t mib = small ? COMPLETE_MIB : DEFAULT_MIB;
     if (context->options->size_mib > 0)
         mib = context->options->size_mib;

@@ -39,14 +39,33 @@ static const bench_figures *find(const page_series *series, const bench_figures 
     return NULL;
 }
 
-static void add_case(chart *all, const bench_figures *one)
+/* Behind the one before it in its own run, so that what only some devices have stands among its
+ * like. Returns its place. */
+static int add_case(chart *all, const bench_figures *one, int before)
 {
     for (int i = 0; i < all->count; i++)
         if (json_equal(all->cases[i]->which, one->which) &&
             strcmp(all->cases[i]->unit, one->unit) == 0)
-            return;
-    if (all->count < MOST_CASES)
-        all->cases[all->count++] = one;
+            return i;
+    if (all->count == MOST_CASES)
+        return before;
+    memmove(&all->cases[before + 2], &all->cases[before + 1],
+            (size_t)(all->count - before - 1) * sizeof *all->cases);
+    all->cases[before + 1] = one;
+    all->count++;
+    return before + 1;
+}
+
+static void add_cases(chart *all, const bench_document *run)
+{
+    int before = -1, device = -1;
+    for (int i = 0; i < run->result_count; i++) {
+        const bench_figures *one = &run->results[i];
+        if (one->is_ceiling || strcmp(one->benchmark, all->benchmark) != 0)
+            continue;
+        before = add_case(all, one, one->device == device ? before : -1);
+        device = one->device;
+    }
 }
 
 /* A ceiling far above everything would leave nothing to see of the bars. */
@@ -196,10 +215,7 @@ void page_benchmark(const page_context *page, const char *benchmark)
 {
     chart all = {.page = page, .benchmark = benchmark};
     for (int r = 0; r < page->run_count; r++)
-        for (int i = 0; i < page->runs[r].result_count; i++)
-            if (!page->runs[r].results[i].is_ceiling &&
-                strcmp(page->runs[r].results[i].benchmark, benchmark) == 0)
-                add_case(&all, &page->runs[r].results[i]);
+        add_cases(&all, &page->runs[r]);
     if (all.count == 0)
         return;
     choose_scale(&all);

@@ -83,6 +83,41 @@ START_TEST(writes_the_json_beside_the_table)
 }
 END_TEST
 
+/* The other benchmarks go on, and the exit code tells. */
+START_TEST(a_failure_is_reported_among_the_rest)
+{
+    setenv("TMPDIR", "/nonexistent", 1);
+    tool_result result = tool_run("bench --time 0.001 --json");
+    unsetenv("TMPDIR");
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_str_eq(result.err,
+                     "tessera: bench: 1 of the benchmarks failed; the report says why\n");
+    json_t *document = json_loads(result.out, 0, NULL);
+    const json_t *failures = tool_member(document, "failures");
+    ck_assert_int_eq((int)json_array_size(failures), 1);
+    ck_assert_str_eq(tool_text(json_array_get(failures, 0), "benchmark"), "plan");
+    ck_assert_ptr_nonnull(strstr(tool_text(json_array_get(failures, 0), "text"), "folder"));
+    ck_assert_int_eq((int)json_array_size(tool_member(document, "results")), 12);
+    json_decref(document);
+    tool_result_free(&result);
+}
+END_TEST
+
+/* One of several processes: only the first has something to say. */
+START_TEST(other_ranks_are_silent)
+{
+    setenv("RANK", "1", 1);
+    setenv("WORLD_SIZE", "2", 1);
+    tool_result result = tool_run("bench --time 0.001");
+    unsetenv("RANK");
+    unsetenv("WORLD_SIZE");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_str_eq(result.out, "");
+    ck_assert_str_eq(result.err, "");
+    tool_result_free(&result);
+}
+END_TEST
+
 START_TEST(prints_a_table)
 {
     tool_result result = tool_run("bench sample --time 0.002");
@@ -134,6 +169,8 @@ TESTS(bench_host)
                         (int)(sizeof benchmarks / sizeof *benchmarks));
     tcase_add_test(tests, large_weights);
     tcase_add_test(tests, writes_the_json_beside_the_table);
+    tcase_add_test(tests, a_failure_is_reported_among_the_rest);
+    tcase_add_test(tests, other_ranks_are_silent);
     tcase_add_test(tests, prints_a_table);
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0,
                         (int)(sizeof mistakes / sizeof *mistakes));
