@@ -82,10 +82,10 @@ static double sum_f32(double a, double b, double start, uint32_t chains, uint32_
 static void choose_f16(float constants[CONSTANTS], double rounds)
 {
     (void)rounds;
-    for (uint64_t i = 0; i < LANES; i++) {
+    for (size_t i = 0; i < LANES; i++) {
         constants[i] = 1;
         constants[LANES + i] = (float)(1 + bench_random(5, i) % 14) / 16;
-        constants[2 * LANES + i] = (float)(bench_random(6, i) % 32) / 16;
+        constants[(size_t)2 * LANES + i] = (float)(bench_random(6, i) % 32) / 16;
     }
 }
 
@@ -93,10 +93,11 @@ static void choose_f16(float constants[CONSTANTS], double rounds)
 static double sum_f16(double a, double b, double start, uint32_t chains, uint32_t rounds)
 {
     (void)a;
+    uint32_t down = rounds / 2, up = rounds - down;
     double top = start + b * STEPS_F16, sum = 0;
     for (uint32_t chain = 0; chain < chains; chain++)
-        sum += (rounds % 2 == 1 ? top : start) + 0.0625 * chain;
-    return sum + top * ((double)rounds - rounds / 2) + start * (rounds / 2);
+        sum += (up > down ? top : start) + 0.0625 * chain;
+    return sum + top * up + start * down;
 }
 
 static const variant f32 = {

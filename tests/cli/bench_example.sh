@@ -9,6 +9,7 @@ cd "$root" || exit 1
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+# shellcheck disable=SC2016 # backticks are what is looked for
 sed -n '/^```c$/,/^```$/p' docs/benchmarks.md | grep -v '^```' >"$folder/example.c"
 
 compiles() {
