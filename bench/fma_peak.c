@@ -39,8 +39,7 @@ typedef struct peak {
     const variant *kind;
     tsr_kernel *kernel;
     tsr_tensor *constants, *result;
-    uint32_t vectors, fused; /* the shader's specialization constants, in this order */
-    uint32_t groups, rounds;
+    uint32_t vectors, groups, rounds;
 } peak;
 
 static tsr_status run_peak(tsr_stream *stream, void *user)
@@ -167,7 +166,7 @@ static bool create(peak *test)
                           tsr_kernel_params(.spirv = test->kind->code,
                                             .spirv_words = test->kind->code_bytes / 4, .name = NAME,
                                             .tensor_count = 2, .scalar_bytes = sizeof test->rounds,
-                                            .constants = &test->vectors, .constant_count = 2),
+                                            .constants = &test->vectors, .constant_count = 1),
                           &test->kernel));
     BENCH_TRY(context, tsr_tensor_create(context->device, TSR_F32, 1,
                                          (int64_t[]){(int64_t)CONSTANTS}, &test->constants));
@@ -203,7 +202,6 @@ static const bench_row *measure(peak *test)
         bench_add(context, NAME, BENCH_GFLOPS, 2.0 * chains * steps * LANES * (double)test->groups);
     row->is_ceiling = true;
     bench_text(row, "dtype", "%s", tsr_dtype_name(test->kind->dtype));
-    bench_text(row, "how", "%s", test->fused ? "fma" : "multiply, add");
     bench_integer(row, "chains", (int64_t)chains);
     if (!verify(test, &row->check) ||
         !bench_measure(context, row, &(bench_task){.run = run_peak, .user = test}))
@@ -218,29 +216,19 @@ static void finish(peak *test)
     tsr_tensor_destroy(&test->result);
 }
 
-static const bench_row *measure_one(bench_context *context, const variant *kind, uint32_t vectors,
-                                    uint32_t fused, uint32_t *best_vectors, const bench_row *best)
-{
-    peak test = {.context = context, .kind = kind, .vectors = vectors, .fused = fused};
-    const bench_row *row = measure(&test);
-    finish(&test);
-    if (row == NULL || (best != NULL && bench_median(row) <= bench_median(best)))
-        return row == NULL ? NULL : best;
-    *best_vectors = vectors;
-    return row;
-}
-
-/* The number of chains first, then the kind of multiply-add. */
 static const bench_row *measure_best(bench_context *context, const variant *kind)
 {
     const bench_row *best = NULL;
-    uint32_t best_vectors = 2;
-    for (uint32_t vectors = 2; vectors <= MOST_VECTORS; vectors++) {
-        best = measure_one(context, kind, vectors, 1, &best_vectors, best);
-        if (best == NULL)
+    for (uint32_t vectors = 1; vectors <= MOST_VECTORS; vectors++) {
+        peak test = {.context = context, .kind = kind, .vectors = vectors};
+        const bench_row *row = measure(&test);
+        finish(&test);
+        if (row == NULL)
             return NULL;
+        if (best == NULL || bench_median(row) > bench_median(best))
+            best = row;
     }
-    return measure_one(context, kind, best_vectors, 0, &best_vectors, best);
+    return best;
 }
 
 const bench_row *bench_fma_peak(bench_context *context)

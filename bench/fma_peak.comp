@@ -6,10 +6,8 @@
 
 layout(local_size_x = 128) in;
 
-// Chains of four: two fit the registers of any CPU, more hide a GPU's latency.
+// Chains of four: one fits the registers of any CPU, more hide a GPU's latency.
 layout(constant_id = 0) const uint VECTORS = 2;
-// 0: a multiplication and an addition, which drivers may fuse. Some are slow with fma(), as it may round only once.
-layout(constant_id = 1) const uint FUSED = 1;
 
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer floats {
     float v[];
@@ -21,16 +19,19 @@ layout(push_constant) uniform params {
     uint rounds;      // of 16 steps each
 } p;
 
-#define CHAINS(MULTIPLY_ADD)                                                                       \
-    MULTIPLY_ADD(c0);                                                                              \
-    MULTIPLY_ADD(c1);                                                                              \
-    if (VECTORS > 2)                                                                               \
-        MULTIPLY_ADD(c2);                                                                          \
-    if (VECTORS > 3)                                                                               \
-        MULTIPLY_ADD(c3);
-#define ONE(c) c = fma(c, a, b)
-#define TWO(c) c = c * a + b
-#define STEPS4(KIND) CHAINS(KIND) CHAINS(KIND) CHAINS(KIND) CHAINS(KIND)
+// Drivers fuse the two where that is faster. fma() would be an order: some take long to round only once.
+#define STEP1 c0 = c0 * a + b;
+#define STEP2 STEP1 c1 = c1 * a + b;
+#define STEP3 STEP2 c2 = c2 * a + b;
+#define STEP4 STEP3 c3 = c3 * a + b;
+#define FOUR(STEP) STEP STEP STEP STEP
+#define SIXTEEN(STEP) FOUR(STEP) FOUR(STEP) FOUR(STEP) FOUR(STEP)
+
+// Straight on within the loop: a branch would cost some drivers more than the arithmetic.
+#define LOOP(STEPS)                                                                                \
+    for (uint round = 0; round < p.rounds; round++) {                                              \
+        STEPS                                                                                      \
+    }
 
 void main()
 {
@@ -41,14 +42,18 @@ void main()
     vec4 c1 = c0 + 0.25;
     vec4 c2 = c0 + 0.5;
     vec4 c3 = c0 + 0.75;
-    for (uint round = 0; round < p.rounds; round++) {
-        if (FUSED != 0) {
-            STEPS4(ONE) STEPS4(ONE) STEPS4(ONE) STEPS4(ONE)
-        } else {
-            STEPS4(TWO) STEPS4(TWO) STEPS4(TWO) STEPS4(TWO)
-        }
+    if (VECTORS == 1) {
+        LOOP(SIXTEEN(STEP1))
+    } else if (VECTORS == 2) {
+        LOOP(SIXTEEN(STEP2))
+    } else if (VECTORS == 3) {
+        LOOP(SIXTEEN(STEP3))
+    } else {
+        LOOP(SIXTEEN(STEP4))
     }
-    vec4 sum = c0 + c1;
+    vec4 sum = c0;
+    if (VECTORS > 1)
+        sum += c1;
     if (VECTORS > 2)
         sum += c2;
     if (VECTORS > 3)

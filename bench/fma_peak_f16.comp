@@ -8,8 +8,6 @@
 layout(local_size_x = 128) in;
 
 layout(constant_id = 0) const uint VECTORS = 2;
-// 0: a multiplication and an addition, which drivers may fuse. Some are slow with fma(), as it may round only once.
-layout(constant_id = 1) const uint FUSED = 1;
 
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer floats {
     float v[];
@@ -21,17 +19,21 @@ layout(push_constant) uniform params {
     uint rounds;      // of 64 steps each
 } p;
 
-#define CHAINS(MULTIPLY_ADD)                                                                       \
-    MULTIPLY_ADD(c0);                                                                              \
-    MULTIPLY_ADD(c1);                                                                              \
-    if (VECTORS > 2)                                                                               \
-        MULTIPLY_ADD(c2);                                                                          \
-    if (VECTORS > 3)                                                                               \
-        MULTIPLY_ADD(c3);
-#define ONE(c) c = fma(c, a, b)
-#define TWO(c) c = c * a + b
-#define STEPS4(KIND) CHAINS(KIND) CHAINS(KIND) CHAINS(KIND) CHAINS(KIND)
-#define STEPS16(KIND) STEPS4(KIND) STEPS4(KIND) STEPS4(KIND) STEPS4(KIND)
+// Drivers fuse the two where that is faster. fma() would be an order: some take long to round only once.
+#define STEP1 c0 = c0 * a + b;
+#define STEP2 STEP1 c1 = c1 * a + b;
+#define STEP3 STEP2 c2 = c2 * a + b;
+#define STEP4 STEP3 c3 = c3 * a + b;
+#define FOUR(STEP) STEP STEP STEP STEP
+#define SIXTEEN(STEP) FOUR(STEP) FOUR(STEP) FOUR(STEP) FOUR(STEP)
+
+// Straight on within the loop: a branch would cost some drivers more than the arithmetic.
+#define LOOP(STEPS)                                                                                \
+    for (uint round = 0; round < p.rounds; round++) {                                              \
+        STEPS                                                                                      \
+        reached += float(c0.x);                                                                    \
+        b = -b;                                                                                    \
+    }
 
 void main()
 {
@@ -43,16 +45,18 @@ void main()
     f16vec4 c2 = c0 + float16_t(0.5);
     f16vec4 c3 = c0 + float16_t(0.75);
     float reached = 0.0;
-    for (uint round = 0; round < p.rounds; round++) {
-        if (FUSED != 0) {
-            STEPS16(ONE) STEPS16(ONE) STEPS16(ONE) STEPS16(ONE)
-        } else {
-            STEPS16(TWO) STEPS16(TWO) STEPS16(TWO) STEPS16(TWO)
-        }
-        reached += float(c0.x);
-        b = -b;
+    if (VECTORS == 1) {
+        LOOP(FOUR(SIXTEEN(STEP1)))
+    } else if (VECTORS == 2) {
+        LOOP(FOUR(SIXTEEN(STEP2)))
+    } else if (VECTORS == 3) {
+        LOOP(FOUR(SIXTEEN(STEP3)))
+    } else {
+        LOOP(FOUR(SIXTEEN(STEP4)))
     }
-    vec4 sum = vec4(c0) + vec4(c1);
+    vec4 sum = vec4(c0);
+    if (VECTORS > 1)
+        sum += vec4(c1);
     if (VECTORS > 2)
         sum += vec4(c2);
     if (VECTORS > 3)

@@ -144,7 +144,7 @@ static void draw_decades(const chart *all, int height)
     FILE *out = all->page->out;
     char text[BENCH_NUMBER];
     int first = (int)all->scale.low, last = (int)all->scale.high;
-    int step = (last - first + 5) / 6; /* no more names than a narrow page has room for */
+    int step = (last - first + 2) / 3; /* no more names than a narrow page has room for */
     for (int decade = first; decade <= last; decade++) {
         double value = pow(10, decade), x = place(&all->scale, value);
         html_line(out, "<line class=\"grid\" x1=\"%f%%\" x2=\"%f%%\" y1=\"16\" y2=\"%d\"/>", x, x,
