@@ -67,7 +67,6 @@ static bool run_devices(bench_context *context)
 {
     const char *chosen = context->options->device;
     if (chosen != NULL) {
-        context->progress.steps += count_of(ON_DEVICE);
         if (!bench_open_device(context, chosen))
             return false;
         run_part(context, ON_DEVICE);
@@ -80,7 +79,7 @@ static bool run_devices(bench_context *context)
         note(&context->left_out, "device", -1, tsr_last_error());
     else if (list.count == 0)
         note(&context->left_out, "device", -1, "there is no Vulkan driver on this machine");
-    context->progress.steps += list.count * count_of(ON_DEVICE);
+    context->progress.steps += (list.count - 1) * count_of(ON_DEVICE);
     for (int i = 0; i < list.count; i++)
         run_device(context, &list.devices[i]);
     tsr_device_list_finish(&list);
@@ -98,8 +97,9 @@ bool bench_complete(bench_context *context, bool *is_first)
     }
     if (!*is_first)
         return context->failures.count == 0;
-    /* The host first: the memory that devices take would still show in the processes it starts. */
-    context->progress.steps += count_of(ON_HOST);
+    /* The host first: the memory that drivers take would still show in the processes it starts. So
+     * the devices cannot be counted yet; most machines have one. */
+    context->progress.steps += count_of(ON_HOST) + count_of(ON_DEVICE);
     run_part(context, ON_HOST);
     return run_devices(context);
 }

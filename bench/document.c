@@ -170,6 +170,11 @@ static void read_result(reader *in, const json_t *result, int device_count, benc
     const json_t *device = object_of(in, result, "device_ns", true);
     if (device != NULL)
         out->device_ns = number_of(in, device, "median", 0);
+    const json_t *peer = object_of(in, result, "peer", true);
+    if (peer != NULL) {
+        out->peer = text_of(in, peer, "name");
+        out->peer_median = number_of(in, peer, "median", 0);
+    }
     if (!in->failed)
         write_label(in, out);
 }

@@ -22,6 +22,8 @@ typedef struct bench_figures {
     int samples;         /* taken, each the mean of so many: */
     double repetitions;
     const char *method; /* how it was verified */
+    const char *peer;   /* what else did the same work; NULL: nothing */
+    double peer_median; /* in the unit */
 } bench_figures;
 
 typedef struct bench_device_figures {

@@ -9,7 +9,7 @@
 #include "bench/page.h"
 
 #define MOST_CASES 256
-#define PLOT 62.0 /* per cent of the width; the values in words are to its right */
+#define PLOT 56.0 /* per cent of the width; the values in words are to its right */
 #define BAR 12
 #define LINE 18
 #define CASE_GAP 10

@@ -18,6 +18,11 @@ static void write_row(FILE *out, const page_series *series, const bench_figures 
                   one->ceiling);
     else
         fputs("<td></td>", out);
+    if (one->peer != NULL)
+        html_line(out, "<td class=\"n\">%s, %s</td>",
+                  bench_figures_text(one, one->peer_median, text), one->peer);
+    else
+        fputs("<td></td>", out);
     /* Of repetitions, unless the figure is the time of one of many things done in each. */
     double device_ns = one->is_time && one->work > 0 ? one->device_ns / one->work : one->device_ns;
     html_line(out, "<td class=\"n\">%s</td>",
@@ -31,7 +36,7 @@ void page_table(const page_context *page, const char *benchmark)
     FILE *out = page->out;
     fputs("<details><summary>All figures</summary><div class=\"wide\"><table>\n<thead><tr>"
           "<th>device</th><th>case</th><th class=\"n\">median</th><th class=\"n\">p10 – p90</th>"
-          "<th class=\"n\">best</th><th class=\"n\">of its limit</th>"
+          "<th class=\"n\">best</th><th class=\"n\">of its limit</th><th class=\"n\">beside</th>"
           "<th class=\"n\">device's clock</th><th class=\"n\">samples</th>"
           "<th>verified</th></tr></thead>\n<tbody>\n",
           out);

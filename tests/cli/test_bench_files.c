@@ -172,6 +172,7 @@ START_TEST(the_page_shows_every_result)
     ck_assert_ptr_nonnull(strstr(page, "f32 64×65×66"));
     ck_assert_ptr_nonnull(strstr(page, "100 GFLOP/s"));
     ck_assert_ptr_nonnull(strstr(page, "50.0 µs"));
+    ck_assert_ptr_nonnull(strstr(page, "150 GFLOP/s, OtherBLAS"));
     ck_assert_ptr_nonnull(strstr(page, "the machine was busy"));
     ck_assert_ptr_nonnull(strstr(page, "f32 4096x4096x4096"));
     ck_assert_ptr_nonnull(strstr(page, "</html>\n"));
