@@ -10,6 +10,8 @@
 #include <stdint.h>
 
 #include "bench/check.h"
+#include "bench/noise.h"
+#include "bench/progress.h"
 #include "bench/samples.h"
 #include "cli/command.h"
 #include "tessera/tessera.h"
@@ -28,6 +30,7 @@ typedef struct bench_options {
     double seconds; /* to spend on timing one row */
     int64_t size_mib, ranks;
     bool peer, json, large;
+    bool complete; /* all benchmarks in one run: what takes long on this device is left out */
     int dtype_count;
     tsr_dtype dtypes[BENCH_MAX_DTYPES];
     int shape_count;
@@ -53,6 +56,10 @@ typedef struct bench {
     unsigned takes;    /* BENCH_SHAPES | … */
     bool opens_device; /* opening it is part of what is measured: run() does so */
     bool host_only;    /* needs no device, and is there in builds without Vulkan */
+    /* Measured by several processes of a launcher together. In a complete run it comes first and is
+     * run by all of them; all the rest is the first process's. Alone it is no part of it. */
+    bool collective;
+    bool alone; /* no part of a complete run: another benchmark covers it */
     bool (*run)(bench_context *context);
 } bench;
 
@@ -70,31 +77,61 @@ typedef struct bench_param {
 
 typedef struct bench_row {
     const char *benchmark; /* "matmul", or a ceiling's name */
+    int device_place;      /* among the context's devices; -1: the host's */
     bool is_ceiling;
     int param_count;
     bench_param params[BENCH_MAX_PARAMS];
     bench_unit unit;
-    double work; /* in one repetition */
+    double work;  /* in one repetition */
+    double bytes; /* that operations read and write at the least; 0: not known */
     bench_check check;
-    bench_samples host, device;      /* no device samples where the device has no clock */
-    const struct bench_row *ceiling; /* a row of the same unit, or NULL */
+    bench_samples host, device; /* no device samples where the device has no clock */
+    const struct bench_row
+        *ceiling; /* what limits it: of the same unit, or of its bytes; or NULL */
     char peer_name[128];
     bench_samples peer;
     double peak_bytes;     /* the most memory a process had that did this alone; 0: not measured */
     const char *elsewhere; /* another system's figure, not measured in this run; or NULL */
 } bench_row;
 
+/* What a complete run did without: too slow here, or failed. */
+typedef struct bench_note {
+    const char *benchmark;
+    int device_place;
+    char text[1024];
+} bench_note;
+
+typedef struct bench_notes {
+    int count;
+    bench_note *all;
+} bench_notes;
+
 struct bench_context {
     const bench_options *options;
     tsr_device *device;
     tsr_stream *stream;
     const tsr_device_info *info; /* NULL without a device */
-    bool progress;               /* tell a person at a terminal what is going on */
+    int device_count;            /* that were opened so far; `info` is the last of them */
+    tsr_device_info **devices;
+    bench_progress progress;
+    bench_noise noise;
     int row_count;
     bench_row **rows;
-    const bench_row *fma_peak, *memcpy_peak, *copy_peak; /* once they have been measured */
-    char error[2048];                                    /* why run() returned false */
+    /* Ceilings of this device, and the host's, once they have been measured. */
+    const bench_row *fma_peak, *fma_peak_f16, *device_copy, *memcpy_peak;
+    bench_notes left_out, failures;
+    char error[2048]; /* why run() returned false */
 };
+
+/* Opens a device by what --device takes, or NULL, with a stream. The one before is closed. */
+bool bench_open_device(bench_context *context, const char *which);
+/* Makes the open device known to the rows that follow; for a benchmark that opens it itself. */
+void bench_use_device(bench_context *context);
+void bench_close_device(bench_context *context);
+/* Takes back the rows from `first` on, of a benchmark that failed; ceilings that are in use stay.
+ */
+void bench_drop_rows(bench_context *context, int first);
+void bench_finish(bench_context *context);
 
 /* Rows ----------------------------------------------------------------------------------------- */
 
@@ -108,6 +145,15 @@ void bench_integer(bench_row *row, const char *name, int64_t value);
 double bench_value(const bench_row *row, double ns);
 /* … of the median by the host's clock. */
 double bench_median(const bench_row *row);
+/* The part of its ceiling that the median reaches; 0 without one. */
+double bench_fraction(const bench_row *row);
+/* "matmul dtype f32 m 1 k 4096 n 4096" */
+void bench_describe(const bench_row *row, char *text, size_t size);
+
+/* Whether a case whose one repetition lasts so long has its place in this run: always, unless it is
+ * a complete one. If not, it is noted as left out, the case being described by `format`. */
+bool bench_worthwhile(bench_context *context, const char *benchmark, double ns, const char *format,
+                      ...) CLI_PRINTF(4, 5);
 
 /* Failures ------------------------------------------------------------------------------------- */
 
@@ -146,13 +192,22 @@ bool bench_measure_peer(bench_context *context, bench_row *row, const char *peer
 /* A sample taken by other means. */
 void bench_sample(bench_row *row, double ns);
 
-/* Ceilings, measured once per run
+/* Ceilings, each measured once per run and device
  * ---------------------------------------------------------------------------------- */
 
 /* f32 multiply-adds in registers on the device. NULL on failure. */
 const bench_row *bench_fma_peak(bench_context *context);
-/* memcpy on all of the host's CPUs: the ceiling of CPU drivers. NULL on failure. */
+/* … in f16, two at a time where the device can, on a device that has fp16. */
+const bench_row *bench_fma_peak_f16(bench_context *context);
+/* memcpy on all of the host's CPUs. NULL on failure. */
 const bench_row *bench_memcpy_peak(bench_context *context);
+/* A contiguous tsr_copy on the device. NULL on failure. */
+const bench_row *bench_device_copy(bench_context *context);
+/* How fast the device's memory is: memcpy for CPU drivers, its own copy for others. */
+const bench_row *bench_memory_peak(bench_context *context);
+/* What `work` floating-point operations on `bytes` are limited by: multiply-adds or memory. NULL on
+ * failure. */
+const bench_row *bench_roof(bench_context *context, double work, double bytes);
 
 /* All benchmarks, ending with NULL. A new one has its line in list.c. */
 extern const bench *const bench_list[];

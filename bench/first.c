@@ -25,7 +25,6 @@ static bool open_device(first *test)
     bench_context *context = test->context;
     BENCH_TRY(context, tsr_device_open(tsr_device_params(.device = context->options->device),
                                        &context->device));
-    context->info = tsr_device_get_info(context->device);
     return true;
 }
 
@@ -86,6 +85,7 @@ static bool run_steps(first *test)
         took[i] = bench_now_ns() - start;
     }
     /* Only now, so as not to warm anything up; what it covers is all of the steps. */
+    bench_use_device(test->context);
     bench_check check;
     if (!verify(test, &check))
         return false;
@@ -137,5 +137,6 @@ const bench bench_first = {
         "read from the caches, and the same matmul again. 'launch' runs this in fresh processes.\n",
     .takes = BENCH_SHAPES,
     .opens_device = true,
+    .alone = true,
     .run = run,
 };

@@ -6,7 +6,7 @@
 
 layout(local_size_x = 128) in;
 
-// Chains of four: two fit the registers of any CPU, more hide a GPU's latency.
+// Chains of four: one fits the registers of any CPU, more hide a GPU's latency.
 layout(constant_id = 0) const uint VECTORS = 2;
 
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer floats {
@@ -19,14 +19,19 @@ layout(push_constant) uniform params {
     uint rounds;      // of 16 steps each
 } p;
 
-#define STEP                                                                                       \
-    c0 = fma(c0, a, b);                                                                            \
-    c1 = fma(c1, a, b);                                                                            \
-    if (VECTORS > 2)                                                                               \
-        c2 = fma(c2, a, b);                                                                        \
-    if (VECTORS > 3)                                                                               \
-        c3 = fma(c3, a, b);
-#define STEPS4 STEP STEP STEP STEP
+// Drivers fuse the two where that is faster. fma() would be an order: some take long to round only once.
+#define STEP1 c0 = c0 * a + b;
+#define STEP2 STEP1 c1 = c1 * a + b;
+#define STEP3 STEP2 c2 = c2 * a + b;
+#define STEP4 STEP3 c3 = c3 * a + b;
+#define FOUR(STEP) STEP STEP STEP STEP
+#define SIXTEEN(STEP) FOUR(STEP) FOUR(STEP) FOUR(STEP) FOUR(STEP)
+
+// Straight on within the loop: a branch would cost some drivers more than the arithmetic.
+#define LOOP(STEPS)                                                                                \
+    for (uint round = 0; round < p.rounds; round++) {                                              \
+        STEPS                                                                                      \
+    }
 
 void main()
 {
@@ -37,10 +42,18 @@ void main()
     vec4 c1 = c0 + 0.25;
     vec4 c2 = c0 + 0.5;
     vec4 c3 = c0 + 0.75;
-    for (uint round = 0; round < p.rounds; round++) {
-        STEPS4 STEPS4 STEPS4 STEPS4
+    if (VECTORS == 1) {
+        LOOP(SIXTEEN(STEP1))
+    } else if (VECTORS == 2) {
+        LOOP(SIXTEEN(STEP2))
+    } else if (VECTORS == 3) {
+        LOOP(SIXTEEN(STEP3))
+    } else {
+        LOOP(SIXTEEN(STEP4))
     }
-    vec4 sum = c0 + c1;
+    vec4 sum = c0;
+    if (VECTORS > 1)
+        sum += c1;
     if (VECTORS > 2)
         sum += c2;
     if (VECTORS > 3)

@@ -19,6 +19,7 @@ bench_row *bench_add(bench_context *context, const char *benchmark, bench_unit u
 {
     bench_row *row = cli_alloc(1, sizeof *row);
     row->benchmark = benchmark;
+    row->device_place = context->info != NULL ? context->device_count - 1 : -1;
     row->unit = unit;
     row->work = work;
     context->rows = cli_resize(context->rows, (size_t)context->row_count + 1, sizeof(bench_row *));
@@ -64,6 +65,16 @@ double bench_median(const bench_row *row)
     return bench_value(row, bench_summarize(&row->host).median);
 }
 
+double bench_fraction(const bench_row *row)
+{
+    const bench_row *ceiling = row->ceiling;
+    if (ceiling == NULL)
+        return 0;
+    double own = ceiling->unit == row->unit ? row->work : row->bytes;
+    double ns = bench_summarize(&row->host).median;
+    return own / ns / bench_median(ceiling);
+}
+
 bool bench_fail(bench_context *context, const char *format, ...)
 {
     va_list arguments;
@@ -81,8 +92,7 @@ bool bench_passed(bench_context *context, tsr_status status, const char *what)
     return bench_fail(context, "%s", reason[0] != '\0' ? reason : what);
 }
 
-/* "matmul dtype f32 m 1 k 4096 n 4096" */
-static void describe(const bench_row *row, char *text, size_t size)
+void bench_describe(const bench_row *row, char *text, size_t size)
 {
     size_t used = (size_t)snprintf(text, size, "%s", row->benchmark);
     for (int i = 0; i < row->param_count && used < size; i++)
@@ -95,7 +105,7 @@ bool bench_verified(bench_context *context, const bench_row *row)
     char reason[512], name[256];
     if (bench_check_passed(&row->check, reason, sizeof reason))
         return true;
-    describe(row, name, sizeof name);
+    bench_describe(row, name, sizeof name);
     return bench_fail(context, "%s: %s", name, reason);
 }
 
@@ -161,13 +171,11 @@ static bool measure(bench_context *context, const bench_task *task, bench_sample
 
 static void progress(bench_context *context, const bench_row *row, const char *peer_name)
 {
-    char name[256];
-    if (!context->progress)
-        return;
-    describe(row, name, sizeof name);
-    fprintf(stderr, "\r\033[Kmeasuring %s%s%s ", name, peer_name != NULL ? " with " : "",
-            peer_name != NULL ? peer_name : "");
-    fflush(stderr);
+    char name[256], text[512];
+    bench_describe(row, name, sizeof name);
+    snprintf(text, sizeof text, "%s%s%s", name, peer_name != NULL ? " with " : "",
+             peer_name != NULL ? peer_name : "");
+    bench_progress_show(&context->progress, text);
 }
 
 bool bench_measure(bench_context *context, bench_row *row, const bench_task *task)

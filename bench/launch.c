@@ -124,7 +124,7 @@ static bool run(bench_context *context)
                    &(bench_task){.run = run_batch}) &&
            measure(context, "a dispatch among 1000, independent", BATCH, COUNTERS,
                    &(bench_task){.run = run_batch}) &&
-           measure_open(context) && bench_fresh_processes(context);
+           measure_open(context) && (context->options->complete || bench_fresh_processes(context));
 }
 
 const bench bench_launch = {

@@ -4,19 +4,34 @@
 #include "bench/bench.h"
 #include "tsr_config.h"
 
-extern const bench bench_matmul, bench_copy, bench_launch, bench_first;
+extern const bench bench_peak, bench_launch, bench_matmul, bench_batched, bench_copy;
+extern const bench bench_elementwise, bench_first;
 extern const bench bench_all_reduce, bench_all_gather, bench_reduce_scatter;
 extern const bench bench_rng, bench_samplers, bench_plan;
 
+/* In the order of a complete run: ceilings first. */
+/* clang-format off */
 const bench *const bench_list[] = {
 #if TSR__HAVE_VULKAN
-    &bench_matmul,     &bench_copy,       &bench_launch,         &bench_first,
+    &bench_peak,
+    &bench_launch,
+    &bench_matmul,
+    &bench_batched,
+    &bench_copy,
+    &bench_elementwise,
+    &bench_first,
 #endif
 #if TSR__HAVE_UCX
-    &bench_all_reduce, &bench_all_gather, &bench_reduce_scatter,
+    &bench_all_reduce,
+    &bench_all_gather,
+    &bench_reduce_scatter,
 #endif
-    &bench_rng,        &bench_samplers,   &bench_plan,           NULL,
+    &bench_rng,
+    &bench_samplers,
+    &bench_plan,
+    NULL,
 };
+/* clang-format on */
 
 const bench *bench_find(const char *name)
 {

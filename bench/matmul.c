@@ -13,15 +13,32 @@
 static const bench_shape default_shapes[] = {
     {1024, 1024, 1024}, {1, 4096, 4096}, {16, 4096, 11008}, {128, 4096, 4096}, {512, 1024, 4096},
 };
+/* Squares first: they tell how fast the device is before it is asked for more. */
+static const bench_shape complete_shapes[] = {
+    {256, 256, 256}, {512, 512, 512},  {1024, 1024, 1024}, {2048, 2048, 2048}, {4096, 4096, 4096},
+    {1, 4096, 4096}, {1, 4096, 11008}, {16, 4096, 11008},  {128, 4096, 4096},  {512, 1024, 4096},
+};
+
+/* Attention's products: many small ones, queries by keys and weights by values. */
+static const struct {
+    int64_t batch;
+    bench_shape shape;
+} batches[] = {{32, {128, 64, 128}}, {32, {128, 128, 64}}, {32, {1, 128, 512}}};
 
 typedef struct matmul {
     bench_context *context;
+    int64_t batch; /* 0: matrices without a batch dimension */
     bench_shape shape;
     tsr_dtype dtype;
     float *x, *w, *y;                          /* on the host, as f32 */
     void *x_bytes, *w_bytes, *y_bytes, *again; /* in the dtype */
     tsr_tensor *device_x, *device_w, *device_y;
 } matmul;
+
+static int64_t batch_of(const matmul *test)
+{
+    return test->batch > 0 ? test->batch : 1;
+}
 
 static tsr_status run_device(tsr_stream *stream, void *user)
 {
@@ -38,10 +55,17 @@ static tsr_status run_openblas(tsr_stream *stream, void *user)
     return TSR_OK;
 }
 
+static uint64_t y_count_of(const matmul *test)
+{
+    return (uint64_t)batch_of(test) * (uint64_t)test->shape.m * (uint64_t)test->shape.n;
+}
+
 static bool create_tensor(matmul *test, int64_t rows, int64_t columns, tsr_tensor **tensor)
 {
-    BENCH_TRY(test->context, tsr_tensor_create(test->context->device, test->dtype, 2,
-                                               (int64_t[]){rows, columns}, tensor));
+    int64_t shape[] = {test->batch, rows, columns};
+    bool batched = test->batch > 0;
+    BENCH_TRY(test->context, tsr_tensor_create(test->context->device, test->dtype, batched ? 3 : 2,
+                                               batched ? shape : shape + 1, tensor));
     return true;
 }
 
@@ -64,7 +88,7 @@ static bool create_values(matmul *test, uint64_t seed, float **values, void **by
 static bool create(matmul *test)
 {
     const bench_shape *shape = &test->shape;
-    uint64_t y_count = (uint64_t)shape->m * (uint64_t)shape->n;
+    uint64_t y_count = y_count_of(test);
     if (!create_tensor(test, shape->m, shape->k, &test->device_x) ||
         !create_tensor(test, shape->n, shape->k, &test->device_w) ||
         !create_tensor(test, shape->m, shape->n, &test->device_y) ||
@@ -79,8 +103,7 @@ static bool create(matmul *test)
 /* Into `bytes`, in the dtype. */
 static bool download_y(matmul *test, void *bytes, uint64_t *size)
 {
-    uint64_t count = (uint64_t)test->shape.m * (uint64_t)test->shape.n;
-    *size = count * tsr_dtype_size(test->dtype);
+    *size = y_count_of(test) * tsr_dtype_size(test->dtype);
     BENCH_TRY(test->context,
               tsr_tensor_download(test->context->stream, test->device_y, bytes, *size));
     return true;
@@ -88,13 +111,26 @@ static bool download_y(matmul *test, void *bytes, uint64_t *size)
 
 static bool verify(matmul *test, bench_row *row)
 {
-    uint64_t size, count = (uint64_t)test->shape.m * (uint64_t)test->shape.n;
+    uint64_t size, count = y_count_of(test);
     BENCH_TRY(test->context, run_device(test->context->stream, test));
     if (!download_y(test, test->y_bytes, &size))
         return false;
     bench_decode(test->dtype, test->y_bytes, count, test->y);
-    bench_check_matmul(&row->check, &test->shape, test->x, test->w, test->y, test->dtype);
-    return bench_verified(test->context, row);
+    /* One wrong batch is enough. */
+    const bench_shape *s = &test->shape;
+    uint64_t checked = 0;
+    double worst = 0;
+    for (int64_t i = 0; i < batch_of(test); i++) {
+        bench_check_matmul(&row->check, s, test->x + i * s->m * s->k, test->w + i * s->n * s->k,
+                           test->y + i * s->m * s->n, test->dtype);
+        if (!bench_verified(test->context, row))
+            return false;
+        checked += row->check.checked;
+        worst = row->check.excess > worst ? row->check.excess : worst;
+    }
+    row->check.checked = checked;
+    row->check.excess = worst;
+    return true;
 }
 
 /* What was timed gave the very result that was verified. */
@@ -124,25 +160,50 @@ static bool measure_openblas(matmul *test, bench_row *row)
                               &(bench_task){.run = run_openblas, .user = test, .host_only = true});
 }
 
-static bool measure(matmul *test)
+/* Operands read once and the result written once. */
+static double bytes_of(const matmul *test)
+{
+    double m = (double)test->shape.m, k = (double)test->shape.k, n = (double)test->shape.n;
+    return (double)batch_of(test) * (m * k + n * k + m * n) * (double)tsr_dtype_size(test->dtype);
+}
+
+static double work_of(const matmul *test)
+{
+    return 2.0 * (double)batch_of(test) * (double)test->shape.m * (double)test->shape.k *
+           (double)test->shape.n;
+}
+
+static bool find_ceiling(const matmul *test, bench_row *row)
+{
+    /* Cooperative matrices outdo multiply-adds, and nothing here measures how far they go. */
+    if (test->context->info->coopmat_built && test->dtype != TSR_F32)
+        return true;
+    row->ceiling = bench_roof(test->context, row->work, row->bytes);
+    return row->ceiling != NULL;
+}
+
+static bool measure(matmul *test, double *rate)
 {
     bench_context *context = test->context;
     const bench_shape *shape = &test->shape;
-    const bench_row *ceiling = bench_fma_peak(context);
-    if (ceiling == NULL || !create(test))
+    if (bench_memory_peak(context) == NULL || bench_fma_peak(context) == NULL || !create(test))
         return false;
-    bench_row *row = bench_add(context, "matmul", BENCH_GFLOPS,
-                               2.0 * (double)shape->m * (double)shape->k * (double)shape->n);
+    bench_row *row =
+        bench_add(context, test->batch > 0 ? "batched" : "matmul", BENCH_GFLOPS, work_of(test));
+    row->bytes = bytes_of(test);
     bench_text(row, "dtype", "%s", tsr_dtype_name(test->dtype));
+    if (test->batch > 0)
+        bench_integer(row, "batch", test->batch);
     bench_integer(row, "m", shape->m);
     bench_integer(row, "k", shape->k);
     bench_integer(row, "n", shape->n);
-    row->ceiling = ceiling;
-    if (!verify(test, row) ||
+    if (!find_ceiling(test, row) || !verify(test, row) ||
         !bench_measure(context, row, &(bench_task){.run = run_device, .user = test}) ||
         !verify_again(test))
         return false;
-    return !context->options->peer || test->dtype != TSR_F32 || measure_openblas(test, row);
+    *rate = bench_median(row) > *rate ? bench_median(row) : *rate;
+    bool peer = context->options->peer && test->dtype == TSR_F32 && test->batch == 0;
+    return !peer || measure_openblas(test, row);
 }
 
 static void finish(matmul *test)
@@ -159,42 +220,84 @@ static void finish(matmul *test)
     free(test->again);
 }
 
+static bool run_case(matmul *test, double *rate)
+{
+    const bench_shape *s = &test->shape;
+    /* A larger one is rarely faster than twice the best of the smaller ones. */
+    if (*rate > 0 && !bench_worthwhile(test->context, "matmul", work_of(test) / *rate,
+                                       "%s %lldx%lldx%lld", tsr_dtype_name(test->dtype),
+                                       (long long)s->m, (long long)s->k, (long long)s->n))
+        return true;
+    bool done = measure(test, rate);
+    finish(test);
+    return done;
+}
+
+static const tsr_dtype all_dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+
 static bool run(bench_context *context)
 {
     const bench_options *options = context->options;
-    const bench_shape *shapes = default_shapes;
-    int shape_count = (int)(sizeof default_shapes / sizeof default_shapes[0]);
+    const bench_shape *shapes = options->complete ? complete_shapes : default_shapes;
+    size_t shape_count = options->complete ? sizeof complete_shapes / sizeof *shapes
+                                           : sizeof default_shapes / sizeof *shapes;
     if (options->shape_count > 0) {
         shapes = options->shapes;
-        shape_count = options->shape_count;
+        shape_count = (size_t)options->shape_count;
     }
-    static const tsr_dtype default_dtypes[] = {TSR_F32};
-    const tsr_dtype *dtypes = options->dtype_count > 0 ? options->dtypes : default_dtypes;
-    int dtype_count = options->dtype_count > 0 ? options->dtype_count : 1;
+    const tsr_dtype *dtypes = options->dtype_count > 0 ? options->dtypes : all_dtypes;
+    int dtype_count = options->dtype_count > 0 ? options->dtype_count : options->complete ? 3 : 1;
 
     char problem[256];
     if (options->peer && !bench_openblas_load(problem, sizeof problem))
         return bench_fail(context, "%s", problem);
-    for (int d = 0; d < dtype_count; d++)
-        for (int s = 0; s < shape_count; s++) {
-            matmul test = {.context = context, .shape = shapes[s], .dtype = dtypes[d]};
-            bool done = measure(&test);
-            finish(&test);
-            if (!done)
+    for (int d = 0; d < dtype_count; d++) {
+        double rate = 0;
+        for (size_t s = 0; s < shape_count; s++)
+            if (!run_case(&(matmul){.context = context, .shape = shapes[s], .dtype = dtypes[d]},
+                          &rate))
                 return false;
-        }
+    }
+    return true;
+}
+
+static bool run_batches(bench_context *context)
+{
+    const bench_options *options = context->options;
+    const tsr_dtype *dtypes = options->dtype_count > 0 ? options->dtypes : all_dtypes;
+    int dtype_count = options->dtype_count > 0 ? options->dtype_count : options->complete ? 3 : 1;
+    double rate = 0;
+    for (int d = 0; d < dtype_count; d++)
+        for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
+            if (!run_case(&(matmul){.context = context,
+                                    .batch = batches[i].batch,
+                                    .shape = batches[i].shape,
+                                    .dtype = dtypes[d]},
+                          &rate))
+                return false;
     return true;
 }
 
 const bench bench_matmul = {
     .name = "matmul",
-    .summary = "y[m,n] = x[m,k] · w[n,k]ᵀ, GFLOP/s against the multiply-add peak",
+    .summary = "y[m,n] = x[m,k] · w[n,k]ᵀ, GFLOP/s against what multiply-adds and memory allow",
     .help = "Multiplies random x[m,k] by random w[n,k]ᵀ, both contiguous, into y[m,n] of the same "
             "dtype, with\n"
             "sums in f32. 2·m·k·n operations. The ceiling is what f32 multiply-adds reach in "
             "registers in the\n"
-            "same run. --peer adds OpenBLAS' sgemm on the same f32 operands, with as many threads "
-            "as it likes.\n",
+            "same run, or memory's speed where moving x, w and y once takes longer than that. "
+            "--peer adds OpenBLAS'\n"
+            "sgemm on the same f32 operands, with as many threads as it likes.\n",
     .takes = BENCH_SHAPES | BENCH_DTYPES | BENCH_PEER,
     .run = run,
+};
+
+const bench bench_batched = {
+    .name = "batched",
+    .summary = "the same for many small matrices in one call, as attention has them",
+    .help = "As matmul, with a batch dimension before x, w and y: 32 heads of 128x128 queries by "
+            "keys and weights by\n"
+            "values, and of a single query.\n",
+    .takes = BENCH_DTYPES,
+    .run = run_batches,
 };

@@ -82,6 +82,7 @@ const bench_row *bench_memcpy_peak(bench_context *context)
 
     bench_row *row = bench_add(context, NAME, BENCH_GBYTES, 2.0 * PASSES * (double)BYTES);
     row->is_ceiling = true;
+    row->device_place = -1;
     bench_integer(row, "threads", all.count);
     check(&row->check, to, from);
     if (bench_measure(context, row,

@@ -1,7 +1,9 @@
 /* Rows as JSON, with every sample. docs/benchmarks.md describes the schema. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/clock.h"
 #include "bench/host.h"
 #include "bench/report.h"
 #include "cli/json.h"
@@ -71,19 +73,32 @@ static int index_of(const bench_context *context, const bench_row *row)
     return -1;
 }
 
+static void add_place(json_t *object, int device_place)
+{
+    if (device_place >= 0)
+        cli_json_u64(object, "device", (uint64_t)device_place);
+    else
+        cli_json_null(object, "device");
+}
+
 static json_t *row_json(const bench_context *context, const bench_row *row)
 {
     json_t *object = json_object();
     cli_json_text(object, "benchmark", row->benchmark);
     cli_json_bool(object, "is_ceiling", row->is_ceiling);
     add_case(object, row);
+    add_place(object, row->device_place);
     cli_json_real(object, "work", row->work);
+    if (row->bytes > 0)
+        cli_json_real(object, "bytes", row->bytes);
+    else
+        cli_json_null(object, "bytes");
     add_value(object, row);
     if (row->ceiling != NULL) {
         json_t *ceiling = cli_json_add_object(object, "ceiling");
         cli_json_u64(ceiling, "result", (uint64_t)index_of(context, row->ceiling));
         cli_json_text(ceiling, "benchmark", row->ceiling->benchmark);
-        cli_json_real(ceiling, "fraction", bench_median(row) / bench_median(row->ceiling));
+        cli_json_real(ceiling, "fraction", bench_fraction(row));
     } else {
         cli_json_null(object, "ceiling");
     }
@@ -110,24 +125,55 @@ static json_t *row_json(const bench_context *context, const bench_row *row)
     return object;
 }
 
-void bench_report_json(const bench_context *context, const bench *what)
+static void add_notes(json_t *document, const char *name, const bench_notes *notes)
+{
+    json_t *array = cli_json_add_array(document, name);
+    for (int i = 0; i < notes->count; i++) {
+        json_t *entry = cli_json_append_object(array);
+        cli_json_text(entry, "benchmark", notes->all[i].benchmark);
+        add_place(entry, notes->all[i].device_place);
+        cli_json_text(entry, "text", notes->all[i].text);
+    }
+}
+
+static void add_noise(json_t *document, const bench_context *context)
+{
+    char warnings[BENCH_WARNINGS][BENCH_WARNING_SIZE];
+    json_t *noise = cli_json_add_object(document, "noise");
+    double other_cpus = context->noise.other_cpus, load = context->noise.load_average;
+    cli_json_real(noise, "other_cpus", other_cpus < 0 ? NAN : other_cpus);
+    cli_json_real(noise, "load_average", load < 0 ? NAN : load);
+    cli_json_u64(noise, "noisy_results", (uint64_t)bench_noisy_rows(context));
+    json_t *array = cli_json_add_array(noise, "warnings");
+    int count = bench_warnings(context, warnings);
+    for (int i = 0; i < count; i++)
+        cli_json_append(array, json_string(warnings[i]));
+}
+
+void bench_report_json(const bench_context *context, const bench *what, FILE *out)
 {
     bench_host host;
     bench_host_read(&host);
     json_t *document = cli_json_document(BENCH_SCHEMA, BENCH_SCHEMA_VERSION);
-    cli_json_text(document, "benchmark", what->name);
+    if (what != NULL)
+        cli_json_text(document, "benchmark", what->name);
+    else
+        cli_json_null(document, "benchmark");
     cli_json_text(document, "time", host.time);
+    cli_json_real(document, "duration_s", (bench_now_ns() - context->noise.start_ns) / 1e9);
     json_t *machine = cli_json_add_object(document, "host");
     cli_json_text(machine, "cpu", host.cpu);
     cli_json_u64(machine, "cpus", (uint64_t)host.cpus);
     cli_json_text(machine, "os", host.os);
+    add_noise(document, context);
     cli_json_real(document, "seconds_per_result", context->options->seconds);
-    if (context->info != NULL)
-        cli_json_add(document, "device", cli_json_device(context->info));
-    else
-        cli_json_null(document, "device");
+    json_t *devices = cli_json_add_array(document, "devices");
+    for (int i = 0; i < context->device_count; i++)
+        cli_json_append(devices, cli_json_device(context->devices[i]));
     json_t *results = cli_json_add_array(document, "results");
     for (int i = 0; i < context->row_count; i++)
         cli_json_append(results, row_json(context, context->rows[i]));
-    cli_json_print(document);
+    add_notes(document, "left_out", &context->left_out);
+    add_notes(document, "failures", &context->failures);
+    cli_json_write(document, out);
 }

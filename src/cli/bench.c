@@ -1,10 +1,12 @@
-/* tessera bench NAME: reads the options, opens the device, runs a benchmark and reports its rows.
- * The benchmarks themselves are in bench/. */
-#include <stdlib.h>
+/* tessera bench: reads the options, runs one benchmark or all of them and reports their rows; or
+ * hands over to what is done with reports. The benchmarks themselves are in bench/. */
+#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench/bench.h"
+#include "bench/compare.h"
+#include "bench/complete.h"
+#include "bench/page.h"
 #include "bench/report.h"
 #include "cli/command.h"
 #include "cli/options.h"
@@ -12,7 +14,8 @@
 #define LARGEST_SIDE ((int64_t)1 << 24)
 #define LARGEST_MATRIX ((int64_t)1 << 31)
 
-static bench_options chosen = {.seconds = 1};
+static bench_options chosen;
+static const char *output;
 
 static bool read_dtype(void *user, const char *text, char *problem, size_t size)
 {
@@ -86,19 +89,27 @@ static const cli_option options[] = {
      .low = 2, .high = 16},
     {"large", NULL, "also what takes gigabytes of memory", .flag = &chosen.large},
     {"peer", NULL, "also measure OpenBLAS, or MPI", .flag = &chosen.peer},
-    {"time", "SECONDS", "how long to measure each result (default 1)", .real = &chosen.seconds,
-     .low = 0.001, .high = 600},
+    {"time", "SECONDS", "how long to measure each result (default 1; of a complete run 0.2)",
+     .real = &chosen.seconds, .low = 0.001, .high = 600},
     {"json", NULL, "print JSON with every sample instead of a table", .flag = &chosen.json},
+    {"output", "FILE", "write the JSON to a file, beside the table; -o FILE", .text = &output,
+     .letter = 'o'},
     {0},
 };
 
 static void help(FILE *out)
 {
-    fputs("Runs a benchmark. Every result is compared with a reference before it is timed, and a "
-          "wrong one is an\n"
-          "error. Figures are medians by the host's clock, with the 10th and 90th percentile.\n"
-          "\nbenchmarks:\n",
-          out);
+    fputs(
+        "Runs a benchmark; without a name all of them, on every device, in about a minute. Every "
+        "result is compared\n"
+        "with a reference before it is timed, and a wrong one is an error. Figures are medians by "
+        "the host's clock,\n"
+        "with the 10th and 90th percentile.\n"
+        "\n  tessera bench report FILE.json... -o PAGE.html   a page of what was measured, to "
+        "pass on\n"
+        "  tessera bench compare OLD.json NEW.json          what became slower\n"
+        "\nbenchmarks:\n",
+        out);
     for (int i = 0; bench_list[i] != NULL; i++)
         fprintf(out, "  %-8s  %s\n", bench_list[i]->name, bench_list[i]->summary);
     for (int i = 0; bench_list[i] != NULL; i++)
@@ -121,6 +132,10 @@ static int check_options(const bench *what)
         {chosen.peer, BENCH_PEER, "peer"},
         {chosen.large, BENCH_LARGE, "large"},
     };
+    if (what == NULL && (chosen.shape_count > 0 || chosen.dtype_count > 0 || chosen.size_mib > 0))
+        return cli_usage_error("bench: --shape, --dtype and --size need a benchmark's name");
+    if (what == NULL)
+        return CLI_DONE;
     if (chosen.device != NULL && what->host_only)
         return cli_usage_error("bench: %s does not take --device", what->name);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -129,64 +144,85 @@ static int check_options(const bench *what)
     return CLI_DONE;
 }
 
-static bool run_bench(bench_context *context, const bench *what)
+static bool write_output(const bench_context *context, const bench *what)
 {
-    if (!what->opens_device && !what->host_only) {
-        BENCH_TRY(context,
-                  tsr_device_open(tsr_device_params(.device = chosen.device), &context->device));
-        context->info = tsr_device_get_info(context->device);
-        BENCH_TRY(context, tsr_stream_create(context->device, &context->stream));
-    }
-    return what->run(context);
+    FILE *file = fopen(output, "w");
+    if (file == NULL)
+        return false;
+    bench_report_json(context, what, file);
+    bool written = !ferror(file);
+    return fclose(file) == 0 && written;
 }
 
-static void finish(bench_context *context)
+static int report(bench_context *context, const bench *what)
 {
-    tsr_stream_destroy(&context->stream);
-    tsr_device_close(&context->device);
-    for (int i = 0; i < context->row_count; i++) {
-        bench_samples_free(&context->rows[i]->host);
-        bench_samples_free(&context->rows[i]->device);
-        bench_samples_free(&context->rows[i]->peer);
-        free(context->rows[i]);
-    }
-    free(context->rows);
+    bench_noise_end(&context->noise);
+    if (output != NULL && !write_output(context, what))
+        return cli_failed("bench: cannot write %s: %s", output, strerror(errno));
+    if (chosen.json)
+        bench_report_json(context, what, stdout);
+    else
+        bench_report_text(context, what);
+    return context->failures.count == 0
+               ? CLI_DONE
+               : cli_failed("bench: %d of the benchmarks failed; the report says why",
+                            context->failures.count);
+}
+
+static int run_one(bench_context *context, const bench *what)
+{
+    bool done = what->opens_device || what->host_only || bench_open_device(context, chosen.device);
+    done = done && what->run(context);
+    bench_progress_end(&context->progress);
+    return done ? report(context, what) : cli_failed("%s", context->error);
+}
+
+static int run_all(bench_context *context)
+{
+    bool is_first = true;
+    chosen.complete = true;
+    bool done = bench_complete(context, &is_first);
+    bench_progress_end(&context->progress);
+    if (!done)
+        return cli_failed("%s", context->error);
+    return is_first ? report(context, NULL) : CLI_DONE;
 }
 
 static int run(int argc, char **argv)
 {
     const char *name = NULL;
+    const bench *what = NULL;
     int words;
+    if (argc > 1 && strcmp(argv[1], "report") == 0)
+        return bench_page_run(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "compare") == 0)
+        return bench_compare_run(argc - 1, argv + 1);
     int code = cli_options_read("bench", options, argc, argv, 1, &name, &words);
     if (code != CLI_DONE)
         return code;
-    if (words == 0)
-        return cli_usage_error("bench: which benchmark? 'tessera help bench' lists them");
-    const bench *what = bench_find(name);
-    if (what == NULL)
-        return cli_usage_error("bench: there is no benchmark '%s'; 'tessera help bench' lists them",
-                               name);
+    if (words == 1) {
+        what = bench_find(name);
+        if (what == NULL)
+            return cli_usage_error(
+                "bench: there is no benchmark '%s'; 'tessera help bench' lists them", name);
+    }
     code = check_options(what);
     if (code != CLI_DONE)
         return code;
+    if (chosen.seconds <= 0)
+        chosen.seconds = what != NULL ? 1 : BENCH_COMPLETE_SECONDS;
 
-    bench_context context = {.options = &chosen, .progress = isatty(STDERR_FILENO)};
-    bool done = run_bench(&context, what);
-    if (context.progress)
-        fputs("\r\033[K", stderr);
-    if (!done)
-        code = cli_failed("%s", context.error);
-    else if (chosen.json)
-        bench_report_json(&context, what);
-    else
-        bench_report_text(&context, what);
-    finish(&context);
+    bench_context context = {.options = &chosen};
+    bench_progress_begin(&context.progress);
+    bench_noise_begin(&context.noise);
+    code = what != NULL ? run_one(&context, what) : run_all(&context);
+    bench_finish(&context);
     return code;
 }
 
 const cli_command cli_bench = {
     .name = "bench",
-    .usage = "BENCHMARK [options]",
+    .usage = "[BENCHMARK] [options]",
     .summary = "how fast a device or the host is, each result verified before it is timed",
     .run = run,
     .help = help,

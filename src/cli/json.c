@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,11 +100,17 @@ json_t *cli_json_document(const char *schema, int version)
     return document;
 }
 
-void cli_json_print(json_t *document)
+void cli_json_write(json_t *document, FILE *out)
 {
     char *text = json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(REAL_DIGITS));
     require(text != NULL);
-    puts(text);
+    fputs(text, out);
+    fputc('\n', out);
     free(text);
     json_decref(document);
+}
+
+void cli_json_print(json_t *document)
+{
+    cli_json_write(document, stdout);
 }

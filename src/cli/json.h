@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "tessera/device.h"
 
@@ -34,5 +35,7 @@ json_t *cli_json_device(const tsr_device_info *info);
 
 /* Prints the document and a newline to standard output, and frees it. */
 void cli_json_print(json_t *document);
+/* The same to a file; what goes wrong, its error indicator tells. */
+void cli_json_write(json_t *document, FILE *out);
 
 #endif

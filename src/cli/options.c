@@ -62,6 +62,14 @@ static const cli_option *find(const cli_option *options, const char *name, size_
     return NULL;
 }
 
+static const cli_option *find_letter(const cli_option *options, const char *argument)
+{
+    for (const cli_option *option = options; option->name != NULL; option++)
+        if (option->letter != 0 && argument[1] == option->letter && argument[2] == '\0')
+            return option;
+    return NULL;
+}
+
 int cli_options_read(const char *command, const cli_option *options, int argc, char **argv,
                      int max_words, const char **words, int *word_count)
 {
@@ -79,10 +87,11 @@ int cli_options_read(const char *command, const cli_option *options, int argc, c
             options_over = true;
             continue;
         }
-        const char *name = argument + 2;
+        bool is_long = argument[1] == '-';
+        const char *name = is_long ? argument + 2 : "";
         size_t length = strcspn(name, "=");
         const cli_option *option =
-            strncmp(argument, "--", 2) == 0 ? find(options, name, length) : NULL;
+            is_long ? find(options, name, length) : find_letter(options, argument);
         if (option == NULL)
             return cli_usage_error("%s: unknown option '%s'; 'tessera help %s' lists them", command,
                                    argument, command);

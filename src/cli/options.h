@@ -32,6 +32,8 @@ typedef struct cli_option {
     void *user;
 
     double low, high; /* what integers and reals are limited to, both included */
+
+    char letter; /* 'o' lets -o stand for it; 0: none */
 } cli_option;
 
 /* Fills in the options' targets and puts what is not an option into `words`. CLI_DONE, or CLI_USAGE

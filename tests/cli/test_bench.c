@@ -1,4 +1,5 @@
 /* Every benchmark runs, verifies and reports on this driver. Speeds are nobody's business here. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "cli/bench_result.h"
@@ -9,7 +10,9 @@
 static json_t *run_bench(const char *arguments, int *count)
 {
     json_t *document = bench_result_run(arguments, count);
-    ck_assert_str_ne(tool_text(tool_member(document, "device"), "uuid"), "");
+    const json_t *devices = tool_member(document, "devices");
+    ck_assert_int_eq((int)json_array_size(devices), 1);
+    ck_assert_str_ne(tool_text(json_array_get(devices, 0), "uuid"), "");
     return document;
 }
 
@@ -34,7 +37,10 @@ START_TEST(matmul_measures_every_shape_and_dtype)
         ck_assert_double_eq(tool_number(which, "k"), i % 2 == 0 ? 65 : 100);
         ck_assert_double_eq(tool_number(result, "work"),
                             i % 2 == 0 ? 2.0 * 33 * 65 * 17 : 2.0 * 100 * 70);
-        ck_assert_str_eq(tool_text(tool_member(result, "ceiling"), "benchmark"), "fma_peak");
+        ck_assert_double_eq(tool_number(result, "bytes"),
+                            (i % 2 == 0 ? 33 * 65 + 65 * 17 + 33 * 17 : 100 + 7000 + 70) *
+                                (i < 2 ? 4.0 : 2.0));
+        ck_assert_int_eq((int)tool_number(result, "device"), 0);
         i++;
     }
     json_decref(document);
@@ -72,6 +78,63 @@ START_TEST(first_measures_this_process)
 }
 END_TEST
 
+/* Results of a benchmark, ceilings included. */
+static int results_of(const json_t *document, const char *benchmark)
+{
+    const json_t *result;
+    size_t i;
+    int count = 0;
+    json_array_foreach(tool_member(document, "results"), i, result) count +=
+        strcmp(tool_text(result, "benchmark"), benchmark) == 0;
+    return count;
+}
+
+START_TEST(peak_measures_the_ceilings)
+{
+    int count;
+    json_t *document = run_bench("bench peak --json --time 0.002", &count);
+    ck_assert_int_eq(count, 0);
+    const json_t *device = json_array_get(tool_member(document, "devices"), 0);
+    int dtypes = json_is_true(tool_member(device, "fp16")) ? 2 : 1;
+    ck_assert_int_eq(results_of(document, "fma_peak"), 4 * dtypes);
+    ck_assert_int_eq(results_of(document, "device_copy"), 1);
+    ck_assert_int_eq(results_of(document, "memcpy"), 1);
+    json_decref(document);
+}
+END_TEST
+
+START_TEST(elementwise_and_batched_verify)
+{
+    int count;
+    json_decref(run_bench("bench elementwise --json --time 0.001", &count));
+    ck_assert_int_eq(count, 8);
+    json_decref(run_bench("bench batched --json --time 0.001 --dtype f32 --dtype bf16", &count));
+    ck_assert_int_eq(count, 6);
+}
+END_TEST
+
+START_TEST(without_a_name_all_are_run)
+{
+    static const char *const all[] = {"fma_peak", "launch",      "matmul", "batched", "copy",
+                                      "memcpy",   "elementwise", "rng",    "sample",  "plan"};
+    int count;
+    json_t *document = run_bench("bench --json --time 0.002", &count);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        ck_assert_msg(results_of(document, all[i]) > 0, "no %s", all[i]);
+    ck_assert_int_eq(results_of(document, "first"), 0);
+    ck_assert(json_is_null(tool_member(document, "benchmark")));
+    ck_assert_int_eq((int)json_array_size(tool_member(document, "failures")), 0);
+    /* 4096 cubed is not done in 2 ms by these drivers. */
+    const json_t *note;
+    size_t i;
+    bool found = false;
+    json_array_foreach(tool_member(document, "left_out"), i, note) found =
+        found || strcmp(tool_text(note, "text"), "f32 4096x4096x4096") == 0;
+    ck_assert(found);
+    json_decref(document);
+}
+END_TEST
+
 START_TEST(prints_a_table)
 {
     tool_result result = tool_run("bench matmul --time 0.005 --shape 8x9x10 --device 0");
@@ -104,10 +167,14 @@ END_TEST
 
 TESTS(bench)
 {
+    tcase_set_timeout(tests, 240);
     tcase_add_test(tests, matmul_measures_every_shape_and_dtype);
     tcase_add_test(tests, copy_measures_every_case);
     tcase_add_test(tests, launch_starts_fresh_processes);
     tcase_add_test(tests, first_measures_this_process);
+    tcase_add_test(tests, peak_measures_the_ceilings);
+    tcase_add_test(tests, elementwise_and_batched_verify);
+    tcase_add_test(tests, without_a_name_all_are_run);
     tcase_add_test(tests, prints_a_table);
     tcase_add_test(tests, failures_of_the_library_are_passed_on);
 }

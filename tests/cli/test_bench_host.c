@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/bench_result.h"
 #include "cli/tool.h"
@@ -14,6 +15,7 @@ static const struct {
     {"bench rng --json --time 0.001", 5, 0},
     {"bench sample --json --time 0.001", 7, 1},
     {"bench plan --json --time 0.001", 4, 0},
+    {"bench --json --time 0.001", 16, 1}, /* the host's part is all there is without a driver */
 };
 
 /* A table of 4 bytes for each of 10^7 items is in it. */
@@ -39,7 +41,7 @@ START_TEST(every_result_is_sound)
     json_t *document = bench_result_run(benchmarks[_i].arguments, &count);
     ck_assert_int_eq(count, benchmarks[_i].results);
     ck_assert_int_eq(with_memory(document), benchmarks[_i].with_memory);
-    ck_assert(json_is_null(tool_member(document, "device")));
+    ck_assert_int_eq((int)json_array_size(tool_member(document, "devices")), 0);
     json_decref(document);
 }
 END_TEST
@@ -54,6 +56,65 @@ START_TEST(large_weights)
     }
     json_decref(bench_result_run("bench sample --large --json --time 0.001", &count));
     ck_assert_int_eq(count, 9);
+}
+END_TEST
+
+START_TEST(writes_the_json_beside_the_table)
+{
+    char path[] = "/tmp/tessera-test-XXXXXX", arguments[128];
+    int file = mkstemp(path);
+    ck_assert_int_ge(file, 0);
+    close(file);
+    snprintf(arguments, sizeof arguments, "bench rng --time 0.001 -o %s", path);
+    tool_result result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    ck_assert_ptr_nonnull(strstr(result.out, "\nmt19937 "));
+    json_t *document = json_load_file(path, 0, NULL);
+    ck_assert_int_eq((int)json_array_size(tool_member(document, "results")), 5);
+    json_decref(document);
+    remove(path);
+    tool_result_free(&result);
+
+    result = tool_run("bench rng --time 0.001 -o /nonexistent/a.json");
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_str_eq(result.err, "tessera: bench: cannot write /nonexistent/a.json: No such file "
+                                 "or directory\n");
+    tool_result_free(&result);
+}
+END_TEST
+
+/* The other benchmarks go on, and the exit code tells. */
+START_TEST(a_failure_is_reported_among_the_rest)
+{
+    setenv("TMPDIR", "/nonexistent", 1);
+    tool_result result = tool_run("bench --time 0.001 --json");
+    unsetenv("TMPDIR");
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_str_eq(result.err,
+                     "tessera: bench: 1 of the benchmarks failed; the report says why\n");
+    json_t *document = json_loads(result.out, 0, NULL);
+    const json_t *failures = tool_member(document, "failures");
+    ck_assert_int_eq((int)json_array_size(failures), 1);
+    ck_assert_str_eq(tool_text(json_array_get(failures, 0), "benchmark"), "plan");
+    ck_assert_ptr_nonnull(strstr(tool_text(json_array_get(failures, 0), "text"), "folder"));
+    ck_assert_int_eq((int)json_array_size(tool_member(document, "results")), 12);
+    json_decref(document);
+    tool_result_free(&result);
+}
+END_TEST
+
+/* One of several processes: only the first has something to say. */
+START_TEST(other_ranks_are_silent)
+{
+    setenv("RANK", "1", 1);
+    setenv("WORLD_SIZE", "2", 1);
+    tool_result result = tool_run("bench --time 0.001");
+    unsetenv("RANK");
+    unsetenv("WORLD_SIZE");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_str_eq(result.out, "");
+    ck_assert_str_eq(result.err, "");
+    tool_result_free(&result);
 }
 END_TEST
 
@@ -78,7 +139,17 @@ static const struct {
     {"bench plan --size 3", "tessera: bench: plan does not take --size\n"},
     {"bench frob", "tessera: bench: there is no benchmark 'frob'; 'tessera help bench' lists "
                    "them\n"},
-    {"bench", "tessera: bench: which benchmark? 'tessera help bench' lists them\n"},
+    {"bench --shape 1x1x1",
+     "tessera: bench: --shape, --dtype and --size need a benchmark's name\n"},
+    {"bench -x", "tessera: bench: unknown option '-x'; 'tessera help bench' lists them\n"},
+    {"bench rng -o", "tessera: bench: --output needs a value: FILE\n"},
+    {"bench report",
+     "tessera: bench report: which files? 'tessera bench -o FILE.json' writes one\n"},
+    {"bench compare a.json",
+     "tessera: bench compare: takes two files: the old run's and the new one's\n"},
+    {"bench compare a b c", "tessera: bench compare: unexpected argument 'c'\n"},
+    {"bench compare a b --threshold -1",
+     "tessera: bench compare: --threshold takes a number from 0 to 1000, not '-1'\n"},
 };
 
 START_TEST(refuses_wrong_arguments)
@@ -97,6 +168,9 @@ TESTS(bench_host)
     tcase_add_loop_test(tests, every_result_is_sound, 0,
                         (int)(sizeof benchmarks / sizeof *benchmarks));
     tcase_add_test(tests, large_weights);
+    tcase_add_test(tests, writes_the_json_beside_the_table);
+    tcase_add_test(tests, a_failure_is_reported_among_the_rest);
+    tcase_add_test(tests, other_ranks_are_silent);
     tcase_add_test(tests, prints_a_table);
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0,
                         (int)(sizeof mistakes / sizeof *mistakes));

@@ -76,7 +76,6 @@ static const struct {
      "tessera: devices: unknown option '-json'; 'tessera help devices' lists them\n"},
     {"devices --json=yes", "tessera: devices: --json takes no value\n"},
 #if TEST_HAVE_GPU_BENCH
-    {"bench", "tessera: bench: which benchmark? 'tessera help bench' lists them\n"},
     {"bench frob",
      "tessera: bench: there is no benchmark 'frob'; 'tessera help bench' lists them\n"},
     {"bench matmul copy", "tessera: bench: unexpected argument 'copy'\n"},

@@ -69,6 +69,11 @@ void tool_result_free(tool_result *result)
 
 json_t *tool_json(const char *arguments, const char *schema)
 {
+    return tool_json_version(arguments, schema, 1);
+}
+
+json_t *tool_json_version(const char *arguments, const char *schema, int version)
+{
     tool_result result = tool_run(arguments);
     ck_assert_msg(result.exit_code == 0, "%s: exit code %d: %s", arguments, result.exit_code,
                   result.err);
@@ -77,7 +82,7 @@ json_t *tool_json(const char *arguments, const char *schema)
     json_t *document = json_loads(result.out, JSON_REJECT_DUPLICATES, &error);
     ck_assert_msg(document != NULL, "%s: line %d: %s", arguments, error.line, error.text);
     ck_assert_str_eq(tool_text(document, "schema"), schema);
-    ck_assert_int_eq((int)tool_number(document, "schema_version"), 1);
+    ck_assert_int_eq((int)tool_number(document, "schema_version"), version);
     tool_result_free(&result);
     return document;
 }

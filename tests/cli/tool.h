@@ -18,6 +18,7 @@ void tool_result_free(tool_result *result);
 /* Runs the tool, which must exit with 0 and print one JSON document of this schema, version 1, and
  * nothing else. */
 json_t *tool_json(const char *arguments, const char *schema);
+json_t *tool_json_version(const char *arguments, const char *schema, int version);
 
 /* A member that must be there. */
 const json_t *tool_member(const json_t *object, const char *name);

@@ -1,0 +1,18 @@
+/* tessera bench, without a benchmark's name. */
+#ifndef TSR_BENCH_COMPLETE_H
+#define TSR_BENCH_COMPLETE_H
+
+#include "bench/bench.h"
+
+/* For each result, where the command line does not say: a run takes about a minute then. */
+#define BENCH_COMPLETE_SECONDS 0.2
+
+/* Every benchmark on every usable device, or on the one that --device names. A benchmark that fails
+ * gives no figures and is noted, and the others go on. False: nothing could be done at all.
+ *
+ * Started by a launcher as one of several processes, all of them run the collective benchmarks and
+ * the first goes on with the others; *is_first is false in the rest, which have nothing to report.
+ */
+bool bench_complete(bench_context *context, bool *is_first);
+
+#endif

@@ -1,0 +1,65 @@
+// How many f16 multiply-adds a second the device does: chains of c = c·a + b in registers, as in fma_peak.comp. Eleven bits are too
+// few for chains that never repeat. With a = 1 they climb for a round and come down again in the next, exactly; what they
+// reach after each round is added up, so that a round left out shows. a, b and start come from memory: the compiler does not know.
+#version 450
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+
+layout(local_size_x = 128) in;
+
+layout(constant_id = 0) const uint VECTORS = 2;
+
+layout(buffer_reference, std430, buffer_reference_align = 4) buffer floats {
+    float v[];
+};
+
+layout(push_constant) uniform params {
+    floats constants; // a[128], b[128], start[128]
+    floats result;    // one sum per invocation
+    uint rounds;      // of 64 steps each
+} p;
+
+// Drivers fuse the two where that is faster. fma() would be an order: some take long to round only once.
+#define STEP1 c0 = c0 * a + b;
+#define STEP2 STEP1 c1 = c1 * a + b;
+#define STEP3 STEP2 c2 = c2 * a + b;
+#define STEP4 STEP3 c3 = c3 * a + b;
+#define FOUR(STEP) STEP STEP STEP STEP
+#define SIXTEEN(STEP) FOUR(STEP) FOUR(STEP) FOUR(STEP) FOUR(STEP)
+
+// Straight on within the loop: a branch would cost some drivers more than the arithmetic.
+#define LOOP(STEPS)                                                                                \
+    for (uint round = 0; round < p.rounds; round++) {                                              \
+        STEPS                                                                                      \
+        reached += float(c0.x);                                                                    \
+        b = -b;                                                                                    \
+    }
+
+void main()
+{
+    uint i = gl_LocalInvocationID.x;
+    f16vec4 a = f16vec4(p.constants.v[i]);
+    f16vec4 b = f16vec4(p.constants.v[128 + i]);
+    f16vec4 c0 = f16vec4(p.constants.v[256 + i] + vec4(0.0, 0.0625, 0.125, 0.1875));
+    f16vec4 c1 = c0 + float16_t(0.25);
+    f16vec4 c2 = c0 + float16_t(0.5);
+    f16vec4 c3 = c0 + float16_t(0.75);
+    float reached = 0.0;
+    if (VECTORS == 1) {
+        LOOP(FOUR(SIXTEEN(STEP1)))
+    } else if (VECTORS == 2) {
+        LOOP(FOUR(SIXTEEN(STEP2)))
+    } else if (VECTORS == 3) {
+        LOOP(FOUR(SIXTEEN(STEP3)))
+    } else {
+        LOOP(FOUR(SIXTEEN(STEP4)))
+    }
+    vec4 sum = vec4(c0);
+    if (VECTORS > 1)
+        sum += vec4(c1);
+    if (VECTORS > 2)
+        sum += vec4(c2);
+    if (VECTORS > 3)
+        sum += vec4(c3);
+    p.result.v[gl_WorkGroupID.x * 128 + i] = reached + sum.x + sum.y + sum.z + sum.w;
+}

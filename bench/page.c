@@ -1,0 +1,314 @@
+#include "bench/page.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench.h"
+#include "bench/html.h"
+#include "cli/command.h"
+#include "cli/memory.h"
+#include "cli/options.h"
+
+#define MOST_RUNS 32
+
+static const char *const style[] = {
+#include "bench/page.css.inc"
+};
+
+static const char *output = "report.html";
+static const cli_option options[] = {
+    {"output", "FILE", "the page to write (default report.html); -o FILE", .text = &output,
+     .letter = 'o'},
+    {0},
+};
+
+/* Series --------------------------------------------------------------------------------------- */
+
+static const char *plain_name(const bench_document *run, int device)
+{
+    return device >= 0 ? run->devices[device].name : run->cpu;
+}
+
+static bool has_results(const bench_document *run, int device)
+{
+    for (int i = 0; i < run->result_count; i++)
+        if (run->results[i].device == device && !run->results[i].is_ceiling)
+            return true;
+    return false;
+}
+
+static void add_series(page_context *page, const bench_document *run, int device)
+{
+    if (page->series_count == PAGE_MOST_SERIES || !has_results(run, device))
+        return;
+    page_series *series = &page->series[page->series_count];
+    *series =
+        (page_series){.run = run, .device = device, .colour = page->series_count++ % PAGE_COLOURS};
+    bool shared = false;
+    for (const bench_document *other = page->runs; other < page->runs + page->run_count; other++)
+        for (int i = -1; i < other->device_count; i++)
+            shared = shared || ((other != run || (i != device && i >= 0 && device >= 0)) &&
+                                strcmp(plain_name(other, i), plain_name(run, device)) == 0);
+    snprintf(series->name, sizeof series->name, "%.200s%s%s", plain_name(run, device),
+             shared ? " · " : "", shared ? run->name : "");
+}
+
+const bench_figures *page_best(const page_series *series, const char *benchmark, const char *name,
+                               const char *value)
+{
+    const bench_figures *best = NULL;
+    for (int i = 0; i < series->run->result_count; i++) {
+        const bench_figures *one = &series->run->results[i];
+        /* memcpy is the host's, and the limit of a device that is the host's CPUs. */
+        bool ours = one->device == series->device || (one->device < 0 && one->is_ceiling);
+        if (!ours || strcmp(one->benchmark, benchmark) != 0)
+            continue;
+        const char *text =
+            name != NULL ? json_string_value(json_object_get(one->which, name)) : NULL;
+        if (name != NULL && (text == NULL || strncmp(text, value, strlen(value)) != 0))
+            continue;
+        bool better = best == NULL ||
+                      (one->is_time ? one->median < best->median : one->median > best->median);
+        if (better)
+            best = one;
+    }
+    return best;
+}
+
+/* Parts ---------------------------------------------------------------------------------------- */
+
+static void write_head(const page_context *page)
+{
+    FILE *out = page->out;
+    /* The policy is for the day on which something is not escaped: no script would run. */
+    fputs("<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n"
+          "<meta charset=\"utf-8\"/>\n<meta http-equiv=\"Content-Security-Policy\" "
+          "content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+          "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
+          "<title>tessera bench</title>\n<style>\n",
+          out);
+    for (size_t i = 0; i < sizeof style / sizeof *style; i++)
+        fputs(style[i], out);
+    fputs("</style>\n</head>\n<body>\n<main>\n<h1>How fast these devices are</h1>\n"
+          "<p>Measured with <b>tessera bench</b>, which runs the same work through Vulkan on any "
+          "vendor's device, and on CPUs. Every result was compared with a reference before it was "
+          "timed.</p>\n",
+          out);
+}
+
+static void write_cell(FILE *out, const bench_figures *one)
+{
+    char text[BENCH_VALUE_TEXT];
+    html_line(out, "<td class=\"n\">%s</td>",
+              one != NULL ? bench_figures_text(one, one->median, text) : "–");
+}
+
+static void write_summary(const page_context *page)
+{
+    FILE *out = page->out;
+    fputs("<section><h2>At a glance</h2>\n<div class=\"wide\"><table>\n<thead><tr><th>device</th>"
+          "<th class=\"n\">arithmetic, f32</th><th class=\"n\">f16</th><th class=\"n\">memory</th>"
+          "<th class=\"n\">best product, f32</th><th class=\"n\">f16</th><th class=\"n\">bf16</th>"
+          "<th class=\"n\">round trip</th></tr></thead>\n<tbody>\n",
+          out);
+    for (int s = 0; s < page->series_count; s++) {
+        const page_series *series = &page->series[s];
+        if (series->device < 0)
+            continue;
+        const bench_figures *memory = page_best(series, "memcpy", NULL, NULL);
+        html_line(out, "<tr><td class=\"s%d\"><i></i>%s</td>", series->colour, series->name);
+        write_cell(out, page_best(series, "fma_peak", "dtype", "f32"));
+        write_cell(out, page_best(series, "fma_peak", "dtype", "f16"));
+        write_cell(out, memory != NULL ? memory : page_best(series, "device_copy", NULL, NULL));
+        write_cell(out, page_best(series, "matmul", "dtype", "f32"));
+        write_cell(out, page_best(series, "matmul", "dtype", "f16"));
+        write_cell(out, page_best(series, "matmul", "dtype", "bf16"));
+        write_cell(out, page_best(series, "launch", "what", "round trip"));
+        fputs("</tr>\n", out);
+    }
+    fputs("</tbody></table></div>\n", out);
+    fputs(
+        "<dl><dt>arithmetic</dt><dd>what multiply-adds reach when nothing else is in the way: "
+        "numbers stay in registers. A multiply-add is two floating-point operations; a GFLOP/s "
+        "is 10⁹ operations a second.</dd><dt>memory</dt><dd>bytes read plus bytes written by a "
+        "plain copy, in 10⁹ a second.</dd><dt>best product</dt><dd>the fastest of the matrix "
+        "products below. f16 and bf16 are numbers of 16 bits; sums are in f32 all the same."
+        "</dd><dt>round trip</dt><dd>handing the smallest piece of work to the device and waiting "
+        "for it.</dd></dl></section>\n",
+        out);
+}
+
+static void write_reading(const page_context *page)
+{
+    fputs("<section><h2>How to read the rest</h2>\n<p>A bar is the median of many samples; the "
+          "thin line across its end spans the middle 80 % of them (p10 – p90). A star marks a "
+          "result whose middle 80 % spread over more than 20 % of the median: do not make much of "
+          "small differences there. The percentage is the part of its limit, measured in the same "
+          "run, that a result reaches: arithmetic or memory, whichever is met first. A short "
+          "upright line marks that limit where there is room for it. Above 100 %, caches helped or "
+          "the machine was busier while the limit was measured. Point at a bar, or open "
+          "<b>All figures</b>, for more.</p></section>\n",
+          page->out);
+}
+
+static void write_rooflines(const page_context *page)
+{
+    FILE *out = page->out;
+    fputs("<section><h2>Matrix products under the roofline</h2>\n<p>Each mark is a product of two "
+          "matrices. Those to the left need many bytes for few operations and are limited by "
+          "memory, the slope; those to the right by arithmetic, the level part. The closer to the "
+          "line, the less is left to gain.</p>\n",
+          out);
+    for (int s = 0; s < page->series_count; s++)
+        page_roofline(page, &page->series[s]);
+    fputs("</section>\n", out);
+}
+
+/* True the first time a benchmark is met. */
+static bool is_first(const page_context *page, int run, int result)
+{
+    const char *name = page->runs[run].results[result].benchmark;
+    for (int r = 0; r <= run; r++)
+        for (int i = 0; i < (r < run ? page->runs[r].result_count : result); i++)
+            if (strcmp(page->runs[r].results[i].benchmark, name) == 0)
+                return false;
+    return true;
+}
+
+static void write_benchmark(const page_context *page, const bench_figures *one)
+{
+    const bench *known = bench_find(one->benchmark);
+    html_line(page->out, "<section><h2>%s</h2>\n<p>%s</p>\n", one->benchmark,
+              one->is_ceiling ? "A limit that other results are compared with."
+              : known != NULL ? known->summary
+                              : "");
+    page_benchmark(page, one->benchmark);
+    page_table(page, one->benchmark);
+    fputs("</section>\n", page->out);
+}
+
+/* What devices do, then what their hosts do, then the limits. */
+static int rank_of(const bench_figures *one)
+{
+    return one->is_ceiling ? 2 : one->device < 0 ? 1 : 0;
+}
+
+static void write_benchmarks(const page_context *page)
+{
+    for (int rank = 0; rank < 3; rank++)
+        for (int r = 0; r < page->run_count; r++)
+            for (int i = 0; i < page->runs[r].result_count; i++)
+                if (is_first(page, r, i) && rank_of(&page->runs[r].results[i]) == rank)
+                    write_benchmark(page, &page->runs[r].results[i]);
+}
+
+static void write_warnings(const page_context *page)
+{
+    const json_t *warning;
+    size_t i;
+    for (int r = 0; r < page->run_count; r++) {
+        const bench_document *run = &page->runs[r];
+        json_array_foreach(run->warnings, i, warning) html_line(
+            page->out, "<p class=\"warn\">%s: %s.</p>\n", run->name, json_string_value(warning));
+        if (json_array_size(run->failures) > 0)
+            html_line(page->out,
+                      "<p class=\"warn\">%s: %d benchmarks failed; see The runs, below.</p>\n",
+                      run->name, (int)json_array_size(run->failures));
+    }
+}
+
+static void write_notes(FILE *out, const bench_document *run, const json_t *notes,
+                        const char *heading)
+{
+    const json_t *one;
+    size_t i;
+    if (json_array_size(notes) == 0)
+        return;
+    html_line(out, "<dt>%s</dt><dd><ul>", heading);
+    json_array_foreach(notes, i, one)
+    {
+        const json_t *device = json_object_get(one, "device");
+        const char *name =
+            json_is_integer(device) ? run->devices[json_integer_value(device)].name : "host";
+        html_line(out, "<li>%s: %s: %s</li>", name,
+                  json_string_value(json_object_get(one, "benchmark")),
+                  json_string_value(json_object_get(one, "text")));
+    }
+    fputs("</ul></dd>", out);
+}
+
+static void write_run(FILE *out, const bench_document *run)
+{
+    html_line(out, "<h3>%s</h3>\n<dl><dt>when</dt><dd>%s, %f s</dd>", run->name, run->time,
+              run->duration_s);
+    html_line(out, "<dt>host</dt><dd>%s, %d CPUs, %s</dd><dt>tessera</dt><dd>%s</dd>", run->cpu,
+              run->cpus, run->os, run->tessera);
+    for (int d = 0; d < run->device_count; d++)
+        html_line(out, "<dt>device</dt><dd>%s (%s), driver %s %s</dd>", run->devices[d].name,
+                  run->devices[d].type, run->devices[d].driver_name, run->devices[d].driver_info);
+    write_notes(out, run, run->failures, "failed");
+    write_notes(out, run, run->left_out, "left out, mostly as too slow here");
+    fputs("</dl>\n", out);
+}
+
+static void write_page(const page_context *page)
+{
+    FILE *out = page->out;
+    write_head(page);
+    write_warnings(page);
+    write_summary(page);
+    write_reading(page);
+    write_rooflines(page);
+    write_benchmarks(page);
+    fputs("<section><h2>The runs</h2>\n", out);
+    for (int r = 0; r < page->run_count; r++)
+        write_run(out, &page->runs[r]);
+    fputs("</section>\n</main>\n</body>\n</html>\n", out);
+}
+
+/* Command -------------------------------------------------------------------------------------- */
+
+static int write_file(page_context *page)
+{
+    page->out = fopen(output, "w");
+    if (page->out == NULL)
+        return cli_failed("bench report: cannot write %s: %s", output, strerror(errno));
+    write_page(page);
+    bool failed = ferror(page->out) != 0;
+    if (fclose(page->out) != 0 || failed)
+        return cli_failed("bench report: cannot write %s: %s", output, strerror(errno));
+    return CLI_DONE;
+}
+
+int bench_page_run(int argc, char **argv)
+{
+    const char *paths[MOST_RUNS];
+    char problem[BENCH_PROBLEM];
+    int count, done = 0;
+    int code = cli_options_read("bench report", options, argc, argv, MOST_RUNS, paths, &count);
+    if (code != CLI_DONE)
+        return code;
+    if (count == 0)
+        return cli_usage_error(
+            "bench report: which files? 'tessera bench -o FILE.json' writes one");
+    bench_document *runs = cli_alloc((size_t)count, sizeof *runs);
+    while (done < count && bench_document_read(paths[done], &runs[done], problem))
+        done++;
+    if (done < count) {
+        code = cli_failed("bench report: %s", problem);
+    } else {
+        page_context page = {.run_count = count, .runs = runs};
+        for (int r = 0; r < count; r++)
+            for (int d = 0; d < runs[r].device_count; d++)
+                add_series(&page, &runs[r], d);
+        for (int r = 0; r < count; r++)
+            add_series(&page, &runs[r], -1);
+        code = write_file(&page);
+    }
+    for (int i = 0; i < done; i++)
+        bench_document_free(&runs[i]);
+    free(runs);
+    return code;
+}

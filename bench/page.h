@@ -1,0 +1,44 @@
+/* tessera bench report: one page of what was measured, for people who were not there. It is HTML
+ * and CSS with inline SVG, in one file, without scripts and without anything from elsewhere. */
+#ifndef TSR_BENCH_PAGE_H
+#define TSR_BENCH_PAGE_H
+
+#include "bench/document.h"
+
+/* argv[0] is "report". Returns an exit code. */
+int bench_page_run(int argc, char **argv);
+
+/* The page's parts --------------------------------------------------------------------------------
+ */
+
+/* One device of one run, or its host: a colour. */
+typedef struct page_series {
+    const bench_document *run;
+    int device; /* -1: the host's */
+    int colour; /* 0 to PAGE_COLOURS - 1: a class s0, s1, … of the style sheet */
+    char name[384];
+} page_series;
+
+#define PAGE_COLOURS 8
+#define PAGE_MOST_SERIES 64
+
+typedef struct page {
+    FILE *out;
+    int run_count, series_count;
+    const bench_document *runs;
+    page_series series[PAGE_MOST_SERIES];
+} page_context;
+
+/* The best of the series' results of a benchmark, or of those whose case has `name` = `value`;
+ * ceilings included. */
+const bench_figures *page_best(const page_series *series, const char *benchmark, const char *name,
+                               const char *value);
+
+/* The results of a benchmark: bars of all series, and a table of all that is known. */
+void page_benchmark(const page_context *page, const char *benchmark);
+void page_table(const page_context *page, const char *benchmark);
+/* A device's products under the limits of its arithmetic and its memory. Nothing where there are no
+ * such results. */
+void page_roofline(const page_context *page, const page_series *series);
+
+#endif

@@ -1,0 +1,283 @@
+/* What is done with runs that were written down: comparing them, and the page. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/made_run.h"
+#include "cli/tool.h"
+#include "support/check_main.h"
+
+/* Comparing ------------------------------------------------------------------------------------ */
+
+static tool_result compare(json_t *old, json_t *new_run, const char *options)
+{
+    char paths[2][MADE_PATH], arguments[256];
+    made_write(old, paths[0]);
+    made_write(new_run, paths[1]);
+    snprintf(arguments, sizeof arguments, "bench compare %s %s%s", paths[0], paths[1], options);
+    tool_result result = tool_run(arguments);
+    remove(paths[0]);
+    remove(paths[1]);
+    return result;
+}
+
+/* Medians and the ends of the middle 80 %, the old run's being 100 (95 to 105) GFLOP/s of result 0
+ * and 50 (47.5 to 52.5) µs of result 2. */
+static const struct {
+    const char *what;
+    size_t which;
+    double median, low, high;
+    const char *options;
+    int exit_code;
+    const char *says;
+} changes[] = {
+    {"nothing", 0, 100, 95, 105, "", 0, "4 compared: 0 slower, 0 faster, 4 the same"},
+    {"slower, ranges apart", 0, 90, 88, 94, "", 3, "4 compared: 1 slower, 0 faster, 3 the same"},
+    {"slower, ranges overlap", 0, 90, 85, 95.5, "", 0, "4 compared: 0 slower"},
+    {"slower by less than 5 %", 0, 98, 97.9, 98, "", 0, "4 compared: 0 slower"},
+    {"apart, but only by 4 %", 0, 96.5, 94, 94.9, "", 1, "does not lie between"},
+    {"apart, by 8 %, threshold 10", 0, 92.5, 92, 93, " --threshold 10", 0, "4 compared: 0 slower"},
+    {"apart, by 8 %, threshold 1", 0, 92.5, 92, 93, " --threshold 1", 3, "1 slower"},
+    {"faster", 0, 120, 115, 125, "", 0, "0 slower, 1 faster"},
+    {"a longer time", 2, 60e3, 58e3, 62e3, "", 3, "1 slower, 0 faster"},
+    {"a shorter time", 2, 40e3, 38e3, 42e3, "", 0, "0 slower, 1 faster"},
+    {"a ceiling", 3, 100, 99, 101, "", 0, "1 ceilings changed"},
+    {"stopped altogether", 0, 0, 0, 0, "", 3, "1 slower, 0 faster"},
+};
+
+START_TEST(judges_a_change)
+{
+    json_t *new_run = made_run();
+    made_set(new_run, changes[_i].which, changes[_i].median, changes[_i].low, changes[_i].high);
+    tool_result result = compare(made_run(), new_run, changes[_i].options);
+    ck_assert_msg(result.exit_code == changes[_i].exit_code, "%s: exit code %d: %s%s",
+                  changes[_i].what, result.exit_code, result.out, result.err);
+    const char *where = result.exit_code == 1 ? result.err : result.out;
+    ck_assert_msg(strstr(where, changes[_i].says) != NULL, "%s: %s", changes[_i].what, where);
+    tool_result_free(&result);
+}
+END_TEST
+
+START_TEST(shows_what_changed)
+{
+    json_t *new_run = made_run();
+    made_set(new_run, 0, 80, 79, 81);
+    tool_result result = compare(made_run(), new_run, "");
+    ck_assert_ptr_nonnull(strstr(result.out, "SLOWER  Made GPU  matmul     f32 64×65×66  "));
+    ck_assert_ptr_nonnull(strstr(result.out, "+25.0 %"));
+    ck_assert_ptr_null(strstr(result.out, "round trip"));
+    tool_result_free(&result);
+    result = compare(made_run(), made_run(), " --all");
+    ck_assert_ptr_nonnull(strstr(result.out, "round trip"));
+    tool_result_free(&result);
+}
+END_TEST
+
+START_TEST(what_is_missing_is_counted)
+{
+    json_t *new_run = made_run();
+    json_array_remove(json_object_get(new_run, "results"), 1);
+    json_object_set_new(json_object_get(made_result(new_run, 0), "case"), "m", json_integer(65));
+    tool_result result = compare(made_run(), new_run, "");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_ptr_nonnull(strstr(result.out, "only in the old run: 2; only in the new one: 1"));
+    tool_result_free(&result);
+}
+END_TEST
+
+START_TEST(a_failure_is_a_regression)
+{
+    json_t *new_run = made_run();
+    json_array_append_new(
+        json_object_get(new_run, "failures"),
+        json_pack("{s:s, s:i, s:s}", "benchmark", "copy", "device", 0, "text", "wrong"));
+    tool_result result = compare(made_run(), new_run, "");
+    ck_assert_int_eq(result.exit_code, 3);
+    ck_assert_ptr_nonnull(strstr(result.out, "FAILED in the new run: copy: wrong\n"));
+    tool_result_free(&result);
+}
+END_TEST
+
+/* The only device there is, under whatever name: another version of its driver. */
+START_TEST(a_renamed_device_is_the_same)
+{
+    json_t *new_run = made_run(), *device = json_array_get(json_object_get(new_run, "devices"), 0);
+    json_object_set_new(device, "name", json_string("Made GPU (2.0)"));
+    json_object_set_new(device, "driver_info", json_string("2.0"));
+    tool_result result = compare(made_run(), new_run, "");
+    ck_assert_ptr_nonnull(strstr(result.out, "note: Made GPU: its driver was 1.0 and is 2.0\n"));
+    ck_assert_ptr_nonnull(strstr(result.out, "4 compared: "));
+    tool_result_free(&result);
+}
+END_TEST
+
+START_TEST(nothing_to_compare_is_no_success)
+{
+    json_t *new_run = made_run();
+    json_array_clear(json_object_get(new_run, "results"));
+    tool_result result = compare(made_run(), new_run, "");
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_ptr_nonnull(strstr(result.err, "there is nothing to compare"));
+    tool_result_free(&result);
+}
+END_TEST
+
+/* The page ------------------------------------------------------------------------------------- */
+
+static char *read_page(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    ck_assert_ptr_nonnull(file);
+    char *text = calloc(1, 1 << 20);
+    ck_assert_ptr_nonnull(text);
+    ck_assert_uint_gt(fread(text, 1, (1 << 20) - 1, file), 0);
+    fclose(file);
+    return text;
+}
+
+/* The page of these runs; frees them. */
+static char *page_of(json_t *first, json_t *second)
+{
+    char paths[2][MADE_PATH], output[MADE_PATH + 8], arguments[320];
+    made_write(first, paths[0]);
+    made_write(second, paths[1]);
+    snprintf(output, sizeof output, "%s.html", paths[0]);
+    snprintf(arguments, sizeof arguments, "bench report %s %s -o %s", paths[0], paths[1], output);
+    tool_result result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    ck_assert_str_eq(result.out, "");
+    ck_assert_str_eq(result.err, "");
+    tool_result_free(&result);
+    char *page = read_page(output);
+    remove(paths[0]);
+    remove(paths[1]);
+    remove(output);
+    return page;
+}
+
+static int count_of(const char *text, const char *what)
+{
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
+        count++;
+    return count;
+}
+
+START_TEST(the_page_shows_every_result)
+{
+    char *page = page_of(made_run(), made_run());
+    ck_assert_int_eq(count_of(page, "<svg class=\"roofline\""), 2);
+    ck_assert_int_eq(count_of(page, "<svg class=\"bars\""), 4); /* all but the ceilings */
+    ck_assert_int_eq(count_of(page, "<tr><td>"), 12);
+    ck_assert_ptr_nonnull(strstr(page, "f32 64×65×66"));
+    ck_assert_ptr_nonnull(strstr(page, "100 GFLOP/s"));
+    ck_assert_ptr_nonnull(strstr(page, "50.0 µs"));
+    ck_assert_ptr_nonnull(strstr(page, "150 GFLOP/s, OtherBLAS"));
+    ck_assert_ptr_nonnull(strstr(page, "the machine was busy"));
+    ck_assert_ptr_nonnull(strstr(page, "f32 4096x4096x4096"));
+    ck_assert_ptr_nonnull(strstr(page, "</html>\n"));
+    /* Nothing is fetched, nothing is run: the names of two formats are the only addresses. */
+    ck_assert_int_eq(count_of(page, "://"), count_of(page, "xmlns=\"http://www.w3.org/"));
+    ck_assert_ptr_null(strstr(page, "<script"));
+    ck_assert_ptr_null(strstr(page, "url("));
+    free(page);
+}
+END_TEST
+
+static const char hostile[] = "</title></style><script>alert(1)</script><img src=x onerror='a' "
+                              "title=\"b\">&amp;\xe2\x80\xae\x01";
+
+/* Every string but those that must be what they are. */
+static void poison(json_t *value)
+{
+    const char *name;
+    json_t *member;
+    size_t i;
+    json_array_foreach(value, i, member)
+    {
+        if (json_is_string(member))
+            json_array_set_new(value, i, json_string(hostile));
+        else
+            poison(member);
+    }
+    if (!json_is_object(value))
+        return;
+    json_object_foreach(value, name, member)
+    {
+        if (json_is_string(member) && strcmp(name, "schema") != 0 && strcmp(name, "unit") != 0 &&
+            strcmp(name, "dtype") != 0)
+            json_object_set_new(value, name, json_string(hostile));
+        else
+            poison(member);
+    }
+}
+
+START_TEST(hostile_strings_stay_text)
+{
+    json_t *run = made_run();
+    poison(run);
+    char *page = page_of(run, made_run());
+    ck_assert_int_gt(count_of(page, "&lt;script&gt;alert(1)&lt;/script&gt;"), 20);
+    ck_assert_int_eq(count_of(page, "<script"), 0);
+    ck_assert_int_eq(count_of(page, "<img"), 0);
+    ck_assert_int_eq(count_of(page, "</style>"), 1);
+    ck_assert_int_eq(count_of(page, "onerror='"), 0);
+    ck_assert_int_eq(count_of(page, "\x01"), 0);
+    free(page);
+}
+END_TEST
+
+static const struct {
+    const char *arguments, *sentence;
+} failures[] = {
+    {"bench report /nonexistent.json",
+     "tessera: bench report: unable to open /nonexistent.json: No such file or directory\n"},
+    {"bench compare /dev/null /dev/null",
+     "tessera: bench compare: /dev/null: line 1: '[' or '{' expected near end of file\n"},
+    {"bench report " TEST_DATA "/torch_randint.json -o /dev/null",
+     "tessera: bench report: " TEST_DATA
+     "/torch_randint.json: this is not what 'tessera bench --json' writes\n"},
+};
+
+START_TEST(refuses_other_files)
+{
+    tool_result result = tool_run(failures[_i].arguments);
+    ck_assert_str_eq(result.err, failures[_i].sentence);
+    ck_assert_str_eq(result.out, "");
+    ck_assert_int_eq(result.exit_code, 1);
+    tool_result_free(&result);
+}
+END_TEST
+
+START_TEST(a_page_that_cannot_be_written)
+{
+    char path[MADE_PATH], arguments[160];
+    made_write(made_run(), path);
+    static const struct {
+        const char *output, *reason;
+    } outputs[] = {{"/nonexistent/a.html", "No such file or directory"},
+                   {"/dev/full", "No space left on device"}};
+    for (int i = 0; i < 2; i++) {
+        snprintf(arguments, sizeof arguments, "bench report %s -o %s", path, outputs[i].output);
+        tool_result result = tool_run(arguments);
+        ck_assert_int_eq(result.exit_code, 1);
+        ck_assert_ptr_nonnull(strstr(result.err, outputs[i].reason));
+        tool_result_free(&result);
+    }
+    remove(path);
+}
+END_TEST
+
+TESTS(bench_files)
+{
+    tcase_add_loop_test(tests, judges_a_change, 0, (int)(sizeof changes / sizeof *changes));
+    tcase_add_test(tests, shows_what_changed);
+    tcase_add_test(tests, what_is_missing_is_counted);
+    tcase_add_test(tests, a_failure_is_a_regression);
+    tcase_add_test(tests, a_renamed_device_is_the_same);
+    tcase_add_test(tests, nothing_to_compare_is_no_success);
+    tcase_add_test(tests, the_page_shows_every_result);
+    tcase_add_test(tests, hostile_strings_stay_text);
+    tcase_add_loop_test(tests, refuses_other_files, 0, (int)(sizeof failures / sizeof *failures));
+    tcase_add_test(tests, a_page_that_cannot_be_written);
+}

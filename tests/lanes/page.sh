@@ -1,0 +1,10 @@
+#!/bin/sh
+# What `tessera bench` writes, read by others: its JSON by a validator of schemas, its page by an XML parser and by a browser.
+. "$(dirname "$0")/lane.sh"
+# Ubuntu has the browser in another form of package.
+if command -v dpkg-query >/dev/null && apt-cache show chromium >/dev/null 2>&1; then
+    install_missing chromium
+fi
+install_missing python3-jsonschema libxml2-utils fonts-dejavu-core
+CC=gcc configure build/gcc --werror && build build/gcc || exit 1
+run_tap tests/cli/page.sh "$root/build/gcc"
