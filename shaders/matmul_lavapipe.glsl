@@ -1,24 +1,8 @@
-// What the matmul kernels for Mesa's CPU driver share. That driver compiles one SIMD lane per invocation, and turns a load into
-// one vector or scalar load only where it stands in straight-line code at top level and its address is visibly uniform: built
-// from constants and push constants only. Everything else is a gather, lane by lane, ten times slower. Hence no loop survives
-// specialization, no branch comes before the end, and every index that comes from gl_WorkGroupID goes through the identity
-// table in the push constants.
+// The matmul kernels for Mesa's CPU driver: their push constants, and what keeps their arithmetic together.
 #ifndef TSR_MATMUL_LAVAPIPE_GLSL
 #define TSR_MATMUL_LAVAPIPE_GLSL
 
-#extension GL_EXT_buffer_reference : require
-#extension GL_EXT_control_flow_attributes : require
-#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
-#extension GL_KHR_shader_subgroup_basic : require
-#extension GL_KHR_shader_subgroup_shuffle : require
-#if TSR_STORAGE16
-#extension GL_EXT_shader_explicit_arithmetic_types_int16 : require
-#extension GL_EXT_shader_16bit_storage : require
-#endif
-
-#include "params/types.h"
-#undef TSR_ADDRESS
-#define TSR_ADDRESS uint64_t
+#include "lavapipe_extensions.glsl"
 #include "params/matmul_cpu.h"
 
 layout(push_constant, std430) uniform tsr_push
@@ -26,30 +10,7 @@ layout(push_constant, std430) uniform tsr_push
     tsr_matmul_cpu_push p;
 };
 
-layout(buffer_reference, std430, buffer_reference_align = 4) buffer Float {
-    float v;
-};
-layout(buffer_reference, std430, buffer_reference_align = 4) buffer Float4 {
-    vec4 v;
-};
-#if TSR_STORAGE16
-layout(buffer_reference, std430, buffer_reference_align = 2) readonly buffer Half {
-    uint16_t v;
-};
-layout(buffer_reference, std430, buffer_reference_align = 2) readonly buffer Half4 {
-    u16vec4 v;
-};
-#endif
-
-// A 16-bit number that the compiler knows to be the same in all invocations: the inner look-up makes it uniform, the outer one a
-// scalar load.
-uint uniform_index(uint x)
-{
-    uint result = 0;
-    [[unroll]] for (uint digit = 0; digit < 16; digit += 4)
-        result |= p.identity[p.identity[x >> digit & 15]] << digit;
-    return result;
-}
+#include "lavapipe.glsl"
 
 // LLVM moves arithmetic whose result is used in one place into that place, here into the block of each lane's store: the kernel
 // becomes four times slower and its compilation takes minutes (LLVM 19). A second use elsewhere keeps it where it is.
@@ -59,60 +20,5 @@ uint uniform_index(uint x)
         [[unroll]] for (int e = 0; e < count; e++) pinned += sums[e];                              \
         Float(p.y).v = pinned;                                                                     \
     }
-
-uint bytes_of(uint dtype)
-{
-    return dtype == TSR_DT_F32 ? 4 : 2;
-}
-
-#if TSR_STORAGE16
-float decode(uint16_t bits, uint dtype)
-{
-    return dtype == TSR_DT_F16 ? unpackHalf2x16(uint(bits)).x : uintBitsToFloat(uint(bits) << 16);
-}
-#endif
-
-float load_one(uint64_t at, uint dtype)
-{
-#if TSR_STORAGE16
-    if (dtype != TSR_DT_F32)
-        return decode(Half(at).v, dtype);
-#endif
-    return Float(at).v;
-}
-
-// Element by lane. mix() becomes a select with a constant lane mask, and LLVM folds the chain into one vector load; ?: would
-// become control flow.
-float load_lanes(uint64_t at, uint dtype, uint lanes)
-{
-#if TSR_STORAGE16
-    if (dtype != TSR_DT_F32) {
-        uint16_t bits = uint16_t(0);
-        [[unroll]] for (uint e = 0; e < lanes; e += 4) {
-            u16vec4 four = Half4(at + e * 2).v;
-            [[unroll]] for (uint i = 0; i < 4; i++)
-                bits = mix(bits, four[i], gl_SubgroupInvocationID == e + i);
-        }
-        return decode(bits, dtype);
-    }
-#endif
-    float value = 0.0;
-    [[unroll]] for (uint e = 0; e < lanes; e += 4) {
-        vec4 four = Float4(at + e * 4).v;
-        [[unroll]] for (uint i = 0; i < 4; i++)
-            value = mix(value, four[i], gl_SubgroupInvocationID == e + i);
-    }
-    return value;
-}
-
-// The same for elements first … first + lanes − 1 of a line of `count`: lanes past its end repeat the last element.
-float load_lanes_careful(uint64_t line, uint dtype, uint first, uint count, uint lanes)
-{
-    float value = load_one(line + uint64_t(min(first, count - 1)) * bytes_of(dtype), dtype);
-    [[unroll]] for (uint e = 1; e < lanes; e++)
-        value = mix(value, load_one(line + uint64_t(min(first + e, count - 1)) * bytes_of(dtype), dtype),
-                    gl_SubgroupInvocationID == e);
-    return value;
-}
 
 #endif

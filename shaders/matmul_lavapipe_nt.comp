@@ -25,6 +25,19 @@ float load(uint64_t line, uint dtype, int step)
     return load_lanes(line + step * LANES * bytes_of(dtype), dtype, LANES);
 }
 
+// Two bf16 operands are read as words of two neighbours, of which the upper one is a float but for the mask: one operation, where
+// widening takes two. The even elements are the upper ones of words that start two bytes earlier. The order of the products
+// changes, for both operands alike.
+const bool WORDS = CAREFUL == 0 && A_DTYPE == TSR_DT_BF16 && B_DTYPE == TSR_DT_BF16;
+
+float load_words(uint64_t line, int step)
+{
+    if (step == 0) // before the line may be before all memory
+        return uintBitsToFloat(floatBitsToUint(load_lanes(line, TSR_DT_F32, LANES)) << 16);
+    uint64_t at = line + step / 2 * LANES * 4 + (step % 2 == 0 ? -2 : 0);
+    return uintBitsToFloat(floatBitsToUint(load_lanes(at, TSR_DT_F32, LANES)) & 0xffff0000u);
+}
+
 void main()
 {
     uint row0 = uniform_index(gl_WorkGroupID.x) * TM;
@@ -43,9 +56,9 @@ void main()
     [[unroll]] for (int step = 0; step < STEPS; step++) {
         float a[TM];
         [[unroll]] for (int i = 0; i < TM; i++)
-            a[i] = load(a_line[i], A_DTYPE, step);
+            a[i] = WORDS ? load_words(a_line[i], step) : load(a_line[i], A_DTYPE, step);
         [[unroll]] for (int j = 0; j < TN; j++) {
-            float b = load(b_line[j], B_DTYPE, step);
+            float b = WORDS ? load_words(b_line[j], step) : load(b_line[j], B_DTYPE, step);
             [[unroll]] for (int i = 0; i < TM; i++)
                 c[i * TN + j] += a[i] * b;
         }

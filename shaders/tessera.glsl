@@ -14,6 +14,7 @@
 #extension GL_EXT_shader_8bit_storage : require
 #endif
 
+#include "float16.glsl"
 #include "params/types.h"
 
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer tsr_words {
@@ -114,50 +115,6 @@ void tsr_store_u8(uvec2 base, uint i, uint bits)
     atomicAnd(word.v[0], ~(0xffu << shift));
     atomicOr(word.v[0], (bits & 0xffu) << shift);
 #endif
-}
-
-// Bits of f32 rounded to nearest even, in integers because drivers are free to round their own way. NaN stays NaN.
-uint tsr_f16_from_f32(float value)
-{
-    uint bits = floatBitsToUint(value);
-    uint sign = (bits >> 16) & 0x8000u;
-    uint magnitude = bits & 0x7fffffffu;
-    if (magnitude > 0x7f800000u)
-        return sign | 0x7e00u;
-    if (magnitude >= 0x477ff000u) // 65520 and above round to infinity
-        return sign | 0x7c00u;
-    if (magnitude < 0x38800000u) { // below 2^-14: subnormal, in steps of 2^-24
-        uint exponent = magnitude >> 23;
-        if (exponent < 102u) // below 2^-25
-            return sign;
-        uint mantissa = (magnitude & 0x7fffffu) | 0x800000u;
-        uint shift = 126u - exponent;
-        uint whole = mantissa >> shift;
-        uint rest = mantissa & ((1u << shift) - 1u);
-        uint half_step = 1u << (shift - 1u);
-        whole += uint(rest > half_step || (rest == half_step && (whole & 1u) == 1u));
-        return sign | whole;
-    }
-    uint rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
-    return sign | ((rounded - 0x38000000u) >> 13);
-}
-
-float tsr_f32_from_f16(uint bits)
-{
-    return unpackHalf2x16(bits).x;
-}
-
-uint tsr_bf16_from_f32(float value)
-{
-    uint bits = floatBitsToUint(value);
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return (bits >> 16) | 0x40u;
-    return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-}
-
-float tsr_f32_from_bf16(uint bits)
-{
-    return uintBitsToFloat(bits << 16);
 }
 
 // Element i of a float array. `dtype` is a specialization constant.

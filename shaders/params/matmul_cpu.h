@@ -15,4 +15,16 @@ struct tsr_matmul_cpu_push {
 };
 TSR_PUSH_CHECK(tsr_matmul_cpu_push);
 
+/* y = act(alpha · sums + y + bias), of which the mode (params/matmul.h) says what there is. */
+struct tsr_matmul_cpu_finish_push {
+    TSR_UINT identity[16];
+    TSR_ADDRESS sums, y, bias;
+    TSR_UINT sums_row; /* strides in elements */
+    TSR_UINT y_row, y_col;
+    TSR_UINT bias_row, bias_col;
+    TSR_UINT m, n; /* left from these addresses on */
+    TSR_FLOAT alpha;
+};
+TSR_PUSH_CHECK(tsr_matmul_cpu_finish_push);
+
 #endif

@@ -99,7 +99,7 @@ static int read_file(const char *path, const char *what, read_fn read, void **va
 
 int sample_read_integers(const char *path, int64_t **values, uint64_t *count)
 {
-    void *read_values;
+    void *read_values = NULL;
     int code = read_file(path, "an integer of 64 bits", read_integer, &read_values, count);
     if (code == CLI_DONE)
         *values = read_values;
@@ -108,7 +108,7 @@ int sample_read_integers(const char *path, int64_t **values, uint64_t *count)
 
 int sample_read_reals(const char *path, double **values, uint64_t *count)
 {
-    void *read_values;
+    void *read_values = NULL;
     int code = read_file(path, "a finite number", read_real, &read_values, count);
     if (code == CLI_DONE)
         *values = read_values;

@@ -98,7 +98,7 @@ tsr_status tsr_layout_permute(const tsr_layout *in, const int *order, tsr_layout
     tsr_layout view = *in;
     bool used[TSR_MAX_DIMS] = {false};
     for (int i = 0; i < in->ndim; i++) {
-        int from;
+        int from = 0;
         TSR__TRY(find_dim("permute", in, order[i], &from));
         TSR__REQUIRE(!used[from], "permute: dim %d of shape %s appears twice in the order", from,
                      TSR__SHAPE(in->ndim, in->shape));

@@ -1,6 +1,7 @@
 #include "gpu/matmul/lavapipe.h"
 
 #include "base/checked.h"
+#include "gpu/matmul/lavapipe_finish.h"
 #include "gpu/matmul/lavapipe_plan.h"
 #include "shaders/params/matmul.h"
 #include "shaders/params/matmul_cpu.h"
@@ -217,15 +218,16 @@ static tsr_status record_band(run *r, int64_t rows)
         return TSR_OK;
 
     const tsr__matmul_call *call = r->call;
-    struct tsr_matmul_push push = {0};
     int64_t y = tsr__matmul_batch_offset(&p->y, p->batch_dims, r->batch) + r->row * p->y.row;
     int64_t bias =
         tsr__matmul_batch_offset(&p->bias, p->batch_dims, r->batch) + r->row * p->bias.row;
+    struct tsr_matmul_push push = {
+        .y = tsr__matmul_address(call->y, &p->y, y),
+        .bias = call->bias ? tsr__matmul_address(call->bias, &p->bias, bias) : 0};
+    if (tsr__lavapipe_finishes(call))
+        return tsr__lavapipe_finish(call, r->partial, (uint32_t)rows, push.y, push.bias, r->record);
     tsr__matmul_epilogue(p, &push);
     push.m = (uint32_t)rows;
-    push.y = tsr__matmul_address(call->y, &p->y, y);
-    if (call->bias)
-        push.bias = tsr__matmul_address(call->bias, &p->bias, bias);
     return tsr__matmul_finish(call, r->partial, 1, 1, &push, r->record);
 }
 

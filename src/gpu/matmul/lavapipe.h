@@ -1,6 +1,5 @@
 /* Products on Mesa's CPU driver: operands that its kernels cannot read as they are get packed
- * first, and what they cannot store is made in f32 scratch and finished by the kernel that adds up
- * splits. */
+ * first, and what they cannot store is made in f32 scratch and finished (lavapipe_finish.h). */
 #ifndef TSR_GPU_MATMUL_LAVAPIPE_H
 #define TSR_GPU_MATMUL_LAVAPIPE_H
 

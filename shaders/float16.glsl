@@ -1,0 +1,39 @@
+// f16 and bf16 from and to f32, with the same bits on every device. No branches: CPU drivers execute both sides, and what comes
+// after a branch is slow on some.
+#ifndef TSR_FLOAT16_GLSL
+#define TSR_FLOAT16_GLSL
+
+// Bits of f32 rounded to nearest even, in integers because drivers are free to round their own way. NaN stays NaN.
+uint tsr_f16_from_f32(float value)
+{
+    uint bits = floatBitsToUint(value);
+    uint magnitude = bits & 0x7fffffffu;
+    uint normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
+    // Below 2^-14 in steps of 2^-24. From 2^-25 down a shift by 25 leaves 0.
+    uint mantissa = (magnitude & 0x7fffffu) | 0x800000u;
+    uint shift = 126u - clamp(magnitude >> 23, 101u, 113u);
+    uint subnormal = (mantissa + (1u << (shift - 1u)) - 1u + ((mantissa >> shift) & 1u)) >> shift;
+    uint result = mix(normal, subnormal, magnitude < 0x38800000u);
+    result = mix(result, 0x7c00u, magnitude >= 0x477ff000u); // 65520 and above round to infinity
+    result = mix(result, 0x7e00u, magnitude > 0x7f800000u);
+    return ((bits >> 16) & 0x8000u) | result;
+}
+
+float tsr_f32_from_f16(uint bits)
+{
+    return unpackHalf2x16(bits).x;
+}
+
+uint tsr_bf16_from_f32(float value)
+{
+    uint bits = floatBitsToUint(value);
+    uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return mix(rounded, (bits >> 16) | 0x40u, (bits & 0x7fffffffu) > 0x7f800000u);
+}
+
+float tsr_f32_from_bf16(uint bits)
+{
+    return uintBitsToFloat(bits << 16);
+}
+
+#endif

@@ -1,0 +1,104 @@
+// y = act(alpha · sums + y + bias) for Mesa's CPU driver. A workgroup is one subgroup and makes ROWS rows of 4 · LANES columns, of
+// which a lane has four neighbours: storing four numbers costs hardly more than storing one. Compiled with -O0, as
+// matmul_lavapipe_nt.comp.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "lavapipe_extensions.glsl"
+#include "activation.glsl"
+#include "params/matmul.h"
+#include "params/matmul_cpu.h"
+
+layout(push_constant, std430) uniform tsr_push
+{
+    tsr_matmul_cpu_finish_push p;
+};
+
+#include "float16.glsl"
+#include "lavapipe.glsl"
+
+layout(constant_id = 0) const int LANES = 8;
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const int ROWS = 8;
+layout(constant_id = 2) const uint CAREFUL = 0; // 1: n may end anywhere, strides are what they are
+layout(constant_id = 3) const uint MODE = 0;    // TSR_MM_…
+
+const uint Y_DTYPE = MODE >> TSR_MM_Y_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
+const uint BIAS_DTYPE = MODE >> TSR_MM_BIAS_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
+const uint ACTIVATION = MODE >> TSR_MM_ACTIVATION_SHIFT & TSR_MM_FIELD_MASK;
+
+// Columns past the edge repeat the last one: they compute and store the same bits again.
+uint64_t column(uint first, int i)
+{
+    return min(first + gl_SubgroupInvocationID * 4 + i, p.n - 1);
+}
+
+// Four neighbours of the row that starts at `row`, `stride` elements apart.
+vec4 load4(uint64_t row, uint first, uint stride, uint dtype)
+{
+    if (CAREFUL == 0)
+        return load_lanes4(row + uint64_t(first) * bytes_of(dtype), dtype, LANES);
+    vec4 value;
+    [[unroll]] for (int i = 0; i < 4; i++)
+        value[i] = load_one(row + column(first, i) * stride * bytes_of(dtype), dtype);
+    return value;
+}
+
+#if TSR_STORAGE16
+uint16_t encode(float value)
+{
+    return uint16_t(Y_DTYPE == TSR_DT_F16 ? tsr_f16_from_f32(value) : tsr_bf16_from_f32(value));
+}
+#endif
+
+void store4(uint64_t row, uint first, vec4 value)
+{
+    uint64_t at = row + uint64_t(first + gl_SubgroupInvocationID * 4) * bytes_of(Y_DTYPE);
+#if TSR_STORAGE16
+    if (Y_DTYPE != TSR_DT_F32) {
+        u16vec4 bits = u16vec4(encode(value.x), encode(value.y), encode(value.z), encode(value.w));
+        if (CAREFUL == 0)
+            Half4(at).v = bits;
+        else
+            [[unroll]] for (int i = 0; i < 4; i++)
+                Half(row + column(first, i) * p.y_col * 2).v = bits[i];
+        return;
+    }
+#endif
+    if (CAREFUL == 0)
+        Float4(at).v = value;
+    else
+        [[unroll]] for (int i = 0; i < 4; i++)
+            Float(row + column(first, i) * p.y_col * 4).v = value[i];
+}
+
+void main()
+{
+    uint row0 = uniform_index(gl_WorkGroupID.x) * ROWS;
+    uint col0 = uniform_index(gl_WorkGroupID.y) * LANES * 4;
+
+    // All loads before all stores: rows past the edge repeat the last one.
+    uint64_t y_row[ROWS];
+    vec4 sums[ROWS], old[ROWS], bias[ROWS];
+    [[unroll]] for (int i = 0; i < ROWS; i++) {
+        uint64_t row = min(row0 + i, p.m - 1);
+        y_row[i] = p.y + row * p.y_row * bytes_of(Y_DTYPE);
+        sums[i] = load4(p.sums + row * p.sums_row * 4, col0, 1, TSR_DT_F32);
+        old[i] = vec4(0.0);
+        bias[i] = vec4(0.0);
+        if ((MODE & TSR_MM_ACCUMULATE) != 0)
+            old[i] = load4(y_row[i], col0, p.y_col, Y_DTYPE);
+        if ((MODE & TSR_MM_BIAS) != 0)
+            bias[i] = load4(p.bias + row * p.bias_row * bytes_of(BIAS_DTYPE), col0, p.bias_col, BIAS_DTYPE);
+    }
+    [[unroll]] for (int i = 0; i < ROWS; i++) {
+        vec4 value = p.alpha * sums[i];
+        if ((MODE & TSR_MM_ACCUMULATE) != 0)
+            value += old[i];
+        if ((MODE & TSR_MM_BIAS) != 0)
+            value += bias[i];
+        if (ACTIVATION != TSR_ACTIVATION_NONE)
+            [[unroll]] for (int c = 0; c < 4; c++)
+                value[c] = tsr_activate(value[c], ACTIVATION);
+        store4(y_row[i], col0, value);
+    }
+}
