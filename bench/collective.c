@@ -187,6 +187,7 @@ const bench bench_all_gather = {
     .help = "As all-reduce.\n",
     .takes = BENCH_PEER | BENCH_RANKS,
     .host_only = true,
+    .alone = true,
     .run = run_all_gather,
 };
 
@@ -196,5 +197,6 @@ const bench bench_reduce_scatter = {
     .help = "As all-reduce.\n",
     .takes = BENCH_PEER | BENCH_RANKS,
     .host_only = true,
+    .alone = true,
     .run = run_reduce_scatter,
 };

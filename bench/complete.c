@@ -27,7 +27,7 @@ static void note(bench_notes *notes, const char *benchmark, int place, const cha
     notes->all = cli_resize(notes->all, (size_t)notes->count + 1, sizeof *notes->all);
     bench_note *added = &notes->all[notes->count++];
     *added = (bench_note){.benchmark = benchmark, .device_place = place};
-    snprintf(added->text, sizeof added->text, "%s", text);
+    snprintf(added->text, sizeof added->text, "%.1023s", text);
 }
 
 static void run_part(bench_context *context, part which)

@@ -404,7 +404,7 @@ static tsr_status start(tsr_comm *comm, const tsr__operation *operation, tsr_req
 
 tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation, tsr_request **out)
 {
-    tsr_request *request;
+    tsr_request *request = NULL;
     TSR__REQUIRE(out, "%s: out is NULL", tsr__call_name((int)operation->kind));
     TSR__TRY(start(comm, operation, &request));
     if (!request->done && request->started_ns == 0)
