@@ -64,7 +64,8 @@ static const char *yes(bool is)
 
 static void print_heaps(FILE *out, const tsr_device_info *info)
 {
-    char size[CLI_BYTES_TEXT], budget[CLI_BYTES_TEXT], usage[CLI_BYTES_TEXT], more[2 * CLI_BYTES_TEXT + 48] = "";
+    char size[CLI_BYTES_TEXT], budget[CLI_BYTES_TEXT], usage[CLI_BYTES_TEXT],
+        more[2 * CLI_BYTES_TEXT + 48] = "";
     for (int i = 0; i < info->heap_count; i++) {
         const tsr_heap_info *heap = &info->heaps[i];
         if (info->memory_budget)
