@@ -26,6 +26,7 @@ point "src/data includes base, data" allowed src/data 'base/' 'data/' \
 point "src/shard includes base, shard" allowed src/shard 'base/' 'shard/' 'tessera/(base|shard)\.h'
 point "src/gpu includes base, tensor, gpu" allowed src/gpu 'base/' 'tensor/' 'gpu/' 'shaders/' 'tessera/' \
     'tsr_config\.h'
+point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(base|comm|layout)\.h' 'tsr_config\.h'
 point "src/cli includes public headers" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tsr_config\.h'
 if [ -d bench ]; then
     point "bench includes public headers" allowed bench 'bench/' 'cli/' 'tessera/' 'tsr_config\.h'
@@ -34,4 +35,5 @@ if [ -d examples ]; then
     point "examples include public headers" allowed examples 'tessera/' '[a-z_]+\.h"'
 fi
 point "Vulkan's headers appear below src/gpu only" only_below src/gpu vulkan/
+point "UCX's headers appear below src/comm/ucx only" only_below src/comm/ucx 'uc[pst]/'
 plan
