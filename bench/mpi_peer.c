@@ -88,8 +88,8 @@ static bool measure(double seconds)
     right = is_right() && right;
     MPI_Reduce(mine, slowest, effort.samples, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     if (rank == 0) {
-        printf("size %llu %llu", (unsigned long long)(count * sizeof(float)),
-               (unsigned long long)effort.batch);
+        const uint64_t bytes = count * sizeof(float);
+        printf("size %llu %llu", (unsigned long long)bytes, (unsigned long long)effort.batch);
         for (int i = 0; i < effort.samples; i++)
             printf(" %.1f", slowest[i]);
         printf("\n");

@@ -142,11 +142,19 @@ static tsr_status take_memory(tsr_request *request)
 /* Rounds ----------------------------------------------------------------------------------------
  */
 
-static uint8_t *place(const tsr_request *request, tsr__span span)
+/* What is read. */
+static const uint8_t *read_at(const tsr_request *request, tsr__span span)
 {
-    uint8_t *start = span.place == TSR__AT_SEND   ? (uint8_t *)(uintptr_t)request->send
-                     : span.place == TSR__AT_RECV ? request->recv
-                                                  : request->temp;
+    const uint8_t *start = span.place == TSR__AT_SEND   ? request->send
+                           : span.place == TSR__AT_RECV ? request->recv
+                                                        : request->temp;
+    return start ? start + span.start * request->element_bytes : NULL;
+}
+
+/* What is written. */
+static uint8_t *write_at(const tsr_request *request, tsr__span span)
+{
+    uint8_t *start = span.place == TSR__AT_RECV ? request->recv : request->temp;
     return start ? start + span.start * request->element_bytes : NULL;
 }
 
@@ -207,12 +215,12 @@ static void post_one(tsr_request *request, size_t index)
             : tsr__tag_collective(comm->id, source, request->call.sequence, request->signature);
     *message = (tsr__message){.landed = on_landed, .owner = request};
     if (is_send)
-        tsr__transport_send(request->job->transport, peer, tag, place(request, step->from),
+        tsr__transport_send(request->job->transport, peer, tag, read_at(request, step->from),
                             step->from.count * request->element_bytes, message);
     else
         tsr__transport_recv(request->job->transport, peer, tag,
                             is_direct(request) ? TSR__TAG_DIRECT_MASK : TSR__TAG_COLLECTIVE_MASK,
-                            place(request, step->to), step->to.count * request->element_bytes,
+                            write_at(request, step->to), step->to.count * request->element_bytes,
                             message);
     if (message->state != TSR__MESSAGE_FLYING)
         look_at(request, message);
@@ -245,21 +253,21 @@ static void post_round(tsr_request *request)
 static void exact_step(tsr_request *request, const tsr__step *step)
 {
     const void **inputs = request->comm->inputs;
-    const uint8_t *with = place(request, step->with);
+    const uint8_t *with = read_at(request, step->with);
     const size_t count = (size_t)step->to.count;
-    inputs[0] = place(request, step->from);
+    inputs[0] = read_at(request, step->from);
     for (int i = 0; i < step->slots; i++)
         inputs[i + 1] = with + (size_t)i * count * (size_t)request->element_bytes;
     tsr__exact_combine((tsr_dtype)request->call.dtype, (tsr_op)request->call.op,
-                       place(request, step->to), inputs, step->slots + 1, count);
+                       write_at(request, step->to), inputs, step->slots + 1, count);
     if (request->divide)
-        request->divide(place(request, step->to), count, (uint32_t)request->comm->size);
+        request->divide(write_at(request, step->to), count, (uint32_t)request->comm->size);
 }
 
 static void local_step(tsr_request *request, const tsr__step *step)
 {
-    uint8_t *to = place(request, step->to);
-    const uint8_t *from = place(request, step->from);
+    uint8_t *to = write_at(request, step->to);
+    const uint8_t *from = read_at(request, step->from);
     const size_t count = (size_t)step->to.count;
     if (count == 0)
         return;
@@ -269,7 +277,7 @@ static void local_step(tsr_request *request, const tsr__step *step)
             memmove(to, from, count * (size_t)request->element_bytes);
         break;
     case TSR__STEP_COMBINE:
-        request->combine(to, from, place(request, step->with), count);
+        request->combine(to, from, read_at(request, step->with), count);
         break;
     case TSR__STEP_DIVIDE:
         if (request->divide)

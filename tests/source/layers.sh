@@ -28,6 +28,7 @@ point "src/gpu includes base, tensor, gpu" allowed src/gpu 'base/' 'tensor/' 'gp
     'tsr_config\.h'
 point "src/parallel includes base, tensor, parallel, and gpu's headers without Vulkan" allowed src/parallel \
     'base/' 'tensor/' 'parallel/' 'shard/(file|json|list|names)\.h' 'gpu/(reach|ops/vocabulary)\.h' 'tessera/'
+point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(base|comm|layout)\.h' 'tsr_config\.h'
 point "src/cli includes public headers" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tsr_config\.h'
 if [ -d bench ]; then
     point "bench includes public headers" allowed bench 'bench/' 'cli/' 'tessera/' 'tsr_config\.h'
@@ -36,4 +37,5 @@ if [ -d examples ]; then
     point "examples include public headers" allowed examples 'tessera/' '[a-z_]+\.h"'
 fi
 point "Vulkan's headers appear below src/gpu only" only_below src/gpu vulkan/
+point "UCX's headers appear below src/comm/ucx only" only_below src/comm/ucx 'uc[pst]/'
 plan

@@ -30,8 +30,9 @@ typedef int64_t any_i64 ANYWHERE;
 #define COMBINE(name, element, expression)                                                         \
     static void name(void *dst, const void *a, const void *b, size_t count)                        \
     {                                                                                              \
-        element *out = dst;                                                                        \
-        const element *left = a, *right = b;                                                       \
+        typedef element item;                                                                      \
+        item *out = dst;                                                                           \
+        const item *left = a, *right = b;                                                          \
         VECTORIZE for (size_t i = 0; i < count; i++)                                               \
         {                                                                                          \
             const element x = left[i], y = right[i];                                               \
@@ -42,7 +43,8 @@ typedef int64_t any_i64 ANYWHERE;
 #define DIVIDE(name, element, number, expression)                                                  \
     static void name(void *data, size_t count, uint32_t divisor)                                   \
     {                                                                                              \
-        element *out = data;                                                                       \
+        typedef element item;                                                                      \
+        item *out = data;                                                                          \
         const number n = (number)divisor;                                                          \
         VECTORIZE for (size_t i = 0; i < count; i++)                                               \
         {                                                                                          \
@@ -70,7 +72,7 @@ static inline double tidy_f64(double x)
     static inline signed_type ordered_##bits(unsigned_type x)                                      \
     {                                                                                              \
         const signed_type s = (signed_type)x;                                                      \
-        return (signed_type)(s ^ (signed_type)((unsigned_type)(s >> (bits - 1)) >> 1));            \
+        return (signed_type)(s ^ (signed_type)((unsigned_type)(s >> ((bits)-1)) >> 1));            \
     }                                                                                              \
     static inline unsigned_type pick_##bits(unsigned_type x, unsigned_type y, unsigned_type top,   \
                                             unsigned_type nan, int largest)                        \
