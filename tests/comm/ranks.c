@@ -56,6 +56,21 @@ void *ranks_shared(void)
     return common->user;
 }
 
+/* The leak checker: it stumbles over the thread-local memory of UCX's libraries where these have
+ * just been unloaded, and what they leak is theirs. */
+const char *__lsan_default_options(void);
+const char *__lsan_default_suppressions(void);
+
+const char *__lsan_default_options(void)
+{
+    return "use_tls=0:print_suppressions=0";
+}
+
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libuc[mpst].so\nleak:libuct_\nleak:_dlerror_run\nleak:dl_exception\n";
+}
+
 /* In a rank ------------------------------------------------------------------------------------ */
 
 void rank_fail(const char *format, ...)
