@@ -30,7 +30,7 @@ typedef struct tsr_calibrate_params {
 
 /* Measures each rank's products per second on the group's stream, after a warm-up that is not
  * counted, and writes floating-point operations per second of all ranks to the caller's
- * rates[size]: the same bits on every rank. The median of the repetitions is taken. All ranks call
+ * rates[size]: the same bits on every rank. The fastest repetition counts. All ranks call
  * it, with the same params; NULL is all zero. Errors: TSR_ERR_INVALID (sizes, dtype, NULL), those
  * of recording and of the communicator. */
 TSR_API TSR_NODISCARD tsr_status tsr_calibrate(tsr_parallel *group,

@@ -8,7 +8,7 @@
 
 #define SLOWDOWN_MOST 1000.0
 
-static uint64_t now_ns(void)
+uint64_t tsr__stream_clock_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -22,13 +22,12 @@ double tsr__stream_slowdown(void)
     return factor > 1 && factor <= SLOWDOWN_MOST ? factor : 1;
 }
 
-tsr_status tsr__stream_slow(tsr_stream *stream, uint64_t point)
+tsr_status tsr__stream_slow(tsr_stream *stream, uint64_t point, uint64_t submitted_ns)
 {
     if (stream->slowdown <= 1)
         return TSR_OK;
-    const uint64_t start = now_ns();
     TSR__TRY(tsr__timeline_wait(stream->device, stream->timeline, point, UINT64_MAX));
-    const double rest = (double)(now_ns() - start) * (stream->slowdown - 1);
+    const double rest = (double)(tsr__stream_clock_ns() - submitted_ns) * (stream->slowdown - 1);
     struct timespec left = {.tv_sec = (time_t)(rest / 1e9)};
     left.tv_nsec = (long)(rest - (double)left.tv_sec * 1e9);
     while (nanosleep(&left, &left) != 0)

@@ -184,6 +184,7 @@ tsr_status tsr_stream_submit(tsr_stream *stream)
     if (!stream->open)
         return TSR_OK;
     TSR__TRY(end_open(stream));
+    const uint64_t submitted_ns = tsr__stream_clock_ns();
     TSR__TRY(queue_open(stream));
     drop_waits(stream);
     tsr__batch *batch = stream->open;
@@ -194,7 +195,7 @@ tsr_status tsr_stream_submit(tsr_stream *stream)
     while (*last)
         last = &(*last)->next;
     *last = batch;
-    return tsr__stream_slow(stream, batch->point);
+    return tsr__stream_slow(stream, batch->point, submitted_ns);
 }
 
 /* Waiting -------------------------------------------------------------------------------------- */

@@ -50,9 +50,12 @@ struct tsr_stream {
 };
 
 /* slow.c: what TESSERA_SLOWDOWN says; and, after a batch was submitted that ends at `point`, the
- * wait that makes it that much slower. */
+ * wait that makes it that much slower. The device may have begun, and ended, inside the submission:
+ * `submitted_ns` is from before it. */
 double tsr__stream_slowdown(void);
-tsr_status tsr__stream_slow(tsr_stream *stream, uint64_t point) TSR_NODISCARD;
+uint64_t tsr__stream_clock_ns(void);
+tsr_status tsr__stream_slow(tsr_stream *stream, uint64_t point,
+                            uint64_t submitted_ns) TSR_NODISCARD;
 
 /* Makes recording `count` accesses possible: an open batch with room to hold the buffers, other
  * streams' work they depend on submitted and noted. After this, recording cannot fail. */

@@ -1,6 +1,6 @@
 #include "tessera/calibrate.h"
 
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -11,7 +11,6 @@
 #include "tessera/ops.h"
 
 #define DURATION_NS UINT64_C(200000000)
-#define TIMES_MOST 4096
 
 static const char who[] = "calibrate";
 
@@ -26,12 +25,6 @@ static uint64_t now_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
 }
 
 static tsr_status fill_params(const tsr_calibrate_params *given, bench *b)
@@ -71,15 +64,17 @@ static tsr_status multiply(bench *b, double *seconds)
     return TSR_OK;
 }
 
-/* The median of what fits into the time, at least three. */
-static tsr_status measure(bench *b, double *times, double *seconds)
+/* The fastest of what fits into the time, at least three: whatever else a machine has to do only
+ * ever makes them longer. */
+static tsr_status measure(bench *b, double *seconds)
 {
-    int count = 0;
+    double best = INFINITY, once;
     const uint64_t start = now_ns();
-    while (count < TIMES_MOST && (count < 3 || now_ns() - start < b->params.duration_ns))
-        TSR__TRY(multiply(b, &times[count++]));
-    qsort(times, (size_t)count, sizeof *times, by_value);
-    *seconds = times[count / 2];
+    for (int i = 0; i < 3 || now_ns() - start < b->params.duration_ns; i++) {
+        TSR__TRY(multiply(b, &once));
+        best = once < best ? once : best;
+    }
+    *seconds = best;
     return TSR_OK;
 }
 
@@ -93,7 +88,7 @@ static tsr_status warm_up(bench *b)
     return TSR_OK;
 }
 
-static tsr_status calibrate(tsr_parallel *group, bench *b, double *times, double *rates)
+static tsr_status calibrate(tsr_parallel *group, bench *b, double *all, double *rates)
 {
     tsr_comm *comm = tsr_parallel_comm(group);
     double seconds = 1;
@@ -102,20 +97,20 @@ static tsr_status calibrate(tsr_parallel *group, bench *b, double *times, double
     if (comm)
         TSR__TRY(tsr_comm_barrier(comm));
     if (status == TSR_OK)
-        status = measure(b, times, &seconds);
+        status = measure(b, &seconds);
     /* Those that failed take part, so that nobody waits for them. */
     const double work =
         2.0 * (double)b->params.rows * (double)b->params.inner * (double)b->params.columns;
     const double rate = status == TSR_OK ? work / seconds : -1;
     if (comm)
-        TSR__TRY(tsr_comm_all_gather(comm, &rate, times, 1, TSR_F64));
+        TSR__TRY(tsr_comm_all_gather(comm, &rate, all, 1, TSR_F64));
     else
-        times[0] = rate;
+        all[0] = rate;
     TSR__TRY(status);
     for (int r = 0; r < tsr_parallel_size(group); r++)
-        if (times[r] < 0)
+        if (all[r] < 0)
             return tsr__fail(TSR_ERR_DRIVER, "%s: rank %d could not multiply", who, r);
-    memcpy(rates, times, (size_t)tsr_parallel_size(group) * sizeof *rates);
+    memcpy(rates, all, (size_t)tsr_parallel_size(group) * sizeof *rates);
     return TSR_OK;
 }
 
@@ -126,13 +121,13 @@ tsr_status tsr_calibrate(tsr_parallel *group, const tsr_calibrate_params *params
     TSR__TRY(tsr__parallel_check(group));
     TSR__TRY(fill_params(params, &b));
     b.stream = tsr_parallel_stream(group);
-    double *times = tsr__calloc(TIMES_MOST + (size_t)tsr_parallel_size(group), sizeof *times);
-    if (!times)
+    double *all = tsr__calloc((size_t)tsr_parallel_size(group), sizeof *all);
+    if (!all)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = calibrate(group, &b, times, rates);
+    tsr_status status = calibrate(group, &b, all, rates);
     tsr_tensor_destroy(&b.x);
     tsr_tensor_destroy(&b.w);
     tsr_tensor_destroy(&b.y);
-    tsr__free(times);
+    tsr__free(all);
     return status;
 }

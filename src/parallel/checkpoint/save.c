@@ -195,10 +195,11 @@ static tsr_status check_same(tsr_comm *comm, int count, const tsr_checkpoint_ent
                            (int)first_count);
     TSR__TRY(tsr__checkpoint_agree(comm, who, status));
     uint64_t *hashes = tsr__calloc((size_t)count, sizeof *hashes);
-    TSR__TRY(tsr__checkpoint_agree(comm, who, hashes ? TSR_OK : TSR_ERR_NO_MEMORY));
-    for (int i = 0; i < count; i++)
+    status = tsr__checkpoint_agree(comm, who, hashes ? TSR_OK : TSR_ERR_NO_MEMORY);
+    for (int i = 0; i < count && status == TSR_OK; i++)
         hashes[i] = hash_entry(&entries[i]);
-    status = tsr_comm_broadcast(comm, hashes, (uint64_t)count, TSR_I64, 0);
+    if (status == TSR_OK)
+        status = tsr_comm_broadcast(comm, hashes, (uint64_t)count, TSR_I64, 0);
     if (status == TSR_OK)
         status = tsr__checkpoint_agree(comm, who, compare_entries(count, entries, hashes));
     tsr__free(hashes);
