@@ -11,26 +11,27 @@ static bool is_launched(void)
     return getenv("RANK") || getenv("PMIX_RANK");
 }
 
-/* argv, behind "tessera launch -n N --". */
+#define HEAD 5 /* words of "tessera launch -n N --" */
+
 bool job_launch(const digits_options *options, char **argv)
 {
     if (options->ranks < 2 || is_launched())
         return true;
-    char count[16];
-    const char *tool = getenv("TESSERA_TOOL");
+    char count[16], usual[] = "tessera", launch[] = "launch", n[] = "-n", end[] = "--";
+    char *tool = getenv("TESSERA_TOOL");
+    char *const head[] = {tool ? tool : usual, launch, n, count, end};
     int own = 0;
     while (argv[own])
         own++;
-    const char **command = calloc((size_t)own + 6, sizeof *command);
+    char **command = calloc((size_t)own + HEAD + 1, sizeof *command);
     if (!command) {
         fprintf(stderr, "digits: out of memory\n");
         return false;
     }
     snprintf(count, sizeof count, "%d", options->ranks);
-    const char *const head[] = {tool ? tool : "tessera", "launch", "-n", count, "--"};
     memcpy(command, head, sizeof head);
-    memcpy(command + 5, argv, (size_t)own * sizeof *command);
-    execvp(command[0], (char **)(uintptr_t)command);
+    memcpy(command + HEAD, argv, (size_t)own * sizeof *command);
+    execvp(command[0], command);
     fprintf(stderr,
             "digits: %s: %s; --ranks needs the tool tessera in PATH, or TESSERA_TOOL to say where "
             "it is\n",
