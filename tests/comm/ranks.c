@@ -68,7 +68,8 @@ const char *__lsan_default_options(void)
 
 const char *__lsan_default_suppressions(void)
 {
-    return "leak:libuc[mpst].so\nleak:libuct_\nleak:_dlerror_run\nleak:dl_exception\n";
+    return "leak:libucm.so\nleak:libucp.so\nleak:libucs.so\nleak:libuct.so\nleak:libuct_\n"
+           "leak:_dlerror_run\nleak:dl_exception\n";
 }
 
 /* In a rank ------------------------------------------------------------------------------------ */
