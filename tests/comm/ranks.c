@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "comm/job.h"
 
 #define BLOCK_MOST 65536
 #define EXCHANGES 8
@@ -68,7 +69,8 @@ const char *__lsan_default_options(void)
 
 const char *__lsan_default_suppressions(void)
 {
-    return "leak:libuc[mpst].so\nleak:libuct_\nleak:_dlerror_run\nleak:dl_exception\n";
+    return "leak:libucm.so\nleak:libucp.so\nleak:libucs.so\nleak:libuct.so\nleak:libuct_\n"
+           "leak:_dlerror_run\nleak:dl_exception\n";
 }
 
 /* In a rank ------------------------------------------------------------------------------------ */
@@ -154,6 +156,7 @@ static void be_rank(int rank)
     if (status != TSR_OK && current.fault > 0)
         end_without(status);
     need_ok(status);
+    need((world->board != NULL) == (current.path == PATH_BOARD && current.size > 1));
     current.run(world, current.user);
     rank_destroy();
     while (memories > 0)
