@@ -6,6 +6,7 @@
 #include "cli/bench_result.h"
 #include "cli/tool.h"
 #include "support/check_main.h"
+#include "tsr_config.h"
 
 static const struct {
     const char *arguments;
@@ -14,6 +15,9 @@ static const struct {
     {"bench rng --json --time 0.001", 5, 0},
     {"bench sample --json --time 0.001", 7, 1},
     {"bench plan --json --time 0.001", 4, 0},
+#if TSR__HAVE_UCX
+    {"bench all-reduce --ranks 2 --json --time 0.001", 10, 0},
+#endif
 };
 
 /* A table of 4 bytes for each of 10^7 items is in it. */
