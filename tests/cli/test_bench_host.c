@@ -23,6 +23,9 @@ static const struct {
     {"bench rng --json --time 0.001", 5, 0},
     {"bench sample --json --time 0.001", 7, 1},
     {"bench plan --json --time 0.001", 4, 0},
+#if TSR__HAVE_UCX
+    {"bench all-reduce --ranks 2 --json --time 0.001", 10, 0},
+#endif
     /* Without a driver the host's part is all there is. */
     {"bench --json --time 0.001", 16 + ALL_REDUCES, 1},
 };

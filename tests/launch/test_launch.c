@@ -44,6 +44,11 @@ static void make_folder(void)
     strcpy(folder, "/tmp/tessera-launch-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
     setenv("FOLDER", folder, 1);
+    /* The tests' own caller may ignore them: nohup, or a shell that is no terminal's with the tests
+     * in its background. */
+    signal(SIGHUP, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGQUIT, SIG_DFL);
 }
 
 static void remove_folder(void)
@@ -97,9 +102,6 @@ static launched start(const char *arguments)
         dup2(in, 0);
         dup2(out, 1);
         dup2(err, 2);
-        /* A test in the background of a shell that is no terminal's would ignore it. */
-        signal(SIGINT, SIG_DFL);
-        signal(SIGQUIT, SIG_DFL);
         execv(argv[0], argv);
         _exit(99);
     }
