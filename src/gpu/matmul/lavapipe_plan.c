@@ -42,7 +42,9 @@ static uint32_t div_up(uint32_t a, uint32_t b)
 
 bool tsr__lavapipe_worthwhile(int64_t m, int64_t n, int64_t k)
 {
-    return n >= 8 && k >= 64 && m >= ((1 << 20) / k) / n;
+    const int64_t fewest_products = 1 << 12;
+
+    return n >= 8 && k >= 8 && m >= fewest_products / k / n;
 }
 
 static bool is_nt(const tsr__lavapipe_product *p)
