@@ -22,24 +22,26 @@ train() {
         >"$folder/out" 2>&1
 }
 
-# The process that is rank 1 of the launcher $1.
+# The process that is rank 1 of a job with DIGITS_RESTART in its environment.
 rank_1() {
-    for pid in $(pgrep -P "$1"); do
-        tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx RANK=1 && echo "$pid" && return
+    for process in /proc/[0-9]*; do
+        tr '\0' '\n' <"$process/environ" >"$folder/environ" 2>/dev/null || continue
+        grep -qxF "DIGITS_RESTART=$folder" "$folder/environ" && grep -qx RANK=1 "$folder/environ" &&
+            echo "${process#/proc/}" && return
     done
     return 1
 }
 
 train 2x1 undisturbed || fail "the undisturbed training failed"
 
-"$tessera" launch -n 2 -- "$digits" --grid 2x1 --strategy full --epochs 30 --save "$folder/disturbed" --log "$folder/log" \
+DIGITS_RESTART=$folder "$tessera" launch -n 2 -- "$digits" --grid 2x1 --strategy full --epochs 30 --save "$folder/disturbed" --log "$folder/log" \
     >"$folder/out" 2>&1 &
 job=$!
 for _ in $(seq 1200); do
     grep -q '"epoch": 3,' "$folder/log" 2>/dev/null && break
     sleep 0.05
 done
-victim=$(rank_1 $job) || fail "there is no rank 1 to kill"
+victim=$(rank_1) || fail "there is no rank 1 to kill"
 kill -KILL "$victim"
 wait $job && fail "the job ended well although a rank was killed"
 grep -q 'rank 1' "$folder/out" || fail "nothing says that rank 1 is gone"
