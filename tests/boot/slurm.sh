@@ -82,9 +82,9 @@ NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=2
 NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=2
 PartitionName=test Nodes=ALL Default=YES MaxTime=5 State=UP OverSubscribe=FORCE:8
 END
-    # Newer ones look for cgroups in any case, older ones do not know this.
+    # No cgroups are used. Older ones do not know the word for that, and look for what there is unless it is said.
     case $(/usr/sbin/slurmd -V) in
-    *' 2'[0-2].*) ;;
+    *' 2'[0-2].*) echo 'CgroupPlugin=cgroup/v1' >"$folder/cgroup.conf" ;;
     *) echo 'CgroupPlugin=disabled' >"$folder/cgroup.conf" ;;
     esac
 }

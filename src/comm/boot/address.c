@@ -41,7 +41,9 @@ const char *tsr__address_find(const char *host, uint16_t port, tsr__address *out
     snprintf(service, sizeof service, "%d", (int)port);
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *all = NULL;
-    int code = getaddrinfo(host, service, &hints, &all);
+    /* The loopback by any resolver (RFC 6761), also where there is none. */
+    const char *name = strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
+    int code = getaddrinfo(name, service, &hints, &all);
     if (code != 0)
         return gai_strerror(code);
 
