@@ -70,7 +70,8 @@ const char *__lsan_default_options(void)
 
 const char *__lsan_default_suppressions(void)
 {
-    return "leak:libucm.so\nleak:libucp.so\nleak:libucs.so\nleak:libuct.so\nleak:libuct_\n";
+    return "leak:libucm.so\nleak:libucp.so\nleak:libucs.so\nleak:libuct.so\nleak:libuct_\n"
+           "leak:ld-linux\n";
 }
 
 /* In a rank ------------------------------------------------------------------------------------ */
