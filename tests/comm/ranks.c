@@ -59,7 +59,8 @@ void *ranks_shared(void)
 }
 
 /* The leak checker: it stumbles over the thread-local memory of UCX's libraries where these have
- * just been unloaded, and what they leak is theirs. */
+ * just been unloaded, and what they leak is theirs. The loader keeps the text of its last failure.
+ */
 const char *__lsan_default_options(void);
 const char *__lsan_default_suppressions(void);
 
