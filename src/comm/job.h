@@ -4,7 +4,7 @@
 #define TSR_COMM_JOB_H
 
 #include "comm/board/board.h"
-#include "comm/boot/clock.h"
+#include "base/clock.h"
 #include "comm/call.h"
 #include "comm/pattern/patterns.h"
 #include "comm/reduce/reduce.h"

@@ -4,16 +4,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "gpu/stream_state.h"
 
 #define SLOWDOWN_MOST 1000.0
-
-uint64_t tsr__stream_clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 double tsr__stream_slowdown(void)
 {
@@ -27,7 +21,7 @@ tsr_status tsr__stream_slow(tsr_stream *stream, uint64_t point, uint64_t submitt
     if (stream->slowdown <= 1)
         return TSR_OK;
     TSR__TRY(tsr__timeline_wait(stream->device, stream->timeline, point, UINT64_MAX));
-    const double rest = (double)(tsr__stream_clock_ns() - submitted_ns) * (stream->slowdown - 1);
+    const double rest = (double)(tsr__now_ns() - submitted_ns) * (stream->slowdown - 1);
     struct timespec left = {.tv_sec = (time_t)(rest / 1e9)};
     left.tv_nsec = (long)(rest - (double)left.tv_sec * 1e9);
     while (nanosleep(&left, &left) != 0)

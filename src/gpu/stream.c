@@ -1,6 +1,7 @@
 #include "gpu/stream_state.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 tsr_status tsr_stream_create(tsr_device *device, tsr_stream **out)
 {
@@ -184,7 +185,7 @@ tsr_status tsr_stream_submit(tsr_stream *stream)
     if (!stream->open)
         return TSR_OK;
     TSR__TRY(end_open(stream));
-    const uint64_t submitted_ns = tsr__stream_clock_ns();
+    const uint64_t submitted_ns = tsr__now_ns();
     TSR__TRY(queue_open(stream));
     drop_waits(stream);
     tsr__batch *batch = stream->open;

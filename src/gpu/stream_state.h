@@ -53,7 +53,6 @@ struct tsr_stream {
  * wait that makes it that much slower. The device may have begun, and ended, inside the submission:
  * `submitted_ns` is from before it. */
 double tsr__stream_slowdown(void);
-uint64_t tsr__stream_clock_ns(void);
 tsr_status tsr__stream_slow(tsr_stream *stream, uint64_t point,
                             uint64_t submitted_ns) TSR_NODISCARD;
 

@@ -2,9 +2,9 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "parallel/group.h"
 #include "tessera/matmul.h"
@@ -19,13 +19,6 @@ typedef struct bench {
     tsr_stream *stream;
     tsr_tensor *x, *w, *y;
 } bench;
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static tsr_status fill_params(const tsr_calibrate_params *given, bench *b)
 {
@@ -57,10 +50,10 @@ static tsr_status make(bench *b)
 
 static tsr_status multiply(bench *b, double *seconds)
 {
-    const uint64_t start = now_ns();
+    const uint64_t start = tsr__now_ns();
     TSR__TRY(tsr_matmul(b->stream, b->y, b->x, b->w, tsr_matmul_params(.transpose_b = true)));
     TSR__TRY(tsr_stream_wait(b->stream));
-    *seconds = (double)(now_ns() - start) * 1e-9;
+    *seconds = (double)(tsr__now_ns() - start) * 1e-9;
     return TSR_OK;
 }
 
@@ -69,8 +62,8 @@ static tsr_status multiply(bench *b, double *seconds)
 static tsr_status measure(bench *b, double *seconds)
 {
     double best = INFINITY, once;
-    const uint64_t start = now_ns();
-    for (int i = 0; i < 3 || now_ns() - start < b->params.duration_ns; i++) {
+    const uint64_t start = tsr__now_ns();
+    for (int i = 0; i < 3 || tsr__now_ns() - start < b->params.duration_ns; i++) {
         TSR__TRY(multiply(b, &once));
         best = once < best ? once : best;
     }

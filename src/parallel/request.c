@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "gpu/reach.h"
 #include "parallel/group.h"
 
@@ -11,13 +12,6 @@
  * and other ranks may be what is waited for. */
 #define SPIN_NS UINT64_C(50000)
 #define NAP_NS UINT64_C(50000)
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static void keep_text(char why[TSR__PARALLEL_TEXT])
 {
@@ -205,18 +199,18 @@ static void rest(tsr_stream *stream, const pending *all, uint64_t spent_ns)
 static void wait_until_done(tsr_parallel_request *request)
 {
     tsr_parallel *group = request->group;
-    uint64_t start = now_ns(), before = start;
+    uint64_t start = tsr__now_ns(), before = start;
     while (request->state != TSR__PARALLEL_DONE) {
         progress_all(group->lane);
         if (request->state == TSR__PARALLEL_DONE)
             break;
         pending all = look(group->lane);
         rest(group->stream, &all, before - start);
-        uint64_t after = now_ns();
+        uint64_t after = tsr__now_ns();
         *(all.device ? &group->stats.device_ns : &group->stats.transport_ns) += after - before;
         before = after;
     }
-    group->stats.transport_ns += now_ns() - before;
+    group->stats.transport_ns += tsr__now_ns() - before;
 }
 
 /* What the caller calls --------------------------------------------------------------------------

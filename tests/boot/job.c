@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "comm/boot/clock.h"
+#include "base/clock.h"
 #include "support/check_main.h"
 
 static job_rank *ranks; /* shared with the processes */

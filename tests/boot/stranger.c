@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "comm/boot/clock.h"
+#include "base/clock.h"
 #include "support/check_main.h"
 
 int stranger_connect(uint16_t port)

@@ -9,7 +9,7 @@
 
 #include "boot/job.h"
 #include "boot/stranger.h"
-#include "comm/boot/clock.h"
+#include "base/clock.h"
 #include "comm/boot/peers.h"
 #include "support/check_main.h"
 

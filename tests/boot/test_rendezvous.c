@@ -9,7 +9,7 @@
 #include "boot/job.h"
 #include "boot/stranger.h"
 #include "comm/boot/address.h"
-#include "comm/boot/clock.h"
+#include "base/clock.h"
 #include "support/check_main.h"
 
 static tsr__rendezvous_params params[JOB_MAX];

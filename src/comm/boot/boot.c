@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "comm/boot/choose.h"
-#include "comm/boot/clock.h"
+#include "base/clock.h"
 #include "comm/boot/impl.h"
 #include "comm/boot/node.h"
 

@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "comm/boot/clock.h"
+#include "base/clock.h"
 
 /* Per step, so that a flood of connections does not keep the others waiting. */
 #define ACCEPTED_AT_ONCE 32

@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "comm/boot/clock.h"
+#include "base/clock.h"
 #include "comm/boot/impl.h"
 #include "comm/boot/pmix_library.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "comm/boot/clock.h"
+#include "base/clock.h"
 #include "comm/boot/rank_other.h"
 #include "comm/boot/rank_zero.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "comm/boot/clock.h"
+#include "base/clock.h"
 #include "comm/ucx/state.h"
 
 static tsr_status check(ucs_status_t status, const char *what)

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "comm/boot/clock.h"
+#include "base/clock.h"
 #include "comm/ucx/state.h"
 
 /* UCX notices the end of a peer when it progresses, not while it sleeps. */

@@ -1,6 +1,6 @@
-/* Time for deadlines. */
-#ifndef TSR_COMM_BOOT_CLOCK_H
-#define TSR_COMM_BOOT_CLOCK_H
+/* The monotonic clock, and deadlines on it. */
+#ifndef TSR_BASE_CLOCK_H
+#define TSR_BASE_CLOCK_H
 
 #include <limits.h>
 #include <stdint.h>
