@@ -47,21 +47,6 @@ static tsr_status check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *gradie
     return TSR_OK;
 }
 
-/* A stride in bytes. */
-static uint64_t stride_of(const tsr_tensor *tensor, int dim)
-{
-    return (uint64_t)tensor->layout.strides[dim] * tsr_dtype_size(tensor->layout.dtype);
-}
-
-static uint32_t form_of(const tsr_tensor *tensor)
-{
-    /* Only whether rows start at even elements matters, so a row stride of any size will do. */
-    tsr__piece rows = {.ndim = 1, .shape = {tensor->layout.shape[0] > 1 ? 2 : 1}};
-    rows.strides[0][0] = (uint32_t)(tensor->layout.strides[0] & 1);
-    return tsr__row_form(&rows, 0, tensor->layout.dtype, tsr__tensor_address(tensor),
-                         tensor->layout.strides[1], tensor->layout.shape[1]);
-}
-
 /* Rows from `first` on, as many as one dispatch takes. */
 static tsr_status add_dispatch(tsr__dispatches *list, tsr_tensor *loss, tsr_tensor *gradient,
                                const tsr_tensor *logits, const tsr_tensor *labels, float scale,
@@ -71,20 +56,20 @@ static tsr_status add_dispatch(tsr__dispatches *list, tsr_tensor *loss, tsr_tens
     int64_t classes = logits->layout.shape[1];
     uint64_t skip = (uint64_t)first;
     struct tsr_cross_entropy_params params = {
-        .logits = tsr__tensor_address(logits) + skip * stride_of(logits, 0),
-        .logits_stride = stride_of(logits, 0),
-        .logits_step = stride_of(logits, 1),
-        .labels = tsr__tensor_address(labels) + skip * stride_of(labels, 0),
-        .labels_stride = stride_of(labels, 0),
+        .logits = tsr__tensor_address(logits) + skip * tsr__stride_bytes(logits, 0),
+        .logits_stride = tsr__stride_bytes(logits, 0),
+        .logits_step = tsr__stride_bytes(logits, 1),
+        .labels = tsr__tensor_address(labels) + skip * tsr__stride_bytes(labels, 0),
+        .labels_stride = tsr__stride_bytes(labels, 0),
         .rows = (uint32_t)(rows < ROWS_MAX ? rows : ROWS_MAX),
         .classes = (uint32_t)classes,
         .label_bytes = (uint32_t)tsr_dtype_size(labels->layout.dtype),
         .scale = scale,
     };
     uint32_t team = tsr__team_for(logits->buffer->device, params.rows, classes);
-    uint32_t form = form_of(logits);
-    if (gradient && form_of(gradient) < form)
-        form = form_of(gradient);
+    uint32_t form = tsr__matrix_row_form(logits);
+    if (gradient && tsr__matrix_row_form(gradient) < form)
+        form = tsr__matrix_row_form(gradient);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_CROSS_ENTROPY,
         .spec_count = 6,
@@ -97,14 +82,14 @@ static tsr_status add_dispatch(tsr__dispatches *list, tsr_tensor *loss, tsr_tens
         .access = {tsr__read_of(logits), tsr__read_of(labels)},
     };
     if (loss) {
-        params.loss = tsr__tensor_address(loss) + skip * stride_of(loss, 0);
-        params.loss_stride = stride_of(loss, 0);
+        params.loss = tsr__tensor_address(loss) + skip * tsr__stride_bytes(loss, 0);
+        params.loss_stride = tsr__stride_bytes(loss, 0);
         dispatch.access[dispatch.access_count++] = tsr__write_of(loss);
     }
     if (gradient) {
-        params.gradient = tsr__tensor_address(gradient) + skip * stride_of(gradient, 0);
-        params.gradient_stride = stride_of(gradient, 0);
-        params.gradient_step = stride_of(gradient, 1);
+        params.gradient = tsr__tensor_address(gradient) + skip * tsr__stride_bytes(gradient, 0);
+        params.gradient_stride = tsr__stride_bytes(gradient, 0);
+        params.gradient_step = tsr__stride_bytes(gradient, 1);
         dispatch.access[dispatch.access_count++] = tsr__write_of(gradient);
     }
     tsr__groups_for(params.rows, tsr__team_workgroup(team) / team, dispatch.groups);

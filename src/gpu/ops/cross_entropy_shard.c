@@ -73,33 +73,19 @@ static tsr_status check_outputs(const step *s, tsr_stream *stream)
     return TSR_OK;
 }
 
-/* A stride in bytes. */
-static uint64_t stride_of(const tsr_tensor *tensor, int dim)
-{
-    return (uint64_t)tensor->layout.strides[dim] * tsr_dtype_size(tensor->layout.dtype);
-}
-
-static uint32_t form_of(const tsr_tensor *tensor)
-{
-    /* Only whether rows start at even elements matters, so a row stride of any size will do. */
-    tsr__piece rows = {.ndim = 1, .shape = {tensor->layout.shape[0] > 1 ? 2 : 1}};
-    rows.strides[0][0] = (uint32_t)(tensor->layout.strides[0] & 1);
-    return tsr__row_form(&rows, 0, tensor->layout.dtype, tsr__tensor_address(tensor),
-                         tensor->layout.strides[1], tensor->layout.shape[1]);
-}
-
 static void add_outputs(const step *s, uint64_t skip, struct tsr_cross_entropy_shard_params *push,
                         tsr__dispatch *dispatch)
 {
     if (s->loss) {
-        push->loss = tsr__tensor_address(s->loss) + skip * stride_of(s->loss, 0);
-        push->loss_stride = stride_of(s->loss, 0);
+        push->loss = tsr__tensor_address(s->loss) + skip * tsr__stride_bytes(s->loss, 0);
+        push->loss_stride = tsr__stride_bytes(s->loss, 0);
         dispatch->access[dispatch->access_count++] = tsr__write_of(s->loss);
     }
     if (s->gradient) {
-        push->gradient = tsr__tensor_address(s->gradient) + skip * stride_of(s->gradient, 0);
-        push->gradient_stride = stride_of(s->gradient, 0);
-        push->gradient_step = stride_of(s->gradient, 1);
+        push->gradient =
+            tsr__tensor_address(s->gradient) + skip * tsr__stride_bytes(s->gradient, 0);
+        push->gradient_stride = tsr__stride_bytes(s->gradient, 0);
+        push->gradient_step = tsr__stride_bytes(s->gradient, 1);
         dispatch->access[dispatch->access_count++] = tsr__write_of(s->gradient);
     }
 }
@@ -111,11 +97,11 @@ static tsr_status add_dispatch(tsr__dispatches *list, const step *s, int64_t fro
     const uint64_t skip = (uint64_t)from;
     const int64_t rows = logits->shape[0] - from;
     struct tsr_cross_entropy_shard_params push = {
-        .logits = tsr__tensor_address(s->logits) + skip * stride_of(s->logits, 0),
-        .logits_stride = stride_of(s->logits, 0),
-        .logits_step = stride_of(s->logits, 1),
-        .labels = tsr__tensor_address(s->labels) + skip * stride_of(s->labels, 0),
-        .labels_stride = stride_of(s->labels, 0),
+        .logits = tsr__tensor_address(s->logits) + skip * tsr__stride_bytes(s->logits, 0),
+        .logits_stride = tsr__stride_bytes(s->logits, 0),
+        .logits_step = tsr__stride_bytes(s->logits, 1),
+        .labels = tsr__tensor_address(s->labels) + skip * tsr__stride_bytes(s->labels, 0),
+        .labels_stride = tsr__stride_bytes(s->labels, 0),
         .stats = tsr__tensor_address(s->stats) + skip * sizeof(float),
         .plane_bytes = (uint64_t)logits->shape[0] * sizeof(float),
         .rows = (uint32_t)(rows < ROWS_MAX ? rows : ROWS_MAX),
@@ -127,9 +113,9 @@ static tsr_status add_dispatch(tsr__dispatches *list, const step *s, int64_t fro
         .scale = s->scale,
     };
     uint32_t team = tsr__team_for(s->logits->buffer->device, push.rows, logits->shape[1]);
-    uint32_t form = form_of(s->logits);
-    if (s->gradient && form_of(s->gradient) < form)
-        form = form_of(s->gradient);
+    uint32_t form = tsr__matrix_row_form(s->logits);
+    if (s->gradient && tsr__matrix_row_form(s->gradient) < form)
+        form = tsr__matrix_row_form(s->gradient);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_CROSS_ENTROPY_SHARD,
         .spec_count = 7,

@@ -39,21 +39,6 @@ static tsr_status check(const char *op, tsr_stream *stream, const char *table_na
     return TSR_OK;
 }
 
-/* A stride in bytes. */
-static uint64_t stride_of(const tsr_tensor *tensor, int dim)
-{
-    return (uint64_t)tensor->layout.strides[dim] * tsr_dtype_size(tensor->layout.dtype);
-}
-
-static uint32_t form_of(const tsr_tensor *tensor)
-{
-    /* Only whether rows start at even elements matters, so a row stride of any size will do. */
-    tsr__piece rows = {.ndim = 1, .shape = {tensor->layout.shape[0] > 1 ? 2 : 1}};
-    rows.strides[0][0] = (uint32_t)(tensor->layout.strides[0] & 1);
-    return tsr__row_form(&rows, 0, tensor->layout.dtype, tsr__tensor_address(tensor),
-                         tensor->layout.strides[1], tensor->layout.shape[1]);
-}
-
 /* Rows from `from` on, as many as one dispatch takes, of y; groups are the caller's. */
 static void fill_push(struct tsr_embedding_params *push, const tsr_tensor *table,
                       const tsr_tensor *y, const tsr_tensor *indices, int64_t first, int64_t from)
@@ -61,13 +46,13 @@ static void fill_push(struct tsr_embedding_params *push, const tsr_tensor *table
     int64_t rows = y->layout.shape[0] - from;
     *push = (struct tsr_embedding_params){
         .table = tsr__tensor_address(table),
-        .table_stride = stride_of(table, 0),
-        .table_step = stride_of(table, 1),
-        .indices = tsr__tensor_address(indices) + (uint64_t)from * stride_of(indices, 0),
-        .indices_stride = stride_of(indices, 0),
-        .y = tsr__tensor_address(y) + (uint64_t)from * stride_of(y, 0),
-        .y_stride = stride_of(y, 0),
-        .y_step = stride_of(y, 1),
+        .table_stride = tsr__stride_bytes(table, 0),
+        .table_step = tsr__stride_bytes(table, 1),
+        .indices = tsr__tensor_address(indices) + (uint64_t)from * tsr__stride_bytes(indices, 0),
+        .indices_stride = tsr__stride_bytes(indices, 0),
+        .y = tsr__tensor_address(y) + (uint64_t)from * tsr__stride_bytes(y, 0),
+        .y_stride = tsr__stride_bytes(y, 0),
+        .y_step = tsr__stride_bytes(y, 1),
         .rows = (uint32_t)(rows < ROWS_MAX ? rows : ROWS_MAX),
         .width = (uint32_t)table->layout.shape[1],
         .first = (uint32_t)first,
@@ -81,9 +66,9 @@ static tsr__dispatch dispatch_of(tsr__shader shader, const struct tsr_embedding_
                                  const tsr_tensor *table, const tsr_tensor *y,
                                  const tsr_tensor *indices, bool grad)
 {
-    uint32_t form = form_of(table);
-    if (form_of(y) < form)
-        form = form_of(y);
+    uint32_t form = tsr__matrix_row_form(table);
+    if (tsr__matrix_row_form(y) < form)
+        form = tsr__matrix_row_form(y);
     return (tsr__dispatch){
         .shader = shader,
         .spec_count = 4,

@@ -71,6 +71,21 @@ uint32_t tsr__row_form(const tsr__piece *piece, int operand, tsr_dtype dtype, ui
     return misaligned % 4 == 0 ? TSR_ROW_DENSE4 : TSR_ROW_STRIDED;
 }
 
+uint32_t tsr__matrix_row_form(const tsr_tensor *matrix)
+{
+    const tsr_layout *layout = &matrix->layout;
+    /* Only whether rows start at even elements matters, so a row stride of any size will do. */
+    tsr__piece rows = {.ndim = 1, .shape = {layout->shape[0] > 1 ? 2 : 1}};
+    rows.strides[0][0] = (uint32_t)(layout->strides[0] & 1);
+    return tsr__row_form(&rows, 0, layout->dtype, tsr__tensor_address(matrix), layout->strides[1],
+                         layout->shape[1]);
+}
+
+uint64_t tsr__stride_bytes(const tsr_tensor *tensor, int dim)
+{
+    return (uint64_t)tensor->layout.strides[dim] * tsr_dtype_size(tensor->layout.dtype);
+}
+
 bool tsr__rows_alone(const tsr_device *device, uint64_t rows)
 {
     return device->device_class != TSR__CLASS_GPU && rows >= 256;

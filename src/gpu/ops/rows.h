@@ -34,6 +34,12 @@ tsr_layout tsr__layout_without(const tsr_layout *layout, int dim);
 uint32_t tsr__row_form(const tsr__piece *piece, int operand, tsr_dtype dtype, uint64_t address,
                        int64_t step, int64_t count);
 
+/* The same of a tensor of two dimensions whose rows may lie any stride apart. */
+uint32_t tsr__matrix_row_form(const tsr_tensor *matrix);
+
+/* A tensor's stride along `dim` in bytes. */
+uint64_t tsr__stride_bytes(const tsr_tensor *tensor, int dim);
+
 /* Whether one invocation per row is best however long the rows are: on CPU drivers, where rows
  * serve as SIMD lanes as well as elements do, and nothing costs more than the switches at barriers.
  */
