@@ -36,6 +36,16 @@ static inline uint64_t tsr__div_up_u64(uint64_t a, uint64_t b)
     return a / b + (a % b != 0);
 }
 
+static inline uint32_t tsr__min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint32_t tsr__div_up_u32(uint32_t a, uint32_t b)
+{
+    return a / b + (a % b != 0);
+}
+
 /* `alignment` is a power of two; the caller has checked that value + alignment fits. */
 static inline uint64_t tsr__align_up_u64(uint64_t value, uint64_t alignment)
 {

@@ -1,5 +1,6 @@
 #include "gpu/matmul/lavapipe_finish.h"
 
+#include "base/checked.h"
 #include "shaders/params/matmul.h"
 #include "shaders/params/matmul_cpu.h"
 
@@ -22,16 +23,6 @@ typedef struct part {
     uint32_t row, rows, col, cols;
     bool careful;
 } part;
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint32_t div_up(uint32_t a, uint32_t b)
-{
-    return a / b + (a % b != 0);
-}
 
 static uint64_t byte_offset(const tsr__matmul_side *side, const part *at)
 {
@@ -62,7 +53,7 @@ static tsr_status emit(const finish *f, const part *at)
         .spec = {f->lanes, tile_rows, at->careful, tsr__matmul_mode(p)},
         .push = &push,
         .push_bytes = sizeof push,
-        .groups = {div_up(at->rows, tile_rows), div_up(at->cols, tile_cols), 1},
+        .groups = {tsr__div_up_u32(at->rows, tile_rows), tsr__div_up_u32(at->cols, tile_cols), 1},
         .access_count = p->has_bias ? 3 : 2};
 
     if (!f->record)
@@ -82,7 +73,7 @@ static tsr_status emit_band(const finish *f, uint32_t rows, uint32_t col, uint32
     part at = {.col = col, .cols = cols, .careful = careful};
 
     for (at.row = 0; at.row < rows; at.row += at.rows) {
-        at.rows = min_u32(MAX_GROUPS, rows - at.row);
+        at.rows = tsr__min_u32(MAX_GROUPS, rows - at.row);
         TSR__TRY(emit(f, &at));
     }
     return TSR_OK;
@@ -117,7 +108,7 @@ tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, tsr__buffer *parti
 
     for (uint32_t col = 0; col < n; col += cols) {
         bool careful = col >= whole;
-        cols = min_u32(limit, (careful ? n : whole) - col);
+        cols = tsr__min_u32(limit, (careful ? n : whole) - col);
         TSR__TRY(emit_band(&f, rows, col, cols, careful));
     }
     return TSR_OK;

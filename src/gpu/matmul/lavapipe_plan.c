@@ -1,5 +1,6 @@
 #include "gpu/matmul/lavapipe_plan.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 
 enum {
@@ -29,16 +30,6 @@ typedef struct stretch {
 typedef struct cursor {
     uint32_t row, rows, col, cols, k, k_count;
 } cursor;
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint32_t div_up(uint32_t a, uint32_t b)
-{
-    return a / b + (a % b != 0);
-}
 
 bool tsr__lavapipe_worthwhile(int64_t m, int64_t n, int64_t k)
 {
@@ -101,8 +92,8 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
         .nn = !nt,
         .constants = {p->lanes, shape.rows, shape.vectors, of_k.steps, of_k.careful, p->a_dtype,
                       p->b_dtype, tn},
-        .groups = {div_up(at->rows, shape.rows),
-                   div_up(at->cols, nt ? shape.vectors : shape.vectors * p->lanes), 1},
+        .groups = {tsr__div_up_u32(at->rows, shape.rows),
+                   tsr__div_up_u32(at->cols, nt ? shape.vectors : shape.vectors * p->lanes), 1},
         .a = at->row * (tn ? 1 : p->a_stride) + at->k * (tn ? p->a_stride : 1),
         .b = at->col * (nt ? p->b_stride : 1) + at->k * (nt ? 1 : p->b_stride),
         .y = at->row * p->y_stride + at->col,
@@ -128,11 +119,11 @@ static tsr_status emit_band(const tsr__lavapipe_product *p, uint32_t col, uint32
         stretch of_k = stretch_for(p, p->k - at.k, careful_columns);
         uint32_t elements = of_k.steps * (is_nt(p) ? p->lanes : 1);
         uint32_t bytes = elements * (uint32_t)tsr_dtype_size(p->a_dtype);
-        uint32_t block = min_u32(BLOCK_BYTES / bytes, MAX_GROUPS) / shape.rows * shape.rows;
+        uint32_t block = tsr__min_u32(BLOCK_BYTES / bytes, MAX_GROUPS) / shape.rows * shape.rows;
 
-        at.k_count = min_u32(elements, p->k - at.k);
+        at.k_count = tsr__min_u32(elements, p->k - at.k);
         for (at.row = 0; at.row < p->m; at.row += at.rows) {
-            at.rows = min_u32(block, p->m - at.row);
+            at.rows = tsr__min_u32(block, p->m - at.row);
             TSR__TRY(emit_piece(p, &at, shape, of_k, emit, user));
         }
     }
@@ -150,7 +141,7 @@ tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *p, tsr__lavapipe_emit
     uint32_t cols;
 
     for (uint32_t col = 0; col < whole; col += cols) {
-        cols = min_u32(limit, whole - col);
+        cols = tsr__min_u32(limit, whole - col);
         TSR__TRY(emit_band(p, col, cols, false, emit, user));
     }
     return whole < p->n ? emit_band(p, whole, p->n - whole, true, emit, user) : TSR_OK;
