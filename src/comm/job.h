@@ -3,8 +3,8 @@
 #ifndef TSR_COMM_JOB_H
 #define TSR_COMM_JOB_H
 
-#include "comm/board/board.h"
 #include "base/clock.h"
+#include "comm/board/board.h"
 #include "comm/call.h"
 #include "comm/pattern/patterns.h"
 #include "comm/reduce/reduce.h"

@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "support/check_main.h"
 
 static job_rank *ranks; /* shared with the processes */

@@ -2,11 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fault.h"
 #include "boot/job.h"
 #include "comm/boot/boot.h"
-#include "base/clock.h"
 #include "support/check_main.h"
 
 static tsr__rendezvous_params params[2];

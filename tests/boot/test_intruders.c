@@ -7,9 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "boot/job.h"
 #include "boot/stranger.h"
-#include "base/clock.h"
 #include "comm/boot/peers.h"
 #include "support/check_main.h"
 

@@ -5,11 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "boot/job.h"
 #include "boot/stranger.h"
 #include "comm/boot/address.h"
-#include "base/clock.h"
 #include "support/check_main.h"
 
 static tsr__rendezvous_params params[JOB_MAX];

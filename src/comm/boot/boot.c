@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/boot/choose.h"
-#include "base/clock.h"
 #include "comm/boot/impl.h"
 #include "comm/boot/node.h"
 

@@ -12,8 +12,8 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "base/error.h"
 #include "base/clock.h"
+#include "base/error.h"
 
 /* Per step, so that a flood of connections does not keep the others waiting. */
 #define ACCEPTED_AT_ONCE 32

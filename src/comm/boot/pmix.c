@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/error.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "comm/boot/impl.h"
 #include "comm/boot/pmix_library.h"
 

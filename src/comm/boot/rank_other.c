@@ -12,8 +12,8 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "base/error.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "comm/boot/impl.h"
 
 /* Rank 0 knows best who is missing, so the others leave it this much more time to say so. */

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/error.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "comm/boot/impl.h"
 
 /* How long to wait for a port that another process has: one that is just ending. */

@@ -1,8 +1,8 @@
 #include "comm/boot/rendezvous.h"
 
 #include "base/alloc.h"
-#include "base/error.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "comm/boot/rank_other.h"
 #include "comm/boot/rank_zero.h"
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/error.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "comm/ucx/state.h"
 
 static tsr_status check(ucs_status_t status, const char *what)

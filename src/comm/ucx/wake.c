@@ -7,8 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "comm/ucx/state.h"
 
 /* UCX notices the end of a peer when it progresses, not while it sleeps. */
