@@ -1,4 +1,4 @@
-// y = act(alpha · sums + y + bias) for Mesa's CPU driver. A workgroup is one subgroup and makes ROWS rows of 4 · LANES columns, of
+// y = act(alpha · sums of all parts + y + bias) for Mesa's CPU driver. A workgroup is one subgroup and makes ROWS rows of 4 · LANES columns, of
 // which a lane has four neighbours: storing four numbers costs hardly more than storing one. Compiled with -O0, as
 // matmul_lavapipe_nt.comp.
 #version 450
@@ -21,6 +21,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const int ROWS = 8;
 layout(constant_id = 2) const uint CAREFUL = 0; // 1: n may end anywhere, strides are what they are
 layout(constant_id = 3) const uint MODE = 0;    // TSR_MM_…
+layout(constant_id = 4) const int PARTS = 1;    // added in this order
 
 const uint Y_DTYPE = MODE >> TSR_MM_Y_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
 const uint BIAS_DTYPE = MODE >> TSR_MM_BIAS_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
@@ -82,7 +83,10 @@ void main()
     [[unroll]] for (int i = 0; i < ROWS; i++) {
         uint64_t row = min(row0 + i, p.m - 1);
         y_row[i] = p.y + row * p.y_row * bytes_of(Y_DTYPE);
-        sums[i] = load4(p.sums + row * p.sums_row * 4, col0, 1, TSR_DT_F32);
+        uint64_t sums_row = p.sums + row * p.sums_row * 4;
+        sums[i] = load4(sums_row, col0, 1, TSR_DT_F32);
+        [[unroll]] for (int part = 1; part < PARTS; part++)
+            sums[i] += load4(sums_row + uint64_t(part) * p.sums_part * 4, col0, 1, TSR_DT_F32);
         old[i] = vec4(0.0);
         bias[i] = vec4(0.0);
         if ((MODE & TSR_MM_ACCUMULATE) != 0)

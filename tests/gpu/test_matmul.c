@@ -364,6 +364,40 @@ START_TEST(sizes_of_zero)
 }
 END_TEST
 
+/* Long enough that drivers cut k into parts with sums of their own: two, in two rounds and a rest;
+ * sixteen, in two; and parts of the longest kind. */
+START_TEST(few_long_rows)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    gpu_random random = {45};
+    matmul_case c = plain_case(0, 1541, 700);
+
+    c.transpose_b = true;
+    for (int i = 0; i < 3; i++) {
+        c.m = 1 + 3 * i;
+        c.a = c.b = dtypes[i];
+        run_case(&random, &c);
+    }
+    c.m = 9; /* one more than a tile */
+    run_case(&random, &c);
+    c = plain_case(3, 9223, 130);
+    c.transpose_b = c.accumulate = c.views = true;
+    c.y = TSR_BF16;
+    c.bias = TSR_F16;
+    c.bias_shape = (batch_shape){1, {130}};
+    c.activation = TSR_ACT_SILU;
+    c.alpha = 0.125f;
+    c.batch = c.b_batch = (batch_shape){1, {2}};
+    run_case(&random, &c);
+    c = plain_case(130, 9223, 3); /* tall rather than wide: roles swapped */
+    run_case(&random, &c);
+    c = plain_case(1, 32800, 520);
+    c.transpose_b = true;
+    c.b = TSR_F16;
+    run_case(&random, &c);
+}
+END_TEST
+
 START_TEST(batches_of_every_rank)
 {
     gpu_random random = {47};
@@ -689,6 +723,7 @@ TESTS(matmul)
     tcase_add_test(tests, y_is_not_read_unless_it_accumulates);
     tcase_add_test(tests, specials_stay_where_they_are);
     tcase_add_test(tests, sizes_of_zero);
+    tcase_add_test(tests, few_long_rows);
     tcase_add_test(tests, batches_of_every_rank);
     tcase_add_test(tests, a_batch_of_seventy_thousand);
     tcase_add_test(tests, strides_of_millions);

@@ -58,8 +58,8 @@ typedef struct run {
     tsr_tensor a_source, b_source; /* what to pack, where ndim is not 0 */
     tsr__buffer *partial;          /* f32 sums of some rows, where y cannot take them as they are */
     int64_t band;                  /* rows at a time */
-    uint32_t lanes;
-    bool record; /* false: only make the pipelines */
+    uint32_t lanes, parts;         /* sums of each element, tsr__lavapipe_parts() */
+    bool record;                   /* false: only make the pipelines */
     const int64_t *batch;
     int64_t row;
 } run;
@@ -161,14 +161,17 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
     run *r = user;
     const tsr__matmul_call *call = r->call;
     const tsr__matmul_problem *p = &r->problem;
-    struct tsr_matmul_cpu_push push = {
-        .m = piece->m, .n = piece->n, .k = piece->k, .accumulate = piece->accumulate};
-    tsr__dispatch dispatch = {
-        .shader = piece->nn ? TSR__SHADER_MATMUL_LAVAPIPE_NN : TSR__SHADER_MATMUL_LAVAPIPE_NT,
-        .spec_count = piece->nn ? TSR__LAVAPIPE_CONSTANTS : TSR__LAVAPIPE_CONSTANTS - 1,
-        .push = &push,
-        .push_bytes = sizeof push,
-        .access_count = 3};
+    struct tsr_matmul_cpu_push push = {.m = piece->m,
+                                       .n = piece->n,
+                                       .k = piece->k,
+                                       .accumulate = piece->accumulate,
+                                       .y_part = piece->y_part};
+    tsr__dispatch dispatch = {.shader = piece->nn ? TSR__SHADER_MATMUL_LAVAPIPE_NN
+                                                  : TSR__SHADER_MATMUL_LAVAPIPE_NT,
+                              .spec_count = TSR__LAVAPIPE_CONSTANTS,
+                              .push = &push,
+                              .push_bytes = sizeof push,
+                              .access_count = 3};
 
     for (int i = 0; i < dispatch.spec_count; i++)
         dispatch.spec[i] = piece->constants[i];
@@ -193,11 +196,11 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
     return tsr__stream_dispatch(call->stream, &dispatch);
 }
 
-/* `rows` rows of one matrix, from r->row on. */
-static tsr_status record_band(run *r, int64_t rows)
+static tsr__lavapipe_product product_of(const run *r, int64_t rows)
 {
     const tsr__matmul_problem *p = &r->problem;
-    tsr__lavapipe_product product = {
+
+    return (tsr__lavapipe_product){
         .form = p->b.row == 1   ? TSR__LAVAPIPE_NT
                 : p->a.col == 1 ? TSR__LAVAPIPE_NN
                                 : TSR__LAVAPIPE_TN,
@@ -211,7 +214,15 @@ static tsr_status record_band(run *r, int64_t rows)
         .a_dtype = p->a.dtype,
         .b_dtype = p->b.dtype,
         .accumulate = p->accumulate && !r->partial,
+        .parts = r->parts,
     };
+}
+
+/* `rows` rows of one matrix, from r->row on. */
+static tsr_status record_band(run *r, int64_t rows)
+{
+    const tsr__matmul_problem *p = &r->problem;
+    tsr__lavapipe_product product = product_of(r, rows);
 
     TSR__TRY(tsr__lavapipe_plan(&product, emit, r));
     if (!r->partial)
@@ -225,10 +236,11 @@ static tsr_status record_band(run *r, int64_t rows)
         .y = tsr__matmul_address(call->y, &p->y, y),
         .bias = call->bias ? tsr__matmul_address(call->bias, &p->bias, bias) : 0};
     if (tsr__lavapipe_finishes(call))
-        return tsr__lavapipe_finish(call, r->partial, (uint32_t)rows, push.y, push.bias, r->record);
+        return tsr__lavapipe_finish(call, r->partial, r->parts, (uint32_t)rows, push.y, push.bias,
+                                    r->record);
     tsr__matmul_epilogue(p, &push);
     push.m = (uint32_t)rows;
-    return tsr__matmul_finish(call, r->partial, 1, 1, &push, r->record);
+    return tsr__matmul_finish(call, r->partial, r->parts, 1, &push, r->record);
 }
 
 static tsr_status walk(run *r, bool record)
@@ -255,15 +267,17 @@ tsr_status tsr__matmul_run_lavapipe(const tsr__matmul_call *call, const tsr__mat
     (void)plan;
     r.lanes = tsr_stream_device(call->stream)->info.subgroup_size;
     TSR__TRY(prepare_operands(&r));
-    if (!y_takes_sums(&r.problem)) {
+    tsr__lavapipe_product all = product_of(&r, r.band);
+    r.parts = tsr__lavapipe_parts(&all);
+    if (r.parts > 1 || !y_takes_sums(&r.problem)) {
         int64_t band = partial_bytes / (r.problem.n * (int64_t)sizeof(float));
         band = band > fewest_rows ? band : fewest_rows;
         /* … unless that were more than the epilogue can count. */
         int64_t most = INT64_C(1) << 31;
         band = band < most / r.problem.n ? band : most / r.problem.n;
         r.band = band < r.problem.m ? band : r.problem.m;
-        TSR__TRY(tsr__stream_scratch(call->stream, (uint64_t)(r.band * r.problem.n) * sizeof(float),
-                                     &r.partial));
+        TSR__TRY(tsr__stream_scratch(
+            call->stream, (uint64_t)(r.parts * r.band * r.problem.n) * sizeof(float), &r.partial));
     }
     TSR__TRY(walk(&r, false));
     if (r.a_source.layout.ndim > 0)

@@ -14,7 +14,7 @@ typedef struct finish {
     const tsr__matmul_call *call;
     tsr__buffer *partial;
     uint64_t y, bias;
-    uint32_t lanes;
+    uint32_t lanes, parts, matrix_rows;
     bool record;
 } finish;
 
@@ -33,13 +33,15 @@ static uint64_t byte_offset(const tsr__matmul_side *side, const part *at)
 static tsr_status emit(const finish *f, const part *at)
 {
     const tsr__matmul_problem *p = f->call->problem;
-    uint32_t tile_rows = p->m < TILE_ROWS ? 1 : TILE_ROWS, tile_cols = f->lanes * VECTOR;
+    uint32_t tile_rows = p->m < TILE_ROWS || f->parts > 1 ? 1 : TILE_ROWS,
+             tile_cols = f->lanes * VECTOR;
     struct tsr_matmul_cpu_finish_push push = {
         .sums =
             f->partial->address + ((uint64_t)at->row * (uint64_t)p->n + at->col) * sizeof(float),
         .y = f->y + byte_offset(&p->y, at),
         .bias = p->has_bias ? f->bias + byte_offset(&p->bias, at) : 0,
         .sums_row = (uint32_t)p->n,
+        .sums_part = f->matrix_rows * (uint32_t)p->n,
         .y_row = (uint32_t)p->y.row,
         .y_col = (uint32_t)p->y.col,
         .bias_row = (uint32_t)p->bias.row,
@@ -49,8 +51,8 @@ static tsr_status emit(const finish *f, const part *at)
         .alpha = p->alpha};
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_MATMUL_LAVAPIPE_FINISH,
-        .spec_count = 4,
-        .spec = {f->lanes, tile_rows, at->careful, tsr__matmul_mode(p)},
+        .spec_count = 5,
+        .spec = {f->lanes, tile_rows, at->careful, tsr__matmul_mode(p), f->parts},
         .push = &push,
         .push_bytes = sizeof push,
         .groups = {tsr__div_up_u32(at->rows, tile_rows), tsr__div_up_u32(at->cols, tile_cols), 1},
@@ -93,8 +95,8 @@ bool tsr__lavapipe_finishes(const tsr__matmul_call *call)
            (p->y.dtype == TSR_F32 && (!p->has_bias || p->bias.dtype == TSR_F32));
 }
 
-tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t rows,
-                                uint64_t y, uint64_t bias, bool record)
+tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t parts,
+                                uint32_t rows, uint64_t y, uint64_t bias, bool record)
 {
     const tsr__matmul_problem *p = call->problem;
     finish f = {.call = call,
@@ -102,6 +104,8 @@ tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, tsr__buffer *parti
                 .y = y,
                 .bias = bias,
                 .lanes = tsr_stream_device(call->stream)->info.subgroup_size,
+                .parts = parts,
+                .matrix_rows = rows,
                 .record = record};
     uint32_t n = (uint32_t)p->n, tile = f.lanes * VECTOR, limit = MAX_GROUPS * tile, cols;
     uint32_t whole = has_vectors(p) ? n / tile * tile : 0;

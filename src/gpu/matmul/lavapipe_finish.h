@@ -8,10 +8,10 @@
  * does it. */
 bool tsr__lavapipe_finishes(const tsr__matmul_call *call);
 
-/* y = act(alpha · sums + y + bias) for `rows` rows of one matrix, whose sums are in `partial`,
- * row-major. `y` and `bias` are the addresses of their first elements. Unless `record`, only makes
+/* y = act(alpha · sums + y + bias) for `rows` rows of one matrix, whose sums are the `parts`
+ * matrices in `partial`, row-major, added up. `y` and `bias` are the addresses of their first elements. Unless `record`, only makes
  * the pipelines. */
-tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t rows,
-                                uint64_t y, uint64_t bias, bool record);
+tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t parts,
+                                uint32_t rows, uint64_t y, uint64_t bias, bool record);
 
 #endif

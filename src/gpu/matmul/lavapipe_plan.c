@@ -15,6 +15,10 @@ enum {
     LARGE_LOG2 = 24,
     /* … and from which the end of k may have a stretch of its own length. */
     HUGE_LOG2 = 28,
+    /* Elements of b, as a power of two, from which a few rows are multiplied part by part of k, and
+       no more parts than the addition of their sums is worth. */
+    THIN_LOG2 = 20,
+    MAX_PARTS = 16,
 };
 
 typedef struct tile {
@@ -29,6 +33,7 @@ typedef struct stretch {
 /* The part of the problem that a piece covers. */
 typedef struct cursor {
     uint32_t row, rows, col, cols, k, k_count;
+    uint32_t parts; /* of k, k_count each, whose sums are kept apart; 0: one, for the first */
 } cursor;
 
 bool tsr__lavapipe_worthwhile(int64_t m, int64_t n, int64_t k)
@@ -84,6 +89,22 @@ static stretch stretch_for(const tsr__lavapipe_product *p, uint32_t k_left, bool
     return (stretch){32, k_left < 32};
 }
 
+static uint32_t part_steps(const tsr__lavapipe_product *p)
+{
+    return (uint64_t)p->n * p->k < UINT64_C(1) << LARGE_LOG2 ? 64 : 128;
+}
+
+uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p)
+{
+    uint32_t stretches = p->k / (part_steps(p) * p->lanes), parts = 1;
+
+    if (!is_nt(p) || p->m > tile_for(p).rows || (uint64_t)p->n * p->k < UINT64_C(1) << THIN_LOG2)
+        return 1;
+    while (parts < MAX_PARTS && parts * 2 <= stretches)
+        parts *= 2;
+    return parts;
+}
+
 static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, tile shape,
                              stretch of_k, tsr__lavapipe_emit_fn emit, void *user)
 {
@@ -91,8 +112,8 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
     tsr__lavapipe_piece piece = {
         .nn = !nt,
         .constants = {p->lanes, shape.rows, shape.vectors, of_k.steps, of_k.careful, p->a_dtype,
-                      p->b_dtype, tn},
-        .groups = {tsr__div_up_u32(at->rows, shape.rows),
+                      p->b_dtype, nt ? at->parts > 0 : tn},
+        .groups = {at->parts > 0 ? at->parts : tsr__div_up_u32(at->rows, shape.rows),
                    tsr__div_up_u32(at->cols, nt ? shape.vectors : shape.vectors * p->lanes), 1},
         .a = at->row * (tn ? 1 : p->a_stride) + at->k * (tn ? p->a_stride : 1),
         .b = at->col * (nt ? p->b_stride : 1) + at->k * (nt ? 1 : p->b_stride),
@@ -101,9 +122,25 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
         .n = at->cols,
         .k = at->k_count,
         .accumulate = at->k != 0 || p->accumulate,
+        .y_part = at->parts > 0 ? p->m * p->n : 0,
     };
 
     return emit(user, &piece);
+}
+
+/* As much of k as parts can take: in rounds, from which each part has a stretch. */
+static tsr_status emit_parts(const tsr__lavapipe_product *p, cursor *at, tile shape,
+                             tsr__lavapipe_emit_fn emit, void *user)
+{
+    uint32_t steps = part_steps(p);
+
+    at->k_count = steps * p->lanes;
+    for (uint32_t left = p->k / at->k_count; left > 0; left -= at->parts) {
+        at->parts = tsr__min_u32(p->parts, left);
+        TSR__TRY(emit_piece(p, at, shape, (stretch){steps, false}, emit, user));
+        at->k += at->parts * at->k_count;
+    }
+    return TSR_OK;
 }
 
 /* One band of columns: stretch after stretch of k, each in blocks of rows. */
@@ -111,11 +148,13 @@ static tsr_status emit_band(const tsr__lavapipe_product *p, uint32_t col, uint32
                             bool careful_columns, tsr__lavapipe_emit_fn emit, void *user)
 {
     tile shape = tile_for(p);
-    cursor at = {.col = col, .cols = cols};
+    cursor at = {.col = col, .cols = cols, .rows = p->m};
 
     if (careful_columns)
         shape.vectors = 4;
-    for (at.k = 0; at.k < p->k; at.k += at.k_count) {
+    if (p->parts > 1)
+        TSR__TRY(emit_parts(p, &at, shape, emit, user));
+    for (at.parts = 0; at.k < p->k; at.k += at.k_count) {
         stretch of_k = stretch_for(p, p->k - at.k, careful_columns);
         uint32_t elements = of_k.steps * (is_nt(p) ? p->lanes : 1);
         uint32_t bytes = elements * (uint32_t)tsr_dtype_size(p->a_dtype);

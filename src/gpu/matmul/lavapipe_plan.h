@@ -22,24 +22,29 @@ typedef struct tsr__lavapipe_product {
     uint64_t a_stride, b_stride, y_stride; /* elements from line to line, as stored */
     tsr_dtype a_dtype, b_dtype;
     bool accumulate; /* onto what is in y */
+    uint32_t parts;  /* tsr__lavapipe_parts(): y is that many matrices of sums, to be added up */
 } tsr__lavapipe_product;
 
 #define TSR__LAVAPIPE_CONSTANTS 8
 
 typedef struct tsr__lavapipe_piece {
     bool nn; /* matmul_lavapipe_nn, else …_nt */
-    uint32_t
-        constants[TSR__LAVAPIPE_CONSTANTS]; /* specialization constants; the last is for nn alone */
+    uint32_t constants[TSR__LAVAPIPE_CONSTANTS]; /* specialization constants */
     uint32_t groups[3];
     uint64_t a, b, y; /* where it starts, in elements from each operand's first */
     uint32_t m, n, k;
     bool accumulate;
+    uint32_t y_part; /* elements */
 } tsr__lavapipe_piece;
 
 /* Calls `emit` for the pieces in order until one fails. */
 typedef tsr_status (*tsr__lavapipe_emit_fn)(void *user, const tsr__lavapipe_piece *piece);
 tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *product, tsr__lavapipe_emit_fn emit,
                               void *user);
+
+/* How many sums each element of y should have: several for a few long rows, of which the order in
+ * which memory is read decides. `p->parts` is not looked at. */
+uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p);
 
 /* Whether these kernels are worth their pipelines; below, the ordinary tiled one does. */
 bool tsr__lavapipe_worthwhile(int64_t m, int64_t n, int64_t k);
