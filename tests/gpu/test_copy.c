@@ -275,6 +275,23 @@ START_TEST(many_rows)
 }
 END_TEST
 
+/* So much that CPUs share it, each from the middle of a row on. */
+START_TEST(long_rows)
+{
+    gpu_random random = {9};
+    int64_t wide[] = {5, 1000004}, narrow[] = {5, 1000003};
+    copy_image src = image_whole(&random, TSR_U8, 2, wide),
+               dst = image_whole(&random, TSR_U8, 2, narrow);
+    image_slice(&src, 1, 1, TSR_END, 1);
+    check_copy(&dst, &src);
+    image_drop(&src);
+    src = image_whole(&random, TSR_U8, 2, narrow); /* one row, in effect */
+    check_copy(&dst, &src);
+    image_drop(&dst);
+    image_drop(&src);
+}
+END_TEST
+
 /* Recorded work on the destination comes first, so that the copy cannot be made at once on the
  * host. */
 START_TEST(busy_rows)
@@ -465,6 +482,7 @@ TESTS(copy)
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     add_all(tests);
     tcase_add_test(tests, many_rows);
+    tcase_add_test(tests, long_rows);
     tcase_add_test(tests, busy_rows);
     tcase_add_test(tests, nothing_to_do);
     tcase_add_test(tests, concatenates);
