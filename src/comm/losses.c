@@ -17,10 +17,27 @@ bool tsr__comm_is_gone(const tsr_comm *comm, int rank)
            tsr__transport_is_lost(comm->job->transport, comm->world_of[rank]);
 }
 
-/* A rank that is gone is needed for a call. */
+/* The first rank of the communicator to be lost; `rank` where none is. */
+static int first_lost(const tsr_comm *comm, int rank)
+{
+    unsigned first = 0;
+    for (int i = 0; i < comm->size; i++) {
+        const unsigned number = tsr__transport_loss_number(comm->job->transport, comm->world_of[i]);
+        if (number != 0 && (first == 0 || number < first)) {
+            first = number;
+            rank = i;
+        }
+    }
+    return rank;
+}
+
+/* A rank that is gone is needed for a call. What a collective waits for may be a rank that gave up,
+ * and went, because of another. */
 static void fail_gone(tsr_comm *comm, const tsr__call *call, int rank)
 {
     char text[TSR__CALL_TEXT];
+    if (call->kind < TSR__CALL_SEND)
+        rank = first_lost(comm, rank);
     (void)tsr__call_format(call, text);
     if (comm->news[rank].left)
         tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST, "%s: rank %d has destroyed the communicator",

@@ -109,7 +109,7 @@ static const char *judge(int size, int victim, double since, double late)
 static void wait_until_ready(int size)
 {
     const scene *shown = ranks_shared();
-    const double end = seconds_now() + 30;
+    const double end = seconds_now() + 60;
     while (atomic_load(&shown->ready) < size && seconds_now() < end)
         rest_ms(1);
     ck_assert_int_eq(atomic_load(&shown->ready), size);

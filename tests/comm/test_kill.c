@@ -161,7 +161,7 @@ static void kill_one(uint64_t *random, int round, double *slowest)
     const int after_us = (int)random_between(random, 0, 30000);
     ranks_start(&(ranks_job){.size = size, .path = path, .run = live_until, .user = &plan});
     const evidence *shown = ranks_shared();
-    const double end = seconds_now() + 30;
+    const double end = seconds_now() + 60;
     while (atomic_load(&shown->ready) < size && seconds_now() < end)
         usleep(200);
     usleep((useconds_t)after_us);

@@ -140,9 +140,9 @@ static void *close_endpoint(tsr__peer *peer, uint32_t flags)
 /* In a callback of UCX only noted; the endpoint is closed at the next progress. */
 void tsr__ucx_lose(tsr__peer *peer, const char *why)
 {
-    if (peer->lost)
+    if (peer->lost != 0)
         return;
-    peer->lost = true;
+    peer->lost = ++peer->transport->noticed;
     (void)snprintf(peer->why, sizeof peer->why, "%s", why);
     peer->transport->doubts = true;
 }
@@ -153,7 +153,7 @@ static void count_losses(tsr__transport *transport)
     transport->doubts = false;
     for (int i = 0; i < transport->size; i++) {
         tsr__peer *peer = &transport->peers[i];
-        if (!peer->lost || peer->counted)
+        if (peer->lost == 0 || peer->counted)
             continue;
         peer->counted = true;
         transport->losses++;
@@ -183,6 +183,11 @@ unsigned tsr__transport_losses(const tsr__transport *transport)
 bool tsr__transport_is_lost(const tsr__transport *transport, int peer)
 {
     return transport->peers[peer].counted;
+}
+
+unsigned tsr__transport_loss_number(const tsr__transport *transport, int peer)
+{
+    return transport->peers[peer].lost;
 }
 
 const char *tsr__transport_loss(const tsr__transport *transport, int peer)

@@ -70,6 +70,11 @@ bool tsr__transport_is_lost(const tsr__transport *transport, int peer)
     return false;
 }
 
+unsigned tsr__transport_loss_number(const tsr__transport *transport, int peer)
+{
+    return 0;
+}
+
 const char *tsr__transport_loss(const tsr__transport *transport, int peer)
 {
     return "";

@@ -7,10 +7,11 @@
 
 typedef struct tsr__peer {
     tsr__transport *transport;
-    ucp_ep_h endpoint;  /* NULL: self, or closed */
-    void *closing;      /* the request of its closing, or NULL */
-    int process;        /* a pidfd, or −1 */
-    bool lost, counted; /* counted: in `losses`, its endpoint closed */
+    ucp_ep_h endpoint; /* NULL: self, or closed */
+    void *closing;     /* the request of its closing, or NULL */
+    int process;       /* a pidfd, or −1 */
+    unsigned lost;     /* its number among those that were lost, from 1; 0: it is not */
+    bool counted;      /* in `losses`, its endpoint closed */
     char why[96];
 } tsr__peer;
 
@@ -23,7 +24,7 @@ struct tsr__transport {
     int self, size;
     int wake;    /* an epoll of the worker's event fd and all pidfds */
     bool doubts; /* some peer is lost and not counted yet */
-    unsigned losses;
+    unsigned noticed, losses;
 };
 
 /* UCX prints by itself; what it says goes to the library's log, unless UCX_LOG_LEVEL is set. */

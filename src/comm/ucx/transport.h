@@ -76,6 +76,8 @@ void tsr__transport_glance(tsr__transport *transport);
 /* How many peers have been lost so far; when it changes, ask for each. */
 unsigned tsr__transport_losses(const tsr__transport *transport);
 bool tsr__transport_is_lost(const tsr__transport *transport, int peer);
+/* Where it comes in the order in which losses were noticed: 1 for the first. 0: not lost. */
+unsigned tsr__transport_loss_number(const tsr__transport *transport, int peer);
 /* Why, in words that follow "rank 3 is lost: ". */
 const char *tsr__transport_loss(const tsr__transport *transport, int peer);
 
