@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "model.h"
 #include "report.h"
@@ -24,13 +23,6 @@ typedef struct training {
     epoch_result *results; /* [epochs + 1] */
     int count;
 } training;
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static double communication_seconds(const digits_job *job)
 {

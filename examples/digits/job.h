@@ -2,6 +2,7 @@
 #ifndef DIGITS_JOB_H
 #define DIGITS_JOB_H
 
+#include "common/common.h"
 #include "options.h"
 
 typedef struct digits_job {
@@ -15,14 +16,6 @@ typedef struct digits_job {
     tsr_parallel *data_group;   /* a column: the same part of the parameters, other images */
     tsr_parallel *tensor_group; /* a row: the same images, other parts of the parameters */
 } digits_job;
-
-/* Leaves the function with the library's error. */
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        tsr_status status_ = (call);                                                               \
-        if (status_ != TSR_OK)                                                                     \
-            return status_;                                                                        \
-    } while (0)
 
 /* Meets the other ranks. job_finish() afterwards in any case. A grid that does not fit the ranks is
  * TSR_ERR_INVALID, with the sentence in `error`; else it stays empty. */

@@ -7,27 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/common.h"
 #include "data.h"
 
-static bool wrong(const char *what, const char *value)
-{
-    fprintf(stderr, "digits: %s%s; see digits --help\n", what, value);
-    return false;
-}
-
-static bool parse_int(const char *name, const char *text, int least, int most, int *out)
-{
-    char *end;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0 || value < least || value > most) {
-        fprintf(stderr, "digits: --%s takes a number from %d to %d, not %s; see digits --help\n",
-                name, least, most, text);
-        return false;
-    }
-    *out = (int)value;
-    return true;
-}
+#define PROGRAM "digits"
 
 static bool parse_number(const char *name, const char *text, double *out)
 {
@@ -48,7 +31,7 @@ static bool parse_seed(const char *text, int64_t *out)
     errno = 0;
     long long value = strtoll(text, &end, 10);
     if (end == text || *end != '\0' || errno != 0)
-        return wrong("--seed takes a whole number of 64 bits, not ", text);
+        return wrong_option(PROGRAM, "--seed takes a whole number of 64 bits, not ", text);
     *out = value;
     return true;
 }
@@ -63,29 +46,18 @@ static bool parse_grid(const char *text, int *data, int *tensor)
         t = strtol(second, &end, 10);
     }
     if (*end != '\0' || d < 1 || t < 1 || d > TSR_COMM_SIZE_MOST || t > TSR_COMM_SIZE_MOST)
-        return wrong("--grid takes DATAxTENSOR ranks, as 2x1, not ", text);
+        return wrong_option(PROGRAM, "--grid takes DATAxTENSOR ranks, as 2x1, not ", text);
     *data = (int)d;
     *tensor = (int)t;
     return true;
-}
-
-static bool parse_dtype(const char *text, tsr_dtype *out)
-{
-    static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
-    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
-        if (strcmp(text, tsr_dtype_name(floats[i])) == 0) {
-            *out = floats[i];
-            return true;
-        }
-    }
-    return wrong("--dtype takes f32, f16 or bf16, not ", text);
 }
 
 static bool parse_strategy(const char *text, const char **out)
 {
     tsr_shard_kind kind;
     if (strcmp(text, "none") != 0 && tsr_shard_kind_parse(text, &kind) != TSR_OK)
-        return wrong("--strategy takes none, full, layerwise, hybrid or weighted, not ", text);
+        return wrong_option(
+            PROGRAM, "--strategy takes none, full, layerwise, hybrid or weighted, not ", text);
     *out = text;
     return true;
 }
@@ -136,7 +108,7 @@ static bool take(int option, const char *value, digits_options *out)
 {
     switch (option) {
     case OPT_BATCH:
-        return parse_int("batch", value, 1, 1 << 16, &out->batch);
+        return parse_int(PROGRAM, "batch", value, 1, 1 << 16, &out->batch);
     case OPT_CURVE:
         out->curve = value;
         return true;
@@ -144,13 +116,13 @@ static bool take(int option, const char *value, digits_options *out)
         out->device = value;
         return true;
     case OPT_DTYPE:
-        return parse_dtype(value, &out->dtype);
+        return parse_dtype(PROGRAM, value, &out->dtype);
     case OPT_EPOCHS:
-        return parse_int("epochs", value, 0, 100000, &out->epochs);
+        return parse_int(PROGRAM, "epochs", value, 0, 100000, &out->epochs);
     case OPT_GRID:
         return parse_grid(value, &out->data, &out->tensor);
     case OPT_HIDDEN:
-        return parse_int("hidden", value, 1, 1 << 20, &out->hidden);
+        return parse_int(PROGRAM, "hidden", value, 1, 1 << 20, &out->hidden);
     case OPT_LEARNING_RATE:
         return parse_number("learning-rate", value, &out->learning_rate);
     case OPT_LOAD:
@@ -160,7 +132,7 @@ static bool take(int option, const char *value, digits_options *out)
         out->log = value;
         return true;
     case OPT_RANKS:
-        return parse_int("ranks", value, 1, TSR_COMM_SIZE_MOST, &out->ranks);
+        return parse_int(PROGRAM, "ranks", value, 1, TSR_COMM_SIZE_MOST, &out->ranks);
     case OPT_SAVE:
         out->save = value;
         return true;
@@ -176,12 +148,12 @@ static bool take(int option, const char *value, digits_options *out)
     case OPT_WEIGHT_DECAY:
         return parse_number("weight-decay", value, &out->weight_decay);
     case OPT_WORKERS:
-        return parse_int("workers", value, 0, 64, &out->workers);
+        return parse_int(PROGRAM, "workers", value, 0, 64, &out->workers);
     case 'h':
         out->help = true;
         return true;
     }
-    return wrong("what to do is not clear", "");
+    return wrong_option(PROGRAM, "what to do is not clear", "");
 }
 
 bool digits_options_parse(int argc, char **argv, digits_options *out)
@@ -202,7 +174,7 @@ bool digits_options_parse(int argc, char **argv, digits_options *out)
         if (!take(option, optarg, out))
             return false;
     if (argc - optind > 1)
-        return wrong("one file only, not also ", argv[optind + 1]);
+        return wrong_option(PROGRAM, "one file only, not also ", argv[optind + 1]);
     if (optind < argc)
         out->csv = argv[optind];
     if (out->ranks && out->data && out->ranks != out->data * out->tensor) {

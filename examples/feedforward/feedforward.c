@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "block.h"
+#include "common/common.h"
 #include "options.h"
 
 typedef struct place {
@@ -24,21 +24,6 @@ typedef struct place {
     tsr_stream *stream;
     tsr_parallel *group, *alone; /* all ranks; this one, for the result to compare with */
 } place;
-
-/* Leaves the function with the library's error. */
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        tsr_status status_ = (call);                                                               \
-        if (status_ != TSR_OK)                                                                     \
-            return status_;                                                                        \
-    } while (0)
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static tsr_status place_init(place *self, const feedforward_options *options)
 {

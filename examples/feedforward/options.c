@@ -6,38 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool wrong(const char *what, const char *value)
-{
-    fprintf(stderr, "feedforward: %s%s; see feedforward --help\n", what, value);
-    return false;
-}
+#include "common/common.h"
 
-static bool parse_int(const char *name, const char *text, int most, int *out)
-{
-    char *end;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0 || value < 1 || value > most) {
-        fprintf(stderr,
-                "feedforward: --%s takes a number from 1 to %d, not %s; see feedforward --help\n",
-                name, most, text);
-        return false;
-    }
-    *out = (int)value;
-    return true;
-}
-
-static bool parse_dtype(const char *text, tsr_dtype *out)
-{
-    static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
-    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
-        if (strcmp(text, tsr_dtype_name(floats[i])) == 0) {
-            *out = floats[i];
-            return true;
-        }
-    }
-    return wrong("--dtype takes f32, f16 or bf16, not ", text);
-}
+#define PROGRAM "feedforward"
 
 enum { OPT_DEVICE = 256, OPT_DTYPE, OPT_GENERATE, OPT_HIDDEN, OPT_RUNS, OPT_TOKENS, OPT_WIDTH };
 
@@ -58,23 +29,23 @@ static bool take(int option, const char *value, feedforward_options *out)
         out->device = value;
         return true;
     case OPT_DTYPE:
-        return parse_dtype(value, &out->dtype);
+        return parse_dtype(PROGRAM, value, &out->dtype);
     case OPT_GENERATE:
         out->generate = true;
         return true;
     case OPT_HIDDEN:
-        return parse_int("hidden", value, 1 << 20, &out->hidden);
+        return parse_int(PROGRAM, "hidden", value, 1, 1 << 20, &out->hidden);
     case OPT_RUNS:
-        return parse_int("runs", value, 100000, &out->runs);
+        return parse_int(PROGRAM, "runs", value, 1, 100000, &out->runs);
     case OPT_TOKENS:
-        return parse_int("tokens", value, 1 << 20, &out->tokens);
+        return parse_int(PROGRAM, "tokens", value, 1, 1 << 20, &out->tokens);
     case OPT_WIDTH:
-        return parse_int("width", value, 1 << 20, &out->width);
+        return parse_int(PROGRAM, "width", value, 1, 1 << 20, &out->width);
     case 'h':
         out->help = true;
         return true;
     }
-    return wrong("what to do is not clear", "");
+    return wrong_option(PROGRAM, "what to do is not clear", "");
 }
 
 bool feedforward_options_parse(int argc, char **argv, feedforward_options *out)
@@ -88,8 +59,8 @@ bool feedforward_options_parse(int argc, char **argv, feedforward_options *out)
     if (out->help)
         return true;
     if (argc - optind != 1)
-        return wrong(optind < argc ? "one file only, not also " : "which file?",
-                     optind < argc ? argv[optind + 1] : "");
+        return wrong_option(PROGRAM, optind < argc ? "one file only, not also " : "which file?",
+                            optind < argc ? argv[optind + 1] : "");
     out->file = argv[optind];
     return true;
 }

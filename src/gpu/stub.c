@@ -1,26 +1,8 @@
 /* The GPU half in a build without Vulkan (-Dvulkan=disabled): every function is there and says so,
  * so that programs link and start in either build. */
-#include "base/error.h"
+#include "base/stub.h"
 #include "tessera/kernel.h"
 #include "tessera/ops.h"
-
-/* A stub names its parameters for the reader's sake only. */
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-
-#define UNSUPPORTED(name, ...)                                                                     \
-    tsr_status name(__VA_ARGS__)                                                                   \
-    {                                                                                              \
-        return tsr__fail(TSR_ERR_UNSUPPORTED, "%s: this build of tessera has no Vulkan",           \
-                         &#name[sizeof "tsr_" - 1]);                                               \
-    }
-
-/* There is nothing to destroy: nobody can have made one. */
-#define FORGET(name, type)                                                                         \
-    void name(type **object)                                                                       \
-    {                                                                                              \
-        if (object)                                                                                \
-            *object = NULL;                                                                        \
-    }
 
 #define NOTHING(type, name, parameter)                                                             \
     type name(parameter)                                                                           \
@@ -31,14 +13,14 @@
 /* clang-format off */
 
 /* device.h */
-UNSUPPORTED(tsr_device_list_init, tsr_device_list *out)
+TSR__ABSENT(tsr_device_list_init, tsr_device_list *out)
 void tsr_device_list_finish(tsr_device_list *list)
 {
     if (list)
         *list = (tsr_device_list){0};
 }
-UNSUPPORTED(tsr_device_open, const tsr_device_params *params, tsr_device **out)
-FORGET(tsr_device_close, tsr_device)
+TSR__ABSENT(tsr_device_open, const tsr_device_params *params, tsr_device **out)
+TSR__FORGET(tsr_device_close, tsr_device)
 NOTHING(const tsr_device_info *, tsr_device_get_info, const tsr_device *device)
 void tsr_device_memory_usage(const tsr_device *device, uint64_t *allocated_bytes,
                              uint64_t *used_bytes)
@@ -53,86 +35,86 @@ void tsr_device_save_cache(tsr_device *device)
 }
 
 /* tensor.h */
-UNSUPPORTED(tsr_tensor_create, tsr_device *device, tsr_dtype dtype, int ndim, const int64_t *shape,
+TSR__ABSENT(tsr_tensor_create, tsr_device *device, tsr_dtype dtype, int ndim, const int64_t *shape,
             tsr_tensor **out)
-FORGET(tsr_tensor_destroy, tsr_tensor)
+TSR__FORGET(tsr_tensor_destroy, tsr_tensor)
 NOTHING(const tsr_layout *, tsr_tensor_layout, const tsr_tensor *tensor)
 NOTHING(tsr_device *, tsr_tensor_device, const tsr_tensor *tensor)
-UNSUPPORTED(tsr_tensor_slice, const tsr_tensor *in, int dim, int64_t start, int64_t stop,
+TSR__ABSENT(tsr_tensor_slice, const tsr_tensor *in, int dim, int64_t start, int64_t stop,
             int64_t step, tsr_tensor **out)
-UNSUPPORTED(tsr_tensor_select, const tsr_tensor *in, int dim, int64_t index, tsr_tensor **out)
-UNSUPPORTED(tsr_tensor_transpose, const tsr_tensor *in, int dim0, int dim1, tsr_tensor **out)
-UNSUPPORTED(tsr_tensor_permute, const tsr_tensor *in, const int *order, tsr_tensor **out)
-UNSUPPORTED(tsr_tensor_broadcast, const tsr_tensor *in, int ndim, const int64_t *shape,
+TSR__ABSENT(tsr_tensor_select, const tsr_tensor *in, int dim, int64_t index, tsr_tensor **out)
+TSR__ABSENT(tsr_tensor_transpose, const tsr_tensor *in, int dim0, int dim1, tsr_tensor **out)
+TSR__ABSENT(tsr_tensor_permute, const tsr_tensor *in, const int *order, tsr_tensor **out)
+TSR__ABSENT(tsr_tensor_broadcast, const tsr_tensor *in, int ndim, const int64_t *shape,
             tsr_tensor **out)
-UNSUPPORTED(tsr_tensor_reshape, const tsr_tensor *in, int ndim, const int64_t *shape,
+TSR__ABSENT(tsr_tensor_reshape, const tsr_tensor *in, int ndim, const int64_t *shape,
             tsr_tensor **out)
-UNSUPPORTED(tsr_tensor_view, const tsr_tensor *in, const tsr_layout *layout, tsr_tensor **out)
-UNSUPPORTED(tsr_tensor_upload, tsr_stream *stream, tsr_tensor *tensor, const void *data,
+TSR__ABSENT(tsr_tensor_view, const tsr_tensor *in, const tsr_layout *layout, tsr_tensor **out)
+TSR__ABSENT(tsr_tensor_upload, tsr_stream *stream, tsr_tensor *tensor, const void *data,
             uint64_t size_bytes)
-UNSUPPORTED(tsr_tensor_download, tsr_stream *stream, const tsr_tensor *tensor, void *data,
+TSR__ABSENT(tsr_tensor_download, tsr_stream *stream, const tsr_tensor *tensor, void *data,
             uint64_t size_bytes)
-UNSUPPORTED(tsr_tensor_map, tsr_tensor *tensor, void **out)
+TSR__ABSENT(tsr_tensor_map, tsr_tensor *tensor, void **out)
 
 /* stream.h */
-UNSUPPORTED(tsr_stream_create, tsr_device *device, tsr_stream **out)
-FORGET(tsr_stream_destroy, tsr_stream)
+TSR__ABSENT(tsr_stream_create, tsr_device *device, tsr_stream **out)
+TSR__FORGET(tsr_stream_destroy, tsr_stream)
 NOTHING(tsr_device *, tsr_stream_device, const tsr_stream *stream)
-UNSUPPORTED(tsr_stream_submit, tsr_stream *stream)
-UNSUPPORTED(tsr_stream_wait, tsr_stream *stream)
-UNSUPPORTED(tsr_stream_wait_for, tsr_stream *stream, uint64_t timeout_ns)
-UNSUPPORTED(tsr_stream_mark, tsr_stream *stream, uint64_t *out_point)
-UNSUPPORTED(tsr_stream_wait_point, tsr_stream *stream, uint64_t point, uint64_t timeout_ns)
-UNSUPPORTED(tsr_stream_reached, tsr_stream *stream, uint64_t point, bool *out)
-UNSUPPORTED(tsr_stream_timer_begin, tsr_stream *stream)
-UNSUPPORTED(tsr_stream_timer_end, tsr_stream *stream)
-UNSUPPORTED(tsr_stream_timer_read, tsr_stream *stream, uint64_t *out_ns)
+TSR__ABSENT(tsr_stream_submit, tsr_stream *stream)
+TSR__ABSENT(tsr_stream_wait, tsr_stream *stream)
+TSR__ABSENT(tsr_stream_wait_for, tsr_stream *stream, uint64_t timeout_ns)
+TSR__ABSENT(tsr_stream_mark, tsr_stream *stream, uint64_t *out_point)
+TSR__ABSENT(tsr_stream_wait_point, tsr_stream *stream, uint64_t point, uint64_t timeout_ns)
+TSR__ABSENT(tsr_stream_reached, tsr_stream *stream, uint64_t point, bool *out)
+TSR__ABSENT(tsr_stream_timer_begin, tsr_stream *stream)
+TSR__ABSENT(tsr_stream_timer_end, tsr_stream *stream)
+TSR__ABSENT(tsr_stream_timer_read, tsr_stream *stream, uint64_t *out_ns)
 
 /* ops.h */
-UNSUPPORTED(tsr_copy, tsr_stream *stream, tsr_tensor *dst, const tsr_tensor *src)
-UNSUPPORTED(tsr_fill, tsr_stream *stream, tsr_tensor *dst, double value)
-UNSUPPORTED(tsr_add, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
-UNSUPPORTED(tsr_sub, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
-UNSUPPORTED(tsr_mul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
-UNSUPPORTED(tsr_scale, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float scale,
+TSR__ABSENT(tsr_copy, tsr_stream *stream, tsr_tensor *dst, const tsr_tensor *src)
+TSR__ABSENT(tsr_fill, tsr_stream *stream, tsr_tensor *dst, double value)
+TSR__ABSENT(tsr_add, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
+TSR__ABSENT(tsr_sub, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
+TSR__ABSENT(tsr_mul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
+TSR__ABSENT(tsr_scale, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float scale,
             float shift)
-UNSUPPORTED(tsr_axpy, tsr_stream *stream, tsr_tensor *y, float alpha, const tsr_tensor *x)
-UNSUPPORTED(tsr_activate, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+TSR__ABSENT(tsr_axpy, tsr_stream *stream, tsr_tensor *y, float alpha, const tsr_tensor *x)
+TSR__ABSENT(tsr_activate, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
             tsr_activation activation)
-UNSUPPORTED(tsr_activate_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *x,
+TSR__ABSENT(tsr_activate_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *x,
             const tsr_tensor *dy, tsr_activation activation)
-UNSUPPORTED(tsr_reduce, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim,
+TSR__ABSENT(tsr_reduce, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim,
             tsr_reduction reduction, bool accumulate)
-UNSUPPORTED(tsr_argmax, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim)
-UNSUPPORTED(tsr_softmax, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
-UNSUPPORTED(tsr_log_softmax, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
-UNSUPPORTED(tsr_softmax_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *y,
+TSR__ABSENT(tsr_argmax, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim)
+TSR__ABSENT(tsr_softmax, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
+TSR__ABSENT(tsr_log_softmax, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
+TSR__ABSENT(tsr_softmax_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *y,
             const tsr_tensor *dy)
-UNSUPPORTED(tsr_log_softmax_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *y,
+TSR__ABSENT(tsr_log_softmax_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *y,
             const tsr_tensor *dy)
-UNSUPPORTED(tsr_cross_entropy, tsr_stream *stream, tsr_tensor *loss, tsr_tensor *dlogits,
+TSR__ABSENT(tsr_cross_entropy, tsr_stream *stream, tsr_tensor *loss, tsr_tensor *dlogits,
             const tsr_tensor *logits, const tsr_tensor *labels, float grad_scale)
-UNSUPPORTED(tsr_sgd_step, tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
+TSR__ABSENT(tsr_sgd_step, tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
             tsr_tensor *velocity, tsr_tensor *master, const tsr_sgd_params *params)
-UNSUPPORTED(tsr_adamw_step, tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
+TSR__ABSENT(tsr_adamw_step, tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
             tsr_tensor *moment1, tsr_tensor *moment2, tsr_tensor *master,
             const tsr_adamw_params *params)
-UNSUPPORTED(tsr_random_uniform, tsr_stream *stream, tsr_tensor *y, float low, float high,
+TSR__ABSENT(tsr_random_uniform, tsr_stream *stream, tsr_tensor *y, float low, float high,
             const tsr_random_params *params)
-UNSUPPORTED(tsr_random_normal, tsr_stream *stream, tsr_tensor *y, float mean, float deviation,
+TSR__ABSENT(tsr_random_normal, tsr_stream *stream, tsr_tensor *y, float mean, float deviation,
             const tsr_random_params *params)
-UNSUPPORTED(tsr_random_bits, tsr_stream *stream, tsr_tensor *y, const tsr_random_params *params)
-UNSUPPORTED(tsr_dropout, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float p,
+TSR__ABSENT(tsr_random_bits, tsr_stream *stream, tsr_tensor *y, const tsr_random_params *params)
+TSR__ABSENT(tsr_dropout, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float p,
             const tsr_random_params *params)
 
 /* matmul.h */
-UNSUPPORTED(tsr_matmul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,
+TSR__ABSENT(tsr_matmul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,
             const tsr_matmul_params *params)
 
 /* kernel.h */
-UNSUPPORTED(tsr_kernel_create, tsr_device *device, const tsr_kernel_params *params,
+TSR__ABSENT(tsr_kernel_create, tsr_device *device, const tsr_kernel_params *params,
             tsr_kernel **out)
-FORGET(tsr_kernel_destroy, tsr_kernel)
-UNSUPPORTED(tsr_kernel_run, tsr_stream *stream, tsr_kernel *kernel,
+TSR__FORGET(tsr_kernel_destroy, tsr_kernel)
+TSR__ABSENT(tsr_kernel_run, tsr_stream *stream, tsr_kernel *kernel,
             const tsr_kernel_argument *arguments, const void *scalars, const uint32_t groups[3])
 /* clang-format on */

@@ -1,17 +1,7 @@
 /* Groups and layers in a build without Vulkan (-Dvulkan=disabled): every function is there and says
  * so. Nobody can have made what the others take. */
-#include "base/error.h"
+#include "base/stub.h"
 #include "tessera/layer.h"
-
-/* A stub names its parameters for the reader's sake only. */
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-
-#define UNSUPPORTED(name, ...)                                                                     \
-    tsr_status name(__VA_ARGS__)                                                                   \
-    {                                                                                              \
-        return tsr__fail(TSR_ERR_UNSUPPORTED, "%s: this build of tessera has no Vulkan",           \
-                         &#name[sizeof "tsr_" - 1]);                                               \
-    }
 
 /* Functions without a status. */
 #define ANSWER(type, name, parameters, value)                                                      \
@@ -23,19 +13,13 @@
     void name(__VA_ARGS__)                                                                         \
     {                                                                                              \
     }
-#define FORGET(name, type)                                                                         \
-    void name(type **object)                                                                       \
-    {                                                                                              \
-        if (object)                                                                                \
-            *object = NULL;                                                                        \
-    }
 
 /* clang-format off */
 
 /* parallel.h */
-UNSUPPORTED(tsr_parallel_create, tsr_comm *comm, tsr_stream *stream,
+TSR__ABSENT(tsr_parallel_create, tsr_comm *comm, tsr_stream *stream,
             const tsr_parallel_params *params, tsr_parallel **out)
-FORGET(tsr_parallel_destroy, tsr_parallel)
+TSR__FORGET(tsr_parallel_destroy, tsr_parallel)
 NOTHING(tsr_parallel_set_default, tsr_parallel *group)
 ANSWER(tsr_parallel *, tsr_parallel_default, (void), NULL)
 ANSWER(int, tsr_parallel_rank, (const tsr_parallel *group), 0)
@@ -43,24 +27,24 @@ ANSWER(int, tsr_parallel_size, (const tsr_parallel *group), 1)
 ANSWER(tsr_stream *, tsr_parallel_stream, (const tsr_parallel *group), NULL)
 ANSWER(tsr_comm *, tsr_parallel_comm, (const tsr_parallel *group), NULL)
 ANSWER(bool, tsr_parallel_is_staged, (const tsr_parallel *group), false)
-UNSUPPORTED(tsr_parallel_all_reduce, tsr_parallel *group, tsr_tensor *tensor, tsr_op op)
-UNSUPPORTED(tsr_parallel_broadcast, tsr_parallel *group, tsr_tensor *tensor, int root)
-UNSUPPORTED(tsr_parallel_all_gather, tsr_parallel *group, tsr_tensor *out, const tsr_tensor *in,
+TSR__ABSENT(tsr_parallel_all_reduce, tsr_parallel *group, tsr_tensor *tensor, tsr_op op)
+TSR__ABSENT(tsr_parallel_broadcast, tsr_parallel *group, tsr_tensor *tensor, int root)
+TSR__ABSENT(tsr_parallel_all_gather, tsr_parallel *group, tsr_tensor *out, const tsr_tensor *in,
             int dim, const int64_t *sizes)
-UNSUPPORTED(tsr_parallel_reduce_scatter, tsr_parallel *group, tsr_tensor *out, const tsr_tensor *in,
+TSR__ABSENT(tsr_parallel_reduce_scatter, tsr_parallel *group, tsr_tensor *out, const tsr_tensor *in,
             int dim, const int64_t *sizes, tsr_op op)
-UNSUPPORTED(tsr_parallel_all_reduce_start, tsr_parallel *group, tsr_tensor *tensor, tsr_op op,
+TSR__ABSENT(tsr_parallel_all_reduce_start, tsr_parallel *group, tsr_tensor *tensor, tsr_op op,
             tsr_parallel_request **out)
-UNSUPPORTED(tsr_parallel_broadcast_start, tsr_parallel *group, tsr_tensor *tensor, int root,
+TSR__ABSENT(tsr_parallel_broadcast_start, tsr_parallel *group, tsr_tensor *tensor, int root,
             tsr_parallel_request **out)
-UNSUPPORTED(tsr_parallel_all_gather_start, tsr_parallel *group, tsr_tensor *out,
+TSR__ABSENT(tsr_parallel_all_gather_start, tsr_parallel *group, tsr_tensor *out,
             const tsr_tensor *in, int dim, const int64_t *sizes, tsr_parallel_request **request)
-UNSUPPORTED(tsr_parallel_reduce_scatter_start, tsr_parallel *group, tsr_tensor *out,
+TSR__ABSENT(tsr_parallel_reduce_scatter_start, tsr_parallel *group, tsr_tensor *out,
             const tsr_tensor *in, int dim, const int64_t *sizes, tsr_op op,
             tsr_parallel_request **request)
-UNSUPPORTED(tsr_parallel_test, tsr_parallel_request **request, bool *done)
-UNSUPPORTED(tsr_parallel_wait, tsr_parallel_request **request)
-FORGET(tsr_parallel_cancel, tsr_parallel_request)
+TSR__ABSENT(tsr_parallel_test, tsr_parallel_request **request, bool *done)
+TSR__ABSENT(tsr_parallel_wait, tsr_parallel_request **request)
+TSR__FORGET(tsr_parallel_cancel, tsr_parallel_request)
 void tsr_parallel_get_stats(const tsr_parallel *group, tsr_parallel_stats *stats)
 {
     if (stats)
@@ -69,43 +53,43 @@ void tsr_parallel_get_stats(const tsr_parallel *group, tsr_parallel_stats *stats
 NOTHING(tsr_parallel_reset_stats, tsr_parallel *group)
 
 /* layer.h */
-UNSUPPORTED(tsr_layer_forward, tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved **saved,
+TSR__ABSENT(tsr_layer_forward, tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved **saved,
             tsr_tensor **y)
-UNSUPPORTED(tsr_layer_backward, tsr_layer *layer, const tsr_layer_saved *saved,
+TSR__ABSENT(tsr_layer_backward, tsr_layer *layer, const tsr_layer_saved *saved,
             const tsr_tensor *dy, tsr_tensor **dx)
-FORGET(tsr_layer_saved_destroy, tsr_layer_saved)
-FORGET(tsr_layer_destroy, tsr_layer)
+TSR__FORGET(tsr_layer_saved_destroy, tsr_layer_saved)
+TSR__FORGET(tsr_layer_destroy, tsr_layer)
 ANSWER(tsr_parallel *, tsr_layer_group, (const tsr_layer *layer), NULL)
 ANSWER(int, tsr_layer_parameter_count, (const tsr_layer *layer), 0)
 ANSWER(const tsr_parameter *, tsr_layer_parameter, (const tsr_layer *layer, int index), NULL)
-UNSUPPORTED(tsr_layer_find_parameter, const tsr_layer *layer, const char *name,
+TSR__ABSENT(tsr_layer_find_parameter, const tsr_layer *layer, const char *name,
             const tsr_parameter **out)
 NOTHING(tsr_layer_zero_grad, tsr_layer *layer)
-UNSUPPORTED(tsr_layer_set_parameter, tsr_layer *layer, int index, tsr_tensor *tensor,
+TSR__ABSENT(tsr_layer_set_parameter, tsr_layer *layer, int index, tsr_tensor *tensor,
             tsr_tensor *grad, bool grad_holds)
-UNSUPPORTED(tsr_layer_initial, const tsr_layer *layer, int index, tsr_stream *stream, int64_t first,
+TSR__ABSENT(tsr_layer_initial, const tsr_layer *layer, int index, tsr_stream *stream, int64_t first,
             tsr_tensor *out)
-UNSUPPORTED(tsr_layer_gather_parameter, const tsr_layer *layer, int index, tsr_tensor **out)
-UNSUPPORTED(tsr_column_linear_create, const tsr_linear_params *params, tsr_layer **out)
-UNSUPPORTED(tsr_row_linear_create, const tsr_linear_params *params, tsr_layer **out)
-UNSUPPORTED(tsr_row_linear_create_simple, int64_t input_size, int64_t output_size, bool bias,
+TSR__ABSENT(tsr_layer_gather_parameter, const tsr_layer *layer, int index, tsr_tensor **out)
+TSR__ABSENT(tsr_column_linear_create, const tsr_linear_params *params, tsr_layer **out)
+TSR__ABSENT(tsr_row_linear_create, const tsr_linear_params *params, tsr_layer **out)
+TSR__ABSENT(tsr_row_linear_create_simple, int64_t input_size, int64_t output_size, bool bias,
             bool sharded, tsr_layer **out)
-UNSUPPORTED(tsr_row_linear_create_for_mlp, int64_t hidden_size, int64_t output_size, bool bias,
+TSR__ABSENT(tsr_row_linear_create_for_mlp, int64_t hidden_size, int64_t output_size, bool bias,
             tsr_layer **out)
-UNSUPPORTED(tsr_row_linear_create_with_gather, int64_t input_size, int64_t output_size, bool bias,
+TSR__ABSENT(tsr_row_linear_create_with_gather, int64_t input_size, int64_t output_size, bool bias,
             tsr_layer **out)
 ANSWER(tsr_tensor *, tsr_linear_local_weight, (const tsr_layer *layer), NULL)
 ANSWER(tsr_tensor *, tsr_linear_local_bias, (const tsr_layer *layer), NULL)
-UNSUPPORTED(tsr_linear_local_shape, const tsr_layer *layer, int64_t *rows, int64_t *columns)
-UNSUPPORTED(tsr_mlp_create, const tsr_mlp_params *params, tsr_layer **out)
-UNSUPPORTED(tsr_mlp_create_block, int64_t input_size, int64_t hidden_size, int64_t output_size,
+TSR__ABSENT(tsr_linear_local_shape, const tsr_layer *layer, int64_t *rows, int64_t *columns)
+TSR__ABSENT(tsr_mlp_create, const tsr_mlp_params *params, tsr_layer **out)
+TSR__ABSENT(tsr_mlp_create_block, int64_t input_size, int64_t hidden_size, int64_t output_size,
             bool bias, tsr_layer **column, tsr_layer **row)
-UNSUPPORTED(tsr_mlp_forward_block, tsr_layer *column, tsr_layer *row, tsr_activation_fn activation,
+TSR__ABSENT(tsr_mlp_forward_block, tsr_layer *column, tsr_layer *row, tsr_activation_fn activation,
             void *user, const tsr_tensor *x, tsr_tensor **y)
-UNSUPPORTED(tsr_embedding_create, const tsr_embedding_params *params, tsr_layer **out)
-UNSUPPORTED(tsr_vocabulary_cross_entropy, tsr_parallel *group, tsr_tensor *loss,
+TSR__ABSENT(tsr_embedding_create, const tsr_embedding_params *params, tsr_layer **out)
+TSR__ABSENT(tsr_vocabulary_cross_entropy, tsr_parallel *group, tsr_tensor *loss,
             tsr_tensor *dlogits, const tsr_tensor *logits, const tsr_tensor *labels,
             int64_t classes, const tsr_partition_params *partition, float grad_scale)
-UNSUPPORTED(tsr_dropout_shard, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float p,
+TSR__ABSENT(tsr_dropout_shard, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float p,
             int dim, int64_t offset, int64_t global_size, const tsr_random_params *params)
 /* clang-format on */
