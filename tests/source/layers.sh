@@ -34,7 +34,7 @@ if [ -d bench ]; then
     point "bench includes public headers" allowed bench 'bench/' 'cli/' 'tessera/' 'tsr_config\.h'
 fi
 if [ -d examples ]; then
-    point "examples include public headers" allowed examples 'tessera/' '[a-z_]+\.h"'
+    point "examples include public headers" allowed examples 'tessera/' 'common/' '[a-z_]+\.h"'
 fi
 point "Vulkan's headers appear below src/gpu only" only_below src/gpu vulkan/
 point "UCX's headers appear below src/comm/ucx only" only_below src/comm/ucx 'uc[pst]/'
