@@ -151,7 +151,7 @@ START_TEST(every_matmul_the_chooser_could_use)
 
     for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL; i++)
         if (tsr__matmul_config_runs(config, &device))
-            tsr__matmul_each_variant(config, compile_variant, NULL);
+            tsr__matmul_each_variant(config, &device, compile_variant, NULL);
     ck_assert_int_gt(built, 0);
     ck_assert_int_eq(bad, 0);
 }
