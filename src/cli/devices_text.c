@@ -117,8 +117,9 @@ static void print_coopmat(FILE *out, const tsr_device_info *info)
         line(out, "coop. matrices", "yes; none that products can use");
     else
         line(out, "coop. matrices",
-             "yes; products of f16 use those marked *, in subgroups of %" PRIu32,
-             info->coopmat_subgroup_size);
+             "yes; products of f16 use those marked *, in subgroups of %" PRIu32 "%s",
+             info->coopmat_subgroup_size,
+             info->type == TSR_DEVICE_CPU ? ", unless other kernels are faster" : "");
     for (int i = 0; i < info->coopmat_count; i++) {
         const tsr_coopmat_shape *shape = &info->coopmats[i];
         line(out, "", "%" PRIu32 "x%" PRIu32 "x%" PRIu32 "  %s x %s + %s -> %s%s%s%s", shape->m,
