@@ -199,9 +199,10 @@ void bench_sample(bench_row *row, double ns);
 const bench_row *bench_fma_peak(bench_context *context);
 /* … in f16, two at a time where the device can, on a device that has fp16. */
 const bench_row *bench_fma_peak_f16(bench_context *context);
-/* Products of f16 by cooperative matrices in registers, on a device whose coopmat_used is not -1.
- */
+/* Products of f16 by cooperative matrices in registers, on a device where the library's products go
+ * by them: a GPU that has some. */
 const bench_row *bench_coopmat_peak(bench_context *context);
+bool bench_has_coopmat(const tsr_device_info *info);
 /* memcpy on all of the host's CPUs. NULL on failure. */
 const bench_row *bench_memcpy_peak(bench_context *context);
 /* A contiguous tsr_copy on the device. NULL on failure. */

@@ -172,6 +172,13 @@ static void finish(peak *test)
     free(test->a);
 }
 
+/* CPU drivers that have some multiply them by plain arithmetic, which compilers take out of the
+ * loop. */
+bool bench_has_coopmat(const tsr_device_info *info)
+{
+    return info->coopmat_used >= 0 && info->type != TSR_DEVICE_CPU;
+}
+
 const bench_row *bench_coopmat_peak(bench_context *context)
 {
     if (context->coopmat_peak != NULL)

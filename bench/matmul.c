@@ -177,9 +177,7 @@ static double work_of(const matmul *test)
  * dtypes. */
 static const bench_row *arithmetic_of(const matmul *test)
 {
-    const tsr_device_info *info = test->context->info;
-    bool coopmat =
-        test->dtype == TSR_F16 && info->coopmat_used >= 0 && info->type != TSR_DEVICE_CPU;
+    bool coopmat = test->dtype == TSR_F16 && bench_has_coopmat(test->context->info);
     return coopmat ? bench_coopmat_peak(test->context) : bench_fma_peak(test->context);
 }
 
