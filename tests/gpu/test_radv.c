@@ -144,16 +144,36 @@ static void compile_variant(void *user, const tsr__matmul_config *config,
     compile(name, shader, spec, count);
 }
 
+/* What is not compiled for lack of a compiler or a driver is said, since the GPU itself may well
+ * have it. */
+static void say_without_coopmat(void)
+{
+    const tsr_device_info *info = tsr_device_get_info(radv);
+
+    if (info->coopmat_used < 0)
+        printf("# NOT COMPILED: kernels with cooperative matrices, which %s\n",
+               !info->coopmat         ? "this driver has not for this GPU"
+               : !info->coopmat_built ? "this build's glslc does not know"
+                                      : "no kernel can use here");
+    fflush(stdout);
+}
+
 START_TEST(every_matmul_the_chooser_could_use)
 {
     tsr__matmul_device device = tsr__matmul_device_of(radv);
     const tsr__matmul_config *config;
+    int coopmat = 0;
 
     for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL; i++)
-        if (tsr__matmul_config_runs(config, &device))
+        if (tsr__matmul_config_runs(config, &device)) {
             tsr__matmul_each_variant(config, &device, compile_variant, NULL);
+            coopmat += config->kind == TSR__MATMUL_COOPMAT;
+        }
+    say_without_coopmat();
     ck_assert_int_gt(built, 0);
     ck_assert_int_eq(bad, 0);
+    /* Both kernels, on a GPU that has what they need. */
+    ck_assert_int_eq(coopmat, tsr_device_get_info(radv)->coopmat_used < 0 ? 0 : 2);
 }
 END_TEST
 
