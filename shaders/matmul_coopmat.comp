@@ -10,7 +10,7 @@
 #include "matmul_common.glsl"
 
 layout(constant_id = 0) const uint THREADS = 128;
-layout(local_size_x_id = 0) in;
+layout(local_size_x = 128, local_size_x_id = 0) in;
 layout(constant_id = 1) const uint SUBGROUP = 32; // the size that the pipeline demands
 layout(constant_id = 2) const uint DOWN = 2;      // subgroups above each other, the others side by side
 layout(constant_id = 3) const uint BM = 64;

@@ -56,7 +56,8 @@ void tsr__coopmat_choose(const tsr__capabilities *capabilities, tsr_device_info 
     }
     if (info->coopmat_used < 0)
         return;
-    /* The narrowest: Intel's matrix units take no others, and RDNA 3's keep fragments of a and b
-     * twice as often in subgroups of 64 as in those of 32, so that shared memory is read twice. */
+    /* The narrowest: Intel's matrix units take no others, and on RDNA 3 a subgroup of 64 keeps
+     * every element of a and b twice as often as one of 32, and reads shared memory as much more.
+     */
     info->coopmat_subgroup_size = info->subgroup_size_min;
 }

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "gpu/instance.h"
 #include "gpu/matmul/configs.h"
 #include "gpu/pipeline.h"
 #include "support/check_main.h"
@@ -69,6 +70,8 @@ static void open_radv_packed(void)
 static void close_radv(void)
 {
     tsr_device_close(&radv);
+    ck_assert_uint_eq(tsr__validation_messages(),
+                      0); /* with TESSERA_VALIDATION=1 there may be some */
 }
 
 typedef struct usage {
