@@ -118,7 +118,7 @@ struct bench_context {
     int row_count;
     bench_row **rows;
     /* Ceilings of this device, and the host's, once they have been measured. */
-    const bench_row *fma_peak, *fma_peak_f16, *device_copy, *memcpy_peak;
+    const bench_row *fma_peak, *fma_peak_f16, *coopmat_peak, *device_copy, *memcpy_peak;
     bench_notes left_out, failures;
     char error[2048]; /* why run() returned false */
 };
@@ -199,15 +199,20 @@ void bench_sample(bench_row *row, double ns);
 const bench_row *bench_fma_peak(bench_context *context);
 /* … in f16, two at a time where the device can, on a device that has fp16. */
 const bench_row *bench_fma_peak_f16(bench_context *context);
+/* Products of f16 by cooperative matrices in registers, on a device where the library's products go
+ * by them: a GPU that has some. */
+const bench_row *bench_coopmat_peak(bench_context *context);
+bool bench_has_coopmat(const tsr_device_info *info);
 /* memcpy on all of the host's CPUs. NULL on failure. */
 const bench_row *bench_memcpy_peak(bench_context *context);
 /* A contiguous tsr_copy on the device. NULL on failure. */
 const bench_row *bench_device_copy(bench_context *context);
 /* How fast the device's memory is: memcpy for CPU drivers, its own copy for others. */
 const bench_row *bench_memory_peak(bench_context *context);
-/* What `work` floating-point operations on `bytes` are limited by: multiply-adds or memory. NULL on
- * failure. */
-const bench_row *bench_roof(bench_context *context, double work, double bytes);
+/* What `work` floating-point operations on `bytes` are limited by: `arithmetic`, a ceiling as
+ * above, or memory. NULL on failure, and when `arithmetic` is NULL. */
+const bench_row *bench_roof(bench_context *context, const bench_row *arithmetic, double work,
+                            double bytes);
 
 /* All benchmarks, ending with NULL. A new one has its line in list.c. */
 extern const bench *const bench_list[];

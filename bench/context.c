@@ -13,7 +13,8 @@ void bench_use_device(bench_context *context)
         cli_resize(context->devices, (size_t)context->device_count + 1, sizeof(tsr_device_info *));
     context->devices[context->device_count++] = info;
     context->info = info;
-    context->fma_peak = context->fma_peak_f16 = context->device_copy = NULL;
+    context->fma_peak = context->fma_peak_f16 = context->coopmat_peak = NULL;
+    context->device_copy = NULL;
 }
 
 bool bench_open_device(bench_context *context, const char *which)
@@ -61,7 +62,8 @@ static void free_row(bench_row *row)
 static bool in_use(const bench_context *context, const bench_row *row)
 {
     return row == context->fma_peak || row == context->fma_peak_f16 ||
-           row == context->device_copy || row == context->memcpy_peak;
+           row == context->coopmat_peak || row == context->device_copy ||
+           row == context->memcpy_peak;
 }
 
 void bench_drop_rows(bench_context *context, int first)

@@ -173,20 +173,20 @@ static double work_of(const matmul *test)
            (double)test->shape.n;
 }
 
-static bool find_ceiling(const matmul *test, bench_row *row)
+/* Cooperative matrices where the library has them multiply f16, else multiply-adds, in f32 for all
+ * dtypes. */
+static const bench_row *arithmetic_of(const matmul *test)
 {
-    /* Cooperative matrices outdo multiply-adds, and nothing here measures how far they go. */
-    if (test->context->info->coopmat_built && test->dtype != TSR_F32)
-        return true;
-    row->ceiling = bench_roof(test->context, row->work, row->bytes);
-    return row->ceiling != NULL;
+    bool coopmat = test->dtype == TSR_F16 && bench_has_coopmat(test->context->info);
+    return coopmat ? bench_coopmat_peak(test->context) : bench_fma_peak(test->context);
 }
 
 static bool measure(matmul *test, double *rate)
 {
     bench_context *context = test->context;
     const bench_shape *shape = &test->shape;
-    if (bench_memory_peak(context) == NULL || bench_fma_peak(context) == NULL || !create(test))
+    const bench_row *arithmetic = arithmetic_of(test);
+    if (bench_memory_peak(context) == NULL || arithmetic == NULL || !create(test))
         return false;
     bench_row *row =
         bench_add(context, test->batch > 0 ? "batched" : "matmul", BENCH_GFLOPS, work_of(test));
@@ -197,7 +197,8 @@ static bool measure(matmul *test, double *rate)
     bench_integer(row, "m", shape->m);
     bench_integer(row, "k", shape->k);
     bench_integer(row, "n", shape->n);
-    if (!find_ceiling(test, row) || !verify(test, row) ||
+    row->ceiling = bench_roof(context, arithmetic, row->work, row->bytes);
+    if (row->ceiling == NULL || !verify(test, row) ||
         !bench_measure(context, row, &(bench_task){.run = run_device, .user = test}) ||
         !verify_again(test))
         return false;
@@ -285,9 +286,11 @@ const bench bench_matmul = {
             "dtype, with\n"
             "sums in f32. 2·m·k·n operations. The ceiling is what f32 multiply-adds reach in "
             "registers in the\n"
-            "same run, or memory's speed where moving x, w and y once takes longer than that. "
-            "--peer adds OpenBLAS'\n"
-            "sgemm on the same f32 operands, with as many threads as it likes.\n",
+            "same run (cooperative matrices, for f16 where the library uses them), or memory's "
+            "speed where moving\n"
+            "x, w and y once takes longer than that. --peer adds OpenBLAS' sgemm on the same f32 "
+            "operands, with as\n"
+            "many threads as it likes.\n",
     .takes = BENCH_SHAPES | BENCH_DTYPES | BENCH_PEER,
     .run = run,
 };

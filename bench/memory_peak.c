@@ -73,9 +73,10 @@ const bench_row *bench_memory_peak(bench_context *context)
                                                  : bench_device_copy(context);
 }
 
-const bench_row *bench_roof(bench_context *context, double work, double bytes)
+const bench_row *bench_roof(bench_context *context, const bench_row *arithmetic, double work,
+                            double bytes)
 {
-    const bench_row *arithmetic = bench_fma_peak(context), *memory = bench_memory_peak(context);
+    const bench_row *memory = bench_memory_peak(context);
     if (arithmetic == NULL || memory == NULL)
         return NULL;
     return work / bench_median(arithmetic) >= bytes / bench_median(memory) ? arithmetic : memory;

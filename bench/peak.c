@@ -5,6 +5,7 @@ static bool run(bench_context *context)
 {
     return bench_fma_peak(context) != NULL &&
            (!context->info->fp16 || bench_fma_peak_f16(context) != NULL) &&
+           (!bench_has_coopmat(context->info) || bench_coopmat_peak(context) != NULL) &&
            bench_device_copy(context) != NULL && bench_memory_peak(context) != NULL;
 }
 
@@ -12,8 +13,9 @@ const bench bench_peak = {
     .name = "peak",
     .summary = "what limits everything else: multiply-adds in registers, and memory",
     .help = "Chains of multiply-adds in registers, in f32 and, where the device computes in it, in "
-            "f16; a contiguous copy\n"
-            "on the device; and for CPU drivers the host's memcpy on all CPUs. bf16 is computed in "
-            "f32.\n",
+            "f16;\n"
+            "products of cooperative matrices where it has them; a contiguous copy on the device; "
+            "and for CPU drivers\n"
+            "the host's memcpy on all CPUs. bf16 is computed in f32.\n",
     .run = run,
 };

@@ -92,6 +92,8 @@ typedef struct tsr_device_info {
     bool coopmat_built; /* … and this build has kernels that use them */
     int coopmat_count;
     tsr_coopmat_shape coopmats[TSR_MAX_COOPMAT_SHAPES];
+    int coopmat_used; /* index of the one in kernels for products of f16; -1: they use none */
+    uint32_t coopmat_subgroup_size; /* invocations that multiply together there; 0: none is used */
 
     uint32_t max_workgroup_count[3];
     uint32_t max_workgroup_size[3];

@@ -32,13 +32,17 @@ typedef struct tsr_kernel_params {
     uint32_t scalar_bytes;     /* bytes of scalars after them, a multiple of 4 */
     const uint32_t *constants; /* specialization constants 0, 1, …, as 32-bit patterns */
     int constant_count;
+    /* Invocations in a subgroup, all subgroups being full: a power of two within what
+     * tsr_device_info says, of which the workgroup's size in x is a multiple. 0: the driver's
+     * choice. */
+    uint32_t subgroup_size;
 } tsr_kernel_params;
 
 #define tsr_kernel_params(...) (&(tsr_kernel_params){__VA_ARGS__})
 
 /* Errors: TSR_ERR_INVALID (the compiler's messages are in the error text), TSR_ERR_UNSUPPORTED
- * (GLSL in a build without shaderc; more push constants than the device has), TSR_ERR_NO_MEMORY,
- * TSR_ERR_DRIVER. */
+ * (GLSL in a build without shaderc; more push constants than the device has; a subgroup size that
+ * the device does not have or cannot be asked for), TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER. */
 TSR_API TSR_NODISCARD tsr_status tsr_kernel_create(tsr_device *device,
                                                    const tsr_kernel_params *params,
                                                    tsr_kernel **out);

@@ -57,5 +57,12 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 #define TSR_MM_LOAD_VEC_K 1u
 #define TSR_MM_LOAD_VEC_LINE 2u /* four neighbours along a's rows, or b's columns */
 #define TSR_MM_LOADS 3
+/* For cooperative matrices, whose tiles lie along the lines or along k: one element at a time along
+ * the lines. SCALAR is along k there. */
+#define TSR_MM_LOAD_SCALAR_LINE 3u
+#define TSR_MM_COOPMAT_LOADS 4
+
+/* Elements between the rows of a tile for cooperative matrices. */
+#define TSR_MM_COOPMAT_PAD 8u
 
 #endif

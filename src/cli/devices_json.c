@@ -42,6 +42,8 @@ static void add_coopmat(json_t *object, const tsr_device_info *info)
 {
     cli_json_bool(object, "coopmat", info->coopmat);
     cli_json_bool(object, "coopmat_built", info->coopmat_built);
+    cli_json_add(object, "coopmat_used", json_integer(info->coopmat_used));
+    cli_json_u64(object, "coopmat_subgroup_size", info->coopmat_subgroup_size);
     json_t *shapes = cli_json_add_array(object, "coopmat_shapes");
     for (int i = 0; i < info->coopmat_count; i++) {
         const tsr_coopmat_shape *shape = &info->coopmats[i];

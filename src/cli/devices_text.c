@@ -110,14 +110,23 @@ static void print_coopmat(FILE *out, const tsr_device_info *info)
         line(out, "coop. matrices", "no");
         return;
     }
-    line(out, "coop. matrices", "yes; %s",
-         info->coopmat_built ? "this build uses them" : "this build has no kernels for them");
+    if (!info->coopmat_built)
+        line(out, "coop. matrices",
+             "yes; this build's shader compiler cannot build kernels for them");
+    else if (info->coopmat_used < 0)
+        line(out, "coop. matrices", "yes; none that products can use");
+    else
+        line(out, "coop. matrices",
+             "yes; products of f16 use those marked *, in subgroups of %" PRIu32 "%s",
+             info->coopmat_subgroup_size,
+             info->type == TSR_DEVICE_CPU ? ", unless other kernels are faster" : "");
     for (int i = 0; i < info->coopmat_count; i++) {
         const tsr_coopmat_shape *shape = &info->coopmats[i];
-        line(out, "", "%" PRIu32 "x%" PRIu32 "x%" PRIu32 "  %s x %s + %s -> %s%s%s", shape->m,
+        line(out, "", "%" PRIu32 "x%" PRIu32 "x%" PRIu32 "  %s x %s + %s -> %s%s%s%s", shape->m,
              shape->n, shape->k, shape->a, shape->b, shape->c, shape->result,
              shape->saturating ? ", saturating" : "",
-             shape->subgroup_scope ? "" : ", not per subgroup");
+             shape->subgroup_scope ? "" : ", not per subgroup",
+             i == info->coopmat_used ? " *" : "");
     }
 }
 

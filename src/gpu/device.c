@@ -131,6 +131,7 @@ static void fill_request(const tsr_device_info *info, const tsr__capabilities *c
     request->subgroup_size = (VkPhysicalDeviceSubgroupSizeControlFeaturesEXT){
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES_EXT,
         .subgroupSizeControl = VK_TRUE,
+        .computeFullSubgroups = capabilities->full_subgroups,
     };
     request->executables = (VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR){
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR,
@@ -238,6 +239,10 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->device_class = class_of(info, capabilities);
     device->queue_family = capabilities->queue_family;
     device->timestamp_bits = capabilities->timestamp_bits;
+    device->max_workgroup_subgroups = capabilities->max_workgroup_subgroups;
+    device->subgroups_demanded = capabilities->subgroup_size_control &&
+                                 capabilities->subgroup_sizes_in_compute &&
+                                 capabilities->full_subgroups;
     device->storage = info->storage16 && info->storage8 && !params->force_packed_storage
                           ? TSR__STORAGE_S16
                           : TSR__STORAGE_W32;

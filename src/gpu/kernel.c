@@ -24,6 +24,23 @@ struct tsr_kernel {
 
 /* Creating ------------------------------------------------------------------------------------- */
 
+static tsr_status check_subgroup_size(const tsr_device *device, const char *name, uint32_t size)
+{
+    const tsr_device_info *info = &device->info;
+    if (size == 0)
+        return TSR_OK;
+    TSR__REQUIRE((size & (size - 1)) == 0, "%s: subgroup_size is %u, no power of two", name,
+                 (unsigned)size);
+    if (!device->subgroups_demanded)
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "%s: subgroup_size is %u; %s takes no demands", name,
+                         (unsigned)size, info->name);
+    if (size < info->subgroup_size_min || size > info->subgroup_size_max)
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "%s: subgroup_size is %u; %s has %u to %u", name,
+                         (unsigned)size, info->name, (unsigned)info->subgroup_size_min,
+                         (unsigned)info->subgroup_size_max);
+    return TSR_OK;
+}
+
 static tsr_status check_params(const tsr_device *device, const char *name,
                                const tsr_kernel_params *params)
 {
@@ -47,7 +64,7 @@ static tsr_status check_params(const tsr_device *device, const char *name,
                  TSR__SPEC_MAX);
     TSR__REQUIRE(params->constant_count == 0 || params->constants,
                  "%s: constant_count is %d but constants is NULL", name, params->constant_count);
-    return TSR_OK;
+    return check_subgroup_size(device, name, params->subgroup_size);
 }
 
 static tsr_status build(tsr_kernel *kernel, const uint32_t *words, uint64_t count,
@@ -55,7 +72,8 @@ static tsr_status build(tsr_kernel *kernel, const uint32_t *words, uint64_t coun
 {
     TSR__TRY(tsr__spirv_check(&kernel->device->info, kernel->name, words, count));
     return tsr__pipeline_build(kernel->device, kernel->name, words, (size_t)count * sizeof *words,
-                               params->constants, params->constant_count, &kernel->pipeline);
+                               params->constants, params->constant_count, params->subgroup_size,
+                               &kernel->pipeline);
 }
 
 static tsr_status build_glsl(tsr_kernel *kernel, const tsr_kernel_params *params)

@@ -104,7 +104,7 @@ VkPipelineLayout tsr__pipelines_layout(const tsr__pipelines *pipelines)
 
 tsr_status tsr__pipeline_build(tsr_device *device, const char *name, const uint32_t *code,
                                size_t size_bytes, const uint32_t *spec, int spec_count,
-                               VkPipeline *out)
+                               uint32_t subgroup_size, VkPipeline *out)
 {
     VkSpecializationMapEntry entries[TSR__SPEC_MAX];
     TSR__REQUIRE(spec_count >= 0 && spec_count <= TSR__SPEC_MAX,
@@ -128,10 +128,18 @@ tsr_status tsr__pipeline_build(tsr_device *device, const char *name, const uint3
     };
     VkShaderModule module;
     TSR__DEVICE_TRY(device, CreateShaderModule, device->handle, &module_info, NULL, &module);
+    VkPipelineShaderStageRequiredSubgroupSizeCreateInfoEXT subgroups = {
+        .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO_EXT,
+        .requiredSubgroupSize = subgroup_size,
+    };
     VkComputePipelineCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
         .flags = device->pipelines->capture ? VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR : 0,
         .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                  .pNext = subgroup_size > 0 ? &subgroups : NULL,
+                  .flags = subgroup_size > 0
+                               ? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT_EXT
+                               : 0,
                   .stage = VK_SHADER_STAGE_COMPUTE_BIT,
                   .module = module,
                   .pName = "main",
@@ -159,6 +167,12 @@ static pipeline_entry *find(pipeline_entry *entry, tsr__shader shader, const uin
     return NULL;
 }
 
+/* Workgroups are cut into subgroups by the shader itself, which has to know how many there are. */
+static uint32_t subgroup_size_of(const tsr_device *device, tsr__shader shader)
+{
+    return shader == TSR__SHADER_MATMUL_COOPMAT ? device->info.coopmat_subgroup_size : 0;
+}
+
 static tsr_status build_entry(tsr_device *device, tsr__shader shader, const uint32_t *spec,
                               int spec_count, pipeline_entry **bucket)
 {
@@ -177,7 +191,7 @@ static tsr_status build_entry(tsr_device *device, tsr__shader shader, const uint
                                         spec_count, &special, &special_bytes);
     if (status == TSR_OK)
         status = tsr__pipeline_build(device, binary->name, special, special_bytes, NULL, 0,
-                                     &entry->pipeline);
+                                     subgroup_size_of(device, shader), &entry->pipeline);
     tsr__free(special);
     if (status != TSR_OK) {
         tsr__free(entry);

@@ -16,10 +16,12 @@ VkPipelineLayout tsr__pipelines_layout(const tsr__pipelines *pipelines);
 tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint32_t *spec,
                              int spec_count, VkPipeline *out);
 
-/* A pipeline of the caller's own SPIR-V, which the caller destroys. Uses the same driver cache. */
+/* A pipeline of the caller's own SPIR-V, which the caller destroys. Uses the same driver cache.
+ * `subgroup_size`, unless 0, is demanded of the driver, and that all subgroups are full: the caller
+ * knows that the device takes it. */
 tsr_status tsr__pipeline_build(tsr_device *device, const char *name, const uint32_t *code,
                                size_t size_bytes, const uint32_t *spec, int spec_count,
-                               VkPipeline *out);
+                               uint32_t subgroup_size, VkPipeline *out);
 
 /* Statistics the driver reports of a pipeline (VK_KHR_pipeline_executable_properties), one call of
  * `visit` each. Devices without: TSR_ERR_UNSUPPORTED. Only for pipelines built while

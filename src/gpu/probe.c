@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "gpu/coopmat.h"
 #include "tsr_config.h"
 
 static tsr_status probe_failed(VkResult result, const char *call)
@@ -341,6 +342,7 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
     capabilities->vulkan_memory_model =
         vulkan12.vulkanMemoryModel && vulkan12.vulkanMemoryModelDeviceScope;
     capabilities->subgroup_size_control = subgroup_size.subgroupSizeControl;
+    capabilities->full_subgroups = subgroup_size.computeFullSubgroups;
     capabilities->memory_budget = has_extension(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
 
     if (!vulkan12.bufferDeviceAddress)
@@ -349,6 +351,7 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
         unusable(info, "it has no timeline semaphores");
     if (info->coopmat)
         TSR__TRY(probe_coopmat(instance, capabilities->physical, info));
+    tsr__coopmat_choose(capabilities, info);
     return TSR_OK;
 }
 
@@ -364,6 +367,9 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
     VkPhysicalDeviceSubgroupSizeControlPropertiesEXT subgroup_size = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES_EXT,
     };
+    VkPhysicalDeviceShaderIntegerDotProductPropertiesKHR dot_products = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES_KHR,
+    };
     VkPhysicalDeviceProperties2 properties = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
     };
@@ -371,6 +377,8 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
     chain(&vulkan11, &properties.pNext);
     if (has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME))
         chain(&subgroup_size, &properties.pNext);
+    if (has_extension(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME))
+        chain(&dot_products, &properties.pNext);
     instance->vk.GetPhysicalDeviceProperties2(capabilities->physical, &properties);
 
     copy_text(info->driver_name, vulkan12.driverName);
@@ -382,6 +390,11 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
     bool sizes = subgroup_size.maxSubgroupSize != 0;
     info->subgroup_size_min = sizes ? subgroup_size.minSubgroupSize : vulkan11.subgroupSize;
     info->subgroup_size_max = sizes ? subgroup_size.maxSubgroupSize : vulkan11.subgroupSize;
+    capabilities->max_workgroup_subgroups = subgroup_size.maxComputeWorkgroupSubgroups;
+    capabilities->subgroup_sizes_in_compute =
+        (subgroup_size.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+    capabilities->mixed_dot_products =
+        dot_products.integerDotProduct4x8BitPackedMixedSignednessAccelerated;
 }
 
 tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, int index,
@@ -392,6 +405,7 @@ tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, 
     capabilities->physical = physical;
     info->index = index;
     info->usable = true;
+    info->coopmat_used = -1;
 
     VkPhysicalDeviceProperties2 properties = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,

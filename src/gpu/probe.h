@@ -14,6 +14,10 @@ typedef struct tsr__capabilities {
     bool int16;
     bool vulkan_memory_model;
     bool subgroup_size_control;
+    bool full_subgroups;              /* can be demanded of a pipeline … */
+    bool subgroup_sizes_in_compute;   /* … and so can their size */
+    uint32_t max_workgroup_subgroups; /* 0 where the driver does not say */
+    bool mixed_dot_products;          /* of 8-bit integers, signed by unsigned, by an instruction */
     bool memory_budget;
     VkDriverId driver;
 } tsr__capabilities;

@@ -1,9 +1,11 @@
 /* Kernels of the user's own: GLSL and SPIR-V, what they are given, and what is refused before a
  * driver sees it. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/device.h"
 #include "gpu/spirv.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
@@ -91,6 +93,36 @@ START_TEST(spirv_with_constants)
     tsr_kernel_destroy(&kernel);
     tsr_kernel_destroy(&kernel);
     tsr_kernel_destroy(NULL);
+}
+END_TEST
+
+/* Every size that the device says it has; a device that takes no demands refuses them all. */
+START_TEST(subgroups_of_a_size)
+{
+    const tsr_device_info *info = tsr_device_get_info(gpu);
+    for (uint32_t size = info->subgroup_size_min; size <= info->subgroup_size_max; size *= 2) {
+        const uint32_t workgroup = 128;
+        uint32_t constants[2] = {workgroup};
+        const float factor = 5;
+        memcpy(&constants[1], &factor, sizeof factor);
+        tsr_kernel *kernel = NULL;
+        tsr_status status = tsr_kernel_create(
+            gpu,
+            tsr_kernel_params(.spirv = saxpy_spirv, .spirv_words = SAXPY_WORDS, .tensor_count = 2,
+                              .scalar_bytes = sizeof(scalars), .constants = constants,
+                              .constant_count = 2, .subgroup_size = size, .name = "saxpy"),
+            &kernel);
+        if (!gpu->subgroups_demanded) {
+            char text[TSR_NAME_SIZE + 64];
+            snprintf(text, sizeof text, "saxpy: subgroup_size is %u; %s takes no demands",
+                     (unsigned)size, info->name);
+            GPU_FAILS(status, TSR_ERR_UNSUPPORTED, text);
+            continue;
+        }
+        GPU_OK(status);
+        check_saxpy(kernel, factor, workgroup);
+        tsr_kernel_destroy(&kernel);
+    }
 }
 END_TEST
 
@@ -435,6 +467,8 @@ START_TEST(create_errors)
                  .constant_count = 25);
     CREATE_FAILS(TSR_ERR_INVALID, "k: constant_count is 1 but constants is NULL",
                  .constant_count = 1);
+    CREATE_FAILS(TSR_ERR_INVALID, "k: subgroup_size is 12, no power of two", .subgroup_size = 12);
+    CREATE_FAILS(TSR_ERR_UNSUPPORTED, "k: subgroup_size is 2048; ", .subgroup_size = 2048);
 #undef CREATE_FAILS
     GPU_FAILS(tsr_kernel_create(gpu, tsr_kernel_params(.tensor_count = 1), &kernel),
               TSR_ERR_INVALID, "kernel: none of glsl and spirv");
@@ -493,6 +527,7 @@ TESTS(kernel)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, spirv_with_constants);
+    tcase_add_test(tests, subgroups_of_a_size);
     tcase_add_test(tests, ordered_with_other_work);
     tcase_add_test(tests, any_order_of_destruction);
     tcase_add_test(tests, kernel_outlives_everything);

@@ -132,6 +132,31 @@ START_TEST(random_problems)
 }
 END_TEST
 
+/* Where the device has none they are refused, but for products of no elements, which need no
+ * kernel. */
+START_TEST(random_halves_by_cooperative_matrices)
+{
+    gpu_random random = {200};
+    tsr__matmul_device device = tsr__matmul_device_of(gpu);
+    tsr__matmul_override override = {0};
+    bool here = device.coopmat.m > 0;
+
+    for (int i = 0; i < (here ? 300 : 30); i++) {
+        matmul_case c = any_case(&random);
+        c.a = c.b = TSR_F16;
+        override.config = chance(&random, 8) ? "coopmat-l" : "coopmat-s";
+        override.splits = chance(&random, 5) ? (uint32_t)gpu_random_between(&random, 2, 5) : 0;
+        tsr__matmul_force(&override);
+        tsr_status status = try_case(&random, &c);
+        tsr__matmul_force(NULL);
+        bool empty = c.m * c.n * count_of(&c.batch) == 0;
+        if (status != (here || empty ? TSR_OK : TSR_ERR_UNSUPPORTED))
+            ck_abort_msg("%s: %s: %s", override.config, case_text(&c),
+                         status == TSR_OK ? "no error" : tsr_last_error());
+    }
+}
+END_TEST
+
 START_TEST(random_problems_in_packed_words)
 {
     fuzz(100, CASES_PER_PART / 3);
@@ -143,6 +168,7 @@ TESTS(matmul_fuzz)
     tcase_set_timeout(tests, 600);
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, random_problems, 0, PARTS);
+    tcase_add_test(tests, random_halves_by_cooperative_matrices);
 }
 
 TESTS(matmul_fuzz_packed)

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "gpu/instance.h"
 #include "gpu/matmul/configs.h"
 #include "gpu/pipeline.h"
 #include "support/check_main.h"
@@ -69,6 +70,8 @@ static void open_radv_packed(void)
 static void close_radv(void)
 {
     tsr_device_close(&radv);
+    ck_assert_uint_eq(tsr__validation_messages(),
+                      0); /* with TESSERA_VALIDATION=1 there may be some */
 }
 
 typedef struct usage {
@@ -144,16 +147,36 @@ static void compile_variant(void *user, const tsr__matmul_config *config,
     compile(name, shader, spec, count);
 }
 
+/* What is not compiled for lack of a compiler or a driver is said, since the GPU itself may well
+ * have it. */
+static void say_without_coopmat(void)
+{
+    const tsr_device_info *info = tsr_device_get_info(radv);
+
+    if (info->coopmat_used < 0)
+        printf("# NOT COMPILED: kernels with cooperative matrices, which %s\n",
+               !info->coopmat         ? "this driver has not for this GPU"
+               : !info->coopmat_built ? "this build's glslc does not know"
+                                      : "no kernel can use here");
+    fflush(stdout);
+}
+
 START_TEST(every_matmul_the_chooser_could_use)
 {
     tsr__matmul_device device = tsr__matmul_device_of(radv);
     const tsr__matmul_config *config;
+    int coopmat = 0;
 
     for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL; i++)
-        if (tsr__matmul_config_runs(config, &device))
-            tsr__matmul_each_variant(config, compile_variant, NULL);
+        if (tsr__matmul_config_runs(config, &device)) {
+            tsr__matmul_each_variant(config, &device, compile_variant, NULL);
+            coopmat += config->kind == TSR__MATMUL_COOPMAT;
+        }
+    say_without_coopmat();
     ck_assert_int_gt(built, 0);
     ck_assert_int_eq(bad, 0);
+    /* Both kernels, on a GPU that has what they need. */
+    ck_assert_int_eq(coopmat, tsr_device_get_info(radv)->coopmat_used < 0 ? 0 : 2);
 }
 END_TEST
 

@@ -30,6 +30,23 @@ static uint64_t enough_tiles(const tsr__matmul_device *device)
     return device->device_class == TSR__CLASS_GPU ? 128 : 8;
 }
 
+/* Wherever most of a tile's rows and columns are there: these do several times the work of the
+ * other kernels. */
+static const char *coopmat_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
+{
+    const tsr__matmul_config *large = tsr__matmul_config_named("coopmat-l");
+    const tsr__matmul_config *small = tsr__matmul_config_named("coopmat-s");
+    const int64_t least = 32;
+
+    if (p->m < least || p->n < least || p->k < least)
+        return NULL;
+    if (p->m > large->bm / 2 && p->n > large->bn / 2 && tsr__matmul_config_runs(large, device) &&
+        tsr__matmul_config_fits(large, p) && tiles_of(large, p) >= enough_tiles(device))
+        return large->name;
+    return tsr__matmul_config_runs(small, device) && tsr__matmul_config_fits(small, p) ? small->name
+                                                                                       : NULL;
+}
+
 static const char *usual_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
     static const char *const largest_first[] = {"tiled-l", "tiled-m", "tiled-s"};
@@ -40,6 +57,8 @@ static const char *usual_name(const tsr__matmul_device *device, const tsr__matmu
         return tsr__lavapipe_worthwhile(p->m, p->n, p->k) ? "lavapipe" : "tiled-s";
     if (device->device_class == TSR__CLASS_CPU)
         return p->m <= 4 ? "swiftshader-4" : "swiftshader-8";
+    if (coopmat_name(device, p))
+        return coopmat_name(device, p);
     if (p->m <= tsr__matmul_config_named("vector-k")->bm) {
         /* Neighbouring invocations read neighbouring elements of the matrix. */
         const char *name =
@@ -112,7 +131,7 @@ tsr_status tsr__matmul_choose(const tsr__matmul_device *device, const tsr__matmu
     /* CPU drivers load lane by lane whatever the width; they are spared the compilation of more
      * variants. */
     bool vectors = device->device_class == TSR__CLASS_GPU || (override && override->config);
-    plan.variant = tsr__matmul_variant_for(plan.config, problem, vectors);
+    plan.variant = tsr__matmul_variant_for(plan.config, device, problem, vectors);
     plan.splits = 1;
     plan.k_chunk = (uint32_t)problem->k;
     if (plan.config->kind != TSR__MATMUL_WIDE && plan.config->kind != TSR__MATMUL_LAVAPIPE)

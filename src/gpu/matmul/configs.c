@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "gpu/matmul/coopmat.h"
 #include "gpu/matmul/lavapipe.h"
 #include "shaders/params/matmul.h"
 
@@ -20,6 +21,8 @@ static const tsr__matmul_config configs[] = {
      .tn = 8, .stores_plain = true},
     {"swiftshader-8", TSR__MATMUL_SWIFTSHADER, .threads = 4, .bm = 8, .bn = 32, .bk = 5, .tm = 8,
      .tn = 8, .stores_plain = true},
+    {"coopmat-l", TSR__MATMUL_COOPMAT, .threads = 256, .bm = 128, .bn = 128, .bk = 32},
+    {"coopmat-s", TSR__MATMUL_COOPMAT, .threads = 128, .bm = 64, .bn = 64, .bk = 32},
 };
 #define CONFIGS ((int)(sizeof configs / sizeof *configs))
 
@@ -38,6 +41,8 @@ const tsr__matmul_config *tsr__matmul_config_named(const char *name)
 
 tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
 {
+    int coopmat = device->storage == TSR__STORAGE_S16 ? device->info.coopmat_used : -1;
+
     return (tsr__matmul_device){
         .device_class = device->device_class,
         .vendor_id = device->info.vendor_id,
@@ -45,6 +50,9 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
         .max_shared_bytes = device->info.max_shared_memory_bytes,
         .subgroup_size = device->info.subgroup_size,
         .int64 = device->info.int64,
+        .coopmat = coopmat < 0 ? (tsr_coopmat_shape){0} : device->info.coopmats[coopmat],
+        .coopmat_subgroup_size = device->info.coopmat_subgroup_size,
+        .max_subgroups = device->max_workgroup_subgroups,
     };
 }
 
@@ -67,6 +75,8 @@ bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul
         return tsr__lavapipe_runs(device);
     case TSR__MATMUL_SWIFTSHADER:
         return device->device_class == TSR__CLASS_CPU && device->subgroup_size == 4;
+    case TSR__MATMUL_COOPMAT:
+        return tsr__matmul_fragment_for(config, device).m > 0;
     case TSR__MATMUL_VECTOR_K:
     case TSR__MATMUL_VECTOR_COL: /* at most 16 KiB, which every device has */
     case TSR__MATMUL_WIDE:
@@ -92,6 +102,11 @@ static uint32_t load_mode(const tsr__matmul_problem *p, const tsr__matmul_side *
     return TSR_MM_LOAD_SCALAR;
 }
 
+static bool lanes_along_line(int64_t line, int64_t k)
+{
+    return line > 0 && (k == 0 || line < k);
+}
+
 static uint32_t rows_at_least(int64_t m)
 {
     uint32_t rows = 1;
@@ -101,31 +116,48 @@ static uint32_t rows_at_least(int64_t m)
     return rows;
 }
 
+static void choose_loads(const tsr__matmul_config *config, const tsr__matmul_problem *p,
+                         tsr__matmul_variant *variant)
+{
+    uint32_t a_load = load_mode(p, &p->a, p->a.row, p->m, p->a.col);
+    uint32_t b_load = load_mode(p, &p->b, p->b.col, p->n, p->b.row);
+    if (config->kind == TSR__MATMUL_TILED || config->kind == TSR__MATMUL_COOPMAT) {
+        variant->a_load = a_load;
+        variant->b_load = b_load;
+    } else if (config->kind == TSR__MATMUL_VECTOR_K && a_load == TSR_MM_LOAD_VEC_K &&
+               b_load == TSR_MM_LOAD_VEC_K) {
+        variant->a_load = variant->b_load = TSR_MM_LOAD_VEC_K;
+    } else if (config->kind == TSR__MATMUL_VECTOR_COL && b_load == TSR_MM_LOAD_VEC_LINE) {
+        variant->b_load = TSR_MM_LOAD_VEC_LINE;
+    }
+}
+
 tsr__matmul_variant tsr__matmul_variant_for(const tsr__matmul_config *config,
+                                            const tsr__matmul_device *device,
                                             const tsr__matmul_problem *p, bool vectors)
 {
     tsr__matmul_variant variant = {.a_dtype = p->a.dtype, .b_dtype = p->b.dtype};
 
     if (config->kind == TSR__MATMUL_VECTOR_K || config->kind == TSR__MATMUL_VECTOR_COL)
         variant.rows = rows_at_least(p->m);
-    if (!vectors)
-        return variant;
-    uint32_t a_load = load_mode(p, &p->a, p->a.row, p->m, p->a.col);
-    uint32_t b_load = load_mode(p, &p->b, p->b.col, p->n, p->b.row);
-    if (config->kind == TSR__MATMUL_TILED) {
-        variant.a_load = a_load;
-        variant.b_load = b_load;
-    } else if (config->kind == TSR__MATMUL_VECTOR_K && a_load == TSR_MM_LOAD_VEC_K &&
-               b_load == TSR_MM_LOAD_VEC_K) {
-        variant.a_load = variant.b_load = TSR_MM_LOAD_VEC_K;
-    } else if (config->kind == TSR__MATMUL_VECTOR_COL && b_load == TSR_MM_LOAD_VEC_LINE) {
-        variant.b_load = TSR_MM_LOAD_VEC_LINE;
+    if (vectors)
+        choose_loads(config, p, &variant);
+    if (config->kind == TSR__MATMUL_COOPMAT) {
+        variant.fragment = tsr__matmul_fragment_for(config, device);
+        /* Elements one at a time lie in shared memory as their neighbours do in memory. */
+        if (variant.a_load == TSR_MM_LOAD_SCALAR && lanes_along_line(p->a.row, p->a.col))
+            variant.a_load = TSR_MM_LOAD_SCALAR_LINE;
+        if (variant.b_load == TSR_MM_LOAD_SCALAR && lanes_along_line(p->b.col, p->b.row))
+            variant.b_load = TSR_MM_LOAD_SCALAR_LINE;
     }
     return variant;
 }
 
-static bool has_vectors(tsr__matmul_variant variant)
+static bool has_vectors(const tsr__matmul_config *config, const tsr__matmul_problem *p)
 {
+    tsr__matmul_variant variant = {0};
+
+    choose_loads(config, p, &variant);
     return variant.a_load != TSR_MM_LOAD_SCALAR || variant.b_load != TSR_MM_LOAD_SCALAR;
 }
 
@@ -141,11 +173,15 @@ bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul
     int64_t k = min_size(config->bk, p->k);
     bool y_fits = side_narrow(&p->y, m, n) && side_narrow(&p->bias, m, n);
 
-    if (config->vectors && !has_vectors(tsr__matmul_variant_for(config, p, true)))
+    if (config->vectors && !has_vectors(config, p))
         return false;
     switch (config->kind) {
     case TSR__MATMUL_LAVAPIPE:
         return tsr__lavapipe_fits(p);
+    case TSR__MATMUL_COOPMAT:
+        if (p->a.dtype != TSR_F16 || p->b.dtype != TSR_F16)
+            return false;
+        return y_fits && side_narrow(&p->a, m, k) && side_narrow(&p->b, k, n);
     case TSR__MATMUL_TILED:
         return y_fits && side_narrow(&p->a, m, k) && side_narrow(&p->b, k, n);
     case TSR__MATMUL_VECTOR_K: /* k is walked in 32 bits, where tiles step in 64 */
@@ -196,6 +232,9 @@ int tsr__matmul_pipeline(const tsr__matmul_config *config, const tsr__matmul_var
         spec[count++] = variant->a_dtype;
         spec[count++] = variant->b_dtype;
         return count;
+    case TSR__MATMUL_COOPMAT:
+        *shader = TSR__SHADER_MATMUL_COOPMAT;
+        return tsr__matmul_coopmat_spec(config, variant, spec);
     case TSR__MATMUL_LAVAPIPE: /* several, see lavapipe_plan.h */
     case TSR__MATMUL_WIDE:
         break;
@@ -210,6 +249,10 @@ int tsr__matmul_pipeline(const tsr__matmul_config *config, const tsr__matmul_var
 /* Whether a variant of these loads is ever chosen. */
 static bool has_loads(const tsr__matmul_config *config, uint32_t a, uint32_t b)
 {
+    if (config->kind == TSR__MATMUL_COOPMAT)
+        return true;
+    if (a >= TSR_MM_LOADS || b >= TSR_MM_LOADS)
+        return false;
     switch (config->kind) {
     case TSR__MATMUL_TILED:
         return !config->vectors || a != TSR_MM_LOAD_SCALAR || b != TSR_MM_LOAD_SCALAR;
@@ -222,21 +265,27 @@ static bool has_loads(const tsr__matmul_config *config, uint32_t a, uint32_t b)
     }
 }
 
-void tsr__matmul_each_variant(const tsr__matmul_config *config, tsr__matmul_visit_fn visit,
-                              void *user)
+void tsr__matmul_each_variant(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                              tsr__matmul_visit_fn visit, void *user)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
     bool few_rows = config->kind == TSR__MATMUL_VECTOR_K || config->kind == TSR__MATMUL_VECTOR_COL;
 
+    tsr__matmul_fragment fragment = {0};
+
+    if (config->kind == TSR__MATMUL_COOPMAT)
+        fragment = tsr__matmul_fragment_for(config, device);
     for (int pair = 0; pair < 9; pair++)
-        for (uint32_t loads = 0; loads < TSR_MM_LOADS * TSR_MM_LOADS; loads++)
+        for (uint32_t loads = 0; loads < TSR_MM_COOPMAT_LOADS * TSR_MM_COOPMAT_LOADS; loads++)
             for (uint32_t rows = 1; rows <= (few_rows ? 8 : 1); rows *= 2) {
                 tsr__matmul_variant variant = {.a_dtype = dtypes[pair / 3],
                                                .b_dtype = dtypes[pair % 3],
-                                               .a_load = loads / TSR_MM_LOADS,
-                                               .b_load = loads % TSR_MM_LOADS,
-                                               .rows = few_rows ? rows : 0};
-                if (has_loads(config, variant.a_load, variant.b_load))
+                                               .a_load = loads / TSR_MM_COOPMAT_LOADS,
+                                               .b_load = loads % TSR_MM_COOPMAT_LOADS,
+                                               .rows = few_rows ? rows : 0,
+                                               .fragment = fragment};
+                if (has_loads(config, variant.a_load, variant.b_load) &&
+                    (fragment.m == 0 || pair == 4)) /* only f16 by f16 */
                     visit(user, config, &variant);
             }
 }

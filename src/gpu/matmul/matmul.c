@@ -55,6 +55,7 @@ tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, co
     case TSR__MATMUL_VECTOR_K:
     case TSR__MATMUL_VECTOR_COL:
     case TSR__MATMUL_SWIFTSHADER:
+    case TSR__MATMUL_COOPMAT:
         return tsr__matmul_run_tiles(&call, &plan);
     case TSR__MATMUL_WIDE:
         return tsr__matmul_run_wide(&call, &plan);

@@ -1,0 +1,52 @@
+// How fast the device multiplies cooperative matrices when nothing else is in the way: independent chains of c = a·b + c in registers,
+// f16 by f16 onto f32. Fragments come from memory and the sum of the chains goes back there, so that no compiler can work the result out
+// or leave the work out. Every subgroup computes the same.
+#version 450
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_shader_16bit_storage : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+
+layout(local_size_x = 128, local_size_x_id = 0) in;
+layout(constant_id = 0) const uint THREADS = 128;
+layout(constant_id = 1) const uint M = 16;
+layout(constant_id = 2) const uint N = 16;
+layout(constant_id = 3) const uint K = 16;
+layout(constant_id = 4) const uint CHAINS = 4;
+
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer halfs {
+    float16_t v[];
+};
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer floats {
+    float v[];
+};
+
+layout(push_constant) uniform params {
+    halfs operands; // a[M,K], b[K,N]
+    floats result;  // [M,N] of each subgroup
+    uint rounds;    // of 8 steps each
+} p;
+
+#define SUMS coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>
+
+void main()
+{
+    coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> a;
+    coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> b;
+    coopMatLoad(a, p.operands.v, 0, K, gl_CooperativeMatrixLayoutRowMajor);
+    coopMatLoad(b, p.operands.v, M * K, N, gl_CooperativeMatrixLayoutRowMajor);
+    SUMS sums[CHAINS];
+    [[unroll]] for (uint c = 0; c < CHAINS; c++)
+        sums[c] = SUMS(float(c)); // no two alike, or they might be made one
+    for (uint round = 0; round < p.rounds; round++)
+        [[unroll]] for (uint step = 0; step < 8; step++)
+            [[unroll]] for (uint c = 0; c < CHAINS; c++)
+                sums[c] = coopMatMulAdd(a, b, sums[c]);
+    [[unroll]] for (uint c = 1; c < CHAINS; c++)
+        sums[0] = sums[0] + sums[c];
+    uint subgroup = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID;
+    coopMatStore(sums[0], p.result.v, subgroup * (M * N), N, gl_CooperativeMatrixLayoutRowMajor);
+}

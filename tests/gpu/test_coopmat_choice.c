@@ -1,0 +1,326 @@
+/* Which cooperative matrices are used and by which kernel, as arithmetic on made-up devices. */
+#include <stdio.h>
+#include <string.h>
+
+#include "gpu/coopmat.h"
+#include "gpu/matmul/chooser.h"
+#include "support/check_main.h"
+
+/* Which shape ---------------------------------------------------------------------------------- */
+
+static tsr__capabilities capabilities;
+static tsr_device_info info;
+
+static void add_shape(uint32_t m, uint32_t n, uint32_t k, const char *operands, const char *sums)
+{
+    info.coopmats[info.coopmat_count++] = (tsr_coopmat_shape){.m = m,
+                                                              .n = n,
+                                                              .k = k,
+                                                              .a = operands,
+                                                              .b = operands,
+                                                              .c = sums,
+                                                              .result = sums,
+                                                              .subgroup_scope = true};
+}
+
+/* Has all that it takes. */
+static void make_device(void)
+{
+    capabilities = (tsr__capabilities){.driver = VK_DRIVER_ID_NVIDIA_PROPRIETARY,
+                                       .vulkan_memory_model = true,
+                                       .subgroup_size_control = true,
+                                       .subgroup_sizes_in_compute = true,
+                                       .full_subgroups = true};
+    memset(&info, 0, sizeof info);
+    info.vendor_id = 0x10de;
+    info.coopmat = info.coopmat_built = info.fp16 = info.storage16 = info.storage8 = true;
+    info.subgroup_size = info.subgroup_size_min = info.subgroup_size_max = 32;
+    add_shape(16, 8, 16, "f16", "f32");
+    add_shape(16, 16, 16, "f16", "f16");
+    add_shape(16, 16, 16, "f16", "f32");
+    add_shape(16, 16, 16, "bf16", "f32");
+    add_shape(16, 8, 8, "f16", "f32");
+    add_shape(32, 32, 32, "s8", "s32");
+}
+
+static int used(void)
+{
+    info.coopmat_used = 99;
+    tsr__coopmat_choose(&capabilities, &info);
+    ck_assert_int_eq(info.coopmat_used < 0, info.coopmat_subgroup_size == 0);
+    return info.coopmat_used;
+}
+
+START_TEST(the_largest_of_f16_onto_f32)
+{
+    ck_assert_int_eq(used(), 2);
+    ck_assert_uint_eq(info.coopmat_subgroup_size, 32);
+    info.coopmats[2].subgroup_scope = false;
+    ck_assert_int_eq(used(), 0);
+    info.coopmats[0].saturating = true;
+    ck_assert_int_eq(used(), 4);
+    info.coopmats[4].n = 12; /* tiles are no multiples of that */
+    ck_assert_int_eq(used(), -1);
+    info.coopmat_count = 0;
+    ck_assert_int_eq(used(), -1);
+}
+END_TEST
+
+/* The loop variable is what is missing. */
+START_TEST(nothing_without_what_kernels_need)
+{
+    bool *needs[] = {&info.coopmat,
+                     &info.coopmat_built,
+                     &info.fp16,
+                     &info.storage16,
+                     &info.storage8,
+                     &capabilities.vulkan_memory_model,
+                     &capabilities.subgroup_size_control,
+                     &capabilities.subgroup_sizes_in_compute,
+                     &capabilities.full_subgroups};
+
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        ck_assert_int_eq(used(), 2);
+        *needs[i] = false;
+        ck_assert_int_eq(used(), -1);
+        *needs[i] = true;
+    }
+}
+END_TEST
+
+START_TEST(what_drivers_only_claim)
+{
+    capabilities.driver = VK_DRIVER_ID_AMD_PROPRIETARY;
+    ck_assert_int_eq(used(), -1);
+    capabilities.driver = VK_DRIVER_ID_AMD_OPEN_SOURCE;
+    ck_assert_int_eq(used(), -1);
+    capabilities.mixed_dot_products = true;
+    ck_assert_int_eq(used(), 2);
+    capabilities.mixed_dot_products = false;
+    capabilities.driver = VK_DRIVER_ID_MESA_RADV;
+    ck_assert_int_eq(used(), 2);
+}
+END_TEST
+
+START_TEST(the_size_of_subgroups)
+{
+    info.subgroup_size_min = 8;
+    info.subgroup_size_max = 32;
+    ck_assert_int_eq(used(), 2);
+    ck_assert_uint_eq(info.coopmat_subgroup_size, 8);
+}
+END_TEST
+
+/* Which kernel --------------------------------------------------------------------------------- */
+
+static tsr__matmul_device device;
+
+static void make_gpu(void)
+{
+    device = (tsr__matmul_device){.device_class = TSR__CLASS_GPU,
+                                  .vendor_id = 0x10de,
+                                  .max_invocations = 1024,
+                                  .max_shared_bytes = 49152,
+                                  .subgroup_size = 32,
+                                  .int64 = true,
+                                  .coopmat = {.m = 16, .n = 16, .k = 16},
+                                  .coopmat_subgroup_size = 32,
+                                  .max_subgroups = 32};
+}
+
+static tsr__matmul_problem product(tsr_dtype a, tsr_dtype b, int64_t m, int64_t k, int64_t n)
+{
+    tsr_layout la, lb, ly;
+    tsr__matmul_problem problem;
+
+    ck_assert_ok(tsr_layout_init(a, 2, (int64_t[]){m, k}, &la));
+    ck_assert_ok(tsr_layout_init(b, 2, (int64_t[]){n, k}, &lb));
+    ck_assert_ok(tsr_layout_init(TSR_F32, 2, (int64_t[]){m, n}, &ly));
+    ck_assert_ok(tsr__matmul_problem_init(&ly, &la, &lb, NULL,
+                                          tsr_matmul_params(.transpose_b = true), &problem));
+    return problem;
+}
+
+static const char *chosen(tsr_dtype dtype, int64_t m, int64_t k, int64_t n)
+{
+    tsr__matmul_problem problem = product(dtype, dtype, m, k, n);
+    tsr__matmul_plan plan;
+
+    ck_assert_ok(tsr__matmul_choose(&device, &problem, NULL, &plan));
+    return plan.config->name;
+}
+
+START_TEST(products_of_f16_with_all_sides_long)
+{
+    ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-l");
+    ck_assert_str_eq(chosen(TSR_F16, 512, 1024, 1024), "coopmat-s"); /* 32 large tiles */
+    ck_assert_str_eq(chosen(TSR_F16, 64, 4096, 65536), "coopmat-s"); /* half of a large one empty */
+    ck_assert_str_eq(chosen(TSR_F16, 32, 32, 32), "coopmat-s");
+    ck_assert_str_eq(chosen(TSR_F16, 31, 32, 32), "tiled-s");
+    ck_assert_str_eq(chosen(TSR_F16, 32, 32, 31), "tiled-s");
+    ck_assert_str_eq(chosen(TSR_F16, 32, 31, 32), "tiled-s");
+    ck_assert_str_eq(chosen(TSR_F16, 1, 4096, 4096), "vector-k");
+}
+END_TEST
+
+START_TEST(nothing_but_f16_on_gpus_that_have_them)
+{
+    tsr__matmul_problem mixed = product(TSR_F16, TSR_F32, 4096, 4096, 4096);
+    tsr__matmul_plan plan;
+
+    ck_assert_str_eq(chosen(TSR_F32, 4096, 4096, 4096), "tiled-l");
+    ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "tiled-l");
+    ck_assert_ok(tsr__matmul_choose(&device, &mixed, NULL, &plan));
+    ck_assert_str_eq(plan.config->name, "tiled-l");
+    device.device_class = TSR__CLASS_LAVAPIPE;
+    ck_assert_str_ne(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-l");
+    device.device_class = TSR__CLASS_GPU;
+    device.coopmat = (tsr_coopmat_shape){0};
+    ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "tiled-l");
+}
+END_TEST
+
+START_TEST(smaller_where_shared_memory_is_small)
+{
+    device.max_shared_bytes = 24576; /* 20 KiB of tiles and 8 of sums do not fit */
+    ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-s");
+    device.max_shared_bytes = 8192;
+    ck_assert_str_ne(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-s");
+}
+END_TEST
+
+START_TEST(long_k_is_split)
+{
+    tsr__matmul_problem problem = product(TSR_F16, TSR_F16, 64, 16384, 64);
+    tsr__matmul_plan plan;
+
+    ck_assert_ok(tsr__matmul_choose(&device, &problem, NULL, &plan));
+    ck_assert_str_eq(plan.config->name, "coopmat-s");
+    ck_assert_uint_gt(plan.splits, 1);
+    ck_assert_uint_eq(plan.k_chunk % plan.config->bk, 0);
+}
+END_TEST
+
+START_TEST(forced_where_it_cannot_be)
+{
+    tsr__matmul_problem problem = product(TSR_F16, TSR_F16, 64, 64, 64);
+    tsr__matmul_plan plan;
+
+    device.coopmat = (tsr_coopmat_shape){0};
+    ck_assert_error(tsr__matmul_choose(&device, &problem,
+                                       &(tsr__matmul_override){.config = "coopmat-l"}, &plan),
+                    TSR_ERR_UNSUPPORTED,
+                    "matmul: the kernel configuration coopmat-l cannot do this on this device");
+}
+END_TEST
+
+/* Tiles ---------------------------------------------------------------------------------------- */
+
+typedef struct seen {
+    const tsr__matmul_device *device;
+    int variants;
+} seen;
+
+/* The constants that the shader gets cut its tile into fragments without remainder, and what it
+ * loads into full rounds of all invocations. */
+static void check_variant(void *user, const tsr__matmul_config *config,
+                          const tsr__matmul_variant *variant)
+{
+    seen *so_far = user;
+    const tsr__matmul_device *on = so_far->device;
+    uint32_t spec[TSR__MATMUL_SPEC_MAX];
+    tsr__shader shader;
+
+    ck_assert_int_eq(tsr__matmul_pipeline(config, variant, &shader, spec), 12);
+    ck_assert_int_eq(shader, TSR__SHADER_MATMUL_COOPMAT);
+    uint32_t threads = spec[0], size = spec[1], down = spec[2], bm = spec[3], bn = spec[4],
+             bk = spec[5], fm = spec[6], fn = spec[7], fk = spec[8], staged = spec[9];
+    uint32_t subgroups = threads / size, across = subgroups / down;
+    ck_assert_uint_eq(subgroups * size, threads);
+    ck_assert_uint_eq(down * across, subgroups);
+    ck_assert_uint_eq(bm % (down * fm), 0);
+    ck_assert_uint_eq(bn % (across * fn), 0);
+    ck_assert_uint_eq(bk % fk, 0);
+    ck_assert_uint_eq(bn / across / fn % staged, 0);
+    ck_assert_uint_eq(bm * bk % (4 * threads), 0);
+    ck_assert_uint_eq(bn * bk % (4 * threads), 0);
+    ck_assert_uint_le(subgroups, on->max_subgroups);
+    /* As in the shader: fours of halves, padded, and sums. */
+    uint32_t a_rows = spec[10] >= 2 ? bk : bm, a_row = (spec[10] >= 2 ? bm : bk) + 8;
+    uint32_t b_rows = spec[11] >= 2 ? bk : bn, b_row = (spec[11] >= 2 ? bn : bk) + 8;
+    uint32_t bytes = 2 * (a_rows * a_row + b_rows * b_row) + 4 * subgroups * fm * fn * staged;
+    ck_assert_uint_le(bytes, on->max_shared_bytes);
+    so_far->variants++;
+}
+
+START_TEST(tiles_are_covered_on_every_device)
+{
+    static const uint32_t shapes[][3] = {{8, 8, 8},   {16, 16, 16}, {16, 8, 16}, {16, 8, 8},
+                                         {8, 16, 16}, {8, 8, 16},   {32, 32, 16}};
+    static const char *const names[] = {"coopmat-l", "coopmat-s"};
+
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (uint32_t size = 4; size <= 128; size *= 2)
+            for (uint32_t shared = 16384; shared <= 65536; shared += 16384)
+                for (int c = 0; c < 2; c++) {
+                    const tsr__matmul_config *config = tsr__matmul_config_named(names[c]);
+                    seen so_far = {.device = &device};
+                    device.coopmat = (tsr_coopmat_shape){
+                        .m = shapes[i][0], .n = shapes[i][1], .k = shapes[i][2]};
+                    device.coopmat_subgroup_size = size;
+                    device.max_shared_bytes = shared;
+                    bool runs = tsr__matmul_config_runs(config, &device);
+                    if (runs)
+                        tsr__matmul_each_variant(config, &device, check_variant, &so_far);
+                    ck_assert_int_eq(so_far.variants, runs ? 16 : 0);
+                    /* Those of today's GPUs do. */
+                    if (size >= 16 && size <= 64 && shared >= (size < 32 ? 49152 : 32768) && i < 6)
+                        ck_assert(runs);
+                }
+}
+END_TEST
+
+/* How operands are loaded follows from their strides. */
+START_TEST(loads_follow_strides)
+{
+    const tsr__matmul_config *config = tsr__matmul_config_named("coopmat-s");
+    tsr__matmul_problem p = product(TSR_F16, TSR_F16, 64, 64, 64);
+    tsr__matmul_variant variant = tsr__matmul_variant_for(config, &device, &p, true);
+
+    ck_assert_uint_eq(variant.a_load, 1);
+    ck_assert_uint_eq(variant.b_load, 1);
+    p = product(TSR_F16, TSR_F16, 64, 63, 64); /* no rows of fours */
+    variant = tsr__matmul_variant_for(config, &device, &p, true);
+    ck_assert_uint_eq(variant.a_load, 0);
+    ck_assert_uint_eq(variant.b_load, 0);
+    p = product(TSR_F16, TSR_F16, 64, 64, 64);
+    p.a.row = 1; /* a transposed */
+    p.a.col = 64;
+    variant = tsr__matmul_variant_for(config, &device, &p, true);
+    ck_assert_uint_eq(variant.a_load, 2);
+    variant = tsr__matmul_variant_for(config, &device, &p, false);
+    ck_assert_uint_eq(variant.a_load, 3);
+    ck_assert_uint_eq(variant.b_load, 0);
+}
+END_TEST
+
+TESTS(coopmat_shape)
+{
+    tcase_add_checked_fixture(tests, make_device, NULL);
+    tcase_add_test(tests, the_largest_of_f16_onto_f32);
+    tcase_add_test(tests, nothing_without_what_kernels_need);
+    tcase_add_test(tests, what_drivers_only_claim);
+    tcase_add_test(tests, the_size_of_subgroups);
+}
+
+TESTS(coopmat_kernel)
+{
+    tcase_add_checked_fixture(tests, make_gpu, NULL);
+    tcase_add_test(tests, products_of_f16_with_all_sides_long);
+    tcase_add_test(tests, nothing_but_f16_on_gpus_that_have_them);
+    tcase_add_test(tests, smaller_where_shared_memory_is_small);
+    tcase_add_test(tests, long_k_is_split);
+    tcase_add_test(tests, forced_where_it_cannot_be);
+    tcase_add_test(tests, tiles_are_covered_on_every_device);
+    tcase_add_test(tests, loads_follow_strides);
+}
