@@ -45,6 +45,7 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
         .max_shared_bytes = device->info.max_shared_memory_bytes,
         .subgroup_size = device->info.subgroup_size,
         .int64 = device->info.int64,
+        .tuned = device->tuned,
     };
 }
 

@@ -42,6 +42,7 @@ typedef struct tsr__matmul_device {
     uint32_t max_invocations, max_shared_bytes;
     uint32_t subgroup_size;
     bool int64;
+    tsr__tuned *tuned; /* or NULL */
 } tsr__matmul_device;
 
 tsr__matmul_device tsr__matmul_device_of(const tsr_device *device);
