@@ -34,6 +34,8 @@ typedef struct tsr_tuning_choice {
                         kernel usually does */
 } tsr_tuning_choice;
 
+#define tsr_tuning_choice(...) (&(tsr_tuning_choice){__VA_ARGS__})
+
 typedef struct tsr_tuning_info {
     uint64_t shape_class;    /* equal for products of one class; 0: of none, the product is empty */
     tsr_tuning_choice usual; /* without a tuning; `splits` are those of this product */

@@ -217,7 +217,13 @@ static int check_tuning(const char *name)
 static int run_tuning(bench_context *context)
 {
     tune_report tuning;
+    int64_t rank, ranks;
     int code = CLI_DONE;
+    if (!bench_passed(context, tsr_rank_from_environment(&rank, &ranks), "its rank"))
+        return cli_failed("%s", context->error);
+    /* Of several processes one: they would measure one another. */
+    if (rank > 0)
+        return CLI_DONE;
     bool done = bench_tune(context, &tuning);
     bench_progress_end(&context->progress);
     bench_noise_end(&context->noise);
