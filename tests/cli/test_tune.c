@@ -13,6 +13,15 @@
 #define TUNE "bench --tune --time 0.02 --dtype f32 --shape 40x64x48"
 
 static char folder[64];
+
+/* A tuning of its own for each test, but not drivers' caches: building all kernels anew takes long.
+ */
+static void keep_driver_cache(void)
+{
+    const char *cache = getenv("XDG_CACHE_HOME");
+    if (cache)
+        setenv("MESA_SHADER_CACHE_DIR", cache, 0);
+}
 static tsr_device *device;
 static tsr_stream *stream;
 
@@ -20,6 +29,7 @@ static void fresh_folder(void)
 {
     snprintf(folder, sizeof folder, "/tmp/tessera-tune-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
+    keep_driver_cache();
     setenv("XDG_CACHE_HOME", folder, 1);
     unsetenv("TESSERA_TUNING");
 }

@@ -17,6 +17,15 @@
 enum { M = 20, K = 64, N = 48 };
 
 static char folder[64];
+
+/* A tuning of its own for each test, but not drivers' caches: building all kernels anew takes long.
+ */
+static void keep_driver_cache(void)
+{
+    const char *cache = getenv("XDG_CACHE_HOME");
+    if (cache)
+        setenv("MESA_SHADER_CACHE_DIR", cache, 0);
+}
 static int warnings;
 static char last_warning[1024];
 static tsr_tensor *y, *a, *b;
@@ -64,6 +73,7 @@ static void setup(void)
 {
     snprintf(folder, sizeof folder, "/tmp/tessera-tuning-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
+    keep_driver_cache();
     setenv("XDG_CACHE_HOME", folder, 1);
     unsetenv("TESSERA_TUNING");
     warnings = 0;
