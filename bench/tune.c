@@ -77,16 +77,15 @@ static void leave_out(bench_context *context, const char *format, ...)
 static bool tune_product_at(bench_context *context, const tune_product *product,
                             tune_given_up *given_up, tune_report *report)
 {
-    char text[128];
-    double too_slow_ns = 0;
+    char text[128], reason[TUNE_REASON];
     tune_result result;
     tune_product_text(product, text, sizeof text);
     bench_progress_step(&context->progress, context->info->name);
     bench_progress_show(&context->progress, text);
-    if (!tune_search(context, product, given_up, &result, &too_slow_ns))
+    if (!tune_search(context, product, given_up, &result, reason))
         return false;
-    if (too_slow_ns > 0) {
-        leave_out(context, "%s: one takes %.2g s", text, too_slow_ns / 1e9);
+    if (reason[0] != '\0') {
+        leave_out(context, "%s: %s", text, reason);
         return true;
     }
     BENCH_TRY(context, tsr_tuning_save(context->device));

@@ -20,6 +20,7 @@ typedef struct tune_case {
     void *bytes;                /* y in the dtype */
     tsr_tuning_info info;
     double usual_ns; /* one product by the usual kernel, roughly */
+    bool no_room;    /* creating it failed for lack of device memory */
 } tune_case;
 
 /* Makes the operands, computes the product as usual and compares it with double precision. Either

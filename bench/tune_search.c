@@ -72,7 +72,7 @@ typedef struct search {
     bench_context *context;
     int count;
     tune_case probes[PROBES];
-    double too_slow_ns;
+    char *left_out; /* why nothing is measured, TUNE_REASON bytes; empty: it is */
 } search;
 
 /* One more probe, unless it is not in the class of the first or there is one like it. */
@@ -82,11 +82,13 @@ static bool add_probe(search *s, const tune_product *product)
         if (memcmp(&s->probes[i].product.shape, &product->shape, sizeof product->shape) == 0)
             return true;
     tune_case *test = &s->probes[s->count++];
-    if (!tune_case_create(s->context, product, test))
-        return false;
-    double limit = s->context->options->seconds * 1e9;
-    if (test->usual_ns > limit)
-        s->too_slow_ns = test->usual_ns;
+    if (!tune_case_create(s->context, product, test)) {
+        if (test->no_room)
+            snprintf(s->left_out, TUNE_REASON, "%.255s", s->context->error);
+        return test->no_room;
+    }
+    if (test->usual_ns > s->context->options->seconds * 1e9)
+        snprintf(s->left_out, TUNE_REASON, "one takes %.2g s", test->usual_ns / 1e9);
     if (test->info.shape_class != s->probes[0].info.shape_class)
         tune_case_finish(&s->probes[--s->count]);
     return true;
@@ -95,8 +97,11 @@ static bool add_probe(search *s, const tune_product *product)
 static bool create_probes(search *s, const tune_product *product)
 {
     tune_product small = scaled(product, tune_smallest), large = scaled(product, tune_largest);
-    return add_probe(s, &small) && (s->too_slow_ns > 0 || add_probe(s, &large)) &&
-           (s->too_slow_ns > 0 || add_probe(s, product));
+    const tune_product *probes[PROBES] = {&small, &large, product};
+    for (int i = 0; i < PROBES && s->left_out[0] == '\0'; i++)
+        if (!add_probe(s, probes[i]))
+            return false;
+    return true;
 }
 
 static void finish_probes(search *s)
@@ -306,11 +311,6 @@ static bool set(search *s, bool bias, const tsr_tuning_choice *choice)
 {
     const tune_case *test = &s->probes[0];
     tsr_matmul_params params = tune_case_params(test, bias);
-    tsr_tuning_info info;
-    BENCH_TRY(s->context,
-              tsr_tuning_inspect(s->context->stream, test->y, test->x, test->w, &params, &info));
-    if (choice == NULL && !info.tuned)
-        return true;
     BENCH_TRY(s->context,
               tsr_tuning_set(s->context->stream, test->y, test->x, test->w, &params, choice));
     return true;
@@ -326,13 +326,13 @@ static bool decide(search *s, tune_given_up *given_up, tune_result *out)
 }
 
 bool tune_search(bench_context *context, const tune_product *product, tune_given_up *given_up,
-                 tune_result *out, double *too_slow_ns)
+                 tune_result *out, char left_out[TUNE_REASON])
 {
-    search s = {.context = context};
+    search s = {.context = context, .left_out = left_out};
+    left_out[0] = '\0';
     *out = (tune_result){.product = *product, .device_place = context->device_count - 1};
     bool done = create_probes(&s, product);
-    *too_slow_ns = s.too_slow_ns;
-    done = done && (s.too_slow_ns > 0 || decide(&s, given_up, out));
+    done = done && (left_out[0] != '\0' || decide(&s, given_up, out));
     finish_probes(&s);
     return done;
 }

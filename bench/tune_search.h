@@ -30,10 +30,13 @@ typedef struct tune_given_up {
     } * all;
 } tune_given_up;
 
-/* Measures and, on the context's device, sets what won; nothing is stored. *too_slow_ns is how long
- * one product takes where that is more than a measurement may last: nothing was measured then. */
+#define TUNE_REASON 256
+
+/* Measures and, on the context's device, sets what won; nothing is stored. `left_out` is empty, or
+ * why nothing was measured: one product takes longer than a measurement may last, or more memory
+ * than there is. */
 bool tune_search(bench_context *context, const tune_product *product, tune_given_up *given_up,
-                 tune_result *out, double *too_slow_ns);
+                 tune_result *out, char left_out[TUNE_REASON]);
 
 /* The smallest and the largest size that is in one class with `size`, both multiples of 4 or
  * neither. */
