@@ -34,40 +34,46 @@ bool tsr__cache_path(const tsr__cache_kind *kind, uint64_t name, char path[TSR__
 
 /* Reading -------------------------------------------------------------------------------------- */
 
-/* Nothing in the header is believed before it has been checked. */
-static void *read_checked(FILE *file, const tsr__cache_kind *kind, const tsr__cache_key *key,
-                          size_t *out_bytes)
+/* Nothing in the header is believed before it has been checked. *out stays NULL where something is
+ * wrong. */
+static tsr_status read_checked(FILE *file, const tsr__cache_kind *kind, const tsr__cache_key *key,
+                               void **out, size_t *out_bytes)
 {
     file_header header;
     if (fread(&header, sizeof header, 1, file) != 1 || header.magic != kind->magic ||
         memcmp(&header.key, key, sizeof *key) != 0 || header.data_bytes > kind->most_bytes)
-        return NULL;
+        return TSR_OK;
     size_t bytes = (size_t)header.data_bytes;
     void *data = tsr__calloc(bytes, 1);
     if (!data)
-        return NULL;
+        return TSR_ERR_NO_MEMORY;
     if (fread(data, 1, bytes, file) != bytes || fgetc(file) != EOF ||
         tsr__hash(TSR__HASH_START, data, bytes) != header.data_hash) {
         tsr__free(data);
-        return NULL;
+        return TSR_OK;
     }
+    *out = data;
     *out_bytes = bytes;
-    return data;
+    return TSR_OK;
 }
 
-void *tsr__cache_load(const tsr__cache_kind *kind, const char *path, const tsr__cache_key *key,
-                      size_t *out_bytes)
+tsr_status tsr__cache_load(const tsr__cache_kind *kind, const char *path, const tsr__cache_key *key,
+                           void **out, size_t *out_bytes)
 {
-    *out_bytes = 0;
+    void *data = NULL;
+    size_t bytes = 0;
     FILE *file = fopen(path, "rb");
-    if (!file)
-        return NULL;
-    void *data = read_checked(file, kind, key, out_bytes);
-    fclose(file);
-    if (!data)
-        tsr__log(TSR_LOG_WARNING, "%s %s is damaged, foreign or outdated and was not used",
-                 kind->what, path);
-    return data;
+    if (file) {
+        tsr_status status = read_checked(file, kind, key, &data, &bytes);
+        fclose(file);
+        TSR__TRY(status);
+        if (!data)
+            tsr__log(TSR_LOG_WARNING, "%s %s is damaged, foreign or outdated and was not used",
+                     kind->what, path);
+    }
+    *out = data;
+    *out_bytes = bytes;
+    return TSR_OK;
 }
 
 /* Writing -------------------------------------------------------------------------------------- */

@@ -30,10 +30,11 @@ typedef struct tsr__cache_kind {
  * neither variable is set to an absolute path. */
 bool tsr__cache_path(const tsr__cache_kind *kind, uint64_t name, char path[TSR__CACHE_PATH]);
 
-/* The contents, to be freed with tsr__free, or NULL and 0. A file that is damaged, or that depends
- * on something else than `key`, is logged. */
-void *tsr__cache_load(const tsr__cache_kind *kind, const char *path, const tsr__cache_key *key,
-                      size_t *out_bytes);
+/* The contents, to be freed with tsr__free; NULL and 0 where there is no file, or none that can be
+ * used: one that is damaged, or that depends on something else than `key`, is logged. Errors:
+ * TSR_ERR_NO_MEMORY. */
+tsr_status tsr__cache_load(const tsr__cache_kind *kind, const char *path, const tsr__cache_key *key,
+                           void **out, size_t *out_bytes);
 
 /* Replaces the file, making the folder where there is none. 0, or an errno. */
 int tsr__cache_store(const tsr__cache_kind *kind, const char *path, const tsr__cache_key *key,

@@ -47,8 +47,12 @@ static bool path_of(const tsr__cache_key *key, char path[TSR__CACHE_PATH])
 void *tsr__cache_read(const tsr__cache_key *key, size_t *out_bytes)
 {
     char path[TSR__CACHE_PATH];
+    void *data = NULL;
     *out_bytes = 0;
-    return path_of(key, path) ? tsr__cache_load(&pipelines, path, key, out_bytes) : NULL;
+    /* Without memory, without the cache. */
+    if (path_of(key, path))
+        (void)!tsr__cache_load(&pipelines, path, key, &data, out_bytes);
+    return data;
 }
 
 void tsr__cache_write(const tsr__cache_key *key, const void *data, size_t bytes)

@@ -91,24 +91,29 @@ tsr_status tsr__tuned_path(const tsr_device *device, char path[TSR__CACHE_PATH])
 /* Reading -------------------------------------------------------------------------------------- */
 
 /* Empty where there is no file, or none that can be used. */
-static void load(const tsr_device *device, tsr__tuned_table *out)
+static tsr_status load(const tsr_device *device, tsr__tuned_table *out)
 {
     char path[TSR__CACHE_PATH];
     tsr__cache_key key;
+    void *data;
     size_t bytes;
     *out = (tsr__tuned_table){0};
     /* Most devices have no file: the kernels need not be hashed. */
     if (tsr__tuned_path(device, path) != TSR_OK || access(path, R_OK) != 0)
-        return;
+        return TSR_OK;
     tsr__tuned_key(device, &key);
-    void *data = tsr__cache_load(&tsr__tuned_file, path, &key, &bytes);
+    TSR__TRY(tsr__cache_load(&tsr__tuned_file, path, &key, &data, &bytes));
     if (!data)
-        return;
-    if (tsr__tuned_table_decode(data, bytes, out) != TSR_OK)
+        return TSR_OK;
+    tsr_status status = tsr__tuned_table_decode(data, bytes, out);
+    tsr__free(data);
+    if (status == TSR_ERR_NO_MEMORY)
+        return status;
+    if (status != TSR_OK)
         tsr__log(TSR_LOG_WARNING, "%s was not used: %s", path, tsr_last_error());
     else
         tsr__log(TSR_LOG_INFO, "%s: %zu classes of products are tuned", path, out->count);
-    tsr__free(data);
+    return TSR_OK;
 }
 
 static bool wanted(void)
@@ -123,8 +128,12 @@ tsr_status tsr__tuned_create(const tsr_device *device, bool read, tsr__tuned **o
     if (!tuned)
         return TSR_ERR_NO_MEMORY;
     pthread_mutex_init(&tuned->lock, NULL);
-    if (read && wanted())
-        load(device, &tuned->table);
+    /* Without memory there is no telling what it says, and so which bits products have. */
+    tsr_status status = read && wanted() ? load(device, &tuned->table) : TSR_OK;
+    if (status != TSR_OK) {
+        tsr__tuned_destroy(tuned);
+        return status;
+    }
     atomic_init(&tuned->any, tuned->table.count > 0);
     *out = tuned;
     return TSR_OK;
@@ -204,8 +213,9 @@ tsr_status tsr__tuned_save(const tsr_device *device, tsr__tuned *tuned)
 {
     tsr__tuned_table stored;
     pthread_mutex_lock(&tuned->lock);
-    load(device, &stored);
-    tsr_status status = tsr__tuned_table_merge(&stored, &tuned->changes);
+    tsr_status status = load(device, &stored);
+    if (status == TSR_OK)
+        status = tsr__tuned_table_merge(&stored, &tuned->changes);
     if (status == TSR_OK)
         status = store(device, &stored);
     if (status == TSR_OK)
