@@ -101,8 +101,10 @@ static bool tune_device_now(bench_context *context, const plan *p, tune_report *
     tune_given_up given_up = {0};
     tune_device device = {.device_place = context->device_count - 1};
     double start = bench_now_ns();
-    bool done = bench_passed(
-        context, tsr_tuning_path(context->device, device.path, sizeof device.path), "its path");
+    BENCH_TRY(context, tsr_tuning_path(context->device, device.path, sizeof device.path));
+    /* What could not be stored in the end need not be measured. */
+    BENCH_TRY(context, tsr_tuning_save(context->device));
+    bool done = true;
     for (int i = 0; i < product_count(p) && done; i++) {
         tune_product product = product_at(p, i);
         done = tune_product_at(context, &product, &given_up, report);
