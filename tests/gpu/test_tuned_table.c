@@ -233,13 +233,14 @@ static void refuses(const void *data, size_t bytes, const char *text)
 START_TEST(hostile_tables_are_refused)
 {
     tsr__tuned_table table = made_table(3), again;
-    uint8_t *data, saved[3 * RECORD];
+    uint8_t data[3 * RECORD], saved[sizeof data];
     void *encoded;
     size_t bytes;
     ck_assert_ok(tsr__tuned_table_encode(&table, &encoded, &bytes));
     ck_assert_uint_eq(bytes, sizeof saved);
-    data = encoded;
-    memcpy(saved, data, bytes);
+    memcpy(data, encoded, sizeof data);
+    memcpy(saved, encoded, sizeof saved);
+    tsr__free(encoded);
     for (size_t cut = 0; cut < bytes; cut++)
         if (cut % RECORD != 0)
             ck_assert(tsr__tuned_table_decode(data, cut, &again) == TSR_ERR_INVALID);
@@ -273,7 +274,6 @@ START_TEST(hostile_tables_are_refused)
     ck_assert_ok(tsr__tuned_table_decode(data, bytes, &again));
     ck_assert_uint_eq(again.count, 2);
     tsr__tuned_table_finish(&again);
-    tsr__free(encoded);
     tsr__tuned_table_finish(&table);
 }
 END_TEST
