@@ -49,9 +49,8 @@ void *tsr__cache_read(const tsr__cache_key *key, size_t *out_bytes)
     char path[TSR__CACHE_PATH];
     void *data = NULL;
     *out_bytes = 0;
-    /* Without memory, without the cache. */
-    if (path_of(key, path))
-        (void)!tsr__cache_load(&pipelines, path, key, &data, out_bytes);
+    if (path_of(key, path) && tsr__cache_load(&pipelines, path, key, &data, out_bytes) != TSR_OK)
+        tsr__log(TSR_LOG_WARNING, "%s %s was not used: %s", pipelines.what, path, tsr_last_error());
     return data;
 }
 
