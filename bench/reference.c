@@ -29,13 +29,17 @@ static double spread_of(int64_t k)
     return sqrt((double)k) / 3;
 }
 
-static void check_row(bench_check *check, const bench_shape *shape, int64_t row, const float *x,
-                      const float *w, const float *y, double rounding)
+double bench_matmul_tolerance(int64_t k)
 {
     /* Adding k products one after another in f32 errs by about 2^-24 · √(k/2) of the sum's spread.
      */
-    double k = (double)shape->k;
-    double summing = 8 * bench_rounding(TSR_F32) * sqrt(k) * spread_of(shape->k);
+    return 8 * bench_rounding(TSR_F32) * sqrt((double)k) * spread_of(k);
+}
+
+static void check_row(bench_check *check, const bench_shape *shape, int64_t row, const float *x,
+                      const float *w, const float *y, double rounding)
+{
+    double summing = bench_matmul_tolerance(shape->k);
     for (int64_t column = 0; column < shape->n; column++) {
         double want = dot(x + row * shape->k, w + column * shape->k, shape->k);
         bench_check_value(check, row, column, (double)y[row * shape->n + column], want,

@@ -14,4 +14,7 @@
 void bench_check_matmul(bench_check *check, const bench_shape *shape, const float *x,
                         const float *w, const float *y, tsr_dtype y_dtype);
 
+/* How far an element's sum of k products may be off for the order in which they are added. */
+double bench_matmul_tolerance(int64_t k);
+
 #endif

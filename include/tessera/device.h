@@ -132,7 +132,7 @@ typedef struct tsr_device_params {
     /* Keep halves in packed 32-bit words even where the device has 16-bit storage: the path of
      * devices without it. */
     bool force_packed_storage;
-    /* Do not read or write the pipeline cache on disk. */
+    /* Do not read or write the pipeline cache on disk, nor read a tuning (tuning.h). */
     bool no_disk_cache;
     /* An upper bound on the bytes of device memory this device object allocates; 0: the heap's
      * budget. */

@@ -33,8 +33,8 @@ typedef struct tsr_matmul_params {
  * a, b and y have 2 to 8 dimensions; the leading ones are batch dimensions, and those of a and b
  * broadcast to y's. a, b, y and bias are each f32, f16 or bf16, any mixture. Any strides: sliced
  * and transposed views need no copy. Sizes may be 0; with k = 0 the product is 0. The result's bits
- * depend on shapes, dtypes, strides and device only, not on the run. y may not overlap a, b or
- * bias. `params` may be NULL.
+ * depend on shapes, dtypes, strides, the device and its tuning (tuning.h) only, not on the run. y
+ * may not overlap a, b or bias. `params` may be NULL.
  *
  * Errors: TSR_ERR_INVALID (shapes, dtypes, devices, overlap, naming them), TSR_ERR_NO_MEMORY,
  * TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST. On failure nothing is recorded. */

@@ -21,5 +21,6 @@
 #include "tessera/sharded.h"
 #include "tessera/stream.h"
 #include "tessera/tensor.h"
+#include "tessera/tuning.h"
 
 #endif

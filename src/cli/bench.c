@@ -8,6 +8,7 @@
 #include "bench/complete.h"
 #include "bench/page.h"
 #include "bench/report.h"
+#include "bench/tune.h"
 #include "cli/command.h"
 #include "cli/options.h"
 
@@ -16,6 +17,7 @@
 
 static bench_options chosen;
 static const char *output;
+static bool tune;
 
 static bool read_dtype(void *user, const char *text, char *problem, size_t size)
 {
@@ -91,6 +93,7 @@ static const cli_option options[] = {
     {"peer", NULL, "also measure OpenBLAS, or MPI", .flag = &chosen.peer},
     {"time", "SECONDS", "how long to measure each result (default 1; of a complete run 0.2)",
      .real = &chosen.seconds, .low = 0.001, .high = 600},
+    {"tune", NULL, "choose the kernels that matrix products take, by measuring", .flag = &tune},
     {"json", NULL, "print JSON with every sample instead of a table", .flag = &chosen.json},
     {"output", "FILE", "write the JSON to a file, beside the table; -o FILE", .text = &output,
      .letter = 'o'},
@@ -108,6 +111,12 @@ static void help(FILE *out)
         "\n  tessera bench report FILE.json... -o PAGE.html   a page of what was measured, to "
         "pass on\n"
         "  tessera bench compare OLD.json NEW.json          what became slower\n"
+        "  tessera bench --tune                             measures which kernel is best for "
+        "which "
+        "products,\n"
+        "                                                   and stores it for all programs that "
+        "use "
+        "tessera\n"
         "\nbenchmarks:\n",
         out);
     for (int i = 0; bench_list[i] != NULL; i++)
@@ -144,12 +153,16 @@ static int check_options(const bench *what)
     return CLI_DONE;
 }
 
-static bool write_output(const bench_context *context, const bench *what)
+/* `tuning` is NULL for benchmarks. */
+static bool write_output(const bench_context *context, const bench *what, const tune_report *tuning)
 {
     FILE *file = fopen(output, "w");
     if (file == NULL)
         return false;
-    bench_report_json(context, what, file);
+    if (tuning != NULL)
+        bench_tune_json(context, tuning, file);
+    else
+        bench_report_json(context, what, file);
     bool written = !ferror(file);
     return fclose(file) == 0 && written;
 }
@@ -157,7 +170,7 @@ static bool write_output(const bench_context *context, const bench *what)
 static int report(bench_context *context, const bench *what)
 {
     bench_noise_end(&context->noise);
-    if (output != NULL && !write_output(context, what))
+    if (output != NULL && !write_output(context, what, NULL))
         return cli_failed("bench: cannot write %s: %s", output, strerror(errno));
     if (chosen.json)
         bench_report_json(context, what, stdout);
@@ -188,6 +201,44 @@ static int run_all(bench_context *context)
     return is_first ? report(context, NULL) : CLI_DONE;
 }
 
+static int check_tuning(const char *name)
+{
+    if (name != NULL)
+        return cli_usage_error("bench: --tune is about matrix products, not '%s'", name);
+    if (chosen.size_mib > 0 || chosen.ranks > 0 || chosen.peer || chosen.large)
+        return cli_usage_error("bench: --tune does not take --%s", chosen.size_mib > 0 ? "size"
+                                                                   : chosen.ranks > 0  ? "ranks"
+                                                                   : chosen.peer       ? "peer"
+                                                                                       : "large");
+    return CLI_DONE;
+}
+
+/* What was found before something failed is stored, but there is nothing to report. */
+static int run_tuning(bench_context *context)
+{
+    tune_report tuning;
+    int64_t rank, ranks;
+    int code = CLI_DONE;
+    if (!bench_passed(context, tsr_rank_from_environment(&rank, &ranks), "its rank"))
+        return cli_failed("%s", context->error);
+    /* Of several processes one: they would measure one another. */
+    if (rank > 0)
+        return CLI_DONE;
+    bool done = bench_tune(context, &tuning);
+    bench_progress_end(&context->progress);
+    bench_noise_end(&context->noise);
+    if (!done)
+        code = cli_failed("%s", context->error);
+    else if (output != NULL && !write_output(context, NULL, &tuning))
+        code = cli_failed("bench: cannot write %s: %s", output, strerror(errno));
+    else if (chosen.json)
+        bench_tune_json(context, &tuning, stdout);
+    else
+        bench_tune_text(context, &tuning);
+    bench_tune_finish(&tuning);
+    return code;
+}
+
 static int run(int argc, char **argv)
 {
     const char *name = NULL;
@@ -200,22 +251,22 @@ static int run(int argc, char **argv)
     int code = cli_options_read("bench", options, argc, argv, 1, &name, &words);
     if (code != CLI_DONE)
         return code;
-    if (words == 1) {
+    if (words == 1 && !tune) {
         what = bench_find(name);
         if (what == NULL)
             return cli_usage_error(
                 "bench: there is no benchmark '%s'; 'tessera help bench' lists them", name);
     }
-    code = check_options(what);
+    code = tune ? check_tuning(words == 1 ? name : NULL) : check_options(what);
     if (code != CLI_DONE)
         return code;
     if (chosen.seconds <= 0)
-        chosen.seconds = what != NULL ? 1 : BENCH_COMPLETE_SECONDS;
+        chosen.seconds = tune ? BENCH_TUNE_SECONDS : what != NULL ? 1 : BENCH_COMPLETE_SECONDS;
 
     bench_context context = {.options = &chosen};
     bench_progress_begin(&context.progress);
     bench_noise_begin(&context.noise);
-    code = what != NULL ? run_one(&context, what) : run_all(&context);
+    code = tune ? run_tuning(&context) : what != NULL ? run_one(&context, what) : run_all(&context);
     bench_finish(&context);
     return code;
 }

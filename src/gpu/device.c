@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "gpu/matmul/tuned.h"
 #include "gpu/memory.h"
 #include "gpu/pipeline.h"
 #include "gpu/probe.h"
@@ -218,6 +219,7 @@ static void free_device(tsr_device *device)
         tsr__memory_destroy(device, device->memory);
         device->vk.DestroyDevice(device->handle, NULL);
     }
+    tsr__tuned_destroy(device->tuned);
     pthread_mutex_destroy(&device->queue_lock);
     tsr__instance_release(device->instance);
     tsr__free(device);
@@ -257,6 +259,8 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
                                     &device->memory);
     if (status == TSR_OK)
         status = tsr__pipelines_create(device, !params->no_disk_cache, &device->pipelines);
+    if (status == TSR_OK)
+        status = tsr__tuned_create(device, !params->no_disk_cache, &device->tuned);
     if (status != TSR_OK) {
         free_device(device);
         return status;

@@ -12,6 +12,7 @@
 typedef struct tsr__memory tsr__memory;
 typedef struct tsr__pipelines tsr__pipelines;
 typedef struct tsr__timeline tsr__timeline;
+typedef struct tsr__tuned tsr__tuned;
 
 /* What kind of machine a kernel is chosen for. */
 typedef enum tsr__device_class {
@@ -38,6 +39,7 @@ struct tsr_device {
     tsr__timeline *spare_timelines; /* under queue_lock */
     tsr__memory *memory;
     tsr__pipelines *pipelines;
+    tsr__tuned *tuned; /* which kernels measuring found best */
     atomic_bool lost;
     atomic_uint references;
 };

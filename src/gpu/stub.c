@@ -3,6 +3,7 @@
 #include "base/stub.h"
 #include "tessera/kernel.h"
 #include "tessera/ops.h"
+#include "tessera/tuning.h"
 
 #define NOTHING(type, name, parameter)                                                             \
     type name(parameter)                                                                           \
@@ -110,6 +111,22 @@ TSR__ABSENT(tsr_dropout, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
 /* matmul.h */
 TSR__ABSENT(tsr_matmul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,
             const tsr_matmul_params *params)
+
+/* tuning.h */
+UNSUPPORTED(tsr_tuning_inspect, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+            const tsr_tensor *b, const tsr_matmul_params *params, tsr_tuning_info *out)
+UNSUPPORTED(tsr_tuning_candidate, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+            const tsr_tensor *b, const tsr_matmul_params *params, int index, tsr_tuning_choice *out)
+UNSUPPORTED(tsr_tuning_matmul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+            const tsr_tensor *b, const tsr_matmul_params *params, const tsr_tuning_choice *choice)
+UNSUPPORTED(tsr_tuning_set, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+            const tsr_tensor *b, const tsr_matmul_params *params, const tsr_tuning_choice *choice)
+UNSUPPORTED(tsr_tuning_save, tsr_device *device)
+UNSUPPORTED(tsr_tuning_path, const tsr_device *device, char *out, size_t size)
+int tsr_tuning_count(const tsr_device *device)
+{
+    return 0;
+}
 
 /* kernel.h */
 TSR__ABSENT(tsr_kernel_create, tsr_device *device, const tsr_kernel_params *params,

@@ -148,6 +148,11 @@ static const struct {
     const char *arguments, *sentence;
 } mistakes[] = {
     {"bench rng --device 0", "tessera: bench: rng does not take --device\n"},
+    {"bench rng --tune", "tessera: bench: --tune is about matrix products, not 'rng'\n"},
+    {"bench --tune --peer", "tessera: bench: --tune does not take --peer\n"},
+    {"bench --tune --size 1", "tessera: bench: --tune does not take --size\n"},
+    {"bench --tune --ranks 2", "tessera: bench: --tune does not take --ranks\n"},
+    {"bench --tune --large", "tessera: bench: --tune does not take --large\n"},
     {"bench rng --large", "tessera: bench: rng does not take --large\n"},
     {"bench plan --size 3", "tessera: bench: plan does not take --size\n"},
     {"bench frob", "tessera: bench: there is no benchmark 'frob'; 'tessera help bench' lists "

@@ -160,6 +160,7 @@ START_TEST(failures_are_told_apart_from_mistakes)
 #if TEST_HAVE_GPU_BENCH
     fails("bench matmul --time 0.001", "there is no Vulkan driver");
     fails("bench launch --device 7", "there is no Vulkan driver");
+    fails("bench --tune", "there is no Vulkan driver");
 #elif !TEST_HAVE_BENCH
     fails("bench matmul", "built without benchmarks");
 #endif

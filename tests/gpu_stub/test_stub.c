@@ -55,6 +55,13 @@ START_TEST(everything_is_unsupported)
     SAYS_SO(tsr_random_bits, NULL, NULL, NULL);
     SAYS_SO(tsr_dropout, NULL, NULL, NULL, 0, NULL);
     SAYS_SO(tsr_matmul, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_tuning_inspect, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_tuning_candidate, NULL, NULL, NULL, NULL, NULL, 0, NULL);
+    SAYS_SO(tsr_tuning_matmul, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_tuning_set, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_tuning_save, NULL);
+    SAYS_SO(tsr_tuning_path, NULL, NULL, 0);
+    ck_assert_int_eq(tsr_tuning_count(NULL), 0);
     SAYS_SO(tsr_kernel_create, NULL, NULL, NULL);
     SAYS_SO(tsr_kernel_run, NULL, NULL, NULL, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "gpu/matmul/lavapipe_plan.h"
+#include "gpu/matmul/tuned.h"
 
 #define VENDOR_NVIDIA 0x10de
 
@@ -112,11 +113,28 @@ static void choose_splits(const tsr__matmul_device *device, const tsr__matmul_pr
     plan->splits = (uint32_t)tsr__div_up_u64(k, chunk);
 }
 
+/* What a tuning says, where it can be done: a class may hold products that its kernel is not for.
+ */
+static bool choose_tuned(const tsr__matmul_device *device, const tsr__matmul_problem *problem,
+                         tsr__matmul_override *out)
+{
+    if (!tsr__tuned_find(device->tuned, problem, out))
+        return false;
+    const tsr__matmul_config *config = tsr__matmul_config_named(out->config);
+    return config && tsr__matmul_config_runs(config, device) &&
+           tsr__matmul_config_fits(config, problem);
+}
+
 tsr_status tsr__matmul_choose(const tsr__matmul_device *device, const tsr__matmul_problem *problem,
                               const tsr__matmul_override *override, tsr__matmul_plan *out)
 {
     tsr__matmul_plan plan = {.config = usual(device, problem)};
+    tsr__matmul_override tuned;
 
+    if (!override && choose_tuned(device, problem, &tuned)) {
+        override = &tuned;
+        plan.tuned = true;
+    }
     if (override && override->config) {
         plan.config = tsr__matmul_config_named(override->config);
         if (!plan.config)

@@ -12,6 +12,15 @@ static const tsr__matmul_config configs[] = {
      .vectors = true},
     {"tiled-m", TSR__MATMUL_TILED, .threads = 256, .bm = 64, .bn = 64, .bk = 16, .tm = 4, .tn = 4},
     {"tiled-s", TSR__MATMUL_TILED, .threads = 64, .bm = 32, .bn = 32, .bk = 16, .tm = 4, .tn = 4},
+    /* Chosen by a tuning only: longer steps, and tiles for a short side. */
+    {"tiled-128x64", TSR__MATMUL_TILED, .threads = 256, .bm = 128, .bn = 64, .bk = 16, .tm = 8,
+     .tn = 4, .vectors = true},
+    {"tiled-64x128", TSR__MATMUL_TILED, .threads = 256, .bm = 64, .bn = 128, .bk = 16, .tm = 4,
+     .tn = 8, .vectors = true},
+    {"tiled-m-k32", TSR__MATMUL_TILED, .threads = 256, .bm = 64, .bn = 64, .bk = 32, .tm = 4,
+     .tn = 4, .vectors = true},
+    {"tiled-32x64", TSR__MATMUL_TILED, .threads = 128, .bm = 32, .bn = 64, .bk = 16, .tm = 4,
+     .tn = 4},
     {"vector-k", TSR__MATMUL_VECTOR_K, .threads = 64, .bm = 8, .bn = 4, .bk = 4, .tm = 8, .tn = 4},
     {"vector-col", TSR__MATMUL_VECTOR_COL, .threads = 128, .bm = 8, .bn = 64, .bk = 8, .tm = 8,
      .tn = 4},
@@ -53,6 +62,7 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
         .coopmat = coopmat < 0 ? (tsr_coopmat_shape){0} : device->info.coopmats[coopmat],
         .coopmat_subgroup_size = device->info.coopmat_subgroup_size,
         .max_subgroups = device->max_workgroup_subgroups,
+        .tuned = device->tuned,
     };
 }
 

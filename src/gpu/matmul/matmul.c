@@ -26,28 +26,37 @@ static tsr_status check_overlap(const tsr_tensor *y, const tsr_tensor *a, const 
     return TSR_OK;
 }
 
-tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,
-                      const tsr_matmul_params *params)
+tsr_status tsr__matmul_check(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                             const tsr_tensor *b, const tsr_matmul_params *params,
+                             tsr__matmul_problem *out)
 {
     const tsr_tensor *bias = params ? params->bias : NULL;
-    tsr__matmul_problem problem;
-    tsr__matmul_plan plan;
 
     TSR__TRY(check(stream, y, a, b, bias));
     TSR__TRY(tsr__matmul_problem_init(&y->layout, &a->layout, &b->layout,
-                                      bias ? &bias->layout : NULL, params, &problem));
-    TSR__TRY(check_overlap(y, a, b, bias));
+                                      bias ? &bias->layout : NULL, params, out));
+    return check_overlap(y, a, b, bias);
+}
+
+tsr_status tsr__matmul_run(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                           const tsr_tensor *b, const tsr_matmul_params *params,
+                           const tsr__matmul_override *override)
+{
+    tsr__matmul_problem problem;
+    tsr__matmul_plan plan;
+
+    TSR__TRY(tsr__matmul_check(stream, y, a, b, params, &problem));
     if (problem.m == 0 || problem.n == 0 || problem.batch_count == 0)
         return TSR_OK;
 
     tsr__matmul_device device = tsr__matmul_device_of(tsr_stream_device(stream));
-    TSR__TRY(tsr__matmul_choose(&device, &problem, tsr__matmul_forced(), &plan));
+    TSR__TRY(tsr__matmul_choose(&device, &problem, override, &plan));
     tsr__matmul_call call = {.stream = stream,
                              .problem = &problem,
                              .y = y,
                              .a = problem.swapped ? b : a,
                              .b = problem.swapped ? a : b,
-                             .bias = bias};
+                             .bias = params ? params->bias : NULL};
     switch (plan.config->kind) {
     case TSR__MATMUL_LAVAPIPE:
         return tsr__matmul_run_lavapipe(&call, &plan);
@@ -61,4 +70,10 @@ tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, co
         return tsr__matmul_run_wide(&call, &plan);
     }
     return TSR_OK;
+}
+
+tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,
+                      const tsr_matmul_params *params)
+{
+    return tsr__matmul_run(stream, y, a, b, params, tsr__matmul_forced());
 }

@@ -15,6 +15,16 @@ typedef struct tsr__matmul_call {
     const tsr_tensor *y, *a, *b, *bias; /* bias may be NULL */
 } tsr__matmul_call;
 
+/* tsr_matmul's checks and arithmetic: what there is to compute, nothing recorded. */
+tsr_status tsr__matmul_check(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                             const tsr_tensor *b, const tsr_matmul_params *params,
+                             tsr__matmul_problem *out);
+
+/* tsr_matmul with parts of the choice replaced; `override` may be NULL. */
+tsr_status tsr__matmul_run(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                           const tsr_tensor *b, const tsr_matmul_params *params,
+                           const tsr__matmul_override *override);
+
 /* Kernels of struct tsr_matmul_push, and the one of struct tsr_matmul_wide_push. */
 tsr_status tsr__matmul_run_tiles(const tsr__matmul_call *call, const tsr__matmul_plan *plan);
 tsr_status tsr__matmul_run_wide(const tsr__matmul_call *call, const tsr__matmul_plan *plan);

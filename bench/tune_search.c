@@ -1,0 +1,355 @@
+#include "bench/tune_search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/clock.h"
+#include "cli/memory.h"
+
+/* Screening, on the class's smallest product: what is not near the usual kernel goes no further. */
+#define SCREEN_PAIRS 3
+#define SCREEN_SAMPLE_NS 2e5
+#define FAR_BEHIND 2.0
+#define HOPELESS 4.0
+#define BEYOND_NOISE 20.0 /* no busy machine makes that of two equals */
+#define TRIES 3
+#define NEAR 0.9
+#define FINALISTS 4
+
+/* Measuring. */
+#define SAMPLES_WANTED 60 /* in the time for one measurement, half of them the usual kernel's */
+#define SHORTEST_SAMPLE_NS 1e6
+#define FEWEST_PAIRS 7
+#define MOST_PAIRS 200
+#define MOST_REPETITIONS 1000
+
+/* What counts as faster: so much by the median, and in nine pairs of ten. */
+#define GAIN 1.03
+
+/* Products with few rows say little about how kernels for tiles do on others. */
+#define FEW_ROWS 8
+
+#define PROBES 3
+
+/* Probes --------------------------------------------------------------------------------------- */
+
+static bool alike(int64_t a, int64_t b)
+{
+    return (a % 4 == 0) == (b % 4 == 0);
+}
+
+int64_t tune_largest(int64_t size)
+{
+    int64_t largest = 1;
+    while (largest < size)
+        largest *= 2;
+    while (!alike(largest, size))
+        largest--;
+    return largest;
+}
+
+int64_t tune_smallest(int64_t size)
+{
+    int64_t above = 1;
+    while (above < size)
+        above *= 2;
+    int64_t smallest = above / 2 + 1;
+    while (!alike(smallest, size))
+        smallest++;
+    return smallest;
+}
+
+static tune_product scaled(const tune_product *product, int64_t (*size)(int64_t))
+{
+    tune_product out = *product;
+    out.shape.m = size(product->shape.m);
+    out.shape.k = size(product->shape.k);
+    out.shape.n = size(product->shape.n);
+    return out;
+}
+
+/* The class's smallest product, the one it was named by, and its largest. */
+typedef struct search {
+    bench_context *context;
+    int count;
+    tune_case probes[PROBES];
+    char *left_out; /* why nothing is measured, TUNE_REASON bytes; empty: it is */
+} search;
+
+/* Once more; the shorter time is the truer one. */
+static bool again(tune_case *test, const tsr_tuning_choice *choice, double *ns)
+{
+    double next;
+    if (!tune_case_time(test, false, choice, 1, &next))
+        return false;
+    *ns = next < *ns ? next : *ns;
+    return true;
+}
+
+/* One more probe, unless it is not in the class of the first or there is one like it. */
+static bool add_probe(search *s, const tune_product *product)
+{
+    for (int i = 0; i < s->count; i++)
+        if (memcmp(&s->probes[i].product.shape, &product->shape, sizeof product->shape) == 0)
+            return true;
+    tune_case *test = &s->probes[s->count++];
+    if (!tune_case_create(s->context, product, test)) {
+        if (test->no_room)
+            snprintf(s->left_out, TUNE_REASON, "%.255s", s->context->error);
+        return test->no_room;
+    }
+    double limit = s->context->options->seconds * 1e9;
+    for (int i = 1; i < TRIES && test->usual_ns > limit; i++)
+        if (!again(test, NULL, &test->usual_ns))
+            return false;
+    if (test->usual_ns > limit)
+        snprintf(s->left_out, TUNE_REASON, "one takes %.2g s", test->usual_ns / 1e9);
+    if (test->info.shape_class != s->probes[0].info.shape_class)
+        tune_case_finish(&s->probes[--s->count]);
+    return true;
+}
+
+static bool create_probes(search *s, const tune_product *product)
+{
+    tune_product small = scaled(product, tune_smallest), large = scaled(product, tune_largest);
+    const tune_product *probes[PROBES] = {&small, &large, product};
+    for (int i = 0; i < PROBES && s->left_out[0] == '\0'; i++)
+        if (!add_probe(s, probes[i]))
+            return false;
+    return true;
+}
+
+static void finish_probes(search *s)
+{
+    for (int i = 0; i < s->count; i++)
+        tune_case_finish(&s->probes[i]);
+}
+
+/* Measuring ------------------------------------------------------------------------------------ */
+
+static int ascending(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static tune_ratio summarize(double *ratios, int count)
+{
+    qsort(ratios, (size_t)count, sizeof *ratios, ascending);
+    return (tune_ratio){.pairs = count,
+                        .median = bench_quantile(ratios, count, 0.5),
+                        .p10 = bench_quantile(ratios, count, 0.1),
+                        .p90 = bench_quantile(ratios, count, 0.9)};
+}
+
+static uint64_t repetitions_for(double sample_ns, double ns)
+{
+    double wanted = ns > 0 ? sample_ns / ns : 1;
+    return wanted >= MOST_REPETITIONS ? MOST_REPETITIONS : wanted < 1 ? 1 : (uint64_t)wanted;
+}
+
+/* The two in turn, and which comes first in turn, so that a machine that slows down slows both. */
+static bool measure_pairs(tune_case *test, bool bias, const tsr_tuning_choice *choice,
+                          uint64_t repetitions, int fewest, double budget_ns, tune_ratio *out)
+{
+    double ratios[MOST_PAIRS], start = bench_now_ns();
+    int count = 0;
+    while (count < fewest || (count < MOST_PAIRS && bench_now_ns() - start < budget_ns)) {
+        const tsr_tuning_choice *order[] = {count % 2 ? choice : NULL, count % 2 ? NULL : choice};
+        double ns[2];
+        for (int i = 0; i < 2; i++)
+            if (!tune_case_time(test, bias, order[i], repetitions, &ns[i]))
+                return false;
+        ratios[count] = count % 2 ? ns[1] / ns[0] : ns[0] / ns[1];
+        count++;
+    }
+    *out = summarize(ratios, count);
+    return true;
+}
+
+static bool compare(tune_case *test, bool bias, const tsr_tuning_choice *choice, tune_ratio *out)
+{
+    double budget = test->context->options->seconds * 1e9;
+    double sample = budget / SAMPLES_WANTED;
+    if (sample < SHORTEST_SAMPLE_NS)
+        sample = SHORTEST_SAMPLE_NS;
+    return measure_pairs(test, bias, choice, repetitions_for(sample, test->usual_ns), FEWEST_PAIRS,
+                         budget, out);
+}
+
+/* Screening ------------------------------------------------------------------------------------ */
+
+typedef struct finalist {
+    tsr_tuning_choice choice;
+    double quick; /* times as fast in screening */
+} finalist;
+
+typedef struct finalists {
+    int count;
+    finalist all[FINALISTS];
+} finalists;
+
+static void enter(finalists *list, const finalist *next)
+{
+    int place = list->count < FINALISTS ? list->count++ : FINALISTS - 1;
+    if (place == FINALISTS - 1 && list->all[place].quick > next->quick)
+        return;
+    for (; place > 0 && list->all[place - 1].quick < next->quick; place--)
+        list->all[place] = list->all[place - 1];
+    list->all[place] = *next;
+}
+
+static bool is_hopeless(const tune_given_up *given_up, const tune_product *product,
+                        const char *kernel)
+{
+    for (int i = 0; i < given_up->count; i++)
+        if (given_up->all[i].dtype == product->dtype &&
+            given_up->all[i].transposed == product->transposed &&
+            strcmp(given_up->all[i].kernel, kernel) == 0)
+            return true;
+    return false;
+}
+
+static void give_up(tune_given_up *given_up, const tune_product *product, const char *kernel)
+{
+    if (product->shape.m <= FEW_ROWS || product->batch > 0 ||
+        is_hopeless(given_up, product, kernel))
+        return;
+    given_up->all = cli_resize(given_up->all, (size_t)given_up->count + 1, sizeof *given_up->all);
+    struct tune_hopeless *added = &given_up->all[given_up->count++];
+    *added = (struct tune_hopeless){.dtype = product->dtype, .transposed = product->transposed};
+    strcpy(added->kernel, kernel);
+}
+
+static bool screen_one(tune_case *test, tune_given_up *given_up, const tsr_tuning_choice *choice,
+                       finalists *list, bool *able)
+{
+    double ns = INFINITY, usual_ns = INFINITY;
+    tune_ratio quick;
+    if (!tune_case_verify(test, false, choice, able))
+        return false;
+    if (!*able)
+        return true;
+    for (int i = 0;
+         i < TRIES && (i == 0 || (ns > FAR_BEHIND * usual_ns && ns < BEYOND_NOISE * usual_ns)); i++)
+        if (!again(test, choice, &ns) || !again(test, NULL, &usual_ns))
+            return false;
+    if (ns > HOPELESS * usual_ns)
+        give_up(given_up, &test->product, choice->kernel);
+    if (ns > FAR_BEHIND * usual_ns)
+        return true;
+    if (!measure_pairs(test, false, choice, repetitions_for(SCREEN_SAMPLE_NS, ns), SCREEN_PAIRS, 0,
+                       &quick))
+        return false;
+    if (quick.median >= NEAR)
+        enter(list, &(finalist){.choice = *choice, .quick = quick.median});
+    return true;
+}
+
+static bool screen(search *s, tune_given_up *given_up, finalists *list, int *able_count)
+{
+    tune_case *test = &s->probes[0];
+    tsr_matmul_params params = tune_case_params(test, false);
+    for (int i = 0;; i++) {
+        tsr_tuning_choice choice;
+        bool able = true;
+        tsr_status status = tsr_tuning_candidate(s->context->stream, test->y, test->x, test->w,
+                                                 &params, i, &choice);
+        if (status == TSR_ERR_NOT_FOUND)
+            return true;
+        BENCH_TRY(s->context, status);
+        if (is_hopeless(given_up, &test->product, choice.kernel))
+            continue;
+        if (!screen_one(test, given_up, &choice, list, &able))
+            return false;
+        *able_count += able;
+    }
+}
+
+/* Deciding ------------------------------------------------------------------------------------- */
+
+/* Whether `choice` is able, right and at least `gain` times as fast at every probe, and in nine
+ * pairs of ten if that is `clearly` wanted. *worst is where it gained least so far. */
+static bool gains(search *s, bool bias, const tsr_tuning_choice *choice, double gain, bool clearly,
+                  bool *does, tune_ratio *worst, double *product)
+{
+    *does = true;
+    *worst = (tune_ratio){0};
+    *product = 1;
+    for (int i = 0; i < s->count && *does; i++) {
+        tune_ratio ratio;
+        if (!tune_case_verify(&s->probes[i], bias, choice, does))
+            return false;
+        if (!*does)
+            return true;
+        if (!compare(&s->probes[i], bias, choice, &ratio))
+            return false;
+        if (worst->pairs == 0 || ratio.median < worst->median)
+            *worst = ratio;
+        *product *= ratio.median;
+        *does = ratio.median >= gain && (!clearly || ratio.p10 > 1);
+    }
+    return true;
+}
+
+static bool find_best(search *s, const finalists *list, tune_result *out)
+{
+    double best = 0;
+    for (int i = 0; i < list->count; i++) {
+        bool does;
+        tune_ratio ratio;
+        double product;
+        if (!gains(s, false, &list->all[i].choice, GAIN, true, &does, &ratio, &product))
+            return false;
+        if (does && product > best) {
+            best = product;
+            out->won = true;
+            out->winner = list->all[i].choice;
+        }
+        if ((does && product >= best) || (!out->won && ratio.median > out->ratio.median))
+            out->ratio = ratio;
+    }
+    return true;
+}
+
+/* Samples that the choice was made from flatter what was chosen: others decide whether it stays. */
+static bool confirm(search *s, tune_result *out)
+{
+    double product;
+    tune_ratio ratio;
+    if (out->won && !gains(s, false, &out->winner, 1, false, &out->won, &out->ratio, &product))
+        return false;
+    return !out->won || gains(s, true, &out->winner, 1, false, &out->with_bias, &ratio, &product);
+}
+
+/* What lost its place since an earlier tuning goes. */
+static bool set(search *s, bool bias, const tsr_tuning_choice *choice)
+{
+    const tune_case *test = &s->probes[0];
+    tsr_matmul_params params = tune_case_params(test, bias);
+    BENCH_TRY(s->context,
+              tsr_tuning_set(s->context->stream, test->y, test->x, test->w, &params, choice));
+    return true;
+}
+
+static bool decide(search *s, tune_given_up *given_up, tune_result *out)
+{
+    finalists list = {0};
+    out->usual = s->probes[0].info.usual;
+    return screen(s, given_up, &list, &out->candidates) && find_best(s, &list, out) &&
+           confirm(s, out) && set(s, false, out->won ? &out->winner : NULL) &&
+           set(s, true, out->with_bias ? &out->winner : NULL);
+}
+
+bool tune_search(bench_context *context, const tune_product *product, tune_given_up *given_up,
+                 tune_result *out, char left_out[TUNE_REASON])
+{
+    search s = {.context = context, .left_out = left_out};
+    left_out[0] = '\0';
+    *out = (tune_result){.product = *product, .device_place = context->device_count - 1};
+    bool done = create_probes(&s, product);
+    done = done && (left_out[0] != '\0' || decide(&s, given_up, out));
+    finish_probes(&s);
+    return done;
+}

@@ -1,0 +1,92 @@
+/* Tuning: measuring which kernel computes which matrix products fastest on a device, and using it.
+ *
+ * tsr_matmul chooses a kernel by rules of thumb. A tuning replaces that choice for classes of
+ * products. It is kept in a file of $XDG_CACHE_HOME/tessera (or ~/.cache/tessera), one for each
+ * kind of device and version of its driver, and read when a device is opened; `tessera bench
+ * --tune` makes one. A file that is damaged, or of another build's kernels, is logged and not used.
+ * The environment variable TESSERA_TUNING=0 leaves it unread.
+ *
+ * A class is: the dtypes of a, b and y; which direction of a and b is contiguous, and whether
+ * vectors of four can be loaded along it; whether the product has an epilogue (alpha, bias,
+ * activation, accumulation); and m, n, k and the number of matrices, each up to the next power of
+ * two (513 to 1024 are alike).
+ *
+ * Another kernel adds in another order. A product's bits depend on its shapes, dtypes and strides,
+ * on the device and on this file; they do not change from run to run unless somebody tunes.
+ *
+ * Threads: as the device, which may be shared; streams and tensors may not. */
+#ifndef TESSERA_TUNING_H
+#define TESSERA_TUNING_H
+
+#include "tessera/matmul.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TSR_TUNING_KERNEL_SIZE 24
+#define TSR_TUNING_MAX_SPLITS 64
+
+/* A way to compute a product. */
+typedef struct tsr_tuning_choice {
+    char kernel[TSR_TUNING_KERNEL_SIZE]; /* a configuration's name, such as "tiled-m" */
+    uint32_t splits; /* parts that k is cut into at most, their sums added at the end; 0: as the
+                        kernel usually does */
+} tsr_tuning_choice;
+
+#define tsr_tuning_choice(...) (&(tsr_tuning_choice){__VA_ARGS__})
+
+typedef struct tsr_tuning_info {
+    uint64_t shape_class;    /* equal for products of one class; 0: of none, the product is empty */
+    tsr_tuning_choice usual; /* without a tuning; `splits` are those of this product */
+    tsr_tuning_choice chosen; /* what tsr_matmul does, likewise */
+    bool tuned;               /* that is what a tuning says */
+} tsr_tuning_info;
+
+/* How tsr_matmul would compute this product; nothing is recorded. Errors are those of tsr_matmul.
+ */
+TSR_API TSR_NODISCARD tsr_status tsr_tuning_inspect(tsr_stream *stream, const tsr_tensor *y,
+                                                    const tsr_tensor *a, const tsr_tensor *b,
+                                                    const tsr_matmul_params *params,
+                                                    tsr_tuning_info *out);
+
+/* The ways besides the usual one in which this device can compute this product, numbered from 0.
+ * TSR_ERR_NOT_FOUND past the last; other errors are those of tsr_matmul. */
+TSR_API TSR_NODISCARD tsr_status tsr_tuning_candidate(tsr_stream *stream, const tsr_tensor *y,
+                                                      const tsr_tensor *a, const tsr_tensor *b,
+                                                      const tsr_matmul_params *params, int index,
+                                                      tsr_tuning_choice *out);
+
+/* tsr_matmul in this way; `choice` NULL is the usual one, whatever a tuning says. Errors: those of
+ * tsr_matmul, TSR_ERR_UNSUPPORTED (the kernel does not exist, or cannot do this here) and
+ * TSR_ERR_INVALID (more than TSR_TUNING_MAX_SPLITS splits). */
+TSR_API TSR_NODISCARD tsr_status tsr_tuning_matmul(tsr_stream *stream, tsr_tensor *y,
+                                                   const tsr_tensor *a, const tsr_tensor *b,
+                                                   const tsr_matmul_params *params,
+                                                   const tsr_tuning_choice *choice);
+
+/* From now on this device object computes products of this one's class so; `choice` NULL: as usual.
+ * Where a product of the class is not for that kernel, it is computed as usual. Nothing is stored.
+ * Errors: as tsr_tuning_matmul, TSR_ERR_INVALID for an empty product, TSR_ERR_OVERFLOW (too many
+ * classes). */
+TSR_API TSR_NODISCARD tsr_status tsr_tuning_set(tsr_stream *stream, const tsr_tensor *y,
+                                                const tsr_tensor *a, const tsr_tensor *b,
+                                                const tsr_matmul_params *params,
+                                                const tsr_tuning_choice *choice);
+
+/* Stores what was set, atomically; classes that were not keep what the file says of them. Errors:
+ * TSR_ERR_NOT_FOUND (no folder is known), TSR_ERR_IO, TSR_ERR_NO_MEMORY. */
+TSR_API TSR_NODISCARD tsr_status tsr_tuning_save(tsr_device *device);
+
+/* How many classes this device object computes by a tuning. */
+TSR_API int tsr_tuning_count(const tsr_device *device);
+
+/* The file's name, whether or not there is one: at most `size` - 1 bytes and a zero. Errors:
+ * TSR_ERR_NOT_FOUND (no folder is known), TSR_ERR_INVALID (it does not fit). */
+TSR_API TSR_NODISCARD tsr_status tsr_tuning_path(const tsr_device *device, char *out, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

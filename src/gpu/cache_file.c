@@ -1,0 +1,134 @@
+#include "gpu/cache_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+
+typedef struct file_header {
+    uint64_t magic;
+    tsr__cache_key key;
+    uint64_t data_bytes;
+    uint64_t data_hash;
+} file_header;
+
+bool tsr__cache_path(const tsr__cache_kind *kind, uint64_t name, char path[TSR__CACHE_PATH])
+{
+    const char *base = getenv("XDG_CACHE_HOME"), *below = "";
+    if (!base || base[0] != '/') {
+        base = getenv("HOME");
+        below = "/.cache";
+    }
+    if (!base || base[0] != '/')
+        return false;
+    int wrote = snprintf(path, TSR__CACHE_PATH, "%s%s/tessera/%s-%016llx.bin", base, below,
+                         kind->prefix, (unsigned long long)name);
+    return wrote > 0 && wrote < TSR__CACHE_PATH;
+}
+
+/* Reading -------------------------------------------------------------------------------------- */
+
+/* Nothing in the header is believed before it has been checked. *out stays NULL where something is
+ * wrong. */
+static tsr_status read_checked(FILE *file, const tsr__cache_kind *kind, const tsr__cache_key *key,
+                               void **out, size_t *out_bytes)
+{
+    file_header header;
+    if (fread(&header, sizeof header, 1, file) != 1 || header.magic != kind->magic ||
+        memcmp(&header.key, key, sizeof *key) != 0 || header.data_bytes > kind->most_bytes)
+        return TSR_OK;
+    size_t bytes = (size_t)header.data_bytes;
+    void *data = tsr__calloc(bytes, 1);
+    if (!data)
+        return TSR_ERR_NO_MEMORY;
+    if (fread(data, 1, bytes, file) != bytes || fgetc(file) != EOF ||
+        tsr__hash(TSR__HASH_START, data, bytes) != header.data_hash) {
+        tsr__free(data);
+        return TSR_OK;
+    }
+    *out = data;
+    *out_bytes = bytes;
+    return TSR_OK;
+}
+
+tsr_status tsr__cache_load(const tsr__cache_kind *kind, const char *path, const tsr__cache_key *key,
+                           void **out, size_t *out_bytes)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    FILE *file = fopen(path, "rb");
+    if (file) {
+        tsr_status status = read_checked(file, kind, key, &data, &bytes);
+        fclose(file);
+        TSR__TRY(status);
+        if (!data)
+            tsr__log(TSR_LOG_WARNING, "%s %s is damaged, foreign or outdated and was not used",
+                     kind->what, path);
+    }
+    *out = data;
+    *out_bytes = bytes;
+    return TSR_OK;
+}
+
+/* Writing -------------------------------------------------------------------------------------- */
+
+/* As mkdir -p of the folder that `path` is in, private to the user. */
+static bool make_folder(char *path)
+{
+    for (char *c = path + 1; *c; c++) {
+        if (*c != '/')
+            continue;
+        *c = '\0';
+        int made = mkdir(path, 0700);
+        *c = '/';
+        if (made != 0 && errno != EEXIST)
+            return false;
+    }
+    return true;
+}
+
+static bool write_all(int descriptor, const void *data, size_t bytes)
+{
+    const uint8_t *at = data;
+    while (bytes > 0) {
+        ssize_t wrote = write(descriptor, at, bytes);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote <= 0)
+            return false;
+        at += wrote;
+        bytes -= (size_t)wrote;
+    }
+    return true;
+}
+
+int tsr__cache_store(const tsr__cache_kind *kind, const char *path, const tsr__cache_key *key,
+                     const void *data, size_t bytes)
+{
+    char temporary[TSR__CACHE_PATH + 16];
+    snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
+    errno = 0;
+    int descriptor = make_folder(temporary) ? mkstemp(temporary) : -1;
+    if (descriptor < 0)
+        return errno ? errno : EIO;
+    file_header header;
+    memset(&header, 0, sizeof header);
+    header.magic = kind->magic;
+    header.key = *key;
+    header.data_bytes = bytes;
+    header.data_hash = tsr__hash(TSR__HASH_START, data, bytes);
+    bool written = write_all(descriptor, &header, sizeof header) &&
+                   write_all(descriptor, data, bytes) && fsync(descriptor) == 0;
+    written = close(descriptor) == 0 && written;
+    if (written && rename(temporary, path) == 0)
+        return 0;
+    int reason = errno ? errno : EIO;
+    unlink(temporary);
+    return reason;
+}

@@ -1,0 +1,222 @@
+/* tessera bench --tune: what it says it stored is what products do afterwards. Which kernel wins is
+ * nobody's business here. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/tool.h"
+#include "support/check_main.h"
+#include "tessera/tessera.h"
+
+/* A class of x·wᵀ and of x·w each, in a moment. */
+#define TUNE "bench --tune --time 0.02 --dtype f32 --shape 40x64x48"
+
+static char folder[64];
+
+/* A tuning of its own for each test, but not drivers' caches: building all kernels anew takes long.
+ */
+static void keep_driver_cache(void)
+{
+    const char *cache = getenv("XDG_CACHE_HOME");
+    if (cache)
+        setenv("MESA_SHADER_CACHE_DIR", cache, 0);
+}
+static tsr_device *device;
+static tsr_stream *stream;
+
+static void fresh_folder(void)
+{
+    snprintf(folder, sizeof folder, "/tmp/tessera-tune-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    keep_driver_cache();
+    setenv("XDG_CACHE_HOME", folder, 1);
+    unsetenv("TESSERA_TUNING");
+}
+
+static void remove_folder(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static void open_device(void)
+{
+    ck_assert_ok(tsr_device_open(NULL, &device));
+    ck_assert_ok(tsr_stream_create(device, &stream));
+}
+
+static void close_device(void)
+{
+    tsr_stream_destroy(&stream);
+    tsr_device_close(&device);
+}
+
+typedef struct operands {
+    tsr_tensor *y, *x, *w;
+    tsr_matmul_params params;
+} operands;
+
+static operands create(int64_t m, int64_t k, int64_t n, bool transposed)
+{
+    operands o = {.params = {.transpose_b = transposed}};
+    ck_assert_ok(tsr_tensor_create(device, TSR_F32, 2, (int64_t[]){m, n}, &o.y));
+    ck_assert_ok(tsr_tensor_create(device, TSR_F32, 2, (int64_t[]){m, k}, &o.x));
+    ck_assert_ok(tsr_tensor_create(device, TSR_F32, 2,
+                                   transposed ? (int64_t[]){n, k} : (int64_t[]){k, n}, &o.w));
+    return o;
+}
+
+static void destroy(operands *o)
+{
+    tsr_tensor_destroy(&o->y);
+    tsr_tensor_destroy(&o->x);
+    tsr_tensor_destroy(&o->w);
+}
+
+static tsr_tuning_info look(const operands *o)
+{
+    tsr_tuning_info info;
+    ck_assert_ok(tsr_tuning_inspect(stream, o->y, o->x, o->w, &o->params, &info));
+    return info;
+}
+
+/* Stores "wide", the kernel for what no other can do, for a product's class. */
+static void store_wide(int64_t m, int64_t k, int64_t n, bool transposed)
+{
+    open_device();
+    operands o = create(m, k, n, transposed);
+    ck_assert_ok(
+        tsr_tuning_set(stream, o.y, o.x, o.w, &o.params, tsr_tuning_choice(.kernel = "wide")));
+    ck_assert_ok(tsr_tuning_save(device));
+    destroy(&o);
+    close_device();
+}
+
+/* A result's class is computed as it says. */
+static void check_class(const json_t *result)
+{
+    bool transposed = json_is_true(tool_member(result, "transposed"));
+    operands o = create((int64_t)tool_number(result, "m"), (int64_t)tool_number(result, "k"),
+                        (int64_t)tool_number(result, "n"), transposed);
+    const json_t *winner = tool_member(result, "winner");
+    const json_t *ratio = tool_member(result, "ratio");
+    tsr_tuning_info info = look(&o);
+    ck_assert_str_eq(tool_text(result, "dtype"), "f32");
+    ck_assert_str_eq(tool_text(tool_member(result, "usual"), "kernel"), info.usual.kernel);
+    ck_assert_int_eq(info.tuned, !json_is_null(winner));
+    if (info.tuned) {
+        ck_assert_str_eq(tool_text(winner, "kernel"), info.chosen.kernel);
+        ck_assert_double_ge(tool_number(ratio, "median"), 1);
+    }
+    if (!json_is_null(ratio)) {
+        ck_assert_double_le(tool_number(ratio, "p10"), tool_number(ratio, "median"));
+        ck_assert_double_ge(tool_number(ratio, "p90"), tool_number(ratio, "median"));
+        ck_assert_double_ge(tool_number(ratio, "pairs"), 7);
+    }
+    ck_assert_double_ge(tool_number(result, "tried"), 3);
+    /* The whole class is: its ends. */
+    operands small = create(33, 36, 36, transposed), large = create(64, 64, 64, transposed);
+    ck_assert_int_eq(look(&small).tuned, info.tuned);
+    ck_assert_int_eq(look(&large).tuned, info.tuned);
+    destroy(&small);
+    destroy(&large);
+    destroy(&o);
+}
+
+START_TEST(products_follow_what_was_stored)
+{
+    /* Measured anew, and taken back unless it is fast after all; and one of another class. */
+    store_wide(40, 64, 48, true);
+    store_wide(100, 100, 100, true);
+    json_t *document = tool_json(TUNE " --json", "tessera.tuning");
+    const json_t *classes = tool_member(document, "classes"), *result;
+    ck_assert_int_eq((int)json_array_size(classes), 2);
+    ck_assert_int_eq((int)json_array_size(tool_member(document, "left_out")), 0);
+    ck_assert_int_eq((int)json_array_size(tool_member(document, "devices")), 1);
+    const json_t *stored = json_array_get(tool_member(document, "stored"), 0);
+    open_device();
+    char path[1024];
+    ck_assert_ok(tsr_tuning_path(device, path, sizeof path));
+    ck_assert_str_eq(tool_text(stored, "path"), path);
+    ck_assert_int_eq(strncmp(path, folder, strlen(folder)), 0);
+    ck_assert_int_eq(access(path, R_OK), 0);
+    size_t i;
+    json_array_foreach(classes, i, result)
+    {
+        ck_assert_int_eq(json_is_true(tool_member(result, "transposed")), i == 0);
+        check_class(result);
+    }
+    operands other = create(100, 100, 100, true);
+    tsr_tuning_info info = look(&other);
+    ck_assert(info.tuned);
+    ck_assert_str_eq(info.chosen.kernel, "wide");
+    destroy(&other);
+    close_device();
+    json_decref(document);
+}
+END_TEST
+
+START_TEST(prints_a_table)
+{
+    tool_result result = tool_run(TUNE " --device 0 -o /dev/null");
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    ck_assert_str_eq(result.err, "");
+    ck_assert_ptr_nonnull(strstr(result.out, "times as fast"));
+    ck_assert_ptr_nonnull(strstr(result.out, "\nf32 40x64x48 x·wᵀ  "));
+    ck_assert_ptr_nonnull(strstr(result.out, "\nf32 40x64x48 x·w   "));
+    ck_assert_ptr_nonnull(
+        strstr(result.out, " of 2 classes are no longer computed as usual; stored in /tmp/"));
+    tool_result_free(&result);
+}
+END_TEST
+
+START_TEST(what_is_too_much_is_left_out)
+{
+    json_t *document = tool_json("bench --tune --json --time 0.001 --dtype f32 --shape 512x512x512",
+                                 "tessera.tuning");
+    ck_assert_int_eq((int)json_array_size(tool_member(document, "classes")), 0);
+    const json_t *left_out = tool_member(document, "left_out");
+    ck_assert_int_eq((int)json_array_size(left_out), 2);
+    const char *text = json_string_value(json_array_get(left_out, 0));
+    ck_assert_int_eq(strncmp(text, "f32 512x512x512 x·wᵀ: one takes 0.", 36), 0);
+    json_decref(document);
+
+    /* Four gigabytes of weights are more than both CPU drivers have. */
+    document = tool_json("bench --tune --json --dtype f32 --shape 1x32768x65536", "tessera.tuning");
+    left_out = tool_member(document, "left_out");
+    ck_assert_int_eq((int)json_array_size(left_out), 2);
+    text = json_string_value(json_array_get(left_out, 0));
+    ck_assert_msg(strstr(text, "device memory") != NULL, "%s", text);
+    json_decref(document);
+}
+END_TEST
+
+static void fails(const char *arguments, const char *words)
+{
+    tool_result result = tool_run(arguments);
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_str_eq(result.out, "");
+    ck_assert_msg(strstr(result.err, words) != NULL, "no '%s' in: %s", words, result.err);
+    tool_result_free(&result);
+}
+
+START_TEST(failures_are_told)
+{
+    fails(TUNE " --device no-such-device", "no-such-device");
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
+    fails(TUNE, "cannot be written: No such file or directory");
+    setenv("XDG_CACHE_HOME", folder, 1);
+}
+END_TEST
+
+TESTS(tune)
+{
+    tcase_set_timeout(tests, 240);
+    tcase_add_checked_fixture(tests, fresh_folder, remove_folder);
+    tcase_add_test(tests, products_follow_what_was_stored);
+    tcase_add_test(tests, prints_a_table);
+    tcase_add_test(tests, what_is_too_much_is_left_out);
+    tcase_add_test(tests, failures_are_told);
+}

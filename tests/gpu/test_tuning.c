@@ -1,0 +1,529 @@
+/* Tunings on a device: tsr_matmul does what one says where it can, the file comes back as it was or
+ * is not believed, and nothing of it ever makes a product fail. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "gpu/matmul/shape_class.h"
+#include "gpu/matmul/tuned.h"
+#include "support/check_main.h"
+#include "support/gpu.h"
+#include "tessera/tuning.h"
+
+enum { M = 20, K = 64, N = 48 };
+
+static char folder[64];
+
+/* A tuning of its own for each test, but not drivers' caches: building all kernels anew takes long.
+ */
+static void keep_driver_cache(void)
+{
+    const char *cache = getenv("XDG_CACHE_HOME");
+    if (cache)
+        setenv("MESA_SHADER_CACHE_DIR", cache, 0);
+}
+static int warnings;
+static char last_warning[1024];
+static tsr_tensor *y, *a, *b;
+
+static const tsr_matmul_params params = {.transpose_b = true};
+static const tsr_matmul_params halved = {.transpose_b = true, .alpha = 0.5f}; /* another class */
+
+static void note_warning(void *user, tsr_log_level level, const char *message)
+{
+    (void)user;
+    warnings += level <= TSR_LOG_WARNING;
+    snprintf(last_warning, sizeof last_warning, "%s", message);
+}
+
+static void open_with(const tsr_device_params *device_params)
+{
+    gpu_random random = {3};
+    double values[N * K];
+    GPU_OK(tsr_device_open(device_params, &gpu));
+    GPU_OK(tsr_stream_create(gpu, &queue));
+    y = gpu_new(TSR_F32, 2, (int64_t[]){M, N});
+    a = gpu_new(TSR_F32, 2, (int64_t[]){M, K});
+    b = gpu_new(TSR_F32, 2, (int64_t[]){N, K});
+    for (int i = 0; i < N * K; i++)
+        values[i] = gpu_random_unit(&random);
+    gpu_put(a, values);
+    gpu_put(b, values);
+}
+
+static void close_again(void)
+{
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    gpu_teardown();
+}
+
+static void reopen(void)
+{
+    close_again();
+    open_with(NULL);
+}
+
+static void setup(void)
+{
+    snprintf(folder, sizeof folder, "/tmp/tessera-tuning-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    keep_driver_cache();
+    setenv("XDG_CACHE_HOME", folder, 1);
+    unsetenv("TESSERA_TUNING");
+    warnings = 0;
+    tsr_log_set(note_warning, NULL, TSR_LOG_WARNING);
+    open_with(NULL);
+}
+
+static void teardown(void)
+{
+    char command[128];
+    close_again();
+    tsr_log_set(NULL, NULL, TSR_LOG_ERROR);
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static tsr_tuning_info look(const tsr_matmul_params *how)
+{
+    tsr_tuning_info info;
+    GPU_OK(tsr_tuning_inspect(queue, y, a, b, how, &info));
+    return info;
+}
+
+/* A way to compute the product that is not the usual kernel. */
+static tsr_tuning_choice other_way(void)
+{
+    tsr_tuning_choice choice;
+    tsr_tuning_info info = look(&params);
+    for (int i = 0;; i++) {
+        GPU_OK(tsr_tuning_candidate(queue, y, a, b, &params, i, &choice));
+        if (strcmp(choice.kernel, info.usual.kernel) != 0)
+            return choice;
+    }
+}
+
+static void tune(const tsr_matmul_params *how, const tsr_tuning_choice *choice)
+{
+    GPU_OK(tsr_tuning_set(queue, y, a, b, how, choice));
+}
+
+static void path_of(char path[1024])
+{
+    GPU_OK(tsr_tuning_path(gpu, path, 1024));
+}
+
+/* In effect ------------------------------------------------------------------------------------ */
+
+START_TEST(matmul_does_what_a_tuning_says)
+{
+    float usual[M * N], other[M * N], got[M * N];
+    tsr_tuning_choice choice = other_way();
+    tsr_tuning_info info = look(&params);
+    ck_assert(!info.tuned);
+    ck_assert_str_eq(info.chosen.kernel, info.usual.kernel);
+    ck_assert_int_eq(tsr_tuning_count(gpu), 0);
+    GPU_OK(tsr_tuning_matmul(queue, y, a, b, &params, NULL));
+    GPU_OK(tsr_tensor_download(queue, y, usual, sizeof usual));
+    GPU_OK(tsr_tuning_matmul(queue, y, a, b, &params, &choice));
+    GPU_OK(tsr_tensor_download(queue, y, other, sizeof other));
+
+    tune(&params, &choice);
+    info = look(&params);
+    ck_assert(info.tuned);
+    ck_assert_str_eq(info.chosen.kernel, choice.kernel);
+    ck_assert_str_ne(info.usual.kernel, choice.kernel);
+    ck_assert_int_eq(tsr_tuning_count(gpu), 1);
+    ck_assert(!look(&halved).tuned);
+    ck_assert_uint_ne(look(&halved).shape_class, info.shape_class);
+    GPU_OK(tsr_matmul(queue, y, a, b, &params));
+    GPU_OK(tsr_tensor_download(queue, y, got, sizeof got));
+    ck_assert_int_eq(memcmp(got, other, sizeof got), 0);
+    GPU_OK(tsr_tuning_matmul(queue, y, a, b, &params, NULL));
+    GPU_OK(tsr_tensor_download(queue, y, got, sizeof got));
+    ck_assert_int_eq(memcmp(got, usual, sizeof got), 0);
+
+    tune(&params, NULL);
+    ck_assert(!look(&params).tuned);
+    ck_assert_int_eq(tsr_tuning_count(gpu), 0);
+}
+END_TEST
+
+START_TEST(every_candidate_computes_the_product)
+{
+    float usual[M * N], got[M * N];
+    tsr_tuning_choice choices[64], *choice;
+    int count = 0;
+    GPU_OK(tsr_tuning_matmul(queue, y, a, b, &params, NULL));
+    GPU_OK(tsr_tensor_download(queue, y, usual, sizeof usual));
+    for (;; count++) {
+        ck_assert_int_lt(count, 64);
+        choice = &choices[count];
+        tsr_status status = tsr_tuning_candidate(queue, y, a, b, &params, count, choice);
+        if (status == TSR_ERR_NOT_FOUND)
+            break;
+        GPU_OK(status);
+        for (int i = 0; i < count; i++)
+            ck_assert(memcmp(&choices[i], choice, sizeof *choice) != 0);
+        gpu_poison(y);
+        GPU_OK(tsr_tuning_matmul(queue, y, a, b, &params, choice));
+        GPU_OK(tsr_tensor_download(queue, y, got, sizeof got));
+        for (int i = 0; i < M * N; i++)
+            ck_check(got[i] - usual[i] < 1e-4f && usual[i] - got[i] < 1e-4f);
+    }
+    /* The tiles and the kernel without tiles at the least. */
+    ck_assert_int_ge(count, 4);
+    char text[96];
+    snprintf(text, sizeof text, "tuning_candidate: there are %d; index is %d", count, count + 3);
+    ck_assert_int_eq(
+        tsr_tuning_candidate(queue, y, a, b, &params, count + 3, choice) == TSR_ERR_NOT_FOUND, 1);
+    ck_assert_str_eq(tsr_last_error(), text);
+}
+END_TEST
+
+/* What cannot compute a product, though a file says it should. */
+static void set_anyway(const char *config)
+{
+    tsr__tuned_entry entry = {.shape_class = look(&params).shape_class,
+                              .config = tsr__matmul_config_named(config)};
+    ck_assert_ptr_nonnull(entry.config);
+    ck_assert_ok(tsr__tuned_set(gpu->tuned, &entry));
+}
+
+START_TEST(what_cannot_be_done_is_done_as_usual)
+{
+    const char *elsewhere = gpu->device_class == TSR__CLASS_LAVAPIPE ? "swiftshader-8" : "lavapipe";
+    const char *const names[] = {elsewhere, "vector-k"}; /* does not run; is for 8 rows at most */
+    for (int i = 0; i < 2; i++) {
+        set_anyway(names[i]);
+        tsr_tuning_info info = look(&params);
+        ck_assert(!info.tuned);
+        ck_assert_str_eq(info.chosen.kernel, info.usual.kernel);
+        GPU_OK(tsr_matmul(queue, y, a, b, &params));
+    }
+}
+END_TEST
+
+/* Stored --------------------------------------------------------------------------------------- */
+
+START_TEST(what_was_stored_is_in_effect_from_then_on)
+{
+    tsr_tuning_choice choice = other_way();
+    tune(&params, &choice);
+    reopen();
+    ck_assert_int_eq(tsr_tuning_count(gpu), 0); /* it was not stored */
+    tune(&params, &choice);
+    GPU_OK(tsr_tuning_save(gpu));
+    reopen();
+    ck_assert_int_eq(tsr_tuning_count(gpu), 1);
+    tsr_tuning_info info = look(&params);
+    ck_assert(info.tuned);
+    ck_assert_str_eq(info.chosen.kernel, choice.kernel);
+
+    close_again();
+    open_with(tsr_device_params(.no_disk_cache = true));
+    ck_assert(!look(&params).tuned);
+    setenv("TESSERA_TUNING", "0", 1);
+    reopen();
+    ck_assert(!look(&params).tuned);
+    /* Storing another class keeps the first, which this device object does not know. */
+    tune(&halved, &choice);
+    GPU_OK(tsr_tuning_save(gpu));
+    setenv("TESSERA_TUNING", "1", 1);
+    reopen();
+    ck_assert_int_eq(tsr_tuning_count(gpu), 2);
+    tune(&params, NULL);
+    GPU_OK(tsr_tuning_save(gpu));
+    reopen();
+    ck_assert(!look(&params).tuned);
+    ck_assert(look(&halved).tuned);
+    /* Other storage is another device: its kernels are built otherwise. */
+    close_again();
+    open_with(tsr_device_params(.force_packed_storage = true));
+    ck_assert_int_eq(tsr_tuning_count(gpu), gpu->info.storage16 ? 0 : 1);
+    ck_assert_int_eq(warnings, 0);
+}
+END_TEST
+
+/* One byte of the stored file. */
+static void flip(long offset)
+{
+    char path[1024];
+    path_of(path);
+    FILE *file = fopen(path, "r+b");
+    ck_assert_ptr_nonnull(file);
+    fseek(file, offset, SEEK_SET);
+    int byte = fgetc(file);
+    fseek(file, offset, SEEK_SET);
+    fputc(byte ^ 0x10, file);
+    fclose(file);
+}
+
+/* What the next device makes of the file, without opening one: that takes long. */
+static int believed(void)
+{
+    tsr__tuned *tuned;
+    ck_assert_ok(tsr__tuned_create(gpu, true, &tuned));
+    int count = tsr__tuned_count(tuned);
+    tsr__tuned_destroy(tuned);
+    return count;
+}
+
+START_TEST(no_damaged_byte_is_believed)
+{
+    char path[1024];
+    struct stat whole;
+    tsr_tuning_choice choice = other_way();
+    tune(&params, &choice);
+    GPU_OK(tsr_tuning_save(gpu));
+    path_of(path);
+    ck_assert_int_eq(stat(path, &whole), 0);
+    ck_assert_int_eq(believed(), 1);
+    ck_assert_int_eq(whole.st_mode & 077, 0);
+    for (long i = 0; i < whole.st_size; i++) {
+        flip(i);
+        ck_assert_msg(believed() == 0, "byte %ld", i);
+        ck_assert_int_eq(warnings, (int)i + 1);
+        flip(i);
+    }
+    ck_assert_int_eq(believed(), 1);
+    ck_assert_ptr_nonnull(
+        strstr(last_warning, " is damaged, foreign or outdated and was not used"));
+    warnings = 0;
+    for (long size = whole.st_size - 1; size >= 0; size--) {
+        ck_assert_int_eq(truncate(path, size), 0);
+        ck_assert_int_eq(believed(), 0);
+    }
+    ck_assert_int_eq(warnings, (int)whole.st_size);
+    /* Saving replaces it. */
+    tune(&params, &choice);
+    GPU_OK(tsr_tuning_save(gpu));
+    ck_assert_int_eq(believed(), 1);
+    FILE *file = fopen(path, "ab");
+    fputc('x', file);
+    fclose(file);
+    ck_assert_int_eq(believed(), 0);
+}
+END_TEST
+
+START_TEST(other_kernels_and_well_wrapped_nonsense_are_not_believed)
+{
+    char path[1024];
+    tsr__cache_key key;
+    tsr_tuning_choice choice = other_way();
+    tune(&params, &choice);
+    GPU_OK(tsr_tuning_save(gpu));
+    path_of(path);
+    tsr__tuned_key(gpu, &key);
+    key.shader_hash++;
+    ck_assert_int_eq(tsr__cache_store(&tsr__tuned_file, path, &key, "", 0), 0);
+    ck_assert_int_eq(believed(), 0);
+    ck_assert_int_eq(warnings, 1);
+    key.shader_hash--;
+    ck_assert_int_eq(tsr__cache_store(&tsr__tuned_file, path, &key, "", 0), 0);
+    ck_assert_int_eq(believed(), 0);
+    ck_assert_int_eq(warnings, 1); /* an empty tuning is one */
+    ck_assert_int_eq(tsr__cache_store(&tsr__tuned_file, path, &key, "nonsense", 8), 0);
+    ck_assert_int_eq(believed(), 0);
+    ck_assert_int_eq(warnings, 2);
+    ck_assert_ptr_nonnull(
+        strstr(last_warning, " was not used: tuning: 8 bytes are not up to 4096 records of 40"));
+}
+END_TEST
+
+START_TEST(nowhere_to_store)
+{
+    tsr_tuning_choice choice = other_way();
+    char path[1024], text[1200], small[8] = "before";
+    tune(&params, &choice);
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
+    path_of(path);
+    snprintf(text, sizeof text, "tuning: %s cannot be written: No such file or directory", path);
+    ck_assert_int_eq(tsr_tuning_save(gpu), TSR_ERR_IO);
+    ck_assert_str_eq(tsr_last_error(), text);
+    snprintf(text, sizeof text, "tuning_path: 8 bytes are too few for %s", path);
+    ck_assert_int_eq(tsr_tuning_path(gpu, small, sizeof small), TSR_ERR_INVALID);
+    ck_assert_str_eq(tsr_last_error(), text);
+    ck_assert_str_eq(small, "before");
+    setenv("XDG_CACHE_HOME", "relative", 1);
+    unsetenv("HOME");
+    ck_assert_error(tsr_tuning_save(gpu), TSR_ERR_NOT_FOUND,
+                    "tuning: neither XDG_CACHE_HOME nor HOME says where files may be kept");
+    reopen();
+    /* What could not be stored is stored when it can be. */
+    tune(&params, &choice);
+    ck_assert_int_eq(tsr_tuning_save(gpu), TSR_ERR_NOT_FOUND);
+    setenv("HOME", folder, 1);
+    GPU_OK(tsr_tuning_save(gpu));
+    ck_assert_int_eq(believed(), 1);
+    setenv("XDG_CACHE_HOME", folder, 1);
+    ck_assert_int_eq(believed(), 0);
+    ck_assert_int_eq(warnings, 0);
+}
+END_TEST
+
+/* Each allocation of setting, storing and reading fails in turn; what is stored is what was. */
+START_TEST(allocations_fail)
+{
+    tsr_tuning_choice choice = other_way();
+    tune(&params, &choice);
+    GPU_OK(tsr_tuning_save(gpu));
+    int failed = 0;
+    for (uint64_t nth = 0;; nth++) {
+        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+        tsr_status status = tsr_tuning_set(queue, y, a, b, &halved, &choice);
+        if (status == TSR_OK)
+            status = tsr_tuning_save(gpu);
+        bool hit = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        if (!hit) {
+            GPU_OK(status);
+            break;
+        }
+        failed++;
+        ck_assert_int_eq(status, TSR_ERR_NO_MEMORY);
+        ck_assert_int_eq(believed(), 1);
+    }
+    ck_assert_int_ge(failed, 3);
+    ck_assert_int_eq(believed(), 2);
+    for (uint64_t nth = 0; nth < 3; nth++) {
+        tsr__tuned *tuned = NULL;
+        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+        ck_assert_int_eq(tsr__tuned_create(gpu, true, &tuned), TSR_ERR_NO_MEMORY);
+        tsr__fault_disarm();
+        ck_assert_ptr_null(tuned);
+    }
+    GPU_OK(tsr_matmul(queue, y, a, b, &halved));
+}
+END_TEST
+
+/* Mistakes ------------------------------------------------------------------------------------- */
+
+START_TEST(mistakes)
+{
+    tsr_tuning_choice choice = other_way(), bad = choice;
+    tsr_tuning_info info;
+    ck_assert_error(tsr_tuning_inspect(NULL, y, a, b, &params, &info), TSR_ERR_INVALID,
+                    "matmul: stream is NULL");
+    ck_assert_error(tsr_tuning_inspect(queue, y, a, b, &params, NULL), TSR_ERR_INVALID,
+                    "tuning_inspect: out is NULL");
+    ck_assert_error(tsr_tuning_inspect(queue, y, a, b, NULL, &info), TSR_ERR_INVALID,
+                    "matmul: inner dimensions differ: a is [20,64], b is [48,64]");
+    ck_assert_error(tsr_tuning_candidate(queue, y, a, b, &params, 0, NULL), TSR_ERR_INVALID,
+                    "tuning_candidate: out is NULL");
+    ck_assert_error(tsr_tuning_candidate(queue, y, a, b, &params, -1, &bad), TSR_ERR_INVALID,
+                    "tuning_candidate: index is -1");
+    ck_assert_error(tsr_tuning_matmul(queue, NULL, a, b, &params, &choice), TSR_ERR_INVALID,
+                    "matmul: y is NULL");
+    bad.splits = 65;
+    ck_assert_error(tsr_tuning_matmul(queue, y, a, b, &params, &bad), TSR_ERR_INVALID,
+                    "tuning: 65 parts of k; at most 64");
+    ck_assert_error(tsr_tuning_set(queue, y, a, b, &params, &bad), TSR_ERR_INVALID,
+                    "tuning: 65 parts of k; at most 64");
+    memset(bad.kernel, 'x', sizeof bad.kernel);
+    ck_assert_error(tsr_tuning_matmul(queue, y, a, b, &params, &bad), TSR_ERR_INVALID,
+                    "tuning: the kernel's name is empty or does not end");
+    ck_assert_error(tsr_tuning_set(queue, y, a, b, &params, tsr_tuning_choice(.kernel = "")),
+                    TSR_ERR_INVALID, "tuning: the kernel's name is empty or does not end");
+    ck_assert_error(tsr_tuning_set(queue, y, a, b, &params, tsr_tuning_choice(.kernel = "no-such")),
+                    TSR_ERR_UNSUPPORTED, "matmul: no kernel configuration is called \"no-such\"");
+    ck_assert_error(
+        tsr_tuning_set(queue, y, a, b, &params, tsr_tuning_choice(.kernel = "vector-k")),
+        TSR_ERR_UNSUPPORTED,
+        "matmul: the kernel configuration vector-k cannot do this on this device");
+    ck_assert_error(tsr_tuning_save(NULL), TSR_ERR_INVALID, "tuning_save: device is NULL");
+    ck_assert_error(tsr_tuning_path(NULL, folder, sizeof folder), TSR_ERR_INVALID,
+                    "tuning_path: device is NULL");
+    ck_assert_error(tsr_tuning_path(gpu, NULL, 10), TSR_ERR_INVALID, "tuning_path: out is NULL");
+    ck_assert_int_eq(tsr_tuning_count(NULL), 0);
+    ck_assert_int_eq(tsr_tuning_count(gpu), 0);
+}
+END_TEST
+
+START_TEST(empty_products_have_no_class)
+{
+    tsr_tensor *none_y = gpu_new(TSR_F32, 2, (int64_t[]){0, N});
+    tsr_tensor *none_a = gpu_new(TSR_F32, 2, (int64_t[]){0, K});
+    tsr_tuning_choice choice = other_way();
+    tsr_tuning_info info;
+    GPU_OK(tsr_tuning_inspect(queue, none_y, none_a, b, &params, &info));
+    ck_assert_uint_eq(info.shape_class, 0);
+    ck_assert_error(tsr_tuning_candidate(queue, none_y, none_a, b, &params, 0, &choice),
+                    TSR_ERR_NOT_FOUND, "tuning_candidate: there are 0; index is 0");
+    ck_assert_error(tsr_tuning_set(queue, none_y, none_a, b, &params, &choice), TSR_ERR_INVALID,
+                    "tuning_set: the product is empty");
+    tsr_tensor_destroy(&none_y);
+    tsr_tensor_destroy(&none_a);
+}
+END_TEST
+
+/* Threads -------------------------------------------------------------------------------------- */
+
+typedef struct reader {
+    const tsr__matmul_problem *problem;
+    uint64_t found, wrong;
+} reader;
+
+static void *read_often(void *user)
+{
+    reader *r = user;
+    for (int i = 0; i < 20000; i++) {
+        tsr__matmul_override out;
+        if (!tsr__tuned_find(gpu->tuned, r->problem, &out))
+            continue;
+        r->found++;
+        /* The two belong together. */
+        r->wrong += strcmp(out.config, out.splits == 3 ? "tiled-s" : "wide") != 0;
+    }
+    return NULL;
+}
+
+START_TEST(threads_may_set_and_ask)
+{
+    tsr__matmul_problem problem;
+    pthread_t threads[3];
+    reader readers[3];
+    GPU_OK(tsr__matmul_problem_init(tsr_tensor_layout(y), tsr_tensor_layout(a),
+                                    tsr_tensor_layout(b), NULL, &params, &problem));
+    tsr__tuned_entry entry = {.shape_class = look(&params).shape_class};
+    for (int i = 0; i < 3; i++) {
+        readers[i] = (reader){.problem = &problem};
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, read_often, &readers[i]), 0);
+    }
+    for (uint32_t i = 0; i < 20000; i++) {
+        entry.config = tsr__matmul_config_named(i % 2 ? "tiled-s" : "wide");
+        entry.splits = i % 2 ? 3 : 0;
+        ck_check(tsr__tuned_set(gpu->tuned, &entry) == TSR_OK);
+        tsr__tuned_entry more = {.shape_class = entry.shape_class - 1 - i};
+        if (i < 2000) /* the table grows, and what is looked for moves */
+            ck_check(tsr__tuned_set(gpu->tuned, &more) == TSR_OK);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+        ck_assert_uint_eq(readers[i].wrong, 0);
+    }
+}
+END_TEST
+
+TESTS(tuning)
+{
+    tcase_set_timeout(tests, 240);
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, matmul_does_what_a_tuning_says);
+    tcase_add_test(tests, every_candidate_computes_the_product);
+    tcase_add_test(tests, what_cannot_be_done_is_done_as_usual);
+    tcase_add_test(tests, what_was_stored_is_in_effect_from_then_on);
+    tcase_add_test(tests, no_damaged_byte_is_believed);
+    tcase_add_test(tests, other_kernels_and_well_wrapped_nonsense_are_not_believed);
+    tcase_add_test(tests, nowhere_to_store);
+    tcase_add_test(tests, allocations_fail);
+    tcase_add_test(tests, mistakes);
+    tcase_add_test(tests, empty_products_have_no_class);
+    tcase_add_test(tests, threads_may_set_and_ask);
+}
