@@ -48,10 +48,8 @@ float tsr_normal_cdf(float x, out float density)
 const float tsr_gelu_linear = 1.59576912;
 const float tsr_gelu_cubic = 0.0713548162726;
 
-float tsr_activate(float x, uint activation)
+float tsr_activate_number(float x, uint activation)
 {
-    if (tsr_is_nan(x))
-        return x;
     float complement;
     switch (activation) {
     case TSR_ACTIVATION_RELU:
@@ -74,11 +72,14 @@ float tsr_activate(float x, uint activation)
     return x;
 }
 
-// act'(x).
-float tsr_activate_grad(float x, uint activation)
+// NaN is selected afterwards: a branch around the rest would cost CPU drivers more.
+float tsr_activate(float x, uint activation)
 {
-    if (activation != TSR_ACTIVATION_NONE && tsr_is_nan(x))
-        return x;
+    return mix(tsr_activate_number(x, activation), x, tsr_is_nan(x));
+}
+
+float tsr_activate_grad_number(float x, uint activation)
+{
     float complement;
     switch (activation) {
     case TSR_ACTIVATION_RELU:
@@ -101,6 +102,12 @@ float tsr_activate_grad(float x, uint activation)
     }
     }
     return 1.0;
+}
+
+// act'(x).
+float tsr_activate_grad(float x, uint activation)
+{
+    return mix(tsr_activate_grad_number(x, activation), x, activation != TSR_ACTIVATION_NONE && tsr_is_nan(x));
 }
 
 #endif

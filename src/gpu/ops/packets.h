@@ -1,0 +1,25 @@
+/* Rows without gaps on Mesa's CPU driver: shaders/packets.comp. */
+#ifndef TSR_GPU_OPS_PACKETS_H
+#define TSR_GPU_OPS_PACKETS_H
+
+#include "gpu/ops/walk.h"
+
+typedef struct tsr__packets {
+    uint32_t function;   /* of params/packets.h, or TSR_EW_… */
+    uint32_t activation; /* a tsr_activation, where the function is one */
+    float alpha, beta;
+    int count;                   /* of operands: y, a and perhaps b */
+    const tsr_tensor *tensor[3]; /* as broadcast */
+} tsr__packets;
+
+/* Cuts a piece in two along its rows: `packets` for tsr__packets_run, and a few columns at the end
+ * for the general kernel; rest->count is 0 where there are none. False where the kernel does not
+ * suit the device or the piece. */
+bool tsr__packets_cut(const tsr__packets *work, const tsr__piece *piece, tsr__piece *packets,
+                      tsr__piece *rest);
+
+/* Unless `record`, only makes the pipelines. */
+tsr_status tsr__packets_run(tsr_stream *stream, const tsr__packets *work, const tsr__piece *piece,
+                            bool record) TSR_NODISCARD;
+
+#endif
