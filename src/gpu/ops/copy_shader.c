@@ -142,15 +142,19 @@ static bool packets_of(const tsr_tensor *dst, const tsr_tensor *src, tsr__packet
            (tsr__dtype_is_float(dst->layout.dtype) && tsr__dtype_is_float(src->layout.dtype));
 }
 
+/* By whatever is fastest for most of the piece, the rest as anything else. */
 static tsr_status run_piece(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
                             const tsr_tensor *src, bool record)
 {
     tsr__packets packets;
     tsr__piece fast, rest;
 
-    if (!packets_of(dst, src, &packets) || !tsr__packets_cut(&packets, piece, &fast, &rest))
-        return run_strided(stream, piece, dst, src, record);
-    TSR__TRY(tsr__packets_run(stream, &packets, &fast, record));
+    if (packets_of(dst, src, &packets) && tsr__packets_cut(&packets, piece, &fast, &rest))
+        TSR__TRY(tsr__packets_run(stream, &packets, &fast, record));
+    else if (tsr__copy_transpose_cut(piece, dst, src, &fast, &rest))
+        TSR__TRY(tsr__copy_transpose(stream, &fast, dst, src, record));
+    else
+        rest = *piece;
     return rest.count == 0 ? TSR_OK : run_strided(stream, &rest, dst, src, record);
 }
 

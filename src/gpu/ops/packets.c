@@ -11,9 +11,6 @@ enum {
     /* Packets that a lane makes: more take longer to compile, fewer do not pay for a subgroup's
        start. */
     LANE_PACKETS = 8,
-    SUBGROUPS = 16,     /* of a workgroup; a workgroup's start costs more than a subgroup's */
-    MAX_GROUPS = 65535, /* what the kernel's uniform_index() can carry */
-    MAX_BLOCKS = SUBGROUPS * MAX_GROUPS,
 };
 
 /* Which dimensions are rows and columns, and what a block covers. */
@@ -29,9 +26,7 @@ static uint32_t group_of(const tsr__packets *work)
     return TSR_PACKET_BYTES / (uint32_t)tsr_dtype_size(work->tensor[0]->layout.dtype);
 }
 
-/* The largest of 8, 4 and 2 that the address of every row's first element is a multiple of, or 1.
- */
-static uint32_t alignment_of(const tsr__piece *piece, int operand, const tsr_tensor *tensor)
+uint32_t tsr__packets_alignment(const tsr__piece *piece, int operand, const tsr_tensor *tensor)
 {
     uint64_t bits = tsr__piece_address(piece, operand, tensor) | TSR_PACKET_BYTES;
     uint64_t size = tsr_dtype_size(tensor->layout.dtype);
@@ -43,8 +38,9 @@ static uint32_t alignment_of(const tsr__piece *piece, int operand, const tsr_ten
 
 static uint32_t form_of(const tsr__piece *piece, int operand, const tsr_tensor *tensor)
 {
-    return piece->strides[operand][piece->ndim - 1] == 0 ? TSR_PACKETS_ONE
-                                                         : alignment_of(piece, operand, tensor);
+    return piece->strides[operand][piece->ndim - 1] == 0
+               ? TSR_PACKETS_ONE
+               : tsr__packets_alignment(piece, operand, tensor);
 }
 
 static bool operand_suits(const tsr__packets *work, const tsr__piece *piece, int operand)
@@ -55,7 +51,7 @@ static bool operand_suits(const tsr__packets *work, const tsr__piece *piece, int
 
     if (stride == 0)
         return operand > 0 && work->function != TSR_PACKETS_MOVE;
-    return stride == 1 && alignment_of(piece, operand, tensor) >= (narrow ? 2 : 4);
+    return stride == 1 && tsr__packets_alignment(piece, operand, tensor) >= (narrow ? 2 : 4);
 }
 
 /* Blocks of one row as high as the tile allows, or several rows: whatever covers a row with the
@@ -91,21 +87,10 @@ static tiling tile(const tsr__packets *work, const tsr__piece *piece)
     return t;
 }
 
-static bool device_suits(const tsr_device *device)
+bool tsr__packets_suit(const tsr_device *device)
 {
     return device->device_class == TSR__CLASS_LAVAPIPE && device->info.int64 &&
            device->info.subgroup_size >= 4 && device->info.subgroup_size <= 16;
-}
-
-/* Columns begin … end − 1. */
-static void cut_columns(tsr__piece *piece, const tsr__packets *work, uint32_t begin, uint32_t end)
-{
-    int inner = piece->ndim - 1;
-
-    piece->count = piece->count / piece->shape[inner] * (end - begin);
-    piece->shape[inner] = end - begin;
-    for (int i = 0; i < work->count; i++)
-        piece->offset[i] += (int64_t)begin * piece->strides[i][inner];
 }
 
 bool tsr__packets_cut(const tsr__packets *work, const tsr__piece *piece, tsr__piece *packets,
@@ -114,7 +99,7 @@ bool tsr__packets_cut(const tsr__packets *work, const tsr__piece *piece, tsr__pi
     const tsr_device *device = work->tensor[0]->buffer->device;
     uint32_t columns = tsr__piece_inner(piece), whole = columns / group_of(work) * group_of(work);
 
-    if (!device_suits(device) || piece->count < FEWEST_ELEMENTS)
+    if (!tsr__packets_suit(device) || piece->count < FEWEST_ELEMENTS)
         return false;
     for (int i = 0; i < work->count; i++)
         if (!operand_suits(work, piece, i))
@@ -124,21 +109,13 @@ bool tsr__packets_cut(const tsr__packets *work, const tsr__piece *piece, tsr__pi
         return false;
 
     *packets = *rest = *piece;
-    cut_columns(packets, work, 0, whole);
-    cut_columns(rest, work, whole, columns);
+    tsr__piece_columns(packets, work->count, 0, whole);
+    tsr__piece_columns(rest, work->count, whole, columns);
     return true;
 }
 
 /* One dispatch ----------------------------------------------------------------------------------
  */
-
-/* q = (high32(n · magic) + n) >> shift equals n / divisor for n < 2^31; see walk.c. */
-static void set_divisor(struct tsr_packets_push *push, uint32_t divisor)
-{
-    while ((UINT64_C(1) << push->shift) < divisor)
-        push->shift++;
-    push->magic = (uint32_t)((((UINT64_C(1) << push->shift) - divisor) << 32) / divisor + 1);
-}
 
 /* Rows row … row + rows − 1, packets packet … packet + packets − 1 of the plane at `offset`
  * elements. */
@@ -174,10 +151,10 @@ static tsr_status emit(tsr_stream *stream, const tsr__packets *work, const tsr__
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_PACKETS,
         .spec_count = 12,
-        .spec = {SUBGROUPS * t->lanes, t->lanes, t->block_rows, t->units},
+        .spec = {TSR__PACKETS_SUBGROUPS * t->lanes, t->lanes, t->block_rows, t->units},
         .push = &push,
         .push_bytes = sizeof push,
-        .groups = {tsr__div_up_u32(blocks, SUBGROUPS), 1, 1},
+        .groups = {tsr__div_up_u32(blocks, TSR__PACKETS_SUBGROUPS), 1, 1},
         .access_count = work->count,
     };
     uint64_t *address[] = {&push.y, &push.a, &push.b};
@@ -185,7 +162,7 @@ static tsr_status emit(tsr_stream *stream, const tsr__packets *work, const tsr__
 
     for (uint32_t i = 0; i < 16; i++)
         push.identity[i] = i;
-    set_divisor(&push, push.across);
+    tsr__walk_divisor(push.across, &push.magic, &push.shift);
     for (int i = 0; i < work->count; i++) {
         const tsr_tensor *tensor = work->tensor[i];
         uint32_t size = (uint32_t)tsr_dtype_size(tensor->layout.dtype);
@@ -208,8 +185,8 @@ static tsr_status run_plane(tsr_stream *stream, const tsr__packets *work, const 
                             const tiling *t, part *at, bool record)
 {
     uint32_t across = tsr__div_up_u32(t->packets, t->units * t->lanes);
-    uint32_t parts = tsr__div_up_u32(across, MAX_BLOCKS / 2);
-    uint32_t band = parts > 1 ? t->block_rows : MAX_BLOCKS / across * t->block_rows;
+    uint32_t parts = tsr__div_up_u32(across, TSR__PACKETS_MAX_BLOCKS / 2);
+    uint32_t band = parts > 1 ? t->block_rows : TSR__PACKETS_MAX_BLOCKS / across * t->block_rows;
 
     for (uint32_t i = 0; i < parts; i++) {
         at->packet = (uint32_t)((uint64_t)t->packets * i / parts);

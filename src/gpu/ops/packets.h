@@ -4,6 +4,17 @@
 
 #include "gpu/ops/walk.h"
 
+/* Of a workgroup, whose start costs more than a subgroup's; and what uniform_index() can count. */
+#define TSR__PACKETS_SUBGROUPS 16
+#define TSR__PACKETS_MAX_BLOCKS (TSR__PACKETS_SUBGROUPS * 65535)
+
+/* Whether the device is the one that such kernels are for. */
+bool tsr__packets_suit(const tsr_device *device);
+
+/* The largest of 8, 4 and 2 that the address of every row's first element is a multiple of, or 1.
+ */
+uint32_t tsr__packets_alignment(const tsr__piece *piece, int operand, const tsr_tensor *tensor);
+
 typedef struct tsr__packets {
     uint32_t function;   /* of params/packets.h, or TSR_EW_… */
     uint32_t activation; /* a tsr_activation, where the function is one */
