@@ -30,63 +30,13 @@ layout(constant_id = 9) const uint B_FORM = 8;
 layout(constant_id = 10) const uint FUNCTION = TSR_EW_ADD;
 layout(constant_id = 11) const uint ACTIVATION = TSR_ACTIVATION_NONE;
 
-#include "packets.glsl"
-
 const uint GROUP = TSR_PACKET_BYTES / (Y_DTYPE == TSR_DT_F32 ? 4 : 2); // elements of a packet
+const bool EXACT = FUNCTION == TSR_PACKETS_CONVERT;
+
+#include "packets_floats.glsl"
+
 const uint BLOCK = UNITS * LANES;                                      // packets of a block's row
 const uint NONE = 0xffffffffu;
-
-float decode_bits(uint bits, uint dtype)
-{
-    if (dtype == TSR_DT_F32)
-        return uintBitsToFloat(bits);
-    if (dtype == TSR_DT_BF16)
-        return tsr_f32_from_bf16(bits);
-    return FUNCTION == TSR_PACKETS_CONVERT ? uintBitsToFloat(tsr_widen_f16(bits)) : tsr_f32_from_f16(bits);
-}
-
-vec4 decode2(uint word, uint dtype)
-{
-    return vec4(decode_bits(word & 0xffff, dtype), decode_bits(word >> 16, dtype), 0.0, 0.0);
-}
-
-vec4 decode4(uint64_t packet, uint dtype)
-{
-    uvec2 words = words_of(packet);
-    return vec4(decode2(words.x, dtype).xy, decode2(words.y, dtype).xy);
-}
-
-float load_element(uint64_t at, uint dtype)
-{
-    if (dtype == TSR_DT_F32)
-        return Float(at).v;
-    uint word = Word(at & ~uint64_t(3)).v;
-    return decode_bits(word >> (uint(at) & 2) * 8 & 0xffff, dtype);
-}
-
-// Of GROUP elements a lane, lanes one after another.
-vec4 load_operand(uint64_t at, uint dtype, uint form)
-{
-    if (form == TSR_PACKETS_ONE)
-        return vec4(load_element(at, dtype));
-    if (dtype != TSR_DT_F32)
-        return GROUP == 4 ? decode4(load_lane_packets(at, 8, form), dtype)
-                          : decode2(load_lane_words(at, form), dtype);
-    vec2 low = uintBitsToFloat(words_of(load_lane_packets(at, GROUP * 4, form)));
-    if (GROUP == 2)
-        return vec4(low, 0.0, 0.0);
-    return vec4(low, uintBitsToFloat(words_of(load_lane_packets(at + 8, 16, form))));
-}
-
-uint64_t encode(vec4 values)
-{
-    if (Y_DTYPE == TSR_DT_F32)
-        return packUint2x32(floatBitsToUint(values.xy));
-    uvec4 bits;
-    [[unroll]] for (int i = 0; i < 4; i++)
-        bits[i] = Y_DTYPE == TSR_DT_F16 ? tsr_f16_from_f32(values[i]) : tsr_bf16_from_f32(values[i]);
-    return packUint2x32(bits.xz | bits.yw << 16);
-}
 
 float apply(float a, float b)
 {
@@ -149,7 +99,7 @@ void main()
             vec4 values = vec4(0.0);
             [[unroll]] for (uint k = 0; k < GROUP; k++)
                 values[k] = apply(a[i][k], b[i][k]);
-            y[i] = encode(values);
+            y[i] = encode(values, Y_DTYPE);
         }
 
     // Everything that comes from the push constants before the first branch.
