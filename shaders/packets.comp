@@ -102,6 +102,14 @@ void main()
             y[i] = encode(values, Y_DTYPE);
         }
 
+    // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
+    if (p.identity[0] != 0) {
+        uint64_t pinned = uint64_t(0);
+        [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++)
+            pinned ^= y[i];
+        Packet(p.y).v = pinned;
+    }
+
     // Everything that comes from the push constants before the first branch.
     uint64_t y_row[ROWS];
     uint lowest[ROWS];
