@@ -204,8 +204,8 @@ END_TEST
 /* Around the shortest that goes by packets, and around whole packets, blocks and workgroups. */
 START_TEST(line_lengths)
 {
-    static const int64_t all[] = {0,    1,    15,   4095,  4096,  4097,  4098,  4159,
-                                  4223, 4224, 4225, 16383, 16384, 16385, 262143};
+    static const int64_t all[] = {0,    1,    15,   2047,  2048,  2049,  2050,  2111,
+                                  2175, 2176, 2177, 16383, 16384, 16385, 262143};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         check("add", run_add, f32s, line(all[i], 0), line(all[i], 0), line(all[i], 0));
@@ -402,7 +402,7 @@ START_TEST(optimizers)
         {.learning_rate = 0.1f, .weight_decay = 0.01f},
         {.learning_rate = 0.1f, .momentum = 0.9f, .first_step = true},
         {.learning_rate = 0.1f, .momentum = 0.9f, .nesterov = true, .weight_decay = 0.01f}};
-    static const int64_t counts[] = {4095, 4096, 4099, 20001};
+    static const int64_t counts[] = {2047, 2048, 2051, 20001};
 
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         check_optimizer(run_adamw, TSR_F32, TSR_F32, counts[c], 0);
@@ -442,11 +442,11 @@ START_TEST(borders)
     bool here = gpu->device_class == TSR__CLASS_LAVAPIPE;
     tsr__piece rest;
 
-    ck_assert_int_eq(cut(TSR_F32, 1, 4096, 4096, &rest), here);
-    ck_assert(!cut(TSR_F32, 1, 4095, 4095, &rest));
-    ck_assert_int_eq(cut(TSR_F32, 1, 4097, 4097, &rest), here);
+    ck_assert_int_eq(cut(TSR_F32, 1, 2048, 2048, &rest), here);
+    ck_assert(!cut(TSR_F32, 1, 2047, 2047, &rest));
+    ck_assert_int_eq(cut(TSR_F32, 1, 2049, 2049, &rest), here);
     ck_assert(!here || rest.count == 1);
-    ck_assert_int_eq(cut(TSR_BF16, 1, 4099, 4099, &rest), here);
+    ck_assert_int_eq(cut(TSR_BF16, 1, 2051, 2051, &rest), here);
     ck_assert(!here || rest.count == 3);
     ck_assert_int_eq(cut(TSR_F32, 300, 16, 18, &rest), here && gpu->info.subgroup_size <= 8);
     ck_assert(!cut(TSR_F32, 600, 7, 8, &rest));

@@ -4,7 +4,7 @@
 #include "gpu/ops/packets.h"
 #include "shaders/params/transpose.h"
 
-#define FEWEST_ELEMENTS 4096 /* as for packets */
+#define FEWEST_ELEMENTS 2048 /* as for packets */
 #define MOST_PLANES 16
 
 /* Of one transpose: its dtype's size, and its rows' dimension. */

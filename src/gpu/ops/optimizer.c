@@ -9,7 +9,7 @@
 
 enum {
     WORKGROUP = 64,
-    PACKETS_FEWEST = 4096, /* elements: as in packets.c */
+    PACKETS_FEWEST = 2048, /* elements: as in packets.c */
     PACKETS_UNITS = 4,     /* packets of a lane */
     PACKETS_SUBGROUPS = 8, /* as many as the push constants have room to count */
 };

@@ -6,7 +6,7 @@
 
 enum {
     /* A pipeline takes 5 ms to make, 80 ms when no cache has it: not for a few elements. */
-    FEWEST_ELEMENTS = 4096,
+    FEWEST_ELEMENTS = 2048,
     MOST_PLANES = 16, /* dispatches for dimensions beyond rows and columns */
     /* Packets that a lane makes: more take longer to compile, fewer do not pay for a subgroup's
        start. */
