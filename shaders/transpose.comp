@@ -56,6 +56,14 @@ void main()
     [[unroll]] for (uint i = 0; i < COLUMNS; i++)
         out_packets[i] = gather(packets, i % (COLUMNS / GROUP) * GROUP, i / (COLUMNS / GROUP));
 
+    // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
+    if (p.identity[0] != 0) {
+        uint64_t pinned = uint64_t(0);
+        [[unroll]] for (uint i = 0; i < COLUMNS; i++)
+            pinned ^= out_packets[i];
+        Packet(p.y).v = pinned;
+    }
+
     uint64_t y = p.y + uint64_t(column) * SIZE + uint64_t(row + gl_SubgroupInvocationID * GROUP) * p.y_row;
     uint64_t y_row[GROUP];
     [[unroll]] for (uint k = 0; k < GROUP; k++)
