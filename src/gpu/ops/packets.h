@@ -4,9 +4,10 @@
 
 #include "gpu/ops/walk.h"
 
-/* Of a workgroup, whose start costs more than a subgroup's; and what uniform_index() can count. */
-#define TSR__PACKETS_SUBGROUPS 16
-#define TSR__PACKETS_MAX_BLOCKS (TSR__PACKETS_SUBGROUPS * 65535)
+/* Of a workgroup, whose start costs more than a subgroup's; and those of a dispatch: as many
+ * workgroups as uniform_index() can count, 65535. */
+#define TSR__PACKETS_SUBGROUPS 16u
+#define TSR__PACKETS_MAX_BLOCKS 1048560u
 
 /* Whether the device is the one that such kernels are for. */
 bool tsr__packets_suit(const tsr_device *device);
