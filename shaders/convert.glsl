@@ -15,19 +15,7 @@ uint tsr_widen_float(uint bits, uint dtype)
 {
     if (dtype == TSR_DT_BF16)
         return bits << 16;
-    if (dtype != TSR_DT_F16)
-        return bits;
-    uint sign = (bits & 0x8000u) << 16;
-    uint magnitude = bits & 0x7fffu;
-    if (magnitude >= 0x7c00u) // infinity and NaN
-        return sign | 0x7f800000u | (magnitude & 0x3ffu) << 13;
-    if (magnitude >= 0x400u)
-        return sign | ((magnitude << 13) + 0x38000000u);
-    if (magnitude == 0u)
-        return sign;
-    // Subnormal: the highest bit of the mantissa becomes the implicit one.
-    uint top = uint(findMSB(magnitude));
-    return sign | (top + 103u) << 23 | (magnitude << (23u - top) & 0x7fffffu);
+    return dtype == TSR_DT_F16 ? tsr_widen_f16(bits) : bits;
 }
 
 uint tsr_narrow_float(uint bits, uint dtype)

@@ -17,7 +17,7 @@ bool tsr_is_nan(float x)
 float tsr_exp(float x)
 {
     float bounded = clamp(x, -104.0, 89.0); // beyond these the result is 0 or infinite
-    float k = floor(bounded * 1.44269504 + 0.5);
+    precise float k = floor(bounded * 1.44269504 + 0.5);
     precise float r = (bounded - k * tsr_ln2_high) - k * tsr_ln2_low;
     precise float q = 1.381428347e-3;
     q = q * r + 8.368882106e-3;

@@ -19,6 +19,18 @@ uint tsr_f16_from_f32(float value)
     return ((bits >> 16) & 0x8000u) | result;
 }
 
+// The bits of an f16 as f32, exactly, NaN's included.
+uint tsr_widen_f16(uint bits)
+{
+    uint magnitude = bits & 0x7fffu;
+    uint wide = (magnitude << 13) + 0x38000000u;
+    // Subnormal: 2^-14 more is a normal number.
+    precise float small = uintBitsToFloat(0x38800000u | magnitude << 13) - uintBitsToFloat(0x38800000u);
+    wide = mix(wide, floatBitsToUint(small), magnitude < 0x400u);
+    wide = mix(wide, 0x7f800000u | magnitude << 13, magnitude >= 0x7c00u);
+    return (bits & 0x8000u) << 16 | wide;
+}
+
 float tsr_f32_from_f16(uint bits)
 {
     return unpackHalf2x16(bits).x;

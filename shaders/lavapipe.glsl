@@ -2,7 +2,7 @@
 // one vector or scalar load only where it stands in straight-line code at top level and its address is visibly uniform: built
 // from constants and push constants only. Everything else is a gather, lane by lane, ten times slower. Hence no loop survives
 // specialization, no branch comes before the end, and every index that comes from gl_WorkGroupID goes through the identity
-// table in the push constants, `p.identity`: 0, 1, … 15.
+// table in the push constants, `p.identity`: 0, 1, … 15, or as far as TSR_IDENTITY_BITS says.
 #ifndef TSR_LAVAPIPE_GLSL
 #define TSR_LAVAPIPE_GLSL
 
@@ -21,13 +21,17 @@ layout(buffer_reference, std430, buffer_reference_align = 2) buffer Half4 {
 };
 #endif
 
+#ifndef TSR_IDENTITY_BITS
+#define TSR_IDENTITY_BITS 4
+#endif
+
 // A 16-bit number that the compiler knows to be the same in all invocations: the inner look-up makes it uniform, the outer one a
 // scalar load.
 uint uniform_index(uint x)
 {
     uint result = 0;
-    [[unroll]] for (uint digit = 0; digit < 16; digit += 4)
-        result |= p.identity[p.identity[x >> digit & 15]] << digit;
+    [[unroll]] for (uint digit = 0; digit < 16; digit += TSR_IDENTITY_BITS)
+        result |= p.identity[p.identity[x >> digit & (1 << TSR_IDENTITY_BITS) - 1]] << digit;
     return result;
 }
 

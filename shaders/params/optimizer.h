@@ -24,6 +24,19 @@ struct tsr_optimizer_params {
 };
 TSR_PUSH_CHECK(tsr_optimizer_params);
 
+/* The same without gaps, for Mesa's CPU driver: element e is e elements from the base. */
+struct tsr_optimizer_packets_push {
+    TSR_UINT identity[8]; /* 0, 1, … 7 */
+    TSR_ADDRESS base[TSR_OPT_OPERANDS];
+    TSR_FLOAT number[6];
+    TSR_UINT packets; /* of the parameter */
+};
+TSR_PUSH_CHECK(tsr_optimizer_packets_push);
+
+/* Which optimizer that is: a specialization constant, before the mode. */
+#define TSR_OPT_SGD 0u
+#define TSR_OPT_ADAMW 1u
+
 /* sgd.comp */
 #define TSR_SGD_LEARNING_RATE 0
 #define TSR_SGD_MOMENTUM 1

@@ -113,16 +113,16 @@ TSR__ABSENT(tsr_matmul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, 
             const tsr_matmul_params *params)
 
 /* tuning.h */
-UNSUPPORTED(tsr_tuning_inspect, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+TSR__ABSENT(tsr_tuning_inspect, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
             const tsr_tensor *b, const tsr_matmul_params *params, tsr_tuning_info *out)
-UNSUPPORTED(tsr_tuning_candidate, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+TSR__ABSENT(tsr_tuning_candidate, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
             const tsr_tensor *b, const tsr_matmul_params *params, int index, tsr_tuning_choice *out)
-UNSUPPORTED(tsr_tuning_matmul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+TSR__ABSENT(tsr_tuning_matmul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
             const tsr_tensor *b, const tsr_matmul_params *params, const tsr_tuning_choice *choice)
-UNSUPPORTED(tsr_tuning_set, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+TSR__ABSENT(tsr_tuning_set, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
             const tsr_tensor *b, const tsr_matmul_params *params, const tsr_tuning_choice *choice)
-UNSUPPORTED(tsr_tuning_save, tsr_device *device)
-UNSUPPORTED(tsr_tuning_path, const tsr_device *device, char *out, size_t size)
+TSR__ABSENT(tsr_tuning_save, tsr_device *device)
+TSR__ABSENT(tsr_tuning_path, const tsr_device *device, char *out, size_t size)
 int tsr_tuning_count(const tsr_device *device)
 {
     return 0;

@@ -54,7 +54,7 @@ typedef struct tsr__matmul_device {
     bool int64;
     tsr_coopmat_shape coopmat; /* what products of f16 use; m is 0 where they do not */
     uint32_t coopmat_subgroup_size, max_subgroups; /* in a workgroup */
-    tsr__tuned *tuned; /* or NULL */
+    tsr__tuned *tuned;                             /* or NULL */
 } tsr__matmul_device;
 
 tsr__matmul_device tsr__matmul_device_of(const tsr_device *device);

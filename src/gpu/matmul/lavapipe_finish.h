@@ -9,8 +9,8 @@
 bool tsr__lavapipe_finishes(const tsr__matmul_call *call);
 
 /* y = act(alpha · sums + y + bias) for `rows` rows of one matrix, whose sums are the `parts`
- * matrices in `partial`, row-major, added up. `y` and `bias` are the addresses of their first elements. Unless `record`, only makes
- * the pipelines. */
+ * matrices in `partial`, row-major, added up. `y` and `bias` are the addresses of their first
+ * elements. Unless `record`, only makes the pipelines. */
 tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t parts,
                                 uint32_t rows, uint64_t y, uint64_t bias, bool record);
 

@@ -28,7 +28,7 @@ typedef struct tsr__lavapipe_product {
 #define TSR__LAVAPIPE_CONSTANTS 8
 
 typedef struct tsr__lavapipe_piece {
-    bool nn; /* matmul_lavapipe_nn, else …_nt */
+    bool nn;                                     /* matmul_lavapipe_nn, else …_nt */
     uint32_t constants[TSR__LAVAPIPE_CONSTANTS]; /* specialization constants */
     uint32_t groups[3];
     uint64_t a, b, y; /* where it starts, in elements from each operand's first */

@@ -33,9 +33,10 @@ bool tsr__shape_class_of(const tsr__matmul_problem *p, tsr__shape_class *out)
 {
     if (p->m < 1 || p->n < 1 || p->k < 1 || p->batch_count < 1)
         return false;
-    /* What a tile may load of both is what the strides allow. */
+    /* What a tile may load of both is what the strides allow, on any device. */
+    const tsr__matmul_device any = {.device_class = TSR__CLASS_GPU};
     tsr__matmul_variant loads =
-        tsr__matmul_variant_for(tsr__matmul_config_named("tiled-s"), p, true);
+        tsr__matmul_variant_for(tsr__matmul_config_named("tiled-s"), &any, p, true);
     *out = (tsr__shape_class){
         .a_dtype = p->a.dtype,
         .b_dtype = p->b.dtype,

@@ -26,4 +26,10 @@ struct tsr_copy_tile_params;
 bool tsr__copy_tile(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
                     struct tsr_copy_tile_params *push, tsr__dispatch *dispatch);
 
+/* The same on Mesa's CPU driver, where a piece is first cut in two, as by tsr__packets_cut. */
+bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
+                             tsr__piece *packets, tsr__piece *rest);
+tsr_status tsr__copy_transpose(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
+                               const tsr_tensor *src, bool record) TSR_NODISCARD;
+
 #endif

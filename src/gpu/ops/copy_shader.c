@@ -1,7 +1,9 @@
 /* Copies by shader: the widest unit that the addresses allow, one dispatch per piece. */
 #include "gpu/ops/copy.h"
+#include "gpu/ops/packets.h"
 #include "shaders/params/copy.h"
 #include "shaders/params/copy_tile.h"
+#include "shaders/params/packets.h"
 
 /* How a piece's elements are moved: as what kind, and the piece counted in such units. */
 typedef struct copy_plan {
@@ -110,8 +112,8 @@ static void fill_dispatch(const copy_plan *plan, const tsr_tensor *dst, const ts
 }
 
 /* Records the piece's dispatch, or only makes its pipeline. */
-static tsr_status run_piece(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
-                            const tsr_tensor *src, bool record)
+static tsr_status run_strided(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
+                              const tsr_tensor *src, bool record)
 {
     copy_plan plan;
     struct tsr_copy_params push;
@@ -127,6 +129,33 @@ static tsr_status run_piece(tsr_stream *stream, const tsr__piece *piece, const t
         fill_dispatch(&plan, dst, src, &push, &dispatch);
     return record ? tsr__stream_dispatch(stream, &dispatch)
                   : tsr__stream_prepare(stream, &dispatch, 1);
+}
+
+static bool packets_of(const tsr_tensor *dst, const tsr_tensor *src, tsr__packets *out)
+{
+    bool same = dst->layout.dtype == src->layout.dtype;
+
+    *out = (tsr__packets){.function = same ? TSR_PACKETS_MOVE : TSR_PACKETS_CONVERT,
+                          .count = 2,
+                          .tensor = {dst, src}};
+    return same ||
+           (tsr__dtype_is_float(dst->layout.dtype) && tsr__dtype_is_float(src->layout.dtype));
+}
+
+/* By whatever is fastest for most of the piece, the rest as anything else. */
+static tsr_status run_piece(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
+                            const tsr_tensor *src, bool record)
+{
+    tsr__packets packets;
+    tsr__piece fast, rest;
+
+    if (packets_of(dst, src, &packets) && tsr__packets_cut(&packets, piece, &fast, &rest))
+        TSR__TRY(tsr__packets_run(stream, &packets, &fast, record));
+    else if (tsr__copy_transpose_cut(piece, dst, src, &fast, &rest))
+        TSR__TRY(tsr__copy_transpose(stream, &fast, dst, src, record));
+    else
+        rest = *piece;
+    return rest.count == 0 ? TSR_OK : run_strided(stream, &rest, dst, src, record);
 }
 
 static tsr_status run_pieces(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src,

@@ -1,7 +1,9 @@
 /* y = f(a, b), element by element. */
 #include "gpu/ops/elementwise.h"
 
+#include "gpu/ops/packets.h"
 #include "shaders/params/elementwise.h"
+#include "shaders/params/packets.h"
 #include "tessera/ops.h"
 
 /* y, a and, where there is one, b; broadcasting done. */
@@ -45,8 +47,8 @@ static uint32_t inner_mode(const tsr__piece *piece, int operand, const tsr_tenso
     return TSR_EW_STRIDED;
 }
 
-static tsr_status run_piece(tsr_stream *stream, const tsr__elementwise *work,
-                            const operand_set *operands, const tsr__piece *piece, bool record)
+static tsr_status run_strided(tsr_stream *stream, const tsr__elementwise *work,
+                              const operand_set *operands, const tsr__piece *piece, bool record)
 {
     struct tsr_elementwise_params push = {
         .y = tsr__piece_address(piece, 0, &operands->tensor[0]),
@@ -81,6 +83,34 @@ static tsr_status run_piece(tsr_stream *stream, const tsr__elementwise *work,
     tsr__groups_for(push.walk.items, TSR__WALK_WORKGROUP, dispatch.groups);
     return record ? tsr__stream_dispatch(stream, &dispatch)
                   : tsr__stream_prepare(stream, &dispatch, 1);
+}
+
+static tsr__packets packets_of(const tsr__elementwise *work, const operand_set *operands)
+{
+    tsr__packets packets = {.function = work->function,
+                            .alpha = work->alpha,
+                            .beta = work->beta,
+                            .count = operands->count};
+
+    if (work->shader == TSR__SHADER_ACTIVATE) {
+        packets.function = operands->count > 2 ? TSR_PACKETS_ACTIVATE_GRAD : TSR_PACKETS_ACTIVATE;
+        packets.activation = work->function;
+    }
+    for (int i = 0; i < operands->count; i++)
+        packets.tensor[i] = &operands->tensor[i];
+    return packets;
+}
+
+static tsr_status run_piece(tsr_stream *stream, const tsr__elementwise *work,
+                            const operand_set *operands, const tsr__piece *piece, bool record)
+{
+    tsr__packets packets = packets_of(work, operands);
+    tsr__piece fast, rest;
+
+    if (!tsr__packets_cut(&packets, piece, &fast, &rest))
+        return run_strided(stream, work, operands, piece, record);
+    TSR__TRY(tsr__packets_run(stream, &packets, &fast, record));
+    return rest.count == 0 ? TSR_OK : run_strided(stream, work, operands, &rest, record);
 }
 
 static tsr_status run_pieces(tsr_stream *stream, const tsr__elementwise *work,

@@ -3,9 +3,16 @@
 #include <math.h>
 #include <string.h>
 
-#include "tensor/pieces.h"
+#include "base/checked.h"
+#include "gpu/ops/packets.h"
+#include "shaders/params/packets.h"
 
-#define WORKGROUP 64
+enum {
+    WORKGROUP = 64,
+    PACKETS_FEWEST = 2048, /* elements: as in packets.c */
+    PACKETS_UNITS = 4,     /* packets of a lane */
+    PACKETS_SUBGROUPS = 8, /* as many as the push constants have room to count */
+};
 
 _Static_assert(TSR_OPT_OPERANDS <= TSR__PIECE_OPERANDS, "one walk covers all operands");
 
@@ -85,43 +92,140 @@ static void fill_plane(struct tsr_optimizer_params *push, const tsr__optimizer *
     push->count = push->columns * (row >= 0 ? piece->shape[row] : 1);
 }
 
+/* One call's dispatches, and which operand of the walk an operand of the optimizer is, or -1. */
+typedef struct step {
+    tsr_stream *stream;
+    const tsr__optimizer *optimizer;
+    const float *numbers;
+    int slot[TSR_OPT_OPERANDS];
+    tsr__dispatch dispatch;
+    bool record;
+} step;
+
+static tsr_status emit(step *s, tsr__dispatch *dispatch)
+{
+    return s->record ? tsr__stream_dispatch(s->stream, dispatch)
+                     : tsr__stream_prepare(s->stream, dispatch, 1);
+}
+
+/* Any strides. */
+static tsr_status run_strided(step *s, const tsr__piece *piece)
+{
+    struct tsr_optimizer_params push = {0};
+    tsr__dispatch dispatch = s->dispatch;
+
+    memcpy(push.number, s->numbers, sizeof push.number);
+    dispatch.push = &push;
+    dispatch.push_bytes = sizeof push;
+    for (uint32_t done = 0, k = 0; done < piece->count; done += push.count, k++) {
+        fill_plane(&push, s->optimizer, s->slot, piece, k);
+        tsr__groups_for(push.count, WORKGROUP, dispatch.groups);
+        TSR__TRY(emit(s, &dispatch));
+    }
+    return TSR_OK;
+}
+
+/* Whether a piece goes through shaders/optimizer_packets.comp: no gaps anywhere, every operand at a
+ * multiple of 8 bytes. */
+static bool has_packets(const step *s, const tsr__piece *piece)
+{
+    const tsr_device *device = tsr_stream_device(s->stream);
+
+    if (!tsr__packets_suit(device) || piece->ndim != 1 || piece->count < PACKETS_FEWEST)
+        return false;
+    for (int i = 0; i < TSR_OPT_OPERANDS; i++)
+        if (s->slot[i] >= 0 &&
+            (piece->strides[s->slot[i]][0] != 1 ||
+             tsr__packets_alignment(piece, s->slot[i], s->optimizer->operand[i]) != 8))
+            return false;
+    return true;
+}
+
+/* The first elements of the piece, a whole number of packets. */
+static tsr_status run_packets(step *s, const tsr__piece *piece, uint32_t group)
+{
+    uint32_t lanes = tsr_stream_device(s->stream)->info.subgroup_size;
+    uint32_t most = TSR__PACKETS_MAX_BLOCKS / 4 * lanes * PACKETS_UNITS;
+    uint32_t total = piece->count / group, parts = tsr__div_up_u32(total, most);
+    struct tsr_optimizer_packets_push push = {{0}, {0}, {0}, 0};
+    tsr__dispatch dispatch = s->dispatch;
+
+    for (uint32_t i = 0; i < 8; i++)
+        push.identity[i] = i;
+    memcpy(push.number, s->numbers, sizeof push.number);
+    dispatch.shader = TSR__SHADER_OPTIMIZER_PACKETS;
+    dispatch.spec[0] = PACKETS_SUBGROUPS * lanes;
+    dispatch.spec[5] = s->dispatch.shader == TSR__SHADER_ADAMW ? TSR_OPT_ADAMW : TSR_OPT_SGD;
+    dispatch.spec[6] = lanes;
+    dispatch.spec[7] = PACKETS_UNITS;
+    dispatch.spec_count = 8;
+    dispatch.push = &push;
+    dispatch.push_bytes = sizeof push;
+    for (uint32_t part = 0; part < parts; part++) {
+        uint32_t first = (uint32_t)((uint64_t)total * part / parts);
+        push.packets = (uint32_t)((uint64_t)total * (part + 1) / parts) - first;
+        for (int i = 0; i < TSR_OPT_OPERANDS; i++) {
+            const tsr_tensor *operand = s->optimizer->operand[i];
+            if (s->slot[i] >= 0)
+                push.base[i] = tsr__piece_address(piece, s->slot[i], operand) +
+                               (uint64_t)first * group * tsr_dtype_size(operand->layout.dtype);
+        }
+        uint32_t blocks = tsr__div_up_u32(push.packets, PACKETS_UNITS * lanes);
+        dispatch.groups[0] = tsr__div_up_u32(blocks, PACKETS_SUBGROUPS);
+        dispatch.groups[1] = dispatch.groups[2] = 1;
+        TSR__TRY(emit(s, &dispatch));
+    }
+    return TSR_OK;
+}
+
+static tsr_status run_piece(step *s, const tsr__piece *piece, int operands)
+{
+    tsr_dtype dtype = s->optimizer->operand[TSR_OPT_PARAMETER]->layout.dtype;
+    uint32_t group = TSR_PACKET_BYTES / (uint32_t)tsr_dtype_size(dtype);
+    tsr__piece rest = *piece;
+
+    if (!has_packets(s, piece))
+        return run_strided(s, piece);
+    TSR__TRY(run_packets(s, piece, group));
+    tsr__piece_columns(&rest, operands, piece->count / group * group, piece->count);
+    return rest.count == 0 ? TSR_OK : run_strided(s, &rest);
+}
+
 tsr_status tsr__optimizer_record(tsr_stream *stream, const tsr__optimizer *optimizer,
                                  tsr__shader shader, uint32_t mode, const float numbers[6])
 {
-    struct tsr_optimizer_params push = {0};
-    memcpy(push.number, numbers, sizeof push.number);
-    tsr__dispatch dispatch = {
-        .shader = shader,
-        .spec_count = 5,
-        .spec = {WORKGROUP, (uint32_t)optimizer->operand[TSR_OPT_PARAMETER]->layout.dtype,
-                 (uint32_t)optimizer->operand[TSR_OPT_GRADIENT]->layout.dtype,
-                 optimizer->operand[TSR_OPT_MASTER] != NULL, mode},
-        .push = &push,
-        .push_bytes = sizeof push,
+    step s = {
+        .stream = stream,
+        .optimizer = optimizer,
+        .numbers = numbers,
+        .dispatch = {.shader = shader,
+                     .spec_count = 5,
+                     .spec = {WORKGROUP,
+                              (uint32_t)optimizer->operand[TSR_OPT_PARAMETER]->layout.dtype,
+                              (uint32_t)optimizer->operand[TSR_OPT_GRADIENT]->layout.dtype,
+                              optimizer->operand[TSR_OPT_MASTER] != NULL, mode}},
     };
-
     const tsr_layout *layouts[TSR_OPT_OPERANDS];
-    int slot[TSR_OPT_OPERANDS], operands = 0;
+    int operands = 0;
+
     for (int i = 0; i < TSR_OPT_OPERANDS; i++) {
         const tsr_tensor *operand = optimizer->operand[i];
-        slot[i] = operand ? operands : -1;
+        s.slot[i] = operand ? operands : -1;
         if (!operand)
             continue;
         layouts[operands] = &operand->layout;
-        dispatch.access[operands++] =
+        s.dispatch.access[operands++] =
             i == TSR_OPT_GRADIENT ? tsr__read_of(operand) : tsr__write_of(operand);
     }
-    dispatch.access_count = operands;
+    s.dispatch.access_count = operands;
 
-    tsr__pieces walk;
-    tsr__piece piece;
-    tsr__pieces_init(&walk, operands, layouts, 0);
-    while (tsr__pieces_next(&walk, &piece)) {
-        for (uint32_t done = 0, k = 0; done < piece.count; done += push.count, k++) {
-            fill_plane(&push, optimizer, slot, &piece, k);
-            tsr__groups_for(push.count, WORKGROUP, dispatch.groups);
-            TSR__TRY(tsr__stream_dispatch(stream, &dispatch));
-        }
+    for (int pass = 0; pass < 2; pass++) { /* all pipelines before the first dispatch */
+        tsr__pieces walk;
+        tsr__piece piece;
+        s.record = pass == 1;
+        tsr__pieces_init(&walk, operands, layouts, 0);
+        while (tsr__pieces_next(&walk, &piece))
+            TSR__TRY(run_piece(&s, &piece, operands));
     }
     return TSR_OK;
 }

@@ -1,15 +1,19 @@
 #include "gpu/ops/walk.h"
 
-/* q = (high32(n · magic) + n) >> shift equals n / divisor for all n < 2^31: Granlund and
- * Montgomery, "Division by Invariant Integers using Multiplication", 1994. */
+void tsr__walk_divisor(uint32_t divisor, uint32_t *magic, uint32_t *shift)
+{
+    *shift = 0;
+    while ((UINT64_C(1) << *shift) < divisor)
+        (*shift)++;
+    *magic = (uint32_t)((((UINT64_C(1) << *shift) - divisor) << 32) / divisor + 1);
+}
+
 static void set_divisor(struct tsr_walk *walk, int i, uint32_t divisor)
 {
-    uint32_t shift = 0;
-    while ((UINT64_C(1) << shift) < divisor)
-        shift++;
-    uint64_t magic = (((UINT64_C(1) << shift) - divisor) << 32) / divisor + 1;
+    uint32_t shift;
+
+    tsr__walk_divisor(divisor, &walk->magic[i], &shift);
     walk->size[i] = divisor;
-    walk->magic[i] = (uint32_t)magic;
     walk->shifts |= shift << (8 * i);
 }
 
@@ -39,6 +43,16 @@ uint32_t tsr__piece_inner(const tsr__piece *piece)
 uint32_t tsr__piece_inner_stride(const tsr__piece *piece, int operand)
 {
     return tsr__piece_inner(piece) == 1 ? 1 : piece->strides[operand][piece->ndim - 1];
+}
+
+void tsr__piece_columns(tsr__piece *piece, int operands, uint32_t begin, uint32_t end)
+{
+    int inner = piece->ndim - 1;
+
+    piece->count = piece->count / piece->shape[inner] * (end - begin);
+    piece->shape[inner] = end - begin;
+    for (int i = 0; i < operands; i++)
+        piece->offset[i] += (int64_t)begin * piece->strides[i][inner];
 }
 
 uint64_t tsr__piece_address(const tsr__piece *piece, int operand, const tsr_tensor *tensor)

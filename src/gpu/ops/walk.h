@@ -13,12 +13,19 @@
  * dimension. */
 void tsr__walk_init(struct tsr_walk *walk, const tsr__piece *piece, uint32_t group);
 
+/* Division without dividing: q = (high32(n · magic) + n) >> shift equals n / divisor for all n <
+ * 2^31 (Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994). */
+void tsr__walk_divisor(uint32_t divisor, uint32_t *magic, uint32_t *shift);
+
 /* An operand's strides, the innermost last, as kernels take them. */
 void tsr__walk_strides(const tsr__piece *piece, int operand, uint32_t out[TSR_WALK_DIMS]);
 
 /* Size and stride of a piece's innermost dimension; a single element counts as contiguous. */
 uint32_t tsr__piece_inner(const tsr__piece *piece);
 uint32_t tsr__piece_inner_stride(const tsr__piece *piece, int operand);
+
+/* Keeps columns begin … end − 1: of the innermost dimension, in all operands. */
+void tsr__piece_columns(tsr__piece *piece, int operands, uint32_t begin, uint32_t end);
 
 /* The device address of an operand's first element in a piece. */
 uint64_t tsr__piece_address(const tsr__piece *piece, int operand, const tsr_tensor *tensor);

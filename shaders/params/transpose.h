@@ -1,0 +1,20 @@
+/* Push constants of the transposing copy on Mesa's CPU driver: y[r][c] = x[c][r]. */
+#ifndef TSR_PARAMS_TRANSPOSE_H
+#define TSR_PARAMS_TRANSPOSE_H
+
+#include "packets.h"
+
+#define TSR_TRANSPOSE_COLUMNS 16u /* of a block; its rows are a packet of x for every lane */
+
+struct tsr_transpose_push {
+    TSR_UINT identity[16];  /* 0, 1, … 15 */
+    TSR_ADDRESS y, x;       /* the first elements */
+    TSR_ADDRESS x_column;   /* bytes from column to column in x, where rows are neighbours */
+    TSR_UINT y_row;         /* bytes from row to row in y, where columns are */
+    TSR_UINT rows, columns; /* of y */
+    TSR_UINT across;        /* blocks in a row … */
+    TSR_UINT magic, shift;  /* … and how to divide by it; see params/walk.h */
+};
+TSR_PUSH_CHECK(tsr_transpose_push);
+
+#endif

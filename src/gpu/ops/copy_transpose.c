@@ -1,0 +1,176 @@
+/* Transposes on Mesa's CPU driver: shaders/transpose.comp. */
+#include "base/checked.h"
+#include "gpu/ops/copy.h"
+#include "gpu/ops/packets.h"
+#include "shaders/params/transpose.h"
+
+#define FEWEST_ELEMENTS 2048 /* as for packets */
+#define MOST_PLANES 16
+
+/* Of one transpose: its dtype's size, and its rows' dimension. */
+typedef struct transpose {
+    tsr_stream *stream;
+    const tsr__piece *piece;
+    const tsr_tensor *dst, *src;
+    uint32_t lanes, size;
+    int row_dim;
+    bool record;
+} transpose;
+
+/* Rows and columns of dst, and where its plane starts, in elements. */
+typedef struct area {
+    uint64_t dst, src;
+    uint32_t row, rows, column, columns;
+} area;
+
+/* The dimension whose neighbours lie side by side in src, which is not dst's innermost; -1: none.
+ */
+static int row_dimension(const tsr__piece *piece)
+{
+    int inner = piece->ndim - 1;
+
+    if (piece->strides[0][inner] != 1 || piece->strides[1][inner] <= 1)
+        return -1;
+    for (int i = 0; i < inner; i++)
+        if (piece->strides[1][i] == 1)
+            return i;
+    return -1;
+}
+
+static uint32_t block_rows(const transpose *t)
+{
+    return t->lanes * TSR_PACKET_BYTES / t->size;
+}
+
+/* What src's packets are aligned to: its columns are what dst calls rows, and the last block of
+ * rows moves back to end where they end. */
+static uint32_t source_alignment(const transpose *t)
+{
+    tsr__piece piece = *t->piece;
+    uint64_t end = (uint64_t)piece.shape[t->row_dim] * t->size;
+    uint64_t alignment;
+
+    piece.strides[1][t->row_dim] = piece.strides[1][piece.ndim - 1];
+    piece.strides[1][piece.ndim - 1] = 1;
+    alignment = tsr__packets_alignment(&piece, 1, t->src);
+    while (end % alignment != 0)
+        alignment /= 2;
+    return (uint32_t)alignment;
+}
+
+static transpose begin(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src)
+{
+    return (transpose){.piece = piece,
+                       .dst = dst,
+                       .src = src,
+                       .lanes = dst->buffer->device->info.subgroup_size,
+                       .size = (uint32_t)tsr_dtype_size(dst->layout.dtype),
+                       .row_dim = row_dimension(piece)};
+}
+
+bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
+                             tsr__piece *packets, tsr__piece *rest)
+{
+    const tsr_device *device = dst->buffer->device;
+    transpose t = begin(piece, dst, src);
+    uint32_t least = device->storage == TSR__STORAGE_S16 ? 2 : 4;
+    int inner = piece->ndim - 1;
+
+    if (!tsr__packets_suit(device) || dst->layout.dtype != src->layout.dtype || t.row_dim < 0 ||
+        t.size == 1 || piece->count < FEWEST_ELEMENTS)
+        return false;
+    uint32_t rows = piece->shape[t.row_dim], columns = piece->shape[inner];
+    uint32_t whole = columns - columns % (TSR_PACKET_BYTES / t.size);
+    if (rows < block_rows(&t) || whole < TSR_TRANSPOSE_COLUMNS ||
+        piece->count / columns / rows > MOST_PLANES ||
+        tsr__packets_alignment(piece, 0, dst) < least || source_alignment(&t) < least)
+        return false;
+
+    *packets = *rest = *piece;
+    tsr__piece_columns(packets, 2, 0, whole);
+    tsr__piece_columns(rest, 2, whole, columns);
+    return true;
+}
+
+static tsr_status emit(const transpose *t, const area *at)
+{
+    const tsr__piece *piece = t->piece;
+    int inner = piece->ndim - 1;
+    uint32_t x_column = piece->strides[1][inner], y_row = piece->strides[0][t->row_dim];
+    struct tsr_transpose_push push = {
+        .y = tsr__piece_address(piece, 0, t->dst) +
+             (at->dst + (uint64_t)at->row * y_row + at->column) * t->size,
+        .x = tsr__piece_address(piece, 1, t->src) +
+             (at->src + (uint64_t)at->column * x_column + at->row) * t->size,
+        .x_column = (uint64_t)x_column * t->size,
+        .y_row = y_row * t->size,
+        .rows = at->rows,
+        .columns = at->columns,
+        .across = tsr__div_up_u32(at->columns, TSR_TRANSPOSE_COLUMNS),
+    };
+    uint32_t blocks = push.across * tsr__div_up_u32(at->rows, block_rows(t));
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_TRANSPOSE,
+        .spec_count = 5,
+        .spec = {TSR__PACKETS_SUBGROUPS * t->lanes, t->lanes, t->size,
+                 tsr__packets_alignment(piece, 0, t->dst), source_alignment(t)},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .groups = {tsr__div_up_u32(blocks, TSR__PACKETS_SUBGROUPS), 1, 1},
+        .access_count = 2,
+        .access = {tsr__write_of(t->dst), tsr__read_of(t->src)},
+    };
+
+    for (uint32_t i = 0; i < 16; i++)
+        push.identity[i] = i;
+    tsr__walk_divisor(push.across, &push.magic, &push.shift);
+    return t->record ? tsr__stream_dispatch(t->stream, &dispatch)
+                     : tsr__stream_prepare(t->stream, &dispatch, 1);
+}
+
+/* In halves as long as there are too many blocks for one dispatch; no half is smaller than a block.
+ */
+static tsr_status run_area(const transpose *t, area at)
+{
+    uint64_t down = tsr__div_up_u32(at.rows, block_rows(t));
+    uint64_t across = tsr__div_up_u32(at.columns, TSR_TRANSPOSE_COLUMNS);
+    area half = at;
+
+    if (down * across <= TSR__PACKETS_MAX_BLOCKS)
+        return emit(t, &at);
+    if (down > across) {
+        half.rows = (uint32_t)(down / 2) * block_rows(t);
+        at.row += half.rows;
+        at.rows -= half.rows;
+    } else {
+        half.columns = (uint32_t)(across / 2) * TSR_TRANSPOSE_COLUMNS;
+        at.column += half.columns;
+        at.columns -= half.columns;
+    }
+    TSR__TRY(run_area(t, half));
+    return run_area(t, at);
+}
+
+tsr_status tsr__copy_transpose(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
+                               const tsr_tensor *src, bool record)
+{
+    transpose t = begin(piece, dst, src);
+    area at = {.rows = piece->shape[t.row_dim], .columns = tsr__piece_inner(piece)};
+    uint32_t planes = piece->count / at.rows / at.columns;
+
+    t.stream = stream;
+    t.record = record;
+    for (uint32_t plane = 0; plane < planes; plane++) {
+        uint32_t left = plane;
+        at.dst = at.src = 0;
+        for (int d = piece->ndim - 2; d >= 0; d--) {
+            if (d == t.row_dim)
+                continue;
+            at.dst += (uint64_t)(left % piece->shape[d]) * piece->strides[0][d];
+            at.src += (uint64_t)(left % piece->shape[d]) * piece->strides[1][d];
+            left /= piece->shape[d];
+        }
+        TSR__TRY(run_area(&t, at));
+    }
+    return TSR_OK;
+}

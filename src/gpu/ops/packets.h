@@ -1,0 +1,37 @@
+/* Rows without gaps on Mesa's CPU driver: shaders/packets.comp. */
+#ifndef TSR_GPU_OPS_PACKETS_H
+#define TSR_GPU_OPS_PACKETS_H
+
+#include "gpu/ops/walk.h"
+
+/* Of a workgroup, whose start costs more than a subgroup's; and those of a dispatch: as many
+ * workgroups as uniform_index() can count, 65535. */
+#define TSR__PACKETS_SUBGROUPS 16u
+#define TSR__PACKETS_MAX_BLOCKS 1048560u
+
+/* Whether the device is the one that such kernels are for. */
+bool tsr__packets_suit(const tsr_device *device);
+
+/* The largest of 8, 4 and 2 that the address of every row's first element is a multiple of, or 1.
+ */
+uint32_t tsr__packets_alignment(const tsr__piece *piece, int operand, const tsr_tensor *tensor);
+
+typedef struct tsr__packets {
+    uint32_t function;   /* of params/packets.h, or TSR_EW_… */
+    uint32_t activation; /* a tsr_activation, where the function is one */
+    float alpha, beta;
+    int count;                   /* of operands: y, a and perhaps b */
+    const tsr_tensor *tensor[3]; /* as broadcast */
+} tsr__packets;
+
+/* Cuts a piece in two along its rows: `packets` for tsr__packets_run, and a few columns at the end
+ * for the general kernel; rest->count is 0 where there are none. False where the kernel does not
+ * suit the device or the piece. */
+bool tsr__packets_cut(const tsr__packets *work, const tsr__piece *piece, tsr__piece *packets,
+                      tsr__piece *rest);
+
+/* Unless `record`, only makes the pipelines. */
+tsr_status tsr__packets_run(tsr_stream *stream, const tsr__packets *work, const tsr__piece *piece,
+                            bool record) TSR_NODISCARD;
+
+#endif
