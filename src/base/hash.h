@@ -15,4 +15,10 @@ static inline uint64_t tsr__hash(uint64_t hash, const void *data, size_t size)
     return hash;
 }
 
+/* The same, a word at a time and four times as fast; another hash than that of the bytes. */
+static inline uint64_t tsr__hash_word(uint64_t hash, uint32_t word)
+{
+    return (hash ^ word) * UINT64_C(0x100000001b3);
+}
+
 #endif
