@@ -16,7 +16,8 @@ struct tsr_matmul_cpu_push {
 };
 TSR_PUSH_CHECK(tsr_matmul_cpu_push);
 
-/* y = act(alpha · sums of all parts + y + bias), of which the mode (params/matmul.h) says what there is. */
+/* y = act(alpha · sums of all parts + y + bias), of which the mode (params/matmul.h) says what
+ * there is. */
 struct tsr_matmul_cpu_finish_push {
     TSR_UINT identity[16];
     TSR_ADDRESS sums, y, bias;
