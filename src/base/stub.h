@@ -17,7 +17,7 @@
 
 /* There is nothing to destroy: nobody can have made one. */
 #define TSR__FORGET(name, type)                                                                    \
-    void name(type **object)                                                                       \
+    void name(type **object) /* NOLINT(bugprone-macro-parentheses) */                              \
     {                                                                                              \
         if (object)                                                                                \
             *object = NULL;                                                                        \
