@@ -10,7 +10,14 @@ layout(push_constant, std430) uniform tsr_push
     tsr_matmul_cpu_push p;
 };
 
+#define TSR_IDENTITY_BITS 3
 #include "lavapipe.glsl"
+
+// Which matrix of a batch, where workgroups in z are of one each.
+uint64_t batch_index(uint batched)
+{
+    return batched != 0 ? uniform_index(gl_WorkGroupID.z) : 0;
+}
 
 // LLVM moves arithmetic whose result is used in one place into that place, here into the block of each lane's store: the kernel
 // becomes four times slower and its compilation takes minutes (LLVM 19). A second use elsewhere keeps it where it is.

@@ -14,6 +14,7 @@ layout(push_constant, std430) uniform tsr_push
 };
 
 #include "float16.glsl"
+#define TSR_IDENTITY_BITS 3
 #include "lavapipe.glsl"
 
 layout(constant_id = 0) const int LANES = 8;
@@ -22,6 +23,7 @@ layout(constant_id = 1) const int ROWS = 8;
 layout(constant_id = 2) const uint CAREFUL = 0; // 1: n may end anywhere, strides are what they are
 layout(constant_id = 3) const uint MODE = 0;    // TSR_MM_…
 layout(constant_id = 4) const int PARTS = 1;    // added in this order
+layout(constant_id = 5) const uint BATCHED = 0; // 1: workgroups in z are of a matrix each
 
 const uint Y_DTYPE = MODE >> TSR_MM_Y_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
 const uint BIAS_DTYPE = MODE >> TSR_MM_BIAS_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
@@ -76,14 +78,15 @@ void main()
 {
     uint row0 = uniform_index(gl_WorkGroupID.x) * ROWS;
     uint col0 = uniform_index(gl_WorkGroupID.y) * LANES * 4;
+    uint64_t batch = BATCHED != 0 ? uniform_index(gl_WorkGroupID.z) : 0;
 
     // All loads before all stores: rows past the edge repeat the last one.
     uint64_t y_row[ROWS];
     vec4 sums[ROWS], old[ROWS], bias[ROWS];
     [[unroll]] for (int i = 0; i < ROWS; i++) {
         uint64_t row = min(row0 + i, p.m - 1);
-        y_row[i] = p.y + row * p.y_row * bytes_of(Y_DTYPE);
-        uint64_t sums_row = p.sums + row * p.sums_row * 4;
+        y_row[i] = p.y + (batch * p.y_batch + row * p.y_row) * bytes_of(Y_DTYPE);
+        uint64_t sums_row = p.sums + (batch * p.sums_batch + row * p.sums_row) * 4;
         sums[i] = load4(sums_row, col0, 1, TSR_DT_F32);
         [[unroll]] for (int part = 1; part < PARTS; part++)
             sums[i] += load4(sums_row + uint64_t(part) * p.sums_part * 4, col0, 1, TSR_DT_F32);
@@ -92,7 +95,7 @@ void main()
         if ((MODE & TSR_MM_ACCUMULATE) != 0)
             old[i] = load4(y_row[i], col0, p.y_col, Y_DTYPE);
         if ((MODE & TSR_MM_BIAS) != 0)
-            bias[i] = load4(p.bias + row * p.bias_row * bytes_of(BIAS_DTYPE), col0, p.bias_col, BIAS_DTYPE);
+            bias[i] = load4(p.bias + (batch * p.bias_batch + row * p.bias_row) * bytes_of(BIAS_DTYPE), col0, p.bias_col, BIAS_DTYPE);
     }
     [[unroll]] for (int i = 0; i < ROWS; i++) {
         vec4 value = p.alpha * sums[i];

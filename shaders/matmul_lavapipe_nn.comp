@@ -14,6 +14,7 @@ layout(constant_id = 4) const uint CAREFUL = 0; // 1: k may end anywhere in the 
 layout(constant_id = 5) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 7) const uint A_TRANSPOSED = 0;
+layout(constant_id = 8) const uint BATCHED = 0;
 
 // Between lanes `distance` apart: the lower one gives its high value for the higher one's low value.
 void exchange(inout float low, inout float high, uint distance)
@@ -30,14 +31,15 @@ void main()
     uint col0 = uniform_index(gl_WorkGroupID.y) * TN * LANES;
     uint lane = gl_SubgroupInvocationID;
     uint a_bytes = bytes_of(A_DTYPE), b_bytes = bytes_of(B_DTYPE);
+    uint64_t batch = batch_index(BATCHED);
 
     // Rows past the edge repeat the last one, as in matmul_lavapipe_nt.comp. The sums so far are read here, before any store.
     uint64_t a_row[TM], y_row[TM];
     float c[TM * TN];
     [[unroll]] for (int i = 0; i < TM; i++) {
         uint64_t row = min(row0 + i, p.m - 1);
-        a_row[i] = p.a + row * (A_TRANSPOSED != 0 ? 1 : p.a_stride) * a_bytes;
-        y_row[i] = p.y + 4 * (row * p.y_stride + col0);
+        a_row[i] = p.a + (batch * p.a_batch + row * (A_TRANSPOSED != 0 ? 1 : p.a_stride)) * a_bytes;
+        y_row[i] = p.y + 4 * (batch * p.y_batch + row * p.y_stride + col0);
         [[unroll]] for (int j = 0; j < TN; j++) {
             float sum;
             if (CAREFUL != 0)
@@ -52,7 +54,7 @@ void main()
         bool inside = CAREFUL == 0 || step < p.k;
         // Each address straight from the base: over a chain of additions LLVM 19 takes minutes.
         uint64_t line = CAREFUL != 0 ? min(step, p.k - 1) : step;
-        uint64_t b_line = p.b + line * p.b_stride * b_bytes;
+        uint64_t b_line = p.b + (batch * p.b_batch + line * p.b_stride) * b_bytes;
         uint64_t a_step = line * (A_TRANSPOSED != 0 ? p.a_stride : 1) * a_bytes;
         float b[TN];
         [[unroll]] for (int j = 0; j < TN; j++) {

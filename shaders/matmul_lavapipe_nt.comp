@@ -17,6 +17,7 @@ layout(constant_id = 6) const uint B_DTYPE = TSR_DT_F32;
 // 1: a is not longer than one tile, and the workgroups in x take one stretch of k after another, each with sums of its own. Those
 // that follow one another in time then read the lines of b on and on, as the processor's prefetching wants it.
 layout(constant_id = 7) const uint PARTS = 0;
+layout(constant_id = 8) const uint BATCHED = 0;
 
 const int SUMS = TM * TN;
 
@@ -47,14 +48,15 @@ void main()
     uint x = uniform_index(gl_WorkGroupID.x);
     uint row0 = PARTS != 0 ? 0 : x * TM;
     uint part = PARTS != 0 ? x : 0;
+    uint64_t batch = batch_index(BATCHED);
     uint col0 = uniform_index(gl_WorkGroupID.y) * TN;
 
     // Lines past an edge repeat the last one: they compute and store the same bits again, so that no tile needs a branch.
     uint64_t a_line[TM], b_line[TN];
     [[unroll]] for (int i = 0; i < TM; i++)
-        a_line[i] = p.a + (uint64_t(min(row0 + i, p.m - 1)) * p.a_stride + part * (STEPS * LANES)) * bytes_of(A_DTYPE);
+        a_line[i] = p.a + (batch * p.a_batch + uint64_t(min(row0 + i, p.m - 1)) * p.a_stride + part * (STEPS * LANES)) * bytes_of(A_DTYPE);
     [[unroll]] for (int j = 0; j < TN; j++)
-        b_line[j] = p.b + (uint64_t(min(col0 + j, p.n - 1)) * p.b_stride + part * (STEPS * LANES)) * bytes_of(B_DTYPE);
+        b_line[j] = p.b + (batch * p.b_batch + uint64_t(min(col0 + j, p.n - 1)) * p.b_stride + part * (STEPS * LANES)) * bytes_of(B_DTYPE);
 
     float c[SUMS];
     [[unroll]] for (int e = 0; e < SUMS; e++)
@@ -88,8 +90,8 @@ void main()
     uint64_t at[STORES];
     [[unroll]] for (int q = 0; q < STORES; q++) {
         uint e = q * LANES + lane;
-        at[q] = p.y + 4 * (uint64_t(part) * p.y_part + uint64_t(min(row0 + e / TN, p.m - 1)) * p.y_stride +
-                           min(col0 + e % TN, p.n - 1));
+        at[q] = p.y + 4 * (batch * p.y_batch + uint64_t(part) * p.y_part +
+                           uint64_t(min(row0 + e / TN, p.m - 1)) * p.y_stride + min(col0 + e % TN, p.n - 1));
     }
     if (p.accumulate != 0)
         [[unroll]] for (int q = 0; q < STORES; q++)

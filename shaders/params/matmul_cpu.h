@@ -6,24 +6,26 @@
 #include "types.h"
 
 struct tsr_matmul_cpu_push {
-    TSR_UINT identity[16];                 /* 0, 1, … 15 */
+    TSR_UINT identity[8];                  /* 0, 1, … 7 */
     TSR_ADDRESS a, b, y;                   /* y holds f32, its columns one after another */
     TSR_UINT a_stride, b_stride, y_stride; /* elements from line to line, as stored */
     TSR_UINT m, n, k;    /* left from a, b and y on; k only where a piece is careful */
     TSR_UINT accumulate; /* 0: this piece starts the sums and does not read y */
     TSR_UINT never;      /* 0, which the compiler cannot know */
     TSR_UINT y_part;     /* elements from one part's sums to the next */
+    TSR_UINT a_batch, b_batch, y_batch; /* from one matrix to the next */
 };
 TSR_PUSH_CHECK(tsr_matmul_cpu_push);
 
 /* y = act(alpha · sums of all parts + y + bias), of which the mode (params/matmul.h) says what
  * there is. */
 struct tsr_matmul_cpu_finish_push {
-    TSR_UINT identity[16];
+    TSR_UINT identity[8];
     TSR_ADDRESS sums, y, bias;
     TSR_UINT sums_row, sums_part; /* strides in elements */
     TSR_UINT y_row, y_col;
     TSR_UINT bias_row, bias_col;
+    TSR_UINT sums_batch, y_batch, bias_batch;
     TSR_UINT m, n; /* left from these addresses on */
     TSR_FLOAT alpha;
 };

@@ -364,6 +364,32 @@ START_TEST(sizes_of_zero)
 }
 END_TEST
 
+/* The same where drivers take many matrices a dispatch, and keep their sums in scratch. */
+START_TEST(a_batch_of_small_matrices)
+{
+    gpu_random random = {49};
+    matmul_case c = plain_case(4, 9, 8);
+
+    c.y = TSR_F16;
+    c.bias = TSR_F32;
+    c.bias_shape = (batch_shape){3, {66000, 1, 8}};
+    c.transpose_b = true;
+    c.batch = c.a_batch = c.b_batch = (batch_shape){1, {66000}};
+    force("lavapipe");
+    tsr_status status = try_case(&random, &c);
+    ck_assert(status == TSR_OK || status == TSR_ERR_UNSUPPORTED);
+    tsr__matmul_force(NULL);
+    c.batch.size[0] = c.a_batch.size[0] = c.b_batch.size[0] = c.bias_shape.size[0] = 66;
+    c.views = c.accumulate = true;
+    c.m = 36;
+    run_case(&random, &c);
+    c.transpose_b = false;
+    c.transpose_a = true;
+    c.a = TSR_BF16;
+    run_case(&random, &c);
+}
+END_TEST
+
 /* Long enough that drivers cut k into parts with sums of their own: two, in two rounds and a rest;
  * sixteen, in two; and parts of the longest kind. */
 START_TEST(few_long_rows)
@@ -724,6 +750,7 @@ TESTS(matmul)
     tcase_add_test(tests, specials_stay_where_they_are);
     tcase_add_test(tests, sizes_of_zero);
     tcase_add_test(tests, few_long_rows);
+    tcase_add_test(tests, a_batch_of_small_matrices);
     tcase_add_test(tests, batches_of_every_rank);
     tcase_add_test(tests, a_batch_of_seventy_thousand);
     tcase_add_test(tests, strides_of_millions);

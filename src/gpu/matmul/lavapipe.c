@@ -9,6 +9,8 @@
 
 /* Packed lines start on a cache line. */
 #define LINE_ELEMENTS 16
+/* Of sums in scratch, unless a few rows are more. */
+#define PARTIAL_BYTES (INT64_C(32) << 20)
 
 bool tsr__lavapipe_runs(const tsr__matmul_device *device)
 {
@@ -62,6 +64,9 @@ typedef struct run {
     bool record;                   /* false: only make the pipelines */
     const int64_t *batch;
     int64_t row;
+    int inner; /* the batch dimension that a dispatch takes several matrices of; −1: none */
+    uint32_t at_once;  /* how many at the most … */
+    uint32_t matrices; /* … and now */
 } run;
 
 static bool has_halves(const tsr__matmul_side *side)
@@ -143,9 +148,11 @@ static tsr_status prepare_operands(run *r)
 
 /* Pieces --------------------------------------------------------------------------------------- */
 
-static bool y_takes_sums(const tsr__matmul_problem *p)
+static bool y_takes_sums(const run *r)
 {
-    return tsr__matmul_plain(p) && (p->y.col == 1 || p->n == 1);
+    const tsr__matmul_problem *p = &r->problem;
+
+    return r->parts == 1 && tsr__matmul_plain(p) && (p->y.col == 1 || p->n == 1);
 }
 
 static uint64_t operand_address(const run *r, const tsr_tensor *tensor,
@@ -154,6 +161,12 @@ static uint64_t operand_address(const run *r, const tsr_tensor *tensor,
     int64_t batch = tsr__matmul_batch_offset(side, r->problem.batch_dims, r->batch);
 
     return tsr__matmul_address(tensor, side, batch + (int64_t)elements);
+}
+
+/* Elements of a matrix's sums in scratch. */
+static uint64_t sums_size(const run *r)
+{
+    return (uint64_t)(r->parts * r->band * r->problem.n);
 }
 
 static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
@@ -168,18 +181,24 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
                                        .y_part = piece->y_part};
     tsr__dispatch dispatch = {.shader = piece->nn ? TSR__SHADER_MATMUL_LAVAPIPE_NN
                                                   : TSR__SHADER_MATMUL_LAVAPIPE_NT,
-                              .spec_count = TSR__LAVAPIPE_CONSTANTS,
+                              .spec_count = TSR__LAVAPIPE_CONSTANTS + 1,
                               .push = &push,
                               .push_bytes = sizeof push,
                               .access_count = 3};
 
-    for (int i = 0; i < dispatch.spec_count; i++)
+    for (int i = 0; i < TSR__LAVAPIPE_CONSTANTS; i++)
         dispatch.spec[i] = piece->constants[i];
+    dispatch.spec[TSR__LAVAPIPE_CONSTANTS] = r->inner >= 0;
     if (!r->record)
         return tsr__stream_prepare(call->stream, &dispatch, 1);
 
-    for (uint32_t i = 0; i < 16; i++)
+    for (uint32_t i = 0; i < 8; i++)
         push.identity[i] = i;
+    if (r->inner >= 0) {
+        push.a_batch = (uint32_t)p->a.batch[r->inner];
+        push.b_batch = (uint32_t)p->b.batch[r->inner];
+        push.y_batch = r->partial ? (uint32_t)sums_size(r) : (uint32_t)p->y.batch[r->inner];
+    }
     push.a_stride = (uint32_t)(p->a.col == 1 ? p->a.row : p->a.col);
     push.b_stride = (uint32_t)(p->b.row == 1 ? p->b.col : p->b.row);
     push.y_stride = (uint32_t)(r->partial ? p->n : p->y.row);
@@ -188,8 +207,9 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
     push.y = r->partial
                  ? r->partial->address + piece->y * sizeof(float)
                  : operand_address(r, call->y, &p->y, (uint64_t)(r->row * p->y.row) + piece->y);
-    for (int i = 0; i < 3; i++)
-        dispatch.groups[i] = piece->groups[i];
+    dispatch.groups[0] = piece->groups[0];
+    dispatch.groups[1] = piece->groups[1];
+    dispatch.groups[2] = r->matrices;
     dispatch.access[0] = tsr__read_of(&r->a);
     dispatch.access[1] = tsr__read_of(&r->b);
     dispatch.access[2] = r->partial ? tsr__write_buffer(r->partial) : tsr__write_of(call->y);
@@ -235,33 +255,94 @@ static tsr_status record_band(run *r, int64_t rows)
     struct tsr_matmul_push push = {
         .y = tsr__matmul_address(call->y, &p->y, y),
         .bias = call->bias ? tsr__matmul_address(call->bias, &p->bias, bias) : 0};
+    tsr__lavapipe_sums sums = {.partial = r->partial,
+                               .matrices = r->matrices,
+                               .parts = r->parts,
+                               .rows = (uint32_t)rows,
+                               .y = push.y,
+                               .bias = push.bias,
+                               .y_batch = r->inner >= 0 ? (uint32_t)p->y.batch[r->inner] : 0,
+                               .bias_batch = r->inner >= 0 ? (uint32_t)p->bias.batch[r->inner] : 0,
+                               .batched = r->inner >= 0};
     if (tsr__lavapipe_finishes(call))
-        return tsr__lavapipe_finish(call, r->partial, r->parts, (uint32_t)rows, push.y, push.bias,
-                                    r->record);
+        return tsr__lavapipe_finish(call, &sums, r->record);
     tsr__matmul_epilogue(p, &push);
     push.m = (uint32_t)rows;
-    return tsr__matmul_finish(call, r->partial, r->parts, 1, &push, r->record);
+    push.batch_inner = r->matrices;
+    push.y_inner = sums.y_batch;
+    push.bias_inner = sums.bias_batch;
+    return tsr__matmul_finish(call, r->partial, r->parts, r->matrices, &push, r->record);
+}
+
+static tsr_status record_matrices(run *r)
+{
+    int64_t rows;
+
+    for (r->row = 0; r->row < r->problem.m; r->row += rows) {
+        rows = r->band < r->problem.m - r->row ? r->band : r->problem.m - r->row;
+        TSR__TRY(record_band(r, rows));
+    }
+    return TSR_OK;
 }
 
 static tsr_status walk(run *r, bool record)
 {
+    const tsr__matmul_problem *p = &r->problem;
     int64_t index[TSR__MATMUL_BATCH] = {0};
+    int looped = r->inner >= 0 ? r->inner : p->batch_dims;
+    uint32_t inner_size = r->inner >= 0 ? (uint32_t)p->batch[r->inner] : 1;
 
     r->record = record;
     r->batch = index;
     do {
-        int64_t rows;
-        for (r->row = 0; r->row < r->problem.m; r->row += rows) {
-            rows = r->band < r->problem.m - r->row ? r->band : r->problem.m - r->row;
-            TSR__TRY(record_band(r, rows));
+        for (uint32_t first = 0; first < inner_size; first += r->matrices) {
+            r->matrices = tsr__min_u32(r->at_once, inner_size - first);
+            if (r->inner >= 0)
+                index[r->inner] = first;
+            TSR__TRY(record_matrices(r));
+            if (!record)
+                return TSR_OK;
         }
-    } while (record && tsr__matmul_next_batch(&r->problem, r->problem.batch_dims, index));
+    } while (tsr__matmul_next_batch(p, looped, index));
     return TSR_OK;
+}
+
+/* Small matrices share dispatches, which each cost as much as a product of some million. Larger
+ * ones do not: their sums would leave the caches between two stretches of k. */
+static void choose_inner(run *r)
+{
+    const int64_t large = 1 << 24;
+    const tsr__matmul_problem *p = &r->problem;
+    int last = p->batch_dims - 1;
+    uint64_t most = 65535; /* what the kernels' uniform_index() can carry */
+
+    r->inner = -1;
+    r->at_once = 1;
+    if (last < 0 || r->band < p->m || p->batch[last] < 2 || p->batch[last] > INT32_MAX ||
+        p->m > large / p->n / p->k)
+        return;
+    if (!narrow(p->a.batch[last]) || !narrow(p->b.batch[last]) || !narrow(p->y.batch[last]) ||
+        !narrow(p->bias.batch[last]))
+        return;
+    r->inner = last;
+    if (!y_takes_sums(r))
+        most = tsr__min_u64(most, PARTIAL_BYTES / sizeof(float) / sums_size(r) + 1);
+    r->at_once = (uint32_t)tsr__min_u64(most, (uint64_t)p->batch[last]);
+}
+
+/* Rows at a time whose sums scratch holds, of one matrix. */
+static int64_t choose_band(const tsr__matmul_problem *p)
+{
+    const int64_t fewest_rows = 512, most = INT64_C(1) << 31; /* what the epilogue can count */
+    int64_t band = PARTIAL_BYTES / (p->n * (int64_t)sizeof(float));
+
+    band = band > fewest_rows ? band : fewest_rows;
+    band = band < most / p->n ? band : most / p->n;
+    return band < p->m ? band : p->m;
 }
 
 tsr_status tsr__matmul_run_lavapipe(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
 {
-    const int64_t partial_bytes = INT64_C(32) << 20, fewest_rows = 512;
     run r = {.call = call, .problem = *call->problem, .band = call->problem->m};
 
     (void)plan;
@@ -269,16 +350,12 @@ tsr_status tsr__matmul_run_lavapipe(const tsr__matmul_call *call, const tsr__mat
     TSR__TRY(prepare_operands(&r));
     tsr__lavapipe_product all = product_of(&r, r.band);
     r.parts = tsr__lavapipe_parts(&all);
-    if (r.parts > 1 || !y_takes_sums(&r.problem)) {
-        int64_t band = partial_bytes / (r.problem.n * (int64_t)sizeof(float));
-        band = band > fewest_rows ? band : fewest_rows;
-        /* … unless that were more than the epilogue can count. */
-        int64_t most = INT64_C(1) << 31;
-        band = band < most / r.problem.n ? band : most / r.problem.n;
-        r.band = band < r.problem.m ? band : r.problem.m;
-        TSR__TRY(tsr__stream_scratch(
-            call->stream, (uint64_t)(r.parts * r.band * r.problem.n) * sizeof(float), &r.partial));
-    }
+    if (!y_takes_sums(&r))
+        r.band = choose_band(&r.problem);
+    choose_inner(&r);
+    if (!y_takes_sums(&r))
+        TSR__TRY(tsr__stream_scratch(call->stream, r.at_once * sums_size(&r) * sizeof(float),
+                                     &r.partial));
     TSR__TRY(walk(&r, false));
     if (r.a_source.layout.ndim > 0)
         TSR__TRY(tsr_copy(call->stream, &r.a, &r.a_source));

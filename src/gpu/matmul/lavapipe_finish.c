@@ -12,9 +12,8 @@ enum {
 
 typedef struct finish {
     const tsr__matmul_call *call;
-    tsr__buffer *partial;
-    uint64_t y, bias;
-    uint32_t lanes, parts, matrix_rows;
+    const tsr__lavapipe_sums *sums;
+    uint32_t lanes;
     bool record;
 } finish;
 
@@ -33,36 +32,41 @@ static uint64_t byte_offset(const tsr__matmul_side *side, const part *at)
 static tsr_status emit(const finish *f, const part *at)
 {
     const tsr__matmul_problem *p = f->call->problem;
-    uint32_t tile_rows = p->m < TILE_ROWS || f->parts > 1 ? 1 : TILE_ROWS,
+    const tsr__lavapipe_sums *sums = f->sums;
+    uint32_t tile_rows = p->m < TILE_ROWS || sums->parts > 1 ? 1 : TILE_ROWS,
              tile_cols = f->lanes * VECTOR;
     struct tsr_matmul_cpu_finish_push push = {
         .sums =
-            f->partial->address + ((uint64_t)at->row * (uint64_t)p->n + at->col) * sizeof(float),
-        .y = f->y + byte_offset(&p->y, at),
-        .bias = p->has_bias ? f->bias + byte_offset(&p->bias, at) : 0,
+            sums->partial->address + ((uint64_t)at->row * (uint64_t)p->n + at->col) * sizeof(float),
+        .y = sums->y + byte_offset(&p->y, at),
+        .bias = p->has_bias ? sums->bias + byte_offset(&p->bias, at) : 0,
         .sums_row = (uint32_t)p->n,
-        .sums_part = f->matrix_rows * (uint32_t)p->n,
+        .sums_part = sums->rows * (uint32_t)p->n,
         .y_row = (uint32_t)p->y.row,
         .y_col = (uint32_t)p->y.col,
         .bias_row = (uint32_t)p->bias.row,
         .bias_col = (uint32_t)p->bias.col,
+        .sums_batch = sums->batched ? sums->parts * sums->rows * (uint32_t)p->n : 0,
+        .y_batch = sums->y_batch,
+        .bias_batch = sums->bias_batch,
         .m = at->rows,
         .n = at->cols,
         .alpha = p->alpha};
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_MATMUL_LAVAPIPE_FINISH,
-        .spec_count = 5,
-        .spec = {f->lanes, tile_rows, at->careful, tsr__matmul_mode(p), f->parts},
+        .spec_count = 6,
+        .spec = {f->lanes, tile_rows, at->careful, tsr__matmul_mode(p), sums->parts, sums->batched},
         .push = &push,
         .push_bytes = sizeof push,
-        .groups = {tsr__div_up_u32(at->rows, tile_rows), tsr__div_up_u32(at->cols, tile_cols), 1},
+        .groups = {tsr__div_up_u32(at->rows, tile_rows), tsr__div_up_u32(at->cols, tile_cols),
+                   sums->matrices},
         .access_count = p->has_bias ? 3 : 2};
 
     if (!f->record)
         return tsr__stream_prepare(f->call->stream, &dispatch, 1);
-    for (uint32_t i = 0; i < 16; i++)
+    for (uint32_t i = 0; i < 8; i++)
         push.identity[i] = i;
-    dispatch.access[0] = tsr__read_buffer(f->partial);
+    dispatch.access[0] = tsr__read_buffer(sums->partial);
     dispatch.access[1] = tsr__write_of(f->call->y);
     if (p->has_bias)
         dispatch.access[2] = tsr__read_of(f->call->bias);
@@ -95,17 +99,13 @@ bool tsr__lavapipe_finishes(const tsr__matmul_call *call)
            (p->y.dtype == TSR_F32 && (!p->has_bias || p->bias.dtype == TSR_F32));
 }
 
-tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t parts,
-                                uint32_t rows, uint64_t y, uint64_t bias, bool record)
+tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, const tsr__lavapipe_sums *sums,
+                                bool record)
 {
     const tsr__matmul_problem *p = call->problem;
     finish f = {.call = call,
-                .partial = partial,
-                .y = y,
-                .bias = bias,
+                .sums = sums,
                 .lanes = tsr_stream_device(call->stream)->info.subgroup_size,
-                .parts = parts,
-                .matrix_rows = rows,
                 .record = record};
     uint32_t n = (uint32_t)p->n, tile = f.lanes * VECTOR, limit = MAX_GROUPS * tile, cols;
     uint32_t whole = has_vectors(p) ? n / tile * tile : 0;
@@ -113,7 +113,7 @@ tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, tsr__buffer *parti
     for (uint32_t col = 0; col < n; col += cols) {
         bool careful = col >= whole;
         cols = tsr__min_u32(limit, (careful ? n : whole) - col);
-        TSR__TRY(emit_band(&f, rows, col, cols, careful));
+        TSR__TRY(emit_band(&f, sums->rows, col, cols, careful));
     }
     return TSR_OK;
 }

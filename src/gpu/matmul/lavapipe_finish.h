@@ -8,10 +8,18 @@
  * does it. */
 bool tsr__lavapipe_finishes(const tsr__matmul_call *call);
 
-/* y = act(alpha · sums + y + bias) for `rows` rows of one matrix, whose sums are the `parts`
- * matrices in `partial`, row-major, added up. `y` and `bias` are the addresses of their first
- * elements. Unless `record`, only makes the pipelines. */
-tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t parts,
-                                uint32_t rows, uint64_t y, uint64_t bias, bool record);
+/* Sums of products, and where what becomes of them belongs. */
+typedef struct tsr__lavapipe_sums {
+    tsr__buffer *partial; /* f32, [matrices, parts, rows, n]: the parts are added up */
+    uint32_t matrices;    /* of a batch */
+    uint32_t parts, rows;
+    uint64_t y, bias;             /* addresses of the first matrix's first elements */
+    uint32_t y_batch, bias_batch; /* elements from matrix to matrix */
+    bool batched;                 /* one kernel for any number of matrices, else for a single one */
+} tsr__lavapipe_sums;
+
+/* y = act(alpha · sums + y + bias). Unless `record`, only makes the pipelines. */
+tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, const tsr__lavapipe_sums *sums,
+                                bool record);
 
 #endif
