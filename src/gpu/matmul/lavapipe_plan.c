@@ -38,7 +38,7 @@ typedef struct cursor {
 
 bool tsr__lavapipe_worthwhile(int64_t m, int64_t n, int64_t k)
 {
-    const int64_t fewest_products = 1 << 12;
+    const int64_t fewest_products = 1 << 10;
 
     return n >= 8 && k >= 8 && m >= fewest_products / k / n;
 }
