@@ -18,6 +18,21 @@ typedef struct file_header {
     uint64_t data_hash;
 } file_header;
 
+/* Word by word: at each opening of a device there are some hundred thousand of them. */
+uint64_t tsr__cache_hash_shaders(tsr__storage storage, const char *prefix)
+{
+    uint64_t hash = TSR__HASH_START;
+    for (int i = 0; i < TSR__SHADER_COUNT; i++) {
+        const tsr__shader_binary *shader = &tsr__shader_binaries[i];
+        const uint32_t *code = shader->variant[storage].code;
+        if (!code || strncmp(shader->name, prefix, strlen(prefix)) != 0)
+            continue;
+        for (size_t word = 0; word < shader->variant[storage].size_bytes / sizeof *code; word++)
+            hash = tsr__hash_word(hash, code[word]);
+    }
+    return hash;
+}
+
 bool tsr__cache_path(const tsr__cache_kind *kind, uint64_t name, char path[TSR__CACHE_PATH])
 {
     const char *base = getenv("XDG_CACHE_HOME"), *below = "";

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "gpu/shader.h"
 #include "gpu/vk.h"
 
 /* What contents can depend on. No padding: keys are compared and hashed as bytes. */
@@ -29,6 +30,9 @@ typedef struct tsr__cache_kind {
 /* "FOLDER/PREFIX-NAME.bin", the name in hexadecimal; false where there is no such folder, since
  * neither variable is set to an absolute path. */
 bool tsr__cache_path(const tsr__cache_kind *kind, uint64_t name, char path[TSR__CACHE_PATH]);
+
+/* Of the SPIR-V, in one variant, of the shaders whose names start with `prefix`. */
+uint64_t tsr__cache_hash_shaders(tsr__storage storage, const char *prefix);
 
 /* The contents, to be freed with tsr__free; NULL and 0 where there is no file, or none that can be
  * used: one that is damaged, or that depends on something else than `key`, is logged. Errors:

@@ -12,20 +12,6 @@ static const tsr__cache_kind pipelines = {
     .most_bytes = UINT64_C(256) << 20,
 };
 
-/* Word by word: at each opening of a device there are some hundred thousand of them. */
-static uint64_t hash_shaders(tsr__storage storage)
-{
-    uint64_t hash = TSR__HASH_START;
-    for (int i = 0; i < TSR__SHADER_COUNT; i++) {
-        const uint32_t *code = tsr__shader_binaries[i].variant[storage].code;
-        size_t words =
-            code ? tsr__shader_binaries[i].variant[storage].size_bytes / sizeof *code : 0;
-        for (size_t word = 0; word < words; word++)
-            hash = tsr__hash_word(hash, code[word]);
-    }
-    return hash;
-}
-
 void tsr__cache_key_init(const tsr_device *device, tsr__cache_key *out)
 {
     VkPhysicalDeviceProperties2 properties = {
@@ -39,7 +25,7 @@ void tsr__cache_key_init(const tsr_device *device, tsr__cache_key *out)
     out->device_id = device->info.device_id;
     out->driver_version = device->info.driver_version;
     out->storage = (uint32_t)device->storage;
-    out->shader_hash = hash_shaders(device->storage);
+    out->shader_hash = tsr__cache_hash_shaders(device->storage, "");
 }
 
 static bool path_of(const tsr__cache_key *key, char path[TSR__CACHE_PATH])

@@ -51,16 +51,9 @@ static void identify(const tsr_device *device, tsr__cache_key *out)
 
 /* Other kernels may have other winners: the shaders of products, and what configurations make of
  * them. */
-static uint64_t hash_kernels(void)
+static uint64_t hash_kernels(tsr__storage storage)
 {
-    static const char prefix[] = "matmul";
-    uint64_t hash = TSR__HASH_START;
-    for (int i = 0; i < TSR__SHADER_COUNT; i++)
-        for (int storage = 0; storage < TSR__STORAGE_COUNT; storage++)
-            if (strncmp(tsr__shader_binaries[i].name, prefix, sizeof prefix - 1) == 0 &&
-                tsr__shader_binaries[i].variant[storage].code)
-                hash = tsr__hash(hash, tsr__shader_binaries[i].variant[storage].code,
-                                 tsr__shader_binaries[i].variant[storage].size_bytes);
+    uint64_t hash = tsr__cache_hash_shaders(storage, "matmul");
     const tsr__matmul_config *c;
     for (int i = 0; (c = tsr__matmul_config_at(i)) != NULL; i++) {
         const uint32_t numbers[] = {
@@ -73,7 +66,7 @@ static uint64_t hash_kernels(void)
 void tsr__tuned_key(const tsr_device *device, tsr__cache_key *out)
 {
     identify(device, out);
-    out->shader_hash = hash_kernels();
+    out->shader_hash = hash_kernels(device->storage);
 }
 
 /* The name leaves out the kernels: a build with others replaces the file. */
