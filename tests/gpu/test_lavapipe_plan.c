@@ -1,0 +1,166 @@
+/* How products are cut for Mesa's CPU driver, as arithmetic: every element of y gets all of k, once
+ * and in order, from pieces that stay inside the operands and within what a dispatch takes. */
+#include <stdlib.h>
+
+#include "gpu/matmul/lavapipe_plan.h"
+#include "support/check_main.h"
+#include "support/random.h"
+
+typedef struct cut {
+    tsr__lavapipe_product product;
+    uint32_t *next_k;  /* of each element of y; NULL: only the products are counted */
+    uint64_t products; /* so far */
+} cut;
+
+/* Where a piece starts, from the offsets of its operands; strides are as in product_of(). */
+typedef struct corner {
+    uint64_t row, col, k;
+} corner;
+
+static corner corner_of(const cut *c, const tsr__lavapipe_piece *piece)
+{
+    const tsr__lavapipe_product *p = &c->product;
+    corner at = {.row = piece->y / p->y_stride, .col = piece->y % p->y_stride};
+    switch (p->form) {
+    case TSR__LAVAPIPE_NT:
+        at.k = piece->a - at.row * p->a_stride;
+        ck_check(piece->b == at.col * p->b_stride + at.k);
+        break;
+    case TSR__LAVAPIPE_NN:
+        at.k = piece->a - at.row * p->a_stride;
+        ck_check(piece->b == at.k * p->b_stride + at.col);
+        break;
+    case TSR__LAVAPIPE_TN:
+        at.k = (piece->a - at.row) / p->a_stride;
+        ck_check(piece->a == at.k * p->a_stride + at.row);
+        ck_check(piece->b == at.k * p->b_stride + at.col);
+        break;
+    }
+    return at;
+}
+
+static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
+{
+    cut *c = user;
+    const tsr__lavapipe_product *p = &c->product;
+    const bool nt = p->form == TSR__LAVAPIPE_NT;
+    const uint32_t tile_rows = piece->constants[1], vectors = piece->constants[2];
+    const uint32_t tile_cols = nt ? vectors : vectors * p->lanes;
+    const uint32_t steps = piece->constants[3] * (nt ? p->lanes : 1);
+    const bool careful = piece->constants[4] != 0, in_parts = nt && piece->constants[7] != 0;
+    const uint32_t parts = in_parts ? piece->groups[0] : 1;
+    const corner at = corner_of(c, piece);
+    const uint64_t k_count = (uint64_t)piece->k * parts;
+
+    ck_check(piece->nn == !nt);
+    ck_check(piece->m >= 1 && piece->n >= 1 && piece->k >= 1);
+    ck_check(at.row + piece->m <= p->m && at.col + piece->n <= p->n && at.k + k_count <= p->k);
+    /* What a kernel does without being careful: all its steps, and whole tiles along n. */
+    ck_check(piece->k == steps || (careful && piece->k < steps));
+    ck_check(nt || careful || piece->n % tile_cols == 0);
+    /* All of the piece has workgroups, and no more than a dispatch can number. */
+    ck_check(in_parts ? piece->m <= tile_rows
+                      : (uint64_t)piece->groups[0] * tile_rows >= piece->m &&
+                            (uint64_t)(piece->groups[0] - 1) * tile_rows < piece->m);
+    ck_check((uint64_t)piece->groups[1] * tile_cols >= piece->n);
+    ck_check((uint64_t)(piece->groups[1] - 1) * tile_cols < piece->n);
+    ck_check(piece->groups[0] <= 65535 && piece->groups[1] <= 65535 && piece->groups[2] == 1);
+    /* Sums are started where k starts: of all parts, before any is added to. */
+    ck_check(piece->accumulate == (at.k != 0 || p->accumulate));
+    ck_check(parts <= p->parts);
+    if (at.k == 0) {
+        ck_check(p->parts == 1 || parts == p->parts);
+        ck_check(p->parts == 1 || piece->y_part == p->m * p->n);
+    }
+    c->products += piece->m * (uint64_t)piece->n * k_count;
+    for (uint64_t row = at.row; c->next_k && row < at.row + piece->m; row++)
+        for (uint64_t col = at.col; col < at.col + piece->n; col++) {
+            uint32_t *next = &c->next_k[row * p->n + col];
+            ck_check(*next == at.k);
+            *next += (uint32_t)k_count;
+        }
+    return TSR_OK;
+}
+
+static void check_plan(tsr__lavapipe_form form, uint32_t m, uint32_t n, uint32_t k, uint32_t lanes,
+                       bool accumulate, bool each)
+{
+    cut c = {.product = {.form = form,
+                         .m = m,
+                         .n = n,
+                         .k = k,
+                         .lanes = lanes,
+                         .a_stride = form == TSR__LAVAPIPE_TN ? (uint64_t)m + 5 : (uint64_t)k + 3,
+                         .b_stride = form == TSR__LAVAPIPE_NT ? (uint64_t)k + 7 : (uint64_t)n + 1,
+                         .y_stride = n,
+                         .a_dtype = TSR_F32,
+                         .b_dtype = TSR_F16,
+                         .accumulate = accumulate}};
+    c.product.parts = tsr__lavapipe_parts(&c.product);
+    ck_check(c.product.parts >= 1 && c.product.parts <= 16);
+    ck_check(c.product.parts == 1 || (form == TSR__LAVAPIPE_NT && m <= 8));
+    if (c.product.parts > 1)
+        c.product.accumulate = false; /* that is for whoever adds the parts up */
+    if (each) {
+        c.next_k = calloc((size_t)m * n, sizeof *c.next_k);
+        ck_assert_ptr_nonnull(c.next_k);
+    }
+    ck_assert_ok(tsr__lavapipe_plan(&c.product, take, &c));
+    ck_check(c.products == (uint64_t)m * n * k);
+    for (size_t i = 0; each && i < (size_t)m * n; i++)
+        ck_check(c.next_k[i] == k);
+    free(c.next_k);
+}
+
+static const uint32_t lane_counts[] = {4, 8, 16};
+
+START_TEST(random_products)
+{
+    uint64_t random = 1 + (uint64_t)_i;
+    for (int i = 0; i < 800; i++) {
+        const uint32_t m = (uint32_t)random_between(&random, 1, 70);
+        const uint32_t n = (uint32_t)random_between(&random, 1, 300);
+        const uint32_t k = (uint32_t)random_between(&random, 1, i % 4 ? 3000 : 40000);
+        check_plan((tsr__lavapipe_form)_i, m, n, k, lane_counts[i % 3], i & 1, true);
+    }
+}
+END_TEST
+
+/* Few rows that are cut into parts, around every number of them and both lengths. */
+START_TEST(few_long_rows)
+{
+    uint64_t random = 9;
+    int in_parts = 0;
+    for (int i = 0; i < 800; i++) {
+        const uint32_t m = (uint32_t)random_between(&random, 1, 9);
+        const uint32_t n = (uint32_t)random_between(&random, 200, 2000);
+        const uint32_t steps = (uint32_t)random_between(&random, 1, 40) * 64;
+        const uint32_t k =
+            steps * lane_counts[i % 3] +
+            (uint32_t)random_between(&random, 0, 3) * (uint32_t)random_between(&random, 0, 99);
+        check_plan(TSR__LAVAPIPE_NT, m, n, k, lane_counts[i % 3], false, i % 20 == 0);
+        in_parts += (uint64_t)n * k >= 1 << 20 && m <= 8;
+    }
+    ck_assert_int_gt(in_parts, 300);
+}
+END_TEST
+
+/* Up to the sizes that lavapipe.c lets through. */
+START_TEST(huge_products)
+{
+    static const uint32_t sizes[][3] = {
+        {1, 1 << 27, 9},         {8, 1 << 27, 1 << 12},   {2147483647, 8, 8},
+        {2147483647, 1, 70},     {1, 1, 2147483647},      {9, 100000, 100000},
+        {1 << 20, 1 << 20, 900}, {70000, 70000, 1 << 20}, {1, 1 << 20, 1 << 24},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        check_plan((tsr__lavapipe_form)_i, sizes[i][0], sizes[i][1], sizes[i][2], 8, false, false);
+}
+END_TEST
+
+TESTS(lavapipe_plan)
+{
+    tcase_add_loop_test(tests, random_products, 0, 3);
+    tcase_add_test(tests, few_long_rows);
+    tcase_add_loop_test(tests, huge_products, 0, 3);
+}
