@@ -49,13 +49,14 @@ static const int64_t shapes[][3] = {
 };
 #define SHAPES ((int)(sizeof shapes / sizeof *shapes))
 
-/* The loop variable is which of a and b are transposed. */
+/* The loop variable is which of a and b are transposed. Each shape meets two of the four; the fuzz
+ * has them all. */
 START_TEST(every_kernel_on_every_transposition)
 {
     gpu_random random = {(uint64_t)_i + 7};
     int ran = 0;
 
-    for (int i = 0; i < SHAPES; i++) {
+    for (int i = (_i ^ _i >> 1) & 1; i < SHAPES; i += 2) {
         matmul_case c = plain_case(shapes[i][0], shapes[i][1], shapes[i][2]);
         c.transpose_a = _i & 1;
         c.transpose_b = _i & 2;
@@ -63,7 +64,7 @@ START_TEST(every_kernel_on_every_transposition)
     }
     /* At the least the three tiles where they fit, the wide one everywhere, and one of the driver's
      * own. */
-    ck_assert_int_ge(ran, 4 * SHAPES);
+    ck_assert_int_ge(ran, 4 * (SHAPES / 2));
 }
 END_TEST
 
