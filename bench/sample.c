@@ -1,12 +1,10 @@
 /* tessera bench sample: how long the next index of a sampler takes. */
-#define _DEFAULT_SOURCE /* wait4 */
-
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -181,6 +179,39 @@ static void check_torch(bench_row *row, bench_reader *own)
     free(order);
 }
 
+/* Linux' VmHWM. What wait4() says of a child begins with the memory of whoever started it. */
+static bool read_peak(pid_t process, double *bytes)
+{
+    char path[64], line[256];
+    long kib = 0;
+    snprintf(path, sizeof path, "/proc/%ld/status", (long)process);
+    FILE *in = fopen(path, "r");
+    while (in != NULL && kib == 0 && fgets(line, sizeof line, in) != NULL)
+        if (sscanf(line, "VmHWM: %ld kB", &kib) != 1)
+            kib = 0;
+    if (in != NULL)
+        fclose(in);
+    *bytes = (double)kib * 1024;
+    return kib > 0;
+}
+
+/* Takes in the indices that the child prints. Looks at its memory when all but the last are there:
+ * then it has the whole epoch's order, and still runs, as a pipe holds less than what is left. */
+static bool watch(pid_t child, int from, double *peak_bytes)
+{
+    static char buffer[1 << 16];
+    const uint64_t left = UINT64_C(2) << 20, all = TORCH_ITEMS / RANKS * sizeof(int64_t);
+    uint64_t taken = 0;
+    bool seen = false;
+    ssize_t got;
+    while ((got = read(from, buffer, sizeof buffer)) > 0 || (got < 0 && errno == EINTR)) {
+        taken += got > 0 ? (uint64_t)got : 0;
+        if (!seen && taken + left > all)
+            seen = read_peak(child, peak_bytes);
+    }
+    return seen && taken == all;
+}
+
 /* The most memory that a process has which does nothing but print that epoch. */
 static bool measure_memory(bench_context *context, double *peak_bytes)
 {
@@ -188,21 +219,26 @@ static bool measure_memory(bench_context *context, double *peak_bytes)
                                "--ranks", "8",        "--rank",      "3",   "--order",
                                "torch",   "--format", "i64",         NULL};
     posix_spawn_file_actions_t actions;
-    struct rusage usage;
     pid_t child;
-    int status;
+    int ends[2], status = 0;
+    if (pipe(ends) != 0)
+        return bench_fail(context, "bench sample: no pipe: %s", strerror(errno));
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     int reason = posix_spawn(&child, "/proc/self/exe", &actions, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    bool seen = reason == 0 && watch(child, ends[0], peak_bytes);
+    close(ends[0]);
     if (reason != 0)
         return bench_fail(context, "bench sample: no process: %s", strerror(reason));
-    while (wait4(child, &status, 0, &usage) < 0)
+    while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR)
             return bench_fail(context, "bench sample: %s", strerror(errno));
-    if (status != 0)
+    if (status != 0 || !seen)
         return bench_fail(context, "bench sample: tessera sample distributed failed");
-    *peak_bytes = (double)usage.ru_maxrss * 1024;
     return true;
 }
 
