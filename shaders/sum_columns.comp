@@ -8,7 +8,7 @@
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8;
-layout(constant_id = 2) const uint HELD = 4; // a power of two
+layout(constant_id = 2) const uint HELD = 2; // a power of two
 layout(constant_id = 3) const uint UNITS = 1;
 layout(constant_id = 4) const uint STEPS = 32;  // of TREE rows each
 layout(constant_id = 5) const uint CAREFUL = 0; // 1: columns end within the last step

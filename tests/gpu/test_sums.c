@@ -104,7 +104,7 @@ static void check(shape s, call c)
 static const call sum = {TSR_F32, TSR_F32, TSR_REDUCE_SUM, false, false};
 
 /* Around a tree's lanes, what a subgroup takes of a row, and chunks. */
-static const int64_t lengths[] = {32, 33, 64, 250, 256, 1000, 1024};
+static const int64_t lengths[] = {32, 33, 128, 250, 256, 1000, 1024};
 
 START_TEST(row_lengths)
 {

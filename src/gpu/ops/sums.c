@@ -10,9 +10,8 @@ enum {
     FEWEST_ELEMENTS = 16384,
     MOST_PLANES = 64, /* dispatches for dimensions beyond two */
     TREE = 32,        /* lanes of the tree, in shaders/reduce.glsl */
-    /* Steps of 32 elements that a subgroup makes: more take longer to compile. */
-    MOST_STEPS = 32,
-    SUBGROUPS = 8, /* of a workgroup: as many as the identity table counts */
+    LONGEST = 1024,   /* row or column: longer ones come in chunks */
+    SUBGROUPS = 8,    /* of a workgroup: as many as the identity table counts */
     MOST_BLOCKS = 65535 * SUBGROUPS,
     MOST_UNITS = 2, /* of columns a lane: a line of cache */
 };
@@ -92,22 +91,18 @@ static bool considers(const tsr__sum *sum)
 {
     const struct tsr_reduce_params *params = sum->params;
 
-    return tsr__packets_suit(sum->device) && params->count > TREE &&
-           params->count <= MOST_STEPS * TREE &&
+    return tsr__packets_suit(sum->device) && params->count > TREE && params->count <= LONGEST &&
            (uint64_t)params->count * params->jobs >= FEWEST_ELEMENTS;
 }
 
 /* Rows ------------------------------------------------------------------------------------------
  */
 
-/* Of a subgroup: a power of two, as many as make MOST_STEPS. */
+/* Of a subgroup. Two make up for its start where they are short; with more the driver's compiler
+ * takes two or three times as long. */
 static uint32_t rows_of(const tsr__sum *sum)
 {
-    uint32_t steps = tsr__div_up_u32(sum->params->count, TREE), rows = 1;
-
-    while (2 * rows * steps <= MOST_STEPS && 2 * rows <= sum->device->info.subgroup_size)
-        rows *= 2;
-    return rows;
+    return sum->params->count <= 4 * TREE ? 2 : 1;
 }
 
 /* Blocks lie along the dimension whose elements are nearest to each other, if it fills one. */

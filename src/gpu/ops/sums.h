@@ -19,7 +19,7 @@ tsr_status tsr__sum_rows_add(tsr__dispatches *list, const tsr__sum *sum) TSR_NOD
 
 /* Columns are cut into so many parts each: element k of part i's columns is in row k ·
  * TSR__SUM_PARTS + i. */
-#define TSR__SUM_PARTS 8u
+#define TSR__SUM_PARTS 16u
 
 /* Bytes for the parts of all columns at once, `rows` of them in as many chunks as `count` elements
  * take; 0 where none suit. */
