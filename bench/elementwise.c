@@ -103,6 +103,19 @@ static double want_row_sum(operands *test, uint64_t row)
     return sum;
 }
 
+static tsr_status column_sum(tsr_stream *stream, operands *test)
+{
+    return tsr_reduce(stream, test->device_y, test->device_a, 0, TSR_REDUCE_SUM, false);
+}
+
+static double want_column_sum(operands *test, uint64_t column)
+{
+    double sum = 0;
+    for (uint64_t j = 0; j < ROWS; j++)
+        sum += (double)test->a[j * COLUMNS + column];
+    return sum;
+}
+
 static const op ops[] = {
     {"a + b", TSR_F32, 2, 1, false, add, want_add, 1, 1},
     {"a + b", TSR_F16, 2, 1, false, add, want_add, 1, 1},
@@ -112,6 +125,7 @@ static const op ops[] = {
     {"gelu (erf)", TSR_F32, 1, 1, false, gelu, want_gelu, 32, 1},
     {"softmax of rows", TSR_F32, 1, 1, false, softmax, want_softmax, 32, 1.0 / COLUMNS},
     {"sum of rows", TSR_F32, 1, 0, true, row_sum, want_row_sum, 256, 1},
+    {"sum of columns", TSR_F32, 1, 0, true, column_sum, want_column_sum, 256, 1},
 };
 
 static tsr_status run_op(tsr_stream *stream, void *user)

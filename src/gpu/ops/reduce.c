@@ -5,7 +5,9 @@
  * shaders/reduce.glsl. So the order of additions depends on the shape only: not on strides, nor on
  * which kernel runs, nor on the device. */
 #include "shaders/params/reduce.h"
+#include "gpu/ops/packets.h"
 #include "gpu/ops/rows.h"
+#include "gpu/ops/sums.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
@@ -25,8 +27,15 @@ typedef struct folding {
     uint32_t kind; /* TSR_REDUCE_KIND_… */
     float scale;
     bool accumulate;
+    tsr__buffer *scratch;
+    uint64_t parts_offset, parts_bytes; /* what of it sums.h's columns may have */
     tsr__dispatches list;
 } folding;
+
+static bool sums(const folding *fold)
+{
+    return !fold->argmax && fold->kind == TSR_REDUCE_KIND_SUM;
+}
 
 /* Elements in memory: those of a tensor, or partial results in scratch. */
 typedef struct place {
@@ -110,6 +119,34 @@ static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *par
     }
 }
 
+static tsr_status add_pass(folding *fold, const place *x, const place *y, uint32_t unit);
+
+/* Columns that sums.h leaves in parts: those, and their sums. */
+static tsr_status add_columns(folding *fold, const tsr__sum *sum, const place *y)
+{
+    const struct tsr_reduce_params *params = sum->params;
+    uint64_t bytes = (uint64_t)params->jobs * TSR__SUM_PARTS * sizeof(float);
+    place parts = {
+        .layout = {.dtype = TSR_F32, .ndim = (int)params->ndim},
+        .address = fold->scratch->address + fold->parts_offset,
+        .access = {fold->scratch, fold->parts_offset, fold->parts_offset + bytes, false},
+        .count = TSR__SUM_PARTS,
+        .step = params->jobs,
+    };
+    place out = *y;
+
+    out.layout.ndim = (int)params->ndim;
+    out.layout.offset = (int64_t)((params->y - y->address) / tsr_dtype_size(y->layout.dtype));
+    for (int d = (int)params->ndim - 1, stride = 1; d >= 0; d--) {
+        parts.layout.shape[d] = out.layout.shape[d] = params->shape[d];
+        parts.layout.strides[d] = stride;
+        out.layout.strides[d] = params->y_strides[d];
+        stride *= (int)params->shape[d];
+    }
+    TSR__TRY(tsr__sum_columns_add(&fold->list, sum, parts.address, parts.access));
+    return add_pass(fold, &parts, &out, 1);
+}
+
 /* Adds the dispatches that fold x's rows of x->count elements into y's elements. `unit` counts the
  * tensor's elements in one of x's. */
 static tsr_status add_pass(folding *fold, const place *x, const place *y, uint32_t unit)
@@ -144,6 +181,21 @@ static tsr_status add_pass(folding *fold, const place *x, const place *y, uint32
             .access = {x->access, y->access},
         };
         dispatch.access[1].write = true;
+        tsr__sum sum = {.device = x->access.buffer->device,
+                        .x_dtype = x->layout.dtype,
+                        .y_dtype = y->layout.dtype,
+                        .params = &params,
+                        .x = dispatch.access[0],
+                        .y = dispatch.access[1]};
+        if (sums(fold) && tsr__sum_rows_suit(&sum)) {
+            TSR__TRY(tsr__sum_rows_add(&fold->list, &sum));
+            continue;
+        }
+        if (sums(fold) && tsr__sum_columns_suit(&sum) &&
+            params.jobs <= fold->parts_bytes / (TSR__SUM_PARTS * sizeof(float))) {
+            TSR__TRY(add_columns(fold, &sum, y));
+            continue;
+        }
         uint32_t form = tsr__row_form(&piece, 0, x->layout.dtype, params.x, x->step, x->count);
         if (fold->argmax)
             choose_argmax(&dispatch, &params, x, y, form);
@@ -241,34 +293,21 @@ static tsr_status add_passes(folding *fold, const char *op, place *x, const plac
     uint64_t scratch_bytes, size = fold->argmax ? 8 : 4;
     int64_t rows = tsr_layout_count(&x->layout);
     TSR__TRY(plan_passes(op, rows, x->count, size, chunks, &passes, &scratch_bytes));
-    tsr__buffer *scratch = NULL;
-    if (passes > 0)
-        TSR__TRY(tsr__stream_scratch(fold->stream, scratch_bytes, &scratch));
+    fold->parts_offset = scratch_bytes;
+    fold->parts_bytes = sums(fold) ? tsr__sum_parts_bytes(x->access.buffer->device, rows, x->count,
+                                                          passes > 0 ? chunks[0] : x->count)
+                                   : 0;
+    if (scratch_bytes + fold->parts_bytes > 0)
+        TSR__TRY(
+            tsr__stream_scratch(fold->stream, scratch_bytes + fold->parts_bytes, &fold->scratch));
     uint64_t offset_bytes = 0;
     uint32_t unit = 1;
     for (int i = 0; i < passes; i++) {
-        TSR__TRY(add_partial_pass(fold, x, chunks[i], scratch, offset_bytes, unit));
+        TSR__TRY(add_partial_pass(fold, x, chunks[i], fold->scratch, offset_bytes, unit));
         offset_bytes += tsr__align_up_u64((uint64_t)(rows * x->count) * size, 256);
         unit *= (uint32_t)chunks[i];
     }
     return add_pass(fold, x, y, unit);
-}
-
-/* y's layout without the reduced dimension, after checking that its shape is x's without it or with
- * it at size 1. */
-static tsr_status require_result_shape(const char *op, const tsr_tensor *y, const tsr_tensor *x,
-                                       int dim, tsr_layout *out)
-{
-    tsr_layout rows = tsr__layout_without(&x->layout, dim);
-    if (y->layout.ndim == x->layout.ndim && y->layout.shape[dim] == 1)
-        *out = tsr__layout_without(&y->layout, dim);
-    else
-        *out = y->layout;
-    TSR__REQUIRE(tsr_layout_same_shape(out, &rows), "%s: y is %s; x %s without dim %d is %s", op,
-                 TSR__SHAPE(y->layout.ndim, y->layout.shape),
-                 TSR__SHAPE(x->layout.ndim, x->layout.shape), dim,
-                 TSR__SHAPE(rows.ndim, rows.shape));
-    return TSR_OK;
 }
 
 static tsr_status run(folding *fold, const char *op, tsr_tensor *y, const tsr_layout *y_rows,
@@ -307,7 +346,7 @@ tsr_status tsr_reduce(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, in
                  reduction == TSR_REDUCE_MAX ? "max" : "min");
     TSR__TRY(tsr__require_dim("reduce", x, dim, &dim));
     tsr_layout rows;
-    TSR__TRY(require_result_shape("reduce", y, x, dim, &rows));
+    TSR__TRY(tsr__require_reduced("reduce", y, x, dim, &rows));
     int64_t count = x->layout.shape[dim];
     TSR__REQUIRE(count > 0 || reduction == TSR_REDUCE_SUM,
                  "reduce: dim %d of x %s has no elements to take the %s of", dim,
@@ -338,7 +377,7 @@ tsr_status tsr_argmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, in
     TSR__TRY(tsr__require_float("argmax", "x", stream, x));
     TSR__TRY(tsr__require_dim("argmax", x, dim, &dim));
     tsr_layout rows;
-    TSR__TRY(require_result_shape("argmax", y, x, dim, &rows));
+    TSR__TRY(tsr__require_reduced("argmax", y, x, dim, &rows));
     int64_t count = x->layout.shape[dim];
     TSR__REQUIRE(count > 0, "argmax: dim %d of x %s has no elements", dim,
                  TSR__SHAPE(x->layout.ndim, x->layout.shape));

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "tensor/check.h"
 
 tsr_status tsr__dispatches_add(tsr__dispatches *list, const tsr__dispatch *dispatch)
 {
@@ -52,6 +53,21 @@ tsr_layout tsr__layout_without(const tsr_layout *layout, int dim)
         rest.strides[rest.ndim++] = layout->strides[d];
     }
     return rest;
+}
+
+tsr_status tsr__require_reduced(const char *op, const tsr_tensor *y, const tsr_tensor *x, int dim,
+                                tsr_layout *out)
+{
+    tsr_layout rows = tsr__layout_without(&x->layout, dim);
+    if (y->layout.ndim == x->layout.ndim && y->layout.shape[dim] == 1)
+        *out = tsr__layout_without(&y->layout, dim);
+    else
+        *out = y->layout;
+    TSR__REQUIRE(tsr_layout_same_shape(out, &rows), "%s: y is %s; x %s without dim %d is %s", op,
+                 TSR__SHAPE(y->layout.ndim, y->layout.shape),
+                 TSR__SHAPE(x->layout.ndim, x->layout.shape), dim,
+                 TSR__SHAPE(rows.ndim, rows.shape));
+    return TSR_OK;
 }
 
 uint32_t tsr__row_form(const tsr__piece *piece, int operand, tsr_dtype dtype, uint64_t address,

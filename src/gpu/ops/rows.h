@@ -29,6 +29,11 @@ tsr_status tsr__require_dim(const char *op, const tsr_tensor *x, int dim, int *o
 /* The layout of the first elements of x's rows along `dim`: x without that dimension. */
 tsr_layout tsr__layout_without(const tsr_layout *layout, int dim);
 
+/* y's layout without the reduced dimension `dim` of x, after checking that its shape is x's without
+ * it or with it at size 1. */
+tsr_status tsr__require_reduced(const char *op, const tsr_tensor *y, const tsr_tensor *x, int dim,
+                                tsr_layout *out) TSR_NODISCARD;
+
 /* The form (TSR_ROW_…) of rows of `count` elements that lie `step` apart and start where the piece
  * says, its first element at `address`. Of several operands' forms the smallest suits all. */
 uint32_t tsr__row_form(const tsr__piece *piece, int operand, tsr_dtype dtype, uint64_t address,

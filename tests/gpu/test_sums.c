@@ -1,0 +1,244 @@
+/* The sums that Mesa's CPU driver has kernels of its own for: the same bits as from the general
+ * kernels (which other tests compare with the host), over the whole of y's buffer, around every
+ * border between the two. Elsewhere both are general. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/device.h"
+#include "gpu/ops/sums.h"
+#include "support/check_main.h"
+#include "support/gpu.h"
+
+/* x is [planes, rows, columns] with gaps of `gap` elements behind every row and plane, from element
+ * `offset` on; y is what is left without `dim`, with gaps of its own. */
+typedef struct shape {
+    int64_t planes, rows, columns;
+    int dim;
+    int64_t gap, offset;
+} shape;
+
+typedef struct call {
+    tsr_dtype x, y;
+    tsr_reduction how;
+    bool accumulate, minus_zero;
+} call;
+
+static tsr_tensor *view_of(tsr_tensor *buffer, int ndim, const int64_t *sizes, int64_t gap,
+                           int64_t offset)
+{
+    tsr_layout layout = *tsr_tensor_layout(buffer);
+    tsr_tensor *view;
+    int64_t stride = 1;
+
+    layout.ndim = ndim;
+    layout.offset = offset;
+    for (int d = ndim - 1; d >= 0; d--) {
+        layout.shape[d] = sizes[d];
+        layout.strides[d] = stride;
+        stride = stride * sizes[d] + gap;
+    }
+    GPU_OK(tsr_tensor_view(buffer, &layout, &view));
+    return view;
+}
+
+/* Random bits in a buffer that holds such a view, and some more. */
+static unsigned char *contents(gpu_random *random, tsr_dtype dtype, int64_t count, bool minus_zero)
+{
+    unsigned char *data = malloc((size_t)count * tsr_dtype_size(dtype));
+
+    ck_assert_ptr_nonnull(data);
+    for (int64_t i = 0; i < count; i++) {
+        double value = gpu_random_unit(random) * exp2((double)gpu_random_between(random, -12, 4));
+        if (gpu_random_between(random, 0, 30000) == 0)
+            value = INFINITY;
+        gpu_store_bits(data, i, dtype, gpu_bits(minus_zero ? -0.0 : value, dtype));
+    }
+    return data;
+}
+
+static void check(shape s, call c)
+{
+    gpu_random random = {29};
+    const int64_t sizes[3] = {s.planes, s.rows, s.columns};
+    const int64_t y_sizes[2] = {sizes[s.dim == 0], sizes[s.dim == 2 ? 1 : 2]};
+    int64_t x_count = s.offset + s.planes * (s.rows * (s.columns + s.gap) + s.gap) + 5;
+    int64_t y_count = s.offset + y_sizes[0] * (y_sizes[1] + s.gap) + 5;
+    tsr_tensor *x = gpu_new(c.x, 1, &x_count), *y = gpu_new(c.y, 1, &y_count);
+    tsr_tensor *from = view_of(x, 3, sizes, s.gap, s.offset);
+    tsr_tensor *to = view_of(y, 2, y_sizes, s.gap, s.offset);
+    unsigned char *data = contents(&random, c.x, x_count, c.minus_zero);
+    unsigned char *start = contents(&random, c.y, y_count, c.minus_zero), *got[2];
+    uint64_t y_bytes = (uint64_t)y_count * tsr_dtype_size(c.y);
+    tsr__device_class own = gpu->device_class;
+
+    GPU_OK(tsr_tensor_upload(queue, x, data, (uint64_t)x_count * tsr_dtype_size(c.x)));
+    for (int pass = 0; pass < 2; pass++) {
+        GPU_OK(tsr_tensor_upload(queue, y, start, y_bytes));
+        gpu->device_class = pass == 0 ? own : TSR__CLASS_CPU;
+        tsr_status status = tsr_reduce(queue, to, from, s.dim, c.how, c.accumulate);
+        gpu->device_class = own;
+        GPU_OK(status);
+        got[pass] = malloc(y_bytes);
+        ck_assert_ptr_nonnull(got[pass]);
+        GPU_OK(tsr_tensor_download(queue, y, got[pass], y_bytes));
+    }
+    ck_assert(memcmp(got[1], start, y_bytes) != 0 || c.minus_zero);
+    for (int64_t i = 0; i < y_count; i++) {
+        uint64_t a = gpu_load_bits(got[0], i, c.y), b = gpu_load_bits(got[1], i, c.y);
+        if (a != b && !(isnan(gpu_value(a, c.y)) && isnan(gpu_value(b, c.y))))
+            ck_abort_msg("[%lld,%lld,%lld] over %d, element %lld: %#llx instead of %#llx",
+                         (long long)s.planes, (long long)s.rows, (long long)s.columns, s.dim,
+                         (long long)i, (unsigned long long)a, (unsigned long long)b);
+    }
+    free(got[0]);
+    free(got[1]);
+    free(data);
+    free(start);
+    tsr_tensor_destroy(&from);
+    tsr_tensor_destroy(&to);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+}
+
+static const call sum = {TSR_F32, TSR_F32, TSR_REDUCE_SUM, false, false};
+
+/* Around a tree's lanes, what a subgroup takes of a row, and chunks. */
+static const int64_t lengths[] = {32, 33, 128, 250, 256, 1000, 1024};
+
+START_TEST(row_lengths)
+{
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        check((shape){1, 20000 / lengths[i] + 1, lengths[i], 2, 0, 0}, sum);
+}
+END_TEST
+
+START_TEST(column_lengths)
+{
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        check((shape){1, lengths[i], 20000 / lengths[i] + 1, 1, 0, 0}, sum);
+}
+END_TEST
+
+/* Chunks of both lengths, and what is left of them. */
+START_TEST(chunks)
+{
+    check((shape){1, 1, 70000, 2, 0, 0}, sum);
+    check((shape){1, 3, 9000, 2, 0, 0}, sum);
+    check((shape){1, 2100, 1100, 2, 0, 0}, sum);
+    check((shape){1, 9000, 9, 1, 0, 0}, sum);
+    check((shape){1, 1100, 2100, 1, 0, 0}, sum);
+    check((shape){1, 70000, 8, 1, 0, 0}, sum);
+}
+END_TEST
+
+/* Every number of columns around what a subgroup and a workgroup take; fewer are too few. */
+START_TEST(widths)
+{
+    for (int64_t columns = 7; columns < 35; columns++)
+        check((shape){10, 250, columns, 1, 0, 0}, sum);
+    check((shape){1, 250, 127, 1, 0, 0}, sum);
+    check((shape){1, 250, 128, 1, 0, 0}, sum);
+    check((shape){1, 250, 129, 1, 0, 0}, sum);
+}
+END_TEST
+
+START_TEST(dtypes)
+{
+    static const tsr_dtype all[][2] = {
+        {TSR_F32, TSR_F16}, {TSR_F16, TSR_F16}, {TSR_BF16, TSR_F32}, {TSR_BF16, TSR_BF16}};
+    call c = {all[_i][0], all[_i][1], TSR_REDUCE_MEAN, false, false};
+
+    for (int64_t offset = 0; offset < 2; offset++) {
+        c.accumulate = false;
+        check((shape){1, 90, 250, 2, 0, offset}, c);
+        check((shape){1, 250, 90, 1, 1, offset}, c);
+        c.accumulate = true;
+        check((shape){1, 90, 250, 2, 3, offset}, c);
+        check((shape){1, 250, 90, 1, 0, offset}, c);
+    }
+}
+END_TEST
+
+/* Three dimensions, of which the first, second or third is summed up. */
+START_TEST(planes)
+{
+    for (int dim = 0; dim < 3; dim++)
+        for (int64_t gap = 0; gap < 2; gap++) {
+            check((shape){40, 50, 60, dim, gap, 0}, sum);
+            check((shape){3, 250, 41, dim, gap, 1}, sum);
+            check((shape){70, 3, 250, dim, gap, 1}, sum);
+            check((shape){250, 33, 34, dim, gap, 0}, sum);
+        }
+    check((shape){5, 2100, 40, 1, 2, 0}, sum);
+    check((shape){2, 9, 2100, 2, 2, 0}, sum);
+}
+END_TEST
+
+/* Nothing but -0: the empty sum, 0, comes first. */
+START_TEST(zeros)
+{
+    call c = sum;
+
+    c.minus_zero = true;
+    check((shape){1, 90, 256, 2, 0, 0}, c);
+    check((shape){1, 256, 90, 1, 0, 0}, c);
+    check((shape){1, 90, 250, 2, 0, 0}, c);
+    check((shape){1, 250, 90, 1, 0, 0}, c);
+}
+END_TEST
+
+/* Which sums go by these kernels at all: otherwise the comparisons above compare nothing. */
+static bool suits(bool columns, tsr_dtype dtype, uint32_t jobs, uint32_t count, uint64_t step)
+{
+    uint32_t size = (uint32_t)tsr_dtype_size(dtype);
+    struct tsr_reduce_params params = {
+        .step = step * size, .count = count, .jobs = jobs, .ndim = 1, .shape = {jobs, 1, 1, 1}};
+    tsr__sum s = {.device = gpu, .x_dtype = dtype, .y_dtype = TSR_F32, .params = &params};
+
+    params.x_strides[0] = columns ? 1 : (uint32_t)step * count;
+    return columns ? tsr__sum_columns_suit(&s) : tsr__sum_rows_suit(&s);
+}
+
+START_TEST(borders)
+{
+    bool here = gpu->device_class == TSR__CLASS_LAVAPIPE;
+    bool narrow = here && gpu->storage == TSR__STORAGE_S16;
+
+    ck_assert_int_eq(suits(false, TSR_F32, 256, 64, 1), here);
+    ck_assert_int_eq(suits(false, TSR_BF16, 16, 1024, 1), narrow);
+    ck_assert_int_eq(suits(false, TSR_F32, 512, 33, 1), here);
+    ck_assert(!suits(false, TSR_F32, 512, 32, 1));
+    ck_assert(!suits(false, TSR_F32, 512, 1025, 1));
+    ck_assert(!suits(false, TSR_F32, 255, 64, 1));
+    ck_assert(!suits(false, TSR_F32, 256, 64, 2));
+    ck_assert_int_eq(suits(true, TSR_F32, 256, 64, 256), here);
+    ck_assert_int_eq(suits(true, TSR_F16, 16, 1024, 16), narrow);
+    ck_assert(!suits(true, TSR_F32, 255, 64, 256));
+    ck_assert(!suits(true, TSR_F32, 3, 1024, 256));
+}
+END_TEST
+
+static void add_all(TCase *tests)
+{
+    tcase_add_test(tests, row_lengths);
+    tcase_add_test(tests, column_lengths);
+    tcase_add_test(tests, chunks);
+    tcase_add_test(tests, widths);
+    tcase_add_loop_test(tests, dtypes, 0, 4);
+    tcase_add_test(tests, planes);
+    tcase_add_test(tests, zeros);
+    tcase_add_test(tests, borders);
+}
+
+TESTS(sums)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    add_all(tests);
+}
+
+TESTS(sums_packed)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
+    add_all(tests);
+}
