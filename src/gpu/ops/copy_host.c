@@ -56,10 +56,12 @@ static void *copy_share(void *opaque)
 
 static int share_count(uint64_t bytes)
 {
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t count = tsr__min_u64(bytes / SHARE_BYTES, cpus > 1 ? (uint64_t)cpus : 1);
+    uint64_t count = tsr__min_u64(bytes / SHARE_BYTES, MAX_SHARES);
 
-    return (int)tsr__min_u64(count > 0 ? count : 1, MAX_SHARES);
+    if (count < 2) /* most copies: counting CPUs would take longer than many of them */
+        return 1;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    return (int)tsr__min_u64(count, cpus > 1 ? (uint64_t)cpus : 1);
 }
 
 void tsr__copy_host(const tsr__piece *piece, uint64_t element_bytes, void *destination,
