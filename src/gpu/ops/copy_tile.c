@@ -5,23 +5,10 @@
 /* Tiles with a shorter side are mostly empty. */
 #define SHORTEST_SIDE 8
 
-/* The dimension whose neighbours lie side by side in src; -1 when there is none, or it is dst's own
- * innermost. */
-static int row_dimension(const tsr__piece *piece)
-{
-    int inner = piece->ndim - 1;
-    if (piece->strides[0][inner] != 1 || piece->strides[1][inner] <= 1)
-        return -1;
-    for (int i = 0; i < inner; i++)
-        if (piece->strides[1][i] == 1)
-            return i;
-    return -1;
-}
-
 bool tsr__copy_tile(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
                     struct tsr_copy_tile_params *push, tsr__dispatch *dispatch)
 {
-    int rows = row_dimension(piece), columns = piece->ndim - 1;
+    int rows = tsr__piece_transposed(piece), columns = piece->ndim - 1;
     /* CPU drivers have no reason to prefer neighbours, and pay for the detour. */
     if (dst->buffer->device->device_class != TSR__CLASS_GPU || rows < 0 ||
         piece->shape[rows] < SHORTEST_SIDE || piece->shape[columns] < SHORTEST_SIDE)

@@ -23,20 +23,6 @@ typedef struct area {
     uint32_t row, rows, column, columns;
 } area;
 
-/* The dimension whose neighbours lie side by side in src, which is not dst's innermost; -1: none.
- */
-static int row_dimension(const tsr__piece *piece)
-{
-    int inner = piece->ndim - 1;
-
-    if (piece->strides[0][inner] != 1 || piece->strides[1][inner] <= 1)
-        return -1;
-    for (int i = 0; i < inner; i++)
-        if (piece->strides[1][i] == 1)
-            return i;
-    return -1;
-}
-
 static uint32_t block_rows(const transpose *t)
 {
     return t->lanes * TSR_PACKET_BYTES / t->size;
@@ -65,7 +51,7 @@ static transpose begin(const tsr__piece *piece, const tsr_tensor *dst, const tsr
                        .src = src,
                        .lanes = dst->buffer->device->info.subgroup_size,
                        .size = (uint32_t)tsr_dtype_size(dst->layout.dtype),
-                       .row_dim = row_dimension(piece)};
+                       .row_dim = tsr__piece_transposed(piece)};
 }
 
 bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
@@ -161,15 +147,8 @@ tsr_status tsr__copy_transpose(tsr_stream *stream, const tsr__piece *piece, cons
     t.stream = stream;
     t.record = record;
     for (uint32_t plane = 0; plane < planes; plane++) {
-        uint32_t left = plane;
-        at.dst = at.src = 0;
-        for (int d = piece->ndim - 2; d >= 0; d--) {
-            if (d == t.row_dim)
-                continue;
-            at.dst += (uint64_t)(left % piece->shape[d]) * piece->strides[0][d];
-            at.src += (uint64_t)(left % piece->shape[d]) * piece->strides[1][d];
-            left /= piece->shape[d];
-        }
+        at.dst = tsr__piece_plane(piece, 0, t.row_dim, plane);
+        at.src = tsr__piece_plane(piece, 1, t.row_dim, plane);
         TSR__TRY(run_area(&t, at));
     }
     return TSR_OK;

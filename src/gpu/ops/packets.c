@@ -207,14 +207,8 @@ tsr_status tsr__packets_run(tsr_stream *stream, const tsr__packets *work, const 
 
     for (uint32_t plane = 0; plane < planes; plane++) {
         part at = {{0}, 0, 0, 0, 0};
-        uint32_t left = plane;
-        for (int d = piece->ndim - 2; d >= 0; d--) {
-            if (d == t.row_dim)
-                continue;
-            for (int i = 0; i < work->count; i++)
-                at.offset[i] += (uint64_t)(left % piece->shape[d]) * piece->strides[i][d];
-            left /= piece->shape[d];
-        }
+        for (int i = 0; i < work->count; i++)
+            at.offset[i] = tsr__piece_plane(piece, i, t.row_dim, plane);
         TSR__TRY(run_plane(stream, work, piece, &t, &at, record));
     }
     return TSR_OK;

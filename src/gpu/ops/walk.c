@@ -73,3 +73,26 @@ bool tsr__piece_aligned(const tsr__piece *piece, int operand, const tsr_tensor *
             return false;
     return true;
 }
+
+int tsr__piece_transposed(const tsr__piece *piece)
+{
+    int inner = piece->ndim - 1;
+    if (piece->strides[0][inner] != 1 || piece->strides[1][inner] <= 1)
+        return -1;
+    for (int i = 0; i < inner; i++)
+        if (piece->strides[1][i] == 1)
+            return i;
+    return -1;
+}
+
+uint64_t tsr__piece_plane(const tsr__piece *piece, int operand, int row_dim, uint32_t plane)
+{
+    uint64_t offset = 0;
+    for (int i = piece->ndim - 2; i >= 0; i--) {
+        if (i == row_dim)
+            continue;
+        offset += (uint64_t)(plane % piece->shape[i]) * piece->strides[operand][i];
+        plane /= piece->shape[i];
+    }
+    return offset;
+}

@@ -30,6 +30,14 @@ void tsr__piece_columns(tsr__piece *piece, int operands, uint32_t begin, uint32_
 /* The device address of an operand's first element in a piece. */
 uint64_t tsr__piece_address(const tsr__piece *piece, int operand, const tsr_tensor *tensor);
 
+/* The dimension whose neighbours lie side by side in operand 1, where operand 0's are those of its
+ * innermost dimension; -1: none. */
+int tsr__piece_transposed(const tsr__piece *piece);
+
+/* Where the plane of number `plane` starts, in elements from the piece's start: a plane is all of
+ * `row_dim` (-1: none) and of the innermost dimension. */
+uint64_t tsr__piece_plane(const tsr__piece *piece, int operand, int row_dim, uint32_t plane);
+
 /* The operand's innermost stride is 1 and each row starts at a multiple of `alignment` elements of
  * the memory. */
 bool tsr__piece_aligned(const tsr__piece *piece, int operand, const tsr_tensor *tensor,
