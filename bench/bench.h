@@ -189,6 +189,10 @@ bool bench_measure(bench_context *context, bench_row *row, const bench_task *tas
 /* The same work done by something else, for comparison. */
 bool bench_measure_peer(bench_context *context, bench_row *row, const char *peer_name,
                         const bench_task *task);
+/* Doubles the rounds that the task makes of a kernel's loop until starting it costs nothing next to
+ * them, or they are `most`. */
+bool bench_lengthen(bench_context *context, const bench_task *task, uint32_t *rounds,
+                    uint32_t most);
 /* A sample taken by other means. */
 void bench_sample(bench_row *row, double ns);
 

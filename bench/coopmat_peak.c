@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "bench/bench.h"
-#include "bench/clock.h"
 #include "bench/data.h"
 #include "cli/memory.h"
 #include "tsr_config.h"
@@ -21,7 +20,6 @@ static const uint32_t code[1];
 #define STEPS_IN_ROUND 8
 #define MOST_ROUNDS (1u << 13) /* sums stay below 2^24, where f32 has every whole number */
 #define MOST_CHAINS 8
-#define LONG_ENOUGH_NS 5e6
 
 typedef struct peak {
     bench_context *context;
@@ -129,20 +127,12 @@ static bool verify(peak *test, bench_check *check)
     return true;
 }
 
-/* Rounds enough that starting the dispatch costs nothing next to them. */
 static bool lengthen(peak *test)
 {
     bench_check ignored;
-    if (!verify(test, &ignored)) /* also builds the pipeline */
-        return false;
-    for (;;) {
-        double start = bench_now_ns();
-        BENCH_TRY(test->context, run_peak(test->context->stream, test));
-        BENCH_TRY(test->context, tsr_stream_wait(test->context->stream));
-        if (bench_now_ns() - start >= LONG_ENOUGH_NS || test->rounds >= MOST_ROUNDS)
-            return true;
-        test->rounds *= 2;
-    }
+    return verify(test, &ignored) && /* also builds the pipeline */
+           bench_lengthen(test->context, &(bench_task){.run = run_peak, .user = test},
+                          &test->rounds, MOST_ROUNDS);
 }
 
 static const bench_row *measure(peak *test)

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "bench/bench.h"
-#include "bench/clock.h"
 #include "bench/data.h"
 #include "cli/memory.h"
 
@@ -18,7 +17,6 @@ static const uint32_t code_f16[] =
 #define LANES 128 /* the shader's workgroup; all workgroups compute the same */
 #define CONSTANTS ((size_t)3 * LANES)
 #define MOST_ROUNDS (1u << 14)
-#define LONG_ENOUGH_NS 5e6
 #define MOST_VECTORS 4
 
 /* What differs between dtypes. */
@@ -176,20 +174,12 @@ static bool create(peak *test)
     return true;
 }
 
-/* Rounds enough that starting the dispatch costs nothing next to them. */
 static bool lengthen(peak *test)
 {
     bench_check ignored;
-    if (!verify(test, &ignored)) /* also builds the pipeline */
-        return false;
-    for (;;) {
-        double start = bench_now_ns();
-        BENCH_TRY(test->context, run_peak(test->context->stream, test));
-        BENCH_TRY(test->context, tsr_stream_wait(test->context->stream));
-        if (bench_now_ns() - start >= LONG_ENOUGH_NS || test->rounds >= MOST_ROUNDS)
-            return true;
-        test->rounds *= 2;
-    }
+    return verify(test, &ignored) && /* also builds the pipeline */
+           bench_lengthen(test->context, &(bench_task){.run = run_peak, .user = test},
+                          &test->rounds, MOST_ROUNDS);
 }
 
 static const bench_row *measure(peak *test)

@@ -192,6 +192,19 @@ bool bench_measure_peer(bench_context *context, bench_row *row, const char *peer
     return measure(context, task, &row->peer, NULL);
 }
 
+bool bench_lengthen(bench_context *context, const bench_task *task, uint32_t *rounds, uint32_t most)
+{
+    const double long_enough_ns = 5e6;
+    for (;;) {
+        double start = bench_now_ns();
+        BENCH_TRY(context, task->run(context->stream, task->user));
+        BENCH_TRY(context, tsr_stream_wait(context->stream));
+        if (bench_now_ns() - start >= long_enough_ns || *rounds >= most)
+            return true;
+        *rounds *= 2;
+    }
+}
+
 void bench_sample(bench_row *row, double ns)
 {
     row->host.repetitions = 1;
