@@ -24,13 +24,16 @@ layout(buffer_reference, std430, buffer_reference_align = 2) buffer Half4 {
 #ifndef TSR_IDENTITY_BITS
 #define TSR_IDENTITY_BITS 4
 #endif
+#ifndef TSR_INDEX_BITS
+#define TSR_INDEX_BITS 16
+#endif
 
-// A 16-bit number that the compiler knows to be the same in all invocations: the inner look-up makes it uniform, the outer one a
-// scalar load.
+// A number of TSR_INDEX_BITS bits that the compiler knows to be the same in all invocations: the inner look-up makes it uniform, the
+// outer one a scalar load.
 uint uniform_index(uint x)
 {
     uint result = 0;
-    [[unroll]] for (uint digit = 0; digit < 16; digit += TSR_IDENTITY_BITS)
+    [[unroll]] for (uint digit = 0; digit < TSR_INDEX_BITS; digit += TSR_IDENTITY_BITS)
         result |= p.identity[p.identity[x >> digit & (1 << TSR_IDENTITY_BITS) - 1]] << digit;
     return result;
 }

@@ -11,12 +11,41 @@ layout(push_constant, std430) uniform tsr_push
 };
 
 #define TSR_IDENTITY_BITS 3
+#define TSR_INDEX_BITS 12 // TSR_MATMUL_CPU_GROUPS
 #include "lavapipe.glsl"
 
-// Which matrix of a batch, where workgroups in z are of one each.
-uint64_t batch_index(uint batched)
+layout(constant_id = 0) const int WORKGROUP = 8; // LANES · TEAM
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const int LANES = 8; // the subgroup size, a power of two
+layout(constant_id = 2) const int TM = 8;
+layout(constant_id = 3) const int TN = 4;
+layout(constant_id = 4) const int STEPS = 8;
+layout(constant_id = 5) const uint SKIPS = 0;   // 1: the first products are in the sums already
+layout(constant_id = 6) const uint CAREFUL = 0; // 1: less than a vector of k, or along n
+layout(constant_id = 7) const uint A_DTYPE = TSR_DT_F32;
+layout(constant_id = 8) const uint B_DTYPE = TSR_DT_F32;
+layout(constant_id = 9) const uint BATCHED = 0; // 1: workgroups in z are of a matrix each
+
+// Subgroups of a workgroup, at most 8, make tiles that are neighbours in y: a workgroup costs this driver as much as some hundred
+// products of vectors, a subgroup little.
+const uint TEAM = WORKGROUP / LANES;
+
+uint64_t batch_index()
 {
-    return batched != 0 ? uniform_index(gl_WorkGroupID.z) : 0;
+    return BATCHED != 0 ? uniform_index(gl_WorkGroupID.z) : 0;
+}
+
+// The tile along n. Past the last one a subgroup makes that again and must not store it.
+uint tile_index(uint count, out bool own)
+{
+    uint tile = uniform_index(gl_WorkGroupID.y);
+    own = true;
+    if (TEAM > 1) {
+        tile = tile * TEAM + p.identity[p.identity[gl_SubgroupID]];
+        own = tile < count;
+        tile = min(tile, count - 1);
+    }
+    return tile;
 }
 
 // LLVM moves arithmetic whose result is used in one place into that place, here into the block of each lane's store: the kernel

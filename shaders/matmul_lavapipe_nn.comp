@@ -5,16 +5,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "matmul_lavapipe.glsl"
 
-layout(constant_id = 0) const int LANES = 8;
-layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const int TM = 8;
-layout(constant_id = 2) const int TN = 4;    // a multiple of 4
-layout(constant_id = 3) const int STEPS = 8; // of one product each
-layout(constant_id = 4) const uint CAREFUL = 0; // 1: k may end anywhere in the stretch, and n anywhere in the tile
-layout(constant_id = 5) const uint A_DTYPE = TSR_DT_F32;
-layout(constant_id = 6) const uint B_DTYPE = TSR_DT_F32;
-layout(constant_id = 7) const uint A_TRANSPOSED = 0;
-layout(constant_id = 8) const uint BATCHED = 0;
+layout(constant_id = 10) const uint A_TRANSPOSED = 0;
 
 // Between lanes `distance` apart: the lower one gives its high value for the higher one's low value.
 void exchange(inout float low, inout float high, uint distance)
@@ -28,10 +19,11 @@ void exchange(inout float low, inout float high, uint distance)
 void main()
 {
     uint row0 = uniform_index(gl_WorkGroupID.x) * TM;
-    uint col0 = uniform_index(gl_WorkGroupID.y) * TN * LANES;
+    bool own;
+    uint col0 = tile_index((p.n + TN * LANES - 1) / (TN * LANES), own) * TN * LANES;
     uint lane = gl_SubgroupInvocationID;
     uint a_bytes = bytes_of(A_DTYPE), b_bytes = bytes_of(B_DTYPE);
-    uint64_t batch = batch_index(BATCHED);
+    uint64_t batch = batch_index();
 
     // Rows past the edge repeat the last one, as in matmul_lavapipe_nt.comp. The sums so far are read here, before any store.
     uint64_t a_row[TM], y_row[TM];
@@ -50,49 +42,51 @@ void main()
         }
     }
 
+    // load_lanes_careful() adds the column itself.
+    uint64_t b_first = p.b + (batch * p.b_batch + (CAREFUL != 0 ? 0 : col0)) * b_bytes;
     [[unroll]] for (int step = 0; step < STEPS; step++) {
-        bool inside = CAREFUL == 0 || step < p.k;
+        bool counts = SKIPS == 0 || step >= p.skip;
         // Each address straight from the base: over a chain of additions LLVM 19 takes minutes.
-        uint64_t line = CAREFUL != 0 ? min(step, p.k - 1) : step;
-        uint64_t b_line = p.b + (batch * p.b_batch + line * p.b_stride) * b_bytes;
-        uint64_t a_step = line * (A_TRANSPOSED != 0 ? p.a_stride : 1) * a_bytes;
+        uint64_t b_line = b_first + uint64_t(step) * p.b_stride * b_bytes;
+        uint64_t a_step = uint64_t(step) * (A_TRANSPOSED != 0 ? p.a_stride : 1) * a_bytes;
         float b[TN];
         [[unroll]] for (int j = 0; j < TN; j++) {
-            uint col = col0 + j * LANES;
             if (CAREFUL != 0)
-                b[j] = mix(0.0, load_lanes_careful(b_line, B_DTYPE, col, p.n, LANES), inside);
+                b[j] = load_lanes_careful(b_line, B_DTYPE, col0 + j * LANES, p.n, LANES);
             else
-                b[j] = load_lanes(b_line + uint64_t(col) * b_bytes, B_DTYPE, LANES);
+                b[j] = load_lanes(b_line + j * LANES * b_bytes, B_DTYPE, LANES);
+            if (SKIPS != 0) // both operands: an infinity times 0 would be NaN
+                b[j] = mix(0.0, b[j], counts);
         }
         [[unroll]] for (int i = 0; i < TM; i++) {
             float a = load_one(a_row[i] + a_step, A_DTYPE);
-            if (CAREFUL != 0)
-                a = mix(0.0, a, inside);
+            if (SKIPS != 0)
+                a = mix(0.0, a, counts);
             [[unroll]] for (int j = 0; j < TN; j++)
                 c[i * TN + j] += a * b[j];
         }
     }
-    PIN(c, TM * TN)
 
     // A store costs much the same for one number per lane as for four, so four vectors of a row are transposed first: columns
     // LANES apart become neighbours.
-    [[unroll]] for (int i = 0; i < TM; i++) {
-        [[unroll]] for (int j = 0; j < TN; j += 4) {
-            float v0 = c[i * TN + j], v1 = c[i * TN + j + 1];
-            float v2 = c[i * TN + j + 2], v3 = c[i * TN + j + 3];
-            if (CAREFUL != 0) {
-                uint last = p.n - 1 - col0, col = j * LANES + lane;
-                Float(y_row[i] + 4 * min(col, last)).v = v0;
-                Float(y_row[i] + 4 * min(col + LANES, last)).v = v1;
-                Float(y_row[i] + 4 * min(col + 2 * LANES, last)).v = v2;
-                Float(y_row[i] + 4 * min(col + 3 * LANES, last)).v = v3;
-            } else {
-                exchange(v0, v1, 1);
-                exchange(v2, v3, 1);
-                exchange(v0, v2, 2);
-                exchange(v1, v3, 2);
-                Float4(y_row[i] + 4 * (j * LANES + LANES * (lane & 3) + (lane & ~3u))).v =
-                    vec4(v0, v1, v2, v3);
+    PIN(c, TM * TN)
+    if (CAREFUL == 0) {
+        [[unroll]] for (int q = 0; q < TM * TN / 4; q++) {
+            exchange(c[4 * q], c[4 * q + 1], 1);
+            exchange(c[4 * q + 2], c[4 * q + 3], 1);
+            exchange(c[4 * q], c[4 * q + 2], 2);
+            exchange(c[4 * q + 1], c[4 * q + 3], 2);
+        }
+    }
+    if (own) {
+        [[unroll]] for (int i = 0; i < TM; i++) {
+            [[unroll]] for (int j = 0; j < TN; j++) {
+                uint64_t at = y_row[i] + 4 * (j * LANES + LANES * (lane & 3) + (lane & ~3u));
+                int e = i * TN + j;
+                if (CAREFUL != 0)
+                    Float(y_row[i] + 4 * min(j * LANES + lane, p.n - 1 - col0)).v = c[e];
+                else if (j % 4 == 0)
+                    Float4(at).v = vec4(c[e], c[e + 1], c[e + 2], c[e + 3]);
             }
         }
     }

@@ -5,35 +5,32 @@
 #extension GL_GOOGLE_include_directive : require
 #include "matmul_lavapipe.glsl"
 
-layout(constant_id = 0) const int LANES = 8; // the subgroup size, a power of two
-layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const int TM = 8;
-layout(constant_id = 2) const int TN = 4;    // TM · TN is a multiple of LANES
-layout(constant_id = 3) const int STEPS = 8; // of LANES products each
-layout(constant_id = 4) const uint CAREFUL = 0; // 1: k may end anywhere in the stretch
-layout(constant_id = 5) const uint A_DTYPE = TSR_DT_F32;
-layout(constant_id = 6) const uint B_DTYPE = TSR_DT_F32;
-
 // 1: a is not longer than one tile, and the workgroups in x take one stretch of k after another, each with sums of its own. Those
 // that follow one another in time then read the lines of b on and on, as the processor's prefetching wants it.
-layout(constant_id = 7) const uint PARTS = 0;
-layout(constant_id = 8) const uint BATCHED = 0;
+layout(constant_id = 10) const uint PARTS = 0;
 
-const int SUMS = TM * TN;
+// 1: a lane stores WIDTH neighbours, and n is a multiple of it. Storing four costs hardly more than storing one.
+layout(constant_id = 11) const int WIDTH = 4;
+const int UNITS = TM * TN / WIDTH; // of WIDTH sums each
+const int ROUNDS = (UNITS + LANES - 1) / LANES;
+
+const int GROUP = STEPS < 8 ? STEPS : 8;
+const int SUMS = ROUNDS * WIDTH * LANES; // with those that only fill up the last vectors
 
 float load(uint64_t line, uint dtype, int step)
 {
-    if (CAREFUL != 0) { // both operands are 0 past k: an infinity there times 0 would be NaN
-        float value = load_lanes_careful(line, dtype, step * LANES, p.k, LANES);
-        return mix(0.0, value, step * LANES + gl_SubgroupInvocationID < p.k);
-    }
-    return load_lanes(line + step * LANES * bytes_of(dtype), dtype, LANES);
+    uint k = step * LANES + gl_SubgroupInvocationID;
+    if (CAREFUL != 0)
+        return mix(0.0, load_lanes_careful(line, dtype, 0, p.k, LANES), k < p.k);
+    float value = load_lanes(line + step * LANES * bytes_of(dtype), dtype, LANES);
+    // Both operands become 0: an infinity times 0 would be NaN.
+    return SKIPS != 0 ? mix(0.0, value, k >= p.skip) : value;
 }
 
 // Two bf16 operands are read as words of two neighbours, of which the upper one is a float but for the mask: one operation, where
 // widening takes two. The even elements are the upper ones of words that start two bytes earlier. The order of the products
 // changes, for both operands alike.
-const bool WORDS = CAREFUL == 0 && A_DTYPE == TSR_DT_BF16 && B_DTYPE == TSR_DT_BF16;
+const bool WORDS = CAREFUL == 0 && SKIPS == 0 && A_DTYPE == TSR_DT_BF16 && B_DTYPE == TSR_DT_BF16;
 
 float load_words(uint64_t line, int step)
 {
@@ -43,59 +40,95 @@ float load_words(uint64_t line, int step)
     return uintBitsToFloat(floatBitsToUint(load_lanes(at, TSR_DT_F32, LANES)) & 0xffff0000u);
 }
 
+// Which of the sums it is: element `c` of what lane l stores in round r is sum (r · WIDTH + c) · LANES + l.
+int sum_of(int i, int j)
+{
+    int unit = i * (TN / WIDTH) + j / WIDTH;
+    return (unit / LANES * WIDTH + j % WIDTH) * LANES + unit % LANES;
+}
+
 void main()
 {
     uint x = uniform_index(gl_WorkGroupID.x);
     uint row0 = PARTS != 0 ? 0 : x * TM;
     uint part = PARTS != 0 ? x : 0;
-    uint64_t batch = batch_index(BATCHED);
-    uint col0 = uniform_index(gl_WorkGroupID.y) * TN;
+    uint64_t batch = batch_index();
+    bool own;
+    uint col0 = tile_index((p.n + TN - 1) / TN, own) * TN;
 
-    // Lines past an edge repeat the last one: they compute and store the same bits again, so that no tile needs a branch.
+    // Lines past an edge repeat the last ones: they compute and store the same bits again, so that no tile needs a branch.
     uint64_t a_line[TM], b_line[TN];
     [[unroll]] for (int i = 0; i < TM; i++)
         a_line[i] = p.a + (batch * p.a_batch + uint64_t(min(row0 + i, p.m - 1)) * p.a_stride + part * (STEPS * LANES)) * bytes_of(A_DTYPE);
-    [[unroll]] for (int j = 0; j < TN; j++)
-        b_line[j] = p.b + (batch * p.b_batch + uint64_t(min(col0 + j, p.n - 1)) * p.b_stride + part * (STEPS * LANES)) * bytes_of(B_DTYPE);
+    [[unroll]] for (int j = 0; j < TN; j++) {
+        uint col = min(col0 + j / WIDTH * WIDTH, p.n - WIDTH) + j % WIDTH;
+        b_line[j] = p.b + (batch * p.b_batch + uint64_t(col) * p.b_stride + part * (STEPS * LANES)) * bytes_of(B_DTYPE);
+    }
 
-    float c[SUMS];
-    [[unroll]] for (int e = 0; e < SUMS; e++)
+    // A heap: the sums, then those of pairs of elements 2 · e and 2 · e + 1, the last of which are made of whole vectors.
+    float c[2 * SUMS];
+    vec4 old[ROUNDS];
+    [[unroll]] for (int e = 0; e < SUMS; e++) {
         c[e] = 0.0;
-    [[unroll]] for (int step = 0; step < STEPS; step++) {
-        float a[TM];
-        [[unroll]] for (int i = 0; i < TM; i++)
-            a[i] = WORDS ? load_words(a_line[i], step) : load(a_line[i], A_DTYPE, step);
-        [[unroll]] for (int j = 0; j < TN; j++) {
-            float b = WORDS ? load_words(b_line[j], step) : load(b_line[j], B_DTYPE, step);
-            [[unroll]] for (int i = 0; i < TM; i++)
-                c[i * TN + j] += a[i] * b;
+        old[e / (WIDTH * LANES)] = vec4(0.0);
+    }
+    [[unroll]] for (int first = 0; first < STEPS; first += GROUP)
+    [[unroll]] for (int g = 0; g < GROUP; g++) {
+        int step = first + g;
+        float b[TN];
+        [[unroll]] for (int j = 0; j < TN; j++)
+            b[j] = WORDS ? load_words(b_line[j], step) : load(b_line[j], B_DTYPE, step);
+        [[unroll]] for (int i = 0; i < TM; i++) {
+            float a = WORDS ? load_words(a_line[i], step) : load(a_line[i], A_DTYPE, step);
+            [[unroll]] for (int j = 0; j < TN; j++)
+                c[sum_of(i, j)] += a * b[j];
         }
     }
-    PIN(c, SUMS)
 
-    // Adds the lanes of all sums in one fixed tree. Each round halves the number of vectors: a lane keeps one sum of a pair
-    // and gives the other to its partner. In the end lane l of c[q] holds sum q · LANES + l.
+    // All loads of y before all stores, because repeated lines share their addresses, and before all branches. What is not to be added
+    // to is loaded nevertheless.
     uint lane = gl_SubgroupInvocationID;
-    int count = SUMS;
-    [[unroll]] for (int distance = 1; distance < LANES; distance *= 2) {
-        count /= 2;
+    uint64_t y = p.y + 4 * (batch * p.y_batch + uint64_t(part) * p.y_part);
+    [[unroll]] for (int unit = 0; unit < UNITS; unit++) {
+        uint64_t row = min(row0 + unit / (TN / WIDTH), p.m - 1);
+        uint col = min(col0 + unit % (TN / WIDTH) * WIDTH, p.n - WIDTH);
+        uint64_t at = y + 4 * (row * p.y_stride + col);
+        bool here = lane == unit % LANES;
+        if (WIDTH == 4)
+            old[unit / LANES] = mix(old[unit / LANES], Float4(at).v, bvec4(here));
+        else
+            old[unit / LANES].x = mix(old[unit / LANES].x, Float(at).v, here);
+    }
+    // Adds the lanes of all sums in one fixed tree. Each round halves the number of vectors: a lane keeps one sum of a pair
+    // and gives the other to its partner. In the end lane l of c[FIRST + q] holds sum q · LANES + l.
+    const int FIRST = 2 * SUMS - 2 * SUMS / LANES;
+    [[unroll]] for (int e = 0; e < SUMS - SUMS / LANES; e++) {
+        int distance = e < SUMS / 2 ? 1 : e < SUMS / 2 + SUMS / 4 ? 2 : e < SUMS / 2 + SUMS / 4 + SUMS / 8 ? 4 : 8;
         bool high = (lane & distance) != 0;
-        [[unroll]] for (int e = 0; e < count; e++)
-            c[e] = mix(c[2 * e], c[2 * e + 1], high) +
-                   subgroupShuffleXor(mix(c[2 * e + 1], c[2 * e], high), distance);
+        c[SUMS + e] = mix(c[2 * e], c[2 * e + 1], high) +
+                      subgroupShuffleXor(mix(c[2 * e + 1], c[2 * e], high), distance);
+        int q = SUMS + e - FIRST;
+        if (q >= 0)
+            c[SUMS + e] += mix(0.0, old[q / WIDTH][q % WIDTH], p.accumulate != 0);
     }
 
-    // All loads of y before all stores, because repeated lines share their addresses.
-    const int STORES = SUMS / LANES;
-    uint64_t at[STORES];
-    [[unroll]] for (int q = 0; q < STORES; q++) {
-        uint e = q * LANES + lane;
-        at[q] = p.y + 4 * (batch * p.y_batch + uint64_t(part) * p.y_part +
-                           uint64_t(min(row0 + e / TN, p.m - 1)) * p.y_stride + min(col0 + e % TN, p.n - 1));
+    if (p.never != 0) {
+        float pinned = 0.0;
+        [[unroll]] for (int e = 0; e < WIDTH * ROUNDS; e++)
+            pinned += c[FIRST + e];
+        Float(p.y).v = pinned;
     }
-    if (p.accumulate != 0)
-        [[unroll]] for (int q = 0; q < STORES; q++)
-            c[q] += Float(at[q]).v;
-    [[unroll]] for (int q = 0; q < STORES; q++)
-        Float(at[q]).v = c[q];
+    [[unroll]] for (int r = 0; r < ROUNDS; r++) {
+        uint unit = r * LANES + lane;
+        uint64_t row = min(row0 + unit / (TN / WIDTH), p.m - 1);
+        uint col = min(col0 + unit % (TN / WIDTH) * WIDTH, p.n - WIDTH);
+        uint64_t at = y + 4 * (row * p.y_stride + col);
+        int e = FIRST + r * WIDTH;
+        if (own && unit < UNITS) {
+            if (WIDTH == 4)
+                Float4(at).v = vec4(c[e], c[e + 1], c[e + 2], c[e + 3]);
+            else
+                Float(at).v = c[e];
+        }
+    }
 }

@@ -5,11 +5,15 @@
 
 #include "types.h"
 
+/* Workgroups per dimension that these kernels can number. */
+#define TSR_MATMUL_CPU_GROUPS 4096
+
 struct tsr_matmul_cpu_push {
     TSR_UINT identity[8];                  /* 0, 1, … 7 */
     TSR_ADDRESS a, b, y;                   /* y holds f32, its columns one after another */
     TSR_UINT a_stride, b_stride, y_stride; /* elements from line to line, as stored */
-    TSR_UINT m, n, k;    /* left from a, b and y on; k only where a piece is careful */
+    TSR_UINT m, n, k;    /* left from a, b and y on */
+    TSR_UINT skip;       /* the first of k, which are in y already */
     TSR_UINT accumulate; /* 0: this piece starts the sums and does not read y */
     TSR_UINT never;      /* 0, which the compiler cannot know */
     TSR_UINT y_part;     /* elements from one part's sums to the next */

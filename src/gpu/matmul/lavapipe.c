@@ -177,18 +177,19 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
     struct tsr_matmul_cpu_push push = {.m = piece->m,
                                        .n = piece->n,
                                        .k = piece->k,
+                                       .skip = piece->skip,
                                        .accumulate = piece->accumulate,
                                        .y_part = piece->y_part};
     tsr__dispatch dispatch = {.shader = piece->nn ? TSR__SHADER_MATMUL_LAVAPIPE_NN
                                                   : TSR__SHADER_MATMUL_LAVAPIPE_NT,
-                              .spec_count = TSR__LAVAPIPE_CONSTANTS + 1,
+                              .spec_count = TSR__LAVAPIPE_CONSTANTS,
                               .push = &push,
                               .push_bytes = sizeof push,
                               .access_count = 3};
 
     for (int i = 0; i < TSR__LAVAPIPE_CONSTANTS; i++)
         dispatch.spec[i] = piece->constants[i];
-    dispatch.spec[TSR__LAVAPIPE_CONSTANTS] = r->inner >= 0;
+    dispatch.spec[TSR__LAVAPIPE_BATCHED] = r->inner >= 0;
     if (!r->record)
         return tsr__stream_prepare(call->stream, &dispatch, 1);
 
@@ -314,7 +315,7 @@ static void choose_inner(run *r)
     const int64_t large = 1 << 24;
     const tsr__matmul_problem *p = &r->problem;
     int last = p->batch_dims - 1;
-    uint64_t most = 65535; /* what the kernels' uniform_index() can carry */
+    uint64_t most = TSR_MATMUL_CPU_GROUPS - 1;
 
     r->inner = -1;
     r->at_once = 1;

@@ -2,19 +2,19 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "shaders/params/matmul_cpu.h"
 
 enum {
-    /* Workgroups per dimension: what every device takes, and what the kernels' uniform_index() can
-       carry. */
-    MAX_GROUPS = 65535,
+    MAX_GROUPS = TSR_MATMUL_CPU_GROUPS - 1,
+    /* Subgroups of a workgroup. */
+    TEAM = 8,
     /* A block of rows of a this large stays in a core's cache while b passes by: half of a usual
        L2. */
     BLOCK_BYTES = 512 * 1024,
     /* Products in the whole problem, as a power of two, from which the longest stretch pays for its
-       compilation … */
+       compilation. */
     LARGE_LOG2 = 24,
-    /* … and from which the end of k may have a stretch of its own length. */
-    HUGE_LOG2 = 28,
+    FEW_ROWS = 64,
     /* Elements of b, as a power of two, from which a few rows are multiplied part by part of k, and
        no more parts than the addition of their sums is worth. */
     THIN_LOG2 = 20,
@@ -25,15 +25,13 @@ typedef struct tile {
     uint32_t rows, vectors; /* TM and TN of the kernels */
 } tile;
 
-typedef struct stretch {
-    uint32_t steps;
-    bool careful; /* checks where k ends, and n where lanes lie along it */
-} stretch;
-
 /* The part of the problem that a piece covers. */
 typedef struct cursor {
-    uint32_t row, rows, col, cols, k, k_count;
-    uint32_t parts; /* of k, k_count each, whose sums are kept apart; 0: one, for the first */
+    uint32_t row, rows, col, cols;
+    uint32_t k;     /* up to which the sums are made */
+    uint32_t steps; /* of the stretch that comes next */
+    uint32_t parts; /* of k, whose sums are kept apart, a stretch each; 0: one, for the first */
+    bool careful;
 } cursor;
 
 bool tsr__lavapipe_worthwhile(int64_t m, int64_t n, int64_t k)
@@ -57,36 +55,50 @@ static tile tile_for(const tsr__lavapipe_product *p)
     return p->m > 1 ? (tile){4, 4} : (tile){1, 8};
 }
 
-static stretch nt_stretch(uint32_t steps_left, bool large, bool huge)
+static uint32_t tile_cols(const tsr__lavapipe_product *p, tile shape)
 {
-    if (large && steps_left >= 128 + 64)
-        return (stretch){128, false};
-    if (huge && steps_left > 128) /* the rest in two halves rather than in one long and one short */
-        return (stretch){steps_left / 2 / 8 * 8, false};
-    if (large && steps_left >= 128)
-        return (stretch){128, false};
-    if (huge && steps_left >= 64)
-        return (stretch){steps_left / 8 * 8, false};
-    if (steps_left >= 32)
-        return (stretch){32, false};
-    return (stretch){8, steps_left < 8};
+    return is_nt(p) ? shape.vectors : shape.vectors * p->lanes;
 }
 
-/* The longest stretch of the few there are that fits what is left of k. */
-static stretch stretch_for(const tsr__lavapipe_product *p, uint32_t k_left, bool careful_columns)
+/* Subgroups that make `tiles` tiles beside one another. Alone where a team would have too many idle
+ * members, and where a few rows pass by lines of b along n: memory is their limit. */
+static uint32_t team_for(const tsr__lavapipe_product *p, uint32_t tiles)
+{
+    if (!is_nt(p) && p->m < 8 * tile_for(p).rows)
+        return 1;
+    return tiles % TEAM == 0 || tiles >= 8 * TEAM ? TEAM : 1;
+}
+
+/* Elements of k that a step takes. */
+static uint32_t step_size(const tsr__lavapipe_product *p)
+{
+    return is_nt(p) ? p->lanes : 1;
+}
+
+/* Whether the longest stretch pays for its compilation and its size. With lanes along k a stretch of
+ * 32 steps is a dispatch's whole code in the processor's instruction cache; only a few rows, for
+ * which memory decides, gain by longer runs of each line. */
+static bool has_long_stretches(const tsr__lavapipe_product *p)
 {
     /* Sizes reach 2^31, so the product of three is taken in parts. */
-    uint64_t area = (uint64_t)p->m * p->n;
-    bool large = area > (UINT64_C(1) << LARGE_LOG2) / p->k;
-    bool huge = area > (UINT64_C(1) << HUGE_LOG2) / p->k;
+    return (uint64_t)p->m * p->n > (UINT64_C(1) << LARGE_LOG2) / p->k &&
+           (!is_nt(p) || p->m < FEW_ROWS);
+}
 
-    if (is_nt(p))
-        return nt_stretch(k_left / p->lanes, large, huge);
-    if (careful_columns)
-        return (stretch){32, true};
-    if (large && k_left >= 128)
-        return (stretch){128, false};
-    return (stretch){32, k_left < 32};
+/* The next stretch's length where `left` elements are left: one of a few, each a pipeline. The last
+ * one may be longer than what is left, but not than k: it starts earlier then. A stretch costs as
+ * much as some ten steps before its first. */
+static uint32_t stretch_for(const tsr__lavapipe_product *p, uint32_t left, bool careful)
+{
+    uint32_t begun = tsr__div_up_u32(left, step_size(p)), longest = p->k / step_size(p), steps = 1;
+
+    if (begun > 96 && longest >= 128 && !careful && has_long_stretches(p))
+        return 128;
+    if (begun > 12 && longest >= 32)
+        return 32;
+    while (steps < 8 && steps * 2 <= longest)
+        steps *= 2;
+    return steps;
 }
 
 static uint32_t part_steps(const tsr__lavapipe_product *p)
@@ -106,21 +118,36 @@ uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p)
 }
 
 static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, tile shape,
-                             stretch of_k, tsr__lavapipe_emit_fn emit, void *user)
+                             tsr__lavapipe_emit_fn emit, void *user)
 {
     bool nt = is_nt(p), tn = p->form == TSR__LAVAPIPE_TN;
+    uint32_t tiles = tsr__div_up_u32(at->cols, tile_cols(p, shape)), team = team_for(p, tiles);
+    uint32_t length = at->steps * step_size(p), left = p->k - at->k;
+    uint32_t skip = length > left && p->k >= length ? length - left : 0;
+    uint64_t k = at->k - skip;
     tsr__lavapipe_piece piece = {
         .nn = !nt,
-        .constants = {p->lanes, shape.rows, shape.vectors, of_k.steps, of_k.careful, p->a_dtype,
-                      p->b_dtype, nt ? at->parts > 0 : tn},
+        .constants = {[TSR__LAVAPIPE_WORKGROUP] = team * p->lanes,
+                      [TSR__LAVAPIPE_LANES] = p->lanes,
+                      [TSR__LAVAPIPE_ROWS] = shape.rows,
+                      [TSR__LAVAPIPE_VECTORS] = shape.vectors,
+                      [TSR__LAVAPIPE_STEPS] = at->steps,
+                      [TSR__LAVAPIPE_SKIPS] = skip > 0,
+                      [TSR__LAVAPIPE_CAREFUL] = at->careful || length > p->k,
+                      [TSR__LAVAPIPE_A_DTYPE] = p->a_dtype,
+                      [TSR__LAVAPIPE_B_DTYPE] = p->b_dtype,
+                      [TSR__LAVAPIPE_FORM] = nt ? at->parts > 0 : tn,
+                      [TSR__LAVAPIPE_WIDTH] =
+                          nt && shape.rows > 1 && at->cols % 4 == 0 ? 4 : 1},
         .groups = {at->parts > 0 ? at->parts : tsr__div_up_u32(at->rows, shape.rows),
-                   tsr__div_up_u32(at->cols, nt ? shape.vectors : shape.vectors * p->lanes), 1},
-        .a = at->row * (tn ? 1 : p->a_stride) + at->k * (tn ? p->a_stride : 1),
-        .b = at->col * (nt ? p->b_stride : 1) + at->k * (nt ? 1 : p->b_stride),
+                   tsr__div_up_u32(tiles, team), 1},
+        .a = at->row * (tn ? 1 : p->a_stride) + k * (tn ? p->a_stride : 1),
+        .b = at->col * (nt ? p->b_stride : 1) + k * (nt ? 1 : p->b_stride),
         .y = at->row * p->y_stride + at->col,
         .m = at->rows,
         .n = at->cols,
-        .k = at->k_count,
+        .k = tsr__min_u32(length, p->k),
+        .skip = skip,
         .accumulate = at->k != 0 || p->accumulate,
         .y_part = at->parts > 0 ? p->m * p->n : 0,
     };
@@ -132,39 +159,50 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
 static tsr_status emit_parts(const tsr__lavapipe_product *p, cursor *at, tile shape,
                              tsr__lavapipe_emit_fn emit, void *user)
 {
-    uint32_t steps = part_steps(p);
+    uint32_t length;
 
-    at->k_count = steps * p->lanes;
-    for (uint32_t left = p->k / at->k_count; left > 0; left -= at->parts) {
+    at->steps = part_steps(p);
+    length = at->steps * p->lanes;
+    for (uint32_t left = p->k / length; left > 0; left -= at->parts) {
         at->parts = tsr__min_u32(p->parts, left);
-        TSR__TRY(emit_piece(p, at, shape, (stretch){steps, false}, emit, user));
-        at->k += at->parts * at->k_count;
+        TSR__TRY(emit_piece(p, at, shape, emit, user));
+        at->k += at->parts * length;
     }
+    at->parts = 0;
     return TSR_OK;
+}
+
+/* Rows that one dispatch covers. A team passes all of them by the columns that it has in cache; a
+ * subgroup alone would read them from memory again and again. */
+static uint32_t rows_at_once(const tsr__lavapipe_product *p, const cursor *at, tile shape)
+{
+    uint32_t bytes = at->steps * step_size(p) * (uint32_t)tsr_dtype_size(p->a_dtype);
+    uint32_t groups = MAX_GROUPS;
+
+    if (team_for(p, tsr__div_up_u32(at->cols, tile_cols(p, shape))) == 1)
+        groups = tsr__min_u32(groups, BLOCK_BYTES / bytes / shape.rows);
+    return groups * shape.rows;
 }
 
 /* One band of columns: stretch after stretch of k, each in blocks of rows. */
 static tsr_status emit_band(const tsr__lavapipe_product *p, uint32_t col, uint32_t cols,
-                            bool careful_columns, tsr__lavapipe_emit_fn emit, void *user)
+                            bool careful, tsr__lavapipe_emit_fn emit, void *user)
 {
     tile shape = tile_for(p);
-    cursor at = {.col = col, .cols = cols, .rows = p->m};
+    cursor at = {.col = col, .cols = cols, .rows = p->m, .careful = careful};
 
-    if (careful_columns)
+    if (careful)
         shape.vectors = 4;
     if (p->parts > 1)
         TSR__TRY(emit_parts(p, &at, shape, emit, user));
-    for (at.parts = 0; at.k < p->k; at.k += at.k_count) {
-        stretch of_k = stretch_for(p, p->k - at.k, careful_columns);
-        uint32_t elements = of_k.steps * (is_nt(p) ? p->lanes : 1);
-        uint32_t bytes = elements * (uint32_t)tsr_dtype_size(p->a_dtype);
-        uint32_t block = tsr__min_u32(BLOCK_BYTES / bytes, MAX_GROUPS) / shape.rows * shape.rows;
-
-        at.k_count = tsr__min_u32(elements, p->k - at.k);
+    while (at.k < p->k) {
+        at.steps = stretch_for(p, p->k - at.k, careful);
         for (at.row = 0; at.row < p->m; at.row += at.rows) {
-            at.rows = tsr__min_u32(block, p->m - at.row);
-            TSR__TRY(emit_piece(p, &at, shape, of_k, emit, user));
+            at.rows = tsr__min_u32(rows_at_once(p, &at, shape), p->m - at.row);
+            TSR__TRY(emit_piece(p, &at, shape, emit, user));
         }
+        at.row = 0;
+        at.k += tsr__min_u32(at.steps * step_size(p), p->k - at.k);
     }
     return TSR_OK;
 }
@@ -172,11 +210,11 @@ static tsr_status emit_band(const tsr__lavapipe_product *p, uint32_t col, uint32
 tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *p, tsr__lavapipe_emit_fn emit,
                               void *user)
 {
-    uint32_t tile_cols = tile_for(p).vectors * (is_nt(p) ? 1 : p->lanes);
+    uint32_t cols_of_tile = tile_cols(p, tile_for(p));
     /* With lanes along k, columns past the edge repeat the last one; the vector loads along n must
      * not cross it, so there the last few columns are a band of their own. */
-    uint32_t whole = is_nt(p) ? p->n : p->n / tile_cols * tile_cols;
-    uint32_t limit = MAX_GROUPS * tile_cols;
+    uint32_t whole = is_nt(p) ? p->n : p->n / cols_of_tile * cols_of_tile;
+    uint32_t limit = MAX_GROUPS * cols_of_tile;
     uint32_t cols;
 
     for (uint32_t col = 0; col < whole; col += cols) {

@@ -25,14 +25,30 @@ typedef struct tsr__lavapipe_product {
     uint32_t parts;  /* tsr__lavapipe_parts(): y is that many matrices of sums, to be added up */
 } tsr__lavapipe_product;
 
-#define TSR__LAVAPIPE_CONSTANTS 8
+/* Specialization constants of the kernels, see shaders/matmul_lavapipe.glsl. */
+enum {
+    TSR__LAVAPIPE_WORKGROUP,
+    TSR__LAVAPIPE_LANES,
+    TSR__LAVAPIPE_ROWS,    /* TM */
+    TSR__LAVAPIPE_VECTORS, /* TN */
+    TSR__LAVAPIPE_STEPS,
+    TSR__LAVAPIPE_SKIPS,
+    TSR__LAVAPIPE_CAREFUL,
+    TSR__LAVAPIPE_A_DTYPE,
+    TSR__LAVAPIPE_B_DTYPE,
+    TSR__LAVAPIPE_BATCHED, /* left 0 */
+    TSR__LAVAPIPE_FORM,    /* nt: PARTS, nn: A_TRANSPOSED */
+    TSR__LAVAPIPE_WIDTH,   /* nt only */
+    TSR__LAVAPIPE_CONSTANTS
+};
 
 typedef struct tsr__lavapipe_piece {
-    bool nn;                                     /* matmul_lavapipe_nn, else …_nt */
-    uint32_t constants[TSR__LAVAPIPE_CONSTANTS]; /* specialization constants */
+    bool nn; /* matmul_lavapipe_nn, else …_nt */
+    uint32_t constants[TSR__LAVAPIPE_CONSTANTS];
     uint32_t groups[3];
     uint64_t a, b, y; /* where it starts, in elements from each operand's first */
     uint32_t m, n, k;
+    uint32_t skip; /* of k, which an earlier piece has added */
     bool accumulate;
     uint32_t y_part; /* elements */
 } tsr__lavapipe_piece;
