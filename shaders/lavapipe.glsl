@@ -38,6 +38,21 @@ uint uniform_index(uint x)
     return result;
 }
 
+// Which of `count` tiles along gl_WorkGroupID.y. The `team` subgroups of a workgroup, 1 or up to 8 of them, make tiles beside one
+// another: a workgroup costs this driver as much as some hundred vector operations, a subgroup little. Past the last tile a subgroup
+// makes that once more and must not store it.
+uint lavapipe_tile(uint team, uint count, out bool own)
+{
+    uint tile = uniform_index(gl_WorkGroupID.y);
+    own = true;
+    if (team > 1) {
+        tile = tile * team + p.identity[p.identity[gl_SubgroupID]];
+        own = tile < count;
+        tile = min(tile, count - 1);
+    }
+    return tile;
+}
+
 uint bytes_of(uint dtype)
 {
     return dtype == TSR_DT_F32 ? 4 : 2;

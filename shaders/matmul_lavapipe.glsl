@@ -1,4 +1,8 @@
-// The matmul kernels for Mesa's CPU driver: their push constants, and what keeps their arithmetic together.
+// The matmul kernels for Mesa's CPU driver: their constants, and what keeps their arithmetic together.
+//
+// How their loops are written decides how long the driver takes over a pipeline, in every process again: it passes over the whole
+// shader time after time, and each time unrolls but one of the loops that follow one another, and but one level of those in one
+// another. So the loop over k is nested deeply enough that all other loops are gone when it is unrolled, and few come after it.
 #ifndef TSR_MATMUL_LAVAPIPE_GLSL
 #define TSR_MATMUL_LAVAPIPE_GLSL
 
@@ -26,8 +30,6 @@ layout(constant_id = 7) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint BATCHED = 0; // 1: workgroups in z are of a matrix each
 
-// Subgroups of a workgroup, at most 8, make tiles that are neighbours in y: a workgroup costs this driver as much as some hundred
-// products of vectors, a subgroup little.
 const uint TEAM = WORKGROUP / LANES;
 
 uint64_t batch_index()
@@ -35,25 +37,12 @@ uint64_t batch_index()
     return BATCHED != 0 ? uniform_index(gl_WorkGroupID.z) : 0;
 }
 
-// The tile along n. Past the last one a subgroup makes that again and must not store it.
-uint tile_index(uint count, out bool own)
-{
-    uint tile = uniform_index(gl_WorkGroupID.y);
-    own = true;
-    if (TEAM > 1) {
-        tile = tile * TEAM + p.identity[p.identity[gl_SubgroupID]];
-        own = tile < count;
-        tile = min(tile, count - 1);
-    }
-    return tile;
-}
-
 // LLVM moves arithmetic whose result is used in one place into that place, here into the block of each lane's store: the kernel
 // becomes four times slower and its compilation takes minutes (LLVM 19). A second use elsewhere keeps it where it is.
-#define PIN(sums, count)                                                                           \
+#define PIN(sums, first, count)                                                                    \
     if (p.never != 0) {                                                                            \
         float pinned = 0.0;                                                                        \
-        [[unroll]] for (int e = 0; e < count; e++) pinned += sums[e];                              \
+        [[unroll]] for (int e = 0; e < count; e++) pinned += sums[first + e];                      \
         Float(p.y).v = pinned;                                                                     \
     }
 

@@ -1,6 +1,5 @@
-// y = act(alpha · sums of all parts + y + bias) for Mesa's CPU driver. A workgroup is one subgroup and makes ROWS rows of 4 · LANES columns, of
-// which a lane has four neighbours: storing four numbers costs hardly more than storing one. Compiled with -O0, as
-// matmul_lavapipe_nt.comp.
+// y = act(alpha · sums of all parts + y + bias) for Mesa's CPU driver. A subgroup makes ROWS rows of 4 · LANES columns, of which a lane
+// has four neighbours: storing four numbers costs hardly more than storing one. Compiled with -O0, as matmul_lavapipe_nt.comp.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "lavapipe_extensions.glsl"
@@ -16,14 +15,21 @@ layout(push_constant, std430) uniform tsr_push
 #include "float16.glsl"
 #define TSR_IDENTITY_BITS 3
 #include "lavapipe.glsl"
+#include "lavapipe_halves.glsl"
 
-layout(constant_id = 0) const int LANES = 8;
+layout(constant_id = 0) const int WORKGROUP = 8; // LANES · TEAM
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const int ROWS = 8;
-layout(constant_id = 2) const uint CAREFUL = 0; // 1: n may end anywhere, strides are what they are
-layout(constant_id = 3) const uint MODE = 0;    // TSR_MM_…
-layout(constant_id = 4) const int PARTS = 1;    // added in this order
-layout(constant_id = 5) const uint BATCHED = 0; // 1: workgroups in z are of a matrix each
+layout(constant_id = 1) const int LANES = 8;
+layout(constant_id = 2) const int ROWS = 8;
+layout(constant_id = 3) const uint CAREFUL = 0; // 1: n may end anywhere, strides are what they are
+layout(constant_id = 4) const uint MODE = 0;    // TSR_MM_…
+layout(constant_id = 5) const int PARTS = 1;    // added in this order
+layout(constant_id = 6) const uint BATCHED = 0; // 1: workgroups in z are of a matrix each
+layout(constant_id = 7) const uint PACKED = 0;  // 1: four halves of y make an aligned word of 64 bits
+
+layout(buffer_reference, std430, buffer_reference_align = 8) buffer Packet {
+    uint64_t v;
+};
 
 const uint Y_DTYPE = MODE >> TSR_MM_Y_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
 const uint BIAS_DTYPE = MODE >> TSR_MM_BIAS_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
@@ -46,19 +52,18 @@ vec4 load4(uint64_t row, uint first, uint stride, uint dtype)
     return value;
 }
 
-#if TSR_STORAGE16
-uint16_t encode(float value)
-{
-    return uint16_t(Y_DTYPE == TSR_DT_F16 ? tsr_f16_from_f32(value) : tsr_bf16_from_f32(value));
-}
-#endif
-
 void store4(uint64_t row, uint first, vec4 value)
 {
     uint64_t at = row + uint64_t(first + gl_SubgroupInvocationID * 4) * bytes_of(Y_DTYPE);
 #if TSR_STORAGE16
     if (Y_DTYPE != TSR_DT_F32) {
-        u16vec4 bits = u16vec4(encode(value.x), encode(value.y), encode(value.z), encode(value.w));
+        uint64_t halves = encode_halves(value, Y_DTYPE);
+        if (PACKED != 0) {
+            Packet(at).v = halves;
+            return;
+        }
+        uvec2 words = unpackUint2x32(halves);
+        u16vec4 bits = u16vec4(words.x & 0xffff, words.x >> 16, words.y & 0xffff, words.y >> 16);
         if (CAREFUL == 0)
             Half4(at).v = bits;
         else
@@ -77,7 +82,9 @@ void store4(uint64_t row, uint first, vec4 value)
 void main()
 {
     uint row0 = uniform_index(gl_WorkGroupID.x) * ROWS;
-    uint col0 = uniform_index(gl_WorkGroupID.y) * LANES * 4;
+    bool own;
+    uint tile = lavapipe_tile(WORKGROUP / LANES, (p.n + 4 * LANES - 1) / (4 * LANES), own);
+    uint col0 = tile * LANES * 4;
     uint64_t batch = BATCHED != 0 ? uniform_index(gl_WorkGroupID.z) : 0;
 
     // All loads before all stores: rows past the edge repeat the last one.
@@ -106,6 +113,7 @@ void main()
         if (ACTIVATION != TSR_ACTIVATION_NONE)
             [[unroll]] for (int c = 0; c < 4; c++)
                 value[c] = tsr_activate(value[c], ACTIVATION);
-        store4(y_row[i], col0, value);
+        if (own)
+            store4(y_row[i], col0, value);
     }
 }

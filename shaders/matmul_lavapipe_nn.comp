@@ -1,6 +1,6 @@
 // y[m,n] (+)= op(a) · b[k,n] over one stretch of k, for Mesa's CPU driver; n is contiguous in b and y. The lanes lie along n, so that
-// nothing needs adding up. a is read one element at a time and may be [m,k] or, A_TRANSPOSED, [k,m]. A workgroup is one subgroup and
-// makes a tile of TM rows and TN vectors of LANES columns. Compiled with -O0, as matmul_lavapipe_nt.comp.
+// nothing needs adding up. a is read one element at a time and may be [m,k] or, A_TRANSPOSED, [k,m]. A subgroup makes a tile of TM rows
+// and TN vectors of LANES columns, TN being a multiple of 4; a step is one product. Compiled with -O0, as matmul_lavapipe_nt.comp.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "matmul_lavapipe.glsl"
@@ -20,7 +20,7 @@ void main()
 {
     uint row0 = uniform_index(gl_WorkGroupID.x) * TM;
     bool own;
-    uint col0 = tile_index((p.n + TN * LANES - 1) / (TN * LANES), own) * TN * LANES;
+    uint col0 = lavapipe_tile(TEAM, (p.n + TN * LANES - 1) / (TN * LANES), own) * TN * LANES;
     uint lane = gl_SubgroupInvocationID;
     uint a_bytes = bytes_of(A_DTYPE), b_bytes = bytes_of(B_DTYPE);
     uint64_t batch = batch_index();
@@ -69,7 +69,7 @@ void main()
 
     // A store costs much the same for one number per lane as for four, so four vectors of a row are transposed first: columns
     // LANES apart become neighbours.
-    PIN(c, TM * TN)
+    PIN(c, 0, TM * TN)
     if (CAREFUL == 0) {
         [[unroll]] for (int q = 0; q < TM * TN / 4; q++) {
             exchange(c[4 * q], c[4 * q + 1], 1);

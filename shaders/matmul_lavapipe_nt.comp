@@ -1,5 +1,5 @@
 // y[m,n] (+)= a[m,k] · b[n,k]ᵀ over one stretch of k, for Mesa's CPU driver; k is contiguous in both operands. The lanes lie along k
-// and are added up at the end. A workgroup is one subgroup and makes one tile of TM × TN. Compiled with -O0: the driver has to
+// and are added up at the end. A subgroup makes one tile of TM × TN, a step is LANES products. Compiled with -O0: the driver has to
 // unroll, after specialization; spirv-opt would need gigabytes for it.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -11,11 +11,11 @@ layout(constant_id = 10) const uint PARTS = 0;
 
 // 1: a lane stores WIDTH neighbours, and n is a multiple of it. Storing four costs hardly more than storing one.
 layout(constant_id = 11) const int WIDTH = 4;
-const int UNITS = TM * TN / WIDTH; // of WIDTH sums each
-const int ROUNDS = (UNITS + LANES - 1) / LANES;
-
-const int GROUP = STEPS < 8 ? STEPS : 8;
-const int SUMS = ROUNDS * WIDTH * LANES; // with those that only fill up the last vectors
+const int UNITS = TM * TN / WIDTH;              // of WIDTH sums each
+const int ROUNDS = (UNITS + LANES - 1) / LANES; // in which the lanes store a unit each
+const int SUMS = ROUNDS * WIDTH * LANES;        // with those that only fill up the last vectors
+const int FIRST = 2 * SUMS - 2 * SUMS / LANES;  // of those that are made of all lanes
+const int GROUP = STEPS < 8 ? STEPS : 8;        // of steps
 
 float load(uint64_t line, uint dtype, int step)
 {
@@ -30,7 +30,7 @@ float load(uint64_t line, uint dtype, int step)
 // Two bf16 operands are read as words of two neighbours, of which the upper one is a float but for the mask: one operation, where
 // widening takes two. The even elements are the upper ones of words that start two bytes earlier. The order of the products
 // changes, for both operands alike.
-const bool WORDS = CAREFUL == 0 && SKIPS == 0 && A_DTYPE == TSR_DT_BF16 && B_DTYPE == TSR_DT_BF16;
+const bool WORDS = STEPS % 2 == 0 && CAREFUL == 0 && SKIPS == 0 && A_DTYPE == TSR_DT_BF16 && B_DTYPE == TSR_DT_BF16;
 
 float load_words(uint64_t line, int step)
 {
@@ -40,11 +40,18 @@ float load_words(uint64_t line, int step)
     return uintBitsToFloat(floatBitsToUint(load_lanes(at, TSR_DT_F32, LANES)) & 0xffff0000u);
 }
 
-// Which of the sums it is: element `c` of what lane l stores in round r is sum (r · WIDTH + c) · LANES + l.
+// Which of the sums: element e of what lane l stores in round r is sum (r · WIDTH + e) · LANES + l.
 int sum_of(int i, int j)
 {
     int unit = i * (TN / WIDTH) + j / WIDTH;
     return (unit / LANES * WIDTH + j % WIDTH) * LANES + unit % LANES;
+}
+
+uint64_t address_of(uint64_t y, uint row0, uint col0, uint unit)
+{
+    uint row = min(row0 + unit / (TN / WIDTH), p.m - 1);
+    uint col = min(col0 + unit % (TN / WIDTH) * WIDTH, p.n - WIDTH);
+    return y + 4 * (uint64_t(row) * p.y_stride + col);
 }
 
 void main()
@@ -54,7 +61,7 @@ void main()
     uint part = PARTS != 0 ? x : 0;
     uint64_t batch = batch_index();
     bool own;
-    uint col0 = tile_index((p.n + TN - 1) / TN, own) * TN;
+    uint col0 = lavapipe_tile(TEAM, (p.n + TN - 1) / TN, own) * TN;
 
     // Lines past an edge repeat the last ones: they compute and store the same bits again, so that no tile needs a branch.
     uint64_t a_line[TM], b_line[TN];
@@ -65,23 +72,24 @@ void main()
         b_line[j] = p.b + (batch * p.b_batch + uint64_t(col) * p.b_stride + part * (STEPS * LANES)) * bytes_of(B_DTYPE);
     }
 
-    // A heap: the sums, then those of pairs of elements 2 · e and 2 · e + 1, the last of which are made of whole vectors.
+    // A heap: the sums, then those of its elements 0 and 1, 2 and 3, ….
     float c[2 * SUMS];
     vec4 old[ROUNDS];
     [[unroll]] for (int e = 0; e < SUMS; e++) {
         c[e] = 0.0;
         old[e / (WIDTH * LANES)] = vec4(0.0);
     }
-    [[unroll]] for (int first = 0; first < STEPS; first += GROUP)
-    [[unroll]] for (int g = 0; g < GROUP; g++) {
-        int step = first + g;
-        float b[TN];
-        [[unroll]] for (int j = 0; j < TN; j++)
-            b[j] = WORDS ? load_words(b_line[j], step) : load(b_line[j], B_DTYPE, step);
-        [[unroll]] for (int i = 0; i < TM; i++) {
-            float a = WORDS ? load_words(a_line[i], step) : load(a_line[i], A_DTYPE, step);
+    [[unroll]] for (int first = 0; first < STEPS; first += GROUP) {
+        [[unroll]] for (int g = 0; g < GROUP; g++) { // from a constant to a constant: else the driver unrolls nothing
+            int step = first + g;
+            float b[TN];
             [[unroll]] for (int j = 0; j < TN; j++)
-                c[sum_of(i, j)] += a * b[j];
+                b[j] = WORDS ? load_words(b_line[j], step) : load(b_line[j], B_DTYPE, step);
+            [[unroll]] for (int i = 0; i < TM; i++) {
+                float a = WORDS ? load_words(a_line[i], step) : load(a_line[i], A_DTYPE, step);
+                [[unroll]] for (int j = 0; j < TN; j++)
+                    c[sum_of(i, j)] += a * b[j];
+            }
         }
     }
 
@@ -90,20 +98,18 @@ void main()
     uint lane = gl_SubgroupInvocationID;
     uint64_t y = p.y + 4 * (batch * p.y_batch + uint64_t(part) * p.y_part);
     [[unroll]] for (int unit = 0; unit < UNITS; unit++) {
-        uint64_t row = min(row0 + unit / (TN / WIDTH), p.m - 1);
-        uint col = min(col0 + unit % (TN / WIDTH) * WIDTH, p.n - WIDTH);
-        uint64_t at = y + 4 * (row * p.y_stride + col);
+        uint64_t at = address_of(y, row0, col0, unit);
         bool here = lane == unit % LANES;
         if (WIDTH == 4)
             old[unit / LANES] = mix(old[unit / LANES], Float4(at).v, bvec4(here));
         else
             old[unit / LANES].x = mix(old[unit / LANES].x, Float(at).v, here);
     }
+
     // Adds the lanes of all sums in one fixed tree. Each round halves the number of vectors: a lane keeps one sum of a pair
     // and gives the other to its partner. In the end lane l of c[FIRST + q] holds sum q · LANES + l.
-    const int FIRST = 2 * SUMS - 2 * SUMS / LANES;
     [[unroll]] for (int e = 0; e < SUMS - SUMS / LANES; e++) {
-        int distance = e < SUMS / 2 ? 1 : e < SUMS / 2 + SUMS / 4 ? 2 : e < SUMS / 2 + SUMS / 4 + SUMS / 8 ? 4 : 8;
+        int distance = e < SUMS / 2 ? 1 : e < SUMS / 4 * 3 ? 2 : e < SUMS / 8 * 7 ? 4 : 8;
         bool high = (lane & distance) != 0;
         c[SUMS + e] = mix(c[2 * e], c[2 * e + 1], high) +
                       subgroupShuffleXor(mix(c[2 * e + 1], c[2 * e], high), distance);
@@ -111,18 +117,11 @@ void main()
         if (q >= 0)
             c[SUMS + e] += mix(0.0, old[q / WIDTH][q % WIDTH], p.accumulate != 0);
     }
+    PIN(c, FIRST, WIDTH * ROUNDS)
 
-    if (p.never != 0) {
-        float pinned = 0.0;
-        [[unroll]] for (int e = 0; e < WIDTH * ROUNDS; e++)
-            pinned += c[FIRST + e];
-        Float(p.y).v = pinned;
-    }
     [[unroll]] for (int r = 0; r < ROUNDS; r++) {
         uint unit = r * LANES + lane;
-        uint64_t row = min(row0 + unit / (TN / WIDTH), p.m - 1);
-        uint col = min(col0 + unit % (TN / WIDTH) * WIDTH, p.n - WIDTH);
-        uint64_t at = y + 4 * (row * p.y_stride + col);
+        uint64_t at = address_of(y, row0, col0, unit);
         int e = FIRST + r * WIDTH;
         if (own && unit < UNITS) {
             if (WIDTH == 4)

@@ -44,31 +44,41 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     cut *c = user;
     const tsr__lavapipe_product *p = &c->product;
     const bool nt = p->form == TSR__LAVAPIPE_NT;
-    const uint32_t tile_rows = piece->constants[1], vectors = piece->constants[2];
+    const uint32_t tile_rows = piece->constants[TSR__LAVAPIPE_ROWS];
+    const uint32_t vectors = piece->constants[TSR__LAVAPIPE_VECTORS];
     const uint32_t tile_cols = nt ? vectors : vectors * p->lanes;
-    const uint32_t steps = piece->constants[3] * (nt ? p->lanes : 1);
-    const bool careful = piece->constants[4] != 0, in_parts = nt && piece->constants[7] != 0;
+    const uint32_t team = piece->constants[TSR__LAVAPIPE_WORKGROUP] / p->lanes;
+    const uint32_t steps = piece->constants[TSR__LAVAPIPE_STEPS] * (nt ? p->lanes : 1);
+    const uint32_t width = piece->constants[TSR__LAVAPIPE_WIDTH];
+    const bool careful = piece->constants[TSR__LAVAPIPE_CAREFUL] != 0;
+    const bool in_parts = nt && piece->constants[TSR__LAVAPIPE_FORM] != 0;
     const uint32_t parts = in_parts ? piece->groups[0] : 1;
     const corner at = corner_of(c, piece);
-    const uint64_t k_count = (uint64_t)piece->k * parts;
+    const uint64_t first = at.k + piece->skip, k_count = (uint64_t)piece->k * parts - piece->skip;
 
     ck_check(piece->nn == !nt);
     ck_check(piece->m >= 1 && piece->n >= 1 && piece->k >= 1);
-    ck_check(at.row + piece->m <= p->m && at.col + piece->n <= p->n && at.k + k_count <= p->k);
+    ck_check(at.row + piece->m <= p->m && at.col + piece->n <= p->n && first + k_count <= p->k);
+    ck_check(piece->constants[TSR__LAVAPIPE_LANES] == p->lanes);
+    ck_check(piece->constants[TSR__LAVAPIPE_BATCHED] == 0);
     /* What a kernel does without being careful: all its steps, and whole tiles along n. */
-    ck_check(piece->k == steps || (careful && piece->k < steps));
+    ck_check(piece->k == steps || (nt && careful && piece->k == p->k && piece->k < steps));
     ck_check(nt || careful || piece->n % tile_cols == 0);
+    ck_check(!nt || (vectors % width == 0 && piece->n % width == 0));
+    ck_check(piece->skip < piece->k && !(in_parts && piece->skip > 0));
+    ck_check(piece->skip == 0 || piece->constants[TSR__LAVAPIPE_SKIPS] == 1);
     /* All of the piece has workgroups, and no more than a dispatch can number. */
     ck_check(in_parts ? piece->m <= tile_rows
                       : (uint64_t)piece->groups[0] * tile_rows >= piece->m &&
                             (uint64_t)(piece->groups[0] - 1) * tile_rows < piece->m);
-    ck_check((uint64_t)piece->groups[1] * tile_cols >= piece->n);
-    ck_check((uint64_t)(piece->groups[1] - 1) * tile_cols < piece->n);
-    ck_check(piece->groups[0] <= 65535 && piece->groups[1] <= 65535 && piece->groups[2] == 1);
+    ck_check(team >= 1 && team <= 8);
+    ck_check((uint64_t)piece->groups[1] * team * tile_cols >= piece->n);
+    ck_check(((uint64_t)piece->groups[1] * team - team) * tile_cols < piece->n);
+    ck_check(piece->groups[0] <= 4095 && piece->groups[1] <= 4095 && piece->groups[2] == 1);
     /* Sums are started where k starts: of all parts, before any is added to. */
-    ck_check(piece->accumulate == (at.k != 0 || p->accumulate));
+    ck_check(piece->accumulate == (first != 0 || p->accumulate));
     ck_check(parts <= p->parts);
-    if (at.k == 0) {
+    if (first == 0) {
         ck_check(p->parts == 1 || parts == p->parts);
         ck_check(p->parts == 1 || piece->y_part == p->m * p->n);
     }
@@ -76,7 +86,7 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     for (uint64_t row = at.row; c->next_k && row < at.row + piece->m; row++)
         for (uint64_t col = at.col; col < at.col + piece->n; col++) {
             uint32_t *next = &c->next_k[row * p->n + col];
-            ck_check(*next == at.k);
+            ck_check(*next == first);
             *next += (uint32_t)k_count;
         }
     return TSR_OK;

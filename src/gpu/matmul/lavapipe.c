@@ -131,18 +131,30 @@ static tsr_status pack_b(run *r, bool widen)
     return TSR_OK;
 }
 
+/* Each element of a is widened once for every tile of columns: once and for all takes less where
+ * there are many. Two operands in bf16 with lanes along k cost hardly more than f32. */
+static bool should_widen_a(const tsr__matmul_problem *p)
+{
+    const int64_t few_rows = 8, many_columns = 128;
+    bool cheap = p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16 && p->b.row == 1;
+
+    return has_halves(&p->a) && !cheap && p->a.col == 1 && p->m > few_rows &&
+           p->n >= many_columns && packable(p, &p->a, p->m);
+}
+
 static tsr_status prepare_operands(run *r)
 {
     tsr__matmul_side *a = &r->problem.a, *b = &r->problem.b;
     bool widen = tsr_stream_device(r->call->stream)->storage != TSR__STORAGE_S16;
+    bool widen_a = widen ? has_halves(a) : should_widen_a(&r->problem);
 
     r->a = *r->call->a;
     r->b = *r->call->b;
     if (!readable(b) || (widen && has_halves(b)))
         TSR__TRY(pack_b(r, widen));
     /* Rows of a that are not contiguous can be read along columns of b, not along its lines. */
-    if (!readable(a) || (widen && has_halves(a)) || (a->col != 1 && b->row == 1))
-        TSR__TRY(pack_a(r, widen));
+    if (!readable(a) || widen_a || (a->col != 1 && b->row == 1))
+        TSR__TRY(pack_a(r, widen_a));
     return TSR_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "gpu/matmul/lavapipe_finish.h"
 
 #include "base/checked.h"
+#include "gpu/matmul/lavapipe_plan.h"
 #include "shaders/params/matmul.h"
 #include "shaders/params/matmul_cpu.h"
 
@@ -29,12 +30,20 @@ static uint64_t byte_offset(const tsr__matmul_side *side, const part *at)
            tsr_dtype_size(side->dtype);
 }
 
+/* Whether any four halves that a lane stores start at a multiple of 8 bytes. */
+static bool packable(const tsr__matmul_problem *p, const struct tsr_matmul_cpu_finish_push *push)
+{
+    return tsr_dtype_size(p->y.dtype) == 2 && push->y % 8 == 0 && push->y_row % 4 == 0 &&
+           push->y_batch % 4 == 0;
+}
+
 static tsr_status emit(const finish *f, const part *at)
 {
     const tsr__matmul_problem *p = f->call->problem;
     const tsr__lavapipe_sums *sums = f->sums;
     uint32_t tile_rows = p->m < TILE_ROWS || sums->parts > 1 ? 1 : TILE_ROWS,
              tile_cols = f->lanes * VECTOR;
+    uint32_t tiles = tsr__div_up_u32(at->cols, tile_cols), team = tsr__lavapipe_team(tiles);
     struct tsr_matmul_cpu_finish_push push = {
         .sums =
             sums->partial->address + ((uint64_t)at->row * (uint64_t)p->n + at->col) * sizeof(float),
@@ -52,15 +61,16 @@ static tsr_status emit(const finish *f, const part *at)
         .m = at->rows,
         .n = at->cols,
         .alpha = p->alpha};
-    tsr__dispatch dispatch = {
-        .shader = TSR__SHADER_MATMUL_LAVAPIPE_FINISH,
-        .spec_count = 6,
-        .spec = {f->lanes, tile_rows, at->careful, tsr__matmul_mode(p), sums->parts, sums->batched},
-        .push = &push,
-        .push_bytes = sizeof push,
-        .groups = {tsr__div_up_u32(at->rows, tile_rows), tsr__div_up_u32(at->cols, tile_cols),
-                   sums->matrices},
-        .access_count = p->has_bias ? 3 : 2};
+    tsr__dispatch dispatch = {.shader = TSR__SHADER_MATMUL_LAVAPIPE_FINISH,
+                              .spec_count = 8,
+                              .spec = {f->lanes * team, f->lanes, tile_rows, at->careful,
+                                       tsr__matmul_mode(p), sums->parts, sums->batched,
+                                       !at->careful && packable(p, &push)},
+                              .push = &push,
+                              .push_bytes = sizeof push,
+                              .groups = {tsr__div_up_u32(at->rows, tile_rows),
+                                         tsr__div_up_u32(tiles, team), sums->matrices},
+                              .access_count = p->has_bias ? 3 : 2};
 
     if (!f->record)
         return tsr__stream_prepare(f->call->stream, &dispatch, 1);

@@ -6,8 +6,7 @@
 
 enum {
     MAX_GROUPS = TSR_MATMUL_CPU_GROUPS - 1,
-    /* Subgroups of a workgroup. */
-    TEAM = 8,
+    TEAM = 8, /* what one digit of uniform_index() can number */
     /* A block of rows of a this large stays in a core's cache while b passes by: half of a usual
        L2. */
     BLOCK_BYTES = 512 * 1024,
@@ -60,13 +59,15 @@ static uint32_t tile_cols(const tsr__lavapipe_product *p, tile shape)
     return is_nt(p) ? shape.vectors : shape.vectors * p->lanes;
 }
 
-/* Subgroups that make `tiles` tiles beside one another. Alone where a team would have too many idle
- * members, and where a few rows pass by lines of b along n: memory is their limit. */
+uint32_t tsr__lavapipe_team(uint32_t tiles)
+{
+    return tiles % TEAM == 0 || tiles >= 8 * TEAM ? TEAM : 1;
+}
+
+/* None where a few rows pass by lines of b along n: memory is their limit. */
 static uint32_t team_for(const tsr__lavapipe_product *p, uint32_t tiles)
 {
-    if (!is_nt(p) && p->m < 8 * tile_for(p).rows)
-        return 1;
-    return tiles % TEAM == 0 || tiles >= 8 * TEAM ? TEAM : 1;
+    return is_nt(p) || p->m >= 8 * tile_for(p).rows ? tsr__lavapipe_team(tiles) : 1;
 }
 
 /* Elements of k that a step takes. */
@@ -75,8 +76,8 @@ static uint32_t step_size(const tsr__lavapipe_product *p)
     return is_nt(p) ? p->lanes : 1;
 }
 
-/* Whether the longest stretch pays for its compilation and its size. With lanes along k a stretch of
- * 32 steps is a dispatch's whole code in the processor's instruction cache; only a few rows, for
+/* Whether the longest stretch pays for its compilation and its size. With lanes along k a stretch
+ * of 32 steps is a dispatch's whole code in the processor's instruction cache; only a few rows, for
  * which memory decides, gain by longer runs of each line. */
 static bool has_long_stretches(const tsr__lavapipe_product *p)
 {
@@ -132,13 +133,13 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
                       [TSR__LAVAPIPE_ROWS] = shape.rows,
                       [TSR__LAVAPIPE_VECTORS] = shape.vectors,
                       [TSR__LAVAPIPE_STEPS] = at->steps,
-                      [TSR__LAVAPIPE_SKIPS] = skip > 0,
+                      /* Short stretches are the same pipeline whether they skip or not. */
+                      [TSR__LAVAPIPE_SKIPS] = skip > 0 || at->careful || at->steps <= 8,
                       [TSR__LAVAPIPE_CAREFUL] = at->careful || length > p->k,
                       [TSR__LAVAPIPE_A_DTYPE] = p->a_dtype,
                       [TSR__LAVAPIPE_B_DTYPE] = p->b_dtype,
                       [TSR__LAVAPIPE_FORM] = nt ? at->parts > 0 : tn,
-                      [TSR__LAVAPIPE_WIDTH] =
-                          nt && shape.rows > 1 && at->cols % 4 == 0 ? 4 : 1},
+                      [TSR__LAVAPIPE_WIDTH] = nt && shape.rows > 1 && at->cols % 4 == 0 ? 4 : 1},
         .groups = {at->parts > 0 ? at->parts : tsr__div_up_u32(at->rows, shape.rows),
                    tsr__div_up_u32(tiles, team), 1},
         .a = at->row * (tn ? 1 : p->a_stride) + k * (tn ? p->a_stride : 1),

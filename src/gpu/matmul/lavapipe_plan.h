@@ -62,6 +62,10 @@ tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *product, tsr__lavapip
  * which memory is read decides. `p->parts` is not looked at. */
 uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p);
 
+/* Subgroups of a workgroup that make neighbouring tiles, `tiles` of them altogether: 1 where more
+ * would have too many idle members. */
+uint32_t tsr__lavapipe_team(uint32_t tiles);
+
 /* Whether these kernels are worth their pipelines; below, the ordinary tiled one does. */
 bool tsr__lavapipe_worthwhile(int64_t m, int64_t n, int64_t k);
 
