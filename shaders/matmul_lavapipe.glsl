@@ -42,7 +42,7 @@ uint64_t batch_index()
 #define PIN(sums, first, count)                                                                    \
     if (p.never != 0) {                                                                            \
         float pinned = 0.0;                                                                        \
-        [[unroll]] for (int e = 0; e < count; e++) pinned += sums[first + e];                      \
+        [[unroll]] for (int e = 0; e < (count); e++) pinned += sums[(first) + e];                   \
         Float(p.y).v = pinned;                                                                     \
     }
 

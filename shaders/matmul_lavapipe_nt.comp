@@ -15,6 +15,8 @@ const int UNITS = TM * TN / WIDTH;              // of WIDTH sums each
 const int ROUNDS = (UNITS + LANES - 1) / LANES; // in which the lanes store a unit each
 const int SUMS = ROUNDS * WIDTH * LANES;        // with those that only fill up the last vectors
 const int FIRST = 2 * SUMS - 2 * SUMS / LANES;  // of those that are made of all lanes
+// Those to pin: the last but FIRST's, since what is stored does not stay itself. A single vector's sums do not stay by any but themselves.
+const int PINNED = SUMS == LANES ? 0 : 2 * SUMS - 4 * SUMS / LANES;
 const int GROUP = STEPS < 8 ? STEPS : 8;        // of steps
 
 float load(uint64_t line, uint dtype, int step)
@@ -117,7 +119,7 @@ void main()
         if (q >= 0)
             c[SUMS + e] += mix(0.0, old[q / WIDTH][q % WIDTH], p.accumulate != 0);
     }
-    PIN(c, FIRST, WIDTH * ROUNDS)
+    PIN(c, PINNED, PINNED == 0 ? SUMS : 2 * SUMS / LANES)
 
     [[unroll]] for (int r = 0; r < ROUNDS; r++) {
         uint unit = r * LANES + lane;

@@ -64,10 +64,12 @@ uint32_t tsr__lavapipe_team(uint32_t tiles)
     return tiles % TEAM == 0 || tiles >= 8 * TEAM ? TEAM : 1;
 }
 
-/* None where a few rows pass by lines of b along n: memory is their limit. */
-static uint32_t team_for(const tsr__lavapipe_product *p, uint32_t tiles)
+/* None for few rows, whose limit is memory: they want to read the lines of b on and on. */
+static uint32_t team_for(const tsr__lavapipe_product *p, const cursor *at, tile shape)
 {
-    return is_nt(p) || p->m >= 8 * tile_for(p).rows ? tsr__lavapipe_team(tiles) : 1;
+    bool few = is_nt(p) ? at->parts > 0 : p->m < 8 * shape.rows;
+
+    return few ? 1 : tsr__lavapipe_team(tsr__div_up_u32(at->cols, tile_cols(p, shape)));
 }
 
 /* Elements of k that a step takes. */
@@ -122,7 +124,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
                              tsr__lavapipe_emit_fn emit, void *user)
 {
     bool nt = is_nt(p), tn = p->form == TSR__LAVAPIPE_TN;
-    uint32_t tiles = tsr__div_up_u32(at->cols, tile_cols(p, shape)), team = team_for(p, tiles);
+    uint32_t tiles = tsr__div_up_u32(at->cols, tile_cols(p, shape)), team = team_for(p, at, shape);
     uint32_t length = at->steps * step_size(p), left = p->k - at->k;
     uint32_t skip = length > left && p->k >= length ? length - left : 0;
     uint64_t k = at->k - skip;
@@ -180,7 +182,7 @@ static uint32_t rows_at_once(const tsr__lavapipe_product *p, const cursor *at, t
     uint32_t bytes = at->steps * step_size(p) * (uint32_t)tsr_dtype_size(p->a_dtype);
     uint32_t groups = MAX_GROUPS;
 
-    if (team_for(p, tsr__div_up_u32(at->cols, tile_cols(p, shape))) == 1)
+    if (team_for(p, at, shape) == 1)
         groups = tsr__min_u32(groups, BLOCK_BYTES / bytes / shape.rows);
     return groups * shape.rows;
 }
