@@ -12,12 +12,12 @@ struct tsr_matmul_cpu_push {
     TSR_UINT identity[8];                  /* 0, 1, … 7 */
     TSR_ADDRESS a, b, y;                   /* y holds f32, its columns one after another */
     TSR_UINT a_stride, b_stride, y_stride; /* elements from line to line, as stored */
-    TSR_UINT m, n, k;    /* left from a, b and y on */
-    TSR_UINT skip;       /* the first of k, which are in y already */
-    TSR_UINT accumulate; /* 0: this piece starts the sums and does not read y */
-    TSR_UINT never;      /* 0, which the compiler cannot know */
-    TSR_UINT y_part;     /* elements from one part's sums to the next */
-    TSR_UINT a_batch, b_batch, y_batch; /* from one matrix to the next */
+    TSR_UINT m, n, k;                      /* left from a, b and y on */
+    TSR_UINT skip;                         /* the first of k, which are in y already */
+    TSR_UINT accumulate;                   /* 0: this piece starts the sums and does not read y */
+    TSR_UINT never;                        /* 0, which the compiler cannot know */
+    TSR_UINT y_part;                       /* elements from one part's sums to the next */
+    TSR_UINT a_batch, b_batch, y_batch;    /* from one matrix to the next */
 };
 TSR_PUSH_CHECK(tsr_matmul_cpu_push);
 
