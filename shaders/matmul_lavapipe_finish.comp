@@ -15,7 +15,6 @@ layout(push_constant, std430) uniform tsr_push
 #include "float16.glsl"
 #define TSR_IDENTITY_BITS 3
 #include "lavapipe.glsl"
-#include "lavapipe_halves.glsl"
 
 layout(constant_id = 0) const int WORKGROUP = 8; // LANES · TEAM
 layout(local_size_x_id = 0) in;
@@ -27,9 +26,8 @@ layout(constant_id = 5) const int PARTS = 1;    // added in this order
 layout(constant_id = 6) const uint BATCHED = 0; // 1: workgroups in z are of a matrix each
 layout(constant_id = 7) const uint PACKED = 0;  // 1: four halves of y make an aligned word of 64 bits
 
-layout(buffer_reference, std430, buffer_reference_align = 8) buffer Packet {
-    uint64_t v;
-};
+#include "lavapipe_halves.glsl"
+#include "packets.glsl"
 
 const uint Y_DTYPE = MODE >> TSR_MM_Y_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
 const uint BIAS_DTYPE = MODE >> TSR_MM_BIAS_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
@@ -58,17 +56,11 @@ void store4(uint64_t row, uint first, vec4 value)
 #if TSR_STORAGE16
     if (Y_DTYPE != TSR_DT_F32) {
         uint64_t halves = encode_halves(value, Y_DTYPE);
-        if (PACKED != 0) {
-            Packet(at).v = halves;
-            return;
-        }
-        uvec2 words = unpackUint2x32(halves);
-        u16vec4 bits = u16vec4(words.x & 0xffff, words.x >> 16, words.y & 0xffff, words.y >> 16);
         if (CAREFUL == 0)
-            Half4(at).v = bits;
+            store_lane_packets(at, PACKED != 0 ? 8 : 2, halves);
         else
             [[unroll]] for (int i = 0; i < 4; i++)
-                Half(row + column(first, i) * p.y_col * 2).v = bits[i];
+                Half(row + column(first, i) * p.y_col * 2).v = uint16_t(halves >> 16 * i);
         return;
     }
 #endif

@@ -30,11 +30,15 @@ static uint64_t byte_offset(const tsr__matmul_side *side, const part *at)
            tsr_dtype_size(side->dtype);
 }
 
-/* Whether any four halves that a lane stores start at a multiple of 8 bytes. */
-static bool packable(const tsr__matmul_problem *p, const struct tsr_matmul_cpu_finish_push *push)
+/* Whether any four halves that a lane stores start at a multiple of 8 bytes, in every matrix of a
+ * batch alike: the pipelines are made for the first. */
+static bool packable(const tsr__matmul_problem *p, uint64_t y)
 {
-    return tsr_dtype_size(p->y.dtype) == 2 && push->y % 8 == 0 && push->y_row % 4 == 0 &&
-           push->y_batch % 4 == 0;
+    bool aligned = tsr_dtype_size(p->y.dtype) == 2 && y % 8 == 0 && p->y.row % 4 == 0;
+
+    for (int i = 0; i < p->batch_dims; i++)
+        aligned = aligned && p->y.batch[i] % 4 == 0;
+    return aligned;
 }
 
 static tsr_status emit(const finish *f, const part *at)
@@ -65,7 +69,7 @@ static tsr_status emit(const finish *f, const part *at)
                               .spec_count = 8,
                               .spec = {f->lanes * team, f->lanes, tile_rows, at->careful,
                                        tsr__matmul_mode(p), sums->parts, sums->batched,
-                                       !at->careful && packable(p, &push)},
+                                       !at->careful && packable(p, push.y)},
                               .push = &push,
                               .push_bytes = sizeof push,
                               .groups = {tsr__div_up_u32(at->rows, tile_rows),
