@@ -15,7 +15,7 @@ layout(push_constant, std430) uniform tsr_push
 };
 
 #define TSR_IDENTITY_BITS 3
-#define TSR_INDEX_BITS 12 // TSR_MATMUL_CPU_GROUPS
+#define TSR_INDEX_BITS TSR_MATMUL_CPU_INDEX_BITS
 #include "lavapipe.glsl"
 
 layout(constant_id = 0) const int WORKGROUP = 8; // LANES · TEAM
@@ -42,7 +42,7 @@ uint64_t batch_index()
 #define PIN(sums, first, count)                                                                    \
     if (p.never != 0) {                                                                            \
         float pinned = 0.0;                                                                        \
-        [[unroll]] for (int e = 0; e < (count); e++) pinned += sums[(first) + e];                   \
+        [[unroll]] for (int e = 0; e < (count); e++) pinned += sums[(first) + e];                  \
         Float(p.y).v = pinned;                                                                     \
     }
 

@@ -67,9 +67,10 @@ void main()
         }
     }
 
+    PIN(c, 0, TM * TN)
+
     // A store costs much the same for one number per lane as for four, so four vectors of a row are transposed first: columns
     // LANES apart become neighbours.
-    PIN(c, 0, TM * TN)
     if (CAREFUL == 0) {
         [[unroll]] for (int q = 0; q < TM * TN / 4; q++) {
             exchange(c[4 * q], c[4 * q + 1], 1);
@@ -81,12 +82,11 @@ void main()
     if (own) {
         [[unroll]] for (int i = 0; i < TM; i++) {
             [[unroll]] for (int j = 0; j < TN; j++) {
-                uint64_t at = y_row[i] + 4 * (j * LANES + LANES * (lane & 3) + (lane & ~3u));
                 int e = i * TN + j;
                 if (CAREFUL != 0)
                     Float(y_row[i] + 4 * min(j * LANES + lane, p.n - 1 - col0)).v = c[e];
                 else if (j % 4 == 0)
-                    Float4(at).v = vec4(c[e], c[e + 1], c[e + 2], c[e + 3]);
+                    Float4(y_row[i] + 4 * (j * LANES + LANES * (lane & 3) + (lane & ~3u))).v = vec4(c[e], c[e + 1], c[e + 2], c[e + 3]);
             }
         }
     }

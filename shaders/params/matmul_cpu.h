@@ -5,8 +5,9 @@
 
 #include "types.h"
 
-/* Workgroups per dimension that these kernels can number. */
-#define TSR_MATMUL_CPU_GROUPS 4096
+/* Of the numbers of workgroups in a dimension, and how many there may be. */
+#define TSR_MATMUL_CPU_INDEX_BITS 12
+#define TSR_MATMUL_CPU_GROUPS ((1 << TSR_MATMUL_CPU_INDEX_BITS) - 1)
 
 struct tsr_matmul_cpu_push {
     TSR_UINT identity[8];                  /* 0, 1, … 7 */
@@ -14,7 +15,7 @@ struct tsr_matmul_cpu_push {
     TSR_UINT a_stride, b_stride, y_stride; /* elements from line to line, as stored */
     TSR_UINT m, n, k;                      /* left from a, b and y on */
     TSR_UINT skip;                         /* the first of k, which are in y already */
-    TSR_UINT accumulate;                   /* 0: this piece starts the sums and does not read y */
+    TSR_UINT accumulate;                   /* 0: this piece starts the sums, whatever is in y */
     TSR_UINT never;                        /* 0, which the compiler cannot know */
     TSR_UINT y_part;                       /* elements from one part's sums to the next */
     TSR_UINT a_batch, b_batch, y_batch;    /* from one matrix to the next */

@@ -327,7 +327,7 @@ static void choose_inner(run *r)
     const int64_t large = 1 << 24;
     const tsr__matmul_problem *p = &r->problem;
     int last = p->batch_dims - 1;
-    uint64_t most = TSR_MATMUL_CPU_GROUPS - 1;
+    uint64_t most = TSR_MATMUL_CPU_GROUPS;
 
     r->inner = -1;
     r->at_once = 1;

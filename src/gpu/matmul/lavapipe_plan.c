@@ -5,7 +5,7 @@
 #include "shaders/params/matmul_cpu.h"
 
 enum {
-    MAX_GROUPS = TSR_MATMUL_CPU_GROUPS - 1,
+    MAX_GROUPS = TSR_MATMUL_CPU_GROUPS,
     TEAM = 8, /* what one digit of uniform_index() can number */
     /* A block of rows of a this large stays in a core's cache while b passes by: half of a usual
        L2. */
