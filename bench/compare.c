@@ -2,91 +2,62 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "bench/document.h"
+#include "bench/compare_pairs.h"
 #include "bench/format.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/table.h"
 
 static double threshold = 5;
-static bool show_all;
+static bool show_all, of_ceiling;
 
 static const cli_option options[] = {
     {"threshold", "PERCENT", "how much slower counts, beyond the spread (default 5)",
      .real = &threshold, .low = 0, .high = 1000},
+    {"of-ceiling", NULL, "compare each figure as a part of the ceiling measured in the same run",
+     .flag = &of_ceiling},
     {"all", NULL, "also list what did not change", .flag = &show_all},
     {0},
 };
 
-typedef enum verdict { SAME, SLOWER, FASTER } verdict;
-
 typedef struct counts {
-    int compared, slower, faster, ceilings_changed, only_old, only_new;
+    int compared, slower, faster, parts, ceilings_changed, only_old, only_new;
 } counts;
 
-/* The new run's device that is the old one's: of that name, or the only one there is in each, which
- * is how a driver is compared with its next version. -2: none. */
-static int same_device(const bench_document *from, int device, const bench_document *to)
+/* "31.3 GFLOP/s", or of a part "47.1 %". */
+static char *value_text(const bench_pair *pair, double value, char text[BENCH_VALUE_TEXT])
 {
-    if (device < 0)
-        return -1;
-    int seen = 0; /* devices of the same name keep their order */
-    for (int i = 0; i < device; i++)
-        seen += strcmp(from->devices[i].name, from->devices[device].name) == 0;
-    for (int i = 0; i < to->device_count; i++)
-        if (strcmp(to->devices[i].name, from->devices[device].name) == 0 && seen-- == 0)
-            return i;
-    return from->device_count == 1 && to->device_count == 1 ? 0 : -2;
+    char number[BENCH_NUMBER];
+    if (pair->of == NULL)
+        return bench_figures_text(pair->old, value, text);
+    snprintf(text, BENCH_VALUE_TEXT, "%s %%", bench_number(100 * value, number));
+    return text;
 }
 
-static const bench_figures *find(const bench_document *in, int device, const bench_figures *like)
-{
-    for (int i = 0; i < in->result_count; i++) {
-        const bench_figures *one = &in->results[i];
-        if (one->device == device && one->is_ceiling == like->is_ceiling &&
-            strcmp(one->benchmark, like->benchmark) == 0 && strcmp(one->unit, like->unit) == 0 &&
-            json_equal(one->which, like->which))
-            return one;
-    }
-    return NULL;
-}
-
-/* How many times as long it takes now. */
-static double slowdown(const bench_figures *old, const bench_figures *new)
-{
-    double was = old->is_time ? old->median : new->median;
-    double is = old->is_time ? new->median : old->median;
-    return was > 0 ? is / was : is > 0 ? INFINITY : 1;
-}
-
-/* Changed is what lies beyond the threshold, and whose middle 80 % lie beyond the other's. */
-static verdict judge(const bench_figures *old, const bench_figures *new)
-{
-    double ratio = slowdown(old, new), limit = 1 + threshold / 100;
-    bool apart = old->low > new->high || new->low > old->high;
-    if (!apart)
-        return SAME;
-    return ratio > limit ? SLOWER : ratio < 1 / limit ? FASTER : SAME;
-}
-
-static void add_row(cli_table *table, const char *device, const bench_figures *old,
-                    const bench_figures *new, verdict what)
+static void add_row(cli_table *table, const char *device, const bench_pair *pair,
+                    bench_verdict what)
 {
     char text[BENCH_VALUE_TEXT], low[BENCH_VALUE_TEXT], high[BENCH_VALUE_TEXT];
-    const bench_figures *both[] = {old, new};
-    double ratio = slowdown(old, new);
-    cli_table_cell(table, "%s", what == SLOWER ? "SLOWER" : what == FASTER ? "faster" : "");
+    const bench_range *both[] = {&pair->was, &pair->is};
+    cli_table_cell(table, "%s",
+                   what == BENCH_GOT_SLOWER   ? "SLOWER"
+                   : what == BENCH_GOT_FASTER ? "faster"
+                                              : "");
     cli_table_cell(table, "%s", device);
-    cli_table_cell(table, "%s%s", old->benchmark, old->is_ceiling ? " (ceiling)" : "");
-    cli_table_cell(table, "%s", old->label);
+    cli_table_cell(table, "%s%s", pair->old->benchmark, pair->old->is_ceiling ? " (ceiling)" : "");
+    cli_table_cell(table, "%s", pair->old->label);
+    if (of_ceiling)
+        cli_table_cell(table, "%s%s", pair->of != NULL ? "part of " : "as it is",
+                       pair->of != NULL ? pair->of : "");
     for (int i = 0; i < 2; i++) {
-        cli_table_cell(table, "%s", bench_figures_text(both[i], both[i]->median, text));
-        cli_table_cell(table, "%s – %s", bench_figures_text(both[i], both[i]->low, low),
-                       bench_figures_text(both[i], both[i]->high, high));
+        cli_table_cell(table, "%s", value_text(pair, both[i]->median, text));
+        cli_table_cell(table, "%s – %s", value_text(pair, both[i]->low, low),
+                       value_text(pair, both[i]->high, high));
     }
-    cli_table_cell(table, "%+.1f %%", 100 * fmin(ratio - 1, 1e6));
+    cli_table_cell(table, "%+.1f %%", 100 * fmin(bench_pair_slowdown(pair) - 1, 1e6));
 }
 
 static cli_table *create_table(void)
@@ -96,6 +67,8 @@ static cli_table *create_table(void)
     cli_table_column(table, "device", 0);
     cli_table_column(table, "benchmark", 0);
     cli_table_column(table, "case", 0);
+    if (of_ceiling)
+        cli_table_column(table, "compared", 0);
     cli_table_column(table, "old", 1);
     cli_table_column(table, "p10 – p90", 1);
     cli_table_column(table, "new", 1);
@@ -104,33 +77,74 @@ static cli_table *create_table(void)
     return table;
 }
 
-static int rows_of_table(const bench_document *old, const bench_document *new, cli_table *table,
-                         counts *seen)
+static void print_rows(const bench_document *old, const bench_pair *pairs, int count)
 {
     int rows = 0;
-    for (int i = 0; i < old->result_count; i++) {
-        const bench_figures *was = &old->results[i];
-        const bench_figures *is = find(new, same_device(old, was->device, new), was);
-        if (is == NULL) {
-            seen->only_old++;
+    cli_table *table = create_table();
+    for (int i = 0; i < count; i++) {
+        int device = pairs[i].old->device;
+        bench_verdict what = bench_pair_judge(&pairs[i], threshold);
+        if (what == BENCH_NO_CHANGE && !show_all)
             continue;
-        }
-        verdict what = judge(was, is);
-        /* A slower ceiling is another machine, or another state of it. */
-        seen->compared += !was->is_ceiling;
-        seen->slower += !was->is_ceiling && what == SLOWER;
-        seen->faster += !was->is_ceiling && what == FASTER;
-        seen->ceilings_changed += was->is_ceiling && what != SAME;
-        if (what == SAME && !show_all)
-            continue;
-        add_row(table, was->device >= 0 ? old->devices[was->device].name : "host", was, is, what);
+        add_row(table, device >= 0 ? old->devices[device].name : "host", &pairs[i], what);
         rows++;
     }
-    for (int i = 0; i < new->result_count; i++) {
-        const bench_figures *is = &new->results[i];
-        seen->only_new += find(old, same_device(new, is->device, old), is) == NULL;
+    if (rows > 0) {
+        cli_table_print(table, stdout, 0);
+        puts("");
     }
-    return rows;
+    cli_table_destroy(&table);
+}
+
+static counts count_changes(const bench_document *old, const bench_document *new,
+                            const bench_pair *pairs, int count)
+{
+    counts seen = {.only_old = old->result_count - count};
+    for (int i = 0; i < count; i++) {
+        bench_verdict what = bench_pair_judge(&pairs[i], threshold);
+        /* A slower ceiling is another machine, or another state of it. */
+        if (pairs[i].old->is_ceiling) {
+            seen.ceilings_changed += what != BENCH_NO_CHANGE;
+            continue;
+        }
+        seen.compared++;
+        seen.slower += what == BENCH_GOT_SLOWER;
+        seen.faster += what == BENCH_GOT_FASTER;
+        seen.parts += pairs[i].of != NULL;
+    }
+    bench_pair *back;
+    seen.only_new = new->result_count - bench_pairs(new, old, false, &back);
+    free(back);
+    return seen;
+}
+
+/* Each benchmark once, that has figures which were not compared as parts. */
+static void print_names_of_others(const bench_pair *pairs, int count)
+{
+    const char *between = " ";
+    for (int i = 0; i < count; i++) {
+        bool known = pairs[i].of != NULL || pairs[i].old->is_ceiling;
+        for (int j = 0; j < i && !known; j++)
+            known = pairs[j].of == NULL && !pairs[j].old->is_ceiling &&
+                    strcmp(pairs[j].old->benchmark, pairs[i].old->benchmark) == 0;
+        if (known)
+            continue;
+        printf("%s%s", between, pairs[i].old->benchmark);
+        between = ", ";
+    }
+}
+
+static void print_terms(const bench_pair *pairs, int count, const counts *seen)
+{
+    printf("of them %d as parts of the ceilings measured in the same run, the ceilings' spread "
+           "included",
+           seen->parts);
+    if (seen->parts < seen->compared) {
+        printf(";\n%d as they are, having no ceiling, or not the same one in both runs:",
+               seen->compared - seen->parts);
+        print_names_of_others(pairs, count);
+    }
+    puts("");
 }
 
 static void describe(const char *which, const bench_document *run)
@@ -153,7 +167,7 @@ static void warn_about_setting(const bench_document *old, const bench_document *
     if (!same_text(old->cpu, new->cpu) || old->cpus != new->cpus)
         puts("note: the hosts are different");
     for (int i = 0; i < old->device_count; i++) {
-        int other = same_device(old, i, new);
+        int other = bench_same_device(old, i, new);
         if (other >= 0 && !same_text(old->devices[i].driver_info, new->devices[other].driver_info))
             printf("note: %s: its driver was %s and is %s\n", old->devices[i].name,
                    old->devices[i].driver_info, new->devices[other].driver_info);
@@ -170,30 +184,61 @@ static int new_failures(const bench_document *new)
     return (int)json_array_size(new->failures);
 }
 
-static int compare(const bench_document *old, const bench_document *new)
+static int print_comparison(const bench_document *old, const bench_document *new,
+                            const bench_pair *pairs, int count)
 {
-    counts seen = {0};
-    cli_table *table = create_table();
+    counts seen = count_changes(old, new, pairs, count);
     describe("old", old);
     describe("new", new);
     warn_about_setting(old, new);
     puts("");
-    int rows = rows_of_table(old, new, table, &seen);
-    if (rows > 0) {
-        cli_table_print(table, stdout, 0);
-        puts("");
-    }
-    cli_table_destroy(&table);
+    print_rows(old, pairs, count);
     int failures = new_failures(new);
     printf("%d compared: %d slower, %d faster, %d the same within %g %% or the spread\n",
            seen.compared, seen.slower, seen.faster, seen.compared - seen.slower - seen.faster,
            threshold);
+    if (of_ceiling)
+        print_terms(pairs, count, &seen);
     if (seen.ceilings_changed > 0)
         printf("%d ceilings changed: the machine is not in the state it was in\n",
                seen.ceilings_changed);
     if (seen.only_old > 0 || seen.only_new > 0)
         printf("only in the old run: %d; only in the new one: %d\n", seen.only_old, seen.only_new);
     return seen.slower > 0 || failures > 0 ? BENCH_SLOWER : CLI_DONE;
+}
+
+static bool has_ceilings(const bench_document *run)
+{
+    for (int i = 0; i < run->result_count; i++)
+        if (run->results[i].ceiling != NULL)
+            return true;
+    return false;
+}
+
+/* Without a single part of a ceiling, passing would be mistaken for what was asked for. */
+static int check_parts(const bench_document *old, const bench_document *new,
+                       const bench_pair *pairs, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (pairs[i].of != NULL)
+            return CLI_DONE;
+    const bench_document *without = !has_ceilings(old) ? old : !has_ceilings(new) ? new : NULL;
+    if (without != NULL)
+        return cli_failed("bench compare: --of-ceiling: no figure of %s has a ceiling",
+                          without->path);
+    return cli_failed("bench compare: --of-ceiling: no figure that both runs have has the same "
+                      "ceiling in both");
+}
+
+static int compare(const bench_document *old, const bench_document *new)
+{
+    bench_pair *pairs;
+    int count = bench_pairs(old, new, of_ceiling, &pairs);
+    int code = of_ceiling ? check_parts(old, new, pairs, count) : CLI_DONE;
+    if (code == CLI_DONE)
+        code = print_comparison(old, new, pairs, count);
+    free(pairs);
+    return code;
 }
 
 int bench_compare_run(int argc, char **argv)

@@ -148,7 +148,17 @@ static void read_value(reader *in, const json_t *result, bench_figures *out)
         fail(in, "the median does not lie between \"low\" and \"high\"");
 }
 
-static void read_result(reader *in, const json_t *result, int device_count, bench_figures *out)
+static void read_ceiling(reader *in, const json_t *ceiling, int result_count, bench_figures *out)
+{
+    out->fraction = number_of(in, ceiling, "fraction", 0);
+    out->ceiling = text_of(in, ceiling, "benchmark");
+    out->ceiling_place = place_of(in, ceiling, "result", result_count);
+    if (out->ceiling_place < 0)
+        fail(in, "the ceiling is no result");
+}
+
+static void read_result(reader *in, const json_t *result, int device_count, int result_count,
+                        bench_figures *out)
 {
     out->benchmark = text_of(in, result, "benchmark");
     out->is_ceiling = bool_of(in, result, "is_ceiling");
@@ -159,10 +169,8 @@ static void read_result(reader *in, const json_t *result, int device_count, benc
     if (!json_is_null(member(in, result, "bytes")))
         out->bytes = number_of(in, result, "bytes", 0);
     const json_t *ceiling = object_of(in, result, "ceiling", true);
-    if (ceiling != NULL) {
-        out->fraction = number_of(in, ceiling, "fraction", 0);
-        out->ceiling = text_of(in, ceiling, "benchmark");
-    }
+    if (ceiling != NULL)
+        read_ceiling(in, ceiling, result_count, out);
     out->method = text_of(in, object_of(in, result, "verified", false), "method");
     const json_t *host = object_of(in, result, "host_ns", false);
     out->samples = (int)json_array_size(array_of(in, host, "samples"));
@@ -188,6 +196,17 @@ static void read_device(reader *in, const json_t *device, bench_device_figures *
     out->uuid = text_of(in, device, "uuid");
 }
 
+/* When all are known: a ceiling may stand behind what it limits. */
+static void check_ceilings(reader *in, const bench_document *out)
+{
+    for (int i = 0; i < out->result_count && !in->failed; i++) {
+        const bench_figures *one = &out->results[i];
+        snprintf(in->where, sizeof in->where, "results[%d]", i);
+        if (one->ceiling != NULL && !out->results[one->ceiling_place].is_ceiling)
+            fail(in, "its ceiling, results[%d], is none", one->ceiling_place);
+    }
+}
+
 static void read_lists(reader *in, const json_t *root, bench_document *out)
 {
     const json_t *devices = array_of(in, root, "devices"), *results = array_of(in, root, "results");
@@ -206,8 +225,10 @@ static void read_lists(reader *in, const json_t *root, bench_document *out)
     {
         snprintf(in->where, sizeof in->where, "results[%zu]", i);
         if (!in->failed)
-            read_result(in, one, out->device_count, &out->results[out->result_count++]);
+            read_result(in, one, out->device_count, (int)json_array_size(results),
+                        &out->results[out->result_count++]);
     }
+    check_ceilings(in, out);
     in->where[0] = '\0';
 }
 

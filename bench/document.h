@@ -18,6 +18,7 @@ typedef struct bench_figures {
     double work, bytes;  /* bytes 0: not known */
     double fraction;     /* of the ceiling; 0: none */
     const char *ceiling; /* its name; NULL: none */
+    int ceiling_place;   /* among the results */
     double device_ns;    /* by the device's clock; 0: it has none */
     int samples;         /* taken, each the mean of so many: */
     double repetitions;

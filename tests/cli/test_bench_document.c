@@ -82,9 +82,12 @@ START_TEST(a_spoilt_run_does_no_harm)
 {
     tally seen = {0};
     json_t *run = made_run();
-    /* One of each kind is enough. */
-    while (json_array_size(json_object_get(run, "results")) > 1)
-        json_array_remove(json_object_get(run, "results"), 1);
+    /* One of each kind is enough: a product and its ceiling. */
+    static const size_t others[] = {5, 4, 2, 1};
+    json_t *product = made_result(run, 0);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        json_array_remove(json_object_get(run, "results"), others[i]);
+    json_object_set_new(json_object_get(product, "ceiling"), "result", json_integer(1));
     spoil(run, run, &seen);
     ck_assert_int_gt(seen.tried, 300);
     ck_assert_int_gt(seen.refused, seen.tried / 2);
@@ -104,6 +107,9 @@ static const struct {
     {{"case", "m"}, "1.5", "results[0]: \"m\" of the case is neither a string nor an integer"},
     {{"verified"}, "null", "results[0]: \"verified\" is no object"},
     {{"is_ceiling"}, "0", "results[0]: \"is_ceiling\" is neither true nor false"},
+    {{"ceiling", "result"}, "6", "results[0]: \"result\" is no place among the 6 there are"},
+    {{"ceiling", "result"}, "null", "results[0]: the ceiling is no result"},
+    {{"ceiling", "result"}, "1", "results[0]: its ceiling, results[1], is none"},
     {{"host_ns", "samples"}, "5", "results[0]: \"samples\" is no array of at most 100000"},
 };
 

@@ -1,0 +1,39 @@
+/* Which figures of two runs belong together, in what terms they are compared, and what changed. */
+#ifndef TSR_BENCH_COMPARE_PAIRS_H
+#define TSR_BENCH_COMPARE_PAIRS_H
+
+#include "bench/document.h"
+
+typedef enum bench_verdict { BENCH_NO_CHANGE, BENCH_GOT_SLOWER, BENCH_GOT_FASTER } bench_verdict;
+
+/* A median, and the ends of the middle 80 %. */
+typedef struct bench_range {
+    double median, low, high;
+} bench_range;
+
+/* A figure that both runs have. */
+typedef struct bench_pair {
+    const bench_figures *old, *new;
+    const char *of;      /* the ceiling that `was` and `is` are parts of; NULL: compared as it is */
+    bool is_time;        /* less is better */
+    bench_range was, is; /* what is compared */
+} bench_pair;
+
+/* Those pairs, ceilings included, in the old run's order; how many. `*out` is the caller's to free.
+ * With `of_ceiling`, figures are compared as parts of their ceilings where both runs measured the
+ * same one, and otherwise as they are; so are ceilings themselves. */
+int bench_pairs(const bench_document *old, const bench_document *new, bool of_ceiling,
+                bench_pair **out);
+
+/* How many times as long it takes now. */
+double bench_pair_slowdown(const bench_pair *pair);
+
+/* Changed is what lies beyond the threshold, in per cent, and whose middle 80 % lie beyond the
+ * other's. */
+bench_verdict bench_pair_judge(const bench_pair *pair, double threshold);
+
+/* The device of `to` that is `device` of `from`: of that name, or the only one there is in each,
+ * which is how a driver is compared with its next version. -1: the host; -2: none. */
+int bench_same_device(const bench_document *from, int device, const bench_document *to);
+
+#endif

@@ -1,0 +1,285 @@
+/* tessera bench compare --of-ceiling: what a whole machine does, which its ceilings share, is no
+ * change; what one kernel does is. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/made_run.h"
+#include "cli/tool.h"
+#include "support/check_main.h"
+
+enum { PRODUCT, COPY, PEAK, MEMORY };
+
+static const char mode[] = " --of-ceiling";
+
+static void limit(json_t *run, size_t which, size_t ceiling, const char *name, double fraction)
+{
+    json_object_set_new(made_result(run, which), "ceiling",
+                        json_pack("{s:i, s:s, s:f}", "result", (int)ceiling, "benchmark", name,
+                                  "fraction", fraction));
+}
+
+/* A product of 100 GFLOP/s below a peak of 200, and a copy of 20 GB/s below a memory of 40; ranges
+ * are 5 % to each side, and so both are 50 % (46.6 to 53.7) of their ceilings. */
+static json_t *limited_run(void)
+{
+    json_t *run = made_run(), *results = json_object_get(run, "results");
+    json_array_remove(results, 5);
+    json_array_remove(results, 2);
+    limit(run, PRODUCT, PEAK, "fma_peak", 0.5);
+    limit(run, COPY, MEMORY, "memcpy", 0.5);
+    return run;
+}
+
+/* So many times as fast, ranges and all. */
+static void scale(json_t *run, size_t which, double factor)
+{
+    const json_t *value = tool_member(made_result(run, which), "value");
+    double low = tool_number(value, "low"), high = tool_number(value, "high");
+    made_set(run, which, factor * tool_number(value, "median"), factor * low, factor * high);
+}
+
+/* A figure that is so many times as large a part of its ceiling. */
+static void scale_part(json_t *run, size_t which, double factor)
+{
+    json_t *ceiling = json_object_get(made_result(run, which), "ceiling");
+    json_object_set_new(ceiling, "fraction", json_real(factor * tool_number(ceiling, "fraction")));
+}
+
+typedef struct files {
+    char paths[2][MADE_PATH];
+} files;
+
+static tool_result compare(json_t *old, json_t *new_run, const char *options, files *out)
+{
+    char arguments[256];
+    made_write(old, out->paths[0]);
+    made_write(new_run, out->paths[1]);
+    snprintf(arguments, sizeof arguments, "bench compare %s %s%s", out->paths[0], out->paths[1],
+             options);
+    tool_result result = tool_run(arguments);
+    remove(out->paths[0]);
+    remove(out->paths[1]);
+    return result;
+}
+
+static void answers(json_t *old, json_t *new_run, const char *options, int code, const char *words)
+{
+    files used;
+    tool_result result = compare(old, new_run, options, &used);
+    ck_assert_msg(result.exit_code == code && strstr(result.out, words) != NULL,
+                  "exit code %d, not %d; no '%s' in: %s%s", result.exit_code, code, words,
+                  result.out, result.err);
+    tool_result_free(&result);
+}
+
+/* Each of these once as it is and once with the option. What happens to the product, its ceiling,
+ * the copy and its ceiling, each so many times as fast. */
+static const struct {
+    const char *what;
+    double product, peak, copy, memory;
+    int plain_code;
+    const char *plain;
+    int code;
+    const char *says;
+} machines[] = {
+    {"the same", 1, 1, 1, 1, 0, "0 slower, 0 faster", 0, "0 slower, 0 faster"},
+    {"all of it slower", 0.7, 0.7, 0.7, 0.7, 3, "2 slower, 0 faster", 0, "0 slower, 0 faster"},
+    {"all of it faster", 1.4, 1.4, 1.4, 1.4, 0, "0 slower, 2 faster", 0, "0 slower, 0 faster"},
+    {"a kernel slower", 0.7, 1, 1, 1, 3, "1 slower, 0 faster", 3, "1 slower, 0 faster"},
+    {"a kernel faster", 1.4, 1, 1, 1, 0, "0 slower, 1 faster", 0, "0 slower, 1 faster"},
+    {"slower on a slower one", 0.49, 0.7, 0.7, 0.7, 3, "2 slower", 3, "1 slower, 0 faster"},
+    {"slower, a faster one hides it", 1, 1.4, 1.4, 1.4, 0, "0 slower, 1 faster", 3, "1 slower"},
+    {"its memory alone slower", 1, 1, 0.7, 0.7, 3, "1 slower", 0, "0 slower, 0 faster"},
+};
+
+START_TEST(a_machine_is_no_change)
+{
+    const double factors[] = {machines[_i].product, machines[_i].copy, machines[_i].peak,
+                              machines[_i].memory};
+    json_t *run = limited_run();
+    for (size_t which = PRODUCT; which <= MEMORY; which++)
+        scale(run, which, factors[which]);
+    scale_part(run, PRODUCT, machines[_i].product / machines[_i].peak);
+    scale_part(run, COPY, machines[_i].copy / machines[_i].memory);
+    answers(limited_run(), json_deep_copy(run), "", machines[_i].plain_code, machines[_i].plain);
+    answers(limited_run(), run, mode, machines[_i].code, machines[_i].says);
+}
+END_TEST
+
+/* The ranges are worked out by hand: 50 % times e to the power of ±√(ln²(100/95) + ln²(105/100)).
+ */
+START_TEST(says_all_of_it)
+{
+    char want[2048];
+    files used;
+    json_t *run = limited_run();
+    scale(run, PRODUCT, 0.7);
+    scale_part(run, PRODUCT, 0.7);
+    scale(run, MEMORY, 0.5);
+    scale_part(run, COPY, 2);
+    tool_result result = compare(limited_run(), run, mode, &used);
+    snprintf(
+        want, sizeof want,
+        "old  %s: 2026-01-02T03:04:05Z, Made CPU, tessera 0.1.0\n"
+        "     warning: the machine was busy\n"
+        "new  %s: 2026-01-02T03:04:05Z, Made CPU, tessera 0.1.0\n"
+        "     warning: the machine was busy\n"
+        "\n"
+        "        device    benchmark         case               compared                old   "
+        "           p10 – p90        new              p10 – p90      time\n"
+        "SLOWER  Made GPU  matmul            f32 64×65×66       part of fma_peak     50.0 %%   "
+        "     46.6 %% – 53.7 %%     35.0 %%        32.6 %% – 37.6 %%   +42.9 %%\n"
+        "faster  Made GPU  copy              rows row bytes 64  part of memcpy       50.0 %%   "
+        "     46.6 %% – 53.7 %%      100 %%         93.2 %% – 107 %%   -50.0 %%\n"
+        "SLOWER  host      memcpy (ceiling)  threads 2          as it is          40.0 GB/s  "
+        "38.0 GB/s – 42.0 GB/s  20.0 GB/s  19.0 GB/s – 21.0 GB/s  +100.0 %%\n"
+        "\n"
+        "2 compared: 1 slower, 1 faster, 0 the same within 5 %% or the spread\n"
+        "of them 2 as parts of the ceilings measured in the same run, the ceilings' spread "
+        "included\n"
+        "1 ceilings changed: the machine is not in the state it was in\n",
+        used.paths[0], used.paths[1]);
+    ck_assert_str_eq(result.out, want);
+    ck_assert_str_eq(result.err, "");
+    ck_assert_int_eq(result.exit_code, 3);
+    tool_result_free(&result);
+}
+END_TEST
+
+/* The ceiling's own spread: 8 % between the parts are a change below a steady ceiling, and none
+ * below one that is as unsteady as that, in either run. */
+START_TEST(a_ceilings_spread_counts)
+{
+    for (int unsteady = 0; unsteady < 3; unsteady++) {
+        json_t *runs[] = {limited_run(), limited_run()};
+        made_set(runs[0], PRODUCT, 100, 99, 101);
+        made_set(runs[1], PRODUCT, 92, 91, 93);
+        for (int i = 0; i < 2; i++)
+            made_set(runs[i], PEAK, 200, unsteady == i + 1 ? 180 : 199,
+                     unsteady == i + 1 ? 220 : 201);
+        scale_part(runs[1], PRODUCT, 0.92);
+        answers(json_deep_copy(runs[0]), json_deep_copy(runs[1]), "", 3, "1 slower, 0 faster");
+        answers(runs[0], runs[1], mode, unsteady == 0 ? 3 : 0,
+                unsteady == 0 ? "1 slower, 0 faster" : "0 slower, 0 faster");
+    }
+}
+END_TEST
+
+START_TEST(others_are_compared_as_they_are)
+{
+    static const char says[] =
+        "4 compared: 1 slower, 0 faster, 3 the same within 5 % or the spread\n"
+        "of them 1 as parts of the ceilings measured in the same run, the ceilings' spread "
+        "included;\n"
+        "3 as they are, having no ceiling, or not the same one in both runs: copy, launch, rng\n";
+    json_t *run = made_run();
+    made_set(run, 2, 80e3, 79e3, 81e3);
+    answers(made_run(), json_deep_copy(run), mode, 3, says);
+    answers(
+        made_run(), json_deep_copy(run), mode, 3,
+        "SLOWER  Made GPU  launch     round trip  as it is  50.0 µs  47.5 µs – 52.5 µs  80.0 µs  "
+        "79.0 µs – 81.0 µs  +60.0 %\n");
+    answers(made_run(), run, " --of-ceiling --all", 3, "  part of fma_peak ");
+}
+END_TEST
+
+/* A product whose roof is another one now: the part of it would hide, or feign, a change. */
+START_TEST(another_ceiling_is_no_ceiling)
+{
+    json_t *run = limited_run();
+    limit(run, PRODUCT, MEMORY, "memcpy", 0.9);
+    answers(limited_run(), run, mode, 0,
+            "of them 1 as parts of the ceilings measured in the same run, the ceilings' spread "
+            "included;\n1 as they are, having no ceiling, or not the same one in both runs: "
+            "matmul\n");
+    run = limited_run();
+    json_object_set_new(json_object_get(made_result(run, PEAK), "case"), "dtype",
+                        json_string("f16"));
+    answers(limited_run(), run, mode, 0, "in both runs: matmul\n");
+    /* Which of a ceiling's variants was the best one is nobody's business. */
+    run = limited_run();
+    json_object_set_new(json_object_get(made_result(run, MEMORY), "case"), "threads",
+                        json_integer(4));
+    answers(limited_run(), run, mode, 0, "of them 2 as parts ");
+}
+END_TEST
+
+/* Numbers that no run has but a file may. */
+START_TEST(nothing_is_divided_by_zero)
+{
+    json_t *run = limited_run();
+    made_set(run, PRODUCT, 0, 0, 0);
+    answers(limited_run(), run, mode, 3, "1 slower, 0 faster");
+    run = limited_run();
+    made_set(run, PEAK, 0, 0, 0);
+    answers(limited_run(), run, mode, 0, "of them 1 as parts ");
+    run = limited_run();
+    made_set(run, PRODUCT, 100, 0, 1e308);
+    made_set(run, PEAK, 200, 0, 1e308);
+    scale_part(run, PRODUCT, 0.5);
+    answers(limited_run(), run, mode, 0, "of them 2 as parts ");
+}
+END_TEST
+
+static json_t *without_ceilings(void)
+{
+    json_t *run = limited_run();
+    json_object_set_new(made_result(run, PRODUCT), "ceiling", json_null());
+    json_object_set_new(made_result(run, COPY), "ceiling", json_null());
+    return run;
+}
+
+static void fails(json_t *old, json_t *new_run, int which, const char *before, const char *after)
+{
+    char want[512];
+    files used;
+    tool_result result = compare(old, new_run, mode, &used);
+    snprintf(want, sizeof want, "tessera: bench compare: %s%s%s\n", before,
+             which >= 0 ? used.paths[which] : "", after);
+    ck_assert_str_eq(result.err, want);
+    ck_assert_str_eq(result.out, "");
+    ck_assert_int_eq(result.exit_code, 1);
+    tool_result_free(&result);
+}
+
+START_TEST(without_ceilings_there_is_nothing_to_do)
+{
+    answers(without_ceilings(), without_ceilings(), "", 0, "2 compared: 0 slower");
+    fails(without_ceilings(), limited_run(), 0, "--of-ceiling: no figure of ", " has a ceiling");
+    fails(limited_run(), without_ceilings(), 1, "--of-ceiling: no figure of ", " has a ceiling");
+    json_t *run = limited_run();
+    limit(run, PRODUCT, MEMORY, "memcpy", 0.9);
+    limit(run, COPY, PEAK, "fma_peak", 0.9);
+    fails(limited_run(), run, -1,
+          "--of-ceiling: no figure that both runs have has the same ceiling in both", "");
+}
+END_TEST
+
+START_TEST(a_malformed_ceiling_is_refused)
+{
+    json_t *run = limited_run();
+    limit(run, COPY, PRODUCT, "matmul", 0.9);
+    fails(limited_run(), run, 1, "", ": results[1]: its ceiling, results[0], is none");
+    run = limited_run();
+    limit(run, COPY, 4, "memcpy", 0.9);
+    fails(run, limited_run(), 0, "", ": results[1]: \"result\" is no place among the 4 there are");
+    run = limited_run();
+    limit(run, COPY, MEMORY, "memcpy", -1);
+    fails(run, limited_run(), 0, "", ": results[1]: \"fraction\" is no number from 0 on");
+}
+END_TEST
+
+TESTS(bench_of_ceiling)
+{
+    tcase_set_timeout(tests, 60);
+    tcase_add_loop_test(tests, a_machine_is_no_change, 0,
+                        (int)(sizeof machines / sizeof *machines));
+    tcase_add_test(tests, says_all_of_it);
+    tcase_add_test(tests, a_ceilings_spread_counts);
+    tcase_add_test(tests, others_are_compared_as_they_are);
+    tcase_add_test(tests, another_ceiling_is_no_ceiling);
+    tcase_add_test(tests, nothing_is_divided_by_zero);
+    tcase_add_test(tests, without_ceilings_there_is_nothing_to_do);
+    tcase_add_test(tests, a_malformed_ceiling_is_refused);
+}
