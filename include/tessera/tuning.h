@@ -18,6 +18,7 @@
 #ifndef TESSERA_TUNING_H
 #define TESSERA_TUNING_H
 
+#include "tessera/device.h"
 #include "tessera/matmul.h"
 
 #ifdef __cplusplus
@@ -84,6 +85,32 @@ TSR_API int tsr_tuning_count(const tsr_device *device);
 /* The file's name, whether or not there is one: at most `size` - 1 bytes and a zero. Errors:
  * TSR_ERR_NOT_FOUND (no folder is known), TSR_ERR_INVALID (it does not fit). */
 TSR_API TSR_NODISCARD tsr_status tsr_tuning_path(const tsr_device *device, char *out, size_t size);
+
+#define TSR_TUNING_PATH_SIZE 1024
+#define TSR_TUNING_REASON_SIZE 256
+
+typedef enum tsr_tuning_state {
+    TSR_TUNING_NONE = 0, /* nothing is stored */
+    TSR_TUNING_USED,     /* products follow it, on devices that are opened from now on */
+    TSR_TUNING_IGNORED,  /* they would, but TESSERA_TUNING is 0 */
+    TSR_TUNING_REFUSED   /* what is stored cannot be used; products are computed as usual */
+} tsr_tuning_state;
+
+typedef struct tsr_tuning_stored {
+    tsr_tuning_state state;
+    int classes;       /* that are not computed as usual; 0 where it is refused */
+    int64_t written_s; /* when the file was written last, in seconds since 1970 (UTC); 0: never. By
+                          which version of tessera, files do not say */
+    char path[TSR_TUNING_PATH_SIZE];     /* the file's; "" for TSR_TUNING_NONE */
+    char reason[TSR_TUNING_REASON_SIZE]; /* why it is refused: damaged; of another build's kernels;
+                                            or of another version of the driver, where there is none
+                                            for this one. Otherwise "" */
+} tsr_tuning_stored;
+
+/* What is stored for a device as tsr_device_list_init describes it. Opens nothing; any thread.
+ * Errors: TSR_ERR_INVALID (an argument is NULL), TSR_ERR_NO_MEMORY. */
+TSR_API TSR_NODISCARD tsr_status tsr_tuning_find(const tsr_device_info *device,
+                                                 tsr_tuning_stored *out);
 
 #ifdef __cplusplus
 }

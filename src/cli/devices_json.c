@@ -60,6 +60,33 @@ static void add_coopmat(json_t *object, const tsr_device_info *info)
     }
 }
 
+static void add_text_or_null(json_t *object, const char *name, const char *text)
+{
+    if (text[0] != '\0')
+        cli_json_text(object, name, text);
+    else
+        cli_json_null(object, name);
+}
+
+/* null where it cannot be told, or where the device cannot be used. */
+static void add_tuning(json_t *object, const tsr_device_info *info)
+{
+    char time[CLI_UTC_TEXT] = "";
+    tsr_tuning_stored stored;
+    if (!info->usable || tsr_tuning_find(info, &stored) != TSR_OK) {
+        cli_json_null(object, "tuning");
+        return;
+    }
+    if (stored.state != TSR_TUNING_NONE)
+        cli_utc(stored.written_s, time);
+    json_t *entry = cli_json_add_object(object, "tuning");
+    cli_json_text(entry, "state", cli_tuning_state(stored.state));
+    cli_json_u64(entry, "classes", (uint64_t)stored.classes);
+    add_text_or_null(entry, "written", time);
+    add_text_or_null(entry, "path", stored.path);
+    add_text_or_null(entry, "reason", stored.reason);
+}
+
 json_t *cli_json_device(const tsr_device_info *info)
 {
     char version[CLI_VERSION_TEXT];
@@ -102,5 +129,6 @@ json_t *cli_json_device(const tsr_device_info *info)
     cli_json_u64(object, "max_push_constant_bytes", info->max_push_constant_bytes);
     cli_json_u64(object, "max_allocation_bytes", info->max_allocation_bytes);
     cli_json_real(object, "timestamp_period_ns", (double)info->timestamp_period_ns);
+    add_tuning(object, info);
     return object;
 }

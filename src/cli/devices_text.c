@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/command.h"
 #include "cli/devices.h"
@@ -130,6 +131,52 @@ static void print_coopmat(FILE *out, const tsr_device_info *info)
     }
 }
 
+char *cli_utc(int64_t seconds, char text[CLI_UTC_TEXT])
+{
+    time_t time = (time_t)seconds;
+    struct tm parts;
+    if (gmtime_r(&time, &parts) == NULL ||
+        strftime(text, CLI_UTC_TEXT, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
+        snprintf(text, CLI_UTC_TEXT, "?");
+    return text;
+}
+
+const char *cli_tuning_state(tsr_tuning_state state)
+{
+    switch (state) {
+    case TSR_TUNING_NONE:
+        break;
+    case TSR_TUNING_USED:
+        return "used";
+    case TSR_TUNING_IGNORED:
+        return "ignored";
+    case TSR_TUNING_REFUSED:
+        return "refused";
+    }
+    return "none";
+}
+
+static void print_tuning(FILE *out, const tsr_device_info *info)
+{
+    char time[CLI_UTC_TEXT];
+    tsr_tuning_stored stored;
+    if (tsr_tuning_find(info, &stored) != TSR_OK) {
+        line(out, "tuning", "not known: %s", tsr_last_error());
+        return;
+    }
+    if (stored.state == TSR_TUNING_NONE) {
+        line(out, "tuning", "none");
+        return;
+    }
+    if (stored.state == TSR_TUNING_REFUSED)
+        line(out, "tuning", "refused, products are computed as usual: %s", stored.reason);
+    else
+        line(out, "tuning", "%d class%s of products not computed as usual%s", stored.classes,
+             stored.classes == 1 ? "" : "es",
+             stored.state == TSR_TUNING_IGNORED ? ", were TESSERA_TUNING not 0" : "");
+    line(out, "", "%s, of %s", stored.path, cli_utc(stored.written_s, time));
+}
+
 void cli_device_print(FILE *out, const tsr_device_info *info)
 {
     char version[CLI_VERSION_TEXT], shared[CLI_BYTES_TEXT], push[CLI_BYTES_TEXT],
@@ -172,4 +219,6 @@ void cli_device_print(FILE *out, const tsr_device_info *info)
     print_queues(out, info);
     line(out, "extras", "memory budget %s, external host memory %s, pipeline statistics %s",
          yes(info->memory_budget), yes(info->external_memory_host), yes(info->pipeline_statistics));
+    if (info->usable)
+        print_tuning(out, info);
 }

@@ -49,15 +49,33 @@ bool tsr__cache_path(const tsr__cache_kind *kind, uint64_t name, char path[TSR__
 
 /* Reading -------------------------------------------------------------------------------------- */
 
-/* Nothing in the header is believed before it has been checked. *out stays NULL where something is
- * wrong. */
+/* Nothing in the header is believed before it has been checked. What is wrong with it, or NULL. */
+static const char *header_flaw(const tsr__cache_kind *kind, const tsr__cache_key *key,
+                               const file_header *header)
+{
+    tsr__cache_key same_kernels = header->key;
+    if (header->magic != kind->magic)
+        return "is damaged, or of another version of the format";
+    same_kernels.shader_hash = key->shader_hash;
+    if (memcmp(&same_kernels, key, sizeof *key) != 0)
+        return "was made for another device, or another version of its driver";
+    if (header->key.shader_hash != key->shader_hash)
+        return "was made by a build with other kernels";
+    return header->data_bytes > kind->most_bytes ? "is damaged" : NULL;
+}
+
 static tsr_status read_checked(FILE *file, const tsr__cache_kind *kind, const tsr__cache_key *key,
-                               void **out, size_t *out_bytes)
+                               void **out, size_t *out_bytes, const char **refused)
 {
     file_header header;
-    if (fread(&header, sizeof header, 1, file) != 1 || header.magic != kind->magic ||
-        memcmp(&header.key, key, sizeof *key) != 0 || header.data_bytes > kind->most_bytes)
+    *refused = "is damaged";
+    if (fread(&header, sizeof header, 1, file) != 1)
         return TSR_OK;
+    const char *flaw = header_flaw(kind, key, &header);
+    if (flaw) {
+        *refused = flaw;
+        return TSR_OK;
+    }
     size_t bytes = (size_t)header.data_bytes;
     void *data = tsr__calloc(bytes, 1);
     if (!data)
@@ -67,28 +85,52 @@ static tsr_status read_checked(FILE *file, const tsr__cache_kind *kind, const ts
         tsr__free(data);
         return TSR_OK;
     }
+    *refused = NULL;
     *out = data;
     *out_bytes = bytes;
+    return TSR_OK;
+}
+
+tsr_status tsr__cache_inspect(const tsr__cache_kind *kind, const char *path,
+                              const tsr__cache_key *key, void **out, size_t *out_bytes,
+                              const char **refused)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    const char *reason = NULL;
+    FILE *file = fopen(path, "rb");
+    if (file) {
+        tsr_status status = read_checked(file, kind, key, &data, &bytes, &reason);
+        fclose(file);
+        TSR__TRY(status);
+    }
+    *out = data;
+    *out_bytes = bytes;
+    *refused = reason;
     return TSR_OK;
 }
 
 tsr_status tsr__cache_load(const tsr__cache_kind *kind, const char *path, const tsr__cache_key *key,
                            void **out, size_t *out_bytes)
 {
-    void *data = NULL;
-    size_t bytes = 0;
-    FILE *file = fopen(path, "rb");
-    if (file) {
-        tsr_status status = read_checked(file, kind, key, &data, &bytes);
-        fclose(file);
-        TSR__TRY(status);
-        if (!data)
-            tsr__log(TSR_LOG_WARNING, "%s %s is damaged, foreign or outdated and was not used",
-                     kind->what, path);
-    }
-    *out = data;
-    *out_bytes = bytes;
+    const char *refused;
+    TSR__TRY(tsr__cache_inspect(kind, path, key, out, out_bytes, &refused));
+    if (refused)
+        tsr__log(TSR_LOG_WARNING, "%s %s was not used: it %s", kind->what, path, refused);
     return TSR_OK;
+}
+
+bool tsr__cache_peek(const tsr__cache_kind *kind, const char *path, tsr__cache_key *out)
+{
+    file_header header;
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return false;
+    bool known = fread(&header, sizeof header, 1, file) == 1 && header.magic == kind->magic;
+    fclose(file);
+    if (known)
+        *out = header.key;
+    return known;
 }
 
 /* Writing -------------------------------------------------------------------------------------- */

@@ -35,10 +35,18 @@ bool tsr__cache_path(const tsr__cache_kind *kind, uint64_t name, char path[TSR__
 uint64_t tsr__cache_hash_shaders(tsr__storage storage, const char *prefix);
 
 /* The contents, to be freed with tsr__free; NULL and 0 where there is no file, or none that can be
- * used: one that is damaged, or that depends on something else than `key`, is logged. Errors:
- * TSR_ERR_NO_MEMORY. */
+ * used: one that is damaged, or that depends on something else than `key`. Then `*refused` says
+ * why, in words that follow "it"; otherwise it is NULL. Errors: TSR_ERR_NO_MEMORY. */
+tsr_status tsr__cache_inspect(const tsr__cache_kind *kind, const char *path,
+                              const tsr__cache_key *key, void **out, size_t *out_bytes,
+                              const char **refused);
+
+/* The same, and logs why a file was not used. */
 tsr_status tsr__cache_load(const tsr__cache_kind *kind, const char *path, const tsr__cache_key *key,
                            void **out, size_t *out_bytes);
+
+/* What a file of this kind says it depends on; false where that cannot be told. */
+bool tsr__cache_peek(const tsr__cache_kind *kind, const char *path, tsr__cache_key *out);
 
 /* Replaces the file, making the folder where there is none. 0, or an errno. */
 int tsr__cache_store(const tsr__cache_kind *kind, const char *path, const tsr__cache_key *key,

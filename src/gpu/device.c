@@ -245,9 +245,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->subgroups_demanded = capabilities->subgroup_size_control &&
                                  capabilities->subgroup_sizes_in_compute &&
                                  capabilities->full_subgroups;
-    device->storage = info->storage16 && info->storage8 && !params->force_packed_storage
-                          ? TSR__STORAGE_S16
-                          : TSR__STORAGE_W32;
+    device->storage = params->force_packed_storage ? TSR__STORAGE_W32 : tsr__storage_of(info);
     device->mapped = info->unified_memory && !params->force_staging;
     atomic_init(&device->references, 1);
     atomic_init(&device->lost, false);

@@ -21,6 +21,12 @@ typedef enum tsr__device_class {
     TSR__CLASS_CPU       /* other CPU drivers, SwiftShader among them */
 } tsr__device_class;
 
+/* The variant of the shaders that such a device runs, unless a test wants the other one. */
+static inline tsr__storage tsr__storage_of(const tsr_device_info *info)
+{
+    return info->storage16 && info->storage8 ? TSR__STORAGE_S16 : TSR__STORAGE_W32;
+}
+
 struct tsr_device {
     tsr__instance *instance;
     VkPhysicalDevice physical;

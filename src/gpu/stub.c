@@ -123,6 +123,7 @@ TSR__ABSENT(tsr_tuning_set, tsr_stream *stream, const tsr_tensor *y, const tsr_t
             const tsr_tensor *b, const tsr_matmul_params *params, const tsr_tuning_choice *choice)
 TSR__ABSENT(tsr_tuning_save, tsr_device *device)
 TSR__ABSENT(tsr_tuning_path, const tsr_device *device, char *out, size_t size)
+TSR__ABSENT(tsr_tuning_find, const tsr_device_info *device, tsr_tuning_stored *out)
 int tsr_tuning_count(const tsr_device *device)
 {
     return 0;

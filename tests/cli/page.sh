@@ -1,5 +1,5 @@
 #!/bin/sh
-# page.sh BUILD: runs the tool's benchmarks, validates the JSON against docs/bench.schema.json, and opens the page of it.
+# page.sh BUILD: runs the tool's benchmarks, validates the JSON against docs/*.schema.json, and opens the page of it.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 tool=$1/src/cli/tessera
@@ -14,13 +14,19 @@ browser=$(command -v chromium || command -v chromium-browser || true)
 measures() {
     "$tool" bench --time 0.002 -o "$folder/run.json" >"$folder/run.txt"
 }
-valid() { # FILE
-    "$validator" -i "$1" docs/bench.schema.json
+# What is stored here is not for the programs of whoever runs the tests. A product that some kernel is measured for, and one that
+# is left out.
+tunes() {
+    env XDG_CACHE_HOME="$folder/cache" "$tool" bench --tune --device 0 --time 0.02 --dtype f32 --shape 40x64x48 \
+        --shape 2048x2048x2048 -o "$folder/tuning.json" >"$folder/tuning.txt" && grep -q '"left_out": \[$' "$folder/tuning.json"
+}
+valid() { # NAME SCHEMA
+    "$validator" -i "$folder/$1.json" "docs/$2.schema.json"
 }
 # A schema that accepts anything would accept this, too.
-invalid() { # SED-COMMAND
-    sed "$1" "$folder/run.json" >"$folder/spoilt.json"
-    ! cmp -s "$folder/run.json" "$folder/spoilt.json" && ! valid "$folder/spoilt.json"
+invalid() { # NAME SCHEMA SED-COMMAND
+    sed "$3" "$folder/$1.json" >"$folder/spoilt.json"
+    ! cmp -s "$folder/$1.json" "$folder/spoilt.json" && ! valid spoilt "$2"
 }
 # A name that would do something, were it not escaped.
 makes_hostile() {
@@ -63,10 +69,17 @@ differ() {
 }
 
 point "a complete run" measures
-point "its JSON fits the schema" valid "$folder/run.json"
-point "the schema refuses a missing member" invalid 's/"median"/"mean"/'
-point "the schema refuses a wrong type" invalid 's/"is_ceiling": false/"is_ceiling": 0/'
-point "the schema refuses another version" invalid 's/"schema_version": 2/"schema_version": 3/'
+point "its JSON fits the schema" valid run bench
+point "the schema refuses a missing member" invalid run bench 's/"median"/"mean"/'
+point "the schema refuses a wrong type" invalid run bench 's/"is_ceiling": false/"is_ceiling": 0/'
+point "the schema refuses another version" invalid run bench 's/"schema_version": 2/"schema_version": 3/'
+point "a tuning" tunes
+point "its JSON fits the schema of tunings" valid tuning tuning
+point "that one refuses a missing member" invalid tuning tuning 's/"winner"/"loser"/'
+point "it refuses a wrong type" invalid tuning tuning 's/"with_bias": false/"with_bias": 0/;s/"with_bias": true/"with_bias": 1/'
+point "it refuses another version" invalid tuning tuning 's/"schema_version": 1/"schema_version": 2/'
+point "it refuses another state" invalid tuning tuning 's/"state": "[a-z]*"/"state": "gone"/'
+point "it refuses a run" invalid run tuning 's/tessera.bench/tessera.tuning/;s/"schema_version": 2/"schema_version": 1/'
 point "the page of it" makes_page page "$folder/run.json"
 point "is well-formed XML" well_formed page
 point "a run with hostile names" makes_hostile

@@ -1,11 +1,14 @@
 /* `tessera devices` against the library's own listing. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include <utime.h>
 
 #include "cli/tool.h"
 #include "support/check_main.h"
-#include "tessera/device.h"
+#include "tessera/tessera.h"
 
 static void same_number(const json_t *object, const char *name, uint64_t value)
 {
@@ -127,8 +130,151 @@ START_TEST(text_names_each_device)
 }
 END_TEST
 
+/* Tunings -------------------------------------------------------------------------------------- */
+
+static char folder[64];
+
+static void fresh_folder(void)
+{
+    const char *cache = getenv("XDG_CACHE_HOME");
+    if (cache) /* building all kernels anew takes long */
+        setenv("MESA_SHADER_CACHE_DIR", cache, 0);
+    snprintf(folder, sizeof folder, "/tmp/tessera-devices-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    setenv("XDG_CACHE_HOME", folder, 1);
+    unsetenv("TESSERA_TUNING");
+}
+
+static void remove_folder(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+/* Stores another kernel for one class of products, and dates the file 2026-01-02T03:04:05Z. */
+static void store_tuning(char path[TSR_TUNING_PATH_SIZE])
+{
+    const struct utimbuf then = {.actime = 1767323045, .modtime = 1767323045};
+    tsr_device *device = NULL;
+    tsr_stream *stream = NULL;
+    tsr_tensor *y = NULL, *x = NULL;
+    ck_assert_ok(tsr_device_open(NULL, &device));
+    ck_assert_ok(tsr_stream_create(device, &stream));
+    ck_assert_ok(tsr_tensor_create(device, TSR_F32, 2, (int64_t[]){40, 40}, &x));
+    ck_assert_ok(tsr_tensor_create(device, TSR_F32, 2, (int64_t[]){40, 40}, &y));
+    ck_assert_ok(tsr_tuning_set(stream, y, x, x, NULL, tsr_tuning_choice(.kernel = "wide")));
+    ck_assert_ok(tsr_tuning_save(device));
+    ck_assert_ok(tsr_tuning_path(device, path, TSR_TUNING_PATH_SIZE));
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&x);
+    tsr_stream_destroy(&stream);
+    tsr_device_close(&device);
+    ck_assert_int_eq(utime(path, &then), 0);
+}
+
+/* The text about the first device ends with this. */
+static void prints(const char *want)
+{
+    char text[2 * TSR_TUNING_PATH_SIZE];
+    tool_result result = tool_run("devices");
+    ck_assert_str_eq(result.err, "");
+    snprintf(text, sizeof text, "   tuning          %s\n\n", want);
+    ck_assert_msg(strstr(result.out, text) != NULL, "no '%s' in: %s", text, result.out);
+    tool_result_free(&result);
+}
+
+/* NULL: null. */
+static void same_text(const json_t *object, const char *name, const char *want)
+{
+    if (want != NULL)
+        ck_assert_str_eq(tool_text(object, name), want);
+    else
+        ck_assert(json_is_null(tool_member(object, name)));
+}
+
+static void json_says(const char *state, int classes, const char *written, const char *path,
+                      const char *reason)
+{
+    json_t *document = tool_json("devices --json", "tessera.devices");
+    const json_t *tuning =
+        tool_member(json_array_get(tool_member(document, "devices"), 0), "tuning");
+    ck_assert_str_eq(tool_text(tuning, "state"), state);
+    ck_assert_int_eq((int)tool_number(tuning, "classes"), classes);
+    same_text(tuning, "written", written);
+    same_text(tuning, "path", path);
+    same_text(tuning, "reason", reason);
+    json_decref(document);
+}
+
+#define WRITTEN "2026-01-02T03:04:05Z"
+#define NEXT_LINE "\n                   "
+
+START_TEST(tells_of_a_tuning)
+{
+    char path[TSR_TUNING_PATH_SIZE], want[2 * TSR_TUNING_PATH_SIZE];
+    prints("none");
+    json_says("none", 0, NULL, NULL, NULL);
+
+    store_tuning(path);
+    snprintf(want, sizeof want, "1 class of products not computed as usual" NEXT_LINE "%s, of %s",
+             path, WRITTEN);
+    prints(want);
+    json_says("used", 1, WRITTEN, path, NULL);
+
+    setenv("TESSERA_TUNING", "0", 1);
+    snprintf(want, sizeof want,
+             "1 class of products not computed as usual, were TESSERA_TUNING not 0" NEXT_LINE
+             "%s, of %s",
+             path, WRITTEN);
+    prints(want);
+    json_says("ignored", 1, WRITTEN, path, NULL);
+}
+END_TEST
+
+START_TEST(tells_why_a_tuning_is_refused)
+{
+    char path[TSR_TUNING_PATH_SIZE], other[96], reason[128], want[2 * TSR_TUNING_PATH_SIZE];
+    const struct utimbuf then = {.actime = 1767323045, .modtime = 1767323045};
+    tsr_device_list list;
+    store_tuning(path);
+
+    /* What another version of the driver would have left: another name, another version inside. */
+    snprintf(other, sizeof other, "%s/tessera/tuning-0.bin", folder);
+    ck_assert_int_eq(rename(path, other), 0);
+    FILE *file = fopen(other, "r+b");
+    ck_assert_ptr_nonnull(file);
+    const uint32_t version = 0xabc;
+    ck_assert_int_eq(fseek(file, 48, SEEK_SET), 0);
+    ck_assert_uint_eq(fwrite(&version, sizeof version, 1, file), 1);
+    fclose(file);
+    ck_assert_int_eq(utime(other, &then), 0);
+    ck_assert_ok(tsr_device_list_init(&list));
+    snprintf(reason, sizeof reason, "it was made for version 0xabc of the driver; this is 0x%x",
+             (unsigned)list.devices[0].driver_version);
+    tsr_device_list_finish(&list);
+    snprintf(want, sizeof want, "refused, products are computed as usual: %s" NEXT_LINE "%s, of %s",
+             reason, other, WRITTEN);
+    prints(want);
+    json_says("refused", 0, WRITTEN, other, reason);
+
+    store_tuning(path);
+    ck_assert_int_eq(truncate(path, 100), 0);
+    ck_assert_int_eq(utime(path, &then), 0);
+    snprintf(want, sizeof want,
+             "refused, products are computed as usual: it is damaged" NEXT_LINE "%s, of %s", path,
+             WRITTEN);
+    prints(want);
+    json_says("refused", 0, WRITTEN, path, "it is damaged");
+}
+END_TEST
+
 TESTS(devices)
 {
+    tcase_set_timeout(tests, 120);
+    tcase_add_checked_fixture(tests, fresh_folder, remove_folder);
     tcase_add_test(tests, json_has_everything);
     tcase_add_test(tests, text_names_each_device);
+    tcase_add_test(tests, tells_of_a_tuning);
+    tcase_add_test(tests, tells_why_a_tuning_is_refused);
 }

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,9 +35,9 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 
 /* Kind of device and driver. Not UUIDs: they tell two devices of one kind apart, and change when a
  * card moves to another slot or a distribution builds the same driver again. */
-static void identify(const tsr_device *device, tsr__cache_key *out)
+static void identify(const tsr__tuned_owner *owner, tsr__cache_key *out)
 {
-    const tsr_device_info *info = &device->info;
+    const tsr_device_info *info = owner->info;
     uint64_t names = hash_text(TSR__HASH_START, info->name);
     names = hash_text(names, info->driver_name);
     names = hash_text(names, info->driver_info);
@@ -46,7 +47,7 @@ static void identify(const tsr_device *device, tsr__cache_key *out)
     out->vendor_id = info->vendor_id;
     out->device_id = info->device_id;
     out->driver_version = info->driver_version;
-    out->storage = (uint32_t)device->storage;
+    out->storage = (uint32_t)owner->storage;
 }
 
 /* Other kernels may have other winners: the shaders of products, and what configurations make of
@@ -63,17 +64,22 @@ static uint64_t hash_kernels(tsr__storage storage)
     return hash;
 }
 
-void tsr__tuned_key(const tsr_device *device, tsr__cache_key *out)
+tsr__tuned_owner tsr__tuned_owner_of(const tsr_device *device)
 {
-    identify(device, out);
-    out->shader_hash = hash_kernels(device->storage);
+    return (tsr__tuned_owner){.info = &device->info, .storage = device->storage};
+}
+
+void tsr__tuned_key(const tsr__tuned_owner *owner, tsr__cache_key *out)
+{
+    identify(owner, out);
+    out->shader_hash = hash_kernels(owner->storage);
 }
 
 /* The name leaves out the kernels: a build with others replaces the file. */
-tsr_status tsr__tuned_path(const tsr_device *device, char path[TSR__CACHE_PATH])
+tsr_status tsr__tuned_path(const tsr__tuned_owner *owner, char path[TSR__CACHE_PATH])
 {
     tsr__cache_key identity;
-    identify(device, &identity);
+    identify(owner, &identity);
     if (!tsr__cache_path(&tsr__tuned_file, tsr__hash(TSR__HASH_START, &identity, sizeof identity),
                          path))
         return tsr__fail(TSR_ERR_NOT_FOUND,
@@ -83,19 +89,22 @@ tsr_status tsr__tuned_path(const tsr_device *device, char path[TSR__CACHE_PATH])
 
 /* Reading -------------------------------------------------------------------------------------- */
 
-/* Empty where there is no file, or none that can be used. */
-static tsr_status load(const tsr_device *device, tsr__tuned_table *out)
+tsr_status tsr__tuned_read(const tsr__tuned_owner *owner, const char *path, tsr__tuned_table *out,
+                           char refused[TSR__TUNED_REASON])
 {
-    char path[TSR__CACHE_PATH];
     tsr__cache_key key;
     void *data;
     size_t bytes;
+    const char *reason;
     *out = (tsr__tuned_table){0};
+    refused[0] = '\0';
     /* Most devices have no file: the kernels need not be hashed. */
-    if (tsr__tuned_path(device, path) != TSR_OK || access(path, R_OK) != 0)
+    if (access(path, R_OK) != 0)
         return TSR_OK;
-    tsr__tuned_key(device, &key);
-    TSR__TRY(tsr__cache_load(&tsr__tuned_file, path, &key, &data, &bytes));
+    tsr__tuned_key(owner, &key);
+    TSR__TRY(tsr__cache_inspect(&tsr__tuned_file, path, &key, &data, &bytes, &reason));
+    if (reason)
+        snprintf(refused, TSR__TUNED_REASON, "it %s", reason);
     if (!data)
         return TSR_OK;
     tsr_status status = tsr__tuned_table_decode(data, bytes, out);
@@ -103,13 +112,26 @@ static tsr_status load(const tsr_device *device, tsr__tuned_table *out)
     if (status == TSR_ERR_NO_MEMORY)
         return status;
     if (status != TSR_OK)
-        tsr__log(TSR_LOG_WARNING, "%s was not used: %s", path, tsr_last_error());
-    else
+        snprintf(refused, TSR__TUNED_REASON, "%s", tsr_last_error());
+    return TSR_OK;
+}
+
+static tsr_status load(const tsr_device *device, tsr__tuned_table *out)
+{
+    char path[TSR__CACHE_PATH], refused[TSR__TUNED_REASON];
+    tsr__tuned_owner owner = tsr__tuned_owner_of(device);
+    *out = (tsr__tuned_table){0};
+    if (tsr__tuned_path(&owner, path) != TSR_OK)
+        return TSR_OK;
+    TSR__TRY(tsr__tuned_read(&owner, path, out, refused));
+    if (refused[0] != '\0')
+        tsr__log(TSR_LOG_WARNING, "tuning %s was not used: %s", path, refused);
+    else if (out->count > 0)
         tsr__log(TSR_LOG_INFO, "%s: %zu classes of products are tuned", path, out->count);
     return TSR_OK;
 }
 
-static bool wanted(void)
+bool tsr__tuned_wanted(void)
 {
     const char *value = getenv("TESSERA_TUNING");
     return !value || strcmp(value, "0") != 0;
@@ -122,7 +144,7 @@ tsr_status tsr__tuned_create(const tsr_device *device, bool read, tsr__tuned **o
         return TSR_ERR_NO_MEMORY;
     pthread_mutex_init(&tuned->lock, NULL);
     /* Without memory there is no telling what it says, and so which bits products have. */
-    tsr_status status = read && wanted() ? load(device, &tuned->table) : TSR_OK;
+    tsr_status status = read && tsr__tuned_wanted() ? load(device, &tuned->table) : TSR_OK;
     if (status != TSR_OK) {
         tsr__tuned_destroy(tuned);
         return status;
@@ -190,9 +212,10 @@ static tsr_status store(const tsr_device *device, const tsr__tuned_table *table)
     tsr__cache_key key;
     void *data;
     size_t bytes;
-    TSR__TRY(tsr__tuned_path(device, path));
+    tsr__tuned_owner owner = tsr__tuned_owner_of(device);
+    TSR__TRY(tsr__tuned_path(&owner, path));
     TSR__TRY(tsr__tuned_table_encode(table, &data, &bytes));
-    tsr__tuned_key(device, &key);
+    tsr__tuned_key(&owner, &key);
     int reason = tsr__cache_store(&tsr__tuned_file, path, &key, data, bytes);
     tsr__free(data);
     if (reason != 0)

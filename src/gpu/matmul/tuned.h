@@ -29,11 +29,28 @@ tsr_status tsr__tuned_save(const tsr_device *device, tsr__tuned *tuned);
 /* Classes that are not computed as usual. */
 int tsr__tuned_count(tsr__tuned *tuned);
 
-/* Where the device's file is; TSR_ERR_NOT_FOUND where there is no folder for it. */
-tsr_status tsr__tuned_path(const tsr_device *device, char path[TSR__CACHE_PATH]);
+/* Whose file it is: what it depends on of a device, which need not be open. */
+typedef struct tsr__tuned_owner {
+    const tsr_device_info *info;
+    tsr__storage storage;
+} tsr__tuned_owner;
+
+tsr__tuned_owner tsr__tuned_owner_of(const tsr_device *device);
+
+/* Where the owner's file is; TSR_ERR_NOT_FOUND where there is no folder for it. */
+tsr_status tsr__tuned_path(const tsr__tuned_owner *owner, char path[TSR__CACHE_PATH]);
 
 /* What the file depends on. */
-void tsr__tuned_key(const tsr_device *device, tsr__cache_key *out);
+void tsr__tuned_key(const tsr__tuned_owner *owner, tsr__cache_key *out);
+
+#define TSR__TUNED_REASON 256
+/* What the file says; empty where there is none, or none that can be used. Then `refused` says why,
+ * and is "" otherwise. Errors: TSR_ERR_NO_MEMORY. */
+tsr_status tsr__tuned_read(const tsr__tuned_owner *owner, const char *path, tsr__tuned_table *out,
+                           char refused[TSR__TUNED_REASON]);
+
+/* Whether TESSERA_TUNING lets tunings be read. */
+bool tsr__tuned_wanted(void);
 
 extern const tsr__cache_kind tsr__tuned_file;
 

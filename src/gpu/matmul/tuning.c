@@ -166,7 +166,8 @@ tsr_status tsr_tuning_path(const tsr_device *device, char *out, size_t size)
 
     TSR__REQUIRE(device != NULL && out != NULL, "tuning_path: %s is NULL",
                  device ? "out" : "device");
-    TSR__TRY(tsr__tuned_path(device, path));
+    tsr__tuned_owner owner = tsr__tuned_owner_of(device);
+    TSR__TRY(tsr__tuned_path(&owner, path));
     TSR__REQUIRE(strlen(path) < size, "tuning_path: %zu bytes are too few for %s", size, path);
     strcpy(out, path);
     return TSR_OK;
