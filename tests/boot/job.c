@@ -142,7 +142,8 @@ tsr_status job_exchange(tsr__rendezvous *rendezvous, const tsr__rendezvous_param
     uint64_t size = largest * (uint64_t)params->rank / (uint64_t)params->size;
     memset(mine, 'a' + params->rank, sizeof mine);
     tsr__boot_blocks blocks;
-    TSR__TRY(tsr__rendezvous_exchange(rendezvous, mine, size, params->timeout_ns, &blocks));
+    tsr__boot_limit limit = tsr__boot_limit_from_now(params->timeout_ns);
+    TSR__TRY(tsr__rendezvous_exchange(rendezvous, mine, size, &limit, &blocks));
     bool right = blocks.starts[0] == 0;
     for (int32_t rank = 0; rank < params->size; rank++) {
         right = right && blocks.starts[rank + 1] - blocks.starts[rank] ==

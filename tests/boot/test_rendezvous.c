@@ -298,6 +298,34 @@ START_TEST(who_does_not_come_to_an_exchange_is_named)
 }
 END_TEST
 
+/* An exchange that has a tenth of a second left of the minute that its caller asked for. */
+static tsr_status come_late(int slot, void *user)
+{
+    tsr__rendezvous *rendezvous;
+    tsr__boot_blocks blocks;
+    (void)slot;
+    TSR__TRY(tsr__rendezvous_open(user, &rendezvous));
+    TSR__TRY(job_exchange(rendezvous, user, 100));
+    tsr__boot_limit limit = {.asked_ns = 60 * TSR__SECOND,
+                             .deadline_ns = tsr__deadline_ns(TSR__SECOND / 10)};
+    tsr_status status = tsr__rendezvous_exchange(rendezvous, "x", 1, &limit, &blocks);
+    tsr__rendezvous_close(&rendezvous);
+    return status;
+}
+
+START_TEST(what_was_asked_for_is_named)
+{
+    uint64_t begin = tsr__now_ns();
+    prepare(2, 20 * TSR__SECOND);
+    job_start(0, come_late, &params[0]);
+    job_start(1, meet_and_wait, &params[1]);
+    assert_end(0, TSR_ERR_TIMEOUT,
+               "rendezvous: after 60.0 s these of 2 ranks have not come to the exchange: 1");
+    ck_assert_uint_lt(tsr__now_ns() - begin, 20 * TSR__SECOND);
+    job_kill(1);
+}
+END_TEST
+
 START_TEST(rank_zero_that_does_not_come_to_an_exchange)
 {
     char expected[256];
@@ -393,6 +421,7 @@ TESTS(rendezvous)
     tcase_add_test(tests, who_has_left_is_named);
     tcase_add_test(tests, rank_zero_that_has_left_is_named);
     tcase_add_test(tests, who_does_not_come_to_an_exchange_is_named);
+    tcase_add_test(tests, what_was_asked_for_is_named);
     tcase_add_test(tests, rank_zero_that_does_not_come_to_an_exchange);
     tcase_add_test(tests, a_rank_may_come_twice);
     tcase_add_test(tests, changed_messages_are_noticed);

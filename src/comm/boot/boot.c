@@ -64,7 +64,15 @@ static void find_local(tsr__boot_info *info)
     }
 }
 
-static tsr_status meet(tsr__boot *boot, uint64_t timeout_ns)
+static tsr_status exchange(tsr__boot *boot, const void *mine, uint64_t size_bytes,
+                           const tsr__boot_limit *limit, tsr__boot_blocks *out)
+{
+    tsr_status status = boot->way->exchange(boot->state, mine, size_bytes, limit, out);
+    boot->broken = status != TSR_OK;
+    return status;
+}
+
+static tsr_status meet(tsr__boot *boot, const tsr__boot_limit *limit)
 {
     boot->node_of = tsr__calloc((size_t)boot->info.size, sizeof *boot->node_of);
     if (boot->node_of == NULL)
@@ -72,7 +80,7 @@ static tsr_status meet(tsr__boot *boot, uint64_t timeout_ns)
     boot->info.node_of = boot->node_of;
     tsr__boot_node(boot->info.node);
     tsr__boot_blocks nodes;
-    TSR__TRY(tsr__boot_exchange(boot, boot->info.node, TSR__BOOT_NODE_SIZE, timeout_ns, &nodes));
+    TSR__TRY(exchange(boot, boot->info.node, TSR__BOOT_NODE_SIZE, limit, &nodes));
     tsr_status status = number_nodes(boot, &nodes);
     tsr__boot_blocks_finish(&nodes);
     if (status == TSR_OK)
@@ -84,7 +92,7 @@ static tsr_status open_way(const tsr__boot_params *params, tsr__boot *boot)
 {
     tsr__boot_place place = {0};
     tsr_status status = TSR_OK;
-    uint64_t deadline = tsr__deadline_ns(params->timeout_ns);
+    tsr__boot_limit limit = tsr__boot_limit_from_now(params->timeout_ns);
     switch (params->kind) {
     case TSR__BOOT_PMIX:
         status = tsr__boot_open_pmix(params, &place, &boot->way, &boot->state);
@@ -107,8 +115,7 @@ static tsr_status open_way(const tsr__boot_params *params, tsr__boot *boot)
     boot->info.size = place.size;
     boot->info.local_rank = place.local_rank;
     boot->info.local_size = place.local_size;
-    uint64_t now = tsr__now_ns();
-    return meet(boot, deadline > now ? deadline - now : 1);
+    return meet(boot, &limit);
 }
 
 tsr_status tsr__boot_open(const tsr__boot_params *params, tsr__boot **out)
@@ -156,10 +163,9 @@ tsr_status tsr__boot_exchange(tsr__boot *boot, const void *mine, uint64_t size_b
     TSR__REQUIRE(mine != NULL || size_bytes == 0, "boot: a block of %" PRIu64 " bytes is NULL",
                  size_bytes);
     TSR__REQUIRE(!boot->broken, "boot: an earlier exchange failed");
-    tsr_status status = boot->way->exchange(boot->state, mine, size_bytes,
-                                            timeout_ns != 0 ? timeout_ns : boot->timeout_ns, out);
-    boot->broken = status != TSR_OK;
-    return status;
+    tsr__boot_limit limit =
+        tsr__boot_limit_from_now(timeout_ns != 0 ? timeout_ns : boot->timeout_ns);
+    return exchange(boot, mine, size_bytes, &limit, out);
 }
 
 void tsr__boot_close(tsr__boot **boot)

@@ -7,6 +7,7 @@
 #ifndef TSR_COMM_BOOT_BOOT_H
 #define TSR_COMM_BOOT_BOOT_H
 
+#include "base/clock.h"
 #include "tessera/base.h"
 
 #define TSR__BOOT_MAX_RANKS 65536
@@ -55,6 +56,17 @@ typedef struct tsr__boot_blocks {
     uint8_t *bytes;
     uint64_t *starts; /* size + 1 of them */
 } tsr__boot_blocks;
+
+/* Until when to wait; and how long that was when it was asked for, which is what errors name: some
+ * of it may have gone into what came before. */
+typedef struct tsr__boot_limit {
+    uint64_t asked_ns, deadline_ns;
+} tsr__boot_limit;
+
+static inline tsr__boot_limit tsr__boot_limit_from_now(uint64_t timeout_ns)
+{
+    return (tsr__boot_limit){.asked_ns = timeout_ns, .deadline_ns = tsr__deadline_ns(timeout_ns)};
+}
 
 /* Meets all other ranks, collectively; NULL `params` is AUTO. Errors: a variable missing or out of
  * range (INVALID), a kind that this build or this environment does not have (UNSUPPORTED), ranks

@@ -49,11 +49,11 @@ static tsr_status gather_padded(const callback_state *state, const void *mine, u
     return status;
 }
 
-static tsr_status exchange(void *opaque, const void *mine, uint64_t size_bytes, uint64_t timeout_ns,
-                           tsr__boot_blocks *out)
+static tsr_status exchange(void *opaque, const void *mine, uint64_t size_bytes,
+                           const tsr__boot_limit *limit, tsr__boot_blocks *out)
 {
     const callback_state *state = opaque;
-    (void)timeout_ns;
+    (void)limit;
     uint64_t *sizes = tsr__calloc((size_t)state->size, sizeof *sizes);
     if (sizes == NULL)
         return TSR_ERR_NO_MEMORY;

@@ -42,10 +42,10 @@ static tsr_status read_port(uint16_t *port)
     return TSR_OK;
 }
 
-static tsr_status exchange(void *state, const void *mine, uint64_t size_bytes, uint64_t timeout_ns,
-                           tsr__boot_blocks *out)
+static tsr_status exchange(void *state, const void *mine, uint64_t size_bytes,
+                           const tsr__boot_limit *limit, tsr__boot_blocks *out)
 {
-    return tsr__rendezvous_exchange(state, mine, size_bytes, timeout_ns, out);
+    return tsr__rendezvous_exchange(state, mine, size_bytes, limit, out);
 }
 
 static void close_env(void *state)

@@ -7,8 +7,8 @@
 /* A way to boot: what stands behind a tsr__boot. */
 typedef struct tsr__boot_way {
     const char *name;
-    tsr_status (*exchange)(void *state, const void *mine, uint64_t size_bytes, uint64_t timeout_ns,
-                           tsr__boot_blocks *out);
+    tsr_status (*exchange)(void *state, const void *mine, uint64_t size_bytes,
+                           const tsr__boot_limit *limit, tsr__boot_blocks *out);
     void (*close)(void *state);
 } tsr__boot_way;
 

@@ -106,11 +106,10 @@ static void fence_over(pmix_status_t code, void *opaque)
         fence_destroy(meeting);
 }
 
-static tsr_status fence_wait(const pmix_state *state, fence *meeting, uint64_t timeout_ns)
+static tsr_status fence_wait(const pmix_state *state, fence *meeting, const tsr__boot_limit *limit)
 {
-    uint64_t deadline = tsr__deadline_ns(timeout_ns);
-    struct timespec until = {.tv_sec = (time_t)(deadline / TSR__SECOND),
-                             .tv_nsec = (long)(deadline % TSR__SECOND)};
+    struct timespec until = {.tv_sec = (time_t)(limit->deadline_ns / TSR__SECOND),
+                             .tv_nsec = (long)(limit->deadline_ns % TSR__SECOND)};
     pthread_mutex_lock(&meeting->lock);
     int waited = 0;
     while (!meeting->over && waited == 0)
@@ -123,12 +122,12 @@ static tsr_status fence_wait(const pmix_state *state, fence *meeting, uint64_t t
         return tsr__fail(TSR_ERR_TIMEOUT,
                          "boot: PMIx: after %.1f s not all of %" PRId32
                          " ranks have come to the exchange",
-                         (double)timeout_ns * 1e-9, state->size);
+                         (double)limit->asked_ns * 1e-9, state->size);
     fence_destroy(meeting);
     return code == PMIX_SUCCESS ? TSR_OK : fail(state, TSR_ERR_PEER_LOST, "fence", code);
 }
 
-static tsr_status fence_all(const pmix_state *state, uint64_t timeout_ns)
+static tsr_status fence_all(const pmix_state *state, const tsr__boot_limit *limit)
 {
     pmix_proc_t everyone = state->me;
     everyone.rank = PMIX_RANK_WILDCARD;
@@ -141,7 +140,7 @@ static tsr_status fence_all(const pmix_state *state, uint64_t timeout_ns)
         return TSR_ERR_NO_MEMORY;
     pmix_status_t code = state->pmix->Fence_nb(&everyone, 1, &collect, 1, fence_over, meeting);
     if (code == PMIX_SUCCESS)
-        return fence_wait(state, meeting, timeout_ns);
+        return fence_wait(state, meeting, limit);
     fence_destroy(meeting);
     return code == PMIX_OPERATION_SUCCEEDED ? TSR_OK
                                             : fail(state, TSR_ERR_PEER_LOST, "fence", code);
@@ -167,17 +166,18 @@ static tsr_status put(const pmix_state *state, const char *key, const void *mine
 }
 
 static tsr_status get_block(const pmix_state *state, const char *key, int32_t rank,
-                            uint64_t timeout_ns, pmix_value_t **out)
+                            const tsr__boot_limit *limit, pmix_value_t **out)
 {
+    uint64_t now = tsr__now_ns();
+    uint64_t left_s = limit->deadline_ns > now ? (limit->deadline_ns - now) / TSR__SECOND : 0;
     pmix_proc_t who = state->me;
     who.rank = (pmix_rank_t)rank;
-    pmix_info_t limit = {0};
-    snprintf(limit.key, sizeof limit.key, "%s", PMIX_TIMEOUT);
-    limit.value.type = PMIX_INT;
-    limit.value.data.integer =
-        (int)(timeout_ns / TSR__SECOND < 86400 ? timeout_ns / TSR__SECOND + 1 : 86400);
+    pmix_info_t patience = {0};
+    snprintf(patience.key, sizeof patience.key, "%s", PMIX_TIMEOUT);
+    patience.value.type = PMIX_INT;
+    patience.value.data.integer = (int)(left_s < 86400 ? left_s + 1 : 86400);
     pmix_value_t *value = NULL;
-    pmix_status_t code = state->pmix->Get(&who, key, &limit, 1, &value);
+    pmix_status_t code = state->pmix->Get(&who, key, &patience, 1, &value);
     if (code == PMIX_SUCCESS && value != NULL && value->type == PMIX_BYTE_OBJECT &&
         value->data.bo.size >= 1) {
         *out = value;
@@ -192,11 +192,11 @@ static tsr_status get_block(const pmix_state *state, const char *key, int32_t ra
     return fail(state, TSR_ERR_PEER_LOST, what, code);
 }
 
-static tsr_status get_all(const pmix_state *state, const char *key, uint64_t timeout_ns,
+static tsr_status get_all(const pmix_state *state, const char *key, const tsr__boot_limit *limit,
                           pmix_value_t **values, uint64_t *sizes, tsr__boot_blocks *out)
 {
     for (int32_t rank = 0; rank < state->size; rank++) {
-        TSR__TRY(get_block(state, key, rank, timeout_ns, &values[rank]));
+        TSR__TRY(get_block(state, key, rank, limit, &values[rank]));
         sizes[rank] = values[rank]->data.bo.size - 1;
     }
     TSR__TRY(tsr__boot_blocks_init(state->size, sizes, out));
@@ -206,8 +206,8 @@ static tsr_status get_all(const pmix_state *state, const char *key, uint64_t tim
     return TSR_OK;
 }
 
-static tsr_status exchange(void *opaque, const void *mine, uint64_t size_bytes, uint64_t timeout_ns,
-                           tsr__boot_blocks *out)
+static tsr_status exchange(void *opaque, const void *mine, uint64_t size_bytes,
+                           const tsr__boot_limit *limit, tsr__boot_blocks *out)
 {
     const pmix_state *state = opaque;
     char key[64];
@@ -215,13 +215,13 @@ static tsr_status exchange(void *opaque, const void *mine, uint64_t size_bytes, 
     snprintf(key, sizeof key, "tessera.exchange.%" PRIu64, exchange_count++);
     pthread_mutex_unlock(&count_lock);
     TSR__TRY(put(state, key, mine, size_bytes));
-    TSR__TRY(fence_all(state, timeout_ns));
+    TSR__TRY(fence_all(state, limit));
 
     pmix_value_t **values = tsr__calloc((size_t)state->size, sizeof *values);
     uint64_t *sizes = tsr__calloc((size_t)state->size, sizeof *sizes);
     tsr_status status = values == NULL || sizes == NULL
                             ? TSR_ERR_NO_MEMORY
-                            : get_all(state, key, timeout_ns, values, sizes, out);
+                            : get_all(state, key, limit, values, sizes, out);
     for (int32_t rank = 0; values != NULL && rank < state->size; rank++)
         if (values[rank] != NULL)
             release(values[rank]);

@@ -254,12 +254,12 @@ static tsr_status unpack(const tsr__joined *joined, const uint8_t *payload, uint
 }
 
 tsr_status tsr__rank_other_exchange(tsr__joined *joined, const void *mine, uint64_t size_bytes,
-                                    uint64_t timeout_ns, tsr__boot_blocks *out)
+                                    const tsr__boot_limit *limit, tsr__boot_blocks *out)
 {
     tsr__channel *channel = &joined->channel;
     const char *why;
     tsr__channel_put(channel, TSR__WIRE_BLOCK, mine, (size_t)size_bytes);
-    uint64_t deadline = tsr__deadline_ns(timeout_ns);
+    uint64_t deadline = limit->deadline_ns;
     deadline = deadline > UINT64_MAX - GRACE ? deadline : deadline + GRACE;
     tsr__channel_event event = converse(channel, deadline, &why);
     channel->sending = false; /* the payload ends here */
@@ -269,7 +269,7 @@ tsr_status tsr__rank_other_exchange(tsr__joined *joined, const void *mine, uint6
     case TSR__CHANNEL_MORE:
         return tsr__fail(TSR_ERR_TIMEOUT,
                          "rendezvous: rank 0 at %s has not answered rank %" PRId32 " within %.1f s",
-                         channel->peer, joined->rank, (double)timeout_ns * 1e-9);
+                         channel->peer, joined->rank, (double)limit->asked_ns * 1e-9);
     case TSR__CHANNEL_NO_MEMORY:
         return TSR_ERR_NO_MEMORY;
     case TSR__CHANNEL_CLOSED:

@@ -14,7 +14,8 @@ typedef struct tsr__joined {
 tsr_status tsr__rank_other_open(const tsr__rendezvous_params *params,
                                 tsr__joined **out) TSR_NODISCARD;
 tsr_status tsr__rank_other_exchange(tsr__joined *joined, const void *mine, uint64_t size_bytes,
-                                    uint64_t timeout_ns, tsr__boot_blocks *out) TSR_NODISCARD;
+                                    const tsr__boot_limit *limit,
+                                    tsr__boot_blocks *out) TSR_NODISCARD;
 void tsr__rank_other_close(tsr__joined **joined);
 
 #endif

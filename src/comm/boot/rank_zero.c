@@ -159,7 +159,7 @@ static tsr_status fail_lost(const tsr__peers *peers)
                      peers->lost_rank, peers->lost_why);
 }
 
-static tsr_status wait_for_blocks(tsr__peers *peers, uint64_t timeout_ns, uint64_t deadline_ns)
+static tsr_status wait_for_blocks(tsr__peers *peers, const tsr__boot_limit *limit)
 {
     char missing[LISTED * 8 + 64];
     for (;;) {
@@ -170,14 +170,14 @@ static tsr_status wait_for_blocks(tsr__peers *peers, uint64_t timeout_ns, uint64
             here += peers->ranks[rank]->channel.complete;
         if (here == peers->params.size)
             return TSR_OK;
-        if (tsr__now_ns() >= deadline_ns) {
+        if (tsr__now_ns() >= limit->deadline_ns) {
             list_missing(peers, missing, sizeof missing);
             return tsr__fail(TSR_ERR_TIMEOUT,
                              "rendezvous: after %.1f s these of %" PRId32
                              " ranks have not come to the exchange: %s",
-                             seconds(timeout_ns), peers->params.size, missing);
+                             seconds(limit->asked_ns), peers->params.size, missing);
         }
-        TSR__TRY(tsr__peers_step(peers, deadline_ns));
+        TSR__TRY(tsr__peers_step(peers, limit->deadline_ns));
     }
 }
 
@@ -216,7 +216,7 @@ static tsr_status collect(tsr__peers *peers, const void *mine, uint64_t size_byt
 }
 
 static tsr_status answer_all(tsr__peers *peers, const uint8_t *answer, uint64_t answer_size,
-                             uint64_t timeout_ns, uint64_t deadline_ns)
+                             const tsr__boot_limit *limit)
 {
     for (int32_t rank = 1; rank < peers->params.size; rank++)
         tsr__channel_put(&peers->ranks[rank]->channel, TSR__WIRE_BLOCKS, answer,
@@ -237,12 +237,12 @@ static tsr_status answer_all(tsr__peers *peers, const uint8_t *answer, uint64_t 
         }
         if (slow == 0)
             return peers->lost_rank >= 0 ? fail_lost(peers) : TSR_OK;
-        if (tsr__now_ns() >= deadline_ns)
+        if (tsr__now_ns() >= limit->deadline_ns)
             return tsr__fail(TSR_ERR_TIMEOUT,
                              "rendezvous: after %.1f s rank %" PRId32
                              " has not taken the answer of an exchange",
-                             seconds(timeout_ns), slow);
-        TSR__TRY(tsr__peers_step(peers, deadline_ns));
+                             seconds(limit->asked_ns), slow);
+        TSR__TRY(tsr__peers_step(peers, limit->deadline_ns));
     }
 }
 
@@ -255,18 +255,18 @@ static void forget_answer(tsr__peers *peers)
 }
 
 tsr_status tsr__rank_zero_exchange(tsr__peers *peers, const void *mine, uint64_t size_bytes,
-                                   uint64_t timeout_ns, tsr__boot_blocks *out)
+                                   const tsr__boot_limit *limit, tsr__boot_blocks *out)
 {
-    uint64_t deadline = tsr__deadline_ns(timeout_ns), answer_size = 0;
+    uint64_t answer_size = 0;
     uint8_t *answer = NULL;
     tsr__boot_blocks blocks = {0};
-    tsr_status status = wait_for_blocks(peers, timeout_ns, deadline);
+    tsr_status status = wait_for_blocks(peers, limit);
     if (status == TSR_OK)
         status = collect(peers, mine, size_bytes, &blocks, &answer, &answer_size);
     if (status != TSR_OK)
         tell_all(peers, status);
     else
-        status = answer_all(peers, answer, answer_size, timeout_ns, deadline);
+        status = answer_all(peers, answer, answer_size, limit);
     forget_answer(peers);
     tsr__free(answer);
     if (status == TSR_OK)

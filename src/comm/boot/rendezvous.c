@@ -32,11 +32,12 @@ tsr_status tsr__rendezvous_open(const tsr__rendezvous_params *params, tsr__rende
 }
 
 tsr_status tsr__rendezvous_exchange(tsr__rendezvous *rendezvous, const void *mine,
-                                    uint64_t size_bytes, uint64_t timeout_ns, tsr__boot_blocks *out)
+                                    uint64_t size_bytes, const tsr__boot_limit *limit,
+                                    tsr__boot_blocks *out)
 {
     if (rendezvous->zero != NULL)
-        return tsr__rank_zero_exchange(rendezvous->zero, mine, size_bytes, timeout_ns, out);
-    return tsr__rank_other_exchange(rendezvous->other, mine, size_bytes, timeout_ns, out);
+        return tsr__rank_zero_exchange(rendezvous->zero, mine, size_bytes, limit, out);
+    return tsr__rank_other_exchange(rendezvous->other, mine, size_bytes, limit, out);
 }
 
 void tsr__rendezvous_close(tsr__rendezvous **rendezvous)

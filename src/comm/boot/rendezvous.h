@@ -27,7 +27,7 @@ typedef struct tsr__rendezvous_params {
 tsr_status tsr__rendezvous_open(const tsr__rendezvous_params *params,
                                 tsr__rendezvous **out) TSR_NODISCARD;
 tsr_status tsr__rendezvous_exchange(tsr__rendezvous *rendezvous, const void *mine,
-                                    uint64_t size_bytes, uint64_t timeout_ns,
+                                    uint64_t size_bytes, const tsr__boot_limit *limit,
                                     tsr__boot_blocks *out) TSR_NODISCARD;
 void tsr__rendezvous_close(tsr__rendezvous **rendezvous);
 

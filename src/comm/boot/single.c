@@ -3,10 +3,10 @@
 
 #include "comm/boot/impl.h"
 
-static tsr_status exchange(void *state, const void *mine, uint64_t size_bytes, uint64_t timeout_ns,
-                           tsr__boot_blocks *out)
+static tsr_status exchange(void *state, const void *mine, uint64_t size_bytes,
+                           const tsr__boot_limit *limit, tsr__boot_blocks *out)
 {
-    (void)state, (void)timeout_ns;
+    (void)state, (void)limit;
     tsr_status status = tsr__boot_blocks_init(1, &size_bytes, out);
     if (status == TSR_OK && size_bytes > 0)
         memcpy(out->bytes, mine, size_bytes);
