@@ -24,16 +24,22 @@ static bool narrow(int64_t stride)
     return stride <= (int64_t)UINT32_MAX;
 }
 
-/* Elements of a side's distinct matrices, were they packed; false where that is too much to do. */
-static bool packable(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines)
+/* Whether a side's distinct matrices, were they packed, had at most so many elements. */
+static bool packs_in(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines,
+                     uint64_t most)
 {
-    const uint64_t most = UINT64_C(1) << 28;
     uint64_t elements = tsr__align_up_u64((uint64_t)p->k, LINE_ELEMENTS);
 
     for (int i = 0; i < p->batch_dims; i++)
         if (side->batch[i] > 0 && !tsr__mul_u64(elements, (uint64_t)p->batch[i], &elements))
             return false;
     return tsr__mul_u64(elements, (uint64_t)lines, &elements) && elements <= most;
+}
+
+/* What cannot be read as it lies has to be packed, unless that is too much to do. */
+static bool packable(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines)
+{
+    return packs_in(p, side, lines, UINT64_C(1) << 28);
 }
 
 /* One of the strides is 1 and the other has 32 bits. */
@@ -136,10 +142,11 @@ static tsr_status pack_b(run *r, bool widen)
 static bool should_widen_a(const tsr__matmul_problem *p)
 {
     const int64_t few_rows = 8, many_columns = 128;
+    const uint64_t most = UINT64_C(1) << 25; /* 128 MiB, for what only saves time */
     bool cheap = p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16 && p->b.row == 1;
 
     return has_halves(&p->a) && !cheap && p->a.col == 1 && p->m > few_rows &&
-           p->n >= many_columns && packable(p, &p->a, p->m);
+           p->n >= many_columns && packs_in(p, &p->a, p->m, most);
 }
 
 static tsr_status prepare_operands(run *r)
