@@ -22,15 +22,20 @@ uvec2 mm_at(uvec2 base, uint count, uint stride, uint dtype)
     return uvec2(low, base.y + high + carry);
 }
 
+// Four elements of 16 bits.
+vec4 mm_floats4(uvec2 pairs, uint dtype)
+{
+    if (dtype == TSR_DT_F16)
+        return vec4(unpackHalf2x16(pairs.x), unpackHalf2x16(pairs.y));
+    return uintBitsToFloat(uvec4(pairs.x << 16, pairs.x & 0xffff0000u, pairs.y << 16, pairs.y & 0xffff0000u));
+}
+
 // Elements 4·i … 4·i + 3 of an array aligned to four elements.
 vec4 mm_load4(uvec2 base, uint i, uint dtype)
 {
     if (dtype == TSR_DT_F32)
         return tsr_floats4(base).v[i];
-    uvec2 pairs = tsr_words2(base).v[i];
-    if (dtype == TSR_DT_F16)
-        return vec4(unpackHalf2x16(pairs.x), unpackHalf2x16(pairs.y));
-    return uintBitsToFloat(uvec4(pairs.x << 16, pairs.x & 0xffff0000u, pairs.y << 16, pairs.y & 0xffff0000u));
+    return mm_floats4(tsr_words2(base).v[i], dtype);
 }
 
 uint mm_y_dtype()

@@ -242,6 +242,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->queue_family = capabilities->queue_family;
     device->timestamp_bits = capabilities->timestamp_bits;
     device->max_workgroup_subgroups = capabilities->max_workgroup_subgroups;
+    device->subgroup_quads = capabilities->subgroup_quads;
     device->subgroups_demanded = capabilities->subgroup_size_control &&
                                  capabilities->subgroup_sizes_in_compute &&
                                  capabilities->full_subgroups;

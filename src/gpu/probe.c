@@ -390,6 +390,8 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
     bool sizes = subgroup_size.maxSubgroupSize != 0;
     info->subgroup_size_min = sizes ? subgroup_size.minSubgroupSize : vulkan11.subgroupSize;
     info->subgroup_size_max = sizes ? subgroup_size.maxSubgroupSize : vulkan11.subgroupSize;
+    capabilities->subgroup_quads =
+        (vulkan11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_QUAD_BIT) != 0;
     capabilities->max_workgroup_subgroups = subgroup_size.maxComputeWorkgroupSubgroups;
     capabilities->subgroup_sizes_in_compute =
         (subgroup_size.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;

@@ -17,6 +17,7 @@ typedef struct tsr__capabilities {
     bool full_subgroups;              /* can be demanded of a pipeline … */
     bool subgroup_sizes_in_compute;   /* … and so can their size */
     uint32_t max_workgroup_subgroups; /* 0 where the driver does not say */
+    bool subgroup_quads;              /* compute shaders may swap within four invocations */
     bool mixed_dot_products;          /* of 8-bit integers, signed by unsigned, by an instruction */
     bool memory_budget;
     VkDriverId driver;

@@ -518,6 +518,61 @@ START_TEST(strides_of_millions)
 }
 END_TEST
 
+/* `count` matrices with an element between them, so that every other one starts at an odd element.
+ */
+static tsr_tensor *matrices_apart(tsr_dtype dtype, int64_t count, int64_t rows, int64_t cols,
+                                  tsr_tensor **parent)
+{
+    tsr_tensor *flat, *out;
+
+    *parent = gpu_new(dtype, 2, (int64_t[]){count, rows * cols + 1});
+    gpu_poison(*parent);
+    GPU_OK(tsr_tensor_slice(*parent, 1, 0, rows * cols, 1, &flat));
+    GPU_OK(tsr_tensor_reshape(flat, 3, (int64_t[]){count, rows, cols}, &out));
+    tsr_tensor_destroy(&flat);
+    return out;
+}
+
+/* Halves are packed two or four to a word where addresses allow: here not in all matrices alike.
+ * The loop variable is what has halves: y, a, b, all. */
+START_TEST(halves_that_start_at_odd_elements)
+{
+    enum { COUNT = 3, M = 16, K = 24, N = 160 };
+    tsr_tensor *parents[3], *a, *b, *bt, *y;
+    double x[COUNT * M * K], w[COUNT * N * K], *got = malloc(COUNT * (M * N + 1) * sizeof *got);
+    gpu_random random = {59};
+
+    y = matrices_apart(_i == 0 || _i == 3 ? TSR_F16 : TSR_F32, COUNT, M, N, &parents[0]);
+    a = matrices_apart(_i == 1 || _i == 3 ? TSR_F16 : TSR_F32, COUNT, M, K, &parents[1]);
+    b = matrices_apart(_i == 2 || _i == 3 ? TSR_F16 : TSR_F32, COUNT, N, K, &parents[2]);
+    GPU_OK(tsr_tensor_transpose(b, 1, 2, &bt));
+    for (int i = 0; i < COUNT * M * K; i++)
+        x[i] = (double)gpu_random_between(&random, -4, 4);
+    for (int i = 0; i < COUNT * N * K; i++)
+        w[i] = (double)gpu_random_between(&random, -4, 4);
+    gpu_put(a, x);
+    gpu_put(b, w);
+    GPU_OK(tsr_matmul(queue, y, a, bt, NULL));
+    gpu_get(parents[0], got);
+    for (int i = 0; i < COUNT; i++) {
+        for (int at = 0; at < M * N; at++) {
+            double sum = 0;
+            for (int k = 0; k < K; k++)
+                sum += x[(i * M + at / N) * K + k] * w[(i * N + at % N) * K + k];
+            ck_assert_double_eq(got[i * (M * N + 1) + at], sum);
+        }
+        ck_assert(isnan(got[i * (M * N + 1) + M * N]));
+    }
+    free(got);
+    for (int i = 0; i < 3; i++)
+        tsr_tensor_destroy(&parents[i]);
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    tsr_tensor_destroy(&bt);
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
 /* Refusals ------------------------------------------------------------------------------------- */
 
 static tsr_tensor *a34, *b45, *y35;
@@ -751,6 +806,7 @@ TESTS(matmul)
     tcase_add_test(tests, batches_of_every_rank);
     tcase_add_test(tests, a_batch_of_seventy_thousand);
     tcase_add_test(tests, strides_of_millions);
+    tcase_add_loop_test(tests, halves_that_start_at_odd_elements, 0, 4);
 }
 
 TESTS(matmul_packed)

@@ -146,9 +146,10 @@ tsr_status tsr__matmul_choose(const tsr__matmul_device *device, const tsr__matmu
                              "matmul: the kernel configuration %s cannot do this on this device",
                              override->config);
     }
-    /* CPU drivers load lane by lane whatever the width; they are spared the compilation of more
-     * variants. */
-    bool vectors = device->device_class == TSR__CLASS_GPU || (override && override->config);
+    /* Tiles for GPUs load lane by lane on CPU drivers whatever the width; those are spared the
+     * compilation of more variants. */
+    bool vectors = device->device_class == TSR__CLASS_GPU || (override && override->config) ||
+                   plan.config->kind == TSR__MATMUL_SWIFTSHADER;
     plan.variant = tsr__matmul_variant_for(plan.config, device, problem, vectors);
     plan.splits = 1;
     plan.k_chunk = (uint32_t)problem->k;

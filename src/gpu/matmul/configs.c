@@ -26,9 +26,9 @@ static const tsr__matmul_config configs[] = {
      .tn = 4},
     {"wide", TSR__MATMUL_WIDE, .threads = 64, .bm = 1, .bn = 64, .bk = 1, .tm = 1, .tn = 1},
     {"lavapipe", TSR__MATMUL_LAVAPIPE, .threads = 8, .bm = 8, .bn = 4, .bk = 8, .tm = 8, .tn = 4},
-    {"swiftshader-4", TSR__MATMUL_SWIFTSHADER, .threads = 4, .bm = 4, .bn = 32, .bk = 5, .tm = 4,
+    {"swiftshader-4", TSR__MATMUL_SWIFTSHADER, .threads = 4, .bm = 4, .bn = 32, .bk = 4, .tm = 4,
      .tn = 8, .stores_plain = true},
-    {"swiftshader-8", TSR__MATMUL_SWIFTSHADER, .threads = 4, .bm = 8, .bn = 32, .bk = 5, .tm = 8,
+    {"swiftshader-8", TSR__MATMUL_SWIFTSHADER, .threads = 4, .bm = 8, .bn = 32, .bk = 4, .tm = 8,
      .tn = 8, .stores_plain = true},
     {"coopmat-l", TSR__MATMUL_COOPMAT, .threads = 256, .bm = 128, .bn = 128, .bk = 32},
     {"coopmat-s", TSR__MATMUL_COOPMAT, .threads = 128, .bm = 64, .bn = 64, .bk = 32},
@@ -58,6 +58,7 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
         .max_invocations = device->info.max_workgroup_invocations,
         .max_shared_bytes = device->info.max_shared_memory_bytes,
         .subgroup_size = device->info.subgroup_size,
+        .quads = device->subgroup_quads,
         .int64 = device->info.int64,
         .coopmat = coopmat < 0 ? (tsr_coopmat_shape){0} : device->info.coopmats[coopmat],
         .coopmat_subgroup_size = device->info.coopmat_subgroup_size,
@@ -84,7 +85,8 @@ bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul
     case TSR__MATMUL_LAVAPIPE:
         return tsr__lavapipe_runs(device);
     case TSR__MATMUL_SWIFTSHADER:
-        return device->device_class == TSR__CLASS_CPU && device->subgroup_size == 4;
+        return device->device_class == TSR__CLASS_CPU && device->subgroup_size == 4 &&
+               device->quads;
     case TSR__MATMUL_COOPMAT:
         return tsr__matmul_fragment_for(config, device).m > 0;
     case TSR__MATMUL_VECTOR_K:
@@ -139,6 +141,10 @@ static void choose_loads(const tsr__matmul_config *config, const tsr__matmul_pro
         variant->a_load = variant->b_load = TSR_MM_LOAD_VEC_K;
     } else if (config->kind == TSR__MATMUL_VECTOR_COL && b_load == TSR_MM_LOAD_VEC_LINE) {
         variant->b_load = TSR_MM_LOAD_VEC_LINE;
+    } else if (config->kind == TSR__MATMUL_SWIFTSHADER) {
+        /* Four neighbouring rows would fill four vectors of a lane, which has one or two. */
+        variant->a_load = a_load == TSR_MM_LOAD_VEC_K ? a_load : TSR_MM_LOAD_SCALAR;
+        variant->b_load = b_load;
     }
 }
 
@@ -241,6 +247,8 @@ int tsr__matmul_pipeline(const tsr__matmul_config *config, const tsr__matmul_var
             config->tm == 4 ? TSR__SHADER_MATMUL_SWIFTSHADER4 : TSR__SHADER_MATMUL_SWIFTSHADER8;
         spec[count++] = variant->a_dtype;
         spec[count++] = variant->b_dtype;
+        spec[count++] = variant->a_load;
+        spec[count++] = variant->b_load;
         return count;
     case TSR__MATMUL_COOPMAT:
         *shader = TSR__SHADER_MATMUL_COOPMAT;
@@ -270,6 +278,8 @@ static bool has_loads(const tsr__matmul_config *config, uint32_t a, uint32_t b)
         return a == b && a != TSR_MM_LOAD_VEC_LINE;
     case TSR__MATMUL_VECTOR_COL:
         return a == TSR_MM_LOAD_SCALAR && b != TSR_MM_LOAD_VEC_K;
+    case TSR__MATMUL_SWIFTSHADER:
+        return a != TSR_MM_LOAD_VEC_LINE;
     default:
         return a == TSR_MM_LOAD_SCALAR && b == TSR_MM_LOAD_SCALAR;
     }

@@ -51,6 +51,7 @@ typedef struct tsr__matmul_device {
     uint32_t vendor_id;
     uint32_t max_invocations, max_shared_bytes;
     uint32_t subgroup_size;
+    bool quads; /* subgroups can swap within four invocations */
     bool int64;
     tsr_coopmat_shape coopmat; /* what products of f16 use; m is 0 where they do not */
     uint32_t coopmat_subgroup_size, max_subgroups; /* in a workgroup */

@@ -24,16 +24,22 @@ static bool narrow(int64_t stride)
     return stride <= (int64_t)UINT32_MAX;
 }
 
-/* Elements of a side's distinct matrices, were they packed; false where that is too much to do. */
-static bool packable(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines)
+/* Whether a side's distinct matrices, were they packed, had at most so many elements. */
+static bool packs_in(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines,
+                     uint64_t most)
 {
-    const uint64_t most = UINT64_C(1) << 28;
     uint64_t elements = tsr__align_up_u64((uint64_t)p->k, LINE_ELEMENTS);
 
     for (int i = 0; i < p->batch_dims; i++)
         if (side->batch[i] > 0 && !tsr__mul_u64(elements, (uint64_t)p->batch[i], &elements))
             return false;
     return tsr__mul_u64(elements, (uint64_t)lines, &elements) && elements <= most;
+}
+
+/* What cannot be read as it lies has to be packed, unless that is too much to do. */
+static bool packable(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines)
+{
+    return packs_in(p, side, lines, UINT64_C(1) << 28);
 }
 
 /* One of the strides is 1 and the other has 32 bits. */
@@ -131,6 +137,21 @@ static tsr_status pack_b(run *r, bool widen)
     return TSR_OK;
 }
 
+/* Elements to pack at the most where that only saves time: 256 MiB of f32. */
+static const uint64_t most_to_save_time = UINT64_C(1) << 26;
+
+/* A b that lies along its rows is multiplied with lanes along n, at 0.6 of the speed with lanes
+ * along k, a fraction of it in few rows or with an a that lies along its columns. Packing takes as
+ * long as two to four rows do. */
+static bool should_pack_b(const tsr__matmul_problem *p)
+{
+    const int64_t few_elements = 128 * 128;
+
+    return p->b.row != 1 && p->m > 1 && p->k >= few_elements / p->n &&
+           packs_in(p, &p->b, p->n, most_to_save_time) &&
+           (p->a.col == 1 || packs_in(p, &p->a, p->m, most_to_save_time));
+}
+
 /* Each element of a is widened once for every tile of columns: once and for all takes less where
  * there are many. Two operands in bf16 with lanes along k cost hardly more than f32. */
 static bool should_widen_a(const tsr__matmul_problem *p)
@@ -139,19 +160,19 @@ static bool should_widen_a(const tsr__matmul_problem *p)
     bool cheap = p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16 && p->b.row == 1;
 
     return has_halves(&p->a) && !cheap && p->a.col == 1 && p->m > few_rows &&
-           p->n >= many_columns && packable(p, &p->a, p->m);
+           p->n >= many_columns && packs_in(p, &p->a, p->m, most_to_save_time);
 }
 
 static tsr_status prepare_operands(run *r)
 {
     tsr__matmul_side *a = &r->problem.a, *b = &r->problem.b;
     bool widen = tsr_stream_device(r->call->stream)->storage != TSR__STORAGE_S16;
-    bool widen_a = widen ? has_halves(a) : should_widen_a(&r->problem);
 
     r->a = *r->call->a;
     r->b = *r->call->b;
-    if (!readable(b) || (widen && has_halves(b)))
+    if (!readable(b) || (widen && has_halves(b)) || should_pack_b(&r->problem))
         TSR__TRY(pack_b(r, widen));
+    bool widen_a = widen ? has_halves(a) : should_widen_a(&r->problem);
     /* Rows of a that are not contiguous can be read along columns of b, not along its lines. */
     if (!readable(a) || widen_a || (a->col != 1 && b->row == 1))
         TSR__TRY(pack_a(r, widen_a));

@@ -1,0 +1,83 @@
+// The lines of one operand that a subgroup multiplies: rows of a, or columns of b, of which each lane has VECTORS. Included once for a
+// and once for b, which differ in names only.
+//
+// A load costs SwiftShader the finding of four addresses, and a branch and a scalar load for each lane; of four neighbours only the
+// former is spared. References are made once and only the index moves: making one takes 70 instructions.
+//
+// Expects LINES(x), which makes a name the operand's own, and VECTORS, DTYPE, LOAD, LINE_STRIDE, K_STRIDE.
+
+struct LINES(t)
+{
+    uvec2 at[VECTORS];
+    tsr_floats floats[VECTORS];
+    tsr_floats4 fours[VECTORS];
+    tsr_words2 pairs[VECTORS];
+};
+
+// Which line of the tile is vector v of a lane. Loads of four neighbouring lines give a lane four vectors at once.
+uint LINES(line)(uint v, uint lane)
+{
+    return LOAD == TSR_MM_LOAD_VEC_LINE ? v / 4 * (4 * LANES) + lane * 4 + v % 4 : v * LANES + lane;
+}
+
+// `base` is element 0 of line 0. Lines beyond the matrix repeat its last ones; their sums are not stored.
+LINES(t) LINES(from)(uvec2 base, uint first, uint lines)
+{
+    LINES(t) l;
+    [[unroll]] for (uint v = 0; v < VECTORS; v++) {
+        uint line = LOAD == TSR_MM_LOAD_VEC_LINE ? min(first + LINES(line)(v / 4 * 4, gl_SubgroupInvocationID), lines - 4)
+                                                 : min(first + LINES(line)(v, gl_SubgroupInvocationID), lines - 1);
+        l.at[v] = mm_at(base, line, LINE_STRIDE, DTYPE);
+        l.floats[v] = tsr_floats(l.at[v]);
+        l.fours[v] = tsr_floats4(l.at[v]);
+        l.pairs[v] = tsr_words2(l.at[v]);
+    }
+    return l;
+}
+
+vec4 LINES(four)(LINES(t) l, uint v, uint i)
+{
+    if (DTYPE == TSR_DT_F32)
+        return l.fours[v].v[i];
+    return mm_floats4(l.pairs[v].v[i], DTYPE);
+}
+
+// All vectors of one k.
+float[VECTORS] LINES(step)(LINES(t) l, uint k)
+{
+    float value[VECTORS];
+    if (LOAD == TSR_MM_LOAD_VEC_LINE) {
+        [[unroll]] for (uint v = 0; v < VECTORS; v += 4) {
+            vec4 four = LINES(four)(l, v, k * (K_STRIDE / 4));
+            [[unroll]] for (uint c = 0; c < 4; c++)
+                value[min(v + c, VECTORS - 1)] = four[c];
+        }
+    } else {
+        [[unroll]] for (uint v = 0; v < VECTORS; v++)
+            if (DTYPE == TSR_DT_F32)
+                value[v] = l.floats[v].v[k * K_STRIDE];
+            else
+                value[v] = tsr_load_float(l.at[v], k * K_STRIDE, DTYPE);
+    }
+    return value;
+}
+
+// All vectors of four k, a multiple of 4 being the first, k by k.
+float[4 * VECTORS] LINES(steps)(LINES(t) l, uint k)
+{
+    float value[4 * VECTORS];
+    if (LOAD == TSR_MM_LOAD_VEC_K) {
+        [[unroll]] for (uint v = 0; v < VECTORS; v++) {
+            vec4 four = LINES(four)(l, v, k / 4);
+            [[unroll]] for (uint u = 0; u < 4; u++)
+                value[u * VECTORS + v] = four[u];
+        }
+    } else {
+        [[unroll]] for (uint u = 0; u < 4; u++) {
+            float one[VECTORS] = LINES(step)(l, k + u);
+            [[unroll]] for (uint v = 0; v < VECTORS; v++)
+                value[u * VECTORS + v] = one[v];
+        }
+    }
+    return value;
+}
