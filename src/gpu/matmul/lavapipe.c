@@ -145,7 +145,7 @@ static const uint64_t most_to_save_time = UINT64_C(1) << 26;
  * long as two to four rows do. */
 static bool should_pack_b(const tsr__matmul_problem *p)
 {
-    const int64_t few_elements = 128 * 128;
+    const int64_t few_elements = INT64_C(1) << 14;
 
     return p->b.row != 1 && p->m > 1 && p->k >= few_elements / p->n &&
            packs_in(p, &p->b, p->n, most_to_save_time) &&
