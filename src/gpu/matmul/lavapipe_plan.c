@@ -13,6 +13,7 @@ enum {
     /* Products in the whole problem, as a power of two, from which the longest stretch pays for its
        compilation. */
     LARGE_LOG2 = 24,
+    ROW_LOG2 = 18, /* elements of b likewise, for one row with lanes along n */
     FEW_ROWS = 64,
     /* Elements of b, as a power of two, from which a few rows are multiplied part by part of k, and
        no more parts than the addition of their sums is worth. */
@@ -83,6 +84,9 @@ static uint32_t step_size(const tsr__lavapipe_product *p)
  * which memory decides, gain by longer runs of each line. */
 static bool has_long_stretches(const tsr__lavapipe_product *p)
 {
+    /* One row along n has done a stretch of 32 before the next dispatch begins. */
+    if (p->m == 1 && !is_nt(p))
+        return (uint64_t)p->n * p->k >= UINT64_C(1) << ROW_LOG2;
     /* Sizes reach 2^31, so the product of three is taken in parts. */
     return (uint64_t)p->m * p->n > (UINT64_C(1) << LARGE_LOG2) / p->k &&
            (!is_nt(p) || p->m < FEW_ROWS);
