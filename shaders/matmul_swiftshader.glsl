@@ -103,13 +103,14 @@ void main()
             [[unroll]] for (uint u = 0; u < 2; u++)
                 add_step(c, a, b, k + u);
     }
-    if (A_LOAD != TSR_MM_LOAD_VEC_K && B_LOAD != TSR_MM_LOAD_VEC_K)
-    for (; k < k_count; k++)
-        add_step(c, a, b, k);
+    if (A_LOAD != TSR_MM_LOAD_VEC_K && B_LOAD != TSR_MM_LOAD_VEC_K) // else k_count is a multiple of 4
+        for (; k < k_count; k++)
+            add_step(c, a, b, k);
 
     // Only plain f32: an epilogue here would be instantiated for every sum. The host has matmul_sum.comp do it.
     mm_block block = mm_block_at(row0, col0);
     tsr_floats y = tsr_floats(block.y);
+    // A loop, which is half of the time to compile: its indices need an array of their own, since they keep it in memory.
     float sums[TM * TN] = c;
     for (uint i = 0; i < TM; i++)
         [[unroll]] for (uint j = 0; j < TN; j++) {

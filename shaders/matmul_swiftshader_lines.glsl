@@ -50,7 +50,7 @@ float[VECTORS] LINES(step)(LINES(t) l, uint k)
         [[unroll]] for (uint v = 0; v < VECTORS; v += 4) {
             vec4 four = LINES(four)(l, v, k * (K_STRIDE / 4));
             [[unroll]] for (uint c = 0; c < 4; c++)
-                value[min(v + c, VECTORS - 1)] = four[c];
+                value[min(v + c, VECTORS - 1)] = four[c]; // without 4 vectors, LOAD is another one
         }
     } else {
         [[unroll]] for (uint v = 0; v < VECTORS; v++)

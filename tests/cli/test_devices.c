@@ -7,6 +7,7 @@
 #include <utime.h>
 
 #include "cli/tool.h"
+#include "support/cache_folder.h"
 #include "support/check_main.h"
 #include "tessera/tessera.h"
 
@@ -132,26 +133,6 @@ END_TEST
 
 /* Tunings -------------------------------------------------------------------------------------- */
 
-static char folder[64];
-
-static void fresh_folder(void)
-{
-    const char *cache = getenv("XDG_CACHE_HOME");
-    if (cache) /* building all kernels anew takes long */
-        setenv("MESA_SHADER_CACHE_DIR", cache, 0);
-    snprintf(folder, sizeof folder, "/tmp/tessera-devices-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    setenv("XDG_CACHE_HOME", folder, 1);
-    unsetenv("TESSERA_TUNING");
-}
-
-static void remove_folder(void)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    ck_assert_int_eq(system(command), 0);
-}
-
 /* Stores another kernel for one class of products, and dates the file 2026-01-02T03:04:05Z. */
 static void store_tuning(char path[TSR_TUNING_PATH_SIZE])
 {
@@ -240,7 +221,7 @@ START_TEST(tells_why_a_tuning_is_refused)
     store_tuning(path);
 
     /* What another version of the driver would have left: another name, another version inside. */
-    snprintf(other, sizeof other, "%s/tessera/tuning-0.bin", folder);
+    snprintf(other, sizeof other, "%s/tessera/tuning-0.bin", cache_folder);
     ck_assert_int_eq(rename(path, other), 0);
     FILE *file = fopen(other, "r+b");
     ck_assert_ptr_nonnull(file);
@@ -272,7 +253,7 @@ END_TEST
 TESTS(devices)
 {
     tcase_set_timeout(tests, 120);
-    tcase_add_checked_fixture(tests, fresh_folder, remove_folder);
+    tcase_add_checked_fixture(tests, cache_folder_make, cache_folder_remove);
     tcase_add_test(tests, json_has_everything);
     tcase_add_test(tests, text_names_each_device);
     tcase_add_test(tests, tells_of_a_tuning);

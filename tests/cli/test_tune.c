@@ -6,40 +6,15 @@
 #include <unistd.h>
 
 #include "cli/tool.h"
+#include "support/cache_folder.h"
 #include "support/check_main.h"
 #include "tessera/tessera.h"
 
 /* A class of x·wᵀ and of x·w each, in a moment. */
 #define TUNE "bench --tune --time 0.02 --dtype f32 --shape 40x64x48"
 
-static char folder[64];
-
-/* A tuning of its own for each test, but not drivers' caches: building all kernels anew takes long.
- */
-static void keep_driver_cache(void)
-{
-    const char *cache = getenv("XDG_CACHE_HOME");
-    if (cache)
-        setenv("MESA_SHADER_CACHE_DIR", cache, 0);
-}
 static tsr_device *device;
 static tsr_stream *stream;
-
-static void fresh_folder(void)
-{
-    snprintf(folder, sizeof folder, "/tmp/tessera-tune-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    keep_driver_cache();
-    setenv("XDG_CACHE_HOME", folder, 1);
-    unsetenv("TESSERA_TUNING");
-}
-
-static void remove_folder(void)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    ck_assert_int_eq(system(command), 0);
-}
 
 static void open_device(void)
 {
@@ -140,7 +115,7 @@ START_TEST(products_follow_what_was_stored)
     char path[1024];
     ck_assert_ok(tsr_tuning_path(device, path, sizeof path));
     ck_assert_str_eq(tool_text(stored, "path"), path);
-    ck_assert_int_eq(strncmp(path, folder, strlen(folder)), 0);
+    ck_assert_int_eq(strncmp(path, cache_folder, strlen(cache_folder)), 0);
     ck_assert_int_eq(access(path, R_OK), 0);
     size_t i;
     json_array_foreach(classes, i, result)
@@ -207,14 +182,14 @@ START_TEST(failures_are_told)
     fails(TUNE " --device no-such-device", "no-such-device");
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
     fails(TUNE, "cannot be written: No such file or directory");
-    setenv("XDG_CACHE_HOME", folder, 1);
+    setenv("XDG_CACHE_HOME", cache_folder, 1);
 }
 END_TEST
 
 TESTS(tune)
 {
     tcase_set_timeout(tests, 240);
-    tcase_add_checked_fixture(tests, fresh_folder, remove_folder);
+    tcase_add_checked_fixture(tests, cache_folder_make, cache_folder_remove);
     tcase_add_test(tests, products_follow_what_was_stored);
     tcase_add_test(tests, prints_a_table);
     tcase_add_test(tests, what_is_too_much_is_left_out);

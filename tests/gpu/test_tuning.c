@@ -10,22 +10,13 @@
 #include "base/fault.h"
 #include "gpu/matmul/shape_class.h"
 #include "gpu/matmul/tuned.h"
+#include "support/cache_folder.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 #include "tessera/tuning.h"
 
 enum { M = 20, K = 64, N = 48 };
 
-static char folder[64];
-
-/* A tuning of its own for each test, but not drivers' caches: building all kernels anew takes long.
- */
-static void keep_driver_cache(void)
-{
-    const char *cache = getenv("XDG_CACHE_HOME");
-    if (cache)
-        setenv("MESA_SHADER_CACHE_DIR", cache, 0);
-}
 static int warnings;
 static char last_warning[1024];
 static tsr_tensor *y, *a, *b;
@@ -71,11 +62,7 @@ static void reopen(void)
 
 static void setup(void)
 {
-    snprintf(folder, sizeof folder, "/tmp/tessera-tuning-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    keep_driver_cache();
-    setenv("XDG_CACHE_HOME", folder, 1);
-    unsetenv("TESSERA_TUNING");
+    cache_folder_make();
     warnings = 0;
     tsr_log_set(note_warning, NULL, TSR_LOG_WARNING);
     open_with(NULL);
@@ -83,11 +70,9 @@ static void setup(void)
 
 static void teardown(void)
 {
-    char command[128];
     close_again();
     tsr_log_set(NULL, NULL, TSR_LOG_ERROR);
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    ck_assert_int_eq(system(command), 0);
+    cache_folder_remove();
 }
 
 static tsr_tuning_info look(const tsr_matmul_params *how)
@@ -359,10 +344,10 @@ START_TEST(nowhere_to_store)
     /* What could not be stored is stored when it can be. */
     tune(&params, &choice);
     ck_assert_int_eq(tsr_tuning_save(gpu), TSR_ERR_NOT_FOUND);
-    setenv("HOME", folder, 1);
+    setenv("HOME", cache_folder, 1);
     GPU_OK(tsr_tuning_save(gpu));
     ck_assert_int_eq(believed(), 1);
-    setenv("XDG_CACHE_HOME", folder, 1);
+    setenv("XDG_CACHE_HOME", cache_folder, 1);
     ck_assert_int_eq(believed(), 0);
     ck_assert_int_eq(warnings, 0);
 }
@@ -438,7 +423,7 @@ START_TEST(mistakes)
         TSR_ERR_UNSUPPORTED,
         "matmul: the kernel configuration vector-k cannot do this on this device");
     ck_assert_error(tsr_tuning_save(NULL), TSR_ERR_INVALID, "tuning_save: device is NULL");
-    ck_assert_error(tsr_tuning_path(NULL, folder, sizeof folder), TSR_ERR_INVALID,
+    ck_assert_error(tsr_tuning_path(NULL, cache_folder, sizeof cache_folder), TSR_ERR_INVALID,
                     "tuning_path: device is NULL");
     ck_assert_error(tsr_tuning_path(gpu, NULL, 10), TSR_ERR_INVALID, "tuning_path: out is NULL");
     ck_assert_int_eq(tsr_tuning_count(NULL), 0);

@@ -9,24 +9,18 @@
 
 #include "base/fault.h"
 #include "gpu/matmul/tuned.h"
+#include "support/cache_folder.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 #include "tessera/tuning.h"
 
-static char folder[64];
 static tsr_device_list list;
 static tsr__tuned_owner owner;
 static char path[TSR__CACHE_PATH]; /* the device's own file */
 
 static void setup(void)
 {
-    const char *cache = getenv("XDG_CACHE_HOME");
-    if (cache)
-        setenv("MESA_SHADER_CACHE_DIR", cache, 0);
-    snprintf(folder, sizeof folder, "/tmp/tessera-stored-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    setenv("XDG_CACHE_HOME", folder, 1);
-    unsetenv("TESSERA_TUNING");
+    cache_folder_make();
     ck_assert_ok(tsr_device_list_init(&list));
     ck_assert_int_ge(list.count, 1);
     owner.info = &list.devices[0];
@@ -36,10 +30,8 @@ static void setup(void)
 
 static void teardown(void)
 {
-    char command[128];
     tsr_device_list_finish(&list);
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    ck_assert_int_eq(system(command), 0);
+    cache_folder_remove();
 }
 
 static tsr_tuning_stored find(void)
@@ -182,8 +174,8 @@ START_TEST(another_drivers_file_is_named)
     tsr__cache_key key = key_of(), other = key;
     char older[TSR__CACHE_PATH], newer[TSR__CACHE_PATH], reason[128];
     const struct utimbuf later = {.actime = 1767323046, .modtime = 1767323046};
-    snprintf(older, sizeof older, "%s/tessera/tuning-1.bin", folder);
-    snprintf(newer, sizeof newer, "%s/tessera/tuning-2.bin", folder);
+    snprintf(older, sizeof older, "%s/tessera/tuning-1.bin", cache_folder);
+    snprintf(newer, sizeof newer, "%s/tessera/tuning-2.bin", cache_folder);
 
     /* Of other devices, of other kernels' storage, a copy, a writer's temporary file, and no
      * tuning at all: none of it is this device's. */
@@ -202,7 +194,7 @@ START_TEST(another_drivers_file_is_named)
     says_none();
     other = key;
     other.driver_version = 0xabc;
-    snprintf(reason, sizeof reason, "%s/tessera/tuning-3.bin.XyZ123", folder);
+    snprintf(reason, sizeof reason, "%s/tessera/tuning-3.bin.XyZ123", cache_folder);
     store(reason, &other, "", 0);
     says_none();
     ck_assert_int_eq(truncate(older, 10), 0);

@@ -33,9 +33,9 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return tsr__hash(hash, text, strlen(text) + 1);
 }
 
-/* Kind of device and driver. Not UUIDs: they tell two devices of one kind apart, and change when a
+/* Not by UUIDs: they tell two devices of one kind apart, and change when a
  * card moves to another slot or a distribution builds the same driver again. */
-static void identify(const tsr__tuned_owner *owner, tsr__cache_key *out)
+void tsr__tuned_identify(const tsr__tuned_owner *owner, tsr__cache_key *out)
 {
     const tsr_device_info *info = owner->info;
     uint64_t names = hash_text(TSR__HASH_START, info->name);
@@ -71,7 +71,7 @@ tsr__tuned_owner tsr__tuned_owner_of(const tsr_device *device)
 
 void tsr__tuned_key(const tsr__tuned_owner *owner, tsr__cache_key *out)
 {
-    identify(owner, out);
+    tsr__tuned_identify(owner, out);
     out->shader_hash = hash_kernels(owner->storage);
 }
 
@@ -79,7 +79,7 @@ void tsr__tuned_key(const tsr__tuned_owner *owner, tsr__cache_key *out)
 tsr_status tsr__tuned_path(const tsr__tuned_owner *owner, char path[TSR__CACHE_PATH])
 {
     tsr__cache_key identity;
-    identify(owner, &identity);
+    tsr__tuned_identify(owner, &identity);
     if (!tsr__cache_path(&tsr__tuned_file, tsr__hash(TSR__HASH_START, &identity, sizeof identity),
                          path))
         return tsr__fail(TSR_ERR_NOT_FOUND,
@@ -196,10 +196,8 @@ tsr_status tsr__tuned_set(tsr__tuned *tuned, const tsr__tuned_entry *entry)
 
 int tsr__tuned_count(tsr__tuned *tuned)
 {
-    int count = 0;
     pthread_mutex_lock(&tuned->lock);
-    for (size_t i = 0; i < tuned->table.count; i++)
-        count += tuned->table.entries[i].config != NULL;
+    int count = tsr__tuned_table_choices(&tuned->table);
     pthread_mutex_unlock(&tuned->lock);
     return count;
 }

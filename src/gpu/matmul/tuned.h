@@ -40,7 +40,10 @@ tsr__tuned_owner tsr__tuned_owner_of(const tsr_device *device);
 /* Where the owner's file is; TSR_ERR_NOT_FOUND where there is no folder for it. */
 tsr_status tsr__tuned_path(const tsr__tuned_owner *owner, char path[TSR__CACHE_PATH]);
 
-/* What the file depends on. */
+/* What the file depends on but for the kernels: kind of device and driver. */
+void tsr__tuned_identify(const tsr__tuned_owner *owner, tsr__cache_key *out);
+
+/* What the file depends on. Hashes the kernels. */
 void tsr__tuned_key(const tsr__tuned_owner *owner, tsr__cache_key *out);
 
 #define TSR__TUNED_REASON 256

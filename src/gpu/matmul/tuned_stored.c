@@ -36,7 +36,7 @@ static void consider(const tsr__tuned_owner *owner, const char *own, const char 
         key.vendor_id != owner->info->vendor_id || key.device_id != owner->info->device_id ||
         key.storage != (uint32_t)owner->storage)
         return;
-    tsr__tuned_key(owner, &same);
+    tsr__tuned_identify(owner, &same);
     same.shader_hash = key.shader_hash;
     if (memcmp(&same, &key, sizeof key) == 0)
         return; /* a copy that somebody keeps */
@@ -88,14 +88,6 @@ static void refuse_leftover(const tsr__tuned_owner *owner, const leftover *other
                  "it was made for another build or setting of the driver");
 }
 
-static int count_classes(const tsr__tuned_table *table)
-{
-    int count = 0;
-    for (size_t i = 0; i < table->count; i++)
-        count += table->entries[i].config != NULL;
-    return count;
-}
-
 /* The device's own file, which is there. */
 static tsr_status describe(const tsr__tuned_owner *owner, tsr_tuning_stored *out)
 {
@@ -107,7 +99,7 @@ static tsr_status describe(const tsr__tuned_owner *owner, tsr_tuning_stored *out
         return TSR_OK;
     }
     TSR__TRY(tsr__tuned_read(owner, out->path, &table, out->reason));
-    out->classes = count_classes(&table);
+    out->classes = tsr__tuned_table_choices(&table);
     out->state = out->reason[0] != '\0' ? TSR_TUNING_REFUSED
                  : tsr__tuned_wanted()  ? TSR_TUNING_USED
                                         : TSR_TUNING_IGNORED;

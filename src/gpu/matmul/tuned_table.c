@@ -45,6 +45,14 @@ const tsr__tuned_entry *tsr__tuned_table_find(const tsr__tuned_table *table, uin
     return &table->entries[place];
 }
 
+int tsr__tuned_table_choices(const tsr__tuned_table *table)
+{
+    int count = 0;
+    for (size_t i = 0; i < table->count; i++)
+        count += table->entries[i].config != NULL;
+    return count;
+}
+
 tsr_status tsr__tuned_table_set(tsr__tuned_table *table, const tsr__tuned_entry *entry)
 {
     size_t place = place_of(table, entry->shape_class);

@@ -24,6 +24,9 @@ void tsr__tuned_table_finish(tsr__tuned_table *table);
 /* NULL when there is none. */
 const tsr__tuned_entry *tsr__tuned_table_find(const tsr__tuned_table *table, uint64_t shape_class);
 
+/* Entries that name a configuration. */
+int tsr__tuned_table_choices(const tsr__tuned_table *table);
+
 /* Adds the entry or replaces the class's. */
 tsr_status tsr__tuned_table_set(tsr__tuned_table *table, const tsr__tuned_entry *entry);
 
