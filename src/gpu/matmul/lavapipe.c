@@ -140,9 +140,9 @@ static tsr_status pack_b(run *r, bool widen)
 /* Elements to pack at the most where that only saves time: 256 MiB of f32. */
 static const uint64_t most_to_save_time = UINT64_C(1) << 26;
 
-/* A b that lies along its rows is multiplied with lanes along n, at 0.6 of the speed with lanes
- * along k, a fraction of it in few rows or with an a that lies along its columns. Packing takes as
- * long as two to four rows do. */
+/* A b that lies along its rows is multiplied with lanes along n, at half to three quarters of the
+ * speed with lanes along k, a fraction of it in few rows or with an a that lies along its columns.
+ * Packing and multiplying takes less than that from two rows on. */
 static bool should_pack_b(const tsr__matmul_problem *p)
 {
     const int64_t few_elements = INT64_C(1) << 14;
