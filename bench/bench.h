@@ -82,8 +82,9 @@ typedef struct bench_row {
     int param_count;
     bench_param params[BENCH_MAX_PARAMS];
     bench_unit unit;
-    double work;  /* in one repetition */
-    double bytes; /* that operations read and write at the least; 0: not known */
+    double work;       /* in one repetition */
+    double bytes;      /* that operations read and write at the least; 0: not known */
+    double bus_factor; /* of a collective: what the links carry, by its rate; 0: no collective */
     bench_check check;
     bench_samples host, device; /* no device samples where the device has no clock */
     const struct bench_row

@@ -97,6 +97,7 @@ static bench_row *add_row(bench_context *context, collective_kind kind, int rank
     bench_row *row = bench_add(context, names[kind], BENCH_GBYTES, (double)bytes);
     bench_integer(row, "ranks", ranks);
     bench_integer(row, "bytes", (int64_t)bytes);
+    row->bus_factor = bus_factor(kind, ranks);
     return row;
 }
 
@@ -128,10 +129,6 @@ static bool run_ranks(bench_context *context, collective_kind kind, int ranks)
             add_samples(&rows[i]->peer, &results[i]);
             snprintf(rows[i]->peer_name, sizeof rows[i]->peer_name, "%s", version);
         }
-    }
-    for (int i = 0; i < COLLECTIVE_SIZES && done; i++) {
-        if (rows[i])
-            bench_text(rows[i], "busbw", "%.3g", bench_median(rows[i]) * bus_factor(kind, ranks));
     }
     free(results);
     return done;

@@ -5,6 +5,8 @@
 char *bench_number(double value, char text[BENCH_NUMBER])
 {
     int decimals = value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3;
+    for (double limit = 0.1; value > 0 && value < limit && decimals < 6; limit /= 10)
+        decimals++;
     /* What a file claims may have any number of digits. */
     snprintf(text, BENCH_NUMBER, value < 1e15 ? "%.*f" : "%.*g", value < 1e15 ? decimals : 3,
              value);

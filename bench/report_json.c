@@ -114,6 +114,10 @@ static json_t *row_json(const bench_context *context, const bench_row *row)
     } else {
         cli_json_null(object, "peer");
     }
+    if (row->bus_factor > 0)
+        cli_json_real(object, "busbw", bench_median(row) * row->bus_factor);
+    else
+        cli_json_null(object, "busbw");
     if (row->peak_bytes > 0)
         cli_json_u64(object, "peak_bytes", (uint64_t)row->peak_bytes);
     else

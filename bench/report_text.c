@@ -29,7 +29,7 @@ static void spread_cell(cli_table *table, const bench_row *row, const bench_summ
 }
 
 typedef struct shown {
-    bool ceiling, device, peer, memory, elsewhere;
+    bool ceiling, bus, device, peer, memory, elsewhere;
 } shown;
 
 static shown what_is_shown(const bench_context *context, int first, int last)
@@ -40,6 +40,7 @@ static shown what_is_shown(const bench_context *context, int first, int last)
         if (row->is_ceiling)
             continue;
         columns.ceiling = columns.ceiling || row->ceiling != NULL;
+        columns.bus = columns.bus || row->bus_factor > 0;
         columns.device = columns.device || row->device.count > 0;
         columns.peer = columns.peer || row->peer.count > 0;
         columns.memory = columns.memory || row->peak_bytes > 0;
@@ -57,6 +58,8 @@ static void add_columns(cli_table *table, const bench_row *row, shown columns)
     cli_table_column(table, "best", 1);
     if (columns.ceiling)
         cli_table_column(table, "of ceiling", 1);
+    if (columns.bus)
+        cli_table_column(table, "busbw", 1);
     if (row->unit != BENCH_TIME)
         cli_table_column(table, "time", 1);
     if (columns.device)
@@ -86,6 +89,8 @@ static void add_cells(cli_table *table, const bench_row *row, shown columns)
     } else if (columns.ceiling) {
         cli_table_cell(table, "%s", "");
     }
+    if (columns.bus)
+        cli_table_cell(table, "%s", bench_number(bench_median(row) * row->bus_factor, text));
     if (row->unit != BENCH_TIME)
         cli_table_cell(table, "%s", bench_duration(host.median, text));
     if (columns.device) {
@@ -253,6 +258,8 @@ void bench_report_text(const bench_context *context, const bench *what)
         print_ceilings(context, -1);
         print_rows(context, place, what == NULL);
     }
+    if (context->device_count == 0)
+        print_ceilings(context, -1);
     print_rows(context, -1, what == NULL);
     print_notes("left out, mostly because once alone takes longer than --time", &context->left_out,
                 ", ", context);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/data.h"
+#include "bench/format.h"
 #include "bench/reference.h"
 #include "cli/devices.h"
 #include "cli/json.h"
@@ -276,6 +277,22 @@ START_TEST(integers_are_whole_and_in_range)
 }
 END_TEST
 
+/* Three digits that say something, however small. */
+START_TEST(numbers_keep_their_digits)
+{
+    static const struct {
+        double value;
+        const char *text;
+    } numbers[] = {{0, "0.000"},         {123.4, "123"},     {12.34, "12.3"},
+                   {1.234, "1.23"},      {0.1234, "0.123"},  {0.01234, "0.0123"},
+                   {0.00377, "0.00377"}, {1e-4, "0.000100"}, {1e-9, "0.000000"},
+                   {1e20, "1e+20"}};
+    char text[BENCH_NUMBER];
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        ck_assert_str_eq(bench_number(numbers[i].value, text), numbers[i].text);
+}
+END_TEST
+
 TESTS(units)
 {
     tcase_add_test(tests, quantiles_interpolate);
@@ -290,4 +307,5 @@ TESTS(units)
     tcase_add_test(tests, json_keeps_all_bits_and_mends_text);
     tcase_add_test(tests, bytes_are_readable);
     tcase_add_test(tests, integers_are_whole_and_in_range);
+    tcase_add_test(tests, numbers_keep_their_digits);
 }
