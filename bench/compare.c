@@ -241,7 +241,18 @@ static int compare(const bench_document *old, const bench_document *new)
     return code;
 }
 
-int bench_compare_run(int argc, char **argv)
+static void help(FILE *out)
+{
+    fputs("Lists what became slower or faster from the first file to the second, both of 'tessera "
+          "bench -o FILE': what\n"
+          "changed by more than --threshold per cent of the median, and by more than the spread "
+          "within the runs. The exit\n"
+          "status is 3 when something became slower, or failed in the new run.\n",
+          out);
+    cli_options_help(out, options);
+}
+
+static int run(int argc, char **argv)
 {
     const char *paths[2];
     int count;
@@ -253,10 +264,10 @@ int bench_compare_run(int argc, char **argv)
     if (count != 2)
         return cli_usage_error("bench compare: takes two files: the old run's and the new one's");
     if (!bench_document_read(paths[0], &old, problem))
-        return cli_failed("bench compare: %s", problem);
+        return cli_usage_error("bench compare: %s", problem);
     if (!bench_document_read(paths[1], &new, problem)) {
         bench_document_free(&old);
-        return cli_failed("bench compare: %s", problem);
+        return cli_usage_error("bench compare: %s", problem);
     }
     if (new.result_count == 0 || old.result_count == 0)
         code = cli_failed("bench compare: there is nothing to compare: %s has no results",
@@ -267,3 +278,11 @@ int bench_compare_run(int argc, char **argv)
     bench_document_free(&new);
     return code;
 }
+
+const cli_command bench_compare_command = {
+    .name = "bench compare",
+    .usage = "OLD NEW [options]",
+    .summary = "what became slower",
+    .run = run,
+    .help = help,
+};

@@ -2,10 +2,11 @@
 #ifndef TSR_BENCH_COMPARE_H
 #define TSR_BENCH_COMPARE_H
 
-/* argv[0] is "compare". Returns an exit code: BENCH_SLOWER when something did. */
-int bench_compare_run(int argc, char **argv);
+#include "cli/command.h"
 
-/* As docs/tessera.1 promises. */
+extern const cli_command bench_compare_command;
+
+/* Its exit code then, as docs/tessera.1 promises. */
 #define BENCH_SLOWER 3
 
 #endif

@@ -1,11 +1,13 @@
 #include "bench/document.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "bench/format.h"
 #include "bench/report.h"
@@ -287,18 +289,31 @@ static void name_after(bench_document *document)
     snprintf(document->name, sizeof document->name, "%.*s", (int)(length < 90 ? length : 90), base);
 }
 
-bool bench_document_read(const char *path, bench_document *document, char problem[BENCH_PROBLEM])
+/* NULL when it cannot be read, or is no JSON. */
+static json_t *load(const char *path, char problem[BENCH_PROBLEM])
 {
     json_error_t error;
-    bench_document out = {.path = path, .root = json_load_file(path, 0, &error)};
-    if (out.root == NULL) {
-        /* jansson names the file itself when it cannot be opened. */
-        if (error.line > 0)
-            snprintf(problem, BENCH_PROBLEM, "%.200s: line %d: %s", path, error.line, error.text);
-        else
-            snprintf(problem, BENCH_PROBLEM, "%.400s", error.text);
-        return false;
+    struct stat status;
+    FILE *file = fopen(path, "r");
+    if (file == NULL || fstat(fileno(file), &status) != 0 || S_ISDIR(status.st_mode)) {
+        snprintf(problem, BENCH_PROBLEM, "cannot read '%.200s': %s", path,
+                 strerror(file != NULL ? EISDIR : errno));
+        if (file != NULL)
+            fclose(file);
+        return NULL;
     }
+    json_t *root = json_loadf(file, 0, &error);
+    fclose(file);
+    if (root == NULL)
+        snprintf(problem, BENCH_PROBLEM, "%.200s: line %d: %s", path, error.line, error.text);
+    return root;
+}
+
+bool bench_document_read(const char *path, bench_document *document, char problem[BENCH_PROBLEM])
+{
+    bench_document out = {.path = path, .root = load(path, problem)};
+    if (out.root == NULL)
+        return false;
     char reason[BENCH_PROBLEM];
     reader in = {.problem = reason};
     read_root(&in, out.root, &out);

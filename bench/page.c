@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/memory.h"
 #include "cli/options.h"
+#include "cli/output.h"
 
 #define MOST_RUNS 32
 
@@ -272,17 +273,28 @@ static void write_page(const page_context *page)
 
 static int write_file(page_context *page)
 {
-    page->out = fopen(output, "w");
-    if (page->out == NULL)
-        return cli_failed("bench report: cannot write %s: %s", output, strerror(errno));
-    write_page(page);
-    bool failed = ferror(page->out) != 0;
-    if (fclose(page->out) != 0 || failed)
-        return cli_failed("bench report: cannot write %s: %s", output, strerror(errno));
-    return CLI_DONE;
+    cli_output to;
+    bool written = cli_output_begin(output, &to);
+    if (written) {
+        page->out = to.file;
+        write_page(page);
+        written = cli_output_end(&to);
+    }
+    return written ? CLI_DONE
+                   : cli_failed("bench report: cannot write '%s': %s", output, strerror(errno));
 }
 
-int bench_page_run(int argc, char **argv)
+static void help(FILE *out)
+{
+    fputs(
+        "Makes one page of what 'tessera bench -o FILE' has written, to be passed on: an HTML file "
+        "with charts,\n"
+        "light or dark, without scripts or anything from elsewhere.\n",
+        out);
+    cli_options_help(out, options);
+}
+
+static int run(int argc, char **argv)
 {
     const char *paths[MOST_RUNS];
     char problem[BENCH_PROBLEM];
@@ -297,7 +309,7 @@ int bench_page_run(int argc, char **argv)
     while (done < count && bench_document_read(paths[done], &runs[done], problem))
         done++;
     if (done < count) {
-        code = cli_failed("bench report: %s", problem);
+        code = cli_usage_error("bench report: %s", problem);
     } else {
         page_context page = {.run_count = count, .runs = runs};
         for (int r = 0; r < count; r++)
@@ -312,3 +324,11 @@ int bench_page_run(int argc, char **argv)
     free(runs);
     return code;
 }
+
+const cli_command bench_report_command = {
+    .name = "bench report",
+    .usage = "FILE... [-o PAGE]",
+    .summary = "a page of what was measured",
+    .run = run,
+    .help = help,
+};

@@ -4,9 +4,9 @@
 #define TSR_BENCH_PAGE_H
 
 #include "bench/document.h"
+#include "cli/command.h"
 
-/* argv[0] is "report". Returns an exit code. */
-int bench_page_run(int argc, char **argv);
+extern const cli_command bench_report_command;
 
 /* The page's parts --------------------------------------------------------------------------------
  */

@@ -11,6 +11,7 @@
 #include "bench/tune.h"
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/output.h"
 
 #define LARGEST_SIDE ((int64_t)1 << 24)
 #define LARGEST_MATRIX ((int64_t)1 << 31)
@@ -117,10 +118,11 @@ static void help(FILE *out)
         "                                                   and stores it for all programs that "
         "use "
         "tessera\n"
+        "\n'tessera help bench report' and 'tessera help bench compare' have their options.\n"
         "\nbenchmarks:\n",
         out);
     for (int i = 0; bench_list[i] != NULL; i++)
-        fprintf(out, "  %-8s  %s\n", bench_list[i]->name, bench_list[i]->summary);
+        fprintf(out, "  %-14s  %s\n", bench_list[i]->name, bench_list[i]->summary);
     for (int i = 0; bench_list[i] != NULL; i++)
         fprintf(out, "\n%s:\n%s", bench_list[i]->name, bench_list[i]->help);
     cli_options_help(out, options);
@@ -153,31 +155,37 @@ static int check_options(const bench *what)
     return CLI_DONE;
 }
 
-/* `tuning` is NULL for benchmarks. */
-static bool write_output(const bench_context *context, const bench *what, const tune_report *tuning)
+static int cannot_write(void)
 {
-    FILE *file = fopen(output, "w");
-    if (file == NULL)
-        return false;
+    return cli_failed("bench: cannot write '%s': %s", output, strerror(errno));
+}
+
+/* What --output asks for, if anything; `tuning` is NULL for benchmarks. */
+static int write_output(const bench_context *context, const bench *what, const tune_report *tuning)
+{
+    cli_output to;
+    if (output == NULL)
+        return CLI_DONE;
+    if (!cli_output_begin(output, &to))
+        return cannot_write();
     if (tuning != NULL)
-        bench_tune_json(context, tuning, file);
+        bench_tune_json(context, tuning, to.file);
     else
-        bench_report_json(context, what, file);
-    bool written = !ferror(file);
-    return fclose(file) == 0 && written;
+        bench_report_json(context, what, to.file);
+    return cli_output_end(&to) ? CLI_DONE : cannot_write();
 }
 
 static int report(bench_context *context, const bench *what)
 {
     bench_noise_end(&context->noise);
-    if (output != NULL && !write_output(context, what, NULL))
-        return cli_failed("bench: cannot write %s: %s", output, strerror(errno));
+    /* What took a minute to measure is printed even if its file cannot be written. */
+    int code = write_output(context, what, NULL);
     if (chosen.json)
         bench_report_json(context, what, stdout);
     else
         bench_report_text(context, what);
     return context->failures.count == 0
-               ? CLI_DONE
+               ? code
                : cli_failed("bench: %d of the benchmarks failed; the report says why",
                             context->failures.count);
 }
@@ -229,11 +237,11 @@ static int run_tuning(bench_context *context)
     bench_noise_end(&context->noise);
     if (!done)
         code = cli_failed("%s", context->error);
-    else if (output != NULL && !write_output(context, NULL, &tuning))
-        code = cli_failed("bench: cannot write %s: %s", output, strerror(errno));
-    else if (chosen.json)
-        bench_tune_json(context, &tuning, stdout);
     else
+        code = write_output(context, NULL, &tuning);
+    if (done && chosen.json)
+        bench_tune_json(context, &tuning, stdout);
+    else if (done)
         bench_tune_text(context, &tuning);
     bench_tune_finish(&tuning);
     return code;
@@ -244,10 +252,6 @@ static int run(int argc, char **argv)
     const char *name = NULL;
     const bench *what = NULL;
     int words;
-    if (argc > 1 && strcmp(argv[1], "report") == 0)
-        return bench_page_run(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "compare") == 0)
-        return bench_compare_run(argc - 1, argv + 1);
     int code = cli_options_read("bench", options, argc, argv, 1, &name, &words);
     if (code != CLI_DONE)
         return code;
@@ -260,6 +264,8 @@ static int run(int argc, char **argv)
     code = tune ? check_tuning(words == 1 ? name : NULL) : check_options(what);
     if (code != CLI_DONE)
         return code;
+    if (output != NULL && !cli_output_possible(output))
+        return cannot_write();
     if (chosen.seconds <= 0)
         chosen.seconds = tune ? BENCH_TUNE_SECONDS : what != NULL ? 1 : BENCH_COMPLETE_SECONDS;
 
@@ -271,10 +277,13 @@ static int run(int argc, char **argv)
     return code;
 }
 
+static const cli_command *const parts[] = {&bench_report_command, &bench_compare_command, NULL};
+
 const cli_command cli_bench = {
     .name = "bench",
     .usage = "[BENCHMARK] [options]",
     .summary = "how fast a device or the host is, each result verified before it is timed",
     .run = run,
     .help = help,
+    .parts = parts,
 };

@@ -15,7 +15,7 @@
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 typedef struct cli_command {
-    const char *name;
+    const char *name;    /* "bench", "bench report" */
     const char *usage;   /* what follows the name: "[--json]" */
     const char *summary; /* one line of `tessera help` */
     /* Reads its own arguments, argv[0] being the command's name; returns an exit code. Writes
@@ -25,6 +25,8 @@ typedef struct cli_command {
     void (*help)(FILE *out);
     /* Some of its arguments are another program's, so it looks for --help itself. */
     bool runs_program;
+    /* Commands of two words that begin with this one, ending with NULL; or NULL. */
+    const struct cli_command *const *parts;
 } cli_command;
 
 extern const cli_command cli_devices;
@@ -37,6 +39,8 @@ extern const cli_command cli_help;
 /* Every subcommand, ending with one whose name is NULL. */
 extern const cli_command *const cli_commands[];
 const cli_command *cli_command_find(const char *name);
+/* "report" of "bench", or NULL. */
+const cli_command *cli_command_part(const cli_command *command, const char *word);
 
 /* Says on standard error, in one sentence, what is wrong with the arguments; returns CLI_USAGE. */
 int cli_usage_error(const char *format, ...) CLI_PRINTF(1, 2);

@@ -8,13 +8,16 @@ static void help(FILE *out)
 
 static int run(int argc, char **argv)
 {
-    if (argc > 2)
-        return cli_usage_error("help explains one command at a time, but '%s' follows '%s'",
-                               argv[2], argv[1]);
-    if (argc == 2) {
+    if (argc > 1) {
         const cli_command *command = cli_command_find(argv[1]);
         if (command == NULL)
             return cli_usage_error("there is no command '%s'; 'tessera help' lists them", argv[1]);
+        const cli_command *part = argc > 2 ? cli_command_part(command, argv[2]) : NULL;
+        int words = part != NULL ? 3 : 2;
+        if (argc > words)
+            return cli_usage_error("help explains one command at a time, but '%s' follows '%s'",
+                                   argv[words], argv[words - 1]);
+        command = part != NULL ? part : command;
         printf("usage: tessera %s%s%s\n\n", command->name, command->usage[0] != '\0' ? " " : "",
                command->usage);
         command->help(stdout);

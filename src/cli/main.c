@@ -16,6 +16,15 @@ const cli_command *cli_command_find(const char *name)
     return NULL;
 }
 
+const cli_command *cli_command_part(const cli_command *command, const char *word)
+{
+    size_t length = strlen(command->name);
+    for (int i = 0; command->parts != NULL && command->parts[i] != NULL; i++)
+        if (strcmp(command->parts[i]->name + length + 1, word) == 0)
+            return command->parts[i];
+    return NULL;
+}
+
 static int run(int argc, char **argv)
 {
     if (argc < 2)
@@ -34,10 +43,11 @@ static int run(int argc, char **argv)
         return cli_usage_error("unknown option '%s'; 'tessera help' lists the commands", name);
     if (command == NULL)
         return cli_usage_error("unknown command '%s'; 'tessera help' lists them", name);
+    const cli_command *part = argc > 2 ? cli_command_part(command, argv[2]) : NULL;
     for (int i = 2; i < argc && !command->runs_program; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return cli_help.run(2, (char *[]){"help", argv[1], NULL});
-    return command->run(argc - 1, argv + 1);
+            return cli_help.run(part != NULL ? 3 : 2, (char *[]){"help", argv[1], argv[2], NULL});
+    return part != NULL ? part->run(argc - 2, argv + 2) : command->run(argc - 1, argv + 1);
 }
 
 /* What the library would tell its user: a cache it cannot write, a message of the validation

@@ -35,7 +35,7 @@ static const struct {
     {"slower, ranges apart", 0, 90, 88, 94, "", 3, "4 compared: 1 slower, 0 faster, 3 the same"},
     {"slower, ranges overlap", 0, 90, 85, 95.5, "", 0, "4 compared: 0 slower"},
     {"slower by less than 5 %", 0, 98, 97.9, 98, "", 0, "4 compared: 0 slower"},
-    {"apart, but only by 4 %", 0, 96.5, 94, 94.9, "", 1, "does not lie between"},
+    {"apart, but only by 4 %", 0, 96.5, 94, 94.9, "", 2, "does not lie between"},
     {"apart, by 8 %, threshold 10", 0, 92.5, 92, 93, " --threshold 10", 0, "4 compared: 0 slower"},
     {"apart, by 8 %, threshold 1", 0, 92.5, 92, 93, " --threshold 1", 3, "1 slower"},
     {"faster", 0, 120, 115, 125, "", 0, "0 slower, 1 faster"},
@@ -52,7 +52,7 @@ START_TEST(judges_a_change)
     tool_result result = compare(made_run(), new_run, changes[_i].options);
     ck_assert_msg(result.exit_code == changes[_i].exit_code, "%s: exit code %d: %s%s",
                   changes[_i].what, result.exit_code, result.out, result.err);
-    const char *where = result.exit_code == 1 ? result.err : result.out;
+    const char *where = result.exit_code == 2 ? result.err : result.out;
     ck_assert_msg(strstr(where, changes[_i].says) != NULL, "%s: %s", changes[_i].what, where);
     tool_result_free(&result);
 }
@@ -231,7 +231,8 @@ static const struct {
     const char *arguments, *sentence;
 } failures[] = {
     {"bench report /nonexistent.json",
-     "tessera: bench report: unable to open /nonexistent.json: No such file or directory\n"},
+     "tessera: bench report: cannot read '/nonexistent.json': No such file or directory\n"},
+    {"bench report /tmp", "tessera: bench report: cannot read '/tmp': Is a directory\n"},
     {"bench compare /dev/null /dev/null",
      "tessera: bench compare: /dev/null: line 1: '[' or '{' expected near end of file\n"},
     {"bench report " TEST_DATA "/torch_randint.json -o /dev/null",
@@ -244,7 +245,7 @@ START_TEST(refuses_other_files)
     tool_result result = tool_run(failures[_i].arguments);
     ck_assert_str_eq(result.err, failures[_i].sentence);
     ck_assert_str_eq(result.out, "");
-    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_int_eq(result.exit_code, 2);
     tool_result_free(&result);
 }
 END_TEST

@@ -230,7 +230,8 @@ static json_t *without_ceilings(void)
     return run;
 }
 
-static void fails(json_t *old, json_t *new_run, int which, const char *before, const char *after)
+static void fails(int code, json_t *old, json_t *new_run, int which, const char *before,
+                  const char *after)
 {
     char want[512];
     files used;
@@ -239,19 +240,19 @@ static void fails(json_t *old, json_t *new_run, int which, const char *before, c
              which >= 0 ? used.paths[which] : "", after);
     ck_assert_str_eq(result.err, want);
     ck_assert_str_eq(result.out, "");
-    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_int_eq(result.exit_code, code);
     tool_result_free(&result);
 }
 
 START_TEST(without_ceilings_there_is_nothing_to_do)
 {
     answers(without_ceilings(), without_ceilings(), "", 0, "2 compared: 0 slower");
-    fails(without_ceilings(), limited_run(), 0, "--of-ceiling: no figure of ", " has a ceiling");
-    fails(limited_run(), without_ceilings(), 1, "--of-ceiling: no figure of ", " has a ceiling");
+    fails(1, without_ceilings(), limited_run(), 0, "--of-ceiling: no figure of ", " has a ceiling");
+    fails(1, limited_run(), without_ceilings(), 1, "--of-ceiling: no figure of ", " has a ceiling");
     json_t *run = limited_run();
     limit(run, PRODUCT, MEMORY, "memcpy", 0.9);
     limit(run, COPY, PEAK, "fma_peak", 0.9);
-    fails(limited_run(), run, -1,
+    fails(1, limited_run(), run, -1,
           "--of-ceiling: no figure that both runs have has the same ceiling in both", "");
 }
 END_TEST
@@ -260,13 +261,14 @@ START_TEST(a_malformed_ceiling_is_refused)
 {
     json_t *run = limited_run();
     limit(run, COPY, PRODUCT, "matmul", 0.9);
-    fails(limited_run(), run, 1, "", ": results[1]: its ceiling, results[0], is none");
+    fails(2, limited_run(), run, 1, "", ": results[1]: its ceiling, results[0], is none");
     run = limited_run();
     limit(run, COPY, 4, "memcpy", 0.9);
-    fails(run, limited_run(), 0, "", ": results[1]: \"result\" is no place among the 4 there are");
+    fails(2, run, limited_run(), 0, "",
+          ": results[1]: \"result\" is no place among the 4 there are");
     run = limited_run();
     limit(run, COPY, MEMORY, "memcpy", -1);
-    fails(run, limited_run(), 0, "", ": results[1]: \"fraction\" is no number from 0 on");
+    fails(2, run, limited_run(), 0, "", ": results[1]: \"fraction\" is no number from 0 on");
 }
 END_TEST
 

@@ -38,11 +38,17 @@ END_TEST
 static const struct {
     const char *arguments, *words;
 } helps[] = {
-    {"help devices", "usage: tessera devices"}, {"devices --help", "  --json"},
-    {"devices --json -h", "  --json"},          {"help help", "usage: tessera help"},
+    {"help devices", "usage: tessera devices"},
+    {"devices --help", "  --json"},
+    {"devices --json -h", "  --json"},
+    {"help help", "usage: tessera help"},
     {"help bench", "usage: tessera bench"},
 #if TEST_HAVE_GPU_BENCH
-    {"bench --help", "--shape MxKxN"},          {"bench matmul --help", "\nmatmul:\n"},
+    {"bench --help", "--shape MxKxN"},
+    {"bench matmul --help", "\nmatmul:\n"},
+    {"help bench compare", "--of-ceiling"},
+    {"bench report --help", "usage: tessera bench report FILE"},
+    {"bench compare a b -h", "--threshold PERCENT"},
 #endif
 };
 
@@ -68,6 +74,8 @@ static const struct {
     {"help frobnicate", "tessera: there is no command 'frobnicate'; 'tessera help' lists them\n"},
     {"help help bench",
      "tessera: help explains one command at a time, but 'bench' follows 'help'\n"},
+    {"help bench copy",
+     "tessera: help explains one command at a time, but 'copy' follows 'bench'\n"},
     {"devices 0", "tessera: devices: unexpected argument '0'\n"},
     {"devices -- --json", "tessera: devices: unexpected argument '--json'\n"},
     {"devices --jsonx",
