@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,47 @@ extern char **environ;
 
 #define MOST_ARGUMENTS 16
 
+/* What a signal's handler has to clear away. */
+static char folder_in_use[BENCH_FOLDER_SIZE];
+static volatile pid_t child_in_use;
+
+static const int deadly[] = {SIGINT, SIGTERM, SIGHUP};
+#define DEADLY (sizeof deadly / sizeof *deadly)
+
+/* posix_spawn takes none of malloc's locks, which fork does, and which the interrupted thread may
+ * have. */
+static void clear_away(int number)
+{
+    pid_t remover;
+    char *const argv[] = {(char[]){"rm"}, (char[]){"-rf"}, (char[]){"--"}, folder_in_use, NULL};
+    if (child_in_use > 0) {
+        kill(child_in_use, SIGKILL);
+        waitpid(child_in_use, NULL, 0);
+    }
+    if (posix_spawn(&remover, "/bin/rm", NULL, NULL, argv, environ) == 0)
+        waitpid(remover, NULL, 0);
+    /* The handler was for once only: now the signal does what it does. */
+    raise(number);
+}
+
+/* A signal that somebody ignores, as nohup does, stays ignored. */
+static void replace_handlers(void (*old)(int), void (*with)(int))
+{
+    struct sigaction found, action = {.sa_handler = with, .sa_flags = (int)SA_RESETHAND};
+    for (size_t i = 0; i < DEADLY; i++)
+        if (sigaction(deadly[i], NULL, &found) == 0 && found.sa_handler == old)
+            sigaction(deadly[i], &action, NULL);
+}
+
+static void hold_signals(sigset_t *before)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < DEADLY; i++)
+        sigaddset(&set, deadly[i]);
+    pthread_sigmask(SIG_BLOCK, &set, before);
+}
+
 bool bench_folder_create(char path[BENCH_FOLDER_SIZE])
 {
     const char *parent = getenv("TMPDIR");
@@ -28,7 +70,17 @@ bool bench_folder_create(char path[BENCH_FOLDER_SIZE])
         errno = ENAMETOOLONG;
         return false;
     }
-    return mkdtemp(path) != NULL;
+    sigset_t before;
+    hold_signals(&before);
+    bool created = mkdtemp(path) != NULL;
+    int reason = errno;
+    if (created) {
+        strcpy(folder_in_use, path);
+        replace_handlers(SIG_DFL, clear_away);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = reason;
+    return created;
 }
 
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place)
@@ -41,6 +93,7 @@ void bench_folder_remove(const char *path)
 {
     /* Depth first, and links are removed rather than followed. */
     nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    replace_handlers(clear_away, SIG_DFL);
 }
 
 /* A copy of our environment in which every cache that we know of is in `cache`. */
@@ -92,6 +145,27 @@ static char *read_all(int from)
     return text;
 }
 
+/* No signal comes between starting the child and knowing it. */
+static int spawn_known(pid_t *child, const posix_spawn_file_actions_t *actions, char *const *argv,
+                       char *const *environment)
+{
+    sigset_t before;
+    posix_spawnattr_t attributes;
+    int failed = posix_spawnattr_init(&attributes);
+    if (failed != 0)
+        return failed;
+    hold_signals(&before);
+    failed = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    if (failed == 0)
+        failed = posix_spawnattr_setsigmask(&attributes, &before);
+    if (failed == 0)
+        failed = posix_spawn(child, "/proc/self/exe", actions, &attributes, argv, environment);
+    child_in_use = failed == 0 ? *child : 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    posix_spawnattr_destroy(&attributes);
+    return failed;
+}
+
 static int spawn(char *const *arguments, const char *cache, int output, pid_t *child)
 {
     char *argv[MOST_ARGUMENTS + 2] = {(char[]){"tessera"}};
@@ -104,7 +178,7 @@ static int spawn(char *const *arguments, const char *cache, int output, pid_t *c
     failed = posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
     if (failed == 0) {
         char **environment = environment_with(cache);
-        failed = posix_spawn(child, "/proc/self/exe", &actions, NULL, argv, environment);
+        failed = spawn_known(child, &actions, argv, environment);
         free_environment(environment);
     }
     posix_spawn_file_actions_destroy(&actions);
@@ -128,6 +202,7 @@ bool bench_child_run(char *const *arguments, const char *cache, bench_child_resu
     }
     result->output = read_all(ends[0]);
     close(ends[0]);
+    child_in_use = 0; /* it is ending by itself, and its number may be another's soon */
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         continue;

@@ -6,7 +6,8 @@
 
 #define BENCH_FOLDER_SIZE 4096
 
-/* A new folder under TMPDIR or /tmp. False with errno set. */
+/* A new folder under TMPDIR or /tmp, one at a time; also removed when SIGINT, SIGTERM or SIGHUP
+ * ends the program. False with errno set. */
 bool bench_folder_create(char path[BENCH_FOLDER_SIZE]);
 /* With all that is in it. */
 void bench_folder_remove(const char *path);

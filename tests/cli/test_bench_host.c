@@ -1,7 +1,11 @@
 /* The benchmarks that need no device: they run, verify and report. */
+#include <glob.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/bench_result.h"
@@ -58,6 +62,45 @@ START_TEST(every_result_is_sound)
 }
 END_TEST
 
+#if TSR__HAVE_UCX
+/* Two runs' results are of the same cases: what was measured is no part of a case's name. */
+START_TEST(collectives_can_be_compared)
+{
+    char paths[2][32] = {"/tmp/tessera-test-XXXXXX", "/tmp/tessera-test-XXXXXX"}, arguments[160];
+    for (int i = 0; i < 2; i++) {
+        int file = mkstemp(paths[i]);
+        ck_assert_int_ge(file, 0);
+        close(file);
+        snprintf(arguments, sizeof arguments, "bench all-reduce --ranks 2 --time 0.001 -o %s",
+                 paths[i]);
+        tool_result result = tool_run(arguments);
+        ck_assert_msg(result.exit_code == 0, "%s", result.err);
+        ck_assert_ptr_nonnull(strstr(result.out, "  busbw  "));
+        ck_assert_ptr_nonnull(strstr(result.out, "\nceiling  memcpy "));
+        tool_result_free(&result);
+    }
+    json_t *document = json_load_file(paths[0], 0, NULL);
+    const json_t *result;
+    size_t i;
+    json_array_foreach(tool_member(document, "results"), i, result)
+    {
+        if (json_is_true(tool_member(result, "is_ceiling")))
+            continue;
+        ck_assert_double_eq_tol(tool_number(result, "busbw") /
+                                    tool_number(tool_member(result, "value"), "median"),
+                                1, 1e-12); /* 2 (N - 1) / N of the bytes, for two ranks */
+    }
+    json_decref(document);
+    snprintf(arguments, sizeof arguments, "bench compare %s %s", paths[0], paths[1]);
+    tool_result compared = tool_run(arguments);
+    ck_assert_ptr_nonnull(strstr(compared.out, "\n10 compared: "));
+    tool_result_free(&compared);
+    remove(paths[0]);
+    remove(paths[1]);
+}
+END_TEST
+#endif
+
 START_TEST(large_weights)
 {
     int count;
@@ -89,9 +132,48 @@ START_TEST(writes_the_json_beside_the_table)
 
     result = tool_run("bench rng --time 0.001 -o /nonexistent/a.json");
     ck_assert_int_eq(result.exit_code, 1);
-    ck_assert_str_eq(result.err, "tessera: bench: cannot write /nonexistent/a.json: No such file "
+    ck_assert_str_eq(result.err, "tessera: bench: cannot write '/nonexistent/a.json': No such file "
                                  "or directory\n");
+    ck_assert_str_eq(result.out, ""); /* nothing has been measured in vain */
     tool_result_free(&result);
+
+    result = tool_run("bench rng --time 0.001 -o /dev/full");
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_str_eq(result.err,
+                     "tessera: bench: cannot write '/dev/full': No space left on device\n");
+    ck_assert_ptr_nonnull(strstr(result.out, "\nmt19937 "));
+    tool_result_free(&result);
+}
+END_TEST
+
+/* Interrupted, or asked to end, it leaves no folder behind. */
+START_TEST(a_signal_clears_away)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    char folder[] = "/tmp/tessera-test-XXXXXX", out[] = "/dev/null";
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    setenv("TMPDIR", folder, 1);
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        if (freopen(out, "w", stdout) == NULL)
+            _exit(126);
+        execl(TEST_TOOL, TEST_TOOL, "bench", "plan", "--time", "60", (char *)NULL);
+        _exit(127);
+    }
+    char pattern[64];
+    glob_t found;
+    snprintf(pattern, sizeof pattern, "%s/*", folder);
+    while (glob(pattern, 0, NULL, &found) == GLOB_NOMATCH) {
+        ck_assert_int_eq(waitpid(child, NULL, WNOHANG), 0);
+        ck_assert_int_eq(nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL), 0);
+    }
+    globfree(&found);
+    ck_assert_int_eq(kill(child, signals[_i]), 0);
+    int ended;
+    ck_assert_int_eq(waitpid(child, &ended, 0), child);
+    ck_assert(WIFSIGNALED(ended) && WTERMSIG(ended) == signals[_i]);
+    ck_assert_int_eq(rmdir(folder), 0);
 }
 END_TEST
 
@@ -185,8 +267,12 @@ TESTS(bench_host)
     tcase_set_timeout(tests, 240);
     tcase_add_loop_test(tests, every_result_is_sound, 0,
                         (int)(sizeof benchmarks / sizeof *benchmarks));
+#if TSR__HAVE_UCX
+    tcase_add_test(tests, collectives_can_be_compared);
+#endif
     tcase_add_test(tests, large_weights);
     tcase_add_test(tests, writes_the_json_beside_the_table);
+    tcase_add_loop_test(tests, a_signal_clears_away, 0, 3);
     tcase_add_test(tests, a_failure_is_reported_among_the_rest);
     tcase_add_test(tests, other_ranks_are_silent);
     tcase_add_test(tests, prints_a_table);
