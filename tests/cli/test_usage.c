@@ -1,4 +1,6 @@
 /* Arguments, exit codes and help, on a machine without a driver. */
+#include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +137,7 @@ END_TEST
 #if TSR__HAVE_VULKAN
 START_TEST(no_device_is_an_empty_list)
 {
+    setenv("TESSERA_VALIDATION", _i == 0 ? "0" : "", 1); /* both ask for nothing */
     tool_result result = tool_run("devices");
     ck_assert_int_eq(result.exit_code, 0);
     ck_assert_str_eq(result.err, "");
@@ -175,6 +178,91 @@ START_TEST(failures_are_told_apart_from_mistakes)
 }
 END_TEST
 
+/* The manual without its backslashes: "\-\-json" becomes "--json". */
+static char *read_manual(void)
+{
+    FILE *file = fopen(TEST_MANUAL, "r");
+    ck_assert_ptr_nonnull(file);
+    char *text = calloc(1, 1 << 17);
+    ck_assert_ptr_nonnull(text);
+    size_t used = 0;
+    for (int c; (c = fgetc(file)) != EOF && used < (1 << 17) - 1;)
+        if (c != '\\')
+            text[used++] = (char)c;
+    fclose(file);
+    return text;
+}
+
+/* True where `word` stands, not as a part of a longer one. */
+static bool has_word(const char *text, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at++) {
+        char before = at == text ? ' ' : at[-1], after = at[length];
+        if (before != '-' && !isalnum((unsigned char)before) && after != '-' &&
+            !isalnum((unsigned char)after))
+            return true;
+    }
+    return false;
+}
+
+static const char *const explained[] = {"devices", "bench", "bench report", "bench compare",
+                                        "sample",  "plan",  "launch"};
+#define EXPLAINED ((int)(sizeof explained / sizeof *explained))
+
+static char *help_of(const char *command)
+{
+    char arguments[64];
+    snprintf(arguments, sizeof arguments, "help %s", command);
+    tool_result result = tool_run(arguments);
+    free(result.err);
+    return result.out;
+}
+
+/* Options, and under "benchmarks:" and "kinds:" what they are of, are words behind two spaces. */
+START_TEST(the_manual_has_what_help_has)
+{
+    char *manual = read_manual(), *help = help_of(explained[_i]), word[64];
+    bool listed = false;
+    for (char *line = strtok(help, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        listed = line[0] == ' ' ? listed
+                                : strcmp(line, "benchmarks:") == 0 || strcmp(line, "kinds:") == 0;
+        if ((strncmp(line, "  --", 4) == 0 || (listed && line[2] != ' ')) &&
+            sscanf(line, "  %63[a-z0-9-]", word) == 1)
+            ck_assert_msg(has_word(manual, word), "%s: %s is not in the manual", explained[_i],
+                          word);
+    }
+    free(help);
+    free(manual);
+}
+END_TEST
+
+START_TEST(the_tool_has_the_options_of_the_manual)
+{
+    char *manual = read_manual(), *help[EXPLAINED];
+    int count = 0;
+    for (int i = 0; i < EXPLAINED; i++)
+        help[i] = help_of(explained[i]);
+    for (char *at = manual; (at = strstr(at, "--")) != NULL; at += 2) {
+        char word[64] = "--";
+        bool found = false;
+        if (sscanf(at, "--%61[a-z0-9-]", word + 2) != 1 || strcmp(word, "--version") == 0)
+            continue;
+        /* The program's own, in an example. */
+        if (strncmp(at, "--epochs 10\n", 12) == 0)
+            continue;
+        for (int i = 0; i < EXPLAINED; i++)
+            found = found || has_word(help[i], word);
+        ck_assert_msg(found, "there is no %s", word);
+        count++;
+    }
+    ck_assert_int_gt(count, 60);
+    for (int i = 0; i < EXPLAINED; i++)
+        free(help[i]);
+    free(manual);
+}
+END_TEST
+
 START_TEST(a_full_disk_is_a_failure)
 {
     /* The one thing here that needs a shell. */
@@ -191,8 +279,12 @@ TESTS(usage)
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0,
                         (int)(sizeof mistakes / sizeof mistakes[0]));
 #if TSR__HAVE_VULKAN
-    tcase_add_test(tests, no_device_is_an_empty_list);
+    tcase_add_loop_test(tests, no_device_is_an_empty_list, 0, 2);
 #endif
     tcase_add_test(tests, failures_are_told_apart_from_mistakes);
+#if TEST_HAVE_BENCH
+    tcase_add_loop_test(tests, the_manual_has_what_help_has, 0, EXPLAINED);
+    tcase_add_test(tests, the_tool_has_the_options_of_the_manual);
+#endif
     tcase_add_test(tests, a_full_disk_is_a_failure);
 }
