@@ -69,7 +69,7 @@ static bool run_peer(bench_context *context, collective_kind kind, int ranks, do
     const char *program = getenv("TESSERA_BENCH_MPI");
     (void)snprintf(command, sizeof command, "mpirun %s --oversubscribe -n %d '%s' %s %.6f 2>&1",
                    geteuid() == 0 ? "--allow-run-as-root" : "", ranks,
-                   program ? program : BENCH_MPI_PEER, names[kind], seconds);
+                   program && *program ? program : BENCH_MPI_PEER, names[kind], seconds);
     FILE *from = popen(command, "r");
     if (!from)
         return bench_fail(context, "--peer: mpirun: %s", strerror(errno));

@@ -28,8 +28,9 @@ static void help(FILE *out)
     fputs(
         "Starts N copies of a program on this machine, each with its RANK, WORLD_SIZE, "
         "LOCAL_RANK,\n"
-        "LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TESSERA_MASTER_PORT, TESSERA_TOKEN and\n"
-        "TESSERA_DEVICE. Their output comes line by line, the rank in front. Rank 0 gets standard\n"
+        "LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TESSERA_MASTER_PORT, TESSERA_TOKEN,\n"
+        "TESSERA_BOOT and TESSERA_DEVICE. Their output comes line by line, the rank in front. Rank "
+        "0 gets standard\n"
         "input, unless that is a terminal. Without --device-map, a TESSERA_DEVICE that is set "
         "stays.\n"
         "\n"
@@ -95,7 +96,8 @@ static int run(int argc, char **argv)
     chosen.program = argv + own;
 
     launch_devices devices = {0};
-    if (chosen.device_map == NULL && getenv("TESSERA_DEVICE") == NULL)
+    const char *device = getenv("TESSERA_DEVICE");
+    if (chosen.device_map == NULL && (device == NULL || device[0] == '\0'))
         chosen.device_map = "auto";
     if (chosen.device_map != NULL)
         code = launch_devices_find(chosen.device_map, &devices);

@@ -1,4 +1,5 @@
 /* Which process this is, from what launchers put in its environment. */
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -6,14 +7,23 @@
 #include "base/error.h"
 #include "tessera/sampler.h"
 
-/* The number in a variable, within its limits. */
+/* Empty is the same as not set. */
+static const char *value_of(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+/* The number in a variable, within its limits. strtoll would also take leading spaces and a plus
+ * sign. */
 static tsr_status read_number(const char *variable, int64_t least, int64_t most, int64_t *out)
 {
-    const char *text = getenv(variable);
+    const char *text = value_of(variable);
     char *end = NULL;
     errno = 0;
-    long long value = text != NULL ? strtoll(text, &end, 10) : 0;
-    TSR__REQUIRE(text != NULL && end != text && *end == '\0' && errno == 0,
+    bool starts = text != NULL && (isdigit((unsigned char)text[0]) || text[0] == '-');
+    long long value = starts ? strtoll(text, &end, 10) : 0;
+    TSR__REQUIRE(starts && end != text && *end == '\0' && errno == 0,
                  "rank: %s is '%s', not a number", variable, text != NULL ? text : "");
     TSR__REQUIRE(value >= least && value <= most, "rank: %s is %lld, not %" PRId64 " to %" PRId64,
                  variable, value, least, most);
@@ -33,9 +43,9 @@ tsr_status tsr_rank_from_environment(int64_t *rank, int64_t *ranks)
     };
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         const char *name = launchers[i].ranks, *other = launchers[i].other_ranks;
-        if (getenv(name) == NULL && other != NULL && getenv(other) != NULL)
+        if (value_of(name) == NULL && other != NULL && value_of(other) != NULL)
             name = other;
-        bool has_rank = getenv(launchers[i].rank) != NULL, has_ranks = getenv(name) != NULL;
+        bool has_rank = value_of(launchers[i].rank) != NULL, has_ranks = value_of(name) != NULL;
         /* A job's own script has the number of tasks, but is none of them. */
         if (!has_rank && (!has_ranks || other != NULL))
             continue;
@@ -48,7 +58,7 @@ tsr_status tsr_rank_from_environment(int64_t *rank, int64_t *ranks)
         *ranks = found_ranks;
         return TSR_OK;
     }
-    TSR__REQUIRE(getenv("PMIX_RANK") == NULL,
+    TSR__REQUIRE(value_of("PMIX_RANK") == NULL,
                  "rank: PMIX_RANK is set, but nothing says of how many");
     *rank = 0;
     *ranks = 1;

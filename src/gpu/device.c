@@ -58,7 +58,7 @@ tsr_status tsr_device_list_init(tsr_device_list *out)
     TSR__REQUIRE(out != NULL, "device_list_init: out is NULL");
     tsr__instance *instance;
     tsr_status status = tsr__instance_acquire(&instance);
-    if (status == TSR_ERR_NOT_FOUND && getenv("TESSERA_VALIDATION") == NULL) {
+    if (status == TSR_ERR_NOT_FOUND && !tsr__validation_wanted()) {
         /* A loader, but no driver: an empty list is the answer. */
         *out = (tsr_device_list){0};
         return TSR_OK;

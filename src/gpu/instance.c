@@ -43,7 +43,7 @@ static const VkDebugUtilsMessengerCreateInfoEXT messenger_info = {
     .pfnUserCallback = on_message,
 };
 
-static bool validation_wanted(void)
+bool tsr__validation_wanted(void)
 {
     const char *value = getenv("TESSERA_VALIDATION");
     return value && value[0] != '\0' && strcmp(value, "0") != 0;
@@ -97,7 +97,7 @@ static tsr_status create(tsr__instance *instance)
                          VK_API_VERSION_MAJOR(instance->api_version),
                          VK_API_VERSION_MINOR(instance->api_version));
 
-    bool validation = validation_wanted();
+    bool validation = tsr__validation_wanted();
     if (validation)
         TSR__TRY(require_layer(global));
 

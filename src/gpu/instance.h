@@ -20,6 +20,9 @@ typedef struct tsr__instance {
 tsr_status tsr__instance_acquire(tsr__instance **out);
 void tsr__instance_release(tsr__instance *instance);
 
+/* What TESSERA_VALIDATION says. */
+bool tsr__validation_wanted(void);
+
 /* Messages of the validation layers since the process started. */
 uint64_t tsr__validation_messages(void);
 

@@ -60,6 +60,17 @@ START_TEST(a_number_of_tasks_alone)
 }
 END_TEST
 
+START_TEST(empty_is_not_set)
+{
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        set(variables[i], "");
+    check(0, 1);
+    set("PMI_RANK", "2");
+    set("PMI_SIZE", "3");
+    check(2, 3);
+}
+END_TEST
+
 #define ERROR(text)                                                                                \
     do {                                                                                           \
         int64_t rank_ = -7, ranks_ = -7;                                                           \
@@ -76,7 +87,9 @@ START_TEST(errors)
     set("WORLD_SIZE", "4 ");
     ERROR("rank: WORLD_SIZE is '4 ', not a number");
     set("WORLD_SIZE", "");
-    ERROR("rank: WORLD_SIZE is '', not a number");
+    ERROR("rank: RANK is set, but WORLD_SIZE is not");
+    set("WORLD_SIZE", " 4");
+    ERROR("rank: WORLD_SIZE is ' 4', not a number");
     set("WORLD_SIZE", "99999999999999999999");
     ERROR("rank: WORLD_SIZE is '99999999999999999999', not a number");
     set("WORLD_SIZE", "4");
@@ -117,6 +130,7 @@ TESTS(rank)
     tcase_add_test(tests, one_process_without_a_launcher);
     tcase_add_test(tests, every_launcher);
     tcase_add_test(tests, a_number_of_tasks_alone);
+    tcase_add_test(tests, empty_is_not_set);
     tcase_add_test(tests, errors);
     tcase_add_test(tests, distributed_samplers_look_there);
 }
