@@ -56,10 +56,7 @@ typedef struct bench {
     unsigned takes;    /* BENCH_SHAPES | … */
     bool opens_device; /* opening it is part of what is measured: run() does so */
     bool host_only;    /* needs no device, and is there in builds without Vulkan */
-    /* Measured by several processes of a launcher together. In a complete run it comes first and is
-     * run by all of them; all the rest is the first process's. Alone it is no part of it. */
-    bool collective;
-    bool alone; /* no part of a complete run: another benchmark covers it */
+    bool alone;        /* no part of a complete run: another benchmark covers it */
     bool (*run)(bench_context *context);
 } bench;
 

@@ -14,7 +14,6 @@ typedef enum collective_kind {
 
 #define COLLECTIVE_MOST_RANKS 16
 #define COLLECTIVE_MOST_SAMPLES 300
-#define COLLECTIVE_MOST_SIZES 16
 
 /* Bytes of the whole: what each rank contributes to and gets of an all-reduce, what it gets of an
  * all-gather, what it contributes to a reduce-scatter. Too little for each rank to have an element

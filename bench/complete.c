@@ -5,13 +5,11 @@
 
 #include "cli/memory.h"
 
-typedef enum part { COLLECTIVE, ON_DEVICE, ON_HOST } part;
+typedef enum part { ON_DEVICE, ON_HOST } part;
 
 static bool belongs(const bench *what, part which)
 {
-    if (what->alone)
-        return false;
-    return which == (what->collective ? COLLECTIVE : what->host_only ? ON_HOST : ON_DEVICE);
+    return !what->alone && which == (what->host_only ? ON_HOST : ON_DEVICE);
 }
 
 static int count_of(part which)
@@ -91,15 +89,11 @@ bool bench_complete(bench_context *context, bool *is_first)
     int64_t rank, ranks;
     BENCH_TRY(context, tsr_rank_from_environment(&rank, &ranks));
     *is_first = rank == 0;
-    if (ranks > 1) {
-        context->progress.steps = count_of(COLLECTIVE);
-        run_part(context, COLLECTIVE);
-    }
     if (!*is_first)
-        return context->failures.count == 0;
+        return true;
     /* The host first: the memory that drivers take would still show in the processes it starts. So
      * the devices cannot be counted yet; most machines have one. */
-    context->progress.steps += count_of(ON_HOST) + count_of(ON_DEVICE);
+    context->progress.steps = count_of(ON_HOST) + count_of(ON_DEVICE);
     run_part(context, ON_HOST);
     return run_devices(context);
 }
