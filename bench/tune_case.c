@@ -129,7 +129,8 @@ tsr_matmul_params tune_case_params(const tune_case *test, bool bias)
                                .bias = bias ? test->bias : NULL};
 }
 
-tsr_status tune_case_record(tune_case *test, bool bias, const tsr_tuning_choice *choice)
+/* Records the product in this way; NULL: as usual. */
+static tsr_status record(tune_case *test, bool bias, const tsr_tuning_choice *choice)
 {
     tsr_matmul_params params = tune_case_params(test, bias);
     return tsr_tuning_matmul(test->context->stream, test->y, test->x, test->w, &params, choice);
@@ -140,7 +141,7 @@ bool tune_case_time(tune_case *test, bool bias, const tsr_tuning_choice *choice,
 {
     double start = bench_now_ns();
     for (uint64_t i = 0; i < repetitions; i++)
-        BENCH_TRY(test->context, tune_case_record(test, bias, choice));
+        BENCH_TRY(test->context, record(test, bias, choice));
     BENCH_TRY(test->context, tsr_stream_wait(test->context->stream));
     *ns = (bench_now_ns() - start) / (double)repetitions;
     return true;
@@ -169,7 +170,7 @@ static bool verify_usual(tune_case *test, const host_values *host)
 {
     const bench_shape *s = &test->product.shape;
     bench_check check;
-    BENCH_TRY(test->context, tune_case_record(test, false, NULL));
+    BENCH_TRY(test->context, record(test, false, NULL));
     if (!download(test, test->plain))
         return false;
     for (int64_t b = 0; b < batch_of(&test->product); b++) {
@@ -221,7 +222,7 @@ bool tune_case_verify(tune_case *test, bool bias, const tsr_tuning_choice *choic
     bench_check check;
     /* What is left of the usual kernel's result must not pass for the candidate's. */
     BENCH_TRY(test->context, tsr_fill(test->context->stream, test->y, NAN));
-    tsr_status status = tune_case_record(test, bias, choice);
+    tsr_status status = record(test, bias, choice);
     *able = status == TSR_OK;
     if (status == TSR_ERR_UNSUPPORTED || status == TSR_ERR_DEVICE_MEMORY)
         return true;

@@ -31,9 +31,6 @@ void tune_case_finish(tune_case *test);
 /* What tsr_matmul takes for it, with a bias or without. */
 tsr_matmul_params tune_case_params(const tune_case *test, bool bias);
 
-/* Records the product in this way; NULL: as usual. */
-tsr_status tune_case_record(tune_case *test, bool bias, const tsr_tuning_choice *choice);
-
 /* The mean time of `repetitions` products, recorded one after another and waited for once. */
 bool tune_case_time(tune_case *test, bool bias, const tsr_tuning_choice *choice,
                     uint64_t repetitions, double *ns);

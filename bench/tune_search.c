@@ -39,7 +39,9 @@ static bool alike(int64_t a, int64_t b)
     return (a % 4 == 0) == (b % 4 == 0);
 }
 
-int64_t tune_largest(int64_t size)
+/* The smallest and the largest size that is in one class with `size`, both multiples of 4 or
+ * neither. */
+static int64_t largest_like(int64_t size)
 {
     int64_t largest = 1;
     while (largest < size)
@@ -49,7 +51,7 @@ int64_t tune_largest(int64_t size)
     return largest;
 }
 
-int64_t tune_smallest(int64_t size)
+static int64_t smallest_like(int64_t size)
 {
     int64_t above = 1;
     while (above < size)
@@ -112,7 +114,7 @@ static bool add_probe(search *s, const tune_product *product)
 
 static bool create_probes(search *s, const tune_product *product)
 {
-    tune_product small = scaled(product, tune_smallest), large = scaled(product, tune_largest);
+    tune_product small = scaled(product, smallest_like), large = scaled(product, largest_like);
     const tune_product *probes[PROBES] = {&small, &large, product};
     for (int i = 0; i < PROBES && s->left_out[0] == '\0'; i++)
         if (!add_probe(s, probes[i]))

@@ -38,9 +38,4 @@ typedef struct tune_given_up {
 bool tune_search(bench_context *context, const tune_product *product, tune_given_up *given_up,
                  tune_result *out, char left_out[TUNE_REASON]);
 
-/* The smallest and the largest size that is in one class with `size`, both multiples of 4 or
- * neither. */
-int64_t tune_smallest(int64_t size);
-int64_t tune_largest(int64_t size);
-
 #endif

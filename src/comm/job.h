@@ -154,7 +154,6 @@ void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call, const ts
 const tsr__call *tsr__comm_past(const tsr_comm *comm, uint64_t sequence);
 /* Questions and deadlines; returns when to be called next. */
 uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns);
-const char *tsr__duration_format(uint64_t ns, char text[32]);
 
 /* dead.c ------------------------------------------------------------------------------------- */
 
@@ -163,8 +162,6 @@ void tsr__job_discard(tsr__job *job);
 
 /* losses.c ----------------------------------------------------------------------------------- */
 
-/* Whether it will not show or send anything any more. */
-bool tsr__comm_is_gone(const tsr_comm *comm, int rank);
 /* Some message has not landed as it should. */
 void tsr__request_trouble(tsr_request *request);
 /* What waits for ranks that are gone comes into doubt. */

@@ -11,7 +11,8 @@
 #define DOUBT_NS UINT64_C(30000000)
 #define SUSPECT_NS UINT64_C(300000000) /* for one that has called something else to say what */
 
-bool tsr__comm_is_gone(const tsr_comm *comm, int rank)
+/* Whether it will not show or send anything any more. */
+static bool is_gone(const tsr_comm *comm, int rank)
 {
     return comm->news[rank].left ||
            tsr__transport_is_lost(comm->job->transport, comm->world_of[rank]);
@@ -91,7 +92,7 @@ static const tsr__step *failed_step(const tsr_request *request)
         const tsr__step *step = &request->plan.steps[i];
         const tsr__message_state state = request->messages[i - request->round_start].state;
         if (state == TSR__MESSAGE_LOST || state == TSR__MESSAGE_CANCELLED ||
-            (state == TSR__MESSAGE_FLYING && tsr__comm_is_gone(comm, step->peer)))
+            (state == TSR__MESSAGE_FLYING && is_gone(comm, step->peer)))
             return step;
     }
     return NULL;
@@ -101,7 +102,7 @@ static void fail_by_step(tsr_request *request, const tsr__step *step)
 {
     tsr_comm *comm = request->comm;
     /* UCX may say of a message what it does not say of the peer. */
-    if (!tsr__comm_is_gone(comm, step->peer))
+    if (!is_gone(comm, step->peer))
         tsr__transport_cut(comm->job->transport, comm->world_of[step->peer],
                            step->kind == TSR__STEP_SEND ? "a message to it failed"
                                                         : "a message from it failed");
@@ -115,8 +116,7 @@ static void fail_by_step(tsr_request *request, const tsr__step *step)
 static int missing_on_board(const tsr_comm *comm)
 {
     for (int rank = 0; rank < comm->size && tsr__board_is_busy(comm->board); rank++) {
-        if (rank != comm->rank && tsr__comm_is_gone(comm, rank) &&
-            tsr__board_awaits(comm->board, rank))
+        if (rank != comm->rank && is_gone(comm, rank) && tsr__board_awaits(comm->board, rank))
             return rank;
     }
     return -1;

@@ -13,7 +13,7 @@
 #define ANSWER_NS (50 * MS) /* for ranks that wait themselves to say where they are */
 #define ASK_MOST_NS (10000 * MS)
 
-const char *tsr__duration_format(uint64_t ns, char text[32])
+static const char *format_duration(uint64_t ns, char text[32])
 {
     if (ns % (1000 * MS) == 0)
         (void)snprintf(text, 32, "%" PRIu64 " s", ns / (1000 * MS));
@@ -140,7 +140,7 @@ static void time_is_up(tsr_request *request)
 {
     char text[TSR__CALL_TEXT], after[32], ranks[96];
     const char *call = tsr__call_format(&request->call, text);
-    (void)tsr__duration_format(request->timeout_ns, after);
+    (void)format_duration(request->timeout_ns, after);
     if (request->call.kind >= TSR__CALL_SEND)
         tsr__comm_fail(request->comm, true, TSR_ERR_TIMEOUT, "%s: rank %d %s within %s", call,
                        (int)request->call.peer,

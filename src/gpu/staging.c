@@ -7,8 +7,10 @@
 /* vkCmdCopyBuffer has no alignment rule, but drivers like it. */
 #define STAGING_ALIGNMENT 64
 
-tsr_status tsr__staging_take(tsr_stream *stream, tsr__staging *staging, tsr__buffer_kind kind,
-                             uint64_t wanted_bytes, tsr__access *out)
+/* A piece of staging memory of at most `wanted_bytes` (at least 1): waits until the chunk it lies
+ * in is free. */
+static tsr_status take(tsr_stream *stream, tsr__staging *staging, tsr__buffer_kind kind,
+                       uint64_t wanted_bytes, tsr__access *out)
 {
     tsr__buffer *chunk = staging->chunk[staging->current];
     if (!chunk || staging->used_bytes >= TSR__STAGING_CHUNK_BYTES) {
@@ -33,8 +35,7 @@ tsr_status tsr__staging_upload(tsr_stream *stream, tsr__buffer *buffer, uint64_t
     const uint8_t *from = data;
     for (uint64_t done = 0; done < size_bytes;) {
         tsr__access source;
-        TSR__TRY(tsr__staging_take(stream, &stream->upload, TSR__BUFFER_UPLOAD, size_bytes - done,
-                                   &source));
+        TSR__TRY(take(stream, &stream->upload, TSR__BUFFER_UPLOAD, size_bytes - done, &source));
         uint64_t size = source.end_bytes - source.begin_bytes;
         memcpy((uint8_t *)source.buffer->host + source.begin_bytes, from + done, size);
         tsr__access destination = {buffer, offset_bytes + done, offset_bytes + done + size, true};
@@ -59,8 +60,7 @@ static tsr_status readback_start(tsr_stream *stream, tsr__buffer *buffer, uint64
                                  uint64_t size_bytes, uint64_t done, readback *out)
 {
     tsr__access staged;
-    TSR__TRY(tsr__staging_take(stream, &stream->readback, TSR__BUFFER_READBACK, size_bytes - done,
-                               &staged));
+    TSR__TRY(take(stream, &stream->readback, TSR__BUFFER_READBACK, size_bytes - done, &staged));
     uint64_t size = staged.end_bytes - staged.begin_bytes;
     staged.write = true;
     tsr__access source = {buffer, offset_bytes + done, offset_bytes + done + size, false};

@@ -29,7 +29,8 @@ void tsr__plan_doubling(tsr__plan *plan, const tsr__tree *tree, const tsr__block
     }
 }
 
-void tsr__plan_ring(tsr__plan *plan, int size, int rank, const tsr__blocks *blocks)
+/* RECV holds this rank's block; afterwards it holds all. */
+static void plan_ring(tsr__plan *plan, int size, int rank, const tsr__blocks *blocks)
 {
     const int right = (rank + 1) % size, left = (rank + size - 1) % size;
     for (int i = 0; i < size - 1; i++) {
@@ -65,7 +66,7 @@ void tsr__plan_all_gather(tsr__plan *plan, int size, int rank, const tsr__blocks
                    block_at(TSR__AT_RECV, blocks, rank));
     tsr__plan_next_round(plan);
     if (large && tree.extra > 0)
-        tsr__plan_ring(plan, size, rank, blocks);
+        plan_ring(plan, size, rank, blocks);
     else
         all_gather_doubling(plan, &tree, blocks);
 }

@@ -39,8 +39,6 @@ void tsr__plan_barrier(tsr__plan *plan, int size, int rank);
  * leaves only. */
 void tsr__plan_doubling(tsr__plan *plan, const tsr__tree *tree, const tsr__blocks *blocks,
                         uint64_t total);
-/* RECV holds this rank's block; afterwards it holds all. */
-void tsr__plan_ring(tsr__plan *plan, int size, int rank, const tsr__blocks *blocks);
 /* `total` cut into one block for each rank, in steps of whole elements: block r's start. */
 static inline uint64_t tsr__even_start(uint64_t total, int size, int rank)
 {

@@ -39,7 +39,8 @@ static tsr_status open_context(tsr__transport *transport)
     return check(status, "ucp_init");
 }
 
-tsr_status tsr__ucx_open(tsr__transport *transport)
+/* Context and worker. */
+static tsr_status open_worker(tsr__transport *transport)
 {
     TSR__TRY(tsr__ucx_library_open());
     tsr__ucx_log_redirect();
@@ -53,7 +54,7 @@ tsr_status tsr__ucx_open(tsr__transport *transport)
         "ucp_worker_get_address");
 }
 
-void tsr__ucx_close(tsr__transport *transport)
+static void close_worker(tsr__transport *transport)
 {
     if (transport->address)
         ucp_worker_release_address(transport->worker, transport->address);
@@ -69,7 +70,7 @@ tsr_status tsr__transport_create(tsr__transport **out)
     if (!transport)
         return TSR_ERR_NO_MEMORY;
     transport->wake = -1;
-    tsr_status status = tsr__ucx_open(transport);
+    tsr_status status = open_worker(transport);
     if (status == TSR_OK)
         status = tsr__ucx_wake_open(transport);
     if (status != TSR_OK) {
@@ -237,7 +238,7 @@ void tsr__transport_destroy(tsr__transport **transport, uint64_t until_ns)
     if (t->peers)
         disconnect(t, until_ns);
     tsr__ucx_wake_close(t);
-    tsr__ucx_close(t);
+    close_worker(t);
     tsr__free(t->peers);
     tsr__free(t);
     *transport = NULL;

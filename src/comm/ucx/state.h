@@ -30,10 +30,6 @@ struct tsr__transport {
 /* UCX prints by itself; what it says goes to the library's log, unless UCX_LOG_LEVEL is set. */
 void tsr__ucx_log_redirect(void);
 
-/* Context and worker. */
-tsr_status tsr__ucx_open(tsr__transport *transport) TSR_NODISCARD;
-void tsr__ucx_close(tsr__transport *transport);
-
 /* wake.c */
 tsr_status tsr__ucx_wake_open(tsr__transport *transport) TSR_NODISCARD;
 void tsr__ucx_wake_close(tsr__transport *transport);

@@ -66,9 +66,4 @@ typedef struct tsr__product {
 tsr_status tsr__product_reduced(const tsr__linear *linear, tsr__temps *temps,
                                 const tsr__product *product) TSR_NODISCARD;
 
-/* Into how many parts a product [m,n] of this many bytes is cut, 1 for not at all; whether along
- * its rows. */
-int tsr__product_parts(const tsr__linear *linear, int64_t m, int64_t n, uint64_t size_bytes,
-                       bool may_cut_rows, bool *rows);
-
 #endif

@@ -30,7 +30,9 @@ typedef struct summing {
     part part[PARTS_MOST];
 } summing;
 
-int tsr__product_parts(const tsr__linear *linear, int64_t m, int64_t n, uint64_t size_bytes,
+/* Into how many parts a product [m,n] of this many bytes is cut, 1 for not at all; whether along
+ * its rows. */
+static int count_parts(const tsr__linear *linear, int64_t m, int64_t n, uint64_t size_bytes,
                        bool may_cut_rows, bool *rows)
 {
     int64_t wanted = linear->overlap_parts;
@@ -170,9 +172,8 @@ tsr_status tsr__product_reduced(const tsr__linear *linear, tsr__temps *temps,
     bool features_divided = product->dim == product->whole->ndim - 1;
     int64_t m = rows_of(product->x2), n = tsr_tensor_layout(product->weight)->shape[0];
     uint64_t size_bytes = (uint64_t)tsr_layout_count(product->whole) * tsr_dtype_size(work.dtype);
-    work.count = features_divided
-                     ? 1
-                     : tsr__product_parts(linear, m, n, size_bytes, product->dim < 0, &work.rows);
+    work.count =
+        features_divided ? 1 : count_parts(linear, m, n, size_bytes, product->dim < 0, &work.rows);
     tsr_status status = run(&work);
     for (int i = 0; i < work.count; i++)
         tsr_parallel_cancel(&work.part[i].request);
