@@ -178,6 +178,7 @@ START_TEST(failures_are_told_apart_from_mistakes)
 }
 END_TEST
 
+#if TEST_HAVE_BENCH
 /* The manual without its backslashes: "\-\-json" becomes "--json". */
 static char *read_manual(void)
 {
@@ -262,6 +263,7 @@ START_TEST(the_tool_has_the_options_of_the_manual)
     free(manual);
 }
 END_TEST
+#endif
 
 START_TEST(a_full_disk_is_a_failure)
 {
