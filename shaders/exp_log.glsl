@@ -33,6 +33,25 @@ float tsr_exp(float x)
     return tsr_is_nan(x) ? x : q;
 }
 
+// The same for x up to 0, or NaN, in three quarters of the operations: results below 2^-126 are 0. Where a product of a sum would
+// be in the way of neither, bits agree with tsr_exp's but for x whose nearest multiples of ln 2 are as near.
+float tsr_exp_down(float x)
+{
+    // Adding 1.5·2^23 rounds to a whole number, which then stands in the lowest bits.
+    precise float shifted = x * 1.44269504 + 12582912.0;
+    precise float k = shifted - 12582912.0;
+    precise float r = (x - k * tsr_ln2_high) - k * tsr_ln2_low;
+    precise float q = 1.381428347e-3;
+    q = q * r + 8.368882106e-3;
+    q = q * r + 4.166840304e-2;
+    q = q * r + 1.666651931e-1;
+    q = q * r + 4.999999337e-1;
+    q = 1.0 + (r + r * r * q);
+    float result = uintBitsToFloat(floatBitsToUint(q) + (floatBitsToUint(shifted) << 23));
+    result = mix(result, 0.0, x < -87.3365479);
+    return mix(result, x, tsr_is_nan(x));
+}
+
 vec4 tsr_exp4(vec4 x)
 {
     return vec4(tsr_exp(x.x), tsr_exp(x.y), tsr_exp(x.z), tsr_exp(x.w));

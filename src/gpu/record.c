@@ -35,6 +35,11 @@ tsr__access tsr__write_buffer(tsr__buffer *buffer)
     return whole(buffer, true);
 }
 
+uint64_t tsr__access_address(tsr__access access)
+{
+    return access.buffer->address + access.begin_bytes;
+}
+
 void tsr__stream_barrier(tsr_stream *stream)
 {
     const VkPipelineStageFlags stages =

@@ -22,6 +22,8 @@ tsr__access tsr__write_of(const tsr_tensor *tensor);
 /* A whole buffer: scratch. */
 tsr__access tsr__read_buffer(tsr__buffer *buffer);
 tsr__access tsr__write_buffer(tsr__buffer *buffer);
+/* The device address of a range's first byte. */
+uint64_t tsr__access_address(tsr__access access);
 
 struct tsr_kernel;
 

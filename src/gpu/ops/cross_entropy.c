@@ -1,6 +1,6 @@
 /* Softmax cross-entropy of logits against labels, and its gradient, in one kernel. */
 #include "shaders/params/cross_entropy.h"
-#include "gpu/ops/rows.h"
+#include "gpu/ops/cross_entropy_chunks.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
@@ -101,9 +101,19 @@ tsr_status tsr_cross_entropy(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *d
 {
     TSR__TRY(check(stream, loss, dlogits, logits, labels));
     tsr__dispatches list = {0};
+    tsr__cross_entropy call = {.step = TSR_ROWS_ALONE,
+                               .loss = loss,
+                               .gradient = dlogits,
+                               .logits = logits,
+                               .labels = labels,
+                               .scale = grad_scale};
     tsr_status status = TSR_OK;
-    for (int64_t first = 0; status == TSR_OK && first < logits->layout.shape[0]; first += ROWS_MAX)
-        status = add_dispatch(&list, loss, dlogits, logits, labels, grad_scale, first);
+    if (tsr__cross_entropy_chunks_suit(&call))
+        status = tsr__cross_entropy_chunks_add(&list, stream, &call);
+    else
+        for (int64_t first = 0; status == TSR_OK && first < logits->layout.shape[0];
+             first += ROWS_MAX)
+            status = add_dispatch(&list, loss, dlogits, logits, labels, grad_scale, first);
     if (status == TSR_OK)
         status = tsr__dispatches_record(&list, stream);
     tsr__dispatches_finish(&list);

@@ -1,7 +1,7 @@
 /* Cross-entropy of logits of which each rank has some classes. */
 #include <math.h>
 
-#include "gpu/ops/rows.h"
+#include "gpu/ops/cross_entropy_chunks.h"
 #include "gpu/ops/vocabulary.h"
 #include "shaders/params/cross_entropy_shard.h"
 #include "tensor/check.h"
@@ -137,9 +137,22 @@ static tsr_status add_dispatch(tsr__dispatches *list, const step *s, int64_t fro
 static tsr_status run(const step *s, tsr_stream *stream)
 {
     tsr__dispatches list = {0};
+    tsr__cross_entropy call = {.step = s->whole ? TSR_ROWS_WHOLE : TSR_ROWS_PART,
+                               .loss = s->loss,
+                               .gradient = s->gradient,
+                               .logits = s->logits,
+                               .labels = s->labels,
+                               .stats = s->stats,
+                               .first = s->first,
+                               .classes = s->classes,
+                               .scale = s->scale};
     tsr_status status = TSR_OK;
-    for (int64_t from = 0; status == TSR_OK && from < s->logits->layout.shape[0]; from += ROWS_MAX)
-        status = add_dispatch(&list, s, from);
+    if (tsr__cross_entropy_chunks_suit(&call))
+        status = tsr__cross_entropy_chunks_add(&list, stream, &call);
+    else
+        for (int64_t from = 0; status == TSR_OK && from < s->logits->layout.shape[0];
+             from += ROWS_MAX)
+            status = add_dispatch(&list, s, from);
     if (status == TSR_OK)
         status = tsr__dispatches_record(&list, stream);
     tsr__dispatches_finish(&list);

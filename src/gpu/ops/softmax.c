@@ -1,8 +1,14 @@
 /* Softmax, its logarithm, and the gradients of both. */
 #include "shaders/params/softmax.h"
 #include "gpu/ops/rows.h"
+#include "gpu/ops/softmax_chunks.h"
+#include "gpu/ops/softmax_short.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
+
+enum {
+    MOST_PLANES = 16, /* dispatches for dimensions beyond rows and columns */
+};
 
 typedef struct softmax_call {
     const char *op;
@@ -52,10 +58,111 @@ static void choose(tsr__dispatch *dispatch, const softmax_call *call, uint32_t r
     tsr__groups_for(rows, workgroup / team, dispatch->groups);
 }
 
-static tsr_status add_dispatches(const softmax_call *call, tsr__dispatches *list)
+/* a, b and y; a forward pass walks its input twice rather than have a special case. */
+static void tensors_of(const softmax_call *call, const tsr_tensor *tensors[3])
 {
-    /* A forward pass walks its input twice rather than have a special case. */
-    const tsr_tensor *tensors[3] = {call->a, call->gradient ? call->b : call->a, call->y};
+    tensors[0] = call->a;
+    tensors[1] = call->gradient ? call->b : call->a;
+    tensors[2] = call->y;
+}
+
+static uint32_t function_of(const softmax_call *call)
+{
+    if (call->gradient)
+        return call->logarithm ? TSR_SOFTMAX_LOG_GRAD : TSR_SOFTMAX_GRAD;
+    return call->logarithm ? TSR_SOFTMAX_LOG : TSR_SOFTMAX;
+}
+
+/* The dimension of a piece that has most rows. */
+static int longest_dim(const tsr__piece *piece)
+{
+    int longest = 0;
+
+    for (int d = 1; d < piece->ndim; d++)
+        if (piece->shape[d] > piece->shape[longest])
+            longest = d;
+    return longest;
+}
+
+/* The rows of plane number `plane`, a plane being all of dimension `dim`. */
+static tsr__softmax_rows rows_of(const softmax_call *call, const tsr__piece *piece, int dim,
+                                 uint32_t plane)
+{
+    const tsr_tensor *tensors[3];
+    tensors_of(call, tensors);
+    int last = call->a->layout.ndim - 1;
+    tsr__softmax_rows work = {
+        .device = call->y->buffer->device,
+        .function = function_of(call),
+        .rows = piece->shape[dim],
+        .count = (uint32_t)call->a->layout.shape[last],
+    };
+    tsr__softmax_operand *operands[3] = {&work.a, &work.b, &work.y};
+    int64_t offset[3] = {piece->offset[0], piece->offset[1], piece->offset[2]};
+
+    for (int d = piece->ndim - 1; d >= 0; d--) {
+        if (d == dim)
+            continue;
+        for (int i = 0; i < 3; i++)
+            offset[i] += (int64_t)(plane % piece->shape[d]) * piece->strides[i][d];
+        plane /= piece->shape[d];
+    }
+    for (int i = 0; i < 3; i++) {
+        uint64_t size = tsr_dtype_size(tensors[i]->layout.dtype);
+        if (i == 1 && !call->gradient)
+            continue;
+        *operands[i] = (tsr__softmax_operand){
+            .address = tensors[i]->buffer->address + (uint64_t)offset[i] * size,
+            .stride = piece->strides[i][dim] * size,
+            .dtype = tensors[i]->layout.dtype,
+            .access = i == 2 ? tsr__write_of(tensors[i]) : tsr__read_of(tensors[i]),
+        };
+    }
+    return work;
+}
+
+static tsr_status add_plane(tsr_stream *stream, tsr__softmax_rows *work, tsr__dispatches *list)
+{
+    if (tsr__softmax_short_suit(work))
+        return tsr__softmax_short_add(list, work);
+    tsr__buffer *scratch;
+    TSR__TRY(tsr__stream_scratch(stream, tsr__softmax_scratch_bytes(work), &scratch));
+    work->scratch = tsr__write_buffer(scratch);
+    TSR__TRY(tsr__softmax_chunks_add(list, work));
+    TSR__TRY(tsr__softmax_rows_add(list, work));
+    return tsr__softmax_apply_add(list, work);
+}
+
+static bool without_gaps(const tsr_tensor *tensor)
+{
+    return !tensor || tensor->layout.strides[tensor->layout.ndim - 1] == 1;
+}
+
+/* A piece by the kernels for Mesa's CPU driver, if they suit all of it. */
+static tsr_status add_planes(const softmax_call *call, tsr_stream *stream, const tsr__piece *piece,
+                             tsr__dispatches *list, bool *added)
+{
+    int dim = longest_dim(piece);
+    uint32_t planes = piece->count / piece->shape[dim];
+
+    *added = without_gaps(call->a) && without_gaps(call->b) && without_gaps(call->y) &&
+             planes <= MOST_PLANES;
+    for (uint32_t plane = 0; *added && plane < planes; plane++) {
+        tsr__softmax_rows work = rows_of(call, piece, dim, plane);
+        *added = tsr__softmax_short_suit(&work) || tsr__softmax_chunks_suit(&work);
+    }
+    for (uint32_t plane = 0; *added && plane < planes; plane++) {
+        tsr__softmax_rows work = rows_of(call, piece, dim, plane);
+        TSR__TRY(add_plane(stream, &work, list));
+    }
+    return TSR_OK;
+}
+
+static tsr_status add_dispatches(const softmax_call *call, tsr_stream *stream,
+                                 tsr__dispatches *list)
+{
+    const tsr_tensor *tensors[3];
+    tensors_of(call, tensors);
     int last = call->a->layout.ndim - 1;
     int64_t count = call->a->layout.shape[last];
     tsr_layout rows[3];
@@ -69,6 +176,10 @@ static tsr_status add_dispatches(const softmax_call *call, tsr__dispatches *list
     tsr__piece piece;
     tsr__pieces_init(&walk, 3, layouts, 0);
     while (tsr__pieces_next(&walk, &piece)) {
+        bool added;
+        TSR__TRY(add_planes(call, stream, &piece, list, &added));
+        if (added)
+            continue;
         uint64_t address[3], step[3];
         uint32_t form = TSR_ROW_DENSE4;
         for (int i = 0; i < 3; i++) {
@@ -114,7 +225,7 @@ static tsr_status run(const softmax_call *call, tsr_stream *stream)
     if (tsr_layout_count(&call->y->layout) == 0)
         return TSR_OK;
     tsr__dispatches list = {0};
-    tsr_status status = add_dispatches(call, &list);
+    tsr_status status = add_dispatches(call, stream, &list);
     if (status == TSR_OK)
         status = tsr__dispatches_record(&list, stream);
     tsr__dispatches_finish(&list);

@@ -1,0 +1,30 @@
+// Which part of which row a subgroup works on: for softmax_chunks.comp and softmax_apply.comp.
+#ifndef TSR_SOFTMAX_PARTS_GLSL
+#define TSR_SOFTMAX_PARTS_GLSL
+
+struct part {
+    uint number; // of all parts, row by row
+    bool own;    // else it is past the last, a repetition of that, and must not store
+    uint row;
+    uint first;  // of the row's elements or packets, and how many from there on are another part's
+    uint before;
+};
+
+// Parts of `size`, at most p.extent: the last starts early, to end with its row.
+part find_part(uint subgroups, uint size)
+{
+    part at;
+    uint number = uniform_index(gl_WorkGroupID.x) * subgroups + p.identity[p.identity[gl_SubgroupID]];
+    uint count = p.rows * p.across;
+    at.own = number < count;
+    at.number = min(number, count - 1);
+    uint high, low;
+    umulExtended(at.number, p.magic, high, low);
+    at.row = high + at.number >> p.shift;
+    uint start = (at.number - at.row * p.across) * size;
+    at.first = min(start, p.extent - size);
+    at.before = start - at.first;
+    return at;
+}
+
+#endif

@@ -1,0 +1,254 @@
+#include "gpu/ops/softmax_chunks.h"
+
+#include "base/checked.h"
+#include "gpu/ops/packets.h"
+#include "gpu/ops/walk.h"
+#include "shaders/params/packets.h"
+
+enum {
+    FEWEST_ELEMENTS = 1 << 15, /* three dispatches, and pipelines that take longer to make */
+    FEWEST_COLUMNS = 256,      /* a part's start costs as much as some elements */
+    MOST_STEPS = 64,           /* more take longer to compile than they save */
+    MOST_UNITS = 8,            /* packets of a lane */
+    SUBGROUPS = 8,             /* of a workgroup: as many as the identity table counts */
+    MOST_PARTS = 65535 * SUBGROUPS,
+    ROWS_WORKGROUP = 64,
+    MOST_SCRATCH = 1 << 28,
+};
+
+/* How many parts make up a row, and how long they are: in steps of all lanes. */
+typedef struct cut {
+    uint32_t steps, across;
+} cut;
+
+/* The power of two whose parts cover `count` elements or packets with the least work, a part's
+ * start and end being some. */
+static cut cut_row(uint32_t count, uint32_t lanes, uint32_t most)
+{
+    const uint32_t ends = most / 8;
+    cut best = {0, 0};
+    uint64_t least = UINT64_MAX;
+
+    for (uint32_t steps = most; steps > 0; steps /= 2) {
+        uint32_t across = tsr__div_up_u32(count, steps * lanes);
+        uint64_t covered = (uint64_t)across * (steps + ends);
+        if (steps * lanes <= count && covered < least) {
+            best = (cut){steps, across};
+            least = covered;
+        }
+    }
+    return best;
+}
+
+static uint32_t lanes_of(const tsr__softmax_rows *work)
+{
+    return work->device->info.subgroup_size;
+}
+
+static uint32_t group_of(const tsr__softmax_rows *work)
+{
+    return TSR_PACKET_BYTES / (uint32_t)tsr_dtype_size(work->y.dtype);
+}
+
+static cut chunks_of(const tsr__softmax_rows *work)
+{
+    return cut_row(work->count, lanes_of(work), MOST_STEPS);
+}
+
+static cut blocks_of(const tsr__softmax_rows *work)
+{
+    return cut_row(work->count / group_of(work), lanes_of(work), MOST_UNITS);
+}
+
+uint32_t tsr__softmax_alignment(const tsr__softmax_operand *operand)
+{
+    uint64_t bits = operand->address | operand->stride | TSR_PACKET_BYTES;
+
+    return (uint32_t)(bits & (~bits + 1));
+}
+
+static bool suits(const tsr__softmax_rows *work, const tsr__softmax_operand *operand)
+{
+    bool narrow = work->device->storage == TSR__STORAGE_S16;
+
+    return operand->address == 0 ||
+           ((operand->dtype == TSR_F32 || narrow) && operand->stride <= UINT32_MAX &&
+            tsr__softmax_alignment(operand) >= (narrow ? 2 : 4));
+}
+
+/* One float pair a chunk, then four floats a row. */
+static uint64_t chunks_bytes(const tsr__softmax_rows *work)
+{
+    uint64_t bytes = (uint64_t)work->rows * chunks_of(work).across * TSR_SOFTMAX_CHUNK_BYTES;
+
+    return tsr__align_up_u64(bytes, TSR_SOFTMAX_ROW_BYTES);
+}
+
+uint64_t tsr__softmax_scratch_bytes(const tsr__softmax_rows *work)
+{
+    return chunks_bytes(work) + (uint64_t)work->rows * TSR_SOFTMAX_ROW_BYTES;
+}
+
+bool tsr__softmax_operands_suit(const tsr__softmax_rows *work)
+{
+    return tsr__packets_suit(work->device) && suits(work, &work->a) && suits(work, &work->b) &&
+           suits(work, &work->y);
+}
+
+bool tsr__softmax_chunks_suit(const tsr__softmax_rows *work)
+{
+    if (!tsr__softmax_operands_suit(work) || work->count < FEWEST_COLUMNS ||
+        (uint64_t)work->rows * work->count < FEWEST_ELEMENTS)
+        return false;
+    return blocks_of(work).across <= MOST_PARTS && chunks_of(work).across <= MOST_PARTS &&
+           tsr__softmax_scratch_bytes(work) <= MOST_SCRATCH;
+}
+
+tsr__access tsr__softmax_chunk_stats(const tsr__softmax_rows *work, bool write)
+{
+    uint64_t begin = work->scratch.begin_bytes;
+
+    return (tsr__access){work->scratch.buffer, begin, begin + chunks_bytes(work), write};
+}
+
+tsr__access tsr__softmax_row_stats(const tsr__softmax_rows *work, bool write)
+{
+    uint64_t begin = work->scratch.begin_bytes;
+
+    return (tsr__access){work->scratch.buffer, begin + chunks_bytes(work),
+                         begin + tsr__softmax_scratch_bytes(work), write};
+}
+
+uint32_t tsr__softmax_across(const tsr__softmax_rows *work)
+{
+    return chunks_of(work).across;
+}
+
+uint32_t tsr__softmax_rest(const tsr__softmax_rows *work)
+{
+    return work->count % group_of(work);
+}
+
+/* The dispatches of a kernel that takes the parts of rows, as many rows at a time as it can count:
+ * `dispatch` but for push constants and groups, of which `push` has what does not change. */
+static tsr_status add_parts(tsr__dispatches *list, const tsr__softmax_rows *work, cut parts,
+                            uint32_t extent, uint64_t stats, uint32_t stats_bytes,
+                            tsr__dispatch *dispatch)
+{
+    uint32_t band = MOST_PARTS / parts.across;
+    struct tsr_softmax_parts_push push = {
+        .a_row = (uint32_t)work->a.stride,
+        .b_row = (uint32_t)work->b.stride,
+        .y_row = (uint32_t)work->y.stride,
+        .extent = extent,
+        .across = parts.across,
+    };
+
+    for (uint32_t i = 0; i < 8; i++)
+        push.identity[i] = i;
+    tsr__walk_divisor(push.across, &push.magic, &push.shift);
+    dispatch->push = &push;
+    dispatch->push_bytes = sizeof push;
+    for (uint64_t row = 0; row < work->rows; row += push.rows) {
+        push.rows = tsr__min_u32(band, work->rows - (uint32_t)row);
+        push.a = work->a.address + row * work->a.stride;
+        push.b = work->b.address + row * work->b.stride;
+        push.y = work->y.address + row * work->y.stride;
+        push.stats = stats + row * stats_bytes;
+        dispatch->groups[0] = tsr__div_up_u32(push.rows * push.across, SUBGROUPS);
+        dispatch->groups[1] = dispatch->groups[2] = 1;
+        TSR__TRY(tsr__dispatches_add(list, dispatch));
+    }
+    return TSR_OK;
+}
+
+static void add_access(tsr__dispatch *dispatch, const tsr__softmax_operand *operand, bool write)
+{
+    if (operand->address == 0)
+        return;
+    dispatch->access[dispatch->access_count] = operand->access;
+    dispatch->access[dispatch->access_count++].write = write;
+}
+
+tsr_status tsr__softmax_chunks_add(tsr__dispatches *list, const tsr__softmax_rows *work)
+{
+    cut chunks = chunks_of(work);
+    uint32_t lanes = lanes_of(work);
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_SOFTMAX_CHUNKS,
+        .spec_count = 6,
+        .spec = {SUBGROUPS * lanes, lanes, chunks.steps, work->function, (uint32_t)work->a.dtype,
+                 (uint32_t)work->b.dtype},
+        .access_count = 1,
+        .access = {tsr__softmax_chunk_stats(work, true)},
+    };
+
+    add_access(&dispatch, &work->a, false);
+    add_access(&dispatch, &work->b, false);
+    return add_parts(list, work, chunks, work->count,
+                     tsr__access_address(tsr__softmax_chunk_stats(work, true)),
+                     chunks.across * TSR_SOFTMAX_CHUNK_BYTES, &dispatch);
+}
+
+static uint64_t column_address(const tsr__softmax_operand *operand, uint32_t column)
+{
+    return operand->address == 0 ? 0 : operand->address + column * tsr_dtype_size(operand->dtype);
+}
+
+tsr_status tsr__softmax_rows_add(tsr__dispatches *list, const tsr__softmax_rows *work)
+{
+    uint32_t rest = tsr__softmax_rest(work);
+    struct tsr_softmax_rows_push push = {
+        .chunks = tsr__access_address(tsr__softmax_chunk_stats(work, false)),
+        .stats = tsr__access_address(tsr__softmax_row_stats(work, true)),
+        .a = column_address(&work->a, work->count - rest),
+        .b = column_address(&work->b, work->count - rest),
+        .y = column_address(&work->y, work->count - rest),
+        .a_row = (uint32_t)work->a.stride,
+        .b_row = (uint32_t)work->b.stride,
+        .y_row = (uint32_t)work->y.stride,
+        .rows = work->rows,
+        .across = chunks_of(work).across,
+        .rest = rest,
+    };
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_SOFTMAX_ROWS,
+        .spec_count = 5,
+        .spec = {ROWS_WORKGROUP, work->function, (uint32_t)work->y.dtype, (uint32_t)work->a.dtype,
+                 (uint32_t)work->b.dtype},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .access_count = 2,
+        .access = {tsr__softmax_chunk_stats(work, false), tsr__softmax_row_stats(work, true)},
+    };
+
+    if (rest > 0) {
+        add_access(&dispatch, &work->a, false);
+        add_access(&dispatch, &work->b, false);
+        add_access(&dispatch, &work->y, true);
+    }
+    tsr__groups_for(work->rows, ROWS_WORKGROUP, dispatch.groups);
+    return tsr__dispatches_add(list, &dispatch);
+}
+
+tsr_status tsr__softmax_apply_add(tsr__dispatches *list, const tsr__softmax_rows *work)
+{
+    cut blocks = blocks_of(work);
+    uint32_t lanes = lanes_of(work);
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_SOFTMAX_APPLY,
+        .spec_count = 10,
+        .spec = {SUBGROUPS * lanes, lanes, blocks.steps, work->function, (uint32_t)work->y.dtype,
+                 (uint32_t)work->a.dtype, (uint32_t)work->b.dtype, tsr__softmax_alignment(&work->y),
+                 tsr__softmax_alignment(&work->a), tsr__softmax_alignment(&work->b)},
+        .access_count = 1,
+        .access = {tsr__softmax_row_stats(work, false)},
+    };
+
+    add_access(&dispatch, &work->a, false);
+    add_access(&dispatch, &work->b, false);
+    add_access(&dispatch, &work->y, true);
+    return add_parts(list, work, blocks, work->count / group_of(work),
+                     tsr__access_address(tsr__softmax_row_stats(work, false)),
+                     TSR_SOFTMAX_ROW_BYTES, &dispatch);
+}

@@ -1,0 +1,84 @@
+#include "gpu/ops/softmax_short.h"
+
+#include "base/checked.h"
+#include "shaders/params/packets.h"
+
+enum {
+    FEWEST_ELEMENTS = 1 << 13,
+    SUBGROUPS = 8, /* of a workgroup: as many as the identity table counts */
+    MOST_ROWS = 65535 * SUBGROUPS,
+};
+
+static uint32_t unit_of(const tsr__softmax_rows *work)
+{
+    return work->device->info.subgroup_size * TSR_PACKET_BYTES /
+           (uint32_t)tsr_dtype_size(work->y.dtype);
+}
+
+/* The fewest units that cover a row, of those that have pipelines, no two of which are alike for
+ * rows that differ by less than a third; 0 where none does. Half of them are no longer than a row.
+ */
+static uint32_t units_of(const tsr__softmax_rows *work)
+{
+    static const uint32_t choices[] = {4, 6, 8, 12, 16, 24, 32, 48, 64};
+    uint32_t unit = unit_of(work);
+
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+        if (choices[i] * unit >= work->count)
+            return choices[i] / 2 * unit <= work->count && choices[i] * unit <= 1024 ? choices[i]
+                                                                                     : 0;
+    return 0;
+}
+
+static uint32_t overlap_of(const tsr__softmax_rows *work)
+{
+    return units_of(work) * unit_of(work) - work->count;
+}
+
+bool tsr__softmax_short_suit(const tsr__softmax_rows *work)
+{
+    return tsr__softmax_operands_suit(work) && work->rows <= MOST_ROWS &&
+           (uint64_t)work->rows * work->count >= FEWEST_ELEMENTS && units_of(work) > 0;
+}
+
+/* Of the first elements of both halves. */
+static uint32_t form_of(const tsr__softmax_rows *work, const tsr__softmax_operand *operand)
+{
+    tsr__softmax_operand second = *operand;
+
+    second.address += overlap_of(work) * tsr_dtype_size(operand->dtype);
+    return tsr__min_u32(tsr__softmax_alignment(operand), tsr__softmax_alignment(&second));
+}
+
+tsr_status tsr__softmax_short_add(tsr__dispatches *list, const tsr__softmax_rows *work)
+{
+    uint32_t lanes = work->device->info.subgroup_size;
+    struct tsr_softmax_short_push push = {
+        .a = work->a.address,
+        .b = work->b.address,
+        .y = work->y.address,
+        .a_row = (uint32_t)work->a.stride,
+        .b_row = (uint32_t)work->b.stride,
+        .y_row = (uint32_t)work->y.stride,
+        .rows = work->rows,
+        .overlap = overlap_of(work),
+    };
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_SOFTMAX_SHORT,
+        .spec_count = 10,
+        .spec = {SUBGROUPS * lanes, lanes, units_of(work), work->function, (uint32_t)work->y.dtype,
+                 (uint32_t)work->a.dtype, (uint32_t)work->b.dtype, form_of(work, &work->y),
+                 form_of(work, &work->a), form_of(work, &work->b)},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .groups = {tsr__div_up_u32(work->rows, SUBGROUPS), 1, 1},
+        .access_count = 2,
+        .access = {work->a.access, work->y.access},
+    };
+
+    for (uint32_t i = 0; i < 8; i++)
+        push.identity[i] = i;
+    if (work->b.address != 0)
+        dispatch.access[dispatch.access_count++] = work->b.access;
+    return tsr__dispatches_add(list, &dispatch);
+}
