@@ -147,8 +147,8 @@ tsr_status tsr__copy_transpose(tsr_stream *stream, const tsr__piece *piece, cons
     t.stream = stream;
     t.record = record;
     for (uint32_t plane = 0; plane < planes; plane++) {
-        at.dst = tsr__piece_plane(piece, 0, t.row_dim, plane);
-        at.src = tsr__piece_plane(piece, 1, t.row_dim, plane);
+        at.dst = tsr__piece_plane(piece, 0, t.row_dim, piece->ndim - 1, plane);
+        at.src = tsr__piece_plane(piece, 1, t.row_dim, piece->ndim - 1, plane);
         TSR__TRY(run_area(&t, at));
     }
     return TSR_OK;

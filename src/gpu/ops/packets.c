@@ -208,7 +208,7 @@ tsr_status tsr__packets_run(tsr_stream *stream, const tsr__packets *work, const 
     for (uint32_t plane = 0; plane < planes; plane++) {
         part at = {{0}, 0, 0, 0, 0};
         for (int i = 0; i < work->count; i++)
-            at.offset[i] = tsr__piece_plane(piece, i, t.row_dim, plane);
+            at.offset[i] = tsr__piece_plane(piece, i, t.row_dim, piece->ndim - 1, plane);
         TSR__TRY(run_plane(stream, work, piece, &t, &at, record));
     }
     return TSR_OK;

@@ -3,6 +3,7 @@
 #include "gpu/ops/rows.h"
 #include "gpu/ops/softmax_chunks.h"
 #include "gpu/ops/softmax_short.h"
+#include "gpu/ops/walk.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
@@ -98,21 +99,14 @@ static tsr__softmax_rows rows_of(const softmax_call *call, const tsr__piece *pie
         .count = (uint32_t)call->a->layout.shape[last],
     };
     tsr__softmax_operand *operands[3] = {&work.a, &work.b, &work.y};
-    int64_t offset[3] = {piece->offset[0], piece->offset[1], piece->offset[2]};
 
-    for (int d = piece->ndim - 1; d >= 0; d--) {
-        if (d == dim)
-            continue;
-        for (int i = 0; i < 3; i++)
-            offset[i] += (int64_t)(plane % piece->shape[d]) * piece->strides[i][d];
-        plane /= piece->shape[d];
-    }
     for (int i = 0; i < 3; i++) {
         uint64_t size = tsr_dtype_size(tensors[i]->layout.dtype);
         if (i == 1 && !call->gradient)
             continue;
         *operands[i] = (tsr__softmax_operand){
-            .address = tensors[i]->buffer->address + (uint64_t)offset[i] * size,
+            .address = tsr__piece_address(piece, i, tensors[i]) +
+                       tsr__piece_plane(piece, i, dim, -1, plane) * size,
             .stride = piece->strides[i][dim] * size,
             .dtype = tensors[i]->layout.dtype,
             .access = i == 2 ? tsr__write_of(tensors[i]) : tsr__read_of(tensors[i]),

@@ -85,11 +85,11 @@ int tsr__piece_transposed(const tsr__piece *piece)
     return -1;
 }
 
-uint64_t tsr__piece_plane(const tsr__piece *piece, int operand, int row_dim, uint32_t plane)
+uint64_t tsr__piece_plane(const tsr__piece *piece, int operand, int a, int b, uint32_t plane)
 {
     uint64_t offset = 0;
-    for (int i = piece->ndim - 2; i >= 0; i--) {
-        if (i == row_dim)
+    for (int i = piece->ndim - 1; i >= 0; i--) {
+        if (i == a || i == b)
             continue;
         offset += (uint64_t)(plane % piece->shape[i]) * piece->strides[operand][i];
         plane /= piece->shape[i];

@@ -35,8 +35,8 @@ uint64_t tsr__piece_address(const tsr__piece *piece, int operand, const tsr_tens
 int tsr__piece_transposed(const tsr__piece *piece);
 
 /* Where the plane of number `plane` starts, in elements from the piece's start: a plane is all of
- * `row_dim` (-1: none) and of the innermost dimension. */
-uint64_t tsr__piece_plane(const tsr__piece *piece, int operand, int row_dim, uint32_t plane);
+ * dimensions `a` and `b` (-1: none). */
+uint64_t tsr__piece_plane(const tsr__piece *piece, int operand, int a, int b, uint32_t plane);
 
 /* The operand's innermost stride is 1 and each row starts at a multiple of `alignment` elements of
  * the memory. */
