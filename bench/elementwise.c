@@ -7,9 +7,9 @@
 #include "bench/data.h"
 #include "cli/memory.h"
 
-#define ROWS 2048
+#define COUNT ((uint64_t)1 << 22)
 #define COLUMNS 2048
-#define COUNT ((uint64_t)ROWS * COLUMNS)
+#define SHORT_ROW 512
 
 typedef struct operands {
     bench_context *context;
@@ -17,15 +17,17 @@ typedef struct operands {
     float *a, *b, *y;
     void *bytes;
     tsr_tensor *device_a, *device_b, *device_y;
-    double sum; /* of the current row's exponentials */
+    tsr_tensor *device_labels; /* of cross-entropy */
+    double sum;                /* of the current row's exponentials */
 } operands;
 
 /* One operation, and what it should have done in double precision. */
 typedef struct op {
     const char *name;
     tsr_dtype dtype;
+    int64_t columns;
     int reads, writes; /* whole tensors; a result per row counts nothing */
-    bool per_row;
+    bool per_row, labelled;
     tsr_status (*run)(tsr_stream *stream, operands *test);
     double (*want)(operands *test, uint64_t i); /* of element i, or row i */
     double tolerance; /* in roundings of f32, relative to max(typical, |want|) */
@@ -82,12 +84,29 @@ static tsr_status softmax(tsr_stream *stream, operands *test)
 /* The elements of a row are asked for one after another. */
 static double want_softmax(operands *test, uint64_t i)
 {
-    if (i % COLUMNS == 0) {
+    uint64_t columns = (uint64_t)test->op->columns;
+    if (i % columns == 0) {
         test->sum = 0;
-        for (uint64_t j = 0; j < COLUMNS; j++)
+        for (uint64_t j = 0; j < columns; j++)
             test->sum += exp((double)test->a[i + j]);
     }
     return exp((double)test->a[i]) / test->sum;
+}
+
+static int32_t label_of(const operands *test, uint64_t row)
+{
+    return (int32_t)(row * 7 % (uint64_t)test->op->columns);
+}
+
+static tsr_status cross_entropy(tsr_stream *stream, operands *test)
+{
+    return tsr_cross_entropy(stream, NULL, test->device_y, test->device_a, test->device_labels, 1);
+}
+
+static double want_cross_entropy(operands *test, uint64_t i)
+{
+    uint64_t row = i / (uint64_t)test->op->columns, column = i % (uint64_t)test->op->columns;
+    return want_softmax(test, i) - (column == (uint64_t)label_of(test, row) ? 1 : 0);
 }
 
 static tsr_status row_sum(tsr_stream *stream, operands *test)
@@ -111,22 +130,26 @@ static tsr_status column_sum(tsr_stream *stream, operands *test)
 static double want_column_sum(operands *test, uint64_t column)
 {
     double sum = 0;
-    for (uint64_t j = 0; j < ROWS; j++)
+    for (uint64_t j = 0; j < COUNT / COLUMNS; j++)
         sum += (double)test->a[j * COLUMNS + column];
     return sum;
 }
 
+/* clang-format off */
 static const op ops[] = {
-    {"a + b", TSR_F32, 2, 1, false, add, want_add, 1, 1},
-    {"a + b", TSR_F16, 2, 1, false, add, want_add, 1, 1},
-    {"a + b", TSR_BF16, 2, 1, false, add, want_add, 1, 1},
-    {"1.5 a + 0.25", TSR_F32, 1, 1, false, scale, want_scale, 2, 1},
-    {"silu", TSR_F32, 1, 1, false, silu, want_silu, 32, 1},
-    {"gelu (erf)", TSR_F32, 1, 1, false, gelu, want_gelu, 32, 1},
-    {"softmax of rows", TSR_F32, 1, 1, false, softmax, want_softmax, 32, 1.0 / COLUMNS},
-    {"sum of rows", TSR_F32, 1, 0, true, row_sum, want_row_sum, 256, 1},
-    {"sum of columns", TSR_F32, 1, 0, true, column_sum, want_column_sum, 256, 1},
+    {"a + b", TSR_F32, COLUMNS, 2, 1, false, false, add, want_add, 1, 1},
+    {"a + b", TSR_F16, COLUMNS, 2, 1, false, false, add, want_add, 1, 1},
+    {"a + b", TSR_BF16, COLUMNS, 2, 1, false, false, add, want_add, 1, 1},
+    {"1.5 a + 0.25", TSR_F32, COLUMNS, 1, 1, false, false, scale, want_scale, 2, 1},
+    {"silu", TSR_F32, COLUMNS, 1, 1, false, false, silu, want_silu, 32, 1},
+    {"gelu (erf)", TSR_F32, COLUMNS, 1, 1, false, false, gelu, want_gelu, 32, 1},
+    {"softmax of rows", TSR_F32, SHORT_ROW, 1, 1, false, false, softmax, want_softmax, 32, 1.0 / SHORT_ROW},
+    {"softmax of rows", TSR_F32, COLUMNS, 1, 1, false, false, softmax, want_softmax, 32, 1.0 / COLUMNS},
+    {"cross-entropy, gradient", TSR_F32, COLUMNS, 1, 1, false, true, cross_entropy, want_cross_entropy, 32, 1.0 / COLUMNS},
+    {"sum of rows", TSR_F32, COLUMNS, 1, 0, true, false, row_sum, want_row_sum, 256, 1},
+    {"sum of columns", TSR_F32, COLUMNS, 1, 0, true, false, column_sum, want_column_sum, 256, 1},
 };
+/* clang-format on */
 
 static tsr_status run_op(tsr_stream *stream, void *user)
 {
@@ -134,9 +157,14 @@ static tsr_status run_op(tsr_stream *stream, void *user)
     return test->op->run(stream, test);
 }
 
+static int64_t rows_of(const op *which)
+{
+    return (int64_t)COUNT / which->columns;
+}
+
 static uint64_t results_of(const operands *test)
 {
-    return test->op->per_row ? ROWS : COUNT;
+    return test->op->per_row ? (uint64_t)rows_of(test->op) : COUNT;
 }
 
 static bool create_input(operands *test, uint64_t seed, float **values, tsr_tensor **tensor)
@@ -146,24 +174,38 @@ static bool create_input(operands *test, uint64_t seed, float **values, tsr_tens
     *values = cli_alloc(COUNT, sizeof **values);
     bench_random_values(*values, COUNT, dtype, seed);
     bench_encode(dtype, *values, COUNT, test->bytes);
-    BENCH_TRY(context,
-              tsr_tensor_create(context->device, dtype, 2, (int64_t[]){ROWS, COLUMNS}, tensor));
+    const int64_t shape[] = {rows_of(test->op), test->op->columns};
+    BENCH_TRY(context, tsr_tensor_create(context->device, dtype, 2, shape, tensor));
     BENCH_TRY(context, tsr_tensor_upload(context->stream, *tensor, test->bytes,
                                          COUNT * tsr_dtype_size(dtype)));
+    return true;
+}
+
+static bool create_labels(operands *test)
+{
+    bench_context *context = test->context;
+    int64_t rows = rows_of(test->op);
+    int32_t *labels = test->bytes;
+    for (int64_t r = 0; r < rows; r++)
+        labels[r] = label_of(test, (uint64_t)r);
+    BENCH_TRY(context, tsr_tensor_create(context->device, TSR_I32, 1, &rows, &test->device_labels));
+    BENCH_TRY(context, tsr_tensor_upload(context->stream, test->device_labels, labels,
+                                         (uint64_t)rows * sizeof *labels));
     return true;
 }
 
 static bool create(operands *test)
 {
     bench_context *context = test->context;
+    const int64_t shape[] = {rows_of(test->op), test->op->columns};
     test->bytes = cli_alloc(COUNT, sizeof(float));
     test->y = cli_alloc(COUNT, sizeof *test->y);
     if (!create_input(test, 21, &test->a, &test->device_a) ||
-        !create_input(test, 22, &test->b, &test->device_b))
+        !create_input(test, 22, &test->b, &test->device_b) ||
+        (test->op->labelled && !create_labels(test)))
         return false;
-    BENCH_TRY(context,
-              tsr_tensor_create(context->device, test->op->dtype, test->op->per_row ? 1 : 2,
-                                (int64_t[]){ROWS, COLUMNS}, &test->device_y));
+    BENCH_TRY(context, tsr_tensor_create(context->device, test->op->dtype,
+                                         test->op->per_row ? 1 : 2, shape, &test->device_y));
     return true;
 }
 
@@ -172,6 +214,7 @@ static void finish(operands *test)
     tsr_tensor_destroy(&test->device_a);
     tsr_tensor_destroy(&test->device_b);
     tsr_tensor_destroy(&test->device_y);
+    tsr_tensor_destroy(&test->device_labels);
     free(test->a);
     free(test->b);
     free(test->y);
@@ -183,7 +226,7 @@ static bool verify(operands *test, bench_row *row)
 {
     bench_context *context = test->context;
     const op *which = test->op;
-    uint64_t count = results_of(test), width = which->per_row ? 1 : COLUMNS;
+    uint64_t count = results_of(test), width = which->per_row ? 1 : (uint64_t)which->columns;
     BENCH_TRY(context, tsr_tensor_download(context->stream, test->device_y, test->bytes,
                                            count * tsr_dtype_size(which->dtype)));
     bench_decode(which->dtype, test->bytes, count, test->y);
@@ -207,11 +250,11 @@ static bool measure(operands *test)
         return false;
     double bytes = (double)(COUNT * tsr_dtype_size(which->dtype)) * (which->reads + which->writes);
     if (which->per_row)
-        bytes += (double)(ROWS * tsr_dtype_size(which->dtype));
+        bytes += (double)((uint64_t)rows_of(which) * tsr_dtype_size(which->dtype));
     bench_row *row = bench_add(context, "elementwise", BENCH_GBYTES, bytes);
     bench_text(row, "what", "%s", which->name);
     bench_text(row, "dtype", "%s", tsr_dtype_name(which->dtype));
-    bench_text(row, "shape", "[%d,%d]", ROWS, COLUMNS);
+    bench_text(row, "shape", "[%lld,%lld]", (long long)rows_of(which), (long long)which->columns);
     row->ceiling = ceiling;
     BENCH_TRY(context, run_op(context->stream, test));
     return verify(test, row) &&
@@ -233,9 +276,11 @@ static bool run(bench_context *context)
 
 const bench bench_elementwise = {
     .name = "elementwise",
-    .summary = "sums, activations, softmax and reductions, GB/s against memory's own speed",
-    .help = "Operations on random [2048,2048] matrices: GB/s count each operand read and the "
-            "result written once. Caches\n"
-            "may hold them: 16 MiB each in f32.\n",
+    .summary =
+        "sums, activations, softmax, cross-entropy and reductions, GB/s against memory's own speed",
+    .help =
+        "Operations on random matrices [2048,2048] and [8192,512]: GB/s count each operand read "
+        "and the result\n"
+        "written once. Caches may hold them: 16 MiB each in f32.\n",
     .run = run,
 };

@@ -107,7 +107,7 @@ START_TEST(elementwise_and_batched_verify)
 {
     int count;
     json_decref(run_bench("bench elementwise --json --time 0.001", &count));
-    ck_assert_int_eq(count, 9);
+    ck_assert_int_eq(count, 11);
     json_decref(run_bench("bench batched --json --time 0.001 --dtype f32 --dtype bf16", &count));
     ck_assert_int_eq(count, 6);
 }
