@@ -11,6 +11,11 @@ layout(push_constant, std430) uniform tsr_push
     tsr_matmul_push p;
 };
 
+// The word of the push constants, unless a kernel is specialised for it.
+#ifndef MM_MODE
+#define MM_MODE p.mode
+#endif
+
 // base + count·stride elements, in 64 bits.
 uvec2 mm_at(uvec2 base, uint count, uint stride, uint dtype)
 {
@@ -40,12 +45,12 @@ vec4 mm_load4(uvec2 base, uint i, uint dtype)
 
 uint mm_y_dtype()
 {
-    return (p.mode >> TSR_MM_Y_DTYPE_SHIFT) & TSR_MM_FIELD_MASK;
+    return (MM_MODE >> TSR_MM_Y_DTYPE_SHIFT) & TSR_MM_FIELD_MASK;
 }
 
 uint mm_bias_dtype()
 {
-    return (p.mode >> TSR_MM_BIAS_DTYPE_SHIFT) & TSR_MM_FIELD_MASK;
+    return (MM_MODE >> TSR_MM_BIAS_DTYPE_SHIFT) & TSR_MM_FIELD_MASK;
 }
 
 // Which matrices of the batch, and which part of k, this workgroup works on.
@@ -93,20 +98,25 @@ mm_block mm_block_at(uint row, uint col)
     return mm_block(y, bias);
 }
 
-// y = act(alpha·sum + y + bias) at a row and column of the block.
-void mm_store(mm_block block, uint row, uint col, float sum)
+// act(alpha·sum + y + bias), of elements counted from the block's first.
+float mm_value(mm_block block, uint y_at, uint bias_at, float sum)
 {
-    uint y_dtype = mm_y_dtype();
-    uint y_at = row * p.y_row + col * p.y_col;
     float value = p.alpha * sum;
-    if ((p.mode & TSR_MM_ACCUMULATE) != 0)
-        value += tsr_load_float(block.y, y_at, y_dtype);
-    if ((p.mode & TSR_MM_BIAS) != 0)
-        value += tsr_load_float(block.bias, row * p.bias_row + col * p.bias_col, mm_bias_dtype());
-    uint activation = (p.mode >> TSR_MM_ACTIVATION_SHIFT) & TSR_MM_FIELD_MASK;
+    if ((MM_MODE & TSR_MM_ACCUMULATE) != 0)
+        value += tsr_load_float(block.y, y_at, mm_y_dtype());
+    if ((MM_MODE & TSR_MM_BIAS) != 0)
+        value += tsr_load_float(block.bias, bias_at, mm_bias_dtype());
+    uint activation = (MM_MODE >> TSR_MM_ACTIVATION_SHIFT) & TSR_MM_FIELD_MASK;
     if (activation != 0)
         value = tsr_activate(value, activation);
-    tsr_store_float(block.y, y_at, y_dtype, value);
+    return value;
+}
+
+// y = what that is, at a row and column of the block.
+void mm_store(mm_block block, uint row, uint col, float sum)
+{
+    uint y_at = row * p.y_row + col * p.y_col;
+    tsr_store_float(block.y, y_at, mm_y_dtype(), mm_value(block, y_at, row * p.bias_row + col * p.bias_col, sum));
 }
 
 #endif

@@ -51,6 +51,11 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 #define TSR_MM_ACTIVATION_SHIFT 12u
 #define TSR_MM_FIELD_MASK 15u
 
+/* What an invocation of matmul_sum.comp makes: a specialization constant. */
+#define TSR_MM_SUM_ONE 0u
+#define TSR_MM_SUM_RUN 1u     /* up to four neighbours of a row, y's columns being neighbours */
+#define TSR_MM_SUM_ALIGNED 2u /* four, with everything of y but its columns a multiple of 4 */
+
 /* How a tile of a or b is loaded: a specialization constant. */
 #define TSR_MM_LOAD_SCALAR 0u /* any strides, one element at a time */
 /* Four neighbours along k: stride 1 there, everything else a multiple of 4. */
