@@ -63,10 +63,11 @@ void add_step(inout float c[TM * TN], a_t a, b_t b, uint k)
     add_products(c, a_step(a, k), b_step(b, k));
 }
 
-void add_steps(inout float c[TM * TN], a_t a, b_t b, uint k)
+// SwiftShader divides lane by lane, so k comes with its quarter.
+void add_steps(inout float c[TM * TN], a_t a, b_t b, uint k, uint four)
 {
-    float b_four[4 * TN] = b_steps(b, k);
-    float a_four[4 * AV] = a_steps(a, k);
+    float b_four[4 * TN] = b_steps(b, k, four);
+    float a_four[4 * AV] = a_steps(a, k, four);
     [[unroll]] for (int u = 0; u < 4; u++) {
         float a_one[AV], b_one[TN];
         [[unroll]] for (int i = 0; i < AV; i++)
@@ -96,8 +97,8 @@ void main()
         c[e] = 0.0;
     uint k = 0;
     if (A_LOAD != TSR_MM_LOAD_SCALAR || B_LOAD != TSR_MM_LOAD_SCALAR) {
-        for (; k + 4 <= k_count; k += 4)
-            add_steps(c, a, b, k);
+        for (uint four = 0; k + 4 <= k_count; k += 4, four++)
+            add_steps(c, a, b, k, four);
     } else {
         for (; k + 2 <= k_count; k += 2)
             [[unroll]] for (uint u = 0; u < 2; u++)

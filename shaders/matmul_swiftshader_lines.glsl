@@ -12,6 +12,7 @@ struct LINES(t)
     tsr_floats floats[VECTORS];
     tsr_floats4 fours[VECTORS];
     tsr_words2 pairs[VECTORS];
+    uint fours_stride; // from k to k, in fours
 };
 
 // Which line of the tile is vector v of a lane. Loads of four neighbouring lines give a lane four vectors at once.
@@ -24,6 +25,7 @@ uint LINES(line)(uint v, uint lane)
 LINES(t) LINES(from)(uvec2 base, uint first, uint lines)
 {
     LINES(t) l;
+    l.fours_stride = K_STRIDE / 4;
     [[unroll]] for (uint v = 0; v < VECTORS; v++) {
         uint line = LOAD == TSR_MM_LOAD_VEC_LINE ? min(first + LINES(line)(v / 4 * 4, gl_SubgroupInvocationID), lines - 4)
                                                  : min(first + LINES(line)(v, gl_SubgroupInvocationID), lines - 1);
@@ -48,7 +50,7 @@ float[VECTORS] LINES(step)(LINES(t) l, uint k)
     float value[VECTORS];
     if (LOAD == TSR_MM_LOAD_VEC_LINE) {
         [[unroll]] for (uint v = 0; v < VECTORS; v += 4) {
-            vec4 four = LINES(four)(l, v, k * (K_STRIDE / 4));
+            vec4 four = LINES(four)(l, v, k * l.fours_stride);
             [[unroll]] for (uint c = 0; c < 4; c++)
                 value[min(v + c, VECTORS - 1)] = four[c]; // without 4 vectors, LOAD is another one
         }
@@ -62,15 +64,15 @@ float[VECTORS] LINES(step)(LINES(t) l, uint k)
     return value;
 }
 
-// All vectors of four k, a multiple of 4 being the first, k by k.
-float[4 * VECTORS] LINES(steps)(LINES(t) l, uint k)
+// All vectors of four k, the first being 4 · four, k by k.
+float[4 * VECTORS] LINES(steps)(LINES(t) l, uint k, uint four)
 {
     float value[4 * VECTORS];
     if (LOAD == TSR_MM_LOAD_VEC_K) {
         [[unroll]] for (uint v = 0; v < VECTORS; v++) {
-            vec4 four = LINES(four)(l, v, k / 4);
+            vec4 values = LINES(four)(l, v, four);
             [[unroll]] for (uint u = 0; u < 4; u++)
-                value[u * VECTORS + v] = four[u];
+                value[u * VECTORS + v] = values[u];
         }
     } else {
         [[unroll]] for (uint u = 0; u < 4; u++) {
