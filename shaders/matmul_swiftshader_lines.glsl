@@ -41,7 +41,10 @@ vec4 LINES(four)(LINES(t) l, uint v, uint i)
 {
     if (DTYPE == TSR_DT_F32)
         return l.fours[v].v[i];
-    return mm_floats4(l.pairs[v].v[i], DTYPE);
+    uvec2 pairs = l.pairs[v].v[i];
+    if (DTYPE == TSR_DT_F16)
+        return vec4(floats_from_f16(pairs.x), floats_from_f16(pairs.y));
+    return vec4(floats_from_bf16(pairs.x), floats_from_bf16(pairs.y));
 }
 
 // All vectors of one k.

@@ -338,6 +338,47 @@ START_TEST(specials_stay_where_they_are)
 }
 END_TEST
 
+/* Every f16 there is times one, beside zeros. The loop variable is where the f16s are: in rows of
+ * a, in columns of b along k, along the columns. */
+START_TEST(every_half_is_what_it_is)
+{
+    enum { ALL = 65536, K = 4, OTHER = 12 };
+    uint16_t *halves = malloc(ALL * K * sizeof *halves);
+    double ones[OTHER * K], *got = malloc(ALL * OTHER * sizeof *got);
+    bool in_a = _i == 0, along_k = _i < 2;
+    const int64_t of_lines[2] = {ALL, K}, of_columns[2] = {K, ALL}, of_ones[2] = {OTHER, K},
+                  of_y[2] = {in_a ? ALL : OTHER, in_a ? OTHER : ALL};
+    tsr_tensor *x = gpu_new(TSR_F16, 2, along_k ? of_lines : of_columns);
+    tsr_tensor *one = gpu_new(TSR_F16, 2, of_ones), *y = gpu_new(TSR_F32, 2, of_y);
+
+    for (int i = 0; i < OTHER * K; i++)
+        ones[i] = 1;
+    gpu_put(one, ones);
+    for (int shift = 0; shift < K; shift++) {
+        memset(halves, 0, ALL * K * sizeof *halves);
+        for (int i = 0; i < ALL; i++) {
+            int k = (i + shift) % K;
+            halves[along_k ? i * K + k : k * ALL + i] = (uint16_t)i;
+        }
+        GPU_OK(tsr_tensor_upload(queue, x, halves, ALL * K * sizeof *halves));
+        GPU_OK(tsr_matmul(queue, y, in_a ? x : one, in_a ? one : x,
+                          tsr_matmul_params(.transpose_b = along_k)));
+        gpu_get(y, got);
+        for (int i = 0; i < ALL * OTHER; i++) {
+            int bits = in_a ? i / OTHER : i % ALL;
+            double want = gpu_value((uint64_t)bits, TSR_F16);
+            if (!(got[i] == want || (isnan(got[i]) && isnan(want))))
+                ck_abort_msg("f16 %#x times one is %g, not %g", (unsigned)bits, got[i], want);
+        }
+    }
+    free(halves);
+    free(got);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&one);
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
 /* Shapes --------------------------------------------------------------------------------------- */
 
 START_TEST(sizes_of_zero)
@@ -800,6 +841,7 @@ TESTS(matmul)
     tcase_add_test(tests, alpha_zero);
     tcase_add_test(tests, y_is_not_read_unless_it_accumulates);
     tcase_add_test(tests, specials_stay_where_they_are);
+    tcase_add_loop_test(tests, every_half_is_what_it_is, 0, 3);
     tcase_add_test(tests, sizes_of_zero);
     tcase_add_test(tests, few_long_rows);
     tcase_add_test(tests, a_batch_of_small_matrices);
