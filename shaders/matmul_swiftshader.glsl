@@ -24,6 +24,9 @@ layout(constant_id = 1) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint A_LOAD = TSR_MM_LOAD_SCALAR;
 layout(constant_id = 3) const uint B_LOAD = TSR_MM_LOAD_SCALAR;
 
+// By what four k are counted: by fours where nobody wants single ones, since SwiftShader divides lane by lane.
+const uint FOUR_COUNTS = A_LOAD == TSR_MM_LOAD_VEC_K && B_LOAD == TSR_MM_LOAD_VEC_K ? 1 : 4;
+
 // The f32 of an f16 whose 15 lower bits come in the places of an f32's.
 //
 // 2^224 times the bits' f32 has f32's own infinities and NaN; of 2^112 times the f16 that leaves subnormal ones to be set right, in
@@ -88,11 +91,10 @@ void add_step(inout float c[TM * TN], a_t a, b_t b, uint k)
     add_products(c, a_step(a, k), b_step(b, k));
 }
 
-// SwiftShader divides lane by lane, so k comes with its quarter.
-void add_steps(inout float c[TM * TN], a_t a, b_t b, uint k, uint four)
+void add_steps(inout float c[TM * TN], a_t a, b_t b, uint count)
 {
-    float b_four[4 * TN] = b_steps(b, k, four);
-    float a_four[4 * AV] = a_steps(a, k, four);
+    float b_four[4 * TN] = b_steps(b, count);
+    float a_four[4 * AV] = a_steps(a, count);
     [[unroll]] for (int u = 0; u < 4; u++) {
         float a_one[AV], b_one[TN];
         [[unroll]] for (int i = 0; i < AV; i++)
@@ -122,8 +124,9 @@ void main()
         c[e] = 0.0;
     uint k = 0;
     if (A_LOAD != TSR_MM_LOAD_SCALAR || B_LOAD != TSR_MM_LOAD_SCALAR) {
-        for (uint four = 0; k + 4 <= k_count; k += 4, four++)
-            add_steps(c, a, b, k, four);
+        uint counts = FOUR_COUNTS == 1 ? k_count / 4 : k_count;
+        for (; k + FOUR_COUNTS <= counts; k += FOUR_COUNTS)
+            add_steps(c, a, b, k);
     } else {
         for (; k + 2 <= k_count; k += 2)
             [[unroll]] for (uint u = 0; u < 2; u++)

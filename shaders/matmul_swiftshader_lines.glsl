@@ -12,7 +12,6 @@ struct LINES(t)
     tsr_floats floats[VECTORS];
     tsr_floats4 fours[VECTORS];
     tsr_words2 pairs[VECTORS];
-    uint fours_stride; // from k to k, in fours
 };
 
 // Which line of the tile is vector v of a lane. Loads of four neighbouring lines give a lane four vectors at once.
@@ -25,7 +24,6 @@ uint LINES(line)(uint v, uint lane)
 LINES(t) LINES(from)(uvec2 base, uint first, uint lines)
 {
     LINES(t) l;
-    l.fours_stride = K_STRIDE / 4;
     [[unroll]] for (uint v = 0; v < VECTORS; v++) {
         uint line = LOAD == TSR_MM_LOAD_VEC_LINE ? min(first + LINES(line)(v / 4 * 4, gl_SubgroupInvocationID), lines - 4)
                                                  : min(first + LINES(line)(v, gl_SubgroupInvocationID), lines - 1);
@@ -53,7 +51,7 @@ float[VECTORS] LINES(step)(LINES(t) l, uint k)
     float value[VECTORS];
     if (LOAD == TSR_MM_LOAD_VEC_LINE) {
         [[unroll]] for (uint v = 0; v < VECTORS; v += 4) {
-            vec4 four = LINES(four)(l, v, k * l.fours_stride);
+            vec4 four = LINES(four)(l, v, k * (K_STRIDE / 4));
             [[unroll]] for (uint c = 0; c < 4; c++)
                 value[min(v + c, VECTORS - 1)] = four[c]; // without 4 vectors, LOAD is another one
         }
@@ -67,19 +65,19 @@ float[VECTORS] LINES(step)(LINES(t) l, uint k)
     return value;
 }
 
-// All vectors of four k, the first being 4 · four, k by k.
-float[4 * VECTORS] LINES(steps)(LINES(t) l, uint k, uint four)
+// All vectors of four k, which start at `count`, k by k.
+float[4 * VECTORS] LINES(steps)(LINES(t) l, uint count)
 {
     float value[4 * VECTORS];
     if (LOAD == TSR_MM_LOAD_VEC_K) {
         [[unroll]] for (uint v = 0; v < VECTORS; v++) {
-            vec4 values = LINES(four)(l, v, four);
+            vec4 values = LINES(four)(l, v, FOUR_COUNTS == 1 ? count : count / 4);
             [[unroll]] for (uint u = 0; u < 4; u++)
                 value[u * VECTORS + v] = values[u];
         }
     } else {
         [[unroll]] for (uint u = 0; u < 4; u++) {
-            float one[VECTORS] = LINES(step)(l, k + u);
+            float one[VECTORS] = LINES(step)(l, count + u);
             [[unroll]] for (uint v = 0; v < VECTORS; v++)
                 value[u * VECTORS + v] = one[v];
         }
