@@ -231,6 +231,31 @@ START_TEST(bias_in_every_form)
 }
 END_TEST
 
+/* Drivers whose products and epilogues are kernels of their own make neighbours of a row together:
+ * rows of fours, of others, columns that are no neighbours; views start anywhere. */
+START_TEST(the_epilogue_on_rows_of_any_length)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    static const int64_t columns[] = {36, 38, 13};
+    gpu_random random = {43};
+    matmul_case c = plain_case(11, 16, 0);
+
+    for (int i = 0; i < 9; i++) {
+        c.n = columns[i / 3];
+        c.y = dtypes[i % 3];
+        c.accumulate = i & 1;
+        c.bias = dtypes[i / 3];
+        c.bias_shape = (batch_shape){1, {c.n}};
+        c.activation = TSR_ACT_RELU;
+        for (int views = 0; views < 2; views++) {
+            c.views = views;
+            c.batch = c.a_batch = (batch_shape){1, {1 + views}};
+            run_case(&random, &c);
+        }
+    }
+}
+END_TEST
+
 START_TEST(activations_with_everything)
 {
     gpu_random random = {41};
@@ -837,6 +862,7 @@ TESTS(matmul)
     tcase_add_test(tests, the_same_bits_every_time);
     tcase_add_test(tests, shapes_do_not_each_make_a_pipeline);
     tcase_add_test(tests, bias_in_every_form);
+    tcase_add_test(tests, the_epilogue_on_rows_of_any_length);
     tcase_add_test(tests, activations_with_everything);
     tcase_add_test(tests, alpha_zero);
     tcase_add_test(tests, y_is_not_read_unless_it_accumulates);
