@@ -52,6 +52,19 @@ vec2 floats_from_bf16(uint pair)
     return uintBitsToFloat(uvec2(pair * 0x10000u, pair & 0xffff0000u));
 }
 
+vec2 floats_from(uint pair, uint dtype)
+{
+    return dtype == TSR_DT_F16 ? floats_from_f16(pair) : floats_from_bf16(pair);
+}
+
+// Element i, of 16 bits, at any even address: as the second of a pair.
+float float_at(uvec2 base, uint i, uint dtype)
+{
+    uvec2 at = tsr_at(base, 2 * i);
+    uint pair = tsr_words(uvec2(at.x & ~3u, at.y)).v[0];
+    return floats_from(pair * mix(0x10000u, 1u, (at.x & 2u) != 0), dtype).y;
+}
+
 #define LINES(x) a_##x
 #define VECTORS AV
 #define DTYPE A_DTYPE

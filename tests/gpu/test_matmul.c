@@ -364,28 +364,31 @@ START_TEST(specials_stay_where_they_are)
 END_TEST
 
 /* Every f16 there is times one, beside zeros. The loop variable is where the f16s are: in rows of
- * a, in columns of b along k, along the columns. */
+ * a, in columns of b along k, along the columns; 3 and 4 are the first two with a k that no vector
+ * fits. */
 START_TEST(every_half_is_what_it_is)
 {
-    enum { ALL = 65536, K = 4, OTHER = 12 };
-    uint16_t *halves = malloc(ALL * K * sizeof *halves);
-    double ones[OTHER * K], *got = malloc(ALL * OTHER * sizeof *got);
-    bool in_a = _i == 0, along_k = _i < 2;
-    const int64_t of_lines[2] = {ALL, K}, of_columns[2] = {K, ALL}, of_ones[2] = {OTHER, K},
-                  of_y[2] = {in_a ? ALL : OTHER, in_a ? OTHER : ALL};
+    enum { ALL = 65536, OTHER = 12 };
+    int k_count = _i < 3 ? 4 : 3;
+    size_t bytes = (size_t)(ALL * k_count) * sizeof(uint16_t);
+    uint16_t *halves = malloc(bytes);
+    double ones[OTHER * 4], *got = malloc(ALL * OTHER * sizeof *got);
+    bool in_a = _i % 3 == 0, along_k = _i != 2;
+    const int64_t of_lines[2] = {ALL, k_count}, of_columns[2] = {k_count, ALL},
+                  of_ones[2] = {OTHER, k_count}, of_y[2] = {in_a ? ALL : OTHER, in_a ? OTHER : ALL};
     tsr_tensor *x = gpu_new(TSR_F16, 2, along_k ? of_lines : of_columns);
     tsr_tensor *one = gpu_new(TSR_F16, 2, of_ones), *y = gpu_new(TSR_F32, 2, of_y);
 
-    for (int i = 0; i < OTHER * K; i++)
+    for (int i = 0; i < OTHER * k_count; i++)
         ones[i] = 1;
     gpu_put(one, ones);
-    for (int shift = 0; shift < K; shift++) {
-        memset(halves, 0, ALL * K * sizeof *halves);
+    for (int shift = 0; shift < k_count; shift++) {
+        memset(halves, 0, bytes);
         for (int i = 0; i < ALL; i++) {
-            int k = (i + shift) % K;
-            halves[along_k ? i * K + k : k * ALL + i] = (uint16_t)i;
+            int k = (i + shift) % k_count;
+            halves[along_k ? i * k_count + k : k * ALL + i] = (uint16_t)i;
         }
-        GPU_OK(tsr_tensor_upload(queue, x, halves, ALL * K * sizeof *halves));
+        GPU_OK(tsr_tensor_upload(queue, x, halves, bytes));
         GPU_OK(tsr_matmul(queue, y, in_a ? x : one, in_a ? one : x,
                           tsr_matmul_params(.transpose_b = along_k)));
         gpu_get(y, got);
@@ -867,7 +870,7 @@ TESTS(matmul)
     tcase_add_test(tests, alpha_zero);
     tcase_add_test(tests, y_is_not_read_unless_it_accumulates);
     tcase_add_test(tests, specials_stay_where_they_are);
-    tcase_add_loop_test(tests, every_half_is_what_it_is, 0, 3);
+    tcase_add_loop_test(tests, every_half_is_what_it_is, 0, 5);
     tcase_add_test(tests, sizes_of_zero);
     tcase_add_test(tests, few_long_rows);
     tcase_add_test(tests, a_batch_of_small_matrices);
