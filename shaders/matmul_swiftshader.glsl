@@ -27,43 +27,7 @@ layout(constant_id = 3) const uint B_LOAD = TSR_MM_LOAD_SCALAR;
 // By what four k are counted: by fours where nobody wants single ones, since SwiftShader divides lane by lane.
 const uint FOUR_COUNTS = A_LOAD == TSR_MM_LOAD_VEC_K && B_LOAD == TSR_MM_LOAD_VEC_K ? 1 : 4;
 
-// The f32 of an f16 whose 15 lower bits come in the places of an f32's.
-//
-// 2^224 times the bits' f32 has f32's own infinities and NaN; of 2^112 times the f16 that leaves subnormal ones to be set right, in
-// numbers that no flushing reaches: below 2^98 it is 2·x - 2^98.
-float float_from_f16(uint magnitude, uint sign)
-{
-    precise float x = uintBitsToFloat(magnitude | 0x70000000u);
-    precise float below = x - uintBitsToFloat(0x70800000u);
-    x += min(below, 0.0);
-    x *= uintBitsToFloat(0x07800000u);
-    return uintBitsToFloat(floatBitsToUint(x) | sign);
-}
-
-// SwiftShader shifts lane by lane, but multiplies and converts vectors.
-vec2 floats_from_f16(uint pair)
-{
-    return vec2(float_from_f16((pair & 0x7fffu) * 0x2000u, (pair & 0x8000u) * 0x10000u),
-                float_from_f16(uint(int(float(int(pair & 0x7fff0000u)) * 0.125)), pair & 0x80000000u));
-}
-
-vec2 floats_from_bf16(uint pair)
-{
-    return uintBitsToFloat(uvec2(pair * 0x10000u, pair & 0xffff0000u));
-}
-
-vec2 floats_from(uint pair, uint dtype)
-{
-    return dtype == TSR_DT_F16 ? floats_from_f16(pair) : floats_from_bf16(pair);
-}
-
-// Element i, of 16 bits, at any even address: as the second of a pair.
-float float_at(uvec2 base, uint i, uint dtype)
-{
-    uvec2 at = tsr_at(base, 2 * i);
-    uint pair = tsr_words(uvec2(at.x & ~3u, at.y)).v[0];
-    return floats_from(pair * mix(0x10000u, 1u, (at.x & 2u) != 0), dtype).y;
-}
+#include "swiftshader_halves.glsl"
 
 #define LINES(x) a_##x
 #define VECTORS AV

@@ -40,7 +40,7 @@ vec4 LINES(four)(LINES(t) l, uint v, uint i)
     if (DTYPE == TSR_DT_F32)
         return l.fours[v].v[i];
     uvec2 pairs = l.pairs[v].v[i];
-    return vec4(floats_from(pairs.x, DTYPE), floats_from(pairs.y, DTYPE));
+    return vec4(tsr_floats_from(pairs.x, DTYPE), tsr_floats_from(pairs.y, DTYPE));
 }
 
 // All vectors of one k.
@@ -58,7 +58,7 @@ float[VECTORS] LINES(step)(LINES(t) l, uint k)
             if (DTYPE == TSR_DT_F32)
                 value[v] = l.floats[v].v[k * K_STRIDE];
             else
-                value[v] = float_at(l.at[v], k * K_STRIDE, DTYPE);
+                value[v] = tsr_float_at(l.at[v], k * K_STRIDE, DTYPE);
     }
     return value;
 }
