@@ -12,6 +12,9 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer Float {
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Float4 {
     vec4 v;
 };
+layout(buffer_reference, std430, buffer_reference_align = 8) buffer Pairs {
+    u64vec2 v;
+};
 #if TSR_STORAGE16
 layout(buffer_reference, std430, buffer_reference_align = 2) buffer Half {
     uint16_t v;
@@ -38,12 +41,12 @@ uint uniform_index(uint x)
     return result;
 }
 
-// Which of `count` tiles along gl_WorkGroupID.y. The `team` subgroups of a workgroup, 1 or up to 8 of them, make tiles beside one
+// Which of `count` tiles, by the workgroup's number along them. The `team` subgroups of a workgroup, 1 or up to 8 of them, make tiles beside one
 // another: a workgroup costs this driver as much as some hundred vector operations, a subgroup little. Past the last tile a subgroup
 // makes that once more and must not store it.
-uint lavapipe_tile(uint team, uint count, out bool own)
+uint lavapipe_tile(uint group, uint team, uint count, out bool own)
 {
-    uint tile = uniform_index(gl_WorkGroupID.y);
+    uint tile = uniform_index(group);
     own = true;
     if (team > 1) {
         tile = tile * team + p.identity[p.identity[gl_SubgroupID]];

@@ -29,6 +29,8 @@ layout(constant_id = 6) const uint CAREFUL = 0; // 1: less than a vector of k, o
 layout(constant_id = 7) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint BATCHED = 0; // 1: workgroups in z are of a matrix each
+layout(constant_id = 10) const uint PARTS = 0;  // 1: a is not longer than one tile, and workgroups take a stretch of k each, with sums
+                                                // of its own
 
 const uint TEAM = WORKGROUP / LANES;
 

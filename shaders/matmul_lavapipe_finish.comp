@@ -75,7 +75,7 @@ void main()
 {
     uint row0 = uniform_index(gl_WorkGroupID.x) * ROWS;
     bool own;
-    uint tile = lavapipe_tile(WORKGROUP / LANES, (p.n + 4 * LANES - 1) / (4 * LANES), own);
+    uint tile = lavapipe_tile(gl_WorkGroupID.y, WORKGROUP / LANES, (p.n + 4 * LANES - 1) / (4 * LANES), own);
     uint col0 = tile * LANES * 4;
     uint64_t batch = BATCHED != 0 ? uniform_index(gl_WorkGroupID.z) : 0;
 

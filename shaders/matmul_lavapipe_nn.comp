@@ -5,7 +5,8 @@
 #extension GL_GOOGLE_include_directive : require
 #include "matmul_lavapipe.glsl"
 
-layout(constant_id = 10) const uint A_TRANSPOSED = 0;
+layout(constant_id = 11) const uint A_TRANSPOSED = 0;
+layout(constant_id = 12) const uint PAIRS = 0; // 1: y's columns of even numbers start at multiples of 8 bytes
 
 // Between lanes `distance` apart: the lower one gives its high value for the higher one's low value.
 void exchange(inout float low, inout float high, uint distance)
@@ -16,22 +17,30 @@ void exchange(inout float low, inout float high, uint distance)
     high = mix(other, high, upper);
 }
 
+uint64_t pair(float low, float high)
+{
+    return packUint2x32(floatBitsToUint(vec2(low, high)));
+}
+
 void main()
 {
-    uint row0 = uniform_index(gl_WorkGroupID.x) * TM;
+    // With PARTS the tiles are in x: workgroups that follow one another in time then read the lines of b on and on. A stretch has few
+    // of these, since processors prefetch few at a time.
+    uint row0 = PARTS != 0 ? 0 : uniform_index(gl_WorkGroupID.x) * TM;
+    uint part = PARTS != 0 ? uniform_index(gl_WorkGroupID.y) : 0;
     bool own;
-    uint col0 = lavapipe_tile(TEAM, (p.n + TN * LANES - 1) / (TN * LANES), own) * TN * LANES;
+    uint col0 = lavapipe_tile(PARTS != 0 ? gl_WorkGroupID.x : gl_WorkGroupID.y, TEAM, (p.n + TN * LANES - 1) / (TN * LANES), own) * TN * LANES;
     uint lane = gl_SubgroupInvocationID;
     uint a_bytes = bytes_of(A_DTYPE), b_bytes = bytes_of(B_DTYPE);
-    uint64_t batch = batch_index();
+    uint64_t batch = batch_index(), k0 = part * STEPS;
 
     // Rows past the edge repeat the last one, as in matmul_lavapipe_nt.comp. The sums so far are read here, before any store.
     uint64_t a_row[TM], y_row[TM];
     float c[TM * TN];
     [[unroll]] for (int i = 0; i < TM; i++) {
         uint64_t row = min(row0 + i, p.m - 1);
-        a_row[i] = p.a + (batch * p.a_batch + row * (A_TRANSPOSED != 0 ? 1 : p.a_stride)) * a_bytes;
-        y_row[i] = p.y + 4 * (batch * p.y_batch + row * p.y_stride + col0);
+        a_row[i] = p.a + (batch * p.a_batch + (A_TRANSPOSED != 0 ? row + k0 * p.a_stride : row * p.a_stride + k0)) * a_bytes;
+        y_row[i] = p.y + 4 * (batch * p.y_batch + uint64_t(part) * p.y_part + row * p.y_stride + col0);
         [[unroll]] for (int j = 0; j < TN; j++) {
             float sum;
             if (CAREFUL != 0)
@@ -43,7 +52,7 @@ void main()
     }
 
     // load_lanes_careful() adds the column itself.
-    uint64_t b_first = p.b + (batch * p.b_batch + (CAREFUL != 0 ? 0 : col0)) * b_bytes;
+    uint64_t b_first = p.b + (batch * p.b_batch + k0 * p.b_stride + (CAREFUL != 0 ? 0 : col0)) * b_bytes;
     [[unroll]] for (int step = 0; step < STEPS; step++) {
         bool counts = SKIPS == 0 || step >= p.skip;
         // Each address straight from the base: over a chain of additions LLVM 19 takes minutes.
@@ -70,7 +79,7 @@ void main()
     PIN(c, 0, TM * TN)
 
     // A store costs much the same for one number per lane as for four, so four vectors of a row are transposed first: columns
-    // LANES apart become neighbours.
+    // LANES apart become neighbours. Two words of 64 bits cost less than four of 32.
     if (CAREFUL == 0) {
         [[unroll]] for (int q = 0; q < TM * TN / 4; q++) {
             exchange(c[4 * q], c[4 * q + 1], 1);
@@ -85,8 +94,13 @@ void main()
                 int e = i * TN + j;
                 if (CAREFUL != 0)
                     Float(y_row[i] + 4 * min(j * LANES + lane, p.n - 1 - col0)).v = c[e];
-                else if (j % 4 == 0)
-                    Float4(y_row[i] + 4 * (j * LANES + LANES * (lane & 3) + (lane & ~3u))).v = vec4(c[e], c[e + 1], c[e + 2], c[e + 3]);
+                else if (j % 4 == 0) {
+                    uint64_t at = y_row[i] + 4 * (j * LANES + LANES * (lane & 3) + (lane & ~3u));
+                    if (PAIRS != 0)
+                        Pairs(at).v = u64vec2(pair(c[e], c[e + 1]), pair(c[e + 2], c[e + 3]));
+                    else
+                        Float4(at).v = vec4(c[e], c[e + 1], c[e + 2], c[e + 3]);
+                }
             }
         }
     }

@@ -5,9 +5,8 @@
 #extension GL_GOOGLE_include_directive : require
 #include "matmul_lavapipe.glsl"
 
-// 1: a is not longer than one tile, and the workgroups in x take one stretch of k after another, each with sums of its own. Those
-// that follow one another in time then read the lines of b on and on, as the processor's prefetching wants it.
-layout(constant_id = 10) const uint PARTS = 0;
+// With PARTS the stretches of k are in x: workgroups that follow one another in time then read the lines of b on and on, as the
+// processor's prefetching wants it.
 
 // 1: a lane stores WIDTH neighbours, and n is a multiple of it. Storing four costs hardly more than storing one.
 layout(constant_id = 11) const int WIDTH = 4;
@@ -63,7 +62,7 @@ void main()
     uint part = PARTS != 0 ? x : 0;
     uint64_t batch = batch_index();
     bool own;
-    uint col0 = lavapipe_tile(TEAM, (p.n + TN - 1) / TN, own) * TN;
+    uint col0 = lavapipe_tile(gl_WorkGroupID.y, TEAM, (p.n + TN - 1) / TN, own) * TN;
 
     // Lines past an edge repeat the last ones: they compute and store the same bits again, so that no tile needs a branch.
     uint64_t a_line[TM], b_line[TN];

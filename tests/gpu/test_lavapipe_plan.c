@@ -49,10 +49,13 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     const uint32_t tile_cols = nt ? vectors : vectors * p->lanes;
     const uint32_t team = piece->constants[TSR__LAVAPIPE_WORKGROUP] / p->lanes;
     const uint32_t steps = piece->constants[TSR__LAVAPIPE_STEPS] * (nt ? p->lanes : 1);
-    const uint32_t width = piece->constants[TSR__LAVAPIPE_WIDTH];
+    const uint32_t width = nt ? piece->constants[TSR__LAVAPIPE_FORM] : 1;
     const bool careful = piece->constants[TSR__LAVAPIPE_CAREFUL] != 0;
-    const bool in_parts = nt && piece->constants[TSR__LAVAPIPE_FORM] != 0;
-    const uint32_t parts = in_parts ? piece->groups[0] : 1;
+    const bool in_parts = piece->constants[TSR__LAVAPIPE_PARTS] != 0;
+    /* Of parts, or tiles of rows; and of columns. */
+    const uint32_t groups = piece->groups[in_parts && !nt],
+                   col_groups = piece->groups[!in_parts || nt];
+    const uint32_t parts = in_parts ? groups : 1;
     const corner at = corner_of(c, piece);
     const uint64_t first = at.k + piece->skip, k_count = (uint64_t)piece->k * parts - piece->skip;
 
@@ -65,15 +68,19 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     ck_check(piece->k == steps || (nt && careful && piece->k == p->k && piece->k < steps));
     ck_check(nt || careful || piece->n % tile_cols == 0);
     ck_check(!nt || (vectors % width == 0 && piece->n % width == 0));
+    ck_check(nt || piece->constants[TSR__LAVAPIPE_FORM] == (p->form == TSR__LAVAPIPE_TN));
+    /* Words of 64 bits: every part's first column is even. */
+    ck_check(!piece->constants[TSR__LAVAPIPE_PAIRS] ||
+             (!nt && in_parts && piece->y % 2 == 0 && piece->y_part % 2 == 0));
     ck_check(piece->skip < piece->k && !(in_parts && piece->skip > 0));
     ck_check(piece->skip == 0 || piece->constants[TSR__LAVAPIPE_SKIPS] == 1);
     /* All of the piece has workgroups, and no more than a dispatch can number. */
     ck_check(in_parts ? piece->m <= tile_rows
-                      : (uint64_t)piece->groups[0] * tile_rows >= piece->m &&
-                            (uint64_t)(piece->groups[0] - 1) * tile_rows < piece->m);
+                      : (uint64_t)groups * tile_rows >= piece->m &&
+                            (uint64_t)(groups - 1) * tile_rows < piece->m);
     ck_check(team >= 1 && team <= 8);
-    ck_check((uint64_t)piece->groups[1] * team * tile_cols >= piece->n);
-    ck_check(((uint64_t)piece->groups[1] * team - team) * tile_cols < piece->n);
+    ck_check((uint64_t)col_groups * team * tile_cols >= piece->n);
+    ck_check(((uint64_t)col_groups * team - team) * tile_cols < piece->n);
     ck_check(piece->groups[0] <= 4095 && piece->groups[1] <= 4095 && piece->groups[2] == 1);
     /* Sums are started where k starts: of all parts, before any is added to. */
     ck_check(piece->accumulate == (first != 0 || p->accumulate));
@@ -107,8 +114,8 @@ static void check_plan(tsr__lavapipe_form form, uint32_t m, uint32_t n, uint32_t
                          .b_dtype = TSR_F16,
                          .accumulate = accumulate}};
     c.product.parts = tsr__lavapipe_parts(&c.product);
-    ck_check(c.product.parts >= 1 && c.product.parts <= 16);
-    ck_check(c.product.parts == 1 || (form == TSR__LAVAPIPE_NT && m <= 8));
+    ck_check(c.product.parts >= 1 && c.product.parts <= 32);
+    ck_check(c.product.parts == 1 || m <= (form == TSR__LAVAPIPE_NT ? 8 : 1));
     if (c.product.parts > 1)
         c.product.accumulate = false; /* that is for whoever adds the parts up */
     if (each) {
@@ -155,6 +162,42 @@ START_TEST(few_long_rows)
 }
 END_TEST
 
+/* The same for one row with lanes along n. */
+START_TEST(one_long_row)
+{
+    uint64_t random = 10;
+    for (int i = 0; i < 800; i++) {
+        const uint32_t n = (uint32_t)random_between(&random, 20, i % 8 ? 1500 : 20000);
+        const uint32_t k = (uint32_t)random_between(&random, 100, i % 8 ? 9000 : 2000);
+        check_plan(i % 2 ? TSR__LAVAPIPE_NN : TSR__LAVAPIPE_TN, 1, n, k, lane_counts[i % 3], false,
+                   true);
+    }
+}
+END_TEST
+
+static uint32_t row_parts(uint32_t n, uint32_t k)
+{
+    return tsr__lavapipe_parts(
+        &(tsr__lavapipe_product){.form = TSR__LAVAPIPE_NN, .m = 1, .n = n, .k = k, .lanes = 8});
+}
+
+/* What pays for parts, as docs/performance.md has it. */
+START_TEST(parts_of_one_row)
+{
+    ck_assert_uint_eq(row_parts(256, 255), 1);
+    ck_assert_uint_eq(row_parts(256, 256), 8);
+    ck_assert_uint_eq(row_parts(1 << 14, 127), 1);
+    ck_assert_uint_eq(row_parts(512, 128), 4);
+    ck_assert_uint_eq(row_parts(8192, 255), 1); /* two long stretches */
+    ck_assert_uint_eq(row_parts(8192, 256), 8);
+    ck_assert_uint_eq(row_parts(1024, 1023), 16);
+    ck_assert_uint_eq(row_parts(1024, 1024), 32);
+    ck_assert_uint_eq(row_parts(4096, 4096), 32);
+    ck_assert_uint_eq(row_parts(1 << 16, 256), 16); /* of 16 lines */
+    ck_assert_uint_eq(row_parts(64, 4096), 32);
+}
+END_TEST
+
 /* Up to the sizes that lavapipe.c lets through. */
 START_TEST(huge_products)
 {
@@ -172,5 +215,7 @@ TESTS(lavapipe_plan)
 {
     tcase_add_loop_test(tests, random_products, 0, 3);
     tcase_add_test(tests, few_long_rows);
+    tcase_add_test(tests, one_long_row);
+    tcase_add_test(tests, parts_of_one_row);
     tcase_add_loop_test(tests, huge_products, 0, 3);
 }

@@ -490,6 +490,40 @@ START_TEST(few_long_rows)
 }
 END_TEST
 
+/* The same for one row of a row-major product: 32 parts in two rounds and a rest, where the last
+ * columns are no whole tile and have rounds of their own; fewer parts than a round; the longer
+ * parts of many short lines and the shorter ones of a large b. */
+START_TEST(one_long_row)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    gpu_random random = {46};
+    matmul_case c = plain_case(1, 1541, 700);
+
+    for (int i = 0; i < 3; i++) {
+        c.a = c.b = dtypes[i];
+        run_case(&random, &c);
+    }
+    c = plain_case(1, 1541, 701); /* parts that start at odd columns */
+    c.accumulate = true;
+    run_case(&random, &c);
+    c = plain_case(1, 300, 512);
+    c.transpose_a = c.views = true;
+    run_case(&random, &c);
+    c = plain_case(1, 9223, 130);
+    c.accumulate = c.views = true;
+    c.y = TSR_BF16;
+    c.bias = TSR_F16;
+    c.bias_shape = (batch_shape){1, {130}};
+    c.activation = TSR_ACT_SILU;
+    c.alpha = 0.125f;
+    c.batch = c.b_batch = (batch_shape){1, {2}};
+    run_case(&random, &c);
+    c = plain_case(1, 32300, 520);
+    c.b = TSR_BF16;
+    run_case(&random, &c);
+}
+END_TEST
+
 START_TEST(batches_of_every_rank)
 {
     gpu_random random = {47};
@@ -873,6 +907,7 @@ TESTS(matmul)
     tcase_add_loop_test(tests, every_half_is_what_it_is, 0, 5);
     tcase_add_test(tests, sizes_of_zero);
     tcase_add_test(tests, few_long_rows);
+    tcase_add_test(tests, one_long_row);
     tcase_add_test(tests, a_batch_of_small_matrices);
     tcase_add_test(tests, batches_of_every_rank);
     tcase_add_test(tests, a_batch_of_seventy_thousand);

@@ -19,6 +19,10 @@ enum {
        no more parts than the addition of their sums is worth. */
     THIN_LOG2 = 20,
     MAX_PARTS = 16,
+    /* The same for one row with lanes along n. */
+    ROW_PARTS_LOG2 = 16,
+    ROW_MAX_PARTS = 32,
+    CAREFUL_STEPS = 16, /* of its parts: each step is dozens of loads to compile */
 };
 
 typedef struct tile {
@@ -65,10 +69,11 @@ uint32_t tsr__lavapipe_team(uint32_t tiles)
     return tiles % TEAM == 0 || tiles >= 8 * TEAM ? TEAM : 1;
 }
 
-/* None for few rows, whose limit is memory: they want to read the lines of b on and on. */
+/* None for few rows, whose limit is memory: they want to read the lines of b on and on, which with
+ * lanes along n several tiles beside one another do. */
 static uint32_t team_for(const tsr__lavapipe_product *p, const cursor *at, tile shape)
 {
-    bool few = is_nt(p) ? at->parts > 0 : p->m < 8 * shape.rows;
+    bool few = is_nt(p) ? at->parts > 0 : at->parts == 0 && p->m < 8 * shape.rows;
 
     return few ? 1 : tsr__lavapipe_team(tsr__div_up_u32(at->cols, tile_cols(p, shape)));
 }
@@ -110,16 +115,37 @@ static uint32_t stretch_for(const tsr__lavapipe_product *p, uint32_t left, bool 
 
 static uint32_t part_steps(const tsr__lavapipe_product *p)
 {
-    return (uint64_t)p->n * p->k < UINT64_C(1) << LARGE_LOG2 ? 64 : 128;
+    const uint32_t short_line = 512, many_lines = 4096;
+    bool large = (uint64_t)p->n * p->k >= UINT64_C(1) << LARGE_LOG2;
+
+    if (is_nt(p))
+        return large ? 128 : 64;
+    /* Each step is a line of b, and so many places in memory are read side by side, unless lines
+       are so short that one leads to the next. */
+    if (p->n <= short_line && p->k >= many_lines)
+        return 64;
+    return large ? 16 : 32;
+}
+
+static bool has_parts(const tsr__lavapipe_product *p)
+{
+    uint64_t elements = (uint64_t)p->n * p->k;
+
+    if (is_nt(p))
+        return p->m <= tile_for(p).rows && elements >= UINT64_C(1) << THIN_LOG2;
+    /* What takes two dispatches anyway, parts and their addition do no faster. */
+    return p->m == 1 && p->k >= (has_long_stretches(p) ? 256 : 128) &&
+           elements >= UINT64_C(1) << ROW_PARTS_LOG2;
 }
 
 uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p)
 {
-    uint32_t stretches = p->k / (part_steps(p) * p->lanes), parts = 1;
+    uint32_t stretches = p->k / (part_steps(p) * step_size(p)), parts = 1;
+    uint32_t most = is_nt(p) ? MAX_PARTS : ROW_MAX_PARTS;
 
-    if (!is_nt(p) || p->m > tile_for(p).rows || (uint64_t)p->n * p->k < UINT64_C(1) << THIN_LOG2)
+    if (!has_parts(p))
         return 1;
-    while (parts < MAX_PARTS && parts * 2 <= stretches)
+    while (parts < most && parts * 2 <= stretches)
         parts *= 2;
     return parts;
 }
@@ -132,6 +158,8 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
     uint32_t length = at->steps * step_size(p), left = p->k - at->k;
     uint32_t skip = length > left && p->k >= length ? length - left : 0;
     uint64_t k = at->k - skip;
+    bool in_parts = at->parts > 0;
+    uint32_t groups = tsr__div_up_u32(tiles, team);
     tsr__lavapipe_piece piece = {
         .nn = !nt,
         .constants = {[TSR__LAVAPIPE_WORKGROUP] = team * p->lanes,
@@ -144,10 +172,15 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
                       [TSR__LAVAPIPE_CAREFUL] = at->careful || length > p->k,
                       [TSR__LAVAPIPE_A_DTYPE] = p->a_dtype,
                       [TSR__LAVAPIPE_B_DTYPE] = p->b_dtype,
-                      [TSR__LAVAPIPE_FORM] = nt ? at->parts > 0 : tn,
-                      [TSR__LAVAPIPE_WIDTH] = nt && shape.rows > 1 && at->cols % 4 == 0 ? 4 : 1},
-        .groups = {at->parts > 0 ? at->parts : tsr__div_up_u32(at->rows, shape.rows),
-                   tsr__div_up_u32(tiles, team), 1},
+                      [TSR__LAVAPIPE_PARTS] = in_parts,
+                      [TSR__LAVAPIPE_FORM] = !nt                                   ? tn
+                                             : shape.rows > 1 && at->cols % 4 == 0 ? 4
+                                                                                   : 1,
+                      [TSR__LAVAPIPE_PAIRS] = !nt && in_parts && p->n % 2 == 0},
+        .groups = {!in_parts ? tsr__div_up_u32(at->rows, shape.rows)
+                   : nt      ? at->parts
+                             : groups,
+                   in_parts && !nt ? at->parts : groups, 1},
         .a = at->row * (tn ? 1 : p->a_stride) + k * (tn ? p->a_stride : 1),
         .b = at->col * (nt ? p->b_stride : 1) + k * (nt ? 1 : p->b_stride),
         .y = at->row * p->y_stride + at->col,
@@ -156,7 +189,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
         .k = tsr__min_u32(length, p->k),
         .skip = skip,
         .accumulate = at->k != 0 || p->accumulate,
-        .y_part = at->parts > 0 ? p->m * p->n : 0,
+        .y_part = in_parts ? p->m * p->n : 0,
     };
 
     return emit(user, &piece);
@@ -168,8 +201,8 @@ static tsr_status emit_parts(const tsr__lavapipe_product *p, cursor *at, tile sh
 {
     uint32_t length;
 
-    at->steps = part_steps(p);
-    length = at->steps * p->lanes;
+    at->steps = at->careful ? CAREFUL_STEPS : part_steps(p);
+    length = at->steps * step_size(p);
     for (uint32_t left = p->k / length; left > 0; left -= at->parts) {
         at->parts = tsr__min_u32(p->parts, left);
         TSR__TRY(emit_piece(p, at, shape, emit, user));

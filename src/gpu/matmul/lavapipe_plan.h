@@ -37,8 +37,9 @@ enum {
     TSR__LAVAPIPE_A_DTYPE,
     TSR__LAVAPIPE_B_DTYPE,
     TSR__LAVAPIPE_BATCHED, /* left 0 */
-    TSR__LAVAPIPE_FORM,    /* nt: PARTS, nn: A_TRANSPOSED */
-    TSR__LAVAPIPE_WIDTH,   /* nt only */
+    TSR__LAVAPIPE_PARTS,
+    TSR__LAVAPIPE_FORM,  /* nt: WIDTH, nn: A_TRANSPOSED */
+    TSR__LAVAPIPE_PAIRS, /* nn only */
     TSR__LAVAPIPE_CONSTANTS
 };
 
