@@ -41,9 +41,9 @@ uint uniform_index(uint x)
     return result;
 }
 
-// Which of `count` tiles, by the workgroup's number along them. The `team` subgroups of a workgroup, 1 or up to 8 of them, make tiles beside one
-// another: a workgroup costs this driver as much as some hundred vector operations, a subgroup little. Past the last tile a subgroup
-// makes that once more and must not store it.
+// Which of `count` tiles, from the number of the workgroup along them. The `team` subgroups of a workgroup, 1 or up to 8 of them, make
+// tiles beside one another: a workgroup costs this driver as much as some hundred vector operations, a subgroup little. Past the last
+// tile a subgroup makes that once more and must not store it.
 uint lavapipe_tile(uint group, uint team, uint count, out bool own)
 {
     uint tile = uniform_index(group);

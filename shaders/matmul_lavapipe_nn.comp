@@ -29,7 +29,8 @@ void main()
     uint row0 = PARTS != 0 ? 0 : uniform_index(gl_WorkGroupID.x) * TM;
     uint part = PARTS != 0 ? uniform_index(gl_WorkGroupID.y) : 0;
     bool own;
-    uint col0 = lavapipe_tile(PARTS != 0 ? gl_WorkGroupID.x : gl_WorkGroupID.y, TEAM, (p.n + TN * LANES - 1) / (TN * LANES), own) * TN * LANES;
+    uint group = PARTS != 0 ? gl_WorkGroupID.x : gl_WorkGroupID.y;
+    uint col0 = lavapipe_tile(group, TEAM, (p.n + TN * LANES - 1) / (TN * LANES), own) * TN * LANES;
     uint lane = gl_SubgroupInvocationID;
     uint a_bytes = bytes_of(A_DTYPE), b_bytes = bytes_of(B_DTYPE);
     uint64_t batch = batch_index(), k0 = part * STEPS;
