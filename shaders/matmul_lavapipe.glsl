@@ -31,12 +31,25 @@ layout(constant_id = 8) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint BATCHED = 0; // 1: workgroups in z are of a matrix each
 layout(constant_id = 10) const uint PARTS = 0;  // 1: a is not longer than one tile, and workgroups take a stretch of k each, with sums
                                                 // of its own
+// 11 is the kernels' own.
+layout(constant_id = 12) const uint PAIRS = 0;  // 1: y's columns of even numbers start at multiples of 8 bytes
 
 const uint TEAM = WORKGROUP / LANES;
 
 uint64_t batch_index()
 {
     return BATCHED != 0 ? uniform_index(gl_WorkGroupID.z) : 0;
+}
+
+// Four neighbours of y. This driver stores lane by lane: two words of 64 bits cost less than four of 32.
+void store_four(uint64_t at, vec4 sums)
+{
+    if (PAIRS != 0) {
+        uvec4 bits = floatBitsToUint(sums);
+        Pairs(at).v = u64vec2(packUint2x32(bits.xy), packUint2x32(bits.zw));
+    } else {
+        Float4(at).v = sums;
+    }
 }
 
 // LLVM moves arithmetic whose result is used in one place into that place, here into the block of each lane's store: the kernel

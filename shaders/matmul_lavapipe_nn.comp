@@ -6,7 +6,6 @@
 #include "matmul_lavapipe.glsl"
 
 layout(constant_id = 11) const uint A_TRANSPOSED = 0;
-layout(constant_id = 12) const uint PAIRS = 0; // 1: y's columns of even numbers start at multiples of 8 bytes
 
 // Between lanes `distance` apart: the lower one gives its high value for the higher one's low value.
 void exchange(inout float low, inout float high, uint distance)
@@ -15,11 +14,6 @@ void exchange(inout float low, inout float high, uint distance)
     float other = subgroupShuffleXor(mix(high, low, upper), distance);
     low = mix(low, other, upper);
     high = mix(other, high, upper);
-}
-
-uint64_t pair(float low, float high)
-{
-    return packUint2x32(floatBitsToUint(vec2(low, high)));
 }
 
 void main()
@@ -80,7 +74,7 @@ void main()
     PIN(c, 0, TM * TN)
 
     // A store costs much the same for one number per lane as for four, so four vectors of a row are transposed first: columns
-    // LANES apart become neighbours. Two words of 64 bits cost less than four of 32.
+    // LANES apart become neighbours.
     if (CAREFUL == 0) {
         [[unroll]] for (int q = 0; q < TM * TN / 4; q++) {
             exchange(c[4 * q], c[4 * q + 1], 1);
@@ -95,13 +89,9 @@ void main()
                 int e = i * TN + j;
                 if (CAREFUL != 0)
                     Float(y_row[i] + 4 * min(j * LANES + lane, p.n - 1 - col0)).v = c[e];
-                else if (j % 4 == 0) {
-                    uint64_t at = y_row[i] + 4 * (j * LANES + LANES * (lane & 3) + (lane & ~3u));
-                    if (PAIRS != 0)
-                        Pairs(at).v = u64vec2(pair(c[e], c[e + 1]), pair(c[e + 2], c[e + 3]));
-                    else
-                        Float4(at).v = vec4(c[e], c[e + 1], c[e + 2], c[e + 3]);
-                }
+                else if (j % 4 == 0)
+                    store_four(y_row[i] + 4 * (j * LANES + LANES * (lane & 3) + (lane & ~3u)),
+                               vec4(c[e], c[e + 1], c[e + 2], c[e + 3]));
             }
         }
     }

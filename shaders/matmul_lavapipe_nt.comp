@@ -126,7 +126,7 @@ void main()
         int e = FIRST + r * WIDTH;
         if (own && unit < UNITS) {
             if (WIDTH == 4)
-                Float4(at).v = vec4(c[e], c[e + 1], c[e + 2], c[e + 3]);
+                store_four(at, vec4(c[e], c[e + 1], c[e + 2], c[e + 3]));
             else
                 Float(at).v = c[e];
         }

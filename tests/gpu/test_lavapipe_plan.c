@@ -69,9 +69,11 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     ck_check(nt || careful || piece->n % tile_cols == 0);
     ck_check(!nt || (vectors % width == 0 && piece->n % width == 0));
     ck_check(nt || piece->constants[TSR__LAVAPIPE_FORM] == (p->form == TSR__LAVAPIPE_TN));
-    /* Words of 64 bits: every part's first column is even. */
+    /* Words of 64 bits where four are stored at once and every row starts at an even element. */
+    ck_check((piece->constants[TSR__LAVAPIPE_PAIRS] != 0) ==
+             (p->y_paired && at.col % 2 == 0 && (nt ? width == 4 : !careful)));
     ck_check(!piece->constants[TSR__LAVAPIPE_PAIRS] ||
-             (!nt && in_parts && piece->y % 2 == 0 && piece->y_part % 2 == 0));
+             (piece->y % 2 == 0 && piece->y_part % 2 == 0));
     ck_check(piece->skip < piece->k && !(in_parts && piece->skip > 0));
     ck_check(piece->skip == 0 || piece->constants[TSR__LAVAPIPE_SKIPS] == 1);
     /* All of the piece has workgroups, and no more than a dispatch can number. */
@@ -110,6 +112,7 @@ static void check_plan(tsr__lavapipe_form form, uint32_t m, uint32_t n, uint32_t
                          .a_stride = form == TSR__LAVAPIPE_TN ? (uint64_t)m + 5 : (uint64_t)k + 3,
                          .b_stride = form == TSR__LAVAPIPE_NT ? (uint64_t)k + 7 : (uint64_t)n + 1,
                          .y_stride = n,
+                         .y_paired = n % 2 == 0,
                          .a_dtype = TSR_F32,
                          .b_dtype = TSR_F16,
                          .accumulate = accumulate}};

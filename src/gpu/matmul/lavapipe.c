@@ -250,6 +250,19 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
     return tsr__stream_dispatch(call->stream, &dispatch);
 }
 
+/* Whether every row of the sums starts at a multiple of 8 bytes. */
+static bool y_is_paired(const run *r)
+{
+    const tsr__matmul_problem *p = &r->problem;
+    int64_t elements = p->y.row;
+
+    if (r->partial)
+        return p->n % 2 == 0;
+    for (int i = 0; i < p->batch_dims; i++)
+        elements |= p->y.batch[i];
+    return elements % 2 == 0 && tsr__matmul_address(r->call->y, &p->y, 0) % 8 == 0;
+}
+
 static tsr__lavapipe_product product_of(const run *r, int64_t rows)
 {
     const tsr__matmul_problem *p = &r->problem;
@@ -268,6 +281,7 @@ static tsr__lavapipe_product product_of(const run *r, int64_t rows)
         .a_dtype = p->a.dtype,
         .b_dtype = p->b.dtype,
         .accumulate = p->accumulate && !r->partial,
+        .y_paired = y_is_paired(r),
         .parts = r->parts,
     };
 }

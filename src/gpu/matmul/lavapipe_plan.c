@@ -158,7 +158,9 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
     uint32_t length = at->steps * step_size(p), left = p->k - at->k;
     uint32_t skip = length > left && p->k >= length ? length - left : 0;
     uint64_t k = at->k - skip;
-    bool in_parts = at->parts > 0;
+    bool in_parts = at->parts > 0, careful = at->careful || length > p->k;
+    uint32_t width = nt && shape.rows > 1 && at->cols % 4 == 0 ? 4 : 1;
+    bool fours = nt ? width == 4 : !careful; /* how y is stored */
     uint32_t groups = tsr__div_up_u32(tiles, team);
     tsr__lavapipe_piece piece = {
         .nn = !nt,
@@ -169,14 +171,12 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
                       [TSR__LAVAPIPE_STEPS] = at->steps,
                       /* Short stretches are the same pipeline whether they skip or not. */
                       [TSR__LAVAPIPE_SKIPS] = skip > 0 || at->careful || at->steps <= 8,
-                      [TSR__LAVAPIPE_CAREFUL] = at->careful || length > p->k,
+                      [TSR__LAVAPIPE_CAREFUL] = careful,
                       [TSR__LAVAPIPE_A_DTYPE] = p->a_dtype,
                       [TSR__LAVAPIPE_B_DTYPE] = p->b_dtype,
                       [TSR__LAVAPIPE_PARTS] = in_parts,
-                      [TSR__LAVAPIPE_FORM] = !nt                                   ? tn
-                                             : shape.rows > 1 && at->cols % 4 == 0 ? 4
-                                                                                   : 1,
-                      [TSR__LAVAPIPE_PAIRS] = !nt && in_parts && p->n % 2 == 0},
+                      [TSR__LAVAPIPE_FORM] = nt ? width : tn,
+                      [TSR__LAVAPIPE_PAIRS] = fours && p->y_paired && at->col % 2 == 0},
         .groups = {!in_parts ? tsr__div_up_u32(at->rows, shape.rows)
                    : nt      ? at->parts
                              : groups,
