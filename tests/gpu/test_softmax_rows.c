@@ -225,6 +225,13 @@ START_TEST(planes)
 }
 END_TEST
 
+/* So many that rows of more than 1024 elements have a pipeline too. */
+START_TEST(many_long_rows)
+{
+    check_forward((shape){1, 2100, 2047, 1, 0}, plain, false);
+}
+END_TEST
+
 START_TEST(halves)
 {
     static const kind kinds[] = {{TSR_F16, TSR_F32, TSR_BF16, false},
@@ -423,6 +430,12 @@ START_TEST(own_kernels_are_used)
     work.count = 1025;
     ck_assert(!tsr__softmax_short_suit(&work));
     ck_assert_int_eq(tsr__softmax_chunks_suit(&work), lavapipe);
+    work.rows = 4096; /* enough to make up for the pipeline */
+    ck_assert_int_eq(tsr__softmax_short_suit(&work), lavapipe);
+    work.count = 2049;
+    ck_assert(!tsr__softmax_short_suit(&work));
+    work.rows = 400;
+    work.count = 1025;
     work.a.address++; /* no float lies there */
     ck_assert(!tsr__softmax_chunks_suit(&work));
     work.a.address--;
@@ -443,6 +456,7 @@ TESTS(softmax_rows)
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, rows_of_any_length);
     tcase_add_test(tests, planes);
+    tcase_add_test(tests, many_long_rows);
     tcase_add_test(tests, halves);
     tcase_add_test(tests, cross_entropy);
     tcase_add_test(tests, losses_only);

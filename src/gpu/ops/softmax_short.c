@@ -5,6 +5,7 @@
 
 enum {
     FEWEST_ELEMENTS = 1 << 13,
+    MANY_ELEMENTS = 1 << 22,
     SUBGROUPS = 8, /* of a workgroup: as many as the identity table counts */
     MOST_ROWS = 65535 * SUBGROUPS,
 };
@@ -15,18 +16,25 @@ static uint32_t unit_of(const tsr__softmax_rows *work)
            (uint32_t)tsr_dtype_size(work->y.dtype);
 }
 
-/* The fewest units that cover a row, of those that have pipelines, no two of which are alike for
- * rows that differ by less than a third; 0 where none does. Half of them are no longer than a row.
- */
+/* The longest row for which few elements are worth the pipeline, and the longest at all. Those
+ * between take 0.1 s to make even from the driver's cache, and save a third of the time. */
+static uint32_t longest(const tsr__softmax_rows *work)
+{
+    return (uint64_t)work->rows * work->count >= MANY_ELEMENTS ? 2048 : 1024;
+}
+
+/* The fewest units that cover a row, of those that have pipelines: each choice is a third or a half
+ * more than the one before, so half of them are no longer than a row. 0 where none does. */
 static uint32_t units_of(const tsr__softmax_rows *work)
 {
-    static const uint32_t choices[] = {4, 6, 8, 12, 16, 24, 32, 48, 64};
+    static const uint32_t choices[] = {4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128};
     uint32_t unit = unit_of(work);
 
-    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
-        if (choices[i] * unit >= work->count)
-            return choices[i] / 2 * unit <= work->count && choices[i] * unit <= 1024 ? choices[i]
-                                                                                     : 0;
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        uint32_t most = choices[i] * unit;
+        if (most >= work->count)
+            return most / 2 <= work->count && most <= longest(work) ? choices[i] : 0;
+    }
     return 0;
 }
 
