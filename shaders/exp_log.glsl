@@ -33,8 +33,8 @@ float tsr_exp(float x)
     return tsr_is_nan(x) ? x : q;
 }
 
-// The same for x up to 0, or NaN, in three quarters of the operations: results below 2^-126 are 0. Where a product of a sum would
-// be in the way of neither, bits agree with tsr_exp's but for x whose nearest multiples of ln 2 are as near.
+// The same for x up to 0, or NaN, in three quarters of the operations. Results below 2^-126 are 0; where x is as near to one multiple of
+// ln 2 as to the next, the last bit may be another.
 float tsr_exp_down(float x)
 {
     // Adding 1.5·2^23 rounds to a whole number, which then stands in the lowest bits.
