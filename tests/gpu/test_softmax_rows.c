@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "gpu/device.h"
 #include "gpu/ops/softmax_chunks.h"
 #include "gpu/ops/softmax_short.h"
@@ -414,6 +415,55 @@ START_TEST(extreme_values)
 }
 END_TEST
 
+/* Softmax of rows so long that they take scratch memory and several dispatches, with the nth event
+ * of a kind failing, for every n that there is: an error and y as it was, or the result. */
+static void survive_faults(tsr__fault_kind kind, int code)
+{
+    shape s = {1, 40, 1300, 1, 0};
+    gpu_random random = {62};
+    operand x = create(&random, s, 3, TSR_F32, -9, 9), y = create(&random, s, 3, TSR_F32, -1, 1);
+    int failed = 0;
+    bool reached = true;
+
+    for (uint64_t nth = 0; reached; nth++) {
+        tsr_stream *stream; /* a new one has no scratch memory yet */
+        GPU_OK(tsr_stream_create(gpu, &stream));
+        GPU_OK(tsr_tensor_upload(queue, y.whole, y.start, y.bytes));
+        GPU_OK(tsr_stream_wait(queue));
+        tsr__fault_arm(kind, nth, code);
+        tsr_status status = tsr_softmax(stream, y.view, x.view);
+        reached = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        GPU_OK(tsr_stream_wait(stream));
+        double *got = results(&y, s);
+        if (status != TSR_OK) {
+            failed++;
+            ck_assert_mem_eq(got, y.values, (size_t)(s.rows * s.columns) * sizeof *got);
+        } else {
+            for (int64_t row = 0; row < s.rows; row++) {
+                double sum = 0;
+                for (int64_t j = 0; j < s.columns; j++)
+                    sum += got[row * s.columns + j];
+                ck_check(fabs(sum - 1) < 1e-4);
+            }
+        }
+        free(got);
+        tsr_stream_destroy(&stream);
+        ck_assert(reached || status == TSR_OK);
+        ck_assert_uint_lt(nth, 1000);
+    }
+    ck_assert_int_gt(failed, 3);
+    destroy(&x);
+    destroy(&y);
+}
+
+START_TEST(failures_leave_nothing_half_done)
+{
+    survive_faults(TSR__FAULT_VULKAN, -3 /* VK_ERROR_INITIALIZATION_FAILED */);
+    survive_faults(TSR__FAULT_ALLOC, 0);
+}
+END_TEST
+
 /* Else the cases above would test the general kernels on that driver too. */
 START_TEST(own_kernels_are_used)
 {
@@ -461,6 +511,7 @@ TESTS(softmax_rows)
     tcase_add_test(tests, cross_entropy);
     tcase_add_test(tests, losses_only);
     tcase_add_test(tests, extreme_values);
+    tcase_add_test(tests, failures_leave_nothing_half_done);
     tcase_add_test(tests, own_kernels_are_used);
 }
 
