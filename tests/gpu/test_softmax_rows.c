@@ -417,7 +417,7 @@ END_TEST
 
 /* Softmax of rows so long that they take scratch memory and several dispatches, with the nth event
  * of a kind failing, for every n that there is: an error and y as it was, or the result. */
-static void survive_faults(tsr__fault_kind kind, int code)
+static void survive_faults(tsr__fault_kind fault, int code)
 {
     shape s = {1, 40, 1300, 1, 0};
     gpu_random random = {62};
@@ -430,7 +430,7 @@ static void survive_faults(tsr__fault_kind kind, int code)
         GPU_OK(tsr_stream_create(gpu, &stream));
         GPU_OK(tsr_tensor_upload(queue, y.whole, y.start, y.bytes));
         GPU_OK(tsr_stream_wait(queue));
-        tsr__fault_arm(kind, nth, code);
+        tsr__fault_arm(fault, nth, code);
         tsr_status status = tsr_softmax(stream, y.view, x.view);
         reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
