@@ -77,6 +77,23 @@ float load_one(uint64_t at, uint dtype)
     return Float(at).v;
 }
 
+// Reads a word of every line of cache, to have `bytes` bytes from there on in the caches when they are needed: for the next tile's,
+// while this one's arithmetic goes on. What comes of it has to be used, by after().
+uint touch(uint64_t at, uint bytes)
+{
+    const uint LINE = 64;
+    uint words = 0;
+    [[unroll]] for (uint byte = 0; byte < bytes; byte += LINE)
+        words ^= floatBitsToUint(Float((at & ~uint64_t(3)) + byte).v);
+    return words;
+}
+
+// The value itself, since identity[0] is 0, which the compiler cannot know.
+float after(float value, uint touched)
+{
+    return uintBitsToFloat(floatBitsToUint(value) | (touched & p.identity[0]));
+}
+
 // Element by lane. mix() becomes a select with a constant lane mask, and LLVM folds the chain into one vector load; ?: would
 // become control flow.
 float load_lanes(uint64_t at, uint dtype, uint lanes)

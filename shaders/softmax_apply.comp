@@ -37,7 +37,7 @@ const bool EXACT = false;
 
 void main()
 {
-    part at = find_part(WORKGROUP / LANES, UNITS * LANES);
+    part at = find_part(part_number(WORKGROUP / LANES), UNITS * LANES);
     vec4 row = Float4(p.stats + at.row * TSR_SOFTMAX_ROW_BYTES).v;
     uint64_t a_at = p.a + uint64_t(at.row) * p.a_row + at.first * GROUP * bytes_of(A_DTYPE);
     uint64_t b_at = p.b + uint64_t(at.row) * p.b_row + at.first * GROUP * bytes_of(B_DTYPE);

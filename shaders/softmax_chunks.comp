@@ -31,9 +31,11 @@ const bool EXPONENTIALS = FUNCTION != TSR_SOFTMAX_GRAD && FUNCTION != TSR_SOFTMA
 
 void main()
 {
-    part at = find_part(WORKGROUP / LANES, CHUNK);
+    uint number = part_number(WORKGROUP / LANES);
+    part at = find_part(number, CHUNK), next = find_part(number + 1, CHUNK);
     uint lane = gl_SubgroupInvocationID;
     uint64_t a = p.a + uint64_t(at.row) * p.a_row + at.first * bytes_of(A_DTYPE);
+    uint64_t a_next = p.a + uint64_t(next.row) * p.a_row + next.first * bytes_of(A_DTYPE);
     uint64_t b = p.b + uint64_t(at.row) * p.b_row + at.first * bytes_of(B_DTYPE);
 
     // Loops from a constant to a constant, or the driver unrolls nothing; and few of them.
@@ -59,8 +61,13 @@ void main()
         [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2)
             largest = max(largest, subgroupShuffleXor(largest, distance));
         float shift = mix(largest, 0.0, largest == MINUS_INFINITY); // no NaN, since other chunks may have more
-        [[unroll]] for (uint step = 0; step < STEPS; step++)
+        uint touched = 0;
+        [[unroll]] for (uint step = 0; step < STEPS; step++) {
             sum += tsr_exp_down(values[step] - shift);
+            if (step % 2 == 0)
+                touched ^= touch(a_next + step * LANES * bytes_of(A_DTYPE), 2 * LANES * bytes_of(A_DTYPE));
+        }
+        sum = after(sum, touched);
     }
     [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2)
         sum += subgroupShuffleXor(sum, distance);

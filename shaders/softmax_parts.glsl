@@ -10,11 +10,15 @@ struct part {
     uint before;
 };
 
+uint part_number(uint subgroups)
+{
+    return uniform_index(gl_WorkGroupID.x) * subgroups + p.identity[p.identity[gl_SubgroupID]];
+}
+
 // Parts of `size`, at most p.extent: the last starts early, to end with its row.
-part find_part(uint subgroups, uint size)
+part find_part(uint number, uint size)
 {
     part at;
-    uint number = uniform_index(gl_WorkGroupID.x) * subgroups + p.identity[p.identity[gl_SubgroupID]];
     uint count = p.rows * p.across;
     at.own = number < count;
     at.number = min(number, count - 1);
