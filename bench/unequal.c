@@ -6,6 +6,8 @@
  * y = x · wᵀ, whose columns are divided evenly, then by the rates that a calibration has found; a
  * product is done when the last rank is. Printed are products per second, also in per cent of the
  * summed rate: what all ranks give when each works for itself and none waits. */
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,22 +143,36 @@ static int usage(void)
     return 2;
 }
 
+/* The whole of `text` as a number within the limits. */
+static bool read_number(const char *text, long low, long high, long *out)
+{
+    char *end;
+    errno = 0;
+    long number = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || number < low || number > high)
+        return false;
+    *out = number;
+    return true;
+}
+
 static int parse(int argc, char **argv, options *out)
 {
+    const long largest = 1L << 24;
     for (int i = 1; i < argc; i += 2) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
-        const long number = strtol(value, NULL, 10);
-        if (strcmp(argv[i], "--factor") == 0 && strtod(value, NULL) >= 1)
+        char *end;
+        long number;
+        if (strcmp(argv[i], "--factor") == 0 && strtod(value, &end) >= 1 && *end == '\0')
             out->factor = value;
-        else if (strcmp(argv[i], "--slow") == 0 && *value)
+        else if (strcmp(argv[i], "--slow") == 0 && read_number(value, 0, INT_MAX, &number))
             out->slow = (int)number;
-        else if (strcmp(argv[i], "--rows") == 0 && number > 0)
+        else if (strcmp(argv[i], "--rows") == 0 && read_number(value, 1, largest, &number))
             out->rows = number;
-        else if (strcmp(argv[i], "--inner") == 0 && number > 0)
+        else if (strcmp(argv[i], "--inner") == 0 && read_number(value, 1, largest, &number))
             out->inner = number;
-        else if (strcmp(argv[i], "--columns") == 0 && number > 0)
+        else if (strcmp(argv[i], "--columns") == 0 && read_number(value, 1, largest, &number))
             out->columns = number;
-        else if (strcmp(argv[i], "--repeats") == 0 && number > 0 && number <= 100000)
+        else if (strcmp(argv[i], "--repeats") == 0 && read_number(value, 1, 100000, &number))
             out->repeats = (int)number;
         else
             return usage();
@@ -175,6 +191,12 @@ int main(int argc, char **argv)
     if (status == TSR_OK) {
         j.rank = tsr_comm_rank(j.comm);
         j.size = tsr_comm_size(j.comm);
+        if (j.given.slow >= j.size) {
+            fprintf(stderr, "bench-unequal: --slow %d: there are ranks 0 to %d\n", j.given.slow,
+                    j.size - 1);
+            tsr_comm_destroy(&j.comm);
+            return 2;
+        }
         if (j.rank == j.given.slow)
             setenv("TESSERA_SLOWDOWN", j.given.factor, 1);
         status = tsr_device_open(NULL, &j.device);
