@@ -13,18 +13,25 @@ bool tsr_is_nan(float x)
     return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u;
 }
 
-// Any x: -inf gives 0, +inf gives +inf, NaN stays NaN. Results below 2^-126 may be flushed to 0.
-float tsr_exp(float x)
+// e^r for |r| up to half of ln 2.
+float tsr_exp_rest(float r)
 {
-    float bounded = clamp(x, -104.0, 89.0); // beyond these the result is 0 or infinite
-    precise float k = floor(bounded * 1.44269504 + 0.5);
-    precise float r = (bounded - k * tsr_ln2_high) - k * tsr_ln2_low;
     precise float q = 1.381428347e-3;
     q = q * r + 8.368882106e-3;
     q = q * r + 4.166840304e-2;
     q = q * r + 1.666651931e-1;
     q = q * r + 4.999999337e-1;
     q = 1.0 + (r + r * r * q);
+    return q;
+}
+
+// Any x: -inf gives 0, +inf gives +inf, NaN stays NaN. Results below 2^-126 may be flushed to 0.
+float tsr_exp(float x)
+{
+    float bounded = clamp(x, -104.0, 89.0); // beyond these the result is 0 or infinite
+    precise float k = floor(bounded * 1.44269504 + 0.5);
+    precise float r = (bounded - k * tsr_ln2_high) - k * tsr_ln2_low;
+    precise float q = tsr_exp_rest(r);
     // 2^k in two factors, since k reaches beyond the exponents of normal numbers.
     int exponent = int(k);
     int half_exponent = exponent >> 1;
@@ -41,13 +48,7 @@ float tsr_exp_down(float x)
     precise float shifted = x * 1.44269504 + 12582912.0;
     precise float k = shifted - 12582912.0;
     precise float r = (x - k * tsr_ln2_high) - k * tsr_ln2_low;
-    precise float q = 1.381428347e-3;
-    q = q * r + 8.368882106e-3;
-    q = q * r + 4.166840304e-2;
-    q = q * r + 1.666651931e-1;
-    q = q * r + 4.999999337e-1;
-    q = 1.0 + (r + r * r * q);
-    float result = uintBitsToFloat(floatBitsToUint(q) + (floatBitsToUint(shifted) << 23));
+    float result = uintBitsToFloat(floatBitsToUint(tsr_exp_rest(r)) + (floatBitsToUint(shifted) << 23));
     result = mix(result, 0.0, x < -87.3365479);
     return mix(result, x, tsr_is_nan(x));
 }
