@@ -121,4 +121,12 @@ void tsr_store_run(uvec2 base, uint i, uint size, uint count, uvec2 bits[4])
             tsr_store_bits(base, i + k, size, bits[k]);
 }
 
+// A number as an element, in the lowest bits.
+uint tsr_bits_of(float value, uint dtype)
+{
+    return dtype == TSR_DT_F16    ? tsr_f16_from_f32(value)
+           : dtype == TSR_DT_BF16 ? tsr_bf16_from_f32(value)
+                                  : floatBitsToUint(value);
+}
+
 #endif

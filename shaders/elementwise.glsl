@@ -29,13 +29,6 @@ float ew_decode(uint bits, uint dtype)
                                   : uintBitsToFloat(bits);
 }
 
-uint ew_encode(float value, uint dtype)
-{
-    return dtype == TSR_DT_F16    ? tsr_f16_from_f32(value)
-           : dtype == TSR_DT_BF16 ? tsr_bf16_from_f32(value)
-                                  : floatBitsToUint(value);
-}
-
 // Past the row's end these read neighbours or the last element again; what comes of it is not stored.
 vec4 ew_load(uvec2 base, uint at, uint stride, uint count, uint dtype, uint inner)
 {
@@ -57,7 +50,7 @@ void ew_store(uvec2 base, uint at, uint stride, uint count, uint dtype, uint inn
     uint size = dtype == TSR_DT_F32 ? 4u : 2u;
     uvec2 bits[4];
     [[unroll]] for (uint k = 0u; k < 4u; k++)
-        bits[k] = uvec2(ew_encode(values[k], dtype), 0u);
+        bits[k] = uvec2(tsr_bits_of(values[k], dtype), 0u);
     if (inner == TSR_EW_ALIGNED && count == 4u)
         tsr_store_bits4(base, at, size, bits);
     else if (inner != TSR_EW_STRIDED)

@@ -17,13 +17,6 @@ layout(constant_id = 1) const uint MODE = 0;
 layout(constant_id = 2) const uint FORM = TSR_MM_SUM_ONE;
 const uint RUN = FORM == TSR_MM_SUM_ONE ? 1 : 4;
 
-uint encode(float value, uint dtype)
-{
-    return dtype == TSR_DT_F16    ? tsr_f16_from_f32(value)
-           : dtype == TSR_DT_BF16 ? tsr_bf16_from_f32(value)
-                                  : floatBitsToUint(value);
-}
-
 void main()
 {
     uint item = tsr_flat_group() * THREADS + gl_LocalInvocationIndex;
@@ -53,7 +46,7 @@ void main()
     uvec2 bits[4];
     [[unroll]] for (uint i = 0; i < 4; i++) {
         uint at = min(i, count - 1);
-        bits[i] = uvec2(encode(mm_value(block, at, at * p.bias_col, sums[i]), dtype), 0u);
+        bits[i] = uvec2(tsr_bits_of(mm_value(block, at, at * p.bias_col, sums[i]), dtype), 0u);
     }
     if (FORM == TSR_MM_SUM_ALIGNED)
         tsr_store_bits4(block.y, 0, size, bits);

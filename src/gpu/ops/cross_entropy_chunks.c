@@ -30,15 +30,10 @@ static tsr__softmax_rows rows_of(const tsr__cross_entropy *call)
     return work;
 }
 
-static bool without_gaps(const tsr_tensor *matrix)
-{
-    return !matrix || matrix->layout.strides[1] == 1;
-}
-
 bool tsr__cross_entropy_chunks_suit(const tsr__cross_entropy *call)
 {
-    if (call->logits->layout.shape[0] > INT32_MAX || !without_gaps(call->logits) ||
-        !without_gaps(call->gradient))
+    if (call->logits->layout.shape[0] > INT32_MAX || !tsr__softmax_without_gaps(call->logits) ||
+        !tsr__softmax_without_gaps(call->gradient))
         return false;
     tsr__softmax_rows work = rows_of(call);
     return tsr__softmax_chunks_suit(&work);

@@ -127,11 +127,6 @@ static tsr_status add_plane(tsr_stream *stream, tsr__softmax_rows *work, tsr__di
     return tsr__softmax_apply_add(list, work);
 }
 
-static bool without_gaps(const tsr_tensor *tensor)
-{
-    return !tensor || tensor->layout.strides[tensor->layout.ndim - 1] == 1;
-}
-
 /* A piece by the kernels for Mesa's CPU driver, if they suit all of it. */
 static tsr_status add_planes(const softmax_call *call, tsr_stream *stream, const tsr__piece *piece,
                              tsr__dispatches *list, bool *added)
@@ -139,8 +134,8 @@ static tsr_status add_planes(const softmax_call *call, tsr_stream *stream, const
     int dim = longest_dim(piece);
     uint32_t planes = piece->count / piece->shape[dim];
 
-    *added = without_gaps(call->a) && without_gaps(call->b) && without_gaps(call->y) &&
-             planes <= MOST_PLANES;
+    *added = tsr__softmax_without_gaps(call->a) && tsr__softmax_without_gaps(call->b) &&
+             tsr__softmax_without_gaps(call->y) && planes <= MOST_PLANES;
     for (uint32_t plane = 0; *added && plane < planes; plane++) {
         tsr__softmax_rows work = rows_of(call, piece, dim, plane);
         *added = tsr__softmax_short_suit(&work) || tsr__softmax_chunks_suit(&work);

@@ -60,6 +60,11 @@ static cut blocks_of(const tsr__softmax_rows *work)
     return cut_row(work->count / group_of(work), lanes_of(work), MOST_UNITS);
 }
 
+bool tsr__softmax_without_gaps(const tsr_tensor *tensor)
+{
+    return !tensor || tensor->layout.strides[tensor->layout.ndim - 1] == 1;
+}
+
 uint32_t tsr__softmax_alignment(const tsr__softmax_operand *operand)
 {
     uint64_t bits = operand->address | operand->stride | TSR_PACKET_BYTES;

@@ -22,6 +22,9 @@ typedef struct tsr__softmax_rows {
     tsr__access scratch;          /* tsr__softmax_scratch_bytes() from begin_bytes on */
 } tsr__softmax_rows;
 
+/* Whether a tensor's rows, along its last dimension, have no gaps; NULL has none. */
+bool tsr__softmax_without_gaps(const tsr_tensor *tensor);
+
 /* What all rows of an operand are aligned to, of 8, 4 and 2 bytes, or 1; and whether the kernels
  * for Mesa's CPU driver take it. */
 uint32_t tsr__softmax_alignment(const tsr__softmax_operand *operand);
