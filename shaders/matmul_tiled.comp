@@ -78,20 +78,21 @@ void multiply(uint x, uint y)
     }
 }
 
-// The sums go through shared memory, as many of an invocation's rows at a time as fit, so that the epilogue's code exists once
-// per round and neighbouring invocations store neighbouring elements.
+// The sums go through shared memory, as many of an invocation's rows at a time as fit, so that the epilogue's code exists once and
+// neighbouring invocations store neighbouring elements. Which rows a round takes is asked of each with a constant index: compilers do
+// not unroll a loop around another loop, and would keep sums that are indexed by its counter in memory, for the products too.
 const uint ROUND = DOWN * BN; // elements of one row of every invocation
 const uint ROUND_ROWS = TILE_END / ROUND < TM ? TILE_END / ROUND : TM;
 
 void store(uint row0, uint col0, uint x, uint y)
 {
     mm_block block = mm_block_at(row0, col0);
-    [[unroll]] for (uint first = 0; first < TM; first += ROUND_ROWS) {
+    for (uint first = 0; first < TM; first += ROUND_ROWS) {
         barrier();
-        [[unroll]] for (uint i = 0; i < ROUND_ROWS; i++)
-            [[unroll]] for (uint j = 0; j < TN; j++)
-                if (first + i < TM)
-                    tile[i * ROUND + y * BN + col_of(j, x)] = sums[(first + i) * TN + j];
+        [[unroll]] for (uint i = 0; i < TM; i++)
+            if (i >= first && i < first + ROUND_ROWS)
+                [[unroll]] for (uint j = 0; j < TN; j++)
+                    tile[(i - first) * ROUND + y * BN + col_of(j, x)] = sums[i * TN + j];
         barrier();
         for (uint e = gl_LocalInvocationIndex; e < ROUND_ROWS * ROUND; e += THREADS) {
             uint i = first + e / ROUND;

@@ -35,6 +35,17 @@ vec4 combine(vec4 a, vec4 b)
     return mix(a, b, bvec4(uvec4(is_nan) | uvec4(better)));
 }
 
+// The first three halvings, of which each has a loop of its own: compilers do not unroll one whose bounds another's counter sets, and
+// would keep the lanes in memory, from their first element on.
+vec4 combine_lanes(vec4 lanes[8])
+{
+    [[unroll]] for (uint i = 0u; i < 4u; i++)
+        lanes[i] = combine(lanes[i], lanes[i + 4u]);
+    [[unroll]] for (uint i = 0u; i < 2u; i++)
+        lanes[i] = combine(lanes[i], lanes[i + 2u]);
+    return combine(lanes[0], lanes[1]);
+}
+
 // The last two halvings.
 float combine_parts(vec4 parts)
 {

@@ -16,8 +16,9 @@ void main()
     // The innermost dimension goes by fours. When it is no multiple of 4 the last team steps back to stay within it,
     // and leaves the columns that another team has to that one.
     uint inner = p.ndim - 1u;
-    uint fours[4] = p.shape;
-    fours[inner] = (p.shape[inner] + 3u) / 4u;
+    uint fours[4];
+    [[unroll]] for (uint d = 0u; d < 4u; d++)
+        fours[d] = d == inner ? (p.shape[d] + 3u) / 4u : p.shape[d];
     uvec4 at = tsr_row_position(min(wanted, p.jobs - 1u), p.ndim, fours);
     uint skip = max(4u * at[inner] + 4u, p.shape[inner]) - p.shape[inner];
     at[inner] = 4u * at[inner] - skip;
@@ -26,23 +27,19 @@ void main()
     row = tsr_at_stride(row, phase, p.step);
     uvec2 stride = tsr_at_stride(uvec2(0u), 4u, p.step);
 
-    vec4 sums[8];
+    vec4 lanes[8];
     [[unroll]] for (uint i = 0u; i < 8u; i++)
-        sums[i] = vec4(identity());
+        lanes[i] = vec4(identity());
     for (uint j = phase; j < p.count; j += 32u) {
         [[unroll]] for (uint i = 0u; i < 8u; i++) {
             uint mine = j + 4u * i;
             vec4 loaded = tsr_load_dense4(row, X_DTYPE);
-            sums[i] = combine(sums[i], mine < p.count ? loaded : vec4(identity()));
+            lanes[i] = combine(lanes[i], mine < p.count ? loaded : vec4(identity()));
             row = tsr_next(row, mine + 4u < p.count ? stride : uvec2(0u)); // stays at the last one
         }
     }
 
-    [[unroll]] for (uint other = 4u; other > 0u; other /= 2u) {
-        [[unroll]] for (uint i = 0u; i < other; i++)
-            sums[i] = combine(sums[i], sums[i + other]);
-    }
-    quarters[gl_LocalInvocationID.x] = sums[0];
+    quarters[gl_LocalInvocationID.x] = combine_lanes(lanes);
     barrier();
     if (phase == 0u && wanted < p.jobs) {
         uint first = gl_LocalInvocationID.x;

@@ -42,10 +42,7 @@ void main()
         [[unroll]] for (uint i = 0u; i < 8u; i++)
             lanes[i] = parts[self - member + i];
     }
-    [[unroll]] for (uint other = 4u; other > 0u; other /= 2u) {
-        [[unroll]] for (uint i = 0u; i < other; i++)
-            lanes[i] = combine(lanes[i], lanes[i + other]);
-    }
+    vec4 parts4 = combine_lanes(lanes);
     if (member == 0u && wanted < p.jobs)
-        write_result(tsr_row_offset(at, p.y_strides), combine_parts(lanes[0]));
+        write_result(tsr_row_offset(at, p.y_strides), combine_parts(parts4));
 }

@@ -50,11 +50,11 @@ float team_combine(vec4 mine, bool largest)
         [[unroll]] for (uint i = 0u; i < 8u; i++)
             eighths[i] = team_parts[team + i];
     }
-    [[unroll]] for (uint other = 4u; other > 0u; other /= 2u) {
-        [[unroll]] for (uint i = 0u; i < other; i++)
-            eighths[i] = team_pair(eighths[i], eighths[i + other], largest);
-    }
-    return eighths[0];
+    [[unroll]] for (uint i = 0u; i < 4u; i++)
+        eighths[i] = team_pair(eighths[i], eighths[i + 4u], largest);
+    [[unroll]] for (uint i = 0u; i < 2u; i++)
+        eighths[i] = team_pair(eighths[i], eighths[i + 2u], largest);
+    return team_pair(eighths[0], eighths[1], largest);
 }
 
 float team_sum(vec4 mine)
