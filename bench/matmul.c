@@ -173,11 +173,13 @@ static double work_of(const matmul *test)
            (double)test->shape.n;
 }
 
-/* Cooperative matrices where the library has them multiply f16, else multiply-adds, in f32 for all
- * dtypes. */
+/* Cooperative matrices where the library has them multiply f16 or bf16, which GPUs do at the same
+ * rate; else multiply-adds, in f32 for all dtypes. */
 static const bench_row *arithmetic_of(const matmul *test)
 {
-    bool coopmat = test->dtype == TSR_F16 && bench_has_coopmat(test->context->info);
+    const tsr_device_info *info = test->context->info;
+    bool uses = test->dtype == TSR_F16 || (test->dtype == TSR_BF16 && info->coopmat_bf16_used >= 0);
+    bool coopmat = uses && bench_has_coopmat(info);
     return coopmat ? bench_coopmat_peak(test->context) : bench_fma_peak(test->context);
 }
 

@@ -1,4 +1,4 @@
-// A tile of one f16 operand on its way from memory through registers to shared memory. Included once for a and once for b, which
+// A tile of one operand on its way from memory through registers to shared memory. Included once for a and once for b, which
 // differ in names only: a "line" is a row of a or a column of b, a tile is LINES lines of BK products.
 //
 // Elements travel in fours that are neighbours along k or, where that is the direction of a unit stride, along the lines; shared
@@ -7,7 +7,7 @@
 // Indices beyond the matrix are clamped to its last element rather than skipped, so that all loads can be under way at once; what was
 // loaded beyond k then becomes 0, and sums of lines beyond the matrix are never stored.
 //
-// Expects FETCH(x), which makes a name the operand's own, and LINES, LOAD, LINE_STRIDE, K_STRIDE, TILE, BY_LINE, PITCH.
+// Expects, besides what matmul_coopmat.glsl does, FETCH(x), which makes a name the operand's own, and LINES, LOAD, LINE_STRIDE, K_STRIDE, TILE, BY_LINE, PITCH.
 
 const uint FETCH(count) = LINES * BK / 4 / THREADS;
 uvec2 FETCH(registers)[FETCH(count)];
@@ -56,7 +56,7 @@ void FETCH(keep)()
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
         uint e = i * THREADS + gl_LocalInvocationIndex;
         uvec2 four = FETCH(registers)[i];
-        tile[TILE + e / across * PITCH + e % across] = f16vec4(unpackFloat2x16(four.x), unpackFloat2x16(four.y));
+        tile[TILE + e / across * PITCH + e % across] = ELEMENT4_OF(four);
     }
 }
 

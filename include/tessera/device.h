@@ -88,11 +88,14 @@ typedef struct tsr_device_info {
     bool unified_memory; /* every device-local heap can be mapped: tensors are reached without
                             copies */
 
-    bool coopmat;       /* the device has cooperative matrices */
-    bool coopmat_built; /* … and this build has kernels that use them */
+    bool coopmat;            /* the device has cooperative matrices … */
+    bool coopmat_bf16;       /* … and some of bf16 among them, VK_KHR_shader_bfloat16 */
+    bool coopmat_built;      /* this build has kernels that use those of f16 … */
+    bool coopmat_bf16_built; /* … and of bf16 */
     int coopmat_count;
     tsr_coopmat_shape coopmats[TSR_MAX_COOPMAT_SHAPES];
-    int coopmat_used; /* index of the one in kernels for products of f16; -1: they use none */
+    int coopmat_used;      /* index of the one in kernels for products of f16; -1: they use none */
+    int coopmat_bf16_used; /* … and of bf16 */
     uint32_t coopmat_subgroup_size; /* invocations that multiply together there; 0: none is used */
 
     uint32_t max_workgroup_count[3];

@@ -27,6 +27,7 @@ static void print_json(const tsr_device_list *list)
     json_t *document = cli_json_document("tessera.devices", 1);
     json_t *build = cli_json_add_object(document, "build");
     cli_json_bool(build, "coopmat_compiler", TSR__GLSLC_COOPMAT);
+    cli_json_bool(build, "coopmat_bf16_compiler", TSR__GLSLC_COOPMAT_BF16);
     cli_json_bool(build, "runtime_glsl", TSR__HAVE_SHADERC);
     json_t *devices = cli_json_add_array(document, "devices");
     for (int i = 0; i < list->count; i++)
@@ -44,10 +45,10 @@ static void print_text(const tsr_device_list *list)
         cli_device_print(stdout, &list->devices[i]);
         puts("");
     }
-    printf("tessera %s; this build's shader compiler %s cooperative-matrix kernels; kernels from "
-           "GLSL at run "
-           "time: %s\n",
+    printf("tessera %s; this build's shader compiler %s cooperative-matrix kernels%s; kernels from "
+           "GLSL at run time: %s\n",
            tsr_version(), TSR__GLSLC_COOPMAT ? "has built" : "cannot build",
+           TSR__GLSLC_COOPMAT && !TSR__GLSLC_COOPMAT_BF16 ? ", but not those of bf16" : "",
            TSR__HAVE_SHADERC ? "yes" : "no");
 }
 

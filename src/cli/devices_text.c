@@ -105,29 +105,37 @@ static void print_queues(FILE *out, const tsr_device_info *info)
     }
 }
 
-static void print_coopmat(FILE *out, const tsr_device_info *info)
+/* What products of f16, or bf16, do with them. */
+static void print_use(FILE *out, const tsr_device_info *info, const char *dtype, bool built,
+                      int used)
 {
-    if (!info->coopmat) {
-        line(out, "coop. matrices", "no");
-        return;
-    }
-    if (!info->coopmat_built)
-        line(out, "coop. matrices",
-             "yes; this build's shader compiler cannot build kernels for them");
-    else if (info->coopmat_used < 0)
-        line(out, "coop. matrices", "yes; none that products can use");
+    if (!built)
+        line(out, "",
+             "products of %s use none: this build's shader compiler cannot build the kernels",
+             dtype);
+    else if (used < 0)
+        line(out, "", "products of %s use none: there is none that they can", dtype);
     else
-        line(out, "coop. matrices",
-             "yes; products of f16 use those marked *, in subgroups of %" PRIu32 "%s",
+        line(out, "", "products of %s use the one marked *, in subgroups of %" PRIu32 "%s", dtype,
              info->coopmat_subgroup_size,
              info->type == TSR_DEVICE_CPU ? ", unless other kernels are faster" : "");
+}
+
+static void print_coopmat(FILE *out, const tsr_device_info *info)
+{
+    line(out, "coop. matrices", info->coopmat ? "yes" : "no");
+    if (!info->coopmat)
+        return;
+    print_use(out, info, "f16", info->coopmat_built, info->coopmat_used);
+    if (info->coopmat_bf16)
+        print_use(out, info, "bf16", info->coopmat_bf16_built, info->coopmat_bf16_used);
     for (int i = 0; i < info->coopmat_count; i++) {
         const tsr_coopmat_shape *shape = &info->coopmats[i];
         line(out, "", "%" PRIu32 "x%" PRIu32 "x%" PRIu32 "  %s x %s + %s -> %s%s%s%s", shape->m,
              shape->n, shape->k, shape->a, shape->b, shape->c, shape->result,
              shape->saturating ? ", saturating" : "",
              shape->subgroup_scope ? "" : ", not per subgroup",
-             i == info->coopmat_used ? " *" : "");
+             i == info->coopmat_used || i == info->coopmat_bf16_used ? " *" : "");
     }
 }
 

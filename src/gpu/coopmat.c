@@ -12,19 +12,17 @@ static bool only_claimed(const tsr__capabilities *capabilities)
     return amd && !capabilities->mixed_dot_products;
 }
 
-/* What the kernels are made of, see shaders/matmul_coopmat.comp. Where a subgroup's size cannot be
- * demanded, nobody knows how many of them share a workgroup. */
+/* What the kernels are made of, see shaders/matmul_coopmat.glsl. Where a subgroup may be of any
+ * size, nobody knows how many of them share a workgroup. */
 static bool has_needs(const tsr__capabilities *capabilities, const tsr_device_info *info)
 {
-    return info->coopmat && info->coopmat_built && info->fp16 && info->storage16 &&
-           info->storage8 && capabilities->vulkan_memory_model &&
-           capabilities->subgroup_size_control && capabilities->subgroup_sizes_in_compute &&
-           capabilities->full_subgroups;
+    return info->coopmat && info->storage16 && info->storage8 &&
+           capabilities->vulkan_memory_model && tsr__probe_subgroups(capabilities, info);
 }
 
-static bool fits(const tsr_coopmat_shape *shape)
+static bool fits(const tsr_coopmat_shape *shape, const char *element)
 {
-    return strcmp(shape->a, "f16") == 0 && strcmp(shape->b, "f16") == 0 &&
+    return strcmp(shape->a, element) == 0 && strcmp(shape->b, element) == 0 &&
            strcmp(shape->c, "f32") == 0 && strcmp(shape->result, "f32") == 0 &&
            !shape->saturating && shape->subgroup_scope;
 }
@@ -35,29 +33,38 @@ static bool regular(uint32_t size)
     return size == 8 || size == 16 || size == 32;
 }
 
+/* The most work from each element loaded; -1: none fits. */
+static int best_of(const tsr_device_info *info, const char *element)
+{
+    uint32_t most = 0;
+    int best = -1;
+
+    for (int i = 0; i < info->coopmat_count; i++) {
+        const tsr_coopmat_shape *shape = &info->coopmats[i];
+        if (!fits(shape, element) || !regular(shape->m) || !regular(shape->n) || !regular(shape->k))
+            continue;
+        uint32_t work = shape->m * shape->n * shape->k;
+        if (work > most) {
+            most = work;
+            best = i;
+        }
+    }
+    return best;
+}
+
 void tsr__coopmat_choose(const tsr__capabilities *capabilities, tsr_device_info *info)
 {
-    uint32_t best = 0;
-
-    info->coopmat_used = -1;
+    info->coopmat_used = info->coopmat_bf16_used = -1;
     info->coopmat_subgroup_size = 0;
     if (!has_needs(capabilities, info) || only_claimed(capabilities))
         return;
-    for (int i = 0; i < info->coopmat_count; i++) {
-        const tsr_coopmat_shape *shape = &info->coopmats[i];
-        if (!fits(shape) || !regular(shape->m) || !regular(shape->n) || !regular(shape->k))
-            continue;
-        /* The most work from each element loaded. */
-        uint32_t work = shape->m * shape->n * shape->k;
-        if (work > best) {
-            best = work;
-            info->coopmat_used = i;
-        }
-    }
-    if (info->coopmat_used < 0)
-        return;
+    if (info->coopmat_built && info->fp16)
+        info->coopmat_used = best_of(info, "f16");
+    if (info->coopmat_bf16_built && info->coopmat_bf16 && capabilities->int16)
+        info->coopmat_bf16_used = best_of(info, "bf16");
     /* The narrowest: Intel's matrix units take no others, and on RDNA 3 a subgroup of 64 keeps
      * every element of a and b twice as often as one of 32, and reads shared memory as much more.
      */
-    info->coopmat_subgroup_size = info->subgroup_size_min;
+    if (info->coopmat_used >= 0 || info->coopmat_bf16_used >= 0)
+        info->coopmat_subgroup_size = info->subgroup_size_min;
 }

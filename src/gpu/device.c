@@ -92,6 +92,7 @@ typedef struct device_request {
     VkPhysicalDeviceSubgroupSizeControlFeaturesEXT subgroup_size;
     VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables;
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR coopmat;
+    VkPhysicalDeviceShaderBfloat16FeaturesKHR bf16;
 } device_request;
 
 static void request_extension(device_request *request, const char *name, void *features)
@@ -142,6 +143,11 @@ static void fill_request(const tsr_device_info *info, const tsr__capabilities *c
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
         .cooperativeMatrix = VK_TRUE,
     };
+    request->bf16 = (VkPhysicalDeviceShaderBfloat16FeaturesKHR){
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR,
+        .shaderBFloat16Type = VK_TRUE,
+        .shaderBFloat16CooperativeMatrix = VK_TRUE,
+    };
     if (capabilities->subgroup_size_control)
         request_extension(request, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME,
                           &request->subgroup_size);
@@ -150,6 +156,8 @@ static void fill_request(const tsr_device_info *info, const tsr__capabilities *c
                           &request->executables);
     if (info->coopmat)
         request_extension(request, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME, &request->coopmat);
+    if (info->coopmat_bf16)
+        request_extension(request, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME, &request->bf16);
     if (info->memory_budget)
         request_extension(request, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME, NULL);
 }
@@ -243,9 +251,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->timestamp_bits = capabilities->timestamp_bits;
     device->max_workgroup_subgroups = capabilities->max_workgroup_subgroups;
     device->subgroup_quads = capabilities->subgroup_quads;
-    device->subgroups_demanded = capabilities->subgroup_size_control &&
-                                 capabilities->subgroup_sizes_in_compute &&
-                                 capabilities->full_subgroups;
+    device->subgroups_demanded = tsr__probe_subgroups(capabilities, info);
     device->storage = params->force_packed_storage ? TSR__STORAGE_W32 : tsr__storage_of(info);
     device->mapped = info->unified_memory && !params->force_staging;
     atomic_init(&device->references, 1);

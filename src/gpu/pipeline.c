@@ -132,11 +132,13 @@ tsr_status tsr__pipeline_build(tsr_device *device, const char *name, const uint3
         .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO_EXT,
         .requiredSubgroupSize = subgroup_size,
     };
+    /* Drivers of GPUs with one size need not know such demands. */
+    bool choice = device->info.subgroup_size_min < device->info.subgroup_size_max;
     VkComputePipelineCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
         .flags = device->pipelines->capture ? VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR : 0,
         .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
-                  .pNext = subgroup_size > 0 ? &subgroups : NULL,
+                  .pNext = subgroup_size > 0 && choice ? &subgroups : NULL,
                   .flags = subgroup_size > 0
                                ? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT_EXT
                                : 0,
@@ -170,7 +172,9 @@ static pipeline_entry *find(pipeline_entry *entry, tsr__shader shader, const uin
 /* Workgroups are cut into subgroups by the shader itself, which has to know how many there are. */
 static uint32_t subgroup_size_of(const tsr_device *device, tsr__shader shader)
 {
-    return shader == TSR__SHADER_MATMUL_COOPMAT ? device->info.coopmat_subgroup_size : 0;
+    bool counts = shader == TSR__SHADER_MATMUL_COOPMAT || shader == TSR__SHADER_MATMUL_COOPMAT_BF16;
+
+    return counts ? device->info.coopmat_subgroup_size : 0;
 }
 
 static tsr_status build_entry(tsr_device *device, tsr__shader shader, const uint32_t *spec,

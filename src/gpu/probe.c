@@ -233,7 +233,7 @@ static const char *component_name(VkComponentTypeKHR type)
         return "u8";
     case VK_COMPONENT_TYPE_UINT32_KHR:
         return "u32";
-    case 1000141000: /* VK_COMPONENT_TYPE_BFLOAT16_KHR */
+    case VK_COMPONENT_TYPE_BFLOAT16_KHR:
         return "bf16";
     default:
         return "?";
@@ -244,7 +244,7 @@ static tsr_status probe_coopmat(const tsr__instance *instance, VkPhysicalDevice 
                                 tsr_device_info *info)
 {
     if (!instance->vk.GetPhysicalDeviceCooperativeMatrixPropertiesKHR) {
-        info->coopmat = false;
+        info->coopmat = info->coopmat_bf16 = false;
         return TSR_OK;
     }
     VkCooperativeMatrixPropertiesKHR shapes[TSR_MAX_COOPMAT_SHAPES] = {0};
@@ -315,6 +315,9 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR coopmat = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
     };
+    VkPhysicalDeviceShaderBfloat16FeaturesKHR bf16 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR,
+    };
     VkPhysicalDeviceFeatures2 features = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
     };
@@ -326,6 +329,8 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
         chain(&executables, &features.pNext);
     if (has_extension(extensions, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME))
         chain(&coopmat, &features.pNext);
+    if (has_extension(extensions, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME))
+        chain(&bf16, &features.pNext);
     instance->vk.GetPhysicalDeviceFeatures2(capabilities->physical, &features);
 
     info->fp16 = vulkan12.shaderFloat16;
@@ -337,7 +342,10 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
         has_extension(extensions, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
     info->pipeline_statistics = executables.pipelineExecutableInfo;
     info->coopmat = coopmat.cooperativeMatrix;
+    info->coopmat_bf16 = coopmat.cooperativeMatrix && bf16.shaderBFloat16Type &&
+                         bf16.shaderBFloat16CooperativeMatrix;
     info->coopmat_built = TSR__GLSLC_COOPMAT;
+    info->coopmat_bf16_built = TSR__GLSLC_COOPMAT_BF16;
     capabilities->int16 = features.features.shaderInt16;
     capabilities->vulkan_memory_model =
         vulkan12.vulkanMemoryModel && vulkan12.vulkanMemoryModelDeviceScope;
@@ -399,6 +407,13 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
         dot_products.integerDotProduct4x8BitPackedMixedSignednessAccelerated;
 }
 
+bool tsr__probe_subgroups(const tsr__capabilities *capabilities, const tsr_device_info *info)
+{
+    return capabilities->subgroup_size_control && capabilities->full_subgroups &&
+           (capabilities->subgroup_sizes_in_compute ||
+            info->subgroup_size_min == info->subgroup_size_max);
+}
+
 tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, int index,
                       tsr_device_info *info, tsr__capabilities *capabilities)
 {
@@ -407,7 +422,7 @@ tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, 
     capabilities->physical = physical;
     info->index = index;
     info->usable = true;
-    info->coopmat_used = -1;
+    info->coopmat_used = info->coopmat_bf16_used = -1;
 
     VkPhysicalDeviceProperties2 properties = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,

@@ -15,7 +15,7 @@ typedef struct tsr__capabilities {
     bool vulkan_memory_model;
     bool subgroup_size_control;
     bool full_subgroups;              /* can be demanded of a pipeline … */
-    bool subgroup_sizes_in_compute;   /* … and so can their size */
+    bool subgroup_sizes_in_compute;   /* … and so can their size: not on NVK, which has one */
     uint32_t max_workgroup_subgroups; /* 0 where the driver does not say */
     bool subgroup_quads;              /* compute shaders may swap within four invocations */
     bool mixed_dot_products;          /* of 8-bit integers, signed by unsigned, by an instruction */
@@ -26,6 +26,10 @@ typedef struct tsr__capabilities {
 /* Fills both. `index` is the device's place in the listing. */
 tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, int index,
                       tsr_device_info *info, tsr__capabilities *capabilities);
+
+/* Whether pipelines can have nothing but full subgroups of one size: one that is demanded, or the
+ * only one that there is. */
+bool tsr__probe_subgroups(const tsr__capabilities *capabilities, const tsr_device_info *info);
 
 /* Refreshes the heaps' budget and usage. */
 void tsr__probe_budget(const tsr__instance *instance, VkPhysicalDevice physical, bool memory_budget,

@@ -53,12 +53,20 @@ static tsr_status check_capability(const spirv_module *module, uint32_t capabili
         bool present;
         const char *what;
     } table[] = {
-        {9, info->fp16, "16-bit float arithmetic"},    {10, false, "64-bit floats"},
-        {11, info->int64, "64-bit integers"},          {39, info->int8, "8-bit arithmetic"},
-        {4433, info->storage16, "16-bit storage"},     {4434, info->storage16, "16-bit storage"},
-        {4435, false, "16-bit push constants"},        {4448, info->storage8, "8-bit storage"},
-        {4449, info->storage8, "8-bit storage"},       {4450, false, "8-bit push constants"},
+        {9, info->fp16, "16-bit float arithmetic"},
+        {10, false, "64-bit floats"},
+        {11, info->int64, "64-bit integers"},
+        {39, info->int8, "8-bit arithmetic"},
+        {4433, info->storage16, "16-bit storage"},
+        {4434, info->storage16, "16-bit storage"},
+        {4435, false, "16-bit push constants"},
+        {4448, info->storage8, "8-bit storage"},
+        {4449, info->storage8, "8-bit storage"},
+        {4450, false, "8-bit push constants"},
         {6022, info->coopmat, "cooperative matrices"},
+        {5116, info->coopmat_bf16, "bf16"},
+        {5117, false, "dot products of bf16"},
+        {5118, info->coopmat_bf16, "cooperative matrices of bf16"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (table[i].capability == capability && !table[i].present)

@@ -76,9 +76,13 @@ static void same_device(const json_t *device, const tsr_device_info *info)
     same_bool(device, "storage8", info->storage8);
     same_bool(device, "unified_memory", info->unified_memory);
     same_bool(device, "coopmat", info->coopmat);
+    same_bool(device, "coopmat_bf16", info->coopmat_bf16);
     same_bool(device, "coopmat_built", info->coopmat_built);
+    same_bool(device, "coopmat_bf16_built", info->coopmat_bf16_built);
     ck_assert_int_eq((int)json_integer_value(tool_member(device, "coopmat_used")),
                      info->coopmat_used);
+    ck_assert_int_eq((int)json_integer_value(tool_member(device, "coopmat_bf16_used")),
+                     info->coopmat_bf16_used);
     same_number(device, "coopmat_subgroup_size", info->coopmat_subgroup_size);
     ck_assert_int_eq((int)json_array_size(tool_member(device, "coopmat_shapes")),
                      info->coopmat_count);

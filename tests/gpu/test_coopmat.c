@@ -10,15 +10,28 @@ static const char *const kernels[] = {"coopmat-s", "coopmat-l"};
 
 static tsr__matmul_override override;
 static bool here;
+static tsr_dtype dtype;
 
-static void setup(void)
+static void setup(tsr_dtype of)
 {
     gpu_setup();
-    here = gpu->info.coopmat_used >= 0;
+    dtype = of;
+    here = (dtype == TSR_F16 ? gpu->info.coopmat_used : gpu->info.coopmat_bf16_used) >= 0;
     if (!here)
-        printf("# %s: no cooperative matrices that products can use, so nothing is multiplied\n",
-               gpu->info.name);
+        printf(
+            "# %s: no cooperative matrices that products of %s can use, so nothing is multiplied\n",
+            gpu->info.name, tsr_dtype_name(dtype));
     fflush(stdout);
+}
+
+static void setup_f16(void)
+{
+    setup(TSR_F16);
+}
+
+static void setup_bf16(void)
+{
+    setup(TSR_BF16);
 }
 
 /* Runs a case with kernel `i`, with k in so many parts. */
@@ -43,7 +56,7 @@ static matmul_case half_case(int64_t m, int64_t k, int64_t n)
 {
     matmul_case c = plain_case(m, k, n);
 
-    c.a = c.b = TSR_F16;
+    c.a = c.b = dtype;
     return c;
 }
 
@@ -154,7 +167,7 @@ START_TEST(whole_numbers_are_exact)
     gpu_random random = {17};
     double *x = malloc(M * K * sizeof *x), *w = malloc(K * N * sizeof *w);
     double *got = malloc(M * N * sizeof *got);
-    tsr_tensor *a = gpu_new(TSR_F16, 2, a_shape), *b = gpu_new(TSR_F16, 2, b_shape);
+    tsr_tensor *a = gpu_new(dtype, 2, a_shape), *b = gpu_new(dtype, 2, b_shape);
     tsr_tensor *y = gpu_new(TSR_F32, 2, y_shape);
 
     for (int i = 0; i < M * K; i++)
@@ -204,7 +217,7 @@ START_TEST(specials_stay_where_they_are)
     for (int kernel = 0; here && kernel < KERNELS; kernel++) {
         tsr_tensor *outer[2], *inner[2], *y = gpu_new(TSR_F32, 2, shape);
         for (int i = 0; i < 2; i++) {
-            outer[i] = gpu_new(TSR_F16, 2, around);
+            outer[i] = gpu_new(dtype, 2, around);
             gpu_poison(outer[i]);
             tsr_tensor *rows;
             GPU_OK(tsr_tensor_slice(outer[i], 0, 0, SIZE, 1, &rows));
@@ -234,9 +247,8 @@ START_TEST(specials_stay_where_they_are)
 }
 END_TEST
 
-TESTS(coopmat)
+static void add_all(TCase *tests)
 {
-    tcase_add_checked_fixture(tests, setup, gpu_teardown);
     tcase_add_loop_test(tests, every_transposition, 0, 4);
     tcase_add_test(tests, views_and_batches);
     tcase_add_test(tests, everything_after_the_sums);
@@ -246,9 +258,22 @@ TESTS(coopmat)
     tcase_add_test(tests, specials_stay_where_they_are);
 }
 
+TESTS(coopmat_f16)
+{
+    tcase_add_checked_fixture(tests, setup_f16, gpu_teardown);
+    add_all(tests);
+}
+
+TESTS(coopmat_bf16)
+{
+    tcase_add_checked_fixture(tests, setup_bf16, gpu_teardown);
+    add_all(tests);
+}
+
 static void setup_packed(void)
 {
     gpu_setup_packed();
+    dtype = TSR_F16;
     here = false;
 }
 

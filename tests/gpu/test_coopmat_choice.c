@@ -27,6 +27,7 @@ static void add_shape(uint32_t m, uint32_t n, uint32_t k, const char *operands, 
 static void make_device(void)
 {
     capabilities = (tsr__capabilities){.driver = VK_DRIVER_ID_NVIDIA_PROPRIETARY,
+                                       .int16 = true,
                                        .vulkan_memory_model = true,
                                        .subgroup_size_control = true,
                                        .subgroup_sizes_in_compute = true,
@@ -34,6 +35,7 @@ static void make_device(void)
     memset(&info, 0, sizeof info);
     info.vendor_id = 0x10de;
     info.coopmat = info.coopmat_built = info.fp16 = info.storage16 = info.storage8 = true;
+    info.coopmat_bf16 = info.coopmat_bf16_built = true;
     info.subgroup_size = info.subgroup_size_min = info.subgroup_size_max = 32;
     add_shape(16, 8, 16, "f16", "f32");
     add_shape(16, 16, 16, "f16", "f16");
@@ -41,13 +43,15 @@ static void make_device(void)
     add_shape(16, 16, 16, "bf16", "f32");
     add_shape(16, 8, 8, "f16", "f32");
     add_shape(32, 32, 32, "s8", "s32");
+    add_shape(16, 16, 32, "bf16", "bf16");
 }
 
 static int used(void)
 {
-    info.coopmat_used = 99;
+    info.coopmat_used = info.coopmat_bf16_used = 99;
     tsr__coopmat_choose(&capabilities, &info);
-    ck_assert_int_eq(info.coopmat_used < 0, info.coopmat_subgroup_size == 0);
+    ck_assert_int_eq(info.coopmat_used < 0 && info.coopmat_bf16_used < 0,
+                     info.coopmat_subgroup_size == 0);
     return info.coopmat_used;
 }
 
@@ -66,25 +70,56 @@ START_TEST(the_largest_of_f16_onto_f32)
 }
 END_TEST
 
+START_TEST(the_largest_of_bf16_onto_f32)
+{
+    ck_assert_int_eq(used(), 2);
+    ck_assert_int_eq(info.coopmat_bf16_used, 3);
+    add_shape(32, 8, 16, "bf16", "f32"); /* no larger */
+    ck_assert_int_eq(used(), 2);
+    ck_assert_int_eq(info.coopmat_bf16_used, 3);
+    add_shape(32, 32, 16, "bf16", "f32");
+    ck_assert_int_eq(used(), 2);
+    ck_assert_int_eq(info.coopmat_bf16_used, 8);
+}
+END_TEST
+
+/* f16 has nothing to do with these. */
+START_TEST(bf16_needs_something_of_its_own)
+{
+    bool *needs[] = {&info.coopmat_bf16, &info.coopmat_bf16_built, &capabilities.int16};
+
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        *needs[i] = false;
+        ck_assert_int_eq(used(), 2);
+        ck_assert_int_eq(info.coopmat_bf16_used, -1);
+        *needs[i] = true;
+    }
+    info.coopmat_built = false;
+    ck_assert_int_eq(used(), -1);
+    ck_assert_int_eq(info.coopmat_bf16_used, 3);
+}
+END_TEST
+
 /* The loop variable is what is missing. */
 START_TEST(nothing_without_what_kernels_need)
 {
     bool *needs[] = {&info.coopmat,
-                     &info.coopmat_built,
-                     &info.fp16,
                      &info.storage16,
                      &info.storage8,
                      &capabilities.vulkan_memory_model,
                      &capabilities.subgroup_size_control,
-                     &capabilities.subgroup_sizes_in_compute,
                      &capabilities.full_subgroups};
 
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
         ck_assert_int_eq(used(), 2);
         *needs[i] = false;
         ck_assert_int_eq(used(), -1);
+        ck_assert_int_eq(info.coopmat_bf16_used, -1);
         *needs[i] = true;
     }
+    info.fp16 = false;
+    ck_assert_int_eq(used(), -1);
+    ck_assert_int_eq(info.coopmat_bf16_used, 3);
 }
 END_TEST
 
@@ -104,6 +139,12 @@ END_TEST
 
 START_TEST(the_size_of_subgroups)
 {
+    capabilities.subgroup_sizes_in_compute = false; /* there is one anyway */
+    ck_assert_int_eq(used(), 2);
+    ck_assert_uint_eq(info.coopmat_subgroup_size, 32);
+    info.subgroup_size_min = 16;
+    ck_assert_int_eq(used(), -1);
+    capabilities.subgroup_sizes_in_compute = true;
     info.subgroup_size_min = 8;
     info.subgroup_size_max = 32;
     ck_assert_int_eq(used(), 2);
@@ -124,6 +165,7 @@ static void make_gpu(void)
                                   .subgroup_size = 32,
                                   .int64 = true,
                                   .coopmat = {.m = 16, .n = 16, .k = 16},
+                                  .coopmat_bf16 = {.m = 16, .n = 16, .k = 8},
                                   .coopmat_subgroup_size = 32,
                                   .max_subgroups = 32};
 }
@@ -163,15 +205,43 @@ START_TEST(products_of_f16_with_all_sides_long)
 }
 END_TEST
 
-START_TEST(nothing_but_f16_on_gpus_that_have_them)
+START_TEST(products_of_bf16_likewise)
 {
-    tsr__matmul_problem mixed = product(TSR_F16, TSR_F32, 4096, 4096, 4096);
+    tsr__matmul_problem problem = product(TSR_BF16, TSR_BF16, 4096, 4096, 4096);
+    uint32_t spec[TSR__MATMUL_SPEC_MAX];
+    tsr__matmul_plan plan;
+    tsr__shader shader;
+
+    ck_assert_ok(tsr__matmul_choose(&device, &problem, NULL, &plan));
+    ck_assert_str_eq(plan.config->name, "coopmat-l");
+    tsr__matmul_pipeline(plan.config, &plan.variant, &shader, spec);
+    ck_assert_int_eq(shader, TSR__SHADER_MATMUL_COOPMAT_BF16);
+    ck_assert_uint_eq(spec[8], 8); /* products of a fragment: its own, not f16's */
+    device.coopmat = (tsr_coopmat_shape){0};
+    ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "coopmat-l");
+    ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "tiled-l");
+    problem = product(TSR_F16, TSR_F16, 64, 64, 64);
+    ck_assert_error(tsr__matmul_choose(&device, &problem,
+                                       &(tsr__matmul_override){.config = "coopmat-s"}, &plan),
+                    TSR_ERR_UNSUPPORTED,
+                    "matmul: the kernel configuration coopmat-s cannot do this on this device");
+}
+END_TEST
+
+START_TEST(nothing_else_on_gpus_that_have_them)
+{
+    static const tsr_dtype mixed[][2] = {
+        {TSR_F16, TSR_F32}, {TSR_BF16, TSR_F32}, {TSR_F16, TSR_BF16}, {TSR_BF16, TSR_F16}};
     tsr__matmul_plan plan;
 
     ck_assert_str_eq(chosen(TSR_F32, 4096, 4096, 4096), "tiled-l");
+    for (size_t i = 0; i < sizeof mixed / sizeof *mixed; i++) {
+        tsr__matmul_problem problem = product(mixed[i][0], mixed[i][1], 4096, 4096, 4096);
+        ck_assert_ok(tsr__matmul_choose(&device, &problem, NULL, &plan));
+        ck_assert_str_eq(plan.config->name, "tiled-l");
+    }
+    device.coopmat_bf16 = (tsr_coopmat_shape){0};
     ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "tiled-l");
-    ck_assert_ok(tsr__matmul_choose(&device, &mixed, NULL, &plan));
-    ck_assert_str_eq(plan.config->name, "tiled-l");
     device.device_class = TSR__CLASS_LAVAPIPE;
     ck_assert_str_ne(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-l");
     device.device_class = TSR__CLASS_GPU;
@@ -232,7 +302,9 @@ static void check_variant(void *user, const tsr__matmul_config *config,
     tsr__shader shader;
 
     ck_assert_int_eq(tsr__matmul_pipeline(config, variant, &shader, spec), 12);
-    ck_assert_int_eq(shader, TSR__SHADER_MATMUL_COOPMAT);
+    ck_assert_int_eq(shader, variant->a_dtype == TSR_BF16 ? TSR__SHADER_MATMUL_COOPMAT_BF16
+                                                          : TSR__SHADER_MATMUL_COOPMAT);
+    ck_assert_int_eq(variant->a_dtype, variant->b_dtype);
     uint32_t threads = spec[0], size = spec[1], down = spec[2], bm = spec[3], bn = spec[4],
              bk = spec[5], fm = spec[6], fn = spec[7], fk = spec[8], staged = spec[9];
     uint32_t subgroups = threads / size, across = subgroups / down;
@@ -267,12 +339,13 @@ START_TEST(tiles_are_covered_on_every_device)
                     seen so_far = {.device = &device};
                     device.coopmat = (tsr_coopmat_shape){
                         .m = shapes[i][0], .n = shapes[i][1], .k = shapes[i][2]};
+                    device.coopmat_bf16 = device.coopmat;
                     device.coopmat_subgroup_size = size;
                     device.max_shared_bytes = shared;
                     bool runs = tsr__matmul_config_runs(config, &device);
                     if (runs)
                         tsr__matmul_each_variant(config, &device, check_variant, &so_far);
-                    ck_assert_int_eq(so_far.variants, runs ? 16 : 0);
+                    ck_assert_int_eq(so_far.variants, runs ? 32 : 0);
                     /* Those of today's GPUs do. */
                     if (size >= 16 && size <= 64 && shared >= (size < 32 ? 49152 : 32768) && i < 6)
                         ck_assert(runs);
@@ -308,6 +381,8 @@ TESTS(coopmat_shape)
 {
     tcase_add_checked_fixture(tests, make_device, NULL);
     tcase_add_test(tests, the_largest_of_f16_onto_f32);
+    tcase_add_test(tests, the_largest_of_bf16_onto_f32);
+    tcase_add_test(tests, bf16_needs_something_of_its_own);
     tcase_add_test(tests, nothing_without_what_kernels_need);
     tcase_add_test(tests, what_drivers_only_claim);
     tcase_add_test(tests, the_size_of_subgroups);
@@ -317,7 +392,8 @@ TESTS(coopmat_kernel)
 {
     tcase_add_checked_fixture(tests, make_gpu, NULL);
     tcase_add_test(tests, products_of_f16_with_all_sides_long);
-    tcase_add_test(tests, nothing_but_f16_on_gpus_that_have_them);
+    tcase_add_test(tests, products_of_bf16_likewise);
+    tcase_add_test(tests, nothing_else_on_gpus_that_have_them);
     tcase_add_test(tests, smaller_where_shared_memory_is_small);
     tcase_add_test(tests, long_k_is_split);
     tcase_add_test(tests, forced_where_it_cannot_be);

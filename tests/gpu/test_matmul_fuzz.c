@@ -149,11 +149,12 @@ START_TEST(random_halves_by_cooperative_matrices)
     gpu_random random = {200};
     tsr__matmul_device device = tsr__matmul_device_of(gpu);
     tsr__matmul_override override = {0};
-    bool here = device.coopmat.m > 0;
+    tsr_dtype dtype = _i ? TSR_BF16 : TSR_F16;
+    bool here = (_i ? device.coopmat_bf16 : device.coopmat).m > 0;
 
     for (int i = 0; i < (here ? 300 : 30); i++) {
         matmul_case c = any_case(&random);
-        c.a = c.b = TSR_F16;
+        c.a = c.b = dtype;
         override.config = chance(&random, 8) ? "coopmat-l" : "coopmat-s";
         override.splits = chance(&random, 5) ? (uint32_t)gpu_random_between(&random, 2, 5) : 0;
         tsr__matmul_force(&override);
@@ -178,7 +179,7 @@ TESTS(matmul_fuzz)
     tcase_set_timeout(tests, 600);
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, random_problems, 0, PARTS);
-    tcase_add_test(tests, random_halves_by_cooperative_matrices);
+    tcase_add_loop_test(tests, random_halves_by_cooperative_matrices, 0, 2);
 }
 
 TESTS(matmul_fuzz_packed)

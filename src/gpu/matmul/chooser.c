@@ -42,10 +42,11 @@ static const char *coopmat_name(const tsr__matmul_device *device, const tsr__mat
     if (p->m < least || p->n < least || p->k < least)
         return NULL;
     if (p->m > large->bm / 2 && p->n > large->bn / 2 && tsr__matmul_config_runs(large, device) &&
-        tsr__matmul_config_fits(large, p) && tiles_of(large, p) >= enough_tiles(device))
+        tsr__matmul_config_fits(large, device, p) && tiles_of(large, p) >= enough_tiles(device))
         return large->name;
-    return tsr__matmul_config_runs(small, device) && tsr__matmul_config_fits(small, p) ? small->name
-                                                                                       : NULL;
+    return tsr__matmul_config_runs(small, device) && tsr__matmul_config_fits(small, device, p)
+               ? small->name
+               : NULL;
 }
 
 static const char *usual_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
@@ -64,13 +65,13 @@ static const char *usual_name(const tsr__matmul_device *device, const tsr__matmu
         /* Neighbouring invocations read neighbouring elements of the matrix. */
         const char *name =
             p->b.col == 1 || (p->b.row != 1 && p->b.col < p->b.row) ? "vector-col" : "vector-k";
-        if (tsr__matmul_config_fits(tsr__matmul_config_named(name), p))
+        if (tsr__matmul_config_fits(tsr__matmul_config_named(name), device, p))
             return name;
     }
     for (int i = first; i < 2; i++) {
         const tsr__matmul_config *config = tsr__matmul_config_named(largest_first[i]);
         if (p->m > config->bm / 2 && p->n > config->bn / 2 &&
-            tsr__matmul_config_runs(config, device) && tsr__matmul_config_fits(config, p) &&
+            tsr__matmul_config_runs(config, device) && tsr__matmul_config_fits(config, device, p) &&
             tiles_of(config, p) >= enough_tiles(device))
             return config->name;
     }
@@ -82,9 +83,9 @@ static const tsr__matmul_config *usual(const tsr__matmul_device *device,
 {
     const tsr__matmul_config *config = tsr__matmul_config_named(usual_name(device, p));
 
-    if (!tsr__matmul_config_runs(config, device) || !tsr__matmul_config_fits(config, p))
+    if (!tsr__matmul_config_runs(config, device) || !tsr__matmul_config_fits(config, device, p))
         config = tsr__matmul_config_named("tiled-s");
-    if (!tsr__matmul_config_runs(config, device) || !tsr__matmul_config_fits(config, p))
+    if (!tsr__matmul_config_runs(config, device) || !tsr__matmul_config_fits(config, device, p))
         config = tsr__matmul_config_named("wide");
     return config;
 }
@@ -122,7 +123,7 @@ static bool choose_tuned(const tsr__matmul_device *device, const tsr__matmul_pro
         return false;
     const tsr__matmul_config *config = tsr__matmul_config_named(out->config);
     return config && tsr__matmul_config_runs(config, device) &&
-           tsr__matmul_config_fits(config, problem);
+           tsr__matmul_config_fits(config, device, problem);
 }
 
 tsr_status tsr__matmul_choose(const tsr__matmul_device *device, const tsr__matmul_problem *problem,
@@ -141,7 +142,7 @@ tsr_status tsr__matmul_choose(const tsr__matmul_device *device, const tsr__matmu
             return tsr__fail(TSR_ERR_UNSUPPORTED,
                              "matmul: no kernel configuration is called \"%s\"", override->config);
         if (!tsr__matmul_config_runs(plan.config, device) ||
-            !tsr__matmul_config_fits(plan.config, problem))
+            !tsr__matmul_config_fits(plan.config, device, problem))
             return tsr__fail(TSR_ERR_UNSUPPORTED,
                              "matmul: the kernel configuration %s cannot do this on this device",
                              override->config);

@@ -48,10 +48,15 @@ const tsr__matmul_config *tsr__matmul_config_named(const char *name)
     return NULL;
 }
 
+static tsr_coopmat_shape shape_used(const tsr_device *device, int index)
+{
+    if (device->storage != TSR__STORAGE_S16 || index < 0)
+        return (tsr_coopmat_shape){0};
+    return device->info.coopmats[index];
+}
+
 tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
 {
-    int coopmat = device->storage == TSR__STORAGE_S16 ? device->info.coopmat_used : -1;
-
     return (tsr__matmul_device){
         .device_class = device->device_class,
         .vendor_id = device->info.vendor_id,
@@ -60,7 +65,8 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
         .subgroup_size = device->info.subgroup_size,
         .quads = device->subgroup_quads,
         .int64 = device->info.int64,
-        .coopmat = coopmat < 0 ? (tsr_coopmat_shape){0} : device->info.coopmats[coopmat],
+        .coopmat = shape_used(device, device->info.coopmat_used),
+        .coopmat_bf16 = shape_used(device, device->info.coopmat_bf16_used),
         .coopmat_subgroup_size = device->info.coopmat_subgroup_size,
         .max_subgroups = device->max_workgroup_subgroups,
         .tuned = device->tuned,
@@ -88,7 +94,8 @@ bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul
         return device->device_class == TSR__CLASS_CPU && device->subgroup_size == 4 &&
                device->quads;
     case TSR__MATMUL_COOPMAT:
-        return tsr__matmul_fragment_for(config, device).m > 0;
+        return tsr__matmul_fragment_for(config, device, TSR_F16).m > 0 ||
+               tsr__matmul_fragment_for(config, device, TSR_BF16).m > 0;
     case TSR__MATMUL_VECTOR_K:
     case TSR__MATMUL_VECTOR_COL: /* at most 16 KiB, which every device has */
     case TSR__MATMUL_WIDE:
@@ -159,7 +166,7 @@ tsr__matmul_variant tsr__matmul_variant_for(const tsr__matmul_config *config,
     if (vectors)
         choose_loads(config, p, &variant);
     if (config->kind == TSR__MATMUL_COOPMAT) {
-        variant.fragment = tsr__matmul_fragment_for(config, device);
+        variant.fragment = tsr__matmul_fragment_for(config, device, p->a.dtype);
         /* Elements one at a time lie in shared memory as their neighbours do in memory. */
         if (variant.a_load == TSR_MM_LOAD_SCALAR && lanes_along_line(p->a.row, p->a.col))
             variant.a_load = TSR_MM_LOAD_SCALAR_LINE;
@@ -182,7 +189,8 @@ static int64_t min_size(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul_problem *p)
+bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                             const tsr__matmul_problem *p)
 {
     int64_t m = min_size(config->bm, p->m);
     int64_t n = min_size(config->bn, p->n);
@@ -195,7 +203,7 @@ bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul
     case TSR__MATMUL_LAVAPIPE:
         return tsr__lavapipe_fits(p);
     case TSR__MATMUL_COOPMAT:
-        if (p->a.dtype != TSR_F16 || p->b.dtype != TSR_F16)
+        if (p->a.dtype != p->b.dtype || tsr__matmul_fragment_for(config, device, p->a.dtype).m == 0)
             return false;
         return y_fits && side_narrow(&p->a, m, k) && side_narrow(&p->b, k, n);
     case TSR__MATMUL_TILED:
@@ -251,7 +259,8 @@ int tsr__matmul_pipeline(const tsr__matmul_config *config, const tsr__matmul_var
         spec[count++] = variant->b_load;
         return count;
     case TSR__MATMUL_COOPMAT:
-        *shader = TSR__SHADER_MATMUL_COOPMAT;
+        *shader = variant->a_dtype == TSR_BF16 ? TSR__SHADER_MATMUL_COOPMAT_BF16
+                                               : TSR__SHADER_MATMUL_COOPMAT;
         return tsr__matmul_coopmat_spec(config, variant, spec);
     case TSR__MATMUL_LAVAPIPE: /* several, see lavapipe_plan.h */
     case TSR__MATMUL_WIDE:
@@ -291,21 +300,24 @@ void tsr__matmul_each_variant(const tsr__matmul_config *config, const tsr__matmu
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
     bool few_rows = config->kind == TSR__MATMUL_VECTOR_K || config->kind == TSR__MATMUL_VECTOR_COL;
 
-    tsr__matmul_fragment fragment = {0};
-
-    if (config->kind == TSR__MATMUL_COOPMAT)
-        fragment = tsr__matmul_fragment_for(config, device);
-    for (int pair = 0; pair < 9; pair++)
+    for (int pair = 0; pair < 9; pair++) {
+        tsr_dtype a = dtypes[pair / 3], b = dtypes[pair % 3];
+        tsr__matmul_fragment fragment = {0};
+        if (config->kind == TSR__MATMUL_COOPMAT) {
+            fragment = tsr__matmul_fragment_for(config, device, a);
+            if (a != b || fragment.m == 0)
+                continue;
+        }
         for (uint32_t loads = 0; loads < TSR_MM_COOPMAT_LOADS * TSR_MM_COOPMAT_LOADS; loads++)
             for (uint32_t rows = 1; rows <= (few_rows ? 8 : 1); rows *= 2) {
-                tsr__matmul_variant variant = {.a_dtype = dtypes[pair / 3],
-                                               .b_dtype = dtypes[pair % 3],
+                tsr__matmul_variant variant = {.a_dtype = a,
+                                               .b_dtype = b,
                                                .a_load = loads / TSR_MM_COOPMAT_LOADS,
                                                .b_load = loads % TSR_MM_COOPMAT_LOADS,
                                                .rows = few_rows ? rows : 0,
                                                .fragment = fragment};
-                if (has_loads(config, variant.a_load, variant.b_load) &&
-                    (fragment.m == 0 || pair == 4)) /* only f16 by f16 */
+                if (has_loads(config, variant.a_load, variant.b_load))
                     visit(user, config, &variant);
             }
+    }
 }

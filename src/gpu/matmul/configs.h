@@ -15,7 +15,7 @@ typedef enum tsr__matmul_kind {
     TSR__MATMUL_WIDE,        /* one element per invocation, 64-bit addresses: everything */
     TSR__MATMUL_LAVAPIPE,    /* straight-line kernels for Mesa's CPU driver, see lavapipe.h */
     TSR__MATMUL_SWIFTSHADER, /* a subgroup of 4 per tile, for SwiftShader */
-    TSR__MATMUL_COOPMAT,     /* f16 by cooperative matrices, tiles as above */
+    TSR__MATMUL_COOPMAT,     /* f16 or bf16 by cooperative matrices, tiles as above */
 } tsr__matmul_kind;
 
 typedef struct tsr__matmul_config {
@@ -53,7 +53,7 @@ typedef struct tsr__matmul_device {
     uint32_t subgroup_size;
     bool quads; /* subgroups can swap within four invocations */
     bool int64;
-    tsr_coopmat_shape coopmat; /* what products of f16 use; m is 0 where they do not */
+    tsr_coopmat_shape coopmat, coopmat_bf16; /* m is 0 where products use none of f16, of bf16 */
     uint32_t coopmat_subgroup_size, max_subgroups; /* in a workgroup */
     tsr__tuned *tuned;                             /* or NULL */
 } tsr__matmul_device;
@@ -66,7 +66,8 @@ const tsr__matmul_config *tsr__matmul_config_named(const char *name);
 
 /* Whether `device` could run it for any problem at all, and whether it can compute this one. */
 bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul_device *device);
-bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul_problem *problem);
+bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                             const tsr__matmul_problem *problem);
 
 /* The variant that suits a problem; `vectors` false keeps to scalar loads. */
 tsr__matmul_variant tsr__matmul_variant_for(const tsr__matmul_config *config,

@@ -2,7 +2,7 @@
 
 #include "shaders/params/matmul.h"
 
-/* Shared memory: the tiles of a and b in f16, each row padded, whichever way they lie, and what
+/* Shared memory: the tiles of a and b in 16 bits, each row padded, whichever way they lie, and what
  * subgroups store together in f32. */
 static uint32_t shared_bytes(const tsr__matmul_config *config, const tsr__matmul_fragment *fragment,
                              uint32_t subgroups)
@@ -28,13 +28,14 @@ static uint32_t rows_of(uint32_t subgroups)
 }
 
 tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
-                                              const tsr__matmul_device *device)
+                                              const tsr__matmul_device *device, tsr_dtype dtype)
 {
     const tsr__matmul_fragment none = {0};
-    tsr__matmul_fragment out = {.m = device->coopmat.m,
-                                .n = device->coopmat.n,
-                                .k = device->coopmat.k,
-                                .subgroup_size = device->coopmat_subgroup_size};
+    tsr_coopmat_shape shape = dtype == TSR_F16    ? device->coopmat
+                              : dtype == TSR_BF16 ? device->coopmat_bf16
+                                                  : (tsr_coopmat_shape){0};
+    tsr__matmul_fragment out = {
+        .m = shape.m, .n = shape.n, .k = shape.k, .subgroup_size = device->coopmat_subgroup_size};
 
     if (out.m == 0 || out.n == 0 || out.k == 0 || out.subgroup_size == 0 ||
         config->threads % out.subgroup_size != 0)
