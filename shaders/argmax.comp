@@ -3,6 +3,7 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
+#include "argmax.glsl"
 #include "params/reduce.h"
 
 layout(local_size_x_id = 0) in;
@@ -19,24 +20,6 @@ layout(push_constant) uniform Push {
 
 shared uvec2 bests[WORKGROUP];
 
-// Unsigned integers in the order of the floats: NaN above all, the two zeros equal. 0 is below all of them.
-uint key_of(float value)
-{
-    uint bits = floatBitsToUint(value);
-    uint magnitude = bits & 0x7fffffffu;
-    if (magnitude > 0x7f800000u)
-        return 0xffffffffu;
-    if (magnitude == 0u)
-        return 0x80000000u;
-    return bits != magnitude ? ~bits : bits | 0x80000000u;
-}
-
-// The larger key; of equal ones the smaller index.
-uvec2 better(uvec2 a, uvec2 b)
-{
-    return b.x > a.x || (b.x == a.x && b.y < a.y) ? b : a;
-}
-
 void main()
 {
     uint member = gl_LocalInvocationID.x % TEAM;
@@ -51,7 +34,7 @@ void main()
         for (uint j = 4u * member; j < p.count; j += 4u * TEAM) {
             vec4 loaded = tsr_load_row4(row, p.step, j, p.count, X_DTYPE, FORM, 0.0);
             [[unroll]] for (uint k = 0u; k < 4u; k++) {
-                uint key = j + k < p.count ? key_of(loaded[k]) : 0u;
+                uint key = j + k < p.count ? argmax_key(loaded[k]) : 0u;
                 best = key > best.x ? uvec2(key, j + k) : best;
             }
         }
@@ -59,7 +42,7 @@ void main()
         uvec2 row = tsr_at_mul(p.x, x_offset, 8u);
         for (uint j = member; j < p.count; j += TEAM) {
             uvec2 pair = tsr_words2(tsr_at_stride(row, j, p.step)).v[0];
-            best = better(best, uvec2(pair.x, j * p.unit + pair.y));
+            best = argmax_better(best, uvec2(pair.x, j * p.unit + pair.y));
         }
     }
 
@@ -67,7 +50,7 @@ void main()
         bests[gl_LocalInvocationID.x] = best;
         barrier();
         [[unroll]] for (uint i = 1u; i < TEAM; i++)
-            best = better(best, bests[gl_LocalInvocationID.x - member + i]); // of use to member 0
+            best = argmax_better(best, bests[gl_LocalInvocationID.x - member + i]); // of use to member 0
     }
     if (member == 0u && wanted < p.jobs) {
         uint y_offset = tsr_row_offset(at, p.y_strides);

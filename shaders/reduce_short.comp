@@ -22,9 +22,13 @@ void main()
         // The empty sum comes first in every lane: -0 becomes 0.
         sums[q] = combine(vec4(identity()), q <= last ? loaded : vec4(identity()));
     }
-    [[unroll]] for (uint other = QUADS / 2u; other > 0u; other /= 2u) {
-        [[unroll]] for (uint i = 0u; i < other; i++)
-            sums[i] = combine(sums[i], sums[i + other]);
-    }
+    if (QUADS > 4u)
+        [[unroll]] for (uint i = 0u; i < 4u; i++)
+            sums[i] = combine(sums[i], sums[i + 4u]);
+    if (QUADS > 2u)
+        [[unroll]] for (uint i = 0u; i < 2u; i++)
+            sums[i] = combine(sums[i], sums[i + 2u]);
+    if (QUADS > 1u)
+        sums[0] = combine(sums[0], sums[1]);
     write_result(tsr_row_offset(at, p.y_strides), combine_parts(sums[0]));
 }

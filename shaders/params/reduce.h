@@ -9,6 +9,7 @@
 #define TSR_REDUCE_KIND_SUM 0
 #define TSR_REDUCE_KIND_MAX 1
 #define TSR_REDUCE_KIND_MIN 2
+#define TSR_REDUCE_KIND_ARGMAX 3 /* kernels of its own */
 /* … and what argmax reads and writes. */
 #define TSR_ARGMAX_VALUES 0
 #define TSR_ARGMAX_INDICES 1

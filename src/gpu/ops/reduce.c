@@ -5,9 +5,9 @@
  * shaders/reduce.glsl. So the order of additions depends on the shape only: not on strides, nor on
  * which kernel runs, nor on the device. */
 #include "shaders/params/reduce.h"
+#include "gpu/ops/folds.h"
 #include "gpu/ops/packets.h"
 #include "gpu/ops/rows.h"
-#include "gpu/ops/sums.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
@@ -23,18 +23,17 @@
 /* What every dispatch of one call has in common. */
 typedef struct folding {
     tsr_stream *stream;
-    bool argmax;
     uint32_t kind; /* TSR_REDUCE_KIND_… */
     float scale;
     bool accumulate;
     tsr__buffer *scratch;
-    uint64_t parts_offset, parts_bytes; /* what of it sums.h's columns may have */
+    uint64_t parts_offset, parts_bytes; /* what of it folds.h's columns may have */
     tsr__dispatches list;
 } folding;
 
-static bool sums(const folding *fold)
+static bool is_argmax(const folding *fold)
 {
-    return !fold->argmax && fold->kind == TSR_REDUCE_KIND_SUM;
+    return fold->kind == TSR_REDUCE_KIND_ARGMAX;
 }
 
 /* Elements in memory: those of a tensor, or partial results in scratch. */
@@ -121,16 +120,16 @@ static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *par
 
 static tsr_status add_pass(folding *fold, const place *x, const place *y, uint32_t unit);
 
-/* Columns that sums.h leaves in parts: those, and their sums. */
-static tsr_status add_columns(folding *fold, const tsr__sum *sum, const place *y)
+/* Columns that folds.h leaves in parts: those, and what becomes of them. */
+static tsr_status add_columns(folding *fold, const tsr__fold *own, const place *y)
 {
-    const struct tsr_reduce_params *params = sum->params;
-    uint64_t bytes = (uint64_t)params->jobs * TSR__SUM_PARTS * sizeof(float);
+    const struct tsr_reduce_params *params = own->params;
+    uint64_t bytes = (uint64_t)params->jobs * TSR__FOLD_PARTS * sizeof(float);
     place parts = {
         .layout = {.dtype = TSR_F32, .ndim = (int)params->ndim},
         .address = fold->scratch->address + fold->parts_offset,
         .access = {fold->scratch, fold->parts_offset, fold->parts_offset + bytes, false},
-        .count = TSR__SUM_PARTS,
+        .count = TSR__FOLD_PARTS,
         .step = params->jobs,
     };
     place out = *y;
@@ -143,7 +142,7 @@ static tsr_status add_columns(folding *fold, const tsr__sum *sum, const place *y
         out.layout.strides[d] = params->y_strides[d];
         stride *= (int)params->shape[d];
     }
-    TSR__TRY(tsr__sum_columns_add(&fold->list, sum, parts.address, parts.access));
+    TSR__TRY(tsr__fold_columns_add(&fold->list, own, parts.address, parts.access));
     return add_pass(fold, &parts, &out, 1);
 }
 
@@ -181,23 +180,24 @@ static tsr_status add_pass(folding *fold, const place *x, const place *y, uint32
             .access = {x->access, y->access},
         };
         dispatch.access[1].write = true;
-        tsr__sum sum = {.device = x->access.buffer->device,
-                        .x_dtype = x->layout.dtype,
-                        .y_dtype = y->layout.dtype,
-                        .params = &params,
-                        .x = dispatch.access[0],
-                        .y = dispatch.access[1]};
-        if (sums(fold) && tsr__sum_rows_suit(&sum)) {
-            TSR__TRY(tsr__sum_rows_add(&fold->list, &sum));
+        tsr__fold own = {.device = x->access.buffer->device,
+                         .kind = fold->kind,
+                         .x_dtype = x->layout.dtype,
+                         .y_dtype = y->layout.dtype,
+                         .params = &params,
+                         .x = dispatch.access[0],
+                         .y = dispatch.access[1]};
+        if (tsr__fold_rows_suit(&own)) {
+            TSR__TRY(tsr__fold_rows_add(&fold->list, &own));
             continue;
         }
-        if (sums(fold) && tsr__sum_columns_suit(&sum) &&
-            params.jobs <= fold->parts_bytes / (TSR__SUM_PARTS * sizeof(float))) {
-            TSR__TRY(add_columns(fold, &sum, y));
+        if (tsr__fold_columns_suit(&own) &&
+            params.jobs <= fold->parts_bytes / (TSR__FOLD_PARTS * sizeof(float))) {
+            TSR__TRY(add_columns(fold, &own, y));
             continue;
         }
         uint32_t form = tsr__row_form(&piece, 0, x->layout.dtype, params.x, x->step, x->count);
-        if (fold->argmax)
+        if (is_argmax(fold))
             choose_argmax(&dispatch, &params, x, y, form);
         else
             choose_reduce(&dispatch, &params, fold, x, y, form, takes_columns(&piece, x, params.x));
@@ -211,7 +211,7 @@ static tsr_status add_pass(folding *fold, const place *x, const place *y, uint32
 static place partials(const folding *fold, const tsr_layout *rows, tsr__buffer *scratch,
                       uint64_t offset_bytes, int64_t first, int64_t chunks)
 {
-    place at = {.layout = {.dtype = fold->argmax ? TSR_I64 : TSR_F32, .ndim = rows->ndim + 1},
+    place at = {.layout = {.dtype = is_argmax(fold) ? TSR_I64 : TSR_F32, .ndim = rows->ndim + 1},
                 .partial = true};
     int64_t stride = 1;
     for (int d = rows->ndim; d > 0; d--) {
@@ -290,13 +290,14 @@ static tsr_status add_passes(folding *fold, const char *op, place *x, const plac
 {
     int64_t chunks[PASSES_MAX];
     int passes;
-    uint64_t scratch_bytes, size = fold->argmax ? 8 : 4;
+    uint64_t scratch_bytes, size = is_argmax(fold) ? 8 : 4;
     int64_t rows = tsr_layout_count(&x->layout);
     TSR__TRY(plan_passes(op, rows, x->count, size, chunks, &passes, &scratch_bytes));
     fold->parts_offset = scratch_bytes;
-    fold->parts_bytes = sums(fold) ? tsr__sum_parts_bytes(x->access.buffer->device, rows, x->count,
-                                                          passes > 0 ? chunks[0] : x->count)
-                                   : 0;
+    fold->parts_bytes = is_argmax(fold)
+                            ? 0
+                            : tsr__fold_parts_bytes(x->access.buffer->device, rows, x->count,
+                                                    passes > 0 ? chunks[0] : x->count);
     if (scratch_bytes + fold->parts_bytes > 0)
         TSR__TRY(
             tsr__stream_scratch(fold->stream, scratch_bytes + fold->parts_bytes, &fold->scratch));
@@ -385,6 +386,6 @@ tsr_status tsr_argmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, in
                  dim, (long long)count, (int)INT32_MAX);
     TSR__TRY(tsr__require_disjoint("argmax", "y", y, "x", x, false));
 
-    folding fold = {.stream = stream, .argmax = true};
+    folding fold = {.stream = stream, .kind = TSR_REDUCE_KIND_ARGMAX};
     return run(&fold, "argmax", y, &rows, x, dim);
 }

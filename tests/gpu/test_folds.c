@@ -1,12 +1,12 @@
-/* The sums that Mesa's CPU driver has kernels of its own for: the same bits as from the general
- * kernels (which other tests compare with the host), over the whole of y's buffer, around every
- * border between the two. Elsewhere both are general. */
+/* The reductions that Mesa's CPU driver has kernels of its own for: the same bits as from the
+ * general kernels (which other tests compare with the host), over the whole of y's buffer, around
+ * every border between the two. Elsewhere both are general. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gpu/device.h"
-#include "gpu/ops/sums.h"
+#include "gpu/ops/folds.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 
@@ -18,10 +18,15 @@ typedef struct shape {
     int64_t gap, offset;
 } shape;
 
+typedef enum value_kind { VALUES_RANDOM, VALUES_MINUS_ZERO, VALUES_FEW } value_kind;
+
+#define ARGMAX ((tsr_reduction)-1)
+
 typedef struct call {
     tsr_dtype x, y;
     tsr_reduction how;
-    bool accumulate, minus_zero;
+    bool accumulate;
+    value_kind values;
 } call;
 
 static tsr_tensor *view_of(tsr_tensor *buffer, int ndim, const int64_t *sizes, int64_t gap,
@@ -42,18 +47,34 @@ static tsr_tensor *view_of(tsr_tensor *buffer, int ndim, const int64_t *sizes, i
     return view;
 }
 
-/* Random bits in a buffer that holds such a view, and some more. */
-static unsigned char *contents(gpu_random *random, tsr_dtype dtype, int64_t count, bool minus_zero)
+static double any_value(gpu_random *random, value_kind values)
+{
+    switch (values) {
+    case VALUES_MINUS_ZERO:
+        return -0.0;
+    case VALUES_FEW: /* that are often equal, zeros of both signs, and now and then a NaN */
+        if (gpu_random_between(random, 0, 1000) == 0)
+            return NAN;
+        return copysign((double)gpu_random_between(random, 0, 2), gpu_random_unit(random) - 0.5);
+    default:
+        if (gpu_random_between(random, 0, 30000) == 0)
+            return INFINITY;
+        return gpu_random_unit(random) * exp2((double)gpu_random_between(random, -12, 4));
+    }
+}
+
+/* What a buffer holds that has such a view, and some more. */
+static unsigned char *contents(gpu_random *random, tsr_dtype dtype, int64_t count,
+                               value_kind values)
 {
     unsigned char *data = malloc((size_t)count * tsr_dtype_size(dtype));
 
     ck_assert_ptr_nonnull(data);
-    for (int64_t i = 0; i < count; i++) {
-        double value = gpu_random_unit(random) * exp2((double)gpu_random_between(random, -12, 4));
-        if (gpu_random_between(random, 0, 30000) == 0)
-            value = INFINITY;
-        gpu_store_bits(data, i, dtype, gpu_bits(minus_zero ? -0.0 : value, dtype));
-    }
+    if (dtype == TSR_I32)
+        memset(data, 0xa5, (size_t)count * tsr_dtype_size(dtype));
+    else
+        for (int64_t i = 0; i < count; i++)
+            gpu_store_bits(data, i, dtype, gpu_bits(any_value(random, values), dtype));
     return data;
 }
 
@@ -67,8 +88,8 @@ static void check(shape s, call c)
     tsr_tensor *x = gpu_new(c.x, 1, &x_count), *y = gpu_new(c.y, 1, &y_count);
     tsr_tensor *from = view_of(x, 3, sizes, s.gap, s.offset);
     tsr_tensor *to = view_of(y, 2, y_sizes, s.gap, s.offset);
-    unsigned char *data = contents(&random, c.x, x_count, c.minus_zero);
-    unsigned char *start = contents(&random, c.y, y_count, c.minus_zero), *got[2];
+    unsigned char *data = contents(&random, c.x, x_count, c.values);
+    unsigned char *start = contents(&random, c.y, y_count, c.values), *got[2];
     uint64_t y_bytes = (uint64_t)y_count * tsr_dtype_size(c.y);
     tsr__device_class own = gpu->device_class;
 
@@ -76,17 +97,19 @@ static void check(shape s, call c)
     for (int pass = 0; pass < 2; pass++) {
         GPU_OK(tsr_tensor_upload(queue, y, start, y_bytes));
         gpu->device_class = pass == 0 ? own : TSR__CLASS_CPU;
-        tsr_status status = tsr_reduce(queue, to, from, s.dim, c.how, c.accumulate);
+        tsr_status status = c.how == ARGMAX
+                                ? tsr_argmax(queue, to, from, s.dim)
+                                : tsr_reduce(queue, to, from, s.dim, c.how, c.accumulate);
         gpu->device_class = own;
         GPU_OK(status);
         got[pass] = malloc(y_bytes);
         ck_assert_ptr_nonnull(got[pass]);
         GPU_OK(tsr_tensor_download(queue, y, got[pass], y_bytes));
     }
-    ck_assert(memcmp(got[1], start, y_bytes) != 0 || c.minus_zero);
+    ck_assert(memcmp(got[1], start, y_bytes) != 0 || c.values == VALUES_MINUS_ZERO);
     for (int64_t i = 0; i < y_count; i++) {
         uint64_t a = gpu_load_bits(got[0], i, c.y), b = gpu_load_bits(got[1], i, c.y);
-        if (a != b && !(isnan(gpu_value(a, c.y)) && isnan(gpu_value(b, c.y))))
+        if (a != b && (c.y == TSR_I32 || !isnan(gpu_value(a, c.y)) || !isnan(gpu_value(b, c.y))))
             ck_abort_msg("[%lld,%lld,%lld] over %d, element %lld: %#llx instead of %#llx",
                          (long long)s.planes, (long long)s.rows, (long long)s.columns, s.dim,
                          (long long)i, (unsigned long long)a, (unsigned long long)b);
@@ -101,7 +124,7 @@ static void check(shape s, call c)
     tsr_tensor_destroy(&y);
 }
 
-static const call sum = {TSR_F32, TSR_F32, TSR_REDUCE_SUM, false, false};
+static const call sum = {TSR_F32, TSR_F32, TSR_REDUCE_SUM, false, VALUES_RANDOM};
 
 /* Around a tree's lanes, what a subgroup takes of a row, and chunks. */
 static const int64_t lengths[] = {32, 33, 128, 250, 256, 1000, 1024};
@@ -147,7 +170,7 @@ START_TEST(dtypes)
 {
     static const tsr_dtype all[][2] = {
         {TSR_F32, TSR_F16}, {TSR_F16, TSR_F16}, {TSR_BF16, TSR_F32}, {TSR_BF16, TSR_BF16}};
-    call c = {all[_i][0], all[_i][1], TSR_REDUCE_MEAN, false, false};
+    call c = {all[_i][0], all[_i][1], TSR_REDUCE_MEAN, false, VALUES_RANDOM};
 
     for (int64_t offset = 0; offset < 2; offset++) {
         c.accumulate = false;
@@ -180,7 +203,7 @@ START_TEST(zeros)
 {
     call c = sum;
 
-    c.minus_zero = true;
+    c.values = VALUES_MINUS_ZERO;
     check((shape){1, 90, 256, 2, 0, 0}, c);
     check((shape){1, 256, 90, 1, 0, 0}, c);
     check((shape){1, 90, 250, 2, 0, 0}, c);
@@ -188,16 +211,50 @@ START_TEST(zeros)
 }
 END_TEST
 
-/* Which sums go by these kernels at all: otherwise the comparisons above compare nothing. */
-static bool suits(bool columns, tsr_dtype dtype, uint32_t jobs, uint32_t count, uint64_t step)
+/* Equal elements and NaN, in rows and columns of every kind. */
+START_TEST(largest_and_smallest)
+{
+    static const tsr_reduction how[] = {TSR_REDUCE_MAX, TSR_REDUCE_MIN, ARGMAX};
+    static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
+    tsr_dtype dtype = floats[_i / 3];
+    call c = {dtype, how[_i % 3] == ARGMAX ? TSR_I32 : dtype, how[_i % 3], false, VALUES_FEW};
+
+    static const int64_t some[] = {33, 256};
+
+    for (int i = 0; i < 2; i++) {
+        int64_t length = some[i];
+        check((shape){1, 20000 / length + 1, length, 2, 0, 0}, c);
+        check((shape){2, length, 10000 / length + 9, 1, length % 2, 1}, c);
+    }
+    check((shape){2, 40, 1100, 2, 3, 1}, c);
+    c.values = VALUES_RANDOM;
+    check((shape){1, 1, 70000, 2, 0, 0}, c);
+    check((shape){70, 3, 250, 2, 1, 0}, c);
+}
+END_TEST
+
+/* Which go by these kernels at all: otherwise the comparisons above compare nothing. */
+static bool suits_as(uint32_t kind, bool columns, tsr_dtype dtype, uint32_t jobs, uint32_t count,
+                     uint64_t step)
 {
     uint32_t size = (uint32_t)tsr_dtype_size(dtype);
     struct tsr_reduce_params params = {
         .step = step * size, .count = count, .jobs = jobs, .ndim = 1, .shape = {jobs, 1, 1, 1}};
-    tsr__sum s = {.device = gpu, .x_dtype = dtype, .y_dtype = TSR_F32, .params = &params};
+    tsr__fold s = {
+        .device = gpu, .kind = kind, .x_dtype = dtype, .y_dtype = TSR_F32, .params = &params};
 
     params.x_strides[0] = columns ? 1 : (uint32_t)step * count;
-    return columns ? tsr__sum_columns_suit(&s) : tsr__sum_rows_suit(&s);
+    return columns ? tsr__fold_columns_suit(&s) : tsr__fold_rows_suit(&s);
+}
+
+static bool suits(bool columns, tsr_dtype dtype, uint32_t jobs, uint32_t count, uint64_t step)
+{
+    bool same = suits_as(TSR_REDUCE_KIND_SUM, columns, dtype, jobs, count, step);
+
+    ck_assert_int_eq(suits_as(TSR_REDUCE_KIND_MAX, columns, dtype, jobs, count, step), same);
+    ck_assert_int_eq(suits_as(TSR_REDUCE_KIND_ARGMAX, columns, dtype, jobs, count, step),
+                     same && !columns);
+    return same;
 }
 
 START_TEST(borders)
@@ -231,14 +288,16 @@ static void add_all(TCase *tests)
     tcase_add_test(tests, borders);
 }
 
-TESTS(sums)
+TESTS(folds)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     add_all(tests);
+    tcase_add_loop_test(tests, largest_and_smallest, 0, 9);
 }
 
-TESTS(sums_packed)
+TESTS(folds_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
     add_all(tests);
+    tcase_add_loop_test(tests, largest_and_smallest, 0, 3); /* f32: the others are general */
 }

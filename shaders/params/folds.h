@@ -1,23 +1,23 @@
-/* Push constants of the sums that Mesa's CPU driver has kernels of its own for. Rows, or columns,
- * lie in planes; numbers of bytes lead from one to the next. */
-#ifndef TSR_PARAMS_SUMS_H
-#define TSR_PARAMS_SUMS_H
+/* Push constants of the reductions that Mesa's CPU driver has kernels of its own for. Rows, or
+ * columns, lie in planes; numbers of bytes lead from one to the next. */
+#ifndef TSR_PARAMS_FOLDS_H
+#define TSR_PARAMS_FOLDS_H
 
 #include "types.h"
 
-struct tsr_sums_push {
+struct tsr_folds_push {
     TSR_UINT identity[8];    /* 0, 1, … 7 */
     TSR_ADDRESS x, y;        /* the first elements */
     TSR_ADDRESS step;        /* columns: from an element to the one below */
     TSR_UINT x_row, x_plane; /* from row to row, from plane to plane */
     TSR_UINT y_row, y_plane; /* columns: y_row leads from part to part */
-    TSR_UINT count;          /* of elements that are summed up */
+    TSR_UINT count;          /* of elements that are folded */
     TSR_UINT rows;           /* in a plane; or columns */
     TSR_UINT blocks, across; /* in all, and in a plane … */
     TSR_UINT magic, shift;   /* … and how to divide by it; see params/walk.h */
-    TSR_UINT accumulate;     /* rows: y += sum · scale */
+    TSR_UINT accumulate;     /* rows: y += result · scale */
     TSR_FLOAT scale;
 };
-TSR_PUSH_CHECK(tsr_sums_push);
+TSR_PUSH_CHECK(tsr_folds_push);
 
 #endif

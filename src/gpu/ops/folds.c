@@ -1,9 +1,9 @@
-#include "gpu/ops/sums.h"
+#include "gpu/ops/folds.h"
 
 #include "base/checked.h"
 #include "gpu/ops/packets.h"
 #include "gpu/ops/walk.h"
-#include "shaders/params/sums.h"
+#include "shaders/params/folds.h"
 
 enum {
     /* As in packets.c, for pipelines that take longer to make. */
@@ -57,10 +57,10 @@ static uint64_t plane_offset(const struct tsr_reduce_params *params, const area 
 }
 
 /* Each block takes `each` of dimension 0. */
-static struct tsr_sums_push begin(const struct tsr_reduce_params *params, const area *a,
-                                  uint32_t each)
+static struct tsr_folds_push begin(const struct tsr_reduce_params *params, const area *a,
+                                   uint32_t each)
 {
-    struct tsr_sums_push push = {
+    struct tsr_folds_push push = {
         .step = params->step,
         .count = params->count,
         .rows = a->size[0],
@@ -76,22 +76,29 @@ static struct tsr_sums_push begin(const struct tsr_reduce_params *params, const 
     return push;
 }
 
-/* What both kinds need. */
-static bool suits(const tsr__sum *sum, const area *a, uint32_t each)
+/* Its y holds indices in i32, or pairs in i64. */
+static bool is_argmax(const tsr__fold *fold)
 {
-    const tsr_device *device = sum->device;
+    return fold->kind == TSR_REDUCE_KIND_ARGMAX;
+}
+
+/* What rows and columns need. */
+static bool suits(const tsr__fold *fold, const area *a, uint32_t each)
+{
+    const tsr_device *device = fold->device;
     bool narrow = device->storage == TSR__STORAGE_S16;
     uint64_t blocks = (uint64_t)tsr__div_up_u32(a->size[0], each) * a->size[1];
 
-    return (narrow || (sum->x_dtype == TSR_F32 && sum->y_dtype == TSR_F32)) &&
+    return (narrow ||
+            (fold->x_dtype == TSR_F32 && (is_argmax(fold) || fold->y_dtype == TSR_F32))) &&
            a->others <= MOST_PLANES && blocks <= MOST_BLOCKS;
 }
 
-static bool considers(const tsr__sum *sum)
+static bool considers(const tsr__fold *fold)
 {
-    const struct tsr_reduce_params *params = sum->params;
+    const struct tsr_reduce_params *params = fold->params;
 
-    return tsr__packets_suit(sum->device) && params->count > TREE && params->count <= LONGEST &&
+    return tsr__packets_suit(fold->device) && params->count > TREE && params->count <= LONGEST &&
            (uint64_t)params->count * params->jobs >= FEWEST_ELEMENTS;
 }
 
@@ -100,53 +107,75 @@ static bool considers(const tsr__sum *sum)
 
 /* Of a subgroup. Two make up for its start where they are short; with more the driver's compiler
  * takes two or three times as long. */
-static uint32_t rows_of(const tsr__sum *sum)
+static uint32_t rows_of(const tsr__fold *fold)
 {
-    return sum->params->count <= 4 * TREE ? 2 : 1;
+    return fold->params->count <= 4 * TREE && !is_argmax(fold) ? 2 : 1;
 }
 
 /* Blocks lie along the dimension whose elements are nearest to each other, if it fills one. */
-static area rows_area(const tsr__sum *sum)
+static area rows_area(const tsr__fold *fold)
 {
-    const struct tsr_reduce_params *params = sum->params;
+    const struct tsr_reduce_params *params = fold->params;
     int nearest = (int)params->ndim - 1;
 
     for (int d = 0; d < (int)params->ndim; d++) {
-        bool fills = params->shape[d] >= rows_of(sum);
-        bool best_fills = params->shape[nearest] >= rows_of(sum);
+        bool fills = params->shape[d] >= rows_of(fold);
+        bool best_fills = params->shape[nearest] >= rows_of(fold);
         if (fills == best_fills ? params->x_strides[d] < params->x_strides[nearest] : fills)
             nearest = d;
     }
     return choose(params, nearest);
 }
 
-bool tsr__sum_rows_suit(const tsr__sum *sum)
+bool tsr__fold_rows_suit(const tsr__fold *fold)
 {
-    if (!considers(sum) || sum->params->step != tsr_dtype_size(sum->x_dtype))
+    if (!considers(fold) || !tsr__dtype_is_float(fold->x_dtype) ||
+        fold->params->step != tsr_dtype_size(fold->x_dtype))
         return false;
-    area a = rows_area(sum);
-    return suits(sum, &a, rows_of(sum));
+    area a = rows_area(fold);
+    return suits(fold, &a, rows_of(fold));
 }
 
-tsr_status tsr__sum_rows_add(tsr__dispatches *list, const tsr__sum *sum)
+static void choose_rows(tsr__dispatch *dispatch, const tsr__fold *fold)
 {
-    const struct tsr_reduce_params *params = sum->params;
-    uint32_t lanes = sum->device->info.subgroup_size, rows = rows_of(sum);
-    uint64_t x_size = tsr_dtype_size(sum->x_dtype), y_size = tsr_dtype_size(sum->y_dtype);
-    area a = rows_area(sum);
-    struct tsr_sums_push push = begin(params, &a, rows);
+    uint32_t lanes = fold->device->info.subgroup_size, count = fold->params->count;
+    uint32_t *spec = dispatch->spec;
+
+    *spec++ = SUBGROUPS * lanes;
+    *spec++ = lanes;
+    if (is_argmax(fold)) {
+        dispatch->shader = TSR__SHADER_ARGMAX_ROWS;
+        *spec++ = tsr__div_up_u32(count, lanes);
+        *spec++ = count % lanes != 0;
+        *spec++ = (uint32_t)fold->x_dtype;
+        *spec++ = fold->y_dtype == TSR_I64 ? TSR_ARGMAX_PAIRS : TSR_ARGMAX_INDICES;
+    } else {
+        dispatch->shader = TSR__SHADER_FOLD_ROWS;
+        *spec++ = rows_of(fold);
+        *spec++ = tsr__div_up_u32(count, TREE);
+        *spec++ = count % TREE != 0;
+        *spec++ = (uint32_t)fold->x_dtype;
+        *spec++ = (uint32_t)fold->y_dtype;
+        *spec++ = fold->kind;
+    }
+    dispatch->spec_count = (int)(spec - dispatch->spec);
+}
+
+tsr_status tsr__fold_rows_add(tsr__dispatches *list, const tsr__fold *fold)
+{
+    const struct tsr_reduce_params *params = fold->params;
+    uint64_t x_size = tsr_dtype_size(fold->x_dtype), y_size = tsr_dtype_size(fold->y_dtype);
+    area a = rows_area(fold);
+    struct tsr_folds_push push = begin(params, &a, rows_of(fold));
     tsr__dispatch dispatch = {
-        .shader = TSR__SHADER_SUM_ROWS,
-        .spec_count = 7,
-        .spec = {SUBGROUPS * lanes, lanes, rows, tsr__div_up_u32(params->count, TREE),
-                 params->count % TREE != 0, (uint32_t)sum->x_dtype, (uint32_t)sum->y_dtype},
         .push = &push,
         .push_bytes = sizeof push,
         .groups = {tsr__div_up_u32(push.blocks, SUBGROUPS), 1, 1},
         .access_count = 2,
-        .access = {sum->x, sum->y},
+        .access = {fold->x, fold->y},
     };
 
+    choose_rows(&dispatch, fold);
     push.x_row = stride_bytes(params->x_strides, a.dim[0], x_size);
     push.x_plane = stride_bytes(params->x_strides, a.dim[1], x_size);
     push.y_row = stride_bytes(params->y_strides, a.dim[0], y_size);
@@ -162,55 +191,55 @@ tsr_status tsr__sum_rows_add(tsr__dispatches *list, const tsr__sum *sum)
 /* Columns ---------------------------------------------------------------------------------------
  */
 
-static uint32_t units_of(const tsr__sum *sum)
+static uint32_t units_of(const tsr__fold *fold)
 {
-    uint32_t columns = sum->params->shape[sum->params->ndim - 1];
+    uint32_t columns = fold->params->shape[fold->params->ndim - 1];
 
-    return tsr__min_u32(columns / sum->device->info.subgroup_size, MOST_UNITS);
+    return tsr__min_u32(columns / fold->device->info.subgroup_size, MOST_UNITS);
 }
 
-uint64_t tsr__sum_parts_bytes(const tsr_device *device, int64_t rows, int64_t count, int64_t chunk)
+uint64_t tsr__fold_parts_bytes(const tsr_device *device, int64_t rows, int64_t count, int64_t chunk)
 {
     uint64_t columns, bytes;
 
     if (!tsr__packets_suit(device) || count <= TREE ||
         !tsr__mul_u64((uint64_t)rows, (uint64_t)(count / chunk + 1), &columns) ||
-        !tsr__mul_u64(columns, TSR__SUM_PARTS * sizeof(float), &bytes) || bytes > INT64_MAX / 2)
+        !tsr__mul_u64(columns, TSR__FOLD_PARTS * sizeof(float), &bytes) || bytes > INT64_MAX / 2)
         return 0;
     return bytes;
 }
 
-bool tsr__sum_columns_suit(const tsr__sum *sum)
+bool tsr__fold_columns_suit(const tsr__fold *fold)
 {
-    const struct tsr_reduce_params *params = sum->params;
+    const struct tsr_reduce_params *params = fold->params;
     int inner = (int)params->ndim - 1;
 
-    if (!considers(sum) || params->x_strides[inner] != 1 || units_of(sum) == 0)
+    if (!considers(fold) || is_argmax(fold) || params->x_strides[inner] != 1 || units_of(fold) == 0)
         return false;
     area a = choose(params, inner);
-    return suits(sum, &a, units_of(sum) * sum->device->info.subgroup_size);
+    return suits(fold, &a, units_of(fold) * fold->device->info.subgroup_size);
 }
 
-tsr_status tsr__sum_columns_add(tsr__dispatches *list, const tsr__sum *sum, uint64_t parts,
-                                tsr__access access)
+tsr_status tsr__fold_columns_add(tsr__dispatches *list, const tsr__fold *fold, uint64_t parts,
+                                 tsr__access access)
 {
-    const struct tsr_reduce_params *params = sum->params;
+    const struct tsr_reduce_params *params = fold->params;
     int inner = (int)params->ndim - 1;
-    uint32_t lanes = sum->device->info.subgroup_size, units = units_of(sum);
-    uint64_t x_size = tsr_dtype_size(sum->x_dtype);
+    uint32_t lanes = fold->device->info.subgroup_size, units = units_of(fold);
+    uint64_t x_size = tsr_dtype_size(fold->x_dtype);
     area a = choose(params, inner);
-    struct tsr_sums_push push = begin(params, &a, units * lanes);
+    struct tsr_folds_push push = begin(params, &a, units * lanes);
     tsr__dispatch dispatch = {
-        .shader = TSR__SHADER_SUM_COLUMNS,
-        .spec_count = 7,
-        .spec = {SUBGROUPS * lanes, lanes, TREE / TSR__SUM_PARTS, units,
+        .shader = TSR__SHADER_FOLD_COLUMNS,
+        .spec_count = 8,
+        .spec = {SUBGROUPS * lanes, lanes, TREE / TSR__FOLD_PARTS, units,
                  tsr__div_up_u32(params->count, TREE), params->count % TREE != 0,
-                 (uint32_t)sum->x_dtype},
+                 (uint32_t)fold->x_dtype, fold->kind},
         .push = &push,
         .push_bytes = sizeof push,
-        .groups = {tsr__div_up_u32(push.blocks, SUBGROUPS), TSR__SUM_PARTS, 1},
+        .groups = {tsr__div_up_u32(push.blocks, SUBGROUPS), TSR__FOLD_PARTS, 1},
         .access_count = 2,
-        .access = {sum->x, access},
+        .access = {fold->x, access},
     };
     uint32_t strides[TSR_ROW_DIMS] = {0}; /* of a part, row-major */
 
