@@ -25,7 +25,7 @@ static tsr_status meet_failing(int slot, void *user)
 
 START_TEST(of_a_rendezvous)
 {
-    int reached = 0;
+    int reached = 0, late = 0;
     failing = _i;
     for (nth = 0;; nth++) {
         uint16_t port = job_port();
@@ -36,6 +36,10 @@ START_TEST(of_a_rendezvous)
         }
         const job_rank *failed = job_wait(failing), *other = job_wait(1 - failing);
         if (failed->status == (tsr_status)NOT_REACHED) {
+            if (other->status == TSR_ERR_TIMEOUT && late++ < 5) { /* on a busy machine */
+                nth--;
+                continue;
+            }
             ck_assert_str_eq(other->error, "");
             break;
         }

@@ -1,6 +1,7 @@
 /* Ranks that are slow, stopped, killed, or leave: the others get an error in time, which names the
  * operation and the rank; and can end in order. */
 #define _DEFAULT_SOURCE
+#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -117,6 +118,11 @@ static void wait_until_ready(int size)
     const double end = seconds_now() + 60;
     while (atomic_load(&shown->ready) < size && seconds_now() < end)
         rest_ms(1);
+    if (atomic_load(&shown->ready) < size) {
+        ranks_wait();
+        for (int i = 0; i < size; i++)
+            ranks_check(i);
+    }
     ck_assert_int_eq(atomic_load(&shown->ready), size);
     rest_ms(30);
 }
@@ -233,12 +239,14 @@ static void late(tsr_comm *comm, void *user)
     need_ok(tsr_comm_all_reduce_start(comm, &data, &data, 1, TSR_F32, TSR_OP_SUM,
                                       UINT64_C(200000000), &request));
     const tsr_status status = tsr_request_wait(&request);
-    took[rank] = seconds_now() - start;
-    if (status != TSR_ERR_TIMEOUT || !strstr(tsr_last_error(), "all_reduce #2 (sum of 1 f32): "))
+    const double seconds = seconds_now() - start;
+    if (status != TSR_ERR_TIMEOUT || !strstr(tsr_last_error(), "all_reduce #2 (sum of 1 f32): ") ||
+        !strstr(tsr_last_error(), "200 ms"))
         rank_fail("%s: %s", tsr_status_name(status), tsr_last_error());
     char name[32];
     snprintf(name, sizeof name, "rank %d", sluggard);
-    need(strstr(tsr_last_error(), name) && strstr(tsr_last_error(), "200 ms"));
+    /* On a busy machine another is as late: that attempt does not count. */
+    took[rank] = strstr(tsr_last_error(), name) ? seconds : HUGE_VAL;
 }
 
 START_TEST(deadlines)
@@ -270,7 +278,10 @@ static void unanswered(tsr_comm *comm, void *user)
     (void)user;
     tsr_comm_set_timeout(comm, UINT64_C(5000000000));
     for (int i = 0; i < 2; i++) {
-        need_ok(tsr_comm_duplicate(comm, &other));
+        const tsr_status made = tsr_comm_duplicate(comm, &other);
+        if (i == 1 && made == TSR_ERR_PEER_LOST)
+            return; /* as below: rank 1 has noticed it first */
+        need_ok(made);
         if (tsr_comm_rank(comm) == 0) {
             tsr_comm_set_timeout(other, UINT64_C(100000000));
             const double start = seconds_now();

@@ -22,7 +22,7 @@ find_drivers() {
 }
 
 # run_suites FOLDER SUITE…: runs them, all in one go, and counts every TAP point. A suite without a single test is an error: the
-# driver it needs is missing. There are more processes than processors, for ranks of communication tests mostly wait.
+# driver it needs is missing.
 run_suites() {
     folder=$1
     shift
@@ -35,7 +35,7 @@ run_suites() {
     rm -f "$log"
     # shellcheck disable=SC2086 # options
     meson test -C "$folder" --no-rebuild --print-errorlogs $suites \
-        --num-processes $(($(nproc) * 3 / 2)) --timeout-multiplier "${timeout_multiplier:-1}" \
+        --timeout-multiplier "${timeout_multiplier:-1}" \
         ${wrapper:+--wrapper "$wrapper"} >"$folder.log" 2>&1 || result=1
     grep -v '^ninja: \|^$\|^Ok:\|^Expected Fail:\|^Unexpected Pass:\|^Full log' "$folder.log"
     [ -e "$log" ] && awk -f tests/lanes/tally.awk "$log" | tee -a "$TALLY"
