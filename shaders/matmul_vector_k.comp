@@ -12,8 +12,28 @@ layout(constant_id = 3) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // of both operands: or VEC_K
 
+// Fours of k, THREADS apart, whose loads are under way at a time, where registers allow: memory is the limit.
+const uint AHEAD = ROWS > 2 ? 1 : B_DTYPE == TSR_DT_F32 ? 2 : 4;
+
 shared float tree[ROWS * COLS * THREADS];
 float sums[ROWS * COLS];
+uint a_at[ROWS], b_at[COLS]; // where the lines begin, in elements
+
+// Products of the fours k, k + THREADS, … of all lines, `count` of them: a constant, at most AHEAD.
+void multiply(uvec2 a, uvec2 b, uint k, uint count)
+{
+    vec4 line[AHEAD * COLS];
+    [[unroll]] for (uint s = 0; s < count; s++)
+        [[unroll]] for (uint j = 0; j < COLS; j++)
+            line[s * COLS + j] = mm_load4(b, b_at[j] / 4 + k + s * THREADS, B_DTYPE);
+    [[unroll]] for (uint s = 0; s < count; s++)
+        [[unroll]] for (uint i = 0; i < ROWS; i++) {
+            vec4 row = mm_load4(a, a_at[i] / 4 + k + s * THREADS, A_DTYPE);
+            [[unroll]] for (uint j = 0; j < COLS; j++)
+                [[unroll]] for (uint c = 0; c < 4; c++)
+                    sums[i * COLS + j] = fma(row[c], line[s * COLS + j][c], sums[i * COLS + j]);
+        }
+}
 
 void main()
 {
@@ -28,7 +48,6 @@ void main()
     uvec2 b = mm_at(mm_at(mm_b_matrix(B_DTYPE), k_begin, p.b_k, B_DTYPE), col0, p.b_col, B_DTYPE);
 
     // Lines past an edge repeat the last one and are not stored.
-    uint a_at[ROWS], b_at[COLS];
     [[unroll]] for (uint i = 0; i < ROWS; i++)
         a_at[i] = min(i, p.m - 1) * p.a_row;
     [[unroll]] for (uint j = 0; j < COLS; j++)
@@ -37,17 +56,12 @@ void main()
         sums[e] = 0.0;
 
     if (LOAD == TSR_MM_LOAD_VEC_K) {
-        for (uint k = lane; k < k_count / 4; k += THREADS) {
-            vec4 line[COLS];
-            [[unroll]] for (uint j = 0; j < COLS; j++)
-                line[j] = mm_load4(b, b_at[j] / 4 + k, B_DTYPE);
-            [[unroll]] for (uint i = 0; i < ROWS; i++) {
-                vec4 row = mm_load4(a, a_at[i] / 4 + k, A_DTYPE);
-                [[unroll]] for (uint j = 0; j < COLS; j++)
-                    [[unroll]] for (uint c = 0; c < 4; c++)
-                        sums[i * COLS + j] = fma(row[c], line[j][c], sums[i * COLS + j]);
-            }
-        }
+        uint k = lane;
+        for (; k + (AHEAD - 1) * THREADS < k_count / 4; k += AHEAD * THREADS)
+            multiply(a, b, k, AHEAD);
+        if (AHEAD > 1)
+            for (; k < k_count / 4; k += THREADS)
+                multiply(a, b, k, 1);
     } else {
         for (uint k = lane; k < k_count; k += THREADS) {
             float line[COLS];

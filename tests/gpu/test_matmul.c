@@ -500,6 +500,25 @@ START_TEST(few_long_rows)
 }
 END_TEST
 
+/* By the kernel that GPUs have for them: fours of k in one round of several, one of one, and a part
+ * of one. */
+START_TEST(few_long_rows_on_gpus)
+{
+    static const int64_t rows[] = {1, 2, 5};
+    gpu_random random = {47};
+
+    force("vector-k");
+    for (int i = 0; i < 6; i++) {
+        matmul_case c = plain_case(rows[i % 3], 1300, 21);
+        c.transpose_b = true;
+        c.a = c.b = i < 3 ? TSR_F32 : TSR_F16;
+        if (try_case(&random, &c) != TSR_OK)
+            ck_abort_msg("%s: %s", case_text(&c), tsr_last_error());
+    }
+    tsr__matmul_force(NULL);
+}
+END_TEST
+
 /* The same for one row of a row-major product: 32 parts in two rounds and a rest, where the last
  * columns are no whole tile and have rounds of their own; fewer parts than a round; the longer
  * parts of many short lines and the shorter ones of a large b. */
@@ -917,6 +936,7 @@ TESTS(matmul)
     tcase_add_loop_test(tests, every_half_is_what_it_is, 0, 5);
     tcase_add_test(tests, sizes_of_zero);
     tcase_add_test(tests, few_long_rows);
+    tcase_add_test(tests, few_long_rows_on_gpus);
     tcase_add_test(tests, one_long_row);
     tcase_add_test(tests, a_batch_of_small_matrices);
     tcase_add_test(tests, batches_of_every_rank);
