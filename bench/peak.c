@@ -16,6 +16,7 @@ const bench bench_peak = {
             "f16;\n"
             "products of cooperative matrices where it has them; a contiguous copy on the device; "
             "and for CPU drivers\n"
-            "the host's memcpy on all CPUs. bf16 is computed in f32.\n",
+            "the host's memcpy on all CPUs. bf16 is computed in f32, and multiplied by "
+            "such matrices\nat the rate of f16.\n",
     .run = run,
 };

@@ -113,9 +113,9 @@ configure() {
     fi
 }
 
-# Builds everything, printing only what goes wrong: a warning is an error in all lanes.
+# build FOLDER [TARGET…]: builds everything, or these, printing only what goes wrong: a warning is an error in all lanes.
 build() {
-    ninja -C "$1" >"$1.log" 2>&1 || {
+    ninja -C "$@" >"$1.log" 2>&1 || {
         grep -v '^\[[0-9]*/[0-9]*\] ' "$1.log"
         return 1
     }

@@ -27,11 +27,6 @@ float load(uint64_t line, uint step)
     return load_lanes(line + step * LANES * bytes_of(X_DTYPE), X_DTYPE, LANES);
 }
 
-bool is_nan(float value)
-{
-    return (floatBitsToUint(value) & 0x7fffffffu) > 0x7f800000u;
-}
-
 void main()
 {
     place at = find_block(WORKGROUP / LANES);
@@ -42,7 +37,7 @@ void main()
     uint step = 0;
     [[unroll]] for (uint i = 1; i < STEPS; i++) {
         float value = load(line, i);
-        bool takes = value > largest || is_nan(value) && !is_nan(largest);
+        bool takes = value > largest || tsr_is_nan(value) && !tsr_is_nan(largest);
         largest = mix(largest, value, takes);
         step = mix(step, i, takes);
     }

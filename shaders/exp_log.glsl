@@ -4,14 +4,11 @@
 #ifndef TSR_EXP_LOG_GLSL
 #define TSR_EXP_LOG_GLSL
 
+#include "nan.glsl"
+
 // ln 2 in two parts, the first with so few bits that small integers times it are exact.
 const float tsr_ln2_high = 0.693359375;
 const float tsr_ln2_low = -2.12194440e-4;
-
-bool tsr_is_nan(float x)
-{
-    return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u;
-}
 
 // e^r for |r| up to half of ln 2.
 float tsr_exp_rest(float r)

@@ -4,6 +4,7 @@
 
 #include "lavapipe_extensions.glsl"
 #include "float16.glsl"
+#include "nan.glsl"
 #include "params/folds.h"
 #include "params/reduce.h"
 
@@ -50,8 +51,7 @@ float combine(float a, float b)
         precise float sum = a + b;
         return sum;
     }
-    bool is_nan = (floatBitsToUint(b) & 0x7fffffffu) > 0x7f800000u;
-    return mix(a, b, is_nan || (KIND == TSR_REDUCE_KIND_MAX ? b > a : b < a));
+    return mix(a, b, tsr_is_nan(b) || (KIND == TSR_REDUCE_KIND_MAX ? b > a : b < a));
 }
 
 // A second use of the results, for LLVM 19: as PIN() in matmul_lavapipe.glsl.

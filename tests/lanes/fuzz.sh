@@ -8,6 +8,12 @@ CC=clang configure build/fuzz --werror -Dvulkan=disabled -Dshaderc=disabled -Dto
     exit 1
 
 targets="gguf params plan safetensors"
+programs=
+for target in $targets; do
+    programs="$programs tests/shard/fuzz-$target"
+done
+# shellcheck disable=SC2086 # several
+build build/fuzz $programs || exit 1
 seconds=${FUZZ_SECONDS:-30}
 fuzz() { # TARGET: what is new goes into the first folder
     mkdir -p "build/fuzz/found/$1"
@@ -23,9 +29,6 @@ has_passed() { # TARGET
     return 1
 }
 fuzz_all() { # each says how it went in a file of its own: all run at once
-    for target in $targets; do
-        ninja -C build/fuzz "tests/shard/fuzz-$target" >build/fuzz.log 2>&1 || cat build/fuzz.log >&2
-    done
     for target in $targets; do
         (
             fuzz "$target" >"build/fuzz/$target.log" 2>&1

@@ -41,12 +41,10 @@ static const char *coopmat_name(const tsr__matmul_device *device, const tsr__mat
 
     if (p->m < least || p->n < least || p->k < least)
         return NULL;
-    if (p->m > large->bm / 2 && p->n > large->bn / 2 && tsr__matmul_config_runs(large, device) &&
-        tsr__matmul_config_fits(large, device, p) && tiles_of(large, p) >= enough_tiles(device))
+    if (p->m > large->bm / 2 && p->n > large->bn / 2 && tsr__matmul_config_fits(large, device, p) &&
+        tiles_of(large, p) >= enough_tiles(device))
         return large->name;
-    return tsr__matmul_config_runs(small, device) && tsr__matmul_config_fits(small, device, p)
-               ? small->name
-               : NULL;
+    return tsr__matmul_config_fits(small, device, p) ? small->name : NULL;
 }
 
 static const char *usual_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
@@ -59,8 +57,9 @@ static const char *usual_name(const tsr__matmul_device *device, const tsr__matmu
         return tsr__lavapipe_worthwhile(p->m, p->n, p->k) ? "lavapipe" : "tiled-s";
     if (device->device_class == TSR__CLASS_CPU)
         return p->m <= 4 ? "swiftshader-4" : "swiftshader-8";
-    if (coopmat_name(device, p))
-        return coopmat_name(device, p);
+    const char *coopmat = coopmat_name(device, p);
+    if (coopmat)
+        return coopmat;
     if (p->m <= tsr__matmul_config_named("vector-k")->bm) {
         /* Neighbouring invocations read neighbouring elements of the matrix. */
         const char *name =
@@ -71,7 +70,7 @@ static const char *usual_name(const tsr__matmul_device *device, const tsr__matmu
     for (int i = first; i < 2; i++) {
         const tsr__matmul_config *config = tsr__matmul_config_named(largest_first[i]);
         if (p->m > config->bm / 2 && p->n > config->bn / 2 &&
-            tsr__matmul_config_runs(config, device) && tsr__matmul_config_fits(config, device, p) &&
+            tsr__matmul_config_fits(config, device, p) &&
             tiles_of(config, p) >= enough_tiles(device))
             return config->name;
     }
@@ -83,9 +82,9 @@ static const tsr__matmul_config *usual(const tsr__matmul_device *device,
 {
     const tsr__matmul_config *config = tsr__matmul_config_named(usual_name(device, p));
 
-    if (!tsr__matmul_config_runs(config, device) || !tsr__matmul_config_fits(config, device, p))
+    if (!tsr__matmul_config_fits(config, device, p))
         config = tsr__matmul_config_named("tiled-s");
-    if (!tsr__matmul_config_runs(config, device) || !tsr__matmul_config_fits(config, device, p))
+    if (!tsr__matmul_config_fits(config, device, p))
         config = tsr__matmul_config_named("wide");
     return config;
 }
@@ -122,8 +121,7 @@ static bool choose_tuned(const tsr__matmul_device *device, const tsr__matmul_pro
     if (!tsr__tuned_find(device->tuned, problem, out))
         return false;
     const tsr__matmul_config *config = tsr__matmul_config_named(out->config);
-    return config && tsr__matmul_config_runs(config, device) &&
-           tsr__matmul_config_fits(config, device, problem);
+    return config && tsr__matmul_config_fits(config, device, problem);
 }
 
 tsr_status tsr__matmul_choose(const tsr__matmul_device *device, const tsr__matmul_problem *problem,
@@ -141,8 +139,7 @@ tsr_status tsr__matmul_choose(const tsr__matmul_device *device, const tsr__matmu
         if (!plan.config)
             return tsr__fail(TSR_ERR_UNSUPPORTED,
                              "matmul: no kernel configuration is called \"%s\"", override->config);
-        if (!tsr__matmul_config_runs(plan.config, device) ||
-            !tsr__matmul_config_fits(plan.config, device, problem))
+        if (!tsr__matmul_config_fits(plan.config, device, problem))
             return tsr__fail(TSR_ERR_UNSUPPORTED,
                              "matmul: the kernel configuration %s cannot do this on this device",
                              override->config);

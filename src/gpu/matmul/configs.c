@@ -197,7 +197,7 @@ bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul
     int64_t k = min_size(config->bk, p->k);
     bool y_fits = side_narrow(&p->y, m, n) && side_narrow(&p->bias, m, n);
 
-    if (config->vectors && !has_vectors(config, p))
+    if (!tsr__matmul_config_runs(config, device) || (config->vectors && !has_vectors(config, p)))
         return false;
     switch (config->kind) {
     case TSR__MATMUL_LAVAPIPE:

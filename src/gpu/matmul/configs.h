@@ -64,7 +64,7 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device);
 const tsr__matmul_config *tsr__matmul_config_at(int index);
 const tsr__matmul_config *tsr__matmul_config_named(const char *name);
 
-/* Whether `device` could run it for any problem at all, and whether it can compute this one. */
+/* Whether `device` could run it for any problem at all, and whether it does for this one. */
 bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul_device *device);
 bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul_device *device,
                              const tsr__matmul_problem *problem);

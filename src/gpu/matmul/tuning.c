@@ -100,8 +100,7 @@ tsr_status tsr_tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const t
         tsr__matmul_device device = tsr__matmul_device_of(tsr_stream_device(stream));
         TSR__TRY(tsr__matmul_choose(&device, &problem, &as_usual, &usual));
         for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL; i++) {
-            if (!tsr__matmul_config_runs(config, &device) ||
-                !tsr__matmul_config_fits(config, &device, &problem))
+            if (!tsr__matmul_config_fits(config, &device, &problem))
                 continue;
             int ways = count_ways(&device, &problem, &usual, config->name, left, out);
             if (left < ways)
