@@ -12,8 +12,8 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer Float {
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Float4 {
     vec4 v;
 };
-layout(buffer_reference, std430, buffer_reference_align = 8) buffer Pairs {
-    u64vec2 v;
+layout(buffer_reference, std430, buffer_reference_align = 8) buffer Packet {
+    uint64_t v;
 };
 #if TSR_STORAGE16
 layout(buffer_reference, std430, buffer_reference_align = 2) buffer Half {
@@ -143,6 +143,34 @@ vec4 load_lanes4(uint64_t at, uint dtype, uint lanes)
     [[unroll]] for (uint e = 0; e < lanes; e++)
         value = mix(value, Float4(at + e * 16).v, bvec4(gl_SubgroupInvocationID == e));
     return value;
+}
+
+// A 64-bit number to store, or to store to, by lane. Mesa 22 stores in a loop over lanes, each round of which writes the vectors of addresses
+// and values to the stack and reads the lane's elements back. Intel's processors do that at once for vectors of 32 bytes, but take
+// 27 cycles for those of 64. LLVM moves additions and shifts by constants behind the reading where nothing else uses their result:
+// so numbers are put together from words, of which the compiler must not see that they are one number's. identity[0] is 0.
+uint64_t by_words(uvec2 words)
+{
+    return uint64_t(words.x | p.identity[0]) + (uint64_t(words.y | p.identity[0]) << 32);
+}
+
+// The address for one store.
+uint64_t target(uint64_t at)
+{
+    return by_words(unpackUint2x32(at));
+}
+
+void store_packet(uint64_t at, uvec2 words)
+{
+    Packet(target(at)).v = by_words(words);
+}
+
+void store_floats(uint64_t at, vec4 values)
+{
+    Float(target(at)).v = values.x;
+    Float(target(at + 4)).v = values.y;
+    Float(target(at + 8)).v = values.z;
+    Float(target(at + 12)).v = values.w;
 }
 
 #endif

@@ -16,12 +16,12 @@ uint encode_f16(float value)
     return (bits >> 16 & 0x8000u) | result;
 }
 
-uint64_t encode_halves(vec4 values, uint dtype)
+uvec2 encode_halves(vec4 values, uint dtype)
 {
     uvec4 bits;
     [[unroll]] for (int i = 0; i < 4; i++)
         bits[i] = dtype == TSR_DT_F16 ? encode_f16(values[i]) : tsr_bf16_from_f32(values[i]);
-    return packUint2x32(bits.xz | bits.yw << 16);
+    return bits.xz | bits.yw << 16;
 }
 
 #endif

@@ -46,9 +46,10 @@ void store_four(uint64_t at, vec4 sums)
 {
     if (PAIRS != 0) {
         uvec4 bits = floatBitsToUint(sums);
-        Pairs(at).v = u64vec2(packUint2x32(bits.xy), packUint2x32(bits.zw));
+        store_packet(at, bits.xy);
+        store_packet(at + 8, bits.zw);
     } else {
-        Float4(at).v = sums;
+        store_floats(at, sums);
     }
 }
 

@@ -55,20 +55,20 @@ void store4(uint64_t row, uint first, vec4 value)
     uint64_t at = row + uint64_t(first + gl_SubgroupInvocationID * 4) * bytes_of(Y_DTYPE);
 #if TSR_STORAGE16
     if (Y_DTYPE != TSR_DT_F32) {
-        uint64_t halves = encode_halves(value, Y_DTYPE);
+        uvec2 halves = encode_halves(value, Y_DTYPE);
         if (CAREFUL == 0)
             store_lane_packets(at, PACKED != 0 ? 8 : 2, halves);
         else
             [[unroll]] for (int i = 0; i < 4; i++)
-                Half(row + column(first, i) * p.y_col * 2).v = uint16_t(halves >> 16 * i);
+                Half(target(row + column(first, i) * p.y_col * 2)).v = uint16_t(halves[i / 2] >> i % 2 * 16);
         return;
     }
 #endif
     if (CAREFUL == 0)
-        Float4(at).v = value;
+        store_floats(at, value);
     else
         [[unroll]] for (int i = 0; i < 4; i++)
-            Float(row + column(first, i) * p.y_col * 4).v = value[i];
+            Float(target(row + column(first, i) * p.y_col * 4)).v = value[i];
 }
 
 void main()

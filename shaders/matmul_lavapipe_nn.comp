@@ -88,7 +88,7 @@ void main()
             [[unroll]] for (int j = 0; j < TN; j++) {
                 int e = i * TN + j;
                 if (CAREFUL != 0)
-                    Float(y_row[i] + 4 * min(j * LANES + lane, p.n - 1 - col0)).v = c[e];
+                    Float(target(y_row[i] + 4 * min(j * LANES + lane, p.n - 1 - col0))).v = c[e];
                 else if (j % 4 == 0)
                     store_four(y_row[i] + 4 * (j * LANES + LANES * (lane & 3) + (lane & ~3u)),
                                vec4(c[e], c[e + 1], c[e + 2], c[e + 3]));

@@ -128,7 +128,7 @@ void main()
             if (WIDTH == 4)
                 store_four(at, vec4(c[e], c[e + 1], c[e + 2], c[e + 3]));
             else
-                Float(at).v = c[e];
+                Float(target(at)).v = c[e];
         }
     }
 }

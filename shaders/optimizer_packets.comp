@@ -47,7 +47,7 @@ vec4 load_floats(uint operand, uint packet, uint dtype)
     return load_operand(place(operand, packet, dtype), dtype, 8);
 }
 
-void store_floats(uint64_t at, uint dtype, vec4 values)
+void store_elements(uint64_t at, uint dtype, vec4 values)
 {
     store_lane_packets(at, 8, encode(values, dtype));
     if (dtype == TSR_DT_F32 && GROUP == 4)
@@ -93,13 +93,13 @@ void main()
     [[unroll]] for (uint u = 0; u < UNITS; u++) {
         uint before = u * LANES;
         if (before + gl_SubgroupInvocationID >= lowest) {
-            store_floats(to + before * TSR_PACKET_BYTES, PARAMETER_DTYPE, parameter[u]);
+            store_elements(to + before * TSR_PACKET_BYTES, PARAMETER_DTYPE, parameter[u]);
             if (HAS_MASTER != 0)
-                store_floats(to_master + before * GROUP * 4, TSR_DT_F32, parameter[u]);
+                store_elements(to_master + before * GROUP * 4, TSR_DT_F32, parameter[u]);
             if (KEEPS_STATE)
-                store_floats(to_state + before * GROUP * 4, TSR_DT_F32, state[u]);
+                store_elements(to_state + before * GROUP * 4, TSR_DT_F32, state[u]);
             if (OPTIMIZER == TSR_OPT_ADAMW)
-                store_floats(to_state2 + before * GROUP * 4, TSR_DT_F32, state2[u]);
+                store_elements(to_state2 + before * GROUP * 4, TSR_DT_F32, state2[u]);
         }
     }
 }

@@ -81,13 +81,13 @@ void main()
         b_at += uint64_t(first) * step_of(B_DTYPE, B_FORM);
     y_at += uint64_t(first) * TSR_PACKET_BYTES;
 
-    uint64_t y[ROWS * UNITS];
+    uvec2 y[ROWS * UNITS];
     vec4 a[ROWS * UNITS], b[ROWS * UNITS];
     [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++) {
         uint row = min(band * ROWS + i / UNITS, p.rows - 1), before = i % UNITS * LANES;
         uint64_t at = a_at + uint64_t(row) * p.a_row + before * step_of(A_DTYPE, A_FORM);
         if (FUNCTION == TSR_PACKETS_MOVE)
-            y[i] = load_lane_packets(at, 8, A_FORM);
+            y[i] = words_of(load_lane_packets(at, 8, A_FORM));
         else
             a[i] = load_operand(at, A_DTYPE, A_FORM);
         b[i] = vec4(0.0);
@@ -104,10 +104,10 @@ void main()
 
     // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0) {
-        uint64_t pinned = uint64_t(0);
+        uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++)
             pinned ^= y[i];
-        Packet(p.y).v = pinned;
+        Word2(p.y).v = pinned;
     }
 
     // Everything that comes from the push constants before the first branch.

@@ -9,9 +9,6 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer Word {
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Word2 {
     uvec2 v;
 };
-layout(buffer_reference, std430, buffer_reference_align = 8) buffer Packet {
-    uint64_t v;
-};
 
 // The low word, by a shift of 0 that the compiler cannot know to be one: it would load the low words again, one by one.
 uvec2 words_of(uint64_t packet)
@@ -55,20 +52,23 @@ uint64_t load_lane_packets(uint64_t at, uint step, uint alignment)
 }
 
 // Each lane stores its packet.
-void store_lane_packets(uint64_t at, uint alignment, uint64_t packet)
+void store_lane_packets(uint64_t at, uint alignment, uvec2 words)
 {
     if (alignment == 8) {
-        Packet(at).v = packet;
+        store_packet(at, words);
         return;
     }
-    uvec2 words = unpackUint2x32(packet);
 #if TSR_STORAGE16
     if (alignment == 2) {
-        Half4(at).v = u16vec4(words.x & 0xffff, words.x >> 16, words.y & 0xffff, words.y >> 16);
+        Half(target(at)).v = uint16_t(words.x);
+        Half(target(at + 2)).v = uint16_t(words.x >> 16);
+        Half(target(at + 4)).v = uint16_t(words.y);
+        Half(target(at + 6)).v = uint16_t(words.y >> 16);
         return;
     }
 #endif
-    Word2(at).v = words;
+    Word(target(at)).v = words.x;
+    Word(target(at + 4)).v = words.y;
 }
 
 #endif

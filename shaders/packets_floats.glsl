@@ -48,10 +48,10 @@ vec4 load_operand(uint64_t at, uint dtype, uint form)
     return vec4(low, uintBitsToFloat(words_of(load_lane_packets(at + 8, 16, form))));
 }
 
-uint64_t encode(vec4 values, uint dtype)
+uvec2 encode(vec4 values, uint dtype)
 {
     if (dtype == TSR_DT_F32)
-        return packUint2x32(floatBitsToUint(values.xy));
+        return floatBitsToUint(values.xy);
     return encode_halves(values, dtype);
 }
 

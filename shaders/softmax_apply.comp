@@ -50,7 +50,7 @@ void main()
             b[i] = load_operand(b_at + i * LANES * GROUP * bytes_of(B_DTYPE), B_DTYPE, B_FORM);
     }
     uint beyond = floatBitsToUint(row.w) - (at.first + gl_SubgroupInvocationID) * GROUP;
-    uint64_t y[UNITS];
+    uvec2 y[UNITS];
     [[unroll]] for (uint i = 0; i < UNITS; i++) {
         vec4 values = vec4(0.0);
         [[unroll]] for (uint k = 0; k < GROUP; k++)
@@ -60,10 +60,10 @@ void main()
 
     // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0) {
-        uint64_t pinned = uint64_t(0);
+        uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < UNITS; i++)
             pinned ^= y[i];
-        Packet(p.y).v = pinned;
+        Word2(p.y).v = pinned;
     }
 
     uint64_t y_at = p.y + uint64_t(at.row) * p.y_row + (at.first + gl_SubgroupInvocationID) * TSR_PACKET_BYTES;

@@ -80,7 +80,7 @@ void main()
         sum += subgroupShuffleXor(sum, distance);
     float scale = FUNCTION == TSR_SOFTMAX ? 1.0 / sum : FUNCTION == TSR_SOFTMAX_LOG ? tsr_log(sum) : sum;
 
-    uint64_t y[UNITS], pinned = uint64_t(0);
+    uvec2 y[UNITS], pinned = uvec2(0);
     [[unroll]] for (uint i = 0; i < UNITS; i++) {
         vec4 values = vec4(0.0);
         [[unroll]] for (uint k = 0; k < GROUP; k++)
@@ -89,7 +89,7 @@ void main()
         pinned ^= y[i];
     }
     if (p.identity[0] != 0) // a second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl
-        Packet(p.y).v = pinned;
+        Word2(p.y).v = pinned;
 
     uint64_t y_at = p.y + uint64_t(row) * p.y_row + gl_SubgroupInvocationID * TSR_PACKET_BYTES;
     uint lowest = mix(LANES, 0, number < p.rows); // before the first branch, as everything that comes from the push constants

@@ -27,17 +27,17 @@ const uint ROWS = LANES * GROUP;
 const uint COLUMNS = TSR_TRANSPOSE_COLUMNS;
 
 // Element k of each of GROUP packets, as one.
-uint64_t gather(uint64_t packets[COLUMNS], uint first, uint k)
+uvec2 gather(uint64_t packets[COLUMNS], uint first, uint k)
 {
     if (SIZE == 8)
-        return packets[first];
+        return words_of(packets[first]);
     uvec2 words = uvec2(0);
     if (SIZE == 4)
         words = uvec2(words_of(packets[first])[k], words_of(packets[first + 1])[k]);
     else
         [[unroll]] for (uint i = 0; i < GROUP; i++)
             words[i / 2] |= (words_of(packets[first + i])[k / 2] >> k % 2 * 16 & 0xffff) << i % 2 * 16;
-    return packUint2x32(words);
+    return words;
 }
 
 void main()
@@ -52,16 +52,16 @@ void main()
     uint64_t packets[COLUMNS];
     [[unroll]] for (uint c = 0; c < COLUMNS; c++)
         packets[c] = load_lane_packets(p.x + (column + c) * p.x_column + uint64_t(row) * SIZE, 8, X_FORM);
-    uint64_t out_packets[COLUMNS];
+    uvec2 out_packets[COLUMNS];
     [[unroll]] for (uint i = 0; i < COLUMNS; i++)
         out_packets[i] = gather(packets, i % (COLUMNS / GROUP) * GROUP, i / (COLUMNS / GROUP));
 
     // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0) {
-        uint64_t pinned = uint64_t(0);
+        uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < COLUMNS; i++)
             pinned ^= out_packets[i];
-        Packet(p.y).v = pinned;
+        Word2(p.y).v = pinned;
     }
 
     uint64_t y = p.y + uint64_t(column) * SIZE + uint64_t(row + gl_SubgroupInvocationID * GROUP) * p.y_row;
