@@ -113,6 +113,7 @@ struct bench_context {
     tsr_device_info **devices;
     bench_progress progress;
     bench_noise noise;
+    const char *peer_warning; /* why a peer is slower than it could be, in a sentence, or NULL */
     int row_count;
     bench_row **rows;
     /* Ceilings of this device, and the host's, once they have been measured. */

@@ -254,6 +254,8 @@ static bool run(bench_context *context)
     char problem[256];
     if (options->peer && !bench_openblas_load(problem, sizeof problem))
         return bench_fail(context, "%s", problem);
+    if (options->peer)
+        context->peer_warning = bench_openblas_warning();
     for (int d = 0; d < dtype_count; d++) {
         double rate = 0;
         for (size_t s = 0; s < shape_count; s++)

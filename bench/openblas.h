@@ -8,10 +8,13 @@
 /* Loads it; false with the reason when there is none. */
 bool bench_openblas_load(char *problem, size_t size);
 
-/* Its version and thread count. Only after loading, like the next. */
+/* Its version, the processor its kernels are for, and its thread count. Only after loading. */
 const char *bench_openblas_name(void);
 
-/* y[m,n] = x[m,k] · w[n,k]ᵀ */
+/* Why it is slower than it could be, in a sentence; NULL: no reason known. */
+const char *bench_openblas_warning(void);
+
+/* y[m,n] = x[m,k] · w[n,k]ᵀ, only after loading. */
 void bench_openblas_matmul(const bench_shape *shape, const float *x, const float *w, float *y);
 
 #endif

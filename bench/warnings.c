@@ -30,5 +30,7 @@ int bench_warnings(const bench_context *context, char text[BENCH_WARNINGS][BENCH
         snprintf(text[count++], BENCH_WARNING_SIZE,
                  "%d of %d results are noisy; small differences between them mean nothing", noisy,
                  context->row_count);
+    if (context->peer_warning != NULL)
+        snprintf(text[count++], BENCH_WARNING_SIZE, "%s", context->peer_warning);
     return count;
 }

@@ -1,5 +1,6 @@
 /* Every benchmark runs, verifies and reports on this driver. Speeds are nobody's business here. */
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/bench_result.h"
@@ -147,6 +148,50 @@ START_TEST(prints_a_table)
 }
 END_TEST
 
+static const char peer_run[] = "bench matmul --peer --json --time 0.002 --shape 33x65x17";
+
+/* Of a run with a peer, whether a warning speaks of it. */
+static bool warns_of_peer(const json_t *document)
+{
+    const json_t *warning;
+    size_t i;
+    bool found = false;
+    json_array_foreach(tool_member(tool_member(document, "noise"), "warnings"), i, warning) found =
+        found || strstr(json_string_value(warning), "OpenBLAS") != NULL;
+    return found;
+}
+
+START_TEST(a_peer_is_verified_and_named)
+{
+    int count;
+    setenv("LD_LIBRARY_PATH", TEST_STAND_IN, 1);
+    json_t *document = run_bench(peer_run, &count);
+    const json_t *results = tool_member(document, "results");
+    const json_t *peer = tool_member(json_array_get(results, json_array_size(results) - 1), "peer");
+    ck_assert_str_eq(tool_text(peer, "name"), "OpenBLAS 9.8.7 sgemm for SkylakeX, 2 threads");
+    ck_assert_double_gt(tool_number(peer, "median"), 0);
+    ck_assert(!warns_of_peer(document));
+    json_decref(document);
+
+    /* What is old for this processor is told, unless this processor is as old. */
+    setenv("STAND_IN_CORE", "Prescott", 1);
+    document = run_bench(peer_run, &count);
+#if defined(__x86_64__)
+    ck_assert(warns_of_peer(document) == (bool)__builtin_cpu_supports("avx2"));
+#else
+    ck_assert(!warns_of_peer(document));
+#endif
+    json_decref(document);
+
+    setenv("STAND_IN_WRONG", "1", 1);
+    tool_result result = tool_run(peer_run);
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_str_eq(result.out, "");
+    ck_assert_ptr_nonnull(strstr(result.err, "OpenBLAS: "));
+    tool_result_free(&result);
+}
+END_TEST
+
 START_TEST(failures_of_the_library_are_passed_on)
 {
     tool_result result =
@@ -176,5 +221,6 @@ TESTS(bench)
     tcase_add_test(tests, elementwise_and_batched_verify);
     tcase_add_test(tests, without_a_name_all_are_run);
     tcase_add_test(tests, prints_a_table);
+    tcase_add_test(tests, a_peer_is_verified_and_named);
     tcase_add_test(tests, failures_of_the_library_are_passed_on);
 }

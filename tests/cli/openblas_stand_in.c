@@ -1,0 +1,44 @@
+/* Stands in for OpenBLAS in the tests of `bench matmul --peer`: right and slow, or wrong
+ * (STAND_IN_WRONG), with kernels for the processor that STAND_IN_CORE names. */
+#include <stdlib.h>
+
+enum { TRANSPOSE = 112 };
+
+const char *openblas_get_config(void);
+const char *openblas_get_corename(void);
+int openblas_get_num_threads(void);
+void cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                 const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
+
+const char *openblas_get_config(void)
+{
+    return "OpenBLAS 9.8.7 DYNAMIC_ARCH SkylakeX";
+}
+
+const char *openblas_get_corename(void)
+{
+    const char *core = getenv("STAND_IN_CORE");
+    return core != NULL ? core : "SkylakeX";
+}
+
+int openblas_get_num_threads(void)
+{
+    return 2;
+}
+
+/* Row-major, as the tool asks for it. */
+void cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                 const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc)
+{
+    (void)order;
+    (void)transpose_a;
+    const float error = getenv("STAND_IN_WRONG") != NULL ? 1.0F : 0.0F;
+    for (long i = 0; i < m; i++)
+        for (long j = 0; j < n; j++) {
+            double sum = 0;
+            for (long e = 0; e < k; e++)
+                sum += (double)a[i * lda + e] *
+                       (double)(transpose_b == TRANSPOSE ? b[j * ldb + e] : b[e * ldb + j]);
+            c[i * ldc + j] = alpha * (float)sum + (beta != 0 ? beta * c[i * ldc + j] : 0) + error;
+        }
+}
