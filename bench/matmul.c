@@ -252,10 +252,11 @@ static bool run(bench_context *context)
     int dtype_count = options->dtype_count > 0 ? options->dtype_count : options->complete ? 3 : 1;
 
     char problem[256];
-    if (options->peer && !bench_openblas_load(problem, sizeof problem))
-        return bench_fail(context, "%s", problem);
-    if (options->peer)
+    if (options->peer) {
+        if (!bench_openblas_load(problem, sizeof problem))
+            return bench_fail(context, "%s", problem);
         context->peer_warning = bench_openblas_warning();
+    }
     for (int d = 0; d < dtype_count; d++) {
         double rate = 0;
         for (size_t s = 0; s < shape_count; s++)

@@ -35,15 +35,16 @@ static const char *fitting_core(void)
     return NULL;
 }
 
-/* OpenBLAS takes those for a Prescott, of 2004, where it does not know the processor. */
+/* Those for a Prescott, of 2004, OpenBLAS takes on its own only where it does not know the
+ * processor. */
 static void check_core(const char *core)
 {
     const char *fitting = fitting_core();
     if (strcmp(core, "Prescott") == 0 && fitting != NULL)
         snprintf(warning, sizeof warning,
-                 "OpenBLAS does not know this processor and runs its kernels for a %s, which are "
-                 "slow; OPENBLAS_CORETYPE=%s chooses better ones",
-                 core, fitting);
+                 "OpenBLAS runs its slow kernels for a Prescott, as on any processor that it does "
+                 "not know; OPENBLAS_CORETYPE=%s chooses better ones",
+                 fitting);
 }
 
 bool bench_openblas_load(char *problem, size_t size)

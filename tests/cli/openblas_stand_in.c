@@ -2,7 +2,7 @@
  * (STAND_IN_WRONG), with kernels for the processor that STAND_IN_CORE names. */
 #include <stdlib.h>
 
-enum { TRANSPOSE = 112 };
+enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
 
 const char *openblas_get_config(void);
 const char *openblas_get_corename(void);
@@ -26,19 +26,19 @@ int openblas_get_num_threads(void)
     return 2;
 }
 
-/* Row-major, as the tool asks for it. */
+/* c[m,n] = a[m,k] · b[n,k]ᵀ, which is all that the tool asks for. */
 void cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
                  const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc)
 {
-    (void)order;
-    (void)transpose_a;
+    if (order != ROW_MAJOR || transpose_a != NO_TRANSPOSE || transpose_b != TRANSPOSE ||
+        alpha != 1 || beta != 0)
+        abort();
     const float error = getenv("STAND_IN_WRONG") != NULL ? 1.0F : 0.0F;
     for (long i = 0; i < m; i++)
         for (long j = 0; j < n; j++) {
             double sum = 0;
             for (long e = 0; e < k; e++)
-                sum += (double)a[i * lda + e] *
-                       (double)(transpose_b == TRANSPOSE ? b[j * ldb + e] : b[e * ldb + j]);
-            c[i * ldc + j] = alpha * (float)sum + (beta != 0 ? beta * c[i * ldc + j] : 0) + error;
+                sum += (double)a[i * lda + e] * (double)b[j * ldb + e];
+            c[i * ldc + j] = (float)sum + error;
         }
 }

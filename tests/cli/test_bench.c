@@ -157,7 +157,7 @@ static bool warns_of_peer(const json_t *document)
     size_t i;
     bool found = false;
     json_array_foreach(tool_member(tool_member(document, "noise"), "warnings"), i, warning) found =
-        found || strstr(json_string_value(warning), "OpenBLAS") != NULL;
+        found || strstr(json_string_value(warning), "OPENBLAS_CORETYPE=") != NULL;
     return found;
 }
 
