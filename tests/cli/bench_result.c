@@ -74,3 +74,22 @@ json_t *bench_result_run(const char *arguments, int *count)
     ck_assert_double_ge(tool_number(tool_member(document, "host"), "cpus"), 1);
     return document;
 }
+
+json_t *bench_result_run_on_device(const char *arguments, int *count)
+{
+    json_t *document = bench_result_run(arguments, count);
+    const json_t *devices = tool_member(document, "devices");
+    ck_assert_int_eq((int)json_array_size(devices), 1);
+    ck_assert_str_ne(tool_text(json_array_get(devices, 0), "uuid"), "");
+    return document;
+}
+
+int bench_result_count(const json_t *document, const char *benchmark)
+{
+    const json_t *result;
+    size_t i;
+    int count = 0;
+    json_array_foreach(tool_member(document, "results"), i, result) count +=
+        strcmp(tool_text(result, "benchmark"), benchmark) == 0;
+    return count;
+}

@@ -8,4 +8,10 @@
  * how many of them are no ceilings. */
 json_t *bench_result_run(const char *arguments, int *count);
 
+/* The same; the run is on one device. */
+json_t *bench_result_run_on_device(const char *arguments, int *count);
+
+/* Results of a benchmark, ceilings included. */
+int bench_result_count(const json_t *document, const char *benchmark);
+
 #endif

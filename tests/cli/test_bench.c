@@ -7,23 +7,13 @@
 #include "cli/tool.h"
 #include "support/check_main.h"
 
-/* One on a device. */
-static json_t *run_bench(const char *arguments, int *count)
-{
-    json_t *document = bench_result_run(arguments, count);
-    const json_t *devices = tool_member(document, "devices");
-    ck_assert_int_eq((int)json_array_size(devices), 1);
-    ck_assert_str_ne(tool_text(json_array_get(devices, 0), "uuid"), "");
-    return document;
-}
-
 START_TEST(matmul_measures_every_shape_and_dtype)
 {
     int count;
-    json_t *document =
-        run_bench("bench matmul --json --time 0.005 --shape 33x65x17 --shape 1x100x70 "
-                  "--dtype f32 --dtype f16 --dtype bf16",
-                  &count);
+    json_t *document = bench_result_run_on_device(
+        "bench matmul --json --time 0.005 --shape 33x65x17 --shape 1x100x70 "
+        "--dtype f32 --dtype f16 --dtype bf16",
+        &count);
     ck_assert_int_eq(count, 6);
     static const char *const dtypes[] = {"f32", "f32", "f16", "f16", "bf16", "bf16"};
     const json_t *result;
@@ -51,7 +41,8 @@ END_TEST
 START_TEST(copy_measures_every_case)
 {
     int count;
-    json_t *document = run_bench("bench copy --json --time 0.005 --size 1", &count);
+    json_t *document =
+        bench_result_run_on_device("bench copy --json --time 0.005 --size 1", &count);
     ck_assert_int_eq(count, 14);
     json_decref(document);
 }
@@ -60,7 +51,7 @@ END_TEST
 START_TEST(launch_starts_fresh_processes)
 {
     int count;
-    json_t *document = run_bench("bench launch --json --time 0.005", &count);
+    json_t *document = bench_result_run_on_device("bench launch --json --time 0.005", &count);
     ck_assert_int_eq(count, 12);
     const json_t *last = json_array_get(tool_member(document, "results"), 11);
     ck_assert_str_eq(tool_text(tool_member(last, "case"), "what"),
@@ -73,33 +64,22 @@ END_TEST
 START_TEST(first_measures_this_process)
 {
     int count;
-    json_t *document = run_bench("bench first --json --shape 8x16x8", &count);
+    json_t *document = bench_result_run_on_device("bench first --json --shape 8x16x8", &count);
     ck_assert_int_eq(count, 4);
     json_decref(document);
 }
 END_TEST
 
-/* Results of a benchmark, ceilings included. */
-static int results_of(const json_t *document, const char *benchmark)
-{
-    const json_t *result;
-    size_t i;
-    int count = 0;
-    json_array_foreach(tool_member(document, "results"), i, result) count +=
-        strcmp(tool_text(result, "benchmark"), benchmark) == 0;
-    return count;
-}
-
 START_TEST(peak_measures_the_ceilings)
 {
     int count;
-    json_t *document = run_bench("bench peak --json --time 0.002", &count);
+    json_t *document = bench_result_run_on_device("bench peak --json --time 0.002", &count);
     ck_assert_int_eq(count, 0);
     const json_t *device = json_array_get(tool_member(document, "devices"), 0);
     int dtypes = json_is_true(tool_member(device, "fp16")) ? 2 : 1;
-    ck_assert_int_eq(results_of(document, "fma_peak"), 4 * dtypes);
-    ck_assert_int_eq(results_of(document, "device_copy"), 1);
-    ck_assert_int_eq(results_of(document, "memcpy"), 1);
+    ck_assert_int_eq(bench_result_count(document, "fma_peak"), 4 * dtypes);
+    ck_assert_int_eq(bench_result_count(document, "device_copy"), 1);
+    ck_assert_int_eq(bench_result_count(document, "memcpy"), 1);
     json_decref(document);
 }
 END_TEST
@@ -107,32 +87,11 @@ END_TEST
 START_TEST(elementwise_and_batched_verify)
 {
     int count;
-    json_decref(run_bench("bench elementwise --json --time 0.001", &count));
+    json_decref(bench_result_run_on_device("bench elementwise --json --time 0.001", &count));
     ck_assert_int_eq(count, 11);
-    json_decref(run_bench("bench batched --json --time 0.001 --dtype f32 --dtype bf16", &count));
+    json_decref(bench_result_run_on_device(
+        "bench batched --json --time 0.001 --dtype f32 --dtype bf16", &count));
     ck_assert_int_eq(count, 6);
-}
-END_TEST
-
-START_TEST(without_a_name_all_are_run)
-{
-    static const char *const all[] = {"fma_peak", "launch",      "matmul", "batched", "copy",
-                                      "memcpy",   "elementwise", "rng",    "sample",  "plan"};
-    int count;
-    json_t *document = run_bench("bench --json --time 0.002", &count);
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        ck_assert_msg(results_of(document, all[i]) > 0, "no %s", all[i]);
-    ck_assert_int_eq(results_of(document, "first"), 0);
-    ck_assert(json_is_null(tool_member(document, "benchmark")));
-    ck_assert_int_eq((int)json_array_size(tool_member(document, "failures")), 0);
-    /* 4096 cubed is not done in 2 ms by these drivers. */
-    const json_t *note;
-    size_t i;
-    bool found = false;
-    json_array_foreach(tool_member(document, "left_out"), i, note) found =
-        found || strcmp(tool_text(note, "text"), "f32 4096x4096x4096") == 0;
-    ck_assert(found);
-    json_decref(document);
 }
 END_TEST
 
@@ -165,7 +124,7 @@ START_TEST(a_peer_is_verified_and_named)
 {
     int count;
     setenv("LD_LIBRARY_PATH", TEST_STAND_IN, 1);
-    json_t *document = run_bench(peer_run, &count);
+    json_t *document = bench_result_run_on_device(peer_run, &count);
     const json_t *results = tool_member(document, "results");
     const json_t *peer = tool_member(json_array_get(results, json_array_size(results) - 1), "peer");
     ck_assert_str_eq(tool_text(peer, "name"), "OpenBLAS 9.8.7 sgemm for SkylakeX, 2 threads");
@@ -175,7 +134,7 @@ START_TEST(a_peer_is_verified_and_named)
 
     /* What is old for this processor is told, unless this processor is as old. */
     setenv("STAND_IN_CORE", "Prescott", 1);
-    document = run_bench(peer_run, &count);
+    document = bench_result_run_on_device(peer_run, &count);
 #if defined(__x86_64__)
     ck_assert(warns_of_peer(document) == (bool)__builtin_cpu_supports("avx2"));
 #else
@@ -219,7 +178,6 @@ TESTS(bench)
     tcase_add_test(tests, first_measures_this_process);
     tcase_add_test(tests, peak_measures_the_ceilings);
     tcase_add_test(tests, elementwise_and_batched_verify);
-    tcase_add_test(tests, without_a_name_all_are_run);
     tcase_add_test(tests, prints_a_table);
     tcase_add_test(tests, a_peer_is_verified_and_named);
     tcase_add_test(tests, failures_of_the_library_are_passed_on);

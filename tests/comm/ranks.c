@@ -60,9 +60,16 @@ void *ranks_shared(void)
 
 /* The leak checker: it stumbles over the thread-local memory of UCX's libraries where these have
  * just been unloaded, and what they leak is theirs. The loader keeps the text of its last failure.
- */
+ * Which library leaks is known without symbols, and to read those takes each rank ten times as long
+ * as all its work: reports give addresses, for addr2line. */
+const char *__asan_default_options(void);
 const char *__lsan_default_options(void);
 const char *__lsan_default_suppressions(void);
+
+const char *__asan_default_options(void)
+{
+    return "symbolize=0";
+}
 
 const char *__lsan_default_options(void)
 {

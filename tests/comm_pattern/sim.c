@@ -225,7 +225,7 @@ void sim_run(sim_job *sim)
     }
     for (int r = 0; r < sim->size; r++) {
         sim_rank *rank = &sim->ranks[r];
-        ck_assert_int_eq(rank->plan.status, TSR_OK);
+        ck_check(rank->plan.status == TSR_OK);
         rank->temp = malloc((rank->plan.temp_count + 1) * sizeof *rank->temp);
         for (uint64_t i = 0; i <= rank->plan.temp_count; i++)
             rank->temp[i] = (element){.index = POISON};

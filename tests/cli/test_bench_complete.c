@@ -1,0 +1,35 @@
+/* The run of all benchmarks, which people who just say `tessera bench` get. */
+#include <stdbool.h>
+#include <string.h>
+
+#include "cli/bench_result.h"
+#include "cli/tool.h"
+#include "support/check_main.h"
+
+START_TEST(without_a_name_all_are_run)
+{
+    static const char *const all[] = {"fma_peak", "launch",      "matmul", "batched", "copy",
+                                      "memcpy",   "elementwise", "rng",    "sample",  "plan"};
+    int count;
+    json_t *document = bench_result_run_on_device("bench --json --time 0.002", &count);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        ck_assert_msg(bench_result_count(document, all[i]) > 0, "no %s", all[i]);
+    ck_assert_int_eq(bench_result_count(document, "first"), 0);
+    ck_assert(json_is_null(tool_member(document, "benchmark")));
+    ck_assert_int_eq((int)json_array_size(tool_member(document, "failures")), 0);
+    /* 4096 cubed is not done in 2 ms by these drivers. */
+    const json_t *note;
+    size_t i;
+    bool found = false;
+    json_array_foreach(tool_member(document, "left_out"), i, note) found =
+        found || strcmp(tool_text(note, "text"), "f32 4096x4096x4096") == 0;
+    ck_assert(found);
+    json_decref(document);
+}
+END_TEST
+
+TESTS(bench_complete)
+{
+    tcase_set_timeout(tests, 240);
+    tcase_add_test(tests, without_a_name_all_are_run);
+}
