@@ -17,6 +17,8 @@ const int FIRST = 2 * SUMS - 2 * SUMS / LANES;  // of those that are made of all
 // Those to pin: the last but FIRST's, since what is stored does not stay itself. A single vector's sums do not stay by any but themselves.
 const int PINNED = SUMS == LANES ? 0 : 2 * SUMS - 4 * SUMS / LANES;
 const int GROUP = STEPS < 8 ? STEPS : 8;        // of steps
+// 1: a is bf16 widened to f32, in the order of load_words(), and k a multiple of two steps
+layout(constant_id = 13) const uint DEALT = 0;
 
 float load(uint64_t line, uint dtype, int step)
 {
@@ -30,15 +32,18 @@ float load(uint64_t line, uint dtype, int step)
 
 // Two bf16 operands are read as words of two neighbours, of which the upper one is a float but for the mask: one operation, where
 // widening takes two. The even elements are the upper ones of words that start two bytes earlier. The order of the products
-// changes, for both operands alike.
-const bool WORDS = STEPS % 2 == 0 && CAREFUL == 0 && SKIPS == 0 && A_DTYPE == TSR_DT_BF16 && B_DTYPE == TSR_DT_BF16;
+// changes, for both operands alike: of two steps' elements those of even index come first.
+const bool A_WORDS = STEPS % 2 == 0 && CAREFUL == 0 && SKIPS == 0 && A_DTYPE == TSR_DT_BF16 && B_DTYPE == TSR_DT_BF16;
+const bool B_WORDS = DEALT != 0 ? true : A_WORDS; // a || here becomes invalid SPIR-V, as glslang 12 writes it
 
 float load_words(uint64_t line, int step)
 {
-    if (step == 0) // before the line may be before all memory
-        return uintBitsToFloat(floatBitsToUint(load_lanes(line, TSR_DT_F32, LANES)) << 16);
-    uint64_t at = line + step / 2 * LANES * 4 + (step % 2 == 0 ? -2 : 0);
-    return uintBitsToFloat(floatBitsToUint(load_lanes(at, TSR_DT_F32, LANES)) & 0xffff0000u);
+    // Before the line may be before all memory.
+    uint64_t at = line + step / 2 * LANES * 4 + (step % 2 == 0 && step > 0 ? -2 : 0);
+    uint word = floatBitsToUint(load_lanes(at, TSR_DT_F32, LANES));
+    float value = uintBitsToFloat(step == 0 ? word << 16 : word & 0xffff0000u);
+    // What is skipped is whole pairs of steps, within which the order does not matter.
+    return SKIPS != 0 ? mix(0.0, value, step * LANES + gl_SubgroupInvocationID >= p.skip) : value;
 }
 
 // Which of the sums: element e of what lane l stores in round r is sum (r · WIDTH + e) · LANES + l.
@@ -85,9 +90,9 @@ void main()
             int step = first + g;
             float b[TN];
             [[unroll]] for (int j = 0; j < TN; j++)
-                b[j] = WORDS ? load_words(b_line[j], step) : load(b_line[j], B_DTYPE, step);
+                b[j] = B_WORDS ? load_words(b_line[j], step) : load(b_line[j], B_DTYPE, step);
             [[unroll]] for (int i = 0; i < TM; i++) {
-                float a = WORDS ? load_words(a_line[i], step) : load(a_line[i], A_DTYPE, step);
+                float a = A_WORDS ? load_words(a_line[i], step) : load(a_line[i], A_DTYPE, step);
                 [[unroll]] for (int j = 0; j < TN; j++)
                     c[sum_of(i, j)] += a * b[j];
             }

@@ -74,6 +74,11 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
              (p->y_paired && at.col % 2 == 0 && (nt ? width == 4 : !careful)));
     ck_check(!piece->constants[TSR__LAVAPIPE_PAIRS] ||
              (piece->y % 2 == 0 && piece->y_part % 2 == 0));
+    /* Whole pairs of steps, wherever they start. */
+    ck_check((piece->constants[TSR__LAVAPIPE_DEALT] != 0) == p->a_dealt);
+    ck_check(!p->a_dealt || (!careful && piece->constants[TSR__LAVAPIPE_STEPS] % 2 == 0 &&
+                             piece->k % (2 * p->lanes) == 0 && piece->skip % (2 * p->lanes) == 0 &&
+                             at.k % (2 * p->lanes) == 0));
     ck_check(piece->skip < piece->k && !(in_parts && piece->skip > 0));
     ck_check(piece->skip == 0 || piece->constants[TSR__LAVAPIPE_SKIPS] == 1);
     /* All of the piece has workgroups, and no more than a dispatch can number. */
@@ -114,6 +119,7 @@ static void check_plan(tsr__lavapipe_form form, uint32_t m, uint32_t n, uint32_t
                          .y_stride = n,
                          .y_paired = n % 2 == 0,
                          .a_dtype = TSR_F32,
+                         .a_dealt = form == TSR__LAVAPIPE_NT && k % (2 * lanes) == 0,
                          .b_dtype = TSR_F16,
                          .accumulate = accumulate}};
     c.product.parts = tsr__lavapipe_parts(&c.product);

@@ -135,6 +135,25 @@ START_TEST(the_large_kernels_choice_on_mixtures)
 }
 END_TEST
 
+/* Enough of both for Mesa's CPU driver to widen a to the order in which it reads b: whole pairs of
+ * steps, in stretches that end with k and in stretches that start earlier. The loop variable is
+ * whether b is transposed. */
+START_TEST(bf16_in_pairs_of_steps)
+{
+    static const int64_t depths[] = {16, 80, 544, 1056};
+    gpu_random random = {29};
+
+    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
+        matmul_case c = plain_case(i % 2 ? 128 : 137, depths[i], i % 3 ? 130 : 128);
+        c.a = c.b = TSR_BF16;
+        c.y = i % 2 ? TSR_BF16 : TSR_F32;
+        c.transpose_b = _i;
+        c.views = i > 1;
+        run_case(&random, &c);
+    }
+}
+END_TEST
+
 START_TEST(splits_of_k)
 {
     gpu_random random = {23};
@@ -918,6 +937,7 @@ static void add_kernels(TCase *tests)
     tcase_add_test(tests, every_kernel_on_views_and_batches);
     tcase_add_loop_test(tests, mixtures_of_dtypes, 0, 9);
     tcase_add_test(tests, the_large_kernels_choice_on_mixtures);
+    tcase_add_loop_test(tests, bf16_in_pairs_of_steps, 0, 2);
     tcase_add_test(tests, splits_of_k);
 }
 
@@ -951,6 +971,7 @@ TESTS(matmul_packed)
     tcase_add_test(tests, every_kernel_with_an_epilogue);
     tcase_add_loop_test(tests, mixtures_of_dtypes, 0, 9);
     tcase_add_test(tests, the_large_kernels_choice_on_mixtures);
+    tcase_add_loop_test(tests, bf16_in_pairs_of_steps, 0, 2);
 }
 
 TESTS(matmul_refusals)

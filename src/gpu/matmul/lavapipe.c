@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "gpu/matmul/lavapipe_finish.h"
 #include "gpu/matmul/lavapipe_plan.h"
+#include "gpu/ops/copy.h"
 #include "shaders/params/matmul.h"
 #include "shaders/params/matmul_cpu.h"
 #include "tessera/ops.h"
@@ -65,6 +66,7 @@ typedef struct run {
     tsr_tensor a, b;               /* the caller's, or packed in scratch */
     tsr_tensor a_source, b_source; /* what to pack, where ndim is not 0 */
     tsr__buffer *partial;          /* f32 sums of some rows, where y cannot take them as they are */
+    bool dealt;                    /* a is, see tsr__lavapipe_product */
     int64_t band;                  /* rows at a time */
     uint32_t lanes, parts;         /* sums of each element, tsr__lavapipe_parts() */
     bool record;                   /* false: only make the pipelines */
@@ -152,14 +154,22 @@ static bool should_pack_b(const tsr__matmul_problem *p)
            (p->a.col == 1 || packs_in(p, &p->a, p->m, most_to_save_time));
 }
 
-/* Each element of a is widened once for every tile of columns: once and for all takes less where
- * there are many. Two operands in bf16 with lanes along k cost hardly more than f32. */
-static bool should_widen_a(const tsr__matmul_problem *p)
+/* Two operands in bf16 with lanes along k are read by words. */
+static bool reads_words(const tsr__matmul_problem *p)
 {
-    const int64_t few_rows = 8, many_columns = 128;
-    bool cheap = p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16 && p->b.row == 1;
+    return p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16 && p->b.row == 1;
+}
 
-    return has_halves(&p->a) && !cheap && p->a.col == 1 && p->m > few_rows &&
+/* Each element of a is widened once for every tile of columns: once and for all takes less where
+ * there are many. Read by words they cost hardly more than f32, unless a can be widened to their
+ * order. */
+static bool should_widen_a(const run *r)
+{
+    const int64_t few_rows = 8, many_rows = 128, many_columns = 128;
+    const tsr__matmul_problem *p = &r->problem;
+    bool deals = p->batch_dims == 0 && p->k % (2 * (int64_t)r->lanes) == 0 && p->m >= many_rows;
+
+    return has_halves(&p->a) && (!reads_words(p) || deals) && p->a.col == 1 && p->m > few_rows &&
            p->n >= many_columns && packs_in(p, &p->a, p->m, most_to_save_time);
 }
 
@@ -172,10 +182,11 @@ static tsr_status prepare_operands(run *r)
     r->b = *r->call->b;
     if (!readable(b) || (widen && has_halves(b)) || should_pack_b(&r->problem))
         TSR__TRY(pack_b(r, widen));
-    bool widen_a = widen ? has_halves(a) : should_widen_a(&r->problem);
+    bool widen_a = widen ? has_halves(a) : should_widen_a(r), words = reads_words(&r->problem);
     /* Rows of a that are not contiguous can be read along columns of b, not along its lines. */
     if (!readable(a) || widen_a || (a->col != 1 && b->row == 1))
         TSR__TRY(pack_a(r, widen_a));
+    r->dealt = widen_a && words && tsr__copy_deals(&r->a, &r->a_source);
     return TSR_OK;
 }
 
@@ -281,6 +292,7 @@ static tsr__lavapipe_product product_of(const run *r, int64_t rows)
         .a_dtype = p->a.dtype,
         .b_dtype = p->b.dtype,
         .accumulate = p->accumulate && !r->partial,
+        .a_dealt = r->dealt,
         .y_paired = y_is_paired(r),
         .parts = r->parts,
     };
@@ -405,7 +417,9 @@ tsr_status tsr__matmul_run_lavapipe(const tsr__matmul_call *call, const tsr__mat
         TSR__TRY(tsr__stream_scratch(call->stream, r.at_once * sums_size(&r) * sizeof(float),
                                      &r.partial));
     TSR__TRY(walk(&r, false));
-    if (r.a_source.layout.ndim > 0)
+    if (r.dealt)
+        TSR__TRY(tsr__copy_dealt(call->stream, &r.a, &r.a_source));
+    else if (r.a_source.layout.ndim > 0)
         TSR__TRY(tsr_copy(call->stream, &r.a, &r.a_source));
     if (r.b_source.layout.ndim > 0)
         TSR__TRY(tsr_copy(call->stream, &r.b, &r.b_source));

@@ -176,7 +176,8 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
                       [TSR__LAVAPIPE_B_DTYPE] = p->b_dtype,
                       [TSR__LAVAPIPE_PARTS] = in_parts,
                       [TSR__LAVAPIPE_FORM] = nt ? width : tn,
-                      [TSR__LAVAPIPE_PAIRS] = fours && p->y_paired && at->col % 2 == 0},
+                      [TSR__LAVAPIPE_PAIRS] = fours && p->y_paired && at->col % 2 == 0,
+                      [TSR__LAVAPIPE_DEALT] = p->a_dealt},
         .groups = {!in_parts ? tsr__div_up_u32(at->rows, shape.rows)
                    : nt      ? at->parts
                              : groups,

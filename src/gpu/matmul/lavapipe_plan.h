@@ -22,6 +22,7 @@ typedef struct tsr__lavapipe_product {
     uint64_t a_stride, b_stride, y_stride; /* elements from line to line, as stored */
     tsr_dtype a_dtype, b_dtype;
     bool accumulate; /* onto what is in y */
+    bool a_dealt;    /* f32, see matmul_lavapipe_nt.comp; k is a multiple of two steps */
     bool y_paired;   /* every row of y starts at a multiple of 8 bytes */
     uint32_t parts;  /* tsr__lavapipe_parts(): y is that many matrices of sums, to be added up */
 } tsr__lavapipe_product;
@@ -41,6 +42,7 @@ enum {
     TSR__LAVAPIPE_PARTS,
     TSR__LAVAPIPE_FORM, /* nt: WIDTH, nn: A_TRANSPOSED */
     TSR__LAVAPIPE_PAIRS,
+    TSR__LAVAPIPE_DEALT, /* nt */
     TSR__LAVAPIPE_CONSTANTS
 };
 

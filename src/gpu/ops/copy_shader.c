@@ -174,3 +174,40 @@ tsr_status tsr__copy_shader(tsr_stream *stream, const tsr_tensor *dst, const tsr
     TSR__TRY(run_pieces(stream, dst, src, false));
     return run_pieces(stream, dst, src, true);
 }
+
+/* Whole rows at once: no place in a row may depend on how it is cut. */
+static bool deal_of(const tsr_tensor *dst, const tsr_tensor *src, tsr__packets *work,
+                    tsr__piece *out)
+{
+    const tsr_device *device = dst->buffer->device;
+    int64_t columns = src->layout.ndim > 0 ? src->layout.shape[src->layout.ndim - 1] : 1;
+    tsr__pieces walk;
+    tsr__piece piece, next, rest;
+
+    *work = (tsr__packets){.function = TSR_PACKETS_DEAL, .count = 2, .tensor = {dst, src}};
+    if (dst->layout.dtype != TSR_F32 || src->layout.dtype != TSR_BF16 ||
+        !tsr__packets_suit(device) || columns % (2 * (int64_t)device->info.subgroup_size) != 0)
+        return false;
+    tsr__pieces_init(&walk, 2, (const tsr_layout *[]){&dst->layout, &src->layout}, 0);
+    return tsr__pieces_next(&walk, &piece) && !tsr__pieces_next(&walk, &next) &&
+           tsr__packets_cut(work, &piece, out, &rest) && rest.count == 0;
+}
+
+bool tsr__copy_deals(const tsr_tensor *dst, const tsr_tensor *src)
+{
+    tsr__packets work;
+    tsr__piece piece;
+
+    return deal_of(dst, src, &work, &piece);
+}
+
+tsr_status tsr__copy_dealt(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src)
+{
+    tsr__packets work;
+    tsr__piece piece;
+
+    if (!deal_of(dst, src, &work, &piece))
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "such rows cannot be dealt");
+    TSR__TRY(tsr__packets_run(stream, &work, &piece, false));
+    return tsr__packets_run(stream, &work, &piece, true);
+}
