@@ -206,8 +206,14 @@ tsr_status tsr__copy_dealt(tsr_stream *stream, const tsr_tensor *dst, const tsr_
     tsr__packets work;
     tsr__piece piece;
 
-    if (!deal_of(dst, src, &work, &piece))
-        return tsr__fail(TSR_ERR_UNSUPPORTED, "such rows cannot be dealt");
+    if (!deal_of(dst, src, &work, &piece)) {
+        char shape[TSR_SHAPE_TEXT];
+        return tsr__fail(
+            TSR_ERR_UNSUPPORTED, "rows of %s %s cannot be dealt as %s in subgroups of %u",
+            tsr_dtype_name(src->layout.dtype),
+            tsr_shape_format(src->layout.ndim, src->layout.shape, shape, sizeof shape),
+            tsr_dtype_name(dst->layout.dtype), dst->buffer->device->info.subgroup_size);
+    }
     TSR__TRY(tsr__packets_run(stream, &work, &piece, false));
     return tsr__packets_run(stream, &work, &piece, true);
 }
