@@ -31,7 +31,7 @@ void main()
         bool careful = CAREFUL != 0 && i / HELD + 1 == STEPS;
         uint64_t line = x + uint64_t(careful ? min(row, p.count - 1) : row) * p.step;
         [[unroll]] for (uint u = 0; u < UNITS; u++) {
-            float value = load_lanes(line + u * LANES * bytes_of(X_DTYPE), X_DTYPE, LANES);
+            float value = load_lanes(line, u * LANES * bytes_of(X_DTYPE), X_DTYPE, LANES);
             uint e = i % HELD * UNITS + u;
             folded[e] = combine(folded[e], careful ? mix(identity(), value, row < p.count) : value);
         }

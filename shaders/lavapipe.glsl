@@ -6,20 +6,23 @@
 #ifndef TSR_LAVAPIPE_GLSL
 #define TSR_LAVAPIPE_GLSL
 
-layout(buffer_reference, std430, buffer_reference_align = 4) buffer Float {
+#ifndef TSR_MEMORY
+#define TSR_MEMORY
+#endif
+layout(buffer_reference, std430, buffer_reference_align = 4) TSR_MEMORY buffer Float {
     float v;
 };
-layout(buffer_reference, std430, buffer_reference_align = 4) buffer Float4 {
+layout(buffer_reference, std430, buffer_reference_align = 4) TSR_MEMORY buffer Float4 {
     vec4 v;
 };
-layout(buffer_reference, std430, buffer_reference_align = 8) buffer Packet {
+layout(buffer_reference, std430, buffer_reference_align = 8) TSR_MEMORY buffer Packet {
     uint64_t v;
 };
 #if TSR_STORAGE16
-layout(buffer_reference, std430, buffer_reference_align = 2) buffer Half {
+layout(buffer_reference, std430, buffer_reference_align = 2) TSR_MEMORY buffer Half {
     uint16_t v;
 };
-layout(buffer_reference, std430, buffer_reference_align = 2) buffer Half4 {
+layout(buffer_reference, std430, buffer_reference_align = 2) TSR_MEMORY buffer Half4 {
     u16vec4 v;
 };
 #endif
@@ -94,16 +97,17 @@ float after(float value, uint touched)
     return uintBitsToFloat(floatBitsToUint(value) | (touched & p.identity[0]));
 }
 
-// Element by lane. mix() becomes a select with a constant lane mask, and LLVM folds the chain into one vector load; ?: would
-// become control flow.
-float load_lanes(uint64_t at, uint dtype, uint lanes)
+// Element by lane, from `from` bytes behind `line`. mix() becomes a select with a constant lane mask, and LLVM folds the chain into one
+// vector load; ?: would become control flow. Addresses are the line and one number, in which the driver has least to tidy up.
+float load_lanes(uint64_t line, uint from, uint dtype, uint lanes)
 {
 #if TSR_STORAGE16
     if (dtype != TSR_DT_F32) {
         uint16_t bits = uint16_t(0);
         [[unroll]] for (uint e = 0; e < lanes; e += 4) {
-            u16vec4 four = Half4(at + e * 2).v;
-            [[unroll]] for (uint i = 0; i < 4; i++)
+            u16vec4 four = Half4(line + uint64_t(from + e * 2)).v;
+            bits = e == 0 ? four.x : mix(bits, four.x, gl_SubgroupInvocationID == e);
+            [[unroll]] for (uint i = 1; i < 4; i++)
                 bits = mix(bits, four[i], gl_SubgroupInvocationID == e + i);
         }
         return decode(bits, dtype);
@@ -111,8 +115,9 @@ float load_lanes(uint64_t at, uint dtype, uint lanes)
 #endif
     float value = 0.0;
     [[unroll]] for (uint e = 0; e < lanes; e += 4) {
-        vec4 four = Float4(at + e * 4).v;
-        [[unroll]] for (uint i = 0; i < 4; i++)
+        vec4 four = Float4(line + uint64_t(from + e * 4)).v;
+        value = e == 0 ? four.x : mix(value, four.x, gl_SubgroupInvocationID == e);
+        [[unroll]] for (uint i = 1; i < 4; i++)
             value = mix(value, four[i], gl_SubgroupInvocationID == e + i);
     }
     return value;

@@ -41,7 +41,7 @@ void main()
             if (CAREFUL != 0)
                 sum = Float(y_row[i] + 4 * (min(col0 + j * LANES + lane, p.n - 1) - col0)).v;
             else
-                sum = load_lanes(y_row[i] + 4 * j * LANES, TSR_DT_F32, LANES);
+                sum = load_lanes(y_row[i], 4 * j * LANES, TSR_DT_F32, LANES);
             c[i * TN + j] = mix(0.0, sum, p.accumulate != 0);
         }
     }
@@ -58,7 +58,7 @@ void main()
             if (CAREFUL != 0)
                 b[j] = load_lanes_careful(b_line, B_DTYPE, col0 + j * LANES, p.n, LANES);
             else
-                b[j] = load_lanes(b_line + j * LANES * b_bytes, B_DTYPE, LANES);
+                b[j] = load_lanes(b_line, j * LANES * b_bytes, B_DTYPE, LANES);
             if (SKIPS != 0) // both operands: an infinity times 0 would be NaN
                 b[j] = mix(0.0, b[j], counts);
         }

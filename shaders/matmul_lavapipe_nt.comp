@@ -24,8 +24,8 @@ float load(uint64_t line, uint dtype, int step)
 {
     uint k = step * LANES + gl_SubgroupInvocationID;
     if (CAREFUL != 0)
-        return mix(0.0, load_lanes_careful(line, dtype, 0, p.k, LANES), k < p.k);
-    float value = load_lanes(line + step * LANES * bytes_of(dtype), dtype, LANES);
+        return mix(0.0, load_lanes_careful(line + NEAR, dtype, 0, p.k, LANES), k < p.k);
+    float value = load_lanes(line, NEAR + step * LANES * bytes_of(dtype), dtype, LANES);
     // Both operands become 0: an infinity times 0 would be NaN.
     return SKIPS != 0 ? mix(0.0, value, k >= p.skip) : value;
 }
@@ -39,8 +39,8 @@ const bool B_WORDS = DEALT != 0 ? true : A_WORDS; // a || here becomes invalid S
 float load_words(uint64_t line, int step)
 {
     // Before the line may be before all memory.
-    uint64_t at = line + step / 2 * LANES * 4 + (step % 2 == 0 && step > 0 ? -2 : 0);
-    uint word = floatBitsToUint(load_lanes(at, TSR_DT_F32, LANES));
+    uint from = NEAR + step / 2 * LANES * 4 - (step % 2 == 0 && step > 0 ? 2 : 0);
+    uint word = floatBitsToUint(load_lanes(line, from, TSR_DT_F32, LANES));
     float value = uintBitsToFloat(step == 0 ? word << 16 : word & 0xffff0000u);
     // What is skipped is whole pairs of steps, within which the order does not matter.
     return SKIPS != 0 ? mix(0.0, value, step * LANES + gl_SubgroupInvocationID >= p.skip) : value;
@@ -72,10 +72,10 @@ void main()
     // Lines past an edge repeat the last ones: they compute and store the same bits again, so that no tile needs a branch.
     uint64_t a_line[TM], b_line[TN];
     [[unroll]] for (int i = 0; i < TM; i++)
-        a_line[i] = p.a + (batch * p.a_batch + uint64_t(min(row0 + i, p.m - 1)) * p.a_stride + part * (STEPS * LANES)) * bytes_of(A_DTYPE);
+        a_line[i] = p.a - NEAR + (batch * p.a_batch + uint64_t(min(row0 + i, p.m - 1)) * p.a_stride + part * (STEPS * LANES)) * bytes_of(A_DTYPE);
     [[unroll]] for (int j = 0; j < TN; j++) {
         uint col = min(col0 + j / WIDTH * WIDTH, p.n - WIDTH) + j % WIDTH;
-        b_line[j] = p.b + (batch * p.b_batch + uint64_t(col) * p.b_stride + part * (STEPS * LANES)) * bytes_of(B_DTYPE);
+        b_line[j] = p.b - NEAR + (batch * p.b_batch + uint64_t(col) * p.b_stride + part * (STEPS * LANES)) * bytes_of(B_DTYPE);
     }
 
     // A heap: the sums, then those of its elements 0 and 1, 2 and 3, ….

@@ -46,11 +46,11 @@ void main()
         uint before = step * LANES;
         precise float value = 0.0;
         if (FUNCTION != TSR_SOFTMAX_LOG_GRAD)
-            value = load_lanes(a + before * bytes_of(A_DTYPE), A_DTYPE, LANES);
+            value = load_lanes(a, before * bytes_of(A_DTYPE), A_DTYPE, LANES);
         if (FUNCTION == TSR_SOFTMAX_GRAD)
-            value *= load_lanes(b + before * bytes_of(B_DTYPE), B_DTYPE, LANES);
+            value *= load_lanes(b, before * bytes_of(B_DTYPE), B_DTYPE, LANES);
         if (FUNCTION == TSR_SOFTMAX_LOG_GRAD)
-            value = load_lanes(b + before * bytes_of(B_DTYPE), B_DTYPE, LANES);
+            value = load_lanes(b, before * bytes_of(B_DTYPE), B_DTYPE, LANES);
         values[step] = mix(value, EXPONENTIALS ? MINUS_INFINITY : 0.0, before + lane < at.before);
         if (EXPONENTIALS)
             largest = max(largest, values[step]);
