@@ -56,7 +56,8 @@ START_TEST(normal_reaches_6_3_and_is_odd)
     ck_assert_float_lt(tsr__normal_from_word(0), -6.33f);
     ck_assert_float_gt(tsr__normal_from_word(UINT32_MAX), 6.33f);
     for (uint64_t word = 0; word <= UINT32_MAX; word += 99991)
-        ck_check(tsr__normal_from_word((uint32_t)word) == -tsr__normal_from_word(~(uint32_t)word));
+        ck_check_equal(tsr__normal_from_word((uint32_t)word),
+                       -tsr__normal_from_word(~(uint32_t)word));
 }
 END_TEST
 

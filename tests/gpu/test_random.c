@@ -306,7 +306,7 @@ START_TEST(uniform_stays_below_high)
     int clipped = 0;
     for (uint64_t i = 0; i < COUNT; i++) {
         uint32_t word = tsr__philox_word(1, 0, i);
-        ck_check(got[i] == tsr__uniform_from_word(word, 1, high));
+        ck_check_equal(got[i], tsr__uniform_from_word(word, 1, high));
         ck_check(got[i] < high);
         clipped += 1.0f + (float)(word >> 8) * 0x1p-24f * 0x1p-21f >= high;
     }

@@ -69,7 +69,7 @@ static void embedding_case(gpu_random *random, int64_t rows, int64_t here, int64
     }
     gpu_get(table, got);
     for (int64_t i = 0; i < here * width; i++)
-        ck_check(got[i] == values[i]);
+        ck_check_equal(got[i], values[i]);
     double *all[] = {values, added, index, got};
     for (int i = 0; i < 4; i++)
         free(all[i]);

@@ -49,7 +49,7 @@ static void run(shared_epoch *job, int64_t ranks, uint64_t steps)
         ck_assert_ok(tsr_sampler_set_epoch(sampler, 2));
         if (job->state_size > 0)
             ck_assert_ok(tsr_sampler_resume(sampler, job->state, job->state_size));
-        ck_check(tsr_sampler_epoch(sampler) == 2);
+        ck_check_equal(tsr_sampler_epoch(sampler), 2);
         for (; step < steps; step++) {
             ck_assert_ok(tsr_sampler_next_batch(sampler, 64, indices, mask, &count));
             if (count == 0)

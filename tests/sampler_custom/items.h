@@ -37,7 +37,7 @@ static inline void items_epoch(tsr_sampler *sampler, int64_t epoch, items *out)
 {
     ck_assert_ok(tsr_sampler_set_epoch(sampler, epoch));
     items_read(sampler, out);
-    ck_check(out->count == tsr_sampler_length(sampler));
+    ck_check_equal(out->count, tsr_sampler_length(sampler));
 }
 
 static inline uint64_t items_size(const items *all, uint64_t item)

@@ -40,6 +40,10 @@ void tests_register(const char *name, tests_add_fn add);
             ck_abort_msg(__VA_ARGS__);                                                             \
     } while (0)
 
+/* Two numbers are equal, or the test fails with both. They are evaluated again for that. */
+#define ck_check_equal(got, want)                                                                  \
+    ck_check_msg((got) == (want), "%s is %.17g, not %.17g", #got, (double)(got), (double)(want))
+
 /* A status is TSR_OK, or the test fails with the library's error text. */
 #define ck_assert_ok(call)                                                                         \
     do {                                                                                           \

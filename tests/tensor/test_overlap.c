@@ -114,7 +114,7 @@ START_TEST(repeats)
             expected = expected || touched[a_at[i]];
             touched[a_at[i]] = 1;
         }
-        ck_check(tsr__layout_repeats(&layout) == expected);
+        ck_check_equal(tsr__layout_repeats(&layout), expected);
         seen[expected]++;
     }
     ck_assert_int_gt(seen[0], 1000);

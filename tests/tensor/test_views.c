@@ -53,7 +53,7 @@ static void compare(const tsr_layout *view)
     read_model(view, &got);
     ck_assert_int_eq(got.ndim, expected.ndim);
     for (int i = 0; i < got.ndim; i++)
-        ck_check(got.shape[i] == expected.shape[i]);
+        ck_check_equal(got.shape[i], expected.shape[i]);
     ck_assert_int_eq(got.count, expected.count);
     for (int64_t i = 0; i < got.count; i++)
         ck_check(got.at[i] == expected.at[i]);
