@@ -6,6 +6,7 @@
 #ifndef TSR_LAVAPIPE_GLSL
 #define TSR_LAVAPIPE_GLSL
 
+// A memory qualifier for what follows.
 #ifndef TSR_MEMORY
 #define TSR_MEMORY
 #endif
@@ -97,8 +98,9 @@ float after(float value, uint touched)
     return uintBitsToFloat(floatBitsToUint(value) | (touched & p.identity[0]));
 }
 
-// Element by lane, from `from` bytes behind `line`. mix() becomes a select with a constant lane mask, and LLVM folds the chain into one
-// vector load; ?: would become control flow. Addresses are the line and one number, in which the driver has least to tidy up.
+// Element by lane, from `from` bytes behind `line`, a constant. mix() becomes a select with a constant lane mask, and LLVM folds the chain
+// into one vector load; ?: would become control flow, unless it depends on e alone. The first element is every lane's until the others
+// come, which is one selection less. Addresses are the line and one number, in which the driver has least to tidy up.
 float load_lanes(uint64_t line, uint from, uint dtype, uint lanes)
 {
 #if TSR_STORAGE16

@@ -15,7 +15,7 @@ layout(push_constant, std430) uniform tsr_push
 };
 
 // So that the driver does not look for each load among all loads before it, time after time: a quarter of what it spends on a pipeline.
-// No load is made twice.
+// Volatile loads are never merged, but none is made twice here.
 #define TSR_MEMORY volatile
 #define TSR_IDENTITY_BITS 3
 #define TSR_INDEX_BITS TSR_MATMUL_CPU_INDEX_BITS
@@ -38,10 +38,6 @@ layout(constant_id = 10) const uint PARTS = 0;  // 1: a is not longer than one t
 layout(constant_id = 12) const uint PAIRS = 0;  // 1: y's columns of even numbers start at multiples of 8 bytes
 
 const uint TEAM = WORKGROUP / LANES;
-
-// Lines are given from here on, counted from NEAR bytes before their first: an offset of 0 would disappear a round of the driver's later
-// than others become constants.
-const uint NEAR = 64;
 
 uint64_t batch_index()
 {

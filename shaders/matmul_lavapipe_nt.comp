@@ -20,6 +20,10 @@ const int GROUP = STEPS < 8 ? STEPS : 8;        // of steps
 // 1: a is bf16 widened to f32, in the order of load_words(), and k a multiple of two steps
 layout(constant_id = 13) const uint DEALT = 0;
 
+// Lines are addressed from NEAR bytes before them, so that no offset is 0: the driver would need one round more over the shader to be rid
+// of those.
+const uint NEAR = 64;
+
 float load(uint64_t line, uint dtype, int step)
 {
     uint k = step * LANES + gl_SubgroupInvocationID;
