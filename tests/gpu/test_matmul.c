@@ -23,12 +23,16 @@ static void force_splits(uint32_t splits)
 
 /* Kernels -------------------------------------------------------------------------------------- */
 
-/* Runs a case with every kernel of the table that can do it here; how many did. */
-static int run_with_all(gpu_random *random, const matmul_case *c)
+/* Runs a case with every kernel of the table that can do it here and that `leaves_out` does not,
+ * where there is such a function; how many did. */
+static int run_with(gpu_random *random, const matmul_case *c,
+                    bool (*leaves_out)(const matmul_case *c, int config))
 {
     int ran = 0;
 
     for (int i = 0; tsr__matmul_config_at(i); i++) {
+        if (leaves_out && leaves_out(c, i))
+            continue;
         force(tsr__matmul_config_at(i)->name);
         tsr_status status = try_case(random, c);
         if (status == TSR_ERR_UNSUPPORTED)
@@ -39,6 +43,18 @@ static int run_with_all(gpu_random *random, const matmul_case *c)
     }
     tsr__matmul_force(NULL);
     return ran;
+}
+
+static int run_with_all(gpu_random *random, const matmul_case *c)
+{
+    return run_with(random, c, NULL);
+}
+
+/* The larger tiles are the small one's code, and slow to compile here: half of them take a as it
+ * is, the others transposed. */
+static bool takes_a_another_way(const matmul_case *c, int config)
+{
+    return tsr__matmul_config_at(config)->bm > 32 && (config & 1) != (c->transpose_a ? 0 : 1);
 }
 
 static const int64_t shapes[][3] = {
@@ -60,10 +76,10 @@ START_TEST(every_kernel_on_every_transposition)
         matmul_case c = plain_case(shapes[i][0], shapes[i][1], shapes[i][2]);
         c.transpose_a = _i & 1;
         c.transpose_b = _i & 2;
-        ran += run_with_all(&random, &c);
+        ran += run_with(&random, &c, takes_a_another_way);
     }
-    /* At the least the three tiles where they fit, the wide one everywhere, and one of the driver's
-     * own. */
+    /* At the least the small tile and one of the larger where they fit, the wide one, and
+     * one of the driver's own. */
     ck_assert_int_ge(ran, 4 * (SHAPES / 2));
 }
 END_TEST

@@ -1,5 +1,5 @@
 /* tsr_matmul on random problems: shapes, views, dtypes, epilogues and, every so often, a kernel
- * that the chooser would not have taken. 490 of them; TESSERA_TEST_PROBLEMS=1100 makes ten times as
+ * that the chooser would not have taken. 290 of them; TESSERA_TEST_PROBLEMS=600 makes ten times as
  * many. */
 #include <stdio.h>
 
@@ -11,7 +11,7 @@
 static int cases_per_part(void)
 {
     const char *wish = getenv("TESSERA_TEST_PROBLEMS");
-    int cases = wish ? atoi(wish) : 110;
+    int cases = wish ? atoi(wish) : 60;
 
     ck_assert_msg(cases > 2, "TESSERA_TEST_PROBLEMS is '%s', which is no number from 3 on", wish);
     return cases;
