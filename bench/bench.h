@@ -220,5 +220,8 @@ const bench_row *bench_roof(bench_context *context, const bench_row *arithmetic,
 /* All benchmarks, ending with NULL. A new one has its line in list.c. */
 extern const bench *const bench_list[];
 const bench *bench_find(const char *name);
+/* Why a name may be missing there, to follow "there is no benchmark NAME": "" in a build with
+ * everything. */
+extern const char bench_list_lacks[];
 
 #endif

@@ -33,6 +33,17 @@ const bench *const bench_list[] = {
 };
 /* clang-format on */
 
+const char bench_list_lacks[] =
+#if TSR__HAVE_VULKAN && TSR__HAVE_UCX
+    "";
+#elif TSR__HAVE_VULKAN
+    " in this build, which has no UCX";
+#elif TSR__HAVE_UCX
+    " in this build, which has no Vulkan";
+#else
+    " in this build, which has neither Vulkan nor UCX";
+#endif
+
 const bench *bench_find(const char *name)
 {
     for (int i = 0; bench_list[i] != NULL; i++)

@@ -259,7 +259,8 @@ static int run(int argc, char **argv)
         what = bench_find(name);
         if (what == NULL)
             return cli_usage_error(
-                "bench: there is no benchmark '%s'; 'tessera help bench' lists them", name);
+                "bench: there is no benchmark '%s'%s; 'tessera help bench' lists them", name,
+                bench_list_lacks);
     }
     code = tune ? check_tuning(words == 1 ? name : NULL) : check_options(what);
     if (code != CLI_DONE)

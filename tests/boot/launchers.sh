@@ -15,7 +15,8 @@ trap 'rm -rf "$folder"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT TESSERA_MASTER_PORT TESSERA_TOKEN TESSERA_BOOT PMIX_NAMESPACE PMIX_RANK
 # Under the address sanitizer: what PMIx itself forgets, and enough of each stack to know that it was PMIx.
 printf 'leak:PMIx_Init\nleak:PMIx_Fence_nb\n' >"$folder/leaks"
-export LSAN_OPTIONS="suppressions=$folder/leaks:print_suppressions=0" ASAN_OPTIONS="${ASAN_OPTIONS-}:fast_unwind_on_malloc=0"
+export LSAN_OPTIONS="suppressions=$folder/leaks:print_suppressions=0"
+export ASAN_OPTIONS="${ASAN_OPTIONS-}:fast_unwind_on_malloc=0:malloc_context_size=30"
 
 # all_there COUNT PREFIX: every rank has said so, twice, as `rank` does.
 all_there() {

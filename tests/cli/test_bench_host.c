@@ -229,6 +229,16 @@ START_TEST(prints_a_table)
 }
 END_TEST
 
+#if TSR__HAVE_VULKAN && TSR__HAVE_UCX
+#define IN_THIS_BUILD ""
+#elif TSR__HAVE_VULKAN
+#define IN_THIS_BUILD " in this build, which has no UCX"
+#elif TSR__HAVE_UCX
+#define IN_THIS_BUILD " in this build, which has no Vulkan"
+#else
+#define IN_THIS_BUILD " in this build, which has neither Vulkan nor UCX"
+#endif
+
 static const struct {
     const char *arguments, *sentence;
 } mistakes[] = {
@@ -240,8 +250,8 @@ static const struct {
     {"bench --tune --large", "tessera: bench: --tune does not take --large\n"},
     {"bench rng --large", "tessera: bench: rng does not take --large\n"},
     {"bench plan --size 3", "tessera: bench: plan does not take --size\n"},
-    {"bench frob", "tessera: bench: there is no benchmark 'frob'; 'tessera help bench' lists "
-                   "them\n"},
+    {"bench frob", "tessera: bench: there is no benchmark 'frob'" IN_THIS_BUILD
+                   "; 'tessera help bench' lists them\n"},
     {"bench --shape 1x1x1",
      "tessera: bench: --shape, --dtype and --size need a benchmark's name\n"},
     {"bench -x", "tessera: bench: unknown option '-x'; 'tessera help bench' lists them\n"},

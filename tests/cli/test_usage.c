@@ -86,8 +86,6 @@ static const struct {
      "tessera: devices: unknown option '-json'; 'tessera help devices' lists them\n"},
     {"devices --json=yes", "tessera: devices: --json takes no value\n"},
 #if TEST_HAVE_GPU_BENCH
-    {"bench frob",
-     "tessera: bench: there is no benchmark 'frob'; 'tessera help bench' lists them\n"},
     {"bench matmul copy", "tessera: bench: unexpected argument 'copy'\n"},
     {"bench matmul --shape 3x4",
      "tessera: bench: --shape takes MxKxN, each from 1 to 16777216, not '3x4'\n"},
