@@ -6,6 +6,7 @@
 #include "comm/values.h"
 #include "tsr_config.h"
 
+/* Without UCX the first. */
 static const int sizes[] = {1, 2, 3, 5, 7, 8, 16};
 #define SIZES (TSR__HAVE_UCX ? (int)(sizeof sizes / sizeof sizes[0]) : 1)
 #define MARGIN 64 /* bytes on both sides of a buffer that nothing may write to */

@@ -17,8 +17,6 @@ ASAN_OPTIONS=allocator_may_return_null=1:verify_asan_link_order=0
 # The driver's compiler allocates far more than all of ours, and each block costs the walk of its stack and, freed, new pages.
 export ASAN_OPTIONS=$ASAN_OPTIONS:malloc_context_size=8:quarantine_size_mb=32:thread_local_quarantine_size_kb=64
 export UBSAN_OPTIONS=print_stacktrace=1
-# Making pipelines is most of what random products take, and checks nothing here.
-export TESSERA_TEST_PROBLEMS=50
 # Each benchmark runs alone; all of them in one run find nothing more.
 without_suites=complete
 run_suites build/sanitize unit lavapipe
