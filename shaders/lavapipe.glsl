@@ -180,4 +180,16 @@ void store_floats(uint64_t at, vec4 values)
     Float(target(at + 12)).v = values.w;
 }
 
+// Four neighbours, as two words of 64 bits where they start at a multiple of 8 bytes: those cost less to store than four of 32.
+void store_four(uint64_t at, vec4 values, bool paired)
+{
+    if (paired) {
+        uvec4 bits = floatBitsToUint(values);
+        store_packet(at, bits.xy);
+        store_packet(at + 8, bits.zw);
+    } else {
+        store_floats(at, values);
+    }
+}
+
 #endif

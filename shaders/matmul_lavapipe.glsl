@@ -44,18 +44,6 @@ uint64_t batch_index()
     return BATCHED != 0 ? uniform_index(gl_WorkGroupID.z) : 0;
 }
 
-// Four neighbours of y. This driver stores lane by lane: two words of 64 bits cost less than four of 32.
-void store_four(uint64_t at, vec4 sums)
-{
-    if (PAIRS != 0) {
-        uvec4 bits = floatBitsToUint(sums);
-        store_packet(at, bits.xy);
-        store_packet(at + 8, bits.zw);
-    } else {
-        store_floats(at, sums);
-    }
-}
-
 // LLVM moves arithmetic whose result is used in one place into that place, here into the block of each lane's store: the kernel
 // becomes four times slower and its compilation takes minutes (LLVM 19). A second use elsewhere keeps it where it is.
 #define PIN(sums, first, count)                                                                    \

@@ -24,7 +24,7 @@ layout(constant_id = 3) const uint CAREFUL = 0; // 1: n may end anywhere, stride
 layout(constant_id = 4) const uint MODE = 0;    // TSR_MM_…
 layout(constant_id = 5) const int PARTS = 1;    // added in this order
 layout(constant_id = 6) const uint BATCHED = 0; // 1: workgroups in z are of a matrix each
-layout(constant_id = 7) const uint PACKED = 0;  // 1: four halves of y make an aligned word of 64 bits
+layout(constant_id = 7) const uint PACKED = 0;  // 1: a lane's first number of y starts at a multiple of 8 bytes
 
 #include "lavapipe_halves.glsl"
 #include "packets.glsl"
@@ -65,7 +65,7 @@ void store4(uint64_t row, uint first, vec4 value)
     }
 #endif
     if (CAREFUL == 0)
-        store_floats(at, value);
+        store_four(at, value, PACKED != 0);
     else
         [[unroll]] for (int i = 0; i < 4; i++)
             Float(target(row + column(first, i) * p.y_col * 4)).v = value[i];

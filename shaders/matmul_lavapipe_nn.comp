@@ -46,12 +46,12 @@ void main()
         }
     }
 
-    // load_lanes_careful() adds the column itself.
-    uint64_t b_first = p.b + (batch * p.b_batch + k0 * p.b_stride + (CAREFUL != 0 ? 0 : col0)) * b_bytes;
+    // load_lanes_careful() adds the column itself. One line early, since what adds 0 takes the driver a pass more than what adds more.
+    uint64_t b_before = p.b + (batch * p.b_batch + (k0 - 1) * p.b_stride + (CAREFUL != 0 ? 0 : col0)) * b_bytes;
     [[unroll]] for (int step = 0; step < STEPS; step++) {
         bool counts = SKIPS == 0 || step >= p.skip;
         // Each address straight from the base: over a chain of additions LLVM 19 takes minutes.
-        uint64_t b_line = b_first + uint64_t(step) * p.b_stride * b_bytes;
+        uint64_t b_line = b_before + uint64_t((step + 1) * b_bytes) * p.b_stride;
         uint64_t a_step = uint64_t(step) * (A_TRANSPOSED != 0 ? p.a_stride : 1) * a_bytes;
         float b[TN];
         [[unroll]] for (int j = 0; j < TN; j++) {
@@ -91,7 +91,7 @@ void main()
                     Float(target(y_row[i] + 4 * min(j * LANES + lane, p.n - 1 - col0))).v = c[e];
                 else if (j % 4 == 0)
                     store_four(y_row[i] + 4 * (j * LANES + LANES * (lane & 3) + (lane & ~3u)),
-                               vec4(c[e], c[e + 1], c[e + 2], c[e + 3]));
+                               vec4(c[e], c[e + 1], c[e + 2], c[e + 3]), PAIRS != 0);
             }
         }
     }

@@ -135,7 +135,7 @@ void main()
         int e = FIRST + r * WIDTH;
         if (own && unit < UNITS) {
             if (WIDTH == 4)
-                store_four(at, vec4(c[e], c[e + 1], c[e + 2], c[e + 3]));
+                store_four(at, vec4(c[e], c[e + 1], c[e + 2], c[e + 3]), PAIRS != 0);
             else
                 Float(target(at)).v = c[e];
         }

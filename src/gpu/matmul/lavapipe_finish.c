@@ -30,15 +30,15 @@ static uint64_t byte_offset(const tsr__matmul_side *side, const part *at)
            tsr_dtype_size(side->dtype);
 }
 
-/* Whether any four halves that a lane stores start at a multiple of 8 bytes, in every matrix of a
- * batch alike: the pipelines are made for the first. */
+/* Whether any four neighbours that a lane stores start at a multiple of 8 bytes, in every matrix of
+ * a batch alike: the pipelines are made for the first. */
 static bool packable(const tsr__matmul_problem *p, uint64_t y)
 {
-    bool aligned = tsr_dtype_size(p->y.dtype) == 2 && y % 8 == 0 && p->y.row % 4 == 0;
+    int64_t packet = (int64_t)(8 / tsr_dtype_size(p->y.dtype)), elements = p->y.row;
 
     for (int i = 0; i < p->batch_dims; i++)
-        aligned = aligned && p->y.batch[i] % 4 == 0;
-    return aligned;
+        elements |= p->y.batch[i];
+    return elements % packet == 0 && y % 8 == 0;
 }
 
 static tsr_status emit(const finish *f, const part *at)
