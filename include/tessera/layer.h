@@ -192,14 +192,18 @@ TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create(const tsr_linear_params *
                                                        tsr_layer **out);
 
 /* The usual row-parallel layers, on the default group: `sharded` says whether inputs are SHARDED or
- * FULL; the output layer of an MLP, with SHARDED input; one with GATHER input. */
-TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create_simple(int64_t input_size,
+ * FULL; the output layer of an MLP, with SHARDED input; one with GATHER input. `name` as in
+ * tsr_linear_params: layers of one model need different ones, or they begin with the same weights
+ * and no plan or checkpoint can tell them apart. */
+TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create_simple(const char *name, int64_t input_size,
                                                               int64_t output_size, bool bias,
                                                               bool sharded, tsr_layer **out);
-TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create_for_mlp(int64_t hidden_size,
+TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create_for_mlp(const char *name,
+                                                               int64_t hidden_size,
                                                                int64_t output_size, bool bias,
                                                                tsr_layer **out);
-TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create_with_gather(int64_t input_size,
+TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create_with_gather(const char *name,
+                                                                   int64_t input_size,
                                                                    int64_t output_size, bool bias,
                                                                    tsr_layer **out);
 
@@ -252,12 +256,14 @@ typedef struct tsr_mlp_params {
 
 TSR_API TSR_NODISCARD tsr_status tsr_mlp_create(const tsr_mlp_params *params, tsr_layer **out);
 
-/* The pair by itself, on the default group: a column-parallel layer "up" whose output stays
- * sharded, and a row-parallel one "down" that takes it. */
-TSR_API TSR_NODISCARD tsr_status tsr_mlp_create_block(int64_t input_size, int64_t hidden_size,
-                                                      int64_t output_size, bool bias,
-                                                      tsr_layer **column, tsr_layer **row);
-/* y = row(activation(column(x))). */
+/* The pair by itself, on the default group: a column-parallel layer whose output stays sharded, and
+ * a row-parallel one that takes it. Their parameters have the names they have in an MLP of this
+ * name (NULL: none): "NAME.up.weight", "NAME.down.weight". */
+TSR_API TSR_NODISCARD tsr_status tsr_mlp_create_block(const char *name, int64_t input_size,
+                                                      int64_t hidden_size, int64_t output_size,
+                                                      bool bias, tsr_layer **column,
+                                                      tsr_layer **row);
+/* y = row(activation(column(x))), of which nothing is saved for tsr_layer_backward. */
 TSR_API TSR_NODISCARD tsr_status tsr_mlp_forward_block(tsr_layer *column, tsr_layer *row,
                                                        tsr_activation_fn activation, void *user,
                                                        const tsr_tensor *x, tsr_tensor **y);

@@ -261,18 +261,22 @@ CASE(contexts, "the default group and custom groups work")
 
 CASE(factories, "factories make appropriately configured layers")
 {
+    static const char *const names[4] = {"weight", "plain.weight", "mlp.down.weight",
+                                         "gathering.weight"};
     tsr_layer *layers[4] = {0};
     int64_t rows, columns, own = IN / ranks;
-    OK(tsr_row_linear_create_simple(IN, OUT, true, true, &layers[0]));
-    OK(tsr_row_linear_create_simple(IN, OUT, false, false, &layers[1]));
-    OK(tsr_row_linear_create_for_mlp(IN, OUT, true, &layers[2]));
-    OK(tsr_row_linear_create_with_gather(IN, OUT, true, &layers[3]));
+    OK(tsr_row_linear_create_simple(NULL, IN, OUT, true, true, &layers[0]));
+    OK(tsr_row_linear_create_simple("plain", IN, OUT, false, false, &layers[1]));
+    OK(tsr_row_linear_create_for_mlp("mlp.down", IN, OUT, true, &layers[2]));
+    OK(tsr_row_linear_create_with_gather("gathering", IN, OUT, true, &layers[3]));
     for (int i = 0; i < 4; i++) {
         const int64_t wanted = i == 1 ? IN : own;
         OK(tsr_linear_local_shape(layers[i], &rows, &columns));
         CHECK(rows == OUT && columns == own, "factory %d: [%lld,%lld]", i, (long long)rows,
               (long long)columns);
         CHECK((tsr_linear_local_bias(layers[i]) != NULL) == (i != 1), "factory %d: bias", i);
+        CHECK(strcmp(tsr_layer_parameter(layers[i], 0)->name, names[i]) == 0, "factory %d: %s", i,
+              tsr_layer_parameter(layers[i], 0)->name);
         tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){2, wanted}), *y = NULL;
         OK(tsr_fill(queue, x, 1));
         OK(tsr_layer_forward(layers[i], x, NULL, &y));
@@ -280,8 +284,17 @@ CASE(factories, "factories make appropriately configured layers")
         tsr_tensor_destroy(&x);
         tsr_tensor_destroy(&y);
     }
+    double *weights[4];
     for (int i = 0; i < 4; i++)
+        weights[i] = whole_parameter(layers[i], 0);
+    for (int i = 1; i < 4; i++)
+        for (int64_t e = 0; e < OUT * IN; e++)
+            CHECK(weights[i][e] != weights[0][e], "factories %d and 0 both begin with %g", i,
+                  weights[0][e]);
+    for (int i = 0; i < 4; i++) {
+        free(weights[i]);
         tsr_layer_destroy(&layers[i]);
+    }
 }
 
 /* Everything ------------------------------------------------------------------------------------

@@ -220,7 +220,7 @@ CASE(pipeline, "ColumnParallelLinear to RowParallelLinear pipeline")
     tsr_layer *column = NULL, *row = NULL;
     tsr_activation relu = TSR_ACT_RELU;
     const int64_t m = 6, in = 20, hidden = 24, out = 10;
-    OK(tsr_mlp_create_block(in, hidden, out, true, &column, &row));
+    OK(tsr_mlp_create_block(NULL, in, hidden, out, true, &column, &row));
     double *up = whole_parameter(column, 0), *down = whole_parameter(row, 0);
     double *x = numbers(1, m * in, TSR_F32);
     tsr_tensor *tx = tensor_of(TSR_F32, 3, (int64_t[]){2, 3, in}, x), *ty = NULL;
@@ -238,9 +238,20 @@ CASE(pipeline, "ColumnParallelLinear to RowParallelLinear pipeline")
     CHECK(strcmp(tsr_layer_parameter(column, 0)->name, "up.weight") == 0 &&
               strcmp(tsr_layer_parameter(row, 1)->name, "down.bias") == 0,
           "other names");
+    tsr_layer *other_column = NULL, *other_row = NULL;
+    OK(tsr_mlp_create_block("last", in, hidden, out, false, &other_column, &other_row));
+    double *other_up = whole_parameter(other_column, 0);
+    CHECK(strcmp(tsr_layer_parameter(other_column, 0)->name, "last.up.weight") == 0 &&
+              strcmp(tsr_layer_parameter(other_row, 0)->name, "last.down.weight") == 0,
+          "other names");
+    for (int64_t i = 0; i < hidden * in; i++)
+        CHECK(other_up[i] != up[i], "both blocks begin with %g", up[i]);
+    tsr_layer_destroy(&other_column);
+    tsr_layer_destroy(&other_row);
+    free(other_up);
     FAILS(tsr_mlp_forward_block(column, row, NULL, NULL, tx, &ty), TSR_ERR_INVALID,
           "mlp_forward_block: an argument is NULL");
-    FAILS(tsr_mlp_create_block(in, hidden, out, true, NULL, &row), TSR_ERR_INVALID,
+    FAILS(tsr_mlp_create_block(NULL, in, hidden, out, true, NULL, &row), TSR_ERR_INVALID,
           "mlp_create_block: column is NULL");
     free(got);
     free(up);

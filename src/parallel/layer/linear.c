@@ -216,28 +216,32 @@ tsr_status tsr_row_linear_create(const tsr_linear_params *params, tsr_layer **ou
     return tsr__row_create(params, "", out);
 }
 
-tsr_status tsr_row_linear_create_simple(int64_t input_size, int64_t output_size, bool bias,
-                                        bool sharded, tsr_layer **out)
+static tsr_status create_usual(const char *name, int64_t input_size, int64_t output_size, bool bias,
+                               tsr_layer_layout input, tsr_layer **out)
 {
-    return tsr_row_linear_create(
-        tsr_linear_params(.input_size = input_size, .output_size = output_size, .no_bias = !bias,
-                          .input = sharded ? TSR_LAYOUT_SHARDED : TSR_LAYOUT_FULL),
-        out);
-}
-
-tsr_status tsr_row_linear_create_for_mlp(int64_t hidden_size, int64_t output_size, bool bias,
-                                         tsr_layer **out)
-{
-    return tsr_row_linear_create_simple(hidden_size, output_size, bias, true, out);
-}
-
-tsr_status tsr_row_linear_create_with_gather(int64_t input_size, int64_t output_size, bool bias,
-                                             tsr_layer **out)
-{
-    return tsr_row_linear_create(tsr_linear_params(.input_size = input_size,
+    return tsr_row_linear_create(tsr_linear_params(.name = name, .input_size = input_size,
                                                    .output_size = output_size, .no_bias = !bias,
-                                                   .input = TSR_LAYOUT_GATHER),
+                                                   .input = input),
                                  out);
+}
+
+tsr_status tsr_row_linear_create_simple(const char *name, int64_t input_size, int64_t output_size,
+                                        bool bias, bool sharded, tsr_layer **out)
+{
+    return create_usual(name, input_size, output_size, bias,
+                        sharded ? TSR_LAYOUT_SHARDED : TSR_LAYOUT_FULL, out);
+}
+
+tsr_status tsr_row_linear_create_for_mlp(const char *name, int64_t hidden_size, int64_t output_size,
+                                         bool bias, tsr_layer **out)
+{
+    return create_usual(name, hidden_size, output_size, bias, TSR_LAYOUT_SHARDED, out);
+}
+
+tsr_status tsr_row_linear_create_with_gather(const char *name, int64_t input_size,
+                                             int64_t output_size, bool bias, tsr_layer **out)
+{
+    return create_usual(name, input_size, output_size, bias, TSR_LAYOUT_GATHER, out);
 }
 
 /* Looking ---------------------------------------------------------------------------------------

@@ -187,19 +187,18 @@ tsr_status tsr_mlp_create(const tsr_mlp_params *params, tsr_layer **out)
     return TSR_OK;
 }
 
-tsr_status tsr_mlp_create_block(int64_t input_size, int64_t hidden_size, int64_t output_size,
-                                bool bias, tsr_layer **column, tsr_layer **row)
+tsr_status tsr_mlp_create_block(const char *name, int64_t input_size, int64_t hidden_size,
+                                int64_t output_size, bool bias, tsr_layer **column, tsr_layer **row)
 {
     TSR__REQUIRE(column && row, "mlp_create_block: %s is NULL", column ? "row" : "column");
     tsr_layer *first = NULL;
-    TSR__TRY(
-        tsr_column_linear_create(tsr_linear_params(.name = "up", .input_size = input_size,
-                                                   .output_size = hidden_size, .no_bias = !bias),
-                                 &first));
+    TSR__TRY(tsr__column_create(tsr_linear_params(.name = name, .input_size = input_size,
+                                                  .output_size = hidden_size, .no_bias = !bias),
+                                1, (const char *[]){"up"}, &first));
     tsr_status status =
-        tsr_row_linear_create(tsr_linear_params(.name = "down", .input_size = hidden_size,
-                                                .output_size = output_size, .no_bias = !bias),
-                              row);
+        tsr__row_create(tsr_linear_params(.name = name, .input_size = hidden_size,
+                                          .output_size = output_size, .no_bias = !bias),
+                        "down", row);
     if (status != TSR_OK) {
         tsr_layer_destroy(&first);
         return status;
