@@ -343,10 +343,13 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_distributed_info(const tsr_sampler 
  *     RANK, WORLD_SIZE                                torchrun, tessera launch
  *     OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE      mpirun of Open MPI
  *     PMI_RANK, PMI_SIZE                              mpiexec of MPICH and its kin
- *     SLURM_PROCID, SLURM_STEP_NUM_TASKS              srun (or SLURM_NTASKS)
+ *     SLURM_PROCID, SLURM_STEP_NUM_TASKS              srun
  *
- * With none of them, 0 of 1. Errors: TSR_ERR_INVALID naming the variable that is missing, no
- * number or out of range; also for PMIX_RANK alone, which does not say how many. */
+ * With none of them, 0 of 1. As in tsr_comm_create, PMIX_NAMESPACE and PMIX_RANK come before RANK,
+ * unless torchrun was started so, and TESSERA_BOOT before all: "env" for RANK, "pmix" for the
+ * others, "single" for 0 of 1. A program with a communicator made otherwise gives that one's rank
+ * and size. Errors: TSR_ERR_INVALID naming the variable that is missing, no number or out of range;
+ * also for PMIX_RANK alone, which does not say how many. */
 TSR_API TSR_NODISCARD tsr_status tsr_rank_from_environment(int64_t *rank, int64_t *ranks);
 
 /* One's own sampler ---------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "tessera/sampler.h"
@@ -31,36 +32,59 @@ static tsr_status read_number(const char *variable, int64_t least, int64_t most,
     return TSR_OK;
 }
 
+typedef struct launcher {
+    const char *rank, *ranks;
+    bool tells_scripts; /* a job's own script has a rank too, 0, but is none of the ranks */
+} launcher;
+
+/* Both numbers of a launcher that has set either; *found says whether it has. */
+static tsr_status read_launcher(const launcher *from, bool *found, int64_t *rank, int64_t *ranks)
+{
+    bool has_rank = value_of(from->rank) != NULL, has_ranks = value_of(from->ranks) != NULL;
+    *found = has_ranks || (has_rank && !from->tells_scripts);
+    if (!*found)
+        return TSR_OK;
+    TSR__REQUIRE(has_rank && has_ranks, "rank: %s is set, but %s is not",
+                 has_rank ? from->rank : from->ranks, has_rank ? from->ranks : from->rank);
+    TSR__TRY(read_number(from->ranks, 1, INT32_MAX, ranks));
+    return read_number(from->rank, 0, *ranks - 1, rank);
+}
+
+/* What a communicator will go by (comm/boot/choose.c), so that both have the same rank. */
+static tsr_status read_choice(bool *single, bool *variables, bool *pmix)
+{
+    const char *asked = value_of("TESSERA_BOOT");
+    bool automatic = asked == NULL || strcmp(asked, "auto") == 0;
+    *single = !automatic && strcmp(asked, "single") == 0;
+    *variables = !automatic && strcmp(asked, "env") == 0;
+    *pmix = !automatic && strcmp(asked, "pmix") == 0;
+    TSR__REQUIRE(automatic || *single || *variables || *pmix,
+                 "rank: TESSERA_BOOT is '%.80s', not auto, pmix, env or single", asked);
+    if (automatic)
+        *pmix = value_of("PMIX_NAMESPACE") != NULL && value_of("PMIX_RANK") != NULL &&
+                value_of("TORCHELASTIC_RUN_ID") == NULL;
+    return TSR_OK;
+}
+
 tsr_status tsr_rank_from_environment(int64_t *rank, int64_t *ranks)
 {
-    static const struct launcher {
-        const char *rank, *ranks, *other_ranks;
-    } launchers[] = {
-        {"RANK", "WORLD_SIZE", NULL},
-        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL},
-        {"PMI_RANK", "PMI_SIZE", NULL},
-        {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
+    static const launcher variables = {.rank = "RANK", .ranks = "WORLD_SIZE"};
+    static const launcher launchers[] = {
+        {.rank = "OMPI_COMM_WORLD_RANK", .ranks = "OMPI_COMM_WORLD_SIZE"},
+        {.rank = "PMI_RANK", .ranks = "PMI_SIZE"},
+        {.rank = "SLURM_PROCID", .ranks = "SLURM_STEP_NUM_TASKS", .tells_scripts = true},
     };
-    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
-        const char *name = launchers[i].ranks, *other = launchers[i].other_ranks;
-        if (value_of(name) == NULL && other != NULL && value_of(other) != NULL)
-            name = other;
-        bool has_rank = value_of(launchers[i].rank) != NULL, has_ranks = value_of(name) != NULL;
-        /* A job's own script has the number of tasks, but is none of them. */
-        if (!has_rank && (!has_ranks || other != NULL))
-            continue;
-        TSR__REQUIRE(has_rank && has_ranks, "rank: %s is set, but %s is not",
-                     has_rank ? launchers[i].rank : name, has_rank ? name : launchers[i].rank);
-        int64_t found_ranks, found_rank;
-        TSR__TRY(read_number(name, 1, INT32_MAX, &found_ranks));
-        TSR__TRY(read_number(launchers[i].rank, 0, found_ranks - 1, &found_rank));
-        *rank = found_rank;
-        *ranks = found_ranks;
-        return TSR_OK;
-    }
-    TSR__REQUIRE(value_of("PMIX_RANK") == NULL,
+    bool is_single, by_variables, by_pmix, found = false;
+    int64_t found_rank = 0, found_ranks = 1;
+    TSR__TRY(read_choice(&is_single, &by_variables, &by_pmix));
+    if (!is_single && !by_pmix)
+        TSR__TRY(read_launcher(&variables, &found, &found_rank, &found_ranks));
+    TSR__REQUIRE(found || !by_variables, "rank: TESSERA_BOOT is env, but RANK is not set");
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers && !found && !is_single; i++)
+        TSR__TRY(read_launcher(&launchers[i], &found, &found_rank, &found_ranks));
+    TSR__REQUIRE(found || is_single || value_of("PMIX_RANK") == NULL,
                  "rank: PMIX_RANK is set, but nothing says of how many");
-    *rank = 0;
-    *ranks = 1;
+    *rank = found_rank;
+    *ranks = found_ranks;
     return TSR_OK;
 }

@@ -179,6 +179,13 @@ in_a_batch() {
     timeout 60 sbatch --wait --quiet -D "$folder" -o "$folder/out" -e "$folder/err" "$folder/job"
     all_there 2 1
 }
+# The script has SLURM_PROCID, too, and SLURM_NTASKS, but is none of the ranks.
+beside_a_batch() {
+    # shellcheck disable=SC2016 # for the shell of the job
+    printf '#!/bin/sh\n#SBATCH --ntasks=2 --overcommit --nodes=1\necho "$SLURM_PROCID $SLURM_NTASKS" >&2\n"%s"\n' "$rank" >"$folder/job"
+    timeout 60 sbatch --wait --quiet -D "$folder" -o "$folder/out" -e "$folder/err" "$folder/job"
+    all_there 1 1 && grep '^0 2$' "$folder/err"
+}
 # A rank that never calls is an error at the deadline, not a hang.
 names_its_deadline() {
     # shellcheck disable=SC2016 # for the shells of the ranks
@@ -204,6 +211,7 @@ if [ "$running" = yes ]; then
     point "srun without PMIx is told what is missing" without_pmix
     point "variables out of Slurm's" by_variables
     point "sbatch" in_a_batch
+    point "a script of sbatch's by itself" beside_a_batch
     point "a deadline under srun" names_its_deadline
 fi
 plan

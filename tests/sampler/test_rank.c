@@ -4,8 +4,9 @@
 #include "sampler/read.h"
 
 static const char *const variables[] = {
-    "RANK",     "WORLD_SIZE",   "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",
-    "PMI_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS",         "PMIX_RANK"};
+    "RANK",           "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+    "PMI_RANK",       "PMI_SIZE",   "SLURM_PROCID",         "SLURM_STEP_NUM_TASKS",
+    "PMIX_NAMESPACE", "PMIX_RANK",  "TESSERA_BOOT",         "TORCHELASTIC_RUN_ID"};
 
 static void clear(void)
 {
@@ -35,8 +36,6 @@ END_TEST
 START_TEST(every_launcher)
 {
     set("SLURM_PROCID", "1");
-    set("SLURM_NTASKS", "9");
-    check(1, 9);
     set("SLURM_STEP_NUM_TASKS", "2");
     check(1, 2);
     set("PMI_RANK", "2");
@@ -52,11 +51,39 @@ START_TEST(every_launcher)
 }
 END_TEST
 
-/* A batch script of Slurm's is told how many tasks there will be, and is none of them. */
-START_TEST(a_number_of_tasks_alone)
+/* A batch script of Slurm's is told how many tasks there will be and a rank, and is none of them.
+ */
+START_TEST(batch_script)
 {
     set("SLURM_NTASKS", "9");
+    set("SLURM_PROCID", "0");
     check(0, 1);
+}
+END_TEST
+
+/* A communicator, too, goes by PMIx unless torchrun is what PMIx started, and by what TESSERA_BOOT
+ * says before all. */
+START_TEST(as_a_communicator_chooses)
+{
+    set("RANK", "4");
+    set("WORLD_SIZE", "5");
+    set("SLURM_PROCID", "1");
+    set("SLURM_STEP_NUM_TASKS", "2");
+    set("PMIX_RANK", "1");
+    check(4, 5);
+    set("PMIX_NAMESPACE", "slurm.pmix.7.0");
+    check(1, 2);
+    set("TORCHELASTIC_RUN_ID", "none");
+    check(4, 5);
+    set("TESSERA_BOOT", "pmix");
+    check(1, 2);
+    set("TESSERA_BOOT", "env");
+    unsetenv("TORCHELASTIC_RUN_ID");
+    check(4, 5);
+    set("TESSERA_BOOT", "single");
+    check(0, 1);
+    set("TESSERA_BOOT", "auto");
+    check(1, 2);
 }
 END_TEST
 
@@ -104,6 +131,10 @@ START_TEST(errors)
     unsetenv("WORLD_SIZE");
     set("PMIX_RANK", "1");
     ERROR("rank: PMIX_RANK is set, but nothing says of how many");
+    set("TESSERA_BOOT", "env");
+    ERROR("rank: TESSERA_BOOT is env, but RANK is not set");
+    set("TESSERA_BOOT", "mpi");
+    ERROR("rank: TESSERA_BOOT is 'mpi', not auto, pmix, env or single");
 }
 END_TEST
 
@@ -129,7 +160,8 @@ TESTS(rank)
     tcase_add_checked_fixture(tests, clear, NULL);
     tcase_add_test(tests, one_process_without_a_launcher);
     tcase_add_test(tests, every_launcher);
-    tcase_add_test(tests, a_number_of_tasks_alone);
+    tcase_add_test(tests, batch_script);
+    tcase_add_test(tests, as_a_communicator_chooses);
     tcase_add_test(tests, empty_is_not_set);
     tcase_add_test(tests, errors);
     tcase_add_test(tests, distributed_samplers_look_there);
