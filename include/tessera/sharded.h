@@ -154,7 +154,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_sharded_changed(tsr_sharded *model);
  *
  * Waits for the gradients, changes this rank's shards, and forgets the gradients. A parameter
  * without a gradient since the last step stays as it is. The fields `step` and `first_step` are not
- * looked at: the model counts. Errors: TSR_ERR_INVALID for another optimizer than the model has. */
+ * looked at: the model counts, for all parameters alike, also for those whose gradients come later
+ * (PyTorch counts for each from its own first one). Errors: TSR_ERR_INVALID for another optimizer
+ * than the model has. */
 TSR_API TSR_NODISCARD tsr_status tsr_sharded_sgd_step(tsr_sharded *model,
                                                       const tsr_sgd_params *params);
 TSR_API TSR_NODISCARD tsr_status tsr_sharded_adamw_step(tsr_sharded *model,
@@ -167,7 +169,8 @@ TSR_API int64_t tsr_sharded_steps(const tsr_sharded *model);
 /* Memory ----------------------------------------------------------------------------------------
  */
 
-/* Device memory of this rank, without padding. */
+/* Device memory of this rank: without padding, but for parameters in units, which begin at
+ * multiples of 64 bytes there. */
 typedef struct tsr_sharded_memory {
     uint64_t parameter_bytes; /* shards, and always-gathered ones: total_bytes of the plan */
     uint64_t gradient_bytes;  /* of the same */
