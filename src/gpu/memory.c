@@ -10,6 +10,8 @@
 #define SLAB_BYTES (UINT64_C(16) << 20)
 /* From here on a buffer gets memory of its own: a slab would be mostly this one buffer. */
 #define DEDICATED_BYTES (UINT64_C(4) << 20)
+/* Slabs of their own that are kept empty have at most one byte in so many of their heap. */
+#define KEPT_SHARE 16
 #define KIND_COUNT 3
 
 static const VkBufferUsageFlags usage =
@@ -23,6 +25,7 @@ struct tsr__memory {
     pthread_mutex_t lock;
     tsr__slab *slabs;
     uint64_t allocated_bytes, used_bytes;
+    uint64_t emptied; /* slabs, so far */
 };
 
 /* Memory types --------------------------------------------------------------------------------- */
@@ -80,13 +83,17 @@ static tsr_status choose_types(tsr_device *device, tsr__memory *memory)
     const VkMemoryPropertyFlags host =
         VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
     const VkMemoryPropertyFlags cached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+    /* Tensors are reached by mapping only where the host reads them at its own speed: from memory
+     * that it does not cache, at a hundredth of it. To CPU drivers all memory is the same. */
+    const VkMemoryPropertyFlags mapped =
+        local | host | (device->info.type == TSR_DEVICE_CPU ? 0 : cached);
     uint32_t allowed = 0;
     TSR__TRY(allowed_types(device, &allowed));
 
     const VkPhysicalDeviceMemoryProperties *properties = &memory->properties;
     uint32_t *type = memory->type;
     if (device->mapped)
-        type[TSR__BUFFER_DEVICE] = find_type(properties, allowed, local | host, cached, 0);
+        type[TSR__BUFFER_DEVICE] = find_type(properties, allowed, mapped, cached, 0);
     if (!device->mapped || type[TSR__BUFFER_DEVICE] == UINT32_MAX) {
         device->mapped = false;
         type[TSR__BUFFER_DEVICE] = find_type(properties, allowed, local, 0, host);
@@ -155,6 +162,14 @@ static tsr_status out_of_memory(const tsr_device *device, const tsr__memory *mem
         (unsigned long long)reason_bytes);
 }
 
+static uint64_t allocated_in(const tsr__memory *memory, uint32_t heap)
+{
+    uint64_t bytes = 0;
+    for (const tsr__slab *slab = memory->slabs; slab; slab = slab->next)
+        bytes += slab->heap == heap ? slab->size_bytes : 0;
+    return bytes;
+}
+
 /* Refuses what cannot succeed before the driver is asked: some drivers kill the process instead of
  * answering. */
 static tsr_status check_room(const tsr_device *device, const tsr__memory *memory,
@@ -175,7 +190,7 @@ static tsr_status check_room(const tsr_device *device, const tsr__memory *memory
     tsr__probe_budget(device->instance, device->physical, device->info.memory_budget, heaps,
                       device->info.heap_count);
     uint64_t in_use =
-        device->info.memory_budget ? heaps[heap].usage_bytes : memory->allocated_bytes;
+        device->info.memory_budget ? heaps[heap].usage_bytes : allocated_in(memory, heap);
     if (size > heaps[heap].budget_bytes || in_use > heaps[heap].budget_bytes - size)
         return out_of_memory(device, memory, kind, size, "the heap's budget is",
                              heaps[heap].budget_bytes);
@@ -269,6 +284,56 @@ static void slab_destroy(tsr_device *device, tsr__memory *memory, tsr__slab *sla
     slab_free(device, slab);
 }
 
+/* Empty slabs ---------------------------------------------------------------------------------- */
+
+static bool is_kept(const tsr__slab *slab)
+{
+    return slab->page_count == 0 && slab->used_bytes == 0;
+}
+
+/* The smallest that wastes little; NULL: none. */
+static tsr__slab *find_kept(const tsr__memory *memory, tsr__buffer_kind kind, uint64_t size)
+{
+    tsr__slab *best = NULL;
+    for (tsr__slab *slab = memory->slabs; slab; slab = slab->next)
+        if (is_kept(slab) && slab->kind == kind && slab->size_bytes >= size &&
+            slab->size_bytes - size <= size / 8 && (!best || slab->size_bytes < best->size_bytes))
+            best = slab;
+    return best;
+}
+
+/* Gives the driver back what was emptied first, until the rest is no more than its share. */
+static void trim_kept(tsr_device *device, tsr__memory *memory, uint32_t heap)
+{
+    for (;;) {
+        uint64_t kept = 0;
+        tsr__slab *first = NULL;
+        for (tsr__slab *slab = memory->slabs; slab; slab = slab->next)
+            if (is_kept(slab) && slab->heap == heap) {
+                kept += slab->size_bytes;
+                first = first && first->emptied < slab->emptied ? first : slab;
+            }
+        if (kept <= memory->properties.memoryHeaps[heap].size / KEPT_SHARE)
+            return;
+        slab_destroy(device, memory, first);
+    }
+}
+
+/* All empty slabs; whether there was any. */
+static bool drop_empty(tsr_device *device, tsr__memory *memory)
+{
+    bool any = false;
+    tsr__slab *next;
+    for (tsr__slab *slab = memory->slabs; slab; slab = next) {
+        next = slab->next;
+        if (slab->used_bytes == 0) {
+            slab_destroy(device, memory, slab);
+            any = true;
+        }
+    }
+    return any;
+}
+
 /* Pages ---------------------------------------------------------------------------------------- */
 
 static bool page_taken(const tsr__slab *slab, uint64_t page)
@@ -328,7 +393,8 @@ static tsr_status take_locked(tsr_device *device, tsr__memory *memory, tsr__buff
 {
     if (size >= DEDICATED_BYTES) {
         *out_offset = 0;
-        return slab_create(device, memory, kind, size, false, out_slab);
+        *out_slab = find_kept(memory, kind, size);
+        return *out_slab ? TSR_OK : slab_create(device, memory, kind, size, false, out_slab);
     }
     uint64_t page = 0;
     uint64_t pages = size / PAGE_BYTES;
@@ -351,6 +417,8 @@ tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t 
     uint64_t size = tsr__align_up_u64(size_bytes, PAGE_BYTES);
     pthread_mutex_lock(&memory->lock);
     tsr_status status = take_locked(device, memory, kind, size, out_slab, out_offset);
+    if (status == TSR_ERR_DEVICE_MEMORY && drop_empty(device, memory))
+        status = take_locked(device, memory, kind, size, out_slab, out_offset);
     if (status == TSR_OK) {
         (*out_slab)->used_bytes += size;
         memory->used_bytes += size;
@@ -360,12 +428,10 @@ tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t 
     return status;
 }
 
-/* Keeps one empty slab of each kind, so that a program that makes and drops one tensor does not go
- * to the driver each time. */
+/* Keeps one empty slab of pages of each kind, so that a program that makes and drops one tensor
+ * does not go to the driver each time. */
 static bool worth_keeping(const tsr__memory *memory, const tsr__slab *slab)
 {
-    if (slab->page_count == 0)
-        return false;
     for (const tsr__slab *other = memory->slabs; other; other = other->next)
         if (other != slab && other->kind == slab->kind && other->page_count > 0)
             return false;
@@ -380,8 +446,12 @@ void tsr__memory_give(tsr_device *device, tsr__slab *slab, uint64_t offset, uint
     memory->used_bytes -= reserved;
     if (slab->page_count > 0)
         mark_pages(slab, offset / PAGE_BYTES, reserved / PAGE_BYTES, false);
-    if (slab->used_bytes == 0 && !worth_keeping(memory, slab))
+    if (slab->used_bytes == 0 && slab->page_count == 0) {
+        slab->emptied = ++memory->emptied;
+        trim_kept(device, memory, slab->heap);
+    } else if (slab->used_bytes == 0 && !worth_keeping(memory, slab)) {
         slab_destroy(device, memory, slab);
+    }
     pthread_mutex_unlock(&memory->lock);
 }
 

@@ -1,5 +1,6 @@
 /* Device memory: slabs of pages that buffers are cut from, one VkBuffer and (where the type is host
- * visible) one lasting mapping per slab. Large buffers get a slab of their own. Thread-safe. */
+ * visible) one lasting mapping per slab. Large buffers get a slab of their own, some of which are
+ * kept when they are given back: drivers take long to make memory. Thread-safe. */
 #ifndef TSR_GPU_MEMORY_H
 #define TSR_GPU_MEMORY_H
 
@@ -18,6 +19,7 @@ typedef struct tsr__slab {
     uint64_t used_bytes;
     uint64_t page_count; /* 0 for a slab of one buffer */
     uint64_t *page_map;  /* one bit per page, set when taken */
+    uint64_t emptied;    /* a slab of no buffer: the higher, the later it was given back */
 } tsr__slab;
 
 tsr_status tsr__memory_create(tsr_device *device,

@@ -67,7 +67,66 @@ START_TEST(large_tensors_have_their_own_memory)
     ck_assert_uint_eq(allocated(), UINT64_C(32) << 20);
     ck_assert_uint_eq(used(), UINT64_C(32) << 20);
     tsr_tensor_destroy(&tensor);
-    ck_assert_uint_eq(allocated(), 0);
+    ck_assert_uint_eq(used(), 0);
+    ck_assert_uint_eq(allocated(), UINT64_C(32) << 20);
+}
+END_TEST
+
+/* … until there is too much of it, and then what has been there longest goes. */
+START_TEST(memory_of_large_tensors_is_kept)
+{
+    const tsr_device_info *info = tsr_device_get_info(gpu);
+    const uint64_t share = info->heaps[0].size_bytes / 16;
+    /* Just so large that three are kept. */
+    int64_t size = (int64_t)(share / 4 + (1 << 20)), less = size - size / 16;
+    tsr_tensor *tensor[4];
+    uint64_t address[4];
+    for (int i = 0; i < 4; i++) {
+        tensor[i] = gpu_new(TSR_U8, 1, &size);
+        address[i] = tsr__tensor_address(tensor[i]);
+    }
+    for (int i = 0; i < 4; i++)
+        tsr_tensor_destroy(&tensor[i]);
+    ck_assert_uint_eq(used(), 0);
+    ck_assert_uint_le(allocated(), share);
+    ck_assert_uint_ge(allocated(), 3 * (uint64_t)size);
+    for (int i = 0; i < 3; i++) {
+        tensor[i] = gpu_new(TSR_U8, 1, i == 1 ? &less : &size);
+        uint64_t at = tsr__tensor_address(tensor[i]);
+        ck_assert(at == address[1] || at == address[2] || at == address[3]);
+    }
+    ck_assert_uint_lt(used(), allocated());
+    for (int i = 0; i < 3; i++)
+        tsr_tensor_destroy(&tensor[i]);
+    /* Something of another size does not get it. */
+    tensor[0] = gpu_new(TSR_U8, 1, (int64_t[]){size / 2});
+    ck_assert_uint_gt(allocated(), 3 * (uint64_t)size);
+    tsr_tensor_destroy(&tensor[0]);
+}
+END_TEST
+
+/* A GPU that shares the host's memory, but lets the host read it uncached only. */
+START_TEST(uncached_memory_is_not_mapped)
+{
+    VkPhysicalDeviceMemoryProperties2 properties = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+    gpu->instance->vk.GetPhysicalDeviceMemoryProperties2(gpu->physical, &properties);
+    VkPhysicalDeviceMemoryProperties *types = &properties.memoryProperties;
+    for (int cached = 1; cached >= 0; cached--) {
+        tsr_device device = *gpu;
+        tsr__memory *memory;
+        device.mapped = true;
+        device.info.type = TSR_DEVICE_INTEGRATED;
+        for (uint32_t i = 0; i < types->memoryTypeCount; i++) {
+            VkMemoryPropertyFlags *flags = &types->memoryTypes[i].propertyFlags;
+            *flags |= VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+            if (!cached)
+                *flags ^= VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+        }
+        GPU_OK(tsr__memory_create(&device, types, 0, &memory));
+        ck_assert_int_eq(device.mapped, cached);
+        tsr__memory_destroy(&device, memory);
+    }
 }
 END_TEST
 
@@ -126,6 +185,9 @@ START_TEST(a_limit_of_the_callers_own)
     GPU_OK(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){5 << 20}, &b));
     tsr_tensor_destroy(&a);
     tsr_tensor_destroy(&b);
+    /* What was kept of these is no reason to refuse others. */
+    GPU_OK(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){6 << 20}, &b));
+    tsr_tensor_destroy(&b);
     tsr_device_close(&device);
 }
 END_TEST
@@ -135,6 +197,8 @@ TESTS(memory)
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, tensors_do_not_overlap_and_come_back);
     tcase_add_test(tests, large_tensors_have_their_own_memory);
+    tcase_add_test(tests, memory_of_large_tensors_is_kept);
+    tcase_add_test(tests, uncached_memory_is_not_mapped);
     tcase_add_test(tests, beyond_the_device_is_an_error_that_names_the_values);
     tcase_add_test(tests, the_heap_runs_out_and_recovers);
     tcase_add_test(tests, a_limit_of_the_callers_own);
