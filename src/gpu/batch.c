@@ -55,6 +55,7 @@ tsr_status tsr__batch_begin(tsr_device *device, tsr__batch *batch, uint64_t poin
     TSR__DEVICE_TRY(device, BeginCommandBuffer, batch->commands, &info);
     batch->point = point;
     batch->operations = 0;
+    batch->work = 0;
     batch->ended = false;
     batch->next = NULL;
     return TSR_OK;

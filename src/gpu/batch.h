@@ -11,6 +11,7 @@ typedef struct tsr__batch {
     bool ended;     /* recorded to the end, but not accepted by the queue yet */
     uint64_t point; /* reached when the batch is done */
     uint32_t operations;
+    double work; /* of all of them, as tsr__dispatch counts it */
     tsr__buffer **held;
     size_t held_count, held_capacity;
     struct tsr_kernel **kernels;

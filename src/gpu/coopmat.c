@@ -2,14 +2,21 @@
 
 #include <string.h>
 
+#define VENDOR_INTEL 0x8086
+
 /* AMD's own drivers list the extension on GPUs that only emulate it. RDNA 3, the first with such
- * instructions, is also the first whose 8-bit dot products take operands of mixed signs. */
-static bool only_claimed(const tsr__capabilities *capabilities)
+ * instructions, is also the first whose 8-bit dot products take operands of mixed signs. Mesa lists
+ * results of 8 columns on all of Intel's GPUs since Skylake, most of which emulate them, and of 16
+ * on Xe2, whose matrix units are that wide. */
+static bool only_claimed(const tsr__capabilities *capabilities, const tsr_device_info *info)
 {
     bool amd = capabilities->driver == VK_DRIVER_ID_AMD_PROPRIETARY ||
-               capabilities->driver == VK_DRIVER_ID_AMD_OPEN_SOURCE;
+               capabilities->driver == VK_DRIVER_ID_AMD_OPEN_SOURCE,
+         wide = false;
 
-    return amd && !capabilities->mixed_dot_products;
+    for (int i = 0; i < info->coopmat_count; i++)
+        wide = wide || info->coopmats[i].n >= 16;
+    return (amd && !capabilities->mixed_dot_products) || (info->vendor_id == VENDOR_INTEL && !wide);
 }
 
 /* What the kernels are made of, see shaders/matmul_coopmat.glsl. Where a subgroup may be of any
@@ -56,7 +63,7 @@ void tsr__coopmat_choose(const tsr__capabilities *capabilities, tsr_device_info 
 {
     info->coopmat_used = info->coopmat_bf16_used = -1;
     info->coopmat_subgroup_size = 0;
-    if (!has_needs(capabilities, info) || only_claimed(capabilities))
+    if (!has_needs(capabilities, info) || only_claimed(capabilities, info))
         return;
     if (info->coopmat_built && info->fp16)
         info->coopmat_used = best_of(info, "f16");

@@ -1,5 +1,6 @@
 #include "gpu/device.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #include "gpu/pipeline.h"
 #include "gpu/probe.h"
 #include "gpu/select.h"
+#include "gpu/stream.h"
 #include "gpu/timeline.h"
 
 /* Listing -------------------------------------------------------------------------------------- */
@@ -250,6 +252,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->queue_family = capabilities->queue_family;
     device->timestamp_bits = capabilities->timestamp_bits;
     device->max_workgroup_subgroups = capabilities->max_workgroup_subgroups;
+    device->work_limit = info->type == TSR_DEVICE_CPU ? (double)INFINITY : TSR__GPU_WORK_LIMIT;
     device->subgroup_quads = capabilities->subgroup_quads;
     device->subgroups_demanded = tsr__probe_subgroups(capabilities, info);
     device->storage = params->force_packed_storage ? TSR__STORAGE_W32 : tsr__storage_of(info);

@@ -6,9 +6,11 @@
 #include "gpu/kernel.h"
 #include "gpu/pipeline.h"
 
-/* A batch this long amortises the cost of submitting; a longer one only delays its start, and weak
- * GPUs' watchdogs dislike it. */
+/* A batch this long amortises the cost of submitting; a longer one only delays its start. */
 #define BATCH_OPERATIONS 96
+/* So many batches keep any device busy. The memory of what was destroyed comes back when batches
+ * are done: a program that records faster than its device computes would run out of it. */
+#define IN_FLIGHT_MOST 32
 
 void tsr__groups_for(uint64_t count, uint32_t size, uint32_t groups[3])
 {
@@ -55,6 +57,19 @@ void tsr__stream_barrier(tsr_stream *stream)
     tsr__hazards_clear(&stream->hazards);
 }
 
+static tsr_status let_device_catch_up(tsr_stream *stream)
+{
+    int in_flight = 0;
+    for (const tsr__batch *batch = stream->in_flight; batch; batch = batch->next)
+        in_flight++;
+    if (in_flight < IN_FLIGHT_MOST)
+        return TSR_OK;
+    TSR__TRY(
+        tsr__timeline_wait(stream->device, stream->timeline, stream->in_flight->point, UINT64_MAX));
+    tsr__stream_retire(stream);
+    return TSR_OK;
+}
+
 static tsr_status open_batch(tsr_stream *stream)
 {
     /* What the queue refused earlier goes first. */
@@ -64,6 +79,7 @@ static tsr_status open_batch(tsr_stream *stream)
         return TSR_OK;
     TSR__TRY(tsr__timeline_poll(stream->device, stream->timeline));
     tsr__stream_retire(stream);
+    TSR__TRY(let_device_catch_up(stream));
 
     if (!stream->spare)
         TSR__TRY(tsr__batch_create(stream->device, &stream->spare));
@@ -156,8 +172,11 @@ void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count)
     if (tsr__hazards_conflict(&stream->hazards, access, count))
         tsr__stream_barrier(stream);
     tsr__hazards_add(&stream->hazards, access, count);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         hold(stream, access[i].buffer);
+        stream->open->work +=
+            TSR__BYTE_WORK * (double)(access[i].end_bytes - access[i].begin_bytes);
+    }
     stream->serial++;
     stream->open->operations++;
 }
@@ -166,7 +185,8 @@ void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count)
  * the batch stays and the next submit or wait reports. */
 tsr_status tsr__stream_recorded(tsr_stream *stream)
 {
-    if (stream->open->operations < BATCH_OPERATIONS)
+    if (stream->open->operations < BATCH_OPERATIONS &&
+        stream->open->work < stream->device->work_limit)
         return TSR_OK;
     if (tsr_stream_submit(stream) != TSR_OK)
         tsr__log(TSR_LOG_WARNING, "submitting a full batch: %s", tsr_last_error());
@@ -198,6 +218,7 @@ tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, tsr_kernel *
     if (kernel)
         TSR__TRY(tsr__batch_hold_kernel(stream->open, kernel));
     tsr__stream_order(stream, dispatch->access, dispatch->access_count);
+    stream->open->work += dispatch->work;
 
     VkCommandBuffer commands = stream->open->commands;
     vk->CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);

@@ -45,7 +45,13 @@ tsr_status tsr__stream_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buf
         stream->scratch = array;
         TSR__TRY(status);
         tsr__buffer *buffer;
-        TSR__TRY(tsr__buffer_create(stream->device, TSR__BUFFER_DEVICE, size_bytes, &buffer));
+        status = tsr__buffer_create(stream->device, TSR__BUFFER_DEVICE, size_bytes, &buffer);
+        if (status == TSR_ERR_DEVICE_MEMORY) {
+            /* Batches that are done give back what was destroyed. */
+            TSR__TRY(tsr_stream_wait(stream));
+            status = tsr__buffer_create(stream->device, TSR__BUFFER_DEVICE, size_bytes, &buffer);
+        }
+        TSR__TRY(status);
         drop_one_unused(stream);
         entry = &stream->scratch[stream->scratch_count++];
         entry->buffer = buffer;

@@ -27,6 +27,13 @@ uint64_t tsr__access_address(tsr__access access);
 
 struct tsr_kernel;
 
+/* Work is counted in multiply-adds, for which a byte that is read or written stands too: most GPUs
+ * do about as many in the time. A batch ends when it has this much, and products are cut into
+ * dispatches of no more, so that even a small GPU takes less than a second for one: drivers take
+ * it that a GPU hangs which is busy for a few, and reset it. */
+#define TSR__BYTE_WORK 16
+#define TSR__GPU_WORK_LIMIT 137438953472.0 /* 2³⁷ */
+
 /* One compute dispatch. Specialization constants are 0, 1, …, spec_count − 1. */
 typedef struct tsr__dispatch {
     tsr__shader shader;
@@ -35,6 +42,7 @@ typedef struct tsr__dispatch {
     const void *push;
     uint32_t push_bytes; /* ≤ TSR__PUSH_MAX, a multiple of 4 */
     uint32_t groups[3];  /* within the device's limits; a 0 among them records nothing */
+    double work;         /* multiply-adds; 0 where there are no more than bytes ask for */
     int access_count;
     tsr__access access[TSR__ACCESS_MAX];
 } tsr__dispatch;

@@ -134,6 +134,14 @@ START_TEST(what_drivers_only_claim)
     capabilities.mixed_dot_products = false;
     capabilities.driver = VK_DRIVER_ID_MESA_RADV;
     ck_assert_int_eq(used(), 2);
+    capabilities.driver = VK_DRIVER_ID_INTEL_OPEN_SOURCE_MESA;
+    info.vendor_id = 0x8086;
+    ck_assert_int_eq(used(), 2);
+    for (int i = 0; i < info.coopmat_count; i++)
+        info.coopmats[i].m = info.coopmats[i].n = 8;
+    ck_assert_int_eq(used(), -1);
+    info.vendor_id = 0x10de;
+    ck_assert_int_eq(used(), 0);
 }
 END_TEST
 
@@ -271,6 +279,26 @@ START_TEST(long_k_is_split)
 }
 END_TEST
 
+/* One row keeps a large GPU's memory busy from four times as many workgroups. */
+START_TEST(few_rows_are_split_finer)
+{
+    tsr__matmul_problem few = product(TSR_F16, TSR_F16, 8, 16384, 64),
+                        many = product(TSR_F32, TSR_F32, 32, 65536, 64);
+    tsr__matmul_plan plan;
+
+    ck_assert_ok(tsr__matmul_choose(&device, &few, NULL, &plan));
+    ck_assert_str_eq(plan.config->name, "vector-k");
+    ck_assert_uint_eq(plan.splits, 512 / (64 / plan.config->bn));
+    ck_assert_ok(tsr__matmul_choose(&device, &many, NULL, &plan));
+    ck_assert_str_eq(plan.config->name, "tiled-s");
+    ck_assert_uint_eq(plan.splits, 128 / (64 / plan.config->bn));
+    few = product(TSR_F32, TSR_F32, 31, 65536, 64);
+    ck_assert_ok(tsr__matmul_choose(&device, &few, NULL, &plan));
+    ck_assert_str_eq(plan.config->name, "tiled-s");
+    ck_assert_uint_eq(plan.splits, 512 / (64 / plan.config->bn));
+}
+END_TEST
+
 START_TEST(forced_where_it_cannot_be)
 {
     tsr__matmul_problem problem = product(TSR_F16, TSR_F16, 64, 64, 64);
@@ -396,6 +424,7 @@ TESTS(coopmat_kernel)
     tcase_add_test(tests, nothing_else_on_gpus_that_have_them);
     tcase_add_test(tests, smaller_where_shared_memory_is_small);
     tcase_add_test(tests, long_k_is_split);
+    tcase_add_test(tests, few_rows_are_split_finer);
     tcase_add_test(tests, forced_where_it_cannot_be);
     tcase_add_test(tests, tiles_are_covered_on_every_device);
     tcase_add_test(tests, loads_follow_strides);

@@ -4,6 +4,7 @@
 
 #include "base/fault.h"
 #include "gpu/pipeline.h"
+#include "gpu/stream_state.h"
 #include "matmul_case.h"
 
 static tsr__matmul_override override;
@@ -893,6 +894,35 @@ START_TEST(refuses_a_kernel_that_is_none)
 }
 END_TEST
 
+/* Rows, matrices of a batch and both together, with k in one and in several parts, where a dispatch
+ * may do 64 rows' work; each is a batch for the queue. */
+START_TEST(cut_where_it_would_take_long)
+{
+    static const struct {
+        int64_t m;
+        batch_shape batch;
+        unsigned least;
+    } cases[] = {{200, {0}, 4}, {20, {1, {10}}, 4}, {20, {2, {3, 5}}, 5}, {70, {2, {2, 2}}, 8}};
+    gpu_random random = {17};
+    double usual = gpu->work_limit;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (uint32_t splits = 1; splits <= 3; splits += 2) {
+            matmul_case c = plain_case(cases[i].m, 256, 40);
+            c.batch = c.a_batch = cases[i].batch;
+            c.accumulate = splits > 1;
+            override = (tsr__matmul_override){"tiled-s", splits};
+            tsr__matmul_force(&override);
+            gpu->work_limit = 64.0 * 256 * 40;
+            uint64_t before = queue->timeline->submitted;
+            run_case(&random, &c);
+            ck_assert_uint_ge(queue->timeline->submitted - before, cases[i].least);
+        }
+    tsr__matmul_force(NULL);
+    gpu->work_limit = usual;
+}
+END_TEST
+
 /* Every failing allocation and Vulkan call on the way leaves y as it was, and the call works
  * afterwards. */
 static void survive_faults(tsr__fault_kind kind, int code)
@@ -947,6 +977,7 @@ static void add_kernels(TCase *tests)
     tcase_add_test(tests, the_large_kernels_choice_on_mixtures);
     tcase_add_loop_test(tests, bf16_in_pairs_of_steps, 0, 2);
     tcase_add_test(tests, splits_of_k);
+    tcase_add_test(tests, cut_where_it_would_take_long);
 }
 
 TESTS(matmul)

@@ -32,6 +32,43 @@ START_TEST(work_runs_in_the_order_it_was_recorded)
 }
 END_TEST
 
+/* The memory of what is destroyed comes back while the program goes on recording. */
+START_TEST(a_program_does_not_run_far_ahead)
+{
+    int most = 0;
+    for (int i = 0; i < 200; i++) {
+        tsr_tensor *x = gpu_new(TSR_F32, 1, (int64_t[]){1 << 16});
+        GPU_OK(tsr_fill(queue, x, 1));
+        GPU_OK(tsr_stream_submit(queue));
+        tsr_tensor_destroy(&x);
+        int in_flight = 0;
+        for (const tsr__batch *batch = queue->in_flight; batch; batch = batch->next)
+            in_flight++;
+        most = in_flight > most ? in_flight : most;
+    }
+    ck_assert_int_ge(most, 1);
+    ck_assert_int_le(most, 32);
+}
+END_TEST
+
+/* Bytes are work, too. */
+START_TEST(a_batch_ends_when_it_has_work_enough)
+{
+    double usual = gpu->work_limit;
+    tsr_tensor *x = gpu_new(TSR_F32, 1, &one_thousand);
+    GPU_OK(tsr_fill(queue, x, 0));
+    GPU_OK(tsr_stream_wait(queue));
+    uint64_t before = queue->timeline->submitted;
+    for (int i = 0; i < 12; i++) {
+        gpu->work_limit = i < 6 ? 3 * 4000.0 * TSR__BYTE_WORK : usual;
+        GPU_OK(tsr_fill(queue, x, i));
+    }
+    ck_assert_uint_eq(queue->timeline->submitted - before, 2);
+    ck_assert_double_eq(first_of(queue, x), 11);
+    tsr_tensor_destroy(&x);
+}
+END_TEST
+
 START_TEST(streams_that_share_a_tensor_are_ordered)
 {
     tsr_stream *other;
@@ -202,6 +239,8 @@ TESTS(stream)
     tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, work_runs_in_the_order_it_was_recorded);
+    tcase_add_test(tests, a_program_does_not_run_far_ahead);
+    tcase_add_test(tests, a_batch_ends_when_it_has_work_enough);
     tcase_add_test(tests, streams_that_share_a_tensor_are_ordered);
     tcase_add_test(tests, many_streams_share_one_tensor);
     tcase_add_test(tests, a_tensor_may_go_while_its_work_is_pending);

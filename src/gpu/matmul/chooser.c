@@ -89,21 +89,28 @@ static const tsr__matmul_config *usual(const tsr__matmul_device *device,
     return config;
 }
 
+/* With few rows all time goes into reading b, for which a large GPU needs some ten KiB under way in
+ * each of its hundred or more processors: several workgroups everywhere. Their sums are small. */
+static uint64_t enough_parts(const tsr__matmul_device *device, const tsr__matmul_problem *p)
+{
+    return enough_tiles(device) * (device->device_class == TSR__CLASS_GPU && p->m < 32 ? 4 : 1);
+}
+
 /* Cuts k where it is long and y too small to occupy the device. */
 static void choose_splits(const tsr__matmul_device *device, const tsr__matmul_problem *p,
                           uint32_t at_most, tsr__matmul_plan *plan)
 {
     const uint64_t shortest = 256, step = 64;
     uint64_t tiles = tiles_of(plan->config, p), k = (uint64_t)p->k;
-    uint64_t splits = at_most;
+    uint64_t splits = at_most, enough = enough_parts(device, p);
 
     if (splits == 0) {
-        splits = tiles < enough_tiles(device) ? enough_tiles(device) / tiles : 1;
+        splits = tiles < enough ? enough / tiles : 1;
         if (splits > k / shortest)
             splits = k / shortest;
     }
     /* Partial sums are indexed in 32 bits and a dispatch's z counts parts of every matrix. */
-    if (splits < 2 || k < 2 * step || tiles > enough_tiles(device) || p->batch_count > 256) {
+    if (splits < 2 || k < 2 * step || tiles > enough || p->batch_count > 256) {
         plan->splits = 1;
         plan->k_chunk = (uint32_t)k;
         return;

@@ -36,6 +36,12 @@ static dim batch_dim(const tsr__matmul_problem *p, int batch, int64_t at_most)
     return out;
 }
 
+/* Multiply-adds for a row of y. */
+static double row_work(const tsr__matmul_problem *p)
+{
+    return (double)p->n * (double)(p->k > 0 ? p->k : 1);
+}
+
 /* A call cut into dispatches. */
 typedef struct run {
     const tsr__matmul_call *call;
@@ -46,7 +52,17 @@ typedef struct run {
     tsr__dispatch dispatch;
 } run;
 
-/* Cuts rows and batch so that partial sums stay small, and both within what a dispatch counts. */
+/* Rows, of one matrix or of several, that a dispatch may take time for. */
+static int64_t rows_within_work(const run *r)
+{
+    const tsr__matmul_problem *p = r->call->problem;
+    double rows = tsr_stream_device(r->call->stream)->work_limit / row_work(p);
+
+    return rows < 0x1p62 ? (int64_t)rows : INT64_C(1) << 62;
+}
+
+/* Cuts rows and batch so that partial sums stay small, and both within what a dispatch counts and
+ * may take time for. */
 static void choose_pieces(run *r, bool partial)
 {
     const tsr__matmul_problem *p = r->call->problem;
@@ -54,14 +70,17 @@ static void choose_pieces(run *r, bool partial)
     int64_t z = Z_LIMIT / splits,
             tiles_across = (p->n + r->plan->config->bn - 1) / r->plan->config->bn;
     int64_t rows = INT64_C(1) << 31; /* workgroups in x and y */
+    int64_t work_rows = rows_within_work(r);
 
     rows /= tiles_across;
+    rows = min_size(rows, work_rows / bm);
+    z = min_size(z, work_rows / p->m);
     if (partial) {
         int64_t matrix_rows = PARTIAL_BYTES / (p->n * splits * (int64_t)sizeof(float));
         rows = min_size(rows, matrix_rows / bm);
         z = min_size(z, matrix_rows / p->m);
-        z = z > 0 ? z : 1;
     }
+    z = z > 0 ? z : 1;
     rows = rows > 0 ? rows : 1;
     r->rows = (dim){.batch = -1, .size = p->m, .piece = min_size(rows * bm, p->m)};
     r->inner = batch_dim(p, p->batch_dims - 1, z);
@@ -140,6 +159,7 @@ static tsr_status record_piece(run *r, struct tsr_matmul_push push, uint32_t out
     struct tsr_matmul_push product;
 
     push.batch_inner = inner;
+    r->dispatch.work = row_work(r->call->problem) * push.m * outer * inner;
     product = push;
     if (r->partial)
         aim_at_partial(r, &product);

@@ -25,8 +25,15 @@ tsr_status tsr__temp_new(tsr__temps *temps, tsr_dtype dtype, int ndim, const int
                          tsr_tensor **out)
 {
     tsr_tensor *tensor = NULL;
+    tsr_device *device = tsr_stream_device(temps->stream);
     TSR__TRY(check_room(temps));
-    TSR__TRY(tsr_tensor_create(tsr_stream_device(temps->stream), dtype, ndim, shape, &tensor));
+    tsr_status status = tsr_tensor_create(device, dtype, ndim, shape, &tensor);
+    if (status == TSR_ERR_DEVICE_MEMORY) {
+        /* Earlier passes give back what they needed when they are done. */
+        TSR__TRY(tsr_stream_wait(temps->stream));
+        status = tsr_tensor_create(device, dtype, ndim, shape, &tensor);
+    }
+    TSR__TRY(status);
     return add(temps, tensor, out);
 }
 
