@@ -103,7 +103,7 @@ typedef struct tsr_device_info {
     uint32_t max_workgroup_invocations;
     uint32_t max_shared_memory_bytes;
     uint32_t max_push_constant_bytes;
-    uint64_t max_allocation_bytes; /* one memory object */
+    uint64_t max_allocation_bytes; /* one tensor's elements */
     float timestamp_period_ns;     /* 0 where timestamps do not work */
 } tsr_device_info;
 

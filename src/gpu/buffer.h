@@ -5,9 +5,10 @@
 #include "gpu/device.h"
 
 typedef enum tsr__buffer_kind {
-    TSR__BUFFER_DEVICE,  /* tensors and scratch: device-local, mapped where device->mapped */
-    TSR__BUFFER_UPLOAD,  /* host-visible staging, written by the CPU */
-    TSR__BUFFER_READBACK /* host-visible and cached staging, read by the CPU */
+    TSR__BUFFER_DEVICE,   /* tensors and scratch: device-local, mapped where device->mapped */
+    TSR__BUFFER_UPLOAD,   /* host-visible staging, written by the CPU */
+    TSR__BUFFER_READBACK, /* host-visible and cached staging, read by the CPU */
+    TSR__BUFFER_SHARED    /* likewise, and within reach of a network; lasting, since it is pinned */
 } tsr__buffer_kind;
 
 struct tsr__slab;

@@ -160,6 +160,8 @@ static void fill_request(const tsr_device_info *info, const tsr__capabilities *c
         request_extension(request, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME, &request->coopmat);
     if (info->coopmat_bf16)
         request_extension(request, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME, &request->bf16);
+    if (info->external_memory_host)
+        request_extension(request, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME, NULL);
     if (info->memory_budget)
         request_extension(request, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME, NULL);
 }
@@ -253,6 +255,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->timestamp_bits = capabilities->timestamp_bits;
     device->max_workgroup_subgroups = capabilities->max_workgroup_subgroups;
     device->work_limit = info->type == TSR_DEVICE_CPU ? (double)INFINITY : TSR__GPU_WORK_LIMIT;
+    device->host_import_alignment = capabilities->host_import_alignment;
     device->subgroup_quads = capabilities->subgroup_quads;
     device->subgroups_demanded = tsr__probe_subgroups(capabilities, info);
     device->storage = params->force_packed_storage ? TSR__STORAGE_W32 : tsr__storage_of(info);

@@ -40,6 +40,8 @@ struct tsr_device {
     uint32_t queue_family;
     uint32_t timestamp_bits;
     uint32_t max_workgroup_subgroups;
+    uint64_t
+        host_import_alignment; /* of memory that the device takes as its own; 0: it takes none */
     double work_limit; /* of a batch, about, and of one dispatch of a product; see stream.h */
     bool subgroup_quads;
     bool subgroups_demanded; /* a pipeline can ask for full subgroups of one size */

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "gpu/host_import.h"
 #include "gpu/probe.h"
 
 #define PAGE_BYTES (UINT64_C(4) << 10)
@@ -12,11 +13,7 @@
 #define DEDICATED_BYTES (UINT64_C(4) << 20)
 /* Slabs of their own that are kept empty have at most one byte in so many of their heap. */
 #define KEPT_SHARE 16
-#define KIND_COUNT 3
-
-static const VkBufferUsageFlags usage =
-    VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-    VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+#define KIND_COUNT 4
 
 struct tsr__memory {
     VkPhysicalDeviceMemoryProperties properties;
@@ -30,11 +27,9 @@ struct tsr__memory {
 
 /* Memory types --------------------------------------------------------------------------------- */
 
-/* The first allowed type with all of `required`, preferring one with `wanted` as well and without
- * `unwanted`. */
-static uint32_t find_type(const VkPhysicalDeviceMemoryProperties *properties, uint32_t allowed,
-                          VkMemoryPropertyFlags required, VkMemoryPropertyFlags wanted,
-                          VkMemoryPropertyFlags unwanted)
+uint32_t tsr__memory_find_type(const VkPhysicalDeviceMemoryProperties *properties, uint32_t allowed,
+                               VkMemoryPropertyFlags required, VkMemoryPropertyFlags wanted,
+                               VkMemoryPropertyFlags unwanted)
 {
     uint32_t best = UINT32_MAX;
     int best_score = -1;
@@ -63,7 +58,7 @@ static tsr_status allowed_types(tsr_device *device, uint32_t *out)
     VkBufferCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
         .size = PAGE_BYTES,
-        .usage = usage,
+        .usage = TSR__BUFFER_USAGE,
         .sharingMode = VK_SHARING_MODE_EXCLUSIVE,
     };
     VkBuffer buffer;
@@ -93,13 +88,14 @@ static tsr_status choose_types(tsr_device *device, tsr__memory *memory)
     const VkPhysicalDeviceMemoryProperties *properties = &memory->properties;
     uint32_t *type = memory->type;
     if (device->mapped)
-        type[TSR__BUFFER_DEVICE] = find_type(properties, allowed, mapped, cached, 0);
+        type[TSR__BUFFER_DEVICE] = tsr__memory_find_type(properties, allowed, mapped, cached, 0);
     if (!device->mapped || type[TSR__BUFFER_DEVICE] == UINT32_MAX) {
         device->mapped = false;
-        type[TSR__BUFFER_DEVICE] = find_type(properties, allowed, local, 0, host);
+        type[TSR__BUFFER_DEVICE] = tsr__memory_find_type(properties, allowed, local, 0, host);
     }
-    type[TSR__BUFFER_UPLOAD] = find_type(properties, allowed, host, 0, local | cached);
-    type[TSR__BUFFER_READBACK] = find_type(properties, allowed, host, cached, local);
+    type[TSR__BUFFER_UPLOAD] = tsr__memory_find_type(properties, allowed, host, 0, local | cached);
+    type[TSR__BUFFER_READBACK] = tsr__memory_find_type(properties, allowed, host, cached, local);
+    type[TSR__BUFFER_SHARED] = type[TSR__BUFFER_READBACK]; /* unless it is imported */
     return TSR_OK;
 }
 
@@ -130,6 +126,7 @@ static void slab_free(tsr_device *device, tsr__slab *slab)
         device->vk.DestroyBuffer(device->handle, slab->buffer, NULL);
     if (slab->memory)
         device->vk.FreeMemory(device->handle, slab->memory, NULL);
+    tsr__free(slab->own);
     tsr__free(slab->page_map);
     tsr__free(slab);
 }
@@ -197,12 +194,12 @@ static tsr_status check_room(const tsr_device *device, const tsr__memory *memory
     return TSR_OK;
 }
 
-static tsr_status slab_bind(tsr_device *device, const tsr__memory *memory, tsr__slab *slab)
+static tsr_status slab_allocate(tsr_device *device, const tsr__memory *memory, tsr__slab *slab)
 {
     VkBufferCreateInfo buffer_info = {
         .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
         .size = slab->size_bytes,
-        .usage = usage,
+        .usage = TSR__BUFFER_USAGE,
         .sharingMode = VK_SHARING_MODE_EXCLUSIVE,
     };
     TSR__DEVICE_TRY(device, CreateBuffer, device->handle, &buffer_info, NULL, &slab->buffer);
@@ -229,17 +226,26 @@ static tsr_status slab_bind(tsr_device *device, const tsr__memory *memory, tsr__
         return tsr__device_fail(device, result, "vkAllocateMemory");
     }
     TSR__DEVICE_TRY(device, BindBufferMemory, device->handle, slab->buffer, slab->memory, 0);
-    VkBufferDeviceAddressInfo address = {
-        .sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO,
-        .buffer = slab->buffer,
-    };
-    slab->address = device->vk.GetBufferDeviceAddress(device->handle, &address);
     if (slab->kind != TSR__BUFFER_DEVICE || device->mapped) {
         void *host = NULL;
         TSR__DEVICE_TRY(device, MapMemory, device->handle, slab->memory, 0, VK_WHOLE_SIZE, 0,
                         &host);
         slab->host = host;
     }
+    return TSR_OK;
+}
+
+static tsr_status slab_bind(tsr_device *device, const tsr__memory *memory, tsr__slab *slab)
+{
+    if (slab->kind == TSR__BUFFER_SHARED)
+        TSR__TRY(tsr__host_import(device, &memory->properties, slab));
+    if (!slab->memory)
+        TSR__TRY(slab_allocate(device, memory, slab));
+    VkBufferDeviceAddressInfo address = {
+        .sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO,
+        .buffer = slab->buffer,
+    };
+    slab->address = device->vk.GetBufferDeviceAddress(device->handle, &address);
     return TSR_OK;
 }
 
@@ -391,7 +397,7 @@ static tsr_status take_pages(tsr_device *device, tsr__memory *memory, tsr__buffe
 static tsr_status take_locked(tsr_device *device, tsr__memory *memory, tsr__buffer_kind kind,
                               uint64_t size, tsr__slab **out_slab, uint64_t *out_offset)
 {
-    if (size >= DEDICATED_BYTES) {
+    if (size >= DEDICATED_BYTES || kind == TSR__BUFFER_SHARED) {
         *out_offset = 0;
         *out_slab = find_kept(memory, kind, size);
         return *out_slab ? TSR_OK : slab_create(device, memory, kind, size, false, out_slab);

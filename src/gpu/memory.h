@@ -15,6 +15,7 @@ typedef struct tsr__slab {
     VkBuffer buffer;
     uint64_t address;
     uint8_t *host; /* NULL where not mapped */
+    void *own;     /* what `host` is a part of where it is the process's own: host_import.h */
     uint64_t size_bytes;
     uint64_t used_bytes;
     uint64_t page_count; /* 0 for a slab of one buffer */
@@ -27,6 +28,16 @@ tsr_status tsr__memory_create(tsr_device *device,
                               uint64_t limit_bytes, tsr__memory **out);
 /* All buffers have been released. NULL is fine. */
 void tsr__memory_destroy(tsr_device *device, tsr__memory *memory);
+
+#define TSR__BUFFER_USAGE                                                                          \
+    (VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |                       \
+     VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT)
+
+/* The first allowed type with all of `required`, preferring one with `wanted` as well and without
+ * `unwanted`; UINT32_MAX: there is none. */
+uint32_t tsr__memory_find_type(const VkPhysicalDeviceMemoryProperties *properties, uint32_t allowed,
+                               VkMemoryPropertyFlags required, VkMemoryPropertyFlags wanted,
+                               VkMemoryPropertyFlags unwanted);
 
 /* A range of a slab. size_bytes is not 0. */
 tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t size_bytes,

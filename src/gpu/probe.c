@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "gpu/coopmat.h"
 #include "tsr_config.h"
 
@@ -378,6 +379,12 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
     VkPhysicalDeviceShaderIntegerDotProductPropertiesKHR dot_products = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES_KHR,
     };
+    VkPhysicalDeviceExternalMemoryHostPropertiesEXT host_memory = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT,
+    };
+    VkPhysicalDeviceMaintenance4PropertiesKHR maintenance4 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES_KHR,
+    };
     VkPhysicalDeviceProperties2 properties = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
     };
@@ -387,6 +394,10 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
         chain(&subgroup_size, &properties.pNext);
     if (has_extension(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME))
         chain(&dot_products, &properties.pNext);
+    if (has_extension(extensions, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME))
+        chain(&host_memory, &properties.pNext);
+    if (has_extension(extensions, VK_KHR_MAINTENANCE_4_EXTENSION_NAME))
+        chain(&maintenance4, &properties.pNext);
     instance->vk.GetPhysicalDeviceProperties2(capabilities->physical, &properties);
 
     copy_text(info->driver_name, vulkan12.driverName);
@@ -394,6 +405,10 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
     capabilities->driver = vulkan12.driverID;
     memcpy(info->uuid, vulkan11.deviceUUID, TSR_UUID_SIZE);
     info->max_allocation_bytes = vulkan11.maxMemoryAllocationSize;
+    if (maintenance4.maxBufferSize != 0)
+        info->max_allocation_bytes =
+            tsr__min_u64(info->max_allocation_bytes, maintenance4.maxBufferSize);
+    capabilities->host_import_alignment = host_memory.minImportedHostPointerAlignment;
     info->subgroup_size = vulkan11.subgroupSize;
     bool sizes = subgroup_size.maxSubgroupSize != 0;
     info->subgroup_size_min = sizes ? subgroup_size.minSubgroupSize : vulkan11.subgroupSize;

@@ -20,6 +20,7 @@ typedef struct tsr__capabilities {
     bool subgroup_quads;              /* compute shaders may swap within four invocations */
     bool mixed_dot_products;          /* of 8-bit integers, signed by unsigned, by an instruction */
     bool memory_budget;
+    uint64_t host_import_alignment; /* 0 without VK_EXT_external_memory_host */
     VkDriverId driver;
 } tsr__capabilities;
 

@@ -4,9 +4,9 @@
 #include "gpu/stream_state.h"
 #include "tensor/overlap.h"
 
-bool tsr__device_maps_tensors(const tsr_device *device)
+bool tsr__device_shares_tensors(const tsr_device *device)
 {
-    return device->mapped;
+    return device->mapped && device->info.type == TSR_DEVICE_CPU;
 }
 
 tsr_status tsr__tensor_create_host(tsr_device *device, tsr_dtype dtype, int ndim,
@@ -19,7 +19,7 @@ tsr_status tsr__tensor_create_host(tsr_device *device, tsr_dtype dtype, int ndim
         return TSR_ERR_NO_MEMORY;
     tensor->layout = layout;
     uint64_t size = (uint64_t)tsr_layout_count(&layout) * tsr_dtype_size(dtype);
-    tsr_status status = tsr__buffer_create(device, TSR__BUFFER_READBACK, size, &tensor->buffer);
+    tsr_status status = tsr__buffer_create(device, TSR__BUFFER_SHARED, size, &tensor->buffer);
     if (status != TSR_OK) {
         tsr__free(tensor);
         return status;

@@ -5,11 +5,13 @@
 
 #include "tessera/stream.h"
 
-/* Whether tsr_tensor_map works for tensors of the device. */
-bool tsr__device_maps_tensors(const tsr_device *device);
+/* Whether tensors of the device are in ordinary memory of the process, which networks and other
+ * processes reach. What a GPU's driver maps is not. */
+bool tsr__device_shares_tensors(const tsr_device *device);
 
-/* A contiguous tensor in memory that the host reads and writes fast: tsr_tensor_map works for it on
- * every device, and operations take it as any other. */
+/* A contiguous tensor in such memory, or where the device takes none, in memory that the host reads
+ * and writes fast: tsr_tensor_map works for it on every device, and operations take it as any
+ * other. */
 tsr_status tsr__tensor_create_host(tsr_device *device, tsr_dtype dtype, int ndim,
                                    const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
 

@@ -79,7 +79,9 @@
     X(CreateComputePipelines)                                                                      \
     X(DestroyPipeline)
 
-#define TSR__VK_DEVICE_OPTIONAL_FUNCTIONS(X) X(GetPipelineExecutableStatisticsKHR)
+#define TSR__VK_DEVICE_OPTIONAL_FUNCTIONS(X)                                                       \
+    X(GetPipelineExecutableStatisticsKHR)                                                          \
+    X(GetMemoryHostPointerPropertiesEXT)
 
 #define TSR__VK_MEMBER(name) PFN_vk##name name;
 

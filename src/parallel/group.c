@@ -34,8 +34,8 @@ static bool environment_stages(void)
 /* All ranks take one path, so that they call the communicator alike: what one of them needs. */
 static tsr_status agree(tsr_parallel *group, const tsr_parallel_params *params)
 {
-    bool maps = tsr__device_maps_tensors(tsr_stream_device(group->stream));
-    int64_t need[2] = {!maps || params->force_staging || environment_stages(),
+    bool shares = tsr__device_shares_tensors(tsr_stream_device(group->stream));
+    int64_t need[2] = {!shares || params->force_staging || environment_stages(),
                        (int64_t)(params->piece_bytes ? params->piece_bytes : PIECE_BYTES)};
     TSR__TRY(tsr_comm_all_reduce(group->comm, need, need, 2, TSR_I64, TSR_OP_MAX));
     group->staged = need[0] != 0;

@@ -7,6 +7,7 @@
 
 #include "base/fault.h"
 #include "gpu/pipeline.h"
+#include "gpu/reach.h"
 #include "gpu/stream_state.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
@@ -25,7 +26,7 @@ typedef struct work {
     tsr_device *device;
     tsr_stream *stream, *other;
     tsr_tensor *a, *b, *bias, *y, *sum, *longer, *total;
-    tsr_tensor *whole, *view, *packed;
+    tsr_tensor *whole, *view, *packed, *host;
     tsr_kernel *kernel;
     float results[ROWS * COLUMNS + ROWS + 2];
     uint64_t ns;
@@ -100,6 +101,7 @@ static tsr_status create_tensors(work *w)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         CREATE(*table[i].tensor, tsr_tensor_create(w->device, TSR_F32, table[i].ndim,
                                                    table[i].shape, table[i].tensor));
+    CREATE(w->host, tsr__tensor_create_host(w->device, TSR_F32, 1, (int64_t[]){ROWS}, &w->host));
     return TSR_OK;
 }
 
@@ -158,7 +160,8 @@ static tsr_status compute(work *w)
     TRY(tsr_matmul(w->stream, w->y, w->a, w->b, tsr_matmul_params(.bias = w->bias)));
     if (has_timer(w))
         TRY(tsr_stream_timer_end(w->stream));
-    return tsr_reduce(w->stream, w->sum, w->y, 1, TSR_REDUCE_MAX, false);
+    TRY(tsr_reduce(w->stream, w->sum, w->y, 1, TSR_REDUCE_MAX, false));
+    return tsr_copy(w->stream, w->host, w->sum);
 }
 
 /* Operations of several dispatches. */
@@ -232,8 +235,8 @@ static tsr_status save(work *w)
 
 static tsr_status close_all(work *w)
 {
-    tsr_tensor **tensors[] = {&w->a,      &w->b,     &w->bias, &w->y,     &w->sum,
-                              &w->longer, &w->total, &w->view, &w->whole, &w->packed};
+    tsr_tensor **tensors[] = {&w->a,     &w->b,    &w->bias,  &w->y,      &w->sum, &w->longer,
+                              &w->total, &w->view, &w->whole, &w->packed, &w->host};
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
         tsr_tensor_destroy(tensors[i]);
     tsr_kernel_destroy(&w->kernel);

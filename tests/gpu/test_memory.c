@@ -2,7 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "gpu/memory.h"
+#include "gpu/reach.h"
 #include "gpu/tensor.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
@@ -130,6 +132,69 @@ START_TEST(uncached_memory_is_not_mapped)
 }
 END_TEST
 
+/* What it holds travels to a tensor of the device's and back. */
+static void check_shared(tsr_tensor *host)
+{
+    float *values;
+    const int64_t count = tsr_tensor_layout(host)->shape[0];
+    tsr_tensor *tensor = gpu_new(TSR_F32, 1, &count);
+    GPU_OK(tsr_tensor_map(host, (void **)&values));
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (float)i;
+    GPU_OK(tsr_scale(queue, tensor, host, 2, 0));
+    GPU_OK(tsr_scale(queue, host, tensor, 1, 1));
+    GPU_OK(tsr_stream_wait(queue));
+    for (int64_t i = 0; i < count; i++)
+        ck_check(values[i] == (float)(2 * i + 1));
+    tsr_tensor_destroy(&tensor);
+}
+
+START_TEST(memory_within_reach_of_networks)
+{
+    tsr_tensor *host = NULL;
+    ck_assert(tsr_device_get_info(gpu)->external_memory_host == (gpu->host_import_alignment > 0));
+    /* Imported, unless the device takes none. Of another size, or the first one's memory does. */
+    for (int imports = 1; imports >= 0; imports--) {
+        if (!imports)
+            gpu->host_import_alignment = 0;
+        int64_t count = imports ? 1000 : 100000;
+        GPU_OK(tsr__tensor_create_host(gpu, TSR_F32, 1, &count, &host));
+        ck_assert((host->buffer->slab->own != NULL) == (gpu->host_import_alignment > 0));
+        check_shared(host);
+        tsr_tensor_destroy(&host);
+    }
+}
+END_TEST
+
+/* A driver may refuse this memory in particular, when asked about it or when it is to take it: then
+ * its own does. */
+START_TEST(memory_that_the_driver_refuses)
+{
+    int refused = 0;
+    bool reached = true;
+    for (uint64_t nth = 0; reached && gpu->host_import_alignment > 0; nth++) {
+        tsr_tensor *host = NULL;
+        tsr__fault_arm(TSR__FAULT_VULKAN, nth, VK_ERROR_INVALID_EXTERNAL_HANDLE);
+        int64_t count = 1000 + (int64_t)nth * 65536;
+        tsr_status status = tsr__tensor_create_host(gpu, TSR_F32, 1, &count, &host);
+        const char *site = tsr__fault_site();
+        reached = site != NULL;
+        tsr__fault_disarm();
+        if (reached && (strcmp(site, "vkGetMemoryHostPointerPropertiesEXT") == 0 ||
+                        strcmp(site, "vkAllocateMemory") == 0)) {
+            ck_assert_int_eq(status, TSR_OK);
+            ck_assert_ptr_null(host->buffer->slab->own);
+            check_shared(host);
+            refused++;
+        } else {
+            ck_assert_int_eq(status, reached ? TSR_ERR_DRIVER : TSR_OK);
+        }
+        tsr_tensor_destroy(&host);
+    }
+    ck_assert_int_eq(refused, gpu->host_import_alignment > 0 ? 2 : 0);
+}
+END_TEST
+
 START_TEST(beyond_the_device_is_an_error_that_names_the_values)
 {
     const tsr_device_info *info = tsr_device_get_info(gpu);
@@ -199,6 +264,8 @@ TESTS(memory)
     tcase_add_test(tests, large_tensors_have_their_own_memory);
     tcase_add_test(tests, memory_of_large_tensors_is_kept);
     tcase_add_test(tests, uncached_memory_is_not_mapped);
+    tcase_add_test(tests, memory_within_reach_of_networks);
+    tcase_add_test(tests, memory_that_the_driver_refuses);
     tcase_add_test(tests, beyond_the_device_is_an_error_that_names_the_values);
     tcase_add_test(tests, the_heap_runs_out_and_recovers);
     tcase_add_test(tests, a_limit_of_the_callers_own);

@@ -1,4 +1,5 @@
 /* Sharded parameters: the bits of training, the plan's memory, what is refused. */
+#include "gpu/device.h"
 #include "parallel/sharded_case.h"
 
 #include "base/fault.h"
@@ -320,6 +321,29 @@ CASE(memory, "sharded: peak memory per rank is the plan's figure, and two units'
         if (!ways[i].own && ways[i].ahead <= 0)
             check_memory(&ways[i]);
     check_memory(&(way){.name = "data parallelism", .gather = everything});
+}
+
+/* As on a device that gives no more than this for one tensor. The memory is there already. */
+CASE(chunks, "sharded: shards that one tensor cannot hold are in several")
+{
+    model m[2];
+    uint64_t size[2], *most = &tsr_stream_device(queue)->info.max_allocation_bytes, usual = *most;
+    uint8_t *bytes[2];
+    for (int i = 0; i < 2; i++) {
+        *most = i == 1 ? 512 : usual;
+        model_make(&(model_case){0}, &m[i]);
+        *most = usual;
+        for (int step = 0; step < 3; step++)
+            model_step(&m[i], step, 0, 1);
+        bytes[i] = model_bytes(&m[i], &size[i]);
+    }
+    CHECK(m[0].sharded->state.count == 1 && m[1].sharded->state.count > 1, "%zu and %zu chunks",
+          m[0].sharded->state.count, m[1].sharded->state.count);
+    CHECK(size[0] == size[1] && memcmp(bytes[0], bytes[1], size[0]) == 0, "other values");
+    for (int i = 0; i < 2; i++) {
+        free(bytes[i]);
+        model_finish(&m[i]);
+    }
 }
 
 /* Slots -----------------------------------------------------------------------------------------

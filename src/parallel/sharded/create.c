@@ -204,27 +204,6 @@ static tsr_status take_ranges(tsr_sharded *model, int index)
 /* Memory ----------------------------------------------------------------------------------------
  */
 
-static uint64_t padded(uint64_t bytes)
-{
-    return tsr__align_up_u64(bytes, TSR__SHARDED_ALIGN);
-}
-
-static tsr_status new_memory(tsr_sharded *model, uint64_t bytes, tsr_tensor **out)
-{
-    return tsr_tensor_create(model->device, TSR_F32, 1, (int64_t[]){(int64_t)(padded(bytes) / 4)},
-                             out);
-}
-
-/* The next part of some memory, at *end; without any yet it only counts. */
-static tsr_status part(const tsr_tensor *memory, uint64_t *end, tsr_dtype dtype, uint64_t count,
-                       tsr_tensor **out)
-{
-    const uint64_t at = *end;
-    *end += padded(count * tsr_dtype_size(dtype));
-    return memory ? tsr__sharded_view(memory, at, dtype, 1, (int64_t[]){(int64_t)count}, out)
-                  : TSR_OK;
-}
-
 static int moments(const tsr_sharded *model)
 {
     return model->optimizer == TSR_OPTIMIZER_ADAMW                    ? 2
@@ -238,37 +217,36 @@ static bool has_master(const tsr_sharded *model, const tsr__sharded_param *p)
 }
 
 /* Lays all shards out, one behind the other: once to count, once to make them. */
-static tsr_status lay_out(tsr_sharded *model, uint64_t end[3])
+static tsr_status lay_out(tsr_sharded *model)
 {
     const bool trains = model->optimizer != TSR_OPTIMIZER_NONE;
-    memset(end, 0, 3 * sizeof *end);
     for (int i = 0; i < model->param_count; i++) {
         tsr__sharded_param *p = &model->params[i];
         const uint64_t count = p->range.count;
-        TSR__TRY(part(model->values, &end[0], p->seen.dtype, count, &p->value));
+        TSR__TRY(tsr__sharded_part(&model->values, p->seen.dtype, count, &p->value));
         if (!trains)
             continue;
-        TSR__TRY(part(model->gradients, &end[1], model->grad_dtype, count, &p->grad));
+        TSR__TRY(tsr__sharded_part(&model->gradients, model->grad_dtype, count, &p->grad));
         if (has_master(model, p))
-            TSR__TRY(part(model->state, &end[2], TSR_F32, count, &p->master));
+            TSR__TRY(tsr__sharded_part(&model->state, TSR_F32, count, &p->master));
         if (moments(model) > 0)
-            TSR__TRY(part(model->state, &end[2], TSR_F32, count, &p->moment1));
+            TSR__TRY(tsr__sharded_part(&model->state, TSR_F32, count, &p->moment1));
         if (moments(model) > 1)
-            TSR__TRY(part(model->state, &end[2], TSR_F32, count, &p->moment2));
+            TSR__TRY(tsr__sharded_part(&model->state, TSR_F32, count, &p->moment2));
     }
     return TSR_OK;
 }
 
 static tsr_status make_shards(tsr_sharded *model)
 {
-    uint64_t end[3];
-    TSR__TRY(lay_out(model, end));
-    TSR__TRY(new_memory(model, end[0], &model->values));
-    if (model->optimizer != TSR_OPTIMIZER_NONE) {
-        TSR__TRY(new_memory(model, end[1], &model->gradients));
-        TSR__TRY(new_memory(model, end[2], &model->state));
-    }
-    return lay_out(model, end);
+    tsr__sharded_pool *pools[] = {&model->values, &model->gradients, &model->state};
+    const uint64_t most = tsr_device_get_info(model->device)->max_allocation_bytes;
+    for (int i = 0; i < 3; i++)
+        pools[i]->most = most;
+    TSR__TRY(lay_out(model));
+    for (int i = 0; i < 3; i++)
+        TSR__TRY(tsr__sharded_pool_make(pools[i], model->device));
+    return lay_out(model);
 }
 
 /* Places in slots; their size is that of the largest unit. */
@@ -285,8 +263,8 @@ static tsr_status make_slots(tsr_sharded *model)
             unit->slotted = true;
             p->slot_bytes = end;
             p->grad_slot_bytes = end_grad;
-            end += padded(p->count * tsr_dtype_size(p->seen.dtype));
-            end_grad += padded(p->count * tsr_dtype_size(model->grad_dtype));
+            end += tsr__sharded_padded(p->count * tsr_dtype_size(p->seen.dtype));
+            end_grad += tsr__sharded_padded(p->count * tsr_dtype_size(model->grad_dtype));
         }
         most = tsr__max_u64(most, end);
         most_grad = tsr__max_u64(most_grad, end_grad);
@@ -296,9 +274,10 @@ static tsr_status make_slots(tsr_sharded *model)
     for (int i = 0; i < model->slot_count; i++) {
         model->slots[i].unit = model->grad_slots[i].unit = -1;
         if (most > 0)
-            TSR__TRY(new_memory(model, most, &model->slots[i].memory));
+            TSR__TRY(tsr__sharded_memory_new(model->device, most, &model->slots[i].memory));
         if (most_grad > 0)
-            TSR__TRY(new_memory(model, most_grad, &model->grad_slots[i].memory));
+            TSR__TRY(
+                tsr__sharded_memory_new(model->device, most_grad, &model->grad_slots[i].memory));
     }
     model->memory.gathered_bytes = (uint64_t)model->slot_count * most;
     model->memory.unreduced_bytes = (uint64_t)model->slot_count * most_grad;
@@ -385,8 +364,8 @@ tsr_status tsr__sharded_fresh_masters(tsr_sharded *model)
 tsr_status tsr__sharded_fresh_state(tsr_sharded *model)
 {
     model->steps = 0;
-    if (model->state)
-        TSR__TRY(tsr_fill(model->stream, model->state, 0));
+    for (size_t i = 0; i < model->state.count; i++)
+        TSR__TRY(tsr_fill(model->stream, model->state.chunks[i].memory, 0));
     return tsr__sharded_fresh_masters(model);
 }
 
@@ -506,9 +485,9 @@ void tsr_sharded_destroy(tsr_sharded **model)
         tsr_tensor_destroy(&closing->slots[i].memory);
         tsr_tensor_destroy(&closing->grad_slots[i].memory);
     }
-    tsr_tensor_destroy(&closing->values);
-    tsr_tensor_destroy(&closing->gradients);
-    tsr_tensor_destroy(&closing->state);
+    tsr__sharded_pool_finish(&closing->values);
+    tsr__sharded_pool_finish(&closing->gradients);
+    tsr__sharded_pool_finish(&closing->state);
     tsr_shard_plan_destroy(&closing->plan);
     tsr__free(closing->units);
     tsr__free(closing->params);

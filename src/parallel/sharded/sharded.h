@@ -1,6 +1,7 @@
 /* The inside of sharded parameters.
  *
  *     create.c     what there is: parameters, plan, memory, first values
+ *     pool.c       the memory of shards
  *     slots.c      memory for whole parameters, which units take in turns
  *     gradients.c  memory for whole gradients, and what becomes of them
  *     pass.c       a unit's parameters come and go
@@ -51,6 +52,21 @@ typedef struct tsr__sharded_slot {
     int unit;           /* -1: free */
 } tsr__sharded_slot;
 
+typedef struct tsr__sharded_chunk {
+    tsr_tensor *memory;
+    uint64_t bytes;
+} tsr__sharded_chunk;
+
+/* pool.c */
+typedef struct tsr__sharded_pool {
+    uint64_t most; /* bytes in one chunk, unless one part has more */
+    size_t count, capacity;
+    tsr__sharded_chunk *chunks;
+    bool made;         /* … and the next part is … */
+    size_t at;         /* … in this chunk … */
+    uint64_t at_bytes; /* … at this place */
+} tsr__sharded_pool;
+
 struct tsr_sharded {
     tsr_parallel *group;
     tsr_stream *stream;
@@ -69,13 +85,22 @@ struct tsr_sharded {
     tsr_op reduction;
     int64_t steps;
 
-    tsr_tensor *values, *gradients, *state; /* memory of all shards */
+    tsr__sharded_pool values, gradients, state; /* memory of all shards */
     int slot_count;
     tsr__sharded_slot slots[TSR__SHARDED_SLOTS_MOST];
     tsr__sharded_slot grad_slots[TSR__SHARDED_SLOTS_MOST];
     int grad_next; /* the slot of gradients that has been reduced for longest */
     tsr_sharded_memory memory;
 };
+
+/* pool.c: the next part of a pool, or, before that has been made, how much memory it takes. */
+tsr_status tsr__sharded_part(tsr__sharded_pool *pool, tsr_dtype dtype, uint64_t elements,
+                             tsr_tensor **out) TSR_NODISCARD;
+tsr_status tsr__sharded_pool_make(tsr__sharded_pool *pool, tsr_device *device) TSR_NODISCARD;
+void tsr__sharded_pool_finish(tsr__sharded_pool *pool);
+tsr_status tsr__sharded_memory_new(tsr_device *device, uint64_t bytes,
+                                   tsr_tensor **out) TSR_NODISCARD;
+uint64_t tsr__sharded_padded(uint64_t bytes);
 
 /* create.c: `bytes` into shared memory (of f32), a tensor of this dtype and shape. */
 tsr_status tsr__sharded_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dtype dtype, int ndim,
