@@ -1,4 +1,5 @@
-// Sums, differences, products and linear functions, each step rounded once so that the bits agree on every device.
+// Sums, differences, products and linear functions, each step rounded once so that the bits agree on every device, but for those
+// that take subnormal numbers for 0.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 

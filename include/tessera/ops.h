@@ -1,12 +1,12 @@
 /* Element-wise work, reductions, losses, optimizers and random numbers on device tensors.
  *
  * Everywhere: floats are f32, f16 or bf16 in any mixture, computed in f32 and rounded to nearest
- * even on store. Views of any strides and zero sizes are fine. Inputs broadcast to the output's
- * shape where the comment says so. An output may be the very same view as an input of the same
- * dtype unless the comment forbids it; an output that overlaps an input in any other way, or that
- * repeats an element, is TSR_ERR_INVALID. Other errors: TSR_ERR_INVALID (shape, dtype, device,
- * naming the values), TSR_ERR_NO_MEMORY, TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER,
- * TSR_ERR_DEVICE_LOST. On failure nothing is recorded. */
+ * even on store; some drivers take f32 below 2^-126, and bf16 with it, for 0. Views of any strides
+ * and zero sizes are fine. Inputs broadcast to the output's shape where the comment says so. An
+ * output may be the very same view as an input of the same dtype unless the comment forbids it; an
+ * output that overlaps an input in any other way, or that repeats an element, is TSR_ERR_INVALID.
+ * Other errors: TSR_ERR_INVALID (shape, dtype, device, naming the values), TSR_ERR_NO_MEMORY,
+ * TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST. On failure nothing is recorded. */
 #ifndef TESSERA_OPS_H
 #define TESSERA_OPS_H
 
