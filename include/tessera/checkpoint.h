@@ -70,9 +70,10 @@ typedef struct tsr_checkpoint_params {
  * ranks alike.
  *
  * Errors: TSR_ERR_INVALID for entries that are wrong, that differ between ranks, whose parts do not
- * make up the whole; TSR_ERR_IO naming file and reason, and for a file that other ranks do not see;
- * TSR_ERR_NOT_FOUND for a folder that does not exist; TSR_ERR_NO_MEMORY; those of the stream and
- * the communicator. Where one rank fails, all do. */
+ * make up the whole; TSR_ERR_IO naming file and reason, for a path that is no regular file nor a
+ * link to one, and for a file that other ranks do not see; TSR_ERR_NOT_FOUND for a folder that does
+ * not exist; TSR_ERR_NO_MEMORY; those of the stream and the communicator. Where one rank fails, all
+ * do. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_save(const char *path, tsr_comm *comm,
                                                      tsr_stream *stream, int count,
                                                      const tsr_checkpoint_entry *entries,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -168,6 +169,44 @@ START_TEST(a_link_in_the_way)
 }
 END_TEST
 
+/* A link to a checkpoint stays one, and it is that checkpoint which is replaced. */
+START_TEST(through_a_link)
+{
+    struct stat info;
+    ck_assert_int_eq(mkdir(in_folder("elsewhere"), 0777), 0);
+    ck_assert_int_eq(symlink("elsewhere/file", in_folder("model")), 0);
+    ck_assert_int_eq(save_version(5), TSR_ERR_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(tsr_last_error(), "checkpoint_save: cannot follow "));
+    write_file(in_folder("elsewhere/file"), "old", 3);
+    ck_assert_ok(save_version(6));
+    ck_assert_int_eq(whole_version(), 6);
+    ck_assert_int_eq(lstat(in_folder("model"), &info), 0);
+    ck_assert(S_ISLNK(info.st_mode));
+    ck_assert_int_eq(unlink(in_folder("elsewhere/file")), 0);
+    ck_assert_int_eq(rmdir(in_folder("elsewhere")), 0);
+}
+END_TEST
+
+/* What is no file stays, as /dev/null has to. */
+START_TEST(nothing_but_files_is_replaced)
+{
+    struct stat before, after;
+    for (int i = 0; i < 3; i++) {
+        const char *path = in_folder("model");
+        ck_assert_int_eq(i == 0   ? mkfifo(path, 0666)
+                         : i == 1 ? mkdir(path, 0777)
+                                  : symlink("/dev/null", path),
+                         0);
+        ck_assert_int_eq(stat(path, &before), 0);
+        ck_assert_int_eq(save_version(7), TSR_ERR_IO);
+        ck_assert_ptr_nonnull(strstr(tsr_last_error(), "/model is no regular file"));
+        ck_assert_int_eq(stat(path, &after), 0);
+        ck_assert(before.st_ino == after.st_ino && before.st_dev == after.st_dev);
+        ck_assert_int_eq(remove(path), 0);
+    }
+}
+END_TEST
+
 TESTS(interrupted)
 {
     tcase_add_checked_fixture(tests, folder_make, folder_remove);
@@ -175,4 +214,6 @@ TESTS(interrupted)
     tcase_add_test(tests, every_allocation_fails_in_turn);
     tcase_add_test(tests, killed_at_random_moments);
     tcase_add_test(tests, a_link_in_the_way);
+    tcase_add_test(tests, through_a_link);
+    tcase_add_test(tests, nothing_but_files_is_replaced);
 }

@@ -1,8 +1,10 @@
 /* Writing: into PATH.partial, which gets its name when it is whole, and on the disk. */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -35,7 +37,7 @@ static bool faulty(const char *site)
 typedef struct writer {
     tsr_comm *comm;
     int rank;
-    char *partial, *folder;
+    char *path, *partial, *folder;
     int descriptor;
     bool made; /* by this rank, and without its name yet */
 } writer;
@@ -137,15 +139,15 @@ static tsr_status write_parts(writer *w, tsr_stream *stream, int count,
     return sync_file(w);
 }
 
-static tsr_status give_name(writer *w, const char *path)
+static tsr_status give_name(writer *w)
 {
-    if (faulty("rename") || rename(w->partial, path) != 0)
-        return fail_call(errno, "replace", path);
+    if (faulty("rename") || rename(w->partial, w->path) != 0)
+        return fail_call(errno, "replace", w->path);
     w->made = false;
     return sync_folder(w);
 }
 
-static tsr_status write_file(writer *w, const char *path, tsr_stream *stream, int count,
+static tsr_status write_file(writer *w, tsr_stream *stream, int count,
                              const tsr_checkpoint_entry *entries,
                              const tsr__checkpoint_layout *layout, const bool *mine)
 {
@@ -155,7 +157,7 @@ static tsr_status write_file(writer *w, const char *path, tsr_stream *stream, in
     TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
     status = write_parts(w, stream, count, entries, layout, mine);
     TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
-    status = w->rank == 0 ? give_name(w, path) : TSR_OK;
+    status = w->rank == 0 ? give_name(w) : TSR_OK;
     return tsr__checkpoint_agree(w->comm, who, status);
 }
 
@@ -208,10 +210,40 @@ static tsr_status check_same(tsr_comm *comm, int count, const tsr_checkpoint_ent
 
 /* Saving --------------------------------------------------------------------------------------- */
 
-static tsr_status name_files(const char *path, writer *w)
+/* The file that is to be replaced, through links, or made. Anything else of this name stays: a
+ * device would be gone for all programs. */
+static tsr_status find_file(const char *path, writer *w)
+{
+    struct stat info;
+    if (faulty("lstat") || lstat(path, &info) != 0) {
+        /* What is wrong with the folder shows when the file is made. */
+        if (errno != ENOENT && errno != ENOTDIR)
+            return fail_call(errno, "look at", path);
+        w->path = tsr__strdup(path);
+        return w->path ? TSR_OK : TSR_ERR_NO_MEMORY;
+    }
+    char *real = NULL;
+    if (S_ISLNK(info.st_mode)) {
+        real = faulty("realpath") ? NULL : realpath(path, NULL);
+        if (!real || faulty("stat") || stat(real, &info) != 0) {
+            tsr_status status = fail_call(errno, "follow", path);
+            free(real);
+            return status;
+        }
+    }
+    w->path = tsr__strdup(real ? real : path);
+    free(real);
+    if (!w->path)
+        return TSR_ERR_NO_MEMORY;
+    if (!S_ISREG(info.st_mode))
+        return tsr__fail(TSR_ERR_IO, "%s: %s is no regular file, and stays as it is", who, path);
+    return TSR_OK;
+}
+
+static tsr_status name_files(writer *w)
 {
     static const char ending[] = ".partial";
-    const char *slash = strrchr(path, '/');
+    const char *path = w->path, *slash = strrchr(path, '/');
     const size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
     w->partial = tsr__calloc(strlen(path) + sizeof ending, 1);
     w->folder = tsr__calloc(folder + 2, 1);
@@ -230,7 +262,9 @@ static tsr_status save(writer *w, const char *path, tsr_stream *stream, int coun
     bool *mine = NULL;
     tsr_status status = tsr__checkpoint_check(who, path, stream, count, entries);
     if (status == TSR_OK)
-        status = name_files(path, w);
+        status = find_file(path, w);
+    if (status == TSR_OK)
+        status = name_files(w);
     if (status == TSR_OK && (mine = tsr__calloc((size_t)count, sizeof *mine)) == NULL)
         status = TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
@@ -245,7 +279,7 @@ static tsr_status save(writer *w, const char *path, tsr_stream *stream, int coun
     if (status == TSR_OK)
         status = tsr__checkpoint_divide(w->comm, who, count, entries, mine);
     if (status == TSR_OK)
-        status = write_file(w, path, stream, count, entries, &layout, mine);
+        status = write_file(w, stream, count, entries, &layout, mine);
     tsr__checkpoint_layout_finish(&layout);
     tsr__free(mine);
     return status;
@@ -261,6 +295,7 @@ tsr_status tsr_checkpoint_save(const char *path, tsr_comm *comm, tsr_stream *str
         close(w.descriptor);
     if (w.made)
         unlink(w.partial);
+    tsr__free(w.path);
     tsr__free(w.partial);
     tsr__free(w.folder);
     return status;
