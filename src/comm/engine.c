@@ -66,6 +66,7 @@ tsr_status tsr__request_create(tsr_comm *comm, tsr_request **out)
     if (job->requests)
         job->requests->previous = request;
     job->requests = request;
+    comm->held++;
     *out = request;
     return TSR_OK;
 }
@@ -83,8 +84,10 @@ static void unlink_request(tsr_request *request)
 void tsr__request_release(tsr_request *request)
 {
     tsr__job *job = request->job;
-    if (job)
+    if (job) {
         unlink_request(request);
+        request->comm->held--;
+    }
     if (!job || job->unused_count >= UNUSED_MOST) {
         request_free(request);
         return;

@@ -31,7 +31,8 @@ struct tsr_comm {
     uint64_t sequence; /* of the next collective */
     uint32_t history;  /* … and of all before it */
     tsr__call past[TSR__COMM_PAST];
-    int running;
+    int running; /* requests … */
+    int held;    /* … and those the caller has, done or not */
 
     uint64_t doubt_until_ns; /* 0: nothing seems amiss */
     tsr_status status;       /* what it has failed with */

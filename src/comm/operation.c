@@ -386,8 +386,9 @@ static tsr_status start(tsr_comm *comm, const tsr__operation *operation, tsr_req
     TSR__REQUIRE(comm, "%s: comm is NULL", name);
     if (comm->status != TSR_OK)
         return tsr__fail(comm->status, "%s", comm->why);
-    TSR__REQUIRE(comm->running < TSR_COMM_REQUESTS_MOST, "%s: %d requests are in progress", name,
-                 comm->running);
+    /* Not those in progress: how many these are differs between ranks, and refusals would. */
+    TSR__REQUIRE(comm->held < TSR_COMM_REQUESTS_MOST,
+                 "%s: %d requests have been started and not been waited for", name, comm->held);
     TSR__TRY(tsr__request_create(comm, &request));
     tsr_status status = fill(request, operation);
     if (status == TSR_OK && request->turn.rounds == 0)

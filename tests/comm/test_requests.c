@@ -151,7 +151,7 @@ static void too_many(tsr_comm *comm, void *user)
     for (int i = 0; i < TSR_COMM_REQUESTS_MOST; i++)
         need_ok(tsr_comm_recv_start(comm, &data[i], 1, TSR_F32, other, i, 0, &requests[i]));
     need_error(tsr_comm_barrier_start(comm, 0, &another), TSR_ERR_INVALID,
-               "barrier: 32 requests are in progress");
+               "barrier: 32 requests have been started and not been waited for");
     need(!another);
     /* Those that nothing has come for disturb nobody when they are taken back. */
     for (int i = 0; i < TSR_COMM_REQUESTS_MOST; i++) {
@@ -166,6 +166,36 @@ static void too_many(tsr_comm *comm, void *user)
         need_ok(tsr_comm_recv(comm, data, 1, TSR_F32, 0, 5));
     need(other == 1 || data[0] == 3);
 }
+
+/* How many are done already differs between ranks: all start as many. */
+static void until_refused(tsr_comm *comm, void *user)
+{
+    tsr_request *requests[TSR_COMM_REQUESTS_MOST + 1];
+    float data[TSR_COMM_REQUESTS_MOST + 1];
+    (void)user;
+    for (int round = 0; round < 20; round++) {
+        int count = 0;
+        tsr_status status = TSR_OK;
+        while (status == TSR_OK && count <= TSR_COMM_REQUESTS_MOST) {
+            data[count] = (float)count;
+            status = tsr_comm_all_reduce_start(comm, &data[count], &data[count], 1, TSR_F32,
+                                               TSR_OP_SUM, 0, &requests[count]);
+            count += status == TSR_OK;
+        }
+        need(status == TSR_ERR_INVALID && count == TSR_COMM_REQUESTS_MOST);
+        for (int i = 0; i < count; i++)
+            need_ok(tsr_request_wait(&requests[i]));
+        for (int i = 0; i < count; i++)
+            need(data[i] == (float)(i * tsr_comm_size(comm)));
+        need_ok(tsr_comm_barrier(comm));
+    }
+}
+
+START_TEST(all_ranks_start_as_many)
+{
+    ranks_run(&(ranks_job){.size = 3, .path = (ranks_path)_i, .run = until_refused});
+}
+END_TEST
 
 START_TEST(as_many_as_there_may_be)
 {
@@ -297,6 +327,7 @@ END_TEST
 TESTS(requests)
 {
     tcase_add_loop_test(tests, waited_for_in_any_order, 0, 5 * PATHS);
+    tcase_add_loop_test(tests, all_ranks_start_as_many, 0, PATHS);
     tcase_add_loop_test(tests, as_many_as_there_may_be, 0, PATHS);
     tcase_add_loop_test(tests, no_request, 0, 2);
     tcase_add_loop_test(tests, cancelled, 0, 2 * PATHS);
