@@ -72,7 +72,7 @@ tsr_status tsr__batch_reserve(tsr__batch *batch, size_t count)
 
 void tsr__batch_hold(tsr__batch *batch, tsr__buffer *buffer)
 {
-    tsr__buffer_retain(buffer);
+    tsr__buffer_hold(buffer);
     batch->held[batch->held_count++] = buffer;
 }
 
@@ -94,7 +94,7 @@ tsr_status tsr__batch_hold_kernel(tsr__batch *batch, tsr_kernel *kernel)
 void tsr__batch_retire(tsr__batch *batch)
 {
     for (size_t i = 0; i < batch->held_count; i++)
-        tsr__buffer_release(batch->held[i]);
+        tsr__buffer_unhold(batch->held[i]);
     batch->held_count = 0;
     for (size_t i = 0; i < batch->kernel_count; i++)
         tsr__kernel_release(batch->kernels[i]);

@@ -24,6 +24,8 @@ tsr_status tsr__buffer_create(tsr_device *device, tsr__buffer_kind kind, uint64_
     buffer->address = buffer->slab->address + buffer->slab_offset;
     buffer->host = buffer->slab->host ? buffer->slab->host + buffer->slab_offset : NULL;
     atomic_init(&buffer->references, 1);
+    atomic_init(&buffer->held, 0);
+    atomic_init(&buffer->left, false);
     tsr__device_retain(device);
     *out = buffer;
     return TSR_OK;
@@ -34,15 +36,42 @@ void tsr__buffer_retain(tsr__buffer *buffer)
     atomic_fetch_add(&buffer->references, 1);
 }
 
-void tsr__buffer_release(tsr__buffer *buffer)
+static void drop_reference(tsr__buffer *buffer)
 {
-    if (!buffer || atomic_fetch_sub(&buffer->references, 1) > 1)
+    if (atomic_fetch_sub(&buffer->references, 1) > 1)
         return;
     tsr_device *device = buffer->device;
+    if (atomic_load(&buffer->left))
+        atomic_fetch_sub(&buffer->last_timeline->left_bytes, buffer->reserved_bytes);
     tsr__timeline_release(device, buffer->last_timeline);
     tsr__memory_give(device, buffer->slab, buffer->slab_offset, buffer->reserved_bytes);
     tsr__free(buffer);
     tsr__device_release(device);
+}
+
+void tsr__buffer_release(tsr__buffer *buffer)
+{
+    if (!buffer)
+        return;
+    /* Two threads that let go at once may both be taken for not the last: then it is not counted.
+     */
+    const unsigned held = atomic_load(&buffer->held);
+    if (held > 0 && atomic_load(&buffer->references) == held + 1 &&
+        !atomic_exchange(&buffer->left, true))
+        atomic_fetch_add(&buffer->last_timeline->left_bytes, buffer->reserved_bytes);
+    drop_reference(buffer);
+}
+
+void tsr__buffer_hold(tsr__buffer *buffer)
+{
+    tsr__buffer_retain(buffer);
+    atomic_fetch_add(&buffer->held, 1);
+}
+
+void tsr__buffer_unhold(tsr__buffer *buffer)
+{
+    atomic_fetch_sub(&buffer->held, 1);
+    drop_reference(buffer);
 }
 
 bool tsr__buffer_idle(tsr__buffer *buffer)

@@ -24,6 +24,8 @@ typedef struct tsr__buffer {
     uint64_t address;        /* of this buffer's first byte */
     void *host;              /* of this buffer's first byte, or NULL where not mapped */
     atomic_uint references;
+    atomic_uint held; /* … of them by batches */
+    atomic_bool left; /* to batches alone, and counted so in last_timeline */
     /* The stream that used the buffer last, and the point at which that use is over; see stream.h.
      */
     struct tsr__timeline *last_timeline;
@@ -36,5 +38,10 @@ tsr_status tsr__buffer_create(tsr_device *device, tsr__buffer_kind kind, uint64_
                               tsr__buffer **out);
 void tsr__buffer_retain(tsr__buffer *buffer);
 void tsr__buffer_release(tsr__buffer *buffer);
+
+/* The same for batches, which keep what their commands use. Memory that only batches keep comes
+ * back when they are done: a timeline counts how much there is of it. */
+void tsr__buffer_hold(tsr__buffer *buffer);
+void tsr__buffer_unhold(tsr__buffer *buffer);
 
 #endif

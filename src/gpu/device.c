@@ -269,6 +269,8 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
         status = tsr__memory_create(device, &capabilities->memory, params->memory_limit_bytes,
                                     &device->memory);
     if (status == TSR_OK)
+        device->left_limit = tsr__memory_size(device->memory) / 8;
+    if (status == TSR_OK)
         status = tsr__pipelines_create(device, !params->no_disk_cache, &device->pipelines);
     if (status == TSR_OK)
         status = tsr__tuned_create(device, !params->no_disk_cache, &device->tuned);

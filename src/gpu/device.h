@@ -42,6 +42,7 @@ struct tsr_device {
     uint32_t max_workgroup_subgroups;
     uint64_t
         host_import_alignment; /* of memory that the device takes as its own; 0: it takes none */
+    uint64_t left_limit;       /* bytes that batches of one stream may keep from coming back */
     double work_limit; /* of a batch, about, and of one dispatch of a product; see stream.h */
     bool subgroup_quads;
     bool subgroups_demanded; /* a pipeline can ask for full subgroups of one size */

@@ -84,7 +84,8 @@ static tsr_status fill(tsr_device *device, const VkPhysicalDeviceMemoryPropertie
     slab->own = tsr__calloc(1, size + alignment);
     if (!slab->own)
         return TSR_ERR_NO_MEMORY;
-    slab->host = (uint8_t *)tsr__align_up_u64((uint64_t)(uintptr_t)slab->own, alignment);
+    const uint64_t address = (uint64_t)(uintptr_t)slab->own;
+    slab->host = (uint8_t *)slab->own + (tsr__align_up_u64(address, alignment) - address);
     TSR__TRY(choose_type(device, types, slab->host, requirements.memoryTypeBits, &type));
     if (type == UINT32_MAX)
         return TSR_OK;

@@ -461,6 +461,16 @@ void tsr__memory_give(tsr_device *device, tsr__slab *slab, uint64_t offset, uint
     pthread_mutex_unlock(&memory->lock);
 }
 
+uint64_t tsr__memory_size(const tsr__memory *memory)
+{
+    const uint32_t type = memory->type[TSR__BUFFER_DEVICE];
+    const VkPhysicalDeviceMemoryProperties *properties = &memory->properties;
+    uint64_t size = type == UINT32_MAX
+                        ? 0
+                        : properties->memoryHeaps[properties->memoryTypes[type].heapIndex].size;
+    return memory->limit_bytes != 0 && memory->limit_bytes < size ? memory->limit_bytes : size;
+}
+
 void tsr__memory_usage(tsr__memory *memory, uint64_t *allocated_bytes, uint64_t *used_bytes)
 {
     pthread_mutex_lock(&memory->lock);

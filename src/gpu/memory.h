@@ -44,6 +44,8 @@ tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t 
                             tsr__slab **out_slab, uint64_t *out_offset, uint64_t *out_reserved);
 void tsr__memory_give(tsr_device *device, tsr__slab *slab, uint64_t offset, uint64_t reserved);
 
+/* What there is for tensors, whoever uses it. */
+uint64_t tsr__memory_size(const tsr__memory *memory);
 void tsr__memory_usage(tsr__memory *memory, uint64_t *allocated_bytes, uint64_t *used_bytes);
 
 #endif

@@ -64,10 +64,7 @@ static tsr_status let_device_catch_up(tsr_stream *stream)
         in_flight++;
     if (in_flight < IN_FLIGHT_MOST)
         return TSR_OK;
-    TSR__TRY(
-        tsr__timeline_wait(stream->device, stream->timeline, stream->in_flight->point, UINT64_MAX));
-    tsr__stream_retire(stream);
-    return TSR_OK;
+    return tsr_stream_wait_point(stream, stream->in_flight->point, UINT64_MAX);
 }
 
 static tsr_status open_batch(tsr_stream *stream)
@@ -142,9 +139,23 @@ static tsr_status wait_for_other(tsr_stream *stream, tsr__buffer *buffer)
     return TSR_OK;
 }
 
+/* A program that makes and destroys tensors without ever waiting would find no memory, however
+ * little it has at a time. */
+static tsr_status bring_memory_back(tsr_stream *stream)
+{
+    const uint64_t limit = stream->device->left_limit;
+    if (atomic_load(&stream->timeline->left_bytes) <= limit)
+        return TSR_OK;
+    TSR__TRY(tsr_stream_submit(stream));
+    while (stream->in_flight && atomic_load(&stream->timeline->left_bytes) > limit / 2)
+        TSR__TRY(tsr_stream_wait_point(stream, stream->in_flight->point, UINT64_MAX));
+    return TSR_OK;
+}
+
 tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int count)
 {
     TSR__TRY(tsr__device_check(stream->device));
+    TSR__TRY(bring_memory_back(stream));
     for (int i = 0; i < count; i++)
         if (used_elsewhere(stream, access[i].buffer))
             TSR__TRY(wait_for_other(stream, access[i].buffer));

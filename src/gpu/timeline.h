@@ -13,6 +13,8 @@ struct tsr__timeline {
     struct tsr_stream *stream; /* NULL once the stream is gone, and with it all unfinished work */
     uint64_t submitted;        /* the last point handed to the device */
     uint64_t reached;          /* the last point known to be done */
+    /* Of buffers last used here that nobody but batches keeps. */
+    atomic_uint_fast64_t left_bytes;
     unsigned references;
     struct tsr__timeline *next; /* of the spare ones */
 };

@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "gpu/memory.h"
 #include "gpu/reach.h"
+#include "gpu/stream_state.h"
 #include "gpu/tensor.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
@@ -257,6 +258,42 @@ START_TEST(a_limit_of_the_callers_own)
 }
 END_TEST
 
+/* Without a wait, and with no more alive than fits: one tensor at a time, each made from the one
+ * before, and a view that outlives what it is of. */
+START_TEST(made_and_destroyed_without_end)
+{
+    tsr_device *device;
+    tsr_stream *stream;
+    tsr_tensor *before, *next;
+    float last[4];
+    const int64_t shape[] = {4, 1 << 18};
+    GPU_OK(tsr_device_open(tsr_device_params(.memory_limit_bytes = 40 << 20), &device));
+    GPU_OK(tsr_stream_create(device, &stream));
+    GPU_OK(tsr_tensor_create(device, TSR_F32, 2, shape, &before));
+    GPU_OK(tsr_fill(stream, before, 0));
+    for (int i = 0; i < 100; i++) {
+        tsr_tensor *column = NULL;
+        GPU_OK(tsr_tensor_create(device, TSR_F32, 2, shape, &next));
+        GPU_OK(tsr_scale(stream, next, before, 1, 1));
+        GPU_OK(tsr_tensor_slice(before, 1, 0, 1, 1, &column));
+        tsr_tensor_destroy(&before);
+        GPU_OK(tsr_scale(stream, column, column, 0, 1));
+        tsr_tensor_destroy(&column);
+        before = next;
+        if (i % 10 == 0)
+            GPU_OK(tsr_stream_submit(stream));
+    }
+    GPU_OK(tsr_tensor_slice(before, 1, 7, 8, 1, &next));
+    GPU_OK(tsr_tensor_download(stream, next, last, sizeof last));
+    ck_check(last[0] == 100 && last[3] == 100);
+    ck_assert_uint_eq(atomic_load(&stream->timeline->left_bytes), 0);
+    tsr_tensor_destroy(&next);
+    tsr_tensor_destroy(&before);
+    tsr_stream_destroy(&stream);
+    tsr_device_close(&device);
+}
+END_TEST
+
 TESTS(memory)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
@@ -269,4 +306,5 @@ TESTS(memory)
     tcase_add_test(tests, beyond_the_device_is_an_error_that_names_the_values);
     tcase_add_test(tests, the_heap_runs_out_and_recovers);
     tcase_add_test(tests, a_limit_of_the_callers_own);
+    tcase_add_test(tests, made_and_destroyed_without_end);
 }
