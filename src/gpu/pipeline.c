@@ -178,7 +178,7 @@ static uint32_t subgroup_size_of(const tsr_device *device, tsr__shader shader)
 }
 
 static tsr_status build_entry(tsr_device *device, tsr__shader shader, const uint32_t *spec,
-                              int spec_count, pipeline_entry **bucket)
+                              int spec_count, pipeline_entry **out)
 {
     const tsr__shader_binary *binary = &tsr__shader_binaries[shader];
     const uint32_t *code = binary->variant[device->storage].code;
@@ -204,9 +204,31 @@ static tsr_status build_entry(tsr_device *device, tsr__shader shader, const uint
     entry->shader = shader;
     entry->spec_count = spec_count;
     memcpy(entry->spec, spec, (size_t)spec_count * sizeof *spec);
-    entry->next = *bucket;
-    *bucket = entry;
-    device->pipelines->built++;
+    *out = entry;
+    return TSR_OK;
+}
+
+/* Without the lock: others go on meanwhile with what there is. Whoever is the first of several with
+ * the same pipeline has made the one that is kept. */
+static tsr_status build_unlocked(tsr_device *device, tsr__shader shader, const uint32_t *spec,
+                                 int spec_count, pipeline_entry **bucket, pipeline_entry **out)
+{
+    tsr__pipelines *pipelines = device->pipelines;
+    pipeline_entry *made = NULL;
+
+    pthread_mutex_unlock(&pipelines->lock);
+    tsr_status status = build_entry(device, shader, spec, spec_count, &made);
+    pthread_mutex_lock(&pipelines->lock);
+    TSR__TRY(status);
+    *out = find(*bucket, shader, spec, spec_count);
+    if (*out) {
+        device->vk.DestroyPipeline(device->handle, made->pipeline, NULL);
+        tsr__free(made);
+        return TSR_OK;
+    }
+    made->next = *bucket;
+    *bucket = *out = made;
+    pipelines->built++;
     return TSR_OK;
 }
 
@@ -222,10 +244,8 @@ tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint3
     pthread_mutex_lock(&pipelines->lock);
     tsr_status status = TSR_OK;
     pipeline_entry *entry = find(*bucket, shader, spec, spec_count);
-    if (!entry) {
-        status = build_entry(device, shader, spec, spec_count, bucket);
-        entry = *bucket;
-    }
+    if (!entry)
+        status = build_unlocked(device, shader, spec, spec_count, bucket, &entry);
     if (status == TSR_OK)
         *out = entry->pipeline;
     pthread_mutex_unlock(&pipelines->lock);

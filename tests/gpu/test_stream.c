@@ -1,7 +1,9 @@
 /* Order, waiting, batches and the device's clock. */
+#include <pthread.h>
 #include <string.h>
 
 #include "gpu/hazards.h"
+#include "gpu/pipeline.h"
 #include "gpu/stream_state.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
@@ -161,6 +163,54 @@ START_TEST(waiting_has_a_limit)
 }
 END_TEST
 
+/* What needs several pipelines, on a stream of its own. */
+static void *work_alone(void *user)
+{
+    tsr_device *device = user;
+    tsr_stream *stream;
+    tsr_tensor *x, *y, *sum;
+    float out[9];
+    GPU_OK(tsr_stream_create(device, &stream));
+    GPU_OK(tsr_tensor_create(device, TSR_F32, 2, (int64_t[]){9, 9}, &x));
+    GPU_OK(tsr_tensor_create(device, TSR_F32, 2, (int64_t[]){9, 9}, &y));
+    GPU_OK(tsr_tensor_create(device, TSR_F32, 1, (int64_t[]){9}, &sum));
+    GPU_OK(tsr_fill(stream, x, 2));
+    GPU_OK(tsr_matmul(stream, y, x, x, NULL));
+    GPU_OK(tsr_scale(stream, y, y, 0.5f, 1));
+    GPU_OK(tsr_reduce(stream, sum, y, 1, TSR_REDUCE_SUM, false));
+    GPU_OK(tsr_tensor_download(stream, sum, out, sizeof out));
+    for (int i = 0; i < 9; i++)
+        ck_check(out[i] == 9 * (36 * 0.5f + 1));
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&sum);
+    tsr_stream_destroy(&stream);
+    return NULL;
+}
+
+/* Each builds what it needs at the same time, and each pipeline is kept once. */
+START_TEST(threads_with_streams_of_their_own)
+{
+    enum { THREADS = 4 };
+    uint64_t built[2];
+    for (int many = 0; many < 2; many++) {
+        pthread_t threads[THREADS];
+        tsr_device *device;
+        GPU_OK(tsr_device_open(NULL, &device));
+        for (int i = 0; many && i < THREADS; i++)
+            ck_assert_int_eq(pthread_create(&threads[i], NULL, work_alone, device), 0);
+        for (int i = 0; many && i < THREADS; i++)
+            ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+        if (!many)
+            work_alone(device);
+        built[many] = tsr__pipelines_built(device);
+        tsr_device_close(&device);
+    }
+    ck_assert_uint_gt(built[0], 2);
+    ck_assert_uint_eq(built[1], built[0]);
+}
+END_TEST
+
 START_TEST(the_devices_clock)
 {
     const int64_t many = 1 << 20;
@@ -246,6 +296,7 @@ TESTS(stream)
     tcase_add_test(tests, a_tensor_may_go_while_its_work_is_pending);
     tcase_add_test(tests, points);
     tcase_add_test(tests, waiting_has_a_limit);
+    tcase_add_test(tests, threads_with_streams_of_their_own);
     tcase_add_test(tests, the_devices_clock);
     tcase_add_test(tests, scratch_is_lent_again_but_not_within_an_operation);
     tcase_add_test(tests, nulls_are_errors);
