@@ -46,6 +46,7 @@ const char *tsr_split_name(tsr_split split)
 
 tsr_status tsr_order_parse(const char *name, tsr_order *out)
 {
+    TSR__REQUIRE(name != NULL && out != NULL, "sampler: %s is NULL", name != NULL ? "out" : "name");
     size_t found = 0;
     TSR__TRY(find("order", order_names, COUNT(order_names), name, &found));
     *out = (tsr_order)found;
@@ -54,6 +55,7 @@ tsr_status tsr_order_parse(const char *name, tsr_order *out)
 
 tsr_status tsr_tail_parse(const char *name, tsr_tail *out)
 {
+    TSR__REQUIRE(name != NULL && out != NULL, "sampler: %s is NULL", name != NULL ? "out" : "name");
     size_t found = 0;
     TSR__TRY(find("tail", tail_names, COUNT(tail_names), name, &found));
     *out = (tsr_tail)found;
@@ -62,6 +64,7 @@ tsr_status tsr_tail_parse(const char *name, tsr_tail *out)
 
 tsr_status tsr_split_parse(const char *name, tsr_split *out)
 {
+    TSR__REQUIRE(name != NULL && out != NULL, "sampler: %s is NULL", name != NULL ? "out" : "name");
     size_t found = 0;
     TSR__TRY(find("split", split_names, COUNT(split_names), name, &found));
     *out = (tsr_split)found;

@@ -129,6 +129,7 @@ static uint32_t root_up(uint64_t n)
 tsr_status tsr_feistel_init(uint64_t n, uint64_t seed, uint64_t epoch, uint64_t pass,
                             tsr_feistel *out)
 {
+    TSR__REQUIRE(out != NULL, "feistel: out is NULL");
     TSR__REQUIRE(n <= TSR_FEISTEL_MOST, "feistel: %" PRIu64 " elements are more than 2^62", n);
     tsr__order_keys keys;
     tsr_philox rng;

@@ -68,6 +68,8 @@ static tsr_status read_choice(bool *single, bool *variables, bool *pmix)
 
 tsr_status tsr_rank_from_environment(int64_t *rank, int64_t *ranks)
 {
+    TSR__REQUIRE(rank != NULL && ranks != NULL, "rank: %s is NULL",
+                 rank != NULL ? "ranks" : "rank");
     static const launcher variables = {.rank = "RANK", .ranks = "WORLD_SIZE"};
     static const launcher launchers[] = {
         {.rank = "OMPI_COMM_WORLD_RANK", .ranks = "OMPI_COMM_WORLD_SIZE"},

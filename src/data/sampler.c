@@ -115,6 +115,10 @@ static uint64_t useful_capacity(const tsr_sampler *sampler, uint64_t capacity)
 
 tsr_status tsr_sampler_next(tsr_sampler *sampler, int64_t *index, bool *got)
 {
+    TSR__REQUIRE(sampler != NULL && index != NULL && got != NULL, "sampler next: %s is NULL",
+                 sampler == NULL ? "sampler"
+                 : index == NULL ? "index"
+                                 : "got");
     TSR__REQUIRE(sampler->batch_max == 0,
                  "sampler next: a %s sampler gives batches, not single indices", sampler->name);
     uint64_t count = 0;
@@ -131,6 +135,11 @@ tsr_status tsr_sampler_next(tsr_sampler *sampler, int64_t *index, bool *got)
 tsr_status tsr_sampler_next_batch(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
                                   uint8_t *mask, uint64_t *count)
 {
+    TSR__REQUIRE(sampler != NULL && indices != NULL && count != NULL,
+                 "sampler next batch: %s is NULL",
+                 sampler == NULL   ? "sampler"
+                 : indices == NULL ? "indices"
+                                   : "count");
     uint64_t needed = tsr__max_u64(sampler->batch_max, 1), got = 0;
     TSR__REQUIRE(capacity >= needed,
                  "sampler next batch: a batch may have %" PRIu64
@@ -170,6 +179,9 @@ static tsr_status fill_batches(tsr_sampler *sampler, uint64_t capacity, int64_t 
 tsr_status tsr_sampler_fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
                             uint8_t *mask, uint64_t *count)
 {
+    TSR__REQUIRE(sampler != NULL && count != NULL, "sampler fill: %s is NULL",
+                 sampler != NULL ? "count" : "sampler");
+    TSR__REQUIRE(indices != NULL || capacity == 0, "sampler fill: indices is NULL");
     TSR__TRY(find_back(sampler));
     if (sampler->batch_max != 0)
         return fill_batches(sampler, capacity, indices, mask, count);
@@ -183,6 +195,7 @@ tsr_status tsr_sampler_fill(tsr_sampler *sampler, uint64_t capacity, int64_t *in
 
 tsr_status tsr_sampler_seek(tsr_sampler *sampler, uint64_t position)
 {
+    TSR__REQUIRE(sampler != NULL, "sampler seek: sampler is NULL");
     uint64_t length = tsr_sampler_length(sampler), before = sampler->position, reached;
     TSR__REQUIRE(length == TSR_LENGTH_UNKNOWN || position <= length,
                  "sampler seek: position %" PRIu64 " is beyond the end: there are %" PRIu64
@@ -202,6 +215,7 @@ tsr_status tsr_sampler_seek(tsr_sampler *sampler, uint64_t position)
 
 tsr_status tsr_sampler_set_epoch(tsr_sampler *sampler, int64_t epoch)
 {
+    TSR__REQUIRE(sampler != NULL, "sampler set epoch: sampler is NULL");
     TSR__TRY(sampler->class_->set_epoch(sampler, epoch));
     sampler->epoch = epoch;
     sampler->position = 0;
@@ -211,12 +225,15 @@ tsr_status tsr_sampler_set_epoch(tsr_sampler *sampler, int64_t epoch)
 
 tsr_status tsr_sampler_reset(tsr_sampler *sampler)
 {
+    TSR__REQUIRE(sampler != NULL, "sampler reset: sampler is NULL");
     return tsr_sampler_set_epoch(sampler, sampler->epoch);
 }
 
 tsr_status tsr_sampler_batch_count(const tsr_sampler *sampler, int64_t batch_size, bool drop_last,
                                    uint64_t *count)
 {
+    TSR__REQUIRE(sampler != NULL && count != NULL, "sampler batches: %s is NULL",
+                 sampler != NULL ? "count" : "sampler");
     uint64_t length = tsr_sampler_length(sampler);
     TSR__REQUIRE(batch_size > 0, "sampler batches: batch size %" PRId64 " is not positive",
                  batch_size);
@@ -231,6 +248,11 @@ tsr_status tsr_sampler_get_batch(tsr_sampler *sampler, uint64_t index, int64_t b
                                  uint64_t capacity, int64_t *indices, uint8_t *mask,
                                  uint64_t *count)
 {
+    TSR__REQUIRE(sampler != NULL && indices != NULL && count != NULL,
+                 "sampler get batch: %s is NULL",
+                 sampler == NULL   ? "sampler"
+                 : indices == NULL ? "indices"
+                                   : "count");
     TSR__REQUIRE(sampler->batch_max == 0,
                  "sampler get batch: a %s sampler gives batches of its own: seek and next batch",
                  sampler->name);

@@ -100,7 +100,9 @@ static const tsr__sampler_class class_ = {
 
 tsr_status tsr_sampler_create_batch(const tsr_sampler_batch_params *params, tsr_sampler **out)
 {
-    TSR__REQUIRE(params != NULL && params->base != NULL && *params->base != NULL,
+    TSR__REQUIRE(params != NULL && out != NULL, "batch: %s is NULL",
+                 params != NULL ? "out" : "params");
+    TSR__REQUIRE(params->base != NULL && *params->base != NULL,
                  "batch: there is no sampler to make batches of");
     const tsr_sampler *inner = *params->base;
     TSR__REQUIRE(inner->batch_max == 0, "batch: a %s sampler gives batches already", inner->name);

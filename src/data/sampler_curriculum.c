@@ -128,8 +128,9 @@ static tsr_status prepare(curriculum *self, const double *difficulties)
 tsr_status tsr_sampler_create_curriculum(const tsr_sampler_curriculum_params *params,
                                          tsr_sampler **out)
 {
+    TSR__REQUIRE(params != NULL && out != NULL, "curriculum: %s is NULL",
+                 params != NULL ? "out" : "params");
     uint64_t samples;
-    TSR__REQUIRE(params != NULL, "curriculum: there are no params");
     TSR__TRY(tsr__sorted_check("curriculum", params->difficulties, "difficulties", params->count));
     TSR__TRY(
         tsr__sampler_check_samples("curriculum", params->count, params->num_samples, &samples));

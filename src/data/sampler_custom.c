@@ -189,7 +189,7 @@ static const tsr__sampler_class class_ = {
 
 tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, void *self_, tsr_sampler **out)
 {
-    TSR__REQUIRE(ops != NULL, "sampler: there are no functions");
+    TSR__REQUIRE(ops != NULL && out != NULL, "sampler: %s is NULL", ops != NULL ? "out" : "ops");
     TSR__REQUIRE(ops->struct_size == sizeof *ops,
                  "sampler: struct_size is %zu, tsr_sampler_ops has %zu bytes", ops->struct_size,
                  sizeof *ops);

@@ -252,7 +252,6 @@ static const tsr__sampler_class class_ = {
 static tsr_status check_params(const tsr_sampler_distributed_params *params, int64_t *ranks,
                                int64_t *rank)
 {
-    TSR__REQUIRE(params != NULL, "distributed: there are no params");
     *ranks = params->ranks;
     *rank = params->rank;
     if (*ranks == 0) {
@@ -337,6 +336,8 @@ static tsr_status prepare(const tsr_sampler_distributed_params *params, tsr__dis
 tsr_status tsr_sampler_create_distributed(const tsr_sampler_distributed_params *params,
                                           tsr_sampler **out)
 {
+    TSR__REQUIRE(params != NULL && out != NULL, "distributed: %s is NULL",
+                 params != NULL ? "out" : "params");
     int64_t ranks, rank;
     TSR__TRY(check_params(params, &ranks, &rank));
     tsr__distributed *self = (tsr__distributed *)tsr__sampler_new(&class_, sizeof *self);
@@ -367,6 +368,8 @@ tsr_status tsr_sampler_create_distributed(const tsr_sampler_distributed_params *
 
 tsr_status tsr_sampler_distributed_info(const tsr_sampler *sampler, tsr_distributed_info *out)
 {
+    TSR__REQUIRE(sampler != NULL && out != NULL, "sampler distributed info: %s is NULL",
+                 sampler != NULL ? "out" : "sampler");
     TSR__REQUIRE(sampler->class_ == &class_, "sampler distributed info: this one is %s",
                  sampler->name);
     const tsr__deal *deal = &((const tsr__distributed *)sampler)->deal;

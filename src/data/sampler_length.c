@@ -79,7 +79,8 @@ static uint64_t fingerprint(uint64_t hash, const tsr_sampler_length_sorted_param
 tsr_status tsr_sampler_create_length_sorted(const tsr_sampler_length_sorted_params *params,
                                             tsr_sampler **out)
 {
-    TSR__REQUIRE(params != NULL, "length-sorted: there are no params");
+    TSR__REQUIRE(params != NULL && out != NULL, "length-sorted: %s is NULL",
+                 params != NULL ? "out" : "params");
     TSR__TRY(tsr__sorted_check("length-sorted", params->lengths, "lengths", params->count));
     TSR__TRY(tsr__sorted_check_batches("length-sorted", params->batch_size, params->order));
     for (uint64_t i = 0; i < params->count; i++)

@@ -145,8 +145,9 @@ static tsr_status prepare_replacement(const tsr_sampler_random_params *params, r
 
 tsr_status tsr_sampler_create_random(const tsr_sampler_random_params *params, tsr_sampler **out)
 {
+    TSR__REQUIRE(params != NULL && out != NULL, "random: %s is NULL",
+                 params != NULL ? "out" : "params");
     uint64_t samples;
-    TSR__REQUIRE(params != NULL, "random: there are no params");
     TSR__TRY(tsr__sampler_check_samples("random", params->n, params->num_samples, &samples));
     TSR__TRY(tsr__order_check("random", params->order));
     random_sampler *self = (random_sampler *)tsr__sampler_new(&class_, sizeof *self);

@@ -40,6 +40,7 @@ static const tsr__sampler_class class_ = {
 
 tsr_status tsr_sampler_create_sequential(uint64_t n, tsr_sampler **out)
 {
+    TSR__REQUIRE(out != NULL, "sequential: out is NULL");
     TSR__REQUIRE(n <= INT64_MAX, "sequential: %" PRIu64 " items are more than an int64 can number",
                  n);
     sequential *self = (sequential *)tsr__sampler_new(&class_, sizeof *self);

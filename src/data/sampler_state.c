@@ -85,12 +85,17 @@ static const char *kind_name(unsigned kind)
 tsr_status tsr_sampler_save(const tsr_sampler *sampler, size_t capacity_bytes, void *data,
                             size_t *size_bytes)
 {
+    TSR__REQUIRE(sampler != NULL, "sampler save: sampler is NULL");
     return tsr_sampler_save_at(sampler, sampler->position, capacity_bytes, data, size_bytes);
 }
 
 tsr_status tsr_sampler_save_at(const tsr_sampler *sampler, uint64_t position, size_t capacity_bytes,
                                void *data, size_t *size_bytes)
 {
+    TSR__REQUIRE(sampler != NULL && data != NULL && size_bytes != NULL, "sampler save: %s is NULL",
+                 sampler == NULL ? "sampler"
+                 : data == NULL  ? "data"
+                                 : "size_bytes");
     uint64_t length = tsr_sampler_length(sampler);
     TSR__REQUIRE(position <= length,
                  "sampler save: position %" PRIu64 " is beyond the end: there are %" PRIu64
@@ -173,6 +178,8 @@ static tsr_status apply(tsr_sampler *sampler, tsr__state_reader *reader)
 
 tsr_status tsr_sampler_resume(tsr_sampler *sampler, const void *data, size_t size_bytes)
 {
+    TSR__REQUIRE(sampler != NULL && data != NULL, "sampler resume: %s is NULL",
+                 sampler != NULL ? "data" : "sampler");
     uint8_t before[TSR_SAMPLER_STATE_BYTES];
     size_t before_bytes;
     tsr__state_reader reader;

@@ -156,7 +156,8 @@ static tsr_status prepare(stratified *self, const int64_t *labels)
 tsr_status tsr_sampler_create_stratified(const tsr_sampler_stratified_params *params,
                                          tsr_sampler **out)
 {
-    TSR__REQUIRE(params != NULL, "stratified: there are no params");
+    TSR__REQUIRE(params != NULL && out != NULL, "stratified: %s is NULL",
+                 params != NULL ? "out" : "params");
     TSR__TRY(tsr__sorted_check("stratified", params->labels, "labels", params->count));
     TSR__TRY(tsr__sorted_check_batches("stratified", params->batch_size, params->order));
 

@@ -88,7 +88,8 @@ static tsr_status prepare(const tsr_sampler_subset_params *params, subset *self)
 
 tsr_status tsr_sampler_create_subset(const tsr_sampler_subset_params *params, tsr_sampler **out)
 {
-    TSR__REQUIRE(params != NULL, "subset: there are no params");
+    TSR__REQUIRE(params != NULL && out != NULL, "subset: %s is NULL",
+                 params != NULL ? "out" : "params");
     TSR__REQUIRE(params->indices != NULL || params->count == 0,
                  "subset: %" PRIu64 " indices are announced, but there are none", params->count);
     TSR__REQUIRE(params->count <= TSR__ITEMS_MOST, "subset: %" PRIu64 " items are more than 2^62",

@@ -190,7 +190,8 @@ static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__
 
 tsr_status tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params, tsr_sampler **out)
 {
-    TSR__REQUIRE(params != NULL, "weighted: there are no params");
+    TSR__REQUIRE(params != NULL && out != NULL, "weighted: %s is NULL",
+                 params != NULL ? "out" : "params");
     TSR__REQUIRE(params->weights == NULL || params->weights_f32 == NULL,
                  "weighted: there are weights of both kinds, float and double");
     TSR__REQUIRE(params->weights != NULL || params->weights_f32 != NULL || params->count == 0,

@@ -511,7 +511,7 @@ START_TEST(errors)
     int64_t index;
     bool got;
     ck_assert_error(tsr_sampler_create(NULL, &self, &sampler), TSR_ERR_INVALID,
-                    "sampler: there are no functions");
+                    "sampler: ops is NULL");
     ops.struct_size = 8;
     ck_assert_error(tsr_sampler_create(&ops, &self, &sampler), TSR_ERR_INVALID,
                     "sampler: struct_size is 8, tsr_sampler_ops has 88 bytes");

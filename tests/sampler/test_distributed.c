@@ -441,7 +441,7 @@ START_TEST(errors)
                     "sampler distributed info: this one is sequential");
     tsr_sampler_destroy(&sampler);
     ck_assert_error(tsr_sampler_create_distributed(NULL, &sampler), TSR_ERR_INVALID,
-                    "distributed: there are no params");
+                    "distributed: params is NULL");
     ck_assert_ptr_null(sampler);
 }
 END_TEST

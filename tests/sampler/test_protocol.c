@@ -409,11 +409,11 @@ START_TEST(params_that_cannot_be)
     ck_assert_error(tsr_sampler_create_sequential(UINT64_C(1) << 63, &sampler), TSR_ERR_INVALID,
                     "sequential: 9223372036854775808 items are more than an int64 can number");
     ck_assert_error(tsr_sampler_create_random(NULL, &sampler), TSR_ERR_INVALID,
-                    "random: there are no params");
+                    "random: params is NULL");
     ck_assert_error(tsr_sampler_create_subset(NULL, &sampler), TSR_ERR_INVALID,
-                    "subset: there are no params");
+                    "subset: params is NULL");
     ck_assert_error(tsr_sampler_create_batch(NULL, &sampler), TSR_ERR_INVALID,
-                    "batch: there is no sampler to make batches of");
+                    "batch: params is NULL");
     ERROR(random, "random: there is nothing to draw from", .n = 0);
     ERROR(random, "random: 4611686018427387905 items are more than 2^62",
           .n = TSR_FEISTEL_MOST + 1);
@@ -486,6 +486,134 @@ START_TEST(a_trillion_items)
 }
 END_TEST
 
+/* What a call that is refused must not write. */
+static struct {
+    int64_t indices[16], rank;
+    uint8_t state[TSR_SAMPLER_STATE_BYTES];
+    uint64_t count;
+    size_t size;
+    bool got;
+    tsr_sampler *made;
+    tsr_order order;
+    tsr_tail tail;
+    tsr_split split;
+    tsr_feistel feistel;
+    tsr_distributed_info info;
+} out;
+
+/* A call is refused for the NULL that the text names, and leaves everything as it was. */
+#define REFUSED(call, text)                                                                        \
+    do {                                                                                           \
+        memset(&out, 0x5a, sizeof out);                                                            \
+        ck_assert_error(call, TSR_ERR_INVALID, text " is NULL");                                   \
+        for (size_t byte_ = 0; byte_ < sizeof out; byte_++)                                        \
+            ck_check_msg(((const uint8_t *)&out)[byte_] == 0x5a, "%s writes", #call);              \
+    } while (0)
+
+/* Every function that returns a status, in the header's order. */
+START_TEST(reading_with_nulls)
+{
+    tsr_sampler *s = create(1);
+    int64_t *const indices = out.indices;
+    uint8_t state[TSR_SAMPLER_STATE_BYTES];
+    size_t size;
+    ck_assert_ok(tsr_sampler_set_epoch(s, 2));
+    ck_assert_ok(tsr_sampler_seek(s, 5));
+    ck_assert_ok(tsr_sampler_save(s, sizeof state, state, &size));
+
+    REFUSED(tsr_sampler_next(NULL, indices, &out.got), "sampler next: sampler");
+    REFUSED(tsr_sampler_next(s, NULL, &out.got), "sampler next: index");
+    REFUSED(tsr_sampler_next(s, indices, NULL), "sampler next: got");
+    REFUSED(tsr_sampler_next_batch(NULL, 9, indices, NULL, &out.count),
+            "sampler next batch: sampler");
+    REFUSED(tsr_sampler_next_batch(s, 9, NULL, NULL, &out.count), "sampler next batch: indices");
+    REFUSED(tsr_sampler_next_batch(s, 9, indices, NULL, NULL), "sampler next batch: count");
+    REFUSED(tsr_sampler_fill(NULL, 9, indices, NULL, &out.count), "sampler fill: sampler");
+    REFUSED(tsr_sampler_fill(s, 9, NULL, NULL, &out.count), "sampler fill: indices");
+    REFUSED(tsr_sampler_fill(s, 9, indices, NULL, NULL), "sampler fill: count");
+    REFUSED(tsr_sampler_seek(NULL, 0), "sampler seek: sampler");
+    REFUSED(tsr_sampler_reset(NULL), "sampler reset: sampler");
+    REFUSED(tsr_sampler_set_epoch(NULL, 0), "sampler set epoch: sampler");
+    REFUSED(tsr_sampler_get_batch(NULL, 0, 4, 4, indices, NULL, &out.count),
+            "sampler get batch: sampler");
+    REFUSED(tsr_sampler_get_batch(s, 0, 4, 4, NULL, NULL, &out.count),
+            "sampler get batch: indices");
+    REFUSED(tsr_sampler_get_batch(s, 0, 4, 4, indices, NULL, NULL), "sampler get batch: count");
+    REFUSED(tsr_sampler_batch_count(NULL, 4, false, &out.count), "sampler batches: sampler");
+    REFUSED(tsr_sampler_batch_count(s, 4, false, NULL), "sampler batches: count");
+    REFUSED(tsr_sampler_save(NULL, 64, out.state, &out.size), "sampler save: sampler");
+    REFUSED(tsr_sampler_save(s, 64, NULL, &out.size), "sampler save: data");
+    REFUSED(tsr_sampler_save(s, 64, out.state, NULL), "sampler save: size_bytes");
+    REFUSED(tsr_sampler_save_at(NULL, 5, 64, out.state, &out.size), "sampler save: sampler");
+    REFUSED(tsr_sampler_save_at(s, 5, 64, NULL, &out.size), "sampler save: data");
+    REFUSED(tsr_sampler_save_at(s, 5, 64, out.state, NULL), "sampler save: size_bytes");
+    REFUSED(tsr_sampler_resume(NULL, state, size), "sampler resume: sampler");
+    REFUSED(tsr_sampler_resume(s, NULL, size), "sampler resume: data");
+    ck_assert_uint_eq(tsr_sampler_position(s), 5);
+    ck_assert_int_eq(tsr_sampler_epoch(s), 2);
+    ck_assert_ok(tsr_sampler_fill(s, 0, NULL, NULL, &out.count));
+    ck_assert_uint_eq(out.count, 0);
+    tsr_sampler_destroy(&s);
+}
+END_TEST
+
+START_TEST(creating_with_nulls)
+{
+    tsr_sampler *s = create(1), *shared = create(15);
+    const double weights[] = {1};
+    const int64_t items[] = {0};
+    const tsr_sampler_ops ops = {.struct_size = sizeof ops};
+
+    REFUSED(tsr_order_parse(NULL, &out.order), "sampler: name");
+    REFUSED(tsr_order_parse("torch", NULL), "sampler: out");
+    REFUSED(tsr_feistel_init(9, 1, 2, 3, NULL), "feistel: out");
+    REFUSED(tsr_sampler_create_sequential(9, NULL), "sequential: out");
+    REFUSED(tsr_sampler_create_random(NULL, &out.made), "random: params");
+    REFUSED(tsr_sampler_create_random(tsr_sampler_random_params(.n = 9), NULL), "random: out");
+    REFUSED(tsr_sampler_create_subset(NULL, &out.made), "subset: params");
+    REFUSED(tsr_sampler_create_subset(tsr_sampler_subset_params(.count = 0), NULL), "subset: out");
+    REFUSED(tsr_sampler_create_weighted(NULL, &out.made), "weighted: params");
+    REFUSED(
+        tsr_sampler_create_weighted(
+            tsr_sampler_weighted_params(.weights = weights, .count = 1, .num_samples = 1), NULL),
+        "weighted: out");
+    REFUSED(tsr_sampler_create_batch(NULL, &out.made), "batch: params");
+    REFUSED(tsr_sampler_create_batch(tsr_sampler_batch_params(.base = &s, .batch_size = 4), NULL),
+            "batch: out");
+    REFUSED(tsr_tail_parse(NULL, &out.tail), "sampler: name");
+    REFUSED(tsr_tail_parse("pad", NULL), "sampler: out");
+    REFUSED(tsr_split_parse(NULL, &out.split), "sampler: name");
+    REFUSED(tsr_split_parse("contiguous", NULL), "sampler: out");
+    REFUSED(tsr_sampler_create_distributed(NULL, &out.made), "distributed: params");
+    REFUSED(tsr_sampler_create_distributed(tsr_sampler_distributed_params(.base = &s, .ranks = 1),
+                                           NULL),
+            "distributed: out");
+    REFUSED(tsr_sampler_distributed_info(NULL, &out.info), "sampler distributed info: sampler");
+    REFUSED(tsr_sampler_distributed_info(shared, NULL), "sampler distributed info: out");
+    REFUSED(tsr_rank_from_environment(NULL, &out.rank), "rank: rank");
+    REFUSED(tsr_rank_from_environment(&out.rank, NULL), "rank: ranks");
+    REFUSED(tsr_sampler_create(NULL, NULL, &out.made), "sampler: ops");
+    REFUSED(tsr_sampler_create(&ops, NULL, NULL), "sampler: out");
+    REFUSED(tsr_sampler_create_length_sorted(NULL, &out.made), "length-sorted: params");
+    REFUSED(
+        tsr_sampler_create_length_sorted(
+            tsr_sampler_length_sorted_params(.lengths = items, .count = 1, .batch_size = 1), NULL),
+        "length-sorted: out");
+    REFUSED(tsr_sampler_create_stratified(NULL, &out.made), "stratified: params");
+    REFUSED(tsr_sampler_create_stratified(
+                tsr_sampler_stratified_params(.labels = items, .count = 1, .batch_size = 1), NULL),
+            "stratified: out");
+    REFUSED(tsr_sampler_create_curriculum(NULL, &out.made), "curriculum: params");
+    REFUSED(tsr_sampler_create_curriculum(
+                tsr_sampler_curriculum_params(.difficulties = weights, .count = 1, .max_epochs = 1),
+                NULL),
+            "curriculum: out");
+    ck_assert_ptr_nonnull(s);
+    tsr_sampler_destroy(&s);
+    tsr_sampler_destroy(&shared);
+}
+END_TEST
+
 TESTS(protocol_errors)
 {
     tcase_add_test(tests, names_and_lengths);
@@ -494,5 +622,7 @@ TESTS(protocol_errors)
     tcase_add_test(tests, contents_that_cannot_be);
     tcase_add_test(tests, params_that_cannot_be);
     tcase_add_test(tests, epochs_that_cannot_be);
+    tcase_add_test(tests, reading_with_nulls);
+    tcase_add_test(tests, creating_with_nulls);
     tcase_add_test(tests, a_trillion_items);
 }

@@ -287,7 +287,7 @@ START_TEST(errors)
     const float narrow[] = {3e38f, 3e38f};
     tsr_sampler *sampler = NULL;
     ck_assert_error(tsr_sampler_create_weighted(NULL, &sampler), TSR_ERR_INVALID,
-                    "weighted: there are no params");
+                    "weighted: params is NULL");
     ERROR("weighted: num_samples is 0", .weights = good, .count = 2);
     ERROR("weighted: num_samples -3 is negative", .weights = good, .count = 2, .num_samples = -3);
     ERROR("weighted: there is nothing to draw from", .weights = good, .num_samples = 1);

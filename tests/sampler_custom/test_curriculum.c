@@ -183,7 +183,7 @@ static void check_refused(const tsr_sampler_curriculum_params *params, const cha
 START_TEST(what_is_refused)
 {
     double difficulties[] = {0, 1, 1.5};
-    check_refused(NULL, "curriculum: there are no params");
+    check_refused(NULL, "curriculum: params is NULL");
     check_refused(tsr_sampler_curriculum_params(.count = 3, .max_epochs = 1),
                   "curriculum: difficulties is NULL for 3 items");
     check_refused(tsr_sampler_curriculum_params(.difficulties = difficulties, .max_epochs = 1),

@@ -165,7 +165,7 @@ static void check_refused(const tsr_sampler_length_sorted_params *params, const 
 START_TEST(what_is_refused)
 {
     const int64_t lengths[] = {1, 2, -3};
-    check_refused(NULL, "length-sorted: there are no params");
+    check_refused(NULL, "length-sorted: params is NULL");
     check_refused(tsr_sampler_length_sorted_params(.count = 3, .batch_size = 1),
                   "length-sorted: lengths is NULL for 3 items");
     check_refused(tsr_sampler_length_sorted_params(.lengths = lengths,

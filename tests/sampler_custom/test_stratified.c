@@ -209,7 +209,7 @@ static void check_refused(const tsr_sampler_stratified_params *params, const cha
 START_TEST(what_is_refused)
 {
     const int64_t labels[] = {1, 2};
-    check_refused(NULL, "stratified: there are no params");
+    check_refused(NULL, "stratified: params is NULL");
     check_refused(tsr_sampler_stratified_params(.count = 1, .batch_size = 1),
                   "stratified: labels is NULL for 1 items");
     check_refused(
