@@ -22,6 +22,7 @@ const char *tsr_rng_kind_name(tsr_rng_kind kind)
 
 tsr_status tsr_rng_kind_parse(const char *name, tsr_rng_kind *out)
 {
+    TSR__REQUIRE(name != NULL && out != NULL, "rng: %s is NULL", name != NULL ? "out" : "name");
     for (int kind = 0; kind < KINDS; kind++)
         if (strcmp(names[kind], name) == 0) {
             *out = (tsr_rng_kind)kind;
@@ -39,6 +40,7 @@ static bool fits_int32(uint64_t seed)
 
 tsr_status tsr_rng_init(tsr_rng_kind kind, uint64_t seed, tsr_rng *out)
 {
+    TSR__REQUIRE(out != NULL, "rng: out is NULL");
     switch (kind) {
     case TSR_RNG_PHILOX:
         tsr_philox_init(seed, 0, &out->as.philox);

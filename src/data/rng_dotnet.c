@@ -55,6 +55,7 @@ double tsr_dotnet_next_double(tsr_dotnet *rng)
 
 tsr_status tsr_dotnet_next_max(tsr_dotnet *rng, int32_t max, int32_t *out)
 {
+    TSR__REQUIRE(rng != NULL && out != NULL, "dotnet: %s is NULL", rng != NULL ? "out" : "rng");
     TSR__REQUIRE(max >= 0, "dotnet: the maximum %" PRId32 " is negative", max);
     *out = (int32_t)(tsr_dotnet_next_double(rng) * max);
     return TSR_OK;
@@ -71,6 +72,7 @@ static double next_wide_double(tsr_dotnet *rng)
 
 tsr_status tsr_dotnet_next_range(tsr_dotnet *rng, int32_t min, int32_t max, int32_t *out)
 {
+    TSR__REQUIRE(rng != NULL && out != NULL, "dotnet: %s is NULL", rng != NULL ? "out" : "rng");
     TSR__REQUIRE(min <= max, "dotnet: the minimum %" PRId32 " is above the maximum %" PRId32, min,
                  max);
     int64_t range = (int64_t)max - min;
@@ -93,6 +95,8 @@ void tsr_dotnet_skip(tsr_dotnet *rng, uint64_t draws)
 
 tsr_status tsr_dotnet_shuffle(tsr_dotnet *rng, uint64_t count, int64_t *items)
 {
+    TSR__REQUIRE(rng != NULL, "dotnet: rng is NULL");
+    TSR__REQUIRE(items != NULL || count == 0, "dotnet: items is NULL");
     TSR__REQUIRE(count <= INT32_MAX,
                  "dotnet: %" PRIu64 " items are more than System.Random can shuffle, %" PRId32,
                  count, INT32_MAX);

@@ -41,6 +41,7 @@ static tsr_status check_words(uint64_t words)
 
 tsr_status tsr_threefry_bits(tsr_threefry_key key, int width_bytes, uint64_t count, void *out)
 {
+    TSR__REQUIRE(out != NULL || count == 0, "threefry: out is NULL");
     TSR__REQUIRE(width_bytes == 1 || width_bytes == 2 || width_bytes == 4,
                  "threefry: a width of %d bytes is none of 1, 2 and 4", width_bytes);
     uint64_t per_word = 4 / (uint64_t)width_bytes;
@@ -65,6 +66,7 @@ static float unit_float(uint32_t word)
 
 tsr_status tsr_threefry_uniform(tsr_threefry_key key, uint64_t count, float *out)
 {
+    TSR__REQUIRE(out != NULL || count == 0, "threefry: out is NULL");
     TSR__TRY(check_words(count));
     words_plan plan = plan_words(key, count);
     for (uint64_t i = 0; i < count; i++)
@@ -75,6 +77,7 @@ tsr_status tsr_threefry_uniform(tsr_threefry_key key, uint64_t count, float *out
 tsr_status tsr_threefry_randint(tsr_threefry_key key, int32_t low, int32_t high, uint64_t count,
                                 int32_t *out)
 {
+    TSR__REQUIRE(out != NULL || count == 0, "threefry: out is NULL");
     TSR__REQUIRE(low < high, "threefry: low %" PRId32 " is not below high %" PRId32, low, high);
     TSR__TRY(check_words(count));
     words_plan plan = plan_words(key, count);
@@ -144,10 +147,12 @@ static tsr_status argsort(tsr_threefry_key key, uint64_t n, uint32_t (*key_of)(u
 
 tsr_status tsr_threefry_permutation(tsr_threefry_key key, uint64_t n, int64_t *out)
 {
+    TSR__REQUIRE(out != NULL || n == 0, "threefry: out is NULL");
     return argsort(key, n, bits_key, out);
 }
 
 tsr_status tsr_threefry_argsort_uniform(tsr_threefry_key key, uint64_t n, int64_t *out)
 {
+    TSR__REQUIRE(out != NULL || n == 0, "threefry: out is NULL");
     return argsort(key, n, uniform_key, out);
 }

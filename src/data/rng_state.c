@@ -73,6 +73,10 @@ static const char *problem_of(const tsr_rng *rng)
 
 tsr_status tsr_rng_save(const tsr_rng *rng, size_t capacity_bytes, void *data, size_t *size_bytes)
 {
+    TSR__REQUIRE(rng != NULL && data != NULL && size_bytes != NULL, "rng: %s is NULL",
+                 rng == NULL    ? "rng"
+                 : data == NULL ? "data"
+                                : "size_bytes");
     size_t state = state_bytes((unsigned)rng->kind), total = HEADER_BYTES + state + CHECKSUM_BYTES;
     TSR__REQUIRE(state != 0, "rng: %d is no kind of generator", (int)rng->kind);
     TSR__REQUIRE(capacity_bytes >= total, "rng: the state takes %zu bytes, there is room for %zu",
@@ -144,6 +148,7 @@ static void read_state(const uint8_t *at, tsr_rng *rng)
 
 tsr_status tsr_rng_load(const void *data, size_t size_bytes, tsr_rng *out)
 {
+    TSR__REQUIRE(data != NULL && out != NULL, "rng: %s is NULL", data != NULL ? "out" : "data");
     const uint8_t *bytes = data;
     TSR__REQUIRE(size_bytes >= HEADER_BYTES,
                  "rng: saved state: offset 0: %zu bytes are too few for a header of %d", size_bytes,

@@ -37,6 +37,7 @@ tsr_threefry_key tsr_threefry_key_from_seed(uint64_t seed)
 
 tsr_status tsr_threefry_split(tsr_threefry_key key, uint64_t count, tsr_threefry_key *out)
 {
+    TSR__REQUIRE(out != NULL || count == 0, "threefry: out is NULL");
     TSR__REQUIRE(count <= UINT64_C(1) << 31,
                  "threefry: a key cannot be split into %" PRIu64 ", but into 2^31 at most", count);
     /* 2 · count words of bits, two to a key; their number is even, so the halves meet exactly. */

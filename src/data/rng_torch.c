@@ -27,6 +27,8 @@ tsr_status tsr__torch_version(const char *what, tsr_torch_version version, tsr_t
 tsr_status tsr_torch_randint(tsr_mt19937 *rng, tsr_torch_version version, int64_t low, int64_t high,
                              uint64_t count, int64_t *out)
 {
+    TSR__REQUIRE(rng != NULL, "randint: rng is NULL");
+    TSR__REQUIRE(out != NULL || count == 0, "randint: out is NULL");
     TSR__TRY(tsr__torch_version("randint", version, &version));
     TSR__REQUIRE(low < high, "randint: low %" PRId64 " is not below high %" PRId64, low, high);
     /* Wraps to the right value: 1 … 2^64 − 1. */
@@ -66,6 +68,8 @@ static void shuffle_inside_out(tsr_mt19937 *rng, uint64_t n, int64_t *out)
 
 tsr_status tsr_torch_randperm(tsr_mt19937 *rng, tsr_torch_version version, uint64_t n, int64_t *out)
 {
+    TSR__REQUIRE(rng != NULL, "randperm: rng is NULL");
+    TSR__REQUIRE(out != NULL || n == 0, "randperm: out is NULL");
     TSR__TRY(tsr__torch_version("randperm", version, &version));
     if (n > SIZE_MAX / sizeof *out)
         return tsr__fail(TSR_ERR_OVERFLOW, "randperm: %" PRIu64 " indices do not fit in memory", n);

@@ -1,5 +1,6 @@
 /* Any generator through one type. */
 #include <math.h>
+#include <string.h>
 
 #include "base/philox.h"
 #include "support/golden.h"
@@ -241,10 +242,98 @@ START_TEST(doubles_are_uniform)
 }
 END_TEST
 
+/* What a call that is refused must not write. */
+static struct {
+    tsr_rng rng;
+    tsr_rng_kind kind;
+    int32_t value;
+    int64_t items[4];
+    tsr_threefry_key keys[4];
+    float floats[4];
+    uint8_t state[TSR_RNG_STATE_BYTES];
+    size_t size;
+} out;
+
+/* A call is refused for the NULL that the text names, and leaves everything as it was. */
+#define REFUSED(call, text)                                                                        \
+    do {                                                                                           \
+        memset(&out, 0x5a, sizeof out);                                                            \
+        ck_assert_error(call, TSR_ERR_INVALID, text " is NULL");                                   \
+        for (size_t byte_ = 0; byte_ < sizeof out; byte_++)                                        \
+            ck_check_msg(((const uint8_t *)&out)[byte_] == 0x5a, "%s writes", #call);              \
+    } while (0)
+
+/* Every function that returns a status, in the header's order. */
+START_TEST(nulls)
+{
+    tsr_mt19937 mt, mt_before;
+    tsr_dotnet dotnet, dotnet_before;
+    const tsr_threefry_key key = {{1, 2}};
+    tsr_rng rng;
+    uint8_t state[TSR_RNG_STATE_BYTES];
+    size_t size;
+    tsr_mt19937_init(1, &mt);
+    tsr_dotnet_init(1, &dotnet);
+    mt_before = mt;
+    dotnet_before = dotnet;
+    ck_assert_ok(tsr_rng_init(TSR_RNG_PHILOX, 1, &rng));
+    ck_assert_ok(tsr_rng_save(&rng, sizeof state, state, &size));
+
+    REFUSED(tsr_torch_randint(NULL, TSR_TORCH_DEFAULT, 0, 9, 4, out.items), "randint: rng");
+    REFUSED(tsr_torch_randint(&mt, TSR_TORCH_DEFAULT, 0, 9, 4, NULL), "randint: out");
+    REFUSED(tsr_torch_randperm(NULL, TSR_TORCH_DEFAULT, 4, out.items), "randperm: rng");
+    REFUSED(tsr_torch_randperm(&mt, TSR_TORCH_DEFAULT, 4, NULL), "randperm: out");
+    REFUSED(tsr_dotnet_next_max(NULL, 9, &out.value), "dotnet: rng");
+    REFUSED(tsr_dotnet_next_max(&dotnet, 9, NULL), "dotnet: out");
+    REFUSED(tsr_dotnet_next_range(NULL, 0, 9, &out.value), "dotnet: rng");
+    REFUSED(tsr_dotnet_next_range(&dotnet, 0, 9, NULL), "dotnet: out");
+    REFUSED(tsr_dotnet_shuffle(NULL, 4, out.items), "dotnet: rng");
+    REFUSED(tsr_dotnet_shuffle(&dotnet, 4, NULL), "dotnet: items");
+    REFUSED(tsr_threefry_split(key, 4, NULL), "threefry: out");
+    REFUSED(tsr_threefry_bits(key, 4, 4, NULL), "threefry: out");
+    REFUSED(tsr_threefry_uniform(key, 4, NULL), "threefry: out");
+    REFUSED(tsr_threefry_randint(key, 0, 9, 4, NULL), "threefry: out");
+    REFUSED(tsr_threefry_permutation(key, 4, NULL), "threefry: out");
+    REFUSED(tsr_threefry_argsort_uniform(key, 4, NULL), "threefry: out");
+    REFUSED(tsr_rng_kind_parse(NULL, &out.kind), "rng: name");
+    REFUSED(tsr_rng_kind_parse("philox", NULL), "rng: out");
+    REFUSED(tsr_rng_init(TSR_RNG_PHILOX, 1, NULL), "rng: out");
+    REFUSED(tsr_rng_save(NULL, sizeof out.state, out.state, &out.size), "rng: rng");
+    REFUSED(tsr_rng_save(&rng, sizeof out.state, NULL, &out.size), "rng: data");
+    REFUSED(tsr_rng_save(&rng, sizeof out.state, out.state, NULL), "rng: size_bytes");
+    REFUSED(tsr_rng_load(NULL, size, &out.rng), "rng: data");
+    REFUSED(tsr_rng_load(state, size, NULL), "rng: out");
+    ck_assert_mem_eq(&mt, &mt_before, sizeof mt);
+    ck_assert_mem_eq(&dotnet, &dotnet_before, sizeof dotnet);
+}
+END_TEST
+
+/* Where nothing is to be written, there need not be room. */
+START_TEST(nothing_into_null)
+{
+    tsr_mt19937 mt;
+    tsr_dotnet dotnet;
+    const tsr_threefry_key key = {{1, 2}};
+    tsr_mt19937_init(1, &mt);
+    tsr_dotnet_init(1, &dotnet);
+    ck_assert_ok(tsr_torch_randint(&mt, TSR_TORCH_DEFAULT, 0, 9, 0, NULL));
+    ck_assert_ok(tsr_torch_randperm(&mt, TSR_TORCH_DEFAULT, 0, NULL));
+    ck_assert_ok(tsr_dotnet_shuffle(&dotnet, 0, NULL));
+    ck_assert_ok(tsr_threefry_split(key, 0, NULL));
+    ck_assert_ok(tsr_threefry_bits(key, 4, 0, NULL));
+    ck_assert_ok(tsr_threefry_uniform(key, 0, NULL));
+    ck_assert_ok(tsr_threefry_randint(key, 0, 9, 0, NULL));
+    ck_assert_ok(tsr_threefry_permutation(key, 0, NULL));
+    ck_assert_ok(tsr_threefry_argsort_uniform(key, 0, NULL));
+}
+END_TEST
+
 TESTS(rng)
 {
     tcase_add_test(tests, names);
     tcase_add_test(tests, init_errors);
+    tcase_add_test(tests, nulls);
+    tcase_add_test(tests, nothing_into_null);
     tcase_add_test(tests, same_as_the_generators_own);
     tcase_add_test(tests, philox_words_are_the_devices);
     tcase_add_test(tests, threefry_words_are_the_hash);
