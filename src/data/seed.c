@@ -38,6 +38,7 @@ static tsr_status check_params(const tsr_seed_manager_params *params)
 
 tsr_status tsr_seed_manager_create(const tsr_seed_manager_params *params, tsr_seed_manager **out)
 {
+    TSR__REQUIRE(out != NULL, "seed: out is NULL");
     tsr_seed_manager_params chosen = params != NULL ? *params : (tsr_seed_manager_params){0};
     TSR__TRY(check_params(&chosen));
     if (chosen.device_count == 0)
@@ -62,6 +63,7 @@ void tsr_seed_manager_destroy(tsr_seed_manager **manager)
 
 tsr_status tsr_seed_set_epoch(tsr_seed_manager *manager, int64_t epoch)
 {
+    TSR__REQUIRE(manager != NULL, "seed: manager is NULL");
     TSR__REQUIRE(epoch >= 0 && epoch <= TSR__SEED_MOST_EPOCH,
                  "seed: epoch %" PRId64 " is outside 0 to %d", epoch, TSR__SEED_MOST_EPOCH);
     manager->epoch = epoch;
@@ -166,11 +168,13 @@ static tsr_status seed_many(tsr_seed_manager *manager, int64_t base, int process
 
 tsr_status tsr_seed_global(tsr_seed_manager *manager, int64_t base)
 {
+    TSR__REQUIRE(manager != NULL, "seed: manager is NULL");
     return seed_many(manager, base, 1, manager->params.device_count, manager->params.worker_count);
 }
 
 tsr_status tsr_seed_all_devices(tsr_seed_manager *manager, int64_t base, int count)
 {
+    TSR__REQUIRE(manager != NULL, "seed: manager is NULL");
     TSR__REQUIRE(count >= 0 && count <= TSR_SEED_MOST, "seed: %d devices are outside 0 to %d",
                  count, TSR_SEED_MOST);
     return seed_many(manager, base, 0, count == 0 ? manager->params.device_count : count, 0);
@@ -178,6 +182,7 @@ tsr_status tsr_seed_all_devices(tsr_seed_manager *manager, int64_t base, int cou
 
 tsr_status tsr_seed_workers(tsr_seed_manager *manager, int64_t base, int count)
 {
+    TSR__REQUIRE(manager != NULL, "seed: manager is NULL");
     TSR__REQUIRE(count >= 1 && count <= TSR_SEED_MOST, "seed: %d workers are outside 1 to %d",
                  count, TSR_SEED_MOST);
     return seed_many(manager, base, 0, 0, count);
@@ -192,11 +197,13 @@ static tsr_status seed_one(tsr_seed_manager *manager, tsr_seed_kind kind, int id
 
 tsr_status tsr_seed_device(tsr_seed_manager *manager, int device, int64_t seed)
 {
+    TSR__REQUIRE(manager != NULL, "seed: manager is NULL");
     return seed_one(manager, TSR_SEED_DEVICE, device, seed);
 }
 
 tsr_status tsr_seed_worker(tsr_seed_manager *manager, int worker, int64_t seed)
 {
+    TSR__REQUIRE(manager != NULL, "seed: manager is NULL");
     return seed_one(manager, TSR_SEED_WORKER, worker, seed);
 }
 
@@ -224,28 +231,38 @@ static tsr_status seed_of(const tsr_seed_manager *manager, tsr_seed_kind kind, i
 
 tsr_status tsr_seed_of_process(const tsr_seed_manager *manager, int64_t *seed)
 {
+    TSR__REQUIRE(manager != NULL && seed != NULL, "seed: %s is NULL",
+                 manager != NULL ? "seed" : "manager");
     return seed_of(manager, TSR_SEED_PROCESS, 0, seed);
 }
 
 tsr_status tsr_seed_of_device(const tsr_seed_manager *manager, int device, int64_t *seed)
 {
+    TSR__REQUIRE(manager != NULL && seed != NULL, "seed: %s is NULL",
+                 manager != NULL ? "seed" : "manager");
     return seed_of(manager, TSR_SEED_DEVICE, device, seed);
 }
 
 tsr_status tsr_seed_of_worker(const tsr_seed_manager *manager, int worker, int64_t *seed)
 {
+    TSR__REQUIRE(manager != NULL && seed != NULL, "seed: %s is NULL",
+                 manager != NULL ? "seed" : "manager");
     return seed_of(manager, TSR_SEED_WORKER, worker, seed);
 }
 
 tsr_status tsr_seed_of_op(const tsr_seed_manager *manager, int64_t base, int device, int op,
                           int64_t *seed)
 {
+    TSR__REQUIRE(manager != NULL && seed != NULL, "seed: %s is NULL",
+                 manager != NULL ? "seed" : "manager");
     tsr_seed_point point = {.base = base, .kind = TSR_SEED_OP, .device = device, .op = op};
     return derive(manager, point, seed);
 }
 
 tsr_status tsr_seed_stream(tsr_seed_manager *manager, tsr_seed_kind kind, int id, tsr_rng **stream)
 {
+    TSR__REQUIRE(manager != NULL && stream != NULL, "seed: %s is NULL",
+                 manager != NULL ? "stream" : "manager");
     tsr__seed_stream *found = NULL;
     TSR__REQUIRE(tsr__seed_has_stream(kind), "seed: kind %s has no stream",
                  tsr_seed_kind_name(kind));
@@ -261,6 +278,8 @@ uint64_t tsr_seed_log_count(const tsr_seed_manager *manager)
 
 tsr_status tsr_seed_log_get(const tsr_seed_manager *manager, uint64_t index, tsr_seed_event *event)
 {
+    TSR__REQUIRE(manager != NULL && event != NULL, "seed: %s is NULL",
+                 manager != NULL ? "event" : "manager");
     if (index >= manager->log_count)
         return tsr__fail(TSR_ERR_NOT_FOUND, "seed: there is no entry %" PRIu64 " in a log of %zu",
                          index, manager->log_count);

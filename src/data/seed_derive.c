@@ -64,6 +64,8 @@ static tsr_status check_kind(tsr_seed_kind kind)
 
 tsr_status tsr_seed_documented(const tsr_seed_point *point, int64_t *seed)
 {
+    TSR__REQUIRE(point != NULL && seed != NULL, "seed: %s is NULL",
+                 point != NULL ? "seed" : "point");
     tsr_seed_kind kind = point->kind;
     TSR__TRY(check_kind(kind));
     TSR__TRY(must_be_zero(kind, "node", point->node));
@@ -86,6 +88,7 @@ tsr_status tsr_seed_documented(const tsr_seed_point *point, int64_t *seed)
 
 tsr_status tsr_seed_deterministic(int64_t base, int device, int op, int64_t *seed)
 {
+    TSR__REQUIRE(seed != NULL, "seed: seed is NULL");
     return tsr_seed_documented(
         &(tsr_seed_point){.base = base, .kind = TSR_SEED_OP, .device = device, .op = op}, seed);
 }
@@ -118,6 +121,8 @@ static tsr_status pack_point(const tsr_seed_point *point, uint64_t *out)
 
 tsr_status tsr_seed_hashed(const tsr_seed_point *point, int64_t *seed)
 {
+    TSR__REQUIRE(point != NULL && seed != NULL, "seed: %s is NULL",
+                 point != NULL ? "seed" : "point");
     uint64_t packed, base = (uint64_t)point->base;
     uint32_t words[2];
     TSR__TRY(pack_point(point, &packed));
@@ -129,6 +134,7 @@ tsr_status tsr_seed_hashed(const tsr_seed_point *point, int64_t *seed)
 
 tsr_status tsr_seed_hashed_key(const tsr_seed_point *point, tsr_seed_key *key)
 {
+    TSR__REQUIRE(point != NULL && key != NULL, "seed: %s is NULL", point != NULL ? "key" : "point");
     static const uint32_t cipher_key[2] = {UINT32_C(0x52524131), UINT32_C(0x54455353)};
     uint64_t packed, base = (uint64_t)point->base;
     TSR__TRY(pack_point(point, &packed));

@@ -63,6 +63,8 @@ static tsr_status write_streams(const tsr_seed_manager *manager, writer *to)
 tsr_status tsr_seed_save_json(const tsr_seed_manager *manager, size_t capacity_bytes, char *text,
                               size_t *size_bytes)
 {
+    TSR__REQUIRE(manager != NULL && size_bytes != NULL, "seed: %s is NULL",
+                 manager != NULL ? "size_bytes" : "manager");
     writer measure = {0}, to = {.text = text};
     TSR__TRY(write_streams(manager, &measure));
     if (text != NULL) {
@@ -215,6 +217,8 @@ static tsr_status read_document(const tsr_seed_manager *manager, json_t *documen
 
 tsr_status tsr_seed_restore_json(tsr_seed_manager *manager, const char *text, size_t size_bytes)
 {
+    TSR__REQUIRE(manager != NULL && text != NULL, "seed: %s is NULL",
+                 manager != NULL ? "text" : "manager");
     json_error_t error;
     json_t *document = json_loadb(text, size_bytes, JSON_REJECT_DUPLICATES, &error);
     /* jansson has no text for most allocations that fail; a string that it had no memory for it

@@ -481,6 +481,81 @@ START_TEST(failed_allocations_change_nothing)
 }
 END_TEST
 
+/* What a call that is refused must not write. */
+static struct {
+    int64_t seed;
+    tsr_seed_key key;
+    tsr_seed_manager *made;
+    tsr_rng *stream;
+    tsr_seed_event event;
+    char text[64];
+    size_t size;
+} out;
+
+/* A call is refused for the NULL that the text names, and leaves everything as it was. */
+#define REFUSED(call, text)                                                                        \
+    do {                                                                                           \
+        memset(&out, 0x5a, sizeof out);                                                            \
+        ck_assert_error(call, TSR_ERR_INVALID, text " is NULL");                                   \
+        for (size_t byte_ = 0; byte_ < sizeof out; byte_++)                                        \
+            ck_check_msg(((const uint8_t *)&out)[byte_] == 0x5a, "%s writes", #call);              \
+    } while (0)
+
+/* Every function that returns a status, in the header's order. */
+START_TEST(nulls)
+{
+    const tsr_seed_point point = {.base = 1};
+    char bytes[4096], json[8192];
+    size_t bytes_size, json_size;
+    ck_assert_ok(tsr_seed_global(seeds, 7));
+    ck_assert_ok(tsr_seed_worker(seeds, 0, 7));
+    ck_assert_ok(tsr_seed_save(seeds, sizeof bytes, bytes, &bytes_size));
+    ck_assert_ok(tsr_seed_save_json(seeds, sizeof json, json, &json_size));
+
+    REFUSED(tsr_seed_documented(NULL, &out.seed), "seed: point");
+    REFUSED(tsr_seed_documented(&point, NULL), "seed: seed");
+    REFUSED(tsr_seed_deterministic(1, 2, 3, NULL), "seed: seed");
+    REFUSED(tsr_seed_hashed(NULL, &out.seed), "seed: point");
+    REFUSED(tsr_seed_hashed(&point, NULL), "seed: seed");
+    REFUSED(tsr_seed_hashed_key(NULL, &out.key), "seed: point");
+    REFUSED(tsr_seed_hashed_key(&point, NULL), "seed: key");
+    REFUSED(tsr_seed_manager_create(NULL, NULL), "seed: out");
+    REFUSED(tsr_seed_set_epoch(NULL, 1), "seed: manager");
+    REFUSED(tsr_seed_global(NULL, 1), "seed: manager");
+    REFUSED(tsr_seed_all_devices(NULL, 1, 2), "seed: manager");
+    REFUSED(tsr_seed_device(NULL, 0, 1), "seed: manager");
+    REFUSED(tsr_seed_workers(NULL, 1, 2), "seed: manager");
+    REFUSED(tsr_seed_worker(NULL, 0, 1), "seed: manager");
+    REFUSED(tsr_seed_of_process(NULL, &out.seed), "seed: manager");
+    REFUSED(tsr_seed_of_process(seeds, NULL), "seed: seed");
+    REFUSED(tsr_seed_of_device(NULL, 0, &out.seed), "seed: manager");
+    REFUSED(tsr_seed_of_device(seeds, 0, NULL), "seed: seed");
+    REFUSED(tsr_seed_of_worker(NULL, 0, &out.seed), "seed: manager");
+    REFUSED(tsr_seed_of_worker(seeds, 0, NULL), "seed: seed");
+    REFUSED(tsr_seed_of_op(NULL, 1, 0, 0, &out.seed), "seed: manager");
+    REFUSED(tsr_seed_of_op(seeds, 1, 0, 0, NULL), "seed: seed");
+    REFUSED(tsr_seed_stream(NULL, TSR_SEED_PROCESS, 0, &out.stream), "seed: manager");
+    REFUSED(tsr_seed_stream(seeds, TSR_SEED_PROCESS, 0, NULL), "seed: stream");
+    REFUSED(tsr_seed_log_get(NULL, 0, &out.event), "seed: manager");
+    REFUSED(tsr_seed_log_get(seeds, 0, NULL), "seed: event");
+    REFUSED(tsr_seed_save(NULL, sizeof out.text, out.text, &out.size), "seed: manager");
+    REFUSED(tsr_seed_save(seeds, sizeof out.text, NULL, NULL), "seed: size_bytes");
+    REFUSED(tsr_seed_save_json(NULL, sizeof out.text, out.text, &out.size), "seed: manager");
+    REFUSED(tsr_seed_save_json(seeds, sizeof out.text, NULL, NULL), "seed: size_bytes");
+    REFUSED(tsr_seed_restore(NULL, bytes, bytes_size), "seed: manager");
+    REFUSED(tsr_seed_restore(seeds, NULL, bytes_size), "seed: data");
+    REFUSED(tsr_seed_restore_json(NULL, json, json_size), "seed: manager");
+    REFUSED(tsr_seed_restore_json(seeds, NULL, json_size), "seed: text");
+
+    char after[sizeof bytes];
+    size_t size;
+    ck_assert_uint_eq(tsr_seed_log_count(seeds), 3);
+    ck_assert_ok(tsr_seed_save(seeds, sizeof after, after, &size));
+    ck_assert_uint_eq(size, bytes_size);
+    ck_assert_mem_eq(after, bytes, size);
+}
+END_TEST
+
 TESTS(manager)
 {
     tcase_add_checked_fixture(tests, create, destroy);
@@ -508,6 +583,7 @@ TESTS(manager)
     tcase_add_test(tests, a_formula_of_ones_own);
     tcase_add_test(tests, failing_calls_change_nothing);
     tcase_add_test(tests, params_are_checked);
+    tcase_add_test(tests, nulls);
     tcase_add_test(tests, every_seeding_is_logged);
     tcase_add_test(tests, as_many_as_there_can_be);
     tcase_add_test(tests, every_allocation_may_fail);
