@@ -118,6 +118,8 @@ static tsr_status make(tsr_loader *loader, uint64_t batch_max)
 
 tsr_status tsr_loader_create(const tsr_loader_params *params, tsr_loader **out)
 {
+    TSR__REQUIRE(params != NULL && out != NULL, "loader: %s is NULL",
+                 params != NULL ? "out" : "params");
     uint64_t batch_max;
     TSR__TRY(tsr__loader_check(params, &batch_max));
     tsr_loader *loader = tsr__calloc(1, sizeof *loader);
@@ -153,6 +155,7 @@ int64_t tsr_loader_epoch(const tsr_loader *loader)
 /* The sampler comes first: where it fails, it is still where the batches on their way need it. */
 tsr_status tsr_loader_set_epoch(tsr_loader *loader, int64_t epoch)
 {
+    TSR__REQUIRE(loader != NULL, "loader set epoch: loader is NULL");
     TSR__TRY(tsr_sampler_set_epoch(loader->batches, epoch));
     tsr__loader_go_to(loader, 0);
     return TSR_OK;
@@ -160,6 +163,7 @@ tsr_status tsr_loader_set_epoch(tsr_loader *loader, int64_t epoch)
 
 tsr_status tsr_loader_seek(tsr_loader *loader, uint64_t position)
 {
+    TSR__REQUIRE(loader != NULL, "loader seek: loader is NULL");
     TSR__TRY(tsr_sampler_seek(loader->batches, position));
     tsr__loader_go_to(loader, position);
     return TSR_OK;
@@ -168,6 +172,10 @@ tsr_status tsr_loader_seek(tsr_loader *loader, uint64_t position)
 tsr_status tsr_loader_save(const tsr_loader *loader, size_t capacity_bytes, void *data,
                            size_t *size_bytes)
 {
+    TSR__REQUIRE(loader != NULL && data != NULL && size_bytes != NULL, "loader save: %s is NULL",
+                 loader == NULL ? "loader"
+                 : data == NULL ? "data"
+                                : "size_bytes");
     if (loader->head == loader->tail)
         return tsr_sampler_save(loader->batches, capacity_bytes, data, size_bytes);
     const tsr__slot *slot = tsr__slot_of(loader, loader->head);
@@ -183,6 +191,8 @@ tsr_status tsr_loader_save(const tsr_loader *loader, size_t capacity_bytes, void
 
 tsr_status tsr_loader_resume(tsr_loader *loader, const void *data, size_t size_bytes)
 {
+    TSR__REQUIRE(loader != NULL && data != NULL, "loader resume: %s is NULL",
+                 loader != NULL ? "data" : "loader");
     TSR__TRY(tsr_sampler_resume(loader->batches, data, size_bytes));
     tsr__loader_go_to(loader, tsr_sampler_position(loader->batches));
     return TSR_OK;

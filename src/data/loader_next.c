@@ -128,6 +128,10 @@ static tsr_status finish_head(tsr_loader *loader, const struct timespec *deadlin
 
 tsr_status tsr_loader_next(tsr_loader *loader, tsr_loader_batch *batch, bool *got)
 {
+    TSR__REQUIRE(loader != NULL && batch != NULL && got != NULL, "loader next: %s is NULL",
+                 loader == NULL  ? "loader"
+                 : batch == NULL ? "batch"
+                                 : "got");
     struct timespec deadline, *limit = NULL;
     if (loader->params.timeout_ns != 0) {
         tsr__loader_deadline(loader->params.timeout_ns, &deadline);
@@ -162,6 +166,8 @@ tsr_status tsr_loader_next(tsr_loader *loader, tsr_loader_batch *batch, bool *go
 
 tsr_status tsr_loader_failed(const tsr_loader *loader, tsr_loader_failure *out)
 {
+    TSR__REQUIRE(loader != NULL && out != NULL, "loader failed: %s is NULL",
+                 loader != NULL ? "out" : "loader");
     if (!loader->failed)
         return tsr__fail(TSR_ERR_NOT_FOUND, "loader: batch %" PRIu64 " has not failed",
                          loader->head);
@@ -181,6 +187,7 @@ tsr_status tsr_loader_failed(const tsr_loader *loader, tsr_loader_failure *out)
 
 tsr_status tsr_loader_skip(tsr_loader *loader)
 {
+    TSR__REQUIRE(loader != NULL, "loader skip: loader is NULL");
     tsr_loader_failure failure;
     TSR__TRY(tsr_loader_failed(loader, &failure));
     loader->failed = false;

@@ -60,7 +60,6 @@ static tsr_status check_workers(const tsr_loader_params *params)
 
 tsr_status tsr__loader_check(const tsr_loader_params *params, uint64_t *batch_max)
 {
-    TSR__REQUIRE(params != NULL, "loader: there are no params");
     TSR__TRY(check_functions(params));
     TSR__TRY(check_workers(params));
     TSR__REQUIRE(params->batch_size >= 0, "loader: batch size %" PRId64 " is negative",

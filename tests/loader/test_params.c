@@ -73,7 +73,7 @@ END_TEST
 
 START_TEST(numbers_out_of_range)
 {
-    check_refused(NULL, "loader: there are no params");
+    check_refused(NULL, "loader: params is NULL");
     check_refused(PARAMS(.batch_size = 4),
                   "loader: there is nothing to read: n is 0, and there is no sampler");
     check_refused(PARAMS(.n = 1, .batch_size = -1), "loader: batch size -1 is negative");
@@ -155,12 +155,67 @@ START_TEST(samplers_are_taken_over)
 }
 END_TEST
 
+/* What a call that is refused must not write. */
+static struct {
+    tsr_loader *made;
+    tsr_loader_batch batch;
+    tsr_loader_failure failure;
+    uint8_t state[TSR_SAMPLER_STATE_BYTES];
+    size_t size;
+    bool got;
+} out;
+
+/* A call is refused for the NULL that the text names, and leaves everything as it was. */
+#define REFUSED(call, text)                                                                        \
+    do {                                                                                           \
+        memset(&out, 0x5a, sizeof out);                                                            \
+        ck_assert_error(call, TSR_ERR_INVALID, text " is NULL");                                   \
+        for (size_t byte_ = 0; byte_ < sizeof out; byte_++)                                        \
+            ck_check_msg(((const uint8_t *)&out)[byte_] == 0x5a, "%s writes", #call);              \
+    } while (0)
+
+/* Every function that returns a status, in the header's order; `_i` workers. */
+START_TEST(nulls)
+{
+    tsr_loader *loader = NULL;
+    tsr_loader_batch batch;
+    uint8_t state[TSR_SAMPLER_STATE_BYTES];
+    size_t size;
+    bool got;
+    ck_assert_ok(tsr_loader_create(PARAMS(.n = 10, .workers = _i), &loader));
+    ck_assert_ok(tsr_loader_next(loader, &batch, &got));
+    ck_assert_ok(tsr_loader_save(loader, sizeof state, state, &size));
+
+    REFUSED(tsr_loader_create(NULL, &out.made), "loader: params");
+    REFUSED(tsr_loader_create(PARAMS(.n = 10), NULL), "loader: out");
+    REFUSED(tsr_loader_next(NULL, &out.batch, &out.got), "loader next: loader");
+    REFUSED(tsr_loader_next(loader, NULL, &out.got), "loader next: batch");
+    REFUSED(tsr_loader_next(loader, &out.batch, NULL), "loader next: got");
+    REFUSED(tsr_loader_failed(NULL, &out.failure), "loader failed: loader");
+    REFUSED(tsr_loader_failed(loader, NULL), "loader failed: out");
+    REFUSED(tsr_loader_skip(NULL), "loader skip: loader");
+    REFUSED(tsr_loader_set_epoch(NULL, 1), "loader set epoch: loader");
+    REFUSED(tsr_loader_seek(NULL, 1), "loader seek: loader");
+    REFUSED(tsr_loader_save(NULL, sizeof out.state, out.state, &out.size), "loader save: loader");
+    REFUSED(tsr_loader_save(loader, sizeof out.state, NULL, &out.size), "loader save: data");
+    REFUSED(tsr_loader_save(loader, sizeof out.state, out.state, NULL), "loader save: size_bytes");
+    REFUSED(tsr_loader_resume(NULL, state, size), "loader resume: loader");
+    REFUSED(tsr_loader_resume(loader, NULL, size), "loader resume: data");
+
+    ck_assert_uint_eq(tsr_loader_position(loader), 1);
+    ck_assert_ok(tsr_loader_next(loader, &batch, &got));
+    ck_assert(got && batch.batch == 1);
+    tsr_loader_destroy(&loader);
+}
+END_TEST
+
 TESTS(loader_params)
 {
     tcase_add_test(tests, sampler_excludes);
     tcase_add_test(tests, batch_sampler_excludes);
     tcase_add_test(tests, without_workers_nothing_is_ahead);
     tcase_add_test(tests, numbers_out_of_range);
+    tcase_add_loop_test(tests, nulls, 0, 3);
     tcase_add_test(tests, seeds_that_cannot_be);
     tcase_add_test(tests, more_memory_than_there_is);
     tcase_add_test(tests, samplers_are_taken_over);
