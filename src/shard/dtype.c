@@ -59,6 +59,7 @@ bool tsr__dtype_by_gguf(uint32_t number, tsr_shard_dtype *out)
 
 tsr_status tsr_shard_dtype_find(const char *name, tsr_shard_dtype *out)
 {
+    TSR__REQUIRE(name != NULL && out != NULL, "shard: %s is NULL", name != NULL ? "out" : "name");
     if (!tsr__dtype_by_name(name, out))
         return tsr__fail(TSR_ERR_NOT_FOUND, "shard: there is no dtype '%.40s'", name);
     return TSR_OK;

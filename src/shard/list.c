@@ -97,6 +97,7 @@ static tsr_status read_list(tsr_shard_format format, const char *path, tsr__file
 
 tsr_status tsr_shard_list_open(const char *path, tsr_shard_list **out)
 {
+    TSR__REQUIRE(path != NULL && out != NULL, "shard: %s is NULL", path != NULL ? "out" : "path");
     tsr__file file;
     tsr_shard_format format = TSR_SHARD_JSON;
     TSR__TRY(tsr__file_open(path, &file));
@@ -112,9 +113,10 @@ tsr_status tsr_shard_list_open(const char *path, tsr_shard_list **out)
 tsr_status tsr_shard_list_parse(tsr_shard_format format, const void *data, size_t size_bytes,
                                 uint64_t file_bytes, tsr_shard_list **out)
 {
+    TSR__REQUIRE(out != NULL, "shard: out is NULL");
+    TSR__REQUIRE(data != NULL || size_bytes == 0, "shard: data is NULL");
     TSR__REQUIRE((int)format >= 0 && format <= TSR_SHARD_JSON,
                  "shard: format %d cannot be read from memory", (int)format);
-    TSR__REQUIRE(data != NULL || size_bytes == 0, "shard: the data is NULL");
     TSR__REQUIRE(file_bytes >= size_bytes && file_bytes <= INT64_MAX,
                  "shard: %zu bytes of a file of %" PRIu64, size_bytes, file_bytes);
     tsr__file file = {.what = "shard",

@@ -142,6 +142,8 @@ static tsr_status check(const char *pattern)
 tsr_status tsr_shard_match(const char *const *patterns, const char *name, bool otherwise,
                            bool *matched)
 {
+    TSR__REQUIRE(name != NULL && matched != NULL, "shard: %s is NULL",
+                 name != NULL ? "matched" : "name");
     bool result = otherwise;
     for (; patterns != NULL && *patterns != NULL; patterns++) {
         const char *pattern = *patterns;

@@ -85,6 +85,7 @@ static tsr_status cut_by_weight(const length_cut *cut, const double *rates, cons
 tsr_status tsr_partition(uint64_t length, int ranks, const tsr_partition_params *params,
                          tsr_shard_range *ranges)
 {
+    TSR__REQUIRE(ranges != NULL, "partition: ranges is NULL");
     tsr_partition_params chosen = params != NULL ? *params : (tsr_partition_params){0};
     TSR__REQUIRE(ranks >= 1 && ranks <= TSR_SHARD_MAX_RANKS,
                  "partition: %d ranks are outside 1 to %d", ranks, TSR_SHARD_MAX_RANKS);
@@ -158,6 +159,7 @@ static tsr_status check_sorted(uint64_t length, const owned *list, size_t count)
 
 tsr_status tsr_partition_check(uint64_t length, int ranks, const tsr_shard_range *ranges)
 {
+    TSR__REQUIRE(ranges != NULL, "partition: ranges is NULL");
     TSR__REQUIRE(ranks >= 1 && ranks <= TSR_SHARD_MAX_RANKS,
                  "partition: %d ranks are outside 1 to %d", ranks, TSR_SHARD_MAX_RANKS);
     uint64_t covered = 0;

@@ -100,7 +100,6 @@ tsr_status tsr__plan_listed(tsr_shard_plan *plan)
 static tsr_status add_params(tsr_shard_plan *plan, uint64_t count, const tsr_shard_param *params,
                              const char *const *gather)
 {
-    TSR__REQUIRE(count == 0 || params != NULL, "shard: the list of parameters is NULL");
     for (uint64_t p = 0; p < count; p++) {
         char text[TSR__NAME_SHORT];
         tsr_shard_param param = params[p];
@@ -159,8 +158,12 @@ tsr_status tsr_shard_plan_create(const tsr_shard_strategy *strategy, uint64_t pa
                                  const tsr_shard_param *params,
                                  const tsr_shard_plan_params *options, tsr_shard_plan **out)
 {
-    TSR__REQUIRE(strategy != NULL && strategy->assign != NULL, "shard: there is no strategy");
-    TSR__REQUIRE(options != NULL, "shard: there are no options, which say how many ranks");
+    TSR__REQUIRE(strategy != NULL && options != NULL && out != NULL, "shard: %s is NULL",
+                 strategy == NULL  ? "strategy"
+                 : options == NULL ? "options"
+                                   : "out");
+    TSR__REQUIRE(strategy->assign != NULL, "shard: strategy->assign is NULL");
+    TSR__REQUIRE(params != NULL || param_count == 0, "shard: params is NULL");
     tsr_shard_plan *plan = NULL;
     TSR__TRY(tsr__plan_start(strategy->name, options->ranks, options->rates, options->memory_bytes,
                              &plan));

@@ -152,6 +152,8 @@ static void write_plan(writer *to, const tsr_shard_plan *plan)
 tsr_status tsr_shard_plan_save_json(const tsr_shard_plan *plan, size_t capacity_bytes, char *text,
                                     size_t *size_bytes)
 {
+    TSR__REQUIRE(plan != NULL && size_bytes != NULL, "shard: %s is NULL",
+                 plan != NULL ? "size_bytes" : "plan");
     writer measure = {0}, to = {.text = text};
     write_plan(&measure, plan);
     if (text != NULL) {

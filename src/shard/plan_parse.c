@@ -214,7 +214,8 @@ static tsr_status read_plan(plan_reader *reader, tsr_shard_plan **out)
 
 tsr_status tsr_shard_plan_load_json(const char *text, size_t size_bytes, tsr_shard_plan **out)
 {
-    TSR__REQUIRE(text != NULL || size_bytes == 0, "plan: the text is NULL");
+    TSR__REQUIRE(out != NULL, "plan: out is NULL");
+    TSR__REQUIRE(text != NULL || size_bytes == 0, "plan: text is NULL");
     plan_reader *reader = tsr__calloc(1, sizeof *reader);
     if (reader == NULL)
         return TSR_ERR_NO_MEMORY;

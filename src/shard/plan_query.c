@@ -51,6 +51,10 @@ static int compare_name(const void *name, const void *entry)
 
 tsr_status tsr_shard_plan_find(const tsr_shard_plan *plan, const char *name, uint64_t *param)
 {
+    TSR__REQUIRE(plan != NULL && name != NULL && param != NULL, "shard: %s is NULL",
+                 plan == NULL   ? "plan"
+                 : name == NULL ? "name"
+                                : "param");
     char text[TSR__NAME_SHORT];
     const tsr__param_name *found =
         bsearch(name, plan->names, plan->params.count, sizeof *plan->names, compare_name);
@@ -79,6 +83,8 @@ static tsr_status check_rank(const tsr_shard_plan *plan, int rank)
 tsr_status tsr_shard_plan_range(const tsr_shard_plan *plan, uint64_t param, int rank,
                                 tsr_shard_range *range)
 {
+    TSR__REQUIRE(plan != NULL && range != NULL, "shard: %s is NULL",
+                 plan != NULL ? "range" : "plan");
     TSR__TRY(check_param(plan, param));
     TSR__TRY(check_rank(plan, rank));
     *range = ranges_of(plan, param)[rank];
@@ -88,6 +94,7 @@ tsr_status tsr_shard_plan_range(const tsr_shard_plan *plan, uint64_t param, int 
 tsr_status tsr_shard_plan_owner(const tsr_shard_plan *plan, uint64_t param, uint64_t element,
                                 int *rank)
 {
+    TSR__REQUIRE(plan != NULL && rank != NULL, "shard: %s is NULL", plan != NULL ? "rank" : "plan");
     char text[TSR__NAME_SHORT];
     TSR__TRY(check_param(plan, param));
     const tsr_shard_param *one = &plan->params.items[param];
@@ -106,6 +113,8 @@ tsr_status tsr_shard_plan_owner(const tsr_shard_plan *plan, uint64_t param, uint
 tsr_status tsr_shard_plan_rank_total(const tsr_shard_plan *plan, int rank,
                                      tsr_shard_rank_total *total)
 {
+    TSR__REQUIRE(plan != NULL && total != NULL, "shard: %s is NULL",
+                 plan != NULL ? "total" : "plan");
     TSR__TRY(check_rank(plan, rank));
     *total = plan->totals[rank];
     return TSR_OK;
@@ -240,6 +249,7 @@ static tsr_status check_same(const tsr_shard_plan *plan, uint64_t param,
 tsr_status tsr_shard_plan_check(const tsr_shard_plan *plan, uint64_t param_count,
                                 const tsr_shard_param *params)
 {
+    TSR__REQUIRE(plan != NULL, "shard: plan is NULL");
     TSR__TRY(check_ranges(plan));
     if (params == NULL)
         return TSR_OK;

@@ -19,6 +19,7 @@ const char *tsr_shard_kind_name(tsr_shard_kind kind)
 
 tsr_status tsr_shard_kind_parse(const char *name, tsr_shard_kind *out)
 {
+    TSR__REQUIRE(name != NULL && out != NULL, "shard: %s is NULL", name != NULL ? "out" : "name");
     for (int kind = 0; kind < KINDS; kind++)
         if (strcmp(name, kind_names[kind]) == 0) {
             *out = (tsr_shard_kind)kind;
@@ -153,6 +154,7 @@ static tsr_status check_params(const tsr_shard_strategy_params *params)
 tsr_status tsr_shard_strategy_create(const tsr_shard_strategy_params *params,
                                      tsr_shard_strategy **out)
 {
+    TSR__REQUIRE(out != NULL, "shard: out is NULL");
     static const char *const default_full[] = {"transformer", "attention", NULL};
     static const char *const default_layerwise[] = {"classifier", "head", NULL};
     tsr_shard_strategy_params chosen = params != NULL ? *params : (tsr_shard_strategy_params){0};

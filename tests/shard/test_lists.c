@@ -206,7 +206,7 @@ START_TEST(files_that_cannot_be_read)
     ck_assert_error(tsr_shard_list_parse(TSR_SHARD_INDEX, "{}", 2, 2, &list), TSR_ERR_INVALID,
                     "shard: format 3 cannot be read from memory");
     ck_assert_error(tsr_shard_list_parse(TSR_SHARD_JSON, NULL, 2, 2, &list), TSR_ERR_INVALID,
-                    "shard: the data is NULL");
+                    "shard: data is NULL");
     ck_assert_error(tsr_shard_list_parse(TSR_SHARD_JSON, "[]", 2, 1, &list), TSR_ERR_INVALID,
                     "shard: 2 bytes of a file of 1");
 }

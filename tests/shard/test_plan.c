@@ -266,17 +266,74 @@ START_TEST(options_are_checked)
 }
 END_TEST
 
-START_TEST(arguments_that_are_missing)
+/* What a call that is refused must not write. */
+static struct {
+    tsr_shard_range ranges[2];
+    tsr_shard_dtype dtype;
+    bool matched;
+    tsr_shard_kind kind;
+    tsr_shard_strategy *strategy;
+    tsr_shard_plan *plan;
+    tsr_shard_list *list;
+    uint64_t param;
+    int rank;
+    tsr_shard_rank_total total;
+    char text[16];
+    size_t size;
+} out;
+
+/* A call is refused for the NULL that the text names, and leaves everything as it was. */
+#define REFUSED(call, text)                                                                        \
+    do {                                                                                           \
+        memset(&out, 0x5a, sizeof out);                                                            \
+        ck_assert_error(call, TSR_ERR_INVALID, text " is NULL");                                   \
+        for (size_t byte_ = 0; byte_ < sizeof out; byte_++)                                        \
+            ck_check_msg(((const uint8_t *)&out)[byte_] == 0x5a, "%s writes", #call);              \
+    } while (0)
+
+/* Every function that returns a status, in the header's order. */
+START_TEST(nulls)
 {
-    tsr_shard_strategy *strategy = strategy_of(NULL);
-    tsr_shard_plan *plan = NULL;
+    static const char json[] = "[]";
+    tsr_shard_strategy *strategy = strategy_of(NULL), no_function = {.name = "none"};
+    tsr_shard_plan *plan = three_ranks();
     const tsr_shard_plan_params *options = tsr_shard_plan_params(.ranks = 1);
-    ck_assert_error(tsr_shard_plan_create(NULL, LIST, list, options, &plan), TSR_ERR_INVALID,
-                    "shard: there is no strategy");
-    ck_assert_error(tsr_shard_plan_create(strategy, LIST, list, NULL, &plan), TSR_ERR_INVALID,
-                    "shard: there are no options, which say how many ranks");
-    ck_assert_error(tsr_shard_plan_create(strategy, LIST, NULL, options, &plan), TSR_ERR_INVALID,
-                    "shard: the list of parameters is NULL");
+
+    REFUSED(tsr_partition(5, 2, NULL, NULL), "partition: ranges");
+    REFUSED(tsr_partition_check(5, 2, NULL), "partition: ranges");
+    REFUSED(tsr_shard_dtype_find(NULL, &out.dtype), "shard: name");
+    REFUSED(tsr_shard_dtype_find("f32", NULL), "shard: out");
+    REFUSED(tsr_shard_match(NULL, NULL, true, &out.matched), "shard: name");
+    REFUSED(tsr_shard_match(NULL, "a", true, NULL), "shard: matched");
+    REFUSED(tsr_shard_kind_parse(NULL, &out.kind), "shard: name");
+    REFUSED(tsr_shard_kind_parse("full", NULL), "shard: out");
+    REFUSED(tsr_shard_strategy_create(NULL, NULL), "shard: out");
+    REFUSED(tsr_shard_plan_create(NULL, LIST, list, options, &out.plan), "shard: strategy");
+    REFUSED(tsr_shard_plan_create(strategy, LIST, NULL, options, &out.plan), "shard: params");
+    REFUSED(tsr_shard_plan_create(strategy, LIST, list, NULL, &out.plan), "shard: options");
+    REFUSED(tsr_shard_plan_create(strategy, LIST, list, options, NULL), "shard: out");
+    REFUSED(tsr_shard_plan_create(&no_function, LIST, list, options, &out.plan),
+            "shard: strategy->assign");
+    REFUSED(tsr_shard_plan_find(NULL, "scale", &out.param), "shard: plan");
+    REFUSED(tsr_shard_plan_find(plan, NULL, &out.param), "shard: name");
+    REFUSED(tsr_shard_plan_find(plan, "scale", NULL), "shard: param");
+    REFUSED(tsr_shard_plan_range(NULL, 0, 0, out.ranges), "shard: plan");
+    REFUSED(tsr_shard_plan_range(plan, 0, 0, NULL), "shard: range");
+    REFUSED(tsr_shard_plan_owner(NULL, 0, 0, &out.rank), "shard: plan");
+    REFUSED(tsr_shard_plan_owner(plan, 0, 0, NULL), "shard: rank");
+    REFUSED(tsr_shard_plan_rank_total(NULL, 0, &out.total), "shard: plan");
+    REFUSED(tsr_shard_plan_rank_total(plan, 0, NULL), "shard: total");
+    REFUSED(tsr_shard_plan_check(NULL, LIST, list), "shard: plan");
+    REFUSED(tsr_shard_plan_save_json(NULL, sizeof out.text, out.text, &out.size), "shard: plan");
+    REFUSED(tsr_shard_plan_save_json(plan, sizeof out.text, NULL, NULL), "shard: size_bytes");
+    REFUSED(tsr_shard_plan_load_json(NULL, 2, &out.plan), "plan: text");
+    REFUSED(tsr_shard_plan_load_json("{}", 2, NULL), "plan: out");
+    REFUSED(tsr_shard_list_open(NULL, &out.list), "shard: path");
+    REFUSED(tsr_shard_list_open("none.json", NULL), "shard: out");
+    REFUSED(tsr_shard_list_parse(TSR_SHARD_JSON, NULL, 2, 2, &out.list), "shard: data");
+    REFUSED(tsr_shard_list_parse(TSR_SHARD_JSON, json, 2, 2, NULL), "shard: out");
+    ck_assert_ok(tsr_shard_plan_check(plan, 0, NULL));
+    tsr_shard_plan_destroy(&plan);
     tsr_shard_strategy_destroy(&strategy);
 }
 END_TEST
@@ -455,7 +512,7 @@ TESTS(plan)
     tcase_add_loop_test(tests, parameters_are_checked, 0, (int)COUNT_OF(bad_params));
     tcase_add_test(tests, empty_shapes_do_not_overflow);
     tcase_add_loop_test(tests, options_are_checked, 0, (int)COUNT_OF(bad_options));
-    tcase_add_test(tests, arguments_that_are_missing);
+    tcase_add_test(tests, nulls);
     tcase_add_test(tests, too_many_ranges);
     tcase_add_test(tests, memory_is_a_limit_of_every_strategy);
     tcase_add_test(tests, is_it_for_these_parameters);

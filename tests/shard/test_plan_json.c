@@ -301,7 +301,7 @@ START_TEST(no_text)
 {
     tsr_shard_plan *plan = NULL;
     ck_assert_error(tsr_shard_plan_load_json(NULL, 3, &plan), TSR_ERR_INVALID,
-                    "plan: the text is NULL");
+                    "plan: text is NULL");
     ck_assert_error(tsr_shard_plan_load_json(NULL, 0, &plan), TSR_ERR_INVALID,
                     "plan: offset 0: an object expected, but the text ends");
 }

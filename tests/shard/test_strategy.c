@@ -607,7 +607,7 @@ START_TEST(what_a_strategy_says_is_checked)
     ck_assert_error(tsr_shard_plan_create(&nameless, 2, list, options, &plan), TSR_ERR_INVALID,
                     "shard: the strategy's name is empty");
     ck_assert_error(tsr_shard_plan_create(&nothing, 2, list, options, &plan), TSR_ERR_INVALID,
-                    "shard: there is no strategy");
+                    "shard: strategy->assign is NULL");
 }
 END_TEST
 
