@@ -1,11 +1,14 @@
 /* Reads a dataset in batches, ahead of who uses them, in threads of its own:
  *
  *     tsr_loader *loader = NULL;
- *     tsr_loader_create(tsr_loader_params(.n = 50000, .batch_size = 32, .shuffle = true, .seed =
- * 42, .workers = 4, .item_bytes = 3072, .load_item = decode, .user = dataset), &loader); for
- * (int64_t epoch = 0; epoch < epochs; epoch++) { tsr_loader_set_epoch(loader, epoch); while
- * (tsr_loader_next(loader, &batch, &got) == TSR_OK && got) train(batch.data, batch.indices,
- * batch.count);
+ *     tsr_loader_create(
+ *         tsr_loader_params(.n = 50000, .batch_size = 32, .shuffle = true, .seed = 42,
+ *                           .workers = 4, .item_bytes = 3072, .load_item = decode,
+ *                           .user = dataset), &loader);
+ *     for (int64_t epoch = 0; epoch < epochs; epoch++) {
+ *         tsr_loader_set_epoch(loader, epoch);
+ *         while (tsr_loader_next(loader, &batch, &got) == TSR_OK && got)
+ *             train(batch.data, batch.indices, batch.count);
  *     }
  *     tsr_loader_destroy(&loader);
  *

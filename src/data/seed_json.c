@@ -1,7 +1,7 @@
 /* Snapshots as JSON:
  *
- *     {"format": "tessera.seed-snapshot", "version": 1, "generator": "philox", "epoch": 0,
- * "streams": [
+ *     {"format": "tessera.seed-snapshot", "version": 1, "generator": "philox",
+ *      "epoch": 0, "streams": [
  *       {"kind": "device", "id": 0, "seed": 42, "state": "54535247…"}]}
  *
  * A state is what tsr_rng_save writes, in lower-case hexadecimal. */
