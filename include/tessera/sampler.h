@@ -129,7 +129,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_save_at(const tsr_sampler *sampler,
  * epoch, and deals that to its ranks: position 0 is then the first of it, and the length counts no
  * more. Every rank must have given as many items as the one whose state is used; all resume with
  * one state, and where the tail is TSR_TAIL_UNEVEN with that of rank 0, which never has fewer items
- * than another (TSR_ERR_INVALID for a state from which it cannot be told what is left). */
+ * than another (TSR_ERR_INVALID for a state from which it cannot be told what is left). A dataset
+ * in the order dotnet with TSR_TAIL_DROP cannot: its order depends on the number of ranks, and
+ * TSR_ERR_INVALID says so. Nor can a distributed sampler inside another. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_resume(tsr_sampler *sampler, const void *data,
                                                     size_t size_bytes);
 
