@@ -1,4 +1,5 @@
 /* Looking at plans, and checking them. */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -120,9 +121,31 @@ tsr_status tsr_shard_plan_rank_total(const tsr_shard_plan *plan, int rank,
     return TSR_OK;
 }
 
+/* See tsr_shard_summary. Rates have any unit, also one in which their sum or a time would not fit:
+ * they are taken as multiples of a power of two near the largest, which changes no digit. */
+static double imbalance_of(const tsr_shard_plan *plan, uint64_t sharded_bytes)
+{
+    double largest = 0, rates = 0, longest = 0;
+    int exponent = 0;
+    for (int r = 0; r < plan->ranks && plan->rates != NULL; r++)
+        largest = fmax(largest, plan->rates[r]);
+    (void)frexp(largest, &exponent);
+    for (int r = 0; r < plan->ranks; r++) {
+        double rate = plan->rates != NULL ? plan->rates[r] : 1, scaled = ldexp(rate, -exponent);
+        rates += scaled;
+        if (plan->totals[r].sharded_bytes == 0)
+            continue;
+        if (rate == 0)
+            return INFINITY;
+        longest = fmax(longest, (double)plan->totals[r].sharded_bytes / scaled);
+    }
+    /* Infinite is kept for a rate of 0: one that is nearly so may be beyond what a double holds. */
+    return sharded_bytes > 0 ? fmin(longest / ((double)sharded_bytes / rates), DBL_MAX) : 1;
+}
+
 void tsr_shard_plan_summary(const tsr_shard_plan *plan, tsr_shard_summary *summary)
 {
-    tsr_shard_summary sum = {.least_bytes = UINT64_MAX, .imbalance = 1};
+    tsr_shard_summary sum = {.least_bytes = UINT64_MAX};
     for (uint64_t p = 0; p < plan->params.count; p++) {
         const tsr_shard_param *param = &plan->params.items[p];
         if (param->always_gather) {
@@ -134,18 +157,12 @@ void tsr_shard_plan_summary(const tsr_shard_plan *plan, tsr_shard_summary *summa
     }
     sum.model_bytes = sum.sharded_bytes + sum.gathered_bytes;
 
-    double rates = 0, longest = 0;
     for (int r = 0; r < plan->ranks; r++) {
         tsr_shard_rank_total total = plan->totals[r];
-        double rate = plan->rates != NULL ? plan->rates[r] : 1;
         sum.most_bytes = total.total_bytes > sum.most_bytes ? total.total_bytes : sum.most_bytes;
         sum.least_bytes = total.total_bytes < sum.least_bytes ? total.total_bytes : sum.least_bytes;
-        rates += rate;
-        if (total.sharded_bytes > 0)
-            longest = fmax(longest, rate > 0 ? (double)total.sharded_bytes / rate : INFINITY);
     }
-    if (sum.sharded_bytes > 0)
-        sum.imbalance = longest / ((double)sum.sharded_bytes / rates);
+    sum.imbalance = imbalance_of(plan, sum.sharded_bytes);
     *summary = sum;
 }
 

@@ -1,4 +1,5 @@
 /* Plans: what can be asked of them, what is refused, and memory that runs out. */
+#include <float.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,6 +121,42 @@ START_TEST(work_for_a_rank_of_no_rate)
 END_TEST
 
 /* The last pattern that matches decides, else the parameter's own flag. */
+/* The unit of the rates makes no difference, whether or not their sum and the times fit in it. */
+static const double units[] = {1, 1e308 / 3, DBL_MIN, 1e-306, 1e-320, 0x1p-1074};
+
+START_TEST(rates_in_any_unit)
+{
+    static const double shares[][2] = {{1, 1}, {3, 1}, {1, 3}, {0, 2}};
+    for (size_t i = 0; i < COUNT_OF(shares); i++) {
+        tsr_shard_summary summary, expected;
+        tsr_shard_strategy_params params = {.kind = TSR_SHARD_WEIGHTED};
+        const double rates[] = {shares[i][0] * units[_i], shares[i][1] * units[_i]};
+        tsr_shard_plan *plan =
+            plan_of(&params, LIST, list, tsr_shard_plan_params(.ranks = 2, .rates = shares[i]));
+        tsr_shard_plan_summary(plan, &expected);
+        tsr_shard_plan_destroy(&plan);
+        plan = plan_of(&params, LIST, list, tsr_shard_plan_params(.ranks = 2, .rates = rates));
+        tsr_shard_plan_summary(plan, &summary);
+        ck_assert_double_eq_tol(summary.imbalance, expected.imbalance, 1e-12);
+        ck_assert_double_eq_tol(summary.imbalance, 1, 0.05);
+        ck_assert_uint_eq(summary.most_bytes, expected.most_bytes);
+        tsr_shard_plan_destroy(&plan);
+    }
+}
+END_TEST
+
+/* Infinite says that a rate is 0, and only that. */
+START_TEST(a_rate_that_is_nearly_nothing)
+{
+    tsr_shard_summary summary;
+    tsr_shard_plan *plan = plan_of(
+        NULL, LIST, list, tsr_shard_plan_params(.ranks = 2, .rates = (double[]){0x1p-1074, 1e308}));
+    tsr_shard_plan_summary(plan, &summary);
+    ck_assert_double_eq(summary.imbalance, DBL_MAX);
+    tsr_shard_plan_destroy(&plan);
+}
+END_TEST
+
 START_TEST(gathered_by_pattern_or_flag)
 {
     static const struct {
@@ -507,6 +544,8 @@ TESTS(plan)
     tcase_add_test(tests, parameters_are_complete);
     tcase_add_test(tests, queries_agree);
     tcase_add_test(tests, work_for_a_rank_of_no_rate);
+    tcase_add_loop_test(tests, rates_in_any_unit, 0, (int)COUNT_OF(units));
+    tcase_add_test(tests, a_rate_that_is_nearly_nothing);
     tcase_add_test(tests, gathered_by_pattern_or_flag);
     tcase_add_test(tests, questions_that_have_no_answer);
     tcase_add_loop_test(tests, parameters_are_checked, 0, (int)COUNT_OF(bad_params));
