@@ -20,7 +20,8 @@ tsr_status tsr__file_fail(const tsr__file *file, tsr_status status, uint64_t at,
     va_start(arguments, format);
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
-    return tsr__fail(status, "%s: offset %" PRIu64 ": %s", file->what, at, reason);
+    return tsr__fail(status, "%s: offset %" PRIu64 ": %s%s", file->what, at, file->subject.text,
+                     reason);
 }
 
 tsr_status tsr__file_open(const char *path, tsr__file *out)

@@ -4,6 +4,7 @@
 #define TSR_SHARD_FILE_H
 
 #include "base/error.h"
+#include "shard/names.h"
 #include "tessera/shard.h"
 
 /* No header may be larger, so that no file makes us read or allocate without end. */
@@ -12,7 +13,8 @@
 #define TSR__FILE_WINDOW 65536
 
 typedef struct tsr__file {
-    const char *what;    /* what the errors start with: "gguf" */
+    const char *what; /* what the errors start with: "gguf" */
+    tsr__subject subject;
     uint64_t size;       /* of the whole file */
     const uint8_t *data; /* the beginning of the file; NULL when there is a descriptor */
     uint64_t data_size;
@@ -35,7 +37,7 @@ tsr_status tsr__file_read(tsr__file *file, uint64_t at, uint64_t size, const cha
 tsr_status tsr__file_load(tsr__file *file, uint64_t at, uint64_t size, const char *part,
                           char **out) TSR_NODISCARD;
 
-/* "what: offset N: …". */
+/* "what: offset N: subject: …". */
 tsr_status tsr__file_fail(const tsr__file *file, tsr_status status, uint64_t at, const char *format,
                           ...) TSR__PRINTF(4, 5);
 

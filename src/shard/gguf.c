@@ -137,8 +137,8 @@ static tsr_status read_alignment(gguf_reader *reader, uint32_t type)
     TSR__TRY(take_u32(reader, "general.alignment", &alignment));
     if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > MOST_ALIGNMENT)
         return tsr__file_fail(reader->file, TSR_ERR_INVALID, start,
-                              "an alignment of %" PRIu32 " is no power of two up to %d", alignment,
-                              MOST_ALIGNMENT);
+                              "general.alignment is %" PRIu32 ", no power of two up to %d",
+                              alignment, MOST_ALIGNMENT);
     reader->alignment = alignment;
     reader->aligned = true;
     return TSR_OK;
@@ -149,11 +149,12 @@ static tsr_status read_metadata(gguf_reader *reader, uint64_t count)
     for (uint64_t i = 0; i < count; i++) {
         uint32_t type = 0;
         TSR__TRY(take_name(reader, "a metadata key"));
+        bool is_alignment = strcmp(reader->name, "general.alignment") == 0;
+        if (!is_alignment) /* of this the errors tell the name themselves */
+            tsr__subject_set(&reader->file->subject, "key", reader->name, i);
         TSR__TRY(take_u32(reader, "a value's type", &type));
-        if (strcmp(reader->name, "general.alignment") == 0)
-            TSR__TRY(read_alignment(reader, type));
-        else
-            TSR__TRY(skip_value(reader, type, 0));
+        TSR__TRY(is_alignment ? read_alignment(reader, type) : skip_value(reader, type, 0));
+        tsr__subject_clear(&reader->file->subject);
     }
     return TSR_OK;
 }
@@ -185,9 +186,11 @@ static tsr_status read_tensor(gguf_reader *reader)
 {
     tsr_shard_param param = {.name = reader->name};
     tsr_shard_dtype dtype = {0};
+    char text[TSR__NAME_SHORT];
     uint32_t type = 0;
     uint64_t offset = 0, start = reader->at;
     TSR__TRY(take_name(reader, "a tensor's name"));
+    tsr__subject_set(&reader->file->subject, "tensor", reader->name, 0);
     TSR__TRY(read_shape(reader, &param));
     uint64_t type_at = reader->at;
     TSR__TRY(take_u32(reader, "a tensor's type", &type));
@@ -211,11 +214,13 @@ static tsr_status read_tensor(gguf_reader *reader)
     if (status == TSR_ERR_NO_MEMORY)
         return status;
     if (status != TSR_OK)
-        return tsr__fail_context(TSR_ERR_INVALID, "%s: offset %" PRIu64, reader->file->what, start);
+        return tsr__fail_context(TSR_ERR_INVALID, "%s: offset %" PRIu64 ": tensor '%s'",
+                                 reader->file->what, start, tsr__name_short(reader->name, text));
     uint64_t size = reader->params->items[reader->params->count - 1].size_bytes;
     if (offset > INT64_MAX - size)
         return tsr__file_fail(reader->file, TSR_ERR_INVALID, offset_at,
-                              "the tensor's offset of %" PRIu64 " is beyond any file", offset);
+                              "its offset of %" PRIu64 " is beyond any file", offset);
+    tsr__subject_clear(&reader->file->subject);
     return tsr__spans_add(&reader->spans, reader->params, offset, offset + size, start);
 }
 
@@ -223,14 +228,15 @@ static tsr_status read_tensor(gguf_reader *reader)
 static tsr_status place_tensors(gguf_reader *reader)
 {
     uint64_t start = tsr__align_up_u64(reader->at, reader->alignment);
+    char text[TSR__NAME_SHORT];
     uint64_t weights = start <= reader->file->size ? reader->file->size - start : 0;
     for (size_t i = 0; i < reader->spans.count; i++) {
         const tsr__span *span = &reader->spans.items[i];
         if (span->end > weights)
-            return tsr__file_fail(reader->file, TSR_ERR_INVALID, span->header_at,
-                                  "the tensor ends at byte %" PRIu64
-                                  " of the weights, which have %" PRIu64,
-                                  span->end, weights);
+            return tsr__file_fail(
+                reader->file, TSR_ERR_INVALID, span->header_at,
+                "tensor '%s' ends at byte %" PRIu64 " of the weights, which have %" PRIu64,
+                tsr__name_short(reader->params->items[span->param].name, text), span->end, weights);
         /* Nothing, where the file ends before its weights would start, is at the file's end. */
         reader->params->items[span->param].offset_bytes =
             tsr__min_u64(start + span->start, reader->file->size);

@@ -47,14 +47,11 @@ static tsr_status map_add(index_map *map, const char *name, const char *file, si
     return TSR_OK;
 }
 
-/* A file beside the index, and nowhere else. */
+/* A file beside the index, and nowhere else. Its name can be printed. */
 static const char *file_problem(const char *file)
 {
     static const char ending[] = ".safetensors";
-    const char *problem = tsr__name_problem(file, strlen(file));
     size_t length = strlen(file), end = sizeof ending - 1;
-    if (problem != NULL)
-        return problem;
     if (strchr(file, '/') != NULL || file[0] == '.')
         return "is not in the index's folder";
     if (length <= end || strcmp(file + length - end, ending) != 0)
@@ -64,6 +61,7 @@ static const char *file_problem(const char *file)
 
 static tsr_status read_map(tsr__json *json, tsr__param_text *text, index_map *map)
 {
+    char shown[TSR__NAME_SHORT];
     bool more = false;
     TSR__TRY(tsr__json_enter(json, '{'));
     for (;;) {
@@ -71,13 +69,19 @@ static tsr_status read_map(tsr__json *json, tsr__param_text *text, index_map *ma
         if (!more)
             return TSR_OK;
         size_t at = json->at, key_at = json->key_at;
-        TSR__TRY(tsr__json_string(json, sizeof text->layer, text->layer));
         const char *problem = tsr__name_problem(text->name, strlen(text->name));
         if (problem != NULL)
             return tsr__json_fail(json, key_at, "a parameter's name %s", problem);
+        tsr__subject_set(&json->subject, "parameter", text->name, 0);
+        TSR__TRY(tsr__json_string(json, sizeof text->layer, text->layer));
+        problem = tsr__name_problem(text->layer, strlen(text->layer));
+        if (problem != NULL)
+            return tsr__json_fail(json, at, "its file's name %s", problem);
         problem = file_problem(text->layer);
         if (problem != NULL)
-            return tsr__json_fail(json, at, "a file's name %s", problem);
+            return tsr__json_fail(json, at, "its file '%s' %s", tsr__name_short(text->layer, shown),
+                                  problem);
+        tsr__subject_clear(&json->subject);
         if (map->count == TSR_SHARD_MAX_PARAMS)
             return tsr__json_fail(json, at, "there are more than %d parameters",
                                   TSR_SHARD_MAX_PARAMS);
@@ -119,11 +123,12 @@ static tsr_status read_file(const char *path, const char *name, tsr__params *par
     tsr__file file;
     tsr__params read = {0};
     const char *slash = strrchr(path, '/');
+    char shown[TSR__NAME_SHORT];
     int folder = slash != NULL ? (int)(slash - path) + 1 : 0;
     char full[MOST_PATH];
     int length = snprintf(full, sizeof full, "%.*s%s", folder, path, name);
     TSR__REQUIRE(length > 0 && (size_t)length < sizeof full,
-                 "index: the path of a file is too long");
+                 "index: the path of its file '%s' is too long", tsr__name_short(name, shown));
     TSR__TRY(tsr__file_open(full, &file));
     tsr_status status = tsr__read_safetensors(&file, &read);
     tsr__file_close(&file);
@@ -168,6 +173,7 @@ static tsr_status compare(const index_map *map, const tsr__params *params)
 
 static tsr_status read_files(const char *path, index_map *map, tsr__params *params)
 {
+    char text[TSR__NAME_SHORT];
     qsort(map->items, map->count, sizeof *map->items, by_file);
     for (size_t i = 0; i < map->count; i++)
         if (i == 0 || strcmp(map->items[i - 1].file, map->items[i].file) != 0)
@@ -175,8 +181,8 @@ static tsr_status read_files(const char *path, index_map *map, tsr__params *para
     qsort(map->items, map->count, sizeof *map->items, by_name);
     for (size_t i = 1; i < map->count; i++)
         if (strcmp(map->items[i - 1].name, map->items[i].name) == 0)
-            return tsr__fail(TSR_ERR_INVALID, "index: offset %zu: a parameter comes twice",
-                             map->items[i].at);
+            return tsr__fail(TSR_ERR_INVALID, "index: offset %zu: parameter '%s' comes twice",
+                             map->items[i].at, tsr__name_short(map->items[i].name, text));
     return compare(map, params);
 }
 

@@ -20,13 +20,16 @@ tsr_status tsr__json_fail(const tsr__json *json, size_t at, const char *format, 
     va_start(arguments, format);
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
-    return tsr__fail(TSR_ERR_INVALID, "%s: offset %" PRIu64 ": %s", json->what, json->base + at,
-                     reason);
+    return tsr__fail(TSR_ERR_INVALID, "%s: offset %" PRIu64 ": %s%s", json->what, json->base + at,
+                     json->subject.text, reason);
 }
 
 tsr_status tsr__json_fail_context(const tsr__json *json, size_t at, tsr_status status)
 {
-    return tsr__fail_context(status, "%s: offset %" PRIu64, json->what, json->base + at);
+    char reason[768];
+    snprintf(reason, sizeof reason, "%s", tsr_last_error());
+    (void)tsr__json_fail(json, at, "%s", reason);
+    return status;
 }
 
 char tsr__json_peek(tsr__json *json)

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "shard/names.h"
 #include "tessera/shard.h"
 
 typedef struct tsr__json {
@@ -20,12 +21,13 @@ typedef struct tsr__json {
     size_t key_at;    /* where the last member's name started */
     uint64_t base;    /* offset of `text` in its file */
     const char *what; /* what the errors start with: "safetensors" */
+    tsr__subject subject;
 } tsr__json;
 
 /* Any member's name fits; longer ones are an error. */
 #define TSR__JSON_TEXT (TSR_SHARD_MAX_NAME + 1)
 
-/* "what: offset N: …" with status TSR_ERR_INVALID; `at` is an offset into the text. */
+/* "what: offset N: subject: …" with status TSR_ERR_INVALID; `at` is an offset into the text. */
 tsr_status tsr__json_fail(const tsr__json *json, size_t at, const char *format, ...)
     TSR__PRINTF(3, 4);
 /* Puts the same before an error that has been recorded. */

@@ -27,8 +27,8 @@ tsr_status tsr__json_shape(tsr__json *json, tsr_shard_param *param)
     }
 }
 
-tsr_status tsr__json_param(tsr__json *json, tsr__param_text *text, tsr_shard_param *param,
-                           size_t *shards)
+tsr_status tsr__json_param(tsr__json *json, tsr__param_text *text, uint64_t number,
+                           tsr_shard_param *param, size_t *shards)
 {
     static const char *const names[] = {"name",          "shape",  "dtype", "layer",
                                         "always_gather", "shards", NULL};
@@ -39,6 +39,7 @@ tsr_status tsr__json_param(tsr__json *json, tsr__param_text *text, tsr_shard_par
     unsigned seen = 0;
     bool more = false;
     size_t start = json->at;
+    tsr__subject_set(&json->subject, "parameter", NULL, number);
     TSR__TRY(tsr__json_enter(json, '{'));
     for (;;) {
         int member = -1;
@@ -50,6 +51,7 @@ tsr_status tsr__json_param(tsr__json *json, tsr__param_text *text, tsr_shard_par
         switch (member) {
         case NAME:
             TSR__TRY(tsr__json_string(json, sizeof text->name, text->name));
+            tsr__subject_set(&json->subject, "parameter", text->name, number);
             break;
         case SHAPE:
             TSR__TRY(tsr__json_shape(json, &read));
@@ -71,7 +73,7 @@ tsr_status tsr__json_param(tsr__json *json, tsr__param_text *text, tsr_shard_par
     }
     for (int i = NAME; i <= DTYPE; i++)
         if (!(seen & 1u << i))
-            return tsr__json_fail(json, start, "the parameter has no \"%s\"", names[i]);
+            return tsr__json_fail(json, start, "\"%s\" is missing", names[i]);
     *param = read;
     return TSR_OK;
 }
@@ -87,12 +89,13 @@ static tsr_status read_list(tsr__json *json, tsr__param_text *text, tsr__params 
         if (status != TSR_OK || !more)
             break;
         size_t start = json->at;
-        status = tsr__json_param(json, text, &param, NULL);
+        status = tsr__json_param(json, text, params->count, &param, NULL);
         if (status != TSR_OK)
             break;
         status = tsr__params_add(params, &param);
         if (status != TSR_OK && status != TSR_ERR_NO_MEMORY)
             status = tsr__json_fail_context(json, start, TSR_ERR_INVALID);
+        tsr__subject_clear(&json->subject);
         if (status == TSR_OK)
             status = tsr__spans_add(&spans, params, 0, 0, json->base + start);
     }

@@ -19,15 +19,16 @@ tsr_status tsr__read_json(tsr__file *file, tsr__params *params, bool *is_index) 
 tsr_status tsr__read_index(const char *path, tsr__file *file, tsr__params *params) TSR_NODISCARD;
 
 /* A parameter as JSON: one entry of a list, or of a plan, which may have `shards` too: where they
- * are is then written there; NULL for a list. Strings go into `text`. */
+ * are is then written there; NULL for a list. Strings go into `text`. It becomes the errors'
+ * subject, by `number` until its name has been read, and stays that. */
 typedef struct tsr__param_text {
     char key[TSR__JSON_TEXT];
     char name[TSR__JSON_TEXT];
     char layer[TSR__JSON_TEXT];
     char dtype[32];
 } tsr__param_text;
-tsr_status tsr__json_param(tsr__json *json, tsr__param_text *text, tsr_shard_param *param,
-                           size_t *shards) TSR_NODISCARD;
+tsr_status tsr__json_param(tsr__json *json, tsr__param_text *text, uint64_t number,
+                           tsr_shard_param *param, size_t *shards) TSR_NODISCARD;
 /* An array of sizes into shape and ndim. */
 tsr_status tsr__json_shape(tsr__json *json, tsr_shard_param *param) TSR_NODISCARD;
 

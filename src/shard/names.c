@@ -1,6 +1,8 @@
 /* Names of parameters and layers. */
 #include "shard/names.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tessera/shard.h"
@@ -87,6 +89,16 @@ const char *tsr__name_problem(const char *text, size_t length)
             return "has a control character";
     }
     return NULL;
+}
+
+void tsr__subject_set(tsr__subject *subject, const char *what, const char *name, uint64_t number)
+{
+    char text[TSR__NAME_SHORT];
+    if (name != NULL && tsr__name_problem(name, strlen(name)) == NULL)
+        snprintf(subject->text, sizeof subject->text, "%s '%s': ", what,
+                 tsr__name_short(name, text));
+    else
+        snprintf(subject->text, sizeof subject->text, "%s %" PRIu64 ": ", what, number);
 }
 
 char *tsr__name_short(const char *name, char text[TSR__NAME_SHORT])

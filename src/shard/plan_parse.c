@@ -82,7 +82,8 @@ static tsr_status read_numbers(plan_reader *reader, int member, double *reals, u
         TSR__TRY(tsr__json_element(json, &more));
         if (more != (r < reader->ranks))
             return tsr__json_fail(json, reader->at[member],
-                                  "not one number for each of %" PRIu64 " ranks", reader->ranks);
+                                  "\"%s\" is not one number for each of %" PRIu64 " ranks",
+                                  member == RATES ? "rates" : "memory_bytes", reader->ranks);
         if (!more)
             return TSR_OK;
         TSR__TRY(reals != NULL ? tsr__json_real(json, &reals[r])
@@ -119,13 +120,13 @@ static tsr_status read_param(plan_reader *reader, tsr_shard_plan *plan)
     tsr__json *json = &reader->json;
     tsr_shard_param param;
     size_t start = json->at, shards = 0, index = plan->params.count;
-    TSR__TRY(tsr__json_param(json, &reader->text, &param, &shards));
+    TSR__TRY(tsr__json_param(json, &reader->text, index, &param, &shards));
     if (param.always_gather == (shards != 0))
         return tsr__json_fail(json, start,
-                              param.always_gather
-                                  ? "the parameter is always gathered, but has \"shards\""
-                                  : "the parameter has no \"shards\"");
+                              param.always_gather ? "it is always gathered, but has \"shards\""
+                                                  : "\"shards\" is missing");
     TSR__TRY(with_offset(json, start, tsr__params_add(&plan->params, &param)));
+    tsr__subject_clear(&json->subject);
     void *offsets = reader->shards;
     TSR__TRY(tsr__grow(&offsets, &reader->shards_capacity, index + 1, sizeof *reader->shards));
     reader->shards = offsets;
@@ -173,6 +174,7 @@ static tsr_status read_shards(plan_reader *reader, tsr_shard_plan *plan)
         if (reader->shards[p] == 0)
             continue;
         json->at = reader->shards[p];
+        tsr__subject_set(&json->subject, "parameter", plan->params.items[p].name, p);
         TSR__TRY(tsr__json_enter(json, '['));
         for (uint64_t r = 0;; r++) {
             TSR__TRY(tsr__json_element(json, &more));
@@ -184,6 +186,7 @@ static tsr_status read_shards(plan_reader *reader, tsr_shard_plan *plan)
             TSR__TRY(read_range(json, &plan->ranges[p * reader->ranks + r]));
         }
     }
+    tsr__subject_clear(&json->subject);
     return TSR_OK;
 }
 

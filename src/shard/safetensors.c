@@ -74,7 +74,7 @@ static tsr_status read_tensor(safetensors_reader *reader, size_t key_at, tsr_sha
     }
     for (int i = 0; i < 3; i++)
         if (!(seen & 1u << i))
-            return tsr__json_fail(json, key_at, "the tensor has no \"%s\"", names[i]);
+            return tsr__json_fail(json, key_at, "\"%s\" is missing", names[i]);
 
     param->offset_bytes = json->base + json->size + offsets[0];
     tsr_status status = tsr__params_add(reader->params, param);
@@ -85,8 +85,9 @@ static tsr_status read_tensor(safetensors_reader *reader, size_t key_at, tsr_sha
     uint64_t size = reader->params->items[reader->params->count - 1].size_bytes;
     if (offsets[1] < offsets[0] || offsets[1] - offsets[0] != size)
         return tsr__json_fail(json, offsets_at,
-                              "bytes %" PRIu64 " to %" PRIu64 " for a tensor of %" PRIu64,
+                              "bytes %" PRIu64 " to %" PRIu64 " for its size of %" PRIu64,
                               offsets[0], offsets[1], size);
+    tsr__subject_clear(&json->subject);
     if (offsets[1] > reader->weights_bytes)
         return tsr__json_fail(json, offsets_at,
                               "the tensor ends at byte %" PRIu64 " of the weights, which have "
@@ -115,6 +116,10 @@ static tsr_status read_header(safetensors_reader *reader)
             TSR__TRY(tsr__json_skip(json));
         } else {
             tsr_shard_param param = {.name = name};
+            const char *problem = tsr__name_problem(name, strlen(name));
+            if (problem != NULL)
+                return tsr__json_fail(json, json->key_at, "a tensor's name %s", problem);
+            tsr__subject_set(&json->subject, "tensor", name, 0);
             TSR__TRY(read_tensor(reader, json->key_at, &param));
         }
     }
