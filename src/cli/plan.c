@@ -186,11 +186,14 @@ static int make_plan(const char *path, const tsr_shard_strategy_params *strategy
     tsr_status status = tsr_shard_strategy_create(strategy_params, &strategy);
     if (status == TSR_OK)
         status = tsr_shard_list_open(path, &list);
-    if (status == TSR_OK)
+    bool empty = status == TSR_OK && tsr_shard_list_count(list) == 0;
+    if (status == TSR_OK && !empty)
         status = tsr_shard_plan_create(strategy, tsr_shard_list_count(list),
                                        tsr_shard_list_params(list), options_of_plan, &plan);
     int code = CLI_DONE;
-    if (status != TSR_OK)
+    if (empty)
+        code = cli_usage_error("plan: %s: the list of parameters is empty", path);
+    else if (status != TSR_OK)
         code = library_error(status);
     else if (json)
         code = print_json(plan);

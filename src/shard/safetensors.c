@@ -87,10 +87,9 @@ static tsr_status read_tensor(safetensors_reader *reader, size_t key_at, tsr_sha
         return tsr__json_fail(json, offsets_at,
                               "bytes %" PRIu64 " to %" PRIu64 " for its size of %" PRIu64,
                               offsets[0], offsets[1], size);
-    tsr__subject_clear(&json->subject);
     if (offsets[1] > reader->weights_bytes)
         return tsr__json_fail(json, offsets_at,
-                              "the tensor ends at byte %" PRIu64 " of the weights, which have "
+                              "it ends at byte %" PRIu64 " of the weights, which have "
                               "%" PRIu64,
                               offsets[1], reader->weights_bytes);
     return tsr__spans_add(&reader->spans, reader->params, offsets[0], offsets[1],
@@ -121,6 +120,7 @@ static tsr_status read_header(safetensors_reader *reader)
                 return tsr__json_fail(json, json->key_at, "a tensor's name %s", problem);
             tsr__subject_set(&json->subject, "tensor", name, 0);
             TSR__TRY(read_tensor(reader, json->key_at, &param));
+            tsr__subject_clear(&json->subject);
         }
     }
     TSR__TRY(tsr__json_end(json));

@@ -195,13 +195,13 @@ static const struct {
     {"plan params.json --ranks 5 --partition strict",
      "tessera: plan: parameter 'embed.weight': partition: 512 elements cannot be divided evenly "
      "among 5 ranks in units of 1\n"},
-    {"plan empty.json --ranks 2", "tessera: plan: the list of parameters is empty\n"},
+    {"plan empty.json --ranks 2", "tessera: plan: empty.json: the list of parameters is empty\n"},
     {"plan nothing.json --ranks 2",
      "tessera: plan: cannot open nothing.json: No such file or directory\n"},
     {"plan . --ranks 2", "tessera: plan: . is not a regular file\n"},
-    {"plan short.safetensors --ranks 2",
-     "tessera: plan: short.safetensors: safetensors: offset 113: the tensor ends at byte 32 of the "
-     "weights, which have 31\n"},
+    {"plan short.safetensors --ranks 2", "tessera: plan: short.safetensors: safetensors: offset "
+                                         "113: tensor 'b.w': it ends at byte 32 of the "
+                                         "weights, which have 31\n"},
 };
 
 START_TEST(refuses_wrong_arguments)

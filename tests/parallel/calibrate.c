@@ -109,6 +109,11 @@ CASE(efficiencies, "calibrate: efficiency at its limits")
     CHECK(tsr_partition_efficiency(2, ranges, (double[]){3, 1}) == 1, "perfect");
     CHECK(tsr_partition_efficiency(2, ranges, (double[]){3, 0}) == 0, "work for nobody");
     CHECK(tsr_partition_efficiency(1, ranges, (double[]){7}) == 1, "one rank");
+    static const double units[] = {1e308 / 3, 1e-306, 1e-320, 0x1p-1074};
+    for (int i = 0; i < 4; i++)
+        CHECK(fabs(tsr_partition_efficiency(2, ranges, (double[]){3 * units[i], units[i]}) - 1) <
+                  1e-12,
+              "in units of %g", units[i]);
     CHECK(tsr_partition_efficiency(2, (tsr_shard_range[]){{0, 0}, {0, 0}}, (double[]){1, 1}) == 0,
           "no work");
     uint64_t state = 4;

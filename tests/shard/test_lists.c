@@ -444,8 +444,8 @@ START_TEST(seventy_billion_parameters)
     /* The same file, but for its last byte. */
     ck_assert_int_eq(truncate(path, (off_t)(file.size + made.offset - 1)), 0);
     check_open_fails(path, TSR_ERR_INVALID,
-                     "%s: safetensors: offset 86007: the tensor ends at byte 137953296384 of the "
-                     "weights, which have 137953296383");
+                     "%s: safetensors: offset 86007: tensor 'model.norm.weight': it ends at byte "
+                     "137953296384 of the weights, which have 137953296383");
     free(file.data);
     free(made.text);
 }

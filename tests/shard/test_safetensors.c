@@ -131,14 +131,14 @@ static const struct {
     {"{\"a\":" T("F32", "[]", "[0,5]") "}", 5, TSR_ERR_INVALID,
      "safetensors: offset 54: tensor 'a': bytes 0 to 5 for its size of 4"},
     {"{\"a\":" T("F32", "[]", "[0,4]") "}", 3, TSR_ERR_INVALID,
-     "safetensors: offset 54: the tensor ends at byte 4 of the weights, which have 3"},
+     "safetensors: offset 54: tensor 'a': it ends at byte 4 of the weights, which have 3"},
     {"{\"a\":" T("F32", "[]", "[18446744073709551612,18446744073709551616]") "}", 4,
      TSR_ERR_INVALID,
      "safetensors: offset 76: tensor 'a': a number that is no integer from 0 to 2^64 - 1"},
     {"{\"a\":" T("F32", "[]", "[18446744073709551611,18446744073709551615]") "}", 4,
      TSR_ERR_INVALID,
-     "safetensors: offset 54: the tensor ends at byte 18446744073709551615 of the weights, which "
-     "have 4"},
+     "safetensors: offset 54: tensor 'a': it ends at byte 18446744073709551615 of the weights, "
+     "which have 4"},
     {"{\"a\":" T("F32", "[]", "[0,4]") "}", 5, TSR_ERR_INVALID,
      "safetensors: offset 65: the last 1 bytes of the weights belong to no tensor"},
     {"{\"a\":" T("F32", "[]", "[1,5]") "}", 5, TSR_ERR_INVALID,
