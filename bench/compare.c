@@ -230,11 +230,35 @@ static int check_parts(const bench_document *old, const bench_document *new,
                       "ceiling in both");
 }
 
+static bool only_has_ceilings(const bench_document *run)
+{
+    for (int i = 0; i < run->result_count; i++)
+        if (!run->results[i].is_ceiling)
+            return false;
+    return true;
+}
+
+/* Two runs with nothing in common would pass every gate. Ceilings alone are no comparison, unless
+ * they are what was measured; and what failed in the new run is there to be told. */
+static int check_pairs(const bench_document *old, const bench_document *new,
+                       const bench_pair *pairs, int count)
+{
+    const bool ceilings_count = only_has_ceilings(old) && only_has_ceilings(new);
+    for (int i = 0; i < count; i++)
+        if (ceilings_count || !pairs[i].old->is_ceiling)
+            return CLI_DONE;
+    if (json_array_size(new->failures) > 0)
+        return CLI_DONE;
+    return cli_failed("bench compare: there is nothing to compare: no figure is in both %s and %s",
+                      old->path, new->path);
+}
+
 static int compare(const bench_document *old, const bench_document *new)
 {
     bench_pair *pairs;
     int count = bench_pairs(old, new, of_ceiling, &pairs);
-    int code = of_ceiling ? check_parts(old, new, pairs, count) : CLI_DONE;
+    int code =
+        of_ceiling ? check_parts(old, new, pairs, count) : check_pairs(old, new, pairs, count);
     if (code == CLI_DONE)
         code = print_comparison(old, new, pairs, count);
     free(pairs);
@@ -247,7 +271,8 @@ static void help(FILE *out)
           "bench -o FILE': what\n"
           "changed by more than --threshold per cent of the median, and by more than the spread "
           "within the runs. The exit\n"
-          "status is 3 when something became slower, or failed in the new run.\n",
+          "status is 3 when something became slower, or failed in the new run, and 1 when the runs "
+          "have nothing in common.\n",
           out);
     cli_options_help(out, options);
 }

@@ -122,6 +122,73 @@ START_TEST(nothing_to_compare_is_no_success)
 }
 END_TEST
 
+/* Every figure is of another benchmark; the ceilings, results 3 and 4, are as they were. */
+static json_t *other_figures(void)
+{
+    json_t *run = made_run();
+    for (size_t i = 0; i < 6; i++)
+        if (i != 3 && i != 4)
+            json_object_set_new(made_result(run, i), "benchmark", json_string("other"));
+    return run;
+}
+
+/* What `tessera bench peak` writes. */
+static json_t *ceilings_alone(void)
+{
+    json_t *run = made_run(), *results = json_object_get(run, "results");
+    json_array_remove(results, 5);
+    for (int i = 0; i < 3; i++)
+        json_array_remove(results, 0);
+    return run;
+}
+
+static void has_nothing_in_common(json_t *old, json_t *new_run)
+{
+    tool_result result = compare(old, new_run, "");
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_ptr_nonnull(
+        strstr(result.err,
+               "tessera: bench compare: there is nothing to compare: no figure is in both /tmp/"));
+    ck_assert_str_eq(result.out, "");
+    tool_result_free(&result);
+}
+
+START_TEST(runs_with_nothing_in_common_do_not_pass)
+{
+    json_t *new_run = ceilings_alone();
+    json_object_set_new(made_result(new_run, 0), "benchmark", json_string("other_peak"));
+    json_object_set_new(made_result(new_run, 1), "benchmark", json_string("other_peak"));
+    has_nothing_in_common(ceilings_alone(), new_run);
+    has_nothing_in_common(made_run(), other_figures());
+    has_nothing_in_common(made_run(), ceilings_alone());
+    has_nothing_in_common(ceilings_alone(), made_run());
+}
+END_TEST
+
+START_TEST(ceilings_alone_are_compared)
+{
+    json_t *new_run = ceilings_alone();
+    made_set(new_run, 0, 100, 99, 101);
+    tool_result result = compare(ceilings_alone(), new_run, "");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_ptr_nonnull(strstr(result.out, "1 ceilings changed"));
+    tool_result_free(&result);
+}
+END_TEST
+
+START_TEST(a_failure_counts_though_nothing_is_in_common)
+{
+    json_t *new_run = other_figures();
+    json_array_append_new(
+        json_object_get(new_run, "failures"),
+        json_pack("{s:s, s:i, s:s}", "benchmark", "copy", "device", 0, "text", "wrong"));
+    tool_result result = compare(made_run(), new_run, "");
+    ck_assert_int_eq(result.exit_code, 3);
+    ck_assert_ptr_nonnull(strstr(result.out, "FAILED in the new run: copy: wrong\n"));
+    tool_result_free(&result);
+}
+END_TEST
+
 /* The page ------------------------------------------------------------------------------------- */
 
 static char *read_page(const char *path)
@@ -277,6 +344,9 @@ TESTS(bench_files)
     tcase_add_test(tests, a_failure_is_a_regression);
     tcase_add_test(tests, a_renamed_device_is_the_same);
     tcase_add_test(tests, nothing_to_compare_is_no_success);
+    tcase_add_test(tests, runs_with_nothing_in_common_do_not_pass);
+    tcase_add_test(tests, ceilings_alone_are_compared);
+    tcase_add_test(tests, a_failure_counts_though_nothing_is_in_common);
     tcase_add_test(tests, the_page_shows_every_result);
     tcase_add_test(tests, hostile_strings_stay_text);
     tcase_add_loop_test(tests, refuses_other_files, 0, (int)(sizeof failures / sizeof *failures));
