@@ -19,8 +19,8 @@ static const char *const style[] = {
 
 static const char *output = "report.html";
 static const cli_option options[] = {
-    {"output", "FILE", "the page to write (default report.html); -o FILE", .text = &output,
-     .letter = 'o'},
+    {"output", "FILE", "the page to write (default report.html); -o FILE; -: standard output",
+     .text = &output, .letter = 'o'},
     {0},
 };
 
@@ -274,6 +274,11 @@ static void write_page(const page_context *page)
 static int write_file(page_context *page)
 {
     cli_output to;
+    if (cli_output_is_standard(output)) {
+        page->out = stdout;
+        write_page(page);
+        return CLI_DONE;
+    }
     bool written = cli_output_begin(output, &to);
     if (written) {
         page->out = to.file;
@@ -305,6 +310,10 @@ static int run(int argc, char **argv)
     if (count == 0)
         return cli_usage_error(
             "bench report: which files? 'tessera bench -o FILE.json' writes one");
+    for (int i = 0; i < count; i++)
+        if (cli_output_is(output, paths[i]))
+            return cli_usage_error("bench report: the page would replace '%s', which it is made of",
+                                   paths[i]);
     bench_document *runs = cli_alloc((size_t)count, sizeof *runs);
     while (done < count && bench_document_read(paths[done], &runs[done], problem))
         done++;

@@ -96,8 +96,8 @@ static const cli_option options[] = {
      .real = &chosen.seconds, .low = 0.001, .high = 600},
     {"tune", NULL, "choose the kernels that matrix products take, by measuring", .flag = &tune},
     {"json", NULL, "print JSON with every sample instead of a table", .flag = &chosen.json},
-    {"output", "FILE", "write the JSON to a file, beside the table; -o FILE", .text = &output,
-     .letter = 'o'},
+    {"output", "FILE", "write the JSON to a file, beside the table; -o FILE; -: as --json",
+     .text = &output, .letter = 'o'},
     {0},
 };
 
@@ -265,6 +265,10 @@ static int run(int argc, char **argv)
     code = tune ? check_tuning(words == 1 ? name : NULL) : check_options(what);
     if (code != CLI_DONE)
         return code;
+    if (output != NULL && cli_output_is_standard(output)) {
+        chosen.json = true;
+        output = NULL;
+    }
     if (output != NULL && !cli_output_possible(output))
         return cannot_write();
     if (chosen.seconds <= 0)

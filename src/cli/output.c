@@ -72,6 +72,20 @@ bool cli_output_possible(const char *path)
     return file >= 0;
 }
 
+bool cli_output_is_standard(const char *path)
+{
+    return strcmp(path, "-") == 0;
+}
+
+bool cli_output_is(const char *path, const char *other)
+{
+    struct stat to, from;
+    const bool standard = cli_output_is_standard(path);
+    if ((standard ? fstat(STDOUT_FILENO, &to) : stat(path, &to)) != 0 || stat(other, &from) != 0)
+        return false;
+    return S_ISREG(to.st_mode) && to.st_dev == from.st_dev && to.st_ino == from.st_ino;
+}
+
 static void release(cli_output *output)
 {
     free(output->temporary);

@@ -17,6 +17,14 @@ typedef struct cli_output {
  * written takes a minute to find out. False with errno set, as the others. */
 bool cli_output_possible(const char *path);
 
+/* "-": what is asked for goes to standard output, which the caller writes to; the rest here takes
+ * names of files alone. */
+bool cli_output_is_standard(const char *path);
+
+/* Whether what is written to `path`, or to standard output, would go into the file `other`, under
+ * whatever name: a file that is read is not to be written. */
+bool cli_output_is(const char *path, const char *other);
+
 bool cli_output_begin(const char *path, cli_output *output);
 
 /* Closes the file and puts it in its place. It need not be called after a failing begin. */

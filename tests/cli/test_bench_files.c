@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/made_run.h"
 #include "cli/tool.h"
@@ -336,6 +337,57 @@ START_TEST(a_page_that_cannot_be_written)
 }
 END_TEST
 
+/* The page and nothing else, and no file of that name. */
+START_TEST(a_page_on_standard_output)
+{
+    char path[MADE_PATH], arguments[160];
+    made_write(made_run(), path);
+    snprintf(arguments, sizeof arguments, "bench report %s -o -", path);
+    tool_result result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    ck_assert_str_eq(result.err, "");
+    ck_assert_ptr_eq(strstr(result.out, "<!DOCTYPE html>"), result.out);
+    ck_assert_int_eq(count_of(result.out, "<svg class=\"bars\""), 4);
+    ck_assert_str_eq(result.out + result.out_size - strlen("</html>\n"), "</html>\n");
+    ck_assert_int_eq(access("-", F_OK), -1);
+    tool_result_free(&result);
+    remove(path);
+}
+END_TEST
+
+/* By its own name, by those of links, and as what standard output is appended to. */
+START_TEST(a_page_does_not_replace_what_it_is_made_of)
+{
+    char first[MADE_PATH], second[MADE_PATH], names[4][MADE_PATH + 8], arguments[320], want[320];
+    made_write(made_run(), first);
+    made_write(made_run(), second);
+    for (int i = 0; i < 4; i++)
+        snprintf(names[i], sizeof names[i], "%s%s", i < 3 ? second : "",
+                 (const char *[]){"", ".soft", ".hard", "-"}[i]);
+    ck_assert_int_eq(symlink(second, names[1]), 0);
+    ck_assert_int_eq(link(second, names[2]), 0);
+    char *before = read_page(second);
+    for (int i = 0; i < 4; i++) {
+        snprintf(arguments, sizeof arguments, "bench report %s %s -o %s", first, second, names[i]);
+        tool_result result = i < 3 ? tool_run(arguments) : tool_run_appending(arguments, second);
+        snprintf(want, sizeof want,
+                 "tessera: bench report: the page would replace '%s', which it is made of\n",
+                 second);
+        ck_assert_str_eq(result.err, want);
+        ck_assert_int_eq(result.exit_code, 2);
+        tool_result_free(&result);
+        char *after = read_page(second);
+        ck_assert_str_eq(after, before);
+        free(after);
+    }
+    free(before);
+    remove(names[1]);
+    remove(names[2]);
+    remove(first);
+    remove(second);
+}
+END_TEST
+
 TESTS(bench_files)
 {
     tcase_add_loop_test(tests, judges_a_change, 0, (int)(sizeof changes / sizeof *changes));
@@ -351,4 +403,6 @@ TESTS(bench_files)
     tcase_add_test(tests, hostile_strings_stay_text);
     tcase_add_loop_test(tests, refuses_other_files, 0, (int)(sizeof failures / sizeof *failures));
     tcase_add_test(tests, a_page_that_cannot_be_written);
+    tcase_add_test(tests, a_page_on_standard_output);
+    tcase_add_test(tests, a_page_does_not_replace_what_it_is_made_of);
 }

@@ -148,6 +148,15 @@ START_TEST(writes_the_json_beside_the_table)
 }
 END_TEST
 
+START_TEST(prints_the_json_for_a_dash)
+{
+    json_t *document = tool_json_version("bench rng --time 0.001 -o -", "tessera.bench", 2);
+    ck_assert_int_eq((int)json_array_size(tool_member(document, "results")), 5);
+    ck_assert_int_eq(access("-", F_OK), -1);
+    json_decref(document);
+}
+END_TEST
+
 /* Interrupted, or asked to end, it leaves no folder behind. */
 START_TEST(a_signal_clears_away)
 {
@@ -286,6 +295,7 @@ TESTS(bench_host)
 #endif
     tcase_add_test(tests, large_weights);
     tcase_add_test(tests, writes_the_json_beside_the_table);
+    tcase_add_test(tests, prints_the_json_for_a_dash);
     tcase_add_loop_test(tests, a_signal_clears_away, 0, 3);
     tcase_add_test(tests, a_failure_is_reported_among_the_rest);
     tcase_add_test(tests, other_ranks_are_silent);

@@ -137,6 +137,27 @@ START_TEST(a_failure_leaves_the_old_file)
 }
 END_TEST
 
+START_TEST(knows_a_file_under_any_name)
+{
+    char link_name[64], other[64];
+    snprintf(link_name, sizeof link_name, "%s/link", folder);
+    snprintf(other, sizeof other, "%s/other", folder);
+    ck_assert(!cli_output_is(path, path));
+    write_text(path, "a");
+    write_text(other, "a");
+    ck_assert_int_eq(symlink(path, link_name), 0);
+    ck_assert(cli_output_is(path, path));
+    ck_assert(cli_output_is(link_name, path));
+    ck_assert(cli_output_is(path, link_name));
+    ck_assert(!cli_output_is(other, path));
+    ck_assert(!cli_output_is("/dev/null", "/dev/null"));
+    ck_assert(cli_output_is_standard("-"));
+    ck_assert(!cli_output_is_standard("./-"));
+    unlink(link_name);
+    unlink(other);
+}
+END_TEST
+
 TESTS(output)
 {
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
@@ -148,4 +169,5 @@ TESTS(output)
                         (int)(sizeof impossible / sizeof *impossible));
     tcase_add_test(tests, a_device_is_written_directly);
     tcase_add_test(tests, a_failure_leaves_the_old_file);
+    tcase_add_test(tests, knows_a_file_under_any_name);
 }

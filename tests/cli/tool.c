@@ -31,7 +31,8 @@ static char *read_and_close(FILE *file, size_t *length)
     return text;
 }
 
-tool_result tool_run(const char *arguments)
+/* `out` is closed. */
+static tool_result run_into(const char *arguments, FILE *out)
 {
     char copy[1024], *argv[MOST_ARGUMENTS + 2] = {(char[]){TEST_TOOL}};
     int argc = 1;
@@ -42,7 +43,7 @@ tool_result tool_run(const char *arguments)
         argv[argc++] = word;
     }
 
-    FILE *out = tmpfile(), *err = tmpfile();
+    FILE *err = tmpfile();
     ck_assert(out != NULL && err != NULL);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -59,6 +60,16 @@ tool_result tool_run(const char *arguments)
     result.out = read_and_close(out, &result.out_size);
     result.err = read_and_close(err, &err_size);
     return result;
+}
+
+tool_result tool_run(const char *arguments)
+{
+    return run_into(arguments, tmpfile());
+}
+
+tool_result tool_run_appending(const char *arguments, const char *path)
+{
+    return run_into(arguments, fopen(path, "a+"));
 }
 
 void tool_result_free(tool_result *result)

@@ -13,6 +13,8 @@ typedef struct tool_result {
 /* `arguments` as on a command line, separated by single spaces. The test fails when the tool cannot
  * be run. */
 tool_result tool_run(const char *arguments);
+/* With standard output at the end of that file, all of which is in `out`. */
+tool_result tool_run_appending(const char *arguments, const char *path);
 void tool_result_free(tool_result *result);
 
 /* Runs the tool, which must exit with 0 and print one JSON document of this schema, version 1, and
