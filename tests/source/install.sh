@@ -29,13 +29,26 @@ find_libdir() {
     libdir=$(dirname "$(find "$prefix" -name libtessera.so)")
     # A sysroot would go before the paths of the libraries that are not in this folder, too.
     sed -i "s|^prefix=.*|prefix=$prefix|" "$libdir/pkgconfig/tessera.pc"
-    export PKG_CONFIG_PATH="$libdir/pkgconfig"
+    # As where no other development package is installed: what the libraries are built of is theirs.
+    export PKG_CONFIG_LIBDIR="$libdir/pkgconfig"
+    unset PKG_CONFIG_PATH
     version=$(pkg-config --modversion tessera)
 }
 compile_shared() {
     # shellcheck disable=SC2046 # options
     gcc -std=c11 -Wall -Werror "$folder/hello.c" -o "$folder/shared" $(pkg-config --cflags --libs tessera) &&
         [ "$(LD_LIBRARY_PATH=$libdir "$folder/shared")" = "$version" ]
+}
+asks_for_nothing_else() {
+    words=$(pkg-config --cflags --libs tessera | tr ' ' '\n' | sed '/^$/d' | sort)
+    printf '%s\n' "$words"
+    [ "$words" = "$(printf '%s\n' "-I$prefix/include" "-L$libdir" -ltessera | sort)" ]
+}
+compile_uninstalled() {
+    # shellcheck disable=SC2046 # options
+    gcc -std=c11 -Wall -Werror "$folder/hello.c" -o "$folder/uninstalled" \
+        $(PKG_CONFIG_LIBDIR=$build/meson-uninstalled pkg-config --cflags --libs tessera) &&
+        [ "$(LD_LIBRARY_PATH=$build/src "$folder/uninstalled")" = "$version" ]
 }
 compile_static() {
     # shellcheck disable=SC2046 # options
@@ -59,7 +72,9 @@ man_page_has_version() {
 point "installs" install_all
 find_libdir
 point "a program builds and runs with the shared library" compile_shared
+point "the shared library asks for no other package or flag" asks_for_nothing_else
 point "a program builds and runs with the static library" compile_static
+point "a program builds and runs against the build folder" compile_uninstalled
 point "the installed tool runs" tool_runs
 point "the man page is installed and clean" man_page_is_clean
 point "the man page carries the version" man_page_has_version
