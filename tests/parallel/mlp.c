@@ -525,7 +525,32 @@ CASE(mlp_mistakes, "mistakes in an MLP's params are named")
     FAILS(tsr_mlp_create(tsr_mlp_params(.activation = (tsr_activation)8), &layer), TSR_ERR_INVALID,
           "mlp: there is no activation 8");
     FAILS(tsr_mlp_create(tsr_mlp_params(.input_size = 3), &layer), TSR_ERR_INVALID,
-          "column_linear: input_size is 3, output_size 0; both are at least 1");
+          "mlp: input_size is 3, hidden_size 0, output_size 0; all are at least 1");
+    char text[200];
+    snprintf(text, sizeof text,
+             "mlp block: input_size is 0, hidden_size %d, output_size 3; all are at least 1",
+             ranks);
+    FAILS(tsr_mlp_create(tsr_mlp_params(.name = "block", .hidden_size = ranks, .output_size = 3),
+                         &layer),
+          TSR_ERR_INVALID, text);
+#define WITH(...) tsr_mlp_params(.input_size = 3, .output_size = 3, __VA_ARGS__)
+    if (ranks > 1) {
+        snprintf(text, sizeof text,
+                 "mlp: hidden_size %d is not divisible by %d ranks; partition UNEVEN or WEIGHTED "
+                 "allows it",
+                 4 * ranks + 1, ranks);
+        FAILS(tsr_mlp_create(WITH(.hidden_size = 4 * ranks + 1), &layer), TSR_ERR_INVALID, text);
+        FAILS(tsr_mlp_create(WITH(.hidden_size = 4 * ranks + 1, .gated = true), &layer),
+              TSR_ERR_INVALID, text);
+    }
+    FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .overlap_parts = 17), &layer), TSR_ERR_INVALID,
+          "mlp: overlap_parts is 17; 0 to 16 are there");
+    FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .dtype = TSR_I32), &layer), TSR_ERR_INVALID,
+          "mlp: dtype i32 is none of f32, f16 and bf16");
+    FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .init = {.kind = (tsr_init)7}), &layer),
+          TSR_ERR_INVALID, "mlp: there is no init 7");
+#undef WITH
+    CHECK(!layer, "something was made");
     OK(tsr_mlp_create(
         tsr_mlp_params(.input_size = 3, .hidden_size = ranks, .output_size = 3, .activate = refuse),
         &layer));

@@ -79,17 +79,25 @@ static tsr_status divide(tsr__linear *linear, const tsr_linear_params *params)
     return TSR_OK;
 }
 
+tsr_status tsr__linear_check(const tsr_layer *layer, const tsr_linear_params *params)
+{
+    tsr_dtype dtype;
+    TSR__REQUIRE(params->overlap_parts >= 0 && params->overlap_parts <= OVERLAP_PARTS_MOST,
+                 "%s: overlap_parts is %d; 0 to %d are there", layer->who, params->overlap_parts,
+                 OVERLAP_PARTS_MOST);
+    TSR__REQUIRE((unsigned)params->init.kind <= TSR_INIT_NONE, "%s: there is no init %d",
+                 layer->who, (int)params->init.kind);
+    TSR__TRY(tsr__layer_dtype(layer, params->dtype, &dtype));
+    return tsr__layer_dtype(layer, params->grad_dtype, &dtype);
+}
+
 static tsr_status take_params(tsr__linear *linear, const tsr_linear_params *params)
 {
     const tsr_layer *layer = &linear->base;
     TSR__REQUIRE(params->input_size >= 1 && params->output_size >= 1,
                  "%s: input_size is %lld, output_size %lld; both are at least 1", layer->who,
                  (long long)params->input_size, (long long)params->output_size);
-    TSR__REQUIRE(params->overlap_parts >= 0 && params->overlap_parts <= OVERLAP_PARTS_MOST,
-                 "%s: overlap_parts is %d; 0 to %d are there", layer->who, params->overlap_parts,
-                 OVERLAP_PARTS_MOST);
-    TSR__REQUIRE((unsigned)params->init.kind <= TSR_INIT_NONE, "%s: there is no init %d",
-                 layer->who, (int)params->init.kind);
+    TSR__TRY(tsr__linear_check(layer, params));
     linear->input_size = params->input_size;
     linear->output_size = params->output_size;
     linear->has_bias = !params->no_bias;

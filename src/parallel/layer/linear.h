@@ -39,6 +39,9 @@ tsr_status tsr__column_create(const tsr_linear_params *params, int parts, const 
 tsr_status tsr__row_create(const tsr_linear_params *params, const char *part,
                            tsr_layer **out) TSR_NODISCARD;
 
+/* What a layer of linear ones is asked for beside sizes, by its own name. */
+tsr_status tsr__linear_check(const tsr_layer *layer, const tsr_linear_params *params) TSR_NODISCARD;
+
 /* Of both types. */
 void tsr__linear_finish(tsr_layer *layer);
 

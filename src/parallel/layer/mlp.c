@@ -1,4 +1,5 @@
 /* A column-parallel layer, an activation of what stays divided, and a row-parallel layer. */
+#include "base/alloc.h"
 #include "parallel/layer/linear.h"
 
 typedef struct mlp {
@@ -136,6 +137,24 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
 
 static const tsr__layer_type mlp_type = {"mlp", forward, backward, NULL};
 
+/* What the children would refuse, in the words of these params: theirs call hidden_size an output
+ * of the one and an input of the other. */
+static tsr_status check_params(const tsr_layer *layer, const tsr_mlp_params *params)
+{
+    int64_t *sizes, first;
+    TSR__REQUIRE(params->input_size >= 1 && params->hidden_size >= 1 && params->output_size >= 1,
+                 "%s: input_size is %lld, hidden_size %lld, output_size %lld; all are at least 1",
+                 layer->who, (long long)params->input_size, (long long)params->hidden_size,
+                 (long long)params->output_size);
+    TSR__TRY(tsr__linear_check(
+        layer, tsr_linear_params(.overlap_parts = params->overlap_parts, .init = params->init,
+                                 .dtype = params->dtype, .grad_dtype = params->grad_dtype)));
+    TSR__TRY(tsr__layer_partition(layer, "hidden_size", params->hidden_size, &params->partition,
+                                  &sizes, &first));
+    tsr__free(sizes);
+    return TSR_OK;
+}
+
 static tsr_status create_children(mlp *m, const tsr_mlp_params *params)
 {
     tsr_linear_params up = {
@@ -178,7 +197,9 @@ tsr_status tsr_mlp_create(const tsr_mlp_params *params, tsr_layer **out)
     m->activate = params->activate;
     m->activate_grad = params->activate_grad;
     m->user = params->user;
-    tsr_status status = create_children(m, params);
+    tsr_status status = check_params(layer, params);
+    if (status == TSR_OK)
+        status = create_children(m, params);
     if (status != TSR_OK) {
         tsr_layer_destroy(&layer);
         return status;
