@@ -166,7 +166,7 @@ typedef struct tsr_linear_params {
     tsr_layer_layout input;
     /* column: SHARDED (default) or FULL: gathered. row: FULL (default), SHARDED or SEQUENCE. */
     tsr_layer_layout output;
-    int sequence_dim; /* of inputs and outputs; 0 is the first. Not the last */
+    int sequence_dim; /* of SEQUENCE inputs and outputs, from 0 on. Not the last */
     /* How the sharded dimension is divided. EVEN (0) and STRICT: sizes that do not divide are an
      * error. UNEVEN, or WEIGHTED with rates, gives ranks unequal parts, also empty ones. */
     tsr_partition_params partition;
@@ -185,7 +185,8 @@ typedef struct tsr_linear_params {
 #define tsr_linear_params(...) (&(tsr_linear_params){__VA_ARGS__})
 
 /* Errors: TSR_ERR_INVALID: sizes below 1, sizes that do not divide, layouts a layer does not have,
- * no group; those of tsr_partition and of tensors. */
+ * a negative sequence_dim of one that has it, no group; those of tsr_partition and of tensors. A
+ * sequence_dim that x does not have is an error of the passes. */
 TSR_API TSR_NODISCARD tsr_status tsr_column_linear_create(const tsr_linear_params *params,
                                                           tsr_layer **out);
 TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create(const tsr_linear_params *params,

@@ -415,11 +415,42 @@ CASE(linear_mistakes, "mistakes in a linear layer's params are named")
           "row_linear: overlap_parts is 17; 0 to 16 are there");
     FAILS(tsr_row_linear_create(WITH(.init = {.kind = (tsr_init)7}), &layer), TSR_ERR_INVALID,
           "row_linear: there is no init 7");
+    FAILS(tsr_row_linear_create(WITH(.output = TSR_LAYOUT_SEQUENCE, .sequence_dim = -1), &layer),
+          TSR_ERR_INVALID, "row_linear: sequence_dim is -1; dimensions count from 0");
+    FAILS(tsr_column_linear_create(WITH(.input = TSR_LAYOUT_SEQUENCE, .sequence_dim = -2), &layer),
+          TSR_ERR_INVALID, "column_linear: sequence_dim is -2; dimensions count from 0");
 #undef WITH
     int64_t rows;
     FAILS(tsr_linear_local_shape(NULL, &rows, &rows), TSR_ERR_INVALID,
           "linear_local_shape: layer is NULL");
     CHECK(!tsr_linear_local_weight(NULL) && !tsr_linear_local_bias(NULL), "something of nothing");
+}
+
+/* The same for one rank as for several; 2 is the last dimension. */
+CASE(sequence_mistakes, "a sequence_dim that x does not have is an error")
+{
+    static const int wrong[] = {2, 3, 7};
+    for (int i = 0; i < 6; i++) {
+        const bool row = i >= 3;
+        tsr_linear_params params = {.input_size = 2 * ranks,
+                                    .output_size = 2 * ranks,
+                                    .sequence_dim = wrong[i % 3],
+                                    .input = row ? TSR_LAYOUT_DEFAULT : TSR_LAYOUT_SEQUENCE,
+                                    .output = row ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_DEFAULT};
+        const int64_t last = row ? 2 : 2 * ranks;
+        char text[200];
+        snprintf(text, sizeof text, "%s: sequence_dim %d is none of [%d,3,%lld] before the last",
+                 row ? "row_linear" : "column_linear", wrong[i % 3], ranks, (long long)last);
+        tsr_layer *layer = NULL;
+        tsr_layer_saved *saved = NULL;
+        tsr_tensor *x = tensor_new(TSR_F32, 3, (int64_t[]){ranks, 3, last}), *y = NULL;
+        OK(row ? tsr_row_linear_create(&params, &layer)
+               : tsr_column_linear_create(&params, &layer));
+        FAILS(tsr_layer_forward(layer, x, &saved, &y), TSR_ERR_INVALID, text);
+        CHECK(!saved && !y, "something was written");
+        tsr_tensor_destroy(&x);
+        tsr_layer_destroy(&layer);
+    }
 }
 
 CASE(pass_mistakes, "mistakes in the arguments of passes are named")

@@ -549,6 +549,8 @@ CASE(mlp_mistakes, "mistakes in an MLP's params are named")
           "mlp: dtype i32 is none of f32, f16 and bf16");
     FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .init = {.kind = (tsr_init)7}), &layer),
           TSR_ERR_INVALID, "mlp: there is no init 7");
+    FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .sequence = true, .sequence_dim = -1), &layer),
+          TSR_ERR_INVALID, "mlp: sequence_dim is -1; dimensions count from 0");
 #undef WITH
     CHECK(!layer, "something was made");
     OK(tsr_mlp_create(

@@ -307,6 +307,10 @@ CASE(vocabulary_mistakes, "mistakes with a vocabulary are named")
               tsr_embedding_params(.vocabulary_size = 4, .width = 3, .output = TSR_LAYOUT_SHARDED),
               &layer),
           TSR_ERR_INVALID, "embedding: output 2 is neither FULL nor SEQUENCE");
+    tsr_embedding_params sequence = {
+        .vocabulary_size = ranks, .width = 3, .output = TSR_LAYOUT_SEQUENCE, .sequence_dim = -1};
+    FAILS(tsr_embedding_create(&sequence, &layer), TSR_ERR_INVALID,
+          "embedding: sequence_dim is -1; dimensions count from 0");
     OK(tsr_embedding_create(
         tsr_embedding_params(.vocabulary_size = 2 * ranks, .width = 3, .name = "embed"), &layer));
     tsr_tensor *x = tensor_new(TSR_I32, 1, (int64_t[]){4}), *y = NULL, *dx = NULL;
@@ -314,6 +318,12 @@ CASE(vocabulary_mistakes, "mistakes with a vocabulary are named")
     tsr_tensor *logits = tensor_new(TSR_F32, 2, (int64_t[]){4, 2});
     tsr_layer_saved *saved = NULL;
     OK(tsr_fill(queue, x, 0));
+    sequence.sequence_dim = 1; /* of [4,3] the last */
+    tsr_layer *divided = NULL;
+    OK(tsr_embedding_create(&sequence, &divided));
+    FAILS(tsr_layer_forward(divided, x, NULL, &y), TSR_ERR_INVALID,
+          "embedding: sequence_dim 1 is none of [4,3] before the last");
+    tsr_layer_destroy(&divided);
     FAILS(tsr_layer_forward(layer, loss, NULL, &y), TSR_ERR_INVALID,
           "embedding embed: x is f32; i32, i64, u32 or u8 is needed");
     OK(tsr_layer_forward(layer, x, &saved, &y));

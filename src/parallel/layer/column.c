@@ -18,7 +18,9 @@ static tsr_status check_input(const tsr__linear *linear, const tsr_tensor *x)
         want = linear->other_sizes[layer->rank];
     TSR__REQUIRE(last == want, "%s: x is %s; its last dimension has to be %lld", layer->who,
                  TSR__SHAPE_OF(x), (long long)want);
-    return TSR_OK;
+    return linear->input == TSR_LAYOUT_SEQUENCE
+               ? tsr__layer_has_sequence_dim(layer, linear->sequence_dim, layout)
+               : TSR_OK;
 }
 
 static bool gathers(const tsr__linear *linear)
@@ -27,15 +29,12 @@ static bool gathers(const tsr__linear *linear)
 }
 
 /* The dimension along which x is divided, and the ranks' sizes there. */
-static tsr_status divided_along(const tsr__linear *linear, const tsr_tensor *x, int *dim,
-                                const int64_t **sizes)
+static void divided_along(const tsr__linear *linear, const tsr_tensor *x, int *dim,
+                          const int64_t **sizes)
 {
-    *sizes = linear->other_sizes;
-    *dim = tsr_tensor_layout(x)->ndim - 1;
-    if (linear->input == TSR_LAYOUT_GATHER)
-        return TSR_OK;
-    *sizes = NULL;
-    return tsr__layer_sequence_dim(&linear->base, linear->sequence_dim, x, dim);
+    bool gathered = linear->input == TSR_LAYOUT_GATHER;
+    *sizes = gathered ? linear->other_sizes : NULL;
+    *dim = gathered ? tsr_tensor_layout(x)->ndim - 1 : linear->sequence_dim;
 }
 
 /* Starts to gather all of x. */
@@ -44,7 +43,7 @@ static tsr_status gather_start(const tsr__linear *linear, tsr__temps *temps, con
 {
     int dim;
     const int64_t *sizes;
-    TSR__TRY(divided_along(linear, x, &dim, &sizes));
+    divided_along(linear, x, &dim, &sizes);
     int64_t size =
         sizes ? linear->input_size : tsr_tensor_layout(x)->shape[dim] * (int64_t)linear->base.size;
     TSR__TRY(tsr__temp_like(temps, x, tsr_tensor_layout(x)->dtype, dim, size, out));
@@ -179,11 +178,8 @@ static tsr_status check_gradient(const tsr__linear *linear, const tsr_tensor *x,
     tsr_layout want = *tsr_tensor_layout(x);
     want.shape[want.ndim - 1] =
         linear->output == TSR_LAYOUT_FULL ? linear->output_size : linear->length * linear->parts;
-    if (linear->input == TSR_LAYOUT_SEQUENCE) {
-        int dim;
-        TSR__TRY(tsr__layer_sequence_dim(layer, linear->sequence_dim, x, &dim));
-        want.shape[dim] *= layer->size;
-    }
+    if (linear->input == TSR_LAYOUT_SEQUENCE)
+        want.shape[linear->sequence_dim] *= layer->size;
     TSR__REQUIRE(tsr_layout_same_shape(&want, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
                  layer->who, TSR__SHAPE_OF(dy), TSR__SHAPE(want.ndim, want.shape));
     return TSR_OK;
@@ -254,7 +250,7 @@ static tsr_status start_reducing(back *pass, const tsr_tensor *dy2)
                                              &pass->reducing);
     int dim;
     const int64_t *sizes;
-    TSR__TRY(divided_along(linear, x, &dim, &sizes));
+    divided_along(linear, x, &dim, &sizes);
     TSR__TRY(
         tsr__temp_like(pass->temps, x, sums, dim, tsr_tensor_layout(x)->shape[dim], &pass->dx));
     return tsr_parallel_reduce_scatter_start(linear->base.group, pass->dx, pass->partial, dim,

@@ -57,12 +57,14 @@ static tsr_status output_shape(const embedding *e, const tsr_tensor *x, tsr_layo
     whole->shape[whole->ndim++] = e->width;
     *part = *whole;
     *dim = -1;
+    if (e->output == TSR_LAYOUT_SEQUENCE)
+        TSR__TRY(tsr__layer_has_sequence_dim(layer, e->sequence_dim, whole));
     if (layer->size == 1 || e->output == TSR_LAYOUT_FULL)
         return TSR_OK;
-    *dim = e->sequence_dim < 0 ? e->sequence_dim + whole->ndim : e->sequence_dim;
-    TSR__REQUIRE(*dim >= 0 && *dim < whole->ndim - 1 && whole->shape[*dim] % layer->size == 0,
-                 "%s: sequence_dim %d of %s is none that %d ranks divide", layer->who,
-                 e->sequence_dim, TSR__SHAPE(whole->ndim, whole->shape), layer->size);
+    *dim = e->sequence_dim;
+    TSR__REQUIRE(whole->shape[*dim] % layer->size == 0,
+                 "%s: dimension %d of %s is not divisible by %d ranks", layer->who, *dim,
+                 TSR__SHAPE(whole->ndim, whole->shape), layer->size);
     part->shape[*dim] /= layer->size;
     return TSR_OK;
 }
@@ -156,6 +158,8 @@ static tsr_status fill(embedding *e, const tsr_embedding_params *params)
     e->width = params->width;
     e->output = params->output == TSR_LAYOUT_SEQUENCE ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL;
     e->sequence_dim = params->sequence_dim;
+    if (e->output == TSR_LAYOUT_SEQUENCE)
+        TSR__TRY(tsr__layer_check_sequence_dim(layer, e->sequence_dim));
     TSR__TRY(tsr__layer_partition(layer, "vocabulary_size", e->vocabulary_size, &params->partition,
                                   &e->sizes, &e->first));
     tsr__parameter_spec spec = {

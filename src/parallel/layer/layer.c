@@ -91,13 +91,16 @@ tsr_status tsr__layer_check_input(const tsr_layer *layer, const char *name, cons
     return TSR_OK;
 }
 
-tsr_status tsr__layer_sequence_dim(const tsr_layer *layer, int dim, const tsr_tensor *x, int *out)
+tsr_status tsr__layer_check_sequence_dim(const tsr_layer *layer, int dim)
 {
-    int ndim = tsr_tensor_layout(x)->ndim, from_front = dim < 0 ? dim + ndim : dim;
-    TSR__REQUIRE(from_front >= 0 && from_front < ndim - 1,
-                 "%s: sequence_dim %d is none of %s before the last", layer->who, dim,
-                 TSR__SHAPE_OF(x));
-    *out = from_front;
+    TSR__REQUIRE(dim >= 0, "%s: sequence_dim is %d; dimensions count from 0", layer->who, dim);
+    return TSR_OK;
+}
+
+tsr_status tsr__layer_has_sequence_dim(const tsr_layer *layer, int dim, const tsr_layout *layout)
+{
+    TSR__REQUIRE(dim < layout->ndim - 1, "%s: sequence_dim %d is none of %s before the last",
+                 layer->who, dim, TSR__SHAPE(layout->ndim, layout->shape));
     return TSR_OK;
 }
 

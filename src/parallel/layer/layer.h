@@ -80,9 +80,12 @@ tsr_status tsr__keep(const tsr_tensor *tensor, tsr_tensor **out) TSR_NODISCARD;
 /* `x` is a tensor of floats on the layer's device, of at least one dimension. */
 tsr_status tsr__layer_check_input(const tsr_layer *layer, const char *name,
                                   const tsr_tensor *x) TSR_NODISCARD;
-/* `dim`, counted from the front, which is a dimension of x other than its last. */
-tsr_status tsr__layer_sequence_dim(const tsr_layer *layer, int dim, const tsr_tensor *x,
-                                   int *out) TSR_NODISCARD;
+/* The `sequence_dim` of params can be one. */
+tsr_status tsr__layer_check_sequence_dim(const tsr_layer *layer, int dim) TSR_NODISCARD;
+/* It is a dimension of what is to be divided, other than the last. With one rank too: what works
+ * there is to work with several. */
+tsr_status tsr__layer_has_sequence_dim(const tsr_layer *layer, int dim,
+                                       const tsr_layout *layout) TSR_NODISCARD;
 /* 0 is f32; other dtypes than floats are errors. */
 tsr_status tsr__layer_dtype(const tsr_layer *layer, tsr_dtype given, tsr_dtype *out) TSR_NODISCARD;
 /* Cuts a size that error texts call `what` among the group's ranks, into sizes[ranks], which is

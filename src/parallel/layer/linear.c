@@ -50,7 +50,10 @@ static tsr_status choose_layouts(tsr__linear *linear, const tsr_linear_params *p
          {TSR_LAYOUT_FULL, TSR_LAYOUT_SHARDED, TSR_LAYOUT_SEQUENCE}}};
     const tsr_layer *layer = &linear->base;
     TSR__TRY(choose_layout(layer, "input", params->input, there[linear->row][0], &linear->input));
-    return choose_layout(layer, "output", params->output, there[linear->row][1], &linear->output);
+    TSR__TRY(
+        choose_layout(layer, "output", params->output, there[linear->row][1], &linear->output));
+    bool divides = linear->input == TSR_LAYOUT_SEQUENCE || linear->output == TSR_LAYOUT_SEQUENCE;
+    return divides ? tsr__layer_check_sequence_dim(layer, params->sequence_dim) : TSR_OK;
 }
 
 /* Parts -----------------------------------------------------------------------------------------

@@ -149,6 +149,8 @@ static tsr_status check_params(const tsr_layer *layer, const tsr_mlp_params *par
     TSR__TRY(tsr__linear_check(
         layer, tsr_linear_params(.overlap_parts = params->overlap_parts, .init = params->init,
                                  .dtype = params->dtype, .grad_dtype = params->grad_dtype)));
+    if (params->sequence)
+        TSR__TRY(tsr__layer_check_sequence_dim(layer, params->sequence_dim));
     TSR__TRY(tsr__layer_partition(layer, "hidden_size", params->hidden_size, &params->partition,
                                   &sizes, &first));
     tsr__free(sizes);

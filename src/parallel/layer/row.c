@@ -62,6 +62,8 @@ static tsr_status divided_along(const tsr__linear *linear, const tsr_tensor *who
     *dim = -1;
     *sizes = NULL;
     *mine = linear->output_size;
+    if (linear->output == TSR_LAYOUT_SEQUENCE)
+        TSR__TRY(tsr__layer_has_sequence_dim(layer, linear->sequence_dim, layout));
     if (layer->size == 1 || linear->output == TSR_LAYOUT_FULL)
         return TSR_OK;
     if (linear->output == TSR_LAYOUT_SHARDED) {
@@ -70,7 +72,7 @@ static tsr_status divided_along(const tsr__linear *linear, const tsr_tensor *who
         *mine = linear->other_sizes[layer->rank];
         return TSR_OK;
     }
-    TSR__TRY(tsr__layer_sequence_dim(layer, linear->sequence_dim, whole_like, dim));
+    *dim = linear->sequence_dim;
     TSR__REQUIRE(layout->shape[*dim] % layer->size == 0,
                  "%s: dimension %d of %s is not divisible by %d ranks", layer->who, *dim,
                  TSR__SHAPE_OF(whole_like), layer->size);
