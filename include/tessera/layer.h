@@ -128,7 +128,7 @@ typedef enum tsr_layer_layout {
     TSR_LAYOUT_FULL = 1,
     /* Each rank has its part of the features: of an input, the weight's columns it has. */
     TSR_LAYOUT_SHARDED = 2,
-    /* Input only: each rank has a part of the features, by `input_partition`, and all ranks' parts
+    /* Input only: each rank has a part of the features, by `other_partition`, and all ranks' parts
      * are gathered. */
     TSR_LAYOUT_GATHER = 3,
     /* Each rank has an equal part of dimension `sequence_dim`, and all features: sequence
