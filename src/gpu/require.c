@@ -13,11 +13,15 @@ tsr_status tsr__require_tensor(const char *op, const char *name, const tsr_strea
     TSR__REQUIRE(stream != NULL, "%s: stream is NULL", op);
     TSR__REQUIRE(tensor != NULL, "%s: %s is NULL", op, name);
     const tsr_device *device = tsr_stream_device(stream);
-    TSR__REQUIRE(tensor->buffer->device == device,
-                 "%s: %s is on device %d (%s), the stream on device %d (%s)", op, name,
-                 tensor->buffer->device->info.index, tensor->buffer->device->info.name,
-                 device->info.index, device->info.name);
-    return TSR_OK;
+    if (tensor->buffer->device == device)
+        return TSR_OK;
+    const tsr_device_info *where = &tensor->buffer->device->info;
+    /* One device may have been opened twice. */
+    TSR__REQUIRE(where->index != device->info.index,
+                 "%s: %s is on device %d (%s), the stream on another device object", op, name,
+                 where->index, where->name);
+    return tsr__fail(TSR_ERR_INVALID, "%s: %s is on device %d (%s), the stream on device %d (%s)",
+                     op, name, where->index, where->name, device->info.index, device->info.name);
 }
 
 tsr_status tsr__require_float(const char *op, const char *name, const tsr_stream *stream,

@@ -91,8 +91,11 @@ START_TEST(several_devices_in_one_process)
     GPU_OK(tsr_stream_create(a, &stream));
     GPU_OK(tsr_tensor_create(b, TSR_F32, 1, (int64_t[]){4}, &tensor));
     float values[4] = {0};
-    GPU_FAILS(tsr_tensor_upload(stream, tensor, values, sizeof values), TSR_ERR_INVALID,
-              "tensor_upload: tensor is on device");
+    char text[512];
+    snprintf(text, sizeof text,
+             "tensor_upload: tensor is on device 0 (%s), the stream on another device object",
+             tsr_device_get_info(a)->name);
+    GPU_FAILS(tsr_tensor_upload(stream, tensor, values, sizeof values), TSR_ERR_INVALID, text);
     tsr_stream_destroy(&stream);
     tsr_tensor_destroy(&tensor);
     tsr_device_close(&a);
