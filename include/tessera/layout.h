@@ -27,9 +27,9 @@ typedef enum tsr_dtype {
     TSR_F64 = 8 /* communicators only: no tensor holds it */
 } tsr_dtype;
 
-/* Bytes in one element; 0 for a value that is no dtype. */
+/* Bytes in one element of a tensor; 0 for TSR_F64 and for a value that is no dtype. */
 TSR_API uint64_t tsr_dtype_size(tsr_dtype dtype);
-/* "f32", "bf16", …; "?" for a value that is no dtype. Static storage. */
+/* "f32", "bf16", …; "?" where tsr_dtype_size is 0. Static storage. */
 TSR_API const char *tsr_dtype_name(tsr_dtype dtype);
 /* The dtype called `name`, as tsr_dtype_name spells it. Errors: TSR_ERR_NOT_FOUND naming the text.
  */

@@ -18,6 +18,7 @@ tsr_status tsr__shape_check(const char *who, int ndim, const int64_t *shape)
 
 static tsr_status check_dtype(const char *who, tsr_dtype dtype)
 {
+    TSR__REQUIRE(dtype != TSR_F64, "%s: f64 is for communicators alone; no tensor holds it", who);
     TSR__REQUIRE(tsr_dtype_size(dtype) != 0, "%s: %d is no dtype", who, (int)dtype);
     return TSR_OK;
 }

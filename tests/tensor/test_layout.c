@@ -74,8 +74,10 @@ START_TEST(init_errors)
     int64_t shape[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
     ck_assert_error(tsr_layout_init((tsr_dtype)0, 1, shape, &out), TSR_ERR_INVALID,
                     "layout_init: 0 is no dtype");
-    ck_assert_error(tsr_layout_init((tsr_dtype)8, 1, shape, &out), TSR_ERR_INVALID,
-                    "layout_init: 8 is no dtype");
+    ck_assert_error(tsr_layout_init((tsr_dtype)9, 1, shape, &out), TSR_ERR_INVALID,
+                    "layout_init: 9 is no dtype");
+    ck_assert_error(tsr_layout_init(TSR_F64, 1, shape, &out), TSR_ERR_INVALID,
+                    "layout_init: f64 is for communicators alone; no tensor holds it");
     ck_assert_error(tsr_layout_init(TSR_F32, 9, shape, &out), TSR_ERR_INVALID,
                     "layout_init: 9 dimensions are outside 0..8");
     ck_assert_error(tsr_layout_init(TSR_F32, -1, shape, &out), TSR_ERR_INVALID,
@@ -208,6 +210,9 @@ START_TEST(layouts_that_make_no_sense)
 
     bad = good, bad.dtype = (tsr_dtype)9;
     ck_assert_error(tsr__layout_check("test", &bad), TSR_ERR_INVALID, "test: 9 is no dtype");
+    bad.dtype = TSR_F64;
+    ck_assert_error(tsr__layout_check("test", &bad), TSR_ERR_INVALID,
+                    "test: f64 is for communicators alone; no tensor holds it");
     bad = good, bad.ndim = 9;
     ck_assert_error(tsr__layout_check("test", &bad), TSR_ERR_INVALID,
                     "test: 9 dimensions are outside 0..8");
