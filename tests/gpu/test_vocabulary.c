@@ -217,14 +217,15 @@ START_TEST(mistakes_are_named)
           "embedding_grad: gradient [4,5] overlaps dy [3,5]");
     FAILS(tsr__embedding_grad(queue, NULL, low, ids, 0, false), "embedding_grad: gradient is NULL");
     FAILS(tsr__cross_entropy_part(queue, y, y, ids, 0),
-          "cross_entropy_part: stats are f32 [3,5]; f32 [3,rows] is needed, contiguous");
+          "vocabulary_cross_entropy: stats are f32 [3,5]; f32 [3,rows] is needed, contiguous");
     FAILS(tsr__cross_entropy_part(queue, stats, loss, ids, 0),
-          "cross_entropy_part: logits are [3], not [rows,classes]");
+          "vocabulary_cross_entropy: logits are [3], not [rows,classes]");
     FAILS(tsr__cross_entropy_part(queue, stats, table, ids, 0),
-          "cross_entropy_part: labels are [3]; logits [4,5] take one per row");
-    FAILS(tsr__cross_entropy_part(queue, stats, y, loss, 0), "cross_entropy_part: labels are f32");
+          "vocabulary_cross_entropy: labels are [3]; logits [4,5] take one per row");
+    FAILS(tsr__cross_entropy_part(queue, stats, y, loss, 0),
+          "vocabulary_cross_entropy: labels are f32");
     FAILS(tsr__cross_entropy_part(queue, stats, y, ids, -1),
-          "cross_entropy_part: classes -1 and 5 more, of 2147483647");
+          "vocabulary_cross_entropy: classes -1 and 5 more, of 2147483647");
 #define WHOLE_FAILS(words, ...)                                                                    \
     FAILS(tsr__cross_entropy_whole(queue, __VA_ARGS__, 1), "vocabulary_cross_entropy: " words)
     WHOLE_FAILS("neither loss nor dlogits is wanted", NULL, NULL, y, ids, all_stats, 0, 5);

@@ -339,7 +339,7 @@ CASE(vocabulary_mistakes, "mistakes with a vocabulary are named")
     FAILS(tsr_vocabulary_cross_entropy(group, loss, NULL, logits, x, 0, NULL, 1), TSR_ERR_INVALID,
           "vocabulary_cross_entropy: 0 classes; 1 to 2147483647 are possible");
     FAILS(tsr_vocabulary_cross_entropy(group, loss, NULL, logits, loss, all, NULL, 1),
-          TSR_ERR_INVALID, "cross_entropy_part: labels are f32, not i32, i64, u32 or u8");
+          TSR_ERR_INVALID, "vocabulary_cross_entropy: labels are f32, not i32, i64, u32 or u8");
     char text[200];
     snprintf(text, sizeof text,
              "vocabulary_cross_entropy: logits are [4,2]; rank %d has 3 of %d classes", my_rank,

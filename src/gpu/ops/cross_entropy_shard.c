@@ -162,7 +162,7 @@ static tsr_status run(const step *s, tsr_stream *stream)
 tsr_status tsr__cross_entropy_part(tsr_stream *stream, tsr_tensor *stats, const tsr_tensor *logits,
                                    const tsr_tensor *labels, int64_t first)
 {
-    step s = {.op = "cross_entropy_part",
+    step s = {.op = "vocabulary_cross_entropy", /* what was called, of which this is a part */
               .logits = logits,
               .labels = labels,
               .stats = stats,
