@@ -188,7 +188,10 @@ tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
     tsr__job *job = tsr__calloc(1, sizeof *job);
     if (!job)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = open_boot(params, params->timeout_ns, &boot);
+    bool boards; /* a mistake there is told before others wait for this rank */
+    tsr_status status = tsr__boards_wanted(&boards);
+    if (status == TSR_OK)
+        status = open_boot(params, params->timeout_ns, &boot);
     if (status == TSR_OK)
         status = fill_job(job, boot, params);
     tsr__boot_close(&boot);

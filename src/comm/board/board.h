@@ -32,6 +32,8 @@ typedef struct tsr__turn {
 
 /* boards.c: whose memory is where -------------------------------------------------------------- */
 
+/* What TESSERA_SHARED_MEMORY says: with off everything goes through messages. */
+tsr_status tsr__boards_wanted(bool *out) TSR_NODISCARD;
 /* Shares memory. Leaves `*out` NULL where there is none to be had, which is no error. */
 tsr_status tsr__boards_open(tsr__job *job, tsr__boards **out) TSR_NODISCARD;
 void tsr__boards_close(tsr__job *job);

@@ -1,11 +1,11 @@
 /* The memory behind boards: each process shares one piece, which holds a page for each of its
  * communicators. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "comm/board/board_state.h"
+#include "comm/boot/variables.h"
 #include "comm/job.h"
 
 #define PAGES 16
@@ -23,17 +23,22 @@ struct tsr__boards {
     bool sees_all; /* of this host */
 };
 
-/* TESSERA_SHARED_MEMORY=off: everything goes through messages. */
-static bool is_wanted(void)
+tsr_status tsr__boards_wanted(bool *out)
 {
-    const char *wish = getenv("TESSERA_SHARED_MEMORY");
-    return !wish || strcmp(wish, "off") != 0;
+    const char *wish = tsr__boot_variable("TESSERA_SHARED_MEMORY");
+    const bool off = wish && strcmp(wish, "off") == 0;
+    TSR__REQUIRE(!wish || off || strcmp(wish, "on") == 0,
+                 "TESSERA_SHARED_MEMORY is '%.80s', not on or off", wish);
+    *out = !off;
+    return TSR_OK;
 }
 
 tsr_status tsr__boards_open(tsr__job *job, tsr__boards **out)
 {
+    bool wanted;
     *out = NULL;
-    if (!is_wanted())
+    TSR__TRY(tsr__boards_wanted(&wanted));
+    if (!wanted)
         return TSR_OK;
     tsr__boards *boards = tsr__calloc(1, sizeof *boards);
     if (boards)
