@@ -151,9 +151,6 @@ static tsr_status fill_job(tsr__job *job, tsr__boot *boot, const tsr_comm_params
     job->size = info->size;
     job->is_crowded = info->local_size > sysconf(_SC_NPROCESSORS_ONLN);
     job->kernels = tsr__reduce_kernels();
-    if (info->size > TSR_COMM_SIZE_MOST)
-        return tsr__fail(TSR_ERR_UNSUPPORTED, "%d ranks are more than %d", (int)info->size,
-                         TSR_COMM_SIZE_MOST);
     job->node_of = tsr__calloc((size_t)info->size, sizeof *job->node_of);
     if (!job->node_of)
         return TSR_ERR_NO_MEMORY;

@@ -35,8 +35,21 @@ START_TEST(shared_memory_mistakes)
 }
 END_TEST
 
+/* Nobody comes, and nobody is waited for. */
+START_TEST(too_many_ranks)
+{
+    tsr_comm *comm = NULL;
+    setenv("RANK", "0", 1);
+    setenv("WORLD_SIZE", "5000", 1);
+    ck_assert_error(tsr_comm_create(tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_ENV), &comm),
+                    TSR_ERR_UNSUPPORTED, "comm_create: boot: 5000 ranks are more than 4096");
+    ck_assert_ptr_null(comm);
+}
+END_TEST
+
 TESTS(variables)
 {
     tcase_add_loop_test(tests, shared_memory, 0, (int)(sizeof good / sizeof *good));
     tcase_add_loop_test(tests, shared_memory_mistakes, 0, (int)(sizeof bad / sizeof *bad));
+    tcase_add_test(tests, too_many_ranks);
 }

@@ -88,6 +88,14 @@ static tsr_status meet(tsr__boot *boot, const tsr__boot_limit *limit)
     return status;
 }
 
+tsr_status tsr__boot_check_size(int64_t size)
+{
+    if (size > TSR__BOOT_MAX_RANKS)
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "boot: %" PRId64 " ranks are more than %d", size,
+                         TSR__BOOT_MAX_RANKS);
+    return TSR_OK;
+}
+
 static tsr_status open_way(const tsr__boot_params *params, tsr__boot *boot)
 {
     tsr__boot_place place = {0};

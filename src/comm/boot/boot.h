@@ -8,9 +8,9 @@
 #define TSR_COMM_BOOT_BOOT_H
 
 #include "base/clock.h"
-#include "tessera/base.h"
+#include "tessera/comm.h"
 
-#define TSR__BOOT_MAX_RANKS 65536
+#define TSR__BOOT_MAX_RANKS TSR_COMM_SIZE_MOST
 #define TSR__BOOT_MAX_BLOCK 65536 /* bytes that a rank may bring to one exchange */
 #define TSR__BOOT_NODE_SIZE 16
 
@@ -69,9 +69,9 @@ static inline tsr__boot_limit tsr__boot_limit_from_now(uint64_t timeout_ns)
 }
 
 /* Meets all other ranks, collectively; NULL `params` is AUTO. Errors: a variable missing or out of
- * range (INVALID), a kind that this build or this environment does not have (UNSUPPORTED), ranks
- * that did not come, named (TIMEOUT), no way to reach rank 0 (IO, TIMEOUT), a rank that came and
- * went away (PEER_LOST). */
+ * range (INVALID), a kind that this build or this environment does not have, or more ranks than
+ * TSR__BOOT_MAX_RANKS (UNSUPPORTED), ranks that did not come, named (TIMEOUT), no way to reach rank
+ * 0 (IO, TIMEOUT), a rank that came and went away (PEER_LOST). */
 tsr_status tsr__boot_open(const tsr__boot_params *params, tsr__boot **out) TSR_NODISCARD;
 
 /* Owned by the boot. */

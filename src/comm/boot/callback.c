@@ -76,8 +76,8 @@ tsr_status tsr__boot_open_callback(const tsr__boot_params *params, tsr__boot_pla
 {
     static const tsr__boot_way callback = {"the caller's all-gather", exchange, tsr__free};
     TSR__REQUIRE(params->gather != NULL, "boot: there is no all-gather callback");
-    TSR__REQUIRE(params->size >= 1 && params->size <= TSR__BOOT_MAX_RANKS,
-                 "boot: size is %" PRId32 ", not from 1 to %d", params->size, TSR__BOOT_MAX_RANKS);
+    TSR__REQUIRE(params->size >= 1, "boot: size is %" PRId32 ", not at least 1", params->size);
+    TSR__TRY(tsr__boot_check_size(params->size));
     TSR__REQUIRE(params->rank >= 0 && params->rank < params->size,
                  "boot: rank is %" PRId32 ", not from 0 to %" PRId32, params->rank,
                  params->size - 1);

@@ -14,7 +14,8 @@
 static tsr_status read_place(tsr__boot_place *place)
 {
     int64_t rank, size, local_rank, local_size;
-    TSR__TRY(tsr__boot_needed_integer("WORLD_SIZE", 1, TSR__BOOT_MAX_RANKS, &size));
+    TSR__TRY(tsr__boot_needed_integer("WORLD_SIZE", 1, INT32_MAX, &size));
+    TSR__TRY(tsr__boot_check_size(size));
     TSR__TRY(tsr__boot_needed_integer("RANK", 0, size - 1, &rank));
     TSR__TRY(tsr__boot_integer("LOCAL_WORLD_SIZE", 1, size, -1, &local_size));
     TSR__TRY(tsr__boot_integer("LOCAL_RANK", 0, (local_size > 0 ? local_size : size) - 1, -1,

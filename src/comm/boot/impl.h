@@ -17,6 +17,9 @@ typedef struct tsr__boot_place {
     int32_t rank, size, local_rank, local_size;
 } tsr__boot_place;
 
+/* Before anybody is waited for: there are not too many ranks. */
+tsr_status tsr__boot_check_size(int64_t size) TSR_NODISCARD;
+
 /* Each opens one way; params->timeout_ns is not 0 any more. */
 tsr_status tsr__boot_open_pmix(const tsr__boot_params *params, tsr__boot_place *place,
                                const tsr__boot_way **way, void **state) TSR_NODISCARD;

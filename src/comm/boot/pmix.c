@@ -232,7 +232,8 @@ static tsr_status exchange(void *opaque, const void *mine, uint64_t size_bytes,
 
 static tsr_status find_place(pmix_state *state, tsr__boot_place *place)
 {
-    TSR__TRY(get_number(state, true, PMIX_JOB_SIZE, 1, TSR__BOOT_MAX_RANKS, &state->size));
+    TSR__TRY(get_number(state, true, PMIX_JOB_SIZE, 1, INT32_MAX, &state->size));
+    TSR__TRY(tsr__boot_check_size(state->size));
     TSR__REQUIRE(state->me.rank < (pmix_rank_t)state->size,
                  "boot: PMIx: the rank is %" PRIu32 ", not from 0 to %" PRId32, state->me.rank,
                  state->size - 1);
