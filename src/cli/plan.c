@@ -30,7 +30,8 @@ static const cli_option options[] = {
      .integer = &chosen.ranks, .low = 1, .high = TSR_SHARD_MAX_RANKS},
     {"rates", "R,R,...", "how fast each rank is, in any unit (not full)", .read = read_list,
      .user = &chosen.rates},
-    {"memory", "M,M,...", "what each rank can hold, such as 8G; one value is for all; 0: no limit",
+    {"memory", "M,M,...",
+     "what each rank can hold, such as 8G or 8GiB; one value is for all; 0: no limit",
      .read = read_list, .user = &chosen.memory},
     {"gather", "PATTERN,...", "parameters that every rank keeps; !PATTERN takes some out again",
      .read = read_list, .user = &chosen.gather},
@@ -90,8 +91,10 @@ static int read_memory(int ranks, rank_values *values)
     values->memory = count > 0 ? cli_alloc((size_t)ranks, sizeof *values->memory) : NULL;
     for (size_t i = 0; i < count; i++)
         if (!plan_read_bytes(chosen.memory.texts[i], &values->memory[i]))
-            return cli_usage_error("plan: --memory takes bytes, such as 8G, 512M or 1.5T, not '%s'",
-                                   chosen.memory.texts[i]);
+            return cli_usage_error(
+                "plan: --memory takes bytes, up to 2^53 (8192T), such as 8G, 512M or 1.5TiB, "
+                "not '%s'",
+                chosen.memory.texts[i]);
     for (int r = 1; r < ranks && count == 1; r++)
         values->memory[r] = values->memory[0];
     return CLI_DONE;

@@ -18,8 +18,8 @@ typedef struct plan_list {
 bool plan_list_add(plan_list *list, const char *text);
 void plan_list_free(plan_list *list);
 
-/* "1.5G": bytes, or KiB, MiB, GiB, TiB with K, M, G, T, also with "iB" after it. False for anything
- * else. */
+/* "1.5G": bytes, or KiB, MiB, GiB, TiB with K, M, G, T, also with "iB" after it: 0, or 1 to 2^53.
+ * False for anything else. */
 bool plan_read_bytes(const char *text, uint64_t *out);
 /* A finite number that is not negative. */
 bool plan_read_rate(const char *text, double *out);

@@ -71,6 +71,10 @@ bool plan_read_bytes(const char *text, uint64_t *out)
     /* Up to 2^53 every number of bytes is exact. */
     if (*end != '\0' || !(value * scale <= 0x1p53))
         return false;
-    *out = (uint64_t)(value * scale);
+    const uint64_t bytes = (uint64_t)(value * scale);
+    /* Less than one byte is not 0, which means something else. */
+    if (bytes == 0 && strpbrk(text, "123456789") != NULL)
+        return false;
+    *out = bytes;
     return true;
 }

@@ -180,10 +180,13 @@ static const struct {
     {"plan params.json --strategy weighted --rates 1,,2",
      "tessera: plan: --rates takes values separated by commas, not '1,,2'\n"},
     {"plan params.json --strategy weighted --rates 0,0", "tessera: plan: all 2 rates are 0\n"},
-    {"plan params.json --ranks 2 --memory 8GB",
-     "tessera: plan: --memory takes bytes, such as 8G, 512M or 1.5T, not '8GB'\n"},
+    {"plan params.json --ranks 2 --memory 8GB", "tessera: plan: --memory takes bytes, up to 2^53 "
+                                                "(8192T), such as 8G, 512M or 1.5TiB, not '8GB'\n"},
     {"plan params.json --ranks 2 --memory 9000000T",
-     "tessera: plan: --memory takes bytes, such as 8G, 512M or 1.5T, not '9000000T'\n"},
+     "tessera: plan: --memory takes bytes, up to 2^53 (8192T), such as 8G, 512M or 1.5TiB, not "
+     "'9000000T'\n"},
+    {"plan params.json --ranks 2 --memory 0.5", "tessera: plan: --memory takes bytes, up to 2^53 "
+                                                "(8192T), such as 8G, 512M or 1.5TiB, not '0.5'\n"},
     {"plan params.json --ranks 2 --memory 2095",
      "tessera: plan: rank 0 would keep 2096 bytes, but has memory for 2095\n"},
     {"plan params.json --ranks 2 --strategy weighted --memory 2K",

@@ -16,6 +16,8 @@ static const struct {
     {"9007199254740992", UINT64_C(1) << 53},
     {"8192T", UINT64_C(1) << 53},
     {"1e9", 1000000000},
+    {"0.0T", 0},
+    {"0.001K", 1},
 };
 
 START_TEST(sizes_in_bytes)
@@ -26,8 +28,9 @@ START_TEST(sizes_in_bytes)
 }
 END_TEST
 
-static const char *const no_sizes[] = {"",    "G",    "-1",  "+1",    "8 G",  "8g",  "8GB", "8Gi",
-                                       "8GG", "0x10", "inf", "8193T", "1e99", ".5G", "nan", "1..5"};
+static const char *const no_sizes[] = {"",    "G",    "-1",   "+1",     "8 G",     "8g",      "8GB",
+                                       "8Gi", "8GG",  "0x10", "inf",    "8193T",   "1e99",    ".5G",
+                                       "nan", "1..5", "0.5",  "1e-400", "0.0001K", "1048576T"};
 
 START_TEST(what_is_no_size)
 {
