@@ -23,7 +23,8 @@ static const char *find_gate(const char *name)
     return length - own < BLOCK_PREFIX_SIZE ? name + length - own : NULL;
 }
 
-static tsr_status take_sizes(const tsr_shard_param *gate, const char *own, block_sizes *out)
+static tsr_status take_sizes(const tsr_shard_param *gate, const char *own, block_sizes *out,
+                             char problem[BLOCK_PROBLEM])
 {
     *out = (block_sizes){0};
     memcpy(out->prefix, gate->name, (size_t)(own - gate->name));
@@ -31,9 +32,9 @@ static tsr_status take_sizes(const tsr_shard_param *gate, const char *own, block
         if (strcmp(gate->dtype, tsr_dtype_name(dtypes[i])) == 0)
             out->dtype = dtypes[i];
     if (gate->ndim != 2 || !out->dtype) {
-        fprintf(stderr,
-                "feedforward: %s is %s of %d dimensions; it has to be f32, f16 or bf16, of 2\n",
-                gate->name, gate->dtype, gate->ndim);
+        snprintf(problem, BLOCK_PROBLEM,
+                 "%s is %s of %d dimensions; it has to be f32, f16 or bf16, of 2", gate->name,
+                 gate->dtype, gate->ndim);
         return TSR_ERR_INVALID;
     }
     out->hidden = gate->shape[0];
@@ -41,7 +42,7 @@ static tsr_status take_sizes(const tsr_shard_param *gate, const char *own, block
     return TSR_OK;
 }
 
-tsr_status block_read_sizes(const char *path, block_sizes *out)
+tsr_status block_read_sizes(const char *path, block_sizes *out, char problem[BLOCK_PROBLEM])
 {
     tsr_shard_list *list = NULL;
     tsr_status status = tsr_shard_list_open(path, &list);
@@ -55,9 +56,10 @@ tsr_status block_read_sizes(const char *path, block_sizes *out)
             gate = param;
     }
     if (gate) {
-        status = take_sizes(gate, find_gate(gate->name), out);
+        status = take_sizes(gate, find_gate(gate->name), out, problem);
     } else {
-        fprintf(stderr, "feedforward: %s has no parameter called …%s\n", path, weights[0].in_file);
+        snprintf(problem, BLOCK_PROBLEM, "%s has no parameter called …%s", path,
+                 weights[0].in_file);
         status = TSR_ERR_NOT_FOUND;
     }
     tsr_shard_list_destroy(&list);

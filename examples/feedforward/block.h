@@ -13,8 +13,11 @@ typedef struct block_sizes {
     char prefix[BLOCK_PREFIX_SIZE]; /* before "gate_proj.weight" in the file */
 } block_sizes;
 
-/* Those of the first block in the file; of a whole model, that of its first layer. */
-tsr_status block_read_sizes(const char *path, block_sizes *out);
+#define BLOCK_PROBLEM 512
+
+/* Those of the first block in the file; of a whole model, that of its first layer. What is wrong
+ * with a file that the library can read goes into `problem`. */
+tsr_status block_read_sizes(const char *path, block_sizes *out, char problem[BLOCK_PROBLEM]);
 
 /* With random weights. */
 tsr_status block_create(tsr_parallel *group, const block_sizes *sizes, tsr_layer **out);

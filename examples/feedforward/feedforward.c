@@ -23,6 +23,7 @@ typedef struct place {
     tsr_device *device;
     tsr_stream *stream;
     tsr_parallel *group, *alone; /* all ranks; this one, for the result to compare with */
+    char problem[BLOCK_PROBLEM]; /* what is wrong, where the library does not say it */
 } place;
 
 static tsr_status place_init(place *self, const feedforward_options *options)
@@ -200,7 +201,7 @@ static tsr_status run(place *self, const feedforward_options *options, bool *goo
     tsr_tensor *x = NULL, *y = NULL;
     figures f = {0};
     bool first = tsr_comm_rank(self->comm) == 0;
-    TRY(block_read_sizes(options->file, &sizes));
+    TRY(block_read_sizes(options->file, &sizes, self->problem));
     tsr_status status = block_create(self->group, &sizes, &layer);
     if (status == TSR_OK)
         status = block_load(layer, &sizes, options->file, self->comm);
@@ -252,7 +253,9 @@ int main(int argc, char **argv)
         status = options.generate ? generate(&self, &options) : run(&self, &options, &good);
     if (status != TSR_OK)
         fprintf(stderr, "feedforward: %s\n",
-                *tsr_last_error() ? tsr_last_error() : tsr_status_name(status));
+                *self.problem       ? self.problem
+                : *tsr_last_error() ? tsr_last_error()
+                                    : tsr_status_name(status));
     place_finish(&self);
     return status != TSR_OK || !good;
 }

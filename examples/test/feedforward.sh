@@ -43,4 +43,14 @@ refuses 2 "one file only, not also b" a b
 refuses 2 "--tokens takes a number from 1 to 1048576, not 0" --tokens 0 a
 refuses 2 "--dtype takes f32, f16 or bf16, not i8" --dtype i8 a
 refuses 1 "/nowhere/block.safetensors" /nowhere/block.safetensors
+
+# A file without such a block: one sentence says so.
+header='{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+printf "\\0$(printf %o ${#header})\\0\\0\\0\\0\\0\\0\\0%s\\0\\0\\0\\0" "$header" >"$folder/other.safetensors"
+said=$("$feedforward" "$folder/other.safetensors" 2>&1)
+expected="feedforward: $folder/other.safetensors has no parameter called …gate_proj.weight"
+if [ "$said" != "$expected" ]; then
+    echo "feedforward of a file without a block: expected \"$expected\", got: $said"
+    failures=$((failures + 1))
+fi
 [ "$failures" -eq 0 ]
