@@ -8,10 +8,10 @@
 
 #include "gpu/disk_cache.h"
 #include "gpu/pipeline.h"
+#include "support/cache_folder.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 
-static char folder[64];
 static int warnings;
 
 static void count_warnings(void *user, tsr_log_level level, const char *message)
@@ -23,9 +23,7 @@ static void count_warnings(void *user, tsr_log_level level, const char *message)
 
 static void fresh_folder(void)
 {
-    snprintf(folder, sizeof folder, "/tmp/tessera-cache-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    setenv("XDG_CACHE_HOME", folder, 1);
+    cache_folder_make();
     warnings = 0;
     tsr_log_set(count_warnings, NULL, TSR_LOG_WARNING);
 }
@@ -34,7 +32,7 @@ static void fresh_folder(void)
 static bool cache_path(char path[512])
 {
     char inner[128];
-    snprintf(inner, sizeof inner, "%s/tessera", folder);
+    snprintf(inner, sizeof inner, "%s/tessera", cache_folder);
     DIR *dir = opendir(inner);
     int found = 0;
     for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir))
@@ -50,12 +48,7 @@ static bool cache_path(char path[512])
 
 static void remove_folder(void)
 {
-    char path[512];
-    if (cache_path(path))
-        unlink(path);
-    snprintf(path, sizeof path, "%s/tessera", folder);
-    rmdir(path);
-    rmdir(folder);
+    cache_folder_remove();
     tsr_log_set(NULL, NULL, TSR_LOG_ERROR);
 }
 
@@ -141,7 +134,7 @@ START_TEST(a_folder_that_cannot_be_written_is_a_warning)
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
     use_device(NULL);
     ck_assert_int_eq(warnings, 1);
-    setenv("XDG_CACHE_HOME", folder, 1);
+    setenv("XDG_CACHE_HOME", cache_folder, 1);
 }
 END_TEST
 
@@ -153,7 +146,7 @@ START_TEST(none_when_not_wanted_or_nowhere_to_put_it)
     setenv("XDG_CACHE_HOME", "relative/paths/are/ignored", 1);
     unsetenv("HOME");
     use_device(NULL);
-    setenv("XDG_CACHE_HOME", folder, 1);
+    setenv("XDG_CACHE_HOME", cache_folder, 1);
     ck_assert(!cache_path(path));
     ck_assert_int_eq(warnings, 0);
 }
