@@ -146,8 +146,9 @@ typedef struct tsr_device_params {
 
 /* Opens a device. `params` may be NULL. Several devices, and the same device several times, may be
  * open in one process. Errors: TSR_ERR_NOT_FOUND (no such device; the text lists what there is),
- * TSR_ERR_INVALID (the name fits several devices: the text lists them), TSR_ERR_UNSUPPORTED (it
- * cannot be used: the text has the reason), TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER. */
+ * TSR_ERR_INVALID (the name fits several devices: the text lists them; TESSERA_SLOWDOWN is no
+ * factor), TSR_ERR_UNSUPPORTED (it cannot be used: the text has the reason), TSR_ERR_NO_MEMORY,
+ * TSR_ERR_DRIVER. */
 TSR_API TSR_NODISCARD tsr_status tsr_device_open(const tsr_device_params *params, tsr_device **out);
 
 /* Gives the caller's hold on the device up, writes the pipeline cache, and sets *device to NULL.

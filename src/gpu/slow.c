@@ -2,6 +2,7 @@
  * that one machine can stand for several that are not alike. For tests and demonstrations: a slowed
  * stream works while the thread that submits to it waits. */
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -9,11 +10,32 @@
 
 #define SLOWDOWN_MOST 1000.0
 
-double tsr__stream_slowdown(void)
+static tsr_status read_slowdown(double *out)
 {
     const char *text = getenv("TESSERA_SLOWDOWN");
-    const double factor = text ? strtod(text, NULL) : 1;
-    return factor > 1 && factor <= SLOWDOWN_MOST ? factor : 1;
+    char *end = NULL;
+    *out = 1;
+    if (!text || !*text)
+        return TSR_OK;
+    /* strtod would also take spaces, signs, hexadecimal digits, "inf". */
+    const bool plain = strspn(text, "0123456789.") == strlen(text);
+    const double factor = plain ? strtod(text, &end) : 0;
+    TSR__REQUIRE(plain && !*end && factor >= 1 && factor <= SLOWDOWN_MOST,
+                 "TESSERA_SLOWDOWN is '%.80s', not a number from 1 to %g", text, SLOWDOWN_MOST);
+    *out = factor;
+    return TSR_OK;
+}
+
+tsr_status tsr__slowdown_check(void)
+{
+    double factor;
+    return read_slowdown(&factor);
+}
+
+double tsr__stream_slowdown(void)
+{
+    double factor;
+    return read_slowdown(&factor) == TSR_OK ? factor : 1;
 }
 
 tsr_status tsr__stream_slow(tsr_stream *stream, uint64_t point, uint64_t submitted_ns)

@@ -80,6 +80,33 @@ START_TEST(errors_leave_the_output_alone)
 }
 END_TEST
 
+static const char *const no_slowdowns[] = {"abc", "0.5", "99999", "2x", "-2", "0x2", "nan", "."};
+
+START_TEST(a_slowdown_that_is_none)
+{
+    tsr_device *device = NULL;
+    char text[160];
+    snprintf(text, sizeof text,
+             "device_open: TESSERA_SLOWDOWN is '%s', not a number from 1 to 1000",
+             no_slowdowns[_i]);
+    setenv("TESSERA_SLOWDOWN", no_slowdowns[_i], 1);
+    GPU_FAILS(tsr_device_open(NULL, &device), TSR_ERR_INVALID, text);
+    ck_assert_ptr_null(device);
+}
+END_TEST
+
+START_TEST(slowdowns)
+{
+    static const char *const good[] = {"", "1", "1.5", "1000"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        tsr_device *device = NULL;
+        setenv("TESSERA_SLOWDOWN", good[i], 1);
+        GPU_OK(tsr_device_open(NULL, &device));
+        tsr_device_close(&device);
+    }
+}
+END_TEST
+
 START_TEST(several_devices_in_one_process)
 {
     tsr_device *a, *b;
@@ -165,6 +192,9 @@ TESTS(listing)
     tcase_add_test(tests, opened_by_index_uuid_name_and_environment);
     tcase_add_test(tests, errors_leave_the_output_alone);
     tcase_add_test(tests, several_devices_in_one_process);
+    tcase_add_loop_test(tests, a_slowdown_that_is_none, 0,
+                        (int)(sizeof no_slowdowns / sizeof *no_slowdowns));
+    tcase_add_test(tests, slowdowns);
     tcase_add_test(tests, everything_may_be_closed_in_any_order);
 }
 
