@@ -35,6 +35,7 @@ struct tsr_comm {
     int held;    /* … and those the caller has, done or not */
 
     uint64_t doubt_until_ns; /* 0: nothing seems amiss */
+    bool was_away;           /* when that was over, and so doubts again */
     tsr_status status;       /* what it has failed with */
     char why[TSR__COMM_WHY];
 
@@ -168,7 +169,7 @@ void tsr__request_trouble(tsr_request *request);
 /* What waits for ranks that are gone comes into doubt. */
 void tsr__comm_check_gone(tsr_comm *comm);
 /* The doubts have lasted long enough. */
-void tsr__comm_judge(tsr_comm *comm);
+void tsr__comm_judge(tsr_comm *comm, uint64_t now_ns);
 
 /* control.c: what communicators tell each other ------------------------------------------------ */
 

@@ -127,16 +127,36 @@ void tsr__comm_check_gone(tsr_comm *comm)
     if (missing_on_board(comm) >= 0)
         doubt(comm);
     for (tsr_request *request = comm->job->requests; request; request = request->next) {
-        if (request->comm == comm && !request->done && !request->troubled && failed_step(request)) {
+        if (request->comm != comm || request->done || request->suspect >= 0)
+            continue;
+        const bool fails = failed_step(request) != NULL;
+        if (fails && !request->troubled) {
             request->troubled = true;
             tsr__request_trouble(request);
+        } else if (!fails && request->troubled) {
+            /* What a rank sent before it went has come after all. */
+            request->troubled = false;
+            comm->job->landed = true;
         }
     }
 }
 
-void tsr__comm_judge(tsr_comm *comm)
+/* What has come meanwhile is heard first. And a process that has not run while it doubted has given
+ * nobody any time: it doubts once more. */
+void tsr__comm_judge(tsr_comm *comm, uint64_t now_ns)
 {
+    const bool was_away = now_ns - comm->doubt_until_ns > DOUBT_NS;
+    for (int i = 0; i < 16 && tsr__job_drive(comm->job); i++)
+        ;
+    if (comm->status != TSR_OK)
+        return;
     comm->doubt_until_ns = 0;
+    if (was_away && !comm->was_away) {
+        comm->was_away = true;
+        doubt(comm);
+        return;
+    }
+    comm->was_away = false;
     const int missing = missing_on_board(comm);
     if (missing >= 0)
         fail_gone(comm, tsr__board_call(comm->board), missing);

@@ -211,7 +211,7 @@ uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns)
     uint64_t earliest = UINT64_MAX;
     for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
         if (comm->doubt_until_ns != 0 && now_ns >= comm->doubt_until_ns)
-            tsr__comm_judge(comm);
+            tsr__comm_judge(comm, now_ns);
         if (comm->doubt_until_ns != 0 && comm->doubt_until_ns < earliest)
             earliest = comm->doubt_until_ns;
     }

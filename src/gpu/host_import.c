@@ -23,6 +23,13 @@ static tsr_status create_buffer(tsr_device *device, uint64_t size, VkBuffer *out
     return TSR_OK;
 }
 
+/* VK_ERROR_INVALID_EXTERNAL_HANDLE by the book; but whatever a driver says that is not short of
+ * memory, or lost, it can do without. */
+static bool is_refusal(VkResult result)
+{
+    return result < 0 && tsr__vk_status(result) == TSR_ERR_DRIVER;
+}
+
 /* UINT32_MAX: the device does not take this memory for this buffer. */
 static tsr_status choose_type(tsr_device *device, const VkPhysicalDeviceMemoryProperties *types,
                               void *host, uint32_t allowed, uint32_t *out)
@@ -33,7 +40,7 @@ static tsr_status choose_type(tsr_device *device, const VkPhysicalDeviceMemoryPr
     VkResult result = TSR__VK(&device->vk, GetMemoryHostPointerPropertiesEXT, device->handle,
                               handle_type, host, &pointer);
     *out = UINT32_MAX;
-    if (result == VK_ERROR_INVALID_EXTERNAL_HANDLE)
+    if (is_refusal(result))
         return TSR_OK;
     if (result < 0)
         return tsr__device_fail(device, result, "vkGetMemoryHostPointerPropertiesEXT");
@@ -66,7 +73,7 @@ static tsr_status import(tsr_device *device, void *host, uint64_t size, uint32_t
     VkResult result = TSR__VK(&device->vk, AllocateMemory, device->handle, &info, NULL, out);
     if (result < 0)
         *out = VK_NULL_HANDLE;
-    if (result < 0 && result != VK_ERROR_INVALID_EXTERNAL_HANDLE)
+    if (result < 0 && !is_refusal(result))
         return tsr__device_fail(device, result, "vkAllocateMemory");
     return TSR_OK;
 }

@@ -175,7 +175,8 @@ START_TEST(memory_that_the_driver_refuses)
     bool reached = true;
     for (uint64_t nth = 0; reached && gpu->host_import_alignment > 0; nth++) {
         tsr_tensor *host = NULL;
-        tsr__fault_arm(TSR__FAULT_VULKAN, nth, VK_ERROR_INVALID_EXTERNAL_HANDLE);
+        tsr__fault_arm(TSR__FAULT_VULKAN, nth,
+                       nth % 2 ? VK_ERROR_INITIALIZATION_FAILED : VK_ERROR_INVALID_EXTERNAL_HANDLE);
         int64_t count = 1000 + (int64_t)nth * 65536;
         tsr_status status = tsr__tensor_create_host(gpu, TSR_F32, 1, &count, &host);
         const char *site = tsr__fault_site();

@@ -36,9 +36,8 @@ run_suites() {
     done
     log=$folder/meson-logs/testlog${wrapper:+-${wrapper%% *}}.json # as meson names it
     rm -f "$log"
-    # One more than there are processors: some tests wait, for deadlines to pass or for others.
     # shellcheck disable=SC2086 # options
-    meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes $(($(nproc) + 1)) $suites \
+    meson test -C "$folder" --no-rebuild --print-errorlogs $suites \
         --timeout-multiplier "${timeout_multiplier:-1}" \
         ${wrapper:+--wrapper "$wrapper"} >"$folder.log" 2>&1 || result=1
     grep -v '^ninja: \|^$\|^Ok:\|^Expected Fail:\|^Unexpected Pass:\|^Full log' "$folder.log"
