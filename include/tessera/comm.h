@@ -116,8 +116,8 @@ TSR_API tsr_status tsr_comm_status(const tsr_comm *comm);
  * done, buffers must not be touched, except that both may read what is sent; arrays of counts
  * are not kept. A communicator may have up to TSR_COMM_REQUESTS_MOST requests, done or not, that
  * have not been waited for, tested to their end or cancelled, in any order; one more operation is
- * TSR_ERR_INVALID. Nothing progresses but inside calls of this
- * library: any call that waits or tests drives all requests.
+ * TSR_ERR_INVALID. Nothing progresses but inside calls of this library: any call that waits or
+ * tests drives all requests.
  *
  * `timeout_ns` is the deadline from the start; 0: the communicator's. */
 #define TSR_COMM_REQUESTS_MOST 32

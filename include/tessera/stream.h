@@ -1,10 +1,11 @@
 /* Streams: in-order queues of device work.
  *
  * Operations are recorded and run in the order they were recorded, as if each had finished before
- * the next began; those that do not depend on each other may overlap. Nothing waits unless the
- * caller does. Work reaches the device in batches: when one is full, at tsr_stream_submit, and
- * whenever something is waited for. A tensor used on one stream and then on another is ordered
- * between them automatically.
+ * the next began; those that do not depend on each other may overlap. Work reaches the device in
+ * batches: when one is full, at tsr_stream_submit, and whenever something is waited for. Recording
+ * waits only for a device that is 32 batches behind, or that keeps more than an eighth of its
+ * memory busy for tensors that have been destroyed. A tensor used on one stream and then on another
+ * is ordered between them automatically.
  *
  * Threads: one thread at a time per stream. Streams that share tensors belong to one thread at a
  * time together. */
@@ -17,7 +18,8 @@
 extern "C" {
 #endif
 
-/* Holds `device`. Errors: TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST. */
+/* Holds `device`. Errors: TSR_ERR_INVALID (TESSERA_SLOWDOWN is no factor), TSR_ERR_NO_MEMORY,
+ * TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_create(tsr_device *device, tsr_stream **out);
 
 /* Submits what is recorded, waits for it, frees the stream and sets *stream to NULL. NULL is fine.

@@ -467,6 +467,12 @@ bool tsr__job_drive(tsr__job *job)
     return moved;
 }
 
+void tsr__job_listen(tsr__job *job)
+{
+    for (int i = 0; i < 16 && tsr__job_drive(job); i++)
+        ;
+}
+
 static void relax(void)
 {
 #if defined(__x86_64__)

@@ -134,6 +134,8 @@ void tsr__request_stamp(tsr_request *request, uint64_t now_ns);
 
 /* Moves everything that can be moved; true when something was. */
 bool tsr__job_drive(tsr__job *job);
+/* The same until nothing moves, some times at the most. */
+void tsr__job_listen(tsr__job *job);
 /* Drives until the request is done. */
 void tsr__request_drive(tsr_request *request);
 

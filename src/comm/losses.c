@@ -146,8 +146,7 @@ void tsr__comm_check_gone(tsr_comm *comm)
 void tsr__comm_judge(tsr_comm *comm, uint64_t now_ns)
 {
     const bool was_away = now_ns - comm->doubt_until_ns > DOUBT_NS;
-    for (int i = 0; i < 16 && tsr__job_drive(comm->job); i++)
-        ;
+    tsr__job_listen(comm->job);
     if (comm->status != TSR_OK)
         return;
     comm->doubt_until_ns = 0;

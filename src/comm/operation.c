@@ -374,8 +374,7 @@ static tsr_status fill(tsr_request *request, const tsr__operation *o)
 /* What others have said before is heard before more is sent to them. */
 static tsr_status listen(tsr_comm *comm)
 {
-    for (int i = 0; i < 16 && tsr__job_drive(comm->job); i++)
-        ;
+    tsr__job_listen(comm->job);
     return comm->status == TSR_OK ? TSR_OK : tsr__fail(comm->status, "%s", comm->why);
 }
 

@@ -313,7 +313,8 @@ static tsr_status open_wanted(const tsr_device_params *params, bool compile_only
 
 tsr_status tsr_device_open(const tsr_device_params *params, tsr_device **out)
 {
-    if (tsr__slowdown_check() != TSR_OK)
+    double slowdown;
+    if (tsr__slowdown(&slowdown) != TSR_OK)
         return tsr__fail_context(TSR_ERR_INVALID, "device_open");
     return open_wanted(params, false, out);
 }

@@ -70,8 +70,9 @@ tsr_status tsr__device_fail(tsr_device *device, VkResult result, const char *cal
  * records or allocates. */
 tsr_status tsr__device_check(const tsr_device *device);
 
-/* slow.c: TESSERA_SLOWDOWN, which streams read, says something. */
-tsr_status tsr__slowdown_check(void) TSR_NODISCARD;
+/* slow.c: what TESSERA_SLOWDOWN says of streams; 1: none. Opening a device asks too, so that a
+ * mistake is told at once. */
+tsr_status tsr__slowdown(double *out) TSR_NODISCARD;
 
 /* TSR__DEVICE_TRY(device, CreateBuffer, device->handle, …): calls, and returns from the caller on
  * failure. */

@@ -10,7 +10,7 @@
 
 #define SLOWDOWN_MOST 1000.0
 
-static tsr_status read_slowdown(double *out)
+tsr_status tsr__slowdown(double *out)
 {
     const char *text = getenv("TESSERA_SLOWDOWN");
     char *end = NULL;
@@ -24,18 +24,6 @@ static tsr_status read_slowdown(double *out)
                  "TESSERA_SLOWDOWN is '%.80s', not a number from 1 to %g", text, SLOWDOWN_MOST);
     *out = factor;
     return TSR_OK;
-}
-
-tsr_status tsr__slowdown_check(void)
-{
-    double factor;
-    return read_slowdown(&factor);
-}
-
-double tsr__stream_slowdown(void)
-{
-    double factor;
-    return read_slowdown(&factor) == TSR_OK ? factor : 1;
 }
 
 tsr_status tsr__stream_slow(tsr_stream *stream, uint64_t point, uint64_t submitted_ns)

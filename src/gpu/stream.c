@@ -8,6 +8,9 @@ tsr_status tsr_stream_create(tsr_device *device, tsr_stream **out)
     TSR__REQUIRE(device != NULL && out != NULL, "stream_create: %s is NULL",
                  device ? "out" : "device");
     TSR__TRY(tsr__device_check(device));
+    double slowdown;
+    if (tsr__slowdown(&slowdown) != TSR_OK)
+        return tsr__fail_context(TSR_ERR_INVALID, "stream_create");
     tsr_stream *stream = tsr__calloc(1, sizeof *stream);
     if (!stream)
         return TSR_ERR_NO_MEMORY;
@@ -17,7 +20,7 @@ tsr_status tsr_stream_create(tsr_device *device, tsr_stream **out)
         return status;
     }
     stream->device = device;
-    stream->slowdown = tsr__stream_slowdown();
+    stream->slowdown = slowdown;
     tsr__device_retain(device);
     *out = stream;
     return TSR_OK;

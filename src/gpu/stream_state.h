@@ -49,10 +49,9 @@ struct tsr_stream {
     double slowdown; /* slow.c; 1: none */
 };
 
-/* slow.c: what TESSERA_SLOWDOWN says; and, after a batch was submitted that ends at `point`, the
- * wait that makes it that much slower. The device may have begun, and ended, inside the submission:
- * `submitted_ns` is from before it. */
-double tsr__stream_slowdown(void);
+/* slow.c: after a batch was submitted that ends at `point`, the wait that makes it as much slower
+ * as `slowdown` says. The device may have begun, and ended, inside the submission: `submitted_ns`
+ * is from before it. */
 tsr_status tsr__stream_slow(tsr_stream *stream, uint64_t point,
                             uint64_t submitted_ns) TSR_NODISCARD;
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "shard/names.h"
 #include "shard/plan.h"
+#include "shard/rates.h"
 #include "shard/strategy.h"
 
 const char *tsr_shard_plan_strategy(const tsr_shard_plan *plan)
@@ -121,15 +122,11 @@ tsr_status tsr_shard_plan_rank_total(const tsr_shard_plan *plan, int rank,
     return TSR_OK;
 }
 
-/* See tsr_shard_summary. Rates have any unit, also one in which their sum or a time would not fit:
- * they are taken as multiples of a power of two near the largest, which changes no digit. */
+/* See tsr_shard_summary. */
 static double imbalance_of(const tsr_shard_plan *plan, uint64_t sharded_bytes)
 {
-    double largest = 0, rates = 0, longest = 0;
-    int exponent = 0;
-    for (int r = 0; r < plan->ranks && plan->rates != NULL; r++)
-        largest = fmax(largest, plan->rates[r]);
-    (void)frexp(largest, &exponent);
+    const int exponent = tsr__rates_exponent(plan->ranks, plan->rates);
+    double rates = 0, longest = 0;
     for (int r = 0; r < plan->ranks; r++) {
         double rate = plan->rates != NULL ? plan->rates[r] : 1, scaled = ldexp(rate, -exponent);
         rates += scaled;

@@ -92,6 +92,15 @@ START_TEST(a_slowdown_that_is_none)
     setenv("TESSERA_SLOWDOWN", no_slowdowns[_i], 1);
     GPU_FAILS(tsr_device_open(NULL, &device), TSR_ERR_INVALID, text);
     ck_assert_ptr_null(device);
+    /* Streams read it. */
+    tsr_stream *stream = NULL;
+    unsetenv("TESSERA_SLOWDOWN");
+    GPU_OK(tsr_device_open(NULL, &device));
+    setenv("TESSERA_SLOWDOWN", no_slowdowns[_i], 1);
+    snprintf(text, sizeof text, "stream_create: TESSERA_SLOWDOWN is '%s'", no_slowdowns[_i]);
+    GPU_FAILS(tsr_stream_create(device, &stream), TSR_ERR_INVALID, text);
+    ck_assert_ptr_null(stream);
+    tsr_device_close(&device);
 }
 END_TEST
 

@@ -1,5 +1,6 @@
 /* What a loader takes, and what excludes each other. */
 #include "fixture.h"
+#include "support/refused.h"
 
 static source data;
 
@@ -164,15 +165,6 @@ static struct {
     size_t size;
     bool got;
 } out;
-
-/* A call is refused for the NULL that the text names, and leaves everything as it was. */
-#define REFUSED(call, text)                                                                        \
-    do {                                                                                           \
-        memset(&out, 0x5a, sizeof out);                                                            \
-        ck_assert_error(call, TSR_ERR_INVALID, text " is NULL");                                   \
-        for (size_t byte_ = 0; byte_ < sizeof out; byte_++)                                        \
-            ck_check_msg(((const uint8_t *)&out)[byte_] == 0x5a, "%s writes", #call);              \
-    } while (0)
 
 /* Every function that returns a status, in the header's order; `_i` workers. */
 START_TEST(nulls)

@@ -4,6 +4,7 @@
 
 #include "base/philox.h"
 #include "support/golden.h"
+#include "support/refused.h"
 #include "tessera/rng.h"
 
 static const tsr_rng_kind kinds[] = {TSR_RNG_PHILOX, TSR_RNG_MT19937, TSR_RNG_DOTNET,
@@ -253,15 +254,6 @@ static struct {
     uint8_t state[TSR_RNG_STATE_BYTES];
     size_t size;
 } out;
-
-/* A call is refused for the NULL that the text names, and leaves everything as it was. */
-#define REFUSED(call, text)                                                                        \
-    do {                                                                                           \
-        memset(&out, 0x5a, sizeof out);                                                            \
-        ck_assert_error(call, TSR_ERR_INVALID, text " is NULL");                                   \
-        for (size_t byte_ = 0; byte_ < sizeof out; byte_++)                                        \
-            ck_check_msg(((const uint8_t *)&out)[byte_] == 0x5a, "%s writes", #call);              \
-    } while (0)
 
 /* Every function that returns a status, in the header's order. */
 START_TEST(nulls)

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "sampler/kinds.h"
 #include "support/random.h"
+#include "support/refused.h"
 
 static tsr_sampler *create(int kind)
 {
@@ -500,15 +501,6 @@ static struct {
     tsr_feistel feistel;
     tsr_distributed_info info;
 } out;
-
-/* A call is refused for the NULL that the text names, and leaves everything as it was. */
-#define REFUSED(call, text)                                                                        \
-    do {                                                                                           \
-        memset(&out, 0x5a, sizeof out);                                                            \
-        ck_assert_error(call, TSR_ERR_INVALID, text " is NULL");                                   \
-        for (size_t byte_ = 0; byte_ < sizeof out; byte_++)                                        \
-            ck_check_msg(((const uint8_t *)&out)[byte_] == 0x5a, "%s writes", #call);              \
-    } while (0)
 
 /* Every function that returns a status, in the header's order. */
 START_TEST(reading_with_nulls)

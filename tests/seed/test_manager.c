@@ -4,6 +4,7 @@
 
 #include "base/fault.h"
 #include "support/check_main.h"
+#include "support/refused.h"
 #include "tessera/seed.h"
 
 static tsr_seed_manager *seeds;
@@ -491,15 +492,6 @@ static struct {
     char text[64];
     size_t size;
 } out;
-
-/* A call is refused for the NULL that the text names, and leaves everything as it was. */
-#define REFUSED(call, text)                                                                        \
-    do {                                                                                           \
-        memset(&out, 0x5a, sizeof out);                                                            \
-        ck_assert_error(call, TSR_ERR_INVALID, text " is NULL");                                   \
-        for (size_t byte_ = 0; byte_ < sizeof out; byte_++)                                        \
-            ck_check_msg(((const uint8_t *)&out)[byte_] == 0x5a, "%s writes", #call);              \
-    } while (0)
 
 /* Every function that returns a status, in the header's order. */
 START_TEST(nulls)
