@@ -85,7 +85,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_reset(tsr_sampler *sampler);
 
 /* To the start of another epoch. A sampler starts in epoch 0. Errors: TSR_ERR_INVALID for an epoch
  * that the order does not have (negative ones only exist for a distributed sampler);
- * TSR_ERR_OVERFLOW where a reference's seed + epoch or number of draws would be too large;
+ * TSR_ERR_OVERFLOW where a reference's seed + epoch or number of draws would be out of range;
  * otherwise as tsr_sampler_next. After a failure nothing has changed. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_set_epoch(tsr_sampler *sampler, int64_t epoch);
 
@@ -141,10 +141,11 @@ typedef enum tsr_order {
     TSR_ORDER_FEISTEL = 0, /* our own: any item at once, and no memory (weighted: alias tables) */
     TSR_ORDER_TORCH = 1,   /* PyTorch's, bit for bit: MT19937 and 4 bytes of memory an item */
     TSR_ORDER_DOTNET = 2,  /* the C# document's, bit for bit: System.Random, 4 bytes an item */
-    TSR_ORDER_NONE = 3     /* as they come */
+    TSR_ORDER_NONE = 3,    /* as they come */
+    TSR_ORDER_MLX = 4      /* the samplers document's for MLX: threefry and 4 bytes an item */
 } tsr_order;
 
-/* "feistel", "torch", "dotnet", "none"; "?" for a value that is none. Static storage. */
+/* "feistel", "torch", "dotnet", "none", "mlx"; "?" for a value that is none. Static storage. */
 TSR_API const char *tsr_order_name(tsr_order order);
 /* Errors: TSR_ERR_NOT_FOUND naming the text. */
 TSR_API TSR_NODISCARD tsr_status tsr_order_parse(const char *name, tsr_order *out);
@@ -203,15 +204,18 @@ typedef struct tsr_sampler_random_params {
 
 /* A permutation of 0 … n − 1, and further ones where num_samples > n; or draws with replacement.
  *
- * In the orders torch and dotnet, epoch e is what pass number e gives of one generator, seeded
+ * In the orders torch, dotnet and mlx, epoch e is what pass number e gives of one generator, seeded
  * once: going on to the next epoch is cheap, any other takes time proportional to the draws that
  * lie before it. torch: RandomSampler (randperm, randint). dotnet: Fisher and Yates' shuffle of
- * 0 … n − 1 for each permutation, and Next(0, n) for each draw with replacement. feistel: any item
- * of any epoch at once; with replacement by Lemire's method from Philox4x32-10, exactly uniform.
- * none: 0 … n − 1 again and again, not with replacement.
+ * 0 … n − 1 for each permutation, and Next(0, n) for each draw with replacement. mlx: after
+ * mx.random.seed(seed), argsort(random.uniform) for each permutation, and random.randint of all
+ * draws of an epoch with replacement; making a permutation takes another 16 bytes of memory an
+ * item. feistel: any item of any epoch at once; with replacement by Lemire's method from
+ * Philox4x32-10, exactly uniform. none: 0 … n − 1 again and again, not with replacement.
  *
  * Errors: TSR_ERR_INVALID for n 0 or above 2^62, num_samples negative or above 2^62, an order or
- * option that cannot be, a .NET seed or n that is no int32; TSR_ERR_NO_MEMORY. */
+ * option that cannot be, a .NET seed or n that is no int32, for MLX a negative seed, n above
+ * 2^32 − 1 (with replacement 2^31 − 1) or more draws than that; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_create_random(const tsr_sampler_random_params *params,
                                                            tsr_sampler **out);
 
@@ -236,7 +240,7 @@ typedef struct tsr_sampler_weighted_params {
     uint64_t count;
     int64_t num_samples; /* indices in an epoch, at least 1 */
     bool no_replacement; /* draw each at most once */
-    tsr_order order;     /* feistel or torch */
+    tsr_order order;     /* feistel, torch or mlx */
     int64_t seed;
     tsr_torch_options torch;
 } tsr_sampler_weighted_params;
@@ -253,6 +257,12 @@ typedef struct tsr_sampler_weighted_params {
  * replacement; without it (and, from PyTorch 2.0 on, for one sample) as builds without MKL compute
  * it, up to the last bit of the system's log1p and in the order of indices where keys are equal.
  * Epochs are successive passes of one generator.
+ *
+ * mlx: the document's mx.random.categorical(log(probs)), with num_samples where the document has
+ * the axis: for each sample a number for each weight, at most 2^32 − 1 in all, and time in
+ * proportion. Without replacement, which the document leaves open, the largest of one draw's sums,
+ * the largest first. The numbers are MLX's bit for bit, and so are the samples but where two sums
+ * differ by less than the rounding of logarithms in 32 bits. Epochs as above.
  *
  * Errors: TSR_ERR_INVALID for no weight or too many, a weight that is negative, infinite or NaN,
  * weights that add up to 0, no sample, more samples than there are weights above 0 to be drawn
@@ -315,7 +325,8 @@ typedef struct tsr_sampler_distributed_params {
  *
  * torch: DistributedSampler; randperm with seed + epoch. dotnet: the C# document's, System.Random
  * of seed + epoch wrapping as int32; with TSR_TAIL_DROP only the first n / ranks · ranks items are
- * shuffled, as the document says (all other orders shuffle all n, then drop). feistel: the pair of
+ * shuffled, as the document says (all other orders shuffle all n, then drop). mlx: the document's
+ * distributed_indices, argsort(random.uniform) with the key of seed + epoch. feistel: the pair of
  * seed and epoch is the key.
  *
  * A wrapped sampler starts its epoch again, and follows to others. Where its length is unknown, the
@@ -422,8 +433,8 @@ typedef struct tsr_sampler_length_sorted_params {
  * anywhere among them. Four bytes of memory an item.
  *
  * Errors: TSR_ERR_INVALID for lengths NULL with a count, a count above TSR_SAMPLER_SORTED_MOST, a
- * negative length, a batch size that is not positive, and the orders torch and dotnet, for there is
- * no reference of this sampler; TSR_ERR_NO_MEMORY. No item at all is fine. */
+ * negative length, a batch size that is not positive, and the orders torch, dotnet and mlx, for
+ * there is no reference of this sampler; TSR_ERR_NO_MEMORY. No item at all is fine. */
 TSR_API TSR_NODISCARD tsr_status
 tsr_sampler_create_length_sorted(const tsr_sampler_length_sorted_params *params, tsr_sampler **out);
 

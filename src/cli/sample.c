@@ -21,9 +21,9 @@ static const sample_kind *const kinds[] = {&sample_sequential,
 
 static void help(FILE *out)
 {
-    fputs("Prints what a sampler or a generator gives, of the orders torch and dotnet bit for bit "
-          "what PyTorch and\n"
-          ".NET give. Batches can be had of all kinds of single indices.\n"
+    fputs("Prints what a sampler or a generator gives, of the orders torch, dotnet and mlx what "
+          "PyTorch, .NET and\n"
+          "MLX give. Batches can be had of all kinds of single indices.\n"
           "\nkinds:\n",
           out);
     for (int i = 0; kinds[i] != NULL; i++)
@@ -36,6 +36,7 @@ static void help(FILE *out)
           "generator, and of\n"
           "            distributed those of SEED + epoch\n"
           "  dotnet    Fisher and Yates' shuffle with System.Random(SEED); the same of epochs\n"
+          "  mlx       MLX's, after random.seed(SEED); the same of epochs\n"
           "  none      as they come\n",
           out);
     cli_options_help(out, sample_option_table);

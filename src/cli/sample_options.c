@@ -81,7 +81,7 @@ static bool read_order(void *user, const char *text, char *problem, size_t size)
     has_order = true;
     if (tsr_order_parse(text, &sample_chosen.order) == TSR_OK)
         return true;
-    snprintf(problem, size, "takes feistel, torch, dotnet or none, not '%.80s'", text);
+    snprintf(problem, size, "takes feistel, torch, dotnet, mlx or none, not '%.80s'", text);
     return false;
 }
 
@@ -129,7 +129,7 @@ static bool read_torch_version(void *user, const char *text, char *problem, size
 const cli_option sample_option_table[] = {
     {"n", "N", "how many items the dataset has (sequential, random, distributed)",
      .integer = &sample_chosen.n, .low = 0, .high = MOST},
-    {"order", "NAME", "feistel, torch, dotnet or none (default feistel)", .read = read_order},
+    {"order", "NAME", "feistel, torch, dotnet, mlx or none (default feistel)", .read = read_order},
     {"seed", "SEED", "where the generator starts (default 0)", .read = read_seed},
     {"epoch", "E", "the first epoch to print (default 0)", .read = read_epoch},
     {"epochs", "COUNT", "how many epochs, one after the other (default 1)",
@@ -260,6 +260,8 @@ static int check_together(unsigned takes, bool adds_epoch)
         (all->seed_high != 0 || all->seed < INT32_MIN || all->seed > INT32_MAX))
         return cli_usage_error("sample: --order dotnet takes a seed from %d to %d", INT32_MIN,
                                INT32_MAX);
+    if (all->order == TSR_ORDER_MLX && (all->seed_high != 0 || all->seed < 0))
+        return cli_usage_error("sample: --order mlx takes a seed from 0 to %" PRId64, INT64_MAX);
     if (all->seed_high < 0 && !(is_torch && adds_epoch))
         return cli_usage_error("sample: --seed takes an integer from %" PRId64 " to %" PRIu64
                                ", not '-%" PRIu64 "'",

@@ -1,12 +1,14 @@
 /* Orders by name, and reading from one. */
 #include "data/order.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "data/rng.h"
 
-static const char *const order_names[] = {"feistel", "torch", "dotnet", "none"};
+static const char *const order_names[] = {"feistel", "torch", "dotnet", "none", "mlx"};
 static const char *const tail_names[] = {"pad", "pad-mask", "uneven", "drop"};
 static const char *const split_names[] = {"interleaved", "contiguous"};
 
@@ -78,6 +80,26 @@ tsr_status tsr__order_check(const char *what, tsr_order order)
     return TSR_OK;
 }
 
+tsr_status tsr__order_check_shuffle(const char *what, tsr_order order, uint64_t n)
+{
+    TSR__REQUIRE(order != TSR_ORDER_DOTNET || n <= INT32_MAX,
+                 "%s: %" PRIu64 " items are more than System.Random can shuffle, %" PRId32, what, n,
+                 INT32_MAX);
+    TSR__REQUIRE(order != TSR_ORDER_MLX || n <= TSR__THREEFRY_WORDS_MOST,
+                 "%s: %" PRIu64 " items are more than MLX can shuffle, %" PRIu64, what, n,
+                 TSR__THREEFRY_WORDS_MOST);
+    return TSR_OK;
+}
+
+tsr_status tsr__order_check_seed(const char *what, tsr_order order, int64_t seed)
+{
+    TSR__REQUIRE(order != TSR_ORDER_DOTNET || (seed >= INT32_MIN && seed <= INT32_MAX),
+                 "%s: the seed %" PRId64 " is not one of System.Random's, an int32", what, seed);
+    TSR__REQUIRE(order != TSR_ORDER_MLX || seed >= 0,
+                 "%s: the seed %" PRId64 " is negative, which MLX's are not", what, seed);
+    return TSR_OK;
+}
+
 tsr_status tsr__table_reserve(tsr__table *table, uint64_t n)
 {
     bool narrow = n <= UINT64_C(1) << 32;
@@ -126,6 +148,7 @@ void tsr__order_fill(const tsr__order *order, uint64_t first, uint64_t step, uin
         break;
     case TSR_ORDER_TORCH:
     case TSR_ORDER_DOTNET:
+    case TSR_ORDER_MLX:
         read_table(&order->table, first, step, count, out);
         break;
     case TSR_ORDER_NONE:

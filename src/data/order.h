@@ -22,6 +22,9 @@ tsr_status tsr__table_torch(tsr__table *table, tsr_torch_version version, uint64
                             tsr_mt19937 *rng);
 /* The document's shuffle of 0 … n − 1; n is at most INT32_MAX. Failure as above. */
 tsr_status tsr__table_dotnet(tsr__table *table, uint64_t n, tsr_dotnet *rng);
+/* mx.argsort(mx.random.uniform((n,), key=key)); n is at most TSR__THREEFRY_WORDS_MOST. On failure
+ * what the table holds is no order. */
+tsr_status tsr__table_mlx(tsr__table *table, uint64_t n, tsr_threefry_key key);
 /* The 32-bit words that randperm(n) draws. */
 uint64_t tsr__torch_randperm_words(tsr_torch_version version, uint64_t n);
 
@@ -40,7 +43,10 @@ typedef struct tsr__order {
 void tsr__order_fill(const tsr__order *order, uint64_t first, uint64_t step, uint64_t count,
                      int64_t *out);
 
-/* One of the four, or TSR_ERR_INVALID with "what: " before the reason. */
+/* One that there is, or TSR_ERR_INVALID with "what: " before the reason. */
 tsr_status tsr__order_check(const char *what, tsr_order order);
+/* That the order can shuffle n items, with what it takes for a seed. Errors as above. */
+tsr_status tsr__order_check_shuffle(const char *what, tsr_order order, uint64_t n);
+tsr_status tsr__order_check_seed(const char *what, tsr_order order, int64_t seed);
 
 #endif

@@ -1,6 +1,6 @@
-/* The shuffles of PyTorch and of the C# document into a table of 4 bytes an element. A shuffle
- * swaps with elements anywhere in memory, but which ones follows from the generator alone: they are
- * drawn some way ahead, so that memory can be fetched meanwhile. */
+/* The shuffles of PyTorch, of the C# document and of MLX into a table of 4 bytes an element. The
+ * first two swap with elements anywhere in memory, but which ones follows from the generator alone:
+ * they are drawn some way ahead, so that memory can be fetched meanwhile. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -108,4 +108,10 @@ tsr_status tsr__table_dotnet(tsr__table *table, uint64_t n, tsr_dotnet *rng)
         left -= count;
     }
     return TSR_OK;
+}
+
+tsr_status tsr__table_mlx(tsr__table *table, uint64_t n, tsr_threefry_key key)
+{
+    TSR__TRY(tsr__table_reserve(table, n));
+    return tsr__threefry_argsort_narrow(key, n, table->narrow);
 }

@@ -15,6 +15,9 @@ static void start_over(tsr__passes *passes)
     if (passes->order == TSR_ORDER_DOTNET) {
         passes->start.kind = TSR_RNG_DOTNET;
         tsr_dotnet_init((int32_t)(int64_t)passes->seed, &passes->start.as.dotnet);
+    } else if (passes->order == TSR_ORDER_MLX) {
+        passes->start.kind = TSR_RNG_THREEFRY;
+        tsr_threefry_init(tsr_threefry_key_from_seed(passes->seed), &passes->start.as.threefry);
     } else {
         passes->start.kind = TSR_RNG_MT19937;
         tsr_mt19937_init(passes->seed, &passes->start.as.mt19937);
@@ -23,7 +26,17 @@ static void start_over(tsr__passes *passes)
 
 static bool has_generator(const tsr__passes *passes)
 {
-    return passes->order == TSR_ORDER_TORCH || passes->order == TSR_ORDER_DOTNET;
+    return passes->order == TSR_ORDER_TORCH || passes->order == TSR_ORDER_DOTNET ||
+           passes->order == TSR_ORDER_MLX;
+}
+
+static void skip(const tsr__passes *passes, tsr_rng *rng, uint64_t draws)
+{
+    if (passes->order == TSR_ORDER_MLX)
+        for (uint64_t i = 0; i < draws; i++)
+            (void)tsr_threefry_next_key(&rng->as.threefry.key);
+    else
+        tsr_rng_skip(rng, draws);
 }
 
 tsr_status tsr__passes_init(const char *what, tsr_order order, int64_t seed,
@@ -43,8 +56,7 @@ tsr_status tsr__passes_init(const char *what, tsr_order order, int64_t seed,
     } else {
         passes.torch = (tsr_torch_options){0};
     }
-    TSR__REQUIRE(order != TSR_ORDER_DOTNET || (seed >= INT32_MIN && seed <= INT32_MAX),
-                 "%s: the seed %" PRId64 " is not one of System.Random's, an int32", what, seed);
+    TSR__TRY(tsr__order_check_seed(what, order, seed));
     passes.draws = draws_fit ? draws : UINT64_MAX;
     if (has_generator(&passes))
         start_over(&passes);
@@ -66,7 +78,7 @@ tsr_status tsr__passes_set(const char *what, tsr__passes *passes, int64_t epoch)
                          epoch);
     if (epoch < passes->epoch)
         start_over(passes);
-    tsr_rng_skip(&passes->start, (uint64_t)(epoch - passes->epoch) * passes->draws);
+    skip(passes, &passes->start, (uint64_t)(epoch - passes->epoch) * passes->draws);
     passes->epoch = epoch;
     return TSR_OK;
 }
@@ -85,6 +97,12 @@ void tsr__passes_begin(const tsr__passes *passes, tsr_rng *out)
     }
 }
 
+tsr_threefry_key tsr__passes_key(const tsr__passes *passes)
+{
+    tsr_threefry_key state = passes->start.as.threefry.key;
+    return tsr_threefry_next_key(&state);
+}
+
 void tsr__draws_to(tsr__draws *draws, const tsr__passes *passes, uint64_t item, uint64_t words)
 {
     if (!draws->begun || item < draws->next) {
@@ -93,7 +111,7 @@ void tsr__draws_to(tsr__draws *draws, const tsr__passes *passes, uint64_t item, 
         draws->next = 0;
     }
     if (item > draws->next) {
-        tsr_rng_skip(&draws->rng, (item - draws->next) * words);
+        skip(passes, &draws->rng, (item - draws->next) * words);
         draws->next = item;
     }
 }

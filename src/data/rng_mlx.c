@@ -7,8 +7,6 @@
 #include "base/error.h"
 #include "data/rng.h"
 
-#define MOST_WORDS UINT64_C(0xffffffff) /* counters are 32 bits */
-
 typedef struct words_plan {
     tsr_threefry_key key;
     uint64_t words, half, odd;
@@ -33,9 +31,9 @@ static uint32_t word_at(const words_plan *plan, uint64_t i)
 
 static tsr_status check_words(uint64_t words)
 {
-    TSR__REQUIRE(words <= MOST_WORDS,
+    TSR__REQUIRE(words <= TSR__THREEFRY_WORDS_MOST,
                  "threefry: %" PRIu64 " words are more than 32-bit counters reach, %" PRIu64, words,
-                 MOST_WORDS);
+                 TSR__THREEFRY_WORDS_MOST);
     return TSR_OK;
 }
 
@@ -64,6 +62,12 @@ static float unit_float(uint32_t word)
     return fraction < 1 ? fraction : 1 - 0x1p-24F;
 }
 
+float tsr__threefry_uniform_at(tsr_threefry_key key, uint64_t count, uint64_t i)
+{
+    words_plan plan = plan_words(key, count);
+    return unit_float(word_at(&plan, i));
+}
+
 tsr_status tsr_threefry_uniform(tsr_threefry_key key, uint64_t count, float *out)
 {
     TSR__REQUIRE(out != NULL || count == 0, "threefry: out is NULL");
@@ -74,6 +78,20 @@ tsr_status tsr_threefry_uniform(tsr_threefry_key key, uint64_t count, float *out
     return TSR_OK;
 }
 
+/* Every step is a float in MLX, so that high − 1 itself may be rounded up. */
+static int32_t unit_integer(float unit, int32_t low, int32_t high)
+{
+    float from = (float)low, width = (float)high - (float)low, scaled = width * unit;
+    double value = floor((double)(from + scaled));
+    return value < low ? low : value > high - 1 ? high - 1 : (int32_t)value;
+}
+
+int32_t tsr__threefry_randint_at(tsr_threefry_key key, int32_t low, int32_t high, uint64_t count,
+                                 uint64_t i)
+{
+    return unit_integer(tsr__threefry_uniform_at(key, count, i), low, high);
+}
+
 tsr_status tsr_threefry_randint(tsr_threefry_key key, int32_t low, int32_t high, uint64_t count,
                                 int32_t *out)
 {
@@ -81,13 +99,8 @@ tsr_status tsr_threefry_randint(tsr_threefry_key key, int32_t low, int32_t high,
     TSR__REQUIRE(low < high, "threefry: low %" PRId32 " is not below high %" PRId32, low, high);
     TSR__TRY(check_words(count));
     words_plan plan = plan_words(key, count);
-    /* Every step is a float in MLX, so that high − 1 itself may be rounded up. */
-    float from = (float)low, width = (float)high - (float)low;
-    for (uint64_t i = 0; i < count; i++) {
-        float scaled = width * unit_float(word_at(&plan, i));
-        double value = floor((double)(from + scaled));
-        out[i] = value < low ? low : value > high - 1 ? high - 1 : (int32_t)value;
-    }
+    for (uint64_t i = 0; i < count; i++)
+        out[i] = unit_integer(unit_float(word_at(&plan, i)), low, high);
     return TSR_OK;
 }
 
@@ -125,9 +138,10 @@ static uint32_t uniform_key(uint32_t word)
     return key;
 }
 
-/* Each item is a key above its index, so that a stable sort settles ties by index. */
+/* Each item is a key above its index, so that a stable sort settles ties by index. One of the two
+ * outputs is not NULL. */
 static tsr_status argsort(tsr_threefry_key key, uint64_t n, uint32_t (*key_of)(uint32_t word),
-                          int64_t *out)
+                          int64_t *wide, uint32_t *narrow)
 {
     TSR__TRY(check_words(n));
     if (n > SIZE_MAX / (2 * sizeof(uint64_t)))
@@ -139,8 +153,10 @@ static tsr_status argsort(tsr_threefry_key key, uint64_t n, uint32_t (*key_of)(u
     for (uint64_t i = 0; i < n; i++)
         items[i] = (uint64_t)key_of(word_at(&plan, i)) << 32 | i;
     const uint64_t *sorted = sort_by_key(items, items + n, n);
-    for (uint64_t i = 0; i < n; i++)
-        out[i] = (int64_t)(sorted[i] & UINT32_MAX);
+    for (uint64_t i = 0; i < n && wide; i++)
+        wide[i] = (int64_t)(sorted[i] & UINT32_MAX);
+    for (uint64_t i = 0; i < n && narrow; i++)
+        narrow[i] = (uint32_t)sorted[i];
     tsr__free(items);
     return TSR_OK;
 }
@@ -148,11 +164,16 @@ static tsr_status argsort(tsr_threefry_key key, uint64_t n, uint32_t (*key_of)(u
 tsr_status tsr_threefry_permutation(tsr_threefry_key key, uint64_t n, int64_t *out)
 {
     TSR__REQUIRE(out != NULL || n == 0, "threefry: out is NULL");
-    return argsort(key, n, bits_key, out);
+    return argsort(key, n, bits_key, out, NULL);
 }
 
 tsr_status tsr_threefry_argsort_uniform(tsr_threefry_key key, uint64_t n, int64_t *out)
 {
     TSR__REQUIRE(out != NULL || n == 0, "threefry: out is NULL");
-    return argsort(key, n, uniform_key, out);
+    return argsort(key, n, uniform_key, out, NULL);
+}
+
+tsr_status tsr__threefry_argsort_narrow(tsr_threefry_key key, uint64_t n, uint32_t *out)
+{
+    return argsort(key, n, uniform_key, NULL, out);
 }

@@ -38,6 +38,11 @@ static tsr_status check_epoch(const tsr__distributed *self, int64_t epoch)
 {
     if (self->order.kind == TSR_ORDER_TORCH)
         return check_torch_seed(self, epoch);
+    if (self->order.kind == TSR_ORDER_MLX && epoch < 0 && self->seed + epoch < 0)
+        return tsr__fail(TSR_ERR_OVERFLOW,
+                         "distributed: seed %" PRId64 " + epoch %" PRId64
+                         " is negative, which MLX's seeds are not",
+                         self->seed, epoch);
     TSR__REQUIRE(self->order.kind != TSR_ORDER_DOTNET || (epoch >= INT32_MIN && epoch <= INT32_MAX),
                  "distributed: epoch %" PRId64 " is not an int32, as the order dotnet needs",
                  epoch);
@@ -104,6 +109,9 @@ static tsr_status make_order(tsr__distributed *self)
             n -= n % self->deal.ranks;
         tsr_dotnet_init(tsr__as_i32((uint32_t)seed + (uint32_t)epoch), &rng.as.dotnet);
         TSR__TRY(tsr__table_dotnet(&self->order.table, n, &rng.as.dotnet));
+        break;
+    case TSR_ORDER_MLX:
+        TSR__TRY(tsr__table_mlx(&self->order.table, n, tsr_threefry_key_from_seed(seed + epoch)));
         break;
     case TSR_ORDER_NONE:
         break;
@@ -277,13 +285,8 @@ static tsr_status check_params(const tsr_sampler_distributed_params *params, int
     TSR__REQUIRE(params->n <= TSR__ITEMS_MOST, "distributed: %" PRIu64 " items are more than 2^62",
                  params->n);
     TSR__TRY(tsr__order_check("distributed", params->order));
-    bool is_dotnet = params->order == TSR_ORDER_DOTNET;
-    TSR__REQUIRE(!is_dotnet || params->n <= INT32_MAX,
-                 "distributed: %" PRIu64 " items are more than System.Random can shuffle, %" PRId32,
-                 params->n, INT32_MAX);
-    TSR__REQUIRE(!is_dotnet || (params->seed >= INT32_MIN && params->seed <= INT32_MAX),
-                 "distributed: the seed %" PRId64 " is not one of System.Random's, an int32",
-                 params->seed);
+    TSR__TRY(tsr__order_check_shuffle("distributed", params->order, params->n));
+    TSR__TRY(tsr__order_check_seed("distributed", params->order, params->seed));
     TSR__REQUIRE(params->torch.seed_high >= -1 && params->torch.seed_high <= 1,
                  "distributed: seed_high %d is not -1, 0 or 1", params->torch.seed_high);
     return TSR_OK;

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "base/philox.h"
+#include "data/rng.h"
 #include "data/sampler.h"
 #include "data/shuffled.h"
 
@@ -65,6 +66,12 @@ static tsr_status fill_replacement(random_sampler *self, uint64_t at, uint64_t c
     if (passes->order == TSR_ORDER_FEISTEL) {
         for (uint64_t i = 0; i < count; i++)
             out[i] = (int64_t)drawn(&self->keys, at + i, self->n);
+        return TSR_OK;
+    }
+    if (passes->order == TSR_ORDER_MLX) {
+        const tsr_threefry_key key = tsr__passes_key(passes);
+        for (uint64_t i = 0; i < count; i++)
+            out[i] = tsr__threefry_randint_at(key, 0, (int32_t)self->n, self->samples, at + i);
         return TSR_OK;
     }
     tsr__draws_to(&self->draws, passes, at, self->words);
@@ -135,6 +142,16 @@ static tsr_status prepare_replacement(const tsr_sampler_random_params *params, r
     uint64_t draws;
     TSR__REQUIRE(params->order != TSR_ORDER_NONE,
                  "random: with replacement there is no order 'none'");
+    if (params->order == TSR_ORDER_MLX) {
+        TSR__REQUIRE(params->n <= INT32_MAX,
+                     "random: MLX draws from at most %" PRId32 " items, not %" PRIu64, INT32_MAX,
+                     params->n);
+        TSR__REQUIRE(self->samples <= TSR__THREEFRY_WORDS_MOST,
+                     "random: %" PRIu64 " samples are more than MLX can draw, %" PRIu64,
+                     self->samples, TSR__THREEFRY_WORDS_MOST);
+        return tsr__passes_init("random", params->order, params->seed, &params->torch, 1, true,
+                                generator);
+    }
     bool wide = params->order == TSR_ORDER_TORCH &&
                 params->n >= UINT64_C(1) << (generator->torch.version >= TSR_TORCH_2_7 ? 28 : 32);
     self->words = wide ? 2 : 1;

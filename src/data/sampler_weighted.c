@@ -1,9 +1,11 @@
-/* Indices in proportion to weights. Which of four ways draws them:
+/* Indices in proportion to weights. Which of six ways draws them:
  *
  *     feistel, with replacement       an alias table
  *     feistel, without                the best of random keys, for each epoch
  *     torch, with replacement         the cumulative sums
- *     torch, without, or one sample   the best of PyTorch's keys, for each epoch */
+ *     torch, without, or one sample   the best of PyTorch's keys, for each epoch
+ *     mlx, with replacement           the best of noisy logits, for each sample
+ *     mlx, without                    the best of them, for each epoch */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -26,6 +28,7 @@ typedef struct weighted {
     tsr__draws draws;
     tsr__alias alias;
     tsr__sums sums;
+    tsr__logits logits;
     /* By keys: a copy of the weights, and the epoch's draws once they are made. */
     tsr__weights weights;
     void *copy;
@@ -58,6 +61,8 @@ static void draw_by_keys(weighted *self)
         tsr_rng rng;
         tsr__passes_begin(&self->passes, &rng);
         tsr__weights_draw_torch(&self->weights, &rng.as.mt19937, &self->best);
+    } else if (self->passes.order == TSR_ORDER_MLX) {
+        tsr__logits_offer(&self->logits, tsr__passes_key(&self->passes), &self->best);
     } else {
         tsr__weights_draw_native(&self->weights, self->largest, &self->keys, &self->best);
     }
@@ -83,6 +88,10 @@ static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices
             indices[i] = (int64_t)tsr__sums_find(&self->sums, u);
         }
         self->draws.next += here;
+    } else if (self->passes.order == TSR_ORDER_MLX) {
+        const tsr_threefry_key key = tsr__passes_key(&self->passes);
+        for (uint64_t i = 0; i < here; i++)
+            indices[i] = tsr__logits_draw(&self->logits, key, self->samples, at + i);
     } else {
         tsr__alias_fill(&self->alias, &self->keys, at, here, indices);
     }
@@ -100,6 +109,7 @@ static void finish(tsr_sampler *sampler)
     weighted *self = (weighted *)sampler;
     tsr__alias_finish(&self->alias);
     tsr__sums_finish(&self->sums);
+    tsr__logits_finish(&self->logits);
     tsr__best_finish(&self->best);
     tsr__free(self->copy);
 }
@@ -153,11 +163,30 @@ static tsr_status keep_weights(const tsr__weights *weights, weighted *self)
     return tsr__best_init(self->samples, &self->best);
 }
 
+static tsr_status prepare_logits(const tsr__weights *weights, bool no_replacement, weighted *self)
+{
+    uint64_t words;
+    TSR__TRY(tsr__logits_init(weights, &self->logits));
+    if (no_replacement) {
+        TSR__REQUIRE(self->samples <= self->logits.above_zero,
+                     "weighted: %" PRIu64 " shares are above 0 in 32 bits, and %" PRIu64
+                     " samples without replacement are more",
+                     self->logits.above_zero, self->samples);
+        return tsr__best_init(self->samples, &self->best);
+    }
+    TSR__REQUIRE(tsr__mul_u64(weights->count, self->samples, &words) &&
+                     words <= TSR__THREEFRY_WORDS_MOST,
+                 "weighted: MLX draws a number for each of %" PRIu64 " weights and %" PRIu64
+                 " samples, and at most %" PRIu64,
+                 weights->count, self->samples, TSR__THREEFRY_WORDS_MOST);
+    return TSR_OK;
+}
+
 static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__weights *weights,
                           weighted *self)
 {
     uint64_t above_zero, hash = tsr__fingerprint(self->base.fingerprint, weights->count);
-    bool is_torch = params->order == TSR_ORDER_TORCH;
+    bool is_torch = params->order == TSR_ORDER_TORCH, is_mlx = params->order == TSR_ORDER_MLX;
     tsr_torch_options torch = params->torch;
     torch.global_generator = false; /* multinomial draws from that itself */
     TSR__TRY(check_weights(weights, &self->largest, &above_zero, &hash));
@@ -169,7 +198,7 @@ static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__
     TSR__TRY(tsr__torch_version("weighted", torch.version, &torch.version));
     bool one_by_keys = is_torch && self->samples == 1 && torch.version >= TSR_TORCH_2_0;
     self->by_keys = params->no_replacement || one_by_keys;
-    uint64_t draws = 2 * (self->by_keys ? weights->count : self->samples);
+    uint64_t draws = is_mlx ? 1 : 2 * (self->by_keys ? weights->count : self->samples);
     TSR__TRY(tsr__passes_init("weighted", params->order, params->seed, &torch, draws, true,
                               &self->passes));
     tsr__order_key(self->passes.seed, 0, 0, &self->keys);
@@ -181,6 +210,8 @@ static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__
     hash = tsr__fingerprint(hash, (uint64_t)params->seed);
     self->base.fingerprint = tsr__fingerprint_torch(hash, &self->passes.torch);
 
+    if (is_mlx)
+        return prepare_logits(weights, params->no_replacement, self);
     if (self->by_keys)
         return keep_weights(weights, self);
     if (is_torch)
@@ -196,8 +227,10 @@ tsr_status tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params
                  "weighted: there are weights of both kinds, float and double");
     TSR__REQUIRE(params->weights != NULL || params->weights_f32 != NULL || params->count == 0,
                  "weighted: %" PRIu64 " weights are announced, but there are none", params->count);
-    TSR__REQUIRE(params->order == TSR_ORDER_FEISTEL || params->order == TSR_ORDER_TORCH,
-                 "weighted: the order is feistel or torch, not %s", tsr_order_name(params->order));
+    TSR__REQUIRE(params->order == TSR_ORDER_FEISTEL || params->order == TSR_ORDER_TORCH ||
+                     params->order == TSR_ORDER_MLX,
+                 "weighted: the order is feistel, torch or mlx, not %s",
+                 tsr_order_name(params->order));
     uint64_t samples, most = params->order == TSR_ORDER_TORCH ? TORCH_MOST : NATIVE_MOST;
     TSR__REQUIRE(params->num_samples != 0, "weighted: num_samples is 0");
     TSR__TRY(tsr__sampler_check_samples("weighted", params->count, params->num_samples, &samples));

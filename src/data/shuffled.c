@@ -1,7 +1,5 @@
 #include "data/shuffled.h"
 
-#include <inttypes.h>
-
 #include "base/checked.h"
 #include "base/error.h"
 
@@ -10,15 +8,15 @@ static uint64_t draws_of(const tsr__shuffled *shuffled)
 {
     if (shuffled->passes.order == TSR_ORDER_TORCH)
         return tsr__torch_randperm_words(shuffled->passes.torch.version, shuffled->n);
+    if (shuffled->passes.order == TSR_ORDER_MLX)
+        return 1;
     return shuffled->n == 0 ? 0 : shuffled->n - 1;
 }
 
 tsr_status tsr__shuffled_init(const char *what, tsr_order order, uint64_t n, uint64_t rounds,
                               int64_t seed, const tsr_torch_options *torch, tsr__shuffled *out)
 {
-    TSR__REQUIRE(order != TSR_ORDER_DOTNET || n <= INT32_MAX,
-                 "%s: %" PRIu64 " items are more than System.Random can shuffle, %" PRId32, what, n,
-                 INT32_MAX);
+    TSR__TRY(tsr__order_check_shuffle(what, order, n));
     tsr__shuffled shuffled = {.n = n, .order.kind = order};
     TSR__TRY(tsr__passes_init(what, order, seed, torch, 0, true, &shuffled.passes));
     uint64_t draws;
@@ -66,6 +64,13 @@ static tsr_status make(tsr__shuffled *shuffled, uint64_t round)
         tsr__draws_to(draws, passes, round, draws_of(shuffled));
         TSR__TRY(tsr__table_dotnet(&shuffled->order.table, shuffled->n, &draws->rng.as.dotnet));
         draws->next++;
+        break;
+    case TSR_ORDER_MLX:
+        tsr__draws_to(draws, passes, round, 1);
+        /* Whether or not the table can be made, its key is drawn. */
+        draws->next++;
+        TSR__TRY(tsr__table_mlx(&shuffled->order.table, shuffled->n,
+                                tsr_threefry_next_key(&draws->rng.as.threefry.key)));
         break;
     case TSR_ORDER_NONE:
         break;

@@ -69,4 +69,20 @@ void tsr__weights_draw_native(const tsr__weights *weights, double largest,
                               const tsr__order_keys *keys, tsr__best *best);
 void tsr__weights_draw_torch(const tsr__weights *weights, tsr_mt19937 *rng, tsr__best *best);
 
+/* What mx.random.categorical does: each index has a logit, the logarithm of its weight as a share
+ * of all, to which noise of Gumbel's distribution is added, and the largest sum is drawn. Each
+ * step is rounded to 32 bits. */
+typedef struct tsr__logits {
+    uint64_t count, above_zero;
+    float *values; /* −∞: of a weight that is 0, or so small a share that 32 bits make it 0 */
+} tsr__logits;
+
+tsr_status tsr__logits_init(const tsr__weights *weights, tsr__logits *out);
+void tsr__logits_finish(tsr__logits *logits);
+/* Number `draw` of `draws`, each from all; count · draws ≤ TSR__THREEFRY_WORDS_MOST. */
+int64_t tsr__logits_draw(const tsr__logits *logits, tsr_threefry_key key, uint64_t draws,
+                         uint64_t draw);
+/* Without replacement: offers what is above zero, of one draw. */
+void tsr__logits_offer(const tsr__logits *logits, tsr_threefry_key key, tsr__best *best);
+
 #endif

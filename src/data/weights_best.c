@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/philox.h"
+#include "data/logarithm.h"
 #include "data/weights.h"
 
 tsr_status tsr__best_init(uint64_t capacity, tsr__best *out)
@@ -78,27 +79,6 @@ void tsr__best_sort(tsr__best *best)
     }
 }
 
-/* The natural logarithm of 0 < x < 1, within a few units in the last place. The system's own is not
- * the same everywhere, and an order has to be. */
-static double logarithm(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    int exponent = (int)(bits >> 52) - 1023;
-    bits = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(0x3ff0000000000000);
-    double mantissa;
-    memcpy(&mantissa, &bits, sizeof mantissa);
-    if (mantissa > 1.4142135623730951) {
-        mantissa /= 2;
-        exponent++;
-    }
-    /* 2 artanh(s), whose series the next term of no longer changes: |s| < 0.1716. */
-    double s = (mantissa - 1) / (mantissa + 1), square = s * s, sum = 0;
-    for (int k = 23; k >= 1; k -= 2)
-        sum = sum * square + 1.0 / k;
-    return exponent * 0.6931471805599453 + 2 * s * sum;
-}
-
 /* log(u) / weight is largest with the probabilities that drawing one after the other would give:
  * Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006). */
 void tsr__weights_draw_native(const tsr__weights *weights, double largest,
@@ -117,6 +97,6 @@ void tsr__weights_draw_native(const tsr__weights *weights, double largest,
         uint64_t bits = (uint64_t)words[i % 2 * 2] << 32 | words[i % 2 * 2 + 1];
         double u = ((double)(bits >> 12) + 0.5) * (1.0 / 4503599627370496.0);
         if (tsr__weight(weights, i) > 0)
-            tsr__best_offer(best, logarithm(u) / weight, (uint32_t)i);
+            tsr__best_offer(best, tsr__logarithm(u) / weight, (uint32_t)i);
     }
 }

@@ -6,21 +6,14 @@
 static const VkExternalMemoryHandleTypeFlagBits handle_type =
     VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
 
-static tsr_status create_buffer(tsr_device *device, uint64_t size, VkBuffer *out)
+static tsr_status create_buffer(tsr_device *device, uint64_t size, VkBuffer *out,
+                                VkMemoryRequirements *requirements)
 {
     VkExternalMemoryBufferCreateInfo external = {
         .sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
         .handleTypes = handle_type,
     };
-    VkBufferCreateInfo info = {
-        .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
-        .pNext = &external,
-        .size = size,
-        .usage = TSR__BUFFER_USAGE,
-        .sharingMode = VK_SHARING_MODE_EXCLUSIVE,
-    };
-    TSR__DEVICE_TRY(device, CreateBuffer, device->handle, &info, NULL, out);
-    return TSR_OK;
+    return tsr__memory_create_buffer(device, size, &external, out, requirements);
 }
 
 /* VK_ERROR_INVALID_EXTERNAL_HANDLE by the book; but whatever a driver says that is not short of
@@ -59,20 +52,7 @@ static tsr_status import(tsr_device *device, void *host, uint64_t size, uint32_t
         .handleType = handle_type,
         .pHostPointer = host,
     };
-    VkMemoryAllocateFlagsInfo flags = {
-        .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
-        .pNext = &pointer,
-        .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT,
-    };
-    VkMemoryAllocateInfo info = {
-        .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
-        .pNext = &flags,
-        .allocationSize = size,
-        .memoryTypeIndex = type,
-    };
-    VkResult result = TSR__VK(&device->vk, AllocateMemory, device->handle, &info, NULL, out);
-    if (result < 0)
-        *out = VK_NULL_HANDLE;
+    VkResult result = tsr__memory_allocate(device, size, type, &pointer, out);
     if (result < 0 && !is_refusal(result))
         return tsr__device_fail(device, result, "vkAllocateMemory");
     return TSR_OK;
@@ -85,8 +65,7 @@ static tsr_status fill(tsr_device *device, const VkPhysicalDeviceMemoryPropertie
     VkMemoryRequirements requirements;
     uint32_t type;
 
-    TSR__TRY(create_buffer(device, slab->size_bytes, &slab->buffer));
-    device->vk.GetBufferMemoryRequirements(device->handle, slab->buffer, &requirements);
+    TSR__TRY(create_buffer(device, slab->size_bytes, &slab->buffer, &requirements));
     const uint64_t size = tsr__align_up_u64(requirements.size, alignment);
     slab->own = tsr__calloc(1, size + alignment);
     if (!slab->own)

@@ -25,6 +25,45 @@ struct tsr__memory {
     uint64_t emptied; /* slabs, so far */
 };
 
+/* What the driver gives -------------------------------------------------------------------------
+ */
+
+tsr_status tsr__memory_create_buffer(tsr_device *device, uint64_t size, const void *next,
+                                     VkBuffer *out, VkMemoryRequirements *requirements)
+{
+    VkBufferCreateInfo info = {
+        .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+        .pNext = next,
+        .size = size,
+        .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                 VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT,
+        .sharingMode = VK_SHARING_MODE_EXCLUSIVE,
+    };
+    TSR__DEVICE_TRY(device, CreateBuffer, device->handle, &info, NULL, out);
+    device->vk.GetBufferMemoryRequirements(device->handle, *out, requirements);
+    return TSR_OK;
+}
+
+VkResult tsr__memory_allocate(tsr_device *device, uint64_t size, uint32_t type, const void *next,
+                              VkDeviceMemory *out)
+{
+    VkMemoryAllocateFlagsInfo flags = {
+        .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
+        .pNext = next,
+        .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT,
+    };
+    VkMemoryAllocateInfo info = {
+        .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+        .pNext = &flags,
+        .allocationSize = size,
+        .memoryTypeIndex = type,
+    };
+    VkResult result = TSR__VK(&device->vk, AllocateMemory, device->handle, &info, NULL, out);
+    if (result < 0)
+        *out = VK_NULL_HANDLE;
+    return result;
+}
+
 /* Memory types --------------------------------------------------------------------------------- */
 
 uint32_t tsr__memory_find_type(const VkPhysicalDeviceMemoryProperties *properties, uint32_t allowed,
@@ -55,16 +94,9 @@ uint32_t tsr__memory_find_type(const VkPhysicalDeviceMemoryProperties *propertie
 /* Which types our buffers may lie in, as the driver says for one of them. */
 static tsr_status allowed_types(tsr_device *device, uint32_t *out)
 {
-    VkBufferCreateInfo info = {
-        .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
-        .size = PAGE_BYTES,
-        .usage = TSR__BUFFER_USAGE,
-        .sharingMode = VK_SHARING_MODE_EXCLUSIVE,
-    };
     VkBuffer buffer;
-    TSR__DEVICE_TRY(device, CreateBuffer, device->handle, &info, NULL, &buffer);
     VkMemoryRequirements requirements;
-    device->vk.GetBufferMemoryRequirements(device->handle, buffer, &requirements);
+    TSR__TRY(tsr__memory_create_buffer(device, PAGE_BYTES, NULL, &buffer, &requirements));
     device->vk.DestroyBuffer(device->handle, buffer, NULL);
     *out = requirements.memoryTypeBits;
     return TSR_OK;
@@ -196,30 +228,12 @@ static tsr_status check_room(const tsr_device *device, const tsr__memory *memory
 
 static tsr_status slab_allocate(tsr_device *device, const tsr__memory *memory, tsr__slab *slab)
 {
-    VkBufferCreateInfo buffer_info = {
-        .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
-        .size = slab->size_bytes,
-        .usage = TSR__BUFFER_USAGE,
-        .sharingMode = VK_SHARING_MODE_EXCLUSIVE,
-    };
-    TSR__DEVICE_TRY(device, CreateBuffer, device->handle, &buffer_info, NULL, &slab->buffer);
     VkMemoryRequirements requirements;
-    device->vk.GetBufferMemoryRequirements(device->handle, slab->buffer, &requirements);
-
-    VkMemoryAllocateFlagsInfo flags = {
-        .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
-        .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT,
-    };
-    VkMemoryAllocateInfo memory_info = {
-        .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
-        .pNext = &flags,
-        .allocationSize = requirements.size,
-        .memoryTypeIndex = memory->type[slab->kind],
-    };
-    VkResult result =
-        TSR__VK(&device->vk, AllocateMemory, device->handle, &memory_info, NULL, &slab->memory);
+    TSR__TRY(
+        tsr__memory_create_buffer(device, slab->size_bytes, NULL, &slab->buffer, &requirements));
+    VkResult result = tsr__memory_allocate(device, requirements.size, memory->type[slab->kind],
+                                           NULL, &slab->memory);
     if (result < 0) {
-        slab->memory = VK_NULL_HANDLE;
         if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
             return out_of_memory(device, memory, slab->kind, slab->size_bytes,
                                  "vkAllocateMemory refused", slab->size_bytes);

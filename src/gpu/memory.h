@@ -10,7 +10,6 @@ typedef struct tsr__slab {
     struct tsr__slab *next;
     tsr__buffer_kind kind;
     uint32_t heap;
-    bool coherent;
     VkDeviceMemory memory;
     VkBuffer buffer;
     uint64_t address;
@@ -29,9 +28,13 @@ tsr_status tsr__memory_create(tsr_device *device,
 /* All buffers have been released. NULL is fine. */
 void tsr__memory_destroy(tsr_device *device, tsr__memory *memory);
 
-#define TSR__BUFFER_USAGE                                                                          \
-    (VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |                       \
-     VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT)
+/* A buffer as all of tessera's are, and what memory it needs. `next` extends what is asked for. */
+tsr_status tsr__memory_create_buffer(tsr_device *device, uint64_t size, const void *next,
+                                     VkBuffer *out,
+                                     VkMemoryRequirements *requirements) TSR_NODISCARD;
+/* Memory that such a buffer can be bound to; the driver's answer. On failure *out is no memory. */
+VkResult tsr__memory_allocate(tsr_device *device, uint64_t size, uint32_t type, const void *next,
+                              VkDeviceMemory *out);
 
 /* The first allowed type with all of `required`, preferring one with `wanted` as well and without
  * `unwanted`; UINT32_MAX: there is none. */

@@ -72,6 +72,10 @@ START_TEST(kinds_are_the_librarys)
             tsr_sampler_create_random(
                 tsr_sampler_random_params(.n = 300, .order = TSR_ORDER_DOTNET, .seed = -7), &s),
             &s, 0, 2);
+    compare("sample random --n 300 --order mlx --seed 7 --epochs 3",
+            tsr_sampler_create_random(
+                tsr_sampler_random_params(.n = 300, .order = TSR_ORDER_MLX, .seed = 7), &s),
+            &s, 0, 2);
     compare("sample subset --indices indices.txt --seed 2 --epochs 2",
             tsr_sampler_create_subset(
                 tsr_sampler_subset_params(.indices = indices, .count = ITEMS, .seed = 2), &s),

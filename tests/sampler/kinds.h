@@ -6,7 +6,7 @@
 
 #include "sampler/read.h"
 
-#define KINDS 24
+#define KINDS 29
 
 static inline tsr_status kind_distributed(tsr_tail tail, tsr_split split, tsr_order order,
                                           int64_t ranks, int64_t rank, tsr_sampler **out)
@@ -119,6 +119,16 @@ static inline tsr_status kind_create(int kind, tsr_sampler **out)
         made = kind_random(TSR_ORDER_FEISTEL, true, 55, &base);
         made = kind_batch(made, base, 4, false, &base);
         return kind_shared(made, made == TSR_OK ? base : NULL, TSR_TAIL_PAD_MASK, out);
+    case 23:
+        return kind_random(TSR_ORDER_MLX, false, 95, out);
+    case 24:
+        return kind_random(TSR_ORDER_MLX, true, 55, out);
+    case 25:
+        return kind_weighted(TSR_ORDER_MLX, false, 70, out);
+    case 26:
+        return kind_weighted(TSR_ORDER_MLX, true, 9, out);
+    case 27:
+        return kind_distributed(TSR_TAIL_PAD, TSR_SPLIT_INTERLEAVED, TSR_ORDER_MLX, 4, 3, out);
     default:
         made =
             kind_distributed(TSR_TAIL_PAD, TSR_SPLIT_INTERLEAVED, TSR_ORDER_FEISTEL, 2, 1, &base);

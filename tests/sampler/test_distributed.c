@@ -120,6 +120,8 @@ START_TEST(all_shares_in_reference_orders)
                                                              .split = splits[s],
                                                              .seed = (int64_t)n};
                     check_all_ranks(params);
+                    params.order = TSR_ORDER_MLX;
+                    check_all_ranks(params);
                     params.order = TSR_ORDER_DOTNET;
                     /* Its drop is another one: the golden file has that. */
                     if (params.tail != TSR_TAIL_DROP)
@@ -417,7 +419,7 @@ START_TEST(errors)
     ERROR(TSR_ERR_INVALID, "distributed: rank 1 is given without ranks", .n = 10, .rank = 1);
     ERROR(TSR_ERR_INVALID, "distributed: 9 is no tail", .n = 1, .ranks = 1, .tail = (tsr_tail)9);
     ERROR(TSR_ERR_INVALID, "distributed: 2 is no split", .n = 1, .ranks = 1, .split = (tsr_split)2);
-    ERROR(TSR_ERR_INVALID, "distributed: 4 is no order", .n = 1, .ranks = 1, .order = (tsr_order)4);
+    ERROR(TSR_ERR_INVALID, "distributed: 5 is no order", .n = 1, .ranks = 1, .order = (tsr_order)5);
     ERROR(TSR_ERR_INVALID, "distributed: 4611686018427387905 items are more than 2^62",
           .n = (UINT64_C(1) << 62) + 1, .ranks = 1);
     ERROR(TSR_ERR_INVALID,
@@ -477,15 +479,17 @@ END_TEST
 
 START_TEST(names)
 {
-    const char *orders[] = {"feistel", "torch", "dotnet", "none"};
+    const char *orders[] = {"feistel", "torch", "dotnet", "none", "mlx"};
     const char *tail_names[] = {"pad", "pad-mask", "uneven", "drop"};
     const char *split_names[] = {"interleaved", "contiguous"};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         tsr_order order = (tsr_order)9;
-        tsr_tail tail = (tsr_tail)9;
         ck_assert_str_eq(tsr_order_name((tsr_order)i), orders[i]);
         ck_assert_ok(tsr_order_parse(orders[i], &order));
         ck_assert_int_eq(order, i);
+    }
+    for (int i = 0; i < 4; i++) {
+        tsr_tail tail = (tsr_tail)9;
         ck_assert_str_eq(tsr_tail_name((tsr_tail)i), tail_names[i]);
         ck_assert_ok(tsr_tail_parse(tail_names[i], &tail));
         ck_assert_int_eq(tail, i);
@@ -500,6 +504,7 @@ START_TEST(names)
     tsr_tail tail;
     tsr_split split;
     ck_assert_str_eq(tsr_order_name((tsr_order)-1), "?");
+    ck_assert_str_eq(tsr_order_name((tsr_order)5), "?");
     ck_assert_str_eq(tsr_tail_name((tsr_tail)4), "?");
     ck_assert_str_eq(tsr_split_name((tsr_split)2), "?");
     ck_assert_error(tsr_order_parse("Torch", &order), TSR_ERR_NOT_FOUND,

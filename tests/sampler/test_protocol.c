@@ -309,9 +309,10 @@ START_TEST(names_and_lengths)
                                 "random",      "random",      "random",      "random",   "subset",
                                 "subset",      "weighted",    "weighted",    "weighted", "weighted",
                                 "distributed", "distributed", "distributed", "batch",    "batch",
-                                "batch",       "distributed", "distributed", "batch"};
-    const uint64_t lengths[KINDS] = {50, 40, 95, 55, 95, 55, 95, 55, 95, 7,  7, 70,
-                                     9,  70, 9,  26, 26, 25, 14, 13, 6,  24, 5, 3};
+                                "batch",       "distributed", "distributed", "random",   "random",
+                                "weighted",    "weighted",    "distributed", "batch"};
+    const uint64_t lengths[KINDS] = {50, 40, 95, 55, 95, 55, 95, 55, 95, 7,  7,  70, 9,  70, 9,
+                                     26, 26, 25, 14, 13, 6,  24, 5,  95, 55, 70, 9,  26, 3};
     for (int kind = 0; kind < KINDS; kind++) {
         tsr_sampler *sampler = create(kind);
         ck_assert_str_eq(tsr_sampler_name(sampler), names[kind]);

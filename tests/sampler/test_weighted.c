@@ -304,9 +304,9 @@ START_TEST(errors)
           .num_samples = 1);
     ERROR("weighted: 1 weights are above 0, and 2 samples without replacement are more",
           .weights = one, .count = 3, .num_samples = 2, .no_replacement = true);
-    ERROR("weighted: the order is feistel or torch, not dotnet", .weights = good, .count = 2,
+    ERROR("weighted: the order is feistel, torch or mlx, not dotnet", .weights = good, .count = 2,
           .num_samples = 1, .order = TSR_ORDER_DOTNET);
-    ERROR("weighted: the order is feistel or torch, not ?", .weights = good, .count = 2,
+    ERROR("weighted: the order is feistel, torch or mlx, not ?", .weights = good, .count = 2,
           .num_samples = 1, .order = (tsr_order)17);
     ERROR("weighted: 16777217 weights are more than the order torch can draw from, 16777216",
           .weights = good, .count = (1 << 24) + 1, .num_samples = 1, .order = TSR_ORDER_TORCH);
