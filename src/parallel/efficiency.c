@@ -1,6 +1,6 @@
 #include "tessera/calibrate.h"
 
-#include "shard/rates.h"
+#include "base/rates.h"
 
 double tsr_partition_efficiency(int ranks, const tsr_shard_range *ranges, const double *rates)
 {

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/rates.h"
 #include "shard/names.h"
 #include "shard/plan.h"
-#include "shard/rates.h"
 #include "shard/strategy.h"
 
 const char *tsr_shard_plan_strategy(const tsr_shard_plan *plan)

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/environment.h"
 #include "comm/boot/boot.h"
 #include "comm/boot/choose.h"
-#include "comm/boot/variables.h"
 #include "support/check_main.h"
 
 /* Nothing of what the tests themselves were started by. */

@@ -12,17 +12,22 @@ START_TEST(the_listing_describes_the_driver)
 {
     tsr_device_list list;
     GPU_OK(tsr_device_list_init(&list));
-    ck_assert_int_eq(list.count, 1);
     const tsr_device_info *info = &list.devices[0];
+    if (getenv("TEST_GPU")) {
+        ck_assert_int_ge(list.count, 1);
+        ck_assert_int_ne(info->type, TSR_DEVICE_CPU);
+    } else {
+        ck_assert_int_eq(list.count, 1);
+        ck_assert_int_eq(info->type, TSR_DEVICE_CPU);
+        ck_assert(info->heaps[0].device_local && info->heaps[0].host_visible);
+        ck_assert(info->unified_memory);
+    }
     ck_assert_int_eq(info->index, 0);
-    ck_assert_int_eq(info->type, TSR_DEVICE_CPU);
     ck_assert(info->usable && info->unusable_reason[0] == '\0');
     ck_assert(info->name[0] != '\0' && info->driver_name[0] != '\0');
     ck_assert_uint_eq(strlen(info->uuid_text), 36);
     ck_assert_int_ge(info->heap_count, 1);
     ck_assert_uint_ge(info->heaps[0].size_bytes, UINT64_C(1) << 30);
-    ck_assert(info->heaps[0].device_local && info->heaps[0].host_visible);
-    ck_assert(info->unified_memory);
     ck_assert_int_ge(info->queue_family_count, 1);
     ck_assert(info->queue_families[0].compute);
     ck_assert_uint_ge(info->subgroup_size, 1);

@@ -110,22 +110,22 @@ START_TEST(errors)
     set("RANK", "0");
     ERROR("rank: RANK is set, but WORLD_SIZE is not");
     set("WORLD_SIZE", "0");
-    ERROR("rank: WORLD_SIZE is 0, not 1 to 2147483647");
+    ERROR("rank: WORLD_SIZE is '0', not an integer from 1 to 2147483647");
     set("WORLD_SIZE", "4 ");
-    ERROR("rank: WORLD_SIZE is '4 ', not a number");
+    ERROR("rank: WORLD_SIZE is '4 ', not an integer from 1 to 2147483647");
     set("WORLD_SIZE", "");
     ERROR("rank: RANK is set, but WORLD_SIZE is not");
     set("WORLD_SIZE", " 4");
-    ERROR("rank: WORLD_SIZE is ' 4', not a number");
+    ERROR("rank: WORLD_SIZE is ' 4', not an integer from 1 to 2147483647");
     set("WORLD_SIZE", "99999999999999999999");
-    ERROR("rank: WORLD_SIZE is '99999999999999999999', not a number");
+    ERROR("rank: WORLD_SIZE is '99999999999999999999', not an integer from 1 to 2147483647");
     set("WORLD_SIZE", "4");
     set("RANK", "4");
-    ERROR("rank: RANK is 4, not 0 to 3");
+    ERROR("rank: RANK is '4', not an integer from 0 to 3");
     set("RANK", "-1");
-    ERROR("rank: RANK is -1, not 0 to 3");
+    ERROR("rank: RANK is '-1', not an integer from 0 to 3");
     set("RANK", "two");
-    ERROR("rank: RANK is 'two', not a number");
+    ERROR("rank: RANK is 'two', not an integer from 0 to 3");
     unsetenv("RANK");
     ERROR("rank: WORLD_SIZE is set, but RANK is not");
     unsetenv("WORLD_SIZE");
@@ -151,7 +151,7 @@ START_TEST(distributed_samplers_look_there)
     set("RANK", "5");
     ck_assert_error(
         tsr_sampler_create_distributed(tsr_sampler_distributed_params(.n = 11), &sampler),
-        TSR_ERR_INVALID, "rank: RANK is 5, not 0 to 4");
+        TSR_ERR_INVALID, "rank: RANK is '5', not an integer from 0 to 4");
 }
 END_TEST
 

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/environment.h"
 #include "base/error.h"
 #include "comm/board/board_state.h"
-#include "comm/boot/variables.h"
 #include "comm/job.h"
 
 #define PAGES 16
@@ -25,7 +25,7 @@ struct tsr__boards {
 
 tsr_status tsr__boards_wanted(bool *out)
 {
-    const char *wish = tsr__boot_variable("TESSERA_SHARED_MEMORY");
+    const char *wish = tsr__env_text("TESSERA_SHARED_MEMORY");
     const bool off = wish && strcmp(wish, "off") == 0;
     TSR__REQUIRE(!wish || off || strcmp(wish, "on") == 0,
                  "TESSERA_SHARED_MEMORY is '%.80s', not on or off", wish);

@@ -3,10 +3,10 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "comm/boot/impl.h"
 #include "comm/boot/rendezvous.h"
-#include "comm/boot/variables.h"
 
 #define DEFAULT_PORT 29501 /* torch's 29500, and one */
 #define SHORTEST_TOKEN 16
@@ -14,12 +14,12 @@
 static tsr_status read_place(tsr__boot_place *place)
 {
     int64_t rank, size, local_rank, local_size;
-    TSR__TRY(tsr__boot_needed_integer("WORLD_SIZE", 1, INT32_MAX, &size));
+    TSR__TRY(tsr__env_needed_integer("boot", "WORLD_SIZE", 1, INT32_MAX, &size));
     TSR__TRY(tsr__boot_check_size(size));
-    TSR__TRY(tsr__boot_needed_integer("RANK", 0, size - 1, &rank));
-    TSR__TRY(tsr__boot_integer("LOCAL_WORLD_SIZE", 1, size, -1, &local_size));
-    TSR__TRY(tsr__boot_integer("LOCAL_RANK", 0, (local_size > 0 ? local_size : size) - 1, -1,
-                               &local_rank));
+    TSR__TRY(tsr__env_needed_integer("boot", "RANK", 0, size - 1, &rank));
+    TSR__TRY(tsr__env_integer("boot", "LOCAL_WORLD_SIZE", 1, size, -1, &local_size));
+    TSR__TRY(tsr__env_integer("boot", "LOCAL_RANK", 0, (local_size > 0 ? local_size : size) - 1, -1,
+                              &local_rank));
     *place =
         (tsr__boot_place){(int32_t)rank, (int32_t)size, (int32_t)local_rank, (int32_t)local_size};
     return TSR_OK;
@@ -29,9 +29,9 @@ static tsr_status read_place(tsr__boot_place *place)
 static tsr_status read_port(uint16_t *port)
 {
     int64_t master, own;
-    TSR__TRY(tsr__boot_integer("MASTER_PORT", 1, 65535, 0, &master));
-    TSR__TRY(tsr__boot_integer("TESSERA_MASTER_PORT", 1, 65535, 0, &own));
-    const char *agent = tsr__boot_variable("TORCHELASTIC_USE_AGENT_STORE");
+    TSR__TRY(tsr__env_integer("boot", "MASTER_PORT", 1, 65535, 0, &master));
+    TSR__TRY(tsr__env_integer("boot", "TESSERA_MASTER_PORT", 1, 65535, 0, &own));
+    const char *agent = tsr__env_text("TORCHELASTIC_USE_AGENT_STORE");
     TSR__REQUIRE(own == 0 || own != master || agent == NULL || strcmp(agent, "True") != 0,
                  "boot: TESSERA_MASTER_PORT is %" PRId64
                  ", which is MASTER_PORT and belongs to torchrun's agent",
@@ -66,8 +66,8 @@ tsr_status tsr__boot_open_env(const tsr__boot_params *params, tsr__boot_place *p
         return TSR_OK;
     }
 
-    const char *address = tsr__boot_variable("MASTER_ADDR");
-    const char *token = tsr__boot_variable("TESSERA_TOKEN");
+    const char *address = tsr__env_text("MASTER_ADDR");
+    const char *token = tsr__env_text("TESSERA_TOKEN");
     tsr__rendezvous_params where = {
         .rank = read.rank,
         .size = read.size,

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "comm/boot/variables.h"
+#include "base/environment.h"
 
 static void add(crypto_generichash_state *hash, const void *bytes, size_t size)
 {
@@ -33,7 +33,7 @@ void tsr__boot_node(uint8_t node[TSR__BOOT_NODE_SIZE])
 {
     crypto_generichash_state hash;
     crypto_generichash_init(&hash, NULL, 0, TSR__BOOT_NODE_SIZE);
-    const char *name = tsr__boot_variable("TESSERA_NODE");
+    const char *name = tsr__env_text("TESSERA_NODE");
     if (name != NULL) {
         add(&hash, "name", 4);
         add(&hash, name, strlen(name));

@@ -1,12 +1,13 @@
-#include "comm/boot/variables.h"
+#include "base/environment.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/error.h"
 
-const char *tsr__boot_variable(const char *name)
+const char *tsr__env_text(const char *name)
 {
     const char *value = getenv(name);
     return value != NULL && value[0] != '\0' ? value : NULL;
@@ -27,21 +28,22 @@ static bool parse(const char *text, int64_t *out)
     return true;
 }
 
-tsr_status tsr__boot_integer(const char *name, int64_t low, int64_t high, int64_t fallback,
-                             int64_t *out)
+tsr_status tsr__env_integer(const char *what, const char *name, int64_t low, int64_t high,
+                            int64_t fallback, int64_t *out)
 {
-    const char *text = tsr__boot_variable(name);
+    const char *text = tsr__env_text(name);
     int64_t value = fallback;
     if (text != NULL && (!parse(text, &value) || value < low || value > high))
         return tsr__fail(TSR_ERR_INVALID,
-                         "boot: %s is '%.80s', not an integer from %" PRId64 " to %" PRId64, name,
-                         text, low, high);
+                         "%s: %s is '%.80s', not an integer from %" PRId64 " to %" PRId64, what,
+                         name, text, low, high);
     *out = value;
     return TSR_OK;
 }
 
-tsr_status tsr__boot_needed_integer(const char *name, int64_t low, int64_t high, int64_t *out)
+tsr_status tsr__env_needed_integer(const char *what, const char *name, int64_t low, int64_t high,
+                                   int64_t *out)
 {
-    TSR__REQUIRE(tsr__boot_variable(name) != NULL, "boot: %s is not set", name);
-    return tsr__boot_integer(name, low, high, low, out);
+    TSR__REQUIRE(tsr__env_text(name) != NULL, "%s: %s is not set", what, name);
+    return tsr__env_integer(what, name, low, high, low, out);
 }

@@ -1,8 +1,8 @@
 /* Rates have any unit, also one in which their sum, or a time, would not fit a double: what is
  * worked out from several takes them as multiples of a power of two near the largest, which changes
  * no digit. */
-#ifndef TSR_SHARD_RATES_H
-#define TSR_SHARD_RATES_H
+#ifndef TSR_BASE_RATES_H
+#define TSR_BASE_RATES_H
 
 #include <math.h>
 

@@ -1,0 +1,54 @@
+#include "base/launcher.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/environment.h"
+#include "base/error.h"
+
+static tsr_status as_asked(const char *what, const char *asked, tsr__launcher *out,
+                           const char **why)
+{
+    static const struct {
+        const char *name, *why;
+        tsr__launcher launcher;
+    } names[] = {
+        {"pmix", "TESSERA_BOOT is pmix", TSR__LAUNCHER_PMIX},
+        {"env", "TESSERA_BOOT is env", TSR__LAUNCHER_VARIABLES},
+        {"single", "TESSERA_BOOT is single", TSR__LAUNCHER_SINGLE},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(asked, names[i].name) == 0) {
+            *out = names[i].launcher;
+            *why = names[i].why;
+            return TSR_OK;
+        }
+    return tsr__fail(TSR_ERR_INVALID, "%s: TESSERA_BOOT is '%.80s', not auto, pmix, env or single",
+                     what, asked);
+}
+
+tsr_status tsr__launcher_find(const char *what, tsr__launcher *out, const char **why)
+{
+    const char *asked = tsr__env_text("TESSERA_BOOT");
+    if (asked != NULL && strcmp(asked, "auto") != 0)
+        return as_asked(what, asked, out, why);
+
+    bool variables = tsr__env_text("RANK") != NULL || tsr__env_text("WORLD_SIZE") != NULL;
+    bool pmix = tsr__env_text("PMIX_NAMESPACE") != NULL && tsr__env_text("PMIX_RANK") != NULL;
+    if (variables && pmix && tsr__env_text("TORCHELASTIC_RUN_ID") != NULL) {
+        /* srun torchrun …: what PMIx counts are the agents. */
+        *out = TSR__LAUNCHER_VARIABLES;
+        *why = "RANK or WORLD_SIZE is set, by a torchrun that was itself started through PMIx";
+    } else if (pmix) {
+        *out = TSR__LAUNCHER_PMIX;
+        *why = "PMIX_NAMESPACE and PMIX_RANK are set";
+    } else if (variables) {
+        *out = TSR__LAUNCHER_VARIABLES;
+        *why = "RANK or WORLD_SIZE is set";
+    } else {
+        *out = TSR__LAUNCHER_NONE;
+        *why = "there is neither PMIX_NAMESPACE nor RANK";
+    }
+    return TSR_OK;
+}
