@@ -140,9 +140,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_resume(tsr_sampler *sampler, const 
 typedef enum tsr_order {
     TSR_ORDER_FEISTEL = 0, /* our own: any item at once, and no memory (weighted: alias tables) */
     TSR_ORDER_TORCH = 1,   /* PyTorch's, bit for bit: MT19937 and 4 bytes of memory an item */
-    TSR_ORDER_DOTNET = 2,  /* the C# document's, bit for bit: System.Random, 4 bytes an item */
+    TSR_ORDER_DOTNET = 2,  /* a shuffle by .NET's System.Random, bit for bit: 4 bytes an item */
     TSR_ORDER_NONE = 3,    /* as they come */
-    TSR_ORDER_MLX = 4      /* the samplers document's for MLX: threefry and 4 bytes an item */
+    TSR_ORDER_MLX = 4      /* MLX 0.32's argsort(random.uniform), bit for bit: 4 bytes an item */
 } tsr_order;
 
 /* "feistel", "torch", "dotnet", "none", "mlx"; "?" for a value that is none. Static storage. */
@@ -258,11 +258,11 @@ typedef struct tsr_sampler_weighted_params {
  * it, up to the last bit of the system's log1p and in the order of indices where keys are equal.
  * Epochs are successive passes of one generator.
  *
- * mlx: the document's mx.random.categorical(log(probs)), with num_samples where the document has
- * the axis: for each sample a number for each weight, at most 2^32 − 1 in all, and time in
- * proportion. Without replacement, which the document leaves open, the largest of one draw's sums,
- * the largest first. The numbers are MLX's bit for bit, and so are the samples but where two sums
- * differ by less than the rounding of logarithms in 32 bits. Epochs as above.
+ * mlx: mx.random.categorical(log(weights / sum), num_samples=…): for each sample a number for each
+ * weight, at most 2^32 − 1 in all, and time in proportion. Without replacement, which MLX does not
+ * have, the largest of one draw's sums, the largest first. The numbers are MLX's bit for bit, and
+ * so are the samples but where two sums differ by less than the rounding of logarithms in 32 bits.
+ * Epochs as above.
  *
  * Errors: TSR_ERR_INVALID for no weight or too many, a weight that is negative, infinite or NaN,
  * weights that add up to 0, no sample, more samples than there are weights above 0 to be drawn
@@ -323,11 +323,11 @@ typedef struct tsr_sampler_distributed_params {
 /* One rank's share of a dataset in shuffled order, or of what another sampler gives; all ranks
  * create theirs with the same parameters.
  *
- * torch: DistributedSampler; randperm with seed + epoch. dotnet: the C# document's, System.Random
- * of seed + epoch wrapping as int32; with TSR_TAIL_DROP only the first n / ranks · ranks items are
- * shuffled, as the document says (all other orders shuffle all n, then drop). mlx: the document's
- * distributed_indices, argsort(random.uniform) with the key of seed + epoch. feistel: the pair of
- * seed and epoch is the key.
+ * torch: DistributedSampler; randperm with seed + epoch. dotnet: Fisher and Yates' shuffle with
+ * System.Random of seed + epoch, wrapping as int32; with TSR_TAIL_DROP only the first
+ * n / ranks · ranks items are shuffled (all other orders shuffle all n, then drop). mlx:
+ * argsort(random.uniform) with the key of seed + epoch. feistel: the pair of seed and epoch is the
+ * key.
  *
  * A wrapped sampler starts its epoch again, and follows to others. Where its length is unknown, the
  * split must be interleaved, and TSR_TAIL_DROP gives no item before a whole round of them exists.

@@ -3,6 +3,6 @@
 . "$(dirname "$0")/lane.sh"
 find_drivers || exit 1
 # shellcheck disable=SC2086 # options
-CC=gcc configure build/gcc --werror $driver_options && build build/gcc || exit 1
+build_with gcc $driver_options || exit 1
 # shellcheck disable=SC2046 # suites
 run_suites build/gcc unit examples lavapipe $([ -n "$driver_options" ] && echo swiftshader)

@@ -6,5 +6,5 @@ if command -v dpkg-query >/dev/null && apt-cache show chromium >/dev/null 2>&1; 
     install_missing chromium
 fi
 install_missing python3-jsonschema libxml2-utils fonts-dejavu-core
-CC=gcc configure build/gcc --werror && build build/gcc || exit 1
+build_with gcc || exit 1
 run_tap tests/cli/page.sh "$root/build/gcc"

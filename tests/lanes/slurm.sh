@@ -3,5 +3,5 @@
 # installed here rather than for all lanes. A machine where it cannot run fails this lane.
 . "$(dirname "$0")/lane.sh"
 install_missing slurm-wlm slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge
-CC=gcc configure build/gcc --werror && build build/gcc || exit 1
+build_with gcc || exit 1
 run_tap tests/boot/slurm.sh "$root" "$root/build/gcc/tests/boot/rank" "$root/build/gcc/tests/hosts/summing"

@@ -266,7 +266,7 @@ START_TEST(tells_ranks_who_they_are)
         ck_assert_int_eq(job.status, 0);
         int ports[2] = {0};
         for (int rank = 0; rank < 3; rank++) {
-            char name[16], expected[256], one[65];
+            char name[24], expected[256], one[65];
             int port[2];
             snprintf(name, sizeof name, "rank.%d", rank);
             char *said = read_file(name);

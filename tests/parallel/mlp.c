@@ -1,4 +1,7 @@
 /* MLP blocks against a double-precision reference and finite differences. */
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "parallel/linear_case.h"
 
 typedef struct mlp_case {
@@ -253,6 +256,18 @@ CASE(pipeline, "ColumnParallelLinear to RowParallelLinear pipeline")
           "mlp_forward_block: an argument is NULL");
     FAILS(tsr_mlp_create_block(NULL, in, hidden, out, true, NULL, &row), TSR_ERR_INVALID,
           "mlp_create_block: column is NULL");
+    tsr_layer *none = NULL, *neither = NULL;
+    FAILS(tsr_mlp_create_block(NULL, in, 0, out, true, &none, &neither), TSR_ERR_INVALID,
+          "mlp_create_block: input_size is 20, hidden_size 0, output_size 10; all are at least 1");
+    char text[128];
+    const int64_t most = INT64_MAX / 840;
+    snprintf(text, sizeof text,
+             "mlp_create_block: layout_init: the bytes of f32 [%" PRId64 ",%" PRId64
+             "] do not fit 63 bits",
+             most, most);
+    FAILS(tsr_mlp_create_block("big", most, most * ranks, out, true, &none, &neither),
+          TSR_ERR_OVERFLOW, text);
+    CHECK(!none && !neither, "layers of a block that failed");
     free(got);
     free(up);
     free(down);
