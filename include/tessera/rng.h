@@ -147,8 +147,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_threefry_bits(tsr_threefry_key key, int wid
 TSR_API TSR_NODISCARD tsr_status tsr_threefry_uniform(tsr_threefry_key key, uint64_t count,
                                                       float *out);
 /* mx.random.randint up to MLX 0.32 (later ones take remainders of bits): floor of the float
- * low + (high − low) · u, clamped to low … high − 1. Errors:
- * TSR_ERR_INVALID when low ≥ high, and as above. */
+ * low + (high − low) · u, clamped to low … high − 1. Errors: TSR_ERR_INVALID when low ≥ high, and
+ * as above. */
 TSR_API TSR_NODISCARD tsr_status tsr_threefry_randint(tsr_threefry_key key, int32_t low,
                                                       int32_t high, uint64_t count, int32_t *out);
 /* mx.random.permutation(n): the stable argsort of n words of bits, into the caller's `out`. Uses

@@ -265,8 +265,9 @@ typedef struct tsr_sampler_weighted_params {
  * Epochs as above.
  *
  * Errors: TSR_ERR_INVALID for no weight or too many, a weight that is negative, infinite or NaN,
- * weights that add up to 0, no sample, more samples than there are weights above 0 to be drawn
- * once; TSR_ERR_NO_MEMORY. */
+ * weights that add up to 0 (torch: or to more than their type holds; mlx: or to 0 or infinity in 32
+ * bits), no sample, more samples than there are weights above 0 to be drawn once (mlx: shares above
+ * 0 in 32 bits), a negative seed of MLX's; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status
 tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params, tsr_sampler **out);
 

@@ -2,8 +2,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 
@@ -11,6 +11,12 @@ const char *tsr__env_text(const char *name)
 {
     const char *value = getenv(name);
     return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+bool tsr__env_switch(const char *name)
+{
+    const char *text = tsr__env_text(name);
+    return text != NULL && strcmp(text, "0") != 0;
 }
 
 /* strtoll would also take leading spaces and a plus sign. */

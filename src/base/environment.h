@@ -2,12 +2,16 @@
 #ifndef TSR_BASE_ENVIRONMENT_H
 #define TSR_BASE_ENVIRONMENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "tessera/base.h"
 
 /* A variable's value; NULL when it is not set or empty. */
 const char *tsr__env_text(const char *name);
+
+/* Whether a switch is on: set, not empty, and not 0. */
+bool tsr__env_switch(const char *name);
 
 /* A decimal integer within low … high. `fallback` when the variable is not set or empty. Errors:
  * TSR_ERR_INVALID with "what: " before the reason. */

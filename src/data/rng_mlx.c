@@ -138,8 +138,8 @@ static uint32_t uniform_key(uint32_t word)
     return key;
 }
 
-/* Each item is a key above its index, so that a stable sort settles ties by index. One of the two
- * outputs is not NULL. */
+/* Each item is a key above its index, so that a stable sort settles ties by index. The
+ * indices go to `wide`, or where that is NULL to `narrow`. */
 static tsr_status argsort(tsr_threefry_key key, uint64_t n, uint32_t (*key_of)(uint32_t word),
                           int64_t *wide, uint32_t *narrow)
 {
@@ -153,10 +153,12 @@ static tsr_status argsort(tsr_threefry_key key, uint64_t n, uint32_t (*key_of)(u
     for (uint64_t i = 0; i < n; i++)
         items[i] = (uint64_t)key_of(word_at(&plan, i)) << 32 | i;
     const uint64_t *sorted = sort_by_key(items, items + n, n);
-    for (uint64_t i = 0; i < n && wide; i++)
-        wide[i] = (int64_t)(sorted[i] & UINT32_MAX);
-    for (uint64_t i = 0; i < n && narrow; i++)
-        narrow[i] = (uint32_t)sorted[i];
+    if (wide)
+        for (uint64_t i = 0; i < n; i++)
+            wide[i] = (int64_t)(sorted[i] & UINT32_MAX);
+    else
+        for (uint64_t i = 0; i < n; i++)
+            narrow[i] = (uint32_t)sorted[i];
     tsr__free(items);
     return TSR_OK;
 }

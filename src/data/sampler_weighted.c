@@ -166,20 +166,19 @@ static tsr_status keep_weights(const tsr__weights *weights, weighted *self)
 static tsr_status prepare_logits(const tsr__weights *weights, bool no_replacement, weighted *self)
 {
     uint64_t words;
-    TSR__TRY(tsr__logits_init(weights, &self->logits));
-    if (no_replacement) {
-        TSR__REQUIRE(self->samples <= self->logits.above_zero,
-                     "weighted: %" PRIu64 " shares are above 0 in 32 bits, and %" PRIu64
-                     " samples without replacement are more",
-                     self->logits.above_zero, self->samples);
-        return tsr__best_init(self->samples, &self->best);
-    }
-    TSR__REQUIRE(tsr__mul_u64(weights->count, self->samples, &words) &&
-                     words <= TSR__THREEFRY_WORDS_MOST,
+    TSR__REQUIRE(no_replacement || (tsr__mul_u64(weights->count, self->samples, &words) &&
+                                    words <= TSR__THREEFRY_WORDS_MOST),
                  "weighted: MLX draws a number for each of %" PRIu64 " weights and %" PRIu64
                  " samples, and at most %" PRIu64,
                  weights->count, self->samples, TSR__THREEFRY_WORDS_MOST);
-    return TSR_OK;
+    TSR__TRY(tsr__logits_init(weights, &self->logits));
+    if (!no_replacement)
+        return TSR_OK;
+    TSR__REQUIRE(self->samples <= self->logits.above_zero,
+                 "weighted: %" PRIu64 " shares are above 0 in 32 bits, and %" PRIu64
+                 " samples without replacement are more",
+                 self->logits.above_zero, self->samples);
+    return tsr__best_init(self->samples, &self->best);
 }
 
 static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__weights *weights,

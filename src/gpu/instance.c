@@ -2,10 +2,10 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/environment.h"
 
 static const char validation_layer[] = "VK_LAYER_KHRONOS_validation";
 
@@ -45,8 +45,7 @@ static const VkDebugUtilsMessengerCreateInfoEXT messenger_info = {
 
 bool tsr__validation_wanted(void)
 {
-    const char *value = getenv("TESSERA_VALIDATION");
-    return value && value[0] != '\0' && strcmp(value, "0") != 0;
+    return tsr__env_switch("TESSERA_VALIDATION");
 }
 
 static tsr_status require_layer(const tsr__vk_global *global)

@@ -6,16 +6,17 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "gpu/stream_state.h"
 
 #define SLOWDOWN_MOST 1000.0
 
 tsr_status tsr__slowdown(double *out)
 {
-    const char *text = getenv("TESSERA_SLOWDOWN");
+    const char *text = tsr__env_text("TESSERA_SLOWDOWN");
     char *end = NULL;
     *out = 1;
-    if (!text || !*text)
+    if (!text)
         return TSR_OK;
     /* strtod would also take spaces, signs, hexadecimal digits, "inf". */
     const bool plain = strspn(text, "0123456789.") == strlen(text);

@@ -1,11 +1,10 @@
 #include "parallel/group.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/environment.h"
 #include "gpu/reach.h"
 
 #define PIECE_BYTES (UINT64_C(2) << 20)
@@ -25,17 +24,11 @@ tsr_parallel *tsr_parallel_default(void)
     return atomic_load(&chosen);
 }
 
-static bool environment_stages(void)
-{
-    const char *text = getenv("TESSERA_FORCE_STAGING");
-    return text && *text && strcmp(text, "0") != 0;
-}
-
 /* All ranks take one path, so that they call the communicator alike: what one of them needs. */
 static tsr_status agree(tsr_parallel *group, const tsr_parallel_params *params)
 {
     bool shares = tsr__device_shares_tensors(tsr_stream_device(group->stream));
-    int64_t need[2] = {!shares || params->force_staging || environment_stages(),
+    int64_t need[2] = {!shares || params->force_staging || tsr__env_switch("TESSERA_FORCE_STAGING"),
                        (int64_t)(params->piece_bytes ? params->piece_bytes : PIECE_BYTES)};
     TSR__TRY(tsr_comm_all_reduce(group->comm, need, need, 2, TSR_I64, TSR_OP_MAX));
     group->staged = need[0] != 0;
