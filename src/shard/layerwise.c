@@ -110,10 +110,14 @@ tsr_status tsr__assign_layerwise(const tsr_shard_request *request, const bool *c
     size_t ranks = (size_t)request->ranks, count = 0;
     member *members = tsr__calloc(2 * request->param_count, sizeof *members);
     uint64_t *numbers = tsr__calloc(2 * ranks, sizeof *numbers);
-    tsr_status status = members != NULL && numbers != NULL ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (members == NULL || numbers == NULL) {
+        tsr__free(members);
+        tsr__free(numbers);
+        return TSR_ERR_NO_MEMORY;
+    }
     uint64_t *bytes = numbers, *weights = numbers + ranks;
-    if (status == TSR_OK && (status = tsr__weights_from_rates(request->ranks, request->rates,
-                                                              weights)) == TSR_ERR_INVALID)
+    tsr_status status = tsr__weights_from_rates(request->ranks, request->rates, weights);
+    if (status == TSR_ERR_INVALID)
         status = tsr__fail_context(status, "shard");
     for (uint64_t p = 0; p < request->param_count && status == TSR_OK; p++) {
         const tsr_shard_param *param = &request->params[p];

@@ -44,8 +44,9 @@ run_suites() {
     done
     log=$folder/meson-logs/testlog${wrapper:+-${wrapper%% *}}.json # as meson names it
     rm -f "$log"
+    # One more than there are processors, because some wait for one another's answers.
     # shellcheck disable=SC2086 # options
-    meson test -C "$folder" --no-rebuild --print-errorlogs $suites \
+    meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes $(($(nproc) + 1)) $suites \
         --timeout-multiplier "${timeout_multiplier:-1}" \
         ${wrapper:+--wrapper "$wrapper"} >"$folder.log" 2>&1 || result=1
     grep -v '^ninja: \|^$\|^Ok:\|^Expected Fail:\|^Unexpected Pass:\|^Full log' "$folder.log"
