@@ -113,8 +113,9 @@ typedef struct tsr_device_list {
     tsr_device_info *devices;
 } tsr_device_list;
 
-/* Lists every Vulkan device, usable or not, in the loader's order. No device is an empty list.
- * `out` is written on success and is the caller's to give to tsr_device_list_finish. Errors:
+/* Lists every Vulkan device, usable or not, in the loader's order; one whose driver fails to answer
+ * is not usable, with that for a reason, and is logged. No device is an empty list. `out` is
+ * written on success and is the caller's to give to tsr_device_list_finish. Errors:
  * TSR_ERR_UNSUPPORTED (built without Vulkan, or no Vulkan loader on this machine),
  * TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER. */
 TSR_API TSR_NODISCARD tsr_status tsr_device_list_init(tsr_device_list *out);

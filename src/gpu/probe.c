@@ -429,6 +429,17 @@ bool tsr__probe_subgroups(const tsr__capabilities *capabilities, const tsr_devic
             info->subgroup_size_min == info->subgroup_size_max);
 }
 
+static tsr_status probe_abilities(const tsr__instance *instance, tsr_device_info *info,
+                                  tsr__capabilities *capabilities)
+{
+    extension_set extensions = {0};
+    TSR__TRY(list_extensions(instance, capabilities->physical, &extensions));
+    probe_properties(instance, &extensions, info, capabilities);
+    tsr_status status = probe_features(instance, &extensions, info, capabilities);
+    tsr__free(extensions.list);
+    return status;
+}
+
 tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, int index,
                       tsr_device_info *info, tsr__capabilities *capabilities)
 {
@@ -464,12 +475,15 @@ tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, 
         return TSR_OK;
     }
 
-    extension_set extensions = {0};
-    TSR__TRY(list_extensions(instance, physical, &extensions));
-    probe_properties(instance, &extensions, info, capabilities);
-    tsr_status status = probe_features(instance, &extensions, info, capabilities);
-    tsr__free(extensions.list);
-    TSR__TRY(status);
+    tsr_status status = probe_abilities(instance, info, capabilities);
+    if (status == TSR_ERR_NO_MEMORY)
+        return status;
+    if (status != TSR_OK) {
+        /* Its driver's trouble, which must not hide the others. */
+        unusable(info, tsr_last_error());
+        tsr__log(TSR_LOG_WARNING, "device %d (%s) cannot be used: %s", index, info->name,
+                 info->unusable_reason);
+    }
     probe_memory(instance, info, capabilities);
     format_uuid(info);
     if (capabilities->queue_family == UINT32_MAX)

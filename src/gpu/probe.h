@@ -24,7 +24,8 @@ typedef struct tsr__capabilities {
     VkDriverId driver;
 } tsr__capabilities;
 
-/* Fills both. `index` is the device's place in the listing. */
+/* Fills both. `index` is the device's place in the listing. A device whose driver fails to answer
+ * is not usable, with that for a reason, unless host memory was short: then this fails. */
 tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, int index,
                       tsr_device_info *info, tsr__capabilities *capabilities);
 

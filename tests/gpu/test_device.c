@@ -85,6 +85,42 @@ START_TEST(errors_leave_the_output_alone)
 }
 END_TEST
 
+/* The first call that asks for a device's extensions fails; then opening, where it is asked again.
+ */
+START_TEST(a_device_that_fails_to_answer_is_listed)
+{
+    const char *const reason =
+        "vkEnumerateDeviceExtensionProperties failed: VK_ERROR_INITIALIZATION_FAILED";
+    tsr_device_list list = {0};
+    const char *site = "";
+    uint64_t nth = 0;
+    while (true) {
+        tsr__fault_arm(TSR__FAULT_VULKAN, nth, VK_ERROR_INITIALIZATION_FAILED);
+        tsr_status status = tsr_device_list_init(&list);
+        site = tsr__fault_site();
+        tsr__fault_disarm();
+        ck_assert_ptr_nonnull(site);
+        if (strcmp(site, "vkEnumerateDeviceExtensionProperties") == 0) {
+            GPU_OK(status);
+            break;
+        }
+        ck_assert_int_ne(status, TSR_OK);
+        nth++;
+    }
+    ck_assert_int_ge(list.count, 1);
+    ck_assert(!list.devices[0].usable && list.devices[0].name[0] != '\0');
+    ck_assert_str_eq(list.devices[0].unusable_reason, reason);
+    tsr_device_list_finish(&list);
+
+    tsr_device *device = NULL;
+    tsr__fault_arm(TSR__FAULT_VULKAN, nth, VK_ERROR_INITIALIZATION_FAILED);
+    GPU_FAILS(tsr_device_open(tsr_device_params(.device = "0"), &device), TSR_ERR_UNSUPPORTED,
+              reason);
+    tsr__fault_disarm();
+    ck_assert_ptr_null(device);
+}
+END_TEST
+
 static const char *const no_slowdowns[] = {"abc", "0.5", "99999", "2x", "-2", "0x2", "nan", "."};
 
 START_TEST(a_slowdown_that_is_none)
@@ -205,6 +241,7 @@ TESTS(listing)
     tcase_add_test(tests, the_listing_describes_the_driver);
     tcase_add_test(tests, opened_by_index_uuid_name_and_environment);
     tcase_add_test(tests, errors_leave_the_output_alone);
+    tcase_add_test(tests, a_device_that_fails_to_answer_is_listed);
     tcase_add_test(tests, several_devices_in_one_process);
     tcase_add_loop_test(tests, a_slowdown_that_is_none, 0,
                         (int)(sizeof no_slowdowns / sizeof *no_slowdowns));
