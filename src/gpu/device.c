@@ -1,10 +1,10 @@
 #include "gpu/device.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/environment.h"
 #include "gpu/matmul/tuned.h"
 #include "gpu/memory.h"
 #include "gpu/pipeline.h"
@@ -288,7 +288,7 @@ static tsr_status open_wanted(const tsr_device_params *params, bool compile_only
     TSR__REQUIRE(out != NULL, "device_open: out is NULL");
     if (!params)
         params = &defaults;
-    const char *wanted = params->device ? params->device : getenv("TESSERA_DEVICE");
+    const char *wanted = params->device ? params->device : tsr__env_text("TESSERA_DEVICE");
 
     tsr__instance *instance;
     TSR__TRY(tsr__instance_acquire(&instance));

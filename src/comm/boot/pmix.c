@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/error.h"
 #include "comm/boot/impl.h"
 #include "comm/boot/pmix_library.h"
@@ -254,7 +255,7 @@ tsr_status tsr__boot_open_pmix(const tsr__boot_params *params, tsr__boot_place *
     static const tsr__boot_way pmix = {"PMIx", exchange, tsr__free};
     (void)params;
     /* Outside a launcher PMIx_Init would look for a server that is not there. */
-    TSR__REQUIRE(getenv("PMIX_NAMESPACE") != NULL && getenv("PMIX_RANK") != NULL,
+    TSR__REQUIRE(tsr__env_text("PMIX_NAMESPACE") != NULL && tsr__env_text("PMIX_RANK") != NULL,
                  "boot: PMIX_NAMESPACE and PMIX_RANK are not set: this process was not started "
                  "through PMIx");
     pmix_state *state = tsr__calloc(1, sizeof *state);
