@@ -67,6 +67,9 @@ uint64_t address_of(uint64_t y, uint row0, uint col0, uint unit)
 void main()
 {
     uint x = uniform_index(gl_WorkGroupID.x);
+    // Blocks of rows one after another, each of which all of b passes by.
+    if (BATCHED == 0)
+        x |= p.identity[p.identity[gl_WorkGroupID.z]] << p.block;
     uint row0 = PARTS != 0 ? 0 : x * TM;
     uint part = PARTS != 0 ? x : 0;
     uint64_t batch = batch_index();
@@ -133,7 +136,7 @@ void main()
         uint unit = r * LANES + lane;
         uint64_t at = address_of(y, row0, col0, unit);
         int e = FIRST + r * WIDTH;
-        if (own && unit < UNITS) {
+        if (own && row0 < p.m && unit < UNITS) {
             if (WIDTH == 4)
                 store_four(at, vec4(c[e], c[e + 1], c[e + 2], c[e + 3]), PAIRS != 0);
             else

@@ -19,6 +19,7 @@ struct tsr_matmul_cpu_push {
     TSR_UINT never;                        /* 0, which the compiler cannot know */
     TSR_UINT y_part;                       /* elements from one part's sums to the next */
     TSR_UINT a_batch, b_batch, y_batch;    /* from one matrix to the next */
+    TSR_UINT block;                        /* log2 of the workgroups in x for each in z */
 };
 TSR_PUSH_CHECK(tsr_matmul_cpu_push);
 

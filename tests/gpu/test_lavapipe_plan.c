@@ -2,6 +2,7 @@
  * and in order, from pieces that stay inside the operands and within what a dispatch takes. */
 #include <stdlib.h>
 
+#include "base/checked.h"
 #include "gpu/matmul/lavapipe_plan.h"
 #include "support/check_main.h"
 #include "support/random.h"
@@ -39,6 +40,22 @@ static corner corner_of(const cut *c, const tsr__lavapipe_piece *piece)
     return at;
 }
 
+/* Blocks of rows lie in z. Few workgroups are past the last row, and their numbers do not overlap.
+ */
+static void check_blocks(const tsr__lavapipe_product *p, const tsr__lavapipe_piece *piece,
+                         uint32_t tiles)
+{
+    const uint32_t blocks = piece->groups[2];
+
+    if (blocks == 1) {
+        ck_check(piece->block == 0);
+        return;
+    }
+    ck_check(p->form == TSR__LAVAPIPE_NT && !p->batched);
+    ck_check(piece->groups[0] == UINT32_C(1) << piece->block);
+    ck_check(piece->groups[0] * blocks - tiles <= tiles / 32);
+}
+
 static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
 {
     cut *c = user;
@@ -53,7 +70,7 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     const bool careful = piece->constants[TSR__LAVAPIPE_CAREFUL] != 0;
     const bool in_parts = piece->constants[TSR__LAVAPIPE_PARTS] != 0;
     /* Of parts, or tiles of rows; and of columns. */
-    const uint32_t groups = piece->groups[in_parts && !nt],
+    const uint32_t groups = piece->groups[in_parts && !nt] * piece->groups[2],
                    col_groups = piece->groups[!in_parts || nt];
     const uint32_t parts = in_parts ? groups : 1;
     const corner at = corner_of(c, piece);
@@ -84,11 +101,12 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     /* All of the piece has workgroups, and no more than a dispatch can number. */
     ck_check(in_parts ? piece->m <= tile_rows
                       : (uint64_t)groups * tile_rows >= piece->m &&
-                            (uint64_t)(groups - 1) * tile_rows < piece->m);
+                            (uint64_t)(groups - piece->groups[0]) * tile_rows < piece->m);
+    check_blocks(p, piece, tsr__div_up_u32(piece->m, tile_rows));
     ck_check(team >= 1 && team <= 8);
     ck_check((uint64_t)col_groups * team * tile_cols >= piece->n);
     ck_check(((uint64_t)col_groups * team - team) * tile_cols < piece->n);
-    ck_check(piece->groups[0] <= 4095 && piece->groups[1] <= 4095 && piece->groups[2] == 1);
+    ck_check(piece->groups[0] <= 4095 && piece->groups[1] <= 4095 && piece->groups[2] <= 8);
     /* Sums are started where k starts: of all parts, before any is added to. */
     ck_check(piece->accumulate == (first != 0 || p->accumulate));
     ck_check(parts <= p->parts);
@@ -207,6 +225,41 @@ START_TEST(parts_of_one_row)
 }
 END_TEST
 
+static tsr_status keep(void *user, const tsr__lavapipe_piece *piece)
+{
+    *(tsr__lavapipe_piece *)user = *piece;
+    return TSR_OK;
+}
+
+static const struct {
+    uint32_t m, k;
+    bool batched;
+    uint32_t groups, blocks;
+} blocks_of_rows[] = {
+    {256, 256, false, 32, 1},    {512, 256, false, 32, 2},    {1024, 256, false, 32, 4},
+    {1024, 64, false, 128, 1},   {1024, 256, true, 128, 1},   {1016, 256, false, 32, 4},
+    {1000, 256, false, 32, 4},   {520, 256, false, 65, 1},    {4096, 256, false, 64, 8},
+    {32760, 256, false, 512, 8}, {32760, 256, true, 4095, 1},
+};
+
+START_TEST(rows_in_blocks)
+{
+    tsr__lavapipe_product product = {.form = TSR__LAVAPIPE_NT,
+                                     .m = blocks_of_rows[_i].m,
+                                     .n = 1024,
+                                     .k = blocks_of_rows[_i].k,
+                                     .lanes = 8,
+                                     .a_dtype = TSR_F32,
+                                     .b_dtype = TSR_F32,
+                                     .batched = blocks_of_rows[_i].batched,
+                                     .parts = 1};
+    tsr__lavapipe_piece piece;
+    ck_assert_ok(tsr__lavapipe_plan(&product, keep, &piece));
+    ck_assert_uint_eq(piece.groups[0], blocks_of_rows[_i].groups);
+    ck_assert_uint_eq(piece.groups[2], blocks_of_rows[_i].blocks);
+}
+END_TEST
+
 /* Up to the sizes that lavapipe.c lets through. */
 START_TEST(huge_products)
 {
@@ -226,5 +279,7 @@ TESTS(lavapipe_plan)
     tcase_add_test(tests, few_long_rows);
     tcase_add_test(tests, one_long_row);
     tcase_add_test(tests, parts_of_one_row);
+    tcase_add_loop_test(tests, rows_in_blocks, 0,
+                        (int)(sizeof blocks_of_rows / sizeof *blocks_of_rows));
     tcase_add_loop_test(tests, huge_products, 0, 3);
 }

@@ -163,6 +163,21 @@ START_TEST(bf16_in_pairs_of_steps)
 }
 END_TEST
 
+/* Enough rows for Mesa's CPU driver to take them in blocks, the last of which is not full, with two
+ * stretches of k, of which the second adds to what the first has stored. */
+START_TEST(many_rows)
+{
+    gpu_random random = {31};
+    matmul_case c = plain_case(1000, 300, 260);
+
+    c.transpose_b = true;
+    c.accumulate = true;
+    run_case(&random, &c);
+    c.a = c.b = c.y = TSR_F16;
+    run_case(&random, &c);
+}
+END_TEST
+
 START_TEST(splits_of_k)
 {
     gpu_random random = {23};
@@ -976,6 +991,7 @@ static void add_kernels(TCase *tests)
     tcase_add_loop_test(tests, mixtures_of_dtypes, 0, 9);
     tcase_add_test(tests, the_large_kernels_choice_on_mixtures);
     tcase_add_loop_test(tests, bf16_in_pairs_of_steps, 0, 2);
+    tcase_add_test(tests, many_rows);
     tcase_add_test(tests, splits_of_k);
     tcase_add_test(tests, cut_where_it_would_take_long);
 }

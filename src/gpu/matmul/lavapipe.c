@@ -223,7 +223,8 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
                                        .k = piece->k,
                                        .skip = piece->skip,
                                        .accumulate = piece->accumulate,
-                                       .y_part = piece->y_part};
+                                       .y_part = piece->y_part,
+                                       .block = piece->block};
     tsr__dispatch dispatch = {.shader = piece->nn ? TSR__SHADER_MATMUL_LAVAPIPE_NN
                                                   : TSR__SHADER_MATMUL_LAVAPIPE_NT,
                               .spec_count = TSR__LAVAPIPE_CONSTANTS,
@@ -254,7 +255,7 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
                  : operand_address(r, call->y, &p->y, (uint64_t)(r->row * p->y.row) + piece->y);
     dispatch.groups[0] = piece->groups[0];
     dispatch.groups[1] = piece->groups[1];
-    dispatch.groups[2] = r->matrices;
+    dispatch.groups[2] = r->inner >= 0 ? r->matrices : piece->groups[2];
     dispatch.access[0] = tsr__read_of(&r->a);
     dispatch.access[1] = tsr__read_of(&r->b);
     dispatch.access[2] = r->partial ? tsr__write_buffer(r->partial) : tsr__write_of(call->y);
@@ -293,6 +294,7 @@ static tsr__lavapipe_product product_of(const run *r, int64_t rows)
         .b_dtype = p->b.dtype,
         .accumulate = p->accumulate && !r->partial,
         .a_dealt = r->dealt,
+        .batched = r->inner >= 0,
         .y_paired = y_is_paired(r),
         .parts = r->parts,
     };

@@ -6,10 +6,11 @@
 
 enum {
     MAX_GROUPS = TSR_MATMUL_CPU_GROUPS,
-    TEAM = 8, /* what one digit of uniform_index() can number */
-    /* A block of rows of a this large stays in a core's cache while b passes by: half of a usual
+    TEAM = 8,       /* what one digit of uniform_index() can number */
+    MAX_BLOCKS = 8, /* likewise */
+    /* A block of rows of a this large stays in a core's cache while b passes by: half of a small
        L2. */
-    BLOCK_BYTES = 512 * 1024,
+    BLOCK_BYTES = 256 * 1024,
     /* Products in the whole problem, as a power of two, from which the longest stretch pays for its
        compilation. */
     LARGE_LOG2 = 24,
@@ -150,6 +151,26 @@ uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p)
     return parts;
 }
 
+/* Has a team's workgroups in z take blocks of rows one after another: all columns pass by a block
+ * before the next. Dispatches of their own would take as long, but drivers divide those of a few
+ * milliseconds badly among processors. */
+static void block_rows(const tsr__lavapipe_product *p, tsr__lavapipe_piece *piece)
+{
+    uint32_t tiles = piece->groups[0], block = 0;
+    uint32_t bytes =
+        piece->constants[TSR__LAVAPIPE_ROWS] * piece->k * (uint32_t)tsr_dtype_size(p->a_dtype);
+
+    while (bytes << (block + 1) <= BLOCK_BYTES || tiles > (uint32_t)MAX_BLOCKS << block)
+        block++;
+    uint32_t blocks = tsr__div_up_u32(tiles, 1U << block);
+    /* Workgroups past the last row do as much as others, for nothing. */
+    if (blocks == 1 || (blocks << block) - tiles > tiles / 32)
+        return;
+    piece->block = block;
+    piece->groups[0] = 1U << block;
+    piece->groups[2] = blocks;
+}
+
 static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, tile shape,
                              tsr__lavapipe_emit_fn emit, void *user)
 {
@@ -193,6 +214,8 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
         .y_part = in_parts ? p->m * p->n : 0,
     };
 
+    if (nt && team > 1 && !p->batched)
+        block_rows(p, &piece);
     return emit(user, &piece);
 }
 

@@ -23,6 +23,7 @@ typedef struct tsr__lavapipe_product {
     tsr_dtype a_dtype, b_dtype;
     bool accumulate; /* onto what is in y */
     bool a_dealt;    /* f32, see matmul_lavapipe_nt.comp; k is a multiple of two steps */
+    bool batched;    /* dispatches take several matrices: workgroups in z are theirs */
     bool y_paired;   /* every row of y starts at a multiple of 8 bytes */
     uint32_t parts;  /* tsr__lavapipe_parts(): y is that many matrices of sums, to be added up */
 } tsr__lavapipe_product;
@@ -55,6 +56,7 @@ typedef struct tsr__lavapipe_piece {
     uint32_t skip; /* of k, which an earlier piece has added */
     bool accumulate;
     uint32_t y_part; /* elements */
+    uint32_t block;  /* log2 of groups[0], where there are several in groups[2] */
 } tsr__lavapipe_piece;
 
 /* Calls `emit` for the pieces in order until one fails. */
