@@ -8,8 +8,6 @@
 #include "shaders/params/matmul_cpu.h"
 #include "tessera/ops.h"
 
-/* Packed lines start on a cache line. */
-#define LINE_ELEMENTS 16
 /* Of sums in scratch, unless a few rows are more. */
 #define PARTIAL_BYTES (INT64_C(32) << 20)
 
@@ -25,11 +23,20 @@ static bool narrow(int64_t stride)
     return stride <= (int64_t)UINT32_MAX;
 }
 
+/* Elements from one packed line to the next: in f32 an odd number of cache lines, so that a tile's
+ * lines do not all fall into the same few sets of a cache. */
+static uint64_t packed_stride(const tsr__matmul_problem *p)
+{
+    const uint32_t line_elements = 16;
+
+    return tsr__align_up_u64((uint64_t)p->k, line_elements) | line_elements;
+}
+
 /* Whether a side's distinct matrices, were they packed, had at most so many elements. */
 static bool packs_in(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines,
                      uint64_t most)
 {
-    uint64_t elements = tsr__align_up_u64((uint64_t)p->k, LINE_ELEMENTS);
+    uint64_t elements = packed_stride(p);
 
     for (int i = 0; i < p->batch_dims; i++)
         if (side->batch[i] > 0 && !tsr__mul_u64(elements, (uint64_t)p->batch[i], &elements))
@@ -89,7 +96,7 @@ static tsr_status pack(run *r, const tsr_tensor *tensor, tsr__matmul_side *side,
 {
     const tsr__matmul_problem *p = &r->problem;
     tsr_layout from = {.dtype = side->dtype, .ndim = p->batch_dims + 2, .offset = side->offset};
-    int64_t step = (int64_t)tsr__align_up_u64((uint64_t)p->k, LINE_ELEMENTS);
+    int64_t step = (int64_t)packed_stride(p);
 
     for (int i = 0; i < p->batch_dims; i++) {
         from.shape[i] = side->batch[i] > 0 ? p->batch[i] : 1;
