@@ -232,21 +232,25 @@ static tsr_status keep(void *user, const tsr__lavapipe_piece *piece)
 }
 
 static const struct {
-    uint32_t m, k;
+    uint32_t m, n, k;
     bool batched;
     uint32_t groups, blocks;
 } blocks_of_rows[] = {
-    {256, 256, false, 32, 1},    {512, 256, false, 32, 2},    {1024, 256, false, 32, 4},
-    {1024, 64, false, 128, 1},   {1024, 256, true, 128, 1},   {1016, 256, false, 32, 4},
-    {1000, 256, false, 32, 4},   {520, 256, false, 65, 1},    {4096, 256, false, 64, 8},
-    {32760, 256, false, 512, 8}, {32760, 256, true, 4095, 1},
+    {256, 1024, 256, false, 32, 1},    {512, 1024, 256, false, 32, 2},
+    {1024, 1024, 256, false, 32, 4},   {1024, 1024, 64, false, 128, 1},
+    {1024, 1024, 256, true, 128, 1},   {1016, 1024, 256, false, 32, 4},
+    {1000, 1024, 256, false, 32, 4},   {520, 1024, 256, false, 65, 1},
+    {4096, 1024, 256, false, 64, 8},   {32760, 1024, 256, false, 512, 8},
+    {32760, 1024, 256, true, 4095, 1}, /* each subgroup alone: */
+    {2048, 100, 256, false, 32, 8},    {4096, 100, 256, false, 32, 8},
+    {512, 100, 256, true, 64, 1},      {1024, 100, 256, true, 64, 1},
 };
 
 START_TEST(rows_in_blocks)
 {
     tsr__lavapipe_product product = {.form = TSR__LAVAPIPE_NT,
                                      .m = blocks_of_rows[_i].m,
-                                     .n = 1024,
+                                     .n = blocks_of_rows[_i].n,
                                      .k = blocks_of_rows[_i].k,
                                      .lanes = 8,
                                      .a_dtype = TSR_F32,

@@ -175,6 +175,8 @@ START_TEST(many_rows)
     run_case(&random, &c);
     c.a = c.b = c.y = TSR_F16;
     run_case(&random, &c);
+    c.n = 52; /* no team */
+    run_case(&random, &c);
 }
 END_TEST
 

@@ -11,6 +11,8 @@ enum {
     /* A block of rows of a this large stays in a core's cache while b passes by: half of a small
        L2. */
     BLOCK_BYTES = 256 * 1024,
+    /* The same where each block needs a dispatch of its own: half of a usual L2. */
+    DISPATCH_BYTES = 512 * 1024,
     /* Products in the whole problem, as a power of two, from which the longest stretch pays for its
        compilation. */
     LARGE_LOG2 = 24,
@@ -151,9 +153,14 @@ uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p)
     return parts;
 }
 
-/* Has a team's workgroups in z take blocks of rows one after another: all columns pass by a block
- * before the next. Dispatches of their own would take as long, but drivers divide those of a few
+/* Whether workgroups in z can take blocks of rows one after another: all columns pass by a block
+ * before the next. Dispatches of their own cost more, and drivers divide those of a few
  * milliseconds badly among processors. */
+static bool has_blocks(const tsr__lavapipe_product *p)
+{
+    return is_nt(p) && !p->batched;
+}
+
 static void block_rows(const tsr__lavapipe_product *p, tsr__lavapipe_piece *piece)
 {
     uint32_t tiles = piece->groups[0], block = 0;
@@ -214,7 +221,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
         .y_part = in_parts ? p->m * p->n : 0,
     };
 
-    if (nt && team > 1 && !p->batched)
+    if (has_blocks(p) && !in_parts)
         block_rows(p, &piece);
     return emit(user, &piece);
 }
@@ -241,10 +248,11 @@ static tsr_status emit_parts(const tsr__lavapipe_product *p, cursor *at, tile sh
 static uint32_t rows_at_once(const tsr__lavapipe_product *p, const cursor *at, tile shape)
 {
     uint32_t bytes = at->steps * step_size(p) * (uint32_t)tsr_dtype_size(p->a_dtype);
+    uint32_t cached = has_blocks(p) ? MAX_BLOCKS * BLOCK_BYTES : DISPATCH_BYTES;
     uint32_t groups = MAX_GROUPS;
 
     if (team_for(p, at, shape) == 1)
-        groups = tsr__min_u32(groups, BLOCK_BYTES / bytes / shape.rows);
+        groups = tsr__min_u32(groups, cached / bytes / shape.rows);
     return groups * shape.rows;
 }
 
