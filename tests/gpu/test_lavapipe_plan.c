@@ -48,11 +48,12 @@ static void check_blocks(const tsr__lavapipe_product *p, const tsr__lavapipe_pie
     const uint32_t blocks = piece->groups[2];
 
     if (blocks == 1) {
-        ck_check(piece->block == 0);
+        ck_check(piece->block == 0 && piece->groups[0] == tiles);
         return;
     }
     ck_check(p->form == TSR__LAVAPIPE_NT && !p->batched);
     ck_check(piece->groups[0] == UINT32_C(1) << piece->block);
+    ck_check(piece->groups[0] * (blocks - 1) < tiles && piece->groups[0] * blocks >= tiles);
     ck_check(piece->groups[0] * blocks - tiles <= tiles / 32);
 }
 
@@ -69,10 +70,8 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     const uint32_t width = nt ? piece->constants[TSR__LAVAPIPE_FORM] : 1;
     const bool careful = piece->constants[TSR__LAVAPIPE_CAREFUL] != 0;
     const bool in_parts = piece->constants[TSR__LAVAPIPE_PARTS] != 0;
-    /* Of parts, or tiles of rows; and of columns. */
-    const uint32_t groups = piece->groups[in_parts && !nt] * piece->groups[2],
-                   col_groups = piece->groups[!in_parts || nt];
-    const uint32_t parts = in_parts ? groups : 1;
+    const uint32_t parts = in_parts ? piece->groups[!nt] : 1;
+    const uint32_t col_groups = piece->groups[!in_parts || nt];
     const corner at = corner_of(c, piece);
     const uint64_t first = at.k + piece->skip, k_count = (uint64_t)piece->k * parts - piece->skip;
 
@@ -99,10 +98,10 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     ck_check(piece->skip < piece->k && !(in_parts && piece->skip > 0));
     ck_check(piece->skip == 0 || piece->constants[TSR__LAVAPIPE_SKIPS] == 1);
     /* All of the piece has workgroups, and no more than a dispatch can number. */
-    ck_check(in_parts ? piece->m <= tile_rows
-                      : (uint64_t)groups * tile_rows >= piece->m &&
-                            (uint64_t)(groups - piece->groups[0]) * tile_rows < piece->m);
-    check_blocks(p, piece, tsr__div_up_u32(piece->m, tile_rows));
+    if (in_parts)
+        ck_check(piece->m <= tile_rows && piece->groups[2] == 1);
+    else
+        check_blocks(p, piece, tsr__div_up_u32(piece->m, tile_rows));
     ck_check(team >= 1 && team <= 8);
     ck_check((uint64_t)col_groups * team * tile_cols >= piece->n);
     ck_check(((uint64_t)col_groups * team - team) * tile_cols < piece->n);

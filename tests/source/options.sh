@@ -6,18 +6,13 @@ cd "$1" || exit 1
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-configures() { # PART…: none of them is built
-    build=$folder/$(printf '%s-' "$@")
-    for part in "$@"; do
-        shift
-        set -- "$@" "-D$part=disabled"
-    done
-    meson setup "$build" . "$@"
+configures() { # OPTION…
+    meson setup "$folder/$points" . "$@"
 }
 
 for part in ucx pmix shaderc tools bench tests; do
-    point "without $part" configures "$part"
+    point "without $part" configures "-D$part=disabled"
 done
-point "without the tool and UCX" configures tools ucx
-point "without the tool and Vulkan" configures tools vulkan shaderc
+point "without the tool and UCX" configures -Dtools=disabled -Ducx=disabled
+point "without the tool and Vulkan" configures -Dtools=disabled -Dvulkan=disabled -Dshaderc=disabled
 plan

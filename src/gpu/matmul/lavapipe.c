@@ -385,8 +385,6 @@ static void choose_inner(run *r)
     int last = p->batch_dims - 1;
     uint64_t most = TSR_MATMUL_CPU_GROUPS;
 
-    r->inner = -1;
-    r->at_once = 1;
     if (last < 0 || r->band < p->m || p->batch[last] < 2 || p->batch[last] > INT32_MAX ||
         p->m > large / p->n / p->k)
         return;
@@ -412,7 +410,11 @@ static int64_t choose_band(const tsr__matmul_problem *p)
 
 tsr_status tsr__matmul_run_lavapipe(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
 {
-    run r = {.call = call, .problem = *call->problem, .band = call->problem->m};
+    run r = {.call = call,
+             .problem = *call->problem,
+             .band = call->problem->m,
+             .inner = -1,
+             .at_once = 1};
 
     (void)plan;
     r.lanes = tsr_stream_device(call->stream)->info.subgroup_size;

@@ -244,7 +244,7 @@ static tsr_status emit_parts(const tsr__lavapipe_product *p, cursor *at, tile sh
 }
 
 /* Rows that one dispatch covers. A team passes all of them by the columns that it has in cache; a
- * subgroup alone would read them from memory again and again. */
+ * subgroup alone would read them from memory again and again, and gets what its blocks can hold. */
 static uint32_t rows_at_once(const tsr__lavapipe_product *p, const cursor *at, tile shape)
 {
     uint32_t bytes = at->steps * step_size(p) * (uint32_t)tsr_dtype_size(p->a_dtype);
