@@ -109,6 +109,70 @@ CASE(allocations_alone, "every allocation of layers alone fails in turn")
     free_inputs(&in);
 }
 
+/* A backward pass of a layer whose gradients are 1000 and do not count fails at allocation `nth`;
+ * then one succeeds. Returns whether the first has failed. */
+static bool retry_backward(tsr_layer *layer, tsr_tensor *x, tsr_tensor *dy, uint64_t nth)
+{
+    tsr_layer_saved *saved = NULL;
+    tsr_tensor *y = NULL;
+    OK(tsr_layer_forward(layer, x, &saved, &y));
+    OK(tsr_layer_backward(layer, saved, dy, NULL)); /* makes the gradients */
+    for (int i = 0; i < tsr_layer_parameter_count(layer); i++)
+        OK(tsr_fill(queue, tsr_layer_parameter(layer, i)->grad, 1000));
+    tsr_layer_zero_grad(layer);
+    tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+    tsr_status status = tsr_layer_backward(layer, saved, dy, NULL);
+    bool reached = tsr__fault_site() != NULL;
+    tsr__fault_disarm();
+    CHECK((status == TSR_ERR_NO_MEMORY) == reached, "%s", tsr_status_name(status));
+    OK(tsr_layer_backward(layer, saved, dy, NULL));
+    tsr_layer_saved_destroy(&saved);
+    tsr_tensor_destroy(&y);
+    return reached;
+}
+
+/* With x of 0.5 and dy of 1, over 4 rows: two passes at the most have added to it. */
+static void check_gradients(const tsr_layer *layer, uint64_t nth)
+{
+    for (int i = 0; i < tsr_layer_parameter_count(layer); i++) {
+        const tsr_parameter *parameter = tsr_layer_parameter(layer, i);
+        double *grad = values_of(parameter->grad);
+        for (int64_t e = 0; e < tsr_layout_count(tsr_tensor_layout(parameter->grad)); e++)
+            CHECK(fabs(grad[e]) <= 8, "%s: allocation %llu: element %lld is %g", parameter->name,
+                  (unsigned long long)nth, (long long)e, grad[e]);
+        free(grad);
+    }
+}
+
+CASE(gradients_of_failures, "gradients that do not count do not come back when a pass fails")
+{
+    inputs in = new_inputs();
+    tsr_parallel *alone = NULL;
+    tsr_layer *layers[3] = {0};
+    tsr_tensor *x[] = {in.x, in.x, in.indices};
+    OK(tsr_parallel_create(NULL, queue, NULL, &alone));
+    OK(tsr_column_linear_create(
+        tsr_linear_params(.group = alone, .name = "column", .input_size = 6, .output_size = 5),
+        &layers[0]));
+    OK(tsr_row_linear_create(
+        tsr_linear_params(.group = alone, .name = "row", .input_size = 6, .output_size = 5),
+        &layers[1]));
+    OK(tsr_embedding_create(
+        tsr_embedding_params(.group = alone, .name = "embedding", .vocabulary_size = 9, .width = 5),
+        &layers[2]));
+    for (int i = 0; i < 3; i++) {
+        uint64_t nth = 0;
+        while (retry_backward(layers[i], x[i], in.dy, nth)) {
+            check_gradients(layers[i], nth);
+            nth++;
+        }
+        CHECK(nth > 1, "layer %d: only %llu allocations", i, (unsigned long long)nth);
+        tsr_layer_destroy(&layers[i]);
+    }
+    tsr_parallel_destroy(&alone);
+    free_inputs(&in);
+}
+
 CASE(allocations_of_groups, "every allocation of making a group alone fails in turn")
 {
     bool reached = true;

@@ -209,11 +209,7 @@ static tsr_status add_weight_grads(tsr__linear *linear, tsr__temps *temps, const
         const int index = tsr__weight_of(linear, p);
         tsr_tensor *part;
         TSR__TRY(tsr__temp_slice(temps, dy2, 1, linear->length * p, linear->length, &part));
-        TSR__TRY(tsr__parameter_need_grad(layer, index));
-        tsr__layer_parameter *weight = &layer->parameter[index];
-        TSR__TRY(tsr_matmul(
-            layer->stream, weight->seen.grad, part, x2,
-            tsr_matmul_params(.transpose_a = true, .accumulate = tsr__parameter_adds(weight))));
+        TSR__TRY(tsr__parameter_add_weight_grad(layer, index, part, x2));
         if (linear->has_bias)
             TSR__TRY(tsr__parameter_add_bias_grad(layer, index + 1, part));
     }

@@ -126,8 +126,10 @@ static tsr_status backward_with(embedding *e, tsr__temps *temps, const tsr_tenso
     TSR__TRY(tsr__temp_flatten(temps, all, &dy2));
     TSR__TRY(tsr__parameter_need_grad(layer, 0));
     tsr__layer_parameter *table = &layer->parameter[0];
-    return tsr__embedding_grad(layer->stream, table->seen.grad, dy2, indices, e->first,
-                               tsr__parameter_adds(table));
+    TSR__TRY(tsr__embedding_grad(layer->stream, table->seen.grad, dy2, indices, e->first,
+                                 !table->grad_empty));
+    table->grad_empty = false;
+    return TSR_OK;
 }
 
 static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,

@@ -34,7 +34,8 @@ typedef struct tsr__layer_parameter {
     char *name;
     const int64_t *sizes; /* of all ranks' parts along shard_dim */
     tsr_dtype grad_dtype;
-    bool grad_empty; /* what `grad` holds counts as 0 */
+    /* What `grad` holds counts as 0, until something else is recorded to be there. */
+    bool grad_empty;
     tsr__draw draw;
     float scale;
     uint64_t seed;
@@ -117,8 +118,9 @@ tsr_status tsr__parameter_allocate(tsr_layer *layer, int index) TSR_NODISCARD;
 tsr_status tsr__parameter_require(const tsr_layer *layer, int index) TSR_NODISCARD;
 /* Sees to it that there is memory for the gradient. */
 tsr_status tsr__parameter_need_grad(tsr_layer *layer, int index) TSR_NODISCARD;
-/* Whether to add to the gradient or to replace it; from now on it holds something. */
-bool tsr__parameter_adds(tsr__layer_parameter *parameter);
+/* grad += dy2 [m,n]ᵀ · x2 [m,k]. */
+tsr_status tsr__parameter_add_weight_grad(tsr_layer *layer, int index, const tsr_tensor *dy2,
+                                          const tsr_tensor *x2) TSR_NODISCARD;
 /* grad += the column sums of dy2 [m,n]. */
 tsr_status tsr__parameter_add_bias_grad(tsr_layer *layer, int index,
                                         const tsr_tensor *dy2) TSR_NODISCARD;

@@ -72,19 +72,26 @@ tsr_status tsr__parameter_need_grad(tsr_layer *layer, int index)
                              &parameter->seen.grad);
 }
 
-bool tsr__parameter_adds(tsr__layer_parameter *parameter)
+tsr_status tsr__parameter_add_weight_grad(tsr_layer *layer, int index, const tsr_tensor *dy2,
+                                          const tsr_tensor *x2)
 {
-    bool adds = !parameter->grad_empty;
+    TSR__TRY(tsr__parameter_need_grad(layer, index));
+    tsr__layer_parameter *parameter = &layer->parameter[index];
+    TSR__TRY(
+        tsr_matmul(layer->stream, parameter->seen.grad, dy2, x2,
+                   tsr_matmul_params(.transpose_a = true, .accumulate = !parameter->grad_empty)));
     parameter->grad_empty = false;
-    return adds;
+    return TSR_OK;
 }
 
 tsr_status tsr__parameter_add_bias_grad(tsr_layer *layer, int index, const tsr_tensor *dy2)
 {
     TSR__TRY(tsr__parameter_need_grad(layer, index));
     tsr__layer_parameter *parameter = &layer->parameter[index];
-    return tsr_reduce(layer->stream, parameter->seen.grad, dy2, 0, TSR_REDUCE_SUM,
-                      tsr__parameter_adds(parameter));
+    TSR__TRY(tsr_reduce(layer->stream, parameter->seen.grad, dy2, 0, TSR_REDUCE_SUM,
+                        !parameter->grad_empty));
+    parameter->grad_empty = false;
+    return TSR_OK;
 }
 
 void tsr__parameter_finish(tsr__layer_parameter *parameter)

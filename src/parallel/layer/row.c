@@ -169,13 +169,8 @@ static tsr_status whole_gradient(back *pass, const tsr_tensor *dy, tsr_tensor **
 
 static tsr_status add_weight_grads(tsr__linear *linear, const tsr_tensor *dy2, const tsr_tensor *x2)
 {
-    tsr_layer *layer = &linear->base;
-    tsr__layer_parameter *weight = &layer->parameter[0];
-    TSR__TRY(tsr__parameter_need_grad(layer, 0));
-    TSR__TRY(tsr_matmul(
-        layer->stream, weight->seen.grad, dy2, x2,
-        tsr_matmul_params(.transpose_a = true, .accumulate = tsr__parameter_adds(weight))));
-    return linear->has_bias ? tsr__parameter_add_bias_grad(layer, 1, dy2) : TSR_OK;
+    TSR__TRY(tsr__parameter_add_weight_grad(&linear->base, 0, dy2, x2));
+    return linear->has_bias ? tsr__parameter_add_bias_grad(&linear->base, 1, dy2) : TSR_OK;
 }
 
 /* The gradient of this rank's features of x; where x has others too, theirs are on their way. */
