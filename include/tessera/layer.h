@@ -193,9 +193,10 @@ TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create(const tsr_linear_params *
                                                        tsr_layer **out);
 
 /* The usual row-parallel layers, on the default group: `sharded` says whether inputs are SHARDED or
- * FULL; the output layer of an MLP, with SHARDED input; one with GATHER input. `name` as in
- * tsr_linear_params: layers of one model need different ones, or they begin with the same weights
- * and no plan or checkpoint can tell them apart. */
+ * FULL; the output layer of an MLP, with SHARDED input; one with GATHER input, divided as
+ * `input_partition` says (NULL: evenly, as the weight is, and then there is nothing to gather).
+ * `name` as in tsr_linear_params: layers of one model need different ones, or they begin with the
+ * same weights and no plan or checkpoint can tell them apart. */
 TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create_simple(const char *name, int64_t input_size,
                                                               int64_t output_size, bool bias,
                                                               bool sharded, tsr_layer **out);
@@ -203,10 +204,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create_for_mlp(const char *name,
                                                                int64_t hidden_size,
                                                                int64_t output_size, bool bias,
                                                                tsr_layer **out);
-TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create_with_gather(const char *name,
-                                                                   int64_t input_size,
-                                                                   int64_t output_size, bool bias,
-                                                                   tsr_layer **out);
+TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create_with_gather(
+    const char *name, int64_t input_size, int64_t output_size, bool bias,
+    const tsr_partition_params *input_partition, tsr_layer **out);
 
 /* A linear layer's local weight and bias, for inspection (NULL without one), and the local weight's
  * shape. They belong to the layer. Errors: TSR_ERR_INVALID for a layer that is not linear. */

@@ -77,7 +77,8 @@ TSR__ABSENT(tsr_row_linear_create_simple, const char *name, int64_t input_size,
 TSR__ABSENT(tsr_row_linear_create_for_mlp, const char *name, int64_t hidden_size,
             int64_t output_size, bool bias, tsr_layer **out)
 TSR__ABSENT(tsr_row_linear_create_with_gather, const char *name, int64_t input_size,
-            int64_t output_size, bool bias, tsr_layer **out)
+            int64_t output_size, bool bias, const tsr_partition_params *input_partition,
+            tsr_layer **out)
 ANSWER(tsr_tensor *, tsr_linear_local_weight, (const tsr_layer *layer), NULL)
 ANSWER(tsr_tensor *, tsr_linear_local_bias, (const tsr_layer *layer), NULL)
 TSR__ABSENT(tsr_linear_local_shape, const tsr_layer *layer, int64_t *rows, int64_t *columns)

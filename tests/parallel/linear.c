@@ -259,42 +259,76 @@ CASE(contexts, "the default group and custom groups work")
     tsr_parallel_destroy(&alone);
 }
 
+/* This rank's features of x [2,IN], of which the ranks have parts by `partition`, all of them if
+ * that is NULL. */
+static tsr_tensor *features(const double *x, const tsr_partition_params *partition)
+{
+    tsr_shard_range ranges[64] = {[0].count = IN};
+    if (partition)
+        OK(tsr_partition(IN, ranks, partition, ranges));
+    const tsr_shard_range *mine = &ranges[partition ? my_rank : 0];
+    int64_t count = (int64_t)mine->count;
+    double *part = doubles(2 * count);
+    for (int64_t i = 0; i < 2 * count; i++)
+        part[i] = x[i / count * IN + (int64_t)mine->start + i % count];
+    tsr_tensor *tensor = tensor_of(TSR_F32, 2, (int64_t[]){2, count}, part);
+    free(part);
+    return tensor;
+}
+
+static void check_product(int factory, const tsr_tensor *y, const double *x, const double *weight)
+{
+    CHECK(tsr_tensor_layout(y)->shape[1] == OUT, "factory %d: output", factory);
+    double *got = values_of(y);
+    for (int64_t e = 0; e < 2 * OUT; e++) {
+        double want = 0;
+        for (int64_t i = 0; i < IN; i++)
+            want += x[e / OUT * IN + i] * weight[e % OUT * IN + i];
+        CHECK(fabs(got[e] - want) < 1e-5, "factory %d: element %lld is %g, not %g", factory,
+              (long long)e, got[e], want);
+    }
+    free(got);
+}
+
 CASE(factories, "factories make appropriately configured layers")
 {
-    static const char *const names[4] = {"weight", "plain.weight", "mlp.down.weight",
-                                         "gathering.weight"};
-    tsr_layer *layers[4] = {0};
-    int64_t rows, columns, own = IN / ranks;
+    static const char *const names[5] = {"weight", "plain.weight", "mlp.down.weight",
+                                         "gathering.weight", "own.weight"};
+    static const double rates[64] = {3, 1, 2, 1, 1, 5, 1, 1};
+    const tsr_partition_params even = {0};
+    const tsr_partition_params unequal = {.kind = TSR_PARTITION_WEIGHTED, .rates = rates};
+    const tsr_partition_params *parts[5] = {&even, NULL, &even, &unequal, &even};
+    tsr_layer *layers[5] = {0};
+    double *x = numbers(80, 2 * IN, TSR_F32), *weights[5];
     OK(tsr_row_linear_create_simple(NULL, IN, OUT, true, true, &layers[0]));
     OK(tsr_row_linear_create_simple("plain", IN, OUT, false, false, &layers[1]));
     OK(tsr_row_linear_create_for_mlp("mlp.down", IN, OUT, true, &layers[2]));
-    OK(tsr_row_linear_create_with_gather("gathering", IN, OUT, true, &layers[3]));
-    for (int i = 0; i < 4; i++) {
-        const int64_t wanted = i == 1 ? IN : own;
+    OK(tsr_row_linear_create_with_gather("gathering", IN, OUT, true, &unequal, &layers[3]));
+    OK(tsr_row_linear_create_with_gather("own", IN, OUT, true, NULL, &layers[4]));
+    for (int i = 0; i < 5; i++) {
+        int64_t rows, columns;
         OK(tsr_linear_local_shape(layers[i], &rows, &columns));
-        CHECK(rows == OUT && columns == own, "factory %d: [%lld,%lld]", i, (long long)rows,
+        CHECK(rows == OUT && columns == IN / ranks, "factory %d: [%lld,%lld]", i, (long long)rows,
               (long long)columns);
         CHECK((tsr_linear_local_bias(layers[i]) != NULL) == (i != 1), "factory %d: bias", i);
         CHECK(strcmp(tsr_layer_parameter(layers[i], 0)->name, names[i]) == 0, "factory %d: %s", i,
               tsr_layer_parameter(layers[i], 0)->name);
-        tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){2, wanted}), *y = NULL;
-        OK(tsr_fill(queue, x, 1));
-        OK(tsr_layer_forward(layers[i], x, NULL, &y));
-        CHECK(tsr_tensor_layout(y)->shape[1] == OUT, "factory %d: output", i);
-        tsr_tensor_destroy(&x);
+        weights[i] = whole_parameter(layers[i], 0);
+        tsr_tensor *part = features(x, parts[i]), *y = NULL;
+        OK(tsr_layer_forward(layers[i], part, NULL, &y));
+        check_product(i, y, x, weights[i]);
+        tsr_tensor_destroy(&part);
         tsr_tensor_destroy(&y);
     }
-    double *weights[4];
-    for (int i = 0; i < 4; i++)
-        weights[i] = whole_parameter(layers[i], 0);
-    for (int i = 1; i < 4; i++)
+    for (int i = 1; i < 5; i++)
         for (int64_t e = 0; e < OUT * IN; e++)
             CHECK(weights[i][e] != weights[0][e], "factories %d and 0 both begin with %g", i,
                   weights[0][e]);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         free(weights[i]);
         tsr_layer_destroy(&layers[i]);
     }
+    free(x);
 }
 
 /* Everything ------------------------------------------------------------------------------------

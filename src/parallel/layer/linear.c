@@ -227,32 +227,40 @@ tsr_status tsr_row_linear_create(const tsr_linear_params *params, tsr_layer **ou
     return tsr__row_create(params, "", out);
 }
 
-static tsr_status create_usual(const char *name, int64_t input_size, int64_t output_size, bool bias,
-                               tsr_layer_layout input, tsr_layer **out)
+static tsr_linear_params usual(const char *name, int64_t input_size, int64_t output_size, bool bias,
+                               tsr_layer_layout input)
 {
-    return tsr_row_linear_create(tsr_linear_params(.name = name, .input_size = input_size,
-                                                   .output_size = output_size, .no_bias = !bias,
-                                                   .input = input),
-                                 out);
+    return (tsr_linear_params){.name = name,
+                               .input_size = input_size,
+                               .output_size = output_size,
+                               .no_bias = !bias,
+                               .input = input};
 }
 
 tsr_status tsr_row_linear_create_simple(const char *name, int64_t input_size, int64_t output_size,
                                         bool bias, bool sharded, tsr_layer **out)
 {
-    return create_usual(name, input_size, output_size, bias,
-                        sharded ? TSR_LAYOUT_SHARDED : TSR_LAYOUT_FULL, out);
+    tsr_linear_params params =
+        usual(name, input_size, output_size, bias, sharded ? TSR_LAYOUT_SHARDED : TSR_LAYOUT_FULL);
+    return tsr_row_linear_create(&params, out);
 }
 
 tsr_status tsr_row_linear_create_for_mlp(const char *name, int64_t hidden_size, int64_t output_size,
                                          bool bias, tsr_layer **out)
 {
-    return create_usual(name, hidden_size, output_size, bias, TSR_LAYOUT_SHARDED, out);
+    tsr_linear_params params = usual(name, hidden_size, output_size, bias, TSR_LAYOUT_SHARDED);
+    return tsr_row_linear_create(&params, out);
 }
 
 tsr_status tsr_row_linear_create_with_gather(const char *name, int64_t input_size,
-                                             int64_t output_size, bool bias, tsr_layer **out)
+                                             int64_t output_size, bool bias,
+                                             const tsr_partition_params *input_partition,
+                                             tsr_layer **out)
 {
-    return create_usual(name, input_size, output_size, bias, TSR_LAYOUT_GATHER, out);
+    tsr_linear_params params = usual(name, input_size, output_size, bias, TSR_LAYOUT_GATHER);
+    if (input_partition)
+        params.other_partition = *input_partition;
+    return tsr_row_linear_create(&params, out);
 }
 
 /* Looking ---------------------------------------------------------------------------------------
