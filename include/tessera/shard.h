@@ -58,8 +58,7 @@ typedef struct tsr_partition_params {
      * largest / 2^32, rounded, but not to 0. NULL: all the same. */
     const double *rates;
     /* The most each rank can take; NULL: no limit. What does not fit goes to the other ranks, by
-     * their shares, where sizes may differ (UNEVEN, WEIGHTED), and is an error elsewhere. With an
-     * alignment, limits are rounded down to it. */
+     * their shares, where sizes may differ (UNEVEN, WEIGHTED), and is an error elsewhere. */
     const uint64_t *limits;
     /* Every range starts at a multiple of this many elements, and all the sizes above are in such
      * units, of which the very last may be short. 0: 1. */

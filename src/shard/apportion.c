@@ -84,6 +84,20 @@ uint64_t tsr__apportion(tsr__apportion_work *work, uint64_t units, const uint64_
     return 0;
 }
 
+bool tsr__apportion_short(int ranks, const uint64_t *rooms, uint64_t unit, uint64_t last,
+                          uint64_t *counts)
+{
+    int end = ranks - 1;
+    while (end > 0 && counts[end] == 0)
+        end--;
+    for (int r = end; r < ranks; r++)
+        if (rooms[r] - counts[r] * unit >= last) {
+            counts[r]++;
+            return true;
+        }
+    return false;
+}
+
 tsr_status tsr__weights_from_rates(int ranks, const double *rates, uint64_t *weights)
 {
     double largest = 0;

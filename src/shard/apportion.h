@@ -3,6 +3,8 @@
 #ifndef TSR_SHARD_APPORTION_H
 #define TSR_SHARD_APPORTION_H
 
+#include <stdbool.h>
+
 #include "tessera/base.h"
 
 /* Memory for one call after another. */
@@ -21,6 +23,12 @@ void tsr__apportion_finish(tsr__apportion_work *work);
  * the sum of weights are below 2^63. */
 uint64_t tsr__apportion(tsr__apportion_work *work, uint64_t units, const uint64_t *weights,
                         const uint64_t *limits, uint64_t *counts);
+
+/* Where one unit is left that nobody can take whole, and it is the very last, which is `last` long
+ * and not `unit`: whether it fits the rank that has the end so far, or one behind that. rooms[r] is
+ * what rank r can take in all, 0 where its weight is. Adds to counts[ranks]. */
+bool tsr__apportion_short(int ranks, const uint64_t *rooms, uint64_t unit, uint64_t last,
+                          uint64_t *counts);
 
 /* Weights from rates: multiples of the largest / 2^32, rounded, but 1 at least for what is not 0.
  * NULL: all 1. Errors: TSR_ERR_INVALID for rates that are negative, not finite or all 0. */

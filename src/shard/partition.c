@@ -49,29 +49,32 @@ static tsr_status cut_by_weight(const length_cut *cut, const double *rates, cons
                                 tsr_shard_range *ranges)
 {
     size_t ranks = (size_t)cut->ranks;
-    uint64_t *numbers = tsr__calloc(3 * ranks, sizeof *numbers);
+    uint64_t *numbers = tsr__calloc(4 * ranks, sizeof *numbers);
     if (numbers == NULL)
         return TSR_ERR_NO_MEMORY;
-    uint64_t *weights = numbers, *counts = numbers + ranks, *unit_limits = NULL;
+    uint64_t *weights = numbers, *counts = numbers + ranks;
+    uint64_t *rooms = numbers + 2 * ranks, *unit_limits = numbers + 3 * ranks;
     tsr__apportion_work work = {0};
     tsr_status status = tsr__weights_from_rates(cut->ranks, rates, weights);
     if (status != TSR_OK)
         status = tsr__fail_context(status, "partition");
     if (status == TSR_OK)
         status = tsr__apportion_init(cut->ranks, &work);
-    if (status == TSR_OK && limits != NULL) {
-        unit_limits = numbers + 2 * ranks;
-        for (size_t r = 0; r < ranks; r++)
-            unit_limits[r] = limits[r] / cut->align;
+    for (size_t r = 0; r < ranks && limits != NULL; r++) {
+        rooms[r] = weights[r] > 0 ? limits[r] : 0;
+        unit_limits[r] = limits[r] / cut->align;
     }
     uint64_t left = 0;
     if (status == TSR_OK)
-        left = tsr__apportion(&work, cut->units, weights, unit_limits, counts);
-    if (left != 0)
+        left =
+            tsr__apportion(&work, cut->units, weights, limits != NULL ? unit_limits : NULL, counts);
+    uint64_t rest = left > 0 ? cut->length - (cut->units - left) * cut->align : 0;
+    if (left > 1 ||
+        (left == 1 && !tsr__apportion_short(cut->ranks, rooms, cut->align, rest, counts)))
         status = tsr__fail(TSR_ERR_INVALID,
                            "partition: of %" PRIu64 " elements, %" PRIu64
                            " are left over when every rank has what it can take",
-                           cut->length, cut->length - (cut->units - left) * cut->align);
+                           cut->length, rest);
     uint64_t first = 0;
     for (size_t r = 0; r < ranks && status == TSR_OK; r++) {
         ranges[r] = range_of(cut, first, first + counts[r]);

@@ -37,13 +37,6 @@ static int by_unit(const void *a, const void *b)
     return x->param < y->param ? -1 : x->param > y->param;
 }
 
-static tsr_status does_not_fit(uint64_t bytes)
-{
-    return tsr__fail(TSR_ERR_INVALID,
-                     "shard: %" PRIu64 " bytes are left over when every rank's memory is full",
-                     bytes);
-}
-
 static tsr_status set_targets(const tsr_shard_request *request, weighted_state *state)
 {
     uint64_t gathered = tsr__gathered_bytes(request), sharded = 0;
@@ -60,12 +53,15 @@ static tsr_status set_targets(const tsr_shard_request *request, weighted_state *
     }
     uint64_t left =
         tsr__apportion(&state->work, sharded, state->weights, state->room, state->target);
-    return left > 0 ? does_not_fit(left) : TSR_OK;
+    TSR__REQUIRE(left == 0,
+                 "shard: %" PRIu64 " bytes are left over when every rank's memory is full", left);
+    return TSR_OK;
 }
 
 /* Units for each rank, into state->counts. */
-static tsr_status divide(weighted_state *state, const cut_item *item, uint64_t units)
+static tsr_status divide(weighted_state *state, const cut_item *item, const tsr_shard_param *param)
 {
+    uint64_t units = tsr__div_up_u64(param->count, item->unit);
     for (size_t r = 0; r < state->ranks; r++)
         state->limits[r] = state->room[r] / item->unit_bytes;
     uint64_t left =
@@ -80,13 +76,22 @@ static tsr_status divide(weighted_state *state, const cut_item *item, uint64_t u
     left = tsr__apportion(&state->work, left, state->weights, state->limits, state->extra);
     for (size_t r = 0; r < state->ranks; r++)
         state->counts[r] += state->extra[r];
-    return left > 0 ? does_not_fit(left * item->unit_bytes) : TSR_OK;
+    if (left == 0)
+        return TSR_OK;
+    uint64_t rest = tsr__shard_bytes(param, param->count - (units - left) * item->unit);
+    bool fits = left == 1 && tsr__apportion_short((int)state->ranks, state->room, item->unit_bytes,
+                                                  rest, state->counts);
+    TSR__REQUIRE(fits,
+                 "shard: %s is cut into units of %" PRIu64 " bytes; %" PRIu64
+                 " bytes of it are left over when no rank has memory for one more",
+                 param->name, item->unit_bytes, rest);
+    return TSR_OK;
 }
 
 static tsr_status assign_one(const tsr_shard_param *param, weighted_state *state,
                              const cut_item *item, tsr_shard_range *ranges)
 {
-    TSR__TRY(divide(state, item, tsr__div_up_u64(param->count, item->unit)));
+    TSR__TRY(divide(state, item, param));
     uint64_t start = 0;
     for (size_t r = 0; r < state->ranks; r++) {
         uint64_t count = state->counts[r] > (param->count - start) / item->unit

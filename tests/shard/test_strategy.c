@@ -414,6 +414,31 @@ START_TEST(weighted_fills_memory_exactly)
 }
 END_TEST
 
+/* A parameter's last unit may be short, and fits where a whole one does not. */
+START_TEST(weighted_places_short_units)
+{
+    static const tsr_shard_param list[] = {{.name = "a", .ndim = 1, .shape = {10}, .dtype = "u8"},
+                                           {.name = "b", .ndim = 1, .shape = {5}, .dtype = "f32"}};
+    const uint64_t memory[] = {8 + 16, 2 + 4};
+    const tsr_shard_strategy_params params = {.kind = TSR_SHARD_WEIGHTED, .align = 4};
+    tsr_shard_plan *plan =
+        plan_of(&params, 2, list, tsr_shard_plan_params(.ranks = 2, .memory_bytes = memory));
+    for (int r = 0; r < 2; r++)
+        ck_assert_uint_eq(total_of(plan, r).total_bytes, memory[r]);
+    tsr_shard_plan_destroy(&plan);
+
+    tsr_shard_strategy *strategy = strategy_of(&params);
+    ck_assert_error(
+        tsr_shard_plan_create(
+            strategy, 1, list + 1,
+            tsr_shard_plan_params(.ranks = 2, .memory_bytes = (uint64_t[]){15, 5}), &plan),
+        TSR_ERR_INVALID,
+        "shard: b is cut into units of 16 bytes; 20 bytes of it are left over when no rank has "
+        "memory for one more");
+    tsr_shard_strategy_destroy(&strategy);
+}
+END_TEST
+
 /* The factory ---------------------------------------------------------------------------------- */
 
 START_TEST(factory_by_kind_and_by_name)
@@ -626,6 +651,7 @@ TESTS(strategy)
     tcase_add_test(tests, weighted_by_rate);
     tcase_add_test(tests, weighted_within_memory);
     tcase_add_test(tests, weighted_fills_memory_exactly);
+    tcase_add_test(tests, weighted_places_short_units);
     tcase_add_test(tests, factory_by_kind_and_by_name);
     tcase_add_loop_test(tests, factory_mistakes, 0, (int)COUNT_OF(mistakes));
     tcase_add_test(tests, alignments_that_are_too_large);
