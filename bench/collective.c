@@ -1,19 +1,15 @@
 /* tessera bench all-reduce, all-gather, reduce-scatter: float32, between processes of this host. */
 #include "bench/collective.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "bench/bench.h"
+#include "bench/collective_peer.h"
 #include "bench/collective_ranks.h"
 #include "cli/memory.h"
 
 #define ROUNDS 3 /* with a peer: turn and turn about */
-
-static const char *const names[COLLECTIVE_KINDS] = {"all-reduce", "all-gather", "reduce-scatter"};
 
 /* As nccl-tests has it: what the links between ranks carry when each does its part. */
 static double bus_factor(collective_kind kind, int ranks)
@@ -29,60 +25,6 @@ static void add_samples(bench_samples *to, const collective_result *from)
         bench_samples_add(to, from->ns[i]);
 }
 
-#ifdef BENCH_MPI_PEER
-/* The peer's own words are numbers, a line for each size: bytes, batch, samples in nanoseconds. */
-static bool read_peer(FILE *from, collective_result results[COLLECTIVE_SIZES], char *version,
-                      size_t size)
-{
-    char line[64 + 24 * COLLECTIVE_MOST_SAMPLES];
-    memset(results, 0, COLLECTIVE_SIZES * sizeof *results);
-    bool complete = false;
-    while (fgets(line, sizeof line, from)) {
-        char *rest = line;
-        if (strncmp(line, "version ", 8) == 0) {
-            line[strcspn(line, "\n")] = '\0';
-            snprintf(version, size, "%.100s", line + 8);
-        }
-        complete = complete || strncmp(line, "done", 4) == 0;
-        if (strncmp(line, "size ", 5) != 0)
-            continue;
-        const uint64_t bytes = strtoull(rest + 5, &rest, 10);
-        for (int i = 0; i < COLLECTIVE_SIZES; i++) {
-            collective_result *out = &results[i];
-            if (collective_bytes[i] != bytes)
-                continue;
-            out->is_there = true;
-            out->batch = strtoull(rest, &rest, 10);
-            while (out->samples < COLLECTIVE_MOST_SAMPLES && *rest != '\0' && *rest != '\n')
-                out->ns[out->samples++] = strtod(rest, &rest);
-        }
-    }
-    return complete;
-}
-#endif
-
-static bool run_peer(bench_context *context, collective_kind kind, int ranks, double seconds,
-                     collective_result results[COLLECTIVE_SIZES], char version[128])
-{
-#ifdef BENCH_MPI_PEER
-    char command[1024];
-    const char *program = getenv("TESSERA_BENCH_MPI");
-    (void)snprintf(command, sizeof command, "mpirun %s --oversubscribe -n %d '%s' %s %.6f 2>&1",
-                   geteuid() == 0 ? "--allow-run-as-root" : "", ranks,
-                   program && *program ? program : BENCH_MPI_PEER, names[kind], seconds);
-    FILE *from = popen(command, "r");
-    if (!from)
-        return bench_fail(context, "--peer: mpirun: %s", strerror(errno));
-    const bool complete = read_peer(from, results, version, 128);
-    if (pclose(from) != 0 || !complete)
-        return bench_fail(context, "--peer: this failed: %s", command);
-    return true;
-#else
-    (void)kind, (void)ranks, (void)seconds, (void)results, (void)version;
-    return bench_fail(context, "--peer: this build of tessera has found no MPI to compare with");
-#endif
-}
-
 static bool check(bench_context *context, bench_row *row, const collective_result *result)
 {
     bench_check_begin(&row->check, "every element on every rank, before and after timing");
@@ -94,7 +36,7 @@ static bool check(bench_context *context, bench_row *row, const collective_resul
 
 static bench_row *add_row(bench_context *context, collective_kind kind, int ranks, uint64_t bytes)
 {
-    bench_row *row = bench_add(context, names[kind], BENCH_GBYTES, (double)bytes);
+    bench_row *row = bench_add(context, collective_names[kind], BENCH_GBYTES, (double)bytes);
     bench_integer(row, "ranks", ranks);
     bench_integer(row, "bytes", (int64_t)bytes);
     row->bus_factor = bus_factor(kind, ranks);
@@ -112,7 +54,7 @@ static bool run_ranks(bench_context *context, collective_kind kind, int ranks)
     bool done = true;
     for (int round = 0; round < rounds && done; round++) {
         if (!collective_ranks_run(kind, ranks, seconds, results, problem, sizeof problem))
-            done = bench_fail(context, "bench %s: %s", names[kind], problem);
+            done = bench_fail(context, "bench %s: %s", collective_names[kind], problem);
         for (int i = 0; i < COLLECTIVE_SIZES && done; i++) {
             if (!results[i].is_there)
                 continue;
@@ -122,7 +64,8 @@ static bool run_ranks(bench_context *context, collective_kind kind, int ranks)
             add_samples(&rows[i]->host, &results[i]);
         }
         if (done && context->options->peer)
-            done = run_peer(context, kind, ranks, seconds, results, version);
+            done = collective_peer_run(context, kind, ranks, seconds, results, version,
+                                       sizeof version);
         for (int i = 0; i < COLLECTIVE_SIZES && done && context->options->peer; i++) {
             if (!rows[i] || !results[i].is_there)
                 continue;
@@ -137,7 +80,7 @@ static bool run_ranks(bench_context *context, collective_kind kind, int ranks)
 static bool run(bench_context *context, collective_kind kind)
 {
     static const int usual[] = {2, 4};
-    if (!bench_memcpy_peak(context))
+    if ((context->options->peer && !collective_peer_exists(context)) || !bench_memcpy_peak(context))
         return false;
     if (context->options->ranks > 0)
         return run_ranks(context, kind, (int)context->options->ranks);

@@ -12,6 +12,9 @@ typedef enum collective_kind {
     COLLECTIVE_KINDS
 } collective_kind;
 
+static const char *const collective_names[COLLECTIVE_KINDS] = {"all-reduce", "all-gather",
+                                                               "reduce-scatter"};
+
 #define COLLECTIVE_MOST_RANKS 16
 #define COLLECTIVE_MOST_SAMPLES 300
 

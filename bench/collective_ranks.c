@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +36,7 @@ typedef struct shared {
 
 typedef struct rank_state {
     shared *common;
+    pid_t parent;
     collective_kind kind;
     int rank, ranks, exchanges;
     double seconds;
@@ -53,7 +55,7 @@ static int all_gather(void *user, const void *mine, uint64_t size_bytes, void *a
     memcpy(common->blocks[turn][own->rank], mine, size_bytes);
     atomic_fetch_add(&common->arrived[turn], 1);
     while (atomic_load(&common->arrived[turn]) < own->ranks) {
-        if (common->has_failed || getppid() == 1)
+        if (common->has_failed)
             return 1;
         usleep(100);
     }
@@ -171,6 +173,9 @@ static tsr_status measure_all(rank_state *own)
 
 static void be_rank(rank_state *own)
 {
+    /* Killed with the tool. It may have been before this took effect. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != own->parent)
+        _exit(1);
     const tsr_status status = measure_all(own);
     if (status != TSR_OK) {
         snprintf(own->common->problem[own->rank], sizeof own->common->problem[0], "%s",
@@ -209,6 +214,7 @@ static void join(const shared *common, int ranks, collective_result results[COLL
 bool collective_ranks_run(collective_kind kind, int ranks, double seconds,
                           collective_result results[COLLECTIVE_SIZES], char *problem, size_t size)
 {
+    const pid_t parent = getpid();
     pid_t pids[COLLECTIVE_MOST_RANKS];
     int started = 0, failed = 0;
     shared *common =
@@ -222,6 +228,7 @@ bool collective_ranks_run(collective_kind kind, int ranks, double seconds,
         pids[started] = fork();
         if (pids[started] == 0)
             be_rank(&(rank_state){.common = common,
+                                  .parent = parent,
                                   .kind = kind,
                                   .rank = started,
                                   .ranks = ranks,

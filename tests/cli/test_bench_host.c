@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -99,6 +100,104 @@ START_TEST(collectives_can_be_compared)
     tool_result_free(&compared);
     remove(paths[0]);
     remove(paths[1]);
+}
+END_TEST
+
+static const char with_peer[] = "bench all-reduce --ranks 2 --peer --json --time 0.003";
+
+#if TEST_HAVE_MPI
+START_TEST(a_peer_takes_turns)
+{
+    int count;
+    json_t *document = bench_result_run(with_peer, &count);
+    const json_t *results = tool_member(document, "results"), *result;
+    size_t i;
+    int peers = 0;
+    json_array_foreach(results, i, result)
+    {
+        const json_t *peer = tool_member(result, "peer");
+        if (json_is_null(peer))
+            continue;
+        ck_assert_ptr_nonnull(strstr(tool_text(peer, "name"), "MPI"));
+        ck_assert_double_gt(tool_number(peer, "median"), 0);
+        peers++;
+    }
+    ck_assert_int_eq(peers, 10);
+    json_decref(document);
+}
+END_TEST
+#else
+/* Before anything is measured: that would take ten minutes. */
+START_TEST(no_peer_is_told_at_once)
+{
+    unsetenv("TESSERA_BENCH_MPI");
+    tool_result result = tool_run("bench all-reduce --ranks 2 --peer --time 600");
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_str_eq(result.err,
+                     "tessera: --peer: this build of tessera has found no MPI to compare with\n");
+    tool_result_free(&result);
+}
+END_TEST
+#endif
+
+/* What mpirun had to say is passed on. */
+START_TEST(a_peer_that_fails_says_why)
+{
+    char folder[] = "/tmp/tessera-test-XXXXXX", mpirun[64], path[4096];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(mpirun, sizeof mpirun, "%s/mpirun", folder);
+    FILE *script = fopen(mpirun, "w");
+    ck_assert_ptr_nonnull(script);
+    fputs("#!/bin/sh\necho -----\necho 'There are not enough slots.' >&2\nexit 1\n", script);
+    ck_assert_int_eq(fchmod(fileno(script), 0755) | fclose(script), 0);
+    snprintf(path, sizeof path, "%s:%s", folder, getenv("PATH"));
+    setenv("PATH", path, 1);
+    setenv("TESSERA_BENCH_MPI", "peer", 1);
+    tool_result result = tool_run(with_peer);
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_ptr_nonnull(strstr(result.err, "tessera: --peer: this failed: mpirun "));
+    ck_assert_ptr_nonnull(
+        strstr(result.err, "'peer' all-reduce 0.001000 2>&1: There are not enough slots.\n"));
+    tool_result_free(&result);
+    ck_assert_int_eq(unlink(mpirun) | rmdir(folder), 0);
+}
+END_TEST
+
+/* However the tool ends, its ranks do, too: they hold the other end of this pipe. */
+START_TEST(ranks_end_with_the_tool)
+{
+    static const int signals[] = {SIGTERM, SIGKILL};
+    int ends[2];
+    char byte;
+    ck_assert_int_eq(pipe(ends), 0);
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        if (dup2(ends[1], STDOUT_FILENO) < 0 || close(ends[0]) != 0 || close(ends[1]) != 0)
+            _exit(126);
+        execl(TEST_TOOL, TEST_TOOL, "bench", "all-reduce", "--ranks", "2", "--time", "10",
+              (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    char path[64], children[64] = "";
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)child, (int)child);
+    while (strchr(children, ' ') == strrchr(children, ' ')) { /* each number ends in a blank */
+        ck_assert_int_eq(waitpid(child, NULL, WNOHANG), 0);
+        ck_assert_int_eq(nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL), 0);
+        FILE *file = fopen(path, "r");
+        ck_assert_ptr_nonnull(file);
+        if (fgets(children, sizeof children, file) == NULL)
+            children[0] = '\0';
+        fclose(file);
+    }
+    ck_assert_int_eq(kill(child, signals[_i]), 0);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    alarm(60);
+    while (read(ends[0], &byte, 1) > 0)
+        continue;
+    alarm(0);
+    close(ends[0]);
 }
 END_TEST
 #endif
@@ -292,6 +391,13 @@ TESTS(bench_host)
                         (int)(sizeof benchmarks / sizeof *benchmarks));
 #if TSR__HAVE_UCX
     tcase_add_test(tests, collectives_can_be_compared);
+#if TEST_HAVE_MPI
+    tcase_add_test(tests, a_peer_takes_turns);
+#else
+    tcase_add_test(tests, no_peer_is_told_at_once);
+#endif
+    tcase_add_test(tests, a_peer_that_fails_says_why);
+    tcase_add_loop_test(tests, ranks_end_with_the_tool, 0, 2);
 #endif
     tcase_add_test(tests, large_weights);
     tcase_add_test(tests, writes_the_json_beside_the_table);
