@@ -1,7 +1,10 @@
 #include "bench/complete.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "cli/memory.h"
 
@@ -36,7 +39,8 @@ static void run_part(bench_context *context, part which)
         int first = context->row_count;
         bench_progress_step(&context->progress, context->info != NULL ? context->info->name : "");
         bench_progress_show(&context->progress, bench_list[i]->name);
-        if (!bench_list[i]->run(context)) {
+        bool is_cpu = context->info != NULL && context->info->type == TSR_DEVICE_CPU;
+        if ((is_cpu && !bench_memcpy_again(context)) || !bench_list[i]->run(context)) {
             bench_drop_rows(context, first);
             note(&context->failures, bench_list[i]->name,
                  context->info != NULL ? context->device_count - 1 : -1, context->error);
@@ -84,6 +88,34 @@ static bool run_devices(bench_context *context)
     return true;
 }
 
+/* In the child; its error is what it writes. */
+static void try_to_open(bench_context *context, const char *which, int end)
+{
+    bool opened = bench_open_device(context, which);
+    size_t size = opened ? 0 : strlen(context->error);
+    _exit(write(end, context->error, size) == (ssize_t)size && opened ? 0 : 1);
+}
+
+/* Whether there is such a device, found out in a process of its own: this one must not have a
+ * driver's memory yet, and what takes half a minute until then is not done for nothing. */
+static bool can_open(bench_context *context, const char *which)
+{
+    int ends[2], status = 1;
+    if (pipe(ends) != 0)
+        return bench_fail(context, "device %s: %s", which, strerror(errno));
+    pid_t child = fork();
+    if (child == 0)
+        try_to_open(context, which, ends[1]);
+    close(ends[1]);
+    char reason[sizeof context->error];
+    ssize_t got = child > 0 ? read(ends[0], reason, sizeof reason - 1) : 0;
+    close(ends[0]);
+    if (child > 0 && waitpid(child, &status, 0) == child && status == 0)
+        return true;
+    return bench_fail(context, "%.*s", got > 0 ? (int)got : 40,
+                      got > 0 ? reason : "the driver crashed when it was opened");
+}
+
 bool bench_complete(bench_context *context, bool *is_first)
 {
     int64_t rank, ranks;
@@ -91,6 +123,9 @@ bool bench_complete(bench_context *context, bool *is_first)
     *is_first = rank == 0;
     if (!*is_first)
         return true;
+    const char *chosen = context->options->device;
+    if (chosen != NULL && !can_open(context, chosen))
+        return false;
     /* The host first: the memory that drivers take would still show in the processes it starts. So
      * the devices cannot be counted yet; most machines have one. */
     context->progress.steps = count_of(ON_HOST) + count_of(ON_DEVICE);

@@ -82,7 +82,9 @@ static bool read_shape(void *user, const char *text, char *problem, size_t size)
 }
 
 static const cli_option options[] = {
-    {"device", "DEVICE", "index, UUID or part of the name (default: TESSERA_DEVICE, or the best)",
+    {"device", "DEVICE",
+     "index, UUID or part of the name (default: TESSERA_DEVICE, or the best; of a complete run "
+     "all)",
      .text = &chosen.device},
     {"dtype", "TYPE", "f32, f16 or bf16; may be repeated (default f32)", .read = read_dtype},
     {"shape", "MxKxN", "a shape instead of the usual ones; may be repeated", .read = read_shape},
@@ -193,7 +195,7 @@ static int report(bench_context *context, const bench *what)
 static int run_one(bench_context *context, const bench *what)
 {
     bool done = what->opens_device || what->host_only || bench_open_device(context, chosen.device);
-    done = done && what->run(context);
+    done = done && what->run(context) && bench_memcpy_again(context);
     bench_progress_end(&context->progress);
     return done ? report(context, what) : cli_failed("%s", context->error);
 }

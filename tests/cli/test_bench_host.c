@@ -310,6 +310,18 @@ START_TEST(a_failure_is_reported_among_the_rest)
 }
 END_TEST
 
+/* Before anything is measured: that would take ten minutes. */
+START_TEST(a_device_that_is_not_there_is_told_at_once)
+{
+    tool_result result = tool_run("bench --device nowhere --time 600");
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_str_eq(result.out, "");
+    ck_assert_ptr_nonnull(
+        strstr(result.err, TSR__HAVE_VULKAN ? "there is no Vulkan driver" : "has no Vulkan"));
+    tool_result_free(&result);
+}
+END_TEST
+
 /* One of several processes: only the first has something to say. */
 START_TEST(other_ranks_are_silent)
 {
@@ -404,6 +416,7 @@ TESTS(bench_host)
     tcase_add_test(tests, prints_the_json_for_a_dash);
     tcase_add_loop_test(tests, a_signal_clears_away, 0, 3);
     tcase_add_test(tests, a_failure_is_reported_among_the_rest);
+    tcase_add_test(tests, a_device_that_is_not_there_is_told_at_once);
     tcase_add_test(tests, other_ranks_are_silent);
     tcase_add_test(tests, prints_a_table);
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0,
