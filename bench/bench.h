@@ -117,7 +117,8 @@ struct bench_context {
     int row_count;
     bench_row **rows;
     /* Ceilings of this device, and the host's, once they have been measured. */
-    const bench_row *fma_peak, *fma_peak_f16, *coopmat_peak, *device_copy, *memcpy_peak;
+    const bench_row *fma_peak, *fma_peak_f16, *coopmat_peak, *device_copy;
+    bench_row *memcpy_peak;
     bench_notes left_out, failures;
     char error[2048]; /* why run() returned false */
 };
@@ -208,6 +209,9 @@ const bench_row *bench_coopmat_peak(bench_context *context);
 bool bench_has_coopmat(const tsr_device_info *info);
 /* memcpy on all of the host's CPUs. NULL on failure. */
 const bench_row *bench_memcpy_peak(bench_context *context);
+/* More samples of it, where it has been measured: others on the machine may have had its memory to
+ * themselves at first, or left it to us. */
+bool bench_memcpy_again(bench_context *context);
 /* A contiguous tsr_copy on the device. NULL on failure. */
 const bench_row *bench_device_copy(bench_context *context);
 /* How fast the device's memory is: memcpy for CPU drivers, its own copy for others. */

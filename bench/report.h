@@ -18,7 +18,7 @@ const char *bench_unit_name(bench_unit unit);
 /* Results whose middle 80 % spread over more than 20 % of the median. */
 int bench_noisy_rows(const bench_context *context);
 
-#define BENCH_WARNINGS 3
+#define BENCH_WARNINGS 4
 #define BENCH_WARNING_SIZE 160
 /* Why the figures deserve less trust: sentences, and how many. */
 int bench_warnings(const bench_context *context, char text[BENCH_WARNINGS][BENCH_WARNING_SIZE]);

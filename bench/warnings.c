@@ -7,6 +7,8 @@
 /* Of all CPUs, and of all results. */
 #define BUSY_SHARE 0.1
 #define NOISY_SHARE 0.25
+/* Of its ceiling: caches, and work that only reads, take results a little above memory's. */
+#define TOO_FAST 1.5
 
 int bench_noisy_rows(const bench_context *context)
 {
@@ -18,9 +20,17 @@ int bench_noisy_rows(const bench_context *context)
     return noisy;
 }
 
+static int too_fast_rows(const bench_context *context)
+{
+    int count = 0;
+    for (int i = 0; i < context->row_count; i++)
+        count += bench_fraction(context->rows[i]) > TOO_FAST;
+    return count;
+}
+
 int bench_warnings(const bench_context *context, char text[BENCH_WARNINGS][BENCH_WARNING_SIZE])
 {
-    int count = 0, noisy = bench_noisy_rows(context);
+    int count = 0, noisy = bench_noisy_rows(context), too_fast = too_fast_rows(context);
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     if (context->noise.other_cpus > BUSY_SHARE * (double)cpus)
         snprintf(text[count++], BENCH_WARNING_SIZE,
@@ -30,6 +40,11 @@ int bench_warnings(const bench_context *context, char text[BENCH_WARNINGS][BENCH
         snprintf(text[count++], BENCH_WARNING_SIZE,
                  "%d of %d results are noisy; small differences between them mean nothing", noisy,
                  context->row_count);
+    if (too_fast > 0)
+        snprintf(text[count++], BENCH_WARNING_SIZE,
+                 "%d of %d results are more than %g times their ceiling: that was measured while "
+                 "others were at work",
+                 too_fast, context->row_count, TOO_FAST);
     if (context->peer_warning != NULL)
         snprintf(text[count++], BENCH_WARNING_SIZE, "%s", context->peer_warning);
     return count;

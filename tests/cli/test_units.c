@@ -8,6 +8,7 @@
 #include "bench/data.h"
 #include "bench/format.h"
 #include "bench/reference.h"
+#include "bench/report.h"
 #include "cli/devices.h"
 #include "cli/json.h"
 #include "cli/options.h"
@@ -41,6 +42,24 @@ START_TEST(summaries_do_not_depend_on_order)
     ck_assert(!bench_is_noisy(&(bench_summary){.median = 100, .p10 = 95, .p90 = 110}));
     bench_samples_free(&samples);
     ck_assert_double_eq(bench_summarize(&samples).median, 0);
+}
+END_TEST
+
+START_TEST(ceilings_of_bad_moments_are_told)
+{
+    char text[BENCH_WARNINGS][BENCH_WARNING_SIZE];
+    bench_row limit = {.unit = BENCH_GBYTES, .work = 100}, row = limit;
+    bench_context context = {.row_count = 2, .rows = (bench_row *[]){&limit, &row}};
+    row.ceiling = &limit;
+    bench_sample(&limit, 100);
+    bench_sample(&row, 70);
+    ck_assert_int_eq(bench_warnings(&context, text), 0);
+    row.work = 110; /* 1.57 times as fast */
+    ck_assert_int_eq(bench_warnings(&context, text), 1);
+    ck_assert_str_eq(text[0], "1 of 2 results are more than 1.5 times their ceiling: that was "
+                              "measured while others were at work");
+    bench_samples_free(&limit.host);
+    bench_samples_free(&row.host);
 }
 END_TEST
 
@@ -299,6 +318,7 @@ TESTS(units)
 {
     tcase_add_test(tests, quantiles_interpolate);
     tcase_add_test(tests, summaries_do_not_depend_on_order);
+    tcase_add_test(tests, ceilings_of_bad_moments_are_told);
     tcase_add_test(tests, checks_remember_the_worst);
     tcase_add_test(tests, nan_is_wrong);
     tcase_add_test(tests, halves_round_to_nearest_even);
