@@ -1,6 +1,8 @@
 /* tessera: the command. */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/command.h"
 #include "tessera/base.h"
@@ -58,8 +60,19 @@ static void print_log(void *user, tsr_log_level level, const char *message)
     fprintf(stderr, "tessera: %s: %s\n", level == TSR_LOG_ERROR ? "error" : "warning", message);
 }
 
+/* Where one of these is closed, the next file to be opened would take its place, and get what is
+ * meant for it. Opened the wrong way round they fail as closed ones do. */
+static void hold_standard_files(void)
+{
+    static const int modes[] = {O_WRONLY, O_RDONLY, O_RDONLY};
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", modes[fd]) != fd)
+            _exit(CLI_FAILED);
+}
+
 int main(int argc, char **argv)
 {
+    hold_standard_files();
     tsr_log_set(print_log, NULL, TSR_LOG_WARNING);
     int code = run(argc, argv);
     /* A full disk or a closed pipe must not look like success. */

@@ -397,6 +397,20 @@ START_TEST(a_full_disk_is_a_failure)
 }
 END_TEST
 
+/* Not a pipe of the launcher's own that got its number. */
+START_TEST(a_closed_output_is_a_failure)
+{
+    char command[256];
+    snprintf(command, sizeof command, "'%s' launch -n 2 echo hello >&- 2>'%s'", TEST_TOOL,
+             in_folder("err"));
+    ck_assert_int_eq(system(command), 1 << 8);
+    char *err = read_file("err");
+    ck_assert_str_eq(err,
+                     "tessera: launch: cannot write to standard output: Bad file descriptor\n");
+    free(err);
+}
+END_TEST
+
 /* How it ends. */
 
 START_TEST(fails_as_the_first_that_failed)
@@ -584,6 +598,7 @@ TESTS(launch)
     tcase_add_test(tests, keeps_output_and_error_apart);
     tcase_add_test(tests, cuts_lines_without_end);
     tcase_add_test(tests, a_full_disk_is_a_failure);
+    tcase_add_test(tests, a_closed_output_is_a_failure);
     tcase_add_test(tests, fails_as_the_first_that_failed);
     tcase_add_test(tests, fails_with_128_and_the_signal);
     tcase_add_test(tests, kills_who_does_not_end);
