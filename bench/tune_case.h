@@ -35,6 +35,9 @@ tsr_matmul_params tune_case_params(const tune_case *test, bool bias);
 bool tune_case_time(tune_case *test, bool bias, const tsr_tuning_choice *choice,
                     uint64_t repetitions, double *ns);
 
+/* One product once more; *ns becomes the shorter time, which is the truer one. */
+bool tune_case_again(tune_case *test, const tsr_tuning_choice *choice, double *ns);
+
 /* Computes it in this way and compares every element with the usual kernel's result. *able is false
  * where the kernel cannot do it or has no memory for it, and the result then true. */
 bool tune_case_verify(tune_case *test, bool bias, const tsr_tuning_choice *choice, bool *able);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/clock.h"
+#include "bench/tune_probes.h"
 #include "cli/memory.h"
 
 /* Screening, on the class's smallest product: what is not near the usual kernel goes no further. */
@@ -13,7 +14,6 @@
 #define FAR_BEHIND 2.0
 #define HOPELESS 4.0
 #define BEYOND_NOISE 20.0 /* no busy machine makes that of two equals */
-#define TRIES 3
 #define NEAR 0.9
 #define FINALISTS 4
 
@@ -29,104 +29,6 @@
 
 /* Products with few rows say little about how kernels for tiles do on others. */
 #define FEW_ROWS 8
-
-#define PROBES 3
-
-/* Probes --------------------------------------------------------------------------------------- */
-
-static bool alike(int64_t a, int64_t b)
-{
-    return (a % 4 == 0) == (b % 4 == 0);
-}
-
-/* The smallest and the largest size that is in one class with `size`, both multiples of 4 or
- * neither. */
-static int64_t largest_like(int64_t size)
-{
-    int64_t largest = 1;
-    while (largest < size)
-        largest *= 2;
-    while (!alike(largest, size))
-        largest--;
-    return largest;
-}
-
-static int64_t smallest_like(int64_t size)
-{
-    int64_t above = 1;
-    while (above < size)
-        above *= 2;
-    int64_t smallest = above / 2 + 1;
-    while (!alike(smallest, size))
-        smallest++;
-    return smallest;
-}
-
-static tune_product scaled(const tune_product *product, int64_t (*size)(int64_t))
-{
-    tune_product out = *product;
-    out.shape.m = size(product->shape.m);
-    out.shape.k = size(product->shape.k);
-    out.shape.n = size(product->shape.n);
-    return out;
-}
-
-/* The class's smallest product, the one it was named by, and its largest. */
-typedef struct search {
-    bench_context *context;
-    int count;
-    tune_case probes[PROBES];
-    char *left_out; /* why nothing is measured, TUNE_REASON bytes; empty: it is */
-} search;
-
-/* Once more; the shorter time is the truer one. */
-static bool again(tune_case *test, const tsr_tuning_choice *choice, double *ns)
-{
-    double next;
-    if (!tune_case_time(test, false, choice, 1, &next))
-        return false;
-    *ns = next < *ns ? next : *ns;
-    return true;
-}
-
-/* One more probe, unless it is not in the class of the first or there is one like it. */
-static bool add_probe(search *s, const tune_product *product)
-{
-    for (int i = 0; i < s->count; i++)
-        if (memcmp(&s->probes[i].product.shape, &product->shape, sizeof product->shape) == 0)
-            return true;
-    tune_case *test = &s->probes[s->count++];
-    if (!tune_case_create(s->context, product, test)) {
-        if (test->no_room)
-            snprintf(s->left_out, TUNE_REASON, "%.255s", s->context->error);
-        return test->no_room;
-    }
-    double limit = s->context->options->seconds * 1e9;
-    for (int i = 1; i < TRIES && test->usual_ns > limit; i++)
-        if (!again(test, NULL, &test->usual_ns))
-            return false;
-    if (test->usual_ns > limit)
-        snprintf(s->left_out, TUNE_REASON, "one takes %.2g s", test->usual_ns / 1e9);
-    if (test->info.shape_class != s->probes[0].info.shape_class)
-        tune_case_finish(&s->probes[--s->count]);
-    return true;
-}
-
-static bool create_probes(search *s, const tune_product *product)
-{
-    tune_product small = scaled(product, smallest_like), large = scaled(product, largest_like);
-    const tune_product *probes[PROBES] = {&small, &large, product};
-    for (int i = 0; i < PROBES && s->left_out[0] == '\0'; i++)
-        if (!add_probe(s, probes[i]))
-            return false;
-    return true;
-}
-
-static void finish_probes(search *s)
-{
-    for (int i = 0; i < s->count; i++)
-        tune_case_finish(&s->probes[i]);
-}
 
 /* Measuring ------------------------------------------------------------------------------------ */
 
@@ -234,8 +136,9 @@ static bool screen_one(tune_case *test, tune_given_up *given_up, const tsr_tunin
     if (!*able)
         return true;
     for (int i = 0;
-         i < TRIES && (i == 0 || (ns > FAR_BEHIND * usual_ns && ns < BEYOND_NOISE * usual_ns)); i++)
-        if (!again(test, choice, &ns) || !again(test, NULL, &usual_ns))
+         i < TUNE_TRIES && (i == 0 || (ns > FAR_BEHIND * usual_ns && ns < BEYOND_NOISE * usual_ns));
+         i++)
+        if (!tune_case_again(test, choice, &ns) || !tune_case_again(test, NULL, &usual_ns))
             return false;
     if (ns > HOPELESS * usual_ns)
         give_up(given_up, &test->product, choice->kernel);
@@ -249,9 +152,9 @@ static bool screen_one(tune_case *test, tune_given_up *given_up, const tsr_tunin
     return true;
 }
 
-static bool screen(search *s, tune_given_up *given_up, finalists *list, int *able_count)
+static bool screen(tune_probes *s, tune_given_up *given_up, finalists *list, int *able_count)
 {
-    tune_case *test = &s->probes[0];
+    tune_case *test = &s->all[0];
     tsr_matmul_params params = tune_case_params(test, false);
     for (int i = 0;; i++) {
         tsr_tuning_choice choice;
@@ -271,21 +174,36 @@ static bool screen(search *s, tune_given_up *given_up, finalists *list, int *abl
 
 /* Deciding ------------------------------------------------------------------------------------- */
 
-/* Whether `choice` is able, right and at least `gain` times as fast at every probe, and in nine
- * pairs of ten if that is `clearly` wanted. *worst is where it gained least so far. */
-static bool gains(search *s, bool bias, const tsr_tuning_choice *choice, double gain, bool clearly,
-                  bool *does, tune_ratio *worst, double *product)
+/* How products of a probe's class are computed now. */
+static bool inspect(tune_probes *s, int probe, bool bias, tsr_tuning_info *out)
+{
+    const tune_case *test = &s->all[probe];
+    tsr_matmul_params params = tune_case_params(test, bias);
+    BENCH_TRY(s->context,
+              tsr_tuning_inspect(s->context->stream, test->y, test->x, test->w, &params, out));
+    return true;
+}
+
+/* Whether `choice`, or if that is NULL what an earlier tuning has chosen, is able, right and at
+ * least `gain` times as fast at every probe, and in nine pairs of ten if that is `clearly` wanted.
+ * *worst is where it gained least so far. */
+static bool gains(tune_probes *s, bool bias, const tsr_tuning_choice *choice, double gain,
+                  bool clearly, bool *does, tune_ratio *worst, double *product)
 {
     *does = true;
     *worst = (tune_ratio){0};
     *product = 1;
     for (int i = 0; i < s->count && *does; i++) {
         tune_ratio ratio;
-        if (!tune_case_verify(&s->probes[i], bias, choice, does))
+        tsr_tuning_info info;
+        if (choice == NULL && !inspect(s, i, bias, &info))
+            return false;
+        const tsr_tuning_choice *tried = choice != NULL ? choice : &info.chosen;
+        if (!tune_case_verify(&s->all[i], bias, tried, does))
             return false;
         if (!*does)
             return true;
-        if (!compare(&s->probes[i], bias, choice, &ratio))
+        if (!compare(&s->all[i], bias, tried, &ratio))
             return false;
         if (worst->pairs == 0 || ratio.median < worst->median)
             *worst = ratio;
@@ -295,7 +213,7 @@ static bool gains(search *s, bool bias, const tsr_tuning_choice *choice, double 
     return true;
 }
 
-static bool find_best(search *s, const finalists *list, tune_result *out)
+static bool find_best(tune_probes *s, const finalists *list, tune_result *out)
 {
     double best = 0;
     for (int i = 0; i < list->count; i++) {
@@ -316,7 +234,7 @@ static bool find_best(search *s, const finalists *list, tune_result *out)
 }
 
 /* Samples that the choice was made from flatter what was chosen: others decide whether it stays. */
-static bool confirm(search *s, tune_result *out)
+static bool confirm(tune_probes *s, tune_result *out)
 {
     double product;
     tune_ratio ratio;
@@ -325,33 +243,56 @@ static bool confirm(search *s, tune_result *out)
     return !out->won || gains(s, true, &out->winner, 1, false, &out->with_bias, &ratio, &product);
 }
 
-/* What lost its place since an earlier tuning goes. */
-static bool set(search *s, bool bias, const tsr_tuning_choice *choice)
+static bool set(tune_probes *s, bool bias, const tsr_tuning_choice *choice)
 {
-    const tune_case *test = &s->probes[0];
+    const tune_case *test = &s->all[0];
     tsr_matmul_params params = tune_case_params(test, bias);
     BENCH_TRY(s->context,
               tsr_tuning_set(s->context->stream, test->y, test->x, test->w, &params, choice));
     return true;
 }
 
-static bool decide(search *s, tune_given_up *given_up, tune_result *out)
+/* Where nothing has won, what an earlier tuning chose keeps its place unless it lost: on a busy
+ * machine a good choice is not clearly faster each time. */
+static bool keep_or_drop(tune_probes *s, bool bias, bool *stays, tune_ratio *ratio)
+{
+    double product;
+    tsr_tuning_info info;
+    if (!inspect(s, 0, bias, &info))
+        return false;
+    *stays = info.tuned;
+    if (info.tuned && !gains(s, bias, NULL, 1, false, stays, ratio, &product))
+        return false;
+    return *stays || set(s, bias, NULL);
+}
+
+static bool settle(tune_probes *s, tune_result *out)
+{
+    tune_ratio ratio;
+    if (out->won)
+        return set(s, false, &out->winner) && set(s, true, out->with_bias ? &out->winner : NULL);
+    out->winner = s->all[0].info.chosen;
+    if (!keep_or_drop(s, false, &out->won, &out->ratio))
+        return false;
+    return out->won ? keep_or_drop(s, true, &out->with_bias, &ratio) : set(s, true, NULL);
+}
+
+static bool decide(tune_probes *s, tune_given_up *given_up, tune_result *out)
 {
     finalists list = {0};
-    out->usual = s->probes[0].info.usual;
+    out->usual = s->all[0].info.usual;
     return screen(s, given_up, &list, &out->candidates) && find_best(s, &list, out) &&
-           confirm(s, out) && set(s, false, out->won ? &out->winner : NULL) &&
-           set(s, true, out->with_bias ? &out->winner : NULL);
+           confirm(s, out) && settle(s, out);
 }
 
 bool tune_search(bench_context *context, const tune_product *product, tune_given_up *given_up,
                  tune_result *out, char left_out[TUNE_REASON])
 {
-    search s = {.context = context, .left_out = left_out};
+    tune_probes s = {.context = context, .left_out = left_out};
     left_out[0] = '\0';
     *out = (tune_result){.product = *product, .device_place = context->device_count - 1};
-    bool done = create_probes(&s, product);
+    bool done = tune_probes_create(&s, product);
     done = done && (left_out[0] != '\0' || decide(&s, given_up, out));
-    finish_probes(&s);
+    tune_probes_finish(&s);
     return done;
 }

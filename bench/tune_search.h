@@ -2,7 +2,7 @@
 #ifndef TSR_BENCH_TUNE_SEARCH_H
 #define TSR_BENCH_TUNE_SEARCH_H
 
-#include "bench/tune_case.h"
+#include "bench/tune_probes.h"
 
 /* How many times as fast as the usual kernel, over pairs of samples taken one after the other. */
 typedef struct tune_ratio {
@@ -29,8 +29,6 @@ typedef struct tune_given_up {
         char kernel[TSR_TUNING_KERNEL_SIZE];
     } * all;
 } tune_given_up;
-
-#define TUNE_REASON 256
 
 /* Measures and, on the context's device, sets what won; nothing is stored. `left_out` is empty, or
  * why nothing was measured: one product takes longer than a measurement may last, or more memory

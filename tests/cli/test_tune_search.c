@@ -1,0 +1,159 @@
+/* Which kernel a tuning chooses: the search of bench --tune, with a library and a clock that say
+ * what each test wants. */
+#include <string.h>
+
+#include "bench/tune_search.h"
+#include "support/check_main.h"
+
+/* Times as fast as the usual kernel, and every so many-th product takes twenty times as long. */
+static double gain;
+static int stumbles_every;
+
+/* What is stored, for products without and with a bias. */
+static bool tuned[2], was_set[2];
+static int products;
+
+void tune_probes_finish(tune_probes *s)
+{
+    (void)s;
+}
+
+bool tune_probes_create(tune_probes *s, const tune_product *product)
+{
+    for (s->count = 0; s->count < 2; s->count++)
+        s->all[s->count] = (tune_case){.context = s->context, .product = *product, .usual_ns = 100};
+    strcpy(s->all[0].info.usual.kernel, "usual");
+    strcpy(s->all[0].info.chosen.kernel, tuned[0] ? "other" : "usual");
+    return true;
+}
+
+tsr_matmul_params tune_case_params(const tune_case *test, bool bias)
+{
+    (void)test;
+    return (tsr_matmul_params){.alpha = bias ? 2 : 1};
+}
+
+bool tune_case_time(tune_case *test, bool bias, const tsr_tuning_choice *choice,
+                    uint64_t repetitions, double *ns)
+{
+    (void)test, (void)bias, (void)repetitions;
+    *ns = choice == NULL ? 100 : 100 / gain;
+    if (choice != NULL && stumbles_every > 0 && ++products % stumbles_every == 0)
+        *ns *= 20;
+    return true;
+}
+
+bool tune_case_again(tune_case *test, const tsr_tuning_choice *choice, double *ns)
+{
+    return tune_case_time(test, false, choice, 1, ns);
+}
+
+bool tune_case_verify(tune_case *test, bool bias, const tsr_tuning_choice *choice, bool *able)
+{
+    (void)test, (void)bias, (void)choice;
+    *able = true;
+    return true;
+}
+
+/* Instead of the library's. */
+tsr_status __wrap_tsr_tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                                       const tsr_tensor *b, const tsr_matmul_params *params,
+                                       int index, tsr_tuning_choice *out);
+tsr_status __wrap_tsr_tuning_inspect(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                                     const tsr_tensor *b, const tsr_matmul_params *params,
+                                     tsr_tuning_info *out);
+tsr_status __wrap_tsr_tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                                 const tsr_tensor *b, const tsr_matmul_params *params,
+                                 const tsr_tuning_choice *choice);
+
+tsr_status __wrap_tsr_tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                                       const tsr_tensor *b, const tsr_matmul_params *params,
+                                       int index, tsr_tuning_choice *out)
+{
+    (void)stream, (void)y, (void)a, (void)b, (void)params;
+    *out = (tsr_tuning_choice){.kernel = "other"};
+    return index == 0 ? TSR_OK : TSR_ERR_NOT_FOUND;
+}
+
+tsr_status __wrap_tsr_tuning_inspect(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                                     const tsr_tensor *b, const tsr_matmul_params *params,
+                                     tsr_tuning_info *out)
+{
+    (void)stream, (void)y, (void)a, (void)b;
+    *out = (tsr_tuning_info){.usual = {.kernel = "usual"}, .tuned = tuned[params->alpha > 1]};
+    strcpy(out->chosen.kernel, out->tuned ? "other" : "usual");
+    return TSR_OK;
+}
+
+tsr_status __wrap_tsr_tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                                 const tsr_tensor *b, const tsr_matmul_params *params,
+                                 const tsr_tuning_choice *choice)
+{
+    (void)stream, (void)y, (void)a, (void)b;
+    bool bias = params->alpha > 1;
+    tuned[bias] = choice != NULL;
+    was_set[bias] = true;
+    return TSR_OK;
+}
+
+static const struct {
+    double gain;
+    int stumbles_every;
+    bool before, after;
+} searches[] = {
+    {2, 0, false, true},                            /* clearly faster */
+    {1.01, 0, false, false},                        /* not by enough */
+    {0.5, 0, false, false},  {2, 4, false, false},  /* not in nine pairs of ten */
+    {2, 0, true, true},      {1.01, 0, true, true}, /* it won earlier, and has not lost */
+    {2, 4, true, true},      {0.5, 0, true, false}, /* it has */
+};
+
+START_TEST(what_won_stays_until_it_loses)
+{
+    const bench_options options = {.seconds = 1e-9};
+    bench_context context = {.options = &options, .device_count = 1};
+    const tune_product product = {.dtype = TSR_F32, .shape = {64, 64, 64}};
+    tune_given_up given_up = {0};
+    tune_result result;
+    char left_out[TUNE_REASON];
+    gain = searches[_i].gain;
+    stumbles_every = searches[_i].stumbles_every;
+    tuned[0] = tuned[1] = searches[_i].before;
+    ck_assert(tune_search(&context, &product, &given_up, &result, left_out));
+    ck_assert_str_eq(left_out, "");
+    ck_assert_int_eq(result.won, searches[_i].after);
+    ck_assert_int_eq(result.with_bias, searches[_i].after);
+    ck_assert_int_eq(tuned[0], searches[_i].after);
+    ck_assert_int_eq(tuned[1], searches[_i].after);
+    ck_assert_str_eq(result.usual.kernel, "usual");
+    if (searches[_i].after)
+        ck_assert_str_eq(result.winner.kernel, "other");
+    ck_assert_int_eq(result.candidates, 1);
+    if (searches[_i].gain >= 1)
+        ck_assert_double_eq_tol(result.ratio.median, searches[_i].gain, 1e-9);
+}
+END_TEST
+
+/* Stored for products without a bias only, it is not tried with one. */
+START_TEST(a_choice_without_bias_stays_without)
+{
+    const bench_options options = {.seconds = 1e-9};
+    bench_context context = {.options = &options, .device_count = 1};
+    const tune_product product = {.dtype = TSR_F32, .shape = {64, 64, 64}};
+    tune_given_up given_up = {0};
+    tune_result result;
+    char left_out[TUNE_REASON];
+    gain = 1.01;
+    tuned[0] = true;
+    ck_assert(tune_search(&context, &product, &given_up, &result, left_out));
+    ck_assert(result.won && !result.with_bias);
+    ck_assert(tuned[0] && !was_set[0] && !tuned[1]);
+}
+END_TEST
+
+TESTS(tune_search)
+{
+    tcase_add_loop_test(tests, what_won_stays_until_it_loses, 0,
+                        (int)(sizeof searches / sizeof *searches));
+    tcase_add_test(tests, a_choice_without_bias_stays_without);
+}
