@@ -116,13 +116,8 @@ static bool can_open(bench_context *context, const char *which)
                       got > 0 ? reason : "the driver crashed when it was opened");
 }
 
-bool bench_complete(bench_context *context, bool *is_first)
+bool bench_complete(bench_context *context)
 {
-    int64_t rank, ranks;
-    BENCH_TRY(context, tsr_rank_from_environment(&rank, &ranks));
-    *is_first = rank == 0;
-    if (!*is_first)
-        return true;
     const char *chosen = context->options->device;
     if (chosen != NULL && !can_open(context, chosen))
         return false;

@@ -8,10 +8,7 @@
 #define BENCH_COMPLETE_SECONDS 0.2
 
 /* Every benchmark on every usable device, or on the one that --device names. A benchmark that fails
- * gives no figures and is noted, and the others go on. False: nothing could be done at all.
- *
- * Started by a launcher as one of several processes, the first does it all, since they would
- * measure one another; *is_first is false in the rest, which have nothing to report. */
-bool bench_complete(bench_context *context, bool *is_first);
+ * gives no figures and is noted, and the others go on. False: nothing could be done at all. */
+bool bench_complete(bench_context *context);
 
 #endif

@@ -202,13 +202,10 @@ static int run_one(bench_context *context, const bench *what)
 
 static int run_all(bench_context *context)
 {
-    bool is_first = true;
     chosen.complete = true;
-    bool done = bench_complete(context, &is_first);
+    bool done = bench_complete(context);
     bench_progress_end(&context->progress);
-    if (!done)
-        return cli_failed("%s", context->error);
-    return is_first ? report(context, NULL) : CLI_DONE;
+    return done ? report(context, NULL) : cli_failed("%s", context->error);
 }
 
 static int check_tuning(const char *name)
@@ -227,13 +224,7 @@ static int check_tuning(const char *name)
 static int run_tuning(bench_context *context)
 {
     tune_report tuning;
-    int64_t rank, ranks;
     int code = CLI_DONE;
-    if (!bench_passed(context, tsr_rank_from_environment(&rank, &ranks), "its rank"))
-        return cli_failed("%s", context->error);
-    /* Of several processes one: they would measure one another. */
-    if (rank > 0)
-        return CLI_DONE;
     bool done = bench_tune(context, &tuning);
     bench_progress_end(&context->progress);
     bench_noise_end(&context->noise);
@@ -276,6 +267,12 @@ static int run(int argc, char **argv)
     if (chosen.seconds <= 0)
         chosen.seconds = tune ? BENCH_TUNE_SECONDS : what != NULL ? 1 : BENCH_COMPLETE_SECONDS;
 
+    /* Of several processes one: they would measure one another, and write the same file. */
+    int64_t rank, ranks;
+    if (tsr_rank_from_environment(&rank, &ranks) != TSR_OK)
+        return cli_failed("bench: %s", tsr_last_error());
+    if (rank > 0)
+        return CLI_DONE;
     bench_context context = {.options = &chosen};
     bench_progress_begin(&context.progress);
     bench_noise_begin(&context.noise);
