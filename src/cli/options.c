@@ -22,13 +22,27 @@ bool cli_read_integer(const char *text, int64_t low, int64_t high, int64_t *out)
     return true;
 }
 
-static bool read_real(const char *text, double low, double high, double *out)
+const char *cli_read_decimal(const char *text, double *out)
 {
-    if (!isdigit((unsigned char)text[0]) && text[0] != '.' && text[0] != '-')
-        return false;
+    /* strtod would also take spaces, a plus sign, hexadecimal digits, "inf". */
+    const char *digits = text + (text[0] == '-');
+    size_t length = strspn(digits, "0123456789.");
+    if (length == 0)
+        return NULL;
     char *end;
     double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !isfinite(value) || value < low || value > high)
+    bool exponent = end > digits + length && (digits[length] == 'e' || digits[length] == 'E');
+    if (end != digits + length && !exponent)
+        return NULL;
+    *out = value;
+    return end;
+}
+
+bool cli_read_real(const char *text, double low, double high, double *out)
+{
+    double value = 0;
+    const char *end = cli_read_decimal(text, &value);
+    if (end == NULL || *end != '\0' || !isfinite(value) || value < low || value > high)
         return false;
     *out = value;
     return true;
@@ -42,7 +56,7 @@ static int store(const char *command, const cli_option *option, const char *valu
             return cli_usage_error("%s: --%s takes an integer from %.0f to %.0f, not '%s'", command,
                                    option->name, option->low, option->high, value);
     } else if (option->real != NULL) {
-        if (!read_real(value, option->low, option->high, option->real))
+        if (!cli_read_real(value, option->low, option->high, option->real))
             return cli_usage_error("%s: --%s takes a number from %g to %g, not '%s'", command,
                                    option->name, option->low, option->high, value);
     } else if (option->read != NULL) {

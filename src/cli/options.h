@@ -45,5 +45,10 @@ void cli_options_help(FILE *out, const cli_option *options);
 
 /* A whole decimal integer within low … high. */
 bool cli_read_integer(const char *text, int64_t low, int64_t high, int64_t *out);
+/* The same of a finite decimal number: "5", "-.5", "2.5e-1". */
+bool cli_read_real(const char *text, double low, double high, double *out);
+/* A decimal number that something may follow: returns where it ends, or NULL when there is none.
+ * One that is too large is infinite. */
+const char *cli_read_decimal(const char *text, double *out);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/memory.h"
+#include "cli/options.h"
 #include "cli/plan.h"
 
 bool plan_list_add(plan_list *list, const char *text)
@@ -32,16 +33,10 @@ void plan_list_free(plan_list *list)
     *list = (plan_list){0};
 }
 
-/* strtod would also take spaces, signs, hexadecimal digits, "inf". */
+/* Neither sizes nor rates have signs. */
 static const char *read_number(const char *text, double *out)
 {
-    size_t length = strspn(text, "0123456789.");
-    char *end;
-    if (!isdigit((unsigned char)text[0]))
-        return NULL;
-    *out = strtod(text, &end);
-    bool exponent = end > text + length && (text[length] == 'e' || text[length] == 'E');
-    return end == text + length || exponent ? end : NULL;
+    return isdigit((unsigned char)text[0]) ? cli_read_decimal(text, out) : NULL;
 }
 
 bool plan_read_rate(const char *text, double *out)

@@ -21,13 +21,7 @@ static bool read_integer(const char *text, void *values, uint64_t i)
 
 static bool read_real(const char *text, void *values, uint64_t i)
 {
-    char *end = NULL;
-    bool starts = isdigit((unsigned char)text[0]) || text[0] == '-' || text[0] == '.';
-    double value = starts ? strtod(text, &end) : 0;
-    if (end == NULL || end == text || *end != '\0' || !isfinite(value))
-        return false;
-    ((double *)values)[i] = value;
-    return true;
+    return cli_read_real(text, -INFINITY, INFINITY, (double *)values + i);
 }
 
 /* Without the space around it; in place. */

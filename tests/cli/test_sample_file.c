@@ -122,6 +122,7 @@ static const struct {
     {"1\nnan\n", true, "line 2: 'nan' is not a finite number"},
     {"inf\n", true, "line 1: 'inf' is not a finite number"},
     {"1e999\n", true, "line 1: '1e999' is not a finite number"},
+    {"0x10\n", true, "line 1: '0x10' is not a finite number"},
     {"1.5x\n", true, "line 1: '1.5x' is not a finite number"},
     {"  \n", true, "line 1: it is empty"},
 };

@@ -298,6 +298,23 @@ START_TEST(integers_are_whole_and_in_range)
 }
 END_TEST
 
+START_TEST(reals_are_decimal_and_in_range)
+{
+    static const char *const bad[] = {"",   " 1",   "+1",  "1 ",   "0x10",  "-0x1p3", "inf", "nan",
+                                      "1e", "1..5", "1,5", "-0.1", "100.1", "1e999",  ".",   "-"};
+    double value = 77;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        ck_assert_msg(!cli_read_real(bad[i], 0, 100, &value), "'%s'", bad[i]);
+    ck_assert_double_eq(value, 77);
+    ck_assert(cli_read_real("2.5E+1", 0, 100, &value));
+    ck_assert_double_eq(value, 25);
+    ck_assert(cli_read_real("-.5", -1, 100, &value));
+    ck_assert_double_eq(value, -0.5);
+    ck_assert_str_eq(cli_read_decimal("12e3GiB", &value), "GiB");
+    ck_assert_double_eq(value, 12e3);
+}
+END_TEST
+
 /* Three digits that say something, however small. */
 START_TEST(numbers_keep_their_digits)
 {
@@ -329,5 +346,6 @@ TESTS(units)
     tcase_add_test(tests, json_keeps_all_bits_and_mends_text);
     tcase_add_test(tests, bytes_are_readable);
     tcase_add_test(tests, integers_are_whole_and_in_range);
+    tcase_add_test(tests, reals_are_decimal_and_in_range);
     tcase_add_test(tests, numbers_keep_their_digits);
 }

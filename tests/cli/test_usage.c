@@ -119,6 +119,8 @@ static const struct {
      "tessera: bench: --time takes a number from 0.001 to 600, not 'nan'\n"},
     {"bench matmul --time 1s",
      "tessera: bench: --time takes a number from 0.001 to 600, not '1s'\n"},
+    {"bench compare a b --threshold 0x10",
+     "tessera: bench compare: --threshold takes a number from 0 to 1000, not '0x10'\n"},
 #endif
 };
 
