@@ -5,42 +5,24 @@
 #include <stdint.h>
 #include <string.h>
 
-#define REPLACEMENT "\xef\xbf\xbd"
+#include "cli/text.h"
 
-/* The bytes of the well-formed UTF-8 character that starts here; 0: there is none. */
-static int character(const unsigned char *text, uint32_t *code)
-{
-    static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
-    int size = text[0] < 0x80           ? 1
-               : (text[0] >> 5) == 0x06 ? 2
-               : (text[0] >> 4) == 0x0e ? 3
-               : (text[0] >> 3) == 0x1e ? 4
-                                        : 0;
-    if (size == 0)
-        return 0;
-    *code = size == 1 ? text[0] : text[0] & (0xffu >> (size + 1));
-    for (int i = 1; i < size; i++) {
-        if ((text[i] & 0xc0) != 0x80) /* also the end of the string */
-            return 0;
-        *code = *code << 6 | (text[i] & 0x3fu);
-    }
-    return *code >= lowest[size] ? size : 0;
-}
+#define REPLACEMENT "\xef\xbf\xbd"
 
 /* The characters of XML, without the controls that it merely discourages. */
 static bool allowed(uint32_t code)
 {
-    return code == '\t' || code == '\n' || (code >= 0x20 && code < 0x7f) ||
-           (code >= 0xa0 && code < 0xd800) || (code >= 0xe000 && code < 0xfffe) ||
-           (code >= 0x10000 && code < 0x110000);
+    return code == '\t' || code == '\n' ||
+           (!cli_is_control(code) && (code < 0xd800 || (code >= 0xe000 && code < 0xfffe) ||
+                                      (code >= 0x10000 && code < 0x110000)));
 }
 
 void html_text(FILE *out, const char *text)
 {
-    const unsigned char *at = (const unsigned char *)text;
+    const char *at = text;
     while (*at != '\0') {
         uint32_t code = 0;
-        int size = character(at, &code);
+        int size = cli_character(at, &code);
         if (size == 0 || !allowed(code))
             fputs(REPLACEMENT, out);
         else if (code == '&')

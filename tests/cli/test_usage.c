@@ -78,6 +78,10 @@ static const struct {
      "tessera: help explains one command at a time, but 'bench' follows 'help'\n"},
     {"help bench copy",
      "tessera: help explains one command at a time, but 'copy' follows 'bench'\n"},
+    {"fro\nb\x1b[2J\xc2\x9b\x9b\x7f\r\tµ",
+     "tessera: unknown command 'fro\\nb\\x1b[2J\\xc2\\x9b\\x9b\\x7f\\x0d\\x09µ'; 'tessera help' "
+     "lists "
+     "them\n"},
     {"devices 0", "tessera: devices: unexpected argument '0'\n"},
     {"devices -- --json", "tessera: devices: unexpected argument '--json'\n"},
     {"devices --jsonx",
