@@ -11,7 +11,9 @@
 
 #include "bench/format.h"
 #include "bench/report.h"
+#include "cli/json.h"
 #include "cli/memory.h"
+#include "cli/text.h"
 
 /* More than any run has; what is far beyond was not written by us. */
 #define MOST 100000
@@ -132,6 +134,7 @@ static void write_label(reader *in, bench_figures *figures)
         }
         used += (size_t)length;
     }
+    cli_text_mend(figures->label); /* the names are the file's, too */
 }
 
 static void read_value(reader *in, const json_t *result, bench_figures *out)
@@ -316,6 +319,7 @@ bool bench_document_read(const char *path, bench_document *document, char proble
         return false;
     char reason[BENCH_PROBLEM];
     reader in = {.problem = reason};
+    cli_json_mend(out.root);
     read_root(&in, out.root, &out);
     name_after(&out);
     if (in.failed) {

@@ -1,5 +1,6 @@
 /* A run that was written as JSON, read back. Files come from anywhere: what is not as
- * docs/bench.schema.json says is refused with a sentence. */
+ * docs/bench.schema.json says is refused with a sentence, and control characters of its texts
+ * become question marks. */
 #ifndef TSR_BENCH_DOCUMENT_H
 #define TSR_BENCH_DOCUMENT_H
 

@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/memory.h"
+#include "cli/text.h"
 
 /* More would print digits that no measurement has. */
 #define REAL_DIGITS 12
@@ -77,6 +78,21 @@ void cli_json_text(json_t *object, const char *name, const char *text)
         free(clean);
     }
     cli_json_add(object, name, value);
+}
+
+void cli_json_mend(json_t *value)
+{
+    const char *name;
+    json_t *member;
+    size_t i;
+    json_array_foreach(value, i, member) cli_json_mend(member);
+    json_object_foreach(value, name, member) cli_json_mend(member);
+    if (!json_is_string(value))
+        return;
+    size_t size = json_string_length(value) + 1;
+    char *text = memcpy(cli_alloc(size, 1), json_string_value(value), size);
+    require(json_string_set(value, cli_text_mend(text)) == 0);
+    free(text);
 }
 
 void cli_json_append(json_t *array, json_t *value)

@@ -26,6 +26,10 @@ void cli_json_real(json_t *object, const char *name, double value);
 /* Bytes that are not UTF-8, as a driver may give them, become question marks. */
 void cli_json_text(json_t *object, const char *name, const char *text);
 
+/* Control characters become question marks, in all strings of a document that was read; names of
+ * members stay. */
+void cli_json_mend(json_t *value);
+
 /* Elements of an array. */
 void cli_json_append(json_t *array, json_t *value);
 json_t *cli_json_append_object(json_t *array);

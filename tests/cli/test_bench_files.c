@@ -8,6 +8,14 @@
 #include "cli/tool.h"
 #include "support/check_main.h"
 
+static int count_of(const char *text, const char *what)
+{
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
+        count++;
+    return count;
+}
+
 /* Comparing ------------------------------------------------------------------------------------ */
 
 static tool_result compare(json_t *old, json_t *new_run, const char *options)
@@ -148,6 +156,50 @@ static json_t *ceilings_alone(void)
     return run;
 }
 
+/* A name of the file that would be something else on a terminal. */
+static const char forged[] = "x\x1b[2K\r\x7f\xc2\x9b"
+                             "1A\nFAILED in the new run: y";
+static const char mended[] = "x?[2K???1A?FAILED in the new run: y";
+
+START_TEST(texts_of_files_do_not_command_the_terminal)
+{
+    json_t *runs[2], *which = json_object();
+    json_object_set_new(which, "what", json_string(forged));
+    json_object_set_new(which, forged, json_integer(7));
+    for (int i = 0; i < 2; i++) {
+        runs[i] = made_run();
+        json_object_set_new(runs[i], "time", json_string(forged));
+        json_t *device = json_array_get(json_object_get(runs[i], "devices"), 0);
+        json_object_set_new(device, "name", json_string(forged));
+        json_object_set_new(device, "driver_info", json_string(i == 0 ? "1" : forged));
+        json_array_set_new(json_object_get(json_object_get(runs[i], "noise"), "warnings"), 0,
+                           json_string(forged));
+        json_object_set_new(made_result(runs[i], 0), "benchmark", json_string(forged));
+        json_object_set(made_result(runs[i], 0), "case", which);
+    }
+    json_decref(which);
+    json_array_append_new(
+        json_object_get(runs[1], "failures"),
+        json_pack("{s:s, s:n, s:s}", "benchmark", forged, "device", "text", forged));
+    tool_result result = compare(runs[0], runs[1], " --all");
+    ck_assert_int_eq(result.exit_code, 3);
+    int lines = 0;
+    for (const char *at = result.out; *at != '\0'; at++) {
+        ck_assert_msg(*at == '\n' || ((unsigned char)*at >= 0x20 && *at != 0x7f), "%s", result.out);
+        lines += *at == '\n';
+    }
+    /* The runs and their warnings, the driver, a table of a heading and six rows, the failure, the
+     * sum, and two empty ones. */
+    ck_assert_msg(lines == 4 + 1 + 7 + 1 + 1 + 2, "%s", result.out);
+    ck_assert_ptr_null(strstr(result.out, "\xc2\x9b"));
+    ck_assert_ptr_null(strstr(result.out, "\nFAILED in the new run: y"));
+    /* Two times, two warnings, the device and its driver, the device of four rows, a benchmark and
+     * its case, the failure. */
+    ck_assert_int_eq(count_of(result.out, mended), 2 + 2 + 2 + 4 + 1 + 2 + 2);
+    tool_result_free(&result);
+}
+END_TEST
+
 static void has_nothing_in_common(json_t *old, json_t *new_run)
 {
     tool_result result = compare(old, new_run, "");
@@ -219,14 +271,6 @@ static char *page_of(json_t *first, json_t *second)
     remove(paths[1]);
     remove(output);
     return page;
-}
-
-static int count_of(const char *text, const char *what)
-{
-    int count = 0;
-    for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
-        count++;
-    return count;
 }
 
 START_TEST(the_page_shows_every_result)
@@ -397,6 +441,7 @@ TESTS(bench_files)
     tcase_add_test(tests, runs_with_nothing_in_common_do_not_pass);
     tcase_add_test(tests, ceilings_alone_are_compared);
     tcase_add_test(tests, a_failure_counts_though_nothing_is_in_common);
+    tcase_add_test(tests, texts_of_files_do_not_command_the_terminal);
     tcase_add_test(tests, the_page_shows_every_result);
     tcase_add_test(tests, hostile_strings_stay_text);
     tcase_add_loop_test(tests, refuses_other_files, 0, (int)(sizeof failures / sizeof *failures));

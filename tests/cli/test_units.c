@@ -13,6 +13,7 @@
 #include "cli/json.h"
 #include "cli/options.h"
 #include "cli/table.h"
+#include "cli/text.h"
 #include "support/check_main.h"
 
 START_TEST(quantiles_interpolate)
@@ -271,6 +272,29 @@ START_TEST(json_keeps_all_bits_and_mends_text)
 }
 END_TEST
 
+START_TEST(text_has_no_control_characters)
+{
+    static const struct {
+        const char *text, *mended;
+    } texts[] = {{"", ""},
+                 {"µ – × \xf0\x9f\x9a\x80", "µ – × \xf0\x9f\x9a\x80"},
+                 {"\x1b[2Ja\nb\tc\rd\x7f", "?[2Ja?b?c?d?"},
+                 {"\xc2\x9b|\xc2\x80|\xc2\x9f|\xc2\xa0", "?|?|?|\xc2\xa0"},
+                 {"\x9b|\xc3|\xe2\x82", "?|?|??"}};
+    char text[64];
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        strcpy(text, texts[i].text);
+        ck_assert_str_eq(cli_text_mend(text), texts[i].mended);
+    }
+    json_t *array = json_pack("[{s:[s, i]}]", "a", "b\x1b", 1);
+    cli_json_mend(array);
+    char *printed = json_dumps(array, JSON_COMPACT);
+    ck_assert_str_eq(printed, "[{\"a\":[\"b?\",1]}]");
+    free(printed);
+    json_decref(array);
+}
+END_TEST
+
 START_TEST(bytes_are_readable)
 {
     char text[CLI_BYTES_TEXT];
@@ -344,6 +368,7 @@ TESTS(units)
                         3 * (int)(sizeof shapes / sizeof shapes[0]));
     tcase_add_test(tests, tables_align);
     tcase_add_test(tests, json_keeps_all_bits_and_mends_text);
+    tcase_add_test(tests, text_has_no_control_characters);
     tcase_add_test(tests, bytes_are_readable);
     tcase_add_test(tests, integers_are_whole_and_in_range);
     tcase_add_test(tests, reals_are_decimal_and_in_range);
