@@ -29,6 +29,10 @@ typedef struct page {
     page_series series[PAGE_MOST_SERIES];
 } page_context;
 
+/* With a name that tells it from the others. None where the device has no results, or the page is
+ * full. */
+void page_add_series(page_context *page, const bench_document *run, int device);
+
 /* The best of the series' results of a benchmark, or of those whose case has `name` = `value`;
  * ceilings included. */
 const bench_figures *page_best(const page_series *series, const char *benchmark, const char *name,

@@ -1,0 +1,55 @@
+/* Which devices of which runs the page is of, what they are called, and the best they did. */
+#include <string.h>
+
+#include "bench/page.h"
+
+static const char *plain_name(const bench_document *run, int device)
+{
+    return device >= 0 ? run->devices[device].name : run->cpu;
+}
+
+static bool has_results(const bench_document *run, int device)
+{
+    for (int i = 0; i < run->result_count; i++)
+        if (run->results[i].device == device && !run->results[i].is_ceiling)
+            return true;
+    return false;
+}
+
+void page_add_series(page_context *page, const bench_document *run, int device)
+{
+    if (page->series_count == PAGE_MOST_SERIES || !has_results(run, device))
+        return;
+    page_series *series = &page->series[page->series_count];
+    *series =
+        (page_series){.run = run, .device = device, .colour = page->series_count++ % PAGE_COLOURS};
+    bool shared = false;
+    for (const bench_document *other = page->runs; other < page->runs + page->run_count; other++)
+        for (int i = -1; i < other->device_count; i++)
+            shared = shared || ((other != run || (i != device && i >= 0 && device >= 0)) &&
+                                strcmp(plain_name(other, i), plain_name(run, device)) == 0);
+    snprintf(series->name, sizeof series->name, "%.200s%s%s", plain_name(run, device),
+             shared ? " · " : "", shared ? run->name : "");
+}
+
+const bench_figures *page_best(const page_series *series, const char *benchmark, const char *name,
+                               const char *value)
+{
+    const bench_figures *best = NULL;
+    for (int i = 0; i < series->run->result_count; i++) {
+        const bench_figures *one = &series->run->results[i];
+        /* memcpy is the host's, and the limit of a device that is the host's CPUs. */
+        bool ours = one->device == series->device || (one->device < 0 && one->is_ceiling);
+        if (!ours || strcmp(one->benchmark, benchmark) != 0)
+            continue;
+        const char *text =
+            name != NULL ? json_string_value(json_object_get(one->which, name)) : NULL;
+        if (name != NULL && (text == NULL || strncmp(text, value, strlen(value)) != 0))
+            continue;
+        bool better = best == NULL ||
+                      (one->is_time ? one->median < best->median : one->median > best->median);
+        if (better)
+            best = one;
+    }
+    return best;
+}
