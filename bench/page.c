@@ -65,11 +65,10 @@ static void write_summary(const page_context *page)
         const page_series *series = &page->series[s];
         if (series->device < 0)
             continue;
-        const bench_figures *memory = page_best(series, "memcpy", NULL, NULL);
         html_line(out, "<tr><td class=\"s%d\"><i></i>%s</td>", series->colour, series->name);
         write_cell(out, page_best(series, "fma_peak", "dtype", "f32"));
         write_cell(out, page_best(series, "fma_peak", "dtype", "f16"));
-        write_cell(out, memory != NULL ? memory : page_best(series, "device_copy", NULL, NULL));
+        write_cell(out, page_memory(series));
         write_cell(out, page_best(series, "matmul", "dtype", "f32"));
         write_cell(out, page_best(series, "matmul", "dtype", "f16"));
         write_cell(out, page_best(series, "matmul", "dtype", "bf16"));

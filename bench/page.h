@@ -37,6 +37,9 @@ void page_add_series(page_context *page, const bench_document *run, int device);
  * ceilings included. */
 const bench_figures *page_best(const page_series *series, const char *benchmark, const char *name,
                                const char *value);
+/* The copy that is as fast as the device's memory: the host's memcpy where the device is the host's
+ * CPUs, its own copy otherwise. NULL: it was not measured. */
+const bench_figures *page_memory(const page_series *series);
 
 /* The results of a benchmark: bars of all series, and a table of all that is known. */
 void page_benchmark(const page_context *page, const char *benchmark);

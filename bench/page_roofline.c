@@ -162,9 +162,7 @@ void page_roofline(const page_context *page, const page_series *series)
 {
     FILE *out = page->out;
     const bench_figures *arithmetic = page_best(series, "fma_peak", "dtype", "f32");
-    const bench_figures *memory = page_best(series, "memcpy", NULL, NULL);
-    if (memory == NULL)
-        memory = page_best(series, "device_copy", NULL, NULL);
+    const bench_figures *memory = page_memory(series);
     axes of;
     if (arithmetic == NULL || memory == NULL || memory->median <= 0 ||
         !choose_axes(series, arithmetic->median, &of))

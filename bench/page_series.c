@@ -32,15 +32,13 @@ void page_add_series(page_context *page, const bench_document *run, int device)
              shared ? " · " : "", shared ? run->name : "");
 }
 
-const bench_figures *page_best(const page_series *series, const char *benchmark, const char *name,
-                               const char *value)
+static const bench_figures *best_of(const bench_document *run, int device, const char *benchmark,
+                                    const char *name, const char *value)
 {
     const bench_figures *best = NULL;
-    for (int i = 0; i < series->run->result_count; i++) {
-        const bench_figures *one = &series->run->results[i];
-        /* memcpy is the host's, and the limit of a device that is the host's CPUs. */
-        bool ours = one->device == series->device || (one->device < 0 && one->is_ceiling);
-        if (!ours || strcmp(one->benchmark, benchmark) != 0)
+    for (int i = 0; i < run->result_count; i++) {
+        const bench_figures *one = &run->results[i];
+        if (one->device != device || strcmp(one->benchmark, benchmark) != 0)
             continue;
         const char *text =
             name != NULL ? json_string_value(json_object_get(one->which, name)) : NULL;
@@ -52,4 +50,19 @@ const bench_figures *page_best(const page_series *series, const char *benchmark,
             best = one;
     }
     return best;
+}
+
+const bench_figures *page_best(const page_series *series, const char *benchmark, const char *name,
+                               const char *value)
+{
+    return best_of(series->run, series->device, benchmark, name, value);
+}
+
+const bench_figures *page_memory(const page_series *series)
+{
+    const bench_document *run = series->run;
+    const bench_figures *host = best_of(run, -1, "memcpy", NULL, NULL);
+    /* Where a GPU was measured too, memcpy may be there for what ran on the host. */
+    bool is_cpu = series->device >= 0 && strcmp(run->devices[series->device].type, "cpu") == 0;
+    return is_cpu && host != NULL ? host : page_best(series, "device_copy", NULL, NULL);
 }

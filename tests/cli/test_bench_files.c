@@ -273,12 +273,47 @@ static char *page_of(json_t *first, json_t *second)
     return page;
 }
 
+/* Of this type, with its own copy as a ceiling, 2500 GB/s; memcpy has 40. */
+static json_t *run_on(const char *type)
+{
+    json_t *run = made_run(), *copy = json_deep_copy(made_result(run, 3));
+    json_object_set_new(json_array_get(json_object_get(run, "devices"), 0), "type",
+                        json_string(type));
+    json_object_set_new(copy, "benchmark", json_string("device_copy"));
+    json_object_set_new(json_object_get(copy, "value"), "unit", json_string("GB/s"));
+    json_array_append_new(json_object_get(run, "results"), copy);
+    made_set(run, 6, 2500, 2400, 2600);
+    return run;
+}
+
+/* memcpy, which all-reduce has measured, is no limit of a GPU; and the copy through a CPU's driver
+ * is none of memory. */
+START_TEST(memory_is_the_devices_own)
+{
+    static const struct {
+        const char *type, *cell, *note;
+    } kinds[] = {
+        {"discrete", "<td class=\"n\">2500 GB/s</td>", "reach 200 GFLOP/s, memory 2500 GB/s."},
+        {"cpu", "<td class=\"n\">40.0 GB/s</td>", "reach 200 GFLOP/s, memory 40.0 GB/s."}};
+    for (int i = 0; i < 2; i++) {
+        char *page = page_of(run_on(kinds[i].type), run_on(kinds[i].type));
+        const char *glance = strstr(page, "At a glance"), *cell = strstr(glance, kinds[i].cell);
+        ck_assert_msg(cell != NULL && cell < strstr(glance, "</table>"), "%s", kinds[i].type);
+        ck_assert_int_eq(count_of(page, kinds[i].note), 2);
+        free(page);
+    }
+    char *page = page_of(made_run(), made_run()); /* a GPU with nothing but memcpy */
+    ck_assert_int_eq(count_of(page, "<svg class=\"roofline\""), 0);
+    free(page);
+}
+END_TEST
+
 START_TEST(the_page_shows_every_result)
 {
-    char *page = page_of(made_run(), made_run());
+    char *page = page_of(run_on("cpu"), run_on("discrete"));
     ck_assert_int_eq(count_of(page, "<svg class=\"roofline\""), 2);
     ck_assert_int_eq(count_of(page, "<svg class=\"bars\""), 4); /* all but the ceilings */
-    ck_assert_int_eq(count_of(page, "<tr><td>"), 12);
+    ck_assert_int_eq(count_of(page, "<tr><td>"), 14);
     ck_assert_ptr_nonnull(strstr(page, "f32 64×65×66"));
     ck_assert_ptr_nonnull(strstr(page, "100 GFLOP/s"));
     ck_assert_ptr_nonnull(strstr(page, "50.0 µs"));
@@ -442,6 +477,7 @@ TESTS(bench_files)
     tcase_add_test(tests, ceilings_alone_are_compared);
     tcase_add_test(tests, a_failure_counts_though_nothing_is_in_common);
     tcase_add_test(tests, texts_of_files_do_not_command_the_terminal);
+    tcase_add_test(tests, memory_is_the_devices_own);
     tcase_add_test(tests, the_page_shows_every_result);
     tcase_add_test(tests, hostile_strings_stay_text);
     tcase_add_loop_test(tests, refuses_other_files, 0, (int)(sizeof failures / sizeof *failures));
