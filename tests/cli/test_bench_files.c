@@ -1,22 +1,10 @@
-/* What is done with runs that were written down: comparing them, and the page. */
+/* tessera bench compare: what changed between two runs that were written down. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/made_run.h"
 #include "cli/tool.h"
 #include "support/check_main.h"
-
-static int count_of(const char *text, const char *what)
-{
-    int count = 0;
-    for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
-        count++;
-    return count;
-}
-
-/* Comparing ------------------------------------------------------------------------------------ */
 
 static tool_result compare(json_t *old, json_t *new_run, const char *options)
 {
@@ -195,7 +183,7 @@ START_TEST(texts_of_files_do_not_command_the_terminal)
     ck_assert_ptr_null(strstr(result.out, "\nFAILED in the new run: y"));
     /* Two times, two warnings, the device and its driver, the device of four rows, a benchmark and
      * its case, the failure. */
-    ck_assert_int_eq(count_of(result.out, mended), 2 + 2 + 2 + 4 + 1 + 2 + 2);
+    ck_assert_int_eq(tool_count(result.out, mended), 2 + 2 + 2 + 4 + 1 + 2 + 2);
     tool_result_free(&result);
 }
 END_TEST
@@ -240,231 +228,6 @@ START_TEST(a_failure_counts_though_nothing_is_in_common)
 }
 END_TEST
 
-/* The page ------------------------------------------------------------------------------------- */
-
-static char *read_page(const char *path)
-{
-    FILE *file = fopen(path, "rb");
-    ck_assert_ptr_nonnull(file);
-    char *text = calloc(1, 1 << 20);
-    ck_assert_ptr_nonnull(text);
-    ck_assert_uint_gt(fread(text, 1, (1 << 20) - 1, file), 0);
-    fclose(file);
-    return text;
-}
-
-/* The page of these runs; frees them. */
-static char *page_of(json_t *first, json_t *second)
-{
-    char paths[2][MADE_PATH], output[MADE_PATH + 8], arguments[320];
-    made_write(first, paths[0]);
-    made_write(second, paths[1]);
-    snprintf(output, sizeof output, "%s.html", paths[0]);
-    snprintf(arguments, sizeof arguments, "bench report %s %s -o %s", paths[0], paths[1], output);
-    tool_result result = tool_run(arguments);
-    ck_assert_msg(result.exit_code == 0, "%s", result.err);
-    ck_assert_str_eq(result.out, "");
-    ck_assert_str_eq(result.err, "");
-    tool_result_free(&result);
-    char *page = read_page(output);
-    remove(paths[0]);
-    remove(paths[1]);
-    remove(output);
-    return page;
-}
-
-/* Of this type, with its own copy as a ceiling, 2500 GB/s; memcpy has 40. */
-static json_t *run_on(const char *type)
-{
-    json_t *run = made_run(), *copy = json_deep_copy(made_result(run, 3));
-    json_object_set_new(json_array_get(json_object_get(run, "devices"), 0), "type",
-                        json_string(type));
-    json_object_set_new(copy, "benchmark", json_string("device_copy"));
-    json_object_set_new(json_object_get(copy, "value"), "unit", json_string("GB/s"));
-    json_array_append_new(json_object_get(run, "results"), copy);
-    made_set(run, 6, 2500, 2400, 2600);
-    return run;
-}
-
-/* memcpy, which all-reduce has measured, is no limit of a GPU; and the copy through a CPU's driver
- * is none of memory. */
-START_TEST(memory_is_the_devices_own)
-{
-    static const struct {
-        const char *type, *cell, *note;
-    } kinds[] = {
-        {"discrete", "<td class=\"n\">2500 GB/s</td>", "reach 200 GFLOP/s, memory 2500 GB/s."},
-        {"cpu", "<td class=\"n\">40.0 GB/s</td>", "reach 200 GFLOP/s, memory 40.0 GB/s."}};
-    for (int i = 0; i < 2; i++) {
-        char *page = page_of(run_on(kinds[i].type), run_on(kinds[i].type));
-        const char *glance = strstr(page, "At a glance"), *cell = strstr(glance, kinds[i].cell);
-        ck_assert_msg(cell != NULL && cell < strstr(glance, "</table>"), "%s", kinds[i].type);
-        ck_assert_int_eq(count_of(page, kinds[i].note), 2);
-        free(page);
-    }
-    char *page = page_of(made_run(), made_run()); /* a GPU with nothing but memcpy */
-    ck_assert_int_eq(count_of(page, "<svg class=\"roofline\""), 0);
-    free(page);
-}
-END_TEST
-
-START_TEST(the_page_shows_every_result)
-{
-    char *page = page_of(run_on("cpu"), run_on("discrete"));
-    ck_assert_int_eq(count_of(page, "<svg class=\"roofline\""), 2);
-    ck_assert_int_eq(count_of(page, "<svg class=\"bars\""), 4); /* all but the ceilings */
-    ck_assert_int_eq(count_of(page, "<tr><td>"), 14);
-    ck_assert_ptr_nonnull(strstr(page, "f32 64×65×66"));
-    ck_assert_ptr_nonnull(strstr(page, "100 GFLOP/s"));
-    ck_assert_ptr_nonnull(strstr(page, "50.0 µs"));
-    ck_assert_ptr_nonnull(strstr(page, "150 GFLOP/s, OtherBLAS"));
-    ck_assert_ptr_nonnull(strstr(page, "the machine was busy"));
-    ck_assert_ptr_nonnull(strstr(page, "f32 4096x4096x4096"));
-    ck_assert_ptr_nonnull(strstr(page, "</html>\n"));
-    /* Nothing is fetched, nothing is run: the names of two formats are the only addresses. */
-    ck_assert_int_eq(count_of(page, "://"), count_of(page, "xmlns=\"http://www.w3.org/"));
-    ck_assert_ptr_null(strstr(page, "<script"));
-    ck_assert_ptr_null(strstr(page, "url("));
-    free(page);
-}
-END_TEST
-
-static const char hostile[] = "</title></style><script>alert(1)</script><img src=x onerror='a' "
-                              "title=\"b\">&amp;\xe2\x80\xae\x01";
-
-/* Every string but those that must be what they are. */
-static void poison(json_t *value)
-{
-    const char *name;
-    json_t *member;
-    size_t i;
-    json_array_foreach(value, i, member)
-    {
-        if (json_is_string(member))
-            json_array_set_new(value, i, json_string(hostile));
-        else
-            poison(member);
-    }
-    if (!json_is_object(value))
-        return;
-    json_object_foreach(value, name, member)
-    {
-        if (json_is_string(member) && strcmp(name, "schema") != 0 && strcmp(name, "unit") != 0 &&
-            strcmp(name, "dtype") != 0)
-            json_object_set_new(value, name, json_string(hostile));
-        else
-            poison(member);
-    }
-}
-
-START_TEST(hostile_strings_stay_text)
-{
-    json_t *run = made_run();
-    poison(run);
-    char *page = page_of(run, made_run());
-    ck_assert_int_gt(count_of(page, "&lt;script&gt;alert(1)&lt;/script&gt;"), 20);
-    ck_assert_int_eq(count_of(page, "<script"), 0);
-    ck_assert_int_eq(count_of(page, "<img"), 0);
-    ck_assert_int_eq(count_of(page, "</style>"), 1);
-    ck_assert_int_eq(count_of(page, "onerror='"), 0);
-    ck_assert_int_eq(count_of(page, "\x01"), 0);
-    free(page);
-}
-END_TEST
-
-static const struct {
-    const char *arguments, *sentence;
-} failures[] = {
-    {"bench report /nonexistent.json",
-     "tessera: bench report: cannot read '/nonexistent.json': No such file or directory\n"},
-    {"bench report /tmp", "tessera: bench report: cannot read '/tmp': Is a directory\n"},
-    {"bench compare /dev/null /dev/null",
-     "tessera: bench compare: /dev/null: line 1: '[' or '{' expected near end of file\n"},
-    {"bench report " TEST_DATA "/torch_randint.json -o /dev/null",
-     "tessera: bench report: " TEST_DATA
-     "/torch_randint.json: this is not what 'tessera bench --json' writes\n"},
-};
-
-START_TEST(refuses_other_files)
-{
-    tool_result result = tool_run(failures[_i].arguments);
-    ck_assert_str_eq(result.err, failures[_i].sentence);
-    ck_assert_str_eq(result.out, "");
-    ck_assert_int_eq(result.exit_code, 2);
-    tool_result_free(&result);
-}
-END_TEST
-
-START_TEST(a_page_that_cannot_be_written)
-{
-    char path[MADE_PATH], arguments[160];
-    made_write(made_run(), path);
-    static const struct {
-        const char *output, *reason;
-    } outputs[] = {{"/nonexistent/a.html", "No such file or directory"},
-                   {"/dev/full", "No space left on device"}};
-    for (int i = 0; i < 2; i++) {
-        snprintf(arguments, sizeof arguments, "bench report %s -o %s", path, outputs[i].output);
-        tool_result result = tool_run(arguments);
-        ck_assert_int_eq(result.exit_code, 1);
-        ck_assert_ptr_nonnull(strstr(result.err, outputs[i].reason));
-        tool_result_free(&result);
-    }
-    remove(path);
-}
-END_TEST
-
-/* The page and nothing else, and no file of that name. */
-START_TEST(a_page_on_standard_output)
-{
-    char path[MADE_PATH], arguments[160];
-    made_write(made_run(), path);
-    snprintf(arguments, sizeof arguments, "bench report %s -o -", path);
-    tool_result result = tool_run(arguments);
-    ck_assert_msg(result.exit_code == 0, "%s", result.err);
-    ck_assert_str_eq(result.err, "");
-    ck_assert_ptr_eq(strstr(result.out, "<!DOCTYPE html>"), result.out);
-    ck_assert_int_eq(count_of(result.out, "<svg class=\"bars\""), 4);
-    ck_assert_str_eq(result.out + result.out_size - strlen("</html>\n"), "</html>\n");
-    ck_assert_int_eq(access("-", F_OK), -1);
-    tool_result_free(&result);
-    remove(path);
-}
-END_TEST
-
-/* By its own name, by those of links, and as what standard output is appended to. */
-START_TEST(a_page_does_not_replace_what_it_is_made_of)
-{
-    char first[MADE_PATH], second[MADE_PATH], names[4][MADE_PATH + 8], arguments[320], want[320];
-    made_write(made_run(), first);
-    made_write(made_run(), second);
-    for (int i = 0; i < 4; i++)
-        snprintf(names[i], sizeof names[i], "%s%s", i < 3 ? second : "",
-                 (const char *[]){"", ".soft", ".hard", "-"}[i]);
-    ck_assert_int_eq(symlink(second, names[1]), 0);
-    ck_assert_int_eq(link(second, names[2]), 0);
-    char *before = read_page(second);
-    for (int i = 0; i < 4; i++) {
-        snprintf(arguments, sizeof arguments, "bench report %s %s -o %s", first, second, names[i]);
-        tool_result result = i < 3 ? tool_run(arguments) : tool_run_appending(arguments, second);
-        snprintf(want, sizeof want,
-                 "tessera: bench report: the page would replace '%s', which it is made of\n",
-                 second);
-        ck_assert_str_eq(result.err, want);
-        ck_assert_int_eq(result.exit_code, 2);
-        tool_result_free(&result);
-        char *after = read_page(second);
-        ck_assert_str_eq(after, before);
-        free(after);
-    }
-    free(before);
-    remove(names[1]);
-    remove(names[2]);
-    remove(first);
-    remove(second);
-}
-END_TEST
-
 TESTS(bench_files)
 {
     tcase_add_loop_test(tests, judges_a_change, 0, (int)(sizeof changes / sizeof *changes));
@@ -477,11 +240,4 @@ TESTS(bench_files)
     tcase_add_test(tests, ceilings_alone_are_compared);
     tcase_add_test(tests, a_failure_counts_though_nothing_is_in_common);
     tcase_add_test(tests, texts_of_files_do_not_command_the_terminal);
-    tcase_add_test(tests, memory_is_the_devices_own);
-    tcase_add_test(tests, the_page_shows_every_result);
-    tcase_add_test(tests, hostile_strings_stay_text);
-    tcase_add_loop_test(tests, refuses_other_files, 0, (int)(sizeof failures / sizeof *failures));
-    tcase_add_test(tests, a_page_that_cannot_be_written);
-    tcase_add_test(tests, a_page_on_standard_output);
-    tcase_add_test(tests, a_page_does_not_replace_what_it_is_made_of);
 }

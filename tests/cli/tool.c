@@ -78,6 +78,14 @@ void tool_result_free(tool_result *result)
     free(result->err);
 }
 
+int tool_count(const char *text, const char *words)
+{
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, words)) != NULL; at++)
+        count++;
+    return count;
+}
+
 json_t *tool_json(const char *arguments, const char *schema)
 {
     return tool_json_version(arguments, schema, 1);

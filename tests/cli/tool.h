@@ -17,6 +17,9 @@ tool_result tool_run(const char *arguments);
 tool_result tool_run_appending(const char *arguments, const char *path);
 void tool_result_free(tool_result *result);
 
+/* How often the words are there. */
+int tool_count(const char *text, const char *words);
+
 /* Runs the tool, which must exit with 0 and print one JSON document of this schema, version 1, and
  * nothing else. */
 json_t *tool_json(const char *arguments, const char *schema);
