@@ -13,10 +13,11 @@
 #define BAR 12
 #define LINE 18
 #define CASE_GAP 10
+#define MOST_DECADES 24 /* what lies further to the left stands at the edge */
 
 typedef struct scale {
     bool is_log;
-    double low, high;
+    double low, high; /* above 0; where it is logarithmic, whole decades */
 } scale;
 
 typedef struct chart {
@@ -85,23 +86,27 @@ static void choose_scale(chart *all)
             if (one == NULL)
                 continue;
             all->scale.is_log = one->is_time;
-            low = one->low > 0 ? fmin(low, one->low) : low;
+            low = fmin(low, one->low);
             high = fmax(high, one->high);
             ceiling = fmax(ceiling, ceiling_of(one));
         }
     all->scale.high = ceiling > high && ceiling < CEILING_ROOM * high ? ceiling : high;
-    if (all->scale.is_log) { /* whole decades, two of them at least */
-        all->scale.low = floor(log10(low < high ? low : high / 10));
-        all->scale.high = fmax(ceil(log10(high)), all->scale.low + 1);
+    if (all->scale.is_log) { /* one decade at least */
+        all->scale.high = ceil(log10(high));
+        double lowest = floor(log10(low < high ? low : high / 10));
+        all->scale.low = fmin(fmax(lowest, all->scale.high - MOST_DECADES), all->scale.high - 1);
     }
 }
 
 /* Per cent of the drawing's width. */
+static double decade_place(const scale *of, double decade)
+{
+    return PLOT * fmin(fmax((decade - of->low) / (of->high - of->low), 0), 1);
+}
+
 static double place(const scale *of, double value)
 {
-    double share = of->is_log ? (log10(fmax(value, 1e-30)) - of->low) / (of->high - of->low)
-                              : value / of->high;
-    return PLOT * fmin(fmax(isfinite(share) ? share : 0, 0), 1);
+    return of->is_log ? decade_place(of, log10(value)) : PLOT * fmin(value / of->high, 1);
 }
 
 static void write_tip(FILE *out, const page_series *series, const bench_figures *one)
@@ -146,7 +151,7 @@ static void draw_decades(const chart *all, int height)
     int first = (int)all->scale.low, last = (int)all->scale.high;
     int step = (last - first + 2) / 3; /* no more names than a narrow page has room for */
     for (int decade = first; decade <= last; decade++) {
-        double value = pow(10, decade), x = place(&all->scale, value);
+        double x = decade_place(&all->scale, decade);
         html_line(out, "<line class=\"grid\" x1=\"%f%%\" x2=\"%f%%\" y1=\"16\" y2=\"%d\"/>", x, x,
                   height);
         if ((decade - first) % step == 0)
@@ -154,7 +159,7 @@ static void draw_decades(const chart *all, int height)
                       decade == first  ? " first"
                       : decade == last ? " last"
                                        : "",
-                      x, bench_duration(value, text));
+                      x, bench_duration(pow(10, decade), text));
     }
 }
 

@@ -95,6 +95,42 @@ START_TEST(the_page_shows_every_result)
 }
 END_TEST
 
+/* Figures as far apart as numbers go, and all the same: every chart has an end. */
+START_TEST(any_range_can_be_drawn)
+{
+    static const double ranges[][3] = {{1e-300, 1e-300, 1e300},
+                                       {1e300, 1e-300, 1e300},
+                                       {1e-300, 1e-300, 1e-300},
+                                       {1e300, 1e300, 1e300},
+                                       {1, 1, 1},
+                                       {1.7e308, 2.3e-308, 1.7e308},
+                                       {2.3e-308, 2.3e-308, 2.3e-308}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        json_t *run = run_on("discrete");
+        for (size_t which = 0; which < 7; which++)
+            made_set(run, which, ranges[i][0], ranges[i][1], ranges[i][2]);
+        char *page = page_of(run, json_deep_copy(run));
+        ck_assert_int_eq(tool_count(page, "<svg class=\"bars\""), 4);
+        ck_assert_int_lt(tool_count(page, "class=\"grid\""), 100);
+        ck_assert_int_lt(tool_count(page, "class=\"tick"), 100);
+        free(page);
+    }
+}
+END_TEST
+
+/* A chart of two times needs no more than their decades: 1, 10 and 100 µs. */
+START_TEST(decades_are_whole)
+{
+    json_t *run = made_run();
+    made_set(run, 2, 5e4, 2e3, 9e4);
+    char *page = page_of(run, made_run());
+    ck_assert_ptr_nonnull(strstr(page, "<line class=\"grid\" x1=\"28%\" x2=\"28%\""));
+    ck_assert_ptr_nonnull(strstr(page, "y=\"11\">1.00 µs</text>"));
+    ck_assert_ptr_nonnull(strstr(page, "y=\"11\">100 µs</text>"));
+    free(page);
+}
+END_TEST
+
 static const char hostile[] = "</title></style><script>alert(1)</script><img src=x onerror='a' "
                               "title=\"b\">&amp;\xe2\x80\xae\x01";
 
@@ -235,6 +271,8 @@ TESTS(bench_page)
 {
     tcase_add_test(tests, memory_is_the_devices_own);
     tcase_add_test(tests, the_page_shows_every_result);
+    tcase_add_test(tests, any_range_can_be_drawn);
+    tcase_add_test(tests, decades_are_whole);
     tcase_add_test(tests, hostile_strings_stay_text);
     tcase_add_loop_test(tests, refuses_other_files, 0, (int)(sizeof failures / sizeof *failures));
     tcase_add_test(tests, a_page_that_cannot_be_written);
