@@ -30,13 +30,10 @@ static const bench_figures *find(const bench_document *in, int device, const ben
     return NULL;
 }
 
-/* The ceiling's figures; NULL where there are none to divide by. */
+/* The ceiling's figures; NULL where there is none. */
 static const bench_figures *ceiling_of(const bench_document *in, const bench_figures *one)
 {
-    if (one->ceiling == NULL || one->median <= 0 || one->fraction <= 0)
-        return NULL;
-    const bench_figures *ceiling = &in->results[one->ceiling_place];
-    return ceiling->median > 0 ? ceiling : NULL;
+    return one->ceiling != NULL ? &in->results[one->ceiling_place] : NULL;
 }
 
 /* Parts of another ceiling say nothing: a product that no longer uses cooperative matrices is a
@@ -105,7 +102,7 @@ double bench_pair_slowdown(const bench_pair *pair)
 {
     double was = pair->is_time ? pair->was.median : pair->is.median;
     double is = pair->is_time ? pair->is.median : pair->was.median;
-    return was > 0 ? is / was : is > 0 ? INFINITY : 1;
+    return is / was;
 }
 
 bench_verdict bench_pair_judge(const bench_pair *pair, double threshold)

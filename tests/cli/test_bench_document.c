@@ -102,7 +102,15 @@ static const struct {
 } spoilt[] = {
     {{"device"}, "1", "results[0]: \"device\" is no place among the 1 there are"},
     {{"value", "unit"}, "\"km/h\"", "results[0]: \"unit\" is 'km/h'"},
-    {{"value", "median"}, "-1", "results[0]: \"median\" is no number from 0 on"},
+    {{"value", "median"}, "-1", "results[0]: \"median\" is -1, no normal number above 0"},
+    {{"value", "high"}, "0", "results[0]: \"high\" is 0, no normal number above 0"},
+    {{"value", "low"}, "0.0", "results[0]: \"low\" is 0, no normal number above 0"},
+    {{"value", "best"}, "5e-324", "results[0]: \"best\" is 4.94066e-324, no normal number above 0"},
+    {{"value", "best"}, "\"1\"", "results[0]: \"best\" is no number"},
+    {{"work"}, "0", "results[0]: \"work\" is 0, no normal number above 0"},
+    {{"bytes"}, "0", "results[0]: \"bytes\" is 0, no normal number above 0"},
+    {{"ceiling", "fraction"}, "0", "results[0]: \"fraction\" is 0, no normal number above 0"},
+    {{"peer", "median"}, "0", "results[0]: \"median\" is 0, no normal number above 0"},
     {{"value", "low"}, "101", "results[0]: the median does not lie between \"low\" and \"high\""},
     {{"case", "m"}, "1.5", "results[0]: \"m\" of the case is neither a string nor an integer"},
     {{"verified"}, "null", "results[0]: \"verified\" is no object"},
@@ -111,6 +119,13 @@ static const struct {
     {{"ceiling", "result"}, "null", "results[0]: the ceiling is no result"},
     {{"ceiling", "result"}, "1", "results[0]: its ceiling, results[1], is none"},
     {{"host_ns", "samples"}, "5", "results[0]: \"samples\" is no array of at most 100000"},
+    {{"host_ns", "samples"}, "[]", "results[0]: \"samples\" is empty"},
+    {{"host_ns", "samples"}, "[1, \"x\"]", "results[0]: \"samples\"[1] is no number from 0 on"},
+    {{"host_ns", "samples"}, "[-1]", "results[0]: \"samples\"[0] is no number from 0 on"},
+    {{"host_ns", "repetitions"}, "0", "results[0]: \"repetitions\" is 0, no number from 1 on"},
+    {{"host_ns", "repetitions"}, "1.5", "results[0]: \"repetitions\" is 1.5, no whole number"},
+    {{"peer", "host_ns"}, "null", "results[0]: \"host_ns\" is no object"},
+    {{"device_ns"}, "{\"median\": 0, \"samples\": []}", "results[0]: \"samples\" is empty"},
 };
 
 START_TEST(says_what_is_wrong)

@@ -39,7 +39,8 @@ static const struct {
     {"a longer time", 2, 60e3, 58e3, 62e3, "", 3, "1 slower, 0 faster"},
     {"a shorter time", 2, 40e3, 38e3, 42e3, "", 0, "0 slower, 1 faster"},
     {"a ceiling", 3, 100, 99, 101, "", 0, "1 ceilings changed"},
-    {"stopped altogether", 0, 0, 0, 0, "", 3, "1 slower, 0 faster"},
+    {"nearly stopped", 0, 1e-300, 1e-300, 1e-300, "", 3, "1 slower, 0 faster"},
+    {"stopped altogether", 0, 0, 0, 0, "", 2, "\"median\" is 0, no normal number above 0"},
 };
 
 START_TEST(judges_a_change)
