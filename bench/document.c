@@ -214,16 +214,6 @@ static void read_root(bench_fields *in, const json_t *root, bench_document *out)
     read_notes(in, out->failures, "failures", out->device_count);
 }
 
-static void name_after(bench_document *document)
-{
-    const char *base = strrchr(document->path, '/');
-    base = base != NULL ? base + 1 : document->path;
-    size_t length = strlen(base);
-    if (length > 5 && strcmp(base + length - 5, ".json") == 0)
-        length -= 5;
-    snprintf(document->name, sizeof document->name, "%.*s", (int)(length < 90 ? length : 90), base);
-}
-
 /* NULL when it cannot be read, or is no JSON. */
 static json_t *load(const char *path, char problem[BENCH_PROBLEM])
 {
@@ -252,7 +242,7 @@ bool bench_document_read(const char *path, bench_document *document, char proble
     bench_fields in = {0};
     cli_json_mend(out.root);
     read_root(&in, out.root, &out);
-    name_after(&out);
+    bench_documents_name(&out, 1);
     if (in.failed) {
         snprintf(problem, BENCH_PROBLEM, "%.200s: %.300s", path, in.problem);
         bench_document_free(&out);

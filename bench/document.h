@@ -32,10 +32,11 @@ typedef struct bench_device_figures {
     const char *name, *type, *driver_name, *driver_info, *uuid;
 } bench_device_figures;
 
+#define BENCH_NAME 160
 typedef struct bench_document {
     json_t *root; /* owns all strings */
     const char *path;
-    char name[96]; /* the file's, without folders and .json */
+    char name[BENCH_NAME]; /* the file's, without .json and, as far as possible, folders */
     const char *tessera, *time, *cpu, *os;
     int cpus;
     double duration_s;
@@ -49,6 +50,10 @@ typedef struct bench_document {
 /* Reads a file; `path` must outlive the document. Otherwise writes a sentence into `problem`. */
 bool bench_document_read(const char *path, bench_document *document, char problem[BENCH_PROBLEM]);
 void bench_document_free(bench_document *document);
+
+/* Names of runs that stand beside one another: as many folders as tell a file from the others, and
+ * a number where none do. One alone has its file's name. */
+void bench_documents_name(bench_document *all, int count);
 
 /* The value with its unit: "31.3 GFLOP/s", "4.70 ms". */
 #define BENCH_VALUE_TEXT 48

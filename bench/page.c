@@ -237,35 +237,27 @@ static int write_file(page_context *page)
 
 static void help(FILE *out)
 {
-    fputs(
-        "Makes one page of what 'tessera bench -o FILE' has written, to be passed on: an HTML file "
-        "with charts,\n"
-        "light or dark, without scripts or anything from elsewhere.\n",
-        out);
+    fprintf(
+        out,
+        "Makes one page of what 'tessera bench -o FILE' has written, %d files at the most, to be "
+        "passed on: an HTML\n"
+        "file with charts, light or dark, without scripts or anything from elsewhere.\n",
+        MOST_RUNS);
     cli_options_help(out, options);
 }
 
-static int run(int argc, char **argv)
+/* CLI_DONE, or why there is no page. */
+static int write_page_of(const char *const *paths, int count)
 {
-    const char *paths[MOST_RUNS];
     char problem[BENCH_PROBLEM];
-    int count, done = 0;
-    int code = cli_options_read("bench report", options, argc, argv, MOST_RUNS, paths, &count);
-    if (code != CLI_DONE)
-        return code;
-    if (count == 0)
-        return cli_usage_error(
-            "bench report: which files? 'tessera bench -o FILE.json' writes one");
-    for (int i = 0; i < count; i++)
-        if (cli_output_is(output, paths[i]))
-            return cli_usage_error("bench report: the page would replace '%s', which it is made of",
-                                   paths[i]);
     bench_document *runs = cli_alloc((size_t)count, sizeof *runs);
-    while (done < count && bench_document_read(paths[done], &runs[done], problem))
-        done++;
-    if (done < count) {
+    int read = 0, code;
+    while (read < count && bench_document_read(paths[read], &runs[read], problem))
+        read++;
+    if (read < count) {
         code = cli_usage_error("bench report: %s", problem);
     } else {
+        bench_documents_name(runs, count);
         page_context page = {.run_count = count, .runs = runs};
         for (int r = 0; r < count; r++)
             for (int d = 0; d < runs[r].device_count; d++)
@@ -274,9 +266,37 @@ static int run(int argc, char **argv)
             page_add_series(&page, &runs[r], -1);
         code = write_file(&page);
     }
-    for (int i = 0; i < done; i++)
+    for (int i = 0; i < read; i++)
         bench_document_free(&runs[i]);
     free(runs);
+    return code;
+}
+
+static int check_paths(const char *const *paths, int count)
+{
+    if (count == 0)
+        return cli_usage_error(
+            "bench report: which files? 'tessera bench -o FILE.json' writes one");
+    if (count > MOST_RUNS)
+        return cli_usage_error("bench report: a page is made of %d files at the most, not of %d",
+                               MOST_RUNS, count);
+    for (int i = 0; i < count; i++)
+        if (cli_output_is(output, paths[i]))
+            return cli_usage_error("bench report: the page would replace '%s', which it is made of",
+                                   paths[i]);
+    return CLI_DONE;
+}
+
+static int run(int argc, char **argv)
+{
+    const char **paths = cli_alloc((size_t)argc, sizeof *paths);
+    int count;
+    int code = cli_options_read("bench report", options, argc, argv, argc, paths, &count);
+    if (code == CLI_DONE)
+        code = check_paths(paths, count);
+    if (code == CLI_DONE)
+        code = write_page_of(paths, count);
+    free(paths);
     return code;
 }
 

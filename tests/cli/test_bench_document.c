@@ -142,6 +142,50 @@ START_TEST(says_what_is_wrong)
 }
 END_TEST
 
+/* Paths and what they are called beside one another. */
+static const struct {
+    const char *paths[4], *names[4];
+} named[] = {
+    {{"run.json"}, {"run"}},
+    {{"/a/b/one.json", "two.json", "/a/three"}, {"one", "two", "three"}},
+    {{"before/run.json", "after/run.json", "other.json"}, {"before/run", "after/run", "other"}},
+    {{"run.json", "after/run.json"}, {"run", "after/run"}},
+    {{"/a/x/run.json", "/b/x/run.json", "/b/y/run.json"}, {"a/x/run", "b/x/run", "y/run"}},
+    {{"/run.json", "run.json"}, {"/run", "run"}},
+    {{"a/run.json", "a/run.json", "b/run.json"}, {"a/run", "a/run (2)", "b/run"}},
+    {{"run.json", "run.json", "run (2).json"}, {"run", "run (2)", "run (2) (2)"}},
+    {{"a/run", "a/run.json"}, {"a/run", "a/run (2)"}},
+    {{".json", "a.json/run.json"}, {".json", "run"}},
+};
+
+START_TEST(names_tell_runs_apart)
+{
+    bench_document all[4];
+    int count = 0;
+    for (; count < 4 && named[_i].paths[count] != NULL; count++)
+        all[count] = (bench_document){.path = named[_i].paths[count]};
+    bench_documents_name(all, count);
+    for (int i = 0; i < count; i++)
+        ck_assert_str_eq(all[i].name, named[_i].names[i]);
+}
+END_TEST
+
+/* The end stays, in whole characters, and so does the number. */
+START_TEST(long_names_are_cut)
+{
+    char path[2 * BENCH_NAME + 16] = "";
+    for (int i = 0; i < BENCH_NAME; i++)
+        strcat(path, "µ");
+    strcat(path, "/runs.json");
+    bench_document all[] = {{.path = path}, {.path = path}, {.path = "runs.json"}};
+    bench_documents_name(all, 3);
+    ck_assert_ptr_eq(strstr(all[0].name, "…µµ"), all[0].name);
+    ck_assert_ptr_nonnull(strstr(all[0].name, "µ/runs"));
+    ck_assert_ptr_nonnull(strstr(all[1].name, "µ/runs (2)"));
+    ck_assert_str_eq(all[2].name, "runs");
+}
+END_TEST
+
 START_TEST(another_version_is_refused)
 {
     char problem[BENCH_PROBLEM];
@@ -211,6 +255,8 @@ TESTS(bench_document)
     tcase_add_test(tests, reads_a_run);
     tcase_add_test(tests, a_spoilt_run_does_no_harm);
     tcase_add_loop_test(tests, says_what_is_wrong, 0, (int)(sizeof spoilt / sizeof *spoilt));
+    tcase_add_loop_test(tests, names_tell_runs_apart, 0, (int)(sizeof named / sizeof *named));
+    tcase_add_test(tests, long_names_are_cut);
     tcase_add_test(tests, another_version_is_refused);
     tcase_add_loop_test(tests, html_escapes, 0, (int)(sizeof escapes / sizeof *escapes));
     tcase_add_test(tests, html_numbers);

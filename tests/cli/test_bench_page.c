@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/made_run.h"
@@ -131,6 +132,36 @@ START_TEST(decades_are_whole)
 }
 END_TEST
 
+/* The same run twice: each bar and each heading says which it is of. */
+START_TEST(files_of_one_name_are_told_apart)
+{
+    char folder[] = "/tmp/tessera-test-XXXXXX", paths[2][64], arguments[256];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    for (int i = 0; i < 2; i++) {
+        char made[MADE_PATH];
+        snprintf(paths[i], sizeof paths[i], "%s/%s", folder, i == 0 ? "before" : "after");
+        ck_assert_int_eq(mkdir(paths[i], 0700), 0);
+        strcat(paths[i], "/run.json");
+        made_write(made_run(), made);
+        ck_assert_int_eq(rename(made, paths[i]), 0);
+    }
+    snprintf(arguments, sizeof arguments, "bench report %s %s -o -", paths[0], paths[1]);
+    tool_result result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    ck_assert_int_eq(tool_count(result.out, "<i></i>Made GPU · before/run<"), 4);
+    ck_assert_int_eq(tool_count(result.out, "<i></i>Made GPU · after/run<"), 4);
+    ck_assert_int_eq(tool_count(result.out, "<h3>before/run</h3>"), 1);
+    ck_assert_int_eq(tool_count(result.out, "<h3>after/run</h3>"), 1);
+    tool_result_free(&result);
+    for (int i = 0; i < 2; i++) {
+        remove(paths[i]);
+        *strrchr(paths[i], '/') = '\0';
+        rmdir(paths[i]);
+    }
+    rmdir(folder);
+}
+END_TEST
+
 static const char hostile[] = "</title></style><script>alert(1)</script><img src=x onerror='a' "
                               "title=\"b\">&amp;\xe2\x80\xae\x01";
 
@@ -174,9 +205,15 @@ START_TEST(hostile_strings_stay_text)
 }
 END_TEST
 
+#define TEN "a a a a a a a a a a "
+
 static const struct {
     const char *arguments, *sentence;
 } failures[] = {
+    {"bench report",
+     "tessera: bench report: which files? 'tessera bench -o FILE.json' writes one\n"},
+    {"bench report " TEN TEN TEN "a a a",
+     "tessera: bench report: a page is made of 32 files at the most, not of 33\n"},
     {"bench report /nonexistent.json",
      "tessera: bench report: cannot read '/nonexistent.json': No such file or directory\n"},
     {"bench report /tmp", "tessera: bench report: cannot read '/tmp': Is a directory\n"},
@@ -273,6 +310,7 @@ TESTS(bench_page)
     tcase_add_test(tests, the_page_shows_every_result);
     tcase_add_test(tests, any_range_can_be_drawn);
     tcase_add_test(tests, decades_are_whole);
+    tcase_add_test(tests, files_of_one_name_are_told_apart);
     tcase_add_test(tests, hostile_strings_stay_text);
     tcase_add_loop_test(tests, refuses_other_files, 0, (int)(sizeof failures / sizeof *failures));
     tcase_add_test(tests, a_page_that_cannot_be_written);

@@ -10,7 +10,7 @@
 
 extern char **environ;
 
-#define MOST_ARGUMENTS 32
+#define MOST_ARGUMENTS 64
 
 static char *read_and_close(FILE *file, size_t *length)
 {
