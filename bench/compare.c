@@ -79,9 +79,10 @@ static void help(FILE *out)
     fputs("Lists what became slower or faster from the first file to the second, both of 'tessera "
           "bench -o FILE': what\n"
           "changed by more than --threshold per cent of the median, and by more than the spread "
-          "within the runs. The exit\n"
-          "status is 3 when something became slower, or failed in the new run, and 1 when the runs "
-          "have nothing in common.\n",
+          "within the runs; within the\n"
+          "spread it is not decided. The exit status is 3 when something became slower, or failed "
+          "in the new run, and 1 when\n"
+          "the runs have nothing in common.\n",
           out);
     cli_options_help(out, options);
 }

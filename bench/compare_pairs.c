@@ -109,9 +109,7 @@ bench_verdict bench_pair_judge(const bench_pair *pair, double threshold)
 {
     double ratio = bench_pair_slowdown(pair), limit = 1 + threshold / 100;
     bool apart = pair->was.low > pair->is.high || pair->is.low > pair->was.high;
-    if (!apart)
+    if (ratio >= 1 / limit && ratio <= limit)
         return BENCH_NO_CHANGE;
-    return ratio > limit       ? BENCH_GOT_SLOWER
-           : ratio < 1 / limit ? BENCH_GOT_FASTER
-                               : BENCH_NO_CHANGE;
+    return !apart ? BENCH_NOT_DECIDED : ratio > limit ? BENCH_GOT_SLOWER : BENCH_GOT_FASTER;
 }

@@ -4,7 +4,12 @@
 
 #include "bench/document.h"
 
-typedef enum bench_verdict { BENCH_NO_CHANGE, BENCH_GOT_SLOWER, BENCH_GOT_FASTER } bench_verdict;
+typedef enum bench_verdict {
+    BENCH_NO_CHANGE,
+    BENCH_NOT_DECIDED, /* beyond the threshold, but not beyond the spread */
+    BENCH_GOT_SLOWER,
+    BENCH_GOT_FASTER
+} bench_verdict;
 
 /* A median, and the ends of the middle 80 %. */
 typedef struct bench_range {

@@ -10,7 +10,7 @@
 #include "cli/table.h"
 
 typedef struct counts {
-    int compared, slower, faster, parts, ceilings_changed, only_old, only_new;
+    int compared, slower, faster, not_decided, parts, ceilings_changed, only_old, only_new;
 } counts;
 
 /* "31.3 GFLOP/s", or of a part "47.1 %". */
@@ -23,15 +23,17 @@ static char *value_text(const bench_pair *pair, double value, char text[BENCH_VA
     return text;
 }
 
+static const char *const verdicts[] = {[BENCH_NO_CHANGE] = "",
+                                       [BENCH_NOT_DECIDED] = "not decided",
+                                       [BENCH_GOT_SLOWER] = "SLOWER",
+                                       [BENCH_GOT_FASTER] = "faster"};
+
 static void add_row(cli_table *table, const char *device, const bench_pair *pair,
                     bench_verdict what, bool of_ceiling)
 {
     char text[BENCH_VALUE_TEXT], low[BENCH_VALUE_TEXT], high[BENCH_VALUE_TEXT];
     const bench_range *both[] = {&pair->was, &pair->is};
-    cli_table_cell(table, "%s",
-                   what == BENCH_GOT_SLOWER   ? "SLOWER"
-                   : what == BENCH_GOT_FASTER ? "faster"
-                                              : "");
+    cli_table_cell(table, "%s", verdicts[what]);
     cli_table_cell(table, "%s", device);
     cli_table_cell(table, "%s%s", pair->old->benchmark, pair->old->is_ceiling ? " (ceiling)" : "");
     cli_table_cell(table, "%s", pair->old->label);
@@ -63,6 +65,17 @@ static cli_table *create_table(bool of_ceiling)
     return table;
 }
 
+static bool has_changed(bench_verdict what)
+{
+    return what == BENCH_GOT_SLOWER || what == BENCH_GOT_FASTER;
+}
+
+/* Nobody waits for a decision on a ceiling. */
+static bool is_news(const bench_pair *pair, bench_verdict what)
+{
+    return has_changed(what) || (what == BENCH_NOT_DECIDED && !pair->old->is_ceiling);
+}
+
 static void print_rows(const bench_document *old, const bench_pair *pairs, int count,
                        const bench_compare_options *how)
 {
@@ -71,7 +84,7 @@ static void print_rows(const bench_document *old, const bench_pair *pairs, int c
     for (int i = 0; i < count; i++) {
         int device = pairs[i].old->device;
         bench_verdict what = bench_pair_judge(&pairs[i], how->threshold);
-        if (what == BENCH_NO_CHANGE && !how->show_all)
+        if (!how->show_all && !is_news(&pairs[i], what))
             continue;
         add_row(table, device >= 0 ? old->devices[device].name : "host", &pairs[i], what,
                 how->of_ceiling);
@@ -92,12 +105,13 @@ static counts count_changes(const bench_document *old, const bench_document *new
         bench_verdict what = bench_pair_judge(&pairs[i], threshold);
         /* A slower ceiling is another machine, or another state of it. */
         if (pairs[i].old->is_ceiling) {
-            seen.ceilings_changed += what != BENCH_NO_CHANGE;
+            seen.ceilings_changed += has_changed(what);
             continue;
         }
         seen.compared++;
         seen.slower += what == BENCH_GOT_SLOWER;
         seen.faster += what == BENCH_GOT_FASTER;
+        seen.not_decided += what == BENCH_NOT_DECIDED;
         seen.parts += pairs[i].of != NULL;
     }
     bench_pair *back;
@@ -133,6 +147,16 @@ static void print_terms(const bench_pair *pairs, int count, const counts *seen)
         print_names_of_others(pairs, count);
     }
     puts("");
+}
+
+static void print_sum(const counts *seen, double threshold)
+{
+    printf("%d compared: %d slower, %d faster, %d the same within %g %%\n", seen->compared,
+           seen->slower, seen->faster,
+           seen->compared - seen->slower - seen->faster - seen->not_decided, threshold);
+    if (seen->not_decided > 0)
+        printf("%d beyond %g %% but within the spread: not decided\n", seen->not_decided,
+               threshold);
 }
 
 static void describe(const char *which, const bench_document *run)
@@ -182,9 +206,7 @@ int bench_compare_report(const bench_document *old, const bench_document *new,
     puts("");
     print_rows(old, pairs, count, how);
     int failures = new_failures(new);
-    printf("%d compared: %d slower, %d faster, %d the same within %g %% or the spread\n",
-           seen.compared, seen.slower, seen.faster, seen.compared - seen.slower - seen.faster,
-           how->threshold);
+    print_sum(&seen, how->threshold);
     if (how->of_ceiling)
         print_terms(pairs, count, &seen);
     if (seen.ceilings_changed > 0)

@@ -30,7 +30,13 @@ static const struct {
 } changes[] = {
     {"nothing", 0, 100, 95, 105, "", 0, "4 compared: 0 slower, 0 faster, 4 the same"},
     {"slower, ranges apart", 0, 90, 88, 94, "", 3, "4 compared: 1 slower, 0 faster, 3 the same"},
-    {"slower, ranges overlap", 0, 90, 85, 95.5, "", 0, "4 compared: 0 slower"},
+    {"slower, ranges overlap", 0, 90, 85, 95.5, "", 0,
+     "4 compared: 0 slower, 0 faster, 3 the same within 5 %\n"
+     "1 beyond 5 % but within the spread: not decided\n"},
+    {"faster, ranges overlap", 0, 110, 104, 115, "", 0,
+     "3 the same within 5 %\n1 beyond 5 % but within the spread: not decided\n"},
+    {"ranges overlap, threshold 20", 0, 90, 85, 95.5, " --threshold 20", 0,
+     "4 compared: 0 slower, 0 faster, 4 the same within 20 %\n"},
     {"slower by less than 5 %", 0, 98, 97.9, 98, "", 0, "4 compared: 0 slower"},
     {"apart, but only by 4 %", 0, 96.5, 94, 94.9, "", 2, "does not lie between"},
     {"apart, by 8 %, threshold 10", 0, 92.5, 92, 93, " --threshold 10", 0, "4 compared: 0 slower"},
@@ -64,9 +70,25 @@ START_TEST(shows_what_changed)
     ck_assert_ptr_nonnull(strstr(result.out, "SLOWER  Made GPU  matmul     f32 64×65×66  "));
     ck_assert_ptr_nonnull(strstr(result.out, "+25.0 %"));
     ck_assert_ptr_null(strstr(result.out, "round trip"));
+    ck_assert_ptr_null(strstr(result.out, "not decided"));
     tool_result_free(&result);
     result = compare(made_run(), made_run(), " --all");
     ck_assert_ptr_nonnull(strstr(result.out, "round trip"));
+    tool_result_free(&result);
+}
+END_TEST
+
+/* Passing does not mean that nothing changed. A ceiling is only counted when it did. */
+START_TEST(shows_what_is_not_decided)
+{
+    json_t *new_run = made_run();
+    made_set(new_run, 0, 80, 70, 96);
+    made_set(new_run, 3, 150, 140, 200);
+    tool_result result = compare(made_run(), new_run, "");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_ptr_nonnull(strstr(result.out, "\nnot decided  Made GPU  matmul     f32 64×65×66  "));
+    ck_assert_int_eq(tool_count(result.out, "not decided"), 2);
+    ck_assert_ptr_null(strstr(result.out, "ceiling"));
     tool_result_free(&result);
 }
 END_TEST
@@ -233,6 +255,7 @@ TESTS(bench_files)
 {
     tcase_add_loop_test(tests, judges_a_change, 0, (int)(sizeof changes / sizeof *changes));
     tcase_add_test(tests, shows_what_changed);
+    tcase_add_test(tests, shows_what_is_not_decided);
     tcase_add_test(tests, what_is_missing_is_counted);
     tcase_add_test(tests, a_failure_is_a_regression);
     tcase_add_test(tests, a_renamed_device_is_the_same);

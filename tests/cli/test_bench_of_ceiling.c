@@ -135,7 +135,7 @@ START_TEST(says_all_of_it)
         "SLOWER  host      memcpy (ceiling)  threads 2          as it is          40.0 GB/s  "
         "38.0 GB/s – 42.0 GB/s  20.0 GB/s  19.0 GB/s – 21.0 GB/s  +100.0 %%\n"
         "\n"
-        "2 compared: 1 slower, 1 faster, 0 the same within 5 %% or the spread\n"
+        "2 compared: 1 slower, 1 faster, 0 the same within 5 %%\n"
         "of them 2 as parts of the ceilings measured in the same run, the ceilings' spread "
         "included\n"
         "1 ceilings changed: the machine is not in the state it was in\n",
@@ -169,7 +169,7 @@ END_TEST
 START_TEST(others_are_compared_as_they_are)
 {
     static const char says[] =
-        "4 compared: 1 slower, 0 faster, 3 the same within 5 % or the spread\n"
+        "4 compared: 1 slower, 0 faster, 3 the same within 5 %\n"
         "of them 1 as parts of the ceilings measured in the same run, the ceilings' spread "
         "included;\n"
         "3 as they are, having no ceiling, or not the same one in both runs: copy, launch, rng\n";
