@@ -48,7 +48,7 @@ static bool only_has_ceilings(const bench_document *run)
 }
 
 /* Two runs with nothing in common would pass every gate. Ceilings alone are no comparison, unless
- * they are what was measured; and what failed in the new run is there to be told. */
+ * they are what was measured. */
 static int check_pairs(const bench_document *old, const bench_document *new,
                        const bench_pair *pairs, int count)
 {
@@ -56,18 +56,29 @@ static int check_pairs(const bench_document *old, const bench_document *new,
     for (int i = 0; i < count; i++)
         if (ceilings_count || !pairs[i].old->is_ceiling)
             return CLI_DONE;
-    if (json_array_size(new->failures) > 0)
-        return CLI_DONE;
     return cli_failed("bench compare: there is nothing to compare: no figure is in both %s and %s",
                       old->path, new->path);
+}
+
+/* What failed in the new run is there to be told, though nothing else may be. */
+static int check(const bench_document *old, const bench_document *new, const bench_pair *pairs,
+                 int count)
+{
+    bool failed = json_array_size(new->failures) > 0;
+    if (old->result_count == 0 || (new->result_count == 0 && !failed))
+        return cli_failed("bench compare: there is nothing to compare: %s has no results",
+                          old->result_count == 0 ? old->path : new->path);
+    if (failed)
+        return CLI_DONE;
+    return chosen.of_ceiling ? check_parts(old, new, pairs, count)
+                             : check_pairs(old, new, pairs, count);
 }
 
 static int compare(const bench_document *old, const bench_document *new)
 {
     bench_pair *pairs;
     int count = bench_pairs(old, new, chosen.of_ceiling, &pairs);
-    int code = chosen.of_ceiling ? check_parts(old, new, pairs, count)
-                                 : check_pairs(old, new, pairs, count);
+    int code = check(old, new, pairs, count);
     if (code == CLI_DONE)
         code = bench_compare_report(old, new, pairs, count, &chosen);
     free(pairs);
@@ -104,11 +115,7 @@ static int run(int argc, char **argv)
         bench_document_free(&old);
         return cli_usage_error("bench compare: %s", problem);
     }
-    if (new.result_count == 0 || old.result_count == 0)
-        code = cli_failed("bench compare: there is nothing to compare: %s has no results",
-                          old.result_count == 0 ? old.path : new.path);
-    else
-        code = compare(&old, &new);
+    code = compare(&old, &new);
     bench_document_free(&old);
     bench_document_free(&new);
     return code;

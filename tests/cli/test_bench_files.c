@@ -106,20 +106,21 @@ START_TEST(what_is_missing_is_counted)
 END_TEST
 
 /* With a benchmark failing in the new run. */
-static void fails_in(json_t *new_run)
+static void fails_in(json_t *new_run, const char *options)
 {
     json_array_append_new(
         json_object_get(new_run, "failures"),
         json_pack("{s:s, s:i, s:s}", "benchmark", "copy", "device", 0, "text", "wrong"));
-    tool_result result = compare(made_run(), new_run, "");
-    ck_assert_int_eq(result.exit_code, 3);
+    tool_result result = compare(made_run(), new_run, options);
+    ck_assert_msg(result.exit_code == 3, "%d: %s", result.exit_code, result.err);
+    ck_assert_str_eq(result.err, "");
     ck_assert_ptr_nonnull(strstr(result.out, "FAILED in the new run: copy: wrong\n"));
     tool_result_free(&result);
 }
 
 START_TEST(a_failure_is_a_regression)
 {
-    fails_in(made_run());
+    fails_in(made_run(), "");
 }
 END_TEST
 
@@ -136,14 +137,25 @@ START_TEST(a_renamed_device_is_the_same)
 }
 END_TEST
 
+static json_t *without_results(void)
+{
+    json_t *run = made_run();
+    json_array_clear(json_object_get(run, "results"));
+    return run;
+}
+
 START_TEST(nothing_to_compare_is_no_success)
 {
-    json_t *new_run = made_run();
-    json_array_clear(json_object_get(new_run, "results"));
-    tool_result result = compare(made_run(), new_run, "");
-    ck_assert_int_eq(result.exit_code, 1);
-    ck_assert_ptr_nonnull(strstr(result.err, "there is nothing to compare"));
-    tool_result_free(&result);
+    for (int i = 0; i < 4; i++) {
+        json_t *old = i % 2 == 0 ? made_run() : without_results();
+        json_t *new_run = i % 2 == 0 ? without_results() : made_run();
+        tool_result result = compare(old, new_run, i < 2 ? "" : " --of-ceiling");
+        ck_assert_int_eq(result.exit_code, 1);
+        ck_assert_ptr_nonnull(strstr(result.err, "there is nothing to compare: /tmp/"));
+        ck_assert_ptr_nonnull(strstr(result.err, " has no results\n"));
+        ck_assert_str_eq(result.out, "");
+        tool_result_free(&result);
+    }
 }
 END_TEST
 
@@ -247,7 +259,10 @@ END_TEST
 
 START_TEST(a_failure_counts_though_nothing_is_in_common)
 {
-    fails_in(other_figures());
+    fails_in(other_figures(), "");
+    fails_in(other_figures(), " --of-ceiling");
+    fails_in(without_results(), "");
+    fails_in(without_results(), " --of-ceiling");
 }
 END_TEST
 
