@@ -35,6 +35,11 @@ static int check_parts(const bench_document *old, const bench_document *new,
     if (without != NULL)
         return cli_failed("bench compare: --of-ceiling: no figure of %s has a ceiling",
                           without->path);
+    for (int i = 0; i < count; i++)
+        if (pairs[i].above_ceiling)
+            return cli_failed(
+                "bench compare: --of-ceiling: all figures that have the same ceiling in "
+                "both runs are above it");
     return cli_failed("bench compare: --of-ceiling: no figure that both runs have has the same "
                       "ceiling in both");
 }

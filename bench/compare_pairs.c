@@ -71,7 +71,9 @@ static bench_pair make_pair(const bench_document *old, const bench_figures *was,
     bench_pair pair = {.old = was, .new = is, .is_time = was->is_time};
     const bench_figures *first = of_ceiling ? ceiling_of(old, was) : NULL;
     const bench_figures *second = of_ceiling ? ceiling_of(new, is) : NULL;
-    if (first != NULL && second != NULL && same_ceiling(old, first, new, second)) {
+    bool shared = first != NULL && second != NULL && same_ceiling(old, first, new, second);
+    pair.above_ceiling = shared && fmax(was->fraction, is->fraction) > BENCH_MOST_OF_CEILING;
+    if (shared && !pair.above_ceiling) {
         pair.of = first->benchmark;
         pair.is_time = false;
         pair.was = part_of(was, first);

@@ -20,13 +20,17 @@ typedef struct bench_range {
 typedef struct bench_pair {
     const bench_figures *old, *new;
     const char *of;      /* the ceiling that `was` and `is` are parts of; NULL: compared as it is */
+    bool above_ceiling;  /* compared as it is since a run has more than BENCH_MOST_OF_CEILING */
     bool is_time;        /* less is better */
     bench_range was, is; /* what is compared */
 } bench_pair;
 
+/* A larger part is of a ceiling that was measured in a bad moment, or that caches do not know. */
+#define BENCH_MOST_OF_CEILING 1.1
+
 /* Those pairs, ceilings included, in the old run's order; how many. `*out` is the caller's to free.
  * With `of_ceiling`, figures are compared as parts of their ceilings where both runs measured the
- * same one, and otherwise as they are; so are ceilings themselves. */
+ * same one and neither is above it, and otherwise as they are; so are ceilings themselves. */
 int bench_pairs(const bench_document *old, const bench_document *new, bool of_ceiling,
                 bench_pair **out);
 

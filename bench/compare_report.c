@@ -28,6 +28,16 @@ static const char *const verdicts[] = {[BENCH_NO_CHANGE] = "",
                                        [BENCH_GOT_SLOWER] = "SLOWER",
                                        [BENCH_GOT_FASTER] = "faster"};
 
+static void add_terms(cli_table *table, const bench_pair *pair)
+{
+    if (pair->of != NULL)
+        cli_table_cell(table, "part of %s", pair->of);
+    else if (pair->above_ceiling)
+        cli_table_cell(table, "as it is: above %s", pair->old->ceiling);
+    else
+        cli_table_cell(table, "as it is");
+}
+
 static void add_row(cli_table *table, const char *device, const bench_pair *pair,
                     bench_verdict what, bool of_ceiling)
 {
@@ -38,8 +48,7 @@ static void add_row(cli_table *table, const char *device, const bench_pair *pair
     cli_table_cell(table, "%s%s", pair->old->benchmark, pair->old->is_ceiling ? " (ceiling)" : "");
     cli_table_cell(table, "%s", pair->old->label);
     if (of_ceiling)
-        cli_table_cell(table, "%s%s", pair->of != NULL ? "part of " : "as it is",
-                       pair->of != NULL ? pair->of : "");
+        add_terms(table, pair);
     for (int i = 0; i < 2; i++) {
         cli_table_cell(table, "%s", value_text(pair, both[i]->median, text));
         cli_table_cell(table, "%s – %s", value_text(pair, both[i]->low, low),
@@ -120,32 +129,42 @@ static counts count_changes(const bench_document *old, const bench_document *new
     return seen;
 }
 
-/* Each benchmark once, that has figures which were not compared as parts. */
-static void print_names_of_others(const bench_pair *pairs, int count)
+static bool is_among(const bench_pair *pair, bool above)
 {
+    return pair->of == NULL && !pair->old->is_ceiling && pair->above_ceiling == above;
+}
+
+/* Figures that were not compared as parts: how many, why, and each of their benchmarks once. */
+static void print_others(const bench_pair *pairs, int count, bool above, const char *why)
+{
+    int others = 0;
+    for (int i = 0; i < count; i++)
+        others += is_among(&pairs[i], above);
+    if (others == 0)
+        return;
+    printf(";\n%d as they are, %s:", others, why);
     const char *between = " ";
     for (int i = 0; i < count; i++) {
-        bool known = pairs[i].of != NULL || pairs[i].old->is_ceiling;
-        for (int j = 0; j < i && !known; j++)
-            known = pairs[j].of == NULL && !pairs[j].old->is_ceiling &&
-                    strcmp(pairs[j].old->benchmark, pairs[i].old->benchmark) == 0;
-        if (known)
+        bool wanted = is_among(&pairs[i], above);
+        for (int j = 0; j < i && wanted; j++)
+            wanted = !is_among(&pairs[j], above) ||
+                     strcmp(pairs[j].old->benchmark, pairs[i].old->benchmark) != 0;
+        if (!wanted)
             continue;
         printf("%s%s", between, pairs[i].old->benchmark);
         between = ", ";
     }
 }
 
-static void print_terms(const bench_pair *pairs, int count, const counts *seen)
+static void print_terms(const bench_pair *pairs, int count, int parts)
 {
     printf("of them %d as parts of the ceilings measured in the same run, the ceilings' spread "
            "included",
-           seen->parts);
-    if (seen->parts < seen->compared) {
-        printf(";\n%d as they are, having no ceiling, or not the same one in both runs:",
-               seen->compared - seen->parts);
-        print_names_of_others(pairs, count);
-    }
+           parts);
+    print_others(pairs, count, false, "having no ceiling, or not the same one in both runs");
+    print_others(
+        pairs, count, true,
+        "above their ceiling in a run, which was measured in a bad moment, or caches helped");
     puts("");
 }
 
@@ -208,7 +227,7 @@ int bench_compare_report(const bench_document *old, const bench_document *new,
     int failures = new_failures(new);
     print_sum(&seen, how->threshold);
     if (how->of_ceiling)
-        print_terms(pairs, count, &seen);
+        print_terms(pairs, count, seen.parts);
     if (seen.ceilings_changed > 0)
         printf("%d ceilings changed: the machine is not in the state it was in\n",
                seen.ceilings_changed);

@@ -73,6 +73,20 @@ static void answers(json_t *old, json_t *new_run, const char *options, int code,
     tool_result_free(&result);
 }
 
+static void fails(int code, json_t *old, json_t *new_run, int which, const char *before,
+                  const char *after)
+{
+    char want[512];
+    files used;
+    tool_result result = compare(old, new_run, mode, &used);
+    snprintf(want, sizeof want, "tessera: bench compare: %s%s%s\n", before,
+             which >= 0 ? used.paths[which] : "", after);
+    ck_assert_str_eq(result.err, want);
+    ck_assert_str_eq(result.out, "");
+    ck_assert_int_eq(result.exit_code, code);
+    tool_result_free(&result);
+}
+
 /* Each of these once as it is and once with the option. What happens to the product, its ceiling,
  * the copy and its ceiling, each so many times as fast. */
 static const struct {
@@ -205,6 +219,38 @@ START_TEST(another_ceiling_is_no_ceiling)
 }
 END_TEST
 
+/* The ceiling of the old run, then of the new one, then of both, was measured while the machine did
+ * something else: the product would be as much slower, or faster, as the ceiling was too low. */
+START_TEST(a_figure_above_its_ceiling_is_compared_as_it_is)
+{
+    for (int which = 1; which <= 3; which++) {
+        json_t *runs[] = {limited_run(), limited_run()};
+        for (int i = 0; i < 2; i++)
+            if ((which >> i & 1) != 0) {
+                scale(runs[i], PEAK, 0.4);
+                scale_part(runs[i], PRODUCT, 2.5);
+            }
+        answers(
+            json_deep_copy(runs[0]), json_deep_copy(runs[1]), mode, 0,
+            "2 compared: 0 slower, 0 faster, 2 the same within 5 %\n"
+            "of them 1 as parts of the ceilings measured in the same run, the ceilings' spread "
+            "included;\n"
+            "1 as they are, above their ceiling in a run, which was measured in a bad moment, or "
+            "caches helped: matmul\n");
+        answers(runs[0], runs[1], " --of-ceiling --all", 0,
+                "  f32 64×65×66       as it is: above fma_peak  ");
+    }
+    json_t *run = limited_run();
+    scale_part(run, PRODUCT, 2.1); /* 105 %, as a steady machine may have */
+    answers(limited_run(), run, mode, 0, "of them 2 as parts ");
+    run = limited_run();
+    scale_part(run, PRODUCT, 2.5);
+    scale_part(run, COPY, 2.5);
+    fails(1, limited_run(), run, -1,
+          "--of-ceiling: all figures that have the same ceiling in both runs are above it", "");
+}
+END_TEST
+
 /* Numbers that no run has but a file may. */
 START_TEST(any_spread_can_be_compared)
 {
@@ -222,20 +268,6 @@ static json_t *without_ceilings(void)
     json_object_set_new(made_result(run, PRODUCT), "ceiling", json_null());
     json_object_set_new(made_result(run, COPY), "ceiling", json_null());
     return run;
-}
-
-static void fails(int code, json_t *old, json_t *new_run, int which, const char *before,
-                  const char *after)
-{
-    char want[512];
-    files used;
-    tool_result result = compare(old, new_run, mode, &used);
-    snprintf(want, sizeof want, "tessera: bench compare: %s%s%s\n", before,
-             which >= 0 ? used.paths[which] : "", after);
-    ck_assert_str_eq(result.err, want);
-    ck_assert_str_eq(result.out, "");
-    ck_assert_int_eq(result.exit_code, code);
-    tool_result_free(&result);
 }
 
 START_TEST(without_ceilings_there_is_nothing_to_do)
@@ -276,6 +308,7 @@ TESTS(bench_of_ceiling)
     tcase_add_test(tests, a_ceilings_spread_counts);
     tcase_add_test(tests, others_are_compared_as_they_are);
     tcase_add_test(tests, another_ceiling_is_no_ceiling);
+    tcase_add_test(tests, a_figure_above_its_ceiling_is_compared_as_it_is);
     tcase_add_test(tests, any_spread_can_be_compared);
     tcase_add_test(tests, without_ceilings_there_is_nothing_to_do);
     tcase_add_test(tests, a_malformed_ceiling_is_refused);
