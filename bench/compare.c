@@ -7,11 +7,33 @@
 
 static bench_compare_options chosen = {.threshold = 5};
 
+/* The files of one side: one, and further ones by options. */
+typedef struct paths {
+    int further;
+    const char *all[BENCH_MOST_RUNS];
+} paths;
+static paths old_paths, new_paths;
+
+static bool add_path(void *user, const char *text, char *problem, size_t size)
+{
+    paths *side = user;
+    if (side->further == BENCH_MOST_RUNS - 1) {
+        snprintf(problem, size, "can be given at most %d times", BENCH_MOST_RUNS - 1);
+        return false;
+    }
+    side->all[++side->further] = text;
+    return true;
+}
+
 static const cli_option options[] = {
     {"threshold", "PERCENT", "how much slower counts, beyond the spread (default 5)",
      .real = &chosen.threshold, .low = 0, .high = 1000},
     {"of-ceiling", NULL, "compare each figure as a part of the ceiling measured in the same run",
      .flag = &chosen.of_ceiling},
+    {"old", "FILE", "another run of the old; may be repeated", .read = add_path,
+     .user = &old_paths},
+    {"new", "FILE", "another run of the new; may be repeated", .read = add_path,
+     .user = &new_paths},
     {"all", NULL, "also list what did not change", .flag = &chosen.show_all},
     {0},
 };
@@ -65,27 +87,48 @@ static int check_pairs(const bench_document *old, const bench_document *new,
                       old->path, new->path);
 }
 
-/* What failed in the new run is there to be told, though nothing else may be. */
-static int check(const bench_document *old, const bench_document *new, const bench_pair *pairs,
-                 int count)
+static const bench_document *without_results(const bench_runs *side)
 {
-    bool failed = json_array_size(new->failures) > 0;
-    if (old->result_count == 0 || (new->result_count == 0 && !failed))
-        return cli_failed("bench compare: there is nothing to compare: %s has no results",
-                          old->result_count == 0 ? old->path : new->path);
-    if (failed)
-        return CLI_DONE;
-    return chosen.of_ceiling ? check_parts(old, new, pairs, count)
-                             : check_pairs(old, new, pairs, count);
+    for (int i = 0; i < side->count; i++)
+        if (side->all[i].result_count == 0)
+            return &side->all[i];
+    return NULL;
 }
 
-static int compare(const bench_document *old, const bench_document *new)
+static bool has_failures(const bench_runs *side)
+{
+    for (int i = 0; i < side->count; i++)
+        if (json_array_size(side->all[i].failures) > 0)
+            return true;
+    return false;
+}
+
+/* What failed in a new run is there to be told, though nothing else may be. */
+static int check(const bench_runs *old, const bench_runs *new, const bench_pair *pairs, int count)
+{
+    bool failed = has_failures(new);
+    const bench_document *empty = without_results(old);
+    if (empty == NULL && !failed)
+        empty = without_results(new);
+    if (empty != NULL)
+        return cli_failed("bench compare: there is nothing to compare: %s has no results",
+                          empty->path);
+    if (failed)
+        return CLI_DONE;
+    return chosen.of_ceiling ? check_parts(&old->all[0], &new->all[0], pairs, count)
+                             : check_pairs(&old->all[0], &new->all[0], pairs, count);
+}
+
+static int compare(const bench_runs *old, const bench_runs *new)
 {
     bench_pair *pairs;
-    int count = bench_pairs(old, new, chosen.of_ceiling, &pairs);
+    int count = bench_pairs(&old->all[0], &new->all[0], chosen.of_ceiling, &pairs);
     int code = check(old, new, pairs, count);
-    if (code == CLI_DONE)
+    if (code == CLI_DONE) {
+        bench_pairs_join(pairs, count, true, &old->all[0], old->all + 1, old->count - 1);
+        bench_pairs_join(pairs, count, false, &new->all[0], new->all + 1, new->count - 1);
         code = bench_compare_report(old, new, pairs, count, &chosen);
+    }
     free(pairs);
     return code;
 }
@@ -96,33 +139,49 @@ static void help(FILE *out)
           "bench -o FILE': what\n"
           "changed by more than --threshold per cent of the median, and by more than the spread "
           "within the runs; within the\n"
-          "spread it is not decided. The exit status is 3 when something became slower, or failed "
-          "in the new run, and 1 when\n"
-          "the runs have nothing in common.\n",
+          "spread it is not decided. Of several runs of a side, see --old and --new, the median "
+          "counts, and the spread of\n"
+          "all of them, which says more than that within one. The exit status is 3 when something "
+          "became slower, or failed\n"
+          "in a new run, and 1 when the runs have nothing in common.\n",
           out);
     cli_options_help(out, options);
 }
 
+static void free_runs(bench_runs *side)
+{
+    for (int i = 0; i < side->count; i++)
+        bench_document_free(&side->all[i]);
+}
+
+static int read_runs(const paths *from, bench_runs *side)
+{
+    char problem[BENCH_PROBLEM];
+    for (side->count = 0; side->count <= from->further; side->count++)
+        if (!bench_document_read(from->all[side->count], &side->all[side->count], problem))
+            return cli_usage_error("bench compare: %s", problem);
+    return CLI_DONE;
+}
+
 static int run(int argc, char **argv)
 {
-    const char *paths[2];
+    const char *words[2];
     int count;
-    char problem[BENCH_PROBLEM];
-    bench_document old, new;
-    int code = cli_options_read("bench compare", options, argc, argv, 2, paths, &count);
+    static bench_runs old, new;
+    int code = cli_options_read("bench compare", options, argc, argv, 2, words, &count);
     if (code != CLI_DONE)
         return code;
     if (count != 2)
         return cli_usage_error("bench compare: takes two files: the old run's and the new one's");
-    if (!bench_document_read(paths[0], &old, problem))
-        return cli_usage_error("bench compare: %s", problem);
-    if (!bench_document_read(paths[1], &new, problem)) {
-        bench_document_free(&old);
-        return cli_usage_error("bench compare: %s", problem);
-    }
-    code = compare(&old, &new);
-    bench_document_free(&old);
-    bench_document_free(&new);
+    old_paths.all[0] = words[0];
+    new_paths.all[0] = words[1];
+    code = read_runs(&old_paths, &old);
+    if (code == CLI_DONE)
+        code = read_runs(&new_paths, &new);
+    if (code == CLI_DONE)
+        code = compare(&old, &new);
+    free_runs(&old);
+    free_runs(&new);
     return code;
 }
 

@@ -1,8 +1,10 @@
 #include "bench/compare_pairs.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "bench/samples.h"
 #include "cli/memory.h"
 
 int bench_same_device(const bench_document *from, int device, const bench_document *to)
@@ -98,6 +100,53 @@ int bench_pairs(const bench_document *old, const bench_document *new, bool of_ce
     }
     *out = pairs;
     return count;
+}
+
+/* In the pair's terms; false where the run has nothing to say in them. */
+static bool range_in(const bench_document *run, const bench_document *first, const bench_pair *pair,
+                     const bench_figures *like, bench_range *out)
+{
+    const bench_figures *one = find(run, bench_same_device(first, like->device, run), like);
+    if (one == NULL)
+        return false;
+    if (pair->of == NULL) {
+        *out = as_it_is(one);
+        return true;
+    }
+    const bench_figures *ceiling = ceiling_of(run, one);
+    if (ceiling == NULL || !same_ceiling(first, ceiling_of(first, like), run, ceiling) ||
+        one->fraction > BENCH_MOST_OF_CEILING)
+        return false;
+    *out = part_of(one, ceiling);
+    return true;
+}
+
+static int ascending(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+void bench_pairs_join(bench_pair *pairs, int count, bool old, const bench_document *first,
+                      const bench_document *further, int further_count)
+{
+    double *medians = cli_alloc((size_t)further_count + 1, sizeof *medians);
+    for (int i = 0; i < count; i++) {
+        bench_range *all = old ? &pairs[i].was : &pairs[i].is, one;
+        const bench_figures *like = old ? pairs[i].old : pairs[i].new;
+        int runs = 0;
+        medians[runs++] = all->median;
+        for (int j = 0; j < further_count; j++) {
+            if (!range_in(&further[j], first, &pairs[i], like, &one))
+                continue;
+            medians[runs++] = one.median;
+            all->low = fmin(all->low, one.low);
+            all->high = fmax(all->high, one.high);
+        }
+        qsort(medians, (size_t)runs, sizeof *medians, ascending);
+        all->median = bench_quantile(medians, runs, 0.5);
+    }
+    free(medians);
 }
 
 double bench_pair_slowdown(const bench_pair *pair)

@@ -34,6 +34,12 @@ typedef struct bench_pair {
 int bench_pairs(const bench_document *old, const bench_document *new, bool of_ceiling,
                 bench_pair **out);
 
+/* Further runs of one side: the median becomes that of all runs' medians, and the range reaches
+ * from the lowest of their ends to the highest. A run without the figure, or the ceiling that it is
+ * a part of, or above that, has no say in it. `first` is the side's run that the pairs are of. */
+void bench_pairs_join(bench_pair *pairs, int count, bool old, const bench_document *first,
+                      const bench_document *further, int further_count);
+
 /* How many times as long it takes now. */
 double bench_pair_slowdown(const bench_pair *pair);
 

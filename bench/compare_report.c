@@ -215,16 +215,22 @@ static int new_failures(const bench_document *new)
     return (int)json_array_size(new->failures);
 }
 
-int bench_compare_report(const bench_document *old, const bench_document *new,
-                         const bench_pair *pairs, int count, const bench_compare_options *how)
+int bench_compare_report(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
+                         int count, const bench_compare_options *how)
 {
-    counts seen = count_changes(old, new, pairs, count, how->threshold);
-    describe("old", old);
-    describe("new", new);
-    warn_about_setting(old, new);
+    const bench_document *was = &old->all[0], *is = &new->all[0];
+    counts seen = count_changes(was, is, pairs, count, how->threshold);
+    for (int i = 0; i < old->count; i++)
+        describe("old", &old->all[i]);
+    for (int i = 0; i < new->count; i++)
+        describe("new", &new->all[i]);
+    for (int i = 0; i < new->count; i++)
+        warn_about_setting(was, &new->all[i]);
     puts("");
-    print_rows(old, pairs, count, how);
-    int failures = new_failures(new);
+    print_rows(was, pairs, count, how);
+    int failures = 0;
+    for (int i = 0; i < new->count; i++)
+        failures += new_failures(&new->all[i]);
     print_sum(&seen, how->threshold);
     if (how->of_ceiling)
         print_terms(pairs, count, seen.parts);

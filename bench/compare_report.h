@@ -9,9 +9,16 @@ typedef struct bench_compare_options {
     bool show_all, of_ceiling;
 } bench_compare_options;
 
-/* The runs, what changed, what failed in the new one and the sum of it. CLI_DONE, or BENCH_SLOWER.
+/* The runs of one side. */
+#define BENCH_MOST_RUNS 16
+typedef struct bench_runs {
+    int count;
+    bench_document all[BENCH_MOST_RUNS];
+} bench_runs;
+
+/* The runs, what changed, what failed in the new ones and the sum of it. CLI_DONE, or BENCH_SLOWER.
  */
-int bench_compare_report(const bench_document *old, const bench_document *new,
-                         const bench_pair *pairs, int count, const bench_compare_options *how);
+int bench_compare_report(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
+                         int count, const bench_compare_options *how);
 
 #endif

@@ -105,6 +105,84 @@ START_TEST(what_is_missing_is_counted)
 }
 END_TEST
 
+/* Further runs of both sides: of the old 100, 90 and 110 GFLOP/s (from 85 to 115 in all). */
+static tool_result compare_more(const double medians[3], const char *options)
+{
+    static const double old_medians[3] = {100, 90, 110};
+    char paths[6][MADE_PATH], arguments[512];
+    for (int i = 0; i < 6; i++) {
+        const double median = i % 2 == 0 ? old_medians[i / 2] : medians[i / 2];
+        json_t *run = made_run();
+        made_set(run, 0, median, median - 5, median + 5);
+        made_write(run, paths[i]);
+    }
+    snprintf(arguments, sizeof arguments,
+             "bench compare %s --old %s %s --new %s --old %s --new %s%s", paths[0], paths[2],
+             paths[1], paths[3], paths[4], paths[5], options);
+    tool_result result = tool_run(arguments);
+    for (int i = 0; i < 6; i++)
+        remove(paths[i]);
+    return result;
+}
+
+static const struct {
+    double medians[3];
+    int exit_code;
+    const char *says;
+} series[] = {
+    /* The first two alone would be a regression. */
+    {{80, 99, 95}, 0, "95.0 GFLOP/s  75.0 GFLOP/s – 104 GFLOP/s  +5.3 %"},
+    {{70, 60, 65},
+     3,
+     "100 GFLOP/s  85.0 GFLOP/s – 115 GFLOP/s  65.0 GFLOP/s  55.0 GFLOP/s – 75.0 "
+     "GFLOP/s  +53.8 %"},
+    {{130, 160, 140}, 0, "0 slower, 1 faster"},
+};
+
+START_TEST(several_runs_tell_what_differs_from_run_to_run)
+{
+    tool_result result = compare_more(series[_i].medians, "");
+    ck_assert_msg(result.exit_code == series[_i].exit_code, "exit code %d: %s%s", result.exit_code,
+                  result.out, result.err);
+    ck_assert_msg(strstr(result.out, series[_i].says) != NULL, "%s", result.out);
+    ck_assert_int_eq(tool_count(result.out, "old  /tmp/"), 3);
+    ck_assert_int_eq(tool_count(result.out, "new  /tmp/"), 3);
+    tool_result_free(&result);
+}
+END_TEST
+
+/* What one of several runs lacks, the others have; what failed in one is told. */
+START_TEST(a_run_of_several_may_lack_a_figure)
+{
+    char paths[3][MADE_PATH], arguments[256];
+    json_t *without = made_run(), *slower = made_run();
+    json_array_remove(json_object_get(without, "results"), 0);
+    json_array_append_new(
+        json_object_get(without, "failures"),
+        json_pack("{s:s, s:i, s:s}", "benchmark", "matmul", "device", 0, "text", "wrong"));
+    made_set(slower, 0, 80, 79, 81);
+    made_write(made_run(), paths[0]);
+    made_write(slower, paths[1]);
+    made_write(without, paths[2]);
+    snprintf(arguments, sizeof arguments, "bench compare %s %s --new %s", paths[0], paths[1],
+             paths[2]);
+    tool_result result = tool_run(arguments);
+    ck_assert_int_eq(result.exit_code, 3);
+    ck_assert_ptr_nonnull(strstr(result.out, "+25.0 %"));
+    ck_assert_ptr_nonnull(strstr(result.out, "FAILED in the new run: matmul: wrong\n"));
+    tool_result_free(&result);
+    snprintf(arguments, sizeof arguments, "bench compare %s %s --old /nonexistent", paths[0],
+             paths[1]);
+    result = tool_run(arguments);
+    ck_assert_int_eq(result.exit_code, 2);
+    ck_assert_str_eq(result.out, "");
+    ck_assert_ptr_nonnull(strstr(result.err, "/nonexistent"));
+    tool_result_free(&result);
+    for (int i = 0; i < 3; i++)
+        remove(paths[i]);
+}
+END_TEST
+
 /* With a benchmark failing in the new run. */
 static void fails_in(json_t *new_run, const char *options)
 {
@@ -272,6 +350,9 @@ TESTS(bench_files)
     tcase_add_test(tests, shows_what_changed);
     tcase_add_test(tests, shows_what_is_not_decided);
     tcase_add_test(tests, what_is_missing_is_counted);
+    tcase_add_loop_test(tests, several_runs_tell_what_differs_from_run_to_run, 0,
+                        (int)(sizeof series / sizeof *series));
+    tcase_add_test(tests, a_run_of_several_may_lack_a_figure);
     tcase_add_test(tests, a_failure_is_a_regression);
     tcase_add_test(tests, a_renamed_device_is_the_same);
     tcase_add_test(tests, nothing_to_compare_is_no_success);

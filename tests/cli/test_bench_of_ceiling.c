@@ -299,9 +299,34 @@ START_TEST(a_malformed_ceiling_is_refused)
 }
 END_TEST
 
+/* A run with the product at such a part of its ceiling. */
+static json_t *run_at(double part)
+{
+    json_t *run = limited_run();
+    scale(run, PRODUCT, part / 0.5);
+    scale_part(run, PRODUCT, part / 0.5);
+    return run;
+}
+
+/* Each in terms of its own ceilings; one above them has no say. */
+START_TEST(further_runs_are_parts_too)
+{
+    char further[2][MADE_PATH], options[256];
+    made_write(run_at(0.5), further[0]);
+    made_write(run_at(1.3), further[1]);
+    answers(limited_run(), run_at(0.35), mode, 3, "1 slower, 0 faster");
+    snprintf(options, sizeof options, "%s --new %s --new %s", mode, further[0], further[1]);
+    answers(limited_run(), run_at(0.35), options, 0,
+            "part of fma_peak  50.0 %  46.6 % – 53.7 %  42.5 %  32.6 % – 53.7 %");
+    remove(further[0]);
+    remove(further[1]);
+}
+END_TEST
+
 TESTS(bench_of_ceiling)
 {
     tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, further_runs_are_parts_too);
     tcase_add_loop_test(tests, a_machine_is_no_change, 0,
                         (int)(sizeof machines / sizeof *machines));
     tcase_add_test(tests, says_all_of_it);
