@@ -42,6 +42,9 @@ const cli_command *cli_command_find(const char *name);
 /* "report" of "bench", or NULL. */
 const cli_command *cli_command_part(const cli_command *command, const char *word);
 
+/* Says something on standard error, in one line whatever is in it. */
+void cli_say(const char *format, ...) CLI_PRINTF(1, 2);
+
 /* Says on standard error, in one sentence, what is wrong with the arguments; returns CLI_USAGE. */
 int cli_usage_error(const char *format, ...) CLI_PRINTF(1, 2);
 

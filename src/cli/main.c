@@ -57,7 +57,7 @@ static int run(int argc, char **argv)
 static void print_log(void *user, tsr_log_level level, const char *message)
 {
     (void)user;
-    fprintf(stderr, "tessera: %s: %s\n", level == TSR_LOG_ERROR ? "error" : "warning", message);
+    cli_say("%s: %s", level == TSR_LOG_ERROR ? "error" : "warning", message);
 }
 
 /* Where one of these is closed, the next file to be opened would take its place, and get what is

@@ -44,6 +44,14 @@ static void say(const char *format, va_list arguments)
     fprintf(stderr, "tessera: %s\n", line);
 }
 
+void cli_say(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    say(format, arguments);
+    va_end(arguments);
+}
+
 int cli_usage_error(const char *format, ...)
 {
     va_list arguments;
