@@ -38,7 +38,7 @@ static void escape(const char *text, char *out)
 
 static void say(const char *format, va_list arguments)
 {
-    static char text[MOST], line[4 * MOST];
+    char text[MOST], line[4 * MOST];
     vsnprintf(text, sizeof text, format, arguments);
     escape(text, line);
     fprintf(stderr, "tessera: %s\n", line);
