@@ -1,0 +1,176 @@
+/* Entries of checkpoints: what ranks have to have alike, and no file where one of them fails. */
+#include "parallel/sharded_case.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+
+CASE(strided, "checkpoint: tensors with gaps, and memory of the host")
+{
+    char path[SHARED_PATH];
+    shared_path(world, "strided", path);
+    const int64_t shape[2] = {6, 5};
+    double *values = numbers(3, 30, TSR_F16);
+    int32_t host[3] = {my_rank, my_rank + 1, my_rank + 2}, read[3] = {0};
+    tsr_tensor *tensor = tensor_with_gaps(TSR_F16, 2, shape);
+    tensor_put(tensor, values);
+    tsr_checkpoint_entry entries[] = {{.name = "gaps",
+                                       .dtype = TSR_F16,
+                                       .ndim = 2,
+                                       .shape = {6, 5},
+                                       .shard_dim = -1,
+                                       .count = 30,
+                                       .tensor = tensor},
+                                      {.name = "each",
+                                       .dtype = TSR_I32,
+                                       .ndim = 2,
+                                       .shape = {ranks, 3},
+                                       .shard_dim = 0,
+                                       .offset = my_rank,
+                                       .length = 1,
+                                       .count = 3,
+                                       .data = host}};
+    OK(tsr_checkpoint_save(path, world, queue, 2, entries, NULL));
+    OK(tsr_fill(queue, tensor, 0));
+    entries[1].data = read;
+    OK(tsr_checkpoint_load(path, world, queue, 2, entries, NULL));
+    double *got = values_of(tensor);
+    for (int i = 0; i < 30; i++)
+        CHECK(got[i] == values[i], "element %d is %g, not %g", i, got[i], values[i]);
+    CHECK(memcmp(host, read, sizeof host) == 0, "another rank's part");
+    free(got);
+    free(values);
+    tsr_tensor_destroy(&tensor);
+    if (world)
+        OK(tsr_comm_barrier(world));
+    if (my_rank == 0)
+        unlink(path);
+}
+
+/* The text as rank `of` and as the others say it. */
+static const char *said_by(int of, const char *text)
+{
+    static char said[512];
+    char rank[24] = "";
+    if (my_rank != of)
+        snprintf(rank, sizeof rank, "rank %d: ", of);
+    snprintf(said, sizeof said, "checkpoint_save: %s%s", rank, text);
+    return said;
+}
+
+static bool exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+CASE(disagreement, "checkpoint: ranks that do not fit together write nothing")
+{
+    if (ranks == 1) {
+        case_skip("it takes two");
+        return;
+    }
+    char path[SHARED_PATH];
+    shared_path(world, "none", path);
+    float data[8] = {0};
+    const tsr_checkpoint_entry good = {.name = "x",
+                                       .dtype = TSR_F32,
+                                       .ndim = 1,
+                                       .shape = {8},
+                                       .shard_dim = -1,
+                                       .count = 8,
+                                       .data = data};
+    tsr_checkpoint_entry e = good;
+    const bool other = my_rank == 1;
+#define NOT_SAVED(count, params, text)                                                             \
+    FAILS(tsr_checkpoint_save(path, world, NULL, count, &e, params), TSR_ERR_INVALID, text);       \
+    e = good
+    NOT_SAVED(other ? 0 : 1, NULL, said_by(1, "0 entries, and rank 0 has 1"));
+    e.name = other ? "y" : "x";
+    NOT_SAVED(1, NULL, said_by(1, "entry 0, 'y' f32 [8], is another on rank 0"));
+    e.shape[0] = other ? 9 : 8;
+    e.count = other ? 9 : 8;
+    float more[9] = {0};
+    e.data = more;
+    NOT_SAVED(1, NULL, said_by(1, "entry 0, 'x' f32 [9], is another on rank 0"));
+    e.data = other ? NULL : data;
+    NOT_SAVED(1, NULL, said_by(1, "'x' has no memory"));
+    const char *const metadata[] = {"epoch", other ? "1" : "2", NULL};
+    NOT_SAVED(1, tsr_checkpoint_params(.metadata = metadata),
+              said_by(1, "this rank's metadata is, which rank 0 has otherwise"));
+    /* All ranks see these at once. */
+    e.shard_dim = 0;
+    e.offset = my_rank > 0;
+    e.length = 7;
+    e.count = 7;
+    NOT_SAVED(1, NULL,
+              "checkpoint_save: 'x': the parts of rank 0 and rank 1 overlap, and are not the same");
+    e.first = my_rank > 0 ? 5 : 0;
+    e.count = my_rank > 0 ? 3 : 4;
+    NOT_SAVED(1, NULL, "checkpoint_save: 'x': no rank has elements 4 to 4 of a part");
+    e.first = my_rank > 0 ? 3 : 0;
+    e.count = my_rank > 0 ? 5 : 4;
+    NOT_SAVED(1, NULL,
+              "checkpoint_save: 'x': the parts of rank 0 and rank 1 overlap, and are not the same");
+    CHECK(!exists(path), "%s is there", path);
+    OK(tsr_checkpoint_save(path, world, NULL, 1, &good, NULL));
+    CHECK(exists(path), "%s is not there", path);
+    OK(tsr_comm_barrier(world));
+    if (my_rank == 0)
+        unlink(path);
+}
+
+CASE(one_fails, "checkpoint: where one rank's disk fails, all say so, and the file stays")
+{
+    char path[SHARED_PATH];
+    shared_path(world, "fails", path);
+    const int last = ranks - 1;
+    int32_t data[4] = {1, 1, 1, 1};
+    tsr_checkpoint_entry e = {.name = "x",
+                              .dtype = TSR_I32,
+                              .ndim = 2,
+                              .shape = {ranks, 4},
+                              .shard_dim = 0,
+                              .offset = my_rank,
+                              .length = 1,
+                              .count = 4,
+                              .data = data};
+    OK(tsr_checkpoint_save(path, world, NULL, 1, &e, NULL));
+    for (int i = 0; i < 4; i++)
+        data[i] = 2;
+    for (uint64_t nth = 0;; nth++) {
+        if (my_rank == last)
+            tsr__fault_arm(TSR__FAULT_IO, nth, EIO);
+        tsr_status status = tsr_checkpoint_save(path, world, NULL, 1, &e, NULL);
+        int32_t reached = my_rank == last && tsr__fault_site() != NULL;
+        int32_t named = reached && strstr(tsr__fault_site(), "folder") != NULL;
+        tsr__fault_disarm();
+        if (world) {
+            OK(tsr_comm_broadcast(world, &reached, 1, TSR_I32, last));
+            OK(tsr_comm_broadcast(world, &named, 1, TSR_I32, last));
+        }
+        if (!reached) {
+            OK(status);
+            CHECK(nth >= (ranks > 1 ? 3 : 6), "only %llu calls", (unsigned long long)nth);
+            break;
+        }
+        CHECK(status == TSR_ERR_IO, "call %llu: %s", (unsigned long long)nth,
+              tsr_status_name(status));
+        CHECK(strstr(tsr_last_error(), my_rank == last ? "checkpoint_save: cannot" : "rank "),
+              "said %s", tsr_last_error());
+        int32_t old[4] = {0};
+        tsr_checkpoint_entry again = e;
+        again.data = old;
+        OK(tsr_checkpoint_load(path, world, NULL, 1, &again, NULL));
+        CHECK(named || (old[0] == 1 && old[3] == 1), "the file has changed");
+        char partial[96];
+        snprintf(partial, sizeof partial, "%s.partial", path);
+        if (world)
+            OK(tsr_comm_barrier(world));
+        CHECK(!exists(partial), "%s is there", partial);
+    }
+    if (world)
+        OK(tsr_comm_barrier(world));
+    if (my_rank == 0)
+        unlink(path);
+}

@@ -1,0 +1,146 @@
+/* Sharded parameters: what is refused, and what is left where something fails. */
+#include "parallel/sharded_case.h"
+
+#include "base/fault.h"
+#include "parallel/sharded/sharded.h"
+
+CASE(refused, "sharded: mistakes are refused on all ranks, with the values")
+{
+    tsr_sharded *m = NULL;
+    tsr_parameter p[2] = {
+        {.name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8}, .shard_dim = -1},
+        {.name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8}, .shard_dim = -1}};
+    tsr_sharded_unit unit = {.parameter_count = 2, .parameters = p};
+    tsr_sharded_params params = {.group = group, .unit_count = 1, .units = &unit};
+#define REFUSED(text)                                                                              \
+    do {                                                                                           \
+        char want_[512];                                                                           \
+        snprintf(want_, sizeof want_, "sharded_create: %s%s", my_rank > 0 ? "rank 0: " : "",       \
+                 text);                                                                            \
+        FAILS(tsr_sharded_create(&params, &m), TSR_ERR_INVALID, want_);                            \
+        params = (tsr_sharded_params){.group = group, .unit_count = 1, .units = &unit};            \
+    } while (0)
+    params.unit_count = 0;
+    REFUSED("there are no units");
+    params.optimizer = (tsr_optimizer)9;
+    REFUSED("there is no optimizer 9");
+    params.reduction = TSR_OP_MAX;
+    REFUSED("gradients are added or averaged, not reduced by op 4");
+    params.grad_dtype = TSR_I32;
+    REFUSED("gradients cannot be i32");
+    params.ahead = 8;
+    REFUSED("8 units ahead; at most 7");
+    REFUSED("shard: parameters 0 and 1 are both 'a'");
+    unit.parameter_count = 0;
+    REFUSED("0 parameters in all");
+    unit.parameter_count = 1;
+    p[0].dtype = TSR_I32;
+    REFUSED("'a' is i32, which no optimizer works on");
+    p[0].dtype = TSR_F32;
+    tsr_tensor *wrong = tensor_new(TSR_F32, 1, (int64_t[]){9});
+    p[0].tensor = wrong;
+    REFUSED("'a' is f32 [8], its tensor f32 [9]");
+    tsr_tensor_destroy(&wrong);
+    p[0].tensor = NULL;
+
+    OK(tsr_sharded_create(&params, &m));
+    FAILS(tsr_sharded_begin(m, 1, TSR_PASS_FORWARD), TSR_ERR_INVALID,
+          "sharded_begin: there is no unit 1 among 1");
+    FAILS(tsr_sharded_end(m, 0), TSR_ERR_INVALID, "sharded_end: unit 0 is not in use");
+    FAILS(tsr_sharded_forward(m, 0, NULL, NULL, NULL), TSR_ERR_INVALID,
+          "sharded_forward: unit 0 is no layer");
+    OK(tsr_sharded_begin(m, 0, TSR_PASS_FORWARD));
+    FAILS(tsr_sharded_begin(m, 0, TSR_PASS_FORWARD), TSR_ERR_INVALID,
+          "sharded_begin: unit 0 is in use");
+    FAILS(tsr_sharded_adamw_step(m, &(tsr_adamw_params){0}), TSR_ERR_INVALID,
+          "sharded_adamw_step: unit 0 is in use");
+    OK(tsr_sharded_end(m, 0));
+    FAILS(tsr_sharded_sgd_step(m, &(tsr_sgd_params){0}), TSR_ERR_INVALID,
+          "sharded_sgd_step: the model has another optimizer");
+    tsr_sharded_destroy(&m);
+
+    params.optimizer = TSR_OPTIMIZER_NONE;
+    OK(tsr_sharded_create(&params, &m));
+    FAILS(tsr_sharded_begin(m, 0, TSR_PASS_BACKWARD), TSR_ERR_INVALID,
+          "sharded_begin: a model without an optimizer has no backward pass");
+    tsr_sharded_destroy(&m);
+    tsr_sharded_destroy(&m);
+}
+
+CASE(other_plans, "sharded: ranks with different plans find out")
+{
+    if (ranks == 1) {
+        case_skip("it takes two");
+        return;
+    }
+    tsr_parameter p = {
+        .name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8 + my_rank}, .shard_dim = -1};
+    tsr_sharded_unit unit = {.parameter_count = 1, .parameters = &p};
+    tsr_sharded *m = NULL;
+    FAILS(
+        tsr_sharded_create(tsr_sharded_params(.group = group, .unit_count = 1, .units = &unit), &m),
+        TSR_ERR_INVALID,
+        my_rank == 1 ? "sharded_create: this rank has a plan, which rank 0 has otherwise"
+                     : "sharded_create: rank 1: this rank has a plan, which rank 0 has "
+                       "otherwise");
+    CHECK(!m, "nothing was made");
+}
+
+CASE(no_slot, "sharded: more units in use than there is memory for")
+{
+    if (ranks == 1) {
+        case_skip("one rank gathers nothing");
+        return;
+    }
+    model m;
+    model_make(&(model_case){.sharded = {.ahead = -1}}, &m);
+    OK(tsr_sharded_begin(m.sharded, 1, TSR_PASS_FORWARD));
+    FAILS(tsr_sharded_begin(m.sharded, 0, TSR_PASS_FORWARD), TSR_ERR_INVALID,
+          "sharded_begin: 1 units are in use, and there is memory for no more");
+    OK(tsr_sharded_end(m.sharded, 1));
+    OK(tsr_sharded_begin(m.sharded, 0, TSR_PASS_FORWARD));
+    OK(tsr_sharded_end(m.sharded, 0));
+    model_finish(&m);
+}
+
+/* Out of memory ---------------------------------------------------------------------------------
+ */
+
+CASE(allocations, "sharded: every allocation fails in turn, and nothing is lost")
+{
+    if (ranks > 1) {
+        case_skip("other ranks would wait");
+        return;
+    }
+    for (uint64_t nth = 0;; nth++) {
+        tsr_parameter p = {
+            .name = "a", .dtype = TSR_F16, .ndim = 2, .global_shape = {3, 5}, .shard_dim = -1};
+        tsr_sharded_unit unit = {.parameter_count = 1, .parameters = &p};
+        tsr_sharded *m = NULL;
+        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+        tsr_status status = tsr_sharded_create(
+            tsr_sharded_params(.group = group, .unit_count = 1, .units = &unit), &m);
+        for (int i = 0; i < 2 && status == TSR_OK; i++) {
+            status = tsr_sharded_begin(m, 0, TSR_PASS_BACKWARD);
+            if (status != TSR_OK)
+                break;
+            const tsr_parameter *seen = tsr_sharded_parameter(m, 0, 0);
+            status = tsr_fill(queue, seen->grad, 1);
+            tsr_status ended = tsr_sharded_end(m, 0);
+            status = status == TSR_OK ? ended : status;
+        }
+        if (status == TSR_OK)
+            status = tsr_sharded_adamw_step(m, &(tsr_adamw_params){.learning_rate = 1});
+        bool reached = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        tsr_sharded_destroy(&m);
+        if (!reached) {
+            OK(status);
+            CHECK(nth > 20, "only %llu allocations", (unsigned long long)nth);
+            return;
+        }
+        CHECK(status == TSR_ERR_NO_MEMORY, "allocation %llu: %s", (unsigned long long)nth,
+              tsr_status_name(status));
+        OK(tsr_stream_wait(queue));
+    }
+}
