@@ -65,9 +65,9 @@ typedef struct tsr_checkpoint_params {
 #define tsr_checkpoint_params(...) (&(tsr_checkpoint_params){__VA_ARGS__})
 
 /* All ranks of `comm` call it, with the same path, and the same entries in the same order but for
- * what is a rank's own: offset, length, first, count and memory. `comm` NULL: this process alone.
- * `stream` may be NULL where no entry has a tensor. Returns when the file is on the disk, on all
- * ranks alike.
+ * what is a rank's own: offset, length, first, count and memory; a shard_dim of -1 is all of
+ * dimension 0. `comm` NULL: this process alone. `stream` may be NULL where no entry has a tensor.
+ * Returns when the file is on the disk, on all ranks alike.
  *
  * Errors: TSR_ERR_INVALID for entries that are wrong, that differ between ranks, whose parts do not
  * make up the whole; TSR_ERR_IO naming file and reason, for a path that is no regular file nor a

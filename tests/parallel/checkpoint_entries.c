@@ -87,12 +87,12 @@ CASE(disagreement, "checkpoint: ranks that do not fit together write nothing")
     e = good
     NOT_SAVED(other ? 0 : 1, NULL, said_by(1, "0 entries, and rank 0 has 1"));
     e.name = other ? "y" : "x";
-    NOT_SAVED(1, NULL, said_by(1, "entry 0, 'y' f32 [8], is another on rank 0"));
+    NOT_SAVED(1, NULL, said_by(1, "entry 0, 'y' f32 [8] with shard_dim -1, is another on rank 0"));
     e.shape[0] = other ? 9 : 8;
     e.count = other ? 9 : 8;
     float more[9] = {0};
     e.data = more;
-    NOT_SAVED(1, NULL, said_by(1, "entry 0, 'x' f32 [9], is another on rank 0"));
+    NOT_SAVED(1, NULL, said_by(1, "entry 0, 'x' f32 [9] with shard_dim -1, is another on rank 0"));
     e.data = other ? NULL : data;
     NOT_SAVED(1, NULL, said_by(1, "'x' has no memory"));
     const char *const metadata[] = {"epoch", other ? "1" : "2", NULL};
@@ -116,6 +116,47 @@ CASE(disagreement, "checkpoint: ranks that do not fit together write nothing")
     OK(tsr_checkpoint_save(path, world, NULL, 1, &good, NULL));
     CHECK(exists(path), "%s is not there", path);
     OK(tsr_comm_barrier(world));
+    if (my_rank == 0)
+        unlink(path);
+}
+
+/* Halves of rows and halves of columns have the same places along their dimensions. */
+CASE(dimensions, "checkpoint: ranks that divide along different dimensions write nothing")
+{
+    char path[SHARED_PATH];
+    shared_path(world, "dims", path);
+    float data[16], read[16];
+    for (int i = 0; i < 16; i++)
+        data[i] = (float)i;
+    tsr_checkpoint_entry e = {.name = "x",
+                              .dtype = TSR_F32,
+                              .ndim = 2,
+                              .shape = {4, 4},
+                              .shard_dim = my_rank % 2,
+                              .offset = my_rank % 2 * 2,
+                              .length = 2,
+                              .count = 8,
+                              .data = data};
+    if (ranks > 1) {
+        FAILS(tsr_checkpoint_save(path, world, NULL, 1, &e, NULL), TSR_ERR_INVALID,
+              said_by(1, "entry 0, 'x' f32 [4,4] with shard_dim 1, is another on rank 0"));
+        CHECK(!exists(path), "%s is there", path);
+    }
+    /* All of dim 0, said in two ways. */
+    e.shard_dim = my_rank % 2 == 0 ? -1 : 0;
+    e.offset = 0;
+    e.length = 4;
+    e.first = my_rank == 0 ? 0 : 8;
+    e.count = ranks == 1 ? 16 : 8;
+    e.data = data + e.first;
+    OK(tsr_checkpoint_save(path, world, NULL, 1, &e, NULL));
+    e.first = 0;
+    e.count = 16;
+    e.data = read;
+    OK(tsr_checkpoint_load(path, world, NULL, 1, &e, NULL));
+    CHECK(memcmp(data, read, sizeof data) == 0, "other values");
+    if (world)
+        OK(tsr_comm_barrier(world));
     if (my_rank == 0)
         unlink(path);
 }

@@ -166,7 +166,9 @@ static tsr_status write_file(writer *w, tsr_stream *stream, int count,
 
 static uint64_t hash_entry(const tsr_checkpoint_entry *entry)
 {
-    const int64_t kind[2] = {(int64_t)entry->dtype, entry->ndim};
+    /* Whoever does not divide has all of dim 0. */
+    const int64_t dim = entry->shard_dim < 0 ? 0 : entry->shard_dim;
+    const int64_t kind[3] = {(int64_t)entry->dtype, entry->ndim, dim};
     uint64_t hash = tsr__hash(TSR__HASH_START, entry->name, strlen(entry->name) + 1);
     hash = tsr__hash(hash, kind, sizeof kind);
     return tsr__hash(hash, entry->shape, (size_t)entry->ndim * sizeof *entry->shape);
@@ -178,9 +180,10 @@ static tsr_status compare_entries(int count, const tsr_checkpoint_entry *entries
     for (int i = 0; i < count; i++) {
         const tsr_checkpoint_entry *e = &entries[i];
         char shape[TSR_SHAPE_TEXT];
-        TSR__REQUIRE(hash_entry(e) == first[i], "%s: entry %d, '%s' %s %s, is another on rank 0",
-                     who, i, e->name, tsr_dtype_name(e->dtype),
-                     tsr_shape_format(e->ndim, e->shape, shape, sizeof shape));
+        TSR__REQUIRE(hash_entry(e) == first[i],
+                     "%s: entry %d, '%s' %s %s with shard_dim %d, is another on rank 0", who, i,
+                     e->name, tsr_dtype_name(e->dtype),
+                     tsr_shape_format(e->ndim, e->shape, shape, sizeof shape), e->shard_dim);
     }
     return TSR_OK;
 }
