@@ -143,7 +143,8 @@ typedef struct tsr_sharded_shard {
     tsr_tensor *master;            /* f32; f16 and bf16 parameters only */
     tsr_tensor *moment1, *moment2; /* SGD: velocity in moment1 */
 } tsr_sharded_shard;
-/* Waits for gradients that are being reduced. */
+/* Waits for gradients that are being reduced. Units may be in use: what a backward pass is about to
+ * give does not count yet. */
 TSR_API TSR_NODISCARD tsr_status tsr_sharded_shard_of(tsr_sharded *model, uint64_t param,
                                                       tsr_sharded_shard *out);
 /* Values were written to shards: nothing that was gathered is valid. Where values of half precision

@@ -103,6 +103,80 @@ CASE(no_slot, "sharded: more units in use than there is memory for")
     model_finish(&m);
 }
 
+/* While in use ----------------------------------------------------------------------------------
+ */
+
+/* Element 0 of what this rank keeps of a parameter's gradient is `want`; 0: there is none. */
+static void check_grad(tsr_sharded *m, uint64_t param, double want)
+{
+    tsr_sharded_shard shard;
+    OK(tsr_sharded_shard_of(m, param, &shard));
+    if (shard.range.count == 0)
+        return;
+    CHECK(!shard.grad == (want == 0), "parameter %d: a gradient where there is one", (int)param);
+    if (!shard.grad)
+        return;
+    double *got = values_of(shard.grad);
+    CHECK(got[0] == want, "parameter %d: the gradient is %g, not %g", (int)param, got[0], want);
+    free(got);
+}
+
+#define CALLER_UNITS 2
+
+/* Units of the caller's own parameters, a and b. */
+static void caller_units(const char *const *gather, tsr_sharded **out)
+{
+    static tsr_parameter p[CALLER_UNITS] = {
+        {.name = "a", .dtype = TSR_F32, .ndim = 2, .global_shape = {16, 4}, .shard_dim = -1},
+        {.name = "b", .dtype = TSR_F32, .ndim = 2, .global_shape = {16, 4}, .shard_dim = -1}};
+    const tsr_sharded_unit units[CALLER_UNITS] = {{.parameter_count = 1, .parameters = &p[0]},
+                                                  {.parameter_count = 1, .parameters = &p[1]}};
+    OK(tsr_sharded_create(tsr_sharded_params(.group = group, .unit_count = CALLER_UNITS,
+                                             .units = units, .gather = gather),
+                          out));
+}
+
+static void begin_backward(tsr_sharded *m, int unit, double grad)
+{
+    OK(tsr_sharded_begin(m, unit, TSR_PASS_BACKWARD));
+    OK(tsr_fill(queue, tsr_sharded_parameter(m, unit, 0)->grad, grad));
+}
+
+static void look_while_in_use(const char *const *gather)
+{
+    tsr_sharded *m = NULL;
+    caller_units(gather, &m);
+    for (int pass = 1; pass <= 2; pass++) {
+        begin_backward(m, 1, 2);
+        check_grad(m, 0, 3 * (pass - 1));
+        check_grad(m, 1, 2 * (pass - 1));
+        OK(tsr_sharded_end(m, 1));
+        begin_backward(m, 0, 3);
+        check_grad(m, 1, 2 * pass);
+        check_grad(m, 0, 3 * (pass - 1));
+        OK(tsr_sharded_end(m, 0));
+        /* What the last pass gave is waited for also while the parameters are used. */
+        OK(tsr_sharded_begin(m, 0, TSR_PASS_FORWARD));
+        check_grad(m, 0, 3 * pass);
+        OK(tsr_sharded_end(m, 0));
+    }
+    begin_backward(m, 0, 1);
+    FAILS(tsr_sharded_zero_grad(m), TSR_ERR_INVALID, "sharded_zero_grad: unit 0 is in use");
+    FAILS(tsr_sharded_changed(m), TSR_ERR_INVALID, "sharded_changed: unit 0 is in use");
+    FAILS(tsr_sharded_adamw_step(m, &(tsr_adamw_params){.learning_rate = 1}), TSR_ERR_INVALID,
+          "sharded_adamw_step: unit 0 is in use");
+    OK(tsr_sharded_end(m, 0));
+    check_grad(m, 0, 7);
+    tsr_sharded_destroy(&m);
+}
+
+CASE(in_use, "sharded: looking at shards while units are in use changes nothing")
+{
+    static const char *const everything[] = {"*", NULL};
+    look_while_in_use(NULL);
+    look_while_in_use(everything);
+}
+
 /* Out of memory ---------------------------------------------------------------------------------
  */
 

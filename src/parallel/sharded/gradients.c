@@ -161,9 +161,13 @@ tsr_status tsr__sharded_collect(tsr_sharded *model, int unit)
     return first;
 }
 
+/* A unit in a backward pass was collected when that began, and its slot is being written. */
 tsr_status tsr__sharded_collect_all(tsr_sharded *model)
 {
-    for (int u = 0; u < model->unit_count; u++)
-        TSR__TRY(tsr__sharded_collect(model, u));
+    for (int u = 0; u < model->unit_count; u++) {
+        const tsr__sharded_unit *unit = &model->units[u];
+        if (!unit->in_use || unit->pass != TSR_PASS_BACKWARD)
+            TSR__TRY(tsr__sharded_collect(model, u));
+    }
     return TSR_OK;
 }

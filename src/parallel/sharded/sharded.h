@@ -120,7 +120,7 @@ tsr_status tsr__sharded_gathered(tsr_sharded *model, int unit) TSR_NODISCARD;
 tsr_status tsr__sharded_forget(tsr_sharded *model) TSR_NODISCARD;
 
 /* gradients.c: memory for a unit's gradients, then their reduction, then its end: all of a unit, or
- * of all units. */
+ * of all units that are not in a backward pass. */
 tsr_status tsr__sharded_take_grads(tsr_sharded *model, int unit) TSR_NODISCARD;
 tsr_status tsr__sharded_reduce(tsr_sharded *model, int unit) TSR_NODISCARD;
 void tsr__sharded_drop_grads(tsr_sharded *model, int unit);
