@@ -23,8 +23,8 @@ static tsr_status backwards(void *user, const tsr_shard_request *request, tsr_sh
 }
 
 static const double some_rates[16] = {3, 1, 2, 0.5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-static const char *const everything[] = {"*", NULL}, *const biases[] = {"bias", NULL},
-                         *const the_head[] = {"head", NULL}, *const none[] = {NULL};
+static const char *const biases[] = {"bias", NULL}, *const the_head[] = {"head", NULL},
+                         *const none[] = {NULL};
 
 typedef struct way {
     const char *name;
@@ -225,14 +225,6 @@ CASE(unsharded,
 #define BIG_UNITS 6
 #define BIG_ROWS 96
 #define BIG_COLUMNS 512 /* 192 KiB a unit */
-
-static uint64_t used_bytes(void)
-{
-    uint64_t used;
-    OK(tsr_stream_wait(queue));
-    tsr_device_memory_usage(gpu, NULL, &used);
-    return used;
-}
 
 typedef struct peak {
     uint64_t before, most;

@@ -4,6 +4,8 @@
 
 #include "parallel/sharded/sharded.h"
 
+const char *const everything[] = {"*", NULL};
+
 #define IN 12
 #define HIDDEN 20
 #define MIDDLE 16
@@ -135,4 +137,12 @@ uint8_t *model_bytes(model *m, uint64_t *size)
         OK(tsr_comm_barrier(comm));
     unlink(path); /* the first that comes */
     return data;
+}
+
+uint64_t used_bytes(void)
+{
+    uint64_t used;
+    OK(tsr_stream_wait(queue));
+    tsr_device_memory_usage(gpu, NULL, &used);
+    return used;
 }

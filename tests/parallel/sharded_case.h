@@ -7,6 +7,9 @@
 #define MODEL_LAYERS 3
 #define MODEL_ROWS 6 /* of a rank's batch */
 
+/* The pattern that gathers every parameter always: data parallelism. */
+extern const char *const everything[];
+
 typedef struct model_case {
     tsr_dtype dtype;      /* of the parameters; 0: f32 */
     tsr_parallel *tensor; /* NULL: each rank by itself */
@@ -40,5 +43,8 @@ uint8_t *file_bytes(const char *path, uint64_t *size);
 /* Every value of every parameter, gathered, and of the optimizer's state: bytes, to be freed. All
  * ranks of the model's group call it. */
 uint8_t *model_bytes(model *m, uint64_t *size);
+
+/* Device memory that is in use when all that was recorded is done. */
+uint64_t used_bytes(void);
 
 #endif

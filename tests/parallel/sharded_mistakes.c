@@ -121,17 +121,16 @@ static void check_grad(tsr_sharded *m, uint64_t param, double want)
     free(got);
 }
 
-#define CALLER_UNITS 2
-
-/* Units of the caller's own parameters, a and b. */
-static void caller_units(const char *const *gather, tsr_sharded **out)
+/* The caller's own parameters, a and b: each a unit, or both one. */
+static void caller_model(int unit_count, const char *const *gather, tsr_sharded **out)
 {
-    static tsr_parameter p[CALLER_UNITS] = {
+    static const tsr_parameter p[2] = {
         {.name = "a", .dtype = TSR_F32, .ndim = 2, .global_shape = {16, 4}, .shard_dim = -1},
         {.name = "b", .dtype = TSR_F32, .ndim = 2, .global_shape = {16, 4}, .shard_dim = -1}};
-    const tsr_sharded_unit units[CALLER_UNITS] = {{.parameter_count = 1, .parameters = &p[0]},
-                                                  {.parameter_count = 1, .parameters = &p[1]}};
-    OK(tsr_sharded_create(tsr_sharded_params(.group = group, .unit_count = CALLER_UNITS,
+    const int each = 2 / unit_count;
+    const tsr_sharded_unit units[2] = {{.parameter_count = each, .parameters = &p[0]},
+                                       {.parameter_count = each, .parameters = &p[1]}};
+    OK(tsr_sharded_create(tsr_sharded_params(.group = group, .unit_count = unit_count,
                                              .units = units, .gather = gather),
                           out));
 }
@@ -139,13 +138,14 @@ static void caller_units(const char *const *gather, tsr_sharded **out)
 static void begin_backward(tsr_sharded *m, int unit, double grad)
 {
     OK(tsr_sharded_begin(m, unit, TSR_PASS_BACKWARD));
-    OK(tsr_fill(queue, tsr_sharded_parameter(m, unit, 0)->grad, grad));
+    for (int i = 0; i < tsr_sharded_parameter_count(m, unit); i++)
+        OK(tsr_fill(queue, tsr_sharded_parameter(m, unit, i)->grad, grad));
 }
 
 static void look_while_in_use(const char *const *gather)
 {
     tsr_sharded *m = NULL;
-    caller_units(gather, &m);
+    caller_model(2, gather, &m);
     for (int pass = 1; pass <= 2; pass++) {
         begin_backward(m, 1, 2);
         check_grad(m, 0, 3 * (pass - 1));
@@ -172,7 +172,6 @@ static void look_while_in_use(const char *const *gather)
 
 CASE(in_use, "sharded: looking at shards while units are in use changes nothing")
 {
-    static const char *const everything[] = {"*", NULL};
     look_while_in_use(NULL);
     look_while_in_use(everything);
 }
@@ -216,5 +215,42 @@ CASE(allocations, "sharded: every allocation fails in turn, and nothing is lost"
         CHECK(status == TSR_ERR_NO_MEMORY, "allocation %llu: %s", (unsigned long long)nth,
               tsr_status_name(status));
         OK(tsr_stream_wait(queue));
+    }
+}
+
+/* The second backward pass before a step, whose gradients have memory of their own, fails on all
+ * ranks where it starts being reduced; the next one does not. */
+static void fail_reduction(const char *const *gather, uint64_t nth)
+{
+    const uint64_t before = used_bytes();
+    tsr_sharded *m = NULL;
+    caller_model(1, gather, &m);
+    begin_backward(m, 0, 1);
+    OK(tsr_sharded_end(m, 0));
+    check_grad(m, 0, 1);
+    begin_backward(m, 0, 2);
+    tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+    tsr_status status = tsr_sharded_end(m, 0);
+    tsr__fault_disarm();
+    CHECK(status == TSR_ERR_NO_MEMORY, "allocation %d: %s", (int)nth, tsr_status_name(status));
+    for (int i = 0; i < 2; i++)
+        CHECK(!tsr_sharded_parameter(m, 0, i)->grad, "parameter %d still has a gradient", i);
+    begin_backward(m, 0, 4);
+    OK(tsr_sharded_end(m, 0));
+    for (uint64_t i = 0; i < 2; i++)
+        check_grad(m, i, 5);
+    tsr_sharded_destroy(&m);
+    CHECK(used_bytes() == before, "allocation %d: device memory is still in use", (int)nth);
+}
+
+CASE(failed_reduction, "sharded: a pass that cannot be reduced leaves nothing behind")
+{
+    if (ranks == 1) {
+        case_skip("one rank reduces nothing");
+        return;
+    }
+    for (uint64_t nth = 0; nth < 3; nth++) {
+        fail_reduction(NULL, nth);
+        fail_reduction(everything, nth);
     }
 }

@@ -68,14 +68,19 @@ static void leave_slot(tsr_sharded *model, tsr__sharded_unit *u)
     u->grad_slot = -1;
 }
 
+/* What the pass has given, unless it is being reduced. */
+static void drop_grad(tsr__sharded_param *p)
+{
+    tsr_tensor_destroy(&p->seen.grad);
+    if (!p->reduced)
+        tsr_tensor_destroy(&p->extra);
+}
+
 void tsr__sharded_drop_grads(tsr_sharded *model, int unit)
 {
     tsr__sharded_unit *u = &model->units[unit];
-    for (int i = u->first; i < u->first + u->count; i++) {
-        tsr_tensor_destroy(&model->params[i].seen.grad);
-        if (!model->params[i].reduced)
-            tsr_tensor_destroy(&model->params[i].extra);
-    }
+    for (int i = u->first; i < u->first + u->count; i++)
+        drop_grad(&model->params[i]);
     leave_slot(model, u);
 }
 
@@ -114,7 +119,6 @@ static tsr_status reduce_shard(tsr_sharded *model, tsr__sharded_param *p, const 
 static tsr_status reduce_param(tsr_sharded *model, const tsr__sharded_unit *u,
                                tsr__sharded_param *p)
 {
-    tsr_tensor_destroy(&p->seen.grad);
     if (!p->resident)
         TSR__TRY(reduce_shard(model, p, model->grad_slots[u->grad_slot].memory));
     else if (model->size > 1)
@@ -127,9 +131,13 @@ static tsr_status reduce_param(tsr_sharded *model, const tsr__sharded_unit *u,
 tsr_status tsr__sharded_reduce(tsr_sharded *model, int unit)
 {
     const tsr__sharded_unit *u = &model->units[unit];
-    for (int i = u->first; i < u->first + u->count; i++)
-        TSR__TRY(reduce_param(model, u, &model->params[i]));
-    return TSR_OK;
+    tsr_status status = TSR_OK;
+    for (int i = u->first; i < u->first + u->count; i++) {
+        if (status == TSR_OK)
+            status = reduce_param(model, u, &model->params[i]);
+        drop_grad(&model->params[i]);
+    }
+    return status;
 }
 
 /* Collecting ------------------------------------------------------------------------------------
