@@ -157,7 +157,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_sharded_changed(tsr_sharded *model);
  * without a gradient since the last step stays as it is. The fields `step` and `first_step` are not
  * looked at: the model counts, for all parameters alike, also for those whose gradients come later
  * (PyTorch counts for each from its own first one). Errors: TSR_ERR_INVALID for another optimizer
- * than the model has. */
+ * than the model has, and for numbers that tsr_sgd_step or tsr_adamw_step refuses, also where there
+ * is no gradient; nothing has been changed or counted then. */
 TSR_API TSR_NODISCARD tsr_status tsr_sharded_sgd_step(tsr_sharded *model,
                                                       const tsr_sgd_params *params);
 TSR_API TSR_NODISCARD tsr_status tsr_sharded_adamw_step(tsr_sharded *model,

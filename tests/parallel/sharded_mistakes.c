@@ -176,6 +176,54 @@ CASE(in_use, "sharded: looking at shards while units are in use changes nothing"
     look_while_in_use(everything);
 }
 
+/* Steps -----------------------------------------------------------------------------------------
+ */
+
+static void wrong_sgd(tsr_sharded *m)
+{
+    FAILS(tsr_sharded_sgd_step(m, &(tsr_sgd_params){.learning_rate = -1}), TSR_ERR_INVALID,
+          "sharded_sgd_step: learning_rate is -1; it has to be finite and at least 0");
+    FAILS(tsr_sharded_sgd_step(m, &(tsr_sgd_params){.nesterov = true}), TSR_ERR_INVALID,
+          "sharded_sgd_step: nesterov needs momentum > 0 and dampening 0, they are 0 and 0");
+}
+
+static void wrong_adamw(tsr_sharded *m)
+{
+    FAILS(tsr_sharded_adamw_step(m, &(tsr_adamw_params){.learning_rate = INFINITY}),
+          TSR_ERR_INVALID,
+          "sharded_adamw_step: learning_rate is inf; it has to be finite and at least 0");
+    FAILS(tsr_sharded_adamw_step(m, &(tsr_adamw_params){.beta2 = 1}), TSR_ERR_INVALID,
+          "sharded_adamw_step: beta2 is 1; 0 <= beta2 < 1 is needed");
+}
+
+/* Without a gradient and with one, of which ranks beyond the first have no element. */
+static void refuse_numbers(tsr_optimizer optimizer, void (*wrong)(tsr_sharded *m))
+{
+    tsr_parameter p = {
+        .name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {1}, .shard_dim = -1};
+    tsr_sharded_unit unit = {.parameter_count = 1, .parameters = &p};
+    tsr_sharded_params params = {
+        .group = group, .unit_count = 1, .units = &unit, .optimizer = optimizer};
+    tsr_sharded *m = NULL;
+    OK(tsr_sharded_create(&params, &m));
+    wrong(m);
+    begin_backward(m, 0, 1);
+    OK(tsr_sharded_end(m, 0));
+    wrong(m);
+    CHECK(tsr_sharded_steps(m) == 0, "%lld steps", (long long)tsr_sharded_steps(m));
+    check_grad(m, 0, 1);
+    OK(optimizer == TSR_OPTIMIZER_SGD ? tsr_sharded_sgd_step(m, &(tsr_sgd_params){0})
+                                      : tsr_sharded_adamw_step(m, &(tsr_adamw_params){0}));
+    CHECK(tsr_sharded_steps(m) == 1, "%lld steps", (long long)tsr_sharded_steps(m));
+    tsr_sharded_destroy(&m);
+}
+
+CASE(numbers_of_steps, "sharded: wrong numbers are refused also where there is nothing to step")
+{
+    refuse_numbers(TSR_OPTIMIZER_ADAMW, wrong_adamw);
+    refuse_numbers(TSR_OPTIMIZER_SGD, wrong_sgd);
+}
+
 /* Out of memory ---------------------------------------------------------------------------------
  */
 

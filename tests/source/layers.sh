@@ -27,7 +27,7 @@ point "src/shard includes base, shard" allowed src/shard 'base/' 'shard/' 'tesse
 point "src/gpu includes base, tensor, gpu" allowed src/gpu 'base/' 'tensor/' 'gpu/' 'shaders/' 'tessera/' \
     'tsr_config\.h'
 point "src/parallel includes base, tensor, parallel, and gpu's headers without Vulkan" allowed src/parallel \
-    'base/' 'tensor/' 'parallel/' 'shard/(file|json|list|names)\.h' 'gpu/(reach|ops/vocabulary)\.h' 'tessera/'
+    'base/' 'tensor/' 'parallel/' 'shard/(file|json|list|names)\.h' 'gpu/(reach|ops/(step_params|vocabulary))\.h' 'tessera/'
 point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(base|comm|layout)\.h' 'tsr_config\.h'
 point "src/cli includes public headers" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tsr_config\.h'
 if [ -d bench ]; then

@@ -2,8 +2,9 @@
 #include <math.h>
 
 #include "gpu/ops/optimizer.h"
+#include "gpu/ops/step_params.h"
 
-static tsr_status check_params(const char *op, const tsr_adamw_params *params)
+tsr_status tsr__adamw_check(const char *op, const tsr_adamw_params *params)
 {
     TSR__REQUIRE(params != NULL, "%s: params is NULL", op);
     TSR__TRY(tsr__optimizer_require_rate(op, "learning_rate", params->learning_rate));
@@ -23,7 +24,7 @@ tsr_status tsr_adamw_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_t
                           const tsr_adamw_params *params)
 {
     static const char op[] = "adamw_step";
-    TSR__TRY(check_params(op, params));
+    TSR__TRY(tsr__adamw_check(op, params));
     TSR__REQUIRE(moment1 != NULL, "%s: moment1 is NULL", op);
     TSR__REQUIRE(moment2 != NULL, "%s: moment2 is NULL", op);
     const tsr__optimizer optimizer = {

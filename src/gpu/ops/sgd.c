@@ -1,9 +1,9 @@
 #include <math.h>
 
 #include "gpu/ops/optimizer.h"
+#include "gpu/ops/step_params.h"
 
-static tsr_status check_params(const char *op, const tsr_tensor *velocity,
-                               const tsr_sgd_params *params)
+tsr_status tsr__sgd_check(const char *op, const tsr_sgd_params *params)
 {
     TSR__REQUIRE(params != NULL, "%s: params is NULL", op);
     TSR__TRY(tsr__optimizer_require_rate(op, "learning_rate", params->learning_rate));
@@ -13,8 +13,6 @@ static tsr_status check_params(const char *op, const tsr_tensor *velocity,
     TSR__REQUIRE(!params->nesterov || (params->momentum > 0 && params->dampening == 0),
                  "%s: nesterov needs momentum > 0 and dampening 0, they are %g and %g", op,
                  (double)params->momentum, (double)params->dampening);
-    TSR__REQUIRE(params->momentum == 0 || velocity != NULL,
-                 "%s: momentum is %g but velocity is NULL", op, (double)params->momentum);
     return TSR_OK;
 }
 
@@ -31,7 +29,9 @@ tsr_status tsr_sgd_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_ten
                         tsr_tensor *velocity, tsr_tensor *master, const tsr_sgd_params *params)
 {
     static const char op[] = "sgd_step";
-    TSR__TRY(check_params(op, velocity, params));
+    TSR__TRY(tsr__sgd_check(op, params));
+    TSR__REQUIRE(params->momentum == 0 || velocity != NULL,
+                 "%s: momentum is %g but velocity is NULL", op, (double)params->momentum);
     const tsr__optimizer optimizer = {
         .op = op,
         .operand = {[TSR_OPT_PARAMETER] = parameter,

@@ -1,5 +1,6 @@
 #include "parallel/sharded/sharded.h"
 
+#include "gpu/ops/step_params.h"
 #include "tessera/ops.h"
 
 static void forget_grads(tsr_sharded *model)
@@ -19,8 +20,8 @@ static tsr_status adamw(tsr_sharded *model, tsr__sharded_param *p, const tsr_ada
                           params);
 }
 
-/* One of both has params. Everything that can be wrong with them is found with the first
- * parameter. */
+/* One of both has params, which are checked: a rank may have nothing to step, and counts all the
+ * same. */
 static tsr_status step(tsr_sharded *model, const char *who, const tsr_sgd_params *sgd_params,
                        const tsr_adamw_params *adamw_params)
 {
@@ -53,6 +54,7 @@ tsr_status tsr_sharded_sgd_step(tsr_sharded *model, const tsr_sgd_params *params
                  (double)params->momentum);
     tsr_sgd_params this_step = *params;
     this_step.first_step = model->steps == 0 && params->momentum != 0;
+    TSR__TRY(tsr__sgd_check("sharded_sgd_step", &this_step));
     return step(model, "sharded_sgd_step", &this_step, NULL);
 }
 
@@ -61,6 +63,7 @@ tsr_status tsr_sharded_adamw_step(tsr_sharded *model, const tsr_adamw_params *pa
     TSR__TRY(check(model, "sharded_adamw_step", params, TSR_OPTIMIZER_ADAMW));
     tsr_adamw_params this_step = *params;
     this_step.step = model->steps + 1;
+    TSR__TRY(tsr__adamw_check("sharded_adamw_step", &this_step));
     return step(model, "sharded_adamw_step", NULL, &this_step);
 }
 
