@@ -84,10 +84,10 @@ TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_save(const char *path, tsr_comm 
  * it, and where one fails, all do; the file is the same for all of them. Everything is checked
  * before the first element is read; after an error of reading, memory is unspecified.
  *
- * The file may be hostile. Errors: TSR_ERR_INVALID for a header that is wrong (as
- * tsr_shard_list_open), a tensor of another shape or dtype than its entry's, naming both;
- * TSR_ERR_NOT_FOUND for a file, or a tensor, that is not there; TSR_ERR_IO; TSR_ERR_NO_MEMORY;
- * those of the stream and the communicator. */
+ * The file may be hostile. Errors: TSR_ERR_INVALID for entries that are wrong, or are views that
+ * repeat elements; for a header that is wrong (as tsr_shard_list_open), a tensor of another shape
+ * or dtype than its entry's, naming both; TSR_ERR_NOT_FOUND for a file, or a tensor, that is not
+ * there; TSR_ERR_IO; TSR_ERR_NO_MEMORY; those of the stream and the communicator. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_load(const char *path, tsr_comm *comm,
                                                      tsr_stream *stream, int count,
                                                      const tsr_checkpoint_entry *entries,

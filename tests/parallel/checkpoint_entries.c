@@ -48,6 +48,45 @@ CASE(strided, "checkpoint: tensors with gaps, and memory of the host")
         unlink(path);
 }
 
+CASE(repeated, "checkpoint: a view that repeats elements is saved, and refused before any is read")
+{
+    char path[SHARED_PATH];
+    shared_path(world, "repeated", path);
+    tsr_tensor *column = tensor_new(TSR_F32, 2, (int64_t[]){4, 1}), *view = NULL;
+    float first[2] = {1, 2};
+    OK(tsr_tensor_broadcast(column, 2, (int64_t[]){4, 5}, &view));
+    OK(tsr_fill(queue, column, 3));
+    tsr_checkpoint_entry entries[] = {{.name = "first",
+                                       .dtype = TSR_F32,
+                                       .ndim = 1,
+                                       .shape = {2},
+                                       .shard_dim = -1,
+                                       .count = 2,
+                                       .data = first},
+                                      {.name = "view",
+                                       .dtype = TSR_F32,
+                                       .ndim = 2,
+                                       .shape = {4, 5},
+                                       .shard_dim = -1,
+                                       .count = 20,
+                                       .tensor = view}};
+    OK(tsr_checkpoint_save(path, world, queue, 2, entries, NULL));
+    first[0] = first[1] = 7;
+    char want[256];
+    snprintf(want, sizeof want,
+             "checkpoint_load: %s'view' is in a view [4,5] that names an element more than once "
+             "and cannot be written",
+             my_rank > 0 ? "rank 0: " : "");
+    FAILS(tsr_checkpoint_load(path, world, queue, 2, entries, NULL), TSR_ERR_INVALID, want);
+    CHECK(first[0] == 7 && first[1] == 7, "the first entry has been read");
+    tsr_tensor_destroy(&view);
+    tsr_tensor_destroy(&column);
+    if (world)
+        OK(tsr_comm_barrier(world));
+    if (my_rank == 0)
+        unlink(path);
+}
+
 /* The text as rank `of` and as the others say it. */
 static const char *said_by(int of, const char *text)
 {

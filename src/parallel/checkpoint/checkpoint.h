@@ -24,9 +24,11 @@ typedef struct tsr__checkpoint_part {
     uint64_t outer, row, whole_row, start;
 } tsr__checkpoint_part;
 
-/* Everything about the caller's arguments that one rank can know. `who` begins the error texts. */
+/* Everything about the caller's arguments that one rank can know. `who` begins the error texts;
+ * without `saving`, the entries' memory is going to be written. */
 tsr_status tsr__checkpoint_check(const char *who, const char *path, const tsr_stream *stream,
-                                 int count, const tsr_checkpoint_entry *entries) TSR_NODISCARD;
+                                 bool saving, int count,
+                                 const tsr_checkpoint_entry *entries) TSR_NODISCARD;
 /* Of an entry that has been checked. */
 tsr__checkpoint_part tsr__checkpoint_part_of(const tsr_checkpoint_entry *entry);
 /* Bytes of an element: f64, too, which no tensor holds. */

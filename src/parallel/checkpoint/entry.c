@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "shard/names.h"
 #include "tensor/check.h"
+#include "tensor/overlap.h"
 
 tsr_status tsr_checkpoint_entry_init(const tsr_parameter *parameter, tsr_checkpoint_entry *out)
 {
@@ -87,7 +88,26 @@ static tsr_status check_shape(const char *who, const tsr_checkpoint_entry *entry
     return TSR_OK;
 }
 
-static tsr_status check_memory(const char *who, const tsr_stream *stream,
+static tsr_status check_tensor(const char *who, const tsr_stream *stream, bool saving,
+                               const tsr_checkpoint_entry *entry)
+{
+    const tsr_layout *layout = tsr_tensor_layout(entry->tensor);
+    TSR__REQUIRE(layout->dtype == entry->dtype &&
+                     (uint64_t)tsr_layout_count(layout) == entry->count,
+                 "%s: '%s': %" PRIu64 " elements of %s are in a tensor that is %s %s", who,
+                 entry->name, entry->count, tsr_dtype_name(entry->dtype),
+                 tsr_dtype_name(layout->dtype), TSR__SHAPE(layout->ndim, layout->shape));
+    TSR__REQUIRE(stream, "%s: stream is NULL, and '%s' is in a tensor", who, entry->name);
+    TSR__REQUIRE(tsr_tensor_device(entry->tensor) == tsr_stream_device(stream),
+                 "%s: '%s' is not on the device of the stream", who, entry->name);
+    TSR__REQUIRE(saving || !tsr__layout_repeats(layout),
+                 "%s: '%s' is in a view %s that names an element more than once and cannot be "
+                 "written",
+                 who, entry->name, TSR__SHAPE(layout->ndim, layout->shape));
+    return TSR_OK;
+}
+
+static tsr_status check_memory(const char *who, const tsr_stream *stream, bool saving,
                                const tsr_checkpoint_entry *entry)
 {
     const tsr__checkpoint_part part = tsr__checkpoint_part_of(entry);
@@ -100,21 +120,10 @@ static tsr_status check_memory(const char *who, const tsr_stream *stream,
                  entry->name);
     TSR__REQUIRE(entry->tensor || entry->data || entry->count == 0, "%s: '%s' has no memory", who,
                  entry->name);
-    if (!entry->tensor)
-        return TSR_OK;
-    const tsr_layout *layout = tsr_tensor_layout(entry->tensor);
-    TSR__REQUIRE(layout->dtype == entry->dtype &&
-                     (uint64_t)tsr_layout_count(layout) == entry->count,
-                 "%s: '%s': %" PRIu64 " elements of %s are in a tensor that is %s %s", who,
-                 entry->name, entry->count, tsr_dtype_name(entry->dtype),
-                 tsr_dtype_name(layout->dtype), TSR__SHAPE(layout->ndim, layout->shape));
-    TSR__REQUIRE(stream, "%s: stream is NULL, and '%s' is in a tensor", who, entry->name);
-    TSR__REQUIRE(tsr_tensor_device(entry->tensor) == tsr_stream_device(stream),
-                 "%s: '%s' is not on the device of the stream", who, entry->name);
-    return TSR_OK;
+    return entry->tensor ? check_tensor(who, stream, saving, entry) : TSR_OK;
 }
 
-static tsr_status check_entry(const char *who, const tsr_stream *stream, int index,
+static tsr_status check_entry(const char *who, const tsr_stream *stream, bool saving, int index,
                               const tsr_checkpoint_entry *entry)
 {
     TSR__REQUIRE(entry->name, "%s: entry %d has no name", who, index);
@@ -123,7 +132,7 @@ static tsr_status check_entry(const char *who, const tsr_stream *stream, int ind
     TSR__REQUIRE(strcmp(entry->name, "__metadata__") != 0,
                  "%s: no tensor can be called '__metadata__'", who);
     TSR__TRY(check_shape(who, entry));
-    return check_memory(who, stream, entry);
+    return check_memory(who, stream, saving, entry);
 }
 
 /* qsort has no place for what the indices belong to. */
@@ -157,13 +166,13 @@ tsr_status tsr__checkpoint_sort(int count, const tsr_checkpoint_entry *entries, 
 }
 
 tsr_status tsr__checkpoint_check(const char *who, const char *path, const tsr_stream *stream,
-                                 int count, const tsr_checkpoint_entry *entries)
+                                 bool saving, int count, const tsr_checkpoint_entry *entries)
 {
     TSR__REQUIRE(path && *path, "%s: path is %s", who, path ? "empty" : "NULL");
     TSR__REQUIRE(count >= 0 && count <= TSR_SHARD_MAX_PARAMS, "%s: %d entries", who, count);
     TSR__REQUIRE(entries || count == 0, "%s: entries is NULL", who);
     for (int i = 0; i < count; i++)
-        TSR__TRY(check_entry(who, stream, i, &entries[i]));
+        TSR__TRY(check_entry(who, stream, saving, i, &entries[i]));
     int *order = NULL;
     TSR__TRY(tsr__checkpoint_sort(count, entries, &order));
     const char *twice = NULL;

@@ -189,7 +189,7 @@ static tsr_status load(reader *r, tsr_comm *comm, tsr_stream *stream, int count,
                        const tsr_checkpoint_entry *entries, bool strict)
 {
     const tsr_shard_param **found = NULL;
-    tsr_status status = tsr__checkpoint_check(who, r->path, stream, count, entries);
+    tsr_status status = tsr__checkpoint_check(who, r->path, stream, false, count, entries);
     if (status == TSR_OK)
         status = open_path(r);
     if (status == TSR_OK && (found = tsr__calloc((size_t)count, sizeof *found)) == NULL)

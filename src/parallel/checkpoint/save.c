@@ -263,7 +263,7 @@ static tsr_status save(writer *w, const char *path, tsr_stream *stream, int coun
 {
     tsr__checkpoint_layout layout = {0};
     bool *mine = NULL;
-    tsr_status status = tsr__checkpoint_check(who, path, stream, count, entries);
+    tsr_status status = tsr__checkpoint_check(who, path, stream, true, count, entries);
     if (status == TSR_OK)
         status = find_file(path, w);
     if (status == TSR_OK)
