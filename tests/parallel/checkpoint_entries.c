@@ -2,9 +2,26 @@
 #include "parallel/sharded_case.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fault.h"
+
+/* The text as rank `of` and as the others say it. */
+static const char *told_by(int of, const char *who, const char *text)
+{
+    static char said[512];
+    char rank[24] = "";
+    if (my_rank != of)
+        snprintf(rank, sizeof rank, "rank %d: ", of);
+    snprintf(said, sizeof said, "%s: %s%s", who, rank, text);
+    return said;
+}
+
+static const char *said_by(int of, const char *text)
+{
+    return told_by(of, "checkpoint_save", text);
+}
 
 CASE(strided, "checkpoint: tensors with gaps, and memory of the host")
 {
@@ -72,12 +89,10 @@ CASE(repeated, "checkpoint: a view that repeats elements is saved, and refused b
                                        .tensor = view}};
     OK(tsr_checkpoint_save(path, world, queue, 2, entries, NULL));
     first[0] = first[1] = 7;
-    char want[256];
-    snprintf(want, sizeof want,
-             "checkpoint_load: %s'view' is in a view [4,5] that names an element more than once "
-             "and cannot be written",
-             my_rank > 0 ? "rank 0: " : "");
-    FAILS(tsr_checkpoint_load(path, world, queue, 2, entries, NULL), TSR_ERR_INVALID, want);
+    FAILS(tsr_checkpoint_load(path, world, queue, 2, entries, NULL), TSR_ERR_INVALID,
+          told_by(0, "checkpoint_load",
+                  "'view' is in a view [4,5] that names an element more than once and cannot be "
+                  "written"));
     CHECK(first[0] == 7 && first[1] == 7, "the first entry has been read");
     tsr_tensor_destroy(&view);
     tsr_tensor_destroy(&column);
@@ -85,17 +100,6 @@ CASE(repeated, "checkpoint: a view that repeats elements is saved, and refused b
         OK(tsr_comm_barrier(world));
     if (my_rank == 0)
         unlink(path);
-}
-
-/* The text as rank `of` and as the others say it. */
-static const char *said_by(int of, const char *text)
-{
-    static char said[512];
-    char rank[24] = "";
-    if (my_rank != of)
-        snprintf(rank, sizeof rank, "rank %d: ", of);
-    snprintf(said, sizeof said, "checkpoint_save: %s%s", rank, text);
-    return said;
 }
 
 static bool exists(const char *path)
@@ -198,6 +202,79 @@ CASE(dimensions, "checkpoint: ranks that divide along different dimensions write
         OK(tsr_comm_barrier(world));
     if (my_rank == 0)
         unlink(path);
+}
+
+static tsr_checkpoint_entry pair(int32_t data[2])
+{
+    return (tsr_checkpoint_entry){.name = "x",
+                                  .dtype = TSR_I32,
+                                  .ndim = 1,
+                                  .shape = {2},
+                                  .shard_dim = -1,
+                                  .count = 2,
+                                  .data = data};
+}
+
+/* A model of one file, of which `epoch` is said nowhere but in that file's header. */
+static void save_indexed(const char *folder, const char *epoch)
+{
+    char path[3 * SHARED_PATH];
+    int32_t data[2] = {1, 2};
+    tsr_checkpoint_entry e = pair(data);
+    CHECK(mkdir(folder, 0777) == 0, "cannot make %s", folder);
+    snprintf(path, sizeof path, "%s/m.safetensors", folder);
+    OK(tsr_checkpoint_save(
+        path, NULL, NULL, 1, &e,
+        tsr_checkpoint_params(.metadata = (const char *[]){"epoch", epoch, NULL})));
+    snprintf(path, sizeof path, "%s/m.json", folder);
+    FILE *file = fopen(path, "w");
+    CHECK(file && fputs("{\"weight_map\":{\"x\":\"m.safetensors\"}}", file) > 0, "no index");
+    fclose(file);
+}
+
+static void remove_indexed(const char *folder)
+{
+    static const char *const names[] = {"m.safetensors", "m.json", ""};
+    char path[3 * SHARED_PATH];
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        remove(path);
+    }
+}
+
+/* All ranks but the last load `file` of folders[0], and that one of folders[1]. */
+static void load_apart(char folders[2][SHARED_PATH], const char *file)
+{
+    const int last = ranks - 1;
+    char path[3 * SHARED_PATH];
+    int32_t data[2] = {8, 9};
+    tsr_checkpoint_entry e = pair(data);
+    snprintf(path, sizeof path, "%s/%s", folders[my_rank == last], file);
+    FAILS(tsr_checkpoint_load(path, world, NULL, 1, &e, NULL), TSR_ERR_INVALID,
+          told_by(last, "checkpoint_load", "this rank reads a file, which rank 0 has otherwise"));
+    CHECK(data[0] == 8 && data[1] == 9, "a tensor has been read");
+    snprintf(path, sizeof path, "%s/%s", folders[1], file);
+    OK(tsr_checkpoint_load(path, world, NULL, 1, &e, NULL));
+    CHECK(data[0] == 1 && data[1] == 2, "other values");
+}
+
+CASE(one_file, "checkpoint: ranks that load different files find out, also where indices name them")
+{
+    if (ranks == 1) {
+        case_skip("it takes two");
+        return;
+    }
+    char folders[2][SHARED_PATH];
+    shared_path(world, "one", folders[0]);
+    shared_path(world, "other", folders[1]);
+    for (int i = 0; i < 2 && my_rank == 0; i++)
+        save_indexed(folders[i], i == 0 ? "3" : "4");
+    OK(tsr_comm_barrier(world));
+    load_apart(folders, "m.safetensors");
+    load_apart(folders, "m.json");
+    OK(tsr_comm_barrier(world));
+    for (int i = 0; i < 2 && my_rank == 0; i++)
+        remove_indexed(folders[i]);
 }
 
 CASE(one_fails, "checkpoint: where one rank's disk fails, all say so, and the file stays")

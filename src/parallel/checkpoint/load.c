@@ -18,7 +18,7 @@ typedef struct reader {
     const char *name;     /* of that file, in the list's memory; NULL: the path itself */
     tsr__params params;   /* of a file by itself */
     tsr_shard_list *list; /* of an index */
-    uint64_t hash;        /* of the header */
+    uint64_t hash;        /* of all headers */
 } reader;
 
 static void reader_finish(reader *r)
@@ -67,21 +67,6 @@ static tsr_status open_file(reader *r, const char *path, tsr__params *params)
     return hash_header(r);
 }
 
-static tsr_status open_path(reader *r)
-{
-    r->hash = TSR__HASH_START;
-    if (!is_index(r->path)) {
-        tsr_status status = open_file(r, r->path, &r->params);
-        return status == TSR_OK ? TSR_OK : with_path(r, status);
-    }
-    tsr_status status = tsr_shard_list_open(r->path, &r->list);
-    if (status != TSR_OK)
-        return status == TSR_ERR_NO_MEMORY ? status : tsr__fail_context(status, "%s", who);
-    TSR__REQUIRE(tsr_shard_list_format(r->list) == TSR_SHARD_INDEX,
-                 "%s: %s is no index of safetensors files", who, r->path);
-    return TSR_OK;
-}
-
 /* The file that has a tensor is open. Of an index, it is read again: what has been checked has to
  * be what is in it now. */
 static tsr_status open_for(reader *r, const tsr_shard_param *param)
@@ -111,6 +96,30 @@ static tsr_status open_for(reader *r, const tsr_shard_param *param)
     tsr__params_finish(&again);
     tsr__free(path);
     return with_path(r, status);
+}
+
+/* All headers, each once: an index lists the parameters of one file after those of another. */
+static tsr_status hash_files(reader *r)
+{
+    const tsr__params *params = &r->list->params;
+    for (size_t i = 0; i < params->count; i++)
+        TSR__TRY(open_for(r, &params->items[i]));
+    return TSR_OK;
+}
+
+static tsr_status open_path(reader *r)
+{
+    r->hash = TSR__HASH_START;
+    if (!is_index(r->path)) {
+        tsr_status status = open_file(r, r->path, &r->params);
+        return status == TSR_OK ? TSR_OK : with_path(r, status);
+    }
+    tsr_status status = tsr_shard_list_open(r->path, &r->list);
+    if (status != TSR_OK)
+        return status == TSR_ERR_NO_MEMORY ? status : tsr__fail_context(status, "%s", who);
+    TSR__REQUIRE(tsr_shard_list_format(r->list) == TSR_SHARD_INDEX,
+                 "%s: %s is no index of safetensors files", who, r->path);
+    return hash_files(r);
 }
 
 /* Entries -------------------------------------------------------------------------------------- */
