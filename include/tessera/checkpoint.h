@@ -57,7 +57,10 @@ TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_entry_init(const tsr_parameter *
 
 typedef struct tsr_checkpoint_params {
     /* Saving: pairs of a key and a text, ended by NULL: {"epoch", "3", NULL}; the same on all
-     * ranks. "format" is "pt" unless given, which readers of models ask for. */
+     * ranks. A key is 1 … TSR_SHARD_MAX_NAME bytes of UTF-8 without control characters, and comes
+     * once. A text is any UTF-8, of any length, also empty or of several lines; the file's header,
+     * all names and texts as JSON, has at most 100 MB. "format" is "pt" unless given, which readers
+     * of models ask for. */
     const char *const *metadata;
     /* Loading: tensors of the file that no entry asks for are an error. */
     bool strict;
@@ -93,9 +96,11 @@ TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_load(const char *path, tsr_comm 
                                                      const tsr_checkpoint_entry *entries,
                                                      const tsr_checkpoint_params *params);
 
-/* The metadata of a safetensors file: the text that belongs to `key`, into text[size], with a zero
- * byte. Errors: TSR_ERR_NOT_FOUND for a file or a key that is not there; TSR_ERR_INVALID for a file
- * that is wrong, or a text that does not fit; TSR_ERR_IO; TSR_ERR_NO_MEMORY. */
+/* The metadata of a safetensors file, by whatever program: the text that belongs to `key`, of any
+ * length, into text[size], with a zero byte. Errors: TSR_ERR_NOT_FOUND for a file or a key that is
+ * not there; TSR_ERR_INVALID for a file that is wrong, has a string with a zero character or a key
+ * of more than TSR_SHARD_MAX_NAME bytes, or a text that does not fit, saying how many bytes it
+ * needs; TSR_ERR_IO; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_metadata(const char *path, const char *key,
                                                          size_t size, char *text);
 

@@ -61,29 +61,49 @@ int tsr_shard_compare_names(const char *a, const char *b)
     return strcmp(a, b);
 }
 
+/* Takes a character; false where there is none in UTF-8. */
+static bool take_character(const unsigned char **text, const unsigned char *end, uint32_t *out)
+{
+    static const uint32_t smallest[] = {0, 0x80, 0x800, 0x10000};
+    const unsigned char *at = *text;
+    uint32_t character = *at;
+    int more = *at >= 0xf0 ? 3 : *at >= 0xe0 ? 2 : *at >= 0xc0 ? 1 : 0;
+    if ((more == 0 && *at >= 0x80) || *at >= 0xf8 || end - at <= more)
+        return false;
+    if (more > 0)
+        character = *at & (0x3fu >> more);
+    at++;
+    for (int i = 0; i < more; i++, at++) {
+        if ((*at & 0xc0) != 0x80)
+            return false;
+        character = character << 6 | (*at & 0x3f);
+    }
+    *text = at;
+    *out = character;
+    return character >= smallest[more] && character <= 0x10ffff &&
+           !(character >= 0xd800 && character < 0xe000);
+}
+
+const char *tsr__text_problem(const char *text, size_t length)
+{
+    const unsigned char *at = (const unsigned char *)text, *end = at + length;
+    uint32_t character;
+    while (at < end)
+        if (!take_character(&at, end, &character))
+            return "is not UTF-8";
+    return NULL;
+}
+
 const char *tsr__name_problem(const char *text, size_t length)
 {
     const unsigned char *at = (const unsigned char *)text, *end = at + length;
+    uint32_t character;
     if (length == 0)
         return "is empty";
     if (length > TSR_SHARD_MAX_NAME)
         return "is too long";
     while (at < end) {
-        uint32_t character = *at;
-        int more = *at >= 0xf0 ? 3 : *at >= 0xe0 ? 2 : *at >= 0xc0 ? 1 : 0;
-        static const uint32_t smallest[] = {0, 0x80, 0x800, 0x10000};
-        if ((more == 0 && *at >= 0x80) || *at >= 0xf8 || end - at <= more)
-            return "is not UTF-8";
-        if (more > 0)
-            character = *at & (0x3fu >> more);
-        at++;
-        for (int i = 0; i < more; i++, at++) {
-            if ((*at & 0xc0) != 0x80)
-                return "is not UTF-8";
-            character = character << 6 | (*at & 0x3f);
-        }
-        if (character < smallest[more] || character > 0x10ffff ||
-            (character >= 0xd800 && character < 0xe000))
+        if (!take_character(&at, end, &character))
             return "is not UTF-8";
         if (character < 0x20 || (character >= 0x7f && character < 0xa0))
             return "has a control character";

@@ -10,6 +10,8 @@
  * character". After that it can be written to a terminal, and to JSON with only quotes and
  * backslashes escaped. */
 const char *tsr__name_problem(const char *text, size_t length);
+/* The same for a text of any length and with any characters: "is not UTF-8", or NULL. */
+const char *tsr__text_problem(const char *text, size_t length);
 
 /* For error texts: the name, or its start and an ellipsis. */
 #define TSR__NAME_SHORT 160

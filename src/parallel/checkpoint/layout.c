@@ -43,16 +43,41 @@ static tsr_status append_format(text *to, const char *format, ...)
     return append(to, line, (size_t)size);
 }
 
-/* What tsr__name_problem has nothing against. */
+/* A character that does not stand for itself in JSON. */
+static tsr_status append_escaped(text *to, char c)
+{
+    static const char known[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
+    const char *found = strchr(known, c);
+    if (!found)
+        return append_format(to, "\\u%04x", (unsigned)c);
+    TSR__TRY(append(to, "\\", 1));
+    return append(to, letters + (found - known), 1);
+}
+
+/* UTF-8 that has been checked. */
 static tsr_status append_string(text *to, const char *string)
 {
     TSR__TRY(append(to, "\"", 1));
-    for (const char *c = string; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            TSR__TRY(append(to, "\\", 1));
-        TSR__TRY(append(to, c, 1));
+    for (const char *at = string; *at;) {
+        size_t plain = 0;
+        while ((unsigned char)at[plain] >= 0x20 && at[plain] != '"' && at[plain] != '\\')
+            plain++;
+        TSR__TRY(append(to, at, plain));
+        at += plain;
+        if (*at)
+            TSR__TRY(append_escaped(to, *at++));
     }
     return append(to, "\"", 1);
+}
+
+static tsr_status check_pair(const char *who, const char *key, const char *value)
+{
+    const char *problem = tsr__name_problem(key, strlen(key));
+    TSR__REQUIRE(!problem, "%s: a key of metadata %s", who, problem);
+    TSR__REQUIRE(value, "%s: the metadata '%s' has no text", who, key);
+    problem = tsr__text_problem(value, strlen(value));
+    TSR__REQUIRE(!problem, "%s: the text of metadata '%s' %s", who, key, problem);
+    return TSR_OK;
 }
 
 static tsr_status append_metadata(const char *who, text *to, const char *const *metadata)
@@ -62,12 +87,7 @@ static tsr_status append_metadata(const char *who, text *to, const char *const *
     metadata = metadata ? metadata : none;
     TSR__TRY(append_format(to, "{\"__metadata__\":{"));
     for (int i = 0; metadata[i]; i += 2) {
-        TSR__REQUIRE(metadata[i + 1], "%s: the metadata '%s' has no text", who, metadata[i]);
-        for (int j = i; j < i + 2; j++) {
-            const char *problem = tsr__name_problem(metadata[j], strlen(metadata[j]));
-            TSR__REQUIRE(!problem, "%s: a %s of metadata %s", who, j == i ? "key" : "text",
-                         problem);
-        }
+        TSR__TRY(check_pair(who, metadata[i], metadata[i + 1]));
         for (int j = 0; j < i; j += 2)
             TSR__REQUIRE(strcmp(metadata[i], metadata[j]) != 0, "%s: the metadata '%s' comes twice",
                          who, metadata[i]);
@@ -127,8 +147,9 @@ static tsr_status fill(const char *who, int count, const tsr_checkpoint_entry *e
     TSR__TRY(append(to, "}", 1));
     while (to->size % ALIGN != 0)
         TSR__TRY(append(to, " ", 1));
-    TSR__REQUIRE(to->size - sizeof length <= TSR__MAX_HEADER, "%s: a header of %zu bytes", who,
-                 to->size);
+    TSR__REQUIRE(to->size - sizeof length <= TSR__MAX_HEADER,
+                 "%s: a header of %zu bytes is more than the %" PRIu64 " allowed", who,
+                 to->size - sizeof length, TSR__MAX_HEADER);
     for (int i = 0; i < 8; i++)
         length[i] = (uint8_t)((uint64_t)(to->size - sizeof length) >> (8 * i));
     memcpy(to->data, length, sizeof length);

@@ -9,10 +9,21 @@
 
 typedef struct search {
     const char *wanted;
-    bool found;
     char key[TSR__JSON_TEXT];
-    char text[TSR__JSON_TEXT];
+    char *text; /* NULL: not found yet */
 } search;
+
+/* Of any length: escapes are longer than what they stand for, and quotes make room for a zero. */
+static tsr_status read_text(tsr__json *json, search *s)
+{
+    const size_t start = json->at;
+    TSR__TRY(tsr__json_skip(json));
+    const size_t most = json->at - start;
+    json->at = start;
+    tsr__free(s->text); /* a key that comes twice */
+    s->text = tsr__calloc(most, 1);
+    return s->text ? tsr__json_string(json, most, s->text) : TSR_ERR_NO_MEMORY;
+}
 
 static tsr_status read_pairs(tsr__json *json, search *s)
 {
@@ -22,12 +33,10 @@ static tsr_status read_pairs(tsr__json *json, search *s)
         TSR__TRY(tsr__json_member(json, s->key, &more));
         if (!more)
             return TSR_OK;
-        if (strcmp(s->key, s->wanted) != 0) {
+        if (strcmp(s->key, s->wanted) == 0)
+            TSR__TRY(read_text(json, s));
+        else
             TSR__TRY(tsr__json_skip(json));
-        } else {
-            TSR__TRY(tsr__json_string(json, sizeof s->text, s->text));
-            s->found = true;
-        }
     }
 }
 
@@ -84,7 +93,7 @@ tsr_status tsr_checkpoint_metadata(const char *path, const char *key, size_t siz
     }
     if (status != TSR_OK && status != TSR_ERR_NO_MEMORY)
         status = tsr__fail_context(status, "checkpoint_metadata: %s", path);
-    else if (status == TSR_OK && !s->found)
+    else if (status == TSR_OK && !s->text)
         status =
             tsr__fail(TSR_ERR_NOT_FOUND, "checkpoint_metadata: %s: there is no '%s'", path, key);
     else if (status == TSR_OK && strlen(s->text) >= size)
@@ -93,6 +102,7 @@ tsr_status tsr_checkpoint_metadata(const char *path, const char *key, size_t siz
                       path, key, strlen(s->text) + 1, size);
     if (status == TSR_OK)
         memcpy(text, s->text, strlen(s->text) + 1);
+    tsr__free(s->text);
     tsr__free(s);
     return status;
 }
