@@ -37,7 +37,8 @@ START_TEST(bytes_are_those_of_the_specification)
 }
 END_TEST
 
-/* Every dtype, names that JSON has to escape, and metadata, through another JSON reader. */
+/* Every dtype, names that JSON has to escape, and metadata, through another JSON reader, and back.
+ */
 START_TEST(another_reader_finds_everything)
 {
     static const struct {
@@ -49,10 +50,11 @@ START_TEST(another_reader_finds_everything)
                   {TSR_U8, "U8", 1},   {TSR_F64, "F64", 8}};
     static const char *const names[] = {"a.b", "quote\"d", "back\\slash", "größe",
                                         "e",   "f f",      "{g}",         "h:i"};
-    uint8_t data[8][64];
+    uint8_t data[8][64], read[8][64];
     tsr_checkpoint_entry entries[9];
     for (int i = 0; i < 8; i++) {
         memset(data[i], 0x11 * (i + 1), sizeof data[i]);
+        memset(read[i], 0, sizeof read[i]);
         entries[i] = host_entry(names[i], dtypes[i].dtype, 2, (int64_t[]){2, 4}, data[i]);
     }
     entries[8] = host_entry("empty", TSR_F32, 2, (int64_t[]){5, 0}, NULL);
@@ -83,6 +85,12 @@ START_TEST(another_reader_finds_everything)
     }
     json_decref(header);
     free(file);
+    for (int i = 0; i < 8; i++)
+        entries[i].data = read[i];
+    ck_assert_ok(tsr_checkpoint_load(in_folder("b"), NULL, NULL, 9, entries,
+                                     tsr_checkpoint_params(.strict = true)));
+    for (int i = 0; i < 8; i++)
+        ck_assert_mem_eq(read[i], data[i], 8 * dtypes[i].width);
     char text[8];
     ck_assert_ok(tsr_checkpoint_metadata(in_folder("b"), "of \"it\"", sizeof text, text));
     ck_assert_str_eq(text, "\\");

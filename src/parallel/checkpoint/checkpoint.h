@@ -31,10 +31,14 @@ tsr_status tsr__checkpoint_check(const char *who, const char *path, const tsr_st
                                  const tsr_checkpoint_entry *entries) TSR_NODISCARD;
 /* Of an entry that has been checked. */
 tsr__checkpoint_part tsr__checkpoint_part_of(const tsr_checkpoint_entry *entry);
-/* Bytes of an element: f64, too, which no tensor holds. */
+/* Bytes of an element, and what its dtype is called: f64, too, which no tensor holds. */
 static inline uint64_t tsr__checkpoint_width(tsr_dtype dtype)
 {
     return dtype == TSR_F64 ? 8 : tsr_dtype_size(dtype);
+}
+static inline const char *tsr__checkpoint_dtype(tsr_dtype dtype)
+{
+    return dtype == TSR_F64 ? "f64" : tsr_dtype_name(dtype);
 }
 /* Elements of the whole. */
 uint64_t tsr__checkpoint_elements(const tsr_checkpoint_entry *entry);

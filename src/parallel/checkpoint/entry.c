@@ -95,7 +95,7 @@ static tsr_status check_tensor(const char *who, const tsr_stream *stream, bool s
     TSR__REQUIRE(layout->dtype == entry->dtype &&
                      (uint64_t)tsr_layout_count(layout) == entry->count,
                  "%s: '%s': %" PRIu64 " elements of %s are in a tensor that is %s %s", who,
-                 entry->name, entry->count, tsr_dtype_name(entry->dtype),
+                 entry->name, entry->count, tsr__checkpoint_dtype(entry->dtype),
                  tsr_dtype_name(layout->dtype), TSR__SHAPE(layout->ndim, layout->shape));
     TSR__REQUIRE(stream, "%s: stream is NULL, and '%s' is in a tensor", who, entry->name);
     TSR__REQUIRE(tsr_tensor_device(entry->tensor) == tsr_stream_device(stream),

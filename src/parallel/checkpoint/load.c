@@ -132,9 +132,9 @@ static tsr_status compare(const reader *r, const tsr_checkpoint_entry *entry,
         same = found->shape[d] == entry->shape[d];
     TSR__REQUIRE(same, "%s: %s: '%s' is %s in the file, not %s", who, r->path, entry->name,
                  TSR__SHAPE(found->ndim, found->shape), TSR__SHAPE(entry->ndim, entry->shape));
-    TSR__REQUIRE(strcmp(found->dtype, tsr_dtype_name(entry->dtype)) == 0,
+    TSR__REQUIRE(strcmp(found->dtype, tsr__checkpoint_dtype(entry->dtype)) == 0,
                  "%s: %s: '%s' is %s in the file, not %s", who, r->path, entry->name, found->dtype,
-                 tsr_dtype_name(entry->dtype));
+                 tsr__checkpoint_dtype(entry->dtype));
     return TSR_OK;
 }
 

@@ -182,7 +182,7 @@ static tsr_status compare_entries(int count, const tsr_checkpoint_entry *entries
         char shape[TSR_SHAPE_TEXT];
         TSR__REQUIRE(hash_entry(e) == first[i],
                      "%s: entry %d, '%s' %s %s with shard_dim %d, is another on rank 0", who, i,
-                     e->name, tsr_dtype_name(e->dtype),
+                     e->name, tsr__checkpoint_dtype(e->dtype),
                      tsr_shape_format(e->ndim, e->shape, shape, sizeof shape), e->shard_dim);
     }
     return TSR_OK;
