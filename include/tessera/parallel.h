@@ -22,7 +22,9 @@
  * Errors of all operations: TSR_ERR_INVALID (shapes, dtypes, devices, NULL, what other ranks
  * called), those of recording, and those of the communicator, with its deadlines: TSR_ERR_TIMEOUT,
  * TSR_ERR_PEER_LOST. Then the communicator inside has failed, and so does every later call, on all
- * ranks. Arguments that are wrong are found before anything has been sent.
+ * ranks. Arguments that are wrong, also tensors to write to that repeat an element, are found
+ * before anything has been sent: the group goes on. Where they are wrong on some ranks only, the
+ * others wait for these, at most until their deadline.
  *
  * Threads: one thread at a time uses a stream together with all tsr_parallel on it, and the
  * communicators they were made from. */

@@ -18,6 +18,10 @@ tsr_status tsr__tensor_create_host(tsr_device *device, tsr_dtype dtype, int ndim
 /* Waits for what other streams than `stream` do with the tensor's memory. */
 tsr_status tsr__tensor_settle(const tsr_stream *stream, const tsr_tensor *tensor) TSR_NODISCARD;
 
+/* `out` repeats no element. `op` begins the error text, `name` is the argument's name in it. */
+tsr_status tsr__require_writable(const char *op, const char *name,
+                                 const tsr_tensor *out) TSR_NODISCARD;
+
 /* Whether two tensors have elements in common, or may have. `same`, where not NULL: they are the
  * same elements at the same places. */
 bool tsr__tensors_overlap(const tsr_tensor *a, const tsr_tensor *b, bool *same);

@@ -3,6 +3,7 @@
 #define TSR_GPU_TENSOR_H
 
 #include "gpu/buffer.h"
+#include "gpu/reach.h"
 #include "tessera/tensor.h"
 
 struct tsr_tensor {
@@ -26,11 +27,10 @@ tsr_status tsr__require_tensor(const char *op, const char *name, const tsr_strea
 /* … and of dtype f32, f16 or bf16. */
 tsr_status tsr__require_float(const char *op, const char *name, const tsr_stream *stream,
                               const tsr_tensor *tensor);
-/* `out` repeats no element, and shares none with `in` unless they are the same view (and
+/* `out` is writable (reach.h), and shares no element with `in` unless they are the same view (and
  * `allow_same`). */
 tsr_status tsr__require_disjoint(const char *op, const char *out_name, const tsr_tensor *out,
                                  const char *in_name, const tsr_tensor *in, bool allow_same);
-tsr_status tsr__require_writable(const char *op, const char *name, const tsr_tensor *out);
 /* Writes `in`'s layout broadcast to `shape_of`'s shape; the error names both. */
 tsr_status tsr__require_broadcast(const char *op, const char *name, const tsr_tensor *in,
                                   const char *target_name, const tsr_tensor *target,

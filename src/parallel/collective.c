@@ -28,6 +28,15 @@ static tsr_status check_tensor(const char *who, const char *name, const tsr_para
     return TSR_OK;
 }
 
+/* What comes back can be written to it: found out here, and with one rank too, rather than when it
+ * has come. */
+static tsr_status check_output(const char *who, const char *name, const tsr_parallel *group,
+                               const tsr_tensor *tensor)
+{
+    TSR__TRY(check_tensor(who, name, group, tensor));
+    return tsr__require_writable(who, name, tensor);
+}
+
 static tsr_status check_op(const char *who, tsr_op op)
 {
     TSR__REQUIRE(op >= TSR_OP_SUM && op <= TSR_OP_PROD, "%s: there is no op %d", who, (int)op);
@@ -244,7 +253,7 @@ tsr_status tsr_parallel_all_reduce_start(tsr_parallel *group, tsr_tensor *tensor
 {
     const char *who = "parallel_all_reduce";
     TSR__TRY(check_group(who, group));
-    TSR__TRY(check_tensor(who, "tensor", group, tensor));
+    TSR__TRY(check_output(who, "tensor", group, tensor));
     TSR__TRY(check_op(who, op));
     TSR__REQUIRE(out, "%s: out is NULL", who);
     tsr_parallel_request *request;
@@ -264,7 +273,7 @@ tsr_status tsr_parallel_broadcast_start(tsr_parallel *group, tsr_tensor *tensor,
 {
     const char *who = "parallel_broadcast";
     TSR__TRY(check_group(who, group));
-    TSR__TRY(check_tensor(who, "tensor", group, tensor));
+    TSR__TRY(check_output(who, "tensor", group, tensor));
     TSR__REQUIRE(root >= 0 && root < group->size, "%s: there is no rank %d among %d", who, root,
                  group->size);
     TSR__REQUIRE(out, "%s: out is NULL", who);
@@ -334,7 +343,7 @@ tsr_status tsr_parallel_all_gather_start(tsr_parallel *group, tsr_tensor *out, c
 {
     const char *who = "parallel_all_gather";
     TSR__TRY(check_group(who, group));
-    TSR__TRY(check_tensor(who, "out", group, out));
+    TSR__TRY(check_output(who, "out", group, out));
     TSR__TRY(check_tensor(who, "in", group, in));
     TSR__REQUIRE(out_request, "%s: request is NULL", who);
     tsr_parallel_request *request;
@@ -383,7 +392,7 @@ tsr_status tsr_parallel_reduce_scatter_start(tsr_parallel *group, tsr_tensor *ou
 {
     const char *who = "parallel_reduce_scatter";
     TSR__TRY(check_group(who, group));
-    TSR__TRY(check_tensor(who, "out", group, out));
+    TSR__TRY(check_output(who, "out", group, out));
     TSR__TRY(check_tensor(who, "in", group, in));
     TSR__TRY(check_op(who, op));
     TSR__REQUIRE(out_request, "%s: request is NULL", who);
