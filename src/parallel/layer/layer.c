@@ -67,51 +67,13 @@ tsr_parallel *tsr_layer_group(const tsr_layer *layer)
     return layer ? layer->group : NULL;
 }
 
-/* Checks ----------------------------------------------------------------------------------------
- */
-
 tsr_status tsr__keep(const tsr_tensor *tensor, tsr_tensor **out)
 {
     return tsr_tensor_view(tensor, tsr_tensor_layout(tensor), out);
 }
 
-static bool is_float(tsr_dtype dtype)
-{
-    return dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16;
-}
-
-tsr_status tsr__layer_check_input(const tsr_layer *layer, const char *name, const tsr_tensor *x)
-{
-    TSR__REQUIRE(tsr_tensor_device(x) == layer->device, "%s: %s is on another device", layer->who,
-                 name);
-    const tsr_layout *layout = tsr_tensor_layout(x);
-    TSR__REQUIRE(is_float(layout->dtype), "%s: %s is %s; f32, f16 or bf16 is needed", layer->who,
-                 name, tsr_dtype_name(layout->dtype));
-    TSR__REQUIRE(layout->ndim >= 1, "%s: %s is a scalar", layer->who, name);
-    return TSR_OK;
-}
-
-tsr_status tsr__layer_check_sequence_dim(const tsr_layer *layer, int dim)
-{
-    TSR__REQUIRE(dim >= 0, "%s: sequence_dim is %d; dimensions count from 0", layer->who, dim);
-    return TSR_OK;
-}
-
-tsr_status tsr__layer_has_sequence_dim(const tsr_layer *layer, int dim, const tsr_layout *layout)
-{
-    TSR__REQUIRE(dim < layout->ndim - 1, "%s: sequence_dim %d is none of %s before the last",
-                 layer->who, dim, TSR__SHAPE(layout->ndim, layout->shape));
-    return TSR_OK;
-}
-
-tsr_status tsr__layer_dtype(const tsr_layer *layer, tsr_dtype given, tsr_dtype *out)
-{
-    tsr_dtype dtype = given == (tsr_dtype)0 ? TSR_F32 : given;
-    TSR__REQUIRE(is_float(dtype), "%s: dtype %s is none of f32, f16 and bf16", layer->who,
-                 tsr_dtype_name(dtype));
-    *out = dtype;
-    return TSR_OK;
-}
+/* Dividing --------------------------------------------------------------------------------------
+ */
 
 static tsr_status cut(const tsr_layer *layer, int64_t size, const tsr_partition_params *params,
                       int64_t *sizes, int64_t *first)
@@ -286,25 +248,6 @@ void tsr_layer_zero_grad(tsr_layer *layer)
         tsr_layer_zero_grad(layer->child[i]);
 }
 
-static tsr_status check_memory(const tsr_layer *layer, const tsr__layer_parameter *parameter,
-                               const char *what, const tsr_tensor *tensor, tsr_dtype dtype)
-{
-    if (!tensor)
-        return TSR_OK;
-    const tsr_layout *layout = tsr_tensor_layout(tensor);
-    tsr_layout part = {.ndim = parameter->seen.ndim};
-    tsr__parameter_shape(parameter, part.shape);
-    TSR__REQUIRE(tsr_tensor_device(tensor) == layer->device,
-                 "%s: the %s of %s is on another device", layer->who, what, parameter->name);
-    TSR__REQUIRE(tsr_layout_same_shape(&part, layout) &&
-                     (dtype == (tsr_dtype)0 ? is_float(layout->dtype) : layout->dtype == dtype),
-                 "%s: the %s of %s is %s %s; here it is %s %s", layer->who, what, parameter->name,
-                 dtype == (tsr_dtype)0 ? "a float" : tsr_dtype_name(dtype),
-                 TSR__SHAPE(part.ndim, part.shape), tsr_dtype_name(layout->dtype),
-                 TSR__SHAPE_OF(tensor));
-    return TSR_OK;
-}
-
 tsr_status tsr_layer_set_parameter(tsr_layer *layer, int index, tsr_tensor *tensor,
                                    tsr_tensor *grad, bool grad_holds)
 {
@@ -312,8 +255,9 @@ tsr_status tsr_layer_set_parameter(tsr_layer *layer, int index, tsr_tensor *tens
     tsr_layer *owner = owner_of(layer, &index);
     TSR__REQUIRE(owner, "layer_set_parameter: there is no parameter %d", asked);
     tsr__layer_parameter *parameter = &owner->parameter[index];
-    TSR__TRY(check_memory(owner, parameter, "tensor", tensor, parameter->seen.dtype));
-    TSR__TRY(check_memory(owner, parameter, "gradient", grad, (tsr_dtype)0));
+    TSR__TRY(
+        tsr__parameter_check_memory(owner, parameter, "tensor", tensor, parameter->seen.dtype));
+    TSR__TRY(tsr__parameter_check_memory(owner, parameter, "gradient", grad, (tsr_dtype)0));
     tsr_tensor *values = NULL, *gradient = NULL;
     if (tensor)
         TSR__TRY(tsr__keep(tensor, &values));

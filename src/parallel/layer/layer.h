@@ -3,6 +3,7 @@
  *     layer.c      what all layers do: passes, parameters by number and name
  *     parameter.c  a rank's part of a parameter, and its gradient
  *     initial.c    what parameters begin with
+ *     check.c      what is demanded of arguments
  *     temps.c      tensors that live as long as one pass
  *     linear.c     making linear layers; column.c, row.c: their passes; product.c: a product whose
  *                  finished parts are reduced while others are computed
@@ -78,6 +79,14 @@ tsr_status tsr__layer_new(const tsr__layer_type *type, size_t size, tsr_parallel
                           const char *name, tsr_layer **out) TSR_NODISCARD;
 /* A view that keeps the memory of a tensor of the caller's. */
 tsr_status tsr__keep(const tsr_tensor *tensor, tsr_tensor **out) TSR_NODISCARD;
+/* Cuts a size that error texts call `what` among the group's ranks, into sizes[ranks], which is
+ * allocated; `first` is where this rank's part starts. */
+tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_t size,
+                                const tsr_partition_params *params, int64_t **sizes,
+                                int64_t *first) TSR_NODISCARD;
+
+/* check.c */
+
 /* `x` is a tensor of floats on the layer's device, of at least one dimension. */
 tsr_status tsr__layer_check_input(const tsr_layer *layer, const char *name,
                                   const tsr_tensor *x) TSR_NODISCARD;
@@ -89,11 +98,11 @@ tsr_status tsr__layer_has_sequence_dim(const tsr_layer *layer, int dim,
                                        const tsr_layout *layout) TSR_NODISCARD;
 /* 0 is f32; other dtypes than floats are errors. */
 tsr_status tsr__layer_dtype(const tsr_layer *layer, tsr_dtype given, tsr_dtype *out) TSR_NODISCARD;
-/* Cuts a size that error texts call `what` among the group's ranks, into sizes[ranks], which is
- * allocated; `first` is where this rank's part starts. */
-tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_t size,
-                                const tsr_partition_params *params, int64_t **sizes,
-                                int64_t *first) TSR_NODISCARD;
+/* `tensor`, where not NULL, can be what error texts call `what`, of dtype `dtype`, 0 for any float.
+ */
+tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
+                                       const tsr__layer_parameter *parameter, const char *what,
+                                       const tsr_tensor *tensor, tsr_dtype dtype) TSR_NODISCARD;
 
 /* parameter.c */
 typedef struct tsr__parameter_spec {
