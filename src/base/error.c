@@ -4,16 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Long enough for a sentence with several shapes in it; longer texts end in "…". */
-#define TEXT_SIZE 1024
-
-static _Thread_local char error_text[TEXT_SIZE];
+static _Thread_local char error_text[TSR__ERROR_TEXT];
 
 /* Cuts in whole characters (a UTF-8 sequence is not split) and shows that something is missing. */
 static void mark_cut(char *text)
 {
     static const char ellipsis[] = "…";
-    size_t end = TEXT_SIZE - sizeof ellipsis;
+    size_t end = TSR__ERROR_TEXT - sizeof ellipsis;
     while (end > 0 && ((unsigned char)text[end] & 0xC0u) == 0x80u)
         end--;
     memcpy(text + end, ellipsis, sizeof ellipsis);
@@ -22,7 +19,7 @@ static void mark_cut(char *text)
 /* Arguments may point into the old text, so the new one is built beside it. */
 static void record(const char *prefix, const char *text)
 {
-    char next[TEXT_SIZE];
+    char next[TSR__ERROR_TEXT];
     int length = snprintf(next, sizeof next, "%s%s", prefix, text);
     if (length < 0)
         next[0] = '\0';
@@ -33,16 +30,16 @@ static void record(const char *prefix, const char *text)
 
 static void format_text(char *text, const char *format, va_list args)
 {
-    int length = vsnprintf(text, TEXT_SIZE, format, args);
+    int length = vsnprintf(text, TSR__ERROR_TEXT, format, args);
     if (length < 0)
         text[0] = '\0';
-    else if (length >= TEXT_SIZE)
+    else if (length >= TSR__ERROR_TEXT)
         mark_cut(text);
 }
 
 tsr_status tsr__fail(tsr_status status, const char *format, ...)
 {
-    char text[TEXT_SIZE];
+    char text[TSR__ERROR_TEXT];
     va_list args;
     va_start(args, format);
     format_text(text, format, args);
@@ -53,7 +50,7 @@ tsr_status tsr__fail(tsr_status status, const char *format, ...)
 
 tsr_status tsr__fail_context(tsr_status status, const char *format, ...)
 {
-    char context[TEXT_SIZE + 2];
+    char context[TSR__ERROR_TEXT + 2];
     va_list args;
     va_start(args, format);
     format_text(context, format, args);

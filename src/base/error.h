@@ -10,6 +10,10 @@
 #define TSR__PRINTF(fmt, args)
 #endif
 
+/* Bytes of a recorded text, with its end: long enough for a sentence with several shapes in it;
+ * longer texts end in "…". */
+#define TSR__ERROR_TEXT 1024
+
 /* Records the calling thread's error text and returns `status`, so that it can stand in a return.
  */
 tsr_status tsr__fail(tsr_status status, const char *format, ...) TSR__PRINTF(2, 3);

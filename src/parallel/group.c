@@ -100,10 +100,7 @@ void tsr_parallel_destroy(tsr_parallel **group)
     tsr_parallel *expected = closing;
     atomic_compare_exchange_strong(&chosen, &expected, NULL);
     if (closing->queue)
-        tsr__parallel_fail(closing, tsr__fail(TSR_ERR_PEER_LOST,
-                                              "parallel: rank %d destroyed its group while "
-                                              "requests were in progress",
-                                              closing->rank));
+        tsr__parallel_give_up(closing, "destroyed its group while requests were in progress");
     tsr_comm_destroy(&closing->comm);
     tsr__parallel_lane_leave(closing);
     for (int i = 0; i < TSR__PARALLEL_PIECES; i++)

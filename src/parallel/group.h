@@ -109,6 +109,9 @@ tsr_status tsr__parallel_check(const tsr_parallel *group) TSR_NODISCARD;
 /* The group has failed with `status` and the recorded text: nothing goes on, all requests have
  * failed, other ranks are told. */
 void tsr__parallel_fail(tsr_parallel *group, tsr_status status);
+/* … because this rank has given up: it "cancelled a request". The recorded text stays, which may
+ * say why. */
+void tsr__parallel_give_up(tsr_parallel *group, const char *what);
 
 /* Puts a request that has its tensors into the queue: everything recorded so far comes first. */
 tsr_status tsr__parallel_enqueue(tsr_parallel_request *request) TSR_NODISCARD;

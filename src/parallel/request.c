@@ -60,6 +60,15 @@ void tsr__parallel_fail(tsr_parallel *group, tsr_status status)
     (void)tsr__fail(group->status, "%s", group->why);
 }
 
+void tsr__parallel_give_up(tsr_parallel *group, const char *what)
+{
+    char before[TSR__ERROR_TEXT];
+    snprintf(before, sizeof before, "%s", tsr_last_error());
+    tsr__parallel_fail(group,
+                       tsr__fail(TSR_ERR_PEER_LOST, "parallel: rank %d %s", group->rank, what));
+    (void)tsr__fail(group->status, "%s", before);
+}
+
 /* The queue -------------------------------------------------------------------------------------
  */
 
@@ -255,8 +264,7 @@ void tsr_parallel_cancel(tsr_parallel_request **request)
         return;
     tsr_parallel *group = (*request)->group;
     if ((*request)->state != TSR__PARALLEL_DONE)
-        tsr__parallel_fail(group, tsr__fail(TSR_ERR_PEER_LOST,
-                                            "parallel: rank %d cancelled a request", group->rank));
+        tsr__parallel_give_up(group, "cancelled a request");
     tsr__parallel_request_free(*request);
     *request = NULL;
 }

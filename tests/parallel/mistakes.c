@@ -73,3 +73,29 @@ CASE(repeated_on_one, "where one rank's output repeats elements, the others wait
     tsr_comm_destroy(&impatient);
     tsr_tensor_destroy(&tensor);
 }
+
+CASE(kept_text, "who gives up because of an error can still read it afterwards")
+{
+    tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){1000});
+    for (int destroy = 0; destroy < 2 && ranks > 1; destroy++) {
+        tsr_parallel *of_all = NULL;
+        tsr_parallel_request *request = NULL;
+        OK(tsr_fill(queue, a, 1));
+        OK(tsr_parallel_create(world, queue, NULL, &of_all));
+        OK(tsr_comm_barrier(world));
+        if (my_rank == 0) {
+            OK(tsr_parallel_all_reduce_start(of_all, a, TSR_OP_SUM, &request));
+            FAILS(tsr_parallel_wait(NULL), TSR_ERR_INVALID, "parallel_wait: request is NULL");
+            if (destroy)
+                tsr_parallel_destroy(&of_all);
+            else
+                tsr_parallel_cancel(&request);
+            CHECK(strcmp(tsr_last_error(), "parallel_wait: request is NULL") == 0, "it says %s",
+                  tsr_last_error());
+        }
+        OK(tsr_comm_barrier(world));
+        tsr_parallel_cancel(&request);
+        tsr_parallel_destroy(&of_all);
+    }
+    tsr_tensor_destroy(&a);
+}
