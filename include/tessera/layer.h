@@ -94,10 +94,10 @@ TSR_API TSR_NODISCARD tsr_status tsr_layer_find_parameter(const tsr_layer *layer
 TSR_API void tsr_layer_zero_grad(tsr_layer *layer);
 
 /* Gives a parameter memory of the caller's for its values and its gradient: views of which the
- * layer holds its own. They have the shape of this rank's part, and `tensor` the parameter's dtype;
- * the gradient any float dtype. NULL takes the memory away: for deferred layers, whose parameters
- * come and go. The gradient counts as 0 until the next backward pass unless `grad_holds` says it
- * has something to add to. Errors: TSR_ERR_INVALID. */
+ * layer holds its own. They have the shape of this rank's part and repeat no element, `tensor` has
+ * the parameter's dtype, the gradient any float dtype. NULL takes the memory away: for deferred
+ * layers, whose parameters come and go. The gradient counts as 0 until the next backward pass
+ * unless `grad_holds` says it has something to add to. Errors: TSR_ERR_INVALID. */
 TSR_API TSR_NODISCARD tsr_status tsr_layer_set_parameter(tsr_layer *layer, int index,
                                                          tsr_tensor *tensor, tsr_tensor *grad,
                                                          bool grad_holds);

@@ -99,3 +99,191 @@ CASE(kept_text, "who gives up because of an error can still read it afterwards")
     }
     tsr_tensor_destroy(&a);
 }
+
+/* Layers ----------------------------------------------------------------------------------------
+ */
+
+enum { PLACE = 4096 }; /* room for any tensor below */
+
+/* The first elements of a tensor's memory as one of another shape. */
+static tsr_tensor *start_of(const tsr_tensor *memory, tsr_dtype dtype, const tsr_layout *shape)
+{
+    tsr_layout layout;
+    tsr_tensor *view;
+    OK(tsr_layout_init(dtype, shape->ndim, shape->shape, &layout));
+    OK(tsr_tensor_view(memory, &layout, &view));
+    return view;
+}
+
+static tsr_tensor *placed(tsr_dtype dtype, int ndim, const int64_t *shape)
+{
+    tsr_tensor *memory = tensor_new(dtype, 1, (int64_t[]){PLACE});
+    tsr_layout layout;
+    OK(tsr_layout_init(dtype, ndim, shape, &layout));
+    OK(tsr_fill(queue, memory, 1));
+    tsr_tensor *view = start_of(memory, dtype, &layout);
+    tsr_tensor_destroy(&memory);
+    return view;
+}
+
+enum { COLUMN_KINDS = 4, LINEAR_KINDS = 9, EMBEDDING = 12, KINDS };
+
+static tsr_layer *new_linear(int kind)
+{
+    static const tsr_layer_layout layouts[LINEAR_KINDS][2] = {
+        {TSR_LAYOUT_FULL, TSR_LAYOUT_SHARDED},
+        {TSR_LAYOUT_GATHER, TSR_LAYOUT_SHARDED},
+        {TSR_LAYOUT_SEQUENCE},
+        {TSR_LAYOUT_SEQUENCE, TSR_LAYOUT_FULL},
+        {TSR_LAYOUT_SHARDED},
+        {TSR_LAYOUT_FULL, TSR_LAYOUT_FULL},
+        {TSR_LAYOUT_SHARDED, TSR_LAYOUT_SEQUENCE},
+        {TSR_LAYOUT_FULL, TSR_LAYOUT_SHARDED},
+        {TSR_LAYOUT_GATHER, TSR_LAYOUT_SEQUENCE}};
+    static const double rates[64] = {3, 1, 2, 1, 1, 5, 1, 1};
+    tsr_linear_params params = {.input_size = 4 * ranks,
+                                .output_size = 2 * ranks,
+                                .input = layouts[kind][0],
+                                .output = layouts[kind][1]};
+    if (kind == LINEAR_KINDS - 1) /* the weight is divided in another way than x */
+        params.partition = (tsr_partition_params){.kind = TSR_PARTITION_WEIGHTED, .rates = rates};
+    tsr_layer *layer = NULL;
+    OK(kind < COLUMN_KINDS ? tsr_column_linear_create(&params, &layer)
+                           : tsr_row_linear_create(&params, &layer));
+    return layer;
+}
+
+/* A layer of each kind, and an input for it. */
+static tsr_layer *new_layer(int kind, tsr_tensor **x)
+{
+    tsr_layer *layer = NULL;
+    /* Linear layers whose inputs are divided by features get 4 of them. */
+    const bool whole = kind == 0 || kind == 2 || kind == 3 || kind == 5 || kind == 7;
+    const int64_t shape[2] = {2 * ranks, whole || kind >= LINEAR_KINDS ? 4 * ranks : 4};
+    *x = placed(kind == EMBEDDING ? TSR_I32 : TSR_F32, 2, shape);
+    if (kind < LINEAR_KINDS)
+        return new_linear(kind);
+    if (kind == EMBEDDING) {
+        OK(tsr_embedding_create(tsr_embedding_params(.vocabulary_size = 3 * ranks, .width = 2,
+                                                     .output = TSR_LAYOUT_SEQUENCE),
+                                &layer));
+        return layer;
+    }
+    OK(tsr_mlp_create(tsr_mlp_params(.input_size = 4 * ranks, .hidden_size = 2 * ranks,
+                                     .output_size = 3, .gated = kind == 10, .sequence = kind == 11),
+                      &layer));
+    return layer;
+}
+
+static uint64_t operations(void)
+{
+    tsr_parallel_stats stats;
+    tsr_parallel_get_stats(group, &stats);
+    return stats.operations;
+}
+
+/* A pass failed because of parameter `name`, and had sent nothing. */
+static void check_refused(tsr_status status, uint64_t before, const char *format, const char *name)
+{
+    char text[200];
+    snprintf(text, sizeof text, format, name);
+    CHECK(status == TSR_ERR_INVALID && strstr(tsr_last_error(), text), "%s: %s, not %s",
+          tsr_status_name(status), tsr_last_error(), text);
+    CHECK(operations() == before, "%s, but something was sent", text);
+}
+
+typedef struct pass {
+    tsr_layer *layer;
+    tsr_layer_saved *saved;
+    tsr_tensor *x, *y, *dy, **dx;
+} pass;
+
+/* Without the memory of parameter `index`, which it gets back; `needed` in the backward pass. */
+static void check_no_memory(const pass *p, int index, bool needed)
+{
+    const tsr_parameter *parameter = tsr_layer_parameter(p->layer, index);
+    const tsr_layout *layout = tsr_tensor_layout(parameter->tensor);
+    tsr_tensor *memory = tensor_new(layout->dtype, layout->ndim, layout->shape), *y = NULL;
+    OK(tsr_copy(queue, memory, parameter->tensor));
+    OK(tsr_layer_set_parameter(p->layer, index, NULL, NULL, false));
+    const uint64_t before = operations();
+    check_refused(tsr_layer_forward(p->layer, p->x, NULL, &y), before, "%s has no memory",
+                  parameter->name);
+    if (needed)
+        check_refused(tsr_layer_backward(p->layer, p->saved, p->dy, p->dx), before,
+                      "%s has no memory", parameter->name);
+    OK(tsr_layer_set_parameter(p->layer, index, memory, NULL, false));
+    tsr_tensor_destroy(&memory);
+}
+
+/* With a gradient of parameter `index` where x is, or dy. */
+static void check_gradient_on(const pass *p, int index, const tsr_tensor *place, const char *format)
+{
+    const tsr_parameter *parameter = tsr_layer_parameter(p->layer, index);
+    tsr_tensor *grad = start_of(place, TSR_F32, tsr_tensor_layout(parameter->tensor));
+    tsr_tensor *memory = NULL;
+    OK(tsr_tensor_view(parameter->tensor, tsr_tensor_layout(parameter->tensor), &memory));
+    OK(tsr_layer_set_parameter(p->layer, index, memory, grad, false));
+    check_refused(tsr_layer_backward(p->layer, p->saved, p->dy, p->dx), operations(), format,
+                  parameter->name);
+    OK(tsr_layer_set_parameter(p->layer, index, memory, NULL, false));
+    tsr_tensor_destroy(&memory);
+    tsr_tensor_destroy(&grad);
+}
+
+CASE(layer_mistakes, "passes find out what is wrong with parameters before they send anything")
+{
+    for (int kind = 0; kind < KINDS; kind++) {
+        tsr_tensor *y = NULL, *dx = NULL;
+        pass p = {.dx = kind == EMBEDDING ? NULL : &dx};
+        p.layer = new_layer(kind, &p.x);
+        OK(tsr_layer_forward(p.layer, p.x, &p.saved, &y));
+        p.dy = placed(TSR_F32, tsr_tensor_layout(y)->ndim, tsr_tensor_layout(y)->shape);
+        for (int i = 0; i < tsr_layer_parameter_count(p.layer); i++) {
+            check_no_memory(&p, i, kind != EMBEDDING);
+            check_gradient_on(&p, i, p.dy, "the gradient of %s overlaps dy");
+            check_gradient_on(&p, i, p.x, "the gradient of %s overlaps x");
+        }
+        CHECK(!dx, "something was written");
+        OK(tsr_layer_backward(p.layer, p.saved, p.dy, p.dx));
+        check_goes_on(group);
+        tsr_tensor *all[] = {p.x, p.dy, y, dx};
+        for (int i = 0; i < 4; i++)
+            tsr_tensor_destroy(&all[i]);
+        tsr_layer_saved_destroy(&p.saved);
+        tsr_layer_destroy(&p.layer);
+    }
+}
+
+CASE(undividable_rows, "rows that cannot be divided are found before x is gathered")
+{
+    tsr_layer *layer = new_linear(LINEAR_KINDS - 1);
+    tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){2 * ranks + 1, 4}), *y = NULL;
+    const uint64_t before = operations();
+    char shape[64];
+    snprintf(shape, sizeof shape, "dimension 0 of [%d,4]", 2 * ranks + 1);
+    if (ranks > 1)
+        check_refused(tsr_layer_forward(layer, x, NULL, &y), before, "%s is not divisible", shape);
+    tsr_tensor_destroy(&x);
+    tsr_layer_destroy(&layer);
+}
+
+CASE(repeated_parameters, "memory of parameters that repeats elements is refused")
+{
+    tsr_layer *layer = NULL;
+    tsr_tensor *good = tensor_new(TSR_F32, 2, (int64_t[]){3, 5}), *bad = repeating(3, 0, 1);
+    OK(tsr_column_linear_create(
+        tsr_linear_params(.input_size = 5, .output_size = 3 * ranks, .name = "up"), &layer));
+    FAILS(tsr_layer_set_parameter(layer, 0, good, bad, false), TSR_ERR_INVALID,
+          "column_linear up: the gradient of up.weight is a view [3,5] that names an element more "
+          "than once");
+    FAILS(tsr_layer_set_parameter(layer, 0, bad, good, false), TSR_ERR_INVALID,
+          "column_linear up: the tensor of up.weight is a view [3,5] that names an element more "
+          "than once");
+    CHECK(tsr_layer_parameter(layer, 0)->tensor && !tsr_layer_parameter(layer, 0)->grad,
+          "something has changed");
+    OK(tsr_layer_set_parameter(layer, 0, good, NULL, false));
+    tsr_tensor_destroy(&good);
+    tsr_tensor_destroy(&bad);
+    tsr_layer_destroy(&layer);
+}

@@ -1,6 +1,9 @@
 /* What layers demand of sizes, tensors and memory, and the words for it when they do not get it. */
 #include "parallel/layer/layer.h"
 
+#include "gpu/reach.h"
+#include "tensor/overlap.h"
+
 static bool is_float(tsr_dtype dtype)
 {
     return dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16;
@@ -56,5 +59,47 @@ tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
                  dtype == (tsr_dtype)0 ? "a float" : tsr_dtype_name(dtype),
                  TSR__SHAPE(part.ndim, part.shape), tsr_dtype_name(layout->dtype),
                  TSR__SHAPE_OF(tensor));
+    /* Of the values too: who trains them writes to them. */
+    TSR__REQUIRE(!tsr__layout_repeats(layout),
+                 "%s: the %s of %s is a view %s that names an element more than once", layer->who,
+                 what, parameter->name, TSR__SHAPE_OF(tensor));
+    return TSR_OK;
+}
+
+static tsr_status check_memory(const tsr_layer *layer)
+{
+    for (int i = 0; i < layer->parameter_count; i++)
+        TSR__TRY(tsr__parameter_require(layer, i));
+    return TSR_OK;
+}
+
+tsr_status tsr__layer_check_forward(const tsr_layer *layer)
+{
+    TSR__TRY(check_memory(layer));
+    for (int i = 0; i < 2 && layer->child[i]; i++)
+        TSR__TRY(tsr__layer_check_forward(layer->child[i]));
+    return TSR_OK;
+}
+
+static tsr_status check_apart(const tsr_layer *layer, const tsr_parameter *parameter,
+                              const char *name, const tsr_tensor *tensor)
+{
+    TSR__REQUIRE(!parameter->grad || !tsr__tensors_overlap(parameter->grad, tensor, NULL),
+                 "%s: the gradient of %s overlaps %s", layer->who, parameter->name, name);
+    return TSR_OK;
+}
+
+tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const tsr_tensor *x,
+                                     const tsr_tensor *dy)
+{
+    if (weights)
+        TSR__TRY(check_memory(layer));
+    for (int i = 0; i < layer->parameter_count; i++) {
+        TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "x", x));
+        TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "dy", dy));
+    }
+    /* The second child's gradient of its input is what the first one goes on with. */
+    for (int i = 0; i < 2 && layer->child[i]; i++)
+        TSR__TRY(tsr__layer_check_backward(layer->child[i], weights || i == 1, x, dy));
     return TSR_OK;
 }

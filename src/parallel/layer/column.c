@@ -83,25 +83,22 @@ typedef struct block {
     int64_t first, count;
 } block;
 
-static tsr_status find_blocks(tsr__linear *linear, block blocks[TSR__LINEAR_PARTS_MOST], int *count)
+/* Returns how many. All parameters have memory. */
+static int find_blocks(tsr__linear *linear, block blocks[TSR__LINEAR_PARTS_MOST])
 {
-    tsr_layer *layer = &linear->base;
-    for (int i = 0; i < layer->parameter_count; i++)
-        TSR__TRY(tsr__parameter_require(layer, i));
+    const tsr_layer *layer = &linear->base;
     if (linear->parts > 1 && linear->length > 0 && still_joint(linear, 0, &linear->joint_weight) &&
         (!linear->has_bias || still_joint(linear, 1, &linear->joint_bias))) {
         blocks[0] =
             (block){linear->joint_weight, linear->joint_bias, 0, linear->length * linear->parts};
-        *count = 1;
-        return TSR_OK;
+        return 1;
     }
     for (int p = 0; p < linear->parts; p++) {
         const tsr__layer_parameter *weight = &layer->parameter[tsr__weight_of(linear, p)];
         blocks[p] = (block){weight[0].seen.tensor, linear->has_bias ? weight[1].seen.tensor : NULL,
                             linear->length * p, linear->length};
     }
-    *count = linear->parts;
-    return TSR_OK;
+    return linear->parts;
 }
 
 /* Forward ---------------------------------------------------------------------------------------
@@ -111,9 +108,8 @@ static tsr_status multiply(tsr__linear *linear, tsr__temps *temps, tsr_tensor *y
                            const tsr_tensor *ready, tsr_activation activation)
 {
     block blocks[TSR__LINEAR_PARTS_MOST];
-    int count;
+    const int count = find_blocks(linear, blocks);
     tsr_tensor *x2, *y2;
-    TSR__TRY(find_blocks(linear, blocks, &count));
     TSR__TRY(tsr__temp_flatten(temps, ready, &x2));
     TSR__TRY(tsr__temp_flatten(temps, y, &y2));
     for (int i = 0; i < count; i++) {
@@ -190,8 +186,7 @@ static tsr_status multiply_back(tsr__linear *linear, tsr__temps *temps, const ts
                                 tsr_tensor *dx2)
 {
     block blocks[TSR__LINEAR_PARTS_MOST];
-    int count;
-    TSR__TRY(find_blocks(linear, blocks, &count));
+    const int count = find_blocks(linear, blocks);
     for (int i = 0; i < count; i++) {
         tsr_tensor *part;
         TSR__TRY(tsr__temp_slice(temps, dy2, 1, blocks[i].first, blocks[i].count, &part));

@@ -77,7 +77,6 @@ static tsr_status forward_with(embedding *e, tsr__temps *temps, const tsr_tensor
     tsr_tensor *indices, *sum, *sum2, *mine;
     TSR__TRY(check_indices(e, x));
     TSR__TRY(output_shape(e, x, &whole, &part, &dim));
-    TSR__TRY(tsr__parameter_require(layer, 0));
     tsr_tensor *table = layer->parameter[0].seen.tensor;
     const tsr_dtype dtype = layer->parameter[0].seen.dtype;
     TSR__TRY(flat_indices(temps, x, &indices));

@@ -118,6 +118,7 @@ tsr_status tsr_layer_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_sa
                              tsr_tensor **y)
 {
     TSR__REQUIRE(layer && x && y, "layer_forward: %s is NULL", !layer ? "layer" : x ? "y" : "x");
+    TSR__TRY(tsr__layer_check_forward(layer));
     tsr_layer_saved *keep = NULL;
     if (saved) {
         keep = tsr__calloc(1, sizeof *keep);
@@ -150,6 +151,7 @@ tsr_status tsr_layer_backward(tsr_layer *layer, const tsr_layer_saved *saved, co
     TSR__REQUIRE(saved->layer == layer, "%s: what was saved is of %s", layer->who,
                  saved->layer->who);
     TSR__TRY(tsr__layer_check_input(layer, "dy", dy));
+    TSR__TRY(tsr__layer_check_backward(layer, dx != NULL, saved->x, dy));
     tsr_tensor *result = NULL;
     TSR__TRY(layer->type->backward(layer, saved, dy, dx ? &result : NULL));
     if (dx)

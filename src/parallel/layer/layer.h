@@ -98,8 +98,14 @@ tsr_status tsr__layer_has_sequence_dim(const tsr_layer *layer, int dim,
                                        const tsr_layout *layout) TSR_NODISCARD;
 /* 0 is f32; other dtypes than floats are errors. */
 tsr_status tsr__layer_dtype(const tsr_layer *layer, tsr_dtype given, tsr_dtype *out) TSR_NODISCARD;
-/* `tensor`, where not NULL, can be what error texts call `what`, of dtype `dtype`, 0 for any float.
- */
+/* What the caller can have got wrong besides shapes, of the layer and its children, to be found
+ * before anything is sent: all parameters have memory; in a backward pass, where `weights` are
+ * needed in it, and no gradient is to be added to what it is computed from. */
+tsr_status tsr__layer_check_forward(const tsr_layer *layer) TSR_NODISCARD;
+tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const tsr_tensor *x,
+                                     const tsr_tensor *dy) TSR_NODISCARD;
+/* `tensor`, where not NULL, repeats no element and can be what error texts call `what`, of dtype
+ * `dtype`, 0 for any float. */
 tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
                                        const tsr__layer_parameter *parameter, const char *what,
                                        const tsr_tensor *tensor, tsr_dtype dtype) TSR_NODISCARD;

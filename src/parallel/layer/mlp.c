@@ -243,6 +243,7 @@ tsr_status tsr_mlp_forward_block(tsr_layer *column, tsr_layer *row, tsr_activati
 {
     TSR__REQUIRE(column && row && activation && x && y, "mlp_forward_block: an argument is NULL");
     tsr_tensor *hidden = NULL;
+    TSR__TRY(tsr__layer_check_forward(row));
     TSR__TRY(tsr_layer_forward(column, x, NULL, &hidden));
     tsr_status status = activation(user, column->stream, hidden, hidden);
     if (status == TSR_OK)

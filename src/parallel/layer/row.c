@@ -80,6 +80,15 @@ static tsr_status divided_along(const tsr__linear *linear, const tsr_tensor *who
     return TSR_OK;
 }
 
+/* y can be divided as it is to be: found out before x is gathered. */
+static tsr_status check_output(const tsr__linear *linear, const tsr_tensor *x)
+{
+    int dim;
+    const int64_t *sizes;
+    int64_t mine;
+    return divided_along(linear, x, &dim, &sizes, &mine);
+}
+
 /* Forward ---------------------------------------------------------------------------------------
  */
 
@@ -108,8 +117,7 @@ static tsr_status forward_with(tsr__linear *linear, tsr__temps *temps, const tsr
                                tsr_layer_saved *saved, tsr_tensor **y)
 {
     TSR__TRY(check_input(linear, x));
-    for (int i = 0; i < linear->base.parameter_count; i++)
-        TSR__TRY(tsr__parameter_require(&linear->base, i));
+    TSR__TRY(check_output(linear, x));
     const tsr_tensor *ready = x;
     tsr_tensor *all, *x2, *sum;
     if (gathers(linear)) {
@@ -180,7 +188,6 @@ static tsr_status input_gradient(back *pass, const tsr_tensor *dy2, tsr_tensor *
     const tsr_layer *layer = &linear->base;
     const tsr_dtype dtype = tsr_tensor_layout(pass->x)->dtype;
     tsr_tensor *local, *local2;
-    TSR__TRY(tsr__parameter_require(layer, 0));
     TSR__TRY(tsr__temp_like(pass->temps, pass->x, dtype, -1, linear->length, &local));
     TSR__TRY(tsr__temp_flatten(pass->temps, local, &local2));
     TSR__TRY(tsr_matmul(layer->stream, local2, dy2, layer->parameter[0].seen.tensor, NULL));
