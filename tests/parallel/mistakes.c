@@ -268,6 +268,22 @@ CASE(undividable_rows, "rows that cannot be divided are found before x is gather
     tsr_layer_destroy(&layer);
 }
 
+CASE(entropy_outputs, "cross-entropy finds what is wrong with its outputs before it sends anything")
+{
+    tsr_tensor *logits = tensor_new(TSR_F32, 2, (int64_t[]){4, 2});
+    tsr_tensor *labels = tensor_new(TSR_I32, 1, (int64_t[]){4});
+    tsr_tensor *loss = tensor_new(TSR_F32, 1, (int64_t[]){5});
+    const uint64_t before = operations();
+    FAILS(tsr_vocabulary_cross_entropy(group, loss, NULL, logits, labels, 2 * ranks, NULL, 1),
+          TSR_ERR_INVALID, "vocabulary_cross_entropy: loss is [5]; logits [4,2] give one per row");
+    FAILS(tsr_vocabulary_cross_entropy(group, NULL, loss, logits, labels, 2 * ranks, NULL, 1),
+          TSR_ERR_INVALID, "vocabulary_cross_entropy: dlogits is [5], logits is [4,2]");
+    CHECK(operations() == before, "something was sent");
+    tsr_tensor_destroy(&logits);
+    tsr_tensor_destroy(&labels);
+    tsr_tensor_destroy(&loss);
+}
+
 CASE(repeated_parameters, "memory of parameters that repeats elements is refused")
 {
     tsr_layer *layer = NULL;

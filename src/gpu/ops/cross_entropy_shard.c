@@ -174,24 +174,44 @@ tsr_status tsr__cross_entropy_part(tsr_stream *stream, tsr_tensor *stats, const 
     return run(&s, stream);
 }
 
+static tsr_status check_whole(const step *s, tsr_stream *stream)
+{
+    TSR__TRY(check(s, stream));
+    TSR__TRY(check_outputs(s, stream));
+    return s->loss ? tsr__require_disjoint(s->op, "loss", s->loss, "stats", s->stats, false)
+                   : TSR_OK;
+}
+
+static step whole_step(tsr_tensor *loss, tsr_tensor *dlogits, const tsr_tensor *logits,
+                       const tsr_tensor *labels, const tsr_tensor *stats, int64_t first,
+                       int64_t classes)
+{
+    return (step){.op = "vocabulary_cross_entropy",
+                  .loss = loss,
+                  .gradient = dlogits,
+                  .logits = logits,
+                  .labels = labels,
+                  .stats = stats,
+                  .first = first,
+                  .classes = classes,
+                  .whole = true};
+}
+
+tsr_status tsr__cross_entropy_check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *dlogits,
+                                    const tsr_tensor *logits, const tsr_tensor *labels,
+                                    const tsr_tensor *stats, int64_t first, int64_t classes)
+{
+    const step s = whole_step(loss, dlogits, logits, labels, stats, first, classes);
+    return check_whole(&s, stream);
+}
+
 tsr_status tsr__cross_entropy_whole(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *dlogits,
                                     const tsr_tensor *logits, const tsr_tensor *labels,
                                     const tsr_tensor *stats, int64_t first, int64_t classes,
                                     float grad_scale)
 {
-    step s = {.op = "vocabulary_cross_entropy",
-              .loss = loss,
-              .gradient = dlogits,
-              .logits = logits,
-              .labels = labels,
-              .stats = stats,
-              .first = first,
-              .classes = classes,
-              .scale = grad_scale,
-              .whole = true};
-    TSR__TRY(check(&s, stream));
-    TSR__TRY(check_outputs(&s, stream));
-    if (loss)
-        TSR__TRY(tsr__require_disjoint(s.op, "loss", loss, "stats", stats, false));
+    step s = whole_step(loss, dlogits, logits, labels, stats, first, classes);
+    s.scale = grad_scale;
+    TSR__TRY(check_whole(&s, stream));
     return run(&s, stream);
 }

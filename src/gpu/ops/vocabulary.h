@@ -27,5 +27,10 @@ tsr_status tsr__cross_entropy_whole(tsr_stream *stream, tsr_tensor *loss, tsr_te
                                     const tsr_tensor *logits, const tsr_tensor *labels,
                                     const tsr_tensor *stats, int64_t first, int64_t classes,
                                     float grad_scale) TSR_NODISCARD;
+/* What it demands of its arguments, for before the stats are there. */
+tsr_status tsr__cross_entropy_check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *dlogits,
+                                    const tsr_tensor *logits, const tsr_tensor *labels,
+                                    const tsr_tensor *stats, int64_t first,
+                                    int64_t classes) TSR_NODISCARD;
 
 #endif

@@ -55,6 +55,8 @@ static tsr_status run(const loss_call *call, tsr__temps *temps)
     const int64_t shape[] = {tsr_parallel_size(call->group), 3, rows};
     tsr_tensor *stats, *mine, *mine2;
     TSR__TRY(tsr__temp_new(temps, TSR_F32, 3, shape, &stats));
+    TSR__TRY(tsr__cross_entropy_check(temps->stream, call->loss, call->dlogits, call->logits,
+                                      call->labels, stats, call->first, call->classes));
     TSR__TRY(tsr__temp_slice(temps, stats, 0, tsr_parallel_rank(call->group), 1, &mine));
     TSR__TRY(tsr__temp_reshape(temps, mine, 2, shape + 1, &mine2));
     if (tsr_tensor_layout(call->logits)->shape[1] > 0)
