@@ -24,7 +24,7 @@ float variate(uint word)
     }
     precise float product = float(word >> 8) * 5.9604644775390625e-08 * p.scale; // 2^-24: exact
     precise float sum = product + p.shift;
-    return min(sum, p.limit);
+    return min(sum, p.limit); // which y holds exactly: the store cannot round up past it
 }
 
 void tsr_random_emit(uint y_row, uint x_row, uint e, uint word)

@@ -151,7 +151,9 @@ typedef struct tsr_random_params {
 } tsr_random_params;
 
 /* y = uniform in [low, high): (bits >> 8) · 2^-24 · (high − low) + low, in f32 with each step
- * rounded once; when rounding gives high, the largest value below it. */
+ * rounded once; when rounding, also that to f16 or bf16, gives high or more, the largest value of
+ * y's dtype below it. A low that f16 or bf16 does not hold is rounded to nearest, up or down. Both
+ * are in the range of y's dtype, or the call is TSR_ERR_INVALID. */
 TSR_API TSR_NODISCARD tsr_status tsr_random_uniform(tsr_stream *stream, tsr_tensor *y, float low,
                                                     float high, const tsr_random_params *params);
 

@@ -20,7 +20,7 @@ struct tsr_random_fill_params {
     TSR_UINT threshold; /* dropout: words below it are dropped */
     TSR_FLOAT scale;    /* high − low, the deviation, or 1/(1 − p) */
     TSR_FLOAT shift;    /* low or the mean */
-    TSR_FLOAT limit;    /* uniform: the largest float below high */
+    TSR_FLOAT limit;    /* uniform: the largest value of y's dtype below high */
 };
 TSR_PUSH_CHECK(tsr_random_fill_params);
 

@@ -295,22 +295,65 @@ START_TEST(extreme_words_match_the_twin)
 }
 END_TEST
 
+/* The largest value of a dtype below `high`, of all that 16 bits can be. */
+static double largest_below(tsr_dtype dtype, double high)
+{
+    double found = -INFINITY;
+    if (dtype == TSR_F32)
+        return (double)nextafterf((float)high, -INFINITY);
+    for (uint64_t bits = 0; bits < 65536; bits++) {
+        double value = gpu_value(bits, dtype);
+        if (value < high && value > found)
+            found = value;
+    }
+    return found;
+}
+
+typedef struct range {
+    tsr_dtype dtype;
+    float low, high;
+} range;
+
+/* In each of them some draws round to high or more. */
+static const range ranges[] = {
+    {TSR_F32, 1, 1 + 0x1p-21f}, /* four floats */
+    {TSR_F16, 0, 1},
+    {TSR_BF16, 0, 1},
+    {TSR_F16, -2, -1},
+    {TSR_BF16, -2, -1},
+    {TSR_F16, 1, 1 + 0x1p-10f}, /* neighbours */
+    {TSR_BF16, -1, -1 + 0x1p-8f},
+    {TSR_F16, -1, 1 + 0x1.8p-11f}, /* high is between two values, */
+    {TSR_BF16, 0.1f, 1 + 0x1.8p-8f},
+    {TSR_BF16, 1.005f, 1.006f}, /* and low between the same */
+    {TSR_F16, -1e-6f, 0},       /* to -0 */
+    {TSR_F16, 0, 0x1p-24f},     /* the smallest */
+    {TSR_F16, 60000, 65504},    /* and the largest */
+    {TSR_BF16, 0x1p127f, 0x1.fep127f},
+};
+
 START_TEST(uniform_stays_below_high)
 {
     enum { COUNT = 1 << 16 };
     const int64_t shape[] = {COUNT};
-    const float high = 1 + 0x1p-21f; /* four floats above 1: one in eight draws rounds to high */
-    tsr_tensor *y = gpu_new(TSR_F32, 1, shape);
-    GPU_OK(tsr_random_uniform(queue, y, 1, high, &(tsr_random_params){.seed = 1}));
-    float *got = get_raw(y, COUNT * sizeof(float));
+    const range *r = &ranges[_i];
+    const double limit = largest_below(r->dtype, (double)r->high);
+    tsr_tensor *y = gpu_new(r->dtype, 1, shape);
+    GPU_OK(tsr_random_uniform(queue, y, r->low, r->high, &(tsr_random_params){.seed = 1}));
+    double *got = malloc(COUNT * sizeof *got);
+    ck_assert_ptr_nonnull(got);
+    gpu_get(y, got);
     int clipped = 0;
     for (uint64_t i = 0; i < COUNT; i++) {
-        uint32_t word = tsr__philox_word(1, 0, i);
-        ck_check_equal(got[i], tsr__uniform_from_word(word, 1, high));
-        ck_check(got[i] < high);
-        clipped += 1.0f + (float)(word >> 8) * 0x1p-24f * 0x1p-21f >= high;
+        const uint32_t word = tsr__philox_word(1, 0, i);
+        const float product = (float)(word >> 8) * 0x1p-24f * (r->high - r->low);
+        const float exact = product + r->low;
+        const double want = gpu_rounded((double)exact, r->dtype);
+        ck_check_equal(got[i], want < (double)r->high ? want : limit);
+        ck_check(got[i] < (double)r->high);
+        clipped += want >= (double)r->high;
     }
-    ck_assert_int_gt(clipped, COUNT / 20);
+    ck_assert_int_gt(clipped, 0);
     free(got);
     tsr_tensor_destroy(&y);
 }
@@ -414,6 +457,7 @@ START_TEST(errors_name_the_values)
     const tsr_random_params params = {.seed = 1};
     tsr_tensor *f = gpu_new(TSR_F32, 2, shape), *u = gpu_new(TSR_U32, 2, shape);
     tsr_tensor *w = gpu_new(TSR_F32, 2, wide), *repeated = NULL, *a = NULL, *b = NULL;
+    tsr_tensor *h = gpu_new(TSR_F16, 2, shape), *bf = gpu_new(TSR_BF16, 2, shape);
 
     GPU_FAILS(tsr_random_bits(NULL, u, &params), TSR_ERR_INVALID, "random_bits: stream is NULL");
     GPU_FAILS(tsr_random_bits(queue, NULL, &params), TSR_ERR_INVALID, "random_bits: y is NULL");
@@ -428,6 +472,12 @@ START_TEST(errors_name_the_values)
     GPU_FAILS(tsr_random_uniform(queue, f, NAN, 1, &params), TSR_ERR_INVALID, "low is nan");
     GPU_FAILS(tsr_random_uniform(queue, f, 0, INFINITY, &params), TSR_ERR_INVALID, "high is inf");
     GPU_FAILS(tsr_random_uniform(queue, f, -3e38f, 3e38f, &params), TSR_ERR_INVALID, "beyond f32");
+    GPU_FAILS(tsr_random_uniform(queue, h, 0, 1e6f, &params), TSR_ERR_INVALID,
+              "random_uniform: high 1e+06 is beyond f16");
+    GPU_FAILS(tsr_random_uniform(queue, h, -65505, 1, &params), TSR_ERR_INVALID,
+              "random_uniform: low -65505 is beyond f16");
+    GPU_FAILS(tsr_random_uniform(queue, bf, 0, 3.4e38f, &params), TSR_ERR_INVALID,
+              "random_uniform: high 3.4e+38 is beyond bf16");
     GPU_FAILS(tsr_random_normal(queue, f, 0, -1, &params), TSR_ERR_INVALID,
               "deviation -1 is negative");
     GPU_FAILS(tsr_random_normal(queue, f, INFINITY, 1, &params), TSR_ERR_INVALID, "mean is inf");
@@ -461,6 +511,8 @@ START_TEST(errors_name_the_values)
     tsr_tensor_destroy(&a);
     tsr_tensor_destroy(&b);
     tsr_tensor_destroy(&repeated);
+    tsr_tensor_destroy(&h);
+    tsr_tensor_destroy(&bf);
     tsr_tensor_destroy(&w);
     tsr_tensor_destroy(&u);
     tsr_tensor_destroy(&f);
@@ -478,7 +530,7 @@ TESTS(random)
     tcase_add_test(tests, any_index_strides);
     tcase_add_test(tests, shard_equals_slice_of_whole);
     tcase_add_test(tests, halves_are_rounded);
-    tcase_add_test(tests, uniform_stays_below_high);
+    tcase_add_loop_test(tests, uniform_stays_below_high, 0, sizeof ranges / sizeof *ranges);
     tcase_add_test(tests, empty_tensors_draw_nothing);
     tcase_add_test(tests, dropout_matches_the_twin);
     tcase_add_test(tests, dropout_in_place_drops_nan);
@@ -489,5 +541,6 @@ TESTS(random_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
     tcase_add_test(tests, halves_are_rounded);
+    tcase_add_loop_test(tests, uniform_stays_below_high, 0, sizeof ranges / sizeof *ranges);
     tcase_add_test(tests, dropout_matches_the_twin);
 }

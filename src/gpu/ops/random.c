@@ -115,9 +115,47 @@ tsr_status tsr__random_record(tsr_stream *stream, tsr__shader shader, const uint
     return TSR_OK;
 }
 
+/* Of a float dtype: the bits of its mantissa, the leading one among them, and the smallest and
+ * largest exponent of normal numbers. */
+typedef struct format {
+    int digits, least, most;
+} format;
+
+static format format_of(tsr_dtype dtype)
+{
+    return dtype == TSR_F16    ? (format){11, -14, 15}
+           : dtype == TSR_BF16 ? (format){8, -126, 127}
+                               : (format){24, -126, 127};
+}
+
+static float largest(tsr_dtype dtype)
+{
+    const format f = format_of(dtype);
+    return (float)ldexp(2 - ldexp(1, 1 - f.digits), f.most);
+}
+
+/* The largest value of a float dtype below `high`: the next float below it, rounded down. */
+static float largest_below(tsr_dtype dtype, float high)
+{
+    const format f = format_of(dtype);
+    const double below = (double)nextafterf(high, -INFINITY);
+    const int exponent = below == 0 || ilogb(below) < f.least ? f.least : ilogb(below);
+    const int unit = exponent - f.digits + 1; /* of the last digit */
+    return (float)ldexp(floor(ldexp(below, -unit)), unit);
+}
+
 static tsr_status require_finite(const char *op, const char *name, float value)
 {
     TSR__REQUIRE(isfinite(value), "%s: %s is %g", op, name, (double)value);
+    return TSR_OK;
+}
+
+/* What is beyond y's dtype would be infinite in it. */
+static tsr_status require_in_range(const char *op, const char *name, float value, tsr_dtype dtype)
+{
+    TSR__TRY(require_finite(op, name, value));
+    TSR__REQUIRE(fabsf(value) <= largest(dtype), "%s: %s %g is beyond %s", op, name, (double)value,
+                 tsr_dtype_name(dtype));
     return TSR_OK;
 }
 
@@ -128,15 +166,15 @@ tsr_status tsr_random_uniform(tsr_stream *stream, tsr_tensor *y, float low, floa
     tsr_layout index;
     TSR__TRY(tsr__require_float(op, "y", stream, y));
     TSR__TRY(tsr__random_check(op, stream, y, params, &index));
-    TSR__TRY(require_finite(op, "low", low));
-    TSR__TRY(require_finite(op, "high", high));
+    TSR__TRY(require_in_range(op, "low", low, y->layout.dtype));
+    TSR__TRY(require_in_range(op, "high", high, y->layout.dtype));
     TSR__REQUIRE(low < high, "%s: low %g is not below high %g", op, (double)low, (double)high);
     float span = high - low;
     TSR__REQUIRE(isfinite(span), "%s: high %g - low %g is beyond f32", op, (double)high,
                  (double)low);
 
     struct tsr_random_fill_params push = {
-        .scale = span, .shift = low, .limit = nextafterf(high, low)};
+        .scale = span, .shift = low, .limit = largest_below(y->layout.dtype, high)};
     const uint32_t spec[] = {TSR_RANDOM_UNIFORM, (uint32_t)y->layout.dtype};
     return tsr__random_record(stream, TSR__SHADER_RANDOM_FILL, spec, 2, y, NULL, params, &index,
                               push);
