@@ -172,6 +172,23 @@ CASE(initial_ranges, "initial: any range of a rank's part can be drawn by itself
     }
 }
 
+CASE(initial_mistakes, "initial: values that a part does not have are refused, wherever they begin")
+{
+    tsr_layer *layer = NULL;
+    tsr_tensor *out = tensor_new(TSR_F32, 1, (int64_t[]){4});
+    OK(tsr_column_linear_create(tsr_linear_params(.input_size = 5, .output_size = 3 * ranks),
+                                &layer));
+    OK(tsr_layer_initial(layer, 0, queue, 11, out));
+    FAILS(tsr_layer_initial(layer, 0, queue, 12, out), TSR_ERR_INVALID,
+          "layer_initial: 4 elements from 12 on of weight, whose part has 15");
+    FAILS(tsr_layer_initial(layer, 0, queue, INT64_MAX, out), TSR_ERR_INVALID,
+          "layer_initial: 4 elements from 9223372036854775807 on of weight, whose part has 15");
+    FAILS(tsr_layer_initial(layer, 0, queue, INT64_MIN, out), TSR_ERR_INVALID,
+          "layer_initial: 4 elements from -9223372036854775808 on of weight, whose part has 15");
+    tsr_tensor_destroy(&out);
+    tsr_layer_destroy(&layer);
+}
+
 CASE(only_its_shard, "initial: a rank allocates its part alone")
 {
     uint64_t before, after;

@@ -129,8 +129,8 @@ tsr_status tsr_layer_initial(const tsr_layer *layer, int index, tsr_stream *stre
     tsr__parameter_shape(parameter, shape);
     const int64_t columns = seen->ndim == 2 ? shape[1] : 1, total = shape[0] * columns;
     TSR__REQUIRE(first >= 0 && first <= total && count <= total - first,
-                 "layer_initial: elements %lld to %lld of %s, whose part has %lld",
-                 (long long)first, (long long)(first + count), seen->name, (long long)total);
+                 "layer_initial: %lld elements from %lld on of %s, whose part has %lld",
+                 (long long)count, (long long)first, seen->name, (long long)total);
     if (count == 0)
         return TSR_OK;
     if (seen->shard_dim != 1)
