@@ -284,6 +284,39 @@ CASE(entropy_outputs, "cross-entropy finds what is wrong with its outputs before
     tsr_tensor_destroy(&loss);
 }
 
+CASE(undividable_sizes,
+     "sizes that do not divide are named as the caller does, with what would help")
+{
+    const int odd = 4 * ranks + 1;
+    tsr_layer *layer = NULL, *column = NULL;
+    char text[200];
+    FAILS(tsr_row_linear_create_for_mlp("down", 0, 3, true, &layer), TSR_ERR_INVALID,
+          "row_linear_create_for_mlp down: hidden_size is 0, output_size 3; both are at least 1");
+    if (ranks == 1)
+        return;
+#define UNDIVIDABLE(beginning, end, call)                                                          \
+    do {                                                                                           \
+        snprintf(text, sizeof text, beginning " %d is not divisible by %d ranks" end, odd, ranks); \
+        FAILS(call, TSR_ERR_INVALID, text);                                                        \
+    } while (0)
+    UNDIVIDABLE("row_linear_create_simple: input_size", "",
+                tsr_row_linear_create_simple(NULL, odd, 3, true, true, &layer));
+    UNDIVIDABLE("row_linear_create_for_mlp down: hidden_size", "",
+                tsr_row_linear_create_for_mlp("down", odd, 3, true, &layer));
+    UNDIVIDABLE(
+        "row_linear_create_with_gather out: input_size", "",
+        tsr_row_linear_create_with_gather(
+            "out", odd, 3, true, &(tsr_partition_params){.kind = TSR_PARTITION_UNEVEN}, &layer));
+    UNDIVIDABLE("mlp_create_block block: hidden_size", "",
+                tsr_mlp_create_block("block", 4, odd, 3, true, &column, &layer));
+    UNDIVIDABLE("column_linear: input_size", "; other_partition UNEVEN or WEIGHTED allows it",
+                tsr_column_linear_create(tsr_linear_params(.input_size = odd, .output_size = ranks,
+                                                           .input = TSR_LAYOUT_GATHER),
+                                         &layer));
+#undef UNDIVIDABLE
+    CHECK(!layer && !column, "a layer was made");
+}
+
 CASE(repeated_parameters, "memory of parameters that repeats elements is refused")
 {
     tsr_layer *layer = NULL;

@@ -161,8 +161,8 @@ static tsr_status fill(embedding *e, const tsr_embedding_params *params)
     e->sequence_dim = params->sequence_dim;
     if (e->output == TSR_LAYOUT_SEQUENCE)
         TSR__TRY(tsr__layer_check_sequence_dim(layer, e->sequence_dim));
-    TSR__TRY(tsr__layer_partition(layer, "vocabulary_size", e->vocabulary_size, &params->partition,
-                                  &e->sizes, &e->first));
+    TSR__TRY(tsr__layer_partition(layer, "vocabulary_size", e->vocabulary_size, "partition",
+                                  &params->partition, &e->sizes, &e->first));
     tsr__parameter_spec spec = {
         .name = "weight",
         .ndim = 2,

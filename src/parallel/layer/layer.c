@@ -91,14 +91,15 @@ static tsr_status cut(const tsr_layer *layer, int64_t size, const tsr_partition_
 }
 
 tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_t size,
-                                const tsr_partition_params *params, int64_t **sizes, int64_t *first)
+                                const char *field, const tsr_partition_params *params,
+                                int64_t **sizes, int64_t *first)
 {
     tsr_partition_params chosen = *params;
     if (chosen.kind == TSR_PARTITION_EVEN)
         chosen.kind = TSR_PARTITION_STRICT;
     TSR__REQUIRE(chosen.kind != TSR_PARTITION_STRICT || size % layer->size == 0,
-                 "%s: %s %lld is not divisible by %d ranks; partition UNEVEN or WEIGHTED allows it",
-                 layer->who, what, (long long)size, layer->size);
+                 "%s: %s %lld is not divisible by %d ranks; %s UNEVEN or WEIGHTED allows it",
+                 layer->who, what, (long long)size, layer->size, field);
     int64_t *counts = tsr__calloc((size_t)layer->size, sizeof *counts);
     if (!counts)
         return TSR_ERR_NO_MEMORY;

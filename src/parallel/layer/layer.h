@@ -79,11 +79,11 @@ tsr_status tsr__layer_new(const tsr__layer_type *type, size_t size, tsr_parallel
                           const char *name, tsr_layer **out) TSR_NODISCARD;
 /* A view that keeps the memory of a tensor of the caller's. */
 tsr_status tsr__keep(const tsr_tensor *tensor, tsr_tensor **out) TSR_NODISCARD;
-/* Cuts a size that error texts call `what` among the group's ranks, into sizes[ranks], which is
- * allocated; `first` is where this rank's part starts. */
+/* Cuts a size that error texts call `what` among the group's ranks, as `params`, the caller's
+ * `field`, say: into sizes[ranks], which is allocated; `first` is where this rank's part starts. */
 tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_t size,
-                                const tsr_partition_params *params, int64_t **sizes,
-                                int64_t *first) TSR_NODISCARD;
+                                const char *field, const tsr_partition_params *params,
+                                int64_t **sizes, int64_t *first) TSR_NODISCARD;
 
 /* check.c */
 
@@ -96,6 +96,10 @@ tsr_status tsr__layer_check_sequence_dim(const tsr_layer *layer, int dim) TSR_NO
  * there is to work with several. */
 tsr_status tsr__layer_has_sequence_dim(const tsr_layer *layer, int dim,
                                        const tsr_layout *layout) TSR_NODISCARD;
+/* The ranks of the default group get equal parts of a size that `who`, a function without a
+ * partition among its parameters, calls `what`. `name` is the layer's, or NULL. */
+tsr_status tsr__layer_check_divides(const char *who, const char *name, const char *what,
+                                    int64_t size) TSR_NODISCARD;
 /* 0 is f32; other dtypes than floats are errors. */
 tsr_status tsr__layer_dtype(const tsr_layer *layer, tsr_dtype given, tsr_dtype *out) TSR_NODISCARD;
 /* What the caller can have got wrong besides shapes, of the layer and its children, to be found

@@ -65,7 +65,7 @@ static tsr_status divide(tsr__linear *linear, const tsr_linear_params *params)
     const char *in = "input_size", *out = "output_size";
     TSR__TRY(tsr__layer_partition(layer, linear->row ? in : out,
                                   linear->row ? linear->input_size : linear->output_size,
-                                  &params->partition, &linear->sizes, &linear->first));
+                                  "partition", &params->partition, &linear->sizes, &linear->first));
     linear->length = linear->sizes[layer->rank];
     bool gathers = linear->input == TSR_LAYOUT_GATHER;
     bool scatters = linear->row && linear->output == TSR_LAYOUT_SHARDED;
@@ -75,7 +75,7 @@ static tsr_status divide(tsr__linear *linear, const tsr_linear_params *params)
         return TSR_OK;
     TSR__TRY(tsr__layer_partition(
         layer, gathers ? in : out, gathers ? linear->input_size : linear->output_size,
-        &params->other_partition, &linear->other_sizes, &linear->other_first));
+        "other_partition", &params->other_partition, &linear->other_sizes, &linear->other_first));
     linear->same_split =
         gathers && linear->row &&
         memcmp(linear->sizes, linear->other_sizes, (size_t)layer->size * sizeof(int64_t)) == 0;
@@ -237,19 +237,31 @@ static tsr_linear_params usual(const char *name, int64_t input_size, int64_t out
                                .input = input};
 }
 
+/* `who` is the function that was called, `in` what it calls the input's size. */
+static tsr_status create_usual(const char *who, const char *in, const tsr_linear_params *params,
+                               tsr_layer **out)
+{
+    TSR__REQUIRE(params->input_size >= 1 && params->output_size >= 1,
+                 "%s%s%s: %s is %lld, output_size %lld; both are at least 1", who,
+                 params->name ? " " : "", params->name ? params->name : "", in,
+                 (long long)params->input_size, (long long)params->output_size);
+    TSR__TRY(tsr__layer_check_divides(who, params->name, in, params->input_size));
+    return tsr_row_linear_create(params, out);
+}
+
 tsr_status tsr_row_linear_create_simple(const char *name, int64_t input_size, int64_t output_size,
                                         bool bias, bool sharded, tsr_layer **out)
 {
     tsr_linear_params params =
         usual(name, input_size, output_size, bias, sharded ? TSR_LAYOUT_SHARDED : TSR_LAYOUT_FULL);
-    return tsr_row_linear_create(&params, out);
+    return create_usual("row_linear_create_simple", "input_size", &params, out);
 }
 
 tsr_status tsr_row_linear_create_for_mlp(const char *name, int64_t hidden_size, int64_t output_size,
                                          bool bias, tsr_layer **out)
 {
     tsr_linear_params params = usual(name, hidden_size, output_size, bias, TSR_LAYOUT_SHARDED);
-    return tsr_row_linear_create(&params, out);
+    return create_usual("row_linear_create_for_mlp", "hidden_size", &params, out);
 }
 
 tsr_status tsr_row_linear_create_with_gather(const char *name, int64_t input_size,
@@ -260,7 +272,7 @@ tsr_status tsr_row_linear_create_with_gather(const char *name, int64_t input_siz
     tsr_linear_params params = usual(name, input_size, output_size, bias, TSR_LAYOUT_GATHER);
     if (input_partition)
         params.other_partition = *input_partition;
-    return tsr_row_linear_create(&params, out);
+    return create_usual("row_linear_create_with_gather", "input_size", &params, out);
 }
 
 /* Looking ---------------------------------------------------------------------------------------

@@ -157,8 +157,8 @@ static tsr_status check_params(const tsr_layer *layer, const tsr_mlp_params *par
                                  .dtype = params->dtype, .grad_dtype = params->grad_dtype)));
     if (params->sequence)
         TSR__TRY(tsr__layer_check_sequence_dim(layer, params->sequence_dim));
-    TSR__TRY(tsr__layer_partition(layer, "hidden_size", params->hidden_size, &params->partition,
-                                  &sizes, &first));
+    TSR__TRY(tsr__layer_partition(layer, "hidden_size", params->hidden_size, "partition",
+                                  &params->partition, &sizes, &first));
     tsr__free(sizes);
     return TSR_OK;
 }
@@ -221,6 +221,7 @@ tsr_status tsr_mlp_create_block(const char *name, int64_t input_size, int64_t hi
 {
     TSR__REQUIRE(column && row, "mlp_create_block: %s is NULL", column ? "row" : "column");
     TSR__TRY(check_sizes("mlp_create_block", input_size, hidden_size, output_size));
+    TSR__TRY(tsr__layer_check_divides("mlp_create_block", name, "hidden_size", hidden_size));
     tsr_layer *first = NULL;
     tsr_status status =
         tsr__column_create(tsr_linear_params(.name = name, .input_size = input_size,
