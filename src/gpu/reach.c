@@ -46,6 +46,6 @@ bool tsr__tensors_overlap(const tsr_tensor *a, const tsr_tensor *b, bool *same)
 
 bool tsr__tensor_is_view(const tsr_tensor *part, const tsr_tensor *whole, const tsr_layout *layout)
 {
-    return part->buffer == whole->buffer && part->layout.dtype == layout->dtype &&
+    return part->buffer == whole->buffer &&
            tsr__layout_overlap(&part->layout, layout) == TSR__OVERLAP_SAME;
 }

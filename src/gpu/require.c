@@ -53,7 +53,9 @@ tsr_status tsr__require_disjoint(const char *op, const char *out_name, const tsr
         return TSR_OK;
     return tsr__fail(TSR_ERR_INVALID, "%s: %s %s overlaps %s %s in one buffer%s", op, out_name,
                      SHAPE(out), in_name, SHAPE(in),
-                     overlap == TSR__OVERLAP_SAME ? " (they are the same view)" : "");
+                     overlap == TSR__OVERLAP_SAME            ? " (they are the same view)"
+                     : out->layout.dtype != in->layout.dtype ? " as another dtype"
+                                                             : "");
 }
 
 tsr_status tsr__require_broadcast(const char *op, const char *name, const tsr_tensor *in,

@@ -35,10 +35,9 @@ bool tsr__layout_repeats(const tsr_layout *layout)
     return tsr__lattice_solutions(&lattice, target, 2) != TSR__LATTICE_NO;
 }
 
-static bool same_elements(const tsr_layout *a, const tsr_layout *b, uint64_t a_size,
-                          uint64_t b_size)
+static bool same_elements(const tsr_layout *a, const tsr_layout *b)
 {
-    if (a_size != b_size || a->offset != b->offset || !tsr_layout_same_shape(a, b))
+    if (a->dtype != b->dtype || a->offset != b->offset || !tsr_layout_same_shape(a, b))
         return false;
     for (int i = 0; i < a->ndim; i++) {
         if (a->shape[i] != 1 && a->strides[i] != b->strides[i])
@@ -68,7 +67,7 @@ tsr__overlap tsr__layout_overlap(const tsr_layout *a, const tsr_layout *b)
         return TSR__OVERLAP_NONE;
 
     uint64_t a_size = tsr_dtype_size(a->dtype), b_size = tsr_dtype_size(b->dtype);
-    if (same_elements(a, b, a_size, b_size))
+    if (same_elements(a, b))
         return TSR__OVERLAP_SAME;
 
     tsr__lattice lattice = {0};

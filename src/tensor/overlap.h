@@ -19,7 +19,7 @@ bool tsr__layout_repeats(const tsr_layout *layout);
 
 typedef enum tsr__overlap {
     TSR__OVERLAP_NONE,    /* no byte in common */
-    TSR__OVERLAP_SAME,    /* the same elements at the same indices: in-place work is safe */
+    TSR__OVERLAP_SAME,    /* the same elements, of one dtype, at the same indices: safe in place */
     TSR__OVERLAP_PARTIAL, /* some byte in common, or it could not be excluded */
 } tsr__overlap;
 

@@ -392,6 +392,11 @@ START_TEST(refuses)
     GPU_FAILS(tsr_copy(queue, x, view), TSR_ERR_INVALID, "copy: dst [4,4] overlaps src [4,4]");
     tsr_tensor_destroy(&view);
 
+    view = gpu_as(x, TSR_I32);
+    GPU_FAILS(tsr_copy(queue, view, x), TSR_ERR_INVALID,
+              "copy: dst [4,4] overlaps src [4,4] in one buffer as another dtype");
+    tsr_tensor_destroy(&view);
+
     GPU_OK(tsr_tensor_select(y, 1, 0, &view));
     GPU_OK(tsr_tensor_broadcast(view, 2, square, &wide));
     GPU_FAILS(tsr_copy(queue, wide, x), TSR_ERR_INVALID,

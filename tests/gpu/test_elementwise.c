@@ -245,6 +245,11 @@ START_TEST(refuses)
     GPU_OK(tsr_tensor_select(x, 0, 0, &part));
     GPU_FAILS(tsr_add(queue, x, x, part), TSR_ERR_INVALID, "add: y [2,3] overlaps b [2,3]");
     tsr_tensor_destroy(&part);
+    tsr_tensor *half = gpu_new(TSR_F16, 2, shape), *other_half = gpu_as(half, TSR_BF16);
+    GPU_FAILS(tsr_add(queue, other_half, x, half), TSR_ERR_INVALID,
+              "add: y [2,3] overlaps b [2,3] in one buffer as another dtype");
+    tsr_tensor_destroy(&other_half);
+    tsr_tensor_destroy(&half);
     tsr_tensor_destroy(&r);
     tsr_tensor_destroy(&o);
     tsr_tensor_destroy(&i);

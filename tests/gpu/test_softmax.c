@@ -405,6 +405,7 @@ START_TEST(mistakes_are_named)
     tsr_tensor *other = gpu_new(TSR_F32, 2, (int64_t[]){4, 3}),
                *integers = gpu_new(TSR_I32, 2, (int64_t[]){3, 4});
     tsr_tensor *scalar = gpu_new(TSR_F32, 0, NULL), *big = gpu_new(TSR_F32, 2, (int64_t[]){4, 4});
+    tsr_tensor *half = gpu_new(TSR_F16, 2, (int64_t[]){3, 4}), *as_bf16 = gpu_as(half, TSR_BF16);
     tsr_tensor *low, *high, *repeated, *row;
     GPU_OK(tsr_tensor_slice(big, 0, 0, 3, 1, &low));
     GPU_OK(tsr_tensor_slice(big, 0, 1, 4, 1, &high));
@@ -423,6 +424,8 @@ START_TEST(mistakes_are_named)
                   "softmax: x is a scalar and has no last dimension");
         GPU_FAILS(forward[i](queue, low, high), TSR_ERR_INVALID,
                   "softmax: y [3,4] overlaps x [3,4]");
+        GPU_FAILS(forward[i](queue, as_bf16, half), TSR_ERR_INVALID,
+                  "softmax: y [3,4] overlaps x [3,4] in one buffer as another dtype");
         GPU_FAILS(forward[i](queue, repeated, x), TSR_ERR_INVALID, "more than once");
     }
     const gradient_fn gradient[] = {tsr_softmax_grad, tsr_log_softmax_grad};
@@ -442,7 +445,8 @@ START_TEST(mistakes_are_named)
     }
     GPU_FAILS(tsr_log_softmax(queue, y, other), TSR_ERR_INVALID, "log_softmax: ");
 
-    tsr_tensor *all[] = {low, high, repeated, row, x, y, other, integers, scalar, big};
+    tsr_tensor *all[] = {low,   high,     repeated, row, x,    y,
+                         other, integers, scalar,   big, half, as_bf16};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tsr_tensor_destroy(&all[i]);
 }

@@ -72,6 +72,15 @@ tsr_tensor *gpu_new(tsr_dtype dtype, int ndim, const int64_t *shape)
     return tensor;
 }
 
+tsr_tensor *gpu_as(const tsr_tensor *tensor, tsr_dtype dtype)
+{
+    tsr_layout layout = *tsr_tensor_layout(tensor);
+    tsr_tensor *view = NULL;
+    layout.dtype = dtype;
+    GPU_OK(tsr_tensor_view(tensor, &layout, &view));
+    return view;
+}
+
 void gpu_poison(tsr_tensor *tensor)
 {
     tsr__access whole = tsr__write_buffer(tensor->buffer);

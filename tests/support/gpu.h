@@ -31,6 +31,8 @@ void gpu_fails_(tsr_status got, tsr_status want, const char *words, const char *
                 const char *file, int line);
 
 tsr_tensor *gpu_new(tsr_dtype dtype, int ndim, const int64_t *shape);
+/* The same memory as another dtype of the same size. */
+tsr_tensor *gpu_as(const tsr_tensor *tensor, tsr_dtype dtype);
 /* Fills the tensor's whole buffer with bytes 0xff: a NaN in every float type, so that what is not
  * written shows. */
 void gpu_poison(tsr_tensor *tensor);

@@ -16,7 +16,7 @@ static tsr__overlap brute_force(const tsr_layout *a, const tsr_layout *b)
     int64_t a_count = layout_addresses(a, a_at), b_count = layout_addresses(b, b_at);
     if (a_count == 0 || b_count == 0)
         return TSR__OVERLAP_NONE;
-    if (a_size == b_size && tsr_layout_same_shape(a, b) &&
+    if (a->dtype == b->dtype && tsr_layout_same_shape(a, b) &&
         memcmp(a_at, b_at, (size_t)a_count * sizeof *a_at) == 0)
         return TSR__OVERLAP_SAME;
 

@@ -82,7 +82,7 @@ tsr_status tsr_copy(tsr_stream *stream, tsr_tensor *dst, const tsr_tensor *src)
 
     if (src->buffer->device != dst->buffer->device)
         return copy_across(stream, dst, src);
-    bool same_view = src->buffer == dst->buffer && src->layout.dtype == dst->layout.dtype &&
+    bool same_view = src->buffer == dst->buffer &&
                      tsr__layout_overlap(&dst->layout, &source_layout) == TSR__OVERLAP_SAME;
     if (same_view)
         return TSR_OK;
