@@ -8,6 +8,7 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint KIND = TSR_RANDOM_BITS;
 layout(constant_id = 2) const uint Y_DTYPE = TSR_DT_F32;
+layout(constant_id = 3) const uint SELECT = 0u; // 1: the driver is a CPU's, see tsr_normal_select()
 
 layout(push_constant, std430) uniform Push {
     tsr_random_fill_params p;
@@ -18,7 +19,7 @@ layout(push_constant, std430) uniform Push {
 float variate(uint word)
 {
     if (KIND == TSR_RANDOM_NORMAL) {
-        precise float product = p.scale * tsr_normal_from_word(word);
+        precise float product = p.scale * tsr_normal_from_word(word, SELECT != 0u);
         precise float sum = product + p.shift;
         return sum;
     }

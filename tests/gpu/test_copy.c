@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/device.h"
 #include "support/check_main.h"
 #include "support/convert.h"
 #include "support/gpu.h"
@@ -460,19 +459,6 @@ START_TEST(across_devices)
 }
 END_TEST
 
-/* What is chosen on GPUs has to work here too: tiles, one word per invocation. */
-static void setup_as_gpu(void)
-{
-    gpu_setup();
-    gpu->device_class = TSR__CLASS_GPU;
-}
-
-static void setup_as_gpu_packed(void)
-{
-    gpu_setup_packed();
-    gpu->device_class = TSR__CLASS_GPU;
-}
-
 static void add_all(TCase *tests)
 {
     tcase_add_test(tests, random_views);
@@ -511,13 +497,13 @@ TESTS(copy_staged)
 
 TESTS(copy_as_gpu)
 {
-    tcase_add_checked_fixture(tests, setup_as_gpu, gpu_teardown);
+    tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
     add_all(tests);
     tcase_add_test(tests, many_rows);
 }
 
 TESTS(copy_as_gpu_packed)
 {
-    tcase_add_checked_fixture(tests, setup_as_gpu_packed, gpu_teardown);
+    tcase_add_checked_fixture(tests, gpu_setup_as_gpu_packed, gpu_teardown);
     add_all(tests);
 }

@@ -537,6 +537,14 @@ TESTS(random)
     tcase_add_test(tests, errors_name_the_values);
 }
 
+/* A table of constants, which CPU drivers do without. */
+TESTS(random_as_gpu)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
+    tcase_add_loop_test(tests, million_words_match_the_twin, NORMAL, NORMAL + 1);
+    tcase_add_loop_test(tests, extreme_words_match_the_twin, NORMAL, NORMAL + 1);
+}
+
 TESTS(random_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);

@@ -52,6 +52,18 @@ void gpu_setup_staged(void)
     open_device(tsr_device_params(.force_staging = true));
 }
 
+void gpu_setup_as_gpu(void)
+{
+    gpu_setup();
+    gpu->device_class = TSR__CLASS_GPU;
+}
+
+void gpu_setup_as_gpu_packed(void)
+{
+    gpu_setup_packed();
+    gpu->device_class = TSR__CLASS_GPU;
+}
+
 void gpu_teardown(void)
 {
     tsr_stream_destroy(&queue);

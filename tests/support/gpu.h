@@ -19,6 +19,9 @@ void gpu_teardown(void);
 /* As gpu_setup, with the packed-word storage path, or the staging path, forced. */
 void gpu_setup_packed(void);
 void gpu_setup_staged(void);
+/* … with what is chosen on GPUs, whatever the device is: it has to work on all. */
+void gpu_setup_as_gpu(void);
+void gpu_setup_as_gpu_packed(void);
 
 /* Asserts a call's success, with tsr_last_error() in the message. */
 #define GPU_OK(call) gpu_ok_((call), #call, __FILE__, __LINE__)

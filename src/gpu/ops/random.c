@@ -192,8 +192,9 @@ tsr_status tsr_random_normal(tsr_stream *stream, tsr_tensor *y, float mean, floa
     TSR__REQUIRE(deviation >= 0, "%s: deviation %g is negative", op, (double)deviation);
 
     struct tsr_random_fill_params push = {.scale = deviation, .shift = mean};
-    const uint32_t spec[] = {TSR_RANDOM_NORMAL, (uint32_t)y->layout.dtype};
-    return tsr__random_record(stream, TSR__SHADER_RANDOM_FILL, spec, 2, y, NULL, params, &index,
+    const uint32_t spec[] = {TSR_RANDOM_NORMAL, (uint32_t)y->layout.dtype,
+                             tsr_stream_device(stream)->device_class != TSR__CLASS_GPU};
+    return tsr__random_record(stream, TSR__SHADER_RANDOM_FILL, spec, 3, y, NULL, params, &index,
                               push);
 }
 
