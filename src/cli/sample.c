@@ -45,8 +45,7 @@ static void help(FILE *out)
           "--tail pad\n"
           "  tessera sample random --n 1000000000000 --seed 7 --from 100000000000 --limit 5\n"
           "  tessera sample batch --n 10 --batch 4 --drop-last\n"
-          "  tessera sample weighted --weights weights.txt --num-samples 20 --replacement --order "
-          "torch\n"
+          "  tessera sample weighted --weights weights.txt --num-samples 20 --order torch\n"
           "  tessera sample stratified --labels labels.txt --batch 4 --epochs 2 --format json\n",
           out);
 }

@@ -35,7 +35,8 @@ enum {
     SAMPLE_TORCH = 1u << 17,  /* --torch-version */
     SAMPLE_GLOBAL = 1u << 18, /* --global-generator */
     SAMPLE_LOADER = 1u << 19, /* --data-loader */
-    SAMPLE_READ = 1u << 20    /* --epoch, --epochs, --from, --limit */
+    SAMPLE_READ = 1u << 20,   /* --epoch, --epochs, --from, --limit */
+    SAMPLE_NO_REPLACEMENT = 1u << 21
 };
 
 /* What was given. NULL, false and, for integers that are not negative, -1 stand for "not given". */
@@ -47,7 +48,7 @@ typedef struct sample_options {
     int64_t count;
     int64_t n, num_samples, batch, max_epochs;
     int64_t ranks, rank;
-    bool replacement, drop_last, float32;
+    bool replacement, no_replacement, drop_last, float32;
     tsr_order order;
     tsr_tail tail;
     tsr_split split;

@@ -82,10 +82,10 @@ static int create_weighted(const sample_options *options, tsr_sampler **sampler)
     int code = sample_read_reals(options->weights, &weights, &count);
     if (code != CLI_DONE)
         return code;
-    if (!options->replacement && (uint64_t)options->num_samples > count) {
+    if (options->no_replacement && (uint64_t)options->num_samples > count) {
         free(weights);
         return cli_usage_error("sample: weighted: %" PRIu64 " weights do not give %" PRId64
-                               " samples without --replacement",
+                               " samples with --no-replacement",
                                count, options->num_samples);
     }
     if (options->float32)
@@ -96,7 +96,7 @@ static int create_weighted(const sample_options *options, tsr_sampler **sampler)
         tsr_sampler_weighted_params(.weights = narrow != NULL ? NULL : weights,
                                     .weights_f32 = narrow, .count = count,
                                     .num_samples = options->num_samples,
-                                    .no_replacement = !options->replacement,
+                                    .no_replacement = options->no_replacement,
                                     .order = options->order, .seed = options->seed,
                                     .torch = options->torch),
         sampler));
@@ -108,10 +108,10 @@ static int create_weighted(const sample_options *options, tsr_sampler **sampler)
 const sample_kind sample_weighted = {
     .name = "weighted",
     .summary = "indices drawn in proportion to weights",
-    .help = "  Indices 0 to one less than there are weights, each at most once unless "
-            "--replacement is given.\n"
+    .help = "  Indices 0 to one less than there are weights, with --no-replacement each at most "
+            "once.\n"
             "  torch: WeightedRandomSampler, with --float32 multinomial of a float32 tensor.\n",
-    .takes = SAMPLE_WEIGHTS | SAMPLE_NUM_SAMPLES | SAMPLE_REPLACEMENT | SAMPLE_ORDER |
+    .takes = SAMPLE_WEIGHTS | SAMPLE_NUM_SAMPLES | SAMPLE_NO_REPLACEMENT | SAMPLE_ORDER |
              SAMPLE_BATCH | SAMPLE_DROP_LAST | SAMPLE_TORCH | SAMPLE_LOADER | SAMPLE_READ,
     .needs = SAMPLE_WEIGHTS | SAMPLE_NUM_SAMPLES,
     .create = create_weighted,

@@ -144,8 +144,10 @@ const cli_option sample_option_table[] = {
     {"batch", "SIZE", "make batches of so many indices", .integer = &sample_chosen.batch, .low = 1,
      .high = MOST},
     {"drop-last", NULL, "leave out a last batch that is short", .flag = &sample_chosen.drop_last},
-    {"replacement", NULL, "draw each index from all, not each once (random, weighted)",
+    {"replacement", NULL, "draw each index from all, not each once (random)",
      .flag = &sample_chosen.replacement},
+    {"no-replacement", NULL, "draw each index at most once (weighted)",
+     .flag = &sample_chosen.no_replacement},
     {"num-samples", "COUNT", "indices in an epoch (random, weighted, curriculum)",
      .integer = &sample_chosen.num_samples, .low = 1, .high = MOST},
     {"ranks", "R", "how many ranks there are (default: as the environment says; distributed)",
@@ -191,7 +193,7 @@ typedef struct given_option {
     const char *name;
 } given_option;
 
-#define MOST_GIVEN 27
+#define MOST_GIVEN 28
 
 static int list_given(given_option list[MOST_GIVEN])
 {
@@ -206,6 +208,7 @@ static int list_given(given_option list[MOST_GIVEN])
         {all->batch >= 0, SAMPLE_BATCH, "batch"},
         {all->drop_last, SAMPLE_DROP_LAST, "drop-last"},
         {all->replacement, SAMPLE_REPLACEMENT, "replacement"},
+        {all->no_replacement, SAMPLE_NO_REPLACEMENT, "no-replacement"},
         {all->num_samples >= 0, SAMPLE_NUM_SAMPLES, "num-samples"},
         {all->ranks >= 0, SAMPLE_RANKS, "ranks"},
         {all->rank >= 0, SAMPLE_RANKS, "rank"},

@@ -152,7 +152,7 @@ START_TEST(weighted_as_torch)
             start("weighted --order torch --weights weights.txt");
             add("seed", golden_text(in, "seed"));
             add_integer("num-samples", golden_integer(in, "num_samples"));
-            add_flag("replacement", is_true(in, "replacement"));
+            add_flag("no-replacement", !is_true(in, "replacement"));
             add_flag("float32", strcmp(golden_text(in, "api"), "multinomial_f32") == 0);
             if (version == 1)
                 add("torch-version", "1.13");
@@ -229,7 +229,6 @@ static void add_base(const json_t *in)
     if (strcmp(kind, "weighted") == 0) {
         write_weights(in);
         add("weights", "weights.txt");
-        add_flag("replacement", true);
         return;
     }
     add_integer("n", golden_integer(in, "n"));

@@ -81,12 +81,12 @@ START_TEST(kinds_are_the_librarys)
                 tsr_sampler_subset_params(.indices = indices, .count = ITEMS, .seed = 2), &s),
             &s, 0, 1);
     compare(
-        "sample weighted --weights weights.txt --num-samples 500 --replacement --seed 4",
+        "sample weighted --weights weights.txt --num-samples 500 --seed 4",
         tsr_sampler_create_weighted(tsr_sampler_weighted_params(.weights = weights, .count = ITEMS,
                                                                 .num_samples = 500, .seed = 4),
                                     &s),
         &s, 0, 0);
-    compare("sample weighted --weights weights.txt --num-samples 10 --epochs 5",
+    compare("sample weighted --weights weights.txt --num-samples 10 --no-replacement --epochs 5",
             tsr_sampler_create_weighted(
                 tsr_sampler_weighted_params(.weights = weights, .count = ITEMS, .num_samples = 10,
                                             .no_replacement = true),
@@ -145,7 +145,7 @@ START_TEST(samplers_of_samplers)
                                                                 .num_samples = 50, .seed = 6),
                                     &base));
     compare("sample distributed --sampler weighted --weights weights.txt --num-samples 50 --seed 6 "
-            "--replacement --ranks 4 --rank 3 --epochs 2",
+            "--ranks 4 --rank 3 --epochs 2",
             tsr_sampler_create_distributed(
                 tsr_sampler_distributed_params(.base = &base, .ranks = 4, .rank = 3), &s),
             &s, 0, 1);
