@@ -362,6 +362,7 @@ static void all_layouts(bool row, tsr_parallel *through)
                                                 : TSR_PARTITION_WEIGHTED;
                 p->partition.rates = kind == 2 ? rates : NULL;
                 p->other_partition.kind = kind == 2 ? TSR_PARTITION_UNEVEN : p->partition.kind;
+                p->partition.align = kind > 0 && turn % 2 == 0 ? 4 : 0;
                 p->input_size = kind == 0 ? IN : 25;
                 p->output_size = kind == 0 ? OUT : 19;
                 p->sequence_dim = (int)(turn % 2);

@@ -186,6 +186,10 @@ START_TEST(the_documents_methods)
     ck_assert_uint_eq(count, 16);
     ck_assert_ok(tsr_sampler_batch_count(sampler, 7, false, &batches));
     ck_assert_uint_eq(batches, 3);
+    ck_assert_ok(tsr_sampler_batch_count(sampler, 7, true, &batches));
+    ck_assert_uint_eq(batches, 2);
+    ck_assert_ok(tsr_sampler_batch_count(sampler, 8, true, &batches));
+    ck_assert_uint_eq(batches, 2);
     ck_assert_ok(tsr_sampler_seek(sampler, 5));
     for (uint64_t b = 3; b-- > 0;) {
         ck_assert_ok(tsr_sampler_get_batch(sampler, b, 7, 8, batch, NULL, &count));
