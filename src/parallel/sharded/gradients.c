@@ -2,6 +2,8 @@
  * those of its shards. */
 #include "parallel/sharded/sharded.h"
 
+#include <stdio.h>
+
 #include "tessera/ops.h"
 
 /* Memory ----------------------------------------------------------------------------------------
@@ -128,16 +130,32 @@ static tsr_status reduce_param(tsr_sharded *model, const tsr__sharded_unit *u,
     return TSR_OK;
 }
 
+/* What was sent before another parameter failed: half a pass is none. */
+static void take_back(tsr_sharded *model, const tsr__sharded_unit *u)
+{
+    for (int i = u->first; i < u->first + u->count; i++) {
+        tsr__sharded_param *p = &model->params[i];
+        if (p->reduced) /* where that fails, so has the group */
+            (void)!tsr_parallel_wait(&p->reducing);
+        p->reduced = false;
+        drop_grad(p);
+    }
+}
+
 tsr_status tsr__sharded_reduce(tsr_sharded *model, int unit)
 {
     const tsr__sharded_unit *u = &model->units[unit];
-    tsr_status status = TSR_OK;
     for (int i = u->first; i < u->first + u->count; i++) {
-        if (status == TSR_OK)
-            status = reduce_param(model, u, &model->params[i]);
-        drop_grad(&model->params[i]);
+        tsr_status status = reduce_param(model, u, &model->params[i]);
+        if (status != TSR_OK) {
+            char why[TSR__ERROR_TEXT];
+            snprintf(why, sizeof why, "%s", tsr_last_error());
+            take_back(model, u);
+            return tsr__fail(status, "%s", why);
+        }
+        tsr_tensor_destroy(&model->params[i].seen.grad);
     }
-    return status;
+    return TSR_OK;
 }
 
 /* Collecting ------------------------------------------------------------------------------------
