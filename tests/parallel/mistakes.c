@@ -198,10 +198,12 @@ typedef struct pass {
     tsr_tensor *x, *y, *dy, **dx;
 } pass;
 
-/* Without the memory of parameter `index`, which it gets back; `needed` in the backward pass. */
+/* Without the memory of parameter `index`, which it gets back; a weight is `needed` in the backward
+ * pass, a bias never. */
 static void check_no_memory(const pass *p, int index, bool needed)
 {
     const tsr_parameter *parameter = tsr_layer_parameter(p->layer, index);
+    needed = needed && parameter->ndim > 1;
     const tsr_layout *layout = tsr_tensor_layout(parameter->tensor);
     tsr_tensor *memory = tensor_new(layout->dtype, layout->ndim, layout->shape), *y = NULL;
     OK(tsr_copy(queue, memory, parameter->tensor));
@@ -209,9 +211,14 @@ static void check_no_memory(const pass *p, int index, bool needed)
     const uint64_t before = operations();
     check_refused(tsr_layer_forward(p->layer, p->x, NULL, &y), before, "%s has no memory",
                   parameter->name);
-    if (needed)
+    if (needed) {
         check_refused(tsr_layer_backward(p->layer, p->saved, p->dy, p->dx), before,
                       "%s has no memory", parameter->name);
+    } else {
+        OK(tsr_layer_backward(p->layer, p->saved, p->dy, p->dx));
+        if (p->dx)
+            tsr_tensor_destroy(p->dx);
+    }
     OK(tsr_layer_set_parameter(p->layer, index, memory, NULL, false));
     tsr_tensor_destroy(&memory);
 }

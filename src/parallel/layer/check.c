@@ -75,16 +75,17 @@ tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
     return TSR_OK;
 }
 
-static tsr_status check_memory(const tsr_layer *layer)
+static tsr_status check_memory(const tsr_layer *layer, bool biases)
 {
     for (int i = 0; i < layer->parameter_count; i++)
-        TSR__TRY(tsr__parameter_require(layer, i));
+        if (biases || layer->parameter[i].seen.ndim > 1)
+            TSR__TRY(tsr__parameter_require(layer, i));
     return TSR_OK;
 }
 
 tsr_status tsr__layer_check_forward(const tsr_layer *layer)
 {
-    TSR__TRY(check_memory(layer));
+    TSR__TRY(check_memory(layer, true));
     for (int i = 0; i < 2 && layer->child[i]; i++)
         TSR__TRY(tsr__layer_check_forward(layer->child[i]));
     return TSR_OK;
@@ -102,7 +103,7 @@ tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const
                                      const tsr_tensor *dy)
 {
     if (weights)
-        TSR__TRY(check_memory(layer));
+        TSR__TRY(check_memory(layer, false));
     for (int i = 0; i < layer->parameter_count; i++) {
         TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "x", x));
         TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "dy", dy));
