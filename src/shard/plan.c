@@ -124,10 +124,13 @@ static tsr_status add_params(tsr_shard_plan *plan, uint64_t count, const tsr_sha
 static tsr_status call_strategy(const tsr_shard_strategy *strategy,
                                 const tsr_shard_request *request, tsr_shard_range *ranges)
 {
-    char before[1024];
+    char before[TSR__ERROR_TEXT];
     snprintf(before, sizeof before, "%s", tsr_last_error());
+    (void)tsr__fail(TSR_OK, "%s", "");
     tsr_status status = strategy->assign(strategy->user, request, ranges);
-    if (status != TSR_OK && strcmp(before, tsr_last_error()) == 0)
+    if (status == TSR_OK)
+        (void)tsr__fail(TSR_OK, "%s", before);
+    else if (tsr_last_error()[0] == '\0')
         return tsr__fail(status, "shard: the strategy '%s' fails with %s", strategy->name,
                          tsr_status_name(status));
     return status;
