@@ -35,7 +35,7 @@ static void range_of(const tsr_partition_params *params, int64_t size, int64_t *
 {
     *start = part_start(size, my_rank);
     *count = part_count(size, my_rank);
-    if (params->kind != TSR_PARTITION_WEIGHTED)
+    if (params->kind != TSR_PARTITION_WEIGHTED && params->align == 0)
         return;
     tsr_shard_range ranges[64];
     OK(tsr_partition((uint64_t)size, ranks, params, ranges));
