@@ -106,14 +106,19 @@ static bool can_open(bench_context *context, const char *which)
     pid_t child = fork();
     if (child == 0)
         try_to_open(context, which, ends[1]);
+    int failed = errno;
     close(ends[1]);
     char reason[sizeof context->error];
     ssize_t got = child > 0 ? read(ends[0], reason, sizeof reason - 1) : 0;
     close(ends[0]);
     if (child > 0 && waitpid(child, &status, 0) == child && status == 0)
         return true;
-    return bench_fail(context, "%.*s", got > 0 ? (int)got : 40,
-                      got > 0 ? reason : "the driver crashed when it was opened");
+    if (child < 0)
+        return bench_fail(context, "device %s: %s", which, strerror(failed));
+    if (got <= 0)
+        return bench_fail(context, "device %s: a process that opened it ended without a word",
+                          which);
+    return bench_fail(context, "%.*s", (int)got, reason);
 }
 
 bool bench_complete(bench_context *context)

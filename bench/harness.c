@@ -153,6 +153,8 @@ static bool measure(bench_context *context, const bench_task *task, bench_sample
     uint64_t repetitions = wanted >= MOST_REPETITIONS ? MOST_REPETITIONS : (uint64_t)wanted;
     if (repetitions == 0)
         repetitions = 1;
+    if (host->count > 0) /* more samples of the same kind */
+        repetitions = host->repetitions;
 
     host->repetitions = repetitions;
     start = bench_now_ns();

@@ -7,7 +7,7 @@
 /* Of all CPUs, and of all results. */
 #define BUSY_SHARE 0.1
 #define NOISY_SHARE 0.25
-/* Of its ceiling: caches, and work that only reads, take results a little above memory's. */
+/* Of its ceiling: work that only reads may come near it. */
 #define TOO_FAST 1.5
 
 int bench_noisy_rows(const bench_context *context)
@@ -41,10 +41,11 @@ int bench_warnings(const bench_context *context, char text[BENCH_WARNINGS][BENCH
                  "%d of %d results are noisy; small differences between them mean nothing", noisy,
                  context->row_count);
     if (too_fast > 0)
-        snprintf(text[count++], BENCH_WARNING_SIZE,
-                 "%d of %d results are more than %g times their ceiling: that was measured while "
-                 "others were at work",
-                 too_fast, context->row_count, TOO_FAST);
+        snprintf(
+            text[count++], BENCH_WARNING_SIZE,
+            "%d of %d results are more than %g times their ceiling: that was measured in a bad "
+            "moment, or caches helped",
+            too_fast, context->row_count, TOO_FAST);
     if (context->peer_warning != NULL)
         snprintf(text[count++], BENCH_WARNING_SIZE, "%s", context->peer_warning);
     return count;
