@@ -38,25 +38,26 @@ static const cli_option options[] = {
     {0},
 };
 
-static bool has_ceilings(const bench_document *run)
+static bool has_ceilings(const bench_runs *side)
 {
-    for (int i = 0; i < run->result_count; i++)
-        if (run->results[i].ceiling != NULL)
-            return true;
+    for (int i = 0; i < side->count; i++)
+        for (int j = 0; j < side->all[i].result_count; j++)
+            if (side->all[i].results[j].ceiling != NULL)
+                return true;
     return false;
 }
 
 /* Without a single part of a ceiling, passing would be mistaken for what was asked for. */
-static int check_parts(const bench_document *old, const bench_document *new,
-                       const bench_pair *pairs, int count)
+static int check_parts(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
+                       int count)
 {
     for (int i = 0; i < count; i++)
         if (pairs[i].of != NULL)
             return CLI_DONE;
-    const bench_document *without = !has_ceilings(old) ? old : !has_ceilings(new) ? new : NULL;
+    const bench_runs *without = !has_ceilings(old) ? old : !has_ceilings(new) ? new : NULL;
     if (without != NULL)
         return cli_failed("bench compare: --of-ceiling: no figure of %s has a ceiling",
-                          without->path);
+                          without->all[0].path);
     for (int i = 0; i < count; i++)
         if (pairs[i].above_ceiling)
             return cli_failed(
@@ -66,25 +67,26 @@ static int check_parts(const bench_document *old, const bench_document *new,
                       "ceiling in both");
 }
 
-static bool only_has_ceilings(const bench_document *run)
+static bool only_has_ceilings(const bench_runs *side)
 {
-    for (int i = 0; i < run->result_count; i++)
-        if (!run->results[i].is_ceiling)
-            return false;
+    for (int i = 0; i < side->count; i++)
+        for (int j = 0; j < side->all[i].result_count; j++)
+            if (!side->all[i].results[j].is_ceiling)
+                return false;
     return true;
 }
 
 /* Two runs with nothing in common would pass every gate. Ceilings alone are no comparison, unless
  * they are what was measured. */
-static int check_pairs(const bench_document *old, const bench_document *new,
-                       const bench_pair *pairs, int count)
+static int check_pairs(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
+                       int count)
 {
     const bool ceilings_count = only_has_ceilings(old) && only_has_ceilings(new);
     for (int i = 0; i < count; i++)
         if (ceilings_count || !pairs[i].old->is_ceiling)
             return CLI_DONE;
     return cli_failed("bench compare: there is nothing to compare: no figure is in both %s and %s",
-                      old->path, new->path);
+                      old->all[0].path, new->all[0].path);
 }
 
 static const bench_document *without_results(const bench_runs *side)
@@ -115,20 +117,17 @@ static int check(const bench_runs *old, const bench_runs *new, const bench_pair 
                           empty->path);
     if (failed)
         return CLI_DONE;
-    return chosen.of_ceiling ? check_parts(&old->all[0], &new->all[0], pairs, count)
-                             : check_pairs(&old->all[0], &new->all[0], pairs, count);
+    return chosen.of_ceiling ? check_parts(old, new, pairs, count)
+                             : check_pairs(old, new, pairs, count);
 }
 
 static int compare(const bench_runs *old, const bench_runs *new)
 {
     bench_pair *pairs;
-    int count = bench_pairs(&old->all[0], &new->all[0], chosen.of_ceiling, &pairs);
+    int count = bench_pairs(old, new, chosen.of_ceiling, &pairs);
     int code = check(old, new, pairs, count);
-    if (code == CLI_DONE) {
-        bench_pairs_join(pairs, count, true, &old->all[0], old->all + 1, old->count - 1);
-        bench_pairs_join(pairs, count, false, &new->all[0], new->all + 1, new->count - 1);
+    if (code == CLI_DONE)
         code = bench_compare_report(old, new, pairs, count, &chosen);
-    }
     free(pairs);
     return code;
 }

@@ -70,7 +70,8 @@ static bench_range part_of(const bench_figures *one, const bench_figures *ceilin
 static bench_pair make_pair(const bench_document *old, const bench_figures *was,
                             const bench_document *new, const bench_figures *is, bool of_ceiling)
 {
-    bench_pair pair = {.old = was, .new = is, .is_time = was->is_time};
+    bench_pair pair = {
+        .old_run = old, .new_run = new, .old = was, .new = is, .is_time = was->is_time};
     const bench_figures *first = of_ceiling ? ceiling_of(old, was) : NULL;
     const bench_figures *second = of_ceiling ? ceiling_of(new, is) : NULL;
     bool shared = first != NULL && second != NULL && same_ceiling(old, first, new, second);
@@ -78,43 +79,50 @@ static bench_pair make_pair(const bench_document *old, const bench_figures *was,
     if (shared && !pair.above_ceiling) {
         pair.of = first->benchmark;
         pair.is_time = false;
-        pair.was = part_of(was, first);
-        pair.is = part_of(is, second);
-    } else {
-        pair.was = as_it_is(was);
-        pair.is = as_it_is(is);
     }
     return pair;
 }
 
-int bench_pairs(const bench_document *old, const bench_document *new, bool of_ceiling,
-                bench_pair **out)
+static const bench_figures *find_in(const bench_document *run, const bench_document *from,
+                                    const bench_figures *like)
 {
-    bench_pair *pairs = cli_alloc((size_t)old->result_count, sizeof *pairs);
-    int count = 0;
-    for (int i = 0; i < old->result_count; i++) {
-        const bench_figures *was = &old->results[i];
-        const bench_figures *is = find(new, bench_same_device(old, was->device, new), was);
-        if (is != NULL)
-            pairs[count++] = make_pair(old, was, new, is, of_ceiling && !was->is_ceiling);
+    return find(run, bench_same_device(from, like->device, run), like);
+}
+
+/* Of all runs of both sides that have the figure, two that have it as part of one ceiling, if
+ * there are such. */
+static bool pair_up(const bench_runs *old, int place, const bench_figures *was,
+                    const bench_runs *new, bool of_ceiling, bench_pair *out)
+{
+    bool found = false;
+    for (int i = place; i < old->count; i++) {
+        const bench_figures *one = find_in(&old->all[i], &old->all[place], was);
+        for (int j = 0; j < new->count &&one != NULL; j++) {
+            const bench_figures *other = find_in(&new->all[j], &old->all[i], one);
+            if (other == NULL)
+                continue;
+            bench_pair pair = make_pair(&old->all[i], one, &new->all[j], other, of_ceiling);
+            if (!found || (out->of == NULL && pair.of != NULL))
+                *out = pair;
+            found = true;
+        }
     }
-    *out = pairs;
-    return count;
+    return found;
 }
 
 /* In the pair's terms; false where the run has nothing to say in them. */
-static bool range_in(const bench_document *run, const bench_document *first, const bench_pair *pair,
-                     const bench_figures *like, bench_range *out)
+static bool range_in(const bench_document *run, const bench_document *from,
+                     const bench_figures *like, bool of_ceiling, bench_range *out)
 {
-    const bench_figures *one = find(run, bench_same_device(first, like->device, run), like);
+    const bench_figures *one = find_in(run, from, like);
     if (one == NULL)
         return false;
-    if (pair->of == NULL) {
+    if (!of_ceiling) {
         *out = as_it_is(one);
         return true;
     }
     const bench_figures *ceiling = ceiling_of(run, one);
-    if (ceiling == NULL || !same_ceiling(first, ceiling_of(first, like), run, ceiling) ||
+    if (ceiling == NULL || !same_ceiling(from, ceiling_of(from, like), run, ceiling) ||
         one->fraction > BENCH_MOST_OF_CEILING)
         return false;
     *out = part_of(one, ceiling);
@@ -127,26 +135,60 @@ static int ascending(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-void bench_pairs_join(bench_pair *pairs, int count, bool old, const bench_document *first,
-                      const bench_document *further, int further_count)
+/* The median of the runs' medians, and from the lowest of their ends to the highest. */
+static bench_range join(const bench_runs *side, const bench_document *from,
+                        const bench_figures *like, bool of_ceiling)
 {
-    double *medians = cli_alloc((size_t)further_count + 1, sizeof *medians);
-    for (int i = 0; i < count; i++) {
-        bench_range *all = old ? &pairs[i].was : &pairs[i].is, one;
-        const bench_figures *like = old ? pairs[i].old : pairs[i].new;
-        int runs = 0;
-        medians[runs++] = all->median;
-        for (int j = 0; j < further_count; j++) {
-            if (!range_in(&further[j], first, &pairs[i], like, &one))
-                continue;
-            medians[runs++] = one.median;
-            all->low = fmin(all->low, one.low);
-            all->high = fmax(all->high, one.high);
-        }
-        qsort(medians, (size_t)runs, sizeof *medians, ascending);
-        all->median = bench_quantile(medians, runs, 0.5);
+    double medians[BENCH_MOST_RUNS];
+    bench_range all = {.low = INFINITY, .high = -INFINITY}, one;
+    int runs = 0;
+    for (int i = 0; i < side->count; i++) {
+        if (!range_in(&side->all[i], from, like, of_ceiling, &one))
+            continue;
+        medians[runs++] = one.median;
+        all.low = fmin(all.low, one.low);
+        all.high = fmax(all.high, one.high);
     }
-    free(medians);
+    qsort(medians, (size_t)runs, sizeof *medians, ascending);
+    all.median = bench_quantile(medians, runs, 0.5);
+    return all;
+}
+
+/* Whether a run before this one has the figure too. */
+static bool is_repeated(const bench_runs *side, int place, const bench_figures *one)
+{
+    for (int i = 0; i < place; i++)
+        if (find_in(&side->all[i], &side->all[place], one) != NULL)
+            return true;
+    return false;
+}
+
+int bench_distinct(const bench_runs *side)
+{
+    int count = 0;
+    for (int i = 0; i < side->count; i++)
+        for (int j = 0; j < side->all[i].result_count; j++)
+            count += !is_repeated(side, i, &side->all[i].results[j]);
+    return count;
+}
+
+int bench_pairs(const bench_runs *old, const bench_runs *new, bool of_ceiling, bench_pair **out)
+{
+    bench_pair *pairs = cli_alloc((size_t)bench_distinct(old), sizeof *pairs);
+    int count = 0;
+    for (int i = 0; i < old->count; i++)
+        for (int j = 0; j < old->all[i].result_count; j++) {
+            const bench_figures *was = &old->all[i].results[j];
+            bench_pair *pair = &pairs[count];
+            if (is_repeated(old, i, was) ||
+                !pair_up(old, i, was, new, of_ceiling && !was->is_ceiling, pair))
+                continue;
+            pair->was = join(old, pair->old_run, pair->old, pair->of != NULL);
+            pair->is = join(new, pair->new_run, pair->new, pair->of != NULL);
+            count++;
+        }
+    *out = pairs;
+    return count;
 }
 
 double bench_pair_slowdown(const bench_pair *pair)

@@ -16,8 +16,9 @@ typedef struct bench_range {
     double median, low, high;
 } bench_range;
 
-/* A figure that both runs have. */
+/* A figure that both sides have. */
 typedef struct bench_pair {
+    const bench_document *old_run, *new_run; /* of each side one that has it */
     const bench_figures *old, *new;
     const char *of;      /* the ceiling that `was` and `is` are parts of; NULL: compared as it is */
     bool above_ceiling;  /* compared as it is since a run has more than BENCH_MOST_OF_CEILING */
@@ -28,17 +29,23 @@ typedef struct bench_pair {
 /* A larger part is of a ceiling that was measured in a bad moment, or that caches do not know. */
 #define BENCH_MOST_OF_CEILING 1.1
 
-/* Those pairs, ceilings included, in the old run's order; how many. `*out` is the caller's to free.
- * With `of_ceiling`, figures are compared as parts of their ceilings where both runs measured the
- * same one and neither is above it, and otherwise as they are; so are ceilings themselves. */
-int bench_pairs(const bench_document *old, const bench_document *new, bool of_ceiling,
-                bench_pair **out);
+/* The runs of one side. */
+#define BENCH_MOST_RUNS 16
+typedef struct bench_runs {
+    int count;
+    bench_document all[BENCH_MOST_RUNS];
+} bench_runs;
 
-/* Further runs of one side: the median becomes that of all runs' medians, and the range reaches
- * from the lowest of their ends to the highest. A run without the figure, or the ceiling that it is
- * a part of, or above that, has no say in it. `first` is the side's run that the pairs are of. */
-void bench_pairs_join(bench_pair *pairs, int count, bool old, const bench_document *first,
-                      const bench_document *further, int further_count);
+/* How many different figures they have. */
+int bench_distinct(const bench_runs *side);
+
+/* Those pairs, ceilings included, in the old runs' order; how many. `*out` is the caller's to free.
+ * Of several runs of a side the median is that of their medians, and the range reaches from the
+ * lowest of their ends to the highest; a run without the figure has no say in it. With
+ * `of_ceiling`, figures are compared as parts of their ceilings where both sides have runs that
+ * measured the same one and are not above it, which then have no say either; and otherwise as they
+ * are. So are ceilings themselves. */
+int bench_pairs(const bench_runs *old, const bench_runs *new, bool of_ceiling, bench_pair **out);
 
 /* How many times as long it takes now. */
 double bench_pair_slowdown(const bench_pair *pair);

@@ -8,6 +8,7 @@
 #include "bench/compare.h"
 #include "bench/format.h"
 #include "cli/table.h"
+#include "cli/text.h"
 
 typedef struct counts {
     int compared, slower, faster, not_decided, parts, ceilings_changed, only_old, only_new;
@@ -85,8 +86,7 @@ static bool is_news(const bench_pair *pair, bench_verdict what)
     return has_changed(what) || (what == BENCH_NOT_DECIDED && !pair->old->is_ceiling);
 }
 
-static void print_rows(const bench_document *old, const bench_pair *pairs, int count,
-                       const bench_compare_options *how)
+static void print_rows(const bench_pair *pairs, int count, const bench_compare_options *how)
 {
     int rows = 0;
     cli_table *table = create_table(how->of_ceiling);
@@ -95,8 +95,8 @@ static void print_rows(const bench_document *old, const bench_pair *pairs, int c
         bench_verdict what = bench_pair_judge(&pairs[i], how->threshold);
         if (!how->show_all && !is_news(&pairs[i], what))
             continue;
-        add_row(table, device >= 0 ? old->devices[device].name : "host", &pairs[i], what,
-                how->of_ceiling);
+        add_row(table, device >= 0 ? pairs[i].old_run->devices[device].name : "host", &pairs[i],
+                what, how->of_ceiling);
         rows++;
     }
     if (rows > 0) {
@@ -106,10 +106,10 @@ static void print_rows(const bench_document *old, const bench_pair *pairs, int c
     cli_table_destroy(&table);
 }
 
-static counts count_changes(const bench_document *old, const bench_document *new,
-                            const bench_pair *pairs, int count, double threshold)
+static counts count_changes(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
+                            int count, double threshold)
 {
-    counts seen = {.only_old = old->result_count - count};
+    counts seen = {.only_old = bench_distinct(old) - count};
     for (int i = 0; i < count; i++) {
         bench_verdict what = bench_pair_judge(&pairs[i], threshold);
         /* A slower ceiling is another machine, or another state of it. */
@@ -124,7 +124,7 @@ static counts count_changes(const bench_document *old, const bench_document *new
         seen.parts += pairs[i].of != NULL;
     }
     bench_pair *back;
-    seen.only_new = new->result_count - bench_pairs(new, old, false, &back);
+    seen.only_new = bench_distinct(new) - bench_pairs(new, old, false, &back);
     free(back);
     return seen;
 }
@@ -180,7 +180,10 @@ static void print_sum(const counts *seen, double threshold)
 
 static void describe(const char *which, const bench_document *run)
 {
-    printf("%s  %s: %s, %s, tessera %s\n", which, run->path, run->time, run->cpu, run->tessera);
+    char path[4096]; /* control characters in it would make lines of their own */
+    snprintf(path, sizeof path, "%s", run->path);
+    printf("%s  %s: %s, %s, tessera %s\n", which, cli_text_mend(path), run->time, run->cpu,
+           run->tessera);
     const json_t *warning;
     size_t i;
     json_array_foreach(run->warnings, i, warning)
@@ -218,16 +221,15 @@ static int new_failures(const bench_document *new)
 int bench_compare_report(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
                          int count, const bench_compare_options *how)
 {
-    const bench_document *was = &old->all[0], *is = &new->all[0];
-    counts seen = count_changes(was, is, pairs, count, how->threshold);
+    counts seen = count_changes(old, new, pairs, count, how->threshold);
     for (int i = 0; i < old->count; i++)
         describe("old", &old->all[i]);
     for (int i = 0; i < new->count; i++)
         describe("new", &new->all[i]);
     for (int i = 0; i < new->count; i++)
-        warn_about_setting(was, &new->all[i]);
+        warn_about_setting(&old->all[0], &new->all[i]);
     puts("");
-    print_rows(was, pairs, count, how);
+    print_rows(pairs, count, how);
     int failures = 0;
     for (int i = 0; i < new->count; i++)
         failures += new_failures(&new->all[i]);

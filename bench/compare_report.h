@@ -9,13 +9,6 @@ typedef struct bench_compare_options {
     bool show_all, of_ceiling;
 } bench_compare_options;
 
-/* The runs of one side. */
-#define BENCH_MOST_RUNS 16
-typedef struct bench_runs {
-    int count;
-    bench_document all[BENCH_MOST_RUNS];
-} bench_runs;
-
 /* The runs, what changed, what failed in the new ones and the sum of it. CLI_DONE, or BENCH_SLOWER.
  */
 int bench_compare_report(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,

@@ -318,6 +318,10 @@ START_TEST(further_runs_are_parts_too)
     snprintf(options, sizeof options, "%s --new %s --new %s", mode, further[0], further[1]);
     answers(limited_run(), run_at(0.35), options, 0,
             "part of fma_peak  50.0 %  46.6 % – 53.7 %  42.5 %  32.6 % – 53.7 %");
+    /* The other way round, the one above them comes first. */
+    answers(limited_run(), run_at(1.3), mode, 0, "above their ceiling in a run");
+    snprintf(options, sizeof options, "%s --new %s", mode, further[0]);
+    answers(limited_run(), run_at(1.3), options, 0, "0 slower, 0 faster, 2 the same");
     remove(further[0]);
     remove(further[1]);
 }
