@@ -1,6 +1,7 @@
 #include "gpu/cache_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,23 @@ bool tsr__cache_path(const tsr__cache_kind *kind, uint64_t name, char path[TSR__
 }
 
 /* Reading -------------------------------------------------------------------------------------- */
+
+/* NULL where there is none that can be read, or something else, which `*refused` then says: whoever
+ * opens a FIFO as if it were a file waits for its writer. */
+static FILE *open_regular(const char *path, const char **refused)
+{
+    struct stat status;
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0)
+        return NULL;
+    bool regular = fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+    FILE *file = regular ? fdopen(descriptor, "rb") : NULL;
+    if (!regular)
+        *refused = "is no regular file";
+    if (!file)
+        close(descriptor);
+    return file;
+}
 
 /* Nothing in the header is believed before it has been checked. What is wrong with it, or NULL. */
 static const char *header_flaw(const tsr__cache_kind *kind, const tsr__cache_key *key,
@@ -98,7 +116,7 @@ tsr_status tsr__cache_inspect(const tsr__cache_kind *kind, const char *path,
     void *data = NULL;
     size_t bytes = 0;
     const char *reason = NULL;
-    FILE *file = fopen(path, "rb");
+    FILE *file = open_regular(path, &reason);
     if (file) {
         tsr_status status = read_checked(file, kind, key, &data, &bytes, &reason);
         fclose(file);
@@ -123,7 +141,8 @@ tsr_status tsr__cache_load(const tsr__cache_kind *kind, const char *path, const 
 bool tsr__cache_peek(const tsr__cache_kind *kind, const char *path, tsr__cache_key *out)
 {
     file_header header;
-    FILE *file = fopen(path, "rb");
+    const char *reason;
+    FILE *file = open_regular(path, &reason);
     if (!file)
         return false;
     bool known = fread(&header, sizeof header, 1, file) == 1 && header.magic == kind->magic;

@@ -215,6 +215,30 @@ START_TEST(another_drivers_file_is_named)
 }
 END_TEST
 
+/* Nobody writes to them: whoever opened one to read would wait for ever. */
+START_TEST(pipes_are_no_files)
+{
+    char other[TSR__CACHE_PATH], *data;
+    size_t bytes;
+    tsr__cache_key key = key_of();
+    store(path, &key, "", 0);
+    remove(path);
+    snprintf(other, sizeof other, "%s/tessera/tuning-1.bin", cache_folder);
+    ck_assert_int_eq(mkfifo(other, 0600), 0);
+    ck_assert(!tsr__cache_peek(&tsr__tuned_file, other, &key));
+    says_none();
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ck_assert_ok(tsr__cache_load(&tsr__tuned_file, path, &key, (void **)&data, &bytes));
+    ck_assert_ptr_null(data);
+    refused(path, "it is no regular file");
+    gpu_setup(); /* opens a device */
+    ck_assert_int_eq(tsr_tuning_count(gpu), 0);
+    tune(48, "wide"); /* takes its place */
+    gpu_teardown();
+    ck_assert_int_eq(find().classes, 1);
+}
+END_TEST
+
 START_TEST(allocations_fail)
 {
     gpu_setup();
@@ -256,6 +280,7 @@ TESTS(tuning_stored)
     tcase_add_test(tests, what_a_device_stored_is_found);
     tcase_add_test(tests, a_refused_file_says_why);
     tcase_add_test(tests, another_drivers_file_is_named);
+    tcase_add_test(tests, pipes_are_no_files);
     tcase_add_test(tests, allocations_fail);
     tcase_add_test(tests, mistakes);
 }
