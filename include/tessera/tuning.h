@@ -75,8 +75,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_tuning_set(tsr_stream *stream, const tsr_te
                                                 const tsr_matmul_params *params,
                                                 const tsr_tuning_choice *choice);
 
-/* Stores what was set, atomically; classes that were not keep what the file says of them. Errors:
- * TSR_ERR_NOT_FOUND (no folder is known), TSR_ERR_IO, TSR_ERR_NO_MEMORY. */
+/* Stores what was set, atomically; classes that were not keep what the file says of them, also when
+ * several processes store at once. Errors: TSR_ERR_NOT_FOUND (no folder is known), TSR_ERR_IO
+ * (others storing for 5 s among them), TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_tuning_save(tsr_device *device);
 
 /* How many classes this device object computes by a tuning. */

@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -167,6 +169,44 @@ static bool make_folder(char *path)
             return false;
     }
     return true;
+}
+
+/* Of the open file: it excludes other threads of this process too, and ends with it. */
+static bool lock_until(int descriptor, uint64_t deadline_ns, bool *locked)
+{
+    const struct timespec pause = {.tv_nsec = 2000000};
+    while (!(*locked = flock(descriptor, LOCK_EX | LOCK_NB) == 0)) {
+        if (errno != EWOULDBLOCK)
+            return true; /* a file system without locks */
+        if (tsr__now_ns() >= deadline_ns)
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+bool tsr__cache_lock(const char *path, uint64_t timeout_ns, int *out)
+{
+    char beside[TSR__CACHE_PATH + 16];
+    bool locked = false;
+    *out = -1;
+    snprintf(beside, sizeof beside, "%s.lock", path);
+    int descriptor =
+        make_folder(beside) ? open(beside, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600) : -1;
+    if (descriptor < 0)
+        return true;
+    bool in_time = lock_until(descriptor, tsr__deadline_ns(timeout_ns), &locked);
+    if (locked)
+        *out = descriptor;
+    else
+        close(descriptor);
+    return in_time;
+}
+
+void tsr__cache_unlock(int lock)
+{
+    if (lock >= 0)
+        close(lock);
 }
 
 static bool write_all(int descriptor, const void *data, size_t bytes)

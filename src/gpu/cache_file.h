@@ -48,6 +48,12 @@ tsr_status tsr__cache_load(const tsr__cache_kind *kind, const char *path, const 
 /* What a file of this kind says it depends on; false where that cannot be told. */
 bool tsr__cache_peek(const tsr__cache_kind *kind, const char *path, tsr__cache_key *out);
 
+/* Held by who reads a file to write it changed, lest another process's change in between be lost:
+ * of a file beside it, which stays there. False where others have held it for `timeout_ns`. *out is
+ * -1 where nothing can be locked; storing then says why, or succeeds as if nobody else did. */
+bool tsr__cache_lock(const char *path, uint64_t timeout_ns, int *out);
+void tsr__cache_unlock(int lock);
+
 /* Replaces the file, making the folder where there is none. 0, or an errno. */
 int tsr__cache_store(const tsr__cache_kind *kind, const char *path, const tsr__cache_key *key,
                      const void *data, size_t bytes);

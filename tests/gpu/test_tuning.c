@@ -1,10 +1,13 @@
 /* Tunings on a device: tsr_matmul does what one says where it can, the file comes back as it was or
  * is not believed, and nothing of it ever makes a product fail. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fault.h"
@@ -353,6 +356,77 @@ START_TEST(nowhere_to_store)
 }
 END_TEST
 
+enum { SAVERS = 2, SAVES = 15 };
+
+/* A process's part: each save is of a class more. */
+static int save_often(uint32_t who, uint64_t class_of_all)
+{
+    tsr__shape_class shape_class;
+    tsr__tuned *tuned;
+    if (!tsr__shape_class_unpack(class_of_all, &shape_class) ||
+        tsr__tuned_create(gpu, false, &tuned) != TSR_OK)
+        return 1;
+    shape_class.n = who;
+    for (uint32_t i = 0; i < SAVES; i++) {
+        shape_class.m = i;
+        tsr__tuned_entry entry = {.shape_class = tsr__shape_class_pack(&shape_class),
+                                  .config = tsr__matmul_config_named("wide")};
+        if (tsr__tuned_set(tuned, &entry) != TSR_OK || tsr__tuned_save(gpu, tuned) != TSR_OK)
+            return 1;
+    }
+    tsr__tuned_destroy(tuned);
+    return 0;
+}
+
+START_TEST(processes_store_at_once)
+{
+    const uint64_t class_of_all = look(&params).shape_class;
+    pid_t children[SAVERS];
+    for (uint32_t i = 0; i < SAVERS; i++) {
+        children[i] = fork();
+        ck_assert_int_ge(children[i], 0);
+        if (children[i] == 0)
+            _exit(save_often(i, class_of_all));
+    }
+    for (int i = 0; i < SAVERS; i++) {
+        int how;
+        ck_assert_int_eq(waitpid(children[i], &how, 0), children[i]);
+        ck_assert(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    }
+    ck_assert_int_eq(believed(), SAVERS * SAVES);
+    ck_assert_int_eq(warnings, 0);
+}
+END_TEST
+
+/* Who holds the lock and does not let go of it is named, and nothing is lost; a lock that cannot be
+ * had at all is done without. */
+START_TEST(somebody_holds_the_lock)
+{
+    tsr_tuning_choice choice = other_way();
+    char path[1024], lock[1040], text[2200];
+    tune(&params, &choice);
+    GPU_OK(tsr_tuning_save(gpu));
+    path_of(path);
+    snprintf(lock, sizeof lock, "%s.lock", path);
+    int held = open(lock, O_RDWR);
+    ck_assert_int_eq(flock(held, LOCK_EX | LOCK_NB), 0);
+    tune(&halved, &choice);
+    snprintf(text, sizeof text, "tuning: %s cannot be written: %s has been held for 5 s", path,
+             lock);
+    ck_assert_int_eq(tsr_tuning_save(gpu), TSR_ERR_IO);
+    ck_assert_str_eq(tsr_last_error(), text);
+    ck_assert_int_eq(believed(), 1);
+    close(held);
+    GPU_OK(tsr_tuning_save(gpu));
+    ck_assert_int_eq(believed(), 2);
+    ck_assert_int_eq(remove(lock), 0);
+    ck_assert_int_eq(mkdir(lock, 0700), 0);
+    tune(&params, NULL);
+    GPU_OK(tsr_tuning_save(gpu));
+    ck_assert_int_eq(believed(), 1);
+}
+END_TEST
+
 /* Each allocation of setting, storing and reading fails in turn; what is stored is what was. */
 START_TEST(allocations_fail)
 {
@@ -507,6 +581,8 @@ TESTS(tuning)
     tcase_add_test(tests, no_damaged_byte_is_believed);
     tcase_add_test(tests, other_kernels_and_well_wrapped_nonsense_are_not_believed);
     tcase_add_test(tests, nowhere_to_store);
+    tcase_add_test(tests, processes_store_at_once);
+    tcase_add_test(tests, somebody_holds_the_lock);
     tcase_add_test(tests, allocations_fail);
     tcase_add_test(tests, mistakes);
     tcase_add_test(tests, empty_products_have_no_class);

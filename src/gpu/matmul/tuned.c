@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "gpu/matmul/shape_class.h"
+
+#define LOCK_SECONDS 5 /* storing takes some milliseconds */
 
 struct tsr__tuned {
     pthread_mutex_t lock;
@@ -223,7 +226,7 @@ static tsr_status store(const tsr_device *device, const tsr__tuned_table *table)
 
 /* Read again rather than taken from memory: another process may have stored more, and
  * TESSERA_TUNING=0 may have kept this one from reading. */
-tsr_status tsr__tuned_save(const tsr_device *device, tsr__tuned *tuned)
+static tsr_status store_changes(const tsr_device *device, tsr__tuned *tuned)
 {
     tsr__tuned_table stored;
     pthread_mutex_lock(&tuned->lock);
@@ -236,5 +239,19 @@ tsr_status tsr__tuned_save(const tsr_device *device, tsr__tuned *tuned)
         tsr__tuned_table_finish(&tuned->changes);
     tsr__tuned_table_finish(&stored);
     pthread_mutex_unlock(&tuned->lock);
+    return status;
+}
+
+tsr_status tsr__tuned_save(const tsr_device *device, tsr__tuned *tuned)
+{
+    char path[TSR__CACHE_PATH];
+    int lock;
+    tsr__tuned_owner owner = tsr__tuned_owner_of(device);
+    TSR__TRY(tsr__tuned_path(&owner, path));
+    if (!tsr__cache_lock(path, LOCK_SECONDS * TSR__SECOND, &lock))
+        return tsr__fail(TSR_ERR_IO, "tuning: %s cannot be written: %s.lock has been held for %d s",
+                         path, path, LOCK_SECONDS);
+    tsr_status status = store_changes(device, tuned);
+    tsr__cache_unlock(lock);
     return status;
 }
