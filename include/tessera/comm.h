@@ -81,8 +81,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_create(const tsr_comm_params *params, 
 
 /* At any time, also with operations in progress: their requests then fail, and their buffers are
  * the caller's again. Not collective; the others are told, and whoever waits for this rank gets
- * TSR_ERR_PEER_LOST. Waits for messages that are on their way, at most as long as the deadline, and
- * not at all in a communicator that has failed. NULL is fine; sets NULL. */
+ * TSR_ERR_PEER_LOST. A job's last communicator waits for messages that are on their way, at most as
+ * long as its deadline, nor longer than 2 s, or than 50 ms if it has failed. NULL is fine; sets
+ * NULL. */
 TSR_API void tsr_comm_destroy(tsr_comm **comm);
 
 /* A communicator of those ranks that give the same `colour`, ordered by `key`, then by rank. With

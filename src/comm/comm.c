@@ -165,6 +165,12 @@ static void detach_requests(tsr_comm *comm)
     }
 }
 
+static uint64_t farewell_of(const tsr_comm *comm)
+{
+    const uint64_t most_ns = comm->status == TSR_OK ? FAREWELL_NS : FAREWELL_FAILED_NS;
+    return comm->timeout_ns < most_ns ? comm->timeout_ns : most_ns;
+}
+
 void tsr_comm_destroy(tsr_comm **comm)
 {
     if (!comm || !*comm)
@@ -172,7 +178,7 @@ void tsr_comm_destroy(tsr_comm **comm)
     tsr_comm *ending = *comm;
     tsr__job *job = ending->job;
     const bool is_late = ending->running > 0 || ending->status != TSR_OK;
-    const uint64_t farewell_ns = ending->status == TSR_OK ? FAREWELL_NS : FAREWELL_FAILED_NS;
+    const uint64_t farewell_ns = farewell_of(ending);
     detach_requests(ending);
     tsr__control_leave(ending);
     if (is_late)

@@ -268,6 +268,42 @@ START_TEST(deadlines)
 }
 END_TEST
 
+/* Rank 1 is stopped, with messages on their way to it, when rank 0 leaves: within its deadline, not
+ * the two seconds that it would wait else. */
+static void leave_a_stopped_one(tsr_comm *comm, void *user)
+{
+    scene *shown = ranks_shared();
+    float data[16] = {0};
+    (void)user;
+    need_ok(tsr_comm_barrier(comm));
+    atomic_fetch_add(&shown->ready, 1);
+    if (tsr_comm_rank(comm) == 1) {
+        rest_ms(300); /* it is stopped in here */
+        return;
+    }
+    rest_ms(150);
+    for (int i = 0; i < 20; i++)
+        need_ok(tsr_comm_send(comm, data, 16, TSR_F32, 1, 3));
+    tsr_comm_set_timeout(comm, UINT64_C(20000000));
+    const double start = seconds_now();
+    rank_destroy();
+    shown->destroyed_at[0] = seconds_now() - start;
+}
+
+START_TEST(leaving_takes_no_longer_than_the_deadline)
+{
+    ranks_start(&(ranks_job){.size = 2, .path = (ranks_path)_i, .run = leave_a_stopped_one});
+    wait_until_ready(2);
+    ranks_signal(1, SIGSTOP);
+    rest_ms(2500);
+    ranks_signal(1, SIGCONT);
+    ranks_wait();
+    ranks_check(0);
+    const scene *shown = ranks_shared();
+    ck_assert_double_lt(shown->destroyed_at[0], 1);
+}
+END_TEST
+
 /* A message that nobody takes, and one that nobody sends. */
 static void unanswered(tsr_comm *comm, void *user)
 {
@@ -369,6 +405,7 @@ TESTS(failures)
     tcase_add_loop_test(tests, stopped, 0, 9);
     tcase_add_loop_test(tests, left_alone, 0, 6);
     tcase_add_loop_test(tests, deadlines, 0, SIZES * PATHS);
+    tcase_add_loop_test(tests, leaving_takes_no_longer_than_the_deadline, 0, PATHS);
     tcase_add_loop_test(tests, messages, 0, PATHS);
     tcase_add_loop_test(tests, wakes, 0, 2 * PATHS);
     tcase_add_loop_test(tests, long_waits, 0, 2 * PATHS);
