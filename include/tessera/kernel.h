@@ -40,7 +40,8 @@ typedef struct tsr_kernel_params {
 
 #define tsr_kernel_params(...) (&(tsr_kernel_params){__VA_ARGS__})
 
-/* Errors: TSR_ERR_INVALID (the compiler's messages are in the error text), TSR_ERR_UNSUPPORTED
+/* Errors: TSR_ERR_INVALID (the compiler's messages are in the error text; a workgroup that, with
+ * these constants, is empty or larger than the device's limits), TSR_ERR_UNSUPPORTED
  * (GLSL in a build without shaderc; more push constants than the device has; a subgroup size that
  * the device does not have or cannot be asked for), TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER. */
 TSR_API TSR_NODISCARD tsr_status tsr_kernel_create(tsr_device *device,

@@ -70,7 +70,8 @@ static tsr_status check_params(const tsr_device *device, const char *name,
 static tsr_status build(tsr_kernel *kernel, const uint32_t *words, uint64_t count,
                         const tsr_kernel_params *params)
 {
-    TSR__TRY(tsr__spirv_check(&kernel->device->info, kernel->name, words, count));
+    TSR__TRY(tsr__spirv_check(&kernel->device->info, kernel->name, words, count, params->constants,
+                              params->constant_count));
     return tsr__pipeline_build(kernel->device, kernel->name, words, (size_t)count * sizeof *words,
                                params->constants, params->constant_count, params->subgroup_size,
                                &kernel->pipeline);

@@ -14,18 +14,39 @@ enum {
     OP_ENTRY_POINT = 15,
     OP_EXECUTION_MODE = 16,
     OP_CAPABILITY = 17,
+    OP_CONSTANT_TRUE = 41, /* the first of the constants */
+    OP_CONSTANT = 43,
+    OP_CONSTANT_COMPOSITE = 44,
+    OP_CONSTANT_NULL = 46,
+    OP_SPEC_CONSTANT = 50,
+    OP_SPEC_CONSTANT_COMPOSITE = 51,
+    OP_SPEC_CONSTANT_OP = 52, /* the last */
     OP_FUNCTION = 54,
     OP_FUNCTION_END = 56,
-    OP_DECORATE = 71
+    OP_DECORATE = 71,
+    OP_EXECUTION_MODE_ID = 331
 };
-enum { MODEL_GL_COMPUTE = 5, MODE_LOCAL_SIZE = 17, DECORATION_BINDING = 33, DECORATION_SET = 34 };
+enum { MODEL_GL_COMPUTE = 5, MODE_LOCAL_SIZE = 17, MODE_LOCAL_SIZE_ID = 38 };
+enum {
+    DECORATION_SPEC_ID = 1,
+    DECORATION_BUILT_IN = 11,
+    DECORATION_BINDING = 33,
+    DECORATION_SET = 34,
+    BUILT_IN_WORKGROUP_SIZE = 25
+};
 
 typedef struct spirv_module {
     const tsr_device_info *info;
     const char *name;
+    const uint32_t *words;
+    uint64_t count;
+    const uint32_t *constants;
+    int constant_count;
     bool in_function;
     bool has_main;
     uint32_t main_id;
+    /* Instructions that make a workgroup's size one of constants; NULL: there is none. */
+    const uint32_t *size_built_in, *size_mode;
 } spirv_module;
 
 static tsr_status check_header(const char *name, const uint32_t *words, uint64_t count)
@@ -112,6 +133,29 @@ static tsr_status check_local_size(const spirv_module *module, const uint32_t *s
     return TSR_OK;
 }
 
+/* Of several, a driver might believe another one. */
+static tsr_status note_size(const spirv_module *module, const uint32_t **noted,
+                            const uint32_t *instruction)
+{
+    TSR__REQUIRE(!*noted, "%s: the SPIR-V is damaged: it says a workgroup's size twice",
+                 module->name);
+    *noted = instruction;
+    return TSR_OK;
+}
+
+static tsr_status check_decoration(spirv_module *module, const uint32_t *instruction,
+                                   uint32_t length)
+{
+    TSR__REQUIRE(
+        length < 3 || (instruction[2] != DECORATION_BINDING && instruction[2] != DECORATION_SET),
+        "%s: it declares a descriptor (set or binding); kernels take addresses in push constants",
+        module->name);
+    if (length < 4 || instruction[2] != DECORATION_BUILT_IN ||
+        instruction[3] != BUILT_IN_WORKGROUP_SIZE)
+        return TSR_OK;
+    return note_size(module, &module->size_built_in, instruction);
+}
+
 static tsr_status check_instruction(spirv_module *module, const uint32_t *instruction,
                                     uint32_t length)
 {
@@ -126,12 +170,11 @@ static tsr_status check_instruction(spirv_module *module, const uint32_t *instru
             return TSR_OK;
         return check_local_size(module, instruction + 3);
     case OP_DECORATE:
-        TSR__REQUIRE(length < 3 ||
-                         (instruction[2] != DECORATION_BINDING && instruction[2] != DECORATION_SET),
-                     "%s: it declares a descriptor (set or binding); kernels take addresses in "
-                     "push constants",
-                     module->name);
-        return TSR_OK;
+        return check_decoration(module, instruction, length);
+    case OP_EXECUTION_MODE_ID:
+        if (length < 6 || instruction[2] != MODE_LOCAL_SIZE_ID || instruction[1] != module->main_id)
+            return TSR_OK;
+        return note_size(module, &module->size_mode, instruction);
     case OP_FUNCTION:
     case OP_FUNCTION_END: {
         bool begins = (instruction[0] & 0xffff) == OP_FUNCTION;
@@ -145,10 +188,94 @@ static tsr_status check_instruction(spirv_module *module, const uint32_t *instru
     }
 }
 
-tsr_status tsr__spirv_check(const tsr_device_info *info, const char *name, const uint32_t *words,
-                            uint64_t count)
+/* Sizes of constants ---------------------------------------------------------------------------
+ *
+ * Once the lengths of all instructions are known to be right. */
+
+/* NULL where no constant has the id. */
+static const uint32_t *find_constant(const spirv_module *module, uint32_t id)
 {
-    spirv_module module = {.info = info, .name = name};
+    for (uint64_t at = HEADER_WORDS; at < module->count; at += module->words[at] >> 16) {
+        const uint32_t *instruction = module->words + at;
+        const uint32_t op = instruction[0] & 0xffff;
+        if (op >= OP_CONSTANT_TRUE && op <= OP_SPEC_CONSTANT_OP && instruction[0] >> 16 >= 3 &&
+            instruction[2] == id)
+            return instruction;
+    }
+    return NULL;
+}
+
+/* What it is set to, or else the module's own value for it. */
+static uint32_t specialized(const spirv_module *module, uint32_t id, uint32_t own)
+{
+    for (uint64_t at = HEADER_WORDS; at < module->count; at += module->words[at] >> 16) {
+        const uint32_t *instruction = module->words + at;
+        if ((instruction[0] & 0xffff) == OP_DECORATE && instruction[0] >> 16 >= 4 &&
+            instruction[1] == id && instruction[2] == DECORATION_SPEC_ID)
+            return instruction[3] < (uint32_t)module->constant_count
+                       ? module->constants[instruction[3]]
+                       : own;
+    }
+    return own;
+}
+
+/* False where the id is no 32-bit constant's. What is computed of others is the driver's to judge:
+ * it counts as 1. */
+static bool value_of(const spirv_module *module, uint32_t id, uint32_t *out)
+{
+    const uint32_t *constant = find_constant(module, id);
+    if (!constant)
+        return false;
+    switch (constant[0]) { /* the length and the operation */
+    case 4 << 16 | OP_CONSTANT:
+        *out = constant[3];
+        return true;
+    case 4 << 16 | OP_SPEC_CONSTANT:
+        *out = specialized(module, id, constant[3]);
+        return true;
+    case 3 << 16 | OP_CONSTANT_NULL:
+        *out = 0;
+        return true;
+    default:
+        *out = 1;
+        return (constant[0] & 0xffff) == OP_SPEC_CONSTANT_OP;
+    }
+}
+
+static tsr_status check_size_of(const spirv_module *module, const uint32_t *ids)
+{
+    uint32_t size[3];
+    for (int i = 0; i < 3; i++)
+        TSR__REQUIRE(value_of(module, ids[i], &size[i]),
+                     "%s: the SPIR-V is damaged: a workgroup's size is %%%u, no 32-bit constant",
+                     module->name, (unsigned)ids[i]);
+    return check_local_size(module, size);
+}
+
+static tsr_status check_constant_sizes(const spirv_module *module)
+{
+    if (module->size_mode)
+        TSR__TRY(check_size_of(module, module->size_mode + 3));
+    if (!module->size_built_in)
+        return TSR_OK;
+    const uint32_t *vector = find_constant(module, module->size_built_in[1]);
+    const uint32_t op = vector ? vector[0] & 0xffff : 0;
+    TSR__REQUIRE((op == OP_CONSTANT_COMPOSITE || op == OP_SPEC_CONSTANT_COMPOSITE) &&
+                     vector[0] >> 16 == 6,
+                 "%s: the SPIR-V is damaged: WorkgroupSize is %%%u, no vector of three constants",
+                 module->name, (unsigned)module->size_built_in[1]);
+    return check_size_of(module, vector + 3);
+}
+
+tsr_status tsr__spirv_check(const tsr_device_info *info, const char *name, const uint32_t *words,
+                            uint64_t count, const uint32_t *constants, int constant_count)
+{
+    spirv_module module = {.info = info,
+                           .name = name,
+                           .words = words,
+                           .count = count,
+                           .constants = constants,
+                           .constant_count = constant_count};
     TSR__TRY(check_header(name, words, count));
     for (uint64_t at = HEADER_WORDS; at < count;) {
         uint32_t length = words[at] >> 16;
@@ -161,5 +288,5 @@ tsr_status tsr__spirv_check(const tsr_device_info *info, const char *name, const
     TSR__REQUIRE(!module.in_function, "%s: the SPIR-V is damaged: its last function does not end",
                  name);
     TSR__REQUIRE(module.has_main, "%s: it has no compute entry point called \"main\"", name);
-    return TSR_OK;
+    return check_constant_sizes(&module);
 }

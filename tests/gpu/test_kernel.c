@@ -423,16 +423,128 @@ START_TEST(check_survives_anything)
         uint32_t *words = malloc((size_t)count * sizeof *words + 1); /* so that ASan sees the end */
         ck_assert_ptr_nonnull(words);
         memcpy(words, saxpy_spirv, (size_t)count * sizeof *words);
-        (void)!tsr__spirv_check(info, "cut", words, count);
+        (void)!tsr__spirv_check(info, "cut", words, count, NULL, 0);
         free(words);
     }
     for (int i = 0; i < 20000; i++) {
         uint32_t words[SAXPY_WORDS];
         memcpy(words, saxpy_spirv, sizeof words);
         words[gpu_random_u64(&random) % SAXPY_WORDS] = (uint32_t)gpu_random_u64(&random);
-        (void)!tsr__spirv_check(info, "changed", words, SAXPY_WORDS);
+        (void)!tsr__spirv_check(info, "changed", words, SAXPY_WORDS, NULL, 0);
     }
-    GPU_OK(tsr__spirv_check(info, "whole", saxpy_spirv, SAXPY_WORDS));
+    GPU_OK(tsr__spirv_check(info, "whole", saxpy_spirv, SAXPY_WORDS, NULL, 0));
+}
+END_TEST
+
+/* Workgroups of constants ---------------------------------------------------------------------- */
+
+/* Where saxpy has the n-th word of the instruction that begins with `op` and has `word` there. */
+static size_t find_word(uint32_t op, size_t n, uint32_t word, size_t wanted)
+{
+    for (size_t at = 5; at < SAXPY_WORDS; at += saxpy_spirv[at] >> 16)
+        if ((saxpy_spirv[at] & 0xffff) == op && saxpy_spirv[at] >> 16 > n &&
+            saxpy_spirv[at + n] == word)
+            return at + wanted;
+    ck_abort_msg("there is no such instruction");
+    return 0;
+}
+
+static tsr_status create_wide(uint32_t workgroup, tsr_kernel **out)
+{
+    return tsr_kernel_create(gpu,
+                             tsr_kernel_params(.spirv = saxpy_spirv, .spirv_words = SAXPY_WORDS,
+                                               .tensor_count = 2, .scalar_bytes = 8,
+                                               .constants = &workgroup, .constant_count = 1),
+                             out);
+}
+
+START_TEST(workgroups_of_constants)
+{
+    const tsr_device_info *info = tsr_device_get_info(gpu);
+    const uint32_t all = info->max_workgroup_invocations, most_x = info->max_workgroup_size[0];
+    const uint32_t most = most_x < all ? most_x : all,
+                   sizes[] = {0, most + 1, 1u << 20, UINT32_MAX};
+    char text[80];
+    tsr_kernel *kernel = NULL;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        snprintf(text, sizeof text, "kernel: workgroups of %u x 1 x 1 invocations; ",
+                 (unsigned)sizes[i]);
+        GPU_FAILS(create_wide(sizes[i], &kernel), TSR_ERR_INVALID, text);
+        ck_assert_ptr_null(kernel);
+    }
+    GPU_OK(create_wide(most, &kernel));
+    tsr_kernel_destroy(&kernel);
+}
+END_TEST
+
+/* The size is %VECTOR = OpSpecConstantComposite %type %x %one %one, and %x a constant that is set
+ * as number 0; not set, it is what the module says. */
+START_TEST(workgroups_of_damaged_constants)
+{
+    const size_t decoration = find_word(71, 3, 25, 0); /* BuiltIn WorkgroupSize */
+    const size_t vector = find_word(51, 2, saxpy_spirv[decoration + 1], 0);
+    const uint32_t x = saxpy_spirv[vector + 3];
+    const size_t constant = find_word(50, 2, x, 0), spec_id = find_word(71, 1, x, 2);
+    ck_assert_uint_eq(saxpy_spirv[spec_id], 1);
+    refuse_changed(constant + 3, 1u << 20, "bad: workgroups of 1048576 x 1 x 1 invocations");
+    refuse_changed(constant + 3, 0, "workgroups of 0 x 1 x 1 invocations");
+    refuse_changed(vector + 5, UINT32_MAX, "a workgroup's size is %4294967295, no 32-bit constant");
+    refuse_changed(vector + 3, saxpy_spirv[vector + 2], "no 32-bit constant"); /* the vector */
+    refuse_changed(vector + 2, 0, "no vector of three constants");
+    refuse_changed(decoration + 1, UINT32_MAX, "WorkgroupSize is %4294967295, no vector");
+    refuse_changed(decoration + 1, x, "no vector of three constants");
+    refuse_changed(constant + 2, 0, "no 32-bit constant");
+    uint32_t twice[SAXPY_WORDS + 4];
+    memcpy(twice, saxpy_spirv, (decoration + 4) * sizeof *twice);
+    memcpy(twice + decoration + 4, saxpy_spirv + decoration,
+           (SAXPY_WORDS - decoration) * sizeof *twice);
+    refuse(twice, SAXPY_WORDS + 4, TSR_ERR_INVALID, "it says a workgroup's size twice");
+}
+END_TEST
+
+/* Of x, 2 and 2 + 2, x being constant 3, and else 8. */
+static const uint32_t size_by_mode[] = {
+    0x07230203,    0x00010500, 0,  10,         0,    /* header */
+    2 << 16 | 17,  1,                                /* OpCapability Shader */
+    3 << 16 | 14,  0,          1,                    /* OpMemoryModel Logical GLSL450 */
+    5 << 16 | 15,  5,          1,  0x6e69616d, 0,    /* OpEntryPoint GLCompute %1 "main" */
+    6 << 16 | 331, 1,          38, 2,          3, 4, /* OpExecutionModeId %1 LocalSizeId %2 %3 %4 */
+    4 << 16 | 71,  2,          1,  3,                /* OpDecorate %2 SpecId 3 */
+    4 << 16 | 21,  5,          32, 0,                /* %5 = OpTypeInt 32 0 */
+    4 << 16 | 50,  5,          2,  8,                /* %2 = OpSpecConstant %5 8 */
+    4 << 16 | 43,  5,          3,  2,                /* %3 = OpConstant %5 2 */
+    6 << 16 | 52,  5,          4,  128,        3, 3, /* %4 = OpSpecConstantOp %5 IAdd %3 %3 */
+};
+enum { MODE_WORDS = sizeof size_by_mode / sizeof *size_by_mode };
+
+START_TEST(workgroups_by_mode)
+{
+    const tsr_device_info *info = tsr_device_get_info(gpu);
+    const uint32_t constants[] = {0, 0, 0, 1u << 20};
+    gpu_random random = {.state = 1};
+    uint32_t words[MODE_WORDS];
+    GPU_OK(tsr__spirv_check(info, "m", size_by_mode, MODE_WORDS, NULL, 0));
+    GPU_OK(tsr__spirv_check(info, "m", size_by_mode, MODE_WORDS, constants, 3));
+    GPU_FAILS(tsr__spirv_check(info, "m", size_by_mode, MODE_WORDS, constants, 4), TSR_ERR_INVALID,
+              "m: workgroups of 1048576 x 2 x 1 invocations");
+    memcpy(words, size_by_mode, sizeof words);
+    words[18] = 5; /* a type */
+    GPU_FAILS(tsr__spirv_check(info, "m", words, MODE_WORDS, NULL, 0), TSR_ERR_INVALID,
+              "a workgroup's size is %5, no 32-bit constant");
+    for (uint64_t count = 0; count < MODE_WORDS; count++) {
+        uint32_t *cut = malloc((size_t)count * sizeof *cut + 1); /* so that ASan sees the end */
+        ck_assert_ptr_nonnull(cut);
+        memcpy(cut, size_by_mode, (size_t)count * sizeof *cut);
+        (void)!tsr__spirv_check(info, "cut", cut, count, constants, 4);
+        free(cut);
+    }
+    for (int i = 0; i < 50000; i++) {
+        memcpy(words, size_by_mode, sizeof words);
+        for (int changes = 0; changes <= i % 3; changes++)
+            words[gpu_random_u64(&random) % MODE_WORDS] =
+                (uint32_t)gpu_random_u64(&random) >> gpu_random_u64(&random) % 32;
+        (void)!tsr__spirv_check(info, "changed", words, MODE_WORDS, constants, 4);
+    }
 }
 END_TEST
 
@@ -540,6 +652,9 @@ TESTS(kernel)
     tcase_add_test(tests, spirv_garbage_is_refused);
     tcase_add_test(tests, entry_point_is_needed);
     tcase_add_test(tests, check_survives_anything);
+    tcase_add_test(tests, workgroups_of_constants);
+    tcase_add_test(tests, workgroups_of_damaged_constants);
+    tcase_add_test(tests, workgroups_by_mode);
     tcase_add_test(tests, create_errors);
     tcase_add_test(tests, run_errors);
 }
