@@ -1,4 +1,5 @@
 /* Listing, opening and closing real devices. */
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +122,8 @@ START_TEST(a_device_that_fails_to_answer_is_listed)
 }
 END_TEST
 
-static const char *const no_slowdowns[] = {"abc", "0.5", "99999", "2x", "-2", "0x2", "nan", "."};
+static const char *const no_slowdowns[] = {"abc", "0.5", "99999", "2x",   "-2",
+                                           "0x2", "nan", ".",     "1.5.", "1000.1"};
 
 START_TEST(a_slowdown_that_is_none)
 {
@@ -153,6 +155,23 @@ START_TEST(slowdowns)
         setenv("TESSERA_SLOWDOWN", good[i], 1);
         GPU_OK(tsr_device_open(NULL, &device));
         tsr_device_close(&device);
+    }
+}
+END_TEST
+
+/* Locales with another decimal point than C, as far as the host has them. */
+START_TEST(slowdowns_in_any_locale)
+{
+    static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "ps_AF.UTF-8", "C"};
+    for (size_t i = 0; i < sizeof locales / sizeof *locales; i++) {
+        double factor = 0;
+        if (setlocale(LC_NUMERIC, locales[i]) == NULL)
+            continue;
+        setenv("TESSERA_SLOWDOWN", "12.5", 1);
+        GPU_OK(tsr__slowdown(&factor));
+        ck_assert_double_eq(factor, 12.5);
+        setenv("TESSERA_SLOWDOWN", "12,5", 1);
+        GPU_FAILS(tsr__slowdown(&factor), TSR_ERR_INVALID, "TESSERA_SLOWDOWN is '12,5', not a");
     }
 }
 END_TEST
@@ -246,6 +265,7 @@ TESTS(listing)
     tcase_add_loop_test(tests, a_slowdown_that_is_none, 0,
                         (int)(sizeof no_slowdowns / sizeof *no_slowdowns));
     tcase_add_test(tests, slowdowns);
+    tcase_add_test(tests, slowdowns_in_any_locale);
     tcase_add_test(tests, everything_may_be_closed_in_any_order);
 }
 
