@@ -166,7 +166,8 @@ typedef enum tsr_op {
  * combined for i < r; then among the P partial results those at distance P/2, then P/4, …, 1.
  *
  * With `reproducible` the result depends on the contributions alone, not on who gave which, nor on
- * how many ranks there are (a contribution of 0 to a sum, or of 1 to a product, changes nothing):
+ * how many ranks there are (a contribution of 0 to a sum, or of 1 to a product, changes nothing but
+ * -0, which a sum with +0 makes +0; NaNs become the same quiet one):
  * SUM and AVG of floats are the exact sum, rounded once (AVG: twice); PROD multiplies in f64, the
  * smallest contribution first. Each rank gets the same number of bytes as else, in N − 1 messages
  * rather than log2 N; see docs/communication.md for the cost of the arithmetic. */

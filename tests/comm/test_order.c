@@ -143,6 +143,54 @@ static void reduce_few(tsr_comm *comm, void *user)
     need(avg == (float)(size - 1) / 2);
 }
 
+/* NaNs of other bits, and one that signals. */
+static const uint64_t strange[4][3] = {{0xffc00123, 0x7f800001, 0x3f800000},
+                                       {0xfff8000000000123, 0x7ff0000000000001, 0x3ff0000000000000},
+                                       {0xfe01, 0x7c01, 0x3c00},
+                                       {0xffc3, 0x7f81, 0x3f80}};
+#define STRANGE_COUNT 3
+
+/* Rank 0 has the numbers, the others what changes nothing; the bits of all results go to `shown`.
+ */
+static void reduce_strange(tsr_comm *comm, void *user)
+{
+    static const tsr_op ops[] = {TSR_OP_SUM, TSR_OP_PROD};
+    const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm);
+    uint64_t(*shown)[STRANGE_COUNT] = ranks_shared();
+    (void)user;
+    for (int d = 0; d < 8; d++, shown += 3) {
+        const tsr_dtype dtype = exact_dtypes[d / 2];
+        const tsr_op op = ops[d % 2];
+        const uint64_t neutral = op == TSR_OP_SUM ? 0 : strange[d / 2][2];
+        uint64_t data[RANKS_MOST * STRANGE_COUNT] = {0}, out[3][STRANGE_COUNT] = {{0}};
+        for (int block = 0; block < size; block++)
+            for (int i = 0; i < STRANGE_COUNT; i++)
+                store(data, (uint64_t)block * STRANGE_COUNT + (uint64_t)i, dtype,
+                      rank == 0 ? strange[d / 2][i] : neutral);
+        need_ok(tsr_comm_all_reduce(comm, data, out[0], STRANGE_COUNT, dtype, op));
+        need_ok(
+            tsr_comm_reduce(comm, data, rank == 0 ? out[1] : NULL, STRANGE_COUNT, dtype, op, 0));
+        need_ok(tsr_comm_reduce_scatter(comm, data, out[2], STRANGE_COUNT, dtype, op));
+        if (rank == 0)
+            memcpy(shown, out, sizeof out);
+    }
+}
+
+START_TEST(nans_for_any_number_of_ranks)
+{
+    const uint64_t bytes = sizeof(uint64_t[8][3][STRANGE_COUNT]);
+    uint8_t *first = malloc(bytes);
+    ck_assert_ptr_nonnull(first);
+    for (int size = 1; size <= 4; size++) {
+        ranks_run(&(ranks_job){.size = size, .reproducible = true, .run = reduce_strange});
+        if (size == 1)
+            memcpy(first, ranks_shared(), bytes);
+        ck_assert_msg(memcmp(first, ranks_shared(), bytes) == 0, "%d ranks differ from 1", size);
+    }
+    free(first);
+}
+END_TEST
+
 START_TEST(few_ranks)
 {
     ranks_run(&(ranks_job){.size = _i + 1, .reproducible = true, .run = reduce_few});
@@ -153,5 +201,6 @@ TESTS(order)
 {
     tcase_add_loop_test(tests, by_any_way, 0, 8);
     tcase_add_test(tests, for_any_number_of_ranks);
+    tcase_add_test(tests, nans_for_any_number_of_ranks);
     tcase_add_loop_test(tests, few_ranks, 0, 3);
 }

@@ -124,8 +124,8 @@ static void check_reduced(int rank, uint64_t at, uint64_t index, bool exact)
     element got = all.ranks[rank].recv[at], want = expected(all.size, index);
     ck_check(got.index == index);
     ck_check(got.ranks == want.ranks);
-    ck_check(got.divided == (all.size > 1)); /* alone, there is nothing to divide */
-    ck_check(exact ? all.size == 1 || got.order == 0 : got.order == want.order);
+    ck_check(got.divided == (exact || all.size > 1)); /* alone, there is nothing to divide */
+    ck_check(exact ? got.order == 0 : got.order == want.order);
 }
 
 typedef void (*make_all_reduce)(tsr__plan *, int, int, uint64_t, bool);
