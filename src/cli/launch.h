@@ -52,6 +52,8 @@ typedef struct launch_guard {
 bool launch_guard_start(launch_guard *guard, const char *token);
 void launch_guard_dismiss(launch_guard *guard);
 
+typedef struct launch_job launch_job;
+
 /* launch_output.c: lines of ranks, whole and with their rank in front. */
 typedef struct launch_stream {
     int from, to;
@@ -61,7 +63,7 @@ typedef struct launch_stream {
 } launch_stream;
 /* Passes on what there is. False once nothing can be written any more; `from` becomes −1 at its
  * end. */
-bool launch_stream_pass(launch_stream *stream);
+bool launch_stream_pass(launch_stream *stream, launch_job *job);
 void launch_stream_finish(launch_stream *stream);
 
 /* launch_rank.c */
@@ -83,5 +85,8 @@ int launch_rank_start(launch_rank *rank, int number, const launch_options *optio
 
 /* launch_run.c: the whole job; its exit code. */
 int launch_run(const launch_options *options, const launch_devices *devices);
+/* Waits until an output takes something. Meanwhile signals and the end of the grace period are
+ * served: nobody may ever read it. False, with errno, once what is left is to be given up. */
+bool launch_wait_to_write(launch_job *job, int fd);
 
 #endif

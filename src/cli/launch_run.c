@@ -17,7 +17,10 @@
 
 #define NEVER INT64_MAX
 
-typedef struct launch_job {
+/* For what the last ranks have said, after they were killed, to get through to who reads it. */
+#define LAST_WORDS_MS 500
+
+struct launch_job {
     const launch_options *options;
     launch_rank *ranks;
     int started, running;
@@ -25,12 +28,14 @@ typedef struct launch_job {
     launch_signals signals;
     int signal_fd;
     struct pollfd *polls;
-    bool stopping;   /* asked to end */
-    bool killed;     /* not asked any more */
-    bool sweeping;   /* all ranks have ended and are buried */
-    int64_t kill_at; /* ms */
-    int code;        /* of the first that failed */
-} launch_job;
+    bool stopping;      /* asked to end */
+    bool killed;        /* not asked any more */
+    bool sweeping;      /* all ranks have ended and are buried */
+    bool lost;          /* output that nobody has read */
+    int64_t kill_at;    /* ms */
+    int64_t give_up_at; /* ms; what nobody reads. Only a signal to the launcher sets it */
+    int code;           /* of the first that failed */
+};
 
 static int64_t now_ms(void)
 {
@@ -99,6 +104,12 @@ static bool catch_signals(launch_job *job)
     return job->signal_fd >= 0;
 }
 
+/* False where it would have to wait for ever. */
+static bool can_say(launch_job *job)
+{
+    return launch_wait_to_write(job, 2);
+}
+
 static void note_end(launch_job *job, int number, const siginfo_t *info)
 {
     launch_rank *rank = &job->ranks[number];
@@ -112,14 +123,16 @@ static void note_end(launch_job *job, int number, const siginfo_t *info)
     if (job->stopping) /* as it was told */
         return;
     const char *rest = job->running > 0 ? "; stopping the others" : "";
+    if (job->running > 0)
+        stop(job, SIGTERM);
+    if (!can_say(job))
+        return;
     if (exited)
         (void)cli_failed("launch: rank %d (process %d) exited with status %d%s", number,
                          (int)rank->pid, info->si_status, rest);
     else
         (void)cli_failed("launch: rank %d (process %d) was ended by signal %d, %s%s", number,
                          (int)rank->pid, info->si_status, strsignal(info->si_status), rest);
-    if (job->running > 0)
-        stop(job, SIGTERM);
 }
 
 static void look_for_ends(launch_job *job)
@@ -142,6 +155,18 @@ static void bury_orphan(const launch_job *job, pid_t pid)
     (void)waitpid(pid, NULL, WNOHANG);
 }
 
+/* Whoever sends a signal wants an end, also where nobody reads what is left of the output. */
+static void hear_end(launch_job *job, int signal)
+{
+    int64_t grace = job->stopping ? 0 : (int64_t)(job->options->grace * 1000);
+    int64_t last = now_ms() + grace + LAST_WORDS_MS;
+    if (job->stopping) /* once more: now */
+        job->kill_at = now_ms();
+    else
+        stop(job, signal);
+    job->give_up_at = last < job->give_up_at ? last : job->give_up_at;
+}
+
 static void hear_signals(launch_job *job)
 {
     struct signalfd_siginfo info;
@@ -154,13 +179,66 @@ static void hear_signals(launch_job *job)
             raise(SIGSTOP);
         } else if (signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGCONT) {
             signal_all(job, signal);
-        } else if (job->stopping) { /* once more: now */
-            job->kill_at = now_ms();
         } else {
-            stop(job, signal);
+            hear_end(job, signal);
         }
     }
     look_for_ends(job);
+}
+
+/* The time until then, for poll(). */
+static int ms_until(int64_t then)
+{
+    int64_t left = then == NEVER ? INT_MAX : then - now_ms();
+    return left < 0 ? 0 : left > INT_MAX ? INT_MAX : (int)left;
+}
+
+static void keep_deadline(launch_job *job)
+{
+    if (now_ms() < job->kill_at)
+        return;
+    signal_all(job, SIGKILL);
+    job->killed = true;
+    /* Children of those that were killed become ours, and their turn comes then. */
+    job->kill_at = job->sweeping ? now_ms() + 10 : NEVER;
+}
+
+bool launch_wait_to_write(launch_job *job, int fd)
+{
+    for (;;) {
+        struct pollfd polls[] = {{.fd = fd, .events = POLLOUT},
+                                 {.fd = job->signal_fd, .events = POLLIN}};
+        int64_t next = job->kill_at < job->give_up_at ? job->kill_at : job->give_up_at;
+        int ready = poll(polls, 2, ms_until(next));
+        if (ready > 0 && polls[0].revents != 0)
+            return true;
+        if (ready > 0)
+            hear_signals(job);
+        keep_deadline(job);
+        if (now_ms() >= job->give_up_at) {
+            errno = ETIMEDOUT;
+            return false;
+        }
+    }
+}
+
+/* A stream whose output takes nothing more. It is said once, and not of a job that was to end. */
+static void give_up(launch_job *job, launch_stream *stream)
+{
+    int reason = errno;
+    const char *name = stream->to == 1 ? "output" : "error";
+    bool nobody_reads = reason == ETIMEDOUT;
+    bool say = nobody_reads ? !job->lost : !job->stopping;
+    job->lost = job->lost || nobody_reads;
+    job->code = job->code != 0 ? job->code : CLI_FAILED;
+    launch_stream_finish(stream);
+    stop(job, SIGTERM);
+    if (!say || !can_say(job))
+        return;
+    if (nobody_reads)
+        (void)cli_failed("launch: nobody reads standard %s: the rest of it is lost", name);
+    else
+        (void)cli_failed("launch: cannot write to standard %s: %s", name, strerror(reason));
 }
 
 static void pass_output(launch_job *job)
@@ -172,15 +250,8 @@ static void pass_output(launch_job *job)
             if (stream->from < 0)
                 continue;
             bool ready = job->polls[at++].revents != 0;
-            if (!ready || launch_stream_pass(stream))
-                continue;
-            if (!job->stopping)
-                (void)cli_failed("launch: cannot write to standard %s: %s",
-                                 j == 0 ? "output" : "error", strerror(errno));
-            if (job->code == 0)
-                job->code = CLI_FAILED;
-            launch_stream_finish(stream);
-            stop(job, SIGTERM);
+            if (ready && !launch_stream_pass(stream, job))
+                give_up(job, stream);
         }
 }
 
@@ -193,20 +264,13 @@ static void wait_for_events(launch_job *job)
             if (job->ranks[i].streams[j].from >= 0)
                 job->polls[count++] =
                     (struct pollfd){.fd = job->ranks[i].streams[j].from, .events = POLLIN};
-    int64_t left = job->kill_at == NEVER ? INT_MAX : job->kill_at - now_ms();
-    left = left < 0 ? 0 : left > INT_MAX ? INT_MAX : left;
-    int ready = poll(job->polls, count, (int)left);
+    int ready = poll(job->polls, count, ms_until(job->kill_at));
     if (ready > 0) {
         pass_output(job);
         if (job->polls[0].revents != 0)
             hear_signals(job);
     }
-    if (now_ms() >= job->kill_at) {
-        signal_all(job, SIGKILL);
-        job->killed = true;
-        /* Children of those that were killed become ours, and their turn comes then. */
-        job->kill_at = job->sweeping ? now_ms() + 10 : NEVER;
-    }
+    keep_deadline(job);
 }
 
 /* True once the launcher has no child but the guard. */
@@ -241,10 +305,8 @@ static void pass_rest(launch_job *job)
         for (int j = 0; j < 2; j++) {
             launch_stream *stream = &job->ranks[i].streams[j];
             while (stream->from >= 0)
-                if (!launch_stream_pass(stream)) {
-                    launch_stream_finish(stream);
-                    job->code = job->code != 0 ? job->code : CLI_FAILED;
-                }
+                if (!launch_stream_pass(stream, job))
+                    give_up(job, stream);
         }
 }
 
@@ -265,7 +327,11 @@ int launch_run(const launch_options *options, const launch_devices *devices)
 {
     int count = (int)options->ranks;
     launch_env env;
-    launch_job job = {.options = options, .kill_at = NEVER, .guard = {.pipe = -1}, .signal_fd = -1};
+    launch_job job = {.options = options,
+                      .kill_at = NEVER,
+                      .give_up_at = NEVER,
+                      .guard = {.pipe = -1},
+                      .signal_fd = -1};
     if (!launch_env_init(&env, count, devices) || !launch_guard_start(&job.guard, env.token) ||
         prctl(PR_SET_CHILD_SUBREAPER, 1) != 0 || !catch_signals(&job)) {
         int reason = errno;

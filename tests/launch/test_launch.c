@@ -19,6 +19,9 @@
 /* Where a test's files are; every test runs in a process of its own. */
 static char folder[64];
 
+/* Where a job's output goes instead of a file, or −1. */
+static int piped = -1;
+
 typedef struct launched {
     pid_t pid;
     int status; /* exit status, or −signal */
@@ -100,8 +103,9 @@ static launched start(const char *arguments)
         int in = access(in_folder("in"), R_OK) == 0 ? open(in_folder("in"), O_RDONLY)
                                                     : open("/dev/null", O_RDONLY);
         dup2(in, 0);
-        dup2(out, 1);
+        dup2(piped >= 0 ? piped : out, 1);
         dup2(err, 2);
+        close(piped);
         execv(argv[0], argv);
         _exit(99);
     }
@@ -411,6 +415,90 @@ START_TEST(a_closed_output_is_a_failure)
 }
 END_TEST
 
+/* Starts a job whose output goes into a pipe that is not read yet; its end to read from. */
+static launched start_into_pipe(const char *arguments, int flags, int *out)
+{
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    ck_assert_int_eq(fcntl(ends[1], F_SETFL, O_WRONLY | flags), 0);
+    ck_assert_int_eq(fcntl(ends[0], F_SETFD, FD_CLOEXEC), 0);
+    piped = ends[1];
+    launched job = start(arguments);
+    piped = -1;
+    close(ends[1]);
+    *out = ends[0];
+    return job;
+}
+
+/* All that comes until the end, and how many bytes it is. */
+static char *read_all(int from, size_t *size)
+{
+    size_t most = 1 << 23;
+    char *text = calloc(most, 1);
+    ck_assert_ptr_nonnull(text);
+    *size = 0;
+    for (ssize_t got; (got = read(from, text + *size, most - 1 - *size)) > 0;)
+        *size += (size_t)got;
+    close(from);
+    return text;
+}
+
+static const struct {
+    const char *arguments;
+    int signals, status;
+} unread[] = {
+    {"-n~2~--grace~1~sh~-c~echo $$ >$FOLDER/pid.$RANK; exec yes", 1, 128 + SIGTERM},
+    {"-n~2~--grace~1~sh~-c~trap '' TERM; echo $$ >$FOLDER/pid.$RANK; yes", 1, 128 + SIGKILL},
+    {"-n~2~--grace~60~sh~-c~trap '' TERM; echo $$ >$FOLDER/pid.$RANK; yes", 2, 128 + SIGKILL},
+    /* They have ended, only their output is left. */
+    {"-n~2~--grace~1~sh~-c~echo $$ >$FOLDER/pid.$RANK; yes | head -n 20000", 1, 1},
+};
+
+START_TEST(ends_where_nobody_reads)
+{
+    int out;
+    launched job = start_into_pipe(unread[_i].arguments, 0, &out);
+    wait_for("pid.0");
+    wait_for("pid.1");
+    rest(0.5); /* the pipe is full */
+    for (int i = 0; i < unread[_i].signals; i++) {
+        kill(job.pid, SIGTERM);
+        rest(0.2);
+    }
+    job.seconds = now();
+    finish(&job);
+    ck_assert_double_lt(job.seconds, 3);
+    ck_assert_int_eq(job.status, unread[_i].status);
+    ck_assert_str_eq(job.err,
+                     "tessera: launch: nobody reads standard output: the rest of it is lost\n");
+    assert_gone("pid.0");
+    assert_gone("pid.1");
+    done(&job);
+    close(out);
+}
+END_TEST
+
+/* No deadline ends what a job that was not told to end has printed: somebody may read it later. */
+START_TEST(waits_for_who_reads_late)
+{
+    static const int flags[] = {0, O_NONBLOCK};
+    int out;
+    size_t size, expected = 0;
+    launched job = start_into_pipe("-n~1~--grace~0~sh~-c~seq 40000; exit 3", flags[_i], &out);
+    rest(1);
+    char *text = read_all(out, &size);
+    finish(&job);
+    for (int i = 1; i <= 40000; i++)
+        expected += (size_t)snprintf(NULL, 0, "[0] %d\n", i);
+    ck_assert_int_eq(job.status, 3);
+    ck_assert_uint_eq(size, expected);
+    assert_has(job.err, "exited with status 3\n");
+    ck_assert_int_eq(count(job.err, "\n"), 1);
+    free(text);
+    done(&job);
+}
+END_TEST
+
 /* How it ends. */
 
 START_TEST(fails_as_the_first_that_failed)
@@ -599,6 +687,8 @@ TESTS(launch)
     tcase_add_test(tests, cuts_lines_without_end);
     tcase_add_test(tests, a_full_disk_is_a_failure);
     tcase_add_test(tests, a_closed_output_is_a_failure);
+    tcase_add_loop_test(tests, ends_where_nobody_reads, 0, (int)(sizeof unread / sizeof unread[0]));
+    tcase_add_loop_test(tests, waits_for_who_reads_late, 0, 2);
     tcase_add_test(tests, fails_as_the_first_that_failed);
     tcase_add_test(tests, fails_with_128_and_the_signal);
     tcase_add_test(tests, kills_who_does_not_end);
