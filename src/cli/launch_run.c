@@ -44,14 +44,20 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* The numbers of the launcher's children, as text. */
+static FILE *open_children(void)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    return fopen(path, "re");
+}
+
 /* Sends a signal (0: none) to every process that is the launcher's child now, the guard excepted:
  * what ranks have left behind. How many there are. */
 static int signal_children(const launch_job *job, int signal)
 {
-    char path[64];
     int pid, count = 0;
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    FILE *file = fopen(path, "re");
+    FILE *file = open_children();
     while (file != NULL && fscanf(file, "%d", &pid) == 1)
         if (pid != job->guard.pid) {
             kill((pid_t)pid, signal);
@@ -146,13 +152,28 @@ static void look_for_ends(launch_job *job)
     }
 }
 
-/* Processes of ranks that have ended become the launcher's. */
-static void bury_orphan(const launch_job *job, pid_t pid)
+static bool is_orphan(const launch_job *job, pid_t pid)
 {
     for (int i = 0; i < job->started; i++)
         if (job->ranks[i].pid == pid)
-            return;
-    (void)waitpid(pid, NULL, WNOHANG);
+            return false;
+    return pid != job->guard.pid;
+}
+
+/* Processes of ranks that have ended become the launcher's. Their signals merge, so that each may
+ * stand for many; and a list that gets shorter while it is read leaves some out. */
+static void bury_orphans(const launch_job *job)
+{
+    int buried, pid;
+    do {
+        FILE *file = open_children();
+        buried = 0;
+        while (file != NULL && fscanf(file, "%d", &pid) == 1)
+            if (is_orphan(job, (pid_t)pid) && waitpid((pid_t)pid, NULL, WNOHANG) == pid)
+                buried++;
+        if (file != NULL)
+            fclose(file);
+    } while (buried > 0);
 }
 
 /* Whoever sends a signal wants an end, also where nobody reads what is left of the output. */
@@ -170,10 +191,11 @@ static void hear_end(launch_job *job, int signal)
 static void hear_signals(launch_job *job)
 {
     struct signalfd_siginfo info;
+    bool ended = false;
     while (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
         int signal = (int)info.ssi_signo;
         if (signal == SIGCHLD) {
-            bury_orphan(job, (pid_t)info.ssi_pid);
+            ended = true;
         } else if (signal == SIGTSTP) {
             signal_all(job, SIGTSTP);
             raise(SIGSTOP);
@@ -183,6 +205,8 @@ static void hear_signals(launch_job *job)
             hear_end(job, signal);
         }
     }
+    if (ended)
+        bury_orphans(job);
     look_for_ends(job);
 }
 

@@ -591,6 +591,36 @@ START_TEST(killed_it_takes_all_along)
 }
 END_TEST
 
+/* Children of the process that are zombies. */
+static int count_zombies(pid_t pid)
+{
+    char command[256], text[16] = "";
+    snprintf(command, sizeof command,
+             "for i in $(cat /proc/%d/task/%d/children); do cat /proc/$i/status; done | "
+             "grep -c 'State:.Z'",
+             (int)pid, (int)pid);
+    FILE *pipe = popen(command, "r");
+    ck_assert_ptr_nonnull(pipe);
+    ck_assert_ptr_nonnull(fgets(text, sizeof text, pipe));
+    pclose(pipe);
+    return atoi(text);
+}
+
+START_TEST(buries_orphans_that_end_together)
+{
+    launched job = start(
+        "-n~1~sh~-c~mkfifo $FOLDER/gate; for j in 1 2 3 4 5; do sh -c 'for i in $(seq 60); do "
+        "read line <$FOLDER/gate & done'; done; echo >$FOLDER/orphans; "
+        "sleep 0.3; : >$FOLDER/gate; echo >$FOLDER/ended; sleep 3");
+    wait_for("ended");
+    rest(1);
+    ck_assert_int_eq(count_zombies(job.pid), 0);
+    finish(&job);
+    ck_assert_int_eq(job.status, 0);
+    done(&job);
+}
+END_TEST
+
 /* Signals. */
 
 static const char with_traps[] =
@@ -694,6 +724,7 @@ TESTS(launch)
     tcase_add_test(tests, kills_who_does_not_end);
     tcase_add_test(tests, leaves_nothing_behind);
     tcase_add_test(tests, killed_it_takes_all_along);
+    tcase_add_test(tests, buries_orphans_that_end_together);
     tcase_add_loop_test(tests, passes_signals_on, 0, (int)(sizeof signals / sizeof signals[0]));
     tcase_add_test(tests, interrupted_it_says_so_by_its_status);
     tcase_add_test(tests, a_second_signal_kills);
