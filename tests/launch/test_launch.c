@@ -621,6 +621,28 @@ START_TEST(buries_orphans_that_end_together)
 }
 END_TEST
 
+/* A launcher in a launcher. Both are killed, and the guard of the inner one lives to see it:
+ * nothing but that launcher is of the outer job. */
+START_TEST(killed_it_takes_a_launcher_inside_along)
+{
+    launched job = start("-n~1~sh~-c~export OUTER=$TESSERA_TOKEN; exec \"$0\" launch -n 1 sh -c '"
+                         "grep -lzx TESSERA_TOKEN=$OUTER /proc/[0-9]*/environ 2>/dev/null | wc -l "
+                         ">$FOLDER/of.outer; "
+                         "echo $$ >$FOLDER/pid.0; setsid sleep 60 & echo $! >$FOLDER/session.0; "
+                         "sleep 60'~" TEST_TOOL);
+    wait_for("session.0");
+    rest(0.05);
+    char *of_outer = read_file("of.outer");
+    kill(job.pid, SIGKILL);
+    finish(&job);
+    assert_gone("pid.0");
+    assert_gone("session.0");
+    ck_assert_str_eq(of_outer, "1\n");
+    free(of_outer);
+    done(&job);
+}
+END_TEST
+
 /* Signals. */
 
 static const char with_traps[] =
@@ -725,6 +747,7 @@ TESTS(launch)
     tcase_add_test(tests, leaves_nothing_behind);
     tcase_add_test(tests, killed_it_takes_all_along);
     tcase_add_test(tests, buries_orphans_that_end_together);
+    tcase_add_test(tests, killed_it_takes_a_launcher_inside_along);
     tcase_add_loop_test(tests, passes_signals_on, 0, (int)(sizeof signals / sizeof signals[0]));
     tcase_add_test(tests, interrupted_it_says_so_by_its_status);
     tcase_add_test(tests, a_second_signal_kills);
