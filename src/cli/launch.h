@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #define LAUNCH_MAX_RANKS 1024
@@ -73,15 +74,16 @@ typedef struct launch_rank {
     launch_stream streams[2];
 } launch_rank;
 
-/* Dispositions and mask that ranks are to have: those that the launcher itself was started with. */
-typedef struct launch_signals {
+/* What ranks are to have as the launcher itself was started with it. */
+typedef struct launch_inherited {
     sigset_t mask;
     struct sigaction pipe;
-} launch_signals;
+    struct rlimit files;
+} launch_inherited;
 
 /* Starts one rank. 0, or the exit code of the launch, the reason having been said. */
 int launch_rank_start(launch_rank *rank, int number, const launch_options *options,
-                      const launch_env *env, const launch_signals *signals);
+                      const launch_env *env, const launch_inherited *inherited);
 
 /* launch_run.c: the whole job; its exit code. */
 int launch_run(const launch_options *options, const launch_devices *devices);

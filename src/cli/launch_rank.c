@@ -1,6 +1,7 @@
 /* Starting one process of a job. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 extern char **environ;
 
 typedef struct start {
-    const launch_signals *signals;
+    const launch_inherited *inherited;
     char **program, **env;
     pid_t launcher;
     int number;
@@ -41,8 +42,9 @@ static void become(const start *how)
         if (null > 0)
             close(null);
     }
-    sigaction(SIGPIPE, &how->signals->pipe, NULL);
-    sigprocmask(SIG_SETMASK, &how->signals->mask, NULL);
+    sigaction(SIGPIPE, &how->inherited->pipe, NULL);
+    sigprocmask(SIG_SETMASK, &how->inherited->mask, NULL);
+    (void)setrlimit(RLIMIT_NOFILE, &how->inherited->files);
     if (reason == 0) {
         environ = how->env;
         execvp(how->program[0], how->program);
@@ -68,8 +70,16 @@ static void close_one(int *fd)
     *fd = -1;
 }
 
-static int fail_to_start(const launch_options *options, int reason)
+static int fail_to_start(const launch_options *options, int number, int reason)
 {
+    /* The program is not to blame. */
+    if (reason == EMFILE)
+        return cli_failed("launch: cannot start rank %d of %" PRId64
+                          ": too many open files; each takes two, and 'ulimit -Hn' shows the most",
+                          number, options->ranks);
+    if (reason == ENFILE || reason == EAGAIN || reason == ENOMEM)
+        return cli_failed("launch: cannot start rank %d of %" PRId64 ": %s", number, options->ranks,
+                          strerror(reason));
     (void)cli_failed("launch: cannot run '%s': %s", options->program[0], strerror(reason));
     return reason == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_CANNOT_RUN;
 }
@@ -86,13 +96,13 @@ static int hear_of_exec(int problem)
 }
 
 int launch_rank_start(launch_rank *rank, int number, const launch_options *options,
-                      const launch_env *env, const launch_signals *signals)
+                      const launch_env *env, const launch_inherited *inherited)
 {
     int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}; /* output, error, the problem */
     bool made =
         make_pipe(pipes[2]) && (options->no_prefix || (make_pipe(pipes[0]) && make_pipe(pipes[1])));
     int reason = made ? 0 : errno;
-    start how = {signals,    options->program, launch_env_of_rank(env, number),
+    start how = {inherited,  options->program, launch_env_of_rank(env, number),
                  getpid(),   number,           {pipes[0][1], pipes[1][1]},
                  pipes[2][1]};
     pid_t pid = made ? fork() : -1;
@@ -113,7 +123,7 @@ int launch_rank_start(launch_rank *rank, int number, const launch_options *optio
     if (reason != 0) {
         close_one(&pipes[0][0]);
         close_one(&pipes[1][0]);
-        return fail_to_start(options, reason);
+        return fail_to_start(options, number, reason);
     }
     rank->pid = pid;
     rank->running = true;

@@ -25,7 +25,7 @@ struct launch_job {
     launch_rank *ranks;
     int started, running;
     launch_guard guard;
-    launch_signals signals;
+    launch_inherited inherited;
     int signal_fd;
     struct pollfd *polls;
     bool stopping;      /* asked to end */
@@ -104,8 +104,8 @@ static bool catch_signals(launch_job *job)
     }
     struct sigaction ignore = {.sa_handler = SIG_IGN}, usual = {.sa_handler = SIG_DFL};
     sigaction(SIGCHLD, &usual, NULL);
-    sigaction(SIGPIPE, &ignore, &job->signals.pipe);
-    sigprocmask(SIG_BLOCK, &caught, &job->signals.mask);
+    sigaction(SIGPIPE, &ignore, &job->inherited.pipe);
+    sigprocmask(SIG_BLOCK, &caught, &job->inherited.mask);
     job->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
     return job->signal_fd >= 0;
 }
@@ -334,10 +334,22 @@ static void pass_rest(launch_job *job)
         }
 }
 
+/* Two for each rank, which is more than most shells allow; the ranks get what was allowed before.
+ */
+static bool allow_files(launch_job *job)
+{
+    struct rlimit *before = &job->inherited.files;
+    if (getrlimit(RLIMIT_NOFILE, before) != 0)
+        return false;
+    struct rlimit most = {before->rlim_max, before->rlim_max};
+    (void)setrlimit(RLIMIT_NOFILE, &most); /* what there is may do */
+    return true;
+}
+
 static void start_all(launch_job *job, const launch_env *env)
 {
     for (int i = 0; i < env->ranks && job->code == 0; i++) {
-        job->code = launch_rank_start(&job->ranks[i], i, job->options, env, &job->signals);
+        job->code = launch_rank_start(&job->ranks[i], i, job->options, env, &job->inherited);
         if (job->code != 0) {
             stop(job, SIGTERM);
             return;
@@ -357,7 +369,7 @@ int launch_run(const launch_options *options, const launch_devices *devices)
                       .guard = {.pipe = -1},
                       .signal_fd = -1};
     if (!launch_env_init(&env, count, devices) || !launch_guard_start(&job.guard, env.token) ||
-        prctl(PR_SET_CHILD_SUBREAPER, 1) != 0 || !catch_signals(&job)) {
+        prctl(PR_SET_CHILD_SUBREAPER, 1) != 0 || !catch_signals(&job) || !allow_files(&job)) {
         int reason = errno;
         launch_guard_dismiss(&job.guard);
         launch_env_finish(&env);

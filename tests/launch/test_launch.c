@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -247,6 +248,33 @@ START_TEST(says_what_cannot_be_run)
     job = launch("-n~3~/etc/passwd");
     ck_assert_str_eq(job.err, "tessera: launch: cannot run '/etc/passwd': Permission denied\n");
     ck_assert_int_eq(job.status, 126);
+    done(&job);
+}
+END_TEST
+
+/* Ranks get the limit that the launcher had, which takes more. */
+START_TEST(starts_more_than_files_may_be_open)
+{
+    struct rlimit limit;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_uint_ge(limit.rlim_max, 256);
+    limit.rlim_cur = 32;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    launched job = launch("-n~40~--device-map~0~sh~-c~ulimit -Sn");
+    ck_assert_str_eq(job.err, "");
+    ck_assert_int_eq(count(job.out, "] 32\n"), 40);
+    ck_assert_int_eq(job.status, 0);
+    done(&job);
+
+    limit.rlim_max = 32;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    job = launch("-n~40~--device-map~0~sleep~60");
+    int rank = 0;
+    ck_assert_int_eq(sscanf(job.err, "tessera: launch: cannot start rank %d of 40: ", &rank), 1);
+    ck_assert(rank > 0 && rank < 16);
+    assert_has(job.err, ": too many open files; each takes two, and 'ulimit -Hn' shows the most\n");
+    ck_assert_int_eq(count(job.err, "\n"), 1);
+    ck_assert_int_eq(job.status, 1);
     done(&job);
 }
 END_TEST
@@ -731,6 +759,7 @@ TESTS(launch)
                         (int)(sizeof mistakes / sizeof mistakes[0]));
     tcase_add_test(tests, leaves_arguments_to_the_program);
     tcase_add_test(tests, says_what_cannot_be_run);
+    tcase_add_test(tests, starts_more_than_files_may_be_open);
     tcase_add_test(tests, tells_ranks_who_they_are);
     tcase_add_test(tests, leaves_a_device_that_is_set);
     tcase_add_test(tests, gives_standard_input_to_rank_0);
