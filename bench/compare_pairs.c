@@ -1,7 +1,6 @@
 #include "bench/compare_pairs.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/samples.h"
@@ -129,12 +128,6 @@ static bool range_in(const bench_document *run, const bench_document *from,
     return true;
 }
 
-static int ascending(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 /* The median of the runs' medians, and from the lowest of their ends to the highest. */
 static bench_range join(const bench_runs *side, const bench_document *from,
                         const bench_figures *like, bool of_ceiling)
@@ -149,7 +142,7 @@ static bench_range join(const bench_runs *side, const bench_document *from,
         all.low = fmin(all.low, one.low);
         all.high = fmax(all.high, one.high);
     }
-    qsort(medians, (size_t)runs, sizeof *medians, ascending);
+    bench_sort(medians, runs);
     all.median = bench_quantile(medians, runs, 0.5);
     return all;
 }

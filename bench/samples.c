@@ -19,10 +19,15 @@ void bench_samples_free(bench_samples *samples)
     *samples = (bench_samples){0};
 }
 
-static int compare(const void *left, const void *right)
+static int ascending(const void *left, const void *right)
 {
     double a = *(const double *)left, b = *(const double *)right;
     return (a > b) - (a < b);
+}
+
+void bench_sort(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, ascending);
 }
 
 double bench_quantile(const double *ascending, int count, double p)
@@ -43,7 +48,7 @@ bench_summary bench_summarize(const bench_samples *samples)
         return summary;
     double *sorted = cli_alloc((size_t)count, sizeof *sorted);
     memcpy(sorted, samples->ns, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, compare);
+    bench_sort(sorted, count);
     summary.median = bench_quantile(sorted, count, 0.5);
     summary.p10 = bench_quantile(sorted, count, 0.1);
     summary.p90 = bench_quantile(sorted, count, 0.9);

@@ -21,6 +21,9 @@ typedef struct bench_summary {
 /* All zero when there are no samples. */
 bench_summary bench_summarize(const bench_samples *samples);
 
+/* Into ascending order. */
+void bench_sort(double *values, int count);
+
 /* p of the way (0 … 1) through `count` ascending values, interpolating between neighbours. */
 double bench_quantile(const double *ascending, int count, double p);
 

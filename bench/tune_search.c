@@ -1,7 +1,6 @@
 #include "bench/tune_search.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/clock.h"
@@ -32,15 +31,9 @@
 
 /* Measuring ------------------------------------------------------------------------------------ */
 
-static int ascending(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 static tune_ratio summarize(double *ratios, int count)
 {
-    qsort(ratios, (size_t)count, sizeof *ratios, ascending);
+    bench_sort(ratios, count);
     return (tune_ratio){.pairs = count,
                         .median = bench_quantile(ratios, count, 0.5),
                         .p10 = bench_quantile(ratios, count, 0.1),

@@ -96,19 +96,7 @@ tsr_status __wrap_tsr_tuning_set(tsr_stream *stream, const tsr_tensor *y, const 
     return TSR_OK;
 }
 
-static const struct {
-    double gain;
-    int stumbles_every;
-    bool before, after;
-} searches[] = {
-    {2, 0, false, true},                            /* clearly faster */
-    {1.01, 0, false, false},                        /* not by enough */
-    {0.5, 0, false, false},  {2, 4, false, false},  /* not in nine pairs of ten */
-    {2, 0, true, true},      {1.01, 0, true, true}, /* it won earlier, and has not lost */
-    {2, 4, true, true},      {0.5, 0, true, false}, /* it has */
-};
-
-START_TEST(what_won_stays_until_it_loses)
+static tune_result search(void)
 {
     const bench_options options = {.seconds = 1e-9};
     bench_context context = {.options = &options, .device_count = 1};
@@ -116,17 +104,38 @@ START_TEST(what_won_stays_until_it_loses)
     tune_given_up given_up = {0};
     tune_result result;
     char left_out[TUNE_REASON];
+    ck_assert(tune_search(&context, &product, &given_up, &result, left_out));
+    ck_assert_str_eq(left_out, "");
+    return result;
+}
+
+static const struct {
+    const char *what;
+    double gain;
+    int stumbles_every;
+    bool before, after;
+} searches[] = {
+    {"clearly faster", 2, 0, false, true},
+    {"not by enough", 1.01, 0, false, false},
+    {"slower", 0.5, 0, false, false},
+    {"not in nine pairs of ten", 2, 4, false, false},
+    {"again", 2, 0, true, true},
+    {"it won earlier, and has not lost", 1.01, 0, true, true},
+    {"likewise, on a busy machine", 2, 4, true, true},
+    {"it won earlier, and has lost", 0.5, 0, true, false},
+};
+
+START_TEST(what_won_stays_until_it_loses)
+{
     gain = searches[_i].gain;
     stumbles_every = searches[_i].stumbles_every;
     tuned[0] = tuned[1] = searches[_i].before;
-    ck_assert(tune_search(&context, &product, &given_up, &result, left_out));
-    ck_assert_str_eq(left_out, "");
-    ck_assert_int_eq(result.won, searches[_i].after);
-    ck_assert_int_eq(result.with_bias, searches[_i].after);
-    ck_assert_int_eq(tuned[0], searches[_i].after);
-    ck_assert_int_eq(tuned[1], searches[_i].after);
+    tune_result result = search();
+    bool after = searches[_i].after;
+    ck_assert_msg(result.won == after && result.with_bias == after, "%s", searches[_i].what);
+    ck_assert_msg(tuned[0] == after && tuned[1] == after, "%s", searches[_i].what);
     ck_assert_str_eq(result.usual.kernel, "usual");
-    if (searches[_i].after)
+    if (after)
         ck_assert_str_eq(result.winner.kernel, "other");
     ck_assert_int_eq(result.candidates, 1);
     if (searches[_i].gain >= 1)
@@ -137,15 +146,9 @@ END_TEST
 /* Stored for products without a bias only, it is not tried with one. */
 START_TEST(a_choice_without_bias_stays_without)
 {
-    const bench_options options = {.seconds = 1e-9};
-    bench_context context = {.options = &options, .device_count = 1};
-    const tune_product product = {.dtype = TSR_F32, .shape = {64, 64, 64}};
-    tune_given_up given_up = {0};
-    tune_result result;
-    char left_out[TUNE_REASON];
     gain = 1.01;
     tuned[0] = true;
-    ck_assert(tune_search(&context, &product, &given_up, &result, left_out));
+    tune_result result = search();
     ck_assert(result.won && !result.with_bias);
     ck_assert(tuned[0] && !was_set[0] && !tuned[1]);
 }
