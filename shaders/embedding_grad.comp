@@ -1,4 +1,4 @@
-// Rows added to the rows of a table that their indices name. Each workgroup has the table's rows of one bucket (row % buckets) and some
+// Rows added to the rows of a table that their indices name. Each workgroup has the table's rows of one bucket (row modulo buckets) and some
 // columns of them, and walks all indices in order: nobody else adds there, so the order of additions is that of the indices.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -22,7 +22,7 @@ void main()
         return;
     for (uint row = 0u; row < p.rows; row++) {
         uint index = tsr_load_index(p.indices, row, p.indices_stride, p.index_bytes);
-        if (index < p.first || index - p.first >= p.here || (index - p.first) % p.buckets != bucket)
+        if (index < p.first || index - p.first >= p.here || (index - p.first & p.buckets - 1u) != bucket)
             continue;
         uvec2 table = tsr_at_stride(p.table, index - p.first, p.table_stride);
         uvec2 y = tsr_at_stride(p.y, row, p.y_stride);

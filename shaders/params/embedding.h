@@ -12,7 +12,8 @@ struct tsr_embedding_params {
     TSR_UINT rows, width;
     TSR_UINT first, here; /* rows of the whole table that this one has */
     TSR_UINT index_bytes; /* 1, 4 or 8 */
-    TSR_UINT buckets;     /* of the gradient: rows of the table are dealt to so many workgroups */
+    TSR_UINT buckets;     /* of the gradient: the table's rows are dealt to so many workgroups, a
+                             power of two */
 };
 TSR_PUSH_CHECK(tsr_embedding_params);
 

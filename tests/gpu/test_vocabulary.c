@@ -18,28 +18,51 @@ static double *doubles(int64_t count)
 static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 static const tsr_dtype index_dtypes[] = {TSR_I32, TSR_I64, TSR_U32, TSR_U8};
 
-/* Around a part of 0 … 40, and beyond it. */
-static void random_indices(gpu_random *random, tsr_tensor *tensor, double *indices, int64_t count)
+/* Of a table of `size` rows and a few that others have. */
+static void random_indices(gpu_random *random, tsr_tensor *tensor, double *indices, int64_t count,
+                           int64_t size)
 {
-    bool is_signed =
-        tsr_tensor_layout(tensor)->dtype == TSR_I32 || tsr_tensor_layout(tensor)->dtype == TSR_I64;
+    tsr_dtype dtype = tsr_tensor_layout(tensor)->dtype;
+    bool is_signed = dtype == TSR_I32 || dtype == TSR_I64;
+    int64_t most = dtype == TSR_U8 && size > 240 ? 255 : size + 15;
     for (int64_t i = 0; i < count; i++)
-        indices[i] = (double)gpu_random_between(random, is_signed ? -5 : 0, 45);
-    if (tsr_tensor_layout(tensor)->dtype == TSR_I64 && count > 2)
+        indices[i] = (double)gpu_random_between(random, is_signed ? -5 : 0, most);
+    if (dtype == TSR_I64 && count > 2)
         indices[1] = 0x1p32 + 7; /* row 7, to a kernel that forgets the upper half */
     gpu_put(tensor, indices);
 }
 
-static void embedding_case(gpu_random *random, int64_t rows, int64_t here, int64_t width, int turn)
+/* The same with rows without gaps, which may be any number of elements apart and from the start. */
+static tsr_tensor *rows_apart(gpu_random *random, tsr_dtype dtype, int ndim, const int64_t *shape,
+                              tsr_tensor **parent)
 {
-    tsr_dtype table_dtype = floats[turn % 3], y_dtype = floats[turn / 3 % 3];
-    tsr_tensor *parents[4], *table, *y, *dy, *indices;
+    int64_t before = gpu_random_between(random, 0, 4), after = gpu_random_between(random, 0, 4);
+    tsr_tensor *view;
+    ck_assert_int_eq(ndim, 2);
+    *parent = gpu_new(dtype, 2, (int64_t[]){shape[0], before + shape[1] + after});
+    gpu_poison(*parent);
+    GPU_OK(tsr_tensor_slice(*parent, 1, before, before + shape[1], 1, &view));
+    return view;
+}
+
+typedef struct embedding_case {
+    int64_t rows, here, width;
+    tsr_dtype table, y, indices;
+    bool accumulate;
+    tsr_tensor *(*matrix)(gpu_random *random, tsr_dtype dtype, int ndim, const int64_t *shape,
+                          tsr_tensor **parent);
+} embedding_case;
+
+static void try_embedding(gpu_random *random, const embedding_case *c)
+{
+    const int64_t rows = c->rows, here = c->here, width = c->width;
     const int64_t first = gpu_random_between(random, 0, 9);
     const int64_t table_shape[] = {here, width}, y_shape[] = {rows, width};
-    table = gpu_random_view(random, table_dtype, 2, table_shape, &parents[0]);
-    y = gpu_random_view(random, y_dtype, 2, y_shape, &parents[1]);
-    dy = gpu_random_view(random, y_dtype, 2, y_shape, &parents[2]);
-    indices = gpu_random_view(random, index_dtypes[turn % 4], 1, &rows, &parents[3]);
+    tsr_tensor *parents[4], *table, *y, *dy, *indices;
+    table = c->matrix(random, c->table, 2, table_shape, &parents[0]);
+    y = c->matrix(random, c->y, 2, y_shape, &parents[1]);
+    dy = c->matrix(random, c->y, 2, y_shape, &parents[2]);
+    indices = gpu_random_view(random, c->indices, 1, &rows, &parents[3]);
     double *values = doubles(here * width), *added = doubles(rows * width), *index = doubles(rows);
     double *got = doubles((rows > here ? rows : here) * width);
     /* Eighths, so that sums are exact. */
@@ -49,7 +72,7 @@ static void embedding_case(gpu_random *random, int64_t rows, int64_t here, int64
         added[i] = (double)gpu_random_between(random, -8, 8) / 8;
     gpu_put(table, values);
     gpu_put(dy, added);
-    random_indices(random, indices, index, rows);
+    random_indices(random, indices, index, rows, first + here);
 
     GPU_OK(tsr__embedding(queue, y, table, indices, first));
     gpu_get(y, got);
@@ -58,9 +81,8 @@ static void embedding_case(gpu_random *random, int64_t rows, int64_t here, int64
         for (int64_t j = 0; j < width; j++)
             ck_check(got[r * width + j] == (row >= 0 && row < here ? values[row * width + j] : 0));
     }
-    bool accumulate = turn % 2;
-    GPU_OK(tsr__embedding_grad(queue, table, dy, indices, first, accumulate));
-    for (int64_t i = 0; i < here * width && !accumulate; i++)
+    GPU_OK(tsr__embedding_grad(queue, table, dy, indices, first, c->accumulate));
+    for (int64_t i = 0; i < here * width && !c->accumulate; i++)
         values[i] = 0;
     for (int64_t r = 0; r < rows; r++) {
         int64_t row = (int64_t)index[r] - first;
@@ -80,26 +102,87 @@ static void embedding_case(gpu_random *random, int64_t rows, int64_t here, int64
     }
 }
 
-static void embedding_cases(uint64_t seed, int count)
+static void embeddings_of_any_layout(uint64_t seed, int count)
 {
     gpu_random random = {seed};
     for (int turn = 0; turn < count; turn++)
-        embedding_case(&random, gpu_random_between(&random, 0, 30),
-                       gpu_random_between(&random, 0, 31), gpu_random_between(&random, 0, 12),
-                       turn);
-    embedding_case(&random, 100, 31, 1030, 0);
+        try_embedding(&random, &(embedding_case){.rows = gpu_random_between(&random, 0, 30),
+                                                 .here = gpu_random_between(&random, 0, 31),
+                                                 .width = gpu_random_between(&random, 0, 12),
+                                                 .table = floats[turn % 3],
+                                                 .y = floats[turn / 3 % 3],
+                                                 .indices = index_dtypes[turn % 4],
+                                                 .accumulate = turn % 2,
+                                                 .matrix = gpu_random_view});
+    try_embedding(&random, &(embedding_case){100, 31, 1030, TSR_F32, TSR_F32, TSR_I32, false,
+                                             gpu_random_view});
+}
+
+/* Rows that Mesa's CPU driver moves as packets, or nearly: with and without a whole number of them,
+ * one block and several of which the last is not full. */
+static void embeddings_of_dense_rows(uint64_t seed)
+{
+    static const int64_t widths[] = {16, 32, 36, 66, 129, 130, 132, 256, 260, 390, 1028};
+    static const int64_t tables[] = {1, 17, 255, 300, 5000};
+    gpu_random random = {seed};
+    for (int turn = 0; turn < 33; turn++)
+        try_embedding(&random, &(embedding_case){.rows = 2100 / widths[turn % 11] + turn,
+                                                 .here = tables[turn % 5],
+                                                 .width = widths[turn % 11],
+                                                 .table = floats[turn % 3],
+                                                 .y = floats[turn % 3],
+                                                 .indices = index_dtypes[turn % 4],
+                                                 .accumulate = turn % 2,
+                                                 .matrix = rows_apart});
 }
 
 START_TEST(embeddings)
 {
-    embedding_cases(51, 36);
+    embeddings_of_any_layout(51, 36);
+    embeddings_of_dense_rows(55);
 }
 END_TEST
 
 START_TEST(embeddings_packed)
 {
-    if (tsr_device_get_info(gpu)->storage16)
-        embedding_cases(52, 18);
+    if (!tsr_device_get_info(gpu)->storage16)
+        return;
+    embeddings_of_any_layout(52, 18);
+    embeddings_of_dense_rows(56);
+}
+END_TEST
+
+/* More rows than Mesa's CPU driver takes in one dispatch. */
+START_TEST(a_million_rows)
+{
+    enum { ROWS = 1050000, HERE = 200, WIDTH = 16 };
+    static float table[HERE * WIDTH];
+    uint8_t *index = malloc(ROWS);
+    float *got = malloc(ROWS * WIDTH * sizeof *got);
+    ck_assert(index && got);
+    for (int i = 0; i < HERE * WIDTH; i++)
+        table[i] = (float)(i + 1);
+    for (int i = 0; i < ROWS; i++)
+        index[i] = (uint8_t)(i * 7 + i / 4096);
+    tsr_tensor *from = gpu_new(TSR_F32, 2, (int64_t[]){HERE, WIDTH});
+    tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){ROWS, WIDTH});
+    tsr_tensor *indices = gpu_new(TSR_U8, 1, (int64_t[]){ROWS});
+    gpu_poison(y);
+    GPU_OK(tsr_tensor_upload(queue, from, table, sizeof table));
+    GPU_OK(tsr_tensor_upload(queue, indices, index, ROWS));
+    GPU_OK(tsr__embedding(queue, y, from, indices, 0));
+    GPU_OK(tsr_tensor_download(queue, y, got, ROWS * WIDTH * sizeof *got));
+    static const float zeros[WIDTH];
+    int wrong = 0;
+    for (int i = 0; i < ROWS; i++)
+        wrong += memcmp(got + i * WIDTH, index[i] < HERE ? table + index[i] * WIDTH : zeros,
+                        sizeof zeros) != 0;
+    ck_assert_int_eq(wrong, 0);
+    free(index);
+    free(got);
+    tsr_tensor *all[] = {from, y, indices};
+    for (int i = 0; i < 3; i++)
+        tsr_tensor_destroy(&all[i]);
 }
 END_TEST
 
@@ -179,7 +262,7 @@ START_TEST(runs_agree_bit_by_bit)
     for (int i = 0; i < ROWS * WIDTH; i++)
         values[i] = gpu_random_unit(&random);
     gpu_put(dy, values);
-    random_indices(&random, indices, index, ROWS);
+    random_indices(&random, indices, index, ROWS, HERE);
     for (int run = 0; run < 2; run++) {
         GPU_OK(tsr__embedding_grad(queue, grad, dy, indices, 0, false));
         GPU_OK(tsr_tensor_download(queue, grad, sums[run], sizeof sums[run]));
@@ -244,6 +327,7 @@ TESTS(vocabulary)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, embeddings);
+    tcase_add_test(tests, a_million_rows);
     tcase_add_test(tests, divided_classes);
     tcase_add_test(tests, runs_agree_bit_by_bit);
     tcase_add_test(tests, mistakes_are_named);

@@ -1,16 +1,19 @@
 /* Rows of a table by index, and the gradient of that. */
-#include "shaders/params/embedding.h"
-#include "gpu/ops/rows.h"
+#include "gpu/ops/embedding.h"
+
+#include "base/checked.h"
 #include "gpu/ops/vocabulary.h"
+#include "shaders/params/embedding.h"
 #include "tensor/check.h"
 
 #define WORKGROUP 64
-#define GROUP_WIDTH (4L * WORKGROUP) /* elements of a row that a workgroup has */
-#define ROWS_MAX (INT64_C(1) << 26)  /* of one dispatch */
+#define ROWS_MAX (INT64_C(1) << 26) /* of one dispatch */
 #define WIDTH_MAX (INT64_C(1) << 24)
-/* More buckets use more of the device; each walks all indices. */
+/* Of the gradient. More buckets use more of the device, but each walks all indices: CPUs have few
+ * cores to use, and narrow workgroups fill them with columns first. */
 #define BUCKETS 64
-#define BUCKETS_ON_CPU 8
+#define GROUPS_ON_CPU 8
+#define WORKGROUP_ON_CPU 8
 
 static tsr_status check(const char *op, tsr_stream *stream, const char *table_name,
                         const tsr_tensor *table, const char *y_name, const tsr_tensor *y,
@@ -81,21 +84,15 @@ static tsr__dispatch dispatch_of(tsr__shader shader, const struct tsr_embedding_
     };
 }
 
-tsr_status tsr__embedding(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *table,
+static tsr_status look_up(tsr__dispatches *list, const tsr_tensor *y, const tsr_tensor *table,
                           const tsr_tensor *indices, int64_t first)
 {
-    const char *op = "embedding";
-    TSR__TRY(check(op, stream, "table", table, "y", y, indices, first));
-    TSR__TRY(tsr__require_disjoint(op, "y", y, "table", table, false));
-    TSR__TRY(tsr__require_disjoint(op, "y", y, "indices", indices, false));
     const int64_t per_row = (table->layout.shape[1] + 3) / 4;
-    tsr__dispatches list = {0};
-    tsr_status status = TSR_OK;
+    if (per_row == 0)
+        return TSR_OK;
     /* The invocations of one dispatch are counted by 32 bits. */
-    const int64_t step =
-        per_row > 0 ? INT32_MAX / per_row < ROWS_MAX ? INT32_MAX / per_row : ROWS_MAX : 1;
-    for (int64_t from = 0; status == TSR_OK && per_row > 0 && from < y->layout.shape[0];
-         from += step) {
+    const int64_t step = INT32_MAX / per_row < ROWS_MAX ? INT32_MAX / per_row : ROWS_MAX;
+    for (int64_t from = 0; from < y->layout.shape[0]; from += step) {
         struct tsr_embedding_params push;
         fill_push(&push, table, y, indices, first, from);
         if (push.rows > (uint32_t)step)
@@ -103,8 +100,22 @@ tsr_status tsr__embedding(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *t
         tsr__dispatch dispatch =
             dispatch_of(TSR__SHADER_EMBEDDING, &push, table, y, indices, false);
         tsr__groups_for((uint64_t)push.rows * (uint64_t)per_row, WORKGROUP, dispatch.groups);
-        status = tsr__dispatches_add(&list, &dispatch);
+        TSR__TRY(tsr__dispatches_add(list, &dispatch));
     }
+    return TSR_OK;
+}
+
+tsr_status tsr__embedding(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *table,
+                          const tsr_tensor *indices, int64_t first)
+{
+    const char *op = "embedding";
+    TSR__TRY(check(op, stream, "table", table, "y", y, indices, first));
+    TSR__TRY(tsr__require_disjoint(op, "y", y, "table", table, false));
+    TSR__TRY(tsr__require_disjoint(op, "y", y, "indices", indices, false));
+    tsr__dispatches list = {0};
+    tsr_status status = tsr__embedding_packets_suit(y, table, indices)
+                            ? tsr__embedding_packets(&list, y, table, indices, first)
+                            : look_up(&list, y, table, indices, first);
     if (status == TSR_OK)
         status = tsr__dispatches_record(&list, stream);
     tsr__dispatches_finish(&list);
@@ -120,16 +131,21 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
     TSR__TRY(tsr__require_disjoint(op, "gradient", gradient, "indices", indices, false));
     const bool cpu = gradient->buffer->device->device_class != TSR__CLASS_GPU;
     const int64_t width = gradient->layout.shape[1];
+    const uint32_t workgroup = cpu ? WORKGROUP_ON_CPU : WORKGROUP;
+    const uint32_t across = tsr__div_up_u32((uint32_t)width, 4 * workgroup);
     tsr__dispatches list = {0};
     tsr_status status = TSR_OK;
     for (int64_t from = 0; status == TSR_OK && width > 0 && from < dy->layout.shape[0];
          from += ROWS_MAX) {
         struct tsr_embedding_params push;
         fill_push(&push, gradient, dy, indices, first, from);
-        push.buckets = cpu ? BUCKETS_ON_CPU : BUCKETS;
+        push.buckets = cpu ? 1 : BUCKETS;
+        while (push.buckets * across < GROUPS_ON_CPU)
+            push.buckets *= 2;
         tsr__dispatch dispatch =
             dispatch_of(TSR__SHADER_EMBEDDING_GRAD, &push, gradient, dy, indices, true);
-        dispatch.groups[0] = (uint32_t)((width + GROUP_WIDTH - 1) / GROUP_WIDTH);
+        dispatch.spec[0] = workgroup;
+        dispatch.groups[0] = across;
         dispatch.groups[1] = push.buckets;
         dispatch.groups[2] = 1;
         status = tsr__dispatches_add(&list, &dispatch);
