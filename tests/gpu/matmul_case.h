@@ -4,6 +4,7 @@
 #define TESTS_GPU_MATMUL_CASE_H
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
