@@ -158,7 +158,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_sharded_changed(tsr_sharded *model);
  * looked at: the model counts, for all parameters alike, also for those whose gradients come later
  * (PyTorch counts for each from its own first one). Errors: TSR_ERR_INVALID for another optimizer
  * than the model has, and for numbers that tsr_sgd_step or tsr_adamw_step refuses, also where there
- * is no gradient; nothing has been changed or counted then. */
+ * is no gradient; nothing has been changed or counted then. Where memory or the device fails
+ * halfway, the same call again steps the parameters that are left, and counts. */
 TSR_API TSR_NODISCARD tsr_status tsr_sharded_sgd_step(tsr_sharded *model,
                                                       const tsr_sgd_params *params);
 TSR_API TSR_NODISCARD tsr_status tsr_sharded_adamw_step(tsr_sharded *model,

@@ -1,7 +1,8 @@
 /* Every allocation of the host fails in turn: each failure is reported, and nothing is lost that
  * the end of the program would find. Ranks that go away are noticed. */
 #include "base/fault.h"
-#include "parallel/spmd.h"
+#include "parallel/sharded/sharded.h"
+#include "parallel/sharded_case.h"
 
 /* A group of all ranks that all of them have: who leaves it later does not fail its creation
  * elsewhere. */
@@ -171,6 +172,46 @@ CASE(gradients_of_failures, "gradients that do not count do not come back when a
     }
     tsr_parallel_destroy(&alone);
     free_inputs(&in);
+}
+
+static tsr_status adamw_step(model *m)
+{
+    return tsr_sharded_adamw_step(m->sharded,
+                                  &(tsr_adamw_params){.learning_rate = 0.01f, .epsilon = 1e-3f});
+}
+
+/* A step that cannot step parameter `at`, for which it misses the gradient once, and is called
+ * again; a parameter that is not there fails nothing. */
+static uint8_t *step_in_two(int at, uint64_t *size)
+{
+    model m;
+    model_make(&(model_case){0}, &m);
+    model_pass(&m, 0, MODEL_ROWS, 50, 1);
+    if (at < m.sharded->param_count) {
+        tsr_tensor **gradient = &m.sharded->params[at].grad, *kept = *gradient;
+        *gradient = NULL;
+        FAILS(adamw_step(&m), TSR_ERR_INVALID, "adamw_step: gradient is NULL");
+        *gradient = kept;
+        CHECK(tsr_sharded_steps(m.sharded) == 0, "a step that failed was counted");
+    }
+    OK(adamw_step(&m));
+    CHECK(tsr_sharded_steps(m.sharded) == 1, "%lld steps", (long long)tsr_sharded_steps(m.sharded));
+    uint8_t *bytes = model_bytes(&m, size);
+    model_finish(&m);
+    return bytes;
+}
+
+CASE(steps_in_two, "a step that failed halfway is finished by the next call, each parameter once")
+{
+    enum { PARAMETERS = 2 * MODEL_LAYERS };
+    uint64_t want_size, size;
+    uint8_t *want = step_in_two(PARAMETERS, &want_size);
+    for (int i = 0; i < PARAMETERS; i++) {
+        uint8_t *bytes = step_in_two(i, &size);
+        CHECK(size == want_size && memcmp(bytes, want, size) == 0, "parameter %d", i);
+        free(bytes);
+    }
+    free(want);
 }
 
 CASE(allocations_of_groups, "every allocation of making a group alone fails in turn")

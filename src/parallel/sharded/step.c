@@ -32,9 +32,9 @@ static tsr_status step(tsr_sharded *model, const char *who, const tsr_sgd_params
         tsr__sharded_param *p = &model->params[i];
         if (p->grad_holds && p->range.count > 0)
             TSR__TRY(sgd_params ? sgd(model, p, sgd_params) : adamw(model, p, adamw_params));
+        p->grad_holds = false; /* whoever calls again after a failure does not step it again */
     }
     model->steps++;
-    forget_grads(model);
     return TSR_OK;
 }
 
