@@ -1,6 +1,8 @@
 /* Sharded parameters: what is refused, and what is left where something fails. */
 #include "parallel/sharded_case.h"
 
+#include <unistd.h>
+
 #include "base/fault.h"
 #include "parallel/sharded/sharded.h"
 
@@ -84,6 +86,39 @@ CASE(other_plans, "sharded: ranks with different plans find out")
                      : "sharded_create: rank 1: this rank has a plan, which rank 0 has "
                        "otherwise");
     CHECK(!m, "nothing was made");
+}
+
+CASE(other_kinds, "sharded: ranks that save or load all, and others the parameters alone, find out")
+{
+    if (ranks == 1) {
+        case_skip("it takes two");
+        return;
+    }
+    model m;
+    uint64_t size, size_after;
+    char path[SHARED_PATH];
+    const tsr_sharded_file_params mine = {.model_only = my_rank == 1};
+    shared_path(world, "kinds", path);
+    model_make(&(model_case){.sharded = {.group = group}}, &m);
+    model_step(&m, 0, my_rank, ranks);
+    OK(tsr_sharded_save(m.sharded, path, NULL));
+    model_step(&m, 1, my_rank, ranks);
+    uint8_t *before = model_bytes(&m, &size);
+#define WORDS(op)                                                                                  \
+    my_rank == 1 ? "sharded_" op ": this rank's model_only is true, which rank 0 has otherwise"    \
+                 : "sharded_" op ": rank 1: this rank's model_only is true, which rank 0 has "     \
+                   "otherwise"
+    FAILS(tsr_sharded_load(m.sharded, path, &mine), TSR_ERR_INVALID, WORDS("load"));
+    FAILS(tsr_sharded_save(m.sharded, path, &mine), TSR_ERR_INVALID, WORDS("save"));
+#undef WORDS
+    uint8_t *after = model_bytes(&m, &size_after);
+    CHECK(size == size_after && memcmp(before, after, size) == 0, "the model is another one");
+    free(before);
+    free(after);
+    OK(tsr_comm_barrier(world));
+    if (my_rank == 0)
+        unlink(path);
+    model_finish(&m);
 }
 
 CASE(no_slot, "sharded: more units in use than there is memory for")

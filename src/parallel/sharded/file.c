@@ -110,6 +110,15 @@ static tsr_comm *world_of(const tsr_sharded *model, const tsr_sharded_file_param
     return params->world ? params->world : tsr_parallel_comm(model->group);
 }
 
+static tsr_status compare_kinds(const tsr_sharded_file_params *params, tsr_comm *world,
+                                const char *who)
+{
+    return tsr__checkpoint_same(world, who,
+                                params->model_only ? "this rank's model_only is true"
+                                                   : "this rank's model_only is false",
+                                params->model_only ? 2 : 0);
+}
+
 /* Saving ----------------------------------------------------------------------------------------
  */
 
@@ -141,6 +150,8 @@ tsr_status tsr_sharded_save(tsr_sharded *model, const char *path,
     if (status == TSR_OK)
         status = join_metadata(params->metadata, params->model_only ? NULL : steps, &metadata);
     status = tsr__checkpoint_agree(world, who, status);
+    if (status == TSR_OK)
+        status = compare_kinds(params, world, who);
     if (status == TSR_OK)
         status = tsr_checkpoint_save(path, world, model->stream, list.count, list.items,
                                      tsr_checkpoint_params(.metadata = metadata));
@@ -181,6 +192,8 @@ tsr_status tsr_sharded_load(tsr_sharded *model, const char *path,
     if (status == TSR_OK && !params->model_only)
         status = read_steps(path, &steps);
     status = tsr__checkpoint_agree(world, who, status);
+    if (status == TSR_OK)
+        status = compare_kinds(params, world, who);
     if (status == TSR_OK)
         status = tsr_checkpoint_load(path, world, model->stream, list.count, list.items, NULL);
     entries_finish(&list);

@@ -1,7 +1,9 @@
 /* The inside of sharded parameters.
  *
- *     create.c     what there is: parameters, plan, memory, first values
- *     pool.c       the memory of shards
+ *     create.c     what there is: units and their parameters
+ *     plan.c       who keeps what of them
+ *     memory.c     how they lie in memory, pool.c the memory of shards
+ *     values.c     their first values
  *     slots.c      memory for whole parameters, which units take in turns
  *     gradients.c  memory for whole gradients, and what becomes of them
  *     pass.c       a unit's parameters come and go
@@ -102,9 +104,26 @@ tsr_status tsr__sharded_memory_new(tsr_device *device, uint64_t bytes,
                                    tsr_tensor **out) TSR_NODISCARD;
 uint64_t tsr__sharded_padded(uint64_t bytes);
 
-/* create.c: `bytes` into shared memory (of f32), a tensor of this dtype and shape. */
+/* create.c: the parameter as the caller gave it, whether in a layer or alone. */
+const tsr_parameter *tsr__sharded_given(const tsr_sharded_unit *unit, int index);
+
+/* plan.c: the caller's plan or a new one, the same on all ranks, and each parameter's ranges. */
+tsr_status tsr__sharded_take_plan(tsr_sharded *model,
+                                  const tsr_sharded_params *params) TSR_NODISCARD;
+tsr_status tsr__sharded_compare_plans(tsr_sharded *model) TSR_NODISCARD;
+tsr_status tsr__sharded_take_ranges(tsr_sharded *model) TSR_NODISCARD;
+
+/* memory.c */
+tsr_status tsr__sharded_make_slots(tsr_sharded *model) TSR_NODISCARD;
+tsr_status tsr__sharded_make_shards(tsr_sharded *model) TSR_NODISCARD;
+void tsr__sharded_add_up(tsr_sharded *model);
+/* `bytes` into shared memory (of f32), a tensor of this dtype and shape. */
 tsr_status tsr__sharded_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dtype dtype, int ndim,
                              const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
+
+/* values.c */
+tsr_status tsr__sharded_first_values(tsr_sharded *model,
+                                     const tsr_sharded_params *params) TSR_NODISCARD;
 /* Sets f32 copies and moments to what a fresh model has. */
 tsr_status tsr__sharded_fresh_state(tsr_sharded *model) TSR_NODISCARD;
 tsr_status tsr__sharded_fresh_masters(tsr_sharded *model) TSR_NODISCARD;
