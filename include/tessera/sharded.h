@@ -195,8 +195,8 @@ typedef struct tsr_sharded_file_params {
     /* All ranks of a grid of data × tensor ranks, which then call together; NULL: those of the
      * group. */
     tsr_comm *world;
-    bool model_only; /* no optimizer state; loading then starts with a fresh one; on all ranks alike
-                      */
+    /* No optimizer state; loading then starts with a fresh one. All ranks give the same. */
+    bool model_only;
     const char *const *metadata; /* as in tsr_checkpoint_params, besides the model's own */
 } tsr_sharded_file_params;
 #define tsr_sharded_file_params(...) (&(tsr_sharded_file_params){__VA_ARGS__})
