@@ -7,7 +7,7 @@
 #include "support/check_main.h"
 #include "support/gpu.h"
 
-#define COUNT_MAX 4096
+#define COUNT_MAX 6000
 
 static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 
@@ -151,6 +151,71 @@ START_TEST(random_views)
 }
 END_TEST
 
+/* A view of y's shape [planes,rows,columns] with random contents: where it is `turned`, of a tensor
+ * [planes,columns,rows], and values[] has its order. */
+static tsr_tensor *make_turned(gpu_random *random, const view_of_values *y, tsr_dtype dtype,
+                               bool turned, view_of_values *out)
+{
+    tsr_tensor *view;
+    out->ndim = 3;
+    memcpy(out->shape, y->shape, sizeof out->shape);
+    if (turned) {
+        out->shape[1] = y->shape[2];
+        out->shape[2] = y->shape[1];
+    }
+    make(random, dtype, out);
+    GPU_OK(turned ? tsr_tensor_transpose(out->view, 1, 2, &view)
+                  : tsr_tensor_slice(out->view, 0, 0, TSR_END, 1, &view));
+    return view;
+}
+
+static double turned_value(const view_of_values *y, const view_of_values *x, bool turned, int64_t n)
+{
+    int64_t rows = y->shape[1], columns = y->shape[2];
+    int64_t plane = n / (rows * columns), row = n / columns % rows, column = n % columns;
+    return x->values[turned ? (plane * columns + column) * rows + row : n];
+}
+
+/* a, b or both, as many elements as are worth a kernel that turns them. */
+static void check_turned(gpu_random *random, function f, const tsr_dtype *dtypes, bool a_turned,
+                         bool b_turned)
+{
+    static view_of_values y, a, b;
+    static double got[COUNT_MAX];
+    y.ndim = 3;
+    y.shape[0] = gpu_random_between(random, 1, 2);
+    y.shape[1] = gpu_random_between(random, 65, 68);
+    y.shape[2] = y.shape[0] == 1 ? 80 : 40;
+    make(random, dtypes[0], &y);
+    tsr_tensor *views[] = {make_turned(random, &y, dtypes[1], a_turned, &a),
+                           make_turned(random, &y, dtypes[2], b_turned, &b)};
+    GPU_OK(run(f, y.view, views[0], views[1]));
+    gpu_get(y.view, got);
+    for (int64_t n = 0; n < y.shape[0] * y.shape[1] * y.shape[2]; n++) {
+        double want = expected(f, turned_value(&y, &a, a_turned, n),
+                               turned_value(&y, &b, b_turned, n), y.values[n]);
+        if (got[n] != gpu_rounded(want, dtypes[0]))
+            ck_abort_msg("function %d, a %s, b %s, element %lld: %.9g instead of %.9g", (int)f,
+                         a_turned ? "turned" : "as it is", b_turned ? "turned" : "as it is",
+                         (long long)n, got[n], gpu_rounded(want, dtypes[0]));
+    }
+    tsr_tensor_destroy(&views[0]);
+    tsr_tensor_destroy(&views[1]);
+    drop(&b);
+    drop(&a);
+    drop(&y);
+}
+
+START_TEST(transposed_inputs)
+{
+    gpu_random random = {60 + (uint64_t)_i};
+    for (int turn = 0; turn < 3; turn++)
+        for (int which = 1; which < 4; which++)
+            check_turned(&random, (function)((turn + which) % FUNCTIONS), mixtures[_i], which & 1,
+                         which & 2);
+}
+END_TEST
+
 /* y = a, or b, or both: the same view may be read and written. */
 START_TEST(in_place)
 {
@@ -261,6 +326,7 @@ TESTS(elementwise)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, random_views, 0, FUNCTIONS);
+    tcase_add_loop_test(tests, transposed_inputs, 0, 5);
     tcase_add_test(tests, in_place);
     tcase_add_test(tests, special_values);
     tcase_add_test(tests, large);

@@ -333,13 +333,13 @@ static void reshape(operand *x, int64_t planes, int64_t rows, int64_t columns, i
     GPU_OK(tsr_tensor_view(x->buffer, &layout, &x->view));
 }
 
-static void check_transpose(tsr_dtype dtype, int64_t planes, int64_t rows, int64_t columns,
-                            int64_t odd)
+static void check_transpose(tsr_dtype y, tsr_dtype from, int64_t planes, int64_t rows,
+                            int64_t columns, int64_t odd)
 {
     gpu_random random = {5};
     int64_t y_pitch = columns + odd, x_pitch = rows + odd;
-    operand x[2] = {make(&random, dtype, line(planes * (rows * y_pitch + 4), odd)),
-                    make(&random, dtype, line(planes * (columns * x_pitch + 4), 2 * odd))};
+    operand x[2] = {make(&random, y, line(planes * (rows * y_pitch + 4), odd)),
+                    make(&random, from, line(planes * (columns * x_pitch + 4), 2 * odd))};
 
     reshape(&x[0], planes, rows, columns, y_pitch);
     reshape(&x[1], planes, columns, rows, x_pitch);
@@ -356,9 +356,18 @@ START_TEST(transposes)
 
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int64_t odd = 0; odd < 2; odd++)
-            check_transpose(all[_i], 1, shapes[i][0], shapes[i][1], odd);
-    check_transpose(all[_i], 3, 40, 50, 0);
-    check_transpose(all[_i], 17, 40, 50, 0); /* more planes than go by packets */
+            check_transpose(all[_i], all[_i], 1, shapes[i][0], shapes[i][1], odd);
+    check_transpose(all[_i], all[_i], 3, 40, 50, 0);
+    check_transpose(all[_i], all[_i], 17, 40, 50, 0); /* more planes than go by packets */
+}
+END_TEST
+
+START_TEST(transposes_that_convert)
+{
+    static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
+
+    for (int i = 0; i < 9; i++)
+        check_transpose(floats[i % 3], floats[i / 3], 1 + i % 2, 75, 63 + i, i % 2);
 }
 END_TEST
 
@@ -518,6 +527,7 @@ static void add_all(TCase *tests)
     tcase_add_loop_test(tests, conversions, 0, 6);
     tcase_add_test(tests, every_half);
     tcase_add_loop_test(tests, transposes, 0, 4);
+    tcase_add_test(tests, transposes_that_convert);
     tcase_add_test(tests, optimizers);
     tcase_add_test(tests, borders);
     tcase_add_test(tests, halves_are_dealt);

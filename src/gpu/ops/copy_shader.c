@@ -1,6 +1,7 @@
 /* Copies by shader: the widest unit that the addresses allow, one dispatch per piece. */
 #include "gpu/ops/copy.h"
 #include "gpu/ops/packets.h"
+#include "gpu/ops/straighten.h"
 #include "shaders/params/copy.h"
 #include "shaders/params/copy_tile.h"
 #include "shaders/params/packets.h"
@@ -171,8 +172,11 @@ static tsr_status run_pieces(tsr_stream *stream, const tsr_tensor *dst, const ts
 
 tsr_status tsr__copy_shader(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src)
 {
-    TSR__TRY(run_pieces(stream, dst, src, false));
-    return run_pieces(stream, dst, src, true);
+    tsr_tensor from = *src;
+    if (dst->layout.dtype != src->layout.dtype) /* no kernel transposes and converts at once */
+        TSR__TRY(tsr__straighten(stream, dst, &from, 1));
+    TSR__TRY(run_pieces(stream, dst, &from, false));
+    return run_pieces(stream, dst, &from, true);
 }
 
 /* Whole rows at once: no place in a row may depend on how it is cut. */

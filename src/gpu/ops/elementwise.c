@@ -2,6 +2,7 @@
 #include "gpu/ops/elementwise.h"
 
 #include "gpu/ops/packets.h"
+#include "gpu/ops/straighten.h"
 #include "shaders/params/elementwise.h"
 #include "shaders/params/packets.h"
 #include "tessera/ops.h"
@@ -133,6 +134,7 @@ tsr_status tsr__elementwise_run(tsr_stream *stream, const tsr__elementwise *work
     TSR__TRY(check(work, stream, &operands));
     if (tsr_layout_count(&work->y->layout) == 0)
         return TSR_OK;
+    TSR__TRY(tsr__straighten(stream, &operands.tensor[0], &operands.tensor[1], operands.count - 1));
     TSR__TRY(run_pieces(stream, work, &operands, false));
     return run_pieces(stream, work, &operands, true);
 }
