@@ -56,6 +56,13 @@ compile_static() {
         "$libdir/libtessera.a" $(pkg-config --libs --static tessera | sed 's/-ltessera\b//') &&
         ! ldd "$folder/static" | grep tessera && [ "$("$folder/static")" = "$version" ]
 }
+# Of an archive a program takes what it uses: one that opens a device takes the compiler of kernels. Ubuntu's linker drops a library
+# that nothing before it needs.
+link_static_gpu() {
+    # shellcheck disable=SC2046 # options
+    gcc -std=c11 -Wl,--as-needed examples/hello_matmul.c -o "$folder/static-gpu" $(pkg-config --cflags tessera) \
+        "$libdir/libtessera.a" $(pkg-config --libs --static tessera | sed 's/-ltessera\b//')
+}
 tool_runs() {
     [ "$(LD_LIBRARY_PATH=$libdir "$prefix/bin/tessera" --version)" = "tessera $version" ]
 }
@@ -74,6 +81,7 @@ find_libdir
 point "a program builds and runs with the shared library" compile_shared
 point "the shared library asks for no other package or flag" asks_for_nothing_else
 point "a program builds and runs with the static library" compile_static
+point "a program that opens a device links with the static library" link_static_gpu
 point "a program builds and runs against the build folder" compile_uninstalled
 point "the installed tool runs" tool_runs
 point "the man page is installed and clean" man_page_is_clean

@@ -15,4 +15,17 @@ for part in ucx pmix shaderc tools bench tests; do
 done
 point "without the tool and UCX" configures -Dtools=disabled -Ducx=disabled
 point "without the tool and Vulkan" configures -Dtools=disabled -Dvulkan=disabled -Dshaderc=disabled
+static_alone() {
+    meson setup "$folder/static" . -Ddefault_library=static &&
+        meson introspect --installed "$folder/static" >"$folder/installed" && grep 'libtessera\.a' "$folder/installed" &&
+        ! grep 'libtessera\.so' "$folder/installed"
+}
+point "the static library alone" static_alone
+subproject() {
+    mkdir -p "$folder/super/subprojects" && ln -s "$PWD" "$folder/super/subprojects/tessera" &&
+        printf '%s\n' "project('super', 'c')" "executable('hello', 'hello.c', dependencies: dependency('tessera', fallback: 'tessera'))" \
+            >"$folder/super/meson.build" && cp examples/hello_matmul.c "$folder/super/hello.c" &&
+        meson setup --wrap-mode=forcefallback "$folder/super/b" "$folder/super"
+}
+point "as the subproject of another" subproject
 plan
