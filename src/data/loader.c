@@ -139,17 +139,17 @@ tsr_status tsr_loader_create(const tsr_loader_params *params, tsr_loader **out)
 
 uint64_t tsr_loader_length(const tsr_loader *loader)
 {
-    return tsr_sampler_length(loader->batches);
+    return loader != NULL ? tsr_sampler_length(loader->batches) : 0;
 }
 
 uint64_t tsr_loader_position(const tsr_loader *loader)
 {
-    return loader->head;
+    return loader != NULL ? loader->head : 0;
 }
 
 int64_t tsr_loader_epoch(const tsr_loader *loader)
 {
-    return tsr_sampler_epoch(loader->batches);
+    return loader != NULL ? tsr_sampler_epoch(loader->batches) : 0;
 }
 
 /* The sampler comes first: where it fails, it is still where the batches on their way need it. */

@@ -121,6 +121,6 @@ void tsr__loader_worker_end(tsr__worker *worker)
 
 bool tsr_loader_stopping(const tsr_loader_work *work)
 {
-    const tsr__slot *slot = work->internal;
-    return atomic_load_explicit(&slot->abandoned, memory_order_relaxed);
+    const tsr__slot *slot = work != NULL ? work->internal : NULL;
+    return slot != NULL && atomic_load_explicit(&slot->abandoned, memory_order_relaxed);
 }

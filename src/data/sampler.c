@@ -29,27 +29,27 @@ void tsr_sampler_destroy(tsr_sampler **sampler)
 
 const char *tsr_sampler_name(const tsr_sampler *sampler)
 {
-    return sampler->name;
+    return sampler != NULL ? sampler->name : NULL;
 }
 
 uint64_t tsr_sampler_length(const tsr_sampler *sampler)
 {
-    return sampler->class_->length(sampler);
+    return sampler != NULL ? sampler->class_->length(sampler) : 0;
 }
 
 uint64_t tsr_sampler_batch_max(const tsr_sampler *sampler)
 {
-    return sampler->batch_max;
+    return sampler != NULL ? sampler->batch_max : 0;
 }
 
 uint64_t tsr_sampler_position(const tsr_sampler *sampler)
 {
-    return sampler->position;
+    return sampler != NULL ? sampler->position : 0;
 }
 
 int64_t tsr_sampler_epoch(const tsr_sampler *sampler)
 {
-    return sampler->epoch;
+    return sampler != NULL ? sampler->epoch : 0;
 }
 
 /* To `position`, or the end. The sampler's position is changed on success only. */

@@ -273,7 +273,7 @@ tsr_status tsr_seed_stream(tsr_seed_manager *manager, tsr_seed_kind kind, int id
 
 uint64_t tsr_seed_log_count(const tsr_seed_manager *manager)
 {
-    return manager->log_count;
+    return manager != NULL ? manager->log_count : 0;
 }
 
 tsr_status tsr_seed_log_get(const tsr_seed_manager *manager, uint64_t index, tsr_seed_event *event)
@@ -289,5 +289,6 @@ tsr_status tsr_seed_log_get(const tsr_seed_manager *manager, uint64_t index, tsr
 
 void tsr_seed_log_clear(tsr_seed_manager *manager)
 {
-    manager->log_count = 0;
+    if (manager != NULL)
+        manager->log_count = 0;
 }

@@ -4,6 +4,8 @@
 
 double tsr_partition_efficiency(int ranks, const tsr_shard_range *ranges, const double *rates)
 {
+    if (ranges == NULL || rates == NULL)
+        return 0;
     const int exponent = tsr__rates_exponent(ranks, rates);
     double work = 0, rate = 0, longest = 0;
     for (int r = 0; r < ranks; r++) {

@@ -25,17 +25,17 @@ void tsr_shard_list_destroy(tsr_shard_list **list)
 
 tsr_shard_format tsr_shard_list_format(const tsr_shard_list *list)
 {
-    return list->format;
+    return list != NULL ? list->format : TSR_SHARD_SAFETENSORS;
 }
 
 uint64_t tsr_shard_list_count(const tsr_shard_list *list)
 {
-    return list->params.count;
+    return list != NULL ? list->params.count : 0;
 }
 
 const tsr_shard_param *tsr_shard_list_params(const tsr_shard_list *list)
 {
-    return list->params.items;
+    return list != NULL ? list->params.items : NULL;
 }
 
 static bool ends_in(const char *path, const char *ending)

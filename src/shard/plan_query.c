@@ -13,32 +13,32 @@
 
 const char *tsr_shard_plan_strategy(const tsr_shard_plan *plan)
 {
-    return plan->strategy;
+    return plan != NULL ? plan->strategy : NULL;
 }
 
 int tsr_shard_plan_ranks(const tsr_shard_plan *plan)
 {
-    return plan->ranks;
+    return plan != NULL ? plan->ranks : 0;
 }
 
 const double *tsr_shard_plan_rates(const tsr_shard_plan *plan)
 {
-    return plan->rates;
+    return plan != NULL ? plan->rates : NULL;
 }
 
 const uint64_t *tsr_shard_plan_memory_bytes(const tsr_shard_plan *plan)
 {
-    return plan->memory_bytes;
+    return plan != NULL ? plan->memory_bytes : NULL;
 }
 
 uint64_t tsr_shard_plan_param_count(const tsr_shard_plan *plan)
 {
-    return plan->params.count;
+    return plan != NULL ? plan->params.count : 0;
 }
 
 const tsr_shard_param *tsr_shard_plan_params_of(const tsr_shard_plan *plan)
 {
-    return plan->params.items;
+    return plan != NULL ? plan->params.items : NULL;
 }
 
 static const tsr_shard_range *ranges_of(const tsr_shard_plan *plan, uint64_t param)
@@ -142,6 +142,11 @@ static double imbalance_of(const tsr_shard_plan *plan, uint64_t sharded_bytes)
 
 void tsr_shard_plan_summary(const tsr_shard_plan *plan, tsr_shard_summary *summary)
 {
+    if (summary == NULL)
+        return;
+    *summary = (tsr_shard_summary){0};
+    if (plan == NULL)
+        return;
     tsr_shard_summary sum = {.least_bytes = UINT64_MAX};
     for (uint64_t p = 0; p < plan->params.count; p++) {
         const tsr_shard_param *param = &plan->params.items[p];
@@ -284,7 +289,7 @@ static bool equal_params(const tsr_shard_param *a, const tsr_shard_param *b)
 
 bool tsr_shard_plan_equal(const tsr_shard_plan *a, const tsr_shard_plan *b)
 {
-    if (a->ranks != b->ranks || a->params.count != b->params.count ||
+    if (a == NULL || b == NULL || a->ranks != b->ranks || a->params.count != b->params.count ||
         strcmp(a->strategy, b->strategy) != 0 || (a->rates == NULL) != (b->rates == NULL) ||
         (a->memory_bytes == NULL) != (b->memory_bytes == NULL))
         return false;

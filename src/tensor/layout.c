@@ -22,6 +22,8 @@ tsr_status tsr_layout_init(tsr_dtype dtype, int ndim, const int64_t *shape, tsr_
 
 int64_t tsr_layout_count(const tsr_layout *layout)
 {
+    if (layout == NULL)
+        return 0;
     int64_t count = 1;
     for (int i = 0; i < layout->ndim; i++) {
         if (layout->shape[i] == 0)
@@ -33,6 +35,8 @@ int64_t tsr_layout_count(const tsr_layout *layout)
 
 bool tsr_layout_is_contiguous(const tsr_layout *layout)
 {
+    if (layout == NULL)
+        return false;
     if (tsr_layout_count(layout) == 0)
         return true;
     int64_t expected = 1;
@@ -48,7 +52,7 @@ bool tsr_layout_is_contiguous(const tsr_layout *layout)
 
 bool tsr_layout_same_shape(const tsr_layout *a, const tsr_layout *b)
 {
-    if (a->ndim != b->ndim)
+    if (a == NULL || b == NULL || a->ndim != b->ndim)
         return false;
     for (int i = 0; i < a->ndim; i++) {
         if (a->shape[i] != b->shape[i])

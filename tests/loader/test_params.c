@@ -177,6 +177,10 @@ START_TEST(nulls)
     ck_assert_ok(tsr_loader_create(PARAMS(.n = 10, .workers = _i), &loader));
     ck_assert_ok(tsr_loader_next(loader, &batch, &got));
     ck_assert_ok(tsr_loader_save(loader, sizeof state, state, &size));
+    ck_assert_uint_eq(tsr_loader_length(NULL), 0);
+    ck_assert_uint_eq(tsr_loader_position(NULL), 0);
+    ck_assert_int_eq(tsr_loader_epoch(NULL), 0);
+    ck_assert(!tsr_loader_stopping(NULL));
 
     REFUSED(tsr_loader_create(NULL, &out.made), "loader: params");
     REFUSED(tsr_loader_create(PARAMS(.n = 10), NULL), "loader: out");

@@ -108,6 +108,7 @@ CASE(efficiencies, "calibrate: efficiency at its limits")
     const tsr_shard_range ranges[2] = {{0, 3}, {3, 1}};
     CHECK(tsr_partition_efficiency(2, ranges, (double[]){3, 1}) == 1, "perfect");
     CHECK(tsr_partition_efficiency(2, ranges, (double[]){3, 0}) == 0, "work for nobody");
+    CHECK(tsr_partition_efficiency(2, NULL, NULL) == 0, "no work");
     CHECK(tsr_partition_efficiency(1, ranges, (double[]){7}) == 1, "one rank");
     static const double units[] = {1e308 / 3, 1e-306, 1e-320, 0x1p-1074};
     for (int i = 0; i < 4; i++)

@@ -503,6 +503,16 @@ static struct {
     tsr_distributed_info info;
 } out;
 
+START_TEST(questions_about_nothing)
+{
+    ck_assert_ptr_null(tsr_sampler_name(NULL));
+    ck_assert_uint_eq(tsr_sampler_length(NULL), 0);
+    ck_assert_uint_eq(tsr_sampler_batch_max(NULL), 0);
+    ck_assert_uint_eq(tsr_sampler_position(NULL), 0);
+    ck_assert_int_eq(tsr_sampler_epoch(NULL), 0);
+}
+END_TEST
+
 /* Every function that returns a status, in the header's order. */
 START_TEST(reading_with_nulls)
 {
@@ -615,6 +625,7 @@ TESTS(protocol_errors)
     tcase_add_test(tests, contents_that_cannot_be);
     tcase_add_test(tests, params_that_cannot_be);
     tcase_add_test(tests, epochs_that_cannot_be);
+    tcase_add_test(tests, questions_about_nothing);
     tcase_add_test(tests, reading_with_nulls);
     tcase_add_test(tests, creating_with_nulls);
     tcase_add_test(tests, a_trillion_items);

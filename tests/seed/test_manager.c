@@ -504,6 +504,8 @@ START_TEST(nulls)
     ck_assert_ok(tsr_seed_save(seeds, sizeof bytes, bytes, &bytes_size));
     ck_assert_ok(tsr_seed_save_json(seeds, sizeof json, json, &json_size));
 
+    ck_assert_uint_eq(tsr_seed_log_count(NULL), 0);
+    tsr_seed_log_clear(NULL);
     REFUSED(tsr_seed_documented(NULL, &out.seed), "seed: point");
     REFUSED(tsr_seed_documented(&point, NULL), "seed: seed");
     REFUSED(tsr_seed_deterministic(1, 2, 3, NULL), "seed: seed");

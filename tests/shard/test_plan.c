@@ -328,6 +328,21 @@ START_TEST(nulls)
     tsr_shard_plan *plan = three_ranks();
     const tsr_shard_plan_params *options = tsr_shard_plan_params(.ranks = 1);
 
+    tsr_shard_summary summary = {.imbalance = 2};
+    ck_assert_ptr_null(tsr_shard_plan_strategy(NULL));
+    ck_assert_int_eq(tsr_shard_plan_ranks(NULL), 0);
+    ck_assert_ptr_null(tsr_shard_plan_rates(NULL));
+    ck_assert_ptr_null(tsr_shard_plan_memory_bytes(NULL));
+    ck_assert_uint_eq(tsr_shard_plan_param_count(NULL), 0);
+    ck_assert_ptr_null(tsr_shard_plan_params_of(NULL));
+    ck_assert(!tsr_shard_plan_equal(plan, NULL) && !tsr_shard_plan_equal(NULL, plan));
+    tsr_shard_plan_summary(plan, NULL);
+    tsr_shard_plan_summary(NULL, &summary);
+    ck_assert(summary.imbalance == 0);
+    ck_assert_int_eq(tsr_shard_list_format(NULL), 0);
+    ck_assert_uint_eq(tsr_shard_list_count(NULL), 0);
+    ck_assert_ptr_null(tsr_shard_list_params(NULL));
+
     REFUSED(tsr_partition(5, 2, NULL, NULL), "partition: ranges");
     REFUSED(tsr_partition_check(5, 2, NULL), "partition: ranges");
     REFUSED(tsr_shard_dtype_find(NULL, &out.dtype), "shard: name");

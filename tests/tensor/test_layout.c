@@ -207,6 +207,9 @@ START_TEST(layouts_that_make_no_sense)
     ck_assert_ok(tsr_layout_init(TSR_F32, 2, (int64_t[]){2, 3}, &good));
     ck_assert_ok(tsr__layout_check("test", &good));
     ck_assert_error(tsr__layout_check("test", NULL), TSR_ERR_INVALID, "test: layout is NULL");
+    ck_assert_int_eq(tsr_layout_count(NULL), 0);
+    ck_assert(!tsr_layout_is_contiguous(NULL));
+    ck_assert(!tsr_layout_same_shape(NULL, &good) && !tsr_layout_same_shape(&good, NULL));
 
     bad = good, bad.dtype = (tsr_dtype)9;
     ck_assert_error(tsr__layout_check("test", &bad), TSR_ERR_INVALID, "test: 9 is no dtype");
