@@ -14,9 +14,13 @@
 static tsr_status take(const char *name, shaderc_compilation_result_t result, uint32_t **out,
                        uint64_t *out_count)
 {
-    if (shaderc_result_get_compilation_status(result) != shaderc_compilation_status_success)
-        return tsr__fail(TSR_ERR_INVALID, "%s does not compile: %s", name,
-                         shaderc_result_get_error_message(result));
+    if (shaderc_result_get_compilation_status(result) != shaderc_compilation_status_success) {
+        const char *text = shaderc_result_get_error_message(result);
+        int length = (int)strlen(text);
+        while (length > 0 && text[length - 1] == '\n')
+            length--;
+        return tsr__fail(TSR_ERR_INVALID, "%s does not compile: %.*s", name, length, text);
+    }
     size_t size = shaderc_result_get_length(result);
     uint32_t *words = tsr__calloc(size / sizeof *words + 1, sizeof *words);
     if (!words)

@@ -303,6 +303,7 @@ START_TEST(glsl_messages_are_in_the_error)
                                                             "    undeclared_thing = 1;\n}\n"),
                   &kernel),
               TSR_ERR_INVALID, "mine:4: error: 'undeclared_thing' : undeclared identifier");
+    ck_assert_int_ne(tsr_last_error()[strlen(tsr_last_error()) - 1], '\n');
     GPU_FAILS(tsr_kernel_create(gpu, tsr_kernel_params(.glsl = ""), &kernel), TSR_ERR_INVALID,
               "kernel does not compile: there is no #version line");
     GPU_FAILS(

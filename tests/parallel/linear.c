@@ -446,6 +446,8 @@ CASE(linear_mistakes, "mistakes in a linear layer's params are named")
           TSR_ERR_INVALID, "row_linear: a GATHER input and a SHARDED output at once");
     FAILS(tsr_row_linear_create(WITH(.dtype = TSR_I32), &layer), TSR_ERR_INVALID,
           "row_linear: dtype i32 is none of f32, f16 and bf16");
+    FAILS(tsr_row_linear_create(WITH(.grad_dtype = TSR_U8), &layer), TSR_ERR_INVALID,
+          "row_linear: grad_dtype u8 is none of f32, f16 and bf16");
     FAILS(tsr_row_linear_create(WITH(.overlap_parts = 17), &layer), TSR_ERR_INVALID,
           "row_linear: overlap_parts is 17; 0 to 16 are there");
     FAILS(tsr_row_linear_create(WITH(.init = {.kind = (tsr_init)7}), &layer), TSR_ERR_INVALID,

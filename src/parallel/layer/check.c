@@ -42,10 +42,11 @@ tsr_status tsr__layer_check_divides(const char *who, const char *name, const cha
     return TSR_OK;
 }
 
-tsr_status tsr__layer_dtype(const tsr_layer *layer, tsr_dtype given, tsr_dtype *out)
+tsr_status tsr__layer_dtype(const tsr_layer *layer, const char *what, tsr_dtype given,
+                            tsr_dtype *out)
 {
     tsr_dtype dtype = given == (tsr_dtype)0 ? TSR_F32 : given;
-    TSR__REQUIRE(is_float(dtype), "%s: dtype %s is none of f32, f16 and bf16", layer->who,
+    TSR__REQUIRE(is_float(dtype), "%s: %s %s is none of f32, f16 and bf16", layer->who, what,
                  tsr_dtype_name(dtype));
     *out = dtype;
     return TSR_OK;

@@ -176,8 +176,8 @@ static tsr_status fill(embedding *e, const tsr_embedding_params *params)
     };
     if (spec.init.kind == TSR_INIT_XAVIER_NORMAL)
         spec.init.kind = TSR_INIT_NORMAL;
-    TSR__TRY(tsr__layer_dtype(layer, params->dtype, &spec.dtype));
-    TSR__TRY(tsr__layer_dtype(layer, params->grad_dtype, &spec.grad_dtype));
+    TSR__TRY(tsr__layer_dtype(layer, "dtype", params->dtype, &spec.dtype));
+    TSR__TRY(tsr__layer_dtype(layer, "grad_dtype", params->grad_dtype, &spec.grad_dtype));
     TSR__TRY(tsr__parameter_add(layer, &spec));
     return params->deferred ? TSR_OK : tsr__parameter_allocate(layer, 0);
 }

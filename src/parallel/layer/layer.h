@@ -100,8 +100,9 @@ tsr_status tsr__layer_has_sequence_dim(const tsr_layer *layer, int dim,
  * partition among its parameters, calls `what`. `name` is the layer's, or NULL. */
 tsr_status tsr__layer_check_divides(const char *who, const char *name, const char *what,
                                     int64_t size) TSR_NODISCARD;
-/* 0 is f32; other dtypes than floats are errors. */
-tsr_status tsr__layer_dtype(const tsr_layer *layer, tsr_dtype given, tsr_dtype *out) TSR_NODISCARD;
+/* 0 is f32; other dtypes than floats are errors, which call the field `what`. */
+tsr_status tsr__layer_dtype(const tsr_layer *layer, const char *what, tsr_dtype given,
+                            tsr_dtype *out) TSR_NODISCARD;
 /* What the caller can have got wrong besides shapes, of the layer and its children, to be found
  * before anything is sent: all parameters have memory; in a backward pass, where `weights` are
  * needed in it, and no gradient is to be added to what it is computed from. */

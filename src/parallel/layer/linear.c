@@ -90,8 +90,8 @@ tsr_status tsr__linear_check(const tsr_layer *layer, const tsr_linear_params *pa
                  OVERLAP_PARTS_MOST);
     TSR__REQUIRE((unsigned)params->init.kind <= TSR_INIT_NONE, "%s: there is no init %d",
                  layer->who, (int)params->init.kind);
-    TSR__TRY(tsr__layer_dtype(layer, params->dtype, &dtype));
-    return tsr__layer_dtype(layer, params->grad_dtype, &dtype);
+    TSR__TRY(tsr__layer_dtype(layer, "dtype", params->dtype, &dtype));
+    return tsr__layer_dtype(layer, "grad_dtype", params->grad_dtype, &dtype);
 }
 
 static tsr_status take_params(tsr__linear *linear, const tsr_linear_params *params)
@@ -130,8 +130,8 @@ static tsr_status add_parameters(tsr__linear *linear, const tsr_linear_params *p
         .fan_in = linear->input_size,
         .fan_out = linear->output_size,
     };
-    TSR__TRY(tsr__layer_dtype(layer, params->dtype, &spec.dtype));
-    TSR__TRY(tsr__layer_dtype(layer, params->grad_dtype, &spec.grad_dtype));
+    TSR__TRY(tsr__layer_dtype(layer, "dtype", params->dtype, &spec.dtype));
+    TSR__TRY(tsr__layer_dtype(layer, "grad_dtype", params->grad_dtype, &spec.grad_dtype));
     snprintf(name, sizeof name, "%s%sweight", part, *part ? "." : "");
     TSR__TRY(tsr__parameter_add(layer, &spec));
     if (!linear->has_bias)
