@@ -6,11 +6,13 @@
  * buffer_reference), in the order tensors are passed, followed by the caller's scalars laid out by
  * std430 rules:
  *
+ *     #extension GL_EXT_buffer_reference : require
  *     layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };
  *     layout(push_constant) uniform Params { Floats x; Floats y; uint n; float scale; } p;
  *
  * Addresses point at a tensor's first element; strides, where they matter, are the caller's to
- * pass. Nothing checks bounds. */
+ * pass. Nothing checks bounds, nor that the block is the size that the params say.
+ * examples/hello_kernel.c is a whole program. */
 #ifndef TESSERA_KERNEL_H
 #define TESSERA_KERNEL_H
 
@@ -31,7 +33,7 @@ typedef struct tsr_kernel_params {
     int tensor_count;          /* addresses at the start of the push constants */
     uint32_t scalar_bytes;     /* bytes of scalars after them, a multiple of 4 */
     const uint32_t *constants; /* specialization constants 0, 1, …, as 32-bit patterns */
-    int constant_count;
+    int constant_count;        /* at most 24 */
     /* Invocations in a subgroup, all subgroups being full: a power of two within what
      * tsr_device_info says, of which the workgroup's size in x is a multiple. 0: the driver's
      * choice. */
