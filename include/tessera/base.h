@@ -1,4 +1,10 @@
-/* Status codes, error detail, logging and version: what every other header builds on. */
+/* Status codes, error detail, logging and version: what every other header builds on.
+ *
+ * Everywhere: a function that returns a status answers TSR_ERR_INVALID to a pointer that is NULL
+ * and may not be. One that only says something of an object says 0, false or NULL of none at all.
+ *
+ * Macros such as tsr_device_params(.device = "1") are for C. In C++ they would take the address of
+ * a temporary; fill the struct: `tsr_device_params params{}; params.device = "1";`. */
 #ifndef TESSERA_BASE_H
 #define TESSERA_BASE_H
 

@@ -124,11 +124,11 @@ TSR_API tsr_status tsr_comm_status(const tsr_comm *comm);
 #define TSR_COMM_REQUESTS_MOST 32
 
 /* Whether the operation is done. If so, returns how it ended, frees the request and sets it to
- * NULL; else returns TSR_OK. NULL: done. */
+ * NULL; else returns TSR_OK. *request NULL: done. */
 TSR_API TSR_NODISCARD tsr_status tsr_request_test(tsr_request **request, bool *done);
 
 /* Until it is done, or its deadline passes; returns how it ended, frees the request and sets it to
- * NULL. Spins for some microseconds, then sleeps. NULL: TSR_OK. */
+ * NULL. Spins for some microseconds, then sleeps. *request NULL: TSR_OK. */
 TSR_API TSR_NODISCARD tsr_status tsr_request_wait(tsr_request **request);
 
 /* Gives up: frees the request and sets it to NULL; its buffers are the caller's again. Cancelling a

@@ -177,7 +177,7 @@ typedef struct tsr_linear_params {
     /* Sum partial products in f32 where x is f16 or bf16: one rounding less, twice the bytes. */
     bool reduce_f32;
     /* Into how many parts a product is cut, so that one is reduced while the next is computed; 0:
-     * by its size, 1: not at all. The same on all ranks. */
+     * by its size, 1: not at all; at most 16. The same on all ranks. */
     int overlap_parts;
     /* Without memory for parameters: see tsr_layer_set_parameter. */
     bool deferred;

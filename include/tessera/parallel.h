@@ -127,10 +127,11 @@ TSR_API TSR_NODISCARD tsr_status tsr_parallel_reduce_scatter_start(tsr_parallel 
                                                                    const int64_t *sizes, tsr_op op,
                                                                    tsr_parallel_request **request);
 
-/* Whether it is done; if so, returns how it ended, frees the request and sets it to NULL. NULL:
- * done. */
+/* Whether it is done; if so, returns how it ended, frees the request and sets it to NULL. *request
+ * NULL: done. */
 TSR_API TSR_NODISCARD tsr_status tsr_parallel_test(tsr_parallel_request **request, bool *done);
-/* Until it is done; returns how it ended, frees the request and sets it to NULL. NULL: TSR_OK. */
+/* Until it is done; returns how it ended, frees the request and sets it to NULL. *request NULL:
+ * TSR_OK. */
 TSR_API TSR_NODISCARD tsr_status tsr_parallel_wait(tsr_parallel_request **request);
 /* Gives up and waits for nobody: frees the request and sets it to NULL. Unless it is done already,
  * the group has failed then, on all ranks. NULL is fine. */

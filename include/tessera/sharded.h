@@ -24,7 +24,8 @@
  *
  * Results: with the same ranks, every strategy gives the same bits, those of data parallelism
  * without shards: a sum's order of additions depends on the number of ranks alone. In a group made
- * from a `reproducible` communicator it does not depend on that, either.
+ * from a `reproducible` communicator it does not depend on that, either; what each rank brings, the
+ * sum over its own part of a batch, still does.
  *
  * All ranks of the group make the same calls in the same order. Errors of all: TSR_ERR_INVALID
  * naming the values, those of recording on a stream and of tsr_parallel operations.
@@ -205,7 +206,8 @@ typedef struct tsr_sharded_file_params {
 TSR_API TSR_NODISCARD tsr_status tsr_sharded_save(tsr_sharded *model, const char *path,
                                                   const tsr_sharded_file_params *params);
 /* Forgets the gradients. Errors: those of tsr_checkpoint_load; TSR_ERR_INVALID while a unit is in
- * use. After an error of reading, values are unspecified. */
+ * use; TSR_ERR_NOT_FOUND for a file without an optimizer's state, unless `model_only` is set.
+ * After an error of reading, values are unspecified. */
 TSR_API TSR_NODISCARD tsr_status tsr_sharded_load(tsr_sharded *model, const char *path,
                                                   const tsr_sharded_file_params *params);
 

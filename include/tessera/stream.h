@@ -41,7 +41,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_stream_wait_for(tsr_stream *stream, uint64_
 /* A point in the stream's work: everything recorded before the call. Points of one stream compare
  * as integers. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_mark(tsr_stream *stream, uint64_t *out_point);
-/* Waits for a point of this stream, submitting it first if need be. */
+/* Waits for a point of this stream, submitting it first if need be; a later one than the stream has
+ * given means all of its work. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_wait_point(tsr_stream *stream, uint64_t point,
                                                        uint64_t timeout_ns);
 /* Whether a point has been reached; never waits and never submits. */
