@@ -1,0 +1,160 @@
+/* How a job ends when ranks fail, and what that leaves behind: nothing. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "launch/launched.h"
+#include "support/check_main.h"
+
+START_TEST(fails_as_the_first_that_failed)
+{
+    launched job = launch("-n~3~sh~-c~echo $$ >$FOLDER/pid.$RANK; if [ $RANK = 1 ]; then "
+                          "while [ ! -s $FOLDER/pid.0 ] || [ ! -s $FOLDER/pid.2 ]; do sleep 0.01; "
+                          "done; exit 7; fi; exec sleep 60");
+    ck_assert_int_eq(job.status, 7);
+    ck_assert_double_lt(job.seconds, 5);
+    char expected[128], *pid = read_file("pid.1");
+    snprintf(expected, sizeof expected,
+             "tessera: launch: rank 1 (process %d) exited with status 7; stopping the others\n",
+             atoi(pid));
+    ck_assert_str_eq(job.err, expected);
+    free(pid);
+    assert_gone("pid.0");
+    assert_gone("pid.2");
+    done(&job);
+}
+END_TEST
+
+START_TEST(fails_with_128_and_the_signal)
+{
+    launched job = launch("-n~2~sh~-c~if [ $RANK = 0 ]; then kill -9 $$; fi; exec sleep 60");
+    ck_assert_int_eq(job.status, 128 + 9);
+    assert_has(job.err, "tessera: launch: rank 0 (process ");
+    assert_has(job.err, ") was ended by signal 9, Killed; stopping the others\n");
+    done(&job);
+    job = launch("-n~1~sh~-c~kill -6 $$");
+    ck_assert_int_eq(job.status, 128 + 6);
+    assert_has(job.err, ") was ended by signal 6, Aborted\n");
+    done(&job);
+}
+END_TEST
+
+START_TEST(kills_who_does_not_end)
+{
+    launched job =
+        launch("-n~3~--grace~0.5~sh~-c~echo $$ >$FOLDER/pid.$RANK; trap 'echo asked' TERM; "
+               "if [ $RANK = 1 ]; then while [ ! -s $FOLDER/pid.0 ] || [ ! -s $FOLDER/pid.2 ]; do "
+               "sleep 0.01; done; exit 3; fi; if [ $RANK = 2 ]; then kill -STOP $$; fi; "
+               "while :; do sleep 0.05; done");
+    ck_assert_int_eq(job.status, 3);
+    ck_assert_double_ge(job.seconds, 0.5);
+    ck_assert_double_lt(job.seconds, 3);
+    assert_has(job.out, "[0] asked\n");
+    assert_gone("pid.0");
+    assert_gone("pid.2");
+    done(&job);
+}
+END_TEST
+
+/* A rank's own processes, and those that have left its group and its session. */
+static const char with_children[] =
+    "-n~2~--grace~0.3~sh~-c~trap '' TERM; "
+    "sh -c 'echo $$ >$FOLDER/child.$RANK; trap \"\" TERM; while :; do sleep 1; done' & "
+    "setsid sh -c 'trap \"\" TERM; echo $$ >$FOLDER/session.$RANK; while :; do sleep 1; done' & "
+    "while [ ! -s $FOLDER/child.$RANK ] || [ ! -s $FOLDER/session.$RANK ]; do sleep 0.01; done; "
+    "echo $$ >$FOLDER/pid.$RANK; if [ ${STAY-no} = yes ]; then while :; do sleep 1; done; fi; ";
+
+static void assert_all_gone(void)
+{
+    static const char *const names[] = {"pid.0",   "pid.1",     "child.0",
+                                        "child.1", "session.0", "session.1"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        assert_gone(names[i]);
+}
+
+START_TEST(leaves_nothing_behind)
+{
+    launched job = launch(with_children);
+    ck_assert_int_eq(job.status, 0);
+    ck_assert_double_lt(job.seconds, 5);
+    assert_all_gone();
+    done(&job);
+}
+END_TEST
+
+START_TEST(killed_it_takes_all_along)
+{
+    setenv("STAY", "yes", 1);
+    launched job = start(with_children);
+    wait_for("pid.0");
+    wait_for("pid.1");
+    kill(job.pid, SIGKILL);
+    finish(&job);
+    ck_assert_int_eq(job.status, -9);
+    assert_all_gone();
+    done(&job);
+}
+END_TEST
+
+/* Children of the process that are zombies. */
+static int count_zombies(pid_t pid)
+{
+    char command[256], text[16] = "";
+    snprintf(command, sizeof command,
+             "for i in $(cat /proc/%d/task/%d/children); do cat /proc/$i/status; done | "
+             "grep -c 'State:.Z'",
+             (int)pid, (int)pid);
+    FILE *pipe = popen(command, "r");
+    ck_assert_ptr_nonnull(pipe);
+    ck_assert_ptr_nonnull(fgets(text, sizeof text, pipe));
+    pclose(pipe);
+    return atoi(text);
+}
+
+START_TEST(buries_orphans_that_end_together)
+{
+    launched job = start(
+        "-n~1~sh~-c~mkfifo $FOLDER/gate; for j in 1 2 3 4 5; do sh -c 'for i in $(seq 60); do "
+        "read line <$FOLDER/gate & done'; done; echo >$FOLDER/orphans; "
+        "sleep 0.3; : >$FOLDER/gate; echo >$FOLDER/ended; sleep 3");
+    wait_for("ended");
+    rest(1);
+    ck_assert_int_eq(count_zombies(job.pid), 0);
+    finish(&job);
+    ck_assert_int_eq(job.status, 0);
+    done(&job);
+}
+END_TEST
+
+/* A launcher in a launcher. Both are killed, and the guard of the inner one lives to see it:
+ * nothing but that launcher is of the outer job. */
+START_TEST(killed_it_takes_a_launcher_inside_along)
+{
+    /* Once the inner guard has changed its own, the inner launcher alone has the outer token. */
+    launched job = start("-n~1~sh~-c~export OUTER=$TESSERA_TOKEN; exec \"$0\" launch -n 1 sh -c '"
+                         "until [ $(grep -lzx TESSERA_TOKEN=$OUTER /proc/[0-9]*/environ "
+                         "2>/dev/null | wc -l) = 1 ]; do sleep 0.05; done; "
+                         "echo $$ >$FOLDER/pid.0; setsid sleep 60 & echo $! >$FOLDER/session.0; "
+                         "sleep 60'~" TEST_TOOL);
+    wait_for("session.0");
+    rest(0.05);
+    kill(job.pid, SIGKILL);
+    finish(&job);
+    assert_gone("pid.0");
+    assert_gone("session.0");
+    done(&job);
+}
+END_TEST
+
+TESTS(ends)
+{
+    tcase_add_checked_fixture(tests, make_folder, remove_folder);
+    tcase_add_test(tests, fails_as_the_first_that_failed);
+    tcase_add_test(tests, fails_with_128_and_the_signal);
+    tcase_add_test(tests, kills_who_does_not_end);
+    tcase_add_test(tests, leaves_nothing_behind);
+    tcase_add_test(tests, killed_it_takes_all_along);
+    tcase_add_test(tests, buries_orphans_that_end_together);
+    tcase_add_test(tests, killed_it_takes_a_launcher_inside_along);
+}

@@ -1,0 +1,100 @@
+/* What ranks print. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "launch/launched.h"
+#include "support/check_main.h"
+
+START_TEST(keeps_lines_whole)
+{
+    launched job = launch("-n~4~sh~-c~for i in 1 2 3 4 5; do "
+                          "seq -f \"$RANK: %05.0f of a line of some length\" 400; done");
+    ck_assert_str_eq(job.err, "");
+    ck_assert_int_eq(job.status, 0);
+    int lines[4] = {0};
+    for (char *line = strtok(job.out, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        int prefix, rank, number;
+        char expected[128];
+        ck_check(sscanf(line, "[%d] %d: %d of a line", &prefix, &rank, &number) == 3);
+        ck_check(prefix == rank && rank >= 0 && rank < 4);
+        ck_check(number == lines[rank] % 400 + 1); /* in order */
+        snprintf(expected, sizeof expected, "[%d] %d: %05d of a line of some length", rank, rank,
+                 number);
+        ck_check(strcmp(line, expected) == 0);
+        lines[rank]++;
+    }
+    for (int rank = 0; rank < 4; rank++)
+        ck_assert_int_eq(lines[rank], 2000);
+    done(&job);
+}
+END_TEST
+
+START_TEST(keeps_output_and_error_apart)
+{
+    launched job = launch("-n~12~sh~-c~if [ $RANK = 3 ]; then echo out; printf 'no end' >&2; fi; "
+                          "if [ $RANK = 11 ]; then echo; fi");
+    ck_assert_int_eq(job.status, 0);
+    assert_has(job.out, "[ 3] out\n");
+    assert_has(job.out, "[11] \n");
+    ck_assert_uint_eq(strlen(job.out), strlen("[ 3] out\n[11] \n"));
+    ck_assert_str_eq(job.err, "[ 3] no end\n");
+    done(&job);
+    job = launch("-n~1~--no-prefix~sh~-c~printf 'as it'; printf ' is' >&2");
+    ck_assert_str_eq(job.out, "as it");
+    ck_assert_str_eq(job.err, " is");
+    done(&job);
+}
+END_TEST
+
+START_TEST(cuts_lines_without_end)
+{
+    launched job = launch("-n~1~sh~-c~head -c 3000000 /dev/zero | tr '\\0' x");
+    ck_assert_int_eq(job.status, 0);
+    ck_assert_int_eq(count(job.out, "[0] "), 3); /* of 1 MiB, the last shorter */
+    ck_assert_uint_eq(strlen(job.out), 3000000 + 3 * strlen("[0] \n"));
+    done(&job);
+}
+END_TEST
+
+START_TEST(a_full_disk_is_a_failure)
+{
+    char command[512];
+    snprintf(command, sizeof command,
+             "'%s' launch -n 2 --grace 1 sh -c 'echo $$ >$FOLDER/pid.$RANK; while [ ! -s "
+             "$FOLDER/pid.0 ] "
+             "|| [ ! -s $FOLDER/pid.1 ]; do sleep 0.01; done; yes' >/dev/full 2>'%s'",
+             TEST_TOOL, in_folder("err"));
+    ck_assert_int_eq(system(command), 1 << 8);
+    char *err = read_file("err");
+    ck_assert_str_eq(err,
+                     "tessera: launch: cannot write to standard output: No space left on device\n");
+    free(err);
+    assert_gone("pid.0");
+    assert_gone("pid.1");
+}
+END_TEST
+
+/* Not a pipe of the launcher's own that got its number. */
+START_TEST(a_closed_output_is_a_failure)
+{
+    char command[256];
+    snprintf(command, sizeof command, "'%s' launch -n 2 echo hello >&- 2>'%s'", TEST_TOOL,
+             in_folder("err"));
+    ck_assert_int_eq(system(command), 1 << 8);
+    char *err = read_file("err");
+    ck_assert_str_eq(err,
+                     "tessera: launch: cannot write to standard output: Bad file descriptor\n");
+    free(err);
+}
+END_TEST
+
+TESTS(output)
+{
+    tcase_add_checked_fixture(tests, make_folder, remove_folder);
+    tcase_add_test(tests, keeps_lines_whole);
+    tcase_add_test(tests, keeps_output_and_error_apart);
+    tcase_add_test(tests, cuts_lines_without_end);
+    tcase_add_test(tests, a_full_disk_is_a_failure);
+    tcase_add_test(tests, a_closed_output_is_a_failure);
+}

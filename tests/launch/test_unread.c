@@ -1,0 +1,100 @@
+/* Output that nobody reads, or somebody later. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "launch/launched.h"
+#include "support/check_main.h"
+
+/* Starts a job whose output goes into a pipe that is not read yet; its end to read from. */
+static launched start_into_pipe(const char *arguments, int flags, int *out)
+{
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    ck_assert_int_eq(fcntl(ends[1], F_SETFL, O_WRONLY | flags), 0);
+    ck_assert_int_eq(fcntl(ends[0], F_SETFD, FD_CLOEXEC), 0);
+    output_to = ends[1];
+    launched job = start(arguments);
+    output_to = -1;
+    close(ends[1]);
+    *out = ends[0];
+    return job;
+}
+
+/* All that comes until the end, and how many bytes it is. */
+static char *read_all(int from, size_t *size)
+{
+    size_t most = 1 << 23;
+    char *text = calloc(most, 1);
+    ck_assert_ptr_nonnull(text);
+    *size = 0;
+    for (ssize_t got; (got = read(from, text + *size, most - 1 - *size)) > 0;)
+        *size += (size_t)got;
+    close(from);
+    return text;
+}
+
+static const struct {
+    const char *arguments;
+    int signals, status;
+} unread[] = {
+    {"-n~2~--grace~1~sh~-c~echo $$ >$FOLDER/pid.$RANK; exec yes", 1, 128 + SIGTERM},
+    {"-n~2~--grace~1~sh~-c~trap '' TERM; echo $$ >$FOLDER/pid.$RANK; yes", 1, 128 + SIGKILL},
+    {"-n~2~--grace~60~sh~-c~trap '' TERM; echo $$ >$FOLDER/pid.$RANK; yes", 2, 128 + SIGKILL},
+    /* They have ended, only their output is left. */
+    {"-n~2~--grace~1~sh~-c~echo $$ >$FOLDER/pid.$RANK; yes | head -n 20000", 1, 1},
+};
+
+START_TEST(ends_where_nobody_reads)
+{
+    int out;
+    launched job = start_into_pipe(unread[_i].arguments, 0, &out);
+    wait_for("pid.0");
+    wait_for("pid.1");
+    rest(0.5); /* the pipe is full */
+    for (int i = 0; i < unread[_i].signals; i++) {
+        kill(job.pid, SIGTERM);
+        rest(0.2);
+    }
+    job.seconds = now();
+    finish(&job);
+    ck_assert_double_lt(job.seconds, 3);
+    ck_assert_int_eq(job.status, unread[_i].status);
+    ck_assert_str_eq(job.err,
+                     "tessera: launch: nobody reads standard output: the rest of it is lost\n");
+    assert_gone("pid.0");
+    assert_gone("pid.1");
+    done(&job);
+    close(out);
+}
+END_TEST
+
+/* No deadline ends what a job that was not told to end has printed: somebody may read it later. */
+START_TEST(waits_for_who_reads_late)
+{
+    static const int flags[] = {0, O_NONBLOCK};
+    int out;
+    size_t size, expected = 0;
+    launched job = start_into_pipe("-n~1~--grace~0~sh~-c~seq 40000; exit 3", flags[_i], &out);
+    rest(1);
+    char *text = read_all(out, &size);
+    finish(&job);
+    for (int i = 1; i <= 40000; i++)
+        expected += (size_t)snprintf(NULL, 0, "[0] %d\n", i);
+    ck_assert_int_eq(job.status, 3);
+    ck_assert_uint_eq(size, expected);
+    assert_has(job.err, "exited with status 3\n");
+    ck_assert_int_eq(count(job.err, "\n"), 1);
+    free(text);
+    done(&job);
+}
+END_TEST
+
+TESTS(unread)
+{
+    tcase_add_checked_fixture(tests, make_folder, remove_folder);
+    tcase_add_loop_test(tests, ends_where_nobody_reads, 0, (int)(sizeof unread / sizeof unread[0]));
+    tcase_add_loop_test(tests, waits_for_who_reads_late, 0, 2);
+}
