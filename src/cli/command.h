@@ -2,6 +2,7 @@
 #ifndef TSR_CLI_COMMAND_H
 #define TSR_CLI_COMMAND_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -44,6 +45,7 @@ const cli_command *cli_command_part(const cli_command *command, const char *word
 
 /* Says something on standard error, in one line whatever is in it. */
 void cli_say(const char *format, ...) CLI_PRINTF(1, 2);
+void cli_say_list(const char *format, va_list arguments) CLI_PRINTF(1, 0);
 
 /* Says on standard error, in one sentence, what is wrong with the arguments; returns CLI_USAGE. */
 int cli_usage_error(const char *format, ...) CLI_PRINTF(1, 2);

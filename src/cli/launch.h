@@ -9,6 +9,8 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include "cli/command.h"
+
 #define LAUNCH_MAX_RANKS 1024
 
 /* Exit codes of a program that could not be started, as those of env(1). */
@@ -66,6 +68,9 @@ typedef struct launch_stream {
  * end. */
 bool launch_stream_pass(launch_stream *stream, launch_job *job);
 void launch_stream_finish(launch_stream *stream);
+/* While it is on, a call that waits ends with EINTR after a moment. poll() promises too little: a
+ * terminal with room for one byte is ready, and a write of two waits until somebody reads. */
+void launch_hurry(bool on);
 
 /* launch_rank.c */
 typedef struct launch_rank {
@@ -77,18 +82,21 @@ typedef struct launch_rank {
 /* What ranks are to have as the launcher itself was started with it. */
 typedef struct launch_inherited {
     sigset_t mask;
-    struct sigaction pipe;
+    struct sigaction pipe, alarm;
     struct rlimit files;
 } launch_inherited;
 
 /* Starts one rank. 0, or the exit code of the launch, the reason having been said. */
 int launch_rank_start(launch_rank *rank, int number, const launch_options *options,
-                      const launch_env *env, const launch_inherited *inherited);
+                      const launch_env *env, const launch_inherited *inherited, launch_job *job);
 
 /* launch_run.c: the whole job; its exit code. */
 int launch_run(const launch_options *options, const launch_devices *devices);
 /* Waits until an output takes something. Meanwhile signals and the end of the grace period are
- * served: nobody may ever read it. False, with errno, once what is left is to be given up. */
-bool launch_wait_to_write(launch_job *job, int fd);
+ * served: nobody may ever read it. `stalled`: it has just taken nothing, whatever poll() says.
+ * False, with errno, once what is left is to be given up. */
+bool launch_wait_to_write(launch_job *job, int fd, bool stalled);
+/* Says something on standard error, unless nobody reads it. */
+void launch_say(launch_job *job, const char *format, ...) CLI_PRINTF(2, 3);
 
 #endif

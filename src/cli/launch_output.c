@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "cli/launch.h"
@@ -12,62 +12,73 @@
 #define PIECE ((size_t)65536)
 #define LONGEST_LINE ((size_t)1 << 20) /* longer ones are cut in two */
 
-/* The first of some pieces, as many bytes of them as a pipe that takes anything takes at once: more
- * would wait for a reader, and the launcher would hear no signal. */
-static ssize_t write_some(int to, const struct iovec *pieces, int count)
+void launch_hurry(bool on)
 {
-    struct iovec some[3];
-    size_t room = PIPE_BUF;
-    int used = 0;
-    for (; used < count && room > 0; used++) {
-        some[used] = pieces[used];
-        if (some[used].iov_len > room)
-            some[used].iov_len = room;
-        room -= some[used].iov_len;
-    }
-    return writev(to, some, used);
+    const suseconds_t us = on ? 100000 : 0;
+    const struct itimerval timer = {{0, us}, {0, us}};
+    (void)setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* Prefix, line and its end in one call where a pipe takes them as one, so that no other program's
- * output comes between them. */
-static bool write_line(const launch_stream *stream, launch_job *job, const char *line,
-                       size_t length)
+/* What one call is to write: lines that a pipe takes as a whole, so that no other program's output
+ * comes between, or one that is too long for that. */
+typedef struct block {
+    char *bytes;
+    size_t used, capacity;
+} block;
+
+static bool write_block(const launch_stream *stream, launch_job *job, block *from)
 {
-    const char *texts[] = {stream->prefix, line, "\n"};
-    struct iovec pieces[3] = {
-        {.iov_len = strlen(stream->prefix)}, {.iov_len = length}, {.iov_len = 1}};
-    for (int i = 0; i < 3; i++) /* writev does not write to them */
-        memcpy(&pieces[i].iov_base, &texts[i], sizeof texts[i]);
-    for (int at = 0; at < 3;) {
-        if (!launch_wait_to_write(job, stream->to))
+    bool stalled = false;
+    for (size_t done = 0; done < from->used;) {
+        if (!launch_wait_to_write(job, stream->to, stalled))
             return false;
-        ssize_t written = write_some(stream->to, pieces + at, 3 - at);
-        if (written < 0 && (errno == EINTR || errno == EAGAIN))
-            continue;
-        if (written < 0)
+        launch_hurry(true);
+        ssize_t written = write(stream->to, from->bytes + done, from->used - done);
+        launch_hurry(false);
+        stalled = written < 0 && (errno == EINTR || errno == EAGAIN);
+        if (written < 0 && !stalled)
             return false;
-        size_t left = (size_t)written;
-        while (at < 3 && left >= pieces[at].iov_len)
-            left -= pieces[at++].iov_len;
-        if (at < 3) {
-            pieces[at].iov_base = (char *)pieces[at].iov_base + left;
-            pieces[at].iov_len -= left;
-        }
+        done += stalled ? 0 : (size_t)written;
     }
+    from->used = 0;
     return true;
 }
 
-static bool pass_lines(launch_stream *stream, launch_job *job, size_t from)
+static bool add_line(const launch_stream *stream, launch_job *job, block *to, const char *line,
+                     size_t length)
 {
+    size_t prefix = strlen(stream->prefix), more = prefix + length + 1;
+    if (to->used + more > PIPE_BUF && !write_block(stream, job, to))
+        return false;
+    if (to->used + more > to->capacity) {
+        to->capacity = more > PIPE_BUF ? more : PIPE_BUF;
+        to->bytes = cli_resize(to->bytes, to->capacity, 1);
+    }
+    char *end = to->bytes + to->used;
+    memcpy(end, stream->prefix, prefix);
+    memcpy(end + prefix, line, length);
+    end[prefix + length] = '\n';
+    to->used += more;
+    return true;
+}
+
+/* The lines that end after `from`; `last`: and what has no end. */
+static bool pass_lines(launch_stream *stream, launch_job *job, size_t from, bool last)
+{
+    block lines = {0};
     size_t start = 0;
     bool well = true;
     for (size_t i = from; i < stream->used && well; i++)
         if (stream->line[i] == '\n' || i - start == LONGEST_LINE) {
-            well = write_line(stream, job, stream->line + start, i - start);
+            well = add_line(stream, job, &lines, stream->line + start, i - start);
             start = stream->line[i] == '\n' ? i + 1 : i;
         }
-    memmove(stream->line, stream->line + start, stream->used - start);
     stream->used -= start;
+    memmove(stream->line, stream->line + start, stream->used);
+    if (last && stream->used > 0)
+        well = well && add_line(stream, job, &lines, stream->line, stream->used);
+    well = well && write_block(stream, job, &lines);
+    free(lines.bytes);
     return well;
 }
 
@@ -86,9 +97,9 @@ bool launch_stream_pass(launch_stream *stream, launch_job *job)
     if (got > 0) {
         size_t from = stream->used;
         stream->used += (size_t)got;
-        return pass_lines(stream, job, from);
+        return pass_lines(stream, job, from, false);
     }
-    bool well = stream->used == 0 || write_line(stream, job, stream->line, stream->used);
+    bool well = pass_lines(stream, job, stream->used, true);
     launch_stream_finish(stream);
     return well;
 }

@@ -43,6 +43,7 @@ static void become(const start *how)
             close(null);
     }
     sigaction(SIGPIPE, &how->inherited->pipe, NULL);
+    sigaction(SIGALRM, &how->inherited->alarm, NULL);
     sigprocmask(SIG_SETMASK, &how->inherited->mask, NULL);
     (void)setrlimit(RLIMIT_NOFILE, &how->inherited->files);
     if (reason == 0) {
@@ -70,17 +71,22 @@ static void close_one(int *fd)
     *fd = -1;
 }
 
-static int fail_to_start(const launch_options *options, int number, int reason)
+static int fail_to_start(const launch_options *options, int number, int reason, launch_job *job)
 {
     /* The program is not to blame. */
-    if (reason == EMFILE)
-        return cli_failed("launch: cannot start rank %d of %" PRId64
-                          ": too many open files; each takes two, and 'ulimit -Hn' shows the most",
-                          number, options->ranks);
-    if (reason == ENFILE || reason == EAGAIN || reason == ENOMEM)
-        return cli_failed("launch: cannot start rank %d of %" PRId64 ": %s", number, options->ranks,
-                          strerror(reason));
-    (void)cli_failed("launch: cannot run '%s': %s", options->program[0], strerror(reason));
+    if (reason == EMFILE) {
+        launch_say(job,
+                   "launch: cannot start rank %d of %" PRId64
+                   ": too many open files; each takes two, and 'ulimit -Hn' shows the most",
+                   number, options->ranks);
+        return CLI_FAILED;
+    }
+    if (reason == ENFILE || reason == EAGAIN || reason == ENOMEM) {
+        launch_say(job, "launch: cannot start rank %d of %" PRId64 ": %s", number, options->ranks,
+                   strerror(reason));
+        return CLI_FAILED;
+    }
+    launch_say(job, "launch: cannot run '%s': %s", options->program[0], strerror(reason));
     return reason == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_CANNOT_RUN;
 }
 
@@ -96,7 +102,7 @@ static int hear_of_exec(int problem)
 }
 
 int launch_rank_start(launch_rank *rank, int number, const launch_options *options,
-                      const launch_env *env, const launch_inherited *inherited)
+                      const launch_env *env, const launch_inherited *inherited, launch_job *job)
 {
     int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}; /* output, error, the problem */
     bool made =
@@ -123,7 +129,7 @@ int launch_rank_start(launch_rank *rank, int number, const launch_options *optio
     if (reason != 0) {
         close_one(&pipes[0][0]);
         close_one(&pipes[1][0]);
-        return fail_to_start(options, number, reason);
+        return fail_to_start(options, number, reason, job);
     }
     rank->pid = pid;
     rank->running = true;

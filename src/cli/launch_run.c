@@ -19,6 +19,8 @@
 
 /* For what the last ranks have said, after they were killed, to get through to who reads it. */
 #define LAST_WORDS_MS 500
+/* Until an output is tried again that has taken nothing although poll() says so. */
+#define STALLED_MS 10
 
 struct launch_job {
     const launch_options *options;
@@ -92,9 +94,15 @@ static void stop(launch_job *job, int signal)
 static const int passed_on[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
                                 SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
 
+/* That of launch_hurry(). */
+static void on_alarm(int signal)
+{
+    (void)signal;
+}
+
 static bool catch_signals(launch_job *job)
 {
-    sigset_t caught;
+    sigset_t caught, timer;
     sigemptyset(&caught);
     sigaddset(&caught, SIGCHLD);
     for (size_t i = 0; i < sizeof passed_on / sizeof passed_on[0]; i++) {
@@ -102,18 +110,17 @@ static bool catch_signals(launch_job *job)
         if (sigaction(passed_on[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
             sigaddset(&caught, passed_on[i]);
     }
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, usual = {.sa_handler = SIG_DFL};
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, usual = {.sa_handler = SIG_DFL},
+                     interrupt = {.sa_handler = on_alarm};
     sigaction(SIGCHLD, &usual, NULL);
     sigaction(SIGPIPE, &ignore, &job->inherited.pipe);
+    sigaction(SIGALRM, &interrupt, &job->inherited.alarm);
     sigprocmask(SIG_BLOCK, &caught, &job->inherited.mask);
+    sigemptyset(&timer);
+    sigaddset(&timer, SIGALRM);
+    sigprocmask(SIG_UNBLOCK, &timer, NULL);
     job->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
     return job->signal_fd >= 0;
-}
-
-/* False where it would have to wait for ever. */
-static bool can_say(launch_job *job)
-{
-    return launch_wait_to_write(job, 2);
 }
 
 static void note_end(launch_job *job, int number, const siginfo_t *info)
@@ -131,14 +138,12 @@ static void note_end(launch_job *job, int number, const siginfo_t *info)
     const char *rest = job->running > 0 ? "; stopping the others" : "";
     if (job->running > 0)
         stop(job, SIGTERM);
-    if (!can_say(job))
-        return;
     if (exited)
-        (void)cli_failed("launch: rank %d (process %d) exited with status %d%s", number,
-                         (int)rank->pid, info->si_status, rest);
+        launch_say(job, "launch: rank %d (process %d) exited with status %d%s", number,
+                   (int)rank->pid, info->si_status, rest);
     else
-        (void)cli_failed("launch: rank %d (process %d) was ended by signal %d, %s%s", number,
-                         (int)rank->pid, info->si_status, strsignal(info->si_status), rest);
+        launch_say(job, "launch: rank %d (process %d) was ended by signal %d, %s%s", number,
+                   (int)rank->pid, info->si_status, strsignal(info->si_status), rest);
 }
 
 static void look_for_ends(launch_job *job)
@@ -227,13 +232,14 @@ static void keep_deadline(launch_job *job)
     job->kill_at = job->sweeping ? now_ms() + 10 : NEVER;
 }
 
-bool launch_wait_to_write(launch_job *job, int fd)
+bool launch_wait_to_write(launch_job *job, int fd, bool stalled)
 {
-    for (;;) {
-        struct pollfd polls[] = {{.fd = fd, .events = POLLOUT},
+    for (;; stalled = false) {
+        struct pollfd polls[] = {{.fd = stalled ? -1 : fd, .events = POLLOUT},
                                  {.fd = job->signal_fd, .events = POLLIN}};
         int64_t next = job->kill_at < job->give_up_at ? job->kill_at : job->give_up_at;
-        int ready = poll(polls, 2, ms_until(next));
+        int most = ms_until(next);
+        int ready = poll(polls, 2, stalled && most > STALLED_MS ? STALLED_MS : most);
         if (ready > 0 && polls[0].revents != 0)
             return true;
         if (ready > 0)
@@ -244,6 +250,18 @@ bool launch_wait_to_write(launch_job *job, int fd)
             return false;
         }
     }
+}
+
+void launch_say(launch_job *job, const char *format, ...)
+{
+    if (!launch_wait_to_write(job, 2, false))
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    launch_hurry(true);
+    cli_say_list(format, arguments);
+    launch_hurry(false);
+    va_end(arguments);
 }
 
 /* A stream whose output takes nothing more. It is said once, and not of a job that was to end. */
@@ -257,12 +275,10 @@ static void give_up(launch_job *job, launch_stream *stream)
     job->code = job->code != 0 ? job->code : CLI_FAILED;
     launch_stream_finish(stream);
     stop(job, SIGTERM);
-    if (!say || !can_say(job))
-        return;
-    if (nobody_reads)
-        (void)cli_failed("launch: nobody reads standard %s: the rest of it is lost", name);
-    else
-        (void)cli_failed("launch: cannot write to standard %s: %s", name, strerror(reason));
+    if (say && nobody_reads)
+        launch_say(job, "launch: nobody reads standard %s: the rest of it is lost", name);
+    else if (say)
+        launch_say(job, "launch: cannot write to standard %s: %s", name, strerror(reason));
 }
 
 static void pass_output(launch_job *job)
@@ -349,7 +365,7 @@ static bool allow_files(launch_job *job)
 static void start_all(launch_job *job, const launch_env *env)
 {
     for (int i = 0; i < env->ranks && job->code == 0; i++) {
-        job->code = launch_rank_start(&job->ranks[i], i, job->options, env, &job->inherited);
+        job->code = launch_rank_start(&job->ranks[i], i, job->options, env, &job->inherited, job);
         if (job->code != 0) {
             stop(job, SIGTERM);
             return;

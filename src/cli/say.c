@@ -1,5 +1,4 @@
 /* What goes to standard error: one message, one line, whatever the names and texts in it hold. */
-#include <stdarg.h>
 #include <string.h>
 
 #include "cli/command.h"
@@ -36,7 +35,7 @@ static void escape(const char *text, char *out)
     *out = '\0';
 }
 
-static void say(const char *format, va_list arguments)
+void cli_say_list(const char *format, va_list arguments)
 {
     char text[MOST], line[4 * MOST];
     vsnprintf(text, sizeof text, format, arguments);
@@ -48,7 +47,7 @@ void cli_say(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    say(format, arguments);
+    cli_say_list(format, arguments);
     va_end(arguments);
 }
 
@@ -56,7 +55,7 @@ int cli_usage_error(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    say(format, arguments);
+    cli_say_list(format, arguments);
     va_end(arguments);
     return CLI_USAGE;
 }
@@ -65,7 +64,7 @@ int cli_failed(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    say(format, arguments);
+    cli_say_list(format, arguments);
     va_end(arguments);
     return CLI_FAILED;
 }

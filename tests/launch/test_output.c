@@ -1,7 +1,11 @@
 /* What ranks print. */
+#define _GNU_SOURCE /* O_DIRECT */
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "launch/launched.h"
 #include "support/check_main.h"
@@ -27,6 +31,31 @@ START_TEST(keeps_lines_whole)
     for (int rank = 0; rank < 4; rank++)
         ck_assert_int_eq(lines[rank], 2000);
     done(&job);
+}
+END_TEST
+
+/* What one call has written comes as one packet: whole lines, as many as others cannot get between.
+ */
+START_TEST(writes_whole_lines)
+{
+    int ends[2];
+    char packet[2 * PIPE_BUF];
+    size_t size = 0, packets = 0;
+    ck_assert_int_eq(pipe2(ends, O_DIRECT), 0);
+    ck_assert_int_eq(fcntl(ends[0], F_SETFD, FD_CLOEXEC), 0);
+    output_to = ends[1];
+    launched job = start("-n~1~seq~20000");
+    close(ends[1]);
+    for (ssize_t got; (got = read(ends[0], packet, sizeof packet)) > 0; packets++) {
+        ck_check(got <= PIPE_BUF && packet[0] == '[' && packet[got - 1] == '\n');
+        size += (size_t)got;
+    }
+    finish(&job);
+    ck_assert_int_eq(job.status, 0);
+    ck_assert_uint_eq(size, 108894 + 20000 * strlen("[0] "));
+    ck_assert_uint_lt(packets, 1000);
+    done(&job);
+    close(ends[0]);
 }
 END_TEST
 
@@ -93,6 +122,7 @@ TESTS(output)
 {
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_test(tests, keeps_lines_whole);
+    tcase_add_test(tests, writes_whole_lines);
     tcase_add_test(tests, keeps_output_and_error_apart);
     tcase_add_test(tests, cuts_lines_without_end);
     tcase_add_test(tests, a_full_disk_is_a_failure);

@@ -1,4 +1,5 @@
 /* Output that nobody reads, or somebody later. */
+#define _XOPEN_SOURCE 700 /* posix_openpt */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -71,6 +72,31 @@ START_TEST(ends_where_nobody_reads)
 }
 END_TEST
 
+/* A terminal that has room for less than a line says that it can be written to. */
+START_TEST(ends_where_a_terminal_is_stuck)
+{
+    int screen = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    ck_assert(screen >= 0 && grantpt(screen) == 0 && unlockpt(screen) == 0);
+    output_to = open(ptsname(screen), O_RDWR | O_NOCTTY);
+    ck_assert_int_ge(output_to, 0);
+    launched job = start_ready("-n~2~--grace~1~sh~-c~echo $$ >$FOLDER/pid.$RANK; exec yes");
+    rest(0.5); /* the terminal is full */
+    kill(job.pid, SIGTERM);
+    job.seconds = now();
+    finish(&job);
+    ck_assert_double_lt(job.seconds, 3);
+    ck_assert_int_eq(job.status, 128 + SIGTERM);
+    ck_assert_str_eq(job.err,
+                     "tessera: launch: nobody reads standard output: the rest of it is lost\n");
+    ck_assert_int_eq(fcntl(output_to, F_GETFL) & O_NONBLOCK, 0); /* it is the shell's, too */
+    assert_gone("pid.0");
+    assert_gone("pid.1");
+    done(&job);
+    close(output_to);
+    close(screen);
+}
+END_TEST
+
 /* No deadline ends what a job that was not told to end has printed: somebody may read it later. */
 START_TEST(waits_for_who_reads_late)
 {
@@ -96,5 +122,6 @@ TESTS(unread)
 {
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_loop_test(tests, ends_where_nobody_reads, 0, (int)(sizeof unread / sizeof unread[0]));
+    tcase_add_test(tests, ends_where_a_terminal_is_stuck);
     tcase_add_loop_test(tests, waits_for_who_reads_late, 0, 2);
 }
