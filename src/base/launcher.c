@@ -34,18 +34,22 @@ tsr_status tsr__launcher_find(const char *what, tsr__launcher *out, const char *
     if (asked != NULL && strcmp(asked, "auto") != 0)
         return as_asked(what, asked, out, why);
 
-    bool variables = tsr__env_text("RANK") != NULL || tsr__env_text("WORLD_SIZE") != NULL;
+    bool rank = tsr__env_text("RANK") != NULL, size = tsr__env_text("WORLD_SIZE") != NULL;
+    bool variables = rank || size;
     bool pmix = tsr__env_text("PMIX_NAMESPACE") != NULL && tsr__env_text("PMIX_RANK") != NULL;
     if (variables && pmix && tsr__env_text("TORCHELASTIC_RUN_ID") != NULL) {
         /* srun torchrun …: what PMIx counts are the agents. */
         *out = TSR__LAUNCHER_VARIABLES;
-        *why = "RANK or WORLD_SIZE is set, by a torchrun that was itself started through PMIx";
+        *why = "RANK and WORLD_SIZE are set, by a torchrun that was itself started through PMIx";
     } else if (pmix) {
         *out = TSR__LAUNCHER_PMIX;
         *why = "PMIX_NAMESPACE and PMIX_RANK are set";
     } else if (variables) {
+        TSR__REQUIRE(rank && size,
+                     "%s: %s is set, but %s is not: set both, or neither for a process alone", what,
+                     rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK");
         *out = TSR__LAUNCHER_VARIABLES;
-        *why = "RANK or WORLD_SIZE is set";
+        *why = "RANK and WORLD_SIZE are set";
     } else {
         *out = TSR__LAUNCHER_NONE;
         *why = "there is neither PMIX_NAMESPACE nor RANK";

@@ -13,7 +13,7 @@ typedef enum tsr__launcher {
 } tsr__launcher;
 
 /* `why` is in static storage. Errors: TSR_ERR_INVALID, "what: " before the reason, for a
- * TESSERA_BOOT that names nothing. */
+ * TESSERA_BOOT that names nothing, and for RANK without WORLD_SIZE or the other way round. */
 tsr_status tsr__launcher_find(const char *what, tsr__launcher *out, const char **why) TSR_NODISCARD;
 
 #endif

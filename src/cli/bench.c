@@ -240,6 +240,21 @@ static int run_tuning(bench_context *context)
     return code;
 }
 
+static bool is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value != NULL && value[0] != '\0';
+}
+
+/* Launchers set both. One alone is left over in a shell, and nobody has asked for a group. */
+static void forget_half_a_rank(void)
+{
+    if (is_set("RANK") == is_set("WORLD_SIZE"))
+        return;
+    unsetenv("RANK");
+    unsetenv("WORLD_SIZE");
+}
+
 static int run(int argc, char **argv)
 {
     const char *name = NULL;
@@ -269,6 +284,7 @@ static int run(int argc, char **argv)
 
     /* Of several processes one: they would measure one another, and write the same file. */
     int64_t rank, ranks;
+    forget_half_a_rank();
     if (tsr_rank_from_environment(&rank, &ranks) != TSR_OK)
         return cli_failed("bench: %s", tsr_last_error());
     if (rank > 0)

@@ -58,19 +58,19 @@ static const struct {
     {"RANK= WORLD_SIZE=", TSR__BOOT_SINGLE, "there is neither PMIX_NAMESPACE nor RANK"},
     {"MASTER_ADDR=a MASTER_PORT=1 LOCAL_RANK=0", TSR__BOOT_SINGLE,
      "there is neither PMIX_NAMESPACE nor RANK"},
-    {"RANK=0 WORLD_SIZE=1", TSR__BOOT_ENV, "RANK or WORLD_SIZE is set"},
-    {"WORLD_SIZE=1", TSR__BOOT_ENV, "RANK or WORLD_SIZE is set"},
+    {"RANK=0 WORLD_SIZE=1", TSR__BOOT_ENV, "RANK and WORLD_SIZE are set"},
     {"PMIX_NAMESPACE=a PMIX_RANK=0", TSR__BOOT_PMIX, "PMIX_NAMESPACE and PMIX_RANK are set"},
     {"PMIX_NAMESPACE=a", TSR__BOOT_SINGLE, "there is neither PMIX_NAMESPACE nor RANK"},
     {"PMIX_RANK=0", TSR__BOOT_SINGLE, "there is neither PMIX_NAMESPACE nor RANK"},
     {"PMIX_NAMESPACE=a PMIX_RANK=0 RANK=0 WORLD_SIZE=2", TSR__BOOT_PMIX,
      "PMIX_NAMESPACE and PMIX_RANK are set"},
     {"PMIX_NAMESPACE=a PMIX_RANK=0 RANK=0 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=x", TSR__BOOT_ENV,
-     "RANK or WORLD_SIZE is set, by a torchrun that was itself started through PMIx"},
+     "RANK and WORLD_SIZE are set, by a torchrun that was itself started through PMIx"},
     {"TESSERA_BOOT=single RANK=0 WORLD_SIZE=2", TSR__BOOT_SINGLE, "TESSERA_BOOT is single"},
     {"TESSERA_BOOT=env PMIX_NAMESPACE=a PMIX_RANK=0", TSR__BOOT_ENV, "TESSERA_BOOT is env"},
+    {"TESSERA_BOOT=single RANK=0", TSR__BOOT_SINGLE, "TESSERA_BOOT is single"},
     {"TESSERA_BOOT=pmix", TSR__BOOT_PMIX, "TESSERA_BOOT is pmix"},
-    {"TESSERA_BOOT=auto RANK=0", TSR__BOOT_ENV, "RANK or WORLD_SIZE is set"},
+    {"TESSERA_BOOT=auto RANK=0 WORLD_SIZE=2", TSR__BOOT_ENV, "RANK and WORLD_SIZE are set"},
     {"TESSERA_BOOT=single SLURM_STEP_NUM_TASKS=4", TSR__BOOT_SINGLE, "TESSERA_BOOT is single"},
     {"SLURM_STEP_NUM_TASKS=1 OMPI_COMM_WORLD_SIZE=1", TSR__BOOT_SINGLE,
      "there is neither PMIX_NAMESPACE nor RANK"},
@@ -110,8 +110,12 @@ static const struct {
      "boot: SLURM_STEP_NUM_TASKS is 'x', not an integer from 0 to 2147483647"},
     {"TESSERA_BOOT=pmix", /* the words of a build without PMIx differ */
      "boot: PMIX_NAMESPACE and PMIX_RANK are not set: this process was not started through PMIx"},
-    {"RANK=0", "boot: WORLD_SIZE is not set"},
-    {"WORLD_SIZE=2", "boot: RANK is not set"},
+    {"RANK=0",
+     "boot: RANK is set, but WORLD_SIZE is not: set both, or neither for a process alone"},
+    {"WORLD_SIZE=1 RANK=",
+     "boot: WORLD_SIZE is set, but RANK is not: set both, or neither for a process alone"},
+    {"TESSERA_BOOT=env RANK=0", "boot: WORLD_SIZE is not set"},
+    {"TESSERA_BOOT=env WORLD_SIZE=2", "boot: RANK is not set"},
     {"RANK=0 WORLD_SIZE=0", "boot: WORLD_SIZE is '0', not an integer from 1 to 2147483647"},
     {"RANK=0 WORLD_SIZE=4097", "boot: 4097 ranks are more than 4096"},
     {"RANK=0 WORLD_SIZE=65537", "boot: 65537 ranks are more than 4096"},
@@ -219,7 +223,7 @@ START_TEST(alone_and_says_why)
     set("RANK=0 WORLD_SIZE=1");
     assert_alone(TSR__BOOT_ENV,
                  "boot: rank 0 of 1, local rank 0 of 1, node 0 of 1, through a single "
-                 "process: RANK or WORLD_SIZE is set");
+                 "process: RANK and WORLD_SIZE are set");
 }
 END_TEST
 

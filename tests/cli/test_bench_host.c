@@ -353,6 +353,19 @@ START_TEST(other_ranks_are_silent)
 }
 END_TEST
 
+/* Left over in a shell. */
+START_TEST(half_a_rank_is_none)
+{
+    setenv(_i == 0 ? "RANK" : "WORLD_SIZE", "1", 1);
+    tool_result result = tool_run("bench rng --time 0.001");
+    unsetenv(_i == 0 ? "RANK" : "WORLD_SIZE");
+    ck_assert_str_eq(result.err, "");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_ptr_nonnull(strstr(result.out, "\nphilox"));
+    tool_result_free(&result);
+}
+END_TEST
+
 START_TEST(prints_a_table)
 {
     tool_result result = tool_run("bench sample --time 0.002");
@@ -434,6 +447,7 @@ TESTS(bench_host)
     tcase_add_test(tests, a_failure_is_reported_among_the_rest);
     tcase_add_test(tests, a_device_that_is_not_there_is_told_at_once);
     tcase_add_loop_test(tests, other_ranks_are_silent, 0, (int)(sizeof for_one / sizeof *for_one));
+    tcase_add_loop_test(tests, half_a_rank_is_none, 0, 2);
     tcase_add_test(tests, prints_a_table);
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0,
                         (int)(sizeof mistakes / sizeof *mistakes));

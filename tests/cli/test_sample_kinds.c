@@ -212,7 +212,8 @@ START_TEST(the_environment_says_which_rank)
     unsetenv("WORLD_SIZE");
     tool_result result = tool_run("sample distributed --n 9");
     ck_assert_int_eq(result.exit_code, 2);
-    ck_assert_str_eq(result.err, "tessera: sample: rank: RANK is set, but WORLD_SIZE is not\n");
+    ck_assert_str_eq(result.err, "tessera: sample: rank: RANK is set, but WORLD_SIZE is not: set "
+                                 "both, or neither for a process alone\n");
     ck_assert_str_eq(result.out, "");
     tool_result_free(&result);
 }
