@@ -26,20 +26,17 @@ static const cli_option options[] = {
 static void help(FILE *out)
 {
     fputs(
-        "Starts N copies of a program on this machine, each with its RANK, WORLD_SIZE, "
-        "LOCAL_RANK,\n"
-        "LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TESSERA_MASTER_PORT, TESSERA_TOKEN,\n"
-        "TESSERA_BOOT and TESSERA_DEVICE. Their output comes line by line, the rank in front. Rank "
-        "0 gets standard\n"
-        "input, unless that is a terminal. Without --device-map, a TESSERA_DEVICE that is set "
-        "stays.\n"
+        "Starts N copies of a program on this machine, each with its RANK, WORLD_SIZE,\n"
+        "LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TESSERA_MASTER_PORT,\n"
+        "TESSERA_TOKEN, TESSERA_BOOT and TESSERA_DEVICE. Their output comes line by line, the\n"
+        "rank in front. Rank 0 gets standard input, unless that is a terminal. Without\n"
+        "--device-map, a TESSERA_DEVICE that is set stays.\n"
         "\n"
-        "When one fails, the others are stopped, and its exit status is that of the launch: 128 "
-        "and\n"
-        "the signal, where one ended it. Signals are passed on; after INT, TERM, HUP or QUIT the\n"
-        "processes have the grace period to end, and a second one ends them at once. No process "
-        "of\n"
-        "the job is left when the launch is over.\n",
+        "When one fails, the others are stopped, and its exit status is that of the launch:\n"
+        "128 and the signal, where one ended it. 126 and 127 say that the program cannot be run,\n"
+        "or is not there. Signals are passed on; after INT, TERM, HUP or QUIT the processes have\n"
+        "the grace period to end, and a second one ends them at once. No process of the job is\n"
+        "left when the launch is over.\n",
         out);
     cli_options_help(out, options);
 }
