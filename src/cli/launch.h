@@ -65,8 +65,9 @@ typedef struct launch_stream {
     size_t used, capacity;
 } launch_stream;
 /* Passes on what there is. False once nothing can be written any more; `from` becomes −1 at its
- * end. */
-bool launch_stream_pass(launch_stream *stream, launch_job *job);
+ * end. `last`: that is where there is nothing now, though somebody outside of the job may hold it
+ * open. */
+bool launch_stream_pass(launch_stream *stream, launch_job *job, bool last);
 void launch_stream_finish(launch_stream *stream);
 /* While it is on, a call that waits ends with EINTR after a moment. poll() promises too little: a
  * terminal with room for one byte is ready, and a write of two waits until somebody reads. */

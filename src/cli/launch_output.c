@@ -82,7 +82,7 @@ static bool pass_lines(launch_stream *stream, launch_job *job, size_t from, bool
     return well;
 }
 
-bool launch_stream_pass(launch_stream *stream, launch_job *job)
+bool launch_stream_pass(launch_stream *stream, launch_job *job, bool last)
 {
     if (stream->capacity - stream->used < PIECE) {
         stream->capacity = stream->used + 2 * PIECE;
@@ -92,7 +92,7 @@ bool launch_stream_pass(launch_stream *stream, launch_job *job)
     do
         got = read(stream->from, stream->line + stream->used, PIECE);
     while (got < 0 && errno == EINTR);
-    if (got < 0 && errno == EAGAIN)
+    if (got < 0 && errno == EAGAIN && !last)
         return true;
     if (got > 0) {
         size_t from = stream->used;

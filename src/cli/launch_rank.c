@@ -137,6 +137,8 @@ int launch_rank_start(launch_rank *rank, int number, const launch_options *optio
     for (int i = 0; i < 2; i++) {
         launch_stream *stream = &rank->streams[i];
         *stream = (launch_stream){.from = pipes[i][0], .to = 1 + i};
+        if (stream->from >= 0)
+            (void)fcntl(stream->from, F_SETFL, O_NONBLOCK);
         snprintf(stream->prefix, sizeof stream->prefix, "[%*d] ", width, number);
     }
     return 0;

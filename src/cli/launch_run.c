@@ -290,7 +290,7 @@ static void pass_output(launch_job *job)
             if (stream->from < 0)
                 continue;
             bool ready = job->polls[at++].revents != 0;
-            if (ready && !launch_stream_pass(stream, job))
+            if (ready && !launch_stream_pass(stream, job, false))
                 give_up(job, stream);
         }
 }
@@ -345,7 +345,7 @@ static void pass_rest(launch_job *job)
         for (int j = 0; j < 2; j++) {
             launch_stream *stream = &job->ranks[i].streams[j];
             while (stream->from >= 0)
-                if (!launch_stream_pass(stream, job))
+                if (!launch_stream_pass(stream, job, true))
                     give_up(job, stream);
         }
 }

@@ -76,6 +76,27 @@ START_TEST(keeps_output_and_error_apart)
 }
 END_TEST
 
+/* A service that a rank has handed its output to, for example. */
+START_TEST(does_not_wait_for_who_is_not_of_the_job)
+{
+    char path[64];
+    launched job = start("-n~1~sh~-c~echo $$ >$FOLDER/pid; mv $FOLDER/pid $FOLDER/pid.0; "
+                         "while [ ! -e $FOLDER/go ]; do sleep 0.01; done; printf end");
+    wait_for("pid.0");
+    char *pid = read_file("pid.0");
+    snprintf(path, sizeof path, "/proc/%d/fd/1", atoi(pid));
+    int held = open(path, O_WRONLY | O_CLOEXEC);
+    ck_assert_int_ge(held, 0);
+    fclose(fopen(in_folder("go"), "w"));
+    finish(&job);
+    ck_assert_int_eq(job.status, 0);
+    ck_assert_str_eq(job.out, "[0] end\n");
+    done(&job);
+    free(pid);
+    close(held);
+}
+END_TEST
+
 START_TEST(cuts_lines_without_end)
 {
     launched job = launch("-n~1~sh~-c~head -c 3000000 /dev/zero | tr '\\0' x");
@@ -124,6 +145,7 @@ TESTS(output)
     tcase_add_test(tests, keeps_lines_whole);
     tcase_add_test(tests, writes_whole_lines);
     tcase_add_test(tests, keeps_output_and_error_apart);
+    tcase_add_test(tests, does_not_wait_for_who_is_not_of_the_job);
     tcase_add_test(tests, cuts_lines_without_end);
     tcase_add_test(tests, a_full_disk_is_a_failure);
     tcase_add_test(tests, a_closed_output_is_a_failure);
