@@ -91,6 +91,13 @@ typedef struct launch_inherited {
 int launch_rank_start(launch_rank *rank, int number, const launch_options *options,
                       const launch_env *env, const launch_inherited *inherited, launch_job *job);
 
+/* launch_children.c */
+/* Sends a signal (0: none) to every process that is the launcher's child now, the guard excepted.
+ * How many there are. */
+int launch_children_signal(pid_t guard, int signal);
+/* Waits for what has ended of the children that are neither ranks nor the guard. */
+void launch_children_bury(const launch_rank *ranks, int count, pid_t guard);
+
 /* launch_run.c: the whole job; its exit code. */
 int launch_run(const launch_options *options, const launch_devices *devices);
 /* Waits until an output takes something. Meanwhile signals and the end of the grace period are

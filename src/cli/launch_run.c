@@ -46,36 +46,12 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* The numbers of the launcher's children, as text. */
-static FILE *open_children(void)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    return fopen(path, "re");
-}
-
-/* Sends a signal (0: none) to every process that is the launcher's child now, the guard excepted:
- * what ranks have left behind. How many there are. */
-static int signal_children(const launch_job *job, int signal)
-{
-    int pid, count = 0;
-    FILE *file = open_children();
-    while (file != NULL && fscanf(file, "%d", &pid) == 1)
-        if (pid != job->guard.pid) {
-            kill((pid_t)pid, signal);
-            count++;
-        }
-    if (file != NULL)
-        fclose(file);
-    return count;
-}
-
 /* A rank that has ended is not waited for before all have: until then no other process can have its
  * group's number. After that, groups have no number any more, and it goes by children. */
 static void signal_all(const launch_job *job, int signal)
 {
     if (job->sweeping)
-        (void)signal_children(job, signal);
+        (void)launch_children_signal(job->guard.pid, signal);
     for (int i = 0; i < job->started && !job->sweeping; i++)
         kill(-job->ranks[i].pid, signal);
 }
@@ -157,30 +133,6 @@ static void look_for_ends(launch_job *job)
     }
 }
 
-static bool is_orphan(const launch_job *job, pid_t pid)
-{
-    for (int i = 0; i < job->started; i++)
-        if (job->ranks[i].pid == pid)
-            return false;
-    return pid != job->guard.pid;
-}
-
-/* Processes of ranks that have ended become the launcher's. Their signals merge, so that each may
- * stand for many; and a list that gets shorter while it is read leaves some out. */
-static void bury_orphans(const launch_job *job)
-{
-    int buried, pid;
-    do {
-        FILE *file = open_children();
-        buried = 0;
-        while (file != NULL && fscanf(file, "%d", &pid) == 1)
-            if (is_orphan(job, (pid_t)pid) && waitpid((pid_t)pid, NULL, WNOHANG) == pid)
-                buried++;
-        if (file != NULL)
-            fclose(file);
-    } while (buried > 0);
-}
-
 /* Whoever sends a signal wants an end, also where nobody reads what is left of the output. */
 static void hear_end(launch_job *job, int signal)
 {
@@ -211,7 +163,7 @@ static void hear_signals(launch_job *job)
         }
     }
     if (ended)
-        bury_orphans(job);
+        launch_children_bury(job->ranks, job->started, job->guard.pid);
     look_for_ends(job);
 }
 
@@ -320,7 +272,7 @@ static bool bury_all(const launch_job *job)
     do
         pid = waitpid(-1, NULL, WNOHANG);
     while (pid > 0);
-    return pid < 0 || signal_children(job, 0) == 0;
+    return pid < 0 || launch_children_signal(job->guard.pid, 0) == 0;
 }
 
 /* Once all ranks have ended, what they have started ends too: asked first, then killed. */
