@@ -35,7 +35,8 @@ int main(int argc, char **argv)
     tsr__address address;
     static const char garbage[] = "GET / HTTP/1.1\r\nHost: rank-0\r\n\r\n";
     char rest[64];
-    if (argc != 4 || tsr__address_find(argv[1], (uint16_t)atoi(argv[2]), &address) != NULL)
+    if (argc != 4 ||
+        tsr__address_find(argv[1], (uint16_t)atoi(argv[2]), UINT64_MAX, &address) != TSR_OK)
         return 2;
     if (strcmp(argv[3], "agent") == 0)
         return be_agent(&address);

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -124,7 +125,7 @@ START_TEST(a_false_rank_zero_is_not_believed)
     job_start(1, job_meet, &params[1]);
     int listener = socket(AF_INET, SOCK_STREAM, 0);
     tsr__address address;
-    ck_assert_ptr_null(tsr__address_find("127.0.0.1", port, &address));
+    ck_assert_ok(tsr__address_find("127.0.0.1", port, UINT64_MAX, &address));
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
     ck_assert_int_eq(bind(listener, (struct sockaddr *)&address.storage, address.size), 0);
     ck_assert_int_eq(listen(listener, 16), 0);
@@ -149,12 +150,37 @@ START_TEST(a_false_rank_zero_is_not_believed)
 }
 END_TEST
 
+/* Room for the listener and nothing else. */
+static tsr_status meet_without_descriptors(int slot, void *user)
+{
+    int next = dup(0);
+    close(next);
+    if (setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)next + 1, (rlim_t)next + 1}) != 0)
+        return tsr__fail(TSR_ERR_IO, "setrlimit");
+    return job_meet(slot, user);
+}
+
+START_TEST(too_few_descriptors_are_said)
+{
+    char expected[256];
+    prepare(2, TSR__SECOND / 2);
+    job_start(0, meet_without_descriptors, &params[0]);
+    job_start(1, job_meet, &params[1]);
+    set_port(expected, sizeof expected,
+             "rendezvous: after 0.5 s rank 0, which listens on 127.0.0.1:PORT, still misses of 2 "
+             "ranks: 1; it cannot accept who connects: Too many open files");
+    assert_end(0, TSR_ERR_TIMEOUT, expected);
+    ck_assert_int_eq(job_count(0, "cannot accept a connection: Too many open files\n"), 1);
+    ck_assert_int_eq(job_wait(1)->status, TSR_ERR_TIMEOUT);
+}
+END_TEST
+
 START_TEST(a_taken_port_is_named)
 {
     char expected[256];
     prepare(2, TSR__SECOND / 5);
     tsr__address address;
-    ck_assert_ptr_null(tsr__address_find("127.0.0.1", port, &address));
+    ck_assert_ok(tsr__address_find("127.0.0.1", port, UINT64_MAX, &address));
     int listener = socket(AF_INET, SOCK_STREAM, 0);
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
     ck_assert_int_eq(bind(listener, (struct sockaddr *)&address.storage, address.size), 0);
@@ -218,7 +244,7 @@ START_TEST(over_ipv6)
 {
     tsr__address address;
     int fd = socket(AF_INET6, SOCK_STREAM, 0);
-    ck_assert_ptr_null(tsr__address_find("::1", 4242, &address));
+    ck_assert_ok(tsr__address_find("::1", 4242, UINT64_MAX, &address));
     ck_assert_str_eq(address.text, "[::1]:4242");
     ck_assert(address.loopback);
     tsr__address any_port = address;
@@ -413,6 +439,7 @@ TESTS(rendezvous)
     tcase_add_test(tests, rank_zero_that_does_not_come_is_missed);
     tcase_add_test(tests, another_token_is_said);
     tcase_add_test(tests, a_false_rank_zero_is_not_believed);
+    tcase_add_test(tests, too_few_descriptors_are_said);
     tcase_add_test(tests, a_taken_port_is_named);
     tcase_add_loop_test(tests, addresses_that_are_no_good, 0,
                         (int)(sizeof addresses / sizeof addresses[0]));

@@ -1,12 +1,12 @@
 #include "comm/boot/address.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/boot/boot.h"
+#include "base/error.h"
+#include "comm/boot/lookup.h"
 
 static bool is_any(const tsr__address *address)
 {
@@ -35,17 +35,13 @@ void tsr__address_describe(tsr__address *address)
     }
 }
 
-const char *tsr__address_find(const char *host, uint16_t port, tsr__address *out)
+tsr_status tsr__address_find(const char *host, uint16_t port, uint64_t deadline_ns,
+                             tsr__address *out)
 {
-    char service[8];
-    snprintf(service, sizeof service, "%d", (int)port);
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    struct addrinfo *all = NULL;
     /* The loopback by any resolver (RFC 6761), also where there is none. */
     const char *name = strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
-    int code = getaddrinfo(name, service, &hints, &all);
-    if (code != 0)
-        return gai_strerror(code);
+    struct addrinfo *all;
+    TSR__TRY(tsr__lookup(name, port, deadline_ns, &all));
 
     tsr__address chosen = {.size = 0};
     for (const struct addrinfo *one = all; one != NULL; one = one->ai_next) {
@@ -58,10 +54,8 @@ const char *tsr__address_find(const char *host, uint16_t port, tsr__address *out
             chosen = address;
     }
     freeaddrinfo(all);
-    if (chosen.size == 0)
-        return "it has no internet address";
-    if (is_any(&chosen))
-        return "it stands for every address of a machine, not for one";
+    TSR__REQUIRE(chosen.size != 0, "it has no internet address");
+    TSR__REQUIRE(!is_any(&chosen), "it stands for every address of a machine, not for one");
     *out = chosen;
-    return NULL;
+    return TSR_OK;
 }

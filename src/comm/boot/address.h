@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "comm/boot/channel.h"
+#include "tessera/base.h"
 
 typedef struct tsr__address {
     struct sockaddr_storage storage;
@@ -15,9 +16,10 @@ typedef struct tsr__address {
 } tsr__address;
 
 /* Looks a name or number up; of several addresses the first that is not loopback, as a machine's
- * own name is often listed with 127.0.1.1 too. NULL, or what is wrong, in static storage. May wait
- * for DNS. */
-const char *tsr__address_find(const char *host, uint16_t port, tsr__address *out);
+ * own name is often listed with 127.0.1.1 too. Errors say what is wrong, not with what: those of
+ * tsr__lookup, and TSR_ERR_INVALID for addresses that are no one machine's. */
+tsr_status tsr__address_find(const char *host, uint16_t port, uint64_t deadline_ns,
+                             tsr__address *out) TSR_NODISCARD;
 
 /* The same for an address that accept() gave. */
 void tsr__address_describe(tsr__address *address);

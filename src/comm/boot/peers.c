@@ -206,11 +206,17 @@ static tsr_status accept_some(tsr__peers *peers)
     for (int i = 0; i < ACCEPTED_AT_ONCE; i++) {
         tsr__address from = {.size = sizeof from.storage};
         int fd = accept(peers->listener, (struct sockaddr *)&from.storage, &from.size);
+        int reason = fd < 0 ? errno : 0;
         if (fd >= 0) {
             TSR__TRY(admit(peers, fd, &from));
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        } else if (reason == EAGAIN || reason == EWOULDBLOCK) {
+            peers->not_accepted = 0;
             break;
-        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        } else if (reason == EMFILE || reason == ENFILE || reason == ENOBUFS || reason == ENOMEM) {
+            if (peers->not_accepted == 0)
+                tsr__log(TSR_LOG_WARNING, "rendezvous: rank 0 cannot accept a connection: %s",
+                         strerror(reason));
+            peers->not_accepted = reason;
             /* Strangers must not keep a rank out by using up what there is. */
             if (peers->stranger_count == 0) {
                 nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);

@@ -27,6 +27,7 @@ typedef struct tsr__peers {
     tsr__rendezvous_params params;
     tsr__address address;
     int listener;                             /* −1 once all have joined */
+    int not_accepted;                         /* why some that connect are not accepted, or 0 */
     tsr__peer *strangers[TSR__MAX_STRANGERS]; /* oldest first */
     int stranger_count;
     tsr__peer **ranks; /* NULL for 0 and for those that have not joined */

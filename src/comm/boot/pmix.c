@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "comm/boot/impl.h"
 #include "comm/boot/pmix_library.h"
+#include "comm/boot/promise.h"
 
 typedef struct pmix_state {
     const tsr__pmix_library *pmix;
@@ -64,67 +65,34 @@ static tsr_status get_number(const pmix_state *state, bool of_job, const char *k
     return TSR_OK;
 }
 
-/* A fence that is waited for with a deadline. libpmix may call back long after that, so whoever of
- * the two comes last frees it. */
 typedef struct fence {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool over, abandoned;
+    tsr__promise over;
     pmix_status_t code;
 } fence;
 
-static fence *fence_create(void)
+static void fence_free(fence *meeting)
 {
-    fence *made = tsr__calloc(1, sizeof *made);
-    if (made == NULL)
-        return NULL;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_init(&made->lock, NULL);
-    pthread_cond_init(&made->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    return made;
-}
-
-static void fence_destroy(fence *meeting)
-{
-    pthread_cond_destroy(&meeting->changed);
-    pthread_mutex_destroy(&meeting->lock);
+    tsr__promise_finish(&meeting->over);
     tsr__free(meeting);
 }
 
 static void fence_over(pmix_status_t code, void *opaque)
 {
     fence *meeting = opaque;
-    pthread_mutex_lock(&meeting->lock);
-    bool abandoned = meeting->abandoned;
-    meeting->over = true;
     meeting->code = code;
-    pthread_cond_signal(&meeting->changed);
-    pthread_mutex_unlock(&meeting->lock);
-    if (abandoned)
-        fence_destroy(meeting);
+    if (tsr__promise_keep(&meeting->over))
+        fence_free(meeting);
 }
 
 static tsr_status fence_wait(const pmix_state *state, fence *meeting, const tsr__boot_limit *limit)
 {
-    struct timespec until = {.tv_sec = (time_t)(limit->deadline_ns / TSR__SECOND),
-                             .tv_nsec = (long)(limit->deadline_ns % TSR__SECOND)};
-    pthread_mutex_lock(&meeting->lock);
-    int waited = 0;
-    while (!meeting->over && waited == 0)
-        waited = pthread_cond_timedwait(&meeting->changed, &meeting->lock, &until);
-    bool over = meeting->over;
-    pmix_status_t code = meeting->code;
-    meeting->abandoned = !over;
-    pthread_mutex_unlock(&meeting->lock);
-    if (!over)
+    if (!tsr__promise_wait(&meeting->over, limit->deadline_ns))
         return tsr__fail(TSR_ERR_TIMEOUT,
                          "boot: PMIx: after %.1f s not all of %" PRId32
                          " ranks have come to the exchange",
                          (double)limit->asked_ns * 1e-9, state->size);
-    fence_destroy(meeting);
+    const pmix_status_t code = meeting->code;
+    fence_free(meeting);
     return code == PMIX_SUCCESS ? TSR_OK : fail(state, TSR_ERR_PEER_LOST, "fence", code);
 }
 
@@ -136,13 +104,14 @@ static tsr_status fence_all(const pmix_state *state, const tsr__boot_limit *limi
     snprintf(collect.key, sizeof collect.key, "%s", PMIX_COLLECT_DATA);
     collect.value.type = PMIX_BOOL;
     collect.value.data.flag = true;
-    fence *meeting = fence_create();
+    fence *meeting = tsr__calloc(1, sizeof *meeting);
     if (meeting == NULL)
         return TSR_ERR_NO_MEMORY;
+    tsr__promise_init(&meeting->over);
     pmix_status_t code = state->pmix->Fence_nb(&everyone, 1, &collect, 1, fence_over, meeting);
     if (code == PMIX_SUCCESS)
         return fence_wait(state, meeting, limit);
-    fence_destroy(meeting);
+    fence_free(meeting);
     return code == PMIX_OPERATION_SUCCEEDED ? TSR_OK
                                             : fail(state, TSR_ERR_PEER_LOST, "fence", code);
 }

@@ -151,9 +151,12 @@ static bool join(attempt *try, uint64_t deadline_ns, tsr_status *status)
 {
     const tsr__rendezvous_params *params = try->params;
     tsr__address address;
-    const char *problem = tsr__address_find(params->address, params->port, &address);
-    if (problem != NULL) {
-        snprintf(try->why, sizeof try->why, "%s", problem);
+    tsr_status found = tsr__address_find(params->address, params->port, deadline_ns, &address);
+    if (found != TSR_OK) {
+        if (found == TSR_ERR_NO_MEMORY)
+            *status = found;
+        if (found != TSR_ERR_TIMEOUT || try->why[0] == '\0') /* else what was before says more */
+            snprintf(try->why, sizeof try->why, "%s", tsr_last_error());
         return false;
     }
     if (!address.loopback && params->token_size == 0) {

@@ -13,6 +13,7 @@
 
 /* How long to wait for a port that another process has: one that is just ending. */
 #define PORT_PATIENCE (5 * TSR__SECOND)
+#define LOOKUP_PAUSE 50000000
 #define LISTED 16
 
 static double seconds(uint64_t ns)
@@ -101,16 +102,47 @@ static tsr_status wait_for_all(tsr__peers *peers, uint64_t deadline_ns)
             list_missing(peers, missing, sizeof missing);
             return tsr__fail(TSR_ERR_TIMEOUT,
                              "rendezvous: after %.1f s rank 0, which listens on %s, still misses "
-                             "of %" PRId32 " ranks: %s",
+                             "of %" PRId32 " ranks: %s%s%s",
                              seconds(peers->params.timeout_ns), peers->address.text,
-                             peers->params.size, missing);
+                             peers->params.size, missing,
+                             peers->not_accepted != 0 ? "; it cannot accept who connects: " : "",
+                             peers->not_accepted != 0 ? strerror(peers->not_accepted) : "");
         }
         TSR__TRY(tsr__peers_step(peers, deadline_ns));
     }
     return TSR_OK;
 }
 
-static tsr_status prepare(const tsr__rendezvous_params *params, tsr__peers *peers)
+/* A name that cannot be looked up just now may be a moment later. */
+static tsr_status find_address(tsr__peers *peers, uint64_t deadline_ns)
+{
+    const tsr__rendezvous_params *params = &peers->params;
+    char why[160] = "";
+    for (;;) {
+        tsr_status status =
+            tsr__address_find(params->address, params->port, deadline_ns, &peers->address);
+        if (status == TSR_OK || status == TSR_ERR_NO_MEMORY)
+            return status;
+        if (status == TSR_ERR_INVALID)
+            return tsr__fail_context(status, "rendezvous: MASTER_ADDR is '%.80s'", params->address);
+        bool first = why[0] == '\0';
+        if (status != TSR_ERR_TIMEOUT || first)
+            snprintf(why, sizeof why, "%s", tsr_last_error());
+        if (tsr__now_ns() >= deadline_ns)
+            return tsr__fail(TSR_ERR_TIMEOUT,
+                             "rendezvous: rank 0 could not look up MASTER_ADDR, which is '%.80s', "
+                             "within %.1f s: %s",
+                             params->address, seconds(params->timeout_ns), why);
+        if (first)
+            tsr__log(TSR_LOG_WARNING,
+                     "rendezvous: rank 0 cannot look up MASTER_ADDR, which is '%.80s', yet: %s",
+                     params->address, why);
+        nanosleep(&(struct timespec){.tv_nsec = LOOKUP_PAUSE}, NULL);
+    }
+}
+
+static tsr_status prepare(const tsr__rendezvous_params *params, uint64_t deadline_ns,
+                          tsr__peers *peers)
 {
     size_t size = (size_t)params->size;
     peers->params = *params;
@@ -121,9 +153,7 @@ static tsr_status prepare(const tsr__rendezvous_params *params, tsr__peers *peer
     peers->polls = tsr__calloc(size + TSR__MAX_STRANGERS + 1, sizeof *peers->polls);
     if (peers->ranks == NULL || peers->polled == NULL || peers->polls == NULL)
         return TSR_ERR_NO_MEMORY;
-    const char *problem = tsr__address_find(params->address, params->port, &peers->address);
-    TSR__REQUIRE(problem == NULL, "rendezvous: MASTER_ADDR is '%.80s': %s", params->address,
-                 problem);
+    TSR__TRY(find_address(peers, deadline_ns));
     TSR__REQUIRE(peers->address.loopback || params->token_size > 0,
                  "rendezvous: TESSERA_TOKEN is not set, but %s can be reached from other machines",
                  peers->address.text);
@@ -136,7 +166,7 @@ tsr_status tsr__rank_zero_open(const tsr__rendezvous_params *params, tsr__peers 
     tsr__peers *peers = tsr__calloc(1, sizeof *peers);
     if (peers == NULL)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = prepare(params, peers);
+    tsr_status status = prepare(params, deadline, peers);
     if (status == TSR_OK)
         status = listen_on(peers, deadline);
     if (status == TSR_OK)
