@@ -363,6 +363,18 @@ static void cut_flying(tsr_request *request)
     }
 }
 
+/* Never seen. UCX may still write to what a message has, and says so when it does: by then the
+ * request is another operation's. */
+static void leave_behind(tsr_request *request)
+{
+    for (size_t i = request->round_start; i < request->round_end; i++)
+        message_at(request, i)->landed = NULL;
+    request->messages = NULL;
+    request->message_capacity = 0;
+    request->temp = NULL;
+    request->temp_bytes = 0;
+}
+
 void tsr__request_abandon(tsr_request *request, tsr_status status, const char *why)
 {
     const bool has_round = request->posted;
@@ -374,11 +386,9 @@ void tsr__request_abandon(tsr_request *request, tsr_status status, const char *w
     if (!has_landed(request, tsr__deadline_ns(ABANDON_NS))) {
         cut_flying(request);
         if (!has_landed(request, tsr__deadline_ns(ABANDON_NS))) {
-            /* Never seen; the messages stay behind for whoever may still write to them. */
             tsr__log(TSR_LOG_ERROR, "comm: a message of %s never landed",
                      tsr__call_name(request->call.kind));
-            request->messages = NULL;
-            request->message_capacity = 0;
+            leave_behind(request);
         }
     }
     tsr__request_finish(request, status);

@@ -1,0 +1,76 @@
+/* A receive that UCX neither finishes nor gives back in time: when it lands at last, its request is
+ * somebody else's. UCX's own function for calling back stands behind one that does nothing. */
+#define TSR__UCX_LIBRARY_ITSELF
+#include "base/alloc.h"
+#include "comm/job.h"
+#include "comm/ucx/library.h"
+#include "comm/values.h"
+
+static ucp_worker_h its_worker;
+static void *its_handle;
+static tsr__message *left_behind; /* and so no leak */
+
+static void note_and_do_nothing(ucp_worker_h worker, void *handle)
+{
+    its_worker = worker;
+    its_handle = handle;
+}
+
+static void (*hold_back_cancelling(void))(ucp_worker_h, void *)
+{
+    void (*real)(ucp_worker_h, void *) = tsr__ucx.ucp_request_cancel;
+    tsr__ucx.ucp_request_cancel = note_and_do_nothing;
+    return real;
+}
+
+static void land_late(tsr_comm *comm, void *user)
+{
+    const int rank = tsr_comm_rank(comm);
+    tsr_request *request;
+    tsr_comm *pair;
+    int32_t never = 0, data = 0;
+    bool done;
+    (void)user;
+    need_ok(tsr_comm_split(comm, rank == 1, rank, &pair));
+    if (rank == 1) {
+        need_error(tsr_comm_barrier(comm), TSR_ERR_PEER_LOST, "rank 0 ");
+        tsr_comm_destroy(&pair);
+        return;
+    }
+    if (rank == 0) {
+        need_ok(tsr_comm_recv_start(comm, &never, 1, TSR_I32, 1, 0, 0, &request));
+        left_behind = request->messages;
+        void (*cancel)(ucp_worker_h, void *) = hold_back_cancelling();
+        tsr_request_cancel(&request);
+        tsr__ucx.ucp_request_cancel = cancel;
+        need(left_behind->state == TSR__MESSAGE_FLYING);
+
+        need_ok(tsr_comm_recv_start(pair, &data, 1, TSR_I32, 1, 0, 0, &request));
+        cancel(its_worker, its_handle);
+        for (int i = 0; i < 10; i++) {
+            need_ok(tsr_request_test(&request, &done));
+            need(!done);
+        }
+        need(left_behind->state == TSR__MESSAGE_CANCELLED);
+        need_ok(tsr_comm_send(pair, &rank, 1, TSR_I32, 1, 0));
+        need_ok(tsr_request_wait(&request));
+        need(data == 7);
+        tsr__free(left_behind);
+    } else {
+        int32_t answer = 7;
+        need_ok(tsr_comm_recv(pair, &data, 1, TSR_I32, 0, 0));
+        need_ok(tsr_comm_send(pair, &answer, 1, TSR_I32, 0, 0));
+    }
+    tsr_comm_destroy(&pair);
+}
+
+START_TEST(lands_late)
+{
+    ranks_run(&(ranks_job){.size = 3, .path = PATH_MESSAGES, .run = land_late});
+}
+END_TEST
+
+TESTS(abandoned)
+{
+    tcase_add_test(tests, lands_late);
+}
