@@ -9,7 +9,6 @@
 
 #define POSTED 4 /* receives at a time */
 #define WAKE_BYTES 8
-#define EARLY 16 /* messages kept for communicators that are not there yet */
 
 typedef enum note_kind {
     NOTE_ASK,    /* a rank that waits: what are you doing? With what it does itself */
@@ -46,8 +45,9 @@ struct tsr__control {
     int next;     /* of `posted`, to come */
     bool closing; /* nothing is posted any more */
     outgoing *sent;
-    control_note early[EARLY];
-    int early_count;
+    /* For communicators that are not there yet. */
+    control_note *early;
+    size_t early_count, early_capacity;
 };
 
 static void on_come(tsr__message *message)
@@ -99,6 +99,7 @@ void tsr__control_close(tsr__job *job)
         tsr__free(job->control->sent);
         job->control->sent = next;
     }
+    tsr__free(job->control->early);
     tsr__free(job->control);
     job->control = NULL;
 }
@@ -258,9 +259,23 @@ static void handle(tsr_comm *comm, const control_note *note)
     }
 }
 
-static void dispatch(tsr__job *job, const control_note *note)
+/* A rank is at most one communicator behind, of which each other rank says at most both. */
+static void keep(tsr__job *job, const control_note *note)
 {
     tsr__control *control = job->control;
+    void *early = control->early;
+    if ((note->kind != NOTE_ABORT && note->kind != NOTE_LEAVE) ||
+        control->early_count >= 2 * (size_t)job->size)
+        return;
+    const bool fits = tsr__grow(&early, &control->early_capacity, control->early_count + 1,
+                                sizeof *control->early) == TSR_OK;
+    control->early = early;
+    if (fits)
+        control->early[control->early_count++] = *note;
+}
+
+static void dispatch(tsr__job *job, const control_note *note)
+{
     for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
         if (comm->id == note->comm) {
             handle(comm, note);
@@ -269,17 +284,16 @@ static void dispatch(tsr__job *job, const control_note *note)
     }
     /* Destroyed here already, or not made yet. */
     if (note->kind == NOTE_LEAVE && note->comm < job->next_id)
-        tsr__boards_left(job, note->comm);
-    if (note->comm >= job->next_id && control->early_count < EARLY &&
-        (note->kind == NOTE_ABORT || note->kind == NOTE_LEAVE))
-        control->early[control->early_count++] = *note;
+        tsr__boards_left(job, note->comm, note->from);
+    if (note->comm >= job->next_id)
+        keep(job, note);
 }
 
 void tsr__control_catch_up(tsr_comm *comm)
 {
     tsr__control *control = comm->job->control;
-    int kept = 0;
-    for (int i = 0; control && i < control->early_count; i++) {
+    size_t kept = 0;
+    for (size_t i = 0; control && i < control->early_count; i++) {
         if (control->early[i].comm == comm->id)
             handle(comm, &control->early[i]);
         else if (control->early[i].comm >= comm->job->next_id)

@@ -1,6 +1,10 @@
 /* Communicators out of communicators. */
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "comm/job.h"
+#include "comm/tags.h"
 #include "comm/values.h"
 
 static int32_t sum_of(tsr_comm *comm, int32_t value)
@@ -170,6 +174,94 @@ START_TEST(sequence_comes_round)
 }
 END_TEST
 
+/* What tsr_comm_duplicate does, with a pause in which all others destroy what they have got. */
+static tsr_comm *duplicate_slowly(tsr_comm *comm)
+{
+    const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm);
+    const uint32_t id = comm->job->next_id;
+    struct {
+        int32_t colour, key;
+        uint32_t next_id;
+        int32_t rank, page;
+    } mine = {.key = rank, .next_id = id, .rank = rank, .page = -1}, all[RANKS_MOST];
+    int *world_of = calloc((size_t)size, sizeof *world_of);
+    tsr_comm *child;
+    need(world_of);
+    need_ok(tsr__comm_all_gather_as(comm, TSR__CALL_DUPLICATE, &mine, all, sizeof mine));
+    for (int i = 0; i < size - 1; i++)
+        need_ok(tsr_comm_recv(comm, &world_of[i], 1, TSR_I32, i, 0));
+    tsr__job_listen(comm->job);
+    world_of[rank] = rank;
+    need_ok(tsr__comm_make(comm->job, TSR__COMM_IDS, 0, size, world_of, comm, &child));
+    comm->job->next_id = id + 1;
+    tsr__comm_settle(child, id, rank, size);
+    return child;
+}
+
+/* Who makes a communicator last knows who has left it before, however many they are. */
+static void leave_early(tsr_comm *comm, void *user)
+{
+    const int32_t rank = tsr_comm_rank(comm), last = tsr_comm_size(comm) - 1;
+    tsr_comm *child;
+    float data = 0;
+    (void)user;
+    if (rank < last) {
+        need_ok(tsr_comm_duplicate(comm, &child));
+        tsr_comm_destroy(&child);
+        need_ok(tsr_comm_send(comm, &rank, 1, TSR_I32, last, 0));
+    } else {
+        child = duplicate_slowly(comm);
+        for (int i = 0; i < last; i++)
+            need(child->news[i].left);
+        need_error(tsr_comm_recv(child, &data, 1, TSR_F32, last - 1, 0), TSR_ERR_PEER_LOST,
+                   "rank 18 has destroyed the communicator");
+        tsr_comm_destroy(&child);
+    }
+    need_ok(tsr_comm_barrier(comm));
+}
+
+START_TEST(many_leave_early)
+{
+    ranks_run(&(ranks_job){.size = 20, .path = PATH_MESSAGES, .run = leave_early});
+}
+END_TEST
+
+/* Communicators with a rank that is killed, and then as many again without it: their boards find
+ * the room that those had. */
+static void outlive(tsr_comm *comm, void *user)
+{
+    enum { MANY = 12 };
+    tsr_comm *others[MANY], *pair;
+    const int rank = tsr_comm_rank(comm);
+    (void)user;
+    need_ok(tsr_comm_split(comm, rank == 2, rank, &pair));
+    for (int i = 0; i < MANY; i++)
+        need_ok(tsr_comm_duplicate(comm, &others[i]));
+    if (rank == 2)
+        raise(SIGKILL);
+    for (int i = 0; i < MANY; i++) {
+        need_error(tsr_comm_barrier(others[i]), TSR_ERR_PEER_LOST, "rank 2 is lost");
+        tsr_comm_destroy(&others[i]);
+    }
+    for (int i = 0; i < MANY; i++) {
+        need_ok(tsr_comm_duplicate(pair, &others[i]));
+        need(others[i]->board);
+        need(sum_of(others[i], 1 + rank) == 3);
+    }
+    for (int i = 0; i < MANY; i++)
+        tsr_comm_destroy(&others[i]);
+    tsr_comm_destroy(&pair);
+}
+
+START_TEST(boards_of_killed_ranks)
+{
+    ranks_start(&(ranks_job){.size = 3, .path = PATH_BOARD, .run = outlive});
+    ranks_wait();
+    ranks_check(0);
+    ranks_check(1);
+}
+END_TEST
+
 TESTS(groups)
 {
     tcase_add_loop_test(tests, rows_and_columns, 0, 4 * PATHS);
@@ -177,4 +269,6 @@ TESTS(groups)
     tcase_add_loop_test(tests, failing_apart, 0, PATHS);
     tcase_add_test(tests, wrong_colours);
     tcase_add_loop_test(tests, sequence_comes_round, 0, PATHS);
+    tcase_add_test(tests, many_leave_early);
+    tcase_add_test(tests, boards_of_killed_ranks);
 }

@@ -47,10 +47,10 @@ void tsr__boards_hide(tsr__job *job);
 /* A page for one more communicator, or −1. */
 int tsr__boards_take(tsr__job *job);
 void tsr__boards_give_back(tsr__job *job, int page);
-/* The communicator ends here; others may still look at this page: as many as will say that they
- * leave. */
-void tsr__boards_retire(tsr__job *job, int page, uint32_t comm, int lookers);
-void tsr__boards_left(tsr__job *job, uint32_t comm);
+/* The communicator ends here; others may still look at this page, until they say that they leave: a
+ * bit for each. */
+void tsr__boards_retire(tsr__job *job, int page, uint32_t comm, uint64_t lookers);
+void tsr__boards_left(tsr__job *job, uint32_t comm, int rank);
 
 /* For up to `size` ranks, without pages. */
 tsr_status tsr__board_create(int size, tsr__board **out) TSR_NODISCARD;

@@ -13,7 +13,7 @@
 typedef struct page_state {
     bool is_taken;
     uint32_t comm;
-    int lookers; /* of a communicator that has ended here */
+    uint64_t lookers; /* of a communicator that has ended here: a bit for each rank */
 } page_state;
 
 struct tsr__boards {
@@ -111,21 +111,20 @@ void tsr__boards_give_back(tsr__job *job, int page)
         job->boards->states[page].is_taken = false;
 }
 
-void tsr__boards_retire(tsr__job *job, int page, uint32_t comm, int lookers)
+void tsr__boards_retire(tsr__job *job, int page, uint32_t comm, uint64_t lookers)
 {
-    page_state *state = &job->boards->states[page];
-    state->comm = comm;
-    state->lookers = lookers;
-    if (lookers == 0)
-        state->is_taken = false;
+    job->boards->states[page] =
+        (page_state){.is_taken = lookers != 0, .comm = comm, .lookers = lookers};
 }
 
-void tsr__boards_left(tsr__job *job, uint32_t comm)
+void tsr__boards_left(tsr__job *job, uint32_t comm, int rank)
 {
-    for (int i = 0; job->boards && i < PAGES; i++) {
+    for (int i = 0; job->boards && i < PAGES && rank >= 0 && rank < TSR__BOARD_RANKS; i++) {
         page_state *state = &job->boards->states[i];
-        if (state->is_taken && state->lookers > 0 && state->comm == comm && --state->lookers == 0)
-            state->is_taken = false;
+        if (state->lookers == 0 || state->comm != comm)
+            continue;
+        state->lookers &= ~(UINT64_C(1) << rank);
+        state->is_taken = state->lookers != 0;
     }
 }
 

@@ -60,6 +60,11 @@ void tsr__transport_glance(tsr__transport *transport)
 {
 }
 
+bool tsr__transport_has_ended(const tsr__transport *transport, int peer)
+{
+    return false;
+}
+
 unsigned tsr__transport_losses(const tsr__transport *transport)
 {
     return 0;

@@ -10,6 +10,7 @@ typedef struct tsr__peer {
     ucp_ep_h endpoint; /* NULL: self, or closed */
     void *closing;     /* the request of its closing, or NULL */
     int process;       /* a pidfd, or −1 */
+    bool ended;        /* that process */
     unsigned lost;     /* its number among those that were lost, from 1; 0: it is not */
     bool counted;      /* in `losses`, its endpoint closed */
     char why[96];

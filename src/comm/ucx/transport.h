@@ -73,6 +73,9 @@ void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns);
 /* Looks whether watched processes have ended, which sleeping finds out by itself. */
 void tsr__transport_glance(tsr__transport *transport);
 
+/* A watched process that has: what it shared is its no more. A peer that is lost may still live. */
+bool tsr__transport_has_ended(const tsr__transport *transport, int peer);
+
 /* How many peers have been lost so far; when it changes, ask for each. */
 unsigned tsr__transport_losses(const tsr__transport *transport);
 bool tsr__transport_is_lost(const tsr__transport *transport, int peer);

@@ -76,6 +76,7 @@ void tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid)
 static void process_ended(tsr__peer *peer)
 {
     tsr__ucx_lose(peer, "its process has ended");
+    peer->ended = true;
     close(peer->process); /* and leaves the epoll with it */
     peer->process = -1;
 }
@@ -94,6 +95,11 @@ static void wait_for_events(tsr__transport *transport, int ms)
 void tsr__transport_glance(tsr__transport *transport)
 {
     wait_for_events(transport, 0);
+}
+
+bool tsr__transport_has_ended(const tsr__transport *transport, int peer)
+{
+    return transport->peers[peer].ended;
 }
 
 void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns)
