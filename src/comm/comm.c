@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "comm/job.h"
 
-#define DEFAULT_TIMEOUT_NS (60 * TSR__SECOND)
 #define FAREWELL_NS (2 * TSR__SECOND)         /* for what was sent to be delivered */
 #define FAREWELL_FAILED_NS UINT64_C(50000000) /* for the others to be told */
 
@@ -37,7 +36,7 @@ tsr_status tsr__comm_make(tsr__job *job, uint32_t id, int rank, int size, int *w
     comm->rank = rank;
     comm->size = size;
     comm->world_of = world_of;
-    comm->timeout_ns = like ? like->timeout_ns : DEFAULT_TIMEOUT_NS;
+    comm->timeout_ns = like ? like->timeout_ns : TSR__COMM_TIMEOUT_NS;
     comm->reproducible = like && like->reproducible;
     count_local(comm);
     comm->next = job->comms;
@@ -217,7 +216,7 @@ int tsr_comm_local_size(const tsr_comm *comm)
 void tsr_comm_set_timeout(tsr_comm *comm, uint64_t timeout_ns)
 {
     if (comm)
-        comm->timeout_ns = timeout_ns ? timeout_ns : DEFAULT_TIMEOUT_NS;
+        comm->timeout_ns = timeout_ns ? timeout_ns : TSR__COMM_TIMEOUT_NS;
 }
 
 tsr_status tsr_comm_status(const tsr_comm *comm)

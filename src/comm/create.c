@@ -98,7 +98,8 @@ static tsr_status connect_all(tsr__job *job, const tsr__boot_blocks *blocks, con
     return status;
 }
 
-static tsr_status greet(tsr__job *job, tsr__boot *boot, const tsr_comm_params *params)
+static tsr_status greet(tsr__job *job, tsr__boot *boot, const tsr_comm_params *params,
+                        const tsr__boot_limit *limit)
 {
     size_t address_bytes;
     tsr__boot_blocks blocks = {0};
@@ -117,7 +118,7 @@ static tsr_status greet(tsr__job *job, tsr__boot *boot, const tsr_comm_params *p
         return TSR_ERR_NO_MEMORY;
     memcpy(block, &mine, sizeof mine);
     memcpy(block + sizeof mine, address, address_bytes);
-    tsr_status status = tsr__boot_exchange(boot, block, size_bytes, 0, &blocks);
+    tsr_status status = tsr__boot_exchange(boot, block, size_bytes, limit, &blocks);
     tsr__free(block);
     TSR__TRY(status);
     status = connect_all(job, &blocks, &mine);
@@ -144,7 +145,8 @@ static tsr_status make_world(tsr__job *job, const tsr_comm_params *params, tsr_c
     return TSR_OK;
 }
 
-static tsr_status fill_job(tsr__job *job, tsr__boot *boot, const tsr_comm_params *params)
+static tsr_status fill_job(tsr__job *job, tsr__boot *boot, const tsr_comm_params *params,
+                           const tsr__boot_limit *limit)
 {
     const tsr__boot_info *info = tsr__boot_get_info(boot);
     job->rank = info->rank;
@@ -155,17 +157,29 @@ static tsr_status fill_job(tsr__job *job, tsr__boot *boot, const tsr_comm_params
     if (!job->node_of)
         return TSR_ERR_NO_MEMORY;
     memcpy(job->node_of, info->node_of, (size_t)info->size * sizeof *job->node_of);
-    return job->size > 1 ? greet(job, boot, params) : TSR_OK;
+    return job->size > 1 ? greet(job, boot, params, limit) : TSR_OK;
+}
+
+/* What is left of the time to create it; a function of the caller's takes its own. */
+static uint64_t rest_of(const tsr_comm_params *params, const tsr__boot_limit *limit)
+{
+    const uint64_t now = tsr__now_ns();
+    if (params->bootstrap == TSR_BOOTSTRAP_CALLBACK)
+        return limit->asked_ns;
+    return limit->deadline_ns > now ? limit->deadline_ns - now : 1;
 }
 
 /* Everybody has come this far, and says whether it has shared memory. */
-static tsr_status settle(tsr_comm *comm)
+static tsr_status settle(tsr_comm *comm, const tsr_comm_params *params,
+                         const tsr__boot_limit *limit)
 {
     tsr__place_on_board place = {.page = -1};
+    tsr_comm_set_timeout(comm, rest_of(params, limit));
     tsr_status status = tsr__comm_reserve_board(comm->job, comm->size, &place);
     const int32_t mine = place.page;
     if (status == TSR_OK)
         status = tsr__comm_all_gather_as(comm, TSR__CALL_CREATE, &mine, place.pages, sizeof mine);
+    tsr_comm_set_timeout(comm, params->timeout_ns);
     tsr__boards_hide(comm->job);
     if (status == TSR_OK)
         tsr__comm_use_board(comm, &place);
@@ -182,22 +196,24 @@ tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
     TSR__REQUIRE(out, "comm_create: out is NULL");
     if (!params)
         params = &defaults;
+    const tsr__boot_limit limit =
+        tsr__boot_limit_from_now(params->timeout_ns ? params->timeout_ns : TSR__COMM_TIMEOUT_NS);
     tsr__job *job = tsr__calloc(1, sizeof *job);
     if (!job)
         return TSR_ERR_NO_MEMORY;
     bool boards; /* a mistake there is told before others wait for this rank */
     tsr_status status = tsr__boards_wanted(&boards);
     if (status == TSR_OK)
-        status = open_boot(params, params->timeout_ns, &boot);
+        status = open_boot(params, limit.asked_ns, &boot);
     if (status == TSR_OK)
-        status = fill_job(job, boot, params);
+        status = fill_job(job, boot, params, &limit);
     tsr__boot_close(&boot);
     if (status == TSR_OK)
         status = make_world(job, params, &comm);
     if (status != TSR_OK)
         tsr__job_end(job, 0);
     else if (comm->size > 1)
-        status = settle(comm);
+        status = settle(comm, params, &limit);
     if (status != TSR_OK) {
         tsr_comm_destroy(&comm);
         return tsr__fail_context(status, "comm_create");

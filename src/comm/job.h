@@ -10,7 +10,8 @@
 #include "comm/reduce/reduce.h"
 #include "comm/ucx/transport.h"
 
-#define TSR__COMM_WHY 512 /* bytes of an error's text */
+#define TSR__COMM_TIMEOUT_NS (60 * TSR__SECOND) /* where the caller says 0 */
+#define TSR__COMM_WHY 512                       /* bytes of an error's text */
 #define TSR__GRAVES 8
 #define TSR__COMM_PAST 128 /* calls a communicator remembers, for ranks that come later */
 

@@ -38,7 +38,7 @@ static int exchange(tsr__boot *boot, int round)
     for (uint64_t i = 0; i < size; i++)
         mine[i] = block_byte(info->rank, round, i);
     tsr__boot_blocks all;
-    if (tsr__boot_exchange(boot, mine, size, 0, &all) != TSR_OK) {
+    if (tsr__boot_exchange(boot, mine, size, NULL, &all) != TSR_OK) {
         fprintf(stderr, "exchange %d: %s\n", round, tsr_last_error());
         return 1;
     }

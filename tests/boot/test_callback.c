@@ -57,7 +57,7 @@ static tsr_status check_blocks(tsr__boot *boot, const gatherer *me, uint64_t ste
     char mine[64];
     memset(mine, 'a' + me->rank, sizeof mine);
     tsr__boot_blocks all;
-    tsr_status status = tsr__boot_exchange(boot, mine, step * (uint64_t)me->rank, 0, &all);
+    tsr_status status = tsr__boot_exchange(boot, mine, step * (uint64_t)me->rank, NULL, &all);
     if (status != TSR_OK)
         return status;
     for (int rank = 0; rank < me->size; rank++) {
@@ -94,7 +94,7 @@ static void *run(void *user)
         snprintf(me->error, sizeof me->error, "%s", tsr_last_error());
         if (boot != NULL) { /* and says so from now on */
             tsr__boot_blocks all;
-            ck_check(tsr__boot_exchange(boot, "x", 1, 0, &all) == TSR_ERR_INVALID);
+            ck_check(tsr__boot_exchange(boot, "x", 1, NULL, &all) == TSR_ERR_INVALID);
             ck_check(strcmp(tsr_last_error(), "boot: an earlier exchange failed") == 0);
         }
     }

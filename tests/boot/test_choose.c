@@ -198,12 +198,12 @@ static void assert_alone(tsr__boot_kind kind, const char *log)
     ck_assert_int_eq(info->node_of[0], 0);
     ck_assert_str_eq(logged, log);
     tsr__boot_blocks blocks;
-    ck_assert_ok(tsr__boot_exchange(boot, "hello", 5, 0, &blocks));
+    ck_assert_ok(tsr__boot_exchange(boot, "hello", 5, NULL, &blocks));
     ck_assert_uint_eq(blocks.starts[0], 0);
     ck_assert_uint_eq(blocks.starts[1], 5);
     ck_assert_mem_eq(blocks.bytes, "hello", 5);
     tsr__boot_blocks_finish(&blocks);
-    ck_assert_ok(tsr__boot_exchange(boot, NULL, 0, 0, &blocks));
+    ck_assert_ok(tsr__boot_exchange(boot, NULL, 0, NULL, &blocks));
     ck_assert_uint_eq(blocks.starts[1], 0);
     tsr__boot_blocks_finish(&blocks);
     ck_assert_ptr_null(blocks.bytes);
@@ -234,11 +234,12 @@ START_TEST(refuses_what_cannot_be_exchanged)
     tsr__boot_blocks blocks;
     static uint8_t large[TSR__BOOT_MAX_BLOCK + 1];
     ck_assert_ok(tsr__boot_open(NULL, &boot));
-    ck_assert_error(tsr__boot_exchange(boot, large, sizeof large, 0, &blocks), TSR_ERR_INVALID,
+    ck_assert_error(tsr__boot_exchange(boot, large, sizeof large, NULL, &blocks), TSR_ERR_INVALID,
                     "boot: a block of 65537 bytes is too large to exchange, the limit is 65536");
-    ck_assert_error(tsr__boot_exchange(boot, NULL, 3, 0, &blocks), TSR_ERR_INVALID,
+    ck_assert_error(tsr__boot_exchange(boot, NULL, 3, NULL, &blocks), TSR_ERR_INVALID,
                     "boot: a block of 3 bytes is NULL");
-    ck_assert_ok(tsr__boot_exchange(boot, large, sizeof large - 1, 0, &blocks)); /* still usable */
+    ck_assert_ok(
+        tsr__boot_exchange(boot, large, sizeof large - 1, NULL, &blocks)); /* still usable */
     tsr__boot_blocks_finish(&blocks);
     tsr__boot_close(&boot);
     ck_assert_error(tsr__boot_open(&(tsr__boot_params){.kind = (tsr__boot_kind)17}, &boot),

@@ -67,7 +67,7 @@ static tsr_status boot_once(tsr__boot_kind kind)
     tsr__boot_blocks blocks;
     tsr_status status = tsr__boot_open(&one, &boot);
     if (status == TSR_OK)
-        status = tsr__boot_exchange(boot, "hello", 5, 0, &blocks);
+        status = tsr__boot_exchange(boot, "hello", 5, NULL, &blocks);
     if (status == TSR_OK)
         tsr__boot_blocks_finish(&blocks);
     tsr__boot_close(&boot);

@@ -163,7 +163,7 @@ const tsr__boot_info *tsr__boot_get_info(const tsr__boot *boot)
 }
 
 tsr_status tsr__boot_exchange(tsr__boot *boot, const void *mine, uint64_t size_bytes,
-                              uint64_t timeout_ns, tsr__boot_blocks *out)
+                              const tsr__boot_limit *limit, tsr__boot_blocks *out)
 {
     TSR__REQUIRE(size_bytes <= TSR__BOOT_MAX_BLOCK,
                  "boot: a block of %" PRIu64 " bytes is too large to exchange, the limit is %d",
@@ -171,9 +171,8 @@ tsr_status tsr__boot_exchange(tsr__boot *boot, const void *mine, uint64_t size_b
     TSR__REQUIRE(mine != NULL || size_bytes == 0, "boot: a block of %" PRIu64 " bytes is NULL",
                  size_bytes);
     TSR__REQUIRE(!boot->broken, "boot: an earlier exchange failed");
-    tsr__boot_limit limit =
-        tsr__boot_limit_from_now(timeout_ns != 0 ? timeout_ns : boot->timeout_ns);
-    return exchange(boot, mine, size_bytes, &limit, out);
+    const tsr__boot_limit from_now = tsr__boot_limit_from_now(boot->timeout_ns);
+    return exchange(boot, mine, size_bytes, limit != NULL ? limit : &from_now, out);
 }
 
 void tsr__boot_close(tsr__boot **boot)

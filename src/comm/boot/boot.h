@@ -78,11 +78,11 @@ tsr_status tsr__boot_open(const tsr__boot_params *params, tsr__boot **out) TSR_N
 const tsr__boot_info *tsr__boot_get_info(const tsr__boot *boot);
 
 /* Every rank brings one block of up to TSR__BOOT_MAX_BLOCK bytes, 0 included; sizes may differ.
- * Collective and a barrier: no rank gets an answer before all have called. timeout_ns 0 is open's.
- * Errors: TIMEOUT naming the ranks that did not call, PEER_LOST naming one that is gone. After an
- * error only `close` is of use. */
+ * Collective and a barrier: no rank gets an answer before all have called. `limit` NULL: open's
+ * timeout, from now. Errors: TIMEOUT naming the ranks that did not call, PEER_LOST naming one that
+ * is gone. After an error only `close` is of use. */
 tsr_status tsr__boot_exchange(tsr__boot *boot, const void *mine, uint64_t size_bytes,
-                              uint64_t timeout_ns, tsr__boot_blocks *out) TSR_NODISCARD;
+                              const tsr__boot_limit *limit, tsr__boot_blocks *out) TSR_NODISCARD;
 void tsr__boot_blocks_finish(tsr__boot_blocks *blocks);
 
 /* Not collective. NULL is fine; sets NULL. */

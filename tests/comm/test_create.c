@@ -1,0 +1,77 @@
+/* Creating a communicator takes its deadline, whichever part of it somebody does not come to. */
+#include <dlfcn.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "comm/boot/boot.h"
+#include "comm/ranks.h"
+
+static void set_variables(int rank, uint16_t port)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", (int)port);
+    setenv("TESSERA_MASTER_PORT", text, 1);
+    setenv("WORLD_SIZE", "2", 1);
+    setenv("RANK", rank == 0 ? "0" : "1", 1);
+}
+
+/* Joins late, and does nothing more. */
+static void be_rank_one(uint16_t port)
+{
+    tsr__boot *boot;
+    set_variables(1, port);
+    rest_ms(1500);
+    if (tsr__boot_open(&(tsr__boot_params){.kind = TSR__BOOT_ENV}, &boot) != TSR_OK)
+        _exit(1);
+    pause();
+}
+
+/* One that only those get who ask for it, while this process lives. */
+static uint16_t free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t size = sizeof address;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)), 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    return ntohs(address.sin_port);
+}
+
+START_TEST(all_of_it_in_one_deadline)
+{
+    tsr_comm *comm = NULL;
+    const uint16_t port = free_port();
+    const pid_t other = fork();
+    if (other == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        be_rank_one(port);
+    }
+    set_variables(0, port);
+    const double start = seconds_now();
+    ck_assert_error(
+        tsr_comm_create(
+            tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_ENV, .timeout_ns = UINT64_C(2000000000)),
+            &comm),
+        TSR_ERR_TIMEOUT,
+        "comm_create: rendezvous: after 2.0 s these of 2 ranks have not come to the exchange: 1");
+    ck_assert_double_lt(seconds_now() - start, 3);
+    kill(other, SIGKILL);
+    waitpid(other, NULL, 0);
+    (void)dlerror(); /* the leak checker looks: as in ranks.c */
+    (void)dlerror();
+}
+END_TEST
+
+TESTS(create)
+{
+    tcase_add_test(tests, all_of_it_in_one_deadline);
+}
