@@ -535,10 +535,8 @@ void tsr__request_drive(tsr_request *request)
                 return;
         }
         /* Also where something else always moves, such as messages to the dead, time passes. */
-        if (++turns % 1024 == 0) {
-            tsr__transport_glance(job->transport);
+        if (++turns % 1024 == 0)
             (void)tsr__job_tick(job, tsr__now_ns());
-        }
         if (tsr__job_drive(job)) {
             idle_since = 0;
             idle = 0;

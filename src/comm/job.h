@@ -106,6 +106,7 @@ struct tsr__job {
     tsr__control *control;
     tsr__boards *boards; /* NULL: no shared memory */
     bool anyone_left;    /* some communicator */
+    uint64_t glance_ns;  /* when to look for processes that have ended, at the earliest */
     bool landed;         /* some message has landed since the requests were last looked at */
     const tsr__kernels *kernels;
     /* Of late communicators, whose messages are thrown away for a while. */
@@ -157,7 +158,7 @@ void tsr__comm_disagree(tsr_comm *comm, const tsr__call *mine, int rank, const t
 void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call, const tsr__call *before);
 /* The call of that number, or NULL when it is not remembered. */
 const tsr__call *tsr__comm_past(const tsr_comm *comm, uint64_t sequence);
-/* Questions and deadlines; returns when to be called next. */
+/* Processes that have ended, questions and deadlines; returns when to be called next. */
 uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns);
 
 /* dead.c ------------------------------------------------------------------------------------- */

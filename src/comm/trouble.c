@@ -209,6 +209,10 @@ static uint64_t tick(tsr_request *request, uint64_t now)
 uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns)
 {
     uint64_t earliest = UINT64_MAX;
+    if (now_ns >= job->glance_ns) {
+        tsr__transport_glance(job->transport);
+        job->glance_ns = now_ns + MS;
+    }
     for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
         if (comm->doubt_until_ns != 0 && now_ns >= comm->doubt_until_ns)
             tsr__comm_judge(comm, now_ns);

@@ -176,6 +176,40 @@ START_TEST(stopped)
 }
 END_TEST
 
+/* Who only asks whether it is done, and never sleeps in a call, learns of a killed rank too. */
+static void ask_until_it_fails(tsr_comm *comm, void *user)
+{
+    tsr_request *request;
+    tsr_status status = TSR_OK;
+    bool done = false;
+    scene *shown = ranks_shared();
+    (void)user;
+    need_ok(tsr_comm_barrier(comm));
+    if (tsr_comm_rank(comm) == 1)
+        raise(SIGKILL);
+    need_ok(tsr_comm_barrier_start(comm, 0, &request));
+    while (!done) {
+        status = tsr_request_test(&request, &done);
+        rest_ms(1);
+    }
+    atomic_fetch_add(&shown->ready, 1);
+    if (status != TSR_ERR_PEER_LOST || !strstr(tsr_last_error(), ": rank 1 is lost: "))
+        rank_fail("%s: %s", tsr_status_name(status), tsr_last_error());
+}
+
+START_TEST(killed_while_others_only_ask)
+{
+    ranks_start(&(ranks_job){.size = 2,
+                             .path = (ranks_path)_i,
+                             .timeout_ns = UINT64_C(5000000000),
+                             .run = ask_until_it_fails});
+    /* Until then it is a zombie, for which UCX alone would wait. */
+    wait_until_ready(1);
+    ranks_wait();
+    ranks_check(0);
+}
+END_TEST
+
 /* A rank that ends, or leaves, without a word. */
 static void quit(tsr_comm *comm, void *user)
 {
@@ -402,6 +436,7 @@ END_TEST
 TESTS(failures)
 {
     tcase_add_loop_test(tests, killed, 0, 15);
+    tcase_add_loop_test(tests, killed_while_others_only_ask, 0, PATHS);
     tcase_add_loop_test(tests, stopped, 0, 9);
     tcase_add_loop_test(tests, left_alone, 0, 6);
     tcase_add_loop_test(tests, deadlines, 0, SIZES * PATHS);
