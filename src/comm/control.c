@@ -21,10 +21,12 @@ typedef enum note_kind {
 /* Between processes of one build. */
 typedef struct control_note {
     uint32_t kind, comm;
-    int32_t from; /* a rank of the communicator */
+    int32_t from;  /* a rank of the communicator … */
+    int32_t world; /* … and which of the job that is: see tags.h */
     uint32_t number;
     int32_t status;
     uint32_t has_call;
+    uint32_t unused;
     uint64_t sequence;
     tsr__call call, before; /* before: call itself where it is not known */
     char why[TSR__COMM_WHY];
@@ -159,8 +161,11 @@ static void send_note(tsr_comm *comm, int rank, const control_note *note)
 
 static control_note note_of(const tsr_comm *comm, note_kind kind)
 {
-    return (control_note){
-        .kind = (uint32_t)kind, .comm = comm->id, .from = comm->rank, .sequence = comm->sequence};
+    return (control_note){.kind = (uint32_t)kind,
+                          .comm = comm->id,
+                          .from = comm->rank,
+                          .world = comm->job->rank,
+                          .sequence = comm->sequence};
 }
 
 /* The call, and the one before. */
@@ -230,7 +235,8 @@ static void answer(tsr_comm *comm, const control_note *question)
 
 static void handle(tsr_comm *comm, const control_note *note)
 {
-    if (note->from < 0 || note->from >= comm->size || note->from == comm->rank)
+    if (note->from < 0 || note->from >= comm->size || note->from == comm->rank ||
+        comm->world_of[note->from] != note->world)
         return;
     struct tsr__rank_news *news = &comm->news[note->from];
     switch ((note_kind)note->kind) {

@@ -211,7 +211,7 @@ static void post_one(tsr_request *request, size_t index)
     const tsr__step *step = &request->plan.steps[index];
     tsr__message *message = &request->messages[index - request->round_start];
     const bool is_send = step->kind == TSR__STEP_SEND;
-    const int source = is_send ? comm->rank : step->peer, peer = comm->world_of[step->peer];
+    const int peer = comm->world_of[step->peer], source = is_send ? request->job->rank : peer;
     const uint64_t tag =
         is_direct(request)
             ? tsr__tag_direct(comm->id, source, request->call.tag, (tsr_dtype)request->call.dtype)

@@ -80,13 +80,18 @@ static void give_back(tsr__job *job, split_memory *memory)
 static tsr_status exchange(tsr_comm *comm, tsr__call_kind kind, int colour, int key,
                            split_memory *memory, uint32_t *id)
 {
+    TSR__TRY(tsr_comm_status(comm));
     TSR__TRY(take_memory(comm, memory));
     const membership mine = {.colour = colour,
                              .key = key,
                              .next_id = comm->job->next_id,
                              .rank = comm->rank,
                              .page = memory->place.page};
-    TSR__TRY(tsr__comm_all_gather_as(comm, kind, &mine, memory->all, sizeof mine));
+    const tsr_status status = tsr__comm_all_gather_as(comm, kind, &mine, memory->all, sizeof mine);
+    /* Others may have got all they need, and look at this page as long as they like. */
+    if (comm->status != TSR_OK)
+        memory->place.page = -1;
+    TSR__TRY(status);
     return check_all(memory->all, comm->size, id);
 }
 

@@ -5,9 +5,10 @@
  *     control     2:2  0:20  source:12  0:30
  *
  * Signature and dtype are not matched but compared on arrival: what differs is an error with names
- * instead of a message that nobody takes. A source is a rank of the communicator, of a control
- * message one of the job. Messages of one tag arrive in order, so a sequence may come round again:
- * a communicator has far fewer operations in progress than that. */
+ * instead of a message that nobody takes. A source is a rank of the job: where making a
+ * communicator succeeds on some ranks only, the others may come to have one of the same number, but
+ * none with those. Messages of one tag arrive in order, so a sequence may come round again: a
+ * communicator has far fewer operations in progress than that. */
 #ifndef TSR_COMM_TAGS_H
 #define TSR_COMM_TAGS_H
 

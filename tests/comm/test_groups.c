@@ -1,10 +1,12 @@
 /* Communicators out of communicators. */
+#define TSR__UCX_LIBRARY_ITSELF
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/job.h"
 #include "comm/tags.h"
+#include "comm/ucx/library.h"
 #include "comm/values.h"
 
 static int32_t sum_of(tsr_comm *comm, int32_t value)
@@ -226,6 +228,116 @@ START_TEST(many_leave_early)
 }
 END_TEST
 
+/* Rank 1 fails to make a communicator that ranks 0, 2, 3 and 4 have made, whose number it does not
+ * know: the next one, of ranks 5 and 1, may have the same, and nothing of the other gets into it.
+ */
+static unsigned no_progress(ucp_worker_h worker)
+{
+    (void)worker;
+    return 0;
+}
+
+static void fail_to_duplicate(tsr_comm *comm)
+{
+    unsigned (*real)(ucp_worker_h) = tsr__ucx.ucp_worker_progress;
+    tsr_comm *child;
+    tsr_comm_set_timeout(comm, UINT64_C(200000000));
+    tsr__ucx.ucp_worker_progress = no_progress;
+    const tsr_status status = tsr_comm_duplicate(comm, &child);
+    tsr__ucx.ucp_worker_progress = real;
+    need(status == TSR_ERR_TIMEOUT);
+}
+
+/* What others do in a child before they leave it, and two ranks in theirs. */
+static void same_number(tsr_comm *comm, void *user)
+{
+    const int rank = tsr_comm_rank(comm);
+    tsr_comm *pair, *most, *child, *again;
+    int32_t data = 111;
+    (void)user;
+    need_ok(tsr_comm_split(comm, rank == 1 || rank == 5 ? 1 : TSR_COLOUR_NONE, -rank, &pair));
+    need_ok(tsr_comm_split(comm, rank == 5 ? TSR_COLOUR_NONE : 0, rank, &most));
+    if (rank == 1) {
+        fail_to_duplicate(most);
+    } else if (rank < 5) {
+        need_ok(tsr_comm_duplicate(most, &child));
+        if (rank == 0)
+            need_ok(tsr_comm_send(child, &data, 1, TSR_I32, 1, 0));
+        tsr_comm_destroy(&child);
+    }
+    rest_ms(100);
+    need_ok(tsr_comm_barrier(comm));
+    if (pair) {
+        need_ok(tsr_comm_duplicate(pair, &again));
+        data = 222;
+        if (rank == 5)
+            need_ok(tsr_comm_send(again, &data, 1, TSR_I32, 1, 0));
+        else
+            need_ok(tsr_comm_recv(again, &data, 1, TSR_I32, 0, 0));
+        need(data == 222);
+        need(sum_of(again, rank) == 6);
+        tsr_comm_destroy(&again);
+    }
+    need_ok(tsr_comm_barrier(comm));
+    tsr_comm_destroy(&most);
+    tsr_comm_destroy(&pair);
+}
+
+START_TEST(of_the_same_number)
+{
+    ranks_run(&(ranks_job){.size = 6, .path = PATH_MESSAGES, .run = same_number});
+}
+END_TEST
+
+/* The page that rank 1 had for it, which the others look at. */
+static void same_page(tsr_comm *comm, void *user)
+{
+    enum { FILLERS = 16 };
+    const int rank = tsr_comm_rank(comm);
+    tsr_comm *fillers[FILLERS], *pair, *most, *child, *again;
+    (void)user;
+    need_ok(tsr_comm_split(comm, rank == 1 || rank == 5 ? 1 : TSR_COLOUR_NONE, -rank, &pair));
+    for (int i = 0; i < FILLERS; i++)
+        need_ok(tsr_comm_duplicate(comm, &fillers[i]));
+    need_ok(tsr_comm_split(comm, rank == 5 ? TSR_COLOUR_NONE : 0, rank, &most));
+    need(!most || !most->board);
+    for (int i = 0; i < FILLERS; i++)
+        tsr_comm_destroy(&fillers[i]);
+    for (int i = 0; i < 20; i++) { /* until all have heard of it */
+        rest_ms(5);
+        tsr__job_listen(comm->job);
+        need_ok(tsr_comm_barrier(comm));
+    }
+    if (rank == 1)
+        fail_to_duplicate(most);
+    else if (rank < 5)
+        need_ok(tsr_comm_duplicate(most, &child));
+    if (pair) {
+        need_ok(tsr_comm_duplicate(pair, &again));
+        need(again->board);
+        need(sum_of(again, rank) == 6);
+        need_ok(tsr_comm_barrier(comm));
+        tsr_comm_destroy(&again);
+    } else {
+        int32_t sum = 0;
+        need(child->board);
+        need_ok(tsr_comm_barrier(comm));
+        tsr_comm_set_timeout(child, UINT64_C(300000000));
+        need_error(tsr_comm_all_reduce(child, &rank, &sum, 1, TSR_I32, TSR_OP_SUM), TSR_ERR_TIMEOUT,
+                   "no answer from rank 1");
+        tsr_comm_destroy(&child);
+    }
+    need_ok(tsr_comm_barrier(comm));
+    tsr_comm_destroy(&most);
+    tsr_comm_destroy(&pair);
+}
+
+START_TEST(of_the_same_page)
+{
+    ranks_run(&(ranks_job){.size = 6, .path = PATH_BOARD, .run = same_page});
+}
+END_TEST
+
 /* Communicators with a rank that is killed, and then as many again without it: their boards find
  * the room that those had. */
 static void outlive(tsr_comm *comm, void *user)
@@ -270,5 +382,7 @@ TESTS(groups)
     tcase_add_test(tests, wrong_colours);
     tcase_add_loop_test(tests, sequence_comes_round, 0, PATHS);
     tcase_add_test(tests, many_leave_early);
+    tcase_add_test(tests, of_the_same_number);
+    tcase_add_test(tests, of_the_same_page);
     tcase_add_test(tests, boards_of_killed_ranks);
 }
