@@ -1,11 +1,14 @@
-/* A receive that UCX neither finishes nor gives back in time: when it lands at last, its request is
- * somebody else's. UCX's own function for calling back stands behind one that does nothing. */
+/* Messages whose operation ended before they did. */
 #define TSR__UCX_LIBRARY_ITSELF
+#include <stdatomic.h>
+
 #include "base/alloc.h"
 #include "comm/job.h"
 #include "comm/ucx/library.h"
 #include "comm/values.h"
 
+/* A receive that UCX neither finishes nor gives back in time: when it lands at last, its request is
+ * somebody else's. UCX's own function for calling back stands behind one that does nothing. */
 static ucp_worker_h its_worker;
 static void *its_handle;
 static tsr__message *left_behind; /* and so no leak */
@@ -70,7 +73,47 @@ START_TEST(lands_late)
 }
 END_TEST
 
+/* A sender gives up, and uses its memory for something else; who has not looked meanwhile gets what
+ * was sent, or an error. */
+static void read_late(tsr_comm *comm, void *user)
+{
+    enum { COUNT = 5000 };
+    atomic_int *has_given_up = ranks_shared();
+    int32_t *data = rank_memory(COUNT * sizeof *data);
+    tsr_request *request;
+    (void)user;
+    need_ok(tsr_comm_barrier(comm));
+    if (tsr_comm_rank(comm) == 0) {
+        for (int i = 0; i < COUNT; i++)
+            data[i] = 1;
+        need_ok(tsr_comm_send_start(comm, data, COUNT, TSR_I32, 1, 0, 0, &request));
+        rank_destroy();
+        for (int i = 0; i < COUNT; i++)
+            data[i] = 2;
+        atomic_store(has_given_up, 1);
+        tsr_request_cancel(&request);
+        while (atomic_load(has_given_up) == 1)
+            rest_ms(1);
+        return;
+    }
+    need_ok(tsr_comm_recv_start(comm, data, COUNT, TSR_I32, 0, 0, 0, &request));
+    while (!atomic_load(has_given_up))
+        rest_ms(1);
+    const tsr_status status = tsr_request_wait(&request);
+    atomic_store(has_given_up, 2);
+    for (int i = 0; i < COUNT && status == TSR_OK; i++)
+        need(data[i] == 1);
+}
+
+START_TEST(reads_late)
+{
+    ranks_run(&(ranks_job){.size = 2, .path = (ranks_path)(_i % PATHS), .run = read_late});
+}
+END_TEST
+
 TESTS(abandoned)
 {
     tcase_add_test(tests, lands_late);
+    /* It depends on who is first. */
+    tcase_add_loop_test(tests, reads_late, 0, 4 * PATHS);
 }

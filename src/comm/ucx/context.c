@@ -16,12 +16,14 @@ static tsr_status check(ucs_status_t status, const char *what)
                      "comm: %s: UCX says: %s", what, ucs_status_string(status));
 }
 
-/* Settings that have to be there before UCX reads its configuration, and again when it opens its
- * transports: they stay. The user's own choice comes first. */
+/* A setting that has to be there before UCX reads its configuration, and again when it opens its
+ * transports: it stays. The user's own choice comes first.
+ *
+ * Not UCX_CMA_MEMORY_INVALIDATE, with which receivers would read the memory of senders, also of
+ * those that have given up and use it for something else. */
 static void set_environment(void)
 {
     (void)setenv("UCX_MM_ERROR_HANDLING", "y", 0);
-    (void)setenv("UCX_CMA_MEMORY_INVALIDATE", "y", 0);
 }
 
 static tsr_status open_context(tsr__transport *transport)

@@ -35,9 +35,8 @@ typedef struct tsr__message {
     void *handle;
 } tsr__message;
 
-/* TSR_ERR_UNSUPPORTED in a build without UCX. Sets UCX_MM_ERROR_HANDLING and
- * UCX_CMA_MEMORY_INVALIDATE in the environment where they are not: without them UCX has no shared
- * memory between peers whose loss it is to notice. */
+/* TSR_ERR_UNSUPPORTED in a build without UCX. Sets UCX_MM_ERROR_HANDLING in the environment where
+ * it is not: without it UCX has no shared memory between peers whose loss it is to notice. */
 tsr_status tsr__transport_create(tsr__transport **out) TSR_NODISCARD;
 
 /* What the others need to connect; the transport's. */
