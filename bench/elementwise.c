@@ -18,7 +18,7 @@ typedef struct operands {
     void *bytes;
     tsr_tensor *device_a, *device_b, *device_y;
     tsr_tensor *device_labels; /* of cross-entropy */
-    double sum;                /* of the current row's exponentials */
+    double sum;                /* over the current row */
 } operands;
 
 /* One operation, and what it should have done in double precision. */
@@ -93,6 +93,34 @@ static double want_softmax(operands *test, uint64_t i)
     return exp((double)test->a[i]) / test->sum;
 }
 
+static tsr_status silu_grad(tsr_stream *stream, operands *test)
+{
+    return tsr_activate_grad(stream, test->device_y, test->device_a, test->device_b, TSR_ACT_SILU);
+}
+
+static double want_silu_grad(operands *test, uint64_t i)
+{
+    double x = (double)test->a[i], sigmoid = 1 / (1 + exp(-x));
+    return (double)test->b[i] * sigmoid * (1 + x * (1 - sigmoid));
+}
+
+/* Its definition holds for any y. */
+static tsr_status softmax_grad(tsr_stream *stream, operands *test)
+{
+    return tsr_softmax_grad(stream, test->device_y, test->device_a, test->device_b);
+}
+
+static double want_softmax_grad(operands *test, uint64_t i)
+{
+    uint64_t columns = (uint64_t)test->op->columns;
+    if (i % columns == 0) {
+        test->sum = 0;
+        for (uint64_t j = 0; j < columns; j++)
+            test->sum += (double)test->a[i + j] * (double)test->b[i + j];
+    }
+    return (double)test->a[i] * ((double)test->b[i] - test->sum);
+}
+
 static int32_t label_of(const operands *test, uint64_t row)
 {
     return (int32_t)(row * 7 % (uint64_t)test->op->columns);
@@ -142,9 +170,11 @@ static const op ops[] = {
     {"a + b", TSR_BF16, COLUMNS, 2, 1, false, false, add, want_add, 1, 1},
     {"1.5 a + 0.25", TSR_F32, COLUMNS, 1, 1, false, false, scale, want_scale, 2, 1},
     {"silu", TSR_F32, COLUMNS, 1, 1, false, false, silu, want_silu, 32, 1},
+    {"silu, gradient", TSR_F32, COLUMNS, 2, 1, false, false, silu_grad, want_silu_grad, 32, 1},
     {"gelu (erf)", TSR_F32, COLUMNS, 1, 1, false, false, gelu, want_gelu, 32, 1},
     {"softmax of rows", TSR_F32, SHORT_ROW, 1, 1, false, false, softmax, want_softmax, 32, 1.0 / SHORT_ROW},
     {"softmax of rows", TSR_F32, COLUMNS, 1, 1, false, false, softmax, want_softmax, 32, 1.0 / COLUMNS},
+    {"softmax, gradient", TSR_F32, COLUMNS, 2, 1, false, false, softmax_grad, want_softmax_grad, 512, 8},
     {"cross-entropy, gradient", TSR_F32, COLUMNS, 1, 1, false, true, cross_entropy, want_cross_entropy, 32, 1.0 / COLUMNS},
     {"sum of rows", TSR_F32, COLUMNS, 1, 0, true, false, row_sum, want_row_sum, 256, 1},
     {"sum of columns", TSR_F32, COLUMNS, 1, 0, true, false, column_sum, want_column_sum, 256, 1},
@@ -276,8 +306,8 @@ static bool run(bench_context *context)
 
 const bench bench_elementwise = {
     .name = "elementwise",
-    .summary =
-        "sums, activations, softmax, cross-entropy and reductions, GB/s against memory's own speed",
+    .summary = "sums, activations, softmax, cross-entropy, their gradients, reductions; GB/s "
+               "against memory's own speed",
     .help =
         "Operations on random matrices [2048,2048] and [8192,512]: GB/s count each operand read "
         "and the result\n"

@@ -5,7 +5,8 @@
 #include "tsr_config.h"
 
 extern const bench bench_peak, bench_launch, bench_matmul, bench_batched, bench_copy;
-extern const bench bench_elementwise, bench_first;
+extern const bench bench_elementwise, bench_embedding, bench_optimizer;
+extern const bench bench_random_fill, bench_first;
 extern const bench bench_all_reduce, bench_all_gather, bench_reduce_scatter;
 extern const bench bench_rng, bench_samplers, bench_plan;
 
@@ -19,6 +20,9 @@ const bench *const bench_list[] = {
     &bench_batched,
     &bench_copy,
     &bench_elementwise,
+    &bench_embedding,
+    &bench_optimizer,
+    &bench_random_fill,
     &bench_first,
 #endif
 #if TSR__HAVE_UCX

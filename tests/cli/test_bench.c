@@ -88,10 +88,30 @@ START_TEST(elementwise_and_batched_verify)
 {
     int count;
     json_decref(bench_result_run_on_device("bench elementwise --json --time 0.001", &count));
-    ck_assert_int_eq(count, 11);
+    ck_assert_int_eq(count, 13);
     json_decref(bench_result_run_on_device(
         "bench batched --json --time 0.001 --dtype f32 --dtype bf16", &count));
     ck_assert_int_eq(count, 6);
+}
+END_TEST
+
+START_TEST(what_training_needs_verifies)
+{
+    static const struct {
+        const char *name;
+        int count;
+    } all[] = {{"embedding", 2}, {"optimizer", 3}, {"random", 3}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char arguments[64];
+        int count;
+        snprintf(arguments, sizeof arguments, "bench %s --json --time 0.001", all[i].name);
+        json_t *document = bench_result_run_on_device(arguments, &count);
+        ck_assert_msg(count == all[i].count, "%s: %d results", all[i].name, count);
+        const json_t *last = json_array_get(tool_member(document, "results"), (size_t)count);
+        ck_assert_str_eq(tool_text(last, "benchmark"), all[i].name);
+        ck_assert_str_eq(tool_text(tool_member(last, "ceiling"), "benchmark"), "memcpy");
+        json_decref(document);
+    }
 }
 END_TEST
 
@@ -178,6 +198,7 @@ TESTS(bench)
     tcase_add_test(tests, first_measures_this_process);
     tcase_add_test(tests, peak_measures_the_ceilings);
     tcase_add_test(tests, elementwise_and_batched_verify);
+    tcase_add_test(tests, what_training_needs_verifies);
     tcase_add_test(tests, prints_a_table);
     tcase_add_test(tests, a_peer_is_verified_and_named);
     tcase_add_test(tests, failures_of_the_library_are_passed_on);
