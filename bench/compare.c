@@ -35,6 +35,7 @@ static const cli_option options[] = {
     {"new", "FILE", "another run of the new; may be repeated", .read = add_path,
      .user = &new_paths},
     {"all", NULL, "also list what did not change", .flag = &chosen.show_all},
+    {"json", NULL, "print JSON, which has all of them, instead of a table", .flag = &chosen.json},
     {0},
 };
 
@@ -121,13 +122,45 @@ static int check(const bench_runs *old, const bench_runs *new, const bench_pair 
                              : check_pairs(old, new, pairs, count);
 }
 
+static bench_compare_counts count_all(const bench_runs *old, const bench_runs *new,
+                                      const bench_pair *pairs, int count, double threshold)
+{
+    bench_compare_counts seen = {.only_old = bench_distinct(old) - count};
+    for (int i = 0; i < count; i++) {
+        bench_verdict what = bench_pair_judge(&pairs[i], threshold);
+        /* A slower ceiling is another machine, or another state of it. */
+        if (pairs[i].old->is_ceiling) {
+            seen.ceilings_changed += what == BENCH_GOT_SLOWER || what == BENCH_GOT_FASTER;
+            continue;
+        }
+        seen.compared++;
+        seen.slower += what == BENCH_GOT_SLOWER;
+        seen.faster += what == BENCH_GOT_FASTER;
+        seen.same += what == BENCH_NO_CHANGE;
+        seen.not_decided += what == BENCH_NOT_DECIDED;
+        seen.parts += pairs[i].of != NULL;
+    }
+    bench_pair *back;
+    seen.only_new = bench_distinct(new) - bench_pairs(new, old, false, &back);
+    free(back);
+    for (int i = 0; i < new->count; i++)
+        seen.failures += (int)json_array_size(new->all[i].failures);
+    return seen;
+}
+
 static int compare(const bench_runs *old, const bench_runs *new)
 {
     bench_pair *pairs;
     int count = bench_pairs(old, new, chosen.of_ceiling, &pairs);
     int code = check(old, new, pairs, count);
-    if (code == CLI_DONE)
-        code = bench_compare_report(old, new, pairs, count, &chosen);
+    if (code == CLI_DONE) {
+        bench_compare_counts seen = count_all(old, new, pairs, count, chosen.threshold);
+        if (chosen.json)
+            bench_compare_json(old, new, pairs, count, &seen, &chosen);
+        else
+            bench_compare_text(old, new, pairs, count, &seen, &chosen);
+        code = seen.slower > 0 || seen.failures > 0 ? BENCH_SLOWER : CLI_DONE;
+    }
     free(pairs);
     return code;
 }
@@ -172,6 +205,8 @@ static int run(int argc, char **argv)
         return code;
     if (count != 2)
         return cli_usage_error("bench compare: takes two files: the old run's and the new one's");
+    if (chosen.json && chosen.show_all)
+        return cli_usage_error("bench compare: --all is for the table; --json lists all anyway");
     old_paths.all[0] = words[0];
     new_paths.all[0] = words[1];
     code = read_runs(&old_paths, &old);

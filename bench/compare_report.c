@@ -2,17 +2,11 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "bench/compare.h"
 #include "bench/format.h"
 #include "cli/table.h"
 #include "cli/text.h"
-
-typedef struct counts {
-    int compared, slower, faster, not_decided, parts, ceilings_changed, only_old, only_new;
-} counts;
 
 /* "31.3 GFLOP/s", or of a part "47.1 %". */
 static char *value_text(const bench_pair *pair, double value, char text[BENCH_VALUE_TEXT])
@@ -106,29 +100,6 @@ static void print_rows(const bench_pair *pairs, int count, const bench_compare_o
     cli_table_destroy(&table);
 }
 
-static counts count_changes(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
-                            int count, double threshold)
-{
-    counts seen = {.only_old = bench_distinct(old) - count};
-    for (int i = 0; i < count; i++) {
-        bench_verdict what = bench_pair_judge(&pairs[i], threshold);
-        /* A slower ceiling is another machine, or another state of it. */
-        if (pairs[i].old->is_ceiling) {
-            seen.ceilings_changed += has_changed(what);
-            continue;
-        }
-        seen.compared++;
-        seen.slower += what == BENCH_GOT_SLOWER;
-        seen.faster += what == BENCH_GOT_FASTER;
-        seen.not_decided += what == BENCH_NOT_DECIDED;
-        seen.parts += pairs[i].of != NULL;
-    }
-    bench_pair *back;
-    seen.only_new = bench_distinct(new) - bench_pairs(new, old, false, &back);
-    free(back);
-    return seen;
-}
-
 static bool is_among(const bench_pair *pair, bool above)
 {
     return pair->of == NULL && !pair->old->is_ceiling && pair->above_ceiling == above;
@@ -168,11 +139,10 @@ static void print_terms(const bench_pair *pairs, int count, int parts)
     puts("");
 }
 
-static void print_sum(const counts *seen, double threshold)
+static void print_sum(const bench_compare_counts *seen, double threshold)
 {
     printf("%d compared: %d slower, %d faster, %d the same within %g %%\n", seen->compared,
-           seen->slower, seen->faster,
-           seen->compared - seen->slower - seen->faster - seen->not_decided, threshold);
+           seen->slower, seen->faster, seen->same, threshold);
     if (seen->not_decided > 0)
         printf("%d beyond %g %% but within the spread: not decided\n", seen->not_decided,
                threshold);
@@ -208,20 +178,19 @@ static void warn_about_setting(const bench_document *old, const bench_document *
     }
 }
 
-static int new_failures(const bench_document *new)
+static void print_failures(const bench_document *new)
 {
     const json_t *failure;
     size_t i;
     json_array_foreach(new->failures, i, failure) printf(
         "FAILED in the new run: %s: %s\n", json_string_value(json_object_get(failure, "benchmark")),
         json_string_value(json_object_get(failure, "text")));
-    return (int)json_array_size(new->failures);
 }
 
-int bench_compare_report(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
-                         int count, const bench_compare_options *how)
+void bench_compare_text(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
+                        int count, const bench_compare_counts *seen,
+                        const bench_compare_options *how)
 {
-    counts seen = count_changes(old, new, pairs, count, how->threshold);
     for (int i = 0; i < old->count; i++)
         describe("old", &old->all[i]);
     for (int i = 0; i < new->count; i++)
@@ -230,16 +199,15 @@ int bench_compare_report(const bench_runs *old, const bench_runs *new, const ben
         warn_about_setting(&old->all[0], &new->all[i]);
     puts("");
     print_rows(pairs, count, how);
-    int failures = 0;
     for (int i = 0; i < new->count; i++)
-        failures += new_failures(&new->all[i]);
-    print_sum(&seen, how->threshold);
+        print_failures(&new->all[i]);
+    print_sum(seen, how->threshold);
     if (how->of_ceiling)
-        print_terms(pairs, count, seen.parts);
-    if (seen.ceilings_changed > 0)
+        print_terms(pairs, count, seen->parts);
+    if (seen->ceilings_changed > 0)
         printf("%d ceilings changed: the machine is not in the state it was in\n",
-               seen.ceilings_changed);
-    if (seen.only_old > 0 || seen.only_new > 0)
-        printf("only in the old run: %d; only in the new one: %d\n", seen.only_old, seen.only_new);
-    return seen.slower > 0 || failures > 0 ? BENCH_SLOWER : CLI_DONE;
+               seen->ceilings_changed);
+    if (seen->only_old > 0 || seen->only_new > 0)
+        printf("only in the old run: %d; only in the new one: %d\n", seen->only_old,
+               seen->only_new);
 }

@@ -6,12 +6,21 @@
 
 typedef struct bench_compare_options {
     double threshold; /* per cent */
-    bool show_all, of_ceiling;
+    bool show_all, of_ceiling, json;
 } bench_compare_options;
 
-/* The runs, what changed, what failed in the new ones and the sum of it. CLI_DONE, or BENCH_SLOWER.
- */
-int bench_compare_report(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
-                         int count, const bench_compare_options *how);
+/* Ceilings count only among those that changed. */
+typedef struct bench_compare_counts {
+    int compared, slower, faster, same, not_decided, parts, ceilings_changed, only_old, only_new;
+    int failures; /* in the new runs */
+} bench_compare_counts;
+
+/* The runs, what changed, what failed in the new ones and the sum of it. */
+void bench_compare_text(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
+                        int count, const bench_compare_counts *seen,
+                        const bench_compare_options *how);
+void bench_compare_json(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
+                        int count, const bench_compare_counts *seen,
+                        const bench_compare_options *how);
 
 #endif

@@ -23,6 +23,13 @@ tunes() {
 valid() { # NAME SCHEMA
     "$validator" -i "$folder/$1.json" "docs/$2.schema.json"
 }
+# With something that failed: the exit status is 3.
+compares() {
+    sed 's/"failures": \[\]/"failures": [{"benchmark": "copy", "device": null, "text": "wrong"}]/' "$folder/run.json" \
+        >"$folder/failed.json"
+    "$tool" bench compare "$folder/run.json" "$folder/failed.json" --of-ceiling --json >"$folder/compare.json"
+    [ $? -eq 3 ] && valid compare compare && grep -q '"unit": "fraction"' "$folder/compare.json"
+}
 # A schema that accepts anything would accept this, too.
 invalid() { # NAME SCHEMA SED-COMMAND
     sed "$3" "$folder/$1.json" >"$folder/spoilt.json"
@@ -73,6 +80,9 @@ point "its JSON fits the schema" valid run bench
 point "the schema refuses a missing member" invalid run bench 's/"median"/"mean"/'
 point "the schema refuses a wrong type" invalid run bench 's/"is_ceiling": false/"is_ceiling": 0/'
 point "the schema refuses another version" invalid run bench 's/"schema_version": 2/"schema_version": 3/'
+point "two runs are compared in JSON that fits its schema" compares
+point "which refuses a missing member" invalid compare compare 's/"slowdown"/"speedup"/'
+point "and another verdict" invalid compare compare 's/"verdict": "[a-z_]*"/"verdict": "nice"/'
 point "a tuning" tunes
 point "its JSON fits the schema of tunings" valid tuning tuning
 point "that one refuses a missing member" invalid tuning tuning 's/"winner"/"loser"/'

@@ -105,6 +105,50 @@ START_TEST(what_is_missing_is_counted)
 }
 END_TEST
 
+/* The whole of it, for programs: the same verdicts and the same exit status. */
+START_TEST(says_so_in_json)
+{
+    json_t *new_run = made_run();
+    made_set(new_run, 0, 80, 79, 81);
+    made_set(new_run, 2, 40e3, 30e3, 48e3);
+    json_array_remove(json_object_get(new_run, "results"), 5);
+    json_array_append_new(
+        json_object_get(new_run, "failures"),
+        json_pack("{s:s, s:n, s:s}", "benchmark", "rng", "device", "text", "wrong"));
+    tool_result result = compare(made_run(), new_run, " --json");
+    ck_assert_int_eq(result.exit_code, 3);
+    json_t *document = json_loads(result.out, JSON_REJECT_DUPLICATES, NULL);
+    ck_assert_ptr_nonnull(document);
+    ck_assert_str_eq(tool_text(document, "schema"), "tessera.bench.compare");
+    const json_t *counts = tool_member(document, "counts");
+    ck_assert_double_eq(tool_number(counts, "compared"), 3);
+    ck_assert_double_eq(tool_number(counts, "slower"), 1);
+    ck_assert_double_eq(tool_number(counts, "same"), 1);
+    ck_assert_double_eq(tool_number(counts, "not_decided"), 1);
+    ck_assert_double_eq(tool_number(counts, "only_old"), 1);
+    ck_assert_double_eq(tool_number(counts, "failures"), 1);
+    const json_t *results = tool_member(document, "results");
+    ck_assert_int_eq((int)json_array_size(results), 5);
+    const json_t *slower = json_array_get(results, 0), *time = json_array_get(results, 2);
+    ck_assert_str_eq(tool_text(slower, "verdict"), "slower");
+    ck_assert_str_eq(tool_text(slower, "device"), "Made GPU");
+    ck_assert_str_eq(tool_text(slower, "unit"), "GFLOP/s");
+    ck_assert_double_eq(tool_number(slower, "slowdown"), 1.25);
+    ck_assert_double_eq(tool_number(tool_member(slower, "old"), "median"), 100);
+    ck_assert_double_eq(tool_number(tool_member(slower, "new"), "low"), 79);
+    ck_assert_double_eq(tool_number(tool_member(slower, "case"), "k"), 65);
+    ck_assert_str_eq(tool_text(time, "verdict"), "not_decided");
+    ck_assert_double_eq(tool_number(time, "slowdown"), 0.8);
+    ck_assert(json_is_null(tool_member(json_array_get(results, 4), "device")));
+    json_decref(document);
+    tool_result_free(&result);
+    result = compare(made_run(), made_run(), " --json --all");
+    ck_assert_int_eq(result.exit_code, 2);
+    ck_assert_str_eq(result.out, "");
+    tool_result_free(&result);
+}
+END_TEST
+
 /* Further runs of both sides: of the old 100, 90 and 110 GFLOP/s (from 85 to 115 in all). */
 static tool_result compare_more(const double medians[3], const char *options)
 {
@@ -352,6 +396,7 @@ TESTS(bench_files)
     tcase_add_loop_test(tests, judges_a_change, 0, (int)(sizeof changes / sizeof *changes));
     tcase_add_test(tests, shows_what_changed);
     tcase_add_test(tests, shows_what_is_not_decided);
+    tcase_add_test(tests, says_so_in_json);
     tcase_add_test(tests, what_is_missing_is_counted);
     tcase_add_loop_test(tests, several_runs_tell_what_differs_from_run_to_run, 0,
                         (int)(sizeof series / sizeof *series));
