@@ -17,10 +17,38 @@ static const char *const style[] = {
 #include "bench/page.css.inc"
 };
 
-static const char *output = "report.html";
+typedef struct format {
+    const char *name, *usual; /* its file, where none is named */
+    void (*write)(const page_context *page);
+} format;
+static void write_page(const page_context *page);
+static const format formats[] = {{"html", "report.html", write_page},
+                                 {"md", "report.md", page_markdown},
+                                 {"csv", "report.csv", page_csv}};
+static const format *chosen_format;
+static const char *output;
+
+static const format *find_format(const char *name)
+{
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(formats[i].name, name) == 0)
+            return &formats[i];
+    return NULL;
+}
+
+static bool read_format(void *user, const char *text, char *problem, size_t size)
+{
+    (void)user;
+    chosen_format = find_format(text);
+    if (chosen_format == NULL)
+        snprintf(problem, size, "takes html, md or csv, not '%s'", text);
+    return chosen_format != NULL;
+}
+
 static const cli_option options[] = {
-    {"output", "FILE", "the page to write (default report.html); -o FILE; -: standard output",
+    {"output", "FILE", "what to write (default report.html); -o FILE; -: standard output",
      .text = &output, .letter = 'o'},
+    {"format", "FORMAT", "html, md or csv (default: as FILE ends, or html)", .read = read_format},
     {0},
 };
 
@@ -136,19 +164,19 @@ static void write_benchmark(const page_context *page, const bench_figures *one)
     fputs("</section>\n", page->out);
 }
 
-/* What devices do, then what their hosts do, then the limits. */
 static int rank_of(const bench_figures *one)
 {
     return one->is_ceiling ? 2 : one->device < 0 ? 1 : 0;
 }
 
-static void write_benchmarks(const page_context *page)
+void page_each_benchmark(const page_context *page,
+                         void (*write)(const page_context *page, const bench_figures *one))
 {
     for (int rank = 0; rank < 3; rank++)
         for (int r = 0; r < page->run_count; r++)
             for (int i = 0; i < page->runs[r].result_count; i++)
                 if (is_first(page, r, i) && rank_of(&page->runs[r].results[i]) == rank)
-                    write_benchmark(page, &page->runs[r].results[i]);
+                    write(page, &page->runs[r].results[i]);
 }
 
 static void write_warnings(const page_context *page)
@@ -208,7 +236,7 @@ static void write_page(const page_context *page)
     write_summary(page);
     write_reading(page);
     write_rooflines(page);
-    write_benchmarks(page);
+    page_each_benchmark(page, write_benchmark);
     fputs("<section><h2>The runs</h2>\n", out);
     for (int r = 0; r < page->run_count; r++)
         write_run(out, &page->runs[r]);
@@ -222,13 +250,13 @@ static int write_file(page_context *page)
     cli_output to;
     if (cli_output_is_standard(output)) {
         page->out = stdout;
-        write_page(page);
+        chosen_format->write(page);
         return CLI_DONE;
     }
     bool written = cli_output_begin(output, &to);
     if (written) {
         page->out = to.file;
-        write_page(page);
+        chosen_format->write(page);
         written = cli_output_end(&to);
     }
     return written ? CLI_DONE
@@ -241,7 +269,9 @@ static void help(FILE *out)
         out,
         "Makes one page of what 'tessera bench -o FILE' has written, %d files at the most, to be "
         "passed on: an HTML\n"
-        "file with charts, light or dark, without scripts or anything from elsewhere.\n",
+        "file with charts, light or dark, without scripts or anything from elsewhere; or the "
+        "figures as tables in Markdown,\n"
+        "or as CSV.\n",
         MOST_RUNS);
     cli_options_help(out, options);
 }
@@ -265,11 +295,23 @@ static int write_page_of(const char *const *paths, int count)
         for (int r = 0; r < count; r++)
             page_add_series(&page, &runs[r], -1);
         code = write_file(&page);
+        free(page.series);
     }
     for (int i = 0; i < read; i++)
         bench_document_free(&runs[i]);
     free(runs);
     return code;
+}
+
+static void choose_format(void)
+{
+    const char *end = output != NULL ? strrchr(output, '.') : NULL;
+    if (chosen_format == NULL && end != NULL)
+        chosen_format = find_format(end + 1);
+    if (chosen_format == NULL)
+        chosen_format = &formats[0];
+    if (output == NULL)
+        output = chosen_format->usual;
 }
 
 static int check_paths(const char *const *paths, int count)
@@ -292,6 +334,7 @@ static int run(int argc, char **argv)
     const char **paths = cli_alloc((size_t)argc, sizeof *paths);
     int count;
     int code = cli_options_read("bench report", options, argc, argv, argc, paths, &count);
+    choose_format();
     if (code == CLI_DONE)
         code = check_paths(paths, count);
     if (code == CLI_DONE)

@@ -1,5 +1,6 @@
 /* tessera bench report: one page of what was measured, for people who were not there. It is HTML
- * and CSS with inline SVG, in one file, without scripts and without anything from elsewhere. */
+ * and CSS with inline SVG, in one file, without scripts and without anything from elsewhere; or
+ * Markdown, or CSV. */
 #ifndef TSR_BENCH_PAGE_H
 #define TSR_BENCH_PAGE_H
 
@@ -20,17 +21,15 @@ typedef struct page_series {
 } page_series;
 
 #define PAGE_COLOURS 8
-#define PAGE_MOST_SERIES 64
 
 typedef struct page {
     FILE *out;
     int run_count, series_count;
     const bench_document *runs;
-    page_series series[PAGE_MOST_SERIES];
+    page_series *series;
 } page_context;
 
-/* With a name that tells it from the others. None where the device has no results, or the page is
- * full. */
+/* With a name that tells it from the others. None where the device has no results. */
 void page_add_series(page_context *page, const bench_document *run, int device);
 
 /* The best of the series' results of a benchmark, or of those whose case has `name` = `value`;
@@ -40,6 +39,15 @@ const bench_figures *page_best(const page_series *series, const char *benchmark,
 /* The copy that is as fast as the device's memory: the host's memcpy where the device is the host's
  * CPUs, its own copy otherwise. NULL: it was not measured. */
 const bench_figures *page_memory(const page_series *series);
+
+/* Calls it once for each benchmark, with one of its results: what devices do, then what their hosts
+ * do, then the limits. */
+void page_each_benchmark(const page_context *page,
+                         void (*write)(const page_context *page, const bench_figures *one));
+
+/* All of it as Markdown, or as CSV. */
+void page_markdown(const page_context *page);
+void page_csv(const page_context *page);
 
 /* The results of a benchmark: bars of all series, and a table of all that is known. */
 void page_benchmark(const page_context *page, const char *benchmark);

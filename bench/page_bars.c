@@ -24,6 +24,7 @@ typedef struct chart {
     const page_context *page;
     const char *benchmark;
     int count;
+    bool is_full;                           /* there are more cases */
     const bench_figures *cases[MOST_CASES]; /* the first of each */
     scale scale;
 } chart;
@@ -48,8 +49,10 @@ static int add_case(chart *all, const bench_figures *one, int before)
         if (json_equal(all->cases[i]->which, one->which) &&
             strcmp(all->cases[i]->unit, one->unit) == 0)
             return i;
-    if (all->count == MOST_CASES)
+    if (all->count == MOST_CASES) {
+        all->is_full = true;
         return before;
+    }
     memmove(&all->cases[before + 2], &all->cases[before + 1],
             (size_t)(all->count - before - 1) * sizeof *all->cases);
     all->cases[before + 1] = one;
@@ -226,6 +229,10 @@ void page_benchmark(const page_context *page, const char *benchmark)
     choose_scale(&all);
     write_legend(&all);
     draw(&all);
+    if (all.is_full)
+        html_line(page->out,
+                  "<p class=\"note\">Drawn are %d cases; the others are among all figures.</p>\n",
+                  MOST_CASES);
     if (all.scale.is_log)
         fputs("<p class=\"note\">Time for one, on a logarithmic scale: each line is ten times the "
               "one before; further left is faster.</p>\n",

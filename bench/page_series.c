@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "bench/page.h"
+#include "cli/memory.h"
 
 static const char *plain_name(const bench_document *run, int device)
 {
@@ -18,8 +19,9 @@ static bool has_results(const bench_document *run, int device)
 
 void page_add_series(page_context *page, const bench_document *run, int device)
 {
-    if (page->series_count == PAGE_MOST_SERIES || !has_results(run, device))
+    if (!has_results(run, device))
         return;
+    page->series = cli_resize(page->series, (size_t)page->series_count + 1, sizeof *page->series);
     page_series *series = &page->series[page->series_count];
     *series =
         (page_series){.run = run, .device = device, .colour = page->series_count++ % PAGE_COLOURS};

@@ -271,6 +271,107 @@ START_TEST(a_page_on_standard_output)
 }
 END_TEST
 
+/* In the form that the name's end, or --format, says. */
+static char *written_as(json_t *run, const char *end, const char *options)
+{
+    char path[MADE_PATH], output[MADE_PATH + 8], arguments[320];
+    made_write(run, path);
+    snprintf(output, sizeof output, "%s%s", path, end);
+    snprintf(arguments, sizeof arguments, "bench report %s -o %s%s", path, output, options);
+    tool_result result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    tool_result_free(&result);
+    char *text = read_page(output);
+    remove(path);
+    remove(output);
+    return text;
+}
+
+static json_t *hostile_run(void)
+{
+    json_t *run = made_run();
+    json_object_set_new(json_array_get(json_object_get(run, "devices"), 0), "name",
+                        json_string("<b>G|P\"U*"));
+    json_array_append_new(
+        json_object_get(run, "failures"),
+        json_pack("{s:s, s:n, s:s}", "benchmark", "plan", "device", "text", "wrong"));
+    return run;
+}
+
+START_TEST(tables_in_markdown)
+{
+    char *text = written_as(hostile_run(), ".md", "");
+    ck_assert_ptr_nonnull(strstr(text, ": tessera 0.1.0, 2026-01-02T03:04:05Z, Made CPU, 2 CPUs\n"
+                                       "  - warning: the machine was busy\n"
+                                       "  - failed: plan: wrong\n"));
+    ck_assert_ptr_nonnull(strstr(text, "\n## matmul\n"));
+    ck_assert_ptr_nonnull(strstr(text, "\n| \\<b\\>G\\|P\"U\\* | f32 64×65×66 | 100 GFLOP/s | 95.0 "
+                                       "GFLOP/s – 105 GFLOP/s | 50 % of fma\\_peak |\n"));
+    ck_assert_int_eq(tool_count(text, "\n## "), 6);
+    ck_assert_ptr_null(strstr(text, "noisy"));
+    free(text);
+}
+END_TEST
+
+START_TEST(a_table_in_csv)
+{
+    static const char first[] =
+        "run,time,tessera,cpu,device,driver,benchmark,case,unit,median,low,high,best,noisy,"
+        "is_ceiling,ceiling,fraction\r\n";
+    for (int i = 0; i < 2; i++) {
+        char *text =
+            written_as(hostile_run(), i == 0 ? ".csv" : ".txt", i == 0 ? "" : " --format csv");
+        ck_assert_ptr_eq(strstr(text, first), text);
+        ck_assert_ptr_nonnull(strstr(text, ",\"2026-01-02T03:04:05Z\",\"0.1.0\",\"Made CPU\","
+                                           "\"<b>G|P\"\"U*\",\"1.0\",\"matmul\","
+                                           "\"f32 64×65×66\",\"GFLOP/s\",100,95,105,106,0,0,"
+                                           "\"fma_peak\",0.5\r\n"));
+        ck_assert_int_eq(tool_count(text, "\r\n"), 7);
+        free(text);
+    }
+}
+END_TEST
+
+/* However many there are. */
+START_TEST(all_devices_are_shown)
+{
+    enum { DEVICES = 70 };
+    json_t *run = made_run(), *devices = json_object_get(run, "devices");
+    for (int i = 1; i < DEVICES; i++) {
+        json_t *result = json_deep_copy(made_result(run, 1));
+        json_array_append_new(devices, json_deep_copy(json_array_get(devices, 0)));
+        json_object_set_new(result, "device", json_integer(i));
+        json_array_append_new(json_object_get(run, "results"), result);
+    }
+    char *page = page_of(run, made_run());
+    const char *glance = strstr(page, "At a glance"), *end = strstr(glance, "</table>");
+    int rows = 0;
+    for (const char *at = glance; (at = strstr(at + 1, "<tr><td class")) != NULL && at < end;)
+        rows++;
+    ck_assert_int_eq(rows, DEVICES + 1);
+    free(page);
+}
+END_TEST
+
+START_TEST(what_is_not_drawn_is_told)
+{
+    enum { DRAWN = 256 };
+    for (int more = 0; more < 2; more++) {
+        json_t *run = made_run();
+        for (int i = 1; i < DRAWN + more; i++) {
+            json_t *result = json_deep_copy(made_result(run, 1));
+            json_object_set_new(json_object_get(result, "case"), "row_bytes",
+                                json_integer(1000 + i));
+            json_array_append_new(json_object_get(run, "results"), result);
+        }
+        char *page = page_of(run, made_run());
+        ck_assert_int_eq(tool_count(page, "Drawn are 256 cases; the others are among all figures."),
+                         more);
+        free(page);
+    }
+}
+END_TEST
+
 /* By its own name, by those of links, and as what standard output is appended to. */
 START_TEST(a_page_does_not_replace_what_it_is_made_of)
 {
@@ -315,5 +416,9 @@ TESTS(bench_page)
     tcase_add_loop_test(tests, refuses_other_files, 0, (int)(sizeof failures / sizeof *failures));
     tcase_add_test(tests, a_page_that_cannot_be_written);
     tcase_add_test(tests, a_page_on_standard_output);
+    tcase_add_test(tests, tables_in_markdown);
+    tcase_add_test(tests, a_table_in_csv);
+    tcase_add_test(tests, all_devices_are_shown);
+    tcase_add_test(tests, what_is_not_drawn_is_told);
     tcase_add_test(tests, a_page_does_not_replace_what_it_is_made_of);
 }
