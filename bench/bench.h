@@ -29,6 +29,7 @@ typedef struct bench_options {
     const char *device;
     double seconds; /* to spend on timing one row */
     int64_t size_mib, ranks;
+    int64_t min_bytes, max_bytes, step_factor; /* of sizes in bytes; all 0, or none */
     bool peer, json, large;
     bool complete; /* all benchmarks in one run: what takes long on this device is left out */
     int dtype_count;
@@ -44,7 +45,8 @@ enum {
     BENCH_SIZE = 4,
     BENCH_PEER = 8,
     BENCH_LARGE = 16,
-    BENCH_RANKS = 32
+    BENCH_RANKS = 32,
+    BENCH_BYTES = 64
 };
 
 typedef struct bench_context bench_context;

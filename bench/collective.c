@@ -18,6 +18,21 @@ static double bus_factor(collective_kind kind, int ranks)
     return kind == COLLECTIVE_ALL_REDUCE ? 2 * share : share;
 }
 
+static const collective_sizes usual_sizes = {
+    .count = 10, .bytes = {8, 64, 512, 4096, 32768, 262144, 1048576, 2097152, 16777216, 67108864}};
+
+/* What was asked for: from the least to the most, each so many times the one before. */
+static collective_sizes sizes_of(const bench_options *options)
+{
+    if (options->max_bytes == 0)
+        return usual_sizes;
+    collective_sizes sizes = {0};
+    for (int64_t bytes = options->min_bytes; bytes <= options->max_bytes;
+         bytes *= options->step_factor)
+        sizes.bytes[sizes.count++] = (uint64_t)bytes;
+    return sizes;
+}
+
 static void add_samples(bench_samples *to, const collective_result *from)
 {
     to->repetitions = from->batch;
@@ -46,27 +61,29 @@ static bench_row *add_row(bench_context *context, collective_kind kind, int rank
 /* All sizes, for one number of ranks. */
 static bool run_ranks(bench_context *context, collective_kind kind, int ranks)
 {
-    collective_result *results = cli_alloc(COLLECTIVE_SIZES, sizeof *results);
-    bench_row *rows[COLLECTIVE_SIZES] = {NULL};
+    const collective_sizes sizes = sizes_of(context->options);
+    collective_result *results = cli_alloc(COLLECTIVE_MOST_SIZES, sizeof *results);
+    bench_row *rows[COLLECTIVE_MOST_SIZES] = {NULL};
     const int rounds = context->options->peer ? ROUNDS : 1;
     const double seconds = context->options->seconds / rounds;
     char problem[640], version[128] = "";
     bool done = true;
     for (int round = 0; round < rounds && done; round++) {
-        if (!collective_ranks_run(kind, ranks, seconds, results, problem, sizeof problem))
+        if (!collective_ranks_run(kind, ranks, &sizes, seconds, results, problem, sizeof problem))
             done = bench_fail(context, "bench %s: %s", collective_names[kind], problem);
-        for (int i = 0; i < COLLECTIVE_SIZES && done; i++) {
+        for (int i = 0; i < sizes.count && done; i++) {
             if (!results[i].is_there)
                 continue;
             if (!rows[i])
-                rows[i] = add_row(context, kind, ranks, collective_bytes[i]);
+                rows[i] = add_row(context, kind, ranks,
+                                  collective_elements(kind, ranks, sizes.bytes[i]) * sizeof(float));
             done = check(context, rows[i], &results[i]);
             add_samples(&rows[i]->host, &results[i]);
         }
         if (done && context->options->peer)
-            done = collective_peer_run(context, kind, ranks, seconds, results, version,
+            done = collective_peer_run(context, kind, ranks, &sizes, seconds, results, version,
                                        sizeof version);
-        for (int i = 0; i < COLLECTIVE_SIZES && done && context->options->peer; i++) {
+        for (int i = 0; i < sizes.count && done && context->options->peer; i++) {
             if (!rows[i] || !results[i].is_there)
                 continue;
             add_samples(&rows[i]->peer, &results[i]);
@@ -82,13 +99,14 @@ static bool run(bench_context *context, collective_kind kind)
     static const int usual[] = {2, 4};
     if ((context->options->peer && !collective_peer_exists(context)) || !bench_memcpy_peak(context))
         return false;
-    if (context->options->ranks > 0)
-        return run_ranks(context, kind, (int)context->options->ranks);
-    for (int i = 0; i < 2; i++) {
-        if (!run_ranks(context, kind, usual[i]))
+    const int first = context->row_count, ranks = (int)context->options->ranks;
+    for (int i = 0; i < (ranks > 0 ? 1 : 2); i++) {
+        if (!run_ranks(context, kind, ranks > 0 ? ranks : usual[i]))
             return false;
     }
-    return true;
+    return context->row_count > first ||
+           bench_fail(context, "bench %s: the sizes are too small for each rank to have an element",
+                      collective_names[kind]);
 }
 
 static bool run_all_reduce(bench_context *context)
@@ -107,8 +125,9 @@ static bool run_reduce_scatter(bench_context *context)
 }
 
 #define HELP                                                                                       \
-    "float32 between processes of this host, 2 and 4 of them or --ranks, 8 B to 64 MiB. GB/s are " \
-    "bytes of the whole\nby time (nccl-tests: algbw); busbw is what the links between ranks "      \
+    "float32 between processes of this host, 2 and 4 of them or --ranks, 8 B to 64 MiB or "        \
+    "--minbytes to --maxbytes. GB/s are bytes\nof the whole by time (nccl-tests: algbw); busbw "   \
+    "is what the links between ranks "                                                             \
     "carry. Times are those of the slowest rank. Every\nelement is verified on every rank. "       \
     "--peer: the same with MPI, turn and turn about.\n"
 
@@ -116,7 +135,7 @@ const bench bench_all_reduce = {
     .name = "all-reduce",
     .summary = "sums between processes",
     .help = HELP,
-    .takes = BENCH_PEER | BENCH_RANKS,
+    .takes = BENCH_PEER | BENCH_RANKS | BENCH_BYTES,
     .host_only = true,
     .run = run_all_reduce,
 };
@@ -125,7 +144,7 @@ const bench bench_all_gather = {
     .name = "all-gather",
     .summary = "everything of everybody to everybody",
     .help = "As all-reduce.\n",
-    .takes = BENCH_PEER | BENCH_RANKS,
+    .takes = BENCH_PEER | BENCH_RANKS | BENCH_BYTES,
     .host_only = true,
     .alone = true,
     .run = run_all_gather,
@@ -135,7 +154,7 @@ const bench bench_reduce_scatter = {
     .name = "reduce-scatter",
     .summary = "a share of the sums to each process",
     .help = "As all-reduce.\n",
-    .takes = BENCH_PEER | BENCH_RANKS,
+    .takes = BENCH_PEER | BENCH_RANKS | BENCH_BYTES,
     .host_only = true,
     .alone = true,
     .run = run_reduce_scatter,

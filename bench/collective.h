@@ -19,11 +19,20 @@ static const char *const collective_names[COLLECTIVE_KINDS] = {"all-reduce", "al
 #define COLLECTIVE_MOST_SAMPLES 300
 
 /* Bytes of the whole: what each rank contributes to and gets of an all-reduce, what it gets of an
- * all-gather, what it contributes to a reduce-scatter. Too little for each rank to have an element
- * is left out. */
-static const uint64_t collective_bytes[] = {8,      64,      512,     4096,     32768,
-                                            262144, 1048576, 2097152, 16777216, 67108864};
-#define COLLECTIVE_SIZES ((int)(sizeof collective_bytes / sizeof collective_bytes[0]))
+ * all-gather, what it contributes to a reduce-scatter. In growing order. */
+#define COLLECTIVE_MOST_SIZES 32
+typedef struct collective_sizes {
+    int count;
+    uint64_t bytes[COLLECTIVE_MOST_SIZES];
+} collective_sizes;
+
+/* Elements of the whole of so many bytes: where each rank has a share, the shares are equal. 0: a
+ * rank would have none. */
+static inline uint64_t collective_elements(collective_kind kind, int ranks, uint64_t bytes)
+{
+    const uint64_t count = bytes / sizeof(float);
+    return kind == COLLECTIVE_ALL_REDUCE ? count : count - count % (uint64_t)ranks;
+}
 
 /* What rank `rank` contributes: sums are exact. */
 static inline float collective_value(int rank, uint64_t index)

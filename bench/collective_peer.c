@@ -24,13 +24,14 @@ bool collective_peer_exists(bench_context *context)
 }
 
 /* "size BYTES BATCH NANOSECONDS…" */
-static void read_samples(char *line, collective_result results[COLLECTIVE_SIZES])
+static void read_samples(char *line, const collective_sizes *sizes,
+                         collective_result results[COLLECTIVE_MOST_SIZES])
 {
     char *rest = line;
     const uint64_t bytes = strtoull(rest, &rest, 10);
-    for (int i = 0; i < COLLECTIVE_SIZES; i++) {
+    for (int i = 0; i < sizes->count; i++) {
         collective_result *out = &results[i];
-        if (collective_bytes[i] != bytes)
+        if (sizes->bytes[i] != bytes)
             continue;
         out->is_there = true;
         out->batch = strtoull(rest, &rest, 10);
@@ -45,7 +46,8 @@ typedef struct words {
     bool complete;
 } words;
 
-static void read_words(FILE *from, collective_result results[COLLECTIVE_SIZES], words *out)
+static void read_words(FILE *from, const collective_sizes *sizes,
+                       collective_result results[COLLECTIVE_MOST_SIZES], words *out)
 {
     char line[64 + 24 * COLLECTIVE_MOST_SAMPLES];
     while (fgets(line, sizeof line, from)) {
@@ -56,7 +58,7 @@ static void read_words(FILE *from, collective_result results[COLLECTIVE_SIZES], 
         if (strncmp(line, "version ", 8) == 0)
             snprintf(out->version, sizeof out->version, "%.100s", line + 8);
         else if (strncmp(line, "size ", 5) == 0)
-            read_samples(line + 5, results);
+            read_samples(line + 5, sizes, results);
         else if (strcmp(line, "done") == 0)
             out->complete = true;
         else if (has_letter && out->other[0] == '\0')
@@ -64,19 +66,24 @@ static void read_words(FILE *from, collective_result results[COLLECTIVE_SIZES], 
     }
 }
 
-bool collective_peer_run(bench_context *context, collective_kind kind, int ranks, double seconds,
-                         collective_result results[COLLECTIVE_SIZES], char *version, size_t size)
+bool collective_peer_run(bench_context *context, collective_kind kind, int ranks,
+                         const collective_sizes *sizes, double seconds,
+                         collective_result results[COLLECTIVE_MOST_SIZES], char *version,
+                         size_t size)
 {
-    char command[1024];
+    char list[12 * COLLECTIVE_MOST_SIZES] = "", command[1024 + sizeof list];
     words said = {0};
-    (void)snprintf(command, sizeof command, "mpirun %s --oversubscribe -n %d '%s' %s %.6f 2>&1",
+    for (int i = 0; i < sizes->count; i++)
+        (void)snprintf(list + strlen(list), sizeof list - strlen(list), " %llu",
+                       (unsigned long long)sizes->bytes[i]);
+    (void)snprintf(command, sizeof command, "mpirun %s --oversubscribe -n %d '%s' %s %.6f%s 2>&1",
                    geteuid() == 0 ? "--allow-run-as-root" : "", ranks, program(),
-                   collective_names[kind], seconds);
-    memset(results, 0, COLLECTIVE_SIZES * sizeof *results);
+                   collective_names[kind], seconds, list);
+    memset(results, 0, COLLECTIVE_MOST_SIZES * sizeof *results);
     FILE *from = popen(command, "r");
     if (!from)
         return bench_fail(context, "--peer: mpirun: %s", strerror(errno));
-    read_words(from, results, &said);
+    read_words(from, sizes, results, &said);
     if (pclose(from) != 0 || !said.complete)
         return bench_fail(context, "--peer: this failed: %s: %s", command,
                           said.other[0] ? said.other : "without a word");

@@ -9,7 +9,9 @@
 bool collective_peer_exists(bench_context *context);
 
 /* As collective_ranks_run; also the name of the MPI. */
-bool collective_peer_run(bench_context *context, collective_kind kind, int ranks, double seconds,
-                         collective_result results[COLLECTIVE_SIZES], char *version, size_t size);
+bool collective_peer_run(bench_context *context, collective_kind kind, int ranks,
+                         const collective_sizes *sizes, double seconds,
+                         collective_result results[COLLECTIVE_MOST_SIZES], char *version,
+                         size_t size);
 
 #endif

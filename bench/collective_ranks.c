@@ -31,13 +31,14 @@ typedef struct shared {
     _Atomic bool has_failed;
     uint8_t blocks[EXCHANGES][COLLECTIVE_MOST_RANKS][BLOCK_MOST];
     char problem[COLLECTIVE_MOST_RANKS][512];
-    part parts[COLLECTIVE_MOST_RANKS][COLLECTIVE_SIZES];
+    part parts[COLLECTIVE_MOST_RANKS][COLLECTIVE_MOST_SIZES];
 } shared;
 
 typedef struct rank_state {
     shared *common;
     pid_t parent;
     collective_kind kind;
+    const collective_sizes *sizes;
     int rank, ranks, exchanges;
     double seconds;
     tsr_comm *comm;
@@ -154,7 +155,7 @@ static tsr_status measure(rank_state *own, part *out)
 
 static tsr_status measure_all(rank_state *own)
 {
-    const uint64_t most = collective_bytes[COLLECTIVE_SIZES - 1];
+    const uint64_t most = own->sizes->bytes[own->sizes->count - 1];
     tsr_status status =
         tsr_comm_create(tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_CALLBACK, .rank = own->rank,
                                         .size = own->ranks, .all_gather = all_gather, .user = own),
@@ -163,9 +164,9 @@ static tsr_status measure_all(rank_state *own)
     own->recv = malloc(most);
     if (!own->send || !own->recv)
         status = status == TSR_OK ? TSR_ERR_NO_MEMORY : status;
-    for (int i = 0; i < COLLECTIVE_SIZES && status == TSR_OK; i++) {
-        own->count = collective_bytes[i] / sizeof(float);
-        if (own->count % (uint64_t)own->ranks == 0 || own->kind == COLLECTIVE_ALL_REDUCE)
+    for (int i = 0; i < own->sizes->count && status == TSR_OK; i++) {
+        own->count = collective_elements(own->kind, own->ranks, own->sizes->bytes[i]);
+        if (own->count > 0)
             status = measure(own, &own->common->parts[own->rank][i]);
     }
     return status;
@@ -189,10 +190,10 @@ static void be_rank(rank_state *own)
 }
 
 /* The slowest rank's time of each sample. */
-static void join(const shared *common, int ranks, collective_result results[COLLECTIVE_SIZES])
+static void join(const shared *common, int ranks, collective_result results[COLLECTIVE_MOST_SIZES])
 {
-    memset(results, 0, COLLECTIVE_SIZES * sizeof *results);
-    for (int size = 0; size < COLLECTIVE_SIZES; size++) {
+    memset(results, 0, COLLECTIVE_MOST_SIZES * sizeof *results);
+    for (int size = 0; size < COLLECTIVE_MOST_SIZES; size++) {
         collective_result *out = &results[size];
         for (int rank = 0; rank < ranks; rank++) {
             const part *one = &common->parts[rank][size];
@@ -211,8 +212,9 @@ static void join(const shared *common, int ranks, collective_result results[COLL
     }
 }
 
-bool collective_ranks_run(collective_kind kind, int ranks, double seconds,
-                          collective_result results[COLLECTIVE_SIZES], char *problem, size_t size)
+bool collective_ranks_run(collective_kind kind, int ranks, const collective_sizes *sizes,
+                          double seconds, collective_result results[COLLECTIVE_MOST_SIZES],
+                          char *problem, size_t size)
 {
     const pid_t parent = getpid();
     pid_t pids[COLLECTIVE_MOST_RANKS];
@@ -230,6 +232,7 @@ bool collective_ranks_run(collective_kind kind, int ranks, double seconds,
             be_rank(&(rank_state){.common = common,
                                   .parent = parent,
                                   .kind = kind,
+                                  .sizes = sizes,
                                   .rank = started,
                                   .ranks = ranks,
                                   .seconds = seconds});

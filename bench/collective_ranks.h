@@ -17,7 +17,8 @@ typedef struct collective_result {
 } collective_result;
 
 /* Of each size, for `seconds` each, by `ranks` processes. False with the reason. */
-bool collective_ranks_run(collective_kind kind, int ranks, double seconds,
-                          collective_result results[COLLECTIVE_SIZES], char *problem, size_t size);
+bool collective_ranks_run(collective_kind kind, int ranks, const collective_sizes *sizes,
+                          double seconds, collective_result results[COLLECTIVE_MOST_SIZES],
+                          char *problem, size_t size);
 
 #endif

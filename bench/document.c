@@ -113,6 +113,9 @@ static void read_result(bench_fields *in, const json_t *result, int device_count
     read_value(in, result, out);
     if (!json_is_null(bench_field(in, result, "bytes")))
         out->bytes = bench_field_positive(in, result, "bytes");
+    const json_t *busbw = json_object_get(result, "busbw"); /* newer than the version */
+    if (busbw != NULL && !json_is_null(busbw))
+        out->busbw = bench_field_positive(in, result, "busbw");
     const json_t *ceiling = bench_field_object(in, result, "ceiling", true);
     if (ceiling != NULL)
         read_ceiling(in, ceiling, result_count, out);

@@ -26,6 +26,7 @@ typedef struct bench_figures {
     const char *method; /* how it was verified */
     const char *peer;   /* what else did the same work; NULL: nothing */
     double peer_median; /* in the unit */
+    double busbw;       /* of a collective operation, GB/s; 0: none */
 } bench_figures;
 
 typedef struct bench_device_figures {

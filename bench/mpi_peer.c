@@ -1,5 +1,5 @@
-/* The same as collective_ranks.c by MPI, for comparison: mpirun -n RANKS mpi_peer KIND SECONDS.
- * Prints numbers for collective.c. */
+/* The same as collective_ranks.c by MPI, for comparison: mpirun -n RANKS mpi_peer KIND SECONDS
+ * BYTES…, in growing order. Prints numbers for collective_peer.c. */
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -72,7 +72,7 @@ static collective_effort decide(double seconds)
     return effort;
 }
 
-static bool measure(double seconds)
+static bool measure(uint64_t bytes, double seconds)
 {
     static double mine[COLLECTIVE_MOST_SAMPLES], slowest[COLLECTIVE_MOST_SAMPLES];
     const uint64_t sent = kind == COLLECTIVE_ALL_GATHER ? count / (uint64_t)ranks : count;
@@ -88,7 +88,6 @@ static bool measure(double seconds)
     right = is_right() && right;
     MPI_Reduce(mine, slowest, effort.samples, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     if (rank == 0) {
-        const uint64_t bytes = count * sizeof(float);
         printf("size %llu %llu", (unsigned long long)bytes, (unsigned long long)effort.batch);
         for (int i = 0; i < effort.samples; i++)
             printf(" %.1f", slowest[i]);
@@ -107,19 +106,20 @@ int main(int argc, char **argv)
     for (int i = 0; i < COLLECTIVE_KINDS && argc > 1; i++)
         kind = strcmp(argv[1], collective_names[i]) == 0 ? (collective_kind)i : kind;
     const double seconds = argc > 2 ? strtod(argv[2], NULL) : 1;
-    const uint64_t most = collective_bytes[COLLECTIVE_SIZES - 1];
+    const uint64_t most = argc > 3 ? strtoull(argv[argc - 1], NULL, 10) : 0;
     send = malloc(most);
     recv = malloc(most);
-    if (!send || !recv || ranks > COLLECTIVE_MOST_RANKS)
+    if (!most || !send || !recv || ranks > COLLECTIVE_MOST_RANKS)
         MPI_Abort(MPI_COMM_WORLD, 1);
     MPI_Get_library_version(version, &length);
     version[strcspn(version, ",\n")] = '\0';
     if (rank == 0)
         printf("version %s\n", version);
-    for (int i = 0; i < COLLECTIVE_SIZES; i++) {
-        count = collective_bytes[i] / sizeof(float);
-        if (count % (uint64_t)ranks == 0 || kind == COLLECTIVE_ALL_REDUCE)
-            right = measure(seconds) && right;
+    for (int i = 3; i < argc; i++) {
+        const uint64_t bytes = strtoull(argv[i], NULL, 10);
+        count = collective_elements(kind, ranks, bytes);
+        if (count > 0)
+            right = measure(bytes, seconds) && right;
     }
     MPI_Reduce(&right, &all_right, 1, MPI_INT, MPI_MIN, 0, MPI_COMM_WORLD);
     if (rank == 0)

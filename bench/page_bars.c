@@ -144,6 +144,9 @@ static void draw_one(const chart *all, const page_series *series, const bench_fi
     if (one->fraction > 0)
         html_line(out, "<tspan class=\"faint\"> · %s</tspan>",
                   bench_percent(one->fraction, percent));
+    if (one->busbw > 0)
+        html_line(out, "<tspan class=\"faint\"> · busbw %s</tspan>",
+                  bench_number(one->busbw, percent));
     html_line(out, "%s</text></g>\n", one->noisy ? " *" : "");
 }
 

@@ -150,13 +150,16 @@ static void csv_row(FILE *out, const bench_document *run, const bench_figures *o
     csv_text(out, one->ceiling != NULL ? one->ceiling : "");
     if (one->ceiling != NULL)
         fprintf(out, "%.9g", one->fraction);
+    fputs(",", out);
+    if (one->busbw > 0)
+        fprintf(out, "%.9g", one->busbw);
     fputs("\r\n", out);
 }
 
 void page_csv(const page_context *page)
 {
     fputs("run,time,tessera,cpu,device,driver,benchmark,case,unit,median,low,high,best,noisy,"
-          "is_ceiling,ceiling,fraction\r\n",
+          "is_ceiling,ceiling,fraction,busbw\r\n",
           page->out);
     for (int r = 0; r < page->run_count; r++)
         for (int i = 0; i < page->runs[r].result_count; i++)

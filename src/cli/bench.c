@@ -15,10 +15,32 @@
 
 #define LARGEST_SIDE ((int64_t)1 << 24)
 #define LARGEST_MATRIX ((int64_t)1 << 31)
+#define MOST_BYTES ((int64_t)1 << 30)
 
 static bench_options chosen;
 static const char *output;
 static bool tune;
+
+/* "8", "64K", "1G": as nccl-tests takes them. */
+static bool read_bytes(void *user, const char *text, char *problem, size_t size)
+{
+    static const char units[] = "KMG";
+    char digits[24];
+    const size_t length = strlen(text);
+    const char *unit = length > 1 ? strchr(units, text[length - 1]) : NULL;
+    int64_t value;
+    snprintf(digits, sizeof digits, "%.*s", (int)(unit != NULL ? length - 1 : length), text);
+    bool read = length < sizeof digits && cli_read_integer(digits, 1, MOST_BYTES, &value);
+    for (const char *at = units; read && unit != NULL && at <= unit && value <= MOST_BYTES; at++)
+        value *= 1024;
+    if (!read || value < 4 || value > MOST_BYTES) {
+        snprintf(problem, size, "takes bytes from 4 to 1G, such as 8, 64K or 16M, not '%.40s'",
+                 text);
+        return false;
+    }
+    *(int64_t *)user = value;
+    return true;
+}
 
 static bool read_dtype(void *user, const char *text, char *problem, size_t size)
 {
@@ -92,6 +114,12 @@ static const cli_option options[] = {
      .high = 1024},
     {"ranks", "N", "how many processes (default: 2, and then 4)", .integer = &chosen.ranks,
      .low = 2, .high = 16},
+    {"minbytes", "BYTES", "the smallest size of a collective operation (default 8); -b BYTES",
+     .read = read_bytes, .user = &chosen.min_bytes, .letter = 'b'},
+    {"maxbytes", "BYTES", "the largest (default 64M); -e BYTES", .read = read_bytes,
+     .user = &chosen.max_bytes, .letter = 'e'},
+    {"stepfactor", "N", "how many times as large the next one is (default 2); -f N",
+     .integer = &chosen.step_factor, .low = 2, .high = 1 << 20, .letter = 'f'},
     {"large", NULL, "also what takes gigabytes of memory", .flag = &chosen.large},
     {"peer", NULL, "also measure OpenBLAS, or MPI", .flag = &chosen.peer},
     {"time", "SECONDS", "how long to measure each result (default 1; of a complete run 0.2)",
@@ -130,6 +158,28 @@ static void help(FILE *out)
     cli_options_help(out, options);
 }
 
+static bool has_sizes(void)
+{
+    return chosen.min_bytes > 0 || chosen.max_bytes > 0 || chosen.step_factor > 0;
+}
+
+/* What was not said of sizes, where something was. */
+static int fill_sizes(void)
+{
+    if (!has_sizes())
+        return CLI_DONE;
+    if (chosen.min_bytes == 0)
+        chosen.min_bytes = 8;
+    if (chosen.max_bytes == 0)
+        chosen.max_bytes = 64 << 20;
+    if (chosen.step_factor == 0)
+        chosen.step_factor = 2;
+    if (chosen.min_bytes > chosen.max_bytes)
+        return cli_usage_error("bench: --minbytes is %lld, more than --maxbytes, %lld",
+                               (long long)chosen.min_bytes, (long long)chosen.max_bytes);
+    return CLI_DONE;
+}
+
 /* An option that would do nothing is a mistake. */
 static int check_options(const bench *what)
 {
@@ -142,11 +192,17 @@ static int check_options(const bench *what)
         {chosen.dtype_count > 0, BENCH_DTYPES, "dtype"},
         {chosen.size_mib > 0, BENCH_SIZE, "size"},
         {chosen.ranks > 0, BENCH_RANKS, "ranks"},
+        {chosen.min_bytes > 0, BENCH_BYTES, "minbytes"},
+        {chosen.max_bytes > 0, BENCH_BYTES, "maxbytes"},
+        {chosen.step_factor > 0, BENCH_BYTES, "stepfactor"},
         {chosen.peer, BENCH_PEER, "peer"},
         {chosen.large, BENCH_LARGE, "large"},
     };
     if (what == NULL && (chosen.shape_count > 0 || chosen.dtype_count > 0 || chosen.size_mib > 0))
         return cli_usage_error("bench: --shape, --dtype and --size need a benchmark's name");
+    if (what == NULL && has_sizes())
+        return cli_usage_error("bench: --minbytes, --maxbytes and --stepfactor need the name of a "
+                               "collective operation");
     if (what == NULL)
         return CLI_DONE;
     if (chosen.device != NULL && what->host_only)
@@ -154,7 +210,7 @@ static int check_options(const bench *what)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].given && !(what->takes & all[i].takes))
             return cli_usage_error("bench: %s does not take --%s", what->name, all[i].name);
-    return CLI_DONE;
+    return fill_sizes();
 }
 
 static int cannot_write(void)
@@ -212,6 +268,8 @@ static int check_tuning(const char *name)
 {
     if (name != NULL)
         return cli_usage_error("bench: --tune is about matrix products, not '%s'", name);
+    if (has_sizes())
+        return cli_usage_error("bench: --tune does not take sizes in bytes");
     if (chosen.size_mib > 0 || chosen.ranks > 0 || chosen.peer || chosen.large)
         return cli_usage_error("bench: --tune does not take --%s", chosen.size_mib > 0 ? "size"
                                                                    : chosen.ranks > 0  ? "ranks"

@@ -103,7 +103,60 @@ START_TEST(collectives_can_be_compared)
 }
 END_TEST
 
-static const char with_peer[] = "bench all-reduce --ranks 2 --peer --json --time 0.003";
+/* As nccl-tests does: shares of the ranks are equal, so that sizes may be a little smaller. */
+static const struct {
+    const char *arguments;
+    int64_t bytes[4], busbw_over_rate; /* the latter times 6 */
+} sizes[] = {
+    {"all-reduce --ranks 2 -b 16 -e 1K -f 4", {16, 64, 256, 1024}, 6},
+    {"all-reduce --ranks 3 --minbytes 1M --maxbytes 2M", {1 << 20, 2 << 20}, 8},
+    {"all-gather --ranks 3 -b 64 -e 100 --stepfactor 9", {60}, 4},
+    {"reduce-scatter --ranks 3 -b 8 -e 16", {12}, 4},
+};
+
+START_TEST(sizes_are_chosen)
+{
+    char arguments[160];
+    int count, want = 0;
+    snprintf(arguments, sizeof arguments, "bench %s --time 0.001 --json", sizes[_i].arguments);
+    json_t *document = bench_result_run(arguments, &count);
+    while (want < 4 && sizes[_i].bytes[want] > 0)
+        want++;
+    ck_assert_int_eq(count, want);
+    const json_t *result;
+    size_t i;
+    int seen = 0;
+    json_array_foreach(tool_member(document, "results"), i, result)
+    {
+        if (json_is_true(tool_member(result, "is_ceiling")))
+            continue;
+        const json_t *bytes = tool_member(tool_member(result, "case"), "bytes");
+        ck_assert_int_eq(json_integer_value(bytes), sizes[_i].bytes[seen++]);
+        ck_assert_double_eq_tol(6 * tool_number(result, "busbw") /
+                                    tool_number(tool_member(result, "value"), "median"),
+                                (double)sizes[_i].busbw_over_rate, 1e-9);
+    }
+    json_decref(document);
+}
+END_TEST
+
+START_TEST(sizes_without_an_element_are_no_success)
+{
+    tool_result result = tool_run("bench all-gather --ranks 4 -b 4 -e 8 --time 0.001");
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_str_eq(result.out, "");
+    ck_assert_str_eq(result.err, "tessera: bench all-gather: the sizes are too small for each rank "
+                                 "to have an element\n");
+    tool_result_free(&result);
+    result = tool_run("bench all-reduce -b 1M -e 1K");
+    ck_assert_int_eq(result.exit_code, 2);
+    ck_assert_str_eq(result.err,
+                     "tessera: bench: --minbytes is 1048576, more than --maxbytes, 1024\n");
+    tool_result_free(&result);
+}
+END_TEST
+
+static const char with_peer[] = "bench all-reduce --ranks 2 --peer --json --time 0.003 -b 8 -e 32";
 
 #if TEST_HAVE_MPI
 START_TEST(a_peer_takes_turns)
@@ -122,7 +175,7 @@ START_TEST(a_peer_takes_turns)
         ck_assert_double_gt(tool_number(peer, "median"), 0);
         peers++;
     }
-    ck_assert_int_eq(peers, 10);
+    ck_assert_int_eq(peers, 3);
     json_decref(document);
 }
 END_TEST
@@ -156,8 +209,8 @@ START_TEST(a_peer_that_fails_says_why)
     tool_result result = tool_run(with_peer);
     ck_assert_int_eq(result.exit_code, 1);
     ck_assert_ptr_nonnull(strstr(result.err, "tessera: --peer: this failed: mpirun "));
-    ck_assert_ptr_nonnull(
-        strstr(result.err, "'peer' all-reduce 0.001000 2>&1: There are not enough slots.\n"));
+    ck_assert_ptr_nonnull(strstr(
+        result.err, "'peer' all-reduce 0.001000 8 16 32 2>&1: There are not enough slots.\n"));
     tool_result_free(&result);
     ck_assert_int_eq(unlink(mpirun) | rmdir(folder), 0);
 }
@@ -432,6 +485,8 @@ TESTS(bench_host)
                         (int)(sizeof benchmarks / sizeof *benchmarks));
 #if TSR__HAVE_UCX
     tcase_add_test(tests, collectives_can_be_compared);
+    tcase_add_loop_test(tests, sizes_are_chosen, 0, (int)(sizeof sizes / sizeof *sizes));
+    tcase_add_test(tests, sizes_without_an_element_are_no_success);
 #if TEST_HAVE_MPI
     tcase_add_test(tests, a_peer_takes_turns);
 #else

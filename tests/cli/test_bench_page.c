@@ -317,7 +317,7 @@ START_TEST(a_table_in_csv)
 {
     static const char first[] =
         "run,time,tessera,cpu,device,driver,benchmark,case,unit,median,low,high,best,noisy,"
-        "is_ceiling,ceiling,fraction\r\n";
+        "is_ceiling,ceiling,fraction,busbw\r\n";
     for (int i = 0; i < 2; i++) {
         char *text =
             written_as(hostile_run(), i == 0 ? ".csv" : ".txt", i == 0 ? "" : " --format csv");
@@ -325,10 +325,26 @@ START_TEST(a_table_in_csv)
         ck_assert_ptr_nonnull(strstr(text, ",\"2026-01-02T03:04:05Z\",\"0.1.0\",\"Made CPU\","
                                            "\"<b>G|P\"\"U*\",\"1.0\",\"matmul\","
                                            "\"f32 64×65×66\",\"GFLOP/s\",100,95,105,106,0,0,"
-                                           "\"fma_peak\",0.5\r\n"));
+                                           "\"fma_peak\",0.5,\r\n"));
         ck_assert_int_eq(tool_count(text, "\r\n"), 7);
         free(text);
     }
+}
+END_TEST
+
+/* What the links between ranks carried stands beside what was moved. */
+START_TEST(bus_bandwidth_is_shown)
+{
+    char *texts[2];
+    for (int i = 0; i < 2; i++) {
+        json_t *run = made_run();
+        json_object_set_new(made_result(run, 1), "busbw", json_real(37.5));
+        texts[i] = written_as(run, i == 0 ? ".html" : ".csv", "");
+    }
+    ck_assert_int_eq(tool_count(texts[0], " · busbw 37.5</tspan>"), 1);
+    ck_assert_int_eq(tool_count(texts[1], ",37.5\r\n"), 1);
+    free(texts[0]);
+    free(texts[1]);
 }
 END_TEST
 
@@ -418,6 +434,7 @@ TESTS(bench_page)
     tcase_add_test(tests, a_page_on_standard_output);
     tcase_add_test(tests, tables_in_markdown);
     tcase_add_test(tests, a_table_in_csv);
+    tcase_add_test(tests, bus_bandwidth_is_shown);
     tcase_add_test(tests, all_devices_are_shown);
     tcase_add_test(tests, what_is_not_drawn_is_told);
     tcase_add_test(tests, a_page_does_not_replace_what_it_is_made_of);
