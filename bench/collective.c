@@ -133,7 +133,7 @@ static bool run_reduce_scatter(bench_context *context)
 
 const bench bench_all_reduce = {
     .name = "all-reduce",
-    .summary = "sums between processes",
+    .summary = "sums between processes of this host, GB/s of float32",
     .help = HELP,
     .takes = BENCH_PEER | BENCH_RANKS | BENCH_BYTES,
     .host_only = true,
@@ -142,7 +142,7 @@ const bench bench_all_reduce = {
 
 const bench bench_all_gather = {
     .name = "all-gather",
-    .summary = "everything of everybody to everybody",
+    .summary = "everything of all processes to each of them",
     .help = "As all-reduce.\n",
     .takes = BENCH_PEER | BENCH_RANKS | BENCH_BYTES,
     .host_only = true,

@@ -302,7 +302,7 @@ const bench bench_matmul = {
 
 const bench bench_batched = {
     .name = "batched",
-    .summary = "the same for many small matrices in one call, as attention has them",
+    .summary = "matmul of many small matrices in one call, as attention has them",
     .help = "As matmul, with a batch dimension before x, w and y: 32 heads of 128x128 queries by "
             "keys and weights by\n"
             "values, and of a single query.\n",

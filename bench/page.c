@@ -109,7 +109,8 @@ static void write_summary(const page_context *page)
         "numbers stay in registers. A multiply-add is two floating-point operations; a GFLOP/s "
         "is 10⁹ operations a second.</dd><dt>memory</dt><dd>bytes read plus bytes written by a "
         "plain copy, in 10⁹ a second.</dd><dt>best product</dt><dd>the fastest of the matrix "
-        "products below. f16 and bf16 are numbers of 16 bits; sums are in f32 all the same."
+        "products below. f16 and bf16 are numbers of 16 bits; sums are in f32 all the same, and so "
+        "a product can be faster than arithmetic in f16 alone."
         "</dd><dt>round trip</dt><dd>handing the smallest piece of work to the device and waiting "
         "for it.</dd></dl></section>\n",
         out);

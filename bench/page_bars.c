@@ -222,6 +222,14 @@ static void write_legend(const chart *all)
     fputs("</ul>\n", out);
 }
 
+static bool has_busbw(const chart *all)
+{
+    for (int i = 0; i < all->count; i++)
+        if (all->cases[i]->busbw > 0)
+            return true;
+    return false;
+}
+
 void page_benchmark(const page_context *page, const char *benchmark)
 {
     chart all = {.page = page, .benchmark = benchmark};
@@ -232,6 +240,10 @@ void page_benchmark(const page_context *page, const char *benchmark)
     choose_scale(&all);
     write_legend(&all);
     draw(&all);
+    if (has_busbw(&all))
+        fputs("<p class=\"note\">GB/s are bytes of the whole by time; busbw is what the links "
+              "between ranks carry, also in GB/s, as nccl-tests counts both.</p>\n",
+              page->out);
     if (all.is_full)
         html_line(page->out,
                   "<p class=\"note\">Drawn are %d cases; the others are among all figures.</p>\n",

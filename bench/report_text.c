@@ -29,8 +29,11 @@ static void spread_cell(cli_table *table, const bench_row *row, const bench_summ
 }
 
 typedef struct shown {
-    bool ceiling, bus, device, peer, memory, elsewhere;
+    const char *ceiling; /* the name of all rows' ceiling; "ceiling": each has its own; or NULL */
+    bool bus, device, peer, memory, elsewhere;
 } shown;
+
+static const char many_ceilings[] = "ceiling";
 
 static shown what_is_shown(const bench_context *context, int first, int last)
 {
@@ -39,7 +42,11 @@ static shown what_is_shown(const bench_context *context, int first, int last)
         const bench_row *row = context->rows[i];
         if (row->is_ceiling)
             continue;
-        columns.ceiling = columns.ceiling || row->ceiling != NULL;
+        if (row->ceiling != NULL)
+            columns.ceiling =
+                columns.ceiling == NULL || strcmp(columns.ceiling, row->ceiling->benchmark) == 0
+                    ? row->ceiling->benchmark
+                    : many_ceilings;
         columns.bus = columns.bus || row->bus_factor > 0;
         columns.device = columns.device || row->device.count > 0;
         columns.peer = columns.peer || row->peer.count > 0;
@@ -56,8 +63,11 @@ static void add_columns(cli_table *table, const bench_row *row, shown columns)
     cli_table_column(table, bench_unit_name(row->unit), 1);
     cli_table_column(table, "p10 – p90  ", 1);
     cli_table_column(table, "best", 1);
-    if (columns.ceiling)
-        cli_table_column(table, "of ceiling", 1);
+    if (columns.ceiling != NULL) {
+        char heading[64];
+        snprintf(heading, sizeof heading, "of %s", columns.ceiling);
+        cli_table_column(table, heading, 1);
+    }
     if (columns.bus)
         cli_table_column(table, "busbw", 1);
     if (row->unit != BENCH_TIME)
@@ -84,11 +94,12 @@ static void add_cells(cli_table *table, const bench_row *row, shown columns)
     cli_table_cell(table, "%s", value_text(row, host.median, text));
     spread_cell(table, row, &host);
     cli_table_cell(table, "%s", value_text(row, host.min, text));
-    if (columns.ceiling && row->ceiling != NULL) {
-        cli_table_cell(table, "%s", bench_percent(bench_fraction(row), text));
-    } else if (columns.ceiling) {
+    if (columns.ceiling != NULL && row->ceiling != NULL)
+        cli_table_cell(table, "%s%s%s", bench_percent(bench_fraction(row), text),
+                       columns.ceiling == many_ceilings ? " of " : "",
+                       columns.ceiling == many_ceilings ? row->ceiling->benchmark : "");
+    else if (columns.ceiling != NULL)
         cli_table_cell(table, "%s", "");
-    }
     if (columns.bus)
         cli_table_cell(table, "%s", bench_number(bench_median(row) * row->bus_factor, text));
     if (row->unit != BENCH_TIME)
@@ -261,7 +272,7 @@ void bench_report_text(const bench_context *context, const bench *what)
     if (context->device_count == 0)
         print_ceilings(context, -1);
     print_rows(context, -1, what == NULL);
-    print_notes("left out, mostly because once alone takes longer than --time", &context->left_out,
+    print_notes("left out, mostly since doing it once takes longer than --time", &context->left_out,
                 ", ", context);
     print_notes("FAILED, and without figures", &context->failures, "\n    ", context);
     if (bench_noisy_rows(context) > 0)

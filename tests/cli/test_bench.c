@@ -123,6 +123,8 @@ START_TEST(prints_a_table)
     ck_assert_ptr_nonnull(strstr(result.out, "\nceiling  fma_peak "));
     ck_assert_ptr_nonnull(strstr(result.out, "GFLOP/s"));
     ck_assert_ptr_nonnull(strstr(result.out, "\nf32    8  9  10  "));
+    ck_assert(strstr(result.out, "  of memcpy  ") != NULL ||
+              strstr(result.out, "  of fma_peak  ") != NULL);
     tool_result_free(&result);
 }
 END_TEST

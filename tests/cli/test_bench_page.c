@@ -342,6 +342,7 @@ START_TEST(bus_bandwidth_is_shown)
         texts[i] = written_as(run, i == 0 ? ".html" : ".csv", "");
     }
     ck_assert_int_eq(tool_count(texts[0], " · busbw 37.5</tspan>"), 1);
+    ck_assert_int_eq(tool_count(texts[0], "busbw is what the links between ranks carry"), 1);
     ck_assert_int_eq(tool_count(texts[1], ",37.5\r\n"), 1);
     free(texts[0]);
     free(texts[1]);
