@@ -2,7 +2,8 @@
 // including shader declares the push constants `p` and defines tsr_random_emit().
 //
 // A Philox block holds the words of four consecutive indices. Where the innermost dimension runs along the indices, one
-// invocation makes the elements of one block (fewer at the ends of a row); elsewhere one element, and drops three words.
+// invocation makes the elements of one block (fewer at the ends of a row); elsewhere one element, and drops three words. DENSE: one row of
+// whole blocks, its elements side by side from multiples of 4 bytes on.
 #ifndef TSR_RANDOM_WALK_GLSL
 #define TSR_RANDOM_WALK_GLSL
 
@@ -10,12 +11,18 @@
 
 // Element (row, e) of the piece: the row's start in y and x, in elements, and its position in the row.
 void tsr_random_emit(uint y_row, uint x_row, uint e, uint word);
+// Elements e … e + 3 where they are dense.
+void tsr_random_emit4(uint e, uvec4 words);
 
 void tsr_random_walk()
 {
     uint i = tsr_flat_invocation();
     if (i >= p.invocations)
         return;
+    if (DENSE != 0u) {
+        tsr_random_emit4(4u * i, tsr_philox_block(p.seed, p.subsequence, tsr_at(p.index, 4u * i)));
+        return;
+    }
     uint size = p.shape[3];
     bool blocks = p.index_strides[3] == 1u;
     uint per_row = blocks ? (size + 6u) / 4u : size; // a row may start at any word of its first block

@@ -5,9 +5,13 @@
 #include "tessera.glsl"
 #include "params/rows.h"
 
-// Four floats whose address is a multiple of 4 only.
+// Four floats or words whose address is a multiple of 4 only.
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer tsr_floats4_loose {
     vec4 v[];
+};
+
+layout(buffer_reference, std430, buffer_reference_align = 4) buffer tsr_words4_loose {
+    uvec4 v[];
 };
 
 // base + index·stride, in 64 bits throughout.

@@ -370,6 +370,68 @@ START_TEST(empty_tensors_draw_nothing)
 }
 END_TEST
 
+enum { RUN_MOST = 67, RUN_ROOM = RUN_MOST + 8 };
+
+/* A run of `count` elements from element `start` of a poisoned buffer on. */
+static tsr_tensor *run_within(tsr_dtype dtype, int64_t start, int64_t count, tsr_tensor **whole)
+{
+    tsr_tensor *run;
+    *whole = gpu_new(dtype, 1, (int64_t[]){RUN_ROOM});
+    gpu_poison(*whole);
+    GPU_OK(tsr_tensor_slice(*whole, 0, start, start + count, 1, &run));
+    return run;
+}
+
+/* want[] is the run's; around it the poison still lies. */
+static void check_run(tsr_tensor *whole, int64_t start, int64_t count, const double *want)
+{
+    const tsr_dtype dtype = tsr_tensor_layout(whole)->dtype;
+    double got[RUN_ROOM];
+    gpu_get(whole, got);
+    for (int64_t i = 0; i < RUN_ROOM; i++) {
+        const bool inside = i >= start && i < start + count;
+        const bool poison = dtype == TSR_U32 ? got[i] == UINT32_MAX : isnan(got[i]);
+        ck_check_msg(inside ? got[i] == want[i - start] : poison,
+                     "%s, %lld from %lld on: element %lld is %.9g", tsr_dtype_name(dtype),
+                     (long long)count, (long long)start, (long long)i, got[i]);
+    }
+}
+
+static const int64_t run_lengths[] = {1, 3, 4, 5, 8, 11, 64, RUN_MOST};
+#define RUN_LENGTHS ((int)(sizeof run_lengths / sizeof *run_lengths))
+
+static void draw_run(kind what, tsr_dtype dtype, int64_t start, int64_t count, uint64_t offset)
+{
+    const tsr_random_params params = {.seed = SEED, .offset = offset};
+    tsr_tensor *whole, *run = run_within(dtype, start, count, &whole);
+    double want[RUN_MOST];
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits = expected(what, &params, offset + (uint64_t)i);
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        want[i] = what == BITS ? bits : gpu_rounded((double)value, dtype);
+    }
+    GPU_OK(draw(what, run, &params));
+    check_run(whole, start, count, want);
+    tsr_tensor_destroy(&run);
+    tsr_tensor_destroy(&whole);
+}
+
+/* Elements side by side, whole blocks of them and not, wherever they start. */
+START_TEST(runs_of_any_start_and_length)
+{
+    static const struct {
+        kind what;
+        tsr_dtype dtype;
+    } cases[] = {{BITS, TSR_U32}, {NORMAL, TSR_F32}, {UNIFORM, TSR_F16}, {UNIFORM, TSR_BF16}};
+    static const uint64_t offsets[] = {0, 4, 5};
+    for (int i = 0; i < RUN_LENGTHS; i++)
+        for (int64_t start = 0; start < 4; start++)
+            for (int k = 0; k < 3; k++)
+                draw_run(cases[_i].what, cases[_i].dtype, start, run_lengths[i], offsets[k]);
+}
+END_TEST
+
 /* Dropout -------------------------------------------------------------------------------------- */
 
 /* y against the twin: the mask exactly, the values as x · f32(1/(1−p)) rounded to y's dtype. */
@@ -427,6 +489,35 @@ START_TEST(dropout_matches_the_twin)
         tsr_tensor_destroy(&y_parent);
         free(x);
     }
+}
+END_TEST
+
+static void drop_run(tsr_dtype y_dtype, tsr_dtype x_dtype, int64_t start, int64_t count)
+{
+    const float p = 0.25f, scale = (float)(1 / (1 - 0.25));
+    const tsr_random_params params = {.seed = SEED, .offset = 8 + (uint64_t)(count % 2)};
+    tsr_tensor *wholes[2], *y = run_within(y_dtype, start, count, &wholes[0]);
+    tsr_tensor *x = run_within(x_dtype, start / 2, count, &wholes[1]);
+    double from[RUN_MOST], want[RUN_MOST];
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t word = tsr__philox_word(SEED, 0, params.offset + (uint64_t)i);
+        from[i] = (double)(i + 1);
+        want[i] = word < 0x40000000 ? 0 : gpu_rounded((double)((float)from[i] * scale), y_dtype);
+    }
+    gpu_put(x, from);
+    GPU_OK(tsr_dropout(queue, y, x, p, &params));
+    check_run(wholes[0], start, count, want);
+    tsr_tensor *all[] = {y, x, wholes[0], wholes[1]};
+    for (int i = 0; i < 4; i++)
+        tsr_tensor_destroy(&all[i]);
+}
+
+START_TEST(dropout_of_runs)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    for (int i = 0; i < RUN_LENGTHS; i++)
+        for (int64_t start = 0; start < 4; start++)
+            drop_run(dtypes[_i], dtypes[start % 3], start, run_lengths[i]);
 }
 END_TEST
 
@@ -533,6 +624,8 @@ TESTS(random)
     tcase_add_loop_test(tests, uniform_stays_below_high, 0, sizeof ranges / sizeof *ranges);
     tcase_add_test(tests, empty_tensors_draw_nothing);
     tcase_add_test(tests, dropout_matches_the_twin);
+    tcase_add_loop_test(tests, runs_of_any_start_and_length, 0, 4);
+    tcase_add_loop_test(tests, dropout_of_runs, 0, 3);
     tcase_add_test(tests, dropout_in_place_drops_nan);
     tcase_add_test(tests, errors_name_the_values);
 }
@@ -551,4 +644,6 @@ TESTS(random_packed)
     tcase_add_test(tests, halves_are_rounded);
     tcase_add_loop_test(tests, uniform_stays_below_high, 0, sizeof ranges / sizeof *ranges);
     tcase_add_test(tests, dropout_matches_the_twin);
+    tcase_add_loop_test(tests, runs_of_any_start_and_length, 2, 4);
+    tcase_add_loop_test(tests, dropout_of_runs, 1, 3);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "gpu/ops/rows.h"
 #include "tensor/check.h"
 #include "tensor/pieces.h"
 
@@ -77,6 +78,51 @@ static void fill_push(struct tsr_random_fill_params *push, const tsr__piece *pie
     push->invocations = piece->count / size * per_row;
 }
 
+/* Whether a piece is one row of elements side by side, of whose words the first starts a block. */
+static bool is_dense(const struct tsr_random_fill_params *push, bool has_x)
+{
+    uint64_t low_bits = push->y | push->index;
+    uint32_t strides = push->y_strides[3] & push->index_strides[3];
+    if (has_x) {
+        low_bits |= push->x;
+        strides &= push->x_strides[3];
+    }
+    return push->shape[0] == 1 && push->shape[1] == 1 && push->shape[2] == 1 && strides == 1 &&
+           low_bits % 4 == 0;
+}
+
+/* Whole blocks of a dense piece; `push` then says what is left of it. */
+static tsr_status add_blocks(tsr__dispatches *list, tsr__dispatch dispatch, const tsr_tensor *y,
+                             const tsr_tensor *x, struct tsr_random_fill_params *push)
+{
+    struct tsr_random_fill_params blocks = *push;
+    const uint32_t size = push->shape[3];
+    if (!is_dense(push, x != NULL) || size < 4)
+        return TSR_OK;
+    blocks.invocations = size / 4;
+    dispatch.push = &blocks;
+    dispatch.spec[1] = 1;
+    tsr__groups_for(blocks.invocations, WORKGROUP, dispatch.groups);
+    const uint64_t done = size / 4 * UINT64_C(4);
+    push->y += done * tsr_dtype_size(y->layout.dtype);
+    push->x += x ? done * tsr_dtype_size(x->layout.dtype) : 0;
+    push->index += done;
+    push->shape[3] = size % 4;
+    push->invocations = size % 4 > 0;
+    return tsr__dispatches_add(list, &dispatch);
+}
+
+static tsr_status add_piece(tsr__dispatches *list, tsr__dispatch dispatch, const tsr_tensor *y,
+                            const tsr_tensor *x, struct tsr_random_fill_params push)
+{
+    TSR__TRY(add_blocks(list, dispatch, y, x, &push));
+    if (push.invocations == 0)
+        return TSR_OK;
+    dispatch.push = &push;
+    tsr__groups_for(push.invocations, WORKGROUP, dispatch.groups);
+    return tsr__dispatches_add(list, &dispatch);
+}
+
 tsr_status tsr__random_record(tsr_stream *stream, tsr__shader shader, const uint32_t *spec,
                               int spec_count, tsr_tensor *y, const tsr_tensor *x,
                               const tsr_random_params *params, const tsr_layout *index,
@@ -93,26 +139,29 @@ tsr_status tsr__random_record(tsr_stream *stream, tsr__shader shader, const uint
 
     tsr__dispatch dispatch = {
         .shader = shader,
-        .spec_count = spec_count + 1,
-        .spec = {WORKGROUP},
-        .push = &push,
+        .spec_count = spec_count + 2,
+        .spec = {WORKGROUP, 0},
         .push_bytes = sizeof push,
         .access_count = x ? 2 : 1,
         .access = {tsr__write_of(y)},
     };
-    memcpy(dispatch.spec + 1, spec, (size_t)spec_count * sizeof *spec);
+    memcpy(dispatch.spec + 2, spec, (size_t)spec_count * sizeof *spec);
     if (x)
         dispatch.access[1] = tsr__read_of(x);
 
+    tsr__dispatches list = {0};
+    tsr_status status = TSR_OK;
     tsr__pieces walk;
     tsr__piece piece;
     tsr__pieces_init(&walk, operands, layouts, 0);
-    while (tsr__pieces_next(&walk, &piece)) {
+    while (status == TSR_OK && tsr__pieces_next(&walk, &piece)) {
         fill_push(&push, &piece, y, x, params->offset);
-        tsr__groups_for(push.invocations, WORKGROUP, dispatch.groups);
-        TSR__TRY(tsr__stream_dispatch(stream, &dispatch));
+        status = add_piece(&list, dispatch, y, x, push);
     }
-    return TSR_OK;
+    if (status == TSR_OK)
+        status = tsr__dispatches_record(&list, stream);
+    tsr__dispatches_finish(&list);
+    return status;
 }
 
 /* Of a float dtype: the bits of its mantissa, the leading one among them, and the smallest and

@@ -12,7 +12,7 @@ tsr_status tsr__random_check(const char *op, const tsr_stream *stream, const tsr
                              const tsr_random_params *params, tsr_layout *index);
 
 /* Records `shader` over y (and x, where not NULL, of y's shape). spec_count constants follow the
- * workgroup size; of `push`, what distributes words over elements is filled in here. */
+ * workgroup size and DENSE; of `push`, what distributes words over elements is filled in here. */
 tsr_status tsr__random_record(tsr_stream *stream, tsr__shader shader, const uint32_t *spec,
                               int spec_count, tsr_tensor *y, const tsr_tensor *x,
                               const tsr_random_params *params, const tsr_layout *index,
