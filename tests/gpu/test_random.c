@@ -521,6 +521,23 @@ START_TEST(dropout_of_runs)
 }
 END_TEST
 
+/* The threshold itself is kept, the word below it is not: in a whole block, and in part of one. */
+START_TEST(dropout_at_its_threshold)
+{
+    const tsr_random_params params = find_words(SEED, 0x40000000, 0x3fffffff, 0x40000001);
+    for (int64_t count = 3; count <= 4; count++) {
+        double got[4];
+        tsr_tensor *x = gpu_new(TSR_F32, 1, &count), *y = gpu_new(TSR_F32, 1, &count);
+        GPU_OK(tsr_fill(queue, x, 3));
+        GPU_OK(tsr_dropout(queue, y, x, 0.25f, &params));
+        gpu_get(y, got);
+        ck_assert(got[0] == 4 && got[1] == 0 && got[2] == 4);
+        tsr_tensor_destroy(&x);
+        tsr_tensor_destroy(&y);
+    }
+}
+END_TEST
+
 /* In place, and what is dropped is 0 even where x is NaN or infinite. */
 START_TEST(dropout_in_place_drops_nan)
 {
@@ -626,6 +643,7 @@ TESTS(random)
     tcase_add_test(tests, dropout_matches_the_twin);
     tcase_add_loop_test(tests, runs_of_any_start_and_length, 0, 4);
     tcase_add_loop_test(tests, dropout_of_runs, 0, 3);
+    tcase_add_test(tests, dropout_at_its_threshold);
     tcase_add_test(tests, dropout_in_place_drops_nan);
     tcase_add_test(tests, errors_name_the_values);
 }
