@@ -172,11 +172,14 @@ static tsr_status run_pieces(tsr_stream *stream, const tsr_tensor *dst, const ts
 
 tsr_status tsr__copy_shader(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src)
 {
-    tsr_tensor from = *src;
+    tsr__straight from = {.count = 1, .input = {*src}};
+    tsr_status status = TSR_OK;
     if (dst->layout.dtype != src->layout.dtype) /* no kernel transposes and converts at once */
-        TSR__TRY(tsr__straighten(stream, dst, &from, 1));
-    TSR__TRY(run_pieces(stream, dst, &from, false));
-    return run_pieces(stream, dst, &from, true);
+        status = tsr__straighten(stream, dst, &from);
+    for (int record = 0; record < 2 && status == TSR_OK; record++)
+        status = run_pieces(stream, dst, &from.input[0], record);
+    tsr__straight_finish(&from);
+    return status;
 }
 
 /* Whole rows at once: no place in a row may depend on how it is cut. */

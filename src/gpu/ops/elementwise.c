@@ -1,6 +1,8 @@
 /* y = f(a, b), element by element. */
 #include "gpu/ops/elementwise.h"
 
+#include <string.h>
+
 #include "gpu/ops/packets.h"
 #include "gpu/ops/straighten.h"
 #include "shaders/params/elementwise.h"
@@ -134,9 +136,14 @@ tsr_status tsr__elementwise_run(tsr_stream *stream, const tsr__elementwise *work
     TSR__TRY(check(work, stream, &operands));
     if (tsr_layout_count(&work->y->layout) == 0)
         return TSR_OK;
-    TSR__TRY(tsr__straighten(stream, &operands.tensor[0], &operands.tensor[1], operands.count - 1));
-    TSR__TRY(run_pieces(stream, work, &operands, false));
-    return run_pieces(stream, work, &operands, true);
+    tsr__straight inputs = {.count = operands.count - 1};
+    memcpy(inputs.input, &operands.tensor[1], (size_t)inputs.count * sizeof *inputs.input);
+    tsr_status status = tsr__straighten(stream, &operands.tensor[0], &inputs);
+    memcpy(&operands.tensor[1], inputs.input, (size_t)inputs.count * sizeof *inputs.input);
+    for (int record = 0; record < 2 && status == TSR_OK; record++)
+        status = run_pieces(stream, work, &operands, record);
+    tsr__straight_finish(&inputs);
+    return status;
 }
 
 static tsr_status binary(tsr_stream *stream, const char *op, uint32_t function, tsr_tensor *y,

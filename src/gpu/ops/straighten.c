@@ -5,7 +5,6 @@
 
 enum {
     FEWEST_ELEMENTS = 4096, /* fewer take less time than another dispatch */
-    MOST_INPUTS = 2,
 };
 
 static bool repeats(const tsr_layout *layout)
@@ -28,28 +27,26 @@ static bool is_worth_it(const tsr_tensor *y, const tsr_tensor *input)
     return tsr__pieces_next(&walk, &piece) && tsr__piece_transposed(&piece) >= 0;
 }
 
-static tsr_status lend(tsr_stream *stream, const tsr_tensor *input, tsr_tensor *out)
+static tsr_status pack(tsr_stream *stream, tsr_tensor *input, tsr_tensor **packed)
 {
     const tsr_layout *layout = &input->layout;
-    TSR__TRY(tsr_layout_init(layout->dtype, layout->ndim, layout->shape, &out->layout));
-    return tsr__stream_scratch(
-        stream, (uint64_t)tsr_layout_count(layout) * tsr_dtype_size(layout->dtype), &out->buffer);
+    TSR__TRY(tsr_tensor_create(input->buffer->device, layout->dtype, layout->ndim, layout->shape,
+                               packed));
+    TSR__TRY(tsr_copy(stream, *packed, input));
+    *input = **packed;
+    return TSR_OK;
 }
 
-tsr_status tsr__straighten(tsr_stream *stream, const tsr_tensor *y, tsr_tensor *inputs, int count)
+tsr_status tsr__straighten(tsr_stream *stream, const tsr_tensor *y, tsr__straight *out)
 {
-    tsr_tensor packed[MOST_INPUTS];
-    bool packs[MOST_INPUTS];
-
-    for (int i = 0; i < count; i++) { /* all scratch before the first copy is recorded */
-        packs[i] = is_worth_it(y, &inputs[i]);
-        if (packs[i])
-            TSR__TRY(lend(stream, &inputs[i], &packed[i]));
-    }
-    for (int i = 0; i < count; i++)
-        if (packs[i]) {
-            TSR__TRY(tsr_copy(stream, &packed[i], &inputs[i]));
-            inputs[i] = packed[i];
-        }
+    for (int i = 0; i < out->count; i++)
+        if (is_worth_it(y, &out->input[i]))
+            TSR__TRY(pack(stream, &out->input[i], &out->packed[i]));
     return TSR_OK;
+}
+
+void tsr__straight_finish(tsr__straight *straight)
+{
+    for (int i = 0; i < straight->count; i++)
+        tsr_tensor_destroy(&straight->packed[i]); /* the stream holds its memory until it is used */
 }
