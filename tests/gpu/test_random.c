@@ -157,16 +157,17 @@ START_TEST(any_index_strides)
                                   {INT64_C(1) << 40, INT64_C(1) << 31, 1},
                                   {5, INT64_C(0x7fffffff), 3},
                                   {INT64_C(1) << 61, 1, 7}};
-    for (size_t i = 0; i < sizeof strides / sizeof *strides; i++) {
-        const tsr_random_params params = {
-            .seed = 9, .subsequence = i, .offset = 3, .index_strides = strides[i]};
-        const int64_t shape[] = {3, 4, 6};
-        tsr_tensor *y = gpu_new(TSR_U32, 3, shape);
-        gpu_poison(y);
-        GPU_OK(tsr_random_bits(queue, y, &params));
-        check_view(BITS, y, &params);
-        tsr_tensor_destroy(&y);
-    }
+    const int64_t shapes[][3] = {{3, 4, 6}, {1, 1, 9}, {1, 9, 1}, {4, 1, 1}};
+    for (size_t i = 0; i < sizeof strides / sizeof *strides; i++)
+        for (uint64_t k = 0; k < 4; k++) {
+            const tsr_random_params params = {
+                .seed = 9, .subsequence = i, .offset = k == 0 ? 3 : 4, .index_strides = strides[i]};
+            tsr_tensor *y = gpu_new(TSR_U32, 3, shapes[k]);
+            gpu_poison(y);
+            GPU_OK(tsr_random_bits(queue, y, &params));
+            check_view(BITS, y, &params);
+            tsr_tensor_destroy(&y);
+        }
 }
 END_TEST
 

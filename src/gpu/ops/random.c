@@ -81,14 +81,10 @@ static void fill_push(struct tsr_random_fill_params *push, const tsr__piece *pie
 /* Whether a piece is one row of elements side by side, of whose words the first starts a block. */
 static bool is_dense(const struct tsr_random_fill_params *push, bool has_x)
 {
-    uint64_t low_bits = push->y | push->index;
-    uint32_t strides = push->y_strides[3] & push->index_strides[3];
-    if (has_x) {
-        low_bits |= push->x;
-        strides &= push->x_strides[3];
-    }
-    return push->shape[0] == 1 && push->shape[1] == 1 && push->shape[2] == 1 && strides == 1 &&
-           low_bits % 4 == 0;
+    const uint64_t starts = push->y | push->index | (has_x ? push->x : 0);
+    return push->shape[0] == 1 && push->shape[1] == 1 && push->shape[2] == 1 &&
+           push->y_strides[3] == 1 && push->index_strides[3] == 1 &&
+           (!has_x || push->x_strides[3] == 1) && starts % 4 == 0;
 }
 
 /* Whole blocks of a dense piece; `push` then says what is left of it. */
