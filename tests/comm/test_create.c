@@ -51,6 +51,7 @@ START_TEST(all_of_it_in_one_deadline)
     tsr_comm *comm = NULL;
     const uint16_t port = free_port();
     const pid_t other = fork();
+    ck_assert_int_ge(other, 0); /* kill() would take −1 for everybody */
     if (other == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         be_rank_one(port);
