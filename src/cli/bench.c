@@ -1,5 +1,6 @@
 /* tessera bench: reads the options, runs one benchmark or all of them and reports their rows; or
  * hands over to what is done with reports. The benchmarks themselves are in bench/. */
+#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 
@@ -21,13 +22,13 @@ static bench_options chosen;
 static const char *output;
 static bool tune;
 
-/* "8", "64K", "1G": as nccl-tests takes them. */
+/* "8", "64K", "1g": as nccl-tests takes them. */
 static bool read_bytes(void *user, const char *text, char *problem, size_t size)
 {
     static const char units[] = "KMG";
     char digits[24];
     const size_t length = strlen(text);
-    const char *unit = length > 1 ? strchr(units, text[length - 1]) : NULL;
+    const char *unit = length > 1 ? strchr(units, toupper((unsigned char)text[length - 1])) : NULL;
     int64_t value;
     snprintf(digits, sizeof digits, "%.*s", (int)(unit != NULL ? length - 1 : length), text);
     bool read = length < sizeof digits && cli_read_integer(digits, 1, MOST_BYTES, &value);
@@ -305,10 +306,11 @@ static bool is_set(const char *variable)
     return value != NULL && value[0] != '\0';
 }
 
-/* Launchers set both. One alone is left over in a shell, and nobody has asked for a group. */
+/* Launchers set both. One alone is left over in a shell, unless TESSERA_BOOT asks for both. */
 static void forget_half_a_rank(void)
 {
-    if (is_set("RANK") == is_set("WORLD_SIZE"))
+    const char *boot = getenv("TESSERA_BOOT");
+    if (is_set("RANK") == is_set("WORLD_SIZE") || (boot != NULL && strcmp(boot, "env") == 0))
         return;
     unsetenv("RANK");
     unsetenv("WORLD_SIZE");

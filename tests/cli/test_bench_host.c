@@ -108,7 +108,7 @@ static const struct {
     const char *arguments;
     int64_t bytes[4], busbw_over_rate; /* the latter times 6 */
 } sizes[] = {
-    {"all-reduce --ranks 2 -b 16 -e 1K -f 4", {16, 64, 256, 1024}, 6},
+    {"all-reduce --ranks 2 -b 16 -e 1k -f 4", {16, 64, 256, 1024}, 6},
     {"all-reduce --ranks 3 --minbytes 1M --maxbytes 2M", {1 << 20, 2 << 20}, 8},
     {"all-gather --ranks 3 -b 64 -e 100 --stepfactor 9", {60}, 4},
     {"reduce-scatter --ranks 3 -b 8 -e 16", {12}, 4},
@@ -419,6 +419,20 @@ START_TEST(half_a_rank_is_none)
 }
 END_TEST
 
+START_TEST(half_a_rank_that_is_asked_for_is_an_error)
+{
+    setenv("TESSERA_BOOT", "env", 1);
+    setenv("RANK", "1", 1);
+    tool_result result = tool_run("bench rng --time 0.001");
+    unsetenv("RANK");
+    unsetenv("TESSERA_BOOT");
+    ck_assert_str_eq(result.out, "");
+    ck_assert_str_eq(result.err, "tessera: bench: rank: RANK is set, but WORLD_SIZE is not\n");
+    ck_assert_int_eq(result.exit_code, 1);
+    tool_result_free(&result);
+}
+END_TEST
+
 START_TEST(prints_a_table)
 {
     tool_result result = tool_run("bench sample --time 0.002");
@@ -503,6 +517,7 @@ TESTS(bench_host)
     tcase_add_test(tests, a_device_that_is_not_there_is_told_at_once);
     tcase_add_loop_test(tests, other_ranks_are_silent, 0, (int)(sizeof for_one / sizeof *for_one));
     tcase_add_loop_test(tests, half_a_rank_is_none, 0, 2);
+    tcase_add_test(tests, half_a_rank_that_is_asked_for_is_an_error);
     tcase_add_test(tests, prints_a_table);
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0,
                         (int)(sizeof mistakes / sizeof *mistakes));
