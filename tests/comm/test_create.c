@@ -27,7 +27,7 @@ static void be_rank_one(uint16_t port)
 {
     tsr__boot *boot;
     set_variables(1, port);
-    rest_ms(1500);
+    rest_ms(1000);
     if (tsr__boot_open(&(tsr__boot_params){.kind = TSR__BOOT_ENV}, &boot) != TSR_OK)
         _exit(1);
     pause();
