@@ -57,6 +57,12 @@ static bool choose_axes(const page_series *series, double peak, axes *out)
            isfinite(out->y_high);
 }
 
+/* A power of two; beyond 65536 in three digits. */
+static void write_tick(double value, char text[BENCH_NUMBER])
+{
+    snprintf(text, BENCH_NUMBER, value >= 1 && value <= 65536 ? "%.0f" : "%.3g", value);
+}
+
 static void draw_grid(FILE *out, const axes *of)
 {
     char text[BENCH_NUMBER];
@@ -66,7 +72,7 @@ static void draw_grid(FILE *out, const axes *of)
         double value = exp2(of->x_low + i), x = x_of(of, value);
         html_line(out, "<line class=\"grid\" x1=\"%f\" x2=\"%f\" y1=\"%f\" y2=\"%f\"/>", x, x, TOP,
                   HEIGHT - BOTTOM);
-        snprintf(text, sizeof text, "%.3g", value);
+        write_tick(value, text);
         html_line(out, "<text class=\"tick\" x=\"%f\" y=\"%f\">%s</text>\n", x,
                   HEIGHT - BOTTOM + 20, text);
     }
@@ -74,7 +80,7 @@ static void draw_grid(FILE *out, const axes *of)
         double value = exp2(of->y_low + i), y = y_of(of, value);
         html_line(out, "<line class=\"grid\" x1=\"%f\" x2=\"%f\" y1=\"%f\" y2=\"%f\"/>", LEFT,
                   WIDTH - RIGHT, y, y);
-        snprintf(text, sizeof text, "%.3g", value);
+        write_tick(value, text);
         html_line(out, "<text class=\"tick last\" x=\"%f\" y=\"%f\">%s</text>\n", LEFT - 6, y + 4,
                   text);
     }

@@ -119,6 +119,19 @@ START_TEST(any_range_can_be_drawn)
 }
 END_TEST
 
+/* The roofline's numbers are read at a glance, 2048 as 2048. */
+START_TEST(powers_of_two_are_whole)
+{
+    json_t *run = run_on("discrete");
+    json_object_set_new(made_result(run, 0), "bytes", json_real(500)); /* of a work of 1e6 */
+    char *page = page_of(run, made_run());
+    ck_assert_ptr_nonnull(strstr(page, ">1024</text>"));
+    ck_assert_ptr_nonnull(strstr(page, ">2048</text>"));
+    ck_assert_ptr_nonnull(strstr(page, ">4096</text>"));
+    free(page);
+}
+END_TEST
+
 /* A chart of two times needs no more than their decades: 1, 10 and 100 µs. */
 START_TEST(decades_are_whole)
 {
@@ -427,6 +440,7 @@ TESTS(bench_page)
     tcase_add_test(tests, memory_is_the_devices_own);
     tcase_add_test(tests, the_page_shows_every_result);
     tcase_add_test(tests, any_range_can_be_drawn);
+    tcase_add_test(tests, powers_of_two_are_whole);
     tcase_add_test(tests, decades_are_whole);
     tcase_add_test(tests, files_of_one_name_are_told_apart);
     tcase_add_test(tests, hostile_strings_stay_text);
