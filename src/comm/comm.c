@@ -139,6 +139,7 @@ void tsr__job_end(tsr__job *job, uint64_t until_ns)
 {
     tsr__control_cancel(job);
     tsr__transport_destroy(&job->transport, until_ns);
+    tsr__job_free_left(job);
     tsr__control_close(job);
     tsr__boards_close(job);
     while (job->unused) {

@@ -363,16 +363,39 @@ static void cut_flying(tsr_request *request)
     }
 }
 
-/* Never seen. UCX may still write to what a message has, and says so when it does: by then the
- * request is another operation's. */
+struct tsr__left {
+    struct tsr__left *next;
+    tsr__message *messages;
+    void *temp;
+};
+
+/* Seldom seen, where a machine is very busy. UCX may still write to what a message has, and says so
+ * when it does: by then the request is another operation's. Where there is no memory for a note of
+ * it, it is lost. */
 static void leave_behind(tsr_request *request)
 {
+    struct tsr__left *left = tsr__calloc(1, sizeof *left);
     for (size_t i = request->round_start; i < request->round_end; i++)
         message_at(request, i)->landed = NULL;
+    if (left) {
+        *left = (struct tsr__left){request->job->left, request->messages, request->temp};
+        request->job->left = left;
+    }
     request->messages = NULL;
     request->message_capacity = 0;
     request->temp = NULL;
     request->temp_bytes = 0;
+}
+
+void tsr__job_free_left(tsr__job *job)
+{
+    while (job->left) {
+        struct tsr__left *next = job->left->next;
+        tsr__free(job->left->messages);
+        tsr__free(job->left->temp);
+        tsr__free(job->left);
+        job->left = next;
+    }
 }
 
 void tsr__request_abandon(tsr_request *request, tsr_status status, const char *why)

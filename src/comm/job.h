@@ -103,6 +103,7 @@ struct tsr__job {
     tsr_comm *comms;
     tsr_request *requests, *unused;
     int unused_count;
+    struct tsr__left *left; /* what UCX may write to as long as the transport is there */
     tsr__control *control;
     tsr__boards *boards; /* NULL: no shared memory */
     bool anyone_left;    /* some communicator */
@@ -143,6 +144,8 @@ void tsr__request_drive(tsr_request *request);
 
 /* Ends a request, whatever flies. Afterwards nothing touches its buffers. */
 void tsr__request_abandon(tsr_request *request, tsr_status status, const char *why);
+/* What was left behind, when the transport is gone. */
+void tsr__job_free_left(tsr__job *job);
 /* Nothing of it flies any more. It stays until it is released. */
 void tsr__request_finish(tsr_request *request, tsr_status status);
 
