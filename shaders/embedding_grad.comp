@@ -1,5 +1,5 @@
-// Rows added to the rows of a table that their indices name. Each workgroup has the table's rows of one bucket (row modulo buckets) and some
-// columns of them, and walks all indices in order: nobody else adds there, so the order of additions is that of the indices.
+// Rows added to the rows of a table that their indices name. Each workgroup has the table's rows of one bucket (row modulo buckets) and
+// some columns of them, and walks all indices in order: nobody else adds there, so the order of additions is that of the indices.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "index.glsl"

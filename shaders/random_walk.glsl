@@ -1,9 +1,9 @@
 // The walk that random_fill.comp and dropout.comp share: which elements an invocation makes, and their random words. The
-// including shader declares the push constants `p` and defines tsr_random_emit().
+// including shader declares the push constants `p` and DENSE, and defines tsr_random_emit() and tsr_random_emit4().
 //
 // A Philox block holds the words of four consecutive indices. Where the innermost dimension runs along the indices, one
-// invocation makes the elements of one block (fewer at the ends of a row); elsewhere one element, and drops three words. DENSE: one row of
-// whole blocks, its elements side by side from multiples of 4 bytes on.
+// invocation makes the elements of one block (fewer at the ends of a row); elsewhere one element, and drops three words.
+// DENSE: one row of whole blocks, its elements side by side from multiples of 4 bytes on.
 #ifndef TSR_RANDOM_WALK_GLSL
 #define TSR_RANDOM_WALK_GLSL
 
