@@ -1,5 +1,5 @@
 // Where the largest elements of rows of neighbours are, for Mesa's CPU driver: a subgroup takes a row, its lanes side by side along it.
-// The same results as argmax.comp's from values. Compiled with -O0, as matmul_lavapipe_nt.comp.
+// The same results as argmax.comp's from values. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "folds.glsl"

@@ -1,6 +1,6 @@
 // Rows of a table by their indices, for Mesa's CPU driver: both without gaps, and of one dtype, so that bits are moved whatever they
 // mean. A subgroup makes a block of UNITS packets a lane of one row, as in packets.comp; it has its row's index in all lanes, which
-// makes the table's loads uniform. Compiled with -O0, as matmul_lavapipe_nt.comp.
+// makes the table's loads uniform. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "lavapipe_extensions.glsl"

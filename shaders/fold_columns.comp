@@ -1,6 +1,6 @@
 // Reductions down columns that lie side by side, for Mesa's CPU driver: a subgroup takes UNITS columns a lane, and of those one part of
 // reduce.glsl's tree: the elements of every PARTS-th row, which are HELD of its lanes. reduce_short.comp folds the
-// parts: together the same bits as reduce_columns.comp. Compiled with -O0, as matmul_lavapipe_nt.comp.
+// parts: together the same bits as reduce_columns.comp. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "folds.glsl"

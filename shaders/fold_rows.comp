@@ -1,5 +1,5 @@
 // Reductions of rows of neighbours, for Mesa's CPU driver: a subgroup takes ROWS of them, its lanes side by side along each, which are lanes
-// of reduce.glsl's tree too. The same bits as reduce_rows.comp. Compiled with -O0, as matmul_lavapipe_nt.comp.
+// of reduce.glsl's tree too. The same bits as reduce_rows.comp. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "folds.glsl"

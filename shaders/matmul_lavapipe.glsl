@@ -46,11 +46,11 @@ uint64_t batch_index()
 
 // LLVM moves arithmetic whose result is used in one place into that place, here into the block of each lane's store: the kernel
 // becomes four times slower and its compilation takes minutes (LLVM 19). A second use elsewhere keeps it where it is.
-#define PIN(sums, first, count)                                                                    \
-    if (p.never != 0) {                                                                            \
+#define PIN(values, first, count)                                                                  \
+    if (p.identity[0] != 0) {                                                                      \
         float pinned = 0.0;                                                                        \
-        [[unroll]] for (int e = 0; e < (count); e++) pinned += sums[(first) + e];                  \
-        Float(p.y).v = pinned;                                                                     \
+        [[unroll]] for (int e = 0; e < (count); e++) pinned += values[(first) + e];                \
+        Float(p.sums).v = pinned;                                                                  \
     }
 
 #endif

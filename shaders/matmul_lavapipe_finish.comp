@@ -1,5 +1,5 @@
 // y = act(alpha · sums of all parts + y + bias) for Mesa's CPU driver. A subgroup makes ROWS rows of 4 · LANES columns, of which a lane
-// has four neighbours: storing four numbers costs hardly more than storing one. Compiled with -O0, as matmul_lavapipe_nt.comp.
+// has four neighbours: storing four numbers costs hardly more than storing one. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "lavapipe_extensions.glsl"

@@ -1,6 +1,6 @@
 // y[m,n] (+)= op(a) · b[k,n] over one stretch of k, for Mesa's CPU driver; n is contiguous in b and y. The lanes lie along n, so that
 // nothing needs adding up. a is read one element at a time and may be [m,k] or, A_TRANSPOSED, [k,m]. A subgroup makes a tile of TM rows
-// and TN vectors of LANES columns, TN being a multiple of 4; a step is one product. Compiled with -O0, as matmul_lavapipe_nt.comp.
+// and TN vectors of LANES columns, TN being a multiple of 4; a step is one product. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "matmul_lavapipe.glsl"
@@ -29,13 +29,13 @@ void main()
     uint a_bytes = bytes_of(A_DTYPE), b_bytes = bytes_of(B_DTYPE);
     uint64_t batch = batch_index(), k0 = part * STEPS;
 
-    // Rows past the edge repeat the last one, as in matmul_lavapipe_nt.comp. The sums so far are read here, before any store.
+    // Rows past the edge repeat the last one, as in matmul_lavapipe_nt.glsl. The sums so far are read here, before any store.
     uint64_t a_row[TM], y_row[TM];
     float c[TM * TN];
     [[unroll]] for (int i = 0; i < TM; i++) {
         uint64_t row = min(row0 + i, p.m - 1);
         a_row[i] = p.a + (batch * p.a_batch + (A_TRANSPOSED != 0 ? row + k0 * p.a_stride : row * p.a_stride + k0)) * a_bytes;
-        y_row[i] = p.y + 4 * (batch * p.y_batch + uint64_t(part) * p.y_part + row * p.y_stride + col0);
+        y_row[i] = p.sums + 4 * (batch * p.sums_batch + uint64_t(part) * p.sums_stride + row * p.sums_stride + col0);
         [[unroll]] for (int j = 0; j < TN; j++) {
             float sum;
             if (CAREFUL != 0)

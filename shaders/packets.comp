@@ -1,6 +1,6 @@
 // y = f(a, b) along rows without gaps, for Mesa's CPU driver: sums, activations, conversions, copies. A subgroup makes a block of
 // ROWS rows of UNITS packets a lane; a block that would pass its row's end moves back and stores only what is its own. All loads
-// come before all stores, behind which nothing is fast. Compiled with -O0, as matmul_lavapipe_nt.comp.
+// come before all stores, behind which nothing is fast. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "lavapipe_extensions.glsl"
@@ -64,21 +64,6 @@ uint step_of(uint dtype, uint form)
     return form == TSR_PACKETS_ONE ? 0 : FUNCTION == TSR_PACKETS_MOVE ? 8 : GROUP * bytes_of(dtype);
 }
 
-// From two neighbours by lane to two of even index by each lane of even number, two of odd index by the others.
-uvec2 dealt(uvec2 pair)
-{
-    bool odd = (gl_SubgroupInvocationID & 1) != 0;
-    uint other = subgroupShuffleXor(mix(pair.y, pair.x, odd), 1);
-    return mix(uvec2(pair.x, other), uvec2(other, pair.y), bvec2(odd));
-}
-
-// Which of its subgroup's packets a lane stores.
-uint place()
-{
-    uint lane = gl_SubgroupInvocationID;
-    return FUNCTION == TSR_PACKETS_DEAL ? (lane & 1) * (LANES / 2) + lane / 2 : lane;
-}
-
 void main()
 {
     uint number = uniform_index(gl_WorkGroupID.x) * (WORKGROUP / LANES) + p.identity[p.identity[gl_SubgroupID]];
@@ -115,8 +100,6 @@ void main()
             [[unroll]] for (uint k = 0; k < GROUP; k++)
                 values[k] = apply(a[i][k], b[i][k]);
             y[i] = encode(values, Y_DTYPE);
-            if (FUNCTION == TSR_PACKETS_DEAL)
-                y[i] = dealt(y[i]);
         }
 
     // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
@@ -132,12 +115,12 @@ void main()
     uint lowest[ROWS];
     [[unroll]] for (uint i = 0; i < ROWS; i++) {
         uint row = band * ROWS + i;
-        y_row[i] = y_at + uint64_t(row) * p.y_row + place() * TSR_PACKET_BYTES;
+        y_row[i] = y_at + uint64_t(row) * p.y_row + gl_SubgroupInvocationID * TSR_PACKET_BYTES;
         lowest[i] = mix(own, NONE, number >= blocks || row >= p.rows);
     }
     [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++) {
         uint before = i % UNITS * LANES;
-        if (before + place() >= lowest[i / UNITS])
+        if (before + gl_SubgroupInvocationID >= lowest[i / UNITS])
             store_lane_packets(y_row[i / UNITS] + before * TSR_PACKET_BYTES, Y_FORM, y[i]);
     }
 }

@@ -1,6 +1,6 @@
 // Softmax on Mesa's CPU driver, last of three kernels: y from its row's statistics. A subgroup makes UNITS packets a lane; the last
 // block of a row moves back and stores only what is its own. All loads come before all stores, behind which nothing is fast.
-// Compiled with -O0, as matmul_lavapipe_nt.comp.
+// Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "lavapipe_extensions.glsl"

@@ -1,5 +1,5 @@
 // Softmax on Mesa's CPU driver, first of three kernels: a subgroup makes the statistics of a chunk of a row (params/softmax_chunks.h).
-// The last chunk of a row starts early and leaves out what the one before it has. Compiled with -O0, as matmul_lavapipe_nt.comp.
+// The last chunk of a row starts early and leaves out what the one before it has. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "lavapipe_extensions.glsl"

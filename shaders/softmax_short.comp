@@ -1,6 +1,6 @@
 // Softmax of short rows on Mesa's CPU driver, all of it at once: a subgroup a row, UNITS packets a lane. So that a few numbers of units
 // do for rows of any length, the second half of them starts early and repeats elements, which count once. All loads come before all
-// stores, so y may be a or b. Compiled with -O0, as matmul_lavapipe_nt.comp.
+// stores, so y may be a or b. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "lavapipe_extensions.glsl"

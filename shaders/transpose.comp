@@ -1,6 +1,6 @@
 // y[r][c] = x[c][r] for Mesa's CPU driver. A lane loads packets of neighbouring rows, one for each of a block's columns, and
 // stores packets of neighbouring columns, one after another for each of its rows. Blocks that would pass an edge move back and
-// store the same bits again. Compiled with -O0, as matmul_lavapipe_nt.comp.
+// store the same bits again. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "lavapipe_extensions.glsl"

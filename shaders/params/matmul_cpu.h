@@ -1,5 +1,5 @@
-/* Push constants of the matmul kernels for CPU drivers: y[i,j] (+)= Σ_k a[i,k]·b[k,j], one piece of
- * it. */
+/* Push constants of the matmul kernels for CPU drivers: sums[i,j] (+)= Σ_k a[i,k]·b[k,j], one
+ * piece of it. */
 #ifndef TSR_PARAMS_MATMUL_CPU_H
 #define TSR_PARAMS_MATMUL_CPU_H
 
@@ -10,16 +10,17 @@
 #define TSR_MATMUL_CPU_GROUPS ((1 << TSR_MATMUL_CPU_INDEX_BITS) - 1)
 
 struct tsr_matmul_cpu_push {
-    TSR_UINT identity[8];                  /* 0, 1, … 7 */
-    TSR_ADDRESS a, b, y;                   /* y holds f32, its columns one after another */
-    TSR_UINT a_stride, b_stride, y_stride; /* elements from line to line, as stored */
-    TSR_UINT m, n, k;                      /* left from a, b and y on */
-    TSR_UINT skip;                         /* the first of k, which are in y already */
-    TSR_UINT accumulate;                   /* 0: this piece starts the sums, whatever is in y */
-    TSR_UINT never;                        /* 0, which the compiler cannot know */
-    TSR_UINT y_part;                       /* elements from one part's sums to the next */
-    TSR_UINT a_batch, b_batch, y_batch;    /* from one matrix to the next */
-    TSR_UINT block;                        /* log2 of the workgroups in x for each in z */
+    TSR_UINT identity[8]; /* 0, 1, … 7 */
+    TSR_ADDRESS a, b;
+    TSR_ADDRESS sums; /* f32, columns one after another, and parts likewise; may be y itself */
+    TSR_ADDRESS y;    /* where the last stretch puts what it makes of them, if anything */
+    TSR_ADDRESS bias; /* a number for each column */
+    TSR_UINT a_stride, b_stride, sums_stride, y_stride; /* elements from line to line, as stored */
+    TSR_UINT m, n, k;                                   /* left from these addresses on */
+    TSR_UINT skip;                                      /* the first of k, in the sums already */
+    TSR_UINT accumulate; /* 0: this piece starts the sums, whatever is there */
+    TSR_UINT a_batch, b_batch, sums_batch, y_batch; /* from one matrix to the next */
+    TSR_UINT block;                                 /* log2 of the workgroups in x for each in z */
 };
 TSR_PUSH_CHECK(tsr_matmul_cpu_push);
 

@@ -23,9 +23,6 @@ TSR_PUSH_CHECK(tsr_packets_push);
 #define TSR_PACKETS_ACTIVATE_GRAD 9u
 #define TSR_PACKETS_CONVERT 10u
 #define TSR_PACKETS_MOVE 11u /* bits of any dtype */
-/* bf16 to f32. Of each two subgroups' worth of elements, from the start of a row, those of even
- * index come first, then the others. */
-#define TSR_PACKETS_DEAL 12u
 
 /* How a row of an operand lies: a specialization constant. What its packets are aligned to, 8, 4 or
  * 2 bytes, or: */

@@ -11,6 +11,7 @@ typedef struct cut {
     tsr__lavapipe_product product;
     uint32_t *next_k;  /* of each element of y; NULL: only the products are counted */
     uint64_t products; /* so far */
+    bool once;         /* as tsr__lavapipe_once() has it */
 } cut;
 
 /* Where a piece starts, from the offsets of its operands; strides are as in product_of(). */
@@ -21,7 +22,9 @@ typedef struct corner {
 static corner corner_of(const cut *c, const tsr__lavapipe_piece *piece)
 {
     const tsr__lavapipe_product *p = &c->product;
-    corner at = {.row = piece->y / p->y_stride, .col = piece->y % p->y_stride};
+    corner at = {.row = piece->sums / p->sums_stride, .col = piece->sums % p->sums_stride};
+
+    ck_check(piece->y == at.row * p->y_stride + at.col && piece->column == at.col);
     switch (p->form) {
     case TSR__LAVAPIPE_NT:
         at.k = piece->a - at.row * p->a_stride;
@@ -85,16 +88,17 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     ck_check(nt || careful || piece->n % tile_cols == 0);
     ck_check(!nt || (vectors % width == 0 && piece->n % width == 0));
     ck_check(nt || piece->constants[TSR__LAVAPIPE_FORM] == (p->form == TSR__LAVAPIPE_TN));
-    /* Words of 64 bits where four are stored at once and every row starts at an even element. */
+    /* y is made by the pieces that end with k, and by no others. */
+    const uint32_t finish = piece->constants[TSR__LAVAPIPE_FINISH];
+    ck_check(finish == (at.k + (uint64_t)piece->k * parts == p->k ? p->finish : 0));
+    ck_check(!finish || nt);
+    /* Words of 64 bits where four are stored at once and every row starts at one. */
     ck_check((piece->constants[TSR__LAVAPIPE_PAIRS] != 0) ==
-             (p->y_paired && at.col % 2 == 0 && (nt ? width == 4 : !careful)));
+             ((finish ? p->y_paired : p->sums_paired) && at.col % 2 == 0 &&
+              (nt ? width == 4 : !careful)));
     ck_check(!piece->constants[TSR__LAVAPIPE_PAIRS] ||
-             (piece->y % 2 == 0 && piece->y_part % 2 == 0));
-    /* Whole pairs of steps, wherever they start. */
-    ck_check((piece->constants[TSR__LAVAPIPE_DEALT] != 0) == p->a_dealt);
-    ck_check(!p->a_dealt || (!careful && piece->constants[TSR__LAVAPIPE_STEPS] % 2 == 0 &&
-                             piece->k % (2 * p->lanes) == 0 && piece->skip % (2 * p->lanes) == 0 &&
-                             at.k % (2 * p->lanes) == 0));
+             (finish ? piece->y % 4 == 0
+                     : piece->sums % 2 == 0 && (parts == 1 || p->m * p->n % 2 == 0)));
     ck_check(piece->skip < piece->k && !(in_parts && piece->skip > 0));
     ck_check(piece->skip == 0 || piece->constants[TSR__LAVAPIPE_SKIPS] == 1);
     /* All of the piece has workgroups, and no more than a dispatch can number. */
@@ -109,9 +113,9 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     /* Sums are started where k starts: of all parts, before any is added to. */
     ck_check(piece->accumulate == (first != 0 || p->accumulate));
     ck_check(parts <= p->parts);
+    ck_check(!c->once || (parts == 1 && first == 0 && k_count == p->k));
     if (first == 0) {
         ck_check(p->parts == 1 || parts == p->parts);
-        ck_check(p->parts == 1 || piece->y_part == p->m * p->n);
     }
     c->products += piece->m * (uint64_t)piece->n * k_count;
     for (uint64_t row = at.row; c->next_k && row < at.row + piece->m; row++)
@@ -133,10 +137,11 @@ static void check_plan(tsr__lavapipe_form form, uint32_t m, uint32_t n, uint32_t
                          .lanes = lanes,
                          .a_stride = form == TSR__LAVAPIPE_TN ? (uint64_t)m + 5 : (uint64_t)k + 3,
                          .b_stride = form == TSR__LAVAPIPE_NT ? (uint64_t)k + 7 : (uint64_t)n + 1,
-                         .y_stride = n,
-                         .y_paired = n % 2 == 0,
+                         .sums_stride = n,
+                         .sums_paired = n % 2 == 0,
+                         .y_stride = tsr__align_up_u64(n, 4) + (m % 2 ? 0 : 3),
+                         .y_paired = m % 2 != 0,
                          .a_dtype = TSR_F32,
-                         .a_dealt = form == TSR__LAVAPIPE_NT && k % (2 * lanes) == 0,
                          .b_dtype = TSR_F16,
                          .accumulate = accumulate}};
     c.product.parts = tsr__lavapipe_parts(&c.product);
@@ -144,6 +149,9 @@ static void check_plan(tsr__lavapipe_form form, uint32_t m, uint32_t n, uint32_t
     ck_check(c.product.parts == 1 || m <= (form == TSR__LAVAPIPE_NT ? 8 : 1));
     if (c.product.parts > 1)
         c.product.accumulate = false; /* that is for whoever adds the parts up */
+    else if (form == TSR__LAVAPIPE_NT && n % 3 > 0)
+        c.product.finish = n % 3;
+    c.once = tsr__lavapipe_once(&c.product);
     if (each) {
         c.next_k = calloc((size_t)m * n, sizeof *c.next_k);
         ck_assert_ptr_nonnull(c.next_k);

@@ -49,6 +49,46 @@ START_TEST(the_epilogue_on_rows_of_any_length)
 }
 END_TEST
 
+/* Mesa's CPU driver makes y in the kernel of the last stretch of k, which is the only one, the
+ * second, one that starts early, or with a long k none. Columns in fours, pairs and neither. */
+static const struct {
+    int64_t n, k;
+    tsr_dtype y, bias; /* 0: none */
+    tsr_activation activation;
+    int64_t matrices;
+    bool views;
+} last_stretches[] = {
+    {36, 64, TSR_F16, 0, TSR_ACT_NONE, 0, false},
+    {36, 256, TSR_BF16, TSR_F32, TSR_ACT_SILU, 3, true},
+    {40, 520, TSR_F16, TSR_F16, TSR_ACT_GELU_ERF, 0, true},
+    {40, 300, TSR_F32, TSR_BF16, TSR_ACT_NONE, 3, false},
+    {36, 264, TSR_BF16, 0, TSR_ACT_RELU, 3, false},
+    {38, 256, TSR_F16, TSR_F32, TSR_ACT_NONE, 0, false},
+    {38, 280, TSR_F32, TSR_F32, TSR_ACT_GELU_TANH, 3, true},
+    {13, 250, TSR_BF16, TSR_F16, TSR_ACT_NONE, 3, false},
+    {13, 6, TSR_F16, TSR_BF16, TSR_ACT_GELU_TANH, 0, true},
+    {20, 2304, TSR_F16, TSR_F32, TSR_ACT_RELU, 0, false},
+};
+
+START_TEST(the_epilogue_of_the_last_stretch)
+{
+    gpu_random random = {47};
+
+    for (int i = 0; i < (int)(sizeof last_stretches / sizeof *last_stretches); i++) {
+        matmul_case c = plain_case(21, last_stretches[i].k, last_stretches[i].n);
+        c.transpose_b = true;
+        c.y = last_stretches[i].y;
+        c.bias = last_stretches[i].bias;
+        c.bias_shape = (batch_shape){1, {c.n}};
+        c.activation = last_stretches[i].activation;
+        c.views = last_stretches[i].views;
+        if (last_stretches[i].matrices > 0)
+            c.batch = c.a_batch = c.b_batch = (batch_shape){1, {last_stretches[i].matrices}};
+        run_case(&random, &c);
+    }
+}
+END_TEST
+
 START_TEST(activations_with_everything)
 {
     gpu_random random = {41};
@@ -205,6 +245,7 @@ TESTS(matmul_epilogue)
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, bias_in_every_form);
     tcase_add_test(tests, the_epilogue_on_rows_of_any_length);
+    tcase_add_test(tests, the_epilogue_of_the_last_stretch);
     tcase_add_test(tests, activations_with_everything);
     tcase_add_test(tests, alpha_zero);
     tcase_add_test(tests, y_is_not_read_unless_it_accumulates);

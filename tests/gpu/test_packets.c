@@ -428,58 +428,6 @@ START_TEST(optimizers)
 }
 END_TEST
 
-/* Rows of `columns`, `gap` elements apart, the first of which is number `offset`. */
-static bool check_dealt(int64_t rows, int64_t columns, int64_t gap, int64_t offset)
-{
-    const int64_t wide[] = {rows, columns + gap}, shape[] = {rows, columns};
-    const int64_t lanes = tsr_device_get_info(gpu)->subgroup_size, pair = 2 * lanes;
-    double *values = malloc((size_t)(rows * (columns + gap)) * sizeof *values);
-    tsr_tensor *whole = gpu_new(TSR_BF16, 2, wide), *view = NULL,
-               *dealt = gpu_new(TSR_F32, 2, shape);
-
-    for (int64_t i = 0; i < rows * (columns + gap); i++)
-        values[i] = (double)(i * 7 % 251);
-    gpu_put(whole, values);
-    GPU_OK(tsr_tensor_slice(whole, 1, offset, offset + columns, 1, &view));
-    gpu_poison(dealt);
-    bool deals = tsr__copy_deals(dealt, view);
-    if (deals) {
-        double *got = malloc((size_t)(rows * columns) * sizeof *got);
-        GPU_OK(tsr__copy_dealt(queue, dealt, view));
-        gpu_get(dealt, got);
-        for (int64_t i = 0; i < rows * columns; i++) {
-            int64_t slot = i % columns % pair, from = slot * 2 - (slot < lanes ? 0 : pair - 1);
-            int64_t at = i / columns * (columns + gap) + offset + i % columns - slot + from;
-            ck_check_msg(got[i] == values[at], "%lldx%lld, gap %lld: element %lld: %g, not %g",
-                         (long long)rows, (long long)columns, (long long)gap, (long long)i, got[i],
-                         values[at]);
-        }
-        free(got);
-    } else {
-        GPU_FAILS(tsr__copy_dealt(queue, dealt, view), TSR_ERR_UNSUPPORTED, "cannot be dealt");
-    }
-    free(values);
-    tsr_tensor_destroy(&view);
-    tsr_tensor_destroy(&whole);
-    tsr_tensor_destroy(&dealt);
-    return deals;
-}
-
-/* For matmul, by matmul_lavapipe_nt.comp. */
-START_TEST(halves_are_dealt)
-{
-    bool here = tsr__packets_suit(gpu);
-
-    ck_assert(check_dealt(133, 32, 0, 0) == here);
-    ck_assert(check_dealt(130, 1056, 0, 0) == here);
-    ck_assert(check_dealt(17, 160, 32, 2) == here);
-    ck_assert(!check_dealt(133, 36, 4, 0)); /* no whole pairs of steps */
-    ck_assert(!check_dealt(144, 36, 0, 0));
-    ck_assert(!check_dealt(9, 64, 0, 0)); /* too few to pay for a pipeline */
-    ck_assert(check_dealt(40, 544, 5, 3) == (here && gpu->storage == TSR__STORAGE_S16));
-}
-END_TEST
-
 /* Which pieces go by packets at all: otherwise the comparisons above compare nothing. */
 static bool cut(tsr_dtype dtype, int64_t rows, int64_t columns, int64_t pitch, tsr__piece *rest)
 {
@@ -530,7 +478,6 @@ static void add_all(TCase *tests)
     tcase_add_test(tests, transposes_that_convert);
     tcase_add_test(tests, optimizers);
     tcase_add_test(tests, borders);
-    tcase_add_test(tests, halves_are_dealt);
 }
 
 TESTS(packets)

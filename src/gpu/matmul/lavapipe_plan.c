@@ -153,6 +153,11 @@ uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p)
     return parts;
 }
 
+bool tsr__lavapipe_once(const tsr__lavapipe_product *p)
+{
+    return p->parts == 1 && stretch_for(p, p->k, false) * step_size(p) >= p->k;
+}
+
 /* Whether workgroups in z can take blocks of rows one after another: all columns pass by a block
  * before the next. Dispatches of their own cost more, and drivers divide those of a few
  * milliseconds badly among processors. */
@@ -189,6 +194,8 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
     bool in_parts = at->parts > 0, careful = at->careful || length > p->k;
     uint32_t width = nt && shape.rows > 1 && at->cols % 4 == 0 ? 4 : 1;
     bool fours = nt ? width == 4 : !careful; /* how y is stored */
+    uint32_t finish = at->k + (uint64_t)length >= p->k ? p->finish : 0;
+    bool paired = finish != 0 ? p->y_paired : p->sums_paired;
     uint32_t groups = tsr__div_up_u32(tiles, team);
     tsr__lavapipe_piece piece = {
         .nn = !nt,
@@ -204,21 +211,22 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
                       [TSR__LAVAPIPE_B_DTYPE] = p->b_dtype,
                       [TSR__LAVAPIPE_PARTS] = in_parts,
                       [TSR__LAVAPIPE_FORM] = nt ? width : tn,
-                      [TSR__LAVAPIPE_PAIRS] = fours && p->y_paired && at->col % 2 == 0,
-                      [TSR__LAVAPIPE_DEALT] = p->a_dealt},
+                      [TSR__LAVAPIPE_PAIRS] = fours && paired && at->col % 2 == 0,
+                      [TSR__LAVAPIPE_FINISH] = finish},
         .groups = {!in_parts ? tsr__div_up_u32(at->rows, shape.rows)
                    : nt      ? at->parts
                              : groups,
                    in_parts && !nt ? at->parts : groups, 1},
         .a = at->row * (tn ? 1 : p->a_stride) + k * (tn ? p->a_stride : 1),
         .b = at->col * (nt ? p->b_stride : 1) + k * (nt ? 1 : p->b_stride),
+        .sums = at->row * p->sums_stride + at->col,
         .y = at->row * p->y_stride + at->col,
+        .column = at->col,
         .m = at->rows,
         .n = at->cols,
         .k = tsr__min_u32(length, p->k),
         .skip = skip,
         .accumulate = at->k != 0 || p->accumulate,
-        .y_part = in_parts ? p->m * p->n : 0,
     };
 
     if (has_blocks(p) && !in_parts)

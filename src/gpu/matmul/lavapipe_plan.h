@@ -17,15 +17,16 @@ typedef enum tsr__lavapipe_form {
 
 typedef struct tsr__lavapipe_product {
     tsr__lavapipe_form form;
-    uint32_t m, n, k;                      /* at least 1 */
-    uint32_t lanes;                        /* the subgroup size: 4, 8 or 16 */
-    uint64_t a_stride, b_stride, y_stride; /* elements from line to line, as stored */
+    uint32_t m, n, k;                                   /* at least 1 */
+    uint32_t lanes;                                     /* the subgroup size: 4, 8 or 16 */
+    uint64_t a_stride, b_stride, sums_stride, y_stride; /* elements from line to line, as stored */
     tsr_dtype a_dtype, b_dtype;
-    bool accumulate; /* onto what is in y */
-    bool a_dealt;    /* f32, see matmul_lavapipe_nt.comp; k is a multiple of two steps */
-    bool batched;    /* dispatches take several matrices: workgroups in z are theirs */
-    bool y_paired;   /* every row of y starts at a multiple of 8 bytes */
-    uint32_t parts;  /* tsr__lavapipe_parts(): y is that many matrices of sums, to be added up */
+    bool accumulate;  /* onto what is in the sums */
+    bool batched;     /* dispatches take several matrices: workgroups in z are theirs */
+    bool sums_paired; /* every row of them starts at a multiple of 8 bytes */
+    bool y_paired;    /* likewise, and so do any four columns after four */
+    uint32_t finish;  /* TSR_MM_… of what each last stretch makes of its sums for y; 0: nothing */
+    uint32_t parts;   /* tsr__lavapipe_parts(): matrices of sums, to be added up */
 } tsr__lavapipe_product;
 
 /* Specialization constants of the kernels, see shaders/matmul_lavapipe.glsl. */
@@ -43,7 +44,7 @@ enum {
     TSR__LAVAPIPE_PARTS,
     TSR__LAVAPIPE_FORM, /* nt: WIDTH, nn: A_TRANSPOSED */
     TSR__LAVAPIPE_PAIRS,
-    TSR__LAVAPIPE_DEALT, /* nt */
+    TSR__LAVAPIPE_FINISH, /* nt */
     TSR__LAVAPIPE_CONSTANTS
 };
 
@@ -51,12 +52,12 @@ typedef struct tsr__lavapipe_piece {
     bool nn; /* matmul_lavapipe_nn, else …_nt */
     uint32_t constants[TSR__LAVAPIPE_CONSTANTS];
     uint32_t groups[3];
-    uint64_t a, b, y; /* where it starts, in elements from each operand's first */
+    uint64_t a, b, sums, y; /* where it starts, in elements from each operand's first */
+    uint32_t column;        /* y's that it starts with */
     uint32_t m, n, k;
     uint32_t skip; /* of k, which an earlier piece has added */
     bool accumulate;
-    uint32_t y_part; /* elements */
-    uint32_t block;  /* log2 of groups[0], where there are several in groups[2] */
+    uint32_t block; /* log2 of groups[0], where there are several in groups[2] */
 } tsr__lavapipe_piece;
 
 /* Calls `emit` for the pieces in order until one fails. */
@@ -67,6 +68,9 @@ tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *product, tsr__lavapip
 /* How many sums each element of y should have: several for a few long rows, of which the order in
  * which memory is read decides. `p->parts` is not looked at. */
 uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p);
+
+/* Whether all of k is one stretch, so that no sums are added to. */
+bool tsr__lavapipe_once(const tsr__lavapipe_product *p);
 
 /* Subgroups of a workgroup that make neighbouring tiles, `tiles` of them altogether: 1 where more
  * would have too many idle members. */

@@ -20,12 +20,6 @@ uint32_t tsr__copy_row_elements(const tsr__piece *piece);
 /* Anything, by shader. */
 tsr_status tsr__copy_shader(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src);
 
-/* From bf16 to f32 on Mesa's CPU driver, in the order of TSR_PACKETS_DEAL: whether that is
- * possible, and doing it. */
-bool tsr__copy_deals(const tsr_tensor *dst, const tsr_tensor *src);
-tsr_status tsr__copy_dealt(tsr_stream *stream, const tsr_tensor *dst,
-                           const tsr_tensor *src) TSR_NODISCARD;
-
 /* A piece whose rows in dst are columns in src: the dispatch that takes it through shared memory.
  * False where that does not suit. `push` lives as long as the dispatch. */
 struct tsr_copy_tile_params;

@@ -1,0 +1,161 @@
+#include "gpu/matmul/lavapipe_operands.h"
+
+#include "base/checked.h"
+#include "tessera/ops.h"
+
+bool tsr__lavapipe_narrow(int64_t stride)
+{
+    return stride <= (int64_t)UINT32_MAX;
+}
+
+/* Elements from one packed line to the next: in f32 an odd number of cache lines, so that a tile's
+ * lines do not all fall into the same few sets of a cache. */
+static uint64_t packed_stride(const tsr__matmul_problem *p)
+{
+    const uint32_t line_elements = 16;
+
+    return tsr__align_up_u64((uint64_t)p->k, line_elements) | line_elements;
+}
+
+/* Whether a side's distinct matrices, were they packed, had at most so many elements. */
+static bool packs_in(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines,
+                     uint64_t most)
+{
+    uint64_t elements = packed_stride(p);
+
+    for (int i = 0; i < p->batch_dims; i++)
+        if (side->batch[i] > 0 && !tsr__mul_u64(elements, (uint64_t)p->batch[i], &elements))
+            return false;
+    return tsr__mul_u64(elements, (uint64_t)lines, &elements) && elements <= most;
+}
+
+/* What cannot be read as it lies has to be packed, unless that is too much to do. */
+static bool packable(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines)
+{
+    return packs_in(p, side, lines, UINT64_C(1) << 28);
+}
+
+/* One of the strides is 1 and the other has 32 bits. */
+static bool readable(const tsr__matmul_side *side)
+{
+    return (side->row == 1 && tsr__lavapipe_narrow(side->col)) ||
+           (side->col == 1 && tsr__lavapipe_narrow(side->row));
+}
+
+bool tsr__lavapipe_operands_fit(const tsr__matmul_problem *p)
+{
+    return (readable(&p->a) || packable(p, &p->a, p->m)) &&
+           (readable(&p->b) || packable(p, &p->b, p->n));
+}
+
+static bool has_halves(const tsr__matmul_side *side)
+{
+    return side->dtype != TSR_F32;
+}
+
+/* Lines of k elements each, row-major in the side's matrices; `line` and `k` are its strides. Batch
+ * dimensions that the side repeats are packed once. */
+static tsr_status pack(const tsr__matmul_call *call, tsr__lavapipe_operands *o,
+                       const tsr_tensor *tensor, tsr__matmul_side *side, int64_t lines,
+                       int64_t line, int64_t k, bool widen, tsr_tensor *source, tsr_tensor *packed)
+{
+    const tsr__matmul_problem *p = &o->problem;
+    tsr_layout from = {.dtype = side->dtype, .ndim = p->batch_dims + 2, .offset = side->offset};
+    int64_t step = (int64_t)packed_stride(p);
+
+    for (int i = 0; i < p->batch_dims; i++) {
+        from.shape[i] = side->batch[i] > 0 ? p->batch[i] : 1;
+        from.strides[i] = side->batch[i];
+    }
+    from.shape[p->batch_dims] = lines;
+    from.strides[p->batch_dims] = line;
+    from.shape[p->batch_dims + 1] = p->k;
+    from.strides[p->batch_dims + 1] = k;
+
+    tsr_layout to = from;
+    to.dtype = widen ? TSR_F32 : side->dtype;
+    to.offset = 0;
+    to.strides[p->batch_dims + 1] = 1;
+    for (int i = p->batch_dims; i >= 0; i--) {
+        to.strides[i] = step;
+        step *= to.shape[i];
+    }
+    for (int i = 0; i < p->batch_dims; i++)
+        side->batch[i] = side->batch[i] > 0 ? to.strides[i] : 0;
+    side->dtype = to.dtype;
+    side->offset = 0;
+
+    *source = tsr__tensor_alias(tensor, &from);
+    packed->layout = to;
+    return tsr__stream_scratch(call->stream, (uint64_t)step * tsr_dtype_size(to.dtype),
+                               &packed->buffer);
+}
+
+static tsr_status pack_a(const tsr__matmul_call *call, tsr__lavapipe_operands *o, bool widen)
+{
+    tsr__matmul_side *a = &o->problem.a;
+
+    TSR__TRY(pack(call, o, call->a, a, o->problem.m, a->row, a->col, widen, &o->a_source, &o->a));
+    a->row = o->a.layout.strides[o->problem.batch_dims];
+    a->col = 1;
+    return TSR_OK;
+}
+
+static tsr_status pack_b(const tsr__matmul_call *call, tsr__lavapipe_operands *o, bool widen)
+{
+    tsr__matmul_side *b = &o->problem.b;
+
+    TSR__TRY(pack(call, o, call->b, b, o->problem.n, b->col, b->row, widen, &o->b_source, &o->b));
+    b->col = o->b.layout.strides[o->problem.batch_dims];
+    b->row = 1;
+    return TSR_OK;
+}
+
+/* Elements to pack at the most where that only saves time: 256 MiB of f32. */
+static const uint64_t most_to_save_time = UINT64_C(1) << 26;
+
+/* A b that lies along its rows is multiplied with lanes along n, at half to three quarters of the
+ * speed with lanes along k, a fraction of it in few rows or with an a that lies along its columns.
+ * Packing and multiplying takes less than that from two rows on. */
+static bool should_pack_b(const tsr__matmul_problem *p)
+{
+    const int64_t few_elements = INT64_C(1) << 14;
+
+    return p->b.row != 1 && p->m > 1 && p->k >= few_elements / p->n &&
+           packs_in(p, &p->b, p->n, most_to_save_time) &&
+           (p->a.col == 1 || packs_in(p, &p->a, p->m, most_to_save_time));
+}
+
+/* Each element of a is widened once for every tile of columns: once and for all takes less where
+ * there are many. */
+static bool should_widen_a(const tsr__matmul_problem *p)
+{
+    const int64_t few_rows = 8, many_columns = 512;
+
+    return has_halves(&p->a) && p->a.col == 1 && p->m > few_rows && p->n >= many_columns &&
+           packs_in(p, &p->a, p->m, most_to_save_time);
+}
+
+tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lavapipe_operands *o)
+{
+    tsr__matmul_side *a = &o->problem.a, *b = &o->problem.b;
+    bool widen = tsr_stream_device(call->stream)->storage != TSR__STORAGE_S16;
+
+    *o = (tsr__lavapipe_operands){.problem = *call->problem, .a = *call->a, .b = *call->b};
+    if (!readable(b) || (widen && has_halves(b)) || should_pack_b(&o->problem))
+        TSR__TRY(pack_b(call, o, widen));
+    bool widen_a = widen ? has_halves(a) : should_widen_a(&o->problem);
+    /* Rows of a that are not contiguous can be read along columns of b, not along its lines. */
+    if (!readable(a) || widen_a || (a->col != 1 && b->row == 1))
+        TSR__TRY(pack_a(call, o, widen_a));
+    return TSR_OK;
+}
+
+tsr_status tsr__lavapipe_operands_pack(tsr_stream *stream, tsr__lavapipe_operands *o)
+{
+    if (o->a_source.layout.ndim > 0)
+        TSR__TRY(tsr_copy(stream, &o->a, &o->a_source));
+    if (o->b_source.layout.ndim > 0)
+        TSR__TRY(tsr_copy(stream, &o->b, &o->b_source));
+    return TSR_OK;
+}
