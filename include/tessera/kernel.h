@@ -11,7 +11,8 @@
  *     layout(push_constant) uniform Params { Floats x; Floats y; uint n; float scale; } p;
  *
  * Addresses point at a tensor's first element; strides, where they matter, are the caller's to
- * pass. Nothing checks bounds, nor that the block is the size that the params say.
+ * pass. Nothing checks bounds. A block longer than tensor_count and scalar_bytes say is refused, a
+ * shorter one is not.
  * examples/hello_kernel.c is a whole program. */
 #ifndef TESSERA_KERNEL_H
 #define TESSERA_KERNEL_H
@@ -43,7 +44,8 @@ typedef struct tsr_kernel_params {
 #define tsr_kernel_params(...) (&(tsr_kernel_params){__VA_ARGS__})
 
 /* Errors: TSR_ERR_INVALID (the compiler's messages are in the error text; a workgroup that, with
- * these constants, is empty or larger than the device's limits), TSR_ERR_UNSUPPORTED
+ * these constants, is empty or larger than the device's limits; more push constants than the params
+ * say), TSR_ERR_UNSUPPORTED
  * (GLSL in a build without shaderc; more push constants than the device has; a subgroup size that
  * the device does not have or cannot be asked for), TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER. */
 TSR_API TSR_NODISCARD tsr_status tsr_kernel_create(tsr_device *device,

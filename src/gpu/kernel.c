@@ -67,11 +67,16 @@ static tsr_status check_params(const tsr_device *device, const char *name,
     return check_subgroup_size(device, name, params->subgroup_size);
 }
 
+static uint32_t push_bytes_of(const tsr_kernel *kernel)
+{
+    return (uint32_t)kernel->tensor_count * ADDRESS_BYTES + kernel->scalar_bytes;
+}
+
 static tsr_status build(tsr_kernel *kernel, const uint32_t *words, uint64_t count,
                         const tsr_kernel_params *params)
 {
     TSR__TRY(tsr__spirv_check(&kernel->device->info, kernel->name, words, count, params->constants,
-                              params->constant_count));
+                              params->constant_count, push_bytes_of(kernel)));
     return tsr__pipeline_build(kernel->device, kernel->name, words, (size_t)count * sizeof *words,
                                params->constants, params->constant_count, params->subgroup_size,
                                &kernel->pipeline);
@@ -184,7 +189,7 @@ tsr_status tsr_kernel_run(tsr_stream *stream, tsr_kernel *kernel,
     unsigned char push[TSR__PUSH_MAX];
     tsr__dispatch dispatch = {
         .push = push,
-        .push_bytes = (uint32_t)kernel->tensor_count * ADDRESS_BYTES + kernel->scalar_bytes,
+        .push_bytes = push_bytes_of(kernel),
         .groups = {groups[0], groups[1], groups[2]},
         .access_count = kernel->tensor_count,
     };

@@ -3,55 +3,16 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "gpu/spirv_source.h"
 
-/* Numbers from the SPIR-V specification, sections 2.3 and 3. */
 #define MAGIC UINT32_C(0x07230203)
 #define MAGIC_SWAPPED UINT32_C(0x03022307)
-#define HEADER_WORDS 5
 #define VERSION_MAX UINT32_C(0x00010500) /* what Vulkan 1.2 takes */
 #define BOUND_MAX UINT32_C(0x3fffff)
-enum {
-    OP_ENTRY_POINT = 15,
-    OP_EXECUTION_MODE = 16,
-    OP_CAPABILITY = 17,
-    OP_CONSTANT_TRUE = 41, /* the first of the constants */
-    OP_CONSTANT = 43,
-    OP_CONSTANT_COMPOSITE = 44,
-    OP_CONSTANT_NULL = 46,
-    OP_SPEC_CONSTANT = 50,
-    OP_SPEC_CONSTANT_COMPOSITE = 51,
-    OP_SPEC_CONSTANT_OP = 52, /* the last */
-    OP_FUNCTION = 54,
-    OP_FUNCTION_END = 56,
-    OP_DECORATE = 71,
-    OP_EXECUTION_MODE_ID = 331
-};
-enum { MODEL_GL_COMPUTE = 5, MODE_LOCAL_SIZE = 17, MODE_LOCAL_SIZE_ID = 38 };
-enum {
-    DECORATION_SPEC_ID = 1,
-    DECORATION_BUILT_IN = 11,
-    DECORATION_BINDING = 33,
-    DECORATION_SET = 34,
-    BUILT_IN_WORKGROUP_SIZE = 25
-};
-
-typedef struct spirv_module {
-    const tsr_device_info *info;
-    const char *name;
-    const uint32_t *words;
-    uint64_t count;
-    const uint32_t *constants;
-    int constant_count;
-    bool in_function;
-    bool has_main;
-    uint32_t main_id;
-    /* Instructions that make a workgroup's size one of constants; NULL: there is none. */
-    const uint32_t *size_built_in, *size_mode;
-} spirv_module;
 
 static tsr_status check_header(const char *name, const uint32_t *words, uint64_t count)
 {
-    TSR__REQUIRE(count > HEADER_WORDS, "%s: %llu words are too few for a SPIR-V module", name,
+    TSR__REQUIRE(count > TSR__SPIRV_HEADER, "%s: %llu words are too few for a SPIR-V module", name,
                  (unsigned long long)count);
     TSR__REQUIRE(words[0] != MAGIC_SWAPPED, "%s: the SPIR-V is in the other byte order", name);
     TSR__REQUIRE(words[0] == MAGIC, "%s: not SPIR-V: the first word is %08x, not %08x", name,
@@ -66,9 +27,9 @@ static tsr_status check_header(const char *name, const uint32_t *words, uint64_t
 
 /* What a module may ask for, and what tells whether the device was opened with it. A capability
  * that is not listed is the driver's to judge. */
-static tsr_status check_capability(const spirv_module *module, uint32_t capability)
+static tsr_status check_capability(const tsr__spirv_source *source, uint32_t capability)
 {
-    const tsr_device_info *info = module->info;
+    const tsr_device_info *info = source->info;
     const struct {
         uint32_t capability;
         bool present;
@@ -92,13 +53,14 @@ static tsr_status check_capability(const spirv_module *module, uint32_t capabili
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (table[i].capability == capability && !table[i].present)
             return tsr__fail(TSR_ERR_UNSUPPORTED, "%s: it needs %s (capability %u); %s has none",
-                             module->name, table[i].what, (unsigned)capability, info->name);
+                             source->name, table[i].what, (unsigned)capability, info->name);
     return TSR_OK;
 }
 
 /* Words after the first hold a model, an id and a name of 4 characters a word, the lowest byte
  * first. */
-static void note_entry_point(spirv_module *module, const uint32_t *instruction, uint32_t length)
+static void note_entry_point(tsr__spirv_source *source, const uint32_t *instruction,
+                             uint32_t length)
 {
     static const char wanted[8] = "main";
     if (length < 5 || instruction[1] != MODEL_GL_COMPUTE)
@@ -110,13 +72,13 @@ static void note_entry_point(spirv_module *module, const uint32_t *instruction, 
         if (character == 0)
             break;
     }
-    module->has_main = true;
-    module->main_id = instruction[2];
+    source->has_main = true;
+    source->main_id = instruction[2];
 }
 
-static tsr_status check_local_size(const spirv_module *module, const uint32_t *size)
+static tsr_status check_local_size(const tsr__spirv_source *source, const uint32_t *size)
 {
-    const tsr_device_info *info = module->info;
+    const tsr_device_info *info = source->info;
     uint64_t invocations = 1;
     bool fits = true;
     for (int i = 0; i < 3; i++) {
@@ -127,60 +89,60 @@ static tsr_status check_local_size(const spirv_module *module, const uint32_t *s
         fits && invocations <= info->max_workgroup_invocations,
         "%s: workgroups of %u x %u x %u invocations; %s has at most %u x %u x %u and %u in "
         "all",
-        module->name, (unsigned)size[0], (unsigned)size[1], (unsigned)size[2], info->name,
+        source->name, (unsigned)size[0], (unsigned)size[1], (unsigned)size[2], info->name,
         (unsigned)info->max_workgroup_size[0], (unsigned)info->max_workgroup_size[1],
         (unsigned)info->max_workgroup_size[2], (unsigned)info->max_workgroup_invocations);
     return TSR_OK;
 }
 
 /* Of several, a driver might believe another one. */
-static tsr_status note_size(const spirv_module *module, const uint32_t **noted,
+static tsr_status note_size(const tsr__spirv_source *source, const uint32_t **noted,
                             const uint32_t *instruction)
 {
     TSR__REQUIRE(!*noted, "%s: the SPIR-V is damaged: it says a workgroup's size twice",
-                 module->name);
+                 source->name);
     *noted = instruction;
     return TSR_OK;
 }
 
-static tsr_status check_decoration(spirv_module *module, const uint32_t *instruction,
+static tsr_status check_decoration(tsr__spirv_source *source, const uint32_t *instruction,
                                    uint32_t length)
 {
     TSR__REQUIRE(
         length < 3 || (instruction[2] != DECORATION_BINDING && instruction[2] != DECORATION_SET),
         "%s: it declares a descriptor (set or binding); kernels take addresses in push constants",
-        module->name);
+        source->name);
     if (length < 4 || instruction[2] != DECORATION_BUILT_IN ||
         instruction[3] != BUILT_IN_WORKGROUP_SIZE)
         return TSR_OK;
-    return note_size(module, &module->size_built_in, instruction);
+    return note_size(source, &source->size_built_in, instruction);
 }
 
-static tsr_status check_instruction(spirv_module *module, const uint32_t *instruction,
+static tsr_status check_instruction(tsr__spirv_source *source, const uint32_t *instruction,
                                     uint32_t length)
 {
     switch (instruction[0] & 0xffff) {
     case OP_CAPABILITY:
-        return length < 2 ? TSR_OK : check_capability(module, instruction[1]);
+        return length < 2 ? TSR_OK : check_capability(source, instruction[1]);
     case OP_ENTRY_POINT:
-        note_entry_point(module, instruction, length);
+        note_entry_point(source, instruction, length);
         return TSR_OK;
     case OP_EXECUTION_MODE:
-        if (length < 6 || instruction[2] != MODE_LOCAL_SIZE || instruction[1] != module->main_id)
+        if (length < 6 || instruction[2] != MODE_LOCAL_SIZE || instruction[1] != source->main_id)
             return TSR_OK;
-        return check_local_size(module, instruction + 3);
+        return check_local_size(source, instruction + 3);
     case OP_DECORATE:
-        return check_decoration(module, instruction, length);
+        return check_decoration(source, instruction, length);
     case OP_EXECUTION_MODE_ID:
-        if (length < 6 || instruction[2] != MODE_LOCAL_SIZE_ID || instruction[1] != module->main_id)
+        if (length < 6 || instruction[2] != MODE_LOCAL_SIZE_ID || instruction[1] != source->main_id)
             return TSR_OK;
-        return note_size(module, &module->size_mode, instruction);
+        return note_size(source, &source->size_mode, instruction);
     case OP_FUNCTION:
     case OP_FUNCTION_END: {
         bool begins = (instruction[0] & 0xffff) == OP_FUNCTION;
-        TSR__REQUIRE(module->in_function != begins, "%s: the SPIR-V is damaged: a function %s",
-                     module->name, begins ? "inside another" : "ends that has not begun");
-        module->in_function = begins;
+        TSR__REQUIRE(source->in_function != begins, "%s: the SPIR-V is damaged: a function %s",
+                     source->name, begins ? "inside another" : "ends that has not begun");
+        source->in_function = begins;
         return TSR_OK;
     }
     default:
@@ -192,101 +154,59 @@ static tsr_status check_instruction(spirv_module *module, const uint32_t *instru
  *
  * Once the lengths of all instructions are known to be right. */
 
-/* NULL where no constant has the id. */
-static const uint32_t *find_constant(const spirv_module *module, uint32_t id)
-{
-    for (uint64_t at = HEADER_WORDS; at < module->count; at += module->words[at] >> 16) {
-        const uint32_t *instruction = module->words + at;
-        const uint32_t op = instruction[0] & 0xffff;
-        if (op >= OP_CONSTANT_TRUE && op <= OP_SPEC_CONSTANT_OP && instruction[0] >> 16 >= 3 &&
-            instruction[2] == id)
-            return instruction;
-    }
-    return NULL;
-}
-
-/* What it is set to, or else the module's own value for it. */
-static uint32_t specialized(const spirv_module *module, uint32_t id, uint32_t own)
-{
-    for (uint64_t at = HEADER_WORDS; at < module->count; at += module->words[at] >> 16) {
-        const uint32_t *instruction = module->words + at;
-        if ((instruction[0] & 0xffff) == OP_DECORATE && instruction[0] >> 16 >= 4 &&
-            instruction[1] == id && instruction[2] == DECORATION_SPEC_ID)
-            return instruction[3] < (uint32_t)module->constant_count
-                       ? module->constants[instruction[3]]
-                       : own;
-    }
-    return own;
-}
-
-/* False where the id is no 32-bit constant's. What is computed of others is the driver's to judge:
- * it counts as 1. */
-static bool value_of(const spirv_module *module, uint32_t id, uint32_t *out)
-{
-    const uint32_t *constant = find_constant(module, id);
-    if (!constant)
-        return false;
-    switch (constant[0]) { /* the length and the operation */
-    case 4 << 16 | OP_CONSTANT:
-        *out = constant[3];
-        return true;
-    case 4 << 16 | OP_SPEC_CONSTANT:
-        *out = specialized(module, id, constant[3]);
-        return true;
-    case 3 << 16 | OP_CONSTANT_NULL:
-        *out = 0;
-        return true;
-    default:
-        *out = 1;
-        return (constant[0] & 0xffff) == OP_SPEC_CONSTANT_OP;
-    }
-}
-
-static tsr_status check_size_of(const spirv_module *module, const uint32_t *ids)
+static tsr_status check_size_of(const tsr__spirv_source *source, const uint32_t *ids)
 {
     uint32_t size[3];
     for (int i = 0; i < 3; i++)
-        TSR__REQUIRE(value_of(module, ids[i], &size[i]),
+        TSR__REQUIRE(tsr__spirv_value(source, ids[i], &size[i]),
                      "%s: the SPIR-V is damaged: a workgroup's size is %%%u, no 32-bit constant",
-                     module->name, (unsigned)ids[i]);
-    return check_local_size(module, size);
+                     source->name, (unsigned)ids[i]);
+    return check_local_size(source, size);
 }
 
-static tsr_status check_constant_sizes(const spirv_module *module)
+static tsr_status check_constant_sizes(const tsr__spirv_source *source)
 {
-    if (module->size_mode)
-        TSR__TRY(check_size_of(module, module->size_mode + 3));
-    if (!module->size_built_in)
+    if (source->size_mode)
+        TSR__TRY(check_size_of(source, source->size_mode + 3));
+    if (!source->size_built_in)
         return TSR_OK;
-    const uint32_t *vector = find_constant(module, module->size_built_in[1]);
+    const uint32_t *vector = tsr__spirv_constant(source, source->size_built_in[1]);
     const uint32_t op = vector ? vector[0] & 0xffff : 0;
     TSR__REQUIRE((op == OP_CONSTANT_COMPOSITE || op == OP_SPEC_CONSTANT_COMPOSITE) &&
                      vector[0] >> 16 == 6,
                  "%s: the SPIR-V is damaged: WorkgroupSize is %%%u, no vector of three constants",
-                 module->name, (unsigned)module->size_built_in[1]);
-    return check_size_of(module, vector + 3);
+                 source->name, (unsigned)source->size_built_in[1]);
+    return check_size_of(source, vector + 3);
 }
 
 tsr_status tsr__spirv_check(const tsr_device_info *info, const char *name, const uint32_t *words,
-                            uint64_t count, const uint32_t *constants, int constant_count)
+                            uint64_t count, const uint32_t *constants, int constant_count,
+                            uint32_t push_bytes)
 {
-    spirv_module module = {.info = info,
-                           .name = name,
-                           .words = words,
-                           .count = count,
-                           .constants = constants,
-                           .constant_count = constant_count};
+    tsr__spirv_source source = {.info = info,
+                                .name = name,
+                                .words = words,
+                                .count = count,
+                                .constants = constants,
+                                .constant_count = constant_count};
     TSR__TRY(check_header(name, words, count));
-    for (uint64_t at = HEADER_WORDS; at < count;) {
+    for (uint64_t at = TSR__SPIRV_HEADER; at < count;) {
         uint32_t length = words[at] >> 16;
         TSR__REQUIRE(length > 0 && length <= count - at,
                      "%s: the SPIR-V is damaged: an instruction of %u words at word %llu of %llu",
                      name, (unsigned)length, (unsigned long long)at, (unsigned long long)count);
-        TSR__TRY(check_instruction(&module, words + at, length));
+        TSR__TRY(check_instruction(&source, words + at, length));
         at += length;
     }
-    TSR__REQUIRE(!module.in_function, "%s: the SPIR-V is damaged: its last function does not end",
+    TSR__REQUIRE(!source.in_function, "%s: the SPIR-V is damaged: its last function does not end",
                  name);
-    TSR__REQUIRE(module.has_main, "%s: it has no compute entry point called \"main\"", name);
-    return check_constant_sizes(&module);
+    TSR__REQUIRE(source.has_main, "%s: it has no compute entry point called \"main\"", name);
+    TSR__TRY(check_constant_sizes(&source));
+    uint64_t block = tsr__spirv_push_bytes(&source);
+    TSR__REQUIRE(
+        block <= push_bytes,
+        "%s: its push constants are %llu bytes; the tensors' addresses and the scalars are "
+        "%u",
+        name, (unsigned long long)block, (unsigned)push_bytes);
+    return TSR_OK;
 }

@@ -7,6 +7,7 @@
 
 #include "gpu/device.h"
 #include "gpu/spirv.h"
+#include "gpu/spirv_source.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 #include "tsr_config.h"
@@ -271,6 +272,53 @@ START_TEST(extremes_of_push_constants)
 }
 END_TEST
 
+/* A block of push constants and the bytes it reaches to, by the rules of std430. */
+static const struct {
+    const char *members;
+    uint32_t bytes;
+} blocks[] = {
+    {"Floats x; uint n; float s;", 16},
+    {"vec3 v; float f;", 16},
+    {"uint n; vec3 v;", 28},
+    {"mat3x2 m;", 24},
+    {"layout(row_major) mat3x2 m;", 28},
+    {"mat2 m[3];", 48},
+    {"layout(row_major) mat2x4 m[2];", 64},
+    {"Part parts[2];", 52},
+    {"float f[N];", 20},
+    {"layout(offset = 40) uint n;", 44},
+};
+
+START_TEST(blocks_of_push_constants)
+{
+    const uint32_t five = 5, bytes = blocks[_i].bytes;
+    char glsl[1024], text[80];
+    tsr_kernel *kernel = NULL;
+
+    if (!TSR__HAVE_SHADERC)
+        return;
+    snprintf(glsl, sizeof glsl,
+             HEAD "layout(constant_id = 0) const uint N = 2;\n"
+                  "struct Part { vec3 v; uint n[2]; };\n"
+                  "layout(push_constant, std430) uniform P { %s } p;\n"
+                  "void main() {}\n",
+             blocks[_i].members);
+    snprintf(text, sizeof text, "odd: its push constants are %u bytes; the tensors' addresses and ",
+             (unsigned)bytes);
+    GPU_FAILS(
+        tsr_kernel_create(gpu,
+                          tsr_kernel_params(.glsl = glsl, .name = "odd", .scalar_bytes = bytes - 4,
+                                            .constants = &five, .constant_count = 1),
+                          &kernel),
+        TSR_ERR_INVALID, text);
+    GPU_OK(tsr_kernel_create(gpu,
+                             tsr_kernel_params(.glsl = glsl, .scalar_bytes = bytes,
+                                               .constants = &five, .constant_count = 1),
+                             &kernel));
+    tsr_kernel_destroy(&kernel);
+}
+END_TEST
+
 /* GLSL ----------------------------------------------------------------------------------------- */
 
 START_TEST(glsl_runs)
@@ -424,16 +472,22 @@ START_TEST(check_survives_anything)
         uint32_t *words = malloc((size_t)count * sizeof *words + 1); /* so that ASan sees the end */
         ck_assert_ptr_nonnull(words);
         memcpy(words, saxpy_spirv, (size_t)count * sizeof *words);
-        (void)!tsr__spirv_check(info, "cut", words, count, NULL, 0);
+        (void)!tsr__spirv_check(info, "cut", words, count, NULL, 0, 24);
         free(words);
     }
     for (int i = 0; i < 20000; i++) {
         uint32_t words[SAXPY_WORDS];
         memcpy(words, saxpy_spirv, sizeof words);
         words[gpu_random_u64(&random) % SAXPY_WORDS] = (uint32_t)gpu_random_u64(&random);
-        (void)!tsr__spirv_check(info, "changed", words, SAXPY_WORDS, NULL, 0);
+        (void)!tsr__spirv_check(info, "changed", words, SAXPY_WORDS, NULL, 0, 24);
     }
-    GPU_OK(tsr__spirv_check(info, "whole", saxpy_spirv, SAXPY_WORDS, NULL, 0));
+    uint32_t words[SAXPY_WORDS];
+    memcpy(words, saxpy_spirv, sizeof words);
+    for (size_t at = 5; at < SAXPY_WORDS; at += words[at] >> 16)
+        for (uint32_t i = 2; (words[at] & 0xffff) == OP_TYPE_STRUCT && i < words[at] >> 16; i++)
+            words[at + i] = words[at + 1];
+    (void)!tsr__spirv_check(info, "made of itself", words, SAXPY_WORDS, NULL, 0, 24);
+    GPU_OK(tsr__spirv_check(info, "whole", saxpy_spirv, SAXPY_WORDS, NULL, 0, 24));
 }
 END_TEST
 
@@ -524,19 +578,19 @@ START_TEST(workgroups_by_mode)
     const uint32_t constants[] = {0, 0, 0, 1u << 20};
     gpu_random random = {.state = 1};
     uint32_t words[MODE_WORDS];
-    GPU_OK(tsr__spirv_check(info, "m", size_by_mode, MODE_WORDS, NULL, 0));
-    GPU_OK(tsr__spirv_check(info, "m", size_by_mode, MODE_WORDS, constants, 3));
-    GPU_FAILS(tsr__spirv_check(info, "m", size_by_mode, MODE_WORDS, constants, 4), TSR_ERR_INVALID,
-              "m: workgroups of 1048576 x 2 x 1 invocations");
+    GPU_OK(tsr__spirv_check(info, "m", size_by_mode, MODE_WORDS, NULL, 0, 0));
+    GPU_OK(tsr__spirv_check(info, "m", size_by_mode, MODE_WORDS, constants, 3, 0));
+    GPU_FAILS(tsr__spirv_check(info, "m", size_by_mode, MODE_WORDS, constants, 4, 0),
+              TSR_ERR_INVALID, "m: workgroups of 1048576 x 2 x 1 invocations");
     memcpy(words, size_by_mode, sizeof words);
     words[18] = 5; /* a type */
-    GPU_FAILS(tsr__spirv_check(info, "m", words, MODE_WORDS, NULL, 0), TSR_ERR_INVALID,
+    GPU_FAILS(tsr__spirv_check(info, "m", words, MODE_WORDS, NULL, 0, 0), TSR_ERR_INVALID,
               "a workgroup's size is %5, no 32-bit constant");
     for (uint64_t count = 0; count < MODE_WORDS; count++) {
         uint32_t *cut = malloc((size_t)count * sizeof *cut + 1); /* so that ASan sees the end */
         ck_assert_ptr_nonnull(cut);
         memcpy(cut, size_by_mode, (size_t)count * sizeof *cut);
-        (void)!tsr__spirv_check(info, "cut", cut, count, constants, 4);
+        (void)!tsr__spirv_check(info, "cut", cut, count, constants, 4, 0);
         free(cut);
     }
     for (int i = 0; i < 50000; i++) {
@@ -544,7 +598,7 @@ START_TEST(workgroups_by_mode)
         for (int changes = 0; changes <= i % 3; changes++)
             words[gpu_random_u64(&random) % MODE_WORDS] =
                 (uint32_t)gpu_random_u64(&random) >> gpu_random_u64(&random) % 32;
-        (void)!tsr__spirv_check(info, "changed", words, MODE_WORDS, constants, 4);
+        (void)!tsr__spirv_check(info, "changed", words, MODE_WORDS, constants, 4, 0);
     }
 }
 END_TEST
@@ -647,6 +701,7 @@ TESTS(kernel)
     tcase_add_test(tests, address_of_a_view);
     tcase_add_test(tests, nothing_to_run);
     tcase_add_test(tests, extremes_of_push_constants);
+    tcase_add_loop_test(tests, blocks_of_push_constants, 0, (int)(sizeof blocks / sizeof *blocks));
     tcase_add_test(tests, glsl_runs);
     tcase_add_test(tests, glsl_messages_are_in_the_error);
     tcase_add_test(tests, what_the_device_lacks);
