@@ -34,14 +34,10 @@ static uint32_t source_alignment(const transpose *t)
 {
     tsr__piece piece = *t->piece;
     uint64_t end = (uint64_t)piece.shape[t->row_dim] * t->size;
-    uint64_t alignment;
 
     piece.strides[1][t->row_dim] = piece.strides[1][piece.ndim - 1];
     piece.strides[1][piece.ndim - 1] = 1;
-    alignment = tsr__packets_alignment(&piece, 1, t->src);
-    while (end % alignment != 0)
-        alignment /= 2;
-    return (uint32_t)alignment;
+    return tsr__packets_common(tsr__packets_alignment(&piece, 1, t->src) | end);
 }
 
 static transpose begin(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src)
@@ -59,7 +55,7 @@ bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, con
 {
     const tsr_device *device = dst->buffer->device;
     transpose t = begin(piece, dst, src);
-    uint32_t least = device->storage == TSR__STORAGE_S16 ? 2 : 4;
+    uint32_t least = tsr__packets_least_alignment(device);
     int inner = piece->ndim - 1;
 
     if (!tsr__packets_suit(device) || dst->layout.dtype != src->layout.dtype || t.row_dim < 0 ||

@@ -11,11 +11,10 @@ enum {
     DIGIT_BITS = 4, /* of the numbers that push constants count */
 };
 
-/* The largest of 8, 4 and 2 that all rows start at a multiple of, or 1. */
+/* Of all rows. */
 static uint32_t alignment_of(const tsr_tensor *matrix)
 {
-    uint64_t bits = tsr__tensor_address(matrix) | tsr__stride_bytes(matrix, 0) | TSR_PACKET_BYTES;
-    return (uint32_t)(bits & (~bits + 1));
+    return tsr__packets_common(tsr__tensor_address(matrix) | tsr__stride_bytes(matrix, 0));
 }
 
 static uint32_t packets_of(const tsr_tensor *matrix)
@@ -33,7 +32,7 @@ static bool rows_suit(const tsr_tensor *matrix)
     return layout->strides[1] == 1 && row_bytes % TSR_PACKET_BYTES == 0 &&
            packets_of(matrix) >= device->info.subgroup_size &&
            tsr__stride_bytes(matrix, 0) <= UINT32_MAX &&
-           alignment_of(matrix) >= (device->storage == TSR__STORAGE_S16 ? 2 : 4);
+           alignment_of(matrix) >= tsr__packets_least_alignment(device);
 }
 
 bool tsr__embedding_packets_suit(const tsr_tensor *y, const tsr_tensor *table,

@@ -26,14 +26,25 @@ static uint32_t group_of(const tsr__packets *work)
     return TSR_PACKET_BYTES / (uint32_t)tsr_dtype_size(work->tensor[0]->layout.dtype);
 }
 
+uint32_t tsr__packets_common(uint64_t bits)
+{
+    bits |= TSR_PACKET_BYTES;
+    return (uint32_t)(bits & (~bits + 1));
+}
+
+uint32_t tsr__packets_least_alignment(const tsr_device *device)
+{
+    return device->storage == TSR__STORAGE_S16 ? 2 : 4;
+}
+
 uint32_t tsr__packets_alignment(const tsr__piece *piece, int operand, const tsr_tensor *tensor)
 {
-    uint64_t bits = tsr__piece_address(piece, operand, tensor) | TSR_PACKET_BYTES;
+    uint64_t bits = tsr__piece_address(piece, operand, tensor);
     uint64_t size = tsr_dtype_size(tensor->layout.dtype);
 
     for (int i = 0; i + 1 < piece->ndim; i++)
         bits |= piece->strides[operand][i] * size;
-    return (uint32_t)(bits & (~bits + 1));
+    return tsr__packets_common(bits);
 }
 
 static uint32_t form_of(const tsr__piece *piece, int operand, const tsr_tensor *tensor)
@@ -47,11 +58,11 @@ static bool operand_suits(const tsr__packets *work, const tsr__piece *piece, int
 {
     const tsr_tensor *tensor = work->tensor[operand];
     uint32_t stride = piece->strides[operand][piece->ndim - 1];
-    bool narrow = tensor->buffer->device->storage == TSR__STORAGE_S16;
 
     if (stride == 0)
         return operand > 0 && work->function != TSR_PACKETS_MOVE;
-    return stride == 1 && tsr__packets_alignment(piece, operand, tensor) >= (narrow ? 2 : 4);
+    return stride == 1 && tsr__packets_alignment(piece, operand, tensor) >=
+                              tsr__packets_least_alignment(tensor->buffer->device);
 }
 
 /* Blocks of one row as high as the tile allows, or several rows: whatever covers a row with the

@@ -12,9 +12,12 @@
 /* Whether the device is the one that such kernels are for. */
 bool tsr__packets_suit(const tsr_device *device);
 
-/* The largest of 8, 4 and 2 that the address of every row's first element is a multiple of, or 1.
- */
+/* The largest of 8, 4 and 2 that divides all the numbers or'ed together in `bits`, or 1. */
+uint32_t tsr__packets_common(uint64_t bits);
+
+/* That of the addresses at which rows start; and the least that kernels can load. */
 uint32_t tsr__packets_alignment(const tsr__piece *piece, int operand, const tsr_tensor *tensor);
+uint32_t tsr__packets_least_alignment(const tsr_device *device);
 
 typedef struct tsr__packets {
     uint32_t function;   /* of params/packets.h, or TSR_EW_… */

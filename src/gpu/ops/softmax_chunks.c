@@ -67,9 +67,7 @@ bool tsr__softmax_without_gaps(const tsr_tensor *tensor)
 
 uint32_t tsr__softmax_alignment(const tsr__softmax_operand *operand)
 {
-    uint64_t bits = operand->address | operand->stride | TSR_PACKET_BYTES;
-
-    return (uint32_t)(bits & (~bits + 1));
+    return tsr__packets_common(operand->address | operand->stride);
 }
 
 static bool suits(const tsr__softmax_rows *work, const tsr__softmax_operand *operand)
@@ -78,7 +76,7 @@ static bool suits(const tsr__softmax_rows *work, const tsr__softmax_operand *ope
 
     return operand->address == 0 ||
            ((operand->dtype == TSR_F32 || narrow) && operand->stride <= UINT32_MAX &&
-            tsr__softmax_alignment(operand) >= (narrow ? 2 : 4));
+            tsr__softmax_alignment(operand) >= tsr__packets_least_alignment(work->device));
 }
 
 /* One float pair a chunk, then four floats a row. */
