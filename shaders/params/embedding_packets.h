@@ -5,7 +5,7 @@
 #include "types.h"
 
 struct tsr_embedding_packets_push {
-    TSR_UINT identity[16];                           /* 0, 1, … 15 */
+    TSR_UINT identity[16];                           /* TSR_IDENTITY_16 */
     TSR_ADDRESS table, indices, y;                   /* where the first row starts */
     TSR_UINT table_stride, indices_stride, y_stride; /* bytes from row to row */
     TSR_UINT rows, packets;                          /* packets of 8 bytes in a row */

@@ -6,7 +6,7 @@
 #include "types.h"
 
 struct tsr_folds_push {
-    TSR_UINT identity[8];    /* 0, 1, … 7 */
+    TSR_UINT identity[8];    /* TSR_IDENTITY_8 */
     TSR_ADDRESS x, y;        /* the first elements */
     TSR_ADDRESS step;        /* columns: from an element to the one below */
     TSR_UINT x_row, x_plane; /* from row to row, from plane to plane */

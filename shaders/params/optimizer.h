@@ -26,7 +26,7 @@ TSR_PUSH_CHECK(tsr_optimizer_params);
 
 /* The same without gaps, for Mesa's CPU driver: element e is e elements from the base. */
 struct tsr_optimizer_packets_push {
-    TSR_UINT identity[8]; /* 0, 1, … 7 */
+    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
     TSR_ADDRESS base[TSR_OPT_OPERANDS];
     TSR_FLOAT number[6];
     TSR_UINT packets; /* of the parameter */

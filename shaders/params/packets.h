@@ -8,7 +8,7 @@
 #define TSR_PACKET_BYTES 8
 
 struct tsr_packets_push {
-    TSR_UINT identity[16];        /* 0, 1, … 15 */
+    TSR_UINT identity[16];        /* TSR_IDENTITY_16 */
     TSR_ADDRESS y, a, b;          /* where the first row starts */
     TSR_UINT y_row, a_row, b_row; /* bytes from row to row */
     TSR_UINT rows, packets;       /* packets of y in a row */

@@ -24,7 +24,7 @@
 
 /* The first and the last of the three kernels. Parts of a row are chunks, or blocks of y. */
 struct tsr_softmax_parts_push {
-    TSR_UINT identity[8]; /* 0, 1, … 7 */
+    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
     TSR_ADDRESS a, b, y;  /* the first rows */
     TSR_ADDRESS stats;    /* of chunks, to be written; or of rows, to be read */
     TSR_UINT a_row, b_row, y_row;
@@ -36,7 +36,7 @@ TSR_PUSH_CHECK(tsr_softmax_parts_push);
 
 /* All three at once, for short rows. */
 struct tsr_softmax_short_push {
-    TSR_UINT identity[8]; /* 0, 1, … 7 */
+    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
     TSR_ADDRESS a, b, y;  /* the first rows */
     TSR_UINT a_row, b_row, y_row;
     TSR_UINT rows;

@@ -7,7 +7,7 @@
 #define TSR_TRANSPOSE_COLUMNS 16u /* of a block; its rows are a packet of x for every lane */
 
 struct tsr_transpose_push {
-    TSR_UINT identity[16];  /* 0, 1, … 15 */
+    TSR_UINT identity[16];  /* TSR_IDENTITY_16 */
     TSR_ADDRESS y, x;       /* the first elements */
     TSR_ADDRESS x_column;   /* bytes from column to column in x, where rows are neighbours */
     TSR_UINT y_row;         /* bytes from row to row in y, where columns are */

@@ -14,6 +14,9 @@
 #define TSR_INT int32_t
 #define TSR_FLOAT float
 #define TSR_PUSH_CHECK(type) _Static_assert(sizeof(struct type) <= TSR_PUSH_MAX, #type)
+/* What kernels for Mesa's CPU driver count with: see shaders/lavapipe.glsl. */
+#define TSR_IDENTITY_8 0, 1, 2, 3, 4, 5, 6, 7
+#define TSR_IDENTITY_16 TSR_IDENTITY_8, 8, 9, 10, 11, 12, 13, 14, 15
 #else
 #define TSR_ADDRESS uvec2
 #define TSR_UINT uint

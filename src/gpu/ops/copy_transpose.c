@@ -80,6 +80,7 @@ static tsr_status emit(const transpose *t, const area *at)
     int inner = piece->ndim - 1;
     uint32_t x_column = piece->strides[1][inner], y_row = piece->strides[0][t->row_dim];
     struct tsr_transpose_push push = {
+        .identity = {TSR_IDENTITY_16},
         .y = tsr__piece_address(piece, 0, t->dst) +
              (at->dst + (uint64_t)at->row * y_row + at->column) * t->size,
         .x = tsr__piece_address(piece, 1, t->src) +
@@ -103,8 +104,6 @@ static tsr_status emit(const transpose *t, const area *at)
         .access = {tsr__write_of(t->dst), tsr__read_of(t->src)},
     };
 
-    for (uint32_t i = 0; i < 16; i++)
-        push.identity[i] = i;
     tsr__walk_divisor(push.across, &push.magic, &push.shift);
     return t->record ? tsr__stream_dispatch(t->stream, &dispatch)
                      : tsr__stream_prepare(t->stream, &dispatch, 1);

@@ -61,6 +61,7 @@ tsr_status tsr__embedding_packets(tsr__dispatches *list, const tsr_tensor *y,
     while (units * lanes > packets)
         units /= 2;
     struct tsr_embedding_packets_push push = {
+        .identity = {TSR_IDENTITY_16},
         .table = tsr__tensor_address(table),
         .table_stride = (uint32_t)tsr__stride_bytes(table, 0),
         .indices_stride = (uint32_t)tsr__stride_bytes(indices, 0),
@@ -82,8 +83,6 @@ tsr_status tsr__embedding_packets(tsr__dispatches *list, const tsr_tensor *y,
         .access = {tsr__read_of(table), tsr__write_of(y), tsr__read_of(indices)},
     };
 
-    for (uint32_t i = 0; i < 16; i++)
-        push.identity[i] = i;
     tsr__walk_divisor(push.across, &push.magic, &push.shift);
     const int64_t rows = y->layout.shape[0], step = TSR__PACKETS_MAX_BLOCKS / push.across;
     for (int64_t from = 0; from < rows; from += step) {

@@ -61,6 +61,7 @@ static struct tsr_folds_push begin(const struct tsr_reduce_params *params, const
                                    uint32_t each)
 {
     struct tsr_folds_push push = {
+        .identity = {TSR_IDENTITY_8},
         .step = params->step,
         .count = params->count,
         .rows = a->size[0],
@@ -69,8 +70,6 @@ static struct tsr_folds_push begin(const struct tsr_reduce_params *params, const
         .scale = params->scale,
     };
 
-    for (uint32_t i = 0; i < 8; i++)
-        push.identity[i] = i;
     push.blocks = push.across * a->size[1];
     tsr__walk_divisor(push.across, &push.magic, &push.shift);
     return push;

@@ -147,11 +147,9 @@ static tsr_status run_packets(step *s, const tsr__piece *piece, uint32_t group)
     uint32_t lanes = tsr_stream_device(s->stream)->info.subgroup_size;
     uint32_t most = TSR__PACKETS_MAX_BLOCKS / 4 * lanes * PACKETS_UNITS;
     uint32_t total = piece->count / group, parts = tsr__div_up_u32(total, most);
-    struct tsr_optimizer_packets_push push = {{0}, {0}, {0}, 0};
+    struct tsr_optimizer_packets_push push = {.identity = {TSR_IDENTITY_8}};
     tsr__dispatch dispatch = s->dispatch;
 
-    for (uint32_t i = 0; i < 8; i++)
-        push.identity[i] = i;
     memcpy(push.number, s->numbers, sizeof push.number);
     dispatch.shader = TSR__SHADER_OPTIMIZER_PACKETS;
     dispatch.spec[0] = PACKETS_SUBGROUPS * lanes;

@@ -152,6 +152,7 @@ static tsr_status emit(tsr_stream *stream, const tsr__packets *work, const tsr__
 {
     bool move = work->function == TSR_PACKETS_MOVE;
     struct tsr_packets_push push = {
+        .identity = {TSR_IDENTITY_16},
         .rows = at->rows,
         .packets = at->packets,
         .across = tsr__div_up_u32(at->packets, t->units * t->lanes),
@@ -171,8 +172,6 @@ static tsr_status emit(tsr_stream *stream, const tsr__packets *work, const tsr__
     uint64_t *address[] = {&push.y, &push.a, &push.b};
     uint32_t *row_bytes[] = {&push.y_row, &push.a_row, &push.b_row};
 
-    for (uint32_t i = 0; i < 16; i++)
-        push.identity[i] = i;
     tsr__walk_divisor(push.across, &push.magic, &push.shift);
     for (int i = 0; i < work->count; i++) {
         const tsr_tensor *tensor = work->tensor[i];

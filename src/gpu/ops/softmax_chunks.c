@@ -140,6 +140,7 @@ static tsr_status add_parts(tsr__dispatches *list, const tsr__softmax_rows *work
 {
     uint32_t band = MOST_PARTS / parts.across;
     struct tsr_softmax_parts_push push = {
+        .identity = {TSR_IDENTITY_8},
         .a_row = (uint32_t)work->a.stride,
         .b_row = (uint32_t)work->b.stride,
         .y_row = (uint32_t)work->y.stride,
@@ -147,8 +148,6 @@ static tsr_status add_parts(tsr__dispatches *list, const tsr__softmax_rows *work
         .across = parts.across,
     };
 
-    for (uint32_t i = 0; i < 8; i++)
-        push.identity[i] = i;
     tsr__walk_divisor(push.across, &push.magic, &push.shift);
     dispatch->push = &push;
     dispatch->push_bytes = sizeof push;

@@ -62,6 +62,7 @@ tsr_status tsr__softmax_short_add(tsr__dispatches *list, const tsr__softmax_rows
 {
     uint32_t lanes = work->device->info.subgroup_size;
     struct tsr_softmax_short_push push = {
+        .identity = {TSR_IDENTITY_8},
         .a = work->a.address,
         .b = work->b.address,
         .y = work->y.address,
@@ -84,8 +85,6 @@ tsr_status tsr__softmax_short_add(tsr__dispatches *list, const tsr__softmax_rows
         .access = {work->a.access, work->y.access},
     };
 
-    for (uint32_t i = 0; i < 8; i++)
-        push.identity[i] = i;
     if (work->b.address != 0)
         dispatch.access[dispatch.access_count++] = work->b.access;
     return tsr__dispatches_add(list, &dispatch);
