@@ -4,9 +4,6 @@
 #include "gpu/ops/packets.h"
 #include "shaders/params/transpose.h"
 
-#define FEWEST_ELEMENTS 2048 /* as for packets */
-#define MOST_PLANES 16
-
 /* Of one transpose: its dtype's size, and its rows' dimension. */
 typedef struct transpose {
     tsr_stream *stream;
@@ -59,12 +56,12 @@ bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, con
     int inner = piece->ndim - 1;
 
     if (!tsr__packets_suit(device) || dst->layout.dtype != src->layout.dtype || t.row_dim < 0 ||
-        t.size == 1 || piece->count < FEWEST_ELEMENTS)
+        t.size == 1 || piece->count < TSR__PACKETS_FEWEST)
         return false;
     uint32_t rows = piece->shape[t.row_dim], columns = piece->shape[inner];
     uint32_t whole = columns - columns % (TSR_PACKET_BYTES / t.size);
     if (rows < block_rows(&t) || whole < TSR_TRANSPOSE_COLUMNS ||
-        piece->count / columns / rows > MOST_PLANES ||
+        piece->count / columns / rows > TSR__PACKETS_MAX_PLANES ||
         tsr__packets_alignment(piece, 0, dst) < least || source_alignment(&t) < least)
         return false;
 

@@ -6,8 +6,6 @@
 #include "shaders/params/packets.h"
 
 enum {
-    FEWEST_ELEMENTS = 2048, /* as for other packets */
-    LANE_PACKETS = 8,
     DIGIT_BITS = 4, /* of the numbers that push constants count */
 };
 
@@ -40,7 +38,7 @@ bool tsr__embedding_packets_suit(const tsr_tensor *y, const tsr_tensor *table,
 {
     return tsr__packets_suit(y->buffer->device) && y->layout.dtype == table->layout.dtype &&
            rows_suit(y) && rows_suit(table) && table->layout.shape[0] > 0 &&
-           tsr_layout_count(&y->layout) >= FEWEST_ELEMENTS &&
+           tsr_layout_count(&y->layout) >= TSR__PACKETS_FEWEST &&
            tsr__stride_bytes(indices, 0) <= UINT32_MAX;
 }
 
@@ -57,7 +55,7 @@ tsr_status tsr__embedding_packets(tsr__dispatches *list, const tsr_tensor *y,
                                   const tsr_tensor *table, const tsr_tensor *indices, int64_t first)
 {
     const uint32_t lanes = y->buffer->device->info.subgroup_size, packets = packets_of(y);
-    uint32_t units = LANE_PACKETS;
+    uint32_t units = TSR__PACKETS_LANE;
     while (units * lanes > packets)
         units /= 2;
     struct tsr_embedding_packets_push push = {

@@ -6,7 +6,7 @@
 #include "shaders/params/folds.h"
 
 enum {
-    /* As in packets.c, for pipelines that take longer to make. */
+    /* As for packets, for pipelines that take longer to make. */
     FEWEST_ELEMENTS = 16384,
     MOST_PLANES = 64, /* dispatches for dimensions beyond two */
     TREE = 32,        /* lanes of the tree, in shaders/reduce.glsl */

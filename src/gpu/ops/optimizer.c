@@ -9,7 +9,6 @@
 
 enum {
     WORKGROUP = 64,
-    PACKETS_FEWEST = 2048, /* elements: as in packets.c */
     PACKETS_UNITS = 4,     /* packets of a lane */
     PACKETS_SUBGROUPS = 8, /* as many as the push constants have room to count */
 };
@@ -131,7 +130,7 @@ static bool has_packets(const step *s, const tsr__piece *piece)
 {
     const tsr_device *device = tsr_stream_device(s->stream);
 
-    if (!tsr__packets_suit(device) || piece->ndim != 1 || piece->count < PACKETS_FEWEST)
+    if (!tsr__packets_suit(device) || piece->ndim != 1 || piece->count < TSR__PACKETS_FEWEST)
         return false;
     for (int i = 0; i < TSR_OPT_OPERANDS; i++)
         if (s->slot[i] >= 0 &&

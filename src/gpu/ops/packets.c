@@ -4,15 +4,6 @@
 #include "shaders/params/packets.h"
 #include "shaders/params/types.h"
 
-enum {
-    /* A pipeline takes 5 ms to make, 80 ms when no cache has it: not for a few elements. */
-    FEWEST_ELEMENTS = 2048,
-    MOST_PLANES = 16, /* dispatches for dimensions beyond rows and columns */
-    /* Packets that a lane makes: more take longer to compile, fewer do not pay for a subgroup's
-       start. */
-    LANE_PACKETS = 8,
-};
-
 /* Which dimensions are rows and columns, and what a block covers. */
 typedef struct tiling {
     int row_dim; /* -1: there is one row */
@@ -71,7 +62,7 @@ static uint32_t units_for(uint32_t packets, uint32_t lanes)
 {
     uint32_t best = 1, least = UINT32_MAX;
 
-    for (uint32_t units = LANE_PACKETS; units > 0; units /= 2) {
+    for (uint32_t units = TSR__PACKETS_LANE; units > 0; units /= 2) {
         uint32_t covered = tsr__div_up_u32(packets, units * lanes) * units;
         if (units * lanes <= packets && covered < least) {
             best = units;
@@ -94,7 +85,7 @@ static tiling tile(const tsr__packets *work, const tsr__piece *piece)
             t.row_dim = i;
         }
     t.units = units_for(t.packets, t.lanes);
-    t.block_rows = t.rows > 1 ? LANE_PACKETS / t.units : 1;
+    t.block_rows = t.rows > 1 ? TSR__PACKETS_LANE / t.units : 1;
     return t;
 }
 
@@ -110,13 +101,13 @@ bool tsr__packets_cut(const tsr__packets *work, const tsr__piece *piece, tsr__pi
     const tsr_device *device = work->tensor[0]->buffer->device;
     uint32_t columns = tsr__piece_inner(piece), whole = columns / group_of(work) * group_of(work);
 
-    if (!tsr__packets_suit(device) || piece->count < FEWEST_ELEMENTS)
+    if (!tsr__packets_suit(device) || piece->count < TSR__PACKETS_FEWEST)
         return false;
     for (int i = 0; i < work->count; i++)
         if (!operand_suits(work, piece, i))
             return false;
     tiling t = tile(work, piece);
-    if (t.packets < t.lanes || piece->count / columns / t.rows > MOST_PLANES)
+    if (t.packets < t.lanes || piece->count / columns / t.rows > TSR__PACKETS_MAX_PLANES)
         return false;
 
     *packets = *rest = *piece;

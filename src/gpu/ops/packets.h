@@ -4,10 +4,16 @@
 
 #include "gpu/ops/walk.h"
 
+/* Elements: a pipeline takes 5 ms to make, 80 ms when no cache has it, too long for less. */
+#define TSR__PACKETS_FEWEST 2048
+/* Of a lane: more take longer to compile, fewer do not pay for a subgroup's start. */
+#define TSR__PACKETS_LANE 8u
 /* Of a workgroup, whose start costs more than a subgroup's; and those of a dispatch: as many
  * workgroups as uniform_index() can count, 65535. */
 #define TSR__PACKETS_SUBGROUPS 16u
 #define TSR__PACKETS_MAX_BLOCKS 1048560u
+/* Dispatches for dimensions beyond rows and columns. */
+#define TSR__PACKETS_MAX_PLANES 16
 
 /* Whether the device is the one that such kernels are for. */
 bool tsr__packets_suit(const tsr_device *device);
