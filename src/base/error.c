@@ -60,6 +60,19 @@ tsr_status tsr__fail_context(tsr_status status, const char *format, ...)
     return status;
 }
 
+tsr__error tsr__error_take(void)
+{
+    tsr__error taken;
+    memcpy(taken.text, error_text, sizeof error_text);
+    error_text[0] = '\0';
+    return taken;
+}
+
+void tsr__error_put_back(const tsr__error *error)
+{
+    memcpy(error_text, error->text, sizeof error_text);
+}
+
 const char *tsr_last_error(void)
 {
     return error_text;

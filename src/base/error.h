@@ -22,6 +22,15 @@ tsr_status tsr__fail(tsr_status status, const char *format, ...) TSR__PRINTF(2, 
  */
 tsr_status tsr__fail_context(tsr_status status, const char *format, ...) TSR__PRINTF(2, 3);
 
+/* The calling thread's error text, set aside while other calls may record theirs. */
+typedef struct tsr__error {
+    char text[TSR__ERROR_TEXT];
+} tsr__error;
+
+/* Leaves no text recorded. */
+tsr__error tsr__error_take(void);
+void tsr__error_put_back(const tsr__error *error);
+
 void tsr__log(tsr_log_level level, const char *format, ...) TSR__PRINTF(2, 3);
 
 /* TSR__REQUIRE(n > 0, "fill: n is %d", n): a caller's mistake becomes TSR_ERR_INVALID. */

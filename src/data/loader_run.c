@@ -103,11 +103,9 @@ tsr__slot_state tsr__loader_run(tsr__worker *worker, tsr__slot *slot)
 {
     /* Only what fails from here on is a reason; and a thread's last error outlives what succeeds.
      */
-    char before[TSR__REASON_BYTES];
-    tsr__loader_copy_text(before, tsr_last_error());
-    (void)tsr__fail(TSR_OK, "%s", "");
+    const tsr__error before = tsr__error_take();
     tsr__slot_state state = begin(worker, slot);
-    (void)tsr__fail(TSR_OK, "%s", before);
+    tsr__error_put_back(&before);
     return state;
 }
 

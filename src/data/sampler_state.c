@@ -190,11 +190,10 @@ tsr_status tsr_sampler_resume(tsr_sampler *sampler, const void *data, size_t siz
         return TSR_OK;
 
     /* Back to what it was. Should that fail too, the first reason is the one to tell. */
-    char text[512];
-    strncpy(text, tsr_last_error(), sizeof text - 1);
-    text[sizeof text - 1] = '\0';
+    const tsr__error first = tsr__error_take();
     reader = (tsr__state_reader){
         .data = before, .size = before_bytes - CHECKSUM_BYTES, .at = HEADER_BYTES};
     (void)apply(sampler, &reader);
-    return tsr__fail(status, "%s", text);
+    tsr__error_put_back(&first);
+    return status;
 }

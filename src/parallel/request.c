@@ -62,11 +62,10 @@ void tsr__parallel_fail(tsr_parallel *group, tsr_status status)
 
 void tsr__parallel_give_up(tsr_parallel *group, const char *what)
 {
-    char before[TSR__ERROR_TEXT];
-    snprintf(before, sizeof before, "%s", tsr_last_error());
+    const tsr__error before = tsr__error_take();
     tsr__parallel_fail(group,
                        tsr__fail(TSR_ERR_PEER_LOST, "parallel: rank %d %s", group->rank, what));
-    (void)tsr__fail(group->status, "%s", before);
+    tsr__error_put_back(&before);
 }
 
 /* The queue -------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 #include "shard/plan.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -124,12 +123,10 @@ static tsr_status add_params(tsr_shard_plan *plan, uint64_t count, const tsr_sha
 static tsr_status call_strategy(const tsr_shard_strategy *strategy,
                                 const tsr_shard_request *request, tsr_shard_range *ranges)
 {
-    char before[TSR__ERROR_TEXT];
-    snprintf(before, sizeof before, "%s", tsr_last_error());
-    (void)tsr__fail(TSR_OK, "%s", "");
+    const tsr__error before = tsr__error_take();
     tsr_status status = strategy->assign(strategy->user, request, ranges);
     if (status == TSR_OK)
-        (void)tsr__fail(TSR_OK, "%s", before);
+        tsr__error_put_back(&before);
     else if (tsr_last_error()[0] == '\0')
         return tsr__fail(status, "shard: the strategy '%s' fails with %s", strategy->name,
                          tsr_status_name(status));

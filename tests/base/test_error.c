@@ -66,6 +66,22 @@ START_TEST(long_texts_are_cut_between_characters)
 }
 END_TEST
 
+START_TEST(a_text_is_set_aside_whole)
+{
+    char text[3000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    (void)tsr__fail(TSR_ERR_IO, "%s", text);
+    strcpy(text, tsr_last_error());
+
+    const tsr__error kept = tsr__error_take();
+    ck_assert_str_eq(tsr_last_error(), "");
+    (void)tsr__fail(TSR_ERR_IO, "another");
+    tsr__error_put_back(&kept);
+    ck_assert_str_eq(tsr_last_error(), text);
+}
+END_TEST
+
 static void *other_thread(void *seen)
 {
     *(int *)seen = tsr_last_error()[0] == '\0';
@@ -145,6 +161,7 @@ TESTS(error)
     tcase_add_test(tests, context_comes_first);
     tcase_add_test(tests, the_old_text_may_be_an_argument);
     tcase_add_test(tests, long_texts_are_cut_between_characters);
+    tcase_add_test(tests, a_text_is_set_aside_whole);
     tcase_add_test(tests, each_thread_has_its_own_text);
     tcase_add_test(tests, require_and_try);
     tcase_add_test(tests, every_status_has_a_name);

@@ -2,8 +2,6 @@
  * those of its shards. */
 #include "parallel/sharded/sharded.h"
 
-#include <stdio.h>
-
 #include "tessera/ops.h"
 
 /* Memory ----------------------------------------------------------------------------------------
@@ -148,10 +146,10 @@ tsr_status tsr__sharded_reduce(tsr_sharded *model, int unit)
     for (int i = u->first; i < u->first + u->count; i++) {
         tsr_status status = reduce_param(model, u, &model->params[i]);
         if (status != TSR_OK) {
-            char why[TSR__ERROR_TEXT];
-            snprintf(why, sizeof why, "%s", tsr_last_error());
+            const tsr__error why = tsr__error_take();
             take_back(model, u);
-            return tsr__fail(status, "%s", why);
+            tsr__error_put_back(&why);
+            return status;
         }
         tsr_tensor_destroy(&model->params[i].seen.grad);
     }
