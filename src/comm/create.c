@@ -44,7 +44,7 @@ static tsr_status open_boot(const tsr_comm_params *params, uint64_t timeout_ns, 
         [TSR_BOOTSTRAP_SINGLE] = TSR__BOOT_SINGLE,
     };
     const size_t kind = (size_t)params->bootstrap;
-    TSR__REQUIRE(kind < sizeof kinds / sizeof kinds[0], "comm_create: %d is no bootstrap",
+    TSR__REQUIRE(kind < sizeof kinds / sizeof kinds[0], "%d is no bootstrap",
                  (int)params->bootstrap);
     return tsr__boot_open(&(tsr__boot_params){.kind = kinds[kind],
                                               .timeout_ns = timeout_ns,

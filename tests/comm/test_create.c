@@ -1,4 +1,5 @@
-/* Creating a communicator takes its deadline, whichever part of it somebody does not come to. */
+/* Creating a communicator: what it refuses, and that it takes its deadline, whichever part of it
+ * somebody does not come to. */
 #include <dlfcn.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -72,7 +73,19 @@ START_TEST(all_of_it_in_one_deadline)
 }
 END_TEST
 
+START_TEST(an_unknown_bootstrap_is_refused)
+{
+    tsr_comm *comm = NULL;
+    ck_assert_error(tsr_comm_create(tsr_comm_params(.bootstrap = (tsr_bootstrap)9), &comm),
+                    TSR_ERR_INVALID, "comm_create: 9 is no bootstrap");
+    ck_assert_error(tsr_comm_create(tsr_comm_params(.bootstrap = (tsr_bootstrap)-1), &comm),
+                    TSR_ERR_INVALID, "comm_create: -1 is no bootstrap");
+    ck_assert_ptr_null(comm);
+}
+END_TEST
+
 TESTS(create)
 {
+    tcase_add_test(tests, an_unknown_bootstrap_is_refused);
     tcase_add_test(tests, all_of_it_in_one_deadline);
 }
