@@ -239,11 +239,7 @@ static const struct {
 
 START_TEST(refuses_other_files)
 {
-    tool_result result = tool_run(failures[_i].arguments);
-    ck_assert_str_eq(result.err, failures[_i].sentence);
-    ck_assert_str_eq(result.out, "");
-    ck_assert_int_eq(result.exit_code, 2);
-    tool_result_free(&result);
+    tool_refuses(failures[_i].arguments, failures[_i].sentence);
 }
 END_TEST
 

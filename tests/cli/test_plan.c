@@ -103,11 +103,7 @@ static const struct {
 
 START_TEST(tables_for_people)
 {
-    tool_result result = tool_run(tables[_i].arguments);
-    ck_assert_str_eq(result.err, "");
-    ck_assert_str_eq(result.out, tables[_i].output);
-    ck_assert_int_eq(result.exit_code, 0);
-    tool_result_free(&result);
+    tool_prints(tables[_i].arguments, tables[_i].output);
 }
 END_TEST
 
@@ -209,11 +205,7 @@ static const struct {
 
 START_TEST(refuses_wrong_arguments)
 {
-    tool_result result = tool_run(mistakes[_i].arguments);
-    ck_assert_str_eq(result.err, mistakes[_i].sentence);
-    ck_assert_str_eq(result.out, "");
-    ck_assert_int_eq(result.exit_code, 2);
-    tool_result_free(&result);
+    tool_refuses(mistakes[_i].arguments, mistakes[_i].sentence);
 }
 END_TEST
 

@@ -124,11 +124,7 @@ static const struct {
 
 START_TEST(text)
 {
-    tool_result result = tool_run(outputs[_i].arguments);
-    ck_assert_str_eq(result.err, "");
-    ck_assert_str_eq(result.out, outputs[_i].output);
-    ck_assert_int_eq(result.exit_code, 0);
-    tool_result_free(&result);
+    tool_prints(outputs[_i].arguments, outputs[_i].output);
 }
 END_TEST
 
@@ -179,11 +175,7 @@ static const struct {
 
 START_TEST(refuses_wrong_arguments)
 {
-    tool_result result = tool_run(mistakes[_i].arguments);
-    ck_assert_str_eq(result.err, mistakes[_i].sentence);
-    ck_assert_str_eq(result.out, "");
-    ck_assert_int_eq(result.exit_code, 2);
-    tool_result_free(&result);
+    tool_refuses(mistakes[_i].arguments, mistakes[_i].sentence);
 }
 END_TEST
 

@@ -190,11 +190,7 @@ START_TEST(refuses_wrong_arguments)
     char arguments[512], sentence[512];
     snprintf(arguments, sizeof arguments, "sample %s", mistakes[_i].arguments);
     snprintf(sentence, sizeof sentence, "tessera: sample: %s\n", mistakes[_i].sentence);
-    tool_result result = tool_run(arguments);
-    ck_assert_str_eq(result.err, sentence);
-    ck_assert_str_eq(result.out, "");
-    ck_assert_int_eq(result.exit_code, 2);
-    tool_result_free(&result);
+    tool_refuses(arguments, sentence);
 }
 END_TEST
 

@@ -12,13 +12,9 @@
 
 START_TEST(prints_its_version)
 {
-    tool_result result = tool_run("--version");
     char expected[64];
     snprintf(expected, sizeof expected, "tessera %s\n", tsr_version());
-    ck_assert_int_eq(result.exit_code, 0);
-    ck_assert_str_eq(result.out, expected);
-    ck_assert_str_eq(result.err, "");
-    tool_result_free(&result);
+    tool_prints("--version", expected);
 }
 END_TEST
 
@@ -139,11 +135,7 @@ static const struct {
 
 START_TEST(refuses_wrong_arguments)
 {
-    tool_result result = tool_run(mistakes[_i].arguments);
-    ck_assert_str_eq(result.err, mistakes[_i].sentence);
-    ck_assert_str_eq(result.out, "");
-    ck_assert_int_eq(result.exit_code, 2);
-    tool_result_free(&result);
+    tool_refuses(mistakes[_i].arguments, mistakes[_i].sentence);
 }
 END_TEST
 

@@ -78,6 +78,25 @@ void tool_result_free(tool_result *result)
     free(result->err);
 }
 
+static void check(const char *arguments, const char *output, const char *errors, int exit_code)
+{
+    tool_result result = tool_run(arguments);
+    ck_assert_str_eq(result.err, errors);
+    ck_assert_str_eq(result.out, output);
+    ck_assert_int_eq(result.exit_code, exit_code);
+    tool_result_free(&result);
+}
+
+void tool_prints(const char *arguments, const char *output)
+{
+    check(arguments, output, "", 0);
+}
+
+void tool_refuses(const char *arguments, const char *sentence)
+{
+    check(arguments, "", sentence, 2);
+}
+
 int tool_count(const char *text, const char *words)
 {
     int count = 0;

@@ -17,6 +17,11 @@ tool_result tool_run(const char *arguments);
 tool_result tool_run_appending(const char *arguments, const char *path);
 void tool_result_free(tool_result *result);
 
+/* Runs the tool, which must exit with 0 and print this, nothing to standard error; or with 2 and
+ * nothing but this sentence there. */
+void tool_prints(const char *arguments, const char *output);
+void tool_refuses(const char *arguments, const char *sentence);
+
 /* How often the words are there. */
 int tool_count(const char *text, const char *words);
 
