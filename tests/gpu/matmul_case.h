@@ -10,6 +10,7 @@
 
 #include "gpu/matmul/chooser.h"
 #include "support/check_main.h"
+#include "support/close.h"
 #include "support/gpu.h"
 
 typedef struct batch_shape {
@@ -135,13 +136,6 @@ static inline double activated(double x, tsr_activation activation)
     default:
         return x;
     }
-}
-
-static inline double storage_error(double value, tsr_dtype dtype)
-{
-    double unit = dtype == TSR_F32 ? 0x1p-24 : dtype == TSR_F16 ? 0x1p-11 : 0x1p-8;
-
-    return fabs(value) * unit + (dtype == TSR_F16 ? 0x1p-25 : 0);
 }
 
 /* Compares element (row, col) of batch matrix `batch`. */

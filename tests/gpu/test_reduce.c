@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "support/check_main.h"
+#include "support/close.h"
 #include "support/gpu.h"
 
 /* Helpers */
@@ -65,20 +66,6 @@ static double reduced(const double *x, int64_t count, int64_t step, tsr_reductio
     }
     *magnitude = 0;
     return nan ? NAN : how == TSR_REDUCE_MAX ? largest : smallest;
-}
-
-/* What storing in `dtype` may change. */
-static double storage_error(double value, tsr_dtype dtype)
-{
-    double unit = dtype == TSR_F32 ? 0x1p-24 : dtype == TSR_F16 ? 0x1p-11 : 0x1p-8;
-    return fabs(value) * unit + (dtype == TSR_F16 ? 0x1p-25 : 0);
-}
-
-static void assert_close(double got, double want, double tolerance, const char *what, int64_t index)
-{
-    if (isnan(want) ? !isnan(got) : !(got == want || fabs(got - want) <= tolerance))
-        ck_abort_msg("%s: element %lld is %.9g, not %.9g (±%.2g)", what, (long long)index, got,
-                     want, tolerance);
 }
 
 /* Any shapes, dtypes and strides */

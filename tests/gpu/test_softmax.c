@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "support/check_main.h"
+#include "support/close.h"
 #include "support/gpu.h"
 
 typedef tsr_status (*forward_fn)(tsr_stream *, tsr_tensor *, const tsr_tensor *);
@@ -38,25 +39,11 @@ static void softmax_gradient(const double *y, const double *dy, int64_t count, b
         dx[j] = logarithm ? dy[j] - exp(y[j]) * sum : y[j] * (dy[j] - sum);
 }
 
-/* What storing in `dtype` may change. */
-static double storage_error(double value, tsr_dtype dtype)
-{
-    double unit = dtype == TSR_F32 ? 0x1p-23 : dtype == TSR_F16 ? 0x1p-10 : 0x1p-7;
-    return fabs(value) * unit + (dtype == TSR_F16 ? 0x1p-24 : 0x1p-126);
-}
-
-static void assert_close(double got, double want, double tolerance, const char *what, int64_t index)
-{
-    if (isnan(want) ? !isnan(got) : !(got == want || fabs(got - want) <= tolerance))
-        ck_abort_msg("%s: element %lld is %.9g, not %.9g (±%.2g)", what, (long long)index, got,
-                     want, tolerance);
-}
-
 /* Rounding a probability or its logarithm costs this much in f32, besides storage: the logarithm's
  * terms are as large as the spread of the inputs. */
 static double forward_tolerance(double want, bool logarithm, double spread, tsr_dtype dtype)
 {
-    return (logarithm ? 4e-7 * (1 + spread) : 2e-6 * fabs(want)) + storage_error(want, dtype);
+    return (logarithm ? 4e-7 * (1 + spread) : 2e-6 * fabs(want)) + 2 * storage_error(want, dtype);
 }
 
 static void random_tensor(gpu_random *random, tsr_tensor *tensor, double scale, double *values)
@@ -158,7 +145,7 @@ static void gradient_case(gpu_random *random, bool logarithm)
             double part = logarithm ? exp(y_values[r * s.count + j]) * (double)s.count
                                     : y_values[r * s.count + j];
             assert_close(got[r * s.count + j], want[j],
-                         4e-6 * part + 1e-6 * fabs(want[j]) + storage_error(want[j], dx_dtype),
+                         4e-6 * part + 1e-6 * fabs(want[j]) + 2 * storage_error(want[j], dx_dtype),
                          logarithm ? "log_softmax_grad" : "softmax_grad", r * s.count + j);
         }
     }

@@ -11,6 +11,7 @@
 #include "gpu/ops/softmax_short.h"
 #include "gpu/ops/vocabulary.h"
 #include "support/check_main.h"
+#include "support/close.h"
 #include "support/gpu.h"
 
 /* [planes, rows, columns] with `gap` elements behind every row and plane, from element `offset`
@@ -109,16 +110,10 @@ static double *results(const operand *o, shape s)
     return values;
 }
 
-static double storage_error(double value, tsr_dtype dtype)
+static void assert_close_at(const char *what, shape s, int64_t index, double got, double want,
+                            double tolerance)
 {
-    double unit = dtype == TSR_F32 ? 0x1p-23 : dtype == TSR_F16 ? 0x1p-10 : 0x1p-7;
-    return fabs(value) * unit + (dtype == TSR_F16 ? 0x1p-24 : 0x1p-126);
-}
-
-static void assert_close(const char *what, shape s, int64_t index, double got, double want,
-                         double tolerance)
-{
-    if (isnan(want) ? !isnan(got) : !(got == want || fabs(got - want) <= tolerance))
+    if (!is_close(got, want, tolerance))
         ck_abort_msg("%s of [%lld,%lld,%lld]: row %lld, column %lld is %.9g, not %.9g (±%.2g)",
                      what, (long long)s.planes, (long long)s.rows, (long long)s.columns,
                      (long long)(index / s.columns), (long long)(index % s.columns), got, want,
@@ -153,8 +148,8 @@ static void check_forward(shape s, kind k, bool logarithm)
             double part = x.values[i] - largest,
                    want = logarithm ? part - log(sum) : exp(part) / sum;
             double tolerance = logarithm ? 8e-6 : 2e-6 * want;
-            assert_close(logarithm ? "log_softmax" : "softmax", s, i, got[i], want,
-                         tolerance + storage_error(want, dtype));
+            assert_close_at(logarithm ? "log_softmax" : "softmax", s, i, got[i], want,
+                            tolerance + 2 * storage_error(want, dtype));
         }
     }
     free(got);
@@ -182,9 +177,9 @@ static void check_gradient(shape s, kind k, bool logarithm)
         for (int64_t i = row * s.columns; i < (row + 1) * s.columns; i++) {
             double factor = logarithm ? exp(y.values[i]) : y.values[i];
             double want = logarithm ? dy.values[i] - factor * sum : factor * (dy.values[i] - sum);
-            assert_close(logarithm ? "log_softmax_grad" : "softmax_grad", s, i, got[i], want,
-                         factor * (4e-6 * size + 1e-6) + 1e-6 * fabs(want) +
-                             storage_error(want, dtype));
+            assert_close_at(logarithm ? "log_softmax_grad" : "softmax_grad", s, i, got[i], want,
+                            factor * (4e-6 * size + 1e-6) + 1e-6 * fabs(want) +
+                                2 * storage_error(want, dtype));
         }
     }
     free(got);
@@ -289,13 +284,13 @@ static void check_cross_entropy(shape s, kind k, int parts)
         double *x = logits.values + r * s.columns, sum = exponentials(x, s.columns, &largest);
         bool ignored = label[r] < 0;
         double want = ignored ? 0 : log(sum) + largest - x[(int64_t)label[r]];
-        assert_close("loss", s, r * s.columns, losses[r], want, ignored ? 0 : 1e-5);
+        assert_close_at("loss", s, r * s.columns, losses[r], want, ignored ? 0 : 1e-5);
         for (int64_t j = 0; j < s.columns; j++) {
             double share = exp(x[j] - largest) / sum;
             want = ignored ? 0 : 0.75 * (share - (j == (int64_t)label[r]));
-            assert_close("dlogits", s, r * s.columns + j, got[r * s.columns + j], want,
-                         ignored ? 0
-                                 : 2e-6 * share + 1e-7 * fabs(want) + storage_error(want, dtype));
+            assert_close_at(
+                "dlogits", s, r * s.columns + j, got[r * s.columns + j], want,
+                ignored ? 0 : 2e-6 * share + 1e-7 * fabs(want) + 2 * storage_error(want, dtype));
         }
     }
     free(got);
@@ -340,7 +335,7 @@ START_TEST(losses_only)
     for (int r = 0; r < ROWS; r++) {
         const double *x = logits.values + (ptrdiff_t)r * COLUMNS;
         double sum = exponentials(x, COLUMNS, &largest);
-        assert_close("loss", s, r * COLUMNS, got[r], log(sum) + largest - x[3 * r], 1e-5);
+        assert_close_at("loss", s, r * COLUMNS, got[r], log(sum) + largest - x[3 * r], 1e-5);
     }
     double *kept = results(&logits, s);
     ck_assert_mem_eq(kept, logits.values, ROWS * COLUMNS * sizeof *kept);
