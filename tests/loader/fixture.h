@@ -97,6 +97,11 @@ static inline tsr_status fixture_item(void *user, tsr_loader_work *work, int64_t
     return failed ? TSR_ERR_IO : TSR_OK;
 }
 
+/* Of records from the file's `data`. */
+#define PARAMS(...)                                                                                \
+    tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),      \
+                      __VA_ARGS__)
+
 /* For params.load_batch: a part of the records, as many as the batch's number leaves over. */
 static inline tsr_status fixture_batch(void *user, tsr_loader_work *work)
 {

@@ -1,37 +1,5 @@
 /* What goes wrong is told where it belongs, and can be tried again. */
-#include "fixture.h"
-
-static source data;
-static tsr_loader *loader;
-
-#define PARAMS(...)                                                                                \
-    tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),      \
-                      __VA_ARGS__)
-
-static void create(const tsr_loader_params *params)
-{
-    tsr_loader_destroy(&loader);
-    ck_assert_ok(tsr_loader_create(params, &loader));
-}
-
-static void destroy(void)
-{
-    tsr_loader_destroy(&loader);
-    ck_assert_int_eq(atomic_load(&data.wrong), 0);
-}
-
-static void check_next(uint64_t number)
-{
-    tsr_loader_batch batch;
-    bool got = false;
-    tsr_status status;
-    do /* a busy machine may take longer than a test's timeout */
-        status = tsr_loader_next(loader, &batch, &got);
-    while (status == TSR_ERR_TIMEOUT);
-    ck_assert_ok(status);
-    ck_assert(got);
-    ck_assert_uint_eq(batch.batch, number);
-}
+#include "one_loader.h"
 
 /* The next batch fails like that, and the position stays. */
 static void check_failure(tsr_status status, const char *text, uint64_t number, int64_t index,

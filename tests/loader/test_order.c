@@ -1,28 +1,14 @@
 /* The same bytes in the same order, whoever loads them. */
-#include "fixture.h"
+#include "one_loader.h"
 #include "support/golden.h"
 
 static const int worker_counts[] = {0, 1, 2, 3, 8};
 
 enum { WORKER_COUNTS = sizeof worker_counts / sizeof *worker_counts };
 
-static source data;
-static tsr_loader *loader;
-
-#define PARAMS(...)                                                                                \
-    tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),      \
-                      __VA_ARGS__)
-
-static void create(const tsr_loader_params *params)
+static void destroy_idle(void)
 {
-    tsr_loader_destroy(&loader);
-    ck_assert_ok(tsr_loader_create(params, &loader));
-}
-
-static void destroy(void)
-{
-    tsr_loader_destroy(&loader);
-    ck_assert_int_eq(atomic_load(&data.wrong), 0);
+    destroy();
     ck_assert_int_eq(atomic_load(&data.running), 0);
 }
 
@@ -248,7 +234,7 @@ END_TEST
 
 TESTS(loader_order)
 {
-    tcase_add_checked_fixture(tests, NULL, destroy);
+    tcase_add_checked_fixture(tests, NULL, destroy_idle);
     tcase_add_test(tests, the_same_bytes_for_any_number_of_workers);
     tcase_add_test(tests, the_same_sizes_for_any_number_of_workers);
     tcase_add_test(tests, every_item_once_in_each_epoch);

@@ -11,10 +11,6 @@ static void check_refused(const tsr_loader_params *params, const char *text)
     ck_assert_ptr_null(loader);
 }
 
-#define PARAMS(...)                                                                                \
-    tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),      \
-                      __VA_ARGS__)
-
 static tsr_sampler *make_single(void)
 {
     tsr_sampler *out = NULL;

@@ -3,10 +3,6 @@
 
 static source data;
 
-#define PARAMS(...)                                                                                \
-    tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),      \
-                      __VA_ARGS__)
-
 static void read_some(tsr_loader *loader, uint64_t batches)
 {
     tsr_loader_batch batch;

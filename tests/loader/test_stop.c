@@ -1,46 +1,17 @@
 /* Leaving before the end. */
-#include "fixture.h"
+#include "one_loader.h"
 #include "support/random.h"
 
-static source data;
-static tsr_loader *loader;
-
-#define PARAMS(...)                                                                                \
-    tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),      \
-                      .worker_init = fixture_init, .worker_finish = fixture_finish, __VA_ARGS__)
-
-static void create(const tsr_loader_params *params)
-{
-    tsr_loader_destroy(&loader);
-    ck_assert_ok(tsr_loader_create(params, &loader));
-}
-
-static void destroy(void)
-{
-    tsr_loader_destroy(&loader);
-    ck_assert_int_eq(atomic_load(&data.wrong), 0);
-    ck_assert_int_eq(atomic_load(&data.inits), atomic_load(&data.finishes));
-}
-
-static void check_next(uint64_t number)
-{
-    tsr_loader_batch batch;
-    bool got = false;
-    tsr_status status;
-    do /* a busy machine may take longer than a test's timeout */
-        status = tsr_loader_next(loader, &batch, &got);
-    while (status == TSR_ERR_TIMEOUT);
-    ck_assert_ok(status);
-    ck_assert(got);
-    ck_assert_uint_eq(batch.batch, number);
-}
+/* Beginnings and ends of workers are counted. */
+#define COUNTED(...)                                                                               \
+    PARAMS(.worker_init = fixture_init, .worker_finish = fixture_finish, __VA_ARGS__)
 
 START_TEST(destroyed_after_any_number_of_batches)
 {
     data.jitter_us = 200;
     for (int workers = 0; workers <= 8; workers += 1 + workers / 2)
         for (uint64_t read = 0; read <= 13; read++) {
-            create(PARAMS(.n = 25, .batch_size = 2, .workers = workers));
+            create(COUNTED(.n = 25, .batch_size = 2, .workers = workers));
             for (uint64_t b = 0; b < read; b++)
                 check_next(b);
             if (read % 3 == 0) /* let the workers be anywhere */
@@ -54,7 +25,7 @@ START_TEST(what_is_not_begun_is_not_waited_for)
 {
     data.hold = true;
     data.held = 1;
-    create(PARAMS(.n = 1000, .workers = 2, .prefetch = 50));
+    create(COUNTED(.n = 1000, .workers = 2, .prefetch = 50));
     check_next(0);
     tsr_loader_destroy(&loader);
     ck_assert_int_le(atomic_load(&data.begun), 1 + 2);
@@ -94,7 +65,7 @@ START_TEST(another_epoch_does_not_wait)
 {
     data.hold = data.stubborn = true;
     data.held = 1;
-    create(PARAMS(.n = 10, .workers = 2, .timeout_ns = 10000000));
+    create(COUNTED(.n = 10, .workers = 2, .timeout_ns = 10000000));
     check_next(0);
     /* Both workers sit on a batch that nobody waits for any more, and will not let go. */
     while (atomic_load(&data.running) < 2)
@@ -145,8 +116,8 @@ static void resume_elsewhere(model *against, int workers, uint64_t n, int64_t ba
     ck_assert_ok(tsr_loader_save(loader, sizeof state, state, &size));
     ck_assert_ok(tsr_loader_save(against->plain, sizeof other, other, &other_size));
     ck_check(size == other_size && memcmp(state, other, size) == 0);
-    create(PARAMS(.n = n, .batch_size = batch_size, .shuffle = true, .seed = seed,
-                  .workers = workers));
+    create(COUNTED(.n = n, .batch_size = batch_size, .shuffle = true, .seed = seed,
+                   .workers = workers));
     ck_assert_ok(tsr_loader_resume(loader, state, size));
 }
 
@@ -158,8 +129,8 @@ START_TEST(everything_at_random)
         model against = {0};
         uint64_t n = (uint64_t)random_between(&random, 1, 200);
         int64_t batch_size = random_between(&random, 1, 9);
-        create(PARAMS(.n = n, .batch_size = batch_size, .shuffle = true, .seed = round,
-                      .workers = (int)random_between(&random, 0, 5)));
+        create(COUNTED(.n = n, .batch_size = batch_size, .shuffle = true, .seed = round,
+                       .workers = (int)random_between(&random, 0, 5)));
         ck_assert_ok(tsr_loader_create(
             tsr_loader_params(.user = &against.plain_data, .load_item = fixture_item,
                               .item_bytes = sizeof(record), .n = n, .batch_size = batch_size,

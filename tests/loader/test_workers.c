@@ -2,22 +2,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "fixture.h"
-
-static source data;
-static tsr_loader *loader;
-
-static void create(const tsr_loader_params *params)
-{
-    tsr_loader_destroy(&loader);
-    ck_assert_ok(tsr_loader_create(params, &loader));
-}
-
-static void destroy(void)
-{
-    tsr_loader_destroy(&loader);
-    ck_assert_int_eq(atomic_load(&data.wrong), 0);
-}
+#include "one_loader.h"
 
 /* One record for a batch: who loaded it, and what was drawn from the worker's own stream. */
 typedef struct drawn {
