@@ -1,7 +1,5 @@
 /* Executes plans: posts the messages of a round, waits until they have landed, does the round's
  * local steps, and goes on to the next. */
-#define _DEFAULT_SOURCE
-#include <sched.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -11,13 +9,8 @@
 #include "comm/reduce/exact.h"
 #include "comm/tags.h"
 
-#define SPIN_NS UINT64_C(100000)        /* with a processor for each rank */
-#define SPIN_CROWDED_NS UINT64_C(20000) /* else others need it */
-#define QUICK 200
-#define QUICK_CROWDED 8
 #define ASK_AFTER_NS UINT64_C(50000000)
-#define UNUSED_MOST 4                 /* requests kept, with their memory */
-#define ABANDON_NS UINT64_C(30000000) /* for what flies to land by itself, then by force */
+#define UNUSED_MOST 4 /* requests kept, with their memory */
 
 /* Memory ----------------------------------------------------------------------------------------
  */
@@ -303,8 +296,7 @@ static void finish_round(tsr_request *request)
     request->posted = false;
 }
 
-/* As far as it goes without waiting. */
-static void advance(tsr_request *request)
+void tsr__request_advance(tsr_request *request)
 {
     while (!request->done && !request->troubled) {
         if (request->posted && request->flying > 0)
@@ -329,92 +321,6 @@ void tsr__request_finish(tsr_request *request, tsr_status status)
     request->status = status;
     request->done = true;
     request->comm->running--;
-}
-
-static bool has_landed(tsr_request *request, uint64_t until_ns)
-{
-    tsr__transport *transport = request->job->transport;
-    while (request->flying > 0) {
-        if (request->job->is_haunted)
-            tsr__job_discard(request->job);
-        if (tsr__transport_progress(transport))
-            continue;
-        if (tsr__now_ns() >= until_ns)
-            return false;
-        tsr__transport_sleep(transport, until_ns);
-    }
-    return true;
-}
-
-static tsr__message *message_at(tsr_request *request, size_t step)
-{
-    return &request->messages[step - request->round_start];
-}
-
-/* What cannot be called back needs its peer; that one is cut off, so that nobody touches the
- * caller's memory any more. */
-static void cut_flying(tsr_request *request)
-{
-    for (size_t i = request->round_start; i < request->round_end; i++) {
-        const tsr__message *message = message_at(request, i);
-        if (message->state == TSR__MESSAGE_FLYING)
-            tsr__transport_cut(request->job->transport, message->peer,
-                               "it did not take or finish a message in time");
-    }
-}
-
-struct tsr__left {
-    struct tsr__left *next;
-    tsr__message *messages;
-    void *temp;
-};
-
-/* Seldom seen, where a machine is very busy. UCX may still write to what a message has, and says so
- * when it does: by then the request is another operation's. Where there is no memory for a note of
- * it, it is lost. */
-static void leave_behind(tsr_request *request)
-{
-    struct tsr__left *left = tsr__calloc(1, sizeof *left);
-    for (size_t i = request->round_start; i < request->round_end; i++)
-        message_at(request, i)->landed = NULL;
-    if (left) {
-        *left = (struct tsr__left){request->job->left, request->messages, request->temp};
-        request->job->left = left;
-    }
-    request->messages = NULL;
-    request->message_capacity = 0;
-    request->temp = NULL;
-    request->temp_bytes = 0;
-}
-
-void tsr__job_free_left(tsr__job *job)
-{
-    while (job->left) {
-        struct tsr__left *next = job->left->next;
-        tsr__free(job->left->messages);
-        tsr__free(job->left->temp);
-        tsr__free(job->left);
-        job->left = next;
-    }
-}
-
-void tsr__request_abandon(tsr_request *request, tsr_status status, const char *why)
-{
-    const bool has_round = request->posted;
-    request->leave_alone = true;
-    memcpy(request->why, why, strnlen(why, sizeof request->why - 1) + 1);
-    request->why[sizeof request->why - 1] = '\0';
-    for (size_t i = request->round_start; has_round && i < request->round_end; i++)
-        tsr__transport_cancel(request->job->transport, message_at(request, i));
-    if (!has_landed(request, tsr__deadline_ns(ABANDON_NS))) {
-        cut_flying(request);
-        if (!has_landed(request, tsr__deadline_ns(ABANDON_NS))) {
-            tsr__log(TSR_LOG_ERROR, "comm: a message of %s never landed",
-                     tsr__call_name(request->call.kind));
-            leave_behind(request);
-        }
-    }
-    tsr__request_finish(request, status);
 }
 
 void tsr__request_stamp(tsr_request *request, uint64_t now_ns)
@@ -445,138 +351,7 @@ tsr_status tsr__request_start(tsr_request *request)
         tsr__board_add(comm, request);
         (void)tsr__board_advance(comm);
     } else {
-        advance(request);
+        tsr__request_advance(request);
     }
     return TSR_OK;
-}
-
-/* Driving ---------------------------------------------------------------------------------------
- */
-
-/* Requests by messages, all of whose messages have landed; and those that are in trouble. Advancing
- * one may end others, but neither starts nor releases any. */
-static void advance_landed(tsr__job *job, bool also_troubled)
-{
-    bool again = job->landed;
-    while (again) {
-        job->landed = false;
-        for (tsr_request *request = job->requests; request; request = request->next) {
-            if (!request->done && request->turn.rounds == 0 &&
-                (request->troubled ? also_troubled : request->flying == 0))
-                advance(request);
-        }
-        again = job->landed;
-        job->landed = job->landed || !also_troubled;
-    }
-}
-
-static bool advance_boards(tsr__job *job)
-{
-    bool moved = false;
-    for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
-        if (tsr__board_is_busy(comm->board))
-            moved = tsr__board_advance(comm) || moved;
-    }
-    return moved;
-}
-
-bool tsr__job_drive(tsr__job *job)
-{
-    if (!job->transport)
-        return false;
-    bool moved = tsr__transport_progress(job->transport);
-    /* What others have done first, then what they say, and then what is amiss: they may have said
-     * why. */
-    advance_landed(job, false);
-    moved = advance_boards(job) || moved;
-    moved = tsr__control_drive(job) || moved;
-    for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
-        if (comm->anyone_left || tsr__transport_losses(job->transport) > 0)
-            tsr__comm_check_gone(comm);
-    }
-    advance_landed(job, true);
-    if (job->is_haunted)
-        tsr__job_discard(job);
-    return moved;
-}
-
-void tsr__job_listen(tsr__job *job)
-{
-    for (int i = 0; i < 16 && tsr__job_drive(job); i++)
-        ;
-}
-
-static void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
-/* On the board, before anything else is looked at. */
-static void drive_board(tsr_request *request)
-{
-    tsr_comm *comm = request->comm;
-    const int most = request->job->is_crowded ? QUICK_CROWDED : QUICK;
-    for (int i = 0; i < most && !request->done; i++) {
-        (void)tsr__board_advance(comm);
-        if (!request->done)
-            relax();
-    }
-}
-
-static void set_sleeping(const tsr__job *job, bool sleeping)
-{
-    for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
-        if (tsr__board_is_busy(comm->board))
-            tsr__board_set_sleeping(comm->board, sleeping);
-    }
-}
-
-/* Whoever shows something after this rank has said that it sleeps, wakes it; what was shown before
- * is seen now. */
-static void doze(tsr__job *job, uint64_t wake_ns)
-{
-    set_sleeping(job, true);
-    atomic_thread_fence(memory_order_seq_cst);
-    if (!tsr__job_drive(job))
-        tsr__transport_sleep(job->transport, wake_ns);
-    set_sleeping(job, false);
-}
-
-void tsr__request_drive(tsr_request *request)
-{
-    tsr__job *job = request->job;
-    const uint64_t spin_ns = job->is_crowded ? SPIN_CROWDED_NS : SPIN_NS;
-    const unsigned look = job->is_crowded || request->turn.rounds > 0 ? 1 : 16;
-    uint64_t idle_since = 0;
-    unsigned idle = 0, turns = 0;
-    while (!request->done) {
-        if (request->turn.rounds > 0) {
-            drive_board(request);
-            if (request->done)
-                return;
-        }
-        /* Also where something else always moves, such as messages to the dead, time passes. */
-        if (++turns % 1024 == 0)
-            (void)tsr__job_tick(job, tsr__now_ns());
-        if (tsr__job_drive(job)) {
-            idle_since = 0;
-            idle = 0;
-            continue;
-        }
-        if (++idle % look != 0)
-            continue;
-        const uint64_t now = tsr__now_ns();
-        if (idle_since == 0)
-            idle_since = now;
-        if (now - idle_since < spin_ns) {
-            /* To whom this rank waits for, perhaps. */
-            sched_yield();
-            continue;
-        }
-        const uint64_t wake_ns = tsr__job_tick(job, now);
-        if (!request->done)
-            doze(job, wake_ns);
-    }
 }

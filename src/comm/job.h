@@ -135,6 +135,13 @@ tsr_status tsr__request_start(tsr_request *request) TSR_NODISCARD;
 /* It starts now, as far as its deadline is concerned. */
 void tsr__request_stamp(tsr_request *request, uint64_t now_ns);
 
+/* As far as it goes without waiting. */
+void tsr__request_advance(tsr_request *request);
+/* Nothing of it flies any more. It stays until it is released. */
+void tsr__request_finish(tsr_request *request, tsr_status status);
+
+/* drive.c ------------------------------------------------------------------------------------- */
+
 /* Moves everything that can be moved; true when something was. */
 bool tsr__job_drive(tsr__job *job);
 /* The same until nothing moves, some times at the most. */
@@ -142,12 +149,12 @@ void tsr__job_listen(tsr__job *job);
 /* Drives until the request is done. */
 void tsr__request_drive(tsr_request *request);
 
+/* abandon.c ----------------------------------------------------------------------------------- */
+
 /* Ends a request, whatever flies. Afterwards nothing touches its buffers. */
 void tsr__request_abandon(tsr_request *request, tsr_status status, const char *why);
 /* What was left behind, when the transport is gone. */
 void tsr__job_free_left(tsr__job *job);
-/* Nothing of it flies any more. It stays until it is released. */
-void tsr__request_finish(tsr_request *request, tsr_status status);
 
 /* trouble.c: deadlines, losses, disagreement -------------------------------------------------- */
 
