@@ -1,6 +1,5 @@
 /* Tensors to and from the host. */
-#include <string.h>
-
+#include "gpu/ops/copy.h"
 #include "gpu/staging.h"
 #include "tessera/ops.h"
 
@@ -19,57 +18,24 @@ static tsr_status check_transfer(const char *op, const tsr_stream *stream, const
     return tsr__device_check(tensor->buffer->device);
 }
 
-/* Walks a mapped view in row-major order and copies to packed memory or, where there is none, from
- * it. */
-typedef struct host_copy {
-    const tsr_layout *layout;
-    size_t element;
-    uint8_t *to;
-    const uint8_t *from;
-} host_copy;
-
-static void copy_run(host_copy *copy, uint8_t *view, size_t bytes)
+static tsr_status pack(const tsr_layout *view, tsr_layout *out)
 {
-    if (copy->to) {
-        memcpy(copy->to, view, bytes);
-        copy->to += bytes;
-    } else {
-        memcpy(view, copy->from, bytes);
-        copy->from += bytes;
-    }
+    return tsr_layout_init(view->dtype, view->ndim, view->shape, out);
 }
 
-static void copy_dimension(host_copy *copy, int dim, uint8_t *view)
+/* Between a mapped view and packed memory, of which one is NULL. */
+static tsr_status copy_mapped(const tsr_tensor *tensor, void *to, const void *from)
 {
-    const tsr_layout *layout = copy->layout;
-    if (dim == layout->ndim) {
-        copy_run(copy, view, copy->element);
-        return;
-    }
-    size_t count = (size_t)layout->shape[dim];
-    size_t step = (size_t)layout->strides[dim] * copy->element;
-    if (dim == layout->ndim - 1 && (step == copy->element || count == 1)) {
-        if (count > 0)
-            copy_run(copy, view, count * copy->element);
-        return;
-    }
-    for (size_t i = 0; i < count; i++)
-        copy_dimension(copy, dim + 1, view + i * step);
-}
-
-static uint8_t *host_start(const tsr_tensor *tensor)
-{
-    return (uint8_t *)tensor->buffer->host +
-           (uint64_t)tensor->layout.offset * tsr_dtype_size(tensor->layout.dtype);
-}
-
-static void copy_mapped(const tsr_tensor *tensor, void *to, const void *from, uint64_t bytes)
-{
-    host_copy copy = {&tensor->layout, (size_t)tsr_dtype_size(tensor->layout.dtype), to, from};
-    if (tsr_layout_is_contiguous(&tensor->layout))
-        copy_run(&copy, host_start(tensor), bytes);
-    else
-        copy_dimension(&copy, 0, host_start(tensor));
+    const tsr_layout *view = &tensor->layout;
+    tsr_layout packed;
+    TSR__TRY(pack(view, &packed));
+    tsr__pieces walk;
+    tsr__piece piece;
+    tsr__pieces_init(&walk, 2, (const tsr_layout *[]){to ? &packed : view, to ? view : &packed}, 0);
+    while (tsr__pieces_next(&walk, &piece))
+        tsr__copy_host(&piece, tsr_dtype_size(view->dtype), to ? to : tensor->buffer->host,
+                       to ? tensor->buffer->host : from);
+    return TSR_OK;
 }
 
 /* A packed stand-in for a strided view, in scratch. */
@@ -77,8 +43,7 @@ static tsr_status packed_alias(tsr_stream *stream, const tsr_tensor *tensor, tsr
 {
     uint64_t bytes =
         (uint64_t)tsr_layout_count(&tensor->layout) * tsr_dtype_size(tensor->layout.dtype);
-    TSR__TRY(tsr_layout_init(tensor->layout.dtype, tensor->layout.ndim, tensor->layout.shape,
-                             &out->layout));
+    TSR__TRY(pack(&tensor->layout, &out->layout));
     return tsr__stream_scratch(stream, bytes, &out->buffer);
 }
 
@@ -89,10 +54,8 @@ tsr_status tsr_tensor_upload(tsr_stream *stream, tsr_tensor *tensor, const void 
     TSR__TRY(tsr__require_writable("tensor_upload", "tensor", tensor));
     if (size_bytes == 0)
         return TSR_OK;
-    if (tensor->buffer->host && tsr__buffer_idle(tensor->buffer)) {
-        copy_mapped(tensor, NULL, data, size_bytes);
-        return TSR_OK;
-    }
+    if (tensor->buffer->host && tsr__buffer_idle(tensor->buffer))
+        return copy_mapped(tensor, NULL, data);
     uint64_t element = tsr_dtype_size(tensor->layout.dtype);
     if (tsr_layout_is_contiguous(&tensor->layout))
         return tsr__staging_upload(stream, tensor->buffer,
@@ -112,8 +75,7 @@ tsr_status tsr_tensor_download(tsr_stream *stream, const tsr_tensor *tensor, voi
     if (tensor->buffer->host) {
         TSR__TRY(tsr_stream_wait(stream));
         TSR__TRY(tsr__buffer_wait(tensor->buffer));
-        copy_mapped(tensor, data, NULL, size_bytes);
-        return TSR_OK;
+        return copy_mapped(tensor, data, NULL);
     }
     uint64_t element = tsr_dtype_size(tensor->layout.dtype);
     if (tsr_layout_is_contiguous(&tensor->layout))
@@ -135,6 +97,7 @@ tsr_status tsr_tensor_map(tsr_tensor *tensor, void **out)
             TSR_ERR_UNSUPPORTED,
             "tensor_map: the memory of %s cannot be mapped; upload and download instead",
             tensor->buffer->device->info.name);
-    *out = host_start(tensor);
+    *out = (uint8_t *)tensor->buffer->host +
+           (uint64_t)tensor->layout.offset * tsr_dtype_size(tensor->layout.dtype);
     return TSR_OK;
 }

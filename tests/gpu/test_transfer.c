@@ -57,6 +57,77 @@ START_TEST(round_trips)
 }
 END_TEST
 
+/* Dimensions from the outermost to the innermost in memory, each `gap` elements apart from the next
+ * more than it needs. */
+static tsr_layout spread(tsr_dtype dtype, const int64_t shape[4], const int order[4], int64_t gap)
+{
+    tsr_layout layout = {.dtype = dtype, .ndim = 4, .offset = 3};
+    int64_t stride = 1;
+    memcpy(layout.shape, shape, 4 * sizeof *shape);
+    for (int i = 3; i >= 0; i--) {
+        layout.strides[order[i]] = stride;
+        stride = stride * shape[order[i]] + gap;
+    }
+    return layout;
+}
+
+/* Elements go where the layout says, and come from there; nothing else is touched. */
+static void check_places(const tsr_layout *layout)
+{
+    const size_t size = tsr_dtype_size(layout->dtype);
+    const int64_t *shape = layout->shape, *strides = layout->strides;
+    int64_t last = layout->offset, total = (int64_t)size, at = 0;
+    for (int i = 0; i < 4; i++) {
+        last += (shape[i] - 1) * strides[i];
+        total *= shape[i];
+    }
+    const int64_t bytes = (last + 8) * (int64_t)size;
+    uint8_t *want = malloc((size_t)bytes), *got = malloc((size_t)bytes);
+    uint8_t *sent = malloc((size_t)total), *received = calloc((size_t)total, 1);
+    tsr_tensor *whole = gpu_new(TSR_U8, 1, &bytes), *view;
+    gpu_random random = {(uint64_t)total};
+    for (int64_t i = 0; i < total; i++)
+        sent[i] = (uint8_t)gpu_random_u64(&random);
+    memset(want, 0xff, (size_t)bytes);
+    for (int64_t a = 0; a < shape[0]; a++)
+        for (int64_t b = 0; b < shape[1]; b++)
+            for (int64_t c = 0; c < shape[2]; c++)
+                for (int64_t d = 0; d < shape[3]; d++, at++) {
+                    int64_t place = layout->offset + a * strides[0] + b * strides[1] +
+                                    c * strides[2] + d * strides[3];
+                    memcpy(want + (size_t)place * size, sent + (size_t)at * size, size);
+                }
+    gpu_poison(whole);
+    GPU_OK(tsr_tensor_view(whole, layout, &view));
+    GPU_OK(tsr_tensor_upload(queue, view, sent, (uint64_t)total));
+    GPU_OK(tsr_tensor_download(queue, whole, got, (uint64_t)bytes));
+    ck_assert_int_eq(memcmp(got, want, (size_t)bytes), 0);
+    GPU_OK(tsr_tensor_download(queue, view, received, (uint64_t)total));
+    ck_assert_int_eq(memcmp(received, sent, (size_t)total), 0);
+    tsr_tensor_destroy(&view);
+    tsr_tensor_destroy(&whole);
+    free(want);
+    free(got);
+    free(sent);
+    free(received);
+}
+
+/* Also more than one thread is worth. */
+START_TEST(every_element_in_its_place)
+{
+    static const tsr_dtype dtypes[] = {TSR_U8, TSR_BF16, TSR_U32, TSR_I64};
+    static const int64_t shapes[][4] = {
+        {2, 3, 4, 5}, {1, 40, 1, 300}, {1, 1, 1, 700}, {3, 17, 2, 257}, {3, 70, 5, 1030}};
+    static const int orders[][4] = {{0, 1, 2, 3}, {0, 1, 3, 2}, {3, 2, 1, 0}, {2, 0, 3, 1}};
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 5; j++)
+            for (int64_t gap = 0; gap < 2; gap++) {
+                tsr_layout layout = spread(dtypes[_i], shapes[j], orders[i], gap);
+                check_places(&layout);
+            }
+}
+END_TEST
+
 START_TEST(larger_than_all_staging_memory)
 {
     const int64_t count = (int64_t)(TSR__STAGING_CHUNK_BYTES * (TSR__STAGING_CHUNKS + 2) / 4) + 77;
@@ -195,6 +266,7 @@ static void add_common(TCase *tests)
 {
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, round_trips);
+    tcase_add_loop_test(tests, every_element_in_its_place, 0, 4);
     tcase_add_test(tests, larger_than_all_staging_memory);
     tcase_add_test(tests, many_small_ones_in_order);
     tcase_add_test(tests, views_of_any_layout);

@@ -10,7 +10,7 @@
 bool tsr__copy_rows_suits(const tsr_device *device, const tsr_tensor *dst, const tsr_tensor *src);
 tsr_status tsr__copy_rows(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src);
 
-/* A piece of such rows between two memories of the host, here and now. */
+/* A piece between two memories of the host, here and now. */
 void tsr__copy_host(const tsr__piece *piece, uint64_t element_bytes, void *destination,
                     const void *source);
 
