@@ -39,14 +39,23 @@ static void clear_away(int number)
     }
     if (posix_spawn(&remover, "/bin/rm", NULL, NULL, argv, environ) == 0)
         waitpid(remover, NULL, 0);
-    /* The handler was for once only: now the signal does what it does. */
+    /* Held back until the handler returns: then it does what it does. */
+    signal(number, SIG_DFL);
     raise(number);
+}
+
+static void deadly_set(sigset_t *set)
+{
+    sigemptyset(set);
+    for (size_t i = 0; i < DEADLY; i++)
+        sigaddset(set, deadly[i]);
 }
 
 /* A signal that somebody ignores, as nohup does, stays ignored. */
 static void replace_handlers(void (*old)(int), void (*with)(int))
 {
-    struct sigaction found, action = {.sa_handler = with, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction found, action = {.sa_handler = with};
+    deadly_set(&action.sa_mask); /* a second one waits until everything is cleared away */
     for (size_t i = 0; i < DEADLY; i++)
         if (sigaction(deadly[i], NULL, &found) == 0 && found.sa_handler == old)
             sigaction(deadly[i], &action, NULL);
@@ -55,9 +64,7 @@ static void replace_handlers(void (*old)(int), void (*with)(int))
 static void hold_signals(sigset_t *before)
 {
     sigset_t set;
-    sigemptyset(&set);
-    for (size_t i = 0; i < DEADLY; i++)
-        sigaddset(&set, deadly[i]);
+    deadly_set(&set);
     pthread_sigmask(SIG_BLOCK, &set, before);
 }
 
