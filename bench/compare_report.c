@@ -165,6 +165,15 @@ static bool same_text(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
+static void warn_about_device(const bench_device_figures *was, const bench_device_figures *is)
+{
+    if (!same_text(was->name, is->name))
+        printf("note: %s is %s in the new run\n", was->name, is->name);
+    if (!same_text(bench_driver_text(was), bench_driver_text(is)))
+        printf("note: %s: its driver was %s and is %s\n", was->name, bench_driver_text(was),
+               bench_driver_text(is));
+}
+
 /* What may explain a difference better than the program does. */
 static void warn_about_setting(const bench_document *old, const bench_document *new)
 {
@@ -172,9 +181,8 @@ static void warn_about_setting(const bench_document *old, const bench_document *
         puts("note: the hosts are different");
     for (int i = 0; i < old->device_count; i++) {
         int other = bench_same_device(old, i, new);
-        if (other >= 0 && !same_text(old->devices[i].driver_info, new->devices[other].driver_info))
-            printf("note: %s: its driver was %s and is %s\n", old->devices[i].name,
-                   old->devices[i].driver_info, new->devices[other].driver_info);
+        if (other >= 0)
+            warn_about_device(&old->devices[i], &new->devices[other]);
     }
 }
 

@@ -263,6 +263,11 @@ void bench_document_free(bench_document *document)
     *document = (bench_document){0};
 }
 
+const char *bench_driver_text(const bench_device_figures *device)
+{
+    return device->driver_info[0] != '\0' ? device->driver_info : device->driver_name;
+}
+
 char *bench_figures_text(const bench_figures *figures, double value, char text[BENCH_VALUE_TEXT])
 {
     char number[BENCH_NUMBER];

@@ -56,6 +56,9 @@ void bench_document_free(bench_document *document);
  * a number where none do. One alone has its file's name. */
 void bench_documents_name(bench_document *all, int count);
 
+/* What the driver says of itself; its name, where it says nothing. */
+const char *bench_driver_text(const bench_device_figures *device);
+
 /* The value with its unit: "31.3 GFLOP/s", "4.70 ms". */
 #define BENCH_VALUE_TEXT 48
 char *bench_figures_text(const bench_figures *figures, double value, char text[BENCH_VALUE_TEXT]);

@@ -139,7 +139,7 @@ static void csv_row(FILE *out, const bench_document *run, const bench_figures *o
                                  run->tessera,
                                  run->cpu,
                                  device != NULL ? device->name : "",
-                                 device != NULL ? device->driver_info : "",
+                                 device != NULL ? bench_driver_text(device) : "",
                                  one->benchmark,
                                  one->label,
                                  one->unit};

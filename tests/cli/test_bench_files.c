@@ -256,8 +256,22 @@ START_TEST(a_renamed_device_is_the_same)
     json_object_set_new(device, "name", json_string("Made GPU (2.0)"));
     json_object_set_new(device, "driver_info", json_string("2.0"));
     tool_result result = compare(made_run(), new_run, "");
-    ck_assert_ptr_nonnull(strstr(result.out, "note: Made GPU: its driver was 1.0 and is 2.0\n"));
+    ck_assert_ptr_nonnull(strstr(result.out, "note: Made GPU is Made GPU (2.0) in the new run\n"
+                                             "note: Made GPU: its driver was 1.0 and is 2.0\n"));
     ck_assert_ptr_nonnull(strstr(result.out, "4 compared: "));
+    tool_result_free(&result);
+}
+END_TEST
+
+/* SwiftShader says nothing of itself but its name. */
+START_TEST(a_driver_without_words_is_named)
+{
+    json_t *new_run = made_run(), *device = json_array_get(json_object_get(new_run, "devices"), 0);
+    json_object_set_new(device, "driver_name", json_string("quiet driver"));
+    json_object_set_new(device, "driver_info", json_string(""));
+    tool_result result = compare(made_run(), new_run, "");
+    ck_assert_ptr_nonnull(
+        strstr(result.out, "note: Made GPU: its driver was 1.0 and is quiet driver\n"));
     tool_result_free(&result);
 }
 END_TEST
@@ -403,6 +417,7 @@ TESTS(bench_files)
     tcase_add_loop_test(tests, a_run_of_several_may_lack_a_figure, 0, 2);
     tcase_add_test(tests, a_failure_is_a_regression);
     tcase_add_test(tests, a_renamed_device_is_the_same);
+    tcase_add_test(tests, a_driver_without_words_is_named);
     tcase_add_test(tests, nothing_to_compare_is_no_success);
     tcase_add_test(tests, runs_with_nothing_in_common_do_not_pass);
     tcase_add_test(tests, ceilings_alone_are_compared);
