@@ -63,25 +63,11 @@ static void comm_free(tsr_comm *comm)
     tsr__free(comm);
 }
 
-/* Who lives and has not left may still look at what this rank has shown. */
-static void retire_board(tsr_comm *comm)
-{
-    const tsr__transport *transport = comm->job->transport;
-    uint64_t lookers = 0;
-    if (!comm->board)
-        return;
-    for (int i = 0; i < comm->size; i++) {
-        if (i != comm->rank && !comm->news[i].left &&
-            !tsr__transport_has_ended(transport, comm->world_of[i]))
-            lookers |= UINT64_C(1) << i;
-    }
-    tsr__boards_retire(comm->job, tsr__board_page_of(comm->board), comm->id, lookers);
-    tsr__board_destroy(&comm->board);
-}
-
 void tsr__comm_unmake(tsr_comm *comm)
 {
-    retire_board(comm);
+    if (comm->board)
+        tsr__boards_retire(comm);
+    tsr__board_destroy(&comm->board);
     unlink_comm(comm);
     comm_free(comm);
 }

@@ -290,7 +290,7 @@ static void dispatch(tsr__job *job, const control_note *note)
     }
     /* Destroyed here already, or not made yet. */
     if (note->kind == NOTE_LEAVE && note->comm < job->next_id)
-        tsr__boards_left(job, note->comm, note->from);
+        tsr__boards_left(job, note->comm, note->world);
     if (note->comm >= job->next_id)
         keep(job, note);
 }

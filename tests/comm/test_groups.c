@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/board/board_state.h"
 #include "comm/job.h"
 #include "comm/tags.h"
 #include "comm/ucx/library.h"
@@ -289,25 +290,39 @@ START_TEST(of_the_same_number)
 }
 END_TEST
 
-/* The page that rank 1 had for it, which the others look at. */
-static void same_page(tsr_comm *comm, void *user)
+/* Until all have heard what was said. */
+static void listen_all(tsr_comm *comm)
 {
-    enum { FILLERS = 16 };
-    const int rank = tsr_comm_rank(comm);
-    tsr_comm *fillers[FILLERS], *pair, *most, *child, *again;
-    (void)user;
-    need_ok(tsr_comm_split(comm, rank == 1 || rank == 5 ? 1 : TSR_COLOUR_NONE, -rank, &pair));
-    for (int i = 0; i < FILLERS; i++)
-        need_ok(tsr_comm_duplicate(comm, &fillers[i]));
-    need_ok(tsr_comm_split(comm, rank == 5 ? TSR_COLOUR_NONE : 0, rank, &most));
-    need(!most || !most->board);
-    for (int i = 0; i < FILLERS; i++)
-        tsr_comm_destroy(&fillers[i]);
-    for (int i = 0; i < 20; i++) { /* until all have heard of it */
+    for (int i = 0; i < 20; i++) {
         rest_ms(5);
         tsr__job_listen(comm->job);
         need_ok(tsr_comm_barrier(comm));
     }
+}
+
+/* The communicators that the others come of: boards have no room for `most`, and then again. */
+static void make_both(tsr_comm *comm, tsr_comm **pair, tsr_comm **most)
+{
+    enum { FILLERS = 16 };
+    const int rank = tsr_comm_rank(comm);
+    tsr_comm *fillers[FILLERS];
+    need_ok(tsr_comm_split(comm, rank == 1 || rank == 5 ? 1 : TSR_COLOUR_NONE, -rank, pair));
+    for (int i = 0; i < FILLERS; i++)
+        need_ok(tsr_comm_duplicate(comm, &fillers[i]));
+    need_ok(tsr_comm_split(comm, rank == 5 ? TSR_COLOUR_NONE : 0, rank, most));
+    need(!*most || !(*most)->board);
+    for (int i = 0; i < FILLERS; i++)
+        tsr_comm_destroy(&fillers[i]);
+    listen_all(comm);
+}
+
+/* The page that rank 1 had for it, which the others look at. */
+static void same_page(tsr_comm *comm, void *user)
+{
+    const int rank = tsr_comm_rank(comm);
+    tsr_comm *pair, *most, *child, *again;
+    (void)user;
+    make_both(comm, &pair, &most);
     if (rank == 1)
         fail_to_duplicate(most);
     else if (rank < 5)
@@ -335,6 +350,61 @@ static void same_page(tsr_comm *comm, void *user)
 START_TEST(of_the_same_page)
 {
     ranks_run(&(ranks_job){.size = 6, .path = PATH_BOARD, .run = same_page});
+}
+END_TEST
+
+static bool is_free(tsr__job *job, int page)
+{
+    enum { MOST = 64 };
+    int taken[MOST], count = 0;
+    bool found = false;
+    for (int one; count < MOST && (one = tsr__boards_take(job)) >= 0;) {
+        found = found || one == page;
+        taken[count++] = one;
+    }
+    while (count > 0)
+        tsr__boards_give_back(job, taken[--count]);
+    return found;
+}
+
+/* Rank 1 has left the communicator of ranks 5 and 1, where rank 5 still looks at its page. That
+ * rank 0 leaves the other of that number says nothing about it. */
+static void same_place(tsr_comm *comm, void *user)
+{
+    const int rank = tsr_comm_rank(comm);
+    tsr_comm *pair, *most, *child = NULL, *again = NULL;
+    int page = -1;
+    (void)user;
+    make_both(comm, &pair, &most);
+    if (rank == 1)
+        fail_to_duplicate(most);
+    else if (rank < 5)
+        need_ok(tsr_comm_duplicate(most, &child));
+    need_ok(tsr_comm_barrier(comm));
+    if (pair) {
+        need_ok(tsr_comm_duplicate(pair, &again));
+        need(again->board);
+        page = again->board->page;
+    }
+    if (rank == 1) {
+        tsr_comm_destroy(&again);
+        need(!is_free(comm->job, page));
+    }
+    need_ok(tsr_comm_barrier(comm));
+    tsr_comm_destroy(&child);
+    listen_all(comm);
+    need(rank != 1 || !is_free(comm->job, page));
+    need_ok(tsr_comm_barrier(comm));
+    tsr_comm_destroy(&again);
+    listen_all(comm);
+    need(rank != 1 || is_free(comm->job, page));
+    tsr_comm_destroy(&most);
+    tsr_comm_destroy(&pair);
+}
+
+START_TEST(of_the_same_place)
+{
+    ranks_run(&(ranks_job){.size = 6, .path = PATH_BOARD, .run = same_place});
 }
 END_TEST
 
@@ -374,6 +444,42 @@ START_TEST(boards_of_killed_ranks)
 }
 END_TEST
 
+/* … or that is killed before it has left what the others have left. */
+static void outstay(tsr_comm *comm, void *user)
+{
+    enum { MANY = 12 };
+    tsr_comm *others[MANY], *pair;
+    const int rank = tsr_comm_rank(comm);
+    (void)user;
+    need_ok(tsr_comm_split(comm, rank == 2, rank, &pair));
+    for (int i = 0; i < MANY; i++)
+        need_ok(tsr_comm_duplicate(comm, &others[i]));
+    for (int i = 0; i < MANY && rank < 2; i++)
+        tsr_comm_destroy(&others[i]);
+    need_ok(tsr_comm_barrier(comm));
+    if (rank == 2)
+        raise(SIGKILL);
+    while (!tsr__transport_has_ended(comm->job->transport, 2))
+        tsr__transport_glance(comm->job->transport);
+    for (int i = 0; i < MANY; i++) {
+        need_ok(tsr_comm_duplicate(pair, &others[i]));
+        need(others[i]->board);
+        need(sum_of(others[i], 1 + rank) == 3);
+    }
+    for (int i = 0; i < MANY; i++)
+        tsr_comm_destroy(&others[i]);
+    tsr_comm_destroy(&pair);
+}
+
+START_TEST(boards_of_ranks_killed_late)
+{
+    ranks_start(&(ranks_job){.size = 3, .path = PATH_BOARD, .run = outstay});
+    ranks_wait();
+    ranks_check(0);
+    ranks_check(1);
+}
+END_TEST
+
 TESTS(groups)
 {
     tcase_add_loop_test(tests, rows_and_columns, 0, 4 * PATHS);
@@ -384,5 +490,7 @@ TESTS(groups)
     tcase_add_test(tests, many_leave_early);
     tcase_add_test(tests, of_the_same_number);
     tcase_add_test(tests, of_the_same_page);
+    tcase_add_test(tests, of_the_same_place);
     tcase_add_test(tests, boards_of_killed_ranks);
+    tcase_add_test(tests, boards_of_ranks_killed_late);
 }

@@ -6,11 +6,6 @@
 #include "comm/board/board_state.h"
 #include "comm/job.h"
 
-int tsr__board_page_of(const tsr__board *board)
-{
-    return board->page;
-}
-
 bool tsr__board_is_busy(const tsr__board *board)
 {
     return board && board->first;

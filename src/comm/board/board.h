@@ -47,10 +47,11 @@ void tsr__boards_hide(tsr__job *job);
 /* A page for one more communicator, or −1. */
 int tsr__boards_take(tsr__job *job);
 void tsr__boards_give_back(tsr__job *job, int page);
-/* The communicator ends here; others may still look at this page, until they say that they leave: a
- * bit for each. */
-void tsr__boards_retire(tsr__job *job, int page, uint32_t comm, uint64_t lookers);
-void tsr__boards_left(tsr__job *job, uint32_t comm, int rank);
+/* The communicator ends here; who lives and has not left may still look at this rank's page, until
+ * it says that it leaves, or ends. */
+void tsr__boards_retire(const tsr_comm *comm);
+/* A rank of the job has left a communicator of that number. */
+void tsr__boards_left(tsr__job *job, uint32_t comm, int peer);
 
 /* For up to `size` ranks, without pages. */
 tsr_status tsr__board_create(int size, tsr__board **out) TSR_NODISCARD;
@@ -60,8 +61,6 @@ void tsr__board_destroy(tsr__board **board);
 
 /* board.c: taking turns ------------------------------------------------------------------------ */
 
-/* The page of this rank. */
-int tsr__board_page_of(const tsr__board *board);
 /* In the order of calls. */
 void tsr__board_add(tsr_comm *comm, tsr_request *request);
 /* As far as it goes without waiting; true when something moved. */

@@ -12,8 +12,11 @@
 
 typedef struct page_state {
     bool is_taken;
+    /* Of a communicator that has ended here: its number, and who may still look. A number alone may
+     * be that of two, see tags.h; with a rank of the job it is not. */
     uint32_t comm;
-    uint64_t lookers; /* of a communicator that has ended here: a bit for each rank */
+    int looker_count;
+    int lookers[TSR__BOARD_RANKS];
 } page_state;
 
 struct tsr__boards {
@@ -87,10 +90,31 @@ void tsr__boards_hide(tsr__job *job)
         tsr__memory_hide(&job->boards->key);
 }
 
+/* A page of which the last goes is free. */
+static void drop_looker(page_state *state, int at)
+{
+    state->lookers[at] = state->lookers[--state->looker_count];
+    state->is_taken = state->looker_count > 0;
+}
+
+/* What has ended does not say any more that it leaves. */
+static void drop_ended(tsr__job *job)
+{
+    tsr__transport_glance(job->transport);
+    for (int i = 0; i < PAGES; i++) {
+        page_state *state = &job->boards->states[i];
+        for (int at = state->looker_count - 1; at >= 0; at--) {
+            if (tsr__transport_has_ended(job->transport, state->lookers[at]))
+                drop_looker(state, at);
+        }
+    }
+}
+
 int tsr__boards_take(tsr__job *job)
 {
     if (!job->boards || !job->boards->sees_all)
         return -1;
+    drop_ended(job);
     for (int i = 0; i < PAGES; i++) {
         if (job->boards->states[i].is_taken)
             continue;
@@ -111,20 +135,27 @@ void tsr__boards_give_back(tsr__job *job, int page)
         job->boards->states[page].is_taken = false;
 }
 
-void tsr__boards_retire(tsr__job *job, int page, uint32_t comm, uint64_t lookers)
+void tsr__boards_retire(const tsr_comm *comm)
 {
-    job->boards->states[page] =
-        (page_state){.is_taken = lookers != 0, .comm = comm, .lookers = lookers};
+    const tsr__job *job = comm->job;
+    page_state *state = &job->boards->states[comm->board->page];
+    *state = (page_state){.comm = comm->id};
+    for (int i = 0; i < comm->size; i++) {
+        if (i != comm->rank && !comm->news[i].left &&
+            !tsr__transport_has_ended(job->transport, comm->world_of[i]))
+            state->lookers[state->looker_count++] = comm->world_of[i];
+    }
+    state->is_taken = state->looker_count > 0;
 }
 
-void tsr__boards_left(tsr__job *job, uint32_t comm, int rank)
+void tsr__boards_left(tsr__job *job, uint32_t comm, int peer)
 {
-    for (int i = 0; job->boards && i < PAGES && rank >= 0 && rank < TSR__BOARD_RANKS; i++) {
+    for (int i = 0; job->boards && i < PAGES; i++) {
         page_state *state = &job->boards->states[i];
-        if (state->lookers == 0 || state->comm != comm)
-            continue;
-        state->lookers &= ~(UINT64_C(1) << rank);
-        state->is_taken = state->lookers != 0;
+        for (int at = state->looker_count - 1; at >= 0 && state->comm == comm; at--) {
+            if (state->lookers[at] == peer)
+                drop_looker(state, at);
+        }
     }
 }
 
