@@ -1,6 +1,10 @@
 /* Which device each rank gets. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,30 +33,60 @@ static void list_best(launch_devices *out)
     tsr_device_list_finish(&list);
 }
 
+/* Drivers take their time with many GPUs, and some hang. */
+#ifndef LIST_MOST_MS
+#define LIST_MOST_MS 30000
+#endif
+
+static bool answers_in_time(int from)
+{
+    struct pollfd poll_one = {.fd = from, .events = POLLIN};
+    int ready;
+    do
+        ready = poll(&poll_one, 1, LIST_MOST_MS);
+    while (ready < 0 && errno == EINTR);
+    return ready > 0;
+}
+
+static void list_and_write(int to, pid_t launcher)
+{
+    launch_devices found = {0};
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != launcher)
+        _exit(1);
+    list_best(&found);
+    ssize_t written = write(to, &found, sizeof found);
+    _exit(written == (ssize_t)sizeof found ? 0 : 1);
+}
+
 /* In a process of its own: drivers start threads, and some crash. Finding none is no error. */
 static void list_apart(launch_devices *out)
 {
     int ends[2];
     if (pipe(ends) != 0)
         return;
-    pid_t child = fork();
+    const pid_t launcher = getpid(), child = fork();
     if (child == 0) {
         close(ends[0]);
-        list_best(out);
-        ssize_t written = write(ends[1], out, sizeof *out);
-        _exit(written == (ssize_t)sizeof *out ? 0 : 1);
+        list_and_write(ends[1], launcher);
     }
     close(ends[1]);
     launch_devices found = {0};
     size_t got = 0;
+    const bool answers = child > 0 && answers_in_time(ends[0]);
     for (ssize_t count = 1;
-         child > 0 && count > 0 && got<sizeof found; got += count> 0 ? (size_t)count : 0)
+         answers && count > 0 && got<sizeof found; got += count> 0 ? (size_t)count : 0)
         count = read(ends[0], (char *)&found + got, sizeof found - got);
     close(ends[0]);
-    if (child > 0)
+    if (child > 0) {
+        kill(child, SIGKILL); /* also one that hangs in its driver after it has answered */
         (void)waitpid(child, NULL, 0);
+    }
     if (got == sizeof found && found.count >= 0 && found.count <= LAUNCH_MAX_RANKS)
         *out = found;
+    if (child > 0 && !answers)
+        cli_say("launch: no list of devices within %d s: a driver hangs, perhaps; every rank gets "
+                "the best device, unless --device-map names others",
+                LIST_MOST_MS / 1000);
 }
 
 static int read_map(const char *map, launch_devices *out)

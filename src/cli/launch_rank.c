@@ -42,6 +42,10 @@ static void become(const start *how)
         if (null > 0)
             close(null);
     }
+    /* With stty tostop, one that writes to it as well, and nothing would ever go on: ranks are in
+     * the background also where their launcher is not. */
+    if (how->outputs[0] < 0 && (isatty(1) || isatty(2)))
+        (void)signal(SIGTTOU, SIG_IGN);
     sigaction(SIGPIPE, &how->inherited->pipe, NULL);
     sigaction(SIGALRM, &how->inherited->alarm, NULL);
     sigprocmask(SIG_SETMASK, &how->inherited->mask, NULL);

@@ -1,9 +1,13 @@
 /* Output that nobody reads, or somebody later. */
 #define _XOPEN_SOURCE 700 /* posix_openpt */
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "launch/launched.h"
@@ -72,11 +76,17 @@ START_TEST(ends_where_nobody_reads)
 }
 END_TEST
 
-/* A terminal that has room for less than a line says that it can be written to. */
-START_TEST(ends_where_a_terminal_is_stuck)
+static int open_screen(void)
 {
     int screen = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
     ck_assert(screen >= 0 && grantpt(screen) == 0 && unlockpt(screen) == 0);
+    return screen;
+}
+
+/* A terminal that has room for less than a line says that it can be written to. */
+START_TEST(ends_where_a_terminal_is_stuck)
+{
+    int screen = open_screen();
     output_to = open(ptsname(screen), O_RDWR | O_NOCTTY);
     ck_assert_int_ge(output_to, 0);
     launched job = start_ready("-n~2~--grace~1~sh~-c~echo $$ >$FOLDER/pid.$RANK; exec yes");
@@ -93,6 +103,42 @@ START_TEST(ends_where_a_terminal_is_stuck)
     assert_gone("pid.1");
     done(&job);
     close(output_to);
+    close(screen);
+}
+END_TEST
+
+/* A terminal stops who writes to it from its background, where ranks are. */
+START_TEST(writes_to_a_terminal_that_stops)
+{
+    int screen = open_screen(), status;
+    char text[4096] = "";
+    size_t used = 0;
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        struct termios settings;
+        setsid();
+        int terminal = open(ptsname(screen), O_RDWR); /* becomes that of the session */
+        tcgetattr(terminal, &settings);
+        settings.c_lflag |= TOSTOP;
+        tcsetattr(terminal, TCSANOW, &settings);
+        for (int i = 0; i < 3; i++)
+            dup2(terminal, i);
+        execl(TEST_TOOL, TEST_TOOL, "launch", "--ranks=1", "--no-prefix", "sh", "-c",
+              "echo out; echo err >&2; echo went on", (char *)NULL);
+        _exit(99);
+    }
+    struct pollfd ready = {.fd = screen, .events = POLLIN};
+    while (strstr(text, "went on") == NULL && poll(&ready, 1, 2000) > 0) {
+        ssize_t got = read(screen, text + used, sizeof text - 1 - used);
+        ck_assert_int_gt(got, 0);
+        used += (size_t)got;
+    }
+    if (strstr(text, "went on") == NULL)
+        kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_str_eq(text, "out\r\nerr\r\nwent on\r\n");
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     close(screen);
 }
 END_TEST
@@ -123,5 +169,6 @@ TESTS(unread)
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_loop_test(tests, ends_where_nobody_reads, 0, (int)(sizeof unread / sizeof unread[0]));
     tcase_add_test(tests, ends_where_a_terminal_is_stuck);
+    tcase_add_test(tests, writes_to_a_terminal_that_stops);
     tcase_add_loop_test(tests, waits_for_who_reads_late, 0, 2);
 }

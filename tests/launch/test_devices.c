@@ -1,0 +1,89 @@
+/* Which device each rank gets: the launcher's part of it, with drivers that the tests stand in for.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/launch.h"
+#include "support/check_main.h"
+#include "tessera/device.h"
+
+static enum { LISTS, HANGS, CRASHES } driver;
+static tsr_device_info devices[4];
+static int device_count;
+
+tsr_status tsr_device_list_init(tsr_device_list *list)
+{
+    if (driver == HANGS)
+        pause();
+    if (driver == CRASHES)
+        raise(SIGKILL);
+    *list = (tsr_device_list){.devices = devices, .count = device_count};
+    return TSR_OK;
+}
+
+void tsr_device_list_finish(tsr_device_list *list)
+{
+    *list = (tsr_device_list){0};
+}
+
+static launch_devices find(const char *map)
+{
+    launch_devices found = {0};
+    ck_assert_int_eq(launch_devices_find(map, &found), CLI_DONE);
+    return found;
+}
+
+static void add(tsr_device_type type, bool usable)
+{
+    devices[device_count] =
+        (tsr_device_info){.index = device_count, .type = type, .usable = usable};
+    device_count++;
+}
+
+START_TEST(takes_the_best_type)
+{
+    add(TSR_DEVICE_CPU, true);
+    add(TSR_DEVICE_DISCRETE, false);
+    launch_devices found = find("auto");
+    ck_assert_int_eq(found.count, 1);
+    ck_assert_int_eq(found.indices[0], 0);
+    add(TSR_DEVICE_DISCRETE, true);
+    add(TSR_DEVICE_DISCRETE, true);
+    found = find("auto");
+    ck_assert_int_eq(found.count, 2);
+    ck_assert_int_eq(found.indices[0], 2);
+    ck_assert_int_eq(found.indices[1], 3);
+}
+END_TEST
+
+START_TEST(goes_on_without_devices)
+{
+    static const int drivers[] = {LISTS, CRASHES, HANGS};
+    driver = drivers[_i];
+    if (driver != LISTS)
+        add(TSR_DEVICE_CPU, true);
+    ck_assert_int_eq(find("auto").count, 0);
+    ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1); /* and without what looked for them */
+}
+END_TEST
+
+START_TEST(takes_what_was_asked_for)
+{
+    driver = HANGS;
+    launch_devices found = find("3,0,3");
+    ck_assert_int_eq(found.count, 3);
+    ck_assert_int_eq(found.indices[0], 3);
+    ck_assert_int_eq(found.indices[1], 0);
+    ck_assert_int_eq(found.indices[2], 3);
+}
+END_TEST
+
+TESTS(devices)
+{
+    tcase_add_test(tests, takes_the_best_type);
+    tcase_add_loop_test(tests, goes_on_without_devices, 0, 3);
+    tcase_add_test(tests, takes_what_was_asked_for);
+}
