@@ -296,6 +296,53 @@ START_TEST(who_has_left_is_named)
 }
 END_TEST
 
+enum { MUCH = TSR__BOOT_MAX_BLOCK }; /* a few are more than a connection with such buffers takes */
+
+static tsr_status bring_much(int slot, void *user)
+{
+    static const uint8_t block[MUCH];
+    tsr__rendezvous *rendezvous;
+    tsr__boot_blocks blocks;
+    tsr__boot_limit limit = tsr__boot_limit_from_now(20 * TSR__SECOND);
+    (void)slot;
+    TSR__TRY(tsr__rendezvous_open(user, &rendezvous));
+    for (int fd = 3; fd < 64; fd++) /* loopback would take megabytes */
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){16384}, sizeof(int));
+    tsr_status status = tsr__rendezvous_exchange(rendezvous, block, sizeof block, &limit, &blocks);
+    if (status == TSR_OK)
+        tsr__boot_blocks_finish(&blocks);
+    tsr__rendezvous_close(&rendezvous);
+    return status;
+}
+
+/* The last rank reads its answer late. */
+START_TEST(who_has_its_answer_may_leave)
+{
+    enum { SIZE = 5, ANSWER = TSR__WIRE_HEADER + TSR__WIRE_SEAL + 4 * SIZE + 50 };
+    static uint8_t answer[ANSWER + (SIZE - 1) * MUCH];
+    prepare(SIZE, 20 * TSR__SECOND);
+    for (int rank = 0; rank < SIZE - 1; rank++)
+        job_start(rank, bring_much, &params[rank]);
+    tsr__wire_handshake handshake = {.rank = SIZE - 1, .size = SIZE};
+    uint8_t body[64], spoken[200], key[TSR__WIRE_MAC], message[200] = {0};
+    size_t spoken_size;
+    int fd = stranger_connect(port);
+    ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &(int){16384}, sizeof(int)), 0);
+    ck_assert_int_eq(stranger_join(fd, &handshake, params[1].token, body, spoken, &spoken_size),
+                     TSR__WIRE_WELCOME);
+    tsr__wire_prove("key", params[1].token, params[1].token_size, &handshake, key);
+    tsr__wire_header(TSR__WIRE_BLOCK, 50 + TSR__WIRE_SEAL, message);
+    tsr__wire_seal("rank", key, message, 0, message + TSR__WIRE_HEADER + 8, 50,
+                   message + TSR__WIRE_HEADER + 8 + 50);
+    stranger_send(fd, message, TSR__WIRE_HEADER + 50 + TSR__WIRE_SEAL);
+    for (int rank = 1; rank < SIZE - 1; rank++)
+        assert_end(rank, TSR_OK, "");
+    stranger_hear(fd, answer, sizeof answer);
+    assert_end(0, TSR_OK, "");
+    close(fd);
+}
+END_TEST
+
 START_TEST(rank_zero_that_has_left_is_named)
 {
     char expected[256];
@@ -446,6 +493,7 @@ TESTS(rendezvous)
     tcase_add_test(tests, others_need_a_token_too);
     tcase_add_test(tests, over_ipv6);
     tcase_add_test(tests, who_has_left_is_named);
+    tcase_add_test(tests, who_has_its_answer_may_leave);
     tcase_add_test(tests, rank_zero_that_has_left_is_named);
     tcase_add_test(tests, who_does_not_come_to_an_exchange_is_named);
     tcase_add_test(tests, what_was_asked_for_is_named);

@@ -148,6 +148,16 @@ static tsr_status hear(tsr__peers *peers, int index)
     return TSR_OK;
 }
 
+void tsr__peers_lose(tsr__peers *peers, int32_t rank, const char *why)
+{
+    const bool early = peers->ranks[rank]->channel.sending;
+    if (peers->lost_rank >= 0 && (peers->lost_early || !early))
+        return;
+    peers->lost_rank = rank;
+    peers->lost_why = why;
+    peers->lost_early = early;
+}
+
 /* A rank that has joined: its block comes in, or our answer goes out, or it is gone. */
 static tsr_status serve(tsr__peers *peers, int32_t rank)
 {
@@ -161,10 +171,7 @@ static tsr_status serve(tsr__peers *peers, int32_t rank)
     if (event != TSR__CHANNEL_CLOSED && event != TSR__CHANNEL_BAD)
         return TSR_OK;
     if (peers->listener < 0) {
-        if (peers->lost_rank < 0) {
-            peers->lost_rank = rank;
-            peers->lost_why = why;
-        }
+        tsr__peers_lose(peers, rank, why);
     } else { /* it may come again */
         tsr__log(TSR_LOG_WARNING, "rendezvous: rank %" PRId32 " at %s left: %s", rank,
                  peer->channel.peer, why);

@@ -36,6 +36,7 @@ typedef struct tsr__peers {
     /* Set when a rank that had joined is gone and none can come any more. */
     int32_t lost_rank; /* −1: none */
     const char *lost_why;
+    bool lost_early; /* before it had all that was sent to it */
 
     struct pollfd *polls; /* room for everyone */
     tsr__peer **polled;
@@ -44,6 +45,9 @@ typedef struct tsr__peers {
 /* Waits for events until the deadline at most, and deals with them. `accepting` says whether ranks
  * may still come. TSR_OK unless memory is out. */
 tsr_status tsr__peers_step(tsr__peers *peers, uint64_t deadline_ns) TSR_NODISCARD;
+
+/* Notes that a rank is gone. The first counts, or the first of those that have missed something. */
+void tsr__peers_lose(tsr__peers *peers, int32_t rank, const char *why);
 
 /* Forgets everyone who has not joined, and listens no more. */
 void tsr__peers_stop_listening(tsr__peers *peers);

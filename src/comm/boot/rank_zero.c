@@ -258,15 +258,15 @@ static tsr_status answer_all(tsr__peers *peers, const uint8_t *answer, uint64_t 
             if (peer == NULL) /* the others get their answer even so */
                 continue;
             tsr__channel_event event = tsr__channel_write(&peer->channel);
-            if (event == TSR__CHANNEL_CLOSED && peers->lost_rank < 0) {
-                peers->lost_rank = rank;
-                peers->lost_why = "the connection broke";
-            }
+            if (event == TSR__CHANNEL_CLOSED)
+                tsr__peers_lose(peers, rank, "the connection broke");
             if (event == TSR__CHANNEL_MORE)
                 slow = rank;
         }
+        /* Who has its answer may leave while others still get theirs: it was the last exchange, or
+         * the next one fails. */
         if (slow == 0)
-            return peers->lost_rank >= 0 ? fail_lost(peers) : TSR_OK;
+            return peers->lost_early ? fail_lost(peers) : TSR_OK;
         if (tsr__now_ns() >= limit->deadline_ns)
             return tsr__fail(TSR_ERR_TIMEOUT,
                              "rendezvous: after %.1f s rank %" PRId32
