@@ -48,6 +48,17 @@ static bool answers_in_time(int from)
     return ready > 0;
 }
 
+static bool read_all(int from, void *out, size_t size_bytes)
+{
+    for (size_t got = 0; got < size_bytes;) {
+        ssize_t count = read(from, (char *)out + got, size_bytes - got);
+        if (count == 0 || (count < 0 && errno != EINTR))
+            return false;
+        got += count > 0 ? (size_t)count : 0;
+    }
+    return true;
+}
+
 static void list_and_write(int to, pid_t launcher)
 {
     launch_devices found = {0};
@@ -71,17 +82,14 @@ static void list_apart(launch_devices *out)
     }
     close(ends[1]);
     launch_devices found = {0};
-    size_t got = 0;
     const bool answers = child > 0 && answers_in_time(ends[0]);
-    for (ssize_t count = 1;
-         answers && count > 0 && got<sizeof found; got += count> 0 ? (size_t)count : 0)
-        count = read(ends[0], (char *)&found + got, sizeof found - got);
+    const bool is_whole = answers && read_all(ends[0], &found, sizeof found);
     close(ends[0]);
     if (child > 0) {
-        kill(child, SIGKILL); /* also one that hangs in its driver after it has answered */
+        (void)kill(child, SIGKILL); /* also one that hangs in its driver after it has answered */
         (void)waitpid(child, NULL, 0);
     }
-    if (got == sizeof found && found.count >= 0 && found.count <= LAUNCH_MAX_RANKS)
+    if (is_whole && found.count >= 0 && found.count <= LAUNCH_MAX_RANKS)
         *out = found;
     if (child > 0 && !answers)
         cli_say("launch: no list of devices within %d s: a driver hangs, perhaps; every rank gets "
