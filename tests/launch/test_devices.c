@@ -10,7 +10,9 @@
 #include "support/check_main.h"
 #include "tessera/device.h"
 
-static enum { LISTS, HANGS, CRASHES } driver;
+typedef enum driver_kind { LISTS, HANGS, CRASHES } driver_kind;
+
+static driver_kind driver;
 static tsr_device_info devices[4];
 static int device_count;
 
@@ -61,7 +63,7 @@ END_TEST
 
 START_TEST(goes_on_without_devices)
 {
-    static const int drivers[] = {LISTS, CRASHES, HANGS};
+    static const driver_kind drivers[] = {LISTS, CRASHES, HANGS};
     driver = drivers[_i];
     if (driver != LISTS)
         add(TSR_DEVICE_CPU, true);
