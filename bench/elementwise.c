@@ -10,6 +10,13 @@
 #define COUNT ((uint64_t)1 << 22)
 #define COLUMNS 2048
 #define SHORT_ROW 512
+#define EPSILON 1e-5F
+
+/* Of a row that is normalised. */
+typedef struct row_stats {
+    double mean, factor;    /* what is subtracted, and then what is multiplied by */
+    double incoming, slope; /* the means of g = dy · weight, and of g times the normalised row */
+} row_stats;
 
 typedef struct operands {
     bench_context *context;
@@ -17,8 +24,10 @@ typedef struct operands {
     float *a, *b, *y;
     void *bytes;
     tsr_tensor *device_a, *device_b, *device_y;
-    tsr_tensor *device_labels; /* of cross-entropy */
-    double sum;                /* over the current row */
+    tsr_tensor *device_labels;               /* of cross-entropy */
+    tsr_tensor *device_weight, *device_bias; /* of normalisation: b's first rows */
+    row_stats *stats;                        /* of all rows, where asked for */
+    double sum;                              /* over the current row */
 } operands;
 
 /* One operation, and what it should have done in double precision. */
@@ -121,6 +130,95 @@ static double want_softmax_grad(operands *test, uint64_t i)
     return (double)test->a[i] * ((double)test->b[i] - test->sum);
 }
 
+static row_stats stats_of_row(const operands *test, const float *x, const float *dy, bool centred)
+{
+    row_stats stats = {0};
+    uint64_t columns = (uint64_t)test->op->columns;
+    double each = 1 / (double)columns, squares = 0;
+    for (uint64_t j = 0; j < columns && centred; j++)
+        stats.mean += (double)x[j] * each;
+    for (uint64_t j = 0; j < columns; j++)
+        squares += ((double)x[j] - stats.mean) * ((double)x[j] - stats.mean) * each;
+    stats.factor = 1 / sqrt(squares + (double)EPSILON);
+    for (uint64_t j = 0; j < columns; j++) {
+        double g = (double)dy[j] * (double)test->b[j] * each;
+        stats.incoming += g;
+        stats.slope += g * ((double)x[j] - stats.mean) * stats.factor;
+    }
+    return stats;
+}
+
+/* Made when first asked for. */
+static const row_stats *stats_of(operands *test, uint64_t row, bool centred)
+{
+    uint64_t columns = (uint64_t)test->op->columns, rows = COUNT / columns;
+    if (!test->stats) {
+        test->stats = cli_alloc(rows, sizeof *test->stats);
+        for (uint64_t r = 0; r < rows; r++)
+            test->stats[r] =
+                stats_of_row(test, test->a + r * columns, test->b + r * columns, centred);
+    }
+    return &test->stats[row];
+}
+
+static tsr_status layer_norm(tsr_stream *stream, operands *test)
+{
+    return tsr_layer_norm(stream, test->device_y, test->device_a, test->device_weight,
+                          test->device_bias, EPSILON);
+}
+
+static double want_layer_norm(operands *test, uint64_t i)
+{
+    uint64_t columns = (uint64_t)test->op->columns;
+    const row_stats *row = stats_of(test, i / columns, true);
+    return ((double)test->a[i] - row->mean) * row->factor * (double)test->b[i % columns] +
+           (double)test->b[columns + i % columns];
+}
+
+static tsr_status rms_norm(tsr_stream *stream, operands *test)
+{
+    return tsr_rms_norm(stream, test->device_y, test->device_a, test->device_weight, EPSILON);
+}
+
+static double want_rms_norm(operands *test, uint64_t i)
+{
+    uint64_t columns = (uint64_t)test->op->columns;
+    return (double)test->a[i] * stats_of(test, i / columns, false)->factor *
+           (double)test->b[i % columns];
+}
+
+static tsr_status layer_norm_grad(tsr_stream *stream, operands *test)
+{
+    return tsr_layer_norm_grad(stream, test->device_y, NULL, NULL, test->device_a, test->device_b,
+                               test->device_weight, EPSILON, false);
+}
+
+static double want_layer_norm_grad(operands *test, uint64_t i)
+{
+    uint64_t columns = (uint64_t)test->op->columns;
+    const row_stats *row = stats_of(test, i / columns, true);
+    double g = (double)test->b[i] * (double)test->b[i % columns];
+    double normalised = ((double)test->a[i] - row->mean) * row->factor;
+    return row->factor * (g - row->incoming - normalised * row->slope);
+}
+
+static tsr_status weight_grad(tsr_stream *stream, operands *test)
+{
+    return tsr_layer_norm_grad(stream, NULL, test->device_y, NULL, test->device_a, test->device_b,
+                               NULL, EPSILON, false);
+}
+
+static double want_weight_grad(operands *test, uint64_t column)
+{
+    double sum = 0;
+    for (uint64_t r = 0; r < COUNT / COLUMNS; r++) {
+        const row_stats *row = stats_of(test, r, true);
+        sum += (double)test->b[r * COLUMNS + column] *
+               ((double)test->a[r * COLUMNS + column] - row->mean) * row->factor;
+    }
+    return sum;
+}
+
 static int32_t label_of(const operands *test, uint64_t row)
 {
     return (int32_t)(row * 7 % (uint64_t)test->op->columns);
@@ -175,6 +273,10 @@ static const op ops[] = {
     {"softmax of rows", TSR_F32, SHORT_ROW, 1, 1, false, false, softmax, want_softmax, 32, 1.0 / SHORT_ROW},
     {"softmax of rows", TSR_F32, COLUMNS, 1, 1, false, false, softmax, want_softmax, 32, 1.0 / COLUMNS},
     {"softmax, gradient", TSR_F32, COLUMNS, 2, 1, false, false, softmax_grad, want_softmax_grad, 512, 8},
+    {"layer norm", TSR_F32, COLUMNS, 1, 1, false, false, layer_norm, want_layer_norm, 32, 1},
+    {"layer norm, gradient", TSR_F32, COLUMNS, 2, 1, false, false, layer_norm_grad, want_layer_norm_grad, 64, 1},
+    {"layer norm, weight's gradient", TSR_F32, COLUMNS, 2, 0, true, false, weight_grad, want_weight_grad, 512, 1},
+    {"rms norm", TSR_F32, COLUMNS, 1, 1, false, false, rms_norm, want_rms_norm, 32, 1},
     {"cross-entropy, gradient", TSR_F32, COLUMNS, 1, 1, false, true, cross_entropy, want_cross_entropy, 32, 1.0 / COLUMNS},
     {"sum of rows", TSR_F32, COLUMNS, 1, 0, true, false, row_sum, want_row_sum, 256, 1},
     {"sum of columns", TSR_F32, COLUMNS, 1, 0, true, false, column_sum, want_column_sum, 256, 1},
@@ -234,6 +336,8 @@ static bool create(operands *test)
         !create_input(test, 22, &test->b, &test->device_b) ||
         (test->op->labelled && !create_labels(test)))
         return false;
+    BENCH_TRY(context, tsr_tensor_select(test->device_b, 0, 0, &test->device_weight));
+    BENCH_TRY(context, tsr_tensor_select(test->device_b, 0, 1, &test->device_bias));
     BENCH_TRY(context, tsr_tensor_create(context->device, test->op->dtype,
                                          test->op->per_row ? 1 : 2, shape, &test->device_y));
     return true;
@@ -245,6 +349,9 @@ static void finish(operands *test)
     tsr_tensor_destroy(&test->device_b);
     tsr_tensor_destroy(&test->device_y);
     tsr_tensor_destroy(&test->device_labels);
+    tsr_tensor_destroy(&test->device_weight);
+    tsr_tensor_destroy(&test->device_bias);
+    free(test->stats);
     free(test->a);
     free(test->b);
     free(test->y);
@@ -306,8 +413,8 @@ static bool run(bench_context *context)
 
 const bench bench_elementwise = {
     .name = "elementwise",
-    .summary = "sums, activations, softmax, cross-entropy, their gradients, reductions; GB/s "
-               "against memory's own speed",
+    .summary = "sums, activations, softmax, norms, cross-entropy, their gradients, reductions; "
+               "GB/s against memory's own speed",
     .help =
         "Operations on random matrices [2048,2048] and [8192,512]: GB/s count each operand read "
         "and the result\n"

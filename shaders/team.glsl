@@ -4,7 +4,7 @@
 #ifndef TSR_TEAM_GLSL
 #define TSR_TEAM_GLSL
 
-// Of sums and of maxima, so that one call need not wait for the readers of the other.
+// Of two slots, so that a call need not wait for the readers of the one before.
 shared float team_parts[2 * WORKGROUP];
 shared float team_eighths[2 * 8];
 
@@ -25,15 +25,14 @@ float team_pair(float a, float b, bool largest)
     return largest ? max(a, b) : a + b;
 }
 
-// `largest` is a constant; once per value of it, from uniform control flow.
-float team_combine(vec4 mine, bool largest)
+// `largest` and `slot` are constants; slots take turns. From uniform control flow.
+float team_combine(vec4 mine, bool largest, uint slot)
 {
     float value = team_pair(team_pair(mine.x, mine.z, largest),
                             team_pair(mine.y, mine.w, largest), largest);
     if (TEAM == 1u)
         return value;
-    uint own = largest ? WORKGROUP : 0u;
-    uint team = own + gl_LocalInvocationID.x - team_member();
+    uint team = slot * WORKGROUP + gl_LocalInvocationID.x - team_member();
     team_parts[team + team_member()] = value;
     barrier();
     float eighths[8];
@@ -41,11 +40,11 @@ float team_combine(vec4 mine, bool largest)
         if (team_member() < 8u) {
             for (uint other = team_member() + 8u; other < TEAM; other += 8u)
                 value = team_pair(value, team_parts[team + other], largest);
-            team_eighths[(largest ? 8u : 0u) + team_member()] = value;
+            team_eighths[8u * slot + team_member()] = value;
         }
         barrier();
         [[unroll]] for (uint i = 0u; i < 8u; i++)
-            eighths[i] = team_eighths[(largest ? 8u : 0u) + i];
+            eighths[i] = team_eighths[8u * slot + i];
     } else {
         [[unroll]] for (uint i = 0u; i < 8u; i++)
             eighths[i] = team_parts[team + i];
@@ -59,12 +58,18 @@ float team_combine(vec4 mine, bool largest)
 
 float team_sum(vec4 mine)
 {
-    return team_combine(mine, false);
+    return team_combine(mine, false, 0u);
 }
 
 float team_max(vec4 mine)
 {
-    return team_combine(mine, true);
+    return team_combine(mine, true, 1u);
+}
+
+// For several sums: slots 0 and 1 by turns.
+float team_sum_in(uint slot, vec4 mine)
+{
+    return team_combine(mine, false, slot);
 }
 
 #endif

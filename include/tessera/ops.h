@@ -75,6 +75,34 @@ TSR_API TSR_NODISCARD tsr_status tsr_reduce(tsr_stream *stream, tsr_tensor *y, c
 TSR_API TSR_NODISCARD tsr_status tsr_argmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
                                             int dim);
 
+/* Normalisation -------------------------------------------------------------------------------- */
+
+/* Over the last dimension of x, as torch.nn.functional.layer_norm and rms_norm over one:
+ * layer_norm: y = (x − mean) / √(variance + epsilon) · weight + bias, the variance biased (over n);
+ * rms_norm: y = x / √(mean of x² + epsilon) · weight.
+ * weight and bias are [n] for rows of n elements, or NULL: 1 and 0. epsilon is at least 2^-126.
+ * Sums are in f32, in an order that is the same on every run; the variance is taken about the mean,
+ * which may be large next to it. y may be x. */
+TSR_API TSR_NODISCARD tsr_status tsr_layer_norm(tsr_stream *stream, tsr_tensor *y,
+                                                const tsr_tensor *x, const tsr_tensor *weight,
+                                                const tsr_tensor *bias, float epsilon);
+TSR_API TSR_NODISCARD tsr_status tsr_rms_norm(tsr_stream *stream, tsr_tensor *y,
+                                              const tsr_tensor *x, const tsr_tensor *weight,
+                                              float epsilon);
+/* The gradients of those from x, dy, weight and epsilon: nothing of the forward call is kept. With
+ * n what x is normalised to, dweight = Σ dy·n and dbias = Σ dy over all rows, which are 0 over
+ * none; `accumulate` adds them to what is there. dx, dweight and dbias may be NULL where they are
+ * not wanted, not all of them. dx may be x or dy. */
+TSR_API TSR_NODISCARD tsr_status tsr_layer_norm_grad(tsr_stream *stream, tsr_tensor *dx,
+                                                     tsr_tensor *dweight, tsr_tensor *dbias,
+                                                     const tsr_tensor *x, const tsr_tensor *dy,
+                                                     const tsr_tensor *weight, float epsilon,
+                                                     bool accumulate);
+TSR_API TSR_NODISCARD tsr_status tsr_rms_norm_grad(tsr_stream *stream, tsr_tensor *dx,
+                                                   tsr_tensor *dweight, const tsr_tensor *x,
+                                                   const tsr_tensor *dy, const tsr_tensor *weight,
+                                                   float epsilon, bool accumulate);
+
 /* Softmax and losses
  * -------------------------------------------------------------------------------------------- */
 

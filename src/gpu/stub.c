@@ -87,6 +87,16 @@ TSR__ABSENT(tsr_activate_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_ten
 TSR__ABSENT(tsr_reduce, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim,
             tsr_reduction reduction, bool accumulate)
 TSR__ABSENT(tsr_argmax, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim)
+TSR__ABSENT(tsr_layer_norm, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+            const tsr_tensor *weight, const tsr_tensor *bias, float epsilon)
+TSR__ABSENT(tsr_rms_norm, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+            const tsr_tensor *weight, float epsilon)
+TSR__ABSENT(tsr_layer_norm_grad, tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
+            tsr_tensor *dbias, const tsr_tensor *x, const tsr_tensor *dy, const tsr_tensor *weight,
+            float epsilon, bool accumulate)
+TSR__ABSENT(tsr_rms_norm_grad, tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
+            const tsr_tensor *x, const tsr_tensor *dy, const tsr_tensor *weight, float epsilon,
+            bool accumulate)
 TSR__ABSENT(tsr_softmax, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
 TSR__ABSENT(tsr_log_softmax, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
 TSR__ABSENT(tsr_softmax_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *y,

@@ -88,7 +88,7 @@ START_TEST(elementwise_and_batched_verify)
 {
     int count;
     json_decref(bench_result_run_on_device("bench elementwise --json --time 0.001", &count));
-    ck_assert_int_eq(count, 13);
+    ck_assert_int_eq(count, 17);
     json_decref(bench_result_run_on_device(
         "bench batched --json --time 0.001 --dtype f32 --dtype bf16", &count));
     ck_assert_int_eq(count, 6);

@@ -43,6 +43,10 @@ START_TEST(everything_is_unsupported)
     SAYS_SO(tsr_activate_grad, NULL, NULL, NULL, NULL, TSR_ACT_NONE);
     SAYS_SO(tsr_reduce, NULL, NULL, NULL, 0, TSR_REDUCE_SUM, false);
     SAYS_SO(tsr_argmax, NULL, NULL, NULL, 0);
+    SAYS_SO(tsr_layer_norm, NULL, NULL, NULL, NULL, NULL, 0);
+    SAYS_SO(tsr_rms_norm, NULL, NULL, NULL, NULL, 0);
+    SAYS_SO(tsr_layer_norm_grad, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, false);
+    SAYS_SO(tsr_rms_norm_grad, NULL, NULL, NULL, NULL, NULL, NULL, 0, false);
     SAYS_SO(tsr_softmax, NULL, NULL, NULL);
     SAYS_SO(tsr_log_softmax, NULL, NULL, NULL);
     SAYS_SO(tsr_softmax_grad, NULL, NULL, NULL, NULL);

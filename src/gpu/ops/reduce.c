@@ -4,10 +4,11 @@
  * values of a row are then a shorter row, and so on. A chunk is folded by the tree of
  * shaders/reduce.glsl. So the order of additions depends on the shape only: not on strides, nor on
  * which kernel runs, nor on the device. */
-#include "shaders/params/reduce.h"
+#include "gpu/ops/reduce.h"
+
 #include "gpu/ops/folds.h"
 #include "gpu/ops/packets.h"
-#include "gpu/ops/rows.h"
+#include "shaders/params/reduce.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
@@ -28,7 +29,7 @@ typedef struct folding {
     bool accumulate;
     tsr__buffer *scratch;
     uint64_t parts_offset, parts_bytes; /* what of it folds.h's columns may have */
-    tsr__dispatches list;
+    tsr__dispatches *list;
 } folding;
 
 static bool is_argmax(const folding *fold)
@@ -142,7 +143,7 @@ static tsr_status add_columns(folding *fold, const tsr__fold *own, const place *
         out.layout.strides[d] = params->y_strides[d];
         stride *= (int)params->shape[d];
     }
-    TSR__TRY(tsr__fold_columns_add(&fold->list, own, parts.address, parts.access));
+    TSR__TRY(tsr__fold_columns_add(fold->list, own, parts.address, parts.access));
     return add_pass(fold, &parts, &out, 1);
 }
 
@@ -188,7 +189,7 @@ static tsr_status add_pass(folding *fold, const place *x, const place *y, uint32
                          .x = dispatch.access[0],
                          .y = dispatch.access[1]};
         if (tsr__fold_rows_suit(&own)) {
-            TSR__TRY(tsr__fold_rows_add(&fold->list, &own));
+            TSR__TRY(tsr__fold_rows_add(fold->list, &own));
             continue;
         }
         if (tsr__fold_columns_suit(&own) &&
@@ -201,7 +202,7 @@ static tsr_status add_pass(folding *fold, const place *x, const place *y, uint32
             choose_argmax(&dispatch, &params, x, y, form);
         else
             choose_reduce(&dispatch, &params, fold, x, y, form, takes_columns(&piece, x, params.x));
-        TSR__TRY(tsr__dispatches_add(&fold->list, &dispatch));
+        TSR__TRY(tsr__dispatches_add(fold->list, &dispatch));
     }
     return TSR_OK;
 }
@@ -311,7 +312,7 @@ static tsr_status add_passes(folding *fold, const char *op, place *x, const plac
     return add_pass(fold, x, y, unit);
 }
 
-static tsr_status run(folding *fold, const char *op, tsr_tensor *y, const tsr_layout *y_rows,
+static tsr_status add(folding *fold, const char *op, tsr_tensor *y, const tsr_layout *y_rows,
                       const tsr_tensor *x, int dim)
 {
     place from = {
@@ -328,11 +329,32 @@ static tsr_status run(folding *fold, const char *op, tsr_tensor *y, const tsr_la
     };
     if (tsr_layout_count(&to.layout) == 0)
         return TSR_OK;
-    tsr_status status = add_passes(fold, op, &from, &to);
+    return add_passes(fold, op, &from, &to);
+}
+
+static tsr_status run(folding *fold, const char *op, tsr_tensor *y, const tsr_layout *y_rows,
+                      const tsr_tensor *x, int dim)
+{
+    tsr__dispatches list = {0};
+    fold->list = &list;
+    tsr_status status = add(fold, op, y, y_rows, x, dim);
     if (status == TSR_OK)
-        status = tsr__dispatches_record(&fold->list, fold->stream);
-    tsr__dispatches_finish(&fold->list);
+        status = tsr__dispatches_record(&list, fold->stream);
+    tsr__dispatches_finish(&list);
     return status;
+}
+
+tsr_status tsr__sum_columns_add(tsr__dispatches *list, tsr_stream *stream, const char *op,
+                                tsr_tensor *y, const tsr_tensor *x, bool accumulate)
+{
+    folding fold = {
+        .stream = stream,
+        .kind = TSR_REDUCE_KIND_SUM,
+        .scale = 1.0f,
+        .accumulate = accumulate,
+        .list = list,
+    };
+    return add(&fold, op, y, &y->layout, x, 0);
 }
 
 tsr_status tsr_reduce(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim,

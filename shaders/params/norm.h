@@ -1,0 +1,63 @@
+/* Push constants of layer and RMS normalisation, and of their gradients, row by row. */
+#ifndef TSR_PARAMS_NORM_H
+#define TSR_PARAMS_NORM_H
+
+#include "types.h"
+
+/* The rows of a plane: row r starts r / inner · strides[0] + r % inner · strides[1] elements from
+ * `at`, and its elements are `step` bytes apart. */
+struct tsr_norm_rows {
+    TSR_ADDRESS at, step;
+    TSR_UINT strides[2];
+};
+
+/* The type's name in both languages. */
+#ifdef __STDC_VERSION__
+#define TSR_NORM_ROWS struct tsr_norm_rows
+#else
+#define TSR_NORM_ROWS tsr_norm_rows
+#endif
+
+/* A row's statistics are four floats: 1 / √(variance + epsilon) and the mean in two parts, since
+ * one float is not enough for a mean that is large next to the deviation; 0, 0 for RMS. */
+#define TSR_NORM_STATS_BYTES 16u
+
+/* norm.comp; of weight and bias, one row for all. */
+struct tsr_norm_params {
+    TSR_NORM_ROWS x, y;
+    TSR_ADDRESS weight, weight_step;
+    TSR_ADDRESS bias, bias_step;
+    TSR_ADDRESS stats; /* of the first row */
+    TSR_UINT count;    /* elements in a row */
+    TSR_UINT rows, inner;
+    TSR_FLOAT epsilon;
+};
+TSR_PUSH_CHECK(tsr_norm_params);
+
+/* What it writes, a specialization constant. */
+#define TSR_NORM_RESULT 0u
+#define TSR_NORM_STATS 1u
+
+/* norm_grad.comp */
+struct tsr_norm_grad_params {
+    TSR_NORM_ROWS x, dy, dx;
+    TSR_ADDRESS weight, weight_step;
+    TSR_ADDRESS stats;
+    TSR_UINT count;
+    TSR_UINT rows, inner;
+};
+TSR_PUSH_CHECK(tsr_norm_grad_params);
+
+/* norm_columns.comp: for each chunk of rows, a row of f32 sums, row-major. */
+struct tsr_norm_columns_params {
+    TSR_NORM_ROWS x, dy;
+    TSR_ADDRESS stats;
+    TSR_ADDRESS dweight, dbias; /* of the first chunk; 0: not wanted */
+    TSR_UINT count;
+    TSR_UINT rows, inner;
+};
+TSR_PUSH_CHECK(tsr_norm_columns_params);
+
+#define TSR_NORM_CHUNK 32u /* rows */
+
+#endif
