@@ -34,9 +34,10 @@ struct tsr_norm_params {
 };
 TSR_PUSH_CHECK(tsr_norm_params);
 
-/* What it writes, a specialization constant. */
+/* What it writes, a specialization constant: */
 #define TSR_NORM_RESULT 0u
 #define TSR_NORM_STATS 1u
+#define TSR_NORM_GRADIENT 2u /* norm_short.comp only */
 
 /* norm_grad.comp */
 struct tsr_norm_grad_params {

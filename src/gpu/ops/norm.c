@@ -3,6 +3,7 @@
 
 #include <float.h>
 
+#include "gpu/ops/norm_short.h"
 #include "gpu/ops/walk.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
@@ -113,6 +114,11 @@ bool tsr__norm_next(tsr__norm_walk *walk, tsr__norm_plane *plane)
     return true;
 }
 
+uint64_t tsr__norm_stats_address(const tsr__norm_plane *plane, const tsr__buffer *stats)
+{
+    return stats->address + plane->first * TSR_NORM_STATS_BYTES;
+}
+
 uint32_t tsr__norm_dtype(const tsr_tensor *tensor)
 {
     return tensor ? (uint32_t)tensor->layout.dtype : 0;
@@ -132,6 +138,9 @@ void tsr__norm_vector(const tsr_tensor *vector, uint64_t *address, uint64_t *ste
 static tsr_status add(tsr__dispatches *list, const tsr__norm *norm, const tsr__norm_plane *plane,
                       tsr__buffer *stats)
 {
+    uint32_t output = stats ? TSR_NORM_STATS : TSR_NORM_RESULT;
+    if (tsr__norm_short_suit(norm, plane, output))
+        return tsr__norm_short_add(list, norm, plane, output, stats);
     const tsr_tensor *x = norm->operand[0], *y = stats ? NULL : norm->operand[1];
     const tsr_tensor *weight = stats ? NULL : norm->weight, *bias = stats ? NULL : norm->bias;
     struct tsr_norm_params params = {
@@ -148,14 +157,14 @@ static tsr_status add(tsr__dispatches *list, const tsr__norm *norm, const tsr__n
         .spec_count = 9,
         .spec = {tsr__team_workgroup(team), team, tsr__norm_dtype(x), tsr__norm_dtype(y),
                  tsr__norm_dtype(weight), tsr__norm_dtype(bias), plane->form, norm->centred,
-                 stats ? TSR_NORM_STATS : TSR_NORM_RESULT},
+                 output},
         .push = &params,
         .push_bytes = sizeof params,
         .access_count = 2,
         .access = {tsr__read_of(x), stats ? tsr__write_buffer(stats) : tsr__write_of(y)},
     };
     if (stats)
-        params.stats = stats->address + plane->first * TSR_NORM_STATS_BYTES;
+        params.stats = tsr__norm_stats_address(plane, stats);
     tsr__norm_vector(weight, &params.weight, &params.weight_step, &dispatch);
     tsr__norm_vector(bias, &params.bias, &params.bias_step, &dispatch);
     tsr__groups_for(plane->rows, tsr__team_workgroup(team) / team, dispatch.groups);

@@ -49,6 +49,9 @@ typedef struct tsr__norm_walk {
 void tsr__norm_walk_init(tsr__norm_walk *walk, const tsr__norm *norm, uint64_t most_rows);
 bool tsr__norm_next(tsr__norm_walk *walk, tsr__norm_plane *plane);
 
+/* Of the statistics of a plane's first row, in a buffer with those of all rows. */
+uint64_t tsr__norm_stats_address(const tsr__norm_plane *plane, const tsr__buffer *stats);
+
 /* A dtype as specialization constant: 0 where there is no tensor. */
 uint32_t tsr__norm_dtype(const tsr_tensor *tensor);
 
@@ -57,7 +60,7 @@ uint32_t tsr__norm_dtype(const tsr_tensor *tensor);
 void tsr__norm_vector(const tsr_tensor *vector, uint64_t *address, uint64_t *step,
                       tsr__dispatch *dispatch);
 
-/* Adds the rows' statistics, which go to `stats`, room for those of all rows. */
+/* Adds what writes the statistics of the plane's rows. */
 tsr_status tsr__norm_stats_add(tsr__dispatches *list, const tsr__norm *norm,
                                const tsr__norm_plane *plane, tsr__buffer *stats) TSR_NODISCARD;
 

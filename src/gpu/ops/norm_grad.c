@@ -3,6 +3,7 @@
  * chunks. */
 #include "base/checked.h"
 #include "gpu/ops/norm.h"
+#include "gpu/ops/norm_short.h"
 #include "gpu/ops/reduce.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
@@ -80,7 +81,7 @@ static tsr_status add_columns(gradient *g, const tsr__norm_plane *plane, uint64_
     struct tsr_norm_columns_params params = {
         .x = plane->operand[0],
         .dy = plane->operand[1],
-        .stats = g->stats->address + plane->first * TSR_NORM_STATS_BYTES,
+        .stats = tsr__norm_stats_address(plane, g->stats),
         .count = tsr__norm_columns(&g->norm),
         .rows = plane->rows,
         .inner = plane->inner,
@@ -108,12 +109,14 @@ static tsr_status add_columns(gradient *g, const tsr__norm_plane *plane, uint64_
 
 static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
 {
+    if (tsr__norm_short_suit(&g->norm, plane, TSR_NORM_GRADIENT))
+        return tsr__norm_short_add(&g->list, &g->norm, plane, TSR_NORM_GRADIENT, NULL);
     const tsr_tensor *x = g->norm.operand[0], *dy = g->norm.operand[1];
     struct tsr_norm_grad_params params = {
         .x = plane->operand[0],
         .dy = plane->operand[1],
         .dx = plane->operand[2],
-        .stats = g->stats->address + plane->first * TSR_NORM_STATS_BYTES,
+        .stats = tsr__norm_stats_address(plane, g->stats),
         .count = tsr__norm_columns(&g->norm),
         .rows = plane->rows,
         .inner = plane->inner,
@@ -173,8 +176,10 @@ static tsr_status add_dispatches(gradient *g, tsr_stream *stream)
     TSR__TRY(prepare(g, stream));
     tsr__norm_walk_init(&walk, &g->norm, most_rows(g));
     while (tsr__norm_next(&walk, &plane)) {
-        TSR__TRY(tsr__norm_stats_add(&g->list, &g->norm, &plane, g->stats));
-        if (g->dweight || g->dbias)
+        bool columns = g->dweight || g->dbias;
+        if (columns || !tsr__norm_short_suit(&g->norm, &plane, TSR_NORM_GRADIENT))
+            TSR__TRY(tsr__norm_stats_add(&g->list, &g->norm, &plane, g->stats));
+        if (columns)
             TSR__TRY(add_columns(g, &plane, chunk));
         if (g->dx)
             TSR__TRY(add_dx(g, &plane));

@@ -23,44 +23,42 @@ static uint32_t longest(const tsr__softmax_rows *work)
     return (uint64_t)work->rows * work->count >= MANY_ELEMENTS ? 2048 : 1024;
 }
 
-/* The fewest units that cover a row, of those that have pipelines: each choice is a third or a half
- * more than the one before, so half of them are no longer than a row. 0 where none does. */
-static uint32_t units_of(const tsr__softmax_rows *work)
+tsr__short_rows tsr__short_rows_of(const tsr__softmax_rows *work, uint32_t most)
 {
+    /* Each a third or a half more than the one before, so half of them are no longer than a row. */
     static const uint32_t choices[] = {4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128};
-    uint32_t unit = unit_of(work);
+    const uint32_t unit = unit_of(work);
 
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
-        uint32_t most = choices[i] * unit;
-        if (most >= work->count)
-            return most / 2 <= work->count && most <= longest(work) ? choices[i] : 0;
+        const uint32_t covered = choices[i] * unit;
+        if (covered < work->count)
+            continue;
+        if (covered / 2 > work->count || covered > most || work->rows > MOST_ROWS ||
+            (uint64_t)work->rows * work->count < FEWEST_ELEMENTS ||
+            !tsr__softmax_operands_suit(work))
+            break;
+        return (tsr__short_rows){choices[i], covered - work->count};
     }
-    return 0;
+    return (tsr__short_rows){0};
 }
 
-static uint32_t overlap_of(const tsr__softmax_rows *work)
+uint32_t tsr__short_rows_form(tsr__short_rows rows, const tsr__softmax_operand *operand)
 {
-    return units_of(work) * unit_of(work) - work->count;
+    tsr__softmax_operand second = *operand;
+
+    second.address += rows.overlap * tsr_dtype_size(operand->dtype);
+    return tsr__min_u32(tsr__softmax_alignment(operand), tsr__softmax_alignment(&second));
 }
 
 bool tsr__softmax_short_suit(const tsr__softmax_rows *work)
 {
-    return tsr__softmax_operands_suit(work) && work->rows <= MOST_ROWS &&
-           (uint64_t)work->rows * work->count >= FEWEST_ELEMENTS && units_of(work) > 0;
-}
-
-/* Of the first elements of both halves. */
-static uint32_t form_of(const tsr__softmax_rows *work, const tsr__softmax_operand *operand)
-{
-    tsr__softmax_operand second = *operand;
-
-    second.address += overlap_of(work) * tsr_dtype_size(operand->dtype);
-    return tsr__min_u32(tsr__softmax_alignment(operand), tsr__softmax_alignment(&second));
+    return tsr__short_rows_of(work, longest(work)).units > 0;
 }
 
 tsr_status tsr__softmax_short_add(tsr__dispatches *list, const tsr__softmax_rows *work)
 {
-    uint32_t lanes = work->device->info.subgroup_size;
+    const uint32_t lanes = work->device->info.subgroup_size;
+    const tsr__short_rows rows = tsr__short_rows_of(work, longest(work));
     struct tsr_softmax_short_push push = {
         .identity = {TSR_IDENTITY_8},
         .a = work->a.address,
@@ -70,14 +68,15 @@ tsr_status tsr__softmax_short_add(tsr__dispatches *list, const tsr__softmax_rows
         .b_row = (uint32_t)work->b.stride,
         .y_row = (uint32_t)work->y.stride,
         .rows = work->rows,
-        .overlap = overlap_of(work),
+        .overlap = rows.overlap,
     };
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_SOFTMAX_SHORT,
         .spec_count = 10,
-        .spec = {SUBGROUPS * lanes, lanes, units_of(work), work->function, (uint32_t)work->y.dtype,
-                 (uint32_t)work->a.dtype, (uint32_t)work->b.dtype, form_of(work, &work->y),
-                 form_of(work, &work->a), form_of(work, &work->b)},
+        .spec = {SUBGROUPS * lanes, lanes, rows.units, work->function, (uint32_t)work->y.dtype,
+                 (uint32_t)work->a.dtype, (uint32_t)work->b.dtype,
+                 tsr__short_rows_form(rows, &work->y), tsr__short_rows_form(rows, &work->a),
+                 tsr__short_rows_form(rows, &work->b)},
         .push = &push,
         .push_bytes = sizeof push,
         .groups = {tsr__div_up_u32(work->rows, SUBGROUPS), 1, 1},
