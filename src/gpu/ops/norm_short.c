@@ -6,7 +6,7 @@
 
 enum {
     SUBGROUPS = 8, /* of a workgroup: as many as the identity table counts */
-    MANY_ELEMENTS = 1 << 19,
+    MANY_ELEMENTS = 1 << 20,
 };
 
 /* The longest row for which few elements are worth the pipeline, and the longest at all: those
