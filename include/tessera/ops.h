@@ -90,7 +90,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_rms_norm(tsr_stream *stream, tsr_tensor *y,
                                               const tsr_tensor *x, const tsr_tensor *weight,
                                               float epsilon);
 /* The gradients of those from x, dy, weight and epsilon: nothing of the forward call is kept. With
- * n what x is normalised to, dweight = Σ dy·n and dbias = Σ dy over all rows, which are 0 over
+ * z what x is normalised to, dweight = Σ dy·z and dbias = Σ dy over all rows, which are 0 over
  * none; `accumulate` adds them to what is there. dx, dweight and dbias may be NULL where they are
  * not wanted, not all of them. dx may be x or dy. */
 TSR_API TSR_NODISCARD tsr_status tsr_layer_norm_grad(tsr_stream *stream, tsr_tensor *dx,
