@@ -1,6 +1,7 @@
 // Layer and RMS normalisation of short rows on Mesa's CPU driver, all of it at once, as softmax_short.comp: a subgroup a row, UNITS packets
-// a lane, the second half of which starts early and repeats elements that count once. The result, the rows' statistics, or the
-// gradient with respect to x. All loads come before all stores, so y may be x or dy. Compiled with -O0, as matmul_lavapipe_nt.comp.
+// a lane, the second half of which starts early and repeats elements that count once. The result, the rows' statistics, the gradient with
+// respect to x, or the products whose sums are the weight's. All loads come before all stores, so y may be x or dy. Compiled with -O0, as
+// matmul_lavapipe_nt.comp.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "lavapipe_extensions.glsl"
@@ -83,7 +84,7 @@ void main()
     [[unroll]] for (uint i = 0; i < UNITS; i++) {
         x[i] = load_operand(x_at + start_of(i) * bytes_of(X_DTYPE), X_DTYPE, X_FORM);
         g[i] = vec4(0.0);
-        if (OUTPUT == TSR_NORM_GRADIENT)
+        if (OUTPUT == TSR_NORM_GRADIENT || OUTPUT == TSR_NORM_PRODUCTS)
             g[i] = load_operand(dy_at + start_of(i) * bytes_of(DY_DTYPE), DY_DTYPE, DY_FORM) *
                    load_weight(p.weight, i, WEIGHT_DTYPE, WEIGHT_FORM, 1.0);
         [[unroll]] for (uint k = 0; k < GROUP; k++)
@@ -127,6 +128,8 @@ void main()
         vec4 values = x[i];
         if (OUTPUT == TSR_NORM_GRADIENT)
             values = (g[i] - incoming - x[i] * products) * factor;
+        if (OUTPUT == TSR_NORM_PRODUCTS)
+            values = g[i] * x[i];
         if (OUTPUT == TSR_NORM_RESULT)
             values = x[i] * load_weight(p.weight, i, WEIGHT_DTYPE, WEIGHT_FORM, 1.0) +
                      load_weight(p.bias, i, BIAS_DTYPE, BIAS_FORM, 0.0);

@@ -369,6 +369,7 @@ START_TEST(rows_without_gaps)
         c.in_place = i % 3 == 0;
         c.weighted = i != 5;
         c.biased = i != 3;
+        c.accumulate = i % 2 == 1;
         check_both(&random, c);
         c.centred = i % 4 < 2;
         check_gaps(&random, c, 3, i % 4);
@@ -511,11 +512,12 @@ START_TEST(neighbours_stay)
 }
 END_TEST
 
-/* Each gradient alone is what it is beside the others. */
+/* Each gradient alone is what it is beside the others, also where there are enough elements for the
+ * kernel for short rows. */
 START_TEST(gradients_on_their_own)
 {
-    enum { ROWS = 70, COLUMNS = 33 };
-    const int64_t size[] = {ROWS, COLUMNS}, columns = COLUMNS;
+    enum { ROWS = 300, COLUMNS = 33 };
+    const int64_t rows = _i == 0 ? 70 : ROWS, size[] = {rows, COLUMNS}, columns = COLUMNS;
     tsr_tensor *x = gpu_new(TSR_F32, 2, size), *dy = gpu_new(TSR_F32, 2, size);
     tsr_tensor *out[] = {gpu_new(TSR_F32, 2, size), gpu_new(TSR_F32, 1, &columns),
                          gpu_new(TSR_F32, 1, &columns)};
@@ -529,7 +531,7 @@ START_TEST(gradients_on_their_own)
                                    run < 0 || run == 1 ? out[1] : NULL,
                                    run < 0 || run == 2 ? out[2] : NULL, x, dy, NULL, 1e-5F, false));
         for (int i = 0; i < 3; i++) {
-            size_t bytes = (i == 0 ? ROWS * COLUMNS : COLUMNS) * sizeof *alone;
+            size_t bytes = (size_t)(i == 0 ? rows * COLUMNS : COLUMNS) * sizeof *alone;
             gpu_get(out[i], run == -2 ? together[i] : alone);
             if (run == -1 || run == i)
                 ck_assert_mem_eq(alone, together[i], bytes);
@@ -697,10 +699,10 @@ END_TEST
 
 /* The gradients, which take scratch memory and several dispatches, with the nth event of a kind
  * failing, for every n that there is: an error and everything as it was, or success. */
-static void survive_faults(tsr__fault_kind fault, int code)
+static void survive_faults(int64_t rows, tsr__fault_kind fault, int code)
 {
-    enum { ROWS = 100, COLUMNS = 20 };
-    const int64_t size[] = {ROWS, COLUMNS}, columns = COLUMNS;
+    enum { ROWS = 300, COLUMNS = 33 };
+    const int64_t size[] = {rows, COLUMNS}, columns = COLUMNS;
     tsr_tensor *x = gpu_new(TSR_F32, 2, size), *dw = gpu_new(TSR_F32, 1, &columns);
     tsr_tensor *dy = gpu_new(TSR_F32, 2, size), *dx = gpu_new(TSR_F32, 2, size);
     double got[ROWS * COLUMNS];
@@ -722,7 +724,7 @@ static void survive_faults(tsr__fault_kind fault, int code)
         tsr_tensor *both[] = {dx, dw};
         for (int k = 0; k < 2; k++) {
             gpu_get(both[k], got);
-            for (int i = 0; i < (k == 0 ? ROWS * COLUMNS : COLUMNS); i++)
+            for (int64_t i = 0; i < (k == 0 ? rows * COLUMNS : COLUMNS); i++)
                 ck_assert(isnan(got[i]) == (status != TSR_OK));
         }
         failed += status != TSR_OK;
@@ -738,8 +740,9 @@ static void survive_faults(tsr__fault_kind fault, int code)
 
 START_TEST(failures_leave_nothing_half_done)
 {
-    survive_faults(TSR__FAULT_VULKAN, -3 /* VK_ERROR_INITIALIZATION_FAILED */);
-    survive_faults(TSR__FAULT_ALLOC, 0);
+    const int64_t rows = _i == 0 ? 100 : 300;
+    survive_faults(rows, TSR__FAULT_VULKAN, -3 /* VK_ERROR_INITIALIZATION_FAILED */);
+    survive_faults(rows, TSR__FAULT_ALLOC, 0);
 }
 END_TEST
 
@@ -755,11 +758,11 @@ TESTS(norm)
     tcase_add_test(tests, rows_of_equal_elements);
     tcase_add_test(tests, nan_and_infinities);
     tcase_add_test(tests, neighbours_stay);
-    tcase_add_test(tests, gradients_on_their_own);
+    tcase_add_loop_test(tests, gradients_on_their_own, 0, 2);
     tcase_add_test(tests, gradients_match_finite_differences);
     tcase_add_test(tests, empty_tensors);
     tcase_add_test(tests, mistakes_are_named);
-    tcase_add_test(tests, failures_leave_nothing_half_done);
+    tcase_add_loop_test(tests, failures_leave_nothing_half_done, 0, 2);
 }
 
 /* The teams that GPUs have, whatever the device is. */

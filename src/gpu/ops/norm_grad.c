@@ -1,6 +1,7 @@
 /* The gradients of layer and RMS normalisation: the statistics of each row anew; the sums over
  * chunks of rows for weight and bias, before dx takes the place of x or dy; dx; the sums of the
- * chunks. */
+ * chunks. Where rows are short, each of the first two is a kernel that needs no statistics, and
+ * that for the weight leaves products, which are summed instead of chunks. */
 #include "base/checked.h"
 #include "gpu/ops/norm.h"
 #include "gpu/ops/norm_short.h"
@@ -9,6 +10,7 @@
 #include "tessera/ops.h"
 
 #define WORKGROUP 64
+#define MOST_PRODUCTS (UINT64_C(1) << 24) /* 64 MiB of scratch */
 
 /* Of a call. */
 typedef struct gradient {
@@ -19,6 +21,7 @@ typedef struct gradient {
     uint64_t chunks;    /* of rows */
     /* f32 [chunks, columns] each in one scratch buffer, dbias behind dweight. */
     tsr_tensor sums[2];
+    bool has_products; /* not chunks */
     tsr__dispatches list;
 } gradient;
 
@@ -139,33 +142,85 @@ static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
     return tsr__dispatches_add(&g->list, &dispatch);
 }
 
+/* This plane is all there is, and the kernel for products takes it. */
+static bool takes_products(const gradient *g, const tsr__norm_plane *plane)
+{
+    return (g->dweight || g->dbias) && plane->rows == (uint64_t)tsr__norm_rows(&g->norm) &&
+           (uint64_t)plane->rows * tsr__norm_columns(&g->norm) <= MOST_PRODUCTS &&
+           tsr__norm_short_suit(&g->norm, plane, TSR_NORM_PRODUCTS);
+}
+
+static tsr_tensor matrix(tsr_dtype dtype, uint64_t offset, uint64_t rows, uint64_t columns,
+                         uint64_t stride, tsr__buffer *buffer)
+{
+    return (tsr_tensor){.layout = {.dtype = dtype,
+                                   .ndim = 2,
+                                   .offset = (int64_t)offset,
+                                   .shape = {(int64_t)rows, (int64_t)columns},
+                                   .strides = {(int64_t)stride, 1}},
+                        .buffer = buffer};
+}
+
+static tsr_status prepare_products(gradient *g, const tsr__norm_plane *plane, tsr_stream *stream)
+{
+    const tsr_tensor *dy = g->norm.operand[1];
+    const uint32_t columns = tsr__norm_columns(&g->norm);
+    const uint64_t offset =
+        (plane->operand[1].at - dy->buffer->address) / tsr_dtype_size(dy->layout.dtype);
+    tsr__buffer *products;
+    TSR__TRY(
+        tsr__stream_scratch(stream, (uint64_t)plane->rows * columns * sizeof(float), &products));
+    g->sums[0] = matrix(TSR_F32, 0, plane->rows, columns, columns, products);
+    g->sums[1] = matrix(dy->layout.dtype, offset, plane->rows, columns,
+                        plane->operand[1].strides[1], dy->buffer);
+    return TSR_OK;
+}
+
 /* Scratch: before the first dispatch, as streams lend it. */
 static tsr_status prepare(gradient *g, tsr_stream *stream)
 {
     uint64_t rows = (uint64_t)tsr__norm_rows(&g->norm), columns = tsr__norm_columns(&g->norm);
     uint64_t stats_bytes, elements, bytes;
     tsr__norm_walk walk;
-    tsr__norm_plane plane;
+    tsr__norm_plane plane = {0};
     tsr__norm_walk_init(&walk, &g->norm, most_rows(g));
-    while (tsr__norm_next(&walk, &plane))
+    while (tsr__norm_next(&walk, &plane)) {
+        g->has_products = takes_products(g, &plane);
         g->chunks += chunks_of(&plane);
+    }
     if (!tsr__mul_u64(rows, TSR_NORM_STATS_BYTES, &stats_bytes) ||
         !tsr__mul_u64(g->chunks, columns, &elements) || !tsr__mul_u64(elements, 8, &bytes) ||
         stats_bytes > INT64_MAX || bytes > INT64_MAX)
         return tsr__fail(TSR_ERR_OVERFLOW, "%s: too many partial results", g->norm.op);
     TSR__TRY(tsr__stream_scratch(stream, stats_bytes, &g->stats));
+    if (g->has_products)
+        return prepare_products(g, &plane, stream);
     if (!g->dweight && !g->dbias)
         return TSR_OK;
     tsr__buffer *sums;
     TSR__TRY(tsr__stream_scratch(stream, bytes, &sums));
-    for (int i = 0; i < 2; i++)
-        g->sums[i] = (tsr_tensor){.layout = {.dtype = TSR_F32,
-                                             .ndim = 2,
-                                             .offset = (int64_t)elements * i,
-                                             .shape = {(int64_t)g->chunks, (int64_t)columns},
-                                             .strides = {(int64_t)columns, 1}},
-                                  .buffer = sums};
+    for (uint64_t i = 0; i < 2; i++)
+        g->sums[i] = matrix(TSR_F32, elements * i, g->chunks, columns, columns, sums);
     return TSR_OK;
+}
+
+static tsr_status add_sums(gradient *g, tsr_stream *stream)
+{
+    tsr_tensor *outputs[] = {g->dweight, g->dbias};
+    for (int i = 0; i < 2; i++)
+        if (outputs[i])
+            TSR__TRY(tsr__sum_columns_add(&g->list, stream, g->norm.op, outputs[i], &g->sums[i],
+                                          g->accumulate));
+    return TSR_OK;
+}
+
+/* With sums, since dx may be dy. */
+static tsr_status add_products(gradient *g, const tsr__norm_plane *plane, tsr_stream *stream)
+{
+    if (g->dweight)
+        TSR__TRY(
+            tsr__norm_short_add(&g->list, &g->norm, plane, TSR_NORM_PRODUCTS, g->sums[0].buffer));
+    return add_sums(g, stream);
 }
 
 static tsr_status add_dispatches(gradient *g, tsr_stream *stream)
@@ -174,23 +229,20 @@ static tsr_status add_dispatches(gradient *g, tsr_stream *stream)
     tsr__norm_plane plane;
     uint64_t chunk = 0;
     TSR__TRY(prepare(g, stream));
+    const bool has_chunks = (g->dweight || g->dbias) && !g->has_products;
     tsr__norm_walk_init(&walk, &g->norm, most_rows(g));
     while (tsr__norm_next(&walk, &plane)) {
-        bool columns = g->dweight || g->dbias;
-        if (columns || !tsr__norm_short_suit(&g->norm, &plane, TSR_NORM_GRADIENT))
+        if (g->has_products)
+            TSR__TRY(add_products(g, &plane, stream));
+        if (has_chunks || (g->dx && !tsr__norm_short_suit(&g->norm, &plane, TSR_NORM_GRADIENT)))
             TSR__TRY(tsr__norm_stats_add(&g->list, &g->norm, &plane, g->stats));
-        if (columns)
+        if (has_chunks)
             TSR__TRY(add_columns(g, &plane, chunk));
         if (g->dx)
             TSR__TRY(add_dx(g, &plane));
         chunk += chunks_of(&plane);
     }
-    tsr_tensor *outputs[] = {g->dweight, g->dbias};
-    for (int i = 0; i < 2; i++)
-        if (outputs[i])
-            TSR__TRY(tsr__sum_columns_add(&g->list, stream, g->norm.op, outputs[i], &g->sums[i],
-                                          g->accumulate));
-    return TSR_OK;
+    return has_chunks ? add_sums(g, stream) : TSR_OK;
 }
 
 /* Of no rows. */

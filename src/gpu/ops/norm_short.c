@@ -57,11 +57,13 @@ static operands operands_of(const tsr__norm *norm, const tsr__norm_plane *plane,
     };
     out.vectors.device = out.rows.device;
     out.rows.a = take_rows(&out, norm, plane, 0, false);
-    if (output == TSR_NORM_GRADIENT)
+    if (output == TSR_NORM_GRADIENT || output == TSR_NORM_PRODUCTS)
         out.rows.b = take_rows(&out, norm, plane, 1, false);
-    if (output != TSR_NORM_STATS)
+    if (output == TSR_NORM_PRODUCTS)
+        out.rows.y.stride = out.rows.count * sizeof(float);
+    if (output == TSR_NORM_RESULT || output == TSR_NORM_GRADIENT)
         out.rows.y = take_rows(&out, norm, plane, output == TSR_NORM_GRADIENT ? 2 : 1, true);
-    if (norm->weight && output != TSR_NORM_STATS)
+    if (norm->weight && (output == TSR_NORM_RESULT || output == TSR_NORM_GRADIENT))
         out.vectors.a = take(&out, norm->weight, tsr__tensor_address(norm->weight), 0, false);
     if (norm->bias && output == TSR_NORM_RESULT)
         out.vectors.b = take(&out, norm->bias, tsr__tensor_address(norm->bias), 0, false);
@@ -76,7 +78,7 @@ bool tsr__norm_short_suit(const tsr__norm *norm, const tsr__norm_plane *plane, u
 }
 
 tsr_status tsr__norm_short_add(tsr__dispatches *list, const tsr__norm *norm,
-                               const tsr__norm_plane *plane, uint32_t output, tsr__buffer *stats)
+                               const tsr__norm_plane *plane, uint32_t output, tsr__buffer *scratch)
 {
     operands all = operands_of(norm, plane, output);
     const tsr__softmax_rows *rows = &all.rows;
@@ -88,7 +90,9 @@ tsr_status tsr__norm_short_add(tsr__dispatches *list, const tsr__norm *norm,
         .identity = {TSR_IDENTITY_8},
         .x = rows->a.address,
         .dy = rows->b.address,
-        .y = stats ? tsr__norm_stats_address(plane, stats) : rows->y.address,
+        .y = output == TSR_NORM_STATS      ? tsr__norm_stats_address(plane, scratch)
+             : output == TSR_NORM_PRODUCTS ? scratch->address
+                                           : rows->y.address,
         .weight = all.vectors.a.address,
         .bias = all.vectors.b.address,
         .x_row = (uint32_t)rows->a.stride,
@@ -113,7 +117,7 @@ tsr_status tsr__norm_short_add(tsr__dispatches *list, const tsr__norm *norm,
         if (order[i]->address != 0)
             dispatch.access[dispatch.access_count++] = order[i]->access;
     }
-    if (stats)
-        dispatch.access[dispatch.access_count++] = tsr__write_buffer(stats);
+    if (scratch)
+        dispatch.access[dispatch.access_count++] = tsr__write_buffer(scratch);
     return tsr__dispatches_add(list, &dispatch);
 }
