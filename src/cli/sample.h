@@ -41,8 +41,9 @@ enum {
 
 /* What was given. NULL, false and, for integers that are not negative, -1 stand for "not given". */
 typedef struct sample_options {
-    int64_t seed;  /* the lower 64 bits */
-    int seed_high; /* the seed is seed + seed_high · 2^64 */
+    int64_t seed;          /* the lower 64 bits */
+    int seed_high;         /* the seed is seed + seed_high · 2^64 */
+    const char *seed_text; /* as it was given */
     sample_format format;
     const char *rng;
     int64_t count;
@@ -70,6 +71,8 @@ void sample_options_note(void);
  * kind. Only where the epoch is added to the seed may that lie below PyTorch's. CLI_DONE, or
  * CLI_USAGE with the reason printed. */
 int sample_options_check(const char *name, unsigned takes, unsigned needs, bool adds_epoch);
+/* That the seed is one of System.Random's, which `option` asked for. As above. */
+int sample_check_dotnet_seed(const sample_options *options, const char *option);
 
 typedef struct sample_kind {
     const char *name;

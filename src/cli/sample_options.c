@@ -40,6 +40,7 @@ static bool read_seed(void *user, const char *text, char *problem, size_t size)
     uint64_t bits = negative ? 0 - magnitude : magnitude;
     sample_chosen.seed = (int64_t)bits;
     sample_chosen.seed_high = 0;
+    sample_chosen.seed_text = text;
     if (negative && magnitude > (uint64_t)INT64_MAX + 1)
         sample_chosen.seed_high = -1;
     else if (!negative && magnitude > (uint64_t)INT64_MAX)
@@ -259,17 +260,25 @@ static int check_together(unsigned takes, bool adds_epoch)
         return cli_usage_error("sample: --global-generator needs --order torch");
     if (!is_torch && all->torch.data_loader)
         return cli_usage_error("sample: --data-loader needs --order torch");
-    if (all->order == TSR_ORDER_DOTNET &&
-        (all->seed_high != 0 || all->seed < INT32_MIN || all->seed > INT32_MAX))
-        return cli_usage_error("sample: --order dotnet takes a seed from %d to %d", INT32_MIN,
-                               INT32_MAX);
+    if (all->order == TSR_ORDER_DOTNET && sample_check_dotnet_seed(all, "--order") != CLI_DONE)
+        return CLI_USAGE;
     if (all->order == TSR_ORDER_MLX && (all->seed_high != 0 || all->seed < 0))
-        return cli_usage_error("sample: --order mlx takes a seed from 0 to %" PRId64, INT64_MAX);
+        return cli_usage_error("sample: --order mlx takes a seed from 0 to %" PRId64
+                               ", not '%.80s'",
+                               INT64_MAX, all->seed_text);
     if (all->seed_high < 0 && !(is_torch && adds_epoch))
         return cli_usage_error("sample: --seed takes an integer from %" PRId64 " to %" PRIu64
-                               ", not '-%" PRIu64 "'",
-                               INT64_MIN, UINT64_MAX, 0 - (uint64_t)all->seed);
+                               ", not '%.80s'",
+                               INT64_MIN, UINT64_MAX, all->seed_text);
     return CLI_DONE;
+}
+
+int sample_check_dotnet_seed(const sample_options *options, const char *option)
+{
+    if (options->seed_high == 0 && options->seed >= INT32_MIN && options->seed <= INT32_MAX)
+        return CLI_DONE;
+    return cli_usage_error("sample: %s dotnet takes a seed from %d to %d, not '%.80s'", option,
+                           INT32_MIN, INT32_MAX, options->seed_text);
 }
 
 int sample_options_check(const char *name, unsigned takes, unsigned needs, bool adds_epoch)

@@ -49,9 +49,10 @@ static int run(const sample_options *options)
                                (long long)UINT32_MAX, (long long)count);
     if (kind == TSR_RNG_THREEFRY)
         return run_threefry(options, (uint64_t)count);
+    if (kind == TSR_RNG_DOTNET && sample_check_dotnet_seed(options, "--rng") != CLI_DONE)
+        return CLI_USAGE;
     if (tsr_rng_init(kind, (uint64_t)options->seed, &rng) != TSR_OK)
-        return cli_usage_error("sample: --rng dotnet takes a seed from %d to %d", INT32_MIN,
-                               INT32_MAX);
+        return cli_failed("sample: %s", tsr_last_error());
     sample_output output = sample_output_start(options->format, "raw");
     sample_output_open(&output, "values");
     print_words(&rng, count, &output);

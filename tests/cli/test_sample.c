@@ -169,7 +169,11 @@ static const struct {
      "tessera: sample: --seed takes an integer from -9223372036854775808 to 18446744073709551615, "
      "not '1x'\n"},
     {"sample raw --seed 2147483648 --rng dotnet",
-     "tessera: sample: --rng dotnet takes a seed from -2147483648 to 2147483647\n"},
+     "tessera: sample: --rng dotnet takes a seed from -2147483648 to 2147483647, not "
+     "'2147483648'\n"},
+    {"sample raw --seed 18446744073709551615 --rng dotnet",
+     "tessera: sample: --rng dotnet takes a seed from -2147483648 to 2147483647, not "
+     "'18446744073709551615'\n"},
     {"sample raw --format yaml", "tessera: sample: --format takes text, json or i64, not 'yaml'\n"},
 };
 
