@@ -45,3 +45,12 @@ bool parse_dtype(const char *program, const char *text, tsr_dtype *out)
     }
     return wrong_option(program, "--dtype takes f32, f16 or bf16, not ", text);
 }
+
+int checked_output(const char *program, int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    if (code == 0)
+        fprintf(stderr, "%s: cannot write to standard output: %s\n", program, strerror(errno));
+    return code == 0 ? 1 : code;
+}

@@ -1,4 +1,5 @@
-/* What the example programs share: giving up early, a clock, and values of options. */
+/* What the example programs share: giving up early, a clock, values of options, and
+ * what became of standard output. */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
 
@@ -24,5 +25,9 @@ bool wrong_option(const char *program, const char *what, const char *value);
 bool parse_int(const char *program, const char *name, const char *text, int least, int most,
                int *out);
 bool parse_dtype(const char *program, const char *text, tsr_dtype *out);
+
+/* The status to exit with: `code`, or where that is 0 and not all of standard output could be
+ * written, 1, and standard error says why. */
+int checked_output(const char *program, int code);
 
 #endif

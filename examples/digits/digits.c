@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/common.h"
 #include "model.h"
 #include "report.h"
 
@@ -196,7 +197,7 @@ static int finish(training *t, int code)
         fprintf(stderr, "digits: the log could not be written\n");
         code = 1;
     }
-    return code;
+    return checked_output("digits", code);
 }
 
 int main(int argc, char **argv)
@@ -208,7 +209,7 @@ int main(int argc, char **argv)
         return 2;
     if (options.help) {
         digits_options_help();
-        return 0;
+        return checked_output("digits", 0);
     }
     if (!digits_read(options.csv, &t.data, error, sizeof error)) {
         fprintf(stderr, "digits: %s\n", error);

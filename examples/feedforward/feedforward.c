@@ -246,7 +246,7 @@ int main(int argc, char **argv)
         return 2;
     if (options.help) {
         feedforward_options_help();
-        return 0;
+        return checked_output("feedforward", 0);
     }
     tsr_status status = place_init(&self, &options);
     if (status == TSR_OK)
@@ -257,5 +257,5 @@ int main(int argc, char **argv)
                 : *tsr_last_error() ? tsr_last_error()
                                     : tsr_status_name(status));
     place_finish(&self);
-    return status != TSR_OK || !good;
+    return checked_output("feedforward", status != TSR_OK || !good);
 }

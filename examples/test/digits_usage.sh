@@ -69,5 +69,15 @@ refuses "--learning-rate takes a number from 0, not nan" --learning-rate nan
 refuses "--strategy takes none, full, layerwise, hybrid or weighted, not some" --strategy some
 refuses "one file only, not also b" a b
 
+# Output that nobody gets is no success.
+said=$("$digits" --help 2>&1 >/dev/full)
+status=$?
+case "$status:$said" in
+1:"digits: cannot write to standard output: No space left on device") ;;
+*)
+    echo "digits --help to a full disk: status $status: $said"
+    failures=$((failures + 1))
+    ;;
+esac
 "$digits" --help | grep -q '^usage: digits' || { echo "--help shows no usage"; failures=$((failures + 1)); }
 [ "$failures" -eq 0 ]

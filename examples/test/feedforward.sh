@@ -44,6 +44,16 @@ refuses 2 "--tokens takes a number from 1 to 1048576, not 0" --tokens 0 a
 refuses 2 "--dtype takes f32, f16 or bf16, not i8" --dtype i8 a
 refuses 1 "/nowhere/block.safetensors" /nowhere/block.safetensors
 
+said=$("$feedforward" --help 2>&1 >/dev/full)
+status=$?
+case "$status:$said" in
+1:"feedforward: cannot write to standard output: No space left on device") ;;
+*)
+    echo "feedforward --help to a full disk: status $status: $said"
+    failures=$((failures + 1))
+    ;;
+esac
+
 # A file without such a block: one sentence says so.
 header='{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
 printf "\\0$(printf %o ${#header})\\0\\0\\0\\0\\0\\0\\0%s\\0\\0\\0\\0" "$header" >"$folder/other.safetensors"
