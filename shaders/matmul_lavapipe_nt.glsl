@@ -115,7 +115,7 @@ void main()
     uint x = uniform_index(gl_WorkGroupID.x);
     // Blocks of rows one after another, each of which all of b passes by.
     if (BATCHED == 0)
-        x |= p.identity[p.identity[gl_WorkGroupID.z]] << p.block;
+        x += p.identity[p.identity[gl_WorkGroupID.z]] * p.block;
     uint row0 = PARTS != 0 ? 0 : x * TM;
     uint part = PARTS != 0 ? x : 0;
     uint64_t batch = batch_index();

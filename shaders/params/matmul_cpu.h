@@ -20,7 +20,7 @@ struct tsr_matmul_cpu_push {
     TSR_UINT skip;                                      /* the first of k, in the sums already */
     TSR_UINT accumulate; /* 0: this piece starts the sums, whatever is there */
     TSR_UINT a_batch, b_batch, sums_batch, y_batch; /* from one matrix to the next */
-    TSR_UINT block;                                 /* log2 of the workgroups in x for each in z */
+    TSR_UINT block;                                 /* workgroups in x for each in z */
 };
 TSR_PUSH_CHECK(tsr_matmul_cpu_push);
 

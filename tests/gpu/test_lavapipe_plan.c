@@ -43,8 +43,7 @@ static corner corner_of(const cut *c, const tsr__lavapipe_piece *piece)
     return at;
 }
 
-/* Blocks of rows lie in z. Few workgroups are past the last row, and their numbers do not overlap.
- */
+/* Blocks of rows lie in z, and few workgroups are past the last row. */
 static void check_blocks(const tsr__lavapipe_product *p, const tsr__lavapipe_piece *piece,
                          uint32_t tiles)
 {
@@ -55,7 +54,7 @@ static void check_blocks(const tsr__lavapipe_product *p, const tsr__lavapipe_pie
         return;
     }
     ck_check(p->form == TSR__LAVAPIPE_NT && !p->batched);
-    ck_check(piece->groups[0] == UINT32_C(1) << piece->block);
+    ck_check(piece->groups[0] == piece->block);
     ck_check(piece->groups[0] * (blocks - 1) < tiles && piece->groups[0] * blocks >= tiles);
     ck_check(piece->groups[0] * blocks - tiles <= tiles / 32);
 }
@@ -238,19 +237,40 @@ static tsr_status keep(void *user, const tsr__lavapipe_piece *piece)
     return TSR_OK;
 }
 
+static tsr_status keep_first(void *user, const tsr__lavapipe_piece *piece)
+{
+    keep(user, piece);
+    return TSR_ERR_TIMEOUT; /* stops the plan */
+}
+
 static const struct {
     uint32_t m, n, k;
     bool batched;
-    uint32_t groups, blocks;
+    uint32_t groups, blocks, lanes;
 } blocks_of_rows[] = {
-    {256, 1024, 256, false, 32, 1},    {512, 1024, 256, false, 32, 2},
-    {1024, 1024, 256, false, 32, 4},   {1024, 1024, 64, false, 128, 1},
-    {1024, 1024, 256, true, 128, 1},   {1016, 1024, 256, false, 32, 4},
-    {1000, 1024, 256, false, 32, 4},   {520, 1024, 256, false, 65, 1},
-    {4096, 1024, 256, false, 64, 8},   {32760, 1024, 256, false, 512, 8},
-    {32760, 1024, 256, true, 4095, 1}, /* each subgroup alone: */
-    {2048, 100, 256, false, 32, 8},    {4096, 100, 256, false, 32, 8},
-    {512, 100, 256, true, 64, 1},      {1024, 100, 256, true, 64, 1},
+    {256, 1024, 256, false, 32, 1, 8},
+    {512, 1024, 256, false, 32, 2, 8},
+    {1024, 1024, 256, false, 32, 4, 8},
+    {1024, 1024, 64, false, 128, 1, 8},
+    {1024, 1024, 256, true, 128, 1, 8},
+    {1016, 1024, 256, false, 32, 4, 8},
+    {1000, 1024, 256, false, 32, 4, 8},
+    {520, 1024, 256, false, 22, 3, 8},
+    {328, 1024, 256, false, 21, 2, 8},
+    {1024, 1024, 512, false, 32, 8, 8},
+    {1000, 1024, 512, false, 32, 8, 8},
+    {1320, 1024, 512, false, 42, 8, 8},
+    {4096, 1024, 256, false, 64, 8, 8},
+    {32760, 1024, 256, false, 512, 8, 8},
+    {32760, 1024, 256, true, 4095, 1, 8},
+    /* A workgroup of 18 would be past the last row. */
+    {68, 1024, 1024, false, 17, 1, 16},
+    {72, 1024, 1024, false, 9, 2, 16},
+    /* Each subgroup alone. */
+    {2048, 100, 256, false, 32, 8, 8},
+    {4096, 100, 256, false, 32, 8, 8},
+    {512, 100, 256, true, 64, 1, 8},
+    {1024, 100, 256, true, 64, 1, 8},
 };
 
 START_TEST(rows_in_blocks)
@@ -259,7 +279,7 @@ START_TEST(rows_in_blocks)
                                      .m = blocks_of_rows[_i].m,
                                      .n = blocks_of_rows[_i].n,
                                      .k = blocks_of_rows[_i].k,
-                                     .lanes = 8,
+                                     .lanes = blocks_of_rows[_i].lanes,
                                      .a_dtype = TSR_F32,
                                      .b_dtype = TSR_F32,
                                      .batched = blocks_of_rows[_i].batched,
@@ -268,6 +288,46 @@ START_TEST(rows_in_blocks)
     ck_assert_ok(tsr__lavapipe_plan(&product, keep, &piece));
     ck_assert_uint_eq(piece.groups[0], blocks_of_rows[_i].groups);
     ck_assert_uint_eq(piece.groups[2], blocks_of_rows[_i].blocks);
+}
+END_TEST
+
+static const struct {
+    uint32_t m, n, k;
+    tsr_dtype b_dtype;
+    uint32_t rows, steps;
+} tiles_and_stretches[] = {
+    /* Small, or k too short for more steps. */
+    {256, 256, 256, TSR_F32, 8, 32},
+    {4096, 4096, 511, TSR_F32, 8, 32},
+    {64, 256, 1024, TSR_F32, 8, 32},
+    /* The longest code that stays in a cache of instructions. */
+    {65, 256, 1024, TSR_F32, 4, 64},
+    {1024, 1024, 1024, TSR_F32, 4, 64},
+    {1024, 1024, 1024, TSR_BF16, 4, 64},
+    {1024, 1024, 1024, TSR_F16, 6, 64},
+    {25, 4096, 4096, TSR_F32, 4, 64},
+    /* Few rows, in tiles that waste least. */
+    {24, 4096, 4096, TSR_F32, 8, 128},
+    {18, 4096, 4096, TSR_F32, 6, 128},
+    {16, 4096, 4096, TSR_F16, 8, 128},
+    {12, 4096, 4096, TSR_F16, 6, 128},
+    {12, 64, 512, TSR_F32, 8, 32}, /* as all small ones, which share pipelines */
+};
+
+START_TEST(sizes_of_tiles)
+{
+    tsr__lavapipe_product product = {.form = TSR__LAVAPIPE_NT,
+                                     .m = tiles_and_stretches[_i].m,
+                                     .n = tiles_and_stretches[_i].n,
+                                     .k = tiles_and_stretches[_i].k,
+                                     .lanes = 8,
+                                     .a_dtype = TSR_F32,
+                                     .b_dtype = tiles_and_stretches[_i].b_dtype,
+                                     .parts = 1};
+    tsr__lavapipe_piece first = {0};
+    ck_assert_int_eq(tsr__lavapipe_plan(&product, keep_first, &first), TSR_ERR_TIMEOUT);
+    ck_assert_uint_eq(first.constants[TSR__LAVAPIPE_ROWS], tiles_and_stretches[_i].rows);
+    ck_assert_uint_eq(first.constants[TSR__LAVAPIPE_STEPS], tiles_and_stretches[_i].steps);
 }
 END_TEST
 
@@ -292,5 +352,7 @@ TESTS(lavapipe_plan)
     tcase_add_test(tests, parts_of_one_row);
     tcase_add_loop_test(tests, rows_in_blocks, 0,
                         (int)(sizeof blocks_of_rows / sizeof *blocks_of_rows));
+    tcase_add_loop_test(tests, sizes_of_tiles, 0,
+                        (int)(sizeof tiles_and_stretches / sizeof *tiles_and_stretches));
     tcase_add_loop_test(tests, huge_products, 0, 3);
 }

@@ -125,9 +125,8 @@ START_TEST(the_large_kernels_choice_on_mixtures)
 }
 END_TEST
 
-/* Enough of both for Mesa's CPU driver to widen a to the order in which it reads b: whole pairs of
- * steps, in stretches that end with k and in stretches that start earlier. The loop variable is
- * whether b is transposed. */
+/* Mesa's CPU driver reads both as words of two: whole pairs of steps, in stretches that end with k
+ * and in stretches that start earlier. The loop variable is whether b is transposed. */
 START_TEST(bf16_in_pairs_of_steps)
 {
     static const int64_t depths[] = {16, 80, 544, 1056};
@@ -141,6 +140,43 @@ START_TEST(bf16_in_pairs_of_steps)
         c.views = i > 1;
         run_case(&random, &c);
     }
+}
+END_TEST
+
+/* Stretches of k as long as Mesa's CPU driver has any: whole ones, with a rest that starts earlier
+ * and with one that does not; in its tiles of eight, six and four rows, the last of each not full.
+ */
+START_TEST(long_stretches)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    static const int64_t depths[] = {1024, 1500, 1190};
+    gpu_random random = {33};
+
+    for (int i = 0; i < 9; i++) {
+        matmul_case c = plain_case(i % 2 ? 61 : 11 + i, depths[i / 3], i % 2 ? 300 : 1500);
+        c.transpose_b = true;
+        c.a = c.b = dtypes[i % 3];
+        c.accumulate = i % 4 == 1;
+        run_case(&random, &c);
+    }
+}
+END_TEST
+
+/* Enough rows for Mesa's CPU driver to widen b beforehand, and enough columns for a. */
+START_TEST(bf16_widened)
+{
+    gpu_random random = {34};
+    matmul_case c = plain_case(260, 130, 519);
+
+    c.transpose_b = c.views = true;
+    c.a = c.b = c.y = TSR_BF16;
+    run_case(&random, &c);
+    c.a = TSR_F32;
+    c.n = 40;
+    c.batch = c.a_batch = (batch_shape){1, {3}}; /* one b for all */
+    run_case(&random, &c);
+    c.b_batch = c.batch;
+    run_case(&random, &c);
 }
 END_TEST
 
@@ -282,6 +318,8 @@ TESTS(matmul)
     tcase_add_loop_test(tests, mixtures_of_dtypes, 0, 9);
     tcase_add_test(tests, the_large_kernels_choice_on_mixtures);
     tcase_add_loop_test(tests, bf16_in_pairs_of_steps, 0, 2);
+    tcase_add_test(tests, long_stretches);
+    tcase_add_test(tests, bf16_widened);
     tcase_add_test(tests, many_rows);
     tcase_add_test(tests, splits_of_k);
     tcase_add_test(tests, cut_where_it_would_take_long);

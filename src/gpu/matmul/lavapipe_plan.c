@@ -13,11 +13,11 @@ enum {
     BLOCK_BYTES = 256 * 1024,
     /* The same where each block needs a dispatch of its own: half of a usual L2. */
     DISPATCH_BYTES = 512 * 1024,
-    /* Products in the whole problem, as a power of two, from which the longest stretch pays for its
+    /* Products in the whole problem, as a power of two, from which long stretches pay for their
        compilation. */
     LARGE_LOG2 = 24,
     ROW_LOG2 = 18, /* elements of b likewise, for one row with lanes along n */
-    FEW_ROWS = 64,
+    FEW_ROWS = 24, /* at the most */
     /* Elements of b, as a power of two, from which a few rows are multiplied part by part of k, and
        no more parts than the addition of their sums is worth. */
     THIN_LOG2 = 20,
@@ -53,10 +53,51 @@ static bool is_nt(const tsr__lavapipe_product *p)
     return p->form == TSR__LAVAPIPE_NT;
 }
 
+/* Elements of k that a step takes. */
+static uint32_t step_size(const tsr__lavapipe_product *p)
+{
+    return is_nt(p) ? p->lanes : 1;
+}
+
+static bool is_large(const tsr__lavapipe_product *p)
+{
+    /* Sizes reach 2^31, so the product of three is taken in parts. */
+    return (uint64_t)p->m * p->n > (UINT64_C(1) << LARGE_LOG2) / p->k;
+}
+
+/* The longest stretch that pays for its compilation and its size. With lanes along k that is what
+ * the processor's instruction cache holds of a tile's code; only a few rows, for which memory
+ * decides, gain by longer runs of each line. */
+static uint32_t longest_stretch(const tsr__lavapipe_product *p)
+{
+    const uint32_t steps = p->k / step_size(p);
+    bool pays = is_large(p);
+
+    /* One row along n has done a stretch of 32 before the next dispatch begins. */
+    if (p->m == 1 && !is_nt(p))
+        pays = (uint64_t)p->n * p->k >= UINT64_C(1) << ROW_LOG2;
+    if (!pays)
+        return 32;
+    if (!is_nt(p) || p->m <= FEW_ROWS)
+        return steps >= 128 ? 128 : 32;
+    return steps >= 64 ? 64 : 32;
+}
+
+/* Of more than four. Small tiles leave a cache of instructions room for more steps; large ones load
+ * and convert less for each product. Up to six rows keep their sums in registers. */
+static uint32_t tile_rows(const tsr__lavapipe_product *p)
+{
+    if (!is_nt(p) || longest_stretch(p) == 32)
+        return 8;
+    if (p->m > FEW_ROWS)
+        return p->b_dtype == TSR_F16 ? 6 : 4;
+    return tsr__div_up_u32(p->m, 6) * 6 < tsr__div_up_u32(p->m, 8) * 8 ? 6 : 8;
+}
+
 static tile tile_for(const tsr__lavapipe_product *p)
 {
     if (p->m > 4)
-        return (tile){8, 4};
+        return (tile){tile_rows(p), 4};
     if (is_nt(p))
         return p->m > 1 ? (tile){4, 8} : (tile){1, p->lanes > 8 ? p->lanes : 8};
     return p->m > 1 ? (tile){4, 4} : (tile){1, 8};
@@ -81,37 +122,19 @@ static uint32_t team_for(const tsr__lavapipe_product *p, const cursor *at, tile 
     return few ? 1 : tsr__lavapipe_team(tsr__div_up_u32(at->cols, tile_cols(p, shape)));
 }
 
-/* Elements of k that a step takes. */
-static uint32_t step_size(const tsr__lavapipe_product *p)
-{
-    return is_nt(p) ? p->lanes : 1;
-}
-
-/* Whether the longest stretch pays for its compilation and its size. With lanes along k a stretch
- * of 32 steps is a dispatch's whole code in the processor's instruction cache; only a few rows, for
- * which memory decides, gain by longer runs of each line. */
-static bool has_long_stretches(const tsr__lavapipe_product *p)
-{
-    /* One row along n has done a stretch of 32 before the next dispatch begins. */
-    if (p->m == 1 && !is_nt(p))
-        return (uint64_t)p->n * p->k >= UINT64_C(1) << ROW_LOG2;
-    /* Sizes reach 2^31, so the product of three is taken in parts. */
-    return (uint64_t)p->m * p->n > (UINT64_C(1) << LARGE_LOG2) / p->k &&
-           (!is_nt(p) || p->m < FEW_ROWS);
-}
-
 /* The next stretch's length where `left` elements are left: one of a few, each a pipeline. The last
  * one may be longer than what is left, but not than k: it starts earlier then. A stretch costs as
  * much as some ten steps before its first. */
 static uint32_t stretch_for(const tsr__lavapipe_product *p, uint32_t left, bool careful)
 {
-    uint32_t begun = tsr__div_up_u32(left, step_size(p)), longest = p->k / step_size(p), steps = 1;
+    uint32_t begun = tsr__div_up_u32(left, step_size(p)), all = p->k / step_size(p), steps = 1;
+    uint32_t longest = careful ? 32 : longest_stretch(p);
 
-    if (begun > 96 && longest >= 128 && !careful && has_long_stretches(p))
-        return 128;
-    if (begun > 12 && longest >= 32)
+    if (longest > 32 && begun > longest / 4 * 3)
+        return longest;
+    if (begun > 12 && all >= 32)
         return 32;
-    while (steps < 8 && steps * 2 <= longest)
+    while (steps < 8 && steps * 2 <= all)
         steps *= 2;
     return steps;
 }
@@ -137,7 +160,7 @@ static bool has_parts(const tsr__lavapipe_product *p)
     if (is_nt(p))
         return p->m <= tile_for(p).rows && elements >= UINT64_C(1) << THIN_LOG2;
     /* What takes two dispatches anyway, parts and their addition do no faster. */
-    return p->m == 1 && p->k >= (has_long_stretches(p) ? 256 : 128) &&
+    return p->m == 1 && p->k >= (longest_stretch(p) > 32 ? 256 : 128) &&
            elements >= UINT64_C(1) << ROW_PARTS_LOG2;
 }
 
@@ -168,18 +191,17 @@ static bool has_blocks(const tsr__lavapipe_product *p)
 
 static void block_rows(const tsr__lavapipe_product *p, tsr__lavapipe_piece *piece)
 {
-    uint32_t tiles = piece->groups[0], block = 0;
+    uint32_t tiles = piece->groups[0];
     uint32_t bytes =
         piece->constants[TSR__LAVAPIPE_ROWS] * piece->k * (uint32_t)tsr_dtype_size(p->a_dtype);
+    uint32_t blocks = tsr__min_u32(tsr__div_up_u32(tiles, BLOCK_BYTES / bytes), MAX_BLOCKS);
+    uint32_t block = tsr__div_up_u32(tiles, blocks);
 
-    while (bytes << (block + 1) <= BLOCK_BYTES || tiles > (uint32_t)MAX_BLOCKS << block)
-        block++;
-    uint32_t blocks = tsr__div_up_u32(tiles, 1U << block);
     /* Workgroups past the last row do as much as others, for nothing. */
-    if (blocks == 1 || (blocks << block) - tiles > tiles / 32)
+    if (blocks == 1 || block * blocks - tiles > tiles / 32)
         return;
     piece->block = block;
-    piece->groups[0] = 1U << block;
+    piece->groups[0] = block;
     piece->groups[2] = blocks;
 }
 

@@ -57,7 +57,7 @@ typedef struct tsr__lavapipe_piece {
     uint32_t m, n, k;
     uint32_t skip; /* of k, which an earlier piece has added */
     bool accumulate;
-    uint32_t block; /* log2 of groups[0], where there are several in groups[2] */
+    uint32_t block; /* groups[0], where there are several in groups[2] */
 } tsr__lavapipe_piece;
 
 /* Calls `emit` for the pieces in order until one fails. */
