@@ -296,12 +296,13 @@ static const struct {
     tsr_dtype b_dtype;
     uint32_t rows, steps;
 } tiles_and_stretches[] = {
-    /* Small, or k too short for more steps. */
+    /* k too short for more steps. */
     {256, 256, 256, TSR_F32, 8, 32},
     {4096, 4096, 511, TSR_F32, 8, 32},
-    {64, 256, 1024, TSR_F32, 8, 32},
+    {12, 64, 500, TSR_F32, 8, 32},
     /* The longest code that stays in a cache of instructions. */
-    {65, 256, 1024, TSR_F32, 4, 64},
+    {12, 64, 512, TSR_F32, 4, 64},
+    {64, 256, 1024, TSR_F32, 4, 64},
     {1024, 1024, 1024, TSR_F32, 4, 64},
     {1024, 1024, 1024, TSR_BF16, 4, 64},
     {1024, 1024, 1024, TSR_F16, 6, 64},
@@ -311,7 +312,6 @@ static const struct {
     {18, 4096, 4096, TSR_F32, 6, 128},
     {16, 4096, 4096, TSR_F16, 8, 128},
     {12, 4096, 4096, TSR_F16, 6, 128},
-    {12, 64, 512, TSR_F32, 8, 32}, /* as all small ones, which share pipelines */
 };
 
 START_TEST(sizes_of_tiles)

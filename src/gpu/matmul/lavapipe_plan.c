@@ -66,8 +66,8 @@ static bool is_large(const tsr__lavapipe_product *p)
 }
 
 /* The longest stretch that pays for its compilation and its size. With lanes along k that is what
- * the processor's instruction cache holds of a tile's code; only a few rows, for which memory
- * decides, gain by longer runs of each line. */
+ * the processor's instruction cache holds of a tile's code, and compiled as soon as half of it in
+ * larger tiles; only a few rows of a large b gain by longer runs of each line. */
 static uint32_t longest_stretch(const tsr__lavapipe_product *p)
 {
     const uint32_t steps = p->k / step_size(p);
@@ -76,20 +76,20 @@ static uint32_t longest_stretch(const tsr__lavapipe_product *p)
     /* One row along n has done a stretch of 32 before the next dispatch begins. */
     if (p->m == 1 && !is_nt(p))
         pays = (uint64_t)p->n * p->k >= UINT64_C(1) << ROW_LOG2;
-    if (!pays)
-        return 32;
-    if (!is_nt(p) || p->m <= FEW_ROWS)
-        return steps >= 128 ? 128 : 32;
-    return steps >= 64 ? 64 : 32;
+    if (pays && steps >= 128 && (!is_nt(p) || p->m <= FEW_ROWS))
+        return 128;
+    return is_nt(p) && p->m > 4 && steps >= 64 ? 64 : 32;
 }
 
 /* Of more than four. Small tiles leave a cache of instructions room for more steps; large ones load
  * and convert less for each product. Up to six rows keep their sums in registers. */
 static uint32_t tile_rows(const tsr__lavapipe_product *p)
 {
-    if (!is_nt(p) || longest_stretch(p) == 32)
+    uint32_t longest = longest_stretch(p);
+
+    if (!is_nt(p) || longest == 32)
         return 8;
-    if (p->m > FEW_ROWS)
+    if (longest == 64)
         return p->b_dtype == TSR_F16 ? 6 : 4;
     return tsr__div_up_u32(p->m, 6) * 6 < tsr__div_up_u32(p->m, 8) * 8 ? 6 : 8;
 }
