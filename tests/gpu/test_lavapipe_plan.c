@@ -294,24 +294,34 @@ END_TEST
 static const struct {
     uint32_t m, n, k;
     tsr_dtype b_dtype;
-    uint32_t rows, steps;
+    uint32_t rows, vectors, steps;
 } tiles_and_stretches[] = {
     /* k too short for more steps. */
-    {256, 256, 256, TSR_F32, 8, 32},
-    {4096, 4096, 511, TSR_F32, 8, 32},
-    {12, 64, 500, TSR_F32, 8, 32},
+    {256, 256, 256, TSR_F32, 8, 4, 32},
+    {4096, 4096, 511, TSR_F32, 8, 4, 32},
+    {12, 64, 500, TSR_F32, 8, 4, 32},
     /* The longest code that stays in a cache of instructions. */
-    {12, 64, 512, TSR_F32, 4, 64},
-    {64, 256, 1024, TSR_F32, 4, 64},
-    {1024, 1024, 1024, TSR_F32, 4, 64},
-    {1024, 1024, 1024, TSR_BF16, 4, 64},
-    {1024, 1024, 1024, TSR_F16, 6, 64},
-    {25, 4096, 4096, TSR_F32, 4, 64},
+    {12, 64, 512, TSR_F32, 4, 4, 64},
+    {64, 256, 1024, TSR_F32, 4, 4, 64},
+    {1024, 1024, 1024, TSR_F32, 4, 4, 64},
+    {1024, 1024, 1024, TSR_BF16, 4, 4, 64},
+    {1024, 1024, 1024, TSR_F16, 6, 4, 64},
+    {25, 4096, 4096, TSR_F32, 4, 4, 64},
     /* Few rows, in tiles that waste least. */
-    {24, 4096, 4096, TSR_F32, 8, 128},
-    {18, 4096, 4096, TSR_F32, 6, 128},
-    {16, 4096, 4096, TSR_F16, 8, 128},
-    {12, 4096, 4096, TSR_F16, 6, 128},
+    {24, 4096, 4096, TSR_F32, 8, 4, 128},
+    {18, 4096, 4096, TSR_F32, 6, 4, 128},
+    {16, 4096, 4096, TSR_F16, 8, 4, 128},
+    {12, 4096, 4096, TSR_F16, 6, 4, 128},
+    /* A few rows of a small b, and of one that is worth long runs. */
+    {1, 512, 256, TSR_F32, 1, 8, 32},
+    {1, 512, 512, TSR_F32, 1, 4, 64},
+    {1, 512, 1024, TSR_F32, 1, 4, 128},
+    {1, 1024, 1024, TSR_F32, 1, 8, 32},
+    {1, 8192, 4096, TSR_F32, 1, 8, 128},
+    {3, 512, 512, TSR_F32, 4, 4, 64},
+    {3, 1024, 1024, TSR_F32, 4, 8, 32},
+    {6, 1024, 1024, TSR_F32, 6, 4, 32},
+    {8, 1024, 1024, TSR_F16, 8, 4, 32},
 };
 
 START_TEST(sizes_of_tiles)
@@ -327,6 +337,7 @@ START_TEST(sizes_of_tiles)
     tsr__lavapipe_piece first = {0};
     ck_assert_int_eq(tsr__lavapipe_plan(&product, keep_first, &first), TSR_ERR_TIMEOUT);
     ck_assert_uint_eq(first.constants[TSR__LAVAPIPE_ROWS], tiles_and_stretches[_i].rows);
+    ck_assert_uint_eq(first.constants[TSR__LAVAPIPE_VECTORS], tiles_and_stretches[_i].vectors);
     ck_assert_uint_eq(first.constants[TSR__LAVAPIPE_STEPS], tiles_and_stretches[_i].steps);
 }
 END_TEST

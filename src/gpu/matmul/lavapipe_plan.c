@@ -65,6 +65,14 @@ static bool is_large(const tsr__lavapipe_product *p)
     return (uint64_t)p->m * p->n > (UINT64_C(1) << LARGE_LOG2) / p->k;
 }
 
+/* A few rows, with lanes along k, whose time is that of reading b. */
+static bool is_thin(const tsr__lavapipe_product *p)
+{
+    const uint32_t few_rows = 8;
+
+    return is_nt(p) && p->m <= few_rows && (uint64_t)p->n * p->k >= UINT64_C(1) << THIN_LOG2;
+}
+
 /* The longest stretch that pays for its compilation and its size. With lanes along k that is what
  * the processor's instruction cache holds of a tile's code, and compiled as soon as half of it in
  * larger tiles; only a few rows of a large b gain by longer runs of each line. */
@@ -78,28 +86,35 @@ static uint32_t longest_stretch(const tsr__lavapipe_product *p)
         pays = (uint64_t)p->n * p->k >= UINT64_C(1) << ROW_LOG2;
     if (pays && steps >= 128 && (!is_nt(p) || p->m <= FEW_ROWS))
         return 128;
-    return is_nt(p) && p->m > 4 && steps >= 64 ? 64 : 32;
+    if (!is_nt(p) || is_thin(p) || steps < 64)
+        return 32;
+    return p->m == 1 && steps >= 128 ? 128 : 64;
 }
 
-/* Of more than four. Small tiles leave a cache of instructions room for more steps; large ones load
- * and convert less for each product. Up to six rows keep their sums in registers. */
-static uint32_t tile_rows(const tsr__lavapipe_product *p)
+/* Small tiles leave a cache of instructions room for more steps; large ones load and convert less
+ * for each product. Up to six rows of four keep their sums in registers. */
+static tile nt_tile(const tsr__lavapipe_product *p)
 {
     uint32_t longest = longest_stretch(p);
+    bool thin = is_thin(p);
 
-    if (!is_nt(p) || longest == 32)
-        return 8;
+    if (p->m == 1)
+        return (tile){1, longest > 32 && !thin ? 4 : p->lanes > 8 ? p->lanes : 8};
+    if (p->m <= 4)
+        return (tile){4, thin ? 8 : 4};
     if (longest == 64)
-        return p->b_dtype == TSR_F16 ? 6 : 4;
-    return tsr__div_up_u32(p->m, 6) * 6 < tsr__div_up_u32(p->m, 8) * 8 ? 6 : 8;
+        return (tile){p->b_dtype == TSR_F16 ? 6 : 4, 4};
+    if (thin || longest == 128)
+        return (tile){tsr__div_up_u32(p->m, 6) * 6 < tsr__div_up_u32(p->m, 8) * 8 ? 6 : 8, 4};
+    return (tile){8, 4};
 }
 
 static tile tile_for(const tsr__lavapipe_product *p)
 {
-    if (p->m > 4)
-        return (tile){tile_rows(p), 4};
     if (is_nt(p))
-        return p->m > 1 ? (tile){4, 8} : (tile){1, p->lanes > 8 ? p->lanes : 8};
+        return nt_tile(p);
+    if (p->m > 4)
+        return (tile){8, 4};
     return p->m > 1 ? (tile){4, 4} : (tile){1, 8};
 }
 
@@ -158,7 +173,7 @@ static bool has_parts(const tsr__lavapipe_product *p)
     uint64_t elements = (uint64_t)p->n * p->k;
 
     if (is_nt(p))
-        return p->m <= tile_for(p).rows && elements >= UINT64_C(1) << THIN_LOG2;
+        return is_thin(p);
     /* What takes two dispatches anyway, parts and their addition do no faster. */
     return p->m == 1 && p->k >= (longest_stretch(p) > 32 ? 256 : 128) &&
            elements >= UINT64_C(1) << ROW_PARTS_LOG2;
