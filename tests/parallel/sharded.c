@@ -314,27 +314,59 @@ CASE(memory, "sharded: peak memory per rank is the plan's figure, and two units'
     check_memory(&(way){.name = "data parallelism", .gather = everything});
 }
 
-/* As on a device that gives no more than this for one tensor. The memory is there already. */
-CASE(chunks, "sharded: shards that one tensor cannot hold are in several")
+static int adamw_steps; /* recorded since the last time it was set */
+tsr_status __real_tsr_adamw_step(tsr_stream *stream, tsr_tensor *parameter,
+                                 const tsr_tensor *gradient, tsr_tensor *moment1,
+                                 tsr_tensor *moment2, tsr_tensor *master,
+                                 const tsr_adamw_params *params);
+tsr_status __wrap_tsr_adamw_step(tsr_stream *stream, tsr_tensor *parameter,
+                                 const tsr_tensor *gradient, tsr_tensor *moment1,
+                                 tsr_tensor *moment2, tsr_tensor *master,
+                                 const tsr_adamw_params *params);
+
+tsr_status __wrap_tsr_adamw_step(tsr_stream *stream, tsr_tensor *parameter,
+                                 const tsr_tensor *gradient, tsr_tensor *moment1,
+                                 tsr_tensor *moment2, tsr_tensor *master,
+                                 const tsr_adamw_params *params)
+{
+    adamw_steps++;
+    return __real_tsr_adamw_step(stream, parameter, gradient, moment1, moment2, master, params);
+}
+
+static void check_chunks(tsr_dtype dtype)
 {
     model m[2];
     uint64_t size[2], *most = &tsr_stream_device(queue)->info.max_allocation_bytes, usual = *most;
     uint8_t *bytes[2];
+    int stepped[2];
     for (int i = 0; i < 2; i++) {
         *most = i == 1 ? 512 : usual;
-        model_make(&(model_case){0}, &m[i]);
+        model_make(&(model_case){.dtype = dtype}, &m[i]);
         *most = usual;
+        adamw_steps = 0;
         for (int step = 0; step < 3; step++)
             model_step(&m[i], step, 0, 1);
+        stepped[i] = adamw_steps;
         bytes[i] = model_bytes(&m[i], &size[i]);
     }
     CHECK(m[0].sharded->state.count == 1 && m[1].sharded->state.count > 1, "%zu and %zu chunks",
           m[0].sharded->state.count, m[1].sharded->state.count);
+    CHECK(stepped[0] == 3, "%d launches for three steps", stepped[0]);
+    CHECK(ranks > 1 || stepped[1] > 3, "%d launches over several chunks", stepped[1]);
     CHECK(size[0] == size[1] && memcmp(bytes[0], bytes[1], size[0]) == 0, "other values");
     for (int i = 0; i < 2; i++) {
         free(bytes[i]);
         model_finish(&m[i]);
     }
+}
+
+/* As on a device that gives no more than this for one tensor. The memory is there already. Bits do
+ * not depend on how many parameters are stepped at once, which chunks decide. */
+CASE(chunks,
+     "sharded: shards that one tensor cannot hold are in several, others are stepped as one")
+{
+    check_chunks(TSR_F32);
+    check_chunks(TSR_BF16);
 }
 
 /* Slots -----------------------------------------------------------------------------------------

@@ -23,24 +23,24 @@ static bool has_master(const tsr_sharded *model, const tsr__sharded_param *p)
     return model->masters && p->seen.dtype != TSR_F32;
 }
 
-/* Lays all shards out, one behind the other: once to count, once to make them. */
+/* Lays all shards out, one behind the other, all of a kind together: once to count, once to make
+ * them. */
 static tsr_status lay_out(tsr_sharded *model)
 {
-    const bool trains = model->optimizer != TSR_OPTIMIZER_NONE;
-    for (int i = 0; i < model->param_count; i++) {
-        tsr__sharded_param *p = &model->params[i];
-        const uint64_t count = p->range.count;
-        TSR__TRY(tsr__sharded_part(&model->values, p->seen.dtype, count, &p->value));
-        if (!trains)
-            continue;
-        TSR__TRY(tsr__sharded_part(&model->gradients, model->grad_dtype, count, &p->grad));
+    tsr__sharded_param *const params = model->params, *const end = params + model->param_count;
+    for (tsr__sharded_param *p = params; p < end; p++)
+        TSR__TRY(tsr__sharded_part(&model->values, p->seen.dtype, p->range.count, &p->value));
+    if (model->optimizer == TSR_OPTIMIZER_NONE)
+        return TSR_OK;
+    for (tsr__sharded_param *p = params; p < end; p++)
+        TSR__TRY(tsr__sharded_part(&model->gradients, model->grad_dtype, p->range.count, &p->grad));
+    for (tsr__sharded_param *p = params; p < end; p++)
         if (has_master(model, p))
-            TSR__TRY(tsr__sharded_part(&model->state, TSR_F32, count, &p->master));
-        if (moments(model) > 0)
-            TSR__TRY(tsr__sharded_part(&model->state, TSR_F32, count, &p->moment1));
-        if (moments(model) > 1)
-            TSR__TRY(tsr__sharded_part(&model->state, TSR_F32, count, &p->moment2));
-    }
+            TSR__TRY(tsr__sharded_part(&model->state, TSR_F32, p->range.count, &p->master));
+    for (tsr__sharded_param *p = params; p < end && moments(model) > 0; p++)
+        TSR__TRY(tsr__sharded_part(&model->state, TSR_F32, p->range.count, &p->moment1));
+    for (tsr__sharded_param *p = params; p < end && moments(model) > 1; p++)
+        TSR__TRY(tsr__sharded_part(&model->state, TSR_F32, p->range.count, &p->moment2));
     return TSR_OK;
 }
 

@@ -10,6 +10,12 @@ uint64_t tsr__sharded_padded(uint64_t bytes)
     return tsr__align_up_u64(bytes, TSR__SHARDED_ALIGN);
 }
 
+uint64_t tsr__sharded_part_elements(uint64_t elements)
+{
+    const uint64_t smallest_bytes = 2; /* of an element */
+    return tsr__align_up_u64(elements, TSR__SHARDED_ALIGN / smallest_bytes);
+}
+
 static tsr_status count(tsr__sharded_pool *pool, uint64_t bytes)
 {
     tsr__sharded_chunk *last = pool->count > 0 ? &pool->chunks[pool->count - 1] : NULL;
@@ -28,7 +34,7 @@ static tsr_status count(tsr__sharded_pool *pool, uint64_t bytes)
 tsr_status tsr__sharded_part(tsr__sharded_pool *pool, tsr_dtype dtype, uint64_t elements,
                              tsr_tensor **out)
 {
-    const uint64_t bytes = tsr__sharded_padded(elements * tsr_dtype_size(dtype));
+    const uint64_t bytes = tsr__sharded_part_elements(elements) * tsr_dtype_size(dtype);
     if (!pool->made)
         return count(pool, bytes);
     if (pool->at_bytes + bytes > pool->chunks[pool->at].bytes) {

@@ -103,6 +103,9 @@ void tsr__sharded_pool_finish(tsr__sharded_pool *pool);
 tsr_status tsr__sharded_memory_new(tsr_device *device, uint64_t bytes,
                                    tsr_tensor **out) TSR_NODISCARD;
 uint64_t tsr__sharded_padded(uint64_t bytes);
+/* From a part's first element to the next part's: the same for all dtypes, so that what belongs to
+ * parameters that lie behind each other lies so in every pool. */
+uint64_t tsr__sharded_part_elements(uint64_t elements);
 
 /* create.c: the parameter as the caller gave it, whether in a layer or alone. */
 const tsr_parameter *tsr__sharded_given(const tsr_sharded_unit *unit, int index);

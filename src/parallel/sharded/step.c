@@ -1,6 +1,7 @@
 #include "parallel/sharded/sharded.h"
 
 #include "gpu/ops/step_params.h"
+#include "gpu/reach.h"
 #include "tessera/ops.h"
 
 static void forget_grads(tsr_sharded *model)
@@ -20,6 +21,83 @@ static tsr_status adamw(tsr_sharded *model, tsr__sharded_param *p, const tsr_ada
                           params);
 }
 
+static bool steps(const tsr__sharded_param *p)
+{
+    return p->grad_holds && p->range.count > 0;
+}
+
+/* Whether `next` is the part behind `last` in the same memory. */
+static bool follows(const tsr_tensor *last, const tsr_tensor *next)
+{
+    if (!last || !next)
+        return last == next;
+    tsr_layout layout = *tsr_tensor_layout(next);
+    const tsr_layout *before = tsr_tensor_layout(last);
+    layout.offset =
+        before->offset + (int64_t)tsr__sharded_part_elements((uint64_t)before->shape[0]);
+    return layout.dtype == before->dtype && tsr__tensor_is_view(next, last, &layout);
+}
+
+static bool joins(const tsr__sharded_param *last, const tsr__sharded_param *next)
+{
+    return follows(last->value, next->value) && follows(last->grad, next->grad) &&
+           follows(last->moment1, next->moment1) && follows(last->moment2, next->moment2) &&
+           follows(last->master, next->master);
+}
+
+/* The last of the parameters that one launch can step along with the first: it costs as much as
+ * thousands of elements, and most parameters are small. */
+static int last_joined(const tsr_sharded *model, int first)
+{
+    int last = first;
+    for (int i = first + 1; i < model->param_count; i++) {
+        const tsr__sharded_param *p = &model->params[i];
+        if (p->range.count == 0)
+            continue;
+        if (!steps(p) || !joins(&model->params[last], p))
+            break;
+        last = i;
+    }
+    return last;
+}
+
+/* From the first's first element to the last's last one. What is between two parts is nobody's. */
+static tsr_status join(const tsr_tensor *first, const tsr_tensor *last, tsr_tensor **out)
+{
+    if (!first)
+        return TSR_OK;
+    tsr_layout layout = *tsr_tensor_layout(first);
+    const tsr_layout *end = tsr_tensor_layout(last);
+    layout.shape[0] = end->offset + end->shape[0] - layout.offset;
+    return tsr_tensor_view(first, &layout, out);
+}
+
+static tsr_status join_all(const tsr__sharded_param *first, const tsr__sharded_param *last,
+                           tsr__sharded_param *out)
+{
+    TSR__TRY(join(first->value, last->value, &out->value));
+    TSR__TRY(join(first->grad, last->grad, &out->grad));
+    TSR__TRY(join(first->moment1, last->moment1, &out->moment1));
+    TSR__TRY(join(first->moment2, last->moment2, &out->moment2));
+    return join(first->master, last->master, &out->master);
+}
+
+static tsr_status step_joined(tsr_sharded *model, int first, int last,
+                              const tsr_sgd_params *sgd_params,
+                              const tsr_adamw_params *adamw_params)
+{
+    tsr__sharded_param all = {0};
+    tsr_status status = join_all(&model->params[first], &model->params[last], &all);
+    if (status == TSR_OK)
+        status = sgd_params ? sgd(model, &all, sgd_params) : adamw(model, &all, adamw_params);
+    tsr_tensor_destroy(&all.value);
+    tsr_tensor_destroy(&all.grad);
+    tsr_tensor_destroy(&all.moment1);
+    tsr_tensor_destroy(&all.moment2);
+    tsr_tensor_destroy(&all.master);
+    return status;
+}
+
 /* One of both has params, which are checked: a rank may have nothing to step, and counts all the
  * same. */
 static tsr_status step(tsr_sharded *model, const char *who, const tsr_sgd_params *sgd_params,
@@ -29,10 +107,14 @@ static tsr_status step(tsr_sharded *model, const char *who, const tsr_sgd_params
     TSR__TRY(tsr__sharded_collect_all(model));
     TSR__TRY(tsr__sharded_forget(model));
     for (int i = 0; i < model->param_count; i++) {
-        tsr__sharded_param *p = &model->params[i];
-        if (p->grad_holds && p->range.count > 0)
-            TSR__TRY(sgd_params ? sgd(model, p, sgd_params) : adamw(model, p, adamw_params));
-        p->grad_holds = false; /* whoever calls again after a failure does not step it again */
+        const int first = i;
+        if (steps(&model->params[first])) {
+            i = last_joined(model, first);
+            TSR__TRY(step_joined(model, first, i, sgd_params, adamw_params));
+        }
+        /* Whoever calls again after a failure does not step them again. */
+        for (int done = first; done <= i; done++)
+            model->params[done].grad_holds = false;
     }
     model->steps++;
     return TSR_OK;
