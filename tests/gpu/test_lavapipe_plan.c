@@ -295,38 +295,43 @@ static const struct {
     uint32_t m, n, k;
     tsr_dtype b_dtype;
     uint32_t rows, vectors, steps;
+    tsr__lavapipe_form form;
 } tiles_and_stretches[] = {
     /* k too short for more steps. */
-    {256, 256, 256, TSR_F32, 8, 4, 32},
-    {4096, 4096, 511, TSR_F32, 8, 4, 32},
-    {12, 64, 500, TSR_F32, 8, 4, 32},
+    {256, 256, 256, TSR_F32, 8, 4, 32, TSR__LAVAPIPE_NT},
+    {4096, 4096, 511, TSR_F32, 8, 4, 32, TSR__LAVAPIPE_NT},
+    {12, 64, 500, TSR_F32, 8, 4, 32, TSR__LAVAPIPE_NT},
     /* The longest code that stays in a cache of instructions. */
-    {12, 64, 512, TSR_F32, 4, 4, 64},
-    {64, 256, 1024, TSR_F32, 4, 4, 64},
-    {1024, 1024, 1024, TSR_F32, 4, 4, 64},
-    {1024, 1024, 1024, TSR_BF16, 4, 4, 64},
-    {1024, 1024, 1024, TSR_F16, 6, 4, 64},
-    {25, 4096, 4096, TSR_F32, 4, 4, 64},
+    {12, 64, 512, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
+    {64, 256, 1024, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
+    {1024, 1024, 1024, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
+    {1024, 1024, 1024, TSR_BF16, 4, 4, 64, TSR__LAVAPIPE_NT},
+    {1024, 1024, 1024, TSR_F16, 6, 4, 64, TSR__LAVAPIPE_NT},
+    {25, 4096, 4096, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
     /* Few rows, in tiles that waste least. */
-    {24, 4096, 4096, TSR_F32, 8, 4, 128},
-    {18, 4096, 4096, TSR_F32, 6, 4, 128},
-    {16, 4096, 4096, TSR_F16, 8, 4, 128},
-    {12, 4096, 4096, TSR_F16, 6, 4, 128},
+    {24, 4096, 4096, TSR_F32, 8, 4, 128, TSR__LAVAPIPE_NT},
+    {18, 4096, 4096, TSR_F32, 6, 4, 128, TSR__LAVAPIPE_NT},
+    {16, 4096, 4096, TSR_F16, 8, 4, 128, TSR__LAVAPIPE_NT},
+    {12, 4096, 4096, TSR_F16, 6, 4, 128, TSR__LAVAPIPE_NT},
     /* A few rows of a small b, and of one that is worth long runs. */
-    {1, 512, 256, TSR_F32, 1, 8, 32},
-    {1, 512, 512, TSR_F32, 1, 4, 64},
-    {1, 512, 1024, TSR_F32, 1, 4, 128},
-    {1, 1024, 1024, TSR_F32, 1, 8, 32},
-    {1, 8192, 4096, TSR_F32, 1, 8, 128},
-    {3, 512, 512, TSR_F32, 4, 4, 64},
-    {3, 1024, 1024, TSR_F32, 4, 8, 32},
-    {6, 1024, 1024, TSR_F32, 6, 4, 32},
-    {8, 1024, 1024, TSR_F16, 8, 4, 32},
+    {1, 512, 256, TSR_F32, 1, 8, 32, TSR__LAVAPIPE_NT},
+    {1, 512, 512, TSR_F32, 1, 4, 64, TSR__LAVAPIPE_NT},
+    {1, 512, 1024, TSR_F32, 1, 4, 128, TSR__LAVAPIPE_NT},
+    {1, 1024, 1024, TSR_F32, 1, 8, 32, TSR__LAVAPIPE_NT},
+    {1, 8192, 4096, TSR_F32, 1, 8, 128, TSR__LAVAPIPE_NT},
+    {3, 512, 512, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
+    {3, 1024, 1024, TSR_F32, 4, 8, 32, TSR__LAVAPIPE_NT},
+    {6, 1024, 1024, TSR_F32, 6, 4, 32, TSR__LAVAPIPE_NT},
+    {8, 1024, 1024, TSR_F16, 8, 4, 32, TSR__LAVAPIPE_NT},
+    /* Lanes along n. */
+    {64, 64, 64, TSR_F32, 8, 4, 32, TSR__LAVAPIPE_TN},
+    {64, 1 << 20, 128, TSR_F32, 8, 4, 128, TSR__LAVAPIPE_NN},
+    {1, 64, 128, TSR_F32, 1, 8, 32, TSR__LAVAPIPE_NN},
 };
 
 START_TEST(sizes_of_tiles)
 {
-    tsr__lavapipe_product product = {.form = TSR__LAVAPIPE_NT,
+    tsr__lavapipe_product product = {.form = tiles_and_stretches[_i].form,
                                      .m = tiles_and_stretches[_i].m,
                                      .n = tiles_and_stretches[_i].n,
                                      .k = tiles_and_stretches[_i].k,

@@ -136,6 +136,25 @@ START_TEST(one_long_row)
 }
 END_TEST
 
+/* Row-major products of a small b: with lanes along n as long as k is short, packed for lanes along
+ * k beyond, on Mesa's CPU driver. */
+START_TEST(small_row_major)
+{
+    static const int64_t rows[] = {1, 3, 37}, columns[] = {9, 40, 300};
+    static const int64_t depths[] = {64, 100, 128, 129, 530};
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    gpu_random random = {48};
+
+    for (int i = 0; i < 45; i++) {
+        matmul_case c = plain_case(rows[i % 3], depths[i / 9], columns[i / 3 % 3]);
+        c.a = c.b = dtypes[i % 2 ? 0 : i / 2 % 3];
+        c.transpose_a = i % 4 == 1;
+        c.accumulate = i % 5 == 1;
+        run_case(&random, &c);
+    }
+}
+END_TEST
+
 START_TEST(batches_of_every_rank)
 {
     gpu_random random = {47};
@@ -295,6 +314,7 @@ TESTS(matmul_shapes)
     tcase_add_test(tests, few_long_rows);
     tcase_add_test(tests, few_long_rows_on_gpus);
     tcase_add_test(tests, one_long_row);
+    tcase_add_test(tests, small_row_major);
     tcase_add_test(tests, a_batch_of_small_matrices);
     tcase_add_test(tests, batches_of_every_rank);
     tcase_add_test(tests, a_batch_of_seventy_thousand);

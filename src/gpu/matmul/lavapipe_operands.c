@@ -114,15 +114,17 @@ static tsr_status pack_b(const tsr__matmul_call *call, tsr__lavapipe_operands *o
 /* Elements to pack at the most where that only saves time: 256 MiB of f32. */
 static const uint64_t most_to_save_time = UINT64_C(1) << 26;
 
-/* A b that lies along its rows is multiplied with lanes along n, at half to three quarters of the
- * speed with lanes along k, a fraction of it in few rows or with an a that lies along its columns.
- * Packing and multiplying takes less than that from two rows on. */
+/* A b that lies along its rows is multiplied with lanes along n: at half to three quarters of the
+ * speed with lanes along k, a fraction of it in few rows or with an a that lies along its columns;
+ * and with a dispatch for every 32 of k, where packing and multiplying take a few. One row of a
+ * larger b is multiplied as it lies, in parts. */
 static bool should_pack_b(const tsr__matmul_problem *p)
 {
-    const int64_t few_elements = INT64_C(1) << 14;
+    const int64_t few_elements = INT64_C(1) << 14, small = INT64_C(1) << 16, long_k = 128;
+    bool pays = p->m > 1 ? p->k > long_k || p->k >= few_elements / p->n
+                         : p->k > long_k && p->k < small / p->n;
 
-    return p->b.row != 1 && p->m > 1 && p->k >= few_elements / p->n &&
-           packs_in(p, &p->b, p->n, most_to_save_time) &&
+    return p->b.row != 1 && pays && packs_in(p, &p->b, p->n, most_to_save_time) &&
            (p->a.col == 1 || packs_in(p, &p->a, p->m, most_to_save_time));
 }
 

@@ -73,9 +73,9 @@ static bool is_thin(const tsr__lavapipe_product *p)
     return is_nt(p) && p->m <= few_rows && (uint64_t)p->n * p->k >= UINT64_C(1) << THIN_LOG2;
 }
 
-/* The longest stretch that pays for its compilation and its size. With lanes along k that is what
- * the processor's instruction cache holds of a tile's code, and compiled as soon as half of it in
- * larger tiles; only a few rows of a large b gain by longer runs of each line. */
+/* The longest stretch that pays for its compilation and its size. With lanes along k, 64 steps of a
+ * small tile are compiled as soon as 32 of a large one, and are what the processor's instruction
+ * cache holds; only a few rows of a large b gain by longer runs of each line. */
 static uint32_t longest_stretch(const tsr__lavapipe_product *p)
 {
     const uint32_t steps = p->k / step_size(p);
@@ -113,9 +113,9 @@ static tile tile_for(const tsr__lavapipe_product *p)
 {
     if (is_nt(p))
         return nt_tile(p);
-    if (p->m > 4)
-        return (tile){8, 4};
-    return p->m > 1 ? (tile){4, 4} : (tile){1, 8};
+    if (p->m == 1)
+        return (tile){1, 8};
+    return (tile){p->m > 4 ? 8 : 4, 4};
 }
 
 static uint32_t tile_cols(const tsr__lavapipe_product *p, tile shape)
