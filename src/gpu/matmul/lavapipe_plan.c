@@ -13,7 +13,7 @@ enum {
     BLOCK_BYTES = 256 * 1024,
     /* The same where each block needs a dispatch of its own: half of a usual L2. */
     DISPATCH_BYTES = 512 * 1024,
-    /* Products in the whole problem, as a power of two, from which long stretches pay for their
+    /* Products in the whole problem, as a power of two, from which the longest stretch pays for its
        compilation. */
     LARGE_LOG2 = 24,
     ROW_LOG2 = 18, /* elements of b likewise, for one row with lanes along n */
