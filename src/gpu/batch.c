@@ -45,7 +45,7 @@ void tsr__batch_destroy(tsr_device *device, tsr__batch *batch)
     tsr__free(batch);
 }
 
-tsr_status tsr__batch_begin(tsr_device *device, tsr__batch *batch, uint64_t point)
+tsr_status tsr__batch_begin(tsr_device *device, tsr__batch *batch)
 {
     VkCommandBufferBeginInfo info = {
         .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
@@ -53,11 +53,9 @@ tsr_status tsr__batch_begin(tsr_device *device, tsr__batch *batch, uint64_t poin
     };
     TSR__DEVICE_TRY(device, ResetCommandPool, device->handle, batch->pool, 0);
     TSR__DEVICE_TRY(device, BeginCommandBuffer, batch->commands, &info);
-    batch->point = point;
     batch->operations = 0;
     batch->work = 0;
     batch->ended = false;
-    batch->next = NULL;
     return TSR_OK;
 }
 

@@ -22,7 +22,7 @@ tsr_status tsr__batch_create(tsr_device *device, tsr__batch **out);
 void tsr__batch_destroy(tsr_device *device, tsr__batch *batch);
 
 /* Starts recording. */
-tsr_status tsr__batch_begin(tsr_device *device, tsr__batch *batch, uint64_t point);
+tsr_status tsr__batch_begin(tsr_device *device, tsr__batch *batch);
 
 /* Room for `count` more held buffers, so that holding them cannot fail. */
 tsr_status tsr__batch_reserve(tsr__batch *batch, size_t count);

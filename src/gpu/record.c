@@ -11,6 +11,8 @@
 /* So many batches keep any device busy. The memory of what was destroyed comes back when batches
  * are done: a program that records faster than its device computes would run out of it. */
 #define IN_FLIGHT_MOST 32
+/* No operation uses more different buffers. */
+#define OPERATION_BUFFERS 24
 
 void tsr__groups_for(uint64_t count, uint32_t size, uint32_t groups[3])
 {
@@ -67,6 +69,25 @@ static tsr_status let_device_catch_up(tsr_stream *stream)
     return tsr_stream_wait_point(stream, stream->in_flight->point, UINT64_MAX);
 }
 
+/* The batch after the open one, so that nothing can fail between the two. */
+static tsr_status make_next(tsr_stream *stream)
+{
+    if (stream->next)
+        return TSR_OK;
+    TSR__TRY(tsr__timeline_poll(stream->device, stream->timeline));
+    tsr__stream_retire(stream);
+    TSR__TRY(let_device_catch_up(stream));
+    if (!stream->spare)
+        TSR__TRY(tsr__batch_create(stream->device, &stream->spare));
+    tsr__batch *batch = stream->spare;
+    TSR__TRY(tsr__batch_reserve(batch, OPERATION_BUFFERS));
+    TSR__TRY(tsr__batch_begin(stream->device, batch));
+    stream->spare = batch->next;
+    batch->next = NULL;
+    stream->next = batch;
+    return TSR_OK;
+}
+
 static tsr_status open_batch(tsr_stream *stream)
 {
     /* What the queue refused earlier goes first. */
@@ -74,20 +95,20 @@ static tsr_status open_batch(tsr_stream *stream)
         TSR__TRY(tsr_stream_submit(stream));
     if (stream->open)
         return TSR_OK;
-    TSR__TRY(tsr__timeline_poll(stream->device, stream->timeline));
-    tsr__stream_retire(stream);
-    TSR__TRY(let_device_catch_up(stream));
-
-    if (!stream->spare)
-        TSR__TRY(tsr__batch_create(stream->device, &stream->spare));
-    tsr__batch *batch = stream->spare;
-    tsr__batch *next = batch->next;
-    TSR__TRY(tsr__batch_begin(stream->device, batch, stream->timeline->submitted + 1));
-    stream->spare = next;
-    stream->open = batch;
+    TSR__TRY(make_next(stream));
+    stream->open = stream->next;
+    stream->next = NULL;
+    stream->open->point = stream->timeline->submitted + 1;
     /* Earlier batches of the queue are not ordered before this one otherwise. */
     tsr__stream_barrier(stream);
     return TSR_OK;
+}
+
+/* Where an operation may go on in the next batch. */
+static tsr_status submit_and_go_on(tsr_stream *stream)
+{
+    TSR__TRY(make_next(stream));
+    return tsr_stream_submit(stream);
 }
 
 static bool noted(const tsr_stream *stream, const tsr__timeline *timeline, uint64_t point)
@@ -132,7 +153,7 @@ static tsr_status wait_for_other(tsr_stream *stream, tsr__buffer *buffer)
     /* Commands already recorded must not wait for work that might itself wait for them: a new batch
      * starts here. */
     if (stream->open && stream->open->operations > 0)
-        TSR__TRY(tsr_stream_submit(stream));
+        TSR__TRY(submit_and_go_on(stream));
     if (stream->wait_count == TSR__STREAM_WAITS_MAX)
         return tsr__timeline_wait(stream->device, other, buffer->last_point, UINT64_MAX);
     note_wait(stream, other, buffer->last_point);
@@ -146,10 +167,23 @@ static tsr_status bring_memory_back(tsr_stream *stream)
     const uint64_t limit = stream->device->left_limit;
     if (atomic_load(&stream->timeline->left_bytes) <= limit)
         return TSR_OK;
-    TSR__TRY(tsr_stream_submit(stream));
+    TSR__TRY(submit_and_go_on(stream));
     while (stream->in_flight && atomic_load(&stream->timeline->left_bytes) > limit / 2)
         TSR__TRY(tsr_stream_wait_point(stream, stream->in_flight->point, UINT64_MAX));
     return TSR_OK;
+}
+
+static bool is_held(const tsr_stream *stream, const tsr__buffer *buffer)
+{
+    return buffer->last_timeline == stream->timeline && buffer->last_point == stream->open->point;
+}
+
+static size_t not_held(const tsr_stream *stream, const tsr__access *access, int count)
+{
+    size_t buffers = 0;
+    for (int i = 0; i < count; i++)
+        buffers += !is_held(stream, access[i].buffer);
+    return buffers;
 }
 
 tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int count)
@@ -160,22 +194,21 @@ tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int 
         if (used_elsewhere(stream, access[i].buffer))
             TSR__TRY(wait_for_other(stream, access[i].buffer));
     TSR__TRY(open_batch(stream));
-    return tsr__batch_reserve(stream->open, (size_t)count);
+    return tsr__batch_reserve(stream->open, not_held(stream, access, count));
 }
 
 /* The batch holds each buffer once, however often it is used. */
 static void hold(tsr_stream *stream, tsr__buffer *buffer)
 {
-    tsr__batch *batch = stream->open;
-    if (buffer->last_timeline == stream->timeline && buffer->last_point == batch->point)
+    if (is_held(stream, buffer))
         return;
-    tsr__batch_hold(batch, buffer);
+    tsr__batch_hold(stream->open, buffer);
     if (buffer->last_timeline != stream->timeline) {
         tsr__timeline_retain(stream->timeline);
         tsr__timeline_release(stream->device, buffer->last_timeline);
         buffer->last_timeline = stream->timeline;
     }
-    buffer->last_point = batch->point;
+    buffer->last_point = stream->open->point;
 }
 
 void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count)
@@ -193,15 +226,18 @@ void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count)
 }
 
 /* The command itself is recorded already. A submit that fails here is no failure of the command:
- * the batch stays and the next submit or wait reports. */
+ * the batch stays, unless it was dropped, and the next submit or wait reports. */
 tsr_status tsr__stream_recorded(tsr_stream *stream)
 {
     if (stream->open->operations < BATCH_OPERATIONS &&
         stream->open->work < stream->device->work_limit)
         return TSR_OK;
-    if (tsr_stream_submit(stream) != TSR_OK)
+    tsr_status status = submit_and_go_on(stream);
+    if (status != TSR_OK && stream->open) {
         tsr__log(TSR_LOG_WARNING, "submitting a full batch: %s", tsr_last_error());
-    return TSR_OK;
+        return TSR_OK;
+    }
+    return status;
 }
 
 tsr_status tsr__stream_dispatch(tsr_stream *stream, const tsr__dispatch *dispatch)
@@ -248,7 +284,8 @@ tsr_status tsr__stream_prepare(tsr_stream *stream, const tsr__dispatch *dispatch
         TSR__TRY(tsr__pipeline_get(stream->device, dispatches[i].shader, dispatches[i].spec,
                                    dispatches[i].spec_count, &pipeline));
     }
-    return TSR_OK;
+    TSR__TRY(open_batch(stream));
+    return tsr__batch_reserve(stream->open, OPERATION_BUFFERS);
 }
 
 /* vkCmdCopyBuffer takes offsets within the slab's buffer; this many regions are converted at a

@@ -60,6 +60,7 @@ void tsr_stream_destroy(tsr_stream **stream)
     closing->timeline->stream = NULL;
     drop_waits(closing);
     destroy_batches(device, closing->open);
+    destroy_batches(device, closing->next);
     destroy_batches(device, closing->in_flight);
     destroy_batches(device, closing->spare);
     tsr__stream_staging_finish(closing);

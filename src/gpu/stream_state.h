@@ -35,6 +35,7 @@ struct tsr_stream {
     tsr_device *device;
     tsr__timeline *timeline;
     tsr__batch *open;      /* being recorded; NULL when nothing is */
+    tsr__batch *next;      /* begun, for when `open` is submitted; or NULL */
     tsr__batch *in_flight; /* oldest first */
     tsr__batch *spare;
     tsr__hazards hazards;

@@ -301,8 +301,20 @@ static bool not_usable_then(int code, const char *site)
             strcmp(site, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR") == 0);
 }
 
+/* The full batch goes on where the next one cannot be made, and is submitted again later. */
+static bool is_of_next_batch(const char *site)
+{
+    static const char *const calls[] = {"vkCreateCommandPool", "vkAllocateCommandBuffers",
+                                        "vkResetCommandPool", "vkBeginCommandBuffer",
+                                        "vkQueueSubmit"};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (strcmp(site, calls[i]) == 0)
+            return true;
+    return false;
+}
+
 /* Places that make up for a failure themselves: an optional query; memory asked for in smaller
- * portions; a cache that is not read; a batch that is submitted again. */
+ * portions; a cache that is not read; a batch that goes on. */
 static bool made_up_for(tsr__fault_kind kind, int code, const char *site, const step *where)
 {
     static const char *const slab[] = {"vkCreateBuffer", "vkAllocateMemory", "vkBindBufferMemory",
@@ -310,7 +322,8 @@ static bool made_up_for(tsr__fault_kind kind, int code, const char *site, const 
     if (where->silent)
         return true;
     if (kind == TSR__FAULT_ALLOC)
-        return where->run == open_device && strstr(log_text, "pipeline cache");
+        return where->run == many_commands ||
+               (where->run == open_device && strstr(log_text, "pipeline cache"));
     for (size_t i = 0; i < sizeof slab / sizeof *slab; i++)
         if (code == VK_ERROR_OUT_OF_DEVICE_MEMORY && strcmp(site, slab[i]) == 0)
             return true;
@@ -318,8 +331,7 @@ static bool made_up_for(tsr__fault_kind kind, int code, const char *site, const 
         return true;
     if (where->run == list_devices && not_usable_then(code, site))
         return true;
-    return where->run == many_commands &&
-           (strcmp(site, "vkQueueSubmit") == 0 || strcmp(site, "vkEndCommandBuffer") == 0);
+    return where->run == many_commands && is_of_next_batch(site);
 }
 
 static void judge(tsr__fault_kind kind, int code, const char *site, const step *where,
