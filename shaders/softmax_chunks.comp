@@ -14,7 +14,7 @@ layout(push_constant, std430) uniform tsr_push
 
 #define TSR_IDENTITY_BITS 3
 #include "lavapipe.glsl"
-#include "softmax_parts.glsl"
+#include "row_parts.glsl"
 
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;

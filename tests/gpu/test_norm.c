@@ -20,6 +20,7 @@ typedef struct norm_case {
     bool in_place; /* y is x, and dx is x or dy */
     bool strided;
     double offset, scale; /* of x */
+    double ramp;          /* what x gains from the first column to the last */
     float epsilon;
 } norm_case;
 
@@ -69,6 +70,16 @@ static void randomise(gpu_random *random, operand *o, double offset, double scal
     for (int64_t i = 0; i < tsr_layout_count(layout); i++)
         o->values[i] = gpu_rounded(offset + scale * gpu_random_unit(random), layout->dtype);
     gpu_put(o->tensor, o->values);
+}
+
+static void randomise_x(gpu_random *random, const norm_case *c, operand *x)
+{
+    int64_t count = columns_of(c);
+    for (int64_t i = 0; i < rows_of(c) * count; i++)
+        x->values[i] = gpu_rounded(c->offset + c->ramp * (double)(i % count) / (double)count +
+                                       c->scale * gpu_random_unit(random),
+                                   c->x);
+    gpu_put(x->tensor, x->values);
 }
 
 static void destroy(operand *o)
@@ -131,7 +142,7 @@ static void check_forward(gpu_random *random, const norm_case *c)
     double *got = doubles(total), *n = doubles(count);
     bool biased = c->biased && c->centred;
 
-    randomise(random, &x, c->offset, c->scale);
+    randomise_x(random, c, &x);
     randomise(random, &weight, 0, 2);
     randomise(random, &bias, 0, 3);
     GPU_OK(forward(c, queue, y->tensor, x.tensor, c->weighted ? weight.tensor : NULL,
@@ -181,7 +192,7 @@ static void check_gradient(gpu_random *random, const norm_case *c)
     column *columns = calloc((size_t)count + 1, sizeof *columns);
     ck_assert_ptr_nonnull(columns);
 
-    randomise(random, &x, c->offset, c->scale);
+    randomise_x(random, c, &x);
     randomise(random, &dy, 0, 2);
     randomise(random, &weight, 0, 2);
     if (c->accumulate) {
@@ -399,14 +410,56 @@ START_TEST(halves_without_gaps)
 }
 END_TEST
 
+/* Longer ones, which that driver takes in parts: one that makes up for the last part's early start,
+ * whole parts, hundreds of them. */
+START_TEST(long_rows)
+{
+    static const int64_t sizes[][2] = {{40, 1026}, {17, 2052}, {9, 4096}, {10, 6000}, {1, 150002}};
+    gpu_random random = {80};
+    for (int i = 0; i < 5; i++) {
+        norm_case c = plain(sizes[i][0], sizes[i][1]);
+        c.offset = i % 2 == 0 ? 1e4 : 0;
+        c.ramp = i < 3 ? 0 : 1000;
+        c.in_place = i % 3 == 0;
+        c.weighted = i != 1;
+        c.biased = i != 2;
+        c.accumulate = i % 2 == 1;
+        check_both(&random, c);
+        c.ramp = 0;
+        c.centred = i % 2 < 1;
+        check_gaps(&random, c, 3, i % 4);
+    }
+}
+END_TEST
+
+START_TEST(long_rows_of_halves)
+{
+    static const tsr_dtype dtypes[3][4] = {{TSR_F16, TSR_F32, TSR_BF16, TSR_F32},
+                                           {TSR_BF16, TSR_F16, TSR_F16, TSR_BF16},
+                                           {TSR_F32, TSR_BF16, TSR_F32, TSR_F16}};
+    static const int64_t sizes[][2] = {{30, 1100}, {16, 2056}, {8, 4100}};
+    gpu_random random = {81};
+    for (int i = 0; i < 3; i++) {
+        norm_case c = plain(sizes[i][0], sizes[i][1]);
+        c.x = dtypes[i][0];
+        c.dy = dtypes[i][1];
+        c.y = dtypes[i][2];
+        c.vectors = dtypes[i][3];
+        check_both(&random, c);
+        c.centred = i != 1;
+        check_gaps(&random, c, 3, i);
+    }
+}
+END_TEST
+
 /* A mean that is large next to the deviation: neither E[x²] − E[x]² nor a mean that is rounded to
  * f32 would do. */
 START_TEST(large_offsets)
 {
-    static const double offsets[] = {1e4, -3e5, 1e4};
-    static const int64_t counts[] = {64, 1000, 20011};
+    static const double offsets[] = {1e4, -3e5, 1e4, -3e5};
+    static const int64_t counts[] = {64, 1000, 20011, 20012};
     gpu_random random = {75};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         norm_case c = plain(5, counts[i]);
         c.offset = offsets[i];
         c.scale = 1;
@@ -452,6 +505,7 @@ START_TEST(rows_of_equal_elements)
     gpu_random random = {76};
     check_equal_elements(&random, 100, 1009);
     check_equal_elements(&random, 100, 241);
+    check_equal_elements(&random, 30, 2002);
     check_equal_elements(&random, 300, 203); /* an invocation a row on CPU drivers */
     for (int i = 0; i < 4; i++) {
         norm_case c = plain(4, 100 + i);
@@ -462,28 +516,30 @@ START_TEST(rows_of_equal_elements)
 }
 END_TEST
 
-/* What is not a number spoils its row alone, but all of it. */
+/* What is not a number spoils its row alone, but all of it; in rows of each length that Mesa's CPU
+ * driver has kernels for. */
 START_TEST(nan_and_infinities)
 {
-    enum { ROWS = 4, COLUMNS = 50 };
-    const int64_t size[] = {ROWS, COLUMNS};
+    enum { ROWS = 4, MOST = 9000 };
+    static const int64_t counts[] = {50, 1000, MOST};
+    const int64_t count = counts[_i], size[] = {ROWS, count}, last = count - 1;
     tsr_tensor *x = gpu_new(TSR_F32, 2, size), *y = gpu_new(TSR_F32, 2, size);
-    double values[ROWS * COLUMNS], got[ROWS * COLUMNS];
-    for (int i = 0; i < ROWS * COLUMNS; i++)
-        values[i] = i % 7 - 3;
-    values[COLUMNS + 9] = NAN;
-    values[2 * COLUMNS + 49] = INFINITY;
+    static double values[ROWS * MOST], got[ROWS * MOST];
+    for (int64_t i = 0; i < ROWS * count; i++)
+        values[i] = (double)(i % 7 - 3);
+    values[count + 9] = NAN;
+    values[2 * count + last] = INFINITY;
     gpu_put(x, values);
     for (int centred = 0; centred < 2; centred++) {
         gpu_poison(y);
         GPU_OK(centred ? tsr_layer_norm(queue, y, x, NULL, NULL, 1e-5F)
                        : tsr_rms_norm(queue, y, x, NULL, 1e-5F));
         gpu_get(y, got);
-        for (int j = 0; j < COLUMNS; j++) {
-            ck_assert(isfinite(got[j]) && isfinite(got[3 * COLUMNS + j]));
-            ck_assert(isnan(got[COLUMNS + j]));
+        for (int64_t j = 0; j < count; j++) {
+            ck_assert(isfinite(got[j]) && isfinite(got[3 * count + j]));
+            ck_assert(isnan(got[count + j]));
             /* As PyTorch: ∞ · 0 is none, the others are divided by ∞. */
-            ck_assert(centred || j == 49 ? isnan(got[2 * COLUMNS + j]) : got[2 * COLUMNS + j] == 0);
+            ck_assert(centred || j == last ? isnan(got[2 * count + j]) : got[2 * count + j] == 0);
         }
     }
     tsr_tensor_destroy(&x);
@@ -513,15 +569,16 @@ START_TEST(neighbours_stay)
 END_TEST
 
 /* Each gradient alone is what it is beside the others, also where there are enough elements for the
- * kernel for short rows. */
+ * kernels for short rows and for long ones. */
 START_TEST(gradients_on_their_own)
 {
-    enum { ROWS = 300, COLUMNS = 33 };
-    const int64_t rows = _i == 0 ? 70 : ROWS, size[] = {rows, COLUMNS}, columns = COLUMNS;
+    enum { MOST = 8 * 4098 };
+    static const int64_t sizes[][2] = {{70, 33}, {300, 33}, {8, 4098}};
+    const int64_t *size = sizes[_i], rows = size[0], columns = size[1];
     tsr_tensor *x = gpu_new(TSR_F32, 2, size), *dy = gpu_new(TSR_F32, 2, size);
     tsr_tensor *out[] = {gpu_new(TSR_F32, 2, size), gpu_new(TSR_F32, 1, &columns),
                          gpu_new(TSR_F32, 1, &columns)};
-    double together[3][ROWS * COLUMNS], alone[ROWS * COLUMNS];
+    static double together[3][MOST], alone[MOST];
     GPU_OK(tsr_random_normal(queue, x, 1, 2, &(tsr_random_params){.seed = 7}));
     GPU_OK(tsr_random_normal(queue, dy, 0, 1, &(tsr_random_params){.seed = 8}));
     for (int run = -2; run < 3; run++) { /* twice all, then each */
@@ -531,7 +588,7 @@ START_TEST(gradients_on_their_own)
                                    run < 0 || run == 1 ? out[1] : NULL,
                                    run < 0 || run == 2 ? out[2] : NULL, x, dy, NULL, 1e-5F, false));
         for (int i = 0; i < 3; i++) {
-            size_t bytes = (size_t)(i == 0 ? rows * COLUMNS : COLUMNS) * sizeof *alone;
+            size_t bytes = (size_t)(i == 0 ? rows * columns : columns) * sizeof *alone;
             gpu_get(out[i], run == -2 ? together[i] : alone);
             if (run == -1 || run == i)
                 ck_assert_mem_eq(alone, together[i], bytes);
@@ -697,15 +754,18 @@ START_TEST(mistakes_are_named)
 }
 END_TEST
 
-/* The gradients, which take scratch memory and several dispatches, with the nth event of a kind
- * failing, for every n that there is: an error and everything as it was, or success. */
-static void survive_faults(int64_t rows, tsr__fault_kind fault, int code)
+/* The gradients, which take scratch memory and several dispatches behind `before` others, with the
+ * nth event of a kind failing, for every n that there is: an error and everything as it was, or
+ * success. */
+static void survive_faults(int64_t rows, int64_t columns, int before, tsr__fault_kind fault,
+                           int code)
 {
-    enum { ROWS = 300, COLUMNS = 33 };
-    const int64_t size[] = {rows, COLUMNS}, columns = COLUMNS;
+    enum { MOST = 16 * 2050 };
+    const int64_t size[] = {rows, columns};
     tsr_tensor *x = gpu_new(TSR_F32, 2, size), *dw = gpu_new(TSR_F32, 1, &columns);
     tsr_tensor *dy = gpu_new(TSR_F32, 2, size), *dx = gpu_new(TSR_F32, 2, size);
-    double got[ROWS * COLUMNS];
+    tsr_tensor *other = gpu_new(TSR_F32, 1, (int64_t[]){3});
+    static double got[MOST];
     int failed = 0;
     bool reached = true;
     GPU_OK(tsr_random_normal(queue, x, 1, 2, &(tsr_random_params){.seed = 7}));
@@ -716,6 +776,8 @@ static void survive_faults(int64_t rows, tsr__fault_kind fault, int code)
         gpu_poison(dx);
         gpu_poison(dw);
         GPU_OK(tsr_stream_wait(queue));
+        for (int i = 0; i < before; i++)
+            GPU_OK(tsr_fill(stream, other, 1));
         tsr__fault_arm(fault, nth, code);
         tsr_status status = tsr_layer_norm_grad(stream, dx, dw, NULL, x, dy, NULL, 1e-5F, false);
         reached = tsr__fault_site() != NULL;
@@ -724,8 +786,10 @@ static void survive_faults(int64_t rows, tsr__fault_kind fault, int code)
         tsr_tensor *both[] = {dx, dw};
         for (int k = 0; k < 2; k++) {
             gpu_get(both[k], got);
-            for (int64_t i = 0; i < (k == 0 ? rows * COLUMNS : COLUMNS); i++)
-                ck_assert(isnan(got[i]) == (status != TSR_OK));
+            for (int64_t i = 0; i < (k == 0 ? rows * columns : columns); i++)
+                ck_assert_msg(isnan(got[i]) == (status != TSR_OK),
+                              "event %llu: %s; element %lld of %s is %g", (unsigned long long)nth,
+                              tsr_last_error(), (long long)i, k == 0 ? "dx" : "dweight", got[i]);
         }
         failed += status != TSR_OK;
         tsr_stream_destroy(&stream);
@@ -733,16 +797,19 @@ static void survive_faults(int64_t rows, tsr__fault_kind fault, int code)
         ck_assert_uint_lt(nth, 1000);
     }
     ck_assert_int_gt(failed, 3);
-    tsr_tensor *all[] = {x, dw, dy, dx};
-    for (int i = 0; i < 4; i++)
+    tsr_tensor *all[] = {x, dw, dy, dx, other};
+    for (int i = 0; i < 5; i++)
         tsr_tensor_destroy(&all[i]);
 }
 
 START_TEST(failures_leave_nothing_half_done)
 {
-    const int64_t rows = _i == 0 ? 100 : 300;
-    survive_faults(rows, TSR__FAULT_VULKAN, -3 /* VK_ERROR_INITIALIZATION_FAILED */);
-    survive_faults(rows, TSR__FAULT_ALLOC, 0);
+    static const int64_t sizes[][2] = {{100, 33}, {300, 33}, {16, 2050}};
+    const int64_t *size = sizes[_i < 3 ? _i : 2];
+    const int before = _i < 3 ? 0 : 88 + _i; /* a batch is full, of 96, amidst the operation */
+    survive_faults(size[0], size[1], before, TSR__FAULT_VULKAN,
+                   -3 /* VK_ERROR_INITIALIZATION_FAILED */);
+    survive_faults(size[0], size[1], before, TSR__FAULT_ALLOC, 0);
 }
 END_TEST
 
@@ -754,15 +821,17 @@ TESTS(norm)
     tcase_add_test(tests, any_number_of_rows);
     tcase_add_test(tests, rows_without_gaps);
     tcase_add_test(tests, halves_without_gaps);
+    tcase_add_test(tests, long_rows);
+    tcase_add_test(tests, long_rows_of_halves);
     tcase_add_test(tests, large_offsets);
     tcase_add_test(tests, rows_of_equal_elements);
-    tcase_add_test(tests, nan_and_infinities);
+    tcase_add_loop_test(tests, nan_and_infinities, 0, 3);
     tcase_add_test(tests, neighbours_stay);
-    tcase_add_loop_test(tests, gradients_on_their_own, 0, 2);
+    tcase_add_loop_test(tests, gradients_on_their_own, 0, 3);
     tcase_add_test(tests, gradients_match_finite_differences);
     tcase_add_test(tests, empty_tensors);
     tcase_add_test(tests, mistakes_are_named);
-    tcase_add_loop_test(tests, failures_leave_nothing_half_done, 0, 2);
+    tcase_add_loop_test(tests, failures_leave_nothing_half_done, 0, 8);
 }
 
 /* The teams that GPUs have, whatever the device is. */
@@ -778,5 +847,6 @@ TESTS(norm_packed)
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
     tcase_add_test(tests, packed_halves);
     tcase_add_test(tests, halves_without_gaps);
+    tcase_add_test(tests, long_rows_of_halves);
     tcase_add_test(tests, neighbours_stay);
 }

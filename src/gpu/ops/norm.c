@@ -3,6 +3,8 @@
 
 #include <float.h>
 
+#include "base/checked.h"
+#include "gpu/ops/norm_chunks.h"
 #include "gpu/ops/norm_short.h"
 #include "gpu/ops/walk.h"
 #include "tensor/check.h"
@@ -191,18 +193,62 @@ static tsr_status check(const tsr__norm *norm, const tsr_stream *stream, const t
     return TSR_OK;
 }
 
+static bool is_long(const tsr__norm *norm, const tsr__norm_plane *plane)
+{
+    return !tsr__norm_short_suit(norm, plane, TSR_NORM_RESULT) &&
+           tsr__norm_chunks_suit(norm, plane, TSR_NORM_RESULT);
+}
+
+/* What long rows take; NULL where there are none. */
+typedef struct long_rows {
+    tsr__buffer *scratch, *stats;
+} long_rows;
+
+/* Before the first dispatch, as streams lend it. */
+static tsr_status prepare(const tsr__norm *norm, tsr_stream *stream, long_rows *out)
+{
+    uint64_t bytes = 0;
+    tsr__norm_walk walk;
+    tsr__norm_plane plane;
+    tsr__norm_walk_init(&walk, norm, 0);
+    while (tsr__norm_next(&walk, &plane))
+        if (is_long(norm, &plane))
+            bytes = tsr__max_u64(bytes, tsr__norm_chunks_scratch_bytes(norm, &plane));
+    if (bytes == 0)
+        return TSR_OK;
+    TSR__TRY(tsr__stream_scratch(stream, bytes, &out->scratch));
+    return tsr__stream_scratch(stream, (uint64_t)tsr__norm_rows(norm) * TSR_NORM_STATS_BYTES,
+                               &out->stats);
+}
+
+static tsr_status add_long(tsr__dispatches *list, const tsr__norm *norm,
+                           const tsr__norm_plane *plane, const long_rows *rows)
+{
+    TSR__TRY(
+        tsr__norm_chunks_add_stats(list, norm, plane, TSR_NORM_STATS, rows->scratch, rows->stats));
+    return tsr__norm_chunks_add(list, norm, plane, TSR_NORM_RESULT, NULL, rows->stats, NULL);
+}
+
+static tsr_status add_dispatches(tsr__dispatches *list, const tsr__norm *norm, tsr_stream *stream)
+{
+    long_rows rows = {NULL, NULL};
+    tsr__norm_walk walk;
+    tsr__norm_plane plane;
+    TSR__TRY(prepare(norm, stream, &rows));
+    tsr__norm_walk_init(&walk, norm, 0);
+    while (tsr__norm_next(&walk, &plane))
+        TSR__TRY(is_long(norm, &plane) ? add_long(list, norm, &plane, &rows)
+                                       : add(list, norm, &plane, NULL));
+    return TSR_OK;
+}
+
 static tsr_status run(const tsr__norm *norm, tsr_stream *stream)
 {
     TSR__TRY(check(norm, stream, norm->operand[1]));
     if (tsr__norm_columns(norm) == 0)
         return TSR_OK;
     tsr__dispatches list = {0};
-    tsr__norm_walk walk;
-    tsr__norm_plane plane;
-    tsr_status status = TSR_OK;
-    tsr__norm_walk_init(&walk, norm, 0);
-    while (status == TSR_OK && tsr__norm_next(&walk, &plane))
-        status = add(&list, norm, &plane, NULL);
+    tsr_status status = add_dispatches(&list, norm, stream);
     if (status == TSR_OK)
         status = tsr__dispatches_record(&list, stream);
     tsr__dispatches_finish(&list);

@@ -1,9 +1,10 @@
 /* The gradients of layer and RMS normalisation: the statistics of each row anew; the sums over
  * chunks of rows for weight and bias, before dx takes the place of x or dy; dx; the sums of the
- * chunks. Where rows are short, each of the first two is a kernel that needs no statistics, and
- * that for the weight leaves products, which are summed instead of chunks. */
+ * chunks. On Mesa's CPU driver kernels of its own leave products for the weight, which are summed
+ * instead of chunks; where rows are short, those and that for dx need no statistics. */
 #include "base/checked.h"
 #include "gpu/ops/norm.h"
+#include "gpu/ops/norm_chunks.h"
 #include "gpu/ops/norm_short.h"
 #include "gpu/ops/reduce.h"
 #include "tensor/check.h"
@@ -18,7 +19,9 @@ typedef struct gradient {
     tsr_tensor *dx, *dweight, *dbias;
     bool accumulate;
     tsr__buffer *stats; /* of all rows */
-    uint64_t chunks;    /* of rows */
+    tsr__buffer *parts; /* of a plane of long rows, and how many bytes that takes at the most */
+    uint64_t parts_bytes;
+    uint64_t chunks; /* of rows */
     /* f32 [chunks, columns] each in one scratch buffer, dbias behind dweight. */
     tsr_tensor sums[2];
     bool has_products; /* not chunks */
@@ -110,10 +113,23 @@ static tsr_status add_columns(gradient *g, const tsr__norm_plane *plane, uint64_
     return tsr__dispatches_add(&g->list, &dispatch);
 }
 
+static bool is_short(const gradient *g, const tsr__norm_plane *plane, uint32_t output)
+{
+    return tsr__norm_short_suit(&g->norm, plane, output);
+}
+
+static bool is_long(const gradient *g, const tsr__norm_plane *plane, uint32_t output)
+{
+    return !is_short(g, plane, output) && tsr__norm_chunks_suit(&g->norm, plane, output);
+}
+
 static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
 {
-    if (tsr__norm_short_suit(&g->norm, plane, TSR_NORM_GRADIENT))
+    if (is_short(g, plane, TSR_NORM_GRADIENT))
         return tsr__norm_short_add(&g->list, &g->norm, plane, TSR_NORM_GRADIENT, NULL);
+    if (is_long(g, plane, TSR_NORM_GRADIENT))
+        return tsr__norm_chunks_add(&g->list, &g->norm, plane, TSR_NORM_GRADIENT, g->parts,
+                                    g->stats, NULL);
     const tsr_tensor *x = g->norm.operand[0], *dy = g->norm.operand[1];
     struct tsr_norm_grad_params params = {
         .x = plane->operand[0],
@@ -142,12 +158,45 @@ static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
     return tsr__dispatches_add(&g->list, &dispatch);
 }
 
-/* This plane is all there is, and the kernel for products takes it. */
+/* This plane is all there is, and a kernel for products takes it. */
 static bool takes_products(const gradient *g, const tsr__norm_plane *plane)
 {
     return (g->dweight || g->dbias) && plane->rows == (uint64_t)tsr__norm_rows(&g->norm) &&
            (uint64_t)plane->rows * tsr__norm_columns(&g->norm) <= MOST_PRODUCTS &&
-           tsr__norm_short_suit(&g->norm, plane, TSR_NORM_PRODUCTS);
+           (is_short(g, plane, TSR_NORM_PRODUCTS) || is_long(g, plane, TSR_NORM_PRODUCTS));
+}
+
+/* What has to be known of the plane's rows: one of TSR_NORM_STATS, TSR_NORM_GRADIENT, or
+ * TSR_NORM_RESULT for nothing. */
+static uint32_t stats_needed(const gradient *g, const tsr__norm_plane *plane)
+{
+    const bool columns = (g->dweight || g->dbias) && !g->has_products;
+    const bool products = g->dweight && g->has_products;
+
+    if (g->dx && is_long(g, plane, TSR_NORM_GRADIENT))
+        return TSR_NORM_GRADIENT;
+    if (columns || (g->dx && !is_short(g, plane, TSR_NORM_GRADIENT)) ||
+        (products && !is_short(g, plane, TSR_NORM_PRODUCTS)))
+        return TSR_NORM_STATS;
+    return TSR_NORM_RESULT;
+}
+
+static bool is_divided(const gradient *g, const tsr__norm_plane *plane)
+{
+    const uint32_t output = stats_needed(g, plane);
+
+    return output != TSR_NORM_RESULT && is_long(g, plane, output);
+}
+
+static tsr_status add_stats(gradient *g, const tsr__norm_plane *plane)
+{
+    const uint32_t output = stats_needed(g, plane);
+
+    if (output == TSR_NORM_RESULT)
+        return TSR_OK;
+    if (is_divided(g, plane))
+        return tsr__norm_chunks_add_stats(&g->list, &g->norm, plane, output, g->parts, g->stats);
+    return tsr__norm_stats_add(&g->list, &g->norm, plane, g->stats);
 }
 
 static tsr_tensor matrix(tsr_dtype dtype, uint64_t offset, uint64_t rows, uint64_t columns,
@@ -187,12 +236,17 @@ static tsr_status prepare(gradient *g, tsr_stream *stream)
     while (tsr__norm_next(&walk, &plane)) {
         g->has_products = takes_products(g, &plane);
         g->chunks += chunks_of(&plane);
+        if (is_divided(g, &plane))
+            g->parts_bytes =
+                tsr__max_u64(g->parts_bytes, tsr__norm_chunks_scratch_bytes(&g->norm, &plane));
     }
     if (!tsr__mul_u64(rows, TSR_NORM_STATS_BYTES, &stats_bytes) ||
         !tsr__mul_u64(g->chunks, columns, &elements) || !tsr__mul_u64(elements, 8, &bytes) ||
         stats_bytes > INT64_MAX || bytes > INT64_MAX)
         return tsr__fail(TSR_ERR_OVERFLOW, "%s: too many partial results", g->norm.op);
     TSR__TRY(tsr__stream_scratch(stream, stats_bytes, &g->stats));
+    if (g->parts_bytes > 0)
+        TSR__TRY(tsr__stream_scratch(stream, g->parts_bytes, &g->parts));
     if (g->has_products)
         return prepare_products(g, &plane, stream);
     if (!g->dweight && !g->dbias)
@@ -217,9 +271,12 @@ static tsr_status add_sums(gradient *g, tsr_stream *stream)
 /* With sums, since dx may be dy. */
 static tsr_status add_products(gradient *g, const tsr__norm_plane *plane, tsr_stream *stream)
 {
+    tsr__buffer *products = g->sums[0].buffer;
     if (g->dweight)
-        TSR__TRY(
-            tsr__norm_short_add(&g->list, &g->norm, plane, TSR_NORM_PRODUCTS, g->sums[0].buffer));
+        TSR__TRY(is_short(g, plane, TSR_NORM_PRODUCTS)
+                     ? tsr__norm_short_add(&g->list, &g->norm, plane, TSR_NORM_PRODUCTS, products)
+                     : tsr__norm_chunks_add(&g->list, &g->norm, plane, TSR_NORM_PRODUCTS, NULL,
+                                            g->stats, products));
     return add_sums(g, stream);
 }
 
@@ -232,10 +289,9 @@ static tsr_status add_dispatches(gradient *g, tsr_stream *stream)
     const bool has_chunks = (g->dweight || g->dbias) && !g->has_products;
     tsr__norm_walk_init(&walk, &g->norm, most_rows(g));
     while (tsr__norm_next(&walk, &plane)) {
+        TSR__TRY(add_stats(g, &plane));
         if (g->has_products)
             TSR__TRY(add_products(g, &plane, stream));
-        if (has_chunks || (g->dx && !tsr__norm_short_suit(&g->norm, &plane, TSR_NORM_GRADIENT)))
-            TSR__TRY(tsr__norm_stats_add(&g->list, &g->norm, &plane, g->stats));
         if (has_chunks)
             TSR__TRY(add_columns(g, &plane, chunk));
         if (g->dx)

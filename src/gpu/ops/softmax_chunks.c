@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "gpu/ops/packets.h"
+#include "gpu/ops/row_parts.h"
 #include "gpu/ops/walk.h"
 #include "shaders/params/packets.h"
 
@@ -10,35 +11,9 @@ enum {
     FEWEST_COLUMNS = 256,      /* a part's start costs as much as some elements */
     MOST_STEPS = 64,           /* more take longer to compile than they save */
     MOST_UNITS = 8,            /* packets of a lane */
-    SUBGROUPS = 8,             /* of a workgroup: as many as the identity table counts */
-    MOST_PARTS = 65535 * SUBGROUPS,
     ROWS_WORKGROUP = 64,
     MOST_SCRATCH = 1 << 28,
 };
-
-/* How many parts make up a row, and how long they are: in steps of all lanes. */
-typedef struct cut {
-    uint32_t steps, across;
-} cut;
-
-/* The power of two whose parts cover `count` elements or packets with the least work, a part's
- * start and end being some. */
-static cut cut_row(uint32_t count, uint32_t lanes, uint32_t most)
-{
-    const uint32_t ends = most / 8;
-    cut best = {0, 0};
-    uint64_t least = UINT64_MAX;
-
-    for (uint32_t steps = most; steps > 0; steps /= 2) {
-        uint32_t across = tsr__div_up_u32(count, steps * lanes);
-        uint64_t covered = (uint64_t)across * (steps + ends);
-        if (steps * lanes <= count && covered < least) {
-            best = (cut){steps, across};
-            least = covered;
-        }
-    }
-    return best;
-}
 
 static uint32_t lanes_of(const tsr__softmax_rows *work)
 {
@@ -50,14 +25,14 @@ static uint32_t group_of(const tsr__softmax_rows *work)
     return TSR_PACKET_BYTES / (uint32_t)tsr_dtype_size(work->y.dtype);
 }
 
-static cut chunks_of(const tsr__softmax_rows *work)
+static tsr__row_cut chunks_of(const tsr__softmax_rows *work)
 {
-    return cut_row(work->count, lanes_of(work), MOST_STEPS);
+    return tsr__cut_row(work->count, lanes_of(work), MOST_STEPS);
 }
 
-static cut blocks_of(const tsr__softmax_rows *work)
+static tsr__row_cut blocks_of(const tsr__softmax_rows *work)
 {
-    return cut_row(work->count / group_of(work), lanes_of(work), MOST_UNITS);
+    return tsr__cut_row(work->count / group_of(work), lanes_of(work), MOST_UNITS);
 }
 
 bool tsr__softmax_without_gaps(const tsr_tensor *tensor)
@@ -103,7 +78,7 @@ bool tsr__softmax_chunks_suit(const tsr__softmax_rows *work)
     if (!tsr__softmax_operands_suit(work) || work->count < FEWEST_COLUMNS ||
         (uint64_t)work->rows * work->count < FEWEST_ELEMENTS)
         return false;
-    return blocks_of(work).across <= MOST_PARTS && chunks_of(work).across <= MOST_PARTS &&
+    return blocks_of(work).across <= TSR__MOST_PARTS && chunks_of(work).across <= TSR__MOST_PARTS &&
            tsr__softmax_scratch_bytes(work) <= MOST_SCRATCH;
 }
 
@@ -134,11 +109,11 @@ uint32_t tsr__softmax_rest(const tsr__softmax_rows *work)
 
 /* The dispatches of a kernel that takes the parts of rows, as many rows at a time as it can count:
  * `dispatch` but for push constants and groups, of which `push` has what does not change. */
-static tsr_status add_parts(tsr__dispatches *list, const tsr__softmax_rows *work, cut parts,
-                            uint32_t extent, uint64_t stats, uint32_t stats_bytes,
-                            tsr__dispatch *dispatch)
+static tsr_status add_parts(tsr__dispatches *list, const tsr__softmax_rows *work,
+                            tsr__row_cut parts, uint32_t extent, uint64_t stats,
+                            uint32_t stats_bytes, tsr__dispatch *dispatch)
 {
-    uint32_t band = MOST_PARTS / parts.across;
+    uint32_t band = TSR__MOST_PARTS / parts.across;
     struct tsr_softmax_parts_push push = {
         .identity = {TSR_IDENTITY_8},
         .a_row = (uint32_t)work->a.stride,
@@ -157,7 +132,7 @@ static tsr_status add_parts(tsr__dispatches *list, const tsr__softmax_rows *work
         push.b = work->b.address + row * work->b.stride;
         push.y = work->y.address + row * work->y.stride;
         push.stats = stats + row * stats_bytes;
-        dispatch->groups[0] = tsr__div_up_u32(push.rows * push.across, SUBGROUPS);
+        dispatch->groups[0] = tsr__div_up_u32(push.rows * push.across, TSR__PARTS_SUBGROUPS);
         dispatch->groups[1] = dispatch->groups[2] = 1;
         TSR__TRY(tsr__dispatches_add(list, dispatch));
     }
@@ -174,13 +149,13 @@ static void add_access(tsr__dispatch *dispatch, const tsr__softmax_operand *oper
 
 tsr_status tsr__softmax_chunks_add(tsr__dispatches *list, const tsr__softmax_rows *work)
 {
-    cut chunks = chunks_of(work);
+    tsr__row_cut chunks = chunks_of(work);
     uint32_t lanes = lanes_of(work);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_SOFTMAX_CHUNKS,
         .spec_count = 6,
-        .spec = {SUBGROUPS * lanes, lanes, chunks.steps, work->function, (uint32_t)work->a.dtype,
-                 (uint32_t)work->b.dtype},
+        .spec = {TSR__PARTS_SUBGROUPS * lanes, lanes, chunks.steps, work->function,
+                 (uint32_t)work->a.dtype, (uint32_t)work->b.dtype},
         .access_count = 1,
         .access = {tsr__softmax_chunk_stats(work, true)},
     };
@@ -235,14 +210,15 @@ tsr_status tsr__softmax_rows_add(tsr__dispatches *list, const tsr__softmax_rows 
 
 tsr_status tsr__softmax_apply_add(tsr__dispatches *list, const tsr__softmax_rows *work)
 {
-    cut blocks = blocks_of(work);
+    tsr__row_cut blocks = blocks_of(work);
     uint32_t lanes = lanes_of(work);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_SOFTMAX_APPLY,
         .spec_count = 10,
-        .spec = {SUBGROUPS * lanes, lanes, blocks.steps, work->function, (uint32_t)work->y.dtype,
-                 (uint32_t)work->a.dtype, (uint32_t)work->b.dtype, tsr__softmax_alignment(&work->y),
-                 tsr__softmax_alignment(&work->a), tsr__softmax_alignment(&work->b)},
+        .spec = {TSR__PARTS_SUBGROUPS * lanes, lanes, blocks.steps, work->function,
+                 (uint32_t)work->y.dtype, (uint32_t)work->a.dtype, (uint32_t)work->b.dtype,
+                 tsr__softmax_alignment(&work->y), tsr__softmax_alignment(&work->a),
+                 tsr__softmax_alignment(&work->b)},
         .access_count = 1,
         .access = {tsr__softmax_row_stats(work, false)},
     };

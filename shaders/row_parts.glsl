@@ -1,6 +1,6 @@
-// Which part of which row a subgroup works on: for softmax_chunks.comp and softmax_apply.comp.
-#ifndef TSR_SOFTMAX_PARTS_GLSL
-#define TSR_SOFTMAX_PARTS_GLSL
+// Which part of which row a subgroup works on, where rows are divided among subgroups: of Mesa's CPU driver.
+#ifndef TSR_ROW_PARTS_GLSL
+#define TSR_ROW_PARTS_GLSL
 
 struct part {
     uint number; // of all parts, row by row
