@@ -339,9 +339,9 @@ START_TEST(any_number_of_rows)
 }
 END_TEST
 
-/* Rows without gaps, of which Mesa's CPU driver takes those of up to 1024 elements, or 2048 where
- * there are many, by a kernel of its own: around its borders; behind columns that stay as they
- * were, from even elements and from odd ones; in halves. */
+/* Rows without gaps, of which Mesa's CPU driver takes those of up to 1024 elements by a kernel of
+ * its own: around its borders; behind columns that stay as they were, from even elements and from
+ * odd ones; in halves. */
 static void check_gaps(gpu_random *random, norm_case c, int64_t gap, int64_t first)
 {
     int64_t size[] = {c.size[0], c.size[1] + gap}, total = size[0] * size[1];
@@ -371,8 +371,8 @@ static void check_gaps(gpu_random *random, norm_case c, int64_t gap, int64_t fir
 
 START_TEST(rows_without_gaps)
 {
-    static const int64_t sizes[][2] = {{400, 31}, {400, 32},  {200, 63},  {130, 97},  {40, 257},
-                                       {20, 768}, {20, 1024}, {20, 1025}, {520, 2040}};
+    static const int64_t sizes[][2] = {{400, 31}, {400, 32},  {200, 63},  {130, 97}, {40, 257},
+                                       {20, 767}, {20, 1024}, {20, 1025}, {64, 513}};
     gpu_random random = {78};
     for (int i = 0; i < 9; i++) {
         norm_case c = plain(sizes[i][0], sizes[i][1]);
@@ -385,9 +385,6 @@ START_TEST(rows_without_gaps)
         c.centred = i % 4 < 2;
         check_gaps(&random, c, 3, i % 4);
     }
-    norm_case many = plain(2100, 2047);
-    many.centred = true;
-    check_forward(&random, &many);
 }
 END_TEST
 
@@ -410,8 +407,8 @@ START_TEST(halves_without_gaps)
 }
 END_TEST
 
-/* Longer ones, which that driver takes in parts: one that makes up for the last part's early start,
- * whole parts, hundreds of them. */
+/* Longer ones, which that driver takes in parts: the last of which starts early, whole parts,
+ * hundreds of them. */
 START_TEST(long_rows)
 {
     static const int64_t sizes[][2] = {{40, 1026}, {17, 2052}, {9, 4096}, {10, 6000}, {1, 150002}};

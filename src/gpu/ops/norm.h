@@ -60,7 +60,17 @@ uint32_t tsr__norm_dtype(const tsr_tensor *tensor);
 void tsr__norm_vector(const tsr_tensor *vector, uint64_t *address, uint64_t *step,
                       tsr__dispatch *dispatch);
 
-/* Adds what writes the statistics of the plane's rows. */
+/* The kernels that make `output`, one of TSR_NORM_…, of a plane: those of norm_short.h, of
+ * norm_chunks.h, or the general ones. */
+typedef enum tsr__norm_way {
+    TSR__NORM_GENERAL,
+    TSR__NORM_SHORT,
+    TSR__NORM_CHUNKS,
+} tsr__norm_way;
+tsr__norm_way tsr__norm_way_of(const tsr__norm *norm, const tsr__norm_plane *plane,
+                               uint32_t output);
+
+/* Adds what writes the statistics of the plane's rows, unless those are made from chunks. */
 tsr_status tsr__norm_stats_add(tsr__dispatches *list, const tsr__norm *norm,
                                const tsr__norm_plane *plane, tsr__buffer *stats) TSR_NODISCARD;
 

@@ -122,7 +122,7 @@ static tsr_status add_chunks(tsr__dispatches *list, const tsr__norm *norm, const
     dispatch.spec[6] = dtypes[2];
     dispatch.spec[7] = dtypes[3];
     return add_parts(list, &reads, p->chunks, p->all.rows.count,
-                     (side){scratch->address, p->chunks.across * TSR_NORM_CHUNK_BYTES}, 0,
+                     (side){scratch->address, (uint64_t)p->chunks.across * TSR_NORM_CHUNK_BYTES}, 0,
                      &dispatch);
 }
 

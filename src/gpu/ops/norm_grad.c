@@ -115,19 +115,19 @@ static tsr_status add_columns(gradient *g, const tsr__norm_plane *plane, uint64_
 
 static bool is_short(const gradient *g, const tsr__norm_plane *plane, uint32_t output)
 {
-    return tsr__norm_short_suit(&g->norm, plane, output);
+    return tsr__norm_way_of(&g->norm, plane, output) == TSR__NORM_SHORT;
 }
 
-static bool is_long(const gradient *g, const tsr__norm_plane *plane, uint32_t output)
+static bool in_chunks(const gradient *g, const tsr__norm_plane *plane, uint32_t output)
 {
-    return !is_short(g, plane, output) && tsr__norm_chunks_suit(&g->norm, plane, output);
+    return tsr__norm_way_of(&g->norm, plane, output) == TSR__NORM_CHUNKS;
 }
 
 static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
 {
     if (is_short(g, plane, TSR_NORM_GRADIENT))
         return tsr__norm_short_add(&g->list, &g->norm, plane, TSR_NORM_GRADIENT, NULL);
-    if (is_long(g, plane, TSR_NORM_GRADIENT))
+    if (in_chunks(g, plane, TSR_NORM_GRADIENT))
         return tsr__norm_chunks_add(&g->list, &g->norm, plane, TSR_NORM_GRADIENT, g->parts,
                                     g->stats, NULL);
     const tsr_tensor *x = g->norm.operand[0], *dy = g->norm.operand[1];
@@ -163,7 +163,7 @@ static bool takes_products(const gradient *g, const tsr__norm_plane *plane)
 {
     return (g->dweight || g->dbias) && plane->rows == (uint64_t)tsr__norm_rows(&g->norm) &&
            (uint64_t)plane->rows * tsr__norm_columns(&g->norm) <= MOST_PRODUCTS &&
-           (is_short(g, plane, TSR_NORM_PRODUCTS) || is_long(g, plane, TSR_NORM_PRODUCTS));
+           tsr__norm_way_of(&g->norm, plane, TSR_NORM_PRODUCTS) != TSR__NORM_GENERAL;
 }
 
 /* What has to be known of the plane's rows: one of TSR_NORM_STATS, TSR_NORM_GRADIENT, or
@@ -173,7 +173,7 @@ static uint32_t stats_needed(const gradient *g, const tsr__norm_plane *plane)
     const bool columns = (g->dweight || g->dbias) && !g->has_products;
     const bool products = g->dweight && g->has_products;
 
-    if (g->dx && is_long(g, plane, TSR_NORM_GRADIENT))
+    if (g->dx && in_chunks(g, plane, TSR_NORM_GRADIENT))
         return TSR_NORM_GRADIENT;
     if (columns || (g->dx && !is_short(g, plane, TSR_NORM_GRADIENT)) ||
         (products && !is_short(g, plane, TSR_NORM_PRODUCTS)))
@@ -185,7 +185,7 @@ static bool is_divided(const gradient *g, const tsr__norm_plane *plane)
 {
     const uint32_t output = stats_needed(g, plane);
 
-    return output != TSR_NORM_RESULT && is_long(g, plane, output);
+    return output != TSR_NORM_RESULT && in_chunks(g, plane, output);
 }
 
 static tsr_status add_stats(gradient *g, const tsr__norm_plane *plane)

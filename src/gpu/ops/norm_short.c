@@ -7,22 +7,13 @@
 
 enum {
     SUBGROUPS = 8, /* of a workgroup: as many as the identity table counts */
-    MANY_ELEMENTS = 1 << 20,
+    LONGEST = 1024,
 };
-
-/* The longest row for which few elements are worth the pipeline, and the longest at all: those
- * between take 0.2 to 0.6 s to make even from the driver's cache, and save 1 to 17 ns an element.
- */
-static uint32_t longest(const tsr__softmax_rows *rows)
-{
-    return (uint64_t)rows->rows * rows->count >= MANY_ELEMENTS ? 2048 : 1024;
-}
 
 bool tsr__norm_short_suit(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output)
 {
     tsr__norm_operands all = tsr__norm_operands_of(norm, plane, output);
-    return tsr__norm_operands_suit(&all) &&
-           tsr__short_rows_of(&all.rows, longest(&all.rows)).units > 0;
+    return tsr__norm_operands_suit(&all) && tsr__short_rows_of(&all.rows, LONGEST).units > 0;
 }
 
 tsr_status tsr__norm_short_add(tsr__dispatches *list, const tsr__norm *norm,
@@ -32,7 +23,7 @@ tsr_status tsr__norm_short_add(tsr__dispatches *list, const tsr__norm *norm,
     const tsr__softmax_rows *rows = &all.rows;
     const tsr__softmax_operand *order[TSR__NORM_ORDER];
     const uint32_t lanes = rows->device->info.subgroup_size;
-    const tsr__short_rows cut = tsr__short_rows_of(rows, longest(rows));
+    const tsr__short_rows cut = tsr__short_rows_of(rows, LONGEST);
     struct tsr_norm_short_push push = {
         .identity = {TSR_IDENTITY_8},
         .x = rows->a.address,
