@@ -155,15 +155,15 @@ static int check_options(tsr_shard_kind kind)
 }
 
 /* What the library says, without its own prefix: the sentence has one already. What the arguments
- * or the file are to blame for is a mistake in the arguments. */
+ * or the file are to blame for is a mistake in the arguments, also that it cannot be read. */
 static int library_error(tsr_status status)
 {
     static const char prefix[] = "shard: ";
     const char *text = tsr_last_error();
     if (strncmp(text, prefix, sizeof prefix - 1) == 0)
         text += sizeof prefix - 1;
-    return status == TSR_ERR_NO_MEMORY || status == TSR_ERR_IO ? cli_failed("plan: %s", text)
-                                                               : cli_usage_error("plan: %s", text);
+    return status == TSR_ERR_NO_MEMORY ? cli_failed("plan: %s", text)
+                                       : cli_usage_error("plan: %s", text);
 }
 
 static int print_json(const tsr_shard_plan *plan)

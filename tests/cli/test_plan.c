@@ -40,6 +40,7 @@ static void create(void)
     free(gguf.data);
     folder_write(&in, "empty.json", "[]", 2, path);
     ck_assert_int_eq(chdir(in.path), 0);
+    ck_assert_int_eq(symlink("loop", "loop"), 0); /* what not even root can open */
 }
 
 static void destroy(void)
@@ -197,6 +198,7 @@ static const struct {
     {"plan empty.json --ranks 2", "tessera: plan: empty.json: the list of parameters is empty\n"},
     {"plan nothing.json --ranks 2",
      "tessera: plan: cannot open nothing.json: No such file or directory\n"},
+    {"plan loop --ranks 2", "tessera: plan: cannot open loop: Too many levels of symbolic links\n"},
     {"plan . --ranks 2", "tessera: plan: . is not a regular file\n"},
     {"plan short.safetensors --ranks 2", "tessera: plan: short.safetensors: safetensors: offset "
                                          "113: tensor 'b.w': it ends at byte 32 of the "
