@@ -15,12 +15,13 @@
 
 #define LARGEST_INDEX 4095
 
-/* The usable devices of the best type there is: not a CPU driver next to a GPU. */
+/* The usable devices of the best type there is, as tsr_device_open has it: not a CPU driver next to
+ * a GPU. */
 static void list_best(launch_devices *out)
 {
     static const tsr_device_type best_first[] = {TSR_DEVICE_DISCRETE, TSR_DEVICE_INTEGRATED,
-                                                 TSR_DEVICE_VIRTUAL, TSR_DEVICE_CPU,
-                                                 TSR_DEVICE_OTHER};
+                                                 TSR_DEVICE_VIRTUAL, TSR_DEVICE_OTHER,
+                                                 TSR_DEVICE_CPU};
     tsr_device_list list;
     if (tsr_device_list_init(&list) != TSR_OK)
         return; /* no Vulkan: ranks may not need any */

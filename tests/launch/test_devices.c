@@ -13,7 +13,7 @@
 typedef enum driver_kind { LISTS, HANGS, CRASHES } driver_kind;
 
 static driver_kind driver;
-static tsr_device_info devices[4];
+static tsr_device_info devices[5];
 static int device_count;
 
 tsr_status tsr_device_list_init(tsr_device_list *list)
@@ -61,6 +61,21 @@ START_TEST(takes_the_best_type)
 }
 END_TEST
 
+/* The order that tessera/device.h promises of tsr_device_open, from its end. */
+START_TEST(takes_what_a_program_alone_would_open)
+{
+    static const tsr_device_type better_and_better[] = {TSR_DEVICE_CPU, TSR_DEVICE_OTHER,
+                                                        TSR_DEVICE_VIRTUAL, TSR_DEVICE_INTEGRATED,
+                                                        TSR_DEVICE_DISCRETE};
+    for (int i = 0; i < 5; i++) {
+        add(better_and_better[i], true);
+        launch_devices found = find("auto");
+        ck_assert_int_eq(found.count, 1);
+        ck_assert_int_eq(found.indices[0], i);
+    }
+}
+END_TEST
+
 START_TEST(goes_on_without_devices)
 {
     static const driver_kind drivers[] = {LISTS, CRASHES, HANGS};
@@ -86,6 +101,7 @@ END_TEST
 TESTS(devices)
 {
     tcase_add_test(tests, takes_the_best_type);
+    tcase_add_test(tests, takes_what_a_program_alone_would_open);
     tcase_add_loop_test(tests, goes_on_without_devices, 0, 3);
     tcase_add_test(tests, takes_what_was_asked_for);
 }
