@@ -46,7 +46,8 @@ enum {
     BENCH_PEER = 8,
     BENCH_LARGE = 16,
     BENCH_RANKS = 32,
-    BENCH_BYTES = 64
+    BENCH_BYTES = 64,
+    BENCH_ONE_SHAPE = 128 /* BENCH_SHAPES, but no more than one */
 };
 
 typedef struct bench_context bench_context;

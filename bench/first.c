@@ -103,10 +103,6 @@ static bool run_steps(first *test)
 static bool run(bench_context *context)
 {
     first test = {.context = context, .shape = {256, 256, 256}};
-    if (context->options->shape_count > 1)
-        return bench_fail(context,
-                          "bench first: only one matmul can be the first, but %d shapes are given",
-                          context->options->shape_count);
     if (context->options->shape_count == 1)
         test.shape = context->options->shapes[0];
     uint64_t x_count = (uint64_t)(test.shape.m * test.shape.k);
@@ -135,7 +131,7 @@ const bench bench_first = {
         "loads on the way, uploading, the first matmul (f32, 256x256x256 or --shape) with its "
         "kernels built or\n"
         "read from the caches, and the same matmul again. 'launch' runs this in fresh processes.\n",
-    .takes = BENCH_SHAPES,
+    .takes = BENCH_SHAPES | BENCH_ONE_SHAPE,
     .opens_device = true,
     .alone = true,
     .run = run,

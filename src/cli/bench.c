@@ -212,6 +212,9 @@ static int check_options(const bench *what)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].given && !(what->takes & all[i].takes))
             return cli_usage_error("bench: %s does not take --%s", what->name, all[i].name);
+    if ((what->takes & BENCH_ONE_SHAPE) && chosen.shape_count > 1)
+        return cli_usage_error("bench: %s takes one --shape, not %d", what->name,
+                               chosen.shape_count);
     return fill_sizes();
 }
 

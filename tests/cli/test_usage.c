@@ -121,6 +121,7 @@ static const struct {
     {"bench copy --size --json", "tessera: bench: --size needs a value: MIB\n"},
     {"bench copy --peer", "tessera: bench: copy does not take --peer\n"},
     {"bench launch --shape 1x1x1", "tessera: bench: launch does not take --shape\n"},
+    {"bench first --shape 1x1x1 --shape 2x2x2", "tessera: bench: first takes one --shape, not 2\n"},
     {"bench launch --dtype f16", "tessera: bench: launch does not take --dtype\n"},
     {"bench matmul --time -1",
      "tessera: bench: --time takes a number from 0.001 to 600, not '-1'\n"},
