@@ -27,6 +27,10 @@ int main(void)
         printf("rank %d of %d, here %d of %d: the sum is %g\n", tsr_comm_rank(comm),
                tsr_comm_size(comm), tsr_comm_local_rank(comm), tsr_comm_local_size(comm),
                (double)sum);
+    if (fflush(stdout) != 0) {
+        perror("standard output");
+        failed = 1;
+    }
     tsr_comm_destroy(&comm);
     return failed != 0;
 }

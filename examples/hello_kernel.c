@@ -62,6 +62,10 @@ int main(void)
         fprintf(stderr, "%s\n", tsr_last_error());
     else
         printf("%g %g\n%g %g\n", b[0], b[1], b[2], b[3]); /* 10 50 / 30 70 */
+    if (fflush(stdout) != 0) {
+        perror("standard output");
+        failed = 1;
+    }
 
     tsr_tensor_destroy(&view);
     tsr_tensor_destroy(&every_other);

@@ -62,6 +62,10 @@ int main(void)
         fprintf(stderr, "%s\n", tsr_last_error());
     else
         printf("%d items before, %d after\n", (int)before, (int)after); /* 96, 154 */
+    if (fflush(stdout) != 0) {
+        perror("standard output");
+        failed = 1;
+    }
 
     tsr_loader_destroy(&loader);
     tsr_loader_destroy(&resumed);

@@ -19,6 +19,10 @@ int main(void)
         fprintf(stderr, "%s\n", tsr_last_error());
     else
         printf("%g %g\n%g %g\n", y[0], y[1], y[2], y[3]); /* 4 5 / 10 11 */
+    if (fflush(stdout) != 0) {
+        perror("standard output");
+        failed = 1;
+    }
 
     tsr_tensor_destroy(&ty);
     tsr_tensor_destroy(&tb);
