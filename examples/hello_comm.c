@@ -11,9 +11,10 @@ static void print_log(void *user, tsr_log_level level, const char *message)
 
 int main(void)
 {
+    const char *log = getenv("HELLO_LOG");
     tsr_comm *comm = NULL;
     float sum = 0;
-    if (getenv("HELLO_LOG") != NULL)
+    if (log != NULL && *log != '\0')
         tsr_log_set(print_log, stderr, TSR_LOG_INFO);
 
     int failed = tsr_comm_create(NULL, &comm); /* finds the other processes */

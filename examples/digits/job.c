@@ -6,9 +6,16 @@
 #include <string.h>
 #include <unistd.h>
 
+/* NULL also where it is empty, as everywhere in tessera. */
+static char *variable(const char *name)
+{
+    char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
 static bool is_launched(void)
 {
-    return getenv("RANK") || getenv("PMIX_RANK");
+    return variable("RANK") || variable("PMIX_RANK");
 }
 
 #define HEAD 5 /* words of "tessera launch -n N --" */
@@ -18,7 +25,7 @@ bool job_launch(const digits_options *options, char **argv)
     if (options->ranks < 2 || is_launched())
         return true;
     char count[16], usual[] = "tessera", launch[] = "launch", n[] = "-n", end[] = "--";
-    char *tool = getenv("TESSERA_TOOL");
+    char *tool = variable("TESSERA_TOOL");
     char *const head[] = {tool ? tool : usual, launch, n, count, end};
     int own = 0;
     while (argv[own])

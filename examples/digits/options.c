@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +11,14 @@
 
 #define PROGRAM "digits"
 
-static bool parse_number(const char *name, const char *text, double *out)
+static bool parse_number(const char *name, const char *text, double least, double *out)
 {
+    const double most = 1e9; /* which a float holds, and in ns 64 bits */
     char *end;
     double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !(value >= 0) || !isfinite(value)) {
-        fprintf(stderr, "digits: --%s takes a number from 0, not %s; see digits --help\n", name,
-                text);
+    if (end == text || *end != '\0' || !(value >= least && value <= most)) {
+        fprintf(stderr, "digits: --%s takes a number from %g to %g, not %s; see digits --help\n",
+                name, least, most, text);
         return false;
     }
     *out = value;
@@ -124,7 +124,7 @@ static bool take(int option, const char *value, digits_options *out)
     case OPT_HIDDEN:
         return parse_int(PROGRAM, "hidden", value, 1, 1 << 20, &out->hidden);
     case OPT_LEARNING_RATE:
-        return parse_number("learning-rate", value, &out->learning_rate);
+        return parse_number("learning-rate", value, 0, &out->learning_rate);
     case OPT_LOAD:
         out->load = value;
         return true;
@@ -144,9 +144,10 @@ static bool take(int option, const char *value, digits_options *out)
     case OPT_STRATEGY:
         return parse_strategy(value, &out->strategy);
     case OPT_TIMEOUT:
-        return parse_number("timeout", value, &out->timeout_seconds);
+        /* 0 would be what the library takes where nothing is said. */
+        return parse_number("timeout", value, 0.001, &out->timeout_seconds);
     case OPT_WEIGHT_DECAY:
-        return parse_number("weight-decay", value, &out->weight_decay);
+        return parse_number("weight-decay", value, 0, &out->weight_decay);
     case OPT_WORKERS:
         return parse_int(PROGRAM, "workers", value, 0, 64, &out->workers);
     case 'h':

@@ -65,9 +65,22 @@ refuses "--grid takes DATAxTENSOR ranks, as 2x1, not 0x1" --grid 0x1
 refuses "a grid of 2x2 has 4 ranks, not 3" --ranks 3 --grid 2x2
 refuses "--dtype takes f32, f16 or bf16, not f64" --dtype f64
 refuses "--seed takes a whole number of 64 bits, not 9223372036854775808" --seed 9223372036854775808
-refuses "--learning-rate takes a number from 0, not nan" --learning-rate nan
+refuses "--learning-rate takes a number from 0 to 1e+09, not nan" --learning-rate nan
+refuses "--weight-decay takes a number from 0 to 1e+09, not 1e300" --weight-decay 1e300
+refuses "--timeout takes a number from 0.001 to 1e+09, not 0" --timeout 0
+refuses "--timeout takes a number from 0.001 to 1e+09, not 36893488148" --timeout 36893488148
 refuses "--strategy takes none, full, layerwise, hybrid or weighted, not some" --strategy some
 refuses "one file only, not also b" a b
+
+# Variables that are empty are not set: it is the tool in PATH that is missing here.
+said=$(RANK='' PMIX_RANK='' TESSERA_TOOL='' PATH=/nowhere "$digits" --ranks 2 2>&1)
+case "$said" in
+"digits: tessera: No such file or directory"*) ;;
+*)
+    echo "digits --ranks 2 with empty variables: $said"
+    failures=$((failures + 1))
+    ;;
+esac
 
 # Output that nobody gets is no success.
 said=$("$digits" --help 2>&1 >/dev/full)
