@@ -46,7 +46,8 @@ static bool read_format(void *user, const char *text, char *problem, size_t size
 }
 
 static const cli_option options[] = {
-    {"output", "FILE", "what to write (default report.html); -o FILE; -: standard output",
+    {"output", "FILE",
+     "what to write (default report.html, .md or .csv by the format); -o FILE; -: standard output",
      .text = &output, .letter = 'o'},
     {"format", "FORMAT", "html, md or csv (default: as FILE ends, or html)", .read = read_format},
     {0},

@@ -106,10 +106,11 @@ static bool read_shape(void *user, const char *text, char *problem, size_t size)
 
 static const cli_option options[] = {
     {"device", "DEVICE",
-     "index, UUID or part of the name (default: TESSERA_DEVICE, or the best; of a complete run "
-     "all)",
+     "index, UUID or part of the name (default: TESSERA_DEVICE, or the best; of a complete run, "
+     "and of --tune, all)",
      .text = &chosen.device},
-    {"dtype", "TYPE", "f32, f16 or bf16; may be repeated (default f32)", .read = read_dtype},
+    {"dtype", "TYPE", "f32, f16 or bf16; may be repeated (default f32; of --tune all three)",
+     .read = read_dtype},
     {"shape", "MxKxN", "a shape instead of the usual ones; may be repeated", .read = read_shape},
     {"size", "MIB", "how much to copy (default 64)", .integer = &chosen.size_mib, .low = 1,
      .high = 1024},
@@ -123,7 +124,8 @@ static const cli_option options[] = {
      .integer = &chosen.step_factor, .low = 2, .high = 1 << 20, .letter = 'f'},
     {"large", NULL, "also what takes gigabytes of memory", .flag = &chosen.large},
     {"peer", NULL, "also measure OpenBLAS, or MPI", .flag = &chosen.peer},
-    {"time", "SECONDS", "how long to measure each result (default 1; of a complete run 0.2)",
+    {"time", "SECONDS",
+     "how long to measure each result (default 1; of a complete run, and of --tune, 0.2)",
      .real = &chosen.seconds, .low = 0.001, .high = 600},
     {"tune", NULL, "choose the kernels that matrix products take, by measuring", .flag = &tune},
     {"json", NULL, "print JSON with every sample instead of a table", .flag = &chosen.json},

@@ -213,8 +213,18 @@ static bool has_word(const char *text, const char *word)
     return false;
 }
 
-static const char *const explained[] = {"devices", "bench", "bench report", "bench compare",
-                                        "sample",  "plan",  "launch"};
+/* A command, and how its part of the manual begins and what comes after it. */
+static const struct {
+    const char *command, *begin, *end;
+} explained[] = {
+    {"devices", "\n.SS devices\n", "\n.SS "},
+    {"bench", "\n.SS bench\n", "\n.B tessera bench report\n"},
+    {"bench report", "\n.B tessera bench report\nmakes ", "\n.B tessera bench compare\n"},
+    {"bench compare", "\n.B tessera bench compare\nlists ", "\n.SS "},
+    {"sample", "\n.SS sample\n", "\n.SS "},
+    {"plan", "\n.SS plan\n", "\n.SS "},
+    {"launch", "\n.SS launch\n", "\n.SS "},
+};
 #define EXPLAINED ((int)(sizeof explained / sizeof *explained))
 
 static char *help_of(const char *command)
@@ -226,20 +236,67 @@ static char *help_of(const char *command)
     return result.out;
 }
 
+static char *manual_of(int i)
+{
+    char *manual = read_manual(), *begin = strstr(manual, explained[i].begin);
+    ck_assert_ptr_nonnull(begin);
+    begin += strlen(explained[i].begin);
+    char *end = strstr(begin, explained[i].end);
+    ck_assert_ptr_nonnull(end);
+    *end = '\0';
+    memmove(manual, begin, (size_t)(end - begin) + 1);
+    return manual;
+}
+
 /* Options, and under "benchmarks:" and "kinds:" what they are of, are words behind two spaces. */
 START_TEST(the_manual_has_what_help_has)
 {
-    char *manual = read_manual(), *help = help_of(explained[_i]), word[64];
+    char *manual = manual_of(_i), *help = help_of(explained[_i].command), word[64];
     bool listed = false;
     for (char *line = strtok(help, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         listed = line[0] == ' ' ? listed
                                 : strcmp(line, "benchmarks:") == 0 || strcmp(line, "kinds:") == 0;
         if ((strncmp(line, "  --", 4) == 0 || (listed && line[2] != ' ')) &&
             sscanf(line, "  %63[a-z0-9-]", word) == 1)
-            ck_assert_msg(has_word(manual, word), "%s: %s is not in the manual", explained[_i],
-                          word);
+            ck_assert_msg(has_word(manual, word), "%s: %s is not in the manual's part",
+                          explained[_i].command, word);
     }
     free(help);
+    free(manual);
+}
+END_TEST
+
+/* Letters are in no list that help is made from: what the tool takes, only trying tells. All of
+ * them want a value, so that nothing is done. */
+START_TEST(letters_are_explained_where_they_are_taken)
+{
+    static const char letters[] = "abcdefgijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    char *manual = manual_of(_i), *help = help_of(explained[_i].command);
+    char *options = strstr(help, "\noptions:\n");
+    ck_assert_ptr_nonnull(options);
+    for (const char *letter = letters; *letter != '\0'; letter++) {
+        char word[] = {'-', *letter, '\0'}, arguments[64];
+        snprintf(arguments, sizeof arguments, "%s %s", explained[_i].command, word);
+        tool_result result = tool_run(arguments);
+        ck_assert_int_eq(result.exit_code, 2);
+        bool taken = strstr(result.err, "unknown option") == NULL;
+        ck_assert_msg(has_word(options, word) == taken, "help %s: %s", explained[_i].command, word);
+        ck_assert_msg(has_word(manual, word) == taken, "manual, %s: %s", explained[_i].command,
+                      word);
+        tool_result_free(&result);
+    }
+    free(help);
+    free(manual);
+}
+END_TEST
+
+/* What every command takes, and the tool itself. */
+START_TEST(the_manual_has_what_no_command_lists)
+{
+    static const char *const words[] = {"--help", "-h", "--version"};
+    char *manual = read_manual();
+    for (int i = 0; i < 3; i++)
+        ck_assert_msg(has_word(manual, words[i]), "%s is not in the manual", words[i]);
     free(manual);
 }
 END_TEST
@@ -249,11 +306,12 @@ START_TEST(the_tool_has_the_options_of_the_manual)
     char *manual = read_manual(), *help[EXPLAINED];
     int count = 0;
     for (int i = 0; i < EXPLAINED; i++)
-        help[i] = help_of(explained[i]);
+        help[i] = help_of(explained[i].command);
     for (char *at = manual; (at = strstr(at, "--")) != NULL; at += 2) {
         char word[64] = "--";
         bool found = false;
-        if (sscanf(at, "--%61[a-z0-9-]", word + 2) != 1 || strcmp(word, "--version") == 0)
+        if (sscanf(at, "--%61[a-z0-9-]", word + 2) != 1 || strcmp(word, "--version") == 0 ||
+            strcmp(word, "--help") == 0)
             continue;
         /* The program's own, in an example. */
         if (strncmp(at, "--epochs 10\n", 12) == 0)
@@ -292,6 +350,8 @@ TESTS(usage)
     tcase_add_test(tests, failures_are_told_apart_from_mistakes);
 #if TEST_HAVE_BENCH
     tcase_add_loop_test(tests, the_manual_has_what_help_has, 0, EXPLAINED);
+    tcase_add_loop_test(tests, letters_are_explained_where_they_are_taken, 0, EXPLAINED);
+    tcase_add_test(tests, the_manual_has_what_no_command_lists);
     tcase_add_test(tests, the_tool_has_the_options_of_the_manual);
 #endif
     tcase_add_test(tests, a_full_disk_is_a_failure);
