@@ -43,9 +43,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_tensor_broadcast(const tsr_tensor *in, int 
                                                       const int64_t *shape, tsr_tensor **out);
 TSR_API TSR_NODISCARD tsr_status tsr_tensor_reshape(const tsr_tensor *in, int ndim,
                                                     const int64_t *shape, tsr_tensor **out);
-/* Any layout over the tensor's buffer, for views the functions above do not make. `layout` must lie
- * within the buffer and be aligned to its dtype's size; it may have another dtype than `in` (the
- * bits are reinterpreted). */
+/* Any layout over the tensor's buffer, for views the functions above do not make. The elements of
+ * `layout`, if any, must lie within the buffer; it may have another dtype than `in` (the bits are
+ * reinterpreted). Errors: TSR_ERR_INVALID, TSR_ERR_OVERFLOW, TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_tensor_view(const tsr_tensor *in, const tsr_layout *layout,
                                                  tsr_tensor **out);
 

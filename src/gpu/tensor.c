@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "gpu/stream.h"
 #include "shaders/params/types.h"
+#include "tensor/check.h"
 #include "tensor/overlap.h"
 
 _Static_assert(TSR_F32 == TSR_DT_F32 && TSR_F16 == TSR_DT_F16 && TSR_BF16 == TSR_DT_BF16 &&
@@ -109,16 +110,12 @@ tsr_status tsr_tensor_reshape(const tsr_tensor *in, int ndim, const int64_t *sha
     VIEW(reshape, ndim, shape);
 }
 
-/* The last byte + 1 that a caller's layout reaches, checked for overflow. */
+/* The last byte + 1 that a caller's layout with elements reaches, checked for overflow. */
 static bool reach_of(const tsr_layout *layout, uint64_t *out)
 {
     uint64_t last = (uint64_t)layout->offset;
     for (int i = 0; i < layout->ndim; i++) {
         uint64_t span;
-        if (layout->shape[i] == 0) {
-            *out = 0;
-            return true;
-        }
         if (!tsr__mul_u64((uint64_t)layout->shape[i] - 1, (uint64_t)layout->strides[i], &span) ||
             !tsr__add_u64(last, span, &last))
             return false;
@@ -138,6 +135,11 @@ tsr_status tsr_tensor_view(const tsr_tensor *in, const tsr_layout *layout, tsr_t
     for (int i = 0; i < layout->ndim; i++)
         TSR__REQUIRE(layout->strides[i] >= 0, "tensor_view: stride %d is %lld", i,
                      (long long)layout->strides[i]);
+    /* Without elements it may lie anywhere that has an address. */
+    if (tsr_layout_count(layout) == 0) {
+        TSR__TRY(tsr__layout_check("tensor_view", layout));
+        return view_of(in, layout, out);
+    }
     uint64_t reach;
     TSR__REQUIRE(reach_of(layout, &reach) && reach <= in->buffer->size_bytes,
                  "tensor_view: the layout reaches past the buffer's %llu bytes",

@@ -224,6 +224,9 @@ START_TEST(views_of_any_layout)
     layout.strides[0] = 1;
     layout.offset = -1;
     GPU_FAILS(tsr_tensor_view(x, &layout, &view), TSR_ERR_INVALID, "offset is -1");
+    /* Without elements too, where no address could be worked out. */
+    layout = (tsr_layout){.dtype = TSR_F32, .ndim = 1, .strides = {1}, .offset = INT64_MAX};
+    GPU_FAILS(tsr_tensor_view(x, &layout, &view), TSR_ERR_OVERFLOW, "does not fit 63 bits");
     ck_assert_ptr_null(view);
     tsr_tensor_destroy(&x);
 }
