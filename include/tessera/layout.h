@@ -60,7 +60,8 @@ TSR_API bool tsr_layout_is_contiguous(const tsr_layout *layout);
 TSR_API bool tsr_layout_same_shape(const tsr_layout *a, const tsr_layout *b);
 
 /* The views. `dim` may be negative and then counts from the end. The input is not changed and may
- * be `out` itself. All return TSR_ERR_INVALID with the values named. */
+ * be `out` itself. All return TSR_ERR_INVALID with the values named, or TSR_ERR_OVERFLOW where the
+ * bytes of a layout do not fit 63 bits. */
 
 /* Elements start, start+step, … < stop of `dim`. Negative bounds count from the end, bounds beyond
  * the size are clamped to it, as in Python; TSR_END means "to the end". step must be positive. */

@@ -67,6 +67,7 @@ TSR_API void tsr_parallel_destroy(tsr_parallel **group);
 TSR_API void tsr_parallel_set_default(tsr_parallel *group);
 TSR_API tsr_parallel *tsr_parallel_default(void);
 
+/* Of a group without a communicator, and of NULL: 0 of 1. */
 TSR_API int tsr_parallel_rank(const tsr_parallel *group);
 TSR_API int tsr_parallel_size(const tsr_parallel *group);
 TSR_API tsr_stream *tsr_parallel_stream(const tsr_parallel *group);

@@ -179,7 +179,8 @@ typedef struct tsr_feistel {
 #define TSR_FEISTEL_MOST (UINT64_C(1) << 62)
 TSR_API TSR_NODISCARD tsr_status tsr_feistel_init(uint64_t n, uint64_t seed, uint64_t epoch,
                                                   uint64_t pass, tsr_feistel *out);
-/* The element at `position`, and where an element is; both arguments are below n. */
+/* The element at `position`, and where an element is; both arguments are below n, and here and in
+ * the next one pointers are not NULL. */
 TSR_API uint64_t tsr_feistel_at(const tsr_feistel *order, uint64_t position);
 TSR_API uint64_t tsr_feistel_find(const tsr_feistel *order, uint64_t element);
 /* The elements at first, first + step, first + 2 · step, …: `count` of them, all below n. Faster
@@ -265,9 +266,9 @@ typedef struct tsr_sampler_weighted_params {
  * Epochs as above.
  *
  * Errors: TSR_ERR_INVALID for no weight or too many, a weight that is negative, infinite or NaN,
- * weights that add up to 0 (torch: or to more than their type holds; mlx: or to 0 or infinity in 32
- * bits), no sample, more samples than there are weights above 0 to be drawn once (mlx: shares above
- * 0 in 32 bits), a negative seed of MLX's; TSR_ERR_NO_MEMORY. */
+ * weights that add up to 0 (torch with replacement: or to more than their type holds; mlx: or to 0
+ * or infinity in 32 bits), no sample, more samples than there are weights above 0 to be drawn once
+ * (mlx: shares above 0 in 32 bits), a negative seed of MLX's; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status
 tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params, tsr_sampler **out);
 

@@ -118,12 +118,12 @@ typedef struct tsr_shard_param {
 /* The layer of a parameter that names none: the name through its first component of digits
  * ("model.layers.10" of "model.layers.10.mlp.up.weight"), else without its last component ("embed"
  * of "embed.weight"), else all of it. Components are separated by dots. Writes it, cut short but
- * always terminated, to `text` and returns that. */
+ * always terminated unless `size` is 0, to `text` and returns that. `name` is not NULL. */
 TSR_API char *tsr_shard_layer_of(const char *name, char *text, size_t size);
 
 /* Natural order: runs of digits compare as numbers, so that "layer2" comes before "layer10", other
  * bytes as they are; where that makes no difference, plain byte order decides. Negative, 0 or
- * positive, as strcmp. */
+ * positive, as strcmp; neither name is NULL. */
 TSR_API int tsr_shard_compare_names(const char *a, const char *b);
 
 /* Patterns. `*` stands for any text, `?` for one character, `[a-z]` for one of a set, `[!a-z]` for
