@@ -24,8 +24,8 @@ static tsr_status check_params(const tsr_seed_manager_params *params)
                  "seed: %d is no strategy", (int)params->strategy);
     TSR__REQUIRE(strcmp(tsr_rng_kind_name(params->rng), "?") != 0,
                  "seed: %d is no kind of generator", (int)params->rng);
-    TSR__REQUIRE(params->derive != NULL || params->strategy != TSR_SEED_STRATEGY_HASHED ||
-                     params->rng == TSR_RNG_PHILOX || params->rng == TSR_RNG_THREEFRY,
+    const bool hashed = params->derive == NULL && params->strategy == TSR_SEED_STRATEGY_HASHED;
+    TSR__REQUIRE(!hashed || params->rng == TSR_RNG_PHILOX || params->rng == TSR_RNG_THREEFRY,
                  "seed: hashed seeds have 64 bits, of which %s would take 32",
                  tsr_rng_kind_name(params->rng));
     TSR__REQUIRE(params->device_count >= 0 && params->device_count <= TSR_SEED_MOST,
@@ -33,6 +33,9 @@ static tsr_status check_params(const tsr_seed_manager_params *params)
     TSR__REQUIRE(params->worker_count >= 0 && params->worker_count <= TSR_SEED_MOST,
                  "seed: %d workers are outside 0 to %d", params->worker_count, TSR_SEED_MOST);
     TSR__REQUIRE(params->node >= 0, "seed: node %d is negative", params->node);
+    TSR__REQUIRE(!hashed || params->node <= TSR__SEED_MOST_NODE,
+                 "seed: node %d is outside 0 to %d, which hashed seeds have room for", params->node,
+                 TSR__SEED_MOST_NODE);
     return TSR_OK;
 }
 

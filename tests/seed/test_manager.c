@@ -363,6 +363,8 @@ START_TEST(params_are_checked)
         {{.device_count = -1}, "seed: -1 devices are outside 0 to 65536"},
         {{.worker_count = 65537}, "seed: 65537 workers are outside 0 to 65536"},
         {{.node = -1}, "seed: node -1 is negative"},
+        {{.strategy = TSR_SEED_STRATEGY_HASHED, .node = 16384},
+         "seed: node 16384 is outside 0 to 16383, which hashed seeds have room for"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         ck_assert_error(tsr_seed_manager_create(&cases[i].params, &none), TSR_ERR_INVALID,
