@@ -18,7 +18,8 @@ typedef enum tsr_activation {
 
 typedef struct tsr_matmul_params {
     bool transpose_a, transpose_b; /* of the last two dimensions */
-    float alpha; /* 0 means 1, the value of a forgotten field; `alpha_is_zero` gives a true 0 */
+    float alpha; /* 0 means 1, the value of a forgotten field; `alpha_is_zero`, with alpha 0 alone,
+                    gives a true 0 */
     bool alpha_is_zero;
     const tsr_tensor *bias; /* NULL, or a vector [n] (or anything that broadcasts to y's shape),
                                f32, f16 or bf16 */

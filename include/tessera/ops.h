@@ -119,7 +119,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_softmax_grad(tsr_stream *stream, tsr_tensor
 TSR_API TSR_NODISCARD tsr_status tsr_log_softmax_grad(tsr_stream *stream, tsr_tensor *dx,
                                                       const tsr_tensor *y, const tsr_tensor *dy);
 
-/* Cross-entropy of logits [rows, classes] against labels [rows] (i32, i64, u32 or u8): loss[r] =
+/* Cross-entropy of logits [rows, classes] against labels [rows] (i32, i64, u32 or u8), of at least
+ * one class: loss[r] =
  * log Σ exp(logits[r]) − logits[r][labels[r]], one value per row. A label outside 0..classes−1
  * means "ignore this row": its loss and gradient are 0 (PyTorch's ignore_index −100 among them).
  * dlogits, where not NULL, receives (softmax(logits[r]) − onehot(labels[r])) · grad_scale; pass
@@ -169,7 +170,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_adamw_step(tsr_stream *stream, tsr_tensor *
 /* Where an element's random bits come from: Philox4x32-10 with key `seed` and the 128-bit counter
  * (element index / 4, subsequence), word index % 4 of its output. The element index is offset + Σ
  * i_d · index_strides[d]: a shard that passes its place in the whole tensor draws the numbers the
- * whole tensor would. The bits are the same on every device. */
+ * whole tensor would. The bits are the same on every device. TSR_ERR_OVERFLOW where the last
+ * element's index does not fit 64 bits, or how far it is from the first one's 63. */
 typedef struct tsr_random_params {
     uint64_t seed;
     uint64_t subsequence;         /* independent streams under one seed: an operation or a step */
@@ -181,7 +183,8 @@ typedef struct tsr_random_params {
 /* y = uniform in [low, high): (bits >> 8) · 2^-24 · (high − low) + low, in f32 with each step
  * rounded once; when rounding, also that to f16 or bf16, gives high or more, the largest value of
  * y's dtype below it. A low that f16 or bf16 does not hold is rounded to nearest, up or down. Both
- * are in the range of y's dtype, or the call is TSR_ERR_INVALID. */
+ * are in the range of y's dtype, low is below high and high − low is in the range of f32, or the
+ * call is TSR_ERR_INVALID. */
 TSR_API TSR_NODISCARD tsr_status tsr_random_uniform(tsr_stream *stream, tsr_tensor *y, float low,
                                                     float high, const tsr_random_params *params);
 

@@ -51,7 +51,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_stream_reached(tsr_stream *stream, uint64_t
 /* The time between two places of the stream as the device's own clock saw it. _begin and _end
  * record timestamps; _read submits, waits and gives the nanoseconds of the last pair. Errors:
  * TSR_ERR_UNSUPPORTED where the queue has no timestamps, TSR_ERR_INVALID when _end has no _begin
- * before it. */
+ * before it, and _read no pair since the last _begin. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_timer_begin(tsr_stream *stream);
 TSR_API TSR_NODISCARD tsr_status tsr_stream_timer_end(tsr_stream *stream);
 TSR_API TSR_NODISCARD tsr_status tsr_stream_timer_read(tsr_stream *stream, uint64_t *out_ns);
