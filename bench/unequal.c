@@ -213,5 +213,8 @@ int main(int argc, char **argv)
     tsr_stream_destroy(&j.stream);
     tsr_device_close(&j.device);
     tsr_comm_destroy(&j.comm);
-    return status == TSR_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+    const bool told = fflush(stdout) == 0 && !ferror(stdout);
+    if (!told)
+        fprintf(stderr, "bench-unequal: cannot write to standard output: %s\n", strerror(errno));
+    return status == TSR_OK && told ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,10 +1,10 @@
 #!/bin/sh
-# full_disk.sh PROGRAM: where its output is lost, a program says so and fails.
+# full_disk.sh PROGRAM [ARGUMENT...]: where its output is lost, a program says so and fails.
 set -u
-said=$("$1" 2>&1 >/dev/full)
+said=$("$@" 2>&1 >/dev/full)
 status=$?
 case "$status:$said" in
-1:"standard output: No space left on device") ;;
+1:"standard output: No space left on device" | 1:*": cannot write to standard output: No space left on device") ;;
 *)
     echo "status $status: $said"
     exit 1
