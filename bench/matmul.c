@@ -1,4 +1,5 @@
 /* tessera bench matmul: a linear layer's product. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,11 @@ typedef struct matmul {
     void *x_bytes, *w_bytes, *y_bytes, *again; /* in the dtype */
     tsr_tensor *device_x, *device_w, *device_y;
 } matmul;
+
+static const char *name_of(const matmul *test)
+{
+    return test->batch > 0 ? "batched" : "matmul";
+}
 
 static int64_t batch_of(const matmul *test)
 {
@@ -190,8 +196,7 @@ static bool measure(matmul *test, double *rate)
     const bench_row *arithmetic = arithmetic_of(test);
     if (bench_memory_peak(context) == NULL || arithmetic == NULL || !create(test))
         return false;
-    bench_row *row =
-        bench_add(context, test->batch > 0 ? "batched" : "matmul", BENCH_GFLOPS, work_of(test));
+    bench_row *row = bench_add(context, name_of(test), BENCH_GFLOPS, work_of(test));
     row->bytes = bytes_of(test);
     bench_text(row, "dtype", "%s", tsr_dtype_name(test->dtype));
     if (test->batch > 0)
@@ -226,9 +231,12 @@ static void finish(matmul *test)
 static bool run_case(matmul *test, double *rate)
 {
     const bench_shape *s = &test->shape;
+    char batch[32] = "";
+    if (test->batch > 0)
+        snprintf(batch, sizeof batch, "%lld of ", (long long)test->batch);
     /* A larger one is rarely faster than twice the best of the smaller ones. */
-    if (*rate > 0 && !bench_worthwhile(test->context, "matmul", work_of(test) / *rate,
-                                       "%s %lldx%lldx%lld", tsr_dtype_name(test->dtype),
+    if (*rate > 0 && !bench_worthwhile(test->context, name_of(test), work_of(test) / *rate,
+                                       "%s %s%lldx%lldx%lld", tsr_dtype_name(test->dtype), batch,
                                        (long long)s->m, (long long)s->k, (long long)s->n))
         return true;
     bool done = measure(test, rate);

@@ -6,6 +6,17 @@
 #include "cli/tool.h"
 #include "support/check_main.h"
 
+/* Each product has a figure, or is listed under its benchmark's name. */
+static int products(const json_t *document, const char *name)
+{
+    int count = bench_result_count(document, name);
+    const json_t *note;
+    size_t i;
+    json_array_foreach(tool_member(document, "left_out"), i, note) count +=
+        strcmp(tool_text(note, "benchmark"), name) == 0;
+    return count;
+}
+
 START_TEST(without_a_name_all_are_run)
 {
     static const char *const all[] = {"fma_peak", "launch",      "matmul",    "batched",   "copy",
@@ -25,6 +36,8 @@ START_TEST(without_a_name_all_are_run)
     json_array_foreach(tool_member(document, "left_out"), i, note) found =
         found || strcmp(tool_text(note, "text"), "f32 4096x4096x4096") == 0;
     ck_assert(found);
+    ck_assert_int_eq(products(document, "matmul"), 30);
+    ck_assert_int_eq(products(document, "batched"), 9);
     json_decref(document);
 }
 END_TEST
