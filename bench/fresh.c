@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,9 +59,9 @@ static bool read_document(bench_context *context, steps *all, const char *text)
 static bool run_once(bench_context *context, steps *all, const char *cache)
 {
     bench_child_result result;
-    char uuid[sizeof context->info->uuid_text];
-    memcpy(uuid, context->info->uuid_text, sizeof uuid);
-    char *const arguments[] = {"bench", "first", "--json", "--device", uuid, NULL};
+    char index[16]; /* two drivers of one GPU give it the same UUID */
+    snprintf(index, sizeof index, "%d", context->info->index);
+    char *const arguments[] = {"bench", "first", "--json", "--device", index, NULL};
     if (!bench_child_run(arguments, cache, &result))
         return bench_fail(context, "launch: cannot start a process: %s", strerror(errno));
     bool done = result.exit_code == 0

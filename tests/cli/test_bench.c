@@ -1,9 +1,11 @@
 /* Every benchmark runs, verifies and reports on this driver. Speeds are nobody's business here. */
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/bench_result.h"
+#include "cli/made_run.h"
 #include "cli/tool.h"
 #include "support/check_main.h"
 
@@ -57,6 +59,43 @@ START_TEST(launch_starts_fresh_processes)
     ck_assert_str_eq(tool_text(tool_member(last, "case"), "what"),
                      "fresh process, warm caches: second matmul");
     ck_assert_double_ge(tool_number(tool_member(last, "verified"), "values"), 3);
+    json_decref(document);
+}
+END_TEST
+
+/* Another driver of the same device: the description of this one once more, in a file of its own.
+ * Its library may be named from where the description is. */
+static void write_twin(const char *icd, char *path, size_t size)
+{
+    char made[MADE_PATH];
+    json_t *description = json_load_file(icd, 0, NULL);
+    json_t *driver = json_object_get(description, "ICD");
+    const char *library = tool_text(driver, "library_path");
+    const char *file = strrchr(icd, '/');
+    ck_assert_ptr_nonnull(file);
+    if (library[0] == '.')
+        json_object_set_new(driver, "library_path",
+                            json_sprintf("%.*s/%s", (int)(file - icd), icd, library));
+    made_write(description, made);
+    snprintf(path, size, "%s.json", made); /* what is called otherwise is no driver */
+    ck_assert_int_eq(rename(made, path), 0);
+}
+
+/* Vulkan wants all drivers of one GPU to give it the same UUID. */
+START_TEST(launch_knows_a_device_from_its_twin)
+{
+    const char *own = getenv("VK_DRIVER_FILES");
+    char twin[MADE_PATH + 8], both[1024];
+    int count;
+    ck_assert_ptr_nonnull(own);
+    write_twin(own, twin, sizeof twin);
+    snprintf(both, sizeof both, "%s:%s", own, twin);
+    setenv("VK_DRIVER_FILES", both, 1);
+    setenv("VK_ICD_FILENAMES", both, 1);
+    json_t *document =
+        bench_result_run_on_device("bench launch --json --time 0.005 --device 1", &count);
+    remove(twin);
+    ck_assert_int_eq(count, 12);
     json_decref(document);
 }
 END_TEST
@@ -197,6 +236,7 @@ TESTS(bench)
     tcase_add_test(tests, matmul_measures_every_shape_and_dtype);
     tcase_add_test(tests, copy_measures_every_case);
     tcase_add_test(tests, launch_starts_fresh_processes);
+    tcase_add_test(tests, launch_knows_a_device_from_its_twin);
     tcase_add_test(tests, first_measures_this_process);
     tcase_add_test(tests, peak_measures_the_ceilings);
     tcase_add_test(tests, elementwise_and_batched_verify);
