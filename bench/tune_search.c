@@ -97,12 +97,20 @@ static void enter(finalists *list, const finalist *next)
     list->all[place] = *next;
 }
 
+static bool is_within(const bench_shape *small, const bench_shape *large)
+{
+    return small->m <= large->m && small->k <= large->k && small->n <= large->n;
+}
+
+/* Kernels for few rows or small matrices are far behind on large ones, and may be the best there
+ * are for what is smaller in one direction. */
 static bool is_hopeless(const tune_given_up *given_up, const tune_product *product,
                         const char *kernel)
 {
     for (int i = 0; i < given_up->count; i++)
         if (given_up->all[i].dtype == product->dtype &&
             given_up->all[i].transposed == product->transposed &&
+            is_within(&given_up->all[i].shape, &product->shape) &&
             strcmp(given_up->all[i].kernel, kernel) == 0)
             return true;
     return false;
@@ -115,7 +123,8 @@ static void give_up(tune_given_up *given_up, const tune_product *product, const 
         return;
     given_up->all = cli_resize(given_up->all, (size_t)given_up->count + 1, sizeof *given_up->all);
     struct tune_hopeless *added = &given_up->all[given_up->count++];
-    *added = (struct tune_hopeless){.dtype = product->dtype, .transposed = product->transposed};
+    *added = (struct tune_hopeless){
+        .dtype = product->dtype, .transposed = product->transposed, .shape = product->shape};
     strcpy(added->kernel, kernel);
 }
 

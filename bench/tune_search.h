@@ -20,12 +20,14 @@ typedef struct tune_result {
                          candidate; no pairs: there was none near the usual one */
 } tune_result;
 
-/* Kernels that were far behind on a smaller product of the same kind; zeroed is none. */
+/* Kernels that were far behind on a product, and not to be tried on those of the same kind that are
+ * no smaller in any direction; zeroed is none. */
 typedef struct tune_given_up {
     int count;
     struct tune_hopeless {
         tsr_dtype dtype;
         bool transposed;
+        bench_shape shape;
         char kernel[TSR_TUNING_KERNEL_SIZE];
     } * all;
 } tune_given_up;

@@ -1,5 +1,6 @@
 /* Which kernel a tuning chooses: the search of bench --tune, with a library and a clock that say
  * what each test wants. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "bench/tune_search.h"
@@ -96,17 +97,22 @@ tsr_status __wrap_tsr_tuning_set(tsr_stream *stream, const tsr_tensor *y, const 
     return TSR_OK;
 }
 
-static tune_result search(void)
+static tune_result search_for(bench_shape shape, tune_given_up *given_up)
 {
     const bench_options options = {.seconds = 1e-9};
     bench_context context = {.options = &options, .device_count = 1};
-    const tune_product product = {.dtype = TSR_F32, .shape = {64, 64, 64}};
-    tune_given_up given_up = {0};
+    const tune_product product = {.dtype = TSR_F32, .shape = shape};
     tune_result result;
     char left_out[TUNE_REASON];
-    ck_assert(tune_search(&context, &product, &given_up, &result, left_out));
+    ck_assert(tune_search(&context, &product, given_up, &result, left_out));
     ck_assert_str_eq(left_out, "");
     return result;
+}
+
+static tune_result search(void)
+{
+    tune_given_up given_up = {0};
+    return search_for((bench_shape){64, 64, 64}, &given_up);
 }
 
 static const struct {
@@ -154,9 +160,34 @@ START_TEST(a_choice_without_bias_stays_without)
 }
 END_TEST
 
+/* Far behind on one product, it is spared those that are larger, and them alone. */
+START_TEST(a_hopeless_kernel_is_tried_where_it_may_be_good)
+{
+    static const struct {
+        bench_shape shape;
+        int tried;
+    } others[] = {
+        {{64, 64, 64}, 0},    {{4096, 64, 128}, 0},  {{16, 16, 16}, 1},
+        {{1, 4096, 4096}, 1}, {{4096, 4096, 16}, 1}, {{4096, 16, 4096}, 1},
+    };
+    tune_given_up given_up = {0};
+    gain = 0.1;
+    ck_assert_int_eq(search_for((bench_shape){64, 64, 64}, &given_up).candidates, 1);
+    gain = 2;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        tune_result result = search_for(others[i].shape, &given_up);
+        ck_assert_int_eq(result.candidates, others[i].tried);
+        ck_assert_int_eq(result.won, others[i].tried);
+        tuned[0] = tuned[1] = false;
+    }
+    free(given_up.all);
+}
+END_TEST
+
 TESTS(tune_search)
 {
     tcase_add_loop_test(tests, what_won_stays_until_it_loses, 0,
                         (int)(sizeof searches / sizeof *searches));
     tcase_add_test(tests, a_choice_without_bias_stays_without);
+    tcase_add_test(tests, a_hopeless_kernel_is_tried_where_it_may_be_good);
 }
