@@ -10,11 +10,8 @@ int bench_same_device(const bench_document *from, int device, const bench_docume
 {
     if (device < 0)
         return -1;
-    int seen = 0; /* devices of the same name keep their order */
-    for (int i = 0; i < device; i++)
-        seen += strcmp(from->devices[i].name, from->devices[device].name) == 0;
     for (int i = 0; i < to->device_count; i++)
-        if (strcmp(to->devices[i].name, from->devices[device].name) == 0 && seen-- == 0)
+        if (strcmp(to->devices[i].name, from->devices[device].name) == 0)
             return i;
     return from->device_count == 1 && to->device_count == 1 ? 0 : -2;
 }

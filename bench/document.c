@@ -134,6 +134,21 @@ static void read_device(bench_fields *in, const json_t *device, bench_device_fig
     out->uuid = bench_field_text(in, device, "uuid");
 }
 
+/* Several cards of one make: the second is "NAME (2)". From the last on, as those before decide. */
+static void number_devices(const json_t *devices, bench_document *out)
+{
+    for (int i = out->device_count - 1; i > 0; i--) {
+        int before = 0;
+        for (int j = 0; j < i; j++)
+            before += strcmp(out->devices[j].name, out->devices[i].name) == 0;
+        if (before == 0)
+            continue;
+        json_t *device = json_array_get(devices, (size_t)i);
+        cli_json_add(device, "name", json_sprintf("%s (%d)", out->devices[i].name, before + 1));
+        out->devices[i].name = json_string_value(json_object_get(device, "name"));
+    }
+}
+
 /* When all are known: a ceiling may stand behind what it limits. */
 static void check_ceilings(bench_fields *in, const bench_document *out)
 {
@@ -160,6 +175,8 @@ static void read_lists(bench_fields *in, const json_t *root, bench_document *out
         snprintf(in->where, sizeof in->where, "devices[%zu]", i);
         read_device(in, one, &out->devices[out->device_count++]);
     }
+    if (!in->failed)
+        number_devices(devices, out);
     json_array_foreach(results, i, one)
     {
         snprintf(in->where, sizeof in->where, "results[%zu]", i);

@@ -30,7 +30,8 @@ typedef struct bench_figures {
 } bench_figures;
 
 typedef struct bench_device_figures {
-    const char *name, *type, *driver_name, *driver_info, *uuid;
+    const char *name; /* with a number where the run has several of that name: "GPU (2)" */
+    const char *type, *driver_name, *driver_info, *uuid;
 } bench_device_figures;
 
 #define BENCH_NAME 160

@@ -28,8 +28,8 @@ void page_add_series(page_context *page, const bench_document *run, int device)
     bool shared = false;
     for (const bench_document *other = page->runs; other < page->runs + page->run_count; other++)
         for (int i = -1; i < other->device_count; i++)
-            shared = shared || ((other != run || (i != device && i >= 0 && device >= 0)) &&
-                                strcmp(plain_name(other, i), plain_name(run, device)) == 0);
+            shared = shared ||
+                     (other != run && strcmp(plain_name(other, i), plain_name(run, device)) == 0);
     snprintf(series->name, sizeof series->name, "%.200s%s%s", plain_name(run, device),
              shared ? " · " : "", shared ? run->name : "");
 }

@@ -79,6 +79,16 @@ json_t *made_run(void)
     return run;
 }
 
+json_t *made_run_on_twins(void)
+{
+    json_t *run = made_run(), *devices = json_object_get(run, "devices");
+    json_t *copy = json_deep_copy(made_result(run, 1));
+    json_array_append_new(devices, json_deep_copy(json_array_get(devices, 0)));
+    json_object_set_new(copy, "device", json_integer(1));
+    json_array_append_new(json_object_get(run, "results"), copy);
+    return run;
+}
+
 json_t *made_result(json_t *run, size_t which)
 {
     json_t *one = json_array_get(json_object_get(run, "results"), which);

@@ -8,6 +8,9 @@
  * device's clock, a ceiling and a host's result; a warning and something left out. */
 json_t *made_run(void);
 
+/* The same, and another device of that name, which has made the copy as its result 6. */
+json_t *made_run_on_twins(void);
+
 /* Result `which` of a run; 0 is the matmul, 2 the round trip. */
 json_t *made_result(json_t *run, size_t which);
 /* Its median and the ends of its middle 80 %. */

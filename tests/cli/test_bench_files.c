@@ -263,6 +263,19 @@ START_TEST(a_renamed_device_is_the_same)
 }
 END_TEST
 
+/* Which of two cards of one make became slower. */
+START_TEST(devices_of_one_name_are_told_apart)
+{
+    json_t *new_run = made_run_on_twins();
+    made_set(new_run, 6, 15, 14, 16);
+    tool_result result = compare(made_run_on_twins(), new_run, "");
+    ck_assert_int_eq(result.exit_code, 3);
+    ck_assert_ptr_nonnull(strstr(result.out, "\nSLOWER  Made GPU (2)  copy "));
+    ck_assert_ptr_nonnull(strstr(result.out, "5 compared: 1 slower, 0 faster, 4 the same"));
+    tool_result_free(&result);
+}
+END_TEST
+
 /* SwiftShader says nothing of itself but its name. */
 START_TEST(a_driver_without_words_is_named)
 {
@@ -417,6 +430,7 @@ TESTS(bench_files)
     tcase_add_loop_test(tests, a_run_of_several_may_lack_a_figure, 0, 2);
     tcase_add_test(tests, a_failure_is_a_regression);
     tcase_add_test(tests, a_renamed_device_is_the_same);
+    tcase_add_test(tests, devices_of_one_name_are_told_apart);
     tcase_add_test(tests, a_driver_without_words_is_named);
     tcase_add_test(tests, nothing_to_compare_is_no_success);
     tcase_add_test(tests, runs_with_nothing_in_common_do_not_pass);

@@ -358,6 +358,22 @@ START_TEST(bus_bandwidth_is_shown)
 }
 END_TEST
 
+/* Two cards of one make: the page, and the table of figures, say which. */
+START_TEST(devices_of_one_name_are_told_apart)
+{
+    json_t *twins = made_run_on_twins(), *again = json_deep_copy(twins);
+    char *page = page_of(twins, made_run());
+    ck_assert_int_eq(tool_count(page, "<i></i>Made GPU · "), 8);
+    ck_assert_int_eq(tool_count(page, "<i></i>Made GPU (2)<"), 2); /* at a glance, and its copy */
+    ck_assert_int_eq(tool_count(page, "<dd>Made GPU (2) (discrete)"), 1);
+    free(page);
+    char *text = written_as(again, ".csv", "");
+    ck_assert_int_eq(tool_count(text, ",\"Made GPU\","), 4);
+    ck_assert_int_eq(tool_count(text, ",\"Made GPU (2)\","), 1);
+    free(text);
+}
+END_TEST
+
 /* However many there are. */
 START_TEST(all_devices_are_shown)
 {
@@ -446,6 +462,7 @@ TESTS(bench_page)
     tcase_add_test(tests, tables_in_markdown);
     tcase_add_test(tests, a_table_in_csv);
     tcase_add_test(tests, bus_bandwidth_is_shown);
+    tcase_add_test(tests, devices_of_one_name_are_told_apart);
     tcase_add_test(tests, all_devices_are_shown);
     tcase_add_test(tests, what_is_not_drawn_is_told);
     tcase_add_test(tests, a_page_does_not_replace_what_it_is_made_of);
