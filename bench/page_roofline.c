@@ -92,14 +92,14 @@ static void draw_grid(FILE *out, const axes *of)
               -(TOP + HEIGHT - BOTTOM) / 2);
 }
 
-/* Up along memory's speed, then level at the arithmetic's. */
-static void draw_roof(FILE *out, const axes *of, double peak, double bandwidth)
+/* Up along memory's speed, then level at the arithmetic's. `kind` is its class. */
+static void draw_roof(FILE *out, const axes *of, const char *kind, double peak, double bandwidth)
 {
     double left = exp2(of->x_low), right = exp2(of->x_high), bottom = exp2(of->y_low);
     double start = fmax(left, bottom / bandwidth);
     double ridge = fmin(fmax(peak / bandwidth, start), right);
     double roof = fmin(peak, ridge * bandwidth);
-    html_line(out, "<polyline class=\"roof\" points=\"%f,%f %f,%f %f,%f\"/>\n", x_of(of, start),
+    html_line(out, "<polyline class=\"%s\" points=\"%f,%f %f,%f %f,%f\"/>\n", kind, x_of(of, start),
               y_of(of, fmin(start * bandwidth, roof)), x_of(of, ridge), y_of(of, roof),
               x_of(of, right), y_of(of, roof));
 }
@@ -147,7 +147,16 @@ static void draw_point(FILE *out, const axes *of, const bench_figures *one)
     fputs(ends[shape], out);
 }
 
-static void write_legend(FILE *out)
+static void write_limit(FILE *out, const char *kind, const char *name)
+{
+    html_line(
+        out,
+        "<li><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"22\" height=\"14\" "
+        "aria-hidden=\"true\"><polyline class=\"%s\" points=\"1,12 10,4 22,4\"/></svg>%s</li>",
+        kind, name);
+}
+
+static void write_legend(FILE *out, bool has_matrices)
 {
     fputs("<ul class=\"legend\">", out);
     for (int i = 0; i < 3; i++) {
@@ -158,34 +167,40 @@ static void write_legend(FILE *out)
         fputs(i == 0 ? "</circle>" : i == 1 ? "</rect>" : "</path>", out);
         html_line(out, "</svg>%s</li>", dtypes[i]);
     }
-    fputs("<li><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"22\" height=\"14\" "
-          "aria-hidden=\"true\"><polyline class=\"roof\" points=\"1,12 10,4 "
-          "22,4\"/></svg>limit</li></ul>\n",
-          out);
+    write_limit(out, "roof", "limit");
+    if (has_matrices)
+        write_limit(out, "roof matrices", "limit of cooperative matrices");
+    fputs("</ul>\n", out);
 }
 
 void page_roofline(const page_context *page, const page_series *series)
 {
     FILE *out = page->out;
     const bench_figures *arithmetic = page_best(series, "fma_peak", "dtype", "f32");
+    const bench_figures *matrices = page_best(series, "coopmat_peak", NULL, NULL);
     const bench_figures *memory = page_memory(series);
     axes of;
-    if (arithmetic == NULL || memory == NULL || memory->median <= 0 ||
-        !choose_axes(series, arithmetic->median, &of))
+    if (arithmetic == NULL || memory == NULL || memory->median <= 0)
+        return;
+    double highest = fmax(arithmetic->median, matrices != NULL ? matrices->median : 0);
+    if (!choose_axes(series, highest, &of))
         return;
     char peak[BENCH_VALUE_TEXT], bandwidth[BENCH_VALUE_TEXT];
-    html_line(
-        out,
-        "<h3>%s</h3>\n<p class=\"note\">f32 multiply-adds in registers reach %s, memory %s.</p>\n",
-        series->name, bench_figures_text(arithmetic, arithmetic->median, peak),
-        bench_figures_text(memory, memory->median, bandwidth));
-    write_legend(out);
+    html_line(out, "<h3>%s</h3>\n<p class=\"note\">f32 multiply-adds in registers reach %s, ",
+              series->name, bench_figures_text(arithmetic, arithmetic->median, peak));
+    if (matrices != NULL)
+        html_line(out, "cooperative matrices of 16 bits %s, ",
+                  bench_figures_text(matrices, matrices->median, peak));
+    html_line(out, "memory %s.</p>\n", bench_figures_text(memory, memory->median, bandwidth));
+    write_legend(out, matrices != NULL);
     html_line(out,
               "<div class=\"wide\"><svg class=\"roofline\" xmlns=\"http://www.w3.org/2000/svg\" "
               "viewBox=\"0 0 %f %f\" role=\"img\" aria-label=\"roofline of %s\">\n",
               WIDTH, HEIGHT, series->name);
     draw_grid(out, &of);
-    draw_roof(out, &of, arithmetic->median, memory->median);
+    draw_roof(out, &of, "roof", arithmetic->median, memory->median);
+    if (matrices != NULL)
+        draw_roof(out, &of, "roof matrices", matrices->median, memory->median);
     for (int i = 0; i < series->run->result_count; i++)
         if (is_point(series, &series->run->results[i]))
             draw_point(out, &of, &series->run->results[i]);

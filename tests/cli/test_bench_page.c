@@ -96,6 +96,28 @@ START_TEST(the_page_shows_every_result)
 }
 END_TEST
 
+/* Products of 16 bits have a limit of their own there, and lie under it. */
+START_TEST(cooperative_matrices_have_a_roof)
+{
+    json_t *run = run_on("discrete"), *peak = json_deep_copy(made_result(run, 3));
+    json_object_set_new(peak, "benchmark", json_string("coopmat_peak"));
+    json_object_set_new(
+        peak, "case",
+        json_pack("{s:s, s:s, s:i}", "dtype", "f16", "shape", "16x16x16", "chains", 4));
+    json_array_append_new(json_object_get(run, "results"), peak);
+    made_set(run, 7, 3200, 3100, 3300);
+    char *page = page_of(run, run_on("discrete"));
+    ck_assert_ptr_nonnull(strstr(page, "reach 200 GFLOP/s, cooperative matrices of 16 bits 3200 "
+                                       "GFLOP/s, memory 2500 GB/s."));
+    ck_assert_int_eq(tool_count(page, "limit of cooperative matrices"), 1);
+    /* In the legend and in the drawing, whose axis goes up to it. */
+    ck_assert_int_eq(tool_count(page, "<polyline class=\"roof matrices\""), 2);
+    ck_assert_int_eq(tool_count(page, "<polyline class=\"roof\""), 4);
+    ck_assert_ptr_nonnull(strstr(page, ">2048</text>"));
+    free(page);
+}
+END_TEST
+
 /* Figures as far apart as numbers go, and all the same: every chart has an end. */
 START_TEST(any_range_can_be_drawn)
 {
@@ -451,6 +473,7 @@ TESTS(bench_page)
 {
     tcase_add_test(tests, memory_is_the_devices_own);
     tcase_add_test(tests, the_page_shows_every_result);
+    tcase_add_test(tests, cooperative_matrices_have_a_roof);
     tcase_add_test(tests, any_range_can_be_drawn);
     tcase_add_test(tests, powers_of_two_are_whole);
     tcase_add_test(tests, decades_are_whole);
