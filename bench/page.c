@@ -82,9 +82,15 @@ static void write_cell(FILE *out, const bench_figures *one)
               one != NULL ? bench_figures_text(one, one->median, text) : "–");
 }
 
+/* Of the devices; a page of what hosts did has none. */
 static void write_summary(const page_context *page)
 {
     FILE *out = page->out;
+    int devices = 0;
+    for (int s = 0; s < page->series_count; s++)
+        devices += page->series[s].device >= 0;
+    if (devices == 0)
+        return;
     fputs("<section><h2>At a glance</h2>\n<div class=\"wide\"><table>\n<thead><tr><th>device</th>"
           "<th class=\"n\">arithmetic, f32</th><th class=\"n\">f16</th><th class=\"n\">memory</th>"
           "<th class=\"n\">best product, f32</th><th class=\"n\">f16</th><th class=\"n\">bf16</th>"
@@ -133,6 +139,11 @@ static void write_reading(const page_context *page)
 static void write_rooflines(const page_context *page)
 {
     FILE *out = page->out;
+    int rooflines = 0;
+    for (int s = 0; s < page->series_count; s++)
+        rooflines += page_has_roofline(&page->series[s]);
+    if (rooflines == 0)
+        return;
     fputs("<section><h2>Matrix products under the roofline</h2>\n<p>Each mark is a product of two "
           "matrices. Those to the left need many bytes for few operations and are limited by "
           "memory, the slope; those to the right by arithmetic, the level part. The closer to the "

@@ -54,6 +54,7 @@ void page_benchmark(const page_context *page, const char *benchmark);
 void page_table(const page_context *page, const char *benchmark);
 /* A device's products under the limits of its arithmetic and its memory. Nothing where there are no
  * such results. */
+bool page_has_roofline(const page_series *series);
 void page_roofline(const page_context *page, const page_series *series);
 
 #endif

@@ -173,36 +173,59 @@ static void write_legend(FILE *out, bool has_matrices)
     fputs("</ul>\n", out);
 }
 
+typedef struct limits {
+    const bench_figures *arithmetic, *matrices, *memory; /* matrices: NULL where it has none */
+    axes axes;
+} limits;
+
+/* False where there is nothing to draw. */
+static bool find_limits(const page_series *series, limits *out)
+{
+    out->arithmetic = page_best(series, "fma_peak", "dtype", "f32");
+    out->matrices = page_best(series, "coopmat_peak", NULL, NULL);
+    out->memory = page_memory(series);
+    if (out->arithmetic == NULL || out->memory == NULL)
+        return false;
+    double matrices = out->matrices != NULL ? out->matrices->median : 0;
+    return choose_axes(series, fmax(out->arithmetic->median, matrices), &out->axes);
+}
+
+bool page_has_roofline(const page_series *series)
+{
+    limits ignored;
+    return find_limits(series, &ignored);
+}
+
+static void write_note(FILE *out, const limits *of)
+{
+    char text[BENCH_VALUE_TEXT];
+    html_line(out, "<p class=\"note\">f32 multiply-adds in registers reach %s, ",
+              bench_figures_text(of->arithmetic, of->arithmetic->median, text));
+    if (of->matrices != NULL)
+        html_line(out, "cooperative matrices of 16 bits %s, ",
+                  bench_figures_text(of->matrices, of->matrices->median, text));
+    html_line(out, "memory %s.</p>\n", bench_figures_text(of->memory, of->memory->median, text));
+}
+
 void page_roofline(const page_context *page, const page_series *series)
 {
     FILE *out = page->out;
-    const bench_figures *arithmetic = page_best(series, "fma_peak", "dtype", "f32");
-    const bench_figures *matrices = page_best(series, "coopmat_peak", NULL, NULL);
-    const bench_figures *memory = page_memory(series);
-    axes of;
-    if (arithmetic == NULL || memory == NULL || memory->median <= 0)
+    limits of;
+    if (!find_limits(series, &of))
         return;
-    double highest = fmax(arithmetic->median, matrices != NULL ? matrices->median : 0);
-    if (!choose_axes(series, highest, &of))
-        return;
-    char peak[BENCH_VALUE_TEXT], bandwidth[BENCH_VALUE_TEXT];
-    html_line(out, "<h3>%s</h3>\n<p class=\"note\">f32 multiply-adds in registers reach %s, ",
-              series->name, bench_figures_text(arithmetic, arithmetic->median, peak));
-    if (matrices != NULL)
-        html_line(out, "cooperative matrices of 16 bits %s, ",
-                  bench_figures_text(matrices, matrices->median, peak));
-    html_line(out, "memory %s.</p>\n", bench_figures_text(memory, memory->median, bandwidth));
-    write_legend(out, matrices != NULL);
+    html_line(out, "<h3>%s</h3>\n", series->name);
+    write_note(out, &of);
+    write_legend(out, of.matrices != NULL);
     html_line(out,
               "<div class=\"wide\"><svg class=\"roofline\" xmlns=\"http://www.w3.org/2000/svg\" "
               "viewBox=\"0 0 %f %f\" role=\"img\" aria-label=\"roofline of %s\">\n",
               WIDTH, HEIGHT, series->name);
-    draw_grid(out, &of);
-    draw_roof(out, &of, "roof", arithmetic->median, memory->median);
-    if (matrices != NULL)
-        draw_roof(out, &of, "roof matrices", matrices->median, memory->median);
+    draw_grid(out, &of.axes);
+    draw_roof(out, &of.axes, "roof", of.arithmetic->median, of.memory->median);
+    if (of.matrices != NULL)
+        draw_roof(out, &of.axes, "roof matrices", of.matrices->median, of.memory->median);
     for (int i = 0; i < series->run->result_count; i++)
         if (is_point(series, &series->run->results[i]))
-            draw_point(out, &of, &series->run->results[i]);
+            draw_point(out, &of.axes, &series->run->results[i]);
     fputs("</svg></div>\n", out);
 }

@@ -118,6 +118,36 @@ START_TEST(cooperative_matrices_have_a_roof)
 }
 END_TEST
 
+/* Only the last two of its results: what the host did. */
+static json_t *run_on_host(void)
+{
+    json_t *run = made_run(), *results = json_object_get(run, "results");
+    for (int i = 0; i < 4; i++)
+        json_array_remove(results, 0);
+    json_array_clear(json_object_get(run, "devices"));
+    json_array_clear(json_object_get(run, "left_out"));
+    return run;
+}
+
+/* A heading, and nothing below it. */
+START_TEST(there_are_no_empty_sections)
+{
+    static const char glance[] = "<h2>At a glance</h2>", roofline[] = "under the roofline</h2>";
+    char *page = page_of(run_on_host(), run_on_host());
+    ck_assert_ptr_null(strstr(page, glance));
+    ck_assert_ptr_null(strstr(page, roofline));
+    ck_assert_ptr_nonnull(strstr(page, "<h2>rng</h2>"));
+    free(page);
+    page = page_of(made_run(), run_on_host());
+    ck_assert_ptr_nonnull(strstr(page, glance));
+    ck_assert_ptr_null(strstr(page, roofline));
+    free(page);
+    page = page_of(run_on_host(), run_on("discrete"));
+    ck_assert_ptr_nonnull(strstr(page, roofline));
+    free(page);
+}
+END_TEST
+
 /* Figures as far apart as numbers go, and all the same: every chart has an end. */
 START_TEST(any_range_can_be_drawn)
 {
@@ -474,6 +504,7 @@ TESTS(bench_page)
     tcase_add_test(tests, memory_is_the_devices_own);
     tcase_add_test(tests, the_page_shows_every_result);
     tcase_add_test(tests, cooperative_matrices_have_a_roof);
+    tcase_add_test(tests, there_are_no_empty_sections);
     tcase_add_test(tests, any_range_can_be_drawn);
     tcase_add_test(tests, powers_of_two_are_whole);
     tcase_add_test(tests, decades_are_whole);
