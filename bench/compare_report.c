@@ -183,6 +183,8 @@ static void warn_about_setting(const bench_document *old, const bench_document *
         int other = bench_same_device(old, i, new);
         if (other >= 0)
             warn_about_device(&old->devices[i], &new->devices[other]);
+        else
+            printf("note: %s is not in the new run\n", old->devices[i].name);
     }
 }
 

@@ -276,6 +276,19 @@ START_TEST(devices_of_one_name_are_told_apart)
 }
 END_TEST
 
+/* A driver that no longer loads takes all of its figures along. */
+START_TEST(a_device_that_is_gone_is_named)
+{
+    tool_result result = compare(made_run_on_twins(), made_run(), "");
+    ck_assert_ptr_nonnull(strstr(result.out, "\nnote: Made GPU (2) is not in the new run\n"));
+    ck_assert_ptr_nonnull(strstr(result.out, "only in the old run: 1; only in the new one: 0"));
+    tool_result_free(&result);
+    result = compare(made_run(), made_run_on_twins(), "");
+    ck_assert_ptr_null(strstr(result.out, "note: "));
+    tool_result_free(&result);
+}
+END_TEST
+
 /* SwiftShader says nothing of itself but its name. */
 START_TEST(a_driver_without_words_is_named)
 {
@@ -431,6 +444,7 @@ TESTS(bench_files)
     tcase_add_test(tests, a_failure_is_a_regression);
     tcase_add_test(tests, a_renamed_device_is_the_same);
     tcase_add_test(tests, devices_of_one_name_are_told_apart);
+    tcase_add_test(tests, a_device_that_is_gone_is_named);
     tcase_add_test(tests, a_driver_without_words_is_named);
     tcase_add_test(tests, nothing_to_compare_is_no_success);
     tcase_add_test(tests, runs_with_nothing_in_common_do_not_pass);
