@@ -29,7 +29,8 @@ typedef struct page {
     page_series *series;
 } page_context;
 
-/* With a name that tells it from the others. None where the device has no results. */
+/* With a name that tells it from the others. None where the device has no results, ceilings
+ * included. */
 void page_add_series(page_context *page, const bench_document *run, int device);
 
 /* The best of the series' results of a benchmark, or of those whose case has `name` = `value`;

@@ -12,7 +12,7 @@ static const char *plain_name(const bench_document *run, int device)
 static bool has_results(const bench_document *run, int device)
 {
     for (int i = 0; i < run->result_count; i++)
-        if (run->results[i].device == device && !run->results[i].is_ceiling)
+        if (run->results[i].device == device)
             return true;
     return false;
 }

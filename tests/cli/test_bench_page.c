@@ -393,6 +393,25 @@ START_TEST(a_table_in_csv)
 }
 END_TEST
 
+/* Of `bench peak`, which has nothing else: what the device reaches, and the host. */
+START_TEST(limits_alone_are_shown)
+{
+    json_t *run = run_on("discrete"), *results = json_object_get(run, "results");
+    for (size_t i = json_array_size(results); i-- > 0;)
+        if (json_is_false(tool_member(json_array_get(results, i), "is_ceiling")))
+            json_array_remove(results, i);
+    json_t *again = json_deep_copy(run);
+    char *page = page_of(run, json_deep_copy(run));
+    ck_assert_int_eq(tool_count(page, "200 GFLOP/s</td>"), 4);
+    ck_assert_int_eq(tool_count(page, "<tr><td>"), 6);
+    free(page);
+    char *text = written_as(again, ".md", "");
+    ck_assert_ptr_nonnull(strstr(text, "\n| Made GPU | f32 | 200 GFLOP/s | "));
+    ck_assert_ptr_nonnull(strstr(text, "\n| Made CPU | threads 2 | 40.0 GB/s | "));
+    free(text);
+}
+END_TEST
+
 /* What the links between ranks carried stands beside what was moved. */
 START_TEST(bus_bandwidth_is_shown)
 {
@@ -515,6 +534,7 @@ TESTS(bench_page)
     tcase_add_test(tests, a_page_on_standard_output);
     tcase_add_test(tests, tables_in_markdown);
     tcase_add_test(tests, a_table_in_csv);
+    tcase_add_test(tests, limits_alone_are_shown);
     tcase_add_test(tests, bus_bandwidth_is_shown);
     tcase_add_test(tests, devices_of_one_name_are_told_apart);
     tcase_add_test(tests, all_devices_are_shown);
