@@ -96,6 +96,14 @@ static bool read_shape(void *user, const char *text, char *problem, size_t size)
                  (long long)LARGEST_MATRIX);
         return false;
     }
+    /* Reports and comparisons know a result by its case. */
+    for (int i = 0; i < chosen.shape_count; i++) {
+        const bench_shape *other = &chosen.shapes[i];
+        if (other->m == sides[0] && other->k == sides[1] && other->n == sides[2]) {
+            snprintf(problem, size, "%s is given twice", text);
+            return false;
+        }
+    }
     if (chosen.shape_count == BENCH_MAX_SHAPES) {
         snprintf(problem, size, "can be given at most %d times", BENCH_MAX_SHAPES);
         return false;

@@ -99,6 +99,8 @@ static const struct {
      "tessera: bench: --shape takes MxKxN, each from 1 to 16777216, not '3x4x16777217'\n"},
     {"bench matmul --shape 16777216x256x1",
      "tessera: bench: --shape 16777216x256x1 has a matrix of more than 2147483648 elements\n"},
+    {"bench matmul --shape 3x4x5 --shape 3x4x6 --shape 3x4x5",
+     "tessera: bench: --shape 3x4x5 is given twice\n"},
     {"bench matmul --dtype i32", "tessera: bench: --dtype takes f32, f16 or bf16, not 'i32'\n"},
     {"bench matmul --dtype f16 --dtype f16", "tessera: bench: --dtype f16 is given twice\n"},
     {"bench matmul --size 1", "tessera: bench: matmul does not take --size\n"},
