@@ -68,12 +68,16 @@ static void hold_signals(sigset_t *before)
     pthread_sigmask(SIG_BLOCK, &set, before);
 }
 
-bool bench_folder_create(char path[BENCH_FOLDER_SIZE])
+const char *bench_folder_parent(void)
 {
     const char *parent = getenv("TMPDIR");
-    if (parent == NULL || parent[0] == '\0')
-        parent = "/tmp";
-    if (snprintf(path, BENCH_FOLDER_SIZE, "%s/tessera-bench-XXXXXX", parent) >= BENCH_FOLDER_SIZE) {
+    return parent != NULL && parent[0] != '\0' ? parent : "/tmp";
+}
+
+bool bench_folder_create(char path[BENCH_FOLDER_SIZE])
+{
+    if (snprintf(path, BENCH_FOLDER_SIZE, "%s/tessera-bench-XXXXXX", bench_folder_parent()) >=
+        BENCH_FOLDER_SIZE) {
         errno = ENAMETOOLONG;
         return false;
     }

@@ -6,8 +6,10 @@
 
 #define BENCH_FOLDER_SIZE 4096
 
-/* A new folder under TMPDIR or /tmp, one at a time; also removed when SIGINT, SIGTERM or SIGHUP
- * ends the program. False with errno set. */
+/* Where temporary folders are made: TMPDIR or /tmp. */
+const char *bench_folder_parent(void);
+/* A new one, one at a time; also removed when SIGINT, SIGTERM or SIGHUP ends the program. False
+ * with errno set. */
 bool bench_folder_create(char path[BENCH_FOLDER_SIZE]);
 /* With all that is in it. */
 void bench_folder_remove(const char *path);

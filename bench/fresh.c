@@ -72,6 +72,12 @@ static bool run_once(bench_context *context, steps *all, const char *cache)
     return done;
 }
 
+static bool no_folder(bench_context *context)
+{
+    return bench_fail(context, "launch: no temporary folder in %.200s: %s", bench_folder_parent(),
+                      strerror(errno));
+}
+
 static bool run_many(bench_context *context, const char *caches, const char *shared_cache)
 {
     steps all = {.caches = caches};
@@ -79,8 +85,7 @@ static bool run_many(bench_context *context, const char *caches, const char *sha
     for (int i = 0; i < FEWEST || (i < MOST && bench_now_ns() - start < budget); i++) {
         char own[BENCH_FOLDER_SIZE];
         if (shared_cache == NULL && !bench_folder_create(own))
-            return bench_fail(context, "launch: cannot create a temporary folder: %s",
-                              strerror(errno));
+            return no_folder(context);
         bool done = run_once(context, &all, shared_cache != NULL ? shared_cache : own);
         if (shared_cache == NULL)
             bench_folder_remove(own);
@@ -97,7 +102,7 @@ bool bench_fresh_processes(bench_context *context)
     if (!run_many(context, "empty", NULL))
         return false;
     if (!bench_folder_create(warm))
-        return bench_fail(context, "launch: cannot create a temporary folder: %s", strerror(errno));
+        return no_folder(context);
     bool done = run_once(context, NULL, warm) && run_many(context, "warm", warm);
     bench_folder_remove(warm);
     return done;

@@ -178,7 +178,8 @@ static bool run(bench_context *context)
     planner own = {.kind = TSR_SHARD_FULL};
     char folder[BENCH_FOLDER_SIZE];
     if (!bench_folder_create(folder))
-        return bench_fail(context, "bench plan: no temporary folder: %s", strerror(errno));
+        return bench_fail(context, "bench plan: no temporary folder in %.200s: %s",
+                          bench_folder_parent(), strerror(errno));
     snprintf(own.path, sizeof own.path, "%s/model.safetensors", folder);
     bool done = measure_all(context, &own);
     tsr_shard_plan_destroy(&own.plan);
