@@ -216,7 +216,12 @@ tsr_status tsr_sampler_seek(tsr_sampler *sampler, uint64_t position)
 tsr_status tsr_sampler_set_epoch(tsr_sampler *sampler, int64_t epoch)
 {
     TSR__REQUIRE(sampler != NULL, "sampler set epoch: sampler is NULL");
-    TSR__TRY(sampler->class_->set_epoch(sampler, epoch));
+    tsr_status status = sampler->class_->set_epoch(sampler, epoch);
+    if (status != TSR_OK) {
+        /* One of the caller's, maybe further in, may be in the new epoch by half. */
+        sampler->lost = true;
+        return status;
+    }
     sampler->epoch = epoch;
     sampler->position = 0;
     sampler->lost = false;

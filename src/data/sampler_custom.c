@@ -74,12 +74,9 @@ static tsr_status start_epoch(custom *self, int64_t epoch)
 static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
 {
     custom *self = (custom *)sampler;
-    tsr_status status = start_epoch(self, epoch);
-    if (status == TSR_OK)
-        self->seen = 0;
-    /* The caller's may be in the new epoch by half; ours is the old one. */
-    sampler->lost = sampler->lost || status != TSR_OK;
-    return status;
+    TSR__TRY(start_epoch(self, epoch));
+    self->seen = 0;
+    return TSR_OK;
 }
 
 /* Leaves out items up to `position`, or the end. */

@@ -176,6 +176,21 @@ static tsr_status apply(tsr_sampler *sampler, tsr__state_reader *reader)
     return tsr_sampler_seek(sampler, resumed);
 }
 
+/* Where the sampler stands, to go back to. After a failure, one of the caller's with a state of its
+ * own has to get there first. */
+static tsr_status save_before(tsr_sampler *sampler, uint8_t bytes[TSR_SAMPLER_STATE_BYTES],
+                              size_t *size_bytes)
+{
+    const tsr__error last = tsr__error_take();
+    if (tsr_sampler_save(sampler, TSR_SAMPLER_STATE_BYTES, bytes, size_bytes) != TSR_OK) {
+        uint64_t reached;
+        TSR__TRY(tsr__sampler_seek_most(sampler, sampler->position, &reached));
+        TSR__TRY(tsr_sampler_save(sampler, TSR_SAMPLER_STATE_BYTES, bytes, size_bytes));
+    }
+    tsr__error_put_back(&last);
+    return TSR_OK;
+}
+
 tsr_status tsr_sampler_resume(tsr_sampler *sampler, const void *data, size_t size_bytes)
 {
     TSR__REQUIRE(sampler != NULL && data != NULL, "sampler resume: %s is NULL",
@@ -184,7 +199,7 @@ tsr_status tsr_sampler_resume(tsr_sampler *sampler, const void *data, size_t siz
     size_t before_bytes;
     tsr__state_reader reader;
     TSR__TRY(read_header(sampler, data, size_bytes, &reader));
-    TSR__TRY(tsr_sampler_save(sampler, sizeof before, before, &before_bytes));
+    TSR__TRY(save_before(sampler, before, &before_bytes));
     tsr_status status = apply(sampler, &reader);
     if (status == TSR_OK)
         return TSR_OK;

@@ -285,6 +285,42 @@ START_TEST(states_of_its_own)
 }
 END_TEST
 
+/* Also one that has just failed, in whatever function, goes to where another stood; and is
+ * refused only while it goes on failing. */
+START_TEST(states_of_its_own_after_failures)
+{
+    static const char *const functions[] = {"fill", "set_epoch"};
+    tsr_sampler_ops ops = with_state();
+    for (int i = 0; i < 4; i++) {
+        uint8_t state[TSR_SAMPLER_STATE_BYTES];
+        size_t size;
+        int64_t indices[5];
+        uint64_t count;
+        counter self = {.n = 50, .offset = 100};
+        tsr_sampler *sampler = create(&ops, &self), *base = sampler;
+        if (i >= 2)
+            ck_assert_ok(tsr_sampler_create_batch(
+                tsr_sampler_batch_params(.base = &base, .batch_size = 5), &sampler));
+        ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
+        ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+        ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
+        self.failing = functions[i % 2];
+        ck_assert_int_ne(i % 2 == 0 ? tsr_sampler_fill(sampler, 5, indices, NULL, &count)
+                                    : tsr_sampler_set_epoch(sampler, 1),
+                         TSR_OK);
+        ck_assert_int_ne(tsr_sampler_resume(sampler, state, size), TSR_OK);
+        ck_assert_uint_eq(tsr_sampler_position(sampler), i < 2 ? 10 : 2);
+        self.failing = NULL;
+        ck_assert_int_eq(tsr_sampler_resume(NULL, state, size), TSR_ERR_INVALID);
+        ck_assert_ok(tsr_sampler_resume(sampler, state, size));
+        ck_assert_str_eq(tsr_last_error(), "sampler resume: sampler is NULL");
+        ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
+        ck_assert(count == 5 && indices[0] == 105);
+        tsr_sampler_destroy(&sampler);
+    }
+}
+END_TEST
+
 /* A state of its own below batches below ranks, and then other ranks. */
 START_TEST(states_of_its_own_inside)
 {
@@ -589,6 +625,7 @@ TESTS(custom)
     tcase_add_test(tests, all_that_there_can_be);
     tcase_add_test(tests, places_are_saved);
     tcase_add_test(tests, states_of_its_own);
+    tcase_add_test(tests, states_of_its_own_after_failures);
     tcase_add_test(tests, states_of_its_own_inside);
     tcase_add_test(tests, failures_change_nothing);
     tcase_add_test(tests, failures_inside_change_nothing);
