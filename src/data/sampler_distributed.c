@@ -75,8 +75,11 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
         TSR__TRY(tsr_sampler_set_epoch(self->inner, epoch));
         tsr_status status = check_inner(self, &n);
         if (status != TSR_OK) {
-            /* Had it worked then, it does now; and otherwise the sampler looks for its way back. */
-            self->inner->lost = tsr_sampler_set_epoch(self->inner, before) != TSR_OK;
+            /* Should that fail too, the first reason is the one to tell, and seeking looks for the
+             * way back. */
+            const tsr__error first = tsr__error_take();
+            (void)!tsr_sampler_set_epoch(self->inner, before);
+            tsr__error_put_back(&first);
             return status;
         }
     } else {
@@ -212,10 +215,21 @@ static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices
     return TSR_OK;
 }
 
+/* After a failure, the wrapped sampler may be in an epoch that was not to be, or nowhere. */
+static tsr_status find_inner(const tsr__distributed *self)
+{
+    uint64_t reached;
+    if (self->inner->epoch != self->base.epoch)
+        return tsr_sampler_set_epoch(self->inner, self->base.epoch);
+    return tsr__sampler_seek_most(self->inner, self->inner->position, &reached);
+}
+
 static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
 {
     tsr__distributed *self = (tsr__distributed *)sampler;
     tsr__deal *deal = &self->deal;
+    if (self->inner != NULL && sampler->lost)
+        TSR__TRY(find_inner(self));
     if (deal->n == TSR_LENGTH_UNKNOWN) {
         /* Up to the round where it would be, or the end. */
         uint64_t rounds, start, at;

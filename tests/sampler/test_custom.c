@@ -285,31 +285,42 @@ START_TEST(states_of_its_own)
 }
 END_TEST
 
-/* Also one that has just failed, in whatever function, goes to where another stood; and is
- * refused only while it goes on failing. */
+/* In batches of 5, or as the one rank there is, or as it is. */
+static tsr_sampler *wrapped(tsr_sampler *base, int how)
+{
+    tsr_sampler *sampler = base;
+    if (how == 1)
+        ck_assert_ok(tsr_sampler_create_batch(
+            tsr_sampler_batch_params(.base = &base, .batch_size = 5), &sampler));
+    if (how == 2)
+        ck_assert_ok(tsr_sampler_create_distributed(
+            tsr_sampler_distributed_params(.base = &base, .ranks = 1), &sampler));
+    return sampler;
+}
+
+/* Also one that has just failed, in whatever function, goes to where another stood; and is refused
+ * only while it goes on failing. */
 START_TEST(states_of_its_own_after_failures)
 {
     static const char *const functions[] = {"fill", "set_epoch"};
     tsr_sampler_ops ops = with_state();
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 6; i++) {
         uint8_t state[TSR_SAMPLER_STATE_BYTES];
         size_t size;
         int64_t indices[5];
         uint64_t count;
         counter self = {.n = 50, .offset = 100};
-        tsr_sampler *sampler = create(&ops, &self), *base = sampler;
-        if (i >= 2)
-            ck_assert_ok(tsr_sampler_create_batch(
-                tsr_sampler_batch_params(.base = &base, .batch_size = 5), &sampler));
+        tsr_sampler *sampler = wrapped(create(&ops, &self), i / 2);
         ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
         ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
         ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
+        const uint64_t position = tsr_sampler_position(sampler);
         self.failing = functions[i % 2];
         ck_assert_int_ne(i % 2 == 0 ? tsr_sampler_fill(sampler, 5, indices, NULL, &count)
                                     : tsr_sampler_set_epoch(sampler, 1),
                          TSR_OK);
         ck_assert_int_ne(tsr_sampler_resume(sampler, state, size), TSR_OK);
-        ck_assert_uint_eq(tsr_sampler_position(sampler), i < 2 ? 10 : 2);
+        ck_assert_uint_eq(tsr_sampler_position(sampler), position);
         self.failing = NULL;
         ck_assert_int_eq(tsr_sampler_resume(NULL, state, size), TSR_ERR_INVALID);
         ck_assert_ok(tsr_sampler_resume(sampler, state, size));
@@ -348,6 +359,38 @@ START_TEST(states_of_its_own_inside)
     ck_assert(count == 4 && batch[0] == 124 && batch[1] == 127);
     tsr_sampler_destroy(&batches[0]);
     tsr_sampler_destroy(&batches[1]);
+}
+END_TEST
+
+static tsr_status counter_set_epoch_anew(void *self, int64_t epoch)
+{
+    ((counter *)self)->offset = 0;
+    return counter_set_epoch(self, epoch);
+}
+
+/* What a state has brought back is not lost on the way to the next item, as it would be by starting
+ * the epoch again. */
+START_TEST(states_of_its_own_are_gone_on_from)
+{
+    tsr_sampler_ops ops = with_state();
+    ops.set_epoch = counter_set_epoch_anew;
+    for (int how = 0; how < 3; how++) {
+        uint8_t state[TSR_SAMPLER_STATE_BYTES];
+        size_t size;
+        int64_t indices[5];
+        uint64_t count;
+        counter self = {.n = 50}, other = {.n = 50};
+        tsr_sampler *sampler = wrapped(create(&ops, &self), how),
+                    *resumed = wrapped(create(&ops, &other), how);
+        ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
+        self.offset = 100;
+        ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+        ck_assert_ok(tsr_sampler_resume(resumed, state, size));
+        ck_assert_ok(tsr_sampler_fill(resumed, 5, indices, NULL, &count));
+        ck_assert(count == 5 && indices[0] == 105);
+        tsr_sampler_destroy(&sampler);
+        tsr_sampler_destroy(&resumed);
+    }
 }
 END_TEST
 
@@ -416,6 +459,40 @@ START_TEST(failures_inside_change_nothing)
     }
     tsr_sampler_destroy(&sampler);
     ck_assert_int_eq(self.destroyed, 1);
+}
+END_TEST
+
+static tsr_status stay_in_epoch_3(void *self_, int64_t epoch)
+{
+    counter *self = self_;
+    return self->epoch == 3 ? TSR_ERR_IO : counter_set_epoch(self, epoch);
+}
+
+static uint64_t unknown_in_epoch_3(void *self_)
+{
+    const counter *self = self_;
+    return self->epoch == 3 ? TSR_LENGTH_UNKNOWN : self->n;
+}
+
+/* Where neither the new epoch will do nor the old one can be had again at once: the first reason is
+ * told, and what is read then is the old epoch's. */
+START_TEST(no_way_back_for_a_while)
+{
+    counter self = {.n = 50};
+    tsr_sampler_ops ops = all();
+    ops.set_epoch = stay_in_epoch_3;
+    ops.length = unknown_in_epoch_3;
+    tsr_sampler *base = create(&ops, &self), *sampler = NULL;
+    ck_assert_ok(tsr_sampler_create_distributed(
+        tsr_sampler_distributed_params(.base = &base, .ranks = 2, .split = TSR_SPLIT_CONTIGUOUS),
+        &sampler));
+    check_next(sampler, 0);
+    ck_assert_error(tsr_sampler_set_epoch(sampler, 3), TSR_ERR_INVALID,
+                    "distributed: a contiguous split needs the length of the counter sampler, "
+                    "which nobody knows");
+    self.epoch = 0;
+    check_next(sampler, 1);
+    tsr_sampler_destroy(&sampler);
 }
 END_TEST
 
@@ -627,8 +704,10 @@ TESTS(custom)
     tcase_add_test(tests, states_of_its_own);
     tcase_add_test(tests, states_of_its_own_after_failures);
     tcase_add_test(tests, states_of_its_own_inside);
+    tcase_add_test(tests, states_of_its_own_are_gone_on_from);
     tcase_add_test(tests, failures_change_nothing);
     tcase_add_test(tests, failures_inside_change_nothing);
+    tcase_add_test(tests, no_way_back_for_a_while);
     tcase_add_test(tests, shares_of_an_unknown_number);
     tcase_add_test(tests, no_end);
     tcase_add_test(tests, batches_of_its_own);
