@@ -20,9 +20,12 @@ static tsr__slot_state check_indices(const tsr_loader *loader, tsr__slot *slot)
     return TSR__SLOT_QUEUED;
 }
 
-/* Puts batch number `tail` on its way, unless the epoch ends there, or the sampler fails. */
+/* Puts batch number `tail` on its way, unless the epoch ends there, or the sampler fails. What
+ * fails here is told when that batch is asked for, and until then is no error of the caller's
+ * calls. */
 static void draw(tsr_loader *loader)
 {
+    const tsr__error before = tsr__error_take();
     tsr__slot *slot = tsr__slot_of(loader, loader->tail);
     uint64_t count = 0;
     /* Where the reader stands when it comes to this batch: the sampler will be further by then. */
@@ -42,6 +45,7 @@ static void draw(tsr_loader *loader)
         slot->count = count;
         tsr__loader_append(loader, check_indices(loader, slot));
     }
+    tsr__error_put_back(&before);
 }
 
 static void draw_ahead(tsr_loader *loader)

@@ -139,13 +139,19 @@ START_TEST(the_reason_is_found)
 }
 END_TEST
 
+/* Also where a sampler cannot be saved before batch 1, or, asked ahead, has none for batch 2. */
 START_TEST(success_leaves_the_last_error)
 {
-    tsr_loader_failure failure;
-    create(PARAMS(.n = 5));
-    ck_assert_int_eq(tsr_loader_failed(loader, &failure), TSR_ERR_NOT_FOUND);
-    check_next(0);
-    ck_assert_str_eq(tsr_last_error(), "loader: batch 0 has not failed");
+    for (int workers = 0; workers <= 2; workers++) {
+        tsr_loader_failure failure;
+        squares numbers = {.count = 20, .secret = 2, .failing = 5, .failures = 1};
+        tsr_sampler *sampler = squares_create(&numbers, true);
+        create(PARAMS(.sampler = &sampler, .batch_size = 2, .workers = workers));
+        ck_assert_int_eq(tsr_loader_failed(loader, &failure), TSR_ERR_NOT_FOUND);
+        check_next(0);
+        check_next(1);
+        ck_assert_str_eq(tsr_last_error(), "loader: batch 0 has not failed");
+    }
 }
 END_TEST
 
