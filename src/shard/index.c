@@ -174,6 +174,8 @@ static tsr_status compare(const index_map *map, const tsr__params *params)
 static tsr_status read_files(const char *path, index_map *map, tsr__params *params)
 {
     char text[TSR__NAME_SHORT];
+    if (map->count == 0)
+        return TSR_OK;
     qsort(map->items, map->count, sizeof *map->items, by_file);
     for (size_t i = 0; i < map->count; i++)
         if (i == 0 || strcmp(map->items[i - 1].file, map->items[i].file) != 0)

@@ -266,6 +266,18 @@ START_TEST(an_index)
 }
 END_TEST
 
+START_TEST(an_index_of_nothing)
+{
+    char path[160];
+    tsr_shard_list *list = NULL;
+    write_index("{\"weight_map\": {}}", path);
+    ck_assert_ok(tsr_shard_list_open(path, &list));
+    ck_assert_int_eq(tsr_shard_list_format(list), TSR_SHARD_INDEX);
+    ck_assert_uint_eq(tsr_shard_list_count(list), 0);
+    tsr_shard_list_destroy(&list);
+}
+END_TEST
+
 static const struct {
     const char *index;
     tsr_status status;
@@ -461,6 +473,7 @@ TESTS(lists)
     tcase_add_test(tests, formats_are_told_apart);
     tcase_add_test(tests, files_that_cannot_be_read);
     tcase_add_test(tests, an_index);
+    tcase_add_test(tests, an_index_of_nothing);
     tcase_add_loop_test(tests, bad_index, 0, (int)COUNT_OF(bad_indices));
     tcase_add_test(tests, files_of_an_index_that_cannot_be_read);
     tcase_add_test(tests, every_allocation_may_fail);
