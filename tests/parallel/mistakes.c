@@ -324,6 +324,35 @@ CASE(undividable_sizes,
     CHECK(!layer && !column, "a layer was made");
 }
 
+/* An input whose dimensions before the last cannot be made one without a copy. */
+static tsr_tensor *turned(tsr_dtype dtype, int64_t last)
+{
+    tsr_tensor *tensor = placed(dtype, 3, (int64_t[]){2, 3, last}), *view = NULL;
+    OK(tsr_tensor_transpose(tensor, 0, 1, &view));
+    tsr_tensor_destroy(&tensor);
+    return view;
+}
+
+CASE(last_error, "passes that succeed leave the last error, also where an input has to be copied")
+{
+    tsr_tensor *x[] = {turned(TSR_F32, 4), turned(TSR_I32, 4)}, *y = NULL;
+    tsr_layer *layer[2] = {NULL, NULL};
+    OK(tsr_row_linear_create(tsr_linear_params(.input_size = 4 * ranks, .output_size = 3),
+                             &layer[0]));
+    OK(tsr_embedding_create(tsr_embedding_params(.vocabulary_size = 3 * ranks, .width = 2),
+                            &layer[1]));
+    for (int i = 0; i < 2; i++) {
+        FAILS(tsr_layer_forward(layer[i], NULL, NULL, &y), TSR_ERR_INVALID,
+              "layer_forward: x is NULL");
+        OK(tsr_layer_forward(layer[i], x[i], NULL, &y));
+        CHECK(strcmp(tsr_last_error(), "layer_forward: x is NULL") == 0, "it says %s",
+              tsr_last_error());
+        tsr_tensor_destroy(&y);
+        tsr_tensor_destroy(&x[i]);
+        tsr_layer_destroy(&layer[i]);
+    }
+}
+
 CASE(repeated_parameters, "memory of parameters that repeats elements is refused")
 {
     tsr_layer *layer = NULL;

@@ -23,15 +23,8 @@ static void finish(tsr_layer *layer)
 /* [rows] of indices of any shape. */
 static tsr_status flat_indices(tsr__temps *temps, const tsr_tensor *x, tsr_tensor **out)
 {
-    const tsr_layout *layout = tsr_tensor_layout(x);
-    const int64_t count = tsr_layout_count(layout);
-    tsr_layout flat;
-    if (tsr_layout_reshape(layout, 1, &count, &flat) == TSR_OK)
-        return tsr__temp_reshape(temps, x, 1, &count, out);
-    tsr_tensor *packed;
-    TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, &packed));
-    TSR__TRY(tsr_copy(temps->stream, packed, x));
-    return tsr__temp_reshape(temps, packed, 1, &count, out);
+    const int64_t count = tsr_layout_count(tsr_tensor_layout(x));
+    return tsr__temp_reshape_any(temps, x, 1, &count, out);
 }
 
 static tsr_status check_indices(const embedding *e, const tsr_tensor *x)

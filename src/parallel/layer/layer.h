@@ -168,7 +168,10 @@ tsr_status tsr__temp_slice(tsr__temps *temps, const tsr_tensor *in, int dim, int
 /* A contiguous tensor in another shape. */
 tsr_status tsr__temp_reshape(tsr__temps *temps, const tsr_tensor *in, int ndim,
                              const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
-/* [rows, features] of [.., features]: a view, or a copy where there is none. */
+/* Any tensor in another shape: a view, or a copy where there is none. */
+tsr_status tsr__temp_reshape_any(tsr__temps *temps, const tsr_tensor *in, int ndim,
+                                 const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
+/* The same: [rows, features] of [.., features]. */
 tsr_status tsr__temp_flatten(tsr__temps *temps, const tsr_tensor *in,
                              tsr_tensor **out) TSR_NODISCARD;
 /* A new tensor like `in` but for the size of its dimension `dim`. */

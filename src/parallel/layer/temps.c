@@ -55,21 +55,37 @@ tsr_status tsr__temp_reshape(tsr__temps *temps, const tsr_tensor *in, int ndim,
     return add(temps, tensor, out);
 }
 
+/* That there is no such view is nobody's error. */
+static bool has_view(const tsr_layout *layout, int ndim, const int64_t *shape)
+{
+    if (tsr_layout_is_contiguous(layout))
+        return true;
+    tsr_layout view;
+    const tsr__error before = tsr__error_take();
+    const bool has = tsr_layout_reshape(layout, ndim, shape, &view) == TSR_OK;
+    tsr__error_put_back(&before);
+    return has;
+}
+
+tsr_status tsr__temp_reshape_any(tsr__temps *temps, const tsr_tensor *in, int ndim,
+                                 const int64_t *shape, tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(in);
+    if (has_view(layout, ndim, shape))
+        return tsr__temp_reshape(temps, in, ndim, shape, out);
+    tsr_tensor *packed;
+    TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, &packed));
+    TSR__TRY(tsr_copy(temps->stream, packed, in));
+    return tsr__temp_reshape(temps, packed, ndim, shape, out);
+}
+
 tsr_status tsr__temp_flatten(tsr__temps *temps, const tsr_tensor *in, tsr_tensor **out)
 {
     const tsr_layout *layout = tsr_tensor_layout(in);
     int64_t shape[2] = {1, layout->shape[layout->ndim - 1]};
     for (int d = 0; d < layout->ndim - 1; d++)
         shape[0] *= layout->shape[d];
-    tsr_layout flat;
-    if (tsr_layout_reshape(layout, 2, shape, &flat) == TSR_OK)
-        return tsr__temp_reshape(temps, in, 2, shape, out);
-    tsr_tensor *copy, *packed;
-    TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, &packed));
-    TSR__TRY(tsr_copy(temps->stream, packed, in));
-    TSR__TRY(tsr__temp_reshape(temps, packed, 2, shape, &copy));
-    *out = copy;
-    return TSR_OK;
+    return tsr__temp_reshape_any(temps, in, 2, shape, out);
 }
 
 tsr_status tsr__temp_like(tsr__temps *temps, const tsr_tensor *in, tsr_dtype dtype, int dim,
