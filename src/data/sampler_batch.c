@@ -47,6 +47,8 @@ static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reache
     uint64_t start, at;
     if (!tsr__mul_u64(position, self->size, &start))
         start = UINT64_MAX;
+    if (self->inner->epoch != sampler->epoch) /* after failures */
+        TSR__TRY(tsr_sampler_set_epoch(self->inner, sampler->epoch));
     TSR__TRY(tsr__sampler_seek_most(self->inner, start, &at));
     *reached = batches(self, at);
     return TSR_OK;

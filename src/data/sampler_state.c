@@ -200,15 +200,22 @@ tsr_status tsr_sampler_resume(tsr_sampler *sampler, const void *data, size_t siz
     tsr__state_reader reader;
     TSR__TRY(read_header(sampler, data, size_bytes, &reader));
     TSR__TRY(save_before(sampler, before, &before_bytes));
+    const int64_t epoch = sampler->epoch;
+    const uint64_t position = sampler->position;
     tsr_status status = apply(sampler, &reader);
     if (status == TSR_OK)
         return TSR_OK;
 
-    /* Back to what it was. Should that fail too, the first reason is the one to tell. */
+    /* Back to what it was. Should that fail too, the first reason is the one to tell, and the next
+     * call tries again. */
     const tsr__error first = tsr__error_take();
     reader = (tsr__state_reader){
         .data = before, .size = before_bytes - CHECKSUM_BYTES, .at = HEADER_BYTES};
-    (void)apply(sampler, &reader);
+    if (apply(sampler, &reader) != TSR_OK) {
+        sampler->epoch = epoch;
+        sampler->position = position;
+        sampler->lost = true;
+    }
     tsr__error_put_back(&first);
     return status;
 }

@@ -468,6 +468,39 @@ static tsr_status stay_in_epoch_3(void *self_, int64_t epoch)
     return self->epoch == 3 ? TSR_ERR_IO : counter_set_epoch(self, epoch);
 }
 
+/* A state is refused, and the place before cannot be had again at once: what is read then is from
+ * there all the same. */
+START_TEST(no_way_back_from_a_state_for_a_while)
+{
+    tsr_sampler_ops ops = with_state();
+    ops.set_epoch = stay_in_epoch_3;
+    for (int how = 0; how < 3; how++) {
+        uint8_t state[TSR_SAMPLER_STATE_BYTES];
+        size_t size;
+        int64_t indices[5];
+        uint64_t count;
+        counter saved = {.n = 50, .offset = 100}, self = {.n = 50};
+        tsr_sampler *from = wrapped(create(&ops, &saved), how),
+                    *sampler = wrapped(create(&ops, &self), how);
+        ck_assert_ok(tsr_sampler_set_epoch(from, 3));
+        ck_assert_ok(tsr_sampler_save(from, sizeof state, state, &size));
+        ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
+        const uint64_t position = tsr_sampler_position(sampler);
+        self.failing = "load 100";
+        ck_assert_error(tsr_sampler_resume(sampler, state, size), TSR_ERR_UNSUPPORTED,
+                        "sampler custom: load failed with TSR_ERR_UNSUPPORTED");
+        ck_assert_int_eq(tsr_sampler_epoch(sampler), 0);
+        ck_assert_uint_eq(tsr_sampler_position(sampler), position);
+        ck_assert_int_eq(tsr_sampler_fill(sampler, 5, indices, NULL, &count), TSR_ERR_IO);
+        self.epoch = 0;
+        ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
+        ck_assert(count == 5 && indices[0] == 5);
+        tsr_sampler_destroy(&from);
+        tsr_sampler_destroy(&sampler);
+    }
+}
+END_TEST
+
 static uint64_t unknown_in_epoch_3(void *self_)
 {
     const counter *self = self_;
@@ -707,6 +740,7 @@ TESTS(custom)
     tcase_add_test(tests, states_of_its_own_are_gone_on_from);
     tcase_add_test(tests, failures_change_nothing);
     tcase_add_test(tests, failures_inside_change_nothing);
+    tcase_add_test(tests, no_way_back_from_a_state_for_a_while);
     tcase_add_test(tests, no_way_back_for_a_while);
     tcase_add_test(tests, shares_of_an_unknown_number);
     tcase_add_test(tests, no_end);
