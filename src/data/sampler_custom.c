@@ -155,12 +155,12 @@ static tsr_status load(tsr_sampler *sampler, uint64_t position, tsr__state_reade
         return TSR__STATE_FAIL(reader, "%" PRIu64 " bytes are more than a sampler may save",
                                size_bytes);
     TSR__TRY(tsr__state_get_bytes(reader, (size_t)size_bytes, &bytes));
+    sampler->lost = true; /* its place in the state is not the one that was read from */
     tsr_status status = self->ops.load(self->self, bytes, (size_t)size_bytes);
     if (status != TSR_OK)
         return failed(self, "load", status);
     self->at = at;
     self->seen = tsr__max_u64(self->seen, at);
-    sampler->lost = true; /* its place in the state is not the one that was read from */
     return TSR_OK;
 }
 
