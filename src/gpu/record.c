@@ -232,12 +232,15 @@ tsr_status tsr__stream_recorded(tsr_stream *stream)
     if (stream->open->operations < BATCH_OPERATIONS &&
         stream->open->work < stream->device->work_limit)
         return TSR_OK;
-    tsr_status status = submit_and_go_on(stream);
-    if (status != TSR_OK && stream->open) {
-        tsr__log(TSR_LOG_WARNING, "submitting a full batch: %s", tsr_last_error());
+    const uint64_t point = stream->open->point;
+    const tsr_status status = submit_and_go_on(stream);
+    if (status == TSR_OK)
         return TSR_OK;
-    }
-    return status;
+    const bool dropped = !stream->open && stream->timeline->submitted < point;
+    if (dropped)
+        return status;
+    tsr__log(TSR_LOG_WARNING, "submitting a full batch: %s", tsr_last_error());
+    return TSR_OK;
 }
 
 tsr_status tsr__stream_dispatch(tsr_stream *stream, const tsr__dispatch *dispatch)

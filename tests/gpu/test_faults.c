@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gpu/ops/vocabulary.h"
 #include "gpu/pipeline.h"
 #include "gpu/reach.h"
 #include "gpu/stream_state.h"
@@ -631,11 +632,13 @@ END_TEST
 /* Operations of several dispatches -------------------------------------------------------------
  */
 
-/* Which add to what is there: done by half, a second call would make it wrong. */
+/* Which add to what is there: done by half, a second call would make it wrong. But for the last
+ * one, which begins by clearing it. */
 typedef struct additions {
     tsr_tensor *target, *other; /* views of many planes */
     tsr_tensor *y, *a, *b;      /* a product that CPU drivers make in stretches of k */
-    tsr_tensor *scratch;        /* what else is being worked on */
+    tsr_tensor *table, *dy, *indices;
+    tsr_tensor *scratch; /* what else is being worked on */
 } additions;
 
 static tsr_status step_of_sgd(const additions *t)
@@ -652,6 +655,11 @@ static tsr_status axpy(const additions *t)
 static tsr_status product(const additions *t)
 {
     return tsr_matmul(queue, t->y, t->a, t->b, tsr_matmul_params(.accumulate = true));
+}
+
+static tsr_status embedding_gradient(const additions *t)
+{
+    return tsr__embedding_grad(queue, t->table, t->dy, t->indices, 0, false);
 }
 
 /* Every second element along each of six dimensions. */
@@ -693,8 +701,10 @@ static bool all_or_nothing(const additions *t, tsr_status (*run)(const additions
 
 START_TEST(operations_fail_as_a_whole)
 {
+    enum { WORDS = 3 };
     static const int64_t six[] = {6, 6, 6, 6, 6, 6}, m_n[] = {5, 72}, m_k[] = {5, 4096},
-                         n_k[] = {72, 4096};
+                         n_k[] = {72, 4096}, words[] = {WORDS, 20};
+    static const double places[WORDS] = {2, 0, 1};
     gpu_setup();
     tsr_log_set(on_log, NULL, TSR_LOG_WARNING);
     tsr_tensor *zeros = gpu_new(TSR_F32, 6, six), *ones = gpu_new(TSR_F32, 6, six);
@@ -703,7 +713,12 @@ START_TEST(operations_fail_as_a_whole)
                    .other = every_second(ones),
                    .y = gpu_new(TSR_F32, 2, m_n),
                    .a = gpu_new(TSR_F32, 2, m_k),
+                   .table = gpu_new(TSR_F32, 2, words),
+                   .dy = gpu_new(TSR_F32, 2, words),
+                   .indices = gpu_new(TSR_I32, 1, words),
                    .scratch = gpu_new(TSR_F32, 1, n_k)};
+    gpu_put(t.indices, places);
+    GPU_OK(tsr_fill(queue, t.dy, 4));
     GPU_OK(tsr_tensor_transpose(lines, 0, 1, &t.b));
     GPU_OK(tsr_fill(queue, ones, 1));
     GPU_OK(tsr_fill(queue, t.a, 1));
@@ -711,8 +726,9 @@ START_TEST(operations_fail_as_a_whole)
     const struct {
         tsr_status (*run)(const additions *t);
         tsr_tensor *target;
-    } all[] = {{step_of_sgd, t.target}, {axpy, t.target}, {product, t.y}};
-    for (int i = 0; i < 3; i++) {
+    } all[] = {
+        {step_of_sgd, t.target}, {axpy, t.target}, {product, t.y}, {embedding_gradient, t.table}};
+    for (int i = 0; i < 4; i++) {
         uint64_t nth = 0;
         while (all_or_nothing(&t, all[i].run, all[i].target, TSR__FAULT_VULKAN, nth))
             nth++;
@@ -721,7 +737,8 @@ START_TEST(operations_fail_as_a_whole)
         while (all_or_nothing(&t, all[i].run, all[i].target, TSR__FAULT_ALLOC, nth))
             nth++;
     }
-    tsr_tensor *tensors[] = {zeros, ones, lines, t.target, t.other, t.y, t.a, t.b, t.scratch};
+    tsr_tensor *tensors[] = {zeros, ones, lines, t.target, t.other,   t.y,
+                             t.a,   t.b,  t.dy,  t.table,  t.indices, t.scratch};
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
         tsr_tensor_destroy(&tensors[i]);
     gpu_teardown();

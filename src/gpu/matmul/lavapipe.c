@@ -301,11 +301,12 @@ static void choose_inner(run *r)
 /* Rows at a time whose sums scratch holds, of one matrix. */
 static int64_t choose_band(const tsr__matmul_problem *p)
 {
-    const int64_t fewest_rows = 512, most = INT64_C(1) << 31; /* what the epilogue can count */
+    const int64_t fewest_rows = 512, most = INT64_C(1) << 26; /* elements */
     int64_t band = PARTIAL_BYTES / (p->n * (int64_t)sizeof(float));
 
     band = band > fewest_rows ? band : fewest_rows;
     band = band < most / p->n ? band : most / p->n;
+    band = band > 0 ? band : 1;
     return band < p->m ? band : p->m;
 }
 

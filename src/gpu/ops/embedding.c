@@ -150,6 +150,8 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
         dispatch.groups[2] = 1;
         status = tsr__dispatches_add(&list, &dispatch);
     }
+    if (status == TSR_OK)
+        status = tsr__stream_prepare(stream, list.items, (int)list.count);
     if (status == TSR_OK && !accumulate)
         status = tsr_fill(stream, gradient, 0);
     if (status == TSR_OK)
