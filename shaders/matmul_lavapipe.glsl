@@ -33,7 +33,7 @@ layout(constant_id = 7) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint BATCHED = 0; // 1: workgroups in z are of a matrix each
 layout(constant_id = 10) const uint PARTS = 0;  // 1: a is not longer than one tile, and workgroups take a stretch of k each, with sums
-                                                // of its own
+                                                // of its own; 2: a is, and its tiles are in z, with lanes along k
 // 11 is the kernels' own.
 layout(constant_id = 12) const uint PAIRS = 0;  // 1: y's columns of even numbers start at multiples of 8 bytes
 

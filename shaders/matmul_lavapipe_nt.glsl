@@ -112,12 +112,15 @@ void store_unit(uint64_t at, vec4 values)
 
 void main()
 {
-    uint x = uniform_index(gl_WorkGroupID.x);
-    // Blocks of rows one after another, each of which all of b passes by.
-    if (BATCHED == 0)
+    uint x = uniform_index(gl_WorkGroupID.x), part = 0;
+    // Blocks of rows one after another, each of which all of b passes by; or of parts, whose tiles of rows are in z.
+    if (PARTS != 0) {
+        part = x;
+        x = PARTS > 1 ? uniform_index(gl_WorkGroupID.z) : 0;
+    } else if (BATCHED == 0) {
         x += p.identity[p.identity[gl_WorkGroupID.z]] * p.block;
-    uint row0 = PARTS != 0 ? 0 : x * TM;
-    uint part = PARTS != 0 ? x : 0;
+    }
+    uint row0 = x * TM;
     uint64_t batch = batch_index();
     bool own;
     uint col0 = lavapipe_tile(gl_WorkGroupID.y, TEAM, (p.n + TN - 1) / TN, own) * TN;

@@ -101,14 +101,18 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     ck_check(piece->skip < piece->k && !(in_parts && piece->skip > 0));
     ck_check(piece->skip == 0 || piece->constants[TSR__LAVAPIPE_SKIPS] == 1);
     /* All of the piece has workgroups, and no more than a dispatch can number. */
-    if (in_parts)
+    if (in_parts && nt) /* tiles of rows are in z */
+        ck_check(piece->groups[2] == tsr__div_up_u32(piece->m, tile_rows) && piece->block == 0 &&
+                 piece->constants[TSR__LAVAPIPE_PARTS] == (piece->groups[2] > 1 ? 2 : 1));
+    else if (in_parts)
         ck_check(piece->m <= tile_rows && piece->groups[2] == 1);
     else
         check_blocks(p, piece, tsr__div_up_u32(piece->m, tile_rows));
     ck_check(team >= 1 && team <= 8);
     ck_check((uint64_t)col_groups * team * tile_cols >= piece->n);
     ck_check(((uint64_t)col_groups * team - team) * tile_cols < piece->n);
-    ck_check(piece->groups[0] <= 4095 && piece->groups[1] <= 4095 && piece->groups[2] <= 8);
+    ck_check(piece->groups[0] <= 4095 && piece->groups[1] <= 4095);
+    ck_check(piece->groups[2] <= (in_parts && nt && p->alone ? 4095 : 8));
     /* Sums are started where k starts: of all parts, before any is added to. */
     ck_check(piece->accumulate == (first != 0 || p->accumulate));
     ck_check(parts <= p->parts);
@@ -142,10 +146,12 @@ static void check_plan(tsr__lavapipe_form form, uint32_t m, uint32_t n, uint32_t
                          .y_paired = m % 2 != 0,
                          .a_dtype = TSR_F32,
                          .b_dtype = TSR_F16,
-                         .accumulate = accumulate}};
+                         .accumulate = accumulate,
+                         .alone = m % 4 != 3}};
     c.product.parts = tsr__lavapipe_parts(&c.product);
     ck_check(c.product.parts >= 1 && c.product.parts <= 32);
-    ck_check(c.product.parts == 1 || m <= (form == TSR__LAVAPIPE_NT ? 8 : 1));
+    ck_check(c.product.parts == 1 || m <= (form == TSR__LAVAPIPE_NT ? 8 : 1) ||
+             (form == TSR__LAVAPIPE_NT && c.product.alone && m * n <= 1 << 13));
     if (c.product.parts > 1)
         c.product.accumulate = false; /* that is for whoever adds the parts up */
     else if (form == TSR__LAVAPIPE_NT && n % 3 > 0)
@@ -195,6 +201,25 @@ START_TEST(few_long_rows)
 }
 END_TEST
 
+/* Few elements of y, around every number of parts. */
+START_TEST(few_deep_elements)
+{
+    uint64_t random = 11;
+    int in_parts = 0;
+    for (int i = 0; i < 800; i++) {
+        const uint32_t m = (uint32_t)random_between(&random, 1, 300);
+        const uint32_t n = (uint32_t)random_between(&random, 8, 16384 / m + 8);
+        const uint32_t lanes = lane_counts[i % 3];
+        const uint32_t k =
+            (uint32_t)random_between(&random, 1, 40) * 64 * lanes +
+            (uint32_t)random_between(&random, 0, 3) * (uint32_t)random_between(&random, 0, 99);
+        check_plan(TSR__LAVAPIPE_NT, m, n, k, lanes, false, true);
+        in_parts += m * n <= 1 << 13 && m % 4 != 3 && k >= 128 * 4 * lanes;
+    }
+    ck_assert_int_gt(in_parts, 100);
+}
+END_TEST
+
 /* The same for one row with lanes along n. */
 START_TEST(one_long_row)
 {
@@ -228,6 +253,28 @@ START_TEST(parts_of_one_row)
     ck_assert_uint_eq(row_parts(4096, 4096), 32);
     ck_assert_uint_eq(row_parts(1 << 16, 256), 16); /* of 16 lines */
     ck_assert_uint_eq(row_parts(64, 4096), 32);
+}
+END_TEST
+
+static uint32_t deep_parts(uint32_t m, uint32_t n, uint32_t k, bool alone)
+{
+    return tsr__lavapipe_parts(&(tsr__lavapipe_product){
+        .form = TSR__LAVAPIPE_NT, .m = m, .n = n, .k = k, .lanes = 8, .alone = alone});
+}
+
+/* From four stretches of 64 steps of 8 on, as docs/performance.md has it. */
+START_TEST(parts_of_few_elements)
+{
+    ck_assert_uint_eq(deep_parts(64, 64, 2047, true), 1);
+    ck_assert_uint_eq(deep_parts(64, 64, 2048, true), 4);
+    ck_assert_uint_eq(deep_parts(64, 64, 4095, true), 4);
+    ck_assert_uint_eq(deep_parts(64, 64, 4096, true), 8);
+    ck_assert_uint_eq(deep_parts(64, 64, 4096, false), 1);
+    ck_assert_uint_eq(deep_parts(64, 128, 4096, true), 8);
+    ck_assert_uint_eq(deep_parts(64, 129, 4096, true), 1);
+    ck_assert_uint_eq(deep_parts(512, 16, 1 << 16, true), 16);
+    ck_assert_uint_eq(deep_parts(1, 64, 4095, true), 1); /* stretches of 128 */
+    ck_assert_uint_eq(deep_parts(1, 64, 4096, true), 4);
 }
 END_TEST
 
@@ -366,6 +413,8 @@ TESTS(lavapipe_plan)
     tcase_add_test(tests, few_long_rows);
     tcase_add_test(tests, one_long_row);
     tcase_add_test(tests, parts_of_one_row);
+    tcase_add_test(tests, few_deep_elements);
+    tcase_add_test(tests, parts_of_few_elements);
     tcase_add_loop_test(tests, rows_in_blocks, 0,
                         (int)(sizeof blocks_of_rows / sizeof *blocks_of_rows));
     tcase_add_loop_test(tests, sizes_of_tiles, 0,

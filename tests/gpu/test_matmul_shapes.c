@@ -83,6 +83,37 @@ START_TEST(few_long_rows)
 }
 END_TEST
 
+/* Few elements with a k so long that such drivers add up parts of it side by side: four, two rounds
+ * of them, and what is left; rows that fill tiles and that do not, teams of tiles along n, and
+ * tiles alone. */
+START_TEST(few_deep_elements)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    static const int64_t depths[] = {2048, 2560, 3001, 16383, 16901};
+    static const int64_t sides[][2] = {{64, 64}, {33, 31}, {500, 16}, {5, 32}, {1, 40}};
+    gpu_random random = {49};
+
+    for (int i = 0; i < 25; i++) {
+        matmul_case c = plain_case(sides[i % 5][0], depths[i / 5], sides[i % 5][1]);
+        c.transpose_b = i % 3 != 2;
+        c.a = dtypes[i % 3];
+        c.b = dtypes[i / 3 % 3];
+        c.y = dtypes[i / 9 % 3];
+        c.accumulate = i % 4 == 1;
+        run_case(&random, &c);
+    }
+    matmul_case c = plain_case(20, 4096, 24);
+    c.transpose_b = c.accumulate = c.views = true;
+    c.bias = TSR_F16;
+    c.bias_shape = (batch_shape){1, {24}};
+    c.activation = TSR_ACT_SILU;
+    c.alpha = 0.125f;
+    run_case(&random, &c);
+    c.batch = c.b_batch = (batch_shape){1, {2}}; /* not in parts */
+    run_case(&random, &c);
+}
+END_TEST
+
 /* By the kernel that GPUs have for them: fours of k in one round of several, one of one, and a part
  * of one. */
 START_TEST(few_long_rows_on_gpus)
@@ -313,6 +344,7 @@ TESTS(matmul_shapes)
     tcase_add_test(tests, sizes_of_zero);
     tcase_add_test(tests, few_long_rows);
     tcase_add_test(tests, few_long_rows_on_gpus);
+    tcase_add_test(tests, few_deep_elements);
     tcase_add_test(tests, one_long_row);
     tcase_add_test(tests, small_row_major);
     tcase_add_test(tests, a_batch_of_small_matrices);

@@ -201,6 +201,7 @@ static tsr__lavapipe_product product_of(const run *r, int64_t rows)
         .b_dtype = p->b.dtype,
         .accumulate = p->accumulate && !r->partial,
         .batched = r->inner >= 0,
+        .alone = p->batch_dims == 0,
         .sums_paired = sums_are_paired(r),
         .y_paired = y_is_paired(r),
         .finish = r->finish,

@@ -22,6 +22,8 @@ enum {
        no more parts than the addition of their sums is worth. */
     THIN_LOG2 = 20,
     MAX_PARTS = 16,
+    /* Elements of y likewise, up to which a dispatch of one stretch costs about what it does. */
+    DEEP_LOG2 = 13,
     /* The same for one row with lanes along n. */
     ROW_PARTS_LOG2 = 16,
     ROW_MAX_PARTS = 32,
@@ -91,6 +93,14 @@ static uint32_t longest_stretch(const tsr__lavapipe_product *p)
     return p->m == 1 && steps >= 128 ? 128 : 64;
 }
 
+/* Few elements of y, and a k of many stretches. */
+static bool is_deep(const tsr__lavapipe_product *p)
+{
+    return is_nt(p) && p->alone && !is_thin(p) &&
+           (uint64_t)p->m * p->n <= UINT64_C(1) << DEEP_LOG2 &&
+           p->k / step_size(p) >= 4 * longest_stretch(p);
+}
+
 /* Small tiles leave a cache of instructions room for more steps; large ones load and convert less
  * for each product. Up to six rows of four keep their sums in registers. */
 static tile nt_tile(const tsr__lavapipe_product *p)
@@ -132,7 +142,7 @@ uint32_t tsr__lavapipe_team(uint32_t tiles)
  * lanes along n several tiles beside one another do. */
 static uint32_t team_for(const tsr__lavapipe_product *p, const cursor *at, tile shape)
 {
-    bool few = is_nt(p) ? at->parts > 0 : at->parts == 0 && p->m < 8 * shape.rows;
+    bool few = is_nt(p) ? at->parts > 0 && is_thin(p) : at->parts == 0 && p->m < 8 * shape.rows;
 
     return few ? 1 : tsr__lavapipe_team(tsr__div_up_u32(at->cols, tile_cols(p, shape)));
 }
@@ -160,7 +170,7 @@ static uint32_t part_steps(const tsr__lavapipe_product *p)
     bool large = (uint64_t)p->n * p->k >= UINT64_C(1) << LARGE_LOG2;
 
     if (is_nt(p))
-        return large ? 128 : 64;
+        return is_deep(p) ? longest_stretch(p) : large ? 128 : 64;
     /* Each step is a line of b, and so many places in memory are read side by side, unless lines
        are so short that one leads to the next. */
     if (p->n <= short_line && p->k >= many_lines)
@@ -173,7 +183,7 @@ static bool has_parts(const tsr__lavapipe_product *p)
     uint64_t elements = (uint64_t)p->n * p->k;
 
     if (is_nt(p))
-        return is_thin(p);
+        return is_thin(p) || is_deep(p);
     /* What takes two dispatches anyway, parts and their addition do no faster. */
     return p->m == 1 && p->k >= (longest_stretch(p) > 32 ? 256 : 128) &&
            elements >= UINT64_C(1) << ROW_PARTS_LOG2;
@@ -234,6 +244,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
     uint32_t finish = at->k + (uint64_t)length >= p->k ? p->finish : 0;
     bool paired = finish != 0 ? p->y_paired : p->sums_paired;
     uint32_t groups = tsr__div_up_u32(tiles, team);
+    uint32_t row_tiles = tsr__div_up_u32(at->rows, shape.rows);
     tsr__lavapipe_piece piece = {
         .nn = !nt,
         .constants = {[TSR__LAVAPIPE_WORKGROUP] = team * p->lanes,
@@ -246,14 +257,16 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
                       [TSR__LAVAPIPE_CAREFUL] = careful,
                       [TSR__LAVAPIPE_A_DTYPE] = p->a_dtype,
                       [TSR__LAVAPIPE_B_DTYPE] = p->b_dtype,
-                      [TSR__LAVAPIPE_PARTS] = in_parts,
+                      [TSR__LAVAPIPE_PARTS] = !in_parts       ? 0
+                                              : row_tiles > 1 ? 2
+                                                              : 1,
                       [TSR__LAVAPIPE_FORM] = nt ? width : tn,
                       [TSR__LAVAPIPE_PAIRS] = fours && paired && at->col % 2 == 0,
                       [TSR__LAVAPIPE_FINISH] = finish},
-        .groups = {!in_parts ? tsr__div_up_u32(at->rows, shape.rows)
+        .groups = {!in_parts ? row_tiles
                    : nt      ? at->parts
                              : groups,
-                   in_parts && !nt ? at->parts : groups, 1},
+                   in_parts && !nt ? at->parts : groups, in_parts && nt ? row_tiles : 1},
         .a = at->row * (tn ? 1 : p->a_stride) + k * (tn ? p->a_stride : 1),
         .b = at->col * (nt ? p->b_stride : 1) + k * (nt ? 1 : p->b_stride),
         .sums = at->row * p->sums_stride + at->col,

@@ -23,6 +23,7 @@ typedef struct tsr__lavapipe_product {
     tsr_dtype a_dtype, b_dtype;
     bool accumulate;  /* onto what is in the sums */
     bool batched;     /* dispatches take several matrices: workgroups in z are theirs */
+    bool alone;       /* there is but one matrix */
     bool sums_paired; /* every row of them starts at a multiple of 8 bytes */
     bool y_paired;    /* likewise, and so do any four columns after four */
     uint32_t finish;  /* TSR_MM_… of what each last stretch makes of its sums for y; 0: nothing */
@@ -66,7 +67,8 @@ tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *product, tsr__lavapip
                               void *user);
 
 /* How many sums each element of y should have: several for a few long rows, of which the order in
- * which memory is read decides. `p->parts` is not looked at. */
+ * which memory is read decides, and for few elements with a long k, which would take more
+ * dispatches than work. `p->parts` is not looked at. */
 uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p);
 
 /* Whether all of k is one stretch, so that no sums are added to. */
