@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gpu/device.h"
+#include "gpu/ops/norm.h"
 #include "support/check_main.h"
 #include "support/close.h"
 #include "support/gpu.h"
@@ -388,22 +390,27 @@ START_TEST(rows_without_gaps)
 }
 END_TEST
 
-START_TEST(halves_without_gaps)
+/* The ith of three mixtures of dtypes. */
+static void check_halves(gpu_random *random, int i, int64_t rows, int64_t columns)
 {
     static const tsr_dtype dtypes[3][4] = {{TSR_F16, TSR_F32, TSR_BF16, TSR_F32},
                                            {TSR_BF16, TSR_F16, TSR_F16, TSR_BF16},
                                            {TSR_F32, TSR_BF16, TSR_F32, TSR_F16}};
+    norm_case c = plain(rows, columns);
+    c.x = dtypes[i][0];
+    c.dy = dtypes[i][1];
+    c.y = dtypes[i][2];
+    c.vectors = dtypes[i][3];
+    check_both(random, c);
+    c.centred = i != 1;
+    check_gaps(random, c, 3, i);
+}
+
+START_TEST(halves_without_gaps)
+{
     gpu_random random = {79};
-    for (int i = 0; i < 3; i++) {
-        norm_case c = plain(100, 200 + 133 * i);
-        c.x = dtypes[i][0];
-        c.dy = dtypes[i][1];
-        c.y = dtypes[i][2];
-        c.vectors = dtypes[i][3];
-        check_both(&random, c);
-        c.centred = i != 1;
-        check_gaps(&random, c, 3, i);
-    }
+    for (int i = 0; i < 3; i++)
+        check_halves(&random, i, 100, 200 + 133 * i);
 }
 END_TEST
 
@@ -431,20 +438,43 @@ END_TEST
 
 START_TEST(long_rows_of_halves)
 {
-    static const tsr_dtype dtypes[3][4] = {{TSR_F16, TSR_F32, TSR_BF16, TSR_F32},
-                                           {TSR_BF16, TSR_F16, TSR_F16, TSR_BF16},
-                                           {TSR_F32, TSR_BF16, TSR_F32, TSR_F16}};
     static const int64_t sizes[][2] = {{30, 1100}, {16, 2056}, {8, 4100}};
     gpu_random random = {81};
-    for (int i = 0; i < 3; i++) {
-        norm_case c = plain(sizes[i][0], sizes[i][1]);
-        c.x = dtypes[i][0];
-        c.dy = dtypes[i][1];
-        c.y = dtypes[i][2];
-        c.vectors = dtypes[i][3];
-        check_both(&random, c);
-        c.centred = i != 1;
-        check_gaps(&random, c, 3, i);
+    for (int i = 0; i < 3; i++)
+        check_halves(&random, i, sizes[i][0], sizes[i][1]);
+}
+END_TEST
+
+/* Which of that driver's kernels those tests are of, with vectors of 256 bits. */
+START_TEST(kernels_by_length)
+{
+    static const struct {
+        int64_t rows, columns;
+        tsr_dtype dtype;
+        tsr__norm_way way;
+    } table[] = {
+        {400, 31, TSR_F32, TSR__NORM_GENERAL},  {400, 32, TSR_F32, TSR__NORM_SHORT},
+        {100, 768, TSR_F32, TSR__NORM_SHORT},   {100, 770, TSR_F32, TSR__NORM_CHUNKS},
+        {20, 1024, TSR_F32, TSR__NORM_SHORT}, /* few elements */
+        {64, 1023, TSR_F32, TSR__NORM_SHORT}, /* odd */
+        {64, 1025, TSR_F32, TSR__NORM_GENERAL}, {40, 1026, TSR_F32, TSR__NORM_CHUNKS},
+        {30, 1100, TSR_F16, TSR__NORM_CHUNKS},  {30, 1102, TSR_BF16, TSR__NORM_GENERAL},
+        {1, 150002, TSR_F32, TSR__NORM_CHUNKS},
+    };
+    const tsr_device_info *info = tsr_device_get_info(gpu);
+    if (gpu->device_class != TSR__CLASS_LAVAPIPE || !info->storage16 || info->subgroup_size != 8)
+        return;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const int64_t size[] = {table[i].rows, table[i].columns};
+        tsr_tensor *x = gpu_new(table[i].dtype, 2, size);
+        const tsr__norm norm = {.op = "norm", .count = 2, .operand = {x, x}};
+        tsr__norm_walk walk;
+        tsr__norm_plane plane;
+        tsr__norm_walk_init(&walk, &norm, 0);
+        ck_assert(tsr__norm_next(&walk, &plane));
+        ck_assert_msg(tsr__norm_way_of(&norm, &plane, TSR_NORM_RESULT) == table[i].way,
+                      "%lld rows of %lld", (long long)size[0], (long long)size[1]);
+        tsr_tensor_destroy(&x);
     }
 }
 END_TEST
@@ -820,6 +850,7 @@ TESTS(norm)
     tcase_add_test(tests, halves_without_gaps);
     tcase_add_test(tests, long_rows);
     tcase_add_test(tests, long_rows_of_halves);
+    tcase_add_test(tests, kernels_by_length);
     tcase_add_test(tests, large_offsets);
     tcase_add_test(tests, rows_of_equal_elements);
     tcase_add_loop_test(tests, nan_and_infinities, 0, 3);
