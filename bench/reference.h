@@ -9,8 +9,8 @@
  *
  * Rows are compared element by element with the double-precision product: all of them when that is
  * quick, otherwise the first, the last and some between. And every row is checked as a whole: with
- * random signs r, y·r must equal x·(wᵀ·r) (Freivalds), which one wrong element anywhere upsets by
- * more than rounding does. */
+ * random signs r, y·r must equal x·(wᵀ·r) (Freivalds), which an element anywhere upsets that is off
+ * by more than the rounding of the row: with bf16 and long rows, by about as much as it is. */
 void bench_check_matmul(bench_check *check, const bench_shape *shape, const float *x,
                         const float *w, const float *y, tsr_dtype y_dtype);
 

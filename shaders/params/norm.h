@@ -37,7 +37,7 @@ TSR_PUSH_CHECK(tsr_norm_params);
 /* What it writes, a specialization constant: */
 #define TSR_NORM_RESULT 0u
 #define TSR_NORM_STATS 1u
-#define TSR_NORM_GRADIENT 2u /* norm_short.comp only, as … */
+#define TSR_NORM_GRADIENT 2u /* norm_short.comp and norm_apply.comp, as … */
 #define TSR_NORM_PRODUCTS 3u /* … dy times what x is normalised to, whose sums are dweight */
 
 /* norm_grad.comp */
