@@ -173,9 +173,10 @@ static void help(FILE *out)
           "within the runs; within the\n"
           "spread it is not decided. Of several runs of a side, see --old and --new, the median "
           "counts, and the spread of\n"
-          "all of them, which says more than that within one. The exit status is 3 when something "
-          "became slower, or failed\n"
-          "in a new run, and 1 when the runs have nothing in common.\n",
+          "all of them; of five and more on each side, the spread of their medians, which decides "
+          "more. The exit status is 3\n"
+          "when something became slower, or failed in a new run, and 1 when the runs have nothing "
+          "in common.\n",
           out);
     cli_options_help(out, options);
 }

@@ -125,23 +125,38 @@ static bool range_in(const bench_document *run, const bench_document *from,
     return true;
 }
 
-/* The median of the runs' medians, and from the lowest of their ends to the highest. */
-static bench_range join(const bench_runs *side, const bench_document *from,
-                        const bench_figures *like, bool of_ceiling)
+/* A figure of several runs. */
+typedef struct joined {
+    int runs;
+    bench_range all;     /* from the lowest of the runs' ends to the highest */
+    bench_range medians; /* from the lowest of the runs' medians to the highest */
+} joined;
+
+static joined join(const bench_runs *side, const bench_document *from, const bench_figures *like,
+                   bool of_ceiling)
 {
     double medians[BENCH_MOST_RUNS];
-    bench_range all = {.low = INFINITY, .high = -INFINITY}, one;
-    int runs = 0;
+    joined out = {.all = {.low = INFINITY, .high = -INFINITY}};
+    bench_range one;
     for (int i = 0; i < side->count; i++) {
         if (!range_in(&side->all[i], from, like, of_ceiling, &one))
             continue;
-        medians[runs++] = one.median;
-        all.low = fmin(all.low, one.low);
-        all.high = fmax(all.high, one.high);
+        medians[out.runs++] = one.median;
+        out.all.low = fmin(out.all.low, one.low);
+        out.all.high = fmax(out.all.high, one.high);
     }
-    bench_sort(medians, runs);
-    all.median = bench_quantile(medians, runs, 0.5);
-    return all;
+    bench_sort(medians, out.runs);
+    out.all.median = bench_quantile(medians, out.runs, 0.5);
+    out.medians = (bench_range){out.all.median, medians[0], medians[out.runs - 1]};
+    return out;
+}
+
+/* Many runs know what differs from run to run; few may have had the same luck. */
+static void set_ranges(const joined *was, const joined *is, bench_pair *pair)
+{
+    bool many = was->runs >= BENCH_MANY_RUNS && is->runs >= BENCH_MANY_RUNS;
+    pair->was = many ? was->medians : was->all;
+    pair->is = many ? is->medians : is->all;
 }
 
 /* Whether a run before this one has the figure too. */
@@ -173,8 +188,9 @@ int bench_pairs(const bench_runs *old, const bench_runs *new, bool of_ceiling, b
             if (is_repeated(old, i, was) ||
                 !pair_up(old, i, was, new, of_ceiling && !was->is_ceiling, pair))
                 continue;
-            pair->was = join(old, pair->old_run, pair->old, pair->of != NULL);
-            pair->is = join(new, pair->new_run, pair->new, pair->of != NULL);
+            const joined was_all = join(old, pair->old_run, pair->old, pair->of != NULL);
+            const joined is_all = join(new, pair->new_run, pair->new, pair->of != NULL);
+            set_ranges(&was_all, &is_all, pair);
             count++;
         }
     *out = pairs;

@@ -11,7 +11,7 @@ typedef enum bench_verdict {
     BENCH_GOT_FASTER
 } bench_verdict;
 
-/* A median, and the ends of the middle 80 %. */
+/* A median, and the ends of the middle 80 %, or of the medians of many runs. */
 typedef struct bench_range {
     double median, low, high;
 } bench_range;
@@ -31,6 +31,9 @@ typedef struct bench_pair {
 
 /* The runs of one side. */
 #define BENCH_MOST_RUNS 16
+/* On each side: that all medians of one side lie beyond all of the other happens by chance once in
+ * 126 times. */
+#define BENCH_MANY_RUNS 5
 typedef struct bench_runs {
     int count;
     bench_document all[BENCH_MOST_RUNS];
@@ -41,7 +44,8 @@ int bench_distinct(const bench_runs *side);
 
 /* Those pairs, ceilings included, in the old runs' order; how many. `*out` is the caller's to free.
  * Of several runs of a side the median is that of their medians, and the range reaches from the
- * lowest of their ends to the highest; a run without the figure has no say in it. With
+ * lowest of their ends to the highest; of many on both sides, from the lowest of their medians to
+ * the highest. A run without the figure has no say in it. With
  * `of_ceiling`, figures are compared as parts of their ceilings where both sides have runs that
  * measured the same one and are not above it, which then have no say either; and otherwise as they
  * are. So are ceilings themselves. */
@@ -50,8 +54,8 @@ int bench_pairs(const bench_runs *old, const bench_runs *new, bool of_ceiling, b
 /* How many times as long it takes now. */
 double bench_pair_slowdown(const bench_pair *pair);
 
-/* Changed is what lies beyond the threshold, in per cent, and whose middle 80 % lie beyond the
- * other's. */
+/* Changed is what lies beyond the threshold, in per cent, and whose range lies beyond the other's.
+ */
 bench_verdict bench_pair_judge(const bench_pair *pair, double threshold);
 
 /* The device of `to` that is `device` of `from`: of that name, or the only one there is in each,

@@ -52,8 +52,9 @@ static void add_row(cli_table *table, const char *device, const bench_pair *pair
     cli_table_cell(table, "%+.1f %%", 100 * fmin(bench_pair_slowdown(pair) - 1, 1e6));
 }
 
-static cli_table *create_table(bool of_ceiling)
+static cli_table *create_table(bool of_ceiling, bool several_runs)
 {
+    const char *range = several_runs ? "range" : "p10 – p90";
     cli_table *table = cli_table_create();
     cli_table_column(table, "", 0);
     cli_table_column(table, "device", 0);
@@ -62,9 +63,9 @@ static cli_table *create_table(bool of_ceiling)
     if (of_ceiling)
         cli_table_column(table, "compared", 0);
     cli_table_column(table, "old", 1);
-    cli_table_column(table, "p10 – p90", 1);
+    cli_table_column(table, range, 1);
     cli_table_column(table, "new", 1);
-    cli_table_column(table, "p10 – p90", 1);
+    cli_table_column(table, range, 1);
     cli_table_column(table, "time", 1);
     return table;
 }
@@ -80,10 +81,11 @@ static bool is_news(const bench_pair *pair, bench_verdict what)
     return has_changed(what) || (what == BENCH_NOT_DECIDED && !pair->old->is_ceiling);
 }
 
-static void print_rows(const bench_pair *pairs, int count, const bench_compare_options *how)
+static void print_rows(const bench_pair *pairs, int count, bool several_runs,
+                       const bench_compare_options *how)
 {
     int rows = 0;
-    cli_table *table = create_table(how->of_ceiling);
+    cli_table *table = create_table(how->of_ceiling, several_runs);
     for (int i = 0; i < count; i++) {
         int device = pairs[i].old->device;
         bench_verdict what = bench_pair_judge(&pairs[i], how->threshold);
@@ -208,7 +210,7 @@ void bench_compare_text(const bench_runs *old, const bench_runs *new, const benc
     for (int i = 0; i < new->count; i++)
         warn_about_setting(&old->all[0], &new->all[i]);
     puts("");
-    print_rows(pairs, count, how);
+    print_rows(pairs, count, old->count > 1 || new->count > 1, how);
     for (int i = 0; i < new->count; i++)
         print_failures(&new->all[i]);
     print_sum(seen, how->threshold);

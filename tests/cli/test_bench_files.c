@@ -195,6 +195,50 @@ START_TEST(several_runs_tell_what_differs_from_run_to_run)
 }
 END_TEST
 
+/* Five runs of 100 GFLOP/s and a little against as many of 90, each of which spreads by 20: one of
+ * each side cannot tell, nor can four, and five can, unless one is as the other side's. */
+static const struct {
+    int runs;
+    double last; /* median of the last new run */
+    int exit_code;
+    const char *says;
+} many_runs[] = {
+    {1, 90, 0, "within the spread: not decided"},
+    {4, 90, 0, "within the spread: not decided"},
+    {5, 90, 3, "102 GFLOP/s  100 GFLOP/s – 104 GFLOP/s  90.0 GFLOP/s  90.0 GFLOP/s – 90.0 GFLOP/s"},
+    {5, 101, 0, "within the spread: not decided"},
+};
+
+START_TEST(many_runs_tell_by_their_medians)
+{
+    enum { MOST = 5 };
+    const int runs = many_runs[_i].runs;
+    char paths[2 * MOST][MADE_PATH], arguments[1024];
+    int length = snprintf(arguments, sizeof arguments, "bench compare");
+    for (int i = 0; i < 2 * runs; i++) {
+        const int is_new = i % 2;
+        double median = is_new ? 90 : 100 + i / 2;
+        if (i == 2 * runs - 1)
+            median = many_runs[_i].last;
+        json_t *run = made_run();
+        made_set(run, 0, median, median - 20, median + 20);
+        made_write(run, paths[i]);
+        length += snprintf(arguments + length, sizeof arguments - (size_t)length, "%s %s",
+                           i < 2    ? ""
+                           : is_new ? " --new"
+                                    : " --old",
+                           paths[i]);
+    }
+    tool_result result = tool_run(arguments);
+    for (int i = 0; i < 2 * runs; i++)
+        remove(paths[i]);
+    ck_assert_msg(result.exit_code == many_runs[_i].exit_code, "exit code %d: %s%s",
+                  result.exit_code, result.out, result.err);
+    ck_assert_msg(strstr(result.out, many_runs[_i].says) != NULL, "%s", result.out);
+    tool_result_free(&result);
+}
+END_TEST
+
 /* What one of several runs lacks, the others have, whichever comes first; what failed in one is
  * told. */
 START_TEST(a_run_of_several_may_lack_a_figure)
@@ -440,6 +484,7 @@ TESTS(bench_files)
     tcase_add_test(tests, what_is_missing_is_counted);
     tcase_add_loop_test(tests, several_runs_tell_what_differs_from_run_to_run, 0,
                         (int)(sizeof series / sizeof *series));
+    tcase_add_loop_test(tests, many_runs_tell_by_their_medians, 0, 4);
     tcase_add_loop_test(tests, a_run_of_several_may_lack_a_figure, 0, 2);
     tcase_add_test(tests, a_failure_is_a_regression);
     tcase_add_test(tests, a_renamed_device_is_the_same);
