@@ -19,7 +19,7 @@ layout(push_constant, std430) uniform tsr_push
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8;
-layout(constant_id = 2) const uint STEPS = 64; // a power of two
+layout(constant_id = 2) const uint STEPS = 16; // a power of two
 layout(constant_id = 3) const uint CENTRED = 1; // 0: RMS
 layout(constant_id = 4) const uint OUTPUT = TSR_NORM_STATS; // or TSR_NORM_GRADIENT: what that needs, too
 layout(constant_id = 5) const uint X_DTYPE = TSR_DT_F32;
