@@ -15,18 +15,18 @@ uint part_number(uint subgroups)
     return uniform_index(gl_WorkGroupID.x) * subgroups + p.identity[p.identity[gl_SubgroupID]];
 }
 
-// Parts of `size`, at most p.extent: the last starts early, to end with its row.
+// Parts of `size`, at most p.parts.extent: the last starts early, to end with its row.
 part find_part(uint number, uint size)
 {
     part at;
-    uint count = p.rows * p.across;
+    uint count = p.parts.rows * p.parts.across;
     at.own = number < count;
     at.number = min(number, count - 1);
     uint high, low;
-    umulExtended(at.number, p.magic, high, low);
-    at.row = high + at.number >> p.shift;
-    uint start = (at.number - at.row * p.across) * size;
-    at.first = min(start, p.extent - size);
+    umulExtended(at.number, p.parts.magic, high, low);
+    at.row = high + at.number >> p.parts.shift;
+    uint start = (at.number - at.row * p.parts.across) * size;
+    at.first = min(start, p.parts.extent - size);
     at.before = start - at.first;
     return at;
 }

@@ -5,6 +5,7 @@
 #define TSR_PARAMS_NORM_PARTS_H
 
 #include "norm.h"
+#include "row_parts.h"
 
 /* A chunk's statistics, eight floats: its mean m as far as one float holds it (RMS: 0), Σ(x − m),
  * Σ(x − m)², nothing; for gradients, with g = dy · weight, Σg and Σg·(x − m). A row's: those of
@@ -21,16 +22,14 @@ struct tsr_norm_parts_push {
     TSR_ADDRESS stats;  /* of chunks, to be written; or of rows, to be read */
     TSR_ADDRESS slopes; /* of rows */
     TSR_UINT x_row, dy_row, y_row;
-    TSR_UINT rows, extent; /* of a row, in elements or packets of y */
-    TSR_UINT across;       /* parts of a row … */
-    TSR_UINT magic, shift; /* … and how to divide by it; see params/walk.h */
+    TSR_ROW_PARTS parts;
 };
 TSR_PUSH_CHECK(tsr_norm_parts_push);
 
 /* The second. */
 struct tsr_norm_rows_push {
     TSR_ADDRESS chunks, stats;
-    TSR_ADDRESS slopes; /* 0: not wanted */
+    TSR_ADDRESS slopes; /* to be written for gradients only */
     TSR_UINT rows, count;
     TSR_UINT across, chunk; /* chunks of a row, elements of a chunk */
     TSR_FLOAT epsilon;

@@ -4,7 +4,7 @@
 #ifndef TSR_PARAMS_SOFTMAX_CHUNKS_H
 #define TSR_PARAMS_SOFTMAX_CHUNKS_H
 
-#include "types.h"
+#include "row_parts.h"
 
 /* What is made of a row, a specialization constant. */
 #define TSR_SOFTMAX 0u
@@ -28,9 +28,7 @@ struct tsr_softmax_parts_push {
     TSR_ADDRESS a, b, y;  /* the first rows */
     TSR_ADDRESS stats;    /* of chunks, to be written; or of rows, to be read */
     TSR_UINT a_row, b_row, y_row;
-    TSR_UINT rows, extent; /* of a row, in elements or packets of y */
-    TSR_UINT across;       /* parts of a row … */
-    TSR_UINT magic, shift; /* … and how to divide by it; see params/walk.h */
+    TSR_ROW_PARTS parts;
 };
 TSR_PUSH_CHECK(tsr_softmax_parts_push);
 

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "gpu/ops/norm_chunks.h"
 #include "gpu/ops/norm_short.h"
+#include "gpu/ops/packets.h"
 #include "gpu/ops/walk.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
@@ -141,8 +142,9 @@ tsr__norm_way tsr__norm_way_of(const tsr__norm *norm, const tsr__norm_plane *pla
     /* From here on chunks are about as fast, and their pipelines are made in a quarter of the time.
      */
     const uint32_t many_columns = 768;
+    if (!tsr__packets_suit(norm->operand[0]->buffer->device))
+        return TSR__NORM_GENERAL;
     bool is_short = tsr__norm_short_suit(norm, plane, output);
-
     if ((tsr__norm_columns(norm) > many_columns || !is_short) &&
         tsr__norm_chunks_suit(norm, plane, output))
         return TSR__NORM_CHUNKS;

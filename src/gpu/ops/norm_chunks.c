@@ -3,7 +3,6 @@
 #include "base/checked.h"
 #include "gpu/ops/norm_operands.h"
 #include "gpu/ops/row_parts.h"
-#include "gpu/ops/walk.h"
 #include "shaders/params/norm_parts.h"
 #include "shaders/params/packets.h"
 
@@ -74,7 +73,6 @@ static tsr_status add_parts(tsr__dispatches *list, const plan *p, tsr__row_cut p
                             uint32_t extent, side stats, uint64_t slopes, tsr__dispatch *dispatch)
 {
     const tsr__softmax_rows *rows = &p->all.rows;
-    const uint32_t band = TSR__MOST_PARTS / parts.across;
     struct tsr_norm_parts_push push = {
         .identity = {TSR_IDENTITY_8},
         .weight = p->all.vectors.a.address,
@@ -82,22 +80,18 @@ static tsr_status add_parts(tsr__dispatches *list, const plan *p, tsr__row_cut p
         .x_row = (uint32_t)rows->a.stride,
         .dy_row = (uint32_t)rows->b.stride,
         .y_row = (uint32_t)rows->y.stride,
-        .extent = extent,
-        .across = parts.across,
+        .parts = tsr__row_parts_of(parts, extent),
     };
 
-    tsr__walk_divisor(push.across, &push.magic, &push.shift);
     dispatch->push = &push;
     dispatch->push_bytes = sizeof push;
-    for (uint64_t row = 0; row < rows->rows; row += push.rows) {
-        push.rows = tsr__min_u32(band, rows->rows - (uint32_t)row);
+    for (uint64_t row = 0; row < rows->rows; row += push.parts.rows) {
+        tsr__row_parts_take(&push.parts, rows->rows - row, dispatch->groups);
         push.x = rows->a.address + row * rows->a.stride;
         push.dy = rows->b.address + row * rows->b.stride;
         push.y = rows->y.address + row * rows->y.stride;
         push.stats = stats.address + row * stats.row_bytes;
         push.slopes = slopes + row * TSR_NORM_SLOPES_BYTES;
-        dispatch->groups[0] = tsr__div_up_u32(push.rows * push.across, TSR__PARTS_SUBGROUPS);
-        dispatch->groups[1] = dispatch->groups[2] = 1;
         TSR__TRY(tsr__dispatches_add(list, dispatch));
     }
     return TSR_OK;

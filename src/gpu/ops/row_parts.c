@@ -1,6 +1,7 @@
 #include "gpu/ops/row_parts.h"
 
 #include "base/checked.h"
+#include "gpu/ops/walk.h"
 
 tsr__row_cut tsr__cut_row(uint32_t count, uint32_t lanes, uint32_t most)
 {
@@ -17,4 +18,19 @@ tsr__row_cut tsr__cut_row(uint32_t count, uint32_t lanes, uint32_t most)
         }
     }
     return best;
+}
+
+struct tsr_row_parts tsr__row_parts_of(tsr__row_cut cut, uint32_t extent)
+{
+    struct tsr_row_parts parts = {.extent = extent, .across = cut.across};
+
+    tsr__walk_divisor(parts.across, &parts.magic, &parts.shift);
+    return parts;
+}
+
+void tsr__row_parts_take(struct tsr_row_parts *parts, uint64_t rows_left, uint32_t groups[3])
+{
+    parts->rows = (uint32_t)tsr__min_u64(TSR__MOST_PARTS / parts->across, rows_left);
+    groups[0] = tsr__div_up_u32(parts->rows * parts->across, TSR__PARTS_SUBGROUPS);
+    groups[1] = groups[2] = 1;
 }

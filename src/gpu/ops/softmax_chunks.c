@@ -3,7 +3,6 @@
 #include "base/checked.h"
 #include "gpu/ops/packets.h"
 #include "gpu/ops/row_parts.h"
-#include "gpu/ops/walk.h"
 #include "shaders/params/packets.h"
 
 enum {
@@ -113,27 +112,22 @@ static tsr_status add_parts(tsr__dispatches *list, const tsr__softmax_rows *work
                             tsr__row_cut parts, uint32_t extent, uint64_t stats,
                             uint32_t stats_bytes, tsr__dispatch *dispatch)
 {
-    uint32_t band = TSR__MOST_PARTS / parts.across;
     struct tsr_softmax_parts_push push = {
         .identity = {TSR_IDENTITY_8},
         .a_row = (uint32_t)work->a.stride,
         .b_row = (uint32_t)work->b.stride,
         .y_row = (uint32_t)work->y.stride,
-        .extent = extent,
-        .across = parts.across,
+        .parts = tsr__row_parts_of(parts, extent),
     };
 
-    tsr__walk_divisor(push.across, &push.magic, &push.shift);
     dispatch->push = &push;
     dispatch->push_bytes = sizeof push;
-    for (uint64_t row = 0; row < work->rows; row += push.rows) {
-        push.rows = tsr__min_u32(band, work->rows - (uint32_t)row);
+    for (uint64_t row = 0; row < work->rows; row += push.parts.rows) {
+        tsr__row_parts_take(&push.parts, work->rows - row, dispatch->groups);
         push.a = work->a.address + row * work->a.stride;
         push.b = work->b.address + row * work->b.stride;
         push.y = work->y.address + row * work->y.stride;
         push.stats = stats + row * stats_bytes;
-        dispatch->groups[0] = tsr__div_up_u32(push.rows * push.across, TSR__PARTS_SUBGROUPS);
-        dispatch->groups[1] = dispatch->groups[2] = 1;
         TSR__TRY(tsr__dispatches_add(list, dispatch));
     }
     return TSR_OK;

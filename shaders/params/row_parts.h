@@ -1,0 +1,20 @@
+/* Of push constants: rows divided among subgroups, as row_parts.glsl finds them. */
+#ifndef TSR_PARAMS_ROW_PARTS_H
+#define TSR_PARAMS_ROW_PARTS_H
+
+#include "types.h"
+
+struct tsr_row_parts {
+    TSR_UINT rows, extent; /* of a row, in elements or packets of y */
+    TSR_UINT across;       /* parts of a row … */
+    TSR_UINT magic, shift; /* … and how to divide by it; see params/walk.h */
+};
+
+/* The type's name in both languages. */
+#ifdef __STDC_VERSION__
+#define TSR_ROW_PARTS struct tsr_row_parts
+#else
+#define TSR_ROW_PARTS tsr_row_parts
+#endif
+
+#endif
