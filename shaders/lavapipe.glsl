@@ -36,14 +36,17 @@ layout(buffer_reference, std430, buffer_reference_align = 2) TSR_MEMORY buffer H
 #endif
 
 // A number of TSR_INDEX_BITS bits that the compiler knows to be the same in all invocations: the inner look-up makes it uniform, the
-// outer one a scalar load.
+// outer one a scalar load. Not a loop, which would take the driver a round over the shader wherever it is.
+#define DIGIT(n) (p.identity[p.identity[x >> (n) * TSR_IDENTITY_BITS & (1 << TSR_IDENTITY_BITS) - 1]] << (n) * TSR_IDENTITY_BITS)
 uint uniform_index(uint x)
 {
-    uint result = 0;
-    [[unroll]] for (uint digit = 0; digit < TSR_INDEX_BITS; digit += TSR_IDENTITY_BITS)
-        result |= p.identity[p.identity[x >> digit & (1 << TSR_IDENTITY_BITS) - 1]] << digit;
+    uint result = DIGIT(0) | DIGIT(1) | DIGIT(2) | DIGIT(3);
+#if TSR_INDEX_BITS > 4 * TSR_IDENTITY_BITS
+    result |= DIGIT(4) | DIGIT(5);
+#endif
     return result;
 }
+#undef DIGIT
 
 // Which of `count` tiles, from the number of the workgroup along them. The `team` subgroups of a workgroup, 1 or up to 8 of them, make
 // tiles beside one another: a workgroup costs this driver as much as some hundred vector operations, a subgroup little. Past the last
@@ -98,31 +101,55 @@ float after(float value, uint touched)
     return uintBitsToFloat(floatBitsToUint(value) | (touched & p.identity[0]));
 }
 
-// Element by lane, from `from` bytes behind `line`, a constant. mix() becomes a select with a constant lane mask, and LLVM folds the chain
-// into one vector load; ?: would become control flow, unless it depends on e alone. The first element is every lane's until the others
-// come, which is one selection less. Addresses are the line and one number, in which the driver has least to tidy up.
-float load_lanes(uint64_t line, uint from, uint dtype, uint lanes)
+// Four elements to lanes first … first + 3. mix() becomes a select with a constant lane mask, and LLVM folds the chain into one vector
+// load; ?: would become control flow. Macros, since functions leave the driver much to tidy up wherever they are called.
+#define TAKE_THREE(value, four, first)                                                             \
+    mix(mix(mix(value, four.y, gl_SubgroupInvocationID == first + 1), four.z, gl_SubgroupInvocationID == first + 2), four.w, \
+        gl_SubgroupInvocationID == first + 3)
+#define TAKE_FOUR(value, four, first) TAKE_THREE(mix(value, four.x, gl_SubgroupInvocationID == first), four, first)
+
+// Element by lane, four each from at0, at4, at8 and at12 bytes behind `line`, as far as there are lanes. The first element is every
+// lane's until the others come, which is one selection less. Addresses are the line and one number, in which the driver has least to
+// tidy up.
+float load_lanes_at(uint64_t line, uint64_t at0, uint64_t at4, uint64_t at8, uint64_t at12, uint dtype, uint lanes)
 {
 #if TSR_STORAGE16
     if (dtype != TSR_DT_F32) {
-        uint16_t bits = uint16_t(0);
-        [[unroll]] for (uint e = 0; e < lanes; e += 4) {
-            u16vec4 four = Half4(line + uint64_t(from + e * 2)).v;
-            bits = e == 0 ? four.x : mix(bits, four.x, gl_SubgroupInvocationID == e);
-            [[unroll]] for (uint i = 1; i < 4; i++)
-                bits = mix(bits, four[i], gl_SubgroupInvocationID == e + i);
+        u16vec4 four = Half4(line + at0).v;
+        uint16_t bits = TAKE_THREE(four.x, four, 0);
+        if (lanes > 4) {
+            four = Half4(line + at4).v;
+            bits = TAKE_FOUR(bits, four, 4);
+        }
+        if (lanes > 8) {
+            four = Half4(line + at8).v;
+            bits = TAKE_FOUR(bits, four, 8);
+            four = Half4(line + at12).v;
+            bits = TAKE_FOUR(bits, four, 12);
         }
         return decode(bits, dtype);
     }
 #endif
-    float value = 0.0;
-    [[unroll]] for (uint e = 0; e < lanes; e += 4) {
-        vec4 four = Float4(line + uint64_t(from + e * 4)).v;
-        value = e == 0 ? four.x : mix(value, four.x, gl_SubgroupInvocationID == e);
-        [[unroll]] for (uint i = 1; i < 4; i++)
-            value = mix(value, four[i], gl_SubgroupInvocationID == e + i);
+    vec4 four = Float4(line + at0).v;
+    float value = TAKE_THREE(four.x, four, 0);
+    if (lanes > 4) {
+        four = Float4(line + at4).v;
+        value = TAKE_FOUR(value, four, 4);
+    }
+    if (lanes > 8) {
+        four = Float4(line + at8).v;
+        value = TAKE_FOUR(value, four, 8);
+        four = Float4(line + at12).v;
+        value = TAKE_FOUR(value, four, 12);
     }
     return value;
+}
+
+// Element by lane, from `from` bytes behind `line`, a constant.
+float load_lanes(uint64_t line, uint from, uint dtype, uint lanes)
+{
+    uint quarter = 4 * bytes_of(dtype);
+    return load_lanes_at(line, from, from + quarter, from + 2 * quarter, from + 3 * quarter, dtype, lanes);
 }
 
 // The same for elements first … first + lanes − 1 of a line of `count`: lanes past its end repeat the last element.
@@ -164,7 +191,7 @@ uint64_t by_words(uvec2 words)
 // The address for one store.
 uint64_t target(uint64_t at)
 {
-    return by_words(unpackUint2x32(at));
+    return by_words(uvec2(uint(at), uint(at >> 32)));
 }
 
 void store_packet(uint64_t at, uvec2 words)

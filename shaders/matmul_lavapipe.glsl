@@ -1,8 +1,11 @@
 // The matmul kernels for Mesa's CPU driver: their constants, and what keeps their arithmetic together.
 //
-// How their loops are written decides how long the driver takes over a pipeline, in every process again: it passes over the whole
-// shader time after time, and each time unrolls but one of the loops that follow one another, and but one level of those in one
-// another. So the loop over k is nested deeply enough that all other loops are gone when it is unrolled, and few come after it.
+// How they are written decides how long the driver takes over a pipeline, in every process again: it passes over the whole shader round
+// after round, until a round finds nothing more to do. Each round unrolls but one of the loops that follow one another, and but one
+// level of those in one another. So the loop over k is nested deeply enough that all other loops are gone when it is unrolled, and few
+// come after it or before. And nothing is left to do then: what is computed from the loop's counter comes to constants, but leaves the
+// constants behind of which it was computed, for which there is one round more. Addresses are counted up instead, in steps of what they
+// start with.
 #ifndef TSR_MATMUL_LAVAPIPE_GLSL
 #define TSR_MATMUL_LAVAPIPE_GLSL
 
@@ -45,12 +48,13 @@ uint64_t batch_index()
 }
 
 // LLVM moves arithmetic whose result is used in one place into that place, here into the block of each lane's store: the kernel
-// becomes four times slower and its compilation takes minutes (LLVM 19). A second use elsewhere keeps it where it is.
-#define PIN(values, first, count)                                                                  \
-    if (p.identity[0] != 0) {                                                                      \
-        float pinned = 0.0;                                                                        \
-        [[unroll]] for (int e = 0; e < (count); e++) pinned += values[(first) + e];                \
-        Float(p.sums).v = pinned;                                                                  \
-    }
+// becomes four times slower and its compilation takes minutes (LLVM 19). A second use elsewhere keeps it where it is. Nothing is ever
+// stored here, at 0 or elsewhere: the driver adds a 0 to every address and takes it away again, and would go over the shader once more
+// for that constant if nothing used it.
+void pin(float value)
+{
+    if (p.identity[0] != 0)
+        Float(mix(uint64_t(0), p.sums, p.accumulate != 0)).v = value;
+}
 
 #endif

@@ -24,33 +24,40 @@ const int SUMS = ROUNDS * WIDTH * LANES;        // with those that only fill up 
 const int FIRST = 2 * SUMS - 2 * SUMS / LANES;  // of those that are made of all lanes
 // Those to pin: the last but FIRST's, since what is stored does not stay itself. A single vector's sums do not stay by any but themselves.
 const int PINNED = SUMS == LANES ? 0 : 2 * SUMS - 4 * SUMS / LANES;
-const int GROUP = STEPS < 8 ? STEPS : 8;        // of steps
+const int LINES = TM > TN ? TM : TN;
+const int ZEROS = (SUMS + LINES - 1) / LINES; // to start the sums with, for each line
+// Steps that are a loop in the loop: a level more, and the sums are variables when that is unrolled, not elements of an array any more.
+const int GROUP = STEPS < 2 ? STEPS : 2;
 
-// Lines are addressed from NEAR bytes before them, so that no offset is 0: the driver would need one round more over the shader to be rid
-// of those.
-const uint NEAR = 64;
-
-float load(uint64_t line, uint dtype, int step)
-{
-    uint k = step * LANES + gl_SubgroupInvocationID;
-    if (CAREFUL != 0)
-        return mix(0.0, load_lanes_careful(line + NEAR, dtype, 0, p.k, LANES), k < p.k);
-    float value = load_lanes(line, NEAR + step * LANES * bytes_of(dtype), dtype, LANES);
-    // Both operands become 0: an infinity times 0 would be NaN.
-    return SKIPS != 0 ? mix(0.0, value, k >= p.skip) : value;
-}
+const uint A_BYTES = A_DTYPE == TSR_DT_F32 ? 4 : 2;
+const uint B_BYTES = B_DTYPE == TSR_DT_F32 ? 4 : 2;
 
 // Two bf16 operands are read as words of two neighbours, of which the upper one is a float but for the mask: one operation, where
 // widening takes two. The even elements are the upper ones of words that start two bytes earlier. The order of the products
 // changes, for both operands alike: of two steps' elements those of even index come first.
 const bool WORDS = STEPS % 2 == 0 && CAREFUL == 0 && SKIPS == 0 && A_DTYPE == TSR_DT_BF16 && B_DTYPE == TSR_DT_BF16;
 
-float load_words(uint64_t line, int step)
+// Bytes of a step, and of a quarter of what it loads. Lines are addressed from a step before them, so that no offset is 0: the driver
+// would need one round more over the shader to be rid of those.
+const uint A_STEP = LANES * A_BYTES;
+const uint B_STEP = LANES * B_BYTES;
+const uint A_QUARTER = 4 * (WORDS ? 4 : A_BYTES);
+const uint B_QUARTER = 4 * (WORDS ? 4 : B_BYTES);
+const uint A_LOADED = WORDS ? TSR_DT_F32 : A_DTYPE;
+const uint B_LOADED = WORDS ? TSR_DT_F32 : B_DTYPE;
+
+float load(uint64_t line, uint64_t at0, uint64_t at4, uint64_t at8, uint64_t at12, uint dtype, int step)
 {
-    // Before the line may be before all memory.
-    uint from = NEAR + step / 2 * LANES * 4 - (step % 2 == 0 && step > 0 ? 2 : 0);
-    uint word = floatBitsToUint(load_lanes(line, from, TSR_DT_F32, LANES));
-    return uintBitsToFloat(step == 0 ? word << 16 : word & 0xffff0000u);
+    uint k = step * LANES + gl_SubgroupInvocationID;
+    if (CAREFUL != 0)
+        return mix(0.0, load_lanes_careful(line + at0, dtype, 0, p.k, LANES), k < p.k);
+    float value = load_lanes_at(line, at0, at4, at8, at12, dtype, LANES);
+    if (WORDS) {
+        uint word = floatBitsToUint(value);
+        value = uintBitsToFloat(step == 0 ? word << 16 : word & 0xffff0000u);
+    }
+    // Both operands become 0: an infinity times 0 would be NaN.
+    return SKIPS != 0 ? mix(0.0, value, k >= p.skip) : value;
 }
 
 // Which of the sums: element e of what lane l stores in round r is sum (r · WIDTH + e) · LANES + l.
@@ -76,6 +83,7 @@ layout(constant_id = 13) const uint MODE = 0; // TSR_MM_…: bias, dtypes, activ
 
 const uint Y_DTYPE = MODE >> TSR_MM_Y_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
 const uint BIAS_DTYPE = MODE >> TSR_MM_BIAS_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
+const uint Y_BYTES = Y_DTYPE == TSR_DT_F32 ? 4 : 2;
 const uint ACTIVATION = MODE >> TSR_MM_ACTIVATION_SHIFT & TSR_MM_FIELD_MASK;
 
 vec4 load_bias(uint col)
@@ -112,52 +120,52 @@ void store_unit(uint64_t at, vec4 values)
 
 void main()
 {
-    uint x = uniform_index(gl_WorkGroupID.x), part = 0;
+    uint x = uniform_index(gl_WorkGroupID.x), z = uniform_index(gl_WorkGroupID.z), part = 0;
     // Blocks of rows one after another, each of which all of b passes by; or of parts, whose tiles of rows are in z.
     if (PARTS != 0) {
         part = x;
-        x = PARTS > 1 ? uniform_index(gl_WorkGroupID.z) : 0;
+        x = PARTS > 1 ? z : 0;
     } else if (BATCHED == 0) {
         x += p.identity[p.identity[gl_WorkGroupID.z]] * p.block;
     }
     uint row0 = x * TM;
-    uint64_t batch = batch_index();
+    uint64_t batch = BATCHED != 0 ? z : 0;
     bool own;
     uint col0 = lavapipe_tile(gl_WorkGroupID.y, TEAM, (p.n + TN - 1) / TN, own) * TN;
 
     // Lines past an edge repeat the last ones: they compute and store the same bits again, so that no tile needs a branch.
+    uint first_k = part * (STEPS * LANES);
+    uint64_t a_first = p.a - A_STEP + (batch * p.a_batch + first_k) * A_BYTES, a_stride = uint64_t(p.a_stride) * A_BYTES;
+    uint64_t b_first = p.b - B_STEP + (batch * p.b_batch + first_k) * B_BYTES, b_stride = uint64_t(p.b_stride) * B_BYTES;
     uint64_t a_line[TM], b_line[TN];
-    [[unroll]] for (int i = 0; i < TM; i++)
-        a_line[i] = p.a - NEAR + (batch * p.a_batch + uint64_t(min(row0 + i, p.m - 1)) * p.a_stride + part * (STEPS * LANES)) * bytes_of(A_DTYPE);
-    [[unroll]] for (int j = 0; j < TN; j++) {
-        uint col = min(col0 + j / WIDTH * WIDTH, p.n - WIDTH) + j % WIDTH;
-        b_line[j] = p.b - NEAR + (batch * p.b_batch + uint64_t(col) * p.b_stride + part * (STEPS * LANES)) * bytes_of(B_DTYPE);
+    float c[2 * SUMS]; // a heap: the sums, then those of its elements 0 and 1, 2 and 3, …
+    [[unroll]] for (int i = 0; i < LINES; i++) {
+        if (i < TM)
+            a_line[i] = a_first + min(row0 + i, p.m - 1) * a_stride;
+        if (i < TN)
+            b_line[i] = b_first + (min(col0 + i / WIDTH * WIDTH, p.n - WIDTH) + i % WIDTH) * b_stride;
+        [[unroll]] for (int e = 0; e < ZEROS; e++)
+            c[min(i * ZEROS + e, SUMS - 1)] = 0.0;
     }
 
-    // A heap: the sums, then those of its elements 0 and 1, 2 and 3, ….
-    float c[2 * SUMS];
-    vec4 old[ROUNDS];
-#if TSR_FINISHES
-    vec4 bias[ROUNDS];
-#endif
-    [[unroll]] for (int e = 0; e < SUMS; e++) {
-        c[e] = 0.0;
-        old[e / (WIDTH * LANES)] = vec4(0.0);
-#if TSR_FINISHES
-        bias[e / (WIDTH * LANES)] = vec4(0.0);
-#endif
-    }
+    uint64_t a0 = A_STEP, a4 = A_STEP + A_QUARTER, a8 = A_STEP + 2 * A_QUARTER, a12 = A_STEP + 3 * A_QUARTER;
+    uint64_t b0 = B_STEP, b4 = B_STEP + B_QUARTER, b8 = B_STEP + 2 * B_QUARTER, b12 = B_STEP + 3 * B_QUARTER;
     [[unroll]] for (int first = 0; first < STEPS; first += GROUP) {
         [[unroll]] for (int g = 0; g < GROUP; g++) { // from a constant to a constant: else the driver unrolls nothing
             int step = first + g;
             float b[TN];
             [[unroll]] for (int j = 0; j < TN; j++)
-                b[j] = WORDS ? load_words(b_line[j], step) : load(b_line[j], B_DTYPE, step);
+                b[j] = load(b_line[j], b0, b4, b8, b12, B_LOADED, step);
             [[unroll]] for (int i = 0; i < TM; i++) {
-                float a = WORDS ? load_words(a_line[i], step) : load(a_line[i], A_DTYPE, step);
+                float a = load(a_line[i], a0, a4, a8, a12, A_LOADED, step);
                 [[unroll]] for (int j = 0; j < TN; j++)
                     c[sum_of(i, j)] += a * b[j];
             }
+            // Words of even elements are two bytes earlier but for the first ones: there may be no memory before a line.
+            const uint64_t a_more = !WORDS ? A_STEP : step == 0 ? 0 : g == 0 ? 2 : 2 * A_STEP - 2;
+            const uint64_t b_more = !WORDS ? B_STEP : a_more;
+            a0 += a_more, a4 += a_more, a8 += a_more, a12 += a_more;
+            b0 += b_more, b4 += b_more, b8 += b_more, b12 += b_more;
         }
     }
 
@@ -165,38 +173,47 @@ void main()
     // to is loaded nevertheless.
     uint lane = gl_SubgroupInvocationID;
     uint64_t sums = p.sums + 4 * (batch * p.sums_batch + uint64_t(part) * p.m * p.sums_stride);
+    vec4 old[ROUNDS];
+#if TSR_FINISHES
+    vec4 bias[ROUNDS];
+#endif
     [[unroll]] for (int unit = 0; unit < UNITS; unit++) {
         uint64_t at = sums + 4 * place_of(row0, col0, unit, p.sums_stride);
-        bool here = lane == unit % LANES;
-        if (WIDTH == 4)
-            old[unit / LANES] = mix(old[unit / LANES], Float4(at).v, bvec4(here));
-        else
-            old[unit / LANES].x = mix(old[unit / LANES].x, Float(at).v, here);
+        vec4 four = WIDTH == 4 ? Float4(at).v : vec4(Float(at).v);
+        old[unit / LANES] = unit % LANES == 0 ? four : mix(old[unit / LANES], four, bvec4(lane == unit % LANES));
 #if TSR_FINISHES
-        if ((MODE & TSR_MM_BIAS) != 0)
-            bias[unit / LANES] = mix(bias[unit / LANES], load_bias(column_of(col0, unit)), bvec4(here));
+        if ((MODE & TSR_MM_BIAS) != 0) {
+            four = load_bias(column_of(col0, unit));
+            bias[unit / LANES] = unit % LANES == 0 ? four : mix(bias[unit / LANES], four, bvec4(lane == unit % LANES));
+        }
 #endif
     }
 
     // Adds the lanes of all sums in one fixed tree. Each round halves the number of vectors: a lane keeps one sum of a pair
     // and gives the other to its partner. In the end lane l of c[FIRST + q] holds sum q · LANES + l.
+    vec4 result[ROUNDS];
+    float pinned = 0.0;
     [[unroll]] for (int e = 0; e < SUMS - SUMS / LANES; e++) {
         int distance = e < SUMS / 2 ? 1 : e < SUMS / 4 * 3 ? 2 : e < SUMS / 8 * 7 ? 4 : 8;
         bool high = (lane & distance) != 0;
-        c[SUMS + e] = mix(c[2 * e], c[2 * e + 1], high) +
-                      subgroupShuffleXor(mix(c[2 * e + 1], c[2 * e], high), distance);
+        float low = c[2 * e], upper = c[2 * e + 1];
+        float sum = mix(low, upper, high) + subgroupShuffle(mix(upper, low, high), lane ^ distance);
         int q = SUMS + e - FIRST;
-        if (q >= 0)
-            c[SUMS + e] += mix(0.0, old[q / WIDTH][q % WIDTH], p.accumulate != 0);
+        if (q >= 0) {
+            sum += mix(0.0, old[q / WIDTH][q % WIDTH], p.accumulate != 0);
+            result[q / WIDTH][q % WIDTH] = sum;
+        }
+        c[SUMS + e] = sum;
+        if (SUMS + e >= PINNED && (PINNED == 0 || q < 0))
+            pinned += sum;
     }
-    PIN(c, PINNED, PINNED == 0 ? SUMS : 2 * SUMS / LANES)
+    pin(pinned);
 
     [[unroll]] for (int r = 0; r < ROUNDS; r++) {
         uint unit = r * LANES + lane;
-        int e = FIRST + r * WIDTH;
-        vec4 values = WIDTH == 4 ? vec4(c[e], c[e + 1], c[e + 2], c[e + 3]) : vec4(c[e]);
+        vec4 values = result[r];
 #if TSR_FINISHES
-        uint64_t at = p.y + (batch * p.y_batch + place_of(row0, col0, unit, p.y_stride)) * bytes_of(Y_DTYPE);
+        uint64_t at = p.y + (batch * p.y_batch + place_of(row0, col0, unit, p.y_stride)) * Y_BYTES;
         if ((MODE & TSR_MM_BIAS) != 0)
             values += bias[r];
         if (ACTIVATION != TSR_ACTIVATION_NONE)
