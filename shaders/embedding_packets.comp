@@ -62,7 +62,7 @@ void main()
         y[i] = mix(uvec2(0), words_of(load_lane_packets(table + i * LANES * TSR_PACKET_BYTES, TSR_PACKET_BYTES, TABLE_FORM)),
                    bvec2(here));
 
-    // A second use of everything, for LLVM 19: as pin() in matmul_lavapipe.glsl.
+    // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0) {
         uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < UNITS; i++)

@@ -54,7 +54,7 @@ float combine(float a, float b)
     return mix(a, b, tsr_is_nan(b) || (KIND == TSR_REDUCE_KIND_MAX ? b > a : b < a));
 }
 
-// A second use of the results, for LLVM 19: as pin() in matmul_lavapipe.glsl.
+// A second use of the results, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
 #define PIN(folded, count)                                                                           \
     if (p.identity[0] != 0) {                                                                      \
         float pinned = 0.0;                                                                        \

@@ -108,41 +108,49 @@ float after(float value, uint touched)
         gl_SubgroupInvocationID == first + 3)
 #define TAKE_FOUR(value, four, first) TAKE_THREE(mix(value, four.x, gl_SubgroupInvocationID == first), four, first)
 
-// Element by lane, four each from at0, at4, at8 and at12 bytes behind `line`, as far as there are lanes. The first element is every
-// lane's until the others come, which is one selection less. Addresses are the line and one number, in which the driver has least to
-// tidy up.
+// The body of a function of `line`, at0, at4, at8 and at12: element by lane, four each from so many bytes behind `line`, as far as there
+// are lanes. A function for each constant dtype has but one of these branches when constants are folded, before the driver sees it. The
+// first element is every lane's until the others come, which is one selection less. Addresses are the line and one number, in which the
+// driver has least to tidy up.
+#define LOAD_FLOATS(lanes)                                                                         \
+    vec4 four = Float4(line + at0).v;                                                              \
+    float value = TAKE_THREE(four.x, four, 0);                                                     \
+    if (lanes > 4) {                                                                               \
+        four = Float4(line + at4).v;                                                               \
+        value = TAKE_FOUR(value, four, 4);                                                         \
+    }                                                                                              \
+    if (lanes > 8) {                                                                               \
+        four = Float4(line + at8).v;                                                               \
+        value = TAKE_FOUR(value, four, 8);                                                         \
+        four = Float4(line + at12).v;                                                              \
+        value = TAKE_FOUR(value, four, 12);                                                        \
+    }                                                                                              \
+    return value;
+#if TSR_STORAGE16
+#define LOAD_LANES(dtype, lanes)                                                                   \
+    if (dtype == TSR_DT_F32) {                                                                     \
+        LOAD_FLOATS(lanes)                                                                         \
+    }                                                                                              \
+    u16vec4 four = Half4(line + at0).v;                                                            \
+    uint16_t bits = TAKE_THREE(four.x, four, 0);                                                   \
+    if (lanes > 4) {                                                                               \
+        four = Half4(line + at4).v;                                                                \
+        bits = TAKE_FOUR(bits, four, 4);                                                           \
+    }                                                                                              \
+    if (lanes > 8) {                                                                               \
+        four = Half4(line + at8).v;                                                                \
+        bits = TAKE_FOUR(bits, four, 8);                                                           \
+        four = Half4(line + at12).v;                                                               \
+        bits = TAKE_FOUR(bits, four, 12);                                                          \
+    }                                                                                              \
+    return dtype == TSR_DT_F16 ? unpackHalf2x16(uint(bits)).x : uintBitsToFloat(uint(bits) << 16);
+#else
+#define LOAD_LANES(dtype, lanes) LOAD_FLOATS(lanes)
+#endif
+
 float load_lanes_at(uint64_t line, uint64_t at0, uint64_t at4, uint64_t at8, uint64_t at12, uint dtype, uint lanes)
 {
-#if TSR_STORAGE16
-    if (dtype != TSR_DT_F32) {
-        u16vec4 four = Half4(line + at0).v;
-        uint16_t bits = TAKE_THREE(four.x, four, 0);
-        if (lanes > 4) {
-            four = Half4(line + at4).v;
-            bits = TAKE_FOUR(bits, four, 4);
-        }
-        if (lanes > 8) {
-            four = Half4(line + at8).v;
-            bits = TAKE_FOUR(bits, four, 8);
-            four = Half4(line + at12).v;
-            bits = TAKE_FOUR(bits, four, 12);
-        }
-        return decode(bits, dtype);
-    }
-#endif
-    vec4 four = Float4(line + at0).v;
-    float value = TAKE_THREE(four.x, four, 0);
-    if (lanes > 4) {
-        four = Float4(line + at4).v;
-        value = TAKE_FOUR(value, four, 4);
-    }
-    if (lanes > 8) {
-        four = Float4(line + at8).v;
-        value = TAKE_FOUR(value, four, 8);
-        four = Float4(line + at12).v;
-        value = TAKE_FOUR(value, four, 12);
-    }
-    return value;
+    LOAD_LANES(dtype, lanes)
 }
 
 // Element by lane, from `from` bytes behind `line`, a constant.
@@ -207,16 +215,20 @@ void store_floats(uint64_t at, vec4 values)
     Float(target(at + 12)).v = values.w;
 }
 
+void store_pairs(uint64_t at, vec4 values)
+{
+    uvec4 bits = floatBitsToUint(values);
+    store_packet(at, bits.xy);
+    store_packet(at + 8, bits.zw);
+}
+
 // Four neighbours, as two words of 64 bits where they start at a multiple of 8 bytes: those cost less to store than four of 32.
 void store_four(uint64_t at, vec4 values, bool paired)
 {
-    if (paired) {
-        uvec4 bits = floatBitsToUint(values);
-        store_packet(at, bits.xy);
-        store_packet(at + 8, bits.zw);
-    } else {
+    if (paired)
+        store_pairs(at, values);
+    else
         store_floats(at, values);
-    }
 }
 
 #endif

@@ -16,11 +16,14 @@ uint encode_f16(float value)
     return (bits >> 16 & 0x8000u) | result;
 }
 
+// Not a loop, which would take the driver one more round over the shader.
 uvec2 encode_halves(vec4 values, uint dtype)
 {
     uvec4 bits;
-    [[unroll]] for (int i = 0; i < 4; i++)
-        bits[i] = dtype == TSR_DT_F16 ? encode_f16(values[i]) : tsr_bf16_from_f32(values[i]);
+    if (dtype == TSR_DT_F16)
+        bits = uvec4(encode_f16(values.x), encode_f16(values.y), encode_f16(values.z), encode_f16(values.w));
+    else
+        bits = uvec4(tsr_bf16_from_f32(values.x), tsr_bf16_from_f32(values.y), tsr_bf16_from_f32(values.z), tsr_bf16_from_f32(values.w));
     return bits.xz | bits.yw << 16;
 }
 

@@ -51,10 +51,11 @@ uint64_t batch_index()
 // becomes four times slower and its compilation takes minutes (LLVM 19). A second use elsewhere keeps it where it is. Nothing is ever
 // stored here, at 0 or elsewhere: the driver adds a 0 to every address and takes it away again, and would go over the shader once more
 // for that constant if nothing used it.
-void pin(float value)
-{
-    if (p.identity[0] != 0)
-        Float(mix(uint64_t(0), p.sums, p.accumulate != 0)).v = value;
-}
+#define PIN(values, first, count)                                                                  \
+    if (p.identity[0] != 0) {                                                                      \
+        float pinned = 0.0;                                                                        \
+        [[unroll]] for (int e = 0; e < (count); e++) pinned += values[(first) + e];                \
+        Float(mix(uint64_t(0), p.sums, p.accumulate != 0)).v = pinned;                             \
+    }
 
 #endif

@@ -71,10 +71,7 @@ void main()
         }
     }
 
-    float all = 0.0;
-    [[unroll]] for (int e = 0; e < TM * TN; e++)
-        all += c[e];
-    pin(all);
+    PIN(c, 0, TM * TN)
 
     // A store costs much the same for one number per lane as for four, so four vectors of a row are transposed first: columns
     // LANES apart become neighbours.

@@ -46,17 +46,31 @@ const uint B_QUARTER = 4 * (WORDS ? 4 : B_BYTES);
 const uint A_LOADED = WORDS ? TSR_DT_F32 : A_DTYPE;
 const uint B_LOADED = WORDS ? TSR_DT_F32 : B_DTYPE;
 
-float load(uint64_t line, uint64_t at0, uint64_t at4, uint64_t at8, uint64_t at12, uint dtype, int step)
+float load_a(uint64_t line, uint64_t at0, uint64_t at4, uint64_t at8, uint64_t at12)
 {
-    uint k = step * LANES + gl_SubgroupInvocationID;
     if (CAREFUL != 0)
-        return mix(0.0, load_lanes_careful(line + at0, dtype, 0, p.k, LANES), k < p.k);
-    float value = load_lanes_at(line, at0, at4, at8, at12, dtype, LANES);
+        return load_lanes_careful(line + at0, A_DTYPE, 0, p.k, LANES);
+    LOAD_LANES(A_LOADED, LANES)
+}
+
+float load_b(uint64_t line, uint64_t at0, uint64_t at4, uint64_t at8, uint64_t at12)
+{
+    if (CAREFUL != 0)
+        return load_lanes_careful(line + at0, B_DTYPE, 0, p.k, LANES);
+    LOAD_LANES(B_LOADED, LANES)
+}
+
+// What counts of what is loaded, of either operand.
+float counted(float value, int step)
+{
     if (WORDS) {
         uint word = floatBitsToUint(value);
-        value = uintBitsToFloat(step == 0 ? word << 16 : word & 0xffff0000u);
+        return uintBitsToFloat(step == 0 ? word << 16 : word & 0xffff0000u);
     }
+    uint k = step * LANES + gl_SubgroupInvocationID;
     // Both operands become 0: an infinity times 0 would be NaN.
+    if (CAREFUL != 0)
+        return mix(0.0, value, k < p.k);
     return SKIPS != 0 ? mix(0.0, value, k >= p.skip) : value;
 }
 
@@ -112,8 +126,10 @@ void store_unit(uint64_t at, vec4 values)
         return;
     }
 #endif
-    if (WIDTH == 4)
-        store_four(at, values, PAIRS != 0);
+    if (WIDTH == 4 && PAIRS != 0)
+        store_pairs(at, values);
+    else if (WIDTH == 4)
+        store_floats(at, values);
     else
         Float(target(at)).v = values.x;
 }
@@ -155,9 +171,9 @@ void main()
             int step = first + g;
             float b[TN];
             [[unroll]] for (int j = 0; j < TN; j++)
-                b[j] = load(b_line[j], b0, b4, b8, b12, B_LOADED, step);
+                b[j] = counted(load_b(b_line[j], b0, b4, b8, b12), step);
             [[unroll]] for (int i = 0; i < TM; i++) {
-                float a = load(a_line[i], a0, a4, a8, a12, A_LOADED, step);
+                float a = counted(load_a(a_line[i], a0, a4, a8, a12), step);
                 [[unroll]] for (int j = 0; j < TN; j++)
                     c[sum_of(i, j)] += a * b[j];
             }
@@ -192,22 +208,23 @@ void main()
     // Adds the lanes of all sums in one fixed tree. Each round halves the number of vectors: a lane keeps one sum of a pair
     // and gives the other to its partner. In the end lane l of c[FIRST + q] holds sum q · LANES + l.
     vec4 result[ROUNDS];
-    float pinned = 0.0;
     [[unroll]] for (int e = 0; e < SUMS - SUMS / LANES; e++) {
-        int distance = e < SUMS / 2 ? 1 : e < SUMS / 4 * 3 ? 2 : e < SUMS / 8 * 7 ? 4 : 8;
+        int level = e < SUMS / 2 ? 1 : e < SUMS / 4 * 3 ? 2 : e < SUMS / 8 * 7 ? 3 : 4;
+        int number = e - SUMS + 2 * (SUMS >> level); // in its round
+        // What is made of sums that only fill up is what the first of them make, which costs nothing.
+        bool fills = number / (WIDTH * LANES >> level) * LANES + (number << level) % LANES >= UNITS;
+        int from = e - mix(0, number % (LANES >> level), fills);
+        int q = SUMS + e - FIRST, distance = 1 << level - 1;
         bool high = (lane & distance) != 0;
-        float low = c[2 * e], upper = c[2 * e + 1];
+        float low = c[2 * from], upper = c[2 * from + 1];
         float sum = mix(low, upper, high) + subgroupShuffle(mix(upper, low, high), lane ^ distance);
-        int q = SUMS + e - FIRST;
         if (q >= 0) {
             sum += mix(0.0, old[q / WIDTH][q % WIDTH], p.accumulate != 0);
             result[q / WIDTH][q % WIDTH] = sum;
         }
         c[SUMS + e] = sum;
-        if (SUMS + e >= PINNED && (PINNED == 0 || q < 0))
-            pinned += sum;
     }
-    pin(pinned);
+    PIN(c, PINNED, PINNED == 0 ? SUMS : 2 * SUMS / LANES)
 
     [[unroll]] for (int r = 0; r < ROUNDS; r++) {
         uint unit = r * LANES + lane;

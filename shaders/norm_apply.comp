@@ -79,7 +79,7 @@ void main()
         y[i] = encode(values, Y_DTYPE);
         pinned ^= y[i];
     }
-    if (p.identity[0] != 0) // a second use of everything, for LLVM 19: as pin() in matmul_lavapipe.glsl
+    if (p.identity[0] != 0) // a second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl
         Word2(p.y).v = pinned;
 
     uint64_t y_at = p.y + uint64_t(at.row) * p.y_row + (at.first + gl_SubgroupInvocationID) * TSR_PACKET_BYTES;

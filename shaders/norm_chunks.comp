@@ -85,7 +85,7 @@ void main()
     if (OUTPUT == TSR_NORM_GRADIENT)
         gradient.xy = vec2(CENTRED != 0 ? subgroup_sum(incoming) : 0.0, subgroup_sum(products));
 
-    if (p.identity[0] != 0) // a second use, for LLVM 19: as pin() in matmul_lavapipe.glsl
+    if (p.identity[0] != 0) // a second use, for LLVM 19: as PIN() in matmul_lavapipe.glsl
         Float4(p.stats).v = own + gradient;
     uint64_t stats = p.stats + at.number * TSR_NORM_CHUNK_BYTES;
     if (at.own && lane == 0) {

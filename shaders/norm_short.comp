@@ -138,7 +138,7 @@ void main()
     }
     if (OUTPUT == TSR_NORM_STATS)
         pinned = floatBitsToUint(vec2(factor + lost, mean));
-    if (p.identity[0] != 0) // a second use of everything, for LLVM 19: as pin() in matmul_lavapipe.glsl
+    if (p.identity[0] != 0) // a second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl
         Word2(p.y).v = pinned;
 
     uint lowest = mix(LANES, 0, number < p.rows); // before the first branch, as everything that comes from the push constants

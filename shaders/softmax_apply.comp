@@ -58,7 +58,7 @@ void main()
         y[i] = encode(values, Y_DTYPE);
     }
 
-    // A second use of everything, for LLVM 19: as pin() in matmul_lavapipe.glsl.
+    // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0) {
         uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < UNITS; i++)

@@ -72,7 +72,7 @@ void main()
     [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2)
         sum += subgroupShuffleXor(sum, distance);
 
-    if (p.identity[0] != 0) // a second use, for LLVM 19: as pin() in matmul_lavapipe.glsl
+    if (p.identity[0] != 0) // a second use, for LLVM 19: as PIN() in matmul_lavapipe.glsl
         Float(p.stats).v = sum + largest;
     uint64_t stats = p.stats + at.number * TSR_SOFTMAX_CHUNK_BYTES;
     if (at.own && lane == 0) {

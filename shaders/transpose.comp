@@ -56,7 +56,7 @@ void main()
     [[unroll]] for (uint i = 0; i < COLUMNS; i++)
         out_packets[i] = gather(packets, i % (COLUMNS / GROUP) * GROUP, i / (COLUMNS / GROUP));
 
-    // A second use of everything, for LLVM 19: as pin() in matmul_lavapipe.glsl.
+    // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0) {
         uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < COLUMNS; i++)
