@@ -207,6 +207,7 @@ void store_packet(uint64_t at, uvec2 words)
     Packet(target(at)).v = by_words(words);
 }
 
+// Four neighbours; and where they start at a multiple of 8 bytes, as two words of 64 bits: those cost less to store than four of 32.
 void store_floats(uint64_t at, vec4 values)
 {
     Float(target(at)).v = values.x;
@@ -220,15 +221,6 @@ void store_pairs(uint64_t at, vec4 values)
     uvec4 bits = floatBitsToUint(values);
     store_packet(at, bits.xy);
     store_packet(at + 8, bits.zw);
-}
-
-// Four neighbours, as two words of 64 bits where they start at a multiple of 8 bytes: those cost less to store than four of 32.
-void store_four(uint64_t at, vec4 values, bool paired)
-{
-    if (paired)
-        store_pairs(at, values);
-    else
-        store_floats(at, values);
 }
 
 #endif

@@ -41,11 +41,10 @@ layout(constant_id = 10) const uint PARTS = 0;  // 1: a is not longer than one t
 layout(constant_id = 12) const uint PAIRS = 0;  // 1: y's columns of even numbers start at multiples of 8 bytes
 
 const uint TEAM = WORKGROUP / LANES;
-
-uint64_t batch_index()
-{
-    return BATCHED != 0 ? uniform_index(gl_WorkGroupID.z) : 0;
-}
+const uint A_BYTES = A_DTYPE == TSR_DT_F32 ? 4 : 2;
+const uint B_BYTES = B_DTYPE == TSR_DT_F32 ? 4 : 2;
+// Steps that are a loop in the loop: a level more, and the sums are variables when that is unrolled, not elements of an array any more.
+const int GROUP = STEPS < 2 ? STEPS : 2;
 
 // LLVM moves arithmetic whose result is used in one place into that place, here into the block of each lane's store: the kernel
 // becomes four times slower and its compilation takes minutes (LLVM 19). A second use elsewhere keeps it where it is. Nothing is ever

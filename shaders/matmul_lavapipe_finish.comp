@@ -64,8 +64,10 @@ void store4(uint64_t row, uint first, vec4 value)
         return;
     }
 #endif
-    if (CAREFUL == 0)
-        store_four(at, value, PACKED != 0);
+    if (CAREFUL == 0 && PACKED != 0)
+        store_pairs(at, value);
+    else if (CAREFUL == 0)
+        store_floats(at, value);
     else
         [[unroll]] for (int i = 0; i < 4; i++)
             Float(target(row + column(first, i) * p.y_col * 4)).v = value[i];

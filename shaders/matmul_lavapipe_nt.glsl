@@ -26,11 +26,6 @@ const int FIRST = 2 * SUMS - 2 * SUMS / LANES;  // of those that are made of all
 const int PINNED = SUMS == LANES ? 0 : 2 * SUMS - 4 * SUMS / LANES;
 const int LINES = TM > TN ? TM : TN;
 const int ZEROS = (SUMS + LINES - 1) / LINES; // to start the sums with, for each line
-// Steps that are a loop in the loop: a level more, and the sums are variables when that is unrolled, not elements of an array any more.
-const int GROUP = STEPS < 2 ? STEPS : 2;
-
-const uint A_BYTES = A_DTYPE == TSR_DT_F32 ? 4 : 2;
-const uint B_BYTES = B_DTYPE == TSR_DT_F32 ? 4 : 2;
 
 // Two bf16 operands are read as words of two neighbours, of which the upper one is a float but for the mask: one operation, where
 // widening takes two. The even elements are the upper ones of words that start two bytes earlier. The order of the products
