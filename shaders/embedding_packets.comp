@@ -59,7 +59,7 @@ void main()
 
     uvec2 y[UNITS];
     [[unroll]] for (uint i = 0; i < UNITS; i++)
-        y[i] = mix(uvec2(0), words_of(load_lane_packets(table + i * LANES * TSR_PACKET_BYTES, TSR_PACKET_BYTES, TABLE_FORM)),
+        y[i] = mix(uvec2(0), words_of(LOAD_LANE_PACKETS(table + i * LANES * TSR_PACKET_BYTES, TSR_PACKET_BYTES, TABLE_FORM)),
                    bvec2(here));
 
     // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
@@ -75,5 +75,5 @@ void main()
     uint lowest = mix(own, NONE, number >= p.across * p.rows);
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         if (i * LANES + lane >= lowest)
-            store_lane_packets(y_at + i * LANES * TSR_PACKET_BYTES, Y_FORM, y[i]);
+            STORE_LANE_PACKETS(y_at + i * LANES * TSR_PACKET_BYTES, Y_FORM, y[i]);
 }

@@ -16,15 +16,19 @@ uint encode_f16(float value)
     return (bits >> 16 & 0x8000u) | result;
 }
 
-// Not a loop, which would take the driver one more round over the shader.
-uvec2 encode_halves(vec4 values, uint dtype)
+// Not loops, which would take the driver a round over the shader; the dtype is a constant, as in packets.glsl.
+uvec2 encode_f16s(vec4 values)
 {
-    uvec4 bits;
-    if (dtype == TSR_DT_F16)
-        bits = uvec4(encode_f16(values.x), encode_f16(values.y), encode_f16(values.z), encode_f16(values.w));
-    else
-        bits = uvec4(tsr_bf16_from_f32(values.x), tsr_bf16_from_f32(values.y), tsr_bf16_from_f32(values.z), tsr_bf16_from_f32(values.w));
+    uvec4 bits = uvec4(encode_f16(values.x), encode_f16(values.y), encode_f16(values.z), encode_f16(values.w));
     return bits.xz | bits.yw << 16;
 }
+
+uvec2 encode_bf16s(vec4 values)
+{
+    uvec4 bits = uvec4(tsr_bf16_from_f32(values.x), tsr_bf16_from_f32(values.y), tsr_bf16_from_f32(values.z), tsr_bf16_from_f32(values.w));
+    return bits.xz | bits.yw << 16;
+}
+
+#define ENCODE_HALVES(values, dtype) ((dtype) == TSR_DT_F16 ? encode_f16s(values) : encode_bf16s(values))
 
 #endif

@@ -55,9 +55,11 @@ void store4(uint64_t row, uint first, vec4 value)
     uint64_t at = row + uint64_t(first + gl_SubgroupInvocationID * 4) * bytes_of(Y_DTYPE);
 #if TSR_STORAGE16
     if (Y_DTYPE != TSR_DT_F32) {
-        uvec2 halves = encode_halves(value, Y_DTYPE);
-        if (CAREFUL == 0)
-            store_lane_packets(at, PACKED != 0 ? 8 : 2, halves);
+        uvec2 halves = ENCODE_HALVES(value, Y_DTYPE);
+        if (CAREFUL == 0 && PACKED != 0)
+            store_packet(at, halves);
+        else if (CAREFUL == 0)
+            store_halves(at, halves);
         else
             [[unroll]] for (int i = 0; i < 4; i++)
                 Half(target(row + column(first, i) * p.y_col * 2)).v = uint16_t(halves[i / 2] >> i % 2 * 16);

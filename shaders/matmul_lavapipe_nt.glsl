@@ -113,9 +113,11 @@ void store_unit(uint64_t at, vec4 values)
 {
 #if TSR_FINISHES && TSR_STORAGE16
     if (Y_DTYPE != TSR_DT_F32) {
-        uvec2 halves = encode_halves(values, Y_DTYPE);
-        if (WIDTH == 4)
-            store_lane_packets(at, PAIRS != 0 ? 8 : 2, halves);
+        uvec2 halves = ENCODE_HALVES(values, Y_DTYPE);
+        if (WIDTH == 4 && PAIRS != 0)
+            store_packet(at, halves);
+        else if (WIDTH == 4)
+            store_halves(at, halves);
         else
             Half(target(at)).v = uint16_t(halves.x);
         return;

@@ -44,7 +44,7 @@ vec4 load_vector(uint64_t at, uint i, uint dtype, uint form, float nothing)
 {
     if (dtype == 0)
         return vec4(nothing);
-    return load_operand(at + i * UNIT * bytes_of(dtype), dtype, form);
+    return LOAD_OPERAND(at + i * UNIT * bytes_of(dtype), dtype, form);
 }
 
 void main()
@@ -63,11 +63,11 @@ void main()
 
     uvec2 y[UNITS], pinned = uvec2(0);
     [[unroll]] for (uint i = 0; i < UNITS; i++) {
-        precise vec4 x = load_operand(x_at + i * UNIT * bytes_of(X_DTYPE), X_DTYPE, X_FORM) - row.y;
+        precise vec4 x = LOAD_OPERAND(x_at + i * UNIT * bytes_of(X_DTYPE), X_DTYPE, X_FORM) - row.y;
         x = (x - row.z) * row.x;
         vec4 values = x;
         if (OUTPUT != TSR_NORM_RESULT)
-            values = load_operand(dy_at + i * UNIT * bytes_of(DY_DTYPE), DY_DTYPE, DY_FORM);
+            values = LOAD_OPERAND(dy_at + i * UNIT * bytes_of(DY_DTYPE), DY_DTYPE, DY_FORM);
         if (OUTPUT == TSR_NORM_PRODUCTS)
             values *= x;
         else
@@ -76,7 +76,7 @@ void main()
             values += load_vector(bias_at, i, BIAS_DTYPE, BIAS_FORM, 0.0);
         if (OUTPUT == TSR_NORM_GRADIENT)
             values = (values - incoming - x * slope) * row.x;
-        y[i] = encode(values, Y_DTYPE);
+        y[i] = ENCODE(values, Y_DTYPE);
         pinned ^= y[i];
     }
     if (p.identity[0] != 0) // a second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl
@@ -86,5 +86,5 @@ void main()
     uint lowest = mix(0xffffffffu, at.before, at.own);
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         if (i * LANES + gl_SubgroupInvocationID >= lowest)
-            store_lane_packets(y_at + i * LANES * TSR_PACKET_BYTES, Y_FORM, y[i]);
+            STORE_LANE_PACKETS(y_at + i * LANES * TSR_PACKET_BYTES, Y_FORM, y[i]);
 }

@@ -42,16 +42,19 @@ uint64_t place(uint operand, uint packet, uint dtype)
     return p.base[operand] + uint64_t(packet) * (GROUP * bytes_of(dtype));
 }
 
-vec4 load_floats(uint operand, uint packet, uint dtype)
+void store_state(uint64_t at, vec4 values)
 {
-    return load_operand(place(operand, packet, dtype), dtype, 8);
+    store_packet(at, floatBitsToUint(values.xy));
+    if (GROUP == 4)
+        store_packet(at + 8, floatBitsToUint(values.zw));
 }
 
-void store_elements(uint64_t at, uint dtype, vec4 values)
+void store_parameter(uint64_t at, vec4 values)
 {
-    store_lane_packets(at, 8, encode(values, dtype));
-    if (dtype == TSR_DT_F32 && GROUP == 4)
-        store_lane_packets(at + 8, 8, encode(vec4(values.zw, 0.0, 0.0), dtype));
+    if (PARAMETER_DTYPE == TSR_DT_F32)
+        store_state(at, values);
+    else
+        store_packet(at, ENCODE_HALVES(values, PARAMETER_DTYPE));
 }
 
 void main()
@@ -66,15 +69,15 @@ void main()
     [[unroll]] for (uint u = 0; u < UNITS; u++) {
         uint packet = first + u * LANES;
         if (HAS_MASTER != 0)
-            parameter[u] = load_floats(TSR_OPT_MASTER, packet, TSR_DT_F32);
+            parameter[u] = LOAD_OPERAND(place(TSR_OPT_MASTER, packet, TSR_DT_F32), TSR_DT_F32, 8);
         else
-            parameter[u] = load_floats(TSR_OPT_PARAMETER, packet, PARAMETER_DTYPE);
-        gradient[u] = load_floats(TSR_OPT_GRADIENT, packet, GRADIENT_DTYPE);
+            parameter[u] = LOAD_OPERAND(place(TSR_OPT_PARAMETER, packet, PARAMETER_DTYPE), PARAMETER_DTYPE, 8);
+        gradient[u] = LOAD_OPERAND(place(TSR_OPT_GRADIENT, packet, GRADIENT_DTYPE), GRADIENT_DTYPE, 8);
         state[u] = state2[u] = vec4(0.0);
         if (READS_STATE)
-            state[u] = load_floats(TSR_OPT_STATE, packet, TSR_DT_F32);
+            state[u] = LOAD_OPERAND(place(TSR_OPT_STATE, packet, TSR_DT_F32), TSR_DT_F32, 8);
         if (OPTIMIZER == TSR_OPT_ADAMW)
-            state2[u] = load_floats(TSR_OPT_STATE2, packet, TSR_DT_F32);
+            state2[u] = LOAD_OPERAND(place(TSR_OPT_STATE2, packet, TSR_DT_F32), TSR_DT_F32, 8);
     }
     [[unroll]] for (uint u = 0; u < UNITS; u++)
         [[unroll]] for (uint i = 0; i < GROUP; i++) {
@@ -93,13 +96,13 @@ void main()
     [[unroll]] for (uint u = 0; u < UNITS; u++) {
         uint before = u * LANES;
         if (before + gl_SubgroupInvocationID >= lowest) {
-            store_elements(to + before * TSR_PACKET_BYTES, PARAMETER_DTYPE, parameter[u]);
+            store_parameter(to + before * TSR_PACKET_BYTES, parameter[u]);
             if (HAS_MASTER != 0)
-                store_elements(to_master + before * GROUP * 4, TSR_DT_F32, parameter[u]);
+                store_state(to_master + before * GROUP * 4, parameter[u]);
             if (KEEPS_STATE)
-                store_elements(to_state + before * GROUP * 4, TSR_DT_F32, state[u]);
+                store_state(to_state + before * GROUP * 4, state[u]);
             if (OPTIMIZER == TSR_OPT_ADAMW)
-                store_elements(to_state2 + before * GROUP * 4, TSR_DT_F32, state2[u]);
+                store_state(to_state2 + before * GROUP * 4, state2[u]);
         }
     }
 }

@@ -87,19 +87,19 @@ void main()
         uint row = min(band * ROWS + i / UNITS, p.rows - 1), before = i % UNITS * LANES;
         uint64_t at = a_at + uint64_t(row) * p.a_row + before * step_of(A_DTYPE, A_FORM);
         if (FUNCTION == TSR_PACKETS_MOVE)
-            y[i] = words_of(load_lane_packets(at, 8, A_FORM));
+            y[i] = words_of(LOAD_LANE_PACKETS(at, 8, A_FORM));
         else
-            a[i] = load_operand(at, A_DTYPE, A_FORM);
+            a[i] = LOAD_OPERAND(at, A_DTYPE, A_FORM);
         b[i] = vec4(0.0);
         if (B_DTYPE != 0)
-            b[i] = load_operand(b_at + uint64_t(row) * p.b_row + before * step_of(B_DTYPE, B_FORM), B_DTYPE, B_FORM);
+            b[i] = LOAD_OPERAND(b_at + uint64_t(row) * p.b_row + before * step_of(B_DTYPE, B_FORM), B_DTYPE, B_FORM);
     }
     if (FUNCTION != TSR_PACKETS_MOVE)
         [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++) {
             vec4 values = vec4(0.0);
             [[unroll]] for (uint k = 0; k < GROUP; k++)
                 values[k] = apply(a[i][k], b[i][k]);
-            y[i] = encode(values, Y_DTYPE);
+            y[i] = ENCODE(values, Y_DTYPE);
         }
 
     // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
@@ -121,6 +121,6 @@ void main()
     [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++) {
         uint before = i % UNITS * LANES;
         if (before + gl_SubgroupInvocationID >= lowest[i / UNITS])
-            store_lane_packets(y_row[i / UNITS] + before * TSR_PACKET_BYTES, Y_FORM, y[i]);
+            STORE_LANE_PACKETS(y_row[i / UNITS] + before * TSR_PACKET_BYTES, Y_FORM, y[i]);
     }
 }

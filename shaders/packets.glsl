@@ -16,59 +16,94 @@ uvec2 words_of(uint64_t packet)
     return uvec2(uint(packet >> p.identity[0]), uint(packet >> 32));
 }
 
-uint load_word(uint64_t at, uint alignment)
+// The alignments and dtypes of what follows are specialization constants. What they leave out would be left out only after the driver
+// had made a copy of the function for each call, if they were arguments: hence functions for each, and macros that choose one.
+
+uint load_halves(uint64_t at)
 {
 #if TSR_STORAGE16
-    if (alignment == 2)
-        return uint(Half(at).v) | uint(Half(at + 2).v) << 16;
+    return uint(Half(at).v) | uint(Half(at + 2).v) << 16;
+#else
+    return 0; // never: such devices take no alignment of 2
 #endif
-    return Word(at).v;
 }
 
-uint64_t load_packet(uint64_t at, uint alignment)
-{
-    if (alignment == 8)
-        return Packet(at).v;
-    if (alignment == 4)
-        return packUint2x32(Word2(at).v);
-    return packUint2x32(uvec2(load_word(at, alignment), load_word(at + 4, alignment)));
-}
-
-// Words and packets by lane, `step` bytes apart.
-uint load_lane_words(uint64_t at, uint alignment)
+// Words by lane.
+uint load_lane_words4(uint64_t at)
 {
     uint word = 0;
     [[unroll]] for (uint e = 0; e < LANES; e++)
-        word = mix(word, load_word(at + e * 4, alignment), gl_SubgroupInvocationID == e);
+        word = mix(word, Word(at + e * 4).v, gl_SubgroupInvocationID == e);
     return word;
 }
 
-uint64_t load_lane_packets(uint64_t at, uint step, uint alignment)
+uint load_lane_words2(uint64_t at)
+{
+    uint word = 0;
+    [[unroll]] for (uint e = 0; e < LANES; e++)
+        word = mix(word, load_halves(at + e * 4), gl_SubgroupInvocationID == e);
+    return word;
+}
+
+#define LOAD_LANE_WORDS(at, alignment) ((alignment) == 2 ? load_lane_words2(at) : load_lane_words4(at))
+
+// Packets by lane, `step` bytes apart.
+uint64_t load_lane_packets8(uint64_t at, uint step)
 {
     uint64_t packet = uint64_t(0);
     [[unroll]] for (uint e = 0; e < LANES; e++)
-        packet = mix(packet, load_packet(at + e * step, alignment), gl_SubgroupInvocationID == e);
+        packet = mix(packet, Packet(at + e * step).v, gl_SubgroupInvocationID == e);
     return packet;
 }
 
-// Each lane stores its packet.
-void store_lane_packets(uint64_t at, uint alignment, uvec2 words)
+uint64_t load_lane_packets4(uint64_t at, uint step)
 {
-    if (alignment == 8) {
-        store_packet(at, words);
-        return;
+    uint64_t packet = uint64_t(0);
+    [[unroll]] for (uint e = 0; e < LANES; e++)
+        packet = mix(packet, packUint2x32(Word2(at + e * step).v), gl_SubgroupInvocationID == e);
+    return packet;
+}
+
+uint64_t load_lane_packets2(uint64_t at, uint step)
+{
+    uint64_t packet = uint64_t(0);
+    [[unroll]] for (uint e = 0; e < LANES; e++) {
+        uint64_t from = at + e * step;
+        packet = mix(packet, packUint2x32(uvec2(load_halves(from), load_halves(from + 4))), gl_SubgroupInvocationID == e);
     }
-#if TSR_STORAGE16
-    if (alignment == 2) {
-        Half(target(at)).v = uint16_t(words.x);
-        Half(target(at + 2)).v = uint16_t(words.x >> 16);
-        Half(target(at + 4)).v = uint16_t(words.y);
-        Half(target(at + 6)).v = uint16_t(words.y >> 16);
-        return;
-    }
-#endif
+    return packet;
+}
+
+#define LOAD_LANE_PACKETS(at, step, alignment)                                                     \
+    ((alignment) == 8   ? load_lane_packets8(at, step)                                             \
+     : (alignment) == 4 ? load_lane_packets4(at, step)                                             \
+                        : load_lane_packets2(at, step))
+
+// Each lane stores its packet.
+void store_words(uint64_t at, uvec2 words)
+{
     Word(target(at)).v = words.x;
     Word(target(at + 4)).v = words.y;
 }
+
+void store_halves(uint64_t at, uvec2 words)
+{
+#if TSR_STORAGE16
+    Half(target(at)).v = uint16_t(words.x);
+    Half(target(at + 2)).v = uint16_t(words.x >> 16);
+    Half(target(at + 4)).v = uint16_t(words.y);
+    Half(target(at + 6)).v = uint16_t(words.y >> 16);
+#endif
+}
+
+#define STORE_LANE_PACKETS(at, alignment, words)                                                   \
+    {                                                                                              \
+        if ((alignment) == 8)                                                                      \
+            store_packet(at, words);                                                               \
+        else if ((alignment) == 4)                                                                 \
+            store_words(at, words);                                                                \
+        else                                                                                       \
+            store_halves(at, words);                                                               \
+    }
 
 #endif

@@ -6,53 +6,40 @@
 #include "lavapipe_halves.glsl"
 #include "packets.glsl"
 
-float decode_bits(uint bits, uint dtype)
+float decode_f16(uint bits)
 {
-    if (dtype == TSR_DT_F32)
-        return uintBitsToFloat(bits);
-    if (dtype == TSR_DT_BF16)
-        return tsr_f32_from_bf16(bits);
     return EXACT ? uintBitsToFloat(tsr_widen_f16(bits)) : tsr_f32_from_f16(bits);
 }
 
-vec4 decode2(uint word, uint dtype)
+vec4 decode_f16s(uvec2 words)
 {
-    return vec4(decode_bits(word & 0xffff, dtype), decode_bits(word >> 16, dtype), 0.0, 0.0);
+    return vec4(decode_f16(words.x & 0xffff), decode_f16(words.x >> 16), decode_f16(words.y & 0xffff), decode_f16(words.y >> 16));
 }
 
-vec4 decode4(uint64_t packet, uint dtype)
+vec4 decode_bf16s(uvec2 words)
 {
-    uvec2 words = words_of(packet);
-    return vec4(decode2(words.x, dtype).xy, decode2(words.y, dtype).xy);
+    return vec4(tsr_f32_from_bf16(words.x & 0xffff), tsr_f32_from_bf16(words.x >> 16), tsr_f32_from_bf16(words.y & 0xffff),
+                tsr_f32_from_bf16(words.y >> 16));
 }
 
 float load_element(uint64_t at, uint dtype)
 {
     if (dtype == TSR_DT_F32)
         return Float(at).v;
-    uint word = Word(at & ~uint64_t(3)).v;
-    return decode_bits(word >> (uint(at) & 2) * 8 & 0xffff, dtype);
+    uint word = Word(at & ~uint64_t(3)).v >> (uint(at) & 2) * 8 & 0xffff;
+    return dtype == TSR_DT_F16 ? decode_f16(word) : tsr_f32_from_bf16(word);
 }
 
-// Of GROUP elements a lane, lanes one after another.
-vec4 load_operand(uint64_t at, uint dtype, uint form)
-{
-    if (form == TSR_PACKETS_ONE)
-        return vec4(load_element(at, dtype));
-    if (dtype != TSR_DT_F32)
-        return GROUP == 4 ? decode4(load_lane_packets(at, 8, form), dtype)
-                          : decode2(load_lane_words(at, form), dtype);
-    vec2 low = uintBitsToFloat(words_of(load_lane_packets(at, GROUP * 4, form)));
-    if (GROUP == 2)
-        return vec4(low, 0.0, 0.0);
-    return vec4(low, uintBitsToFloat(words_of(load_lane_packets(at + 8, 16, form))));
-}
+// Of GROUP elements a lane, lanes one after another; dtypes and forms are constants, as in packets.glsl.
+#define LOAD_HALVES(at, form) (GROUP == 4 ? words_of(LOAD_LANE_PACKETS(at, 8, form)) : uvec2(LOAD_LANE_WORDS(at, form), 0))
+#define LOAD_OPERAND(at, dtype, form)                                                              \
+    ((form) == TSR_PACKETS_ONE ? vec4(load_element(at, dtype))                                     \
+     : (dtype) == TSR_DT_F16   ? decode_f16s(LOAD_HALVES(at, form))                                \
+     : (dtype) == TSR_DT_BF16  ? decode_bf16s(LOAD_HALVES(at, form))                               \
+     : GROUP == 2              ? vec4(uintBitsToFloat(words_of(LOAD_LANE_PACKETS(at, 8, form))), 0.0, 0.0)    \
+                               : uintBitsToFloat(uvec4(words_of(LOAD_LANE_PACKETS(at, 16, form)),  \
+                                                       words_of(LOAD_LANE_PACKETS((at) + 8, 16, form)))))
 
-uvec2 encode(vec4 values, uint dtype)
-{
-    if (dtype == TSR_DT_F32)
-        return floatBitsToUint(values.xy);
-    return encode_halves(values, dtype);
-}
+#define ENCODE(values, dtype) ((dtype) == TSR_DT_F32 ? floatBitsToUint((values).xy) : ENCODE_HALVES(values, dtype))
 
 #endif

@@ -44,10 +44,10 @@ void main()
 
     vec4 a[UNITS], b[UNITS];
     [[unroll]] for (uint i = 0; i < UNITS; i++) {
-        a[i] = load_operand(a_at + i * LANES * GROUP * bytes_of(A_DTYPE), A_DTYPE, A_FORM);
+        a[i] = LOAD_OPERAND(a_at + i * LANES * GROUP * bytes_of(A_DTYPE), A_DTYPE, A_FORM);
         b[i] = vec4(0.0);
         if (GRADIENT)
-            b[i] = load_operand(b_at + i * LANES * GROUP * bytes_of(B_DTYPE), B_DTYPE, B_FORM);
+            b[i] = LOAD_OPERAND(b_at + i * LANES * GROUP * bytes_of(B_DTYPE), B_DTYPE, B_FORM);
     }
     uint beyond = floatBitsToUint(row.w) - (at.first + gl_SubgroupInvocationID) * GROUP;
     uvec2 y[UNITS];
@@ -55,7 +55,7 @@ void main()
         vec4 values = vec4(0.0);
         [[unroll]] for (uint k = 0; k < GROUP; k++)
             values[k] = softmax_result(a[i][k], b[i][k], row, beyond - (i * LANES * GROUP + k));
-        y[i] = encode(values, Y_DTYPE);
+        y[i] = ENCODE(values, Y_DTYPE);
     }
 
     // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
@@ -70,5 +70,5 @@ void main()
     uint lowest = mix(0xffffffffu, at.before, at.own);
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         if (i * LANES + gl_SubgroupInvocationID >= lowest)
-            store_lane_packets(y_at + i * LANES * TSR_PACKET_BYTES, Y_FORM, y[i]);
+            STORE_LANE_PACKETS(y_at + i * LANES * TSR_PACKET_BYTES, Y_FORM, y[i]);
 }

@@ -54,10 +54,10 @@ void main()
     precise float sum = 0.0;
     [[unroll]] for (uint i = 0; i < UNITS; i++) {
         uint start = i * UNIT - mix(0, overlap, i >= HALF);
-        a[i] = load_operand(a_at + start * bytes_of(A_DTYPE), A_DTYPE, A_FORM);
+        a[i] = LOAD_OPERAND(a_at + start * bytes_of(A_DTYPE), A_DTYPE, A_FORM);
         b[i] = vec4(0.0);
         if (GRADIENT)
-            b[i] = load_operand(b_at + start * bytes_of(B_DTYPE), B_DTYPE, B_FORM);
+            b[i] = LOAD_OPERAND(b_at + start * bytes_of(B_DTYPE), B_DTYPE, B_FORM);
         [[unroll]] for (uint k = 0; k < GROUP; k++) {
             if (!GRADIENT)
                 largest = max(largest, a[i][k]);
@@ -85,7 +85,7 @@ void main()
         vec4 values = vec4(0.0);
         [[unroll]] for (uint k = 0; k < GROUP; k++)
             values[k] = softmax_scaled(a[i][k], b[i][k], scale);
-        y[i] = encode(values, Y_DTYPE);
+        y[i] = ENCODE(values, Y_DTYPE);
         pinned ^= y[i];
     }
     if (p.identity[0] != 0) // a second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl
@@ -95,5 +95,5 @@ void main()
     uint lowest = mix(LANES, 0, number < p.rows); // before the first branch, as everything that comes from the push constants
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         if (gl_SubgroupInvocationID >= lowest)
-            store_lane_packets(y_at + (i * UNIT - mix(0, overlap, i >= HALF)) * bytes_of(Y_DTYPE), Y_FORM, y[i]);
+            STORE_LANE_PACKETS(y_at + (i * UNIT - mix(0, overlap, i >= HALF)) * bytes_of(Y_DTYPE), Y_FORM, y[i]);
 }

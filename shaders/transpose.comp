@@ -51,7 +51,7 @@ void main()
 
     uint64_t packets[COLUMNS];
     [[unroll]] for (uint c = 0; c < COLUMNS; c++)
-        packets[c] = load_lane_packets(p.x + (column + c) * p.x_column + uint64_t(row) * SIZE, 8, X_FORM);
+        packets[c] = LOAD_LANE_PACKETS(p.x + (column + c) * p.x_column + uint64_t(row) * SIZE, 8, X_FORM);
     uvec2 out_packets[COLUMNS];
     [[unroll]] for (uint i = 0; i < COLUMNS; i++)
         out_packets[i] = gather(packets, i % (COLUMNS / GROUP) * GROUP, i / (COLUMNS / GROUP));
@@ -69,6 +69,6 @@ void main()
     [[unroll]] for (uint k = 0; k < GROUP; k++)
         y_row[k] = y + k * uint64_t(p.y_row);
     [[unroll]] for (uint i = 0; i < COLUMNS; i++)
-        store_lane_packets(y_row[i / (COLUMNS / GROUP)] + i % (COLUMNS / GROUP) * TSR_PACKET_BYTES, Y_FORM,
+        STORE_LANE_PACKETS(y_row[i / (COLUMNS / GROUP)] + i % (COLUMNS / GROUP) * TSR_PACKET_BYTES, Y_FORM,
                            out_packets[i]);
 }
