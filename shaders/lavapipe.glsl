@@ -148,16 +148,12 @@ float after(float value, uint touched)
 #define LOAD_LANES(dtype, lanes) LOAD_FLOATS(lanes)
 #endif
 
-float load_lanes_at(uint64_t line, uint64_t at0, uint64_t at4, uint64_t at8, uint64_t at12, uint dtype, uint lanes)
-{
-    LOAD_LANES(dtype, lanes)
-}
-
 // Element by lane, from `from` bytes behind `line`, a constant.
 float load_lanes(uint64_t line, uint from, uint dtype, uint lanes)
 {
     uint quarter = 4 * bytes_of(dtype);
-    return load_lanes_at(line, from, from + quarter, from + 2 * quarter, from + 3 * quarter, dtype, lanes);
+    uint64_t at0 = from, at4 = from + quarter, at8 = from + 2 * quarter, at12 = from + 3 * quarter;
+    LOAD_LANES(dtype, lanes)
 }
 
 // The same for elements first … first + lanes − 1 of a line of `count`: lanes past its end repeat the last element.

@@ -202,13 +202,14 @@ void main()
 #endif
     }
 
-    // Adds the lanes of all sums in one fixed tree. Each round halves the number of vectors: a lane keeps one sum of a pair
-    // and gives the other to its partner. In the end lane l of c[FIRST + q] holds sum q · LANES + l.
+    // Adds the lanes of all sums in one fixed tree. Each level has half as many vectors as the one before: a lane keeps one sum of a
+    // pair and gives the other to its partner. In the end lane l of c[FIRST + q] holds sum q · LANES + l.
     vec4 result[ROUNDS];
     [[unroll]] for (int e = 0; e < SUMS - SUMS / LANES; e++) {
         int level = e < SUMS / 2 ? 1 : e < SUMS / 4 * 3 ? 2 : e < SUMS / 8 * 7 ? 3 : 4;
-        int number = e - SUMS + 2 * (SUMS >> level); // in its round
-        // What is made of sums that only fill up is what the first of them make, which costs nothing.
+        int number = e - SUMS + 2 * (SUMS >> level); // in its level
+        // What is made only of sums that fill up is made of the vector's first ones instead, again: that costs nothing, where zeros would be
+        // found out level by level, a round of the driver's each.
         bool fills = number / (WIDTH * LANES >> level) * LANES + (number << level) % LANES >= UNITS;
         int from = e - mix(0, number % (LANES >> level), fills);
         int q = SUMS + e - FIRST, distance = 1 << level - 1;

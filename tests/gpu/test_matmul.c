@@ -162,7 +162,8 @@ START_TEST(long_stretches)
 }
 END_TEST
 
-/* Enough rows for Mesa's CPU driver to widen b beforehand, and enough columns for a. */
+/* Enough rows for Mesa's CPU driver to widen b beforehand, and enough columns for a, but where both
+ * are bf16. */
 START_TEST(bf16_widened)
 {
     gpu_random random = {34};
@@ -170,6 +171,8 @@ START_TEST(bf16_widened)
 
     c.transpose_b = c.views = true;
     c.a = c.b = c.y = TSR_BF16;
+    run_case(&random, &c);
+    c.a = TSR_F16;
     run_case(&random, &c);
     c.a = TSR_F32;
     c.n = 40;
