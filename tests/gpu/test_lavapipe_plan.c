@@ -353,7 +353,7 @@ static const struct {
     {64, 256, 1024, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
     {1024, 1024, 1024, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
     {1024, 1024, 1024, TSR_BF16, 4, 4, 64, TSR__LAVAPIPE_NT},
-    {1024, 1024, 1024, TSR_F16, 6, 4, 64, TSR__LAVAPIPE_NT},
+    {1024, 1024, 1024, TSR_F16, 4, 4, 64, TSR__LAVAPIPE_NT},
     {25, 4096, 4096, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
     /* Few rows, in tiles that waste least. */
     {24, 4096, 4096, TSR_F32, 8, 4, 128, TSR__LAVAPIPE_NT},

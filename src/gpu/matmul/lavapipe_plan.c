@@ -101,8 +101,8 @@ static bool is_deep(const tsr__lavapipe_product *p)
            p->k / step_size(p) >= 4 * longest_stretch(p);
 }
 
-/* Small tiles leave a cache of instructions room for more steps; large ones load and convert less
- * for each product. Up to six rows of four keep their sums in registers. */
+/* Small tiles leave a cache of instructions room for more steps; large ones load less for each
+ * product. Up to six rows of four keep their sums in registers. */
 static tile nt_tile(const tsr__lavapipe_product *p)
 {
     uint32_t longest = longest_stretch(p);
@@ -113,7 +113,7 @@ static tile nt_tile(const tsr__lavapipe_product *p)
     if (p->m <= 4)
         return (tile){4, thin ? 8 : 4};
     if (longest == 64)
-        return (tile){p->b_dtype == TSR_F16 ? 6 : 4, 4};
+        return (tile){4, 4};
     if (thin || longest == 128)
         return (tile){tsr__div_up_u32(p->m, 6) * 6 < tsr__div_up_u32(p->m, 8) * 8 ? 6 : 8, 4};
     return (tile){8, 4};
