@@ -112,40 +112,31 @@ float after(float value, uint touched)
 // are lanes. A function for each constant dtype has but one of these branches when constants are folded, before the driver sees it. The
 // first element is every lane's until the others come, which is one selection less. Addresses are the line and one number, in which the
 // driver has least to tidy up.
-#define LOAD_FLOATS(lanes)                                                                         \
-    vec4 four = Float4(line + at0).v;                                                              \
-    float value = TAKE_THREE(four.x, four, 0);                                                     \
+#define TAKE_LANES(type, type4, reference4, lanes)                                                 \
+    type4 four = reference4(line + at0).v;                                                         \
+    type value = TAKE_THREE(four.x, four, 0);                                                      \
     if (lanes > 4) {                                                                               \
-        four = Float4(line + at4).v;                                                               \
+        four = reference4(line + at4).v;                                                           \
         value = TAKE_FOUR(value, four, 4);                                                         \
     }                                                                                              \
     if (lanes > 8) {                                                                               \
-        four = Float4(line + at8).v;                                                               \
+        four = reference4(line + at8).v;                                                           \
         value = TAKE_FOUR(value, four, 8);                                                         \
-        four = Float4(line + at12).v;                                                              \
+        four = reference4(line + at12).v;                                                          \
         value = TAKE_FOUR(value, four, 12);                                                        \
-    }                                                                                              \
-    return value;
+    }
 #if TSR_STORAGE16
 #define LOAD_LANES(dtype, lanes)                                                                   \
     if (dtype == TSR_DT_F32) {                                                                     \
-        LOAD_FLOATS(lanes)                                                                         \
+        TAKE_LANES(float, vec4, Float4, lanes)                                                     \
+        return value;                                                                              \
     }                                                                                              \
-    u16vec4 four = Half4(line + at0).v;                                                            \
-    uint16_t bits = TAKE_THREE(four.x, four, 0);                                                   \
-    if (lanes > 4) {                                                                               \
-        four = Half4(line + at4).v;                                                                \
-        bits = TAKE_FOUR(bits, four, 4);                                                           \
-    }                                                                                              \
-    if (lanes > 8) {                                                                               \
-        four = Half4(line + at8).v;                                                                \
-        bits = TAKE_FOUR(bits, four, 8);                                                           \
-        four = Half4(line + at12).v;                                                               \
-        bits = TAKE_FOUR(bits, four, 12);                                                          \
-    }                                                                                              \
-    return dtype == TSR_DT_F16 ? unpackHalf2x16(uint(bits)).x : uintBitsToFloat(uint(bits) << 16);
+    TAKE_LANES(uint16_t, u16vec4, Half4, lanes)                                                    \
+    return dtype == TSR_DT_F16 ? unpackHalf2x16(uint(value)).x : uintBitsToFloat(uint(value) << 16);
 #else
-#define LOAD_LANES(dtype, lanes) LOAD_FLOATS(lanes)
+#define LOAD_LANES(dtype, lanes)                                                                   \
+    TAKE_LANES(float, vec4, Float4, lanes)                                                         \
+    return value;
 #endif
 
 // Element by lane, from `from` bytes behind `line`, a constant.
