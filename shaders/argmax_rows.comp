@@ -24,7 +24,7 @@ float load(uint64_t line, uint step)
 {
     if (CAREFUL != 0 && step + 1 == STEPS)
         return load_lanes_careful(line, X_DTYPE, step * LANES, p.count, LANES);
-    return load_lanes(line, step * LANES * bytes_of(X_DTYPE), X_DTYPE, LANES);
+    return load_lanes(line, step * LANES * BYTES_OF(X_DTYPE), X_DTYPE, LANES);
 }
 
 void main()

@@ -21,7 +21,7 @@ void main()
     place at = find_block(WORKGROUP / LANES);
     uint part = uniform_index(gl_WorkGroupID.y);
     uint first = min(at.block * (UNITS * LANES), p.rows - UNITS * LANES);
-    uint64_t x = p.x + uint64_t(at.plane) * p.x_plane + first * bytes_of(X_DTYPE);
+    uint64_t x = p.x + uint64_t(at.plane) * p.x_plane + first * BYTES_OF(X_DTYPE);
 
     float folded[HELD * UNITS];
     [[unroll]] for (uint e = 0; e < HELD * UNITS; e++)
@@ -31,7 +31,7 @@ void main()
         bool careful = CAREFUL != 0 && i / HELD + 1 == STEPS;
         uint64_t line = x + uint64_t(careful ? min(row, p.count - 1) : row) * p.step;
         [[unroll]] for (uint u = 0; u < UNITS; u++) {
-            float value = load_lanes(line, u * LANES * bytes_of(X_DTYPE), X_DTYPE, LANES);
+            float value = load_lanes(line, u * LANES * BYTES_OF(X_DTYPE), X_DTYPE, LANES);
             uint e = i % HELD * UNITS + u;
             folded[e] = combine(folded[e], careful ? mix(identity(), value, row < p.count) : value);
         }

@@ -22,7 +22,7 @@ float load(uint64_t line, uint step, uint q)
         float value = load_lanes_careful(line, X_DTYPE, first, p.count, LANES);
         return mix(identity(), value, first + gl_SubgroupInvocationID < p.count);
     }
-    return load_lanes(line, first * bytes_of(X_DTYPE), X_DTYPE, LANES);
+    return load_lanes(line, first * BYTES_OF(X_DTYPE), X_DTYPE, LANES);
 }
 
 float load_y(uint64_t at)

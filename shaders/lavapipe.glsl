@@ -41,7 +41,9 @@ layout(buffer_reference, std430, buffer_reference_align = 2) TSR_MEMORY buffer H
 uint uniform_index(uint x)
 {
     uint result = DIGIT(0) | DIGIT(1) | DIGIT(2) | DIGIT(3);
-#if TSR_INDEX_BITS > 4 * TSR_IDENTITY_BITS
+#if TSR_INDEX_BITS > 6 * TSR_IDENTITY_BITS
+#error more digits than these
+#elif TSR_INDEX_BITS > 4 * TSR_IDENTITY_BITS
     result |= DIGIT(4) | DIGIT(5);
 #endif
     return result;
@@ -63,26 +65,16 @@ uint lavapipe_tile(uint group, uint team, uint count, out bool own)
     return tile;
 }
 
-uint bytes_of(uint dtype)
-{
-    return dtype == TSR_DT_F32 ? 4 : 2;
-}
+// What a constant leaves out is left out before the driver sees the shader, but not what an argument does: macros, so that dtypes and
+// alignments are constants wherever they are named.
+#define BYTES_OF(dtype) ((dtype) == TSR_DT_F32 ? 4u : 2u)
 
 #if TSR_STORAGE16
-float decode(uint16_t bits, uint dtype)
-{
-    return dtype == TSR_DT_F16 ? unpackHalf2x16(uint(bits)).x : uintBitsToFloat(uint(bits) << 16);
-}
+#define DECODE(bits, dtype) ((dtype) == TSR_DT_F16 ? unpackHalf2x16(uint(bits)).x : uintBitsToFloat(uint(bits) << 16))
+#define LOAD_ONE(at, dtype) ((dtype) == TSR_DT_F32 ? Float(at).v : DECODE(Half(at).v, dtype))
+#else
+#define LOAD_ONE(at, dtype) Float(at).v
 #endif
-
-float load_one(uint64_t at, uint dtype)
-{
-#if TSR_STORAGE16
-    if (dtype != TSR_DT_F32)
-        return decode(Half(at).v, dtype);
-#endif
-    return Float(at).v;
-}
 
 // Reads a word of every line of cache, to have `bytes` bytes from there on in the caches when they are needed: for the next tile's,
 // while this one's arithmetic goes on. What comes of it has to be used, by after().
@@ -132,7 +124,7 @@ float after(float value, uint touched)
         return value;                                                                              \
     }                                                                                              \
     TAKE_LANES(uint16_t, u16vec4, Half4, lanes)                                                    \
-    return dtype == TSR_DT_F16 ? unpackHalf2x16(uint(value)).x : uintBitsToFloat(uint(value) << 16);
+    return DECODE(value, dtype);
 #else
 #define LOAD_LANES(dtype, lanes)                                                                   \
     TAKE_LANES(float, vec4, Float4, lanes)                                                         \
@@ -142,7 +134,7 @@ float after(float value, uint touched)
 // Element by lane, from `from` bytes behind `line`, a constant.
 float load_lanes(uint64_t line, uint from, uint dtype, uint lanes)
 {
-    uint quarter = 4 * bytes_of(dtype);
+    uint quarter = 4 * BYTES_OF(dtype);
     uint64_t at0 = from, at4 = from + quarter, at8 = from + 2 * quarter, at12 = from + 3 * quarter;
     LOAD_LANES(dtype, lanes)
 }
@@ -150,9 +142,9 @@ float load_lanes(uint64_t line, uint from, uint dtype, uint lanes)
 // The same for elements first … first + lanes − 1 of a line of `count`: lanes past its end repeat the last element.
 float load_lanes_careful(uint64_t line, uint dtype, uint first, uint count, uint lanes)
 {
-    float value = load_one(line + uint64_t(min(first, count - 1)) * bytes_of(dtype), dtype);
+    float value = LOAD_ONE(line + uint64_t(min(first, count - 1)) * BYTES_OF(dtype), dtype);
     [[unroll]] for (uint e = 1; e < lanes; e++)
-        value = mix(value, load_one(line + uint64_t(min(first + e, count - 1)) * bytes_of(dtype), dtype),
+        value = mix(value, LOAD_ONE(line + uint64_t(min(first + e, count - 1)) * BYTES_OF(dtype), dtype),
                     gl_SubgroupInvocationID == e);
     return value;
 }
@@ -165,7 +157,7 @@ vec4 load_lanes4(uint64_t at, uint dtype, uint lanes)
         u16vec4 bits = u16vec4(0);
         [[unroll]] for (uint e = 0; e < lanes; e++)
             bits = mix(bits, Half4(at + e * 8).v, bvec4(gl_SubgroupInvocationID == e));
-        return vec4(decode(bits.x, dtype), decode(bits.y, dtype), decode(bits.z, dtype), decode(bits.w, dtype));
+        return vec4(DECODE(bits.x, dtype), DECODE(bits.y, dtype), DECODE(bits.z, dtype), DECODE(bits.w, dtype));
     }
 #endif
     vec4 value = vec4(0.0);

@@ -16,7 +16,7 @@ uint encode_f16(float value)
     return (bits >> 16 & 0x8000u) | result;
 }
 
-// Not loops, which would take the driver a round over the shader; the dtype is a constant, as in packets.glsl.
+// Not loops, which would take the driver a round over the shader; the dtype is a constant, as in lavapipe.glsl.
 uvec2 encode_f16s(vec4 values)
 {
     uvec4 bits = uvec4(encode_f16(values.x), encode_f16(values.y), encode_f16(values.z), encode_f16(values.w));

@@ -41,8 +41,8 @@ layout(constant_id = 10) const uint PARTS = 0;  // 1: a is not longer than one t
 layout(constant_id = 12) const uint PAIRS = 0;  // 1: y's columns of even numbers start at multiples of 8 bytes
 
 const uint TEAM = WORKGROUP / LANES;
-const uint A_BYTES = A_DTYPE == TSR_DT_F32 ? 4 : 2;
-const uint B_BYTES = B_DTYPE == TSR_DT_F32 ? 4 : 2;
+const uint A_BYTES = BYTES_OF(A_DTYPE);
+const uint B_BYTES = BYTES_OF(B_DTYPE);
 // Steps that are a loop in the loop: a level more, and the sums are variables when that is unrolled, not elements of an array any more.
 const int GROUP = STEPS < 2 ? STEPS : 2;
 

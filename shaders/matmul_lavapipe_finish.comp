@@ -43,16 +43,16 @@ uint64_t column(uint first, int i)
 vec4 load4(uint64_t row, uint first, uint stride, uint dtype)
 {
     if (CAREFUL == 0)
-        return load_lanes4(row + uint64_t(first) * bytes_of(dtype), dtype, LANES);
+        return load_lanes4(row + uint64_t(first) * BYTES_OF(dtype), dtype, LANES);
     vec4 value;
     [[unroll]] for (int i = 0; i < 4; i++)
-        value[i] = load_one(row + column(first, i) * stride * bytes_of(dtype), dtype);
+        value[i] = LOAD_ONE(row + column(first, i) * stride * BYTES_OF(dtype), dtype);
     return value;
 }
 
 void store4(uint64_t row, uint first, vec4 value)
 {
-    uint64_t at = row + uint64_t(first + gl_SubgroupInvocationID * 4) * bytes_of(Y_DTYPE);
+    uint64_t at = row + uint64_t(first + gl_SubgroupInvocationID * 4) * BYTES_OF(Y_DTYPE);
 #if TSR_STORAGE16
     if (Y_DTYPE != TSR_DT_F32) {
         uvec2 halves = ENCODE_HALVES(value, Y_DTYPE);
@@ -88,7 +88,7 @@ void main()
     vec4 sums[ROWS], old[ROWS], bias[ROWS];
     [[unroll]] for (int i = 0; i < ROWS; i++) {
         uint64_t row = min(row0 + i, p.m - 1);
-        y_row[i] = p.y + (batch * p.y_batch + row * p.y_row) * bytes_of(Y_DTYPE);
+        y_row[i] = p.y + (batch * p.y_batch + row * p.y_row) * BYTES_OF(Y_DTYPE);
         uint64_t sums_row = p.sums + (batch * p.sums_batch + row * p.sums_row) * 4;
         sums[i] = load4(sums_row, col0, 1, TSR_DT_F32);
         [[unroll]] for (int part = 1; part < PARTS; part++)
@@ -98,7 +98,7 @@ void main()
         if ((MODE & TSR_MM_ACCUMULATE) != 0)
             old[i] = load4(y_row[i], col0, p.y_col, Y_DTYPE);
         if ((MODE & TSR_MM_BIAS) != 0)
-            bias[i] = load4(p.bias + (batch * p.bias_batch + row * p.bias_row) * bytes_of(BIAS_DTYPE), col0, p.bias_col, BIAS_DTYPE);
+            bias[i] = load4(p.bias + (batch * p.bias_batch + row * p.bias_row) * BYTES_OF(BIAS_DTYPE), col0, p.bias_col, BIAS_DTYPE);
     }
     [[unroll]] for (int i = 0; i < ROWS; i++) {
         vec4 value = p.alpha * sums[i];

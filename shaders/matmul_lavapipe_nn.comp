@@ -16,17 +16,6 @@ void exchange(inout float low, inout float high, uint distance)
     high = mix(other, high, upper);
 }
 
-float load_a(uint64_t at)
-{
-#if TSR_STORAGE16
-    if (A_DTYPE == TSR_DT_F16)
-        return unpackHalf2x16(uint(Half(at).v)).x;
-    if (A_DTYPE == TSR_DT_BF16)
-        return uintBitsToFloat(uint(Half(at).v) << 16);
-#endif
-    return Float(at).v;
-}
-
 float load_b(uint64_t line, uint64_t at0, uint64_t at4, uint64_t at8, uint64_t at12)
 {
     LOAD_LANES(B_DTYPE, LANES)
@@ -85,7 +74,7 @@ void main()
                     b[j] = mix(0.0, b[j], counts);
             }
             [[unroll]] for (int i = 0; i < TM; i++) {
-                float a = load_a(a_row[i] + a_step);
+                float a = LOAD_ONE(a_row[i] + a_step, A_DTYPE);
                 if (SKIPS != 0)
                     a = mix(0.0, a, counts);
                 [[unroll]] for (int j = 0; j < TN; j++)

@@ -92,16 +92,16 @@ layout(constant_id = 13) const uint MODE = 0; // TSR_MM_…: bias, dtypes, activ
 
 const uint Y_DTYPE = MODE >> TSR_MM_Y_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
 const uint BIAS_DTYPE = MODE >> TSR_MM_BIAS_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
-const uint Y_BYTES = Y_DTYPE == TSR_DT_F32 ? 4 : 2;
+const uint Y_BYTES = BYTES_OF(Y_DTYPE);
 const uint ACTIVATION = MODE >> TSR_MM_ACTIVATION_SHIFT & TSR_MM_FIELD_MASK;
 
 vec4 load_bias(uint col)
 {
-    uint64_t at = p.bias + uint64_t(col) * bytes_of(BIAS_DTYPE);
+    uint64_t at = p.bias + uint64_t(col) * BYTES_OF(BIAS_DTYPE);
 #if TSR_STORAGE16
     if (BIAS_DTYPE != TSR_DT_F32) {
         u16vec4 bits = WIDTH == 4 ? Half4(at).v : u16vec4(Half(at).v);
-        return vec4(decode(bits.x, BIAS_DTYPE), decode(bits.y, BIAS_DTYPE), decode(bits.z, BIAS_DTYPE), decode(bits.w, BIAS_DTYPE));
+        return vec4(DECODE(bits.x, BIAS_DTYPE), DECODE(bits.y, BIAS_DTYPE), DECODE(bits.z, BIAS_DTYPE), DECODE(bits.w, BIAS_DTYPE));
     }
 #endif
     return WIDTH == 4 ? Float4(at).v : vec4(Float(at).v);

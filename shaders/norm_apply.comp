@@ -44,7 +44,7 @@ vec4 load_vector(uint64_t at, uint i, uint dtype, uint form, float nothing)
 {
     if (dtype == 0)
         return vec4(nothing);
-    return LOAD_OPERAND(at + i * UNIT * bytes_of(dtype), dtype, form);
+    return LOAD_OPERAND(at + i * UNIT * BYTES_OF(dtype), dtype, form);
 }
 
 void main()
@@ -57,17 +57,17 @@ void main()
         incoming = Float(p.slopes + at.row * TSR_NORM_SLOPES_BYTES).v;
         slope = Float(p.slopes + at.row * TSR_NORM_SLOPES_BYTES + 4).v;
     }
-    uint64_t x_at = p.x + uint64_t(at.row) * p.x_row + first * bytes_of(X_DTYPE);
-    uint64_t dy_at = p.dy + uint64_t(at.row) * p.dy_row + first * bytes_of(DY_DTYPE);
-    uint64_t weight_at = p.weight + first * bytes_of(WEIGHT_DTYPE), bias_at = p.bias + first * bytes_of(BIAS_DTYPE);
+    uint64_t x_at = p.x + uint64_t(at.row) * p.x_row + first * BYTES_OF(X_DTYPE);
+    uint64_t dy_at = p.dy + uint64_t(at.row) * p.dy_row + first * BYTES_OF(DY_DTYPE);
+    uint64_t weight_at = p.weight + first * BYTES_OF(WEIGHT_DTYPE), bias_at = p.bias + first * BYTES_OF(BIAS_DTYPE);
 
     uvec2 y[UNITS], pinned = uvec2(0);
     [[unroll]] for (uint i = 0; i < UNITS; i++) {
-        precise vec4 x = LOAD_OPERAND(x_at + i * UNIT * bytes_of(X_DTYPE), X_DTYPE, X_FORM) - row.y;
+        precise vec4 x = LOAD_OPERAND(x_at + i * UNIT * BYTES_OF(X_DTYPE), X_DTYPE, X_FORM) - row.y;
         x = (x - row.z) * row.x;
         vec4 values = x;
         if (OUTPUT != TSR_NORM_RESULT)
-            values = LOAD_OPERAND(dy_at + i * UNIT * bytes_of(DY_DTYPE), DY_DTYPE, DY_FORM);
+            values = LOAD_OPERAND(dy_at + i * UNIT * BYTES_OF(DY_DTYPE), DY_DTYPE, DY_FORM);
         if (OUTPUT == TSR_NORM_PRODUCTS)
             values *= x;
         else

@@ -38,9 +38,9 @@ float subgroup_sum(float mine)
 
 float load_incoming(uint64_t dy, uint64_t weight, uint before)
 {
-    float g = load_lanes(dy, before * bytes_of(DY_DTYPE), DY_DTYPE, LANES);
+    float g = load_lanes(dy, before * BYTES_OF(DY_DTYPE), DY_DTYPE, LANES);
     if (WEIGHT_DTYPE != 0)
-        g *= load_lanes(weight, before * bytes_of(WEIGHT_DTYPE), WEIGHT_DTYPE, LANES);
+        g *= load_lanes(weight, before * BYTES_OF(WEIGHT_DTYPE), WEIGHT_DTYPE, LANES);
     return g;
 }
 
@@ -48,18 +48,18 @@ void main()
 {
     part at = find_part(part_number(WORKGROUP / LANES), CHUNK);
     uint lane = gl_SubgroupInvocationID;
-    uint64_t x = p.x + uint64_t(at.row) * p.x_row + at.first * bytes_of(X_DTYPE);
-    uint64_t dy = p.dy + uint64_t(at.row) * p.dy_row + at.first * bytes_of(DY_DTYPE);
-    uint64_t weight = p.weight + at.first * bytes_of(WEIGHT_DTYPE);
+    uint64_t x = p.x + uint64_t(at.row) * p.x_row + at.first * BYTES_OF(X_DTYPE);
+    uint64_t dy = p.dy + uint64_t(at.row) * p.dy_row + at.first * BYTES_OF(DY_DTYPE);
+    uint64_t weight = p.weight + at.first * BYTES_OF(WEIGHT_DTYPE);
 
     // As in norm_short.comp: relative to an element, then to the mean. Loops from a constant to a constant, or the driver unrolls nothing.
     float values[STEPS];
     float shift = 0.0;
     if (CENTRED != 0)
-        shift = load_one(x, X_DTYPE);
+        shift = LOAD_ONE(x, X_DTYPE);
     precise float sum = 0.0;
     [[unroll]] for (uint step = 0; step < STEPS; step++) {
-        values[step] = load_lanes(x, step * LANES * bytes_of(X_DTYPE), X_DTYPE, LANES);
+        values[step] = load_lanes(x, step * LANES * BYTES_OF(X_DTYPE), X_DTYPE, LANES);
         if (CENTRED != 0)
             sum += mix(values[step] - shift, 0.0, step * LANES + lane < at.before);
     }

@@ -65,7 +65,7 @@ vec4 load_weight(uint64_t at, uint i, uint dtype, uint form, float nothing)
 {
     if (dtype == 0)
         return vec4(nothing);
-    return LOAD_OPERAND(at + start_of(i) * bytes_of(dtype), dtype, form);
+    return LOAD_OPERAND(at + start_of(i) * BYTES_OF(dtype), dtype, form);
 }
 
 void main()
@@ -82,10 +82,10 @@ void main()
         shift = load_element(x_at, X_DTYPE);
     precise float sum = 0.0;
     [[unroll]] for (uint i = 0; i < UNITS; i++) {
-        x[i] = LOAD_OPERAND(x_at + start_of(i) * bytes_of(X_DTYPE), X_DTYPE, X_FORM);
+        x[i] = LOAD_OPERAND(x_at + start_of(i) * BYTES_OF(X_DTYPE), X_DTYPE, X_FORM);
         g[i] = vec4(0.0);
         if (OUTPUT == TSR_NORM_GRADIENT || OUTPUT == TSR_NORM_PRODUCTS)
-            g[i] = LOAD_OPERAND(dy_at + start_of(i) * bytes_of(DY_DTYPE), DY_DTYPE, DY_FORM) *
+            g[i] = LOAD_OPERAND(dy_at + start_of(i) * BYTES_OF(DY_DTYPE), DY_DTYPE, DY_FORM) *
                    load_weight(p.weight, i, WEIGHT_DTYPE, WEIGHT_FORM, 1.0);
         [[unroll]] for (uint k = 0; k < GROUP; k++)
             if (CENTRED != 0)
@@ -151,5 +151,5 @@ void main()
     uint64_t y_at = p.y + uint64_t(row) * p.y_row + gl_SubgroupInvocationID * TSR_PACKET_BYTES;
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         if (gl_SubgroupInvocationID >= lowest)
-            STORE_LANE_PACKETS(y_at + start_of(i) * bytes_of(Y_DTYPE), Y_FORM, y[i]);
+            STORE_LANE_PACKETS(y_at + start_of(i) * BYTES_OF(Y_DTYPE), Y_FORM, y[i]);
 }

@@ -39,7 +39,7 @@ const bool KEEPS_STATE = OPTIMIZER == TSR_OPT_ADAMW || MODE != TSR_SGD_PLAIN;
 // The address of a packet of the parameter, or of as many elements of another operand.
 uint64_t place(uint operand, uint packet, uint dtype)
 {
-    return p.base[operand] + uint64_t(packet) * (GROUP * bytes_of(dtype));
+    return p.base[operand] + uint64_t(packet) * (GROUP * BYTES_OF(dtype));
 }
 
 void store_state(uint64_t at, vec4 values)

@@ -61,7 +61,7 @@ float apply(float a, float b)
 // Bytes of an operand that a packet of y is made of.
 uint step_of(uint dtype, uint form)
 {
-    return form == TSR_PACKETS_ONE ? 0 : FUNCTION == TSR_PACKETS_MOVE ? 8 : GROUP * bytes_of(dtype);
+    return form == TSR_PACKETS_ONE ? 0 : FUNCTION == TSR_PACKETS_MOVE ? 8 : GROUP * BYTES_OF(dtype);
 }
 
 void main()

@@ -16,62 +16,48 @@ uvec2 words_of(uint64_t packet)
     return uvec2(uint(packet >> p.identity[0]), uint(packet >> 32));
 }
 
-// The alignments and dtypes of what follows are specialization constants. What they leave out would be left out only after the driver
-// had made a copy of the function for each call, if they were arguments: hence functions for each, and macros that choose one.
-
+// For what starts at multiples of 2 bytes only, which devices without 16-bit storage are not given.
 uint load_halves(uint64_t at)
 {
 #if TSR_STORAGE16
     return uint(Half(at).v) | uint(Half(at + 2).v) << 16;
 #else
-    return 0; // never: such devices take no alignment of 2
+    return Word(at).v;
 #endif
 }
 
-// Words by lane.
+// The body of a function: a value by lane, that of lane e being `load`.
+#define BY_LANE(type, load)                                                                        \
+    type value = type(0);                                                                          \
+    [[unroll]] for (uint e = 0; e < LANES; e++) value = mix(value, load, gl_SubgroupInvocationID == e); \
+    return value;
+
 uint load_lane_words4(uint64_t at)
 {
-    uint word = 0;
-    [[unroll]] for (uint e = 0; e < LANES; e++)
-        word = mix(word, Word(at + e * 4).v, gl_SubgroupInvocationID == e);
-    return word;
+    BY_LANE(uint, Word(at + e * 4).v)
 }
 
 uint load_lane_words2(uint64_t at)
 {
-    uint word = 0;
-    [[unroll]] for (uint e = 0; e < LANES; e++)
-        word = mix(word, load_halves(at + e * 4), gl_SubgroupInvocationID == e);
-    return word;
+    BY_LANE(uint, load_halves(at + e * 4))
 }
 
 #define LOAD_LANE_WORDS(at, alignment) ((alignment) == 2 ? load_lane_words2(at) : load_lane_words4(at))
 
-// Packets by lane, `step` bytes apart.
+// `step` bytes apart.
 uint64_t load_lane_packets8(uint64_t at, uint step)
 {
-    uint64_t packet = uint64_t(0);
-    [[unroll]] for (uint e = 0; e < LANES; e++)
-        packet = mix(packet, Packet(at + e * step).v, gl_SubgroupInvocationID == e);
-    return packet;
+    BY_LANE(uint64_t, Packet(at + e * step).v)
 }
 
 uint64_t load_lane_packets4(uint64_t at, uint step)
 {
-    uint64_t packet = uint64_t(0);
-    [[unroll]] for (uint e = 0; e < LANES; e++)
-        packet = mix(packet, packUint2x32(Word2(at + e * step).v), gl_SubgroupInvocationID == e);
-    return packet;
+    BY_LANE(uint64_t, packUint2x32(Word2(at + e * step).v))
 }
 
 uint64_t load_lane_packets2(uint64_t at, uint step)
 {
-    uint64_t packet = uint64_t(0);
-    [[unroll]] for (uint e = 0; e < LANES; e++) {
-        uint64_t from = at + e * step;
-        packet = mix(packet, packUint2x32(uvec2(load_halves(from), load_halves(from + 4))), gl_SubgroupInvocationID == e);
-    }
-    return packet;
+    BY_LANE(uint64_t, packUint2x32(uvec2(load_halves(at + e * step), load_halves(at + e * step + 4))))
 }
 
 #define LOAD_LANE_PACKETS(at, step, alignment)                                                     \
@@ -93,6 +79,8 @@ void store_halves(uint64_t at, uvec2 words)
     Half(target(at + 2)).v = uint16_t(words.x >> 16);
     Half(target(at + 4)).v = uint16_t(words.y);
     Half(target(at + 6)).v = uint16_t(words.y >> 16);
+#else
+    store_words(at, words);
 #endif
 }
 

@@ -30,7 +30,7 @@ float load_element(uint64_t at, uint dtype)
     return dtype == TSR_DT_F16 ? decode_f16(word) : tsr_f32_from_bf16(word);
 }
 
-// Of GROUP elements a lane, lanes one after another; dtypes and forms are constants, as in packets.glsl.
+// Of GROUP elements a lane, lanes one after another; dtypes and forms are constants, as in lavapipe.glsl.
 #define LOAD_HALVES(at, form) (GROUP == 4 ? words_of(LOAD_LANE_PACKETS(at, 8, form)) : uvec2(LOAD_LANE_WORDS(at, form), 0))
 #define LOAD_OPERAND(at, dtype, form)                                                              \
     ((form) == TSR_PACKETS_ONE ? vec4(load_element(at, dtype))                                     \

@@ -39,15 +39,15 @@ void main()
 {
     part at = find_part(part_number(WORKGROUP / LANES), UNITS * LANES);
     vec4 row = Float4(p.stats + at.row * TSR_SOFTMAX_ROW_BYTES).v;
-    uint64_t a_at = p.a + uint64_t(at.row) * p.a_row + at.first * GROUP * bytes_of(A_DTYPE);
-    uint64_t b_at = p.b + uint64_t(at.row) * p.b_row + at.first * GROUP * bytes_of(B_DTYPE);
+    uint64_t a_at = p.a + uint64_t(at.row) * p.a_row + at.first * GROUP * BYTES_OF(A_DTYPE);
+    uint64_t b_at = p.b + uint64_t(at.row) * p.b_row + at.first * GROUP * BYTES_OF(B_DTYPE);
 
     vec4 a[UNITS], b[UNITS];
     [[unroll]] for (uint i = 0; i < UNITS; i++) {
-        a[i] = LOAD_OPERAND(a_at + i * LANES * GROUP * bytes_of(A_DTYPE), A_DTYPE, A_FORM);
+        a[i] = LOAD_OPERAND(a_at + i * LANES * GROUP * BYTES_OF(A_DTYPE), A_DTYPE, A_FORM);
         b[i] = vec4(0.0);
         if (GRADIENT)
-            b[i] = LOAD_OPERAND(b_at + i * LANES * GROUP * bytes_of(B_DTYPE), B_DTYPE, B_FORM);
+            b[i] = LOAD_OPERAND(b_at + i * LANES * GROUP * BYTES_OF(B_DTYPE), B_DTYPE, B_FORM);
     }
     uint beyond = floatBitsToUint(row.w) - (at.first + gl_SubgroupInvocationID) * GROUP;
     uvec2 y[UNITS];

@@ -34,9 +34,9 @@ void main()
     uint number = part_number(WORKGROUP / LANES);
     part at = find_part(number, CHUNK), next = find_part(number + 1, CHUNK);
     uint lane = gl_SubgroupInvocationID;
-    uint64_t a = p.a + uint64_t(at.row) * p.a_row + at.first * bytes_of(A_DTYPE);
-    uint64_t a_next = p.a + uint64_t(next.row) * p.a_row + next.first * bytes_of(A_DTYPE);
-    uint64_t b = p.b + uint64_t(at.row) * p.b_row + at.first * bytes_of(B_DTYPE);
+    uint64_t a = p.a + uint64_t(at.row) * p.a_row + at.first * BYTES_OF(A_DTYPE);
+    uint64_t a_next = p.a + uint64_t(next.row) * p.a_row + next.first * BYTES_OF(A_DTYPE);
+    uint64_t b = p.b + uint64_t(at.row) * p.b_row + at.first * BYTES_OF(B_DTYPE);
 
     // Loops from a constant to a constant, or the driver unrolls nothing; and few of them.
     float values[STEPS];
@@ -46,11 +46,11 @@ void main()
         uint before = step * LANES;
         precise float value = 0.0;
         if (FUNCTION != TSR_SOFTMAX_LOG_GRAD)
-            value = load_lanes(a, before * bytes_of(A_DTYPE), A_DTYPE, LANES);
+            value = load_lanes(a, before * BYTES_OF(A_DTYPE), A_DTYPE, LANES);
         if (FUNCTION == TSR_SOFTMAX_GRAD)
-            value *= load_lanes(b, before * bytes_of(B_DTYPE), B_DTYPE, LANES);
+            value *= load_lanes(b, before * BYTES_OF(B_DTYPE), B_DTYPE, LANES);
         if (FUNCTION == TSR_SOFTMAX_LOG_GRAD)
-            value = load_lanes(b, before * bytes_of(B_DTYPE), B_DTYPE, LANES);
+            value = load_lanes(b, before * BYTES_OF(B_DTYPE), B_DTYPE, LANES);
         values[step] = mix(value, EXPONENTIALS ? MINUS_INFINITY : 0.0, before + lane < at.before);
         if (EXPONENTIALS)
             largest = max(largest, values[step]);
@@ -65,7 +65,7 @@ void main()
         [[unroll]] for (uint step = 0; step < STEPS; step++) {
             sum += tsr_exp_down(values[step] - shift);
             if (step % 2 == 0)
-                touched ^= touch(a_next + step * LANES * bytes_of(A_DTYPE), 2 * LANES * bytes_of(A_DTYPE));
+                touched ^= touch(a_next + step * LANES * BYTES_OF(A_DTYPE), 2 * LANES * BYTES_OF(A_DTYPE));
         }
         sum = after(sum, touched);
     }

@@ -54,10 +54,10 @@ void main()
     precise float sum = 0.0;
     [[unroll]] for (uint i = 0; i < UNITS; i++) {
         uint start = i * UNIT - mix(0, overlap, i >= HALF);
-        a[i] = LOAD_OPERAND(a_at + start * bytes_of(A_DTYPE), A_DTYPE, A_FORM);
+        a[i] = LOAD_OPERAND(a_at + start * BYTES_OF(A_DTYPE), A_DTYPE, A_FORM);
         b[i] = vec4(0.0);
         if (GRADIENT)
-            b[i] = LOAD_OPERAND(b_at + start * bytes_of(B_DTYPE), B_DTYPE, B_FORM);
+            b[i] = LOAD_OPERAND(b_at + start * BYTES_OF(B_DTYPE), B_DTYPE, B_FORM);
         [[unroll]] for (uint k = 0; k < GROUP; k++) {
             if (!GRADIENT)
                 largest = max(largest, a[i][k]);
@@ -95,5 +95,5 @@ void main()
     uint lowest = mix(LANES, 0, number < p.rows); // before the first branch, as everything that comes from the push constants
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         if (gl_SubgroupInvocationID >= lowest)
-            STORE_LANE_PACKETS(y_at + (i * UNIT - mix(0, overlap, i >= HALF)) * bytes_of(Y_DTYPE), Y_FORM, y[i]);
+            STORE_LANE_PACKETS(y_at + (i * UNIT - mix(0, overlap, i >= HALF)) * BYTES_OF(Y_DTYPE), Y_FORM, y[i]);
 }
