@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# What the lanes share. A lane is run by run-tests, or by hand; it builds in build/NAME and appends "passed failed" lines to
-# $TALLY. Its exit status is non-zero when it could not do its work.
+# What the lanes share. A lane is run by run-tests, or by hand; it builds in build/NAME and appends "passed failed skipped"
+# lines to $TALLY. Its exit status is non-zero when it could not do its work.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root" || exit 1
@@ -70,8 +70,9 @@ run_tap() {
     cat "$tap"
     awk -v status="$tap_status" '
         /^ok / && !/# SKIP/ { passed++ }
+        /^ok .*# SKIP/ { skipped++ }
         /^not ok / { failed++ }
-        END { if (status != 0 && !failed) failed = 1; print passed + 0, failed + 0; exit failed > 0 }
+        END { if (status != 0 && !failed) failed = 1; print passed + 0, failed + 0, skipped + 0; exit failed > 0 }
     ' "$tap" >>"$TALLY"
     tap_status=$?
     rm -f "$tap"

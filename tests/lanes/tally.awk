@@ -1,7 +1,15 @@
-# Reads meson's testlog.json, one test executable a line, and prints "passed failed" in TAP points. An executable that crashed,
-# ran out of time or printed no valid TAP is one failure, if none of its points is; one that has only an exit status is one point.
+# Reads meson's testlog.json, one test executable a line, and prints "passed failed skipped" in TAP points, and each that is skipped,
+# with its reason, to standard error. An executable that crashed, ran out of time or printed no valid TAP is one failure, if none of
+# its points is; one that has only an exit status is one point.
+function skip(what) {
+    name = $0
+    sub(/^{"name": "/, "", name)
+    sub(/".*/, "", name)
+    print "skipped: " name ": " what > "/dev/stderr"
+    skipped++
+}
 {
-    passed = failed = 0
+    passed = failed = skipped = 0
     result = $0
     sub(/.*"result": "/, "", result)
     sub(/".*/, "", result)
@@ -14,7 +22,9 @@
         output = ""
     count = split(output, line, /\\n/)
     for (i = 1; i <= count; i++) {
-        if (line[i] ~ /^ok / && line[i] !~ /# SKIP/)
+        if (line[i] ~ /^ok / && line[i] ~ /# SKIP/)
+            skip(line[i])
+        else if (line[i] ~ /^ok /)
             passed++
         else if (line[i] ~ /^not ok /)
             failed++
@@ -23,7 +33,10 @@
         failed = 1
     if (result == "OK" && passed == 0)
         passed = 1
+    if (result == "SKIP" && skipped == 0)
+        skip("all of it")
     all_passed += passed
     all_failed += failed
+    all_skipped += skipped
 }
-END { print all_passed + 0, all_failed + 0 }
+END { print all_passed + 0, all_failed + 0, all_skipped + 0 }
