@@ -162,20 +162,34 @@ START_TEST(long_stretches)
 }
 END_TEST
 
-/* Enough rows for Mesa's CPU driver to widen b beforehand, and enough columns for a, but where both
- * are bf16. */
-START_TEST(bf16_widened)
+/* Enough columns for Mesa's CPU driver to widen a beforehand, and enough rows for b: of a bf16
+ * alone, of all halves. */
+START_TEST(halves_widened)
 {
+    static const tsr_dtype a_dtypes[] = {TSR_BF16, TSR_F16, TSR_F32, TSR_F16, TSR_F32};
+    static const tsr_dtype b_dtypes[] = {TSR_BF16, TSR_BF16, TSR_BF16, TSR_F16, TSR_F16};
     gpu_random random = {34};
-    matmul_case c = plain_case(260, 130, 519);
+    matmul_case c = plain_case(0, 130, 519);
 
     c.transpose_b = c.views = true;
-    c.a = c.b = c.y = TSR_BF16;
-    run_case(&random, &c);
-    c.a = TSR_F16;
-    run_case(&random, &c);
-    c.a = TSR_F32;
+    c.y = TSR_BF16;
+    for (size_t i = 0; i < sizeof a_dtypes / sizeof *a_dtypes; i++) {
+        c.a = a_dtypes[i];
+        c.b = b_dtypes[i];
+        for (c.m = 260; c.m <= 521; c.m += 261)
+            run_case(&random, &c);
+    }
+    /* Too few columns to widen a half's a, and so its b; both bf16 are read as words then. */
     c.n = 40;
+    c.m = 521;
+    for (size_t i = 0; i < sizeof a_dtypes / sizeof *a_dtypes; i++) {
+        c.a = a_dtypes[i];
+        c.b = b_dtypes[i];
+        run_case(&random, &c);
+    }
+    c.a = TSR_F32;
+    c.b = TSR_BF16;
+    c.m = 260;
     c.batch = c.a_batch = (batch_shape){1, {3}}; /* one b for all */
     run_case(&random, &c);
     c.b_batch = c.batch;
@@ -322,7 +336,7 @@ TESTS(matmul)
     tcase_add_test(tests, the_large_kernels_choice_on_mixtures);
     tcase_add_loop_test(tests, bf16_in_pairs_of_steps, 0, 2);
     tcase_add_test(tests, long_stretches);
-    tcase_add_test(tests, bf16_widened);
+    tcase_add_test(tests, halves_widened);
     tcase_add_test(tests, many_rows);
     tcase_add_test(tests, splits_of_k);
     tcase_add_test(tests, cut_where_it_would_take_long);

@@ -128,31 +128,37 @@ static bool should_pack_b(const tsr__matmul_problem *p)
            (p->a.col == 1 || packs_in(p, &p->a, p->m, most_to_save_time));
 }
 
-/* Where both are bf16, the kernel reads words of two of them, an operation each: less than widening
- * either takes. */
-static bool reads_words(const tsr__matmul_problem *p)
-{
-    return p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16;
-}
-
 /* Each element of a is widened once for every tile of columns: once and for all takes less where
  * there are many. */
-static bool should_widen_a(const tsr__matmul_problem *p)
+static bool widening_a_pays(const tsr__matmul_problem *p)
 {
     const int64_t few_rows = 8, many_columns = 512;
 
-    return has_halves(&p->a) && !reads_words(p) && p->a.col == 1 && p->m > few_rows &&
-           p->n >= many_columns && packs_in(p, &p->a, p->m, most_to_save_time);
+    return has_halves(&p->a) && p->a.col == 1 && p->m > few_rows && p->n >= many_columns &&
+           packs_in(p, &p->a, p->m, most_to_save_time);
 }
 
-/* The same of b, for every tile of rows. In the kernel a single bf16 takes two operations; an f16
- * takes one, which is less than widening it. */
+/* The same of b, for every tile of rows, once all of a is f32. A bf16 takes the kernel two
+ * operations where a is not one, too. */
 static bool should_widen_b(const tsr__matmul_problem *p)
 {
-    const int64_t many_rows = 256;
+    const int64_t many_rows = p->b.dtype == TSR_BF16 && p->a.dtype != TSR_BF16 ? 256 : 512;
 
-    return p->b.dtype == TSR_BF16 && !reads_words(p) && p->b.row == 1 && p->m >= many_rows &&
-           (!has_halves(&p->a) || should_widen_a(p)) && packs_in(p, &p->b, p->n, most_to_save_time);
+    return has_halves(&p->b) && p->b.row == 1 && p->m >= many_rows &&
+           (!has_halves(&p->a) || widening_a_pays(p)) &&
+           packs_in(p, &p->b, p->n, most_to_save_time);
+}
+
+/* Two bf16 the kernel reads as words of two of them, an operation each: less than widening only one
+ * takes. */
+static bool reads_words(const tsr__matmul_problem *p)
+{
+    return p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16 && !should_widen_b(p);
+}
+
+static bool should_widen_a(const tsr__matmul_problem *p)
+{
+    return widening_a_pays(p) && !reads_words(p);
 }
 
 tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lavapipe_operands *o)
