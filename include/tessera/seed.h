@@ -100,16 +100,16 @@ typedef struct tsr_seed_manager_params {
 
     tsr_rng_kind rng; /* of every stream. Hashed seeds need Philox or threefry: the others keep 32
                          bits of a seed, or take no more */
-    int device_count; /* devices of this process; 0: one */
-    int worker_count; /* workers that tsr_seed_global seeds; 0: none */
-    int node;         /* of this process, for hashed seeds */
+    int device_count; /* devices of this process; 0: one. Hashed: at most 256 */
+    int worker_count; /* workers that tsr_seed_global seeds; 0: none. Hashed: at most 1024 */
+    int node;         /* of this process; documented formulas have no place for one */
 } tsr_seed_manager_params;
 #define tsr_seed_params(...) (&(tsr_seed_manager_params){__VA_ARGS__})
 
 typedef struct tsr_seed_manager tsr_seed_manager;
 
 /* A manager with nothing seeded. `params` may be NULL. Errors: TSR_ERR_INVALID for a count, node,
- * strategy or generator that cannot be, TSR_ERR_NO_MEMORY. */
+ * strategy or generator that cannot be, also together; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_seed_manager_create(const tsr_seed_manager_params *params,
                                                          tsr_seed_manager **out);
 TSR_API void tsr_seed_manager_destroy(tsr_seed_manager **manager);

@@ -33,10 +33,35 @@ static tsr_status check_params(const tsr_seed_manager_params *params)
     TSR__REQUIRE(params->worker_count >= 0 && params->worker_count <= TSR_SEED_MOST,
                  "seed: %d workers are outside 0 to %d", params->worker_count, TSR_SEED_MOST);
     TSR__REQUIRE(params->node >= 0, "seed: node %d is negative", params->node);
-    TSR__REQUIRE(!hashed || params->node <= TSR__SEED_MOST_NODE,
-                 "seed: node %d is outside 0 to %d, which hashed seeds have room for", params->node,
-                 TSR__SEED_MOST_NODE);
     return TSR_OK;
+}
+
+static tsr_status derive(const tsr_seed_manager *manager, tsr_seed_point point, int64_t *seed)
+{
+    const tsr_seed_manager_params *params = &manager->params;
+    point.node = params->node;
+    point.epoch = manager->epoch;
+    if (params->derive != NULL)
+        return params->derive(params->user, &point, seed);
+    if (params->strategy == TSR_SEED_STRATEGY_HASHED)
+        return tsr_seed_hashed(&point, seed);
+    return tsr_seed_documented(&point, seed);
+}
+
+/* What the strategy has no place for would fail with every base. The caller's own is not called
+ * before there is something to seed. */
+static tsr_status check_strategy(const tsr_seed_manager *manager)
+{
+    const tsr_seed_manager_params *params = &manager->params;
+    const int workers = params->worker_count;
+    const tsr_seed_point device = {.kind = TSR_SEED_DEVICE, .device = params->device_count - 1};
+    const tsr_seed_point worker = {.kind = TSR_SEED_WORKER,
+                                   .worker = workers > 0 ? workers - 1 : 0};
+    int64_t seed;
+    if (params->derive != NULL)
+        return TSR_OK;
+    TSR__TRY(derive(manager, device, &seed));
+    return derive(manager, worker, &seed);
 }
 
 tsr_status tsr_seed_manager_create(const tsr_seed_manager_params *params, tsr_seed_manager **out)
@@ -46,6 +71,7 @@ tsr_status tsr_seed_manager_create(const tsr_seed_manager_params *params, tsr_se
     TSR__TRY(check_params(&chosen));
     if (chosen.device_count == 0)
         chosen.device_count = 1;
+    TSR__TRY(check_strategy(&(tsr_seed_manager){.params = chosen}));
     tsr_seed_manager *manager = tsr__calloc(1, sizeof *manager);
     if (manager == NULL)
         return TSR_ERR_NO_MEMORY;
@@ -71,18 +97,6 @@ tsr_status tsr_seed_set_epoch(tsr_seed_manager *manager, int64_t epoch)
                  "seed: epoch %" PRId64 " is outside 0 to %d", epoch, TSR__SEED_MOST_EPOCH);
     manager->epoch = epoch;
     return TSR_OK;
-}
-
-static tsr_status derive(const tsr_seed_manager *manager, tsr_seed_point point, int64_t *seed)
-{
-    const tsr_seed_manager_params *params = &manager->params;
-    point.node = params->node;
-    point.epoch = manager->epoch;
-    if (params->derive != NULL)
-        return params->derive(params->user, &point, seed);
-    if (params->strategy == TSR_SEED_STRATEGY_HASHED)
-        return tsr_seed_hashed(&point, seed);
-    return tsr_seed_documented(&point, seed);
 }
 
 /* One seeding of several that happen together or not at all. */

@@ -7,7 +7,6 @@
 #include "tessera/seed.h"
 
 #define TSR__SEED_MOST_EPOCH 1048575
-#define TSR__SEED_MOST_NODE 16383 /* hashed */
 
 /* One thing that is seeded. Each has memory of its own, so that its generator stays where it is. */
 typedef struct tsr__seed_stream {

@@ -365,6 +365,13 @@ START_TEST(params_are_checked)
         {{.node = -1}, "seed: node -1 is negative"},
         {{.strategy = TSR_SEED_STRATEGY_HASHED, .node = 16384},
          "seed: node 16384 is outside 0 to 16383, which hashed seeds have room for"},
+        {{.strategy = TSR_SEED_STRATEGY_HASHED, .device_count = 257},
+         "seed: device 256 is outside 0 to 255, which hashed seeds have room for"},
+        {{.strategy = TSR_SEED_STRATEGY_HASHED, .worker_count = 1025},
+         "seed: worker 1024 is outside 0 to 1023, which hashed seeds have room for"},
+        {{.node = 1},
+         "seed: the documented formula for a device has no place for node 1; the hashed strategy "
+         "has"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         ck_assert_error(tsr_seed_manager_create(&cases[i].params, &none), TSR_ERR_INVALID,
@@ -376,6 +383,9 @@ START_TEST(params_are_checked)
                     "seed: epoch 1048576 is outside 0 to 1048575");
     ck_assert_error(tsr_seed_set_epoch(seeds, -1), TSR_ERR_INVALID,
                     "seed: epoch -1 is outside 0 to 1048575");
+    use(tsr_seed_params(.strategy = TSR_SEED_STRATEGY_HASHED, .node = 16383, .device_count = 256,
+                        .worker_count = 1024));
+    ck_assert_ok(tsr_seed_global(seeds, -1));
 }
 END_TEST
 
