@@ -32,7 +32,6 @@ typedef struct weighted {
     /* By keys: a copy of the weights, and the epoch's draws once they are made. */
     tsr__weights weights;
     void *copy;
-    double largest;
     tsr__best best;
     bool ready;
 } weighted;
@@ -64,7 +63,7 @@ static void draw_by_keys(weighted *self)
     } else if (self->passes.order == TSR_ORDER_MLX) {
         tsr__logits_offer(&self->logits, tsr__passes_key(&self->passes), &self->best);
     } else {
-        tsr__weights_draw_native(&self->weights, self->largest, &self->keys, &self->best);
+        tsr__weights_draw_native(&self->weights, &self->keys, &self->best);
     }
     tsr__best_sort(&self->best);
     self->ready = true;
@@ -185,10 +184,11 @@ static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__
                           weighted *self)
 {
     uint64_t above_zero, hash = tsr__fingerprint(self->base.fingerprint, weights->count);
+    double largest;
     bool is_torch = params->order == TSR_ORDER_TORCH, is_mlx = params->order == TSR_ORDER_MLX;
     tsr_torch_options torch = params->torch;
     torch.global_generator = false; /* multinomial draws from that itself */
-    TSR__TRY(check_weights(weights, &self->largest, &above_zero, &hash));
+    TSR__TRY(check_weights(weights, &largest, &above_zero, &hash));
     TSR__REQUIRE(!params->no_replacement || self->samples <= above_zero,
                  "weighted: %" PRIu64 " weights are above 0, and %" PRIu64
                  " samples without replacement are more",
@@ -215,7 +215,7 @@ static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__
         return keep_weights(weights, self);
     if (is_torch)
         return tsr__sums_init(weights, &self->sums);
-    return tsr__alias_init(weights, self->largest, &self->alias);
+    return tsr__alias_init(weights, largest, &self->alias);
 }
 
 tsr_status tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params, tsr_sampler **out)

@@ -65,8 +65,8 @@ void tsr__best_offer(tsr__best *best, double key, uint32_t index);
 void tsr__best_sort(tsr__best *best);
 
 /* The keys of the two orders. An index of weight 0 gets none. */
-void tsr__weights_draw_native(const tsr__weights *weights, double largest,
-                              const tsr__order_keys *keys, tsr__best *best);
+void tsr__weights_draw_native(const tsr__weights *weights, const tsr__order_keys *keys,
+                              tsr__best *best);
 void tsr__weights_draw_torch(const tsr__weights *weights, tsr_mt19937 *rng, tsr__best *best);
 
 /* What mx.random.categorical does: each index has a logit, the logarithm of its weight as a share

@@ -1,4 +1,5 @@
 /* The best of many keys, in a heap with the worst of them on top; and the keys of our own order. */
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -80,14 +81,16 @@ void tsr__best_sort(tsr__best *best)
 }
 
 /* log(u) / weight is largest with the probabilities that drawing one after the other would give:
- * Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006). */
-void tsr__weights_draw_native(const tsr__weights *weights, double largest,
-                              const tsr__order_keys *keys, tsr__best *best)
+ * Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006). The keys are the
+ * roots of that, in the same order: weights may be as far apart as doubles are, and the quotients
+ * of those that are left would be more than a double holds. */
+void tsr__weights_draw_native(const tsr__weights *weights, const tsr__order_keys *keys,
+                              tsr__best *best)
 {
     const uint32_t key[2] = {(uint32_t)keys->seed, (uint32_t)(keys->seed >> 32)};
     uint32_t words[4] = {0};
     for (uint64_t i = 0; i < weights->count; i++) {
-        double weight = tsr__weight(weights, i) / largest;
+        double weight = tsr__weight(weights, i);
         if (i % 2 == 0) {
             uint64_t block = i / 2;
             uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)keys->stream,
@@ -96,7 +99,7 @@ void tsr__weights_draw_native(const tsr__weights *weights, double largest,
         }
         uint64_t bits = (uint64_t)words[i % 2 * 2] << 32 | words[i % 2 * 2 + 1];
         double u = ((double)(bits >> 12) + 0.5) * (1.0 / 4503599627370496.0);
-        if (tsr__weight(weights, i) > 0)
-            tsr__best_offer(best, tsr__logarithm(u) / weight, (uint32_t)i);
+        if (weight > 0)
+            tsr__best_offer(best, -sqrt(-tsr__logarithm(u)) / sqrt(weight), (uint32_t)i);
     }
 }
