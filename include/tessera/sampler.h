@@ -44,7 +44,8 @@ TSR_API const char *tsr_sampler_name(const tsr_sampler *sampler);
 #define TSR_LENGTH_UNKNOWN UINT64_MAX
 TSR_API uint64_t tsr_sampler_length(const tsr_sampler *sampler);
 
-/* 0 for a sampler of single indices; for one of batches the most indices that a batch may have. */
+/* 0 for a sampler of single indices; for one of batches the most indices that a batch may have,
+ * which is not more than there are items, where that is known for all epochs. */
 TSR_API uint64_t tsr_sampler_batch_max(const tsr_sampler *sampler);
 
 /* Items given so far in this epoch, which is the number of the item that comes next. */
@@ -276,8 +277,8 @@ tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params, tsr_sampl
 
 typedef struct tsr_sampler_batch_params {
     tsr_sampler **base; /* taken over, and set to NULL, on success */
-    int64_t batch_size;
-    bool drop_last; /* leave out a last batch that is short */
+    int64_t batch_size; /* also more than there are items */
+    bool drop_last;     /* leave out a last batch that is short */
 } tsr_sampler_batch_params;
 #define tsr_sampler_batch_params(...) (&(tsr_sampler_batch_params){__VA_ARGS__})
 

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "data/loader.h"
+#include "data/sampler.h"
 
 static tsr_status check_batch_sampler(const tsr_loader_params *params)
 {
@@ -66,16 +67,20 @@ tsr_status tsr__loader_check(const tsr_loader_params *params, uint64_t *batch_ma
                  params->batch_size);
     TSR__REQUIRE(params->shuffle || params->order == TSR_ORDER_FEISTEL,
                  "loader: order '%s' needs shuffle", tsr_order_name(params->order));
-    *batch_max = params->batch_size == 0 ? 1 : (uint64_t)params->batch_size;
+    uint64_t items = params->n;
     if (params->batch_sampler != NULL) {
         TSR__TRY(check_batch_sampler(params));
         *batch_max = tsr_sampler_batch_max(*params->batch_sampler);
-    } else if (params->sampler != NULL) {
+        return TSR_OK;
+    }
+    if (params->sampler != NULL) {
         TSR__TRY(check_sampler(params));
+        items = tsr__sampler_most(*params->sampler);
     } else {
         TSR__REQUIRE(params->n > 0,
                      "loader: there is nothing to read: n is 0, and there is no sampler");
     }
+    *batch_max = tsr__batch_max(params->batch_size == 0 ? 1 : params->batch_size, items);
     return TSR_OK;
 }
 

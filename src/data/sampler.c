@@ -37,6 +37,11 @@ uint64_t tsr_sampler_length(const tsr_sampler *sampler)
     return sampler != NULL ? sampler->class_->length(sampler) : 0;
 }
 
+uint64_t tsr__sampler_most(const tsr_sampler *sampler)
+{
+    return sampler->class_->most != NULL ? sampler->class_->most(sampler) : UINT64_MAX;
+}
+
 uint64_t tsr_sampler_batch_max(const tsr_sampler *sampler)
 {
     return sampler != NULL ? sampler->batch_max : 0;

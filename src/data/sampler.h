@@ -69,6 +69,9 @@ typedef struct tsr__sampler_class {
      * stay so. On failure nothing has changed. */
     tsr_status (*set_epoch)(tsr_sampler *sampler, int64_t epoch);
     uint64_t (*length)(const tsr_sampler *sampler);
+    /* The most items of any epoch, also one resumed with another number of ranks. NULL: nobody
+     * knows. */
+    uint64_t (*most)(const tsr_sampler *sampler);
     /* Makes `position` the next item, or the end where that comes first; *reached tells which. It
      * also has to work after any failure. NULL: nothing has to be done, and the length is known. */
     tsr_status (*seek)(tsr_sampler *sampler, uint64_t position, uint64_t *reached);
@@ -100,6 +103,16 @@ tsr_sampler *tsr__sampler_new(const tsr__sampler_class *class_, size_t size_byte
 
 /* tsr_sampler_seek, but to the end where that comes first. */
 tsr_status tsr__sampler_seek_most(tsr_sampler *sampler, uint64_t position, uint64_t *reached);
+
+/* The most items of any epoch; UINT64_MAX where nobody knows. */
+uint64_t tsr__sampler_most(const tsr_sampler *sampler);
+
+/* No batch has more indices than there are items, so that room for the largest can always be had. 0
+ * would tell that there are no batches. */
+static inline uint64_t tsr__batch_max(int64_t batch_size, uint64_t items)
+{
+    return tsr__min_u64((uint64_t)batch_size, tsr__max_u64(items, 1));
+}
 
 /* The next value of a fingerprint. Not for anything an adversary chooses. */
 static inline uint64_t tsr__fingerprint(uint64_t hash, uint64_t value)

@@ -31,7 +31,7 @@ static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices
     batch *self = (batch *)sampler;
     uint64_t got = 0;
     (void)capacity;
-    TSR__TRY(tsr_sampler_fill(self->inner, self->size, indices, mask, &got));
+    TSR__TRY(tsr_sampler_fill(self->inner, sampler->batch_max, indices, mask, &got));
     *count = self->drop_last && got < self->size ? 0 : got;
     return TSR_OK;
 }
@@ -118,7 +118,7 @@ tsr_status tsr_sampler_create_batch(const tsr_sampler_batch_params *params, tsr_
     uint64_t hash = tsr__fingerprint(self->base.fingerprint, self->size);
     hash = tsr__fingerprint(hash, self->drop_last);
     self->base.fingerprint = tsr__fingerprint(hash, inner->fingerprint);
-    self->base.batch_max = self->size;
+    self->base.batch_max = tsr__batch_max(params->batch_size, tsr__sampler_most(inner));
     self->base.epoch = inner->epoch;
     self->base.lost = true; /* the base may have been read from */
     self->inner = *params->base;

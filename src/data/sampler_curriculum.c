@@ -99,6 +99,7 @@ static const tsr__sampler_class class_ = {
     .fill = fill,
     .set_epoch = set_epoch,
     .length = length,
+    .most = length,
     .finish = finish,
 };
 

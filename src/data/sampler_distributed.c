@@ -13,6 +13,13 @@ static uint64_t length(const tsr_sampler *sampler)
     return tsr__deal_length(&self->deal, self->deal.rank);
 }
 
+/* A single rank has all there is, and tails do not make a share larger than that. */
+static uint64_t most(const tsr_sampler *sampler)
+{
+    const tsr__distributed *self = (const tsr__distributed *)sampler;
+    return self->inner != NULL ? tsr__sampler_most(self->inner) : self->n;
+}
+
 /* seed + epoch as PyTorch adds them, without a limit, and then takes as a seed from −2^63 to
  * 2^64 − 1. */
 static tsr_status check_torch_seed(const tsr__distributed *self, int64_t epoch)
@@ -264,6 +271,7 @@ static const tsr__sampler_class class_ = {
     .fill = fill,
     .set_epoch = set_epoch,
     .length = length,
+    .most = most,
     .seek = seek,
     .save = tsr__distributed_save,
     .load = tsr__distributed_load,

@@ -36,6 +36,7 @@ static const tsr__sampler_class class_ = {
     .fill = fill,
     .set_epoch = set_epoch,
     .length = length,
+    .most = length,
 };
 
 tsr_status tsr_sampler_create_sequential(uint64_t n, tsr_sampler **out)

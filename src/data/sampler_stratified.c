@@ -164,7 +164,7 @@ tsr_status tsr_sampler_create_stratified(const tsr_sampler_stratified_params *pa
     stratified *self = (stratified *)tsr__sampler_new(&class_, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
-    self->base.batch_max = tsr__sorted_batch_max(params->batch_size, params->count);
+    self->base.batch_max = tsr__batch_max(params->batch_size, params->count);
     self->base.fingerprint = fingerprint(self->base.fingerprint, params);
     self->count = params->count;
     self->seed = (uint64_t)params->seed;

@@ -119,6 +119,7 @@ static const tsr__sampler_class class_ = {
     .fill = fill,
     .set_epoch = set_epoch,
     .length = length,
+    .most = length,
     .passes = passes,
     .finish = finish,
 };

@@ -67,8 +67,3 @@ tsr_status tsr__sorted_check_batches(const char *what, int64_t batch_size, tsr_o
                  tsr_order_name(order));
     return TSR_OK;
 }
-
-uint64_t tsr__sorted_batch_max(int64_t batch_size, uint64_t count)
-{
-    return tsr__min_u64((uint64_t)batch_size, tsr__max_u64(count, 1));
-}

@@ -13,8 +13,4 @@ tsr_status tsr__sorted(const int64_t *keys, uint64_t count, uint32_t **out);
 tsr_status tsr__sorted_check(const char *what, const void *items, const char *name, uint64_t count);
 tsr_status tsr__sorted_check_batches(const char *what, int64_t batch_size, tsr_order order);
 
-/* No batch has more indices than there are items, so that room for the largest can always be had.
- */
-uint64_t tsr__sorted_batch_max(int64_t batch_size, uint64_t count);
-
 #endif

@@ -232,6 +232,28 @@ START_TEST(a_sampler_in_the_middle)
 }
 END_TEST
 
+/* Memory is taken for the items that there are, and not for those that a batch might have. */
+START_TEST(batches_larger_than_all_there_is)
+{
+    tsr_sampler *all = NULL, *base = NULL;
+    ck_assert_ok(tsr_sampler_create_sequential(10, &all));
+    create(PARAMS(.n = 10, .batch_size = 10));
+    const uint64_t expected = fixture_read(loader, FIXTURE_HASH);
+    create(PARAMS(.n = 10, .batch_size = INT64_MAX, .workers = 2));
+    ck_assert_uint_eq(fixture_read(loader, FIXTURE_HASH), expected);
+    create(PARAMS(.sampler = &all, .batch_size = INT64_MAX));
+    ck_assert_uint_eq(fixture_read(loader, FIXTURE_HASH), expected);
+    create(PARAMS(.n = 10, .shuffle = true, .batch_size = INT64_C(1) << 40, .drop_last = true));
+    ck_assert_uint_eq(tsr_loader_length(loader), 0);
+    ck_assert_uint_eq(fixture_read(loader, FIXTURE_HASH), FIXTURE_HASH);
+    ck_assert_ok(tsr_sampler_create_distributed(
+        tsr_sampler_distributed_params(.n = 10, .ranks = 20, .rank = 19, .tail = TSR_TAIL_UNEVEN),
+        &base));
+    create(PARAMS(.sampler = &base, .batch_size = INT64_C(1) << 40, .workers = 1));
+    ck_assert_uint_eq(fixture_read(loader, FIXTURE_HASH), FIXTURE_HASH);
+}
+END_TEST
+
 TESTS(loader_order)
 {
     tcase_add_checked_fixture(tests, NULL, destroy_idle);
@@ -241,4 +263,5 @@ TESTS(loader_order)
     tcase_add_test(tests, as_torch);
     tcase_add_test(tests, whatever_the_sampler_says);
     tcase_add_test(tests, a_sampler_in_the_middle);
+    tcase_add_test(tests, batches_larger_than_all_there_is);
 }

@@ -113,7 +113,7 @@ START_TEST(more_memory_than_there_is)
 {
     tsr_loader *loader = NULL;
     ck_assert_error(
-        tsr_loader_create(tsr_loader_params(.load_item = fixture_item, .n = 1,
+        tsr_loader_create(tsr_loader_params(.load_item = fixture_item, .n = UINT64_C(1) << 50,
                                             .batch_size = INT64_C(1) << 40,
                                             .item_bytes = UINT64_C(1) << 30),
                           &loader),
@@ -125,10 +125,10 @@ START_TEST(more_memory_than_there_is)
                                             .batch_bytes = UINT64_MAX),
                           &loader),
         TSR_ERR_OVERFLOW);
-    ck_assert_int_eq(
-        tsr_loader_create(
-            tsr_loader_params(.load_item = fixture_item, .n = 1, .batch_size = INT64_MAX), &loader),
-        TSR_ERR_NO_MEMORY);
+    ck_assert_int_eq(tsr_loader_create(tsr_loader_params(.load_item = fixture_item, .n = INT64_MAX,
+                                                         .batch_size = INT64_MAX),
+                                       &loader),
+                     TSR_ERR_NO_MEMORY);
     ck_assert_ptr_null(loader);
 }
 END_TEST
