@@ -116,7 +116,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_save(const tsr_sampler *sampler, si
 
 /* The state as it is when `position` items have been given, for a reader that is ahead of what has
  * been used. Errors: also TSR_ERR_INVALID for a position beyond the length, and for another than
- * the current one where a sampler of the caller's has a state of its own. */
+ * the current one where a sampler of the caller's has a state of its own, or neither a state could
+ * be resumed nor the place before it be found again yet. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_save_at(const tsr_sampler *sampler, uint64_t position,
                                                      size_t capacity_bytes, void *data,
                                                      size_t *size_bytes);

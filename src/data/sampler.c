@@ -34,7 +34,9 @@ const char *tsr_sampler_name(const tsr_sampler *sampler)
 
 uint64_t tsr_sampler_length(const tsr_sampler *sampler)
 {
-    return sampler != NULL ? sampler->class_->length(sampler) : 0;
+    if (sampler == NULL)
+        return 0;
+    return sampler->back.size_bytes != 0 ? sampler->back.length : sampler->class_->length(sampler);
 }
 
 uint64_t tsr__sampler_most(const tsr_sampler *sampler)
@@ -61,6 +63,7 @@ int64_t tsr_sampler_epoch(const tsr_sampler *sampler)
 static tsr_status move(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
 {
     uint64_t at;
+    TSR__TRY(tsr__sampler_go_back(sampler));
     if (sampler->class_->seek != NULL) {
         tsr_status status = sampler->class_->seek(sampler, position, &at);
         if (status != TSR_OK) {
@@ -230,6 +233,7 @@ tsr_status tsr_sampler_set_epoch(tsr_sampler *sampler, int64_t epoch)
     sampler->epoch = epoch;
     sampler->position = 0;
     sampler->lost = false;
+    sampler->back.size_bytes = 0;
     return TSR_OK;
 }
 

@@ -87,6 +87,14 @@ typedef struct tsr__sampler_class {
     void (*finish)(tsr_sampler *sampler);
 } tsr__sampler_class;
 
+/* Where a sampler stood before a state that failed to be resumed, when there was no way back
+ * either: the epoch and position are put back at once, the rest of it by the next call that can. */
+typedef struct tsr__way_back {
+    uint8_t state[TSR_SAMPLER_STATE_BYTES];
+    size_t size_bytes; /* 0: there is nothing to go back from */
+    uint64_t length;
+} tsr__way_back;
+
 struct tsr_sampler {
     const tsr__sampler_class *class_;
     const char *name;
@@ -95,6 +103,7 @@ struct tsr_sampler {
     int64_t epoch;
     uint64_t position;
     bool lost; /* a call failed: seek before anything else */
+    tsr__way_back back;
 };
 
 /* A sampler of this class in `size_bytes` of zeroed memory, with its name, or NULL with the error
@@ -113,6 +122,9 @@ static inline uint64_t tsr__batch_max(int64_t batch_size, uint64_t items)
 {
     return tsr__min_u64((uint64_t)batch_size, tsr__max_u64(items, 1));
 }
+
+/* Goes back to where the sampler stood, if it has to. */
+tsr_status tsr__sampler_go_back(tsr_sampler *sampler);
 
 /* The next value of a fingerprint. Not for anything an adversary chooses. */
 static inline uint64_t tsr__fingerprint(uint64_t hash, uint64_t value)

@@ -82,6 +82,30 @@ static const char *kind_name(unsigned kind)
     return kind < TSR__SAMPLER_KINDS ? names[kind] : "?";
 }
 
+/* The whole of it, as it is when `position` items have been given. */
+static tsr_status write_state(const tsr_sampler *sampler, uint64_t position,
+                              uint8_t bytes[TSR_SAMPLER_STATE_BYTES], size_t *size_bytes)
+{
+    tsr__state_writer writer = {.data = bytes,
+                                .capacity = TSR_SAMPLER_STATE_BYTES - CHECKSUM_BYTES,
+                                .elsewhere = position != sampler->position};
+    memcpy(bytes, magic, sizeof magic);
+    bytes[4] = VERSION;
+    bytes[5] = (uint8_t)sampler->class_->kind;
+    (void)tsr__put_u64(bytes + 6, sampler->fingerprint);
+    writer.size = HEADER_BYTES;
+    tsr__state_put(&writer, zigzag(sampler->epoch));
+    tsr__state_put(&writer, position);
+    if (sampler->class_->save != NULL)
+        TSR__TRY(sampler->class_->save(sampler, &writer));
+    TSR__REQUIRE(!writer.full, "sampler save: this state does not fit in %d bytes",
+                 TSR_SAMPLER_STATE_BYTES);
+    uint64_t hash = tsr__hash(TSR__HASH_START, bytes, writer.size);
+    (void)tsr__put_u32(bytes + writer.size, (uint32_t)(hash ^ (hash >> 32)));
+    *size_bytes = writer.size + CHECKSUM_BYTES;
+    return TSR_OK;
+}
+
 tsr_status tsr_sampler_save(const tsr_sampler *sampler, size_t capacity_bytes, void *data,
                             size_t *size_bytes)
 {
@@ -101,28 +125,25 @@ tsr_status tsr_sampler_save_at(const tsr_sampler *sampler, uint64_t position, si
                  "sampler save: position %" PRIu64 " is beyond the end: there are %" PRIu64
                  " items",
                  position, length);
-    uint8_t bytes[TSR_SAMPLER_STATE_BYTES];
-    tsr__state_writer writer = {.data = bytes,
-                                .capacity = sizeof bytes - CHECKSUM_BYTES,
-                                .elsewhere = position != sampler->position};
-    memcpy(bytes, magic, sizeof magic);
-    bytes[4] = VERSION;
-    bytes[5] = (uint8_t)sampler->class_->kind;
-    (void)tsr__put_u64(bytes + 6, sampler->fingerprint);
-    writer.size = HEADER_BYTES;
-    tsr__state_put(&writer, zigzag(sampler->epoch));
-    tsr__state_put(&writer, position);
-    if (sampler->class_->save != NULL)
-        TSR__TRY(sampler->class_->save(sampler, &writer));
-    TSR__REQUIRE(!writer.full, "sampler save: this state does not fit in %d bytes",
-                 TSR_SAMPLER_STATE_BYTES);
-    TSR__REQUIRE(capacity_bytes >= writer.size + CHECKSUM_BYTES,
-                 "sampler save: the state takes %zu bytes, there is room for %zu",
-                 writer.size + CHECKSUM_BYTES, capacity_bytes);
-    uint64_t hash = tsr__hash(TSR__HASH_START, bytes, writer.size);
-    (void)tsr__put_u32(bytes + writer.size, (uint32_t)(hash ^ (hash >> 32)));
-    memcpy(data, bytes, writer.size + CHECKSUM_BYTES);
-    *size_bytes = writer.size + CHECKSUM_BYTES;
+    const tsr__way_back *back = &sampler->back;
+    uint8_t written[TSR_SAMPLER_STATE_BYTES];
+    const uint8_t *bytes = written;
+    size_t size = 0;
+    if (back->size_bytes == 0) {
+        TSR__TRY(write_state(sampler, position, written, &size));
+    } else {
+        TSR__REQUIRE(position == sampler->position,
+                     "sampler save: since a state could not be resumed, nothing is known of "
+                     "position %" PRIu64,
+                     position);
+        bytes = back->state;
+        size = back->size_bytes;
+    }
+    TSR__REQUIRE(capacity_bytes >= size,
+                 "sampler save: the state takes %zu bytes, there is room for %zu", size,
+                 capacity_bytes);
+    memcpy(data, bytes, size);
+    *size_bytes = size;
     return TSR_OK;
 }
 
@@ -178,44 +199,62 @@ static tsr_status apply(tsr_sampler *sampler, tsr__state_reader *reader)
 
 /* Where the sampler stands, to go back to. After a failure, one of the caller's with a state of its
  * own has to get there first. */
-static tsr_status save_before(tsr_sampler *sampler, uint8_t bytes[TSR_SAMPLER_STATE_BYTES],
-                              size_t *size_bytes)
+static tsr_status save_before(tsr_sampler *sampler, tsr__way_back *out)
 {
     const tsr__error last = tsr__error_take();
-    if (tsr_sampler_save(sampler, TSR_SAMPLER_STATE_BYTES, bytes, size_bytes) != TSR_OK) {
+    out->length = tsr_sampler_length(sampler);
+    if (tsr_sampler_save(sampler, sizeof out->state, out->state, &out->size_bytes) != TSR_OK) {
         uint64_t reached;
         TSR__TRY(tsr__sampler_seek_most(sampler, sampler->position, &reached));
-        TSR__TRY(tsr_sampler_save(sampler, TSR_SAMPLER_STATE_BYTES, bytes, size_bytes));
+        TSR__TRY(tsr_sampler_save(sampler, sizeof out->state, out->state, &out->size_bytes));
     }
     tsr__error_put_back(&last);
     return TSR_OK;
+}
+
+/* To where the sampler stood in this epoch, at this position. Should that fail, the next call tries
+ * again. */
+static tsr_status return_to(tsr_sampler *sampler, const tsr__way_back *back, int64_t epoch,
+                            uint64_t position)
+{
+    tsr__state_reader reader = {
+        .data = back->state, .size = back->size_bytes - CHECKSUM_BYTES, .at = HEADER_BYTES};
+    sampler->back.size_bytes = 0;
+    tsr_status status = apply(sampler, &reader);
+    if (status != TSR_OK) {
+        sampler->epoch = epoch;
+        sampler->position = position;
+        sampler->lost = true;
+        sampler->back = *back;
+    }
+    return status;
+}
+
+tsr_status tsr__sampler_go_back(tsr_sampler *sampler)
+{
+    const tsr__way_back back = sampler->back;
+    if (back.size_bytes == 0)
+        return TSR_OK;
+    return return_to(sampler, &back, sampler->epoch, sampler->position);
 }
 
 tsr_status tsr_sampler_resume(tsr_sampler *sampler, const void *data, size_t size_bytes)
 {
     TSR__REQUIRE(sampler != NULL && data != NULL, "sampler resume: %s is NULL",
                  sampler != NULL ? "data" : "sampler");
-    uint8_t before[TSR_SAMPLER_STATE_BYTES];
-    size_t before_bytes;
+    tsr__way_back before;
     tsr__state_reader reader;
     TSR__TRY(read_header(sampler, data, size_bytes, &reader));
-    TSR__TRY(save_before(sampler, before, &before_bytes));
+    TSR__TRY(save_before(sampler, &before));
     const int64_t epoch = sampler->epoch;
     const uint64_t position = sampler->position;
     tsr_status status = apply(sampler, &reader);
     if (status == TSR_OK)
         return TSR_OK;
 
-    /* Back to what it was. Should that fail too, the first reason is the one to tell, and the next
-     * call tries again. */
+    /* The first reason is the one to tell. */
     const tsr__error first = tsr__error_take();
-    reader = (tsr__state_reader){
-        .data = before, .size = before_bytes - CHECKSUM_BYTES, .at = HEADER_BYTES};
-    if (apply(sampler, &reader) != TSR_OK) {
-        sampler->epoch = epoch;
-        sampler->position = position;
-        sampler->lost = true;
-    }
+    (void)!return_to(sampler, &before, epoch, position);
     tsr__error_put_back(&first);
     return status;
 }
