@@ -19,7 +19,9 @@
  * what is written is an error. Buffers need no alignment. Counts are elements, and may be 0.
  *
  * One thread at a time uses a communicator, together with all those that were split or duplicated
- * from the same tsr_comm_create. A child after fork() can do nothing with it. */
+ * from the same tsr_comm_create. A child after fork() can do nothing with it: its calls are
+ * TSR_ERR_INVALID, requests in progress have failed there, and destroying it leaves it to the
+ * parent, which goes on. */
 #ifndef TESSERA_COMM_H
 #define TESSERA_COMM_H
 

@@ -168,6 +168,10 @@ void tsr_comm_destroy(tsr_comm **comm)
         return;
     tsr_comm *ending = *comm;
     tsr__job *job = ending->job;
+    if (tsr__job_is_inherited(job)) { /* what it points to stays, for requests that are left */
+        *comm = NULL;
+        return;
+    }
     const bool is_late = ending->running > 0 || ending->status != TSR_OK;
     const uint64_t farewell_ns = farewell_of(ending);
     detach_requests(ending);
@@ -209,5 +213,6 @@ void tsr_comm_set_timeout(tsr_comm *comm, uint64_t timeout_ns)
 tsr_status tsr_comm_status(const tsr_comm *comm)
 {
     TSR__REQUIRE(comm, "comm_status: comm is NULL");
+    TSR__TRY(tsr__job_refuse_child(comm->job, "comm_status"));
     return comm->status == TSR_OK ? TSR_OK : tsr__fail(comm->status, "%s", comm->why);
 }

@@ -202,7 +202,9 @@ tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
     if (!job)
         return TSR_ERR_NO_MEMORY;
     bool boards; /* a mistake there is told before others wait for this rank */
-    tsr_status status = tsr__boards_wanted(&boards);
+    tsr_status status = tsr__job_claim(job);
+    if (status == TSR_OK)
+        status = tsr__boards_wanted(&boards);
     if (status == TSR_OK)
         status = open_boot(params, limit.asked_ns, &boot);
     if (status == TSR_OK)

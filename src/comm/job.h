@@ -93,7 +93,8 @@ struct tsr_request {
 };
 
 struct tsr__job {
-    int references; /* communicators */
+    int references;      /* communicators */
+    unsigned generation; /* of the process that made it: see fork.c */
     int rank, size;
     tsr__transport *transport; /* NULL: alone */
     int32_t *node_of;
@@ -118,6 +119,17 @@ struct tsr__job {
     unsigned next_grave;
     bool is_haunted; /* some of them are of now */
 };
+
+/* fork.c: what a child of fork() may do, which is nothing -------------------------------------- */
+
+/* The job is this process's. */
+tsr_status tsr__job_claim(tsr__job *job) TSR_NODISCARD;
+/* Whether this process is a child of the one that made it. */
+bool tsr__job_is_inherited(const tsr__job *job);
+/* An error in such a child, on behalf of `name`. */
+tsr_status tsr__job_refuse_child(const tsr__job *job, const char *name) TSR_NODISCARD;
+/* What is in progress there goes on in the parent; the child's handle of it has failed. */
+void tsr__request_leave_to_parent(tsr_request *request);
 
 /* engine.c: requests from start to end -------------------------------------------------------- */
 

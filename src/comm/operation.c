@@ -383,6 +383,7 @@ static tsr_status start(tsr_comm *comm, const tsr__operation *operation, tsr_req
     const char *name = tsr__call_name((int)operation->kind);
     tsr_request *request;
     TSR__REQUIRE(comm, "%s: comm is NULL", name);
+    TSR__TRY(tsr__job_refuse_child(comm->job, name));
     if (comm->status != TSR_OK)
         return tsr__fail(comm->status, "%s", comm->why);
     /* Not those in progress: how many these are differs between ranks, and refusals would. */

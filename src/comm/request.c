@@ -17,6 +17,8 @@ tsr_status tsr_request_test(tsr_request **request, bool *done)
 {
     TSR__REQUIRE(request && done, "request_test: %s is NULL", request ? "done" : "request");
     tsr_request *asked = *request;
+    if (asked)
+        tsr__request_leave_to_parent(asked);
     if (asked && !asked->done) {
         (void)tsr__job_drive(asked->job);
         if (!asked->done)
@@ -31,6 +33,7 @@ tsr_status tsr_request_wait(tsr_request **request)
     TSR__REQUIRE(request, "request_wait: request is NULL");
     if (!*request)
         return TSR_OK;
+    tsr__request_leave_to_parent(*request);
     if (!(*request)->done)
         tsr__request_drive(*request);
     return collect(request);
@@ -56,6 +59,7 @@ void tsr_request_cancel(tsr_request **request)
     if (!request || !*request)
         return;
     tsr_request *cancelled = *request;
+    tsr__request_leave_to_parent(cancelled);
     if (!cancelled->done && !take_back(cancelled))
         tsr__comm_fail(cancelled->comm, true, TSR_ERR_PEER_LOST, "rank %d cancelled %s",
                        cancelled->comm->rank, tsr__call_format(&cancelled->call, text));

@@ -80,6 +80,7 @@ static void give_back(tsr__job *job, split_memory *memory)
 static tsr_status exchange(tsr_comm *comm, tsr__call_kind kind, int colour, int key,
                            split_memory *memory, uint32_t *id)
 {
+    TSR__TRY(tsr__job_refuse_child(comm->job, tsr__call_name((int)kind)));
     TSR__TRY(tsr_comm_status(comm));
     TSR__TRY(take_memory(comm, memory));
     const membership mine = {.colour = colour,
