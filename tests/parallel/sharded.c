@@ -446,3 +446,31 @@ CASE(shards, "sharded: shards are what the plan says, and what is written to the
         }
     model_finish(&m);
 }
+
+/* Zero-sized dimensions are legal everywhere, also where nothing else needs memory for a unit. */
+CASE(nothing, "sharded: units whose parameters have no elements are used and stepped")
+{
+    const tsr_parameter empty[] = {
+        {.name = "empty.weight",
+         .dtype = TSR_F32,
+         .ndim = 2,
+         .global_shape = {0, 5},
+         .shard_dim = -1},
+        {.name = "empty.bias", .dtype = TSR_F16, .ndim = 1, .global_shape = {0}, .shard_dim = -1}};
+    tsr_sharded *m = NULL;
+    OK(tsr_sharded_create(tsr_sharded_params(.group = group, .unit_count = 1,
+                                             .units = (tsr_sharded_unit[]){{.parameter_count = 2,
+                                                                            .parameters = empty}}),
+                          &m));
+    for (int pass = TSR_PASS_FORWARD; pass <= TSR_PASS_BACKWARD; pass++) {
+        OK(tsr_sharded_begin(m, 0, (tsr_pass)pass));
+        for (int i = 0; i < 2; i++) {
+            const tsr_parameter *p = tsr_sharded_parameter(m, 0, i);
+            CHECK(p->tensor && tsr_layout_count(tsr_tensor_layout(p->tensor)) == 0, "%s", p->name);
+            CHECK(!p->grad == (pass == TSR_PASS_FORWARD), "%s's gradient", p->name);
+        }
+        OK(tsr_sharded_end(m, 0));
+    }
+    OK(tsr_sharded_adamw_step(m, &(tsr_adamw_params){.learning_rate = 1}));
+    tsr_sharded_destroy(&m);
+}

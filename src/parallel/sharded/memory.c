@@ -60,6 +60,8 @@ tsr_status tsr__sharded_make_shards(tsr_sharded *model)
 tsr_status tsr__sharded_make_slots(tsr_sharded *model)
 {
     uint64_t most = 0, most_grad = 0;
+    /* Parameters without elements have a place in a slot, too: one without elements. */
+    bool any = false;
     for (int u = 0; u < model->unit_count; u++) {
         tsr__sharded_unit *unit = &model->units[u];
         uint64_t end = 0, end_grad = 0;
@@ -67,7 +69,7 @@ tsr_status tsr__sharded_make_slots(tsr_sharded *model)
             tsr__sharded_param *p = &model->params[i];
             if (p->resident)
                 continue;
-            unit->slotted = true;
+            unit->slotted = any = true;
             p->slot_bytes = end;
             p->grad_slot_bytes = end_grad;
             end += tsr__sharded_padded(p->count * tsr_dtype_size(p->seen.dtype));
@@ -76,13 +78,14 @@ tsr_status tsr__sharded_make_slots(tsr_sharded *model)
         most = tsr__max_u64(most, end);
         most_grad = tsr__max_u64(most_grad, end_grad);
     }
-    if (model->optimizer == TSR_OPTIMIZER_NONE)
+    const bool any_grad = any && model->optimizer != TSR_OPTIMIZER_NONE;
+    if (!any_grad)
         most_grad = 0;
     for (int i = 0; i < model->slot_count; i++) {
         model->slots[i].unit = model->grad_slots[i].unit = -1;
-        if (most > 0)
+        if (any)
             TSR__TRY(tsr__sharded_memory_new(model->device, most, &model->slots[i].memory));
-        if (most_grad > 0)
+        if (any_grad)
             TSR__TRY(
                 tsr__sharded_memory_new(model->device, most_grad, &model->grad_slots[i].memory));
     }
