@@ -171,6 +171,23 @@ START_TEST(any_index_strides)
 }
 END_TEST
 
+/* The last element is as far from the first as 63 bits say, or one farther. */
+START_TEST(indices_reach_63_bits)
+{
+    const int64_t strides[] = {INT64_MAX, 1, 1}, shape[] = {2, 1, 1}, farther[] = {2, 1, 2};
+    const tsr_random_params params = {
+        .seed = SEED, .offset = UINT64_C(1) << 63, .index_strides = strides};
+    tsr_tensor *y = gpu_new(TSR_U32, 3, shape), *refused = gpu_new(TSR_U32, 3, farther);
+    gpu_poison(y);
+    GPU_OK(tsr_random_bits(queue, y, &params));
+    check_view(BITS, y, &params);
+    GPU_FAILS(tsr_random_bits(queue, refused, &(tsr_random_params){.index_strides = strides}),
+              TSR_ERR_OVERFLOW, "over shape [2,1,2] with index_strides");
+    tsr_tensor_destroy(&refused);
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
 /* A shard that passes its place draws what the whole tensor would there. */
 START_TEST(shard_equals_slice_of_whole)
 {
@@ -637,6 +654,7 @@ TESTS(random)
     tcase_add_test(tests, writes_nothing_else);
     tcase_add_test(tests, indices_are_64_bit);
     tcase_add_test(tests, any_index_strides);
+    tcase_add_test(tests, indices_reach_63_bits);
     tcase_add_test(tests, shard_equals_slice_of_whole);
     tcase_add_test(tests, halves_are_rounded);
     tcase_add_loop_test(tests, uniform_stays_below_high, 0, sizeof ranges / sizeof *ranges);

@@ -22,7 +22,7 @@ static tsr_status check_reach(const char *op, const tsr_layout *index, uint64_t 
                tsr__mul_u64((uint64_t)(index->shape[i] - 1), (uint64_t)index->strides[i], &part) &&
                tsr__add_u64(reach, part, &reach);
     }
-    if (!fits || reach >= INT64_MAX || reach > UINT64_MAX - offset)
+    if (!fits || reach > INT64_MAX || reach > UINT64_MAX - offset)
         return tsr__fail(TSR_ERR_OVERFLOW,
                          "%s: element indices from offset %" PRIu64
                          " over shape %s with index_strides %s do not fit",
