@@ -61,7 +61,7 @@ static bool verify(first *test, bench_check *check)
     bench_context *context = test->context;
     BENCH_TRY(context, tsr_tensor_download(context->stream, test->device_y, test->y,
                                            bytes_of(test->shape.m, test->shape.n)));
-    bench_check_matmul(check, &test->shape, test->x, test->w, test->y, TSR_F32);
+    bench_check_matmul(check, &test->shape, test->x, test->w, test->y, TSR_F32, NULL);
     return true;
 }
 

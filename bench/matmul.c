@@ -5,6 +5,7 @@
 
 #include "bench/bench.h"
 #include "bench/data.h"
+#include "bench/in_f32.h"
 #include "bench/openblas.h"
 #include "bench/reference.h"
 #include "cli/memory.h"
@@ -32,6 +33,7 @@ typedef struct matmul {
     bench_shape shape;
     tsr_dtype dtype;
     float *x, *w, *y;                          /* on the host, as f32 */
+    float *in_f32;                             /* y before it is rounded; NULL where it is not */
     void *x_bytes, *w_bytes, *y_bytes, *again; /* in the dtype */
     tsr_tensor *device_x, *device_w, *device_y;
 } matmul;
@@ -122,13 +124,17 @@ static bool verify(matmul *test, bench_row *row)
     if (!download_y(test, test->y_bytes, &size))
         return false;
     bench_decode(test->dtype, test->y_bytes, count, test->y);
+    BENCH_TRY(test->context,
+              bench_product_in_f32(test->context, test->device_y, test->device_x, test->device_w,
+                                   tsr_matmul_params(.transpose_b = true), &test->in_f32));
     /* One wrong batch is enough. */
     const bench_shape *s = &test->shape;
     uint64_t checked = 0;
     double worst = 0;
     for (int64_t i = 0; i < batch_of(test); i++) {
         bench_check_matmul(&row->check, s, test->x + i * s->m * s->k, test->w + i * s->n * s->k,
-                           test->y + i * s->m * s->n, test->dtype);
+                           test->y + i * s->m * s->n, test->dtype,
+                           test->in_f32 != NULL ? test->in_f32 + i * s->m * s->n : NULL);
         if (!bench_verified(test->context, row))
             return false;
         checked += row->check.checked;
@@ -158,7 +164,7 @@ static bool measure_openblas(matmul *test, bench_row *row)
     bench_check check;
     memset(test->y, 0xff, (size_t)(test->shape.m * test->shape.n) * sizeof *test->y);
     run_openblas(NULL, test);
-    bench_check_matmul(&check, &test->shape, test->x, test->w, test->y, TSR_F32);
+    bench_check_matmul(&check, &test->shape, test->x, test->w, test->y, TSR_F32, NULL);
     char reason[512];
     if (!bench_check_passed(&check, reason, sizeof reason))
         return bench_fail(test->context, "OpenBLAS: %s", reason);
@@ -222,6 +228,7 @@ static void finish(matmul *test)
     free(test->x);
     free(test->w);
     free(test->y);
+    free(test->in_f32);
     free(test->x_bytes);
     free(test->w_bytes);
     free(test->y_bytes);

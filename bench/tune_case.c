@@ -6,6 +6,7 @@
 
 #include "bench/clock.h"
 #include "bench/data.h"
+#include "bench/in_f32.h"
 #include "bench/reference.h"
 #include "cli/memory.h"
 
@@ -34,6 +35,7 @@ void tune_product_text(const tune_product *product, char *text, size_t size)
 /* What only the reference needs. */
 typedef struct host_values {
     float *x, *w;
+    float *in_f32; /* NULL where the product is in f32 itself */
 } host_values;
 
 static bool create_tensor(tune_case *test, int64_t rows, int64_t columns, tsr_tensor **out)
@@ -166,16 +168,22 @@ static bool wrong(tune_case *test, const char *kernel, const bench_check *check)
 }
 
 /* As usual, against double precision. */
-static bool verify_usual(tune_case *test, const host_values *host)
+static bool verify_usual(tune_case *test, host_values *host)
 {
     const bench_shape *s = &test->product.shape;
     bench_check check;
     BENCH_TRY(test->context, record(test, false, NULL));
     if (!download(test, test->plain))
         return false;
+    tsr_matmul_params params = tune_case_params(test, false);
+    tsr_status status =
+        bench_product_in_f32(test->context, test->y, test->x, test->w, &params, &host->in_f32);
+    test->no_room = status == TSR_ERR_DEVICE_MEMORY;
+    BENCH_TRY(test->context, status);
     for (int64_t b = 0; b < batch_of(&test->product); b++) {
         bench_check_matmul(&check, s, host->x + b * s->m * s->k, host->w + b * s->n * s->k,
-                           test->plain + b * s->m * s->n, test->product.dtype);
+                           test->plain + b * s->m * s->n, test->product.dtype,
+                           host->in_f32 != NULL ? host->in_f32 + b * s->m * s->n : NULL);
         if (!wrong(test, test->info.usual.kernel, &check))
             return false;
     }
@@ -197,6 +205,7 @@ bool tune_case_create(bench_context *context, const tune_product *product, tune_
     done = done && verify_usual(out, &host);
     free(host.x);
     free(host.w);
+    free(host.in_f32);
     return done;
 }
 

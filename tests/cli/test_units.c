@@ -168,8 +168,9 @@ START_TEST(random_values_are_exact_and_spread)
 }
 END_TEST
 
-/* y in f32, one product after another, rounded to dtype: the sloppiest honest result. */
-static float *honest(const bench_shape *shape, const float *x, const float *w, tsr_dtype dtype)
+/* y in f32, one product after another, and rounded to dtype: the sloppiest honest result. */
+static float *honest(const bench_shape *shape, const float *x, const float *w, tsr_dtype dtype,
+                     float **in_f32)
 {
     int64_t count = shape->m * shape->n;
     float *y = malloc((size_t)count * sizeof *y);
@@ -179,6 +180,8 @@ static float *honest(const bench_shape *shape, const float *x, const float *w, t
         for (int64_t k = 0; k < shape->k; k++)
             y[i] += x[i / shape->n * shape->k + k] * w[i % shape->n * shape->k + k];
     }
+    *in_f32 = malloc((size_t)count * sizeof *y);
+    memcpy(*in_f32, y, (size_t)count * sizeof *y);
     bench_encode(dtype, y, (uint64_t)count, bytes);
     bench_decode(dtype, bytes, (uint64_t)count, y);
     free(bytes);
@@ -197,34 +200,45 @@ START_TEST(references_accept_honest_results_and_nothing_else)
     float *x = malloc(x_count * sizeof *x), *w = malloc(w_count * sizeof *w);
     bench_random_values(x, x_count, dtype, 1);
     bench_random_values(w, w_count, dtype, 2);
-    float *y = honest(shape, x, w, dtype);
+    float *in_f32, *y = honest(shape, x, w, dtype, &in_f32);
     char text[512];
     bench_check check;
-    bench_check_matmul(&check, shape, x, w, y, dtype);
+    bench_check_matmul(&check, shape, x, w, y, dtype, in_f32);
     ck_assert_msg(bench_check_passed(&check, text, sizeof text), "%s", text);
 
-    /* One wrong element anywhere. The largest shape takes long: two of the four mistakes for each
-     * dtype, of which one at least is too large for the dtype to hide. */
-    for (uint64_t trial = 0; trial < (shape->m == 300 ? 2 : 12); trial++) {
+    /* One wrong element anywhere. The largest shape takes long: three of the five mistakes for each
+     * dtype. */
+    for (uint64_t trial = 0; trial < (shape->m == 300 ? 3 : 15); trial++) {
         uint64_t at = bench_random(4, trial) % (uint64_t)(shape->m * shape->n);
-        uint64_t mistake = (trial + (uint64_t)_i % 3 + 3) % 4;
+        uint64_t mistake = (trial + 2 * ((uint64_t)_i % 3)) % 5;
         float kept = y[at];
+        double rounding = bench_rounding(dtype) * fabs((double)kept);
         if (mistake == 0)
             y[at] = -kept;
         else if (mistake == 1)
             y[at] = 0;
         else if (mistake == 2)
             y[at] = NAN;
-        else
+        else if (mistake == 3)
             y[at] += 2;
-        bench_check_matmul(&check, shape, x, w, y, dtype);
-        /* What is no larger than the rounding of a whole row cannot be told from it. */
+        else
+            y[at] += (float)(4 * rounding);
+        bench_check_matmul(&check, shape, x, w, y, dtype, in_f32);
+        /* What is no larger than the rounding of an element, or of its sum, cannot be told from it.
+         */
         double change = fabs((double)y[at] - (double)kept);
-        if (!(change < (dtype == TSR_BF16 ? 8 : 1)))
+        if (!(change < 3 * rounding + 0.02))
             ck_assert_msg(!bench_check_passed(&check, text, sizeof text), "%g for %g",
                           (double)y[at], (double)kept);
         y[at] = kept;
     }
+    /* Both products wrong in the same way, as by the same kernel. */
+    uint64_t last = (uint64_t)(shape->m * shape->n) - 1;
+    y[last / 2] += 2;
+    in_f32[last / 2] += 2;
+    bench_check_matmul(&check, shape, x, w, y, dtype, in_f32);
+    ck_assert(!bench_check_passed(&check, text, sizeof text));
+    free(in_f32);
     free(x);
     free(w);
     free(y);
