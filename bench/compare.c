@@ -34,6 +34,8 @@ static const cli_option options[] = {
      .user = &old_paths},
     {"new", "FILE", "another run of the new; may be repeated", .read = add_path,
      .user = &new_paths},
+    {"allow-missing", NULL, "a benchmark or device that is missing in the new run is no failure",
+     .flag = &chosen.allow_missing},
     {"all", NULL, "also list what did not change", .flag = &chosen.show_all},
     {"json", NULL, "print JSON, which has all of them, instead of a table", .flag = &chosen.json},
     {0},
@@ -155,11 +157,16 @@ static int compare(const bench_runs *old, const bench_runs *new)
     int code = check(old, new, pairs, count);
     if (code == CLI_DONE) {
         bench_compare_counts seen = count_all(old, new, pairs, count, chosen.threshold);
+        bench_missing *missing;
+        seen.missing = bench_missing_find(old, new, pairs, count, &missing);
         if (chosen.json)
-            bench_compare_json(old, new, pairs, count, &seen, &chosen);
+            bench_compare_json(old, new, pairs, count, missing, &seen, &chosen);
         else
-            bench_compare_text(old, new, pairs, count, &seen, &chosen);
-        code = seen.slower > 0 || seen.failures > 0 ? BENCH_SLOWER : CLI_DONE;
+            bench_compare_text(old, new, pairs, count, missing, &seen, &chosen);
+        free(missing);
+        code = seen.slower > 0 || seen.failures > 0        ? BENCH_SLOWER
+               : seen.missing > 0 && !chosen.allow_missing ? BENCH_MISSING
+                                                           : CLI_DONE;
     }
     free(pairs);
     return code;
@@ -167,17 +174,20 @@ static int compare(const bench_runs *old, const bench_runs *new)
 
 static void help(FILE *out)
 {
-    fputs("Lists what became slower or faster from the first file to the second, both of 'tessera "
-          "bench -o FILE': what\n"
-          "changed by more than --threshold per cent of the median, and by more than the spread "
-          "within the runs; within the\n"
-          "spread it is not decided. Of several runs of a side, see --old and --new, the median "
-          "counts, and the spread of\n"
-          "all of them; of five and more on each side, the spread of their medians, which decides "
-          "more. The exit status is 3\n"
-          "when something became slower, or failed in a new run, and 1 when the runs have nothing "
-          "in common.\n",
-          out);
+    fputs(
+        "Lists what became slower or faster from the first file to the second, both of 'tessera "
+        "bench -o FILE': what\n"
+        "changed by more than --threshold per cent of the median, and by more than the spread "
+        "within the runs; within the\n"
+        "spread it is not decided. Of several runs of a side, see --old and --new, the median "
+        "counts, and the spread of\n"
+        "all of them; of five and more on each side, the spread of their medians, which decides "
+        "more. The exit status is 3\n"
+        "when something became slower, or failed in a new run; 4 when otherwise a benchmark of the "
+        "old run, or all of a\n"
+        "device's, is missing in the new one, unless --allow-missing; and 1 when the runs have "
+        "nothing in common.\n",
+        out);
     cli_options_help(out, options);
 }
 

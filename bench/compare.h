@@ -6,7 +6,8 @@
 
 extern const cli_command bench_compare_command;
 
-/* Its exit code then, as docs/tessera.1 promises. */
+/* Its exit codes then, as docs/tessera.1 promises. */
 #define BENCH_SLOWER 3
+#define BENCH_MISSING 4
 
 #endif

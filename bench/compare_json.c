@@ -78,7 +78,8 @@ static void add_counts(json_t *document, const bench_compare_counts *seen)
                {"ceilings_changed", seen->ceilings_changed},
                {"only_old", seen->only_old},
                {"only_new", seen->only_new},
-               {"failures", seen->failures}};
+               {"failures", seen->failures},
+               {"missing", seen->missing}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         cli_json_u64(object, all[i].name, (uint64_t)all[i].count);
 }
@@ -98,8 +99,20 @@ static void add_failures(json_t *document, const bench_runs *new)
         }
 }
 
+static void add_missing(json_t *document, const bench_missing *missing, int count)
+{
+    json_t *all = cli_json_add_array(document, "missing");
+    for (int i = 0; i < count; i++) {
+        const bench_missing *one = &missing[i];
+        json_t *object = cli_json_append_object(all);
+        add_text_or_null(object, "device",
+                         one->device >= 0 ? one->run->devices[one->device].name : NULL);
+        cli_json_text(object, "benchmark", one->benchmark);
+    }
+}
+
 void bench_compare_json(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
-                        int count, const bench_compare_counts *seen,
+                        int count, const bench_missing *missing, const bench_compare_counts *seen,
                         const bench_compare_options *how)
 {
     json_t *document = cli_json_document("tessera.bench.compare", 1);
@@ -112,5 +125,6 @@ void bench_compare_json(const bench_runs *old, const bench_runs *new, const benc
     for (int i = 0; i < count; i++)
         add_pair(results, &pairs[i], how->threshold);
     add_failures(document, new);
+    add_missing(document, missing, seen->missing);
     cli_json_print(document);
 }

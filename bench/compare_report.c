@@ -199,8 +199,16 @@ static void print_failures(const bench_document *new)
         json_string_value(json_object_get(failure, "text")));
 }
 
+static void print_missing(const bench_missing *missing, int count)
+{
+    for (int i = 0; i < count; i++)
+        printf("MISSING in the new run: %s on %s\n", missing[i].benchmark,
+               missing[i].device >= 0 ? missing[i].run->devices[missing[i].device].name
+                                      : "the host");
+}
+
 void bench_compare_text(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
-                        int count, const bench_compare_counts *seen,
+                        int count, const bench_missing *missing, const bench_compare_counts *seen,
                         const bench_compare_options *how)
 {
     for (int i = 0; i < old->count; i++)
@@ -213,6 +221,7 @@ void bench_compare_text(const bench_runs *old, const bench_runs *new, const benc
     print_rows(pairs, count, old->count > 1 || new->count > 1, how);
     for (int i = 0; i < new->count; i++)
         print_failures(&new->all[i]);
+    print_missing(missing, seen->missing);
     print_sum(seen, how->threshold);
     if (how->of_ceiling)
         print_terms(pairs, count, seen->parts);

@@ -219,6 +219,8 @@ static void read_root(bench_fields *in, const json_t *root, bench_document *out)
     const json_t *host = bench_field_object(in, root, "host", false);
     out->tessera = bench_field_text(in, root, "tessera");
     out->time = bench_field_text(in, root, "time");
+    if (!json_is_null(json_object_get(root, "benchmark")))
+        out->alone = bench_field_text(in, root, "benchmark");
     out->duration_s = bench_field_number(in, root, "duration_s", 0);
     out->cpu = bench_field_text(in, host, "cpu");
     out->os = bench_field_text(in, host, "os");

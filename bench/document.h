@@ -40,6 +40,7 @@ typedef struct bench_document {
     const char *path;
     char name[BENCH_NAME]; /* the file's, without .json and, as far as possible, folders */
     const char *tessera, *time, *cpu, *os;
+    const char *alone; /* the benchmark that was asked for; NULL: all */
     int cpus;
     double duration_s;
     int device_count, result_count;

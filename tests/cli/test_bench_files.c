@@ -93,14 +93,69 @@ START_TEST(shows_what_is_not_decided)
 }
 END_TEST
 
+/* A second case of the matmul, which is left out on a slow day, and the copy. */
 START_TEST(what_is_missing_is_counted)
 {
-    json_t *new_run = made_run();
+    json_t *old = made_run(), *new_run = made_run();
+    json_t *other = json_deep_copy(made_result(old, 0));
+    json_object_set_new(json_object_get(other, "case"), "m", json_integer(65));
+    json_array_append_new(json_object_get(old, "results"), other);
+    tool_result result = compare(json_incref(old), new_run, "");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_ptr_nonnull(strstr(result.out, "only in the old run: 1; only in the new one: 0"));
+    ck_assert_ptr_null(strstr(result.out, "MISSING"));
+    tool_result_free(&result);
+
+    new_run = made_run();
     json_array_remove(json_object_get(new_run, "results"), 1);
+    result = compare(old, json_incref(new_run), "");
+    ck_assert_int_eq(result.exit_code, 4);
+    ck_assert_ptr_nonnull(strstr(result.out, "\nMISSING in the new run: copy on Made GPU\n"));
+    ck_assert_ptr_nonnull(strstr(result.out, "only in the old run: 2; only in the new one: 0"));
+    tool_result_free(&result);
+    result = compare(made_run(), json_incref(new_run), " --allow-missing");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_ptr_nonnull(strstr(result.out, "\nMISSING in the new run: copy on Made GPU\n"));
+    tool_result_free(&result);
+
+    /* What became slower says more. */
+    made_set(new_run, 0, 80, 79, 81);
+    result = compare(made_run(), new_run, "");
+    ck_assert_int_eq(result.exit_code, 3);
+    tool_result_free(&result);
+}
+END_TEST
+
+/* Nothing of the matmul can be told from another shape's, though there is one. */
+START_TEST(other_cases_are_no_substitute)
+{
+    json_t *new_run = made_run();
     json_object_set_new(json_object_get(made_result(new_run, 0), "case"), "m", json_integer(65));
     tool_result result = compare(made_run(), new_run, "");
-    ck_assert_int_eq(result.exit_code, 0);
-    ck_assert_ptr_nonnull(strstr(result.out, "only in the old run: 2; only in the new one: 1"));
+    ck_assert_int_eq(result.exit_code, 4);
+    ck_assert_ptr_nonnull(strstr(result.out, "MISSING in the new run: matmul on Made GPU\n"));
+    ck_assert_ptr_nonnull(strstr(result.out, "only in the old run: 1; only in the new one: 1"));
+    tool_result_free(&result);
+}
+END_TEST
+
+/* `tessera bench matmul` was not to measure the rest, nor the other device. */
+START_TEST(a_run_of_one_benchmark_misses_no_other)
+{
+    json_t *old = made_run_on_twins(), *other = json_deep_copy(made_result(old, 0));
+    json_object_set_new(other, "device", json_integer(1));
+    json_array_append_new(json_object_get(old, "results"), other);
+    json_t *new_run = made_run(), *results = json_object_get(new_run, "results");
+    json_object_set_new(new_run, "benchmark", json_string("matmul"));
+    json_array_remove(results, 5);
+    json_array_remove(results, 2);
+    json_array_remove(results, 1);
+    json_object_set_new(json_object_get(made_result(new_run, 0), "ceiling"), "result",
+                        json_integer(1));
+    tool_result result = compare(old, new_run, "");
+    ck_assert_msg(result.exit_code == 0, "%s%s", result.out, result.err);
+    ck_assert_ptr_nonnull(strstr(result.out, "1 compared"));
+    ck_assert_ptr_null(strstr(result.out, "MISSING"));
     tool_result_free(&result);
 }
 END_TEST
@@ -127,6 +182,10 @@ START_TEST(says_so_in_json)
     ck_assert_double_eq(tool_number(counts, "not_decided"), 1);
     ck_assert_double_eq(tool_number(counts, "only_old"), 1);
     ck_assert_double_eq(tool_number(counts, "failures"), 1);
+    ck_assert_double_eq(tool_number(counts, "missing"), 1);
+    const json_t *missing = json_array_get(tool_member(document, "missing"), 0);
+    ck_assert(json_is_null(tool_member(missing, "device")));
+    ck_assert_str_eq(tool_text(missing, "benchmark"), "rng");
     const json_t *results = tool_member(document, "results");
     ck_assert_int_eq((int)json_array_size(results), 5);
     const json_t *slower = json_array_get(results, 0), *time = json_array_get(results, 2);
@@ -324,10 +383,13 @@ END_TEST
 START_TEST(a_device_that_is_gone_is_named)
 {
     tool_result result = compare(made_run_on_twins(), made_run(), "");
+    ck_assert_int_eq(result.exit_code, 4);
     ck_assert_ptr_nonnull(strstr(result.out, "\nnote: Made GPU (2) is not in the new run\n"));
+    ck_assert_ptr_nonnull(strstr(result.out, "\nMISSING in the new run: copy on Made GPU (2)\n"));
     ck_assert_ptr_nonnull(strstr(result.out, "only in the old run: 1; only in the new one: 0"));
     tool_result_free(&result);
     result = compare(made_run(), made_run_on_twins(), "");
+    ck_assert_int_eq(result.exit_code, 0);
     ck_assert_ptr_null(strstr(result.out, "note: "));
     tool_result_free(&result);
 }
@@ -482,6 +544,8 @@ TESTS(bench_files)
     tcase_add_test(tests, shows_what_is_not_decided);
     tcase_add_test(tests, says_so_in_json);
     tcase_add_test(tests, what_is_missing_is_counted);
+    tcase_add_test(tests, other_cases_are_no_substitute);
+    tcase_add_test(tests, a_run_of_one_benchmark_misses_no_other);
     tcase_add_loop_test(tests, several_runs_tell_what_differs_from_run_to_run, 0,
                         (int)(sizeof series / sizeof *series));
     tcase_add_loop_test(tests, many_runs_tell_by_their_medians, 0, 4);
