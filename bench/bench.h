@@ -19,6 +19,7 @@
 #define BENCH_MAX_SHAPES 64
 #define BENCH_MAX_DTYPES 3
 #define BENCH_MAX_PARAMS 6
+#define BENCH_FEWEST_RANKS 2 /* of collective operations, which begin with so many */
 
 typedef struct bench_shape {
     int64_t m, k, n;
@@ -47,7 +48,8 @@ enum {
     BENCH_LARGE = 16,
     BENCH_RANKS = 32,
     BENCH_BYTES = 64,
-    BENCH_ONE_SHAPE = 128 /* BENCH_SHAPES, but no more than one */
+    BENCH_ONE_SHAPE = 128, /* BENCH_SHAPES, but no more than one */
+    BENCH_SHARES = 256     /* BENCH_BYTES, of which each rank has an equal share */
 };
 
 typedef struct bench_context bench_context;

@@ -123,7 +123,7 @@ static const cli_option options[] = {
     {"size", "MIB", "how much to copy (default 64)", .integer = &chosen.size_mib, .low = 1,
      .high = 1024},
     {"ranks", "N", "how many processes (default: 2, and then 4)", .integer = &chosen.ranks,
-     .low = 2, .high = 16},
+     .low = BENCH_FEWEST_RANKS, .high = 16},
     {"minbytes", "BYTES", "the smallest size of a collective operation (default 8); -b BYTES",
      .read = read_bytes, .user = &chosen.min_bytes, .letter = 'b'},
     {"maxbytes", "BYTES", "the largest (default 64M); -e BYTES", .read = read_bytes,
@@ -192,6 +192,22 @@ static int fill_sizes(void)
     return CLI_DONE;
 }
 
+/* Sizes of which no rank has a share would measure nothing. */
+static int check_shares(const bench *what)
+{
+    const int64_t ranks = chosen.ranks > 0 ? chosen.ranks : BENCH_FEWEST_RANKS;
+    int64_t largest = chosen.min_bytes;
+    if (!(what->takes & BENCH_SHARES) || chosen.max_bytes == 0)
+        return CLI_DONE;
+    while (largest <= chosen.max_bytes / chosen.step_factor)
+        largest *= chosen.step_factor;
+    if (largest / (int64_t)sizeof(float) < ranks)
+        return cli_usage_error("bench: %s: no size is enough for each of %lld ranks to have an "
+                               "element: the largest is %lld bytes",
+                               what->name, (long long)ranks, (long long)largest);
+    return CLI_DONE;
+}
+
 /* An option that would do nothing is a mistake. */
 static int check_options(const bench *what)
 {
@@ -225,7 +241,8 @@ static int check_options(const bench *what)
     if ((what->takes & BENCH_ONE_SHAPE) && chosen.shape_count > 1)
         return cli_usage_error("bench: %s takes one --shape, not %d", what->name,
                                chosen.shape_count);
-    return fill_sizes();
+    int code = fill_sizes();
+    return code == CLI_DONE ? check_shares(what) : code;
 }
 
 static int cannot_write(void)
