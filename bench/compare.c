@@ -4,6 +4,7 @@
 
 #include "bench/compare_report.h"
 #include "cli/options.h"
+#include "cli/output.h"
 
 static bench_compare_options chosen = {.threshold = 5};
 
@@ -197,12 +198,25 @@ static void free_runs(bench_runs *side)
         bench_document_free(&side->all[i]);
 }
 
+/* The same run again would feign that figures do not differ from run to run. */
+static const char *given_twice(const paths *from)
+{
+    for (int i = 1; i <= from->further; i++)
+        for (int j = 0; j < i; j++)
+            if (cli_output_is(from->all[i], from->all[j]))
+                return from->all[i];
+    return NULL;
+}
+
 static int read_runs(const paths *from, bench_runs *side)
 {
     char problem[BENCH_PROBLEM];
     for (side->count = 0; side->count <= from->further; side->count++)
         if (!bench_document_read(from->all[side->count], &side->all[side->count], problem))
             return cli_usage_error("bench compare: %s", problem);
+    const char *again = given_twice(from);
+    if (again != NULL)
+        return cli_usage_error("bench compare: '%s' is given twice as a run of one side", again);
     return CLI_DONE;
 }
 

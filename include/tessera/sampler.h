@@ -315,7 +315,8 @@ typedef struct tsr_sampler_distributed_params {
     uint64_t n;          /* items of the dataset, or */
     tsr_sampler **base;  /* a sampler of indices or of batches; taken over, and set to NULL, on
                             success */
-    int64_t ranks, rank; /* ranks 0: both from tsr_rank_from_environment */
+    int64_t ranks, rank; /* ranks 0: both from tsr_rank_from_environment; otherwise a rank that is
+                            forgotten is 0, on every process alike */
     tsr_order order;     /* of a dataset; a sampler keeps its own */
     tsr_tail tail;
     tsr_split split;

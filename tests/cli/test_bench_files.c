@@ -333,6 +333,28 @@ START_TEST(a_run_of_several_may_lack_a_figure)
 }
 END_TEST
 
+/* One run five times over would spread by nothing, and decide everything. */
+START_TEST(a_run_counts_once)
+{
+    char paths[2][MADE_PATH], arguments[256], sentence[256];
+    made_write(made_run(), paths[0]);
+    made_write(made_run(), paths[1]);
+    snprintf(arguments, sizeof arguments, "bench compare %s %s --%s /tmp/.%s", paths[0], paths[1],
+             _i ? "new" : "old", paths[_i] + strlen("/tmp"));
+    snprintf(sentence, sizeof sentence,
+             "tessera: bench compare: '/tmp/.%s' is given twice as a run of one side\n",
+             paths[_i] + strlen("/tmp"));
+    tool_refuses(arguments, sentence);
+    /* With itself it may be compared. */
+    snprintf(arguments, sizeof arguments, "bench compare %s %s", paths[0], paths[0]);
+    tool_result result = tool_run(arguments);
+    ck_assert_int_eq(result.exit_code, 0);
+    tool_result_free(&result);
+    remove(paths[0]);
+    remove(paths[1]);
+}
+END_TEST
+
 /* With a benchmark failing in the new run. */
 static void fails_in(json_t *new_run, const char *options)
 {
@@ -550,6 +572,7 @@ TESTS(bench_files)
                         (int)(sizeof series / sizeof *series));
     tcase_add_loop_test(tests, many_runs_tell_by_their_medians, 0, 4);
     tcase_add_loop_test(tests, a_run_of_several_may_lack_a_figure, 0, 2);
+    tcase_add_loop_test(tests, a_run_counts_once, 0, 2);
     tcase_add_test(tests, a_failure_is_a_regression);
     tcase_add_test(tests, a_renamed_device_is_the_same);
     tcase_add_test(tests, devices_of_one_name_are_told_apart);
