@@ -8,6 +8,8 @@
 
 /* A batch this long amortises the cost of submitting; a longer one only delays its start. */
 #define BATCH_OPERATIONS 96
+/* More, up to a bound on the driver's memory, where one of them is recorded as a whole. */
+#define BATCH_OPERATIONS_WHOLE (BATCH_OPERATIONS + 1024)
 /* So many batches keep any device busy. The memory of what was destroyed comes back when batches
  * are done: a program that records faster than its device computes would run out of it. */
 #define IN_FLIGHT_MOST 32
@@ -144,11 +146,12 @@ static bool used_elsewhere(const tsr_stream *stream, const tsr__buffer *buffer)
 static tsr_status wait_for_other(tsr_stream *stream, tsr__buffer *buffer)
 {
     tsr__timeline *other = buffer->last_timeline;
+    if (noted(stream, other, buffer->last_point))
+        return TSR_OK;
     if (buffer->last_point > other->submitted)
         TSR__TRY(tsr_stream_submit(other->stream));
     TSR__TRY(tsr__timeline_poll(stream->device, other));
-    if (other->reached >= buffer->last_point || buffer->last_point > other->submitted ||
-        noted(stream, other, buffer->last_point))
+    if (other->reached >= buffer->last_point || buffer->last_point > other->submitted)
         return TSR_OK;
     /* Commands already recorded must not wait for work that might itself wait for them: a new batch
      * starts here. */
@@ -189,12 +192,15 @@ static size_t not_held(const tsr_stream *stream, const tsr__access *access, int 
 tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int count)
 {
     TSR__TRY(tsr__device_check(stream->device));
-    TSR__TRY(bring_memory_back(stream));
+    if (stream->mode != TSR__STREAM_RECORDS_WHOLE)
+        TSR__TRY(bring_memory_back(stream));
     for (int i = 0; i < count; i++)
         if (used_elsewhere(stream, access[i].buffer))
             TSR__TRY(wait_for_other(stream, access[i].buffer));
     TSR__TRY(open_batch(stream));
-    return tsr__batch_reserve(stream->open, not_held(stream, access, count));
+    return tsr__batch_reserve(stream->open, tsr__stream_rehearses(stream)
+                                                ? OPERATION_BUFFERS
+                                                : not_held(stream, access, count));
 }
 
 /* The batch holds each buffer once, however often it is used. */
@@ -229,8 +235,9 @@ void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count)
  * the batch stays, unless it was dropped, and the next submit or wait reports. */
 tsr_status tsr__stream_recorded(tsr_stream *stream)
 {
-    if (stream->open->operations < BATCH_OPERATIONS &&
-        stream->open->work < stream->device->work_limit)
+    const uint32_t most =
+        stream->mode == TSR__STREAM_RECORDS_WHOLE ? BATCH_OPERATIONS_WHOLE : BATCH_OPERATIONS;
+    if (stream->open->operations < most && stream->open->work < stream->device->work_limit)
         return TSR_OK;
     const uint64_t point = stream->open->point;
     const tsr_status status = submit_and_go_on(stream);
@@ -265,6 +272,8 @@ tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, tsr_kernel *
                              (unsigned)dispatch->groups[i], i, stream->device->info.name,
                              (unsigned)stream->device->info.max_workgroup_count[i]);
     TSR__TRY(tsr__stream_begin(stream, dispatch->access, dispatch->access_count));
+    if (tsr__stream_rehearses(stream))
+        return TSR_OK;
     if (kernel)
         TSR__TRY(tsr__batch_hold_kernel(stream->open, kernel));
     tsr__stream_order(stream, dispatch->access, dispatch->access_count);
@@ -300,6 +309,8 @@ tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access 
 {
     const tsr__access access[2] = {source, destination};
     TSR__TRY(tsr__stream_begin(stream, access, 2));
+    if (tsr__stream_rehearses(stream))
+        return TSR_OK;
     tsr__stream_order(stream, access, 2);
     for (uint32_t done = 0; done < count;) {
         VkBufferCopy copies[REGIONS_AT_ONCE];
@@ -321,6 +332,8 @@ tsr_status tsr__stream_fill(tsr_stream *stream, tsr__access destination, uint32_
     if (destination.begin_bytes == destination.end_bytes)
         return TSR_OK;
     TSR__TRY(tsr__stream_begin(stream, &destination, 1));
+    if (tsr__stream_rehearses(stream))
+        return TSR_OK;
     tsr__stream_order(stream, &destination, 1);
     stream->device->vk.CmdFillBuffer(stream->open->commands, destination.buffer->handle,
                                      destination.buffer->slab_offset + destination.begin_bytes,

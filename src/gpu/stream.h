@@ -72,6 +72,21 @@ tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access 
 /* vkCmdFillBuffer with a 32-bit pattern; the range is 4-byte aligned. */
 tsr_status tsr__stream_fill(tsr_stream *stream, tsr__access destination, uint32_t pattern);
 
+/* The commands of one operation, through the functions above. */
+typedef tsr_status tsr__steps(tsr_stream *stream, void *work);
+
+/* An operation of several commands, which fails before it has recorded the first. `steps` is called
+ * twice: to rehearse, when commands only make their pipelines, submit what other streams have to do
+ * first and reserve room, and to record, into one batch, so that no part of it is submitted without
+ * the rest. It makes the same commands both times, and does nothing else that can fail; it may be a
+ * part of other steps. What is left: a device may get lost, and of an operation that is too much
+ * for one batch the driver may refuse a later one. */
+tsr_status tsr__stream_whole(tsr_stream *stream, tsr__steps *steps, void *work) TSR_NODISCARD;
+
+/* For steps that are long: commands with the pipelines and buffers of earlier ones need not be
+ * rehearsed. */
+bool tsr__stream_rehearses(const tsr_stream *stream);
+
 /* A scratch buffer for the operation being recorded. The stream owns it and lends it again to later
  * operations, in order with its work; the caller releases nothing. An operation asks for all of its
  * scratch before its first command. */

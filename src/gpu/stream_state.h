@@ -31,8 +31,16 @@ typedef struct tsr__staging {
     uint64_t used_bytes; /* of the current chunk */
 } tsr__staging;
 
+/* Of tsr__stream_whole. */
+typedef enum tsr__stream_mode {
+    TSR__STREAM_SINGLE, /* each command is an operation */
+    TSR__STREAM_REHEARSES,
+    TSR__STREAM_RECORDS_WHOLE,
+} tsr__stream_mode;
+
 struct tsr_stream {
     tsr_device *device;
+    tsr__stream_mode mode;
     tsr__timeline *timeline;
     tsr__batch *open;      /* being recorded; NULL when nothing is */
     tsr__batch *next;      /* begun, for when `open` is submitted; or NULL */
@@ -57,7 +65,8 @@ tsr_status tsr__stream_slow(tsr_stream *stream, uint64_t point,
                             uint64_t submitted_ns) TSR_NODISCARD;
 
 /* Makes recording `count` accesses possible: an open batch with room to hold the buffers, other
- * streams' work they depend on submitted and noted. After this, recording cannot fail. */
+ * streams' work they depend on submitted and noted. After this, recording cannot fail; after a
+ * rehearsal neither can this. */
 tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int count);
 
 /* Records the barrier the accesses need and holds their buffers. Cannot fail after
