@@ -30,6 +30,6 @@ bool tsr__copy_tile(const tsr__piece *piece, const tsr_tensor *dst, const tsr_te
 bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
                              tsr__piece *packets, tsr__piece *rest);
 tsr_status tsr__copy_transpose(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
-                               const tsr_tensor *src, bool record) TSR_NODISCARD;
+                               const tsr_tensor *src) TSR_NODISCARD;
 
 #endif

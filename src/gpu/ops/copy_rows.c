@@ -115,6 +115,25 @@ static void copy_at_once(const tsr_tensor *dst, const tsr_tensor *src)
                        src->buffer->host);
 }
 
+typedef struct row_copy {
+    const tsr_tensor *dst, *src;
+    copy_batch batch;
+} row_copy;
+
+static tsr_status record_rows(tsr_stream *stream, void *work)
+{
+    row_copy *copy = work;
+    copy_batch *batch = &copy->batch;
+    if (tsr__stream_rehearses(stream)) /* all commands are alike */
+        return tsr__stream_copy(stream, batch->source, batch->destination, NULL, 0);
+    tsr__pieces walk;
+    tsr__piece piece;
+    begin_walk(&walk, copy->dst, copy->src);
+    while (tsr__pieces_next(&walk, &piece))
+        TSR__TRY(add_piece(batch, &piece, tsr_dtype_size(copy->dst->layout.dtype)));
+    return flush(batch);
+}
+
 tsr_status tsr__copy_rows(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src)
 {
     const tsr_device *device = tsr_stream_device(stream);
@@ -124,25 +143,18 @@ tsr_status tsr__copy_rows(tsr_stream *stream, const tsr_tensor *dst, const tsr_t
     }
     uint64_t size = tsr_dtype_size(dst->layout.dtype);
     uint64_t bytes = (uint64_t)tsr_layout_count(&dst->layout) * size;
-    copy_batch batch = {
-        .stream = stream,
-        .source = tsr__read_of(src),
-        .destination = tsr__write_of(dst),
-    };
+    row_copy copy = {.dst = dst,
+                     .src = src,
+                     .batch = {.stream = stream,
+                               .source = tsr__read_of(src),
+                               .destination = tsr__write_of(dst)}};
+    copy_batch *batch = &copy.batch;
     uint64_t rows = bytes / shortest_row_bytes(device, false) + 1;
-    batch.capacity = (uint32_t)tsr__min_u64(REGIONS_MAX, rows);
-    batch.regions = tsr__calloc(batch.capacity, sizeof *batch.regions);
-    if (!batch.regions)
+    batch->capacity = (uint32_t)tsr__min_u64(REGIONS_MAX, rows);
+    batch->regions = tsr__calloc(batch->capacity, sizeof *batch->regions);
+    if (!batch->regions)
         return TSR_ERR_NO_MEMORY;
-
-    tsr__pieces walk;
-    tsr__piece piece;
-    begin_walk(&walk, dst, src);
-    tsr_status status = TSR_OK;
-    while (status == TSR_OK && tsr__pieces_next(&walk, &piece))
-        status = add_piece(&batch, &piece, size);
-    if (status == TSR_OK)
-        status = flush(&batch);
-    tsr__free(batch.regions);
+    tsr_status status = tsr__stream_whole(stream, record_rows, &copy);
+    tsr__free(batch->regions);
     return status;
 }

@@ -112,9 +112,8 @@ static void fill_dispatch(const copy_plan *plan, const tsr_tensor *dst, const ts
     tsr__groups_for(push->walk.items, TSR__WALK_WORKGROUP, dispatch->groups);
 }
 
-/* Records the piece's dispatch, or only makes its pipeline. */
-static tsr_status run_strided(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
-                              const tsr_tensor *src, bool record)
+static tsr_status copy_strided(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
+                               const tsr_tensor *src)
 {
     copy_plan plan;
     struct tsr_copy_params push;
@@ -128,8 +127,7 @@ static tsr_status run_strided(tsr_stream *stream, const tsr__piece *piece, const
     dispatch.spec[1] = plan.destination_kind;
     if (!tsr__copy_tile(piece, dst, src, &tile_push, &dispatch))
         fill_dispatch(&plan, dst, src, &push, &dispatch);
-    return record ? tsr__stream_dispatch(stream, &dispatch)
-                  : tsr__stream_prepare(stream, &dispatch, 1);
+    return tsr__stream_dispatch(stream, &dispatch);
 }
 
 static bool packets_of(const tsr_tensor *dst, const tsr_tensor *src, tsr__packets *out)
@@ -144,29 +142,33 @@ static bool packets_of(const tsr_tensor *dst, const tsr_tensor *src, tsr__packet
 }
 
 /* By whatever is fastest for most of the piece, the rest as anything else. */
-static tsr_status run_piece(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
-                            const tsr_tensor *src, bool record)
+static tsr_status copy_piece(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
+                             const tsr_tensor *src)
 {
     tsr__packets packets;
     tsr__piece fast, rest;
 
     if (packets_of(dst, src, &packets) && tsr__packets_cut(&packets, piece, &fast, &rest))
-        TSR__TRY(tsr__packets_run(stream, &packets, &fast, record));
+        TSR__TRY(tsr__packets_run(stream, &packets, &fast));
     else if (tsr__copy_transpose_cut(piece, dst, src, &fast, &rest))
-        TSR__TRY(tsr__copy_transpose(stream, &fast, dst, src, record));
+        TSR__TRY(tsr__copy_transpose(stream, &fast, dst, src));
     else
         rest = *piece;
-    return rest.count == 0 ? TSR_OK : run_strided(stream, &rest, dst, src, record);
+    return rest.count == 0 ? TSR_OK : copy_strided(stream, &rest, dst, src);
 }
 
-static tsr_status run_pieces(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src,
-                             bool record)
+typedef struct copying {
+    const tsr_tensor *dst, *src;
+} copying;
+
+static tsr_status copy_pieces(tsr_stream *stream, void *work)
 {
+    const copying *c = work;
     tsr__pieces walk;
     tsr__piece piece;
-    tsr__pieces_init(&walk, 2, (const tsr_layout *[]){&dst->layout, &src->layout}, 0);
+    tsr__pieces_init(&walk, 2, (const tsr_layout *[]){&c->dst->layout, &c->src->layout}, 0);
     while (tsr__pieces_next(&walk, &piece))
-        TSR__TRY(run_piece(stream, &piece, dst, src, record));
+        TSR__TRY(copy_piece(stream, &piece, c->dst, c->src));
     return TSR_OK;
 }
 
@@ -176,8 +178,8 @@ tsr_status tsr__copy_shader(tsr_stream *stream, const tsr_tensor *dst, const tsr
     tsr_status status = TSR_OK;
     if (dst->layout.dtype != src->layout.dtype) /* no kernel transposes and converts at once */
         status = tsr__straighten(stream, dst, &from);
-    for (int record = 0; record < 2 && status == TSR_OK; record++)
-        status = run_pieces(stream, dst, &from.input[0], record);
+    if (status == TSR_OK)
+        status = tsr__stream_whole(stream, copy_pieces, &(copying){dst, &from.input[0]});
     tsr__straight_finish(&from);
     return status;
 }

@@ -11,7 +11,6 @@ typedef struct transpose {
     const tsr_tensor *dst, *src;
     uint32_t lanes, size;
     int row_dim;
-    bool record;
 } transpose;
 
 /* Rows and columns of dst, and where its plane starts, in elements. */
@@ -102,8 +101,7 @@ static tsr_status emit(const transpose *t, const area *at)
     };
 
     tsr__walk_divisor(push.across, &push.magic, &push.shift);
-    return t->record ? tsr__stream_dispatch(t->stream, &dispatch)
-                     : tsr__stream_prepare(t->stream, &dispatch, 1);
+    return tsr__stream_dispatch(t->stream, &dispatch);
 }
 
 /* In halves as long as there are too many blocks for one dispatch; no half is smaller than a block.
@@ -130,14 +128,13 @@ static tsr_status run_area(const transpose *t, area at)
 }
 
 tsr_status tsr__copy_transpose(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
-                               const tsr_tensor *src, bool record)
+                               const tsr_tensor *src)
 {
     transpose t = begin(piece, dst, src);
     area at = {.rows = piece->shape[t.row_dim], .columns = tsr__piece_inner(piece)};
     uint32_t planes = piece->count / at.rows / at.columns;
 
     t.stream = stream;
-    t.record = record;
     for (uint32_t plane = 0; plane < planes; plane++) {
         at.dst = tsr__piece_plane(piece, 0, t.row_dim, piece->ndim - 1, plane);
         at.src = tsr__piece_plane(piece, 1, t.row_dim, piece->ndim - 1, plane);

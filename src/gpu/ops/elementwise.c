@@ -51,7 +51,7 @@ static uint32_t inner_mode(const tsr__piece *piece, int operand, const tsr_tenso
 }
 
 static tsr_status run_strided(tsr_stream *stream, const tsr__elementwise *work,
-                              const operand_set *operands, const tsr__piece *piece, bool record)
+                              const operand_set *operands, const tsr__piece *piece)
 {
     struct tsr_elementwise_params push = {
         .y = tsr__piece_address(piece, 0, &operands->tensor[0]),
@@ -84,8 +84,7 @@ static tsr_status run_strided(tsr_stream *stream, const tsr__elementwise *work,
     }
     dispatch.spec[7] = work->function;
     tsr__groups_for(push.walk.items, TSR__WALK_WORKGROUP, dispatch.groups);
-    return record ? tsr__stream_dispatch(stream, &dispatch)
-                  : tsr__stream_prepare(stream, &dispatch, 1);
+    return tsr__stream_dispatch(stream, &dispatch);
 }
 
 static tsr__packets packets_of(const tsr__elementwise *work, const operand_set *operands)
@@ -105,20 +104,27 @@ static tsr__packets packets_of(const tsr__elementwise *work, const operand_set *
 }
 
 static tsr_status run_piece(tsr_stream *stream, const tsr__elementwise *work,
-                            const operand_set *operands, const tsr__piece *piece, bool record)
+                            const operand_set *operands, const tsr__piece *piece)
 {
     tsr__packets packets = packets_of(work, operands);
     tsr__piece fast, rest;
 
     if (!tsr__packets_cut(&packets, piece, &fast, &rest))
-        return run_strided(stream, work, operands, piece, record);
-    TSR__TRY(tsr__packets_run(stream, &packets, &fast, record));
-    return rest.count == 0 ? TSR_OK : run_strided(stream, work, operands, &rest, record);
+        return run_strided(stream, work, operands, piece);
+    TSR__TRY(tsr__packets_run(stream, &packets, &fast));
+    return rest.count == 0 ? TSR_OK : run_strided(stream, work, operands, &rest);
 }
 
-static tsr_status run_pieces(tsr_stream *stream, const tsr__elementwise *work,
-                             const operand_set *operands, bool record)
+/* What is to be done, on what. */
+typedef struct call {
+    const tsr__elementwise *work;
+    const operand_set *operands;
+} call;
+
+static tsr_status run_pieces(tsr_stream *stream, void *opaque)
 {
+    const call *c = opaque;
+    const operand_set *operands = c->operands;
     const tsr_layout *layouts[3];
     for (int i = 0; i < operands->count; i++)
         layouts[i] = &operands->tensor[i].layout;
@@ -126,7 +132,7 @@ static tsr_status run_pieces(tsr_stream *stream, const tsr__elementwise *work,
     tsr__piece piece;
     tsr__pieces_init(&walk, operands->count, layouts, 0);
     while (tsr__pieces_next(&walk, &piece))
-        TSR__TRY(run_piece(stream, work, operands, &piece, record));
+        TSR__TRY(run_piece(stream, c->work, operands, &piece));
     return TSR_OK;
 }
 
@@ -140,8 +146,8 @@ tsr_status tsr__elementwise_run(tsr_stream *stream, const tsr__elementwise *work
     memcpy(inputs.input, &operands.tensor[1], (size_t)inputs.count * sizeof *inputs.input);
     tsr_status status = tsr__straighten(stream, &operands.tensor[0], &inputs);
     memcpy(&operands.tensor[1], inputs.input, (size_t)inputs.count * sizeof *inputs.input);
-    for (int record = 0; record < 2 && status == TSR_OK; record++)
-        status = run_pieces(stream, work, &operands, record);
+    if (status == TSR_OK)
+        status = tsr__stream_whole(stream, run_pieces, &(call){work, &operands});
     tsr__straight_finish(&inputs);
     return status;
 }

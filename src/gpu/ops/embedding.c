@@ -122,6 +122,20 @@ tsr_status tsr__embedding(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *t
     return status;
 }
 
+typedef struct addition {
+    tsr__dispatches list;
+    tsr_tensor *gradient;
+    bool accumulate;
+} addition;
+
+static tsr_status record_addition(tsr_stream *stream, void *work)
+{
+    addition *a = work;
+    if (!a->accumulate)
+        TSR__TRY(tsr_fill(stream, a->gradient, 0));
+    return tsr__dispatches_record(&a->list, stream);
+}
+
 tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const tsr_tensor *dy,
                                const tsr_tensor *indices, int64_t first, bool accumulate)
 {
@@ -133,7 +147,7 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
     const int64_t width = gradient->layout.shape[1];
     const uint32_t workgroup = cpu ? WORKGROUP_ON_CPU : WORKGROUP;
     const uint32_t across = tsr__div_up_u32((uint32_t)width, 4 * workgroup);
-    tsr__dispatches list = {0};
+    addition sum = {.gradient = gradient, .accumulate = accumulate};
     tsr_status status = TSR_OK;
     for (int64_t from = 0; status == TSR_OK && width > 0 && from < dy->layout.shape[0];
          from += ROWS_MAX) {
@@ -148,14 +162,10 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
         dispatch.groups[0] = across;
         dispatch.groups[1] = push.buckets;
         dispatch.groups[2] = 1;
-        status = tsr__dispatches_add(&list, &dispatch);
+        status = tsr__dispatches_add(&sum.list, &dispatch);
     }
     if (status == TSR_OK)
-        status = tsr__stream_prepare(stream, list.items, (int)list.count);
-    if (status == TSR_OK && !accumulate)
-        status = tsr_fill(stream, gradient, 0);
-    if (status == TSR_OK)
-        status = tsr__dispatches_record(&list, stream);
-    tsr__dispatches_finish(&list);
+        status = tsr__stream_whole(stream, record_addition, &sum);
+    tsr__dispatches_finish(&sum.list);
     return status;
 }

@@ -19,8 +19,8 @@ static bool fits_words(const tsr_tensor *dst, uint64_t pattern)
            range.begin_bytes % 4 == 0 && range.end_bytes % 4 == 0;
 }
 
-static tsr_status run_piece(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
-                            uint64_t bits, bool record)
+static tsr_status fill_piece(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
+                             uint64_t bits)
 {
     struct tsr_fill_params push = {
         .destination = tsr__piece_address(piece, 0, dst),
@@ -39,17 +39,22 @@ static tsr_status run_piece(tsr_stream *stream, const tsr__piece *piece, const t
         .access = {tsr__write_of(dst)},
     };
     tsr__groups_for(push.walk.items, TSR__WALK_WORKGROUP, dispatch.groups);
-    return record ? tsr__stream_dispatch(stream, &dispatch)
-                  : tsr__stream_prepare(stream, &dispatch, 1);
+    return tsr__stream_dispatch(stream, &dispatch);
 }
 
-static tsr_status run_pieces(tsr_stream *stream, const tsr_tensor *dst, uint64_t bits, bool record)
+typedef struct filling {
+    const tsr_tensor *dst;
+    uint64_t bits; /* of an element */
+} filling;
+
+static tsr_status fill_pieces(tsr_stream *stream, void *work)
 {
+    const filling *f = work;
     tsr__pieces walk;
     tsr__piece piece;
-    tsr__pieces_init(&walk, 1, (const tsr_layout *[]){&dst->layout}, 0);
+    tsr__pieces_init(&walk, 1, (const tsr_layout *[]){&f->dst->layout}, 0);
     while (tsr__pieces_next(&walk, &piece))
-        TSR__TRY(run_piece(stream, &piece, dst, bits, record));
+        TSR__TRY(fill_piece(stream, &piece, f->dst, f->bits));
     return TSR_OK;
 }
 
@@ -65,6 +70,5 @@ tsr_status tsr_fill(tsr_stream *stream, tsr_tensor *dst, double value)
     uint64_t pattern = repeat(bits, tsr_dtype_size(dst->layout.dtype));
     if (fits_words(dst, pattern))
         return tsr__stream_fill(stream, tsr__write_of(dst), (uint32_t)pattern);
-    TSR__TRY(run_pieces(stream, dst, bits, false));
-    return run_pieces(stream, dst, bits, true);
+    return tsr__stream_whole(stream, fill_pieces, &(filling){dst, bits});
 }

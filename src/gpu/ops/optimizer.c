@@ -98,14 +98,7 @@ typedef struct step {
     const float *numbers;
     int slot[TSR_OPT_OPERANDS];
     tsr__dispatch dispatch;
-    bool record;
 } step;
-
-static tsr_status emit(step *s, tsr__dispatch *dispatch)
-{
-    return s->record ? tsr__stream_dispatch(s->stream, dispatch)
-                     : tsr__stream_prepare(s->stream, dispatch, 1);
-}
 
 /* Any strides. */
 static tsr_status run_strided(step *s, const tsr__piece *piece)
@@ -119,7 +112,7 @@ static tsr_status run_strided(step *s, const tsr__piece *piece)
     for (uint32_t done = 0, k = 0; done < piece->count; done += push.count, k++) {
         fill_plane(&push, s->optimizer, s->slot, piece, k);
         tsr__groups_for(push.count, WORKGROUP, dispatch.groups);
-        TSR__TRY(emit(s, &dispatch));
+        TSR__TRY(tsr__stream_dispatch(s->stream, &dispatch));
     }
     return TSR_OK;
 }
@@ -170,7 +163,7 @@ static tsr_status run_packets(step *s, const tsr__piece *piece, uint32_t group)
         uint32_t blocks = tsr__div_up_u32(push.packets, PACKETS_UNITS * lanes);
         dispatch.groups[0] = tsr__div_up_u32(blocks, PACKETS_SUBGROUPS);
         dispatch.groups[1] = dispatch.groups[2] = 1;
-        TSR__TRY(emit(s, &dispatch));
+        TSR__TRY(tsr__stream_dispatch(s->stream, &dispatch));
     }
     return TSR_OK;
 }
@@ -188,6 +181,24 @@ static tsr_status run_piece(step *s, const tsr__piece *piece, int operands)
     return rest.count == 0 ? TSR_OK : run_strided(s, &rest);
 }
 
+static tsr_status run_pieces(tsr_stream *stream, void *work)
+{
+    step *s = work;
+    const tsr_layout *layouts[TSR_OPT_OPERANDS];
+    int operands = 0;
+    tsr__pieces walk;
+    tsr__piece piece;
+
+    (void)stream;
+    for (int i = 0; i < TSR_OPT_OPERANDS; i++)
+        if (s->slot[i] >= 0)
+            layouts[operands++] = &s->optimizer->operand[i]->layout;
+    tsr__pieces_init(&walk, operands, layouts, 0);
+    while (tsr__pieces_next(&walk, &piece))
+        TSR__TRY(run_piece(s, &piece, operands));
+    return TSR_OK;
+}
+
 tsr_status tsr__optimizer_record(tsr_stream *stream, const tsr__optimizer *optimizer,
                                  tsr__shader shader, uint32_t mode, const float numbers[6])
 {
@@ -202,7 +213,6 @@ tsr_status tsr__optimizer_record(tsr_stream *stream, const tsr__optimizer *optim
                               (uint32_t)optimizer->operand[TSR_OPT_GRADIENT]->layout.dtype,
                               optimizer->operand[TSR_OPT_MASTER] != NULL, mode}},
     };
-    const tsr_layout *layouts[TSR_OPT_OPERANDS];
     int operands = 0;
 
     for (int i = 0; i < TSR_OPT_OPERANDS; i++) {
@@ -210,19 +220,10 @@ tsr_status tsr__optimizer_record(tsr_stream *stream, const tsr__optimizer *optim
         s.slot[i] = operand ? operands : -1;
         if (!operand)
             continue;
-        layouts[operands] = &operand->layout;
         s.dispatch.access[operands++] =
             i == TSR_OPT_GRADIENT ? tsr__read_of(operand) : tsr__write_of(operand);
     }
     s.dispatch.access_count = operands;
 
-    for (int pass = 0; pass < 2; pass++) { /* all pipelines before the first dispatch */
-        tsr__pieces walk;
-        tsr__piece piece;
-        s.record = pass == 1;
-        tsr__pieces_init(&walk, operands, layouts, 0);
-        while (tsr__pieces_next(&walk, &piece))
-            TSR__TRY(run_piece(&s, &piece, operands));
-    }
-    return TSR_OK;
+    return tsr__stream_whole(stream, run_pieces, &s);
 }

@@ -139,7 +139,7 @@ static uint64_t operand_address(const tsr__packets *work, const tsr__piece *piec
 }
 
 static tsr_status emit(tsr_stream *stream, const tsr__packets *work, const tsr__piece *piece,
-                       const tiling *t, const part *at, bool record)
+                       const tiling *t, const part *at)
 {
     bool move = work->function == TSR_PACKETS_MOVE;
     struct tsr_packets_push push = {
@@ -176,14 +176,13 @@ static tsr_status emit(tsr_stream *stream, const tsr__packets *work, const tsr__
     }
     dispatch.spec[10] = work->function;
     dispatch.spec[11] = work->activation;
-    return record ? tsr__stream_dispatch(stream, &dispatch)
-                  : tsr__stream_prepare(stream, &dispatch, 1);
+    return tsr__stream_dispatch(stream, &dispatch);
 }
 
 /* A plane in as many dispatches as its blocks need. Parts of a row are about equally long, since
  * none may be shorter than a block. */
 static tsr_status run_plane(tsr_stream *stream, const tsr__packets *work, const tsr__piece *piece,
-                            const tiling *t, part *at, bool record)
+                            const tiling *t, part *at)
 {
     uint32_t across = tsr__div_up_u32(t->packets, t->units * t->lanes);
     uint32_t parts = tsr__div_up_u32(across, TSR__PACKETS_MAX_BLOCKS / 2);
@@ -194,14 +193,13 @@ static tsr_status run_plane(tsr_stream *stream, const tsr__packets *work, const 
         at->packets = (uint32_t)((uint64_t)t->packets * (i + 1) / parts) - at->packet;
         for (at->row = 0; at->row < t->rows; at->row += at->rows) {
             at->rows = tsr__min_u32(band, t->rows - at->row);
-            TSR__TRY(emit(stream, work, piece, t, at, record));
+            TSR__TRY(emit(stream, work, piece, t, at));
         }
     }
     return TSR_OK;
 }
 
-tsr_status tsr__packets_run(tsr_stream *stream, const tsr__packets *work, const tsr__piece *piece,
-                            bool record)
+tsr_status tsr__packets_run(tsr_stream *stream, const tsr__packets *work, const tsr__piece *piece)
 {
     tiling t = tile(work, piece);
     uint32_t planes = piece->count / tsr__piece_inner(piece) / t.rows;
@@ -210,7 +208,7 @@ tsr_status tsr__packets_run(tsr_stream *stream, const tsr__packets *work, const 
         part at = {{0}, 0, 0, 0, 0};
         for (int i = 0; i < work->count; i++)
             at.offset[i] = tsr__piece_plane(piece, i, t.row_dim, piece->ndim - 1, plane);
-        TSR__TRY(run_plane(stream, work, piece, &t, &at, record));
+        TSR__TRY(run_plane(stream, work, piece, &t, &at));
     }
     return TSR_OK;
 }

@@ -39,8 +39,7 @@ typedef struct tsr__packets {
 bool tsr__packets_cut(const tsr__packets *work, const tsr__piece *piece, tsr__piece *packets,
                       tsr__piece *rest);
 
-/* Unless `record`, only makes the pipelines. */
-tsr_status tsr__packets_run(tsr_stream *stream, const tsr__packets *work, const tsr__piece *piece,
-                            bool record) TSR_NODISCARD;
+tsr_status tsr__packets_run(tsr_stream *stream, const tsr__packets *work,
+                            const tsr__piece *piece) TSR_NODISCARD;
 
 #endif

@@ -16,14 +16,19 @@ tsr_status tsr__dispatches_add(tsr__dispatches *list, const tsr__dispatch *dispa
     return TSR_OK;
 }
 
+static tsr_status record_list(tsr_stream *stream, void *work)
+{
+    const tsr__dispatches *list = work;
+    for (size_t i = 0; i < list->count; i++)
+        TSR__TRY(tsr__stream_dispatch(stream, &list->items[i]));
+    return TSR_OK;
+}
+
 tsr_status tsr__dispatches_record(tsr__dispatches *list, tsr_stream *stream)
 {
     for (size_t i = 0; i < list->count; i++)
         list->items[i].push = list->push[i]; /* only now: the list has moved while it grew */
-    TSR__TRY(tsr__stream_prepare(stream, list->items, (int)list->count));
-    for (size_t i = 0; i < list->count; i++)
-        TSR__TRY(tsr__stream_dispatch(stream, &list->items[i]));
-    return TSR_OK;
+    return tsr__stream_whole(stream, record_list, list);
 }
 
 void tsr__dispatches_finish(tsr__dispatches *list)

@@ -18,7 +18,7 @@ typedef struct tsr__dispatches {
 /* Adds a copy, push constants included. On failure the list is as before. */
 tsr_status tsr__dispatches_add(tsr__dispatches *list, const tsr__dispatch *dispatch) TSR_NODISCARD;
 
-/* Makes all pipelines, then records the list in order. */
+/* Records the list in order, as a whole. */
 tsr_status tsr__dispatches_record(tsr__dispatches *list, tsr_stream *stream) TSR_NODISCARD;
 
 void tsr__dispatches_finish(tsr__dispatches *list);
