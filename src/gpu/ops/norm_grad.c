@@ -302,8 +302,9 @@ static tsr_status add_dispatches(gradient *g, tsr_stream *stream)
 }
 
 /* Of no rows. */
-static tsr_status clear(const gradient *g, tsr_stream *stream)
+static tsr_status clear(tsr_stream *stream, void *work)
 {
+    const gradient *g = work;
     if (g->dweight && !g->accumulate)
         TSR__TRY(tsr_fill(stream, g->dweight, 0));
     return g->dbias && !g->accumulate ? tsr_fill(stream, g->dbias, 0) : TSR_OK;
@@ -317,7 +318,7 @@ static tsr_status run(gradient *g, tsr_stream *stream)
     if (tsr__norm_columns(&g->norm) == 0)
         return TSR_OK;
     if (tsr__norm_rows(&g->norm) == 0)
-        return clear(g, stream);
+        return tsr__stream_whole(stream, clear, g);
     tsr_status status = add_dispatches(g, stream);
     if (status == TSR_OK)
         status = tsr__dispatches_record(&g->list, stream);
