@@ -33,7 +33,6 @@ typedef struct run {
     bool once;       /* and it adds to none: `partial` is a row that is loaded for nothing */
     int64_t band;    /* rows at a time */
     uint32_t lanes, parts; /* sums of each element, tsr__lavapipe_parts() */
-    bool record;           /* false: only make the pipelines */
     const int64_t *batch;
     int64_t row;
     int inner; /* the batch dimension that a dispatch takes several matrices of; −1: none */
@@ -125,9 +124,6 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
     for (int i = 0; i < TSR__LAVAPIPE_CONSTANTS; i++)
         dispatch.spec[i] = piece->constants[i];
     dispatch.spec[TSR__LAVAPIPE_BATCHED] = r->inner >= 0;
-    if (!r->record)
-        return tsr__stream_prepare(call->stream, &dispatch, 1);
-
     for (uint32_t i = 0; i < 8; i++)
         push.identity[i] = i;
     if (r->inner >= 0) {
@@ -236,13 +232,13 @@ static tsr_status record_band(run *r, int64_t rows)
                                .bias_batch = r->inner >= 0 ? (uint32_t)p->bias.batch[r->inner] : 0,
                                .batched = r->inner >= 0};
     if (tsr__lavapipe_finishes(call))
-        return tsr__lavapipe_finish(call, &sums, r->record);
+        return tsr__lavapipe_finish(call, &sums);
     tsr__matmul_epilogue(p, &push);
     push.m = (uint32_t)rows;
     push.batch_inner = r->matrices;
     push.y_inner = sums.y_batch;
     push.bias_inner = sums.bias_batch;
-    return tsr__matmul_finish(call, r->partial, r->parts, r->matrices, &push, r->record);
+    return tsr__matmul_finish(call, r->partial, r->parts, r->matrices, &push);
 }
 
 static tsr_status record_matrices(run *r)
@@ -256,14 +252,14 @@ static tsr_status record_matrices(run *r)
     return TSR_OK;
 }
 
-static tsr_status walk(run *r, bool record)
+static tsr_status walk(tsr_stream *stream, void *work)
 {
+    run *r = work;
     const tsr__matmul_problem *p = &r->operands.problem;
     int64_t index[TSR__MATMUL_BATCH] = {0};
     int looped = r->inner >= 0 ? r->inner : p->batch_dims;
     uint32_t inner_size = r->inner >= 0 ? (uint32_t)p->batch[r->inner] : 1;
 
-    r->record = record;
     r->batch = index;
     do {
         for (uint32_t first = 0; first < inner_size; first += r->matrices) {
@@ -271,7 +267,7 @@ static tsr_status walk(run *r, bool record)
             if (r->inner >= 0)
                 index[r->inner] = first;
             TSR__TRY(record_matrices(r));
-            if (!record)
+            if (tsr__stream_rehearses(stream)) /* the others have the same pipelines */
                 return TSR_OK;
         }
     } while (tsr__matmul_next_batch(p, looped, index));
@@ -331,7 +327,6 @@ tsr_status tsr__matmul_run_lavapipe(const tsr__matmul_call *call, const tsr__mat
                                      : 0;
     if (sums > 0)
         TSR__TRY(tsr__stream_scratch(call->stream, sums * sizeof(float), &r.partial));
-    TSR__TRY(walk(&r, false));
     TSR__TRY(tsr__lavapipe_operands_pack(call->stream, &r.operands));
-    return walk(&r, true);
+    return tsr__stream_whole(call->stream, walk, &r);
 }

@@ -15,7 +15,6 @@ typedef struct finish {
     const tsr__matmul_call *call;
     const tsr__lavapipe_sums *sums;
     uint32_t lanes;
-    bool record;
 } finish;
 
 /* Rows and columns of the matrix that one dispatch makes. */
@@ -76,8 +75,6 @@ static tsr_status emit(const finish *f, const part *at)
                                          tsr__div_up_u32(tiles, team), sums->matrices},
                               .access_count = p->has_bias ? 3 : 2};
 
-    if (!f->record)
-        return tsr__stream_prepare(f->call->stream, &dispatch, 1);
     for (uint32_t i = 0; i < 8; i++)
         push.identity[i] = i;
     dispatch.access[0] = tsr__read_buffer(sums->partial);
@@ -113,14 +110,11 @@ bool tsr__lavapipe_finishes(const tsr__matmul_call *call)
            (p->y.dtype == TSR_F32 && (!p->has_bias || p->bias.dtype == TSR_F32));
 }
 
-tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, const tsr__lavapipe_sums *sums,
-                                bool record)
+tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, const tsr__lavapipe_sums *sums)
 {
     const tsr__matmul_problem *p = call->problem;
-    finish f = {.call = call,
-                .sums = sums,
-                .lanes = tsr_stream_device(call->stream)->info.subgroup_size,
-                .record = record};
+    finish f = {
+        .call = call, .sums = sums, .lanes = tsr_stream_device(call->stream)->info.subgroup_size};
     uint32_t n = (uint32_t)p->n, tile = f.lanes * VECTOR, limit = MAX_GROUPS * tile, cols;
     uint32_t whole = has_vectors(p) ? n / tile * tile : 0;
 

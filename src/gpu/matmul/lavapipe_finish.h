@@ -18,8 +18,7 @@ typedef struct tsr__lavapipe_sums {
     bool batched;                 /* one kernel for any number of matrices, else for a single one */
 } tsr__lavapipe_sums;
 
-/* y = act(alpha · sums + y + bias). Unless `record`, only makes the pipelines. */
-tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, const tsr__lavapipe_sums *sums,
-                                bool record);
+/* y = act(alpha · sums + y + bias). */
+tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, const tsr__lavapipe_sums *sums);
 
 #endif

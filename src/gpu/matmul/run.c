@@ -72,7 +72,7 @@ static uint32_t sum_form(const tsr__matmul_call *call)
 }
 
 tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t parts,
-                              uint32_t matrices, const struct tsr_matmul_push *push, bool record)
+                              uint32_t matrices, const struct tsr_matmul_push *push)
 {
     const uint32_t threads = 64, form = sum_form(call);
     struct tsr_matmul_push sum = *push;
@@ -83,8 +83,6 @@ tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial
                               .push_bytes = sizeof sum,
                               .access_count = call->bias ? 3 : 2};
 
-    if (!record)
-        return tsr__stream_prepare(call->stream, &dispatch, 1);
     sum.a = partial->address;
     sum.k = parts;
     sum.splits = 1;

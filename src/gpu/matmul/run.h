@@ -54,9 +54,8 @@ bool tsr__matmul_plain(const tsr__matmul_problem *problem);
 void tsr__matmul_epilogue(const tsr__matmul_problem *problem, struct tsr_matmul_push *push);
 
 /* Adds up the `parts` partial sums of each of `matrices` matrices, [matrices, parts, m, n] f32 in
- * `partial`, and applies the epilogue. `push` has the epilogue and the addresses of y and bias.
- * Unless `record`, only makes the pipeline. */
+ * `partial`, and applies the epilogue. `push` has the epilogue and the addresses of y and bias. */
 tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t parts,
-                              uint32_t matrices, const struct tsr_matmul_push *push, bool record);
+                              uint32_t matrices, const struct tsr_matmul_push *push);
 
 #endif

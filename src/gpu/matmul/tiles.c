@@ -170,7 +170,7 @@ static tsr_status record_piece(run *r, struct tsr_matmul_push push, uint32_t out
     TSR__TRY(tsr__stream_dispatch(r->call->stream, &r->dispatch));
     if (!r->partial)
         return TSR_OK;
-    return tsr__matmul_finish(r->call, r->partial, push.splits, outer * inner, &push, true);
+    return tsr__matmul_finish(r->call, r->partial, push.splits, outer * inner, &push);
 }
 
 static uint64_t address(const run *r, const tsr_tensor *tensor, const tsr__matmul_side *side,
@@ -211,6 +211,19 @@ static tsr_status record_batch(run *r, int dims, const int64_t index[TSR__MATMUL
     return TSR_OK;
 }
 
+static tsr_status record_batches(tsr_stream *stream, void *work)
+{
+    run *r = work;
+    const tsr__matmul_problem *p = r->call->problem;
+    int looped = p->batch_dims > 2 ? p->batch_dims - 2 : 0;
+    int64_t index[TSR__MATMUL_BATCH] = {0};
+
+    do {
+        TSR__TRY(record_batch(r, looped, index));
+    } while (!tsr__stream_rehearses(stream) && tsr__matmul_next_batch(p, looped, index));
+    return TSR_OK;
+}
+
 tsr_status tsr__matmul_run_tiles(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
 {
     const tsr__matmul_problem *p = call->problem;
@@ -224,15 +237,7 @@ tsr_status tsr__matmul_run_tiles(const tsr__matmul_call *call, const tsr__matmul
         int64_t matrices = r.outer.piece * r.inner.piece * plan->splits;
         TSR__TRY(tsr__stream_scratch(
             call->stream, (uint64_t)(matrices * r.rows.piece * p->n) * sizeof(float), &r.partial));
-        TSR__TRY(tsr__matmul_finish(call, r.partial, plan->splits, 1, &r.push, false));
     }
     fill_dispatch(&r);
-    TSR__TRY(tsr__stream_prepare(call->stream, &r.dispatch, 1));
-
-    int looped = p->batch_dims > 2 ? p->batch_dims - 2 : 0;
-    int64_t index[TSR__MATMUL_BATCH] = {0};
-    do {
-        TSR__TRY(record_batch(&r, looped, index));
-    } while (tsr__matmul_next_batch(p, looped, index));
-    return TSR_OK;
+    return tsr__stream_whole(call->stream, record_batches, &r);
 }

@@ -13,10 +13,58 @@ static void add_access(tsr__dispatch *dispatch, tsr__access access)
     dispatch->access[dispatch->access_count++] = access;
 }
 
+/* A call on its way: `push` and groups are set for each of its dispatches. */
+typedef struct run {
+    const tsr__matmul_call *call;
+    int64_t bn; /* columns of a workgroup */
+    struct tsr_matmul_wide_push push;
+    tsr__dispatch dispatch;
+} run;
+
+/* Rows of one matrix from `row` on, as many as the groups are for. */
+static tsr_status record_rows(run *r, const int64_t index[TSR__MATMUL_BATCH], int64_t row)
+{
+    const tsr__matmul_call *call = r->call;
+    const tsr__matmul_problem *p = call->problem;
+    int64_t a = tsr__matmul_batch_offset(&p->a, p->batch_dims, index);
+    int64_t b = tsr__matmul_batch_offset(&p->b, p->batch_dims, index);
+    int64_t y = tsr__matmul_batch_offset(&p->y, p->batch_dims, index);
+    int64_t bias = tsr__matmul_batch_offset(&p->bias, p->batch_dims, index);
+
+    r->push.a = tsr__matmul_address(call->a, &p->a, a + row * p->a.row);
+    r->push.b = tsr__matmul_address(call->b, &p->b, b);
+    r->push.y = tsr__matmul_address(call->y, &p->y, y + row * p->y.row);
+    if (call->bias)
+        r->push.bias = tsr__matmul_address(call->bias, &p->bias, bias + row * p->bias.row);
+    return tsr__stream_dispatch(call->stream, &r->dispatch);
+}
+
+static tsr_status record_all(tsr_stream *stream, void *work)
+{
+    run *r = work;
+    const tsr__matmul_problem *p = r->call->problem;
+    /* Workgroups are numbered in 32 bits. */
+    int64_t across = (p->n + r->bn - 1) / r->bn;
+    int64_t rows = (INT64_C(1) << 31) / across;
+    int64_t index[TSR__MATMUL_BATCH] = {0};
+
+    do {
+        for (int64_t row = 0; row < p->m; row += rows) {
+            int64_t count = rows < p->m - row ? rows : p->m - row;
+            r->push.m = (uint32_t)count;
+            tsr__groups_for((uint64_t)(count * across), 1, r->dispatch.groups);
+            TSR__TRY(record_rows(r, index, row));
+        }
+    } while (!tsr__stream_rehearses(stream) && tsr__matmul_next_batch(p, p->batch_dims, index));
+    return TSR_OK;
+}
+
 tsr_status tsr__matmul_run_wide(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
 {
     const tsr__matmul_problem *p = call->problem;
-    struct tsr_matmul_wide_push push = {
+    run r = {.call = call, .bn = plan->config->bn};
+
+    r.push = (struct tsr_matmul_wide_push){
         .a_row = bytes(&p->a, p->a.row),
         .a_k = bytes(&p->a, p->a.col),
         .b_k = bytes(&p->b, p->b.row),
@@ -30,40 +78,13 @@ tsr_status tsr__matmul_run_wide(const tsr__matmul_call *call, const tsr__matmul_
         .alpha = p->alpha,
         .mode = tsr__matmul_mode(p),
     };
-    tsr__dispatch dispatch = {.push = &push, .push_bytes = sizeof push};
-
-    dispatch.spec_count =
-        tsr__matmul_pipeline(plan->config, &plan->variant, &dispatch.shader, dispatch.spec);
-    add_access(&dispatch, tsr__read_of(call->a));
-    add_access(&dispatch, tsr__read_of(call->b));
-    add_access(&dispatch, tsr__write_of(call->y));
+    r.dispatch = (tsr__dispatch){.push = &r.push, .push_bytes = sizeof r.push};
+    r.dispatch.spec_count =
+        tsr__matmul_pipeline(plan->config, &plan->variant, &r.dispatch.shader, r.dispatch.spec);
+    add_access(&r.dispatch, tsr__read_of(call->a));
+    add_access(&r.dispatch, tsr__read_of(call->b));
+    add_access(&r.dispatch, tsr__write_of(call->y));
     if (call->bias)
-        add_access(&dispatch, tsr__read_of(call->bias));
-    TSR__TRY(tsr__stream_prepare(call->stream, &dispatch, 1));
-
-    /* Workgroups are numbered in 32 bits. */
-    int64_t across = (p->n + plan->config->bn - 1) / plan->config->bn;
-    int64_t rows = (INT64_C(1) << 31) / across;
-    int64_t index[TSR__MATMUL_BATCH] = {0};
-    do {
-        for (int64_t row = 0; row < p->m; row += rows) {
-            int64_t count = rows < p->m - row ? rows : p->m - row;
-            push.m = (uint32_t)count;
-            push.a = tsr__matmul_address(call->a, &p->a,
-                                         tsr__matmul_batch_offset(&p->a, p->batch_dims, index) +
-                                             row * p->a.row);
-            push.b = tsr__matmul_address(call->b, &p->b,
-                                         tsr__matmul_batch_offset(&p->b, p->batch_dims, index));
-            push.y = tsr__matmul_address(call->y, &p->y,
-                                         tsr__matmul_batch_offset(&p->y, p->batch_dims, index) +
-                                             row * p->y.row);
-            if (call->bias)
-                push.bias = tsr__matmul_address(
-                    call->bias, &p->bias,
-                    tsr__matmul_batch_offset(&p->bias, p->batch_dims, index) + row * p->bias.row);
-            tsr__groups_for((uint64_t)(count * across), 1, dispatch.groups);
-            TSR__TRY(tsr__stream_dispatch(call->stream, &dispatch));
-        }
-    } while (tsr__matmul_next_batch(p, p->batch_dims, index));
-    return TSR_OK;
+        add_access(&r.dispatch, tsr__read_of(call->bias));
+    return tsr__stream_whole(call->stream, record_all, &r);
 }
