@@ -288,18 +288,6 @@ tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, tsr_kernel *
     return tsr__stream_recorded(stream);
 }
 
-tsr_status tsr__stream_prepare(tsr_stream *stream, const tsr__dispatch *dispatches, int count)
-{
-    TSR__TRY(tsr__device_check(stream->device));
-    for (int i = 0; i < count; i++) {
-        VkPipeline pipeline;
-        TSR__TRY(tsr__pipeline_get(stream->device, dispatches[i].shader, dispatches[i].spec,
-                                   dispatches[i].spec_count, &pipeline));
-    }
-    TSR__TRY(open_batch(stream));
-    return tsr__batch_reserve(stream->open, OPERATION_BUFFERS);
-}
-
 /* vkCmdCopyBuffer takes offsets within the slab's buffer; this many regions are converted at a
  * time. */
 #define REGIONS_AT_ONCE 128

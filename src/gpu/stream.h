@@ -56,11 +56,6 @@ tsr_status tsr__stream_dispatch(tsr_stream *stream, const tsr__dispatch *dispatc
 tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, struct tsr_kernel *kernel,
                            const tsr__dispatch *dispatch);
 
-/* Makes every pipeline of a set of dispatches, and room for their buffers, before any is recorded,
- * so that an operation of several dispatches fails before it has recorded one. Their accesses are
- * not looked at. */
-tsr_status tsr__stream_prepare(tsr_stream *stream, const tsr__dispatch *dispatches, int count);
-
 typedef struct tsr__copy_region {
     uint64_t source_bytes, destination_bytes, size_bytes; /* offsets within the buffers */
 } tsr__copy_region;
