@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "gpu/ops/vocabulary.h"
 #include "gpu/pipeline.h"
 #include "gpu/reach.h"
 #include "gpu/stream_state.h"
@@ -629,122 +628,6 @@ START_TEST(layers_fail)
 }
 END_TEST
 
-/* Operations of several dispatches -------------------------------------------------------------
- */
-
-/* Which add to what is there: done by half, a second call would make it wrong. But for the last
- * one, which begins by clearing it. */
-typedef struct additions {
-    tsr_tensor *target, *other; /* views of many planes */
-    tsr_tensor *y, *a, *b;      /* a product that CPU drivers make in stretches of k */
-    tsr_tensor *table, *dy, *indices;
-    tsr_tensor *scratch; /* what else is being worked on */
-} additions;
-
-static tsr_status step_of_sgd(const additions *t)
-{
-    return tsr_sgd_step(queue, t->target, t->other, NULL, NULL,
-                        &(tsr_sgd_params){.learning_rate = 1});
-}
-
-static tsr_status axpy(const additions *t)
-{
-    return tsr_axpy(queue, t->target, -1, t->other);
-}
-
-static tsr_status product(const additions *t)
-{
-    return tsr_matmul(queue, t->y, t->a, t->b, tsr_matmul_params(.accumulate = true));
-}
-
-static tsr_status embedding_gradient(const additions *t)
-{
-    return tsr__embedding_grad(queue, t->table, t->dy, t->indices, 0, false);
-}
-
-/* Every second element along each of six dimensions. */
-static tsr_tensor *every_second(const tsr_tensor *dense)
-{
-    tsr_tensor *view = NULL;
-    tsr_layout layout = *tsr_tensor_layout(dense);
-    for (int i = 0; i < 6; i++)
-        GPU_OK(tsr_layout_slice(&layout, i, 0, TSR_END, 2, &layout));
-    GPU_OK(tsr_tensor_view(dense, &layout, &view));
-    return view;
-}
-
-/* The nth event fails; all of 5 − 1 is there then, or all of 5, as the status says. */
-static bool all_or_nothing(const additions *t, tsr_status (*run)(const additions *t),
-                           tsr_tensor *target, tsr__fault_kind kind, uint64_t nth)
-{
-    enum { NEARLY_A_BATCH = 94 };
-    const int64_t count = tsr_layout_count(tsr_tensor_layout(target));
-    double *got = malloc((size_t)count * sizeof *got);
-    ck_assert_ptr_nonnull(got);
-    GPU_OK(tsr_fill(queue, target, 5));
-    GPU_OK(tsr_stream_wait(queue));
-    while (!queue->open || queue->open->operations < NEARLY_A_BATCH)
-        GPU_OK(tsr_fill(queue, t->scratch, 0));
-    tsr__fault_arm(kind, nth, VK_ERROR_OUT_OF_HOST_MEMORY);
-    tsr_status status = run(t);
-    bool reached = tsr__fault_site() != NULL;
-    tsr__fault_disarm();
-    ck_assert(reached || status == TSR_OK);
-    GPU_OK(tsr_stream_wait(queue));
-    gpu_get(target, got);
-    for (int64_t i = 0; i < count; i++)
-        ck_check_msg(got[i] == (status == TSR_OK ? 4 : 5), "%s: element %lld is %g",
-                     tsr_status_name(status), (long long)i, got[i]);
-    free(got);
-    return reached;
-}
-
-START_TEST(operations_fail_as_a_whole)
-{
-    enum { WORDS = 3 };
-    static const int64_t six[] = {6, 6, 6, 6, 6, 6}, m_n[] = {5, 72}, m_k[] = {5, 4096},
-                         n_k[] = {72, 4096}, words[] = {WORDS, 20};
-    static const double places[WORDS] = {2, 0, 1};
-    gpu_setup();
-    tsr_log_set(on_log, NULL, TSR_LOG_WARNING);
-    tsr_tensor *zeros = gpu_new(TSR_F32, 6, six), *ones = gpu_new(TSR_F32, 6, six);
-    tsr_tensor *lines = gpu_new(TSR_F32, 2, n_k);
-    additions t = {.target = every_second(zeros),
-                   .other = every_second(ones),
-                   .y = gpu_new(TSR_F32, 2, m_n),
-                   .a = gpu_new(TSR_F32, 2, m_k),
-                   .table = gpu_new(TSR_F32, 2, words),
-                   .dy = gpu_new(TSR_F32, 2, words),
-                   .indices = gpu_new(TSR_I32, 1, words),
-                   .scratch = gpu_new(TSR_F32, 1, n_k)};
-    gpu_put(t.indices, places);
-    GPU_OK(tsr_fill(queue, t.dy, 4));
-    GPU_OK(tsr_tensor_transpose(lines, 0, 1, &t.b));
-    GPU_OK(tsr_fill(queue, ones, 1));
-    GPU_OK(tsr_fill(queue, t.a, 1));
-    GPU_OK(tsr_fill(queue, lines, -1.0 / 4096));
-    const struct {
-        tsr_status (*run)(const additions *t);
-        tsr_tensor *target;
-    } all[] = {
-        {step_of_sgd, t.target}, {axpy, t.target}, {product, t.y}, {embedding_gradient, t.table}};
-    for (int i = 0; i < 4; i++) {
-        uint64_t nth = 0;
-        while (all_or_nothing(&t, all[i].run, all[i].target, TSR__FAULT_VULKAN, nth))
-            nth++;
-        ck_assert_uint_gt(nth, 0);
-        nth = 0;
-        while (all_or_nothing(&t, all[i].run, all[i].target, TSR__FAULT_ALLOC, nth))
-            nth++;
-    }
-    tsr_tensor *tensors[] = {zeros, ones, lines, t.target, t.other,   t.y,
-                             t.a,   t.b,  t.dy,  t.table,  t.indices, t.scratch};
-    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
-        tsr_tensor_destroy(&tensors[i]);
-    gpu_teardown();
-}
-END_TEST
-
 /* A batch that cannot be ended ----------------------------------------------------------------- */
 
 /* What is recorded next holds its buffers, although they were marked as held by the batch that was
@@ -853,7 +736,6 @@ TESTS(faults)
     tcase_add_loop_test(tests, closing_fails, 0, 2);
     tcase_add_test(tests, closing_a_lost_device_fails);
     tcase_add_loop_test(tests, layers_fail, 0, 2);
-    tcase_add_test(tests, operations_fail_as_a_whole);
     tcase_add_test(tests, dropped_batch_leaves_no_marks);
     tcase_add_test(tests, dropped_full_batch_is_told);
     tcase_add_test(tests, dropped_timer_is_gone);
