@@ -38,7 +38,9 @@ typedef struct tsr_matmul_params {
  * may not overlap a, b or bias. `params` may be NULL.
  *
  * Errors: TSR_ERR_INVALID (shapes, dtypes, devices, overlap, naming them), TSR_ERR_NO_MEMORY,
- * TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST. On failure nothing is recorded. */
+ * TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST. On failure y is as it was, but when
+ * the device is lost, or fails in the middle of a product that is too much for one batch
+ * (stream.h). */
 TSR_API TSR_NODISCARD tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                             const tsr_tensor *b, const tsr_matmul_params *params);
 

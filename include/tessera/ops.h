@@ -6,7 +6,9 @@
  * output may be the very same view as an input of the same dtype unless the comment forbids it; an
  * output that overlaps an input in any other way, or that repeats an element, is TSR_ERR_INVALID.
  * Other errors: TSR_ERR_INVALID (shape, dtype, device, naming the values), TSR_ERR_NO_MEMORY,
- * TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST. On failure nothing is recorded. */
+ * TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST. On failure every tensor is as it was,
+ * but when the device is lost, or fails in the middle of an operation that is too much for one
+ * batch (stream.h). */
 #ifndef TESSERA_OPS_H
 #define TESSERA_OPS_H
 

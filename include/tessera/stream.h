@@ -2,10 +2,11 @@
  *
  * Operations are recorded and run in the order they were recorded, as if each had finished before
  * the next began; those that do not depend on each other may overlap. Work reaches the device in
- * batches: when one is full, at tsr_stream_submit, and whenever something is waited for. Recording
- * waits only for a device that is 32 batches behind, or that keeps more than an eighth of its
- * memory busy for tensors that have been destroyed. A tensor used on one stream and then on another
- * is ordered between them automatically.
+ * batches: when one is full, at tsr_stream_submit, and whenever something is waited for. An
+ * operation is in one batch as a whole, unless it makes more than 1024 commands, or tenths of a
+ * second of work for a small GPU. Recording waits only for a device that is 32 batches behind, or
+ * that keeps more than an eighth of its memory busy for tensors that have been destroyed. A tensor
+ * used on one stream and then on another is ordered between them automatically.
  *
  * Threads: one thread at a time per stream. Streams that share tensors belong to one thread at a
  * time together. */

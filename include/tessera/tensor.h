@@ -51,7 +51,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_tensor_view(const tsr_tensor *in, const tsr
 
 /* Copies the view's elements, in row-major order and in the tensor's dtype, from `data`, which may
  * be reused on return. `size_bytes` must be exactly the elements' size. In order with the stream's
- * other work. */
+ * other work. On failure some of the elements may have been copied. */
 TSR_API TSR_NODISCARD tsr_status tsr_tensor_upload(tsr_stream *stream, tsr_tensor *tensor,
                                                    const void *data, uint64_t size_bytes);
 
