@@ -14,7 +14,8 @@
 
 enum { TENSORS = 6, TARGETS = 3, NEARLY_A_BATCH = 94 };
 
-/* Each starts in memory of its own, without gaps, `of` views of it. */
+/* Each has memory of its own, without gaps, which the call is given as it is or, where not NULL, by
+ * the view `of` it. */
 typedef struct scene {
     tsr_tensor *memory[TENSORS], *of[TENSORS];
     int count, targets; /* the first ones are written */
