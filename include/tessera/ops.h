@@ -24,7 +24,8 @@ extern "C" {
  * towards zero and saturates (NaN becomes 0); wider integers to narrower ones keep the low bits;
  * f32 to f16 and bf16 rounds to nearest even. This is slicing, concatenation, transposition and
  * making contiguous in one. On two devices the copy goes through the host: `stream` belongs to
- * dst's device, the call waits for all work on src, and returns when src has been read. */
+ * dst's device, the call waits for all work on src, and returns when src has been read; where that
+ * fails, some of dst may have been written, as with tsr_tensor_upload. */
 TSR_API TSR_NODISCARD tsr_status tsr_copy(tsr_stream *stream, tsr_tensor *dst,
                                           const tsr_tensor *src);
 
