@@ -19,8 +19,9 @@
  *
  * A loader belongs to one thread at a time, which also runs the sampler. The functions of the
  * caller's run in the workers' threads, several at once; without workers, in the caller's. They
- * must not call the loader. A child after fork() has no workers: it can do nothing with the loader.
- */
+ * must not call the loader. A child after fork() has no workers: reading and going elsewhere are
+ * TSR_ERR_INVALID there, and destroying frees the child's memory alone. A loader without workers
+ * goes on in both, each for itself. */
 #ifndef TESSERA_LOADER_H
 #define TESSERA_LOADER_H
 

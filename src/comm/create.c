@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/fork.h"
 #include "base/hash.h"
 #include "comm/boot/boot.h"
 #include "comm/job.h"
@@ -202,7 +203,7 @@ tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
     if (!job)
         return TSR_ERR_NO_MEMORY;
     bool boards; /* a mistake there is told before others wait for this rank */
-    tsr_status status = tsr__job_claim(job);
+    tsr_status status = tsr__fork_generation(&job->generation);
     if (status == TSR_OK)
         status = tsr__boards_wanted(&boards);
     if (status == TSR_OK)

@@ -1,36 +1,15 @@
 /* Children of fork(). What a rank has is no longer the child's alone: the board, the connections,
  * what wakes it. Whoever touches these there takes the rank's turns, and UCX ends both processes
  * when it is cleaned up; so a child is told so, and nothing is touched. */
-#include <pthread.h>
+#include "base/fork.h"
+
 #include <stdio.h>
 
-#include "base/error.h"
 #include "comm/job.h"
-
-static unsigned generation; /* of processes: one more in each child */
-static int failure;
-
-static void count_child(void)
-{
-    generation++;
-}
-
-static void watch(void)
-{
-    failure = pthread_atfork(NULL, NULL, count_child);
-}
-
-tsr_status tsr__job_claim(tsr__job *job)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, watch);
-    job->generation = generation;
-    return failure == 0 ? TSR_OK : TSR_ERR_NO_MEMORY;
-}
 
 bool tsr__job_is_inherited(const tsr__job *job)
 {
-    return job->generation != generation;
+    return tsr__fork_inherited(job->generation);
 }
 
 #define WHOSE "the communicator is that of the process that forked this one"

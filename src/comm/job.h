@@ -94,7 +94,7 @@ struct tsr_request {
 
 struct tsr__job {
     int references;      /* communicators */
-    unsigned generation; /* of the process that made it: see fork.c */
+    unsigned generation; /* of the process that made it: base/fork.h */
     int rank, size;
     tsr__transport *transport; /* NULL: alone */
     int32_t *node_of;
@@ -122,8 +122,6 @@ struct tsr__job {
 
 /* fork.c: what a child of fork() may do, which is nothing -------------------------------------- */
 
-/* The job is this process's. */
-tsr_status tsr__job_claim(tsr__job *job) TSR_NODISCARD;
 /* Whether this process is a child of the one that made it. */
 bool tsr__job_is_inherited(const tsr__job *job);
 /* An error in such a child, on behalf of `name`. */

@@ -70,6 +70,7 @@ struct tsr_loader {
     tsr__worker *workers; /* without threads, one for the caller's */
     int made, started;    /* workers whose condition exists, and whose thread runs */
     bool have_lock, have_done;
+    unsigned generation; /* of the process whose threads they are: base/fork.h */
     pthread_mutex_t lock;
     pthread_cond_t done; /* a worker is through with a slot */
     bool stopping;       /* under the lock */
@@ -119,6 +120,8 @@ void tsr__loader_worker_end(tsr__worker *worker);
 
 /* The lock, and a thread for every worker; what was begun is ended by tsr__loader_stop. */
 tsr_status tsr__loader_start(tsr_loader *loader);
+/* An error in a child of fork(), which has no workers, on behalf of `what`. */
+tsr_status tsr__loader_refuse_child(const tsr_loader *loader, const char *what);
 void tsr__loader_stop(tsr_loader *loader);
 /* Batch number `tail` is on its way: in its slot, queued or failed. */
 void tsr__loader_append(tsr_loader *loader, tsr__slot_state state);

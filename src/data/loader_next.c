@@ -136,6 +136,7 @@ tsr_status tsr_loader_next(tsr_loader *loader, tsr_loader_batch *batch, bool *go
                  loader == NULL  ? "loader"
                  : batch == NULL ? "batch"
                                  : "got");
+    TSR__TRY(tsr__loader_refuse_child(loader, "loader next"));
     struct timespec deadline, *limit = NULL;
     if (loader->params.timeout_ns != 0) {
         tsr__loader_deadline(loader->params.timeout_ns, &deadline);
@@ -192,6 +193,7 @@ tsr_status tsr_loader_failed(const tsr_loader *loader, tsr_loader_failure *out)
 tsr_status tsr_loader_skip(tsr_loader *loader)
 {
     TSR__REQUIRE(loader != NULL, "loader skip: loader is NULL");
+    TSR__TRY(tsr__loader_refuse_child(loader, "loader skip"));
     tsr_loader_failure failure;
     TSR__TRY(tsr_loader_failed(loader, &failure));
     loader->failed = false;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/fork.h"
 #include "data/loader.h"
 
 /* The first queued batch that belongs to this worker, or NULL. Under the lock. */
@@ -121,8 +122,21 @@ static tsr_status start_threads(tsr_loader *loader)
     return status;
 }
 
+static bool is_inherited(const tsr_loader *loader)
+{
+    return loader->params.workers > 0 && tsr__fork_inherited(loader->generation);
+}
+
+tsr_status tsr__loader_refuse_child(const tsr_loader *loader, const char *what)
+{
+    TSR__REQUIRE(!is_inherited(loader),
+                 "%s: the loader's workers are those of the process that forked this one", what);
+    return TSR_OK;
+}
+
 tsr_status tsr__loader_start(tsr_loader *loader)
 {
+    TSR__TRY(tsr__fork_generation(&loader->generation));
     TSR__TRY(make_lock(&loader->lock));
     loader->have_lock = true;
     TSR__TRY(make_condition(&loader->done));
@@ -146,6 +160,8 @@ static void abandon(tsr_loader *loader)
 
 void tsr__loader_stop(tsr_loader *loader)
 {
+    if (is_inherited(loader)) /* whatever a worker held when the process was forked, it holds */
+        return;
     if (loader->started > 0) {
         pthread_mutex_lock(&loader->lock);
         loader->stopping = true;
