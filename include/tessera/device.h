@@ -5,7 +5,11 @@
  * helps.
  *
  * Threads: the listing is a value. A tsr_device may be shared between threads; streams and tensors
- * may not (see there). */
+ * may not (see there).
+ *
+ * A child after fork() can do nothing with its parent's device, nor with what is on it: that is
+ * TSR_ERR_INVALID, and destroying it there leaves it to the parent. Whether a child can open
+ * devices of its own depends on the driver. */
 #ifndef TESSERA_DEVICE_H
 #define TESSERA_DEVICE_H
 

@@ -51,7 +51,7 @@ static void drop_reference(tsr__buffer *buffer)
 
 void tsr__buffer_release(tsr__buffer *buffer)
 {
-    if (!buffer)
+    if (!buffer || tsr__device_is_inherited(buffer->device))
         return;
     /* Two threads that let go at once may both be taken for not the last: then it is not counted.
      */

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/environment.h"
+#include "base/fork.h"
 #include "gpu/matmul/tuned.h"
 #include "gpu/memory.h"
 #include "gpu/pipeline.h"
@@ -264,7 +265,9 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     atomic_init(&device->lost, false);
     pthread_mutex_init(&device->queue_lock, NULL);
 
-    tsr_status status = create_handle(device, capabilities);
+    tsr_status status = tsr__fork_generation(&device->generation);
+    if (status == TSR_OK)
+        status = create_handle(device, capabilities);
     if (status == TSR_OK)
         status = tsr__memory_create(device, &capabilities->memory, params->memory_limit_bytes,
                                     &device->memory);
@@ -329,6 +332,11 @@ void tsr__device_retain(tsr_device *device)
     atomic_fetch_add(&device->references, 1);
 }
 
+bool tsr__device_is_inherited(const tsr_device *device)
+{
+    return tsr__fork_inherited(device->generation);
+}
+
 void tsr__device_release(tsr_device *device)
 {
     if (atomic_fetch_sub(&device->references, 1) == 1)
@@ -341,6 +349,8 @@ void tsr_device_close(tsr_device **device)
         return;
     tsr_device *closing = *device;
     *device = NULL;
+    if (tsr__device_is_inherited(closing))
+        return;
     tsr__pipelines_save(closing);
     tsr__device_release(closing);
 }
@@ -364,7 +374,7 @@ void tsr_device_memory_usage(const tsr_device *device, uint64_t *allocated_bytes
 
 void tsr_device_save_cache(tsr_device *device)
 {
-    if (device)
+    if (device && !tsr__device_is_inherited(device))
         tsr__pipelines_save(device);
 }
 
@@ -382,6 +392,10 @@ tsr_status tsr__device_check(const tsr_device *device)
 {
     if (atomic_load(&device->lost))
         return tsr__fail(TSR_ERR_DEVICE_LOST, "the device %s was lost; close it and open it again",
+                         device->info.name);
+    if (tsr__device_is_inherited(device))
+        return tsr__fail(TSR_ERR_INVALID,
+                         "the device %s was opened by the process that forked this one",
                          device->info.name);
     return TSR_OK;
 }

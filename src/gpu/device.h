@@ -50,7 +50,8 @@ struct tsr_device {
     tsr__timeline *spare_timelines; /* under queue_lock */
     tsr__memory *memory;
     tsr__pipelines *pipelines;
-    tsr__tuned *tuned; /* which kernels measuring found best */
+    tsr__tuned *tuned;   /* which kernels measuring found best */
+    unsigned generation; /* of the process that opened it: base/fork.h */
     atomic_bool lost;
     atomic_uint references;
 };
@@ -66,9 +67,13 @@ void tsr__device_release(tsr_device *device);
  * DEVICE_LOST is remembered. */
 tsr_status tsr__device_fail(tsr_device *device, VkResult result, const char *call);
 
-/* TSR_ERR_DEVICE_LOST, with its text, once the device is lost. First thing in everything that
- * records or allocates. */
+/* TSR_ERR_DEVICE_LOST, with its text, once the device is lost, and TSR_ERR_INVALID in a child of
+ * fork(). First thing in everything that records, waits or allocates. */
 tsr_status tsr__device_check(const tsr_device *device);
+
+/* In a child of fork() the device and all that is on it are the parent's: the driver's threads are
+ * not there, and who destroyed anything would wait for them. Such objects are left as they are. */
+bool tsr__device_is_inherited(const tsr_device *device);
 
 /* slow.c: what TESSERA_SLOWDOWN says of streams; 1: none. Opening a device asks too, so that a
  * mistake is told at once. */

@@ -6,12 +6,14 @@
 
 #include "base/alloc.h"
 #include "base/environment.h"
+#include "base/fork.h"
 
 static const char validation_layer[] = "VK_LAYER_KHRONOS_validation";
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tsr__instance shared;
 static unsigned users;
+static unsigned generation; /* of the process whose instance it is */
 static atomic_ullong messages;
 
 uint64_t tsr__validation_messages(void)
@@ -144,8 +146,14 @@ tsr_status tsr__instance_acquire(tsr__instance **out)
 {
     tsr_status status = TSR_OK;
     pthread_mutex_lock(&lock);
+    if (users > 0 && tsr__fork_inherited(generation)) { /* the parent's: left as it is */
+        shared = (tsr__instance){0};
+        users = 0;
+    }
     if (users == 0) {
-        status = create(&shared);
+        status = tsr__fork_generation(&generation);
+        if (status == TSR_OK)
+            status = create(&shared);
         if (status != TSR_OK)
             destroy(&shared);
     }

@@ -129,6 +129,8 @@ void tsr__kernel_retain(tsr_kernel *kernel)
 
 void tsr__kernel_release(tsr_kernel *kernel)
 {
+    if (tsr__device_is_inherited(kernel->device))
+        return;
     if (atomic_fetch_sub(&kernel->references, 1) != 1)
         return;
     tsr_device *device = kernel->device;

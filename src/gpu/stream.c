@@ -49,6 +49,8 @@ void tsr_stream_destroy(tsr_stream **stream)
     tsr_stream *closing = *stream;
     tsr_device *device = closing->device;
     *stream = NULL;
+    if (tsr__device_is_inherited(device))
+        return;
 
     if (tsr_stream_wait(closing) != TSR_OK) {
         tsr__log(TSR_LOG_ERROR, "stream_destroy: %s", tsr_last_error());

@@ -1,0 +1,83 @@
+/* Children of fork(), which have none of the driver's threads. */
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/check_main.h"
+#include "support/gpu.h"
+
+enum { N = 1000 };
+
+static tsr_tensor *x, *y;
+
+static bool refused(tsr_status status)
+{
+    return status == TSR_ERR_INVALID &&
+           strstr(tsr_last_error(), "was opened by the process that forked this one");
+}
+
+/* The number of what did not hold: Check's words are its parent's. Whatever waits for the driver
+ * waits for ever. */
+static int be_child(void)
+{
+    float one = 1;
+    uint64_t point;
+    bool reached;
+    void *mapped;
+    tsr_tensor *tensor = NULL;
+    tsr_stream *stream = NULL;
+    if (!refused(tsr_copy(queue, y, x)) || !refused(tsr_stream_submit(queue)) ||
+        !refused(tsr_stream_wait(queue)))
+        return 1;
+    if (tsr_stream_mark(queue, &point) != TSR_OK ||
+        !refused(tsr_stream_wait_point(queue, point, 0)) ||
+        !refused(tsr_stream_reached(queue, point, &reached)))
+        return 2;
+    if (!refused(tsr_tensor_upload(queue, x, &one, sizeof one)) ||
+        !refused(tsr_tensor_download(queue, x, &one, sizeof one)) ||
+        !refused(tsr_tensor_map(x, &mapped)))
+        return 3;
+    if (!refused(tsr_tensor_create(gpu, TSR_F32, 0, NULL, &tensor)) || tensor ||
+        !refused(tsr_stream_create(gpu, &stream)) || stream)
+        return 4;
+    if (!refused(tsr_stream_timer_begin(queue)))
+        return 5;
+    tsr_device_save_cache(gpu);
+    tsr_tensor_destroy(&y);
+    tsr_stream_destroy(&queue);
+    tsr_tensor_destroy(&x);
+    tsr_device_close(&gpu);
+    return x || y || queue || gpu ? 6 : 0;
+}
+
+START_TEST(a_child_leaves_the_device_to_its_parent)
+{
+    static double values[N];
+    int status = -1;
+    x = gpu_new(TSR_F32, 0, NULL);
+    y = gpu_new(TSR_F32, 1, (int64_t[]){N});
+    gpu_put(x, &(double){3});
+    GPU_OK(tsr_copy(queue, y, x));
+    if (_i == 1)
+        GPU_OK(tsr_stream_submit(queue));
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        _exit(be_child());
+    }
+    ck_assert_int_gt(child, 0);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(status == 0, "the child ended with status %#x", (unsigned)status);
+    gpu_get(y, values);
+    for (int i = 0; i < N; i++)
+        ck_check(values[i] == 3);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
+TESTS(fork)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_loop_test(tests, a_child_leaves_the_device_to_its_parent, 0, 2);
+}
