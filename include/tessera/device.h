@@ -8,8 +8,8 @@
  * may not (see there).
  *
  * A child after fork() can do nothing with its parent's device, nor with what is on it: that is
- * TSR_ERR_INVALID, and destroying it there leaves it to the parent. Whether a child can open
- * devices of its own depends on the driver. */
+ * TSR_ERR_INVALID, and destroying it there leaves it to the parent. Nor can it open or list devices
+ * itself, since drivers do not survive fork(): processes fork before they open one, or exec. */
 #ifndef TESSERA_DEVICE_H
 #define TESSERA_DEVICE_H
 

@@ -146,11 +146,12 @@ tsr_status tsr__instance_acquire(tsr__instance **out)
 {
     tsr_status status = TSR_OK;
     pthread_mutex_lock(&lock);
-    if (users > 0 && tsr__fork_inherited(generation)) { /* the parent's: left as it is */
-        shared = (tsr__instance){0};
-        users = 0;
-    }
-    if (users == 0) {
+    if (users > 0 && tsr__fork_inherited(generation)) {
+        /* SwiftShader, for one, would wait for its parent's threads in a new instance, too. */
+        status = tsr__fail(TSR_ERR_INVALID,
+                           "the process that forked this one had devices open, and drivers do not "
+                           "survive that: fork before, or exec");
+    } else if (users == 0) {
         status = tsr__fork_generation(&generation);
         if (status == TSR_OK)
             status = create(&shared);

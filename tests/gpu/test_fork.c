@@ -42,32 +42,41 @@ static int be_child(void)
         return 4;
     if (!refused(tsr_stream_timer_begin(queue)))
         return 5;
+    tsr_device *own = NULL;
+    if (tsr_device_open(NULL, &own) != TSR_ERR_INVALID || own ||
+        !strstr(tsr_last_error(), "had devices open"))
+        return 6;
     tsr_device_save_cache(gpu);
     tsr_tensor_destroy(&y);
     tsr_stream_destroy(&queue);
     tsr_tensor_destroy(&x);
     tsr_device_close(&gpu);
-    return x || y || queue || gpu ? 6 : 0;
+    return x || y || queue || gpu ? 7 : 0;
+}
+
+static void in_child(int (*run)(void))
+{
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        _exit(run());
+    }
+    ck_assert_int_gt(child, 0);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(status == 0, "the child ended with status %#x", (unsigned)status);
 }
 
 START_TEST(a_child_leaves_the_device_to_its_parent)
 {
     static double values[N];
-    int status = -1;
     x = gpu_new(TSR_F32, 0, NULL);
     y = gpu_new(TSR_F32, 1, (int64_t[]){N});
     gpu_put(x, &(double){3});
     GPU_OK(tsr_copy(queue, y, x));
     if (_i == 1)
         GPU_OK(tsr_stream_submit(queue));
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(20);
-        _exit(be_child());
-    }
-    ck_assert_int_gt(child, 0);
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_msg(status == 0, "the child ended with status %#x", (unsigned)status);
+    in_child(be_child);
     gpu_get(y, values);
     for (int i = 0; i < N; i++)
         ck_check(values[i] == 3);
@@ -76,8 +85,30 @@ START_TEST(a_child_leaves_the_device_to_its_parent)
 }
 END_TEST
 
+static int use_a_device(void)
+{
+    gpu_setup();
+    x = gpu_new(TSR_F32, 0, NULL);
+    double value = 5;
+    gpu_put(x, &value);
+    gpu_get(x, &value);
+    tsr_tensor_destroy(&x);
+    gpu_teardown();
+    return value != 5;
+}
+
+/* What has been closed is no hindrance. */
+START_TEST(a_child_opens_its_own_where_none_is_open)
+{
+    gpu_teardown();
+    in_child(use_a_device);
+    gpu_setup();
+}
+END_TEST
+
 TESTS(fork)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, a_child_leaves_the_device_to_its_parent, 0, 2);
+    tcase_add_test(tests, a_child_opens_its_own_where_none_is_open);
 }
