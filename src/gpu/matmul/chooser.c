@@ -2,7 +2,6 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "gpu/matmul/lavapipe_plan.h"
 #include "gpu/matmul/tuned.h"
 
 #define VENDOR_NVIDIA 0x10de
@@ -54,7 +53,7 @@ static const char *usual_name(const tsr__matmul_device *device, const tsr__matmu
     int first = device->vendor_id == VENDOR_NVIDIA ? 0 : 1;
 
     if (device->device_class == TSR__CLASS_LAVAPIPE)
-        return tsr__lavapipe_worthwhile(p->m, p->n, p->k) ? "lavapipe" : "tiled-s";
+        return "lavapipe";
     if (device->device_class == TSR__CLASS_CPU)
         return p->m <= 4 ? "swiftshader-4" : "swiftshader-8";
     const char *coopmat = coopmat_name(device, p);

@@ -43,13 +43,6 @@ typedef struct cursor {
     bool careful;
 } cursor;
 
-bool tsr__lavapipe_worthwhile(int64_t m, int64_t n, int64_t k)
-{
-    const int64_t fewest_products = 1 << 10;
-
-    return n >= 8 && k > 0 && m >= fewest_products / k / n;
-}
-
 static bool is_nt(const tsr__lavapipe_product *p)
 {
     return p->form == TSR__LAVAPIPE_NT;

@@ -78,7 +78,4 @@ bool tsr__lavapipe_once(const tsr__lavapipe_product *p);
  * would have too many idle members. */
 uint32_t tsr__lavapipe_team(uint32_t tiles);
 
-/* Whether these kernels are worth their pipelines; below, the ordinary tiled one does. */
-bool tsr__lavapipe_worthwhile(int64_t m, int64_t n, int64_t k);
-
 #endif
