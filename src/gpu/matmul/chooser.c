@@ -46,6 +46,15 @@ static const char *coopmat_name(const tsr__matmul_device *device, const tsr__mat
     return tsr__matmul_config_fits(small, device, p) ? small->name : NULL;
 }
 
+/* Then the number of dispatches is all that counts, and Mesa's CPU driver's own kernels take more
+ * than one for some. */
+static bool is_tiny(const tsr__matmul_problem *p)
+{
+    const double few_products = 1 << 10;
+
+    return (double)p->m * (double)p->n * (double)p->k * (double)p->batch_count < few_products;
+}
+
 static const char *usual_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
     static const char *const largest_first[] = {"tiled-l", "tiled-m", "tiled-s"};
@@ -53,7 +62,7 @@ static const char *usual_name(const tsr__matmul_device *device, const tsr__matmu
     int first = device->vendor_id == VENDOR_NVIDIA ? 0 : 1;
 
     if (device->device_class == TSR__CLASS_LAVAPIPE)
-        return "lavapipe";
+        return is_tiny(p) ? "tiled-s" : "lavapipe";
     if (device->device_class == TSR__CLASS_CPU)
         return p->m <= 4 ? "swiftshader-4" : "swiftshader-8";
     const char *coopmat = coopmat_name(device, p);
