@@ -8,6 +8,7 @@
 
 #include "gpu/ops/folds.h"
 #include "gpu/ops/packets.h"
+#include "gpu/tensor.h"
 #include "shaders/params/reduce.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
@@ -344,6 +345,16 @@ static tsr_status run(folding *fold, const char *op, tsr_tensor *y, const tsr_la
     return status;
 }
 
+/* Rows of one element have nothing to be folded. */
+static tsr_status take_single(tsr_stream *stream, const tsr_tensor *y, const tsr_layout *y_rows,
+                              const tsr_tensor *x, int dim, bool accumulate)
+{
+    const tsr_layout x_rows = tsr__layout_without(&x->layout, dim);
+    const tsr_tensor from = tsr__tensor_alias(x, &x_rows);
+    tsr_tensor to = tsr__tensor_alias(y, y_rows);
+    return accumulate ? tsr_axpy(stream, &to, 1, &from) : tsr_copy(stream, &to, &from);
+}
+
 tsr_status tsr__sum_columns_add(tsr__dispatches *list, tsr_stream *stream, const char *op,
                                 tsr_tensor *y, const tsr_tensor *x, bool accumulate)
 {
@@ -380,6 +391,8 @@ tsr_status tsr_reduce(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, in
     TSR__TRY(tsr__require_disjoint("reduce", "y", y, "x", x, false));
     if (count == 0)
         return accumulate ? TSR_OK : tsr_fill(stream, y, 0);
+    if (count == 1)
+        return take_single(stream, y, &rows, x, dim, accumulate);
 
     folding fold = {
         .stream = stream,
@@ -407,6 +420,8 @@ tsr_status tsr_argmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, in
     TSR__REQUIRE(count <= INT32_MAX, "argmax: dim %d of x has %lld elements; i32 indices reach %d",
                  dim, (long long)count, (int)INT32_MAX);
     TSR__TRY(tsr__require_disjoint("argmax", "y", y, "x", x, false));
+    if (count == 1)
+        return tsr_fill(stream, y, 0);
 
     folding fold = {.stream = stream, .kind = TSR_REDUCE_KIND_ARGMAX};
     return run(&fold, "argmax", y, &rows, x, dim);
