@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "gpu/matmul/run.h"
 #include "gpu/matmul/tuned.h"
 
 #define VENDOR_NVIDIA 0x10de
@@ -46,13 +47,15 @@ static const char *coopmat_name(const tsr__matmul_device *device, const tsr__mat
     return tsr__matmul_config_fits(small, device, p) ? small->name : NULL;
 }
 
-/* Then the number of dispatches is all that counts, and Mesa's CPU driver's own kernels take more
- * than one for some. */
+/* Little enough for Mesa's CPU driver that dispatches are all that counts, of which its own kernels
+ * need more than one for halves and epilogues. */
 static bool is_tiny(const tsr__matmul_problem *p)
 {
     const double few_products = 1 << 10;
+    bool one_dispatch = p->a.dtype == TSR_F32 && p->b.dtype == TSR_F32 && tsr__matmul_plain(p);
 
-    return (double)p->m * (double)p->n * (double)p->k * (double)p->batch_count < few_products;
+    return !one_dispatch &&
+           (double)p->m * (double)p->n * (double)p->k * (double)p->batch_count < few_products;
 }
 
 static const char *usual_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
