@@ -56,10 +56,11 @@ static void view_last(scene *s, const tsr_layout *layout)
     GPU_OK(tsr_tensor_view(s->memory[s->count - 1], layout, &s->of[s->count - 1]));
 }
 
-/* The last tensor without its last column. */
-static void leave_a_gap(scene *s)
+/* Of which the last column is left out. */
+static void add_with_gaps(scene *s, tsr_dtype dtype, int64_t rows, int64_t columns, double value)
 {
     tsr_layout layout;
+    add_matrix(s, dtype, rows, columns, value);
     GPU_OK(tsr_layout_slice(layout_of(s, &layout), -1, 0, -1, 1, &layout));
     view_last(s, &layout);
 }
@@ -149,36 +150,33 @@ static tsr_status fill(const scene *s)
 static void arrange_conversion(scene *s)
 {
     s->targets = 1;
-    add_matrix(s, TSR_BF16, 33, 130, 5);
-    leave_a_gap(s);
-    add_matrix(s, TSR_F32, 33, 130, 3);
-    leave_a_gap(s);
+    add_with_gaps(s, TSR_BF16, 33, 130, 5);
+    add_with_gaps(s, TSR_F32, 33, 130, 3);
 }
 
-/* On CPU drivers converted from a packed copy. */
-static void arrange_transposed_conversion(scene *s)
+static void arrange_transpose_to(scene *s, tsr_dtype dtype)
 {
     s->targets = 1;
-    add_matrix(s, TSR_BF16, 64, 130, 5);
-    leave_a_gap(s);
+    add_with_gaps(s, dtype, 64, 130, 5);
     add_matrix(s, TSR_F32, 129, 64, 3);
     transpose_last(s);
 }
 
 static void arrange_transpose(scene *s)
 {
-    s->targets = 1;
-    add_matrix(s, TSR_F32, 64, 130, 5);
-    leave_a_gap(s);
-    add_matrix(s, TSR_F32, 129, 64, 3);
-    transpose_last(s);
+    arrange_transpose_to(s, TSR_F32);
+}
+
+/* On CPU drivers converted from a packed copy. */
+static void arrange_transposed_conversion(scene *s)
+{
+    arrange_transpose_to(s, TSR_BF16);
 }
 
 static void arrange_rows(scene *s)
 {
     s->targets = 1;
-    add_matrix(s, TSR_F32, 20, 1025, 5);
-    leave_a_gap(s);
+    add_with_gaps(s, TSR_F32, 20, 1025, 5);
     add_matrix(s, TSR_F32, 20, 1024, 3);
 }
 
@@ -204,10 +202,8 @@ static tsr_status copy(const scene *s)
 static void arrange_addition(scene *s)
 {
     s->targets = 1;
-    add_matrix(s, TSR_F32, 33, 130, 5);
-    leave_a_gap(s);
-    add_matrix(s, TSR_F32, 33, 130, 1);
-    leave_a_gap(s);
+    add_with_gaps(s, TSR_F32, 33, 130, 5);
+    add_with_gaps(s, TSR_F32, 33, 130, 1);
 }
 
 static void arrange_many_additions(scene *s)
