@@ -1,7 +1,6 @@
 /* The kernels of every instruction set that this processor has, against references. */
 #include <stdio.h>
 
-#include "comm/reduce/half.h"
 #include "comm_reduce/numbers.h"
 
 #define MOST 300
@@ -83,32 +82,6 @@ START_TEST(divides)
 }
 END_TEST
 
-/* All halves to f32; and every f32 that matters to rounding: each half, the middle to the next one,
- * and the numbers beside both. */
-START_TEST(halves)
-{
-    for (uint32_t h = 0; h < 0x10000; h++) {
-        float f16 = tsr__f32_of_f16((uint16_t)h), bf16 = tsr__f32_of_bf16((uint16_t)h);
-        double x = float_of(h, TSR_F16), y = float_of(h, TSR_BF16);
-        ck_check(isnan(x) ? isnan(f16) : (double)f16 == x && !signbit(f16) == !signbit(x));
-        ck_check(isnan(y) ? isnan(bf16) : (double)bf16 == y && !signbit(bf16) == !signbit(y));
-
-        uint32_t ties[] = {tsr__bits_of_f32(f16), tsr__bits_of_f32(f16) + (1u << 12),
-                           (uint32_t)bits_of_float(x + ldexp(signbit(x) ? -1 : 1, -25), TSR_F32),
-                           h << 16, (h << 16) + 0x8000};
-        for (size_t t = 0; t < sizeof ties / sizeof ties[0]; t++) {
-            for (int beside = -1; beside <= 1; beside++) {
-                uint32_t bits = ties[t] + (uint32_t)beside;
-                double value = float_of(bits, TSR_F32);
-                ck_check(tsr__f16_of_f32(tsr__f32_of_bits(bits)) == bits_of_float(value, TSR_F16));
-                ck_check(tsr__bf16_of_f32(tsr__f32_of_bits(bits)) ==
-                         bits_of_float(value, TSR_BF16));
-            }
-        }
-    }
-}
-END_TEST
-
 START_TEST(names)
 {
     ck_assert_str_eq(tsr__element_name(TSR_F64), "f64");
@@ -129,6 +102,5 @@ TESTS(reduce)
 {
     tcase_add_loop_test(tests, combines, 0, DTYPES);
     tcase_add_loop_test(tests, divides, 0, DTYPES);
-    tcase_add_test(tests, halves);
     tcase_add_test(tests, names);
 }

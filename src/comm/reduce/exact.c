@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "comm/reduce/half.h"
+#include "base/half.h"
 
 #define BLOCK 256 /* elements at a time */
 #define LIMBS 34  /* 64 bits each; the lowest bit is 2^−1074 */
@@ -62,10 +62,10 @@ static void store(tsr_dtype dtype, uint8_t *out, double value)
         value = value == value ? value : double_of_bits(UINT64_C(0x7ff8000000000000));
         memcpy(out, &value, sizeof value);
     } else if (dtype == TSR_F32) {
-        float single = value == value ? (float)value : tsr__f32_of_bits(TSR__NAN_F32);
+        const float single = tsr__tidy_f32((float)value);
         memcpy(out, &single, sizeof single);
     } else {
-        const float single = odd_float(value);
+        const float single = tsr__tidy_f32(odd_float(value));
         const uint16_t half = dtype == TSR_F16 ? tsr__f16_of_f32(single) : tsr__bf16_of_f32(single);
         memcpy(out, &half, sizeof half);
     }

@@ -1,31 +1,8 @@
-/* The loops. Compiled once for each instruction set, TSR__LEVEL being its name: plain C that the
- * compiler turns into vectors of that width. No fused multiply-add and no reassociation, so all
- * give the same bits. */
+/* The loops. dst may be a source, element by element. */
 #include "comm/reduce/kernels.h"
-#include "comm/reduce/half.h"
 
-/* dst may be a source, element by element, which the compiler cannot know. */
-#if defined(__clang__)
-#define VECTORIZE _Pragma("clang loop vectorize(assume_safety) interleave(enable)")
-#else
-#define VECTORIZE _Pragma("GCC ivdep")
-#endif
-
-/* Elements of any alignment, in memory that may hold something else for the caller. */
-#if defined(__GNUC__)
-#define ANYWHERE __attribute__((aligned(1), may_alias))
-#else
-#error "unaligned access is spelled for gcc and clang only"
-#endif
-typedef float any_f32 ANYWHERE;
-typedef double any_f64 ANYWHERE;
-typedef uint8_t any_u8 ANYWHERE;
-typedef uint16_t any_u16 ANYWHERE;
-typedef uint32_t any_u32 ANYWHERE;
-typedef uint64_t any_u64 ANYWHERE;
-typedef int16_t any_i16 ANYWHERE;
-typedef int32_t any_i32 ANYWHERE;
-typedef int64_t any_i64 ANYWHERE;
+#include "base/half.h"
+#include "base/loops.h"
 
 #define COMBINE(name, element, expression)                                                         \
     static void name(void *dst, const void *a, const void *b, size_t count)                        \
@@ -33,7 +10,7 @@ typedef int64_t any_i64 ANYWHERE;
         typedef element item;                                                                      \
         item *out = dst;                                                                           \
         const item *left = a, *right = b;                                                          \
-        VECTORIZE for (size_t i = 0; i < count; i++)                                               \
+        TSR__VECTORIZE for (size_t i = 0; i < count; i++)                                          \
         {                                                                                          \
             const element x = left[i], y = right[i];                                               \
             out[i] = (expression);                                                                 \
@@ -46,17 +23,12 @@ typedef int64_t any_i64 ANYWHERE;
         typedef element item;                                                                      \
         item *out = data;                                                                          \
         const number n = (number)divisor;                                                          \
-        VECTORIZE for (size_t i = 0; i < count; i++)                                               \
+        TSR__VECTORIZE for (size_t i = 0; i < count; i++)                                          \
         {                                                                                          \
             const element x = out[i];                                                              \
             out[i] = (expression);                                                                 \
         }                                                                                          \
     }
-
-static inline float tidy_f32(float x)
-{
-    return x == x ? x : tsr__f32_of_bits(TSR__NAN_F32);
-}
 
 static inline double tidy_f64(double x)
 {
@@ -92,9 +64,9 @@ ORDERED(uint64_t, int64_t, 64)
     COMBINE(min_##dtype, any_u##bits, pick_##bits(x, y, top, nan, 0))                              \
     COMBINE(max_##dtype, any_u##bits, pick_##bits(x, y, top, nan, 1))
 
-COMBINE(sum_f32, any_f32, tidy_f32(x + y))
-COMBINE(prod_f32, any_f32, tidy_f32(x *y))
-DIVIDE(divide_f32, any_f32, float, tidy_f32(x / n))
+COMBINE(sum_f32, any_f32, tsr__tidy_f32(x + y))
+COMBINE(prod_f32, any_f32, tsr__tidy_f32(x *y))
+DIVIDE(divide_f32, any_f32, float, tsr__tidy_f32(x / n))
 PICKS(f32, 32, 0x7f800000u, TSR__NAN_F32)
 
 COMBINE(sum_f64, any_f64, tidy_f64(x + y))
@@ -102,14 +74,16 @@ COMBINE(prod_f64, any_f64, tidy_f64(x *y))
 DIVIDE(divide_f64, any_f64, double, tidy_f64(x / n))
 PICKS(f64, 64, UINT64_C(0x7ff0000000000000), UINT64_C(0x7ff8000000000000))
 
-COMBINE(sum_f16, any_u16, tsr__f16_of_f32(tsr__f32_of_f16(x) + tsr__f32_of_f16(y)))
-COMBINE(prod_f16, any_u16, tsr__f16_of_f32(tsr__f32_of_f16(x) * tsr__f32_of_f16(y)))
-DIVIDE(divide_f16, any_u16, float, tsr__f16_of_f32(tsr__f32_of_f16(x) / n))
+COMBINE(sum_f16, any_u16, tsr__f16_of_f32(tsr__tidy_f32(tsr__f32_of_f16(x) + tsr__f32_of_f16(y))))
+COMBINE(prod_f16, any_u16, tsr__f16_of_f32(tsr__tidy_f32(tsr__f32_of_f16(x) * tsr__f32_of_f16(y))))
+DIVIDE(divide_f16, any_u16, float, tsr__f16_of_f32(tsr__tidy_f32(tsr__f32_of_f16(x) / n)))
 PICKS(f16, 16, (uint16_t)0x7c00u, (uint16_t)TSR__NAN_F16)
 
-COMBINE(sum_bf16, any_u16, tsr__bf16_of_f32(tsr__f32_of_bf16(x) + tsr__f32_of_bf16(y)))
-COMBINE(prod_bf16, any_u16, tsr__bf16_of_f32(tsr__f32_of_bf16(x) * tsr__f32_of_bf16(y)))
-DIVIDE(divide_bf16, any_u16, float, tsr__bf16_of_f32(tsr__f32_of_bf16(x) / n))
+COMBINE(sum_bf16, any_u16,
+        tsr__bf16_of_f32(tsr__tidy_f32(tsr__f32_of_bf16(x) + tsr__f32_of_bf16(y))))
+COMBINE(prod_bf16, any_u16,
+        tsr__bf16_of_f32(tsr__tidy_f32(tsr__f32_of_bf16(x) * tsr__f32_of_bf16(y))))
+DIVIDE(divide_bf16, any_u16, float, tsr__bf16_of_f32(tsr__tidy_f32(tsr__f32_of_bf16(x) / n)))
 PICKS(bf16, 16, (uint16_t)0x7f80u, (uint16_t)TSR__NAN_BF16)
 
 /* Integers wrap: signed ones are added and multiplied as unsigned ones. */
@@ -141,7 +115,7 @@ DIVIDE(divide_u8, any_u8, uint32_t, (uint8_t)(x / n))
         NULL, sum, sum, min, max, prod                                                             \
     }
 
-const tsr__kernels TSR__KERNELS = {
+const tsr__kernels TSR__LEVEL_NAME(tsr__kernels_) = {
     .name = STRING(TSR__LEVEL),
     .combine =
         {

@@ -4,10 +4,6 @@
 
 #include "comm/reduce/reduce.h"
 
-#define TSR__KERNELS_JOIN_(level) tsr__kernels_##level
-#define TSR__KERNELS_JOIN(level) TSR__KERNELS_JOIN_(level)
-#define TSR__KERNELS TSR__KERNELS_JOIN(TSR__LEVEL)
-
 extern const tsr__kernels tsr__kernels_base, tsr__kernels_avx2, tsr__kernels_avx512;
 
 #endif

@@ -1,55 +1,18 @@
 #include "comm/reduce/reduce.h"
 
+#include "base/levels.h"
 #include "comm/reduce/kernels.h"
 
-#if defined(TSR__HAVE_X86_KERNELS)
-static bool has_avx2(void)
-{
-    return __builtin_cpu_supports("avx2");
-}
-
-static bool has_avx512(void)
-{
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-#endif
-
-static bool always(void)
-{
-    return true;
-}
-
-/* The best last. */
-static const struct {
-    const tsr__kernels *kernels;
-    bool (*is_here)(void);
-} levels[] = {
-    {&tsr__kernels_base, always},
-#if defined(TSR__HAVE_X86_KERNELS)
-    {&tsr__kernels_avx2, has_avx2},
-    {&tsr__kernels_avx512, has_avx512},
-#endif
-};
-#define LEVELS ((int)(sizeof levels / sizeof levels[0]))
+static const void *const levels[TSR__LEVELS] = TSR__LEVEL_TABLES(tsr__kernels_);
 
 const tsr__kernels *tsr__reduce_kernels_at(int n)
 {
-    for (int i = 0; i < LEVELS; i++) {
-        if (levels[i].is_here() && n-- == 0)
-            return levels[i].kernels;
-    }
-    return NULL;
+    return tsr__level_at(levels, n);
 }
 
 const tsr__kernels *tsr__reduce_kernels(void)
 {
-    const tsr__kernels *best = NULL;
-    for (int i = 0; i < LEVELS; i++) {
-        if (levels[i].is_here())
-            best = levels[i].kernels;
-    }
-    return best;
+    return tsr__level_best(levels);
 }
 
 static const struct {

@@ -1,8 +1,8 @@
 /* f16 and bf16 to f32 and back, without a branch, so that the compiler turns loops of them into
- * vectors. Rounds to nearest even; every NaN becomes the positive quiet one without payload on the
- * way back. */
-#ifndef TSR_COMM_REDUCE_HALF_H
-#define TSR_COMM_REDUCE_HALF_H
+ * vectors. Rounds to nearest even. On the way back a NaN becomes a quiet one with the same sign, as
+ * in shaders/float16.glsl: f16 loses its payload, bf16 the lower half of it. */
+#ifndef TSR_BASE_HALF_H
+#define TSR_BASE_HALF_H
 
 #include <stdint.h>
 #include <string.h>
@@ -25,6 +25,12 @@ static inline uint32_t tsr__bits_of_f32(float value)
     return bits;
 }
 
+/* Every NaN as the positive quiet one without payload. */
+static inline float tsr__tidy_f32(float value)
+{
+    return value == value ? value : tsr__f32_of_bits(TSR__NAN_F32);
+}
+
 static inline float tsr__f32_of_f16(uint16_t half)
 {
     const uint32_t magnitude = half & 0x7fffu, sign = (uint32_t)(half & 0x8000u) << 16;
@@ -41,7 +47,6 @@ static inline float tsr__f32_of_f16(uint16_t half)
 static inline uint16_t tsr__f16_of_f32(float value)
 {
     const uint32_t all = tsr__bits_of_f32(value), magnitude = all & 0x7fffffffu;
-    uint32_t sign = all >> 16 & 0x8000u;
     const uint32_t moved = magnitude - (112u << 23);
     uint32_t bits = (moved + 0xfffu + (moved >> 13 & 1u)) >> 13;
     /* Subnormal: next to 0.5 the unit of the last place is that of the result. */
@@ -50,8 +55,7 @@ static inline uint16_t tsr__f16_of_f32(float value)
     bits = magnitude < 0x38800000u ? small : bits;
     bits = magnitude >= 0x477ff000u ? 0x7c00u : bits; /* from 65520 on */
     bits = magnitude > 0x7f800000u ? TSR__NAN_F16 : bits;
-    sign = magnitude > 0x7f800000u ? 0u : sign;
-    return (uint16_t)(bits | sign);
+    return (uint16_t)(bits | (all >> 16 & 0x8000u));
 }
 
 static inline float tsr__f32_of_bf16(uint16_t half)
@@ -63,7 +67,7 @@ static inline uint16_t tsr__bf16_of_f32(float value)
 {
     const uint32_t all = tsr__bits_of_f32(value);
     const uint32_t bits = (all + 0x7fffu + (all >> 16 & 1u)) >> 16;
-    return (uint16_t)((all & 0x7fffffffu) > 0x7f800000u ? TSR__NAN_BF16 : bits);
+    return (uint16_t)((all & 0x7fffffffu) > 0x7f800000u ? all >> 16 | 0x40u : bits);
 }
 
 #endif

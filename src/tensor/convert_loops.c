@@ -1,0 +1,33 @@
+#include "tensor/convert_loops.h"
+
+#include "base/half.h"
+#include "base/loops.h"
+
+#define CONVERT(name, target, source, expression)                                                  \
+    static void name(void *to, const void *from, size_t count)                                     \
+    {                                                                                              \
+        target *out = to;                                                                          \
+        const source *in = from;                                                                   \
+        TSR__VECTORIZE for (size_t i = 0; i < count; i++)                                          \
+        {                                                                                          \
+            const source x = in[i];                                                                \
+            out[i] = (expression);                                                                 \
+        }                                                                                          \
+    }
+
+/* Bits, not floats: those that come from bf16 may be any NaN. */
+CONVERT(f32_from_f16, any_u32, any_u16, tsr__bits_of_f32(tsr__f32_of_f16(x)))
+CONVERT(f32_from_bf16, any_u32, any_u16, (uint32_t)x << 16)
+CONVERT(f16_from_f32, any_u16, any_f32, tsr__f16_of_f32(x))
+CONVERT(bf16_from_f32, any_u16, any_f32, tsr__bf16_of_f32(x))
+CONVERT(f16_from_bf16, any_u16, any_u16, tsr__f16_of_f32(tsr__f32_of_bf16(x)))
+CONVERT(bf16_from_f16, any_u16, any_u16, tsr__bf16_of_f32(tsr__f32_of_f16(x)))
+
+const tsr__converters TSR__LEVEL_NAME(tsr__converters_) = {
+    .convert =
+        {
+            [TSR_F32] = {[TSR_F16] = f32_from_f16, [TSR_BF16] = f32_from_bf16},
+            [TSR_F16] = {[TSR_F32] = f16_from_f32, [TSR_BF16] = f16_from_bf16},
+            [TSR_BF16] = {[TSR_F32] = bf16_from_f32, [TSR_F16] = bf16_from_f16},
+        },
+};
