@@ -252,6 +252,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->physical = capabilities->physical;
     device->info = *info;
     device->device_class = class_of(info, capabilities);
+    device->host_copies = device->device_class != TSR__CLASS_GPU;
     device->queue_family = capabilities->queue_family;
     device->timestamp_bits = capabilities->timestamp_bits;
     device->max_workgroup_subgroups = capabilities->max_workgroup_subgroups;

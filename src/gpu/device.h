@@ -36,6 +36,7 @@ struct tsr_device {
     tsr__device_class device_class;
     tsr__storage storage; /* which variant of each shader runs here */
     bool mapped;          /* tensors are reached by mapping */
+    bool host_copies;     /* the host's CPUs may copy, and do it best */
     VkQueue queue;
     uint32_t queue_family;
     uint32_t timestamp_bits;

@@ -1,5 +1,5 @@
 /* Tensors to and from the host. */
-#include "gpu/ops/copy.h"
+#include "gpu/ops/copy_host.h"
 #include "gpu/staging.h"
 #include "tessera/ops.h"
 
@@ -29,12 +29,10 @@ static tsr_status copy_mapped(const tsr_tensor *tensor, void *to, const void *fr
     const tsr_layout *view = &tensor->layout;
     tsr_layout packed;
     TSR__TRY(pack(view, &packed));
-    tsr__pieces walk;
-    tsr__piece piece;
-    tsr__pieces_init(&walk, 2, (const tsr_layout *[]){to ? &packed : view, to ? view : &packed}, 0);
-    while (tsr__pieces_next(&walk, &piece))
-        tsr__copy_host(&piece, tsr_dtype_size(view->dtype), to ? to : tensor->buffer->host,
-                       to ? tensor->buffer->host : from);
+    if (to)
+        tsr__copy_host(&packed, to, view, tensor->buffer->host);
+    else
+        tsr__copy_host(view, tensor->buffer->host, &packed, from);
     return TSR_OK;
 }
 

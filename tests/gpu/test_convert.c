@@ -157,6 +157,12 @@ TESTS(convert)
     tcase_add_test(tests, fill_refuses);
 }
 
+TESTS(convert_by_device)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_by_device, gpu_teardown);
+    tcase_add_loop_test(tests, to_every_other_dtype, 0, 7);
+}
+
 TESTS(convert_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/device.h"
+#include "gpu/tensor.h"
 #include "support/check_main.h"
 #include "support/convert.h"
 #include "support/gpu.h"
@@ -310,6 +312,38 @@ START_TEST(busy_rows)
 }
 END_TEST
 
+/* Where the host copies nothing is recorded, unless recorded work uses either side; and the order
+ * is kept. */
+START_TEST(at_once_or_recorded)
+{
+    int64_t shape[] = {64, 48}, turned[] = {48, 64};
+    gpu_random random = {10};
+    copy_image src = image_whole(&random, TSR_F32, 2, shape),
+               dst = image_whole(&random, TSR_BF16, 2, turned);
+    const bool host = gpu->host_copies && src.parent->buffer->host;
+    uint64_t before, after;
+
+    image_permute(&src, (int[]){1, 0});
+    GPU_OK(tsr_stream_wait(queue));
+    for (int busy = 0; busy < 3; busy++) {
+        if (busy > 0)
+            GPU_OK(tsr_fill(queue, busy == 1 ? src.parent : dst.parent, 2.5));
+        if (busy == 1)
+            for (int i = 0; i < 64 * 48; i++)
+                gpu_store_bits(src.data, i, TSR_F32, gpu_bits(2.5, TSR_F32));
+        if (busy == 0) {
+            GPU_OK(tsr_stream_mark(queue, &before));
+            GPU_OK(tsr_copy(queue, dst.view, src.view));
+            GPU_OK(tsr_stream_mark(queue, &after));
+            ck_assert_int_eq(after == before, host);
+        }
+        check_copy(&dst, &src);
+    }
+    image_drop(&dst);
+    image_drop(&src);
+}
+END_TEST
+
 /* Five dimensions that do not merge take several dispatches, and eight more. */
 START_TEST(many_dimensions)
 {
@@ -475,10 +509,19 @@ TESTS(copy)
     tcase_add_test(tests, many_rows);
     tcase_add_test(tests, long_rows);
     tcase_add_test(tests, busy_rows);
+    tcase_add_test(tests, at_once_or_recorded);
     tcase_add_test(tests, nothing_to_do);
     tcase_add_test(tests, concatenates);
     tcase_add_test(tests, refuses);
     tcase_add_test(tests, across_devices);
+}
+
+TESTS(copy_by_device)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_by_device, gpu_teardown);
+    add_all(tests);
+    tcase_add_test(tests, many_rows);
+    tcase_add_test(tests, at_once_or_recorded);
 }
 
 TESTS(copy_packed)

@@ -77,6 +77,7 @@ static tsr_status list_devices(work *w)
 static tsr_status open_device(work *w)
 {
     CREATE(w->device, tsr_device_open(tsr_device_params(.force_staging = w->staged), &w->device));
+    w->device->host_copies = false; /* they make no calls that could fail */
     return TSR_OK;
 }
 

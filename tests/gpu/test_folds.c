@@ -290,7 +290,7 @@ static void add_all(TCase *tests)
 
 TESTS(folds)
 {
-    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_checked_fixture(tests, gpu_setup_by_device, gpu_teardown);
     add_all(tests);
     tcase_add_loop_test(tests, largest_and_smallest, 0, 9);
 }

@@ -119,11 +119,13 @@ static void fuzz(uint64_t seed, int cases)
     gpu_random random = {seed};
     tsr__matmul_device device = tsr__matmul_device_of(gpu);
     tsr__matmul_override override;
+    bool host_copies = gpu->host_copies;
     int forced = 0;
 
     for (int i = 0; i < cases; i++) {
         matmul_case c = any_case(&random);
         gpu_random same = random;
+        gpu->host_copies = host_copies && i % 2; /* of operands that are packed first */
         force_something(&random, &device, &override);
         if (override.config && try_case(&same, &c) == TSR_OK) {
             forced++;

@@ -482,7 +482,7 @@ static void add_all(TCase *tests)
 
 TESTS(packets)
 {
-    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_checked_fixture(tests, gpu_setup_by_device, gpu_teardown);
     add_all(tests);
 }
 

@@ -463,13 +463,13 @@ START_TEST(new_device)
     const operation *o = &operations[_i];
     const char *driver = getenv("VK_DRIVER_FILES");
     bool all = getenv("TESSERA_FAULTS_ALL") || (driver && strstr(driver, "lvp_icd"));
-    gpu_setup();
+    gpu_setup_by_device();
     contents done = without_a_failure(o);
     gpu_teardown();
     for (int kind = 0; kind < 2; kind++) {
         bool more = true;
         for (uint64_t nth = 0; more; nth += all ? 1 : 3) {
-            gpu_setup();
+            gpu_setup_by_device();
             more = fail_nth(o, false, kinds[kind], nth, &done);
             gpu_teardown();
         }
@@ -482,7 +482,7 @@ END_TEST
 START_TEST(busy_tensors)
 {
     const operation *o = &operations[_i];
-    gpu_setup();
+    gpu_setup_by_device();
     contents done = without_a_failure(o);
     for (int kind = 0; kind < 2; kind++) {
         uint64_t nth = 0;

@@ -42,9 +42,16 @@ void gpu_setup(void)
     open_device(NULL);
 }
 
+void gpu_setup_by_device(void)
+{
+    gpu_setup();
+    gpu->host_copies = false;
+}
+
 void gpu_setup_packed(void)
 {
     open_device(tsr_device_params(.force_packed_storage = true));
+    gpu->host_copies = false;
 }
 
 void gpu_setup_staged(void)
@@ -54,7 +61,7 @@ void gpu_setup_staged(void)
 
 void gpu_setup_as_gpu(void)
 {
-    gpu_setup();
+    gpu_setup_by_device();
     gpu->device_class = TSR__CLASS_GPU;
 }
 

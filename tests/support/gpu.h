@@ -16,7 +16,9 @@ extern tsr_stream *queue; /* a stream on it */
 void gpu_setup(void);
 void gpu_teardown(void);
 
-/* As gpu_setup, with the packed-word storage path, or the staging path, forced. */
+/* As gpu_setup, but no copies by the host's CPUs, so that the device's are tested. */
+void gpu_setup_by_device(void);
+/* … with the packed-word storage path, or the staging path, forced. */
 void gpu_setup_packed(void);
 void gpu_setup_staged(void);
 /* … with what is chosen on GPUs, whatever the device is: it has to work on all. */

@@ -2,11 +2,25 @@
 #include "gpu/ops/copy.h"
 
 #include "base/alloc.h"
+#include "gpu/ops/copy_host.h"
 #include "tensor/overlap.h"
 #include "tessera/ops.h"
 
+/* On a CPU driver the host does it at once where the memory is its own and no recorded work uses
+ * it: several times as fast as any shader. */
+static bool suits_host(const tsr_device *device, const tsr_tensor *dst, const tsr_tensor *src)
+{
+    return device->host_copies && tsr__copy_host_knows(dst->layout.dtype, src->layout.dtype) &&
+           dst->buffer->host && src->buffer->host && tsr__buffer_idle(dst->buffer) &&
+           tsr__buffer_idle(src->buffer);
+}
+
 static tsr_status copy_on_device(tsr_stream *stream, tsr_tensor *dst, const tsr_tensor *src)
 {
+    if (suits_host(tsr_stream_device(stream), dst, src)) {
+        tsr__copy_host(&dst->layout, dst->buffer->host, &src->layout, src->buffer->host);
+        return TSR_OK;
+    }
     if (tsr__copy_rows_suits(tsr_stream_device(stream), dst, src))
         return tsr__copy_rows(stream, dst, src);
     return tsr__copy_shader(stream, dst, src);

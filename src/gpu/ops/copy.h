@@ -10,13 +10,6 @@
 bool tsr__copy_rows_suits(const tsr_device *device, const tsr_tensor *dst, const tsr_tensor *src);
 tsr_status tsr__copy_rows(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src);
 
-/* A piece between two memories of the host, here and now. */
-void tsr__copy_host(const tsr__piece *piece, uint64_t element_bytes, void *destination,
-                    const void *source);
-
-/* How long a piece's rows without gaps are; 1 where there are none. */
-uint32_t tsr__copy_row_elements(const tsr__piece *piece);
-
 /* Anything, by shader. */
 tsr_status tsr__copy_shader(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src);
 

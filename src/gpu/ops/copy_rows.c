@@ -1,6 +1,5 @@
-/* Copies of whole rows. On a CPU driver a row is a memcpy: made here and now where nothing else
- * uses the memory, else by vkCmdCopyBuffer, where it is that too, after some 0.4 µs on lavapipe.
- * Both are several times as fast as any shader. */
+/* Copies of whole rows by vkCmdCopyBuffer. On a CPU driver that is a memcpy, after some 0.4 µs on
+ * lavapipe: several times as fast as any shader. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "gpu/ops/copy.h"
@@ -8,18 +7,9 @@
 /* Regions handed over at once: a bound on the host memory taken. */
 #define REGIONS_MAX 16384
 
-/* The host can do it at once: the memory is its own, and no recorded work uses it. */
-static bool at_once(const tsr_device *device, const tsr_tensor *dst, const tsr_tensor *src)
-{
-    return device->device_class != TSR__CLASS_GPU && dst->buffer->host && src->buffer->host &&
-           tsr__buffer_idle(dst->buffer) && tsr__buffer_idle(src->buffer);
-}
-
 /* Rows shorter than this go faster through a shader (measured with `tessera bench copy`). */
-static uint64_t shortest_row_bytes(const tsr_device *device, bool host)
+static uint64_t shortest_row_bytes(const tsr_device *device)
 {
-    if (host)
-        return 64;
     switch (device->device_class) {
     case TSR__CLASS_LAVAPIPE:
         return 1024;
@@ -29,13 +19,6 @@ static uint64_t shortest_row_bytes(const tsr_device *device, bool host)
         break;
     }
     return 1 << 20; /* the shader is as fast as the copy command, and many regions are slower */
-}
-
-uint32_t tsr__copy_row_elements(const tsr__piece *piece)
-{
-    bool in_rows = tsr__piece_inner_stride(piece, 0) == 1 && tsr__piece_inner_stride(piece, 1) == 1;
-
-    return in_rows ? tsr__piece_inner(piece) : 1;
 }
 
 static void begin_walk(tsr__pieces *walk, const tsr_tensor *dst, const tsr_tensor *src)
@@ -52,8 +35,8 @@ bool tsr__copy_rows_suits(const tsr_device *device, const tsr_tensor *dst, const
     begin_walk(&walk, dst, src);
     /* The first piece is the largest, and all of them have its strides. */
     return tsr__pieces_next(&walk, &piece) &&
-           tsr__copy_row_elements(&piece) * tsr_dtype_size(dst->layout.dtype) >=
-               shortest_row_bytes(device, at_once(device, dst, src));
+           tsr__piece_row_elements(&piece) * tsr_dtype_size(dst->layout.dtype) >=
+               shortest_row_bytes(device);
 }
 
 /* Regions waiting to be recorded. */
@@ -87,7 +70,7 @@ static tsr_status add_piece(copy_batch *batch, const tsr__piece *piece, uint64_t
 {
     /* The innermost dimension is missing from the last piece when a single element of it is left
      * over. */
-    uint32_t inner = tsr__copy_row_elements(piece);
+    uint32_t inner = tsr__piece_row_elements(piece);
     int outer_dims = inner > 1 ? piece->ndim - 1 : piece->ndim;
     uint32_t position[TSR__PIECE_DIMS] = {0};
     for (uint32_t row = 0; row < piece->count / inner; row++) {
@@ -103,16 +86,6 @@ static tsr_status add_piece(copy_batch *batch, const tsr__piece *piece, uint64_t
             position[i] = 0;
     }
     return TSR_OK;
-}
-
-static void copy_at_once(const tsr_tensor *dst, const tsr_tensor *src)
-{
-    tsr__pieces walk;
-    tsr__piece piece;
-    begin_walk(&walk, dst, src);
-    while (tsr__pieces_next(&walk, &piece))
-        tsr__copy_host(&piece, tsr_dtype_size(dst->layout.dtype), dst->buffer->host,
-                       src->buffer->host);
 }
 
 typedef struct row_copy {
@@ -137,10 +110,6 @@ static tsr_status record_rows(tsr_stream *stream, void *work)
 tsr_status tsr__copy_rows(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src)
 {
     const tsr_device *device = tsr_stream_device(stream);
-    if (at_once(device, dst, src)) {
-        copy_at_once(dst, src);
-        return TSR_OK;
-    }
     uint64_t size = tsr_dtype_size(dst->layout.dtype);
     uint64_t bytes = (uint64_t)tsr_layout_count(&dst->layout) * size;
     row_copy copy = {.dst = dst,
@@ -149,7 +118,7 @@ tsr_status tsr__copy_rows(tsr_stream *stream, const tsr_tensor *dst, const tsr_t
                                .source = tsr__read_of(src),
                                .destination = tsr__write_of(dst)}};
     copy_batch *batch = &copy.batch;
-    uint64_t rows = bytes / shortest_row_bytes(device, false) + 1;
+    uint64_t rows = bytes / shortest_row_bytes(device) + 1;
     batch->capacity = (uint32_t)tsr__min_u64(REGIONS_MAX, rows);
     batch->regions = tsr__calloc(batch->capacity, sizeof *batch->regions);
     if (!batch->regions)

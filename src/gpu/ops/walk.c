@@ -45,6 +45,13 @@ uint32_t tsr__piece_inner_stride(const tsr__piece *piece, int operand)
     return tsr__piece_inner(piece) == 1 ? 1 : piece->strides[operand][piece->ndim - 1];
 }
 
+uint32_t tsr__piece_row_elements(const tsr__piece *piece)
+{
+    bool in_rows = tsr__piece_inner_stride(piece, 0) == 1 && tsr__piece_inner_stride(piece, 1) == 1;
+
+    return in_rows ? tsr__piece_inner(piece) : 1;
+}
+
 void tsr__piece_columns(tsr__piece *piece, int operands, uint32_t begin, uint32_t end)
 {
     int inner = piece->ndim - 1;

@@ -24,6 +24,9 @@ void tsr__walk_strides(const tsr__piece *piece, int operand, uint32_t out[TSR_WA
 uint32_t tsr__piece_inner(const tsr__piece *piece);
 uint32_t tsr__piece_inner_stride(const tsr__piece *piece, int operand);
 
+/* How long a piece's rows without gaps are, in operands 0 and 1; 1 where there are none. */
+uint32_t tsr__piece_row_elements(const tsr__piece *piece);
+
 /* Keeps columns begin … end − 1: of the innermost dimension, in all operands. */
 void tsr__piece_columns(tsr__piece *piece, int operands, uint32_t begin, uint32_t end);
 
