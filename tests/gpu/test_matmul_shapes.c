@@ -338,6 +338,47 @@ START_TEST(halves_that_start_at_odd_elements)
 }
 END_TEST
 
+/* Operands are packed and widened by the host's CPUs where nothing uses them, else by kernels, or
+ * widened where they are multiplied: which depends on the moment, so that it must not show. */
+START_TEST(the_same_bits_whoever_packs)
+{
+    enum { M = 130, K = 700, N = 520 };
+    static const tsr_dtype pairs[][2] = {
+        {TSR_F16, TSR_F16}, {TSR_F32, TSR_F16}, {TSR_F32, TSR_BF16}, {TSR_BF16, TSR_BF16}};
+    const bool row_major = _i % 2, host_copies = gpu->host_copies;
+    gpu_random random = {61};
+    double *values = malloc((size_t)N * K * sizeof *values);
+    tsr_tensor *a = gpu_new(pairs[_i / 2][0], 2, (int64_t[]){M, K}), *b, *view;
+    uint32_t *bits[2];
+
+    for (int i = 0; i < N * K; i++)
+        values[i] = gpu_random_unit(&random);
+    b = gpu_new(pairs[_i / 2][1], 2, row_major ? (int64_t[]){K, N} : (int64_t[]){N, K});
+    gpu_put(a, values);
+    gpu_put(b, values);
+    if (row_major)
+        GPU_OK(tsr_tensor_slice(b, 0, 0, TSR_END, 1, &view));
+    else
+        GPU_OK(tsr_tensor_transpose(b, 0, 1, &view));
+    for (int by_host = 0; by_host < 2; by_host++) {
+        tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){M, N});
+        gpu->host_copies = host_copies && by_host;
+        bits[by_host] = malloc(M * N * sizeof *bits[by_host]);
+        ck_assert_ptr_nonnull(bits[by_host]);
+        GPU_OK(tsr_matmul(queue, y, a, view, NULL));
+        GPU_OK(tsr_tensor_download(queue, y, bits[by_host], M * N * sizeof *bits[by_host]));
+        tsr_tensor_destroy(&y);
+    }
+    ck_assert_mem_eq(bits[0], bits[1], M * N * sizeof *bits[0]);
+    for (int i = 0; i < 2; i++)
+        free(bits[i]);
+    free(values);
+    tsr_tensor_destroy(&view);
+    tsr_tensor_destroy(&b);
+    tsr_tensor_destroy(&a);
+}
+END_TEST
+
 TESTS(matmul_shapes)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
@@ -352,4 +393,5 @@ TESTS(matmul_shapes)
     tcase_add_test(tests, a_batch_of_seventy_thousand);
     tcase_add_test(tests, strides_of_millions);
     tcase_add_loop_test(tests, halves_that_start_at_odd_elements, 0, 4);
+    tcase_add_loop_test(tests, the_same_bits_whoever_packs, 0, 8);
 }

@@ -138,27 +138,42 @@ static bool widening_a_pays(const tsr__matmul_problem *p)
            packs_in(p, &p->a, p->m, most_to_save_time);
 }
 
-/* The same of b, for every tile of rows, once all of a is f32. A bf16 takes the kernel two
- * operations where a is not one, too. */
-static bool should_widen_b(const tsr__matmul_problem *p)
+/* The host packs b at once, for a fifth of what kernels take. */
+static bool host_packs_b(const tsr__matmul_call *call)
 {
-    const int64_t many_rows = p->b.dtype == TSR_BF16 && p->a.dtype != TSR_BF16 ? 256 : 512;
+    return tsr_stream_device(call->stream)->host_copies && call->b->buffer->host &&
+           tsr__stream_idle(call->stream) && tsr__buffer_idle(call->b->buffer);
+}
 
-    return has_halves(&p->b) && p->b.row == 1 && p->m >= many_rows &&
+/* From how many rows on b is widened, once all of a is f32. */
+static int64_t many_rows(const tsr__matmul_problem *p, bool by_host)
+{
+    if (p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16)
+        return 512; /* whoever does it: the kernel adds in another order where it reads words */
+    if (by_host)
+        return 128;
+    return p->b.dtype == TSR_BF16 ? 256 : 512; /* a bf16 takes the kernel two operations */
+}
+
+/* The same of b, for every tile of rows. No kernel packs and widens at once. */
+static bool should_widen_b(const tsr__matmul_problem *p, bool by_host)
+{
+    return has_halves(&p->b) && p->m >= many_rows(p, by_host) &&
+           (p->b.row == 1 || (by_host && should_pack_b(p))) &&
            (!has_halves(&p->a) || widening_a_pays(p)) &&
            packs_in(p, &p->b, p->n, most_to_save_time);
 }
 
 /* Two bf16 the kernel reads as words of two of them, an operation each: less than widening only one
  * takes. */
-static bool reads_words(const tsr__matmul_problem *p)
+static bool reads_words(const tsr__matmul_problem *p, bool widen_b)
 {
-    return p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16 && !should_widen_b(p);
+    return p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16 && !widen_b;
 }
 
-static bool should_widen_a(const tsr__matmul_problem *p)
+static bool should_widen_a(const tsr__matmul_problem *p, bool widen_b)
 {
-    return widening_a_pays(p) && !reads_words(p);
+    return widening_a_pays(p) && !reads_words(p, widen_b);
 }
 
 tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lavapipe_operands *o)
@@ -167,8 +182,8 @@ tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lav
     bool widen = tsr_stream_device(call->stream)->storage != TSR__STORAGE_S16;
 
     *o = (tsr__lavapipe_operands){.problem = *call->problem, .a = *call->a, .b = *call->b};
-    bool widen_a = widen ? has_halves(a) : should_widen_a(&o->problem);
-    bool widen_b = widen ? has_halves(b) : should_widen_b(&o->problem);
+    bool widen_b = widen ? has_halves(b) : should_widen_b(&o->problem, host_packs_b(call));
+    bool widen_a = widen ? has_halves(a) : should_widen_a(&o->problem, widen_b);
     if (!readable(b) || widen_b || should_pack_b(&o->problem))
         TSR__TRY(pack_b(call, o, widen_b));
     /* Rows of a that are not contiguous can be read along columns of b, not along its lines. */
