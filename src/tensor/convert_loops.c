@@ -6,7 +6,8 @@
 #define CONVERT(name, target, source, expression)                                                  \
     static void name(void *to, const void *from, size_t count)                                     \
     {                                                                                              \
-        target *out = to;                                                                          \
+        typedef target element;                                                                    \
+        element *out = to;                                                                         \
         const source *in = from;                                                                   \
         TSR__VECTORIZE for (size_t i = 0; i < count; i++)                                          \
         {                                                                                          \

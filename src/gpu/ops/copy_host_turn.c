@@ -22,18 +22,18 @@ enum {
     {                                                                                              \
         vector_##number line[2][edge];                                                             \
         int now = 0;                                                                               \
-        for (int i = 0; i < (edge); i++)                                                           \
-            memcpy(&line[0][i], from + (uint64_t)i * from_pitch, VECTOR_BYTES);                    \
+        for (uint64_t i = 0; i < (edge); i++)                                                      \
+            memcpy(&line[0][i], from + i * from_pitch, VECTOR_BYTES);                              \
         for (int width = 1; width < (edge); width *= 2) {                                          \
-            for (int i = 0; i < (edge) / 2; i++) {                                                 \
+            for (uint64_t i = 0; i < (edge) / 2; i++) {                                            \
                 const vector_##number a = line[now][i], b = line[now][i + (edge) / 2];             \
                 line[1 - now][2 * i] = SHUFFLE(number, a, b, LOW);                                 \
                 line[1 - now][2 * i + 1] = SHUFFLE(number, a, b, HIGH);                            \
             }                                                                                      \
             now = 1 - now;                                                                         \
         }                                                                                          \
-        for (int i = 0; i < (edge); i++)                                                           \
-            memcpy(to + (uint64_t)i * to_pitch, &line[now][i], VECTOR_BYTES);                      \
+        for (uint64_t i = 0; i < (edge); i++)                                                      \
+            memcpy(to + i * to_pitch, &line[now][i], VECTOR_BYTES);                                \
     }
 #define LOW8 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
 #define HIGH8 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
@@ -54,14 +54,14 @@ SQUARE(uint64_t, 2, LOW64, HIGH64)
     static void turn_##number(char *to, uint64_t to_pitch, const char *from, uint64_t from_pitch,  \
                               uint32_t rows, uint32_t columns)                                     \
     {                                                                                              \
-        const uint32_t bytes = sizeof(number), edge = VECTOR_BYTES / bytes;                        \
-        const uint32_t whole_rows = rows - rows % edge, whole_columns = columns - columns % edge;  \
-        for (uint32_t column = 0; column < whole_columns; column += edge)                          \
-            for (uint32_t row = 0; row < whole_rows; row += edge)                                  \
+        const uint64_t bytes = sizeof(number), edge = VECTOR_BYTES / bytes;                        \
+        const uint64_t whole_rows = rows - rows % edge, whole_columns = columns - columns % edge;  \
+        for (uint64_t column = 0; column < whole_columns; column += edge)                          \
+            for (uint64_t row = 0; row < whole_rows; row += edge)                                  \
                 square_##number(to + row * to_pitch + column * bytes, to_pitch,                    \
                                 from + column * from_pitch + row * bytes, from_pitch);             \
-        for (uint32_t row = 0; row < rows; row++)                                                  \
-            for (uint32_t column = row < whole_rows ? whole_columns : 0; column < columns;         \
+        for (uint64_t row = 0; row < rows; row++)                                                  \
+            for (uint64_t column = row < whole_rows ? whole_columns : 0; column < columns;         \
                  column++)                                                                         \
                 memcpy(to + row * to_pitch + column * bytes,                                       \
                        from + column * from_pitch + row * bytes, bytes);                           \
