@@ -342,7 +342,7 @@ END_TEST
  * widened where they are multiplied: which depends on the moment, so that it must not show. */
 START_TEST(the_same_bits_whoever_packs)
 {
-    enum { M = 130, K = 700, N = 520 };
+    enum { M = 258, K = 700, N = 520 };
     static const tsr_dtype pairs[][2] = {
         {TSR_F16, TSR_F16}, {TSR_F32, TSR_F16}, {TSR_F32, TSR_BF16}, {TSR_BF16, TSR_BF16}};
     const bool row_major = _i % 2, host_copies = gpu->host_copies;

@@ -148,11 +148,13 @@ static bool host_packs_b(const tsr__matmul_call *call)
 /* From how many rows on b is widened, once all of a is f32. */
 static int64_t many_rows(const tsr__matmul_problem *p, bool by_host)
 {
-    if (p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16)
-        return 512; /* whoever does it: the kernel adds in another order where it reads words */
-    if (by_host)
-        return 128;
-    return p->b.dtype == TSR_BF16 ? 256 : 512; /* a bf16 takes the kernel two operations */
+    const int64_t usual = 512, cheap = 256;
+    bool both_bf16 = p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16;
+
+    if (both_bf16) /* whoever does it: the kernel adds in another order where it reads words */
+        return usual;
+    /* A bf16 takes the kernel two operations. */
+    return by_host || p->b.dtype == TSR_BF16 ? cheap : usual;
 }
 
 /* The same of b, for every tile of rows. No kernel packs and widens at once. */
