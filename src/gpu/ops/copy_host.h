@@ -26,7 +26,7 @@ bool tsr__host_rows(const tsr__host_piece *work);
 /* Elements first … end − 1 of such a piece, in row-major order. */
 void tsr__host_copy_rows(const tsr__host_piece *work, uint64_t first, uint64_t end);
 
-/* Bands of any piece, some rows of it each. */
+/* Bands of any piece, some rows and columns of it each. */
 uint64_t tsr__host_bands(const tsr__host_piece *work);
 void tsr__host_copy_bands(const tsr__host_piece *work, uint64_t first, uint64_t end);
 

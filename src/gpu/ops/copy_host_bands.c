@@ -1,6 +1,7 @@
-/* Pieces whose rows have gaps, or are columns in src. Those are turned in tiles whose columns are a
- * cache's line and whose rows are some: every line that is read or written is so as a whole and
- * once, however far it is to the next one. */
+/* Pieces whose rows have gaps, or are columns in src. Those are turned in tiles whose columns and
+ * rows are some lines of a cache each: every line is read or written as a whole and once, however
+ * far it is to the next column or row, and with those beside it, which is what memory is fast at.
+ */
 #include <string.h>
 
 #include "base/checked.h"
@@ -10,11 +11,12 @@
 
 enum {
     VECTOR_BYTES = 16,
-    LINE_BYTES = 64,
-    TILES_WIDE = 4,                                    /* squares */
-    TILE_BYTES = TILES_WIDE * LINE_BYTES * LINE_BYTES, /* of elements of a byte; less of others */
+    RUN_BYTES = 256,        /* of a tile's column in src */
+    TILE_BYTES = 32 * 1024, /* in the second-level cache */
+    BAND_TILES = 16,        /* side by side */
     STRAIGHT_ROWS = 16,
-    STRAIGHT_COLUMNS = 512,
+    MOST_COLUMNS = 512,
+    ROW_BYTES = MOST_COLUMNS * 8,
 };
 
 /* Two dimensions of a piece. */
@@ -22,7 +24,7 @@ typedef struct plane {
     int row_dim, column_dim; /* −1: there is only one row */
     uint32_t rows, columns;
     bool turned; /* rows of dst are columns in src, and worth turning */
-    uint32_t band_rows, tile_rows, tile_columns;
+    uint32_t band_rows, tile_rows, tile_columns, band_columns;
     uint64_t row_step[2], step[2]; /* bytes from an element to that below and to its neighbour */
 } plane;
 
@@ -56,24 +58,30 @@ static void set_dims(plane *p, const tsr__host_piece *work, int row_dim, int col
 static plane plane_of(const tsr__host_piece *work)
 {
     const int inner = work->piece->ndim - 1, row_dim = closest_dim(work->piece);
-    const uint32_t edge = LINE_BYTES / work->from_bytes, least = VECTOR_BYTES / work->from_bytes;
-    plane p = {.band_rows = STRAIGHT_ROWS, .tile_rows = 1, .tile_columns = STRAIGHT_COLUMNS};
+    const uint32_t least = VECTOR_BYTES / work->from_bytes;
+    plane p = {.band_rows = STRAIGHT_ROWS, .tile_rows = 1, .tile_columns = MOST_COLUMNS};
 
     set_dims(&p, work, row_dim, inner);
     p.turned = p.row_step[1] == work->from_bytes && p.step[1] != p.row_step[1] && p.rows >= least &&
                p.columns >= least;
     if (p.turned) {
-        p.tile_rows = p.band_rows = tsr__min_u32(edge, p.rows);
-        p.tile_columns = TILES_WIDE * edge * edge / p.tile_rows;
+        p.tile_rows = p.band_rows = tsr__min_u32(RUN_BYTES / work->from_bytes, p.rows);
+        p.tile_columns = tsr__min_u32(TILE_BYTES / work->from_bytes / p.tile_rows, MOST_COLUMNS);
     } else if (p.columns < least && p.rows > p.columns) {
         set_dims(&p, work, inner, row_dim); /* long rows take less than many */
     }
+    p.band_columns = BAND_TILES * p.tile_columns;
     return p;
+}
+
+static uint32_t bands_across(const plane *p)
+{
+    return tsr__div_up_u32(p->columns, p->band_columns);
 }
 
 static uint64_t bands_of(const plane *p)
 {
-    return tsr__div_up_u32(p->rows, p->band_rows);
+    return (uint64_t)tsr__div_up_u32(p->rows, p->band_rows) * bands_across(p);
 }
 
 uint64_t tsr__host_bands(const tsr__host_piece *work)
@@ -113,7 +121,7 @@ static void copy_elements(char *to, uint64_t to_step, const char *from, uint64_t
 static void put(const tsr__host_piece *work, char *to, uint64_t to_step, const char *from,
                 uint64_t from_step, uint32_t count)
 {
-    char gathered[TILE_BYTES], converted[TILE_BYTES];
+    char gathered[ROW_BYTES], converted[ROW_BYTES];
 
     if (!work->convert) {
         if (to_step == work->to_bytes && from_step == to_step)
@@ -149,25 +157,28 @@ static void copy_tile(const tsr__host_piece *work, const plane *p, char *to, con
         put(work, to + row * p->row_step[0], p->step[0], tile + row * pitch, bytes, columns);
 }
 
-/* Some rows of one plane. */
+/* Some rows of one plane, or a part of them. */
 static void copy_band(const tsr__host_piece *work, const plane *p, uint64_t number)
 {
     const tsr__piece *piece = work->piece;
     const uint32_t index = (uint32_t)(number / bands_of(p));
-    const uint32_t first = (uint32_t)(number % bands_of(p)) * p->band_rows;
-    const uint32_t end = tsr__min_u32(p->rows, first + p->band_rows);
+    const uint32_t band = (uint32_t)(number % bands_of(p));
+    const uint32_t row0 = band / bands_across(p) * p->band_rows;
+    const uint32_t column0 = band % bands_across(p) * p->band_columns;
+    const uint32_t rows_end = row0 + tsr__min_u32(p->rows - row0, p->band_rows);
+    const uint32_t columns_end = column0 + tsr__min_u32(p->columns - column0, p->band_columns);
     const uint64_t bytes[2] = {work->to_bytes, work->from_bytes};
     uint64_t start[2];
 
     for (int i = 0; i < 2; i++)
         start[i] = bytes[i] * ((uint64_t)piece->offset[i] +
                                tsr__piece_plane(piece, i, p->row_dim, p->column_dim, index));
-    for (uint32_t row = first; row < end; row += p->tile_rows)
-        for (uint32_t column = 0; column < p->columns; column += p->tile_columns)
+    for (uint32_t row = row0; row < rows_end; row += p->tile_rows)
+        for (uint32_t column = column0; column < columns_end; column += p->tile_columns)
             copy_tile(work, p, work->to + start[0] + row * p->row_step[0] + column * p->step[0],
                       work->from + start[1] + row * p->row_step[1] + column * p->step[1],
-                      tsr__min_u32(p->tile_rows, end - row),
-                      tsr__min_u32(p->tile_columns, p->columns - column));
+                      tsr__min_u32(p->tile_rows, rows_end - row),
+                      tsr__min_u32(p->tile_columns, columns_end - column));
 }
 
 void tsr__host_copy_bands(const tsr__host_piece *work, uint64_t first, uint64_t end)
