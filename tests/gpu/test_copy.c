@@ -293,6 +293,35 @@ START_TEST(long_rows)
 }
 END_TEST
 
+/* The same, where rows have gaps or are columns in src: parts end along rows and columns. */
+START_TEST(large_pieces)
+{
+    static const tsr_dtype pairs[][2] = {{TSR_F32, TSR_F32}, {TSR_F16, TSR_F32}, {TSR_U8, TSR_U8}};
+    static const int64_t shapes[][2] = {{517, 2600}, {2600, 517}, {7, 33001}, {33001, 7}};
+    const tsr_dtype *pair = pairs[_i / 2];
+    const bool turned = _i % 2 > 0;
+    gpu_random random = {11};
+
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        int64_t shape[] = {shapes[i][0], shapes[i][1]};
+        int64_t source[] = {shape[0], 2 * shape[1]};
+        copy_image dst = image_whole(&random, pair[0], 2, shape);
+        if (turned) {
+            source[0] = shape[1];
+            source[1] = shape[0];
+        }
+        copy_image src = image_whole(&random, pair[1], 2, source);
+        if (turned)
+            image_permute(&src, (int[]){1, 0});
+        else
+            image_slice(&src, 1, 1, TSR_END, 2);
+        check_copy(&dst, &src);
+        image_drop(&dst);
+        image_drop(&src);
+    }
+}
+END_TEST
+
 /* Recorded work on the destination comes first, so that the copy cannot be made at once on the
  * host. */
 START_TEST(busy_rows)
@@ -508,6 +537,7 @@ TESTS(copy)
     add_all(tests);
     tcase_add_test(tests, many_rows);
     tcase_add_test(tests, long_rows);
+    tcase_add_loop_test(tests, large_pieces, 0, 6);
     tcase_add_test(tests, busy_rows);
     tcase_add_test(tests, at_once_or_recorded);
     tcase_add_test(tests, nothing_to_do);
