@@ -3,29 +3,12 @@
 
 #include "base/error.h"
 #include "data/rng.h"
-
-#define PARITY UINT32_C(0x1BD11BDA)
-#define ROUNDS 20
-
-static inline uint32_t rotated(uint32_t word, int by)
-{
-    return word << by | word >> (32 - by);
-}
+#include "data/threefry_rounds.h"
 
 void tsr_threefry_hash(tsr_threefry_key key, const uint32_t counter[2], uint32_t out[2])
 {
-    static const int rotations[8] = {13, 15, 26, 6, 17, 29, 16, 24};
-    const uint32_t keys[3] = {key.words[0], key.words[1], key.words[0] ^ key.words[1] ^ PARITY};
-    uint32_t x0 = counter[0] + keys[0], x1 = counter[1] + keys[1];
-    for (uint32_t round = 0; round < ROUNDS; round++) {
-        x0 += x1;
-        x1 = rotated(x1, rotations[round % 8]) ^ x0;
-        if (round % 4 == 3) {
-            uint32_t injection = round / 4 + 1;
-            x0 += keys[injection % 3];
-            x1 += keys[(injection + 1) % 3] + injection;
-        }
-    }
+    uint32_t x0 = counter[0], x1 = counter[1];
+    tsr__threefry_rounds(key.words[0], key.words[1], &x0, &x1);
     out[0] = x0;
     out[1] = x1;
 }
