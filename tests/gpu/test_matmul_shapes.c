@@ -379,6 +379,46 @@ START_TEST(the_same_bits_whoever_packs)
 }
 END_TEST
 
+/* Rows that are a multiple of 4 KiB apart are packed first, others are not. */
+START_TEST(the_same_bits_for_rows_that_collide)
+{
+    enum { M = 17, K = 2048, N = 520, PADDED = K + 24 };
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    const tsr_dtype dtype = dtypes[_i];
+    gpu_random random = {62};
+    double *values = malloc((size_t)N * K * sizeof *values);
+    tsr_tensor *a = gpu_new(dtype, 2, (int64_t[]){M, K}), *b = gpu_new(dtype, 2, (int64_t[]){N, K});
+    tsr_tensor *padded = gpu_new(dtype, 2, (int64_t[]){M, PADDED}), *view, *transposed;
+    uint32_t *bits[2];
+
+    ck_assert_ptr_nonnull(values);
+    for (int i = 0; i < N * K; i++)
+        values[i] = gpu_random_unit(&random);
+    gpu_put(a, values);
+    gpu_put(b, values);
+    GPU_OK(tsr_tensor_slice(padded, 1, 0, K, 1, &view));
+    GPU_OK(tsr_copy(queue, view, a));
+    GPU_OK(tsr_tensor_transpose(b, 0, 1, &transposed));
+    for (int collides = 0; collides < 2; collides++) {
+        tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){M, N});
+        bits[collides] = malloc(M * N * sizeof *bits[collides]);
+        ck_assert_ptr_nonnull(bits[collides]);
+        GPU_OK(tsr_matmul(queue, y, collides ? a : view, transposed, NULL));
+        GPU_OK(tsr_tensor_download(queue, y, bits[collides], M * N * sizeof *bits[collides]));
+        tsr_tensor_destroy(&y);
+    }
+    ck_assert_mem_eq(bits[0], bits[1], M * N * sizeof *bits[0]);
+    for (int i = 0; i < 2; i++)
+        free(bits[i]);
+    free(values);
+    tsr_tensor_destroy(&transposed);
+    tsr_tensor_destroy(&view);
+    tsr_tensor_destroy(&padded);
+    tsr_tensor_destroy(&b);
+    tsr_tensor_destroy(&a);
+}
+END_TEST
+
 TESTS(matmul_shapes)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
@@ -394,4 +434,5 @@ TESTS(matmul_shapes)
     tcase_add_test(tests, strides_of_millions);
     tcase_add_loop_test(tests, halves_that_start_at_odd_elements, 0, 4);
     tcase_add_loop_test(tests, the_same_bits_whoever_packs, 0, 8);
+    tcase_add_loop_test(tests, the_same_bits_for_rows_that_collide, 0, 3);
 }

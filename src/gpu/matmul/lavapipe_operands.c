@@ -128,14 +128,19 @@ static bool should_pack_b(const tsr__matmul_problem *p)
            (p->a.col == 1 || packs_in(p, &p->a, p->m, most_to_save_time));
 }
 
-/* Each element of a is widened once for every tile of columns: once and for all takes less where
- * there are many. */
-static bool widening_a_pays(const tsr__matmul_problem *p)
+/* Each element of a is read once for every tile of columns: what one pass over all of them saves
+ * pays where there are many. */
+static bool repacking_a_pays(const tsr__matmul_problem *p)
 {
     const int64_t few_rows = 8, many_columns = 512;
 
-    return has_halves(&p->a) && p->a.col == 1 && p->m > few_rows && p->n >= many_columns &&
+    return p->a.col == 1 && p->m > few_rows && p->n >= many_columns &&
            packs_in(p, &p->a, p->m, most_to_save_time);
+}
+
+static bool widening_a_pays(const tsr__matmul_problem *p)
+{
+    return has_halves(&p->a) && repacking_a_pays(p);
 }
 
 /* The host packs b at once, for a fifth of what kernels take. */
@@ -178,6 +183,17 @@ static bool should_widen_a(const tsr__matmul_problem *p, bool widen_b)
     return widening_a_pays(p) && !reads_words(p, widen_b);
 }
 
+/* Rows of a that start in the same few sets of a first-level cache push one another out of it. */
+static bool rows_collide(const tsr__matmul_problem *p)
+{
+    const uint64_t way_bytes = 4096;
+    const int64_t large = INT64_C(1) << 24;
+    const uint64_t step = (uint64_t)p->a.row * tsr_dtype_size(p->a.dtype);
+
+    return p->b.row == 1 && step > 0 && step % way_bytes == 0 && p->k >= large / p->n / p->m &&
+           repacking_a_pays(p);
+}
+
 tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lavapipe_operands *o)
 {
     tsr__matmul_side *a = &o->problem.a, *b = &o->problem.b;
@@ -189,7 +205,7 @@ tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lav
     if (!readable(b) || widen_b || should_pack_b(&o->problem))
         TSR__TRY(pack_b(call, o, widen_b));
     /* Rows of a that are not contiguous can be read along columns of b, not along its lines. */
-    if (!readable(a) || widen_a || (a->col != 1 && b->row == 1))
+    if (!readable(a) || widen_a || (a->col != 1 && b->row == 1) || rows_collide(&o->problem))
         TSR__TRY(pack_a(call, o, widen_a));
     return TSR_OK;
 }
