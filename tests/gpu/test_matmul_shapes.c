@@ -338,6 +338,20 @@ START_TEST(halves_that_start_at_odd_elements)
 }
 END_TEST
 
+/* The bits of a · b in f32, which the caller frees. */
+static uint32_t *product_bits(const tsr_tensor *a, const tsr_tensor *b, int64_t m, int64_t n)
+{
+    const size_t size = (size_t)(m * n) * sizeof(uint32_t);
+    tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){m, n});
+    uint32_t *bits = malloc(size);
+
+    ck_assert_ptr_nonnull(bits);
+    GPU_OK(tsr_matmul(queue, y, a, b, NULL));
+    GPU_OK(tsr_tensor_download(queue, y, bits, size));
+    tsr_tensor_destroy(&y);
+    return bits;
+}
+
 /* Operands are packed and widened by the host's CPUs where nothing uses them, else by kernels, or
  * widened where they are multiplied: which depends on the moment, so that it must not show. */
 START_TEST(the_same_bits_whoever_packs)
@@ -361,13 +375,8 @@ START_TEST(the_same_bits_whoever_packs)
     else
         GPU_OK(tsr_tensor_transpose(b, 0, 1, &view));
     for (int by_host = 0; by_host < 2; by_host++) {
-        tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){M, N});
         gpu->host_copies = host_copies && by_host;
-        bits[by_host] = malloc(M * N * sizeof *bits[by_host]);
-        ck_assert_ptr_nonnull(bits[by_host]);
-        GPU_OK(tsr_matmul(queue, y, a, view, NULL));
-        GPU_OK(tsr_tensor_download(queue, y, bits[by_host], M * N * sizeof *bits[by_host]));
-        tsr_tensor_destroy(&y);
+        bits[by_host] = product_bits(a, view, M, N);
     }
     ck_assert_mem_eq(bits[0], bits[1], M * N * sizeof *bits[0]);
     for (int i = 0; i < 2; i++)
@@ -399,14 +408,8 @@ START_TEST(the_same_bits_for_rows_that_collide)
     GPU_OK(tsr_tensor_slice(padded, 1, 0, K, 1, &view));
     GPU_OK(tsr_copy(queue, view, a));
     GPU_OK(tsr_tensor_transpose(b, 0, 1, &transposed));
-    for (int collides = 0; collides < 2; collides++) {
-        tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){M, N});
-        bits[collides] = malloc(M * N * sizeof *bits[collides]);
-        ck_assert_ptr_nonnull(bits[collides]);
-        GPU_OK(tsr_matmul(queue, y, collides ? a : view, transposed, NULL));
-        GPU_OK(tsr_tensor_download(queue, y, bits[collides], M * N * sizeof *bits[collides]));
-        tsr_tensor_destroy(&y);
-    }
+    bits[0] = product_bits(view, transposed, M, N);
+    bits[1] = product_bits(a, transposed, M, N);
     ck_assert_mem_eq(bits[0], bits[1], M * N * sizeof *bits[0]);
     for (int i = 0; i < 2; i++)
         free(bits[i]);
