@@ -32,10 +32,13 @@ const int ZEROS = (SUMS + LINES - 1) / LINES; // to start the sums with, for eac
 // changes, for both operands alike: of two steps' elements those of even index come first.
 const bool WORDS = STEPS % 2 == 0 && CAREFUL == 0 && SKIPS == 0 && A_DTYPE == TSR_DT_BF16 && B_DTYPE == TSR_DT_BF16;
 
+// 1: a and b lie in panels: a stretch of the lines of one tile after another, each in the order in which its steps load it.
+layout(constant_id = 14) const uint PANELS = 0;
+
 // Bytes of a step, and of a quarter of what it loads. Lines are addressed from a step before them, so that no offset is 0: the driver
 // would need one round more over the shader to be rid of those.
-const uint A_STEP = LANES * A_BYTES;
-const uint B_STEP = LANES * B_BYTES;
+const uint A_STEP = LANES * A_BYTES * (PANELS != 0 ? TM : 1);
+const uint B_STEP = LANES * B_BYTES * (PANELS != 0 ? TN : 1);
 const uint A_QUARTER = 4 * (WORDS ? 4 : A_BYTES);
 const uint B_QUARTER = 4 * (WORDS ? 4 : B_BYTES);
 const uint A_LOADED = WORDS ? TSR_DT_F32 : A_DTYPE;
@@ -74,6 +77,12 @@ int sum_of(int i, int j)
 {
     int unit = i * (TN / WIDTH) + j / WIDTH;
     return (unit / LANES * WIDTH + j % WIDTH) * LANES + unit % LANES;
+}
+
+// The bytes from the first line to this one, in panels of `lines` lines.
+uint64_t in_panels(uint line, uint lines, uint bytes)
+{
+    return uint64_t(line / lines * (STEPS * lines) + line % lines) * (LANES * bytes);
 }
 
 uint column_of(uint col0, uint unit)
@@ -153,10 +162,14 @@ void main()
     uint64_t a_line[TM], b_line[TN];
     float c[2 * SUMS]; // a heap: the sums, then those of its elements 0 and 1, 2 and 3, …
     [[unroll]] for (int i = 0; i < LINES; i++) {
-        if (i < TM)
-            a_line[i] = a_first + min(row0 + i, p.m - 1) * a_stride;
-        if (i < TN)
-            b_line[i] = b_first + (min(col0 + i / WIDTH * WIDTH, p.n - WIDTH) + i % WIDTH) * b_stride;
+        if (i < TM) {
+            uint row = min(row0 + i, p.m - 1);
+            a_line[i] = a_first + (PANELS != 0 ? in_panels(row, TM, A_BYTES) : row * a_stride);
+        }
+        if (i < TN) {
+            uint col = min(col0 + i / WIDTH * WIDTH, p.n - WIDTH) + i % WIDTH;
+            b_line[i] = b_first + (PANELS != 0 ? in_panels(col, TN, B_BYTES) : col * b_stride);
+        }
         [[unroll]] for (int e = 0; e < ZEROS; e++)
             c[min(i * ZEROS + e, SUMS - 1)] = 0.0;
     }

@@ -17,14 +17,41 @@ typedef struct cut {
 /* Where a piece starts, from the offsets of its operands; strides are as in product_of(). */
 typedef struct corner {
     uint64_t row, col, k;
+    uint32_t skip; /* of the elements from k on */
 } corner;
+
+/* Where panels are those of a stretch of all lines after those of another. */
+static void find_panels(const cut *c, const tsr__lavapipe_piece *piece, corner *at)
+{
+    const tsr__lavapipe_product *p = &c->product;
+    const uint64_t done = (piece->a - (p->first_row + at->row) * piece->k) / p->a_lines;
+    const tsr__lavapipe_stretch s = tsr__lavapipe_stretch_after(p, (uint32_t)done);
+
+    ck_check(piece->a == done * p->a_lines + (p->first_row + at->row) * piece->k);
+    ck_check(piece->b == done * p->b_lines + at->col * piece->k);
+    ck_check(s.steps == piece->constants[TSR__LAVAPIPE_STEPS] && s.k + s.skip == done);
+    ck_check(piece->constants[TSR__LAVAPIPE_ROWS] == TSR__LAVAPIPE_PANEL_LINES &&
+             piece->constants[TSR__LAVAPIPE_VECTORS] == TSR__LAVAPIPE_PANEL_LINES);
+    ck_check(at->row % TSR__LAVAPIPE_PANEL_LINES == 0 && at->col % TSR__LAVAPIPE_PANEL_LINES == 0);
+    ck_check(piece->constants[TSR__LAVAPIPE_CAREFUL] == 0);
+    ck_check(piece->skip == 0);
+    at->k = s.k;
+    at->skip = s.skip;
+}
 
 static corner corner_of(const cut *c, const tsr__lavapipe_piece *piece)
 {
     const tsr__lavapipe_product *p = &c->product;
-    corner at = {.row = piece->sums / p->sums_stride, .col = piece->sums % p->sums_stride};
+    corner at = {.row = piece->sums / p->sums_stride,
+                 .col = piece->sums % p->sums_stride,
+                 .skip = piece->skip};
 
     ck_check(piece->y == at.row * p->y_stride + at.col && piece->column == at.col);
+    ck_check(piece->constants[TSR__LAVAPIPE_PANELS] == p->panels);
+    if (p->panels) {
+        find_panels(c, piece, &at);
+        return at;
+    }
     switch (p->form) {
     case TSR__LAVAPIPE_NT:
         at.k = piece->a - at.row * p->a_stride;
@@ -75,7 +102,7 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     const uint32_t parts = in_parts ? piece->groups[!nt] : 1;
     const uint32_t col_groups = piece->groups[!in_parts || nt];
     const corner at = corner_of(c, piece);
-    const uint64_t first = at.k + piece->skip, k_count = (uint64_t)piece->k * parts - piece->skip;
+    const uint64_t first = at.k + at.skip, k_count = (uint64_t)piece->k * parts - at.skip;
 
     ck_check(piece->nn == !nt);
     ck_check(piece->m >= 1 && piece->n >= 1 && piece->k >= 1);
@@ -130,6 +157,22 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     return TSR_OK;
 }
 
+static void check_pieces(cut *c, bool each)
+{
+    const tsr__lavapipe_product *p = &c->product;
+    const size_t elements = (size_t)p->m * p->n;
+
+    if (each) {
+        c->next_k = calloc(elements, sizeof *c->next_k);
+        ck_assert_ptr_nonnull(c->next_k);
+    }
+    ck_assert_ok(tsr__lavapipe_plan(p, take, c));
+    ck_check(c->products == (uint64_t)p->m * p->n * p->k);
+    for (size_t i = 0; each && i < elements; i++)
+        ck_check(c->next_k[i] == p->k);
+    free(c->next_k);
+}
+
 static void check_plan(tsr__lavapipe_form form, uint32_t m, uint32_t n, uint32_t k, uint32_t lanes,
                        bool accumulate, bool each)
 {
@@ -157,15 +200,7 @@ static void check_plan(tsr__lavapipe_form form, uint32_t m, uint32_t n, uint32_t
     else if (form == TSR__LAVAPIPE_NT && n % 3 > 0)
         c.product.finish = n % 3;
     c.once = tsr__lavapipe_once(&c.product);
-    if (each) {
-        c.next_k = calloc((size_t)m * n, sizeof *c.next_k);
-        ck_assert_ptr_nonnull(c.next_k);
-    }
-    ck_assert_ok(tsr__lavapipe_plan(&c.product, take, &c));
-    ck_check(c.products == (uint64_t)m * n * k);
-    for (size_t i = 0; each && i < (size_t)m * n; i++)
-        ck_check(c.next_k[i] == k);
-    free(c.next_k);
+    check_pieces(&c, each);
 }
 
 static const uint32_t lane_counts[] = {4, 8, 16};
@@ -179,6 +214,43 @@ START_TEST(random_products)
         const uint32_t k = (uint32_t)random_between(&random, 1, i % 4 ? 3000 : 40000);
         check_plan((tsr__lavapipe_form)_i, m, n, k, lane_counts[i % 3], i & 1, true);
     }
+}
+END_TEST
+
+/* Operands in panels, some of a's rows at a time. */
+START_TEST(products_in_panels)
+{
+    uint64_t random = 12;
+    int in_panels = 0;
+    for (int i = 0; i < 300; i++) {
+        const uint32_t m = (uint32_t)random_between(&random, 20, 300);
+        const uint32_t n = (uint32_t)random_between(&random, 20, 300);
+        const uint32_t k = (uint32_t)random_between(&random, 200, i % 4 ? 3000 : 40000);
+        const uint32_t first = (uint32_t)random_between(&random, 0, 50) * TSR__LAVAPIPE_PANEL_LINES;
+        cut c = {.product = {.form = TSR__LAVAPIPE_NT,
+                             .m = m,
+                             .n = n,
+                             .k = k,
+                             .lanes = lane_counts[i % 3],
+                             .sums_stride = n,
+                             .sums_paired = n % 2 == 0,
+                             .y_stride = n + 3,
+                             .a_dtype = TSR_F32,
+                             .b_dtype = TSR_F32,
+                             .finish = n % 3,
+                             .parts = 1,
+                             .panels = true,
+                             .a_lines = m + first + 8,
+                             .b_lines = n + 4,
+                             .first_row = first}};
+        if (!tsr__lavapipe_takes_panels(&c.product))
+            continue;
+        in_panels++;
+        ck_check(tsr__lavapipe_parts(&c.product) == 1 && k >= 64 * c.product.lanes && m > 24);
+        c.once = tsr__lavapipe_once(&c.product);
+        check_pieces(&c, true);
+    }
+    ck_assert_int_gt(in_panels, 100);
 }
 END_TEST
 
@@ -410,6 +482,7 @@ END_TEST
 TESTS(lavapipe_plan)
 {
     tcase_add_loop_test(tests, random_products, 0, 3);
+    tcase_add_test(tests, products_in_panels);
     tcase_add_test(tests, few_long_rows);
     tcase_add_test(tests, one_long_row);
     tcase_add_test(tests, parts_of_one_row);

@@ -1,4 +1,5 @@
 /* tsr_matmul where sizes and strides are 0, very large or odd, and in batches. */
+#include "gpu/pipeline.h"
 #include "matmul_case.h"
 #include "matmul_force.h"
 
@@ -186,6 +187,54 @@ START_TEST(small_row_major)
 }
 END_TEST
 
+/* Large products, whose operands the host puts in panels for Mesa's CPU driver: both strides to be
+ * 1, all dtypes, k that ends with a stretch or in one, sizes that fill tiles and that do not. */
+START_TEST(large_operands)
+{
+    static const int64_t sizes[][3] = {
+        {130, 1030, 133}, {129, 512, 260}, {256, 1024, 128}, {131, 784, 170}};
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    gpu_random random = {63};
+
+    for (int i = 0; i < 12; i++) {
+        matmul_case c = plain_case(sizes[i % 4][0], sizes[i % 4][1], sizes[i % 4][2]);
+        c.a = dtypes[i % 3];
+        c.b = dtypes[i / 4];
+        c.y = dtypes[i / 3 % 3];
+        c.transpose_a = i / 2 % 2;
+        c.transpose_b = i % 3 != 1;
+        c.views = i % 2;
+        c.accumulate = i % 5 == 3;
+        run_case(&random, &c);
+    }
+    matmul_case c = plain_case(130, 1030, 133);
+    c.a = c.b = TSR_BF16;
+    c.y = TSR_F16; /* sums in scratch */
+    c.accumulate = c.views = c.transpose_b = true;
+    c.bias = TSR_F32;
+    c.bias_shape = (batch_shape){2, {3, 1}};
+    c.activation = TSR_ACT_SILU;
+    c.alpha = 0.125f;
+    c.batch = c.a_batch = (batch_shape){2, {2, 3}};
+    c.b_batch = (batch_shape){2, {2, 1}};
+    c.bias_shape = (batch_shape){1, {133}};
+    run_case(&random, &c);
+}
+END_TEST
+
+/* With more rows than sums are kept of at a time. */
+START_TEST(large_operands_in_bands)
+{
+    gpu_random random = {64};
+    matmul_case c = plain_case(530, 513, 16500);
+
+    c.transpose_b = true;
+    c.b = c.y = TSR_BF16;
+    c.accumulate = true;
+    run_case(&random, &c);
+}
+END_TEST
+
 START_TEST(batches_of_every_rank)
 {
     gpu_random random = {47};
@@ -352,14 +401,17 @@ static uint32_t *product_bits(const tsr_tensor *a, const tsr_tensor *b, int64_t 
     return bits;
 }
 
-/* Operands are packed and widened by the host's CPUs where nothing uses them, else by kernels, or
- * widened where they are multiplied: which depends on the moment, so that it must not show. */
+/* Operands are put in panels by the host's CPUs where nothing uses them, else packed and widened by
+ * kernels, or widened where they are multiplied: which depends on the moment, so that it must not
+ * show. */
 START_TEST(the_same_bits_whoever_packs)
 {
     enum { M = 258, K = 700, N = 520 };
-    static const tsr_dtype pairs[][2] = {
-        {TSR_F16, TSR_F16}, {TSR_F32, TSR_F16}, {TSR_F32, TSR_BF16}, {TSR_BF16, TSR_BF16}};
+    static const tsr_dtype pairs[][2] = {{TSR_F16, TSR_F16},  {TSR_F32, TSR_F16},
+                                         {TSR_F32, TSR_BF16}, {TSR_BF16, TSR_BF16},
+                                         {TSR_F32, TSR_F32},  {TSR_BF16, TSR_F32}};
     const bool row_major = _i % 2, host_copies = gpu->host_copies;
+    uint64_t pipelines[3];
     gpu_random random = {61};
     double *values = malloc((size_t)N * K * sizeof *values);
     tsr_tensor *a = gpu_new(pairs[_i / 2][0], 2, (int64_t[]){M, K}), *b, *view;
@@ -375,9 +427,13 @@ START_TEST(the_same_bits_whoever_packs)
     else
         GPU_OK(tsr_tensor_transpose(b, 0, 1, &view));
     for (int by_host = 0; by_host < 2; by_host++) {
+        pipelines[by_host] = tsr__pipelines_built(gpu);
         gpu->host_copies = host_copies && by_host;
         bits[by_host] = product_bits(a, view, M, N);
     }
+    /* For panels there are kernels of their own. */
+    pipelines[2] = tsr__pipelines_built(gpu);
+    ck_assert_int_eq(pipelines[2] > pipelines[1], gpu->device_class == TSR__CLASS_LAVAPIPE);
     ck_assert_mem_eq(bits[0], bits[1], M * N * sizeof *bits[0]);
     for (int i = 0; i < 2; i++)
         free(bits[i]);
@@ -385,6 +441,50 @@ START_TEST(the_same_bits_whoever_packs)
     tsr_tensor_destroy(&view);
     tsr_tensor_destroy(&b);
     tsr_tensor_destroy(&a);
+}
+END_TEST
+
+/* Both operands fit, their panels do not. */
+START_TEST(memory_without_room_for_panels)
+{
+    enum { SIDE = 300, K = 1030 };
+    const size_t bytes = (size_t)SIDE * K * sizeof(float);
+    float *values = malloc(bytes);
+    uint32_t *bits[2];
+    tsr_device *device;
+    tsr_stream *stream;
+    gpu_random random = {65};
+
+    ck_assert_ptr_nonnull(values);
+    for (int i = 0; i < SIDE * K; i++)
+        values[i] = (float)gpu_random_unit(&random);
+    GPU_OK(tsr_device_open(tsr_device_params(.memory_limit_bytes = 4 << 20), &device));
+    GPU_OK(tsr_stream_create(device, &stream));
+    for (int limited = 0; limited < 2; limited++) {
+        tsr_device *where = limited ? device : gpu;
+        tsr_stream *queue_there = limited ? stream : queue;
+        tsr_tensor *operands[2], *y;
+        for (int i = 0; i < 2; i++) {
+            GPU_OK(tsr_tensor_create(where, TSR_F32, 2, (int64_t[]){SIDE, K}, &operands[i]));
+            GPU_OK(tsr_tensor_upload(queue_there, operands[i], values, bytes));
+        }
+        GPU_OK(tsr_tensor_create(where, TSR_F32, 2, (int64_t[]){SIDE, SIDE}, &y));
+        GPU_OK(tsr_stream_wait(queue_there));
+        GPU_OK(tsr_matmul(queue_there, y, operands[0], operands[1],
+                          tsr_matmul_params(.transpose_b = true)));
+        bits[limited] = malloc(SIDE * SIDE * sizeof(float));
+        ck_assert_ptr_nonnull(bits[limited]);
+        GPU_OK(tsr_tensor_download(queue_there, y, bits[limited], SIDE * SIDE * sizeof(float)));
+        for (int i = 0; i < 2; i++)
+            tsr_tensor_destroy(&operands[i]);
+        tsr_tensor_destroy(&y);
+    }
+    ck_assert_mem_eq(bits[0], bits[1], SIDE * SIDE * sizeof(float));
+    for (int i = 0; i < 2; i++)
+        free(bits[i]);
+    free(values);
+    tsr_stream_destroy(&stream);
+    tsr_device_close(&device);
 }
 END_TEST
 
@@ -432,10 +532,13 @@ TESTS(matmul_shapes)
     tcase_add_test(tests, one_long_row);
     tcase_add_test(tests, small_row_major);
     tcase_add_test(tests, a_batch_of_small_matrices);
+    tcase_add_test(tests, large_operands);
+    tcase_add_test(tests, large_operands_in_bands);
     tcase_add_test(tests, batches_of_every_rank);
     tcase_add_test(tests, a_batch_of_seventy_thousand);
     tcase_add_test(tests, strides_of_millions);
     tcase_add_loop_test(tests, halves_that_start_at_odd_elements, 0, 4);
-    tcase_add_loop_test(tests, the_same_bits_whoever_packs, 0, 8);
+    tcase_add_loop_test(tests, the_same_bits_whoever_packs, 0, 12);
     tcase_add_loop_test(tests, the_same_bits_for_rows_that_collide, 0, 3);
+    tcase_add_test(tests, memory_without_room_for_panels);
 }

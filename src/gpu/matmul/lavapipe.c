@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "gpu/matmul/lavapipe_finish.h"
 #include "gpu/matmul/lavapipe_operands.h"
+#include "gpu/matmul/lavapipe_panels.h"
 #include "gpu/matmul/lavapipe_plan.h"
 #include "shaders/params/matmul.h"
 #include "shaders/params/matmul_cpu.h"
@@ -202,6 +203,10 @@ static tsr__lavapipe_product product_of(const run *r, int64_t rows)
         .y_paired = y_is_paired(r),
         .finish = r->finish,
         .parts = r->parts,
+        .panels = r->operands.panels,
+        .a_lines = tsr__lavapipe_panel_lines((uint32_t)p->m),
+        .b_lines = tsr__lavapipe_panel_lines((uint32_t)p->n),
+        .first_row = (uint32_t)r->row,
     };
 }
 
@@ -303,6 +308,7 @@ static int64_t choose_band(const tsr__matmul_problem *p)
 
     band = band > fewest_rows ? band : fewest_rows;
     band = band < most / p->n ? band : most / p->n;
+    band -= band % TSR__LAVAPIPE_PANEL_LINES;
     band = band > 0 ? band : 1;
     return band < p->m ? band : p->m;
 }
@@ -327,6 +333,6 @@ tsr_status tsr__matmul_run_lavapipe(const tsr__matmul_call *call, const tsr__mat
                                      : 0;
     if (sums > 0)
         TSR__TRY(tsr__stream_scratch(call->stream, sums * sizeof(float), &r.partial));
-    TSR__TRY(tsr__lavapipe_operands_pack(call->stream, &r.operands));
+    TSR__TRY(tsr__lavapipe_operands_pack(call, &r.operands));
     return tsr__stream_whole(call->stream, walk, &r);
 }

@@ -1,6 +1,7 @@
 #include "gpu/matmul/lavapipe_operands.h"
 
 #include "base/checked.h"
+#include "gpu/matmul/lavapipe_host_panels.h"
 #include "tessera/ops.h"
 
 bool tsr__lavapipe_narrow(int64_t stride)
@@ -143,44 +144,38 @@ static bool widening_a_pays(const tsr__matmul_problem *p)
     return has_halves(&p->a) && repacking_a_pays(p);
 }
 
-/* The host packs b at once, for a fifth of what kernels take. */
-static bool host_packs_b(const tsr__matmul_call *call)
+static bool reads_words(const tsr__matmul_problem *p)
 {
-    return tsr_stream_device(call->stream)->host_copies && call->b->buffer->host &&
-           tsr__stream_idle(call->stream) && tsr__buffer_idle(call->b->buffer);
+    return p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16;
+}
+
+static bool reads_halves(const tsr__matmul_call *call)
+{
+    return tsr_stream_device(call->stream)->storage == TSR__STORAGE_S16;
+}
+
+bool tsr__lavapipe_reads_words(const tsr__matmul_call *call)
+{
+    return reads_halves(call) && reads_words(call->problem);
 }
 
 /* From how many rows on b is widened, once all of a is f32. */
-static int64_t many_rows(const tsr__matmul_problem *p, bool by_host)
+static int64_t many_rows(const tsr__matmul_problem *p)
 {
-    const int64_t usual = 512, cheap = 256;
-    bool both_bf16 = p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16;
-
-    if (both_bf16) /* whoever does it: the kernel adds in another order where it reads words */
-        return usual;
-    /* A bf16 takes the kernel two operations. */
-    return by_host || p->b.dtype == TSR_BF16 ? cheap : usual;
+    return p->b.dtype == TSR_BF16 ? 256 : 512; /* a bf16 takes the kernel two operations */
 }
 
 /* The same of b, for every tile of rows. No kernel packs and widens at once. */
-static bool should_widen_b(const tsr__matmul_problem *p, bool by_host)
+static bool should_widen_b(const tsr__matmul_problem *p)
 {
-    return has_halves(&p->b) && p->m >= many_rows(p, by_host) &&
-           (p->b.row == 1 || (by_host && should_pack_b(p))) &&
+    return has_halves(&p->b) && !reads_words(p) && p->m >= many_rows(p) && p->b.row == 1 &&
            (!has_halves(&p->a) || widening_a_pays(p)) &&
            packs_in(p, &p->b, p->n, most_to_save_time);
 }
 
-/* Two bf16 the kernel reads as words of two of them, an operation each: less than widening only one
- * takes. */
-static bool reads_words(const tsr__matmul_problem *p, bool widen_b)
+static bool should_widen_a(const tsr__matmul_problem *p)
 {
-    return p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16 && !widen_b;
-}
-
-static bool should_widen_a(const tsr__matmul_problem *p, bool widen_b)
-{
-    return widening_a_pays(p) && !reads_words(p, widen_b);
+    return widening_a_pays(p) && !reads_words(p);
 }
 
 /* Rows of a that start in the same few sets of a first-level cache push one another out of it. */
@@ -194,14 +189,40 @@ static bool rows_collide(const tsr__matmul_problem *p)
            repacking_a_pays(p);
 }
 
+/* Panels are read a fifth faster, f32 in one stretch of k hardly. Packing them takes what some
+ * hundred rows gain, unless b has to be packed anyway. */
+static bool should_make_panels(const tsr__matmul_call *call)
+{
+    const int64_t many_lines = 128;
+    const tsr__matmul_problem *p = call->problem;
+    const tsr__lavapipe_product product = tsr__lavapipe_panels_product(call);
+    const bool halves = has_halves(&p->a) || has_halves(&p->b);
+    const int64_t enough_rows = should_pack_b(p) && !halves ? 1 : many_lines;
+    bool pays =
+        p->m >= enough_rows && p->n >= many_lines && (halves || !tsr__lavapipe_once(&product));
+
+    return pays && tsr__lavapipe_takes_panels(&product) && readable(&p->a) && readable(&p->b) &&
+           packs_in(p, &p->a, p->m, most_to_save_time) &&
+           packs_in(p, &p->b, p->n, most_to_save_time) && tsr__lavapipe_host_may_pack(call);
+}
+
 tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lavapipe_operands *o)
 {
     tsr__matmul_side *a = &o->problem.a, *b = &o->problem.b;
-    bool widen = tsr_stream_device(call->stream)->storage != TSR__STORAGE_S16;
+    const tsr__lavapipe_operands as_they_are = {
+        .problem = *call->problem, .a = *call->a, .b = *call->b};
+    bool halves = reads_halves(call);
 
-    *o = (tsr__lavapipe_operands){.problem = *call->problem, .a = *call->a, .b = *call->b};
-    bool widen_b = widen ? has_halves(b) : should_widen_b(&o->problem, host_packs_b(call));
-    bool widen_a = widen ? has_halves(a) : should_widen_a(&o->problem, widen_b);
+    *o = as_they_are;
+    if (should_make_panels(call)) {
+        tsr_status status = tsr__lavapipe_reserve_panels(call, &o->problem, &o->a, &o->b);
+        o->panels = status == TSR_OK;
+        if (status != TSR_ERR_DEVICE_MEMORY) /* without them there may be enough */
+            return status;
+        *o = as_they_are;
+    }
+    bool widen_b = halves ? should_widen_b(&o->problem) : has_halves(b);
+    bool widen_a = halves ? should_widen_a(&o->problem) : has_halves(a);
     if (!readable(b) || widen_b || should_pack_b(&o->problem))
         TSR__TRY(pack_b(call, o, widen_b));
     /* Rows of a that are not contiguous can be read along columns of b, not along its lines. */
@@ -210,11 +231,13 @@ tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lav
     return TSR_OK;
 }
 
-tsr_status tsr__lavapipe_operands_pack(tsr_stream *stream, tsr__lavapipe_operands *o)
+tsr_status tsr__lavapipe_operands_pack(const tsr__matmul_call *call, tsr__lavapipe_operands *o)
 {
+    if (o->panels)
+        tsr__lavapipe_fill_panels(call, &o->problem, &o->a, &o->b);
     if (o->a_source.layout.ndim > 0)
-        TSR__TRY(tsr_copy(stream, &o->a, &o->a_source));
+        TSR__TRY(tsr_copy(call->stream, &o->a, &o->a_source));
     if (o->b_source.layout.ndim > 0)
-        TSR__TRY(tsr_copy(stream, &o->b, &o->b_source));
+        TSR__TRY(tsr_copy(call->stream, &o->b, &o->b_source));
     return TSR_OK;
 }

@@ -106,7 +106,7 @@ static tile nt_tile(const tsr__lavapipe_product *p)
     if (p->m <= 4)
         return (tile){4, thin ? 8 : 4};
     if (longest == 64)
-        return (tile){4, 4};
+        return (tile){TSR__LAVAPIPE_PANEL_LINES, TSR__LAVAPIPE_PANEL_LINES};
     if (thin || longest == 128)
         return (tile){tsr__div_up_u32(p->m, 6) * 6 < tsr__div_up_u32(p->m, 8) * 8 ? 6 : 8, 4};
     return (tile){8, 4};
@@ -194,6 +194,36 @@ uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p)
     return parts;
 }
 
+/* Elements of a stretch at the end of k that an earlier one has added. */
+static uint32_t skipped(const tsr__lavapipe_product *p, uint32_t done, uint32_t length)
+{
+    uint32_t left = p->k - done;
+
+    return length > left && p->k >= length ? length - left : 0;
+}
+
+/* Short stretches are the same pipeline whether they skip or not. */
+static bool may_skip(uint32_t steps, uint32_t skip)
+{
+    return skip > 0 || steps <= 8;
+}
+
+bool tsr__lavapipe_takes_panels(const tsr__lavapipe_product *p)
+{
+    return is_nt(p) && p->m > FEW_ROWS && longest_stretch(p) == 64 && is_large(p) && !has_parts(p);
+}
+
+tsr__lavapipe_stretch tsr__lavapipe_stretch_after(const tsr__lavapipe_product *p, uint32_t done)
+{
+    uint32_t steps = stretch_for(p, p->k - done, false);
+    uint32_t skip = skipped(p, done, steps * step_size(p));
+
+    return (tsr__lavapipe_stretch){.k = done - skip,
+                                   .steps = steps,
+                                   .skip = skip,
+                                   .words = steps % 2 == 0 && !may_skip(steps, skip)};
+}
+
 bool tsr__lavapipe_once(const tsr__lavapipe_product *p)
 {
     return p->parts == 1 && stretch_for(p, p->k, false) * step_size(p) >= p->k;
@@ -228,8 +258,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
 {
     bool nt = is_nt(p), tn = p->form == TSR__LAVAPIPE_TN;
     uint32_t tiles = tsr__div_up_u32(at->cols, tile_cols(p, shape)), team = team_for(p, at, shape);
-    uint32_t length = at->steps * step_size(p), left = p->k - at->k;
-    uint32_t skip = length > left && p->k >= length ? length - left : 0;
+    uint32_t length = at->steps * step_size(p), skip = skipped(p, at->k, length);
     uint64_t k = at->k - skip;
     bool in_parts = at->parts > 0, careful = at->careful || length > p->k;
     uint32_t width = nt && shape.rows > 1 && at->cols % 4 == 0 ? 4 : 1;
@@ -245,8 +274,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
                       [TSR__LAVAPIPE_ROWS] = shape.rows,
                       [TSR__LAVAPIPE_VECTORS] = shape.vectors,
                       [TSR__LAVAPIPE_STEPS] = at->steps,
-                      /* Short stretches are the same pipeline whether they skip or not. */
-                      [TSR__LAVAPIPE_SKIPS] = skip > 0 || at->careful || at->steps <= 8,
+                      [TSR__LAVAPIPE_SKIPS] = at->careful || may_skip(at->steps, skip),
                       [TSR__LAVAPIPE_CAREFUL] = careful,
                       [TSR__LAVAPIPE_A_DTYPE] = p->a_dtype,
                       [TSR__LAVAPIPE_B_DTYPE] = p->b_dtype,
@@ -255,7 +283,8 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
                                                               : 1,
                       [TSR__LAVAPIPE_FORM] = nt ? width : tn,
                       [TSR__LAVAPIPE_PAIRS] = fours && paired && at->col % 2 == 0,
-                      [TSR__LAVAPIPE_FINISH] = finish},
+                      [TSR__LAVAPIPE_FINISH] = finish,
+                      [TSR__LAVAPIPE_PANELS] = p->panels},
         .groups = {!in_parts ? row_tiles
                    : nt      ? at->parts
                              : groups,
@@ -272,6 +301,12 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
         .accumulate = at->k != 0 || p->accumulate,
     };
 
+    if (p->panels) { /* in which what is to be skipped is 0 */
+        piece.skip = 0;
+        piece.constants[TSR__LAVAPIPE_SKIPS] = may_skip(at->steps, 0);
+        piece.a = (uint64_t)at->k * p->a_lines + (uint64_t)(p->first_row + at->row) * length;
+        piece.b = (uint64_t)at->k * p->b_lines + (uint64_t)at->col * length;
+    }
     if (has_blocks(p) && !in_parts)
         block_rows(p, &piece);
     return emit(user, &piece);

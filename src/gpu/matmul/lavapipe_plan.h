@@ -28,6 +28,9 @@ typedef struct tsr__lavapipe_product {
     bool y_paired;    /* likewise, and so do any four columns after four */
     uint32_t finish;  /* TSR_MM_… of what each last stretch makes of its sums for y; 0: nothing */
     uint32_t parts;   /* tsr__lavapipe_parts(): matrices of sums, to be added up */
+    bool panels;      /* a and b lie in panels, see lavapipe_panels.h */
+    uint32_t a_lines, b_lines; /* of them, of whole panels … */
+    uint32_t first_row;        /* … and a's line that this product starts with */
 } tsr__lavapipe_product;
 
 /* Specialization constants of the kernels, see shaders/matmul_lavapipe.glsl. */
@@ -46,6 +49,7 @@ enum {
     TSR__LAVAPIPE_FORM, /* nt: WIDTH, nn: A_TRANSPOSED */
     TSR__LAVAPIPE_PAIRS,
     TSR__LAVAPIPE_FINISH, /* nt */
+    TSR__LAVAPIPE_PANELS, /* nt */
     TSR__LAVAPIPE_CONSTANTS
 };
 
@@ -73,6 +77,24 @@ uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p);
 
 /* Whether all of k is one stretch, so that no sums are added to. */
 bool tsr__lavapipe_once(const tsr__lavapipe_product *p);
+
+/* What one dispatch adds to the sums, with lanes along k. */
+typedef struct tsr__lavapipe_stretch {
+    uint32_t k;     /* its first element */
+    uint32_t steps; /* of `lanes` elements each */
+    uint32_t skip;  /* of the first elements: they are in the sums already */
+    bool words;     /* two bf16 operands are read as words: of every two steps' elements those of
+                       even index are multiplied first */
+} tsr__lavapipe_stretch;
+
+/* The lines of a tile of products that take panels: of both operands. */
+#define TSR__LAVAPIPE_PANEL_LINES 4
+
+/* Whether a and b may lie in panels: what the longest stretches with their tiles are for. */
+bool tsr__lavapipe_takes_panels(const tsr__lavapipe_product *p);
+
+/* The stretch of a product with panels that comes after `done` elements of k. */
+tsr__lavapipe_stretch tsr__lavapipe_stretch_after(const tsr__lavapipe_product *p, uint32_t done);
 
 /* Subgroups of a workgroup that make neighbouring tiles, `tiles` of them altogether: 1 where more
  * would have too many idle members. */

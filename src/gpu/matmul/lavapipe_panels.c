@@ -1,0 +1,158 @@
+#include "gpu/matmul/lavapipe_panels.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "gpu/host_share.h"
+#include "gpu/matmul/lavapipe_panel_loops.h"
+#include "gpu/ops/copy_host_turn.h"
+#include "tensor/convert.h"
+
+enum {
+    BAND_LINES = 64, /* that are turned at once: whole lines of a cache, of any dtype */
+    TURNED_K = 128,  /* so many elements of them */
+    BLOCK = BAND_LINES * TURNED_K,
+    MAX_LANES = 16,
+};
+
+typedef struct pack {
+    const tsr__lavapipe_product *product;
+    const tsr__lavapipe_lines *lines;
+    tsr__convert_fn *convert; /* NULL: they are f32 */
+    uint32_t panel_lines;     /* all of them */
+    float *to;
+} pack;
+
+/* Lines and elements of k that are packed at once. */
+typedef struct block {
+    uint32_t line, lines, k, count;
+    uint32_t zeros; /* instead of the first of each line's elements */
+    bool words;
+} block;
+
+uint32_t tsr__lavapipe_panel_lines(uint32_t count)
+{
+    return tsr__div_up_u32(count, TSR__LAVAPIPE_PANEL_LINES) * TSR__LAVAPIPE_PANEL_LINES;
+}
+
+static uint32_t length_of(const tsr__lavapipe_product *p, tsr__lavapipe_stretch stretch)
+{
+    return stretch.steps * p->lanes;
+}
+
+uint64_t tsr__lavapipe_panels_size(const tsr__lavapipe_product *p, uint32_t lines)
+{
+    uint32_t k = 0;
+
+    while (k < p->k)
+        k += length_of(p, tsr__lavapipe_stretch_after(p, k));
+    return (uint64_t)k * tsr__lavapipe_panel_lines(lines);
+}
+
+static const char *source(const pack *w, uint32_t line, uint32_t k)
+{
+    const tsr__lavapipe_lines *lines = w->lines;
+
+    return (const char *)lines->from +
+           (line * lines->line + k * lines->k) * (int64_t)tsr_dtype_size(lines->dtype);
+}
+
+/* One line of the block, as it is stored, in f32. */
+static void widen(const pack *w, const block *b, float *to, const void *from)
+{
+    const uint32_t lanes = w->product->lanes;
+
+    if (b->words)
+        tsr__panel_widen_words(to, from, b->count / lanes, lanes);
+    else if (w->convert)
+        w->convert(to, from, b->count);
+    else
+        memcpy(to, from, b->count * sizeof *to);
+}
+
+/* The block's lines one after another. */
+static void gather(const pack *w, const block *b, float rows[BLOCK])
+{
+    _Alignas(64) char turned[BLOCK * sizeof(float)];
+    const uint32_t bytes = (uint32_t)tsr_dtype_size(w->lines->dtype);
+    const char *from = source(w, b->line, b->k);
+    uint64_t pitch = (uint64_t)w->lines->line * bytes;
+
+    if (w->lines->k != 1) {
+        pitch = (uint64_t)b->count * bytes;
+        tsr__host_turn(turned, pitch, from, (uint64_t)w->lines->k * bytes, b->lines, b->count,
+                       bytes);
+        from = turned;
+    }
+    for (uint32_t i = 0; i < b->lines; i++) {
+        float *row = rows + (uint64_t)i * b->count;
+        widen(w, b, row, from + i * pitch);
+        memset(row, 0, b->zeros * sizeof *row);
+    }
+}
+
+/* `to` is where the first line's panel has the first of these elements, of `length` a line. */
+static void pack_block(const pack *w, const block *b, float *to, uint32_t length)
+{
+    _Alignas(64) float buffer[BLOCK];
+    const bool as_they_are = !w->convert && w->lines->k == 1 && b->zeros == 0;
+    const float *rows = as_they_are ? (const float *)source(w, b->line, b->k) : buffer;
+    const uint64_t pitch = as_they_are ? (uint64_t)w->lines->line : b->count;
+    const uint32_t lanes = w->product->lanes;
+
+    if (!as_they_are)
+        gather(w, b, buffer);
+    for (uint32_t line = 0; line < b->lines; line += TSR__LAVAPIPE_PANEL_LINES)
+        tsr__panel_interleave(to + (uint64_t)line * length, rows + line * pitch, pitch,
+                              tsr__min_u32(TSR__LAVAPIPE_PANEL_LINES, b->lines - line),
+                              b->count / lanes, lanes);
+}
+
+/* A stretch of some lines, whose first's panel is at `to`. */
+static void pack_stretch(const pack *w, uint32_t line, uint32_t lines, tsr__lavapipe_stretch s,
+                         float *to)
+{
+    const uint32_t length = length_of(w->product, s);
+    const uint32_t most = w->lines->k == 1 ? BLOCK / TSR__LAVAPIPE_PANEL_LINES : TURNED_K;
+    block b = {.line = line,
+               .lines = lines,
+               .count = tsr__min_u32(most, length),
+               .words = w->lines->words && s.words};
+
+    for (uint32_t at = 0; at < length; at += b.count) {
+        b.k = s.k + at;
+        b.zeros = s.skip > at ? tsr__min_u32(s.skip - at, b.count) : 0;
+        pack_block(w, &b, to + (size_t)at * TSR__LAVAPIPE_PANEL_LINES, length);
+    }
+}
+
+/* Lines that lie along k are read on and on, those of one panel at a time. */
+static void pack_bands(const void *work, uint64_t first, uint64_t end)
+{
+    const pack *w = work;
+    const tsr__lavapipe_product *p = w->product;
+    const uint32_t lines = w->lines->k == 1 ? TSR__LAVAPIPE_PANEL_LINES : BAND_LINES;
+    const uint32_t lines_end = tsr__min_u32((uint32_t)end * BAND_LINES, w->lines->count);
+
+    for (uint32_t line = (uint32_t)first * BAND_LINES; line < lines_end; line += lines)
+        for (uint32_t k = 0; k < p->k;) {
+            const tsr__lavapipe_stretch s = tsr__lavapipe_stretch_after(p, k);
+            const uint32_t length = length_of(p, s);
+            pack_stretch(w, line, tsr__min_u32(lines, lines_end - line), s,
+                         w->to + (uint64_t)k * w->panel_lines + (uint64_t)line * length);
+            k += length;
+        }
+}
+
+void tsr__lavapipe_panels_pack(const tsr__lavapipe_product *product,
+                               const tsr__lavapipe_lines *lines, float *to)
+{
+    const pack work = {.product = product,
+                       .lines = lines,
+                       .convert = tsr__converter(TSR_F32, lines->dtype),
+                       .panel_lines = tsr__lavapipe_panel_lines(lines->count),
+                       .to = to};
+
+    tsr__host_share(tsr__div_up_u32(lines->count, BAND_LINES),
+                    (uint64_t)lines->count * product->k * sizeof *to, pack_bands, &work);
+}

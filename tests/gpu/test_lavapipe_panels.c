@@ -1,0 +1,159 @@
+/* Operands in panels: every element at its place and with its value, zeros for what a stretch
+ * skips, and nothing else written. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "gpu/matmul/lavapipe_panels.h"
+#include "support/check_main.h"
+#include "support/random.h"
+
+static const uint32_t poison = 0x7fc0dead;
+
+/* What one line has at an element of k. */
+static float number(uint32_t line, uint32_t k)
+{
+    return (float)(1 + (line * 31 + k * 7) % 251); /* bf16 has eight bits for it */
+}
+
+static void put(char *at, tsr_dtype dtype, float value)
+{
+    uint16_t half;
+
+    switch (dtype) {
+    case TSR_F16:
+        half = tsr__f16_of_f32(value);
+        memcpy(at, &half, sizeof half);
+        break;
+    case TSR_BF16:
+        half = tsr__bf16_of_f32(value);
+        memcpy(at, &half, sizeof half);
+        break;
+    default:
+        memcpy(at, &value, sizeof value);
+    }
+}
+
+typedef struct panels {
+    tsr__lavapipe_product product;
+    tsr__lavapipe_lines lines;
+    float *packed;
+} panels;
+
+/* Which element of a line lane `lane` of a step takes. */
+static uint32_t element_of(const panels *p, const tsr__lavapipe_stretch *s, uint32_t step,
+                           uint32_t lane)
+{
+    const uint32_t lanes = p->product.lanes;
+
+    if (p->lines.words && s->words)
+        return step / 2 * 2 * lanes + 2 * lane + step % 2;
+    return step * lanes + lane;
+}
+
+static void check_panel(const panels *p, const tsr__lavapipe_stretch *s, uint32_t first_line,
+                        const float *panel)
+{
+    const uint32_t lanes = p->product.lanes;
+
+    for (uint32_t at = 0; at < s->steps * TSR__LAVAPIPE_PANEL_LINES * lanes; at++) {
+        const uint32_t line = first_line + at / lanes % TSR__LAVAPIPE_PANEL_LINES;
+        const uint32_t element =
+            element_of(p, s, at / lanes / TSR__LAVAPIPE_PANEL_LINES, at % lanes);
+        uint32_t bits;
+        memcpy(&bits, &panel[at], sizeof bits);
+        if (line >= p->lines.count)
+            ck_check(bits == poison);
+        else if (element < s->skip)
+            ck_check(bits == 0);
+        else
+            ck_check(panel[at] == number(line, s->k + element));
+    }
+}
+
+static void check_panels(const panels *p)
+{
+    const float *at = p->packed;
+    uint32_t k = 0;
+
+    while (k < p->product.k) {
+        const tsr__lavapipe_stretch s = tsr__lavapipe_stretch_after(&p->product, k);
+        const uint32_t length = s.steps * p->product.lanes;
+        ck_check(s.k + s.skip == k && s.skip < length);
+        for (uint32_t line = 0; line < p->lines.count; line += TSR__LAVAPIPE_PANEL_LINES) {
+            check_panel(p, &s, line, at);
+            at += (size_t)TSR__LAVAPIPE_PANEL_LINES * length;
+        }
+        k += length;
+    }
+    ck_check((uint64_t)(at - p->packed) == tsr__lavapipe_panels_size(&p->product, p->lines.count));
+}
+
+static void run(panels *p, uint32_t gap)
+{
+    const bool turned = p->lines.k != 1;
+    const uint32_t k = p->product.k, count = p->lines.count;
+    const size_t bytes = tsr_dtype_size(p->lines.dtype);
+    const size_t pitch = (turned ? count : k) + gap;
+    const uint64_t size = tsr__lavapipe_panels_size(&p->product, count);
+    char *from = malloc((turned ? k : count) * pitch * bytes);
+
+    p->packed = malloc((size + 1) * sizeof *p->packed);
+    ck_assert_ptr_nonnull(from);
+    ck_assert_ptr_nonnull(p->packed);
+    memset(from, 0xff, (turned ? k : count) * pitch * bytes);
+    for (uint32_t line = 0; line < count; line++)
+        for (uint32_t i = 0; i < k; i++)
+            put(from + (turned ? i * pitch + line : line * pitch + i) * bytes, p->lines.dtype,
+                number(line, i));
+    for (uint64_t i = 0; i <= size; i++)
+        memcpy(&p->packed[i], &poison, sizeof poison);
+    p->lines.from = from;
+    *(turned ? &p->lines.k : &p->lines.line) = (int64_t)pitch;
+    tsr__lavapipe_panels_pack(&p->product, &p->lines, p->packed);
+    check_panels(p);
+    ck_check(memcmp(&p->packed[size], &poison, sizeof poison) == 0);
+    free(p->packed);
+    free(from);
+}
+
+/* The loop variable is the number of lanes as a power of two. */
+START_TEST(every_element_at_its_place)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16, TSR_BF16};
+    const uint32_t lanes = 1U << _i;
+    uint64_t random = (uint64_t)_i;
+
+    for (int i = 0; i < 40; i++) {
+        const uint32_t k = (uint32_t)random_between(&random, 64 * lanes, 300 * lanes);
+        panels p = {.product = {.form = TSR__LAVAPIPE_NT,
+                                .m = 4096,
+                                .n = 4096,
+                                .k = i % 5 ? k : k / (32 * lanes) * 32 * lanes,
+                                .lanes = lanes},
+                    .lines = {.dtype = dtypes[i % 4],
+                              .count = (uint32_t)random_between(&random, 1, 200),
+                              .line = 1,
+                              .k = i / 4 % 2 ? 2 : 1,
+                              .words = i % 4 == 3}};
+        ck_check(tsr__lavapipe_takes_panels(&p.product));
+        run(&p, (uint32_t)random_between(&random, 0, 9));
+    }
+}
+END_TEST
+
+/* So many that several threads share them. */
+START_TEST(megabytes)
+{
+    panels p = {.product = {.form = TSR__LAVAPIPE_NT, .m = 99, .n = 99, .k = 3000, .lanes = 8},
+                .lines = {.dtype = _i ? TSR_F16 : TSR_F32, .count = 1501, .line = 1, .k = 1 + _i}};
+
+    run(&p, 1);
+}
+END_TEST
+
+TESTS(lavapipe_panels)
+{
+    tcase_add_loop_test(tests, every_element_at_its_place, 2, 5);
+    tcase_add_loop_test(tests, megabytes, 0, 2);
+}
