@@ -12,7 +12,6 @@ enum {
     BAND_LINES = 64, /* that are turned at once: whole lines of a cache, of any dtype */
     TURNED_K = 128,  /* so many elements of them */
     BLOCK = BAND_LINES * TURNED_K,
-    MAX_LANES = 16,
 };
 
 typedef struct pack {
