@@ -11,12 +11,12 @@ static bool lendable(const tsr_stream *stream, const tsr__scratch_buffer *entry,
     return entry->lent_serial != stream->serial && entry->buffer->size_bytes >= size;
 }
 
-static tsr__scratch_buffer *smallest_fit(tsr_stream *stream, uint64_t size)
+static tsr__scratch_buffer *smallest_fit(tsr_stream *stream, uint64_t size, bool idle)
 {
     tsr__scratch_buffer *best = NULL;
     for (size_t i = 0; i < stream->scratch_count; i++) {
         tsr__scratch_buffer *entry = &stream->scratch[i];
-        if (lendable(stream, entry, size) &&
+        if (lendable(stream, entry, size) && (!idle || tsr__buffer_idle(entry->buffer)) &&
             (!best || entry->buffer->size_bytes < best->buffer->size_bytes))
             best = entry;
     }
@@ -34,10 +34,9 @@ static void drop_one_unused(tsr_stream *stream)
         }
 }
 
-tsr_status tsr__stream_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out)
+static tsr_status lend(tsr_stream *stream, uint64_t size_bytes, tsr__scratch_buffer *entry,
+                       tsr__buffer **out)
 {
-    TSR__TRY(tsr__device_check(stream->device));
-    tsr__scratch_buffer *entry = smallest_fit(stream, size_bytes);
     if (!entry) {
         void *array = stream->scratch;
         tsr_status status = tsr__grow(&array, &stream->scratch_capacity, stream->scratch_count + 1,
@@ -59,6 +58,22 @@ tsr_status tsr__stream_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buf
     entry->lent_serial = stream->serial;
     *out = entry->buffer;
     return TSR_OK;
+}
+
+tsr_status tsr__stream_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out)
+{
+    TSR__TRY(tsr__device_check(stream->device));
+    return lend(stream, size_bytes, smallest_fit(stream, size_bytes, false), out);
+}
+
+tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out)
+{
+    TSR__TRY(tsr__device_check(stream->device));
+    tsr__scratch_buffer *idle = smallest_fit(stream, size_bytes, true);
+    *out = NULL;
+    if (!idle && smallest_fit(stream, size_bytes, false)) /* one more would be one too many */
+        return TSR_OK;
+    return lend(stream, size_bytes, idle, out);
 }
 
 void tsr__stream_scratch_finish(tsr_stream *stream)

@@ -217,18 +217,6 @@ tsr_status tsr_stream_mark(tsr_stream *stream, uint64_t *out_point)
     return TSR_OK;
 }
 
-bool tsr__stream_idle(tsr_stream *stream)
-{
-    tsr__timeline *timeline = stream->timeline;
-
-    if (stream->open)
-        return false;
-    /* A failing query is reported by whoever waits next. */
-    return timeline->reached >= timeline->submitted ||
-           (tsr__timeline_poll(stream->device, timeline) == TSR_OK &&
-            timeline->reached >= timeline->submitted);
-}
-
 tsr_status tsr_stream_wait_point(tsr_stream *stream, uint64_t point, uint64_t timeout_ns)
 {
     TSR__REQUIRE(stream != NULL, "stream_wait_point: stream is NULL");

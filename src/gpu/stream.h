@@ -86,13 +86,13 @@ bool tsr__stream_rehearses(const tsr_stream *stream);
  * operations, in order with its work; the caller releases nothing. An operation asks for all of its
  * scratch before its first command. */
 tsr_status tsr__stream_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out);
+/* The same for the host to write at once: NULL where there is one, but recorded work uses it. */
+tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out);
 
 /* Waits until no work recorded on any stream uses the buffer. */
 tsr_status tsr__buffer_wait(tsr__buffer *buffer);
 /* True when no recorded work uses it any more. */
 bool tsr__buffer_idle(tsr__buffer *buffer);
-/* True when all work recorded on the stream is done. */
-bool tsr__stream_idle(tsr_stream *stream);
 
 /* Workgroups of `size` invocations for `count` items, folded into x and y so that neither exceeds
  * what every device has (65535). Shaders rebuild the index with tsr_flat_group() and return past

@@ -444,6 +444,55 @@ START_TEST(the_same_bits_whoever_packs)
 }
 END_TEST
 
+static void product(tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
+{
+    GPU_OK(tsr_matmul(queue, y, a, b, tsr_matmul_params(.transpose_b = true)));
+}
+
+/* The host may put operands in panels that no recorded work uses, whatever else there is; not those
+ * that are still to be written or read. */
+START_TEST(panels_behind_other_work)
+{
+    enum { M = 130, K = 1030, N = 140 };
+    tsr_tensor *a = gpu_new(TSR_F32, 2, (int64_t[]){M, K}),
+               *b = gpu_new(TSR_F32, 2, (int64_t[]){N, K});
+    tsr_tensor *other = gpu_new(TSR_F32, 1, (int64_t[]){1000}), *y[4];
+    uint32_t *bits[4];
+    const uint64_t before = tsr__pipelines_built(gpu);
+    uint64_t built;
+
+    for (int i = 0; i < 4; i++)
+        y[i] = gpu_new(TSR_F32, 2, (int64_t[]){M, N});
+    GPU_OK(tsr_random_uniform(queue, a, -1, 1, &(tsr_random_params){.seed = 1}));
+    GPU_OK(tsr_random_uniform(queue, b, -1, 1, &(tsr_random_params){.seed = 2}));
+    GPU_OK(tsr_stream_wait(queue));
+    GPU_OK(tsr_fill(queue, other, 1));
+    product(y[0], a, b);
+    built = tsr__pipelines_built(gpu);
+    product(y[1], a, b); /* behind the other one */
+    ck_assert_int_eq(tsr__pipelines_built(gpu) > built, gpu->device_class == TSR__CLASS_LAVAPIPE);
+    ck_assert_uint_gt(built, before);
+    GPU_OK(tsr_random_uniform(queue, a, -1, 1, &(tsr_random_params){.seed = 3}));
+    product(y[2], a, b); /* of what is not there yet */
+    GPU_OK(tsr_stream_wait(queue));
+    product(y[3], a, b);
+    for (int i = 0; i < 4; i++) {
+        bits[i] = malloc(M * N * sizeof *bits[i]);
+        ck_assert_ptr_nonnull(bits[i]);
+        GPU_OK(tsr_tensor_download(queue, y[i], bits[i], M * N * sizeof *bits[i]));
+        tsr_tensor_destroy(&y[i]);
+    }
+    ck_assert_mem_eq(bits[0], bits[1], M * N * sizeof *bits[0]);
+    ck_assert_mem_ne(bits[1], bits[2], M * N * sizeof *bits[0]);
+    ck_assert_mem_eq(bits[2], bits[3], M * N * sizeof *bits[0]);
+    for (int i = 0; i < 4; i++)
+        free(bits[i]);
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    tsr_tensor_destroy(&other);
+}
+END_TEST
+
 /* Both operands fit, their panels do not. */
 START_TEST(memory_without_room_for_panels)
 {
@@ -540,5 +589,6 @@ TESTS(matmul_shapes)
     tcase_add_loop_test(tests, halves_that_start_at_odd_elements, 0, 4);
     tcase_add_loop_test(tests, the_same_bits_whoever_packs, 0, 12);
     tcase_add_loop_test(tests, the_same_bits_for_rows_that_collide, 0, 3);
+    tcase_add_test(tests, panels_behind_other_work);
     tcase_add_test(tests, memory_without_room_for_panels);
 }

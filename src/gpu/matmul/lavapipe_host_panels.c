@@ -23,8 +23,8 @@ bool tsr__lavapipe_host_may_pack(const tsr__matmul_call *call)
     const tsr_device *device = tsr_stream_device(call->stream);
 
     return device->host_copies && device->mapped && call->a->buffer->host &&
-           call->b->buffer->host && tsr__stream_idle(call->stream) &&
-           tsr__buffer_idle(call->a->buffer) && tsr__buffer_idle(call->b->buffer);
+           call->b->buffer->host && tsr__buffer_idle(call->a->buffer) &&
+           tsr__buffer_idle(call->b->buffer);
 }
 
 /* Batch dimensions that the side repeats are packed once. */
@@ -43,17 +43,26 @@ static tsr_status reserve(const tsr__matmul_call *call, tsr__matmul_side *side, 
     side->dtype = TSR_F32;
     side->offset = 0;
     panels->layout = (tsr_layout){.dtype = TSR_F32, .ndim = 1, .shape = {elements}, .strides = {1}};
-    return tsr__stream_scratch(call->stream, (uint64_t)elements * sizeof(float), &panels->buffer);
+    return tsr__stream_idle_scratch(call->stream, (uint64_t)elements * sizeof(float),
+                                    &panels->buffer);
+}
+
+static tsr_status reserve_both(const tsr__matmul_call *call, tsr__matmul_problem *packed,
+                               tsr_tensor *a, tsr_tensor *b)
+{
+    TSR__TRY(reserve(call, &packed->a, packed->m, a));
+    return a->buffer ? reserve(call, &packed->b, packed->n, b) : TSR_OK;
 }
 
 tsr_status tsr__lavapipe_reserve_panels(const tsr__matmul_call *call, tsr__matmul_problem *packed,
-                                        tsr_tensor *a, tsr_tensor *b)
+                                        tsr_tensor *a, tsr_tensor *b, bool *reserved)
 {
-    TSR__TRY(reserve(call, &packed->a, packed->m, a));
-    TSR__TRY(reserve(call, &packed->b, packed->n, b));
+    tsr_status status = reserve_both(call, packed, a, b);
+
+    *reserved = status == TSR_OK && a->buffer && b->buffer;
     packed->a.row = packed->b.col = 0; /* no line has an address of its own */
     packed->a.col = packed->b.row = 1;
-    return TSR_OK;
+    return status == TSR_ERR_DEVICE_MEMORY ? TSR_OK : status;
 }
 
 /* All matrices of an operand. `lines` says how they lie in `side`, `packed` is the side in panels.

@@ -215,10 +215,9 @@ tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lav
 
     *o = as_they_are;
     if (should_make_panels(call)) {
-        tsr_status status = tsr__lavapipe_reserve_panels(call, &o->problem, &o->a, &o->b);
-        o->panels = status == TSR_OK;
-        if (status != TSR_ERR_DEVICE_MEMORY) /* without them there may be enough */
-            return status;
+        TSR__TRY(tsr__lavapipe_reserve_panels(call, &o->problem, &o->a, &o->b, &o->panels));
+        if (o->panels)
+            return TSR_OK;
         *o = as_they_are;
     }
     bool widen_b = halves ? should_widen_b(&o->problem) : has_halves(b);
