@@ -217,13 +217,14 @@ START_TEST(random_products)
 }
 END_TEST
 
-/* Operands in panels, some of a's rows at a time. */
+/* Operands in panels, some of a's rows at a time, which may be too few to have panels alone. */
 START_TEST(products_in_panels)
 {
     uint64_t random = 12;
     int in_panels = 0;
     for (int i = 0; i < 300; i++) {
-        const uint32_t m = (uint32_t)random_between(&random, 20, 300);
+        const uint32_t all_rows = (uint32_t)random_between(&random, 20, 300);
+        const uint32_t m = i % 3 ? all_rows : (uint32_t)random_between(&random, 1, all_rows);
         const uint32_t n = (uint32_t)random_between(&random, 20, 300);
         const uint32_t k = (uint32_t)random_between(&random, 200, i % 4 ? 3000 : 40000);
         const uint32_t first = (uint32_t)random_between(&random, 0, 50) * TSR__LAVAPIPE_PANEL_LINES;
@@ -231,7 +232,8 @@ START_TEST(products_in_panels)
                              .m = m,
                              .n = n,
                              .k = k,
-                             .lanes = lane_counts[i % 3],
+                             .all_rows = all_rows,
+                             .lanes = lane_counts[i / 3 % 3],
                              .sums_stride = n,
                              .sums_paired = n % 2 == 0,
                              .y_stride = n + 3,
@@ -246,7 +248,8 @@ START_TEST(products_in_panels)
         if (!tsr__lavapipe_takes_panels(&c.product))
             continue;
         in_panels++;
-        ck_check(tsr__lavapipe_parts(&c.product) == 1 && k >= 64 * c.product.lanes && m > 24);
+        ck_check(tsr__lavapipe_parts(&c.product) == 1 && k >= 64 * c.product.lanes &&
+                 all_rows > 24);
         c.once = tsr__lavapipe_once(&c.product);
         check_pieces(&c, true);
     }

@@ -393,7 +393,7 @@ static uint32_t *product_bits(const tsr_tensor *a, const tsr_tensor *b, int64_t 
  * show. */
 START_TEST(the_same_bits_whoever_packs)
 {
-    enum { M = 258, K = 700, N = 520 };
+    enum { M = 258, K = 1100, N = 520 };
     static const tsr_dtype pairs[][2] = {{TSR_F16, TSR_F16},  {TSR_F32, TSR_F16},
                                          {TSR_F32, TSR_BF16}, {TSR_BF16, TSR_BF16},
                                          {TSR_F32, TSR_F32},  {TSR_BF16, TSR_F32}};
@@ -529,7 +529,7 @@ END_TEST
  */
 START_TEST(the_same_bits_in_bands)
 {
-    enum { M = 530, K = 513, N = 16500, LAST = 18 };
+    enum { M = 530, K = 1030, N = 16500, LAST = 30 };
     const bool host_copies = gpu->host_copies;
     const size_t bytes = (size_t)M * N * sizeof(uint16_t);
     tsr_tensor *a = gpu_new(TSR_F32, 2, (int64_t[]){M, K}),

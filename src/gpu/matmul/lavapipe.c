@@ -187,6 +187,7 @@ static tsr__lavapipe_product product_of(const run *r, int64_t rows)
                 : p->a.col == 1 ? TSR__LAVAPIPE_NN
                                 : TSR__LAVAPIPE_TN,
         .m = (uint32_t)rows,
+        .all_rows = (uint32_t)p->m,
         .n = (uint32_t)p->n,
         .k = (uint32_t)p->k,
         .lanes = r->lanes,

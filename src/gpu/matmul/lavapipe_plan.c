@@ -43,6 +43,11 @@ typedef struct cursor {
     bool careful;
 } cursor;
 
+static uint32_t rows_of(const tsr__lavapipe_product *p)
+{
+    return p->all_rows > 0 ? p->all_rows : p->m;
+}
+
 static bool is_nt(const tsr__lavapipe_product *p)
 {
     return p->form == TSR__LAVAPIPE_NT;
@@ -57,7 +62,7 @@ static uint32_t step_size(const tsr__lavapipe_product *p)
 static bool is_large(const tsr__lavapipe_product *p)
 {
     /* Sizes reach 2^31, so the product of three is taken in parts. */
-    return (uint64_t)p->m * p->n > (UINT64_C(1) << LARGE_LOG2) / p->k;
+    return (uint64_t)rows_of(p) * p->n > (UINT64_C(1) << LARGE_LOG2) / p->k;
 }
 
 /* A few rows, with lanes along k, whose time is that of reading b. */
@@ -65,7 +70,7 @@ static bool is_thin(const tsr__lavapipe_product *p)
 {
     const uint32_t few_rows = 8;
 
-    return is_nt(p) && p->m <= few_rows && (uint64_t)p->n * p->k >= UINT64_C(1) << THIN_LOG2;
+    return is_nt(p) && rows_of(p) <= few_rows && (uint64_t)p->n * p->k >= UINT64_C(1) << THIN_LOG2;
 }
 
 /* The longest stretch that pays for its compilation and its size. With lanes along k, 64 steps of a
@@ -77,20 +82,20 @@ static uint32_t longest_stretch(const tsr__lavapipe_product *p)
     bool pays = is_large(p);
 
     /* One row along n has done a stretch of 32 before the next dispatch begins. */
-    if (p->m == 1 && !is_nt(p))
+    if (rows_of(p) == 1 && !is_nt(p))
         pays = (uint64_t)p->n * p->k >= UINT64_C(1) << ROW_LOG2;
-    if (pays && steps >= 128 && (!is_nt(p) || p->m <= FEW_ROWS))
+    if (pays && steps >= 128 && (!is_nt(p) || rows_of(p) <= FEW_ROWS))
         return 128;
     if (!is_nt(p) || is_thin(p) || steps < 64)
         return 32;
-    return p->m == 1 && steps >= 128 ? 128 : 64;
+    return rows_of(p) == 1 && steps >= 128 ? 128 : 64;
 }
 
 /* Few elements of y, and a k of many stretches. */
 static bool is_deep(const tsr__lavapipe_product *p)
 {
     return is_nt(p) && p->alone && !is_thin(p) &&
-           (uint64_t)p->m * p->n <= UINT64_C(1) << DEEP_LOG2 &&
+           (uint64_t)rows_of(p) * p->n <= UINT64_C(1) << DEEP_LOG2 &&
            p->k / step_size(p) >= 4 * longest_stretch(p);
 }
 
@@ -101,14 +106,15 @@ static tile nt_tile(const tsr__lavapipe_product *p)
     uint32_t longest = longest_stretch(p);
     bool thin = is_thin(p);
 
-    if (p->m == 1)
+    if (rows_of(p) == 1)
         return (tile){1, longest > 32 && !thin ? 4 : p->lanes > 8 ? p->lanes : 8};
-    if (p->m <= 4)
+    if (rows_of(p) <= 4)
         return (tile){4, thin ? 8 : 4};
     if (longest == 64)
         return (tile){TSR__LAVAPIPE_PANEL_LINES, TSR__LAVAPIPE_PANEL_LINES};
     if (thin || longest == 128)
-        return (tile){tsr__div_up_u32(p->m, 6) * 6 < tsr__div_up_u32(p->m, 8) * 8 ? 6 : 8, 4};
+        return (tile){
+            tsr__div_up_u32(rows_of(p), 6) * 6 < tsr__div_up_u32(rows_of(p), 8) * 8 ? 6 : 8, 4};
     return (tile){8, 4};
 }
 
@@ -116,9 +122,9 @@ static tile tile_for(const tsr__lavapipe_product *p)
 {
     if (is_nt(p))
         return nt_tile(p);
-    if (p->m == 1)
+    if (rows_of(p) == 1)
         return (tile){1, 8};
-    return (tile){p->m > 4 ? 8 : 4, 4};
+    return (tile){rows_of(p) > 4 ? 8 : 4, 4};
 }
 
 static uint32_t tile_cols(const tsr__lavapipe_product *p, tile shape)
@@ -135,7 +141,8 @@ uint32_t tsr__lavapipe_team(uint32_t tiles)
  * lanes along n several tiles beside one another do. */
 static uint32_t team_for(const tsr__lavapipe_product *p, const cursor *at, tile shape)
 {
-    bool few = is_nt(p) ? at->parts > 0 && is_thin(p) : at->parts == 0 && p->m < 8 * shape.rows;
+    bool few =
+        is_nt(p) ? at->parts > 0 && is_thin(p) : at->parts == 0 && rows_of(p) < 8 * shape.rows;
 
     return few ? 1 : tsr__lavapipe_team(tsr__div_up_u32(at->cols, tile_cols(p, shape)));
 }
@@ -178,7 +185,7 @@ static bool has_parts(const tsr__lavapipe_product *p)
     if (is_nt(p))
         return is_thin(p) || is_deep(p);
     /* What takes two dispatches anyway, parts and their addition do no faster. */
-    return p->m == 1 && p->k >= (longest_stretch(p) > 32 ? 256 : 128) &&
+    return rows_of(p) == 1 && p->k >= (longest_stretch(p) > 32 ? 256 : 128) &&
            elements >= UINT64_C(1) << ROW_PARTS_LOG2;
 }
 
@@ -210,7 +217,8 @@ static bool may_skip(uint32_t steps, uint32_t skip)
 
 bool tsr__lavapipe_takes_panels(const tsr__lavapipe_product *p)
 {
-    return is_nt(p) && p->m > FEW_ROWS && longest_stretch(p) == 64 && is_large(p) && !has_parts(p);
+    return is_nt(p) && rows_of(p) > FEW_ROWS && longest_stretch(p) == 64 && is_large(p) &&
+           !has_parts(p);
 }
 
 tsr__lavapipe_stretch tsr__lavapipe_stretch_after(const tsr__lavapipe_product *p, uint32_t done)

@@ -17,8 +17,9 @@ typedef enum tsr__lavapipe_form {
 
 typedef struct tsr__lavapipe_product {
     tsr__lavapipe_form form;
-    uint32_t m, n, k;                                   /* at least 1 */
-    uint32_t lanes;                                     /* the subgroup size: 4, 8 or 16 */
+    uint32_t m, n, k;  /* at least 1 */
+    uint32_t all_rows; /* of the product that these are a band of, 0: m. They decide on stretches */
+    uint32_t lanes;    /* the subgroup size: 4, 8 or 16 */
     uint64_t a_stride, b_stride, sums_stride, y_stride; /* elements from line to line, as stored */
     tsr_dtype a_dtype, b_dtype;
     bool accumulate;  /* onto what is in the sums */
