@@ -71,7 +71,8 @@ tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr
     TSR__TRY(tsr__device_check(stream->device));
     tsr__scratch_buffer *idle = smallest_fit(stream, size_bytes, true);
     *out = NULL;
-    if (!idle && smallest_fit(stream, size_bytes, false)) /* one more would be one too many */
+    /* Another one would be made for every operation in flight. */
+    if (!idle && smallest_fit(stream, size_bytes, false))
         return TSR_OK;
     return lend(stream, size_bytes, idle, out);
 }

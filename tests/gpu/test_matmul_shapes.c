@@ -524,9 +524,8 @@ START_TEST(memory_without_room_for_panels)
 }
 END_TEST
 
-/* With more rows than sums are kept of at a time, which are then rounded; and the last of them
- * alone.
- */
+/* With a few rows more than sums are kept of at a time, which are then rounded; and the last rows
+ * alone. */
 START_TEST(the_same_bits_in_bands)
 {
     enum { M = 530, K = 1030, N = 16500, LAST = 30 };

@@ -309,7 +309,8 @@ static int64_t choose_band(const tsr__matmul_problem *p)
 
     band = band > fewest_rows ? band : fewest_rows;
     band = band < most / p->n ? band : most / p->n;
-    band -= band % TSR__LAVAPIPE_PANEL_LINES;
+    if (band > TSR__LAVAPIPE_PANEL_LINES) /* bands start with a panel */
+        band -= band % TSR__LAVAPIPE_PANEL_LINES;
     band = band > 0 ? band : 1;
     return band < p->m ? band : p->m;
 }
