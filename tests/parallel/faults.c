@@ -330,6 +330,7 @@ CASE(too_late, "a rank that does not come is a timeout that names it")
         tsr_parallel *of_all = NULL;
         OK(tsr_fill(queue, a, 1));
         OK(tsr_comm_duplicate(world, &impatient));
+        OK(tsr_comm_barrier(world)); /* all have it before it is impatient */
         tsr_comm_set_timeout(impatient, UINT64_C(300000000));
         of_all = new_group(impatient, false);
         OK(tsr_comm_barrier(impatient));

@@ -59,6 +59,7 @@ CASE(repeated_on_one, "where one rank's output repeats elements, the others wait
     tsr_parallel *of_all = NULL;
     tsr_tensor *tensor = my_rank == 0 ? repeating(4, 0, 1) : repeating(4, 5, 1);
     OK(tsr_comm_duplicate(world, &impatient));
+    OK(tsr_comm_barrier(world)); /* all have it before it is impatient */
     tsr_comm_set_timeout(impatient, UINT64_C(300000000));
     OK(tsr_parallel_create(impatient, queue, NULL, &of_all));
     OK(tsr_comm_barrier(world));
