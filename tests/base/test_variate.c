@@ -29,9 +29,9 @@ static void check_accuracy(uint32_t word)
     uint32_t below = word >> 31 ? ~word : word;
     double exact = tail_inverse(((double)below + 0.5) * 0x1p-32);
     double z = (double)tsr__normal_from_word(word);
-    ck_check_msg(signbit(z) == !(word >> 31), "sign of z(%08x) = %.9g", word, z);
-    ck_check_msg(fabs(fabs(z) - exact) <= 6e-7 && fabs(fabs(z) - exact) <= 6e-7 * exact,
-                 "z(%08x) = %.9g, exactly %.12g", word, z, exact);
+    ck_assert_msg(signbit(z) == !(word >> 31), "sign of z(%08x) = %.9g", word, z);
+    ck_assert_msg(fabs(fabs(z) - exact) <= 6e-7 && fabs(fabs(z) - exact) <= 6e-7 * exact,
+                  "z(%08x) = %.9g, exactly %.12g", word, z, exact);
 }
 
 /* Both ends, both sides of every octave's edge, and a walk through everything. */
@@ -56,8 +56,8 @@ START_TEST(normal_reaches_6_3_and_is_odd)
     ck_assert_float_lt(tsr__normal_from_word(0), -6.33f);
     ck_assert_float_gt(tsr__normal_from_word(UINT32_MAX), 6.33f);
     for (uint64_t word = 0; word <= UINT32_MAX; word += 99991)
-        ck_check_equal(tsr__normal_from_word((uint32_t)word),
-                       -tsr__normal_from_word(~(uint32_t)word));
+        ck_assert_equal(tsr__normal_from_word((uint32_t)word),
+                        -tsr__normal_from_word(~(uint32_t)word));
 }
 END_TEST
 
@@ -120,7 +120,7 @@ START_TEST(uniform_statistics)
     int bins[64] = {0};
     for (uint64_t i = 0; i < SAMPLES; i++) {
         float u = tsr__uniform_from_word(tsr__philox_word(99, 3, i), 0, 1);
-        ck_check(u >= 0 && u < 1);
+        ck_assert(u >= 0 && u < 1);
         sum += (double)u;
         squares += (double)u * (double)u;
         bins[(int)(u * 64)]++;

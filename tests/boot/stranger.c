@@ -20,27 +20,27 @@ int stranger_connect(uint16_t port)
     uint64_t deadline = tsr__deadline_ns(10 * TSR__SECOND);
     for (;;) {
         int fd = socket(AF_INET, SOCK_STREAM, 0);
-        ck_check(fd >= 0);
+        ck_assert(fd >= 0);
         if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
             return fd;
         close(fd);
-        ck_check(tsr__now_ns() < deadline);
+        ck_assert(tsr__now_ns() < deadline);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
 }
 
 void stranger_send(int fd, const void *bytes, size_t size)
 {
-    ck_check(send(fd, bytes, size, MSG_NOSIGNAL) == (ssize_t)size);
+    ck_assert(send(fd, bytes, size, MSG_NOSIGNAL) == (ssize_t)size);
 }
 
 void stranger_hear(int fd, void *bytes, size_t size)
 {
     for (size_t got = 0; got < size;) {
         struct pollfd poll_one = {.fd = fd, .events = POLLIN};
-        ck_check(poll(&poll_one, 1, 10000) == 1);
+        ck_assert(poll(&poll_one, 1, 10000) == 1);
         ssize_t count = recv(fd, (uint8_t *)bytes + got, size - got, 0);
-        ck_check(count > 0);
+        ck_assert(count > 0);
         got += (size_t)count;
     }
 }
@@ -51,11 +51,11 @@ size_t stranger_hear_out(int fd, void *bytes, size_t size, int limit_ms)
     uint64_t deadline = tsr__deadline_ns((uint64_t)limit_ms * 1000000);
     for (;;) {
         struct pollfd poll_one = {.fd = fd, .events = POLLIN};
-        ck_check(poll(&poll_one, 1, tsr__poll_ms(deadline)) == 1);
+        ck_assert(poll(&poll_one, 1, tsr__poll_ms(deadline)) == 1);
         ssize_t count = recv(fd, (uint8_t *)bytes + got, size - got, 0);
         if (count == 0 || (count < 0 && errno == ECONNRESET))
             return got;
-        ck_check(count > 0);
+        ck_assert(count > 0);
         got += (size_t)count;
     }
 }
@@ -73,8 +73,8 @@ static tsr__wire_type hear_answer(int fd, uint8_t *body)
     tsr__wire_type type;
     uint64_t size;
     stranger_hear(fd, header, sizeof header);
-    ck_check(tsr__wire_read_header(header, &type, &size) == NULL);
-    ck_check(size <= 64);
+    ck_assert(tsr__wire_read_header(header, &type, &size) == NULL);
+    ck_assert(size <= 64);
     stranger_hear(fd, body, (size_t)size);
     return type;
 }

@@ -61,9 +61,9 @@ static tsr_status check_blocks(tsr__boot *boot, const gatherer *me, uint64_t ste
     if (status != TSR_OK)
         return status;
     for (int rank = 0; rank < me->size; rank++) {
-        ck_check(all.starts[rank + 1] - all.starts[rank] == step * (uint64_t)rank);
+        ck_assert(all.starts[rank + 1] - all.starts[rank] == step * (uint64_t)rank);
         for (uint64_t i = all.starts[rank]; i < all.starts[rank + 1]; i++)
-            ck_check(all.bytes[i] == 'a' + rank);
+            ck_assert(all.bytes[i] == 'a' + rank);
     }
     tsr__boot_blocks_finish(&all);
     return TSR_OK;
@@ -94,8 +94,8 @@ static void *run(void *user)
         snprintf(me->error, sizeof me->error, "%s", tsr_last_error());
         if (boot != NULL) { /* and says so from now on */
             tsr__boot_blocks all;
-            ck_check(tsr__boot_exchange(boot, "x", 1, NULL, &all) == TSR_ERR_INVALID);
-            ck_check(strcmp(tsr_last_error(), "boot: an earlier exchange failed") == 0);
+            ck_assert(tsr__boot_exchange(boot, "x", 1, NULL, &all) == TSR_ERR_INVALID);
+            ck_assert(strcmp(tsr_last_error(), "boot: an earlier exchange failed") == 0);
         }
     }
     tsr__boot_close(&boot);

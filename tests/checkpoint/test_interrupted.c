@@ -47,7 +47,7 @@ static int32_t whole_version(void)
     int32_t version = a[0];
     ck_assert_int_eq(atoi(text), version);
     for (int i = 0; i < COUNT; i++)
-        ck_check(a[i] == version && b[i / 2] == version);
+        ck_assert(a[i] == version && b[i / 2] == version);
     return version;
 }
 

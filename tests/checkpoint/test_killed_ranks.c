@@ -64,7 +64,7 @@ static int32_t whole_version(const char *path, int size)
     const int32_t version = data[0];
     ck_assert_int_eq(atoi(text), version);
     for (int64_t i = 0; i < (int64_t)size * EACH; i++)
-        ck_check(data[i] == version);
+        ck_assert(data[i] == version);
     free(data);
     return version;
 }

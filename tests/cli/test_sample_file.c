@@ -79,7 +79,7 @@ START_TEST(reads_many)
     ck_assert_int_eq(sample_read_integers(path, &values, &count), CLI_DONE);
     ck_assert_uint_eq(count, COUNT);
     for (int i = 0; i < COUNT; i++)
-        ck_check(values[i] == INT64_C(3) * i);
+        ck_assert(values[i] == INT64_C(3) * i);
     free(values);
 }
 END_TEST

@@ -339,19 +339,19 @@ START_TEST(large_datasets_start_at_once)
                    &count);
     ck_assert_uint_eq(count, 1000);
     for (uint64_t i = 0; i < count; i++)
-        ck_check((uint64_t)values[i] == tsr_feistel_at(&order, n / 10 + i));
+        ck_assert((uint64_t)values[i] == tsr_feistel_at(&order, n / 10 + i));
     values =
         sample_run("sample random --n 1000000000000 --seed 7 --epoch 2 --num-samples 1000", &count);
     ck_assert_uint_eq(count, 1000);
     for (uint64_t i = 0; i < count; i++)
-        ck_check((uint64_t)values[i] == tsr_feistel_at(&order, i));
+        ck_assert((uint64_t)values[i] == tsr_feistel_at(&order, i));
     values = sample_run("sample distributed --n 1000000000000 --seed 7 --epoch 2 --ranks 8 --rank "
                         "5 --batch 100 --from 1000000000 --limit 2",
                         &count);
     ck_assert_uint_eq(count, 200);
     for (uint64_t i = 0; i < count; i++)
-        ck_check((uint64_t)values[i] ==
-                 tsr_feistel_at(&order, 5 + 8 * (UINT64_C(100000000000) + i)));
+        ck_assert((uint64_t)values[i] ==
+                  tsr_feistel_at(&order, 5 + 8 * (UINT64_C(100000000000) + i)));
     /* A reader that has seen enough ends it. */
     FILE *pipe = popen(TEST_TOOL " sample random --n 1000000000000", "r");
     ck_assert_ptr_nonnull(pipe);

@@ -130,9 +130,9 @@ START_TEST(halves_round_to_nearest_even)
         if (isnan(value))
             ck_assert(isnan(back));
         else if (fabs(want) >= 65536)
-            ck_check(isinf(back) && signbit(back) == signbit(value));
+            ck_assert(isinf(back) && signbit(back) == signbit(value));
         else
-            ck_check_msg((double)back == want, "%a became %a", (double)value, (double)back);
+            ck_assert_msg((double)back == want, "%a became %a", (double)value, (double)back);
 
         bench_encode(TSR_BF16, &value, 1, &half);
         bench_decode(TSR_BF16, &half, 1, &back);
@@ -142,7 +142,7 @@ START_TEST(halves_round_to_nearest_even)
         else if (fabs(want) > (double)FLT_MAX)
             ck_assert(isinf(back));
         else
-            ck_check_msg((double)back == want, "%a became %a", (double)value, (double)back);
+            ck_assert_msg((double)back == want, "%a became %a", (double)value, (double)back);
     }
 }
 END_TEST
@@ -158,7 +158,7 @@ START_TEST(random_values_are_exact_and_spread)
         bench_decode(dtypes[d], bytes, 30000, back);
         ck_assert_mem_eq(values, back, sizeof values);
         for (int i = 0; i < 30000; i++) {
-            ck_check(values[i] >= -1 && values[i] < 1);
+            ck_assert(values[i] >= -1 && values[i] < 1);
             sum += (double)values[i];
             squares += (double)values[i] * (double)values[i];
         }

@@ -1,12 +1,13 @@
 #include "cli/tool.h"
 
-#include <check.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "support/check.h"
 
 extern char **environ;
 

@@ -50,7 +50,7 @@ static element *memory_of(sim_rank *rank, tsr__span span)
     element *start = span.place == TSR__AT_SEND   ? rank->send
                      : span.place == TSR__AT_RECV ? rank->recv
                                                   : rank->temp;
-    ck_check(span.start <= limit && span.count <= limit - span.start);
+    ck_assert(span.start <= limit && span.count <= limit - span.start);
     return start + span.start;
 }
 
@@ -76,7 +76,7 @@ static void check_round(sim_rank *rank, const sim_state *state)
             if (j == i || !is_message(other))
                 continue;
             tsr__span span = other->kind == TSR__STEP_SEND ? other->from : other->to;
-            ck_check(
+            ck_assert(
                 apart(memory_of(rank, in->to), in->to.count, memory_of(rank, span), span.count));
         }
     }
@@ -91,22 +91,22 @@ static void post(sim_job *sim, int me)
     while (state->after < plan->count &&
            plan->steps[state->after].round == plan->steps[state->next].round)
         state->after++;
-    ck_check(state->after - state->next <= SIM_RANKS * 4);
+    ck_assert(state->after - state->next <= SIM_RANKS * 4);
     memset(state->done, 0, sizeof state->done);
     check_round(rank, state);
     for (size_t i = state->next; i < state->after; i++) {
         const tsr__step *step = &plan->steps[i];
         if (step->kind != TSR__STEP_SEND)
             continue;
-        ck_check(step->peer >= 0 && step->peer < sim->size && step->peer != me);
+        ck_assert(step->peer >= 0 && step->peer < sim->size && step->peer != me);
         sim_queue *queue = &queues[me][step->peer];
-        ck_check(queue->count < (int)(sizeof queue->messages / sizeof queue->messages[0]));
+        ck_assert(queue->count < (int)(sizeof queue->messages / sizeof queue->messages[0]));
         sim_message *message = &queue->messages[queue->count++];
         *message = (sim_message){.from = memory_of(rank, step->from), .count = step->from.count};
         message->copy = malloc((step->from.count + 1) * sizeof *message->copy);
         memcpy(message->copy, message->from, step->from.count * sizeof *message->copy);
         for (uint64_t e = 0; e < step->from.count; e++)
-            ck_check(message->copy[e].index != POISON);
+            ck_assert(message->copy[e].index != POISON);
         state->sent[i - state->next] = message;
     }
     state->posted = true;
@@ -114,8 +114,8 @@ static void post(sim_job *sim, int me)
 
 static element combined(element a, element b)
 {
-    ck_check(a.index == b.index && a.index != POISON && !(a.ranks & b.ranks));
-    ck_check(a.divided == 0 && b.divided == 0);
+    ck_assert(a.index == b.index && a.index != POISON && !(a.ranks & b.ranks));
+    ck_assert(a.divided == 0 && b.divided == 0);
     return (element){
         .index = a.index, .ranks = a.ranks | b.ranks, .order = mix(mix(a.order) + mix(b.order))};
 }
@@ -131,9 +131,9 @@ static void exact(sim_rank *rank, const tsr__step *step)
         for (int slot = 0; slot < step->slots; slot++) {
             tsr__span span = step->with;
             span.start += (uint64_t)slot * span.count;
-            ck_check(span.count == step->from.count);
+            ck_assert(span.count == step->from.count);
             const element *with = memory_of(rank, span);
-            ck_check((with[e].ranks & (with[e].ranks - 1)) == 0);
+            ck_assert((with[e].ranks & (with[e].ranks - 1)) == 0);
             sum = combined(sum, with[e]);
             sum.order = 0;
         }
@@ -155,15 +155,15 @@ static void local(sim_rank *rank, const tsr__step *step)
         return;
     }
     const element *from = memory_of(rank, step->from);
-    ck_check(step->from.count == step->to.count);
-    ck_check(from == to || apart(from, step->from.count, to, step->to.count));
+    ck_assert(step->from.count == step->to.count);
+    ck_assert(from == to || apart(from, step->from.count, to, step->to.count));
     if (step->kind == TSR__STEP_COPY) {
         memmove(to, from, step->to.count * sizeof *to);
         return;
     }
     const element *with = memory_of(rank, step->with);
-    ck_check(step->with.count == step->to.count);
-    ck_check(with == to || apart(with, step->with.count, to, step->to.count));
+    ck_assert(step->with.count == step->to.count);
+    ck_assert(with == to || apart(with, step->with.count, to, step->to.count));
     for (uint64_t e = 0; e < step->to.count; e++)
         to[e] = combined(from[e], with[e]);
 }
@@ -186,12 +186,12 @@ static bool receive(sim_job *sim, int me)
             moved = moved || *done;
             continue;
         }
-        ck_check(step->peer >= 0 && step->peer < sim->size && step->peer != me);
+        ck_assert(step->peer >= 0 && step->peer < sim->size && step->peer != me);
         sim_queue *queue = &queues[step->peer][me];
         if (queue->first == queue->count)
             continue;
         sim_message *message = &queue->messages[queue->first++];
-        ck_check(message->count == step->to.count);
+        ck_assert(message->count == step->to.count);
         memcpy(memory_of(rank, step->to), sim->rendezvous ? message->from : message->copy,
                message->count * sizeof *message->copy);
         message->taken = true;
@@ -225,14 +225,14 @@ void sim_run(sim_job *sim)
     }
     for (int r = 0; r < sim->size; r++) {
         sim_rank *rank = &sim->ranks[r];
-        ck_check(rank->plan.status == TSR_OK);
+        ck_assert(rank->plan.status == TSR_OK);
         rank->temp = malloc((rank->plan.temp_count + 1) * sizeof *rank->temp);
         for (uint64_t i = 0; i <= rank->plan.temp_count; i++)
             rank->temp[i] = (element){.index = POISON};
     }
     bool moved = true, unfinished = true;
     while (unfinished) {
-        ck_check(moved); /* else a deadlock */
+        ck_assert(moved); /* else a deadlock */
         moved = unfinished = false;
         for (int r = 0; r < sim->size; r++) {
             if (states[r].next == sim->ranks[r].plan.count)
@@ -249,7 +249,7 @@ void sim_run(sim_job *sim)
     for (int from = 0; from < sim->size; from++) {
         for (int to = 0; to < sim->size; to++) {
             sim_queue *queue = &queues[from][to];
-            ck_check(queue->first == queue->count); /* nothing sent that nobody wanted */
+            ck_assert(queue->first == queue->count); /* nothing sent that nobody wanted */
             for (int i = 0; i < queue->count; i++)
                 free(queue->messages[i].copy);
         }

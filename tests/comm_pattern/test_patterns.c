@@ -122,10 +122,10 @@ static element expected(int size, uint64_t index)
 static void check_reduced(int rank, uint64_t at, uint64_t index, bool exact)
 {
     element got = all.ranks[rank].recv[at], want = expected(all.size, index);
-    ck_check(got.index == index);
-    ck_check(got.ranks == want.ranks);
-    ck_check(got.divided == (exact || all.size > 1)); /* alone, there is nothing to divide */
-    ck_check(exact ? got.order == 0 : got.order == want.order);
+    ck_assert(got.index == index);
+    ck_assert(got.ranks == want.ranks);
+    ck_assert(got.divided == (exact || all.size > 1)); /* alone, there is nothing to divide */
+    ck_assert(exact ? got.order == 0 : got.order == want.order);
 }
 
 typedef void (*make_all_reduce)(tsr__plan *, int, int, uint64_t, bool);
@@ -144,7 +144,7 @@ static void check_all_reduce(int size, uint64_t count, unsigned flags, make_all_
     for (int r = 0; r < size; r++) {
         for (uint64_t i = 0; i < count; i++) {
             check_reduced(r, i, i, exact);
-            ck_check(in_place || all.ranks[r].send[i].ranks == UINT64_C(1) << r);
+            ck_assert(in_place || all.ranks[r].send[i].ranks == UINT64_C(1) << r);
         }
         take_back(r, in_place, 0);
     }
@@ -218,8 +218,8 @@ static void check_reduce_scatter(int size, const tsr__blocks *blocks, unsigned f
         for (uint64_t i = 0; i < end - start; i++)
             check_reduced(r, i, start + i, exact);
         for (uint64_t i = 0; i < total; i++)
-            ck_check((in_place && i >= start && i < end) ||
-                     all.ranks[r].send[i].ranks == UINT64_C(1) << r);
+            ck_assert((in_place && i >= start && i < end) ||
+                      all.ranks[r].send[i].ranks == UINT64_C(1) << r);
         take_back(r, in_place, 0);
     }
     sim_finish(&all);
@@ -264,8 +264,8 @@ PATTERN_TEST(all_gather)
             for (int from = 0; from < size; from++) {
                 for (uint64_t i = tsr__block_start(&blocks, from);
                      i < tsr__block_start(&blocks, from + 1); i++)
-                    ck_check(all.ranks[r].recv[i].index == i &&
-                             all.ranks[r].recv[i].ranks == UINT64_C(1) << from);
+                    ck_assert(all.ranks[r].recv[i].index == i &&
+                              all.ranks[r].recv[i].ranks == UINT64_C(1) << from);
             }
             free(all.ranks[r].recv);
             if (!in_place)
@@ -290,8 +290,8 @@ PATTERN_TEST(broadcast)
                 sim_run(&all);
                 for (int r = 0; r < size; r++) {
                     for (uint64_t i = 0; i < counts[c]; i++)
-                        ck_check(all.ranks[r].recv[i].index == i &&
-                                 all.ranks[r].recv[i].ranks == UINT64_C(1) << root);
+                        ck_assert(all.ranks[r].recv[i].index == i &&
+                                  all.ranks[r].recv[i].ranks == UINT64_C(1) << root);
                     take_back(r, false, 0);
                 }
                 sim_finish(&all);
@@ -342,8 +342,8 @@ PATTERN_TEST(gather_and_scatter)
             const uint64_t start = tsr__block_start(&blocks, r);
             for (uint64_t i = 0; i < tsr__block_count(&blocks, r); i++) {
                 element got = scatter ? all.ranks[r].recv[i] : all.ranks[root].recv[start + i];
-                ck_check(got.index == start + i);
-                ck_check(got.ranks == UINT64_C(1) << (scatter ? root : r));
+                ck_assert(got.index == start + i);
+                ck_assert(got.ranks == UINT64_C(1) << (scatter ? root : r));
             }
         }
         for (int r = 0; r < size; r++) {
@@ -386,8 +386,8 @@ PATTERN_TEST(all_to_all)
             for (int from = 0; from < size; from++) {
                 for (uint64_t i = in[r][from]; i < in[r][from + 1]; i++) {
                     element got = all.ranks[r].recv[i];
-                    ck_check(got.ranks == UINT64_C(1) << from);
-                    ck_check(got.index == out[from][r] + (i - in[r][from]));
+                    ck_assert(got.ranks == UINT64_C(1) << from);
+                    ck_assert(got.index == out[from][r] + (i - in[r][from]));
                 }
             }
             take_back(r, in_place, 0);
@@ -423,7 +423,7 @@ PATTERN_TEST(barrier)
             heard[r] = next[r];
     }
     for (int r = 0; r < size; r++) {
-        ck_check(heard[r] == everybody);
+        ck_assert(heard[r] == everybody);
         free(all.ranks[r].send);
         tsr__plan_forget(&plans[r]);
     }

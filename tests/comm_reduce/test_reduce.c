@@ -41,7 +41,7 @@ static void check_combine(uint64_t *random, const tsr__kernels *kernels, tsr_dty
                          tsr__op_name(op), tsr__element_name(dtype), (int)i, (int)count,
                          (unsigned long long)got, (unsigned long long)want);
     }
-    ck_check(memcmp(whole, bytes_expected, sizeof bytes_expected) == 0); /* nothing beside it */
+    ck_assert(memcmp(whole, bytes_expected, sizeof bytes_expected) == 0); /* nothing beside it */
 }
 
 START_TEST(combines)
@@ -75,7 +75,7 @@ START_TEST(divides)
                     store(bytes_expected + (data - bytes_a), i, dtype,
                           reference_divide(load(data, i, dtype), divisors[d], dtype));
                 kernels->divide[dtype](data, (size_t)count, divisors[d]);
-                ck_check(memcmp(bytes_a, bytes_expected, sizeof bytes_a) == 0);
+                ck_assert(memcmp(bytes_a, bytes_expected, sizeof bytes_a) == 0);
             }
         }
     }

@@ -79,7 +79,7 @@ START_TEST(a_child_leaves_the_device_to_its_parent)
     in_child(be_child);
     gpu_get(y, values);
     for (int i = 0; i < N; i++)
-        ck_check(values[i] == 3);
+        ck_assert(values[i] == 3);
     tsr_tensor_destroy(&x);
     tsr_tensor_destroy(&y);
 }

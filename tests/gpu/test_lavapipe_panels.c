@@ -63,11 +63,11 @@ static void check_panel(const panels *p, const tsr__lavapipe_stretch *s, uint32_
         uint32_t bits;
         memcpy(&bits, &panel[at], sizeof bits);
         if (line >= p->lines.count)
-            ck_check(bits == poison);
+            ck_assert(bits == poison);
         else if (element < s->skip)
-            ck_check(bits == 0);
+            ck_assert(bits == 0);
         else
-            ck_check(panel[at] == number(line, s->k + element));
+            ck_assert(panel[at] == number(line, s->k + element));
     }
 }
 
@@ -79,14 +79,14 @@ static void check_panels(const panels *p)
     while (k < p->product.k) {
         const tsr__lavapipe_stretch s = tsr__lavapipe_stretch_after(&p->product, k);
         const uint32_t length = s.steps * p->product.lanes;
-        ck_check(s.k + s.skip == k && s.skip < length);
+        ck_assert(s.k + s.skip == k && s.skip < length);
         for (uint32_t line = 0; line < p->lines.count; line += TSR__LAVAPIPE_PANEL_LINES) {
             check_panel(p, &s, line, at);
             at += (size_t)TSR__LAVAPIPE_PANEL_LINES * length;
         }
         k += length;
     }
-    ck_check((uint64_t)(at - p->packed) == tsr__lavapipe_panels_size(&p->product, p->lines.count));
+    ck_assert((uint64_t)(at - p->packed) == tsr__lavapipe_panels_size(&p->product, p->lines.count));
 }
 
 static void run(panels *p, uint32_t gap)
@@ -112,7 +112,7 @@ static void run(panels *p, uint32_t gap)
     *(turned ? &p->lines.k : &p->lines.line) = (int64_t)pitch;
     tsr__lavapipe_panels_pack(&p->product, &p->lines, p->packed);
     check_panels(p);
-    ck_check(memcmp(&p->packed[size], &poison, sizeof poison) == 0);
+    ck_assert(memcmp(&p->packed[size], &poison, sizeof poison) == 0);
     free(p->packed);
     free(from);
 }
@@ -136,7 +136,7 @@ START_TEST(every_element_at_its_place)
                               .line = 1,
                               .k = i / 4 % 2 ? 2 : 1,
                               .words = i % 4 == 3}};
-        ck_check(tsr__lavapipe_takes_panels(&p.product));
+        ck_assert(tsr__lavapipe_takes_panels(&p.product));
         run(&p, (uint32_t)random_between(&random, 0, 9));
     }
 }

@@ -27,14 +27,14 @@ static void find_panels(const cut *c, const tsr__lavapipe_piece *piece, corner *
     const uint64_t done = (piece->a - (p->first_row + at->row) * piece->k) / p->a_lines;
     const tsr__lavapipe_stretch s = tsr__lavapipe_stretch_after(p, (uint32_t)done);
 
-    ck_check(piece->a == done * p->a_lines + (p->first_row + at->row) * piece->k);
-    ck_check(piece->b == done * p->b_lines + at->col * piece->k);
-    ck_check(s.steps == piece->constants[TSR__LAVAPIPE_STEPS] && s.k + s.skip == done);
-    ck_check(piece->constants[TSR__LAVAPIPE_ROWS] == TSR__LAVAPIPE_PANEL_LINES &&
-             piece->constants[TSR__LAVAPIPE_VECTORS] == TSR__LAVAPIPE_PANEL_LINES);
-    ck_check(at->row % TSR__LAVAPIPE_PANEL_LINES == 0 && at->col % TSR__LAVAPIPE_PANEL_LINES == 0);
-    ck_check(piece->constants[TSR__LAVAPIPE_CAREFUL] == 0);
-    ck_check(piece->skip == 0);
+    ck_assert(piece->a == done * p->a_lines + (p->first_row + at->row) * piece->k);
+    ck_assert(piece->b == done * p->b_lines + at->col * piece->k);
+    ck_assert(s.steps == piece->constants[TSR__LAVAPIPE_STEPS] && s.k + s.skip == done);
+    ck_assert(piece->constants[TSR__LAVAPIPE_ROWS] == TSR__LAVAPIPE_PANEL_LINES &&
+              piece->constants[TSR__LAVAPIPE_VECTORS] == TSR__LAVAPIPE_PANEL_LINES);
+    ck_assert(at->row % TSR__LAVAPIPE_PANEL_LINES == 0 && at->col % TSR__LAVAPIPE_PANEL_LINES == 0);
+    ck_assert(piece->constants[TSR__LAVAPIPE_CAREFUL] == 0);
+    ck_assert(piece->skip == 0);
     at->k = s.k;
     at->skip = s.skip;
 }
@@ -46,8 +46,8 @@ static corner corner_of(const cut *c, const tsr__lavapipe_piece *piece)
                  .col = piece->sums % p->sums_stride,
                  .skip = piece->skip};
 
-    ck_check(piece->y == at.row * p->y_stride + at.col && piece->column == at.col);
-    ck_check(piece->constants[TSR__LAVAPIPE_PANELS] == p->panels);
+    ck_assert(piece->y == at.row * p->y_stride + at.col && piece->column == at.col);
+    ck_assert(piece->constants[TSR__LAVAPIPE_PANELS] == p->panels);
     if (p->panels) {
         find_panels(c, piece, &at);
         return at;
@@ -55,16 +55,16 @@ static corner corner_of(const cut *c, const tsr__lavapipe_piece *piece)
     switch (p->form) {
     case TSR__LAVAPIPE_NT:
         at.k = piece->a - at.row * p->a_stride;
-        ck_check(piece->b == at.col * p->b_stride + at.k);
+        ck_assert(piece->b == at.col * p->b_stride + at.k);
         break;
     case TSR__LAVAPIPE_NN:
         at.k = piece->a - at.row * p->a_stride;
-        ck_check(piece->b == at.k * p->b_stride + at.col);
+        ck_assert(piece->b == at.k * p->b_stride + at.col);
         break;
     case TSR__LAVAPIPE_TN:
         at.k = (piece->a - at.row) / p->a_stride;
-        ck_check(piece->a == at.k * p->a_stride + at.row);
-        ck_check(piece->b == at.k * p->b_stride + at.col);
+        ck_assert(piece->a == at.k * p->a_stride + at.row);
+        ck_assert(piece->b == at.k * p->b_stride + at.col);
         break;
     }
     return at;
@@ -77,13 +77,13 @@ static void check_blocks(const tsr__lavapipe_product *p, const tsr__lavapipe_pie
     const uint32_t blocks = piece->groups[2];
 
     if (blocks == 1) {
-        ck_check(piece->block == 0 && piece->groups[0] == tiles);
+        ck_assert(piece->block == 0 && piece->groups[0] == tiles);
         return;
     }
-    ck_check(p->form == TSR__LAVAPIPE_NT && !p->batched);
-    ck_check(piece->groups[0] == piece->block);
-    ck_check(piece->groups[0] * (blocks - 1) < tiles && piece->groups[0] * blocks >= tiles);
-    ck_check(piece->groups[0] * blocks - tiles <= tiles / 32);
+    ck_assert(p->form == TSR__LAVAPIPE_NT && !p->batched);
+    ck_assert(piece->groups[0] == piece->block);
+    ck_assert(piece->groups[0] * (blocks - 1) < tiles && piece->groups[0] * blocks >= tiles);
+    ck_assert(piece->groups[0] * blocks - tiles <= tiles / 32);
 }
 
 static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
@@ -104,54 +104,54 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     const corner at = corner_of(c, piece);
     const uint64_t first = at.k + at.skip, k_count = (uint64_t)piece->k * parts - at.skip;
 
-    ck_check(piece->nn == !nt);
-    ck_check(piece->m >= 1 && piece->n >= 1 && piece->k >= 1);
-    ck_check(at.row + piece->m <= p->m && at.col + piece->n <= p->n && first + k_count <= p->k);
-    ck_check(piece->constants[TSR__LAVAPIPE_LANES] == p->lanes);
-    ck_check(piece->constants[TSR__LAVAPIPE_BATCHED] == 0);
+    ck_assert(piece->nn == !nt);
+    ck_assert(piece->m >= 1 && piece->n >= 1 && piece->k >= 1);
+    ck_assert(at.row + piece->m <= p->m && at.col + piece->n <= p->n && first + k_count <= p->k);
+    ck_assert(piece->constants[TSR__LAVAPIPE_LANES] == p->lanes);
+    ck_assert(piece->constants[TSR__LAVAPIPE_BATCHED] == 0);
     /* What a kernel does without being careful: all its steps, and whole tiles along n. */
-    ck_check(piece->k == steps || (nt && careful && piece->k == p->k && piece->k < steps));
-    ck_check(nt || careful || piece->n % tile_cols == 0);
-    ck_check(!nt || (vectors % width == 0 && piece->n % width == 0));
-    ck_check(nt || piece->constants[TSR__LAVAPIPE_FORM] == (p->form == TSR__LAVAPIPE_TN));
+    ck_assert(piece->k == steps || (nt && careful && piece->k == p->k && piece->k < steps));
+    ck_assert(nt || careful || piece->n % tile_cols == 0);
+    ck_assert(!nt || (vectors % width == 0 && piece->n % width == 0));
+    ck_assert(nt || piece->constants[TSR__LAVAPIPE_FORM] == (p->form == TSR__LAVAPIPE_TN));
     /* y is made by the pieces that end with k, and by no others. */
     const uint32_t finish = piece->constants[TSR__LAVAPIPE_FINISH];
-    ck_check(finish == (at.k + (uint64_t)piece->k * parts == p->k ? p->finish : 0));
-    ck_check(!finish || nt);
+    ck_assert(finish == (at.k + (uint64_t)piece->k * parts == p->k ? p->finish : 0));
+    ck_assert(!finish || nt);
     /* Words of 64 bits where four are stored at once and every row starts at one. */
-    ck_check((piece->constants[TSR__LAVAPIPE_PAIRS] != 0) ==
-             ((finish ? p->y_paired : p->sums_paired) && at.col % 2 == 0 &&
-              (nt ? width == 4 : !careful)));
-    ck_check(!piece->constants[TSR__LAVAPIPE_PAIRS] ||
-             (finish ? piece->y % 4 == 0
-                     : piece->sums % 2 == 0 && (parts == 1 || p->m * p->n % 2 == 0)));
-    ck_check(piece->skip < piece->k && !(in_parts && piece->skip > 0));
-    ck_check(piece->skip == 0 || piece->constants[TSR__LAVAPIPE_SKIPS] == 1);
+    ck_assert((piece->constants[TSR__LAVAPIPE_PAIRS] != 0) ==
+              ((finish ? p->y_paired : p->sums_paired) && at.col % 2 == 0 &&
+               (nt ? width == 4 : !careful)));
+    ck_assert(!piece->constants[TSR__LAVAPIPE_PAIRS] ||
+              (finish ? piece->y % 4 == 0
+                      : piece->sums % 2 == 0 && (parts == 1 || p->m * p->n % 2 == 0)));
+    ck_assert(piece->skip < piece->k && !(in_parts && piece->skip > 0));
+    ck_assert(piece->skip == 0 || piece->constants[TSR__LAVAPIPE_SKIPS] == 1);
     /* All of the piece has workgroups, and no more than a dispatch can number. */
     if (in_parts && nt) /* tiles of rows are in z */
-        ck_check(piece->groups[2] == tsr__div_up_u32(piece->m, tile_rows) && piece->block == 0 &&
-                 piece->constants[TSR__LAVAPIPE_PARTS] == (piece->groups[2] > 1 ? 2 : 1));
+        ck_assert(piece->groups[2] == tsr__div_up_u32(piece->m, tile_rows) && piece->block == 0 &&
+                  piece->constants[TSR__LAVAPIPE_PARTS] == (piece->groups[2] > 1 ? 2 : 1));
     else if (in_parts)
-        ck_check(piece->m <= tile_rows && piece->groups[2] == 1);
+        ck_assert(piece->m <= tile_rows && piece->groups[2] == 1);
     else
         check_blocks(p, piece, tsr__div_up_u32(piece->m, tile_rows));
-    ck_check(team >= 1 && team <= 8);
-    ck_check((uint64_t)col_groups * team * tile_cols >= piece->n);
-    ck_check(((uint64_t)col_groups * team - team) * tile_cols < piece->n);
-    ck_check(piece->groups[0] <= 4095 && piece->groups[1] <= 4095);
-    ck_check(piece->groups[2] <= (in_parts && nt && p->alone ? 4095 : 8));
+    ck_assert(team >= 1 && team <= 8);
+    ck_assert((uint64_t)col_groups * team * tile_cols >= piece->n);
+    ck_assert(((uint64_t)col_groups * team - team) * tile_cols < piece->n);
+    ck_assert(piece->groups[0] <= 4095 && piece->groups[1] <= 4095);
+    ck_assert(piece->groups[2] <= (in_parts && nt && p->alone ? 4095 : 8));
     /* Sums are started where k starts: of all parts, before any is added to. */
-    ck_check(piece->accumulate == (first != 0 || p->accumulate));
-    ck_check(parts <= p->parts);
-    ck_check(!c->once || (parts == 1 && first == 0 && k_count == p->k));
+    ck_assert(piece->accumulate == (first != 0 || p->accumulate));
+    ck_assert(parts <= p->parts);
+    ck_assert(!c->once || (parts == 1 && first == 0 && k_count == p->k));
     if (first == 0) {
-        ck_check(p->parts == 1 || parts == p->parts);
+        ck_assert(p->parts == 1 || parts == p->parts);
     }
     c->products += piece->m * (uint64_t)piece->n * k_count;
     for (uint64_t row = at.row; c->next_k && row < at.row + piece->m; row++)
         for (uint64_t col = at.col; col < at.col + piece->n; col++) {
             uint32_t *next = &c->next_k[row * p->n + col];
-            ck_check(*next == first);
+            ck_assert(*next == first);
             *next += (uint32_t)k_count;
         }
     return TSR_OK;
@@ -167,9 +167,9 @@ static void check_pieces(cut *c, bool each)
         ck_assert_ptr_nonnull(c->next_k);
     }
     ck_assert_ok(tsr__lavapipe_plan(p, take, c));
-    ck_check(c->products == (uint64_t)p->m * p->n * p->k);
+    ck_assert(c->products == (uint64_t)p->m * p->n * p->k);
     for (size_t i = 0; each && i < elements; i++)
-        ck_check(c->next_k[i] == p->k);
+        ck_assert(c->next_k[i] == p->k);
     free(c->next_k);
 }
 
@@ -192,9 +192,9 @@ static void check_plan(tsr__lavapipe_form form, uint32_t m, uint32_t n, uint32_t
                          .accumulate = accumulate,
                          .alone = m % 4 != 3}};
     c.product.parts = tsr__lavapipe_parts(&c.product);
-    ck_check(c.product.parts >= 1 && c.product.parts <= 32);
-    ck_check(c.product.parts == 1 || m <= (form == TSR__LAVAPIPE_NT ? 8 : 1) ||
-             (form == TSR__LAVAPIPE_NT && c.product.alone && m * n <= 1 << 13));
+    ck_assert(c.product.parts >= 1 && c.product.parts <= 32);
+    ck_assert(c.product.parts == 1 || m <= (form == TSR__LAVAPIPE_NT ? 8 : 1) ||
+              (form == TSR__LAVAPIPE_NT && c.product.alone && m * n <= 1 << 13));
     if (c.product.parts > 1)
         c.product.accumulate = false; /* that is for whoever adds the parts up */
     else if (form == TSR__LAVAPIPE_NT && n % 3 > 0)
@@ -248,8 +248,8 @@ START_TEST(products_in_panels)
         if (!tsr__lavapipe_takes_panels(&c.product))
             continue;
         in_panels++;
-        ck_check(tsr__lavapipe_parts(&c.product) == 1 && k >= 64 * c.product.lanes &&
-                 all_rows > 24);
+        ck_assert(tsr__lavapipe_parts(&c.product) == 1 && k >= 64 * c.product.lanes &&
+                  all_rows > 24);
         c.once = tsr__lavapipe_once(&c.product);
         check_pieces(&c, true);
     }

@@ -268,8 +268,8 @@ START_TEST(a_batch_of_seventy_thousand)
     gpu_get(y, got);
     for (int i = 0; i < BATCH; i++)
         for (int row = 0; row < 2; row++) {
-            ck_check_equal(got[i * 4 + row * 2], 2 * x[i * 4 + row * 2 + 1]);
-            ck_check_equal(got[i * 4 + row * 2 + 1], x[i * 4 + row * 2]);
+            ck_assert_equal(got[i * 4 + row * 2], 2 * x[i * 4 + row * 2 + 1]);
+            ck_assert_equal(got[i * 4 + row * 2 + 1], x[i * 4 + row * 2]);
         }
     free(x);
     free(got);

@@ -38,7 +38,7 @@ START_TEST(tensors_do_not_overlap_and_come_back)
         }
         int64_t count = gpu_random_between(&random, 0, 1 << gpu_random_between(&random, 0, 18));
         tensors[i] = gpu_new(TSR_U8, 1, &count);
-        ck_check(tsr__tensor_address(tensors[i]) % 256 == 0);
+        ck_assert(tsr__tensor_address(tensors[i]) % 256 == 0);
     }
     uint64_t held = 0;
     for (int i = 0; i < TENSORS; i++) {
@@ -46,13 +46,13 @@ START_TEST(tensors_do_not_overlap_and_come_back)
             continue;
         const tsr__buffer *a = tensors[i]->buffer;
         held += a->reserved_bytes;
-        ck_check(a->reserved_bytes >= a->size_bytes);
+        ck_assert(a->reserved_bytes >= a->size_bytes);
         for (int j = 0; j < i; j++) {
             if (!tensors[j])
                 continue;
             const tsr__buffer *b = tensors[j]->buffer;
-            ck_check(a->address + a->reserved_bytes <= b->address ||
-                     b->address + b->reserved_bytes <= a->address);
+            ck_assert(a->address + a->reserved_bytes <= b->address ||
+                      b->address + b->reserved_bytes <= a->address);
         }
     }
     ck_assert_uint_eq(used(), held);
@@ -146,7 +146,7 @@ static void check_shared(tsr_tensor *host)
     GPU_OK(tsr_scale(queue, host, tensor, 1, 1));
     GPU_OK(tsr_stream_wait(queue));
     for (int64_t i = 0; i < count; i++)
-        ck_check(values[i] == (float)(2 * i + 1));
+        ck_assert(values[i] == (float)(2 * i + 1));
     tsr_tensor_destroy(&tensor);
 }
 
@@ -286,7 +286,7 @@ START_TEST(made_and_destroyed_without_end)
     }
     GPU_OK(tsr_tensor_slice(before, 1, 7, 8, 1, &next));
     GPU_OK(tsr_tensor_download(stream, next, last, sizeof last));
-    ck_check(last[0] == 100 && last[3] == 100);
+    ck_assert(last[0] == 100 && last[3] == 100);
     ck_assert_uint_eq(atomic_load(&stream->timeline->left_bytes), 0);
     tsr_tensor_destroy(&next);
     tsr_tensor_destroy(&before);

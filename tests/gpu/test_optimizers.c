@@ -66,8 +66,8 @@ static void check(const char *what, tsr_tensor *tensor, const double *want, int6
     ck_assert_ptr_nonnull(got);
     gpu_get(tensor, got);
     for (int64_t i = 0; i < count; i++)
-        ck_check_msg(fabs(got[i] - want[i]) <= tolerance * (1 + fabs(want[i])),
-                     "%s[%lld] is %.9g, not %.9g", what, (long long)i, got[i], want[i]);
+        ck_assert_msg(fabs(got[i] - want[i]) <= tolerance * (1 + fabs(want[i])),
+                      "%s[%lld] is %.9g, not %.9g", what, (long long)i, got[i], want[i]);
     free(got);
 }
 

@@ -72,8 +72,8 @@ static void check_view(kind what, tsr_tensor *y, const tsr_random_params *params
                 uint64_t index =
                     params->offset + (uint64_t)(i * strides[0] + j * strides[1] + k * strides[2]);
                 uint32_t want = expected(what, params, index);
-                ck_check_msg(got[at] == want, "kind %d, element %lld,%lld,%lld: %08x, not %08x",
-                             (int)what, (long long)i, (long long)j, (long long)k, got[at], want);
+                ck_assert_msg(got[at] == want, "kind %d, element %lld,%lld,%lld: %08x, not %08x",
+                              (int)what, (long long)i, (long long)j, (long long)k, got[at], want);
             }
     free(got);
 }
@@ -367,8 +367,8 @@ START_TEST(uniform_stays_below_high)
         const float product = (float)(word >> 8) * 0x1p-24f * (r->high - r->low);
         const float exact = product + r->low;
         const double want = gpu_rounded((double)exact, r->dtype);
-        ck_check_equal(got[i], want < (double)r->high ? want : limit);
-        ck_check(got[i] < (double)r->high);
+        ck_assert_equal(got[i], want < (double)r->high ? want : limit);
+        ck_assert(got[i] < (double)r->high);
         clipped += want >= (double)r->high;
     }
     ck_assert_int_gt(clipped, 0);
@@ -409,9 +409,9 @@ static void check_run(tsr_tensor *whole, int64_t start, int64_t count, const dou
     for (int64_t i = 0; i < RUN_ROOM; i++) {
         const bool inside = i >= start && i < start + count;
         const bool poison = dtype == TSR_U32 ? got[i] == UINT32_MAX : isnan(got[i]);
-        ck_check_msg(inside ? got[i] == want[i - start] : poison,
-                     "%s, %lld from %lld on: element %lld is %.9g", tsr_dtype_name(dtype),
-                     (long long)count, (long long)start, (long long)i, got[i]);
+        ck_assert_msg(inside ? got[i] == want[i - start] : poison,
+                      "%s, %lld from %lld on: element %lld is %.9g", tsr_dtype_name(dtype),
+                      (long long)count, (long long)start, (long long)i, got[i]);
     }
 }
 
@@ -469,8 +469,8 @@ static void check_dropout(tsr_tensor *y, const double *x, const tsr_random_param
             tsr__philox_word(params->seed, params->subsequence, params->offset + (uint64_t)i);
         double want = word >= threshold ? gpu_rounded((double)((float)x[i] * scale), dtype) : 0;
         kept += word >= threshold;
-        ck_check_msg(got[i] == want || (isnan(got[i]) && isnan(want)),
-                     "element %lld of %.9g: %.9g, not %.9g", (long long)i, x[i], got[i], want);
+        ck_assert_msg(got[i] == want || (isnan(got[i]) && isnan(want)),
+                      "element %lld of %.9g: %.9g, not %.9g", (long long)i, x[i], got[i], want);
     }
     *kept_share = (double)kept / (double)count;
     free(got);

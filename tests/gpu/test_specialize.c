@@ -91,7 +91,7 @@ static size_t count_opcode(const uint32_t *code, size_t bytes, uint32_t low, uin
 {
     size_t count = 0;
     for (size_t at = 5; at < bytes / 4; at += code[at] >> 16) {
-        ck_check(code[at] >> 16 > 0);
+        ck_assert(code[at] >> 16 > 0);
         count += (code[at] & 0xffff) >= low && (code[at] & 0xffff) <= high;
     }
     return count;

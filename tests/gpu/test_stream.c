@@ -15,7 +15,7 @@ static double first_of(tsr_stream *stream, const tsr_tensor *tensor)
     float values[1000];
     GPU_OK(tsr_tensor_download(stream, tensor, values, sizeof values));
     for (int i = 1; i < 1000; i++)
-        ck_check(values[i] == values[0]);
+        ck_assert(values[i] == values[0]);
     return (double)values[0];
 }
 
@@ -180,7 +180,7 @@ static void *work_alone(void *user)
     GPU_OK(tsr_reduce(stream, sum, y, 1, TSR_REDUCE_SUM, false));
     GPU_OK(tsr_tensor_download(stream, sum, out, sizeof out));
     for (int i = 0; i < 9; i++)
-        ck_check(out[i] == 9 * (36 * 0.5f + 1));
+        ck_assert(out[i] == 9 * (36 * 0.5f + 1));
     tsr_tensor_destroy(&x);
     tsr_tensor_destroy(&y);
     tsr_tensor_destroy(&sum);

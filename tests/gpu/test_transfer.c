@@ -34,7 +34,7 @@ static void check_round_trip(tsr_dtype dtype, int64_t rows, int64_t columns, boo
         GPU_OK(tsr_tensor_download(queue, parent, all, parent_bytes));
         for (int64_t c = 0; c < columns; c++)
             for (size_t b = 0; b < 2 * element; b++)
-                ck_check(all[(size_t)(c * (rows + 3)) * element + b] == 0xff);
+                ck_assert(all[(size_t)(c * (rows + 3)) * element + b] == 0xff);
         free(all);
     }
     free(sent);

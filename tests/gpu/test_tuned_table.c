@@ -104,7 +104,7 @@ START_TEST(numbers_that_are_no_class)
                                 : good ^ UINT64_C(1) << (gpu_random_u64(&random) % 64);
         if (!tsr__shape_class_unpack(number, &shape_class))
             continue;
-        ck_check(tsr__shape_class_pack(&shape_class) == number);
+        ck_assert(tsr__shape_class_pack(&shape_class) == number);
         taken++;
     }
     ck_assert_int_gt(taken, 1000);
@@ -205,7 +205,7 @@ START_TEST(a_table_has_a_limit)
 {
     tsr__tuned_table table = {0};
     for (uint64_t i = 1; i <= TSR__TUNED_MOST; i++)
-        ck_check(tsr__tuned_table_set(&table, &(tsr__tuned_entry){i, any_config(i), 0}) == TSR_OK);
+        ck_assert(tsr__tuned_table_set(&table, &(tsr__tuned_entry){i, any_config(i), 0}) == TSR_OK);
     ck_assert_error(
         tsr__tuned_table_set(&table, &(tsr__tuned_entry){TSR__TUNED_MOST + 1, any_config(1), 0}),
         TSR_ERR_OVERFLOW, "tuning: there are 4096 classes of products already");
@@ -292,8 +292,8 @@ START_TEST(tables_of_noise_do_no_harm)
         *byte ^= (uint8_t)(1u << (gpu_random_u64(&random) % 8));
         if (tsr__tuned_table_decode(data, bytes, &again) == TSR_OK) {
             for (size_t j = 0; j < again.count; j++)
-                ck_check(again.entries[j].config &&
-                         again.entries[j].splits <= TSR_TUNING_MAX_SPLITS);
+                ck_assert(again.entries[j].config &&
+                          again.entries[j].splits <= TSR_TUNING_MAX_SPLITS);
             tsr__tuned_table_finish(&again);
             accepted++;
         }

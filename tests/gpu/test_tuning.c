@@ -163,7 +163,7 @@ START_TEST(every_candidate_computes_the_product)
         GPU_OK(tsr_tuning_matmul(queue, y, a, b, &params, choice));
         GPU_OK(tsr_tensor_download(queue, y, got, sizeof got));
         for (int i = 0; i < M * N; i++)
-            ck_check(got[i] - usual[i] < 1e-4f && usual[i] - got[i] < 1e-4f);
+            ck_assert(got[i] - usual[i] < 1e-4f && usual[i] - got[i] < 1e-4f);
     }
     /* The tiles and the kernel without tiles at the least. */
     ck_assert_int_ge(count, 4);
@@ -558,10 +558,10 @@ START_TEST(threads_may_set_and_ask)
     for (uint32_t i = 0; i < 20000; i++) {
         entry.config = tsr__matmul_config_named(i % 2 ? "tiled-s" : "wide");
         entry.splits = i % 2 ? 3 : 0;
-        ck_check(tsr__tuned_set(gpu->tuned, &entry) == TSR_OK);
+        ck_assert(tsr__tuned_set(gpu->tuned, &entry) == TSR_OK);
         tsr__tuned_entry more = {.shape_class = entry.shape_class - 1 - i};
         if (i < 2000) /* the table grows, and what is looked for moves */
-            ck_check(tsr__tuned_set(gpu->tuned, &more) == TSR_OK);
+            ck_assert(tsr__tuned_set(gpu->tuned, &more) == TSR_OK);
     }
     for (int i = 0; i < 3; i++) {
         pthread_join(threads[i], NULL);

@@ -79,7 +79,7 @@ static void try_embedding(gpu_random *random, const embedding_case *c)
     for (int64_t r = 0; r < rows; r++) {
         int64_t row = (int64_t)index[r] - first;
         for (int64_t j = 0; j < width; j++)
-            ck_check(got[r * width + j] == (row >= 0 && row < here ? values[row * width + j] : 0));
+            ck_assert(got[r * width + j] == (row >= 0 && row < here ? values[row * width + j] : 0));
     }
     GPU_OK(tsr__embedding_grad(queue, table, dy, indices, first, c->accumulate));
     for (int64_t i = 0; i < here * width && !c->accumulate; i++)
@@ -91,7 +91,7 @@ static void try_embedding(gpu_random *random, const embedding_case *c)
     }
     gpu_get(table, got);
     for (int64_t i = 0; i < here * width; i++)
-        ck_check_equal(got[i], values[i]);
+        ck_assert_equal(got[i], values[i]);
     double *all[] = {values, added, index, got};
     for (int i = 0; i < 4; i++)
         free(all[i]);
@@ -226,11 +226,11 @@ static void entropy_case(gpu_random *random, int64_t rows, int64_t classes, int 
     gpu_get(want, a);
     gpu_get(got, b);
     for (int64_t i = 0; i < rows * classes; i++)
-        ck_check(fabs(a[i] - b[i]) <= 1e-6);
+        ck_assert(fabs(a[i] - b[i]) <= 1e-6);
     gpu_get(want_loss, a);
     gpu_get(loss, b);
     for (int64_t r = 0; r < rows; r++)
-        ck_check(fabs(a[r] - b[r]) <= 1e-5);
+        ck_assert(fabs(a[r] - b[r]) <= 1e-5);
     double *all[] = {values, label, a, b};
     for (int i = 0; i < 4; i++)
         free(all[i]);

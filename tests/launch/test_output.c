@@ -20,12 +20,12 @@ START_TEST(keeps_lines_whole)
     for (char *line = strtok(job.out, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         int prefix, rank, number;
         char expected[128];
-        ck_check(sscanf(line, "[%d] %d: %d of a line", &prefix, &rank, &number) == 3);
-        ck_check(prefix == rank && rank >= 0 && rank < 4);
-        ck_check(number == lines[rank] % 400 + 1); /* in order */
+        ck_assert(sscanf(line, "[%d] %d: %d of a line", &prefix, &rank, &number) == 3);
+        ck_assert(prefix == rank && rank >= 0 && rank < 4);
+        ck_assert(number == lines[rank] % 400 + 1); /* in order */
         snprintf(expected, sizeof expected, "[%d] %d: %05d of a line of some length", rank, rank,
                  number);
-        ck_check(strcmp(line, expected) == 0);
+        ck_assert(strcmp(line, expected) == 0);
         lines[rank]++;
     }
     for (int rank = 0; rank < 4; rank++)
@@ -47,7 +47,7 @@ START_TEST(writes_whole_lines)
     launched job = start("-n~1~seq~20000");
     close(ends[1]);
     for (ssize_t got; (got = read(ends[0], packet, sizeof packet)) > 0; packets++) {
-        ck_check(got <= PIPE_BUF && packet[0] == '[' && packet[got - 1] == '\n');
+        ck_assert(got <= PIPE_BUF && packet[0] == '[' && packet[got - 1] == '\n');
         size += (size_t)got;
     }
     finish(&job);

@@ -159,8 +159,8 @@ static inline uint64_t fixture_read(tsr_loader *loader, uint64_t hash)
         ck_assert_ok(tsr_loader_next(loader, &batch, &got));
         if (!got)
             return hash;
-        ck_check(batch.batch == position && batch.epoch == tsr_loader_epoch(loader));
-        ck_check(tsr_loader_position(loader) == position + 1);
+        ck_assert(batch.batch == position && batch.epoch == tsr_loader_epoch(loader));
+        ck_assert(tsr_loader_position(loader) == position + 1);
         hash = fixture_hash(hash, &batch);
     }
 }
@@ -208,7 +208,7 @@ static inline tsr_status squares_save(void *self, size_t capacity_bytes, void *d
     int64_t state[] = {s->at, s->sum};
     if (s->secret != 0 && s->at == s->secret)
         return TSR_ERR_UNSUPPORTED;
-    ck_check(capacity_bytes >= sizeof state);
+    ck_assert(capacity_bytes >= sizeof state);
     memcpy(data, state, sizeof state);
     *size_bytes = sizeof state;
     return TSR_OK;

@@ -18,7 +18,7 @@ static tsr_status use(int workers, tsr_sampler **sampler, uint64_t *hash)
                           .workers = workers),
         &loader);
     if (status != TSR_OK) {
-        ck_check(loader == NULL);
+        ck_assert(loader == NULL);
         return status;
     }
     *hash = FIXTURE_HASH;
@@ -31,8 +31,8 @@ static tsr_status use(int workers, tsr_sampler **sampler, uint64_t *hash)
         bool got = true;
         while (got) {
             if (tsr_loader_next(loader, &batch, &got) != TSR_OK) {
-                ck_check(strstr(tsr_last_error(), "out of host memory") != NULL);
-                ck_check(strncmp(tsr_last_error(), "loader: batch ", 14) == 0);
+                ck_assert(strstr(tsr_last_error(), "out of host memory") != NULL);
+                ck_assert(strncmp(tsr_last_error(), "loader: batch ", 14) == 0);
                 status = TSR_ERR_NO_MEMORY;
             } else if (got) {
                 *hash = fixture_hash(*hash, &batch);

@@ -102,10 +102,10 @@ static void compare_next(model *against)
     bool got_one = false, got_other = false;
     ck_assert_ok(tsr_loader_next(loader, &one, &got_one));
     ck_assert_ok(tsr_loader_next(against->plain, &other, &got_other));
-    ck_check(got_one == got_other);
+    ck_assert(got_one == got_other);
     if (got_one)
-        ck_check(fixture_hash(FIXTURE_HASH, &one) == fixture_hash(FIXTURE_HASH, &other));
-    ck_check(tsr_loader_position(loader) == tsr_loader_position(against->plain));
+        ck_assert(fixture_hash(FIXTURE_HASH, &one) == fixture_hash(FIXTURE_HASH, &other));
+    ck_assert(tsr_loader_position(loader) == tsr_loader_position(against->plain));
 }
 
 static void resume_elsewhere(model *against, int workers, uint64_t n, int64_t batch_size,
@@ -115,7 +115,7 @@ static void resume_elsewhere(model *against, int workers, uint64_t n, int64_t ba
     size_t size, other_size;
     ck_assert_ok(tsr_loader_save(loader, sizeof state, state, &size));
     ck_assert_ok(tsr_loader_save(against->plain, sizeof other, other, &other_size));
-    ck_check(size == other_size && memcmp(state, other, size) == 0);
+    ck_assert(size == other_size && memcmp(state, other, size) == 0);
     create(COUNTED(.n = n, .batch_size = batch_size, .shuffle = true, .seed = seed,
                    .workers = workers));
     ck_assert_ok(tsr_loader_resume(loader, state, size));
@@ -151,9 +151,9 @@ START_TEST(everything_at_random)
                 resume_elsewhere(&against, (int)random_between(&random, 0, 5), n, batch_size,
                                  round);
             } else if (what == 3) {
-                ck_check(tsr_loader_seek(loader, against.length + 1) == TSR_ERR_INVALID);
-                ck_check(tsr_loader_set_epoch(loader, -1) == TSR_ERR_INVALID);
-                ck_check(tsr_loader_resume(loader, "no state", 8) == TSR_ERR_INVALID);
+                ck_assert(tsr_loader_seek(loader, against.length + 1) == TSR_ERR_INVALID);
+                ck_assert(tsr_loader_set_epoch(loader, -1) == TSR_ERR_INVALID);
+                ck_assert(tsr_loader_resume(loader, "no state", 8) == TSR_ERR_INVALID);
             } else {
                 compare_next(&against);
             }

@@ -114,13 +114,13 @@ START_TEST(results_stay_in_range)
         tsr_dotnet_init((int32_t)step, &rng);
         for (int i = 0; i < 120; i++) {
             int32_t value;
-            ck_check(tsr_dotnet_next(&rng) >= 0);
+            ck_assert(tsr_dotnet_next(&rng) >= 0);
             double real = tsr_dotnet_next_double(&rng);
-            ck_check(real >= 0 && real < 1);
+            ck_assert(real >= 0 && real < 1);
             ck_assert_ok(tsr_dotnet_next_range(&rng, INT32_MIN, INT32_MAX, &value));
-            ck_check(value < INT32_MAX);
+            ck_assert(value < INT32_MAX);
             ck_assert_ok(tsr_dotnet_next_range(&rng, -3, 4, &value));
-            ck_check(value >= -3 && value < 4);
+            ck_assert(value >= -3 && value < 4);
         }
     }
 }

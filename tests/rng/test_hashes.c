@@ -206,7 +206,7 @@ START_TEST(randint_is_clamped)
         ck_assert_ok(tsr_threefry_randint((tsr_threefry_key){{3, 4}}, ranges[r].low, ranges[r].high,
                                           COUNT, values));
         for (int i = 0; i < COUNT; i++)
-            ck_check(values[i] >= ranges[r].low && values[i] < ranges[r].high);
+            ck_assert(values[i] >= ranges[r].low && values[i] < ranges[r].high);
     }
 }
 END_TEST

@@ -144,7 +144,7 @@ START_TEST(skipping_is_drawing)
                     (void)tsr_rng_next_u32(&drawn);
             }
             for (int i = 0; i < 5; i++)
-                ck_check(tsr_rng_next_u64(&drawn) == tsr_rng_next_u64(&skipped));
+                ck_assert(tsr_rng_next_u64(&drawn) == tsr_rng_next_u64(&skipped));
         }
 }
 END_TEST
@@ -185,7 +185,7 @@ START_TEST(below_is_uniform)
         memset(cells, 0, sizeof cells);
         for (uint32_t i = 0; i < DRAWS * sizes[s]; i++) {
             uint64_t value = tsr_rng_below(&rng, sizes[s]);
-            ck_check(value < sizes[s]);
+            ck_assert(value < sizes[s]);
             cells[value]++;
         }
         check_uniform(cells, sizes[s], DRAWS);
@@ -205,7 +205,7 @@ START_TEST(below_is_unbiased_for_large_n)
         ck_assert_ok(tsr_rng_init(kinds[_i], 5, &rng));
         for (int i = 0; i < THIRDS * DRAWS; i++) {
             uint64_t value = tsr_rng_below(&rng, sizes[s]);
-            ck_check(value < sizes[s]);
+            ck_assert(value < sizes[s]);
             cells[value / (sizes[s] / THIRDS)]++;
         }
         check_uniform(cells, THIRDS, DRAWS);
@@ -236,7 +236,7 @@ START_TEST(doubles_are_uniform)
     ck_assert_ok(tsr_rng_init(kinds[_i], 3, &rng));
     for (int i = 0; i < CELLS * DRAWS; i++) {
         double value = tsr_rng_next_double(&rng);
-        ck_check(value >= 0 && value < 1);
+        ck_assert(value >= 0 && value < 1);
         cells[(int)(value * CELLS)]++;
     }
     check_uniform(cells, CELLS, DRAWS);

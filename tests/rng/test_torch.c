@@ -146,7 +146,7 @@ START_TEST(skipping_is_drawing)
             for (uint64_t j = 0; j < skips[i]; j++)
                 (void)tsr_mt19937_next_u32(&drawn);
             for (int j = 0; j < 700; j++)
-                ck_check(tsr_mt19937_next_u32(&drawn) == tsr_mt19937_next_u32(&skipped));
+                ck_assert(tsr_mt19937_next_u32(&drawn) == tsr_mt19937_next_u32(&skipped));
         }
 }
 END_TEST
@@ -160,7 +160,7 @@ START_TEST(randperm_is_a_permutation)
     tsr_mt19937_init(1, &rng);
     ck_assert_ok(tsr_torch_randperm(&rng, TSR_TORCH_2_7, N, order));
     for (int i = 0; i < N; i++) {
-        ck_check(order[i] >= 0 && order[i] < N && !seen[order[i]]);
+        ck_assert(order[i] >= 0 && order[i] < N && !seen[order[i]]);
         seen[order[i]] = true;
     }
 }

@@ -20,10 +20,10 @@ static inline int64_t *read_masked(tsr_sampler *sampler, uint64_t *count, uint8_
             room = 2 * room + capacity;
             all = realloc(all, room * sizeof *all);
             marks = realloc(marks, room);
-            ck_check(all != NULL && marks != NULL);
+            ck_assert(all != NULL && marks != NULL);
         }
         ck_assert_ok(tsr_sampler_fill(sampler, capacity, all + total, marks + total, &got));
-        ck_check(got <= capacity);
+        ck_assert(got <= capacity);
         total += got;
         capacity = tsr_sampler_batch_max(sampler) + total % 13 + 1;
         if (total > 1000)

@@ -67,7 +67,7 @@ static void check_next(tsr_sampler *sampler, uint64_t capacity, uint64_t expecte
     int64_t *indices = calloc(capacity, sizeof *indices);
     uint8_t *mask = calloc(capacity, 1);
     uint64_t count = 77;
-    ck_check(indices != NULL && mask != NULL);
+    ck_assert(indices != NULL && mask != NULL);
     ck_assert_ok(tsr_sampler_next_batch(sampler, capacity, indices, mask, &count));
     ck_assert_uint_eq(count, expected);
     for (uint64_t i = 0; i < count; i++)

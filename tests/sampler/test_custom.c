@@ -48,7 +48,7 @@ static tsr_status counter_batch(void *self_, uint64_t capacity, int64_t *indices
         return TSR_OK;
     }
     uint64_t size = self->at % 3 + 1;
-    ck_check(size <= capacity);
+    ck_assert(size <= capacity);
     for (uint64_t i = 0; i < size; i++)
         indices[i] = 10 * (int64_t)self->at + (int64_t)i;
     self->at++;
@@ -77,7 +77,7 @@ static tsr_status counter_seek(void *self_, uint64_t position)
     counter *self = self_;
     if (fails(self, "seek"))
         return (tsr_status)7;
-    ck_check(position <= self->n);
+    ck_assert(position <= self->n);
     self->at = position;
     self->seeks++;
     return TSR_OK;
@@ -93,7 +93,7 @@ static tsr_status counter_save(void *self_, size_t capacity_bytes, void *data, s
     counter *self = self_;
     if (fails(self, "save"))
         return TSR_ERR_NO_MEMORY;
-    ck_check(capacity_bytes == TSR_SAMPLER_OWN_BYTES);
+    ck_assert(capacity_bytes == TSR_SAMPLER_OWN_BYTES);
     memcpy(data, &self->offset, 8);
     memcpy((uint8_t *)data + 8, &self->at, 8);
     *size_bytes = fails(self, "large save") ? 17 : 16;
@@ -104,7 +104,7 @@ static tsr_status counter_load(void *self_, const void *data, size_t size_bytes)
 {
     counter *self = self_;
     int64_t offset;
-    ck_check(size_bytes == 16);
+    ck_assert(size_bytes == 16);
     memcpy(&offset, data, 8);
     if (fails(self, "load") || (fails(self, "load 100") && offset == 100))
         return TSR_ERR_UNSUPPORTED;
@@ -570,8 +570,8 @@ static void check_unknown(uint64_t n, int64_t ranks, tsr_tail tail)
         int64_t *expected = read_masked(sampler, &expected_count, &expected_mask);
         ck_assert_uint_eq(count, expected_count);
         for (uint64_t i = 0; i < count; i++)
-            ck_check(indices[i] == expected[i] &&
-                     mask[i] == (expected[i] % 10 == 9 ? 0 : expected_mask[i]));
+            ck_assert(indices[i] == expected[i] &&
+                      mask[i] == (expected[i] % 10 == 9 ? 0 : expected_mask[i]));
         tsr_sampler_destroy(&sampler);
         free(indices);
         free(expected);

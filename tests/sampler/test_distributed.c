@@ -38,7 +38,7 @@ static void whole_order(tsr_sampler_distributed_params params, int64_t *order)
     params.rank = 0;
     tsr_sampler *sampler = share(&params);
     ck_assert_ok(tsr_sampler_fill(sampler, params.n + 1, order, NULL, &count));
-    ck_check(count == params.n);
+    ck_assert(count == params.n);
     tsr_sampler_destroy(&sampler);
 }
 
@@ -56,9 +56,9 @@ static void check_all_ranks(tsr_sampler_distributed_params params)
         params.rank = (int64_t)rank;
         tsr_sampler *sampler = share(&params);
         length = tsr_sampler_length(sampler);
-        ck_check(length == expected_length(&params));
+        ck_assert(length == expected_length(&params));
         ck_assert_ok(tsr_sampler_fill(sampler, MOST, indices, mask, &count));
-        ck_check(count == length && tsr_sampler_position(sampler) == length);
+        ck_assert(count == length && tsr_sampler_position(sampler) == length);
         for (uint64_t i = 0; i < count; i++) {
             uint64_t at = params.split == TSR_SPLIT_INTERLEAVED ? rank + i * ranks : start + i;
             if (indices[i] != order[at % n])
@@ -67,9 +67,9 @@ static void check_all_ranks(tsr_sampler_distributed_params params)
                              n, rank, ranks, tsr_tail_name(params.tail),
                              tsr_split_name(params.split), i, indices[i], order[at % n]);
             bool is_padding = at >= n && params.tail == TSR_TAIL_PAD_MASK;
-            ck_check(mask[i] == (is_padding ? 0 : 1));
+            ck_assert(mask[i] == (is_padding ? 0 : 1));
             marked += mask[i];
-            ck_check(at >= n || !seen[indices[i]]);
+            ck_assert(at >= n || !seen[indices[i]]);
             seen[indices[i]] = 1;
         }
         start += length;
@@ -80,10 +80,10 @@ static void check_all_ranks(tsr_sampler_distributed_params params)
     for (uint64_t i = 0; i < n; i++)
         covered += seen[i];
     bool drops = params.tail == TSR_TAIL_DROP;
-    ck_check(covered == (drops ? n / ranks * ranks : n));
-    ck_check(params.tail == TSR_TAIL_UNEVEN ? total == n : total % ranks == 0);
+    ck_assert(covered == (drops ? n / ranks * ranks : n));
+    ck_assert(params.tail == TSR_TAIL_UNEVEN ? total == n : total % ranks == 0);
     if (params.tail == TSR_TAIL_PAD_MASK)
-        ck_check(marked == n);
+        ck_assert(marked == n);
 }
 
 static void check_all(uint64_t most_n, tsr_order order)
@@ -266,7 +266,7 @@ static void check_wrapped(uint64_t n, int64_t ranks, tsr_tail tail, tsr_split sp
         ck_assert_ok(tsr_sampler_create_random(
             tsr_sampler_random_params(.n = 1000, .num_samples = (int64_t)n, .seed = 4), &base));
         int64_t *order = read_all(base, &count);
-        ck_check(count == n);
+        ck_assert(count == n);
         /* Also from a base that has been read to its end. */
         tsr_sampler *sampler =
             share(tsr_sampler_distributed_params(.base = &base, .ranks = ranks, .rank = rank,
@@ -281,7 +281,7 @@ static void check_wrapped(uint64_t n, int64_t ranks, tsr_tail tail, tsr_split sp
         tsr_sampler_destroy(&sampler);
         ck_assert_uint_eq(count, expected);
         for (uint64_t i = 0; i < count; i++)
-            ck_check(indices[i] == order[places[i]] && mask[i] == expected_mask[i]);
+            ck_assert(indices[i] == order[places[i]] && mask[i] == expected_mask[i]);
         free(indices);
         free(places);
         free(order);
@@ -397,7 +397,7 @@ START_TEST(the_largest_dataset)
         ck_assert_ok(tsr_sampler_fill(sampler, 64, indices, NULL, &count));
         ck_assert_uint_eq(count, 40);
         for (int i = 0; i < 40; i++)
-            ck_check(indices[i] >= 0 && indices[i] < INT64_C(1) << 62);
+            ck_assert(indices[i] >= 0 && indices[i] < INT64_C(1) << 62);
         tsr_sampler_destroy(&sampler);
     }
 }

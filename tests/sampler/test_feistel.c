@@ -33,8 +33,8 @@ static void check_bijection(uint64_t n, uint64_t seed, uint8_t *seen)
         }
         /* What the fill gave is what is found one by one, and can be found back. */
         for (uint64_t i = 0; i<count; i += n> 4096 ? 997 : 1) {
-            ck_check(tsr_feistel_at(&order, first + i) == (uint64_t)elements[i]);
-            ck_check(tsr_feistel_find(&order, (uint64_t)elements[i]) == first + i);
+            ck_assert(tsr_feistel_at(&order, first + i) == (uint64_t)elements[i]);
+            ck_assert(tsr_feistel_find(&order, (uint64_t)elements[i]) == first + i);
         }
     }
     memset(seen, 0, n / 8 + 1);
@@ -80,7 +80,7 @@ START_TEST(large_orders_can_be_undone)
         for (uint64_t i = 0; i < 10007; i++) {
             uint64_t position = i < 100 ? i : i < 200 ? n - 1 - (i - 100) : i * step;
             uint64_t element = tsr_feistel_at(&order, position);
-            ck_check(element < n && tsr_feistel_find(&order, element) == position);
+            ck_assert(element < n && tsr_feistel_find(&order, element) == position);
         }
     }
 }
@@ -99,7 +99,8 @@ START_TEST(fill_with_any_step_is_at)
                 count = count < 300 ? count : 300;
                 tsr_feistel_fill(&order, first, steps[t], count, elements);
                 for (uint64_t i = 0; i < count; i++)
-                    ck_check((uint64_t)elements[i] == tsr_feistel_at(&order, first + i * steps[t]));
+                    ck_assert((uint64_t)elements[i] ==
+                              tsr_feistel_at(&order, first + i * steps[t]));
             }
 }
 END_TEST
@@ -134,7 +135,7 @@ static void check_keys(int n, int keys)
     ck_assert_chance(by_place, (n - 1.0) * (n - 1));
     /* The diagonal stays empty, which the statistic counts as so many times the expectation. */
     for (int i = 0; i < n; i++)
-        ck_check(neighbours[i * n + i] == 0 && ends[i * n + i] == 0);
+        ck_assert(neighbours[i * n + i] == 0 && ends[i * n + i] == 0);
     if (n > 2) {
         double by_neighbours = chi_square(neighbours, (uint64_t)cells, all * (n - 1) / pairs) -
                                all * (n - 1) / pairs * n;

@@ -202,9 +202,9 @@ START_TEST(categorical)
         if (best - next < 1e-5)
             close++;
         else
-            ck_check(indices[s] == of_best);
+            ck_assert(indices[s] == of_best);
     }
-    ck_check(close < 5);
+    ck_assert(close < 5);
     tsr_sampler_destroy(&sampler);
 }
 END_TEST

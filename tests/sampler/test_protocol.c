@@ -29,7 +29,7 @@ static void read_epoch(tsr_sampler *sampler, epoch *out)
     uint64_t count;
     *out = (epoch){0};
     for (;;) {
-        ck_check(tsr_sampler_position(sampler) == out->items);
+        ck_assert(tsr_sampler_position(sampler) == out->items);
         ck_assert_ok(tsr_sampler_next_batch(sampler, 16, out->index + out->indices,
                                             out->mask + out->indices, &count));
         if (count == 0)
@@ -37,7 +37,7 @@ static void read_epoch(tsr_sampler *sampler, epoch *out)
         out->indices += count;
         out->start[++out->items] = out->indices;
     }
-    ck_check(tsr_sampler_length(sampler) == out->items);
+    ck_assert(tsr_sampler_length(sampler) == out->items);
 }
 
 /* From where the sampler stands, item `from`, to the end by fills of `size`. */
@@ -47,7 +47,7 @@ static void check_rest(int kind, tsr_sampler *sampler, const epoch *expected, ui
     int64_t indices[64];
     uint8_t mask[64];
     uint64_t at = expected->start[from], count;
-    ck_check(tsr_sampler_position(sampler) == from);
+    ck_assert(tsr_sampler_position(sampler) == from);
     do {
         ck_assert_ok(tsr_sampler_fill(sampler, size, indices, mask, &count));
         if (at + count > expected->indices ||
@@ -56,7 +56,7 @@ static void check_rest(int kind, tsr_sampler *sampler, const epoch *expected, ui
             ck_abort_msg("kind %d: other indices at %" PRIu64 " than expected", kind, at);
         at += count;
     } while (count > 0);
-    ck_check(at == expected->indices && tsr_sampler_position(sampler) == expected->items);
+    ck_assert(at == expected->indices && tsr_sampler_position(sampler) == expected->items);
 }
 
 START_TEST(every_way_of_reading_gives_the_same)
@@ -77,10 +77,10 @@ START_TEST(every_way_of_reading_gives_the_same)
             continue;
         for (uint64_t i = 0; i < expected.indices; i++) {
             ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
-            ck_check(got && index == expected.index[i]);
+            ck_assert(got && index == expected.index[i]);
         }
         ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
-        ck_check(!got);
+        ck_assert(!got);
     }
     tsr_sampler_destroy(&sampler);
 }
@@ -101,9 +101,9 @@ START_TEST(seeking_goes_everywhere)
         uint64_t count;
         ck_assert_ok(tsr_sampler_seek(sampler, from));
         ck_assert_ok(tsr_sampler_next_batch(sampler, 16, first, NULL, &count));
-        ck_check(from < expected.items ? count == expected.start[from + 1] - expected.start[from]
-                                       : count == 0);
-        ck_check(count == 0 || first[0] == expected.index[expected.start[from]]);
+        ck_assert(from < expected.items ? count == expected.start[from + 1] - expected.start[from]
+                                        : count == 0);
+        ck_assert(count == 0 || first[0] == expected.index[expected.start[from]]);
     }
     char text[128];
     snprintf(text, sizeof text,
@@ -170,11 +170,11 @@ START_TEST(damaged_states_are_refused)
     for (size_t i = 0; i < size; i++)
         for (int bit = 0; bit < 8; bit++) {
             state[i] = (uint8_t)(state[i] ^ 1u << bit);
-            ck_check(tsr_sampler_resume(sampler, state, size) == TSR_ERR_INVALID);
+            ck_assert(tsr_sampler_resume(sampler, state, size) == TSR_ERR_INVALID);
             state[i] = (uint8_t)(state[i] ^ 1u << bit);
         }
     for (size_t length = 0; length < sizeof state; length++)
-        ck_check(length == size || tsr_sampler_resume(sampler, state, length) == TSR_ERR_INVALID);
+        ck_assert(length == size || tsr_sampler_resume(sampler, state, length) == TSR_ERR_INVALID);
     check_rest(_i, sampler, &expected, 2, 16);
     tsr_sampler_destroy(&sampler);
 }

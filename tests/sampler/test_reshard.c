@@ -49,7 +49,7 @@ static void run(shared_epoch *job, int64_t ranks, uint64_t steps)
         ck_assert_ok(tsr_sampler_set_epoch(sampler, 2));
         if (job->state_size > 0)
             ck_assert_ok(tsr_sampler_resume(sampler, job->state, job->state_size));
-        ck_check_equal(tsr_sampler_epoch(sampler), 2);
+        ck_assert_equal(tsr_sampler_epoch(sampler), 2);
         for (; step < steps; step++) {
             ck_assert_ok(tsr_sampler_next_batch(sampler, 64, indices, mask, &count));
             if (count == 0)
@@ -58,7 +58,7 @@ static void run(shared_epoch *job, int64_t ranks, uint64_t steps)
                 job->given[indices[i]] = (uint8_t)(job->given[indices[i]] + mask[i]);
         }
         /* In step, but for tails that are uneven. */
-        ck_check(job->params.tail == TSR_TAIL_UNEVEN || taken == UINT64_MAX || taken == step);
+        ck_assert(job->params.tail == TSR_TAIL_UNEVEN || taken == UINT64_MAX || taken == step);
         taken = step;
         if (rank == 0)
             ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));

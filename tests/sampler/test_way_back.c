@@ -48,7 +48,7 @@ static tsr_status items_save(void *self, size_t capacity_bytes, void *data, size
 static tsr_status items_load(void *self_, const void *data, size_t size_bytes)
 {
     items *self = self_;
-    ck_check(size_bytes == 8);
+    ck_assert(size_bytes == 8);
     if (self->refuse)
         return TSR_ERR_IO;
     memcpy(&self->at, data, 8);

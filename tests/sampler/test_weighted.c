@@ -34,8 +34,8 @@ static void check_table(const double *weights, uint64_t count)
         gets[i] += own;
         gets[alias.other[i]] += 1 - own;
         /* Also by a draw that hits the edge, an index of weight 0 is not drawn. */
-        ck_check(weights[alias.other[i]] > 0);
-        ck_check(weights[i] > 0 || alias.own[i].below == 0);
+        ck_assert(weights[alias.other[i]] > 0);
+        ck_assert(weights[i] > 0 || alias.own[i].below == 0);
     }
     double scale = total(weights, count) / (double)count;
     for (uint64_t i = 0; i < count; i++)
@@ -203,10 +203,10 @@ static void check_pairs(const double weights[PAIR_ITEMS], tsr_order order)
         uint64_t got;
         ck_assert_ok(tsr_sampler_set_epoch(sampler, epoch));
         ck_assert_ok(tsr_sampler_fill(sampler, 5, drawn, NULL, &got));
-        ck_check(got == 4);
+        ck_assert(got == 4);
         for (int i = 0; i < 4; i++)
             for (int j = 0; j < i; j++)
-                ck_check(drawn[i] != drawn[j]);
+                ck_assert(drawn[i] != drawn[j]);
         pairs[drawn[0]][drawn[1]]++;
     }
     int cells = 0;
@@ -224,7 +224,7 @@ static void check_pairs(const double weights[PAIR_ITEMS], tsr_order order)
                 ck_assert_uint_eq(pairs[i][j], 0);
             }
         }
-    ck_check(cells == 12 || cells == 4);
+    ck_assert(cells == 12 || cells == 4);
     ck_assert_chance(statistic, cells - 1);
     tsr_sampler_destroy(&sampler);
 }
@@ -350,7 +350,7 @@ START_TEST(random_with_replacement)
         ck_assert_ok(tsr_sampler_fill(sampler, DRAWS, indices, NULL, &got));
         double statistic = 0;
         for (int i = 0; i < DRAWS; i++) {
-            ck_check(indices[i] >= 0 && (uint64_t)indices[i] < n);
+            ck_assert(indices[i] >= 0 && (uint64_t)indices[i] < n);
             counts[(uint64_t)((double)indices[i] / (double)n * (double)parts)]++;
             if (i > 0)
                 after[(int)((double)indices[i - 1] / (double)n * 6) * 6 +
@@ -384,7 +384,7 @@ START_TEST(hundred_million_weights)
     static int64_t indices[1 << 16];
     static uint32_t counts[BINS];
     uint64_t zeros = 0, got;
-    ck_check(weights != NULL && expected != NULL);
+    ck_assert(weights != NULL && expected != NULL);
     /* Neighbours fall into different bins, and one in five is 0. */
     for (uint64_t i = 0; i < count; i++) {
         weights[i] = i % 5 == 0 ? 0 : (double)(i % 1000 + 1) * (1 + (double)(i % BINS));

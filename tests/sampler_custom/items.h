@@ -24,10 +24,10 @@ static inline void items_read(tsr_sampler *sampler, items *out)
     out->start[0] = 0;
     while (got > 0) {
         uint64_t at = out->start[out->count];
-        ck_check(out->count < ITEMS_MOST);
+        ck_assert(out->count < ITEMS_MOST);
         ck_assert_ok(
             tsr_sampler_next_batch(sampler, ITEMS_MOST - at, out->indices + at, NULL, &got));
-        ck_check(tsr_sampler_batch_max(sampler) == 0 || got <= tsr_sampler_batch_max(sampler));
+        ck_assert(tsr_sampler_batch_max(sampler) == 0 || got <= tsr_sampler_batch_max(sampler));
         out->start[out->count + 1] = at + got;
         out->count += got > 0;
     }
@@ -37,7 +37,7 @@ static inline void items_epoch(tsr_sampler *sampler, int64_t epoch, items *out)
 {
     ck_assert_ok(tsr_sampler_set_epoch(sampler, epoch));
     items_read(sampler, out);
-    ck_check_equal(out->count, tsr_sampler_length(sampler));
+    ck_assert_equal(out->count, tsr_sampler_length(sampler));
 }
 
 static inline uint64_t items_size(const items *all, uint64_t item)

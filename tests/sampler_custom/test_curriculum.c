@@ -44,18 +44,18 @@ START_TEST(in_each_epoch_what_is_easy_enough)
         for (int64_t epoch = 0; epoch < epochs + 2; epoch++) {
             uint64_t seen[200] = {0}, valid = 0, repeated = 0;
             items_epoch(sampler, epoch, &all);
-            ck_check(all.count == (uint64_t)samples);
+            ck_assert(all.count == (uint64_t)samples);
             for (uint64_t i = 0; i < all.count; i++) {
-                ck_check(all.indices[i] >= 0 && (uint64_t)all.indices[i] < count);
-                ck_check(may_come(difficulties, count, (uint64_t)all.indices[i], epoch, epochs));
+                ck_assert(all.indices[i] >= 0 && (uint64_t)all.indices[i] < count);
+                ck_assert(may_come(difficulties, count, (uint64_t)all.indices[i], epoch, epochs));
                 repeated += seen[all.indices[i]]++ > 0;
             }
             for (uint64_t i = 0; i < count; i++)
                 valid += may_come(difficulties, count, i, epoch, epochs);
             if (valid >= (uint64_t)samples)
-                ck_check(repeated == 0);
+                ck_assert(repeated == 0);
             else
-                ck_check(repeated >= (uint64_t)samples - valid);
+                ck_assert(repeated >= (uint64_t)samples - valid);
         }
     }
 }

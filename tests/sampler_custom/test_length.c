@@ -66,11 +66,11 @@ static void check_batches(const int64_t *sorted, uint64_t count, uint64_t size)
     ck_assert_uint_eq(all.count, (count + size - 1) / size);
     for (uint64_t b = 0; b < all.count; b++) {
         uint64_t first = place[all.indices[all.start[b]]];
-        ck_check(first % size == 0 && !seen[first / size]);
+        ck_assert(first % size == 0 && !seen[first / size]);
         seen[first / size] = true;
-        ck_check(items_size(&all, b) == (count - first < size ? count - first : size));
+        ck_assert(items_size(&all, b) == (count - first < size ? count - first : size));
         for (uint64_t i = 0; i < items_size(&all, b); i++)
-            ck_check(all.indices[all.start[b] + i] == sorted[first + i]);
+            ck_assert(all.indices[all.start[b] + i] == sorted[first + i]);
     }
 }
 

@@ -47,12 +47,12 @@ static void check_against_brute_force(const int64_t *labels, uint64_t count, int
     deal(labels, (int64_t)count, batch, classes);
     ck_assert_uint_eq(all.start[all.count], count);
     for (uint64_t p = 0; p < count; p++) {
-        ck_check(labels[all.indices[p]] == classes[p]);
-        ck_check(!seen[all.indices[p]]);
+        ck_assert(labels[all.indices[p]] == classes[p]);
+        ck_assert(!seen[all.indices[p]]);
         seen[all.indices[p]] = true;
     }
     for (uint64_t b = 0; b + 1 < all.count; b++)
-        ck_check(items_size(&all, b) == (uint64_t)batch);
+        ck_assert(items_size(&all, b) == (uint64_t)batch);
 }
 
 START_TEST(the_same_as_by_brute_force)
@@ -147,8 +147,8 @@ START_TEST(no_class_is_ever_a_whole_item_ahead)
         int64_t end = (int64_t)all.start[b + 1];
         for (int c = 0; c < LABELS; c++) {
             int64_t ahead = given[c] * 3000 - size[c] * end;
-            ck_check(ahead < 3000);
-            ck_check(ahead > -2 * 3000);
+            ck_assert(ahead < 3000);
+            ck_assert(ahead > -2 * 3000);
         }
     }
 }

@@ -60,8 +60,8 @@ START_TEST(get_deterministic_seed_is_unique)
     for (int device = 0; device < DEVICES; device++)
         for (int op = 0; op < OPS; op++) {
             int64_t seed = -1;
-            ck_check(tsr_seed_deterministic(0, device, op, &seed) == TSR_OK);
-            ck_check(seed >= 0 && seed < SEEDS && seen[seed]++ == 0);
+            ck_assert(tsr_seed_deterministic(0, device, op, &seed) == TSR_OK);
+            ck_assert(seed >= 0 && seed < SEEDS && seen[seed]++ == 0);
         }
 }
 END_TEST
@@ -169,8 +169,8 @@ START_TEST(hashed_seeds_can_be_taken_back)
     for (int i = 0; i < 200000; i++) {
         tsr_seed_point point = random_point(&state);
         int64_t seed = 0;
-        ck_check(tsr_seed_hashed(&point, &seed) == TSR_OK);
-        ck_check(threefry_inverse((uint64_t)point.base, (uint64_t)seed) == packed(&point));
+        ck_assert(tsr_seed_hashed(&point, &seed) == TSR_OK);
+        ck_assert(threefry_inverse((uint64_t)point.base, (uint64_t)seed) == packed(&point));
     }
 }
 END_TEST
@@ -213,15 +213,15 @@ START_TEST(hashed_seeds_of_a_grid_do_not_collide)
         point.epoch = (int64_t)(rest % EPOCHS);
         rest /= EPOCHS;
         point.op = (int)(rest % OPS);
-        ck_check(tsr_seed_hashed(&point, &seeds[count]) == TSR_OK);
-        ck_check(tsr_seed_hashed_key(&point, &keys[count]) == TSR_OK);
+        ck_assert(tsr_seed_hashed(&point, &seeds[count]) == TSR_OK);
+        ck_assert(tsr_seed_hashed_key(&point, &keys[count]) == TSR_OK);
         count++;
     }
     qsort(seeds, count, sizeof *seeds, compare_seeds);
     qsort(keys, count, sizeof *keys, compare_keys);
     for (size_t i = 1; i < count; i++) {
-        ck_check(seeds[i] != seeds[i - 1]);
-        ck_check(compare_keys(&keys[i], &keys[i - 1]) != 0);
+        ck_assert(seeds[i] != seeds[i - 1]);
+        ck_assert(compare_keys(&keys[i], &keys[i - 1]) != 0);
     }
     free(seeds);
     free(keys);

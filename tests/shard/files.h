@@ -2,12 +2,13 @@
 #ifndef TESTS_SHARD_FILES_H
 #define TESTS_SHARD_FILES_H
 
-#include <check.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "support/check.h"
 
 typedef struct bytes {
     uint8_t *data;

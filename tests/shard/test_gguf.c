@@ -92,10 +92,10 @@ START_TEST(truncated_anywhere)
     tsr_shard_list *list = NULL;
     size_t whole = file.size;
     for (file.size = 0; file.size < whole; file.size++) {
-        ck_check(parse(&file, &list) == TSR_ERR_INVALID);
+        ck_assert(parse(&file, &list) == TSR_ERR_INVALID);
         tsr_status status =
             tsr_shard_list_parse(TSR_SHARD_GGUF, file.data, file.size, whole, &list);
-        ck_check(status == (file.size < header_end ? TSR_ERR_INVALID : TSR_OK));
+        ck_assert(status == (file.size < header_end ? TSR_ERR_INVALID : TSR_OK));
         tsr_shard_list_destroy(&list);
     }
     free(file.data);
@@ -116,7 +116,7 @@ START_TEST(any_byte_changed)
                 accepted++;
                 for (uint64_t p = 0; p < tsr_shard_list_count(list); p++) {
                     const tsr_shard_param *param = &tsr_shard_list_params(list)[p];
-                    ck_check(param->offset_bytes + param->size_bytes <= file.size);
+                    ck_assert(param->offset_bytes + param->size_bytes <= file.size);
                 }
             }
             tsr_shard_list_destroy(&list);

@@ -128,7 +128,7 @@ START_TEST(no_prefix_of_json_is_a_list)
     for (size_t i = 0; i < COUNT_OF(right); i++)
         for (size_t length = 0; length + 1 < strlen(right[i]); length++) {
             snprintf(text, sizeof text, "%.*s", (int)length, right[i]);
-            ck_check(parse(text, &list) == TSR_ERR_INVALID);
+            ck_assert(parse(text, &list) == TSR_ERR_INVALID);
         }
 }
 END_TEST

@@ -79,11 +79,11 @@ static void check_ranges(uint64_t length, int ranks, uint64_t align, const tsr_s
 {
     uint64_t at = 0;
     for (int r = 0; r < ranks; r++) {
-        ck_check(ranges[r].start == at);
-        ck_check(at % align == 0 || at == length);
+        ck_assert(ranges[r].start == at);
+        ck_assert(at % align == 0 || at == length);
         at += ranges[r].count;
     }
-    ck_check(at == length);
+    ck_assert(at == length);
 }
 
 START_TEST(even_is_the_documents_formula)
@@ -96,8 +96,8 @@ START_TEST(even_is_the_documents_formula)
             for (int rank = 0; rank < ranks; rank++) {
                 int64_t offset = rank * shard;
                 int64_t size = shard < length - offset ? shard : length - offset;
-                ck_check(ranges[rank].count == (uint64_t)(size > 0 ? size : 0));
-                ck_check(size <= 0 || ranges[rank].start == (uint64_t)offset);
+                ck_assert(ranges[rank].count == (uint64_t)(size > 0 ? size : 0));
+                ck_assert(size <= 0 || ranges[rank].start == (uint64_t)offset);
             }
             check_ranges((uint64_t)length, ranks, 1, ranges);
         }
@@ -120,16 +120,16 @@ START_TEST(sizes_of_every_kind)
                 check_ranges(length, ranks, align, ranges);
                 for (int r = 0; r < ranks; r++) {
                     uint64_t each = (ranges[r].count + align - 1) / align;
-                    ck_check(each ==
-                             units / (uint64_t)ranks + ((uint64_t)r < units % (uint64_t)ranks));
+                    ck_assert(each ==
+                              units / (uint64_t)ranks + ((uint64_t)r < units % (uint64_t)ranks));
                 }
                 bool divides = length % ((uint64_t)ranks * align) == 0 || ranks == 1;
                 tsr_status status = tsr_partition(
                     length, ranks,
                     tsr_partition_params(.kind = TSR_PARTITION_STRICT, .align = align), ranges);
-                ck_check(status == (divides ? TSR_OK : TSR_ERR_INVALID));
+                ck_assert(status == (divides ? TSR_OK : TSR_ERR_INVALID));
                 for (int r = 0; r < ranks && divides; r++)
-                    ck_check(ranges[r].count == length / (uint64_t)ranks);
+                    ck_assert(ranges[r].count == length / (uint64_t)ranks);
             }
 }
 END_TEST
@@ -155,8 +155,8 @@ START_TEST(weighted_is_proportional)
         for (int r = 0; r < ranks; r++) {
             /* Rates are taken to 32 bits: a millionth of a millionth is no difference. */
             double exact = (double)length * rates[r] / sum;
-            ck_check((double)ranges[r].count < exact + 1.001);
-            ck_check((double)ranges[r].count > exact - 1.001);
+            ck_assert((double)ranges[r].count < exact + 1.001);
+            ck_assert((double)ranges[r].count > exact - 1.001);
         }
     }
 }
@@ -199,18 +199,18 @@ START_TEST(limits_are_kept)
                                                .limits = limits, .align = align),
                           ranges);
         bool fits = can_hold(length, ranks, rates, limits, align);
-        ck_check(status == (fits ? TSR_OK : TSR_ERR_INVALID));
+        ck_assert(status == (fits ? TSR_OK : TSR_ERR_INVALID));
         placed += fits;
         refused += !fits;
         if (!fits)
             continue;
         check_ranges(length, ranks, align, ranges);
         for (int i = 0; i < ranks; i++) {
-            ck_check(ranges[i].count <= limits[i]);
+            ck_assert(ranges[i].count <= limits[i]);
             for (int j = 0; j < ranks && align == 1; j++) {
                 bool open = ranges[j].count < limits[j] && rates[j] > 0 && rates[i] > 0;
                 double more = ((double)ranges[i].count - 1) * rates[j];
-                ck_check(!open || more < ((double)ranges[j].count + 1) * rates[i] + 1e-6);
+                ck_assert(!open || more < ((double)ranges[j].count + 1) * rates[i] + 1e-6);
             }
         }
     }
@@ -358,7 +358,7 @@ START_TEST(checking_is_exact)
         }
         for (uint64_t i = 0; i < length; i++)
             good = good && owners[i] == 1;
-        ck_check((tsr_partition_check(length, 3, ranges) == TSR_OK) == good);
+        ck_assert((tsr_partition_check(length, 3, ranges) == TSR_OK) == good);
         right += good;
     }
     ck_assert_int_gt(right, 1000);
@@ -376,12 +376,12 @@ START_TEST(wide_products)
         uint64_t a = random_next(&state) >> shift, c = (random_next(&state) >> shift) | 1;
         uint64_t b = random_next(&state) % (c + 1), d = random_next(&state), remainder;
         uint64_t quotient = tsr__mul_div(a, b, c, &remainder);
-        ck_check((uint128)quotient * c + remainder == (uint128)a * b && remainder < c);
+        ck_assert((uint128)quotient * c + remainder == (uint128)a * b && remainder < c);
         tsr__wide product = tsr__mul_wide(d, ~a);
-        ck_check(((uint128)product.high << 64 | product.low) == (uint128)d * ~a);
+        ck_assert(((uint128)product.high << 64 | product.low) == (uint128)d * ~a);
         uint128 x = (uint128)a * d, y = (uint128)b * c;
-        ck_check(tsr__compare_products(a, d, b, c) == (x > y) - (x < y));
-        ck_check(tsr__compare_products(a, d, d, a) == 0);
+        ck_assert(tsr__compare_products(a, d, b, c) == (x > y) - (x < y));
+        ck_assert(tsr__compare_products(a, d, d, a) == 0);
     }
 }
 END_TEST

@@ -131,18 +131,18 @@ START_TEST(there_and_back)
         ck_assert_uint_eq(json_array_size(entries), count);
         for (uint64_t p = 0; p < count; p++) {
             const json_t *shards = json_object_get(json_array_get(entries, p), "shards");
-            ck_check((shards == NULL) == params[p].always_gather);
+            ck_assert((shards == NULL) == params[p].always_gather);
             for (int r = 0; r < ranks && shards != NULL; r++) {
                 const json_t *shard = json_array_get(shards, (size_t)r);
                 tsr_shard_range range;
                 ck_assert_ok(tsr_shard_plan_range(plan, p, r, &range));
-                ck_check(json_integer_value(json_array_get(shard, 0)) == (int64_t)range.start);
-                ck_check(json_integer_value(json_array_get(shard, 1)) == (int64_t)range.count);
+                ck_assert(json_integer_value(json_array_get(shard, 0)) == (int64_t)range.start);
+                ck_assert(json_integer_value(json_array_get(shard, 1)) == (int64_t)range.count);
             }
         }
         for (int r = 0; r < ranks && round % 2 == 0; r++) {
             const json_t *rate = json_array_get(json_object_get(document, "rates"), (size_t)r);
-            ck_check(json_real_value(rate) == rates[r]);
+            ck_assert(json_real_value(rate) == rates[r]);
         }
         json_decref(document);
         free(text);
@@ -224,7 +224,7 @@ START_TEST(plans_of_others)
     ck_assert_int_eq(owner, _i == 3 ? TSR_SHARD_EVERY_RANK : _i == 1 ? 0 : 1);
     tsr_shard_plan_destroy(&plan);
     for (size_t length = 0; length < strlen(right[_i]) - 3; length++)
-        ck_check(load(right[_i], length, &plan) == TSR_ERR_INVALID);
+        ck_assert(load(right[_i], length, &plan) == TSR_ERR_INVALID);
 }
 END_TEST
 

@@ -178,11 +178,11 @@ START_TEST(layers_are_balanced)
             plan_of(params, LAYERS, shuffled, tsr_shard_plan_params(.ranks = ranks));
         for (int r = 0; r < ranks; r++) {
             for (int i = 0; i < LAYERS; i++)
-                ck_check(range_in(plan, names[i], r).count == range_in(other, names[i], r).count);
+                ck_assert(range_in(plan, names[i], r).count == range_in(other, names[i], r).count);
             tsr_shard_summary summary;
             tsr_shard_plan_summary(plan, &summary);
             double mean = (double)summary.model_bytes / ranks;
-            ck_check((double)total_of(plan, r).total_bytes <= mean + (double)largest * 4);
+            ck_assert((double)total_of(plan, r).total_bytes <= mean + (double)largest * 4);
         }
         tsr_shard_plan_destroy(&plan);
         tsr_shard_plan_destroy(&other);
@@ -364,15 +364,15 @@ START_TEST(weighted_within_memory)
         if (!limited || (enough && sharded + 8 * (uint64_t)ranks <= room))
             ck_assert_msg(status == TSR_OK, "%s", tsr_last_error());
         if (limited && (!enough || sharded > room))
-            ck_check(status == TSR_ERR_INVALID);
+            ck_assert(status == TSR_ERR_INVALID);
         placed += status == TSR_OK;
         refused += status != TSR_OK;
         for (int r = 0; r < ranks && plan != NULL; r++) {
             uint64_t bytes = total_of(plan, r).sharded_bytes;
-            ck_check(!limited || bytes + gathered <= memory[r]);
-            ck_check(rates[r] > 0 || bytes == 0);
+            ck_assert(!limited || bytes + gathered <= memory[r]);
+            ck_assert(rates[r] > 0 || bytes == 0);
             double exact = (double)sharded * rates[r] / sum;
-            ck_check(limited || fabs((double)bytes - exact) <= (double)largest + 1);
+            ck_assert(limited || fabs((double)bytes - exact) <= (double)largest + 1);
         }
         tsr_shard_plan_destroy(&plan);
     }

@@ -16,7 +16,7 @@
 #ifndef TESTS_SUPPORT_CHECK_MAIN_H
 #define TESTS_SUPPORT_CHECK_MAIN_H
 
-#include <check.h>
+#include "support/check.h"
 
 typedef void (*tests_add_fn)(TCase *tests);
 
@@ -31,18 +31,9 @@ void tests_register(const char *name, tests_add_fn add);
     }                                                                                              \
     static void add_##name(TCase *tests)
 
-/* For inner loops: ck_assert and its kin report to the parent process even when they hold, and what
- * that takes grows with the square of how often they do. */
-#define ck_check(condition) ck_check_msg(condition, "'%s' does not hold", #condition)
-#define ck_check_msg(condition, ...)                                                               \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            ck_abort_msg(__VA_ARGS__);                                                             \
-    } while (0)
-
 /* Two numbers are equal, or the test fails with both. They are evaluated again for that. */
-#define ck_check_equal(got, want)                                                                  \
-    ck_check_msg((got) == (want), "%s is %.17g, not %.17g", #got, (double)(got), (double)(want))
+#define ck_assert_equal(got, want)                                                                 \
+    ck_assert_msg((got) == (want), "%s is %.17g, not %.17g", #got, (double)(got), (double)(want))
 
 /* A status is TSR_OK, or the test fails with the library's error text. */
 #define ck_assert_ok(call)                                                                         \

@@ -23,8 +23,8 @@ static inline bool is_close(double got, double want, double tolerance)
 static inline void assert_close(double got, double want, double tolerance, const char *what,
                                 int64_t index)
 {
-    ck_check_msg(is_close(got, want, tolerance), "%s: element %lld is %.9g, not %.9g (±%.2g)", what,
-                 (long long)index, got, want, tolerance);
+    ck_assert_msg(is_close(got, want, tolerance), "%s: element %lld is %.9g, not %.9g (±%.2g)",
+                  what, (long long)index, got, want, tolerance);
 }
 
 #endif

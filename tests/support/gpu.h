@@ -4,8 +4,7 @@
 #ifndef TSR_TESTS_GPU_H
 #define TSR_TESTS_GPU_H
 
-#include <check.h>
-
+#include "support/check.h"
 #include "tessera/tessera.h"
 
 extern tsr_device *gpu;   /* the device under test: TESSERA_DEVICE or the driver's first */

@@ -10,7 +10,7 @@ int64_t layout_addresses(const tsr_layout *layout, int64_t *addresses)
             return 0;
     }
     for (;;) {
-        ck_check(count < LAYOUT_MAX_COUNT);
+        ck_assert(count < LAYOUT_MAX_COUNT);
         int64_t address = layout->offset;
         for (int i = 0; i < layout->ndim; i++)
             address += index[i] * layout->strides[i];

@@ -14,7 +14,7 @@
         memset(&out, 0x5a, sizeof out);                                                            \
         ck_assert_error(call, TSR_ERR_INVALID, text " is NULL");                                   \
         for (size_t byte_ = 0; byte_ < sizeof out; byte_++)                                        \
-            ck_check_msg(((const uint8_t *)&out)[byte_] == 0x5a, "%s writes", #call);              \
+            ck_assert_msg(((const uint8_t *)&out)[byte_] == 0x5a, "%s writes", #call);             \
     } while (0)
 
 #endif

@@ -39,12 +39,12 @@ static void compare(const tsr_layout *a, const tsr_layout *b, int *seen)
     char b_shape[TSR_SHAPE_TEXT], b_strides[TSR_SHAPE_TEXT];
     for (int swapped = 0; swapped < 2; swapped++) {
         tsr__overlap got = swapped ? tsr__layout_overlap(b, a) : tsr__layout_overlap(a, b);
-        ck_check_msg(got == expected, "%d, not %d: %s%s+%d and %s%s+%d, swapped %d", (int)got,
-                     (int)expected, tsr_shape_format(a->ndim, a->shape, a_shape, sizeof a_shape),
-                     tsr_shape_format(a->ndim, a->strides, a_strides, sizeof a_strides),
-                     (int)a->offset, tsr_shape_format(b->ndim, b->shape, b_shape, sizeof b_shape),
-                     tsr_shape_format(b->ndim, b->strides, b_strides, sizeof b_strides),
-                     (int)b->offset, swapped);
+        ck_assert_msg(got == expected, "%d, not %d: %s%s+%d and %s%s+%d, swapped %d", (int)got,
+                      (int)expected, tsr_shape_format(a->ndim, a->shape, a_shape, sizeof a_shape),
+                      tsr_shape_format(a->ndim, a->strides, a_strides, sizeof a_strides),
+                      (int)a->offset, tsr_shape_format(b->ndim, b->shape, b_shape, sizeof b_shape),
+                      tsr_shape_format(b->ndim, b->strides, b_strides, sizeof b_strides),
+                      (int)b->offset, swapped);
     }
     seen[expected]++;
 }
@@ -114,7 +114,7 @@ START_TEST(repeats)
             expected = expected || touched[a_at[i]];
             touched[a_at[i]] = 1;
         }
-        ck_check_equal(tsr__layout_repeats(&layout), expected);
+        ck_assert_equal(tsr__layout_repeats(&layout), expected);
         seen[expected]++;
     }
     ck_assert_int_gt(seen[0], 1000);

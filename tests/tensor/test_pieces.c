@@ -12,27 +12,27 @@ static unsigned char visited[LAYOUT_MAX_COUNT];
 static void check_limits(const tsr__piece *piece, int operands, const tsr_layout *const *layouts,
                          uint64_t max_count)
 {
-    ck_check(piece->ndim >= 1);
-    ck_check(piece->ndim <= TSR__PIECE_DIMS);
+    ck_assert(piece->ndim >= 1);
+    ck_assert(piece->ndim <= TSR__PIECE_DIMS);
     uint64_t count = 1;
     for (int i = 0; i < TSR__PIECE_DIMS; i++) {
-        ck_check(piece->shape[i] >= 1);
+        ck_assert(piece->shape[i] >= 1);
         count *= piece->shape[i];
         if (i >= piece->ndim) {
-            ck_check(piece->shape[i] == 1);
-            ck_check(piece->index_strides[i] == 0);
+            ck_assert(piece->shape[i] == 1);
+            ck_assert(piece->index_strides[i] == 0);
         }
     }
-    ck_check(count == piece->count);
-    ck_check(count <= (max_count == 0 ? UINT64_C(1) << 30 : max_count));
+    ck_assert(count == piece->count);
+    ck_assert(count <= (max_count == 0 ? UINT64_C(1) << 30 : max_count));
     for (int op = 0; op < operands; op++) {
         uint64_t last = 0, size = tsr_dtype_size(layouts[op]->dtype);
         for (int i = 0; i < TSR__PIECE_DIMS; i++) {
             last += (uint64_t)(piece->shape[i] - 1) * piece->strides[op][i];
             if (i >= piece->ndim)
-                ck_check(piece->strides[op][i] == 0);
+                ck_assert(piece->strides[op][i] == 0);
         }
-        ck_check(last * size + size - 1 < UINT64_C(1) << 31);
+        ck_assert(last * size + size - 1 < UINT64_C(1) << 31);
     }
 }
 
@@ -48,14 +48,14 @@ static void visit(const tsr__piece *piece, int operands)
         int64_t row_major = piece->index;
         for (int i = 0; i < TSR__PIECE_DIMS; i++)
             row_major += index[i] * piece->index_strides[i];
-        ck_check(row_major < LAYOUT_MAX_COUNT);
-        ck_check(visited[row_major] == 0);
+        ck_assert(row_major < LAYOUT_MAX_COUNT);
+        ck_assert(visited[row_major] == 0);
         visited[row_major] = 1;
         for (int op = 0; op < operands; op++) {
             int64_t address = piece->offset[op];
             for (int i = 0; i < TSR__PIECE_DIMS; i++)
                 address += (int64_t)index[i] * piece->strides[op][i];
-            ck_check(address == at[op][row_major]);
+            ck_assert(address == at[op][row_major]);
         }
     }
 }
@@ -77,7 +77,7 @@ static int walk_all(int operands, const tsr_layout *const *layouts, uint64_t max
     }
     ck_assert(!tsr__pieces_next(&walk, &piece)); /* over stays over */
     for (int64_t i = 0; i < LAYOUT_MAX_COUNT; i++)
-        ck_check(visited[i] == (i < count));
+        ck_assert(visited[i] == (i < count));
     return pieces;
 }
 
@@ -227,7 +227,7 @@ static void walk_huge(int operands, const tsr_layout *const *layouts, int max_pi
                 address += rest % layouts[op]->shape[i] * layouts[op]->strides[i];
                 rest /= layouts[op]->shape[i];
             }
-            ck_check(piece.offset[op] == address);
+            ck_assert(piece.offset[op] == address);
         }
     }
     ck_assert_int_eq(total, tsr_layout_count(layouts[0]));

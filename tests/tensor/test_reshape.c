@@ -71,7 +71,7 @@ START_TEST(random_layouts)
         possible++;
         ck_assert_int_eq(out.ndim, ndim);
         for (int i = 0; i < ndim; i++)
-            ck_check_equal(out.shape[i], shape[i]);
+            ck_assert_equal(out.shape[i], shape[i]);
         ck_assert_int_eq(layout_addresses(&out, got), count);
         ck_assert_mem_eq(got, source, (size_t)count * sizeof *got);
     }

@@ -53,10 +53,10 @@ static void compare(const tsr_layout *view)
     read_model(view, &got);
     ck_assert_int_eq(got.ndim, expected.ndim);
     for (int i = 0; i < got.ndim; i++)
-        ck_check_equal(got.shape[i], expected.shape[i]);
+        ck_assert_equal(got.shape[i], expected.shape[i]);
     ck_assert_int_eq(got.count, expected.count);
     for (int64_t i = 0; i < got.count; i++)
-        ck_check(got.at[i] == expected.at[i]);
+        ck_assert(got.at[i] == expected.at[i]);
 }
 
 /* What follows in a round starts from here; half of the time the view replaces its own input. */
@@ -136,7 +136,7 @@ START_TEST(selects)
         ck_assert_ok(tsr_layout_select(round % 2 ? &in : &out, dim - in.ndim, index, &out));
         compare(&out);
         for (int i = out.ndim; i < TSR_MAX_DIMS; i++) /* nothing is left behind the last */
-            ck_check(out.shape[i] == 0 && out.strides[i] == 0);
+            ck_assert(out.shape[i] == 0 && out.strides[i] == 0);
     }
 }
 END_TEST
