@@ -4,9 +4,15 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "base/levels.h"
+#include "gpu/matmul/lavapipe_panel_loops.h"
 #include "gpu/matmul/lavapipe_panels.h"
 #include "support/check_main.h"
 #include "support/random.h"
+
+enum {
+    LINES = TSR__LAVAPIPE_PANEL_LINES,
+};
 
 static const uint32_t poison = 0x7fc0dead;
 
@@ -56,10 +62,9 @@ static void check_panel(const panels *p, const tsr__lavapipe_stretch *s, uint32_
 {
     const uint32_t lanes = p->product.lanes;
 
-    for (uint32_t at = 0; at < s->steps * TSR__LAVAPIPE_PANEL_LINES * lanes; at++) {
-        const uint32_t line = first_line + at / lanes % TSR__LAVAPIPE_PANEL_LINES;
-        const uint32_t element =
-            element_of(p, s, at / lanes / TSR__LAVAPIPE_PANEL_LINES, at % lanes);
+    for (uint32_t at = 0; at < s->steps * LINES * lanes; at++) {
+        const uint32_t line = first_line + at / lanes % LINES;
+        const uint32_t element = element_of(p, s, at / lanes / LINES, at % lanes);
         uint32_t bits;
         memcpy(&bits, &panel[at], sizeof bits);
         if (line >= p->lines.count)
@@ -80,9 +85,9 @@ static void check_panels(const panels *p)
         const tsr__lavapipe_stretch s = tsr__lavapipe_stretch_after(&p->product, k);
         const uint32_t length = s.steps * p->product.lanes;
         ck_assert(s.k + s.skip == k && s.skip < length);
-        for (uint32_t line = 0; line < p->lines.count; line += TSR__LAVAPIPE_PANEL_LINES) {
+        for (uint32_t line = 0; line < p->lines.count; line += LINES) {
             check_panel(p, &s, line, at);
-            at += (size_t)TSR__LAVAPIPE_PANEL_LINES * length;
+            at += (size_t)LINES * length;
         }
         k += length;
     }
@@ -152,8 +157,72 @@ START_TEST(megabytes)
 }
 END_TEST
 
+#define LOOPS_K 1024
+
+/* Element i of a line of halves, the bits of a float. */
+static uint32_t widened(const uint16_t *line, uint32_t i, tsr__panel_source source, uint32_t lanes)
+{
+    float value;
+    uint32_t bits;
+
+    if (source == TSR__PANEL_F32) {
+        memcpy(&bits, &line[(size_t)2 * i], sizeof bits);
+        return bits;
+    }
+    if (source == TSR__PANEL_BF16_WORDS)
+        i = i / (2 * lanes) * 2 * lanes + i % lanes * 2 + i / lanes % 2;
+    if (source != TSR__PANEL_F16)
+        return (uint32_t)line[i] << 16;
+    value = tsr__f32_of_f16(line[i]);
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* Those of one line as they should be, those of others as they were. NaNs of f16 may be any NaN. */
+static void check_lines(const uint32_t *panel, const uint16_t *from, size_t pitch, uint32_t lines,
+                        tsr__panel_source source, uint32_t lanes)
+{
+    for (uint32_t at = 0; at < LOOPS_K * LINES; at++) {
+        const uint32_t step = at / lanes / LINES;
+        const uint32_t line = at / lanes % LINES;
+        const uint32_t want =
+            line >= lines ? poison
+                          : widened(from + line * pitch, step * lanes + at % lanes, source, lanes);
+        const bool is_nan = source == TSR__PANEL_F16 && (want & 0x7fffffffU) > 0x7f800000U;
+        ck_assert(panel[at] == want || (is_nan && (panel[at] & 0x7fffffffU) > 0x7f800000U));
+    }
+}
+
+/* For each instruction set of this processor, the loop variable: every half there is, from
+ * anywhere.
+ */
+START_TEST(loops_of_every_level)
+{
+    static const void *const levels[] = TSR__LEVEL_TABLES(tsr__panel_loops_);
+    static uint16_t from[LINES * 2 * LOOPS_K + 1];
+    static _Alignas(64) uint32_t panel[LOOPS_K * LINES];
+    const tsr__panel_loops *loops = tsr__level_at(levels, _i);
+    for (int source = TSR__PANEL_F32; loops && source <= TSR__PANEL_BF16_WORDS; source++) {
+        const size_t pitch = source == TSR__PANEL_F32 ? 2 * LOOPS_K : LOOPS_K;
+        for (uint32_t lanes = loops->width; lanes <= 16; lanes *= 2)
+            for (uint32_t first = 0; first < 1U << 16; first += LINES * LOOPS_K)
+                for (uint32_t lines = first == 0 ? 1 : LINES; lines <= LINES; lines++) {
+                    for (uint32_t i = 0; i < sizeof from / sizeof *from; i++)
+                        from[i] = (uint16_t)(first + i - 1);
+                    for (uint32_t i = 0; i < sizeof panel / sizeof *panel; i++)
+                        panel[i] = poison;
+                    loops->pack((float *)panel, (const char *)(from + 1), pitch * sizeof *from,
+                                lines, LOOPS_K / lanes, lanes, (tsr__panel_source)source);
+                    loops->finish();
+                    check_lines(panel, from + 1, pitch, lines, (tsr__panel_source)source, lanes);
+                }
+    }
+}
+END_TEST
+
 TESTS(lavapipe_panels)
 {
+    tcase_add_loop_test(tests, loops_of_every_level, 0, TSR__LEVELS);
     tcase_add_loop_test(tests, every_element_at_its_place, 2, 5);
     tcase_add_loop_test(tests, megabytes, 0, 2);
 }

@@ -1,60 +1,151 @@
 #include "gpu/matmul/lavapipe_panel_loops.h"
 
+#include <stdbool.h>
 #include <string.h>
 
+#include "base/loops.h"
 #include "gpu/matmul/lavapipe_plan.h"
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 enum {
-    WORDS = 4, /* of a vector */
+#if defined(__AVX2__)
+    WIDTH = 8,
+#else
+    WIDTH = 4,
+#endif
+    LINES = TSR__LAVAPIPE_PANEL_LINES,
 };
 
-typedef uint32_t words __attribute__((vector_size(WORDS * sizeof(uint32_t))));
+typedef uint32_t words __attribute__((vector_size(WIDTH * sizeof(uint32_t))));
+typedef uint16_t halves __attribute__((vector_size(WIDTH * sizeof(uint16_t))));
+typedef float floats __attribute__((vector_size(WIDTH * sizeof(float))));
 
-/* With a size that is known to the compiler a copy is a few instructions. */
-static inline void interleave(float *to, const float *from, uint64_t pitch, uint64_t lines,
-                              uint64_t steps, uint64_t lanes)
+#define INLINE static inline __attribute__((always_inline))
+
+/* Past the caches, where there are instructions for it: a line of theirs would be read first, and
+ * panels are more than they hold by the time they are all there. */
+INLINE void store(float *to, words value)
 {
-    for (uint64_t step = 0; step < steps; step++)
-        for (uint64_t line = 0; line < lines; line++)
-            memcpy(to + (step * TSR__LAVAPIPE_PANEL_LINES + line) * lanes,
-                   from + line * pitch + step * lanes, lanes * sizeof *to);
+#if defined(__AVX2__)
+    _mm256_stream_si256((__m256i *)(void *)to, (__m256i)value);
+#else
+    memcpy(to, &value, sizeof value);
+#endif
 }
 
-static void interleave_whole(float *to, const float *from, uint64_t pitch, uint32_t steps,
-                             uint32_t lanes)
+static void finish(void)
 {
-    const uint32_t lines = TSR__LAVAPIPE_PANEL_LINES;
+#if defined(__AVX2__)
+    _mm_sfence();
+#endif
+}
 
-    switch (lanes) {
-    case 4:
-        interleave(to, from, pitch, lines, steps, 4);
-        break;
-    case 8:
-        interleave(to, from, pitch, lines, steps, 8);
-        break;
+INLINE words load_words(const char *from)
+{
+    words value;
+    memcpy(&value, from, sizeof value);
+    return value;
+}
+
+INLINE words load_halves(const char *from)
+{
+    halves value;
+    memcpy(&value, from, sizeof value);
+    return __builtin_convertvector(value, words);
+}
+
+/* `yes` where `condition` has ones, else `no`. */
+INLINE words select(words condition, words yes, words no)
+{
+    return (condition & yes) | (~condition & no);
+}
+
+/* Any NaN will do: products make them quiet. */
+INLINE words load_f16(const char *from)
+{
+#if defined(__AVX512VL__)
+    __m128i value;
+    memcpy(&value, from, sizeof value);
+    return (words)_mm256_maskz_cvtph_ps(0xff, value);
+#else
+    const words bits = load_halves(from), magnitude = bits & 0x7fff, shifted = magnitude << 13;
+    const words two_to_minus_14 = (words){0} + 0x38800000U;
+    const floats small = (floats)(two_to_minus_14 | shifted) - (floats)two_to_minus_14;
+    words wide = shifted + 0x38000000U;
+    wide = select((words)(magnitude < 0x400), (words)small, wide);
+    wide = select((words)(magnitude >= 0x7c00), shifted | 0x7f800000U, wide);
+    return wide | (bits & 0x8000) << 16;
+#endif
+}
+
+INLINE words load(const char *from, tsr__panel_source source)
+{
+    switch (source) {
+    case TSR__PANEL_F16:
+        return load_f16(from);
+    case TSR__PANEL_BF16:
+        return load_halves(from) << 16;
     default:
-        interleave(to, from, pitch, lines, steps, 16);
+        return load_words(from);
     }
 }
 
-void tsr__panel_interleave(float *to, const float *from, uint64_t pitch, uint32_t lines,
-                           uint32_t steps, uint32_t lanes)
+INLINE void pack(float *to, const char *from, uint64_t pitch, uint32_t lines, uint32_t steps,
+                 uint32_t lanes, tsr__panel_source source)
 {
-    if (lines == TSR__LAVAPIPE_PANEL_LINES)
-        interleave_whole(to, from, pitch, steps, lanes);
-    else
-        interleave(to, from, pitch, lines, steps, lanes);
+    const bool in_words = source == TSR__PANEL_BF16_WORDS;
+    const uint64_t element = source == TSR__PANEL_F32 ? sizeof(float) : sizeof(uint16_t);
+
+    for (uint64_t step = 0; step < steps; step += in_words ? 2 : 1)
+        for (uint64_t line = 0; line < lines; line++)
+            for (uint64_t lane = 0; lane < lanes; lane += WIDTH) {
+                const char *at = from + line * pitch + (step * lanes + lane) * element;
+                float *place = to + (step * LINES + line) * lanes + lane;
+                if (in_words) {
+                    const words both = load_words(at + lane * element);
+                    store(place, both << 16);
+                    store(place + (uint64_t)LINES * lanes, both & 0xffff0000U);
+                } else {
+                    store(place, load(at, source));
+                }
+            }
 }
 
-void tsr__panel_widen_words(float *to, const uint16_t *from, uint32_t steps, uint32_t lanes)
+/* With all but the number of steps known to the compiler. */
+INLINE void pack_lanes(float *to, const char *from, uint64_t pitch, uint32_t steps, uint32_t lanes,
+                       tsr__panel_source source)
 {
-    for (uint32_t at = 0; at < steps * lanes; at += 2 * lanes)
-        for (uint32_t lane = 0; lane < lanes; lane += WORDS) {
-            words both, even, odd;
-            memcpy(&both, &from[at + 2 * lane], sizeof both);
-            even = both << 16;
-            odd = both & 0xffff0000U;
-            memcpy(&to[at + lane], &even, sizeof even);
-            memcpy(&to[at + lanes + lane], &odd, sizeof odd);
-        }
+    switch (source) {
+    case TSR__PANEL_F32:
+        pack(to, from, pitch, LINES, steps, lanes, TSR__PANEL_F32);
+        break;
+    case TSR__PANEL_F16:
+        pack(to, from, pitch, LINES, steps, lanes, TSR__PANEL_F16);
+        break;
+    case TSR__PANEL_BF16:
+        pack(to, from, pitch, LINES, steps, lanes, TSR__PANEL_BF16);
+        break;
+    case TSR__PANEL_BF16_WORDS:
+        pack(to, from, pitch, LINES, steps, lanes, TSR__PANEL_BF16_WORDS);
+        break;
+    }
 }
+
+static void pack_any(float *to, const char *from, uint64_t pitch, uint32_t lines, uint32_t steps,
+                     uint32_t lanes, tsr__panel_source source)
+{
+    if (lines != LINES)
+        pack(to, from, pitch, lines, steps, lanes, source);
+    else if (lanes == 8)
+        pack_lanes(to, from, pitch, steps, 8, source);
+    else if (lanes == 16)
+        pack_lanes(to, from, pitch, steps, 16, source);
+    else
+        pack_lanes(to, from, pitch, steps, lanes, source);
+}
+
+const tsr__panel_loops TSR__LEVEL_NAME(tsr__panel_loops_) = {
+    .width = WIDTH, .pack = pack_any, .finish = finish};

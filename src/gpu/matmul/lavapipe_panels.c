@@ -1,25 +1,24 @@
 #include "gpu/matmul/lavapipe_panels.h"
 
-#include <string.h>
-
 #include "base/checked.h"
+#include "base/levels.h"
 #include "gpu/host_share.h"
 #include "gpu/matmul/lavapipe_panel_loops.h"
 #include "gpu/ops/copy_host_turn.h"
-#include "tensor/convert.h"
 
 enum {
     BAND_LINES = 64, /* that are turned at once: whole lines of a cache, of any dtype */
     TURNED_K = 128,  /* so many elements of them */
-    BLOCK = BAND_LINES * TURNED_K,
 };
+
+static const void *const levels[TSR__LEVELS] = TSR__LEVEL_TABLES(tsr__panel_loops_);
 
 typedef struct pack {
     const tsr__lavapipe_product *product;
     const tsr__lavapipe_lines *lines;
-    tsr__convert_fn *convert; /* NULL: they are f32 */
-    uint32_t panel_lines;     /* all of them */
+    uint32_t panel_lines; /* all of them */
     float *to;
+    const tsr__panel_loops *loops;
 } pack;
 
 /* Lines and elements of k that are packed at once. */
@@ -48,6 +47,14 @@ uint64_t tsr__lavapipe_panels_size(const tsr__lavapipe_product *p, uint32_t line
     return (uint64_t)k * tsr__lavapipe_panel_lines(lines);
 }
 
+/* The first elements of each line. */
+static void clear(float *panel, uint32_t lines, uint32_t count, uint32_t lanes)
+{
+    for (uint64_t i = 0; i < count; i++)
+        for (uint64_t line = 0; line < lines; line++)
+            panel[(i / lanes * TSR__LAVAPIPE_PANEL_LINES + line) * lanes + i % lanes] = 0;
+}
+
 static const char *source(const pack *w, uint32_t line, uint32_t k)
 {
     const tsr__lavapipe_lines *lines = w->lines;
@@ -56,24 +63,34 @@ static const char *source(const pack *w, uint32_t line, uint32_t k)
            (line * lines->line + k * lines->k) * (int64_t)tsr_dtype_size(lines->dtype);
 }
 
-/* One line of the block, as it is stored, in f32. */
-static void widen(const pack *w, const block *b, float *to, const void *from)
+/* Those that every processor has take any number of lanes and any `to`, and what they write can be
+ * written again. */
+static const tsr__panel_loops *choose_loops(uint32_t lanes, const float *to)
 {
-    const uint32_t lanes = w->product->lanes;
+    const tsr__panel_loops *best = tsr__level_best(levels);
+    const bool fits = lanes % best->width == 0 && (uintptr_t)to % (best->width * sizeof *to) == 0;
 
-    if (b->words)
-        tsr__panel_widen_words(to, from, b->count / lanes, lanes);
-    else if (w->convert)
-        w->convert(to, from, b->count);
-    else
-        memcpy(to, from, b->count * sizeof *to);
+    return fits ? best : &tsr__panel_loops_base;
 }
 
-/* The block's lines one after another. */
-static void gather(const pack *w, const block *b, float rows[BLOCK])
+static tsr__panel_source source_of(const pack *w, const block *b)
 {
-    _Alignas(64) char turned[BLOCK * sizeof(float)];
-    const uint32_t bytes = (uint32_t)tsr_dtype_size(w->lines->dtype);
+    switch (w->lines->dtype) {
+    case TSR_F16:
+        return TSR__PANEL_F16;
+    case TSR_BF16:
+        return b->words ? TSR__PANEL_BF16_WORDS : TSR__PANEL_BF16;
+    default:
+        return TSR__PANEL_F32;
+    }
+}
+
+/* `to` is where the first line's panel has the first of these elements, of `length` a line. */
+static void pack_block(const pack *w, const block *b, float *to, uint32_t length)
+{
+    _Alignas(64) char turned[BAND_LINES * TURNED_K * sizeof(float)];
+    const tsr__panel_loops *loops = b->zeros > 0 ? &tsr__panel_loops_base : w->loops;
+    const uint32_t lanes = w->product->lanes, bytes = (uint32_t)tsr_dtype_size(w->lines->dtype);
     const char *from = source(w, b->line, b->k);
     uint64_t pitch = (uint64_t)w->lines->line * bytes;
 
@@ -83,28 +100,13 @@ static void gather(const pack *w, const block *b, float rows[BLOCK])
                        bytes);
         from = turned;
     }
-    for (uint32_t i = 0; i < b->lines; i++) {
-        float *row = rows + (uint64_t)i * b->count;
-        widen(w, b, row, from + i * pitch);
-        memset(row, 0, b->zeros * sizeof *row);
+    for (uint32_t line = 0; line < b->lines; line += TSR__LAVAPIPE_PANEL_LINES) {
+        const uint32_t lines = tsr__min_u32(TSR__LAVAPIPE_PANEL_LINES, b->lines - line);
+        float *panel = to + (uint64_t)line * length;
+        loops->pack(panel, from + line * pitch, pitch, lines, b->count / lanes, lanes,
+                    source_of(w, b));
+        clear(panel, lines, b->zeros, lanes);
     }
-}
-
-/* `to` is where the first line's panel has the first of these elements, of `length` a line. */
-static void pack_block(const pack *w, const block *b, float *to, uint32_t length)
-{
-    _Alignas(64) float buffer[BLOCK];
-    const bool as_they_are = !w->convert && w->lines->k == 1 && b->zeros == 0;
-    const float *rows = as_they_are ? (const float *)source(w, b->line, b->k) : buffer;
-    const uint64_t pitch = as_they_are ? (uint64_t)w->lines->line : b->count;
-    const uint32_t lanes = w->product->lanes;
-
-    if (!as_they_are)
-        gather(w, b, buffer);
-    for (uint32_t line = 0; line < b->lines; line += TSR__LAVAPIPE_PANEL_LINES)
-        tsr__panel_interleave(to + (uint64_t)line * length, rows + line * pitch, pitch,
-                              tsr__min_u32(TSR__LAVAPIPE_PANEL_LINES, b->lines - line),
-                              b->count / lanes, lanes);
 }
 
 /* A stretch of some lines, whose first's panel is at `to`. */
@@ -112,7 +114,7 @@ static void pack_stretch(const pack *w, uint32_t line, uint32_t lines, tsr__lava
                          float *to)
 {
     const uint32_t length = length_of(w->product, s);
-    const uint32_t most = w->lines->k == 1 ? BLOCK / TSR__LAVAPIPE_PANEL_LINES : TURNED_K;
+    const uint32_t most = w->lines->k == 1 ? length : TURNED_K;
     block b = {.line = line,
                .lines = lines,
                .count = tsr__min_u32(most, length),
@@ -141,6 +143,7 @@ static void pack_bands(const void *work, uint64_t first, uint64_t end)
                          w->to + (uint64_t)k * w->panel_lines + (uint64_t)line * length);
             k += length;
         }
+    w->loops->finish();
 }
 
 void tsr__lavapipe_panels_pack(const tsr__lavapipe_product *product,
@@ -148,9 +151,9 @@ void tsr__lavapipe_panels_pack(const tsr__lavapipe_product *product,
 {
     const pack work = {.product = product,
                        .lines = lines,
-                       .convert = tsr__converter(TSR_F32, lines->dtype),
                        .panel_lines = tsr__lavapipe_panel_lines(lines->count),
-                       .to = to};
+                       .to = to,
+                       .loops = choose_loops(product->lanes, to)};
 
     tsr__host_share(tsr__div_up_u32(lines->count, BAND_LINES),
                     (uint64_t)lines->count * product->k * sizeof *to, pack_bands, &work);
