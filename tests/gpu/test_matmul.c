@@ -306,7 +306,7 @@ START_TEST(the_same_bits_every_time)
 }
 END_TEST
 
-/* Small problems of many shapes come out of a handful of pipelines. */
+/* Small problems of many shapes come out of a handful of pipelines: most with short vectors. */
 START_TEST(shapes_do_not_each_make_a_pipeline)
 {
     gpu_random random = {31};
@@ -318,7 +318,7 @@ START_TEST(shapes_do_not_each_make_a_pipeline)
                        gpu_random_between(&random, 1, 90));
         run_case(&random, &c);
     }
-    ck_assert_uint_le(tsr__pipelines_built(gpu) - before, 25);
+    ck_assert_uint_le(tsr__pipelines_built(gpu) - before, 30);
 }
 END_TEST
 
