@@ -7,8 +7,8 @@
 #include "gpu/ops/copy_host_turn.h"
 
 enum {
-    BAND_LINES = 64, /* that are turned at once: whole lines of a cache, of any dtype */
-    TURNED_K = 128,  /* so many elements of them */
+    TURNED_BYTES = 256, /* of lines side by side are turned at once: less is slow to fetch */
+    TURNED_K = 128,     /* so many elements of each line */
 };
 
 static const void *const levels[TSR__LEVELS] = TSR__LEVEL_TABLES(tsr__panel_loops_);
@@ -31,6 +31,12 @@ typedef struct block {
 uint32_t tsr__lavapipe_panel_lines(uint32_t count)
 {
     return tsr__div_up_u32(count, TSR__LAVAPIPE_PANEL_LINES) * TSR__LAVAPIPE_PANEL_LINES;
+}
+
+/* Lines that are packed together, and not shared. */
+static uint32_t band_lines(const tsr__lavapipe_lines *lines)
+{
+    return TURNED_BYTES / (uint32_t)tsr_dtype_size(lines->dtype);
 }
 
 static uint32_t length_of(const tsr__lavapipe_product *p, tsr__lavapipe_stretch stretch)
@@ -88,7 +94,7 @@ static tsr__panel_source source_of(const pack *w, const block *b)
 /* `to` is where the first line's panel has the first of these elements, of `length` a line. */
 static void pack_block(const pack *w, const block *b, float *to, uint32_t length)
 {
-    _Alignas(64) char turned[BAND_LINES * TURNED_K * sizeof(float)];
+    _Alignas(64) char turned[TURNED_BYTES * TURNED_K];
     const tsr__panel_loops *loops = b->zeros > 0 ? &tsr__panel_loops_base : w->loops;
     const uint32_t lanes = w->product->lanes, bytes = (uint32_t)tsr_dtype_size(w->lines->dtype);
     const char *from = source(w, b->line, b->k);
@@ -132,10 +138,11 @@ static void pack_bands(const void *work, uint64_t first, uint64_t end)
 {
     const pack *w = work;
     const tsr__lavapipe_product *p = w->product;
-    const uint32_t lines = w->lines->k == 1 ? TSR__LAVAPIPE_PANEL_LINES : BAND_LINES;
-    const uint32_t lines_end = tsr__min_u32((uint32_t)end * BAND_LINES, w->lines->count);
+    const uint32_t band = band_lines(w->lines);
+    const uint32_t lines = w->lines->k == 1 ? TSR__LAVAPIPE_PANEL_LINES : band;
+    const uint32_t lines_end = tsr__min_u32((uint32_t)end * band, w->lines->count);
 
-    for (uint32_t line = (uint32_t)first * BAND_LINES; line < lines_end; line += lines)
+    for (uint32_t line = (uint32_t)first * band; line < lines_end; line += lines)
         for (uint32_t k = 0; k < p->k;) {
             const tsr__lavapipe_stretch s = tsr__lavapipe_stretch_after(p, k);
             const uint32_t length = length_of(p, s);
@@ -155,6 +162,6 @@ void tsr__lavapipe_panels_pack(const tsr__lavapipe_product *product,
                        .to = to,
                        .loops = choose_loops(product->lanes, to)};
 
-    tsr__host_share(tsr__div_up_u32(lines->count, BAND_LINES),
+    tsr__host_share(tsr__div_up_u32(lines->count, band_lines(lines)),
                     (uint64_t)lines->count * product->k * sizeof *to, pack_bands, &work);
 }
