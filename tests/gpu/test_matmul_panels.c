@@ -22,15 +22,16 @@ static uint32_t *product_bits(const tsr_tensor *a, const tsr_tensor *b, int64_t 
  * show. */
 START_TEST(the_same_bits_whoever_packs)
 {
-    enum { M = 258, K = 1100, N = 520 };
+    enum { K = 1100, N = 520 };
     static const tsr_dtype pairs[][2] = {{TSR_F16, TSR_F16},  {TSR_F32, TSR_F16},
                                          {TSR_F32, TSR_BF16}, {TSR_BF16, TSR_BF16},
                                          {TSR_F32, TSR_F32},  {TSR_BF16, TSR_F32}};
     const bool row_major = _i % 2, host_copies = gpu->host_copies;
+    const int64_t rows = row_major ? 60 : 258; /* b of few rows is packed only where it has to be */
     uint64_t pipelines[3];
     gpu_random random = {61};
     double *values = malloc((size_t)N * K * sizeof *values);
-    tsr_tensor *a = gpu_new(pairs[_i / 2][0], 2, (int64_t[]){M, K}), *b, *view;
+    tsr_tensor *a = gpu_new(pairs[_i / 2][0], 2, (int64_t[]){rows, K}), *b, *view;
     uint32_t *bits[2];
 
     for (int i = 0; i < N * K; i++)
@@ -45,12 +46,12 @@ START_TEST(the_same_bits_whoever_packs)
     for (int by_host = 0; by_host < 2; by_host++) {
         pipelines[by_host] = tsr__pipelines_built(gpu);
         gpu->host_copies = host_copies && by_host;
-        bits[by_host] = product_bits(a, view, M, N);
+        bits[by_host] = product_bits(a, view, rows, N);
     }
     /* For panels there are kernels of their own. */
     pipelines[2] = tsr__pipelines_built(gpu);
     ck_assert_uint_gt(pipelines[2], pipelines[1]);
-    ck_assert_mem_eq(bits[0], bits[1], M * N * sizeof *bits[0]);
+    ck_assert_mem_eq(bits[0], bits[1], (size_t)rows * N * sizeof *bits[0]);
     for (int i = 0; i < 2; i++)
         free(bits[i]);
     free(values);

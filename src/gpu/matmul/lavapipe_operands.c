@@ -197,7 +197,7 @@ static bool should_make_panels(const tsr__matmul_call *call)
     const tsr__matmul_problem *p = call->problem;
     const tsr__lavapipe_product product = tsr__lavapipe_panels_product(call);
     const bool halves = has_halves(&p->a) || has_halves(&p->b);
-    const int64_t enough_rows = should_pack_b(p) && !halves ? 1 : many_lines;
+    const int64_t enough_rows = should_pack_b(p) ? 1 : many_lines;
     bool pays =
         p->m >= enough_rows && p->n >= many_lines && (halves || !tsr__lavapipe_once(&product));
 
