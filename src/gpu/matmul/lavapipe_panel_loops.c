@@ -25,8 +25,8 @@ typedef float floats __attribute__((vector_size(WIDTH * sizeof(float))));
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Past the caches, where there are instructions for it: a line of theirs would be read first, and
- * panels are more than they hold by the time they are all there. */
+/* Past the caches, where there are instructions for it: they would read each line before it is
+ * written, and hold but a part of large panels in the end. */
 INLINE void store(float *to, words value)
 {
 #if defined(__AVX2__)
@@ -57,20 +57,23 @@ INLINE words load_halves(const char *from)
     return __builtin_convertvector(value, words);
 }
 
+/* Any NaN will do: products make them quiet. */
+#if defined(__AVX512VL__)
+INLINE words load_f16(const char *from)
+{
+    __m128i value;
+    memcpy(&value, from, sizeof value);
+    return (words)_mm256_maskz_cvtph_ps(0xff, value);
+}
+#else
 /* `yes` where `condition` has ones, else `no`. */
 INLINE words select(words condition, words yes, words no)
 {
     return (condition & yes) | (~condition & no);
 }
 
-/* Any NaN will do: products make them quiet. */
 INLINE words load_f16(const char *from)
 {
-#if defined(__AVX512VL__)
-    __m128i value;
-    memcpy(&value, from, sizeof value);
-    return (words)_mm256_maskz_cvtph_ps(0xff, value);
-#else
     const words bits = load_halves(from), magnitude = bits & 0x7fff, shifted = magnitude << 13;
     const words two_to_minus_14 = (words){0} + 0x38800000U;
     const floats small = (floats)(two_to_minus_14 | shifted) - (floats)two_to_minus_14;
@@ -78,8 +81,8 @@ INLINE words load_f16(const char *from)
     wide = select((words)(magnitude < 0x400), (words)small, wide);
     wide = select((words)(magnitude >= 0x7c00), shifted | 0x7f800000U, wide);
     return wide | (bits & 0x8000) << 16;
-#endif
 }
+#endif
 
 INLINE words load(const char *from, tsr__panel_source source)
 {
