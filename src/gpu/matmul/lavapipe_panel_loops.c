@@ -72,6 +72,7 @@ INLINE words select(words condition, words yes, words no)
     return (condition & yes) | (~condition & no);
 }
 
+/* As tsr__f32_of_f16, of which gcc makes no vectors here: a fifth of the time. */
 INLINE words load_f16(const char *from)
 {
     const words bits = load_halves(from), magnitude = bits & 0x7fff, shifted = magnitude << 13;
