@@ -9,7 +9,7 @@
 #ifndef TESSERA_CALIBRATE_H
 #define TESSERA_CALIBRATE_H
 
-#include "tessera/parallel.h"
+#include "tessera/group.h"
 #include "tessera/shard.h"
 
 #ifdef __cplusplus

@@ -29,7 +29,7 @@
 #define TESSERA_LAYER_H
 
 #include "tessera/ops.h"
-#include "tessera/parallel.h"
+#include "tessera/group.h"
 #include "tessera/shard.h"
 
 #ifdef __cplusplus

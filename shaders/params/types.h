@@ -14,7 +14,7 @@
 #define TSR_INT int32_t
 #define TSR_FLOAT float
 #define TSR_PUSH_CHECK(type) _Static_assert(sizeof(struct type) <= TSR_PUSH_MAX, #type)
-/* What kernels for Mesa's CPU driver count with: see shaders/lavapipe.glsl. */
+/* What kernels for Mesa's CPU driver count with: see shaders/cpu_drivers/lavapipe.glsl. */
 #define TSR_IDENTITY_8 0, 1, 2, 3, 4, 5, 6, 7
 #define TSR_IDENTITY_16 TSR_IDENTITY_8, 8, 9, 10, 11, 12, 13, 14, 15
 #else
@@ -25,7 +25,7 @@
 #define TSR_PUSH_CHECK(type) precision highp float /* GLSL takes no lone semicolon */
 #endif
 
-/* tsr_dtype, for shaders; src/gpu/tensor.c asserts that the two agree. */
+/* tsr_dtype, for shaders; src/gpu/memory/tensor.c asserts that the two agree. */
 #define TSR_DT_F32 1u
 #define TSR_DT_F16 2u
 #define TSR_DT_BF16 3u

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "shaders/normal_table.h"
+#include "shaders/include/normal_table.h"
 
 #define ROW(...) {__VA_ARGS__},
 static const float table[32][8] = {TSR_NORMAL_TABLE(ROW)};

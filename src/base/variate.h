@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* The inverse of the standard normal distribution at (word + 1/2) · 2^-32, within 6e-7 (absolute
- * and relative): rises with `word` from -6.34 to 6.34. The twin of shaders/normal.glsl. */
+ * and relative): rises with `word` from -6.34 to 6.34. The twin of shaders/include/normal.glsl. */
 float tsr__normal_from_word(uint32_t word);
 
 /* low + (word >> 8) · 2^-24 · (high − low), and where rounding gives high the largest float below

@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <string.h>
 
-#include "bench/bench.h"
-#include "bench/compare.h"
-#include "bench/complete.h"
-#include "bench/page.h"
-#include "bench/report.h"
-#include "bench/tune.h"
+#include "bench/harness/bench.h"
+#include "bench/compare/compare.h"
+#include "bench/harness/complete.h"
+#include "bench/report/page.h"
+#include "bench/report/report.h"
+#include "bench/tune/tune.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/output.h"

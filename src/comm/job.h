@@ -4,9 +4,9 @@
 #define TSR_COMM_JOB_H
 
 #include "base/clock.h"
-#include "comm/board/board.h"
-#include "comm/call.h"
-#include "comm/pattern/patterns.h"
+#include "comm/shm/shm.h"
+#include "comm/api/call.h"
+#include "comm/algorithms/algorithms.h"
 #include "comm/reduce/reduce.h"
 #include "comm/ucx/transport.h"
 

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "comm/boot/address.h"
+#include "comm/bootstrap/address.h"
 
 static int be_agent(const tsr__address *address)
 {

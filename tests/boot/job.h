@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "comm/boot/rendezvous.h"
+#include "comm/bootstrap/rendezvous.h"
 
 #define JOB_MAX 16
 

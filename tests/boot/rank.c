@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/boot/boot.h"
+#include "comm/bootstrap/bootstrap.h"
 #include "tessera/sampler.h"
 
 static void print_log(void *user, tsr_log_level level, const char *message)

@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-#include "comm/boot/rendezvous.h"
-#include "comm/boot/wire.h"
+#include "comm/bootstrap/rendezvous.h"
+#include "comm/bootstrap/wire.h"
 
 /* Connects to 127.0.0.1; rank 0 need not be listening yet. */
 int stranger_connect(uint16_t port);

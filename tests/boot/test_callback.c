@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/boot/boot.h"
+#include "comm/bootstrap/bootstrap.h"
 #include "support/check_main.h"
 
 #define MOST 16

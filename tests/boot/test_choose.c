@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/environment.h"
-#include "comm/boot/boot.h"
-#include "comm/boot/choose.h"
+#include "comm/bootstrap/bootstrap.h"
+#include "comm/bootstrap/choose.h"
 #include "support/check_main.h"
 
 /* Nothing of what the tests themselves were started by. */

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "boot/job.h"
-#include "comm/boot/boot.h"
+#include "comm/bootstrap/bootstrap.h"
 #include "support/check_main.h"
 
 static tsr__rendezvous_params params[2];

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "boot/job.h"
 #include "boot/stranger.h"
-#include "comm/boot/peers.h"
+#include "comm/bootstrap/peers.h"
 #include "support/check_main.h"
 
 #define TOKEN "the token of the tests"

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "boot/job.h"
-#include "comm/boot/address.h"
+#include "comm/bootstrap/address.h"
 #include "support/check_main.h"
 
 static atomic_int asked, answered; /* for names, in this process */

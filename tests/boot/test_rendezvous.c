@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "boot/job.h"
 #include "boot/stranger.h"
-#include "comm/boot/address.h"
+#include "comm/bootstrap/address.h"
 #include "support/check_main.h"
 
 static tsr__rendezvous_params params[JOB_MAX];

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/boot/wire.h"
+#include "comm/bootstrap/wire.h"
 #include "support/check_main.h"
 
 static const char *hex(const uint8_t *bytes, size_t size)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/tune_search.h"
+#include "bench/tune/search.h"
 #include "support/check_main.h"
 
 /* Times as fast as the usual kernel, and every so many-th product takes twenty times as long. */

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/data.h"
-#include "bench/format.h"
-#include "bench/reference.h"
-#include "bench/report.h"
+#include "bench/harness/data.h"
+#include "bench/harness/format.h"
+#include "bench/harness/reference.h"
+#include "bench/report/report.h"
 #include "cli/devices.h"
 #include "cli/json.h"
 #include "cli/options.h"

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm/boot/boot.h"
+#include "comm/bootstrap/bootstrap.h"
 #include "comm/ranks.h"
 
 static void set_variables(int rank, uint16_t port)

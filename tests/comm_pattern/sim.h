@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "comm/pattern/patterns.h"
+#include "comm/algorithms/algorithms.h"
 
 #define SIM_RANKS 64
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gpu/coopmat.h"
+#include "gpu/device/coopmat.h"
 #include "gpu/matmul/chooser.h"
 #include "support/check_main.h"
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/device.h"
-#include "gpu/tensor.h"
+#include "gpu/device/device.h"
+#include "gpu/memory/tensor.h"
 #include "support/check_main.h"
 #include "support/convert.h"
 #include "support/gpu.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "gpu/device.h"
+#include "gpu/device/device.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 

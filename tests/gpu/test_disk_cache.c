@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gpu/disk_cache.h"
-#include "gpu/pipeline.h"
+#include "gpu/pipeline/disk_cache.h"
+#include "gpu/pipeline/pipeline.h"
 #include "support/cache_folder.h"
 #include "support/check_main.h"
 #include "support/gpu.h"

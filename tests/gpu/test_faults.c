@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "gpu/pipeline.h"
-#include "gpu/reach.h"
-#include "gpu/stream_state.h"
+#include "gpu/pipeline/pipeline.h"
+#include "gpu/memory/host_access.h"
+#include "gpu/stream/state.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/device.h"
-#include "gpu/ops/folds.h"
+#include "gpu/device/device.h"
+#include "gpu/cpu_drivers/ops/reduction.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 

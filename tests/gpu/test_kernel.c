@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/device.h"
-#include "gpu/spirv.h"
-#include "gpu/spirv_source.h"
+#include "gpu/device/device.h"
+#include "gpu/kernel/spirv.h"
+#include "gpu/kernel/spirv_source.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 #include "tsr_config.h"

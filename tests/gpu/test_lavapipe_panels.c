@@ -5,8 +5,8 @@
 
 #include "base/half.h"
 #include "base/levels.h"
-#include "gpu/matmul/lavapipe_panel_loops.h"
-#include "gpu/matmul/lavapipe_panels.h"
+#include "gpu/cpu_drivers/matmul/panel_loops.h"
+#include "gpu/cpu_drivers/matmul/panels.h"
 #include "support/check_main.h"
 #include "support/random.h"
 

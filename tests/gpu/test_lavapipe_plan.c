@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "gpu/matmul/lavapipe_plan.h"
+#include "gpu/cpu_drivers/matmul/plan.h"
 #include "support/check_main.h"
 #include "support/random.h"
 

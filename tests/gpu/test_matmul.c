@@ -1,7 +1,7 @@
 /* tsr_matmul: every kernel on shapes that meet its edges, and in every way that k and dispatches
  * are divided. */
-#include "gpu/pipeline.h"
-#include "gpu/stream_state.h"
+#include "gpu/pipeline/pipeline.h"
+#include "gpu/stream/state.h"
 #include "matmul_case.h"
 #include "matmul_force.h"
 

@@ -1,6 +1,6 @@
 /* tsr_matmul on Mesa's CPU driver, where the host may put operands in panels: with the same bits as
  * where kernels pack them. */
-#include "gpu/pipeline.h"
+#include "gpu/pipeline/pipeline.h"
 #include "matmul_case.h"
 
 /* The bits of a · b in f32, which the caller frees. */

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "gpu/memory.h"
-#include "gpu/reach.h"
-#include "gpu/stream_state.h"
-#include "gpu/tensor.h"
+#include "gpu/memory/memory.h"
+#include "gpu/memory/host_access.h"
+#include "gpu/stream/state.h"
+#include "gpu/memory/tensor.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 

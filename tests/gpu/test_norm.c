@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "gpu/device.h"
-#include "gpu/ops/norm.h"
-#include "gpu/ops/row_parts.h"
+#include "gpu/device/device.h"
+#include "gpu/ops/norm/norm.h"
+#include "gpu/cpu_drivers/ops/row_parts.h"
 #include "support/check_main.h"
 #include "support/close.h"
 #include "support/gpu.h"

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/device.h"
-#include "gpu/ops/copy.h"
-#include "gpu/ops/packets.h"
+#include "gpu/device/device.h"
+#include "gpu/ops/copy/copy.h"
+#include "gpu/cpu_drivers/ops/packets.h"
 #include "shaders/params/packets.h"
 #include "support/check_main.h"
 #include "support/gpu.h"

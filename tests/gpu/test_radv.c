@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gpu/instance.h"
+#include "gpu/device/instance.h"
 #include "gpu/matmul/configs.h"
-#include "gpu/pipeline.h"
+#include "gpu/pipeline/pipeline.h"
 #include "support/check_main.h"
 
 static tsr_device *radv;

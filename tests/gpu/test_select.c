@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gpu/select.h"
+#include "gpu/device/select.h"
 #include "support/check_main.h"
 
 static tsr_device_info devices[5];

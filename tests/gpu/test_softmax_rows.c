@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "gpu/device.h"
-#include "gpu/ops/softmax_chunks.h"
-#include "gpu/ops/softmax_short.h"
-#include "gpu/ops/vocabulary.h"
+#include "gpu/device/device.h"
+#include "gpu/cpu_drivers/ops/softmax_chunks.h"
+#include "gpu/cpu_drivers/ops/softmax_short.h"
+#include "gpu/ops/common/vocabulary.h"
 #include "support/check_main.h"
 #include "support/close.h"
 #include "support/gpu.h"

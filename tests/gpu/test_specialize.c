@@ -2,10 +2,10 @@
  * GPU test shows, run under the validation layers; here are its arithmetic and its shape. */
 #include <string.h>
 
-#include "gpu/shader.h"
-#include "gpu/specialize/fold.h"
-#include "gpu/specialize/module.h"
-#include "gpu/specialize/specialize.h"
+#include "gpu/pipeline/shader.h"
+#include "gpu/cpu_drivers/specialize/fold.h"
+#include "gpu/cpu_drivers/specialize/module.h"
+#include "gpu/cpu_drivers/specialize/specialize.h"
 #include "support/check_main.h"
 
 #include "base/alloc.h"

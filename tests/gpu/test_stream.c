@@ -2,9 +2,9 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "gpu/hazards.h"
-#include "gpu/pipeline.h"
-#include "gpu/stream_state.h"
+#include "gpu/stream/hazards.h"
+#include "gpu/pipeline/pipeline.h"
+#include "gpu/stream/state.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 

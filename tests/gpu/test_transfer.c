@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/staging.h"
+#include "gpu/stream/staging.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/fault.h"
 #include "gpu/matmul/shape_class.h"
-#include "gpu/matmul/tuned_table.h"
+#include "gpu/matmul/tuning/table.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 #include "tessera/tuning.h"

@@ -8,7 +8,7 @@
 #include <utime.h>
 
 #include "base/fault.h"
-#include "gpu/matmul/tuned.h"
+#include "gpu/matmul/tuning/tuned.h"
 #include "support/cache_folder.h"
 #include "support/check_main.h"
 #include "support/gpu.h"

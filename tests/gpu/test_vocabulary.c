@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/ops/vocabulary.h"
+#include "gpu/ops/common/vocabulary.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 

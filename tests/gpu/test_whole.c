@@ -5,8 +5,8 @@
 
 #include "base/fault.h"
 #include "gpu/matmul/run.h"
-#include "gpu/ops/vocabulary.h"
-#include "gpu/stream_state.h"
+#include "gpu/ops/common/vocabulary.h"
+#include "gpu/stream/state.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "parallel/sharded/sharded.h"
+#include "parallel/fsdp/fsdp.h"
 
 /* Grids -----------------------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /* Every allocation of the host fails in turn: each failure is reported, and nothing is lost that
  * the end of the program would find. Ranks that go away are noticed. */
 #include "base/fault.h"
-#include "parallel/sharded/sharded.h"
+#include "parallel/fsdp/fsdp.h"
 #include "parallel/sharded_case.h"
 
 /* A group of all ranks that all of them have: who leaves it later does not fail its creation

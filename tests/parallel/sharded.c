@@ -1,8 +1,8 @@
 /* Sharded parameters: the bits of training, the plan's memory. */
-#include "gpu/device.h"
+#include "gpu/device/device.h"
 #include "parallel/sharded_case.h"
 
-#include "parallel/sharded/sharded.h"
+#include "parallel/fsdp/fsdp.h"
 
 /* Strategies ------------------------------------------------------------------------------------
  */

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "parallel/sharded/sharded.h"
+#include "parallel/fsdp/fsdp.h"
 
 const char *const everything[] = {"*", NULL};
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "parallel/sharded/sharded.h"
+#include "parallel/fsdp/fsdp.h"
 
 CASE(refused, "sharded: mistakes are refused on all ranks, with the values")
 {

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <unistd.h>
 
-#include "gpu/instance.h"
+#include "gpu/device/instance.h"
 #include "support/gpu.h"
 #include "support/random.h"
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/mlx_words.h"
-#include "data/rng.h"
+#include "rng/mlx_words.h"
+#include "rng/rng.h"
 #include "support/check_main.h"
 
 #define POISON UINT32_C(0xa5a5a5a5)

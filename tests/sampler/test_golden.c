@@ -1,6 +1,6 @@
 /* Every case of the golden files: what PyTorch and the C# document's sampler really gave. */
-#include "data/passes.h"
-#include "data/sampler.h"
+#include "sampler/order/passes.h"
+#include "sampler/sampler.h"
 #include "sampler/read.h"
 #include "support/golden.h"
 

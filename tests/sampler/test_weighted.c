@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/weights.h"
+#include "sampler/weights/weights.h"
 #include "sampler/chi.h"
 #include "sampler/read.h"
 #include "support/golden.h"

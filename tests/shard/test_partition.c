@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shard/wide.h"
+#include "shard/strategy/wide.h"
 #include "support/check_main.h"
 #include "support/random.h"
 #include "tessera/shard.h"

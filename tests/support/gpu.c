@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "gpu/instance.h"
-#include "gpu/stream.h"
+#include "gpu/device/instance.h"
+#include "gpu/stream/stream.h"
 #include "support/random.h"
 
 tsr_device *gpu;

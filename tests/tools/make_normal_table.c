@@ -1,7 +1,7 @@
-/* Makes shaders/normal_table.h: polynomials for the inverse of the normal distribution.
+/* Makes shaders/include/normal_table.h: polynomials for the inverse of the normal distribution.
  *
  *     cc -O2 -o make_normal_table tests/tools/make_normal_table.c -lm
- *     ./make_normal_table > shaders/normal_table.h
+ *     ./make_normal_table > shaders/include/normal_table.h
  *
  * Let p = t · 2^-33 with t odd and below 2^32 be the probability of lying beyond z > 0, so that
  * p = 2^-33 … 1/2. Write t = 2^octave · (2 − g) with 0 < g ≤ 1. Within one octave z(g) is smooth:

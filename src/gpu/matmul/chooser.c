@@ -3,7 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "gpu/matmul/run.h"
-#include "gpu/matmul/tuned.h"
+#include "gpu/matmul/tuning/tuned.h"
 
 #define VENDOR_NVIDIA 0x10de
 

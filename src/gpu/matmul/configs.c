@@ -4,7 +4,7 @@
 
 #include "base/checked.h"
 #include "gpu/matmul/coopmat.h"
-#include "gpu/matmul/lavapipe.h"
+#include "gpu/cpu_drivers/matmul/lavapipe.h"
 #include "shaders/params/matmul.h"
 
 static const tsr__matmul_config configs[] = {

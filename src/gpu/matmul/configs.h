@@ -2,7 +2,7 @@
 #ifndef TSR_GPU_MATMUL_CONFIGS_H
 #define TSR_GPU_MATMUL_CONFIGS_H
 
-#include "gpu/device.h"
+#include "gpu/device/device.h"
 #include "gpu/matmul/problem.h"
 
 /* Room for the specialization constants of any configuration. */

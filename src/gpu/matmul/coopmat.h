@@ -1,5 +1,5 @@
 /* How a workgroup's tile is shared among subgroups that multiply cooperative matrices: see
- * shaders/matmul_coopmat.glsl. */
+ * shaders/gpu/matmul_coopmat.glsl. */
 #ifndef TSR_GPU_MATMUL_COOPMAT_H
 #define TSR_GPU_MATMUL_COOPMAT_H
 

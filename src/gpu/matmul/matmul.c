@@ -2,7 +2,7 @@
 #include "tessera/matmul.h"
 
 #include "base/error.h"
-#include "gpu/matmul/lavapipe.h"
+#include "gpu/cpu_drivers/matmul/lavapipe.h"
 #include "gpu/matmul/run.h"
 
 static tsr_status check(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,

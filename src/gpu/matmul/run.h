@@ -3,7 +3,7 @@
 #define TSR_GPU_MATMUL_RUN_H
 
 #include "gpu/matmul/chooser.h"
-#include "gpu/stream.h"
+#include "gpu/stream/stream.h"
 
 struct tsr_matmul_push;
 

@@ -1,7 +1,7 @@
 #include "gpu/matmul/shape_class.h"
 
 #include "gpu/matmul/configs.h"
-#include "gpu/tensor.h"
+#include "gpu/memory/tensor.h"
 #include "shaders/params/matmul.h"
 
 _Static_assert(TSR__FORM_ANY == TSR_MM_LOAD_SCALAR && TSR__FORM_VEC_K == TSR_MM_LOAD_VEC_K &&

@@ -8,8 +8,8 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "parallel/checkpoint/checkpoint.h"
-#include "shard/file.h"
-#include "shard/names.h"
+#include "shard/formats/file.h"
+#include "shard/formats/names.h"
 
 #define ALIGN 8 /* of the weights in the file */
 

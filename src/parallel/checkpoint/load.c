@@ -5,8 +5,8 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "parallel/checkpoint/checkpoint.h"
-#include "shard/file.h"
-#include "shard/list.h"
+#include "shard/formats/file.h"
+#include "shard/formats/list.h"
 #include "tensor/check.h"
 
 static const char who[] = "checkpoint_load";

@@ -3,9 +3,9 @@
 
 #include "base/alloc.h"
 #include "parallel/checkpoint/checkpoint.h"
-#include "shard/file.h"
-#include "shard/json.h"
-#include "shard/list.h"
+#include "shard/formats/file.h"
+#include "shard/formats/json.h"
+#include "shard/formats/list.h"
 
 typedef struct search {
     const char *wanted;

@@ -1,0 +1,159 @@
+/* tessera bench all-reduce, all-gather, reduce-scatter: float32, between processes of this host. */
+#include "bench/cases/collective.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/harness/bench.h"
+#include "bench/cases/collective_peer.h"
+#include "bench/cases/collective_ranks.h"
+#include "cli/memory.h"
+
+#define ROUNDS 3 /* with a peer: turn and turn about */
+
+/* As nccl-tests has it: what the links between ranks carry when each does its part. */
+static double bus_factor(collective_kind kind, int ranks)
+{
+    const double share = (double)(ranks - 1) / ranks;
+    return kind == COLLECTIVE_ALL_REDUCE ? 2 * share : share;
+}
+
+static const collective_sizes usual_sizes = {
+    .count = 10, .bytes = {8, 64, 512, 4096, 32768, 262144, 1048576, 2097152, 16777216, 67108864}};
+
+/* What was asked for: from the least to the most, each so many times the one before. */
+static collective_sizes sizes_of(const bench_options *options)
+{
+    if (options->max_bytes == 0)
+        return usual_sizes;
+    collective_sizes sizes = {0};
+    for (int64_t bytes = options->min_bytes; bytes <= options->max_bytes;
+         bytes *= options->step_factor)
+        sizes.bytes[sizes.count++] = (uint64_t)bytes;
+    return sizes;
+}
+
+static void add_samples(bench_samples *to, const collective_result *from)
+{
+    to->repetitions = from->batch;
+    for (int i = 0; i < from->samples; i++)
+        bench_samples_add(to, from->ns[i]);
+}
+
+static bool check(bench_context *context, bench_row *row, const collective_result *result)
+{
+    bench_check_begin(&row->check, "every element on every rank, before and after timing");
+    bench_check_value(&row->check, 0, 0, result->wrong ? result->got : 0,
+                      result->wrong ? result->want : 0, 0);
+    row->check.checked = result->checked;
+    return bench_verified(context, row);
+}
+
+static bench_row *add_row(bench_context *context, collective_kind kind, int ranks, uint64_t bytes)
+{
+    bench_row *row = bench_add(context, collective_names[kind], BENCH_GBYTES, (double)bytes);
+    bench_integer(row, "ranks", ranks);
+    bench_integer(row, "bytes", (int64_t)bytes);
+    row->bus_factor = bus_factor(kind, ranks);
+    return row;
+}
+
+/* All sizes, for one number of ranks. */
+static bool run_ranks(bench_context *context, collective_kind kind, int ranks)
+{
+    const collective_sizes sizes = sizes_of(context->options);
+    collective_result *results = cli_alloc(COLLECTIVE_MOST_SIZES, sizeof *results);
+    bench_row *rows[COLLECTIVE_MOST_SIZES] = {NULL};
+    const int rounds = context->options->peer ? ROUNDS : 1;
+    const double seconds = context->options->seconds / rounds;
+    char problem[640], version[128] = "";
+    bool done = true;
+    for (int round = 0; round < rounds && done; round++) {
+        if (!collective_ranks_run(kind, ranks, &sizes, seconds, results, problem, sizeof problem))
+            done = bench_fail(context, "bench %s: %s", collective_names[kind], problem);
+        for (int i = 0; i < sizes.count && done; i++) {
+            if (!results[i].is_there)
+                continue;
+            if (!rows[i])
+                rows[i] = add_row(context, kind, ranks,
+                                  collective_elements(kind, ranks, sizes.bytes[i]) * sizeof(float));
+            done = check(context, rows[i], &results[i]);
+            add_samples(&rows[i]->host, &results[i]);
+        }
+        if (done && context->options->peer)
+            done = collective_peer_run(context, kind, ranks, &sizes, seconds, results, version,
+                                       sizeof version);
+        for (int i = 0; i < sizes.count && done && context->options->peer; i++) {
+            if (!rows[i] || !results[i].is_there)
+                continue;
+            add_samples(&rows[i]->peer, &results[i]);
+            snprintf(rows[i]->peer_name, sizeof rows[i]->peer_name, "%s", version);
+        }
+    }
+    free(results);
+    return done;
+}
+
+static bool run(bench_context *context, collective_kind kind)
+{
+    static const int usual[] = {BENCH_FEWEST_RANKS, 4};
+    if ((context->options->peer && !collective_peer_exists(context)) || !bench_memcpy_peak(context))
+        return false;
+    const int ranks = (int)context->options->ranks;
+    for (int i = 0; i < (ranks > 0 ? 1 : 2); i++) {
+        if (!run_ranks(context, kind, ranks > 0 ? ranks : usual[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool run_all_reduce(bench_context *context)
+{
+    return run(context, COLLECTIVE_ALL_REDUCE);
+}
+
+static bool run_all_gather(bench_context *context)
+{
+    return run(context, COLLECTIVE_ALL_GATHER);
+}
+
+static bool run_reduce_scatter(bench_context *context)
+{
+    return run(context, COLLECTIVE_REDUCE_SCATTER);
+}
+
+#define HELP                                                                                       \
+    "float32 between processes of this host, 2 and 4 of them or --ranks, 8 B to 64 MiB or "        \
+    "--minbytes to --maxbytes. GB/s are bytes\nof the whole by time (nccl-tests: algbw); busbw "   \
+    "is what the links between ranks "                                                             \
+    "carry. Times are those of the slowest rank. Every\nelement is verified on every rank. "       \
+    "--peer: the same with MPI, turn and turn about.\n"
+
+const bench bench_all_reduce = {
+    .name = "all-reduce",
+    .summary = "sums between processes of this host, GB/s of float32",
+    .help = HELP,
+    .takes = BENCH_PEER | BENCH_RANKS | BENCH_BYTES,
+    .host_only = true,
+    .run = run_all_reduce,
+};
+
+const bench bench_all_gather = {
+    .name = "all-gather",
+    .summary = "everything of all processes to each of them",
+    .help = "As all-reduce.\n",
+    .takes = BENCH_PEER | BENCH_RANKS | BENCH_BYTES | BENCH_SHARES,
+    .host_only = true,
+    .alone = true,
+    .run = run_all_gather,
+};
+
+const bench bench_reduce_scatter = {
+    .name = "reduce-scatter",
+    .summary = "a share of the sums to each process",
+    .help = "As all-reduce.\n",
+    .takes = BENCH_PEER | BENCH_RANKS | BENCH_BYTES | BENCH_SHARES,
+    .host_only = true,
+    .alone = true,
+    .run = run_reduce_scatter,
+};

@@ -1,0 +1,17 @@
+/* MPI's collective operations, measured by a program that is built with it (mpi_peer.c). */
+#ifndef TSR_BENCH_CASES_COLLECTIVE_PEER_H
+#define TSR_BENCH_CASES_COLLECTIVE_PEER_H
+
+#include "bench/harness/bench.h"
+#include "bench/cases/collective_ranks.h"
+
+/* Whether there is such a program; otherwise a failure that says so. */
+bool collective_peer_exists(bench_context *context);
+
+/* As collective_ranks_run; also the name of the MPI. */
+bool collective_peer_run(bench_context *context, collective_kind kind, int ranks,
+                         const collective_sizes *sizes, double seconds,
+                         collective_result results[COLLECTIVE_MOST_SIZES], char *version,
+                         size_t size);
+
+#endif

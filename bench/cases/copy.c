@@ -1,0 +1,243 @@
+/* tessera bench copy: moving elements on the device, and to and from it. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/harness/bench.h"
+#include "bench/harness/data.h"
+#include "cli/memory.h"
+
+#define SEED 9
+#define DEFAULT_MIB 64
+#define COMPLETE_MIB 16 /* what CPU drivers convert and transpose, to end in time */
+
+/* One copy: an f32 (or other) matrix on the device, a view of it, and where the view's elements go.
+ */
+typedef struct copy {
+    bench_context *context;
+    tsr_dtype from_dtype, to_dtype;
+    int64_t rows, columns; /* of the whole source */
+    int64_t kept;          /* leading columns that the view keeps */
+    bool transpose;
+    float *values;         /* the whole source, as f32 */
+    void *source, *wanted; /* bytes of the source, and of what the destination must become */
+    void *result;
+    uint64_t source_bytes, result_bytes;
+    tsr_tensor *whole, *view, *to;
+    const bench_row *ceiling;
+} copy;
+
+static tsr_status run_copy(tsr_stream *stream, void *user)
+{
+    copy *test = user;
+    return tsr_copy(stream, test->to, test->view);
+}
+
+static tsr_status run_upload(tsr_stream *stream, void *user)
+{
+    copy *test = user;
+    tsr_status status = tsr_tensor_upload(stream, test->to, test->source, test->source_bytes);
+    return status == TSR_OK ? tsr_stream_wait(stream) : status;
+}
+
+static tsr_status run_download(tsr_stream *stream, void *user)
+{
+    copy *test = user;
+    return tsr_tensor_download(stream, test->whole, test->result, test->source_bytes);
+}
+
+typedef struct copy_case {
+    const char *name;
+    tsr_status (*run)(tsr_stream *stream, void *user);
+    tsr_dtype from, to;
+    bool half;         /* keep the left half of a square */
+    int64_t row_bytes; /* or rows of this length */
+    bool transpose;
+    bool alone; /* no part of a complete run */
+} copy_case;
+
+static const copy_case cases[] = {
+    {"contiguous", run_copy, TSR_F32, TSR_F32, false, 0, false, false},
+    {"left half", run_copy, TSR_F32, TSR_F32, true, 0, false, false},
+    {"rows", run_copy, TSR_F32, TSR_F32, false, 64, false, false},
+    {"rows", run_copy, TSR_F32, TSR_F32, false, 256, false, true},
+    {"rows", run_copy, TSR_F32, TSR_F32, false, 1 << 10, false, true},
+    {"rows", run_copy, TSR_F32, TSR_F32, false, 4 << 10, false, false},
+    {"rows", run_copy, TSR_F32, TSR_F32, false, 16 << 10, false, true},
+    {"rows", run_copy, TSR_F32, TSR_F32, false, 64 << 10, false, true},
+    {"transpose", run_copy, TSR_F32, TSR_F32, false, 0, true, false},
+    {"convert", run_copy, TSR_F32, TSR_F16, false, 0, false, false},
+    {"convert", run_copy, TSR_F16, TSR_F32, false, 0, false, false},
+    {"convert", run_copy, TSR_F32, TSR_BF16, false, 0, false, true},
+    {"upload", run_upload, TSR_F32, TSR_F32, false, 0, false, false},
+    {"download", run_download, TSR_F32, TSR_F32, false, 0, false, false},
+};
+
+/* The destination's elements in row-major order, as the host works them out. */
+static void compute_wanted(copy *test)
+{
+    float *moved = cli_alloc((size_t)(test->rows * test->kept), sizeof *moved);
+    for (int64_t row = 0; row < test->rows; row++)
+        for (int64_t column = 0; column < test->kept; column++) {
+            int64_t at = test->transpose ? column * test->rows + row : row * test->kept + column;
+            moved[at] = test->values[row * test->columns + column];
+        }
+    bench_encode(test->to_dtype, moved, (uint64_t)(test->rows * test->kept), test->wanted);
+    free(moved);
+}
+
+static bool create(copy *test)
+{
+    bench_context *context = test->context;
+    uint64_t count = (uint64_t)(test->rows * test->columns);
+    uint64_t moved = (uint64_t)(test->rows * test->kept);
+    test->source_bytes = count * tsr_dtype_size(test->from_dtype);
+    test->result_bytes = moved * tsr_dtype_size(test->to_dtype);
+    test->values = cli_alloc(count, sizeof *test->values);
+    test->source = cli_alloc(test->source_bytes, 1);
+    test->wanted = cli_alloc(test->result_bytes, 1);
+    test->result = cli_alloc(test->result_bytes, 1);
+    /* f32 values keep all their bits, so that a conversion has something to round. */
+    bench_random_values(test->values, count, test->from_dtype, SEED);
+    bench_encode(test->from_dtype, test->values, count, test->source);
+    compute_wanted(test);
+
+    tsr_tensor *kept = NULL;
+    int64_t shape[] = {test->rows, test->columns}, to_shape[] = {test->rows, test->kept};
+    if (test->transpose)
+        memcpy(to_shape, (int64_t[]){test->kept, test->rows}, sizeof to_shape);
+    BENCH_TRY(context,
+              tsr_tensor_create(context->device, test->from_dtype, 2, shape, &test->whole));
+    BENCH_TRY(context, tsr_tensor_create(context->device, test->to_dtype, 2, to_shape, &test->to));
+    BENCH_TRY(context,
+              tsr_tensor_upload(context->stream, test->whole, test->source, test->source_bytes));
+    BENCH_TRY(context, tsr_tensor_slice(test->whole, 1, 0, test->kept, 1, &kept));
+    if (!test->transpose) {
+        test->view = kept;
+        return true;
+    }
+    tsr_status status = tsr_tensor_transpose(kept, 0, 1, &test->view);
+    tsr_tensor_destroy(&kept);
+    BENCH_TRY(context, status);
+    return true;
+}
+
+static void finish(copy *test)
+{
+    tsr_tensor_destroy(&test->view);
+    tsr_tensor_destroy(&test->whole);
+    tsr_tensor_destroy(&test->to);
+    free(test->values);
+    free(test->source);
+    free(test->wanted);
+    free(test->result);
+}
+
+/* Bit by bit, as 32- or 16-bit words. */
+static void check_bits(const copy *test, bench_check *check, int64_t columns)
+{
+    bench_check_begin(check, "every element's bits");
+    uint64_t size = tsr_dtype_size(test->to_dtype), count = test->result_bytes / size;
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t want = 0, got = 0;
+        memcpy(&want, (const char *)test->wanted + i * size, size);
+        memcpy(&got, (const char *)test->result + i * size, size);
+        bench_check_value(check, (int64_t)i / columns, (int64_t)i % columns, got, want, 0);
+    }
+}
+
+/* The copy has just been run, once or often. */
+static bool verify(copy *test, bench_row *row, const copy_case *which)
+{
+    bench_context *context = test->context;
+    if (which->run != run_download) /* whose result is here already */
+        BENCH_TRY(context,
+                  tsr_tensor_download(context->stream, test->to, test->result, test->result_bytes));
+    check_bits(test, &row->check, test->transpose ? test->rows : test->kept);
+    return bench_verified(context, row);
+}
+
+static bool measure(copy *test, const copy_case *which)
+{
+    bench_context *context = test->context;
+    if (!create(test))
+        return false;
+    uint64_t elements = test->result_bytes / tsr_dtype_size(test->to_dtype);
+    uint64_t read = elements * tsr_dtype_size(test->from_dtype);
+    bench_row *row = bench_add(context, "copy", BENCH_GBYTES, (double)(read + test->result_bytes));
+    bench_text(row, "what", "%s", which->name);
+    bench_text(row, "dtypes", "%s to %s", tsr_dtype_name(test->from_dtype),
+               tsr_dtype_name(test->to_dtype));
+    bench_text(row, "moved", "[%" PRId64 ",%" PRId64 "]", test->rows, test->kept);
+    bench_integer(row, "row_bytes", test->kept * (int64_t)tsr_dtype_size(test->from_dtype));
+    row->ceiling = test->ceiling;
+
+    bool by_device = which->run == run_copy && context->info->type != TSR_DEVICE_CPU;
+    BENCH_TRY(context, which->run(context->stream, test));
+    if (!verify(test, row, which) ||
+        !bench_measure(
+            context, row,
+            &(bench_task){.run = which->run, .user = test, .no_device_clock = !by_device}) ||
+        !verify(test, row, which))
+        return false;
+    return true;
+}
+
+static int64_t side_of(int64_t mib)
+{
+    int64_t side = 1;
+    while (4 * (2 * side) * (2 * side) <= mib << 20)
+        side *= 2;
+    return side;
+}
+
+static bool run_case(bench_context *context, const copy_case *which)
+{
+    bool slow = which->transpose || which->from != which->to;
+    bool small = slow && context->options->complete && context->info->type == TSR_DEVICE_CPU;
+    int64_t mib = small ? COMPLETE_MIB : DEFAULT_MIB;
+    if (context->options->size_mib > 0)
+        mib = context->options->size_mib;
+    copy test = {.context = context,
+                 .from_dtype = which->from,
+                 .to_dtype = which->to,
+                 .transpose = which->transpose};
+    test.ceiling = bench_memory_peak(context);
+    if (test.ceiling == NULL)
+        return false;
+    if (which->row_bytes > 0) {
+        test.kept = which->row_bytes / 4;
+        test.columns = 2 * test.kept;
+        test.rows = (mib << 20) / (8 * test.kept);
+    } else {
+        test.rows = test.columns = side_of(mib);
+        test.kept = which->half ? test.columns / 2 : test.columns;
+    }
+    bool done = measure(&test, which);
+    finish(&test);
+    return done;
+}
+
+static bool run(bench_context *context)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (!(context->options->complete && cases[i].alone) && !run_case(context, &cases[i]))
+            return false;
+    return true;
+}
+
+const bench bench_copy = {
+    .name = "copy",
+    .summary = "slices, transposes, conversions and transfers, GB/s against memory's own speed",
+    .help = "Copies views of a random matrix of --size MiB (default 64, square unless rows of a "
+            "given length are cut\n"
+            "out of ones twice as long) with tsr_copy; 'upload' and 'download' move the whole "
+            "matrix between host and\n"
+            "device, waiting each time. GB/s count bytes read plus bytes written, for transfers "
+            "too. The ceiling is the\n"
+            "host's memcpy on all CPUs for CPU drivers, the device's own contiguous copy for GPUs, "
+            "in the same run. On CPU\n"
+            "drivers the host's CPUs copy, since no other work uses the memory here.\n",
+    .takes = BENCH_SIZE,
+    .run = run,
+};

@@ -1,0 +1,119 @@
+/* tessera bench rng: how long one number of each generator takes. */
+#include <stdlib.h>
+
+#include "bench/harness/bench.h"
+#include "cli/memory.h"
+
+#define SEED 42
+#define WORDS                                                                                      \
+    ((uint64_t)1 << 20) /* that are verified: sums of 32-bit words stay exact in doubles */
+#define CHUNK 65536
+
+typedef struct generator {
+    tsr_philox philox;
+    tsr_mt19937 mt19937;
+    tsr_dotnet dotnet;
+    tsr_threefry threefry;
+    uint32_t *bits;
+    uint64_t sum; /* of what was drawn, so that it is drawn */
+} generator;
+
+static tsr_status draw_philox(tsr_stream *stream, void *user)
+{
+    (void)stream;
+    generator *own = user;
+    for (int i = 0; i < CHUNK; i++)
+        own->sum += tsr_philox_next_u32(&own->philox);
+    return TSR_OK;
+}
+
+static tsr_status draw_mt19937(tsr_stream *stream, void *user)
+{
+    (void)stream;
+    generator *own = user;
+    for (int i = 0; i < CHUNK; i++)
+        own->sum += tsr_mt19937_next_u32(&own->mt19937);
+    return TSR_OK;
+}
+
+static tsr_status draw_dotnet(tsr_stream *stream, void *user)
+{
+    (void)stream;
+    generator *own = user;
+    for (int i = 0; i < CHUNK; i++)
+        own->sum += (uint64_t)tsr_dotnet_next(&own->dotnet);
+    return TSR_OK;
+}
+
+static tsr_status draw_threefry(tsr_stream *stream, void *user)
+{
+    (void)stream;
+    generator *own = user;
+    for (int i = 0; i < CHUNK; i++)
+        own->sum += tsr_threefry_next_u32(&own->threefry);
+    return TSR_OK;
+}
+
+static tsr_status draw_bits(tsr_stream *stream, void *user)
+{
+    (void)stream;
+    generator *own = user;
+    return tsr_threefry_bits(tsr_threefry_key_from_seed(SEED), 4, WORDS, own->bits);
+}
+
+/* What the sums are compared with was computed by programs that share nothing with the library:
+ * CPython's own Mersenne Twister, and the others' definitions in Python. */
+static const struct {
+    const char *name, *what;
+    tsr_status (*draw)(tsr_stream *stream, void *user);
+    uint64_t work;
+    double sum;
+} cases[] = {
+    {"philox", "next_u32", draw_philox, CHUNK, 2250829779802441},
+    {"mt19937", "next_u32", draw_mt19937, CHUNK, 2252510386737721},
+    {"dotnet", "Next()", draw_dotnet, CHUNK, 1125579144299285},
+    {"threefry", "next_u32", draw_threefry, CHUNK, 2254229260944640},
+    {"threefry", "bits, 2^20 at once", draw_bits, WORDS, 2252275512747516},
+};
+
+static bool measure(bench_context *context, generator *own, size_t which)
+{
+    bench_row *row = bench_add(context, "rng", BENCH_TIME, (double)cases[which].work);
+    bench_text(row, "generator", "%s", cases[which].name);
+    bench_text(row, "what", "%s", cases[which].what);
+    own->sum = 0;
+    for (uint64_t done = 0; done < WORDS; done += cases[which].work)
+        BENCH_TRY(context, cases[which].draw(NULL, own));
+    for (uint64_t i = 0; cases[which].draw == draw_bits && i < WORDS; i++)
+        own->sum += own->bits[i];
+    bench_check_begin(&row->check, "the sum of the first 2^20 numbers, from other programs");
+    bench_check_value(&row->check, 0, 0, (double)own->sum, cases[which].sum, 0);
+    return bench_measure(context, row,
+                         &(bench_task){.run = cases[which].draw, .user = own, .host_only = true});
+}
+
+static bool run(bench_context *context)
+{
+    generator *own = cli_alloc(1, sizeof *own);
+    own->bits = cli_alloc(WORDS, sizeof *own->bits);
+    tsr_philox_init(SEED, 0, &own->philox);
+    tsr_mt19937_init(SEED, &own->mt19937);
+    tsr_dotnet_init(SEED, &own->dotnet);
+    tsr_threefry_init(tsr_threefry_key_from_seed(SEED), &own->threefry);
+    bool done = true;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases && done; i++)
+        done = measure(context, own, i);
+    free(own->bits);
+    free(own);
+    return done;
+}
+
+const bench bench_rng = {
+    .name = "rng",
+    .summary = "how long a random number of each generator takes",
+    .help = "32-bit words, for .NET what Next() gives, one call each and added up, on one CPU; for "
+            "threefry also in the\n"
+            "layout of MLX's random.bits. Verified by sums that other programs computed.\n",
+    .host_only = true,
+    .run = run,
+};

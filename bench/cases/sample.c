@@ -1,0 +1,283 @@
+/* tessera bench sample: how long the next index of a sampler takes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/harness/bench.h"
+#include "bench/cases/sample.h"
+#include "cli/memory.h"
+
+extern char **environ;
+
+#define RANKS 8
+#define RANK 3
+
+static tsr_status read_chunk(tsr_stream *stream, void *user)
+{
+    (void)stream;
+    bench_reader *own = user;
+    uint64_t count;
+    tsr_status status = tsr_sampler_fill(own->sampler, BENCH_CHUNK, own->indices, NULL, &count);
+    /* The epoch's end is far away, and comes all the same. */
+    if (status == TSR_OK && count < BENCH_CHUNK)
+        status = tsr_sampler_set_epoch(own->sampler, ++own->epoch);
+    return status;
+}
+
+bool bench_read_chunks(bench_context *context, bench_row *row, bench_reader *own)
+{
+    return bench_measure(context, row,
+                         &(bench_task){.run = read_chunk, .user = own, .host_only = true});
+}
+
+/* Feistel ------------------------------------------------------------------------------------- */
+
+#define ITEMS UINT64_C(1000000000000)
+#define FAR UINT64_C(100000000000)
+#define SEEKS 1000
+
+static tsr_status read_singly(tsr_stream *stream, void *user)
+{
+    (void)stream;
+    bench_reader *own = user;
+    bool got;
+    for (int i = 0; i < BENCH_CHUNK; i++) {
+        tsr_status status = tsr_sampler_next(own->sampler, &own->indices[i], &got);
+        if (status != TSR_OK)
+            return status;
+    }
+    return TSR_OK;
+}
+
+/* Seeks, and the index that is there. */
+static tsr_status read_far(tsr_stream *stream, void *user)
+{
+    (void)stream;
+    bench_reader *own = user;
+    bool got;
+    for (uint64_t i = 0; i < SEEKS; i++) {
+        tsr_status status = tsr_sampler_seek(own->sampler, FAR + i * 1234567);
+        if (status == TSR_OK)
+            status = tsr_sampler_next(own->sampler, &own->indices[i], &got);
+        if (status != TSR_OK)
+            return status;
+    }
+    return TSR_OK;
+}
+
+/* Where each index is in the order, which the inverse tells, is where it was read from. */
+static void check_feistel(bench_row *row, const bench_reader *own, const tsr_feistel *order,
+                          uint64_t count, uint64_t first, uint64_t step)
+{
+    bench_check_begin(&row->check, "the permutation's inverse gives back each position");
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t index = (uint64_t)own->indices[i];
+        bench_check_value(&row->check, 0, (int64_t)i, index < ITEMS, 1, 0);
+        if (index < ITEMS)
+            bench_check_value(&row->check, 1, (int64_t)i, (double)tsr_feistel_find(order, index),
+                              (double)(first + i * step), 0);
+    }
+}
+
+static bool measure_feistel(bench_context *context, bench_reader *own, const char *what,
+                            uint64_t count, uint64_t first, uint64_t step,
+                            tsr_status (*read)(tsr_stream *stream, void *user))
+{
+    bench_row *row = bench_add(context, "sample", BENCH_TIME, (double)count);
+    bench_text(row, "what", "%s", what);
+    bench_integer(row, "items", (int64_t)ITEMS);
+    tsr_feistel order;
+    BENCH_TRY(context, tsr_feistel_init(ITEMS, 7, 0, 0, &order));
+    BENCH_TRY(context, tsr_sampler_reset(own->sampler));
+    BENCH_TRY(context, read(NULL, own));
+    check_feistel(row, own, &order, count, first, step);
+    return bench_measure(context, row, &(bench_task){.run = read, .user = own, .host_only = true});
+}
+
+static bool run_feistel(bench_context *context)
+{
+    bench_reader own = {0};
+    BENCH_TRY(context, tsr_sampler_create_distributed(
+                           tsr_sampler_distributed_params(.n = ITEMS, .ranks = RANKS, .rank = RANK,
+                                                          .seed = 7),
+                           &own.sampler));
+    bool done = measure_feistel(context, &own, "feistel: an index, rank 3 of 8", BENCH_CHUNK, RANK,
+                                RANKS, read_chunk) &&
+                measure_feistel(context, &own, "feistel: one call for each index", BENCH_CHUNK,
+                                RANK, RANKS, read_singly);
+    tsr_sampler_destroy(&own.sampler);
+    if (!done)
+        return false;
+    BENCH_TRY(context,
+              tsr_sampler_create_distributed(
+                  tsr_sampler_distributed_params(.n = ITEMS, .ranks = 1, .seed = 7), &own.sampler));
+    done = measure_feistel(context, &own, "feistel: an index, one rank", BENCH_CHUNK, 0, 1,
+                           read_chunk) &&
+           measure_feistel(context, &own, "feistel: seek beyond 10^11, an index", SEEKS, FAR,
+                           1234567, read_far);
+    tsr_sampler_destroy(&own.sampler);
+    return done;
+}
+
+/* PyTorch's order ----------------------------------------------------------------------------- */
+
+#define TORCH_ITEMS 10000000
+#define TORCH_SEED 42
+
+static tsr_status create_torch(tsr_sampler **out)
+{
+    return tsr_sampler_create_distributed(
+        tsr_sampler_distributed_params(.n = TORCH_ITEMS, .ranks = RANKS, .rank = RANK,
+                                       .order = TSR_ORDER_TORCH, .seed = TORCH_SEED),
+        out);
+}
+
+/* The next epoch, from start to end. */
+static tsr_status read_epoch(tsr_stream *stream, void *user)
+{
+    (void)stream;
+    bench_reader *own = user;
+    uint64_t count;
+    tsr_status status = tsr_sampler_set_epoch(own->sampler, own->epoch++);
+    do {
+        if (status == TSR_OK)
+            status = tsr_sampler_fill(own->sampler, BENCH_CHUNK, own->indices, NULL, &count);
+    } while (status == TSR_OK && count > 0);
+    return status;
+}
+
+/* PyTorch's randperm written out once more. */
+static void check_torch(bench_row *row, bench_reader *own)
+{
+    uint32_t *order = cli_alloc(TORCH_ITEMS, sizeof *order);
+    tsr_mt19937 *rng = cli_alloc(1, sizeof *rng);
+    tsr_mt19937_init(TORCH_SEED, rng);
+    for (uint32_t i = 0; i < TORCH_ITEMS; i++)
+        order[i] = i;
+    for (uint32_t i = 0; i + 1 < TORCH_ITEMS; i++) {
+        uint32_t other = i + tsr_mt19937_next_u32(rng) % (TORCH_ITEMS - i), kept = order[i];
+        order[i] = order[other];
+        order[other] = kept;
+    }
+    bench_check_begin(&row->check, "every index of the rank's epoch, with the shuffle written out");
+    uint64_t count = 1;
+    for (uint64_t done = 0; count > 0; done += count) {
+        if (tsr_sampler_fill(own->sampler, BENCH_CHUNK, own->indices, NULL, &count) != TSR_OK)
+            count = 0;
+        for (uint64_t i = 0; i < count; i++)
+            bench_check_value(&row->check, 0, (int64_t)(done + i), (double)own->indices[i],
+                              order[(done + i) * RANKS + RANK], 0);
+        if (count == 0)
+            bench_check_value(&row->check, 1, 0, (double)(done * RANKS), TORCH_ITEMS, 0);
+    }
+    free(rng);
+    free(order);
+}
+
+/* Linux' VmHWM. What wait4() says of a child begins with the memory of whoever started it. */
+static bool read_peak(pid_t process, double *bytes)
+{
+    char path[64], line[256];
+    long kib = 0;
+    snprintf(path, sizeof path, "/proc/%ld/status", (long)process);
+    FILE *in = fopen(path, "r");
+    while (in != NULL && kib == 0 && fgets(line, sizeof line, in) != NULL)
+        if (sscanf(line, "VmHWM: %ld kB", &kib) != 1)
+            kib = 0;
+    if (in != NULL)
+        fclose(in);
+    *bytes = (double)kib * 1024;
+    return kib > 0;
+}
+
+/* Takes in the indices that the child prints. Looks at its memory when all but the last are there:
+ * then it has the whole epoch's order, and still runs, as a pipe holds less than what is left. */
+static bool watch(pid_t child, int from, double *peak_bytes)
+{
+    static char buffer[1 << 16];
+    const uint64_t left = UINT64_C(2) << 20, all = TORCH_ITEMS / RANKS * sizeof(int64_t);
+    uint64_t taken = 0;
+    bool seen = false;
+    ssize_t got;
+    while ((got = read(from, buffer, sizeof buffer)) > 0 || (got < 0 && errno == EINTR)) {
+        taken += got > 0 ? (uint64_t)got : 0;
+        if (!seen && taken + left > all)
+            seen = read_peak(child, peak_bytes);
+    }
+    return seen && taken == all;
+}
+
+/* The most memory that a process has which does nothing but print that epoch. */
+static bool measure_memory(bench_context *context, double *peak_bytes)
+{
+    char *const arguments[] = {"tessera", "sample",   "distributed", "--n", "10000000",
+                               "--ranks", "8",        "--rank",      "3",   "--order",
+                               "torch",   "--format", "i64",         NULL};
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int ends[2], status = 0;
+    if (pipe(ends) != 0)
+        return bench_fail(context, "bench sample: no pipe: %s", strerror(errno));
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    int reason = posix_spawn(&child, "/proc/self/exe", &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    bool seen = reason == 0 && watch(child, ends[0], peak_bytes);
+    close(ends[0]);
+    if (reason != 0)
+        return bench_fail(context, "bench sample: no process: %s", strerror(reason));
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return bench_fail(context, "bench sample: %s", strerror(errno));
+    if (status != 0 || !seen)
+        return bench_fail(context, "bench sample: tessera sample distributed failed");
+    return true;
+}
+
+static bool run_torch(bench_context *context)
+{
+    bench_reader own = {0};
+    bench_row *row = bench_add(context, "sample", BENCH_TIME, 1);
+    bench_text(row, "what", "torch: an epoch, rank 3 of 8");
+    bench_integer(row, "items", TORCH_ITEMS);
+    row->elsewhere = "PyTorch 0.6 – 1.5 s, 690 MiB";
+    if (!measure_memory(context, &row->peak_bytes))
+        return false;
+    BENCH_TRY(context, create_torch(&own.sampler));
+    check_torch(row, &own);
+    bool done = bench_measure(context, row,
+                              &(bench_task){.run = read_epoch, .user = &own, .host_only = true});
+    tsr_sampler_destroy(&own.sampler);
+    return done;
+}
+
+static bool run(bench_context *context)
+{
+    return run_torch(context) && run_feistel(context) &&
+           bench_weighted(context, (uint64_t)1 << 20) &&
+           (!context->options->large || bench_weighted(context, (uint64_t)1 << 27));
+}
+
+const bench bench_samplers = {
+    .name = "sample",
+    .summary = "how long an index of each kind of sampler takes",
+    .help = "A distributed sampler of 10^12 items in our own order, by 4096 indices, one by one, "
+            "and after a seek, verified\n"
+            "by the inverse permutation; a whole epoch of one rank of 8 in PyTorch's order of 10^7 "
+            "items, with the most\n"
+            "memory that 'tessera sample' had for it; draws in proportion to 2^20 weights, with "
+            "--large "
+            "also 2^27, which takes\n"
+            "2 GiB: none of a weight of 0, and a chi-square test of the others. One CPU.\n",
+    .takes = BENCH_LARGE,
+    .host_only = true,
+    .run = run,
+};

@@ -1,0 +1,188 @@
+/* The ceiling of products in f16 on devices with cooperative matrices: multiplications of them in
+ * registers. */
+#include <stdlib.h>
+
+#include "bench/harness/bench.h"
+#include "bench/harness/data.h"
+#include "cli/memory.h"
+#include "tsr_config.h"
+
+#if TSR__GLSLC_COOPMAT
+static const uint32_t code[] =
+#include "bench/coopmat_peak.inc"
+    ;
+#else /* no device has any to use then, and this is not reached */
+static const uint32_t code[1];
+#endif
+
+#define NAME "coopmat_peak"
+#define SUBGROUPS 4 /* in a workgroup: as many as a core of most GPUs has matrix units */
+#define STEPS_IN_ROUND 8
+#define MOST_ROUNDS (1u << 13) /* sums stay below 2^24, where f32 has every whole number */
+#define MOST_CHAINS 8
+
+typedef struct peak {
+    bench_context *context;
+    tsr_kernel *kernel;
+    tsr_tensor *operands, *result;
+    float *a, *b; /* the operands on the host */
+    uint32_t m, n, k;
+    uint32_t chains, groups, rounds;
+} peak;
+
+static tsr_status run_peak(tsr_stream *stream, void *user)
+{
+    peak *test = user;
+    return tsr_kernel_run(stream, test->kernel,
+                          (tsr_kernel_argument[]){{test->operands, false}, {test->result, true}},
+                          &test->rounds, (uint32_t[]){test->groups, 1, 1});
+}
+
+static uint64_t result_count(const peak *test)
+{
+    return (uint64_t)test->groups * SUBGROUPS * test->m * test->n;
+}
+
+/* Whole numbers from -1 to 1, of which every sum is exact in whatever order it is taken. */
+static bool create_operands(peak *test)
+{
+    uint64_t a_count = (uint64_t)test->m * test->k, b_count = (uint64_t)test->k * test->n;
+    uint64_t count = a_count + b_count, bytes = count * tsr_dtype_size(TSR_F16);
+    BENCH_TRY(test->context, tsr_tensor_create(test->context->device, TSR_F16, 1,
+                                               (int64_t[]){(int64_t)count}, &test->operands));
+    test->a = cli_alloc(count, sizeof *test->a);
+    test->b = test->a + a_count;
+    for (uint64_t i = 0; i < count; i++)
+        test->a[i] = (float)(bench_random(7, i) % 3) - 1;
+    void *halves = cli_alloc(bytes, 1);
+    bench_encode(TSR_F16, test->a, count, halves);
+    tsr_status status = tsr_tensor_upload(test->context->stream, test->operands, halves, bytes);
+    free(halves);
+    BENCH_TRY(test->context, status);
+    return true;
+}
+
+static bool create(peak *test)
+{
+    bench_context *context = test->context;
+    const tsr_device_info *info = context->info;
+    const tsr_coopmat_shape *shape = &info->coopmats[info->coopmat_used];
+    test->m = shape->m;
+    test->n = shape->n;
+    test->k = shape->k;
+    test->groups = info->type == TSR_DEVICE_CPU ? 16 : 4096;
+    test->rounds = 16;
+    const uint32_t constants[] = {SUBGROUPS * info->coopmat_subgroup_size, shape->m, shape->n,
+                                  shape->k, test->chains};
+    BENCH_TRY(context,
+              tsr_kernel_create(
+                  context->device,
+                  tsr_kernel_params(.spirv = code, .spirv_words = sizeof code / sizeof *code,
+                                    .name = NAME, .tensor_count = 2,
+                                    .scalar_bytes = sizeof test->rounds, .constants = constants,
+                                    .constant_count = sizeof constants / sizeof *constants,
+                                    .subgroup_size = info->coopmat_subgroup_size),
+                  &test->kernel));
+    BENCH_TRY(context, tsr_tensor_create(context->device, TSR_F32, 1,
+                                         (int64_t[]){(int64_t)result_count(test)}, &test->result));
+    return create_operands(test);
+}
+
+/* The sum of the chains, each of which began with its number. */
+static double expected(const peak *test, uint32_t row, uint32_t col)
+{
+    double product = 0;
+    for (uint32_t k = 0; k < test->k; k++)
+        product += (double)test->a[row * test->k + k] * (double)test->b[k * test->n + col];
+    double steps = (double)test->rounds * STEPS_IN_ROUND, chains = test->chains;
+    return chains * steps * product + chains * (chains - 1) / 2;
+}
+
+static void check_peak(bench_check *check, const peak *test, const float *result)
+{
+    bench_check_begin(check, "every subgroup's sums against whole numbers, exactly");
+    for (uint32_t row = 0; row < test->m; row++)
+        for (uint32_t col = 0; col < test->n; col++) {
+            double want = expected(test, row, col);
+            for (uint32_t subgroup = 0; subgroup < test->groups * SUBGROUPS; subgroup++) {
+                uint64_t at = ((uint64_t)subgroup * test->m + row) * test->n + col;
+                bench_check_value(check, subgroup, row * test->n + col, (double)result[at], want,
+                                  0);
+            }
+        }
+}
+
+static bool verify(peak *test, bench_check *check)
+{
+    bench_context *context = test->context;
+    uint64_t count = result_count(test);
+    BENCH_TRY(context, run_peak(context->stream, test));
+    float *result = cli_alloc(count, sizeof *result);
+    tsr_status status =
+        tsr_tensor_download(context->stream, test->result, result, count * sizeof *result);
+    if (status == TSR_OK)
+        check_peak(check, test, result);
+    free(result);
+    BENCH_TRY(context, status);
+    return true;
+}
+
+static bool lengthen(peak *test)
+{
+    bench_check ignored;
+    return verify(test, &ignored) && /* also builds the pipeline */
+           bench_lengthen(test->context, &(bench_task){.run = run_peak, .user = test},
+                          &test->rounds, MOST_ROUNDS);
+}
+
+static const bench_row *measure(peak *test)
+{
+    bench_context *context = test->context;
+    if (!create(test) || !lengthen(test))
+        return NULL;
+    double product = 2.0 * test->m * test->n * test->k;
+    double products = (double)test->rounds * STEPS_IN_ROUND * test->chains;
+    bench_row *row = bench_add(context, NAME, BENCH_GFLOPS,
+                               product * products * SUBGROUPS * (double)test->groups);
+    row->is_ceiling = true;
+    bench_text(row, "dtype", "%s", tsr_dtype_name(TSR_F16));
+    bench_text(row, "shape", "%ux%ux%u", (unsigned)test->m, (unsigned)test->n, (unsigned)test->k);
+    bench_integer(row, "chains", test->chains);
+    if (!verify(test, &row->check) ||
+        !bench_measure(context, row, &(bench_task){.run = run_peak, .user = test}))
+        return NULL;
+    return row;
+}
+
+static void finish(peak *test)
+{
+    tsr_kernel_destroy(&test->kernel);
+    tsr_tensor_destroy(&test->operands);
+    tsr_tensor_destroy(&test->result);
+    free(test->a);
+}
+
+/* CPU drivers that have some multiply them by plain arithmetic, which compilers take out of the
+ * loop. */
+bool bench_has_coopmat(const tsr_device_info *info)
+{
+    return info->coopmat_used >= 0 && info->type != TSR_DEVICE_CPU;
+}
+
+const bench_row *bench_coopmat_peak(bench_context *context)
+{
+    if (context->coopmat_peak != NULL)
+        return context->coopmat_peak;
+    const bench_row *best = NULL;
+    for (uint32_t chains = 1; chains <= MOST_CHAINS; chains *= 2) {
+        peak test = {.context = context, .chains = chains};
+        const bench_row *row = measure(&test);
+        finish(&test);
+        if (row == NULL)
+            return NULL;
+        if (best == NULL || bench_median(row) > bench_median(best))
+            best = row;
+    }
+    context->coopmat_peak = best;
+    return best;
+}

@@ -1,0 +1,236 @@
+/* The ceiling of matmul: multiply-adds in registers. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "bench/harness/bench.h"
+#include "bench/harness/data.h"
+#include "cli/memory.h"
+
+static const uint32_t code_f32[] =
+#include "bench/fma_peak.inc"
+    ;
+static const uint32_t code_f16[] =
+#include "bench/fma_peak_f16.inc"
+    ;
+
+#define NAME "fma_peak"
+#define LANES 128 /* the shader's workgroup; all workgroups compute the same */
+#define CONSTANTS ((size_t)3 * LANES)
+#define MOST_ROUNDS (1u << 14)
+#define MOST_VECTORS 4
+
+/* What differs between dtypes. */
+typedef struct variant {
+    tsr_dtype dtype;
+    const uint32_t *code;
+    uint64_t code_bytes;
+    uint32_t steps_in_round;
+    const char *method;
+    double tolerance; /* of the sum */
+    void (*choose)(float constants[CONSTANTS], double rounds);
+    /* What an invocation's sum must be. */
+    double (*sum)(double a, double b, double start, uint32_t chains, uint32_t rounds);
+} variant;
+
+typedef struct peak {
+    bench_context *context;
+    const variant *kind;
+    tsr_kernel *kernel;
+    tsr_tensor *constants, *result;
+    uint32_t vectors, groups, rounds;
+} peak;
+
+static tsr_status run_peak(tsr_stream *stream, void *user)
+{
+    peak *test = user;
+    return tsr_kernel_run(stream, test->kernel,
+                          (tsr_kernel_argument[]){{test->constants, false}, {test->result, true}},
+                          &test->rounds, (uint32_t[]){test->groups, 1, 1});
+}
+
+/* f32: with N steps ahead, a = 1 − c/N and b ~ 1/N: the chains keep moving until the last step
+ * instead of settling early, so that their end depends on every step having been done. */
+#define STEPS_F32 16
+
+static void choose_f32(float constants[CONSTANTS], double rounds)
+{
+    float random[CONSTANTS];
+    double steps = rounds * STEPS_F32;
+    bench_random_values(random, CONSTANTS, TSR_F32, 5);
+    for (int i = 0; i < LANES; i++) {
+        constants[i] = (float)(1 - (1.5 + (double)random[i] / 2) / steps);
+        constants[LANES + i] = (float)((1.5 + (double)random[LANES + i] / 2) / steps);
+        constants[2 * LANES + i] = 2 + random[2 * LANES + i] / 2;
+    }
+}
+
+/* The chains' ends in closed form: a^N·c + b·(1 − a^N)/(1 − a). */
+static double sum_f32(double a, double b, double start, uint32_t chains, uint32_t rounds)
+{
+    double power = exp((double)rounds * STEPS_F32 * log(a)), sum = 0;
+    for (uint32_t chain = 0; chain < chains; chain++)
+        sum += power * (start + 0.0625 * chain) + b * (1 - power) / (1 - a);
+    return sum;
+}
+
+/* f16: sixteenths below 64, which it has exactly, a = 1, up in one round and down in the next. */
+#define STEPS_F16 64
+
+static void choose_f16(float constants[CONSTANTS], double rounds)
+{
+    (void)rounds;
+    for (size_t i = 0; i < LANES; i++) {
+        constants[i] = 1;
+        constants[LANES + i] = (float)(1 + bench_random(5, i) % 14) / 16;
+        constants[(size_t)2 * LANES + i] = (float)(bench_random(6, i) % 32) / 16;
+    }
+}
+
+/* Every round's end of the first chain, and the last round's of all of them. */
+static double sum_f16(double a, double b, double start, uint32_t chains, uint32_t rounds)
+{
+    (void)a;
+    uint32_t down = rounds / 2, up = rounds - down;
+    double top = start + b * STEPS_F16, sum = 0;
+    for (uint32_t chain = 0; chain < chains; chain++)
+        sum += (up > down ? top : start) + 0.0625 * chain;
+    return sum + top * up + start * down;
+}
+
+static const variant f32 = {
+    .dtype = TSR_F32,
+    .code = code_f32,
+    .code_bytes = sizeof code_f32,
+    .steps_in_round = STEPS_F32,
+    .method = "every invocation's sum against the recurrence's closed form",
+    /* Longer chains round more often; and a loop that ran some per cent short must still show. */
+    .tolerance = 2e-3,
+    .choose = choose_f32,
+    .sum = sum_f32,
+};
+
+static const variant f16 = {
+    .dtype = TSR_F16,
+    .code = code_f16,
+    .code_bytes = sizeof code_f16,
+    .steps_in_round = STEPS_F16,
+    .method = "every invocation's sum of what each round reached",
+    .tolerance = 1e-6, /* less than the shortest of MOST_ROUNDS adds */
+    .choose = choose_f16,
+    .sum = sum_f16,
+};
+
+static void check_peak(bench_check *check, const peak *test, const float *constants,
+                       const float *result)
+{
+    const variant *kind = test->kind;
+    bench_check_begin(check, kind->method);
+    for (int lane = 0; lane < LANES; lane++) {
+        double want =
+            kind->sum((double)constants[lane], (double)constants[LANES + lane],
+                      (double)constants[2 * LANES + lane], 4 * test->vectors, test->rounds);
+        for (uint32_t group = 0; group < test->groups; group++)
+            bench_check_value(check, group, lane, (double)result[group * LANES + (uint32_t)lane],
+                              want, want * kind->tolerance);
+    }
+}
+
+static bool verify(peak *test, bench_check *check)
+{
+    bench_context *context = test->context;
+    float constants[CONSTANTS];
+    uint64_t count = (uint64_t)test->groups * LANES, size = count * sizeof(float);
+    test->kind->choose(constants, test->rounds);
+    BENCH_TRY(context,
+              tsr_tensor_upload(context->stream, test->constants, constants, sizeof constants));
+    BENCH_TRY(context, run_peak(context->stream, test));
+    float *result = cli_alloc(count, sizeof *result);
+    tsr_status status = tsr_tensor_download(context->stream, test->result, result, size);
+    if (status == TSR_OK)
+        check_peak(check, test, constants, result);
+    free(result);
+    BENCH_TRY(context, status);
+    return true;
+}
+
+static bool create(peak *test)
+{
+    bench_context *context = test->context;
+    test->groups = context->info->type == TSR_DEVICE_CPU ? 64 : 4096;
+    test->rounds = 16;
+    BENCH_TRY(
+        context,
+        tsr_kernel_create(context->device,
+                          tsr_kernel_params(.spirv = test->kind->code,
+                                            .spirv_words = test->kind->code_bytes / 4, .name = NAME,
+                                            .tensor_count = 2, .scalar_bytes = sizeof test->rounds,
+                                            .constants = &test->vectors, .constant_count = 1),
+                          &test->kernel));
+    BENCH_TRY(context, tsr_tensor_create(context->device, TSR_F32, 1,
+                                         (int64_t[]){(int64_t)CONSTANTS}, &test->constants));
+    BENCH_TRY(context,
+              tsr_tensor_create(context->device, TSR_F32, 1,
+                                (int64_t[]){(int64_t)test->groups * LANES}, &test->result));
+    return true;
+}
+
+static bool lengthen(peak *test)
+{
+    bench_check ignored;
+    return verify(test, &ignored) && /* also builds the pipeline */
+           bench_lengthen(test->context, &(bench_task){.run = run_peak, .user = test},
+                          &test->rounds, MOST_ROUNDS);
+}
+
+static const bench_row *measure(peak *test)
+{
+    bench_context *context = test->context;
+    if (!create(test) || !lengthen(test))
+        return NULL;
+    double chains = 4.0 * test->vectors, steps = (double)test->rounds * test->kind->steps_in_round;
+    bench_row *row =
+        bench_add(context, NAME, BENCH_GFLOPS, 2.0 * chains * steps * LANES * (double)test->groups);
+    row->is_ceiling = true;
+    bench_text(row, "dtype", "%s", tsr_dtype_name(test->kind->dtype));
+    bench_integer(row, "chains", (int64_t)chains);
+    if (!verify(test, &row->check) ||
+        !bench_measure(context, row, &(bench_task){.run = run_peak, .user = test}))
+        return NULL;
+    return row;
+}
+
+static void finish(peak *test)
+{
+    tsr_kernel_destroy(&test->kernel);
+    tsr_tensor_destroy(&test->constants);
+    tsr_tensor_destroy(&test->result);
+}
+
+static const bench_row *measure_best(bench_context *context, const variant *kind)
+{
+    const bench_row *best = NULL;
+    for (uint32_t vectors = 1; vectors <= MOST_VECTORS; vectors++) {
+        peak test = {.context = context, .kind = kind, .vectors = vectors};
+        const bench_row *row = measure(&test);
+        finish(&test);
+        if (row == NULL)
+            return NULL;
+        if (best == NULL || bench_median(row) > bench_median(best))
+            best = row;
+    }
+    return best;
+}
+
+const bench_row *bench_fma_peak(bench_context *context)
+{
+    if (context->fma_peak == NULL)
+        context->fma_peak = measure_best(context, &f32);
+    return context->fma_peak;
+}
+
+const bench_row *bench_fma_peak_f16(bench_context *context)
+{
+    if (context->fma_peak_f16 == NULL)
+        context->fma_peak_f16 = measure_best(context, &f16);
+    return context->fma_peak_f16;
+}

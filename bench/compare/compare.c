@@ -1,0 +1,253 @@
+#include "bench/compare/compare.h"
+
+#include <stdlib.h>
+
+#include "bench/compare/report.h"
+#include "cli/options.h"
+#include "cli/output.h"
+
+static bench_compare_options chosen = {.threshold = 5};
+
+/* The files of one side: one, and further ones by options. */
+typedef struct paths {
+    int further;
+    const char *all[BENCH_MOST_RUNS];
+} paths;
+static paths old_paths, new_paths;
+
+static bool add_path(void *user, const char *text, char *problem, size_t size)
+{
+    paths *side = user;
+    if (side->further == BENCH_MOST_RUNS - 1) {
+        snprintf(problem, size, "can be given at most %d times", BENCH_MOST_RUNS - 1);
+        return false;
+    }
+    side->all[++side->further] = text;
+    return true;
+}
+
+static const cli_option options[] = {
+    {"threshold", "PERCENT", "how much slower counts, beyond the spread (default 5)",
+     .real = &chosen.threshold, .low = 0, .high = 1000},
+    {"of-ceiling", NULL, "compare each figure as a part of the ceiling measured in the same run",
+     .flag = &chosen.of_ceiling},
+    {"old", "FILE", "another run of the old; may be repeated", .read = add_path,
+     .user = &old_paths},
+    {"new", "FILE", "another run of the new; may be repeated", .read = add_path,
+     .user = &new_paths},
+    {"allow-missing", NULL, "a benchmark or device that is missing in the new run is no failure",
+     .flag = &chosen.allow_missing},
+    {"all", NULL, "also list what did not change", .flag = &chosen.show_all},
+    {"json", NULL, "print JSON, which has all of them, instead of a table", .flag = &chosen.json},
+    {0},
+};
+
+static bool has_ceilings(const bench_runs *side)
+{
+    for (int i = 0; i < side->count; i++)
+        for (int j = 0; j < side->all[i].result_count; j++)
+            if (side->all[i].results[j].ceiling != NULL)
+                return true;
+    return false;
+}
+
+/* Without a single part of a ceiling, passing would be mistaken for what was asked for. */
+static int check_parts(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
+                       int count)
+{
+    for (int i = 0; i < count; i++)
+        if (pairs[i].of != NULL)
+            return CLI_DONE;
+    const bench_runs *without = !has_ceilings(old) ? old : !has_ceilings(new) ? new : NULL;
+    if (without != NULL)
+        return cli_failed("bench compare: --of-ceiling: no figure of %s has a ceiling",
+                          without->all[0].path);
+    for (int i = 0; i < count; i++)
+        if (pairs[i].above_ceiling)
+            return cli_failed(
+                "bench compare: --of-ceiling: all figures that have the same ceiling in "
+                "both runs are above it");
+    return cli_failed("bench compare: --of-ceiling: no figure that both runs have has the same "
+                      "ceiling in both");
+}
+
+static bool only_has_ceilings(const bench_runs *side)
+{
+    for (int i = 0; i < side->count; i++)
+        for (int j = 0; j < side->all[i].result_count; j++)
+            if (!side->all[i].results[j].is_ceiling)
+                return false;
+    return true;
+}
+
+/* Two runs with nothing in common would pass every gate. Ceilings alone are no comparison, unless
+ * they are what was measured. */
+static int check_pairs(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
+                       int count)
+{
+    const bool ceilings_count = only_has_ceilings(old) && only_has_ceilings(new);
+    for (int i = 0; i < count; i++)
+        if (ceilings_count || !pairs[i].old->is_ceiling)
+            return CLI_DONE;
+    return cli_failed("bench compare: there is nothing to compare: no figure is in both %s and %s",
+                      old->all[0].path, new->all[0].path);
+}
+
+static const bench_document *without_results(const bench_runs *side)
+{
+    for (int i = 0; i < side->count; i++)
+        if (side->all[i].result_count == 0)
+            return &side->all[i];
+    return NULL;
+}
+
+static bool has_failures(const bench_runs *side)
+{
+    for (int i = 0; i < side->count; i++)
+        if (json_array_size(side->all[i].failures) > 0)
+            return true;
+    return false;
+}
+
+/* What failed in a new run is there to be told, though nothing else may be. */
+static int check(const bench_runs *old, const bench_runs *new, const bench_pair *pairs, int count)
+{
+    bool failed = has_failures(new);
+    const bench_document *empty = without_results(old);
+    if (empty == NULL && !failed)
+        empty = without_results(new);
+    if (empty != NULL)
+        return cli_failed("bench compare: there is nothing to compare: %s has no results",
+                          empty->path);
+    if (failed)
+        return CLI_DONE;
+    return chosen.of_ceiling ? check_parts(old, new, pairs, count)
+                             : check_pairs(old, new, pairs, count);
+}
+
+static bench_compare_counts count_all(const bench_runs *old, const bench_runs *new,
+                                      const bench_pair *pairs, int count, double threshold)
+{
+    bench_compare_counts seen = {.only_old = bench_distinct(old) - count};
+    for (int i = 0; i < count; i++) {
+        bench_verdict what = bench_pair_judge(&pairs[i], threshold);
+        /* A slower ceiling is another machine, or another state of it. */
+        if (pairs[i].old->is_ceiling) {
+            seen.ceilings_changed += what == BENCH_GOT_SLOWER || what == BENCH_GOT_FASTER;
+            continue;
+        }
+        seen.compared++;
+        seen.slower += what == BENCH_GOT_SLOWER;
+        seen.faster += what == BENCH_GOT_FASTER;
+        seen.same += what == BENCH_NO_CHANGE;
+        seen.not_decided += what == BENCH_NOT_DECIDED;
+        seen.parts += pairs[i].of != NULL;
+    }
+    bench_pair *back;
+    seen.only_new = bench_distinct(new) - bench_pairs(new, old, false, &back);
+    free(back);
+    for (int i = 0; i < new->count; i++)
+        seen.failures += (int)json_array_size(new->all[i].failures);
+    return seen;
+}
+
+static int compare(const bench_runs *old, const bench_runs *new)
+{
+    bench_pair *pairs;
+    int count = bench_pairs(old, new, chosen.of_ceiling, &pairs);
+    int code = check(old, new, pairs, count);
+    if (code == CLI_DONE) {
+        bench_compare_counts seen = count_all(old, new, pairs, count, chosen.threshold);
+        bench_missing *missing;
+        seen.missing = bench_missing_find(old, new, pairs, count, &missing);
+        if (chosen.json)
+            bench_compare_json(old, new, pairs, count, missing, &seen, &chosen);
+        else
+            bench_compare_text(old, new, pairs, count, missing, &seen, &chosen);
+        free(missing);
+        code = seen.slower > 0 || seen.failures > 0        ? BENCH_SLOWER
+               : seen.missing > 0 && !chosen.allow_missing ? BENCH_MISSING
+                                                           : CLI_DONE;
+    }
+    free(pairs);
+    return code;
+}
+
+static void help(FILE *out)
+{
+    fputs(
+        "Lists what became slower or faster from the first file to the second, both of 'tessera "
+        "bench -o FILE': what\n"
+        "changed by more than --threshold per cent of the median, and by more than the spread "
+        "within the runs; within the\n"
+        "spread it is not decided. Of several runs of a side, see --old and --new, the median "
+        "counts, and the spread of\n"
+        "all of them; of five and more on each side, the spread of their medians, which decides "
+        "more. The exit status is 3\n"
+        "when something became slower, or failed in a new run; 4 when otherwise a benchmark of the "
+        "old run, or all of a\n"
+        "device's, is missing in the new one, unless --allow-missing; and 1 when the runs have "
+        "nothing in common.\n",
+        out);
+    cli_options_help(out, options);
+}
+
+static void free_runs(bench_runs *side)
+{
+    for (int i = 0; i < side->count; i++)
+        bench_document_free(&side->all[i]);
+}
+
+/* The same run again would feign that figures do not differ from run to run. */
+static const char *given_twice(const paths *from)
+{
+    for (int i = 1; i <= from->further; i++)
+        for (int j = 0; j < i; j++)
+            if (cli_output_is(from->all[i], from->all[j]))
+                return from->all[i];
+    return NULL;
+}
+
+static int read_runs(const paths *from, bench_runs *side)
+{
+    char problem[BENCH_PROBLEM];
+    for (side->count = 0; side->count <= from->further; side->count++)
+        if (!bench_document_read(from->all[side->count], &side->all[side->count], problem))
+            return cli_usage_error("bench compare: %s", problem);
+    const char *again = given_twice(from);
+    if (again != NULL)
+        return cli_usage_error("bench compare: '%s' is given twice as a run of one side", again);
+    return CLI_DONE;
+}
+
+static int run(int argc, char **argv)
+{
+    const char *words[2];
+    int count;
+    static bench_runs old, new;
+    int code = cli_options_read("bench compare", options, argc, argv, 2, words, &count);
+    if (code != CLI_DONE)
+        return code;
+    if (count != 2)
+        return cli_usage_error("bench compare: takes two files: the old run's and the new one's");
+    if (chosen.json && chosen.show_all)
+        return cli_usage_error("bench compare: --all is for the table; --json lists all anyway");
+    old_paths.all[0] = words[0];
+    new_paths.all[0] = words[1];
+    code = read_runs(&old_paths, &old);
+    if (code == CLI_DONE)
+        code = read_runs(&new_paths, &new);
+    if (code == CLI_DONE)
+        code = compare(&old, &new);
+    free_runs(&old);
+    free_runs(&new);
+    return code;
+}
+
+const cli_command bench_compare_command = {
+    .name = "bench compare",
+    .usage = "OLD NEW [options]",
+    .summary = "what became slower",
+    .run = run,
+    .help = help,
+};

@@ -1,0 +1,13 @@
+/* tessera bench compare: what became slower between two runs. */
+#ifndef TSR_BENCH_COMPARE_COMPARE_H
+#define TSR_BENCH_COMPARE_COMPARE_H
+
+#include "cli/command.h"
+
+extern const cli_command bench_compare_command;
+
+/* Its exit codes then, as docs/tessera.1 promises. */
+#define BENCH_SLOWER 3
+#define BENCH_MISSING 4
+
+#endif

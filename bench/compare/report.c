@@ -1,0 +1,234 @@
+#include "bench/compare/report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/harness/format.h"
+#include "cli/table.h"
+#include "cli/text.h"
+
+/* "31.3 GFLOP/s", or of a part "47.1 %". */
+static char *value_text(const bench_pair *pair, double value, char text[BENCH_VALUE_TEXT])
+{
+    char number[BENCH_NUMBER];
+    if (pair->of == NULL)
+        return bench_figures_text(pair->old, value, text);
+    snprintf(text, BENCH_VALUE_TEXT, "%s %%", bench_number(100 * value, number));
+    return text;
+}
+
+static const char *const verdicts[] = {[BENCH_NO_CHANGE] = "",
+                                       [BENCH_NOT_DECIDED] = "not decided",
+                                       [BENCH_GOT_SLOWER] = "SLOWER",
+                                       [BENCH_GOT_FASTER] = "faster"};
+
+static void add_terms(cli_table *table, const bench_pair *pair)
+{
+    if (pair->of != NULL)
+        cli_table_cell(table, "part of %s", pair->of);
+    else if (pair->above_ceiling)
+        cli_table_cell(table, "as it is: above %s", pair->old->ceiling);
+    else
+        cli_table_cell(table, "as it is");
+}
+
+static void add_row(cli_table *table, const char *device, const bench_pair *pair,
+                    bench_verdict what, bool of_ceiling)
+{
+    char text[BENCH_VALUE_TEXT], low[BENCH_VALUE_TEXT], high[BENCH_VALUE_TEXT];
+    const bench_range *both[] = {&pair->was, &pair->is};
+    cli_table_cell(table, "%s", verdicts[what]);
+    cli_table_cell(table, "%s", device);
+    cli_table_cell(table, "%s%s", pair->old->benchmark, pair->old->is_ceiling ? " (ceiling)" : "");
+    cli_table_cell(table, "%s", pair->old->label);
+    if (of_ceiling)
+        add_terms(table, pair);
+    for (int i = 0; i < 2; i++) {
+        cli_table_cell(table, "%s", value_text(pair, both[i]->median, text));
+        cli_table_cell(table, "%s – %s", value_text(pair, both[i]->low, low),
+                       value_text(pair, both[i]->high, high));
+    }
+    cli_table_cell(table, "%+.1f %%", 100 * fmin(bench_pair_slowdown(pair) - 1, 1e6));
+}
+
+static cli_table *create_table(bool of_ceiling, bool several_runs)
+{
+    const char *range = several_runs ? "range" : "p10 – p90";
+    cli_table *table = cli_table_create();
+    cli_table_column(table, "", 0);
+    cli_table_column(table, "device", 0);
+    cli_table_column(table, "benchmark", 0);
+    cli_table_column(table, "case", 0);
+    if (of_ceiling)
+        cli_table_column(table, "compared", 0);
+    cli_table_column(table, "old", 1);
+    cli_table_column(table, range, 1);
+    cli_table_column(table, "new", 1);
+    cli_table_column(table, range, 1);
+    cli_table_column(table, "time", 1);
+    return table;
+}
+
+static bool has_changed(bench_verdict what)
+{
+    return what == BENCH_GOT_SLOWER || what == BENCH_GOT_FASTER;
+}
+
+/* Nobody waits for a decision on a ceiling. */
+static bool is_news(const bench_pair *pair, bench_verdict what)
+{
+    return has_changed(what) || (what == BENCH_NOT_DECIDED && !pair->old->is_ceiling);
+}
+
+static void print_rows(const bench_pair *pairs, int count, bool several_runs,
+                       const bench_compare_options *how)
+{
+    int rows = 0;
+    cli_table *table = create_table(how->of_ceiling, several_runs);
+    for (int i = 0; i < count; i++) {
+        int device = pairs[i].old->device;
+        bench_verdict what = bench_pair_judge(&pairs[i], how->threshold);
+        if (!how->show_all && !is_news(&pairs[i], what))
+            continue;
+        add_row(table, device >= 0 ? pairs[i].old_run->devices[device].name : "host", &pairs[i],
+                what, how->of_ceiling);
+        rows++;
+    }
+    if (rows > 0) {
+        cli_table_print(table, stdout, 0);
+        puts("");
+    }
+    cli_table_destroy(&table);
+}
+
+static bool is_among(const bench_pair *pair, bool above)
+{
+    return pair->of == NULL && !pair->old->is_ceiling && pair->above_ceiling == above;
+}
+
+/* Figures that were not compared as parts: how many, why, and each of their benchmarks once. */
+static void print_others(const bench_pair *pairs, int count, bool above, const char *why)
+{
+    int others = 0;
+    for (int i = 0; i < count; i++)
+        others += is_among(&pairs[i], above);
+    if (others == 0)
+        return;
+    printf(";\n%d as they are, %s:", others, why);
+    const char *between = " ";
+    for (int i = 0; i < count; i++) {
+        bool wanted = is_among(&pairs[i], above);
+        for (int j = 0; j < i && wanted; j++)
+            wanted = !is_among(&pairs[j], above) ||
+                     strcmp(pairs[j].old->benchmark, pairs[i].old->benchmark) != 0;
+        if (!wanted)
+            continue;
+        printf("%s%s", between, pairs[i].old->benchmark);
+        between = ", ";
+    }
+}
+
+static void print_terms(const bench_pair *pairs, int count, int parts)
+{
+    printf("of them %d as parts of the ceilings measured in the same run, the ceilings' spread "
+           "included",
+           parts);
+    print_others(pairs, count, false, "having no ceiling, or not the same one in both runs");
+    print_others(
+        pairs, count, true,
+        "above their ceiling in a run, which was measured in a bad moment, or caches helped");
+    puts("");
+}
+
+static void print_sum(const bench_compare_counts *seen, double threshold)
+{
+    printf("%d compared: %d slower, %d faster, %d the same within %g %%\n", seen->compared,
+           seen->slower, seen->faster, seen->same, threshold);
+    if (seen->not_decided > 0)
+        printf("%d beyond %g %% but within the spread: not decided\n", seen->not_decided,
+               threshold);
+}
+
+static void describe(const char *which, const bench_document *run)
+{
+    char path[4096]; /* control characters in it would make lines of their own */
+    snprintf(path, sizeof path, "%s", run->path);
+    printf("%s  %s: %s, %s, tessera %s\n", which, cli_text_mend(path), run->time, run->cpu,
+           run->tessera);
+    const json_t *warning;
+    size_t i;
+    json_array_foreach(run->warnings, i, warning)
+        printf("     warning: %s\n", json_string_value(warning));
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+static void warn_about_device(const bench_device_figures *was, const bench_device_figures *is)
+{
+    if (!same_text(was->name, is->name))
+        printf("note: %s is %s in the new run\n", was->name, is->name);
+    if (!same_text(bench_driver_text(was), bench_driver_text(is)))
+        printf("note: %s: its driver was %s and is %s\n", was->name, bench_driver_text(was),
+               bench_driver_text(is));
+}
+
+/* What may explain a difference better than the program does. */
+static void warn_about_setting(const bench_document *old, const bench_document *new)
+{
+    if (!same_text(old->cpu, new->cpu) || old->cpus != new->cpus)
+        puts("note: the hosts are different");
+    for (int i = 0; i < old->device_count; i++) {
+        int other = bench_same_device(old, i, new);
+        if (other >= 0)
+            warn_about_device(&old->devices[i], &new->devices[other]);
+        else
+            printf("note: %s is not in the new run\n", old->devices[i].name);
+    }
+}
+
+static void print_failures(const bench_document *new)
+{
+    const json_t *failure;
+    size_t i;
+    json_array_foreach(new->failures, i, failure) printf(
+        "FAILED in the new run: %s: %s\n", json_string_value(json_object_get(failure, "benchmark")),
+        json_string_value(json_object_get(failure, "text")));
+}
+
+static void print_missing(const bench_missing *missing, int count)
+{
+    for (int i = 0; i < count; i++)
+        printf("MISSING in the new run: %s on %s\n", missing[i].benchmark,
+               missing[i].device >= 0 ? missing[i].run->devices[missing[i].device].name
+                                      : "the host");
+}
+
+void bench_compare_text(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
+                        int count, const bench_missing *missing, const bench_compare_counts *seen,
+                        const bench_compare_options *how)
+{
+    for (int i = 0; i < old->count; i++)
+        describe("old", &old->all[i]);
+    for (int i = 0; i < new->count; i++)
+        describe("new", &new->all[i]);
+    for (int i = 0; i < new->count; i++)
+        warn_about_setting(&old->all[0], &new->all[i]);
+    puts("");
+    print_rows(pairs, count, old->count > 1 || new->count > 1, how);
+    for (int i = 0; i < new->count; i++)
+        print_failures(&new->all[i]);
+    print_missing(missing, seen->missing);
+    print_sum(seen, how->threshold);
+    if (how->of_ceiling)
+        print_terms(pairs, count, seen->parts);
+    if (seen->ceilings_changed > 0)
+        printf("%d ceilings changed: the machine is not in the state it was in\n",
+               seen->ceilings_changed);
+    if (seen->only_old > 0 || seen->only_new > 0)
+        printf("only in the old run: %d; only in the new one: %d\n", seen->only_old,
+               seen->only_new);
+}

@@ -1,0 +1,27 @@
+/* What is printed of a comparison. */
+#ifndef TSR_BENCH_COMPARE_REPORT_H
+#define TSR_BENCH_COMPARE_REPORT_H
+
+#include "bench/compare/missing.h"
+
+typedef struct bench_compare_options {
+    double threshold; /* per cent */
+    bool show_all, of_ceiling, json, allow_missing;
+} bench_compare_options;
+
+/* Ceilings count only among those that changed. */
+typedef struct bench_compare_counts {
+    int compared, slower, faster, same, not_decided, parts, ceilings_changed, only_old, only_new;
+    int failures; /* in the new runs */
+    int missing;
+} bench_compare_counts;
+
+/* The runs, what changed, what failed or is missing in the new ones and the sum of it. */
+void bench_compare_text(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
+                        int count, const bench_missing *missing, const bench_compare_counts *seen,
+                        const bench_compare_options *how);
+void bench_compare_json(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
+                        int count, const bench_missing *missing, const bench_compare_counts *seen,
+                        const bench_compare_options *how);
+
+#endif

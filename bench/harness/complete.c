@@ -1,0 +1,134 @@
+#include "bench/harness/complete.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/memory.h"
+
+typedef enum part { ON_DEVICE, ON_HOST } part;
+
+static bool belongs(const bench *what, part which)
+{
+    return !what->alone && which == (what->host_only ? ON_HOST : ON_DEVICE);
+}
+
+static int count_of(part which)
+{
+    int count = 0;
+    for (int i = 0; bench_list[i] != NULL; i++)
+        count += belongs(bench_list[i], which);
+    return count;
+}
+
+static void note(bench_notes *notes, const char *benchmark, int place, const char *text)
+{
+    notes->all = cli_resize(notes->all, (size_t)notes->count + 1, sizeof *notes->all);
+    bench_note *added = &notes->all[notes->count++];
+    *added = (bench_note){.benchmark = benchmark, .device_place = place};
+    snprintf(added->text, sizeof added->text, "%.1023s", text);
+}
+
+static void run_part(bench_context *context, part which)
+{
+    for (int i = 0; bench_list[i] != NULL; i++) {
+        if (!belongs(bench_list[i], which))
+            continue;
+        int first = context->row_count;
+        bench_progress_step(&context->progress, context->info != NULL ? context->info->name : "");
+        bench_progress_show(&context->progress, bench_list[i]->name);
+        bool is_cpu = context->info != NULL && context->info->type == TSR_DEVICE_CPU;
+        if ((is_cpu && !bench_memcpy_again(context)) || !bench_list[i]->run(context)) {
+            bench_drop_rows(context, first);
+            note(&context->failures, bench_list[i]->name,
+                 context->info != NULL ? context->device_count - 1 : -1, context->error);
+        }
+    }
+}
+
+static void run_device(bench_context *context, const tsr_device_info *info)
+{
+    char index[16], text[1024];
+    snprintf(index, sizeof index, "%d", info->index);
+    if (!info->usable) {
+        snprintf(text, sizeof text, "%s cannot be used: %s", info->name, info->unusable_reason);
+        note(&context->left_out, "device", -1, text);
+        context->progress.steps -= count_of(ON_DEVICE);
+    } else if (!bench_open_device(context, index)) {
+        note(&context->failures, "device", -1, context->error);
+        context->progress.steps -= count_of(ON_DEVICE);
+    } else {
+        run_part(context, ON_DEVICE);
+    }
+    bench_close_device(context);
+}
+
+static bool run_devices(bench_context *context)
+{
+    const char *chosen = context->options->device;
+    if (chosen != NULL) {
+        if (!bench_open_device(context, chosen))
+            return false;
+        run_part(context, ON_DEVICE);
+        bench_close_device(context);
+        return true;
+    }
+    tsr_device_list list = {0};
+    /* A machine without Vulkan still has a host to measure. */
+    if (tsr_device_list_init(&list) != TSR_OK)
+        note(&context->left_out, "device", -1, tsr_last_error());
+    else if (list.count == 0)
+        note(&context->left_out, "device", -1, "there is no Vulkan driver on this machine");
+    context->progress.steps += (list.count - 1) * count_of(ON_DEVICE);
+    for (int i = 0; i < list.count; i++)
+        run_device(context, &list.devices[i]);
+    tsr_device_list_finish(&list);
+    return true;
+}
+
+/* In the child; its error is what it writes. */
+static void try_to_open(bench_context *context, const char *which, int end)
+{
+    bool opened = bench_open_device(context, which);
+    size_t size = opened ? 0 : strlen(context->error);
+    _exit(write(end, context->error, size) == (ssize_t)size && opened ? 0 : 1);
+}
+
+/* Whether there is such a device, found out in a process of its own: this one must not have a
+ * driver's memory yet, and what takes half a minute until then is not done for nothing. */
+static bool can_open(bench_context *context, const char *which)
+{
+    int ends[2], status = 1;
+    if (pipe(ends) != 0)
+        return bench_fail(context, "device %s: %s", which, strerror(errno));
+    pid_t child = fork();
+    if (child == 0)
+        try_to_open(context, which, ends[1]);
+    int failed = errno;
+    close(ends[1]);
+    char reason[sizeof context->error];
+    ssize_t got = child > 0 ? read(ends[0], reason, sizeof reason - 1) : 0;
+    close(ends[0]);
+    if (child > 0 && waitpid(child, &status, 0) == child && status == 0)
+        return true;
+    if (child < 0)
+        return bench_fail(context, "device %s: %s", which, strerror(failed));
+    if (got <= 0)
+        return bench_fail(context, "device %s: a process that opened it ended without a word",
+                          which);
+    return bench_fail(context, "%.*s", (int)got, reason);
+}
+
+bool bench_complete(bench_context *context)
+{
+    const char *chosen = context->options->device;
+    if (chosen != NULL && !can_open(context, chosen))
+        return false;
+    /* The host first: the memory that drivers take would still show in the processes it starts. So
+     * the devices cannot be counted yet; most machines have one. */
+    context->progress.steps = count_of(ON_HOST) + count_of(ON_DEVICE);
+    run_part(context, ON_HOST);
+    return run_devices(context);
+}

@@ -1,0 +1,10 @@
+/* `tessera bench first` in processes of their own. */
+#ifndef TSR_BENCH_HARNESS_FRESH_H
+#define TSR_BENCH_HARNESS_FRESH_H
+
+#include "bench/harness/bench.h"
+
+/* Adds rows for cold and for warm caches to "launch". */
+bool bench_fresh_processes(bench_context *context);
+
+#endif

@@ -1,0 +1,214 @@
+/* Rows, failures and timing: what every benchmark shares. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "bench/harness/bench.h"
+#include "bench/harness/clock.h"
+#include "cli/memory.h"
+
+/* A sample lasts this part of a row's time, and at least the shortest time worth measuring. */
+#define SAMPLES_WANTED 30
+#define SHORTEST_SAMPLE_NS 1e6
+#define FEWEST_SAMPLES 5
+#define MOST_SAMPLES 300
+#define MOST_REPETITIONS 1000
+#define WARM_UP_SHARE 0.1
+
+bench_row *bench_add(bench_context *context, const char *benchmark, bench_unit unit, double work)
+{
+    bench_row *row = cli_alloc(1, sizeof *row);
+    row->benchmark = benchmark;
+    row->device_place = context->info != NULL ? context->device_count - 1 : -1;
+    row->unit = unit;
+    row->work = work;
+    context->rows = cli_resize(context->rows, (size_t)context->row_count + 1, sizeof(bench_row *));
+    context->rows[context->row_count++] = row;
+    return row;
+}
+
+static bench_param *add_param(bench_row *row, const char *name)
+{
+    /* More than there is room for overwrite the last; a test would notice at once. */
+    if (row->param_count < BENCH_MAX_PARAMS)
+        row->param_count++;
+    bench_param *param = &row->params[row->param_count - 1];
+    *param = (bench_param){.name = name};
+    return param;
+}
+
+void bench_text(bench_row *row, const char *name, const char *format, ...)
+{
+    bench_param *param = add_param(row, name);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(param->text, sizeof param->text, format, arguments);
+    va_end(arguments);
+}
+
+void bench_integer(bench_row *row, const char *name, int64_t value)
+{
+    bench_param *param = add_param(row, name);
+    param->is_number = true;
+    snprintf(param->text, sizeof param->text, "%" PRId64, value);
+}
+
+double bench_value(const bench_row *row, double ns)
+{
+    if (row->unit == BENCH_TIME)
+        return ns / row->work;
+    return ns > 0 ? row->work / ns : 0; /* per nanosecond is giga per second */
+}
+
+double bench_median(const bench_row *row)
+{
+    return bench_value(row, bench_summarize(&row->host).median);
+}
+
+double bench_fraction(const bench_row *row)
+{
+    const bench_row *ceiling = row->ceiling;
+    if (ceiling == NULL)
+        return 0;
+    double own = ceiling->unit == row->unit ? row->work : row->bytes;
+    double ns = bench_summarize(&row->host).median;
+    return own / ns / bench_median(ceiling);
+}
+
+bool bench_fail(bench_context *context, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(context->error, sizeof context->error, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+bool bench_passed(bench_context *context, tsr_status status, const char *what)
+{
+    if (status == TSR_OK)
+        return true;
+    const char *reason = tsr_last_error();
+    return bench_fail(context, "%s", reason[0] != '\0' ? reason : what);
+}
+
+void bench_describe(const bench_row *row, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "%s", row->benchmark);
+    for (int i = 0; i < row->param_count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, " %s %s", row->params[i].name,
+                                 row->params[i].text);
+}
+
+bool bench_verified(bench_context *context, const bench_row *row)
+{
+    char reason[512], name[256];
+    if (bench_check_passed(&row->check, reason, sizeof reason))
+        return true;
+    bench_describe(row, name, sizeof name);
+    return bench_fail(context, "%s: %s", name, reason);
+}
+
+static bool run_sample(bench_context *context, const bench_task *task, uint64_t repetitions,
+                       bool device_clock, double *host_ns, double *device_ns)
+{
+    double start = bench_now_ns();
+    if (device_clock)
+        BENCH_TRY(context, tsr_stream_timer_begin(context->stream));
+    for (uint64_t i = 0; i < repetitions; i++)
+        BENCH_TRY(context, task->run(context->stream, task->user));
+    if (device_clock)
+        BENCH_TRY(context, tsr_stream_timer_end(context->stream));
+    if (!task->host_only)
+        BENCH_TRY(context, tsr_stream_wait(context->stream));
+    *host_ns = (bench_now_ns() - start) / (double)repetitions;
+    if (device_clock) {
+        uint64_t ns;
+        BENCH_TRY(context, tsr_stream_timer_read(context->stream, &ns));
+        *device_ns = (double)ns / (double)repetitions;
+    }
+    return true;
+}
+
+static bool measure(bench_context *context, const bench_task *task, bench_samples *host,
+                    bench_samples *device)
+{
+    double budget = context->options->seconds * 1e9, host_ns = 0, device_ns = 0;
+    bool device_clock = device != NULL && !task->host_only && !task->no_device_clock &&
+                        context->info->timestamp_period_ns > 0;
+
+    /* Also until the repetitions of a sample are known from runs that no longer build anything. */
+    double start = bench_now_ns();
+    int runs = 0;
+    while (runs < 2 || bench_now_ns() - start < budget * WARM_UP_SHARE) {
+        if (!run_sample(context, task, 1, device_clock, &host_ns, &device_ns))
+            return false;
+        runs++;
+    }
+
+    double sample_ns = budget / SAMPLES_WANTED;
+    if (sample_ns < SHORTEST_SAMPLE_NS)
+        sample_ns = SHORTEST_SAMPLE_NS;
+    double wanted = host_ns > 0 ? sample_ns / host_ns : 1;
+    uint64_t repetitions = wanted >= MOST_REPETITIONS ? MOST_REPETITIONS : (uint64_t)wanted;
+    if (repetitions == 0)
+        repetitions = 1;
+    if (host->count > 0) /* more samples of the same kind */
+        repetitions = host->repetitions;
+
+    host->repetitions = repetitions;
+    start = bench_now_ns();
+    while (host->count < FEWEST_SAMPLES ||
+           (host->count < MOST_SAMPLES && bench_now_ns() - start < budget)) {
+        if (!run_sample(context, task, repetitions, device_clock, &host_ns, &device_ns))
+            return false;
+        bench_samples_add(host, host_ns);
+        if (device_clock) {
+            device->repetitions = repetitions;
+            bench_samples_add(device, device_ns);
+        }
+    }
+    return true;
+}
+
+static void progress(bench_context *context, const bench_row *row, const char *peer_name)
+{
+    char name[256], text[512];
+    bench_describe(row, name, sizeof name);
+    snprintf(text, sizeof text, "%s%s%s", name, peer_name != NULL ? " with " : "",
+             peer_name != NULL ? peer_name : "");
+    bench_progress_show(&context->progress, text);
+}
+
+bool bench_measure(bench_context *context, bench_row *row, const bench_task *task)
+{
+    progress(context, row, NULL);
+    return bench_verified(context, row) && measure(context, task, &row->host, &row->device);
+}
+
+bool bench_measure_peer(bench_context *context, bench_row *row, const char *peer_name,
+                        const bench_task *task)
+{
+    progress(context, row, peer_name);
+    snprintf(row->peer_name, sizeof row->peer_name, "%s", peer_name);
+    return measure(context, task, &row->peer, NULL);
+}
+
+bool bench_lengthen(bench_context *context, const bench_task *task, uint32_t *rounds, uint32_t most)
+{
+    const double long_enough_ns = 5e6;
+    for (;;) {
+        double start = bench_now_ns();
+        BENCH_TRY(context, task->run(context->stream, task->user));
+        BENCH_TRY(context, tsr_stream_wait(context->stream));
+        if (bench_now_ns() - start >= long_enough_ns || *rounds >= most)
+            return true;
+        *rounds *= 2;
+    }
+}
+
+void bench_sample(bench_row *row, double ns)
+{
+    row->host.repetitions = 1;
+    bench_samples_add(&row->host, ns);
+}

@@ -1,0 +1,22 @@
+/* What a person at a terminal sees while a run goes on: one line on standard error. */
+#ifndef TSR_BENCH_HARNESS_PROGRESS_H
+#define TSR_BENCH_HARNESS_PROGRESS_H
+
+#include <stdbool.h>
+
+typedef struct bench_progress {
+    bool shown; /* standard error is a terminal */
+    double start_ns;
+    int steps, step; /* of a complete run; 0: one benchmark alone, without a bar */
+    char where[96];  /* the step's device */
+} bench_progress;
+
+void bench_progress_begin(bench_progress *progress);
+/* The next of `steps` steps: another benchmark, another device. */
+void bench_progress_step(bench_progress *progress, const char *where);
+/* What is being done. */
+void bench_progress_show(const bench_progress *progress, const char *what);
+/* Removes the line. */
+void bench_progress_end(const bench_progress *progress);
+
+#endif

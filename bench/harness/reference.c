@@ -1,0 +1,113 @@
+#include "bench/harness/reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "bench/harness/data.h"
+#include "cli/memory.h"
+
+#define QUICK_PRODUCTS 2e8
+#define SIGNS_SEED 77
+
+/* Four sums at once, so that it does not wait for every addition. */
+static double dot(const float *a, const float *b, int64_t count)
+{
+    double sum[4] = {0};
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4)
+        for (int j = 0; j < 4; j++)
+            sum[j] += (double)a[i + j] * (double)b[i + j];
+    for (; i < count; i++)
+        sum[0] += (double)a[i] * (double)b[i];
+    return sum[0] + sum[1] + (sum[2] + sum[3]);
+}
+
+/* Standard deviation of a product's sum over k: the values are uniform in [-1, 1), variance 1/3
+ * each. */
+static double spread_of(int64_t k)
+{
+    return sqrt((double)k) / 3;
+}
+
+double bench_matmul_tolerance(int64_t k)
+{
+    /* Adding k products one after another in f32 errs by about 2^-24 · √(k/2) of the sum's spread.
+     */
+    return 8 * bench_rounding(TSR_F32) * sqrt((double)k) * spread_of(k);
+}
+
+static void check_row(bench_check *check, const bench_shape *shape, int64_t row, const float *x,
+                      const float *w, const float *y, double rounding)
+{
+    double summing = bench_matmul_tolerance(shape->k);
+    for (int64_t column = 0; column < shape->n; column++) {
+        double want = dot(x + row * shape->k, w + column * shape->k, shape->k);
+        bench_check_value(check, row, column, (double)y[row * shape->n + column], want,
+                          summing + rounding * fabs(want) * 1.01);
+    }
+}
+
+static void check_all_rows(bench_check *check, const bench_shape *shape, const float *x,
+                           const float *w, const float *y)
+{
+    double *w_signed = cli_alloc((size_t)shape->k, sizeof *w_signed);
+    double *signs = cli_alloc((size_t)shape->n, sizeof *signs);
+    for (int64_t column = 0; column < shape->n; column++) {
+        signs[column] = bench_random(SIGNS_SEED, (uint64_t)column) & 1 ? 1 : -1;
+        for (int64_t i = 0; i < shape->k; i++)
+            w_signed[i] += signs[column] * (double)w[column * shape->k + i];
+    }
+    /* Five standard deviations of n rounding errors. */
+    double element = bench_rounding(TSR_F32) * sqrt((double)shape->k);
+    double tolerance = 5 * sqrt((double)shape->n) * spread_of(shape->k) * element;
+    for (int64_t row = 0; row < shape->m; row++) {
+        double want = 0, got = 0;
+        for (int64_t i = 0; i < shape->k; i++)
+            want += (double)x[row * shape->k + i] * w_signed[i];
+        for (int64_t column = 0; column < shape->n; column++)
+            got += signs[column] * (double)y[row * shape->n + column];
+        bench_check_value(check, row, -1, got, want, tolerance);
+    }
+    free(w_signed);
+    free(signs);
+}
+
+/* A row's sum of 16-bit elements errs by more than one wrong element may: they are compared one by
+ * one, with what was summed in another way and not rounded. */
+static void check_rounded(bench_check *check, const bench_shape *shape, const float *in_f32,
+                          const float *y, double rounding)
+{
+    double summing = 2 * bench_matmul_tolerance(shape->k);
+    for (int64_t i = 0; i < shape->m * shape->n; i++) {
+        double want = (double)in_f32[i];
+        bench_check_value(check, i / shape->n, i % shape->n, (double)y[i], want,
+                          summing + rounding * fabs(want) * 1.01);
+    }
+}
+
+void bench_check_matmul(bench_check *check, const bench_shape *shape, const float *x,
+                        const float *w, const float *y, tsr_dtype y_dtype, const float *in_f32)
+{
+    const bool rounded = y_dtype != TSR_F32;
+    double rounding = rounded ? bench_rounding(y_dtype) : 0;
+    int64_t rows = (int64_t)(QUICK_PRODUCTS / ((double)shape->n * (double)shape->k + 1));
+    if (rows < 2)
+        rows = 2;
+    if (rows >= shape->m) {
+        bench_check_begin(check, "every element, and the rows' signed sums, in double precision");
+        rows = shape->m;
+    } else if (rounded) {
+        bench_check_begin(check, "every element with the product in f32; elements of sampled rows, "
+                                 "and every row's signed sum of the latter, in double precision");
+    } else {
+        bench_check_begin(
+            check, "elements of sampled rows, and every row's signed sum, in double precision");
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t row = rows > 1 ? i * (shape->m - 1) / (rows - 1) : 0;
+        check_row(check, shape, row, x, w, y, rounding);
+    }
+    check_all_rows(check, shape, x, w, rounded ? in_f32 : y);
+    if (rounded)
+        check_rounded(check, shape, in_f32, y, rounding);
+}

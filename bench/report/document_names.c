@@ -1,0 +1,72 @@
+/* What runs are called beside one another: by their files' names, as far as those differ. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/report/document.h"
+
+static size_t stem_length(const char *path)
+{
+    size_t length = strlen(path);
+    return length > 5 && strcmp(path + length - 5, ".json") == 0 ? length - 5 : length;
+}
+
+/* The path's end, with so many folders in front of the file. */
+static const char *tail_of(const char *path, int folders)
+{
+    const char *at = path + strlen(path);
+    while (at > path && (at[-1] != '/' || folders-- > 0))
+        at--;
+    return at;
+}
+
+static bool same_tail(const char *a, const char *b, int folders)
+{
+    const char *one = tail_of(a, folders), *other = tail_of(b, folders);
+    size_t length = stem_length(one);
+    return length == stem_length(other) && memcmp(one, other, length) == 0;
+}
+
+/* Folders do not tell a file from itself. */
+static bool is_ambiguous(const bench_document *all, int count, const char *path, int folders)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(all[i].path, path) != 0 && same_tail(all[i].path, path, folders))
+            return true;
+    return false;
+}
+
+static bool is_taken(const bench_document *all, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(all[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* The end of what is too long, as a path says more there. */
+static void write_name(char name[BENCH_NAME], const char *tail, int number)
+{
+    static const char ellipsis[] = "…";
+    const size_t room = BENCH_NAME - sizeof ellipsis - sizeof " (100000)";
+    size_t length = stem_length(tail);
+    const char *from = length > room ? tail + length - room : tail;
+    while (((unsigned char)*from & 0xc0) == 0x80) /* not within a character */
+        from++;
+    int used = snprintf(name, BENCH_NAME, "%s%.*s", from != tail ? ellipsis : "",
+                        (int)(tail + length - from), from);
+    if (number > 1)
+        snprintf(name + used, BENCH_NAME - (size_t)used, " (%d)", number);
+}
+
+void bench_documents_name(bench_document *all, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const char *path = all[i].path;
+        int folders = 0, number = 1;
+        while (tail_of(path, folders) > path && is_ambiguous(all, count, path, folders))
+            folders++;
+        do
+            write_name(all[i].name, tail_of(path, folders), number++);
+        while (is_taken(all, i, all[i].name));
+    }
+}

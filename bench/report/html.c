@@ -1,0 +1,79 @@
+#include "bench/report/html.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cli/text.h"
+
+#define REPLACEMENT "\xef\xbf\xbd"
+
+/* The characters of XML, without the controls that it merely discourages. */
+static bool allowed(uint32_t code)
+{
+    return code == '\t' || code == '\n' ||
+           (!cli_is_control(code) && (code < 0xd800 || (code >= 0xe000 && code < 0xfffe) ||
+                                      (code >= 0x10000 && code < 0x110000)));
+}
+
+void html_text(FILE *out, const char *text)
+{
+    const char *at = text;
+    while (*at != '\0') {
+        uint32_t code = 0;
+        int size = cli_character(at, &code);
+        if (size == 0 || !allowed(code))
+            fputs(REPLACEMENT, out);
+        else if (code == '&')
+            fputs("&amp;", out);
+        else if (code == '<')
+            fputs("&lt;", out);
+        else if (code == '>')
+            fputs("&gt;", out);
+        else if (code == '"')
+            fputs("&quot;", out);
+        else if (code == '\'')
+            fputs("&#39;", out);
+        else
+            fwrite(at, 1, (size_t)size, out);
+        at += size > 0 ? size : 1;
+    }
+}
+
+/* "12.5", "12": without zeros that say nothing. */
+static void write_number(FILE *out, double value)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%.2f", value > -1e9 && value < 1e9 ? value : 0);
+    char *end = text + strlen(text);
+    while (end[-1] == '0')
+        *--end = '\0';
+    if (end[-1] == '.')
+        *--end = '\0';
+    fputs(text, out);
+}
+
+void html_line(FILE *out, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    for (const char *at = format; *at != '\0'; at++) {
+        if (*at != '%') {
+            fputc(*at, out);
+            continue;
+        }
+        at++;
+        if (*at == 's')
+            html_text(out, va_arg(arguments, const char *));
+        else if (*at == 'd')
+            fprintf(out, "%d", va_arg(arguments, int));
+        else if (*at == 'f')
+            write_number(out, va_arg(arguments, double));
+        else if (*at == '%')
+            fputc('%', out);
+        else
+            break; /* no conversion of ours: a test would see the page end here */
+    }
+    va_end(arguments);
+}

@@ -1,0 +1,255 @@
+/* A benchmark's results as bars: rates from 0 on; times, which differ by many orders of magnitude,
+ * as dots on a logarithmic scale. The drawing has no fixed width: places are in per cent, so that
+ * text keeps its size. */
+#include <math.h>
+#include <string.h>
+
+#include "bench/harness/format.h"
+#include "bench/report/html.h"
+#include "bench/report/page.h"
+
+#define MOST_CASES 256
+#define PLOT 56.0 /* per cent of the width; the values in words are to its right */
+#define BAR 12
+#define LINE 18
+#define CASE_GAP 10
+#define MOST_DECADES 24 /* what lies further to the left stands at the edge */
+
+typedef struct scale {
+    bool is_log;
+    double low, high; /* above 0; where it is logarithmic, whole decades */
+} scale;
+
+typedef struct chart {
+    const page_context *page;
+    const char *benchmark;
+    int count;
+    bool is_full;                           /* there are more cases */
+    const bench_figures *cases[MOST_CASES]; /* the first of each */
+    scale scale;
+} chart;
+
+static const bench_figures *find(const page_series *series, const bench_figures *like)
+{
+    for (int i = 0; i < series->run->result_count; i++) {
+        const bench_figures *one = &series->run->results[i];
+        if (one->device == series->device && !one->is_ceiling &&
+            strcmp(one->benchmark, like->benchmark) == 0 && strcmp(one->unit, like->unit) == 0 &&
+            json_equal(one->which, like->which))
+            return one;
+    }
+    return NULL;
+}
+
+/* Behind the one before it in its own run, so that what only some devices have stands among its
+ * like. Returns its place. */
+static int add_case(chart *all, const bench_figures *one, int before)
+{
+    for (int i = 0; i < all->count; i++)
+        if (json_equal(all->cases[i]->which, one->which) &&
+            strcmp(all->cases[i]->unit, one->unit) == 0)
+            return i;
+    if (all->count == MOST_CASES) {
+        all->is_full = true;
+        return before;
+    }
+    memmove(&all->cases[before + 2], &all->cases[before + 1],
+            (size_t)(all->count - before - 1) * sizeof *all->cases);
+    all->cases[before + 1] = one;
+    all->count++;
+    return before + 1;
+}
+
+static void add_cases(chart *all, const bench_document *run)
+{
+    int before = -1, device = -1;
+    for (int i = 0; i < run->result_count; i++) {
+        const bench_figures *one = &run->results[i];
+        if (one->is_ceiling || strcmp(one->benchmark, all->benchmark) != 0)
+            continue;
+        before = add_case(all, one, one->device == device ? before : -1);
+        device = one->device;
+    }
+}
+
+/* A ceiling far above everything would leave nothing to see of the bars. */
+#define CEILING_ROOM 3
+
+static double ceiling_of(const bench_figures *one)
+{
+    return one->fraction > 0 && !one->is_time ? one->median / one->fraction : 0;
+}
+
+static void choose_scale(chart *all)
+{
+    double low = INFINITY, high = 0, ceiling = 0;
+    for (int s = 0; s < all->page->series_count; s++)
+        for (int i = 0; i < all->count; i++) {
+            const bench_figures *one = find(&all->page->series[s], all->cases[i]);
+            if (one == NULL)
+                continue;
+            all->scale.is_log = one->is_time;
+            low = fmin(low, one->low);
+            high = fmax(high, one->high);
+            ceiling = fmax(ceiling, ceiling_of(one));
+        }
+    all->scale.high = ceiling > high && ceiling < CEILING_ROOM * high ? ceiling : high;
+    if (all->scale.is_log) { /* one decade at least */
+        all->scale.high = ceil(log10(high));
+        double lowest = floor(log10(low < high ? low : high / 10));
+        all->scale.low = fmin(fmax(lowest, all->scale.high - MOST_DECADES), all->scale.high - 1);
+    }
+}
+
+/* Per cent of the drawing's width. */
+static double decade_place(const scale *of, double decade)
+{
+    return PLOT * fmin(fmax((decade - of->low) / (of->high - of->low), 0), 1);
+}
+
+static double place(const scale *of, double value)
+{
+    return of->is_log ? decade_place(of, log10(value)) : PLOT * fmin(value / of->high, 1);
+}
+
+static void write_tip(FILE *out, const page_series *series, const bench_figures *one)
+{
+    char median[BENCH_VALUE_TEXT], low[BENCH_VALUE_TEXT], high[BENCH_VALUE_TEXT];
+    html_line(out, "<title>%s, %s: %s; p10 – p90: %s – %s</title>", series->name, one->label,
+              bench_figures_text(one, one->median, median), bench_figures_text(one, one->low, low),
+              bench_figures_text(one, one->high, high));
+}
+
+static void draw_one(const chart *all, const page_series *series, const bench_figures *one, int y)
+{
+    FILE *out = all->page->out;
+    const scale *of = &all->scale;
+    char text[BENCH_VALUE_TEXT], percent[BENCH_NUMBER];
+    double at = place(of, one->median), middle = y + BAR / 2.0;
+    html_line(out, "<g class=\"s%d\">", series->colour);
+    write_tip(out, series, one);
+    if (of->is_log)
+        html_line(out, "<circle cx=\"%f%%\" cy=\"%f\" r=\"5\"/>", at, middle);
+    else
+        html_line(out, "<rect x=\"0\" y=\"%d\" width=\"%f%%\" height=\"%d\" rx=\"2\"/>", y, at,
+                  BAR);
+    html_line(out, "<line class=\"spread\" x1=\"%f%%\" x2=\"%f%%\" y1=\"%f\" y2=\"%f\"/>",
+              place(of, one->low), place(of, one->high), middle, middle);
+    double ceiling = ceiling_of(one);
+    if (ceiling > 0 && ceiling <= of->high)
+        html_line(out, "<line class=\"ceiling\" x1=\"%f%%\" x2=\"%f%%\" y1=\"%d\" y2=\"%d\"/>",
+                  place(of, ceiling), place(of, ceiling), y - 2, y + BAR + 2);
+    html_line(out, "<text class=\"value\" x=\"%f%%\" dx=\"8\" y=\"%d\">%s", PLOT, y + BAR - 2,
+              bench_figures_text(one, one->median, text));
+    if (one->fraction > 0)
+        html_line(out, "<tspan class=\"faint\"> · %s</tspan>",
+                  bench_percent(one->fraction, percent));
+    if (one->busbw > 0)
+        html_line(out, "<tspan class=\"faint\"> · busbw %s</tspan>",
+                  bench_number(one->busbw, percent));
+    html_line(out, "%s</text></g>\n", one->noisy ? " *" : "");
+}
+
+static void draw_decades(const chart *all, int height)
+{
+    FILE *out = all->page->out;
+    char text[BENCH_NUMBER];
+    int first = (int)all->scale.low, last = (int)all->scale.high;
+    int step = (last - first + 2) / 3; /* no more names than a narrow page has room for */
+    for (int decade = first; decade <= last; decade++) {
+        double x = decade_place(&all->scale, decade);
+        html_line(out, "<line class=\"grid\" x1=\"%f%%\" x2=\"%f%%\" y1=\"16\" y2=\"%d\"/>", x, x,
+                  height);
+        if ((decade - first) % step == 0)
+            html_line(out, "<text class=\"tick%s\" x=\"%f%%\" y=\"11\">%s</text>\n",
+                      decade == first  ? " first"
+                      : decade == last ? " last"
+                                       : "",
+                      x, bench_duration(pow(10, decade), text));
+    }
+}
+
+static int height_of(const chart *all)
+{
+    int height = all->scale.is_log ? 20 : 0;
+    for (int i = 0; i < all->count; i++) {
+        height += LINE + CASE_GAP;
+        for (int s = 0; s < all->page->series_count; s++)
+            height += find(&all->page->series[s], all->cases[i]) != NULL ? LINE : 0;
+    }
+    return height;
+}
+
+static void draw(const chart *all)
+{
+    FILE *out = all->page->out;
+    int y = all->scale.is_log ? 20 : 0, height = height_of(all);
+    html_line(out,
+              "<svg class=\"bars\" xmlns=\"http://www.w3.org/2000/svg\" width=\"100%%\" "
+              "height=\"%d\" role=\"img\" aria-label=\"%s\">\n",
+              height, all->benchmark);
+    if (all->scale.is_log)
+        draw_decades(all, height);
+    for (int i = 0; i < all->count; i++) {
+        html_line(out, "<text class=\"case\" x=\"0\" y=\"%d\">%s</text>\n", y + 13,
+                  all->cases[i]->label);
+        y += LINE;
+        for (int s = 0; s < all->page->series_count; s++) {
+            const bench_figures *one = find(&all->page->series[s], all->cases[i]);
+            if (one == NULL)
+                continue;
+            draw_one(all, &all->page->series[s], one, y);
+            y += LINE;
+        }
+        y += CASE_GAP;
+    }
+    fputs("</svg>\n", out);
+}
+
+/* Only the series that are in the drawing. */
+static void write_legend(const chart *all)
+{
+    FILE *out = all->page->out;
+    fputs("<ul class=\"legend\">", out);
+    for (int s = 0; s < all->page->series_count; s++) {
+        const page_series *series = &all->page->series[s];
+        bool there = false;
+        for (int i = 0; i < all->count && !there; i++)
+            there = find(series, all->cases[i]) != NULL;
+        if (there)
+            html_line(out, "<li class=\"s%d\"><i></i>%s</li>", series->colour, series->name);
+    }
+    fputs("</ul>\n", out);
+}
+
+static bool has_busbw(const chart *all)
+{
+    for (int i = 0; i < all->count; i++)
+        if (all->cases[i]->busbw > 0)
+            return true;
+    return false;
+}
+
+void page_benchmark(const page_context *page, const char *benchmark)
+{
+    chart all = {.page = page, .benchmark = benchmark};
+    for (int r = 0; r < page->run_count; r++)
+        add_cases(&all, &page->runs[r]);
+    if (all.count == 0)
+        return;
+    choose_scale(&all);
+    write_legend(&all);
+    draw(&all);
+    if (has_busbw(&all))
+        fputs("<p class=\"note\">GB/s are bytes of the whole by time; busbw is what the links "
+              "between ranks carry, also in GB/s, as nccl-tests counts both.</p>\n",
+              page->out);
+    if (all.is_full)
+        html_line(page->out,
+                  "<p class=\"note\">Drawn are %d cases; the others are among all figures.</p>\n",
+                  MOST_CASES);
+    if (all.scale.is_log)
+        fputs("<p class=\"note\">Time for one, on a logarithmic scale: each line is ten times the "
+              "one before; further left is faster.</p>\n",
+              page->out);
+}

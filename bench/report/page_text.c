@@ -1,0 +1,167 @@
+/* The page's figures where HTML is of no use: Markdown, to be pasted where people talk, and CSV for
+ * spreadsheets and plots. */
+#include <string.h>
+
+#include "bench/harness/bench.h"
+#include "bench/harness/format.h"
+#include "bench/report/page.h"
+
+/* Markdown ------------------------------------------------------------------------------------- */
+
+/* What comes from outside is to stay text, within a cell, too. */
+static void markdown_text(FILE *out, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (strchr("\\`*_[]<>&|~#!", *text) != NULL)
+            fputc('\\', out);
+        fputc(*text, out);
+    }
+}
+
+static void markdown_cell(FILE *out, const char *text)
+{
+    fputs(" ", out);
+    markdown_text(out, text);
+    fputs(" |", out);
+}
+
+static void markdown_row(FILE *out, const page_series *series, const bench_figures *one)
+{
+    char median[BENCH_VALUE_TEXT], low[BENCH_VALUE_TEXT], high[BENCH_VALUE_TEXT];
+    char percent[BENCH_NUMBER];
+    fputs("|", out);
+    markdown_cell(out, series->name);
+    markdown_cell(out, one->label);
+    fprintf(out, " %s%s | %s – %s |", bench_figures_text(one, one->median, median),
+            one->noisy ? " \\*" : "", bench_figures_text(one, one->low, low),
+            bench_figures_text(one, one->high, high));
+    if (one->fraction > 0) {
+        fprintf(out, " %s of ", bench_percent(one->fraction, percent));
+        markdown_text(out, one->ceiling);
+    }
+    fputs(" |\n", out);
+}
+
+static void markdown_benchmark(const page_context *page, const bench_figures *which)
+{
+    FILE *out = page->out;
+    const bench *known = which->is_ceiling ? NULL : bench_find(which->benchmark);
+    fputs("\n## ", out);
+    markdown_text(out, which->benchmark);
+    fprintf(out, "\n\n%s\n\n",
+            which->is_ceiling ? "A limit that other results are compared with."
+            : known != NULL   ? known->summary
+                              : "");
+    fputs("| device | case | median | p10 – p90 | of its limit |\n"
+          "| --- | --- | ---: | ---: | ---: |\n",
+          out);
+    for (int s = 0; s < page->series_count; s++) {
+        const page_series *series = &page->series[s];
+        for (int i = 0; i < series->run->result_count; i++) {
+            const bench_figures *one = &series->run->results[i];
+            if (one->device == series->device && strcmp(one->benchmark, which->benchmark) == 0)
+                markdown_row(out, series, one);
+        }
+    }
+}
+
+static bool has_noisy(const page_context *page)
+{
+    for (int r = 0; r < page->run_count; r++)
+        for (int i = 0; i < page->runs[r].result_count; i++)
+            if (page->runs[r].results[i].noisy)
+                return true;
+    return false;
+}
+
+static void markdown_notes(FILE *out, const bench_document *run)
+{
+    const json_t *one;
+    size_t i;
+    json_array_foreach(run->warnings, i, one)
+    {
+        fputs("  - warning: ", out);
+        markdown_text(out, json_string_value(one));
+        fputs("\n", out);
+    }
+    json_array_foreach(run->failures, i, one)
+    {
+        fputs("  - failed: ", out);
+        markdown_text(out, json_string_value(json_object_get(one, "benchmark")));
+        fputs(": ", out);
+        markdown_text(out, json_string_value(json_object_get(one, "text")));
+        fputs("\n", out);
+    }
+}
+
+void page_markdown(const page_context *page)
+{
+    FILE *out = page->out;
+    for (int r = 0; r < page->run_count; r++) {
+        const bench_document *run = &page->runs[r];
+        fputs("- ", out);
+        markdown_text(out, run->name);
+        fputs(": tessera ", out);
+        markdown_text(out, run->tessera);
+        fputs(", ", out);
+        markdown_text(out, run->time);
+        fputs(", ", out);
+        markdown_text(out, run->cpu);
+        fprintf(out, ", %d CPUs\n", run->cpus);
+        markdown_notes(out, run);
+    }
+    page_each_benchmark(page, markdown_benchmark);
+    if (has_noisy(page))
+        fputs("\n\\* noisy: the middle 80 % of the samples spread over more than 20 % of the "
+              "median.\n",
+              out);
+}
+
+/* CSV ------------------------------------------------------------------------------------------ */
+
+/* RFC 4180 */
+static void csv_text(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (; *text != '\0'; text++) {
+        if (*text == '"')
+            fputc('"', out);
+        fputc(*text, out);
+    }
+    fputs("\",", out);
+}
+
+static void csv_row(FILE *out, const bench_document *run, const bench_figures *one)
+{
+    const bench_device_figures *device = one->device >= 0 ? &run->devices[one->device] : NULL;
+    const char *const texts[] = {run->name,
+                                 run->time,
+                                 run->tessera,
+                                 run->cpu,
+                                 device != NULL ? device->name : "",
+                                 device != NULL ? bench_driver_text(device) : "",
+                                 one->benchmark,
+                                 one->label,
+                                 one->unit};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        csv_text(out, texts[i]);
+    fprintf(out, "%.9g,%.9g,%.9g,%.9g,%d,%d,", one->median, one->low, one->high, one->best,
+            one->noisy, one->is_ceiling);
+    csv_text(out, one->ceiling != NULL ? one->ceiling : "");
+    if (one->ceiling != NULL)
+        fprintf(out, "%.9g", one->fraction);
+    fputs(",", out);
+    if (one->busbw > 0)
+        fprintf(out, "%.9g", one->busbw);
+    fputs("\r\n", out);
+}
+
+void page_csv(const page_context *page)
+{
+    fputs("run,time,tessera,cpu,device,driver,benchmark,case,unit,median,low,high,best,noisy,"
+          "is_ceiling,ceiling,fraction,busbw\r\n",
+          page->out);
+    for (int r = 0; r < page->run_count; r++)
+        for (int i = 0; i < page->runs[r].result_count; i++)
+            csv_row(page->out, &page->runs[r], &page->runs[r].results[i]);
+}

@@ -1,0 +1,26 @@
+/* What a run's rows look like in the end. */
+#ifndef TSR_BENCH_REPORT_REPORT_H
+#define TSR_BENCH_REPORT_REPORT_H
+
+#include <stdio.h>
+
+#include "bench/harness/bench.h"
+
+#define BENCH_SCHEMA "tessera.bench"
+#define BENCH_SCHEMA_VERSION 2
+
+/* `what` is NULL for a complete run. */
+void bench_report_text(const bench_context *context, const bench *what);
+void bench_report_json(const bench_context *context, const bench *what, FILE *out);
+
+const char *bench_unit_name(bench_unit unit);
+
+/* Results whose middle 80 % spread over more than 20 % of the median. */
+int bench_noisy_rows(const bench_context *context);
+
+#define BENCH_WARNINGS 4
+#define BENCH_WARNING_SIZE 160
+/* Why the figures deserve less trust: sentences, and how many. */
+int bench_warnings(const bench_context *context, char text[BENCH_WARNINGS][BENCH_WARNING_SIZE]);
+
+#endif

@@ -1,0 +1,150 @@
+/* What a tuning found, for people and as JSON. */
+#include <string.h>
+
+#include "bench/harness/format.h"
+#include "bench/report/report.h"
+#include "bench/tune/tune.h"
+#include "cli/json.h"
+#include "cli/table.h"
+
+#define CHOICE_TEXT 48
+
+static char *choice_text(const tsr_tuning_choice *choice, char text[CHOICE_TEXT])
+{
+    if (choice->splits > 1)
+        snprintf(text, CHOICE_TEXT, "%s, k in %u", choice->kernel, (unsigned)choice->splits);
+    else
+        snprintf(text, CHOICE_TEXT, "%s%s", choice->kernel, choice->splits == 1 ? ", k whole" : "");
+    return text;
+}
+
+/* Text --------------------------------------------------------------------------------------- */
+
+static void print_result(cli_table *table, const tune_result *result)
+{
+    char product[128], usual[CHOICE_TEXT], winner[CHOICE_TEXT];
+    tsr_tuning_choice shown = result->usual;
+    shown.splits = shown.splits > 1 ? shown.splits : 0; /* whole is what goes without saying */
+    tune_product_text(&result->product, product, sizeof product);
+    cli_table_cell(table, "%s", product);
+    cli_table_cell(table, "%s", choice_text(&shown, usual));
+    cli_table_cell(table, "%s", result->won ? choice_text(&result->winner, winner) : "–");
+    if (result->ratio.pairs > 0) {
+        cli_table_cell(table, "%.2f", result->ratio.median);
+        cli_table_cell(table, "%.2f – %.2f", result->ratio.p10, result->ratio.p90);
+    } else {
+        cli_table_cell(table, "–");
+        cli_table_cell(table, "%s", "");
+    }
+    cli_table_cell(table, "%s", !result->won ? "" : result->with_bias ? "yes" : "no");
+    cli_table_cell(table, "%d", result->candidates);
+}
+
+static void print_device(const bench_context *context, const tune_report *report,
+                         const tune_device *device)
+{
+    cli_table *table = cli_table_create();
+    int won = 0, all = 0;
+    cli_table_column(table, "class of", 0);
+    cli_table_column(table, "usual", 0);
+    cli_table_column(table, "winner", 0);
+    cli_table_column(table, "times as fast", 1);
+    cli_table_column(table, "p10 – p90", 1);
+    cli_table_column(table, "with bias", 0);
+    cli_table_column(table, "tried", 1);
+    for (int i = 0; i < report->result_count; i++) {
+        const tune_result *result = &report->results[i];
+        if (result->device_place != device->device_place)
+            continue;
+        print_result(table, result);
+        won += result->won;
+        all++;
+    }
+    printf("%s\n\n", context->devices[device->device_place]->name);
+    cli_table_print(table, stdout, 0);
+    cli_table_destroy(&table);
+    for (int i = 0; i < context->left_out.count; i++)
+        if (context->left_out.all[i].device_place == device->device_place)
+            printf("left out: %s\n", context->left_out.all[i].text);
+    printf("\n%d of %d classes are no longer computed as usual; stored in %s\nit took %.0f s\n\n",
+           won, all, device->path, device->seconds);
+}
+
+void bench_tune_text(const bench_context *context, const tune_report *report)
+{
+    char warnings[BENCH_WARNINGS][BENCH_WARNING_SIZE];
+    for (int i = 0; i < report->device_count; i++)
+        print_device(context, report, &report->devices[i]);
+    for (int i = 0; i < context->left_out.count; i++)
+        if (context->left_out.all[i].device_place < 0)
+            printf("left out: %s\n", context->left_out.all[i].text);
+    int count = bench_warnings(context, warnings);
+    for (int i = 0; i < count; i++)
+        printf("warning: %s\n", warnings[i]);
+}
+
+/* JSON --------------------------------------------------------------------------------------- */
+
+static void add_choice(json_t *object, const char *name, const tsr_tuning_choice *choice)
+{
+    json_t *added = cli_json_add_object(object, name);
+    cli_json_text(added, "kernel", choice->kernel);
+    cli_json_u64(added, "splits", choice->splits);
+}
+
+static void add_result(json_t *array, const tune_result *result)
+{
+    const tune_product *product = &result->product;
+    json_t *object = cli_json_append_object(array);
+    cli_json_u64(object, "device", (uint64_t)result->device_place);
+    cli_json_text(object, "dtype", tsr_dtype_name(product->dtype));
+    cli_json_bool(object, "transposed", product->transposed);
+    cli_json_u64(object, "batch", (uint64_t)product->batch);
+    cli_json_u64(object, "m", (uint64_t)product->shape.m);
+    cli_json_u64(object, "k", (uint64_t)product->shape.k);
+    cli_json_u64(object, "n", (uint64_t)product->shape.n);
+    add_choice(object, "usual", &result->usual);
+    if (result->won)
+        add_choice(object, "winner", &result->winner);
+    else
+        cli_json_null(object, "winner");
+    cli_json_bool(object, "with_bias", result->with_bias);
+    cli_json_u64(object, "tried", (uint64_t)result->candidates);
+    if (result->ratio.pairs == 0) {
+        cli_json_null(object, "ratio");
+        return;
+    }
+    json_t *ratio = cli_json_add_object(object, "ratio");
+    cli_json_u64(ratio, "pairs", (uint64_t)result->ratio.pairs);
+    cli_json_real(ratio, "median", result->ratio.median);
+    cli_json_real(ratio, "p10", result->ratio.p10);
+    cli_json_real(ratio, "p90", result->ratio.p90);
+}
+
+void bench_tune_json(const bench_context *context, const tune_report *report, FILE *out)
+{
+    char warnings[BENCH_WARNINGS][BENCH_WARNING_SIZE];
+    json_t *document = cli_json_document(TUNE_SCHEMA, TUNE_SCHEMA_VERSION);
+    cli_json_real(document, "seconds_per_measurement", context->options->seconds);
+    json_t *devices = cli_json_add_array(document, "devices");
+    for (int i = 0; i < context->device_count; i++)
+        cli_json_append(devices, cli_json_device(context->devices[i]));
+    json_t *stored = cli_json_add_array(document, "stored");
+    for (int i = 0; i < report->device_count; i++) {
+        json_t *object = cli_json_append_object(stored);
+        cli_json_u64(object, "device", (uint64_t)report->devices[i].device_place);
+        cli_json_text(object, "path", report->devices[i].path);
+        cli_json_real(object, "duration_s", report->devices[i].seconds);
+    }
+    json_t *classes = cli_json_add_array(document, "classes");
+    for (int i = 0; i < report->result_count; i++)
+        add_result(classes, &report->results[i]);
+    json_t *left_out = cli_json_add_array(document, "left_out");
+    for (int i = 0; i < context->left_out.count; i++)
+        cli_json_append(left_out, json_string(context->left_out.all[i].text));
+    json_t *array = cli_json_add_array(document, "warnings");
+    int count = bench_warnings(context, warnings);
+    for (int i = 0; i < count; i++)
+        cli_json_append(array, json_string(warnings[i]));
+    cli_json_write(document, out);
+}

@@ -1,0 +1,118 @@
+// Reductions of rows of neighbours, for Mesa's CPU driver: a subgroup takes ROWS of them, its lanes side by side along each, which are lanes
+// of reduce.glsl's tree too. The same bits as reduce_rows.comp. Compiled with -O0, as matmul_lavapipe_nt.glsl.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "cpu_drivers/folds.glsl"
+
+layout(constant_id = 0) const uint WORKGROUP = 64;
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint LANES = 8;
+layout(constant_id = 2) const uint ROWS = 1;    // a power of two, at most LANES
+layout(constant_id = 3) const uint STEPS = 32;  // of TREE elements each
+layout(constant_id = 4) const uint CAREFUL = 0; // 1: a row ends within its last step
+layout(constant_id = 5) const uint X_DTYPE = TSR_DT_F32;
+layout(constant_id = 6) const uint Y_DTYPE = TSR_DT_F32;
+
+const uint OWN = TREE / LANES; // lanes of the tree that a lane holds
+
+float load(uint64_t line, uint step, uint q)
+{
+    uint first = step * TREE + q * LANES;
+    if (CAREFUL != 0 && step + 1 == STEPS) {
+        float value = load_lanes_careful(line, X_DTYPE, first, p.count, LANES);
+        return mix(identity(), value, first + gl_SubgroupInvocationID < p.count);
+    }
+    return load_lanes(line, first * BYTES_OF(X_DTYPE), X_DTYPE, LANES);
+}
+
+float load_y(uint64_t at)
+{
+#if TSR_STORAGE16
+    if (Y_DTYPE == TSR_DT_F16)
+        return tsr_f32_from_f16(uint(Half(at).v));
+    if (Y_DTYPE == TSR_DT_BF16)
+        return tsr_f32_from_bf16(uint(Half(at).v));
+#endif
+    return Float(at).v;
+}
+
+void store_y(uint64_t at, float value)
+{
+#if TSR_STORAGE16
+    if (Y_DTYPE != TSR_DT_F32) {
+        Half(at).v = uint16_t(Y_DTYPE == TSR_DT_F16 ? tsr_f16_from_f32(value) : tsr_bf16_from_f32(value));
+        return;
+    }
+#endif
+    Float(at).v = value;
+}
+
+// With what the partner has; both get the same, in the order of their lanes.
+float combine_pair(float own, float other, bool high)
+{
+    if (KIND == TSR_REDUCE_KIND_SUM)
+        return combine(own, other);
+    return combine(mix(own, other, high), mix(other, own, high));
+}
+
+float folded[ROWS * OWN]; // of row r and the lane's q-th lane of the tree at q·ROWS + r
+
+// Combines the lanes of the tree that a lane holds, if there are more than `count`.
+void halve(uint count)
+{
+    if (OWN > count)
+        [[unroll]] for (uint e = 0; e < count * ROWS; e++)
+            folded[e] = combine(folded[e], folded[e + count * ROWS]);
+}
+
+// With the lane that is `distance` away. As long as there are several rows, a lane keeps one of a pair and gives its partner the other.
+void exchange(uint distance)
+{
+    bool high = (gl_SubgroupInvocationID & distance) != 0;
+    uint before = LANES / 2 / distance; // halvings so far, as a power of two
+    if (before == 0)
+        return;
+    if (ROWS > before) {
+        uint count = ROWS / before / 2;
+        [[unroll]] for (uint e = 0; e < count; e++)
+            folded[e] = combine_pair(mix(folded[e], folded[e + count], high),
+                                     subgroupShuffleXor(mix(folded[e + count], folded[e], high), distance), high);
+    } else {
+        folded[0] = combine_pair(folded[0], subgroupShuffleXor(folded[0], distance), high);
+    }
+}
+
+void main()
+{
+    place at = find_block(WORKGROUP / LANES);
+    uint first = at.block * ROWS, lane = gl_SubgroupInvocationID;
+
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        uint64_t line = p.x + uint64_t(at.plane) * p.x_plane + uint64_t(min(first + r, p.rows - 1)) * p.x_row;
+        [[unroll]] for (uint q = 0; q < OWN; q++)
+            folded[q * ROWS + r] = identity();
+        [[unroll]] for (uint step = 0; step < STEPS; step++)
+            [[unroll]] for (uint q = 0; q < OWN; q++)
+                folded[q * ROWS + r] = combine(folded[q * ROWS + r], load(line, step, q));
+    }
+    PIN(folded, ROWS * OWN)
+
+    // Written out, because the driver's compiler unrolls no loop around another one.
+    halve(4);
+    halve(2);
+    halve(1);
+    exchange(8);
+    exchange(4);
+    exchange(2);
+    exchange(1);
+
+    const uint SHARE = LANES / ROWS; // lanes that hold the same result
+    uint row = first + lane / SHARE;
+    uint64_t y = p.y + uint64_t(at.plane) * p.y_plane + uint64_t(row) * p.y_row;
+    precise float value = folded[0] * p.scale;
+    if (at.number < p.blocks && row < p.rows && lane % SHARE == 0) {
+        if (p.accumulate != 0)
+            value += load_y(y);
+        store_y(y, value);
+    }
+}

@@ -1,0 +1,65 @@
+// What the reductions of Mesa's CPU driver share. They fold in the tree of reduce.glsl: element j belongs to its lane j % 32.
+#ifndef TSR_FOLDS_GLSL
+#define TSR_FOLDS_GLSL
+
+#include "cpu_drivers/lavapipe_extensions.glsl"
+#include "include/float16.glsl"
+#include "include/nan.glsl"
+#include "params/folds.h"
+#include "params/reduce.h"
+
+layout(constant_id = 7) const uint KIND = TSR_REDUCE_KIND_SUM;
+
+layout(push_constant, std430) uniform tsr_push
+{
+    tsr_folds_push p;
+};
+
+#define TSR_IDENTITY_BITS 3
+#include "cpu_drivers/lavapipe.glsl"
+
+const uint TREE = 32; // lanes of the tree
+
+// Which block a subgroup takes, in planes one after another; those past the last repeat it and must not store.
+struct place {
+    uint number, plane, block;
+};
+
+place find_block(uint subgroups)
+{
+    place at;
+    at.number = uniform_index(gl_WorkGroupID.x) * subgroups + p.identity[p.identity[gl_SubgroupID]];
+    uint high, low, number = min(at.number, p.blocks - 1);
+    umulExtended(number, p.magic, high, low);
+    at.plane = high + number >> p.shift;
+    at.block = number - at.plane * p.across;
+    return at;
+}
+
+// What combines with any x to x. For sums 0, but the compiler cannot know: it would leave the addition out, and so keep -0.
+float identity()
+{
+    if (KIND == TSR_REDUCE_KIND_SUM)
+        return uintBitsToFloat(p.identity[0]);
+    return uintBitsToFloat(KIND == TSR_REDUCE_KIND_MAX ? 0xff800000u : 0x7f800000u);
+}
+
+// As in reduce.glsl: of equal ones the first, and a NaN whichever side it is on.
+float combine(float a, float b)
+{
+    if (KIND == TSR_REDUCE_KIND_SUM) {
+        precise float sum = a + b;
+        return sum;
+    }
+    return mix(a, b, tsr_is_nan(b) || (KIND == TSR_REDUCE_KIND_MAX ? b > a : b < a));
+}
+
+// A second use of the results, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
+#define PIN(folded, count)                                                                           \
+    if (p.identity[0] != 0) {                                                                      \
+        float pinned = 0.0;                                                                        \
+        [[unroll]] for (uint e = 0; e < count; e++) pinned += folded[e];                             \
+        Float(p.y).v = pinned;                                                                     \
+    }
+
+#endif

@@ -1,0 +1,115 @@
+// y = act(alpha · sums of all parts + y + bias) for Mesa's CPU driver. A subgroup makes ROWS rows of 4 · LANES columns, of which a lane
+// has four neighbours: storing four numbers costs hardly more than storing one. Compiled with -O0, as matmul_lavapipe_nt.glsl.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "cpu_drivers/lavapipe_extensions.glsl"
+#include "include/activation.glsl"
+#include "params/matmul.h"
+#include "params/matmul_cpu.h"
+
+layout(push_constant, std430) uniform tsr_push
+{
+    tsr_matmul_cpu_finish_push p;
+};
+
+#include "include/float16.glsl"
+#define TSR_IDENTITY_BITS 3
+#include "cpu_drivers/lavapipe.glsl"
+
+layout(constant_id = 0) const int WORKGROUP = 8; // LANES · TEAM
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const int LANES = 8;
+layout(constant_id = 2) const int ROWS = 8;
+layout(constant_id = 3) const uint CAREFUL = 0; // 1: n may end anywhere, strides are what they are
+layout(constant_id = 4) const uint MODE = 0;    // TSR_MM_…
+layout(constant_id = 5) const int PARTS = 1;    // added in this order
+layout(constant_id = 6) const uint BATCHED = 0; // 1: workgroups in z are of a matrix each
+layout(constant_id = 7) const uint PACKED = 0;  // 1: a lane's first number of y starts at a multiple of 8 bytes
+
+#include "cpu_drivers/lavapipe_halves.glsl"
+#include "cpu_drivers/packets.glsl"
+
+const uint Y_DTYPE = MODE >> TSR_MM_Y_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
+const uint BIAS_DTYPE = MODE >> TSR_MM_BIAS_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
+const uint ACTIVATION = MODE >> TSR_MM_ACTIVATION_SHIFT & TSR_MM_FIELD_MASK;
+
+// Columns past the edge repeat the last one: they compute and store the same bits again.
+uint64_t column(uint first, int i)
+{
+    return min(first + gl_SubgroupInvocationID * 4 + i, p.n - 1);
+}
+
+// Four neighbours of the row that starts at `row`, `stride` elements apart.
+vec4 load4(uint64_t row, uint first, uint stride, uint dtype)
+{
+    if (CAREFUL == 0)
+        return load_lanes4(row + uint64_t(first) * BYTES_OF(dtype), dtype, LANES);
+    vec4 value;
+    [[unroll]] for (int i = 0; i < 4; i++)
+        value[i] = LOAD_ONE(row + column(first, i) * stride * BYTES_OF(dtype), dtype);
+    return value;
+}
+
+void store4(uint64_t row, uint first, vec4 value)
+{
+    uint64_t at = row + uint64_t(first + gl_SubgroupInvocationID * 4) * BYTES_OF(Y_DTYPE);
+#if TSR_STORAGE16
+    if (Y_DTYPE != TSR_DT_F32) {
+        uvec2 halves = ENCODE_HALVES(value, Y_DTYPE);
+        if (CAREFUL == 0 && PACKED != 0)
+            store_packet(at, halves);
+        else if (CAREFUL == 0)
+            store_halves(at, halves);
+        else
+            [[unroll]] for (int i = 0; i < 4; i++)
+                Half(target(row + column(first, i) * p.y_col * 2)).v = uint16_t(halves[i / 2] >> i % 2 * 16);
+        return;
+    }
+#endif
+    if (CAREFUL == 0 && PACKED != 0)
+        store_pairs(at, value);
+    else if (CAREFUL == 0)
+        store_floats(at, value);
+    else
+        [[unroll]] for (int i = 0; i < 4; i++)
+            Float(target(row + column(first, i) * p.y_col * 4)).v = value[i];
+}
+
+void main()
+{
+    uint row0 = uniform_index(gl_WorkGroupID.x) * ROWS;
+    bool own;
+    uint tile = lavapipe_tile(gl_WorkGroupID.y, WORKGROUP / LANES, (p.n + 4 * LANES - 1) / (4 * LANES), own);
+    uint col0 = tile * LANES * 4;
+    uint64_t batch = BATCHED != 0 ? uniform_index(gl_WorkGroupID.z) : 0;
+
+    // All loads before all stores: rows past the edge repeat the last one.
+    uint64_t y_row[ROWS];
+    vec4 sums[ROWS], old[ROWS], bias[ROWS];
+    [[unroll]] for (int i = 0; i < ROWS; i++) {
+        uint64_t row = min(row0 + i, p.m - 1);
+        y_row[i] = p.y + (batch * p.y_batch + row * p.y_row) * BYTES_OF(Y_DTYPE);
+        uint64_t sums_row = p.sums + (batch * p.sums_batch + row * p.sums_row) * 4;
+        sums[i] = load4(sums_row, col0, 1, TSR_DT_F32);
+        [[unroll]] for (int part = 1; part < PARTS; part++)
+            sums[i] += load4(sums_row + uint64_t(part) * p.sums_part * 4, col0, 1, TSR_DT_F32);
+        old[i] = vec4(0.0);
+        bias[i] = vec4(0.0);
+        if ((MODE & TSR_MM_ACCUMULATE) != 0)
+            old[i] = load4(y_row[i], col0, p.y_col, Y_DTYPE);
+        if ((MODE & TSR_MM_BIAS) != 0)
+            bias[i] = load4(p.bias + (batch * p.bias_batch + row * p.bias_row) * BYTES_OF(BIAS_DTYPE), col0, p.bias_col, BIAS_DTYPE);
+    }
+    [[unroll]] for (int i = 0; i < ROWS; i++) {
+        vec4 value = p.alpha * sums[i];
+        if ((MODE & TSR_MM_ACCUMULATE) != 0)
+            value += old[i];
+        if ((MODE & TSR_MM_BIAS) != 0)
+            value += bias[i];
+        if (ACTIVATION != TSR_ACTIVATION_NONE)
+            [[unroll]] for (int c = 0; c < 4; c++)
+                value[c] = tsr_activate(value[c], ACTIVATION);
+        if (own)
+            store4(y_row[i], col0, value);
+    }
+}

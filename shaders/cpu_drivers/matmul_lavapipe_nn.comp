@@ -1,0 +1,113 @@
+// y[m,n] (+)= op(a) · b[k,n] over one stretch of k, for Mesa's CPU driver; n is contiguous in b and y. The lanes lie along n, so that
+// nothing needs adding up. a is read one element at a time and may be [m,k] or, A_TRANSPOSED, [k,m]. A subgroup makes a tile of TM rows
+// and TN vectors of LANES columns, TN being a multiple of 4; a step is one product. Compiled with -O0, as matmul_lavapipe_nt.glsl.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "cpu_drivers/matmul_lavapipe.glsl"
+
+layout(constant_id = 11) const uint A_TRANSPOSED = 0;
+
+// Between lanes `distance` apart: the lower one gives its high value for the higher one's low value.
+void exchange(inout float low, inout float high, uint distance)
+{
+    bool upper = (gl_SubgroupInvocationID & distance) != 0;
+    float other = subgroupShuffleXor(mix(high, low, upper), distance);
+    low = mix(low, other, upper);
+    high = mix(other, high, upper);
+}
+
+float load_b(uint64_t line, uint64_t at0, uint64_t at4, uint64_t at8, uint64_t at12)
+{
+    LOAD_LANES(B_DTYPE, LANES)
+}
+
+float load_sums(uint64_t line, uint64_t at0, uint64_t at4, uint64_t at8, uint64_t at12)
+{
+    LOAD_LANES(TSR_DT_F32, LANES)
+}
+
+void main()
+{
+    // With PARTS the tiles are in x: workgroups that follow one another in time then read the lines of b on and on. A stretch has few
+    // of these, since processors prefetch few at a time.
+    uint row0 = PARTS != 0 ? 0 : uniform_index(gl_WorkGroupID.x) * TM;
+    uint part = PARTS != 0 ? uniform_index(gl_WorkGroupID.y) : 0;
+    bool own;
+    uint group = PARTS != 0 ? gl_WorkGroupID.x : gl_WorkGroupID.y;
+    uint col0 = lavapipe_tile(group, TEAM, (p.n + TN * LANES - 1) / (TN * LANES), own) * TN * LANES;
+    uint lane = gl_SubgroupInvocationID;
+    uint64_t batch = BATCHED != 0 ? uniform_index(gl_WorkGroupID.z) : 0, k0 = part * STEPS;
+
+    // Rows past the edge repeat the last one, as in matmul_lavapipe_nt.glsl. The sums so far are read here, before any store.
+    uint64_t a_row[TM], y_row[TM];
+    float c[TM * TN];
+    [[unroll]] for (int i = 0; i < TM; i++) {
+        uint64_t row = min(row0 + i, p.m - 1);
+        a_row[i] = p.a + (batch * p.a_batch + (A_TRANSPOSED != 0 ? row + k0 * p.a_stride : row * p.a_stride + k0)) * A_BYTES;
+        y_row[i] = p.sums + 4 * (batch * p.sums_batch + uint64_t(part) * p.sums_stride + row * p.sums_stride + col0);
+        [[unroll]] for (int j = 0; j < TN; j++) {
+            float sum;
+            if (CAREFUL != 0)
+                sum = Float(y_row[i] + 4 * (min(col0 + j * LANES + lane, p.n - 1) - col0)).v;
+            else
+                sum = load_sums(y_row[i] + 4 * j * LANES, 0, 16, 32, 48);
+            c[i * TN + j] = mix(0.0, sum, p.accumulate != 0);
+        }
+    }
+
+    // load_lanes_careful() adds the column itself. One line early, since what adds 0 takes the driver a pass more than what adds more.
+    uint64_t b_before = p.b + (batch * p.b_batch + (k0 - 1) * p.b_stride + (CAREFUL != 0 ? 0 : col0)) * B_BYTES;
+    [[unroll]] for (int first = 0; first < STEPS; first += GROUP) {
+        [[unroll]] for (int g = 0; g < GROUP; g++) {
+            int step = first + g;
+            bool counts = SKIPS == 0 || step >= p.skip;
+            // Each address straight from the base: over a chain of additions LLVM 19 takes minutes.
+            uint64_t b_line = b_before + uint64_t((step + 1) * B_BYTES) * p.b_stride;
+            uint64_t a_step = uint64_t(step) * (A_TRANSPOSED != 0 ? p.a_stride : 1) * A_BYTES;
+            float b[TN];
+            [[unroll]] for (int j = 0; j < TN; j++) {
+                if (CAREFUL != 0)
+                    b[j] = load_lanes_careful(b_line, B_DTYPE, col0 + j * LANES, p.n, LANES);
+                else
+                    b[j] = load_b(b_line + j * LANES * B_BYTES, 0, 4 * B_BYTES, 8 * B_BYTES, 12 * B_BYTES);
+                if (SKIPS != 0) // both operands: an infinity times 0 would be NaN
+                    b[j] = mix(0.0, b[j], counts);
+            }
+            [[unroll]] for (int i = 0; i < TM; i++) {
+                float a = LOAD_ONE(a_row[i] + a_step, A_DTYPE);
+                if (SKIPS != 0)
+                    a = mix(0.0, a, counts);
+                [[unroll]] for (int j = 0; j < TN; j++)
+                    c[i * TN + j] += a * b[j];
+            }
+        }
+    }
+
+    PIN(c, 0, TM * TN)
+
+    // A store costs much the same for one number per lane as for four, so four vectors of a row are transposed first: columns
+    // LANES apart become neighbours.
+    if (CAREFUL == 0) {
+        [[unroll]] for (int q = 0; q < TM * TN / 4; q++) {
+            exchange(c[4 * q], c[4 * q + 1], 1);
+            exchange(c[4 * q + 2], c[4 * q + 3], 1);
+            exchange(c[4 * q], c[4 * q + 2], 2);
+            exchange(c[4 * q + 1], c[4 * q + 3], 2);
+        }
+    }
+    if (own) {
+        if (CAREFUL != 0) {
+            [[unroll]] for (int e = 0; e < TM * TN; e++)
+                Float(target(y_row[e / TN] + 4 * min(e % TN * LANES + lane, p.n - 1 - col0))).v = c[e];
+        } else {
+            [[unroll]] for (int q = 0; q < TM * TN / 4; q++) {
+                uint64_t at = y_row[4 * q / TN] + 4 * (4 * q % TN * LANES + LANES * (lane & 3) + (lane & ~3u));
+                vec4 values = vec4(c[4 * q], c[4 * q + 1], c[4 * q + 2], c[4 * q + 3]);
+                if (PAIRS != 0)
+                    store_pairs(at, values);
+                else
+                    store_floats(at, values);
+            }
+        }
+    }
+}

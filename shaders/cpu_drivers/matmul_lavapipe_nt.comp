@@ -1,0 +1,5 @@
+// See matmul_lavapipe_nt.glsl: sums of a stretch of k.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#define TSR_FINISHES 0
+#include "cpu_drivers/matmul_lavapipe_nt.glsl"

@@ -1,0 +1,256 @@
+// y[m,n] (+)= a[m,k] · b[n,k]ᵀ over one stretch of k, for Mesa's CPU driver; k is contiguous in both operands. The lanes lie along k
+// and are added up at the end. A subgroup makes one tile of TM × TN, a step is LANES products. Compiled with -O0: the driver has to
+// unroll, after specialization; spirv-opt would need gigabytes for it.
+//
+// TSR_FINISHES is 0, or 1 for a kernel that makes y of its sums, those of the last stretch. It is a shader of its own, since the driver
+// takes its time over what is left out by specialization, too.
+#include "cpu_drivers/matmul_lavapipe.glsl"
+#if TSR_FINISHES
+#include "include/activation.glsl"
+#include "include/float16.glsl"
+#include "cpu_drivers/lavapipe_halves.glsl"
+#include "cpu_drivers/packets.glsl"
+#include "params/matmul.h"
+#endif
+
+// With PARTS the stretches of k are in x: workgroups that follow one another in time then read the lines of b on and on, as the
+// processor's prefetching wants it.
+
+// 1: a lane stores WIDTH neighbours, and n is a multiple of it. Storing four costs hardly more than storing one.
+layout(constant_id = 11) const int WIDTH = 4;
+const int UNITS = TM * TN / WIDTH;              // of WIDTH sums each
+const int ROUNDS = (UNITS + LANES - 1) / LANES; // in which the lanes store a unit each
+const int SUMS = ROUNDS * WIDTH * LANES;        // with those that only fill up the last vectors
+const int FIRST = 2 * SUMS - 2 * SUMS / LANES;  // of those that are made of all lanes
+// Those to pin: the last but FIRST's, since what is stored does not stay itself. A single vector's sums do not stay by any but themselves.
+const int PINNED = SUMS == LANES ? 0 : 2 * SUMS - 4 * SUMS / LANES;
+const int LINES = TM > TN ? TM : TN;
+const int ZEROS = (SUMS + LINES - 1) / LINES; // to start the sums with, for each line
+
+// Two bf16 operands are read as words of two neighbours, of which the upper one is a float but for the mask: one operation, where
+// widening takes two. The even elements are the upper ones of words that start two bytes earlier. The order of the products
+// changes, for both operands alike: of two steps' elements those of even index come first.
+const bool WORDS = STEPS % 2 == 0 && CAREFUL == 0 && SKIPS == 0 && A_DTYPE == TSR_DT_BF16 && B_DTYPE == TSR_DT_BF16;
+
+// 1: a and b lie in panels: a stretch of the lines of one tile after another, each in the order in which its steps load it.
+layout(constant_id = 14) const uint PANELS = 0;
+
+// Bytes of a step, and of a quarter of what it loads. Lines are addressed from a step before them, so that no offset is 0: the driver
+// would need one round more over the shader to be rid of those.
+const uint A_STEP = LANES * A_BYTES * (PANELS != 0 ? TM : 1);
+const uint B_STEP = LANES * B_BYTES * (PANELS != 0 ? TN : 1);
+const uint A_QUARTER = 4 * (WORDS ? 4 : A_BYTES);
+const uint B_QUARTER = 4 * (WORDS ? 4 : B_BYTES);
+const uint A_LOADED = WORDS ? TSR_DT_F32 : A_DTYPE;
+const uint B_LOADED = WORDS ? TSR_DT_F32 : B_DTYPE;
+
+float load_a(uint64_t line, uint64_t at0, uint64_t at4, uint64_t at8, uint64_t at12)
+{
+    if (CAREFUL != 0)
+        return load_lanes_careful(line + at0, A_DTYPE, 0, p.k, LANES);
+    LOAD_LANES(A_LOADED, LANES)
+}
+
+float load_b(uint64_t line, uint64_t at0, uint64_t at4, uint64_t at8, uint64_t at12)
+{
+    if (CAREFUL != 0)
+        return load_lanes_careful(line + at0, B_DTYPE, 0, p.k, LANES);
+    LOAD_LANES(B_LOADED, LANES)
+}
+
+// What counts of what is loaded, of either operand.
+float counted(float value, int step)
+{
+    if (WORDS) {
+        uint word = floatBitsToUint(value);
+        return uintBitsToFloat(step == 0 ? word << 16 : word & 0xffff0000u);
+    }
+    uint k = step * LANES + gl_SubgroupInvocationID;
+    // Both operands become 0: an infinity times 0 would be NaN.
+    if (CAREFUL != 0)
+        return mix(0.0, value, k < p.k);
+    return SKIPS != 0 ? mix(0.0, value, k >= p.skip) : value;
+}
+
+// Which of the sums: element e of what lane l stores in round r is sum (r · WIDTH + e) · LANES + l.
+int sum_of(int i, int j)
+{
+    int unit = i * (TN / WIDTH) + j / WIDTH;
+    return (unit / LANES * WIDTH + j % WIDTH) * LANES + unit % LANES;
+}
+
+// The bytes from the first line to this one, in panels of `lines` lines.
+uint64_t in_panels(uint line, uint lines, uint bytes)
+{
+    return uint64_t(line / lines * (STEPS * lines) + line % lines) * (LANES * bytes);
+}
+
+uint column_of(uint col0, uint unit)
+{
+    return min(col0 + unit % (TN / WIDTH) * WIDTH, p.n - WIDTH);
+}
+
+uint64_t place_of(uint row0, uint col0, uint unit, uint stride)
+{
+    uint row = min(row0 + unit / (TN / WIDTH), p.m - 1);
+    return uint64_t(row) * stride + column_of(col0, unit);
+}
+
+#if TSR_FINISHES
+layout(constant_id = 13) const uint MODE = 0; // TSR_MM_…: bias, dtypes, activation
+
+const uint Y_DTYPE = MODE >> TSR_MM_Y_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
+const uint BIAS_DTYPE = MODE >> TSR_MM_BIAS_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
+const uint Y_BYTES = BYTES_OF(Y_DTYPE);
+const uint ACTIVATION = MODE >> TSR_MM_ACTIVATION_SHIFT & TSR_MM_FIELD_MASK;
+
+vec4 load_bias(uint col)
+{
+    uint64_t at = p.bias + uint64_t(col) * BYTES_OF(BIAS_DTYPE);
+#if TSR_STORAGE16
+    if (BIAS_DTYPE != TSR_DT_F32) {
+        u16vec4 bits = WIDTH == 4 ? Half4(at).v : u16vec4(Half(at).v);
+        return vec4(DECODE(bits.x, BIAS_DTYPE), DECODE(bits.y, BIAS_DTYPE), DECODE(bits.z, BIAS_DTYPE), DECODE(bits.w, BIAS_DTYPE));
+    }
+#endif
+    return WIDTH == 4 ? Float4(at).v : vec4(Float(at).v);
+}
+
+#endif
+
+void store_unit(uint64_t at, vec4 values)
+{
+#if TSR_FINISHES && TSR_STORAGE16
+    if (Y_DTYPE != TSR_DT_F32) {
+        uvec2 halves = ENCODE_HALVES(values, Y_DTYPE);
+        if (WIDTH == 4 && PAIRS != 0)
+            store_packet(at, halves);
+        else if (WIDTH == 4)
+            store_halves(at, halves);
+        else
+            Half(target(at)).v = uint16_t(halves.x);
+        return;
+    }
+#endif
+    if (WIDTH == 4 && PAIRS != 0)
+        store_pairs(at, values);
+    else if (WIDTH == 4)
+        store_floats(at, values);
+    else
+        Float(target(at)).v = values.x;
+}
+
+void main()
+{
+    uint x = uniform_index(gl_WorkGroupID.x), z = uniform_index(gl_WorkGroupID.z), part = 0;
+    // Blocks of rows one after another, each of which all of b passes by; or of parts, whose tiles of rows are in z.
+    if (PARTS != 0) {
+        part = x;
+        x = PARTS > 1 ? z : 0;
+    } else if (BATCHED == 0) {
+        x += p.identity[p.identity[gl_WorkGroupID.z]] * p.block;
+    }
+    uint row0 = x * TM;
+    uint64_t batch = BATCHED != 0 ? z : 0;
+    bool own;
+    uint col0 = lavapipe_tile(gl_WorkGroupID.y, TEAM, (p.n + TN - 1) / TN, own) * TN;
+
+    // Lines past an edge repeat the last ones: they compute and store the same bits again, so that no tile needs a branch.
+    uint first_k = part * (STEPS * LANES);
+    uint64_t a_first = p.a - A_STEP + (batch * p.a_batch + first_k) * A_BYTES, a_stride = uint64_t(p.a_stride) * A_BYTES;
+    uint64_t b_first = p.b - B_STEP + (batch * p.b_batch + first_k) * B_BYTES, b_stride = uint64_t(p.b_stride) * B_BYTES;
+    uint64_t a_line[TM], b_line[TN];
+    float c[2 * SUMS]; // a heap: the sums, then those of its elements 0 and 1, 2 and 3, …
+    [[unroll]] for (int i = 0; i < LINES; i++) {
+        if (i < TM) {
+            uint row = min(row0 + i, p.m - 1);
+            a_line[i] = a_first + (PANELS != 0 ? in_panels(row, TM, A_BYTES) : row * a_stride);
+        }
+        if (i < TN) {
+            uint col = min(col0 + i / WIDTH * WIDTH, p.n - WIDTH) + i % WIDTH;
+            b_line[i] = b_first + (PANELS != 0 ? in_panels(col, TN, B_BYTES) : col * b_stride);
+        }
+        [[unroll]] for (int e = 0; e < ZEROS; e++)
+            c[min(i * ZEROS + e, SUMS - 1)] = 0.0;
+    }
+
+    uint64_t a0 = A_STEP, a4 = A_STEP + A_QUARTER, a8 = A_STEP + 2 * A_QUARTER, a12 = A_STEP + 3 * A_QUARTER;
+    uint64_t b0 = B_STEP, b4 = B_STEP + B_QUARTER, b8 = B_STEP + 2 * B_QUARTER, b12 = B_STEP + 3 * B_QUARTER;
+    [[unroll]] for (int first = 0; first < STEPS; first += GROUP) {
+        [[unroll]] for (int g = 0; g < GROUP; g++) { // from a constant to a constant: else the driver unrolls nothing
+            int step = first + g;
+            float b[TN];
+            [[unroll]] for (int j = 0; j < TN; j++)
+                b[j] = counted(load_b(b_line[j], b0, b4, b8, b12), step);
+            [[unroll]] for (int i = 0; i < TM; i++) {
+                float a = counted(load_a(a_line[i], a0, a4, a8, a12), step);
+                [[unroll]] for (int j = 0; j < TN; j++)
+                    c[sum_of(i, j)] += a * b[j];
+            }
+            // Words of even elements are two bytes earlier but for the first ones: there may be no memory before a line.
+            const uint64_t a_more = !WORDS ? A_STEP : step == 0 ? 0 : g == 0 ? 2 : 2 * A_STEP - 2;
+            const uint64_t b_more = !WORDS ? B_STEP : a_more;
+            a0 += a_more, a4 += a_more, a8 += a_more, a12 += a_more;
+            b0 += b_more, b4 += b_more, b8 += b_more, b12 += b_more;
+        }
+    }
+
+    // All loads of sums before all stores, because repeated lines share their addresses, and before all branches. What is not to be added
+    // to is loaded nevertheless.
+    uint lane = gl_SubgroupInvocationID;
+    uint64_t sums = p.sums + 4 * (batch * p.sums_batch + uint64_t(part) * p.m * p.sums_stride);
+    vec4 old[ROUNDS];
+#if TSR_FINISHES
+    vec4 bias[ROUNDS];
+#endif
+    [[unroll]] for (int unit = 0; unit < UNITS; unit++) {
+        uint64_t at = sums + 4 * place_of(row0, col0, unit, p.sums_stride);
+        vec4 four = WIDTH == 4 ? Float4(at).v : vec4(Float(at).v);
+        old[unit / LANES] = unit % LANES == 0 ? four : mix(old[unit / LANES], four, bvec4(lane == unit % LANES));
+#if TSR_FINISHES
+        if ((MODE & TSR_MM_BIAS) != 0) {
+            four = load_bias(column_of(col0, unit));
+            bias[unit / LANES] = unit % LANES == 0 ? four : mix(bias[unit / LANES], four, bvec4(lane == unit % LANES));
+        }
+#endif
+    }
+
+    // Adds the lanes of all sums in one fixed tree. Each level has half as many vectors as the one before: a lane keeps one sum of a
+    // pair and gives the other to its partner. In the end lane l of c[FIRST + q] holds sum q · LANES + l.
+    vec4 result[ROUNDS];
+    [[unroll]] for (int e = 0; e < SUMS - SUMS / LANES; e++) {
+        int level = e < SUMS / 2 ? 1 : e < SUMS / 4 * 3 ? 2 : e < SUMS / 8 * 7 ? 3 : 4;
+        int number = e - SUMS + 2 * (SUMS >> level); // in its level
+        // What is made only of sums that fill up is made of the vector's first ones instead, again: that costs nothing, where zeros would be
+        // found out level by level, a round of the driver's each.
+        bool fills = number / (WIDTH * LANES >> level) * LANES + (number << level) % LANES >= UNITS;
+        int from = e - mix(0, number % (LANES >> level), fills);
+        int q = SUMS + e - FIRST, distance = 1 << level - 1;
+        bool high = (lane & distance) != 0;
+        float low = c[2 * from], upper = c[2 * from + 1];
+        float sum = mix(low, upper, high) + subgroupShuffle(mix(upper, low, high), lane ^ distance);
+        if (q >= 0) {
+            sum += mix(0.0, old[q / WIDTH][q % WIDTH], p.accumulate != 0);
+            result[q / WIDTH][q % WIDTH] = sum;
+        }
+        c[SUMS + e] = sum;
+    }
+    PIN(c, PINNED, PINNED == 0 ? SUMS : 2 * SUMS / LANES)
+
+    [[unroll]] for (int r = 0; r < ROUNDS; r++) {
+        uint unit = r * LANES + lane;
+        vec4 values = result[r];
+#if TSR_FINISHES
+        uint64_t at = p.y + (batch * p.y_batch + place_of(row0, col0, unit, p.y_stride)) * Y_BYTES;
+        if ((MODE & TSR_MM_BIAS) != 0)
+            values += bias[r];
+        if (ACTIVATION != TSR_ACTIVATION_NONE)
+            [[unroll]] for (int i = 0; i < WIDTH; i++)
+                values[i] = tsr_activate(values[i], ACTIVATION);
+#else
+        uint64_t at = sums + 4 * place_of(row0, col0, unit, p.sums_stride);
+#endif
+        if (own && row0 < p.m && unit < UNITS)
+            store_unit(at, values);
+    }
+}

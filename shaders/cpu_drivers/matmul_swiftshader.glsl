@@ -1,0 +1,127 @@
+// y[m,n] = op(a) · op(b) for SwiftShader: subgroups of 4, no 64-bit integers, 16 SIMD registers.
+//
+// There a load by address costs one branch and one scalar load per lane, whatever the pattern; a product with its sum on the stack
+// costs four instructions; going round a loop costs twelve for every sum that lives on, which is merged with what it was under the mask
+// of lanes. So the lanes hold different rows of a and columns of b, four k are a trip, and a tile's size is what lets the trip's code
+// stay in the first-level cache: beyond, half the speed is gone. A workgroup is one subgroup.
+//
+// Lane t multiplies its column with its own row and, since swaps within a subgroup of four cost one instruction and broadcasts twenty,
+// with those of lanes t^1, t^2 and t^3. The vector of b comes first in a product: the first factor is what SwiftShader copies, and it is
+// in a register.
+//
+// SwiftShader unrolls nothing and keeps indexed arrays in memory, so this has to be unrolled by spirv-opt (-O), and the tile's
+// size cannot be a specialization constant: TM and TN, its height and its vectors of columns, are defined by who includes this.
+#include "include/matmul_common.glsl"
+
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_quad : require
+
+const int LANES = 4;
+const int AV = TM / LANES;
+layout(local_size_x = 4) in;
+layout(constant_id = 0) const uint A_DTYPE = TSR_DT_F32;
+layout(constant_id = 1) const uint B_DTYPE = TSR_DT_F32;
+layout(constant_id = 2) const uint A_LOAD = TSR_MM_LOAD_SCALAR;
+layout(constant_id = 3) const uint B_LOAD = TSR_MM_LOAD_SCALAR;
+
+// By what four k are counted: by fours where nobody wants single ones, since SwiftShader divides lane by lane.
+const uint FOUR_COUNTS = A_LOAD == TSR_MM_LOAD_VEC_K && B_LOAD == TSR_MM_LOAD_VEC_K ? 1 : 4;
+
+#include "cpu_drivers/swiftshader_halves.glsl"
+
+#define LINES(x) a_##x
+#define VECTORS AV
+#define DTYPE A_DTYPE
+#define LOAD A_LOAD
+#define LINE_STRIDE p.a_row
+#define K_STRIDE p.a_k
+#include "cpu_drivers/matmul_swiftshader_lines.glsl"
+#undef LINES
+#undef VECTORS
+#undef DTYPE
+#undef LOAD
+#undef LINE_STRIDE
+#undef K_STRIDE
+
+#define LINES(x) b_##x
+#define VECTORS TN
+#define DTYPE B_DTYPE
+#define LOAD B_LOAD
+#define LINE_STRIDE p.b_col
+#define K_STRIDE p.b_k
+#include "cpu_drivers/matmul_swiftshader_lines.glsl"
+
+// c += a[:,k] · b[k,:]. Sum ((i · LANES) + turn) · TN + j is of vectors i and j, with the rows of lane t ^ turn.
+void add_products(inout float c[TM * TN], float a[AV], float b[TN])
+{
+    [[unroll]] for (int i = 0; i < AV; i++) {
+        float turned[LANES] = float[LANES](a[i], subgroupQuadSwapHorizontal(a[i]),
+                                           subgroupQuadSwapVertical(a[i]), subgroupQuadSwapDiagonal(a[i]));
+        [[unroll]] for (int turn = 0; turn < LANES; turn++)
+            [[unroll]] for (int j = 0; j < TN; j++)
+                c[(i * LANES + turn) * TN + j] += b[j] * turned[turn];
+    }
+}
+
+void add_step(inout float c[TM * TN], a_t a, b_t b, uint k)
+{
+    add_products(c, a_step(a, k), b_step(b, k));
+}
+
+void add_steps(inout float c[TM * TN], a_t a, b_t b, uint count)
+{
+    float b_four[4 * TN] = b_steps(b, count);
+    float a_four[4 * AV] = a_steps(a, count);
+    [[unroll]] for (int u = 0; u < 4; u++) {
+        float a_one[AV], b_one[TN];
+        [[unroll]] for (int i = 0; i < AV; i++)
+            a_one[i] = a_four[u * AV + i];
+        [[unroll]] for (int j = 0; j < TN; j++)
+            b_one[j] = b_four[u * TN + j];
+        add_products(c, a_one, b_one);
+    }
+}
+
+void main()
+{
+    uint across = (p.n + TN * LANES - 1) / (TN * LANES);
+    uint down = (p.m + TM - 1) / TM;
+    // The grid may have a few workgroups too many. They repeat the last tile, bit for bit: an early return here would have
+    // everything after it computed under a mask.
+    uint group = min(tsr_flat_group(), across * down - 1);
+    uint lane = gl_SubgroupInvocationID;
+    uint row0 = group % down * TM, col0 = group / down * (TN * LANES);
+    uint k_begin = mm_split() * p.k_chunk;
+    uint k_count = min(p.k_chunk, p.k - k_begin);
+    a_t a = a_from(mm_at(mm_a_matrix(A_DTYPE), k_begin, p.a_k, A_DTYPE), row0, p.m);
+    b_t b = b_from(mm_at(mm_b_matrix(B_DTYPE), k_begin, p.b_k, B_DTYPE), col0, p.n);
+
+    float c[TM * TN];
+    [[unroll]] for (int e = 0; e < TM * TN; e++)
+        c[e] = 0.0;
+    uint k = 0;
+    if (A_LOAD != TSR_MM_LOAD_SCALAR || B_LOAD != TSR_MM_LOAD_SCALAR) {
+        uint counts = FOUR_COUNTS == 1 ? k_count / 4 : k_count;
+        for (; k + FOUR_COUNTS <= counts; k += FOUR_COUNTS)
+            add_steps(c, a, b, k);
+    } else {
+        for (; k + 2 <= k_count; k += 2)
+            [[unroll]] for (uint u = 0; u < 2; u++)
+                add_step(c, a, b, k + u);
+    }
+    if (A_LOAD != TSR_MM_LOAD_VEC_K && B_LOAD != TSR_MM_LOAD_VEC_K) // else k_count is a multiple of 4
+        for (; k < k_count; k++)
+            add_step(c, a, b, k);
+
+    // Only plain f32: an epilogue here would be instantiated for every sum. The host has matmul_sum.comp do it.
+    mm_block block = mm_block_at(row0, col0);
+    tsr_floats y = tsr_floats(block.y);
+    // A loop, which is half of the time to compile: its indices need an array of their own, since they keep it in memory.
+    float sums[TM * TN] = c;
+    for (uint i = 0; i < TM; i++)
+        [[unroll]] for (uint j = 0; j < TN; j++) {
+            uint row = a_line(i / LANES, lane ^ (i % LANES)), col = b_line(j, lane);
+            if (row0 + row < p.m && col0 + col < p.n)
+                y.v[row * p.y_row + col * p.y_col] = sums[i * TN + j];
+        }
+}

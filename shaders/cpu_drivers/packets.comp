@@ -1,0 +1,126 @@
+// y = f(a, b) along rows without gaps, for Mesa's CPU driver: sums, activations, conversions, copies. A subgroup makes a block of
+// ROWS rows of UNITS packets a lane; a block that would pass its row's end moves back and stores only what is its own. All loads
+// come before all stores, behind which nothing is fast. Compiled with -O0, as matmul_lavapipe_nt.glsl.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "cpu_drivers/lavapipe_extensions.glsl"
+#include "include/activation.glsl"
+#include "params/elementwise.h"
+#include "params/packets.h"
+
+layout(push_constant, std430) uniform tsr_push
+{
+    tsr_packets_push p;
+};
+
+#include "include/float16.glsl"
+#include "cpu_drivers/lavapipe.glsl"
+
+layout(constant_id = 0) const uint WORKGROUP = 128;
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint LANES = 8;
+layout(constant_id = 2) const uint ROWS = 1;
+layout(constant_id = 3) const uint UNITS = 8;
+layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32;
+layout(constant_id = 5) const uint A_DTYPE = TSR_DT_F32;
+layout(constant_id = 6) const uint B_DTYPE = 0; // 0: there is no b
+layout(constant_id = 7) const uint Y_FORM = 8;
+layout(constant_id = 8) const uint A_FORM = 8;
+layout(constant_id = 9) const uint B_FORM = 8;
+layout(constant_id = 10) const uint FUNCTION = TSR_EW_ADD;
+layout(constant_id = 11) const uint ACTIVATION = TSR_ACTIVATION_NONE;
+
+const uint GROUP = TSR_PACKET_BYTES / (Y_DTYPE == TSR_DT_F32 ? 4 : 2); // elements of a packet
+const bool EXACT = FUNCTION == TSR_PACKETS_CONVERT;
+
+#include "cpu_drivers/packets_floats.glsl"
+
+const uint BLOCK = UNITS * LANES;                                      // packets of a block's row
+const uint NONE = 0xffffffffu;
+
+float apply(float a, float b)
+{
+    precise float y = a;
+    if (FUNCTION == TSR_EW_ADD)
+        y = a + b;
+    if (FUNCTION == TSR_EW_SUB)
+        y = a - b;
+    if (FUNCTION == TSR_EW_MUL)
+        y = a * b;
+    if (FUNCTION == TSR_EW_SCALE)
+        y = p.alpha * a + p.beta;
+    if (FUNCTION == TSR_EW_AXPY)
+        y = p.alpha * a + b;
+    if (FUNCTION == TSR_PACKETS_ACTIVATE)
+        return tsr_activate(a, ACTIVATION);
+    if (FUNCTION == TSR_PACKETS_ACTIVATE_GRAD)
+        return tsr_activate_grad(a, ACTIVATION) * b;
+    return y;
+}
+
+// Bytes of an operand that a packet of y is made of.
+uint step_of(uint dtype, uint form)
+{
+    return form == TSR_PACKETS_ONE ? 0 : FUNCTION == TSR_PACKETS_MOVE ? 8 : GROUP * BYTES_OF(dtype);
+}
+
+void main()
+{
+    uint number = uniform_index(gl_WorkGroupID.x) * (WORKGROUP / LANES) + p.identity[p.identity[gl_SubgroupID]];
+    uint blocks = p.across * ((p.rows + ROWS - 1) / ROWS);
+    uint block = min(number, blocks - 1);
+    uint high, low;
+    umulExtended(block, p.magic, high, low);
+    uint band = high + block >> p.shift;
+    uint start = (block - band * p.across) * BLOCK;
+    uint first = min(start, p.packets - BLOCK);
+    uint own = start - first; // packets before this one are another block's
+
+    uint64_t a_at = p.a + uint64_t(first) * step_of(A_DTYPE, A_FORM), b_at = p.b, y_at = p.y;
+    if (B_DTYPE != 0)
+        b_at += uint64_t(first) * step_of(B_DTYPE, B_FORM);
+    y_at += uint64_t(first) * TSR_PACKET_BYTES;
+
+    uvec2 y[ROWS * UNITS];
+    vec4 a[ROWS * UNITS], b[ROWS * UNITS];
+    [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++) {
+        uint row = min(band * ROWS + i / UNITS, p.rows - 1), before = i % UNITS * LANES;
+        uint64_t at = a_at + uint64_t(row) * p.a_row + before * step_of(A_DTYPE, A_FORM);
+        if (FUNCTION == TSR_PACKETS_MOVE)
+            y[i] = words_of(LOAD_LANE_PACKETS(at, 8, A_FORM));
+        else
+            a[i] = LOAD_OPERAND(at, A_DTYPE, A_FORM);
+        b[i] = vec4(0.0);
+        if (B_DTYPE != 0)
+            b[i] = LOAD_OPERAND(b_at + uint64_t(row) * p.b_row + before * step_of(B_DTYPE, B_FORM), B_DTYPE, B_FORM);
+    }
+    if (FUNCTION != TSR_PACKETS_MOVE)
+        [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++) {
+            vec4 values = vec4(0.0);
+            [[unroll]] for (uint k = 0; k < GROUP; k++)
+                values[k] = apply(a[i][k], b[i][k]);
+            y[i] = ENCODE(values, Y_DTYPE);
+        }
+
+    // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
+    if (p.identity[0] != 0) {
+        uvec2 pinned = uvec2(0);
+        [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++)
+            pinned ^= y[i];
+        Word2(p.y).v = pinned;
+    }
+
+    // Everything that comes from the push constants before the first branch.
+    uint64_t y_row[ROWS];
+    uint lowest[ROWS];
+    [[unroll]] for (uint i = 0; i < ROWS; i++) {
+        uint row = band * ROWS + i;
+        y_row[i] = y_at + uint64_t(row) * p.y_row + gl_SubgroupInvocationID * TSR_PACKET_BYTES;
+        lowest[i] = mix(own, NONE, number >= blocks || row >= p.rows);
+    }
+    [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++) {
+        uint before = i % UNITS * LANES;
+        if (before + gl_SubgroupInvocationID >= lowest[i / UNITS])
+            STORE_LANE_PACKETS(y_row[i / UNITS] + before * TSR_PACKET_BYTES, Y_FORM, y[i]);
+    }
+}

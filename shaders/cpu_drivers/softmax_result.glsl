@@ -1,0 +1,38 @@
+// An element of the result of softmax or of its kin, from a row's statistics: for the kernels of Mesa's CPU driver. The includer
+// declares FUNCTION.
+#ifndef TSR_SOFTMAX_RESULT_GLSL
+#define TSR_SOFTMAX_RESULT_GLSL
+
+#include "include/exp_log.glsl"
+#include "params/softmax_chunks.h"
+
+const bool GRADIENT = FUNCTION == TSR_SOFTMAX_GRAD || FUNCTION == TSR_SOFTMAX_LOG_GRAD; // there is a b
+
+// From e^(a − largest) of softmax, from a − largest of its logarithm, from a and b of the gradients.
+float softmax_scaled(float a, float b, float scale)
+{
+    precise float value = a * scale;
+    if (FUNCTION == TSR_SOFTMAX_LOG)
+        value = a - scale;
+    if (FUNCTION == TSR_SOFTMAX_GRAD)
+        value = a * (b - scale);
+    if (FUNCTION == TSR_SOFTMAX_LOG_GRAD)
+        value = b - tsr_exp(a) * scale;
+    return value;
+}
+
+// `beyond`: how many columns the label is beyond this one, for cross-entropy.
+float softmax_result(float a, float b, vec4 row, uint beyond)
+{
+    precise float value = GRADIENT ? a : a - row.x;
+    if (FUNCTION == TSR_SOFTMAX || FUNCTION == TSR_SOFTMAX_LOSS)
+        value = tsr_exp_down(value);
+    value = softmax_scaled(value, b, row.y);
+    if (FUNCTION == TSR_SOFTMAX_LOSS) {
+        value = (value - mix(0.0, 1.0, beyond == 0u)) * row.z;
+        value = mix(value, 0.0, floatBitsToUint(row.w) == TSR_SOFTMAX_IGNORED);
+    }
+    return value;
+}
+
+#endif

@@ -1,0 +1,74 @@
+// y[r][c] = x[c][r] for Mesa's CPU driver. A lane loads packets of neighbouring rows, one for each of a block's columns, and
+// stores packets of neighbouring columns, one after another for each of its rows. Blocks that would pass an edge move back and
+// store the same bits again. Compiled with -O0, as matmul_lavapipe_nt.glsl.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "cpu_drivers/lavapipe_extensions.glsl"
+#include "params/transpose.h"
+
+layout(push_constant, std430) uniform tsr_push
+{
+    tsr_transpose_push p;
+};
+
+#include "cpu_drivers/lavapipe.glsl"
+
+layout(constant_id = 0) const uint WORKGROUP = 128;
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint LANES = 8;
+layout(constant_id = 2) const uint SIZE = 4; // of an element: 2, 4 or 8 bytes
+layout(constant_id = 3) const uint Y_FORM = 8;
+layout(constant_id = 4) const uint X_FORM = 8;
+
+#include "cpu_drivers/packets.glsl"
+
+const uint GROUP = TSR_PACKET_BYTES / SIZE; // elements of a packet, and rows of a lane
+const uint ROWS = LANES * GROUP;
+const uint COLUMNS = TSR_TRANSPOSE_COLUMNS;
+
+// Element k of each of GROUP packets, as one.
+uvec2 gather(uint64_t packets[COLUMNS], uint first, uint k)
+{
+    if (SIZE == 8)
+        return words_of(packets[first]);
+    uvec2 words = uvec2(0);
+    if (SIZE == 4)
+        words = uvec2(words_of(packets[first])[k], words_of(packets[first + 1])[k]);
+    else
+        [[unroll]] for (uint i = 0; i < GROUP; i++)
+            words[i / 2] |= (words_of(packets[first + i])[k / 2] >> k % 2 * 16 & 0xffff) << i % 2 * 16;
+    return words;
+}
+
+void main()
+{
+    uint number = uniform_index(gl_WorkGroupID.x) * (WORKGROUP / LANES) + p.identity[p.identity[gl_SubgroupID]];
+    uint high, low;
+    umulExtended(number, p.magic, high, low);
+    uint band = high + number >> p.shift; // neighbours write neighbouring columns
+    uint row = min(band * ROWS, p.rows - ROWS); // also for subgroups without a block
+    uint column = min((number - band * p.across) * COLUMNS, p.columns - COLUMNS);
+
+    uint64_t packets[COLUMNS];
+    [[unroll]] for (uint c = 0; c < COLUMNS; c++)
+        packets[c] = LOAD_LANE_PACKETS(p.x + (column + c) * p.x_column + uint64_t(row) * SIZE, 8, X_FORM);
+    uvec2 out_packets[COLUMNS];
+    [[unroll]] for (uint i = 0; i < COLUMNS; i++)
+        out_packets[i] = gather(packets, i % (COLUMNS / GROUP) * GROUP, i / (COLUMNS / GROUP));
+
+    // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
+    if (p.identity[0] != 0) {
+        uvec2 pinned = uvec2(0);
+        [[unroll]] for (uint i = 0; i < COLUMNS; i++)
+            pinned ^= out_packets[i];
+        Word2(p.y).v = pinned;
+    }
+
+    uint64_t y = p.y + uint64_t(column) * SIZE + uint64_t(row + gl_SubgroupInvocationID * GROUP) * p.y_row;
+    uint64_t y_row[GROUP];
+    [[unroll]] for (uint k = 0; k < GROUP; k++)
+        y_row[k] = y + k * uint64_t(p.y_row);
+    [[unroll]] for (uint i = 0; i < COLUMNS; i++)
+        STORE_LANE_PACKETS(y_row[i / (COLUMNS / GROUP)] + i % (COLUMNS / GROUP) * TSR_PACKET_BYTES, Y_FORM,
+                           out_packets[i]);
+}

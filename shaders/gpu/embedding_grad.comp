@@ -1,0 +1,33 @@
+// Rows added to the rows of a table that their indices name. Each workgroup has the table's rows of one bucket (row modulo buckets) and
+// some columns of them, and walks all indices in order: nobody else adds there, so the order of additions is that of the indices.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "include/index.glsl"
+#include "params/embedding.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint TABLE_DTYPE = TSR_DT_F32;
+layout(constant_id = 2) const uint Y_DTYPE = TSR_DT_F32;
+layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // of rows of both
+
+layout(push_constant) uniform Push {
+    tsr_embedding_params p;
+};
+
+void main()
+{
+    uint bucket = gl_WorkGroupID.y;
+    uint j = 4u * gl_GlobalInvocationID.x;
+    if (j >= p.width)
+        return;
+    for (uint row = 0u; row < p.rows; row++) {
+        uint index = tsr_load_index(p.indices, row, p.indices_stride, p.index_bytes);
+        if (index < p.first || index - p.first >= p.here || (index - p.first & p.buckets - 1u) != bucket)
+            continue;
+        uvec2 table = tsr_at_stride(p.table, index - p.first, p.table_stride);
+        uvec2 y = tsr_at_stride(p.y, row, p.y_stride);
+        vec4 value = tsr_load_row4(table, p.table_step, j, p.width, TABLE_DTYPE, FORM, 0.0) +
+                     tsr_load_row4(y, p.y_step, j, p.width, Y_DTYPE, FORM, 0.0);
+        tsr_store_row4(table, p.table_step, j, p.width, TABLE_DTYPE, FORM, value);
+    }
+}

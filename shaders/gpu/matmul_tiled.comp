@@ -1,0 +1,147 @@
+// Tiled matrix product for GPUs: a workgroup computes BM × BN elements of y, BK products at a time out of shared memory; an
+// invocation keeps TM × TN sums in registers while the next tiles are on their way from memory.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "include/matmul_common.glsl"
+
+layout(constant_id = 0) const uint THREADS = 64;
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint BM = 32;
+layout(constant_id = 2) const uint BN = 32;
+layout(constant_id = 3) const uint BK = 16;
+layout(constant_id = 4) const uint TM = 4;
+layout(constant_id = 5) const uint TN = 4;
+layout(constant_id = 6) const uint A_DTYPE = TSR_DT_F32;
+layout(constant_id = 7) const uint B_DTYPE = TSR_DT_F32;
+layout(constant_id = 8) const uint A_LOAD = TSR_MM_LOAD_SCALAR;
+layout(constant_id = 9) const uint B_LOAD = TSR_MM_LOAD_SCALAR;
+
+const uint PAD = 4; // keeps the stores of one column of a tile in different banks
+const uint TILE_A = 0;
+const uint TILE_B = BK * (BM + PAD);
+const uint TILE_END = TILE_B + BK * (BN + PAD);
+shared float tile[TILE_END];
+
+#define FETCH(x) a_##x
+#define LINES BM
+#define DTYPE A_DTYPE
+#define LOAD A_LOAD
+#define LINE_STRIDE p.a_row
+#define K_STRIDE p.a_k
+#define LANES_LINE TSR_MM_A_LANES_ROW
+#define TILE TILE_A
+#include "gpu/matmul_fetch.glsl"
+
+#define FETCH(x) b_##x
+#define LINES BN
+#define DTYPE B_DTYPE
+#define LOAD B_LOAD
+#define LINE_STRIDE p.b_col
+#define K_STRIDE p.b_k
+#define LANES_LINE TSR_MM_B_LANES_COL
+#define TILE TILE_B
+#include "gpu/matmul_fetch.glsl"
+
+// An invocation's rows come in runs of up to 4 neighbours, the runs a whole round of invocations apart, so that
+// neighbouring invocations read neighbouring vectors of shared memory; its columns likewise.
+const uint ACROSS = BN / TN;
+const uint DOWN = BM / TM;
+const uint RUN_M = TM < 4 ? TM : 4;
+const uint RUN_N = TN < 4 ? TN : 4;
+
+uint row_of(uint i, uint y)
+{
+    return i / RUN_M * (DOWN * RUN_M) + y * RUN_M + i % RUN_M;
+}
+
+uint col_of(uint j, uint x)
+{
+    return j / RUN_N * (ACROSS * RUN_N) + x * RUN_N + j % RUN_N;
+}
+
+float sums[TM * TN];
+
+void multiply(uint x, uint y)
+{
+    for (uint k4 = 0; k4 < BK; k4 += 4) {
+        [[unroll]] for (uint k1 = 0; k1 < 4; k1++) {
+            uint k = k4 + k1;
+            float a[TM], b[TN];
+            [[unroll]] for (uint i = 0; i < TM; i++)
+                a[i] = tile[TILE_A + k * (BM + PAD) + row_of(i, y)];
+            [[unroll]] for (uint j = 0; j < TN; j++)
+                b[j] = tile[TILE_B + k * (BN + PAD) + col_of(j, x)];
+            [[unroll]] for (uint i = 0; i < TM; i++)
+                [[unroll]] for (uint j = 0; j < TN; j++)
+                    sums[i * TN + j] = fma(a[i], b[j], sums[i * TN + j]);
+        }
+    }
+}
+
+// The sums go through shared memory, as many of an invocation's rows at a time as fit, so that the epilogue's code exists once and
+// neighbouring invocations store neighbouring elements. Which rows a round takes is asked of each with a constant index: compilers do
+// not unroll a loop around another loop, and would keep sums that are indexed by its counter in memory, for the products too.
+const uint ROUND = DOWN * BN; // elements of one row of every invocation
+const uint ROUND_ROWS = TILE_END / ROUND < TM ? TILE_END / ROUND : TM;
+
+void store(uint row0, uint col0, uint x, uint y)
+{
+    mm_block block = mm_block_at(row0, col0);
+    for (uint first = 0; first < TM; first += ROUND_ROWS) {
+        barrier();
+        [[unroll]] for (uint i = 0; i < TM; i++)
+            if (i >= first && i < first + ROUND_ROWS)
+                [[unroll]] for (uint j = 0; j < TN; j++)
+                    tile[(i - first) * ROUND + y * BN + col_of(j, x)] = sums[i * TN + j];
+        barrier();
+        for (uint e = gl_LocalInvocationIndex; e < ROUND_ROWS * ROUND; e += THREADS) {
+            uint i = first + e / ROUND;
+            uint row = row_of(i, e % ROUND / BN);
+            uint col = e % BN;
+            if (i < TM && row0 + row < p.m && col0 + col < p.n)
+                mm_store(block, row, col, tile[e]);
+        }
+    }
+}
+
+void main()
+{
+    // Tiles in bands 8 high, column by column: workgroups that run together share rows of a and columns of b.
+    const uint BAND = 8;
+    uint across = (p.n + BN - 1) / BN;
+    uint down = (p.m + BM - 1) / BM;
+    uint group = tsr_flat_group();
+    if (group >= across * down)
+        return;
+    uint band = group / (BAND * across);
+    uint band_height = min(BAND, down - band * BAND);
+    uint in_band = group % (BAND * across);
+    uint row0 = (band * BAND + in_band % band_height) * BM;
+    uint col0 = in_band / band_height * BN;
+
+    uint x = gl_LocalInvocationIndex % ACROSS;
+    uint y = gl_LocalInvocationIndex / ACROSS;
+    uint k_begin = mm_split() * p.k_chunk;
+    uint k_count = min(p.k_chunk, p.k - k_begin);
+    uvec2 a = mm_at(mm_at(mm_a_matrix(A_DTYPE), row0, p.a_row, A_DTYPE), k_begin, p.a_k, A_DTYPE);
+    uvec2 b = mm_at(mm_at(mm_b_matrix(B_DTYPE), col0, p.b_col, B_DTYPE), k_begin, p.b_k, B_DTYPE);
+
+    [[unroll]] for (uint i = 0; i < TM * TN; i++)
+        sums[i] = 0.0;
+    if (k_count > 0) {
+        a_load(a, p.m - row0, k_count);
+        b_load(b, p.n - col0, k_count);
+    }
+    for (uint k = 0; k < k_count; k += BK) {
+        barrier();
+        a_keep();
+        b_keep();
+        barrier();
+        if (k + BK < k_count) {
+            a_load(mm_at(a, k + BK, p.a_k, A_DTYPE), p.m - row0, k_count - k - BK);
+            b_load(mm_at(b, k + BK, p.b_k, B_DTYPE), p.n - col0, k_count - k - BK);
+        }
+        multiply(x, y);
+    }
+    store(row0, col0, x, y);
+}

@@ -1,0 +1,92 @@
+// Few rows times a matrix whose k is contiguous: the matrix is read once, a workgroup takes COLS of its columns (lines in memory),
+// the invocations lie along k and add up their sums in a fixed tree.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "include/matmul_common.glsl"
+
+layout(constant_id = 0) const uint THREADS = 64; // a power of two
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint ROWS = 1; // at least m
+layout(constant_id = 2) const uint COLS = 4;
+layout(constant_id = 3) const uint A_DTYPE = TSR_DT_F32;
+layout(constant_id = 4) const uint B_DTYPE = TSR_DT_F32;
+layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // of both operands: or VEC_K
+
+// Fours of k, THREADS apart, whose loads are under way at a time, where registers allow: memory is the limit.
+const uint AHEAD = ROWS > 2 ? 1 : B_DTYPE == TSR_DT_F32 ? 2 : 4;
+
+shared float tree[ROWS * COLS * THREADS];
+float sums[ROWS * COLS];
+uint a_at[ROWS], b_at[COLS]; // where the lines begin, in elements
+
+// Products of the fours k, k + THREADS, … of all lines, `count` of them: a constant, at most AHEAD.
+void multiply(uvec2 a, uvec2 b, uint k, uint count)
+{
+    vec4 line[AHEAD * COLS];
+    [[unroll]] for (uint s = 0; s < count; s++)
+        [[unroll]] for (uint j = 0; j < COLS; j++)
+            line[s * COLS + j] = mm_load4(b, b_at[j] / 4 + k + s * THREADS, B_DTYPE);
+    [[unroll]] for (uint s = 0; s < count; s++)
+        [[unroll]] for (uint i = 0; i < ROWS; i++) {
+            vec4 row = mm_load4(a, a_at[i] / 4 + k + s * THREADS, A_DTYPE);
+            [[unroll]] for (uint j = 0; j < COLS; j++)
+                [[unroll]] for (uint c = 0; c < 4; c++)
+                    sums[i * COLS + j] = fma(row[c], line[s * COLS + j][c], sums[i * COLS + j]);
+        }
+}
+
+void main()
+{
+    uint group = tsr_flat_group();
+    if (group >= (p.n + COLS - 1) / COLS)
+        return;
+    uint lane = gl_LocalInvocationIndex;
+    uint col0 = group * COLS;
+    uint k_begin = mm_split() * p.k_chunk;
+    uint k_count = min(p.k_chunk, p.k - k_begin);
+    uvec2 a = mm_at(mm_a_matrix(A_DTYPE), k_begin, p.a_k, A_DTYPE);
+    uvec2 b = mm_at(mm_at(mm_b_matrix(B_DTYPE), k_begin, p.b_k, B_DTYPE), col0, p.b_col, B_DTYPE);
+
+    // Lines past an edge repeat the last one and are not stored.
+    [[unroll]] for (uint i = 0; i < ROWS; i++)
+        a_at[i] = min(i, p.m - 1) * p.a_row;
+    [[unroll]] for (uint j = 0; j < COLS; j++)
+        b_at[j] = min(j, p.n - 1 - col0) * p.b_col;
+    [[unroll]] for (uint e = 0; e < ROWS * COLS; e++)
+        sums[e] = 0.0;
+
+    if (LOAD == TSR_MM_LOAD_VEC_K) {
+        uint k = lane;
+        for (; k + (AHEAD - 1) * THREADS < k_count / 4; k += AHEAD * THREADS)
+            multiply(a, b, k, AHEAD);
+        if (AHEAD > 1)
+            for (; k < k_count / 4; k += THREADS)
+                multiply(a, b, k, 1);
+    } else {
+        for (uint k = lane; k < k_count; k += THREADS) {
+            float line[COLS];
+            [[unroll]] for (uint j = 0; j < COLS; j++)
+                line[j] = tsr_load_float(b, b_at[j] + k * p.b_k, B_DTYPE);
+            [[unroll]] for (uint i = 0; i < ROWS; i++) {
+                float row = tsr_load_float(a, a_at[i] + k * p.a_k, A_DTYPE);
+                [[unroll]] for (uint j = 0; j < COLS; j++)
+                    sums[i * COLS + j] = fma(row, line[j], sums[i * COLS + j]);
+            }
+        }
+    }
+
+    [[unroll]] for (uint e = 0; e < ROWS * COLS; e++)
+        tree[e * THREADS + lane] = sums[e];
+    for (uint half_size = THREADS / 2; half_size > 0; half_size /= 2) {
+        barrier();
+        if (lane < half_size)
+            [[unroll]] for (uint e = 0; e < ROWS * COLS; e++)
+                tree[e * THREADS + lane] += tree[e * THREADS + lane + half_size];
+    }
+    barrier();
+
+    mm_block block = mm_block_at(0, col0);
+    for (uint e = lane; e < ROWS * COLS; e += THREADS)
+        if (e / COLS < p.m && col0 + e % COLS < p.n)
+            mm_store(block, e / COLS, e % COLS, tree[e * THREADS]);
+}

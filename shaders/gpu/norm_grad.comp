@@ -1,0 +1,59 @@
+// The gradient of layer or RMS normalisation with respect to its input, from the rows' statistics: with g = dy · weight and n what the
+// input is normalised to, dx = (g − mean g − n · mean g·n) / √(variance + epsilon), the middle term of layer normalisation only. A row
+// per team, in two walks that give an element to the same invocation, so dx may be x or dy.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "include/norm.glsl"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 0) const uint WORKGROUP = 64;
+layout(constant_id = 1) const uint TEAM = 8;
+layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32;
+layout(constant_id = 3) const uint DY_DTYPE = TSR_DT_F32;
+layout(constant_id = 4) const uint DX_DTYPE = TSR_DT_F32;
+layout(constant_id = 5) const uint WEIGHT_DTYPE = TSR_DT_F32;
+layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // of all
+layout(constant_id = 7) const uint CENTRED = 1;         // 0: RMS
+
+layout(push_constant) uniform Push {
+    tsr_norm_grad_params p;
+};
+
+#include "include/team.glsl"
+
+vec4 load_normalised(uvec2 x, uint j, vec4 stats)
+{
+    return norm_centred(tsr_load_row4(x, p.x.step, j, p.count, X_DTYPE, FORM, 0.0), stats) * stats.x;
+}
+
+vec4 load_incoming(uvec2 dy, uint j)
+{
+    return tsr_load_row4(dy, p.dy.step, j, p.count, DY_DTYPE, FORM, 0.0) *
+           norm_weight4(p.weight, p.weight_step, j, p.count, WEIGHT_DTYPE, FORM, 1.0);
+}
+
+void main()
+{
+    bool owner = team_row() < p.rows; // the others go through the barriers only
+    uint row = min(team_row(), p.rows - 1u);
+    uvec2 x = norm_row(p.x, row, p.inner, X_DTYPE);
+    uvec2 dy = norm_row(p.dy, row, p.inner, DY_DTYPE);
+    uvec2 dx = norm_row(p.dx, row, p.inner, DX_DTYPE);
+    vec4 stats = tsr_floats4(tsr_at_mul(p.stats, row, TSR_NORM_STATS_BYTES)).v[0];
+    uint first = owner ? 4u * team_member() : p.count;
+
+    vec4 sums = vec4(0.0), products = vec4(0.0);
+    for (uint j = first; j < p.count; j += 4u * TEAM) {
+        vec4 incoming = load_incoming(dy, j); // 0 past the end
+        sums += incoming;
+        products += incoming * load_normalised(x, j, stats);
+    }
+    float each = 1.0 / float(p.count);
+    float mean = CENTRED != 0u ? team_sum_in(0u, sums) * each : 0.0;
+    float slope = team_sum_in(1u, products) * each;
+
+    for (uint j = first; j < p.count; j += 4u * TEAM) {
+        vec4 value = (load_incoming(dy, j) - mean - load_normalised(x, j, stats) * slope) * stats.x;
+        tsr_store_row4(dx, p.dx.step, j, p.count, DX_DTYPE, FORM, value);
+    }
+}

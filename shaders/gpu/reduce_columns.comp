@@ -1,0 +1,55 @@
+// Reduction down columns whose neighbours lie side by side: a team of four invocations takes four columns, each of them every
+// fourth row, of which there are at least four. Invocation k holds the lanes (0 … 7, k) of reduce.glsl's tree, for four columns at once.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "include/reduce.glsl"
+
+const uint COLUMNS = WORKGROUP / 4u; // teams; neighbouring invocations take neighbouring columns
+
+shared vec4 quarters[WORKGROUP];
+
+void main()
+{
+    uint phase = gl_LocalInvocationID.x / COLUMNS;
+    uint wanted = tsr_flat_group() * COLUMNS + gl_LocalInvocationID.x % COLUMNS;
+
+    // The innermost dimension goes by fours. When it is no multiple of 4 the last team steps back to stay within it,
+    // and leaves the columns that another team has to that one.
+    uint inner = p.ndim - 1u;
+    uint fours[4];
+    [[unroll]] for (uint d = 0u; d < 4u; d++)
+        fours[d] = d == inner ? (p.shape[d] + 3u) / 4u : p.shape[d];
+    uvec4 at = tsr_row_position(min(wanted, p.jobs - 1u), p.ndim, fours);
+    uint skip = max(4u * at[inner] + 4u, p.shape[inner]) - p.shape[inner];
+    at[inner] = 4u * at[inner] - skip;
+
+    uvec2 row = tsr_at_mul(p.x, tsr_row_offset(at, p.x_strides), tsr_dtype_bytes(X_DTYPE));
+    row = tsr_at_stride(row, phase, p.step);
+    uvec2 stride = tsr_at_stride(uvec2(0u), 4u, p.step);
+
+    vec4 lanes[8];
+    [[unroll]] for (uint i = 0u; i < 8u; i++)
+        lanes[i] = vec4(identity());
+    for (uint j = phase; j < p.count; j += 32u) {
+        [[unroll]] for (uint i = 0u; i < 8u; i++) {
+            uint mine = j + 4u * i;
+            vec4 loaded = tsr_load_dense4(row, X_DTYPE);
+            lanes[i] = combine(lanes[i], mine < p.count ? loaded : vec4(identity()));
+            row = tsr_next(row, mine + 4u < p.count ? stride : uvec2(0u)); // stays at the last one
+        }
+    }
+
+    quarters[gl_LocalInvocationID.x] = combine_lanes(lanes);
+    barrier();
+    if (phase == 0u && wanted < p.jobs) {
+        uint first = gl_LocalInvocationID.x;
+        vec4 even = combine(quarters[first], quarters[first + 2u * COLUMNS]);
+        vec4 odd = combine(quarters[first + COLUMNS], quarters[first + 3u * COLUMNS]);
+        vec4 total = combine(even, odd);
+        uint offset = tsr_row_offset(at, p.y_strides);
+        [[unroll]] for (uint k = 0u; k < 4u; k++) {
+            if (k >= skip)
+                write_result(offset + k * p.y_strides[inner], total[k]);
+        }
+    }
+}

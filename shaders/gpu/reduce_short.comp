@@ -1,0 +1,34 @@
+// Reduction of short rows, of at most 4·QUADS ≤ 32 elements: an invocation per row, which holds all lanes of
+// reduce.glsl's tree, one element in each. Straight-line code, which suits CPU drivers.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "include/reduce.glsl"
+
+layout(constant_id = 4) const uint FORM = TSR_ROW_WIDE;
+layout(constant_id = 5) const uint QUADS = 8; // a power of two
+
+void main()
+{
+    uint job = tsr_flat_invocation();
+    if (job >= p.jobs)
+        return;
+    uvec4 at = tsr_row_position(job, p.ndim, p.shape);
+    uvec2 row = tsr_at_mul(p.x, tsr_row_offset(at, p.x_strides), tsr_dtype_bytes(X_DTYPE));
+
+    vec4 sums[QUADS];
+    [[unroll]] for (uint q = 0u; q < QUADS; q++) {
+        uint last = (p.count - 1u) / 4u; // quads that are not there load this one again
+        vec4 loaded = tsr_load_row4(row, p.step, 4u * min(q, last), p.count, X_DTYPE, FORM, identity());
+        // The empty sum comes first in every lane: -0 becomes 0.
+        sums[q] = combine(vec4(identity()), q <= last ? loaded : vec4(identity()));
+    }
+    if (QUADS > 4u)
+        [[unroll]] for (uint i = 0u; i < 4u; i++)
+            sums[i] = combine(sums[i], sums[i + 4u]);
+    if (QUADS > 2u)
+        [[unroll]] for (uint i = 0u; i < 2u; i++)
+            sums[i] = combine(sums[i], sums[i + 2u]);
+    if (QUADS > 1u)
+        sums[0] = combine(sums[0], sums[1]);
+    write_result(tsr_row_offset(at, p.y_strides), combine_parts(sums[0]));
+}

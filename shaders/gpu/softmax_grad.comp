@@ -1,0 +1,56 @@
+// The gradient of softmax, y = a·(b − Σ a·b), or of its logarithm, y = b − exp(a)·Σ b, where a is the forward result and b
+// the gradient that comes in. A row per team, in two walks that give an element to the same invocation, so y may be b.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "include/rows.glsl"
+#include "include/exp_log.glsl"
+#include "params/softmax.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 0) const uint WORKGROUP = 64;
+layout(constant_id = 1) const uint TEAM = 8;
+layout(constant_id = 2) const uint A_DTYPE = TSR_DT_F32;
+layout(constant_id = 3) const uint B_DTYPE = TSR_DT_F32;
+layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32;
+layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // of all three
+layout(constant_id = 6) const uint LOGARITHM = 0;
+
+layout(push_constant) uniform Push {
+    tsr_softmax_params p;
+};
+
+#include "include/team.glsl"
+
+vec4 load_a(uvec2 a, uint j)
+{
+    return tsr_load_row4(a, p.a_step, j, p.count, A_DTYPE, FORM, 0.0);
+}
+
+vec4 load_b(uvec2 b, uint j)
+{
+    return tsr_load_row4(b, p.b_step, j, p.count, B_DTYPE, FORM, 0.0);
+}
+
+void main()
+{
+    bool owner = team_row() < p.jobs; // the others go through the barriers only
+    uvec4 at = tsr_row_position(min(team_row(), p.jobs - 1u), p.ndim, p.shape);
+    uvec2 a = tsr_at_mul(p.a, tsr_row_offset(at, p.a_strides), tsr_dtype_bytes(A_DTYPE));
+    uvec2 b = tsr_at_mul(p.b, tsr_row_offset(at, p.b_strides), tsr_dtype_bytes(B_DTYPE));
+    uvec2 y = tsr_at_mul(p.y, tsr_row_offset(at, p.y_strides), tsr_dtype_bytes(Y_DTYPE));
+    uint first = owner ? 4u * team_member() : p.count;
+
+    vec4 sums = vec4(0.0);
+    for (uint j = first; j < p.count; j += 4u * TEAM) {
+        vec4 incoming = load_b(b, j);
+        sums += LOGARITHM != 0u ? incoming : incoming * load_a(a, j);
+    }
+    float sum = team_sum(sums);
+
+    for (uint j = first; j < p.count; j += 4u * TEAM) {
+        vec4 forward = load_a(a, j);
+        vec4 value = load_b(b, j);
+        value = LOGARITHM != 0u ? value - tsr_exp4(forward) * sum : forward * (value - sum);
+        tsr_store_row4(y, p.y_step, j, p.count, Y_DTYPE, FORM, value);
+    }
+}

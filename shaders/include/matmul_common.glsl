@@ -1,0 +1,122 @@
+// What the matmul kernels share: where operands lie, loads of four neighbours, the epilogue.
+#ifndef TSR_MATMUL_COMMON_GLSL
+#define TSR_MATMUL_COMMON_GLSL
+
+#include "include/tessera.glsl"
+#include "include/activation.glsl"
+#include "params/matmul.h"
+
+layout(push_constant, std430) uniform tsr_push
+{
+    tsr_matmul_push p;
+};
+
+// The word of the push constants, unless a kernel is specialised for it.
+#ifndef MM_MODE
+#define MM_MODE p.mode
+#endif
+
+// base + count·stride elements, in 64 bits.
+uvec2 mm_at(uvec2 base, uint count, uint stride, uint dtype)
+{
+    uint high, low, carry;
+    umulExtended(count, stride, high, low);
+    uint shift = dtype == TSR_DT_F32 ? 2u : 1u;
+    high = (high << shift) | (low >> (32u - shift));
+    low = uaddCarry(base.x, low << shift, carry);
+    return uvec2(low, base.y + high + carry);
+}
+
+// Four elements of 16 bits.
+vec4 mm_floats4(uvec2 pairs, uint dtype)
+{
+    if (dtype == TSR_DT_F16)
+        return vec4(unpackHalf2x16(pairs.x), unpackHalf2x16(pairs.y));
+    return uintBitsToFloat(uvec4(pairs.x << 16, pairs.x & 0xffff0000u, pairs.y << 16, pairs.y & 0xffff0000u));
+}
+
+// Elements 4·i … 4·i + 3 of an array aligned to four elements.
+vec4 mm_load4(uvec2 base, uint i, uint dtype)
+{
+    if (dtype == TSR_DT_F32)
+        return tsr_floats4(base).v[i];
+    return mm_floats4(tsr_words2(base).v[i], dtype);
+}
+
+uint mm_y_dtype()
+{
+    return (MM_MODE >> TSR_MM_Y_DTYPE_SHIFT) & TSR_MM_FIELD_MASK;
+}
+
+uint mm_bias_dtype()
+{
+    return (MM_MODE >> TSR_MM_BIAS_DTYPE_SHIFT) & TSR_MM_FIELD_MASK;
+}
+
+// Which matrices of the batch, and which part of k, this workgroup works on.
+uint mm_split()
+{
+    return gl_WorkGroupID.z % p.splits;
+}
+
+uint mm_inner()
+{
+    return gl_WorkGroupID.z / p.splits % p.batch_inner;
+}
+
+uint mm_outer()
+{
+    return gl_WorkGroupID.z / p.splits / p.batch_inner;
+}
+
+uvec2 mm_a_matrix(uint dtype)
+{
+    return mm_at(mm_at(p.a, mm_outer(), p.a_outer, dtype), mm_inner(), p.a_inner, dtype);
+}
+
+uvec2 mm_b_matrix(uint dtype)
+{
+    return mm_at(mm_at(p.b, mm_outer(), p.b_outer, dtype), mm_inner(), p.b_inner, dtype);
+}
+
+// Where a block of y and of the bias starts; inside it, 32-bit offsets do.
+struct mm_block
+{
+    uvec2 y, bias;
+};
+
+mm_block mm_block_at(uint row, uint col)
+{
+    uint dtype = mm_y_dtype();
+    uvec2 y = mm_at(mm_at(p.y, mm_outer(), p.y_outer, dtype), mm_inner(), p.y_inner, dtype);
+    if (p.splits > 1)
+        y = mm_at(y, mm_split(), p.m * p.n, dtype); // the host keeps m·n of split work below 2^32
+    y = mm_at(mm_at(y, row, p.y_row, dtype), col, p.y_col, dtype);
+    dtype = mm_bias_dtype();
+    uvec2 bias = mm_at(mm_at(p.bias, mm_outer(), p.bias_outer, dtype), mm_inner(), p.bias_inner, dtype);
+    bias = mm_at(mm_at(bias, row, p.bias_row, dtype), col, p.bias_col, dtype);
+    return mm_block(y, bias);
+}
+
+// act(alpha·sum + y + bias), of elements counted from the block's first.
+float mm_value(mm_block block, uint y_at, uint bias_at, float sum)
+{
+    float value = p.alpha * sum;
+    if ((MM_MODE & TSR_MM_ACCUMULATE) != 0)
+        value += tsr_load_float(block.y, y_at, mm_y_dtype());
+    if ((MM_MODE & TSR_MM_BIAS) != 0)
+        value += tsr_load_float(block.bias, bias_at, mm_bias_dtype());
+    uint activation = (MM_MODE >> TSR_MM_ACTIVATION_SHIFT) & TSR_MM_FIELD_MASK;
+    if (activation != 0)
+        value = tsr_activate(value, activation);
+    return value;
+}
+
+// y = what that is, at a row and column of the block.
+void mm_store(mm_block block, uint row, uint col, float sum)
+{
+    uint y_at = row * p.y_row + col * p.y_col;
+    tsr_store_float(block.y, y_at, mm_y_dtype(), mm_value(block, y_at, row * p.bias_row + col * p.bias_col, sum));
+}
+
+#endif

@@ -1,0 +1,70 @@
+// The inverse of the normal distribution by additions and multiplications alone. The twin of src/base/variate.c: both give
+// the same bits, so every sum and product is `precise`: no fused multiply-add, no reordering.
+#ifndef TSR_NORMAL_GLSL
+#define TSR_NORMAL_GLSL
+
+#extension GL_EXT_control_flow_attributes : require
+#include "include/normal_table.h"
+
+#define TSR_NORMAL_ROW(c0, c1, c2, c3, c4, c5, c6, c7) vec4(c0, c1, c2, c3), vec4(c4, c5, c6, c7),
+const vec4 tsr_normal_table[64] = {TSR_NORMAL_TABLE(TSR_NORMAL_ROW)};
+
+// A row of the table by selections alone, for compilers that would copy all of it to the stack, lane by lane, to index it.
+void tsr_normal_select(int row, out vec4 low, out vec4 high)
+{
+    vec4 lows[64]; // a heap: the rows, then what is chosen of 0 and 1, 2 and 3, …
+    vec4 highs[64];
+    [[unroll]] for (int i = 0; i < 32; i++) {
+        lows[i] = tsr_normal_table[2 * i];
+        highs[i] = tsr_normal_table[2 * i + 1];
+    }
+    [[unroll]] for (int i = 0; i < 31; i++) {
+        int bit = i < 16 ? 1 : i < 24 ? 2 : i < 28 ? 4 : i < 30 ? 8 : 16;
+        bvec4 second = bvec4((row & bit) != 0);
+        lows[32 + i] = mix(lows[2 * i], lows[2 * i + 1], second);
+        highs[32 + i] = mix(highs[2 * i], highs[2 * i + 1], second);
+    }
+    low = lows[62];
+    high = highs[62];
+}
+
+float tsr_normal_step(float z, float g, float coefficient)
+{
+    precise float product = z * g;
+    precise float sum = product + coefficient;
+    return sum;
+}
+
+float tsr_normal_from_word(uint word, bool select)
+{
+    uint below = (word >> 31) != 0u ? ~word : word; // how many words lie further out
+    uint t = 2u * below + 1u;
+    int octave = findMSB(t);
+    uint distance = (2u << octave) - t; // to the next octave; wraps in the last
+    int excess = findMSB(distance) - 23; // bits that a float cannot hold: round them away
+    if (excess > 0) {
+        distance += (1u << excess) >> 1;
+        distance &= ~((1u << excess) - 1u);
+    }
+    precise float g = float(distance) * uintBitsToFloat(uint(127 - octave) << 23);
+
+    vec4 low, high;
+    if (select) {
+        tsr_normal_select(octave, low, high);
+    } else {
+        vec4 table[64] = tsr_normal_table; // indexed twice, copied once where a driver has no constant arrays
+        low = table[2 * octave];
+        high = table[2 * octave + 1];
+    }
+    float z = high.w;
+    z = tsr_normal_step(z, g, high.z);
+    z = tsr_normal_step(z, g, high.y);
+    z = tsr_normal_step(z, g, high.x);
+    z = tsr_normal_step(z, g, low.w);
+    z = tsr_normal_step(z, g, low.z);
+    z = tsr_normal_step(z, g, low.y);
+    z = tsr_normal_step(z, g, low.x);
+    return (word >> 31) != 0u ? z : -z;
+}
+
+#endif

@@ -1,0 +1,62 @@
+// What sgd.comp and adamw.comp share: where the operands of an element are, and the parameter's value before and after.
+#ifndef TSR_OPTIMIZER_GLSL
+#define TSR_OPTIMIZER_GLSL
+
+#include "include/tessera.glsl"
+#include "params/optimizer.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint PARAMETER_DTYPE = TSR_DT_F32;
+layout(constant_id = 2) const uint GRADIENT_DTYPE = TSR_DT_F32;
+layout(constant_id = 3) const uint HAS_MASTER = 0;
+
+layout(push_constant, std430) uniform Push {
+    tsr_optimizer_params p;
+};
+
+uint tsr_opt_row, tsr_opt_column;
+
+uint tsr_opt_at(uint operand)
+{
+    return tsr_opt_row * p.row_stride[operand] + tsr_opt_column * p.column_stride[operand];
+}
+
+// False past the end.
+bool tsr_opt_begin()
+{
+    uint e = tsr_flat_invocation();
+    tsr_opt_row = e / p.columns;
+    tsr_opt_column = e - tsr_opt_row * p.columns;
+    return e < p.count;
+}
+
+float tsr_opt_parameter()
+{
+    if (HAS_MASTER != 0)
+        return tsr_floats(p.base[TSR_OPT_MASTER]).v[tsr_opt_at(TSR_OPT_MASTER)];
+    return tsr_load_float(p.base[TSR_OPT_PARAMETER], tsr_opt_at(TSR_OPT_PARAMETER), PARAMETER_DTYPE);
+}
+
+void tsr_opt_set_parameter(float value)
+{
+    if (HAS_MASTER != 0)
+        tsr_floats(p.base[TSR_OPT_MASTER]).v[tsr_opt_at(TSR_OPT_MASTER)] = value;
+    tsr_store_float(p.base[TSR_OPT_PARAMETER], tsr_opt_at(TSR_OPT_PARAMETER), PARAMETER_DTYPE, value);
+}
+
+float tsr_opt_gradient()
+{
+    return tsr_load_float(p.base[TSR_OPT_GRADIENT], tsr_opt_at(TSR_OPT_GRADIENT), GRADIENT_DTYPE);
+}
+
+float tsr_opt_state(uint operand)
+{
+    return tsr_floats(p.base[operand]).v[tsr_opt_at(operand)];
+}
+
+void tsr_opt_set_state(uint operand, float value)
+{
+    tsr_floats(p.base[operand]).v[tsr_opt_at(operand)] = value;
+}
+
+#endif

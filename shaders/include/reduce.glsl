@@ -1,0 +1,64 @@
+// What the three reduction kernels share. They differ in who holds what, not in the tree: the bits of a result depend on
+// the number of elements only. Element j belongs to lane j % 32, a lane takes its elements in order, and lane 4i+k is
+// lane (i,k): first i is halved three times (i with i+4, i+2, i+1), then k twice (k with k+2, k+1).
+#ifndef TSR_REDUCE_GLSL
+#define TSR_REDUCE_GLSL
+
+#include "include/rows.glsl"
+#include "params/reduce.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 0) const uint WORKGROUP = 64;
+layout(constant_id = 1) const uint X_DTYPE = TSR_DT_F32;
+layout(constant_id = 2) const uint Y_DTYPE = TSR_DT_F32;
+layout(constant_id = 3) const uint KIND = TSR_REDUCE_KIND_SUM;
+
+layout(push_constant) uniform Push {
+    tsr_reduce_params p;
+};
+
+// What combines with any x to x: the result over nothing.
+float identity()
+{
+    if (KIND == TSR_REDUCE_KIND_SUM)
+        return 0.0;
+    return uintBitsToFloat(KIND == TSR_REDUCE_KIND_MAX ? 0xff800000u : 0x7f800000u);
+}
+
+// max() and min() may drop a NaN; this keeps it, whichever side it is on.
+vec4 combine(vec4 a, vec4 b)
+{
+    if (KIND == TSR_REDUCE_KIND_SUM)
+        return a + b;
+    bvec4 is_nan = greaterThan(floatBitsToUint(b) & 0x7fffffffu, uvec4(0x7f800000u));
+    bvec4 better = KIND == TSR_REDUCE_KIND_MAX ? greaterThan(b, a) : lessThan(b, a);
+    return mix(a, b, bvec4(uvec4(is_nan) | uvec4(better)));
+}
+
+// The first three halvings, of which each has a loop of its own: compilers do not unroll one whose bounds another's counter sets, and
+// would keep the lanes in memory, from their first element on.
+vec4 combine_lanes(vec4 lanes[8])
+{
+    [[unroll]] for (uint i = 0u; i < 4u; i++)
+        lanes[i] = combine(lanes[i], lanes[i + 4u]);
+    [[unroll]] for (uint i = 0u; i < 2u; i++)
+        lanes[i] = combine(lanes[i], lanes[i + 2u]);
+    return combine(lanes[0], lanes[1]);
+}
+
+// The last two halvings.
+float combine_parts(vec4 parts)
+{
+    parts = combine(parts, parts.zwxy);
+    return combine(parts, parts.yxwz).x;
+}
+
+void write_result(uint offset, float result)
+{
+    precise float value = result * p.scale;
+    if (p.accumulate != 0u)
+        value += tsr_load_float(tsr_at_mul(p.y, offset, tsr_dtype_bytes(Y_DTYPE)), 0u, Y_DTYPE);
+    tsr_store_float(tsr_at_mul(p.y, offset, tsr_dtype_bytes(Y_DTYPE)), 0u, Y_DTYPE, value);
+}
+
+#endif

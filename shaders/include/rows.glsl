@@ -1,0 +1,121 @@
+// Rows: runs of elements along one dimension, a fixed number of bytes apart, read and written four elements at a time.
+#ifndef TSR_ROWS_GLSL
+#define TSR_ROWS_GLSL
+
+#include "include/tessera.glsl"
+#include "params/rows.h"
+
+// Four floats or words whose address is a multiple of 4 only.
+layout(buffer_reference, std430, buffer_reference_align = 4) buffer tsr_floats4_loose {
+    vec4 v[];
+};
+
+layout(buffer_reference, std430, buffer_reference_align = 4) buffer tsr_words4_loose {
+    uvec4 v[];
+};
+
+// base + index·stride, in 64 bits throughout.
+uvec2 tsr_at_stride(uvec2 base, uint index, uvec2 stride)
+{
+    uint high, low, carry;
+    umulExtended(index, stride.x, high, low);
+    low = uaddCarry(base.x, low, carry);
+    return uvec2(low, base.y + high + index * stride.y + carry);
+}
+
+uvec2 tsr_next(uvec2 at, uvec2 step)
+{
+    uint carry;
+    uint low = uaddCarry(at.x, step.x, carry);
+    return uvec2(low, at.y + step.y + carry);
+}
+
+// The digits of `job` in the mixed radix `shape`, whose last of `ndim` entries is the lowest.
+uvec4 tsr_row_position(uint job, uint ndim, uint shape[TSR_ROW_DIMS])
+{
+    uvec4 at = uvec4(0u);
+    if (ndim > 3u) {
+        at.w = job % shape[3];
+        job /= shape[3];
+    }
+    if (ndim > 2u) {
+        at.z = job % shape[2];
+        job /= shape[2];
+    }
+    if (ndim > 1u) {
+        at.y = job % shape[1];
+        job /= shape[1];
+    }
+    at.x = job;
+    return at;
+}
+
+uint tsr_row_offset(uvec4 at, uint strides[TSR_ROW_DIMS])
+{
+    return at.x * strides[0] + at.y * strides[1] + at.z * strides[2] + at.w * strides[3];
+}
+
+uint tsr_dtype_bytes(uint dtype)
+{
+    return dtype == TSR_DT_F32 ? 4u : 2u;
+}
+
+// Elements 0 to 3 from a 4-byte aligned address on.
+vec4 tsr_load_dense4(uvec2 at, uint dtype)
+{
+    if (dtype == TSR_DT_F32)
+        return tsr_floats4_loose(at).v[0];
+    uint low = tsr_words(at).v[0];
+    uint high = tsr_words(at).v[1];
+    if (dtype == TSR_DT_F16)
+        return vec4(unpackHalf2x16(low), unpackHalf2x16(high));
+    return uintBitsToFloat(uvec4(low << 16, low & 0xffff0000u, high << 16, high & 0xffff0000u));
+}
+
+void tsr_store_dense4(uvec2 at, uint dtype, vec4 value)
+{
+    if (dtype == TSR_DT_F32) {
+        tsr_floats4_loose(at).v[0] = value;
+        return;
+    }
+    uvec4 bits;
+    [[unroll]] for (int k = 0; k < 4; k++)
+        bits[k] = dtype == TSR_DT_F16 ? tsr_f16_from_f32(value[k]) : tsr_bf16_from_f32(value[k]);
+    tsr_words(at).v[0] = bits.x | (bits.y << 16);
+    tsr_words(at).v[1] = bits.z | (bits.w << 16);
+}
+
+// Element j of a row.
+uvec2 tsr_row_element(uvec2 row, uvec2 step, uint j, uint form)
+{
+    return form == TSR_ROW_WIDE ? tsr_at_stride(row, j, step) : tsr_at(row, j * step.x);
+}
+
+// Elements j … j+3 of a row of `count`, where j < count; `missing` stands for those past the end. `form` is a specialization
+// constant. No branches: CPU drivers execute both sides.
+vec4 tsr_load_row4(uvec2 row, uvec2 step, uint j, uint count, uint dtype, uint form, float missing)
+{
+    if (form == TSR_ROW_DENSE4)
+        return tsr_load_dense4(tsr_at(row, j * tsr_dtype_bytes(dtype)), dtype);
+    vec4 value;
+    [[unroll]] for (uint k = 0u; k < 4u; k++) {
+        uvec2 at = tsr_row_element(row, step, min(j + k, count - 1u), form);
+        float loaded = tsr_load_float(at, 0u, dtype);
+        value[k] = j + k < count ? loaded : missing;
+    }
+    return value;
+}
+
+void tsr_store_row4(uvec2 row, uvec2 step, uint j, uint count, uint dtype, uint form, vec4 value)
+{
+    if (form == TSR_ROW_DENSE4) {
+        tsr_store_dense4(tsr_at(row, j * tsr_dtype_bytes(dtype)), dtype, value);
+    } else {
+        [[unroll]] for (uint k = 0u; k < 4u; k++) {
+            if (j + k < count)
+                tsr_store_float(tsr_row_element(row, step, j + k, form), 0u, dtype, value[k]);
+        }
+    }
+}
+
+#endif

@@ -1,5 +1,0 @@
-// See matmul_lavapipe_nt.glsl: sums of a stretch of k.
-#version 450
-#extension GL_GOOGLE_include_directive : require
-#define TSR_FINISHES 0
-#include "matmul_lavapipe_nt.glsl"

@@ -1,0 +1,61 @@
+/* Little-endian integers in saved states. A put returns where the next one goes. */
+#ifndef TSR_BASE_BYTES_H
+#define TSR_BASE_BYTES_H
+
+#include <stdint.h>
+
+static inline uint8_t *tsr__put_u16(uint8_t *at, uint16_t value)
+{
+    at[0] = (uint8_t)value;
+    at[1] = (uint8_t)(value >> 8);
+    return at + 2;
+}
+
+static inline uint8_t *tsr__put_u32(uint8_t *at, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        at[i] = (uint8_t)(value >> (8 * i));
+    return at + 4;
+}
+
+static inline uint8_t *tsr__put_u64(uint8_t *at, uint64_t value)
+{
+    for (int i = 0; i < 8; i++)
+        at[i] = (uint8_t)(value >> (8 * i));
+    return at + 8;
+}
+
+static inline uint16_t tsr__get_u16(const uint8_t *at)
+{
+    return (uint16_t)(at[0] | at[1] << 8);
+}
+
+static inline uint32_t tsr__get_u32(const uint8_t *at)
+{
+    uint32_t value = 0;
+    for (int i = 0; i < 4; i++)
+        value |= (uint32_t)at[i] << (8 * i);
+    return value;
+}
+
+static inline uint64_t tsr__get_u64(const uint8_t *at)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < 8; i++)
+        value |= (uint64_t)at[i] << (8 * i);
+    return value;
+}
+
+/* The int32 with these bits, without relying on how the compiler converts. */
+static inline int32_t tsr__as_i32(uint32_t bits)
+{
+    return (bits >> 31) != 0 ? -1 - (int32_t)~bits : (int32_t)bits;
+}
+
+/* The int64 with these bits. */
+static inline int64_t tsr__as_i64(uint64_t bits)
+{
+    return (bits >> 63) != 0 ? -1 - (int64_t)~bits : (int64_t)bits;
+}
+
+#endif

@@ -1,0 +1,189 @@
+/* Operations that move elements and combine none. */
+#include "comm/algorithms/algorithms.h"
+
+static tsr__span block_at(tsr__place place, const tsr__blocks *blocks, int rank)
+{
+    return tsr__span_of(place, tsr__block_start(blocks, rank), tsr__block_count(blocks, rank));
+}
+
+static uint64_t leaf_start(const tsr__tree *tree, const tsr__blocks *blocks, uint64_t total,
+                           int leaf)
+{
+    return blocks ? tsr__tree_blocks(tree, blocks, leaf) : tsr__tree_share(tree, total, leaf);
+}
+
+void tsr__plan_doubling(tsr__plan *plan, const tsr__tree *tree, const tsr__blocks *blocks,
+                        uint64_t total)
+{
+    for (int distance = 1; distance < tree->power; distance *= 2) {
+        const int mine = tree->leaf & ~(distance - 1), theirs = mine ^ distance;
+        const int peer = tsr__tree_holder(tree, tree->leaf ^ distance);
+        const uint64_t my_start = leaf_start(tree, blocks, total, mine);
+        const uint64_t their_start = leaf_start(tree, blocks, total, theirs);
+        const uint64_t my_end = leaf_start(tree, blocks, total, mine + distance);
+        const uint64_t their_end = leaf_start(tree, blocks, total, theirs + distance);
+        tsr__plan_recv(plan, peer,
+                       tsr__span_of(TSR__AT_RECV, their_start, their_end - their_start));
+        tsr__plan_send(plan, peer, tsr__span_of(TSR__AT_RECV, my_start, my_end - my_start));
+        tsr__plan_next_round(plan);
+    }
+}
+
+/* RECV holds this rank's block; afterwards it holds all. */
+static void plan_ring(tsr__plan *plan, int size, int rank, const tsr__blocks *blocks)
+{
+    const int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    for (int i = 0; i < size - 1; i++) {
+        const int out = (rank + size - i) % size, in = (rank + 2 * size - i - 1) % size;
+        tsr__plan_recv(plan, left, block_at(TSR__AT_RECV, blocks, in));
+        tsr__plan_send(plan, right, block_at(TSR__AT_RECV, blocks, out));
+        tsr__plan_next_round(plan);
+    }
+}
+
+static void all_gather_doubling(tsr__plan *plan, const tsr__tree *tree, const tsr__blocks *blocks)
+{
+    const uint64_t total = tsr__block_start(blocks, tree->size);
+    if (tree->other >= 0 && tree->holds)
+        tsr__plan_recv(plan, tree->other, block_at(TSR__AT_RECV, blocks, tree->other));
+    if (!tree->holds) {
+        tsr__plan_send(plan, tree->other, block_at(TSR__AT_RECV, blocks, tree->rank));
+        tsr__plan_next_round(plan);
+        tsr__plan_recv(plan, tree->other, tsr__span_of(TSR__AT_RECV, 0, total));
+        return;
+    }
+    tsr__plan_next_round(plan);
+    tsr__plan_doubling(plan, tree, blocks, 0);
+    if (tree->other >= 0)
+        tsr__plan_send(plan, tree->other, tsr__span_of(TSR__AT_RECV, 0, total));
+}
+
+void tsr__plan_all_gather(tsr__plan *plan, int size, int rank, const tsr__blocks *blocks,
+                          bool large)
+{
+    const tsr__tree tree = tsr__tree_of(size, rank, -1);
+    tsr__plan_copy(plan, tsr__span_of(TSR__AT_SEND, 0, tsr__block_count(blocks, rank)),
+                   block_at(TSR__AT_RECV, blocks, rank));
+    tsr__plan_next_round(plan);
+    if (large && tree.extra > 0)
+        plan_ring(plan, size, rank, blocks);
+    else
+        all_gather_doubling(plan, &tree, blocks);
+}
+
+/* From one to two, to four, …; ranks count from root. */
+static void broadcast_tree(tsr__plan *plan, int size, int rank, uint64_t count, int root)
+{
+    const tsr__span all = tsr__span_of(TSR__AT_RECV, 0, count);
+    const int mine = (rank - root + size) % size;
+    int distance = 1; /* to the one it comes from: the lowest bit of `mine` */
+    while (distance < size && !(mine & distance))
+        distance *= 2;
+    if (mine != 0) {
+        tsr__plan_recv(plan, (rank - distance + size) % size, all);
+        tsr__plan_next_round(plan);
+    }
+    for (distance /= 2; distance > 0; distance /= 2) {
+        if (mine + distance < size)
+            tsr__plan_send(plan, (rank + distance) % size, all);
+    }
+}
+
+/* Every rank gets a share, and passes it on to all: van de Geijn's. */
+static void broadcast_shares(tsr__plan *plan, int size, int rank, uint64_t count, int root)
+{
+    const tsr__tree tree = tsr__tree_of(size, rank, -1);
+    const tsr__span all = tsr__span_of(TSR__AT_RECV, 0, count);
+    if (rank == root) {
+        for (int leaf = 0; leaf < tree.power; leaf++) {
+            const int to = tsr__tree_holder(&tree, leaf);
+            const uint64_t start = tsr__tree_share(&tree, count, leaf);
+            if (to != rank)
+                tsr__plan_send(plan, to,
+                               tsr__span_of(TSR__AT_RECV, start,
+                                            tsr__tree_share(&tree, count, leaf + 1) - start));
+        }
+    } else if (tree.holds) {
+        const uint64_t start = tsr__tree_share(&tree, count, tree.leaf);
+        tsr__plan_recv(plan, root,
+                       tsr__span_of(TSR__AT_RECV, start,
+                                    tsr__tree_share(&tree, count, tree.leaf + 1) - start));
+    }
+    tsr__plan_next_round(plan);
+    if (tree.holds)
+        tsr__plan_doubling(plan, &tree, NULL, count);
+    if (tree.other >= 0 && tree.holds && tree.other != root)
+        tsr__plan_send(plan, tree.other, all);
+    if (!tree.holds && rank != root)
+        tsr__plan_recv(plan, tree.other, all);
+}
+
+void tsr__plan_broadcast(tsr__plan *plan, int size, int rank, uint64_t count, int root, bool large)
+{
+    if (large)
+        broadcast_shares(plan, size, rank, count, root);
+    else
+        broadcast_tree(plan, size, rank, count, root);
+}
+
+void tsr__plan_gather(tsr__plan *plan, int size, int rank, const tsr__blocks *blocks,
+                      uint64_t count, int root)
+{
+    const tsr__span mine = tsr__span_of(TSR__AT_SEND, 0, count);
+    if (rank != root) {
+        tsr__plan_send(plan, root, mine);
+        return;
+    }
+    for (int i = 1; i < size; i++) {
+        const int from = (rank + i) % size;
+        tsr__plan_recv(plan, from, block_at(TSR__AT_RECV, blocks, from));
+    }
+    tsr__plan_copy(plan, mine, block_at(TSR__AT_RECV, blocks, rank));
+}
+
+void tsr__plan_scatter(tsr__plan *plan, int size, int rank, const tsr__blocks *blocks,
+                       uint64_t count, int root)
+{
+    const tsr__span mine = tsr__span_of(TSR__AT_RECV, 0, count);
+    if (rank != root) {
+        tsr__plan_recv(plan, root, mine);
+        return;
+    }
+    for (int i = 1; i < size; i++) {
+        const int to = (rank + i) % size;
+        tsr__plan_send(plan, to, block_at(TSR__AT_SEND, blocks, to));
+    }
+    tsr__plan_copy(plan, block_at(TSR__AT_SEND, blocks, rank), mine);
+}
+
+void tsr__plan_all_to_all(tsr__plan *plan, int size, int rank, const tsr__blocks *send,
+                          const tsr__blocks *recv, bool in_place)
+{
+    tsr__place from = TSR__AT_SEND;
+    if (in_place) {
+        const uint64_t total = tsr__block_start(send, size);
+        tsr__plan_copy(plan, tsr__span_of(TSR__AT_SEND, 0, total),
+                       tsr__span_of(TSR__AT_TEMP, tsr__plan_temp(plan, total, 1), total));
+        tsr__plan_next_round(plan);
+        from = TSR__AT_TEMP;
+    }
+    /* Each rank starts with another, so that nobody is asked by all at once. */
+    for (int i = 1; i < size; i++) {
+        const int in = (rank + size - i) % size, out = (rank + i) % size;
+        tsr__plan_recv(plan, in, block_at(TSR__AT_RECV, recv, in));
+        tsr__plan_send(plan, out, block_at(from, send, out));
+    }
+    tsr__plan_copy(plan, block_at(from, send, rank), block_at(TSR__AT_RECV, recv, rank));
+}
+
+/* Dissemination: after round k every rank has heard, directly or not, from the 2^(k + 1) − 1 before
+ * it. D. Hensgen, R. Finkel, U. Manber, "Two algorithms for barrier synchronization", 1988. */
+void tsr__plan_barrier(tsr__plan *plan, int size, int rank)
+{
+    const tsr__span nothing = tsr__span_of(TSR__AT_RECV, 0, 0);
+    for (int distance = 1; distance < size; distance *= 2) {
+        tsr__plan_recv(plan, (rank + size - distance) % size, nothing);
+        tsr__plan_send(plan, (rank + distance) % size, nothing);
+        tsr__plan_next_round(plan);
+    }
+}

@@ -1,0 +1,74 @@
+/* What one rank does in one collective operation: a list of steps, made by pure functions out of
+ * numbers alone, and executed by whoever can move bytes. Counts and places are in elements.
+ *
+ * Steps belong to rounds. In a round all messages go at once; when they have come and gone, its
+ * other steps follow one by one, and then the next round. Messages from one rank to another match
+ * in the order of their steps. */
+#ifndef TSR_COMM_ALGORITHMS_SCHEDULE_H
+#define TSR_COMM_ALGORITHMS_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tessera/base.h"
+
+typedef enum tsr__place {
+    TSR__AT_SEND, /* the caller's input, only read */
+    TSR__AT_RECV, /* the caller's output; may be the same memory, or a part of it */
+    TSR__AT_TEMP  /* temp_count elements of the operation's own */
+} tsr__place;
+
+typedef struct tsr__span {
+    tsr__place place;
+    uint64_t start, count;
+} tsr__span;
+
+typedef enum tsr__step_kind {
+    TSR__STEP_SEND,    /* `from`, to peer */
+    TSR__STEP_RECV,    /* `to`, from peer */
+    TSR__STEP_COPY,    /* to = from */
+    TSR__STEP_COMBINE, /* to = op(from, with); the spans are the same, or apart */
+    TSR__STEP_DIVIDE,  /* to /= ranks, where the op is AVG */
+    TSR__STEP_EXACT /* to = op(from, with, the span behind it, …), `slots` spans besides `from`,
+                       regardless of their order; AVG divides */
+} tsr__step_kind;
+
+typedef struct tsr__step {
+    tsr__step_kind kind;
+    uint32_t round;
+    int peer; /* a rank of the communicator */
+    int slots;
+    tsr__span from, with, to;
+} tsr__step;
+
+typedef struct tsr__plan {
+    tsr__step *steps;
+    size_t count, capacity;
+    uint32_t round; /* of the steps being added */
+    uint64_t temp_count;
+    tsr_status status; /* the first failure to add: the plan is of no use */
+} tsr__plan;
+
+/* Forgets the steps, keeps their memory. */
+void tsr__plan_reset(tsr__plan *plan);
+void tsr__plan_forget(tsr__plan *plan);
+
+static inline tsr__span tsr__span_of(tsr__place place, uint64_t start, uint64_t count)
+{
+    return (tsr__span){place, start, count};
+}
+
+void tsr__plan_send(tsr__plan *plan, int peer, tsr__span from);
+void tsr__plan_recv(tsr__plan *plan, int peer, tsr__span to);
+void tsr__plan_copy(tsr__plan *plan, tsr__span from, tsr__span to);
+void tsr__plan_combine(tsr__plan *plan, tsr__span from, tsr__span with, tsr__span to);
+void tsr__plan_divide(tsr__plan *plan, tsr__span data);
+void tsr__plan_exact(tsr__plan *plan, tsr__span from, tsr__span with, int slots, tsr__span to);
+/* What follows waits for what is there. */
+void tsr__plan_next_round(tsr__plan *plan);
+/* Room in TEMP behind what was asked for before; returns where it starts. Overflow fails the plan.
+ */
+uint64_t tsr__plan_temp(tsr__plan *plan, uint64_t count, int times);
+
+#endif

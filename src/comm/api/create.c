@@ -1,0 +1,226 @@
+/* From a bootstrap to a communicator of all ranks: everybody learns everybody's address, connects,
+ * and waits until all have. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/fork.h"
+#include "base/hash.h"
+#include "comm/bootstrap/bootstrap.h"
+#include "comm/job.h"
+
+#define VERSION 1 /* of what processes say to each other */
+
+/* What each rank brings to the bootstrap's exchange; its transport's address follows. */
+typedef struct greeting {
+    uint32_t version;
+    uint32_t reproducible;
+    int64_t pid;
+    uint64_t pid_space;  /* where that pid has a meaning; 0: unknown */
+    tsr__memory_key key; /* to its shared memory, where that pid has a meaning */
+    uint64_t address_bytes;
+} greeting;
+
+/* The kernel that runs and the namespace of its processes. */
+static uint64_t pid_space(void)
+{
+    char text[128];
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (!file)
+        return 0;
+    size_t length = fread(text, 1, sizeof text, file);
+    uint64_t hash = tsr__hash(TSR__HASH_START, text, length);
+    (void)fclose(file);
+    ssize_t link = readlink("/proc/self/ns/pid", text, sizeof text);
+    return length > 0 && link > 0 ? tsr__hash(hash, text, (size_t)link) : 0;
+}
+
+static tsr_status open_boot(const tsr_comm_params *params, uint64_t timeout_ns, tsr__boot **out)
+{
+    static const tsr__boot_kind kinds[] = {
+        [TSR_BOOTSTRAP_AUTO] = TSR__BOOT_AUTO,     [TSR_BOOTSTRAP_PMIX] = TSR__BOOT_PMIX,
+        [TSR_BOOTSTRAP_ENV] = TSR__BOOT_ENV,       [TSR_BOOTSTRAP_CALLBACK] = TSR__BOOT_CALLBACK,
+        [TSR_BOOTSTRAP_SINGLE] = TSR__BOOT_SINGLE,
+    };
+    const size_t kind = (size_t)params->bootstrap;
+    TSR__REQUIRE(kind < sizeof kinds / sizeof kinds[0], "%d is no bootstrap",
+                 (int)params->bootstrap);
+    return tsr__boot_open(&(tsr__boot_params){.kind = kinds[kind],
+                                              .timeout_ns = timeout_ns,
+                                              .rank = params->rank,
+                                              .size = params->size,
+                                              .gather = params->all_gather,
+                                              .user = params->user},
+                          out);
+}
+
+/* The others' greetings, as they came; TSR_OK when they are what this rank can work with. */
+static tsr_status check_greeting(const tsr__boot_blocks *blocks, int rank, const greeting *mine,
+                                 greeting *out)
+{
+    const uint64_t size = blocks->starts[rank + 1] - blocks->starts[rank];
+    if (size < sizeof *out)
+        return tsr__fail(TSR_ERR_INVALID, "rank %d is another version of tessera", rank);
+    memcpy(out, blocks->bytes + blocks->starts[rank], sizeof *out);
+    if (out->version != mine->version || out->address_bytes != size - sizeof *out)
+        return tsr__fail(TSR_ERR_INVALID, "rank %d is another version of tessera", rank);
+    TSR__REQUIRE(out->reproducible == mine->reproducible,
+                 "this rank is %sreproducible, rank %d is %sreproducible",
+                 mine->reproducible ? "" : "not ", rank, out->reproducible ? "" : "not ");
+    return TSR_OK;
+}
+
+static tsr_status connect_all(tsr__job *job, const tsr__boot_blocks *blocks, const greeting *mine)
+{
+    greeting theirs;
+    const void **addresses = tsr__calloc((size_t)job->size, sizeof *addresses);
+    tsr_status status = addresses ? TSR_OK : TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < job->size && status == TSR_OK; i++) {
+        status = check_greeting(blocks, i, mine, &theirs);
+        addresses[i] = blocks->bytes + blocks->starts[i] + sizeof theirs;
+    }
+    if (status == TSR_OK)
+        status = tsr__transport_connect(job->transport, job->rank, job->size, addresses);
+    for (int i = 0; i < job->size && status == TSR_OK; i++) {
+        memcpy(&theirs, blocks->bytes + blocks->starts[i], sizeof theirs);
+        if (i == job->rank)
+            continue;
+        const bool is_near = theirs.pid_space != 0 && theirs.pid_space == mine->pid_space;
+        if (is_near)
+            tsr__transport_watch(job->transport, i, theirs.pid);
+        else
+            theirs.key.file = -1;
+        if (job->node_of[i] == job->node_of[job->rank])
+            tsr__boards_look(job, i, &theirs.key);
+    }
+    tsr__free(addresses);
+    return status;
+}
+
+static tsr_status greet(tsr__job *job, tsr__boot *boot, const tsr_comm_params *params,
+                        const tsr__boot_limit *limit)
+{
+    size_t address_bytes;
+    tsr__boot_blocks blocks = {0};
+    TSR__TRY(tsr__transport_create(&job->transport));
+    TSR__TRY(tsr__boards_open(job, &job->boards));
+    const void *address = tsr__transport_address(job->transport, &address_bytes);
+    const greeting mine = {.version = VERSION,
+                           .reproducible = params->reproducible,
+                           .pid = getpid(),
+                           .pid_space = pid_space(),
+                           .key = tsr__boards_key(job->boards),
+                           .address_bytes = address_bytes};
+    const size_t size_bytes = sizeof mine + address_bytes;
+    uint8_t *block = tsr__calloc(1, size_bytes);
+    if (!block)
+        return TSR_ERR_NO_MEMORY;
+    memcpy(block, &mine, sizeof mine);
+    memcpy(block + sizeof mine, address, address_bytes);
+    tsr_status status = tsr__boot_exchange(boot, block, size_bytes, limit, &blocks);
+    tsr__free(block);
+    TSR__TRY(status);
+    status = connect_all(job, &blocks, &mine);
+    tsr__boot_blocks_finish(&blocks);
+    TSR__TRY(status);
+    return tsr__control_open(job);
+}
+
+static tsr_status make_world(tsr__job *job, const tsr_comm_params *params, tsr_comm **out)
+{
+    int *world_of = tsr__calloc((size_t)job->size, sizeof *world_of);
+    if (!world_of)
+        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < job->size; i++)
+        world_of[i] = i;
+    tsr_status status = tsr__comm_make(job, 0, job->rank, job->size, world_of, NULL, out);
+    if (status != TSR_OK) {
+        tsr__free(world_of);
+        return status;
+    }
+    job->next_id = 1;
+    (*out)->reproducible = params->reproducible;
+    tsr_comm_set_timeout(*out, params->timeout_ns);
+    return TSR_OK;
+}
+
+static tsr_status fill_job(tsr__job *job, tsr__boot *boot, const tsr_comm_params *params,
+                           const tsr__boot_limit *limit)
+{
+    const tsr__boot_info *info = tsr__boot_get_info(boot);
+    job->rank = info->rank;
+    job->size = info->size;
+    job->is_crowded = info->local_size > sysconf(_SC_NPROCESSORS_ONLN);
+    job->kernels = tsr__reduce_kernels();
+    job->node_of = tsr__calloc((size_t)info->size, sizeof *job->node_of);
+    if (!job->node_of)
+        return TSR_ERR_NO_MEMORY;
+    memcpy(job->node_of, info->node_of, (size_t)info->size * sizeof *job->node_of);
+    return job->size > 1 ? greet(job, boot, params, limit) : TSR_OK;
+}
+
+/* What is left of the time to create it; a function of the caller's takes its own. */
+static uint64_t rest_of(const tsr_comm_params *params, const tsr__boot_limit *limit)
+{
+    const uint64_t now = tsr__now_ns();
+    if (params->bootstrap == TSR_BOOTSTRAP_CALLBACK)
+        return limit->asked_ns;
+    return limit->deadline_ns > now ? limit->deadline_ns - now : 1;
+}
+
+/* Everybody has come this far, and says whether it has shared memory. */
+static tsr_status settle(tsr_comm *comm, const tsr_comm_params *params,
+                         const tsr__boot_limit *limit)
+{
+    tsr__place_on_board place = {.page = -1};
+    tsr_comm_set_timeout(comm, rest_of(params, limit));
+    tsr_status status = tsr__comm_reserve_board(comm->job, comm->size, &place);
+    const int32_t mine = place.page;
+    if (status == TSR_OK)
+        status = tsr__comm_all_gather_as(comm, TSR__CALL_CREATE, &mine, place.pages, sizeof mine);
+    tsr_comm_set_timeout(comm, params->timeout_ns);
+    tsr__boards_hide(comm->job);
+    if (status == TSR_OK)
+        tsr__comm_use_board(comm, &place);
+    else
+        tsr__comm_give_back_board(comm->job, &place);
+    return status;
+}
+
+tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
+{
+    const tsr_comm_params defaults = {0};
+    tsr__boot *boot = NULL;
+    tsr_comm *comm = NULL;
+    TSR__REQUIRE(out, "comm_create: out is NULL");
+    if (!params)
+        params = &defaults;
+    const tsr__boot_limit limit =
+        tsr__boot_limit_from_now(params->timeout_ns ? params->timeout_ns : TSR__COMM_TIMEOUT_NS);
+    tsr__job *job = tsr__calloc(1, sizeof *job);
+    if (!job)
+        return TSR_ERR_NO_MEMORY;
+    bool boards; /* a mistake there is told before others wait for this rank */
+    tsr_status status = tsr__fork_generation(&job->generation);
+    if (status == TSR_OK)
+        status = tsr__boards_wanted(&boards);
+    if (status == TSR_OK)
+        status = open_boot(params, limit.asked_ns, &boot);
+    if (status == TSR_OK)
+        status = fill_job(job, boot, params, &limit);
+    tsr__boot_close(&boot);
+    if (status == TSR_OK)
+        status = make_world(job, params, &comm);
+    if (status != TSR_OK)
+        tsr__job_end(job, 0);
+    else if (comm->size > 1)
+        status = settle(comm, params, &limit);
+    if (status != TSR_OK) {
+        tsr_comm_destroy(&comm);
+        return tsr__fail_context(status, "comm_create");
+    }
+    *out = comm;
+    return TSR_OK;
+}

@@ -1,0 +1,142 @@
+/* New communicators out of others. */
+#include <limits.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "comm/job.h"
+#include "comm/progress/tags.h"
+
+typedef struct membership {
+    int32_t colour, key;
+    uint32_t next_id;
+    int32_t rank;
+    int32_t page;
+} membership;
+
+/* The members of a colour by key, then by rank: insertion, since there are few. Returns how many.
+ */
+static int sort_members(const membership *all, int size, int colour, membership *members)
+{
+    int count = 0;
+    for (int i = 0; i < size; i++) {
+        if (all[i].colour != colour)
+            continue;
+        int at = count++;
+        for (; at > 0 && members[at - 1].key > all[i].key; at--)
+            members[at] = members[at - 1];
+        members[at] = all[i];
+    }
+    return count;
+}
+
+static tsr_status check_all(const membership *all, int size, uint32_t *id)
+{
+    *id = 0;
+    for (int i = 0; i < size; i++) {
+        TSR__REQUIRE(all[i].colour >= TSR_COLOUR_NONE, "split: rank %d gave colour %d", i,
+                     (int)all[i].colour);
+        *id = all[i].next_id > *id ? all[i].next_id : *id;
+    }
+    if (*id >= TSR__COMM_IDS - 1)
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "split: %u communicators have been made before",
+                         (unsigned)*id);
+    return TSR_OK;
+}
+
+/* Memory for everything, taken before the others can be waiting for what comes of it. */
+typedef struct split_memory {
+    membership *all, *members;
+    int *world_of;
+    tsr_comm *child;
+    tsr__place_on_board place;
+} split_memory;
+
+static tsr_status take_memory(tsr_comm *comm, split_memory *memory)
+{
+    const size_t size = (size_t)comm->size;
+    memory->all = tsr__calloc(size, sizeof *memory->all);
+    memory->members = memory->all ? tsr__calloc(size, sizeof *memory->members) : NULL;
+    memory->world_of = memory->members ? tsr__calloc(size, sizeof *memory->world_of) : NULL;
+    if (!memory->world_of)
+        return TSR_ERR_NO_MEMORY;
+    TSR__TRY(tsr__comm_reserve_board(comm->job, comm->size, &memory->place));
+    /* As large as it can be; made what it is once that is known. */
+    memory->world_of[0] = comm->world_of[comm->rank];
+    return tsr__comm_make(comm->job, TSR__COMM_IDS, 0, comm->size, memory->world_of, comm,
+                          &memory->child);
+}
+
+static void give_back(tsr__job *job, split_memory *memory)
+{
+    tsr__comm_give_back_board(job, &memory->place);
+    tsr__free(memory->all);
+    tsr__free(memory->members);
+    if (memory->child)
+        tsr__comm_unmake(memory->child);
+    else
+        tsr__free(memory->world_of);
+}
+
+static tsr_status exchange(tsr_comm *comm, tsr__call_kind kind, int colour, int key,
+                           split_memory *memory, uint32_t *id)
+{
+    TSR__TRY(tsr__job_refuse_child(comm->job, tsr__call_name((int)kind)));
+    TSR__TRY(tsr_comm_status(comm));
+    TSR__TRY(take_memory(comm, memory));
+    const membership mine = {.colour = colour,
+                             .key = key,
+                             .next_id = comm->job->next_id,
+                             .rank = comm->rank,
+                             .page = memory->place.page};
+    const tsr_status status = tsr__comm_all_gather_as(comm, kind, &mine, memory->all, sizeof mine);
+    /* Others may have got all they need, and look at this page as long as they like. */
+    if (comm->status != TSR_OK)
+        memory->place.page = -1;
+    TSR__TRY(status);
+    return check_all(memory->all, comm->size, id);
+}
+
+static void settle(tsr_comm *comm, split_memory *memory, int colour, uint32_t id)
+{
+    int rank = 0;
+    const int size = sort_members(memory->all, comm->size, colour, memory->members);
+    for (int i = 0; i < size; i++) {
+        memory->world_of[i] = comm->world_of[memory->members[i].rank];
+        memory->place.pages[i] = memory->members[i].page;
+        if (memory->members[i].rank == comm->rank)
+            rank = i;
+    }
+    tsr__comm_settle(memory->child, id, rank, size);
+    tsr__comm_use_board(memory->child, &memory->place);
+}
+
+static tsr_status split_as(tsr_comm *comm, tsr__call_kind kind, int colour, int key, tsr_comm **out)
+{
+    split_memory memory = {.place.page = -1};
+    uint32_t id;
+    tsr_status status = exchange(comm, kind, colour, key, &memory, &id);
+    if (status == TSR_OK) {
+        comm->job->next_id = id + 1;
+        *out = NULL;
+        if (colour != TSR_COLOUR_NONE) {
+            settle(comm, &memory, colour, id);
+            *out = memory.child;
+            memory.child = NULL;
+            memory.world_of = NULL;
+        }
+    }
+    give_back(comm->job, &memory);
+    return status;
+}
+
+tsr_status tsr_comm_split(tsr_comm *comm, int colour, int key, tsr_comm **out)
+{
+    TSR__REQUIRE(comm && out, "split: %s is NULL", comm ? "out" : "comm");
+    return split_as(comm, TSR__CALL_SPLIT, colour, key, out);
+}
+
+tsr_status tsr_comm_duplicate(tsr_comm *comm, tsr_comm **out)
+{
+    TSR__REQUIRE(comm && out, "duplicate: %s is NULL", comm ? "out" : "comm");
+    return split_as(comm, TSR__CALL_DUPLICATE, 0, comm->rank, out);
+}

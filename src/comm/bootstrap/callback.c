@@ -1,0 +1,92 @@
+/* Through an all-gather that the caller has already, say MPI's. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "comm/bootstrap/impl.h"
+
+typedef struct callback_state {
+    tsr__boot_gather_fn gather;
+    void *user;
+    int32_t size;
+} callback_state;
+
+static tsr_status gather(const callback_state *state, const void *mine, uint64_t size_bytes,
+                         void *all)
+{
+    int code = state->gather(state->user, mine, size_bytes, all);
+    if (code != 0)
+        return tsr__fail(TSR_ERR_IO,
+                         "boot: the caller's all-gather of %" PRIu64 " bytes per rank returned %d",
+                         size_bytes, code);
+    return TSR_OK;
+}
+
+/* Blocks may differ in size, the callback's may not: each travels in as much as the largest needs.
+ */
+static tsr_status gather_padded(const callback_state *state, const void *mine, uint64_t size_bytes,
+                                const uint64_t *sizes, tsr__boot_blocks *out)
+{
+    uint64_t largest = 0;
+    for (int32_t rank = 0; rank < state->size; rank++)
+        largest = tsr__max_u64(largest, sizes[rank]);
+    if (largest == 0)
+        return TSR_OK;
+    uint8_t *padded = tsr__calloc((size_t)largest, 1);
+    uint8_t *all = padded == NULL ? NULL : tsr__calloc((size_t)state->size, (size_t)largest);
+    tsr_status status = all == NULL ? TSR_ERR_NO_MEMORY : TSR_OK;
+    if (status == TSR_OK) {
+        if (size_bytes > 0)
+            memcpy(padded, mine, size_bytes);
+        status = gather(state, padded, largest, all);
+    }
+    for (int32_t rank = 0; status == TSR_OK && rank < state->size; rank++)
+        memcpy(out->bytes + out->starts[rank], all + (uint64_t)rank * largest, sizes[rank]);
+    tsr__free(all);
+    tsr__free(padded);
+    return status;
+}
+
+static tsr_status exchange(void *opaque, const void *mine, uint64_t size_bytes,
+                           const tsr__boot_limit *limit, tsr__boot_blocks *out)
+{
+    const callback_state *state = opaque;
+    (void)limit;
+    uint64_t *sizes = tsr__calloc((size_t)state->size, sizeof *sizes);
+    if (sizes == NULL)
+        return TSR_ERR_NO_MEMORY;
+    tsr__boot_blocks blocks = {0};
+    tsr_status status = gather(state, &size_bytes, sizeof size_bytes, sizes);
+    if (status == TSR_OK)
+        status = tsr__boot_blocks_init(state->size, sizes, &blocks);
+    if (status == TSR_OK)
+        status = gather_padded(state, mine, size_bytes, sizes, &blocks);
+    tsr__free(sizes);
+    if (status == TSR_OK)
+        *out = blocks;
+    else
+        tsr__boot_blocks_finish(&blocks);
+    return status;
+}
+
+tsr_status tsr__boot_open_callback(const tsr__boot_params *params, tsr__boot_place *place,
+                                   const tsr__boot_way **way, void **state)
+{
+    static const tsr__boot_way callback = {"the caller's all-gather", exchange, tsr__free};
+    TSR__REQUIRE(params->gather != NULL, "boot: there is no all-gather callback");
+    TSR__REQUIRE(params->size >= 1, "boot: size is %" PRId32 ", not at least 1", params->size);
+    TSR__TRY(tsr__boot_check_size(params->size));
+    TSR__REQUIRE(params->rank >= 0 && params->rank < params->size,
+                 "boot: rank is %" PRId32 ", not from 0 to %" PRId32, params->rank,
+                 params->size - 1);
+    callback_state *mine = tsr__calloc(1, sizeof *mine);
+    if (mine == NULL)
+        return TSR_ERR_NO_MEMORY;
+    *mine = (callback_state){params->gather, params->user, params->size};
+    *place = (tsr__boot_place){params->rank, params->size, -1, -1};
+    *way = &callback;
+    *state = mine;
+    return TSR_OK;
+}

@@ -1,0 +1,45 @@
+#include "comm/bootstrap/choose.h"
+
+#include <stddef.h>
+
+#include "base/environment.h"
+#include "base/error.h"
+#include "base/launcher.h"
+
+/* Launchers that set a count of processes even where these cannot reach one another through PMIx.
+ */
+static tsr_status refuse_silent_copies(void)
+{
+    static const struct {
+        const char *count, *advice;
+    } launchers[] = {
+        {"SLURM_STEP_NUM_TASKS", "start it with srun --mpi=pmix"},
+        {"OMPI_COMM_WORLD_SIZE", "its mpirun has no PMIx"},
+        {"PMI_SIZE", "its launcher speaks PMI, not PMIx"},
+    };
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
+        int64_t count;
+        TSR__TRY(tsr__env_integer("boot", launchers[i].count, 0, INT32_MAX, 1, &count));
+        TSR__REQUIRE(count <= 1,
+                     "boot: %s is %d but there is neither PMIX_NAMESPACE nor RANK, so these "
+                     "processes cannot find one another: %s, or set TESSERA_BOOT=single",
+                     launchers[i].count, (int)count, launchers[i].advice);
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__boot_choose(tsr__boot_kind *kind, const char **why)
+{
+    static const tsr__boot_kind kinds[] = {
+        [TSR__LAUNCHER_NONE] = TSR__BOOT_SINGLE,
+        [TSR__LAUNCHER_PMIX] = TSR__BOOT_PMIX,
+        [TSR__LAUNCHER_VARIABLES] = TSR__BOOT_ENV,
+        [TSR__LAUNCHER_SINGLE] = TSR__BOOT_SINGLE,
+    };
+    tsr__launcher launcher;
+    TSR__TRY(tsr__launcher_find("boot", &launcher, why));
+    if (launcher == TSR__LAUNCHER_NONE)
+        TSR__TRY(refuse_silent_copies());
+    *kind = kinds[launcher];
+    return TSR_OK;
+}

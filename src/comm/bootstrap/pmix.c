@@ -1,0 +1,243 @@
+/* Through PMIx, the interface of mpirun, prterun and srun --mpi=pmix: ranks put their blocks into
+ * its store under a key that every exchange has for itself, meet at a fence that carries them, and
+ * get those of the others. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/error.h"
+#include "comm/bootstrap/impl.h"
+#include "comm/bootstrap/pmix_library.h"
+#include "comm/bootstrap/completion.h"
+
+typedef struct pmix_state {
+    const tsr__pmix_library *pmix;
+    pmix_proc_t me;
+    int32_t size;
+} pmix_state;
+
+/* Exchanges of this process so far. All ranks come to the same ones in the same order, so they
+ * agree on the key even over several boots. */
+static pthread_mutex_t count_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t exchange_count;
+
+static tsr_status fail(const pmix_state *state, tsr_status status, const char *what,
+                       pmix_status_t code)
+{
+    return tsr__fail(status, "boot: PMIx: %s: %s (%d)", what, state->pmix->Error_string(code),
+                     (int)code);
+}
+
+/* libpmix allocated it. */
+static void release(pmix_value_t *value)
+{
+    if (value->type == PMIX_BYTE_OBJECT)
+        free(value->data.bo.bytes);
+    free(value);
+}
+
+static tsr_status get_number(const pmix_state *state, bool of_job, const char *key, int64_t low,
+                             int64_t high, int32_t *out)
+{
+    pmix_proc_t who = state->me;
+    pmix_value_t *value = NULL;
+    if (of_job)
+        who.rank = PMIX_RANK_WILDCARD;
+    pmix_status_t code = state->pmix->Get(&who, key, NULL, 0, &value);
+    if (code != PMIX_SUCCESS || value == NULL)
+        return fail(state, TSR_ERR_UNSUPPORTED, key, code);
+    int64_t number = -1;
+    if (value->type == PMIX_UINT32)
+        number = value->data.uint32;
+    else if (value->type == PMIX_UINT16)
+        number = value->data.uint16;
+    release(value);
+    TSR__REQUIRE(number >= low && number <= high,
+                 "boot: PMIx: %s is %" PRId64 ", not from %" PRId64 " to %" PRId64, key, number,
+                 low, high);
+    *out = (int32_t)number;
+    return TSR_OK;
+}
+
+typedef struct fence {
+    tsr__promise over;
+    pmix_status_t code;
+} fence;
+
+static void fence_free(fence *meeting)
+{
+    tsr__promise_finish(&meeting->over);
+    tsr__free(meeting);
+}
+
+static void fence_over(pmix_status_t code, void *opaque)
+{
+    fence *meeting = opaque;
+    meeting->code = code;
+    if (tsr__promise_keep(&meeting->over))
+        fence_free(meeting);
+}
+
+static tsr_status fence_wait(const pmix_state *state, fence *meeting, const tsr__boot_limit *limit)
+{
+    if (!tsr__promise_wait(&meeting->over, limit->deadline_ns))
+        return tsr__fail(TSR_ERR_TIMEOUT,
+                         "boot: PMIx: after %.1f s not all of %" PRId32
+                         " ranks have come to the exchange",
+                         (double)limit->asked_ns * 1e-9, state->size);
+    const pmix_status_t code = meeting->code;
+    fence_free(meeting);
+    return code == PMIX_SUCCESS ? TSR_OK : fail(state, TSR_ERR_PEER_LOST, "fence", code);
+}
+
+static tsr_status fence_all(const pmix_state *state, const tsr__boot_limit *limit)
+{
+    pmix_proc_t everyone = state->me;
+    everyone.rank = PMIX_RANK_WILDCARD;
+    pmix_info_t collect = {0};
+    snprintf(collect.key, sizeof collect.key, "%s", PMIX_COLLECT_DATA);
+    collect.value.type = PMIX_BOOL;
+    collect.value.data.flag = true;
+    fence *meeting = tsr__calloc(1, sizeof *meeting);
+    if (meeting == NULL)
+        return TSR_ERR_NO_MEMORY;
+    tsr__promise_init(&meeting->over);
+    pmix_status_t code = state->pmix->Fence_nb(&everyone, 1, &collect, 1, fence_over, meeting);
+    if (code == PMIX_SUCCESS)
+        return fence_wait(state, meeting, limit);
+    fence_free(meeting);
+    return code == PMIX_OPERATION_SUCCEEDED ? TSR_OK
+                                            : fail(state, TSR_ERR_PEER_LOST, "fence", code);
+}
+
+static tsr_status put(const pmix_state *state, const char *key, const void *mine,
+                      uint64_t size_bytes)
+{
+    /* A value must have bytes; one in front tells nothing from empty. PMIx copies it. */
+    uint8_t *bytes = tsr__calloc((size_t)size_bytes + 1, 1);
+    if (bytes == NULL)
+        return TSR_ERR_NO_MEMORY;
+    if (size_bytes > 0)
+        memcpy(bytes + 1, mine, (size_t)size_bytes);
+    pmix_value_t value = {.type = PMIX_BYTE_OBJECT};
+    value.data.bo.bytes = (char *)bytes;
+    value.data.bo.size = (size_t)size_bytes + 1;
+    pmix_status_t code = state->pmix->Put(PMIX_GLOBAL, key, &value);
+    tsr__free(bytes);
+    if (code == PMIX_SUCCESS)
+        code = state->pmix->Commit();
+    return code == PMIX_SUCCESS ? TSR_OK : fail(state, TSR_ERR_DRIVER, "publishing a block", code);
+}
+
+static tsr_status get_block(const pmix_state *state, const char *key, int32_t rank,
+                            const tsr__boot_limit *limit, pmix_value_t **out)
+{
+    uint64_t now = tsr__now_ns();
+    uint64_t left_s = limit->deadline_ns > now ? (limit->deadline_ns - now) / TSR__SECOND : 0;
+    pmix_proc_t who = state->me;
+    who.rank = (pmix_rank_t)rank;
+    pmix_info_t patience = {0};
+    snprintf(patience.key, sizeof patience.key, "%s", PMIX_TIMEOUT);
+    patience.value.type = PMIX_INT;
+    patience.value.data.integer = (int)(left_s < 86400 ? left_s + 1 : 86400);
+    pmix_value_t *value = NULL;
+    pmix_status_t code = state->pmix->Get(&who, key, &patience, 1, &value);
+    if (code == PMIX_SUCCESS && value != NULL && value->type == PMIX_BYTE_OBJECT &&
+        value->data.bo.size >= 1) {
+        *out = value;
+        return TSR_OK;
+    }
+    if (code == PMIX_SUCCESS && value != NULL) {
+        release(value);
+        code = PMIX_ERR_BAD_PARAM;
+    }
+    char what[64];
+    snprintf(what, sizeof what, "the block of rank %" PRId32, rank);
+    return fail(state, TSR_ERR_PEER_LOST, what, code);
+}
+
+static tsr_status get_all(const pmix_state *state, const char *key, const tsr__boot_limit *limit,
+                          pmix_value_t **values, uint64_t *sizes, tsr__boot_blocks *out)
+{
+    for (int32_t rank = 0; rank < state->size; rank++) {
+        TSR__TRY(get_block(state, key, rank, limit, &values[rank]));
+        sizes[rank] = values[rank]->data.bo.size - 1;
+    }
+    TSR__TRY(tsr__boot_blocks_init(state->size, sizes, out));
+    for (int32_t rank = 0; rank < state->size; rank++)
+        memcpy(out->bytes + out->starts[rank], values[rank]->data.bo.bytes + 1,
+               (size_t)sizes[rank]);
+    return TSR_OK;
+}
+
+static tsr_status exchange(void *opaque, const void *mine, uint64_t size_bytes,
+                           const tsr__boot_limit *limit, tsr__boot_blocks *out)
+{
+    const pmix_state *state = opaque;
+    char key[64];
+    pthread_mutex_lock(&count_lock);
+    snprintf(key, sizeof key, "tessera.exchange.%" PRIu64, exchange_count++);
+    pthread_mutex_unlock(&count_lock);
+    TSR__TRY(put(state, key, mine, size_bytes));
+    TSR__TRY(fence_all(state, limit));
+
+    pmix_value_t **values = tsr__calloc((size_t)state->size, sizeof *values);
+    uint64_t *sizes = tsr__calloc((size_t)state->size, sizeof *sizes);
+    tsr_status status = values == NULL || sizes == NULL
+                            ? TSR_ERR_NO_MEMORY
+                            : get_all(state, key, limit, values, sizes, out);
+    for (int32_t rank = 0; values != NULL && rank < state->size; rank++)
+        if (values[rank] != NULL)
+            release(values[rank]);
+    tsr__free(sizes);
+    tsr__free(values);
+    return status;
+}
+
+static tsr_status find_place(pmix_state *state, tsr__boot_place *place)
+{
+    TSR__TRY(get_number(state, true, PMIX_JOB_SIZE, 1, INT32_MAX, &state->size));
+    TSR__TRY(tsr__boot_check_size(state->size));
+    TSR__REQUIRE(state->me.rank < (pmix_rank_t)state->size,
+                 "boot: PMIx: the rank is %" PRIu32 ", not from 0 to %" PRId32, state->me.rank,
+                 state->size - 1);
+    place->rank = (int32_t)state->me.rank;
+    place->size = state->size;
+    /* Not every server knows these. */
+    place->local_rank = place->local_size = -1;
+    if (get_number(state, true, PMIX_LOCAL_SIZE, 1, state->size, &place->local_size) != TSR_OK ||
+        get_number(state, false, PMIX_LOCAL_RANK, 0, place->local_size - 1, &place->local_rank) !=
+            TSR_OK)
+        place->local_rank = place->local_size = -1;
+    return TSR_OK;
+}
+
+tsr_status tsr__boot_open_pmix(const tsr__boot_params *params, tsr__boot_place *place,
+                               const tsr__boot_way **way, void **out)
+{
+    static const tsr__boot_way pmix = {"PMIx", exchange, tsr__free};
+    (void)params;
+    /* Outside a launcher PMIx_Init would look for a server that is not there. */
+    TSR__REQUIRE(tsr__env_text("PMIX_NAMESPACE") != NULL && tsr__env_text("PMIX_RANK") != NULL,
+                 "boot: PMIX_NAMESPACE and PMIX_RANK are not set: this process was not started "
+                 "through PMIx");
+    pmix_state *state = tsr__calloc(1, sizeof *state);
+    if (state == NULL)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = tsr__pmix_join(&state->pmix, &state->me);
+    if (status == TSR_OK)
+        status = find_place(state, place);
+    if (status != TSR_OK) {
+        tsr__free(state);
+        return status;
+    }
+    *way = &pmix;
+    *out = state;
+    return TSR_OK;
+}

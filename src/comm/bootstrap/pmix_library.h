@@ -1,0 +1,32 @@
+/* libpmix, opened when it is needed: one libtessera works with and without it. */
+#ifndef TSR_COMM_BOOTSTRAP_PMIX_LIBRARY_H
+#define TSR_COMM_BOOTSTRAP_PMIX_LIBRARY_H
+
+/* pmix.h uses strncasecmp, and leaves this to others. */
+#include <strings.h>
+
+#include <pmix.h>
+
+#include "tessera/base.h"
+
+#define TSR__PMIX_FUNCTIONS(X)                                                                     \
+    X(Init)                                                                                        \
+    X(Finalize)                                                                                    \
+    X(Put)                                                                                         \
+    X(Commit)                                                                                      \
+    X(Fence_nb)                                                                                    \
+    X(Get)                                                                                         \
+    X(Error_string)
+
+typedef struct tsr__pmix_library {
+#define X(name) __typeof__(PMIx_##name) *(name);
+    TSR__PMIX_FUNCTIONS(X)
+#undef X
+} tsr__pmix_library;
+
+/* Opens the library and joins the launcher's server, as `me`. Done once for the whole process, and
+ * undone when that exits: a second PMIx_Init after PMIx_Finalize loses blocks (seen with PMIx 4.2.2
+ * under OpenMPI 4.1.4), and a process that ends without PMIx_Finalize takes its job along. */
+tsr_status tsr__pmix_join(const tsr__pmix_library **out, pmix_proc_t *me) TSR_NODISCARD;
+
+#endif

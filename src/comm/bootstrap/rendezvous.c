@@ -1,0 +1,51 @@
+#include "comm/bootstrap/rendezvous.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/bootstrap/rank_other.h"
+#include "comm/bootstrap/rank_zero.h"
+
+#define HANDSHAKE (5 * TSR__SECOND)
+
+struct tsr__rendezvous {
+    tsr__peers *zero;   /* rank 0 */
+    tsr__joined *other; /* any other rank */
+};
+
+tsr_status tsr__rendezvous_open(const tsr__rendezvous_params *params, tsr__rendezvous **out)
+{
+    tsr__rendezvous_params chosen = *params;
+    if (chosen.handshake_ns == 0)
+        chosen.handshake_ns = HANDSHAKE;
+    tsr__rendezvous *rendezvous = tsr__calloc(1, sizeof *rendezvous);
+    if (rendezvous == NULL)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = chosen.rank == 0 ? tsr__rank_zero_open(&chosen, &rendezvous->zero)
+                                         : tsr__rank_other_open(&chosen, &rendezvous->other);
+    if (status != TSR_OK) {
+        tsr__free(rendezvous);
+        return status;
+    }
+    *out = rendezvous;
+    return TSR_OK;
+}
+
+tsr_status tsr__rendezvous_exchange(tsr__rendezvous *rendezvous, const void *mine,
+                                    uint64_t size_bytes, const tsr__boot_limit *limit,
+                                    tsr__boot_blocks *out)
+{
+    if (rendezvous->zero != NULL)
+        return tsr__rank_zero_exchange(rendezvous->zero, mine, size_bytes, limit, out);
+    return tsr__rank_other_exchange(rendezvous->other, mine, size_bytes, limit, out);
+}
+
+void tsr__rendezvous_close(tsr__rendezvous **rendezvous)
+{
+    if (*rendezvous == NULL)
+        return;
+    tsr__rank_zero_close(&(*rendezvous)->zero);
+    tsr__rank_other_close(&(*rendezvous)->other);
+    tsr__free(*rendezvous);
+    *rendezvous = NULL;
+}

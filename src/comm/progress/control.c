@@ -1,0 +1,332 @@
+/* What communicators tell each other besides their operations: where a rank is, that one has
+ * failed, that one has left. Best effort: whoever does not get it finds out by itself. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "comm/job.h"
+#include "comm/progress/tags.h"
+
+#define POSTED 4 /* receives at a time */
+#define WAKE_BYTES 8
+
+typedef enum note_kind {
+    NOTE_ASK,    /* a rank that waits: what are you doing? With what it does itself */
+    NOTE_ANSWER, /* … and what was called at that place of the sequence */
+    NOTE_ABORT,  /* the communicator has failed */
+    NOTE_LEAVE,  /* and this is destroyed; `number`: its job goes on */
+    NOTE_WAKE    /* nothing but that; only the first bytes are sent */
+} note_kind;
+
+/* Between processes of one build. */
+typedef struct control_note {
+    uint32_t kind, comm;
+    int32_t from;  /* a rank of the communicator … */
+    int32_t world; /* … and which of the job that is: see tags.h */
+    uint32_t number;
+    int32_t status;
+    uint32_t has_call;
+    uint32_t unused;
+    uint64_t sequence;
+    tsr__call call, before; /* before: call itself where it is not known */
+    char why[TSR__COMM_WHY];
+} control_note;
+
+typedef struct outgoing {
+    struct outgoing *next;
+    tsr__message message;
+    control_note note;
+} outgoing;
+
+struct tsr__control {
+    struct {
+        tsr__message message;
+        control_note note;
+        bool has_come;
+    } posted[POSTED];
+    int next;     /* of `posted`, to come */
+    bool closing; /* nothing is posted any more */
+    outgoing *sent;
+    /* For communicators that are not there yet. */
+    control_note *early;
+    size_t early_count, early_capacity;
+};
+
+static void on_come(tsr__message *message)
+{
+    tsr__job *job = message->owner;
+    tsr__control *control = job->control;
+    for (int i = 0; i < POSTED; i++) {
+        if (&control->posted[i].message == message)
+            control->posted[i].has_come = true;
+    }
+}
+
+static void post(tsr__job *job, int i)
+{
+    tsr__control *control = job->control;
+    tsr__message *message = &control->posted[i].message;
+    control->posted[i].has_come = false;
+    *message = (tsr__message){.landed = on_come, .owner = job};
+    tsr__transport_recv(job->transport, job->rank, TSR__TAG_CONTROL, TSR__TAG_CONTROL_MASK,
+                        &control->posted[i].note, sizeof control->posted[i].note, message);
+    control->posted[i].has_come = message->state != TSR__MESSAGE_FLYING;
+}
+
+tsr_status tsr__control_open(tsr__job *job)
+{
+    job->control = tsr__calloc(1, sizeof *job->control);
+    if (!job->control)
+        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < POSTED; i++)
+        post(job, i);
+    return TSR_OK;
+}
+
+void tsr__control_cancel(tsr__job *job)
+{
+    if (!job->control)
+        return;
+    job->control->closing = true;
+    for (int i = 0; i < POSTED; i++)
+        tsr__transport_cancel(job->transport, &job->control->posted[i].message);
+}
+
+void tsr__control_close(tsr__job *job)
+{
+    if (!job->control)
+        return;
+    while (job->control->sent) {
+        outgoing *next = job->control->sent->next;
+        tsr__free(job->control->sent);
+        job->control->sent = next;
+    }
+    tsr__free(job->control->early);
+    tsr__free(job->control);
+    job->control = NULL;
+}
+
+/* Sending ---------------------------------------------------------------------------------------
+ */
+
+static outgoing *free_slot(tsr__control *control)
+{
+    for (outgoing *slot = control->sent; slot; slot = slot->next) {
+        if (slot->message.state != TSR__MESSAGE_FLYING)
+            return slot;
+    }
+    outgoing *slot = tsr__calloc(1, sizeof *slot);
+    if (slot) {
+        slot->next = control->sent;
+        control->sent = slot;
+    }
+    return slot;
+}
+
+/* Who has left need not be told anything, except that this rank does not look at its page of the
+ * board any more. */
+static bool is_told(const tsr_comm *comm, int rank, const control_note *note)
+{
+    const struct tsr__rank_news *news = &comm->news[rank];
+    if (rank == comm->rank || tsr__transport_is_lost(comm->job->transport, comm->world_of[rank]))
+        return false;
+    return !news->left || (news->goes_on && comm->board && note->kind == NOTE_LEAVE);
+}
+
+static void send_to(tsr_comm *comm, int rank, const control_note *note)
+{
+    tsr__job *job = comm->job;
+    const int world = comm->world_of[rank];
+    if (!is_told(comm, rank, note))
+        return;
+    outgoing *slot = free_slot(job->control);
+    if (!slot)
+        return;
+    slot->note = *note;
+    slot->message = (tsr__message){0};
+    tsr__transport_send(job->transport, world, TSR__TAG_CONTROL | tsr__tag_source(job->rank),
+                        &slot->note, note->kind == NOTE_WAKE ? WAKE_BYTES : sizeof slot->note,
+                        &slot->message);
+}
+
+static void send_note(tsr_comm *comm, int rank, const control_note *note)
+{
+    if (!comm->job->control || comm->size == 1)
+        return;
+    for (int i = 0; i < comm->size; i++) {
+        if (rank == i || rank < 0)
+            send_to(comm, i, note);
+    }
+}
+
+static control_note note_of(const tsr_comm *comm, note_kind kind)
+{
+    return (control_note){.kind = (uint32_t)kind,
+                          .comm = comm->id,
+                          .from = comm->rank,
+                          .world = comm->job->rank,
+                          .sequence = comm->sequence};
+}
+
+/* The call, and the one before. */
+static void put_calls(const tsr_comm *comm, control_note *note, const tsr__call *call)
+{
+    const tsr__call *before = call->sequence > 0 ? tsr__comm_past(comm, call->sequence - 1) : NULL;
+    note->has_call = 1;
+    note->call = *call;
+    note->before = before ? *before : *call;
+}
+
+uint32_t tsr__control_ask(tsr_comm *comm, int rank, const tsr__call *call)
+{
+    control_note note = note_of(comm, NOTE_ASK);
+    if (++comm->asked == 0)
+        comm->asked = 1;
+    note.number = comm->asked;
+    put_calls(comm, &note, call);
+    send_note(comm, rank, &note);
+    return comm->asked;
+}
+
+static void put_failure(const tsr_comm *comm, control_note *note)
+{
+    note->status = (int32_t)comm->status;
+    memcpy(note->why, comm->why, sizeof note->why);
+}
+
+void tsr__control_abort(tsr_comm *comm, int rank)
+{
+    control_note note = note_of(comm, NOTE_ABORT);
+    put_failure(comm, &note);
+    send_note(comm, rank, &note);
+}
+
+void tsr__control_wake(tsr_comm *comm, int rank)
+{
+    const control_note note = note_of(comm, NOTE_WAKE);
+    send_note(comm, rank, &note);
+}
+
+void tsr__control_leave(tsr_comm *comm)
+{
+    control_note note = note_of(comm, NOTE_LEAVE);
+    note.number = comm->job->references > 1;
+    put_failure(comm, &note); /* this may come before what others have to say of it */
+    send_note(comm, -1, &note);
+}
+
+/* Receiving -------------------------------------------------------------------------------------
+ */
+
+static void answer(tsr_comm *comm, const control_note *question)
+{
+    if (comm->status != TSR_OK) {
+        tsr__control_abort(comm, question->from);
+        return;
+    }
+    control_note note = note_of(comm, NOTE_ANSWER);
+    const tsr__call *mine = tsr__comm_past(comm, question->call.sequence);
+    note.number = question->number;
+    if (mine)
+        put_calls(comm, &note, mine);
+    send_note(comm, question->from, &note);
+    tsr__comm_compare(comm, question->from, &question->call, &question->before);
+}
+
+static void handle(tsr_comm *comm, const control_note *note)
+{
+    if (note->from < 0 || note->from >= comm->size || note->from == comm->rank ||
+        comm->world_of[note->from] != note->world)
+        return;
+    struct tsr__rank_news *news = &comm->news[note->from];
+    switch ((note_kind)note->kind) {
+    case NOTE_ASK:
+        answer(comm, note);
+        break;
+    case NOTE_ANSWER:
+        news->answered = note->number;
+        news->sequence = note->sequence;
+        if (note->has_call)
+            tsr__comm_compare(comm, note->from, &note->call, &note->before);
+        break;
+    case NOTE_ABORT:
+        if (note->status < 0)
+            tsr__comm_fail(comm, false, (tsr_status)note->status, "%s", note->why);
+        break;
+    case NOTE_LEAVE:
+        news->left = true;
+        news->goes_on = note->number != 0;
+        if (note->status < 0)
+            tsr__comm_fail(comm, false, (tsr_status)note->status, "%s", note->why);
+        comm->anyone_left = true;
+        break;
+    case NOTE_WAKE:
+        break;
+    }
+}
+
+/* A rank is at most one communicator behind, of which each other rank says at most both. */
+static void keep(tsr__job *job, const control_note *note)
+{
+    tsr__control *control = job->control;
+    void *early = control->early;
+    if ((note->kind != NOTE_ABORT && note->kind != NOTE_LEAVE) ||
+        control->early_count >= 2 * (size_t)job->size)
+        return;
+    const bool fits = tsr__grow(&early, &control->early_capacity, control->early_count + 1,
+                                sizeof *control->early) == TSR_OK;
+    control->early = early;
+    if (fits)
+        control->early[control->early_count++] = *note;
+}
+
+static void dispatch(tsr__job *job, const control_note *note)
+{
+    for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
+        if (comm->id == note->comm) {
+            handle(comm, note);
+            return;
+        }
+    }
+    /* Destroyed here already, or not made yet. */
+    if (note->kind == NOTE_LEAVE && note->comm < job->next_id)
+        tsr__boards_left(job, note->comm, note->world);
+    if (note->comm >= job->next_id)
+        keep(job, note);
+}
+
+void tsr__control_catch_up(tsr_comm *comm)
+{
+    tsr__control *control = comm->job->control;
+    size_t kept = 0;
+    for (size_t i = 0; control && i < control->early_count; i++) {
+        if (control->early[i].comm == comm->id)
+            handle(comm, &control->early[i]);
+        else if (control->early[i].comm >= comm->job->next_id)
+            control->early[kept++] = control->early[i];
+    }
+    if (control)
+        control->early_count = kept;
+}
+
+/* Receives match in the order in which they were posted, so what comes first is at `next`. */
+bool tsr__control_drive(tsr__job *job)
+{
+    tsr__control *control = job->control;
+    bool moved = false;
+    while (control && !control->closing && control->posted[control->next].has_come) {
+        const int i = control->next;
+        control_note note = control->posted[i].note;
+        const tsr__message *message = &control->posted[i].message;
+        const bool fine = message->state == TSR__MESSAGE_DONE &&
+                          (message->size_bytes == sizeof note ||
+                           (message->size_bytes == WAKE_BYTES && note.kind == NOTE_WAKE));
+        control->next = (i + 1) % POSTED;
+        post(job, i); /* before handling, which may wait for things to land */
+        note.why[sizeof note.why - 1] = '\0';
+        if (fine && note.kind != NOTE_WAKE)
+            dispatch(job, &note);
+        moved = true;
+    }
+    return moved;
+}

@@ -1,0 +1,47 @@
+/* The 64 bits that a message is matched by.
+ *
+ *     collective  0:2  communicator:20  source:12  sequence:8  signature:22
+ *     send, recv  1:2  communicator:20  source:12  tag:16  dtype:4  0:10
+ *     control     2:2  0:20  source:12  0:30
+ *
+ * Signature and dtype are not matched but compared on arrival: what differs is an error with names
+ * instead of a message that nobody takes. A source is a rank of the job: where making a
+ * communicator succeeds on some ranks only, the others may come to have one of the same number, but
+ * none with those. Messages of one tag arrive in order, so a sequence may come round again: a
+ * communicator has far fewer operations in progress than that. */
+#ifndef TSR_COMM_PROGRESS_TAGS_H
+#define TSR_COMM_PROGRESS_TAGS_H
+
+#include "comm/api/call.h"
+
+#define TSR__COMM_IDS (UINT32_C(1) << 20)
+
+#define TSR__TAG_CONTROL (UINT64_C(2) << 62)
+#define TSR__TAG_CONTROL_MASK (UINT64_C(3) << 62)
+#define TSR__TAG_COLLECTIVE_MASK (~((UINT64_C(1) << TSR__SIGNATURE_BITS) - 1))
+#define TSR__TAG_DIRECT_MASK (~((UINT64_C(1) << 14) - 1))
+#define TSR__TAG_COMM_MASK (~((UINT64_C(1) << 42) - 1)) /* all that are for a communicator */
+
+static inline uint64_t tsr__tag_source(int source)
+{
+    return (uint64_t)(source & 0xfff) << 30;
+}
+
+static inline uint64_t tsr__tag_collective(uint32_t comm, int source, uint64_t sequence,
+                                           uint32_t signature)
+{
+    return (uint64_t)comm << 42 | tsr__tag_source(source) | (sequence & 0xff) << 22 | signature;
+}
+
+static inline uint64_t tsr__tag_direct(uint32_t comm, int source, int tag, tsr_dtype dtype)
+{
+    return UINT64_C(1) << 62 | (uint64_t)comm << 42 | tsr__tag_source(source) |
+           (uint64_t)tag << 14 | (uint64_t)dtype << 10;
+}
+
+static inline tsr_dtype tsr__tag_dtype(uint64_t tag)
+{
+    return (tsr_dtype)(tag >> 10 & 15);
+}
+
+#endif

@@ -1,0 +1,63 @@
+#include "comm/shm/combine.h"
+
+#include "comm/shm/shm.h"
+#include "comm/reduce/exact.h"
+
+#define PIECE_BYTES 4096 /* a few of them fit the first cache */
+#define LEVELS 6         /* log2 of TSR__BOARD_RANKS */
+
+/* A piece of each contribution, and room for the partial results of each level. */
+typedef struct piece {
+    const tsr__combination *combination;
+    const void *const *inputs;
+    tsr__tree tree;
+    size_t start, count;
+    uint8_t temps[LEVELS + 1][PIECE_BYTES];
+} piece;
+
+static const uint8_t *input_at(const piece *p, int rank)
+{
+    return (const uint8_t *)p->inputs[rank] + p->start * p->combination->element_bytes;
+}
+
+/* What the leaves start, start + stride, … are together: in `to`, or where it is already. */
+static const uint8_t *evaluate(piece *p, int start, int stride, int level, uint8_t *to)
+{
+    const uint8_t *left, *right;
+    if (stride < p->tree.power) {
+        left = evaluate(p, start, 2 * stride, level + 1, to);
+        right = evaluate(p, start + stride, 2 * stride, level + 1, p->temps[level]);
+    } else if (start < p->tree.extra) {
+        left = input_at(p, 2 * start);
+        right = input_at(p, 2 * start + 1);
+    } else {
+        return input_at(p, start + p->tree.extra);
+    }
+    p->combination->combine(to, left, right, p->count);
+    return to;
+}
+
+void tsr__combine_all(const tsr__combination *c, const void *const *inputs, void *out, size_t count)
+{
+    uint8_t *to = out;
+    piece p;
+    if (c->exact) {
+        tsr__exact_combine(c->dtype, c->op, out, inputs, c->size, count);
+    } else if (c->size == 2) {
+        c->combine(out, inputs[0], inputs[1], count);
+    } else {
+        const size_t most = PIECE_BYTES / c->element_bytes;
+        p.combination = c;
+        p.inputs = inputs;
+        p.tree = tsr__tree_of(c->size, 0, -1);
+        for (p.start = 0; p.start < count; p.start += most) {
+            p.count = count - p.start < most ? count - p.start : most;
+            /* `out` may be a contribution: it is written last. */
+            const uint8_t *left = evaluate(&p, 0, 2, 1, p.temps[LEVELS]);
+            const uint8_t *right = evaluate(&p, 1, 2, 1, p.temps[0]);
+            c->combine(to + p.start * c->element_bytes, left, right, p.count);
+        }
+    }
+    if (c->divide)
+        c->divide(out, count, (uint32_t)c->size);
+}

@@ -1,0 +1,52 @@
+#include "gpu/cpu_drivers/copy/contiguous.h"
+
+#include "gpu/cpu_drivers/ops/packets.h"
+#include "tessera/ops.h"
+
+enum {
+    FEWEST_ELEMENTS = 4096, /* fewer take less time than another dispatch */
+};
+
+static bool repeats(const tsr_layout *layout)
+{
+    for (int i = 0; i < layout->ndim; i++)
+        if (layout->strides[i] == 0 && layout->shape[i] > 1)
+            return true;
+    return false;
+}
+
+static bool is_worth_it(const tsr_tensor *y, const tsr_tensor *input)
+{
+    tsr__pieces walk;
+    tsr__piece piece;
+
+    if (!tsr__packets_suit(y->buffer->device) || tsr_layout_count(&y->layout) < FEWEST_ELEMENTS ||
+        repeats(&input->layout))
+        return false;
+    tsr__pieces_init(&walk, 2, (const tsr_layout *[]){&y->layout, &input->layout}, 0);
+    return tsr__pieces_next(&walk, &piece) && tsr__piece_transposed(&piece) >= 0;
+}
+
+static tsr_status pack(tsr_stream *stream, tsr_tensor *input, tsr_tensor **packed)
+{
+    const tsr_layout *layout = &input->layout;
+    TSR__TRY(tsr_tensor_create(input->buffer->device, layout->dtype, layout->ndim, layout->shape,
+                               packed));
+    TSR__TRY(tsr_copy(stream, *packed, input));
+    *input = **packed;
+    return TSR_OK;
+}
+
+tsr_status tsr__straighten(tsr_stream *stream, const tsr_tensor *y, tsr__straight *out)
+{
+    for (int i = 0; i < out->count; i++)
+        if (is_worth_it(y, &out->input[i]))
+            TSR__TRY(pack(stream, &out->input[i], &out->packed[i]));
+    return TSR_OK;
+}
+
+void tsr__straight_finish(tsr__straight *straight)
+{
+    for (int i = 0; i < straight->count; i++)
+        tsr_tensor_destroy(&straight->packed[i]); /* the stream holds its memory until it is used */
+}

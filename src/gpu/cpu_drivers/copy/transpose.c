@@ -1,0 +1,144 @@
+/* Transposes on Mesa's CPU driver: shaders/cpu_drivers/transpose.comp. */
+#include "base/checked.h"
+#include "gpu/ops/copy/copy.h"
+#include "gpu/cpu_drivers/ops/packets.h"
+#include "shaders/params/transpose.h"
+
+/* Of one transpose: its dtype's size, and its rows' dimension. */
+typedef struct transpose {
+    tsr_stream *stream;
+    const tsr__piece *piece;
+    const tsr_tensor *dst, *src;
+    uint32_t lanes, size;
+    int row_dim;
+} transpose;
+
+/* Rows and columns of dst, and where its plane starts, in elements. */
+typedef struct area {
+    uint64_t dst, src;
+    uint32_t row, rows, column, columns;
+} area;
+
+static uint32_t block_rows(const transpose *t)
+{
+    return t->lanes * TSR_PACKET_BYTES / t->size;
+}
+
+/* What src's packets are aligned to: its columns are what dst calls rows, and the last block of
+ * rows moves back to end where they end. */
+static uint32_t source_alignment(const transpose *t)
+{
+    tsr__piece piece = *t->piece;
+    uint64_t end = (uint64_t)piece.shape[t->row_dim] * t->size;
+
+    piece.strides[1][t->row_dim] = piece.strides[1][piece.ndim - 1];
+    piece.strides[1][piece.ndim - 1] = 1;
+    return tsr__packets_common(tsr__packets_alignment(&piece, 1, t->src) | end);
+}
+
+static transpose begin(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src)
+{
+    return (transpose){.piece = piece,
+                       .dst = dst,
+                       .src = src,
+                       .lanes = dst->buffer->device->info.subgroup_size,
+                       .size = (uint32_t)tsr_dtype_size(dst->layout.dtype),
+                       .row_dim = tsr__piece_transposed(piece)};
+}
+
+bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
+                             tsr__piece *packets, tsr__piece *rest)
+{
+    const tsr_device *device = dst->buffer->device;
+    transpose t = begin(piece, dst, src);
+    uint32_t least = tsr__packets_least_alignment(device);
+    int inner = piece->ndim - 1;
+
+    if (!tsr__packets_suit(device) || dst->layout.dtype != src->layout.dtype || t.row_dim < 0 ||
+        t.size == 1 || piece->count < TSR__PACKETS_FEWEST)
+        return false;
+    uint32_t rows = piece->shape[t.row_dim], columns = piece->shape[inner];
+    uint32_t whole = columns - columns % (TSR_PACKET_BYTES / t.size);
+    if (rows < block_rows(&t) || whole < TSR_TRANSPOSE_COLUMNS ||
+        piece->count / columns / rows > TSR__PACKETS_MAX_PLANES ||
+        tsr__packets_alignment(piece, 0, dst) < least || source_alignment(&t) < least)
+        return false;
+
+    *packets = *rest = *piece;
+    tsr__piece_columns(packets, 2, 0, whole);
+    tsr__piece_columns(rest, 2, whole, columns);
+    return true;
+}
+
+static tsr_status emit(const transpose *t, const area *at)
+{
+    const tsr__piece *piece = t->piece;
+    int inner = piece->ndim - 1;
+    uint32_t x_column = piece->strides[1][inner], y_row = piece->strides[0][t->row_dim];
+    struct tsr_transpose_push push = {
+        .identity = {TSR_IDENTITY_16},
+        .y = tsr__piece_address(piece, 0, t->dst) +
+             (at->dst + (uint64_t)at->row * y_row + at->column) * t->size,
+        .x = tsr__piece_address(piece, 1, t->src) +
+             (at->src + (uint64_t)at->column * x_column + at->row) * t->size,
+        .x_column = (uint64_t)x_column * t->size,
+        .y_row = y_row * t->size,
+        .rows = at->rows,
+        .columns = at->columns,
+        .across = tsr__div_up_u32(at->columns, TSR_TRANSPOSE_COLUMNS),
+    };
+    uint32_t blocks = push.across * tsr__div_up_u32(at->rows, block_rows(t));
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_TRANSPOSE,
+        .spec_count = 5,
+        .spec = {TSR__PACKETS_SUBGROUPS * t->lanes, t->lanes, t->size,
+                 tsr__packets_alignment(piece, 0, t->dst), source_alignment(t)},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .groups = {tsr__div_up_u32(blocks, TSR__PACKETS_SUBGROUPS), 1, 1},
+        .access_count = 2,
+        .access = {tsr__write_of(t->dst), tsr__read_of(t->src)},
+    };
+
+    tsr__walk_divisor(push.across, &push.magic, &push.shift);
+    return tsr__stream_dispatch(t->stream, &dispatch);
+}
+
+/* In halves as long as there are too many blocks for one dispatch; no half is smaller than a block.
+ */
+static tsr_status run_area(const transpose *t, area at)
+{
+    uint64_t down = tsr__div_up_u32(at.rows, block_rows(t));
+    uint64_t across = tsr__div_up_u32(at.columns, TSR_TRANSPOSE_COLUMNS);
+    area half = at;
+
+    if (down * across <= TSR__PACKETS_MAX_BLOCKS)
+        return emit(t, &at);
+    if (down > across) {
+        half.rows = (uint32_t)(down / 2) * block_rows(t);
+        at.row += half.rows;
+        at.rows -= half.rows;
+    } else {
+        half.columns = (uint32_t)(across / 2) * TSR_TRANSPOSE_COLUMNS;
+        at.column += half.columns;
+        at.columns -= half.columns;
+    }
+    TSR__TRY(run_area(t, half));
+    return run_area(t, at);
+}
+
+tsr_status tsr__copy_transpose(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
+                               const tsr_tensor *src)
+{
+    transpose t = begin(piece, dst, src);
+    area at = {.rows = piece->shape[t.row_dim], .columns = tsr__piece_inner(piece)};
+    uint32_t planes = piece->count / at.rows / at.columns;
+
+    t.stream = stream;
+    for (uint32_t plane = 0; plane < planes; plane++) {
+        at.dst = tsr__piece_plane(piece, 0, t.row_dim, piece->ndim - 1, plane);
+        at.src = tsr__piece_plane(piece, 1, t.row_dim, piece->ndim - 1, plane);
+        TSR__TRY(run_area(&t, at));
+    }
+    return TSR_OK;
+}

@@ -1,0 +1,72 @@
+#include "gpu/cpu_drivers/host_threads.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+
+enum {
+    MAX_SHARES = 4, /* more do not make memory faster */
+    /* Bytes of a share that are worth a thread: some 100 µs of copying, and a thread takes 20 to 40
+       to come and go. */
+    SHARE_BYTES = 2 << 20,
+};
+
+typedef struct share {
+    tsr__host_work *run;
+    const void *work;
+    uint64_t first, end;
+} share;
+
+static void *run_share(void *opaque)
+{
+    const share *mine = opaque;
+
+    mine->run(mine->work, mine->first, mine->end);
+    return NULL;
+}
+
+static int share_count(uint64_t bytes)
+{
+    uint64_t count = tsr__min_u64(bytes / SHARE_BYTES, MAX_SHARES);
+
+    if (count < 2) /* most copies: counting CPUs would take longer than many of them */
+        return 1;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    return (int)tsr__min_u64(count, cpus > 1 ? (uint64_t)cpus : 1);
+}
+
+/* How many of them have started, the first ones. The process's signals are not for them. */
+static int start(pthread_t *threads, share *shares, int count)
+{
+    sigset_t all, before;
+    int started = 0;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (started < count &&
+           pthread_create(&threads[started], NULL, run_share, &shares[started]) == 0)
+        started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+void tsr__host_share(uint64_t units, uint64_t bytes, tsr__host_work *run, const void *work)
+{
+    const int count = share_count(bytes);
+    share shares[MAX_SHARES];
+    pthread_t threads[MAX_SHARES];
+
+    for (int i = 0; i < count; i++)
+        shares[i] = (share){.run = run,
+                            .work = work,
+                            .first = units * (uint64_t)i / (uint64_t)count,
+                            .end = units * (uint64_t)(i + 1) / (uint64_t)count};
+    const int started = count > 1 ? start(threads, shares, count - 1) : 0;
+    /* All of them, where there are no threads to be had. */
+    for (int i = started; i < count; i++)
+        run_share(&shares[i]);
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+}

@@ -1,0 +1,242 @@
+#include "gpu/cpu_drivers/matmul/operands.h"
+
+#include "base/checked.h"
+#include "gpu/cpu_drivers/matmul/host_panels.h"
+#include "tessera/ops.h"
+
+bool tsr__lavapipe_narrow(int64_t stride)
+{
+    return stride <= (int64_t)UINT32_MAX;
+}
+
+/* Elements from one packed line to the next: in f32 an odd number of cache lines, so that a tile's
+ * lines do not all fall into the same few sets of a cache. */
+static uint64_t packed_stride(const tsr__matmul_problem *p)
+{
+    const uint32_t line_elements = 16;
+
+    return tsr__align_up_u64((uint64_t)p->k, line_elements) | line_elements;
+}
+
+/* Whether a side's distinct matrices, were they packed, had at most so many elements. */
+static bool packs_in(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines,
+                     uint64_t most)
+{
+    uint64_t elements = packed_stride(p);
+
+    for (int i = 0; i < p->batch_dims; i++)
+        if (side->batch[i] > 0 && !tsr__mul_u64(elements, (uint64_t)p->batch[i], &elements))
+            return false;
+    return tsr__mul_u64(elements, (uint64_t)lines, &elements) && elements <= most;
+}
+
+/* What cannot be read as it lies has to be packed, unless that is too much to do. */
+static bool packable(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines)
+{
+    return packs_in(p, side, lines, UINT64_C(1) << 28);
+}
+
+/* One of the strides is 1 and the other has 32 bits. */
+static bool readable(const tsr__matmul_side *side)
+{
+    return (side->row == 1 && tsr__lavapipe_narrow(side->col)) ||
+           (side->col == 1 && tsr__lavapipe_narrow(side->row));
+}
+
+bool tsr__lavapipe_operands_fit(const tsr__matmul_problem *p)
+{
+    return (readable(&p->a) || packable(p, &p->a, p->m)) &&
+           (readable(&p->b) || packable(p, &p->b, p->n));
+}
+
+static bool has_halves(const tsr__matmul_side *side)
+{
+    return side->dtype != TSR_F32;
+}
+
+/* Lines of k elements each, row-major in the side's matrices; `line` and `k` are its strides. Batch
+ * dimensions that the side repeats are packed once. */
+static tsr_status pack(const tsr__matmul_call *call, tsr__lavapipe_operands *o,
+                       const tsr_tensor *tensor, tsr__matmul_side *side, int64_t lines,
+                       int64_t line, int64_t k, bool widen, tsr_tensor *source, tsr_tensor *packed)
+{
+    const tsr__matmul_problem *p = &o->problem;
+    tsr_layout from = {.dtype = side->dtype, .ndim = p->batch_dims + 2, .offset = side->offset};
+    int64_t step = (int64_t)packed_stride(p);
+
+    for (int i = 0; i < p->batch_dims; i++) {
+        from.shape[i] = side->batch[i] > 0 ? p->batch[i] : 1;
+        from.strides[i] = side->batch[i];
+    }
+    from.shape[p->batch_dims] = lines;
+    from.strides[p->batch_dims] = line;
+    from.shape[p->batch_dims + 1] = p->k;
+    from.strides[p->batch_dims + 1] = k;
+
+    tsr_layout to = from;
+    to.dtype = widen ? TSR_F32 : side->dtype;
+    to.offset = 0;
+    to.strides[p->batch_dims + 1] = 1;
+    for (int i = p->batch_dims; i >= 0; i--) {
+        to.strides[i] = step;
+        step *= to.shape[i];
+    }
+    for (int i = 0; i < p->batch_dims; i++)
+        side->batch[i] = side->batch[i] > 0 ? to.strides[i] : 0;
+    side->dtype = to.dtype;
+    side->offset = 0;
+
+    *source = tsr__tensor_alias(tensor, &from);
+    packed->layout = to;
+    return tsr__stream_scratch(call->stream, (uint64_t)step * tsr_dtype_size(to.dtype),
+                               &packed->buffer);
+}
+
+static tsr_status pack_a(const tsr__matmul_call *call, tsr__lavapipe_operands *o, bool widen)
+{
+    tsr__matmul_side *a = &o->problem.a;
+
+    TSR__TRY(pack(call, o, call->a, a, o->problem.m, a->row, a->col, widen, &o->a_source, &o->a));
+    a->row = o->a.layout.strides[o->problem.batch_dims];
+    a->col = 1;
+    return TSR_OK;
+}
+
+static tsr_status pack_b(const tsr__matmul_call *call, tsr__lavapipe_operands *o, bool widen)
+{
+    tsr__matmul_side *b = &o->problem.b;
+
+    TSR__TRY(pack(call, o, call->b, b, o->problem.n, b->col, b->row, widen, &o->b_source, &o->b));
+    b->col = o->b.layout.strides[o->problem.batch_dims];
+    b->row = 1;
+    return TSR_OK;
+}
+
+/* Elements to pack at the most where that only saves time: 256 MiB of f32. */
+static const uint64_t most_to_save_time = UINT64_C(1) << 26;
+
+/* A b that lies along its rows is multiplied with lanes along n: at half to three quarters of the
+ * speed with lanes along k, a fraction of it in few rows or with an a that lies along its columns;
+ * and with a dispatch for every 32 of k, where packing and multiplying take a few. One row of a
+ * larger b is multiplied as it lies, in parts. */
+static bool should_pack_b(const tsr__matmul_problem *p)
+{
+    const int64_t few_elements = INT64_C(1) << 14, small = INT64_C(1) << 16, long_k = 128;
+    bool pays = p->m > 1 ? p->k > long_k || p->k >= few_elements / p->n
+                         : p->k > long_k && p->k < small / p->n;
+
+    return p->b.row != 1 && pays && packs_in(p, &p->b, p->n, most_to_save_time) &&
+           (p->a.col == 1 || packs_in(p, &p->a, p->m, most_to_save_time));
+}
+
+/* Each element of a is read once for every tile of columns: what one pass over all of them saves
+ * pays where there are many. */
+static bool repacking_a_pays(const tsr__matmul_problem *p)
+{
+    const int64_t few_rows = 8, many_columns = 512;
+
+    return p->a.col == 1 && p->m > few_rows && p->n >= many_columns &&
+           packs_in(p, &p->a, p->m, most_to_save_time);
+}
+
+static bool widening_a_pays(const tsr__matmul_problem *p)
+{
+    return has_halves(&p->a) && repacking_a_pays(p);
+}
+
+static bool reads_words(const tsr__matmul_problem *p)
+{
+    return p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16;
+}
+
+static bool reads_halves(const tsr__matmul_call *call)
+{
+    return tsr_stream_device(call->stream)->storage == TSR__STORAGE_S16;
+}
+
+bool tsr__lavapipe_reads_words(const tsr__matmul_call *call)
+{
+    return reads_halves(call) && reads_words(call->problem);
+}
+
+/* From how many rows on b is widened, once all of a is f32. */
+static int64_t many_rows(const tsr__matmul_problem *p)
+{
+    return p->b.dtype == TSR_BF16 ? 256 : 512; /* a bf16 takes the kernel two operations */
+}
+
+/* The same of b, for every tile of rows. No kernel packs and widens at once. */
+static bool should_widen_b(const tsr__matmul_problem *p)
+{
+    return has_halves(&p->b) && !reads_words(p) && p->m >= many_rows(p) && p->b.row == 1 &&
+           (!has_halves(&p->a) || widening_a_pays(p)) &&
+           packs_in(p, &p->b, p->n, most_to_save_time);
+}
+
+static bool should_widen_a(const tsr__matmul_problem *p)
+{
+    return widening_a_pays(p) && !reads_words(p);
+}
+
+/* Rows of a that start in the same few sets of a first-level cache push one another out of it. */
+static bool rows_collide(const tsr__matmul_problem *p)
+{
+    const uint64_t way_bytes = 4096;
+    const int64_t large = INT64_C(1) << 24;
+    const uint64_t step = (uint64_t)p->a.row * tsr_dtype_size(p->a.dtype);
+
+    return p->b.row == 1 && step > 0 && step % way_bytes == 0 && p->k >= large / p->n / p->m &&
+           repacking_a_pays(p);
+}
+
+/* Panels are read a fifth faster, f32 in one stretch of k hardly. Packing them takes what some
+ * hundred rows gain, unless b has to be packed anyway. */
+static bool should_make_panels(const tsr__matmul_call *call)
+{
+    const int64_t many_lines = 128;
+    const tsr__matmul_problem *p = call->problem;
+    const tsr__lavapipe_product product = tsr__lavapipe_panels_product(call);
+    const bool halves = has_halves(&p->a) || has_halves(&p->b);
+    const int64_t enough_rows = should_pack_b(p) ? 1 : many_lines;
+    bool pays =
+        p->m >= enough_rows && p->n >= many_lines && (halves || !tsr__lavapipe_once(&product));
+
+    return pays && tsr__lavapipe_takes_panels(&product) && readable(&p->a) && readable(&p->b) &&
+           packs_in(p, &p->a, p->m, most_to_save_time) &&
+           packs_in(p, &p->b, p->n, most_to_save_time) && tsr__lavapipe_host_may_pack(call);
+}
+
+tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lavapipe_operands *o)
+{
+    tsr__matmul_side *a = &o->problem.a, *b = &o->problem.b;
+    const tsr__lavapipe_operands as_they_are = {
+        .problem = *call->problem, .a = *call->a, .b = *call->b};
+    bool halves = reads_halves(call);
+
+    *o = as_they_are;
+    if (should_make_panels(call)) {
+        TSR__TRY(tsr__lavapipe_reserve_panels(call, &o->problem, &o->a, &o->b, &o->panels));
+        if (o->panels)
+            return TSR_OK;
+        *o = as_they_are;
+    }
+    bool widen_b = halves ? should_widen_b(&o->problem) : has_halves(b);
+    bool widen_a = halves ? should_widen_a(&o->problem) : has_halves(a);
+    if (!readable(b) || widen_b || should_pack_b(&o->problem))
+        TSR__TRY(pack_b(call, o, widen_b));
+    /* Rows of a that are not contiguous can be read along columns of b, not along its lines. */
+    if (!readable(a) || widen_a || (a->col != 1 && b->row == 1) || rows_collide(&o->problem))
+        TSR__TRY(pack_a(call, o, widen_a));
+    return TSR_OK;
+}
+
+tsr_status tsr__lavapipe_operands_pack(const tsr__matmul_call *call, tsr__lavapipe_operands *o)
+{
+    if (o->panels)
+        tsr__lavapipe_fill_panels(call, &o->problem, &o->a, &o->b);
+    if (o->a_source.layout.ndim > 0)
+        TSR__TRY(tsr_copy(call->stream, &o->a, &o->a_source));
+    if (o->b_source.layout.ndim > 0)
+        TSR__TRY(tsr_copy(call->stream, &o->b, &o->b_source));
+    return TSR_OK;
+}

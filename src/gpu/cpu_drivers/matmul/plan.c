@@ -1,0 +1,391 @@
+#include "gpu/cpu_drivers/matmul/plan.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "shaders/params/matmul_cpu.h"
+
+enum {
+    MAX_GROUPS = TSR_MATMUL_CPU_GROUPS,
+    TEAM = 8,       /* what one digit of uniform_index() can number */
+    MAX_BLOCKS = 8, /* likewise */
+    /* A block of rows of a this large stays in a core's cache while b passes by: half of a small
+       L2. */
+    BLOCK_BYTES = 256 * 1024,
+    /* The same where each block needs a dispatch of its own: half of a usual L2. */
+    DISPATCH_BYTES = 512 * 1024,
+    /* Products in the whole problem, as a power of two, from which the longest stretch pays for its
+       compilation. */
+    LARGE_LOG2 = 24,
+    ROW_LOG2 = 18, /* elements of b likewise, for one row with lanes along n */
+    FEW_ROWS = 24, /* at the most */
+    /* Elements of b, as a power of two, from which a few rows are multiplied part by part of k, and
+       no more parts than the addition of their sums is worth. */
+    THIN_LOG2 = 20,
+    MAX_PARTS = 16,
+    /* Elements of y likewise, up to which a dispatch of one stretch costs about what it does. */
+    DEEP_LOG2 = 13,
+    /* The same for one row with lanes along n. */
+    ROW_PARTS_LOG2 = 16,
+    ROW_MAX_PARTS = 32,
+    CAREFUL_STEPS = 16, /* of its parts: each step is dozens of loads to compile */
+};
+
+typedef struct tile {
+    uint32_t rows, vectors; /* TM and TN of the kernels */
+} tile;
+
+/* The part of the problem that a piece covers. */
+typedef struct cursor {
+    uint32_t row, rows, col, cols;
+    uint32_t k;     /* up to which the sums are made */
+    uint32_t steps; /* of the stretch that comes next */
+    uint32_t parts; /* of k, whose sums are kept apart, a stretch each; 0: one, for the first */
+    bool careful;
+} cursor;
+
+static uint32_t rows_of(const tsr__lavapipe_product *p)
+{
+    return p->all_rows > 0 ? p->all_rows : p->m;
+}
+
+static bool is_nt(const tsr__lavapipe_product *p)
+{
+    return p->form == TSR__LAVAPIPE_NT;
+}
+
+/* Elements of k that a step takes. */
+static uint32_t step_size(const tsr__lavapipe_product *p)
+{
+    return is_nt(p) ? p->lanes : 1;
+}
+
+static bool is_large(const tsr__lavapipe_product *p)
+{
+    /* Sizes reach 2^31, so the product of three is taken in parts. */
+    return (uint64_t)rows_of(p) * p->n > (UINT64_C(1) << LARGE_LOG2) / p->k;
+}
+
+/* A few rows, with lanes along k, whose time is that of reading b. */
+static bool is_thin(const tsr__lavapipe_product *p)
+{
+    const uint32_t few_rows = 8;
+
+    return is_nt(p) && rows_of(p) <= few_rows && (uint64_t)p->n * p->k >= UINT64_C(1) << THIN_LOG2;
+}
+
+/* The longest stretch that pays for its compilation and its size. With lanes along k, 64 steps of a
+ * small tile are compiled as soon as 32 of a large one, and are what the processor's instruction
+ * cache holds; only a few rows of a large b gain by longer runs of each line. */
+static uint32_t longest_stretch(const tsr__lavapipe_product *p)
+{
+    const uint32_t steps = p->k / step_size(p);
+    bool pays = is_large(p);
+
+    /* One row along n has done a stretch of 32 before the next dispatch begins. */
+    if (rows_of(p) == 1 && !is_nt(p))
+        pays = (uint64_t)p->n * p->k >= UINT64_C(1) << ROW_LOG2;
+    if (pays && steps >= 128 && (!is_nt(p) || rows_of(p) <= FEW_ROWS))
+        return 128;
+    if (!is_nt(p) || is_thin(p) || steps < 64)
+        return 32;
+    return rows_of(p) == 1 && steps >= 128 ? 128 : 64;
+}
+
+/* Few elements of y, and a k of many stretches. */
+static bool is_deep(const tsr__lavapipe_product *p)
+{
+    return is_nt(p) && p->alone && !is_thin(p) &&
+           (uint64_t)rows_of(p) * p->n <= UINT64_C(1) << DEEP_LOG2 &&
+           p->k / step_size(p) >= 4 * longest_stretch(p);
+}
+
+/* Small tiles leave a cache of instructions room for more steps; large ones load less for each
+ * product. Up to six rows of four keep their sums in registers. */
+static tile nt_tile(const tsr__lavapipe_product *p)
+{
+    uint32_t longest = longest_stretch(p);
+    bool thin = is_thin(p);
+
+    if (rows_of(p) == 1)
+        return (tile){1, longest > 32 && !thin ? 4 : p->lanes > 8 ? p->lanes : 8};
+    if (rows_of(p) <= 4)
+        return (tile){4, thin ? 8 : 4};
+    if (longest == 64)
+        return (tile){TSR__LAVAPIPE_PANEL_LINES, TSR__LAVAPIPE_PANEL_LINES};
+    if (thin || longest == 128)
+        return (tile){
+            tsr__div_up_u32(rows_of(p), 6) * 6 < tsr__div_up_u32(rows_of(p), 8) * 8 ? 6 : 8, 4};
+    return (tile){8, 4};
+}
+
+static tile tile_for(const tsr__lavapipe_product *p)
+{
+    if (is_nt(p))
+        return nt_tile(p);
+    if (rows_of(p) == 1)
+        return (tile){1, 8};
+    return (tile){rows_of(p) > 4 ? 8 : 4, 4};
+}
+
+static uint32_t tile_cols(const tsr__lavapipe_product *p, tile shape)
+{
+    return is_nt(p) ? shape.vectors : shape.vectors * p->lanes;
+}
+
+uint32_t tsr__lavapipe_team(uint32_t tiles)
+{
+    return tiles % TEAM == 0 || tiles >= 8 * TEAM ? TEAM : 1;
+}
+
+/* None for few rows, whose limit is memory: they want to read the lines of b on and on, which with
+ * lanes along n several tiles beside one another do. */
+static uint32_t team_for(const tsr__lavapipe_product *p, const cursor *at, tile shape)
+{
+    bool few =
+        is_nt(p) ? at->parts > 0 && is_thin(p) : at->parts == 0 && rows_of(p) < 8 * shape.rows;
+
+    return few ? 1 : tsr__lavapipe_team(tsr__div_up_u32(at->cols, tile_cols(p, shape)));
+}
+
+/* The next stretch's length where `left` elements are left: one of a few, each a pipeline. The last
+ * one may be longer than what is left, but not than k: it starts earlier then. A stretch costs as
+ * much as some ten steps before its first. */
+static uint32_t stretch_for(const tsr__lavapipe_product *p, uint32_t left, bool careful)
+{
+    uint32_t begun = tsr__div_up_u32(left, step_size(p)), all = p->k / step_size(p), steps = 1;
+    uint32_t longest = careful ? 32 : longest_stretch(p);
+
+    if (longest > 32 && begun > longest / 4 * 3)
+        return longest;
+    if (begun > 12 && all >= 32)
+        return 32;
+    while (steps < 8 && steps * 2 <= all)
+        steps *= 2;
+    return steps;
+}
+
+static uint32_t part_steps(const tsr__lavapipe_product *p)
+{
+    const uint32_t short_line = 512, many_lines = 4096;
+    bool large = (uint64_t)p->n * p->k >= UINT64_C(1) << LARGE_LOG2;
+
+    if (is_nt(p))
+        return is_deep(p) ? longest_stretch(p) : large ? 128 : 64;
+    /* Each step is a line of b, and so many places in memory are read side by side, unless lines
+       are so short that one leads to the next. */
+    if (p->n <= short_line && p->k >= many_lines)
+        return 64;
+    return large ? 16 : 32;
+}
+
+static bool has_parts(const tsr__lavapipe_product *p)
+{
+    uint64_t elements = (uint64_t)p->n * p->k;
+
+    if (is_nt(p))
+        return is_thin(p) || is_deep(p);
+    /* What takes two dispatches anyway, parts and their addition do no faster. */
+    return rows_of(p) == 1 && p->k >= (longest_stretch(p) > 32 ? 256 : 128) &&
+           elements >= UINT64_C(1) << ROW_PARTS_LOG2;
+}
+
+uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p)
+{
+    uint32_t stretches = p->k / (part_steps(p) * step_size(p)), parts = 1;
+    uint32_t most = is_nt(p) ? MAX_PARTS : ROW_MAX_PARTS;
+
+    if (!has_parts(p))
+        return 1;
+    while (parts < most && parts * 2 <= stretches)
+        parts *= 2;
+    return parts;
+}
+
+/* Elements of a stretch at the end of k that an earlier one has added. */
+static uint32_t skipped(const tsr__lavapipe_product *p, uint32_t done, uint32_t length)
+{
+    uint32_t left = p->k - done;
+
+    return length > left && p->k >= length ? length - left : 0;
+}
+
+/* Short stretches are the same pipeline whether they skip or not. */
+static bool may_skip(uint32_t steps, uint32_t skip)
+{
+    return skip > 0 || steps <= 8;
+}
+
+bool tsr__lavapipe_takes_panels(const tsr__lavapipe_product *p)
+{
+    return is_nt(p) && rows_of(p) > FEW_ROWS && longest_stretch(p) == 64 && is_large(p) &&
+           !has_parts(p);
+}
+
+tsr__lavapipe_stretch tsr__lavapipe_stretch_after(const tsr__lavapipe_product *p, uint32_t done)
+{
+    uint32_t steps = stretch_for(p, p->k - done, false);
+    uint32_t skip = skipped(p, done, steps * step_size(p));
+
+    return (tsr__lavapipe_stretch){.k = done - skip,
+                                   .steps = steps,
+                                   .skip = skip,
+                                   .words = steps % 2 == 0 && !may_skip(steps, skip)};
+}
+
+bool tsr__lavapipe_once(const tsr__lavapipe_product *p)
+{
+    return p->parts == 1 && stretch_for(p, p->k, false) * step_size(p) >= p->k;
+}
+
+/* Whether workgroups in z can take blocks of rows one after another: all columns pass by a block
+ * before the next. Dispatches of their own cost more, and drivers divide those of a few
+ * milliseconds badly among processors. */
+static bool has_blocks(const tsr__lavapipe_product *p)
+{
+    return is_nt(p) && !p->batched;
+}
+
+static void block_rows(const tsr__lavapipe_product *p, tsr__lavapipe_piece *piece)
+{
+    uint32_t tiles = piece->groups[0];
+    uint32_t bytes =
+        piece->constants[TSR__LAVAPIPE_ROWS] * piece->k * (uint32_t)tsr_dtype_size(p->a_dtype);
+    uint32_t blocks = tsr__min_u32(tsr__div_up_u32(tiles, BLOCK_BYTES / bytes), MAX_BLOCKS);
+    uint32_t block = tsr__div_up_u32(tiles, blocks);
+
+    /* Workgroups past the last row do as much as others, for nothing. */
+    if (blocks == 1 || block * blocks - tiles > tiles / 32)
+        return;
+    piece->block = block;
+    piece->groups[0] = block;
+    piece->groups[2] = blocks;
+}
+
+static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, tile shape,
+                             tsr__lavapipe_emit_fn emit, void *user)
+{
+    bool nt = is_nt(p), tn = p->form == TSR__LAVAPIPE_TN;
+    uint32_t tiles = tsr__div_up_u32(at->cols, tile_cols(p, shape)), team = team_for(p, at, shape);
+    uint32_t length = at->steps * step_size(p), skip = skipped(p, at->k, length);
+    uint64_t k = at->k - skip;
+    bool in_parts = at->parts > 0, careful = at->careful || length > p->k;
+    uint32_t width = nt && shape.rows > 1 && at->cols % 4 == 0 ? 4 : 1;
+    bool fours = nt ? width == 4 : !careful; /* how y is stored */
+    uint32_t finish = at->k + (uint64_t)length >= p->k ? p->finish : 0;
+    bool paired = finish != 0 ? p->y_paired : p->sums_paired;
+    uint32_t groups = tsr__div_up_u32(tiles, team);
+    uint32_t row_tiles = tsr__div_up_u32(at->rows, shape.rows);
+    tsr__lavapipe_piece piece = {
+        .nn = !nt,
+        .constants = {[TSR__LAVAPIPE_WORKGROUP] = team * p->lanes,
+                      [TSR__LAVAPIPE_LANES] = p->lanes,
+                      [TSR__LAVAPIPE_ROWS] = shape.rows,
+                      [TSR__LAVAPIPE_VECTORS] = shape.vectors,
+                      [TSR__LAVAPIPE_STEPS] = at->steps,
+                      [TSR__LAVAPIPE_SKIPS] = at->careful || may_skip(at->steps, skip),
+                      [TSR__LAVAPIPE_CAREFUL] = careful,
+                      [TSR__LAVAPIPE_A_DTYPE] = p->a_dtype,
+                      [TSR__LAVAPIPE_B_DTYPE] = p->b_dtype,
+                      [TSR__LAVAPIPE_PARTS] = !in_parts       ? 0
+                                              : row_tiles > 1 ? 2
+                                                              : 1,
+                      [TSR__LAVAPIPE_FORM] = nt ? width : tn,
+                      [TSR__LAVAPIPE_PAIRS] = fours && paired && at->col % 2 == 0,
+                      [TSR__LAVAPIPE_FINISH] = finish,
+                      [TSR__LAVAPIPE_PANELS] = p->panels},
+        .groups = {!in_parts ? row_tiles
+                   : nt      ? at->parts
+                             : groups,
+                   in_parts && !nt ? at->parts : groups, in_parts && nt ? row_tiles : 1},
+        .a = at->row * (tn ? 1 : p->a_stride) + k * (tn ? p->a_stride : 1),
+        .b = at->col * (nt ? p->b_stride : 1) + k * (nt ? 1 : p->b_stride),
+        .sums = at->row * p->sums_stride + at->col,
+        .y = at->row * p->y_stride + at->col,
+        .column = at->col,
+        .m = at->rows,
+        .n = at->cols,
+        .k = tsr__min_u32(length, p->k),
+        .skip = skip,
+        .accumulate = at->k != 0 || p->accumulate,
+    };
+
+    if (p->panels) { /* in which what is to be skipped is 0 */
+        piece.skip = 0;
+        piece.constants[TSR__LAVAPIPE_SKIPS] = may_skip(at->steps, 0);
+        piece.a = (uint64_t)at->k * p->a_lines + (uint64_t)(p->first_row + at->row) * length;
+        piece.b = (uint64_t)at->k * p->b_lines + (uint64_t)at->col * length;
+    }
+    if (has_blocks(p) && !in_parts)
+        block_rows(p, &piece);
+    return emit(user, &piece);
+}
+
+/* As much of k as parts can take: in rounds, from which each part has a stretch. */
+static tsr_status emit_parts(const tsr__lavapipe_product *p, cursor *at, tile shape,
+                             tsr__lavapipe_emit_fn emit, void *user)
+{
+    uint32_t length;
+
+    at->steps = at->careful ? CAREFUL_STEPS : part_steps(p);
+    length = at->steps * step_size(p);
+    for (uint32_t left = p->k / length; left > 0; left -= at->parts) {
+        at->parts = tsr__min_u32(p->parts, left);
+        TSR__TRY(emit_piece(p, at, shape, emit, user));
+        at->k += at->parts * length;
+    }
+    at->parts = 0;
+    return TSR_OK;
+}
+
+/* Rows that one dispatch covers. A team passes all of them by the columns that it has in cache; a
+ * subgroup alone would read them from memory again and again, and gets what its blocks can hold. */
+static uint32_t rows_at_once(const tsr__lavapipe_product *p, const cursor *at, tile shape)
+{
+    uint32_t bytes = at->steps * step_size(p) * (uint32_t)tsr_dtype_size(p->a_dtype);
+    uint32_t cached = has_blocks(p) ? MAX_BLOCKS * BLOCK_BYTES : DISPATCH_BYTES;
+    uint32_t groups = MAX_GROUPS;
+
+    if (team_for(p, at, shape) == 1)
+        groups = tsr__min_u32(groups, cached / bytes / shape.rows);
+    return groups * shape.rows;
+}
+
+/* One band of columns: stretch after stretch of k, each in blocks of rows. */
+static tsr_status emit_band(const tsr__lavapipe_product *p, uint32_t col, uint32_t cols,
+                            bool careful, tsr__lavapipe_emit_fn emit, void *user)
+{
+    tile shape = tile_for(p);
+    cursor at = {.col = col, .cols = cols, .rows = p->m, .careful = careful};
+
+    if (careful)
+        shape.vectors = 4;
+    if (p->parts > 1)
+        TSR__TRY(emit_parts(p, &at, shape, emit, user));
+    while (at.k < p->k) {
+        at.steps = stretch_for(p, p->k - at.k, careful);
+        for (at.row = 0; at.row < p->m; at.row += at.rows) {
+            at.rows = tsr__min_u32(rows_at_once(p, &at, shape), p->m - at.row);
+            TSR__TRY(emit_piece(p, &at, shape, emit, user));
+        }
+        at.row = 0;
+        at.k += tsr__min_u32(at.steps * step_size(p), p->k - at.k);
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *p, tsr__lavapipe_emit_fn emit,
+                              void *user)
+{
+    uint32_t cols_of_tile = tile_cols(p, tile_for(p));
+    /* With lanes along k, columns past the edge repeat the last one; the vector loads along n must
+     * not cross it, so there the last few columns are a band of their own. */
+    uint32_t whole = is_nt(p) ? p->n : p->n / cols_of_tile * cols_of_tile;
+    uint32_t limit = MAX_GROUPS * cols_of_tile;
+    uint32_t cols;
+
+    for (uint32_t col = 0; col < whole; col += cols) {
+        cols = tsr__min_u32(limit, whole - col);
+        TSR__TRY(emit_band(p, col, cols, false, emit, user));
+    }
+    return whole < p->n ? emit_band(p, whole, p->n - whole, true, emit, user) : TSR_OK;
+}

@@ -1,0 +1,23 @@
+/* Cross-entropy on Mesa's CPU driver: softmax_chunks.h with shaders/cpu_drivers/cross_entropy_rows.comp for a
+ * second step. */
+#ifndef TSR_GPU_CPU_DRIVERS_OPS_CROSS_ENTROPY_CHUNKS_H
+#define TSR_GPU_CPU_DRIVERS_OPS_CROSS_ENTROPY_CHUNKS_H
+
+#include "gpu/ops/common/rows.h"
+#include "shaders/params/cross_entropy_rows.h"
+
+typedef struct tsr__cross_entropy {
+    uint32_t step;               /* TSR_ROWS_… */
+    tsr_tensor *loss, *gradient; /* NULL: not wanted, or not of this step */
+    const tsr_tensor *logits, *labels;
+    const tsr_tensor *stats; /* [3,rows] or [ranks,3,rows]; NULL: all classes are here */
+    int64_t first, classes;  /* as tsr__cross_entropy_whole has them; alone not looked at */
+    float scale;
+} tsr__cross_entropy;
+
+bool tsr__cross_entropy_chunks_suit(const tsr__cross_entropy *call);
+
+tsr_status tsr__cross_entropy_chunks_add(tsr__dispatches *list, tsr_stream *stream,
+                                         const tsr__cross_entropy *call) TSR_NODISCARD;
+
+#endif

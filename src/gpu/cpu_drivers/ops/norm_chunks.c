@@ -1,0 +1,192 @@
+#include "gpu/cpu_drivers/ops/norm_chunks.h"
+
+#include "base/checked.h"
+#include "gpu/cpu_drivers/ops/norm_operands.h"
+#include "gpu/cpu_drivers/ops/row_parts.h"
+#include "shaders/params/norm_parts.h"
+#include "shaders/params/packets.h"
+
+enum {
+    FEWEST_ELEMENTS = 1 << 15, /* three dispatches, and pipelines that take longer to make */
+    FEWEST_COLUMNS = 256,      /* a part's start costs as much as some elements */
+    MOST_STEPS = 64,           /* more take longer to compile than they save */
+    MOST_UNITS = 8,            /* packets of a lane */
+    ROWS_WORKGROUP = 64,
+    MOST_SCRATCH = 1 << 28,
+};
+
+/* A plane of rows and its parts. */
+typedef struct plan {
+    tsr__norm_operands all;
+    uint32_t lanes, group; /* elements of a packet of y */
+    tsr__row_cut chunks, blocks;
+    uint64_t chunk_bytes; /* statistics of all chunks, behind which the slopes are */
+} plan;
+
+static plan plan_of(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output)
+{
+    plan p = {.all = tsr__norm_operands_of(norm, plane, output)};
+    const tsr__softmax_rows *rows = &p.all.rows;
+
+    p.lanes = rows->device->info.subgroup_size;
+    p.group = TSR_PACKET_BYTES / (uint32_t)tsr_dtype_size(rows->y.dtype);
+    p.chunks = tsr__cut_row(rows->count, p.lanes, MOST_STEPS);
+    p.blocks = tsr__cut_row(rows->count / p.group, p.lanes, MOST_UNITS);
+    p.chunk_bytes = (uint64_t)rows->rows * p.chunks.across * TSR_NORM_CHUNK_BYTES;
+    return p;
+}
+
+static uint64_t scratch_bytes(const plan *p)
+{
+    return p->chunk_bytes + (uint64_t)p->all.rows.rows * TSR_NORM_SLOPES_BYTES;
+}
+
+bool tsr__norm_chunks_suit(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output)
+{
+    const plan p = plan_of(norm, plane, output);
+    const tsr__softmax_rows *rows = &p.all.rows;
+
+    if (!tsr__norm_operands_suit(&p.all) || rows->count < FEWEST_COLUMNS ||
+        (uint64_t)rows->rows * rows->count < FEWEST_ELEMENTS)
+        return false;
+    /* What makes no packet would be three elements for the general kernel. */
+    return (output == TSR_NORM_STATS || rows->count % p.group == 0) &&
+           p.blocks.across <= TSR__MOST_PARTS && p.chunks.across <= TSR__MOST_PARTS &&
+           scratch_bytes(&p) <= MOST_SCRATCH;
+}
+
+uint64_t tsr__norm_chunks_scratch_bytes(const tsr__norm *norm, const tsr__norm_plane *plane)
+{
+    const plan p = plan_of(norm, plane, TSR_NORM_STATS);
+
+    return scratch_bytes(&p);
+}
+
+/* Where the parts' statistics are, and the bytes of a row of them. */
+typedef struct side {
+    uint64_t address, row_bytes;
+} side;
+
+/* The dispatches of a kernel that takes the parts of rows, as many rows at a time as it can count:
+ * `dispatch` but for push constants and groups. */
+static tsr_status add_parts(tsr__dispatches *list, const plan *p, tsr__row_cut parts,
+                            uint32_t extent, side stats, uint64_t slopes, tsr__dispatch *dispatch)
+{
+    const tsr__softmax_rows *rows = &p->all.rows;
+    struct tsr_norm_parts_push push = {
+        .identity = {TSR_IDENTITY_8},
+        .weight = p->all.vectors.a.address,
+        .bias = p->all.vectors.b.address,
+        .x_row = (uint32_t)rows->a.stride,
+        .dy_row = (uint32_t)rows->b.stride,
+        .y_row = (uint32_t)rows->y.stride,
+        .parts = tsr__row_parts_of(parts, extent),
+    };
+
+    dispatch->push = &push;
+    dispatch->push_bytes = sizeof push;
+    for (uint64_t row = 0; row < rows->rows; row += push.parts.rows) {
+        tsr__row_parts_take(&push.parts, rows->rows - row, dispatch->groups);
+        push.x = rows->a.address + row * rows->a.stride;
+        push.dy = rows->b.address + row * rows->b.stride;
+        push.y = rows->y.address + row * rows->y.stride;
+        push.stats = stats.address + row * stats.row_bytes;
+        push.slopes = slopes + row * TSR_NORM_SLOPES_BYTES;
+        TSR__TRY(tsr__dispatches_add(list, dispatch));
+    }
+    return TSR_OK;
+}
+
+static tsr_status add_chunks(tsr__dispatches *list, const tsr__norm *norm, const plan *p,
+                             uint32_t output, tsr__buffer *scratch)
+{
+    uint32_t dtypes[TSR__NORM_ORDER];
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_NORM_CHUNKS,
+        .spec_count = 8,
+        .spec = {TSR__PARTS_SUBGROUPS * p->lanes, p->lanes, p->chunks.steps, norm->centred, output},
+        .access_count = 1,
+        .access = {tsr__write_buffer(scratch)},
+    };
+    plan reads = *p;
+    reads.all.rows.y.address = 0;
+    reads.all.vectors.b.address = 0;
+    tsr__norm_operands_access(&reads.all, dtypes, &dispatch);
+    dispatch.spec[5] = dtypes[1];
+    dispatch.spec[6] = dtypes[2];
+    dispatch.spec[7] = dtypes[3];
+    return add_parts(list, &reads, p->chunks, p->all.rows.count,
+                     (side){scratch->address, (uint64_t)p->chunks.across * TSR_NORM_CHUNK_BYTES}, 0,
+                     &dispatch);
+}
+
+static tsr_status add_rows(tsr__dispatches *list, const tsr__norm *norm,
+                           const tsr__norm_plane *plane, const plan *p, uint32_t output,
+                           tsr__buffer *scratch, tsr__buffer *stats)
+{
+    const tsr__softmax_rows *rows = &p->all.rows;
+    struct tsr_norm_rows_push push = {
+        .chunks = scratch->address,
+        .stats = tsr__norm_stats_address(plane, stats),
+        .slopes = scratch->address + p->chunk_bytes,
+        .rows = rows->rows,
+        .count = rows->count,
+        .across = p->chunks.across,
+        .chunk = p->chunks.steps * p->lanes,
+        .epsilon = norm->epsilon,
+    };
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_NORM_ROWS,
+        .spec_count = 2,
+        .spec = {ROWS_WORKGROUP, output},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .access_count = 2,
+        .access = {tsr__write_buffer(scratch), tsr__write_buffer(stats)},
+    };
+
+    tsr__groups_for(rows->rows, ROWS_WORKGROUP, dispatch.groups);
+    return tsr__dispatches_add(list, &dispatch);
+}
+
+tsr_status tsr__norm_chunks_add_stats(tsr__dispatches *list, const tsr__norm *norm,
+                                      const tsr__norm_plane *plane, uint32_t output,
+                                      tsr__buffer *scratch, tsr__buffer *stats)
+{
+    const plan p = plan_of(norm, plane, output);
+
+    TSR__TRY(add_chunks(list, norm, &p, output, scratch));
+    return add_rows(list, norm, plane, &p, output, scratch, stats);
+}
+
+tsr_status tsr__norm_chunks_add(tsr__dispatches *list, const tsr__norm *norm,
+                                const tsr__norm_plane *plane, uint32_t output, tsr__buffer *scratch,
+                                tsr__buffer *stats, tsr__buffer *products)
+{
+    const tsr__softmax_operand *order[TSR__NORM_ORDER];
+    plan p = plan_of(norm, plane, output);
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_NORM_APPLY,
+        .spec_count = 14,
+        .spec = {TSR__PARTS_SUBGROUPS * p.lanes, p.lanes, p.blocks.steps, output},
+        .access_count = 1,
+        .access = {tsr__read_buffer(stats)},
+    };
+    uint64_t slopes = 0;
+
+    tsr__norm_operands_access(&p.all, &dispatch.spec[4], &dispatch);
+    if (output == TSR_NORM_GRADIENT) {
+        slopes = scratch->address + p.chunk_bytes;
+        dispatch.access[dispatch.access_count++] = tsr__read_buffer(scratch);
+    }
+    if (output == TSR_NORM_PRODUCTS) {
+        p.all.rows.y.address = products->address;
+        dispatch.access[dispatch.access_count++] = tsr__write_buffer(products);
+    }
+    tsr__norm_operands_order(&p.all, order);
+    for (int i = 0; i < TSR__NORM_ORDER; i++)
+        dispatch.spec[9 + i] = tsr__softmax_alignment(order[i]);
+    return add_parts(list, &p, p.blocks, p.all.rows.count / p.group,
+                     (side){tsr__norm_stats_address(plane, stats), TSR_NORM_STATS_BYTES}, slopes,
+                     &dispatch);
+}

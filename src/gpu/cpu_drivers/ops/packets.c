@@ -1,0 +1,214 @@
+#include "gpu/cpu_drivers/ops/packets.h"
+
+#include "base/checked.h"
+#include "shaders/params/packets.h"
+#include "shaders/params/types.h"
+
+/* Which dimensions are rows and columns, and what a block covers. */
+typedef struct tiling {
+    int row_dim; /* -1: there is one row */
+    uint32_t lanes, rows, packets;
+    uint32_t block_rows, units;
+} tiling;
+
+/* Elements of y in a packet. */
+static uint32_t group_of(const tsr__packets *work)
+{
+    return TSR_PACKET_BYTES / (uint32_t)tsr_dtype_size(work->tensor[0]->layout.dtype);
+}
+
+uint32_t tsr__packets_common(uint64_t bits)
+{
+    bits |= TSR_PACKET_BYTES;
+    return (uint32_t)(bits & (~bits + 1));
+}
+
+uint32_t tsr__packets_least_alignment(const tsr_device *device)
+{
+    return device->storage == TSR__STORAGE_S16 ? 2 : 4;
+}
+
+uint32_t tsr__packets_alignment(const tsr__piece *piece, int operand, const tsr_tensor *tensor)
+{
+    uint64_t bits = tsr__piece_address(piece, operand, tensor);
+    uint64_t size = tsr_dtype_size(tensor->layout.dtype);
+
+    for (int i = 0; i + 1 < piece->ndim; i++)
+        bits |= piece->strides[operand][i] * size;
+    return tsr__packets_common(bits);
+}
+
+static uint32_t form_of(const tsr__piece *piece, int operand, const tsr_tensor *tensor)
+{
+    return piece->strides[operand][piece->ndim - 1] == 0
+               ? TSR_PACKETS_ONE
+               : tsr__packets_alignment(piece, operand, tensor);
+}
+
+static bool operand_suits(const tsr__packets *work, const tsr__piece *piece, int operand)
+{
+    const tsr_tensor *tensor = work->tensor[operand];
+    uint32_t stride = piece->strides[operand][piece->ndim - 1];
+
+    if (stride == 0)
+        return operand > 0 && work->function != TSR_PACKETS_MOVE;
+    return stride == 1 && tsr__packets_alignment(piece, operand, tensor) >=
+                              tsr__packets_least_alignment(tensor->buffer->device);
+}
+
+/* Blocks of one row as high as the tile allows, or several rows: whatever covers a row with the
+ * fewest packets. */
+static uint32_t units_for(uint32_t packets, uint32_t lanes)
+{
+    uint32_t best = 1, least = UINT32_MAX;
+
+    for (uint32_t units = TSR__PACKETS_LANE; units > 0; units /= 2) {
+        uint32_t covered = tsr__div_up_u32(packets, units * lanes) * units;
+        if (units * lanes <= packets && covered < least) {
+            best = units;
+            least = covered;
+        }
+    }
+    return best;
+}
+
+static tiling tile(const tsr__packets *work, const tsr__piece *piece)
+{
+    tiling t = {.row_dim = -1,
+                .rows = 1,
+                .lanes = work->tensor[0]->buffer->device->info.subgroup_size,
+                .packets = tsr__piece_inner(piece) / group_of(work)};
+
+    for (int i = 0; i + 1 < piece->ndim; i++)
+        if (piece->shape[i] > t.rows) {
+            t.rows = piece->shape[i];
+            t.row_dim = i;
+        }
+    t.units = units_for(t.packets, t.lanes);
+    t.block_rows = t.rows > 1 ? TSR__PACKETS_LANE / t.units : 1;
+    return t;
+}
+
+bool tsr__packets_suit(const tsr_device *device)
+{
+    return device->device_class == TSR__CLASS_LAVAPIPE && device->info.int64 &&
+           device->info.subgroup_size >= 4 && device->info.subgroup_size <= 16;
+}
+
+bool tsr__packets_cut(const tsr__packets *work, const tsr__piece *piece, tsr__piece *packets,
+                      tsr__piece *rest)
+{
+    const tsr_device *device = work->tensor[0]->buffer->device;
+    uint32_t columns = tsr__piece_inner(piece), whole = columns / group_of(work) * group_of(work);
+
+    if (!tsr__packets_suit(device) || piece->count < TSR__PACKETS_FEWEST)
+        return false;
+    for (int i = 0; i < work->count; i++)
+        if (!operand_suits(work, piece, i))
+            return false;
+    tiling t = tile(work, piece);
+    if (t.packets < t.lanes || piece->count / columns / t.rows > TSR__PACKETS_MAX_PLANES)
+        return false;
+
+    *packets = *rest = *piece;
+    tsr__piece_columns(packets, work->count, 0, whole);
+    tsr__piece_columns(rest, work->count, whole, columns);
+    return true;
+}
+
+/* One dispatch ----------------------------------------------------------------------------------
+ */
+
+/* Rows row … row + rows − 1, packets packet … packet + packets − 1 of the plane at `offset`
+ * elements. */
+typedef struct part {
+    uint64_t offset[3];
+    uint32_t row, rows, packet, packets;
+} part;
+
+static uint64_t operand_address(const tsr__packets *work, const tsr__piece *piece, const tiling *t,
+                                const part *at, int i)
+{
+    const tsr_tensor *tensor = work->tensor[i];
+    uint64_t column = (uint64_t)at->packet * group_of(work), elements = at->offset[i];
+
+    elements += column * piece->strides[i][piece->ndim - 1];
+    if (t->row_dim >= 0)
+        elements += (uint64_t)at->row * piece->strides[i][t->row_dim];
+    return tsr__piece_address(piece, i, tensor) + elements * tsr_dtype_size(tensor->layout.dtype);
+}
+
+static tsr_status emit(tsr_stream *stream, const tsr__packets *work, const tsr__piece *piece,
+                       const tiling *t, const part *at)
+{
+    bool move = work->function == TSR_PACKETS_MOVE;
+    struct tsr_packets_push push = {
+        .identity = {TSR_IDENTITY_16},
+        .rows = at->rows,
+        .packets = at->packets,
+        .across = tsr__div_up_u32(at->packets, t->units * t->lanes),
+        .alpha = work->alpha,
+        .beta = work->beta,
+    };
+    uint32_t blocks = push.across * tsr__div_up_u32(at->rows, t->block_rows);
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_PACKETS,
+        .spec_count = 12,
+        .spec = {TSR__PACKETS_SUBGROUPS * t->lanes, t->lanes, t->block_rows, t->units},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .groups = {tsr__div_up_u32(blocks, TSR__PACKETS_SUBGROUPS), 1, 1},
+        .access_count = work->count,
+    };
+    uint64_t *address[] = {&push.y, &push.a, &push.b};
+    uint32_t *row_bytes[] = {&push.y_row, &push.a_row, &push.b_row};
+
+    tsr__walk_divisor(push.across, &push.magic, &push.shift);
+    for (int i = 0; i < work->count; i++) {
+        const tsr_tensor *tensor = work->tensor[i];
+        uint32_t size = (uint32_t)tsr_dtype_size(tensor->layout.dtype);
+        *address[i] = operand_address(work, piece, t, at, i);
+        *row_bytes[i] = t->row_dim < 0 ? 0 : piece->strides[i][t->row_dim] * size;
+        /* Bits are moved whatever they mean: one pipeline. */
+        dispatch.spec[4 + i] = move ? TSR_DT_F32 : (uint32_t)tensor->layout.dtype;
+        dispatch.spec[7 + i] = form_of(piece, i, tensor);
+        dispatch.access[i] = i == 0 ? tsr__write_of(tensor) : tsr__read_of(tensor);
+    }
+    dispatch.spec[10] = work->function;
+    dispatch.spec[11] = work->activation;
+    return tsr__stream_dispatch(stream, &dispatch);
+}
+
+/* A plane in as many dispatches as its blocks need. Parts of a row are about equally long, since
+ * none may be shorter than a block. */
+static tsr_status run_plane(tsr_stream *stream, const tsr__packets *work, const tsr__piece *piece,
+                            const tiling *t, part *at)
+{
+    uint32_t across = tsr__div_up_u32(t->packets, t->units * t->lanes);
+    uint32_t parts = tsr__div_up_u32(across, TSR__PACKETS_MAX_BLOCKS / 2);
+    uint32_t band = parts > 1 ? t->block_rows : TSR__PACKETS_MAX_BLOCKS / across * t->block_rows;
+
+    for (uint32_t i = 0; i < parts; i++) {
+        at->packet = (uint32_t)((uint64_t)t->packets * i / parts);
+        at->packets = (uint32_t)((uint64_t)t->packets * (i + 1) / parts) - at->packet;
+        for (at->row = 0; at->row < t->rows; at->row += at->rows) {
+            at->rows = tsr__min_u32(band, t->rows - at->row);
+            TSR__TRY(emit(stream, work, piece, t, at));
+        }
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__packets_run(tsr_stream *stream, const tsr__packets *work, const tsr__piece *piece)
+{
+    tiling t = tile(work, piece);
+    uint32_t planes = piece->count / tsr__piece_inner(piece) / t.rows;
+
+    for (uint32_t plane = 0; plane < planes; plane++) {
+        part at = {{0}, 0, 0, 0, 0};
+        for (int i = 0; i < work->count; i++)
+            at.offset[i] = tsr__piece_plane(piece, i, t.row_dim, piece->ndim - 1, plane);
+        TSR__TRY(run_plane(stream, work, piece, &t, &at));
+    }
+    return TSR_OK;
+}

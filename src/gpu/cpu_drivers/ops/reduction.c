@@ -1,0 +1,259 @@
+#include "gpu/cpu_drivers/ops/reduction.h"
+
+#include "base/checked.h"
+#include "gpu/cpu_drivers/ops/packets.h"
+#include "gpu/ops/common/walk.h"
+#include "shaders/params/folds.h"
+
+enum {
+    /* As for packets, for pipelines that take longer to make. */
+    FEWEST_ELEMENTS = 16384,
+    MOST_PLANES = 64, /* dispatches for dimensions beyond two */
+    TREE = 32,        /* lanes of the tree, in shaders/include/reduce.glsl */
+    LONGEST = 1024,   /* row or column: longer ones come in chunks */
+    SUBGROUPS = 8,    /* of a workgroup: as many as the identity table counts */
+    MOST_BLOCKS = 65535 * SUBGROUPS,
+    MOST_UNITS = 2, /* of columns a lane: a line of cache */
+};
+
+/* Two dimensions of a dispatch of the general kernels, 0 being the one that blocks lie along; the
+ * rest are walked here. */
+typedef struct area {
+    int dim[2]; /* -1: of size 1 */
+    uint32_t size[2], others;
+} area;
+
+static area choose(const struct tsr_reduce_params *params, int first)
+{
+    area a = {.dim = {first, -1}, .size = {params->shape[first], 1}};
+
+    for (int d = 0; d < (int)params->ndim; d++)
+        if (d != first && params->shape[d] > a.size[1]) {
+            a.dim[1] = d;
+            a.size[1] = params->shape[d];
+        }
+    a.others = params->jobs / a.size[0] / a.size[1];
+    return a;
+}
+
+static uint32_t stride_bytes(const uint32_t strides[TSR_ROW_DIMS], int dim, uint64_t size)
+{
+    return dim < 0 ? 0 : (uint32_t)(strides[dim] * size);
+}
+
+/* Where the plane of number `other` starts, in elements. */
+static uint64_t plane_offset(const struct tsr_reduce_params *params, const area *a,
+                             const uint32_t strides[TSR_ROW_DIMS], uint32_t other)
+{
+    uint64_t offset = 0;
+
+    for (int d = (int)params->ndim - 1; d >= 0; d--) {
+        if (d == a->dim[0] || d == a->dim[1])
+            continue;
+        offset += (uint64_t)(other % params->shape[d]) * strides[d];
+        other /= params->shape[d];
+    }
+    return offset;
+}
+
+/* Each block takes `each` of dimension 0. */
+static struct tsr_folds_push begin(const struct tsr_reduce_params *params, const area *a,
+                                   uint32_t each)
+{
+    struct tsr_folds_push push = {
+        .identity = {TSR_IDENTITY_8},
+        .step = params->step,
+        .count = params->count,
+        .rows = a->size[0],
+        .across = tsr__div_up_u32(a->size[0], each),
+        .accumulate = params->accumulate,
+        .scale = params->scale,
+    };
+
+    push.blocks = push.across * a->size[1];
+    tsr__walk_divisor(push.across, &push.magic, &push.shift);
+    return push;
+}
+
+/* Its y holds indices in i32, or pairs in i64. */
+static bool is_argmax(const tsr__fold *fold)
+{
+    return fold->kind == TSR_REDUCE_KIND_ARGMAX;
+}
+
+/* What rows and columns need. */
+static bool suits(const tsr__fold *fold, const area *a, uint32_t each)
+{
+    const tsr_device *device = fold->device;
+    bool narrow = device->storage == TSR__STORAGE_S16;
+    uint64_t blocks = (uint64_t)tsr__div_up_u32(a->size[0], each) * a->size[1];
+
+    return (narrow ||
+            (fold->x_dtype == TSR_F32 && (is_argmax(fold) || fold->y_dtype == TSR_F32))) &&
+           a->others <= MOST_PLANES && blocks <= MOST_BLOCKS;
+}
+
+static bool considers(const tsr__fold *fold)
+{
+    const struct tsr_reduce_params *params = fold->params;
+
+    return tsr__packets_suit(fold->device) && params->count > TREE && params->count <= LONGEST &&
+           (uint64_t)params->count * params->jobs >= FEWEST_ELEMENTS;
+}
+
+/* Rows ------------------------------------------------------------------------------------------
+ */
+
+/* Of a subgroup. Two make up for its start where they are short; with more the driver's compiler
+ * takes two or three times as long. */
+static uint32_t rows_of(const tsr__fold *fold)
+{
+    return fold->params->count <= 4 * TREE && !is_argmax(fold) ? 2 : 1;
+}
+
+/* Blocks lie along the dimension whose elements are nearest to each other, if it fills one. */
+static area rows_area(const tsr__fold *fold)
+{
+    const struct tsr_reduce_params *params = fold->params;
+    int nearest = (int)params->ndim - 1;
+
+    for (int d = 0; d < (int)params->ndim; d++) {
+        bool fills = params->shape[d] >= rows_of(fold);
+        bool best_fills = params->shape[nearest] >= rows_of(fold);
+        if (fills == best_fills ? params->x_strides[d] < params->x_strides[nearest] : fills)
+            nearest = d;
+    }
+    return choose(params, nearest);
+}
+
+bool tsr__fold_rows_suit(const tsr__fold *fold)
+{
+    if (!considers(fold) || !tsr__dtype_is_float(fold->x_dtype) ||
+        fold->params->step != tsr_dtype_size(fold->x_dtype))
+        return false;
+    area a = rows_area(fold);
+    return suits(fold, &a, rows_of(fold));
+}
+
+static void choose_rows(tsr__dispatch *dispatch, const tsr__fold *fold)
+{
+    uint32_t lanes = fold->device->info.subgroup_size, count = fold->params->count;
+    uint32_t *spec = dispatch->spec;
+
+    *spec++ = SUBGROUPS * lanes;
+    *spec++ = lanes;
+    if (is_argmax(fold)) {
+        dispatch->shader = TSR__SHADER_ARGMAX_ROWS;
+        *spec++ = tsr__div_up_u32(count, lanes);
+        *spec++ = count % lanes != 0;
+        *spec++ = (uint32_t)fold->x_dtype;
+        *spec++ = fold->y_dtype == TSR_I64 ? TSR_ARGMAX_PAIRS : TSR_ARGMAX_INDICES;
+    } else {
+        dispatch->shader = TSR__SHADER_FOLD_ROWS;
+        *spec++ = rows_of(fold);
+        *spec++ = tsr__div_up_u32(count, TREE);
+        *spec++ = count % TREE != 0;
+        *spec++ = (uint32_t)fold->x_dtype;
+        *spec++ = (uint32_t)fold->y_dtype;
+        *spec++ = fold->kind;
+    }
+    dispatch->spec_count = (int)(spec - dispatch->spec);
+}
+
+tsr_status tsr__fold_rows_add(tsr__dispatches *list, const tsr__fold *fold)
+{
+    const struct tsr_reduce_params *params = fold->params;
+    uint64_t x_size = tsr_dtype_size(fold->x_dtype), y_size = tsr_dtype_size(fold->y_dtype);
+    area a = rows_area(fold);
+    struct tsr_folds_push push = begin(params, &a, rows_of(fold));
+    tsr__dispatch dispatch = {
+        .push = &push,
+        .push_bytes = sizeof push,
+        .groups = {tsr__div_up_u32(push.blocks, SUBGROUPS), 1, 1},
+        .access_count = 2,
+        .access = {fold->x, fold->y},
+    };
+
+    choose_rows(&dispatch, fold);
+    push.x_row = stride_bytes(params->x_strides, a.dim[0], x_size);
+    push.x_plane = stride_bytes(params->x_strides, a.dim[1], x_size);
+    push.y_row = stride_bytes(params->y_strides, a.dim[0], y_size);
+    push.y_plane = stride_bytes(params->y_strides, a.dim[1], y_size);
+    for (uint32_t i = 0; i < a.others; i++) {
+        push.x = params->x + plane_offset(params, &a, params->x_strides, i) * x_size;
+        push.y = params->y + plane_offset(params, &a, params->y_strides, i) * y_size;
+        TSR__TRY(tsr__dispatches_add(list, &dispatch));
+    }
+    return TSR_OK;
+}
+
+/* Columns ---------------------------------------------------------------------------------------
+ */
+
+static uint32_t units_of(const tsr__fold *fold)
+{
+    uint32_t columns = fold->params->shape[fold->params->ndim - 1];
+
+    return tsr__min_u32(columns / fold->device->info.subgroup_size, MOST_UNITS);
+}
+
+uint64_t tsr__fold_parts_bytes(const tsr_device *device, int64_t rows, int64_t count, int64_t chunk)
+{
+    uint64_t columns, bytes;
+
+    if (!tsr__packets_suit(device) || count <= TREE ||
+        !tsr__mul_u64((uint64_t)rows, (uint64_t)(count / chunk + 1), &columns) ||
+        !tsr__mul_u64(columns, TSR__FOLD_PARTS * sizeof(float), &bytes) || bytes > INT64_MAX / 2)
+        return 0;
+    return bytes;
+}
+
+bool tsr__fold_columns_suit(const tsr__fold *fold)
+{
+    const struct tsr_reduce_params *params = fold->params;
+    int inner = (int)params->ndim - 1;
+
+    if (!considers(fold) || is_argmax(fold) || params->x_strides[inner] != 1 || units_of(fold) == 0)
+        return false;
+    area a = choose(params, inner);
+    return suits(fold, &a, units_of(fold) * fold->device->info.subgroup_size);
+}
+
+tsr_status tsr__fold_columns_add(tsr__dispatches *list, const tsr__fold *fold, uint64_t parts,
+                                 tsr__access access)
+{
+    const struct tsr_reduce_params *params = fold->params;
+    int inner = (int)params->ndim - 1;
+    uint32_t lanes = fold->device->info.subgroup_size, units = units_of(fold);
+    uint64_t x_size = tsr_dtype_size(fold->x_dtype);
+    area a = choose(params, inner);
+    struct tsr_folds_push push = begin(params, &a, units * lanes);
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_FOLD_COLUMNS,
+        .spec_count = 8,
+        .spec = {SUBGROUPS * lanes, lanes, TREE / TSR__FOLD_PARTS, units,
+                 tsr__div_up_u32(params->count, TREE), params->count % TREE != 0,
+                 (uint32_t)fold->x_dtype, fold->kind},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .groups = {tsr__div_up_u32(push.blocks, SUBGROUPS), TSR__FOLD_PARTS, 1},
+        .access_count = 2,
+        .access = {fold->x, access},
+    };
+    uint32_t strides[TSR_ROW_DIMS] = {0}; /* of a part, row-major */
+
+    for (int d = inner, size = 1; d >= 0; d--) {
+        strides[d] = (uint32_t)size;
+        size *= (int)params->shape[d];
+    }
+    dispatch.access[1].write = true;
+    push.x_plane = stride_bytes(params->x_strides, a.dim[1], x_size);
+    push.y_row = params->jobs * (uint32_t)sizeof(float);
+    push.y_plane = stride_bytes(strides, a.dim[1], sizeof(float));
+    for (uint32_t i = 0; i < a.others; i++) {
+        push.x = params->x + plane_offset(params, &a, params->x_strides, i) * x_size;
+        push.y = parts + plane_offset(params, &a, strides, i) * sizeof(float);
+        TSR__TRY(tsr__dispatches_add(list, &dispatch));
+    }
+    return TSR_OK;
+}

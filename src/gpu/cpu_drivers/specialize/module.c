@@ -1,0 +1,164 @@
+/* Blocks, and the ways between them once branches are decided. */
+#include "gpu/cpu_drivers/specialize/module.h"
+
+uint32_t tsr__spirv_opcode(const tsr__spirv_module *s, size_t at)
+{
+    return s->code[at] & 0xffff;
+}
+
+size_t tsr__spirv_length(const tsr__spirv_module *s, size_t at)
+{
+    size_t length = s->code[at] >> 16;
+    return length == 0 ? s->words - at : length; /* never in a valid module */
+}
+
+bool tsr__spirv_has_result(uint32_t opcode)
+{
+    switch (opcode) {
+    case OP_NOP:
+    case OP_LINE:
+    case OP_NO_LINE:
+    case OP_STORE:
+    case OP_COPY_MEMORY:
+    case OP_COPY_MEMORY_SIZED:
+    case OP_IMAGE_WRITE:
+    case OP_CONTROL_BARRIER:
+    case OP_MEMORY_BARRIER:
+    case OP_ATOMIC_STORE:
+    case OP_LIFETIME_START:
+    case OP_LIFETIME_STOP:
+    case OP_COOPERATIVE_MATRIX_STORE:
+        return false;
+    }
+    return opcode < OP_LOOP_MERGE || opcode > OP_UNREACHABLE;
+}
+
+void tsr__spirv_read_blocks(tsr__spirv_module *s)
+{
+    tsr__spirv_block *block = NULL;
+    for (size_t at = s->functions; at < s->words; at += tsr__spirv_length(s, at)) {
+        uint32_t opcode = tsr__spirv_opcode(s, at);
+        if (opcode == OP_LABEL) {
+            block = &s->blocks[s->block_count++];
+            *block = (tsr__spirv_block){.label = s->code[at + 1], .begin = at};
+            s->ids[block->label].block = (uint32_t)s->block_count;
+            s->ids[block->label].in_function = true;
+        } else if (opcode == OP_LOOP_MERGE || opcode == OP_SELECTION_MERGE) {
+            block->merge = at;
+        } else if (opcode >= OP_BRANCH && opcode <= OP_UNREACHABLE) {
+            block->terminator = at;
+            block->end = at + tsr__spirv_length(s, at);
+        } else if (block && tsr__spirv_has_result(opcode) && tsr__spirv_length(s, at) > 2) {
+            s->ids[s->code[at + 2]].in_function = true;
+        }
+    }
+}
+
+bool tsr__spirv_decided(const tsr__spirv_module *s, const tsr__spirv_block *block, uint32_t *value)
+{
+    uint32_t opcode = tsr__spirv_opcode(s, block->terminator);
+    bool selects = (opcode == OP_BRANCH_CONDITIONAL || opcode == OP_SWITCH) && block->merge != 0 &&
+                   tsr__spirv_opcode(s, block->merge) == OP_SELECTION_MERGE;
+    if (!selects || s->keep_branches || !s->ids[s->code[block->terminator + 1]].known)
+        return false;
+    *value = s->ids[s->code[block->terminator + 1]].bits;
+    return true;
+}
+
+uint32_t tsr__spirv_switch_target(const tsr__spirv_module *s, const tsr__spirv_block *block,
+                                  uint32_t value)
+{
+    const uint32_t *w = s->code + block->terminator;
+    for (size_t i = 3; i + 1 < tsr__spirv_length(s, block->terminator); i += 2)
+        if (w[i] == value)
+            return w[i + 1];
+    return w[2];
+}
+
+/* Label number i of those a block may branch to; 0 past the last. */
+static uint32_t successor(const tsr__spirv_module *s, const tsr__spirv_block *block, size_t i)
+{
+    const uint32_t *w = s->code + block->terminator;
+    size_t length = tsr__spirv_length(s, block->terminator);
+    uint32_t value;
+    switch (tsr__spirv_opcode(s, block->terminator)) {
+    case OP_BRANCH:
+        return i == 0 ? w[1] : 0;
+    case OP_BRANCH_CONDITIONAL:
+        if (tsr__spirv_decided(s, block, &value))
+            return i == 0 ? w[value ? 2 : 3] : 0;
+        return i < 2 ? w[2 + i] : 0;
+    case OP_SWITCH:
+        if (tsr__spirv_decided(s, block, &value))
+            return i == 0 ? tsr__spirv_switch_target(s, block, value) : 0;
+        return 2 + 2 * i < length ? w[2 + 2 * i] : 0;
+    }
+    return 0;
+}
+
+static bool branches_to(const tsr__spirv_module *s, const tsr__spirv_block *block, uint32_t label)
+{
+    uint32_t target;
+    for (size_t i = 0; (target = successor(s, block, i)) != 0; i++)
+        if (target == label)
+            return true;
+    return false;
+}
+
+tsr__spirv_block *tsr__spirv_block_of(const tsr__spirv_module *s, uint32_t label)
+{
+    return &s->blocks[s->ids[label].block - 1];
+}
+
+/* A tsr__spirv_decided two-way branch no longer heads a construct; a tsr__spirv_decided switch
+ * still does, since `break` leaves it. */
+bool tsr__spirv_keeps_merge(const tsr__spirv_module *s, const tsr__spirv_block *block)
+{
+    uint32_t value;
+    return block->merge != 0 &&
+           !(tsr__spirv_opcode(s, block->terminator) == OP_BRANCH_CONDITIONAL &&
+             tsr__spirv_decided(s, block, &value));
+}
+
+static void visit(tsr__spirv_module *s, uint32_t label, bool reached, size_t *pending)
+{
+    tsr__spirv_block *block = tsr__spirv_block_of(s, label);
+    if (block->kept && (block->reached || !reached))
+        return;
+    block->kept = true;
+    block->reached = block->reached || reached;
+    s->work[(*pending)++] = s->ids[label].block - 1;
+}
+
+void tsr__spirv_find_kept(tsr__spirv_module *s)
+{
+    size_t pending = 0;
+    for (size_t i = 0; i < s->block_count; i++)
+        s->blocks[i].kept = s->blocks[i].reached = false;
+    bool entry = false;
+    for (size_t at = s->functions; at < s->words; at += tsr__spirv_length(s, at)) {
+        uint32_t opcode = tsr__spirv_opcode(s, at);
+        if (opcode == OP_LABEL && entry)
+            visit(s, s->code[at + 1], true, &pending);
+        if (opcode == OP_FUNCTION || opcode == OP_LABEL)
+            entry = opcode == OP_FUNCTION;
+    }
+    while (pending > 0) {
+        const tsr__spirv_block *block = &s->blocks[s->work[--pending]];
+        uint32_t label;
+        for (size_t i = 0; (label = successor(s, block, i)) != 0; i++)
+            visit(s, label, block->reached, &pending);
+        if (tsr__spirv_keeps_merge(s, block)) {
+            visit(s, s->code[block->merge + 1], false, &pending);
+            if (tsr__spirv_opcode(s, block->merge) == OP_LOOP_MERGE)
+                visit(s, s->code[block->merge + 2], false, &pending);
+        }
+    }
+}
+
+bool tsr__spirv_comes_from(const tsr__spirv_module *s, const tsr__spirv_block *to,
+                           uint32_t from_label)
+{
+    const tsr__spirv_block *from = tsr__spirv_block_of(s, from_label);
+    return from->kept && branches_to(s, from, to->label);
+}

@@ -1,0 +1,120 @@
+/* A SPIR-V module taken apart into ids and blocks, for specialization. */
+#ifndef TSR_GPU_CPU_DRIVERS_SPECIALIZE_MODULE_H
+#define TSR_GPU_CPU_DRIVERS_SPECIALIZE_MODULE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Numbers from the SPIR-V specification. */
+enum {
+    OP_NOP = 0,
+    OP_UNDEF = 1,
+    OP_NAME = 5,
+    OP_MEMBER_NAME = 6,
+    OP_LINE = 8,
+    OP_TYPE_BOOL = 20,
+    OP_TYPE_INT = 21,
+    OP_CONSTANT_TRUE = 41,
+    OP_CONSTANT_FALSE = 42,
+    OP_CONSTANT = 43,
+    OP_CONSTANT_COMPOSITE = 44,
+    OP_SPEC_CONSTANT_TRUE = 48,
+    OP_SPEC_CONSTANT_FALSE = 49,
+    OP_SPEC_CONSTANT = 50,
+    OP_SPEC_CONSTANT_COMPOSITE = 51,
+    OP_SPEC_CONSTANT_OP = 52,
+    OP_FUNCTION = 54,
+    OP_STORE = 62,
+    OP_COPY_MEMORY = 63,
+    OP_COPY_MEMORY_SIZED = 64,
+    OP_DECORATE = 71,
+    OP_IMAGE_WRITE = 99,
+    OP_CONTROL_BARRIER = 224,
+    OP_MEMORY_BARRIER = 225,
+    OP_ATOMIC_STORE = 228,
+    OP_PHI = 245,
+    OP_LOOP_MERGE = 246,
+    OP_SELECTION_MERGE = 247,
+    OP_LABEL = 248,
+    OP_BRANCH = 249,
+    OP_BRANCH_CONDITIONAL = 250,
+    OP_SWITCH = 251,
+    OP_KILL = 252,
+    OP_RETURN = 253,
+    OP_RETURN_VALUE = 254,
+    OP_UNREACHABLE = 255,
+    OP_LIFETIME_START = 256,
+    OP_LIFETIME_STOP = 257,
+    OP_NO_LINE = 317,
+    OP_COOPERATIVE_MATRIX_STORE = 4458
+};
+enum { DECORATION_SPEC_ID = 1, HEADER_WORDS = 5, OPERANDS_MAX = 3 };
+
+typedef enum tsr__spirv_type {
+    TSR__SPIRV_OTHER,
+    TSR__SPIRV_INT32,
+    TSR__SPIRV_BOOL
+} tsr__spirv_type;
+
+typedef struct tsr__spirv_id {
+    bool known;       /* its value is `bits` */
+    bool in_function; /* defined there */
+    bool gone;        /* in a block that is not kept, or now a constant: decorations of it go */
+    uint8_t type;     /* of an id that is a type: a tsr__spirv_type */
+    uint32_t bits;
+    uint32_t spec_id; /* + 1; 0: none */
+    uint32_t block;   /* of a label: its number + 1 */
+} tsr__spirv_id;
+
+typedef struct tsr__spirv_block {
+    uint32_t label;
+    size_t begin, merge, terminator, end; /* word offsets; merge is 0 where there is none */
+    bool reached;                         /* by branches */
+    bool kept;                            /* that, or named by a construct that is */
+} tsr__spirv_block;
+
+typedef struct tsr__spirv_module {
+    const uint32_t *code;
+    size_t words;
+    const uint32_t *spec;
+    uint32_t spec_count;
+    uint32_t bound;
+    tsr__spirv_id *ids;
+    tsr__spirv_block *blocks;
+    uint32_t *work; /* blocks to visit */
+    size_t block_count;
+    size_t functions; /* where the first begins */
+    bool keep_branches;
+    uint32_t *out;
+    size_t out_words;
+} tsr__spirv_module;
+
+uint32_t tsr__spirv_opcode(const tsr__spirv_module *s, size_t at);
+size_t tsr__spirv_length(const tsr__spirv_module *s, size_t at);
+/* Whether the instruction has a result type and a result in words 1 and 2. Asked within functions
+ * only. */
+bool tsr__spirv_has_result(uint32_t opcode);
+
+/* Finds the blocks of all functions. */
+void tsr__spirv_read_blocks(tsr__spirv_module *s);
+/* Marks the blocks that the functions' entries lead to, and those that the constructs met on the
+ * way name. */
+void tsr__spirv_find_kept(tsr__spirv_module *s);
+
+tsr__spirv_block *tsr__spirv_block_of(const tsr__spirv_module *s, uint32_t label);
+/* The condition of a branch whose outcome is settled. */
+bool tsr__spirv_decided(const tsr__spirv_module *s, const tsr__spirv_block *block, uint32_t *value);
+uint32_t tsr__spirv_switch_target(const tsr__spirv_module *s, const tsr__spirv_block *block,
+                                  uint32_t value);
+/* A decided two-way branch no longer heads a construct; a decided switch still does, since `break`
+ * leaves it. */
+bool tsr__spirv_keeps_merge(const tsr__spirv_module *s, const tsr__spirv_block *block);
+/* Whether control can pass from the block called `from_label` to `to`. */
+bool tsr__spirv_comes_from(const tsr__spirv_module *s, const tsr__spirv_block *to,
+                           uint32_t from_label);
+
+/* Writes what is left to s->out. */
+void tsr__spirv_write(tsr__spirv_module *s);
+
+#endif

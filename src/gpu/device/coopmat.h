@@ -1,0 +1,12 @@
+/* Which cooperative matrices products of f16 and bf16 use. */
+#ifndef TSR_GPU_DEVICE_COOPMAT_H
+#define TSR_GPU_DEVICE_COOPMAT_H
+
+#include "gpu/device/probe.h"
+
+/* Sets coopmat_used, coopmat_bf16_used and coopmat_subgroup_size of a probed device. Nothing is
+ * used where something that the kernels need is missing, or where the driver is known to claim
+ * matrices that the GPU does not have. */
+void tsr__coopmat_choose(const tsr__capabilities *capabilities, tsr_device_info *info);
+
+#endif

@@ -1,0 +1,496 @@
+#include "gpu/device/probe.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "gpu/device/coopmat.h"
+#include "tsr_config.h"
+
+static tsr_status probe_failed(VkResult result, const char *call)
+{
+    return tsr__fail(tsr__vk_status(result), "%s failed: %s", call, tsr__vk_result_name(result));
+}
+
+tsr_status tsr__probe_enumerate(const tsr__instance *instance, uint32_t *out_count,
+                                VkPhysicalDevice **out)
+{
+    uint32_t count = 0;
+    VkResult result =
+        TSR__VK(&instance->vk, EnumeratePhysicalDevices, instance->handle, &count, NULL);
+    if (result < 0)
+        return probe_failed(result, "vkEnumeratePhysicalDevices");
+    VkPhysicalDevice *devices = tsr__calloc(count, sizeof *devices);
+    if (!devices)
+        return TSR_ERR_NO_MEMORY;
+    result = TSR__VK(&instance->vk, EnumeratePhysicalDevices, instance->handle, &count, devices);
+    if (result < 0) {
+        tsr__free(devices);
+        return probe_failed(result, "vkEnumeratePhysicalDevices");
+    }
+    *out_count = count;
+    *out = devices;
+    return TSR_OK;
+}
+
+static const char *vendor_of(uint32_t id)
+{
+    switch (id) {
+    case 0x1002:
+        return "AMD";
+    case 0x10de:
+        return "NVIDIA";
+    case 0x8086:
+        return "Intel";
+    case 0x106b:
+        return "Apple";
+    case 0x13b5:
+        return "Arm";
+    case 0x14e4:
+        return "Broadcom";
+    case 0x1010:
+        return "Imagination";
+    case 0x1ae0:
+        return "Google";
+    case 0x5143:
+        return "Qualcomm";
+    case VK_VENDOR_ID_MESA:
+        return "Mesa";
+    default:
+        return "?";
+    }
+}
+
+static tsr_device_type type_of(VkPhysicalDeviceType type)
+{
+    switch (type) {
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+        return TSR_DEVICE_INTEGRATED;
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+        return TSR_DEVICE_DISCRETE;
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
+        return TSR_DEVICE_VIRTUAL;
+    case VK_PHYSICAL_DEVICE_TYPE_CPU:
+        return TSR_DEVICE_CPU;
+    default:
+        return TSR_DEVICE_OTHER;
+    }
+}
+
+static void copy_text(char out[TSR_NAME_SIZE], const char *text)
+{
+    snprintf(out, TSR_NAME_SIZE, "%s", text);
+}
+
+static void format_uuid(tsr_device_info *info)
+{
+    char *text = info->uuid_text;
+    for (int i = 0; i < TSR_UUID_SIZE; i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            *text++ = '-';
+        text += snprintf(text, 3, "%02x", (unsigned)info->uuid[i]);
+    }
+}
+
+/* Extensions of a device, to ask for by name. */
+typedef struct extension_set {
+    uint32_t count;
+    VkExtensionProperties *list;
+} extension_set;
+
+static tsr_status list_extensions(const tsr__instance *instance, VkPhysicalDevice physical,
+                                  extension_set *out)
+{
+    uint32_t count = 0;
+    VkResult result =
+        TSR__VK(&instance->vk, EnumerateDeviceExtensionProperties, physical, NULL, &count, NULL);
+    if (result < 0)
+        return probe_failed(result, "vkEnumerateDeviceExtensionProperties");
+    VkExtensionProperties *list = tsr__calloc(count, sizeof *list);
+    if (!list)
+        return TSR_ERR_NO_MEMORY;
+    result =
+        TSR__VK(&instance->vk, EnumerateDeviceExtensionProperties, physical, NULL, &count, list);
+    if (result < 0) {
+        tsr__free(list);
+        return probe_failed(result, "vkEnumerateDeviceExtensionProperties");
+    }
+    *out = (extension_set){count, list};
+    return TSR_OK;
+}
+
+static bool has_extension(const extension_set *set, const char *name)
+{
+    for (uint32_t i = 0; i < set->count; i++)
+        if (strcmp(set->list[i].extensionName, name) == 0)
+            return true;
+    return false;
+}
+
+void tsr__probe_budget(const tsr__instance *instance, VkPhysicalDevice physical, bool memory_budget,
+                       tsr_heap_info *heaps, int heap_count)
+{
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT,
+    };
+    VkPhysicalDeviceMemoryProperties2 memory = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+        .pNext = memory_budget ? &budget : NULL,
+    };
+    instance->vk.GetPhysicalDeviceMemoryProperties2(physical, &memory);
+    for (int i = 0; i < heap_count; i++) {
+        heaps[i].budget_bytes = memory_budget ? budget.heapBudget[i] : heaps[i].size_bytes;
+        heaps[i].usage_bytes = memory_budget ? budget.heapUsage[i] : 0;
+    }
+}
+
+static void probe_memory(const tsr__instance *instance, tsr_device_info *info,
+                         tsr__capabilities *capabilities)
+{
+    VkPhysicalDeviceMemoryProperties2 properties = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+    };
+    instance->vk.GetPhysicalDeviceMemoryProperties2(capabilities->physical, &properties);
+    const VkPhysicalDeviceMemoryProperties *memory = &properties.memoryProperties;
+    capabilities->memory = *memory;
+
+    info->heap_count = (int)memory->memoryHeapCount;
+    for (uint32_t i = 0; i < memory->memoryHeapCount; i++) {
+        info->heaps[i].size_bytes = memory->memoryHeaps[i].size;
+        info->heaps[i].device_local =
+            (memory->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0;
+    }
+    for (uint32_t i = 0; i < memory->memoryTypeCount; i++)
+        if (memory->memoryTypes[i].propertyFlags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT)
+            info->heaps[memory->memoryTypes[i].heapIndex].host_visible = true;
+    tsr__probe_budget(instance, capabilities->physical, capabilities->memory_budget, info->heaps,
+                      info->heap_count);
+    info->memory_budget = capabilities->memory_budget;
+
+    info->unified_memory = false;
+    for (int i = 0; i < info->heap_count; i++) {
+        if (!info->heaps[i].device_local)
+            continue;
+        if (!info->heaps[i].host_visible) {
+            info->unified_memory = false;
+            break;
+        }
+        info->unified_memory = true;
+    }
+    /* A discrete GPU with all of its memory mapped (resizable BAR) is reached over the bus all the
+     * same. */
+    if (info->type == TSR_DEVICE_DISCRETE)
+        info->unified_memory = false;
+}
+
+static void probe_queues(const tsr__instance *instance, tsr_device_info *info,
+                         tsr__capabilities *capabilities)
+{
+    VkQueueFamilyProperties2 families[TSR_MAX_QUEUE_FAMILIES] = {0};
+    uint32_t count = TSR_MAX_QUEUE_FAMILIES;
+    for (uint32_t i = 0; i < count; i++)
+        families[i].sType = VK_STRUCTURE_TYPE_QUEUE_FAMILY_PROPERTIES_2;
+    instance->vk.GetPhysicalDeviceQueueFamilyProperties2(capabilities->physical, &count, families);
+
+    info->queue_family_count = (int)count;
+    capabilities->queue_family = UINT32_MAX;
+    bool chosen_has_graphics = true;
+    for (uint32_t i = 0; i < count; i++) {
+        const VkQueueFamilyProperties *family = &families[i].queueFamilyProperties;
+        bool graphics = (family->queueFlags & VK_QUEUE_GRAPHICS_BIT) != 0;
+        bool compute = (family->queueFlags & VK_QUEUE_COMPUTE_BIT) != 0;
+        info->queue_families[i] = (tsr_queue_family_info){
+            .count = family->queueCount,
+            .graphics = graphics,
+            .compute = compute,
+            .transfer = (family->queueFlags & VK_QUEUE_TRANSFER_BIT) != 0 || graphics || compute,
+            .timestamp_bits = family->timestampValidBits,
+        };
+        /* A compute-only family stays out of the way of the desktop's graphics. */
+        if (compute && family->queueCount > 0 &&
+            (capabilities->queue_family == UINT32_MAX || (chosen_has_graphics && !graphics))) {
+            capabilities->queue_family = i;
+            capabilities->timestamp_bits = family->timestampValidBits;
+            chosen_has_graphics = graphics;
+        }
+    }
+}
+
+static const char *component_name(VkComponentTypeKHR type)
+{
+    switch ((int)type) {
+    case VK_COMPONENT_TYPE_FLOAT16_KHR:
+        return "f16";
+    case VK_COMPONENT_TYPE_FLOAT32_KHR:
+        return "f32";
+    case VK_COMPONENT_TYPE_FLOAT64_KHR:
+        return "f64";
+    case VK_COMPONENT_TYPE_SINT8_KHR:
+        return "s8";
+    case VK_COMPONENT_TYPE_SINT32_KHR:
+        return "s32";
+    case VK_COMPONENT_TYPE_UINT8_KHR:
+        return "u8";
+    case VK_COMPONENT_TYPE_UINT32_KHR:
+        return "u32";
+    case VK_COMPONENT_TYPE_BFLOAT16_KHR:
+        return "bf16";
+    default:
+        return "?";
+    }
+}
+
+static tsr_status probe_coopmat(const tsr__instance *instance, VkPhysicalDevice physical,
+                                tsr_device_info *info)
+{
+    if (!instance->vk.GetPhysicalDeviceCooperativeMatrixPropertiesKHR) {
+        info->coopmat = info->coopmat_bf16 = false;
+        return TSR_OK;
+    }
+    VkCooperativeMatrixPropertiesKHR shapes[TSR_MAX_COOPMAT_SHAPES] = {0};
+    uint32_t count = TSR_MAX_COOPMAT_SHAPES;
+    for (uint32_t i = 0; i < count; i++)
+        shapes[i].sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
+    VkResult result = TSR__VK(&instance->vk, GetPhysicalDeviceCooperativeMatrixPropertiesKHR,
+                              physical, &count, shapes);
+    if (result < 0)
+        return probe_failed(result, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
+    info->coopmat_count = (int)count;
+    for (uint32_t i = 0; i < count; i++)
+        info->coopmats[i] = (tsr_coopmat_shape){
+            .m = shapes[i].MSize,
+            .n = shapes[i].NSize,
+            .k = shapes[i].KSize,
+            .a = component_name(shapes[i].AType),
+            .b = component_name(shapes[i].BType),
+            .c = component_name(shapes[i].CType),
+            .result = component_name(shapes[i].ResultType),
+            .saturating = shapes[i].saturatingAccumulation != VK_FALSE,
+            .subgroup_scope = shapes[i].scope == VK_SCOPE_SUBGROUP_KHR,
+        };
+    return TSR_OK;
+}
+
+static void unusable(tsr_device_info *info, const char *reason)
+{
+    info->usable = false;
+    copy_text(info->unusable_reason, reason);
+}
+
+static void probe_limits(const VkPhysicalDeviceProperties *properties, tsr_device_info *info)
+{
+    const VkPhysicalDeviceLimits *limits = &properties->limits;
+    for (int i = 0; i < 3; i++) {
+        info->max_workgroup_count[i] = limits->maxComputeWorkGroupCount[i];
+        info->max_workgroup_size[i] = limits->maxComputeWorkGroupSize[i];
+    }
+    info->max_workgroup_invocations = limits->maxComputeWorkGroupInvocations;
+    info->max_shared_memory_bytes = limits->maxComputeSharedMemorySize;
+    info->max_push_constant_bytes = limits->maxPushConstantsSize;
+    info->timestamp_period_ns = limits->timestampPeriod;
+}
+
+/* Appends a structure to a pNext chain. */
+static void chain(void *structure, void **next)
+{
+    ((VkBaseOutStructure *)structure)->pNext = *next;
+    *next = structure;
+}
+
+static tsr_status probe_features(const tsr__instance *instance, const extension_set *extensions,
+                                 tsr_device_info *info, tsr__capabilities *capabilities)
+{
+    VkPhysicalDeviceVulkan12Features vulkan12 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+    };
+    VkPhysicalDeviceVulkan11Features vulkan11 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
+    };
+    VkPhysicalDeviceSubgroupSizeControlFeaturesEXT subgroup_size = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES_EXT,
+    };
+    VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR,
+    };
+    VkPhysicalDeviceCooperativeMatrixFeaturesKHR coopmat = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
+    };
+    VkPhysicalDeviceShaderBfloat16FeaturesKHR bf16 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR,
+    };
+    VkPhysicalDeviceFeatures2 features = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+    };
+    chain(&vulkan12, &features.pNext);
+    chain(&vulkan11, &features.pNext);
+    if (has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME))
+        chain(&subgroup_size, &features.pNext);
+    if (has_extension(extensions, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME))
+        chain(&executables, &features.pNext);
+    if (has_extension(extensions, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME))
+        chain(&coopmat, &features.pNext);
+    if (has_extension(extensions, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME))
+        chain(&bf16, &features.pNext);
+    instance->vk.GetPhysicalDeviceFeatures2(capabilities->physical, &features);
+
+    info->fp16 = vulkan12.shaderFloat16;
+    info->int8 = vulkan12.shaderInt8;
+    info->storage16 = vulkan11.storageBuffer16BitAccess;
+    info->storage8 = vulkan12.storageBuffer8BitAccess;
+    info->int64 = features.features.shaderInt64;
+    info->external_memory_host =
+        has_extension(extensions, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+    info->pipeline_statistics = executables.pipelineExecutableInfo;
+    info->coopmat = coopmat.cooperativeMatrix;
+    info->coopmat_bf16 = coopmat.cooperativeMatrix && bf16.shaderBFloat16Type &&
+                         bf16.shaderBFloat16CooperativeMatrix;
+    info->coopmat_built = TSR__GLSLC_COOPMAT;
+    info->coopmat_bf16_built = TSR__GLSLC_COOPMAT_BF16;
+    capabilities->int16 = features.features.shaderInt16;
+    capabilities->vulkan_memory_model =
+        vulkan12.vulkanMemoryModel && vulkan12.vulkanMemoryModelDeviceScope;
+    capabilities->subgroup_size_control = subgroup_size.subgroupSizeControl;
+    capabilities->full_subgroups = subgroup_size.computeFullSubgroups;
+    capabilities->memory_budget = has_extension(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+
+    if (!vulkan12.bufferDeviceAddress)
+        unusable(info, "it has no buffer device addresses");
+    else if (!vulkan12.timelineSemaphore)
+        unusable(info, "it has no timeline semaphores");
+    if (info->coopmat)
+        TSR__TRY(probe_coopmat(instance, capabilities->physical, info));
+    tsr__coopmat_choose(capabilities, info);
+    return TSR_OK;
+}
+
+static void probe_properties(const tsr__instance *instance, const extension_set *extensions,
+                             tsr_device_info *info, tsr__capabilities *capabilities)
+{
+    VkPhysicalDeviceVulkan12Properties vulkan12 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES,
+    };
+    VkPhysicalDeviceVulkan11Properties vulkan11 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES,
+    };
+    VkPhysicalDeviceSubgroupSizeControlPropertiesEXT subgroup_size = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES_EXT,
+    };
+    VkPhysicalDeviceShaderIntegerDotProductPropertiesKHR dot_products = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES_KHR,
+    };
+    VkPhysicalDeviceExternalMemoryHostPropertiesEXT host_memory = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT,
+    };
+    VkPhysicalDeviceMaintenance4PropertiesKHR maintenance4 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES_KHR,
+    };
+    VkPhysicalDeviceProperties2 properties = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+    };
+    chain(&vulkan12, &properties.pNext);
+    chain(&vulkan11, &properties.pNext);
+    if (has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME))
+        chain(&subgroup_size, &properties.pNext);
+    if (has_extension(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME))
+        chain(&dot_products, &properties.pNext);
+    if (has_extension(extensions, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME))
+        chain(&host_memory, &properties.pNext);
+    if (has_extension(extensions, VK_KHR_MAINTENANCE_4_EXTENSION_NAME))
+        chain(&maintenance4, &properties.pNext);
+    instance->vk.GetPhysicalDeviceProperties2(capabilities->physical, &properties);
+
+    copy_text(info->driver_name, vulkan12.driverName);
+    copy_text(info->driver_info, vulkan12.driverInfo);
+    capabilities->driver = vulkan12.driverID;
+    memcpy(info->uuid, vulkan11.deviceUUID, TSR_UUID_SIZE);
+    info->max_allocation_bytes = vulkan11.maxMemoryAllocationSize;
+    if (maintenance4.maxBufferSize != 0)
+        info->max_allocation_bytes =
+            tsr__min_u64(info->max_allocation_bytes, maintenance4.maxBufferSize);
+    capabilities->host_import_alignment = host_memory.minImportedHostPointerAlignment;
+    info->subgroup_size = vulkan11.subgroupSize;
+    bool sizes = subgroup_size.maxSubgroupSize != 0;
+    info->subgroup_size_min = sizes ? subgroup_size.minSubgroupSize : vulkan11.subgroupSize;
+    info->subgroup_size_max = sizes ? subgroup_size.maxSubgroupSize : vulkan11.subgroupSize;
+    capabilities->subgroup_quads =
+        (vulkan11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_QUAD_BIT) != 0;
+    capabilities->max_workgroup_subgroups = subgroup_size.maxComputeWorkgroupSubgroups;
+    capabilities->subgroup_sizes_in_compute =
+        (subgroup_size.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+    capabilities->mixed_dot_products =
+        dot_products.integerDotProduct4x8BitPackedMixedSignednessAccelerated;
+}
+
+bool tsr__probe_subgroups(const tsr__capabilities *capabilities, const tsr_device_info *info)
+{
+    return capabilities->subgroup_size_control && capabilities->full_subgroups &&
+           (capabilities->subgroup_sizes_in_compute ||
+            info->subgroup_size_min == info->subgroup_size_max);
+}
+
+static tsr_status probe_abilities(const tsr__instance *instance, tsr_device_info *info,
+                                  tsr__capabilities *capabilities)
+{
+    extension_set extensions = {0};
+    TSR__TRY(list_extensions(instance, capabilities->physical, &extensions));
+    probe_properties(instance, &extensions, info, capabilities);
+    tsr_status status = probe_features(instance, &extensions, info, capabilities);
+    tsr__free(extensions.list);
+    return status;
+}
+
+tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, int index,
+                      tsr_device_info *info, tsr__capabilities *capabilities)
+{
+    memset(info, 0, sizeof *info);
+    memset(capabilities, 0, sizeof *capabilities);
+    capabilities->physical = physical;
+    info->index = index;
+    info->usable = true;
+    info->coopmat_used = info->coopmat_bf16_used = -1;
+
+    VkPhysicalDeviceProperties2 properties = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+    };
+    instance->vk.GetPhysicalDeviceProperties2(physical, &properties);
+    const VkPhysicalDeviceProperties *basic = &properties.properties;
+    copy_text(info->name, basic->deviceName);
+    info->vendor_id = basic->vendorID;
+    info->device_id = basic->deviceID;
+    info->vendor = vendor_of(basic->vendorID);
+    info->api_version = basic->apiVersion;
+    info->driver_version = basic->driverVersion;
+    info->type = type_of(basic->deviceType);
+    probe_limits(basic, info);
+    probe_queues(instance, info, capabilities);
+
+    if (basic->apiVersion < VK_API_VERSION_1_2) {
+        char reason[TSR_NAME_SIZE];
+        snprintf(reason, sizeof reason, "it has Vulkan %u.%u; 1.2 is needed",
+                 VK_API_VERSION_MAJOR(basic->apiVersion), VK_API_VERSION_MINOR(basic->apiVersion));
+        unusable(info, reason);
+        probe_memory(instance, info, capabilities);
+        format_uuid(info);
+        return TSR_OK;
+    }
+
+    tsr_status status = probe_abilities(instance, info, capabilities);
+    if (status == TSR_ERR_NO_MEMORY)
+        return status;
+    if (status != TSR_OK) {
+        /* Its driver's trouble, which must not hide the others. */
+        unusable(info, tsr_last_error());
+        tsr__log(TSR_LOG_WARNING, "device %d (%s) cannot be used: %s", index, info->name,
+                 info->unusable_reason);
+    }
+    probe_memory(instance, info, capabilities);
+    format_uuid(info);
+    if (capabilities->queue_family == UINT32_MAX)
+        unusable(info, "it has no compute queue");
+    else if (info->heap_count == 0)
+        unusable(info, "it has no memory");
+    if (capabilities->timestamp_bits == 0)
+        info->timestamp_period_ns = 0;
+    return TSR_OK;
+}

@@ -1,0 +1,133 @@
+/* tsr_tuning_find: what is stored for a device, without opening it. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "gpu/device/device.h"
+#include "gpu/matmul/tuning/tuned.h"
+#include "tessera/tuning.h"
+
+_Static_assert(TSR_TUNING_PATH_SIZE >= TSR__CACHE_PATH, "every path fits");
+_Static_assert(TSR_TUNING_REASON_SIZE >= TSR__TUNED_REASON, "every reason fits");
+
+/* A file of this device that another version of the driver left behind: its name is another one. */
+typedef struct leftover {
+    char path[TSR__CACHE_PATH];
+    uint32_t driver_version;
+    int64_t written_s; /* the latest counts */
+    bool found;
+} leftover;
+
+static int64_t written_at(const char *path)
+{
+    struct stat file;
+    return lstat(path, &file) == 0 ? (int64_t)file.st_mtime : 0;
+}
+
+static void consider(const tsr__tuned_owner *owner, const char *own, const char *path,
+                     leftover *out)
+{
+    tsr__cache_key key, same;
+    if (strcmp(path, own) == 0 || !tsr__cache_peek(&tsr__tuned_file, path, &key) ||
+        key.vendor_id != owner->info->vendor_id || key.device_id != owner->info->device_id ||
+        key.storage != (uint32_t)owner->storage)
+        return;
+    tsr__tuned_identify(owner, &same);
+    same.shader_hash = key.shader_hash;
+    if (memcmp(&same, &key, sizeof key) == 0)
+        return; /* a copy that somebody keeps */
+    int64_t written_s = written_at(path);
+    if (out->found && written_s <= out->written_s)
+        return;
+    out->found = true;
+    out->written_s = written_s;
+    out->driver_version = key.driver_version;
+    snprintf(out->path, sizeof out->path, "%s", path);
+}
+
+/* In the folder of the device's own file, whether or not that is there. */
+static leftover look_for_others(const tsr__tuned_owner *owner, const char *own)
+{
+    leftover seen = {.found = false};
+    char path[TSR__CACHE_PATH];
+    size_t folder = (size_t)(strrchr(own, '/') - own), prefix = strlen(tsr__tuned_file.prefix);
+    const struct dirent *entry;
+    snprintf(path, sizeof path, "%.*s", (int)folder, own);
+    DIR *names = opendir(path);
+    if (!names)
+        return seen;
+    while ((entry = readdir(names)) != NULL) {
+        const char *end = strrchr(entry->d_name, '.');
+        if (strncmp(entry->d_name, tsr__tuned_file.prefix, prefix) != 0 || end == NULL ||
+            strcmp(end, ".bin") != 0)
+            continue;
+        int length = snprintf(path, sizeof path, "%.*s/%s", (int)folder, own, entry->d_name);
+        if (length > 0 && (size_t)length < sizeof path)
+            consider(owner, own, path, &seen);
+    }
+    closedir(names);
+    return seen;
+}
+
+static void refuse_leftover(const tsr__tuned_owner *owner, const leftover *other,
+                            tsr_tuning_stored *out)
+{
+    out->state = TSR_TUNING_REFUSED;
+    out->written_s = other->written_s;
+    snprintf(out->path, sizeof out->path, "%s", other->path);
+    if (other->driver_version != owner->info->driver_version)
+        snprintf(out->reason, sizeof out->reason,
+                 "it was made for version 0x%x of the driver; this is 0x%x",
+                 (unsigned)other->driver_version, (unsigned)owner->info->driver_version);
+    else
+        snprintf(out->reason, sizeof out->reason,
+                 "it was made for another build or setting of the driver");
+}
+
+/* The device's own file, which is there. */
+static tsr_status describe(const tsr__tuned_owner *owner, tsr_tuning_stored *out)
+{
+    tsr__tuned_table table;
+    out->written_s = written_at(out->path);
+    if (access(out->path, R_OK) != 0) {
+        out->state = TSR_TUNING_REFUSED;
+        snprintf(out->reason, sizeof out->reason, "it cannot be read: %s", strerror(errno));
+        return TSR_OK;
+    }
+    TSR__TRY(tsr__tuned_read(owner, out->path, &table, out->reason));
+    out->classes = tsr__tuned_table_choices(&table);
+    out->state = out->reason[0] != '\0' ? TSR_TUNING_REFUSED
+                 : tsr__tuned_wanted()  ? TSR_TUNING_USED
+                                        : TSR_TUNING_IGNORED;
+    tsr__tuned_table_finish(&table);
+    return TSR_OK;
+}
+
+tsr_status tsr_tuning_find(const tsr_device_info *device, tsr_tuning_stored *out)
+{
+    tsr_tuning_stored found = {.state = TSR_TUNING_NONE};
+    struct stat file;
+    TSR__REQUIRE(device != NULL && out != NULL, "tuning_find: %s is NULL",
+                 device ? "out" : "device");
+    tsr__tuned_owner owner = {.info = device, .storage = tsr__storage_of(device)};
+    /* Without a folder nothing is stored. */
+    if (tsr__tuned_path(&owner, found.path) != TSR_OK) {
+        *out = (tsr_tuning_stored){.state = TSR_TUNING_NONE};
+        return TSR_OK;
+    }
+    if (lstat(found.path, &file) == 0) {
+        TSR__TRY(describe(&owner, &found));
+    } else {
+        leftover other = look_for_others(&owner, found.path);
+        if (other.found)
+            refuse_leftover(&owner, &other, &found);
+        else
+            found.path[0] = '\0';
+    }
+    *out = found;
+    return TSR_OK;
+}

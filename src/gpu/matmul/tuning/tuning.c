@@ -1,0 +1,173 @@
+/* tessera/tuning.h: the chooser and the table of tuned classes, for who measures. */
+#include "tessera/tuning.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "gpu/matmul/run.h"
+#include "gpu/matmul/shape_class.h"
+#include "gpu/matmul/tuning/tuned.h"
+
+static tsr_status check_choice(const tsr_tuning_choice *choice)
+{
+    TSR__REQUIRE(memchr(choice->kernel, '\0', sizeof choice->kernel) != NULL &&
+                     choice->kernel[0] != '\0',
+                 "tuning: the kernel's name is empty or does not end");
+    TSR__REQUIRE(choice->splits <= TSR_TUNING_MAX_SPLITS, "tuning: %u parts of k; at most %u",
+                 (unsigned)choice->splits, (unsigned)TSR_TUNING_MAX_SPLITS);
+    return TSR_OK;
+}
+
+static void describe(const tsr__matmul_plan *plan, uint32_t splits, tsr_tuning_choice *out)
+{
+    *out = (tsr_tuning_choice){.splits = splits};
+    strncpy(out->kernel, plan->config->name, sizeof out->kernel - 1);
+}
+
+/* An override that replaces nothing keeps a tuning out. */
+static const tsr__matmul_override as_usual;
+
+tsr_status tsr_tuning_inspect(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                              const tsr_tensor *b, const tsr_matmul_params *params,
+                              tsr_tuning_info *out)
+{
+    tsr__matmul_problem problem;
+    tsr__matmul_plan usual, chosen;
+    tsr__shape_class shape_class;
+    tsr_tuning_info info = {0};
+
+    TSR__REQUIRE(out != NULL, "tuning_inspect: out is NULL");
+    TSR__TRY(tsr__matmul_check(stream, y, a, b, params, &problem));
+    if (tsr__shape_class_of(&problem, &shape_class)) {
+        tsr__matmul_device device = tsr__matmul_device_of(tsr_stream_device(stream));
+        TSR__TRY(tsr__matmul_choose(&device, &problem, &as_usual, &usual));
+        TSR__TRY(tsr__matmul_choose(&device, &problem, tsr__matmul_forced(), &chosen));
+        info.shape_class = tsr__shape_class_pack(&shape_class);
+        describe(&usual, usual.splits, &info.usual);
+        describe(&chosen, chosen.splits, &info.chosen);
+        info.tuned = chosen.tuned;
+    }
+    *out = info;
+    return TSR_OK;
+}
+
+static bool same_plan(const tsr__matmul_plan *a, const tsr__matmul_plan *b)
+{
+    return a->config == b->config && a->splits == b->splits && a->k_chunk == b->k_chunk &&
+           memcmp(&a->variant, &b->variant, sizeof a->variant) == 0;
+}
+
+/* The ways of one configuration: as it usually splits, and other numbers of parts that come to
+ * something else. How many it counted; the one that `index` reaches is written. */
+static int count_ways(const tsr__matmul_device *device, const tsr__matmul_problem *problem,
+                      const tsr__matmul_plan *usual, const char *config, int index,
+                      tsr_tuning_choice *out)
+{
+    static const uint32_t splits[] = {0, 1, 2, 4, 8, 16, 32};
+    enum { WAYS = sizeof splits / sizeof *splits };
+    tsr__matmul_plan seen[WAYS + 1] = {*usual};
+    int seen_count = 1;
+
+    for (int i = 0; i < WAYS; i++) {
+        tsr__matmul_override override = {.config = config, .splits = splits[i]};
+        tsr__matmul_plan plan;
+        bool known = tsr__matmul_choose(device, problem, &override, &plan) != TSR_OK;
+        for (int j = 0; j < seen_count && !known; j++)
+            known = same_plan(&plan, &seen[j]);
+        if (known)
+            continue;
+        if (seen_count - 1 == index)
+            describe(&plan, splits[i], out);
+        seen[seen_count++] = plan;
+    }
+    return seen_count - 1;
+}
+
+tsr_status tsr_tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                                const tsr_tensor *b, const tsr_matmul_params *params, int index,
+                                tsr_tuning_choice *out)
+{
+    tsr__matmul_problem problem;
+    tsr__matmul_plan usual;
+    const tsr__matmul_config *config;
+    tsr__shape_class shape_class;
+    int left = index;
+
+    TSR__REQUIRE(out != NULL, "tuning_candidate: out is NULL");
+    TSR__REQUIRE(index >= 0, "tuning_candidate: index is %d", index);
+    TSR__TRY(tsr__matmul_check(stream, y, a, b, params, &problem));
+    if (tsr__shape_class_of(&problem, &shape_class)) {
+        tsr__matmul_device device = tsr__matmul_device_of(tsr_stream_device(stream));
+        TSR__TRY(tsr__matmul_choose(&device, &problem, &as_usual, &usual));
+        for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL; i++) {
+            if (!tsr__matmul_config_fits(config, &device, &problem))
+                continue;
+            int ways = count_ways(&device, &problem, &usual, config->name, left, out);
+            if (left < ways)
+                return TSR_OK;
+            left -= ways;
+        }
+    }
+    return tsr__fail(TSR_ERR_NOT_FOUND, "tuning_candidate: there are %d; index is %d", index - left,
+                     index);
+}
+
+tsr_status tsr_tuning_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                             const tsr_tensor *b, const tsr_matmul_params *params,
+                             const tsr_tuning_choice *choice)
+{
+    tsr__matmul_override override = as_usual;
+
+    if (choice) {
+        TSR__TRY(check_choice(choice));
+        override.config = choice->kernel;
+        override.splits = choice->splits;
+    }
+    return tsr__matmul_run(stream, y, a, b, params, &override);
+}
+
+tsr_status tsr_tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                          const tsr_tensor *b, const tsr_matmul_params *params,
+                          const tsr_tuning_choice *choice)
+{
+    tsr__matmul_problem problem;
+    tsr__shape_class shape_class;
+
+    TSR__TRY(tsr__matmul_check(stream, y, a, b, params, &problem));
+    TSR__REQUIRE(tsr__shape_class_of(&problem, &shape_class), "tuning_set: the product is empty");
+    tsr__matmul_device device = tsr__matmul_device_of(tsr_stream_device(stream));
+    tsr__tuned_entry entry = {.shape_class = tsr__shape_class_pack(&shape_class)};
+    if (choice) {
+        tsr__matmul_override override = {.config = choice->kernel, .splits = choice->splits};
+        tsr__matmul_plan plan;
+        TSR__TRY(check_choice(choice));
+        TSR__TRY(tsr__matmul_choose(&device, &problem, &override, &plan));
+        entry.config = plan.config;
+        entry.splits = choice->splits;
+    }
+    return tsr__tuned_set(device.tuned, &entry);
+}
+
+tsr_status tsr_tuning_save(tsr_device *device)
+{
+    TSR__REQUIRE(device != NULL, "tuning_save: device is NULL");
+    return tsr__tuned_save(device, device->tuned);
+}
+
+int tsr_tuning_count(const tsr_device *device)
+{
+    return device ? tsr__tuned_count(device->tuned) : 0;
+}
+
+tsr_status tsr_tuning_path(const tsr_device *device, char *out, size_t size)
+{
+    char path[TSR__CACHE_PATH];
+
+    TSR__REQUIRE(device != NULL && out != NULL, "tuning_path: %s is NULL",
+                 device ? "out" : "device");
+    tsr__tuned_owner owner = tsr__tuned_owner_of(device);
+    TSR__TRY(tsr__tuned_path(&owner, path));
+    TSR__REQUIRE(strlen(path) < size, "tuning_path: %zu bytes are too few for %s", size, path);
+    strcpy(out, path);
+    return TSR_OK;
+}

@@ -1,0 +1,51 @@
+#include "gpu/memory/host_access.h"
+
+#include "base/alloc.h"
+#include "gpu/stream/state.h"
+#include "tensor/overlap.h"
+
+bool tsr__device_shares_tensors(const tsr_device *device)
+{
+    return device->mapped && device->info.type == TSR_DEVICE_CPU;
+}
+
+tsr_status tsr__tensor_create_host(tsr_device *device, tsr_dtype dtype, int ndim,
+                                   const int64_t *shape, tsr_tensor **out)
+{
+    tsr_layout layout;
+    TSR__TRY(tsr_layout_init(dtype, ndim, shape, &layout));
+    tsr_tensor *tensor = tsr__calloc(1, sizeof *tensor);
+    if (!tensor)
+        return TSR_ERR_NO_MEMORY;
+    tensor->layout = layout;
+    uint64_t size = (uint64_t)tsr_layout_count(&layout) * tsr_dtype_size(dtype);
+    tsr_status status = tsr__buffer_create(device, TSR__BUFFER_SHARED, size, &tensor->buffer);
+    if (status != TSR_OK) {
+        tsr__free(tensor);
+        return status;
+    }
+    *out = tensor;
+    return TSR_OK;
+}
+
+tsr_status tsr__tensor_settle(const tsr_stream *stream, const tsr_tensor *tensor)
+{
+    if (tensor->buffer->last_timeline == stream->timeline)
+        return TSR_OK;
+    return tsr__buffer_wait(tensor->buffer);
+}
+
+bool tsr__tensors_overlap(const tsr_tensor *a, const tsr_tensor *b, bool *same)
+{
+    tsr__overlap overlap =
+        a->buffer == b->buffer ? tsr__layout_overlap(&a->layout, &b->layout) : TSR__OVERLAP_NONE;
+    if (same)
+        *same = overlap == TSR__OVERLAP_SAME;
+    return overlap != TSR__OVERLAP_NONE;
+}
+
+bool tsr__tensor_is_view(const tsr_tensor *part, const tsr_tensor *whole, const tsr_layout *layout)
+{
+    return part->buffer == whole->buffer &&
+           tsr__layout_overlap(&part->layout, layout) == TSR__OVERLAP_SAME;
+}

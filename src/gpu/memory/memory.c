@@ -1,0 +1,494 @@
+#include "gpu/memory/memory.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "gpu/memory/host_import.h"
+#include "gpu/device/probe.h"
+
+#define PAGE_BYTES (UINT64_C(4) << 10)
+#define SLAB_BYTES (UINT64_C(16) << 20)
+/* From here on a buffer gets memory of its own: a slab would be mostly this one buffer. */
+#define DEDICATED_BYTES (UINT64_C(4) << 20)
+/* Slabs of their own that are kept empty have at most one byte in so many of their heap. */
+#define KEPT_SHARE 16
+#define KIND_COUNT 4
+
+struct tsr__memory {
+    VkPhysicalDeviceMemoryProperties properties;
+    uint32_t type[KIND_COUNT]; /* the memory type of each kind of buffer */
+    uint64_t limit_bytes;      /* 0: none of the caller's */
+    pthread_mutex_t lock;
+    tsr__slab *slabs;
+    uint64_t allocated_bytes, used_bytes;
+    uint64_t emptied; /* slabs, so far */
+};
+
+/* What the driver gives -------------------------------------------------------------------------
+ */
+
+tsr_status tsr__memory_create_buffer(tsr_device *device, uint64_t size, const void *next,
+                                     VkBuffer *out, VkMemoryRequirements *requirements)
+{
+    VkBufferCreateInfo info = {
+        .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+        .pNext = next,
+        .size = size,
+        .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                 VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT,
+        .sharingMode = VK_SHARING_MODE_EXCLUSIVE,
+    };
+    TSR__DEVICE_TRY(device, CreateBuffer, device->handle, &info, NULL, out);
+    device->vk.GetBufferMemoryRequirements(device->handle, *out, requirements);
+    return TSR_OK;
+}
+
+VkResult tsr__memory_allocate(tsr_device *device, uint64_t size, uint32_t type, const void *next,
+                              VkDeviceMemory *out)
+{
+    VkMemoryAllocateFlagsInfo flags = {
+        .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
+        .pNext = next,
+        .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT,
+    };
+    VkMemoryAllocateInfo info = {
+        .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+        .pNext = &flags,
+        .allocationSize = size,
+        .memoryTypeIndex = type,
+    };
+    VkResult result = TSR__VK(&device->vk, AllocateMemory, device->handle, &info, NULL, out);
+    if (result < 0)
+        *out = VK_NULL_HANDLE;
+    return result;
+}
+
+/* Memory types --------------------------------------------------------------------------------- */
+
+uint32_t tsr__memory_find_type(const VkPhysicalDeviceMemoryProperties *properties, uint32_t allowed,
+                               VkMemoryPropertyFlags required, VkMemoryPropertyFlags wanted,
+                               VkMemoryPropertyFlags unwanted)
+{
+    uint32_t best = UINT32_MAX;
+    int best_score = -1;
+    for (uint32_t i = 0; i < properties->memoryTypeCount; i++) {
+        VkMemoryPropertyFlags flags = properties->memoryTypes[i].propertyFlags;
+        if (!(allowed & (1U << i)) || (flags & required) != required)
+            continue;
+        /* Protected and device-coherent types need features that we do not ask for. */
+        if (flags & ~(VkMemoryPropertyFlags)(VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT |
+                                             VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+                                             VK_MEMORY_PROPERTY_HOST_COHERENT_BIT |
+                                             VK_MEMORY_PROPERTY_HOST_CACHED_BIT))
+            continue;
+        int score = ((flags & wanted) == wanted ? 2 : 0) + ((flags & unwanted) == 0 ? 1 : 0);
+        if (score > best_score) {
+            best = i;
+            best_score = score;
+        }
+    }
+    return best;
+}
+
+/* Which types our buffers may lie in, as the driver says for one of them. */
+static tsr_status allowed_types(tsr_device *device, uint32_t *out)
+{
+    VkBuffer buffer;
+    VkMemoryRequirements requirements;
+    TSR__TRY(tsr__memory_create_buffer(device, PAGE_BYTES, NULL, &buffer, &requirements));
+    device->vk.DestroyBuffer(device->handle, buffer, NULL);
+    *out = requirements.memoryTypeBits;
+    return TSR_OK;
+}
+
+static tsr_status choose_types(tsr_device *device, tsr__memory *memory)
+{
+    const VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+    /* Non-coherent memory would need flushes at every use; all known drivers have a coherent type.
+     */
+    const VkMemoryPropertyFlags host =
+        VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+    const VkMemoryPropertyFlags cached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+    /* Tensors are reached by mapping only where the host reads them at its own speed: from memory
+     * that it does not cache, at a hundredth of it. To CPU drivers all memory is the same. */
+    const VkMemoryPropertyFlags mapped =
+        local | host | (device->info.type == TSR_DEVICE_CPU ? 0 : cached);
+    uint32_t allowed = 0;
+    TSR__TRY(allowed_types(device, &allowed));
+
+    const VkPhysicalDeviceMemoryProperties *properties = &memory->properties;
+    uint32_t *type = memory->type;
+    if (device->mapped)
+        type[TSR__BUFFER_DEVICE] = tsr__memory_find_type(properties, allowed, mapped, cached, 0);
+    if (!device->mapped || type[TSR__BUFFER_DEVICE] == UINT32_MAX) {
+        device->mapped = false;
+        type[TSR__BUFFER_DEVICE] = tsr__memory_find_type(properties, allowed, local, 0, host);
+    }
+    type[TSR__BUFFER_UPLOAD] = tsr__memory_find_type(properties, allowed, host, 0, local | cached);
+    type[TSR__BUFFER_READBACK] = tsr__memory_find_type(properties, allowed, host, cached, local);
+    type[TSR__BUFFER_SHARED] = type[TSR__BUFFER_READBACK]; /* unless it is imported */
+    return TSR_OK;
+}
+
+tsr_status tsr__memory_create(tsr_device *device,
+                              const VkPhysicalDeviceMemoryProperties *properties,
+                              uint64_t limit_bytes, tsr__memory **out)
+{
+    tsr__memory *memory = tsr__calloc(1, sizeof *memory);
+    if (!memory)
+        return TSR_ERR_NO_MEMORY;
+    memory->properties = *properties;
+    memory->limit_bytes = limit_bytes;
+    tsr_status status = choose_types(device, memory);
+    if (status != TSR_OK) {
+        tsr__free(memory);
+        return status;
+    }
+    pthread_mutex_init(&memory->lock, NULL);
+    *out = memory;
+    return TSR_OK;
+}
+
+/* Slabs ---------------------------------------------------------------------------------------- */
+
+static void slab_free(tsr_device *device, tsr__slab *slab)
+{
+    if (slab->buffer)
+        device->vk.DestroyBuffer(device->handle, slab->buffer, NULL);
+    if (slab->memory)
+        device->vk.FreeMemory(device->handle, slab->memory, NULL);
+    tsr__free(slab->own);
+    tsr__free(slab->page_map);
+    tsr__free(slab);
+}
+
+void tsr__memory_destroy(tsr_device *device, tsr__memory *memory)
+{
+    if (!memory)
+        return;
+    while (memory->slabs) {
+        tsr__slab *slab = memory->slabs;
+        memory->slabs = slab->next;
+        slab_free(device, slab);
+    }
+    pthread_mutex_destroy(&memory->lock);
+    tsr__free(memory);
+}
+
+static tsr_status out_of_memory(const tsr_device *device, const tsr__memory *memory,
+                                tsr__buffer_kind kind, uint64_t request, const char *reason,
+                                uint64_t reason_bytes)
+{
+    uint32_t heap = memory->properties.memoryTypes[memory->type[kind]].heapIndex;
+    return tsr__fail(
+        TSR_ERR_DEVICE_MEMORY,
+        "out of device memory on %s: %llu bytes asked for in heap %u of %llu bytes; %llu "
+        "bytes held, %llu of them in use; %s %llu bytes",
+        device->info.name, (unsigned long long)request, (unsigned)heap,
+        (unsigned long long)memory->properties.memoryHeaps[heap].size,
+        (unsigned long long)memory->allocated_bytes, (unsigned long long)memory->used_bytes, reason,
+        (unsigned long long)reason_bytes);
+}
+
+static uint64_t allocated_in(const tsr__memory *memory, uint32_t heap)
+{
+    uint64_t bytes = 0;
+    for (const tsr__slab *slab = memory->slabs; slab; slab = slab->next)
+        bytes += slab->heap == heap ? slab->size_bytes : 0;
+    return bytes;
+}
+
+/* Refuses what cannot succeed before the driver is asked: some drivers kill the process instead of
+ * answering. */
+static tsr_status check_room(const tsr_device *device, const tsr__memory *memory,
+                             tsr__buffer_kind kind, uint64_t size)
+{
+    uint64_t total;
+    if (size > device->info.max_allocation_bytes)
+        return out_of_memory(device, memory, kind, size, "one allocation may have at most",
+                             device->info.max_allocation_bytes);
+    if (!tsr__add_u64(memory->allocated_bytes, size, &total) ||
+        (memory->limit_bytes != 0 && total > memory->limit_bytes))
+        return out_of_memory(device, memory, kind, size, "the limit set for this device is",
+                             memory->limit_bytes);
+
+    uint32_t heap = memory->properties.memoryTypes[memory->type[kind]].heapIndex;
+    tsr_heap_info heaps[TSR_MAX_HEAPS];
+    memcpy(heaps, device->info.heaps, sizeof heaps);
+    tsr__probe_budget(device->instance, device->physical, device->info.memory_budget, heaps,
+                      device->info.heap_count);
+    uint64_t in_use =
+        device->info.memory_budget ? heaps[heap].usage_bytes : allocated_in(memory, heap);
+    if (size > heaps[heap].budget_bytes || in_use > heaps[heap].budget_bytes - size)
+        return out_of_memory(device, memory, kind, size, "the heap's budget is",
+                             heaps[heap].budget_bytes);
+    return TSR_OK;
+}
+
+static tsr_status slab_allocate(tsr_device *device, const tsr__memory *memory, tsr__slab *slab)
+{
+    VkMemoryRequirements requirements;
+    TSR__TRY(
+        tsr__memory_create_buffer(device, slab->size_bytes, NULL, &slab->buffer, &requirements));
+    VkResult result = tsr__memory_allocate(device, requirements.size, memory->type[slab->kind],
+                                           NULL, &slab->memory);
+    if (result < 0) {
+        if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
+            return out_of_memory(device, memory, slab->kind, slab->size_bytes,
+                                 "vkAllocateMemory refused", slab->size_bytes);
+        return tsr__device_fail(device, result, "vkAllocateMemory");
+    }
+    TSR__DEVICE_TRY(device, BindBufferMemory, device->handle, slab->buffer, slab->memory, 0);
+    if (slab->kind != TSR__BUFFER_DEVICE || device->mapped) {
+        void *host = NULL;
+        TSR__DEVICE_TRY(device, MapMemory, device->handle, slab->memory, 0, VK_WHOLE_SIZE, 0,
+                        &host);
+        slab->host = host;
+    }
+    return TSR_OK;
+}
+
+static tsr_status slab_bind(tsr_device *device, const tsr__memory *memory, tsr__slab *slab)
+{
+    if (slab->kind == TSR__BUFFER_SHARED)
+        TSR__TRY(tsr__host_import(device, &memory->properties, slab));
+    if (!slab->memory)
+        TSR__TRY(slab_allocate(device, memory, slab));
+    VkBufferDeviceAddressInfo address = {
+        .sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO,
+        .buffer = slab->buffer,
+    };
+    slab->address = device->vk.GetBufferDeviceAddress(device->handle, &address);
+    return TSR_OK;
+}
+
+static tsr_status slab_create(tsr_device *device, tsr__memory *memory, tsr__buffer_kind kind,
+                              uint64_t size, bool paged, tsr__slab **out)
+{
+    TSR__TRY(check_room(device, memory, kind, size));
+    tsr__slab *slab = tsr__calloc(1, sizeof *slab);
+    if (!slab)
+        return TSR_ERR_NO_MEMORY;
+    slab->kind = kind;
+    slab->size_bytes = size;
+    slab->heap = memory->properties.memoryTypes[memory->type[kind]].heapIndex;
+    if (paged) {
+        slab->page_count = size / PAGE_BYTES;
+        slab->page_map = tsr__calloc((slab->page_count + 63) / 64, sizeof *slab->page_map);
+        if (!slab->page_map) {
+            tsr__free(slab);
+            return TSR_ERR_NO_MEMORY;
+        }
+    }
+    tsr_status status = slab_bind(device, memory, slab);
+    if (status != TSR_OK) {
+        slab_free(device, slab);
+        return status;
+    }
+    slab->next = memory->slabs;
+    memory->slabs = slab;
+    memory->allocated_bytes += size;
+    *out = slab;
+    return TSR_OK;
+}
+
+static void slab_destroy(tsr_device *device, tsr__memory *memory, tsr__slab *slab)
+{
+    for (tsr__slab **link = &memory->slabs; *link; link = &(*link)->next)
+        if (*link == slab) {
+            *link = slab->next;
+            break;
+        }
+    memory->allocated_bytes -= slab->size_bytes;
+    slab_free(device, slab);
+}
+
+/* Empty slabs ---------------------------------------------------------------------------------- */
+
+static bool is_kept(const tsr__slab *slab)
+{
+    return slab->page_count == 0 && slab->used_bytes == 0;
+}
+
+/* The smallest that wastes little; NULL: none. */
+static tsr__slab *find_kept(const tsr__memory *memory, tsr__buffer_kind kind, uint64_t size)
+{
+    tsr__slab *best = NULL;
+    for (tsr__slab *slab = memory->slabs; slab; slab = slab->next)
+        if (is_kept(slab) && slab->kind == kind && slab->size_bytes >= size &&
+            slab->size_bytes - size <= size / 8 && (!best || slab->size_bytes < best->size_bytes))
+            best = slab;
+    return best;
+}
+
+/* Gives the driver back what was emptied first, until the rest is no more than its share. */
+static void trim_kept(tsr_device *device, tsr__memory *memory, uint32_t heap)
+{
+    for (;;) {
+        uint64_t kept = 0;
+        tsr__slab *first = NULL;
+        for (tsr__slab *slab = memory->slabs; slab; slab = slab->next)
+            if (is_kept(slab) && slab->heap == heap) {
+                kept += slab->size_bytes;
+                first = first && first->emptied < slab->emptied ? first : slab;
+            }
+        if (kept <= memory->properties.memoryHeaps[heap].size / KEPT_SHARE)
+            return;
+        slab_destroy(device, memory, first);
+    }
+}
+
+/* All empty slabs; whether there was any. */
+static bool drop_empty(tsr_device *device, tsr__memory *memory)
+{
+    bool any = false;
+    tsr__slab *next;
+    for (tsr__slab *slab = memory->slabs; slab; slab = next) {
+        next = slab->next;
+        if (slab->used_bytes == 0) {
+            slab_destroy(device, memory, slab);
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* Pages ---------------------------------------------------------------------------------------- */
+
+static bool page_taken(const tsr__slab *slab, uint64_t page)
+{
+    return (slab->page_map[page / 64] >> (page % 64)) & 1;
+}
+
+static void mark_pages(tsr__slab *slab, uint64_t first, uint64_t count, bool taken)
+{
+    for (uint64_t page = first; page < first + count; page++) {
+        uint64_t bit = UINT64_C(1) << (page % 64);
+        if (taken)
+            slab->page_map[page / 64] |= bit;
+        else
+            slab->page_map[page / 64] &= ~bit;
+    }
+}
+
+/* First fit. */
+static bool find_pages(const tsr__slab *slab, uint64_t count, uint64_t *out)
+{
+    uint64_t run = 0;
+    for (uint64_t page = 0; page < slab->page_count; page++) {
+        if (run == 0 && page % 64 == 0 && slab->page_map[page / 64] == UINT64_MAX) {
+            page += 63;
+            continue;
+        }
+        run = page_taken(slab, page) ? 0 : run + 1;
+        if (run == count) {
+            *out = page + 1 - count;
+            return true;
+        }
+    }
+    return false;
+}
+
+static tsr_status take_pages(tsr_device *device, tsr__memory *memory, tsr__buffer_kind kind,
+                             uint64_t pages, tsr__slab **out_slab, uint64_t *out_page)
+{
+    for (tsr__slab *slab = memory->slabs; slab; slab = slab->next)
+        if (slab->kind == kind && slab->page_count > 0 && find_pages(slab, pages, out_page)) {
+            *out_slab = slab;
+            return TSR_OK;
+        }
+    /* A slab is a convenience: where there is no room for one, exactly what is needed may still
+     * fit. */
+    tsr_status status = slab_create(device, memory, kind, SLAB_BYTES, true, out_slab);
+    if (status == TSR_ERR_DEVICE_MEMORY)
+        status = slab_create(device, memory, kind, pages * PAGE_BYTES, true, out_slab);
+    if (status == TSR_OK)
+        *out_page = 0;
+    return status;
+}
+
+static tsr_status take_locked(tsr_device *device, tsr__memory *memory, tsr__buffer_kind kind,
+                              uint64_t size, tsr__slab **out_slab, uint64_t *out_offset)
+{
+    if (size >= DEDICATED_BYTES || kind == TSR__BUFFER_SHARED) {
+        *out_offset = 0;
+        *out_slab = find_kept(memory, kind, size);
+        return *out_slab ? TSR_OK : slab_create(device, memory, kind, size, false, out_slab);
+    }
+    uint64_t page = 0;
+    uint64_t pages = size / PAGE_BYTES;
+    TSR__TRY(take_pages(device, memory, kind, pages, out_slab, &page));
+    mark_pages(*out_slab, page, pages, true);
+    *out_offset = page * PAGE_BYTES;
+    return TSR_OK;
+}
+
+tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t size_bytes,
+                            tsr__slab **out_slab, uint64_t *out_offset, uint64_t *out_reserved)
+{
+    tsr__memory *memory = device->memory;
+    if (size_bytes > UINT64_MAX - PAGE_BYTES)
+        return tsr__fail(TSR_ERR_OVERFLOW, "%llu bytes of device memory do not fit 64 bits",
+                         (unsigned long long)size_bytes);
+    if (memory->type[kind] == UINT32_MAX)
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "%s has no memory for %s", device->info.name,
+                         kind == TSR__BUFFER_DEVICE ? "tensors" : "transfers");
+    uint64_t size = tsr__align_up_u64(size_bytes, PAGE_BYTES);
+    pthread_mutex_lock(&memory->lock);
+    tsr_status status = take_locked(device, memory, kind, size, out_slab, out_offset);
+    if (status == TSR_ERR_DEVICE_MEMORY && drop_empty(device, memory))
+        status = take_locked(device, memory, kind, size, out_slab, out_offset);
+    if (status == TSR_OK) {
+        (*out_slab)->used_bytes += size;
+        memory->used_bytes += size;
+        *out_reserved = size;
+    }
+    pthread_mutex_unlock(&memory->lock);
+    return status;
+}
+
+/* Keeps one empty slab of pages of each kind, so that a program that makes and drops one tensor
+ * does not go to the driver each time. */
+static bool worth_keeping(const tsr__memory *memory, const tsr__slab *slab)
+{
+    for (const tsr__slab *other = memory->slabs; other; other = other->next)
+        if (other != slab && other->kind == slab->kind && other->page_count > 0)
+            return false;
+    return true;
+}
+
+void tsr__memory_give(tsr_device *device, tsr__slab *slab, uint64_t offset, uint64_t reserved)
+{
+    tsr__memory *memory = device->memory;
+    pthread_mutex_lock(&memory->lock);
+    slab->used_bytes -= reserved;
+    memory->used_bytes -= reserved;
+    if (slab->page_count > 0)
+        mark_pages(slab, offset / PAGE_BYTES, reserved / PAGE_BYTES, false);
+    if (slab->used_bytes == 0 && slab->page_count == 0) {
+        slab->emptied = ++memory->emptied;
+        trim_kept(device, memory, slab->heap);
+    } else if (slab->used_bytes == 0 && !worth_keeping(memory, slab)) {
+        slab_destroy(device, memory, slab);
+    }
+    pthread_mutex_unlock(&memory->lock);
+}
+
+uint64_t tsr__memory_size(const tsr__memory *memory)
+{
+    const uint32_t type = memory->type[TSR__BUFFER_DEVICE];
+    const VkPhysicalDeviceMemoryProperties *properties = &memory->properties;
+    uint64_t size = type == UINT32_MAX
+                        ? 0
+                        : properties->memoryHeaps[properties->memoryTypes[type].heapIndex].size;
+    return memory->limit_bytes != 0 && memory->limit_bytes < size ? memory->limit_bytes : size;
+}
+
+void tsr__memory_usage(tsr__memory *memory, uint64_t *allocated_bytes, uint64_t *used_bytes)
+{
+    pthread_mutex_lock(&memory->lock);
+    *allocated_bytes = memory->allocated_bytes;
+    *used_bytes = memory->used_bytes;
+    pthread_mutex_unlock(&memory->lock);
+}

@@ -1,0 +1,182 @@
+#include "gpu/memory/tensor.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "gpu/stream/stream.h"
+#include "shaders/params/types.h"
+#include "tensor/check.h"
+#include "tensor/overlap.h"
+
+_Static_assert(TSR_F32 == TSR_DT_F32 && TSR_F16 == TSR_DT_F16 && TSR_BF16 == TSR_DT_BF16 &&
+                   TSR_I32 == TSR_DT_I32 && TSR_U32 == TSR_DT_U32 && TSR_I64 == TSR_DT_I64 &&
+                   TSR_U8 == TSR_DT_U8,
+               "shaders and C number the dtypes differently");
+
+static tsr_status wrap(tsr__buffer *buffer, const tsr_layout *layout, tsr_tensor **out)
+{
+    tsr_tensor *tensor = tsr__calloc(1, sizeof *tensor);
+    if (!tensor)
+        return TSR_ERR_NO_MEMORY;
+    tensor->layout = *layout;
+    tensor->buffer = buffer;
+    *out = tensor;
+    return TSR_OK;
+}
+
+tsr_status tsr_tensor_create(tsr_device *device, tsr_dtype dtype, int ndim, const int64_t *shape,
+                             tsr_tensor **out)
+{
+    TSR__REQUIRE(device != NULL && out != NULL, "tensor_create: %s is NULL",
+                 device ? "out" : "device");
+    tsr_layout layout;
+    TSR__TRY(tsr_layout_init(dtype, ndim, shape, &layout));
+    uint64_t size = (uint64_t)tsr_layout_count(&layout) * tsr_dtype_size(dtype);
+    tsr__buffer *buffer;
+    TSR__TRY(tsr__buffer_create(device, TSR__BUFFER_DEVICE, size, &buffer));
+    tsr_status status = wrap(buffer, &layout, out);
+    if (status != TSR_OK)
+        tsr__buffer_release(buffer);
+    return status;
+}
+
+void tsr_tensor_destroy(tsr_tensor **tensor)
+{
+    if (!tensor || !*tensor)
+        return;
+    tsr__buffer_release((*tensor)->buffer);
+    tsr__free(*tensor);
+    *tensor = NULL;
+}
+
+const tsr_layout *tsr_tensor_layout(const tsr_tensor *tensor)
+{
+    return tensor ? &tensor->layout : NULL;
+}
+
+tsr_device *tsr_tensor_device(const tsr_tensor *tensor)
+{
+    return tensor ? tensor->buffer->device : NULL;
+}
+
+/* Views ---------------------------------------------------------------------------------------- */
+
+static tsr_status view_of(const tsr_tensor *in, const tsr_layout *layout, tsr_tensor **out)
+{
+    TSR__TRY(wrap(in->buffer, layout, out));
+    tsr__buffer_retain(in->buffer);
+    return TSR_OK;
+}
+
+/* The body of each view function: a layout function, and a tensor around its result. */
+#define VIEW(name, ...)                                                                            \
+    do {                                                                                           \
+        tsr_layout layout;                                                                         \
+        TSR__REQUIRE(in != NULL && out != NULL, "tensor_" #name ": %s is NULL",                    \
+                     in ? "out" : "in");                                                           \
+        TSR__TRY(tsr_layout_##name(&in->layout, __VA_ARGS__, &layout));                            \
+        return view_of(in, &layout, out);                                                          \
+    } while (0)
+
+tsr_status tsr_tensor_slice(const tsr_tensor *in, int dim, int64_t start, int64_t stop,
+                            int64_t step, tsr_tensor **out)
+{
+    VIEW(slice, dim, start, stop, step);
+}
+
+tsr_status tsr_tensor_select(const tsr_tensor *in, int dim, int64_t index, tsr_tensor **out)
+{
+    VIEW(select, dim, index);
+}
+
+tsr_status tsr_tensor_transpose(const tsr_tensor *in, int dim0, int dim1, tsr_tensor **out)
+{
+    VIEW(transpose, dim0, dim1);
+}
+
+tsr_status tsr_tensor_permute(const tsr_tensor *in, const int *order, tsr_tensor **out)
+{
+    VIEW(permute, order);
+}
+
+tsr_status tsr_tensor_broadcast(const tsr_tensor *in, int ndim, const int64_t *shape,
+                                tsr_tensor **out)
+{
+    VIEW(broadcast, ndim, shape);
+}
+
+tsr_status tsr_tensor_reshape(const tsr_tensor *in, int ndim, const int64_t *shape,
+                              tsr_tensor **out)
+{
+    VIEW(reshape, ndim, shape);
+}
+
+/* The last byte + 1 that a caller's layout with elements reaches, checked for overflow. */
+static bool reach_of(const tsr_layout *layout, uint64_t *out)
+{
+    uint64_t last = (uint64_t)layout->offset;
+    for (int i = 0; i < layout->ndim; i++) {
+        uint64_t span;
+        if (!tsr__mul_u64((uint64_t)layout->shape[i] - 1, (uint64_t)layout->strides[i], &span) ||
+            !tsr__add_u64(last, span, &last))
+            return false;
+    }
+    return tsr__add_u64(last, 1, &last) && tsr__mul_u64(last, tsr_dtype_size(layout->dtype), out);
+}
+
+tsr_status tsr_tensor_view(const tsr_tensor *in, const tsr_layout *layout, tsr_tensor **out)
+{
+    TSR__REQUIRE(in != NULL && layout != NULL && out != NULL, "tensor_view: %s is NULL",
+                 !in       ? "in"
+                 : !layout ? "layout"
+                           : "out");
+    tsr_layout checked;
+    TSR__TRY(tsr_layout_init(layout->dtype, layout->ndim, layout->shape, &checked));
+    TSR__REQUIRE(layout->offset >= 0, "tensor_view: offset is %lld", (long long)layout->offset);
+    for (int i = 0; i < layout->ndim; i++)
+        TSR__REQUIRE(layout->strides[i] >= 0, "tensor_view: stride %d is %lld", i,
+                     (long long)layout->strides[i]);
+    /* Without elements it may lie anywhere that has an address. */
+    if (tsr_layout_count(layout) == 0) {
+        TSR__TRY(tsr__layout_check("tensor_view", layout));
+        return view_of(in, layout, out);
+    }
+    uint64_t reach;
+    TSR__REQUIRE(reach_of(layout, &reach) && reach <= in->buffer->size_bytes,
+                 "tensor_view: the layout reaches past the buffer's %llu bytes",
+                 (unsigned long long)in->buffer->size_bytes);
+    return view_of(in, layout, out);
+}
+
+/* Inside the library --------------------------------------------------------------------------- */
+
+uint64_t tsr__tensor_address(const tsr_tensor *tensor)
+{
+    return tensor->buffer->address +
+           (uint64_t)tensor->layout.offset * tsr_dtype_size(tensor->layout.dtype);
+}
+
+tsr_tensor tsr__tensor_alias(const tsr_tensor *tensor, const tsr_layout *layout)
+{
+    return (tsr_tensor){.layout = *layout, .buffer = tensor->buffer};
+}
+
+static tsr__access access_of(const tsr_tensor *tensor, bool write)
+{
+    tsr__extent extent = tsr__layout_extent(&tensor->layout);
+    return (tsr__access){tensor->buffer, extent.begin_bytes, extent.end_bytes, write};
+}
+
+tsr__access tsr__read_of(const tsr_tensor *tensor)
+{
+    return access_of(tensor, false);
+}
+
+tsr__access tsr__write_of(const tsr_tensor *tensor)
+{
+    return access_of(tensor, true);
+}
+
+bool tsr__dtype_is_float(tsr_dtype dtype)
+{
+    return dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16;
+}

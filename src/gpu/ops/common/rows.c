@@ -1,0 +1,123 @@
+#include "gpu/ops/common/rows.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "tensor/check.h"
+
+tsr_status tsr__dispatches_add(tsr__dispatches *list, const tsr__dispatch *dispatch)
+{
+    size_t needed = list->count + 1;
+    TSR__TRY(tsr__grow((void **)&list->items, &list->items_capacity, needed, sizeof *list->items));
+    TSR__TRY(tsr__grow((void **)&list->push, &list->push_capacity, needed, sizeof *list->push));
+    list->items[list->count] = *dispatch;
+    memcpy(list->push[list->count], dispatch->push, dispatch->push_bytes);
+    list->count = needed;
+    return TSR_OK;
+}
+
+static tsr_status record_list(tsr_stream *stream, void *work)
+{
+    const tsr__dispatches *list = work;
+    for (size_t i = 0; i < list->count; i++)
+        TSR__TRY(tsr__stream_dispatch(stream, &list->items[i]));
+    return TSR_OK;
+}
+
+tsr_status tsr__dispatches_record(tsr__dispatches *list, tsr_stream *stream)
+{
+    for (size_t i = 0; i < list->count; i++)
+        list->items[i].push = list->push[i]; /* only now: the list has moved while it grew */
+    return tsr__stream_whole(stream, record_list, list);
+}
+
+void tsr__dispatches_finish(tsr__dispatches *list)
+{
+    tsr__free(list->items);
+    tsr__free(list->push);
+    *list = (tsr__dispatches){0};
+}
+
+tsr_status tsr__require_dim(const char *op, const tsr_tensor *x, int dim, int *out)
+{
+    int ndim = x->layout.ndim;
+    TSR__REQUIRE(dim >= -ndim && dim < ndim, "%s: dim %d is outside a tensor of %d dimensions", op,
+                 dim, ndim);
+    *out = dim < 0 ? dim + ndim : dim;
+    return TSR_OK;
+}
+
+tsr_layout tsr__layout_without(const tsr_layout *layout, int dim)
+{
+    tsr_layout rest = *layout;
+    rest.ndim = 0;
+    for (int d = 0; d < layout->ndim; d++) {
+        if (d == dim)
+            continue;
+        rest.shape[rest.ndim] = layout->shape[d];
+        rest.strides[rest.ndim++] = layout->strides[d];
+    }
+    return rest;
+}
+
+tsr_status tsr__require_reduced(const char *op, const tsr_tensor *y, const tsr_tensor *x, int dim,
+                                tsr_layout *out)
+{
+    tsr_layout rows = tsr__layout_without(&x->layout, dim);
+    if (y->layout.ndim == x->layout.ndim && y->layout.shape[dim] == 1)
+        *out = tsr__layout_without(&y->layout, dim);
+    else
+        *out = y->layout;
+    TSR__REQUIRE(tsr_layout_same_shape(out, &rows), "%s: y is %s; x %s without dim %d is %s", op,
+                 TSR__SHAPE(y->layout.ndim, y->layout.shape),
+                 TSR__SHAPE(x->layout.ndim, x->layout.shape), dim,
+                 TSR__SHAPE(rows.ndim, rows.shape));
+    return TSR_OK;
+}
+
+uint32_t tsr__row_form(const tsr__piece *piece, int operand, tsr_dtype dtype, uint64_t address,
+                       int64_t step, int64_t count)
+{
+    const uint64_t limit = UINT64_C(1) << 31;
+    uint64_t size = tsr_dtype_size(dtype);
+    if (count > 1 && (uint64_t)step > limit / size / (uint64_t)count)
+        return TSR_ROW_WIDE;
+    if (step != 1 || count % 4 != 0)
+        return TSR_ROW_STRIDED;
+    uint64_t misaligned = address;
+    for (int d = 0; d < piece->ndim; d++) {
+        if (piece->shape[d] > 1)
+            misaligned |= piece->strides[operand][d] * size;
+    }
+    return misaligned % 4 == 0 ? TSR_ROW_DENSE4 : TSR_ROW_STRIDED;
+}
+
+uint32_t tsr__matrix_row_form(const tsr_tensor *matrix)
+{
+    const tsr_layout *layout = &matrix->layout;
+    /* Only whether rows start at even elements matters, so a row stride of any size will do. */
+    tsr__piece rows = {.ndim = 1, .shape = {layout->shape[0] > 1 ? 2 : 1}};
+    rows.strides[0][0] = (uint32_t)(layout->strides[0] & 1);
+    return tsr__row_form(&rows, 0, layout->dtype, tsr__tensor_address(matrix), layout->strides[1],
+                         layout->shape[1]);
+}
+
+uint64_t tsr__stride_bytes(const tsr_tensor *tensor, int dim)
+{
+    return (uint64_t)tensor->layout.strides[dim] * tsr_dtype_size(tensor->layout.dtype);
+}
+
+bool tsr__rows_alone(const tsr_device *device, uint64_t rows)
+{
+    return device->device_class != TSR__CLASS_GPU && rows >= 256;
+}
+
+uint32_t tsr__team_for(const tsr_device *device, uint64_t rows, int64_t count)
+{
+    return count <= 16 || tsr__rows_alone(device, rows) ? 1 : count <= 256 ? 8 : 128;
+}
+
+uint32_t tsr__team_workgroup(uint32_t team)
+{
+    return team > 64 ? team : 64;
+}

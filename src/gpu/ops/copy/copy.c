@@ -1,0 +1,104 @@
+/* tsr_copy: what is allowed, and which way to go. */
+#include "gpu/ops/copy/copy.h"
+
+#include "base/alloc.h"
+#include "gpu/cpu_drivers/copy/host.h"
+#include "tensor/overlap.h"
+#include "tessera/ops.h"
+
+/* On a CPU driver the host does it at once where the memory is its own and no recorded work uses
+ * it: several times as fast as any shader. */
+static bool suits_host(const tsr_device *device, const tsr_tensor *dst, const tsr_tensor *src)
+{
+    return device->host_copies && tsr__copy_host_knows(dst->layout.dtype, src->layout.dtype) &&
+           dst->buffer->host && src->buffer->host && tsr__buffer_idle(dst->buffer) &&
+           tsr__buffer_idle(src->buffer);
+}
+
+static tsr_status copy_on_device(tsr_stream *stream, tsr_tensor *dst, const tsr_tensor *src)
+{
+    if (suits_host(tsr_stream_device(stream), dst, src)) {
+        tsr__copy_host(&dst->layout, dst->buffer->host, &src->layout, src->buffer->host);
+        return TSR_OK;
+    }
+    if (tsr__copy_rows_suits(tsr_stream_device(stream), dst, src))
+        return tsr__copy_rows(stream, dst, src);
+    return tsr__copy_shader(stream, dst, src);
+}
+
+/* The elements of src, packed, on dst's device. */
+static tsr_status bring_over(tsr_stream *stream, const tsr_tensor *src, const void *data,
+                             uint64_t size_bytes, tsr_tensor **out)
+{
+    tsr_tensor *packed;
+    TSR__TRY(tsr_tensor_create(tsr_stream_device(stream), src->layout.dtype, src->layout.ndim,
+                               src->layout.shape, &packed));
+    tsr_status status = tsr_tensor_upload(stream, packed, data, size_bytes);
+    if (status != TSR_OK) {
+        tsr_tensor_destroy(&packed);
+        return status;
+    }
+    *out = packed;
+    return TSR_OK;
+}
+
+static tsr_status upload_to(tsr_stream *stream, tsr_tensor *dst, const tsr_tensor *src,
+                            const void *data, uint64_t size_bytes)
+{
+    if (dst->layout.dtype == src->layout.dtype && tsr_layout_same_shape(&dst->layout, &src->layout))
+        return tsr_tensor_upload(stream, dst, data, size_bytes);
+    tsr_tensor *packed;
+    TSR__TRY(bring_over(stream, src, data, size_bytes, &packed));
+    tsr_status status = tsr_copy(stream, dst, packed);
+    tsr_tensor_destroy(&packed); /* the stream holds its buffer until the copy has run */
+    return status;
+}
+
+static tsr_status download_from(const tsr_tensor *src, void *data, uint64_t size_bytes)
+{
+    tsr_stream *stream;
+    TSR__TRY(tsr_stream_create(src->buffer->device, &stream));
+    tsr_status status = tsr_tensor_download(stream, src, data, size_bytes);
+    tsr_stream_destroy(&stream);
+    return status;
+}
+
+/* Through the host. */
+static tsr_status copy_across(tsr_stream *stream, tsr_tensor *dst, const tsr_tensor *src)
+{
+    uint64_t size_bytes =
+        (uint64_t)tsr_layout_count(&src->layout) * tsr_dtype_size(src->layout.dtype);
+    if (size_bytes > SIZE_MAX)
+        return tsr__fail(TSR_ERR_NO_MEMORY, "copy: %llu bytes do not fit the host's memory",
+                         (unsigned long long)size_bytes);
+    void *data = tsr__calloc(1, (size_t)size_bytes);
+    if (!data)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = download_from(src, data, size_bytes);
+    if (status == TSR_OK)
+        status = upload_to(stream, dst, src, data, size_bytes);
+    tsr__free(data);
+    return status;
+}
+
+tsr_status tsr_copy(tsr_stream *stream, tsr_tensor *dst, const tsr_tensor *src)
+{
+    TSR__TRY(tsr__require_tensor("copy", "dst", stream, dst));
+    TSR__REQUIRE(src != NULL, "copy: src is NULL");
+    tsr_layout source_layout;
+    TSR__TRY(tsr__require_broadcast("copy", "src", src, "dst", dst, &source_layout));
+    tsr_tensor source = tsr__tensor_alias(src, &source_layout);
+    TSR__TRY(tsr__require_disjoint("copy", "dst", dst, "src", &source, true));
+    TSR__TRY(tsr__device_check(dst->buffer->device));
+    TSR__TRY(tsr__device_check(src->buffer->device));
+    if (tsr_layout_count(&dst->layout) == 0)
+        return TSR_OK;
+
+    if (src->buffer->device != dst->buffer->device)
+        return copy_across(stream, dst, src);
+    bool same_view = src->buffer == dst->buffer &&
+                     tsr__layout_overlap(&dst->layout, &source_layout) == TSR__OVERLAP_SAME;
+    if (same_view)
+        return TSR_OK;
+    return copy_on_device(stream, dst, &source);
+}

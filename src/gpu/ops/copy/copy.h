@@ -1,0 +1,28 @@
+/* The ways of copying on one device; copy.c chooses. dst and src have one shape, broadcasting done.
+ */
+#ifndef TSR_GPU_OPS_COPY_COPY_H
+#define TSR_GPU_OPS_COPY_COPY_H
+
+#include "gpu/ops/common/walk.h"
+
+/* The same dtype in rows without gaps, long enough for one vkCmdCopyBuffer region each to be the
+ * fastest way. */
+bool tsr__copy_rows_suits(const tsr_device *device, const tsr_tensor *dst, const tsr_tensor *src);
+tsr_status tsr__copy_rows(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src);
+
+/* Anything, by shader. */
+tsr_status tsr__copy_shader(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src);
+
+/* A piece whose rows in dst are columns in src: the dispatch that takes it through shared memory.
+ * False where that does not suit. `push` lives as long as the dispatch. */
+struct tsr_copy_tile_params;
+bool tsr__copy_tile(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
+                    struct tsr_copy_tile_params *push, tsr__dispatch *dispatch);
+
+/* The same on Mesa's CPU driver, where a piece is first cut in two, as by tsr__packets_cut. */
+bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
+                             tsr__piece *packets, tsr__piece *rest);
+tsr_status tsr__copy_transpose(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
+                               const tsr_tensor *src) TSR_NODISCARD;
+
+#endif

@@ -1,0 +1,74 @@
+/* tsr_fill: vkCmdFillBuffer where 32-bit words do, else a shader. */
+#include "shaders/params/fill.h"
+#include "gpu/ops/common/encode.h"
+#include "gpu/ops/common/walk.h"
+#include "tessera/ops.h"
+
+/* The element repeated to 64 bits. */
+static uint64_t repeat(uint64_t bits, uint64_t size)
+{
+    for (; size < 8; size *= 2)
+        bits |= bits << (8 * size);
+    return bits;
+}
+
+static bool fits_words(const tsr_tensor *dst, uint64_t pattern)
+{
+    tsr__access range = tsr__write_of(dst);
+    return tsr_layout_is_contiguous(&dst->layout) && (uint32_t)pattern == pattern >> 32 &&
+           range.begin_bytes % 4 == 0 && range.end_bytes % 4 == 0;
+}
+
+static tsr_status fill_piece(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
+                             uint64_t bits)
+{
+    struct tsr_fill_params push = {
+        .destination = tsr__piece_address(piece, 0, dst),
+        .value = {(uint32_t)bits, (uint32_t)(bits >> 32)},
+    };
+    tsr__walk_init(&push.walk, piece, 4);
+    tsr__walk_strides(piece, 0, push.strides);
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_FILL,
+        .spec_count = 3,
+        .spec = {TSR__WALK_WORKGROUP, (uint32_t)tsr_dtype_size(dst->layout.dtype),
+                 tsr__piece_inner_stride(piece, 0) == 1},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .access_count = 1,
+        .access = {tsr__write_of(dst)},
+    };
+    tsr__groups_for(push.walk.items, TSR__WALK_WORKGROUP, dispatch.groups);
+    return tsr__stream_dispatch(stream, &dispatch);
+}
+
+typedef struct filling {
+    const tsr_tensor *dst;
+    uint64_t bits; /* of an element */
+} filling;
+
+static tsr_status fill_pieces(tsr_stream *stream, void *work)
+{
+    const filling *f = work;
+    tsr__pieces walk;
+    tsr__piece piece;
+    tsr__pieces_init(&walk, 1, (const tsr_layout *[]){&f->dst->layout}, 0);
+    while (tsr__pieces_next(&walk, &piece))
+        TSR__TRY(fill_piece(stream, &piece, f->dst, f->bits));
+    return TSR_OK;
+}
+
+tsr_status tsr_fill(tsr_stream *stream, tsr_tensor *dst, double value)
+{
+    TSR__TRY(tsr__require_tensor("fill", "dst", stream, dst));
+    TSR__TRY(tsr__require_writable("fill", "dst", dst));
+    TSR__TRY(tsr__device_check(dst->buffer->device));
+    if (tsr_layout_count(&dst->layout) == 0)
+        return TSR_OK;
+
+    uint64_t bits = tsr__encode(value, dst->layout.dtype);
+    uint64_t pattern = repeat(bits, tsr_dtype_size(dst->layout.dtype));
+    if (fits_words(dst, pattern))
+        return tsr__stream_fill(stream, tsr__write_of(dst), (uint32_t)pattern);
+    return tsr__stream_whole(stream, fill_pieces, &(filling){dst, bits});
+}

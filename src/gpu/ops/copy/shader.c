@@ -1,0 +1,185 @@
+/* Copies by shader: the widest unit that the addresses allow, one dispatch per piece. */
+#include "gpu/ops/copy/copy.h"
+#include "gpu/cpu_drivers/ops/packets.h"
+#include "gpu/cpu_drivers/copy/contiguous.h"
+#include "shaders/params/copy.h"
+#include "shaders/params/copy_tile.h"
+#include "shaders/params/packets.h"
+
+/* How a piece's elements are moved: as what kind, and the piece counted in such units. */
+typedef struct copy_plan {
+    tsr__piece piece;
+    uint32_t source_kind, destination_kind;
+    uint32_t unit_bytes; /* the smaller of the two */
+} copy_plan;
+
+static uint32_t bits_kind(uint64_t unit_bytes)
+{
+    switch (unit_bytes) {
+    case 1:
+        return TSR_COPY_BITS8;
+    case 2:
+        return TSR_COPY_BITS16;
+    case 4:
+        return TSR_COPY_BITS32;
+    case 8:
+        return TSR_COPY_BITS64;
+    }
+    return TSR_COPY_BITS128;
+}
+
+/* Rows without gaps are moved in units of several elements where every row is a whole number of
+ * them. */
+static void widen(copy_plan *plan, const tsr_tensor *dst, const tsr_tensor *src)
+{
+    tsr__piece *piece = &plan->piece;
+    int inner = piece->ndim - 1;
+    uint64_t size = tsr_dtype_size(dst->layout.dtype), unit = 16;
+    uint64_t row_bytes = tsr__piece_inner(piece) * size;
+    while (unit > size && (row_bytes % unit != 0 || !tsr__piece_aligned(piece, 0, dst, unit) ||
+                           !tsr__piece_aligned(piece, 1, src, unit)))
+        unit /= 2;
+    plan->unit_bytes = (uint32_t)unit;
+    plan->source_kind = plan->destination_kind = bits_kind(unit);
+    if (unit == size)
+        return;
+    uint32_t ratio = (uint32_t)(unit / size);
+    piece->shape[inner] /= ratio;
+    piece->count /= ratio;
+    for (int i = 0; i < inner; i++) {
+        piece->strides[0][i] /= ratio;
+        piece->strides[1][i] /= ratio;
+    }
+}
+
+static void make_plan(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
+                      copy_plan *out)
+{
+    out->piece = *piece;
+    if (dst->layout.dtype == src->layout.dtype) {
+        widen(out, dst, src);
+        return;
+    }
+    uint64_t dst_bytes = tsr_dtype_size(dst->layout.dtype);
+    uint64_t src_bytes = tsr_dtype_size(src->layout.dtype);
+    out->unit_bytes = (uint32_t)(dst_bytes < src_bytes ? dst_bytes : src_bytes);
+    out->source_kind = src->layout.dtype;
+    out->destination_kind = dst->layout.dtype;
+}
+
+/* Neighbours per invocation. On a GPU whole words are read and written one per invocation, so that
+ * a subgroup's accesses are side by side; elements below a word share it, and on CPU drivers an
+ * invocation costs more than an access. */
+static uint32_t group_of(const copy_plan *plan, tsr__device_class device_class)
+{
+    if (tsr__piece_inner(&plan->piece) == 1)
+        return 1;
+    return plan->unit_bytes >= 4 && device_class == TSR__CLASS_GPU ? 1 : 4;
+}
+
+static uint32_t inner_mode(const tsr__piece *piece, int operand, const tsr_tensor *tensor)
+{
+    uint64_t group_bytes = 4 * tsr_dtype_size(tensor->layout.dtype);
+    if (tsr__piece_aligned(piece, operand, tensor, group_bytes > 16 ? 16 : group_bytes))
+        return TSR_COPY_ALIGNED;
+    return tsr__piece_inner_stride(piece, operand) == 1 ? TSR_COPY_RUN : TSR_COPY_STRIDED;
+}
+
+static void fill_dispatch(const copy_plan *plan, const tsr_tensor *dst, const tsr_tensor *src,
+                          struct tsr_copy_params *push, tsr__dispatch *dispatch)
+{
+    uint32_t group = group_of(plan, dst->buffer->device->device_class);
+    push->destination = tsr__piece_address(&plan->piece, 0, dst);
+    push->source = tsr__piece_address(&plan->piece, 1, src);
+    tsr__walk_init(&push->walk, &plan->piece, group);
+    tsr__walk_strides(&plan->piece, 0, push->destination_strides);
+    tsr__walk_strides(&plan->piece, 1, push->source_strides);
+
+    /* Modes that do not matter are 0, so that they do not make pipelines of their own. */
+    bool modes = group == 4 && plan->unit_bytes < 16;
+    uint32_t dst_mode = modes ? inner_mode(&plan->piece, 0, dst) : TSR_COPY_STRIDED;
+    uint32_t src_mode = modes ? inner_mode(&plan->piece, 1, src) : TSR_COPY_STRIDED;
+    dispatch->shader = TSR__SHADER_COPY;
+    dispatch->spec_count = 6;
+    dispatch->spec[0] = TSR__WALK_WORKGROUP;
+    dispatch->spec[1] = plan->source_kind;
+    dispatch->spec[2] = plan->destination_kind;
+    dispatch->spec[3] = group;
+    dispatch->spec[4] = src_mode == TSR_COPY_RUN ? TSR_COPY_STRIDED : src_mode;
+    dispatch->spec[5] = dst_mode;
+    dispatch->push = push;
+    dispatch->push_bytes = sizeof *push;
+    tsr__groups_for(push->walk.items, TSR__WALK_WORKGROUP, dispatch->groups);
+}
+
+static tsr_status copy_strided(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
+                               const tsr_tensor *src)
+{
+    copy_plan plan;
+    struct tsr_copy_params push;
+    struct tsr_copy_tile_params tile_push;
+    tsr__dispatch dispatch = {
+        .access_count = 2,
+        .access = {tsr__write_of(dst), tsr__read_of(src)},
+    };
+    make_plan(piece, dst, src, &plan);
+    dispatch.spec[0] = plan.source_kind;
+    dispatch.spec[1] = plan.destination_kind;
+    if (!tsr__copy_tile(piece, dst, src, &tile_push, &dispatch))
+        fill_dispatch(&plan, dst, src, &push, &dispatch);
+    return tsr__stream_dispatch(stream, &dispatch);
+}
+
+static bool packets_of(const tsr_tensor *dst, const tsr_tensor *src, tsr__packets *out)
+{
+    bool same = dst->layout.dtype == src->layout.dtype;
+
+    *out = (tsr__packets){.function = same ? TSR_PACKETS_MOVE : TSR_PACKETS_CONVERT,
+                          .count = 2,
+                          .tensor = {dst, src}};
+    return same ||
+           (tsr__dtype_is_float(dst->layout.dtype) && tsr__dtype_is_float(src->layout.dtype));
+}
+
+/* By whatever is fastest for most of the piece, the rest as anything else. */
+static tsr_status copy_piece(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
+                             const tsr_tensor *src)
+{
+    tsr__packets packets;
+    tsr__piece fast, rest;
+
+    if (packets_of(dst, src, &packets) && tsr__packets_cut(&packets, piece, &fast, &rest))
+        TSR__TRY(tsr__packets_run(stream, &packets, &fast));
+    else if (tsr__copy_transpose_cut(piece, dst, src, &fast, &rest))
+        TSR__TRY(tsr__copy_transpose(stream, &fast, dst, src));
+    else
+        rest = *piece;
+    return rest.count == 0 ? TSR_OK : copy_strided(stream, &rest, dst, src);
+}
+
+typedef struct copying {
+    const tsr_tensor *dst, *src;
+} copying;
+
+static tsr_status copy_pieces(tsr_stream *stream, void *work)
+{
+    const copying *c = work;
+    tsr__pieces walk;
+    tsr__piece piece;
+    tsr__pieces_init(&walk, 2, (const tsr_layout *[]){&c->dst->layout, &c->src->layout}, 0);
+    while (tsr__pieces_next(&walk, &piece))
+        TSR__TRY(copy_piece(stream, &piece, c->dst, c->src));
+    return TSR_OK;
+}
+
+tsr_status tsr__copy_shader(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src)
+{
+    tsr__straight from = {.count = 1, .input = {*src}};
+    tsr_status status = TSR_OK;
+    if (dst->layout.dtype != src->layout.dtype) /* no kernel transposes and converts at once */
+        status = tsr__straighten(stream, dst, &from);
+    if (status == TSR_OK)
+        status = tsr__stream_whole(stream, copy_pieces, &(copying){dst, &from.input[0]});
+    tsr__straight_finish(&from);
+    return status;
+}

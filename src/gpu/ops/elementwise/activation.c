@@ -1,0 +1,50 @@
+#include "shaders/params/activation.h"
+#include "gpu/ops/elementwise/elementwise.h"
+#include "tessera/ops.h"
+
+_Static_assert(TSR_ACT_NONE == TSR_ACTIVATION_NONE && TSR_ACT_RELU == TSR_ACTIVATION_RELU &&
+                   TSR_ACT_GELU_TANH == TSR_ACTIVATION_GELU_TANH &&
+                   TSR_ACT_GELU_ERF == TSR_ACTIVATION_GELU_ERF &&
+                   TSR_ACT_SILU == TSR_ACTIVATION_SILU,
+               "shaders/params/activation.h repeats tsr_activation");
+
+static tsr_status check_activation(const char *op, tsr_activation activation)
+{
+    TSR__REQUIRE(activation >= TSR_ACT_NONE && activation <= TSR_ACT_SILU,
+                 "%s: activation %d is none of tsr_activation", op, (int)activation);
+    return TSR_OK;
+}
+
+tsr_status tsr_activate(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                        tsr_activation activation)
+{
+    TSR__TRY(check_activation("activate", activation));
+    tsr__elementwise work = {
+        .op = "activate",
+        .shader = TSR__SHADER_ACTIVATE,
+        .function = activation,
+        .y = y,
+        .a = x,
+        .y_name = "y",
+        .a_name = "x",
+    };
+    return tsr__elementwise_run(stream, &work);
+}
+
+tsr_status tsr_activate_grad(tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *x,
+                             const tsr_tensor *dy, tsr_activation activation)
+{
+    TSR__TRY(check_activation("activate_grad", activation));
+    tsr__elementwise work = {
+        .op = "activate_grad",
+        .shader = TSR__SHADER_ACTIVATE,
+        .function = activation,
+        .y = dx,
+        .a = x,
+        .b = dy,
+        .y_name = "dx",
+        .a_name = "x",
+        .b_name = "dy",
+    };
+    return tsr__elementwise_run(stream, &work);
+}

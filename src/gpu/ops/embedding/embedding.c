@@ -1,0 +1,171 @@
+/* Rows of a table by index, and the gradient of that. */
+#include "gpu/ops/embedding/embedding.h"
+
+#include "base/checked.h"
+#include "gpu/ops/common/vocabulary.h"
+#include "shaders/params/embedding.h"
+#include "tensor/check.h"
+
+#define WORKGROUP 64
+#define ROWS_MAX (INT64_C(1) << 26) /* of one dispatch */
+#define WIDTH_MAX (INT64_C(1) << 24)
+/* Of the gradient. More buckets use more of the device, but each walks all indices: CPUs have few
+ * cores to use, and narrow workgroups fill them with columns first. */
+#define BUCKETS 64
+#define GROUPS_ON_CPU 8
+#define WORKGROUP_ON_CPU 8
+
+static tsr_status check(const char *op, tsr_stream *stream, const char *table_name,
+                        const tsr_tensor *table, const char *y_name, const tsr_tensor *y,
+                        const tsr_tensor *indices, int64_t first)
+{
+    TSR__TRY(tsr__require_float(op, table_name, stream, table));
+    TSR__TRY(tsr__require_float(op, y_name, stream, y));
+    TSR__TRY(tsr__require_tensor(op, "indices", stream, indices));
+    tsr_dtype dtype = indices->layout.dtype;
+    TSR__REQUIRE(dtype == TSR_I32 || dtype == TSR_I64 || dtype == TSR_U32 || dtype == TSR_U8,
+                 "%s: indices are %s, not i32, i64, u32 or u8", op, tsr_dtype_name(dtype));
+    TSR__REQUIRE(table->layout.ndim == 2, "%s: %s is %s, not [rows,width]", op, table_name,
+                 TSR__SHAPE(table->layout.ndim, table->layout.shape));
+    TSR__REQUIRE(indices->layout.ndim == 1 && y->layout.ndim == 2 &&
+                     y->layout.shape[0] == indices->layout.shape[0] &&
+                     y->layout.shape[1] == table->layout.shape[1],
+                 "%s: %s is %s; indices %s and %s %s go with rows of it", op, y_name,
+                 TSR__SHAPE(y->layout.ndim, y->layout.shape),
+                 TSR__SHAPE(indices->layout.ndim, indices->layout.shape), table_name,
+                 TSR__SHAPE(2, table->layout.shape));
+    TSR__REQUIRE(first >= 0 && first <= INT32_MAX && table->layout.shape[0] <= INT32_MAX - first,
+                 "%s: rows %lld and %lld more are beyond %d", op, (long long)first,
+                 (long long)table->layout.shape[0], (int)INT32_MAX);
+    TSR__REQUIRE(table->layout.shape[1] <= WIDTH_MAX, "%s: rows of %lld elements; at most %lld", op,
+                 (long long)table->layout.shape[1], (long long)WIDTH_MAX);
+    return TSR_OK;
+}
+
+/* Rows from `from` on, as many as one dispatch takes, of y; groups are the caller's. */
+static void fill_push(struct tsr_embedding_params *push, const tsr_tensor *table,
+                      const tsr_tensor *y, const tsr_tensor *indices, int64_t first, int64_t from)
+{
+    int64_t rows = y->layout.shape[0] - from;
+    *push = (struct tsr_embedding_params){
+        .table = tsr__tensor_address(table),
+        .table_stride = tsr__stride_bytes(table, 0),
+        .table_step = tsr__stride_bytes(table, 1),
+        .indices = tsr__tensor_address(indices) + (uint64_t)from * tsr__stride_bytes(indices, 0),
+        .indices_stride = tsr__stride_bytes(indices, 0),
+        .y = tsr__tensor_address(y) + (uint64_t)from * tsr__stride_bytes(y, 0),
+        .y_stride = tsr__stride_bytes(y, 0),
+        .y_step = tsr__stride_bytes(y, 1),
+        .rows = (uint32_t)(rows < ROWS_MAX ? rows : ROWS_MAX),
+        .width = (uint32_t)table->layout.shape[1],
+        .first = (uint32_t)first,
+        .here = (uint32_t)table->layout.shape[0],
+        .index_bytes = (uint32_t)tsr_dtype_size(indices->layout.dtype),
+        .buckets = 1,
+    };
+}
+
+static tsr__dispatch dispatch_of(tsr__shader shader, const struct tsr_embedding_params *push,
+                                 const tsr_tensor *table, const tsr_tensor *y,
+                                 const tsr_tensor *indices, bool grad)
+{
+    uint32_t form = tsr__matrix_row_form(table);
+    if (tsr__matrix_row_form(y) < form)
+        form = tsr__matrix_row_form(y);
+    return (tsr__dispatch){
+        .shader = shader,
+        .spec_count = 4,
+        .spec = {WORKGROUP, (uint32_t)table->layout.dtype, (uint32_t)y->layout.dtype, form},
+        .push = push,
+        .push_bytes = sizeof *push,
+        .access_count = 3,
+        .access = {grad ? tsr__write_of(table) : tsr__read_of(table),
+                   grad ? tsr__read_of(y) : tsr__write_of(y), tsr__read_of(indices)},
+    };
+}
+
+static tsr_status look_up(tsr__dispatches *list, const tsr_tensor *y, const tsr_tensor *table,
+                          const tsr_tensor *indices, int64_t first)
+{
+    const int64_t per_row = (table->layout.shape[1] + 3) / 4;
+    if (per_row == 0)
+        return TSR_OK;
+    /* The invocations of one dispatch are counted by 32 bits. */
+    const int64_t step = INT32_MAX / per_row < ROWS_MAX ? INT32_MAX / per_row : ROWS_MAX;
+    for (int64_t from = 0; from < y->layout.shape[0]; from += step) {
+        struct tsr_embedding_params push;
+        fill_push(&push, table, y, indices, first, from);
+        if (push.rows > (uint32_t)step)
+            push.rows = (uint32_t)step;
+        tsr__dispatch dispatch =
+            dispatch_of(TSR__SHADER_EMBEDDING, &push, table, y, indices, false);
+        tsr__groups_for((uint64_t)push.rows * (uint64_t)per_row, WORKGROUP, dispatch.groups);
+        TSR__TRY(tsr__dispatches_add(list, &dispatch));
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__embedding(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *table,
+                          const tsr_tensor *indices, int64_t first)
+{
+    const char *op = "embedding";
+    TSR__TRY(check(op, stream, "table", table, "y", y, indices, first));
+    TSR__TRY(tsr__require_disjoint(op, "y", y, "table", table, false));
+    TSR__TRY(tsr__require_disjoint(op, "y", y, "indices", indices, false));
+    tsr__dispatches list = {0};
+    tsr_status status = tsr__embedding_packets_suit(y, table, indices)
+                            ? tsr__embedding_packets(&list, y, table, indices, first)
+                            : look_up(&list, y, table, indices, first);
+    if (status == TSR_OK)
+        status = tsr__dispatches_record(&list, stream);
+    tsr__dispatches_finish(&list);
+    return status;
+}
+
+typedef struct addition {
+    tsr__dispatches list;
+    tsr_tensor *gradient;
+    bool accumulate;
+} addition;
+
+static tsr_status record_addition(tsr_stream *stream, void *work)
+{
+    addition *a = work;
+    if (!a->accumulate)
+        TSR__TRY(tsr_fill(stream, a->gradient, 0));
+    return tsr__dispatches_record(&a->list, stream);
+}
+
+tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const tsr_tensor *dy,
+                               const tsr_tensor *indices, int64_t first, bool accumulate)
+{
+    const char *op = "embedding_grad";
+    TSR__TRY(check(op, stream, "gradient", gradient, "dy", dy, indices, first));
+    TSR__TRY(tsr__require_disjoint(op, "gradient", gradient, "dy", dy, false));
+    TSR__TRY(tsr__require_disjoint(op, "gradient", gradient, "indices", indices, false));
+    const bool cpu = gradient->buffer->device->device_class != TSR__CLASS_GPU;
+    const int64_t width = gradient->layout.shape[1];
+    const uint32_t workgroup = cpu ? WORKGROUP_ON_CPU : WORKGROUP;
+    const uint32_t across = tsr__div_up_u32((uint32_t)width, 4 * workgroup);
+    addition sum = {.gradient = gradient, .accumulate = accumulate};
+    tsr_status status = TSR_OK;
+    for (int64_t from = 0; status == TSR_OK && width > 0 && from < dy->layout.shape[0];
+         from += ROWS_MAX) {
+        struct tsr_embedding_params push;
+        fill_push(&push, gradient, dy, indices, first, from);
+        push.buckets = cpu ? 1 : BUCKETS;
+        while (push.buckets * across < GROUPS_ON_CPU)
+            push.buckets *= 2;
+        tsr__dispatch dispatch =
+            dispatch_of(TSR__SHADER_EMBEDDING_GRAD, &push, gradient, dy, indices, true);
+        dispatch.spec[0] = workgroup;
+        dispatch.groups[0] = across;
+        dispatch.groups[1] = push.buckets;
+        dispatch.groups[2] = 1;
+        status = tsr__dispatches_add(&sum.list, &dispatch);
+    }
+    if (status == TSR_OK)
+        status = tsr__stream_whole(stream, record_addition, &sum);
+    tsr__dispatches_finish(&sum.list);
+    return status;
+}

@@ -1,0 +1,357 @@
+/* The gradients of layer and RMS normalisation: the statistics of each row anew; the sums over
+ * chunks of rows for weight and bias, before dx takes the place of x or dy; dx; the sums of the
+ * chunks. On Mesa's CPU driver kernels of its own leave products for the weight, which are summed
+ * instead of chunks; where rows are short, those and that for dx need no statistics. */
+#include "base/checked.h"
+#include "gpu/ops/norm/norm.h"
+#include "gpu/cpu_drivers/ops/norm_chunks.h"
+#include "gpu/cpu_drivers/ops/norm_short.h"
+#include "gpu/ops/reduce/reduce.h"
+#include "tensor/check.h"
+#include "tessera/ops.h"
+
+#define WORKGROUP 64
+#define MOST_PRODUCTS (UINT64_C(1) << 24) /* 64 MiB of scratch */
+
+/* Of a call. */
+typedef struct gradient {
+    tsr__norm norm; /* of x, dy and, where there is one, dx; its bias is not looked at */
+    tsr_tensor *dx, *dweight, *dbias;
+    bool accumulate;
+    tsr__buffer *stats; /* of all rows */
+    tsr__buffer *parts; /* of a plane of long rows, and how many bytes that takes at the most */
+    uint64_t parts_bytes;
+    uint64_t chunks; /* of rows */
+    /* f32 [chunks, columns] each in one scratch buffer, dbias behind dweight. */
+    tsr_tensor sums[2];
+    bool has_products; /* not chunks */
+    tsr__dispatches list;
+} gradient;
+
+static tsr_status check_outputs(const gradient *g)
+{
+    const char *op = g->norm.op;
+    const tsr_tensor *x = g->norm.operand[0], *dy = g->norm.operand[1], *weight = g->norm.weight;
+    tsr_tensor *outputs[] = {g->dx, g->dweight, g->dbias};
+    static const char *const names[] = {"dx", "dweight", "dbias"};
+    for (int i = 0; i < 3; i++) {
+        if (!outputs[i])
+            continue;
+        TSR__TRY(tsr__require_disjoint(op, names[i], outputs[i], "x", x, i == 0));
+        TSR__TRY(tsr__require_disjoint(op, names[i], outputs[i], "dy", dy, i == 0));
+        if (weight)
+            TSR__TRY(tsr__require_disjoint(op, names[i], outputs[i], "weight", weight, false));
+        for (int j = 0; j < i; j++)
+            if (outputs[j])
+                TSR__TRY(
+                    tsr__require_disjoint(op, names[i], outputs[i], names[j], outputs[j], false));
+    }
+    return TSR_OK;
+}
+
+static tsr_status check(const gradient *g, const tsr_stream *stream)
+{
+    const char *op = g->norm.op;
+    const tsr_tensor *x = g->norm.operand[0], *dy = g->norm.operand[1];
+    TSR__REQUIRE(g->dx || g->dweight || g->dbias, "%s: no gradient is wanted", op);
+    TSR__TRY(tsr__norm_check(&g->norm, stream));
+    TSR__TRY(tsr__require_float(op, "dy", stream, dy));
+    TSR__TRY(tsr__require_same_shape(op, "dy", dy, "x", x));
+    if (g->dx) {
+        TSR__TRY(tsr__require_float(op, "dx", stream, g->dx));
+        TSR__TRY(tsr__require_same_shape(op, "dx", g->dx, "x", x));
+    }
+    if (g->dweight)
+        TSR__TRY(tsr__norm_check_vector(&g->norm, stream, "dweight", g->dweight));
+    if (g->dbias)
+        TSR__TRY(tsr__norm_check_vector(&g->norm, stream, "dbias", g->dbias));
+    return check_outputs(g);
+}
+
+/* The invocations of a dispatch of norm_columns.comp, one for four columns of a chunk, are counted
+ * by 32 bits. */
+static uint64_t most_rows(const gradient *g)
+{
+    uint64_t across = tsr__norm_columns(&g->norm) / 4 + 1;
+    return (INT32_MAX / across + 1) * TSR_NORM_CHUNK;
+}
+
+static uint64_t chunks_of(const tsr__norm_plane *plane)
+{
+    return tsr__div_up_u32(plane->rows, TSR_NORM_CHUNK);
+}
+
+static tsr_status add_columns(gradient *g, const tsr__norm_plane *plane, uint64_t chunk)
+{
+    const tsr_tensor *x = g->norm.operand[0], *dy = g->norm.operand[1];
+    struct tsr_norm_columns_params params = {
+        .x = plane->operand[0],
+        .dy = plane->operand[1],
+        .stats = tsr__norm_stats_address(plane, g->stats),
+        .count = tsr__norm_columns(&g->norm),
+        .rows = plane->rows,
+        .inner = plane->inner,
+    };
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_NORM_COLUMNS,
+        .spec_count = 4,
+        .spec = {WORKGROUP, tsr__norm_dtype(x), tsr__norm_dtype(dy), plane->form},
+        .push = &params,
+        .push_bytes = sizeof params,
+        .access_count = 3,
+        .access = {tsr__read_of(x), tsr__read_of(dy), tsr__read_buffer(g->stats)},
+    };
+    uint64_t *addresses[] = {&params.dweight, &params.dbias};
+    tsr_tensor *outputs[] = {g->dweight, g->dbias};
+    for (int i = 0; i < 2; i++)
+        if (outputs[i]) {
+            *addresses[i] = tsr__tensor_address(&g->sums[i]) + chunk * params.count * sizeof(float);
+            dispatch.access[dispatch.access_count++] = tsr__write_of(&g->sums[i]);
+        }
+    tsr__groups_for(chunks_of(plane) * tsr__div_up_u32(params.count, 4), WORKGROUP,
+                    dispatch.groups);
+    return tsr__dispatches_add(&g->list, &dispatch);
+}
+
+static bool is_short(const gradient *g, const tsr__norm_plane *plane, uint32_t output)
+{
+    return tsr__norm_way_of(&g->norm, plane, output) == TSR__NORM_SHORT;
+}
+
+static bool in_chunks(const gradient *g, const tsr__norm_plane *plane, uint32_t output)
+{
+    return tsr__norm_way_of(&g->norm, plane, output) == TSR__NORM_CHUNKS;
+}
+
+static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
+{
+    if (is_short(g, plane, TSR_NORM_GRADIENT))
+        return tsr__norm_short_add(&g->list, &g->norm, plane, TSR_NORM_GRADIENT, NULL);
+    if (in_chunks(g, plane, TSR_NORM_GRADIENT))
+        return tsr__norm_chunks_add(&g->list, &g->norm, plane, TSR_NORM_GRADIENT, g->parts,
+                                    g->stats, NULL);
+    const tsr_tensor *x = g->norm.operand[0], *dy = g->norm.operand[1];
+    struct tsr_norm_grad_params params = {
+        .x = plane->operand[0],
+        .dy = plane->operand[1],
+        .dx = plane->operand[2],
+        .stats = tsr__norm_stats_address(plane, g->stats),
+        .count = tsr__norm_columns(&g->norm),
+        .rows = plane->rows,
+        .inner = plane->inner,
+    };
+    uint32_t team = tsr__team_for(x->buffer->device, plane->rows, params.count);
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_NORM_GRAD,
+        .spec_count = 8,
+        .spec = {tsr__team_workgroup(team), team, tsr__norm_dtype(x), tsr__norm_dtype(dy),
+                 tsr__norm_dtype(g->dx), tsr__norm_dtype(g->norm.weight), plane->form,
+                 g->norm.centred},
+        .push = &params,
+        .push_bytes = sizeof params,
+        .access_count = 4,
+        .access = {tsr__read_of(x), tsr__read_of(dy), tsr__write_of(g->dx),
+                   tsr__read_buffer(g->stats)},
+    };
+    tsr__norm_vector(g->norm.weight, &params.weight, &params.weight_step, &dispatch);
+    tsr__groups_for(plane->rows, tsr__team_workgroup(team) / team, dispatch.groups);
+    return tsr__dispatches_add(&g->list, &dispatch);
+}
+
+/* This plane is all there is, and a kernel for products takes it. */
+static bool takes_products(const gradient *g, const tsr__norm_plane *plane)
+{
+    return (g->dweight || g->dbias) && plane->rows == (uint64_t)tsr__norm_rows(&g->norm) &&
+           (uint64_t)plane->rows * tsr__norm_columns(&g->norm) <= MOST_PRODUCTS &&
+           tsr__norm_way_of(&g->norm, plane, TSR_NORM_PRODUCTS) != TSR__NORM_GENERAL;
+}
+
+/* What has to be known of the plane's rows: one of TSR_NORM_STATS, TSR_NORM_GRADIENT, or
+ * TSR_NORM_RESULT for nothing. */
+static uint32_t stats_needed(const gradient *g, const tsr__norm_plane *plane)
+{
+    const bool columns = (g->dweight || g->dbias) && !g->has_products;
+    const bool products = g->dweight && g->has_products;
+
+    if (g->dx && in_chunks(g, plane, TSR_NORM_GRADIENT))
+        return TSR_NORM_GRADIENT;
+    if (columns || (g->dx && !is_short(g, plane, TSR_NORM_GRADIENT)) ||
+        (products && !is_short(g, plane, TSR_NORM_PRODUCTS)))
+        return TSR_NORM_STATS;
+    return TSR_NORM_RESULT;
+}
+
+static bool is_divided(const gradient *g, const tsr__norm_plane *plane)
+{
+    const uint32_t output = stats_needed(g, plane);
+
+    return output != TSR_NORM_RESULT && in_chunks(g, plane, output);
+}
+
+static tsr_status add_stats(gradient *g, const tsr__norm_plane *plane)
+{
+    const uint32_t output = stats_needed(g, plane);
+
+    if (output == TSR_NORM_RESULT)
+        return TSR_OK;
+    if (is_divided(g, plane))
+        return tsr__norm_chunks_add_stats(&g->list, &g->norm, plane, output, g->parts, g->stats);
+    return tsr__norm_stats_add(&g->list, &g->norm, plane, g->stats);
+}
+
+static tsr_tensor matrix(tsr_dtype dtype, uint64_t offset, uint64_t rows, uint64_t columns,
+                         uint64_t stride, tsr__buffer *buffer)
+{
+    return (tsr_tensor){.layout = {.dtype = dtype,
+                                   .ndim = 2,
+                                   .offset = (int64_t)offset,
+                                   .shape = {(int64_t)rows, (int64_t)columns},
+                                   .strides = {(int64_t)stride, 1}},
+                        .buffer = buffer};
+}
+
+static tsr_status prepare_products(gradient *g, const tsr__norm_plane *plane, tsr_stream *stream)
+{
+    const tsr_tensor *dy = g->norm.operand[1];
+    const uint32_t columns = tsr__norm_columns(&g->norm);
+    const uint64_t offset =
+        (plane->operand[1].at - dy->buffer->address) / tsr_dtype_size(dy->layout.dtype);
+    tsr__buffer *products;
+    TSR__TRY(
+        tsr__stream_scratch(stream, (uint64_t)plane->rows * columns * sizeof(float), &products));
+    g->sums[0] = matrix(TSR_F32, 0, plane->rows, columns, columns, products);
+    g->sums[1] = matrix(dy->layout.dtype, offset, plane->rows, columns,
+                        plane->operand[1].strides[1], dy->buffer);
+    return TSR_OK;
+}
+
+/* Scratch: before the first dispatch, as streams lend it. */
+static tsr_status prepare(gradient *g, tsr_stream *stream)
+{
+    uint64_t rows = (uint64_t)tsr__norm_rows(&g->norm), columns = tsr__norm_columns(&g->norm);
+    uint64_t stats_bytes, elements, bytes;
+    tsr__norm_walk walk;
+    tsr__norm_plane plane = {0};
+    tsr__norm_walk_init(&walk, &g->norm, most_rows(g));
+    while (tsr__norm_next(&walk, &plane)) {
+        g->has_products = takes_products(g, &plane);
+        g->chunks += chunks_of(&plane);
+        if (is_divided(g, &plane))
+            g->parts_bytes =
+                tsr__max_u64(g->parts_bytes, tsr__norm_chunks_scratch_bytes(&g->norm, &plane));
+    }
+    if (!tsr__mul_u64(rows, TSR_NORM_STATS_BYTES, &stats_bytes) ||
+        !tsr__mul_u64(g->chunks, columns, &elements) || !tsr__mul_u64(elements, 8, &bytes) ||
+        stats_bytes > INT64_MAX || bytes > INT64_MAX)
+        return tsr__fail(TSR_ERR_OVERFLOW, "%s: too many partial results", g->norm.op);
+    TSR__TRY(tsr__stream_scratch(stream, stats_bytes, &g->stats));
+    if (g->parts_bytes > 0)
+        TSR__TRY(tsr__stream_scratch(stream, g->parts_bytes, &g->parts));
+    if (g->has_products)
+        return prepare_products(g, &plane, stream);
+    if (!g->dweight && !g->dbias)
+        return TSR_OK;
+    tsr__buffer *sums;
+    TSR__TRY(tsr__stream_scratch(stream, bytes, &sums));
+    for (uint64_t i = 0; i < 2; i++)
+        g->sums[i] = matrix(TSR_F32, elements * i, g->chunks, columns, columns, sums);
+    return TSR_OK;
+}
+
+static tsr_status add_sums(gradient *g, tsr_stream *stream)
+{
+    tsr_tensor *outputs[] = {g->dweight, g->dbias};
+    for (int i = 0; i < 2; i++)
+        if (outputs[i])
+            TSR__TRY(tsr__sum_columns_add(&g->list, stream, g->norm.op, outputs[i], &g->sums[i],
+                                          g->accumulate));
+    return TSR_OK;
+}
+
+/* With sums, since dx may be dy. */
+static tsr_status add_products(gradient *g, const tsr__norm_plane *plane, tsr_stream *stream)
+{
+    tsr__buffer *products = g->sums[0].buffer;
+    if (g->dweight)
+        TSR__TRY(is_short(g, plane, TSR_NORM_PRODUCTS)
+                     ? tsr__norm_short_add(&g->list, &g->norm, plane, TSR_NORM_PRODUCTS, products)
+                     : tsr__norm_chunks_add(&g->list, &g->norm, plane, TSR_NORM_PRODUCTS, NULL,
+                                            g->stats, products));
+    return add_sums(g, stream);
+}
+
+static tsr_status add_dispatches(gradient *g, tsr_stream *stream)
+{
+    tsr__norm_walk walk;
+    tsr__norm_plane plane;
+    uint64_t chunk = 0;
+    TSR__TRY(prepare(g, stream));
+    const bool has_chunks = (g->dweight || g->dbias) && !g->has_products;
+    tsr__norm_walk_init(&walk, &g->norm, most_rows(g));
+    while (tsr__norm_next(&walk, &plane)) {
+        TSR__TRY(add_stats(g, &plane));
+        if (g->has_products)
+            TSR__TRY(add_products(g, &plane, stream));
+        if (has_chunks)
+            TSR__TRY(add_columns(g, &plane, chunk));
+        if (g->dx)
+            TSR__TRY(add_dx(g, &plane));
+        chunk += chunks_of(&plane);
+    }
+    return has_chunks ? add_sums(g, stream) : TSR_OK;
+}
+
+/* Of no rows. */
+static tsr_status clear(tsr_stream *stream, void *work)
+{
+    const gradient *g = work;
+    if (g->dweight && !g->accumulate)
+        TSR__TRY(tsr_fill(stream, g->dweight, 0));
+    return g->dbias && !g->accumulate ? tsr_fill(stream, g->dbias, 0) : TSR_OK;
+}
+
+static tsr_status run(gradient *g, tsr_stream *stream)
+{
+    g->norm.operand[2] = g->dx;
+    g->norm.count = g->dx ? 3 : 2;
+    TSR__TRY(check(g, stream));
+    if (tsr__norm_columns(&g->norm) == 0)
+        return TSR_OK;
+    if (tsr__norm_rows(&g->norm) == 0)
+        return tsr__stream_whole(stream, clear, g);
+    tsr_status status = add_dispatches(g, stream);
+    if (status == TSR_OK)
+        status = tsr__dispatches_record(&g->list, stream);
+    tsr__dispatches_finish(&g->list);
+    return status;
+}
+
+tsr_status tsr_layer_norm_grad(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
+                               tsr_tensor *dbias, const tsr_tensor *x, const tsr_tensor *dy,
+                               const tsr_tensor *weight, float epsilon, bool accumulate)
+{
+    return run(&(gradient){.norm = {.op = "layer_norm_grad",
+                                    .centred = true,
+                                    .epsilon = epsilon,
+                                    .weight = weight,
+                                    .operand = {x, dy}},
+                           .dx = dx,
+                           .dweight = dweight,
+                           .dbias = dbias,
+                           .accumulate = accumulate},
+               stream);
+}
+
+tsr_status tsr_rms_norm_grad(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
+                             const tsr_tensor *x, const tsr_tensor *dy, const tsr_tensor *weight,
+                             float epsilon, bool accumulate)
+{
+    return run(&(gradient){.norm = {.op = "rms_norm_grad",
+                                    .epsilon = epsilon,
+                                    .weight = weight,
+                                    .operand = {x, dy}},
+                           .dx = dx,
+                           .dweight = dweight,
+                           .accumulate = accumulate},
+               stream);
+}

@@ -1,0 +1,229 @@
+#include "gpu/ops/optimizer/optimizer.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "gpu/cpu_drivers/ops/packets.h"
+#include "shaders/params/packets.h"
+
+enum {
+    WORKGROUP = 64,
+    PACKETS_UNITS = 4,     /* packets of a lane */
+    PACKETS_SUBGROUPS = 8, /* as many as the push constants have room to count */
+};
+
+_Static_assert(TSR_OPT_OPERANDS <= TSR__PIECE_OPERANDS, "one walk covers all operands");
+
+static tsr_status check_operand(const tsr_stream *stream, const tsr__optimizer *optimizer, int i)
+{
+    const char *op = optimizer->op, *name = optimizer->name[i];
+    const tsr_tensor *operand = optimizer->operand[i];
+    TSR__TRY(tsr__require_float(op, name, stream, operand));
+    if (i != TSR_OPT_PARAMETER && i != TSR_OPT_GRADIENT)
+        TSR__REQUIRE(operand->layout.dtype == TSR_F32, "%s: %s is %s; f32 is needed", op, name,
+                     tsr_dtype_name(operand->layout.dtype));
+    return tsr__require_same_shape(op, optimizer->name[TSR_OPT_PARAMETER],
+                                   optimizer->operand[TSR_OPT_PARAMETER], name, operand);
+}
+
+/* Every operand but the gradient is written, and no two of those may be the same. */
+static tsr_status check_overlap(const tsr__optimizer *optimizer, int i)
+{
+    if (i == TSR_OPT_GRADIENT)
+        return TSR_OK;
+    TSR__TRY(tsr__require_writable(optimizer->op, optimizer->name[i], optimizer->operand[i]));
+    for (int j = 0; j < TSR_OPT_OPERANDS; j++) {
+        if (!optimizer->operand[j] || i == j)
+            continue;
+        TSR__TRY(tsr__require_disjoint(optimizer->op, optimizer->name[i], optimizer->operand[i],
+                                       optimizer->name[j], optimizer->operand[j],
+                                       j == TSR_OPT_GRADIENT));
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__optimizer_check(const tsr_stream *stream, const tsr__optimizer *optimizer)
+{
+    const char *op = optimizer->op;
+    const tsr_tensor *parameter = optimizer->operand[TSR_OPT_PARAMETER];
+    for (int i = 0; i < TSR_OPT_OPERANDS; i++)
+        if (optimizer->operand[i] || i == TSR_OPT_PARAMETER || i == TSR_OPT_GRADIENT)
+            TSR__TRY(check_operand(stream, optimizer, i));
+    TSR__REQUIRE(!optimizer->operand[TSR_OPT_MASTER] || parameter->layout.dtype != TSR_F32,
+                 "%s: parameter is f32 and needs no master copy", op);
+    for (int i = 0; i < TSR_OPT_OPERANDS; i++)
+        if (optimizer->operand[i])
+            TSR__TRY(check_overlap(optimizer, i));
+    return TSR_OK;
+}
+
+tsr_status tsr__optimizer_require_rate(const char *op, const char *name, float value)
+{
+    TSR__REQUIRE(isfinite(value) && value >= 0, "%s: %s is %g; it has to be finite and at least 0",
+                 op, name, (double)value);
+    return TSR_OK;
+}
+
+/* The plane `k` of a piece: its last two dimensions at one place of the others. `slot` says which
+ * operand of the walk an operand of the optimizer is, or -1. */
+static void fill_plane(struct tsr_optimizer_params *push, const tsr__optimizer *optimizer,
+                       const int *slot, const tsr__piece *piece, uint32_t k)
+{
+    int column = piece->ndim - 1, row = piece->ndim - 2;
+    for (int i = 0; i < TSR_OPT_OPERANDS; i++) {
+        if (slot[i] < 0)
+            continue;
+        const uint32_t *strides = piece->strides[slot[i]];
+        int64_t at = piece->offset[slot[i]];
+        uint32_t rest = k;
+        for (int d = row - 1; d >= 0; d--) {
+            at += (int64_t)(rest % piece->shape[d]) * strides[d];
+            rest /= piece->shape[d];
+        }
+        const tsr_tensor *operand = optimizer->operand[i];
+        push->base[i] =
+            operand->buffer->address + (uint64_t)at * tsr_dtype_size(operand->layout.dtype);
+        push->column_stride[i] = strides[column];
+        push->row_stride[i] = row >= 0 ? strides[row] : 0;
+    }
+    push->columns = piece->shape[column];
+    push->count = push->columns * (row >= 0 ? piece->shape[row] : 1);
+}
+
+/* One call's dispatches, and which operand of the walk an operand of the optimizer is, or -1. */
+typedef struct step {
+    tsr_stream *stream;
+    const tsr__optimizer *optimizer;
+    const float *numbers;
+    int slot[TSR_OPT_OPERANDS];
+    tsr__dispatch dispatch;
+} step;
+
+/* Any strides. */
+static tsr_status run_strided(step *s, const tsr__piece *piece)
+{
+    struct tsr_optimizer_params push = {0};
+    tsr__dispatch dispatch = s->dispatch;
+
+    memcpy(push.number, s->numbers, sizeof push.number);
+    dispatch.push = &push;
+    dispatch.push_bytes = sizeof push;
+    for (uint32_t done = 0, k = 0; done < piece->count; done += push.count, k++) {
+        fill_plane(&push, s->optimizer, s->slot, piece, k);
+        tsr__groups_for(push.count, WORKGROUP, dispatch.groups);
+        TSR__TRY(tsr__stream_dispatch(s->stream, &dispatch));
+    }
+    return TSR_OK;
+}
+
+/* Whether a piece goes through shaders/cpu_drivers/optimizer_packets.comp: no gaps anywhere, every operand at a
+ * multiple of 8 bytes. */
+static bool has_packets(const step *s, const tsr__piece *piece)
+{
+    const tsr_device *device = tsr_stream_device(s->stream);
+
+    if (!tsr__packets_suit(device) || piece->ndim != 1 || piece->count < TSR__PACKETS_FEWEST)
+        return false;
+    for (int i = 0; i < TSR_OPT_OPERANDS; i++)
+        if (s->slot[i] >= 0 &&
+            (piece->strides[s->slot[i]][0] != 1 ||
+             tsr__packets_alignment(piece, s->slot[i], s->optimizer->operand[i]) != 8))
+            return false;
+    return true;
+}
+
+/* The first elements of the piece, a whole number of packets. */
+static tsr_status run_packets(step *s, const tsr__piece *piece, uint32_t group)
+{
+    uint32_t lanes = tsr_stream_device(s->stream)->info.subgroup_size;
+    uint32_t most = TSR__PACKETS_MAX_BLOCKS / 4 * lanes * PACKETS_UNITS;
+    uint32_t total = piece->count / group, parts = tsr__div_up_u32(total, most);
+    struct tsr_optimizer_packets_push push = {.identity = {TSR_IDENTITY_8}};
+    tsr__dispatch dispatch = s->dispatch;
+
+    memcpy(push.number, s->numbers, sizeof push.number);
+    dispatch.shader = TSR__SHADER_OPTIMIZER_PACKETS;
+    dispatch.spec[0] = PACKETS_SUBGROUPS * lanes;
+    dispatch.spec[5] = s->dispatch.shader == TSR__SHADER_ADAMW ? TSR_OPT_ADAMW : TSR_OPT_SGD;
+    dispatch.spec[6] = lanes;
+    dispatch.spec[7] = PACKETS_UNITS;
+    dispatch.spec_count = 8;
+    dispatch.push = &push;
+    dispatch.push_bytes = sizeof push;
+    for (uint32_t part = 0; part < parts; part++) {
+        uint32_t first = (uint32_t)((uint64_t)total * part / parts);
+        push.packets = (uint32_t)((uint64_t)total * (part + 1) / parts) - first;
+        for (int i = 0; i < TSR_OPT_OPERANDS; i++) {
+            const tsr_tensor *operand = s->optimizer->operand[i];
+            if (s->slot[i] >= 0)
+                push.base[i] = tsr__piece_address(piece, s->slot[i], operand) +
+                               (uint64_t)first * group * tsr_dtype_size(operand->layout.dtype);
+        }
+        uint32_t blocks = tsr__div_up_u32(push.packets, PACKETS_UNITS * lanes);
+        dispatch.groups[0] = tsr__div_up_u32(blocks, PACKETS_SUBGROUPS);
+        dispatch.groups[1] = dispatch.groups[2] = 1;
+        TSR__TRY(tsr__stream_dispatch(s->stream, &dispatch));
+    }
+    return TSR_OK;
+}
+
+static tsr_status run_piece(step *s, const tsr__piece *piece, int operands)
+{
+    tsr_dtype dtype = s->optimizer->operand[TSR_OPT_PARAMETER]->layout.dtype;
+    uint32_t group = TSR_PACKET_BYTES / (uint32_t)tsr_dtype_size(dtype);
+    tsr__piece rest = *piece;
+
+    if (!has_packets(s, piece))
+        return run_strided(s, piece);
+    TSR__TRY(run_packets(s, piece, group));
+    tsr__piece_columns(&rest, operands, piece->count / group * group, piece->count);
+    return rest.count == 0 ? TSR_OK : run_strided(s, &rest);
+}
+
+static tsr_status run_pieces(tsr_stream *stream, void *work)
+{
+    step *s = work;
+    const tsr_layout *layouts[TSR_OPT_OPERANDS];
+    int operands = 0;
+    tsr__pieces walk;
+    tsr__piece piece;
+
+    (void)stream;
+    for (int i = 0; i < TSR_OPT_OPERANDS; i++)
+        if (s->slot[i] >= 0)
+            layouts[operands++] = &s->optimizer->operand[i]->layout;
+    tsr__pieces_init(&walk, operands, layouts, 0);
+    while (tsr__pieces_next(&walk, &piece))
+        TSR__TRY(run_piece(s, &piece, operands));
+    return TSR_OK;
+}
+
+tsr_status tsr__optimizer_record(tsr_stream *stream, const tsr__optimizer *optimizer,
+                                 tsr__shader shader, uint32_t mode, const float numbers[6])
+{
+    step s = {
+        .stream = stream,
+        .optimizer = optimizer,
+        .numbers = numbers,
+        .dispatch = {.shader = shader,
+                     .spec_count = 5,
+                     .spec = {WORKGROUP,
+                              (uint32_t)optimizer->operand[TSR_OPT_PARAMETER]->layout.dtype,
+                              (uint32_t)optimizer->operand[TSR_OPT_GRADIENT]->layout.dtype,
+                              optimizer->operand[TSR_OPT_MASTER] != NULL, mode}},
+    };
+    int operands = 0;
+
+    for (int i = 0; i < TSR_OPT_OPERANDS; i++) {
+        const tsr_tensor *operand = optimizer->operand[i];
+        s.slot[i] = operand ? operands : -1;
+        if (!operand)
+            continue;
+        s.dispatch.access[operands++] =
+            i == TSR_OPT_GRADIENT ? tsr__read_of(operand) : tsr__write_of(operand);
+    }
+    s.dispatch.access_count = operands;
+
+    return tsr__stream_whole(stream, run_pieces, &s);
+}

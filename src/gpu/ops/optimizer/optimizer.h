@@ -1,0 +1,27 @@
+/* What the optimizers share: their operands, the checks on them and the walk over them. */
+#ifndef TSR_GPU_OPS_OPTIMIZER_OPTIMIZER_H
+#define TSR_GPU_OPS_OPTIMIZER_OPTIMIZER_H
+
+#include "gpu/stream/stream.h"
+#include "shaders/params/optimizer.h"
+#include "tessera/ops.h"
+
+typedef struct tsr__optimizer {
+    const char *op;
+    /* By TSR_OPT_PARAMETER and so on. NULL: this optimizer, or this call, has none. */
+    tsr_tensor *operand[TSR_OPT_OPERANDS];
+    const char *name[TSR_OPT_OPERANDS];
+} tsr__optimizer;
+
+/* Everything about the operands. The gradient is const for the caller, and is never written. */
+tsr_status tsr__optimizer_check(const tsr_stream *stream, const tsr__optimizer *optimizer);
+
+/* Records `shader`; `mode` is its specialization constant after those in optimizer.glsl, `numbers`
+ * what its push constants call so. */
+tsr_status tsr__optimizer_record(tsr_stream *stream, const tsr__optimizer *optimizer,
+                                 tsr__shader shader, uint32_t mode, const float numbers[6]);
+
+/* value is finite and not negative. */
+tsr_status tsr__optimizer_require_rate(const char *op, const char *name, float value);
+
+#endif

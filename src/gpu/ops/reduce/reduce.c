@@ -1,0 +1,428 @@
+/* Reductions along one dimension, and argmax.
+ *
+ * A long row is cut into chunks of a fixed length, each folded into one value in scratch; the
+ * values of a row are then a shorter row, and so on. A chunk is folded by the tree of
+ * shaders/include/reduce.glsl. So the order of additions depends on the shape only: not on strides, nor on
+ * which kernel runs, nor on the device. */
+#include "gpu/ops/reduce/reduce.h"
+
+#include "gpu/cpu_drivers/ops/reduction.h"
+#include "gpu/cpu_drivers/ops/packets.h"
+#include "gpu/memory/tensor.h"
+#include "shaders/params/reduce.h"
+#include "tensor/check.h"
+#include "tessera/ops.h"
+
+#include "base/checked.h"
+
+#define WORKGROUP 64
+#define LONG_CHUNK 1024 /* for few passes */
+#define SHORT_CHUNK 256 /* for more parallel work where there would be little */
+#define ENOUGH_JOBS 4096
+#define SHORT_ROW 32 /* one invocation takes a row up to here */
+#define PASSES_MAX 8 /* 63 bits of elements, 256 a pass */
+
+/* What every dispatch of one call has in common. */
+typedef struct folding {
+    tsr_stream *stream;
+    uint32_t kind; /* TSR_REDUCE_KIND_… */
+    float scale;
+    bool accumulate;
+    tsr__buffer *scratch;
+    uint64_t parts_offset, parts_bytes; /* what of it folds.h's columns may have */
+    tsr__dispatches *list;
+} folding;
+
+static bool is_argmax(const folding *fold)
+{
+    return fold->kind == TSR_REDUCE_KIND_ARGMAX;
+}
+
+/* Elements in memory: those of a tensor, or partial results in scratch. */
+typedef struct place {
+    tsr_layout layout; /* without the reduced dimension */
+    uint64_t address;  /* the layout counts from here */
+    tsr__access access;
+    int64_t count, step; /* along the reduced dimension, in elements; inputs only */
+    bool partial;
+} place;
+
+/* Depends on the shape only, as the tree has to. */
+static int64_t chunk_length(int64_t rows, int64_t count)
+{
+    int64_t chunks = count / LONG_CHUNK + 1;
+    return rows >= ENOUGH_JOBS / chunks ? LONG_CHUNK : SHORT_CHUNK;
+}
+
+/* Four neighbouring columns can be loaded at once: the innermost dimension of x lies side by side,
+ * and every group of four starts at a multiple of 4 bytes. */
+static bool takes_columns(const tsr__piece *piece, const place *x, uint64_t address)
+{
+    uint64_t size = tsr_dtype_size(x->layout.dtype);
+    int inner = piece->ndim - 1;
+    if (x->count <= SHORT_ROW || x->step == 1 || piece->strides[0][inner] != 1 ||
+        piece->shape[inner] < 4)
+        return false;
+    uint64_t misaligned = address | (uint64_t)x->step * size;
+    if (piece->shape[inner] % 4 != 0) /* the last group starts at the fourth column from the end */
+        misaligned |= piece->shape[inner] * size;
+    for (int d = 0; d < inner; d++)
+        misaligned |= piece->strides[0][d] * size;
+    return misaligned % 4 == 0;
+}
+
+static void choose_argmax(tsr__dispatch *dispatch, const struct tsr_reduce_params *params,
+                          const place *x, const place *y, uint32_t form)
+{
+    const tsr_device *device = x->access.buffer->device;
+    bool together =
+        x->step == 1 || params->jobs < ENOUGH_JOBS; /* else neighbours are neighbouring rows */
+    bool alone = x->count <= SHORT_ROW || !together || tsr__rows_alone(device, params->jobs);
+    uint32_t team = alone ? 1 : 8;
+    dispatch->shader = TSR__SHADER_ARGMAX;
+    dispatch->spec_count = 6;
+    dispatch->spec[0] = WORKGROUP;
+    dispatch->spec[1] = x->partial ? TSR_F32 : (uint32_t)x->layout.dtype;
+    dispatch->spec[2] = team;
+    dispatch->spec[3] = form;
+    dispatch->spec[4] = x->partial ? TSR_ARGMAX_PAIRS : TSR_ARGMAX_VALUES;
+    dispatch->spec[5] = y->partial ? TSR_ARGMAX_PAIRS : TSR_ARGMAX_INDICES;
+    tsr__groups_for(params->jobs, WORKGROUP / team, dispatch->groups);
+}
+
+static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *params,
+                          const folding *fold, const place *x, const place *y, uint32_t form,
+                          bool columns)
+{
+    dispatch->spec[0] = WORKGROUP;
+    dispatch->spec[1] = (uint32_t)x->layout.dtype;
+    dispatch->spec[2] = (uint32_t)y->layout.dtype;
+    dispatch->spec[3] = fold->kind;
+    if (columns) {
+        uint32_t inner = params->shape[params->ndim - 1];
+        params->jobs = params->jobs / inner * (inner / 4 + (inner % 4 != 0));
+        dispatch->shader = TSR__SHADER_REDUCE_COLUMNS;
+        dispatch->spec_count = 4;
+        tsr__groups_for(params->jobs, WORKGROUP / 4, dispatch->groups);
+    } else if (x->count > SHORT_ROW) {
+        dispatch->shader = TSR__SHADER_REDUCE_ROWS;
+        uint32_t team = tsr__rows_alone(x->access.buffer->device, params->jobs) ? 1 : 8;
+        dispatch->spec_count = 6;
+        dispatch->spec[4] = form;
+        dispatch->spec[5] = team;
+        tsr__groups_for(params->jobs, WORKGROUP / team, dispatch->groups);
+    } else {
+        dispatch->shader = TSR__SHADER_REDUCE_SHORT;
+        dispatch->spec_count = 6;
+        dispatch->spec[4] = form;
+        dispatch->spec[5] = x->count <= 4 ? 1 : x->count <= 16 ? 4 : 8; /* fours */
+        tsr__groups_for(params->jobs, WORKGROUP, dispatch->groups);
+    }
+}
+
+static tsr_status add_pass(folding *fold, const place *x, const place *y, uint32_t unit);
+
+/* Columns that folds.h leaves in parts: those, and what becomes of them. */
+static tsr_status add_columns(folding *fold, const tsr__fold *own, const place *y)
+{
+    const struct tsr_reduce_params *params = own->params;
+    uint64_t bytes = (uint64_t)params->jobs * TSR__FOLD_PARTS * sizeof(float);
+    place parts = {
+        .layout = {.dtype = TSR_F32, .ndim = (int)params->ndim},
+        .address = fold->scratch->address + fold->parts_offset,
+        .access = {fold->scratch, fold->parts_offset, fold->parts_offset + bytes, false},
+        .count = TSR__FOLD_PARTS,
+        .step = params->jobs,
+    };
+    place out = *y;
+
+    out.layout.ndim = (int)params->ndim;
+    out.layout.offset = (int64_t)((params->y - y->address) / tsr_dtype_size(y->layout.dtype));
+    for (int d = (int)params->ndim - 1, stride = 1; d >= 0; d--) {
+        parts.layout.shape[d] = out.layout.shape[d] = params->shape[d];
+        parts.layout.strides[d] = stride;
+        out.layout.strides[d] = params->y_strides[d];
+        stride *= (int)params->shape[d];
+    }
+    TSR__TRY(tsr__fold_columns_add(fold->list, own, parts.address, parts.access));
+    return add_pass(fold, &parts, &out, 1);
+}
+
+/* Adds the dispatches that fold x's rows of x->count elements into y's elements. `unit` counts the
+ * tensor's elements in one of x's. */
+static tsr_status add_pass(folding *fold, const place *x, const place *y, uint32_t unit)
+{
+    const tsr_layout *layouts[2] = {&x->layout, &y->layout};
+    uint64_t x_size = tsr_dtype_size(x->layout.dtype);
+    uint64_t y_size = tsr_dtype_size(y->layout.dtype);
+    tsr__pieces walk;
+    tsr__piece piece;
+    tsr__pieces_init(&walk, 2, layouts, 0);
+    while (tsr__pieces_next(&walk, &piece)) {
+        struct tsr_reduce_params params = {
+            .x = x->address + (uint64_t)piece.offset[0] * x_size,
+            .y = y->address + (uint64_t)piece.offset[1] * y_size,
+            .step = (uint64_t)x->step * x_size,
+            .count = (uint32_t)x->count,
+            .jobs = piece.count,
+            .ndim = (uint32_t)piece.ndim,
+            .accumulate = !y->partial && fold->accumulate,
+            .scale = y->partial ? 1.0f : fold->scale,
+            .unit = unit,
+        };
+        for (int d = 0; d < piece.ndim; d++) {
+            params.shape[d] = piece.shape[d];
+            params.x_strides[d] = piece.strides[0][d];
+            params.y_strides[d] = piece.strides[1][d];
+        }
+        tsr__dispatch dispatch = {
+            .push = &params,
+            .push_bytes = sizeof params,
+            .access_count = 2,
+            .access = {x->access, y->access},
+        };
+        dispatch.access[1].write = true;
+        tsr__fold own = {.device = x->access.buffer->device,
+                         .kind = fold->kind,
+                         .x_dtype = x->layout.dtype,
+                         .y_dtype = y->layout.dtype,
+                         .params = &params,
+                         .x = dispatch.access[0],
+                         .y = dispatch.access[1]};
+        if (tsr__fold_rows_suit(&own)) {
+            TSR__TRY(tsr__fold_rows_add(fold->list, &own));
+            continue;
+        }
+        if (tsr__fold_columns_suit(&own) &&
+            params.jobs <= fold->parts_bytes / (TSR__FOLD_PARTS * sizeof(float))) {
+            TSR__TRY(add_columns(fold, &own, y));
+            continue;
+        }
+        uint32_t form = tsr__row_form(&piece, 0, x->layout.dtype, params.x, x->step, x->count);
+        if (is_argmax(fold))
+            choose_argmax(&dispatch, &params, x, y, form);
+        else
+            choose_reduce(&dispatch, &params, fold, x, y, form, takes_columns(&piece, x, params.x));
+        TSR__TRY(tsr__dispatches_add(fold->list, &dispatch));
+    }
+    return TSR_OK;
+}
+
+/* Row-major partial results [chunks, rows…] at `offset_bytes` of the scratch buffer; all of them,
+ * or those from chunk `first` on. */
+static place partials(const folding *fold, const tsr_layout *rows, tsr__buffer *scratch,
+                      uint64_t offset_bytes, int64_t first, int64_t chunks)
+{
+    place at = {.layout = {.dtype = is_argmax(fold) ? TSR_I64 : TSR_F32, .ndim = rows->ndim + 1},
+                .partial = true};
+    int64_t stride = 1;
+    for (int d = rows->ndim; d > 0; d--) {
+        at.layout.shape[d] = rows->shape[d - 1];
+        at.layout.strides[d] = stride;
+        stride *= rows->shape[d - 1];
+    }
+    at.layout.shape[0] = chunks;
+    at.layout.strides[0] = stride;
+    uint64_t size = tsr_dtype_size(at.layout.dtype);
+    uint64_t begin = offset_bytes + (uint64_t)(first * stride) * size;
+    at.address = scratch->address + begin;
+    at.access = (tsr__access){scratch, begin, begin + (uint64_t)(chunks * stride) * size, false};
+    return at;
+}
+
+/* x's rows cut into chunks, each a row of its own: [chunks, rows…]. */
+static place chunks_of(const place *x, int64_t chunk, int64_t first, int64_t chunks, int64_t count)
+{
+    place cut = *x;
+    cut.layout.ndim++;
+    for (int d = x->layout.ndim; d > 0; d--) {
+        cut.layout.shape[d] = x->layout.shape[d - 1];
+        cut.layout.strides[d] = x->layout.strides[d - 1];
+    }
+    cut.layout.shape[0] = chunks;
+    cut.layout.strides[0] = chunk * x->step;
+    cut.layout.offset += first * chunk * x->step;
+    cut.count = count;
+    return cut;
+}
+
+/* Folds x's chunks into partial results: the whole chunks, then what is left over. *x becomes the
+ * partial results. */
+static tsr_status add_partial_pass(folding *fold, place *x, int64_t chunk, tsr__buffer *scratch,
+                                   uint64_t offset_bytes, uint32_t unit)
+{
+    int64_t whole = x->count / chunk, rest = x->count % chunk;
+    const tsr_layout *rows = &x->layout;
+    place from = chunks_of(x, chunk, 0, whole, chunk);
+    place to = partials(fold, rows, scratch, offset_bytes, 0, whole);
+    TSR__TRY(add_pass(fold, &from, &to, unit));
+    if (rest > 0) {
+        from = chunks_of(x, chunk, whole, 1, rest);
+        to = partials(fold, rows, scratch, offset_bytes, whole, 1);
+        TSR__TRY(add_pass(fold, &from, &to, unit));
+    }
+
+    place all = partials(fold, rows, scratch, offset_bytes, 0, whole + (rest > 0));
+    all.count = all.layout.shape[0];
+    all.step = all.layout.strides[0];
+    all.layout = tsr__layout_without(&all.layout, 0);
+    *x = all;
+    return TSR_OK;
+}
+
+/* The chunk length of each pass that leaves partial results, and the bytes of them all. */
+static tsr_status plan_passes(const char *op, int64_t rows, int64_t count, uint64_t size,
+                              int64_t *chunks, int *passes, uint64_t *scratch_bytes)
+{
+    *passes = 0;
+    *scratch_bytes = 0;
+    for (int64_t chunk; chunk = chunk_length(rows, count), count > chunk;) {
+        uint64_t elements, bytes;
+        count = count / chunk + (count % chunk != 0);
+        chunks[(*passes)++] = chunk;
+        if (!tsr__mul_u64((uint64_t)rows, (uint64_t)count, &elements) ||
+            !tsr__mul_u64(elements, size, &bytes) || bytes > INT64_MAX / 2)
+            return tsr__fail(TSR_ERR_OVERFLOW, "%s: too many partial results", op);
+        *scratch_bytes += tsr__align_up_u64(bytes, 256);
+    }
+    return TSR_OK;
+}
+
+static tsr_status add_passes(folding *fold, const char *op, place *x, const place *y)
+{
+    int64_t chunks[PASSES_MAX];
+    int passes;
+    uint64_t scratch_bytes, size = is_argmax(fold) ? 8 : 4;
+    int64_t rows = tsr_layout_count(&x->layout);
+    TSR__TRY(plan_passes(op, rows, x->count, size, chunks, &passes, &scratch_bytes));
+    fold->parts_offset = scratch_bytes;
+    fold->parts_bytes = is_argmax(fold)
+                            ? 0
+                            : tsr__fold_parts_bytes(x->access.buffer->device, rows, x->count,
+                                                    passes > 0 ? chunks[0] : x->count);
+    if (scratch_bytes + fold->parts_bytes > 0)
+        TSR__TRY(
+            tsr__stream_scratch(fold->stream, scratch_bytes + fold->parts_bytes, &fold->scratch));
+    uint64_t offset_bytes = 0;
+    uint32_t unit = 1;
+    for (int i = 0; i < passes; i++) {
+        TSR__TRY(add_partial_pass(fold, x, chunks[i], fold->scratch, offset_bytes, unit));
+        offset_bytes += tsr__align_up_u64((uint64_t)(rows * x->count) * size, 256);
+        unit *= (uint32_t)chunks[i];
+    }
+    return add_pass(fold, x, y, unit);
+}
+
+static tsr_status add(folding *fold, const char *op, tsr_tensor *y, const tsr_layout *y_rows,
+                      const tsr_tensor *x, int dim)
+{
+    place from = {
+        .layout = tsr__layout_without(&x->layout, dim),
+        .address = x->buffer->address,
+        .access = tsr__read_of(x),
+        .count = x->layout.shape[dim],
+        .step = x->layout.strides[dim],
+    };
+    place to = {
+        .layout = *y_rows,
+        .address = y->buffer->address,
+        .access = tsr__write_of(y),
+    };
+    if (tsr_layout_count(&to.layout) == 0)
+        return TSR_OK;
+    return add_passes(fold, op, &from, &to);
+}
+
+static tsr_status run(folding *fold, const char *op, tsr_tensor *y, const tsr_layout *y_rows,
+                      const tsr_tensor *x, int dim)
+{
+    tsr__dispatches list = {0};
+    fold->list = &list;
+    tsr_status status = add(fold, op, y, y_rows, x, dim);
+    if (status == TSR_OK)
+        status = tsr__dispatches_record(&list, fold->stream);
+    tsr__dispatches_finish(&list);
+    return status;
+}
+
+/* Rows of one element have nothing to be folded. */
+static tsr_status take_single(tsr_stream *stream, const tsr_tensor *y, const tsr_layout *y_rows,
+                              const tsr_tensor *x, int dim, bool accumulate)
+{
+    const tsr_layout x_rows = tsr__layout_without(&x->layout, dim);
+    const tsr_tensor from = tsr__tensor_alias(x, &x_rows);
+    tsr_tensor to = tsr__tensor_alias(y, y_rows);
+    return accumulate ? tsr_axpy(stream, &to, 1, &from) : tsr_copy(stream, &to, &from);
+}
+
+tsr_status tsr__sum_columns_add(tsr__dispatches *list, tsr_stream *stream, const char *op,
+                                tsr_tensor *y, const tsr_tensor *x, bool accumulate)
+{
+    folding fold = {
+        .stream = stream,
+        .kind = TSR_REDUCE_KIND_SUM,
+        .scale = 1.0f,
+        .accumulate = accumulate,
+        .list = list,
+    };
+    return add(&fold, op, y, &y->layout, x, 0);
+}
+
+tsr_status tsr_reduce(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim,
+                      tsr_reduction reduction, bool accumulate)
+{
+    TSR__TRY(tsr__require_float("reduce", "y", stream, y));
+    TSR__TRY(tsr__require_float("reduce", "x", stream, x));
+    TSR__REQUIRE(reduction >= TSR_REDUCE_SUM && reduction <= TSR_REDUCE_MIN,
+                 "reduce: %d is no reduction", (int)reduction);
+    bool sums = reduction == TSR_REDUCE_SUM || reduction == TSR_REDUCE_MEAN;
+    TSR__REQUIRE(sums || !accumulate, "reduce: a %s does not accumulate",
+                 reduction == TSR_REDUCE_MAX ? "max" : "min");
+    TSR__TRY(tsr__require_dim("reduce", x, dim, &dim));
+    tsr_layout rows;
+    TSR__TRY(tsr__require_reduced("reduce", y, x, dim, &rows));
+    int64_t count = x->layout.shape[dim];
+    TSR__REQUIRE(count > 0 || reduction == TSR_REDUCE_SUM,
+                 "reduce: dim %d of x %s has no elements to take the %s of", dim,
+                 TSR__SHAPE(x->layout.ndim, x->layout.shape),
+                 reduction == TSR_REDUCE_MEAN  ? "mean"
+                 : reduction == TSR_REDUCE_MAX ? "max"
+                                               : "min");
+    TSR__TRY(tsr__require_disjoint("reduce", "y", y, "x", x, false));
+    if (count == 0)
+        return accumulate ? TSR_OK : tsr_fill(stream, y, 0);
+    if (count == 1)
+        return take_single(stream, y, &rows, x, dim, accumulate);
+
+    folding fold = {
+        .stream = stream,
+        .kind = sums                          ? TSR_REDUCE_KIND_SUM
+                : reduction == TSR_REDUCE_MAX ? TSR_REDUCE_KIND_MAX
+                                              : TSR_REDUCE_KIND_MIN,
+        .scale = reduction == TSR_REDUCE_MEAN ? (float)(1.0 / (double)count) : 1.0f,
+        .accumulate = accumulate,
+    };
+    return run(&fold, "reduce", y, &rows, x, dim);
+}
+
+tsr_status tsr_argmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim)
+{
+    TSR__TRY(tsr__require_tensor("argmax", "y", stream, y));
+    TSR__REQUIRE(y->layout.dtype == TSR_I32, "argmax: y is %s; indices are i32",
+                 tsr_dtype_name(y->layout.dtype));
+    TSR__TRY(tsr__require_float("argmax", "x", stream, x));
+    TSR__TRY(tsr__require_dim("argmax", x, dim, &dim));
+    tsr_layout rows;
+    TSR__TRY(tsr__require_reduced("argmax", y, x, dim, &rows));
+    int64_t count = x->layout.shape[dim];
+    TSR__REQUIRE(count > 0, "argmax: dim %d of x %s has no elements", dim,
+                 TSR__SHAPE(x->layout.ndim, x->layout.shape));
+    TSR__REQUIRE(count <= INT32_MAX, "argmax: dim %d of x has %lld elements; i32 indices reach %d",
+                 dim, (long long)count, (int)INT32_MAX);
+    TSR__TRY(tsr__require_disjoint("argmax", "y", y, "x", x, false));
+    if (count == 1)
+        return tsr_fill(stream, y, 0);
+
+    folding fold = {.stream = stream, .kind = TSR_REDUCE_KIND_ARGMAX};
+    return run(&fold, "argmax", y, &rows, x, dim);
+}

@@ -1,0 +1,263 @@
+/* Softmax, its logarithm, and the gradients of both. */
+#include "shaders/params/softmax.h"
+#include "gpu/ops/common/rows.h"
+#include "gpu/cpu_drivers/ops/softmax_chunks.h"
+#include "gpu/cpu_drivers/ops/softmax_short.h"
+#include "gpu/ops/common/walk.h"
+#include "tensor/check.h"
+#include "tessera/ops.h"
+
+enum {
+    MOST_PLANES = 16, /* dispatches for dimensions beyond rows and columns */
+};
+
+typedef struct softmax_call {
+    const char *op;
+    tsr_tensor *y;
+    const char *y_name;
+    const tsr_tensor *a, *b; /* b: gradients only */
+    const char *a_name;
+    bool gradient, logarithm;
+} softmax_call;
+
+static tsr_status check(const softmax_call *call, tsr_stream *stream)
+{
+    TSR__TRY(tsr__require_float(call->op, call->y_name, stream, call->y));
+    TSR__TRY(tsr__require_float(call->op, call->a_name, stream, call->a));
+    if (call->gradient)
+        TSR__TRY(tsr__require_float(call->op, "dy", stream, call->b));
+    TSR__REQUIRE(call->a->layout.ndim > 0, "%s: %s is a scalar and has no last dimension", call->op,
+                 call->a_name);
+    TSR__TRY(tsr__require_same_shape(call->op, call->y_name, call->y, call->a_name, call->a));
+    if (call->gradient)
+        TSR__TRY(tsr__require_same_shape(call->op, call->y_name, call->y, "dy", call->b));
+    TSR__TRY(tsr__require_disjoint(call->op, call->y_name, call->y, call->a_name, call->a, true));
+    if (call->gradient)
+        TSR__TRY(tsr__require_disjoint(call->op, call->y_name, call->y, "dy", call->b, true));
+    TSR__REQUIRE(call->a->layout.shape[call->a->layout.ndim - 1] <= INT32_MAX,
+                 "%s: rows of %lld elements; at most %d", call->op,
+                 (long long)call->a->layout.shape[call->a->layout.ndim - 1], (int)INT32_MAX);
+    return TSR_OK;
+}
+
+static void choose(tsr__dispatch *dispatch, const softmax_call *call, uint32_t rows, int64_t count,
+                   uint32_t form)
+{
+    uint32_t team = tsr__team_for(call->y->buffer->device, rows, count),
+             workgroup = tsr__team_workgroup(team);
+    int n = 0;
+    dispatch->shader = call->gradient ? TSR__SHADER_SOFTMAX_GRAD : TSR__SHADER_SOFTMAX;
+    dispatch->spec[n++] = workgroup;
+    dispatch->spec[n++] = team;
+    dispatch->spec[n++] = (uint32_t)call->a->layout.dtype;
+    if (call->gradient)
+        dispatch->spec[n++] = (uint32_t)call->b->layout.dtype;
+    dispatch->spec[n++] = (uint32_t)call->y->layout.dtype;
+    dispatch->spec[n++] = form;
+    dispatch->spec[n++] = call->logarithm;
+    dispatch->spec_count = n;
+    tsr__groups_for(rows, workgroup / team, dispatch->groups);
+}
+
+/* a, b and y; a forward pass walks its input twice rather than have a special case. */
+static void tensors_of(const softmax_call *call, const tsr_tensor *tensors[3])
+{
+    tensors[0] = call->a;
+    tensors[1] = call->gradient ? call->b : call->a;
+    tensors[2] = call->y;
+}
+
+static uint32_t function_of(const softmax_call *call)
+{
+    if (call->gradient)
+        return call->logarithm ? TSR_SOFTMAX_LOG_GRAD : TSR_SOFTMAX_GRAD;
+    return call->logarithm ? TSR_SOFTMAX_LOG : TSR_SOFTMAX;
+}
+
+/* The dimension of a piece that has most rows. */
+static int longest_dim(const tsr__piece *piece)
+{
+    int longest = 0;
+
+    for (int d = 1; d < piece->ndim; d++)
+        if (piece->shape[d] > piece->shape[longest])
+            longest = d;
+    return longest;
+}
+
+/* The rows of plane number `plane`, a plane being all of dimension `dim`. */
+static tsr__softmax_rows rows_of(const softmax_call *call, const tsr__piece *piece, int dim,
+                                 uint32_t plane)
+{
+    const tsr_tensor *tensors[3];
+    tensors_of(call, tensors);
+    int last = call->a->layout.ndim - 1;
+    tsr__softmax_rows work = {
+        .device = call->y->buffer->device,
+        .function = function_of(call),
+        .rows = piece->shape[dim],
+        .count = (uint32_t)call->a->layout.shape[last],
+    };
+    tsr__softmax_operand *operands[3] = {&work.a, &work.b, &work.y};
+
+    for (int i = 0; i < 3; i++) {
+        uint64_t size = tsr_dtype_size(tensors[i]->layout.dtype);
+        if (i == 1 && !call->gradient)
+            continue;
+        *operands[i] = (tsr__softmax_operand){
+            .address = tsr__piece_address(piece, i, tensors[i]) +
+                       tsr__piece_plane(piece, i, dim, -1, plane) * size,
+            .stride = piece->strides[i][dim] * size,
+            .dtype = tensors[i]->layout.dtype,
+            .access = i == 2 ? tsr__write_of(tensors[i]) : tsr__read_of(tensors[i]),
+        };
+    }
+    return work;
+}
+
+static tsr_status add_plane(tsr_stream *stream, tsr__softmax_rows *work, tsr__dispatches *list)
+{
+    if (tsr__softmax_short_suit(work))
+        return tsr__softmax_short_add(list, work);
+    tsr__buffer *scratch;
+    TSR__TRY(tsr__stream_scratch(stream, tsr__softmax_scratch_bytes(work), &scratch));
+    work->scratch = tsr__write_buffer(scratch);
+    TSR__TRY(tsr__softmax_chunks_add(list, work));
+    TSR__TRY(tsr__softmax_rows_add(list, work));
+    return tsr__softmax_apply_add(list, work);
+}
+
+/* A piece by the kernels for Mesa's CPU driver, if they suit all of it. */
+static tsr_status add_planes(const softmax_call *call, tsr_stream *stream, const tsr__piece *piece,
+                             tsr__dispatches *list, bool *added)
+{
+    int dim = longest_dim(piece);
+    uint32_t planes = piece->count / piece->shape[dim];
+
+    *added = tsr__softmax_without_gaps(call->a) && tsr__softmax_without_gaps(call->b) &&
+             tsr__softmax_without_gaps(call->y) && planes <= MOST_PLANES;
+    for (uint32_t plane = 0; *added && plane < planes; plane++) {
+        tsr__softmax_rows work = rows_of(call, piece, dim, plane);
+        *added = tsr__softmax_short_suit(&work) || tsr__softmax_chunks_suit(&work);
+    }
+    for (uint32_t plane = 0; *added && plane < planes; plane++) {
+        tsr__softmax_rows work = rows_of(call, piece, dim, plane);
+        TSR__TRY(add_plane(stream, &work, list));
+    }
+    return TSR_OK;
+}
+
+static tsr_status add_dispatches(const softmax_call *call, tsr_stream *stream,
+                                 tsr__dispatches *list)
+{
+    const tsr_tensor *tensors[3];
+    tensors_of(call, tensors);
+    int last = call->a->layout.ndim - 1;
+    int64_t count = call->a->layout.shape[last];
+    tsr_layout rows[3];
+    const tsr_layout *layouts[3];
+    for (int i = 0; i < 3; i++) {
+        rows[i] = tsr__layout_without(&tensors[i]->layout, last);
+        layouts[i] = &rows[i];
+    }
+
+    tsr__pieces walk;
+    tsr__piece piece;
+    tsr__pieces_init(&walk, 3, layouts, 0);
+    while (tsr__pieces_next(&walk, &piece)) {
+        bool added;
+        TSR__TRY(add_planes(call, stream, &piece, list, &added));
+        if (added)
+            continue;
+        uint64_t address[3], step[3];
+        uint32_t form = TSR_ROW_DENSE4;
+        for (int i = 0; i < 3; i++) {
+            uint64_t size = tsr_dtype_size(rows[i].dtype);
+            int64_t stride = tensors[i]->layout.strides[last];
+            address[i] = tensors[i]->buffer->address + (uint64_t)piece.offset[i] * size;
+            step[i] = (uint64_t)stride * size;
+            uint32_t own = tsr__row_form(&piece, i, rows[i].dtype, address[i], stride, count);
+            form = own < form ? own : form;
+        }
+        struct tsr_softmax_params params = {
+            .a = address[0],
+            .b = address[1],
+            .y = address[2],
+            .a_step = step[0],
+            .b_step = step[1],
+            .y_step = step[2],
+            .count = (uint32_t)count,
+            .jobs = piece.count,
+            .ndim = (uint32_t)piece.ndim,
+        };
+        for (int d = 0; d < piece.ndim; d++) {
+            params.shape[d] = piece.shape[d];
+            params.a_strides[d] = piece.strides[0][d];
+            params.b_strides[d] = piece.strides[1][d];
+            params.y_strides[d] = piece.strides[2][d];
+        }
+        tsr__dispatch dispatch = {
+            .push = &params,
+            .push_bytes = sizeof params,
+            .access_count = 3,
+            .access = {tsr__read_of(tensors[0]), tsr__read_of(tensors[1]), tsr__write_of(call->y)},
+        };
+        choose(&dispatch, call, piece.count, count, form);
+        TSR__TRY(tsr__dispatches_add(list, &dispatch));
+    }
+    return TSR_OK;
+}
+
+static tsr_status run(const softmax_call *call, tsr_stream *stream)
+{
+    TSR__TRY(check(call, stream));
+    if (tsr_layout_count(&call->y->layout) == 0)
+        return TSR_OK;
+    tsr__dispatches list = {0};
+    tsr_status status = add_dispatches(call, stream, &list);
+    if (status == TSR_OK)
+        status = tsr__dispatches_record(&list, stream);
+    tsr__dispatches_finish(&list);
+    return status;
+}
+
+tsr_status tsr_softmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
+{
+    return run(&(softmax_call){.op = "softmax", .y = y, .y_name = "y", .a = x, .a_name = "x"},
+               stream);
+}
+
+tsr_status tsr_log_softmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
+{
+    return run(
+        &(softmax_call){
+            .op = "log_softmax", .y = y, .y_name = "y", .a = x, .a_name = "x", .logarithm = true},
+        stream);
+}
+
+tsr_status tsr_softmax_grad(tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *y,
+                            const tsr_tensor *dy)
+{
+    return run(&(softmax_call){.op = "softmax_grad",
+                               .y = dx,
+                               .y_name = "dx",
+                               .a = y,
+                               .a_name = "y",
+                               .b = dy,
+                               .gradient = true},
+               stream);
+}
+
+tsr_status tsr_log_softmax_grad(tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *y,
+                                const tsr_tensor *dy)
+{
+    return run(&(softmax_call){.op = "log_softmax_grad",
+                               .y = dx,
+                               .y_name = "dx",
+                               .a = y,
+                               .a_name = "y",
+                               .b = dy,
+                               .gradient = true,
+                               .logarithm = true},
+               stream);
+}

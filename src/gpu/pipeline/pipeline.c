@@ -1,0 +1,349 @@
+#include "gpu/pipeline/pipeline.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "gpu/pipeline/disk_cache.h"
+#include "gpu/cpu_drivers/specialize/specialize.h"
+#include "gpu/stream/stream.h"
+
+#define BUCKETS 256
+
+typedef struct pipeline_entry {
+    struct pipeline_entry *next;
+    tsr__shader shader;
+    int spec_count;
+    uint32_t spec[TSR__SPEC_MAX];
+    VkPipeline pipeline;
+} pipeline_entry;
+
+struct tsr__pipelines {
+    pthread_mutex_t lock;
+    VkPipelineLayout layout;
+    VkPipelineCache cache;
+    bool disk_cache;
+    bool capture;
+    tsr__cache_key key;
+    uint64_t built;       /* since the device was opened */
+    uint64_t saved_built; /* of those, how many are on disk */
+    pipeline_entry *buckets[BUCKETS];
+};
+
+static tsr_status create_objects(tsr_device *device, tsr__pipelines *pipelines)
+{
+    VkPushConstantRange range = {
+        .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT,
+        .size = TSR__PUSH_MAX,
+    };
+    VkPipelineLayoutCreateInfo layout = {
+        .sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+        .pushConstantRangeCount = 1,
+        .pPushConstantRanges = &range,
+    };
+    TSR__DEVICE_TRY(device, CreatePipelineLayout, device->handle, &layout, NULL,
+                    &pipelines->layout);
+    size_t bytes = 0;
+    void *data = NULL;
+    if (pipelines->disk_cache) {
+        tsr__cache_key_init(device, &pipelines->key);
+        data = tsr__cache_read(&pipelines->key, &bytes);
+    }
+    VkPipelineCacheCreateInfo cache = {
+        .sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO,
+        .initialDataSize = bytes,
+        .pInitialData = data,
+    };
+    VkResult result =
+        TSR__VK(&device->vk, CreatePipelineCache, device->handle, &cache, NULL, &pipelines->cache);
+    tsr__free(data);
+    return result < 0 ? tsr__device_fail(device, result, "vkCreatePipelineCache") : TSR_OK;
+}
+
+tsr_status tsr__pipelines_create(tsr_device *device, bool disk_cache, tsr__pipelines **out)
+{
+    tsr__pipelines *pipelines = tsr__calloc(1, sizeof *pipelines);
+    if (!pipelines)
+        return TSR_ERR_NO_MEMORY;
+    pthread_mutex_init(&pipelines->lock, NULL);
+    pipelines->disk_cache = disk_cache;
+    tsr_status status = create_objects(device, pipelines);
+    if (status != TSR_OK) {
+        tsr__pipelines_destroy(device, pipelines);
+        return status;
+    }
+    *out = pipelines;
+    return TSR_OK;
+}
+
+void tsr__pipelines_destroy(tsr_device *device, tsr__pipelines *pipelines)
+{
+    if (!pipelines)
+        return;
+    for (int i = 0; i < BUCKETS; i++)
+        while (pipelines->buckets[i]) {
+            pipeline_entry *entry = pipelines->buckets[i];
+            pipelines->buckets[i] = entry->next;
+            device->vk.DestroyPipeline(device->handle, entry->pipeline, NULL);
+            tsr__free(entry);
+        }
+    if (pipelines->cache)
+        device->vk.DestroyPipelineCache(device->handle, pipelines->cache, NULL);
+    if (pipelines->layout)
+        device->vk.DestroyPipelineLayout(device->handle, pipelines->layout, NULL);
+    pthread_mutex_destroy(&pipelines->lock);
+    tsr__free(pipelines);
+}
+
+VkPipelineLayout tsr__pipelines_layout(const tsr__pipelines *pipelines)
+{
+    return pipelines->layout;
+}
+
+/* Building ------------------------------------------------------------------------------------- */
+
+tsr_status tsr__pipeline_build(tsr_device *device, const char *name, const uint32_t *code,
+                               size_t size_bytes, const uint32_t *spec, int spec_count,
+                               uint32_t subgroup_size, VkPipeline *out)
+{
+    VkSpecializationMapEntry entries[TSR__SPEC_MAX];
+    TSR__REQUIRE(spec_count >= 0 && spec_count <= TSR__SPEC_MAX,
+                 "%s: %d specialization constants; at most %d", name, spec_count, TSR__SPEC_MAX);
+    for (int i = 0; i < spec_count; i++)
+        entries[i] = (VkSpecializationMapEntry){
+            .constantID = (uint32_t)i,
+            .offset = (uint32_t)((size_t)i * sizeof *spec),
+            .size = sizeof *spec,
+        };
+    VkSpecializationInfo specialization = {
+        .mapEntryCount = (uint32_t)spec_count,
+        .pMapEntries = entries,
+        .dataSize = (size_t)spec_count * sizeof *spec,
+        .pData = spec,
+    };
+    VkShaderModuleCreateInfo module_info = {
+        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+        .codeSize = size_bytes,
+        .pCode = code,
+    };
+    VkShaderModule module;
+    TSR__DEVICE_TRY(device, CreateShaderModule, device->handle, &module_info, NULL, &module);
+    VkPipelineShaderStageRequiredSubgroupSizeCreateInfoEXT subgroups = {
+        .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO_EXT,
+        .requiredSubgroupSize = subgroup_size,
+    };
+    /* Drivers of GPUs with one size need not know such demands. */
+    bool choice = device->info.subgroup_size_min < device->info.subgroup_size_max;
+    VkComputePipelineCreateInfo info = {
+        .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+        .flags = device->pipelines->capture ? VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR : 0,
+        .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                  .pNext = subgroup_size > 0 && choice ? &subgroups : NULL,
+                  .flags = subgroup_size > 0
+                               ? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT_EXT
+                               : 0,
+                  .stage = VK_SHADER_STAGE_COMPUTE_BIT,
+                  .module = module,
+                  .pName = "main",
+                  .pSpecializationInfo = spec_count > 0 ? &specialization : NULL},
+        .layout = device->pipelines->layout,
+    };
+    VkPipeline pipeline = VK_NULL_HANDLE;
+    VkResult result = TSR__VK(&device->vk, CreateComputePipelines, device->handle,
+                              device->pipelines->cache, 1, &info, NULL, &pipeline);
+    device->vk.DestroyShaderModule(device->handle, module, NULL);
+    if (result < 0)
+        return tsr__fail_context(tsr__device_fail(device, result, "vkCreateComputePipelines"),
+                                 "shader %s", name);
+    *out = pipeline;
+    return TSR_OK;
+}
+
+static pipeline_entry *find(pipeline_entry *entry, tsr__shader shader, const uint32_t *spec,
+                            int spec_count)
+{
+    for (; entry; entry = entry->next)
+        if (entry->shader == shader && entry->spec_count == spec_count &&
+            memcmp(entry->spec, spec, (size_t)spec_count * sizeof *spec) == 0)
+            return entry;
+    return NULL;
+}
+
+/* Workgroups are cut into subgroups by the shader itself, which has to know how many there are. */
+static uint32_t subgroup_size_of(const tsr_device *device, tsr__shader shader)
+{
+    bool counts = shader == TSR__SHADER_MATMUL_COOPMAT || shader == TSR__SHADER_MATMUL_COOPMAT_BF16;
+
+    return counts ? device->info.coopmat_subgroup_size : 0;
+}
+
+static tsr_status build_entry(tsr_device *device, tsr__shader shader, const uint32_t *spec,
+                              int spec_count, pipeline_entry **out)
+{
+    const tsr__shader_binary *binary = &tsr__shader_binaries[shader];
+    const uint32_t *code = binary->variant[device->storage].code;
+    if (!code)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "the compiler that built this library could not build the shader %s",
+                         binary->name);
+    pipeline_entry *entry = tsr__calloc(1, sizeof *entry);
+    if (!entry)
+        return TSR_ERR_NO_MEMORY;
+    uint32_t *special = NULL;
+    size_t special_bytes = 0;
+    tsr_status status = tsr__specialize(code, binary->variant[device->storage].size_bytes, spec,
+                                        spec_count, &special, &special_bytes);
+    if (status == TSR_OK)
+        status = tsr__pipeline_build(device, binary->name, special, special_bytes, NULL, 0,
+                                     subgroup_size_of(device, shader), &entry->pipeline);
+    tsr__free(special);
+    if (status != TSR_OK) {
+        tsr__free(entry);
+        return status;
+    }
+    entry->shader = shader;
+    entry->spec_count = spec_count;
+    memcpy(entry->spec, spec, (size_t)spec_count * sizeof *spec);
+    *out = entry;
+    return TSR_OK;
+}
+
+/* Without the lock: others go on meanwhile with what there is. Whoever is the first of several with
+ * the same pipeline has made the one that is kept. */
+static tsr_status build_unlocked(tsr_device *device, tsr__shader shader, const uint32_t *spec,
+                                 int spec_count, pipeline_entry **bucket, pipeline_entry **out)
+{
+    tsr__pipelines *pipelines = device->pipelines;
+    pipeline_entry *made = NULL;
+
+    pthread_mutex_unlock(&pipelines->lock);
+    tsr_status status = build_entry(device, shader, spec, spec_count, &made);
+    pthread_mutex_lock(&pipelines->lock);
+    TSR__TRY(status);
+    *out = find(*bucket, shader, spec, spec_count);
+    if (*out) {
+        device->vk.DestroyPipeline(device->handle, made->pipeline, NULL);
+        tsr__free(made);
+        return TSR_OK;
+    }
+    made->next = *bucket;
+    *bucket = *out = made;
+    pipelines->built++;
+    return TSR_OK;
+}
+
+tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint32_t *spec,
+                             int spec_count, VkPipeline *out)
+{
+    tsr__pipelines *pipelines = device->pipelines;
+    uint32_t id = (uint32_t)shader;
+    uint64_t hash = tsr__hash(TSR__HASH_START, &id, sizeof id);
+    hash = tsr__hash(hash, spec, (size_t)spec_count * sizeof *spec);
+    pipeline_entry **bucket = &pipelines->buckets[hash % BUCKETS];
+
+    pthread_mutex_lock(&pipelines->lock);
+    tsr_status status = TSR_OK;
+    pipeline_entry *entry = find(*bucket, shader, spec, spec_count);
+    if (!entry)
+        status = build_unlocked(device, shader, spec, spec_count, bucket, &entry);
+    if (status == TSR_OK)
+        *out = entry->pipeline;
+    pthread_mutex_unlock(&pipelines->lock);
+    return status;
+}
+
+uint64_t tsr__pipelines_built(const tsr_device *device)
+{
+    return device->pipelines->built;
+}
+
+/* Disk ----------------------------------------------------------------------------------------- */
+
+/* The driver's cache in memory that the caller frees; 0 bytes where it has none. */
+static tsr_status cache_data(tsr_device *device, VkPipelineCache cache, void **out,
+                             size_t *out_bytes)
+{
+    size_t bytes = 0;
+    TSR__DEVICE_TRY(device, GetPipelineCacheData, device->handle, cache, &bytes, NULL);
+    void *data = tsr__calloc(bytes, 1);
+    if (!data)
+        return TSR_ERR_NO_MEMORY;
+    VkResult result =
+        TSR__VK(&device->vk, GetPipelineCacheData, device->handle, cache, &bytes, data);
+    if (result < 0) {
+        tsr__free(data);
+        return tsr__device_fail(device, result, "vkGetPipelineCacheData");
+    }
+    *out = data;
+    *out_bytes = bytes;
+    return TSR_OK;
+}
+
+static void save(tsr_device *device, tsr__pipelines *pipelines)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    if (cache_data(device, pipelines->cache, &data, &bytes) != TSR_OK) {
+        tsr__log(TSR_LOG_WARNING, "the pipeline cache cannot be saved: %s", tsr_last_error());
+        return;
+    }
+    if (bytes > 0)
+        tsr__cache_write(&pipelines->key, data, bytes);
+    pipelines->saved_built = pipelines->built;
+    tsr__free(data);
+}
+
+void tsr__pipelines_save(tsr_device *device)
+{
+    tsr__pipelines *pipelines = device->pipelines;
+    if (atomic_load(&device->lost))
+        return;
+    pthread_mutex_lock(&pipelines->lock);
+    if (pipelines->disk_cache && pipelines->built != pipelines->saved_built)
+        save(device, pipelines);
+    pthread_mutex_unlock(&pipelines->lock);
+}
+
+/* Statistics ----------------------------------------------------------------------------------- */
+
+void tsr__pipelines_capture(tsr_device *device, bool on)
+{
+    device->pipelines->capture = on && device->info.pipeline_statistics;
+}
+
+static double statistic_value(const VkPipelineExecutableStatisticKHR *statistic)
+{
+    switch (statistic->format) {
+    case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_BOOL32_KHR:
+        return statistic->value.b32 ? 1 : 0;
+    case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_INT64_KHR:
+        return (double)statistic->value.i64;
+    case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_UINT64_KHR:
+        return (double)statistic->value.u64;
+    default:
+        return statistic->value.f64;
+    }
+}
+
+#define STATISTICS_MAX 64
+
+tsr_status tsr__pipeline_statistics(tsr_device *device, VkPipeline pipeline,
+                                    tsr__statistic_fn visit, void *user)
+{
+    if (!device->info.pipeline_statistics || !device->vk.GetPipelineExecutableStatisticsKHR)
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "%s reports no pipeline statistics",
+                         device->info.name);
+    VkPipelineExecutableInfoKHR info = {
+        .sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR,
+        .pipeline = pipeline,
+    };
+    VkPipelineExecutableStatisticKHR statistics[STATISTICS_MAX] = {0};
+    uint32_t count = STATISTICS_MAX;
+    for (uint32_t i = 0; i < count; i++)
+        statistics[i].sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR;
+    TSR__DEVICE_TRY(device, GetPipelineExecutableStatisticsKHR, device->handle, &info, &count,
+                    statistics);
+    for (uint32_t i = 0; i < count; i++)
+        visit(user, statistics[i].name, statistic_value(&statistics[i]));
+    return TSR_OK;
+}

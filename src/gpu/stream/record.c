@@ -1,0 +1,330 @@
+/* Recording commands: the batch, the barriers and the buffers' lives around each. */
+#include "gpu/stream/state.h"
+
+#include <string.h>
+
+#include "gpu/kernel/kernel.h"
+#include "gpu/pipeline/pipeline.h"
+
+/* A batch this long amortises the cost of submitting; a longer one only delays its start. */
+#define BATCH_OPERATIONS 96
+/* More, up to a bound on the driver's memory, where one of them is recorded as a whole. */
+#define BATCH_OPERATIONS_WHOLE (BATCH_OPERATIONS + 1024)
+/* So many batches keep any device busy. The memory of what was destroyed comes back when batches
+ * are done: a program that records faster than its device computes would run out of it. */
+#define IN_FLIGHT_MOST 32
+/* No operation uses more different buffers. */
+#define OPERATION_BUFFERS 24
+
+void tsr__groups_for(uint64_t count, uint32_t size, uint32_t groups[3])
+{
+    const uint64_t limit = 65535;
+    uint64_t needed = count / size + (count % size != 0);
+    uint64_t rows = needed <= limit ? 1 : (needed + limit - 1) / limit;
+    groups[0] = (uint32_t)((needed + rows - 1) / rows);
+    groups[1] = (uint32_t)rows;
+    groups[2] = 1;
+}
+
+static tsr__access whole(tsr__buffer *buffer, bool write)
+{
+    return (tsr__access){buffer, 0, buffer->reserved_bytes, write};
+}
+
+tsr__access tsr__read_buffer(tsr__buffer *buffer)
+{
+    return whole(buffer, false);
+}
+
+tsr__access tsr__write_buffer(tsr__buffer *buffer)
+{
+    return whole(buffer, true);
+}
+
+uint64_t tsr__access_address(tsr__access access)
+{
+    return access.buffer->address + access.begin_bytes;
+}
+
+void tsr__stream_barrier(tsr_stream *stream)
+{
+    const VkPipelineStageFlags stages =
+        VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+    VkMemoryBarrier barrier = {
+        .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+        .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+        .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
+                         VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+    };
+    stream->device->vk.CmdPipelineBarrier(stream->open->commands, stages, stages, 0, 1, &barrier, 0,
+                                          NULL, 0, NULL);
+    tsr__hazards_clear(&stream->hazards);
+}
+
+static tsr_status let_device_catch_up(tsr_stream *stream)
+{
+    int in_flight = 0;
+    for (const tsr__batch *batch = stream->in_flight; batch; batch = batch->next)
+        in_flight++;
+    if (in_flight < IN_FLIGHT_MOST)
+        return TSR_OK;
+    return tsr_stream_wait_point(stream, stream->in_flight->point, UINT64_MAX);
+}
+
+/* The batch after the open one, so that nothing can fail between the two. */
+static tsr_status make_next(tsr_stream *stream)
+{
+    if (stream->next)
+        return TSR_OK;
+    TSR__TRY(tsr__timeline_poll(stream->device, stream->timeline));
+    tsr__stream_retire(stream);
+    TSR__TRY(let_device_catch_up(stream));
+    if (!stream->spare)
+        TSR__TRY(tsr__batch_create(stream->device, &stream->spare));
+    tsr__batch *batch = stream->spare;
+    TSR__TRY(tsr__batch_reserve(batch, OPERATION_BUFFERS));
+    TSR__TRY(tsr__batch_begin(stream->device, batch));
+    stream->spare = batch->next;
+    batch->next = NULL;
+    stream->next = batch;
+    return TSR_OK;
+}
+
+static tsr_status open_batch(tsr_stream *stream)
+{
+    /* What the queue refused earlier goes first. */
+    if (stream->open && stream->open->ended)
+        TSR__TRY(tsr_stream_submit(stream));
+    if (stream->open)
+        return TSR_OK;
+    TSR__TRY(make_next(stream));
+    stream->open = stream->next;
+    stream->next = NULL;
+    stream->open->point = stream->timeline->submitted + 1;
+    /* Earlier batches of the queue are not ordered before this one otherwise. */
+    tsr__stream_barrier(stream);
+    return TSR_OK;
+}
+
+/* Where an operation may go on in the next batch. */
+static tsr_status submit_and_go_on(tsr_stream *stream)
+{
+    TSR__TRY(make_next(stream));
+    return tsr_stream_submit(stream);
+}
+
+static bool noted(const tsr_stream *stream, const tsr__timeline *timeline, uint64_t point)
+{
+    for (int i = 0; i < stream->wait_count; i++)
+        if (stream->waits[i].timeline == timeline && stream->waits[i].point >= point)
+            return true;
+    return false;
+}
+
+static void note_wait(tsr_stream *stream, tsr__timeline *timeline, uint64_t point)
+{
+    for (int i = 0; i < stream->wait_count; i++)
+        if (stream->waits[i].timeline == timeline) {
+            if (stream->waits[i].point < point)
+                stream->waits[i].point = point;
+            return;
+        }
+    tsr__timeline_retain(timeline);
+    stream->waits[stream->wait_count++] = (tsr__stream_wait){timeline, point};
+}
+
+/* Whether `buffer` has unfinished work on another stream. */
+static bool used_elsewhere(const tsr_stream *stream, const tsr__buffer *buffer)
+{
+    const tsr__timeline *timeline = buffer->last_timeline;
+    return timeline && timeline != stream->timeline && timeline->stream &&
+           timeline->reached < buffer->last_point;
+}
+
+/* The batch will start after the other stream's work on the buffer, which has to be on its way for
+ * that. */
+static tsr_status wait_for_other(tsr_stream *stream, tsr__buffer *buffer)
+{
+    tsr__timeline *other = buffer->last_timeline;
+    if (noted(stream, other, buffer->last_point))
+        return TSR_OK;
+    if (buffer->last_point > other->submitted)
+        TSR__TRY(tsr_stream_submit(other->stream));
+    TSR__TRY(tsr__timeline_poll(stream->device, other));
+    if (other->reached >= buffer->last_point || buffer->last_point > other->submitted)
+        return TSR_OK;
+    /* Commands already recorded must not wait for work that might itself wait for them: a new batch
+     * starts here. */
+    if (stream->open && stream->open->operations > 0)
+        TSR__TRY(submit_and_go_on(stream));
+    if (stream->wait_count == TSR__STREAM_WAITS_MAX)
+        return tsr__timeline_wait(stream->device, other, buffer->last_point, UINT64_MAX);
+    note_wait(stream, other, buffer->last_point);
+    return TSR_OK;
+}
+
+/* A program that makes and destroys tensors without ever waiting would find no memory, however
+ * little it has at a time. */
+static tsr_status bring_memory_back(tsr_stream *stream)
+{
+    const uint64_t limit = stream->device->left_limit;
+    if (atomic_load(&stream->timeline->left_bytes) <= limit)
+        return TSR_OK;
+    TSR__TRY(submit_and_go_on(stream));
+    while (stream->in_flight && atomic_load(&stream->timeline->left_bytes) > limit / 2)
+        TSR__TRY(tsr_stream_wait_point(stream, stream->in_flight->point, UINT64_MAX));
+    return TSR_OK;
+}
+
+static bool is_held(const tsr_stream *stream, const tsr__buffer *buffer)
+{
+    return buffer->last_timeline == stream->timeline && buffer->last_point == stream->open->point;
+}
+
+static size_t not_held(const tsr_stream *stream, const tsr__access *access, int count)
+{
+    size_t buffers = 0;
+    for (int i = 0; i < count; i++)
+        buffers += !is_held(stream, access[i].buffer);
+    return buffers;
+}
+
+tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int count)
+{
+    TSR__TRY(tsr__device_check(stream->device));
+    if (stream->mode != TSR__STREAM_RECORDS_WHOLE)
+        TSR__TRY(bring_memory_back(stream));
+    for (int i = 0; i < count; i++)
+        if (used_elsewhere(stream, access[i].buffer))
+            TSR__TRY(wait_for_other(stream, access[i].buffer));
+    TSR__TRY(open_batch(stream));
+    return tsr__batch_reserve(stream->open, tsr__stream_rehearses(stream)
+                                                ? OPERATION_BUFFERS
+                                                : not_held(stream, access, count));
+}
+
+/* The batch holds each buffer once, however often it is used. */
+static void hold(tsr_stream *stream, tsr__buffer *buffer)
+{
+    if (is_held(stream, buffer))
+        return;
+    tsr__batch_hold(stream->open, buffer);
+    if (buffer->last_timeline != stream->timeline) {
+        tsr__timeline_retain(stream->timeline);
+        tsr__timeline_release(stream->device, buffer->last_timeline);
+        buffer->last_timeline = stream->timeline;
+    }
+    buffer->last_point = stream->open->point;
+}
+
+void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count)
+{
+    if (tsr__hazards_conflict(&stream->hazards, access, count))
+        tsr__stream_barrier(stream);
+    tsr__hazards_add(&stream->hazards, access, count);
+    for (int i = 0; i < count; i++) {
+        hold(stream, access[i].buffer);
+        stream->open->work +=
+            TSR__BYTE_WORK * (double)(access[i].end_bytes - access[i].begin_bytes);
+    }
+    stream->serial++;
+    stream->open->operations++;
+}
+
+/* The command itself is recorded already. A submit that fails here is no failure of the command:
+ * the batch stays, unless it was dropped, and the next submit or wait reports. */
+tsr_status tsr__stream_recorded(tsr_stream *stream)
+{
+    const uint32_t most =
+        stream->mode == TSR__STREAM_RECORDS_WHOLE ? BATCH_OPERATIONS_WHOLE : BATCH_OPERATIONS;
+    if (stream->open->operations < most && stream->open->work < stream->device->work_limit)
+        return TSR_OK;
+    const uint64_t point = stream->open->point;
+    const tsr_status status = submit_and_go_on(stream);
+    if (status == TSR_OK)
+        return TSR_OK;
+    const bool dropped = !stream->open && stream->timeline->submitted < point;
+    if (dropped)
+        return status;
+    tsr__log(TSR_LOG_WARNING, "submitting a full batch: %s", tsr_last_error());
+    return TSR_OK;
+}
+
+tsr_status tsr__stream_dispatch(tsr_stream *stream, const tsr__dispatch *dispatch)
+{
+    if (dispatch->groups[0] == 0 || dispatch->groups[1] == 0 || dispatch->groups[2] == 0)
+        return TSR_OK;
+    tsr_device *device = stream->device;
+    VkPipeline pipeline;
+    TSR__TRY(tsr__device_check(device));
+    TSR__TRY(tsr__pipeline_get(device, dispatch->shader, dispatch->spec, dispatch->spec_count,
+                               &pipeline));
+    return tsr__stream_run(stream, pipeline, NULL, dispatch);
+}
+
+tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, tsr_kernel *kernel,
+                           const tsr__dispatch *dispatch)
+{
+    const tsr__vk_device *vk = &stream->device->vk;
+    for (int i = 0; i < 3; i++)
+        if (dispatch->groups[i] > stream->device->info.max_workgroup_count[i])
+            return tsr__fail(TSR_ERR_INVALID, "%u workgroups in dimension %d; %s has at most %u",
+                             (unsigned)dispatch->groups[i], i, stream->device->info.name,
+                             (unsigned)stream->device->info.max_workgroup_count[i]);
+    TSR__TRY(tsr__stream_begin(stream, dispatch->access, dispatch->access_count));
+    if (tsr__stream_rehearses(stream))
+        return TSR_OK;
+    if (kernel)
+        TSR__TRY(tsr__batch_hold_kernel(stream->open, kernel));
+    tsr__stream_order(stream, dispatch->access, dispatch->access_count);
+    stream->open->work += dispatch->work;
+
+    VkCommandBuffer commands = stream->open->commands;
+    vk->CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+    if (dispatch->push_bytes > 0)
+        vk->CmdPushConstants(commands, tsr__pipelines_layout(stream->device->pipelines),
+                             VK_SHADER_STAGE_COMPUTE_BIT, 0, dispatch->push_bytes, dispatch->push);
+    vk->CmdDispatch(commands, dispatch->groups[0], dispatch->groups[1], dispatch->groups[2]);
+    return tsr__stream_recorded(stream);
+}
+
+/* vkCmdCopyBuffer takes offsets within the slab's buffer; this many regions are converted at a
+ * time. */
+#define REGIONS_AT_ONCE 128
+
+tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access destination,
+                            const tsr__copy_region *regions, uint32_t count)
+{
+    const tsr__access access[2] = {source, destination};
+    TSR__TRY(tsr__stream_begin(stream, access, 2));
+    if (tsr__stream_rehearses(stream))
+        return TSR_OK;
+    tsr__stream_order(stream, access, 2);
+    for (uint32_t done = 0; done < count;) {
+        VkBufferCopy copies[REGIONS_AT_ONCE];
+        uint32_t some = 0;
+        for (; some < REGIONS_AT_ONCE && done < count; some++, done++)
+            copies[some] = (VkBufferCopy){
+                .srcOffset = source.buffer->slab_offset + regions[done].source_bytes,
+                .dstOffset = destination.buffer->slab_offset + regions[done].destination_bytes,
+                .size = regions[done].size_bytes,
+            };
+        stream->device->vk.CmdCopyBuffer(stream->open->commands, source.buffer->handle,
+                                         destination.buffer->handle, some, copies);
+    }
+    return tsr__stream_recorded(stream);
+}
+
+tsr_status tsr__stream_fill(tsr_stream *stream, tsr__access destination, uint32_t pattern)
+{
+    if (destination.begin_bytes == destination.end_bytes)
+        return TSR_OK;
+    TSR__TRY(tsr__stream_begin(stream, &destination, 1));
+    if (tsr__stream_rehearses(stream))
+        return TSR_OK;
+    tsr__stream_order(stream, &destination, 1);
+    stream->device->vk.CmdFillBuffer(stream->open->commands, destination.buffer->handle,
+                                     destination.buffer->slab_offset + destination.begin_bytes,
+                                     destination.end_bytes - destination.begin_bytes, pattern);
+    return tsr__stream_recorded(stream);
+}

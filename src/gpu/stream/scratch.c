@@ -1,0 +1,87 @@
+/* Scratch memory of a stream: lent to one operation after another. The stream's own order, through
+ * the barriers that the declared accesses cause, keeps their uses apart. */
+#include "gpu/stream/state.h"
+
+#include "base/alloc.h"
+
+/* Lent before the last recorded command, so by an operation that has asked for all its scratch
+ * already. */
+static bool lendable(const tsr_stream *stream, const tsr__scratch_buffer *entry, uint64_t size)
+{
+    return entry->lent_serial != stream->serial && entry->buffer->size_bytes >= size;
+}
+
+static tsr__scratch_buffer *smallest_fit(tsr_stream *stream, uint64_t size, bool idle)
+{
+    tsr__scratch_buffer *best = NULL;
+    for (size_t i = 0; i < stream->scratch_count; i++) {
+        tsr__scratch_buffer *entry = &stream->scratch[i];
+        if (lendable(stream, entry, size) && (!idle || tsr__buffer_idle(entry->buffer)) &&
+            (!best || entry->buffer->size_bytes < best->buffer->size_bytes))
+            best = entry;
+    }
+    return best;
+}
+
+/* A buffer that proved too small makes room for its successor. */
+static void drop_one_unused(tsr_stream *stream)
+{
+    for (size_t i = 0; i < stream->scratch_count; i++)
+        if (stream->scratch[i].lent_serial != stream->serial) {
+            tsr__buffer_release(stream->scratch[i].buffer);
+            stream->scratch[i] = stream->scratch[--stream->scratch_count];
+            return;
+        }
+}
+
+static tsr_status lend(tsr_stream *stream, uint64_t size_bytes, tsr__scratch_buffer *entry,
+                       tsr__buffer **out)
+{
+    if (!entry) {
+        void *array = stream->scratch;
+        tsr_status status = tsr__grow(&array, &stream->scratch_capacity, stream->scratch_count + 1,
+                                      sizeof *stream->scratch);
+        stream->scratch = array;
+        TSR__TRY(status);
+        tsr__buffer *buffer;
+        status = tsr__buffer_create(stream->device, TSR__BUFFER_DEVICE, size_bytes, &buffer);
+        if (status == TSR_ERR_DEVICE_MEMORY) {
+            /* Batches that are done give back what was destroyed. */
+            TSR__TRY(tsr_stream_wait(stream));
+            status = tsr__buffer_create(stream->device, TSR__BUFFER_DEVICE, size_bytes, &buffer);
+        }
+        TSR__TRY(status);
+        drop_one_unused(stream);
+        entry = &stream->scratch[stream->scratch_count++];
+        entry->buffer = buffer;
+    }
+    entry->lent_serial = stream->serial;
+    *out = entry->buffer;
+    return TSR_OK;
+}
+
+tsr_status tsr__stream_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out)
+{
+    TSR__TRY(tsr__device_check(stream->device));
+    return lend(stream, size_bytes, smallest_fit(stream, size_bytes, false), out);
+}
+
+tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out)
+{
+    TSR__TRY(tsr__device_check(stream->device));
+    tsr__scratch_buffer *idle = smallest_fit(stream, size_bytes, true);
+    *out = NULL;
+    /* Another one would be made for every operation in flight. */
+    if (!idle && smallest_fit(stream, size_bytes, false))
+        return TSR_OK;
+    return lend(stream, size_bytes, idle, out);
+}
+
+void tsr__stream_scratch_finish(tsr_stream *stream)
+{
+    for (size_t i = 0; i < stream->scratch_count; i++)
+        tsr__buffer_release(stream->scratch[i].buffer);
+    tsr__free(stream->scratch);
+    stream->scratch = NULL;
+    stream->scratch_count = 0;
+}

@@ -1,0 +1,113 @@
+#include "gpu/stream/staging.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+
+/* vkCmdCopyBuffer has no alignment rule, but drivers like it. */
+#define STAGING_ALIGNMENT 64
+
+/* A piece of staging memory of at most `wanted_bytes` (at least 1): waits until the chunk it lies
+ * in is free. */
+static tsr_status take(tsr_stream *stream, tsr__staging *staging, tsr__buffer_kind kind,
+                       uint64_t wanted_bytes, tsr__access *out)
+{
+    tsr__buffer *chunk = staging->chunk[staging->current];
+    if (!chunk || staging->used_bytes >= TSR__STAGING_CHUNK_BYTES) {
+        int next = chunk ? (staging->current + 1) % TSR__STAGING_CHUNKS : staging->current;
+        if (!staging->chunk[next])
+            TSR__TRY(tsr__buffer_create(stream->device, kind, TSR__STAGING_CHUNK_BYTES,
+                                        &staging->chunk[next]));
+        TSR__TRY(tsr__buffer_wait(staging->chunk[next]));
+        staging->current = next;
+        staging->used_bytes = 0;
+        chunk = staging->chunk[next];
+    }
+    uint64_t size = tsr__min_u64(wanted_bytes, TSR__STAGING_CHUNK_BYTES - staging->used_bytes);
+    *out = (tsr__access){chunk, staging->used_bytes, staging->used_bytes + size, false};
+    staging->used_bytes = tsr__align_up_u64(staging->used_bytes + size, STAGING_ALIGNMENT);
+    return TSR_OK;
+}
+
+tsr_status tsr__staging_upload(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
+                               const void *data, uint64_t size_bytes)
+{
+    const uint8_t *from = data;
+    for (uint64_t done = 0; done < size_bytes;) {
+        tsr__access source;
+        TSR__TRY(take(stream, &stream->upload, TSR__BUFFER_UPLOAD, size_bytes - done, &source));
+        uint64_t size = source.end_bytes - source.begin_bytes;
+        memcpy((uint8_t *)source.buffer->host + source.begin_bytes, from + done, size);
+        tsr__access destination = {buffer, offset_bytes + done, offset_bytes + done + size, true};
+        tsr__copy_region region = {source.begin_bytes, offset_bytes + done, size};
+        TSR__TRY(tsr__stream_copy(stream, source, destination, &region, 1));
+        done += size;
+        /* The device copies this chunk while the host fills the next. */
+        if (done < size_bytes)
+            TSR__TRY(tsr_stream_submit(stream));
+    }
+    return TSR_OK;
+}
+
+/* A copy that was recorded and is to be read. */
+typedef struct readback {
+    tsr__access staged;
+    uint64_t point;
+    uint64_t done_bytes;
+} readback;
+
+static tsr_status readback_start(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
+                                 uint64_t size_bytes, uint64_t done, readback *out)
+{
+    tsr__access staged;
+    TSR__TRY(take(stream, &stream->readback, TSR__BUFFER_READBACK, size_bytes - done, &staged));
+    uint64_t size = staged.end_bytes - staged.begin_bytes;
+    staged.write = true;
+    tsr__access source = {buffer, offset_bytes + done, offset_bytes + done + size, false};
+    tsr__copy_region region = {offset_bytes + done, staged.begin_bytes, size};
+    TSR__TRY(tsr__stream_copy(stream, source, staged, &region, 1));
+    TSR__TRY(tsr_stream_mark(stream, &out->point));
+    TSR__TRY(tsr_stream_submit(stream));
+    out->staged = staged;
+    out->done_bytes = done;
+    return TSR_OK;
+}
+
+static tsr_status readback_finish(tsr_stream *stream, const readback *piece, uint8_t *data)
+{
+    TSR__TRY(tsr_stream_wait_point(stream, piece->point, UINT64_MAX));
+    memcpy(data + piece->done_bytes,
+           (const uint8_t *)piece->staged.buffer->host + piece->staged.begin_bytes,
+           piece->staged.end_bytes - piece->staged.begin_bytes);
+    return TSR_OK;
+}
+
+tsr_status tsr__staging_download(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
+                                 void *data, uint64_t size_bytes)
+{
+    /* One copy runs on the device while the host reads the one before. */
+    readback earlier = {0}, latest = {0};
+    bool have_earlier = false;
+    for (uint64_t done = 0; done < size_bytes;) {
+        TSR__TRY(readback_start(stream, buffer, offset_bytes, size_bytes, done, &latest));
+        done += latest.staged.end_bytes - latest.staged.begin_bytes;
+        if (have_earlier)
+            TSR__TRY(readback_finish(stream, &earlier, data));
+        earlier = latest;
+        have_earlier = true;
+    }
+    return have_earlier ? readback_finish(stream, &earlier, data) : TSR_OK;
+}
+
+static void finish(tsr__staging *staging)
+{
+    for (int i = 0; i < TSR__STAGING_CHUNKS; i++)
+        tsr__buffer_release(staging->chunk[i]);
+    memset(staging, 0, sizeof *staging);
+}
+
+void tsr__stream_staging_finish(tsr_stream *stream)
+{
+    finish(&stream->upload);
+    finish(&stream->readback);
+}

@@ -1,0 +1,15 @@
+/* Host-visible memory on the way to and from devices whose own memory the host cannot reach. */
+#ifndef TSR_GPU_STREAM_STAGING_H
+#define TSR_GPU_STREAM_STAGING_H
+
+#include "gpu/stream/state.h"
+
+/* Records copies of `size_bytes` bytes from `data` to the buffer at `offset_bytes`. */
+tsr_status tsr__staging_upload(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
+                               const void *data, uint64_t size_bytes);
+
+/* Copies from the buffer to `data` and waits for it. */
+tsr_status tsr__staging_download(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
+                                 void *data, uint64_t size_bytes);
+
+#endif

@@ -1,0 +1,89 @@
+/* The inside of a stream, for the files that make it up. */
+#ifndef TSR_GPU_STREAM_STATE_H
+#define TSR_GPU_STREAM_STATE_H
+
+#include "gpu/stream/batch.h"
+#include "gpu/stream/hazards.h"
+#include "gpu/stream/stream.h"
+#include "gpu/stream/timeline.h"
+
+/* Other streams' points that the next batch waits for. */
+#define TSR__STREAM_WAITS_MAX 8
+
+typedef struct tsr__stream_wait {
+    tsr__timeline *timeline; /* holds a reference */
+    uint64_t point;
+} tsr__stream_wait;
+
+typedef struct tsr__scratch_buffer {
+    tsr__buffer *buffer;
+    uint64_t lent_serial; /* stream->serial when it was last lent */
+} tsr__scratch_buffer;
+
+/* Staging memory for one direction: a few chunks used in turn, so that copying on the host overlaps
+ * copying on the device. */
+#define TSR__STAGING_CHUNKS 4
+#define TSR__STAGING_CHUNK_BYTES (UINT64_C(3) << 20)
+
+typedef struct tsr__staging {
+    tsr__buffer *chunk[TSR__STAGING_CHUNKS];
+    int current;
+    uint64_t used_bytes; /* of the current chunk */
+} tsr__staging;
+
+/* Of tsr__stream_whole. */
+typedef enum tsr__stream_mode {
+    TSR__STREAM_SINGLE, /* each command is an operation */
+    TSR__STREAM_REHEARSES,
+    TSR__STREAM_RECORDS_WHOLE,
+} tsr__stream_mode;
+
+struct tsr_stream {
+    tsr_device *device;
+    tsr__stream_mode mode;
+    tsr__timeline *timeline;
+    tsr__batch *open;      /* being recorded; NULL when nothing is */
+    tsr__batch *next;      /* begun, for when `open` is submitted; or NULL */
+    tsr__batch *in_flight; /* oldest first */
+    tsr__batch *spare;
+    tsr__hazards hazards;
+    uint64_t serial; /* commands recorded so far */
+    int wait_count;
+    tsr__stream_wait waits[TSR__STREAM_WAITS_MAX];
+    tsr__scratch_buffer *scratch;
+    size_t scratch_count, scratch_capacity;
+    tsr__staging upload, readback;
+    VkQueryPool timer;
+    bool timer_begun, timer_ended;
+    double slowdown; /* slow.c; 1: none */
+};
+
+/* slow.c: after a batch was submitted that ends at `point`, the wait that makes it as much slower
+ * as `slowdown` says. The device may have begun, and ended, inside the submission: `submitted_ns`
+ * is from before it. */
+tsr_status tsr__stream_slow(tsr_stream *stream, uint64_t point,
+                            uint64_t submitted_ns) TSR_NODISCARD;
+
+/* Makes recording `count` accesses possible: an open batch with room to hold the buffers, other
+ * streams' work they depend on submitted and noted. After this, recording cannot fail; after a
+ * rehearsal neither can this. */
+tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int count);
+
+/* Records the barrier the accesses need and holds their buffers. Cannot fail after
+ * tsr__stream_begin. */
+void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count);
+
+/* After a command: submits the batch when it is full. */
+tsr_status tsr__stream_recorded(tsr_stream *stream);
+
+/* Everything recorded later waits for everything recorded earlier. */
+void tsr__stream_barrier(tsr_stream *stream);
+
+/* Lets go of the buffers of batches that are done. */
+void tsr__stream_retire(tsr_stream *stream);
+
+void tsr__stream_scratch_finish(tsr_stream *stream);
+void tsr__stream_staging_finish(tsr_stream *stream);
+void tsr__stream_timer_finish(tsr_stream *stream);
+
+#endif

@@ -1,0 +1,202 @@
+/* Creating a loader, and going elsewhere with it. */
+#include "loader/loader.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+#define ALIGNMENT 64
+
+static void free_slots(tsr_loader *loader)
+{
+    for (uint64_t i = 0; loader->slots != NULL && i < loader->slot_count; i++) {
+        tsr__free(loader->slots[i].indices);
+        tsr__free(loader->slots[i].mask);
+        tsr__free(loader->slots[i].memory);
+    }
+    tsr__free(loader->slots);
+}
+
+void tsr_loader_destroy(tsr_loader **loader)
+{
+    if (loader == NULL || *loader == NULL)
+        return;
+    tsr__loader_stop(*loader);
+    tsr_sampler_destroy(&(*loader)->batches);
+    free_slots(*loader);
+    tsr__free((*loader)->workers);
+    tsr__free(*loader);
+    *loader = NULL;
+}
+
+static tsr_status make_slots(tsr_loader *loader, uint64_t batch_max)
+{
+    const tsr_loader_params *params = &loader->params;
+    uint64_t items_bytes, capacity, total;
+    /* The workers have limits, so their product fits. */
+    uint64_t prefetch = params->prefetch == 0 ? 2 : (uint64_t)params->prefetch;
+    loader->slot_count = (uint64_t)params->workers * prefetch + 1;
+    if (!tsr__mul_u64(batch_max, params->item_bytes, &items_bytes) ||
+        !tsr__add_u64(items_bytes, params->batch_bytes, &capacity) ||
+        !tsr__add_u64(capacity, ALIGNMENT, &total) || total > SIZE_MAX)
+        return tsr__fail(TSR_ERR_OVERFLOW,
+                         "loader: batches of %" PRIu64 " indices, %" PRIu64
+                         " bytes each and %" PRIu64 " besides are too large",
+                         batch_max, params->item_bytes, params->batch_bytes);
+    loader->capacity_bytes = capacity;
+    loader->slots = tsr__calloc(loader->slot_count, sizeof *loader->slots);
+    if (loader->slots == NULL)
+        return TSR_ERR_NO_MEMORY;
+    for (uint64_t i = 0; i < loader->slot_count; i++) {
+        tsr__slot *slot = &loader->slots[i];
+        slot->indices = tsr__calloc(batch_max, sizeof *slot->indices);
+        slot->mask = slot->indices != NULL ? tsr__calloc(batch_max, 1) : NULL;
+        slot->memory = slot->mask != NULL ? tsr__calloc(1, (size_t)total) : NULL;
+        if (slot->memory == NULL)
+            return TSR_ERR_NO_MEMORY;
+        slot->data = (uint8_t *)slot->memory + (ALIGNMENT - (uintptr_t)slot->memory % ALIGNMENT);
+    }
+    return TSR_OK;
+}
+
+static tsr_status make_workers(tsr_loader *loader)
+{
+    const tsr_loader_params *params = &loader->params;
+    int count = params->workers == 0 ? 1 : params->workers;
+    tsr_seed_point point = {.base = params->seed, .kind = TSR_SEED_WORKER, .node = params->node};
+    int64_t key;
+    loader->workers = tsr__calloc((size_t)count, sizeof *loader->workers);
+    if (loader->workers == NULL)
+        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < count; i++) {
+        tsr__worker *worker = &loader->workers[i];
+        worker->loader = loader;
+        worker->self.id = point.worker = i;
+        TSR__TRY(params->seed_strategy == TSR_SEED_STRATEGY_HASHED
+                     ? tsr_seed_hashed(&point, &worker->self.seed)
+                     : tsr_seed_documented(&point, &worker->self.seed));
+    }
+    /* No worker has a point with an op. */
+    point.worker = 0;
+    point.op = 1;
+    TSR__TRY(tsr_seed_hashed(&point, &key));
+    loader->batch_key = (uint64_t)key;
+    return TSR_OK;
+}
+
+/* The last that can fail, for a sampler that has been taken over cannot be given back. */
+static tsr_status take_sampler(tsr_loader *loader, tsr_sampler **own)
+{
+    const tsr_loader_params *params = &loader->params;
+    if (params->batch_sampler != NULL) {
+        loader->batches = *params->batch_sampler;
+        *params->batch_sampler = NULL;
+        return TSR_OK;
+    }
+    tsr_sampler_batch_params batch = {
+        .base = params->sampler != NULL ? params->sampler : own,
+        .batch_size = params->batch_size == 0 ? 1 : params->batch_size,
+        .drop_last = params->drop_last,
+    };
+    return tsr_sampler_create_batch(&batch, &loader->batches);
+}
+
+static tsr_status make(tsr_loader *loader, uint64_t batch_max)
+{
+    const tsr_loader_params *params = &loader->params;
+    tsr_sampler *own = NULL;
+    TSR__TRY(make_workers(loader));
+    TSR__TRY(make_slots(loader, batch_max));
+    TSR__TRY(tsr__loader_start(loader));
+    if (params->batch_sampler == NULL && params->sampler == NULL)
+        TSR__TRY(tsr__loader_make_sampler(params, &own));
+    tsr_status status = take_sampler(loader, &own);
+    tsr_sampler_destroy(&own);
+    return status;
+}
+
+tsr_status tsr_loader_create(const tsr_loader_params *params, tsr_loader **out)
+{
+    TSR__REQUIRE(params != NULL && out != NULL, "loader: %s is NULL",
+                 params != NULL ? "out" : "params");
+    uint64_t batch_max;
+    TSR__TRY(tsr__loader_check(params, &batch_max));
+    tsr_loader *loader = tsr__calloc(1, sizeof *loader);
+    if (loader == NULL)
+        return TSR_ERR_NO_MEMORY;
+    loader->params = *params;
+    tsr_status status = make(loader, batch_max);
+    if (status != TSR_OK) {
+        tsr_loader_destroy(&loader);
+        return status;
+    }
+    /* A sampler may have been read from before. */
+    tsr__loader_go_to(loader, tsr_sampler_position(loader->batches));
+    *out = loader;
+    return TSR_OK;
+}
+
+uint64_t tsr_loader_length(const tsr_loader *loader)
+{
+    return loader != NULL ? tsr_sampler_length(loader->batches) : 0;
+}
+
+uint64_t tsr_loader_position(const tsr_loader *loader)
+{
+    return loader != NULL ? loader->head : 0;
+}
+
+int64_t tsr_loader_epoch(const tsr_loader *loader)
+{
+    return loader != NULL ? tsr_sampler_epoch(loader->batches) : 0;
+}
+
+/* The sampler comes first: where it fails, it is still where the batches on their way need it. */
+tsr_status tsr_loader_set_epoch(tsr_loader *loader, int64_t epoch)
+{
+    TSR__REQUIRE(loader != NULL, "loader set epoch: loader is NULL");
+    TSR__TRY(tsr__loader_refuse_child(loader, "loader set epoch"));
+    TSR__TRY(tsr_sampler_set_epoch(loader->batches, epoch));
+    tsr__loader_go_to(loader, 0);
+    return TSR_OK;
+}
+
+tsr_status tsr_loader_seek(tsr_loader *loader, uint64_t position)
+{
+    TSR__REQUIRE(loader != NULL, "loader seek: loader is NULL");
+    TSR__TRY(tsr__loader_refuse_child(loader, "loader seek"));
+    TSR__TRY(tsr_sampler_seek(loader->batches, position));
+    tsr__loader_go_to(loader, position);
+    return TSR_OK;
+}
+
+tsr_status tsr_loader_save(const tsr_loader *loader, size_t capacity_bytes, void *data,
+                           size_t *size_bytes)
+{
+    TSR__REQUIRE(loader != NULL && data != NULL && size_bytes != NULL, "loader save: %s is NULL",
+                 loader == NULL ? "loader"
+                 : data == NULL ? "data"
+                                : "size_bytes");
+    if (loader->head == loader->tail)
+        return tsr_sampler_save(loader->batches, capacity_bytes, data, size_bytes);
+    const tsr__slot *slot = tsr__slot_of(loader, loader->head);
+    if (slot->sampler_bytes == 0)
+        return tsr_sampler_save_at(loader->batches, loader->head, capacity_bytes, data, size_bytes);
+    TSR__REQUIRE(capacity_bytes >= slot->sampler_bytes,
+                 "loader save: the state takes %zu bytes, there is room for %zu",
+                 slot->sampler_bytes, capacity_bytes);
+    memcpy(data, slot->sampler, slot->sampler_bytes);
+    *size_bytes = slot->sampler_bytes;
+    return TSR_OK;
+}
+
+tsr_status tsr_loader_resume(tsr_loader *loader, const void *data, size_t size_bytes)
+{
+    TSR__REQUIRE(loader != NULL && data != NULL, "loader resume: %s is NULL",
+                 loader != NULL ? "data" : "loader");
+    TSR__TRY(tsr__loader_refuse_child(loader, "loader resume"));
+    TSR__TRY(tsr_sampler_resume(loader->batches, data, size_bytes));
+    tsr__loader_go_to(loader, tsr_sampler_position(loader->batches));
+    return TSR_OK;
+}

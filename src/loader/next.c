@@ -1,0 +1,202 @@
+/* The reader's side: what to load next, and what has been loaded. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "loader/loader.h"
+
+/* An index that is not one of the dataset's, as negative ones are not, fails where its batch comes.
+ */
+static tsr__slot_state check_indices(const tsr_loader *loader, tsr__slot *slot)
+{
+    uint64_t n = loader->params.n;
+    for (uint64_t i = 0; n != 0 && i < slot->count; i++)
+        if ((uint64_t)slot->indices[i] >= n) {
+            slot->trouble = TSR__TROUBLE_INDEX;
+            slot->status = TSR_ERR_INVALID;
+            slot->place = i;
+            return TSR__SLOT_FAILED;
+        }
+    return TSR__SLOT_QUEUED;
+}
+
+/* Puts batch number `tail` on its way, unless the epoch ends there, or the sampler fails. What
+ * fails here is told when that batch is asked for, and until then is no error of the caller's
+ * calls. */
+static void draw(tsr_loader *loader)
+{
+    const tsr__error before = tsr__error_take();
+    tsr__slot *slot = tsr__slot_of(loader, loader->tail);
+    uint64_t count = 0;
+    /* Where the reader stands when it comes to this batch: the sampler will be further by then. */
+    if (tsr_sampler_save(loader->batches, sizeof slot->sampler, slot->sampler,
+                         &slot->sampler_bytes) != TSR_OK)
+        slot->sampler_bytes = 0;
+    tsr_status status = tsr_sampler_next_batch(
+        loader->batches, tsr_sampler_batch_max(loader->batches), slot->indices, slot->mask, &count);
+    if (status != TSR_OK) {
+        loader->sampler_status = status;
+        tsr__loader_copy_text(loader->sampler_reason, tsr_last_error());
+    } else if (count == 0) {
+        loader->ended = true;
+    } else {
+        slot->batch = loader->tail;
+        slot->epoch = tsr_sampler_epoch(loader->batches);
+        slot->count = count;
+        tsr__loader_append(loader, check_indices(loader, slot));
+    }
+    tsr__error_put_back(&before);
+}
+
+static void draw_ahead(tsr_loader *loader)
+{
+    while (!loader->ended && loader->sampler_status == TSR_OK &&
+           loader->tail - loader->head < tsr__loader_ahead(loader) &&
+           !tsr__loader_busy(loader, tsr__slot_of(loader, loader->tail)))
+        draw(loader);
+}
+
+static tsr_status tell_sampler(tsr_loader *loader)
+{
+    tsr_status status = loader->sampler_status;
+    loader->sampler_status = TSR_OK; /* the next call tries again */
+    return tsr__fail(status, "loader: batch %" PRIu64 " of epoch %" PRId64 ": %s", loader->tail,
+                     tsr_sampler_epoch(loader->batches), loader->sampler_reason);
+}
+
+/* What the caller's function said, or its name and what it returned. */
+static tsr_status tell_reason(const tsr__slot *slot, const char *what, const char *function)
+{
+    if (slot->reason[0] != '\0')
+        return tsr__fail(slot->status, "%s: %s", what, slot->reason);
+    return tsr__fail(slot->status, "%s: %s failed with %s", what, function,
+                     tsr_status_name(slot->status));
+}
+
+static tsr_status tell(tsr_loader *loader, const tsr__slot *slot)
+{
+    const tsr_loader_params *params = &loader->params;
+    char batch[64], what[128];
+    loader->failed = true;
+    (void)snprintf(batch, sizeof batch, "loader: batch %" PRIu64 " of epoch %" PRId64, slot->batch,
+                   slot->epoch);
+    switch (slot->trouble) {
+    case TSR__TROUBLE_LOAD:
+        (void)snprintf(what, sizeof what, "%s: index %" PRId64, batch, slot->indices[slot->place]);
+        return tell_reason(slot, what, params->load_item != NULL ? "load_item" : "load_batch");
+    case TSR__TROUBLE_INIT:
+        (void)snprintf(what, sizeof what, "%s: worker %d", batch,
+                       tsr__loader_worker_of(loader, slot->batch)->self.id);
+        return tell_reason(slot, what, "worker_init");
+    case TSR__TROUBLE_SIZE:
+        return tsr__fail(slot->status, "%s: load_batch used %" PRIu64 " bytes, there are %" PRIu64,
+                         batch, slot->size_bytes, loader->capacity_bytes);
+    case TSR__TROUBLE_INDEX:
+        break;
+    }
+    return tsr__fail(slot->status, "%s: index %" PRId64 " is outside of 0 to %" PRIu64, batch,
+                     slot->indices[slot->place], params->n - 1);
+}
+
+static void give(const tsr__slot *slot, tsr_loader_batch *batch)
+{
+    *batch = (tsr_loader_batch){
+        .batch = slot->batch,
+        .epoch = slot->epoch,
+        .indices = slot->indices,
+        .mask = slot->mask,
+        .count = slot->count,
+        .data = slot->data,
+        .size_bytes = slot->size_bytes,
+    };
+}
+
+/* Waits for the batch at `head`, or loads it here. */
+static tsr_status finish_head(tsr_loader *loader, const struct timespec *deadline,
+                              tsr__slot_state *state)
+{
+    tsr__slot *slot = tsr__slot_of(loader, loader->head);
+    if (loader->params.workers == 0) {
+        if (slot->state == TSR__SLOT_QUEUED)
+            slot->state = tsr__loader_run(&loader->workers[0], slot);
+        *state = slot->state;
+        return TSR_OK;
+    }
+    if (tsr__loader_wait(loader, slot, deadline, state))
+        return TSR_OK;
+    return tsr__fail(TSR_ERR_TIMEOUT,
+                     "loader: batch %" PRIu64 " of epoch %" PRId64 " did not come within %" PRIu64
+                     " ns",
+                     loader->head, tsr_sampler_epoch(loader->batches), loader->params.timeout_ns);
+}
+
+tsr_status tsr_loader_next(tsr_loader *loader, tsr_loader_batch *batch, bool *got)
+{
+    TSR__REQUIRE(loader != NULL && batch != NULL && got != NULL, "loader next: %s is NULL",
+                 loader == NULL  ? "loader"
+                 : batch == NULL ? "batch"
+                                 : "got");
+    TSR__TRY(tsr__loader_refuse_child(loader, "loader next"));
+    struct timespec deadline, *limit = NULL;
+    if (loader->params.timeout_ns != 0) {
+        tsr__loader_deadline(loader->params.timeout_ns, &deadline);
+        limit = &deadline;
+    }
+    const tsr__slot *slot = tsr__slot_of(loader, loader->head);
+    if (loader->failed && slot->trouble != TSR__TROUBLE_INDEX)
+        tsr__loader_retry(loader);
+    loader->failed = false;
+
+    tsr__slot_state state = TSR__SLOT_FREE;
+    while (state == TSR__SLOT_FREE) {
+        draw_ahead(loader);
+        if (loader->head == loader->tail && loader->sampler_status != TSR_OK)
+            return tell_sampler(loader);
+        if (loader->head == loader->tail && loader->ended) {
+            *got = false;
+            return TSR_OK;
+        }
+        /* Free: a batch that was left has gone, and there is room to draw. */
+        TSR__TRY(finish_head(loader, limit, &state));
+    }
+    if (state == TSR__SLOT_FAILED)
+        return tell(loader, slot);
+    give(slot, batch);
+    *got = true;
+    tsr__loader_take(loader);
+    if (loader->params.workers > 0)
+        draw_ahead(loader);
+    return TSR_OK;
+}
+
+tsr_status tsr_loader_failed(const tsr_loader *loader, tsr_loader_failure *out)
+{
+    TSR__REQUIRE(loader != NULL && out != NULL, "loader failed: %s is NULL",
+                 loader != NULL ? "out" : "loader");
+    if (!loader->failed)
+        return tsr__fail(TSR_ERR_NOT_FOUND, "loader: batch %" PRIu64 " has not failed",
+                         loader->head);
+    const tsr__slot *slot = tsr__slot_of(loader, loader->head);
+    *out = (tsr_loader_failure){
+        .batch = slot->batch,
+        .epoch = slot->epoch,
+        .index = slot->indices[slot->place],
+        .place = slot->place,
+        .worker = slot->trouble == TSR__TROUBLE_INDEX
+                      ? -1
+                      : tsr__loader_worker_of(loader, slot->batch)->self.id,
+        .status = slot->status,
+    };
+    return TSR_OK;
+}
+
+tsr_status tsr_loader_skip(tsr_loader *loader)
+{
+    TSR__REQUIRE(loader != NULL, "loader skip: loader is NULL");
+    TSR__TRY(tsr__loader_refuse_child(loader, "loader skip"));
+    tsr_loader_failure failure;
+    TSR__TRY(tsr_loader_failed(loader, &failure));
+    loader->failed = false;
+    tsr__loader_take(loader);
+    return TSR_OK;
+}

@@ -1,0 +1,124 @@
+/* One batch through the caller's functions, in whatever thread. */
+#include <string.h>
+
+#include "base/philox.h"
+#include "loader/loader.h"
+
+void tsr__loader_copy_text(char out[TSR__REASON_BYTES], const char *text)
+{
+    size_t size = strlen(text);
+    if (size >= TSR__REASON_BYTES) {
+        size = TSR__REASON_BYTES - 1;
+        while (size > 0 && ((unsigned char)text[size] & 0xc0u) == 0x80u)
+            size--;
+    }
+    memcpy(out, text, size);
+    out[size] = '\0';
+}
+
+static tsr__slot_state fail(tsr__slot *slot, tsr__loader_trouble trouble, tsr_status status,
+                            const char *reason)
+{
+    slot->trouble = trouble;
+    slot->status = status;
+    tsr__loader_copy_text(slot->reason, reason != NULL ? reason : tsr_last_error());
+    return TSR__SLOT_FAILED;
+}
+
+static int64_t batch_seed(const tsr_loader *loader, const tsr__slot *slot)
+{
+    uint64_t epoch = (uint64_t)slot->epoch, bits;
+    uint32_t counter[4] = {(uint32_t)slot->batch, (uint32_t)(slot->batch >> 32), (uint32_t)epoch,
+                           (uint32_t)(epoch >> 32)};
+    uint32_t key[2] = {(uint32_t)loader->batch_key, (uint32_t)(loader->batch_key >> 32)}, words[4];
+    int64_t seed;
+    tsr__philox4x32(counter, key, words);
+    bits = (uint64_t)words[1] << 32 | words[0];
+    memcpy(&seed, &bits, sizeof seed);
+    return seed;
+}
+
+/* The first failure ends the batch, and so does that nobody waits for it any more. */
+static tsr_status load_items(const tsr_loader_params *params, tsr_loader_work *work,
+                             const tsr__slot *slot, uint64_t *place)
+{
+    for (uint64_t i = 0; i < slot->count && !tsr_loader_stopping(work); i++) {
+        *place = work->place = i;
+        TSR__TRY(params->load_item(params->user, work, slot->indices[i],
+                                   slot->data + i * params->item_bytes));
+    }
+    return TSR_OK;
+}
+
+static tsr__slot_state load(tsr__worker *worker, tsr__slot *slot)
+{
+    const tsr_loader *loader = worker->loader;
+    const tsr_loader_params *params = &loader->params;
+    tsr_loader_work work = {
+        .batch = slot->batch,
+        .epoch = slot->epoch,
+        .indices = slot->indices,
+        .mask = slot->mask,
+        .count = slot->count,
+        .data = slot->data,
+        .capacity_bytes = loader->capacity_bytes,
+        .seed = batch_seed(loader, slot),
+        .worker = &worker->self,
+        .size_bytes = slot->count * params->item_bytes + params->batch_bytes,
+        .internal = slot,
+    };
+    slot->place = 0;
+    slot->size_bytes = work.size_bytes;
+    tsr_status status;
+    if (params->load_item != NULL) {
+        status = load_items(params, &work, slot, &slot->place);
+    } else {
+        status = params->load_batch(params->user, &work);
+        slot->size_bytes = work.size_bytes;
+        slot->place = tsr__min_u64(work.place, slot->count - 1);
+    }
+    if (status != TSR_OK)
+        return fail(slot, TSR__TROUBLE_LOAD, status, work.reason);
+    if (slot->size_bytes > loader->capacity_bytes)
+        return fail(slot, TSR__TROUBLE_SIZE, TSR_ERR_INVALID, "");
+    return TSR__SLOT_LOADED;
+}
+
+static tsr__slot_state begin(tsr__worker *worker, tsr__slot *slot)
+{
+    const tsr_loader_params *params = &worker->loader->params;
+    if (!worker->ready && params->worker_init != NULL) {
+        worker->self.reason = NULL;
+        tsr_status status = params->worker_init(params->user, &worker->self);
+        if (status != TSR_OK) {
+            slot->place = 0;
+            return fail(slot, TSR__TROUBLE_INIT, status, worker->self.reason);
+        }
+    }
+    worker->ready = true;
+    return load(worker, slot);
+}
+
+tsr__slot_state tsr__loader_run(tsr__worker *worker, tsr__slot *slot)
+{
+    /* Only what fails from here on is a reason; and a thread's last error outlives what succeeds.
+     */
+    const tsr__error before = tsr__error_take();
+    tsr__slot_state state = begin(worker, slot);
+    tsr__error_put_back(&before);
+    return state;
+}
+
+void tsr__loader_worker_end(tsr__worker *worker)
+{
+    const tsr_loader_params *params = &worker->loader->params;
+    if (worker->ready && params->worker_finish != NULL)
+        params->worker_finish(params->user, &worker->self);
+    worker->ready = false;
+}
+
+bool tsr_loader_stopping(const tsr_loader_work *work)
+{
+    const tsr__slot *slot = work != NULL ? work->internal : NULL;
+    return slot != NULL && atomic_load_explicit(&slot->abandoned, memory_order_relaxed);
+}

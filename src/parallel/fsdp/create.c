@@ -1,0 +1,204 @@
+#include "parallel/fsdp/fsdp.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "parallel/checkpoint/checkpoint.h"
+#include "parallel/group/group.h"
+
+static const char who[] = "sharded_create";
+
+static tsr_status add_parameter(tsr_sharded *model, const tsr_parameter *given)
+{
+    tsr__sharded_param *p = &model->params[model->param_count];
+    TSR__REQUIRE(given->name, "%s: a parameter has no name", who);
+    const bool known =
+        given->dtype == TSR_F32 || given->dtype == TSR_F16 || given->dtype == TSR_BF16;
+    TSR__REQUIRE(known, "%s: '%s' is %s, which no optimizer works on", who, given->name,
+                 tsr_dtype_name(given->dtype));
+    TSR__REQUIRE(given->shard_dim >= -1 && given->shard_dim < given->ndim,
+                 "%s: '%s': shard_dim is %d", who, given->name, given->shard_dim);
+    p->seen = *given;
+    p->seen.tensor = p->seen.grad = NULL;
+    for (int d = 0; d < given->ndim && d < TSR_MAX_DIMS; d++)
+        p->shape[d] = d == given->shard_dim ? given->length : given->global_shape[d];
+    tsr_layout layout;
+    tsr_status status = tsr_layout_init(given->dtype, given->ndim, p->shape, &layout);
+    if (status != TSR_OK)
+        return tsr__fail_context(status, "%s: '%s'", who, given->name);
+    p->count = (uint64_t)tsr_layout_count(&layout);
+    p->name = tsr__strdup(given->name);
+    if (!p->name)
+        return TSR_ERR_NO_MEMORY;
+    p->seen.name = p->name;
+    model->param_count++;
+    return TSR_OK;
+}
+
+static int parameters_of(const tsr_sharded_unit *unit)
+{
+    return unit->layer ? tsr_layer_parameter_count(unit->layer) : unit->parameter_count;
+}
+
+const tsr_parameter *tsr__sharded_given(const tsr_sharded_unit *unit, int index)
+{
+    return unit->layer ? tsr_layer_parameter(unit->layer, index) : &unit->parameters[index];
+}
+
+static tsr_status add_units(tsr_sharded *model, const tsr_sharded_params *params)
+{
+    uint64_t total = 0;
+    for (int u = 0; u < params->unit_count; u++) {
+        const tsr_sharded_unit *unit = &params->units[u];
+        const int count = parameters_of(unit);
+        TSR__REQUIRE(count >= 0 && (unit->layer || unit->parameters || count == 0),
+                     "%s: unit %d has %d parameters, which are NULL", who, u, count);
+        total += (uint64_t)count;
+    }
+    TSR__REQUIRE(total > 0 && total <= TSR_SHARD_MAX_PARAMS, "%s: %llu parameters in all", who,
+                 (unsigned long long)total);
+    model->units = tsr__calloc((size_t)params->unit_count, sizeof *model->units);
+    model->params = tsr__calloc((size_t)total, sizeof *model->params);
+    if (!model->units || !model->params)
+        return TSR_ERR_NO_MEMORY;
+    for (int u = 0; u < params->unit_count; u++) {
+        model->units[u] = (tsr__sharded_unit){
+            .layer = params->units[u].layer,
+            .first = model->param_count,
+            .slot = -1,
+            .grad_slot = -1,
+        };
+        model->unit_count++;
+        for (int i = 0; i < parameters_of(&params->units[u]); i++) {
+            TSR__TRY(add_parameter(model, tsr__sharded_given(&params->units[u], i)));
+            model->units[u].count++;
+        }
+    }
+    return TSR_OK;
+}
+
+/* Layers give their memory up: from now on it comes from here. Taking it away does not fail. */
+static void empty_layers(tsr_sharded *model)
+{
+    for (int u = 0; u < model->unit_count; u++)
+        for (int i = 0; model->units[u].layer && i < model->units[u].count; i++)
+            (void)!tsr_layer_set_parameter(model->units[u].layer, i, NULL, NULL, false);
+}
+
+static tsr_status check_params(const tsr_sharded_params *params)
+{
+    TSR__REQUIRE(params->unit_count >= 1 && params->units, "%s: there are no units", who);
+    TSR__REQUIRE((int)params->optimizer >= 0 && params->optimizer <= TSR_OPTIMIZER_NONE,
+                 "%s: there is no optimizer %d", who, (int)params->optimizer);
+    TSR__REQUIRE(params->reduction == 0 || params->reduction == TSR_OP_AVG ||
+                     params->reduction == TSR_OP_SUM,
+                 "%s: gradients are added or averaged, not reduced by op %d", who,
+                 (int)params->reduction);
+    TSR__REQUIRE(params->grad_dtype == 0 || params->grad_dtype == TSR_F32 ||
+                     params->grad_dtype == TSR_F16 || params->grad_dtype == TSR_BF16,
+                 "%s: gradients cannot be %s", who, tsr_dtype_name(params->grad_dtype));
+    TSR__REQUIRE(params->ahead >= -1 && params->ahead <= TSR_SHARDED_AHEAD_MOST,
+                 "%s: %d units ahead; at most %d", who, params->ahead, TSR_SHARDED_AHEAD_MOST);
+    return TSR_OK;
+}
+
+/* What each rank can do by itself. */
+static tsr_status prepare(tsr_sharded *model, const tsr_sharded_params *params)
+{
+    TSR__TRY(check_params(params));
+    model->optimizer = params->optimizer;
+    model->momentum = !params->no_momentum;
+    model->masters = !params->no_master;
+    model->grad_dtype = params->grad_dtype ? params->grad_dtype : TSR_F32;
+    model->reduction = params->reduction ? params->reduction : TSR_OP_AVG;
+    model->slot_count = 1 + (params->ahead < 0 ? 0 : params->ahead ? params->ahead : 1);
+    TSR__TRY(add_units(model, params));
+    return tsr__sharded_take_plan(model, params);
+}
+
+static tsr_status build(tsr_sharded *model, const tsr_sharded_params *params)
+{
+    TSR__TRY(tsr__sharded_take_ranges(model));
+    TSR__TRY(tsr__sharded_make_slots(model));
+    TSR__TRY(tsr__sharded_make_shards(model));
+    tsr__sharded_add_up(model);
+    return tsr__sharded_first_values(model, params);
+}
+
+tsr_status tsr_sharded_create(const tsr_sharded_params *params, tsr_sharded **out)
+{
+    TSR__REQUIRE(params && out, "%s: %s is NULL", who, params ? "out" : "params");
+    tsr_parallel *group = params->group ? params->group : tsr_parallel_default();
+    TSR__REQUIRE(group, "%s: no group is given, and there is no default one", who);
+    TSR__TRY(tsr__parallel_check(group));
+    tsr_comm *comm = tsr_parallel_comm(group);
+    tsr_sharded *model = tsr__calloc(1, sizeof *model);
+    tsr_status status = model ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (model) {
+        model->group = group;
+        model->stream = tsr_parallel_stream(group);
+        model->device = tsr_stream_device(model->stream);
+        model->rank = tsr_parallel_rank(group);
+        model->size = tsr_parallel_size(group);
+        status = prepare(model, params);
+    }
+    status = tsr__checkpoint_agree(comm, who, status);
+    if (status == TSR_OK)
+        status = tsr__sharded_compare_plans(model);
+    if (status == TSR_OK)
+        status = tsr__checkpoint_agree(comm, who, build(model, params));
+    if (status != TSR_OK) {
+        tsr_sharded_destroy(&model);
+        return status;
+    }
+    model->has_layers = true;
+    empty_layers(model);
+    *out = model;
+    return TSR_OK;
+}
+
+static void finish_param(tsr__sharded_param *p)
+{
+    /* How these end concerns nobody any more. */
+    (void)!tsr_parallel_wait(&p->gathering);
+    (void)!tsr_parallel_wait(&p->reducing);
+    tsr_tensor_destroy(&p->seen.tensor);
+    tsr_tensor_destroy(&p->seen.grad);
+    tsr_tensor_destroy(&p->value);
+    tsr_tensor_destroy(&p->grad);
+    tsr_tensor_destroy(&p->moment1);
+    tsr_tensor_destroy(&p->moment2);
+    tsr_tensor_destroy(&p->master);
+    tsr_tensor_destroy(&p->extra);
+    tsr__free(p->starts);
+    tsr__free(p->sizes);
+    tsr__free(p->name);
+}
+
+void tsr_sharded_destroy(tsr_sharded **model)
+{
+    if (!model || !*model)
+        return;
+    tsr_sharded *closing = *model;
+    *model = NULL;
+    if (closing->has_layers)
+        empty_layers(closing);
+    for (int i = 0; i < closing->param_count; i++)
+        finish_param(&closing->params[i]);
+    for (int i = 0; i < closing->slot_count; i++) {
+        tsr_tensor_destroy(&closing->slots[i].memory);
+        tsr_tensor_destroy(&closing->grad_slots[i].memory);
+    }
+    tsr__sharded_pool_finish(&closing->values);
+    tsr__sharded_pool_finish(&closing->gradients);
+    tsr__sharded_pool_finish(&closing->state);
+    tsr_shard_plan_destroy(&closing->plan);
+    tsr__free(closing->units);
+    tsr__free(closing->params);
+    tsr__free(closing);
+}
+
+const tsr_shard_plan *tsr_sharded_plan(const tsr_sharded *model)
+{
+    return model ? model->plan : NULL;
+}

@@ -1,0 +1,163 @@
+#include "parallel/fsdp/fsdp.h"
+
+#include "gpu/ops/optimizer/step_params.h"
+#include "gpu/memory/host_access.h"
+#include "tessera/ops.h"
+
+static void forget_grads(tsr_sharded *model)
+{
+    for (int i = 0; i < model->param_count; i++)
+        model->params[i].grad_holds = false;
+}
+
+static tsr_status sgd(tsr_sharded *model, tsr__sharded_param *p, const tsr_sgd_params *params)
+{
+    return tsr_sgd_step(model->stream, p->value, p->grad, p->moment1, p->master, params);
+}
+
+static tsr_status adamw(tsr_sharded *model, tsr__sharded_param *p, const tsr_adamw_params *params)
+{
+    return tsr_adamw_step(model->stream, p->value, p->grad, p->moment1, p->moment2, p->master,
+                          params);
+}
+
+static bool steps(const tsr__sharded_param *p)
+{
+    return p->grad_holds && p->range.count > 0;
+}
+
+/* Whether `next` is the part behind `last` in the same memory. */
+static bool follows(const tsr_tensor *last, const tsr_tensor *next)
+{
+    if (!last || !next)
+        return last == next;
+    tsr_layout layout = *tsr_tensor_layout(next);
+    const tsr_layout *before = tsr_tensor_layout(last);
+    layout.offset =
+        before->offset + (int64_t)tsr__sharded_part_elements((uint64_t)before->shape[0]);
+    return layout.dtype == before->dtype && tsr__tensor_is_view(next, last, &layout);
+}
+
+static bool joins(const tsr__sharded_param *last, const tsr__sharded_param *next)
+{
+    return follows(last->value, next->value) && follows(last->grad, next->grad) &&
+           follows(last->moment1, next->moment1) && follows(last->moment2, next->moment2) &&
+           follows(last->master, next->master);
+}
+
+/* The last of the parameters that one launch can step along with the first: it costs as much as
+ * thousands of elements, and most parameters are small. */
+static int last_joined(const tsr_sharded *model, int first)
+{
+    int last = first;
+    for (int i = first + 1; i < model->param_count; i++) {
+        const tsr__sharded_param *p = &model->params[i];
+        if (p->range.count == 0)
+            continue;
+        if (!steps(p) || !joins(&model->params[last], p))
+            break;
+        last = i;
+    }
+    return last;
+}
+
+/* From the first's first element to the last's last one. What is between two parts is nobody's. */
+static tsr_status join(const tsr_tensor *first, const tsr_tensor *last, tsr_tensor **out)
+{
+    if (!first)
+        return TSR_OK;
+    tsr_layout layout = *tsr_tensor_layout(first);
+    const tsr_layout *end = tsr_tensor_layout(last);
+    layout.shape[0] = end->offset + end->shape[0] - layout.offset;
+    return tsr_tensor_view(first, &layout, out);
+}
+
+static tsr_status join_all(const tsr__sharded_param *first, const tsr__sharded_param *last,
+                           tsr__sharded_param *out)
+{
+    TSR__TRY(join(first->value, last->value, &out->value));
+    TSR__TRY(join(first->grad, last->grad, &out->grad));
+    TSR__TRY(join(first->moment1, last->moment1, &out->moment1));
+    TSR__TRY(join(first->moment2, last->moment2, &out->moment2));
+    return join(first->master, last->master, &out->master);
+}
+
+static tsr_status step_joined(tsr_sharded *model, int first, int last,
+                              const tsr_sgd_params *sgd_params,
+                              const tsr_adamw_params *adamw_params)
+{
+    tsr__sharded_param all = {0};
+    tsr_status status = join_all(&model->params[first], &model->params[last], &all);
+    if (status == TSR_OK)
+        status = sgd_params ? sgd(model, &all, sgd_params) : adamw(model, &all, adamw_params);
+    tsr_tensor_destroy(&all.value);
+    tsr_tensor_destroy(&all.grad);
+    tsr_tensor_destroy(&all.moment1);
+    tsr_tensor_destroy(&all.moment2);
+    tsr_tensor_destroy(&all.master);
+    return status;
+}
+
+/* One of both has params, which are checked: a rank may have nothing to step, and counts all the
+ * same. */
+static tsr_status step(tsr_sharded *model, const char *who, const tsr_sgd_params *sgd_params,
+                       const tsr_adamw_params *adamw_params)
+{
+    TSR__TRY(tsr__sharded_idle(model, who));
+    TSR__TRY(tsr__sharded_collect_all(model));
+    TSR__TRY(tsr__sharded_forget(model));
+    for (int i = 0; i < model->param_count; i++) {
+        const int first = i;
+        if (steps(&model->params[first])) {
+            i = last_joined(model, first);
+            TSR__TRY(step_joined(model, first, i, sgd_params, adamw_params));
+        }
+        /* Whoever calls again after a failure does not step them again. */
+        for (int done = first; done <= i; done++)
+            model->params[done].grad_holds = false;
+    }
+    model->steps++;
+    return TSR_OK;
+}
+
+static tsr_status check(const tsr_sharded *model, const char *who, const void *params,
+                        tsr_optimizer optimizer)
+{
+    TSR__REQUIRE(model && params, "%s: %s is NULL", who, model ? "params" : "model");
+    TSR__REQUIRE(model->optimizer == optimizer, "%s: the model has another optimizer", who);
+    return TSR_OK;
+}
+
+tsr_status tsr_sharded_sgd_step(tsr_sharded *model, const tsr_sgd_params *params)
+{
+    TSR__TRY(check(model, "sharded_sgd_step", params, TSR_OPTIMIZER_SGD));
+    TSR__REQUIRE(params->momentum == 0 || model->momentum,
+                 "sharded_sgd_step: momentum is %g, and the model has no velocity",
+                 (double)params->momentum);
+    tsr_sgd_params this_step = *params;
+    this_step.first_step = model->steps == 0 && params->momentum != 0;
+    TSR__TRY(tsr__sgd_check("sharded_sgd_step", &this_step));
+    return step(model, "sharded_sgd_step", &this_step, NULL);
+}
+
+tsr_status tsr_sharded_adamw_step(tsr_sharded *model, const tsr_adamw_params *params)
+{
+    TSR__TRY(check(model, "sharded_adamw_step", params, TSR_OPTIMIZER_ADAMW));
+    tsr_adamw_params this_step = *params;
+    this_step.step = model->steps + 1;
+    TSR__TRY(tsr__adamw_check("sharded_adamw_step", &this_step));
+    return step(model, "sharded_adamw_step", NULL, &this_step);
+}
+
+tsr_status tsr_sharded_zero_grad(tsr_sharded *model)
+{
+    TSR__TRY(tsr__sharded_idle(model, "sharded_zero_grad"));
+    TSR__TRY(tsr__sharded_collect_all(model));
+    forget_grads(model);
+    return TSR_OK;
+}
+
+int64_t tsr_sharded_steps(const tsr_sharded *model)
+{
+    return model ? model->steps : 0;
+}

@@ -1,0 +1,70 @@
+#include "parallel/fsdp/fsdp.h"
+
+#include "tensor/check.h"
+#include "tessera/ops.h"
+
+/* This rank's range of a tensor that has all of a parameter's part. */
+static tsr_status copy_range(tsr_sharded *model, tsr__sharded_param *p, const tsr_tensor *from)
+{
+    const tsr_layout *layout = tsr_tensor_layout(from);
+    bool fits = layout->ndim == p->seen.ndim && layout->dtype == p->seen.dtype;
+    for (int d = 0; d < p->seen.ndim && fits; d++)
+        fits = layout->shape[d] == p->shape[d];
+    TSR__REQUIRE(fits, "sharded_create: '%s' is %s %s, its tensor %s %s", p->name,
+                 tsr_dtype_name(p->seen.dtype), TSR__SHAPE(p->seen.ndim, p->shape),
+                 tsr_dtype_name(layout->dtype), TSR__SHAPE(layout->ndim, layout->shape));
+    tsr_tensor *dense = NULL, *flat = NULL, *range = NULL;
+    tsr_status status = TSR_OK;
+    if (!tsr_layout_is_contiguous(layout)) {
+        status =
+            tsr_tensor_create(model->device, layout->dtype, layout->ndim, layout->shape, &dense);
+        if (status == TSR_OK)
+            status = tsr_copy(model->stream, dense, from);
+    }
+    if (status == TSR_OK)
+        status = tsr_tensor_reshape(dense ? dense : from, 1, (int64_t[]){(int64_t)p->count}, &flat);
+    if (status == TSR_OK)
+        status = tsr_tensor_slice(flat, 0, (int64_t)p->range.start,
+                                  (int64_t)(p->range.start + p->range.count), 1, &range);
+    if (status == TSR_OK)
+        status = tsr_copy(model->stream, p->value, range);
+    tsr_tensor_destroy(&range);
+    tsr_tensor_destroy(&flat);
+    tsr_tensor_destroy(&dense);
+    return status;
+}
+
+tsr_status tsr__sharded_first_values(tsr_sharded *model, const tsr_sharded_params *params)
+{
+    for (int u = 0; u < model->unit_count; u++) {
+        const tsr__sharded_unit *unit = &model->units[u];
+        for (int i = 0; i < unit->count; i++) {
+            tsr__sharded_param *p = &model->params[unit->first + i];
+            const tsr_tensor *from = tsr__sharded_given(&params->units[u], i)->tensor;
+            if (from)
+                TSR__TRY(copy_range(model, p, from));
+            else if (unit->layer)
+                TSR__TRY(tsr_layer_initial(unit->layer, i, model->stream, (int64_t)p->range.start,
+                                           p->value));
+            else
+                TSR__TRY(tsr_fill(model->stream, p->value, 0));
+        }
+    }
+    return tsr__sharded_fresh_state(model);
+}
+
+tsr_status tsr__sharded_fresh_masters(tsr_sharded *model)
+{
+    for (int i = 0; i < model->param_count; i++)
+        if (model->params[i].master)
+            TSR__TRY(tsr_copy(model->stream, model->params[i].master, model->params[i].value));
+    return TSR_OK;
+}
+
+tsr_status tsr__sharded_fresh_state(tsr_sharded *model)
+{
+    model->steps = 0;
+    for (size_t i = 0; i < model->state.count; i++)
+        TSR__TRY(tsr_fill(model->stream, model->state.chunks[i].memory, 0));
+    return tsr__sharded_fresh_masters(model);
+}

@@ -1,0 +1,210 @@
+/* Requests whose data go through a ring of host memory, a piece at a time: one is filled by the
+ * device, others travel, and one is emptied by the device, all at once. A piece has the same part
+ * of each rank's block. What it is filled with is recorded behind what empties it, so the stream's
+ * order is all the order that it needs. */
+#include "base/checked.h"
+#include "gpu/memory/host_access.h"
+#include "parallel/group/group.h"
+#include "tessera/ops.h"
+
+/* Elements of one block in a piece. */
+static uint64_t piece_elements(const tsr_parallel_request *request)
+{
+    const tsr_parallel *group = request->group;
+    uint64_t blocks = request->in ? (uint64_t)group->size : 1;
+    return group->piece_bytes / tsr_dtype_size(request->dtype) / blocks;
+}
+
+/* Into group->counts: how much of each block is in the piece that starts at `first`. */
+static void count(const tsr_parallel_request *request, uint64_t first)
+{
+    tsr_parallel *group = request->group;
+    uint64_t most = piece_elements(request);
+    for (int r = 0; r < (request->in ? group->size : 1); r++)
+        group->counts[r] =
+            request->counts[r] > first ? tsr__min_u64(request->counts[r] - first, most) : 0;
+}
+
+/* The sum of the first `ranks` of some counts. */
+static uint64_t before(const uint64_t *counts, int ranks)
+{
+    uint64_t sum = 0;
+    for (int r = 0; r < ranks; r++)
+        sum += counts[r];
+    return sum;
+}
+
+/* Copying between piece and tensor ---------------------------------------------------------------
+ */
+
+/* Elements at `in_piece` of a piece, and at `in_flat` of a flat tensor: one becomes the other. */
+static tsr_status copy(const tsr_parallel_request *request, const tsr__parallel_piece *piece,
+                       bool fill, tsr_tensor *flat, uint64_t in_flat, uint64_t in_piece,
+                       uint64_t elements)
+{
+    if (elements == 0)
+        return TSR_OK;
+    tsr_layout layout;
+    tsr_tensor *host = NULL, *device = NULL;
+    TSR__TRY(tsr_layout_init(request->dtype, 1, (int64_t[]){(int64_t)elements}, &layout));
+    layout.offset = (int64_t)in_piece;
+    TSR__TRY(tsr_tensor_view(piece->memory, &layout, &host));
+    tsr_status status =
+        tsr_tensor_slice(flat, 0, (int64_t)in_flat, (int64_t)(in_flat + elements), 1, &device);
+    if (status == TSR_OK)
+        status = tsr_copy(request->group->stream, fill ? host : device, fill ? device : host);
+    tsr_tensor_destroy(&device);
+    tsr_tensor_destroy(&host);
+    return status;
+}
+
+/* All blocks' parts, between the whole side of the request and the piece. */
+static tsr_status copy_blocks(const tsr_parallel_request *request, const tsr__parallel_piece *piece,
+                              bool fill, tsr_tensor *flat)
+{
+    const tsr_parallel *group = request->group;
+    for (int r = 0; r < group->size; r++) {
+        if (!fill && request->in_place && r == group->rank)
+            continue;
+        TSR__TRY(copy(request, piece, fill, flat, before(request->counts, r) + piece->first,
+                      before(group->counts, r), group->counts[r]));
+    }
+    return TSR_OK;
+}
+
+/* This rank's block's part, between the other side of the request and its place in the piece. */
+static tsr_status copy_own(const tsr_parallel_request *request, const tsr__parallel_piece *piece,
+                           bool fill, tsr_tensor *flat)
+{
+    const tsr_parallel *group = request->group;
+    int block = request->in ? group->rank : 0;
+    return copy(request, piece, fill, flat, piece->first, before(group->counts, block),
+                group->counts[block]);
+}
+
+static tsr_status fill(const tsr_parallel_request *request, const tsr__parallel_piece *piece)
+{
+    if (request->kind == TSR__PARALLEL_REDUCE_SCATTER)
+        return copy_blocks(request, piece, true, request->in);
+    if (request->kind == TSR__PARALLEL_BROADCAST && request->root != request->group->rank)
+        return TSR_OK;
+    return copy_own(request, piece, true, request->in ? request->in : request->out);
+}
+
+static tsr_status empty(const tsr_parallel_request *request, const tsr__parallel_piece *piece)
+{
+    if (request->kind == TSR__PARALLEL_ALL_GATHER)
+        return copy_blocks(request, piece, false, request->out);
+    if (request->kind == TSR__PARALLEL_BROADCAST && request->root == request->group->rank)
+        return TSR_OK;
+    return copy_own(request, piece, false, request->out);
+}
+
+/* The ring --------------------------------------------------------------------------------------
+ */
+
+static tsr__parallel_piece *piece_at(tsr_parallel *group, int index)
+{
+    return &group->piece[(group->oldest + index) % TSR__PARALLEL_PIECES];
+}
+
+/* Gives the device a piece to fill. */
+static tsr_status issue(tsr_parallel *group, tsr_parallel_request *request)
+{
+    tsr__parallel_piece *piece = piece_at(group, group->piece_count);
+    piece->first = request->issued;
+    piece->started = false;
+    count(request, piece->first);
+    TSR__TRY(fill(request, piece));
+    TSR__TRY(tsr_stream_mark(group->stream, &piece->point));
+    TSR__TRY(tsr_stream_submit(group->stream));
+    piece->request = request;
+    group->piece_count++;
+    request->issued += tsr__min_u64(request->most - request->issued, piece_elements(request));
+    request->unfinished++;
+    request->state = TSR__PARALLEL_ACTIVE;
+    return TSR_OK;
+}
+
+static tsr_status issue_all(tsr_parallel *group)
+{
+    for (tsr_parallel_request *request = group->queue; request; request = request->next)
+        while (request->issued < request->most) {
+            if (group->piece_count == TSR__PARALLEL_PIECES)
+                return TSR_OK;
+            TSR__TRY(issue(group, request));
+        }
+    return TSR_OK;
+}
+
+static tsr_status start(tsr_parallel *group, tsr__parallel_piece *piece)
+{
+    const tsr_parallel_request *request = piece->request;
+    count(request, piece->first);
+    uint8_t *own = piece->host;
+    if (request->in)
+        own += before(group->counts, group->rank) * tsr_dtype_size(request->dtype);
+    bool scatters = request->kind == TSR__PARALLEL_REDUCE_SCATTER;
+    TSR__TRY(tsr__parallel_start(request, scatters ? piece->host : own,
+                                 scatters ? own : piece->host, group->counts, &piece->active));
+    piece->started = true;
+    return TSR_OK;
+}
+
+/* Lets the device empty a piece. It is free at once: whoever fills it next does so behind that. */
+static tsr_status finish(tsr__parallel_piece *piece)
+{
+    tsr_parallel_request *request = piece->request;
+    count(request, piece->first);
+    TSR__TRY(empty(request, piece));
+    piece->request = NULL;
+    if (--request->unfinished > 0 || request->issued < request->most)
+        return TSR_OK;
+    TSR__TRY(tsr__parallel_deliver(request));
+    tsr__parallel_done(request);
+    return TSR_OK;
+}
+
+static tsr_status advance(tsr_parallel *group)
+{
+    bool may_start = true;
+    for (int i = 0; i < group->piece_count; i++) {
+        tsr__parallel_piece *piece = piece_at(group, i);
+        if (!piece->request)
+            continue;
+        if (!piece->started) {
+            bool reached = false;
+            if (may_start)
+                TSR__TRY(tsr_stream_reached(group->stream, piece->point, &reached));
+            may_start = reached;
+            if (!reached)
+                continue;
+            TSR__TRY(start(group, piece));
+        }
+        bool ended = true;
+        if (piece->active)
+            TSR__TRY(tsr_request_test(&piece->active, &ended));
+        if (ended)
+            TSR__TRY(finish(piece));
+    }
+    while (group->piece_count > 0 && !piece_at(group, 0)->request) {
+        group->oldest = (group->oldest + 1) % TSR__PARALLEL_PIECES;
+        group->piece_count--;
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__parallel_staged(tsr_parallel *group)
+{
+    TSR__TRY(advance(group));
+    return issue_all(group);
+}
+
+void tsr__parallel_staged_cancel(tsr_parallel *group)
+{
+    for (int i = 0; i < TSR__PARALLEL_PIECES; i++) {
+        tsr_request_cancel(&group->piece[i].active);
+        group->piece[i].request = NULL;
+    }
+    group->piece_count = 0;
+}

@@ -1,0 +1,116 @@
+/* What layers demand of sizes, tensors and memory, and the words for it when they do not get it. */
+#include "parallel/layers/layer.h"
+
+#include "gpu/memory/host_access.h"
+#include "tensor/overlap.h"
+
+static bool is_float(tsr_dtype dtype)
+{
+    return dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16;
+}
+
+tsr_status tsr__layer_check_input(const tsr_layer *layer, const char *name, const tsr_tensor *x)
+{
+    TSR__REQUIRE(tsr_tensor_device(x) == layer->device, "%s: %s is on another device", layer->who,
+                 name);
+    const tsr_layout *layout = tsr_tensor_layout(x);
+    TSR__REQUIRE(is_float(layout->dtype), "%s: %s is %s; f32, f16 or bf16 is needed", layer->who,
+                 name, tsr_dtype_name(layout->dtype));
+    TSR__REQUIRE(layout->ndim >= 1, "%s: %s is a scalar", layer->who, name);
+    return TSR_OK;
+}
+
+tsr_status tsr__layer_check_sequence_dim(const tsr_layer *layer, int dim)
+{
+    TSR__REQUIRE(dim >= 0, "%s: sequence_dim is %d; dimensions count from 0", layer->who, dim);
+    return TSR_OK;
+}
+
+tsr_status tsr__layer_has_sequence_dim(const tsr_layer *layer, int dim, const tsr_layout *layout)
+{
+    TSR__REQUIRE(dim < layout->ndim - 1, "%s: sequence_dim %d is none of %s before the last",
+                 layer->who, dim, TSR__SHAPE(layout->ndim, layout->shape));
+    return TSR_OK;
+}
+
+tsr_status tsr__layer_check_divides(const char *who, const char *name, const char *what,
+                                    int64_t size)
+{
+    const int ranks = tsr_parallel_size(tsr_parallel_default());
+    TSR__REQUIRE(size % ranks == 0, "%s%s%s: %s %lld is not divisible by %d ranks", who,
+                 name ? " " : "", name ? name : "", what, (long long)size, ranks);
+    return TSR_OK;
+}
+
+tsr_status tsr__layer_dtype(const tsr_layer *layer, const char *what, tsr_dtype given,
+                            tsr_dtype *out)
+{
+    tsr_dtype dtype = given == (tsr_dtype)0 ? TSR_F32 : given;
+    TSR__REQUIRE(is_float(dtype), "%s: %s %s is none of f32, f16 and bf16", layer->who, what,
+                 tsr_dtype_name(dtype));
+    *out = dtype;
+    return TSR_OK;
+}
+
+tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
+                                       const tsr__layer_parameter *parameter, const char *what,
+                                       const tsr_tensor *tensor, tsr_dtype dtype)
+{
+    if (!tensor)
+        return TSR_OK;
+    const tsr_layout *layout = tsr_tensor_layout(tensor);
+    tsr_layout part = {.ndim = parameter->seen.ndim};
+    tsr__parameter_shape(parameter, part.shape);
+    TSR__REQUIRE(tsr_tensor_device(tensor) == layer->device,
+                 "%s: the %s of %s is on another device", layer->who, what, parameter->name);
+    TSR__REQUIRE(tsr_layout_same_shape(&part, layout) &&
+                     (dtype == (tsr_dtype)0 ? is_float(layout->dtype) : layout->dtype == dtype),
+                 "%s: the %s of %s is %s %s; here it is %s %s", layer->who, what, parameter->name,
+                 dtype == (tsr_dtype)0 ? "a float" : tsr_dtype_name(dtype),
+                 TSR__SHAPE(part.ndim, part.shape), tsr_dtype_name(layout->dtype),
+                 TSR__SHAPE_OF(tensor));
+    /* Of the values too: who trains them writes to them. */
+    TSR__REQUIRE(!tsr__layout_repeats(layout),
+                 "%s: the %s of %s is a view %s that names an element more than once", layer->who,
+                 what, parameter->name, TSR__SHAPE_OF(tensor));
+    return TSR_OK;
+}
+
+static tsr_status check_memory(const tsr_layer *layer, bool biases)
+{
+    for (int i = 0; i < layer->parameter_count; i++)
+        if (biases || layer->parameter[i].seen.ndim > 1)
+            TSR__TRY(tsr__parameter_require(layer, i));
+    return TSR_OK;
+}
+
+tsr_status tsr__layer_check_forward(const tsr_layer *layer)
+{
+    TSR__TRY(check_memory(layer, true));
+    for (int i = 0; i < 2 && layer->child[i]; i++)
+        TSR__TRY(tsr__layer_check_forward(layer->child[i]));
+    return TSR_OK;
+}
+
+static tsr_status check_apart(const tsr_layer *layer, const tsr_parameter *parameter,
+                              const char *name, const tsr_tensor *tensor)
+{
+    TSR__REQUIRE(!parameter->grad || !tsr__tensors_overlap(parameter->grad, tensor, NULL),
+                 "%s: the gradient of %s overlaps %s", layer->who, parameter->name, name);
+    return TSR_OK;
+}
+
+tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const tsr_tensor *x,
+                                     const tsr_tensor *dy)
+{
+    if (weights)
+        TSR__TRY(check_memory(layer, false));
+    for (int i = 0; i < layer->parameter_count; i++) {
+        TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "x", x));
+        TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "dy", dy));
+    }
+    /* The second child's gradient of its input is what the first one goes on with. */
+    for (int i = 0; i < 2 && layer->child[i]; i++)
+        TSR__TRY(tsr__layer_check_backward(layer->child[i], weights || i == 1, x, dy));
+    return TSR_OK;
+}

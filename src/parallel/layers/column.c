@@ -1,0 +1,297 @@
+/* Column-parallel: each rank computes some of the features of y from all of x. Forward it sends
+ * nothing, unless x has to be gathered or y is; backward the gradients of x are summed, while that
+ * of the weight is computed. */
+#include "parallel/layers/linear.h"
+
+#include "gpu/memory/host_access.h"
+
+/* The input -------------------------------------------------------------------------------------
+ */
+
+static tsr_status check_input(const tsr__linear *linear, const tsr_tensor *x)
+{
+    const tsr_layer *layer = &linear->base;
+    TSR__TRY(tsr__layer_check_input(layer, "x", x));
+    const tsr_layout *layout = tsr_tensor_layout(x);
+    int64_t last = layout->shape[layout->ndim - 1], want = linear->input_size;
+    if (linear->input == TSR_LAYOUT_GATHER)
+        want = linear->other_sizes[layer->rank];
+    TSR__REQUIRE(last == want, "%s: x is %s; its last dimension has to be %lld", layer->who,
+                 TSR__SHAPE_OF(x), (long long)want);
+    return linear->input == TSR_LAYOUT_SEQUENCE
+               ? tsr__layer_has_sequence_dim(layer, linear->sequence_dim, layout)
+               : TSR_OK;
+}
+
+static bool gathers(const tsr__linear *linear)
+{
+    return linear->base.size > 1 && linear->input != TSR_LAYOUT_FULL;
+}
+
+/* The dimension along which x is divided, and the ranks' sizes there. */
+static void divided_along(const tsr__linear *linear, const tsr_tensor *x, int *dim,
+                          const int64_t **sizes)
+{
+    bool gathered = linear->input == TSR_LAYOUT_GATHER;
+    *sizes = gathered ? linear->other_sizes : NULL;
+    *dim = gathered ? tsr_tensor_layout(x)->ndim - 1 : linear->sequence_dim;
+}
+
+/* Starts to gather all of x. */
+static tsr_status gather_start(const tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
+                               tsr_tensor **out, tsr_parallel_request **request)
+{
+    int dim;
+    const int64_t *sizes;
+    divided_along(linear, x, &dim, &sizes);
+    int64_t size =
+        sizes ? linear->input_size : tsr_tensor_layout(x)->shape[dim] * (int64_t)linear->base.size;
+    TSR__TRY(tsr__temp_like(temps, x, tsr_tensor_layout(x)->dtype, dim, size, out));
+    return tsr_parallel_all_gather_start(linear->base.group, *out, x, dim, sizes, request);
+}
+
+static tsr_status gather(const tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
+                         tsr_tensor **out)
+{
+    tsr_parallel_request *request = NULL;
+    TSR__TRY(gather_start(linear, temps, x, out, &request));
+    return tsr_parallel_wait(&request);
+}
+
+/* The parts' memory as one -----------------------------------------------------------------------
+ */
+
+/* Whether the parts still are what `joint` holds; the caller may have given them other memory. */
+static bool still_joint(const tsr__linear *linear, int offset, tsr_tensor **joint)
+{
+    for (int p = 0; *joint && p < linear->parts; p++) {
+        const tsr_parameter *seen =
+            &linear->base.parameter[tsr__weight_of(linear, p) + offset].seen;
+        const int64_t at = linear->length * p;
+        tsr_layout layout;
+        bool same = seen->tensor && tsr_layout_slice(tsr_tensor_layout(*joint), 0, at,
+                                                     at + linear->length, 1, &layout) == TSR_OK;
+        if (!same || !tsr__tensor_is_view(seen->tensor, *joint, &layout))
+            tsr_tensor_destroy(joint);
+    }
+    return *joint != NULL;
+}
+
+/* One product for all parts, or one for each: its weight and bias, and where they are in y. */
+typedef struct block {
+    const tsr_tensor *weight, *bias;
+    int64_t first, count;
+} block;
+
+/* Returns how many. All parameters have memory. */
+static int find_blocks(tsr__linear *linear, block blocks[TSR__LINEAR_PARTS_MOST])
+{
+    const tsr_layer *layer = &linear->base;
+    if (linear->parts > 1 && linear->length > 0 && still_joint(linear, 0, &linear->joint_weight) &&
+        (!linear->has_bias || still_joint(linear, 1, &linear->joint_bias))) {
+        blocks[0] =
+            (block){linear->joint_weight, linear->joint_bias, 0, linear->length * linear->parts};
+        return 1;
+    }
+    for (int p = 0; p < linear->parts; p++) {
+        const tsr__layer_parameter *weight = &layer->parameter[tsr__weight_of(linear, p)];
+        blocks[p] = (block){weight[0].seen.tensor, linear->has_bias ? weight[1].seen.tensor : NULL,
+                            linear->length * p, linear->length};
+    }
+    return linear->parts;
+}
+
+/* Forward ---------------------------------------------------------------------------------------
+ */
+
+static tsr_status multiply(tsr__linear *linear, tsr__temps *temps, tsr_tensor *y,
+                           const tsr_tensor *ready, tsr_activation activation)
+{
+    block blocks[TSR__LINEAR_PARTS_MOST];
+    const int count = find_blocks(linear, blocks);
+    tsr_tensor *x2, *y2;
+    TSR__TRY(tsr__temp_flatten(temps, ready, &x2));
+    TSR__TRY(tsr__temp_flatten(temps, y, &y2));
+    for (int i = 0; i < count; i++) {
+        tsr_tensor *part;
+        TSR__TRY(tsr__temp_slice(temps, y2, 1, blocks[i].first, blocks[i].count, &part));
+        TSR__TRY(tsr_matmul(linear->base.stream, part, x2, blocks[i].weight,
+                            tsr_matmul_params(.transpose_b = true, .bias = blocks[i].bias,
+                                              .activation = activation)));
+    }
+    return TSR_OK;
+}
+
+static tsr_status forward_with(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
+                               tsr_activation activation, tsr_layer_saved *saved, tsr_tensor **y)
+{
+    TSR__TRY(check_input(linear, x));
+    const tsr_tensor *ready = x;
+    tsr_tensor *all, *local, *whole;
+    if (gathers(linear)) {
+        TSR__TRY(gather(linear, temps, x, &all));
+        ready = all;
+    }
+    TSR__TRY(tsr__temp_like(temps, ready, tsr_tensor_layout(x)->dtype, -1,
+                            linear->length * linear->parts, &local));
+    TSR__TRY(multiply(linear, temps, local, ready, activation));
+    /* A sequence is gathered again rather than kept: that is what dividing it is for. */
+    if (saved && gathers(linear) && linear->input == TSR_LAYOUT_GATHER)
+        TSR__TRY(tsr__keep(ready, &saved->ready));
+    if (linear->output == TSR_LAYOUT_FULL && linear->base.size > 1) {
+        TSR__TRY(tsr__temp_like(temps, ready, tsr_tensor_layout(x)->dtype, -1, linear->output_size,
+                                &whole));
+        TSR__TRY(tsr_parallel_all_gather(linear->base.group, whole, local, -1, linear->sizes));
+        local = whole;
+    }
+    *y = tsr__temp_take(temps, local);
+    return TSR_OK;
+}
+
+tsr_status tsr__column_forward(tsr_layer *layer, const tsr_tensor *x, tsr_activation activation,
+                               tsr_layer_saved *saved, tsr_tensor **y)
+{
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_status status = forward_with((tsr__linear *)layer, &temps, x, activation, saved, y);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                          tsr_tensor **y)
+{
+    return tsr__column_forward(layer, x, TSR_ACT_NONE, saved, y);
+}
+
+/* Backward --------------------------------------------------------------------------------------
+ */
+
+/* The shape of y: that of x, but whole. */
+static tsr_status check_gradient(const tsr__linear *linear, const tsr_tensor *x,
+                                 const tsr_tensor *dy)
+{
+    const tsr_layer *layer = &linear->base;
+    tsr_layout want = *tsr_tensor_layout(x);
+    want.shape[want.ndim - 1] =
+        linear->output == TSR_LAYOUT_FULL ? linear->output_size : linear->length * linear->parts;
+    if (linear->input == TSR_LAYOUT_SEQUENCE)
+        want.shape[linear->sequence_dim] *= layer->size;
+    TSR__REQUIRE(tsr_layout_same_shape(&want, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
+                 layer->who, TSR__SHAPE_OF(dy), TSR__SHAPE(want.ndim, want.shape));
+    return TSR_OK;
+}
+
+/* The gradient of the whole input, this rank's share of the sum: shaped as x is when whole. */
+static tsr_status multiply_back(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *dy2,
+                                tsr_tensor *dx2)
+{
+    block blocks[TSR__LINEAR_PARTS_MOST];
+    const int count = find_blocks(linear, blocks);
+    for (int i = 0; i < count; i++) {
+        tsr_tensor *part;
+        TSR__TRY(tsr__temp_slice(temps, dy2, 1, blocks[i].first, blocks[i].count, &part));
+        TSR__TRY(tsr_matmul(linear->base.stream, dx2, part, blocks[i].weight,
+                            tsr_matmul_params(.accumulate = i > 0)));
+    }
+    return TSR_OK;
+}
+
+static tsr_status add_weight_grads(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *dy2,
+                                   const tsr_tensor *x2)
+{
+    tsr_layer *layer = &linear->base;
+    for (int p = 0; p < linear->parts; p++) {
+        const int index = tsr__weight_of(linear, p);
+        tsr_tensor *part;
+        TSR__TRY(tsr__temp_slice(temps, dy2, 1, linear->length * p, linear->length, &part));
+        TSR__TRY(tsr__parameter_add_weight_grad(layer, index, part, x2));
+        if (linear->has_bias)
+            TSR__TRY(tsr__parameter_add_bias_grad(layer, index + 1, part));
+    }
+    return TSR_OK;
+}
+
+typedef struct back {
+    tsr__linear *linear;
+    tsr__temps *temps;
+    const tsr_layer_saved *saved;
+    tsr_tensor *ready; /* x, whole */
+    tsr_tensor *partial, *dx;
+    tsr_parallel_request *gathering, *reducing;
+} back;
+
+/* Starts to add up the ranks' shares of the gradient of x. */
+static tsr_status start_reducing(back *pass, const tsr_tensor *dy2)
+{
+    tsr__linear *linear = pass->linear;
+    const tsr_tensor *x = pass->saved->x;
+    const tsr_dtype dtype = tsr_tensor_layout(x)->dtype;
+    const bool alone = linear->base.size == 1;
+    const tsr_dtype sums = linear->reduce_f32 && !alone ? TSR_F32 : dtype;
+    tsr_tensor *dx2;
+    TSR__TRY(
+        tsr__temp_like(pass->temps, pass->ready, sums, -1, linear->input_size, &pass->partial));
+    TSR__TRY(tsr__temp_flatten(pass->temps, pass->partial, &dx2));
+    TSR__TRY(multiply_back(linear, pass->temps, dy2, dx2));
+    pass->dx = pass->partial;
+    if (alone)
+        return TSR_OK;
+    if (linear->input == TSR_LAYOUT_FULL)
+        return tsr_parallel_all_reduce_start(linear->base.group, pass->partial, TSR_OP_SUM,
+                                             &pass->reducing);
+    int dim;
+    const int64_t *sizes;
+    divided_along(linear, x, &dim, &sizes);
+    TSR__TRY(
+        tsr__temp_like(pass->temps, x, sums, dim, tsr_tensor_layout(x)->shape[dim], &pass->dx));
+    return tsr_parallel_reduce_scatter_start(linear->base.group, pass->dx, pass->partial, dim,
+                                             sizes, TSR_OP_SUM, &pass->reducing);
+}
+
+static tsr_status run_back(back *pass, const tsr_tensor *dy, tsr_tensor **dx)
+{
+    tsr__linear *linear = pass->linear;
+    const tsr_tensor *x = pass->saved->x;
+    TSR__TRY(check_gradient(linear, x, dy));
+    pass->ready = pass->saved->ready ? pass->saved->ready : pass->saved->x;
+    if (gathers(linear) && !pass->saved->ready)
+        TSR__TRY(gather_start(linear, pass->temps, x, &pass->ready, &pass->gathering));
+
+    tsr_tensor *dy2, *x2;
+    TSR__TRY(tsr__temp_flatten(pass->temps, dy, &dy2));
+    if (linear->output == TSR_LAYOUT_FULL)
+        TSR__TRY(tsr__temp_slice(pass->temps, dy2, 1, linear->first, linear->length, &dy2));
+    if (dx)
+        TSR__TRY(start_reducing(pass, dy2));
+    TSR__TRY(tsr_parallel_wait(&pass->gathering));
+    TSR__TRY(tsr__temp_flatten(pass->temps, pass->ready, &x2));
+    TSR__TRY(add_weight_grads(linear, pass->temps, dy2, x2));
+    if (!dx)
+        return TSR_OK;
+    if (pass->reducing)
+        TSR__TRY(tsr_stream_submit(linear->base.stream));
+    TSR__TRY(tsr_parallel_wait(&pass->reducing));
+    const tsr_dtype dtype = tsr_tensor_layout(x)->dtype;
+    tsr_tensor *result = pass->dx;
+    if (tsr_tensor_layout(result)->dtype != dtype) {
+        TSR__TRY(tsr__temp_like(pass->temps, result, dtype, 0, tsr_tensor_layout(result)->shape[0],
+                                &result));
+        TSR__TRY(tsr_copy(linear->base.stream, result, pass->dx));
+    }
+    *dx = tsr__temp_take(pass->temps, result);
+    return TSR_OK;
+}
+
+static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                           tsr_tensor **dx)
+{
+    tsr__temps temps = {.stream = layer->stream};
+    back pass = {.linear = (tsr__linear *)layer, .temps = &temps, .saved = saved};
+    tsr_status status = run_back(&pass, dy, dx);
+    tsr_parallel_cancel(&pass.gathering);
+    tsr_parallel_cancel(&pass.reducing);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+const tsr__layer_type tsr__column_linear = {"column_linear", forward, backward, tsr__linear_finish};

@@ -1,0 +1,191 @@
+/* Vocabulary-parallel embedding: each rank looks up what its part of the table has, zeros stand for
+ * the rest, and the sum over the ranks is the whole. Each element has one rank that does not give
+ * 0, so the sum is exact. */
+#include "gpu/ops/common/vocabulary.h"
+
+#include "base/alloc.h"
+#include "parallel/layers/layer.h"
+
+typedef struct embedding {
+    tsr_layer base; /* parameter 0: the table */
+    int64_t vocabulary_size, width;
+    int64_t *sizes;
+    int64_t first;
+    tsr_layer_layout output;
+    int sequence_dim;
+} embedding;
+
+static void finish(tsr_layer *layer)
+{
+    tsr__free(((embedding *)layer)->sizes);
+}
+
+/* [rows] of indices of any shape. */
+static tsr_status flat_indices(tsr__temps *temps, const tsr_tensor *x, tsr_tensor **out)
+{
+    const int64_t count = tsr_layout_count(tsr_tensor_layout(x));
+    return tsr__temp_reshape_any(temps, x, 1, &count, out);
+}
+
+static tsr_status check_indices(const embedding *e, const tsr_tensor *x)
+{
+    const tsr_layer *layer = &e->base;
+    const tsr_layout *layout = tsr_tensor_layout(x);
+    TSR__REQUIRE(tsr_tensor_device(x) == layer->device, "%s: x is on another device", layer->who);
+    TSR__REQUIRE(layout->dtype == TSR_I32 || layout->dtype == TSR_I64 || layout->dtype == TSR_U32 ||
+                     layout->dtype == TSR_U8,
+                 "%s: x is %s; i32, i64, u32 or u8 is needed", layer->who,
+                 tsr_dtype_name(layout->dtype));
+    TSR__REQUIRE(layout->ndim < TSR_MAX_DIMS, "%s: x has %d dimensions already", layer->who,
+                 layout->ndim);
+    return TSR_OK;
+}
+
+/* The shape of y when it is whole, this rank's, and along which dimension it is divided. */
+static tsr_status output_shape(const embedding *e, const tsr_tensor *x, tsr_layout *whole,
+                               tsr_layout *part, int *dim)
+{
+    const tsr_layer *layer = &e->base;
+    *whole = *tsr_tensor_layout(x);
+    whole->shape[whole->ndim++] = e->width;
+    *part = *whole;
+    *dim = -1;
+    if (e->output == TSR_LAYOUT_SEQUENCE)
+        TSR__TRY(tsr__layer_has_sequence_dim(layer, e->sequence_dim, whole));
+    if (layer->size == 1 || e->output == TSR_LAYOUT_FULL)
+        return TSR_OK;
+    *dim = e->sequence_dim;
+    TSR__REQUIRE(whole->shape[*dim] % layer->size == 0,
+                 "%s: dimension %d of %s is not divisible by %d ranks", layer->who, *dim,
+                 TSR__SHAPE(whole->ndim, whole->shape), layer->size);
+    part->shape[*dim] /= layer->size;
+    return TSR_OK;
+}
+
+static tsr_status forward_with(embedding *e, tsr__temps *temps, const tsr_tensor *x, tsr_tensor **y)
+{
+    tsr_layer *layer = &e->base;
+    tsr_layout whole, part;
+    int dim;
+    tsr_tensor *indices, *sum, *sum2, *mine;
+    TSR__TRY(check_indices(e, x));
+    TSR__TRY(output_shape(e, x, &whole, &part, &dim));
+    tsr_tensor *table = layer->parameter[0].seen.tensor;
+    const tsr_dtype dtype = layer->parameter[0].seen.dtype;
+    TSR__TRY(flat_indices(temps, x, &indices));
+    TSR__TRY(tsr__temp_new(temps, dtype, whole.ndim, whole.shape, &sum));
+    TSR__TRY(tsr__temp_flatten(temps, sum, &sum2));
+    TSR__TRY(tsr__embedding(layer->stream, sum2, table, indices, e->first));
+    if (dim < 0) {
+        TSR__TRY(tsr_parallel_all_reduce(layer->group, sum, TSR_OP_SUM));
+        *y = tsr__temp_take(temps, sum);
+        return TSR_OK;
+    }
+    TSR__TRY(tsr__temp_new(temps, dtype, part.ndim, part.shape, &mine));
+    TSR__TRY(tsr_parallel_reduce_scatter(layer->group, mine, sum, dim, NULL, TSR_OP_SUM));
+    *y = tsr__temp_take(temps, mine);
+    return TSR_OK;
+}
+
+static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                          tsr_tensor **y)
+{
+    (void)saved;
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_status status = forward_with((embedding *)layer, &temps, x, y);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+static tsr_status backward_with(embedding *e, tsr__temps *temps, const tsr_tensor *x,
+                                const tsr_tensor *dy)
+{
+    tsr_layer *layer = &e->base;
+    tsr_layout whole, part;
+    int dim;
+    const tsr_tensor *all = dy;
+    tsr_tensor *indices, *dy2, *gathered;
+    TSR__TRY(output_shape(e, x, &whole, &part, &dim));
+    TSR__REQUIRE(tsr_layout_same_shape(&part, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
+                 layer->who, TSR__SHAPE_OF(dy), TSR__SHAPE(part.ndim, part.shape));
+    if (dim >= 0) {
+        TSR__TRY(
+            tsr__temp_new(temps, tsr_tensor_layout(dy)->dtype, whole.ndim, whole.shape, &gathered));
+        TSR__TRY(tsr_parallel_all_gather(layer->group, gathered, dy, dim, NULL));
+        all = gathered;
+    }
+    TSR__TRY(flat_indices(temps, x, &indices));
+    TSR__TRY(tsr__temp_flatten(temps, all, &dy2));
+    TSR__TRY(tsr__parameter_need_grad(layer, 0));
+    tsr__layer_parameter *table = &layer->parameter[0];
+    TSR__TRY(tsr__embedding_grad(layer->stream, table->seen.grad, dy2, indices, e->first,
+                                 !table->grad_empty));
+    table->grad_empty = false;
+    return TSR_OK;
+}
+
+static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                           tsr_tensor **dx)
+{
+    TSR__REQUIRE(!dx, "%s: indices have no gradient; dx has to be NULL", layer->who);
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_status status = backward_with((embedding *)layer, &temps, saved->x, dy);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+static const tsr__layer_type embedding_type = {"embedding", forward, backward, finish};
+
+static tsr_status fill(embedding *e, const tsr_embedding_params *params)
+{
+    tsr_layer *layer = &e->base;
+    TSR__REQUIRE(params->vocabulary_size >= 1 && params->vocabulary_size <= INT32_MAX &&
+                     params->width >= 1,
+                 "%s: vocabulary_size is %lld, width %lld; both are at least 1", layer->who,
+                 (long long)params->vocabulary_size, (long long)params->width);
+    TSR__REQUIRE(params->output == TSR_LAYOUT_DEFAULT || params->output == TSR_LAYOUT_FULL ||
+                     params->output == TSR_LAYOUT_SEQUENCE,
+                 "%s: output %d is neither FULL nor SEQUENCE", layer->who, (int)params->output);
+    TSR__REQUIRE((unsigned)params->init.kind <= TSR_INIT_NONE, "%s: there is no init %d",
+                 layer->who, (int)params->init.kind);
+    e->vocabulary_size = params->vocabulary_size;
+    e->width = params->width;
+    e->output = params->output == TSR_LAYOUT_SEQUENCE ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL;
+    e->sequence_dim = params->sequence_dim;
+    if (e->output == TSR_LAYOUT_SEQUENCE)
+        TSR__TRY(tsr__layer_check_sequence_dim(layer, e->sequence_dim));
+    TSR__TRY(tsr__layer_partition(layer, "vocabulary_size", e->vocabulary_size, "partition",
+                                  &params->partition, &e->sizes, &e->first));
+    tsr__parameter_spec spec = {
+        .name = "weight",
+        .ndim = 2,
+        .shape = {e->vocabulary_size, e->width},
+        .shard_dim = 0,
+        .first = e->first,
+        .sizes = e->sizes,
+        .init = params->init,
+        .fan_in = e->vocabulary_size,
+        .fan_out = e->width,
+    };
+    if (spec.init.kind == TSR_INIT_XAVIER_NORMAL)
+        spec.init.kind = TSR_INIT_NORMAL;
+    TSR__TRY(tsr__layer_dtype(layer, "dtype", params->dtype, &spec.dtype));
+    TSR__TRY(tsr__layer_dtype(layer, "grad_dtype", params->grad_dtype, &spec.grad_dtype));
+    TSR__TRY(tsr__parameter_add(layer, &spec));
+    return params->deferred ? TSR_OK : tsr__parameter_allocate(layer, 0);
+}
+
+tsr_status tsr_embedding_create(const tsr_embedding_params *params, tsr_layer **out)
+{
+    TSR__REQUIRE(params && out, "embedding: %s is NULL", params ? "out" : "params");
+    tsr_layer *layer;
+    TSR__TRY(
+        tsr__layer_new(&embedding_type, sizeof(embedding), params->group, params->name, &layer));
+    tsr_status status = fill((embedding *)layer, params);
+    if (status != TSR_OK) {
+        tsr_layer_destroy(&layer);
+        return status;
+    }
+    *out = layer;
+    return TSR_OK;
+}

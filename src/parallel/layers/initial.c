@@ -1,0 +1,148 @@
+/* What parameters begin with: each element drawn at its place in the whole parameter, so that it
+ * does not matter who draws it. */
+#include <math.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "parallel/layers/layer.h"
+
+void tsr__initial_choose(tsr__layer_parameter *parameter, const tsr__parameter_spec *spec)
+{
+    const double in = (double)spec->fan_in, out = (double)spec->fan_out;
+    double scale = 0;
+    parameter->draw = spec->bias ? TSR__DRAW_ZEROS : TSR__DRAW_NORMAL;
+    switch (spec->init.kind) {
+    case TSR_INIT_XAVIER_NORMAL:
+        scale = sqrt(2 / (in + out));
+        break;
+    case TSR_INIT_XAVIER_UNIFORM:
+        scale = sqrt(6 / (in + out));
+        if (!spec->bias)
+            parameter->draw = TSR__DRAW_UNIFORM;
+        break;
+    case TSR_INIT_KAIMING_NORMAL:
+        scale = sqrt(2 / in);
+        break;
+    case TSR_INIT_TORCH:
+        scale = 1 / sqrt(in);
+        parameter->draw = TSR__DRAW_UNIFORM;
+        break;
+    case TSR_INIT_NORMAL:
+        scale = spec->init.deviation != 0 ? (double)spec->init.deviation : 1;
+        break;
+    case TSR_INIT_ZEROS:
+        parameter->draw = TSR__DRAW_ZEROS;
+        break;
+    case TSR_INIT_NONE:
+        parameter->draw = TSR__DRAW_NOTHING;
+        break;
+    }
+    parameter->scale = (float)scale;
+    parameter->seed = spec->init.seed;
+}
+
+static tsr_status fill(const tsr__layer_parameter *parameter, tsr_stream *stream, tsr_tensor *out,
+                       int64_t first, const int64_t *index_strides)
+{
+    const tsr_random_params params = {
+        .seed = parameter->seed,
+        .subsequence = tsr__hash(TSR__HASH_START, parameter->name, strlen(parameter->name)),
+        .offset = (uint64_t)first,
+        .index_strides = index_strides,
+    };
+    switch (parameter->draw) {
+    case TSR__DRAW_ZEROS:
+        return tsr_fill(stream, out, 0);
+    case TSR__DRAW_NORMAL:
+        return tsr_random_normal(stream, out, 0, parameter->scale, &params);
+    case TSR__DRAW_UNIFORM:
+        return tsr_random_uniform(stream, out, -parameter->scale, parameter->scale, &params);
+    case TSR__DRAW_NOTHING:
+        break;
+    }
+    return TSR_OK;
+}
+
+/* Elements of the whole parameter between one row and the next. */
+static int64_t row_size(const tsr_parameter *seen)
+{
+    return seen->ndim == 2 ? seen->global_shape[1] : 1;
+}
+
+/* Where this rank's part starts in the whole parameter. */
+static int64_t start(const tsr_parameter *seen)
+{
+    return seen->shard_dim == 1 ? seen->offset : seen->offset * row_size(seen);
+}
+
+tsr_status tsr__initial_fill(const tsr__layer_parameter *parameter, tsr_stream *stream,
+                             tsr_tensor *out)
+{
+    const int64_t strides[2] = {row_size(&parameter->seen), 1};
+    return fill(parameter, stream, out, start(&parameter->seen), strides);
+}
+
+/* A range of a part that has some of each row's columns is the end of a row, whole rows, and the
+ * start of one. */
+typedef struct cutter {
+    const tsr__layer_parameter *parameter;
+    tsr_stream *stream;
+    tsr_tensor *out;
+    int64_t columns; /* of the part */
+    int64_t done;    /* of out */
+} cutter;
+
+static tsr_status fill_rows(cutter *cut, int64_t row, int64_t column, int64_t rows, int64_t columns)
+{
+    const tsr_parameter *seen = &cut->parameter->seen;
+    if (rows * columns == 0)
+        return TSR_OK;
+    tsr_tensor *part = NULL;
+    tsr_layout layout = *tsr_tensor_layout(cut->out);
+    layout.ndim = 2;
+    layout.shape[0] = rows;
+    layout.shape[1] = columns;
+    layout.strides[0] = columns;
+    layout.strides[1] = 1;
+    layout.offset += cut->done;
+    TSR__TRY(tsr_tensor_view(cut->out, &layout, &part));
+    tsr_status status =
+        fill(cut->parameter, cut->stream, part, start(seen) + row * row_size(seen) + column,
+             (int64_t[]){row_size(seen), 1});
+    tsr_tensor_destroy(&part);
+    cut->done += rows * columns;
+    return status;
+}
+
+tsr_status tsr_layer_initial(const tsr_layer *layer, int index, tsr_stream *stream, int64_t first,
+                             tsr_tensor *out)
+{
+    const tsr_parameter *seen = tsr_layer_parameter(layer, index);
+    TSR__REQUIRE(seen, "layer_initial: there is no parameter %d", index);
+    TSR__REQUIRE(out, "layer_initial: out is NULL");
+    const tsr__layer_parameter *parameter = (const tsr__layer_parameter *)(const void *)seen;
+    const tsr_layout *layout = tsr_tensor_layout(out);
+    TSR__REQUIRE(layout->ndim == 1 && tsr_layout_is_contiguous(layout),
+                 "layer_initial: out is %s, not contiguous and of one dimension",
+                 TSR__SHAPE_OF(out));
+    int64_t shape[2] = {0}, count = layout->shape[0];
+    tsr__parameter_shape(parameter, shape);
+    const int64_t columns = seen->ndim == 2 ? shape[1] : 1, total = shape[0] * columns;
+    TSR__REQUIRE(first >= 0 && first <= total && count <= total - first,
+                 "layer_initial: %lld elements from %lld on of %s, whose part has %lld",
+                 (long long)count, (long long)first, seen->name, (long long)total);
+    if (count == 0)
+        return TSR_OK;
+    if (seen->shard_dim != 1)
+        return fill(parameter, stream, out, start(seen) + first, NULL);
+
+    cutter cut = {parameter, stream, out, columns, 0};
+    int64_t row = first / columns, column = first % columns;
+    if (column > 0) {
+        int64_t head = columns - column < count ? columns - column : count;
+        TSR__TRY(fill_rows(&cut, row++, column, 1, head));
+    }
+    int64_t rows = (count - cut.done) / columns;
+    TSR__TRY(fill_rows(&cut, row, 0, rows, columns));
+    return fill_rows(&cut, row + rows, 0, 1, count - cut.done);
+}

@@ -1,0 +1,301 @@
+#include "parallel/layers/layer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* Making ----------------------------------------------------------------------------------------
+ */
+
+static tsr_status set_names(tsr_layer *layer, const char *name)
+{
+    const char *type = layer->type->name;
+    layer->name = tsr__strdup(name ? name : "");
+    if (!layer->name)
+        return TSR_ERR_NO_MEMORY;
+    size_t size = strlen(type) + strlen(layer->name) + 2;
+    layer->who = tsr__calloc(size, 1);
+    if (!layer->who)
+        return TSR_ERR_NO_MEMORY;
+    snprintf(layer->who, size, "%s%s%s", type, *layer->name ? " " : "", layer->name);
+    return TSR_OK;
+}
+
+tsr_status tsr__layer_new(const tsr__layer_type *type, size_t size, tsr_parallel *group,
+                          const char *name, tsr_layer **out)
+{
+    group = group ? group : tsr_parallel_default();
+    TSR__REQUIRE(group, "%s: no group is given, and there is no default one", type->name);
+    tsr_layer *layer = tsr__calloc(1, size);
+    if (!layer)
+        return TSR_ERR_NO_MEMORY;
+    layer->type = type;
+    layer->group = group;
+    layer->stream = tsr_parallel_stream(group);
+    layer->device = tsr_stream_device(layer->stream);
+    layer->rank = tsr_parallel_rank(group);
+    layer->size = tsr_parallel_size(group);
+    tsr_status status = set_names(layer, name);
+    if (status != TSR_OK) {
+        tsr_layer_destroy(&layer);
+        return status;
+    }
+    *out = layer;
+    return TSR_OK;
+}
+
+void tsr_layer_destroy(tsr_layer **layer)
+{
+    if (!layer || !*layer)
+        return;
+    tsr_layer *closing = *layer;
+    *layer = NULL;
+    for (int i = 0; i < 2; i++)
+        tsr_layer_destroy(&closing->child[i]);
+    if (closing->type->finish)
+        closing->type->finish(closing);
+    for (int i = 0; i < closing->parameter_count; i++)
+        tsr__parameter_finish(&closing->parameter[i]);
+    tsr__free(closing->name);
+    tsr__free(closing->who);
+    tsr__free(closing);
+}
+
+tsr_parallel *tsr_layer_group(const tsr_layer *layer)
+{
+    return layer ? layer->group : NULL;
+}
+
+tsr_status tsr__keep(const tsr_tensor *tensor, tsr_tensor **out)
+{
+    return tsr_tensor_view(tensor, tsr_tensor_layout(tensor), out);
+}
+
+/* Dividing --------------------------------------------------------------------------------------
+ */
+
+static tsr_status cut(const tsr_layer *layer, int64_t size, const tsr_partition_params *params,
+                      int64_t *sizes, int64_t *first)
+{
+    tsr_shard_range *ranges = tsr__calloc((size_t)layer->size, sizeof *ranges);
+    if (!ranges)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = tsr_partition((uint64_t)size, layer->size, params, ranges);
+    for (int r = 0; status == TSR_OK && r < layer->size; r++)
+        sizes[r] = (int64_t)ranges[r].count;
+    if (status == TSR_OK)
+        *first = (int64_t)ranges[layer->rank].start;
+    tsr__free(ranges);
+    return status;
+}
+
+tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_t size,
+                                const char *field, const tsr_partition_params *params,
+                                int64_t **sizes, int64_t *first)
+{
+    tsr_partition_params chosen = *params;
+    if (chosen.kind == TSR_PARTITION_EVEN)
+        chosen.kind = TSR_PARTITION_STRICT;
+    TSR__REQUIRE(chosen.kind != TSR_PARTITION_STRICT || size % layer->size == 0,
+                 "%s: %s %lld is not divisible by %d ranks; %s UNEVEN or WEIGHTED allows it",
+                 layer->who, what, (long long)size, layer->size, field);
+    int64_t *counts = tsr__calloc((size_t)layer->size, sizeof *counts);
+    if (!counts)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = cut(layer, size, &chosen, counts, first);
+    if (status != TSR_OK) {
+        tsr__free(counts);
+        return tsr__fail_context(status, "%s: %s", layer->who, what);
+    }
+    *sizes = counts;
+    return TSR_OK;
+}
+
+/* Passes ----------------------------------------------------------------------------------------
+ */
+
+tsr_status tsr_layer_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved **saved,
+                             tsr_tensor **y)
+{
+    TSR__REQUIRE(layer && x && y, "layer_forward: %s is NULL", !layer ? "layer" : x ? "y" : "x");
+    TSR__TRY(tsr__layer_check_forward(layer));
+    tsr_layer_saved *keep = NULL;
+    if (saved) {
+        keep = tsr__calloc(1, sizeof *keep);
+        if (!keep)
+            return TSR_ERR_NO_MEMORY;
+        keep->layer = layer;
+    }
+    tsr_tensor *result = NULL;
+    tsr_status status = layer->type->forward(layer, x, keep, &result);
+    if (status == TSR_OK && keep)
+        status = tsr__keep(x, &keep->x);
+    if (status != TSR_OK) {
+        tsr_tensor_destroy(&result);
+        tsr_layer_saved_destroy(&keep);
+        return status;
+    }
+    if (saved)
+        *saved = keep;
+    *y = result;
+    return TSR_OK;
+}
+
+tsr_status tsr_layer_backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                              tsr_tensor **dx)
+{
+    TSR__REQUIRE(layer && saved && dy, "layer_backward: %s is NULL",
+                 !layer  ? "layer"
+                 : saved ? "dy"
+                         : "saved");
+    TSR__REQUIRE(saved->layer == layer, "%s: what was saved is of %s", layer->who,
+                 saved->layer->who);
+    TSR__TRY(tsr__layer_check_input(layer, "dy", dy));
+    TSR__TRY(tsr__layer_check_backward(layer, dx != NULL, saved->x, dy));
+    tsr_tensor *result = NULL;
+    TSR__TRY(layer->type->backward(layer, saved, dy, dx ? &result : NULL));
+    if (dx)
+        *dx = result;
+    return TSR_OK;
+}
+
+void tsr_layer_saved_destroy(tsr_layer_saved **saved)
+{
+    if (!saved || !*saved)
+        return;
+    tsr_layer_saved *closing = *saved;
+    *saved = NULL;
+    for (int i = 0; i < 2; i++)
+        tsr_layer_saved_destroy(&closing->child[i]);
+    tsr_tensor_destroy(&closing->x);
+    tsr_tensor_destroy(&closing->ready);
+    tsr_tensor_destroy(&closing->hidden);
+    tsr__free(closing);
+}
+
+/* Parameters ------------------------------------------------------------------------------------
+ */
+
+int tsr_layer_parameter_count(const tsr_layer *layer)
+{
+    return layer ? layer->parameter_count + tsr_layer_parameter_count(layer->child[0]) +
+                       tsr_layer_parameter_count(layer->child[1])
+                 : 0;
+}
+
+/* The layer, itself or a child, that has parameter *index, which becomes its number there. */
+static tsr_layer *owner_of(const tsr_layer *layer, int *index)
+{
+    if (!layer || *index < 0)
+        return NULL;
+    if (*index < layer->parameter_count)
+        return (tsr_layer *)layer;
+    *index -= layer->parameter_count;
+    for (int i = 0; i < 2; i++) {
+        int count = tsr_layer_parameter_count(layer->child[i]);
+        if (*index < count)
+            return owner_of(layer->child[i], index);
+        *index -= count;
+    }
+    return NULL;
+}
+
+const tsr_parameter *tsr_layer_parameter(const tsr_layer *layer, int index)
+{
+    tsr_layer *owner = owner_of(layer, &index);
+    return owner ? &owner->parameter[index].seen : NULL;
+}
+
+static bool is_called(const char *full, const char *name)
+{
+    size_t length = strlen(full), part = strlen(name);
+    if (part > length || strcmp(full + length - part, name) != 0)
+        return false;
+    return part == length || full[length - part - 1] == '.';
+}
+
+tsr_status tsr_layer_find_parameter(const tsr_layer *layer, const char *name,
+                                    const tsr_parameter **out)
+{
+    TSR__REQUIRE(layer && name && out, "layer_find_parameter: %s is NULL",
+                 !layer ? "layer"
+                 : name ? "out"
+                        : "name");
+    const tsr_parameter *found = NULL;
+    for (int i = 0; i < tsr_layer_parameter_count(layer); i++) {
+        const tsr_parameter *parameter = tsr_layer_parameter(layer, i);
+        if (strcmp(parameter->name, name) == 0) {
+            *out = parameter;
+            return TSR_OK;
+        }
+        if (!is_called(parameter->name, name))
+            continue;
+        TSR__REQUIRE(!found, "%s: '%s' is both %s and %s", layer->who, name, found->name,
+                     parameter->name);
+        found = parameter;
+    }
+    if (!found)
+        return tsr__fail(TSR_ERR_NOT_FOUND, "%s: there is no parameter '%s'", layer->who, name);
+    *out = found;
+    return TSR_OK;
+}
+
+void tsr_layer_zero_grad(tsr_layer *layer)
+{
+    if (!layer)
+        return;
+    for (int i = 0; i < layer->parameter_count; i++)
+        layer->parameter[i].grad_empty = true;
+    for (int i = 0; i < 2; i++)
+        tsr_layer_zero_grad(layer->child[i]);
+}
+
+tsr_status tsr_layer_set_parameter(tsr_layer *layer, int index, tsr_tensor *tensor,
+                                   tsr_tensor *grad, bool grad_holds)
+{
+    const int asked = index;
+    tsr_layer *owner = owner_of(layer, &index);
+    TSR__REQUIRE(owner, "layer_set_parameter: there is no parameter %d", asked);
+    tsr__layer_parameter *parameter = &owner->parameter[index];
+    TSR__TRY(
+        tsr__parameter_check_memory(owner, parameter, "tensor", tensor, parameter->seen.dtype));
+    TSR__TRY(tsr__parameter_check_memory(owner, parameter, "gradient", grad, (tsr_dtype)0));
+    tsr_tensor *values = NULL, *gradient = NULL;
+    if (tensor)
+        TSR__TRY(tsr__keep(tensor, &values));
+    tsr_status status = grad ? tsr__keep(grad, &gradient) : TSR_OK;
+    if (status != TSR_OK) {
+        tsr_tensor_destroy(&values);
+        return status;
+    }
+    tsr_tensor_destroy(&parameter->seen.tensor);
+    tsr_tensor_destroy(&parameter->seen.grad);
+    parameter->seen.tensor = values;
+    parameter->seen.grad = gradient;
+    parameter->grad_empty = !grad || !grad_holds;
+    return TSR_OK;
+}
+
+tsr_status tsr_layer_gather_parameter(const tsr_layer *layer, int index, tsr_tensor **out)
+{
+    const int asked = index;
+    tsr_layer *owner = owner_of(layer, &index);
+    TSR__REQUIRE(owner, "layer_gather_parameter: there is no parameter %d", asked);
+    TSR__REQUIRE(out, "layer_gather_parameter: out is NULL");
+    TSR__TRY(tsr__parameter_require(owner, index));
+    const tsr__layer_parameter *parameter = &owner->parameter[index];
+    const tsr_parameter *seen = &parameter->seen;
+    tsr_tensor *whole = NULL;
+    TSR__TRY(tsr_tensor_create(owner->device, seen->dtype, seen->ndim, seen->global_shape, &whole));
+    tsr_status status = seen->shard_dim < 0
+                            ? tsr_copy(owner->stream, whole, seen->tensor)
+                            : tsr_parallel_all_gather(owner->group, whole, seen->tensor,
+                                                      seen->shard_dim, parameter->sizes);
+    if (status != TSR_OK) {
+        tsr_tensor_destroy(&whole);
+        return status;
+    }
+    *out = whole;
+    return TSR_OK;
+}

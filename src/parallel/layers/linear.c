@@ -1,0 +1,307 @@
+/* Making linear layers: what is asked for, who has which part, and the parameters' memory. */
+#include "parallel/layers/linear.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+#define OVERLAP_PARTS_MOST 16
+
+void tsr__linear_finish(tsr_layer *layer)
+{
+    tsr__linear *linear = (tsr__linear *)layer;
+    tsr_tensor_destroy(&linear->joint_weight);
+    tsr_tensor_destroy(&linear->joint_bias);
+    tsr__free(linear->sizes);
+    tsr__free(linear->other_sizes);
+}
+
+/* Layouts ---------------------------------------------------------------------------------------
+ */
+
+static const char *layout_name(tsr_layer_layout layout)
+{
+    static const char *const names[] = {"DEFAULT", "FULL", "SHARDED", "GATHER", "SEQUENCE"};
+    return (unsigned)layout < sizeof names / sizeof *names ? names[layout] : "?";
+}
+
+/* The layout that was given, or the first of those there are, which end in 0. */
+static tsr_status choose_layout(const tsr_layer *layer, const char *what, tsr_layer_layout given,
+                                const tsr_layer_layout *there, tsr_layer_layout *out)
+{
+    if (given == TSR_LAYOUT_DEFAULT)
+        given = there[0];
+    for (int i = 0; there[i] != TSR_LAYOUT_DEFAULT; i++)
+        if (there[i] == given) {
+            *out = given;
+            return TSR_OK;
+        }
+    return tsr__fail(TSR_ERR_INVALID, "%s: %s %s (%d) is none that it has", layer->who, what,
+                     layout_name(given), (int)given);
+}
+
+static tsr_status choose_layouts(tsr__linear *linear, const tsr_linear_params *params)
+{
+    static const tsr_layer_layout there[2][2][4] = {
+        {{TSR_LAYOUT_FULL, TSR_LAYOUT_GATHER, TSR_LAYOUT_SEQUENCE},
+         {TSR_LAYOUT_SHARDED, TSR_LAYOUT_FULL}},
+        {{TSR_LAYOUT_SHARDED, TSR_LAYOUT_FULL, TSR_LAYOUT_GATHER},
+         {TSR_LAYOUT_FULL, TSR_LAYOUT_SHARDED, TSR_LAYOUT_SEQUENCE}}};
+    const tsr_layer *layer = &linear->base;
+    TSR__TRY(choose_layout(layer, "input", params->input, there[linear->row][0], &linear->input));
+    TSR__TRY(
+        choose_layout(layer, "output", params->output, there[linear->row][1], &linear->output));
+    bool divides = linear->input == TSR_LAYOUT_SEQUENCE || linear->output == TSR_LAYOUT_SEQUENCE;
+    return divides ? tsr__layer_check_sequence_dim(layer, params->sequence_dim) : TSR_OK;
+}
+
+/* Parts -----------------------------------------------------------------------------------------
+ */
+
+static tsr_status divide(tsr__linear *linear, const tsr_linear_params *params)
+{
+    const tsr_layer *layer = &linear->base;
+    const char *in = "input_size", *out = "output_size";
+    TSR__TRY(tsr__layer_partition(layer, linear->row ? in : out,
+                                  linear->row ? linear->input_size : linear->output_size,
+                                  "partition", &params->partition, &linear->sizes, &linear->first));
+    linear->length = linear->sizes[layer->rank];
+    bool gathers = linear->input == TSR_LAYOUT_GATHER;
+    bool scatters = linear->row && linear->output == TSR_LAYOUT_SHARDED;
+    TSR__REQUIRE(!gathers || !scatters, "%s: a GATHER input and a SHARDED output at once",
+                 layer->who);
+    if (!gathers && !scatters)
+        return TSR_OK;
+    TSR__TRY(tsr__layer_partition(
+        layer, gathers ? in : out, gathers ? linear->input_size : linear->output_size,
+        "other_partition", &params->other_partition, &linear->other_sizes, &linear->other_first));
+    linear->same_split =
+        gathers && linear->row &&
+        memcmp(linear->sizes, linear->other_sizes, (size_t)layer->size * sizeof(int64_t)) == 0;
+    return TSR_OK;
+}
+
+tsr_status tsr__linear_check(const tsr_layer *layer, const tsr_linear_params *params)
+{
+    tsr_dtype dtype;
+    TSR__REQUIRE(params->overlap_parts >= 0 && params->overlap_parts <= OVERLAP_PARTS_MOST,
+                 "%s: overlap_parts is %d; 0 to %d are there", layer->who, params->overlap_parts,
+                 OVERLAP_PARTS_MOST);
+    TSR__REQUIRE((unsigned)params->init.kind <= TSR_INIT_NONE, "%s: there is no init %d",
+                 layer->who, (int)params->init.kind);
+    TSR__TRY(tsr__layer_dtype(layer, "dtype", params->dtype, &dtype));
+    return tsr__layer_dtype(layer, "grad_dtype", params->grad_dtype, &dtype);
+}
+
+static tsr_status take_params(tsr__linear *linear, const tsr_linear_params *params)
+{
+    const tsr_layer *layer = &linear->base;
+    TSR__REQUIRE(params->input_size >= 1 && params->output_size >= 1,
+                 "%s: input_size is %lld, output_size %lld; both are at least 1", layer->who,
+                 (long long)params->input_size, (long long)params->output_size);
+    TSR__TRY(tsr__linear_check(layer, params));
+    linear->input_size = params->input_size;
+    linear->output_size = params->output_size;
+    linear->has_bias = !params->no_bias;
+    linear->reduce_f32 = params->reduce_f32;
+    linear->overlap_parts = params->overlap_parts;
+    linear->sequence_dim = params->sequence_dim;
+    TSR__TRY(choose_layouts(linear, params));
+    return divide(linear, params);
+}
+
+/* Parameters ------------------------------------------------------------------------------------
+ */
+
+static tsr_status add_parameters(tsr__linear *linear, const tsr_linear_params *params,
+                                 const char *part)
+{
+    tsr_layer *layer = &linear->base;
+    char name[64];
+    tsr__parameter_spec spec = {
+        .name = name,
+        .ndim = 2,
+        .shape = {linear->output_size, linear->input_size},
+        .shard_dim = linear->row ? 1 : 0,
+        .first = linear->first,
+        .sizes = linear->sizes,
+        .init = params->init,
+        .fan_in = linear->input_size,
+        .fan_out = linear->output_size,
+    };
+    TSR__TRY(tsr__layer_dtype(layer, "dtype", params->dtype, &spec.dtype));
+    TSR__TRY(tsr__layer_dtype(layer, "grad_dtype", params->grad_dtype, &spec.grad_dtype));
+    snprintf(name, sizeof name, "%s%sweight", part, *part ? "." : "");
+    TSR__TRY(tsr__parameter_add(layer, &spec));
+    if (!linear->has_bias)
+        return TSR_OK;
+    snprintf(name, sizeof name, "%s%sbias", part, *part ? "." : "");
+    spec.ndim = 1;
+    spec.shape[1] = 0;
+    spec.shard_dim = linear->row ? -1 : 0;
+    spec.bias = true;
+    return tsr__parameter_add(layer, &spec);
+}
+
+/* One tensor for all parts' weights, or biases, of which the parts get views. */
+static tsr_status allocate_joint(tsr__linear *linear, int offset, tsr_tensor **joint)
+{
+    tsr_layer *layer = &linear->base;
+    tsr__layer_parameter *parameter = &layer->parameter[offset];
+    int64_t shape[2];
+    tsr__parameter_shape(parameter, shape);
+    const int64_t length = shape[0];
+    shape[0] *= linear->parts;
+    TSR__TRY(tsr_tensor_create(layer->device, parameter->seen.dtype, parameter->seen.ndim, shape,
+                               joint));
+    for (int p = 0; p < linear->parts; p++) {
+        parameter = &layer->parameter[tsr__weight_of(linear, p) + offset];
+        TSR__TRY(
+            tsr_tensor_slice(*joint, 0, p * length, (p + 1) * length, 1, &parameter->seen.tensor));
+        TSR__TRY(tsr__initial_fill(parameter, layer->stream, parameter->seen.tensor));
+    }
+    return TSR_OK;
+}
+
+static tsr_status allocate(tsr__linear *linear)
+{
+    tsr_layer *layer = &linear->base;
+    if (linear->parts > 1) {
+        TSR__TRY(allocate_joint(linear, 0, &linear->joint_weight));
+        return linear->has_bias ? allocate_joint(linear, 1, &linear->joint_bias) : TSR_OK;
+    }
+    for (int i = 0; i < layer->parameter_count; i++)
+        TSR__TRY(tsr__parameter_allocate(layer, i));
+    return TSR_OK;
+}
+
+/* Creating --------------------------------------------------------------------------------------
+ */
+
+static tsr_status fill(tsr__linear *linear, const tsr_linear_params *params, int parts,
+                       const char *const *names)
+{
+    linear->parts = parts;
+    TSR__TRY(take_params(linear, params));
+    for (int p = 0; p < parts; p++)
+        TSR__TRY(add_parameters(linear, params, names[p]));
+    return params->deferred ? TSR_OK : allocate(linear);
+}
+
+static tsr_status create(const tsr__layer_type *type, const tsr_linear_params *params, int parts,
+                         const char *const *names, tsr_layer **out)
+{
+    TSR__REQUIRE(params && out, "%s: %s is NULL", type->name, params ? "out" : "params");
+    tsr_layer *layer;
+    TSR__TRY(tsr__layer_new(type, sizeof(tsr__linear), params->group, params->name, &layer));
+    tsr__linear *linear = (tsr__linear *)layer;
+    linear->row = type == &tsr__row_linear;
+    tsr_status status = fill(linear, params, parts, names);
+    if (status != TSR_OK) {
+        tsr_layer_destroy(&layer);
+        return status;
+    }
+    *out = layer;
+    return TSR_OK;
+}
+
+tsr_status tsr__column_create(const tsr_linear_params *params, int parts, const char *const *names,
+                              tsr_layer **out)
+{
+    return create(&tsr__column_linear, params, parts, names, out);
+}
+
+tsr_status tsr__row_create(const tsr_linear_params *params, const char *part, tsr_layer **out)
+{
+    return create(&tsr__row_linear, params, 1, &part, out);
+}
+
+tsr_status tsr_column_linear_create(const tsr_linear_params *params, tsr_layer **out)
+{
+    return tsr__column_create(params, 1, (const char *[]){""}, out);
+}
+
+tsr_status tsr_row_linear_create(const tsr_linear_params *params, tsr_layer **out)
+{
+    return tsr__row_create(params, "", out);
+}
+
+static tsr_linear_params usual(const char *name, int64_t input_size, int64_t output_size, bool bias,
+                               tsr_layer_layout input)
+{
+    return (tsr_linear_params){.name = name,
+                               .input_size = input_size,
+                               .output_size = output_size,
+                               .no_bias = !bias,
+                               .input = input};
+}
+
+/* `who` is the function that was called, `in` what it calls the input's size. */
+static tsr_status create_usual(const char *who, const char *in, const tsr_linear_params *params,
+                               tsr_layer **out)
+{
+    TSR__REQUIRE(params->input_size >= 1 && params->output_size >= 1,
+                 "%s%s%s: %s is %lld, output_size %lld; both are at least 1", who,
+                 params->name ? " " : "", params->name ? params->name : "", in,
+                 (long long)params->input_size, (long long)params->output_size);
+    TSR__TRY(tsr__layer_check_divides(who, params->name, in, params->input_size));
+    return tsr_row_linear_create(params, out);
+}
+
+tsr_status tsr_row_linear_create_simple(const char *name, int64_t input_size, int64_t output_size,
+                                        bool bias, bool sharded, tsr_layer **out)
+{
+    tsr_linear_params params =
+        usual(name, input_size, output_size, bias, sharded ? TSR_LAYOUT_SHARDED : TSR_LAYOUT_FULL);
+    return create_usual("row_linear_create_simple", "input_size", &params, out);
+}
+
+tsr_status tsr_row_linear_create_for_mlp(const char *name, int64_t hidden_size, int64_t output_size,
+                                         bool bias, tsr_layer **out)
+{
+    tsr_linear_params params = usual(name, hidden_size, output_size, bias, TSR_LAYOUT_SHARDED);
+    return create_usual("row_linear_create_for_mlp", "hidden_size", &params, out);
+}
+
+tsr_status tsr_row_linear_create_with_gather(const char *name, int64_t input_size,
+                                             int64_t output_size, bool bias,
+                                             const tsr_partition_params *input_partition,
+                                             tsr_layer **out)
+{
+    tsr_linear_params params = usual(name, input_size, output_size, bias, TSR_LAYOUT_GATHER);
+    if (input_partition)
+        params.other_partition = *input_partition;
+    return create_usual("row_linear_create_with_gather", "input_size", &params, out);
+}
+
+/* Looking ---------------------------------------------------------------------------------------
+ */
+
+static const tsr__linear *as_linear(const tsr_layer *layer)
+{
+    bool is = layer && (layer->type == &tsr__column_linear || layer->type == &tsr__row_linear);
+    return is ? (const tsr__linear *)layer : NULL;
+}
+
+tsr_tensor *tsr_linear_local_weight(const tsr_layer *layer)
+{
+    return as_linear(layer) ? layer->parameter[0].seen.tensor : NULL;
+}
+
+tsr_tensor *tsr_linear_local_bias(const tsr_layer *layer)
+{
+    const tsr__linear *linear = as_linear(layer);
+    return linear && linear->has_bias ? layer->parameter[1].seen.tensor : NULL;
+}
+
+tsr_status tsr_linear_local_shape(const tsr_layer *layer, int64_t *rows, int64_t *columns)
+{
+    const tsr__linear *linear = as_linear(layer);
+    TSR__REQUIRE(layer, "linear_local_shape: layer is NULL");
+    TSR__REQUIRE(linear, "%s: it is not linear", layer->who);
+    TSR__REQUIRE(rows && columns, "linear_local_shape: %s is NULL", rows ? "columns" : "rows");
+    *rows = linear->row ? linear->output_size : linear->length;
+    *columns = linear->row ? linear->length : linear->input_size;
+    return TSR_OK;
+}

@@ -1,0 +1,254 @@
+/* A column-parallel layer, an activation of what stays divided, and a row-parallel layer. */
+#include "base/alloc.h"
+#include "parallel/layers/linear.h"
+
+typedef struct mlp {
+    tsr_layer base; /* child[0]: up, or gate and up; child[1]: down */
+    bool gated;
+    tsr_activation activation;
+    tsr_activation_fn activate;
+    tsr_activation_grad_fn activate_grad;
+    void *user;
+} mlp;
+
+/* The activation --------------------------------------------------------------------------------
+ */
+
+static tsr_status activate(const mlp *m, tsr_tensor *y, const tsr_tensor *x)
+{
+    if (m->activate)
+        return m->activate(m->user, m->base.stream, y, x);
+    return tsr_activate(m->base.stream, y, x, m->activation);
+}
+
+static tsr_status activate_grad(const mlp *m, tsr_tensor *dx, const tsr_tensor *x,
+                                const tsr_tensor *dy)
+{
+    if (m->activate)
+        return m->activate_grad(m->user, m->base.stream, dx, x, dy);
+    return tsr_activate_grad(m->base.stream, dx, x, dy, m->activation);
+}
+
+/* gate and up of what the column-parallel layer gives. */
+static tsr_status split(tsr__temps *temps, const tsr_tensor *hidden, tsr_tensor **gate,
+                        tsr_tensor **up)
+{
+    const tsr_layout *layout = tsr_tensor_layout(hidden);
+    int64_t length = layout->shape[layout->ndim - 1] / 2;
+    TSR__TRY(tsr__temp_slice(temps, hidden, -1, 0, length, gate));
+    return tsr__temp_slice(temps, hidden, -1, length, length, up);
+}
+
+/* What the row-parallel layer gets. */
+static tsr_status activated(const mlp *m, tsr__temps *temps, tsr_tensor *hidden, bool keep,
+                            tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(hidden);
+    tsr_tensor *gate = hidden, *up = NULL;
+    if (m->gated)
+        TSR__TRY(split(temps, hidden, &gate, &up));
+    if (!m->gated && !keep)
+        *out = hidden;
+    else
+        TSR__TRY(
+            tsr__temp_like(temps, gate, layout->dtype, 0, tsr_tensor_layout(gate)->shape[0], out));
+    TSR__TRY(activate(m, *out, gate));
+    return up ? tsr_mul(m->base.stream, *out, *out, up) : TSR_OK;
+}
+
+/* Passes ----------------------------------------------------------------------------------------
+ */
+
+/* Without a backward pass the activation goes into the product, where it can. */
+static tsr_status forward_fused(const mlp *m, const tsr_tensor *x, tsr_tensor **y)
+{
+    tsr_tensor *hidden = NULL;
+    TSR__TRY(tsr__column_forward(m->base.child[0], x, m->activation, NULL, &hidden));
+    tsr_status status = tsr_layer_forward(m->base.child[1], hidden, NULL, y);
+    tsr_tensor_destroy(&hidden);
+    return status;
+}
+
+static tsr_status forward_with(const mlp *m, tsr__temps *temps, const tsr_tensor *x,
+                               tsr_layer_saved *saved, tsr_tensor **y)
+{
+    tsr_tensor *hidden = NULL, *product;
+    TSR__TRY(tsr_layer_forward(m->base.child[0], x, saved ? &saved->child[0] : NULL, &hidden));
+    temps->item[temps->count++] = hidden;
+    TSR__TRY(activated(m, temps, hidden, saved != NULL, &product));
+    TSR__TRY(tsr_layer_forward(m->base.child[1], product, saved ? &saved->child[1] : NULL, y));
+    if (saved)
+        saved->hidden = tsr__temp_take(temps, hidden);
+    return TSR_OK;
+}
+
+static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                          tsr_tensor **y)
+{
+    const mlp *m = (const mlp *)layer;
+    if (!saved && !m->gated && !m->activate)
+        return forward_fused(m, x, y);
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_status status = forward_with(m, &temps, x, saved, y);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+/* The gradient of `hidden` from that of what was activated, which is overwritten. */
+static tsr_status hidden_gradient(const mlp *m, tsr__temps *temps, const tsr_tensor *hidden,
+                                  tsr_tensor *da, tsr_tensor **out)
+{
+    if (!m->gated) {
+        *out = da;
+        return activate_grad(m, da, hidden, da);
+    }
+    tsr_stream *stream = m->base.stream;
+    tsr_tensor *gate, *up, *dgate, *dup;
+    const tsr_layout *layout = tsr_tensor_layout(hidden);
+    TSR__TRY(tsr__temp_like(temps, hidden, layout->dtype, 0, layout->shape[0], out));
+    TSR__TRY(split(temps, hidden, &gate, &up));
+    TSR__TRY(split(temps, *out, &dgate, &dup));
+    TSR__TRY(activate(m, dup, gate));
+    TSR__TRY(tsr_mul(stream, dup, dup, da));
+    TSR__TRY(tsr_mul(stream, da, da, up));
+    return activate_grad(m, dgate, gate, da);
+}
+
+static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                           tsr_tensor **dx)
+{
+    const mlp *m = (const mlp *)layer;
+    TSR__REQUIRE(!m->activate || m->activate_grad,
+                 "%s: an activation without activate_grad has no backward pass", layer->who);
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_tensor *da = NULL, *dhidden;
+    tsr_status status = tsr_layer_backward(layer->child[1], saved->child[1], dy, &da);
+    if (status == TSR_OK)
+        status = hidden_gradient(m, &temps, saved->hidden, da, &dhidden);
+    if (status == TSR_OK)
+        status = tsr_layer_backward(layer->child[0], saved->child[0], dhidden, dx);
+    tsr_tensor_destroy(&da);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+/* Making ----------------------------------------------------------------------------------------
+ */
+
+static const tsr__layer_type mlp_type = {"mlp", forward, backward, NULL};
+
+/* What the children would refuse, in the words of the caller: theirs call hidden_size an output of
+ * the one and an input of the other. */
+static tsr_status check_sizes(const char *who, int64_t input_size, int64_t hidden_size,
+                              int64_t output_size)
+{
+    TSR__REQUIRE(input_size >= 1 && hidden_size >= 1 && output_size >= 1,
+                 "%s: input_size is %lld, hidden_size %lld, output_size %lld; all are at least 1",
+                 who, (long long)input_size, (long long)hidden_size, (long long)output_size);
+    return TSR_OK;
+}
+
+static tsr_status check_params(const tsr_layer *layer, const tsr_mlp_params *params)
+{
+    int64_t *sizes, first;
+    TSR__TRY(check_sizes(layer->who, params->input_size, params->hidden_size, params->output_size));
+    TSR__TRY(tsr__linear_check(
+        layer, tsr_linear_params(.overlap_parts = params->overlap_parts, .init = params->init,
+                                 .dtype = params->dtype, .grad_dtype = params->grad_dtype)));
+    if (params->sequence)
+        TSR__TRY(tsr__layer_check_sequence_dim(layer, params->sequence_dim));
+    TSR__TRY(tsr__layer_partition(layer, "hidden_size", params->hidden_size, "partition",
+                                  &params->partition, &sizes, &first));
+    tsr__free(sizes);
+    return TSR_OK;
+}
+
+static tsr_status create_children(mlp *m, const tsr_mlp_params *params)
+{
+    tsr_linear_params up = {
+        .group = m->base.group,
+        .name = params->name,
+        .input_size = params->input_size,
+        .output_size = params->hidden_size,
+        .no_bias = params->no_bias,
+        .dtype = params->dtype,
+        .input = params->sequence ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL,
+        .sequence_dim = params->sequence_dim,
+        .partition = params->partition,
+        .init = params->init,
+        .grad_dtype = params->grad_dtype,
+        .reduce_f32 = params->reduce_f32,
+        .overlap_parts = params->overlap_parts,
+        .deferred = params->deferred,
+    };
+    tsr_linear_params down = up;
+    down.input_size = params->hidden_size;
+    down.output_size = params->output_size;
+    down.input = TSR_LAYOUT_SHARDED;
+    down.output = params->sequence ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL;
+    static const char *const names[] = {"gate", "up"};
+    TSR__TRY(tsr__column_create(&up, params->gated ? 2 : 1, params->gated ? names : names + 1,
+                                &m->base.child[0]));
+    return tsr__row_create(&down, "down", &m->base.child[1]);
+}
+
+tsr_status tsr_mlp_create(const tsr_mlp_params *params, tsr_layer **out)
+{
+    TSR__REQUIRE(params && out, "mlp: %s is NULL", params ? "out" : "params");
+    TSR__REQUIRE((unsigned)params->activation <= TSR_ACT_SILU, "mlp: there is no activation %d",
+                 (int)params->activation);
+    tsr_layer *layer;
+    TSR__TRY(tsr__layer_new(&mlp_type, sizeof(mlp), params->group, params->name, &layer));
+    mlp *m = (mlp *)layer;
+    m->gated = params->gated;
+    m->activation = params->activation;
+    m->activate = params->activate;
+    m->activate_grad = params->activate_grad;
+    m->user = params->user;
+    tsr_status status = check_params(layer, params);
+    if (status == TSR_OK)
+        status = create_children(m, params);
+    if (status != TSR_OK) {
+        tsr_layer_destroy(&layer);
+        return status;
+    }
+    *out = layer;
+    return TSR_OK;
+}
+
+tsr_status tsr_mlp_create_block(const char *name, int64_t input_size, int64_t hidden_size,
+                                int64_t output_size, bool bias, tsr_layer **column, tsr_layer **row)
+{
+    TSR__REQUIRE(column && row, "mlp_create_block: %s is NULL", column ? "row" : "column");
+    TSR__TRY(check_sizes("mlp_create_block", input_size, hidden_size, output_size));
+    TSR__TRY(tsr__layer_check_divides("mlp_create_block", name, "hidden_size", hidden_size));
+    tsr_layer *first = NULL;
+    tsr_status status =
+        tsr__column_create(tsr_linear_params(.name = name, .input_size = input_size,
+                                             .output_size = hidden_size, .no_bias = !bias),
+                           1, (const char *[]){"up"}, &first);
+    if (status == TSR_OK)
+        status = tsr__row_create(tsr_linear_params(.name = name, .input_size = hidden_size,
+                                                   .output_size = output_size, .no_bias = !bias),
+                                 "down", row);
+    if (status != TSR_OK) {
+        tsr_layer_destroy(&first);
+        return status == TSR_ERR_NO_MEMORY ? status : tsr__fail_context(status, "mlp_create_block");
+    }
+    *column = first;
+    return TSR_OK;
+}
+
+tsr_status tsr_mlp_forward_block(tsr_layer *column, tsr_layer *row, tsr_activation_fn activation,
+                                 void *user, const tsr_tensor *x, tsr_tensor **y)
+{
+    TSR__REQUIRE(column && row && activation && x && y, "mlp_forward_block: an argument is NULL");
+    tsr_tensor *hidden = NULL;
+    TSR__TRY(tsr__layer_check_forward(row));
+    TSR__TRY(tsr_layer_forward(column, x, NULL, &hidden));
+    tsr_status status = activation(user, column->stream, hidden, hidden);
+    if (status == TSR_OK)
+        status = tsr_layer_forward(row, hidden, NULL, y);
+    tsr_tensor_destroy(&hidden);
+    return status;
+}

@@ -1,0 +1,102 @@
+#include "parallel/layers/layer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+static tsr_status join(const char *layer, const char *name, char **out)
+{
+    size_t size = strlen(layer) + strlen(name) + 2;
+    char *text = tsr__calloc(size, 1);
+    if (!text)
+        return TSR_ERR_NO_MEMORY;
+    snprintf(text, size, "%s%s%s", layer, *layer ? "." : "", name);
+    *out = text;
+    return TSR_OK;
+}
+
+tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec)
+{
+    tsr__layer_parameter *parameter = &layer->parameter[layer->parameter_count];
+    TSR__TRY(join(layer->name, spec->name, &parameter->name));
+    layer->parameter_count++;
+    parameter->sizes = spec->sizes;
+    parameter->grad_dtype = spec->grad_dtype;
+    parameter->grad_empty = true;
+    parameter->seen = (tsr_parameter){
+        .name = parameter->name,
+        .dtype = spec->dtype,
+        .ndim = spec->ndim,
+        .global_shape = {spec->shape[0], spec->shape[1]},
+        .shard_dim = spec->shard_dim,
+        .offset = spec->shard_dim < 0 ? 0 : spec->first,
+        .length = spec->shard_dim < 0 ? spec->shape[0] : spec->sizes[layer->rank],
+    };
+    tsr__initial_choose(parameter, spec);
+    return TSR_OK;
+}
+
+void tsr__parameter_shape(const tsr__layer_parameter *parameter, int64_t shape[2])
+{
+    const tsr_parameter *seen = &parameter->seen;
+    for (int d = 0; d < seen->ndim; d++)
+        shape[d] = d == seen->shard_dim ? seen->length : seen->global_shape[d];
+}
+
+tsr_status tsr__parameter_allocate(tsr_layer *layer, int index)
+{
+    tsr__layer_parameter *parameter = &layer->parameter[index];
+    int64_t shape[2];
+    tsr__parameter_shape(parameter, shape);
+    TSR__TRY(tsr_tensor_create(layer->device, parameter->seen.dtype, parameter->seen.ndim, shape,
+                               &parameter->seen.tensor));
+    return tsr__initial_fill(parameter, layer->stream, parameter->seen.tensor);
+}
+
+tsr_status tsr__parameter_require(const tsr_layer *layer, int index)
+{
+    TSR__REQUIRE(layer->parameter[index].seen.tensor, "%s: %s has no memory", layer->who,
+                 layer->parameter[index].name);
+    return TSR_OK;
+}
+
+tsr_status tsr__parameter_need_grad(tsr_layer *layer, int index)
+{
+    tsr__layer_parameter *parameter = &layer->parameter[index];
+    if (parameter->seen.grad)
+        return TSR_OK;
+    int64_t shape[2];
+    tsr__parameter_shape(parameter, shape);
+    return tsr_tensor_create(layer->device, parameter->grad_dtype, parameter->seen.ndim, shape,
+                             &parameter->seen.grad);
+}
+
+tsr_status tsr__parameter_add_weight_grad(tsr_layer *layer, int index, const tsr_tensor *dy2,
+                                          const tsr_tensor *x2)
+{
+    TSR__TRY(tsr__parameter_need_grad(layer, index));
+    tsr__layer_parameter *parameter = &layer->parameter[index];
+    TSR__TRY(
+        tsr_matmul(layer->stream, parameter->seen.grad, dy2, x2,
+                   tsr_matmul_params(.transpose_a = true, .accumulate = !parameter->grad_empty)));
+    parameter->grad_empty = false;
+    return TSR_OK;
+}
+
+tsr_status tsr__parameter_add_bias_grad(tsr_layer *layer, int index, const tsr_tensor *dy2)
+{
+    TSR__TRY(tsr__parameter_need_grad(layer, index));
+    tsr__layer_parameter *parameter = &layer->parameter[index];
+    TSR__TRY(tsr_reduce(layer->stream, parameter->seen.grad, dy2, 0, TSR_REDUCE_SUM,
+                        !parameter->grad_empty));
+    parameter->grad_empty = false;
+    return TSR_OK;
+}
+
+void tsr__parameter_finish(tsr__layer_parameter *parameter)
+{
+    tsr_tensor_destroy(&parameter->seen.tensor);
+    tsr_tensor_destroy(&parameter->seen.grad);
+    tsr__free(parameter->name);
+}

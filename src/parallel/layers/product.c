@@ -1,0 +1,181 @@
+/* A product whose partial results are summed over the ranks. It is cut into parts: while one is
+ * reduced, the device computes the next.
+ *
+ * Along rows, where there are so many that a part still fills the device: parts then follow each
+ * other in y, and are reduced where they are. Else along columns, so that the weight, which most of
+ * the time goes into reading, is still read once; parts then have memory of their own, and come to
+ * y together with the bias. */
+#include "parallel/layers/linear.h"
+
+/* Smaller parts cost more in messages than they hide, and more of them hide little more. */
+#define PART_BYTES (UINT64_C(512) << 10)
+#define PARTS_BY_SIZE_MOST 8
+#define PART_ROWS 64
+#define PARTS_MOST 16
+
+typedef struct part {
+    int64_t first, count; /* rows or columns */
+    tsr_tensor *y;        /* its place in y */
+    tsr_tensor *sum;      /* what is reduced; may be y */
+    tsr_parallel_request *request;
+} part;
+
+typedef struct summing {
+    const tsr__linear *linear;
+    tsr__temps *temps;
+    const tsr__product *product;
+    tsr_dtype dtype; /* of partial sums */
+    bool rows;
+    int count;
+    part part[PARTS_MOST];
+} summing;
+
+/* Into how many parts a product [m,n] of this many bytes is cut, 1 for not at all; whether along
+ * its rows. */
+static int count_parts(const tsr__linear *linear, int64_t m, int64_t n, uint64_t size_bytes,
+                       bool may_cut_rows, bool *rows)
+{
+    int64_t wanted = linear->overlap_parts;
+    if (wanted == 0) {
+        uint64_t by_size = size_bytes / PART_BYTES;
+        wanted = (int64_t)(by_size < PARTS_BY_SIZE_MOST ? by_size : PARTS_BY_SIZE_MOST);
+    }
+    *rows = may_cut_rows && m >= wanted * PART_ROWS;
+    int64_t most = *rows ? m : n;
+    wanted = wanted < most ? wanted : most;
+    return wanted > 1 ? (int)wanted : 1;
+}
+
+static int64_t rows_of(const tsr_tensor *x2)
+{
+    return tsr_tensor_layout(x2)->shape[0];
+}
+
+static tsr_status multiply(const summing *work, tsr_tensor *y2, const tsr_tensor *x2,
+                           const tsr_tensor *weight, const tsr_tensor *bias)
+{
+    return tsr_matmul(work->linear->base.stream, y2, x2, weight,
+                      tsr_matmul_params(.transpose_b = true, .bias = bias));
+}
+
+/* sum = the part's product, [.., columns] or [rows, n]. */
+static tsr_status compute(summing *work, part *each)
+{
+    const tsr__product *product = work->product;
+    tsr_tensor *x2 = NULL, *weight = NULL, *sum2;
+    TSR__TRY(tsr__temp_flatten(work->temps, each->sum, &sum2));
+    TSR__TRY(tsr__temp_slice(work->temps, product->x2, 0, work->rows ? each->first : 0,
+                             work->rows ? each->count : rows_of(product->x2), &x2));
+    TSR__TRY(tsr__temp_slice(
+        work->temps, product->weight, 0, work->rows ? 0 : each->first,
+        work->rows ? tsr_tensor_layout(product->weight)->shape[0] : each->count, &weight));
+    return multiply(work, sum2, x2, weight, NULL);
+}
+
+/* y's place for a part, and what is reduced. */
+static tsr_status place_rows(summing *work, part *each)
+{
+    tsr_tensor *y2;
+    TSR__TRY(tsr__temp_flatten(work->temps, work->product->y, &y2));
+    TSR__TRY(tsr__temp_slice(work->temps, y2, 0, each->first, each->count, &each->y));
+    const tsr_layout *layout = tsr_tensor_layout(each->y);
+    if (layout->dtype == work->dtype) {
+        each->sum = each->y;
+        return TSR_OK;
+    }
+    return tsr__temp_new(work->temps, work->dtype, 2, layout->shape, &each->sum);
+}
+
+static tsr_status place_columns(summing *work, part *each)
+{
+    const tsr__product *product = work->product;
+    tsr_layout sum = *product->whole;
+    sum.shape[sum.ndim - 1] = each->count;
+    if (work->count > 1) {
+        TSR__TRY(tsr__temp_slice(work->temps, product->y, -1, each->first, each->count, &each->y));
+        return tsr__temp_new(work->temps, work->dtype, sum.ndim, sum.shape, &each->sum);
+    }
+    each->y = product->y;
+    if (product->dim < 0 && tsr_tensor_layout(product->y)->dtype == work->dtype) {
+        each->sum = product->y;
+        return TSR_OK;
+    }
+    return tsr__temp_new(work->temps, work->dtype, sum.ndim, sum.shape, &each->sum);
+}
+
+static tsr_status reduce(summing *work, part *each)
+{
+    const tsr__product *product = work->product;
+    tsr_parallel *group = work->linear->base.group;
+    if (product->dim < 0)
+        return tsr_parallel_all_reduce_start(group, each->sum, TSR_OP_SUM, &each->request);
+    const tsr_layout *y = tsr_tensor_layout(each->y);
+    tsr_tensor *mine;
+    TSR__TRY(tsr__temp_new(work->temps, work->dtype, y->ndim, y->shape, &mine));
+    TSR__TRY(tsr_parallel_reduce_scatter_start(group, mine, each->sum, product->dim, product->sizes,
+                                               TSR_OP_SUM, &each->request));
+    each->sum = mine;
+    return TSR_OK;
+}
+
+/* y = sum + bias, where they differ. */
+static tsr_status deliver(summing *work, part *each)
+{
+    tsr_stream *stream = work->linear->base.stream;
+    const tsr_tensor *bias = work->product->bias;
+    TSR__TRY(tsr_parallel_wait(&each->request));
+    if (!bias)
+        return each->y == each->sum ? TSR_OK : tsr_copy(stream, each->y, each->sum);
+    tsr_tensor *own;
+    if (!work->rows && work->count > 1) {
+        TSR__TRY(tsr__temp_slice(work->temps, bias, 0, each->first, each->count, &own));
+        bias = own;
+    }
+    return tsr_add(stream, each->y, each->sum, bias);
+}
+
+static tsr_status run(summing *work)
+{
+    const int64_t size = work->rows ? rows_of(work->product->x2)
+                                    : tsr_tensor_layout(work->product->weight)->shape[0];
+    for (int i = 0; i < work->count; i++) {
+        part *each = &work->part[i];
+        each->first = size / work->count * i + size % work->count * i / work->count;
+        int64_t end = size / work->count * (i + 1) + size % work->count * (i + 1) / work->count;
+        each->count = end - each->first;
+        TSR__TRY(work->rows ? place_rows(work, each) : place_columns(work, each));
+        TSR__TRY(compute(work, each));
+        TSR__TRY(reduce(work, each));
+    }
+    for (int i = 0; i < work->count; i++)
+        TSR__TRY(deliver(work, &work->part[i]));
+    return TSR_OK;
+}
+
+/* Nobody to add to: the bias goes into the product. */
+static tsr_status alone(summing *work)
+{
+    tsr_tensor *y2;
+    TSR__TRY(tsr__temp_flatten(work->temps, work->product->y, &y2));
+    return multiply(work, y2, work->product->x2, work->product->weight, work->product->bias);
+}
+
+tsr_status tsr__product_reduced(const tsr__linear *linear, tsr__temps *temps,
+                                const tsr__product *product)
+{
+    const tsr_layout *y = tsr_tensor_layout(product->y);
+    summing work = {.linear = linear, .temps = temps, .product = product};
+    if (linear->base.size == 1)
+        return alone(&work);
+    work.dtype = linear->reduce_f32 ? TSR_F32 : y->dtype;
+    /* Columns of a product that is divided along its columns are another rank's. */
+    bool features_divided = product->dim == product->whole->ndim - 1;
+    int64_t m = rows_of(product->x2), n = tsr_tensor_layout(product->weight)->shape[0];
+    uint64_t size_bytes = (uint64_t)tsr_layout_count(product->whole) * tsr_dtype_size(work.dtype);
+    work.count =
+        features_divided ? 1 : count_parts(linear, m, n, size_bytes, product->dim < 0, &work.rows);
+    tsr_status status = run(&work);
+    for (int i = 0; i < work.count; i++)
+        tsr_parallel_cancel(&work.part[i].request);
+    return status;
+}

@@ -1,0 +1,107 @@
+/* Tensors that live as long as one pass of a layer. */
+#include "parallel/layers/layer.h"
+
+static tsr_status add(tsr__temps *temps, tsr_tensor *tensor, tsr_tensor **out)
+{
+    temps->item[temps->count++] = tensor;
+    *out = tensor;
+    return TSR_OK;
+}
+
+static tsr_status check_room(const tsr__temps *temps)
+{
+    TSR__REQUIRE(temps->count < TSR__TEMPS_MOST, "layer: more than %d tensors in one pass",
+                 TSR__TEMPS_MOST);
+    return TSR_OK;
+}
+
+void tsr__temps_finish(tsr__temps *temps)
+{
+    while (temps->count > 0)
+        tsr_tensor_destroy(&temps->item[--temps->count]);
+}
+
+tsr_status tsr__temp_new(tsr__temps *temps, tsr_dtype dtype, int ndim, const int64_t *shape,
+                         tsr_tensor **out)
+{
+    tsr_tensor *tensor = NULL;
+    tsr_device *device = tsr_stream_device(temps->stream);
+    TSR__TRY(check_room(temps));
+    tsr_status status = tsr_tensor_create(device, dtype, ndim, shape, &tensor);
+    if (status == TSR_ERR_DEVICE_MEMORY) {
+        /* Earlier passes give back what they needed when they are done. */
+        TSR__TRY(tsr_stream_wait(temps->stream));
+        status = tsr_tensor_create(device, dtype, ndim, shape, &tensor);
+    }
+    TSR__TRY(status);
+    return add(temps, tensor, out);
+}
+
+tsr_status tsr__temp_slice(tsr__temps *temps, const tsr_tensor *in, int dim, int64_t start,
+                           int64_t count, tsr_tensor **out)
+{
+    tsr_tensor *tensor = NULL;
+    TSR__TRY(check_room(temps));
+    TSR__TRY(tsr_tensor_slice(in, dim, start, start + count, 1, &tensor));
+    return add(temps, tensor, out);
+}
+
+tsr_status tsr__temp_reshape(tsr__temps *temps, const tsr_tensor *in, int ndim,
+                             const int64_t *shape, tsr_tensor **out)
+{
+    tsr_tensor *tensor = NULL;
+    TSR__TRY(check_room(temps));
+    TSR__TRY(tsr_tensor_reshape(in, ndim, shape, &tensor));
+    return add(temps, tensor, out);
+}
+
+/* That there is no such view is nobody's error. */
+static bool has_view(const tsr_layout *layout, int ndim, const int64_t *shape)
+{
+    if (tsr_layout_is_contiguous(layout))
+        return true;
+    tsr_layout view;
+    const tsr__error before = tsr__error_take();
+    const bool has = tsr_layout_reshape(layout, ndim, shape, &view) == TSR_OK;
+    tsr__error_put_back(&before);
+    return has;
+}
+
+tsr_status tsr__temp_reshape_any(tsr__temps *temps, const tsr_tensor *in, int ndim,
+                                 const int64_t *shape, tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(in);
+    if (has_view(layout, ndim, shape))
+        return tsr__temp_reshape(temps, in, ndim, shape, out);
+    tsr_tensor *packed;
+    TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, &packed));
+    TSR__TRY(tsr_copy(temps->stream, packed, in));
+    return tsr__temp_reshape(temps, packed, ndim, shape, out);
+}
+
+tsr_status tsr__temp_flatten(tsr__temps *temps, const tsr_tensor *in, tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(in);
+    int64_t shape[2] = {1, layout->shape[layout->ndim - 1]};
+    for (int d = 0; d < layout->ndim - 1; d++)
+        shape[0] *= layout->shape[d];
+    return tsr__temp_reshape_any(temps, in, 2, shape, out);
+}
+
+tsr_status tsr__temp_like(tsr__temps *temps, const tsr_tensor *in, tsr_dtype dtype, int dim,
+                          int64_t size, tsr_tensor **out)
+{
+    tsr_layout layout = *tsr_tensor_layout(in);
+    layout.shape[dim < 0 ? dim + layout.ndim : dim] = size;
+    return tsr__temp_new(temps, dtype, layout.ndim, layout.shape, out);
+}
+
+tsr_tensor *tsr__temp_take(tsr__temps *temps, tsr_tensor *tensor)
+{
+    for (int i = 0; i < temps->count; i++)
+        if (temps->item[i] == tensor) {
+            temps->item[i] = temps->item[--temps->count];
+            break;
+        }
+    return tensor;
+}

@@ -1,0 +1,29 @@
+/* The system's own logarithm is not the same everywhere, and what is drawn by it has to be. */
+#ifndef TSR_RNG_LOGARITHM_H
+#define TSR_RNG_LOGARITHM_H
+
+#include <stdint.h>
+#include <string.h>
+
+/* The natural logarithm of a finite number above 0 that is not subnormal, within a few units in the
+ * last place. */
+static inline double tsr__logarithm(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int exponent = (int)(bits >> 52) - 1023;
+    bits = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(0x3ff0000000000000);
+    double mantissa;
+    memcpy(&mantissa, &bits, sizeof mantissa);
+    if (mantissa > 1.4142135623730951) {
+        mantissa /= 2;
+        exponent++;
+    }
+    /* 2 artanh(s), whose series the next term of no longer changes: |s| < 0.1716. */
+    double s = (mantissa - 1) / (mantissa + 1), square = s * s, sum = 0;
+    for (int k = 23; k >= 1; k -= 2)
+        sum = sum * square + 1.0 / k;
+    return exponent * 0.6931471805599453 + 2 * s * sum;
+}
+
+#endif

@@ -1,0 +1,29 @@
+/* What the generators share. */
+#ifndef TSR_RNG_RNG_H
+#define TSR_RNG_RNG_H
+
+#include "tessera/rng.h"
+
+#define TSR__MT19937_WORDS 624
+
+/* The 53 low bits as a fraction, as PyTorch makes a double. */
+static inline double tsr__unit_double(uint64_t bits)
+{
+    return (double)(bits & ((UINT64_C(1) << 53) - 1)) * (1.0 / 9007199254740992.0);
+}
+
+/* Puts the version that TSR_TORCH_DEFAULT stands for in its place; `what` names the caller in the
+ * error for a value that is no version. */
+tsr_status tsr__torch_version(const char *what, tsr_torch_version version, tsr_torch_version *out);
+
+/* Counters of threefry are 32 bits. */
+#define TSR__THREEFRY_WORDS_MOST UINT64_C(0xffffffff)
+
+/* Number i of the `count` that tsr_threefry_uniform, or tsr_threefry_randint, gives. */
+float tsr__threefry_uniform_at(tsr_threefry_key key, uint64_t count, uint64_t i);
+int32_t tsr__threefry_randint_at(tsr_threefry_key key, int32_t low, int32_t high, uint64_t count,
+                                 uint64_t i);
+/* tsr_threefry_argsort_uniform into 32 bits. */
+tsr_status tsr__threefry_argsort_narrow(tsr_threefry_key key, uint64_t n, uint32_t *out);
+
+#endif

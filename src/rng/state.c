@@ -1,0 +1,178 @@
+/* A generator as bytes and back. All integers are little-endian:
+ *
+ *     "TSRG"  version: u16  kind: u16  state  checksum of everything before: u64
+ *
+ *     philox     seed: u64  stream: u64  position: u64
+ *     mt19937    words: u32[624]  next: u32
+ *     dotnet     table[1 … 55]: i32[55]  next: u32
+ *     threefry   key: u32[2]  position: u64
+ *
+ * What follows from the rest, such as a cached block, is not in it. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/bytes.h"
+#include "rng/rng.h"
+
+#define VERSION 1
+#define HEADER_BYTES 8
+#define CHECKSUM_BYTES 8
+#define DOTNET_LAST 55
+
+static const uint8_t magic[4] = {'T', 'S', 'R', 'G'};
+
+/* Bytes of the state alone; 0 for a value that is no kind. */
+static size_t state_bytes(unsigned kind)
+{
+    switch (kind) {
+    case TSR_RNG_PHILOX:
+        return 24;
+    case TSR_RNG_MT19937:
+        return sizeof(uint32_t) * (TSR__MT19937_WORDS + 1);
+    case TSR_RNG_DOTNET:
+        return sizeof(uint32_t) * (DOTNET_LAST + 1);
+    case TSR_RNG_THREEFRY:
+        return 16;
+    default:
+        return 0;
+    }
+}
+
+/* The other index is always 21 places ahead on the circle of 1 … 55. */
+static int32_t dotnet_other(int32_t next)
+{
+    return (next + 20) % DOTNET_LAST + 1;
+}
+
+/* Why the generator cannot be one, or NULL. */
+static const char *problem_of(const tsr_rng *rng)
+{
+    if (rng->kind == TSR_RNG_MT19937) {
+        const tsr_mt19937 *mt = &rng->as.mt19937;
+        if (mt->next > TSR__MT19937_WORDS)
+            return "the next word is beyond the last";
+        uint32_t any = mt->words[0] & UINT32_C(0x80000000);
+        for (int i = 1; i < TSR__MT19937_WORDS; i++)
+            any |= mt->words[i];
+        return any == 0 ? "all words are zero" : NULL;
+    }
+    if (rng->kind == TSR_RNG_DOTNET) {
+        const tsr_dotnet *dotnet = &rng->as.dotnet;
+        if (dotnet->next < 0 || dotnet->next > DOTNET_LAST)
+            return "the next entry is beyond the last";
+        if (dotnet->other != dotnet_other(dotnet->next))
+            return "the two indices do not belong together";
+        for (int i = 1; i <= DOTNET_LAST; i++)
+            if (dotnet->table[i] < -1)
+                return "an entry of the table is negative";
+    }
+    return NULL;
+}
+
+tsr_status tsr_rng_save(const tsr_rng *rng, size_t capacity_bytes, void *data, size_t *size_bytes)
+{
+    TSR__REQUIRE(rng != NULL && data != NULL && size_bytes != NULL, "rng: %s is NULL",
+                 rng == NULL    ? "rng"
+                 : data == NULL ? "data"
+                                : "size_bytes");
+    size_t state = state_bytes((unsigned)rng->kind), total = HEADER_BYTES + state + CHECKSUM_BYTES;
+    TSR__REQUIRE(state != 0, "rng: %d is no kind of generator", (int)rng->kind);
+    TSR__REQUIRE(capacity_bytes >= total, "rng: the state takes %zu bytes, there is room for %zu",
+                 total, capacity_bytes);
+    const char *problem = problem_of(rng);
+    TSR__REQUIRE(problem == NULL, "rng: the %s generator is damaged: %s",
+                 tsr_rng_kind_name(rng->kind), problem);
+
+    uint8_t *at = data;
+    memcpy(at, magic, sizeof magic);
+    at = tsr__put_u16(at + 4, VERSION);
+    at = tsr__put_u16(at, (uint16_t)rng->kind);
+    switch (rng->kind) {
+    case TSR_RNG_PHILOX:
+        at = tsr__put_u64(at, rng->as.philox.seed);
+        at = tsr__put_u64(at, rng->as.philox.stream);
+        at = tsr__put_u64(at, rng->as.philox.position);
+        break;
+    case TSR_RNG_MT19937:
+        for (int i = 0; i < TSR__MT19937_WORDS; i++)
+            at = tsr__put_u32(at, rng->as.mt19937.words[i]);
+        at = tsr__put_u32(at, rng->as.mt19937.next);
+        break;
+    case TSR_RNG_DOTNET:
+        for (int i = 1; i <= DOTNET_LAST; i++)
+            at = tsr__put_u32(at, (uint32_t)rng->as.dotnet.table[i]);
+        at = tsr__put_u32(at, (uint32_t)rng->as.dotnet.next);
+        break;
+    case TSR_RNG_THREEFRY:
+        at = tsr__put_u32(at, rng->as.threefry.key.words[0]);
+        at = tsr__put_u32(at, rng->as.threefry.key.words[1]);
+        at = tsr__put_u64(at, rng->as.threefry.position);
+        break;
+    }
+    (void)tsr__put_u64(at, tsr__hash(TSR__HASH_START, data, HEADER_BYTES + state));
+    *size_bytes = total;
+    return TSR_OK;
+}
+
+/* The state of a kind, `at` holding as many bytes as it takes. */
+static void read_state(const uint8_t *at, tsr_rng *rng)
+{
+    switch (rng->kind) {
+    case TSR_RNG_PHILOX:
+        tsr_philox_init(tsr__get_u64(at), tsr__get_u64(at + 8), &rng->as.philox);
+        rng->as.philox.position = tsr__get_u64(at + 16);
+        break;
+    case TSR_RNG_MT19937:
+        for (int i = 0; i < TSR__MT19937_WORDS; i++, at += 4)
+            rng->as.mt19937.words[i] = tsr__get_u32(at);
+        rng->as.mt19937.next = tsr__get_u32(at);
+        break;
+    case TSR_RNG_DOTNET:
+        rng->as.dotnet.table[0] = 0;
+        for (int i = 1; i <= DOTNET_LAST; i++, at += 4)
+            rng->as.dotnet.table[i] = tsr__as_i32(tsr__get_u32(at));
+        rng->as.dotnet.next = tsr__as_i32(tsr__get_u32(at));
+        /* An index out of range must not get as far as the sum. */
+        if (rng->as.dotnet.next >= 0 && rng->as.dotnet.next <= DOTNET_LAST)
+            rng->as.dotnet.other = dotnet_other(rng->as.dotnet.next);
+        break;
+    case TSR_RNG_THREEFRY:
+        tsr_threefry_init((tsr_threefry_key){{tsr__get_u32(at), tsr__get_u32(at + 4)}},
+                          &rng->as.threefry);
+        rng->as.threefry.position = tsr__get_u64(at + 8);
+        break;
+    }
+}
+
+tsr_status tsr_rng_load(const void *data, size_t size_bytes, tsr_rng *out)
+{
+    TSR__REQUIRE(data != NULL && out != NULL, "rng: %s is NULL", data != NULL ? "out" : "data");
+    const uint8_t *bytes = data;
+    TSR__REQUIRE(size_bytes >= HEADER_BYTES,
+                 "rng: saved state: offset 0: %zu bytes are too few for a header of %d", size_bytes,
+                 HEADER_BYTES);
+    TSR__REQUIRE(memcmp(bytes, magic, sizeof magic) == 0,
+                 "rng: saved state: offset 0: it does not start with \"TSRG\"");
+    unsigned version = tsr__get_u16(bytes + 4), kind = tsr__get_u16(bytes + 6);
+    TSR__REQUIRE(version == VERSION, "rng: saved state: offset 4: version %u is not %d", version,
+                 VERSION);
+    size_t state = state_bytes(kind), total = HEADER_BYTES + state + CHECKSUM_BYTES;
+    TSR__REQUIRE(state != 0, "rng: saved state: offset 6: %u is no kind of generator", kind);
+    TSR__REQUIRE(size_bytes == total,
+                 "rng: saved state: offset %d: a %s generator takes %zu bytes, not %zu",
+                 HEADER_BYTES, tsr_rng_kind_name((tsr_rng_kind)kind), total, size_bytes);
+    uint64_t stored = tsr__get_u64(bytes + HEADER_BYTES + state);
+    uint64_t computed = tsr__hash(TSR__HASH_START, data, HEADER_BYTES + state);
+    TSR__REQUIRE(stored == computed,
+                 "rng: saved state: offset %zu: checksum %016" PRIx64 " is not %016" PRIx64,
+                 HEADER_BYTES + state, stored, computed);
+
+    tsr_rng rng = {.kind = (tsr_rng_kind)kind};
+    read_state(bytes + HEADER_BYTES, &rng);
+    const char *problem = problem_of(&rng);
+    TSR__REQUIRE(problem == NULL, "rng: saved state: offset %d: %s", HEADER_BYTES, problem);
+    *out = rng;
+    return TSR_OK;
+}

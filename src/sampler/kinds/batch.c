@@ -1,0 +1,128 @@
+/* Batches of another sampler's indices. Item b is indices b · size … of the base, whose position
+ * therefore follows from this one's. */
+#include <inttypes.h>
+
+#include "sampler/order/passes.h"
+#include "sampler/sampler.h"
+
+typedef struct batch {
+    tsr_sampler base;
+    tsr_sampler *inner;
+    uint64_t size;
+    bool drop_last;
+} batch;
+
+/* Batches in so many indices. */
+static uint64_t batches(const batch *self, uint64_t indices)
+{
+    return self->drop_last ? indices / self->size : tsr__div_up_u64(indices, self->size);
+}
+
+static uint64_t length(const tsr_sampler *sampler)
+{
+    const batch *self = (const batch *)sampler;
+    uint64_t indices = tsr_sampler_length(self->inner);
+    return indices == TSR_LENGTH_UNKNOWN ? indices : batches(self, indices);
+}
+
+static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
+                       uint64_t *count)
+{
+    batch *self = (batch *)sampler;
+    uint64_t got = 0;
+    (void)capacity;
+    TSR__TRY(tsr_sampler_fill(self->inner, sampler->batch_max, indices, mask, &got));
+    *count = self->drop_last && got < self->size ? 0 : got;
+    return TSR_OK;
+}
+
+static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+{
+    return tsr_sampler_set_epoch(((batch *)sampler)->inner, epoch);
+}
+
+static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
+{
+    batch *self = (batch *)sampler;
+    uint64_t start, at;
+    if (!tsr__mul_u64(position, self->size, &start))
+        start = UINT64_MAX;
+    if (self->inner->epoch != sampler->epoch) /* after failures */
+        TSR__TRY(tsr_sampler_set_epoch(self->inner, sampler->epoch));
+    TSR__TRY(tsr__sampler_seek_most(self->inner, start, &at));
+    *reached = batches(self, at);
+    return TSR_OK;
+}
+
+static tsr_status save(const tsr_sampler *sampler, tsr__state_writer *writer)
+{
+    const tsr_sampler *inner = ((const batch *)sampler)->inner;
+    return inner->class_->save != NULL ? inner->class_->save(inner, writer) : TSR_OK;
+}
+
+static tsr_status load(tsr_sampler *sampler, uint64_t position, tsr__state_reader *reader,
+                       uint64_t *resumed)
+{
+    batch *self = (batch *)sampler;
+    uint64_t start, at;
+    *resumed = position;
+    if (self->inner->class_->load == NULL)
+        return TSR_OK;
+    if (!tsr__mul_u64(position, self->size, &start))
+        start = UINT64_MAX;
+    reader->rounded = true;
+    TSR__TRY(self->inner->class_->load(self->inner, start, reader, &at));
+    *resumed = batches(self, at);
+    return TSR_OK;
+}
+
+static const tsr__passes *passes(const tsr_sampler *sampler)
+{
+    const tsr_sampler *inner = ((const batch *)sampler)->inner;
+    return inner->class_->passes != NULL ? inner->class_->passes(inner) : NULL;
+}
+
+static void finish(tsr_sampler *sampler)
+{
+    tsr_sampler_destroy(&((batch *)sampler)->inner);
+}
+
+static const tsr__sampler_class class_ = {
+    .kind = TSR__SAMPLER_BATCH,
+    .name = "batch",
+    .fill = fill,
+    .set_epoch = set_epoch,
+    .length = length,
+    .seek = seek,
+    .save = save,
+    .load = load,
+    .passes = passes,
+    .finish = finish,
+};
+
+tsr_status tsr_sampler_create_batch(const tsr_sampler_batch_params *params, tsr_sampler **out)
+{
+    TSR__REQUIRE(params != NULL && out != NULL, "batch: %s is NULL",
+                 params != NULL ? "out" : "params");
+    TSR__REQUIRE(params->base != NULL && *params->base != NULL,
+                 "batch: there is no sampler to make batches of");
+    const tsr_sampler *inner = *params->base;
+    TSR__REQUIRE(inner->batch_max == 0, "batch: a %s sampler gives batches already", inner->name);
+    TSR__REQUIRE(params->batch_size > 0, "batch: batch size %" PRId64 " is not positive",
+                 params->batch_size);
+    batch *self = (batch *)tsr__sampler_new(&class_, sizeof *self);
+    if (self == NULL)
+        return TSR_ERR_NO_MEMORY;
+    self->size = (uint64_t)params->batch_size;
+    self->drop_last = params->drop_last;
+    uint64_t hash = tsr__fingerprint(self->base.fingerprint, self->size);
+    hash = tsr__fingerprint(hash, self->drop_last);
+    self->base.fingerprint = tsr__fingerprint(hash, inner->fingerprint);
+    self->base.batch_max = tsr__batch_max(params->batch_size, tsr__sampler_most(inner));
+    self->base.epoch = inner->epoch;
+    self->base.lost = true; /* the base may have been read from */
+    self->inner = *params->base;
+    *params->base = NULL;
+    *out = &self->base;
+    return TSR_OK;
+}

@@ -1,0 +1,160 @@
+/* Easy items first, harder ones as epochs go by. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "sampler/order/order.h"
+#include "sampler/order/sorted.h"
+
+typedef struct curriculum {
+    tsr_sampler base;
+    uint64_t count, samples, seed;
+    int64_t max_epochs;
+    int64_t *keys;        /* [count] difficulties, as numbers that compare like them */
+    uint32_t *items;      /* [count] by difficulty */
+    uint64_t valid;       /* so many of them in this epoch */
+    tsr_feistel order;    /* of those, when each comes at most once */
+    tsr__order_keys draw; /* otherwise */
+} curriculum;
+
+/* Doubles that are not negative compare like their bits. */
+static int64_t key_of(double difficulty)
+{
+    int64_t bits;
+    difficulty += 0.0; /* −0 becomes 0 */
+    memcpy(&bits, &difficulty, sizeof bits);
+    return bits;
+}
+
+static uint64_t length(const tsr_sampler *sampler)
+{
+    return ((const curriculum *)sampler)->samples;
+}
+
+/* How many items are at most as difficult as that. */
+static uint64_t up_to(const curriculum *self, int64_t key)
+{
+    uint64_t low = 0, high = self->count;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (self->keys[self->items[middle]] <= key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+{
+    curriculum *self = (curriculum *)sampler;
+    TSR__REQUIRE(epoch >= 0, "curriculum: epoch %" PRId64 " is negative", epoch);
+    double progress = 1;
+    if (epoch < self->max_epochs - 1)
+        progress = (double)epoch / (double)(self->max_epochs - 1);
+    uint64_t valid = up_to(self, key_of(progress));
+    if (valid == 0)
+        valid = up_to(self, self->keys[self->items[0]]);
+    TSR__TRY(tsr_feistel_init(valid, self->seed, (uint64_t)epoch, 0, &self->order));
+    tsr__order_key(self->seed, (uint64_t)epoch, 1, &self->draw);
+    self->valid = valid;
+    return TSR_OK;
+}
+
+/* With replacement: each index has a generator of its own, so that any can be had at once. */
+static void draw(const curriculum *self, uint64_t first, uint64_t count, int64_t *out)
+{
+    tsr_rng rng = {.kind = TSR_RNG_PHILOX};
+    for (uint64_t i = 0; i < count; i++) {
+        tsr_philox_init(self->draw.seed, self->draw.stream + first + i, &rng.as.philox);
+        out[i] = (int64_t)tsr_rng_below(&rng, self->valid);
+    }
+}
+
+static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
+                       uint64_t *count)
+{
+    (void)mask;
+    const curriculum *self = (const curriculum *)sampler;
+    uint64_t at = sampler->position, here = tsr__min_u64(capacity, self->samples - at);
+    if (self->valid < self->samples)
+        draw(self, at, here, indices);
+    else
+        tsr_feistel_fill(&self->order, at, 1, here, indices);
+    for (uint64_t i = 0; i < here; i++)
+        indices[i] = self->items[indices[i]];
+    *count = here;
+    return TSR_OK;
+}
+
+static void finish(tsr_sampler *sampler)
+{
+    tsr__free(((curriculum *)sampler)->keys);
+    tsr__free(((curriculum *)sampler)->items);
+}
+
+static const tsr__sampler_class class_ = {
+    .kind = TSR__SAMPLER_CURRICULUM,
+    .name = "curriculum",
+    .fill = fill,
+    .set_epoch = set_epoch,
+    .length = length,
+    .most = length,
+    .finish = finish,
+};
+
+static uint64_t fingerprint(uint64_t hash, const curriculum *self)
+{
+    hash = tsr__fingerprint(hash, self->count);
+    hash = tsr__fingerprint(hash, self->samples);
+    hash = tsr__fingerprint(hash, (uint64_t)self->max_epochs);
+    hash = tsr__fingerprint(hash, self->seed);
+    for (uint64_t i = 0; i < self->count; i++)
+        hash = tsr__fingerprint(hash, (uint64_t)self->keys[i]);
+    return hash;
+}
+
+static tsr_status prepare(curriculum *self, const double *difficulties)
+{
+    self->keys = tsr__calloc(self->count, sizeof *self->keys);
+    if (self->keys == NULL)
+        return TSR_ERR_NO_MEMORY;
+    for (uint64_t i = 0; i < self->count; i++)
+        self->keys[i] = key_of(difficulties[i]);
+    TSR__TRY(tsr__sorted(self->keys, self->count, &self->items));
+    self->base.fingerprint = fingerprint(self->base.fingerprint, self);
+    return set_epoch(&self->base, 0);
+}
+
+tsr_status tsr_sampler_create_curriculum(const tsr_sampler_curriculum_params *params,
+                                         tsr_sampler **out)
+{
+    TSR__REQUIRE(params != NULL && out != NULL, "curriculum: %s is NULL",
+                 params != NULL ? "out" : "params");
+    uint64_t samples;
+    TSR__TRY(tsr__sorted_check("curriculum", params->difficulties, "difficulties", params->count));
+    TSR__TRY(
+        tsr__sampler_check_samples("curriculum", params->count, params->num_samples, &samples));
+    TSR__REQUIRE(params->max_epochs > 0, "curriculum: max_epochs %" PRId64 " is not positive",
+                 params->max_epochs);
+    for (uint64_t i = 0; i < params->count; i++)
+        TSR__REQUIRE(params->difficulties[i] >= 0 && params->difficulties[i] <= 1,
+                     "curriculum: item %" PRIu64 " has difficulty %g, which is not in 0 to 1", i,
+                     params->difficulties[i]);
+
+    curriculum *self = (curriculum *)tsr__sampler_new(&class_, sizeof *self);
+    if (self == NULL)
+        return TSR_ERR_NO_MEMORY;
+    self->count = params->count;
+    self->samples = samples;
+    self->seed = (uint64_t)params->seed;
+    self->max_epochs = params->max_epochs;
+    tsr_status status = prepare(self, params->difficulties);
+    if (status == TSR_OK) {
+        *out = &self->base;
+    } else {
+        tsr_sampler *made = &self->base;
+        tsr_sampler_destroy(&made);
+    }
+    return status;
+}

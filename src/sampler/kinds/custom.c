@@ -1,0 +1,232 @@
+/* A sampler of the caller's, told to do what the built-in ones do. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "sampler/sampler.h"
+
+#define NAME_MOST 31
+/* What is left out is read in pieces of so many. */
+#define PIECE 512
+
+typedef struct custom {
+    tsr_sampler base;
+    tsr_sampler_ops ops;
+    void *self;
+    char name[NAME_MOST + 1];
+    uint64_t at;      /* the item that the caller's sampler gives next */
+    bool known;       /* `at` and its epoch are what we take them for: no call has failed since */
+    uint64_t seen;    /* items that this epoch is known to have */
+    int64_t *scratch; /* a batch that is left out */
+} custom;
+
+/* Its own words are lost: there is no way for it to record an error here. */
+static tsr_status failed(custom *self, const char *function, tsr_status status)
+{
+    self->known = false;
+    return tsr__fail(status < 0 ? status : TSR_ERR_INVALID, "sampler %s: %s failed with %s",
+                     self->base.name, function, tsr_status_name(status));
+}
+
+static uint64_t length(const tsr_sampler *sampler)
+{
+    const custom *self = (const custom *)sampler;
+    return self->ops.length != NULL ? self->ops.length(self->self) : TSR_LENGTH_UNKNOWN;
+}
+
+/* Items from where the caller's sampler stands. */
+static tsr_status read_on(custom *self, uint64_t capacity, int64_t *indices, uint8_t *mask,
+                          uint64_t *count)
+{
+    uint64_t got = 0;
+    tsr_status status = self->ops.fill(self->self, capacity, indices, mask, &got);
+    if (status != TSR_OK)
+        return failed(self, "fill", status);
+    if (got > capacity) {
+        self->known = false;
+        return tsr__fail(TSR_ERR_INVALID,
+                         "sampler %s: fill gave %" PRIu64
+                         " indices, where there was room for %" PRIu64,
+                         self->base.name, got, capacity);
+    }
+    self->at += self->base.batch_max != 0 ? got > 0 : got;
+    self->seen = tsr__max_u64(self->seen, self->at);
+    *count = got;
+    return TSR_OK;
+}
+
+static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
+                       uint64_t *count)
+{
+    return read_on((custom *)sampler, capacity, indices, mask, count);
+}
+
+static tsr_status start_epoch(custom *self, int64_t epoch)
+{
+    tsr_status status = self->ops.set_epoch(self->self, epoch);
+    if (status != TSR_OK)
+        return failed(self, "set_epoch", status);
+    self->at = 0;
+    self->known = true;
+    return TSR_OK;
+}
+
+static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+{
+    custom *self = (custom *)sampler;
+    TSR__TRY(start_epoch(self, epoch));
+    self->seen = 0;
+    return TSR_OK;
+}
+
+/* Leaves out items up to `position`, or the end. */
+static tsr_status leave_out(custom *self, uint64_t position)
+{
+    int64_t piece[PIECE];
+    while (self->at < position) {
+        uint64_t most = self->base.batch_max, got = 0;
+        if (most != 0)
+            TSR__TRY(read_on(self, most, self->scratch, NULL, &got));
+        else
+            TSR__TRY(read_on(self, tsr__min_u64(PIECE, position - self->at), piece, NULL, &got));
+        if (got == 0)
+            break;
+    }
+    return TSR_OK;
+}
+
+static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
+{
+    custom *self = (custom *)sampler;
+    if (!self->known)
+        TSR__TRY(start_epoch(self, sampler->epoch));
+    uint64_t most = length(sampler);
+    bool has_end = most != TSR_LENGTH_UNKNOWN;
+    position = has_end ? tsr__min_u64(position, most) : position;
+    if (self->at != position && self->ops.seek != NULL && (has_end || position <= self->seen)) {
+        tsr_status status = self->ops.seek(self->self, position);
+        if (status != TSR_OK)
+            return failed(self, "seek", status);
+        self->at = position;
+    }
+    if (self->at > position)
+        TSR__TRY(start_epoch(self, sampler->epoch));
+    TSR__TRY(leave_out(self, position));
+    *reached = self->at;
+    return TSR_OK;
+}
+
+/*     position of the caller's sampler  bytes: number, bytes … */
+static tsr_status save(const tsr_sampler *sampler, tsr__state_writer *writer)
+{
+    const custom *self = (const custom *)sampler;
+    uint8_t bytes[TSR_SAMPLER_OWN_BYTES];
+    size_t size_bytes = 0;
+    if (self->ops.save == NULL)
+        return TSR_OK;
+    TSR__REQUIRE(!writer->elsewhere && self->known,
+                 "sampler %s: it has a state of its own, which can only be saved where it stands",
+                 sampler->name);
+    tsr_status status = self->ops.save(self->self, sizeof bytes, bytes, &size_bytes);
+    if (status != TSR_OK)
+        return tsr__fail(status < 0 ? status : TSR_ERR_INVALID, "sampler %s: save failed with %s",
+                         sampler->name, tsr_status_name(status));
+    TSR__REQUIRE(size_bytes <= sizeof bytes,
+                 "sampler %s: save gave %zu bytes, where there was room for %zu", sampler->name,
+                 size_bytes, sizeof bytes);
+    tsr__state_put(writer, self->at);
+    tsr__state_put(writer, size_bytes);
+    tsr__state_put_bytes(writer, bytes, size_bytes);
+    return TSR_OK;
+}
+
+static tsr_status load(tsr_sampler *sampler, uint64_t position, tsr__state_reader *reader,
+                       uint64_t *resumed)
+{
+    custom *self = (custom *)sampler;
+    uint64_t at, size_bytes;
+    const uint8_t *bytes;
+    *resumed = position;
+    if (self->ops.load == NULL)
+        return TSR_OK;
+    TSR__TRY(tsr__state_get(reader, &at));
+    TSR__TRY(tsr__state_get(reader, &size_bytes));
+    if (size_bytes > TSR_SAMPLER_OWN_BYTES)
+        return TSR__STATE_FAIL(reader, "%" PRIu64 " bytes are more than a sampler may save",
+                               size_bytes);
+    TSR__TRY(tsr__state_get_bytes(reader, (size_t)size_bytes, &bytes));
+    sampler->lost = true; /* its place in the state is not the one that was read from */
+    tsr_status status = self->ops.load(self->self, bytes, (size_t)size_bytes);
+    if (status != TSR_OK)
+        return failed(self, "load", status);
+    self->at = at;
+    self->seen = tsr__max_u64(self->seen, at);
+    return TSR_OK;
+}
+
+static void finish(tsr_sampler *sampler)
+{
+    custom *self = (custom *)sampler;
+    if (self->ops.destroy != NULL)
+        self->ops.destroy(self->self);
+    tsr__free(self->scratch);
+}
+
+static const tsr__sampler_class class_ = {
+    .kind = TSR__SAMPLER_CUSTOM,
+    .name = "custom",
+    .fill = fill,
+    .set_epoch = set_epoch,
+    .length = length,
+    .seek = seek,
+    .save = save,
+    .load = load,
+    .finish = finish,
+};
+
+tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, void *self_, tsr_sampler **out)
+{
+    TSR__REQUIRE(ops != NULL && out != NULL, "sampler: %s is NULL", ops != NULL ? "out" : "ops");
+    TSR__REQUIRE(ops->struct_size == sizeof *ops,
+                 "sampler: struct_size is %zu, tsr_sampler_ops has %zu bytes", ops->struct_size,
+                 sizeof *ops);
+    const char *name = ops->name != NULL ? ops->name : class_.name;
+    TSR__REQUIRE(strlen(name) <= NAME_MOST, "sampler: the name '%.40s' has more than %d bytes",
+                 name, NAME_MOST);
+    TSR__REQUIRE(ops->fill != NULL, "sampler %s: there is no function fill", name);
+    TSR__REQUIRE(ops->set_epoch != NULL, "sampler %s: there is no function set_epoch", name);
+    TSR__REQUIRE((ops->save == NULL) == (ops->load == NULL),
+                 "sampler %s: of save and load there is only one", name);
+    custom *self = (custom *)tsr__sampler_new(&class_, sizeof *self);
+    if (self == NULL)
+        return TSR_ERR_NO_MEMORY;
+    self->ops = *ops;
+    self->self = self_;
+    memcpy(self->name, name, strlen(name) + 1);
+    self->base.name = self->name;
+    self->base.batch_max = ops->batch_max;
+    tsr_status status = TSR_OK;
+    if (ops->batch_max > SIZE_MAX / sizeof *self->scratch)
+        status = tsr__fail(TSR_ERR_NO_MEMORY, "sampler %s: no memory for a batch of %" PRIu64, name,
+                           ops->batch_max);
+    else if (ops->batch_max != 0 &&
+             (self->scratch = tsr__calloc((size_t)ops->batch_max, sizeof *self->scratch)) == NULL)
+        status = TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = start_epoch(self, 0);
+    if (status != TSR_OK) {
+        tsr_sampler *made = &self->base;
+        self->ops.destroy = NULL; /* it stays the caller's */
+        tsr_sampler_destroy(&made);
+        return status;
+    }
+    uint64_t hash = tsr__fingerprint(self->base.fingerprint, ops->batch_max);
+    for (size_t i = 0; name[i] != '\0'; i++)
+        hash = tsr__fingerprint(hash, (uint8_t)name[i]);
+    hash = tsr__fingerprint(hash, ops->save != NULL);
+    if (ops->fingerprint != NULL)
+        hash = tsr__fingerprint(hash, ops->fingerprint(self_));
+    self->base.fingerprint = hash;
+    *out = &self->base;
+    return TSR_OK;
+}

@@ -1,0 +1,410 @@
+/* One rank's share of a dataset, or of what another sampler gives. */
+#include <inttypes.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "sampler/kinds/distributed.h"
+#include "sampler/order/passes.h"
+#include "rng/rng.h"
+
+static uint64_t length(const tsr_sampler *sampler)
+{
+    const tsr__distributed *self = (const tsr__distributed *)sampler;
+    return tsr__deal_length(&self->deal, self->deal.rank);
+}
+
+/* A single rank has all there is, and tails do not make a share larger than that. */
+static uint64_t most(const tsr_sampler *sampler)
+{
+    const tsr__distributed *self = (const tsr__distributed *)sampler;
+    return self->inner != NULL ? tsr__sampler_most(self->inner) : self->n;
+}
+
+/* seed + epoch as PyTorch adds them, without a limit, and then takes as a seed from −2^63 to
+ * 2^64 − 1. */
+static tsr_status check_torch_seed(const tsr__distributed *self, int64_t epoch)
+{
+    uint64_t low = (uint64_t)self->seed, sum = low + (uint64_t)epoch;
+    /* What is above 64 bits of seed, epoch and the carry between them. */
+    int high = self->torch.seed_high - (self->seed < 0) - (epoch < 0) + (sum < low);
+    if (high == 0 || (high == -1 && sum >> 63 != 0))
+        return TSR_OK;
+    return tsr__fail(TSR_ERR_OVERFLOW,
+                     "distributed: seed %" PRId64 "%s + epoch %" PRId64
+                     " is not one of PyTorch's seeds, -2^63 to 2^64 - 1",
+                     self->seed,
+                     self->torch.seed_high > 0   ? " + 2^64"
+                     : self->torch.seed_high < 0 ? " - 2^64"
+                                                 : "",
+                     epoch);
+}
+
+/* Not when the sampler is made: PyTorch takes a seed that only the first epoch cannot be had with.
+ */
+static tsr_status check_epoch(const tsr__distributed *self, int64_t epoch)
+{
+    if (self->order.kind == TSR_ORDER_TORCH)
+        return check_torch_seed(self, epoch);
+    if (self->order.kind == TSR_ORDER_MLX && epoch < 0 && self->seed + epoch < 0)
+        return tsr__fail(TSR_ERR_OVERFLOW,
+                         "distributed: seed %" PRId64 " + epoch %" PRId64
+                         " is negative, which MLX's seeds are not",
+                         self->seed, epoch);
+    TSR__REQUIRE(self->order.kind != TSR_ORDER_DOTNET || (epoch >= INT32_MIN && epoch <= INT32_MAX),
+                 "distributed: epoch %" PRId64 " is not an int32, as the order dotnet needs",
+                 epoch);
+    return TSR_OK;
+}
+
+/* The wrapped sampler's length in its epoch. */
+static tsr_status check_inner(const tsr__distributed *self, uint64_t *n)
+{
+    *n = tsr_sampler_length(self->inner);
+    if (*n == TSR_LENGTH_UNKNOWN) {
+        TSR__REQUIRE(self->deal.split == TSR_SPLIT_INTERLEAVED,
+                     "distributed: a contiguous split needs the length of the %s sampler, which "
+                     "nobody knows",
+                     self->inner->name);
+    } else if (*n > TSR__ITEMS_MOST) {
+        return tsr__fail(TSR_ERR_OVERFLOW,
+                         "distributed: the %" PRIu64 " items of the %s sampler are more than 2^62",
+                         *n, self->inner->name);
+    }
+    return TSR_OK;
+}
+
+static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+{
+    tsr__distributed *self = (tsr__distributed *)sampler;
+    uint64_t n = self->n;
+    if (self->inner != NULL) {
+        int64_t before = self->inner->epoch;
+        TSR__TRY(tsr_sampler_set_epoch(self->inner, epoch));
+        tsr_status status = check_inner(self, &n);
+        if (status != TSR_OK) {
+            /* Should that fail too, the first reason is the one to tell, and seeking looks for the
+             * way back. */
+            const tsr__error first = tsr__error_take();
+            (void)!tsr_sampler_set_epoch(self->inner, before);
+            tsr__error_put_back(&first);
+            return status;
+        }
+    } else {
+        TSR__TRY(check_epoch(self, epoch));
+    }
+    if (epoch != sampler->epoch)
+        self->ready = false;
+    tsr__deal_start(&self->deal, n);
+    return TSR_OK;
+}
+
+/* The dataset's order in this epoch. */
+static tsr_status make_order(tsr__distributed *self)
+{
+    uint64_t epoch = (uint64_t)self->base.epoch, seed = (uint64_t)self->seed, n = self->n;
+    tsr_rng rng;
+    if (self->ready)
+        return TSR_OK;
+    TSR__TRY(check_epoch(self, self->base.epoch));
+    switch (self->order.kind) {
+    case TSR_ORDER_FEISTEL:
+        TSR__TRY(tsr_feistel_init(n, seed, epoch, 0, &self->order.feistel));
+        break;
+    case TSR_ORDER_TORCH:
+        tsr_mt19937_init(seed + epoch, &rng.as.mt19937);
+        TSR__TRY(tsr__table_torch(&self->order.table, self->torch.version, n, &rng.as.mt19937));
+        break;
+    case TSR_ORDER_DOTNET:
+        if (tsr__distributed_drops_first(self))
+            n -= n % self->deal.ranks;
+        tsr_dotnet_init(tsr__as_i32((uint32_t)seed + (uint32_t)epoch), &rng.as.dotnet);
+        TSR__TRY(tsr__table_dotnet(&self->order.table, n, &rng.as.dotnet));
+        break;
+    case TSR_ORDER_MLX:
+        TSR__TRY(tsr__table_mlx(&self->order.table, n, tsr_threefry_key_from_seed(seed + epoch)));
+        break;
+    case TSR_ORDER_NONE:
+        break;
+    }
+    self->ready = true;
+    return TSR_OK;
+}
+
+/* An item of the wrapped sampler, or a stretch of its indices. */
+static tsr_status read_inner(tsr__distributed *self, uint64_t first, uint64_t count,
+                             uint64_t capacity, int64_t *indices, uint8_t *mask, uint64_t *got)
+{
+    uint64_t reached;
+    *got = 0;
+    TSR__TRY(tsr__sampler_seek_most(self->inner, first, &reached));
+    if (reached == first && self->inner->batch_max != 0)
+        TSR__TRY(tsr_sampler_next_batch(self->inner, capacity, indices, mask, got));
+    else if (reached == first)
+        TSR__TRY(tsr_sampler_fill(self->inner, count, indices, mask, got));
+    TSR__REQUIRE(*got > 0 || self->deal.n == TSR_LENGTH_UNKNOWN,
+                 "distributed: the %s sampler ended after %" PRIu64 " of %" PRIu64 " items",
+                 self->inner->name, reached, self->deal.n);
+    return TSR_OK;
+}
+
+/* One stretch, which is single indices unless the wrapped sampler gives batches. *got counts
+ * indices. */
+static tsr_status read_run(tsr__distributed *self, const tsr__deal_run *run, uint64_t capacity,
+                           int64_t *indices, uint8_t *mask, uint64_t *got)
+{
+    uint64_t total = 0, here;
+    if (self->inner == NULL) {
+        TSR__TRY(make_order(self));
+        tsr__order_fill(&self->order, run->first, run->step, run->count, indices);
+        total = run->count;
+    } else if (self->base.batch_max != 0) {
+        TSR__TRY(read_inner(self, run->first, 1, capacity, indices, mask, &total));
+    } else {
+        while (total < run->count) {
+            uint64_t wanted = run->step == 1 ? run->count - total : 1;
+            TSR__TRY(read_inner(self, run->first + total * run->step, wanted, wanted,
+                                indices + total, mask != NULL ? mask + total : NULL, &here));
+            total += here;
+        }
+    }
+    if (mask != NULL && run->padding && self->deal.tail == TSR_TAIL_PAD_MASK)
+        for (uint64_t i = 0; i < total; i++)
+            mask[i] = 0;
+    *got = total;
+    return TSR_OK;
+}
+
+/* Where nobody knows how many items there are: reads this rank's number `item`, and where there is
+ * none learns how many there are. *got is the number of indices. */
+static tsr_status read_unknown(tsr__distributed *self, uint64_t item, uint64_t capacity,
+                               int64_t *indices, uint8_t *mask, uint64_t *got)
+{
+    tsr__deal *deal = &self->deal;
+    uint64_t round = deal->offset + item * deal->ranks, last = round + deal->ranks - 1, probed = 1;
+    *got = 0;
+    uint64_t found = 0;
+    TSR__TRY(read_inner(self, round + deal->rank, 1, capacity, indices, mask, &found));
+    /* All or none: an item counts when the whole round is there. */
+    if (found > 0 && deal->tail == TSR_TAIL_DROP && deal->rank + 1 < deal->ranks)
+        TSR__TRY(read_inner(self, last, 1, tsr__max_u64(self->base.batch_max, 1), self->scratch,
+                            NULL, &probed));
+    if (found > 0 && probed > 0)
+        *got = found;
+    else
+        tsr__deal_end_at(deal, tsr_sampler_position(self->inner));
+    return TSR_OK;
+}
+
+static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
+                       uint64_t *count)
+{
+    tsr__distributed *self = (tsr__distributed *)sampler;
+    uint64_t item = sampler->position, total = 0, got;
+    bool is_batch = sampler->batch_max != 0;
+    while (total < capacity) {
+        uint8_t *mask_here = mask != NULL ? mask + total : NULL;
+        got = 0;
+        if (self->deal.n == TSR_LENGTH_UNKNOWN)
+            TSR__TRY(read_unknown(self, item, is_batch ? capacity : 1, indices + total, mask_here,
+                                  &got));
+        if (got == 0) {
+            if (item >= length(sampler))
+                break;
+            tsr__deal_run run = tsr__deal_where(&self->deal, item, is_batch ? 1 : capacity - total);
+            TSR__TRY(read_run(self, &run, capacity - total, indices + total, mask_here, &got));
+        }
+        total += got;
+        item += got;
+        if (is_batch)
+            break;
+    }
+    *count = total;
+    return TSR_OK;
+}
+
+/* After a failure, the wrapped sampler may be in an epoch that was not to be, or nowhere. */
+static tsr_status find_inner(const tsr__distributed *self)
+{
+    uint64_t reached;
+    if (self->inner->epoch != self->base.epoch)
+        return tsr_sampler_set_epoch(self->inner, self->base.epoch);
+    return tsr__sampler_seek_most(self->inner, self->inner->position, &reached);
+}
+
+static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
+{
+    tsr__distributed *self = (tsr__distributed *)sampler;
+    tsr__deal *deal = &self->deal;
+    if (self->inner != NULL && sampler->lost)
+        TSR__TRY(find_inner(self));
+    if (deal->n == TSR_LENGTH_UNKNOWN) {
+        /* Up to the round where it would be, or the end. */
+        uint64_t rounds, start, at;
+        if (!tsr__mul_u64(position, deal->ranks, &rounds) ||
+            !tsr__add_u64(rounds, deal->offset, &start))
+            start = UINT64_MAX - 1;
+        TSR__TRY(tsr__sampler_seek_most(self->inner, start, &at));
+        if (at < start)
+            tsr__deal_end_at(deal, at);
+    }
+    *reached = tsr__min_u64(position, length(sampler));
+    return TSR_OK;
+}
+
+static const tsr__passes *passes(const tsr_sampler *sampler)
+{
+    const tsr_sampler *inner = ((const tsr__distributed *)sampler)->inner;
+    return inner != NULL && inner->class_->passes != NULL ? inner->class_->passes(inner) : NULL;
+}
+
+static void finish(tsr_sampler *sampler)
+{
+    tsr__distributed *self = (tsr__distributed *)sampler;
+    tsr_sampler_destroy(&self->inner);
+    tsr__table_finish(&self->order.table);
+    tsr__free(self->scratch);
+}
+
+static const tsr__sampler_class class_ = {
+    .kind = TSR__SAMPLER_DISTRIBUTED,
+    .name = "distributed",
+    .fill = fill,
+    .set_epoch = set_epoch,
+    .length = length,
+    .most = most,
+    .seek = seek,
+    .save = tsr__distributed_save,
+    .load = tsr__distributed_load,
+    .passes = passes,
+    .finish = finish,
+};
+
+static tsr_status check_params(const tsr_sampler_distributed_params *params, int64_t *ranks,
+                               int64_t *rank)
+{
+    *ranks = params->ranks;
+    *rank = params->rank;
+    if (*ranks == 0) {
+        TSR__REQUIRE(*rank == 0, "distributed: rank %" PRId64 " is given without ranks", *rank);
+        TSR__TRY(tsr_rank_from_environment(rank, ranks));
+    }
+    TSR__REQUIRE(*ranks >= 1 && *ranks <= TSR__RANKS_MOST,
+                 "distributed: the number of ranks %" PRId64 " is not 1 to %" PRId32, *ranks,
+                 TSR__RANKS_MOST);
+    TSR__REQUIRE(*rank >= 0 && *rank < *ranks, "distributed: rank %" PRId64 " is not 0 to %" PRId64,
+                 *rank, *ranks - 1);
+    TSR__REQUIRE(tsr_tail_name(params->tail)[0] != '?', "distributed: %d is no tail",
+                 (int)params->tail);
+    TSR__REQUIRE(tsr_split_name(params->split)[0] != '?', "distributed: %d is no split",
+                 (int)params->split);
+    if (params->base != NULL) {
+        TSR__REQUIRE(*params->base != NULL, "distributed: there is no sampler to share");
+        TSR__REQUIRE(params->n == 0,
+                     "distributed: there are both a sampler and a dataset of %" PRIu64 " items",
+                     params->n);
+        return TSR_OK;
+    }
+    TSR__REQUIRE(params->n <= TSR__ITEMS_MOST, "distributed: %" PRIu64 " items are more than 2^62",
+                 params->n);
+    TSR__TRY(tsr__order_check("distributed", params->order));
+    TSR__TRY(tsr__order_check_shuffle("distributed", params->order, params->n));
+    TSR__TRY(tsr__order_check_seed("distributed", params->order, params->seed));
+    TSR__REQUIRE(params->torch.seed_high >= -1 && params->torch.seed_high <= 1,
+                 "distributed: seed_high %d is not -1, 0 or 1", params->torch.seed_high);
+    return TSR_OK;
+}
+
+/* All that makes the order; ranks and rank are not part of it. */
+static uint64_t fingerprint(const tsr__distributed *self)
+{
+    uint64_t hash = tsr__fingerprint(self->base.fingerprint, (uint64_t)self->deal.tail);
+    hash = tsr__fingerprint(hash, (uint64_t)self->deal.split);
+    if (self->inner != NULL)
+        return tsr__fingerprint(~hash, self->inner->fingerprint);
+    hash = tsr__fingerprint(hash, self->n);
+    hash = tsr__fingerprint(hash, (uint64_t)self->order.kind);
+    if (self->order.kind != TSR_ORDER_NONE)
+        hash = tsr__fingerprint(hash, (uint64_t)self->seed);
+    return self->order.kind == TSR_ORDER_TORCH ? tsr__fingerprint_torch(hash, &self->torch) : hash;
+}
+
+/* Room for an item of the wrapped sampler. */
+static tsr_status reserve_scratch(tsr__distributed *self)
+{
+    uint64_t room = tsr__max_u64(self->inner->batch_max, 1);
+    if (room > SIZE_MAX / sizeof *self->scratch)
+        return tsr__fail(TSR_ERR_NO_MEMORY, "distributed: no memory for a batch of %" PRIu64, room);
+    self->scratch = tsr__calloc((size_t)room, sizeof *self->scratch);
+    return self->scratch != NULL ? TSR_OK : TSR_ERR_NO_MEMORY;
+}
+
+static tsr_status prepare(const tsr_sampler_distributed_params *params, tsr__distributed *self)
+{
+    uint64_t n = params->n;
+    TSR__TRY(tsr__torch_version("distributed", self->torch.version, &self->torch.version));
+    if (params->base != NULL) {
+        self->inner = *params->base;
+        self->base.batch_max = self->inner->batch_max;
+        self->base.epoch = self->inner->epoch;
+        TSR__TRY(check_inner(self, &n));
+        if (self->deal.tail == TSR_TAIL_DROP)
+            TSR__TRY(reserve_scratch(self));
+        /* What is shared is all of its epoch, whatever it has been dealing itself. */
+        TSR__TRY(tsr_sampler_reset(self->inner));
+        TSR__TRY(check_inner(self, &n));
+    }
+    tsr__deal_start(&self->deal, n);
+    self->base.fingerprint = fingerprint(self);
+    return TSR_OK;
+}
+
+tsr_status tsr_sampler_create_distributed(const tsr_sampler_distributed_params *params,
+                                          tsr_sampler **out)
+{
+    TSR__REQUIRE(params != NULL && out != NULL, "distributed: %s is NULL",
+                 params != NULL ? "out" : "params");
+    int64_t ranks, rank;
+    TSR__TRY(check_params(params, &ranks, &rank));
+    tsr__distributed *self = (tsr__distributed *)tsr__sampler_new(&class_, sizeof *self);
+    if (self == NULL)
+        return TSR_ERR_NO_MEMORY;
+    self->n = params->n;
+    self->seed = params->seed;
+    self->torch = params->torch;
+    /* A DistributedSampler has a generator of its own, whoever reads it. */
+    self->torch.global_generator = self->torch.data_loader = false;
+    self->order.kind = params->order;
+    self->deal.ranks = (uint64_t)ranks;
+    self->deal.rank = (uint64_t)rank;
+    self->deal.tail = params->tail;
+    self->deal.split = params->split;
+    tsr_status status = prepare(params, self);
+    if (status == TSR_OK) {
+        if (params->base != NULL)
+            *params->base = NULL;
+        *out = &self->base;
+    } else {
+        tsr_sampler *made = &self->base;
+        self->inner = NULL; /* it stays the caller's */
+        tsr_sampler_destroy(&made);
+    }
+    return status;
+}
+
+tsr_status tsr_sampler_distributed_info(const tsr_sampler *sampler, tsr_distributed_info *out)
+{
+    TSR__REQUIRE(sampler != NULL && out != NULL, "sampler distributed info: %s is NULL",
+                 sampler != NULL ? "out" : "sampler");
+    TSR__REQUIRE(sampler->class_ == &class_, "sampler distributed info: this one is %s",
+                 sampler->name);
+    const tsr__deal *deal = &((const tsr__distributed *)sampler)->deal;
+    bool known = deal->n != TSR_LENGTH_UNKNOWN;
+    *out = (tsr_distributed_info){
+        .ranks = (int64_t)deal->ranks,
+        .rank = (int64_t)deal->rank,
+        .n = known ? deal->left : TSR_LENGTH_UNKNOWN,
+        .total = known ? tsr__deal_total(deal) : TSR_LENGTH_UNKNOWN,
+        .length = length(sampler),
+    };
+    return TSR_OK;
+}

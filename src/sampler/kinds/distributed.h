@@ -1,0 +1,36 @@
+/* What the files of the distributed sampler share. */
+#ifndef TSR_SAMPLER_KINDS_DISTRIBUTED_H
+#define TSR_SAMPLER_KINDS_DISTRIBUTED_H
+
+#include "sampler/partition/partition.h"
+#include "sampler/order/order.h"
+#include "sampler/sampler.h"
+
+#define TSR__RANKS_MOST INT32_MAX
+
+typedef struct tsr__distributed {
+    tsr_sampler base;
+    tsr_sampler *inner; /* NULL: a dataset */
+    uint64_t n;         /* of the dataset */
+    int64_t seed;
+    tsr_torch_options torch;
+    tsr__deal deal;
+    tsr__order order; /* of the dataset */
+    bool ready;       /* the order is that of the epoch */
+    /* Where the end is unknown: room to look whether there is an item. */
+    int64_t *scratch;
+} tsr__distributed;
+
+/* The document's shuffle leaves out what is dropped beforehand. */
+static inline bool tsr__distributed_drops_first(const tsr__distributed *self)
+{
+    return self->inner == NULL && self->order.kind == TSR_ORDER_DOTNET &&
+           self->deal.tail == TSR_TAIL_DROP;
+}
+
+/* The class's functions save and load. */
+tsr_status tsr__distributed_save(const tsr_sampler *sampler, tsr__state_writer *writer);
+tsr_status tsr__distributed_load(tsr_sampler *sampler, uint64_t position, tsr__state_reader *reader,
+                                 uint64_t *resumed);
+
+#endif

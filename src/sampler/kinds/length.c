@@ -1,0 +1,109 @@
+/* Batches of items of about the same length. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "sampler/order/sorted.h"
+
+typedef struct length_sorted {
+    tsr_sampler base;
+    uint64_t count;
+    uint32_t *items; /* by length */
+    tsr_order order;
+    uint64_t seed;
+    tsr_feistel batches; /* in the order feistel, of this epoch */
+} length_sorted;
+
+static uint64_t batch_count(const length_sorted *self)
+{
+    return tsr__div_up_u64(self->count, self->base.batch_max);
+}
+
+static uint64_t length(const tsr_sampler *sampler)
+{
+    return batch_count((const length_sorted *)sampler);
+}
+
+static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
+                       uint64_t *count)
+{
+    (void)capacity;
+    (void)mask;
+    const length_sorted *self = (const length_sorted *)sampler;
+    uint64_t batch = sampler->position, size = sampler->batch_max;
+    *count = 0;
+    if (batch >= batch_count(self))
+        return TSR_OK;
+    if (self->order == TSR_ORDER_FEISTEL)
+        batch = tsr_feistel_at(&self->batches, batch);
+    uint64_t first = batch * size;
+    *count = tsr__min_u64(size, self->count - first);
+    for (uint64_t i = 0; i < *count; i++)
+        indices[i] = self->items[first + i];
+    return TSR_OK;
+}
+
+static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+{
+    length_sorted *self = (length_sorted *)sampler;
+    TSR__REQUIRE(epoch >= 0, "length-sorted: epoch %" PRId64 " is negative", epoch);
+    return tsr_feistel_init(batch_count(self), self->seed, (uint64_t)epoch, 0, &self->batches);
+}
+
+static void finish(tsr_sampler *sampler)
+{
+    tsr__free(((length_sorted *)sampler)->items);
+}
+
+static const tsr__sampler_class class_ = {
+    .kind = TSR__SAMPLER_LENGTH_SORTED,
+    .name = "length-sorted",
+    .fill = fill,
+    .set_epoch = set_epoch,
+    .length = length,
+    .finish = finish,
+};
+
+static uint64_t fingerprint(uint64_t hash, const tsr_sampler_length_sorted_params *params)
+{
+    hash = tsr__fingerprint(hash, params->count);
+    hash = tsr__fingerprint(hash, (uint64_t)params->batch_size);
+    hash = tsr__fingerprint(hash, (uint64_t)params->order);
+    if (params->order != TSR_ORDER_NONE)
+        hash = tsr__fingerprint(hash, (uint64_t)params->seed);
+    for (uint64_t i = 0; i < params->count; i++)
+        hash = tsr__fingerprint(hash, (uint64_t)params->lengths[i]);
+    return hash;
+}
+
+tsr_status tsr_sampler_create_length_sorted(const tsr_sampler_length_sorted_params *params,
+                                            tsr_sampler **out)
+{
+    TSR__REQUIRE(params != NULL && out != NULL, "length-sorted: %s is NULL",
+                 params != NULL ? "out" : "params");
+    TSR__TRY(tsr__sorted_check("length-sorted", params->lengths, "lengths", params->count));
+    TSR__TRY(tsr__sorted_check_batches("length-sorted", params->batch_size, params->order));
+    for (uint64_t i = 0; i < params->count; i++)
+        TSR__REQUIRE(params->lengths[i] >= 0,
+                     "length-sorted: item %" PRIu64 " has the negative length %" PRId64, i,
+                     params->lengths[i]);
+
+    length_sorted *self = (length_sorted *)tsr__sampler_new(&class_, sizeof *self);
+    if (self == NULL)
+        return TSR_ERR_NO_MEMORY;
+    self->base.batch_max = tsr__batch_max(params->batch_size, params->count);
+    self->base.fingerprint = fingerprint(self->base.fingerprint, params);
+    self->count = params->count;
+    self->order = params->order;
+    self->seed = (uint64_t)params->seed;
+    tsr_status status = tsr__sorted(params->lengths, params->count, &self->items);
+    if (status == TSR_OK)
+        status = set_epoch(&self->base, 0);
+    if (status == TSR_OK) {
+        *out = &self->base;
+    } else {
+        tsr_sampler *made = &self->base;
+        tsr_sampler_destroy(&made);
+    }
+    return status;
+}

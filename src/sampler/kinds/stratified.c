@@ -1,0 +1,180 @@
+/* Batches in which every class has its share.
+ *
+ * Which class has which place is the same in every epoch, and laid down once: place p is member
+ * places[p] of all members, class by class. What an epoch changes is the order within each class.
+ */
+#include <inttypes.h>
+
+#include "base/alloc.h"
+#include "sampler/kinds/stratified_classes.h"
+#include "sampler/order/sorted.h"
+
+/* The members of one class are members[start] up to the next class's start. */
+typedef struct stratum {
+    uint32_t start;
+    tsr_feistel order; /* of this epoch; none: not used */
+} stratum;
+
+typedef struct stratified {
+    tsr_sampler base;
+    uint64_t count, classes, seed;
+    tsr_order order;
+    uint32_t *members; /* [count] items by label */
+    uint32_t *places;  /* [count] */
+    stratum *strata;   /* [classes + 1], the last only for its start */
+} stratified;
+
+static uint64_t length(const tsr_sampler *sampler)
+{
+    return tsr__div_up_u64(((const stratified *)sampler)->count, sampler->batch_max);
+}
+
+static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+{
+    stratified *self = (stratified *)sampler;
+    TSR__REQUIRE(epoch >= 0, "stratified: epoch %" PRId64 " is negative", epoch);
+    if (self->order == TSR_ORDER_FEISTEL)
+        for (uint64_t c = 0; c < self->classes; c++)
+            TSR__TRY(tsr_feistel_init(self->strata[c + 1].start - self->strata[c].start, self->seed,
+                                      (uint64_t)epoch, c, &self->strata[c].order));
+    return TSR_OK;
+}
+
+/* The class that a member belongs to: the last that starts there or before. */
+static const stratum *class_of(const stratified *self, uint32_t member)
+{
+    uint64_t low = 0, high = self->classes;
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        if (self->strata[middle].start <= member)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &self->strata[low];
+}
+
+static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
+                       uint64_t *count)
+{
+    (void)capacity;
+    (void)mask;
+    const stratified *self = (const stratified *)sampler;
+    uint64_t first = sampler->position * sampler->batch_max;
+    *count = first < self->count ? tsr__min_u64(sampler->batch_max, self->count - first) : 0;
+    for (uint64_t i = 0; i < *count; i++) {
+        uint64_t member = self->places[first + i];
+        if (self->order == TSR_ORDER_FEISTEL) {
+            const stratum *at = class_of(self, (uint32_t)member);
+            member = at->start + tsr_feistel_at(&at->order, member - at->start);
+        }
+        indices[i] = self->members[member];
+    }
+    return TSR_OK;
+}
+
+static void finish(tsr_sampler *sampler)
+{
+    stratified *self = (stratified *)sampler;
+    tsr__free(self->members);
+    tsr__free(self->places);
+    tsr__free(self->strata);
+}
+
+static const tsr__sampler_class class_ = {
+    .kind = TSR__SAMPLER_STRATIFIED,
+    .name = "stratified",
+    .fill = fill,
+    .set_epoch = set_epoch,
+    .length = length,
+    .finish = finish,
+};
+
+/* Whether the class of this member is another than that of the one before. */
+static bool begins(const stratified *self, const int64_t *labels, uint64_t member)
+{
+    return member == 0 || labels[self->members[member]] != labels[self->members[member - 1]];
+}
+
+static tsr_status find_classes(stratified *self, const int64_t *labels)
+{
+    for (uint64_t i = 0; i < self->count; i++)
+        self->classes += begins(self, labels, i);
+    self->strata = tsr__calloc((size_t)self->classes + 1, sizeof *self->strata);
+    if (self->strata == NULL)
+        return TSR_ERR_NO_MEMORY;
+    stratum *next = self->strata;
+    for (uint64_t i = 0; i < self->count; i++)
+        if (begins(self, labels, i))
+            (next++)->start = (uint32_t)i;
+    next->start = (uint32_t)self->count;
+    return TSR_OK;
+}
+
+/* Lays down the places. */
+static tsr_status deal(stratified *self)
+{
+    int64_t *sizes = tsr__calloc(self->classes, sizeof *sizes);
+    self->places = sizes != NULL ? tsr__calloc(self->count, sizeof *self->places) : NULL;
+    tsr_status status = self->places != NULL ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK) {
+        for (uint64_t c = 0; c < self->classes; c++)
+            sizes[c] = (int64_t)self->strata[c + 1].start - (int64_t)self->strata[c].start;
+        status = tsr__deal_classes(sizes, self->classes, self->count, self->base.batch_max,
+                                   self->places);
+    }
+    /* Whose turn it is has been dealt; which of its members that is follows. */
+    for (uint64_t p = 0; status == TSR_OK && p < self->count; p++) {
+        uint32_t dealt = self->places[p];
+        int64_t left = sizes[dealt]--;
+        self->places[p] = self->strata[dealt + 1].start - (uint32_t)left;
+    }
+    tsr__free(sizes);
+    return status;
+}
+
+static uint64_t fingerprint(uint64_t hash, const tsr_sampler_stratified_params *params)
+{
+    hash = tsr__fingerprint(hash, params->count);
+    hash = tsr__fingerprint(hash, (uint64_t)params->batch_size);
+    hash = tsr__fingerprint(hash, (uint64_t)params->order);
+    if (params->order != TSR_ORDER_NONE)
+        hash = tsr__fingerprint(hash, (uint64_t)params->seed);
+    for (uint64_t i = 0; i < params->count; i++)
+        hash = tsr__fingerprint(hash, (uint64_t)params->labels[i]);
+    return hash;
+}
+
+static tsr_status prepare(stratified *self, const int64_t *labels)
+{
+    TSR__TRY(tsr__sorted(labels, self->count, &self->members));
+    TSR__TRY(find_classes(self, labels));
+    TSR__TRY(deal(self));
+    return set_epoch(&self->base, 0);
+}
+
+tsr_status tsr_sampler_create_stratified(const tsr_sampler_stratified_params *params,
+                                         tsr_sampler **out)
+{
+    TSR__REQUIRE(params != NULL && out != NULL, "stratified: %s is NULL",
+                 params != NULL ? "out" : "params");
+    TSR__TRY(tsr__sorted_check("stratified", params->labels, "labels", params->count));
+    TSR__TRY(tsr__sorted_check_batches("stratified", params->batch_size, params->order));
+
+    stratified *self = (stratified *)tsr__sampler_new(&class_, sizeof *self);
+    if (self == NULL)
+        return TSR_ERR_NO_MEMORY;
+    self->base.batch_max = tsr__batch_max(params->batch_size, params->count);
+    self->base.fingerprint = fingerprint(self->base.fingerprint, params);
+    self->count = params->count;
+    self->seed = (uint64_t)params->seed;
+    self->order = params->order;
+    tsr_status status = prepare(self, params->labels);
+    if (status == TSR_OK) {
+        *out = &self->base;
+    } else {
+        tsr_sampler *made = &self->base;
+        tsr_sampler_destroy(&made);
+    }
+    return status;
+}

@@ -1,0 +1,102 @@
+/* Classes of the same size have the same share, and take turns. So it is enough to compare one
+ * class of each size: of n items there are at most √2n sizes, but there may be n classes. */
+#include "sampler/kinds/stratified_classes.h"
+
+#include "base/alloc.h"
+#include "sampler/order/sorted.h"
+
+/* Classes of one size: turn[0 … count − 1]. */
+typedef struct group {
+    int64_t size;
+    const uint32_t *turn;
+    uint64_t count, given; /* classes, and places they have together */
+    int64_t behind;        /* the one whose turn it is, in items times all items */
+} group;
+
+/* Groups as a heap, with the one at its top that gets the next place. */
+typedef struct heap {
+    group **at;
+    uint64_t count;
+} heap;
+
+/* Groups are in memory from the smallest size to the largest. */
+static bool comes_before(const group *a, const group *b)
+{
+    return a->behind != b->behind ? a->behind > b->behind : a < b;
+}
+
+static void sink(heap *groups, uint64_t place)
+{
+    group *sinking = groups->at[place];
+    for (uint64_t child; (child = 2 * place + 1) < groups->count; place = child) {
+        if (child + 1 < groups->count && comes_before(groups->at[child + 1], groups->at[child]))
+            child++;
+        if (!comes_before(groups->at[child], sinking))
+            break;
+        groups->at[place] = groups->at[child];
+    }
+    groups->at[place] = sinking;
+}
+
+/* How far the class whose turn it is falls behind when `places` of `count` are dealt. */
+static void measure(group *one, uint64_t places, uint64_t count)
+{
+    one->behind = one->size * (int64_t)places - (int64_t)(one->given / one->count) * (int64_t)count;
+}
+
+static void deal(heap *groups, uint64_t count, uint64_t batch_size, uint32_t *classes)
+{
+    for (uint64_t start = 0, end; start < count; start = end) {
+        end = start + tsr__min_u64(batch_size, count - start);
+        for (uint64_t g = 0; g < groups->count; g++)
+            measure(groups->at[g], end, count);
+        for (uint64_t g = groups->count / 2; g-- > 0;)
+            sink(groups, g);
+        for (uint64_t place = start; place < end; place++) {
+            group *top = groups->at[0];
+            classes[place] = top->turn[top->given++ % top->count];
+            measure(top, end, count);
+            sink(groups, 0);
+        }
+    }
+}
+
+/* `turns` has the classes by size. */
+static uint64_t group_up(const int64_t *sizes, const uint32_t *turns, uint64_t class_count,
+                         group *groups)
+{
+    uint64_t made = 0;
+    for (uint64_t c = 0; c < class_count; c++) {
+        if (c == 0 || sizes[turns[c]] != sizes[turns[c - 1]]) {
+            if (groups != NULL)
+                groups[made] = (group){.size = sizes[turns[c]], .turn = turns + c};
+            made++;
+        }
+        if (groups != NULL)
+            groups[made - 1].count++;
+    }
+    return made;
+}
+
+tsr_status tsr__deal_classes(const int64_t *sizes, uint64_t class_count, uint64_t count,
+                             uint64_t batch_size, uint32_t *classes)
+{
+    uint32_t *turns;
+    TSR__TRY(tsr__sorted(sizes, class_count, &turns));
+    uint64_t group_count = group_up(sizes, turns, class_count, NULL);
+    group *groups = tsr__calloc(group_count, sizeof *groups);
+    heap all = {.count = group_count};
+    if (groups != NULL)
+        all.at = tsr__calloc(group_count, sizeof(group *));
+    tsr_status status = all.at != NULL ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK) {
+        (void)group_up(sizes, turns, class_count, groups);
+        for (uint64_t g = 0; g < group_count; g++)
+            all.at[g] = &groups[g];
+        deal(&all, count, batch_size, classes);
+    }
+    tsr__free(all.at);
+    tsr__free(groups);
+    tsr__free(turns);
+    return status;
+}

@@ -1,0 +1,109 @@
+/* Given indices in random order. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "sampler/sampler.h"
+#include "sampler/order/shuffled.h"
+
+typedef struct subset {
+    tsr_sampler base;
+    int64_t *indices;
+    tsr__shuffled shuffled;
+} subset;
+
+static uint64_t length(const tsr_sampler *sampler)
+{
+    return ((const subset *)sampler)->shuffled.n;
+}
+
+static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+{
+    return tsr__shuffled_set_epoch("subset", &((subset *)sampler)->shuffled, epoch);
+}
+
+static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
+                       uint64_t *count)
+{
+    (void)mask;
+    subset *self = (subset *)sampler;
+    uint64_t here = tsr__min_u64(capacity, self->shuffled.n - sampler->position);
+    TSR__TRY(tsr__shuffled_fill(&self->shuffled, sampler->position, here, indices));
+    for (uint64_t i = 0; i < here; i++)
+        indices[i] = self->indices[indices[i]];
+    *count = here;
+    return TSR_OK;
+}
+
+static const tsr__passes *passes(const tsr_sampler *sampler)
+{
+    return &((const subset *)sampler)->shuffled.passes;
+}
+
+static void finish(tsr_sampler *sampler)
+{
+    subset *self = (subset *)sampler;
+    tsr__free(self->indices);
+    tsr__shuffled_finish(&self->shuffled);
+}
+
+static const tsr__sampler_class class_ = {
+    .kind = TSR__SAMPLER_SUBSET,
+    .name = "subset",
+    .fill = fill,
+    .set_epoch = set_epoch,
+    .length = length,
+    .most = length,
+    .passes = passes,
+    .finish = finish,
+};
+
+/* A subset's generator is the global one itself where it has none of its own, and so the same. */
+static tsr_torch_options without_global(tsr_torch_options torch)
+{
+    torch.global_generator = false;
+    return torch;
+}
+
+static tsr_status prepare(const tsr_sampler_subset_params *params, subset *self)
+{
+    uint64_t count = params->count, hash = tsr__fingerprint(self->base.fingerprint, count);
+    tsr_torch_options torch = without_global(params->torch);
+    TSR__TRY(tsr__shuffled_init("subset", params->order, count, 1, params->seed, &torch,
+                                &self->shuffled));
+    if (count > SIZE_MAX)
+        return tsr__fail(TSR_ERR_NO_MEMORY, "subset: no memory for %" PRIu64 " indices", count);
+    self->indices = tsr__calloc((size_t)count, sizeof *self->indices);
+    if (self->indices == NULL)
+        return TSR_ERR_NO_MEMORY;
+    for (uint64_t i = 0; i < count; i++) {
+        self->indices[i] = params->indices[i];
+        hash = tsr__fingerprint(hash, (uint64_t)params->indices[i]);
+    }
+    hash = tsr__fingerprint(hash, (uint64_t)params->order);
+    if (params->order != TSR_ORDER_NONE)
+        hash = tsr__fingerprint(hash, (uint64_t)params->seed);
+    self->base.fingerprint = tsr__fingerprint_torch(hash, &self->shuffled.passes.torch);
+    return TSR_OK;
+}
+
+tsr_status tsr_sampler_create_subset(const tsr_sampler_subset_params *params, tsr_sampler **out)
+{
+    TSR__REQUIRE(params != NULL && out != NULL, "subset: %s is NULL",
+                 params != NULL ? "out" : "params");
+    TSR__REQUIRE(params->indices != NULL || params->count == 0,
+                 "subset: %" PRIu64 " indices are announced, but there are none", params->count);
+    TSR__REQUIRE(params->count <= TSR__ITEMS_MOST, "subset: %" PRIu64 " items are more than 2^62",
+                 params->count);
+    TSR__TRY(tsr__order_check("subset", params->order));
+    subset *self = (subset *)tsr__sampler_new(&class_, sizeof *self);
+    if (self == NULL)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = prepare(params, self);
+    tsr_sampler *made = &self->base;
+    if (status == TSR_OK)
+        *out = made;
+    else
+        tsr_sampler_destroy(&made);
+    return status;
+}

@@ -1,0 +1,215 @@
+/* A keyed bijection of 0 … n − 1 without memory. Element row · columns + column moves over a grid
+ * of hardly more than n cells: even rounds add a hash of the column to the row, odd ones a hash of
+ * the row to the column, each modulo the grid's size, so that every round can be undone. A grid has
+ * at most about √n cells too many, where a power of two may have n: nearly nothing is sent round
+ * again.
+ */
+#include <inttypes.h>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "sampler/order/order.h"
+
+#define KEYS 6
+#define GOLDEN UINT64_C(0x9e3779b97f4a7c15)
+
+/* Up to here the whole permutation fits in a key, four bits an element. On grids this small rounds
+ * hardly mix. */
+#define PACKED_MOST 16
+
+typedef struct cell {
+    uint32_t row, column;
+} cell;
+
+/* A small grid mixes less in a round. How many are enough is what the tests of pairs measure. */
+static int rounds_for(uint64_t n)
+{
+    return n < (UINT64_C(1) << 12) ? 12 : n < (UINT64_C(1) << 20) ? 8 : KEYS;
+}
+
+/* There are more rounds than keys. */
+static inline uint64_t round_key(const tsr_feistel *order, int round)
+{
+    return order->keys[round % KEYS] + (uint64_t)(round / KEYS) * GOLDEN;
+}
+
+/* A number below `size`: two multiplications mix, the third scales. */
+static inline uint32_t hashed(uint32_t half, uint64_t key, uint32_t size)
+{
+    uint64_t mixed = half * UINT64_C(0xd1342543de82ef95) + key;
+    mixed ^= mixed >> 32;
+    mixed *= UINT64_C(0xaf251af3b0f025b5);
+    return (uint32_t)((mixed >> 32) * size >> 32);
+}
+
+/* Both are below size, which is at most 2^31. */
+static inline uint32_t sum_modulo(uint32_t a, uint32_t b, uint32_t size)
+{
+    uint32_t sum = a + b, less = sum - size;
+    return sum < size ? sum : less;
+}
+
+static inline uint32_t difference_modulo(uint32_t a, uint32_t b, uint32_t size)
+{
+    return a >= b ? a - b : a + (size - b);
+}
+
+static inline cell cell_of(const tsr_feistel *order, uint64_t element)
+{
+    return (cell){(uint32_t)(element / order->columns), (uint32_t)(element % order->columns)};
+}
+
+static inline uint64_t element_of(const tsr_feistel *order, cell at)
+{
+    return (uint64_t)at.row * order->columns + at.column;
+}
+
+static uint64_t moved(const tsr_feistel *order, uint64_t element)
+{
+    uint32_t rows = order->rows, columns = order->columns;
+    cell at = cell_of(order, element);
+    for (int round = 0, rounds = rounds_for(order->n); round < rounds; round += 2) {
+        at.row = sum_modulo(at.row, hashed(at.column, round_key(order, round), rows), rows);
+        at.column =
+            sum_modulo(at.column, hashed(at.row, round_key(order, round + 1), columns), columns);
+    }
+    return element_of(order, at);
+}
+
+static uint64_t moved_back(const tsr_feistel *order, uint64_t element)
+{
+    uint32_t rows = order->rows, columns = order->columns;
+    cell at = cell_of(order, element);
+    for (int round = rounds_for(order->n) - 2; round >= 0; round -= 2) {
+        at.column = difference_modulo(
+            at.column, hashed(at.row, round_key(order, round + 1), columns), columns);
+        at.row = difference_modulo(at.row, hashed(at.column, round_key(order, round), rows), rows);
+    }
+    return element_of(order, at);
+}
+
+void tsr__order_key(uint64_t seed, uint64_t epoch, uint64_t pass, tsr__order_keys *out)
+{
+    /* The first block takes in all three; what it gives is the key of the stream. */
+    uint32_t counter[4] = {(uint32_t)epoch, (uint32_t)(epoch >> 32), (uint32_t)pass,
+                           (uint32_t)(pass >> 32)};
+    uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, words[4];
+    tsr__philox4x32(counter, key, words);
+    out->seed = (uint64_t)words[1] << 32 | words[0];
+    out->stream = (uint64_t)words[3] << 32 | words[2];
+}
+
+/* Fisher and Yates' shuffle of four-bit elements. A choice's bias is below 2^-28. */
+static uint64_t packed(uint64_t n, tsr_philox *rng)
+{
+    uint64_t order = UINT64_C(0xfedcba9876543210);
+    for (uint64_t i = n; i-- > 1;) {
+        uint64_t chosen = (uint64_t)tsr_philox_next_u32(rng) * (i + 1) >> 32;
+        uint64_t differ = ((order >> (4 * i)) ^ (order >> (4 * chosen))) & 15;
+        order ^= differ << (4 * i) | differ << (4 * chosen);
+        /* One and the same place would be changed twice, by nothing. */
+    }
+    return order;
+}
+
+/* The smallest whose square is at least n. */
+static uint32_t root_up(uint64_t n)
+{
+    uint64_t low = 1, high = UINT64_C(1) << 31;
+    while (low < high) {
+        uint64_t middle = (low + high) / 2;
+        if (middle * middle >= n)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return (uint32_t)low;
+}
+
+tsr_status tsr_feistel_init(uint64_t n, uint64_t seed, uint64_t epoch, uint64_t pass,
+                            tsr_feistel *out)
+{
+    TSR__REQUIRE(out != NULL, "feistel: out is NULL");
+    TSR__REQUIRE(n <= TSR_FEISTEL_MOST, "feistel: %" PRIu64 " elements are more than 2^62", n);
+    tsr__order_keys keys;
+    tsr_philox rng;
+    tsr__order_key(seed, epoch, pass, &keys);
+    tsr_philox_init(keys.seed, keys.stream, &rng);
+    *out = (tsr_feistel){.n = n, .rows = root_up(n)};
+    out->columns = n == 0 ? 1 : (uint32_t)((n + out->rows - 1) / out->rows);
+    if (n <= PACKED_MOST)
+        out->keys[0] = packed(n, &rng);
+    else
+        for (int i = 0; i < KEYS; i++)
+            out->keys[i] = tsr_philox_next_u64(&rng);
+    return TSR_OK;
+}
+
+uint64_t tsr_feistel_at(const tsr_feistel *order, uint64_t position)
+{
+    if (order->n <= PACKED_MOST)
+        return order->keys[0] >> (4 * position) & 15;
+    do
+        position = moved(order, position);
+    while (position >= order->n);
+    return position;
+}
+
+uint64_t tsr_feistel_find(const tsr_feistel *order, uint64_t element)
+{
+    if (order->n <= PACKED_MOST) {
+        uint64_t position = 0;
+        while (position + 1 < order->n && (order->keys[0] >> (4 * position) & 15) != element)
+            position++;
+        return position;
+    }
+    do
+        element = moved_back(order, element);
+    while (element >= order->n);
+    return element;
+}
+
+/* So many cells go through a round together: the compiler can then use vectors, and otherwise the
+ * processor has something to do while a multiplication takes its time. */
+#define TOGETHER 64
+
+static void move_together(const tsr_feistel *order, int rounds, uint32_t *row, uint32_t *column)
+{
+    uint32_t rows = order->rows, columns = order->columns;
+    for (int round = 0; round < rounds; round += 2) {
+        uint64_t even = round_key(order, round), odd = round_key(order, round + 1);
+        for (int i = 0; i < TOGETHER; i++)
+            row[i] = sum_modulo(row[i], hashed(column[i], even, rows), rows);
+        for (int i = 0; i < TOGETHER; i++)
+            column[i] = sum_modulo(column[i], hashed(row[i], odd, columns), columns);
+    }
+}
+
+void tsr_feistel_fill(const tsr_feistel *order, uint64_t first, uint64_t step, uint64_t count,
+                      int64_t *out)
+{
+    uint64_t done = 0;
+    if (order->n > PACKED_MOST && count >= TOGETHER) {
+        const tsr_feistel copy = *order; /* which `out` cannot overlap */
+        uint32_t row[TOGETHER], column[TOGETHER], columns = copy.columns;
+        cell at = cell_of(&copy, first), by = cell_of(&copy, step);
+        for (; count - done >= TOGETHER; done += TOGETHER) {
+            for (int i = 0; i < TOGETHER; i++) {
+                row[i] = at.row;
+                column[i] = at.column;
+                uint32_t sum = at.column + by.column, carry = sum >= columns;
+                at.column = sum - (carry != 0 ? columns : 0);
+                at.row += by.row + carry;
+            }
+            move_together(&copy, rounds_for(copy.n), row, column);
+            for (int i = 0; i < TOGETHER; i++) {
+                uint64_t element = element_of(&copy, (cell){row[i], column[i]});
+                while (element >= copy.n)
+                    element = moved(&copy, element);
+                out[done + (uint64_t)i] = (int64_t)element;
+            }
+        }
+    }
+    for (; done < count; done++)
+        out[done] = (int64_t)tsr_feistel_at(order, first + done * step);
+}

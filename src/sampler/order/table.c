@@ -1,0 +1,117 @@
+/* The shuffles of PyTorch, of the C# document and of MLX into a table of 4 bytes an element. The
+ * first two swap with elements anywhere in memory, but which ones follows from the generator alone:
+ * they are drawn some way ahead, so that memory can be fetched meanwhile. */
+#include <inttypes.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "sampler/order/order.h"
+#include "rng/rng.h"
+
+/* UINT32_MAX / 20: from so many elements on, PyTorch 2.6 and later draw 64 bits for each. */
+#define LARGE_RANDPERM UINT64_C(214748364)
+#define AHEAD 64
+
+#if defined(__GNUC__)
+#define FETCH(address) __builtin_prefetch(address, 1)
+#else
+#define FETCH(address) (void)(address)
+#endif
+
+static bool draws_64(tsr_torch_version version, uint64_t n)
+{
+    return n >= LARGE_RANDPERM && version >= TSR_TORCH_2_6;
+}
+
+uint64_t tsr__torch_randperm_words(tsr_torch_version version, uint64_t n)
+{
+    return draws_64(version, n) ? 2 * n : n == 0 ? 0 : n - 1;
+}
+
+static void swap(uint32_t *a, uint32_t *b)
+{
+    uint32_t kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+static void count_up(uint32_t *elements, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        elements[i] = (uint32_t)i;
+}
+
+/* Element i with one of those from i on. */
+static void shuffle_forward(tsr_mt19937 *rng, uint64_t n, uint32_t *elements)
+{
+    uint64_t chosen[AHEAD];
+    count_up(elements, n);
+    for (uint64_t i = 0; i + 1 < n; i += AHEAD) {
+        uint64_t count = n - 1 - i < AHEAD ? n - 1 - i : AHEAD;
+        for (uint64_t j = 0; j < count; j++) {
+            uint32_t bits = tsr_mt19937_next_u32(rng);
+            uint64_t left = n - i - j; /* a 32-bit remainder is several times as fast */
+            chosen[j] = i + j + (left > UINT32_MAX ? bits : bits % (uint32_t)left);
+            FETCH(elements + chosen[j]);
+        }
+        for (uint64_t j = 0; j < count; j++)
+            swap(elements + i + j, elements + chosen[j]);
+    }
+}
+
+/* Grows: element i goes where one of those before it, or itself, was. */
+static void shuffle_inside_out(tsr_mt19937 *rng, uint64_t n, uint32_t *elements)
+{
+    uint64_t chosen[AHEAD];
+    for (uint64_t i = 0; i < n; i += AHEAD) {
+        uint64_t count = n - i < AHEAD ? n - i : AHEAD;
+        for (uint64_t j = 0; j < count; j++) {
+            chosen[j] = tsr_mt19937_next_u64(rng) % (i + j + 1);
+            FETCH(elements + chosen[j]);
+        }
+        for (uint64_t j = 0; j < count; j++) {
+            elements[i + j] = elements[chosen[j]];
+            elements[chosen[j]] = (uint32_t)(i + j);
+        }
+    }
+}
+
+tsr_status tsr__table_torch(tsr__table *table, tsr_torch_version version, uint64_t n,
+                            tsr_mt19937 *rng)
+{
+    TSR__TRY(tsr__table_reserve(table, n));
+    if (table->narrow == NULL)
+        return tsr_torch_randperm(rng, version, n, table->wide);
+    if (draws_64(version, n))
+        shuffle_inside_out(rng, n, table->narrow);
+    else
+        shuffle_forward(rng, n, table->narrow);
+    return TSR_OK;
+}
+
+tsr_status tsr__table_dotnet(tsr__table *table, uint64_t n, tsr_dotnet *rng)
+{
+    TSR__TRY(tsr__table_reserve(table, n));
+    uint32_t *elements = table->narrow;
+    uint64_t chosen[AHEAD];
+    count_up(elements, n);
+    for (uint64_t left = n; left > 1;) {
+        uint64_t count = left - 1 < AHEAD ? left - 1 : AHEAD;
+        for (uint64_t j = 0; j < count; j++) {
+            /* Next(0, i + 1). Some seed may give Next() the value -1, once; .NET then throws. */
+            double drawn = tsr_dotnet_next_double(rng) * (double)(left - j);
+            chosen[j] = drawn < 0 ? 0 : (uint64_t)drawn;
+            FETCH(elements + chosen[j]);
+        }
+        for (uint64_t j = 0; j < count; j++)
+            swap(elements + left - 1 - j, elements + chosen[j]);
+        left -= count;
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__table_mlx(tsr__table *table, uint64_t n, tsr_threefry_key key)
+{
+    TSR__TRY(tsr__table_reserve(table, n));
+    return tsr__threefry_argsort_narrow(key, n, table->narrow);
+}

@@ -1,0 +1,260 @@
+/* A sampler's place in its epoch as bytes, and back:
+ *
+ *     "TSRS"  version: u8  kind: u8  fingerprint: u64  epoch  position  own …  checksum: u32
+ *
+ * Integers are little-endian; epoch (zigzag), position and what samplers add of their own are
+ * numbers of seven bits a byte. A sampler that wraps another has no place for the other's position:
+ * it follows from its own. What both add stands one after the other, outermost first. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/bytes.h"
+#include "sampler/sampler.h"
+
+#define VERSION 1
+#define HEADER_BYTES 14
+#define CHECKSUM_BYTES 4
+
+static const uint8_t magic[4] = {'T', 'S', 'R', 'S'};
+
+void tsr__state_put(tsr__state_writer *writer, uint64_t value)
+{
+    do {
+        uint8_t byte = (uint8_t)((value & 0x7f) | (value > 0x7f ? 0x80 : 0));
+        tsr__state_put_bytes(writer, &byte, 1);
+        value >>= 7;
+    } while (value != 0);
+}
+
+void tsr__state_put_bytes(tsr__state_writer *writer, const void *data, size_t size_bytes)
+{
+    if (size_bytes > writer->capacity - writer->size) {
+        writer->full = true;
+        return;
+    }
+    memcpy(writer->data + writer->size, data, size_bytes);
+    writer->size += size_bytes;
+}
+
+tsr_status tsr__state_get_bytes(tsr__state_reader *reader, size_t size_bytes, const uint8_t **data)
+{
+    if (size_bytes > reader->size - reader->at)
+        return TSR__STATE_FAIL(reader, "%zu bytes are missing",
+                               size_bytes - (reader->size - reader->at));
+    *data = reader->data + reader->at;
+    reader->at += size_bytes;
+    return TSR_OK;
+}
+
+tsr_status tsr__state_get(tsr__state_reader *reader, uint64_t *value)
+{
+    uint64_t sum = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+        const uint8_t *byte = NULL;
+        TSR__TRY(tsr__state_get_bytes(reader, 1, &byte));
+        if (shift == 63 && *byte > 1)
+            break;
+        sum |= (uint64_t)(*byte & 0x7f) << shift;
+        if (*byte < 0x80) {
+            *value = sum;
+            return TSR_OK;
+        }
+    }
+    return TSR__STATE_FAIL(reader, "%s", "the number before does not fit in 64 bits");
+}
+
+static uint64_t zigzag(int64_t value)
+{
+    return value < 0 ? ~((uint64_t)value << 1) : (uint64_t)value << 1;
+}
+
+static int64_t unzigzag(uint64_t value)
+{
+    return tsr__as_i64((value & 1) != 0 ? ~(value >> 1) : value >> 1);
+}
+
+static const char *kind_name(unsigned kind)
+{
+    static const char *const names[TSR__SAMPLER_KINDS] = {
+        "custom", "sequential",  "random",        "subset",     "weighted",
+        "batch",  "distributed", "length-sorted", "stratified", "curriculum"};
+    return kind < TSR__SAMPLER_KINDS ? names[kind] : "?";
+}
+
+/* The whole of it, as it is when `position` items have been given. */
+static tsr_status write_state(const tsr_sampler *sampler, uint64_t position,
+                              uint8_t bytes[TSR_SAMPLER_STATE_BYTES], size_t *size_bytes)
+{
+    tsr__state_writer writer = {.data = bytes,
+                                .capacity = TSR_SAMPLER_STATE_BYTES - CHECKSUM_BYTES,
+                                .elsewhere = position != sampler->position};
+    memcpy(bytes, magic, sizeof magic);
+    bytes[4] = VERSION;
+    bytes[5] = (uint8_t)sampler->class_->kind;
+    (void)tsr__put_u64(bytes + 6, sampler->fingerprint);
+    writer.size = HEADER_BYTES;
+    tsr__state_put(&writer, zigzag(sampler->epoch));
+    tsr__state_put(&writer, position);
+    if (sampler->class_->save != NULL)
+        TSR__TRY(sampler->class_->save(sampler, &writer));
+    TSR__REQUIRE(!writer.full, "sampler save: this state does not fit in %d bytes",
+                 TSR_SAMPLER_STATE_BYTES);
+    uint64_t hash = tsr__hash(TSR__HASH_START, bytes, writer.size);
+    (void)tsr__put_u32(bytes + writer.size, (uint32_t)(hash ^ (hash >> 32)));
+    *size_bytes = writer.size + CHECKSUM_BYTES;
+    return TSR_OK;
+}
+
+tsr_status tsr_sampler_save(const tsr_sampler *sampler, size_t capacity_bytes, void *data,
+                            size_t *size_bytes)
+{
+    TSR__REQUIRE(sampler != NULL, "sampler save: sampler is NULL");
+    return tsr_sampler_save_at(sampler, sampler->position, capacity_bytes, data, size_bytes);
+}
+
+tsr_status tsr_sampler_save_at(const tsr_sampler *sampler, uint64_t position, size_t capacity_bytes,
+                               void *data, size_t *size_bytes)
+{
+    TSR__REQUIRE(sampler != NULL && data != NULL && size_bytes != NULL, "sampler save: %s is NULL",
+                 sampler == NULL ? "sampler"
+                 : data == NULL  ? "data"
+                                 : "size_bytes");
+    uint64_t length = tsr_sampler_length(sampler);
+    TSR__REQUIRE(position <= length,
+                 "sampler save: position %" PRIu64 " is beyond the end: there are %" PRIu64
+                 " items",
+                 position, length);
+    const tsr__way_back *back = &sampler->back;
+    uint8_t written[TSR_SAMPLER_STATE_BYTES];
+    const uint8_t *bytes = written;
+    size_t size = 0;
+    if (back->size_bytes == 0) {
+        TSR__TRY(write_state(sampler, position, written, &size));
+    } else {
+        TSR__REQUIRE(position == sampler->position,
+                     "sampler save: since a state could not be resumed, nothing is known of "
+                     "position %" PRIu64,
+                     position);
+        bytes = back->state;
+        size = back->size_bytes;
+    }
+    TSR__REQUIRE(capacity_bytes >= size,
+                 "sampler save: the state takes %zu bytes, there is room for %zu", size,
+                 capacity_bytes);
+    memcpy(data, bytes, size);
+    *size_bytes = size;
+    return TSR_OK;
+}
+
+/* Everything up to the fingerprint, and the checksum; what follows is left to be read. */
+static tsr_status read_header(const tsr_sampler *sampler, const uint8_t *bytes, size_t size_bytes,
+                              tsr__state_reader *reader)
+{
+    const size_t least = HEADER_BYTES + 2 + CHECKSUM_BYTES;
+    TSR__REQUIRE(size_bytes >= least && size_bytes <= TSR_SAMPLER_STATE_BYTES,
+                 "sampler resume: offset 0: a state has %zu to %d bytes, not %zu", least,
+                 TSR_SAMPLER_STATE_BYTES, size_bytes);
+    TSR__REQUIRE(memcmp(bytes, magic, sizeof magic) == 0,
+                 "sampler resume: offset 0: it does not start with \"TSRS\"");
+    TSR__REQUIRE(bytes[4] == VERSION, "sampler resume: offset 4: version %u is not %d",
+                 (unsigned)bytes[4], VERSION);
+    size_t end = size_bytes - CHECKSUM_BYTES;
+    uint64_t hash = tsr__hash(TSR__HASH_START, bytes, end);
+    uint32_t computed = (uint32_t)(hash ^ (hash >> 32)), stored = tsr__get_u32(bytes + end);
+    TSR__REQUIRE(stored == computed,
+                 "sampler resume: offset %zu: checksum %08" PRIx32 " is not %08" PRIx32, end,
+                 stored, computed);
+    unsigned kind = bytes[5];
+    TSR__REQUIRE(kind == (unsigned)sampler->class_->kind,
+                 "sampler resume: offset 5: the state is that of a %s sampler, this one is %s",
+                 kind_name(kind), kind_name((unsigned)sampler->class_->kind));
+    TSR__REQUIRE(tsr__get_u64(bytes + 6) == sampler->fingerprint,
+                 "sampler resume: offset 6: the state is that of a %s sampler with other "
+                 "parameters",
+                 kind_name(kind));
+    *reader = (tsr__state_reader){.data = bytes, .size = end, .at = HEADER_BYTES};
+    return TSR_OK;
+}
+
+/* From the epoch on. What fails on the way leaves the sampler in between. */
+static tsr_status apply(tsr_sampler *sampler, tsr__state_reader *reader)
+{
+    uint64_t epoch, position, resumed, length;
+    TSR__TRY(tsr__state_get(reader, &epoch));
+    TSR__TRY(tsr__state_get(reader, &position));
+    resumed = position;
+    TSR__TRY(tsr_sampler_set_epoch(sampler, unzigzag(epoch)));
+    if (sampler->class_->load != NULL)
+        TSR__TRY(sampler->class_->load(sampler, position, reader, &resumed));
+    if (reader->at != reader->size)
+        return TSR__STATE_FAIL(reader, "%zu bytes too many", reader->size - reader->at);
+    length = tsr_sampler_length(sampler);
+    TSR__REQUIRE(resumed <= length,
+                 "sampler resume: position %" PRIu64 " is beyond the end: there are %" PRIu64
+                 " items",
+                 resumed, length);
+    return tsr_sampler_seek(sampler, resumed);
+}
+
+/* Where the sampler stands, to go back to. After a failure, one of the caller's with a state of its
+ * own has to get there first. */
+static tsr_status save_before(tsr_sampler *sampler, tsr__way_back *out)
+{
+    const tsr__error last = tsr__error_take();
+    out->length = tsr_sampler_length(sampler);
+    if (tsr_sampler_save(sampler, sizeof out->state, out->state, &out->size_bytes) != TSR_OK) {
+        uint64_t reached;
+        TSR__TRY(tsr__sampler_seek_most(sampler, sampler->position, &reached));
+        TSR__TRY(tsr_sampler_save(sampler, sizeof out->state, out->state, &out->size_bytes));
+    }
+    tsr__error_put_back(&last);
+    return TSR_OK;
+}
+
+/* To where the sampler stood in this epoch, at this position. Should that fail, the next call tries
+ * again. */
+static tsr_status return_to(tsr_sampler *sampler, const tsr__way_back *back, int64_t epoch,
+                            uint64_t position)
+{
+    tsr__state_reader reader = {
+        .data = back->state, .size = back->size_bytes - CHECKSUM_BYTES, .at = HEADER_BYTES};
+    sampler->back.size_bytes = 0;
+    tsr_status status = apply(sampler, &reader);
+    if (status != TSR_OK) {
+        sampler->epoch = epoch;
+        sampler->position = position;
+        sampler->lost = true;
+        sampler->back = *back;
+    }
+    return status;
+}
+
+tsr_status tsr__sampler_go_back(tsr_sampler *sampler)
+{
+    const tsr__way_back back = sampler->back;
+    if (back.size_bytes == 0)
+        return TSR_OK;
+    return return_to(sampler, &back, sampler->epoch, sampler->position);
+}
+
+tsr_status tsr_sampler_resume(tsr_sampler *sampler, const void *data, size_t size_bytes)
+{
+    TSR__REQUIRE(sampler != NULL && data != NULL, "sampler resume: %s is NULL",
+                 sampler != NULL ? "data" : "sampler");
+    tsr__way_back before;
+    tsr__state_reader reader;
+    TSR__TRY(read_header(sampler, data, size_bytes, &reader));
+    TSR__TRY(save_before(sampler, &before));
+    const int64_t epoch = sampler->epoch;
+    const uint64_t position = sampler->position;
+    tsr_status status = apply(sampler, &reader);
+    if (status == TSR_OK)
+        return TSR_OK;
+
+    /* The first reason is the one to tell. */
+    const tsr__error first = tsr__error_take();
+    (void)!return_to(sampler, &before, epoch, position);
+    tsr__error_put_back(&first);
+    return status;
+}

@@ -1,0 +1,199 @@
+/* The factory, and what its strategies share. */
+#include "shard/strategy/strategy.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "shard/formats/names.h"
+
+static const char *const kind_names[] = {"full", "layerwise", "hybrid", "weighted"};
+#define KINDS ((int)(sizeof kind_names / sizeof *kind_names))
+
+const char *tsr_shard_kind_name(tsr_shard_kind kind)
+{
+    return (int)kind >= 0 && (int)kind < KINDS ? kind_names[kind] : "?";
+}
+
+tsr_status tsr_shard_kind_parse(const char *name, tsr_shard_kind *out)
+{
+    TSR__REQUIRE(name != NULL && out != NULL, "shard: %s is NULL", name != NULL ? "out" : "name");
+    for (int kind = 0; kind < KINDS; kind++)
+        if (strcmp(name, kind_names[kind]) == 0) {
+            *out = (tsr_shard_kind)kind;
+            return TSR_OK;
+        }
+    return tsr__fail(TSR_ERR_NOT_FOUND, "shard: there is no strategy '%.40s'", name);
+}
+
+uint64_t tsr__shard_bytes(const tsr_shard_param *param, uint64_t count)
+{
+    return count / param->block_count * param->block_bytes;
+}
+
+uint64_t tsr__gathered_bytes(const tsr_shard_request *request)
+{
+    uint64_t sum = 0;
+    for (uint64_t p = 0; p < request->param_count; p++)
+        sum += request->params[p].always_gather ? request->params[p].size_bytes : 0;
+    return sum;
+}
+
+static uint64_t common_divisor(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+tsr_status tsr__shard_unit(const tsr_shard_param *param, uint64_t align, uint64_t *unit)
+{
+    uint64_t wanted = align == 0 ? 1 : align, result;
+    if (!tsr__mul_u64(wanted / common_divisor(wanted, param->block_count), param->block_count,
+                      &result))
+        return tsr__fail(TSR_ERR_OVERFLOW,
+                         "shard: an alignment of %" PRIu64 " elements is too much for %s", align,
+                         param->dtype);
+    *unit = result;
+    return TSR_OK;
+}
+
+tsr_status tsr__assign_full(const tsr_shard_request *request, uint64_t param,
+                            tsr_partition_kind partition, uint64_t align, tsr_shard_range *ranges)
+{
+    const tsr_shard_param *one = &request->params[param];
+    char name[TSR__NAME_SHORT];
+    uint64_t unit = 1;
+    TSR__TRY(tsr__shard_unit(one, align, &unit));
+    tsr_status status = tsr_partition(
+        one->count, request->ranks, tsr_partition_params(.kind = partition, .align = unit), ranges);
+    if (status == TSR_ERR_INVALID)
+        return tsr__fail_context(status, "shard: parameter '%s'", tsr__name_short(one->name, name));
+    return status;
+}
+
+static tsr_status assign(void *user, const tsr_shard_request *request, tsr_shard_range *ranges)
+{
+    const tsr__strategy_data *data = user;
+    switch (data->kind) {
+    case TSR_SHARD_LAYERWISE:
+        return tsr__assign_layerwise(request, NULL, ranges);
+    case TSR_SHARD_HYBRID:
+        return tsr__assign_hybrid(request, data, ranges);
+    case TSR_SHARD_WEIGHTED:
+        return tsr__assign_weighted(request, data->align, ranges);
+    case TSR_SHARD_FULL:
+        break;
+    }
+    for (uint64_t p = 0; p < request->param_count; p++)
+        if (!request->params[p].always_gather)
+            TSR__TRY(tsr__assign_full(request, p, data->partition, data->align,
+                                      ranges + p * (uint64_t)request->ranks));
+    return TSR_OK;
+}
+
+static void free_patterns(char **patterns)
+{
+    for (size_t i = 0; patterns != NULL && patterns[i] != NULL; i++)
+        tsr__free(patterns[i]);
+    tsr__free((void *)patterns);
+}
+
+static tsr_status copy_patterns(const char *const *patterns, char ***out)
+{
+    size_t count = 0;
+    if (patterns == NULL)
+        return TSR_OK;
+    while (patterns[count] != NULL)
+        count++;
+    char **copy = tsr__calloc(count + 1, sizeof *copy);
+    for (size_t i = 0; i < count && copy != NULL; i++)
+        if ((copy[i] = tsr__strdup(patterns[i])) == NULL) {
+            free_patterns(copy);
+            copy = NULL;
+        }
+    if (copy == NULL)
+        return TSR_ERR_NO_MEMORY;
+    *out = copy;
+    return TSR_OK;
+}
+
+static void destroy_data(void *user)
+{
+    tsr__strategy_data *data = user;
+    if (data == NULL)
+        return;
+    free_patterns(data->full_layers);
+    free_patterns(data->layerwise_layers);
+    tsr__free(data);
+}
+
+static tsr_status check_params(const tsr_shard_strategy_params *params)
+{
+    const char *name = tsr_shard_kind_name(params->kind);
+    bool hybrid = params->kind == TSR_SHARD_HYBRID, matched;
+    TSR__REQUIRE(strcmp(name, "?") != 0, "shard: %d is no kind of strategy", (int)params->kind);
+    TSR__REQUIRE(params->partition == TSR_PARTITION_EVEN ||
+                     ((params->kind == TSR_SHARD_FULL || hybrid) &&
+                      (params->partition == TSR_PARTITION_STRICT ||
+                       params->partition == TSR_PARTITION_UNEVEN)),
+                 "shard: the strategy %s has no partition %d", name, (int)params->partition);
+    TSR__REQUIRE(params->align == 0 || params->kind != TSR_SHARD_LAYERWISE,
+                 "shard: the strategy %s has no alignment", name);
+    TSR__REQUIRE(hybrid || (params->full_layers == NULL && params->layerwise_layers == NULL),
+                 "shard: the strategy %s has no lists of layers", name);
+    TSR__TRY(tsr_shard_match(params->full_layers, "", false, &matched));
+    return tsr_shard_match(params->layerwise_layers, "", false, &matched);
+}
+
+tsr_status tsr_shard_strategy_create(const tsr_shard_strategy_params *params,
+                                     tsr_shard_strategy **out)
+{
+    TSR__REQUIRE(out != NULL, "shard: out is NULL");
+    static const char *const default_full[] = {"transformer", "attention", NULL};
+    static const char *const default_layerwise[] = {"classifier", "head", NULL};
+    tsr_shard_strategy_params chosen = params != NULL ? *params : (tsr_shard_strategy_params){0};
+    TSR__TRY(check_params(&chosen));
+    if (chosen.kind == TSR_SHARD_HYBRID && chosen.full_layers == NULL &&
+        chosen.layerwise_layers == NULL) {
+        chosen.full_layers = default_full;
+        chosen.layerwise_layers = default_layerwise;
+    }
+
+    tsr_shard_strategy *strategy = tsr__calloc(1, sizeof *strategy);
+    tsr__strategy_data *data = tsr__calloc(1, sizeof *data);
+    tsr_status status = strategy != NULL && data != NULL ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = copy_patterns(chosen.full_layers, &data->full_layers);
+    if (status == TSR_OK)
+        status = copy_patterns(chosen.layerwise_layers, &data->layerwise_layers);
+    if (status != TSR_OK) {
+        destroy_data(data);
+        tsr__free(strategy);
+        return status;
+    }
+    data->kind = chosen.kind;
+    data->partition = chosen.partition;
+    data->align = chosen.align;
+    *strategy = (tsr_shard_strategy){.name = tsr_shard_kind_name(chosen.kind),
+                                     .assign = assign,
+                                     .user = data,
+                                     .destroy = destroy_data};
+    *out = strategy;
+    return TSR_OK;
+}
+
+void tsr_shard_strategy_destroy(tsr_shard_strategy **strategy)
+{
+    if (strategy == NULL || *strategy == NULL)
+        return;
+    if ((*strategy)->destroy != NULL)
+        (*strategy)->destroy((*strategy)->user);
+    tsr__free(*strategy);
+    *strategy = NULL;
+}
