@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/harness/bench.h"
 #include "bench/cases/collective_peer.h"
 #include "bench/cases/collective_ranks.h"
+#include "bench/harness/bench.h"
 #include "cli/memory.h"
 
 #define ROUNDS 3 /* with a peer: turn and turn about */

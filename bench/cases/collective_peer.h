@@ -2,8 +2,8 @@
 #ifndef TSR_BENCH_CASES_COLLECTIVE_PEER_H
 #define TSR_BENCH_CASES_COLLECTIVE_PEER_H
 
-#include "bench/harness/bench.h"
 #include "bench/cases/collective_ranks.h"
+#include "bench/harness/bench.h"
 
 /* Whether there is such a program; otherwise a failure that says so. */
 bool collective_peer_exists(bench_context *context);

@@ -16,7 +16,7 @@ typedef struct embedding {
     bench_context *context;
     float *table, *dy, *result; /* `result` holds a table */
     int32_t indices[TOKENS];
-    tsr_parallel *group;
+    tsr_group *group;
     tsr_layer *layer;
     tsr_layer_saved *saved;
     tsr_tensor *device_x, *device_y, *device_dy;
@@ -50,7 +50,7 @@ static bool create(embedding *test)
     bench_random_values(test->dy, (uint64_t)TOKENS * WIDTH, TSR_F32, 62);
     for (uint64_t i = 0; i < TOKENS; i++)
         test->indices[i] = (int32_t)(bench_random(63, i) % VOCABULARY);
-    BENCH_TRY(context, tsr_parallel_create(NULL, context->stream, NULL, &test->group));
+    BENCH_TRY(context, tsr_group_create(NULL, context->stream, NULL, &test->group));
     BENCH_TRY(context, tsr_embedding_create(
                            tsr_embedding_params(.group = test->group, .vocabulary_size = VOCABULARY,
                                                 .width = WIDTH, .init = {.kind = TSR_INIT_NONE}),
@@ -75,7 +75,7 @@ static void finish(embedding *test)
     tsr_tensor_destroy(&test->device_dy);
     tsr_layer_saved_destroy(&test->saved);
     tsr_layer_destroy(&test->layer);
-    tsr_parallel_destroy(&test->group);
+    tsr_group_destroy(&test->group);
     free(test->table);
     free(test->dy);
     free(test->result);

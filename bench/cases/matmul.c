@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/cases/openblas.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/data.h"
 #include "bench/harness/in_f32.h"
-#include "bench/cases/openblas.h"
 #include "bench/harness/reference.h"
 #include "cli/memory.h"
 

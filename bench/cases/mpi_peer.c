@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/harness/clock.h"
 #include "bench/cases/collective.h"
+#include "bench/harness/clock.h"
 
 static collective_kind kind;
 static int rank, ranks;

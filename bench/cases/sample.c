@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/harness/bench.h"
 #include "bench/cases/sample.h"
+#include "bench/harness/bench.h"
 #include "cli/memory.h"
 
 extern char **environ;

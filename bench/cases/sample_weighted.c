@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "bench/harness/data.h"
 #include "bench/cases/sample.h"
+#include "bench/harness/data.h"
 #include "cli/memory.h"
 
 #define GROUPS 256

@@ -28,7 +28,7 @@ typedef struct job {
     tsr_comm *comm;
     tsr_device *device;
     tsr_stream *stream;
-    tsr_parallel *group;
+    tsr_group *group;
     int rank, size;
 } job;
 
@@ -204,12 +204,12 @@ int main(int argc, char **argv)
     if (status == TSR_OK)
         status = tsr_stream_create(j.device, &j.stream);
     if (status == TSR_OK)
-        status = tsr_parallel_create(j.comm, j.stream, NULL, &j.group);
+        status = tsr_group_create(j.comm, j.stream, NULL, &j.group);
     if (status == TSR_OK)
         status = run(&j);
     if (status != TSR_OK)
         fprintf(stderr, "bench-unequal: %s\n", tsr_last_error());
-    tsr_parallel_destroy(&j.group);
+    tsr_group_destroy(&j.group);
     tsr_stream_destroy(&j.stream);
     tsr_device_close(&j.device);
     tsr_comm_destroy(&j.comm);

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/report/fields.h"
 #include "bench/harness/format.h"
+#include "bench/report/fields.h"
 #include "bench/report/report.h"
 #include "cli/json.h"
 #include "cli/memory.h"

@@ -27,9 +27,9 @@ typedef struct training {
 
 static double communication_seconds(const digits_job *job)
 {
-    tsr_parallel_stats data, tensor;
-    tsr_parallel_get_stats(job->data_group, &data);
-    tsr_parallel_get_stats(job->tensor_group, &tensor);
+    tsr_group_stats data, tensor;
+    tsr_group_get_stats(job->data_group, &data);
+    tsr_group_get_stats(job->tensor_group, &tensor);
     return (double)(data.transport_ns + tensor.transport_ns) * 1e-9;
 }
 
@@ -158,8 +158,8 @@ static bool open_log(training *t, const digits_options *options)
 /* How many parameters this rank keeps. */
 static int64_t kept_parameters(const model *m, tsr_dtype dtype)
 {
-    tsr_sharded_memory memory;
-    tsr_sharded_memory_usage(m->sharded, &memory);
+    tsr_fsdp_memory memory;
+    tsr_fsdp_memory_usage(m->sharded, &memory);
     return (int64_t)(memory.parameter_bytes / tsr_dtype_size(dtype));
 }
 

@@ -78,17 +78,17 @@ tsr_status job_init(digits_job *self, const digits_options *options, char error[
     TRY(tsr_device_open(tsr_device_params(.device = options->device), &self->device));
     TRY(tsr_stream_create(self->device, &self->stream));
     TRY(tsr_comm_split(self->world, self->tensor_rank, self->data_rank, &self->data_comm));
-    TRY(tsr_parallel_create(self->data_comm, self->stream, NULL, &self->data_group));
+    TRY(tsr_group_create(self->data_comm, self->stream, NULL, &self->data_group));
     TRY(tsr_comm_split(self->world, self->data_rank, self->tensor_rank, &row));
-    tsr_status status = tsr_parallel_create(row, self->stream, NULL, &self->tensor_group);
+    tsr_status status = tsr_group_create(row, self->stream, NULL, &self->tensor_group);
     tsr_comm_destroy(&row);
     return status;
 }
 
 void job_finish(digits_job *self)
 {
-    tsr_parallel_destroy(&self->tensor_group);
-    tsr_parallel_destroy(&self->data_group);
+    tsr_group_destroy(&self->tensor_group);
+    tsr_group_destroy(&self->data_group);
     tsr_stream_destroy(&self->stream);
     tsr_device_close(&self->device);
     tsr_comm_destroy(&self->data_comm);

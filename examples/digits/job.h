@@ -13,8 +13,8 @@ typedef struct digits_job {
     tsr_comm *data_comm;
     tsr_device *device;
     tsr_stream *stream;
-    tsr_parallel *data_group;   /* a column: the same part of the parameters, other images */
-    tsr_parallel *tensor_group; /* a row: the same images, other parts of the parameters */
+    tsr_group *data_group;   /* a column: the same part of the parameters, other images */
+    tsr_group *tensor_group; /* a row: the same images, other parts of the parameters */
 } digits_job;
 
 /* Meets the other ranks. job_finish() afterwards in any case. A grid that does not fit the ranks is

@@ -38,16 +38,16 @@ static tsr_status shard(model *self, const digits_job *job, const digits_options
     bool shared = strcmp(options->strategy, "none") != 0;
     tsr_shard_kind kind = TSR_SHARD_FULL;
     tsr_shard_strategy *strategy = NULL;
-    tsr_sharded_unit units[MODEL_LAYERS];
+    tsr_fsdp_unit units[MODEL_LAYERS];
     for (int i = 0; i < MODEL_LAYERS; i++)
-        units[i] = (tsr_sharded_unit){.layer = self->layers[i]};
+        units[i] = (tsr_fsdp_unit){.layer = self->layers[i]};
     if (shared)
         TRY(tsr_shard_kind_parse(options->strategy, &kind));
     TRY(tsr_shard_strategy_create(tsr_shard_strategy_params(.kind = kind), &strategy));
-    tsr_status status = tsr_sharded_create(
-        tsr_sharded_params(.group = job->data_group, .unit_count = MODEL_LAYERS, .units = units,
-                           .strategy = strategy, .gather = shared ? NULL : everything,
-                           .reduction = TSR_OP_SUM),
+    tsr_status status = tsr_fsdp_create(
+        tsr_fsdp_params(.group = job->data_group, .unit_count = MODEL_LAYERS, .units = units,
+                        .strategy = strategy, .gather = shared ? NULL : everything,
+                        .reduction = TSR_OP_SUM),
         &self->sharded);
     tsr_shard_strategy_destroy(&strategy);
     return status;
@@ -72,7 +72,7 @@ tsr_status model_init(model *self, const digits_job *job, const digits_options *
 
 void model_finish(model *self)
 {
-    tsr_sharded_destroy(&self->sharded);
+    tsr_fsdp_destroy(&self->sharded);
     for (int i = 0; i < MODEL_LAYERS; i++)
         tsr_layer_destroy(&self->layers[i]);
     tsr_tensor_destroy(&self->losses);
@@ -105,12 +105,12 @@ static tsr_status create_like(const digits_job *job, const tsr_tensor *like, tsr
 static tsr_status forward(model *self, const digits_job *job, const tsr_tensor *x, bool learning,
                           passage *p)
 {
-    TRY(tsr_sharded_forward(self->sharded, MODEL_UP, x, learning ? &p->saved[MODEL_UP] : NULL,
-                            &p->before));
+    TRY(tsr_fsdp_forward(self->sharded, MODEL_UP, x, learning ? &p->saved[MODEL_UP] : NULL,
+                         &p->before));
     TRY(create_like(job, p->before, &p->hidden));
     TRY(tsr_activate(job->stream, p->hidden, p->before, ACTIVATION));
-    return tsr_sharded_forward(self->sharded, MODEL_DOWN, p->hidden,
-                               learning ? &p->saved[MODEL_DOWN] : NULL, &p->logits);
+    return tsr_fsdp_forward(self->sharded, MODEL_DOWN, p->hidden,
+                            learning ? &p->saved[MODEL_DOWN] : NULL, &p->logits);
 }
 
 /* Gradients of the parameters, of this rank's images, on their way to their sums. */
@@ -118,10 +118,10 @@ static tsr_status backward(model *self, const digits_job *job, const tsr_tensor 
                            const passage *p)
 {
     tsr_tensor *dhidden = NULL;
-    TRY(tsr_sharded_backward(self->sharded, MODEL_DOWN, p->saved[MODEL_DOWN], dlogits, &dhidden));
+    TRY(tsr_fsdp_backward(self->sharded, MODEL_DOWN, p->saved[MODEL_DOWN], dlogits, &dhidden));
     tsr_status status = tsr_activate_grad(job->stream, dhidden, p->before, dhidden, ACTIVATION);
     if (status == TSR_OK)
-        status = tsr_sharded_backward(self->sharded, MODEL_UP, p->saved[MODEL_UP], dhidden, NULL);
+        status = tsr_fsdp_backward(self->sharded, MODEL_UP, p->saved[MODEL_UP], dhidden, NULL);
     tsr_tensor_destroy(&dhidden);
     return status;
 }
@@ -155,9 +155,9 @@ tsr_status model_train(model *self, const digits_job *job, const images_batch *b
     tsr_tensor_destroy(&dlogits);
     passage_finish(&p);
     TRY(status);
-    double done = (double)tsr_sharded_steps(self->sharded) / (double)self->last_step;
+    double done = (double)tsr_fsdp_steps(self->sharded) / (double)self->last_step;
     self->adamw.learning_rate = (float)(self->learning_rate * 0.5 * (1 + cos(PI * done)));
-    return tsr_sharded_adamw_step(self->sharded, &self->adamw);
+    return tsr_fsdp_adamw_step(self->sharded, &self->adamw);
 }
 
 tsr_status model_classify(model *self, const digits_job *job, const images_batch *batch,
@@ -183,7 +183,7 @@ tsr_status model_classify(model *self, const digits_job *job, const images_batch
 tsr_status model_take_loss(model *self, const digits_job *job, double *out)
 {
     float sum;
-    TRY(tsr_parallel_all_reduce(job->data_group, self->loss_sum, TSR_OP_SUM));
+    TRY(tsr_group_all_reduce(job->data_group, self->loss_sum, TSR_OP_SUM));
     TRY(tsr_tensor_download(job->stream, self->loss_sum, &sum, sizeof sum));
     *out = (double)sum;
     return tsr_fill(job->stream, self->loss_sum, 0);
@@ -194,8 +194,8 @@ tsr_status model_save(model *self, const digits_job *job, const char *path, int 
     char text[16];
     const char *const metadata[] = {"digits.epochs", text, NULL};
     snprintf(text, sizeof text, "%d", epochs);
-    return tsr_sharded_save(self->sharded, path,
-                            &(tsr_sharded_file_params){.world = job->world, .metadata = metadata});
+    return tsr_fsdp_save(self->sharded, path,
+                         &(tsr_fsdp_file_params){.world = job->world, .metadata = metadata});
 }
 
 /* Files of other programs have parameters alone. */
@@ -217,7 +217,7 @@ static tsr_status read_epochs(const char *path, int *epochs, bool *model_only)
 
 tsr_status model_load(model *self, const digits_job *job, const char *path, int *epochs)
 {
-    tsr_sharded_file_params params = {.world = job->world};
+    tsr_fsdp_file_params params = {.world = job->world};
     TRY(read_epochs(path, epochs, &params.model_only));
-    return tsr_sharded_load(self->sharded, path, &params);
+    return tsr_fsdp_load(self->sharded, path, &params);
 }

@@ -8,7 +8,7 @@ enum { MODEL_UP, MODEL_DOWN, MODEL_LAYERS };
 
 typedef struct model {
     tsr_layer *layers[MODEL_LAYERS]; /* column-parallel, row-parallel */
-    tsr_sharded *sharded;            /* their parameters, over the grid's column */
+    tsr_fsdp *sharded;               /* their parameters, over the grid's column */
     int64_t last_step; /* of the training: the learning rate falls towards it, as a cosine */
     tsr_adamw_params adamw;
     double learning_rate;

@@ -45,7 +45,7 @@ static bool parse_grid(const char *text, int *data, int *tensor)
         const char *second = end + 1;
         t = strtol(second, &end, 10);
     }
-    if (*end != '\0' || d < 1 || t < 1 || d > TSR_COMM_SIZE_MOST || t > TSR_COMM_SIZE_MOST)
+    if (*end != '\0' || d < 1 || t < 1 || d > TSR_MAX_COMM_SIZE || t > TSR_MAX_COMM_SIZE)
         return wrong_option(PROGRAM, "--grid takes DATAxTENSOR ranks, as 2x1, not ", text);
     *data = (int)d;
     *tensor = (int)t;
@@ -132,7 +132,7 @@ static bool take(int option, const char *value, digits_options *out)
         out->log = value;
         return true;
     case OPT_RANKS:
-        return parse_int(PROGRAM, "ranks", value, 1, TSR_COMM_SIZE_MOST, &out->ranks);
+        return parse_int(PROGRAM, "ranks", value, 1, TSR_MAX_COMM_SIZE, &out->ranks);
     case OPT_SAVE:
         out->save = value;
         return true;

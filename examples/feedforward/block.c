@@ -66,7 +66,7 @@ tsr_status block_read_sizes(const char *path, block_sizes *out, char problem[BLO
     return status;
 }
 
-tsr_status block_create(tsr_parallel *group, const block_sizes *sizes, tsr_layer **out)
+tsr_status block_create(tsr_group *group, const block_sizes *sizes, tsr_layer **out)
 {
     return tsr_mlp_create(tsr_mlp_params(.group = group, .input_size = sizes->width,
                                          .hidden_size = sizes->hidden, .output_size = sizes->width,
@@ -100,7 +100,7 @@ tsr_status block_load(tsr_layer *layer, const block_sizes *sizes, const char *pa
     tsr_status status = describe(layer, sizes->prefix, names, entries);
     if (status != TSR_OK)
         return status;
-    return tsr_checkpoint_load(path, comm, tsr_parallel_stream(tsr_layer_group(layer)), WEIGHTS,
+    return tsr_checkpoint_load(path, comm, tsr_group_stream(tsr_layer_group(layer)), WEIGHTS,
                                entries, NULL);
 }
 
@@ -111,6 +111,6 @@ tsr_status block_save(tsr_layer *layer, const char *path, tsr_comm *comm)
     tsr_status status = describe(layer, "model.layers.0.mlp.", names, entries);
     if (status != TSR_OK)
         return status;
-    return tsr_checkpoint_save(path, comm, tsr_parallel_stream(tsr_layer_group(layer)), WEIGHTS,
+    return tsr_checkpoint_save(path, comm, tsr_group_stream(tsr_layer_group(layer)), WEIGHTS,
                                entries, NULL);
 }

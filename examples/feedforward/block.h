@@ -20,7 +20,7 @@ typedef struct block_sizes {
 tsr_status block_read_sizes(const char *path, block_sizes *out, char problem[BLOCK_PROBLEM]);
 
 /* With random weights. */
-tsr_status block_create(tsr_parallel *group, const block_sizes *sizes, tsr_layer **out);
+tsr_status block_create(tsr_group *group, const block_sizes *sizes, tsr_layer **out);
 
 /* This rank's part of the weights, from and to the file. */
 tsr_status block_load(tsr_layer *layer, const block_sizes *sizes, const char *path, tsr_comm *comm);

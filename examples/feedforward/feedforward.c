@@ -22,7 +22,7 @@ typedef struct place {
     tsr_comm *comm;
     tsr_device *device;
     tsr_stream *stream;
-    tsr_parallel *group, *alone; /* all ranks; this one, for the result to compare with */
+    tsr_group *group, *alone;    /* all ranks; this one, for the result to compare with */
     char problem[BLOCK_PROBLEM]; /* what is wrong, where the library does not say it */
 } place;
 
@@ -31,14 +31,14 @@ static tsr_status place_init(place *self, const feedforward_options *options)
     TRY(tsr_comm_create(NULL, &self->comm));
     TRY(tsr_device_open(tsr_device_params(.device = options->device), &self->device));
     TRY(tsr_stream_create(self->device, &self->stream));
-    TRY(tsr_parallel_create(self->comm, self->stream, NULL, &self->group));
-    return tsr_parallel_create(NULL, self->stream, NULL, &self->alone);
+    TRY(tsr_group_create(self->comm, self->stream, NULL, &self->group));
+    return tsr_group_create(NULL, self->stream, NULL, &self->alone);
 }
 
 static void place_finish(place *self)
 {
-    tsr_parallel_destroy(&self->alone);
-    tsr_parallel_destroy(&self->group);
+    tsr_group_destroy(&self->alone);
+    tsr_group_destroy(&self->group);
     tsr_stream_destroy(&self->stream);
     tsr_device_close(&self->device);
     tsr_comm_destroy(&self->comm);
@@ -78,11 +78,11 @@ static int compare_doubles(const void *a, const void *b)
 static tsr_status measure(const place *self, tsr_layer *layer, const tsr_tensor *x, int runs,
                           figures *out)
 {
-    tsr_parallel_stats stats;
+    tsr_group_stats stats;
     double *seconds = malloc((size_t)runs * sizeof *seconds);
     if (!seconds)
         return TSR_ERR_NO_MEMORY;
-    tsr_parallel_reset_stats(self->group);
+    tsr_group_reset_stats(self->group);
     tsr_status status = TSR_OK;
     for (int i = 0; i < runs && status == TSR_OK; i++) {
         tsr_tensor *y = NULL;
@@ -95,7 +95,7 @@ static tsr_status measure(const place *self, tsr_layer *layer, const tsr_tensor 
     }
     if (status == TSR_OK) {
         qsort(seconds, (size_t)runs, sizeof *seconds, compare_doubles);
-        tsr_parallel_get_stats(self->group, &stats);
+        tsr_group_get_stats(self->group, &stats);
         out->seconds = (seconds[(runs - 1) / 2] + seconds[runs / 2]) / 2;
         out->communication_seconds = (double)stats.transport_ns * 1e-9 / runs;
     }

@@ -33,8 +33,8 @@ typedef struct tsr_calibrate_params {
  * rates[size]: the same bits on every rank. The fastest repetition counts. All ranks call
  * it, with the same params; NULL is all zero. Errors: TSR_ERR_INVALID (sizes, dtype, NULL), those
  * of recording and of the communicator. */
-TSR_API TSR_NODISCARD tsr_status tsr_calibrate(tsr_parallel *group,
-                                               const tsr_calibrate_params *params, double *rates);
+TSR_API TSR_NODISCARD tsr_status tsr_calibrate(tsr_group *group, const tsr_calibrate_params *params,
+                                               double *rates);
 
 /* How good a division is, by arithmetic alone: ranks work on work[i] units at rates[i] units per
  * second, all of them until the last is done. Returns the units per second that makes, over the sum

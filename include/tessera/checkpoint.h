@@ -7,7 +7,7 @@
  *     tsr_checkpoint_save("model.safetensors", world, stream, n, entries, NULL);
  *     tsr_checkpoint_load("model.safetensors", world, stream, n, entries, NULL);
  *
- * Sharded parameters (sharded.h) save and load themselves, with the optimizer's state.
+ * Sharded parameters (fsdp.h) save and load themselves, with the optimizer's state.
  *
  * Saving writes PATH.partial, and gives it its name when all of it is on the disk: whatever happens
  * at whatever moment, PATH is the previous file, or the new one, whole. A PATH.partial that a

@@ -69,7 +69,7 @@ typedef struct tsr_comm_params {
 #define tsr_comm_params(...) (&(tsr_comm_params){__VA_ARGS__})
 
 /* More ranks than this are TSR_ERR_UNSUPPORTED. */
-#define TSR_COMM_SIZE_MOST 4096
+#define TSR_MAX_COMM_SIZE 4096
 
 /* Meets the other ranks: all call it, with the same `reproducible`. NULL `params` is all zero.
  * Messages of this library between processes are neither authenticated nor encrypted once they have
@@ -117,13 +117,13 @@ TSR_API tsr_status tsr_comm_status(const tsr_comm *comm);
  *
  * Each operation has a second form, …_start, which returns before it is done. Until the request is
  * done, buffers must not be touched, except that both may read what is sent; arrays of counts
- * are not kept. A communicator may have up to TSR_COMM_REQUESTS_MOST requests, done or not, that
+ * are not kept. A communicator may have up to TSR_MAX_COMM_REQUESTS requests, done or not, that
  * have not been waited for, tested to their end or cancelled, in any order; one more operation is
  * TSR_ERR_INVALID. Nothing progresses but inside calls of this library: any call that waits or
  * tests drives all requests.
  *
  * `timeout_ns` is the deadline from the start; 0: the communicator's. */
-#define TSR_COMM_REQUESTS_MOST 32
+#define TSR_MAX_COMM_REQUESTS 32
 
 /* Whether the operation is done. If so, returns how it ended, frees the request and sets it to
  * NULL; else returns TSR_OK. *request NULL: done. */
@@ -291,7 +291,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_barrier_start(tsr_comm *comm, uint64_t
 /* From one rank to another, not itself. Messages between two ranks that have the same tag arrive in
  * the order of their sends. A send may be done before its receive has started. Count and dtype of a
  * receive are those of its send; else both fail. */
-#define TSR_COMM_TAG_MOST 65535
+#define TSR_MAX_COMM_TAG 65535
 TSR_API TSR_NODISCARD tsr_status tsr_comm_send(tsr_comm *comm, const void *data, uint64_t count,
                                                tsr_dtype dtype, int to, int tag);
 TSR_API TSR_NODISCARD tsr_status tsr_comm_send_start(tsr_comm *comm, const void *data,

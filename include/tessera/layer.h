@@ -21,15 +21,15 @@
  * is the same for any number of ranks, any partition and either way of dividing it.
  *
  * Errors of all: TSR_ERR_INVALID naming layer and values, those of recording on a stream, and those
- * of tsr_parallel operations. On failure of forward or backward no output is written; gradients may
+ * of tsr_group operations. On failure of forward or backward no output is written; gradients may
  * have been added to.
  *
  * Threads: as the group of the layer. */
 #ifndef TESSERA_LAYER_H
 #define TESSERA_LAYER_H
 
-#include "tessera/ops.h"
 #include "tessera/group.h"
+#include "tessera/ops.h"
 #include "tessera/shard.h"
 
 #ifdef __cplusplus
@@ -61,7 +61,7 @@ TSR_API void tsr_layer_saved_destroy(tsr_layer_saved **saved);
 /* Before its group. Outputs and what was saved stay. NULL is fine; sets NULL. */
 TSR_API void tsr_layer_destroy(tsr_layer **layer);
 
-TSR_API tsr_parallel *tsr_layer_group(const tsr_layer *layer);
+TSR_API tsr_group *tsr_layer_group(const tsr_layer *layer);
 
 /* Parameters ------------------------------------------------------------------------------------
  */
@@ -157,8 +157,8 @@ typedef struct tsr_init_params {
 } tsr_init_params;
 
 typedef struct tsr_linear_params {
-    tsr_parallel *group; /* NULL: tsr_parallel_default() */
-    const char *name;    /* of the layer, before its parameters' names; copied. NULL: none */
+    tsr_group *group; /* NULL: tsr_group_default() */
+    const char *name; /* of the layer, before its parameters' names; copied. NULL: none */
     int64_t input_size, output_size;
     bool no_bias;
     tsr_dtype dtype; /* of the parameters: f32, f16 or bf16; 0: f32 */
@@ -234,7 +234,7 @@ typedef tsr_status (*tsr_activation_grad_fn)(void *user, tsr_stream *stream, tsr
                                              const tsr_tensor *x, const tsr_tensor *dy);
 
 typedef struct tsr_mlp_params {
-    tsr_parallel *group;
+    tsr_group *group;
     const char *name;
     int64_t input_size, hidden_size, output_size;
     bool no_bias;
@@ -273,7 +273,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_mlp_forward_block(tsr_layer *column, tsr_la
  */
 
 typedef struct tsr_embedding_params {
-    tsr_parallel *group;
+    tsr_group *group;
     const char *name;
     int64_t vocabulary_size, width;
     tsr_dtype dtype;
@@ -297,7 +297,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_embedding_create(const tsr_embedding_params
  * and labels [rows] are full, and labels the same on every rank. One small all-gather. `partition`
  * NULL: equal parts. */
 TSR_API TSR_NODISCARD tsr_status
-tsr_vocabulary_cross_entropy(tsr_parallel *group, tsr_tensor *loss, tsr_tensor *dlogits,
+tsr_vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_tensor *dlogits,
                              const tsr_tensor *logits, const tsr_tensor *labels, int64_t classes,
                              const tsr_partition_params *partition, float grad_scale);
 

@@ -123,8 +123,8 @@ typedef struct tsr_loader_params {
 } tsr_loader_params;
 #define tsr_loader_params(...) (&(tsr_loader_params){__VA_ARGS__})
 
-#define TSR_LOADER_WORKERS_MOST 1024
-#define TSR_LOADER_PREFETCH_MOST 65536
+#define TSR_MAX_LOADER_WORKERS 1024
+#define TSR_MAX_LOADER_PREFETCH 65536
 
 /* Takes, besides the workers' stacks, workers · prefetch + 1 batches of memory (one without
  * workers): batch_bytes, and item_bytes + 9 for each index that a batch may have.

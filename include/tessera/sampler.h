@@ -178,7 +178,7 @@ typedef struct tsr_feistel {
 
 /* The permutation number (seed, epoch, pass); every one of the three counts fully. Errors:
  * TSR_ERR_INVALID when n > 2^62. */
-#define TSR_FEISTEL_MOST (UINT64_C(1) << 62)
+#define TSR_MAX_FEISTEL (UINT64_C(1) << 62)
 TSR_API TSR_NODISCARD tsr_status tsr_feistel_init(uint64_t n, uint64_t seed, uint64_t epoch,
                                                   uint64_t pass, tsr_feistel *out);
 /* The element at `position`, and where an element is; both arguments are below n, and here and in
@@ -421,7 +421,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, 
 /* By what the items are ------------------------------------------------------------------------ */
 
 /* The most items of a sampler below. */
-#define TSR_SAMPLER_SORTED_MOST (UINT64_C(1) << 31)
+#define TSR_MAX_SAMPLER_SORTED (UINT64_C(1) << 31)
 
 typedef struct tsr_sampler_length_sorted_params {
     const int64_t *lengths; /* [count], none negative; read now, not kept */
@@ -437,7 +437,7 @@ typedef struct tsr_sampler_length_sorted_params {
  * them, come in random order, another one each epoch; the one that is short, of the longest items,
  * anywhere among them. Four bytes of memory an item.
  *
- * Errors: TSR_ERR_INVALID for lengths NULL with a count, a count above TSR_SAMPLER_SORTED_MOST, a
+ * Errors: TSR_ERR_INVALID for lengths NULL with a count, a count above TSR_MAX_SAMPLER_SORTED, a
  * negative length, a batch size that is not positive, and the orders torch, dotnet and mlx, for
  * there is no reference of this sampler; TSR_ERR_NO_MEMORY. No item at all is fine. */
 TSR_API TSR_NODISCARD tsr_status

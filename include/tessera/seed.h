@@ -124,16 +124,16 @@ TSR_API TSR_NODISCARD tsr_status tsr_seed_set_epoch(tsr_seed_manager *manager, i
 TSR_API TSR_NODISCARD tsr_status tsr_seed_global(tsr_seed_manager *manager, int64_t base);
 
 /* Devices 0 … count − 1 from a base seed; 0: as many as the params say. Errors: TSR_ERR_INVALID for
- * a count outside 0 … TSR_SEED_MOST, and as above. */
-#define TSR_SEED_MOST 65536
+ * a count outside 0 … TSR_MAX_SEED, and as above. */
+#define TSR_MAX_SEED 65536
 TSR_API TSR_NODISCARD tsr_status tsr_seed_all_devices(tsr_seed_manager *manager, int64_t base,
                                                       int count);
 /* One device, with this very seed. Errors: TSR_ERR_INVALID for a device outside 0 …
- * TSR_SEED_MOST − 1, and for a seed that the generator does not take. */
+ * TSR_MAX_SEED − 1, and for a seed that the generator does not take. */
 TSR_API TSR_NODISCARD tsr_status tsr_seed_device(tsr_seed_manager *manager, int device,
                                                  int64_t seed);
 /* Workers 0 … count − 1 from a base seed. Errors: TSR_ERR_INVALID for a count outside 1 …
- * TSR_SEED_MOST, and as above. */
+ * TSR_MAX_SEED, and as above. */
 TSR_API TSR_NODISCARD tsr_status tsr_seed_workers(tsr_seed_manager *manager, int64_t base,
                                                   int count);
 /* One worker, with this very seed. Errors as tsr_seed_device. */

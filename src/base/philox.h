@@ -1,6 +1,6 @@
 /* Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel random
- * numbers: as easy as 1, 2, 3" (SC 2011). The C twin of shaders/include/philox.glsl: both give the same
- * bits. */
+ * numbers: as easy as 1, 2, 3" (SC 2011). The C twin of shaders/include/philox.glsl: both give the
+ * same bits. */
 #ifndef TSR_BASE_PHILOX_H
 #define TSR_BASE_PHILOX_H
 

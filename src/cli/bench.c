@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "bench/harness/bench.h"
 #include "bench/compare/compare.h"
+#include "bench/harness/bench.h"
 #include "bench/harness/complete.h"
 #include "bench/report/page.h"
 #include "bench/report/report.h"

@@ -4,10 +4,10 @@
 #define TSR_COMM_JOB_H
 
 #include "base/clock.h"
-#include "comm/shm/shm.h"
-#include "comm/api/call.h"
 #include "comm/algorithms/algorithms.h"
+#include "comm/api/call.h"
 #include "comm/reduce/reduce.h"
+#include "comm/shm/shm.h"
 #include "comm/ucx/transport.h"
 
 #define TSR__COMM_TIMEOUT_NS (60 * TSR__SECOND) /* where the caller says 0 */

@@ -42,12 +42,11 @@ static tsr_status check_functions(const tsr_loader_params *params)
 
 static tsr_status check_workers(const tsr_loader_params *params)
 {
-    TSR__REQUIRE(params->workers >= 0 && params->workers <= TSR_LOADER_WORKERS_MOST,
-                 "loader: %d workers are outside 0 to %d", params->workers,
-                 TSR_LOADER_WORKERS_MOST);
-    TSR__REQUIRE(params->prefetch >= 0 && params->prefetch <= TSR_LOADER_PREFETCH_MOST,
+    TSR__REQUIRE(params->workers >= 0 && params->workers <= TSR_MAX_LOADER_WORKERS,
+                 "loader: %d workers are outside 0 to %d", params->workers, TSR_MAX_LOADER_WORKERS);
+    TSR__REQUIRE(params->prefetch >= 0 && params->prefetch <= TSR_MAX_LOADER_PREFETCH,
                  "loader: prefetch %d is outside 0 to %d", params->prefetch,
-                 TSR_LOADER_PREFETCH_MOST);
+                 TSR_MAX_LOADER_PREFETCH);
     TSR__REQUIRE(params->workers > 0 || params->prefetch == 0,
                  "loader: prefetch %d needs workers, of which there are 0", params->prefetch);
     TSR__REQUIRE(params->workers > 0 || params->timeout_ns == 0,

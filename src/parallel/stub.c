@@ -16,41 +16,41 @@
 
 /* clang-format off */
 
-/* parallel.h */
-TSR__ABSENT(tsr_parallel_create, tsr_comm *comm, tsr_stream *stream,
-            const tsr_parallel_params *params, tsr_parallel **out)
-TSR__FORGET(tsr_parallel_destroy, tsr_parallel)
-NOTHING(tsr_parallel_set_default, tsr_parallel *group)
-ANSWER(tsr_parallel *, tsr_parallel_default, (void), NULL)
-ANSWER(int, tsr_parallel_rank, (const tsr_parallel *group), 0)
-ANSWER(int, tsr_parallel_size, (const tsr_parallel *group), 1)
-ANSWER(tsr_stream *, tsr_parallel_stream, (const tsr_parallel *group), NULL)
-ANSWER(tsr_comm *, tsr_parallel_comm, (const tsr_parallel *group), NULL)
-ANSWER(bool, tsr_parallel_is_staged, (const tsr_parallel *group), false)
-TSR__ABSENT(tsr_parallel_all_reduce, tsr_parallel *group, tsr_tensor *tensor, tsr_op op)
-TSR__ABSENT(tsr_parallel_broadcast, tsr_parallel *group, tsr_tensor *tensor, int root)
-TSR__ABSENT(tsr_parallel_all_gather, tsr_parallel *group, tsr_tensor *out, const tsr_tensor *in,
+/* group.h */
+TSR__ABSENT(tsr_group_create, tsr_comm *comm, tsr_stream *stream,
+            const tsr_group_params *params, tsr_group **out)
+TSR__FORGET(tsr_group_destroy, tsr_group)
+NOTHING(tsr_group_set_default, tsr_group *group)
+ANSWER(tsr_group *, tsr_group_default, (void), NULL)
+ANSWER(int, tsr_group_rank, (const tsr_group *group), 0)
+ANSWER(int, tsr_group_size, (const tsr_group *group), 1)
+ANSWER(tsr_stream *, tsr_group_stream, (const tsr_group *group), NULL)
+ANSWER(tsr_comm *, tsr_group_comm, (const tsr_group *group), NULL)
+ANSWER(bool, tsr_group_is_staged, (const tsr_group *group), false)
+TSR__ABSENT(tsr_group_all_reduce, tsr_group *group, tsr_tensor *tensor, tsr_op op)
+TSR__ABSENT(tsr_group_broadcast, tsr_group *group, tsr_tensor *tensor, int root)
+TSR__ABSENT(tsr_group_all_gather, tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
             int dim, const int64_t *sizes)
-TSR__ABSENT(tsr_parallel_reduce_scatter, tsr_parallel *group, tsr_tensor *out, const tsr_tensor *in,
+TSR__ABSENT(tsr_group_reduce_scatter, tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
             int dim, const int64_t *sizes, tsr_op op)
-TSR__ABSENT(tsr_parallel_all_reduce_start, tsr_parallel *group, tsr_tensor *tensor, tsr_op op,
-            tsr_parallel_request **out)
-TSR__ABSENT(tsr_parallel_broadcast_start, tsr_parallel *group, tsr_tensor *tensor, int root,
-            tsr_parallel_request **out)
-TSR__ABSENT(tsr_parallel_all_gather_start, tsr_parallel *group, tsr_tensor *out,
-            const tsr_tensor *in, int dim, const int64_t *sizes, tsr_parallel_request **request)
-TSR__ABSENT(tsr_parallel_reduce_scatter_start, tsr_parallel *group, tsr_tensor *out,
+TSR__ABSENT(tsr_group_all_reduce_start, tsr_group *group, tsr_tensor *tensor, tsr_op op,
+            tsr_group_request **out)
+TSR__ABSENT(tsr_group_broadcast_start, tsr_group *group, tsr_tensor *tensor, int root,
+            tsr_group_request **out)
+TSR__ABSENT(tsr_group_all_gather_start, tsr_group *group, tsr_tensor *out,
+            const tsr_tensor *in, int dim, const int64_t *sizes, tsr_group_request **request)
+TSR__ABSENT(tsr_group_reduce_scatter_start, tsr_group *group, tsr_tensor *out,
             const tsr_tensor *in, int dim, const int64_t *sizes, tsr_op op,
-            tsr_parallel_request **request)
-TSR__ABSENT(tsr_parallel_test, tsr_parallel_request **request, bool *done)
-TSR__ABSENT(tsr_parallel_wait, tsr_parallel_request **request)
-TSR__FORGET(tsr_parallel_cancel, tsr_parallel_request)
-void tsr_parallel_get_stats(const tsr_parallel *group, tsr_parallel_stats *stats)
+            tsr_group_request **request)
+TSR__ABSENT(tsr_group_test, tsr_group_request **request, bool *done)
+TSR__ABSENT(tsr_group_wait, tsr_group_request **request)
+TSR__FORGET(tsr_group_cancel, tsr_group_request)
+void tsr_group_get_stats(const tsr_group *group, tsr_group_stats *stats)
 {
     if (stats)
-        *stats = (tsr_parallel_stats){0};
+        *stats = (tsr_group_stats){0};
 }
-NOTHING(tsr_parallel_reset_stats, tsr_parallel *group)
+NOTHING(tsr_group_reset_stats, tsr_group *group)
 
 /* layer.h */
 TSR__ABSENT(tsr_layer_forward, tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved **saved,
@@ -59,7 +59,7 @@ TSR__ABSENT(tsr_layer_backward, tsr_layer *layer, const tsr_layer_saved *saved,
             const tsr_tensor *dy, tsr_tensor **dx)
 TSR__FORGET(tsr_layer_saved_destroy, tsr_layer_saved)
 TSR__FORGET(tsr_layer_destroy, tsr_layer)
-ANSWER(tsr_parallel *, tsr_layer_group, (const tsr_layer *layer), NULL)
+ANSWER(tsr_group *, tsr_layer_group, (const tsr_layer *layer), NULL)
 ANSWER(int, tsr_layer_parameter_count, (const tsr_layer *layer), 0)
 ANSWER(const tsr_parameter *, tsr_layer_parameter, (const tsr_layer *layer, int index), NULL)
 TSR__ABSENT(tsr_layer_find_parameter, const tsr_layer *layer, const char *name,
@@ -88,7 +88,7 @@ TSR__ABSENT(tsr_mlp_create_block, const char *name, int64_t input_size, int64_t 
 TSR__ABSENT(tsr_mlp_forward_block, tsr_layer *column, tsr_layer *row, tsr_activation_fn activation,
             void *user, const tsr_tensor *x, tsr_tensor **y)
 TSR__ABSENT(tsr_embedding_create, const tsr_embedding_params *params, tsr_layer **out)
-TSR__ABSENT(tsr_vocabulary_cross_entropy, tsr_parallel *group, tsr_tensor *loss,
+TSR__ABSENT(tsr_vocabulary_cross_entropy, tsr_group *group, tsr_tensor *loss,
             tsr_tensor *dlogits, const tsr_tensor *logits, const tsr_tensor *labels,
             int64_t classes, const tsr_partition_params *partition, float grad_scale)
 TSR__ABSENT(tsr_dropout_shard, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float p,

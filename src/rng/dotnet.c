@@ -1,8 +1,8 @@
 /* .NET's System.Random with a seed. All arithmetic is on uint32, where .NET's int32 wraps. */
 #include <inttypes.h>
 
-#include "base/error.h"
 #include "base/bytes.h"
+#include "base/error.h"
 #include "rng/rng.h"
 
 #define LAST 55

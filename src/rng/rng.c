@@ -3,8 +3,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "base/bytes.h"
+#include "base/error.h"
 #include "rng/rng.h"
 
 static const char *const names[] = {

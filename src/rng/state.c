@@ -11,9 +11,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/bytes.h"
 #include "rng/rng.h"
 
 #define VERSION 1

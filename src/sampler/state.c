@@ -8,8 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "sampler/sampler.h"
 
 #define VERSION 1

@@ -6,9 +6,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/bytes.h"
 #include "seed/seed.h"
 
 #define VERSION 1
@@ -115,9 +115,9 @@ static tsr_status read_header(const tsr_seed_manager *manager, const uint8_t *by
                  "seed: snapshot: offset 6: its generators are %s, the manager's are %s",
                  tsr_rng_kind_name((tsr_rng_kind)kind), tsr_rng_kind_name(manager->params.rng));
     uint64_t epoch = tsr__get_u64(bytes + 8);
-    TSR__REQUIRE(epoch <= TSR__SEED_MOST_EPOCH,
+    TSR__REQUIRE(epoch <= TSR__SEED_MAX_EPOCH,
                  "seed: snapshot: offset 8: epoch %" PRIu64 " is outside 0 to %d", epoch,
-                 TSR__SEED_MOST_EPOCH);
+                 TSR__SEED_MAX_EPOCH);
     size_t end = size - CHECKSUM_BYTES;
     uint64_t stored = tsr__get_u64(bytes + end), computed = tsr__hash(TSR__HASH_START, bytes, end);
     TSR__REQUIRE(stored == computed,

@@ -1,8 +1,8 @@
 /* From what a seed is for to the seed: the documented formulas, and the hash. */
 #include <inttypes.h>
 
-#include "base/error.h"
 #include "base/bytes.h"
+#include "base/error.h"
 #include "seed/seed.h"
 
 #define OPS_PER_DEVICE 1000

@@ -203,9 +203,9 @@ static tsr_status read_document(const tsr_seed_manager *manager, json_t *documen
                  "seed: snapshot: its generators are '%.80s', the manager's are %s",
                  json_string_value(generator), tsr_rng_kind_name(manager->params.rng));
     TSR__TRY(integer_of(document, where, "epoch", epoch));
-    TSR__REQUIRE(*epoch >= 0 && *epoch <= TSR__SEED_MOST_EPOCH,
+    TSR__REQUIRE(*epoch >= 0 && *epoch <= TSR__SEED_MAX_EPOCH,
                  "seed: snapshot: epoch %" PRId64 " is outside 0 to %d", *epoch,
-                 TSR__SEED_MOST_EPOCH);
+                 TSR__SEED_MAX_EPOCH);
     TSR__TRY(member_of(document, where, "streams", JSON_ARRAY, &streams));
     for (size_t i = 0; i < json_array_size(streams); i++) {
         char place[40];

@@ -28,10 +28,10 @@ static tsr_status check_params(const tsr_seed_manager_params *params)
     TSR__REQUIRE(!hashed || params->rng == TSR_RNG_PHILOX || params->rng == TSR_RNG_THREEFRY,
                  "seed: hashed seeds have 64 bits, of which %s would take 32",
                  tsr_rng_kind_name(params->rng));
-    TSR__REQUIRE(params->device_count >= 0 && params->device_count <= TSR_SEED_MOST,
-                 "seed: %d devices are outside 0 to %d", params->device_count, TSR_SEED_MOST);
-    TSR__REQUIRE(params->worker_count >= 0 && params->worker_count <= TSR_SEED_MOST,
-                 "seed: %d workers are outside 0 to %d", params->worker_count, TSR_SEED_MOST);
+    TSR__REQUIRE(params->device_count >= 0 && params->device_count <= TSR_MAX_SEED,
+                 "seed: %d devices are outside 0 to %d", params->device_count, TSR_MAX_SEED);
+    TSR__REQUIRE(params->worker_count >= 0 && params->worker_count <= TSR_MAX_SEED,
+                 "seed: %d workers are outside 0 to %d", params->worker_count, TSR_MAX_SEED);
     TSR__REQUIRE(params->node >= 0, "seed: node %d is negative", params->node);
     return TSR_OK;
 }
@@ -93,8 +93,8 @@ void tsr_seed_manager_destroy(tsr_seed_manager **manager)
 tsr_status tsr_seed_set_epoch(tsr_seed_manager *manager, int64_t epoch)
 {
     TSR__REQUIRE(manager != NULL, "seed: manager is NULL");
-    TSR__REQUIRE(epoch >= 0 && epoch <= TSR__SEED_MOST_EPOCH,
-                 "seed: epoch %" PRId64 " is outside 0 to %d", epoch, TSR__SEED_MOST_EPOCH);
+    TSR__REQUIRE(epoch >= 0 && epoch <= TSR__SEED_MAX_EPOCH,
+                 "seed: epoch %" PRId64 " is outside 0 to %d", epoch, TSR__SEED_MAX_EPOCH);
     manager->epoch = epoch;
     return TSR_OK;
 }
@@ -192,23 +192,23 @@ tsr_status tsr_seed_global(tsr_seed_manager *manager, int64_t base)
 tsr_status tsr_seed_all_devices(tsr_seed_manager *manager, int64_t base, int count)
 {
     TSR__REQUIRE(manager != NULL, "seed: manager is NULL");
-    TSR__REQUIRE(count >= 0 && count <= TSR_SEED_MOST, "seed: %d devices are outside 0 to %d",
-                 count, TSR_SEED_MOST);
+    TSR__REQUIRE(count >= 0 && count <= TSR_MAX_SEED, "seed: %d devices are outside 0 to %d", count,
+                 TSR_MAX_SEED);
     return seed_many(manager, base, 0, count == 0 ? manager->params.device_count : count, 0);
 }
 
 tsr_status tsr_seed_workers(tsr_seed_manager *manager, int64_t base, int count)
 {
     TSR__REQUIRE(manager != NULL, "seed: manager is NULL");
-    TSR__REQUIRE(count >= 1 && count <= TSR_SEED_MOST, "seed: %d workers are outside 1 to %d",
-                 count, TSR_SEED_MOST);
+    TSR__REQUIRE(count >= 1 && count <= TSR_MAX_SEED, "seed: %d workers are outside 1 to %d", count,
+                 TSR_MAX_SEED);
     return seed_many(manager, base, 0, 0, count);
 }
 
 static tsr_status seed_one(tsr_seed_manager *manager, tsr_seed_kind kind, int id, int64_t seed)
 {
     TSR__REQUIRE(tsr__seed_id_fits(kind, id), "seed: %s %d is outside 0 to %d",
-                 tsr_seed_kind_name(kind), id, TSR_SEED_MOST - 1);
+                 tsr_seed_kind_name(kind), id, TSR_MAX_SEED - 1);
     return seed_together(manager, &(seeding){.kind = kind, .id = id, .seed = seed}, 1);
 }
 

@@ -6,7 +6,7 @@
 
 #include "tessera/seed.h"
 
-#define TSR__SEED_MOST_EPOCH 1048575
+#define TSR__SEED_MAX_EPOCH 1048575
 
 /* One thing that is seeded. Each has memory of its own, so that its generator stays where it is. */
 typedef struct tsr__seed_stream {
@@ -51,7 +51,7 @@ static inline bool tsr__seed_has_stream(tsr_seed_kind kind)
 /* Whether a stream of a snapshot may have this kind and id. */
 static inline bool tsr__seed_id_fits(tsr_seed_kind kind, int64_t id)
 {
-    return id >= 0 && id < (kind == TSR_SEED_PROCESS ? 1 : TSR_SEED_MOST);
+    return id >= 0 && id < (kind == TSR_SEED_PROCESS ? 1 : TSR_MAX_SEED);
 }
 
 /* Puts a snapshot's streams, which it takes, in the place of the manager's. */

@@ -1,4 +1,5 @@
-/* Elements of one float dtype made to another, in host memory: the bits of shaders/include/convert.glsl. */
+/* Elements of one float dtype made to another, in host memory: the bits of
+ * shaders/include/convert.glsl. */
 #ifndef TSR_TENSOR_CONVERT_H
 #define TSR_TENSOR_CONVERT_H
 

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/report/document.h"
 #include "bench/harness/format.h"
-#include "bench/report/html.h"
 #include "bench/harness/noise.h"
+#include "bench/report/document.h"
+#include "bench/report/html.h"
 #include "cli/made_run.h"
 #include "support/check_main.h"
 

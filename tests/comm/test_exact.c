@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "comm/reduce/exact.h"
-#include "comm_reduce/numbers.h"
+#include "comm/reduce/numbers.h"
 
 #define MOST 40
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/shm/state.h"
 #include "comm/job.h"
 #include "comm/progress/tags.h"
+#include "comm/shm/state.h"
 #include "comm/ucx/library.h"
 #include "comm/values.h"
 

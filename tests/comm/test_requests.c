@@ -104,12 +104,12 @@ static void check_one(tsr_comm *comm, const pending *p)
 
 static void many(tsr_comm *comm, void *user)
 {
-    pending all[TSR_COMM_REQUESTS_MOST];
+    pending all[TSR_MAX_COMM_REQUESTS];
     uint64_t random = 5, own = (uint64_t)tsr_comm_rank(comm) + 77;
     (void)user;
     uint8_t *memory = rank_memory(sizeof all / sizeof all[0] * 2 * COUNT_MOST * 4);
     for (int round = 0; round < 8; round++) {
-        const int count = (int)random_between(&random, 2, TSR_COMM_REQUESTS_MOST);
+        const int count = (int)random_between(&random, 2, TSR_MAX_COMM_REQUESTS);
         for (int i = 0; i < count; i++) {
             all[i] = (pending){.round = round * 100 + i,
                                .send = memory + (size_t)i * 2 * COUNT_MOST * 4,
@@ -143,18 +143,18 @@ END_TEST
 
 static void too_many(tsr_comm *comm, void *user)
 {
-    tsr_request *requests[TSR_COMM_REQUESTS_MOST], *another = NULL;
-    float data[TSR_COMM_REQUESTS_MOST], more;
+    tsr_request *requests[TSR_MAX_COMM_REQUESTS], *another = NULL;
+    float data[TSR_MAX_COMM_REQUESTS], more;
     (void)user;
     /* Nobody has sent anything yet, so none of them is done. */
     const int other = 1 - tsr_comm_rank(comm);
-    for (int i = 0; i < TSR_COMM_REQUESTS_MOST; i++)
+    for (int i = 0; i < TSR_MAX_COMM_REQUESTS; i++)
         need_ok(tsr_comm_recv_start(comm, &data[i], 1, TSR_F32, other, i, 0, &requests[i]));
     need_error(tsr_comm_barrier_start(comm, 0, &another), TSR_ERR_INVALID,
                "barrier: 32 requests have been started and not been waited for");
     need(!another);
     /* Those that nothing has come for disturb nobody when they are taken back. */
-    for (int i = 0; i < TSR_COMM_REQUESTS_MOST; i++) {
+    for (int i = 0; i < TSR_MAX_COMM_REQUESTS; i++) {
         tsr_request_cancel(&requests[i]);
         need(!requests[i]);
     }
@@ -170,19 +170,19 @@ static void too_many(tsr_comm *comm, void *user)
 /* How many are done already differs between ranks: all start as many. */
 static void until_refused(tsr_comm *comm, void *user)
 {
-    tsr_request *requests[TSR_COMM_REQUESTS_MOST + 1];
-    float data[TSR_COMM_REQUESTS_MOST + 1];
+    tsr_request *requests[TSR_MAX_COMM_REQUESTS + 1];
+    float data[TSR_MAX_COMM_REQUESTS + 1];
     (void)user;
     for (int round = 0; round < 20; round++) {
         int count = 0;
         tsr_status status = TSR_OK;
-        while (status == TSR_OK && count <= TSR_COMM_REQUESTS_MOST) {
+        while (status == TSR_OK && count <= TSR_MAX_COMM_REQUESTS) {
             data[count] = (float)count;
             status = tsr_comm_all_reduce_start(comm, &data[count], &data[count], 1, TSR_F32,
                                                TSR_OP_SUM, 0, &requests[count]);
             count += status == TSR_OK;
         }
-        need(status == TSR_ERR_INVALID && count == TSR_COMM_REQUESTS_MOST);
+        need(status == TSR_ERR_INVALID && count == TSR_MAX_COMM_REQUESTS);
         for (int i = 0; i < count; i++)
             need_ok(tsr_request_wait(&requests[i]));
         for (int i = 0; i < count; i++)

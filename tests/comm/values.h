@@ -4,7 +4,7 @@
 #define TESTS_COMM_VALUES_H
 
 #include "comm/ranks.h"
-#include "comm_reduce/numbers.h"
+#include "comm/reduce/numbers.h"
 
 #define VALUE_RANKS RANKS_MOST
 

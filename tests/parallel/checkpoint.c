@@ -1,5 +1,5 @@
 /* Checkpoints that several ranks write and read: one file for every grid. */
-#include "parallel/sharded_case.h"
+#include "parallel/fsdp_case.h"
 
 #include <unistd.h>
 
@@ -14,7 +14,7 @@ typedef struct grid {
     bool has_me;
     int data_rank;
     tsr_comm *world, *data_comm, *tensor_comm;
-    tsr_parallel *data_group, *tensor_group;
+    tsr_group *data_group, *tensor_group;
 } grid;
 
 static void grid_make(int data, int tensor, grid *g)
@@ -27,15 +27,15 @@ static void grid_make(int data, int tensor, grid *g)
         OK(tsr_comm_split(world, g->has_me ? g->data_rank : TSR_COLOUR_NONE, 0, &g->tensor_comm));
     }
     if (g->has_me) {
-        OK(tsr_parallel_create(g->data_comm, queue, NULL, &g->data_group));
-        OK(tsr_parallel_create(g->tensor_comm, queue, NULL, &g->tensor_group));
+        OK(tsr_group_create(g->data_comm, queue, NULL, &g->data_group));
+        OK(tsr_group_create(g->tensor_comm, queue, NULL, &g->tensor_group));
     }
 }
 
 static void grid_finish(grid *g)
 {
-    tsr_parallel_destroy(&g->tensor_group);
-    tsr_parallel_destroy(&g->data_group);
+    tsr_group_destroy(&g->tensor_group);
+    tsr_group_destroy(&g->data_group);
     tsr_comm_destroy(&g->tensor_comm);
     tsr_comm_destroy(&g->data_comm);
     tsr_comm_destroy(&g->world);
@@ -67,9 +67,8 @@ static void through(const grid *g, const char *path, const uint8_t *want, uint64
         uint64_t size;
         OK(tsr_shard_strategy_create(tsr_shard_strategy_params(.kind = kinds[k]), &strategy));
         grid_model(g, strategy, &m);
-        OK(tsr_sharded_load(m.sharded, path, tsr_sharded_file_params(.world = g->world)));
-        CHECK(tsr_sharded_steps(m.sharded) == 2, "%lld steps",
-              (long long)tsr_sharded_steps(m.sharded));
+        OK(tsr_fsdp_load(m.sharded, path, tsr_fsdp_file_params(.world = g->world)));
+        CHECK(tsr_fsdp_steps(m.sharded) == 2, "%lld steps", (long long)tsr_fsdp_steps(m.sharded));
         uint8_t *got = model_bytes(&m, &size);
         check_file("loaded and saved", g, got, size, want, want_size);
         free(got);
@@ -90,7 +89,7 @@ static void from_grid(int data, int tensor)
         grid_model(&g, NULL, &m);
         for (int i = 0; i < 2; i++)
             model_step(&m, i, g.data_rank, g.data);
-        OK(tsr_sharded_save(m.sharded, path, tsr_sharded_file_params(.world = g.world)));
+        OK(tsr_fsdp_save(m.sharded, path, tsr_fsdp_file_params(.world = g.world)));
         model_finish(&m);
     }
     grid_finish(&g);
@@ -131,8 +130,8 @@ CASE(initial_file, "checkpoint: the first values are one file for every grid")
             if (g.has_me) {
                 model m;
                 grid_model(&g, NULL, &m);
-                OK(tsr_sharded_save(m.sharded, path,
-                                    tsr_sharded_file_params(.world = g.world, .model_only = true)));
+                OK(tsr_fsdp_save(m.sharded, path,
+                                 tsr_fsdp_file_params(.world = g.world, .model_only = true)));
                 model_finish(&m);
             }
             if (world)
@@ -163,7 +162,7 @@ CASE(resumed, "checkpoint: training goes on as if it had not been interrupted")
     model_make(&(model_case){0}, &m);
     for (int i = 0; i < 2; i++)
         model_step(&m, i, my_rank, ranks);
-    OK(tsr_sharded_save(m.sharded, path, NULL));
+    OK(tsr_fsdp_save(m.sharded, path, NULL));
     for (int i = 2; i < 4; i++)
         model_step(&m, i, my_rank, ranks);
     uint8_t *want = model_bytes(&m, &want_size);
@@ -172,7 +171,7 @@ CASE(resumed, "checkpoint: training goes on as if it had not been interrupted")
     model_make(&(model_case){0}, &m);
     model_step(&m, 9, my_rank, ranks); /* something else meanwhile */
     model_pass(&m, 0, 3, 77, 1);
-    OK(tsr_sharded_load(m.sharded, path, NULL));
+    OK(tsr_fsdp_load(m.sharded, path, NULL));
     for (int i = 2; i < 4; i++)
         model_step(&m, i, my_rank, ranks);
     uint8_t *got = model_bytes(&m, &size);
@@ -192,21 +191,19 @@ CASE(model_only, "checkpoint: a model by itself starts a fresh optimizer, and is
     uint64_t size, want_size;
     model m;
     model_make(&(model_case){.dtype = TSR_BF16}, &m);
-    OK(tsr_sharded_save(m.sharded, path, tsr_sharded_file_params(.model_only = true)));
+    OK(tsr_fsdp_save(m.sharded, path, tsr_fsdp_file_params(.model_only = true)));
     uint8_t *fresh = model_bytes(&m, &want_size);
     model_step(&m, 0, my_rank, ranks);
-    OK(tsr_sharded_load(m.sharded, path, tsr_sharded_file_params(.model_only = true)));
+    OK(tsr_fsdp_load(m.sharded, path, tsr_fsdp_file_params(.model_only = true)));
     uint8_t *got = model_bytes(&m, &size);
     CHECK(size == want_size && memcmp(got, fresh, size) == 0, "not fresh");
-    snprintf(want, sizeof want,
-             "sharded_load: %scheckpoint_metadata: %s: there is no 'tessera.steps'",
+    snprintf(want, sizeof want, "fsdp_load: %scheckpoint_metadata: %s: there is no 'tessera.steps'",
              my_rank > 0 ? "rank 0: " : "", path);
-    FAILS(tsr_sharded_load(m.sharded, path, NULL), TSR_ERR_NOT_FOUND, want);
-    OK(tsr_sharded_begin(m.sharded, 0, TSR_PASS_FORWARD));
-    FAILS(tsr_sharded_save(m.sharded, path, NULL), TSR_ERR_INVALID,
-          my_rank > 0 ? "sharded_save: rank 0: unit 0 is in use"
-                      : "sharded_save: unit 0 is in use");
-    OK(tsr_sharded_end(m.sharded, 0));
+    FAILS(tsr_fsdp_load(m.sharded, path, NULL), TSR_ERR_NOT_FOUND, want);
+    OK(tsr_fsdp_begin(m.sharded, 0, TSR_PASS_FORWARD));
+    FAILS(tsr_fsdp_save(m.sharded, path, NULL), TSR_ERR_INVALID,
+          my_rank > 0 ? "fsdp_save: rank 0: unit 0 is in use" : "fsdp_save: unit 0 is in use");
+    OK(tsr_fsdp_end(m.sharded, 0));
     model_finish(&m);
     free(fresh);
     free(got);

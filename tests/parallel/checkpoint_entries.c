@@ -1,5 +1,5 @@
 /* Entries of checkpoints: what ranks have to have alike, and no file where one of them fails. */
-#include "parallel/sharded_case.h"
+#include "parallel/fsdp_case.h"
 
 #include <errno.h>
 #include <sys/stat.h>

@@ -50,7 +50,7 @@ typedef struct sized {
 static const sized shapes[] = {{1, {1}},     {1, {1000}},     {2, {3, 5}},    {3, {4, 7, 6}},
                                {1, {50001}}, {2, {300, 301}}, {3, {2, 0, 4}}, {0, {0}}};
 
-static void all_reduce_case(tsr_parallel *through, const sized *s, tsr_dtype dtype, bool gaps,
+static void all_reduce_case(tsr_group *through, const sized *s, tsr_dtype dtype, bool gaps,
                             uint64_t sequence)
 {
     int64_t count = count_of(s->ndim, s->shape);
@@ -60,7 +60,7 @@ static void all_reduce_case(tsr_parallel *through, const sized *s, tsr_dtype dty
     /* Work of the stream before it counts, and work after it sees the result. */
     if (dtype != TSR_U8 && dtype != TSR_I32)
         OK(tsr_scale(queue, tensor, tensor, 1, 1));
-    OK(tsr_parallel_all_reduce(through, tensor, TSR_OP_SUM));
+    OK(tsr_group_all_reduce(through, tensor, TSR_OP_SUM));
     if (dtype != TSR_U8 && dtype != TSR_I32)
         OK(tsr_scale(queue, tensor, tensor, 1, -(float)ranks));
     check_same("all-reduce", tensor, want);
@@ -72,7 +72,7 @@ static void all_reduce_case(tsr_parallel *through, const sized *s, tsr_dtype dty
 CASE(all_reduce, "all-reduce operation sums results across ranks")
 {
     uint64_t sequence = 1;
-    tsr_parallel *through[] = {group, staged};
+    tsr_group *through[] = {group, staged};
     for (int t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
             for (int gaps = 0; gaps < 2; gaps++) {
@@ -84,7 +84,7 @@ CASE(all_reduce, "all-reduce operation sums results across ranks")
 CASE(reductions, "every reduction of the communicator works on tensors")
 {
     static const tsr_op ops[] = {TSR_OP_SUM, TSR_OP_AVG, TSR_OP_MIN, TSR_OP_MAX, TSR_OP_PROD};
-    tsr_parallel *through[] = {group, staged};
+    tsr_group *through[] = {group, staged};
     for (int i = 0; i < 10; i++) {
         double mine = my_rank + 1, want = 0, factorial = 1;
         for (int r = 0; r < ranks; r++) {
@@ -98,7 +98,7 @@ CASE(reductions, "every reduction of the communicator works on tensors")
                : op == TSR_OP_PROD ? factorial
                                    : want;
         tsr_tensor *tensor = tensor_of(TSR_F32, 1, (int64_t[]){1}, &mine);
-        OK(tsr_parallel_all_reduce(through[i / 5], tensor, op));
+        OK(tsr_group_all_reduce(through[i / 5], tensor, op));
         check_same("reduction", tensor, &want);
         tsr_tensor_destroy(&tensor);
     }
@@ -107,7 +107,7 @@ CASE(reductions, "every reduction of the communicator works on tensors")
 CASE(broadcast, "broadcast gives every rank the root's tensor")
 {
     uint64_t sequence = 100;
-    tsr_parallel *through[] = {group, staged};
+    tsr_group *through[] = {group, staged};
     for (int t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
             const sized *s = &shapes[i];
@@ -117,7 +117,7 @@ CASE(broadcast, "broadcast gives every rank the root's tensor")
             double *mine = whole_numbers(++sequence, my_rank, count);
             double *want = whole_numbers(sequence, root, count);
             tensor_put(tensor, mine);
-            OK(tsr_parallel_broadcast(through[t], tensor, root));
+            OK(tsr_group_broadcast(through[t], tensor, root));
             check_same("broadcast", tensor, want);
             tsr_tensor_destroy(&tensor);
             free(mine);
@@ -154,8 +154,8 @@ static divided divide(int ndim, int dim, int kind, int64_t other)
     return d;
 }
 
-static void gather_case(tsr_parallel *through, const divided *d, bool equal, tsr_dtype dtype,
-                        int form, uint64_t sequence)
+static void gather_case(tsr_group *through, const divided *d, bool equal, tsr_dtype dtype, int form,
+                        uint64_t sequence)
 {
     int64_t count = count_of(d->ndim, d->whole);
     double *want = whole_numbers(sequence, 0, count);
@@ -166,8 +166,8 @@ static void gather_case(tsr_parallel *through, const divided *d, bool equal, tsr
     else
         in = some_tensor(form == 3, dtype, d->ndim, d->part);
     tensor_put(in, mine);
-    OK(tsr_parallel_all_gather(through, out, in, d->dim - (form == 0 ? d->ndim : 0),
-                               equal ? NULL : d->sizes));
+    OK(tsr_group_all_gather(through, out, in, d->dim - (form == 0 ? d->ndim : 0),
+                            equal ? NULL : d->sizes));
     check_same("all-gather", out, want);
     check_same("what was gathered", in, mine);
     tsr_tensor_destroy(&in);
@@ -176,7 +176,7 @@ static void gather_case(tsr_parallel *through, const divided *d, bool equal, tsr
     free(want);
 }
 
-static void scatter_case(tsr_parallel *through, const divided *d, bool equal, tsr_dtype dtype,
+static void scatter_case(tsr_group *through, const divided *d, bool equal, tsr_dtype dtype,
                          int form, uint64_t sequence)
 {
     int64_t count = count_of(d->ndim, d->whole);
@@ -188,8 +188,8 @@ static void scatter_case(tsr_parallel *through, const divided *d, bool equal, ts
     else
         out = some_tensor(form == 3, dtype, d->ndim, d->part);
     tensor_put(in, mine);
-    OK(tsr_parallel_reduce_scatter(through, out, in, d->dim - (form == 0 ? d->ndim : 0),
-                                   equal ? NULL : d->sizes, TSR_OP_SUM));
+    OK(tsr_group_reduce_scatter(through, out, in, d->dim - (form == 0 ? d->ndim : 0),
+                                equal ? NULL : d->sizes, TSR_OP_SUM));
     check_same("reduce-scatter", out, want);
     if (form != 2)
         check_same("what was scattered", in, mine);
@@ -200,11 +200,11 @@ static void scatter_case(tsr_parallel *through, const divided *d, bool equal, ts
     free(want);
 }
 
-static void all_divisions(void (*test)(tsr_parallel *, const divided *, bool, tsr_dtype, int,
+static void all_divisions(void (*test)(tsr_group *, const divided *, bool, tsr_dtype, int,
                                        uint64_t))
 {
     uint64_t sequence = 1000;
-    tsr_parallel *through[] = {group, staged};
+    tsr_group *through[] = {group, staged};
     for (int t = 0; t < 2; t++)
         for (int ndim = 1; ndim <= 3; ndim++)
             for (int dim = 0; dim < ndim; dim++)
@@ -235,8 +235,8 @@ CASE(bits_agree, "direct and staged sums have the same bits")
         double *mine = numbers(7 + (uint64_t)my_rank, COUNT, dtypes[i]);
         tsr_tensor *a = tensor_of(dtypes[i], 1, shape, mine);
         tsr_tensor *b = tensor_of(dtypes[i], 1, shape, mine);
-        OK(tsr_parallel_all_reduce(group, a, TSR_OP_SUM));
-        OK(tsr_parallel_all_reduce(staged, b, TSR_OP_SUM));
+        OK(tsr_group_all_reduce(group, a, TSR_OP_SUM));
+        OK(tsr_group_all_reduce(staged, b, TSR_OP_SUM));
         uint8_t *x = bytes_of(a, &size_bytes), *y = bytes_of(b, &size_bytes);
         CHECK(memcmp(x, y, size_bytes) == 0, "%s differs", tsr_dtype_name(dtypes[i]));
         free(x);
@@ -251,22 +251,22 @@ CASE(requests, "requests end in any order, and those of other groups go on meanw
 {
     enum { REQUESTS = 150 }; /* more than a communicator takes at once */
     tsr_tensor *tensors[REQUESTS];
-    tsr_parallel_request *requests[REQUESTS] = {0};
+    tsr_group_request *requests[REQUESTS] = {0};
     const int64_t shape[] = {3000};
     for (int i = 0; i < REQUESTS; i++) {
         tensors[i] = tensor_new(TSR_F32, 1, shape);
         OK(tsr_fill(queue, tensors[i], i + my_rank));
-        OK(tsr_parallel_all_reduce_start(i % 3 ? group : staged, tensors[i], TSR_OP_SUM,
-                                         &requests[i]));
+        OK(tsr_group_all_reduce_start(i % 3 ? group : staged, tensors[i], TSR_OP_SUM,
+                                      &requests[i]));
     }
     /* Each rank in an order of its own. */
     for (int k = 0; k < REQUESTS; k++) {
         int i = (k * 7 + my_rank * 11) % REQUESTS;
         bool done = false;
         if (k % 2)
-            OK(tsr_parallel_wait(&requests[i]));
+            OK(tsr_group_wait(&requests[i]));
         while (k % 2 == 0 && !done)
-            OK(tsr_parallel_test(&requests[i], &done));
+            OK(tsr_group_test(&requests[i], &done));
         CHECK(!requests[i], "a request that is over is still there");
         double *got = values_of(tensors[i]), want = 0;
         for (int r = 0; r < ranks; r++)
@@ -276,7 +276,7 @@ CASE(requests, "requests end in any order, and those of other groups go on meanw
     }
     for (int i = 0; i < REQUESTS; i++)
         tsr_tensor_destroy(&tensors[i]);
-    OK(tsr_parallel_wait(&requests[0]));
+    OK(tsr_group_wait(&requests[0]));
 }
 
 CASE(other_streams, "what other streams do with a tensor comes first")
@@ -291,7 +291,7 @@ CASE(other_streams, "what other streams do with a tensor comes first")
         OK(tsr_matmul(other, b, a, a, NULL));
         OK(tsr_scale(other, a, b, 1 / (float)size, 0));
     }
-    OK(tsr_parallel_all_reduce(group, a, TSR_OP_SUM));
+    OK(tsr_group_all_reduce(group, a, TSR_OP_SUM));
     double *got = values_of(a);
     CHECK(fabs(got[0] - ranks) < 1e-3 && fabs(got[size * size - 1] - ranks) < 1e-3, "%g and %g",
           got[0], got[size * size - 1]);
@@ -303,13 +303,13 @@ CASE(other_streams, "what other streams do with a tensor comes first")
 
 CASE(early_destroy, "a request keeps its tensors' memory")
 {
-    tsr_parallel_request *request = NULL;
+    tsr_group_request *request = NULL;
     tsr_tensor *tensor = tensor_new(TSR_F32, 1, (int64_t[]){100000}), *view;
     OK(tsr_tensor_slice(tensor, 0, 0, TSR_END, 1, &view));
     OK(tsr_fill(queue, tensor, 1));
-    OK(tsr_parallel_all_reduce_start(group, tensor, TSR_OP_SUM, &request));
+    OK(tsr_group_all_reduce_start(group, tensor, TSR_OP_SUM, &request));
     tsr_tensor_destroy(&tensor);
-    OK(tsr_parallel_wait(&request));
+    OK(tsr_group_wait(&request));
     double *got = values_of(view);
     CHECK(got[0] == ranks && got[99999] == ranks, "%g", got[0]);
     free(got);
@@ -318,13 +318,13 @@ CASE(early_destroy, "a request keeps its tensors' memory")
 
 CASE(figures, "a group counts operations, bytes and time")
 {
-    tsr_parallel_stats stats;
+    tsr_group_stats stats;
     tsr_tensor *tensor = tensor_new(TSR_F16, 1, (int64_t[]){1000});
     OK(tsr_fill(queue, tensor, 1));
-    tsr_parallel_reset_stats(group);
-    OK(tsr_parallel_all_reduce(group, tensor, TSR_OP_SUM));
-    OK(tsr_parallel_all_reduce(group, tensor, TSR_OP_SUM));
-    tsr_parallel_get_stats(group, &stats);
+    tsr_group_reset_stats(group);
+    OK(tsr_group_all_reduce(group, tensor, TSR_OP_SUM));
+    OK(tsr_group_all_reduce(group, tensor, TSR_OP_SUM));
+    tsr_group_get_stats(group, &stats);
     CHECK(stats.operations == 2 && stats.size_bytes == 4000, "%llu operations of %llu bytes",
           (unsigned long long)stats.operations, (unsigned long long)stats.size_bytes);
     CHECK(ranks == 1 || stats.transport_ns + stats.device_ns > 0, "no time has passed");
@@ -333,62 +333,60 @@ CASE(figures, "a group counts operations, bytes and time")
 
 CASE(groups, "groups know their rank, size, stream and communicator")
 {
-    CHECK(tsr_parallel_rank(group) == my_rank && tsr_parallel_size(group) == ranks, "rank %d of %d",
-          tsr_parallel_rank(group), tsr_parallel_size(group));
-    CHECK(tsr_parallel_stream(group) == queue, "another stream");
-    CHECK((tsr_parallel_comm(group) != NULL) == (world != NULL), "a communicator or none");
-    CHECK(tsr_parallel_is_staged(staged) == (ranks > 1), "not staged");
-    CHECK(tsr_parallel_default() == group, "another default group");
-    tsr_parallel *alone = NULL;
-    OK(tsr_parallel_create(NULL, queue, NULL, &alone));
-    CHECK(tsr_parallel_rank(alone) == 0 && tsr_parallel_size(alone) == 1, "not alone");
-    CHECK(!tsr_parallel_comm(alone) && !tsr_parallel_is_staged(alone), "not alone");
-    tsr_parallel_set_default(alone);
-    tsr_parallel_destroy(&alone);
-    CHECK(!alone && !tsr_parallel_default(), "the default group is gone");
-    tsr_parallel_destroy(&alone);
-    tsr_parallel_set_default(group);
+    CHECK(tsr_group_rank(group) == my_rank && tsr_group_size(group) == ranks, "rank %d of %d",
+          tsr_group_rank(group), tsr_group_size(group));
+    CHECK(tsr_group_stream(group) == queue, "another stream");
+    CHECK((tsr_group_comm(group) != NULL) == (world != NULL), "a communicator or none");
+    CHECK(tsr_group_is_staged(staged) == (ranks > 1), "not staged");
+    CHECK(tsr_group_default() == group, "another default group");
+    tsr_group *alone = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    CHECK(tsr_group_rank(alone) == 0 && tsr_group_size(alone) == 1, "not alone");
+    CHECK(!tsr_group_comm(alone) && !tsr_group_is_staged(alone), "not alone");
+    tsr_group_set_default(alone);
+    tsr_group_destroy(&alone);
+    CHECK(!alone && !tsr_group_default(), "the default group is gone");
+    tsr_group_destroy(&alone);
+    tsr_group_set_default(group);
 }
 
 CASE(paths, "mapped tensors are used in place, unless the params or the environment say else")
 {
     const char *discrete = getenv("TEST_DISCRETE");
     bool maps = !discrete || strcmp(discrete, "none") == 0;
-    CHECK(tsr_parallel_is_staged(group) == (ranks > 1 && !maps), "the other path");
-    tsr_parallel *forced = NULL;
+    CHECK(tsr_group_is_staged(group) == (ranks > 1 && !maps), "the other path");
+    tsr_group *forced = NULL;
     CHECK(setenv("TESSERA_FORCE_STAGING", my_rank == 0 ? "1" : "0", 1) == 0, "no environment");
-    OK(tsr_parallel_create(world, queue, NULL, &forced));
+    OK(tsr_group_create(world, queue, NULL, &forced));
     unsetenv("TESSERA_FORCE_STAGING");
-    CHECK(tsr_parallel_is_staged(forced) == (ranks > 1), "rank 0 has not been heard");
-    tsr_parallel_destroy(&forced);
-    FAILS(
-        tsr_parallel_create(world, queue, tsr_parallel_params(.piece_bytes = UINT64_MAX), &forced),
-        TSR_ERR_INVALID,
-        "parallel_create: piece_bytes is 18446744073709551615; at most 1073741824");
+    CHECK(tsr_group_is_staged(forced) == (ranks > 1), "rank 0 has not been heard");
+    tsr_group_destroy(&forced);
+    FAILS(tsr_group_create(world, queue, tsr_group_params(.piece_bytes = UINT64_MAX), &forced),
+          TSR_ERR_INVALID, "group_create: piece_bytes is 18446744073709551615; at most 1073741824");
 }
 
 CASE(single, "a communicator of one process makes a group of one")
 {
     tsr_comm *one = NULL;
-    tsr_parallel *alone = NULL;
+    tsr_group *alone = NULL;
     OK(tsr_comm_create(tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_SINGLE), &one));
-    OK(tsr_parallel_create(one, queue, tsr_parallel_params(.force_staging = true), &alone));
+    OK(tsr_group_create(one, queue, tsr_group_params(.force_staging = true), &alone));
     tsr_comm_destroy(&one);
-    CHECK(tsr_parallel_size(alone) == 1 && tsr_parallel_comm(alone), "not of one");
+    CHECK(tsr_group_size(alone) == 1 && tsr_group_comm(alone), "not of one");
     tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){5}),
                *b = tensor_new(TSR_F32, 1, (int64_t[]){5});
     OK(tsr_fill(queue, a, 3));
     OK(tsr_fill(queue, b, 0));
-    OK(tsr_parallel_all_reduce(alone, a, TSR_OP_SUM));
-    OK(tsr_parallel_broadcast(alone, a, 0));
-    OK(tsr_parallel_all_gather(alone, b, a, 0, NULL));
+    OK(tsr_group_all_reduce(alone, a, TSR_OP_SUM));
+    OK(tsr_group_broadcast(alone, a, 0));
+    OK(tsr_group_all_gather(alone, b, a, 0, NULL));
     check_same("all-gather", b, (double[]){3, 3, 3, 3, 3});
     OK(tsr_fill(queue, a, 4));
-    OK(tsr_parallel_reduce_scatter(alone, b, a, 0, NULL, TSR_OP_AVG));
+    OK(tsr_group_reduce_scatter(alone, b, a, 0, NULL, TSR_OP_AVG));
     check_same("reduce-scatter", b, (double[]){4, 4, 4, 4, 4});
     tsr_tensor_destroy(&a);
     tsr_tensor_destroy(&b);
-    tsr_parallel_destroy(&alone);
+    tsr_group_destroy(&alone);
 }
 
 CASE(split_groups, "groups of parts of the ranks work beside the whole")
@@ -396,28 +394,27 @@ CASE(split_groups, "groups of parts of the ranks work beside the whole")
     if (ranks < 2)
         return;
     tsr_comm *half = NULL;
-    tsr_parallel *part = NULL;
+    tsr_group *part = NULL;
     OK(tsr_comm_split(world, my_rank % 2, 0, &half));
-    OK(tsr_parallel_create(half, queue, NULL, &part));
+    OK(tsr_group_create(half, queue, NULL, &part));
     tsr_comm_destroy(&half);
     tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){1}),
                *b = tensor_new(TSR_F32, 1, (int64_t[]){1});
     OK(tsr_fill(queue, a, 1));
     OK(tsr_fill(queue, b, 1));
-    tsr_parallel_request *x = NULL, *y = NULL;
-    OK(tsr_parallel_all_reduce_start(group, a, TSR_OP_SUM, &x));
-    OK(tsr_parallel_all_reduce_start(part, b, TSR_OP_SUM, &y));
-    OK(tsr_parallel_wait(my_rank % 2 ? &x : &y));
-    OK(tsr_parallel_wait(&x));
-    OK(tsr_parallel_wait(&y));
+    tsr_group_request *x = NULL, *y = NULL;
+    OK(tsr_group_all_reduce_start(group, a, TSR_OP_SUM, &x));
+    OK(tsr_group_all_reduce_start(part, b, TSR_OP_SUM, &y));
+    OK(tsr_group_wait(my_rank % 2 ? &x : &y));
+    OK(tsr_group_wait(&x));
+    OK(tsr_group_wait(&y));
     double *got = values_of(a), *got_part = values_of(b);
-    CHECK(got[0] == ranks && got_part[0] == tsr_parallel_size(part), "%g and %g", got[0],
-          got_part[0]);
+    CHECK(got[0] == ranks && got_part[0] == tsr_group_size(part), "%g and %g", got[0], got_part[0]);
     free(got);
     free(got_part);
     tsr_tensor_destroy(&a);
     tsr_tensor_destroy(&b);
-    tsr_parallel_destroy(&part);
+    tsr_group_destroy(&part);
 }
 
 CASE(mistakes, "mistakes in the arguments of operations are named")
@@ -426,48 +423,48 @@ CASE(mistakes, "mistakes in the arguments of operations are named")
     tsr_tensor *wrong = tensor_new(TSR_F32, 1, (int64_t[]){4});
     OK(tsr_tensor_slice(a, 0, 0, 3, 1, &low));
     OK(tsr_tensor_slice(a, 0, 1, 4, 1, &high));
-    FAILS(tsr_parallel_all_reduce(NULL, a, TSR_OP_SUM), TSR_ERR_INVALID,
-          "parallel_all_reduce: group is NULL");
-    FAILS(tsr_parallel_all_reduce(group, NULL, TSR_OP_SUM), TSR_ERR_INVALID,
-          "parallel_all_reduce: tensor is NULL");
-    FAILS(tsr_parallel_all_reduce(group, a, (tsr_op)9), TSR_ERR_INVALID,
-          "parallel_all_reduce: there is no op 9");
-    FAILS(tsr_parallel_broadcast(group, a, -1), TSR_ERR_INVALID,
-          ranks == 1   ? "parallel_broadcast: there is no rank -1 among 1"
-          : ranks == 2 ? "parallel_broadcast: there is no rank -1 among 2"
-          : ranks == 3 ? "parallel_broadcast: there is no rank -1 among 3"
-                       : "parallel_broadcast: there is no rank -1 among 4");
-    FAILS(tsr_parallel_all_gather(group, a, wrong, 0, NULL), TSR_ERR_INVALID,
-          "parallel_all_gather: in is [4], out is [4,6]");
-    FAILS(tsr_parallel_all_gather(group, a, low, 2, NULL), TSR_ERR_INVALID,
-          "parallel_all_gather: dim 2 is outside a tensor of 2 dimensions");
-    FAILS(tsr_parallel_reduce_scatter(group, wrong, a, 0, NULL, TSR_OP_SUM), TSR_ERR_INVALID,
-          "parallel_reduce_scatter: in is [4,6], out is [4]");
+    FAILS(tsr_group_all_reduce(NULL, a, TSR_OP_SUM), TSR_ERR_INVALID,
+          "group_all_reduce: group is NULL");
+    FAILS(tsr_group_all_reduce(group, NULL, TSR_OP_SUM), TSR_ERR_INVALID,
+          "group_all_reduce: tensor is NULL");
+    FAILS(tsr_group_all_reduce(group, a, (tsr_op)9), TSR_ERR_INVALID,
+          "group_all_reduce: there is no op 9");
+    FAILS(tsr_group_broadcast(group, a, -1), TSR_ERR_INVALID,
+          ranks == 1   ? "group_broadcast: there is no rank -1 among 1"
+          : ranks == 2 ? "group_broadcast: there is no rank -1 among 2"
+          : ranks == 3 ? "group_broadcast: there is no rank -1 among 3"
+                       : "group_broadcast: there is no rank -1 among 4");
+    FAILS(tsr_group_all_gather(group, a, wrong, 0, NULL), TSR_ERR_INVALID,
+          "group_all_gather: in is [4], out is [4,6]");
+    FAILS(tsr_group_all_gather(group, a, low, 2, NULL), TSR_ERR_INVALID,
+          "group_all_gather: dim 2 is outside a tensor of 2 dimensions");
+    FAILS(tsr_group_reduce_scatter(group, wrong, a, 0, NULL, TSR_OP_SUM), TSR_ERR_INVALID,
+          "group_reduce_scatter: in is [4,6], out is [4]");
     int64_t sizes[64] = {-1};
-    FAILS(tsr_parallel_all_gather(group, a, low, 0, sizes), TSR_ERR_INVALID,
-          "parallel_all_gather: rank 0 has size -1");
+    FAILS(tsr_group_all_gather(group, a, low, 0, sizes), TSR_ERR_INVALID,
+          "group_all_gather: rank 0 has size -1");
     if (ranks == 1) {
-        FAILS(tsr_parallel_all_gather(group, a, low, 0, NULL), TSR_ERR_INVALID,
-              "parallel_all_gather: parts like f32 [3,6] of 1 ranks, 3 in all along dim 0, do not "
+        FAILS(tsr_group_all_gather(group, a, low, 0, NULL), TSR_ERR_INVALID,
+              "group_all_gather: parts like f32 [3,6] of 1 ranks, 3 in all along dim 0, do not "
               "make f32 [4,6]");
-        FAILS(tsr_parallel_all_gather(group, high, low, 0, NULL), TSR_ERR_INVALID,
-              "parallel_all_gather: [3,6] and [3,6] overlap, and not as all of it and the part of "
+        FAILS(tsr_group_all_gather(group, high, low, 0, NULL), TSR_ERR_INVALID,
+              "group_all_gather: [3,6] and [3,6] overlap, and not as all of it and the part of "
               "rank 0");
         sizes[0] = 2;
-        FAILS(tsr_parallel_all_gather(group, high, low, 0, sizes), TSR_ERR_INVALID,
-              "parallel_all_gather: rank 0 has size 2, its part is [3,6]");
+        FAILS(tsr_group_all_gather(group, high, low, 0, sizes), TSR_ERR_INVALID,
+              "group_all_gather: rank 0 has size 2, its part is [3,6]");
     }
-    FAILS(tsr_parallel_create(world, NULL, NULL, &(tsr_parallel *){NULL}), TSR_ERR_INVALID,
-          "parallel_create: stream is NULL");
+    FAILS(tsr_group_create(world, NULL, NULL, &(tsr_group *){NULL}), TSR_ERR_INVALID,
+          "group_create: stream is NULL");
     bool done;
-    tsr_parallel_request *none = NULL;
-    FAILS(tsr_parallel_wait(NULL), TSR_ERR_INVALID, "parallel_wait: request is NULL");
-    FAILS(tsr_parallel_test(&none, NULL), TSR_ERR_INVALID, "parallel_test: done is NULL");
-    OK(tsr_parallel_test(&none, &done));
+    tsr_group_request *none = NULL;
+    FAILS(tsr_group_wait(NULL), TSR_ERR_INVALID, "group_wait: request is NULL");
+    FAILS(tsr_group_test(&none, NULL), TSR_ERR_INVALID, "group_test: done is NULL");
+    OK(tsr_group_test(&none, &done));
     CHECK(done, "no request is not done");
-    tsr_parallel_cancel(&none);
-    tsr_parallel_cancel(NULL);
-    tsr_parallel_destroy(NULL);
+    tsr_group_cancel(&none);
+    tsr_group_cancel(NULL);
+    tsr_group_destroy(NULL);
     tsr_tensor_destroy(&low);
     tsr_tensor_destroy(&high);
     tsr_tensor_destroy(&a);

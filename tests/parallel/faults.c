@@ -2,15 +2,14 @@
  * the end of the program would find. Ranks that go away are noticed. */
 #include "base/fault.h"
 #include "parallel/fsdp/fsdp.h"
-#include "parallel/sharded_case.h"
+#include "parallel/fsdp_case.h"
 
 /* A group of all ranks that all of them have: who leaves it later does not fail its creation
  * elsewhere. */
-static tsr_parallel *new_group(tsr_comm *comm, bool force_staging)
+static tsr_group *new_group(tsr_comm *comm, bool force_staging)
 {
-    tsr_parallel *of_all = NULL;
-    OK(tsr_parallel_create(comm, queue, tsr_parallel_params(.force_staging = force_staging),
-                           &of_all));
+    tsr_group *of_all = NULL;
+    OK(tsr_group_create(comm, queue, tsr_group_params(.force_staging = force_staging), &of_all));
     OK(tsr_comm_barrier(world));
     return of_all;
 }
@@ -25,13 +24,13 @@ static tsr_parallel *new_group(tsr_comm *comm, bool force_staging)
     } while (0)
 
 /* A bit of everything, with what it makes gone again at the end, however it ends. */
-static tsr_status workload(tsr_parallel *on, tsr_tensor *x, tsr_tensor *dy, tsr_tensor *indices)
+static tsr_status workload(tsr_group *on, tsr_tensor *x, tsr_tensor *dy, tsr_tensor *indices)
 {
     tsr_status status = TSR_OK;
     tsr_layer *layers[4] = {0};
     tsr_layer_saved *saved[4] = {0};
     tsr_tensor *made[12] = {0};
-    tsr_parallel_request *request = NULL;
+    tsr_group_request *request = NULL;
     const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};
     TRY(tsr_mlp_create(tsr_mlp_params(.group = on, .name = "mlp", .input_size = 6, .hidden_size = 7,
                                       .output_size = 5, .gated = true, .partition = uneven,
@@ -55,11 +54,11 @@ static tsr_status workload(tsr_parallel *on, tsr_tensor *x, tsr_tensor *dy, tsr_
         &layers[3]));
     TRY(tsr_layer_forward(layers[3], indices, &saved[3], &made[7]));
     TRY(tsr_layer_backward(layers[3], saved[3], dy, NULL));
-    TRY(tsr_parallel_all_reduce_start(on, made[0], TSR_OP_SUM, &request));
-    TRY(tsr_parallel_wait(&request));
+    TRY(tsr_group_all_reduce_start(on, made[0], TSR_OP_SUM, &request));
+    TRY(tsr_group_wait(&request));
     TRY(tsr_stream_wait(queue));
 end:
-    tsr_parallel_cancel(&request);
+    tsr_group_cancel(&request);
     for (int i = 0; i < 4; i++) {
         tsr_layer_saved_destroy(&saved[i]);
         tsr_layer_destroy(&layers[i]);
@@ -104,10 +103,10 @@ static void note_full_batch(void *user, tsr_log_level level, const char *message
 CASE(allocations_alone, "every allocation of layers alone fails in turn")
 {
     inputs in = new_inputs();
-    tsr_parallel *alone = NULL;
+    tsr_group *alone = NULL;
     int full = 0;
     tsr_log_set(note_full_batch, NULL, TSR_LOG_WARNING);
-    OK(tsr_parallel_create(NULL, queue, NULL, &alone));
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
     OK(workload(alone, in.x, in.dy, in.indices));
     uint64_t nth = 0;
     for (bool reached = true; reached; nth++) {
@@ -123,7 +122,7 @@ CASE(allocations_alone, "every allocation of layers alone fails in turn")
     tsr_log_set(NULL, NULL, TSR_LOG_WARNING);
     CHECK(nth > 100, "only %llu allocations", (unsigned long long)nth);
     CHECK(full < 5, "%d batches went on", full);
-    tsr_parallel_destroy(&alone);
+    tsr_group_destroy(&alone);
     free_inputs(&in);
 }
 
@@ -165,10 +164,10 @@ static void check_gradients(const tsr_layer *layer, uint64_t nth)
 CASE(gradients_of_failures, "gradients that do not count do not come back when a pass fails")
 {
     inputs in = new_inputs();
-    tsr_parallel *alone = NULL;
+    tsr_group *alone = NULL;
     tsr_layer *layers[3] = {0};
     tsr_tensor *x[] = {in.x, in.x, in.indices};
-    OK(tsr_parallel_create(NULL, queue, NULL, &alone));
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
     OK(tsr_column_linear_create(
         tsr_linear_params(.group = alone, .name = "column", .input_size = 6, .output_size = 5),
         &layers[0]));
@@ -187,14 +186,14 @@ CASE(gradients_of_failures, "gradients that do not count do not come back when a
         CHECK(nth > 1, "layer %d: only %llu allocations", i, (unsigned long long)nth);
         tsr_layer_destroy(&layers[i]);
     }
-    tsr_parallel_destroy(&alone);
+    tsr_group_destroy(&alone);
     free_inputs(&in);
 }
 
 static tsr_status adamw_step(model *m)
 {
-    return tsr_sharded_adamw_step(m->sharded,
-                                  &(tsr_adamw_params){.learning_rate = 0.01f, .epsilon = 1e-3f});
+    return tsr_fsdp_adamw_step(m->sharded,
+                               &(tsr_adamw_params){.learning_rate = 0.01f, .epsilon = 1e-3f});
 }
 
 /* A step that cannot step parameter `at`, for which it misses the gradient once, and is called
@@ -209,10 +208,10 @@ static uint8_t *step_in_two(int at, uint64_t *size)
         *gradient = NULL;
         FAILS(adamw_step(&m), TSR_ERR_INVALID, "adamw_step: gradient is NULL");
         *gradient = kept;
-        CHECK(tsr_sharded_steps(m.sharded) == 0, "a step that failed was counted");
+        CHECK(tsr_fsdp_steps(m.sharded) == 0, "a step that failed was counted");
     }
     OK(adamw_step(&m));
-    CHECK(tsr_sharded_steps(m.sharded) == 1, "%lld steps", (long long)tsr_sharded_steps(m.sharded));
+    CHECK(tsr_fsdp_steps(m.sharded) == 1, "%lld steps", (long long)tsr_fsdp_steps(m.sharded));
     uint8_t *bytes = model_bytes(&m, size);
     model_finish(&m);
     return bytes;
@@ -235,14 +234,14 @@ CASE(allocations_of_groups, "every allocation of making a group alone fails in t
 {
     bool reached = true;
     for (uint64_t nth = 0; reached; nth++) {
-        tsr_parallel *alone = NULL;
+        tsr_group *alone = NULL;
         tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
-        tsr_status status = tsr_parallel_create(NULL, queue, NULL, &alone);
+        tsr_status status = tsr_group_create(NULL, queue, NULL, &alone);
         reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         CHECK((status == TSR_ERR_NO_MEMORY) == reached && (alone == NULL) == reached,
               "allocation %llu: %s", (unsigned long long)nth, tsr_status_name(status));
-        tsr_parallel_destroy(&alone);
+        tsr_group_destroy(&alone);
     }
 }
 
@@ -251,7 +250,7 @@ CASE(one_fails, "where one rank fails, the others are told, and the group says s
     inputs in = new_inputs();
     if (ranks > 1)
         for (int nth = 3; nth < 400; nth += 17) {
-            tsr_parallel *of_all = new_group(world, nth % 2 == 0);
+            tsr_group *of_all = new_group(world, nth % 2 == 0);
             if (my_rank == 0)
                 tsr__fault_arm(TSR__FAULT_ALLOC, (uint64_t)nth, 0);
             tsr_status status = workload(of_all, in.x, in.dy, in.indices);
@@ -260,10 +259,10 @@ CASE(one_fails, "where one rank fails, the others are told, and the group says s
             CHECK(my_rank > 0 || !reached || status != TSR_OK, "rank 0 did not notice");
             /* Whoever has failed leaves, and then nobody can go on. */
             if (status != TSR_OK)
-                tsr_parallel_destroy(&of_all);
+                tsr_group_destroy(&of_all);
             else
-                status = tsr_parallel_all_reduce(of_all, in.x, TSR_OP_SUM);
-            tsr_parallel_destroy(&of_all);
+                status = tsr_group_all_reduce(of_all, in.x, TSR_OP_SUM);
+            tsr_group_destroy(&of_all);
             CHECK(my_rank == 0 || status == TSR_OK || status == TSR_ERR_PEER_LOST, "%s: %s",
                   tsr_status_name(status), tsr_last_error());
             int64_t failed[2] = {reached, status == TSR_OK};
@@ -279,24 +278,24 @@ CASE(cancelling, "a request that is cancelled fails the group on all ranks")
     tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){1000});
     OK(tsr_fill(queue, a, 1));
     for (int i = 0; i < 2 && ranks > 1; i++) {
-        tsr_parallel *of_all = new_group(world, i == 1);
-        tsr_parallel_request *request = NULL;
+        tsr_group *of_all = new_group(world, i == 1);
+        tsr_group_request *request = NULL;
         if (my_rank == 0) {
-            OK(tsr_parallel_all_reduce_start(of_all, a, TSR_OP_SUM, &request));
-            tsr_parallel_cancel(&request);
+            OK(tsr_group_all_reduce_start(of_all, a, TSR_OP_SUM, &request));
+            tsr_group_cancel(&request);
             CHECK(!request, "the request is still there");
-            FAILS(tsr_parallel_all_reduce(of_all, a, TSR_OP_SUM), TSR_ERR_PEER_LOST,
-                  "parallel: rank 0 cancelled a request");
+            FAILS(tsr_group_all_reduce(of_all, a, TSR_OP_SUM), TSR_ERR_PEER_LOST,
+                  "group: rank 0 cancelled a request");
         } else {
             tsr_status status = TSR_OK;
             for (int k = 0; k < 3 && status == TSR_OK; k++)
-                status = tsr_parallel_all_reduce(of_all, a, TSR_OP_SUM);
+                status = tsr_group_all_reduce(of_all, a, TSR_OP_SUM);
             CHECK(status == TSR_ERR_PEER_LOST, "%s: %s", tsr_status_name(status), tsr_last_error());
             char text[600];
             snprintf(text, sizeof text, "%s", tsr_last_error());
-            FAILS(tsr_parallel_all_reduce(of_all, a, TSR_OP_SUM), TSR_ERR_PEER_LOST, text);
+            FAILS(tsr_group_all_reduce(of_all, a, TSR_OP_SUM), TSR_ERR_PEER_LOST, text);
         }
-        tsr_parallel_destroy(&of_all);
+        tsr_group_destroy(&of_all);
         OK(tsr_comm_barrier(world));
     }
     tsr_tensor_destroy(&a);
@@ -306,17 +305,17 @@ CASE(left_requests, "requests of a group that is destroyed have failed")
 {
     tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){1000});
     if (ranks > 1) {
-        tsr_parallel *of_all = new_group(world, false);
-        tsr_parallel_request *request = NULL;
+        tsr_group *of_all = new_group(world, false);
+        tsr_group_request *request = NULL;
         OK(tsr_fill(queue, a, 1));
         /* Rank 0 alone starts something. */
         if (my_rank == 0)
-            OK(tsr_parallel_all_reduce_start(of_all, a, TSR_OP_SUM, &request));
+            OK(tsr_group_all_reduce_start(of_all, a, TSR_OP_SUM, &request));
         OK(tsr_comm_barrier(world));
-        tsr_parallel_destroy(&of_all);
+        tsr_group_destroy(&of_all);
         if (my_rank == 0)
-            FAILS(tsr_parallel_wait(&request), TSR_ERR_PEER_LOST,
-                  "parallel: rank 0 destroyed its group while requests were in progress");
+            FAILS(tsr_group_wait(&request), TSR_ERR_PEER_LOST,
+                  "group: rank 0 destroyed its group while requests were in progress");
         OK(tsr_comm_barrier(world));
     }
     tsr_tensor_destroy(&a);
@@ -327,7 +326,7 @@ CASE(too_late, "a rank that does not come is a timeout that names it")
     tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){1000});
     if (ranks > 1) {
         tsr_comm *impatient = NULL;
-        tsr_parallel *of_all = NULL;
+        tsr_group *of_all = NULL;
         OK(tsr_fill(queue, a, 1));
         OK(tsr_comm_duplicate(world, &impatient));
         OK(tsr_comm_barrier(world)); /* all have it before it is impatient */
@@ -336,13 +335,13 @@ CASE(too_late, "a rank that does not come is a timeout that names it")
         OK(tsr_comm_barrier(impatient));
         tsr_comm_destroy(&impatient);
         if (my_rank > 0) {
-            tsr_status status = tsr_parallel_all_reduce(of_all, a, TSR_OP_SUM);
+            tsr_status status = tsr_group_all_reduce(of_all, a, TSR_OP_SUM);
             CHECK(status == TSR_ERR_TIMEOUT || status == TSR_ERR_PEER_LOST, "%s: %s",
                   tsr_status_name(status), tsr_last_error());
             CHECK(strstr(tsr_last_error(), "all_reduce"), "%s", tsr_last_error());
         }
         OK(tsr_comm_barrier(world));
-        tsr_parallel_destroy(&of_all);
+        tsr_group_destroy(&of_all);
     }
     tsr_tensor_destroy(&a);
 }

@@ -89,7 +89,7 @@ CASE(different_weights, "each rank has different weight values")
     tsr_tensor *all = tensor_new(TSR_F32, 3, shape), *mine = NULL;
     OK(tsr_tensor_reshape(tsr_linear_local_weight(layer), 3, (int64_t[]){1, OUT, IN / ranks},
                           &mine));
-    OK(tsr_parallel_all_gather(group, all, mine, 0, NULL));
+    OK(tsr_group_all_gather(group, all, mine, 0, NULL));
     double *values = values_of(all);
     const int64_t each = OUT * (IN / ranks);
     for (int a = 0; a < ranks; a++)
@@ -106,8 +106,8 @@ CASE(different_weights, "each rank has different weight values")
 CASE(concatenated_weights, "concatenated weights across ranks equal the full weight")
 {
     /* The full weight is what a process alone has. */
-    tsr_parallel *alone = NULL;
-    OK(tsr_parallel_create(NULL, queue, NULL, &alone));
+    tsr_group *alone = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
     tsr_linear_params params = {.input_size = IN, .output_size = OUT, .init = {.seed = 5}};
     tsr_layer *layer = new_row(&params);
     params.group = alone;
@@ -118,7 +118,7 @@ CASE(concatenated_weights, "concatenated weights across ranks equal the full wei
     free(want);
     tsr_layer_destroy(&full);
     tsr_layer_destroy(&layer);
-    tsr_parallel_destroy(&alone);
+    tsr_group_destroy(&alone);
 }
 
 CASE(bias_once, "bias is added after all-reduce, once and not per rank")
@@ -146,9 +146,9 @@ CASE(same_bias, "bias values are the same across all ranks")
         .input_size = IN, .output_size = OUT, .init = {.kind = TSR_INIT_TORCH, .seed = 3}});
     double *mine = values_of(tsr_linear_local_bias(layer));
     tsr_tensor *sum = tensor_of(TSR_F32, 1, (int64_t[]){OUT}, mine);
-    OK(tsr_parallel_all_reduce(group, sum, TSR_OP_MAX));
+    OK(tsr_group_all_reduce(group, sum, TSR_OP_MAX));
     double *most = values_of(sum);
-    OK(tsr_parallel_all_reduce(group, sum, TSR_OP_MIN));
+    OK(tsr_group_all_reduce(group, sum, TSR_OP_MIN));
     double *least = values_of(sum);
     for (int i = 0; i < OUT; i++)
         CHECK(mine[i] == most[i] && mine[i] == least[i] && mine[i] != 0, "bias %d is %g here", i,
@@ -237,26 +237,26 @@ CASE(contexts, "the default group and custom groups work")
     tsr_layer *layer = new_row(&(tsr_linear_params){.input_size = IN, .output_size = OUT});
     CHECK(tsr_layer_group(layer) == group, "not the default group");
     tsr_layer_destroy(&layer);
-    tsr_parallel_set_default(NULL);
+    tsr_group_set_default(NULL);
     FAILS(tsr_row_linear_create(tsr_linear_params(.input_size = IN, .output_size = OUT), &layer),
           TSR_ERR_INVALID, "row_linear: no group is given, and there is no default one");
     run_row((tsr_linear_params){.group = staged, .input_size = IN, .output_size = OUT}, 1,
             (int64_t[]){9}, 40);
-    tsr_parallel_set_default(group);
+    tsr_group_set_default(group);
 
     /* A group of this rank alone has the whole layer, whatever the job's size. */
     tsr_comm *own = NULL;
-    tsr_parallel *alone = NULL;
+    tsr_group *alone = NULL;
     if (world)
         OK(tsr_comm_split(world, my_rank, 0, &own));
-    OK(tsr_parallel_create(own, queue, NULL, &alone));
+    OK(tsr_group_create(own, queue, NULL, &alone));
     tsr_comm_destroy(&own);
     int64_t rows, columns;
     layer = new_row(&(tsr_linear_params){.group = alone, .input_size = 23, .output_size = OUT});
     OK(tsr_linear_local_shape(layer, &rows, &columns));
     CHECK(columns == 23, "%lld columns", (long long)columns);
     tsr_layer_destroy(&layer);
-    tsr_parallel_destroy(&alone);
+    tsr_group_destroy(&alone);
 }
 
 /* This rank's features of x [2,IN], of which the ranks have parts by `partition`, all of them if
@@ -342,7 +342,7 @@ static const tsr_layer_layout outputs[2][3] = {
     {TSR_LAYOUT_FULL, TSR_LAYOUT_SHARDED, TSR_LAYOUT_SEQUENCE}};
 
 /* All layouts of one kind of layer, over shapes, dtypes and partitions that take turns. */
-static void all_layouts(bool row, tsr_parallel *through)
+static void all_layouts(bool row, tsr_group *through)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
     static const double rates[64] = {3, 1, 2, 1, 1, 5, 1, 1};

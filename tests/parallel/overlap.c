@@ -98,13 +98,13 @@ tsr_status __wrap_tsr_request_wait(tsr_request **request)
 static const int64_t m = 256, k = 1024, n = 2048;
 
 /* The shortest of some runs, the slowest rank's. */
-static double seconds(tsr_parallel *through, int parts)
+static double seconds(tsr_group *through, int parts)
 {
     tsr_layer *layer = NULL;
     const int64_t own = k / ranks;
     OK(tsr_row_linear_create(
         tsr_linear_params(.group = through, .output_size = n, .overlap_parts = parts,
-                          .input_size = tsr_parallel_size(through) == 1 ? own : k),
+                          .input_size = tsr_group_size(through) == 1 ? own : k),
         &layer));
     tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){m, own}), *y = NULL;
     OK(tsr_fill(queue, x, 0.5));
@@ -129,7 +129,7 @@ static double seconds(tsr_parallel *through, int parts)
 }
 
 /* The time in parts, on a wire as slow as the product, as a part of that in one piece. */
-static double measure(tsr_parallel *alone)
+static double measure(tsr_group *alone)
 {
     double compute = seconds(alone, 1), fast_wire = seconds(group, 1);
     double fast_wire_parts = seconds(group, 0);
@@ -153,13 +153,13 @@ CASE(overlap_saves, "a product in parts takes less time than one in one piece, o
         case_skip("it takes two ranks");
         return;
     }
-    tsr_parallel *alone = NULL;
-    OK(tsr_parallel_create(NULL, queue, NULL, &alone));
+    tsr_group *alone = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
     /* On a machine that has other things to do, a figure may be anything: a few attempts. All ranks
      * have the same figures. */
     double saved = 1;
     for (int attempt = 0; attempt < 4 && saved > 0.9; attempt++)
         saved = measure(alone);
     CHECK(saved <= 0.9, "parts take %.0f %% of the time of one piece", 100 * saved);
-    tsr_parallel_destroy(&alone);
+    tsr_group_destroy(&alone);
 }

@@ -12,7 +12,7 @@
 #define SMALL_PIECES 65536
 
 tsr_comm *world;
-tsr_parallel *group, *staged;
+tsr_group *group, *staged;
 int my_rank, ranks = 1;
 
 static struct {
@@ -193,17 +193,17 @@ static void open_all(void)
                 (strcmp(discrete, "odd") == 0 && my_rank % 2 == 0);
     OK(tsr_device_open(tsr_device_params(.force_staging = !maps), &gpu));
     OK(tsr_stream_create(gpu, &queue));
-    OK(tsr_parallel_create(world, queue, NULL, &group));
-    OK(tsr_parallel_create(world, queue,
-                           tsr_parallel_params(.force_staging = true, .piece_bytes = SMALL_PIECES),
-                           &staged));
-    tsr_parallel_set_default(group);
+    OK(tsr_group_create(world, queue, NULL, &group));
+    OK(tsr_group_create(world, queue,
+                        tsr_group_params(.force_staging = true, .piece_bytes = SMALL_PIECES),
+                        &staged));
+    tsr_group_set_default(group);
 }
 
 static void close_all(void)
 {
-    tsr_parallel_destroy(&staged);
-    tsr_parallel_destroy(&group);
+    tsr_group_destroy(&staged);
+    tsr_group_destroy(&group);
     tsr_comm_destroy(&world);
     tsr_stream_destroy(&queue);
     uint64_t used_bytes = 0;

@@ -106,14 +106,14 @@ CASE(embeddings, "vocabulary-parallel embedding: output and gradient")
 
 CASE(embedding_begins, "initial: an embedding's table is the same for any number of ranks")
 {
-    tsr_parallel *alone = NULL;
+    tsr_group *alone = NULL;
     tsr_layer *layer = NULL, *whole = NULL;
     tsr_embedding_params params = {.name = "embed",
                                    .vocabulary_size = 77,
                                    .width = 10,
                                    .init = {.seed = 4},
                                    .partition = {.kind = TSR_PARTITION_UNEVEN}};
-    OK(tsr_parallel_create(NULL, queue, NULL, &alone));
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
     OK(tsr_embedding_create(&params, &layer));
     params.group = alone;
     OK(tsr_embedding_create(&params, &whole));
@@ -126,7 +126,7 @@ CASE(embedding_begins, "initial: an embedding's table is the same for any number
     free(want);
     tsr_layer_destroy(&layer);
     tsr_layer_destroy(&whole);
-    tsr_parallel_destroy(&alone);
+    tsr_group_destroy(&alone);
 }
 
 typedef struct entropy_case {
@@ -248,7 +248,7 @@ CASE(entropy_agrees, "cross-entropy of a divided vocabulary is that of the whole
     }
     /* Every rank has the same bits. */
     OK(tsr_copy(queue, a, b));
-    OK(tsr_parallel_broadcast(group, a, 0));
+    OK(tsr_group_broadcast(group, a, 0));
     double *first = values_of(a);
     CHECK(memcmp(first, got, ROWS * sizeof *got) == 0, "the losses of ranks differ");
     double *all[] = {values, labels, want, got, dwant, dgot, first};

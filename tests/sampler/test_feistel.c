@@ -72,8 +72,8 @@ START_TEST(large_orders_can_be_undone)
 {
     const uint64_t sizes[] = {
         UINT64_C(1000000000000), (UINT64_C(1) << 32) - 1,        UINT64_C(1) << 32,
-        (UINT64_C(1) << 32) + 1, UINT64_C(3037000499) * 1000003, TSR_FEISTEL_MOST - 1,
-        TSR_FEISTEL_MOST};
+        (UINT64_C(1) << 32) + 1, UINT64_C(3037000499) * 1000003, TSR_MAX_FEISTEL - 1,
+        TSR_MAX_FEISTEL};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         uint64_t n = sizes[s], step = n / 10007;
         tsr_feistel order = order_of(n, s, 7, 0);
@@ -215,7 +215,7 @@ START_TEST(large_orders_are_chance)
 {
     const uint64_t sizes[] = {1 << 20,           (1 << 20) + 1,     10000019,
                               1000000007,        UINT64_C(1) << 32, UINT64_C(1000000000000),
-                              UINT64_C(1) << 48, TSR_FEISTEL_MOST};
+                              UINT64_C(1) << 48, TSR_MAX_FEISTEL};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         tsr_feistel order = order_of(sizes[s], s, 0, 0);
         /* Neighbours in a row and in a column of the grid, ranks' strides, and far away. */
@@ -272,7 +272,7 @@ END_TEST
 START_TEST(errors)
 {
     tsr_feistel order = {.n = 77};
-    ck_assert_error(tsr_feistel_init(TSR_FEISTEL_MOST + 1, 0, 0, 0, &order), TSR_ERR_INVALID,
+    ck_assert_error(tsr_feistel_init(TSR_MAX_FEISTEL + 1, 0, 0, 0, &order), TSR_ERR_INVALID,
                     "feistel: 4611686018427387905 elements are more than 2^62");
     ck_assert_uint_eq(order.n, 77);
 }

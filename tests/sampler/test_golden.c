@@ -1,7 +1,7 @@
 /* Every case of the golden files: what PyTorch and the C# document's sampler really gave. */
 #include "sampler/order/passes.h"
-#include "sampler/sampler.h"
 #include "sampler/read.h"
+#include "sampler/sampler.h"
 #include "support/golden.h"
 
 /* All epochs of a sampler against a golden list of lists, and what its generator gives then. */

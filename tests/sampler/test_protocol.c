@@ -417,8 +417,7 @@ START_TEST(params_that_cannot_be)
     ck_assert_error(tsr_sampler_create_batch(NULL, &sampler), TSR_ERR_INVALID,
                     "batch: params is NULL");
     ERROR(random, "random: there is nothing to draw from", .n = 0);
-    ERROR(random, "random: 4611686018427387905 items are more than 2^62",
-          .n = TSR_FEISTEL_MOST + 1);
+    ERROR(random, "random: 4611686018427387905 items are more than 2^62", .n = TSR_MAX_FEISTEL + 1);
     ERROR(random, "random: num_samples -1 is negative", .n = 5, .num_samples = -1);
     ERROR(random, "random: num_samples 9223372036854775807 is more than 2^62", .n = 5,
           .num_samples = INT64_MAX);
@@ -433,7 +432,7 @@ START_TEST(params_that_cannot_be)
           .n = UINT64_C(1) << 31, .order = TSR_ORDER_DOTNET);
     ERROR(subset, "subset: 2 indices are announced, but there are none", .count = 2);
     ERROR(subset, "subset: 4611686018427387905 items are more than 2^62", .indices = &index,
-          .count = TSR_FEISTEL_MOST + 1);
+          .count = TSR_MAX_FEISTEL + 1);
     ERROR(subset, "subset: 7 is no order", .indices = &index, .count = 1, .order = (tsr_order)7);
     tsr_sampler *none = NULL, *batches = create(18), *single = create(0);
     ERROR(batch, "batch: there is no sampler to make batches of", .base = &none, .batch_size = 1);

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sampler/weights/weights.h"
 #include "sampler/chi.h"
 #include "sampler/read.h"
+#include "sampler/weights/weights.h"
 #include "support/golden.h"
 #include "support/random.h"
 

@@ -432,8 +432,8 @@ END_TEST
 
 START_TEST(as_many_as_there_can_be)
 {
-    ck_assert_ok(tsr_seed_all_devices(seeds, 0, TSR_SEED_MOST));
-    check_device(TSR_SEED_MOST - 1, TSR_SEED_MOST - 1);
+    ck_assert_ok(tsr_seed_all_devices(seeds, 0, TSR_MAX_SEED));
+    check_device(TSR_MAX_SEED - 1, TSR_MAX_SEED - 1);
 }
 END_TEST
 

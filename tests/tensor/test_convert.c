@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "comm_reduce/numbers.h"
+#include "comm/reduce/numbers.h"
 #include "tensor/convert.h"
 
 static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};

@@ -66,8 +66,8 @@ static tsr_status check_numbers(const tsr_comm *comm, const tsr__operation *o, c
         TSR__REQUIRE(o->peer >= 0 && o->peer < comm->size, "%s: rank %d of %d", name, o->peer,
                      comm->size);
         TSR__REQUIRE(o->peer != comm->rank, "%s: rank %d is this rank itself", name, o->peer);
-        TSR__REQUIRE(o->tag >= 0 && o->tag <= TSR_COMM_TAG_MOST, "%s: tag %d is not in 0..%d", name,
-                     o->tag, TSR_COMM_TAG_MOST);
+        TSR__REQUIRE(o->tag >= 0 && o->tag <= TSR_MAX_COMM_TAG, "%s: tag %d is not in 0..%d", name,
+                     o->tag, TSR_MAX_COMM_TAG);
     }
     if (is_uneven(o->kind))
         TSR__REQUIRE(o->counts && (o->recv_counts || o->kind != TSR__CALL_ALL_TO_ALL_V),
@@ -387,7 +387,7 @@ static tsr_status start(tsr_comm *comm, const tsr__operation *operation, tsr_req
     if (comm->status != TSR_OK)
         return tsr__fail(comm->status, "%s", comm->why);
     /* Not those in progress: how many these are differs between ranks, and refusals would. */
-    TSR__REQUIRE(comm->held < TSR_COMM_REQUESTS_MOST,
+    TSR__REQUIRE(comm->held < TSR_MAX_COMM_REQUESTS,
                  "%s: %d requests have been started and not been waited for", name, comm->held);
     TSR__TRY(tsr__request_create(comm, &request));
     tsr_status status = fill(request, operation);

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "tessera/comm.h"
 
-#define TSR__BOOT_MAX_RANKS TSR_COMM_SIZE_MOST
+#define TSR__BOOT_MAX_RANKS TSR_MAX_COMM_SIZE
 #define TSR__BOOT_MAX_BLOCK 65536 /* bytes that a rank may bring to one exchange */
 #define TSR__BOOT_NODE_SIZE 16
 

@@ -12,9 +12,9 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/error.h"
+#include "comm/bootstrap/completion.h"
 #include "comm/bootstrap/impl.h"
 #include "comm/bootstrap/pmix_library.h"
-#include "comm/bootstrap/completion.h"
 
 typedef struct pmix_state {
     const tsr__pmix_library *pmix;

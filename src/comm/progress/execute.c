@@ -6,8 +6,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "comm/job.h"
-#include "comm/reduce/exact.h"
 #include "comm/progress/tags.h"
+#include "comm/reduce/exact.h"
 
 #define ASK_AFTER_NS UINT64_C(50000000)
 #define UNUSED_MOST 4 /* requests kept, with their memory */

@@ -247,7 +247,7 @@ static bool is_less(double a, double b)
 
 static double product(tsr_dtype dtype, const void *const *inputs, int n, size_t index)
 {
-    double sorted[TSR__EXACT_MOST];
+    double sorted[TSR_MAX__EXACT];
     sorted[0] = 1;
     for (int i = 0; i < n; i++) {
         double value;

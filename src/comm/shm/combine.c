@@ -1,7 +1,7 @@
 #include "comm/shm/combine.h"
 
-#include "comm/shm/shm.h"
 #include "comm/reduce/exact.h"
+#include "comm/shm/shm.h"
 
 #define PIECE_BYTES 4096 /* a few of them fit the first cache */
 #define LEVELS 6         /* log2 of TSR__BOARD_RANKS */

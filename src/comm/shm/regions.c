@@ -5,8 +5,8 @@
 #include "base/alloc.h"
 #include "base/environment.h"
 #include "base/error.h"
-#include "comm/shm/state.h"
 #include "comm/job.h"
+#include "comm/shm/state.h"
 
 #define PAGES 16
 

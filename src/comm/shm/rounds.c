@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "comm/shm/shm.h"
-#include "comm/shm/combine.h"
 #include "comm/job.h"
+#include "comm/shm/combine.h"
+#include "comm/shm/shm.h"
 
 /* Bytes up to which everybody combines everything: one round instead of two, more work. */
 #define WHOLE_BYTES 16384

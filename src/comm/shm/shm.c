@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "comm/shm/state.h"
 #include "comm/job.h"
+#include "comm/shm/state.h"
 
 bool tsr__board_is_busy(const tsr__board *board)
 {

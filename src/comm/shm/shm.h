@@ -7,9 +7,9 @@
 #ifndef TSR_COMM_SHM_SHM_H
 #define TSR_COMM_SHM_SHM_H
 
+#include "comm/algorithms/tree.h"
 #include "comm/shm/memory.h"
 #include "comm/shm/slot.h"
-#include "comm/algorithms/tree.h"
 
 #define TSR__BOARD_RANKS 64 /* more take too long to look at, one by one */
 

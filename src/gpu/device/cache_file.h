@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-#include "gpu/pipeline/shader.h"
 #include "gpu/device/vk.h"
+#include "gpu/pipeline/shader.h"
 
 /* What contents can depend on. No padding: keys are compared and hashed as bytes. */
 typedef struct tsr__cache_key {

@@ -6,11 +6,11 @@
 #include "base/alloc.h"
 #include "base/environment.h"
 #include "base/fork.h"
+#include "gpu/device/probe.h"
+#include "gpu/device/select.h"
 #include "gpu/matmul/tuning/tuned.h"
 #include "gpu/memory/memory.h"
 #include "gpu/pipeline/pipeline.h"
-#include "gpu/device/probe.h"
-#include "gpu/device/select.h"
 #include "gpu/stream/stream.h"
 #include "gpu/stream/timeline.h"
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "gpu/pipeline/pipeline.h"
 #include "gpu/kernel/spirv.h"
+#include "gpu/pipeline/pipeline.h"
 #include "gpu/stream/stream.h"
 
 #define ADDRESS_BYTES 8

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "gpu/matmul/coopmat.h"
 #include "gpu/cpu_drivers/matmul/lavapipe.h"
+#include "gpu/matmul/coopmat.h"
 #include "shaders/params/matmul.h"
 
 static const tsr__matmul_config configs[] = {

@@ -4,8 +4,8 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "gpu/memory/host_import.h"
 #include "gpu/device/probe.h"
+#include "gpu/memory/host_import.h"
 
 #define PAGE_BYTES (UINT64_C(4) << 10)
 #define SLAB_BYTES (UINT64_C(16) << 20)

@@ -4,8 +4,8 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "gpu/pipeline/disk_cache.h"
 #include "gpu/cpu_drivers/specialize/specialize.h"
+#include "gpu/pipeline/disk_cache.h"
 #include "gpu/stream/stream.h"
 
 #define BUCKETS 256

@@ -6,11 +6,11 @@
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/group/group.h"
 
-static const char who[] = "sharded_create";
+static const char who[] = "fsdp_create";
 
-static tsr_status add_parameter(tsr_sharded *model, const tsr_parameter *given)
+static tsr_status add_parameter(tsr_fsdp *model, const tsr_parameter *given)
 {
-    tsr__sharded_param *p = &model->params[model->param_count];
+    tsr__fsdp_param *p = &model->params[model->param_count];
     TSR__REQUIRE(given->name, "%s: a parameter has no name", who);
     const bool known =
         given->dtype == TSR_F32 || given->dtype == TSR_F16 || given->dtype == TSR_BF16;
@@ -35,21 +35,21 @@ static tsr_status add_parameter(tsr_sharded *model, const tsr_parameter *given)
     return TSR_OK;
 }
 
-static int parameters_of(const tsr_sharded_unit *unit)
+static int parameters_of(const tsr_fsdp_unit *unit)
 {
     return unit->layer ? tsr_layer_parameter_count(unit->layer) : unit->parameter_count;
 }
 
-const tsr_parameter *tsr__sharded_given(const tsr_sharded_unit *unit, int index)
+const tsr_parameter *tsr__fsdp_given(const tsr_fsdp_unit *unit, int index)
 {
     return unit->layer ? tsr_layer_parameter(unit->layer, index) : &unit->parameters[index];
 }
 
-static tsr_status add_units(tsr_sharded *model, const tsr_sharded_params *params)
+static tsr_status add_units(tsr_fsdp *model, const tsr_fsdp_params *params)
 {
     uint64_t total = 0;
     for (int u = 0; u < params->unit_count; u++) {
-        const tsr_sharded_unit *unit = &params->units[u];
+        const tsr_fsdp_unit *unit = &params->units[u];
         const int count = parameters_of(unit);
         TSR__REQUIRE(count >= 0 && (unit->layer || unit->parameters || count == 0),
                      "%s: unit %d has %d parameters, which are NULL", who, u, count);
@@ -62,7 +62,7 @@ static tsr_status add_units(tsr_sharded *model, const tsr_sharded_params *params
     if (!model->units || !model->params)
         return TSR_ERR_NO_MEMORY;
     for (int u = 0; u < params->unit_count; u++) {
-        model->units[u] = (tsr__sharded_unit){
+        model->units[u] = (tsr__fsdp_unit){
             .layer = params->units[u].layer,
             .first = model->param_count,
             .slot = -1,
@@ -70,7 +70,7 @@ static tsr_status add_units(tsr_sharded *model, const tsr_sharded_params *params
         };
         model->unit_count++;
         for (int i = 0; i < parameters_of(&params->units[u]); i++) {
-            TSR__TRY(add_parameter(model, tsr__sharded_given(&params->units[u], i)));
+            TSR__TRY(add_parameter(model, tsr__fsdp_given(&params->units[u], i)));
             model->units[u].count++;
         }
     }
@@ -78,14 +78,14 @@ static tsr_status add_units(tsr_sharded *model, const tsr_sharded_params *params
 }
 
 /* Layers give their memory up: from now on it comes from here. Taking it away does not fail. */
-static void empty_layers(tsr_sharded *model)
+static void empty_layers(tsr_fsdp *model)
 {
     for (int u = 0; u < model->unit_count; u++)
         for (int i = 0; model->units[u].layer && i < model->units[u].count; i++)
             (void)!tsr_layer_set_parameter(model->units[u].layer, i, NULL, NULL, false);
 }
 
-static tsr_status check_params(const tsr_sharded_params *params)
+static tsr_status check_params(const tsr_fsdp_params *params)
 {
     TSR__REQUIRE(params->unit_count >= 1 && params->units, "%s: there are no units", who);
     TSR__REQUIRE((int)params->optimizer >= 0 && params->optimizer <= TSR_OPTIMIZER_NONE,
@@ -97,13 +97,13 @@ static tsr_status check_params(const tsr_sharded_params *params)
     TSR__REQUIRE(params->grad_dtype == 0 || params->grad_dtype == TSR_F32 ||
                      params->grad_dtype == TSR_F16 || params->grad_dtype == TSR_BF16,
                  "%s: gradients cannot be %s", who, tsr_dtype_name(params->grad_dtype));
-    TSR__REQUIRE(params->ahead >= -1 && params->ahead <= TSR_SHARDED_AHEAD_MOST,
-                 "%s: %d units ahead; at most %d", who, params->ahead, TSR_SHARDED_AHEAD_MOST);
+    TSR__REQUIRE(params->ahead >= -1 && params->ahead <= TSR_MAX_FSDP_AHEAD,
+                 "%s: %d units ahead; at most %d", who, params->ahead, TSR_MAX_FSDP_AHEAD);
     return TSR_OK;
 }
 
 /* What each rank can do by itself. */
-static tsr_status prepare(tsr_sharded *model, const tsr_sharded_params *params)
+static tsr_status prepare(tsr_fsdp *model, const tsr_fsdp_params *params)
 {
     TSR__TRY(check_params(params));
     model->optimizer = params->optimizer;
@@ -113,42 +113,42 @@ static tsr_status prepare(tsr_sharded *model, const tsr_sharded_params *params)
     model->reduction = params->reduction ? params->reduction : TSR_OP_AVG;
     model->slot_count = 1 + (params->ahead < 0 ? 0 : params->ahead ? params->ahead : 1);
     TSR__TRY(add_units(model, params));
-    return tsr__sharded_take_plan(model, params);
+    return tsr__fsdp_take_plan(model, params);
 }
 
-static tsr_status build(tsr_sharded *model, const tsr_sharded_params *params)
+static tsr_status build(tsr_fsdp *model, const tsr_fsdp_params *params)
 {
-    TSR__TRY(tsr__sharded_take_ranges(model));
-    TSR__TRY(tsr__sharded_make_slots(model));
-    TSR__TRY(tsr__sharded_make_shards(model));
-    tsr__sharded_add_up(model);
-    return tsr__sharded_first_values(model, params);
+    TSR__TRY(tsr__fsdp_take_ranges(model));
+    TSR__TRY(tsr__fsdp_make_slots(model));
+    TSR__TRY(tsr__fsdp_make_shards(model));
+    tsr__fsdp_add_up(model);
+    return tsr__fsdp_first_values(model, params);
 }
 
-tsr_status tsr_sharded_create(const tsr_sharded_params *params, tsr_sharded **out)
+tsr_status tsr_fsdp_create(const tsr_fsdp_params *params, tsr_fsdp **out)
 {
     TSR__REQUIRE(params && out, "%s: %s is NULL", who, params ? "out" : "params");
-    tsr_parallel *group = params->group ? params->group : tsr_parallel_default();
+    tsr_group *group = params->group ? params->group : tsr_group_default();
     TSR__REQUIRE(group, "%s: no group is given, and there is no default one", who);
-    TSR__TRY(tsr__parallel_check(group));
-    tsr_comm *comm = tsr_parallel_comm(group);
-    tsr_sharded *model = tsr__calloc(1, sizeof *model);
+    TSR__TRY(tsr__group_check(group));
+    tsr_comm *comm = tsr_group_comm(group);
+    tsr_fsdp *model = tsr__calloc(1, sizeof *model);
     tsr_status status = model ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (model) {
         model->group = group;
-        model->stream = tsr_parallel_stream(group);
+        model->stream = tsr_group_stream(group);
         model->device = tsr_stream_device(model->stream);
-        model->rank = tsr_parallel_rank(group);
-        model->size = tsr_parallel_size(group);
+        model->rank = tsr_group_rank(group);
+        model->size = tsr_group_size(group);
         status = prepare(model, params);
     }
     status = tsr__checkpoint_agree(comm, who, status);
     if (status == TSR_OK)
-        status = tsr__sharded_compare_plans(model);
+        status = tsr__fsdp_compare_plans(model);
     if (status == TSR_OK)
         status = tsr__checkpoint_agree(comm, who, build(model, params));
     if (status != TSR_OK) {
-        tsr_sharded_destroy(&model);
+        tsr_fsdp_destroy(&model);
         return status;
     }
     model->has_layers = true;
@@ -157,11 +157,11 @@ tsr_status tsr_sharded_create(const tsr_sharded_params *params, tsr_sharded **ou
     return TSR_OK;
 }
 
-static void finish_param(tsr__sharded_param *p)
+static void finish_param(tsr__fsdp_param *p)
 {
     /* How these end concerns nobody any more. */
-    (void)!tsr_parallel_wait(&p->gathering);
-    (void)!tsr_parallel_wait(&p->reducing);
+    (void)!tsr_group_wait(&p->gathering);
+    (void)!tsr_group_wait(&p->reducing);
     tsr_tensor_destroy(&p->seen.tensor);
     tsr_tensor_destroy(&p->seen.grad);
     tsr_tensor_destroy(&p->value);
@@ -175,11 +175,11 @@ static void finish_param(tsr__sharded_param *p)
     tsr__free(p->name);
 }
 
-void tsr_sharded_destroy(tsr_sharded **model)
+void tsr_fsdp_destroy(tsr_fsdp **model)
 {
     if (!model || !*model)
         return;
-    tsr_sharded *closing = *model;
+    tsr_fsdp *closing = *model;
     *model = NULL;
     if (closing->has_layers)
         empty_layers(closing);
@@ -189,16 +189,16 @@ void tsr_sharded_destroy(tsr_sharded **model)
         tsr_tensor_destroy(&closing->slots[i].memory);
         tsr_tensor_destroy(&closing->grad_slots[i].memory);
     }
-    tsr__sharded_pool_finish(&closing->values);
-    tsr__sharded_pool_finish(&closing->gradients);
-    tsr__sharded_pool_finish(&closing->state);
+    tsr__fsdp_pool_finish(&closing->values);
+    tsr__fsdp_pool_finish(&closing->gradients);
+    tsr__fsdp_pool_finish(&closing->state);
     tsr_shard_plan_destroy(&closing->plan);
     tsr__free(closing->units);
     tsr__free(closing->params);
     tsr__free(closing);
 }
 
-const tsr_shard_plan *tsr_sharded_plan(const tsr_sharded *model)
+const tsr_shard_plan *tsr_fsdp_plan(const tsr_fsdp *model)
 {
     return model ? model->plan : NULL;
 }

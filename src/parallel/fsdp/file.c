@@ -7,8 +7,8 @@
 
 #include "base/alloc.h"
 #include "parallel/checkpoint/checkpoint.h"
-#include "parallel/group/group.h"
 #include "parallel/fsdp/fsdp.h"
+#include "parallel/group/group.h"
 
 #define STEPS "tessera.steps"
 
@@ -26,7 +26,7 @@ static void entries_finish(entries *list)
     tsr__free(list->items);
 }
 
-static void add(entries *list, const tsr__sharded_param *p, const char *name, tsr_dtype dtype,
+static void add(entries *list, const tsr__fsdp_param *p, const char *name, tsr_dtype dtype,
                 tsr_tensor *tensor)
 {
     tsr_checkpoint_entry *entry = &list->items[list->count++];
@@ -44,7 +44,7 @@ static void add(entries *list, const tsr__sharded_param *p, const char *name, ts
     memcpy(entry->shape, p->seen.global_shape, sizeof entry->shape);
 }
 
-static tsr_status add_state(entries *list, const tsr__sharded_param *p, const char *what,
+static tsr_status add_state(entries *list, const tsr__fsdp_param *p, const char *what,
                             tsr_tensor *tensor)
 {
     if (!tensor)
@@ -59,7 +59,7 @@ static tsr_status add_state(entries *list, const tsr__sharded_param *p, const ch
     return TSR_OK;
 }
 
-static tsr_status list_all(const tsr_sharded *model, bool model_only, entries *list)
+static tsr_status list_all(const tsr_fsdp *model, bool model_only, entries *list)
 {
     const size_t most = 4 * (size_t)model->param_count;
     const bool sgd = model->optimizer == TSR_OPTIMIZER_SGD;
@@ -68,7 +68,7 @@ static tsr_status list_all(const tsr_sharded *model, bool model_only, entries *l
     if (!list->items || !list->names)
         return TSR_ERR_NO_MEMORY;
     for (int i = 0; i < model->param_count; i++) {
-        const tsr__sharded_param *p = &model->params[i];
+        const tsr__fsdp_param *p = &model->params[i];
         add(list, p, p->name, p->seen.dtype, p->value);
         if (model_only)
             continue;
@@ -99,18 +99,18 @@ static tsr_status join_metadata(const char *const *given, const char *steps, con
     return TSR_OK;
 }
 
-static const tsr_sharded_file_params *params_or_none(const tsr_sharded_file_params *params)
+static const tsr_fsdp_file_params *params_or_none(const tsr_fsdp_file_params *params)
 {
-    static const tsr_sharded_file_params none;
+    static const tsr_fsdp_file_params none;
     return params ? params : &none;
 }
 
-static tsr_comm *world_of(const tsr_sharded *model, const tsr_sharded_file_params *params)
+static tsr_comm *world_of(const tsr_fsdp *model, const tsr_fsdp_file_params *params)
 {
-    return params->world ? params->world : tsr_parallel_comm(model->group);
+    return params->world ? params->world : tsr_group_comm(model->group);
 }
 
-static tsr_status compare_kinds(const tsr_sharded_file_params *params, tsr_comm *world,
+static tsr_status compare_kinds(const tsr_fsdp_file_params *params, tsr_comm *world,
                                 const char *who)
 {
     return tsr__checkpoint_same(world, who,
@@ -122,21 +122,20 @@ static tsr_status compare_kinds(const tsr_sharded_file_params *params, tsr_comm 
 /* Saving ----------------------------------------------------------------------------------------
  */
 
-static tsr_status settle(tsr_sharded *model, const char *who)
+static tsr_status settle(tsr_fsdp *model, const char *who)
 {
-    TSR__TRY(tsr__sharded_idle(model, who));
-    TSR__TRY(tsr__parallel_check(model->group));
+    TSR__TRY(tsr__fsdp_idle(model, who));
+    TSR__TRY(tsr__group_check(model->group));
     /* The group's communicator is free for other uses when none of its requests are in progress. */
-    TSR__TRY(tsr__sharded_collect_all(model));
+    TSR__TRY(tsr__fsdp_collect_all(model));
     for (int u = 0; u < model->unit_count; u++)
-        TSR__TRY(tsr__sharded_gathered(model, u));
+        TSR__TRY(tsr__fsdp_gathered(model, u));
     return TSR_OK;
 }
 
-tsr_status tsr_sharded_save(tsr_sharded *model, const char *path,
-                            const tsr_sharded_file_params *params)
+tsr_status tsr_fsdp_save(tsr_fsdp *model, const char *path, const tsr_fsdp_file_params *params)
 {
-    const char *who = "sharded_save";
+    const char *who = "fsdp_save";
     TSR__REQUIRE(model, "%s: model is NULL", who);
     params = params_or_none(params);
     tsr_comm *world = world_of(model, params);
@@ -166,21 +165,20 @@ tsr_status tsr_sharded_save(tsr_sharded *model, const char *path,
 static tsr_status read_steps(const char *path, int64_t *out)
 {
     char text[24], *end;
-    TSR__REQUIRE(path, "sharded_load: path is NULL");
+    TSR__REQUIRE(path, "fsdp_load: path is NULL");
     tsr_status status = tsr_checkpoint_metadata(path, STEPS, sizeof text, text);
     if (status != TSR_OK)
-        return status == TSR_ERR_NO_MEMORY ? status : tsr__fail_context(status, "sharded_load");
+        return status == TSR_ERR_NO_MEMORY ? status : tsr__fail_context(status, "fsdp_load");
     long long steps = strtoll(text, &end, 10);
     TSR__REQUIRE(text[0] >= '0' && text[0] <= '9' && *end == '\0' && steps < INT64_MAX,
-                 "sharded_load: %s: '%s' is no number of steps", path, text);
+                 "fsdp_load: %s: '%s' is no number of steps", path, text);
     *out = steps;
     return TSR_OK;
 }
 
-tsr_status tsr_sharded_load(tsr_sharded *model, const char *path,
-                            const tsr_sharded_file_params *params)
+tsr_status tsr_fsdp_load(tsr_fsdp *model, const char *path, const tsr_fsdp_file_params *params)
 {
-    const char *who = "sharded_load";
+    const char *who = "fsdp_load";
     TSR__REQUIRE(model, "%s: model is NULL", who);
     params = params_or_none(params);
     tsr_comm *world = world_of(model, params);
@@ -198,10 +196,10 @@ tsr_status tsr_sharded_load(tsr_sharded *model, const char *path,
         status = tsr_checkpoint_load(path, world, model->stream, list.count, list.items, NULL);
     entries_finish(&list);
     TSR__TRY(status);
-    TSR__TRY(tsr__sharded_forget(model));
-    TSR__TRY(tsr_sharded_zero_grad(model));
+    TSR__TRY(tsr__fsdp_forget(model));
+    TSR__TRY(tsr_fsdp_zero_grad(model));
     if (params->model_only)
-        return tsr__sharded_fresh_state(model);
+        return tsr__fsdp_fresh_state(model);
     model->steps = steps;
     return TSR_OK;
 }

@@ -16,10 +16,10 @@
 #include "base/error.h"
 #include "tessera/fsdp.h"
 
-#define TSR__SHARDED_SLOTS_MOST (TSR_SHARDED_AHEAD_MOST + 1)
-#define TSR__SHARDED_ALIGN 64 /* bytes; of whatever lies in shared memory */
+#define TSR_MAX__FSDP_SLOTS (TSR_MAX_FSDP_AHEAD + 1)
+#define TSR__FSDP_ALIGN 64 /* bytes; of whatever lies in shared memory */
 
-typedef struct tsr__sharded_param {
+typedef struct tsr__fsdp_param {
     tsr_parameter seen; /* the caller's view; tensor and grad are NULL while not in use */
     char *name;
     int64_t shape[TSR_MAX_DIMS]; /* of this rank's part of the layer's parameter */
@@ -35,11 +35,11 @@ typedef struct tsr__sharded_param {
     tsr_tensor *value, *grad, *moment1, *moment2, *master;
     bool grad_holds;   /* something, reduced, since the last step */
     tsr_tensor *extra; /* another pass's gradient, until it has been added */
-    tsr_parallel_request *gathering, *reducing;
+    tsr_group_request *gathering, *reducing;
     bool reduced; /* by a pass that has not been collected */
-} tsr__sharded_param;
+} tsr__fsdp_param;
 
-typedef struct tsr__sharded_unit {
+typedef struct tsr__fsdp_unit {
     tsr_layer *layer;
     int first, count; /* of its parameters */
     int slot;         /* where its parameters are, or will be soon; -1: nowhere */
@@ -47,38 +47,38 @@ typedef struct tsr__sharded_unit {
     bool slotted;     /* some parameter of it is not resident */
     bool in_use;
     tsr_pass pass;
-} tsr__sharded_unit;
+} tsr__fsdp_unit;
 
-typedef struct tsr__sharded_slot {
+typedef struct tsr__fsdp_slot {
     tsr_tensor *memory; /* NULL where no unit needs any */
     int unit;           /* -1: free */
-} tsr__sharded_slot;
+} tsr__fsdp_slot;
 
-typedef struct tsr__sharded_chunk {
+typedef struct tsr__fsdp_chunk {
     tsr_tensor *memory;
     uint64_t bytes;
-} tsr__sharded_chunk;
+} tsr__fsdp_chunk;
 
 /* pool.c */
-typedef struct tsr__sharded_pool {
+typedef struct tsr__fsdp_pool {
     uint64_t most; /* bytes in one chunk, unless one part has more */
     size_t count, capacity;
-    tsr__sharded_chunk *chunks;
+    tsr__fsdp_chunk *chunks;
     bool made;         /* … and the next part is … */
     size_t at;         /* … in this chunk … */
     uint64_t at_bytes; /* … at this place */
-} tsr__sharded_pool;
+} tsr__fsdp_pool;
 
-struct tsr_sharded {
-    tsr_parallel *group;
+struct tsr_fsdp {
+    tsr_group *group;
     tsr_stream *stream;
     tsr_device *device;
     int rank, size;
     tsr_shard_plan *plan;
     bool has_layers; /* they have no memory but what comes from here */
     int unit_count, param_count;
-    tsr__sharded_unit *units;
-    tsr__sharded_param *params;
+    tsr__fsdp_unit *units;
+    tsr__fsdp_param *params;
 
     tsr_optimizer optimizer;
     bool momentum;
@@ -87,69 +87,65 @@ struct tsr_sharded {
     tsr_op reduction;
     int64_t steps;
 
-    tsr__sharded_pool values, gradients, state; /* memory of all shards */
+    tsr__fsdp_pool values, gradients, state; /* memory of all shards */
     int slot_count;
-    tsr__sharded_slot slots[TSR__SHARDED_SLOTS_MOST];
-    tsr__sharded_slot grad_slots[TSR__SHARDED_SLOTS_MOST];
+    tsr__fsdp_slot slots[TSR_MAX__FSDP_SLOTS];
+    tsr__fsdp_slot grad_slots[TSR_MAX__FSDP_SLOTS];
     int grad_next; /* the slot of gradients that has been reduced for longest */
-    tsr_sharded_memory memory;
+    tsr_fsdp_memory memory;
 };
 
 /* pool.c: the next part of a pool, or, before that has been made, how much memory it takes. */
-tsr_status tsr__sharded_part(tsr__sharded_pool *pool, tsr_dtype dtype, uint64_t elements,
-                             tsr_tensor **out) TSR_NODISCARD;
-tsr_status tsr__sharded_pool_make(tsr__sharded_pool *pool, tsr_device *device) TSR_NODISCARD;
-void tsr__sharded_pool_finish(tsr__sharded_pool *pool);
-tsr_status tsr__sharded_memory_new(tsr_device *device, uint64_t bytes,
-                                   tsr_tensor **out) TSR_NODISCARD;
-uint64_t tsr__sharded_padded(uint64_t bytes);
+tsr_status tsr__fsdp_part(tsr__fsdp_pool *pool, tsr_dtype dtype, uint64_t elements,
+                          tsr_tensor **out) TSR_NODISCARD;
+tsr_status tsr__fsdp_pool_make(tsr__fsdp_pool *pool, tsr_device *device) TSR_NODISCARD;
+void tsr__fsdp_pool_finish(tsr__fsdp_pool *pool);
+tsr_status tsr__fsdp_memory_new(tsr_device *device, uint64_t bytes, tsr_tensor **out) TSR_NODISCARD;
+uint64_t tsr__fsdp_padded(uint64_t bytes);
 /* From a part's first element to the next part's: the same for all dtypes, so that what belongs to
  * parameters that lie behind each other lies so in every pool. */
-uint64_t tsr__sharded_part_elements(uint64_t elements);
+uint64_t tsr__fsdp_part_elements(uint64_t elements);
 
 /* create.c: the parameter as the caller gave it, whether in a layer or alone. */
-const tsr_parameter *tsr__sharded_given(const tsr_sharded_unit *unit, int index);
+const tsr_parameter *tsr__fsdp_given(const tsr_fsdp_unit *unit, int index);
 
 /* plan.c: the caller's plan or a new one, the same on all ranks, and each parameter's ranges. */
-tsr_status tsr__sharded_take_plan(tsr_sharded *model,
-                                  const tsr_sharded_params *params) TSR_NODISCARD;
-tsr_status tsr__sharded_compare_plans(tsr_sharded *model) TSR_NODISCARD;
-tsr_status tsr__sharded_take_ranges(tsr_sharded *model) TSR_NODISCARD;
+tsr_status tsr__fsdp_take_plan(tsr_fsdp *model, const tsr_fsdp_params *params) TSR_NODISCARD;
+tsr_status tsr__fsdp_compare_plans(tsr_fsdp *model) TSR_NODISCARD;
+tsr_status tsr__fsdp_take_ranges(tsr_fsdp *model) TSR_NODISCARD;
 
 /* memory.c */
-tsr_status tsr__sharded_make_slots(tsr_sharded *model) TSR_NODISCARD;
-tsr_status tsr__sharded_make_shards(tsr_sharded *model) TSR_NODISCARD;
-void tsr__sharded_add_up(tsr_sharded *model);
+tsr_status tsr__fsdp_make_slots(tsr_fsdp *model) TSR_NODISCARD;
+tsr_status tsr__fsdp_make_shards(tsr_fsdp *model) TSR_NODISCARD;
+void tsr__fsdp_add_up(tsr_fsdp *model);
 /* `bytes` into shared memory (of f32), a tensor of this dtype and shape. */
-tsr_status tsr__sharded_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dtype dtype, int ndim,
-                             const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
+tsr_status tsr__fsdp_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dtype dtype, int ndim,
+                          const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
 
 /* values.c */
-tsr_status tsr__sharded_first_values(tsr_sharded *model,
-                                     const tsr_sharded_params *params) TSR_NODISCARD;
+tsr_status tsr__fsdp_first_values(tsr_fsdp *model, const tsr_fsdp_params *params) TSR_NODISCARD;
 /* Sets f32 copies and moments to what a fresh model has. */
-tsr_status tsr__sharded_fresh_state(tsr_sharded *model) TSR_NODISCARD;
-tsr_status tsr__sharded_fresh_masters(tsr_sharded *model) TSR_NODISCARD;
+tsr_status tsr__fsdp_fresh_state(tsr_fsdp *model) TSR_NODISCARD;
+tsr_status tsr__fsdp_fresh_masters(tsr_fsdp *model) TSR_NODISCARD;
 
 /* slots.c: sees to it that a unit is being gathered. `wanted` says which others are to be left
  * alone, if they are there: `ahead` units in direction `step` from it. *out false: there is no
  * slot. */
-tsr_status tsr__sharded_gather(tsr_sharded *model, int unit, int from, int step,
-                               bool *out) TSR_NODISCARD;
+tsr_status tsr__fsdp_gather(tsr_fsdp *model, int unit, int from, int step, bool *out) TSR_NODISCARD;
 /* Waits until it is there. */
-tsr_status tsr__sharded_gathered(tsr_sharded *model, int unit) TSR_NODISCARD;
+tsr_status tsr__fsdp_gathered(tsr_fsdp *model, int unit) TSR_NODISCARD;
 /* Nothing that was gathered is valid. */
-tsr_status tsr__sharded_forget(tsr_sharded *model) TSR_NODISCARD;
+tsr_status tsr__fsdp_forget(tsr_fsdp *model) TSR_NODISCARD;
 
 /* gradients.c: memory for a unit's gradients, then their reduction, then its end: all of a unit, or
  * of all units that are not in a backward pass. */
-tsr_status tsr__sharded_take_grads(tsr_sharded *model, int unit) TSR_NODISCARD;
-tsr_status tsr__sharded_reduce(tsr_sharded *model, int unit) TSR_NODISCARD;
-void tsr__sharded_drop_grads(tsr_sharded *model, int unit);
-tsr_status tsr__sharded_collect(tsr_sharded *model, int unit) TSR_NODISCARD;
-tsr_status tsr__sharded_collect_all(tsr_sharded *model) TSR_NODISCARD;
+tsr_status tsr__fsdp_take_grads(tsr_fsdp *model, int unit) TSR_NODISCARD;
+tsr_status tsr__fsdp_reduce(tsr_fsdp *model, int unit) TSR_NODISCARD;
+void tsr__fsdp_drop_grads(tsr_fsdp *model, int unit);
+tsr_status tsr__fsdp_collect(tsr_fsdp *model, int unit) TSR_NODISCARD;
+tsr_status tsr__fsdp_collect_all(tsr_fsdp *model) TSR_NODISCARD;
 
 /* pass.c */
-tsr_status tsr__sharded_idle(const tsr_sharded *model, const char *who) TSR_NODISCARD;
+tsr_status tsr__fsdp_idle(const tsr_fsdp *model, const char *who) TSR_NODISCARD;
 
 #endif

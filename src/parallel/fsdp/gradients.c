@@ -7,14 +7,14 @@
 /* Memory ----------------------------------------------------------------------------------------
  */
 
-static tsr_status new_extra(tsr_sharded *model, tsr__sharded_param *p)
+static tsr_status new_extra(tsr_fsdp *model, tsr__fsdp_param *p)
 {
     return tsr_tensor_create(model->device, model->grad_dtype, 1,
                              (int64_t[]){(int64_t)p->range.count}, &p->extra);
 }
 
 /* A slot that is free, or becomes free when what is in it has been reduced. */
-static tsr_status take_slot(tsr_sharded *model, int unit)
+static tsr_status take_slot(tsr_fsdp *model, int unit)
 {
     int index = -1;
     for (int i = 0; i < model->slot_count && index < 0; i++) {
@@ -23,21 +23,21 @@ static tsr_status take_slot(tsr_sharded *model, int unit)
         if (other < 0 || !model->units[other].in_use)
             index = at;
     }
-    TSR__REQUIRE(index >= 0, "sharded_begin: %d units are in use, and there is memory for no more",
+    TSR__REQUIRE(index >= 0, "fsdp_begin: %d units are in use, and there is memory for no more",
                  model->slot_count);
     if (model->grad_slots[index].unit >= 0)
-        TSR__TRY(tsr__sharded_collect(model, model->grad_slots[index].unit));
+        TSR__TRY(tsr__fsdp_collect(model, model->grad_slots[index].unit));
     model->grad_slots[index].unit = unit;
     model->units[unit].grad_slot = index;
     model->grad_next = (index + 1) % model->slot_count;
     return TSR_OK;
 }
 
-static tsr_status view_grad(tsr_sharded *model, const tsr__sharded_unit *u, tsr__sharded_param *p)
+static tsr_status view_grad(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_param *p)
 {
     if (!p->resident)
-        return tsr__sharded_view(model->grad_slots[u->grad_slot].memory, p->grad_slot_bytes,
-                                 model->grad_dtype, p->seen.ndim, p->shape, &p->seen.grad);
+        return tsr__fsdp_view(model->grad_slots[u->grad_slot].memory, p->grad_slot_bytes,
+                              model->grad_dtype, p->seen.ndim, p->shape, &p->seen.grad);
     /* Its own memory is as large: only a second gradient needs some other. */
     if (p->grad_holds)
         TSR__TRY(new_extra(model, p));
@@ -45,23 +45,23 @@ static tsr_status view_grad(tsr_sharded *model, const tsr__sharded_unit *u, tsr_
                               &p->seen.grad);
 }
 
-tsr_status tsr__sharded_take_grads(tsr_sharded *model, int unit)
+tsr_status tsr__fsdp_take_grads(tsr_fsdp *model, int unit)
 {
-    tsr__sharded_unit *u = &model->units[unit];
-    TSR__TRY(tsr__sharded_collect(model, unit));
+    tsr__fsdp_unit *u = &model->units[unit];
+    TSR__TRY(tsr__fsdp_collect(model, unit));
     if (u->slotted)
         TSR__TRY(take_slot(model, unit));
     for (int i = u->first; i < u->first + u->count; i++) {
         tsr_status status = view_grad(model, u, &model->params[i]);
         if (status != TSR_OK) {
-            tsr__sharded_drop_grads(model, unit);
+            tsr__fsdp_drop_grads(model, unit);
             return status;
         }
     }
     return TSR_OK;
 }
 
-static void leave_slot(tsr_sharded *model, tsr__sharded_unit *u)
+static void leave_slot(tsr_fsdp *model, tsr__fsdp_unit *u)
 {
     if (u->grad_slot >= 0)
         model->grad_slots[u->grad_slot].unit = -1;
@@ -69,16 +69,16 @@ static void leave_slot(tsr_sharded *model, tsr__sharded_unit *u)
 }
 
 /* What the pass has given, unless it is being reduced. */
-static void drop_grad(tsr__sharded_param *p)
+static void drop_grad(tsr__fsdp_param *p)
 {
     tsr_tensor_destroy(&p->seen.grad);
     if (!p->reduced)
         tsr_tensor_destroy(&p->extra);
 }
 
-void tsr__sharded_drop_grads(tsr_sharded *model, int unit)
+void tsr__fsdp_drop_grads(tsr_fsdp *model, int unit)
 {
-    tsr__sharded_unit *u = &model->units[unit];
+    tsr__fsdp_unit *u = &model->units[unit];
     for (int i = u->first; i < u->first + u->count; i++)
         drop_grad(&model->params[i]);
     leave_slot(model, u);
@@ -88,11 +88,11 @@ void tsr__sharded_drop_grads(tsr_sharded *model, int unit)
  */
 
 /* All ranks get all of it, and take their range. */
-static tsr_status scatter_by_rank(tsr_sharded *model, const tsr__sharded_param *p,
-                                  tsr_tensor *whole, tsr_tensor *to)
+static tsr_status scatter_by_rank(tsr_fsdp *model, const tsr__fsdp_param *p, tsr_tensor *whole,
+                                  tsr_tensor *to)
 {
     tsr_tensor *range = NULL;
-    TSR__TRY(tsr_parallel_all_reduce(model->group, whole, model->reduction));
+    TSR__TRY(tsr_group_all_reduce(model->group, whole, model->reduction));
     TSR__TRY(tsr_tensor_slice(whole, 0, (int64_t)p->range.start,
                               (int64_t)(p->range.start + p->range.count), 1, &range));
     tsr_status status = tsr_copy(model->stream, to, range);
@@ -100,49 +100,48 @@ static tsr_status scatter_by_rank(tsr_sharded *model, const tsr__sharded_param *
     return status;
 }
 
-static tsr_status reduce_shard(tsr_sharded *model, tsr__sharded_param *p, const tsr_tensor *memory)
+static tsr_status reduce_shard(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_tensor *memory)
 {
     tsr_tensor *whole = NULL;
     if (p->grad_holds)
         TSR__TRY(new_extra(model, p));
-    TSR__TRY(tsr__sharded_view(memory, p->grad_slot_bytes, model->grad_dtype, 1,
-                               (int64_t[]){(int64_t)p->count}, &whole));
+    TSR__TRY(tsr__fsdp_view(memory, p->grad_slot_bytes, model->grad_dtype, 1,
+                            (int64_t[]){(int64_t)p->count}, &whole));
     tsr_tensor *to = p->grad_holds ? p->extra : p->grad;
-    tsr_status status =
-        p->in_order ? tsr_parallel_reduce_scatter_start(model->group, to, whole, 0, p->sizes,
-                                                        model->reduction, &p->reducing)
-                    : scatter_by_rank(model, p, whole, to);
+    tsr_status status = p->in_order
+                            ? tsr_group_reduce_scatter_start(model->group, to, whole, 0, p->sizes,
+                                                             model->reduction, &p->reducing)
+                            : scatter_by_rank(model, p, whole, to);
     tsr_tensor_destroy(&whole);
     return status;
 }
 
-static tsr_status reduce_param(tsr_sharded *model, const tsr__sharded_unit *u,
-                               tsr__sharded_param *p)
+static tsr_status reduce_param(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_param *p)
 {
     if (!p->resident)
         TSR__TRY(reduce_shard(model, p, model->grad_slots[u->grad_slot].memory));
     else if (model->size > 1)
-        TSR__TRY(tsr_parallel_all_reduce_start(model->group, p->grad_holds ? p->extra : p->grad,
-                                               model->reduction, &p->reducing));
+        TSR__TRY(tsr_group_all_reduce_start(model->group, p->grad_holds ? p->extra : p->grad,
+                                            model->reduction, &p->reducing));
     p->reduced = true;
     return TSR_OK;
 }
 
 /* What was sent before another parameter failed: half a pass is none. */
-static void take_back(tsr_sharded *model, const tsr__sharded_unit *u)
+static void take_back(tsr_fsdp *model, const tsr__fsdp_unit *u)
 {
     for (int i = u->first; i < u->first + u->count; i++) {
-        tsr__sharded_param *p = &model->params[i];
+        tsr__fsdp_param *p = &model->params[i];
         if (p->reduced) /* where that fails, so has the group */
-            (void)!tsr_parallel_wait(&p->reducing);
+            (void)!tsr_group_wait(&p->reducing);
         p->reduced = false;
         drop_grad(p);
     }
 }
 
-tsr_status tsr__sharded_reduce(tsr_sharded *model, int unit)
+tsr_status tsr__fsdp_reduce(tsr_fsdp *model, int unit)
 {
-    const tsr__sharded_unit *u = &model->units[unit];
+    const tsr__fsdp_unit *u = &model->units[unit];
     for (int i = u->first; i < u->first + u->count; i++) {
         tsr_status status = reduce_param(model, u, &model->params[i]);
         if (status != TSR_OK) {
@@ -159,12 +158,12 @@ tsr_status tsr__sharded_reduce(tsr_sharded *model, int unit)
 /* Collecting ------------------------------------------------------------------------------------
  */
 
-static tsr_status collect_param(tsr_sharded *model, tsr__sharded_param *p)
+static tsr_status collect_param(tsr_fsdp *model, tsr__fsdp_param *p)
 {
     if (!p->reduced)
         return TSR_OK;
     p->reduced = false;
-    tsr_status status = tsr_parallel_wait(&p->reducing);
+    tsr_status status = tsr_group_wait(&p->reducing);
     if (status == TSR_OK && p->extra)
         status = tsr_add(model->stream, p->grad, p->grad, p->extra);
     tsr_tensor_destroy(&p->extra);
@@ -172,9 +171,9 @@ static tsr_status collect_param(tsr_sharded *model, tsr__sharded_param *p)
     return status;
 }
 
-tsr_status tsr__sharded_collect(tsr_sharded *model, int unit)
+tsr_status tsr__fsdp_collect(tsr_fsdp *model, int unit)
 {
-    tsr__sharded_unit *u = &model->units[unit];
+    tsr__fsdp_unit *u = &model->units[unit];
     tsr_status first = TSR_OK;
     for (int i = u->first; i < u->first + u->count; i++) {
         tsr_status status = collect_param(model, &model->params[i]);
@@ -186,12 +185,12 @@ tsr_status tsr__sharded_collect(tsr_sharded *model, int unit)
 }
 
 /* A unit in a backward pass was collected when that began, and its slot is being written. */
-tsr_status tsr__sharded_collect_all(tsr_sharded *model)
+tsr_status tsr__fsdp_collect_all(tsr_fsdp *model)
 {
     for (int u = 0; u < model->unit_count; u++) {
-        const tsr__sharded_unit *unit = &model->units[u];
+        const tsr__fsdp_unit *unit = &model->units[u];
         if (!unit->in_use || unit->pass != TSR_PASS_BACKWARD)
-            TSR__TRY(tsr__sharded_collect(model, u));
+            TSR__TRY(tsr__fsdp_collect(model, u));
     }
     return TSR_OK;
 }

@@ -2,8 +2,8 @@
 
 #include "base/checked.h"
 
-tsr_status tsr__sharded_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dtype dtype, int ndim,
-                             const int64_t *shape, tsr_tensor **out)
+tsr_status tsr__fsdp_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dtype dtype, int ndim,
+                          const int64_t *shape, tsr_tensor **out)
 {
     tsr_layout layout;
     TSR__TRY(tsr_layout_init(dtype, ndim, shape, &layout));
@@ -11,69 +11,69 @@ tsr_status tsr__sharded_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dt
     return tsr_tensor_view(memory, &layout, out);
 }
 
-static int moments(const tsr_sharded *model)
+static int moments(const tsr_fsdp *model)
 {
     return model->optimizer == TSR_OPTIMIZER_ADAMW                    ? 2
            : model->optimizer == TSR_OPTIMIZER_SGD && model->momentum ? 1
                                                                       : 0;
 }
 
-static bool has_master(const tsr_sharded *model, const tsr__sharded_param *p)
+static bool has_master(const tsr_fsdp *model, const tsr__fsdp_param *p)
 {
     return model->masters && p->seen.dtype != TSR_F32;
 }
 
 /* Lays all shards out, one behind the other, all of a kind together: once to count, once to make
  * them. */
-static tsr_status lay_out(tsr_sharded *model)
+static tsr_status lay_out(tsr_fsdp *model)
 {
-    tsr__sharded_param *const params = model->params, *const end = params + model->param_count;
-    for (tsr__sharded_param *p = params; p < end; p++)
-        TSR__TRY(tsr__sharded_part(&model->values, p->seen.dtype, p->range.count, &p->value));
+    tsr__fsdp_param *const params = model->params, *const end = params + model->param_count;
+    for (tsr__fsdp_param *p = params; p < end; p++)
+        TSR__TRY(tsr__fsdp_part(&model->values, p->seen.dtype, p->range.count, &p->value));
     if (model->optimizer == TSR_OPTIMIZER_NONE)
         return TSR_OK;
-    for (tsr__sharded_param *p = params; p < end; p++)
-        TSR__TRY(tsr__sharded_part(&model->gradients, model->grad_dtype, p->range.count, &p->grad));
-    for (tsr__sharded_param *p = params; p < end; p++)
+    for (tsr__fsdp_param *p = params; p < end; p++)
+        TSR__TRY(tsr__fsdp_part(&model->gradients, model->grad_dtype, p->range.count, &p->grad));
+    for (tsr__fsdp_param *p = params; p < end; p++)
         if (has_master(model, p))
-            TSR__TRY(tsr__sharded_part(&model->state, TSR_F32, p->range.count, &p->master));
-    for (tsr__sharded_param *p = params; p < end && moments(model) > 0; p++)
-        TSR__TRY(tsr__sharded_part(&model->state, TSR_F32, p->range.count, &p->moment1));
-    for (tsr__sharded_param *p = params; p < end && moments(model) > 1; p++)
-        TSR__TRY(tsr__sharded_part(&model->state, TSR_F32, p->range.count, &p->moment2));
+            TSR__TRY(tsr__fsdp_part(&model->state, TSR_F32, p->range.count, &p->master));
+    for (tsr__fsdp_param *p = params; p < end && moments(model) > 0; p++)
+        TSR__TRY(tsr__fsdp_part(&model->state, TSR_F32, p->range.count, &p->moment1));
+    for (tsr__fsdp_param *p = params; p < end && moments(model) > 1; p++)
+        TSR__TRY(tsr__fsdp_part(&model->state, TSR_F32, p->range.count, &p->moment2));
     return TSR_OK;
 }
 
-tsr_status tsr__sharded_make_shards(tsr_sharded *model)
+tsr_status tsr__fsdp_make_shards(tsr_fsdp *model)
 {
-    tsr__sharded_pool *pools[] = {&model->values, &model->gradients, &model->state};
+    tsr__fsdp_pool *pools[] = {&model->values, &model->gradients, &model->state};
     const uint64_t most = tsr_device_get_info(model->device)->max_allocation_bytes;
     for (int i = 0; i < 3; i++)
         pools[i]->most = most;
     TSR__TRY(lay_out(model));
     for (int i = 0; i < 3; i++)
-        TSR__TRY(tsr__sharded_pool_make(pools[i], model->device));
+        TSR__TRY(tsr__fsdp_pool_make(pools[i], model->device));
     return lay_out(model);
 }
 
 /* Places in slots; their size is that of the largest unit. */
-tsr_status tsr__sharded_make_slots(tsr_sharded *model)
+tsr_status tsr__fsdp_make_slots(tsr_fsdp *model)
 {
     uint64_t most = 0, most_grad = 0;
     /* Parameters without elements have a place in a slot, too: one without elements. */
     bool any = false;
     for (int u = 0; u < model->unit_count; u++) {
-        tsr__sharded_unit *unit = &model->units[u];
+        tsr__fsdp_unit *unit = &model->units[u];
         uint64_t end = 0, end_grad = 0;
         for (int i = unit->first; i < unit->first + unit->count; i++) {
-            tsr__sharded_param *p = &model->params[i];
+            tsr__fsdp_param *p = &model->params[i];
             if (p->resident)
                 continue;
             unit->slotted = any = true;
             p->slot_bytes = end;
             p->grad_slot_bytes = end_grad;
-            end += tsr__sharded_padded(p->count * tsr_dtype_size(p->seen.dtype));
-            end_grad += tsr__sharded_padded(p->count * tsr_dtype_size(model->grad_dtype));
+            end += tsr__fsdp_padded(p->count * tsr_dtype_size(p->seen.dtype));
+            end_grad += tsr__fsdp_padded(p->count * tsr_dtype_size(model->grad_dtype));
         }
         most = tsr__max_u64(most, end);
         most_grad = tsr__max_u64(most_grad, end_grad);
@@ -84,21 +84,20 @@ tsr_status tsr__sharded_make_slots(tsr_sharded *model)
     for (int i = 0; i < model->slot_count; i++) {
         model->slots[i].unit = model->grad_slots[i].unit = -1;
         if (any)
-            TSR__TRY(tsr__sharded_memory_new(model->device, most, &model->slots[i].memory));
+            TSR__TRY(tsr__fsdp_memory_new(model->device, most, &model->slots[i].memory));
         if (any_grad)
-            TSR__TRY(
-                tsr__sharded_memory_new(model->device, most_grad, &model->grad_slots[i].memory));
+            TSR__TRY(tsr__fsdp_memory_new(model->device, most_grad, &model->grad_slots[i].memory));
     }
     model->memory.gathered_bytes = (uint64_t)model->slot_count * most;
     model->memory.unreduced_bytes = (uint64_t)model->slot_count * most_grad;
     return TSR_OK;
 }
 
-void tsr__sharded_add_up(tsr_sharded *model)
+void tsr__fsdp_add_up(tsr_fsdp *model)
 {
-    tsr_sharded_memory *m = &model->memory;
+    tsr_fsdp_memory *m = &model->memory;
     for (int i = 0; i < model->param_count; i++) {
-        const tsr__sharded_param *p = &model->params[i];
+        const tsr__fsdp_param *p = &model->params[i];
         m->parameter_bytes += p->range.count * tsr_dtype_size(p->seen.dtype);
         if (model->optimizer == TSR_OPTIMIZER_NONE)
             continue;
@@ -110,8 +109,8 @@ void tsr__sharded_add_up(tsr_sharded *model)
                      m->gathered_bytes + m->unreduced_bytes;
 }
 
-void tsr_sharded_memory_usage(const tsr_sharded *model, tsr_sharded_memory *out)
+void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out)
 {
     if (out)
-        *out = model ? model->memory : (tsr_sharded_memory){0};
+        *out = model ? model->memory : (tsr_fsdp_memory){0};
 }

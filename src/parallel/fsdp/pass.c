@@ -1,6 +1,6 @@
 #include "parallel/fsdp/fsdp.h"
 
-static tsr_status check_unit(const tsr_sharded *model, const char *who, int unit)
+static tsr_status check_unit(const tsr_fsdp *model, const char *who, int unit)
 {
     TSR__REQUIRE(model, "%s: model is NULL", who);
     TSR__REQUIRE(unit >= 0 && unit < model->unit_count, "%s: there is no unit %d among %d", who,
@@ -8,7 +8,7 @@ static tsr_status check_unit(const tsr_sharded *model, const char *who, int unit
     return TSR_OK;
 }
 
-tsr_status tsr__sharded_idle(const tsr_sharded *model, const char *who)
+tsr_status tsr__fsdp_idle(const tsr_fsdp *model, const char *who)
 {
     TSR__REQUIRE(model, "%s: model is NULL", who);
     for (int u = 0; u < model->unit_count; u++)
@@ -19,17 +19,17 @@ tsr_status tsr__sharded_idle(const tsr_sharded *model, const char *who)
 /* Coming and going -------------------------------------------------------------------------------
  */
 
-static tsr_status show(tsr_sharded *model, const tsr__sharded_unit *u, tsr__sharded_param *p)
+static tsr_status show(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_param *p)
 {
     if (p->resident)
         return tsr_tensor_reshape(p->value, p->seen.ndim, p->shape, &p->seen.tensor);
-    return tsr__sharded_view(model->slots[u->slot].memory, p->slot_bytes, p->seen.dtype,
-                             p->seen.ndim, p->shape, &p->seen.tensor);
+    return tsr__fsdp_view(model->slots[u->slot].memory, p->slot_bytes, p->seen.dtype, p->seen.ndim,
+                          p->shape, &p->seen.tensor);
 }
 
-static void hide(tsr_sharded *model, int unit)
+static void hide(tsr_fsdp *model, int unit)
 {
-    tsr__sharded_unit *u = &model->units[unit];
+    tsr__fsdp_unit *u = &model->units[unit];
     for (int i = 0; i < u->count; i++) {
         /* Taking memory away does not fail. */
         if (u->layer)
@@ -39,11 +39,11 @@ static void hide(tsr_sharded *model, int unit)
     u->in_use = false;
 }
 
-static tsr_status show_all(tsr_sharded *model, int unit)
+static tsr_status show_all(tsr_fsdp *model, int unit)
 {
-    const tsr__sharded_unit *u = &model->units[unit];
+    const tsr__fsdp_unit *u = &model->units[unit];
     for (int i = 0; i < u->count; i++) {
-        tsr__sharded_param *p = &model->params[u->first + i];
+        tsr__fsdp_param *p = &model->params[u->first + i];
         TSR__TRY(show(model, u, p));
         if (u->layer)
             TSR__TRY(tsr_layer_set_parameter(u->layer, i, p->seen.tensor, p->seen.grad, false));
@@ -52,7 +52,7 @@ static tsr_status show_all(tsr_sharded *model, int unit)
 }
 
 /* Those that come next, as far as there are slots. */
-static tsr_status gather_ahead(tsr_sharded *model, int unit, tsr_pass pass)
+static tsr_status gather_ahead(tsr_fsdp *model, int unit, tsr_pass pass)
 {
     const int step = pass == TSR_PASS_FORWARD ? 1 : -1;
     bool room = true;
@@ -60,40 +60,40 @@ static tsr_status gather_ahead(tsr_sharded *model, int unit, tsr_pass pass)
         const int next = unit + i * step;
         if (next < 0 || next >= model->unit_count)
             return TSR_OK;
-        TSR__TRY(tsr__sharded_gather(model, next, unit, step, &room));
+        TSR__TRY(tsr__fsdp_gather(model, next, unit, step, &room));
     }
     return TSR_OK;
 }
 
-static tsr_status begin(tsr_sharded *model, int unit, tsr_pass pass)
+static tsr_status begin(tsr_fsdp *model, int unit, tsr_pass pass)
 {
     const int step = pass == TSR_PASS_FORWARD ? 1 : -1;
     bool room = false;
     /* The device works while this thread waits. */
     TSR__TRY(tsr_stream_submit(model->stream));
-    TSR__TRY(tsr__sharded_gather(model, unit, unit, step, &room));
-    TSR__REQUIRE(room, "sharded_begin: %d units are in use, and there is memory for no more",
+    TSR__TRY(tsr__fsdp_gather(model, unit, unit, step, &room));
+    TSR__REQUIRE(room, "fsdp_begin: %d units are in use, and there is memory for no more",
                  model->slot_count);
     /* From here on no other unit gets its slot. */
     model->units[unit].in_use = true;
-    TSR__TRY(tsr__sharded_gathered(model, unit));
+    TSR__TRY(tsr__fsdp_gathered(model, unit));
     TSR__TRY(gather_ahead(model, unit, pass));
     if (pass == TSR_PASS_BACKWARD)
-        TSR__TRY(tsr__sharded_take_grads(model, unit));
+        TSR__TRY(tsr__fsdp_take_grads(model, unit));
     tsr_status status = show_all(model, unit);
     if (status != TSR_OK && pass == TSR_PASS_BACKWARD)
-        tsr__sharded_drop_grads(model, unit);
+        tsr__fsdp_drop_grads(model, unit);
     return status;
 }
 
-tsr_status tsr_sharded_begin(tsr_sharded *model, int unit, tsr_pass pass)
+tsr_status tsr_fsdp_begin(tsr_fsdp *model, int unit, tsr_pass pass)
 {
-    TSR__TRY(check_unit(model, "sharded_begin", unit));
+    TSR__TRY(check_unit(model, "fsdp_begin", unit));
     TSR__REQUIRE(pass == TSR_PASS_FORWARD || pass == TSR_PASS_BACKWARD,
-                 "sharded_begin: there is no pass %d", (int)pass);
+                 "fsdp_begin: there is no pass %d", (int)pass);
     TSR__REQUIRE(pass == TSR_PASS_FORWARD || model->optimizer != TSR_OPTIMIZER_NONE,
-                 "sharded_begin: a model without an optimizer has no backward pass");
-    TSR__REQUIRE(!model->units[unit].in_use, "sharded_begin: unit %d is in use", unit);
+                 "fsdp_begin: a model without an optimizer has no backward pass");
+    TSR__REQUIRE(!model->units[unit].in_use, "fsdp_begin: unit %d is in use", unit);
     model->units[unit].pass = pass;
     tsr_status status = begin(model, unit, pass);
     if (status != TSR_OK)
@@ -101,46 +101,46 @@ tsr_status tsr_sharded_begin(tsr_sharded *model, int unit, tsr_pass pass)
     return status;
 }
 
-static tsr_status end(tsr_sharded *model, int unit, bool reduce)
+static tsr_status end(tsr_fsdp *model, int unit, bool reduce)
 {
     const bool backward = model->units[unit].pass == TSR_PASS_BACKWARD;
     hide(model, unit);
     if (!backward)
         return TSR_OK;
     if (reduce)
-        return tsr__sharded_reduce(model, unit);
-    tsr__sharded_drop_grads(model, unit);
+        return tsr__fsdp_reduce(model, unit);
+    tsr__fsdp_drop_grads(model, unit);
     return TSR_OK;
 }
 
-tsr_status tsr_sharded_end(tsr_sharded *model, int unit)
+tsr_status tsr_fsdp_end(tsr_fsdp *model, int unit)
 {
-    TSR__TRY(check_unit(model, "sharded_end", unit));
-    TSR__REQUIRE(model->units[unit].in_use, "sharded_end: unit %d is not in use", unit);
+    TSR__TRY(check_unit(model, "fsdp_end", unit));
+    TSR__REQUIRE(model->units[unit].in_use, "fsdp_end: unit %d is not in use", unit);
     return end(model, unit, true);
 }
 
 /* Layers ----------------------------------------------------------------------------------------
  */
 
-tsr_status tsr_sharded_forward(tsr_sharded *model, int unit, const tsr_tensor *x,
-                               tsr_layer_saved **saved, tsr_tensor **y)
+tsr_status tsr_fsdp_forward(tsr_fsdp *model, int unit, const tsr_tensor *x, tsr_layer_saved **saved,
+                            tsr_tensor **y)
 {
-    TSR__TRY(check_unit(model, "sharded_forward", unit));
-    TSR__REQUIRE(model->units[unit].layer, "sharded_forward: unit %d is no layer", unit);
-    TSR__TRY(tsr_sharded_begin(model, unit, TSR_PASS_FORWARD));
+    TSR__TRY(check_unit(model, "fsdp_forward", unit));
+    TSR__REQUIRE(model->units[unit].layer, "fsdp_forward: unit %d is no layer", unit);
+    TSR__TRY(tsr_fsdp_begin(model, unit, TSR_PASS_FORWARD));
     tsr_status status = tsr_layer_forward(model->units[unit].layer, x, saved, y);
     (void)!end(model, unit, true);
     return status;
 }
 
-tsr_status tsr_sharded_backward(tsr_sharded *model, int unit, const tsr_layer_saved *saved,
-                                const tsr_tensor *dy, tsr_tensor **dx)
+tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit, const tsr_layer_saved *saved,
+                             const tsr_tensor *dy, tsr_tensor **dx)
 {
     tsr_tensor *gradient = NULL;
-    TSR__TRY(check_unit(model, "sharded_backward", unit));
-    TSR__REQUIRE(model->units[unit].layer, "sharded_backward: unit %d is no layer", unit);
-    TSR__TRY(tsr_sharded_begin(model, unit, TSR_PASS_BACKWARD));
+    TSR__TRY(check_unit(model, "fsdp_backward", unit));
+    TSR__REQUIRE(model->units[unit].layer, "fsdp_backward: unit %d is no layer", unit);
+    TSR__TRY(tsr_fsdp_begin(model, unit, TSR_PASS_BACKWARD));
     tsr_status status =
         tsr_layer_backward(model->units[unit].layer, saved, dy, dx ? &gradient : NULL);
     tsr_status ended = end(model, unit, status == TSR_OK);
@@ -156,27 +156,27 @@ tsr_status tsr_sharded_backward(tsr_sharded *model, int unit, const tsr_layer_sa
 /* Looking ---------------------------------------------------------------------------------------
  */
 
-int tsr_sharded_parameter_count(const tsr_sharded *model, int unit)
+int tsr_fsdp_parameter_count(const tsr_fsdp *model, int unit)
 {
     return model && unit >= 0 && unit < model->unit_count ? model->units[unit].count : 0;
 }
 
-const tsr_parameter *tsr_sharded_parameter(const tsr_sharded *model, int unit, int index)
+const tsr_parameter *tsr_fsdp_parameter(const tsr_fsdp *model, int unit, int index)
 {
-    if (index < 0 || index >= tsr_sharded_parameter_count(model, unit))
+    if (index < 0 || index >= tsr_fsdp_parameter_count(model, unit))
         return NULL;
     return &model->params[model->units[unit].first + index].seen;
 }
 
-tsr_status tsr_sharded_shard_of(tsr_sharded *model, uint64_t param, tsr_sharded_shard *out)
+tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param, tsr_fsdp_shard *out)
 {
-    TSR__REQUIRE(model && out, "sharded_shard: %s is NULL", model ? "out" : "model");
+    TSR__REQUIRE(model && out, "fsdp_shard: %s is NULL", model ? "out" : "model");
     TSR__REQUIRE(param < (uint64_t)model->param_count,
-                 "sharded_shard: there is no parameter %llu among %d", (unsigned long long)param,
+                 "fsdp_shard: there is no parameter %llu among %d", (unsigned long long)param,
                  model->param_count);
-    TSR__TRY(tsr__sharded_collect_all(model));
-    const tsr__sharded_param *p = &model->params[param];
-    *out = (tsr_sharded_shard){.range = p->range};
+    TSR__TRY(tsr__fsdp_collect_all(model));
+    const tsr__fsdp_param *p = &model->params[param];
+    *out = (tsr_fsdp_shard){.range = p->range};
     if (p->range.count == 0)
         return TSR_OK;
     out->value = p->value;
@@ -187,9 +187,9 @@ tsr_status tsr_sharded_shard_of(tsr_sharded *model, uint64_t param, tsr_sharded_
     return TSR_OK;
 }
 
-tsr_status tsr_sharded_changed(tsr_sharded *model)
+tsr_status tsr_fsdp_changed(tsr_fsdp *model)
 {
-    TSR__TRY(tsr__sharded_idle(model, "sharded_changed"));
-    TSR__TRY(tsr__sharded_forget(model));
-    return tsr__sharded_fresh_masters(model);
+    TSR__TRY(tsr__fsdp_idle(model, "fsdp_changed"));
+    TSR__TRY(tsr__fsdp_forget(model));
+    return tsr__fsdp_fresh_masters(model);
 }

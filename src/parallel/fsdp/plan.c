@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "parallel/checkpoint/checkpoint.h"
 
-static const char who[] = "sharded_create";
+static const char who[] = "fsdp_create";
 
 static tsr_status plan_text(const tsr_shard_plan *plan, char **out, size_t *out_size)
 {
@@ -24,7 +24,7 @@ static tsr_status plan_text(const tsr_shard_plan *plan, char **out, size_t *out_
     return TSR_OK;
 }
 
-static tsr_status copy_plan(tsr_sharded *model, const tsr_shard_plan *plan,
+static tsr_status copy_plan(tsr_fsdp *model, const tsr_shard_plan *plan,
                             const tsr_shard_param *list)
 {
     TSR__REQUIRE(tsr_shard_plan_ranks(plan) == model->size,
@@ -41,7 +41,7 @@ static tsr_status copy_plan(tsr_sharded *model, const tsr_shard_plan *plan,
     return status;
 }
 
-static tsr_status make_plan(tsr_sharded *model, const tsr_sharded_params *params,
+static tsr_status make_plan(tsr_fsdp *model, const tsr_fsdp_params *params,
                             const tsr_shard_param *list)
 {
     tsr_shard_strategy *full = NULL;
@@ -57,13 +57,13 @@ static tsr_status make_plan(tsr_sharded *model, const tsr_sharded_params *params
                                                            : tsr__fail_context(status, "%s", who);
 }
 
-tsr_status tsr__sharded_take_plan(tsr_sharded *model, const tsr_sharded_params *params)
+tsr_status tsr__fsdp_take_plan(tsr_fsdp *model, const tsr_fsdp_params *params)
 {
     tsr_shard_param *list = tsr__calloc((size_t)model->param_count, sizeof *list);
     if (!list)
         return TSR_ERR_NO_MEMORY;
     for (int i = 0; i < model->param_count; i++) {
-        const tsr__sharded_param *p = &model->params[i];
+        const tsr__fsdp_param *p = &model->params[i];
         list[i] = (tsr_shard_param){
             .name = p->name, .ndim = p->seen.ndim, .dtype = tsr_dtype_name(p->seen.dtype)};
         memcpy(list[i].shape, p->shape, sizeof list[i].shape);
@@ -75,11 +75,11 @@ tsr_status tsr__sharded_take_plan(tsr_sharded *model, const tsr_sharded_params *
 }
 
 /* All ranks execute one plan. */
-tsr_status tsr__sharded_compare_plans(tsr_sharded *model)
+tsr_status tsr__fsdp_compare_plans(tsr_fsdp *model)
 {
     char *text = NULL;
     size_t size = 0;
-    tsr_comm *comm = tsr_parallel_comm(model->group);
+    tsr_comm *comm = tsr_group_comm(model->group);
     tsr_status status = tsr__checkpoint_agree(comm, who, plan_text(model->plan, &text, &size));
     if (status == TSR_OK)
         status = tsr__checkpoint_same(comm, who, "this rank has a plan",
@@ -88,9 +88,9 @@ tsr_status tsr__sharded_compare_plans(tsr_sharded *model)
     return status;
 }
 
-static tsr_status take_range(tsr_sharded *model, int index)
+static tsr_status take_range(tsr_fsdp *model, int index)
 {
-    tsr__sharded_param *p = &model->params[index];
+    tsr__fsdp_param *p = &model->params[index];
     const tsr_shard_param *planned = &tsr_shard_plan_params_of(model->plan)[index];
     p->resident = planned->always_gather || model->size == 1;
     TSR__TRY(tsr_shard_plan_range(model->plan, (uint64_t)index, model->rank, &p->range));
@@ -113,7 +113,7 @@ static tsr_status take_range(tsr_sharded *model, int index)
     return TSR_OK;
 }
 
-tsr_status tsr__sharded_take_ranges(tsr_sharded *model)
+tsr_status tsr__fsdp_take_ranges(tsr_fsdp *model)
 {
     for (int i = 0; i < model->param_count; i++)
         TSR__TRY(take_range(model, i));

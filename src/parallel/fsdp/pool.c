@@ -5,20 +5,20 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 
-uint64_t tsr__sharded_padded(uint64_t bytes)
+uint64_t tsr__fsdp_padded(uint64_t bytes)
 {
-    return tsr__align_up_u64(bytes, TSR__SHARDED_ALIGN);
+    return tsr__align_up_u64(bytes, TSR__FSDP_ALIGN);
 }
 
-uint64_t tsr__sharded_part_elements(uint64_t elements)
+uint64_t tsr__fsdp_part_elements(uint64_t elements)
 {
     const uint64_t smallest_bytes = 2; /* of an element */
-    return tsr__align_up_u64(elements, TSR__SHARDED_ALIGN / smallest_bytes);
+    return tsr__align_up_u64(elements, TSR__FSDP_ALIGN / smallest_bytes);
 }
 
-static tsr_status count(tsr__sharded_pool *pool, uint64_t bytes)
+static tsr_status count(tsr__fsdp_pool *pool, uint64_t bytes)
 {
-    tsr__sharded_chunk *last = pool->count > 0 ? &pool->chunks[pool->count - 1] : NULL;
+    tsr__fsdp_chunk *last = pool->count > 0 ? &pool->chunks[pool->count - 1] : NULL;
     if (last && (last->bytes == 0 || last->bytes + bytes <= pool->most)) {
         last->bytes += bytes;
         return TSR_OK;
@@ -27,14 +27,14 @@ static tsr_status count(tsr__sharded_pool *pool, uint64_t bytes)
     tsr_status status = tsr__grow(&chunks, &pool->capacity, pool->count + 1, sizeof *pool->chunks);
     pool->chunks = chunks;
     TSR__TRY(status);
-    pool->chunks[pool->count++] = (tsr__sharded_chunk){.bytes = bytes};
+    pool->chunks[pool->count++] = (tsr__fsdp_chunk){.bytes = bytes};
     return TSR_OK;
 }
 
-tsr_status tsr__sharded_part(tsr__sharded_pool *pool, tsr_dtype dtype, uint64_t elements,
-                             tsr_tensor **out)
+tsr_status tsr__fsdp_part(tsr__fsdp_pool *pool, tsr_dtype dtype, uint64_t elements,
+                          tsr_tensor **out)
 {
-    const uint64_t bytes = tsr__sharded_part_elements(elements) * tsr_dtype_size(dtype);
+    const uint64_t bytes = tsr__fsdp_part_elements(elements) * tsr_dtype_size(dtype);
     if (!pool->made)
         return count(pool, bytes);
     if (pool->at_bytes + bytes > pool->chunks[pool->at].bytes) {
@@ -43,27 +43,27 @@ tsr_status tsr__sharded_part(tsr__sharded_pool *pool, tsr_dtype dtype, uint64_t 
     }
     const uint64_t at_bytes = pool->at_bytes;
     pool->at_bytes += bytes;
-    return tsr__sharded_view(pool->chunks[pool->at].memory, at_bytes, dtype, 1,
-                             (int64_t[]){(int64_t)elements}, out);
+    return tsr__fsdp_view(pool->chunks[pool->at].memory, at_bytes, dtype, 1,
+                          (int64_t[]){(int64_t)elements}, out);
 }
 
-tsr_status tsr__sharded_memory_new(tsr_device *device, uint64_t bytes, tsr_tensor **out)
+tsr_status tsr__fsdp_memory_new(tsr_device *device, uint64_t bytes, tsr_tensor **out)
 {
     return tsr_tensor_create(device, TSR_F32, 1, (int64_t[]){(int64_t)(bytes / 4)}, out);
 }
 
-tsr_status tsr__sharded_pool_make(tsr__sharded_pool *pool, tsr_device *device)
+tsr_status tsr__fsdp_pool_make(tsr__fsdp_pool *pool, tsr_device *device)
 {
     for (size_t i = 0; i < pool->count; i++)
-        TSR__TRY(tsr__sharded_memory_new(device, pool->chunks[i].bytes, &pool->chunks[i].memory));
+        TSR__TRY(tsr__fsdp_memory_new(device, pool->chunks[i].bytes, &pool->chunks[i].memory));
     pool->made = true;
     return TSR_OK;
 }
 
-void tsr__sharded_pool_finish(tsr__sharded_pool *pool)
+void tsr__fsdp_pool_finish(tsr__fsdp_pool *pool)
 {
     for (size_t i = 0; i < pool->count; i++)
         tsr_tensor_destroy(&pool->chunks[i].memory);
     tsr__free(pool->chunks);
-    *pool = (tsr__sharded_pool){0};
+    *pool = (tsr__fsdp_pool){0};
 }

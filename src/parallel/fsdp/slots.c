@@ -6,7 +6,7 @@
 #include "tessera/ops.h"
 
 /* Rank by rank, where the ranges are not in the ranks' order. */
-static tsr_status gather_by_rank(tsr_sharded *model, tsr__sharded_param *p, const tsr_tensor *whole)
+static tsr_status gather_by_rank(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_tensor *whole)
 {
     for (int r = 0; r < model->size; r++) {
         if (p->sizes[r] == 0)
@@ -15,33 +15,33 @@ static tsr_status gather_by_rank(tsr_sharded *model, tsr__sharded_param *p, cons
         TSR__TRY(tsr_tensor_slice(whole, 0, p->starts[r], p->starts[r] + p->sizes[r], 1, &range));
         tsr_status status = r == model->rank ? tsr_copy(model->stream, range, p->value) : TSR_OK;
         if (status == TSR_OK)
-            status = tsr_parallel_broadcast(model->group, range, r);
+            status = tsr_group_broadcast(model->group, range, r);
         tsr_tensor_destroy(&range);
         TSR__TRY(status);
     }
     return TSR_OK;
 }
 
-static tsr_status gather_param(tsr_sharded *model, tsr__sharded_param *p, const tsr_tensor *memory)
+static tsr_status gather_param(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_tensor *memory)
 {
     tsr_tensor *whole = NULL;
-    TSR__TRY(tsr__sharded_view(memory, p->slot_bytes, p->seen.dtype, 1,
-                               (int64_t[]){(int64_t)p->count}, &whole));
-    tsr_status status = p->in_order ? tsr_parallel_all_gather_start(model->group, whole, p->value,
-                                                                    0, p->sizes, &p->gathering)
+    TSR__TRY(tsr__fsdp_view(memory, p->slot_bytes, p->seen.dtype, 1, (int64_t[]){(int64_t)p->count},
+                            &whole));
+    tsr_status status = p->in_order ? tsr_group_all_gather_start(model->group, whole, p->value, 0,
+                                                                 p->sizes, &p->gathering)
                                     : gather_by_rank(model, p, whole);
     tsr_tensor_destroy(&whole);
     return status;
 }
 
 /* Whether a unit may lose its slot: it is not in use, nor about to be. */
-static bool may_go(const tsr_sharded *model, int unit, int from, int step)
+static bool may_go(const tsr_fsdp *model, int unit, int from, int step)
 {
     const int ahead = (unit - from) * step;
     return !model->units[unit].in_use && !(ahead >= 0 && ahead < model->slot_count);
 }
 
-static int find_slot(const tsr_sharded *model, int from, int step)
+static int find_slot(const tsr_fsdp *model, int from, int step)
 {
     for (int i = 0; i < model->slot_count; i++)
         if (model->slots[i].unit < 0)
@@ -52,20 +52,20 @@ static int find_slot(const tsr_sharded *model, int from, int step)
     return -1;
 }
 
-static tsr_status leave_slot(tsr_sharded *model, tsr__sharded_slot *slot)
+static tsr_status leave_slot(tsr_fsdp *model, tsr__fsdp_slot *slot)
 {
     if (slot->unit < 0)
         return TSR_OK;
     const int unit = slot->unit;
     slot->unit = model->units[unit].slot = -1;
     for (int i = 0; i < model->units[unit].count; i++)
-        TSR__TRY(tsr_parallel_wait(&model->params[model->units[unit].first + i].gathering));
+        TSR__TRY(tsr_group_wait(&model->params[model->units[unit].first + i].gathering));
     return TSR_OK;
 }
 
-tsr_status tsr__sharded_gather(tsr_sharded *model, int unit, int from, int step, bool *out)
+tsr_status tsr__fsdp_gather(tsr_fsdp *model, int unit, int from, int step, bool *out)
 {
-    tsr__sharded_unit *u = &model->units[unit];
+    tsr__fsdp_unit *u = &model->units[unit];
     *out = true;
     if (!u->slotted || u->slot >= 0)
         return TSR_OK;
@@ -73,7 +73,7 @@ tsr_status tsr__sharded_gather(tsr_sharded *model, int unit, int from, int step,
     *out = index >= 0;
     if (!*out)
         return TSR_OK;
-    tsr__sharded_slot *slot = &model->slots[index];
+    tsr__fsdp_slot *slot = &model->slots[index];
     TSR__TRY(leave_slot(model, slot));
     tsr_status status = TSR_OK;
     for (int i = u->first; i < u->first + u->count && status == TSR_OK; i++)
@@ -81,7 +81,7 @@ tsr_status tsr__sharded_gather(tsr_sharded *model, int unit, int from, int step,
             status = gather_param(model, &model->params[i], slot->memory);
     if (status != TSR_OK) {
         for (int i = u->first; i < u->first + u->count; i++)
-            (void)!tsr_parallel_wait(&model->params[i].gathering);
+            (void)!tsr_group_wait(&model->params[i].gathering);
         return status;
     }
     slot->unit = unit;
@@ -89,11 +89,11 @@ tsr_status tsr__sharded_gather(tsr_sharded *model, int unit, int from, int step,
     return TSR_OK;
 }
 
-tsr_status tsr__sharded_gathered(tsr_sharded *model, int unit)
+tsr_status tsr__fsdp_gathered(tsr_fsdp *model, int unit)
 {
-    const tsr__sharded_unit *u = &model->units[unit];
+    const tsr__fsdp_unit *u = &model->units[unit];
     for (int i = u->first; i < u->first + u->count; i++) {
-        tsr_status status = tsr_parallel_wait(&model->params[i].gathering);
+        tsr_status status = tsr_group_wait(&model->params[i].gathering);
         if (status == TSR_OK)
             continue;
         (void)!leave_slot(model, &model->slots[u->slot]);
@@ -102,7 +102,7 @@ tsr_status tsr__sharded_gathered(tsr_sharded *model, int unit)
     return TSR_OK;
 }
 
-tsr_status tsr__sharded_forget(tsr_sharded *model)
+tsr_status tsr__fsdp_forget(tsr_fsdp *model)
 {
     for (int i = 0; i < model->slot_count; i++)
         TSR__TRY(leave_slot(model, &model->slots[i]));

@@ -1,27 +1,27 @@
 #include "parallel/fsdp/fsdp.h"
 
-#include "gpu/ops/optimizer/step_params.h"
 #include "gpu/memory/host_access.h"
+#include "gpu/ops/optimizer/step_params.h"
 #include "tessera/ops.h"
 
-static void forget_grads(tsr_sharded *model)
+static void forget_grads(tsr_fsdp *model)
 {
     for (int i = 0; i < model->param_count; i++)
         model->params[i].grad_holds = false;
 }
 
-static tsr_status sgd(tsr_sharded *model, tsr__sharded_param *p, const tsr_sgd_params *params)
+static tsr_status sgd(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_sgd_params *params)
 {
     return tsr_sgd_step(model->stream, p->value, p->grad, p->moment1, p->master, params);
 }
 
-static tsr_status adamw(tsr_sharded *model, tsr__sharded_param *p, const tsr_adamw_params *params)
+static tsr_status adamw(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_adamw_params *params)
 {
     return tsr_adamw_step(model->stream, p->value, p->grad, p->moment1, p->moment2, p->master,
                           params);
 }
 
-static bool steps(const tsr__sharded_param *p)
+static bool steps(const tsr__fsdp_param *p)
 {
     return p->grad_holds && p->range.count > 0;
 }
@@ -33,12 +33,11 @@ static bool follows(const tsr_tensor *last, const tsr_tensor *next)
         return last == next;
     tsr_layout layout = *tsr_tensor_layout(next);
     const tsr_layout *before = tsr_tensor_layout(last);
-    layout.offset =
-        before->offset + (int64_t)tsr__sharded_part_elements((uint64_t)before->shape[0]);
+    layout.offset = before->offset + (int64_t)tsr__fsdp_part_elements((uint64_t)before->shape[0]);
     return layout.dtype == before->dtype && tsr__tensor_is_view(next, last, &layout);
 }
 
-static bool joins(const tsr__sharded_param *last, const tsr__sharded_param *next)
+static bool joins(const tsr__fsdp_param *last, const tsr__fsdp_param *next)
 {
     return follows(last->value, next->value) && follows(last->grad, next->grad) &&
            follows(last->moment1, next->moment1) && follows(last->moment2, next->moment2) &&
@@ -47,11 +46,11 @@ static bool joins(const tsr__sharded_param *last, const tsr__sharded_param *next
 
 /* The last of the parameters that one launch can step along with the first: it costs as much as
  * thousands of elements, and most parameters are small. */
-static int last_joined(const tsr_sharded *model, int first)
+static int last_joined(const tsr_fsdp *model, int first)
 {
     int last = first;
     for (int i = first + 1; i < model->param_count; i++) {
-        const tsr__sharded_param *p = &model->params[i];
+        const tsr__fsdp_param *p = &model->params[i];
         if (p->range.count == 0)
             continue;
         if (!steps(p) || !joins(&model->params[last], p))
@@ -72,8 +71,8 @@ static tsr_status join(const tsr_tensor *first, const tsr_tensor *last, tsr_tens
     return tsr_tensor_view(first, &layout, out);
 }
 
-static tsr_status join_all(const tsr__sharded_param *first, const tsr__sharded_param *last,
-                           tsr__sharded_param *out)
+static tsr_status join_all(const tsr__fsdp_param *first, const tsr__fsdp_param *last,
+                           tsr__fsdp_param *out)
 {
     TSR__TRY(join(first->value, last->value, &out->value));
     TSR__TRY(join(first->grad, last->grad, &out->grad));
@@ -82,11 +81,11 @@ static tsr_status join_all(const tsr__sharded_param *first, const tsr__sharded_p
     return join(first->master, last->master, &out->master);
 }
 
-static tsr_status step_joined(tsr_sharded *model, int first, int last,
+static tsr_status step_joined(tsr_fsdp *model, int first, int last,
                               const tsr_sgd_params *sgd_params,
                               const tsr_adamw_params *adamw_params)
 {
-    tsr__sharded_param all = {0};
+    tsr__fsdp_param all = {0};
     tsr_status status = join_all(&model->params[first], &model->params[last], &all);
     if (status == TSR_OK)
         status = sgd_params ? sgd(model, &all, sgd_params) : adamw(model, &all, adamw_params);
@@ -100,12 +99,12 @@ static tsr_status step_joined(tsr_sharded *model, int first, int last,
 
 /* One of both has params, which are checked: a rank may have nothing to step, and counts all the
  * same. */
-static tsr_status step(tsr_sharded *model, const char *who, const tsr_sgd_params *sgd_params,
+static tsr_status step(tsr_fsdp *model, const char *who, const tsr_sgd_params *sgd_params,
                        const tsr_adamw_params *adamw_params)
 {
-    TSR__TRY(tsr__sharded_idle(model, who));
-    TSR__TRY(tsr__sharded_collect_all(model));
-    TSR__TRY(tsr__sharded_forget(model));
+    TSR__TRY(tsr__fsdp_idle(model, who));
+    TSR__TRY(tsr__fsdp_collect_all(model));
+    TSR__TRY(tsr__fsdp_forget(model));
     for (int i = 0; i < model->param_count; i++) {
         const int first = i;
         if (steps(&model->params[first])) {
@@ -120,7 +119,7 @@ static tsr_status step(tsr_sharded *model, const char *who, const tsr_sgd_params
     return TSR_OK;
 }
 
-static tsr_status check(const tsr_sharded *model, const char *who, const void *params,
+static tsr_status check(const tsr_fsdp *model, const char *who, const void *params,
                         tsr_optimizer optimizer)
 {
     TSR__REQUIRE(model && params, "%s: %s is NULL", who, model ? "params" : "model");
@@ -128,36 +127,36 @@ static tsr_status check(const tsr_sharded *model, const char *who, const void *p
     return TSR_OK;
 }
 
-tsr_status tsr_sharded_sgd_step(tsr_sharded *model, const tsr_sgd_params *params)
+tsr_status tsr_fsdp_sgd_step(tsr_fsdp *model, const tsr_sgd_params *params)
 {
-    TSR__TRY(check(model, "sharded_sgd_step", params, TSR_OPTIMIZER_SGD));
+    TSR__TRY(check(model, "fsdp_sgd_step", params, TSR_OPTIMIZER_SGD));
     TSR__REQUIRE(params->momentum == 0 || model->momentum,
-                 "sharded_sgd_step: momentum is %g, and the model has no velocity",
+                 "fsdp_sgd_step: momentum is %g, and the model has no velocity",
                  (double)params->momentum);
     tsr_sgd_params this_step = *params;
     this_step.first_step = model->steps == 0 && params->momentum != 0;
-    TSR__TRY(tsr__sgd_check("sharded_sgd_step", &this_step));
-    return step(model, "sharded_sgd_step", &this_step, NULL);
+    TSR__TRY(tsr__sgd_check("fsdp_sgd_step", &this_step));
+    return step(model, "fsdp_sgd_step", &this_step, NULL);
 }
 
-tsr_status tsr_sharded_adamw_step(tsr_sharded *model, const tsr_adamw_params *params)
+tsr_status tsr_fsdp_adamw_step(tsr_fsdp *model, const tsr_adamw_params *params)
 {
-    TSR__TRY(check(model, "sharded_adamw_step", params, TSR_OPTIMIZER_ADAMW));
+    TSR__TRY(check(model, "fsdp_adamw_step", params, TSR_OPTIMIZER_ADAMW));
     tsr_adamw_params this_step = *params;
     this_step.step = model->steps + 1;
-    TSR__TRY(tsr__adamw_check("sharded_adamw_step", &this_step));
-    return step(model, "sharded_adamw_step", NULL, &this_step);
+    TSR__TRY(tsr__adamw_check("fsdp_adamw_step", &this_step));
+    return step(model, "fsdp_adamw_step", NULL, &this_step);
 }
 
-tsr_status tsr_sharded_zero_grad(tsr_sharded *model)
+tsr_status tsr_fsdp_zero_grad(tsr_fsdp *model)
 {
-    TSR__TRY(tsr__sharded_idle(model, "sharded_zero_grad"));
-    TSR__TRY(tsr__sharded_collect_all(model));
+    TSR__TRY(tsr__fsdp_idle(model, "fsdp_zero_grad"));
+    TSR__TRY(tsr__fsdp_collect_all(model));
     forget_grads(model);
     return TSR_OK;
 }
 
-int64_t tsr_sharded_steps(const tsr_sharded *model)
+int64_t tsr_fsdp_steps(const tsr_fsdp *model)
 {
     return model ? model->steps : 0;
 }

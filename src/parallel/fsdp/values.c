@@ -4,13 +4,13 @@
 #include "tessera/ops.h"
 
 /* This rank's range of a tensor that has all of a parameter's part. */
-static tsr_status copy_range(tsr_sharded *model, tsr__sharded_param *p, const tsr_tensor *from)
+static tsr_status copy_range(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_tensor *from)
 {
     const tsr_layout *layout = tsr_tensor_layout(from);
     bool fits = layout->ndim == p->seen.ndim && layout->dtype == p->seen.dtype;
     for (int d = 0; d < p->seen.ndim && fits; d++)
         fits = layout->shape[d] == p->shape[d];
-    TSR__REQUIRE(fits, "sharded_create: '%s' is %s %s, its tensor %s %s", p->name,
+    TSR__REQUIRE(fits, "fsdp_create: '%s' is %s %s, its tensor %s %s", p->name,
                  tsr_dtype_name(p->seen.dtype), TSR__SHAPE(p->seen.ndim, p->shape),
                  tsr_dtype_name(layout->dtype), TSR__SHAPE(layout->ndim, layout->shape));
     tsr_tensor *dense = NULL, *flat = NULL, *range = NULL;
@@ -34,13 +34,13 @@ static tsr_status copy_range(tsr_sharded *model, tsr__sharded_param *p, const ts
     return status;
 }
 
-tsr_status tsr__sharded_first_values(tsr_sharded *model, const tsr_sharded_params *params)
+tsr_status tsr__fsdp_first_values(tsr_fsdp *model, const tsr_fsdp_params *params)
 {
     for (int u = 0; u < model->unit_count; u++) {
-        const tsr__sharded_unit *unit = &model->units[u];
+        const tsr__fsdp_unit *unit = &model->units[u];
         for (int i = 0; i < unit->count; i++) {
-            tsr__sharded_param *p = &model->params[unit->first + i];
-            const tsr_tensor *from = tsr__sharded_given(&params->units[u], i)->tensor;
+            tsr__fsdp_param *p = &model->params[unit->first + i];
+            const tsr_tensor *from = tsr__fsdp_given(&params->units[u], i)->tensor;
             if (from)
                 TSR__TRY(copy_range(model, p, from));
             else if (unit->layer)
@@ -50,10 +50,10 @@ tsr_status tsr__sharded_first_values(tsr_sharded *model, const tsr_sharded_param
                 TSR__TRY(tsr_fill(model->stream, p->value, 0));
         }
     }
-    return tsr__sharded_fresh_state(model);
+    return tsr__fsdp_fresh_state(model);
 }
 
-tsr_status tsr__sharded_fresh_masters(tsr_sharded *model)
+tsr_status tsr__fsdp_fresh_masters(tsr_fsdp *model)
 {
     for (int i = 0; i < model->param_count; i++)
         if (model->params[i].master)
@@ -61,10 +61,10 @@ tsr_status tsr__sharded_fresh_masters(tsr_sharded *model)
     return TSR_OK;
 }
 
-tsr_status tsr__sharded_fresh_state(tsr_sharded *model)
+tsr_status tsr__fsdp_fresh_state(tsr_fsdp *model)
 {
     model->steps = 0;
     for (size_t i = 0; i < model->state.count; i++)
         TSR__TRY(tsr_fill(model->stream, model->state.chunks[i].memory, 0));
-    return tsr__sharded_fresh_masters(model);
+    return tsr__fsdp_fresh_masters(model);
 }

@@ -81,9 +81,9 @@ static tsr_status warm_up(bench *b)
     return TSR_OK;
 }
 
-static tsr_status calibrate(tsr_parallel *group, bench *b, double *all, double *rates)
+static tsr_status calibrate(tsr_group *group, bench *b, double *all, double *rates)
 {
-    tsr_comm *comm = tsr_parallel_comm(group);
+    tsr_comm *comm = tsr_group_comm(group);
     double seconds = 1;
     tsr_status status = warm_up(b);
     /* All at once: what ranks share, they share in earnest as well. */
@@ -100,21 +100,21 @@ static tsr_status calibrate(tsr_parallel *group, bench *b, double *all, double *
     else
         all[0] = rate;
     TSR__TRY(status);
-    for (int r = 0; r < tsr_parallel_size(group); r++)
+    for (int r = 0; r < tsr_group_size(group); r++)
         if (all[r] < 0)
             return tsr__fail(TSR_ERR_DRIVER, "%s: rank %d could not multiply", who, r);
-    memcpy(rates, all, (size_t)tsr_parallel_size(group) * sizeof *rates);
+    memcpy(rates, all, (size_t)tsr_group_size(group) * sizeof *rates);
     return TSR_OK;
 }
 
-tsr_status tsr_calibrate(tsr_parallel *group, const tsr_calibrate_params *params, double *rates)
+tsr_status tsr_calibrate(tsr_group *group, const tsr_calibrate_params *params, double *rates)
 {
     bench b = {0};
     TSR__REQUIRE(group && rates, "%s: %s is NULL", who, group ? "rates" : "group");
-    TSR__TRY(tsr__parallel_check(group));
+    TSR__TRY(tsr__group_check(group));
     TSR__TRY(fill_params(params, &b));
-    b.stream = tsr_parallel_stream(group);
-    double *all = tsr__calloc((size_t)tsr_parallel_size(group), sizeof *all);
+    b.stream = tsr_group_stream(group);
+    double *all = tsr__calloc((size_t)tsr_group_size(group), sizeof *all);
     if (!all)
         return TSR_ERR_NO_MEMORY;
     tsr_status status = calibrate(group, &b, all, rates);

@@ -13,13 +13,13 @@
 /* Arguments -------------------------------------------------------------------------------------
  */
 
-static tsr_status check_group(const char *who, const tsr_parallel *group)
+static tsr_status check_group(const char *who, const tsr_group *group)
 {
     TSR__REQUIRE(group, "%s: group is NULL", who);
     return TSR_OK;
 }
 
-static tsr_status check_tensor(const char *who, const char *name, const tsr_parallel *group,
+static tsr_status check_tensor(const char *who, const char *name, const tsr_group *group,
                                const tsr_tensor *tensor)
 {
     TSR__REQUIRE(tensor, "%s: %s is NULL", who, name);
@@ -30,7 +30,7 @@ static tsr_status check_tensor(const char *who, const char *name, const tsr_para
 
 /* What comes back can be written to it: found out here, and with one rank too, rather than when it
  * has come. */
-static tsr_status check_output(const char *who, const char *name, const tsr_parallel *group,
+static tsr_status check_output(const char *who, const char *name, const tsr_group *group,
                                const tsr_tensor *tensor)
 {
     TSR__TRY(check_tensor(who, name, group, tensor));
@@ -45,10 +45,10 @@ static tsr_status check_op(const char *who, tsr_op op)
 
 /* The size along `dim` of each rank's part, into the request; `whole` has all of them, `part` this
  * rank's. */
-static tsr_status take_sizes(const char *who, tsr_parallel_request *request,
-                             const tsr_layout *whole, const tsr_layout *part, const int64_t *sizes)
+static tsr_status take_sizes(const char *who, tsr_group_request *request, const tsr_layout *whole,
+                             const tsr_layout *part, const int64_t *sizes)
 {
-    const tsr_parallel *group = request->group;
+    const tsr_group *group = request->group;
     const int dim = request->dim;
     int64_t sum = 0;
     for (int r = 0; r < group->size; r++) {
@@ -88,7 +88,7 @@ static tsr_status flatten(const tsr_tensor *tensor, tsr_tensor **out)
     return tsr_tensor_reshape(tensor, 1, (int64_t[]){tsr_layout_count(layout)}, out);
 }
 
-static tsr_status new_flat(const tsr_parallel *group, const tsr_layout *like, tsr_tensor **out)
+static tsr_status new_flat(const tsr_group *group, const tsr_layout *like, tsr_tensor **out)
 {
     return tsr_tensor_create(tsr_stream_device(group->stream), like->dtype, 1,
                              (int64_t[]){tsr_layout_count(like)}, out);
@@ -123,7 +123,7 @@ static bool is_flat(const tsr_layout *layout, int dim)
 }
 
 /* Rank r's part of `whole`, to or from its block of `flat`. */
-static tsr_status copy_block(const tsr_parallel_request *request, int r, int64_t at, int64_t first,
+static tsr_status copy_block(const tsr_group_request *request, int r, int64_t at, int64_t first,
                              const tsr_tensor *whole, tsr_tensor *flat, bool to_flat)
 {
     tsr_tensor *part = NULL, *block = NULL;
@@ -136,7 +136,7 @@ static tsr_status copy_block(const tsr_parallel_request *request, int r, int64_t
     return status;
 }
 
-static tsr_status copy_blocks(const tsr_parallel_request *request, const tsr_tensor *whole,
+static tsr_status copy_blocks(const tsr_group_request *request, const tsr_tensor *whole,
                               tsr_tensor *flat, bool to_flat)
 {
     int64_t at = 0, first = 0;
@@ -150,7 +150,7 @@ static tsr_status copy_blocks(const tsr_parallel_request *request, const tsr_ten
 }
 
 /* The whole side of a request, flat: as it is or, where it is not that, a stand-in. */
-static tsr_status flat_whole(const tsr_parallel_request *request, const tsr_tensor *whole,
+static tsr_status flat_whole(const tsr_group_request *request, const tsr_tensor *whole,
                              tsr_tensor **out)
 {
     const tsr_layout *layout = tsr_tensor_layout(whole);
@@ -158,11 +158,11 @@ static tsr_status flat_whole(const tsr_parallel_request *request, const tsr_tens
                                          : new_flat(request->group, layout, out);
 }
 
-tsr_status tsr__parallel_deliver(tsr_parallel_request *request)
+tsr_status tsr__group_deliver(tsr_group_request *request)
 {
     if (!request->target)
         return TSR_OK;
-    if (request->kind == TSR__PARALLEL_ALL_GATHER)
+    if (request->kind == TSR__GROUP_ALL_GATHER)
         return copy_blocks(request, request->target, request->out, false);
     return copy_all(request->group->stream, request->target, request->out, false);
 }
@@ -170,10 +170,9 @@ tsr_status tsr__parallel_deliver(tsr_parallel_request *request)
 /* Making requests -------------------------------------------------------------------------------
  */
 
-static tsr_status new_request(tsr_parallel *group, tsr__parallel_kind kind,
-                              tsr_parallel_request **out)
+static tsr_status new_request(tsr_group *group, tsr__group_kind kind, tsr_group_request **out)
 {
-    tsr_parallel_request *request = tsr__calloc(1, sizeof *request);
+    tsr_group_request *request = tsr__calloc(1, sizeof *request);
     if (!request)
         return TSR_ERR_NO_MEMORY;
     request->group = group;
@@ -183,14 +182,14 @@ static tsr_status new_request(tsr_parallel *group, tsr__parallel_kind kind,
     request->sizes =
         request->counts ? tsr__calloc((size_t)group->size, sizeof *request->sizes) : NULL;
     if (!request->sizes) {
-        tsr__parallel_request_free(request);
+        tsr__group_request_free(request);
         return TSR_ERR_NO_MEMORY;
     }
     *out = request;
     return TSR_OK;
 }
 
-static void set_counts(tsr_parallel_request *request, const tsr_layout *whole)
+static void set_counts(tsr_group_request *request, const tsr_layout *whole)
 {
     int64_t row = 1;
     for (int d = 0; d < whole->ndim; d++)
@@ -206,35 +205,34 @@ static void set_counts(tsr_parallel_request *request, const tsr_layout *whole)
 
 /* A request that is ready goes into the queue, or is done at once where there is nothing to send;
  * one that could not be made is freed. */
-static tsr_status launch(tsr_parallel_request *request, tsr_status status,
-                         tsr_parallel_request **out)
+static tsr_status launch(tsr_group_request *request, tsr_status status, tsr_group_request **out)
 {
     bool alone = request->group->size == 1;
     if (status == TSR_OK && !alone)
-        status = tsr__parallel_check(request->group);
+        status = tsr__group_check(request->group);
     if (status == TSR_OK && (alone || request->most == 0))
-        tsr__parallel_done(request);
+        tsr__group_done(request);
     else if (status == TSR_OK)
-        status = tsr__parallel_enqueue(request);
+        status = tsr__group_enqueue(request);
     if (status != TSR_OK) {
-        tsr__parallel_request_free(request);
+        tsr__group_request_free(request);
         return status;
     }
     *out = request;
     return TSR_OK;
 }
 
-static tsr_status wait_for(tsr_status status, tsr_parallel_request **request)
+static tsr_status wait_for(tsr_status status, tsr_group_request **request)
 {
-    return status == TSR_OK ? tsr_parallel_wait(request) : status;
+    return status == TSR_OK ? tsr_group_wait(request) : status;
 }
 
 /* All-reduce and broadcast -----------------------------------------------------------------------
  */
 
-static tsr_status prepare_in_place(tsr_parallel_request *request, tsr_tensor *tensor)
+static tsr_status prepare_in_place(tsr_group_request *request, tsr_tensor *tensor)
 {
-    const tsr_parallel *group = request->group;
+    const tsr_group *group = request->group;
     const tsr_layout *layout = tsr_tensor_layout(tensor);
     request->counts[0] = request->most = (uint64_t)tsr_layout_count(layout);
     request->dtype = layout->dtype;
@@ -248,52 +246,52 @@ static tsr_status prepare_in_place(tsr_parallel_request *request, tsr_tensor *te
     return copy_all(group->stream, request->out, tensor, true);
 }
 
-tsr_status tsr_parallel_all_reduce_start(tsr_parallel *group, tsr_tensor *tensor, tsr_op op,
-                                         tsr_parallel_request **out)
+tsr_status tsr_group_all_reduce_start(tsr_group *group, tsr_tensor *tensor, tsr_op op,
+                                      tsr_group_request **out)
 {
-    const char *who = "parallel_all_reduce";
+    const char *who = "group_all_reduce";
     TSR__TRY(check_group(who, group));
     TSR__TRY(check_output(who, "tensor", group, tensor));
     TSR__TRY(check_op(who, op));
     TSR__REQUIRE(out, "%s: out is NULL", who);
-    tsr_parallel_request *request;
-    TSR__TRY(new_request(group, TSR__PARALLEL_ALL_REDUCE, &request));
+    tsr_group_request *request;
+    TSR__TRY(new_request(group, TSR__GROUP_ALL_REDUCE, &request));
     request->op = op;
     return launch(request, prepare_in_place(request, tensor), out);
 }
 
-tsr_status tsr_parallel_all_reduce(tsr_parallel *group, tsr_tensor *tensor, tsr_op op)
+tsr_status tsr_group_all_reduce(tsr_group *group, tsr_tensor *tensor, tsr_op op)
 {
-    tsr_parallel_request *request = NULL;
-    return wait_for(tsr_parallel_all_reduce_start(group, tensor, op, &request), &request);
+    tsr_group_request *request = NULL;
+    return wait_for(tsr_group_all_reduce_start(group, tensor, op, &request), &request);
 }
 
-tsr_status tsr_parallel_broadcast_start(tsr_parallel *group, tsr_tensor *tensor, int root,
-                                        tsr_parallel_request **out)
+tsr_status tsr_group_broadcast_start(tsr_group *group, tsr_tensor *tensor, int root,
+                                     tsr_group_request **out)
 {
-    const char *who = "parallel_broadcast";
+    const char *who = "group_broadcast";
     TSR__TRY(check_group(who, group));
     TSR__TRY(check_output(who, "tensor", group, tensor));
     TSR__REQUIRE(root >= 0 && root < group->size, "%s: there is no rank %d among %d", who, root,
                  group->size);
     TSR__REQUIRE(out, "%s: out is NULL", who);
-    tsr_parallel_request *request;
-    TSR__TRY(new_request(group, TSR__PARALLEL_BROADCAST, &request));
+    tsr_group_request *request;
+    TSR__TRY(new_request(group, TSR__GROUP_BROADCAST, &request));
     request->root = root;
     return launch(request, prepare_in_place(request, tensor), out);
 }
 
-tsr_status tsr_parallel_broadcast(tsr_parallel *group, tsr_tensor *tensor, int root)
+tsr_status tsr_group_broadcast(tsr_group *group, tsr_tensor *tensor, int root)
 {
-    tsr_parallel_request *request = NULL;
-    return wait_for(tsr_parallel_broadcast_start(group, tensor, root, &request), &request);
+    tsr_group_request *request = NULL;
+    return wait_for(tsr_group_broadcast_start(group, tensor, root, &request), &request);
 }
 
 /* All-gather ------------------------------------------------------------------------------------
  */
 
 /* Whether `part` may stand beside `whole`: as this rank's part of it, or apart from it. */
-static tsr_status check_place(const char *who, const tsr_parallel_request *request,
+static tsr_status check_place(const char *who, const tsr_group_request *request,
                               const tsr_tensor *whole, const tsr_tensor *part, bool *in_place)
 {
     const int rank = request->group->rank;
@@ -311,11 +309,11 @@ static tsr_status check_place(const char *who, const tsr_parallel_request *reque
                      SHAPE_OF(tsr_tensor_layout(whole)), SHAPE_OF(tsr_tensor_layout(part)), rank);
 }
 
-static tsr_status prepare_gather(tsr_parallel_request *request, tsr_tensor *out,
-                                 const tsr_tensor *in, int dim, const int64_t *sizes)
+static tsr_status prepare_gather(tsr_group_request *request, tsr_tensor *out, const tsr_tensor *in,
+                                 int dim, const int64_t *sizes)
 {
-    const char *who = "parallel_all_gather";
-    const tsr_parallel *group = request->group;
+    const char *who = "group_all_gather";
+    const tsr_group *group = request->group;
     const tsr_layout *whole = tsr_tensor_layout(out), *part = tsr_tensor_layout(in);
     TSR__TRY(take_dim(who, whole, dim, &request->dim));
     TSR__REQUIRE(part->ndim == whole->ndim, "%s: in is %s, out is %s", who, SHAPE_OF(part),
@@ -337,35 +335,35 @@ static tsr_status prepare_gather(tsr_parallel_request *request, tsr_tensor *out,
     return copy_all(group->stream, request->in, in, true);
 }
 
-tsr_status tsr_parallel_all_gather_start(tsr_parallel *group, tsr_tensor *out, const tsr_tensor *in,
-                                         int dim, const int64_t *sizes,
-                                         tsr_parallel_request **out_request)
+tsr_status tsr_group_all_gather_start(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
+                                      int dim, const int64_t *sizes,
+                                      tsr_group_request **out_request)
 {
-    const char *who = "parallel_all_gather";
+    const char *who = "group_all_gather";
     TSR__TRY(check_group(who, group));
     TSR__TRY(check_output(who, "out", group, out));
     TSR__TRY(check_tensor(who, "in", group, in));
     TSR__REQUIRE(out_request, "%s: request is NULL", who);
-    tsr_parallel_request *request;
-    TSR__TRY(new_request(group, TSR__PARALLEL_ALL_GATHER, &request));
+    tsr_group_request *request;
+    TSR__TRY(new_request(group, TSR__GROUP_ALL_GATHER, &request));
     return launch(request, prepare_gather(request, out, in, dim, sizes), out_request);
 }
 
-tsr_status tsr_parallel_all_gather(tsr_parallel *group, tsr_tensor *out, const tsr_tensor *in,
-                                   int dim, const int64_t *sizes)
+tsr_status tsr_group_all_gather(tsr_group *group, tsr_tensor *out, const tsr_tensor *in, int dim,
+                                const int64_t *sizes)
 {
-    tsr_parallel_request *request = NULL;
-    return wait_for(tsr_parallel_all_gather_start(group, out, in, dim, sizes, &request), &request);
+    tsr_group_request *request = NULL;
+    return wait_for(tsr_group_all_gather_start(group, out, in, dim, sizes, &request), &request);
 }
 
 /* Reduce-scatter --------------------------------------------------------------------------------
  */
 
-static tsr_status prepare_scatter(tsr_parallel_request *request, tsr_tensor *out,
-                                  const tsr_tensor *in, int dim, const int64_t *sizes)
+static tsr_status prepare_scatter(tsr_group_request *request, tsr_tensor *out, const tsr_tensor *in,
+                                  int dim, const int64_t *sizes)
 {
-    const char *who = "parallel_reduce_scatter";
-    const tsr_parallel *group = request->group;
+    const char *who = "group_reduce_scatter";
+    const tsr_group *group = request->group;
     const tsr_layout *whole = tsr_tensor_layout(in), *part = tsr_tensor_layout(out);
     TSR__TRY(take_dim(who, whole, dim, &request->dim));
     TSR__REQUIRE(part->ndim == whole->ndim, "%s: in is %s, out is %s", who, SHAPE_OF(whole),
@@ -386,26 +384,26 @@ static tsr_status prepare_scatter(tsr_parallel_request *request, tsr_tensor *out
     return new_flat(group, part, &request->out);
 }
 
-tsr_status tsr_parallel_reduce_scatter_start(tsr_parallel *group, tsr_tensor *out,
-                                             const tsr_tensor *in, int dim, const int64_t *sizes,
-                                             tsr_op op, tsr_parallel_request **out_request)
+tsr_status tsr_group_reduce_scatter_start(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
+                                          int dim, const int64_t *sizes, tsr_op op,
+                                          tsr_group_request **out_request)
 {
-    const char *who = "parallel_reduce_scatter";
+    const char *who = "group_reduce_scatter";
     TSR__TRY(check_group(who, group));
     TSR__TRY(check_output(who, "out", group, out));
     TSR__TRY(check_tensor(who, "in", group, in));
     TSR__TRY(check_op(who, op));
     TSR__REQUIRE(out_request, "%s: request is NULL", who);
-    tsr_parallel_request *request;
-    TSR__TRY(new_request(group, TSR__PARALLEL_REDUCE_SCATTER, &request));
+    tsr_group_request *request;
+    TSR__TRY(new_request(group, TSR__GROUP_REDUCE_SCATTER, &request));
     request->op = op;
     return launch(request, prepare_scatter(request, out, in, dim, sizes), out_request);
 }
 
-tsr_status tsr_parallel_reduce_scatter(tsr_parallel *group, tsr_tensor *out, const tsr_tensor *in,
-                                       int dim, const int64_t *sizes, tsr_op op)
+tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
+                                    int dim, const int64_t *sizes, tsr_op op)
 {
-    tsr_parallel_request *request = NULL;
-    return wait_for(tsr_parallel_reduce_scatter_start(group, out, in, dim, sizes, op, &request),
+    tsr_group_request *request = NULL;
+    return wait_for(tsr_group_reduce_scatter_start(group, out, in, dim, sizes, op, &request),
                     &request);
 }

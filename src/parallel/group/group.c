@@ -12,20 +12,20 @@
 #define PIECE_BYTES_MOST (UINT64_C(1) << 30)
 #define PAGE_BYTES (UINT64_C(4) << 10)
 
-static _Atomic(tsr_parallel *) chosen;
+static _Atomic(tsr_group *) chosen;
 
-void tsr_parallel_set_default(tsr_parallel *group)
+void tsr_group_set_default(tsr_group *group)
 {
     atomic_store(&chosen, group);
 }
 
-tsr_parallel *tsr_parallel_default(void)
+tsr_group *tsr_group_default(void)
 {
     return atomic_load(&chosen);
 }
 
 /* All ranks take one path, so that they call the communicator alike: what one of them needs. */
-static tsr_status agree(tsr_parallel *group, const tsr_parallel_params *params)
+static tsr_status agree(tsr_group *group, const tsr_group_params *params)
 {
     bool shares = tsr__device_shares_tensors(tsr_stream_device(group->stream));
     int64_t need[2] = {!shares || params->force_staging || tsr__env_switch("TESSERA_FORCE_STAGING"),
@@ -37,11 +37,11 @@ static tsr_status agree(tsr_parallel *group, const tsr_parallel_params *params)
     return TSR_OK;
 }
 
-static tsr_status make_ring(tsr_parallel *group)
+static tsr_status make_ring(tsr_group *group)
 {
     const int64_t size = (int64_t)group->piece_bytes;
-    for (int i = 0; i < TSR__PARALLEL_PIECES; i++) {
-        tsr__parallel_piece *piece = &group->piece[i];
+    for (int i = 0; i < TSR__GROUP_PIECES; i++) {
+        tsr__group_piece *piece = &group->piece[i];
         void *host;
         TSR__TRY(tsr__tensor_create_host(tsr_stream_device(group->stream), TSR_U8, 1, &size,
                                          &piece->memory));
@@ -51,7 +51,7 @@ static tsr_status make_ring(tsr_parallel *group)
     return TSR_OK;
 }
 
-static tsr_status fill(tsr_parallel *group, tsr_comm *comm, const tsr_parallel_params *params)
+static tsr_status fill(tsr_group *group, tsr_comm *comm, const tsr_group_params *params)
 {
     if (comm) {
         TSR__TRY(tsr_comm_duplicate(comm, &group->comm));
@@ -65,83 +65,83 @@ static tsr_status fill(tsr_parallel *group, tsr_comm *comm, const tsr_parallel_p
         TSR__TRY(agree(group, params));
     if (group->staged)
         TSR__TRY(make_ring(group));
-    return tsr__parallel_lane_join(group);
+    return tsr__group_lane_join(group);
 }
 
-tsr_status tsr_parallel_create(tsr_comm *comm, tsr_stream *stream,
-                               const tsr_parallel_params *params, tsr_parallel **out)
+tsr_status tsr_group_create(tsr_comm *comm, tsr_stream *stream, const tsr_group_params *params,
+                            tsr_group **out)
 {
-    static const tsr_parallel_params none;
+    static const tsr_group_params none;
     params = params ? params : &none;
-    TSR__REQUIRE(stream && out, "parallel_create: %s is NULL", stream ? "out" : "stream");
+    TSR__REQUIRE(stream && out, "group_create: %s is NULL", stream ? "out" : "stream");
     TSR__REQUIRE(params->piece_bytes <= PIECE_BYTES_MOST,
-                 "parallel_create: piece_bytes is %llu; at most %llu",
+                 "group_create: piece_bytes is %llu; at most %llu",
                  (unsigned long long)params->piece_bytes, (unsigned long long)PIECE_BYTES_MOST);
-    tsr_parallel *group = tsr__calloc(1, sizeof *group);
+    tsr_group *group = tsr__calloc(1, sizeof *group);
     if (!group)
         return TSR_ERR_NO_MEMORY;
     group->stream = stream;
     group->size = 1;
     tsr_status status = fill(group, comm, params);
     if (status != TSR_OK) {
-        tsr_parallel_destroy(&group);
+        tsr_group_destroy(&group);
         return status;
     }
     *out = group;
     return TSR_OK;
 }
 
-void tsr_parallel_destroy(tsr_parallel **group)
+void tsr_group_destroy(tsr_group **group)
 {
     if (!group || !*group)
         return;
-    tsr_parallel *closing = *group;
+    tsr_group *closing = *group;
     *group = NULL;
-    tsr_parallel *expected = closing;
+    tsr_group *expected = closing;
     atomic_compare_exchange_strong(&chosen, &expected, NULL);
     if (closing->queue)
-        tsr__parallel_give_up(closing, "destroyed its group while requests were in progress");
+        tsr__group_give_up(closing, "destroyed its group while requests were in progress");
     tsr_comm_destroy(&closing->comm);
-    tsr__parallel_lane_leave(closing);
-    for (int i = 0; i < TSR__PARALLEL_PIECES; i++)
+    tsr__group_lane_leave(closing);
+    for (int i = 0; i < TSR__GROUP_PIECES; i++)
         tsr_tensor_destroy(&closing->piece[i].memory);
     tsr__free(closing->counts);
     tsr__free(closing);
 }
 
-int tsr_parallel_rank(const tsr_parallel *group)
+int tsr_group_rank(const tsr_group *group)
 {
     return group ? group->rank : 0;
 }
 
-int tsr_parallel_size(const tsr_parallel *group)
+int tsr_group_size(const tsr_group *group)
 {
     return group ? group->size : 1;
 }
 
-tsr_stream *tsr_parallel_stream(const tsr_parallel *group)
+tsr_stream *tsr_group_stream(const tsr_group *group)
 {
     return group ? group->stream : NULL;
 }
 
-tsr_comm *tsr_parallel_comm(const tsr_parallel *group)
+tsr_comm *tsr_group_comm(const tsr_group *group)
 {
     return group ? group->comm : NULL;
 }
 
-bool tsr_parallel_is_staged(const tsr_parallel *group)
+bool tsr_group_is_staged(const tsr_group *group)
 {
     return group && group->staged;
 }
 
-void tsr_parallel_get_stats(const tsr_parallel *group, tsr_parallel_stats *stats)
+void tsr_group_get_stats(const tsr_group *group, tsr_group_stats *stats)
 {
     if (stats)
-        *stats = group ? group->stats : (tsr_parallel_stats){0};
+        *stats = group ? group->stats : (tsr_group_stats){0};
 }
 
-void tsr_parallel_reset_stats(tsr_parallel *group)
+void tsr_group_reset_stats(tsr_group *group)
 {
     if (group)
-        group->stats = (tsr_parallel_stats){0};
+        group->stats = (tsr_group_stats){0};
 }

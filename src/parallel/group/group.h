@@ -14,29 +14,29 @@
 #include "tessera/group.h"
 
 /* Operations that a group has in progress in its communicator at one time. */
-#define TSR__PARALLEL_ACTIVE_MOST 16
-#define TSR__PARALLEL_PIECES 4
-#define TSR__PARALLEL_TEXT 512
+#define TSR_MAX__GROUP_ACTIVE 16
+#define TSR__GROUP_PIECES 4
+#define TSR__GROUP_TEXT 512
 
-typedef enum tsr__parallel_kind {
-    TSR__PARALLEL_ALL_REDUCE,
-    TSR__PARALLEL_BROADCAST,
-    TSR__PARALLEL_ALL_GATHER,
-    TSR__PARALLEL_REDUCE_SCATTER
-} tsr__parallel_kind;
+typedef enum tsr__group_kind {
+    TSR__GROUP_ALL_REDUCE,
+    TSR__GROUP_BROADCAST,
+    TSR__GROUP_ALL_GATHER,
+    TSR__GROUP_REDUCE_SCATTER
+} tsr__group_kind;
 
-typedef enum tsr__parallel_state {
-    TSR__PARALLEL_QUEUED, /* the device may still be at work on the data */
-    TSR__PARALLEL_ACTIVE,
-    TSR__PARALLEL_DONE
-} tsr__parallel_state;
+typedef enum tsr__group_state {
+    TSR__GROUP_QUEUED, /* the device may still be at work on the data */
+    TSR__GROUP_ACTIVE,
+    TSR__GROUP_DONE
+} tsr__group_state;
 
 /* What the communicator sees is flat: blocks of counts[0], counts[1], … elements, one for each rank
  * and one behind the other, on the whole side; one block on the other. */
-struct tsr_parallel_request {
-    tsr_parallel *group;               /* NULL once it is destroyed: the request has failed then */
-    struct tsr_parallel_request *next; /* in the group's queue */
-    tsr__parallel_kind kind;
+struct tsr_group_request {
+    tsr_group *group;               /* NULL once it is destroyed: the request has failed then */
+    struct tsr_group_request *next; /* in the group's queue */
+    tsr__group_kind kind;
     tsr_op op;
     int root;
     tsr_dtype dtype;
@@ -51,84 +51,84 @@ struct tsr_parallel_request {
     int64_t *sizes;
 
     uint64_t point; /* of the stream: the data are there */
-    tsr__parallel_state state;
+    tsr__group_state state;
     tsr_request *active; /* direct */
     uint64_t issued;     /* staged: elements of each block that are on their way or there, */
     int unfinished;      /* and pieces on their way */
     tsr_status status;   /* how it ended */
-    char why[TSR__PARALLEL_TEXT];
+    char why[TSR__GROUP_TEXT];
 };
 
 /* A piece of the ring. */
-typedef struct tsr__parallel_piece {
+typedef struct tsr__group_piece {
     tsr_tensor *memory; /* u8 */
     uint8_t *host;
-    tsr_parallel_request *request; /* NULL: free */
-    uint64_t first;                /* elements of each block before it */
-    uint64_t point;                /* the device has filled it */
+    tsr_group_request *request; /* NULL: free */
+    uint64_t first;             /* elements of each block before it */
+    uint64_t point;             /* the device has filled it */
     bool started;
     tsr_request *active;
-} tsr__parallel_piece;
+} tsr__group_piece;
 
-struct tsr_parallel {
+struct tsr_group {
     tsr_stream *stream;
-    struct tsr__parallel_lane *lane;
-    tsr_parallel *next; /* of the lane */
+    struct tsr__group_lane *lane;
+    tsr_group *next; /* of the lane */
     tsr_comm *comm;
     int rank, size;
     bool staged;
     uint64_t piece_bytes;
-    tsr__parallel_piece piece[TSR__PARALLEL_PIECES];
-    int oldest, piece_count;     /* pieces in use: oldest, oldest + 1, … */
-    uint64_t *counts;            /* [size], of the piece that is being worked on */
-    tsr_parallel_request *queue; /* not done yet, in order */
+    tsr__group_piece piece[TSR__GROUP_PIECES];
+    int oldest, piece_count;  /* pieces in use: oldest, oldest + 1, … */
+    uint64_t *counts;         /* [size], of the piece that is being worked on */
+    tsr_group_request *queue; /* not done yet, in order */
     int active_count;
     tsr_status status; /* what it failed with */
-    char why[TSR__PARALLEL_TEXT];
-    tsr_parallel_stats stats;
+    char why[TSR__GROUP_TEXT];
+    tsr_group_stats stats;
 };
 
 /* Lanes -----------------------------------------------------------------------------------------
  */
 
-typedef struct tsr__parallel_lane {
-    struct tsr__parallel_lane *next;
+typedef struct tsr__group_lane {
+    struct tsr__group_lane *next;
     const tsr_stream *stream;
-    tsr_parallel *groups;
-} tsr__parallel_lane;
+    tsr_group *groups;
+} tsr__group_lane;
 
-tsr_status tsr__parallel_lane_join(tsr_parallel *group) TSR_NODISCARD;
-void tsr__parallel_lane_leave(tsr_parallel *group);
+tsr_status tsr__group_lane_join(tsr_group *group) TSR_NODISCARD;
+void tsr__group_lane_leave(tsr_group *group);
 
 /* Requests --------------------------------------------------------------------------------------
  */
 
 /* What the group has failed with, if it has. */
-tsr_status tsr__parallel_check(const tsr_parallel *group) TSR_NODISCARD;
+tsr_status tsr__group_check(const tsr_group *group) TSR_NODISCARD;
 
 /* The group has failed with `status` and the recorded text: nothing goes on, all requests have
  * failed, other ranks are told. */
-void tsr__parallel_fail(tsr_parallel *group, tsr_status status);
+void tsr__group_fail(tsr_group *group, tsr_status status);
 /* … because this rank has given up: it "cancelled a request". The recorded text stays, which may
  * say why. */
-void tsr__parallel_give_up(tsr_parallel *group, const char *what);
+void tsr__group_give_up(tsr_group *group, const char *what);
 
 /* Puts a request that has its tensors into the queue: everything recorded so far comes first. */
-tsr_status tsr__parallel_enqueue(tsr_parallel_request *request) TSR_NODISCARD;
+tsr_status tsr__group_enqueue(tsr_group_request *request) TSR_NODISCARD;
 
 /* The communicator is through with it: records what is left to copy. */
-tsr_status tsr__parallel_deliver(tsr_parallel_request *request) TSR_NODISCARD;
+tsr_status tsr__group_deliver(tsr_group_request *request) TSR_NODISCARD;
 /* … and takes it out of the queue. */
-void tsr__parallel_done(tsr_parallel_request *request);
-void tsr__parallel_request_free(tsr_parallel_request *request);
+void tsr__group_done(tsr_group_request *request);
+void tsr__group_request_free(tsr_group_request *request);
 
 /* One round: starts what can start, takes note of what has ended. */
-tsr_status tsr__parallel_direct(tsr_parallel *group) TSR_NODISCARD;
-tsr_status tsr__parallel_staged(tsr_parallel *group) TSR_NODISCARD;
-void tsr__parallel_staged_cancel(tsr_parallel *group);
+tsr_status tsr__group_direct(tsr_group *group) TSR_NODISCARD;
+tsr_status tsr__group_staged(tsr_group *group) TSR_NODISCARD;
+void tsr__group_staged_cancel(tsr_group *group);
 
 /* A communicator's operation for `request` on host memory, blocks of `counts`. */
-tsr_status tsr__parallel_start(const tsr_parallel_request *request, void *in, void *out,
-                               const uint64_t *counts, tsr_request **out_request) TSR_NODISCARD;
+tsr_status tsr__group_start(const tsr_group_request *request, void *in, void *out,
+                            const uint64_t *counts, tsr_request **out_request) TSR_NODISCARD;
 
 #endif

@@ -6,20 +6,20 @@
 #include "parallel/group/group.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, not of what is in it */
-static tsr__parallel_lane *lanes;
+static tsr__group_lane *lanes;
 
-static tsr__parallel_lane *find(const tsr_stream *stream)
+static tsr__group_lane *find(const tsr_stream *stream)
 {
-    for (tsr__parallel_lane *lane = lanes; lane; lane = lane->next)
+    for (tsr__group_lane *lane = lanes; lane; lane = lane->next)
         if (lane->stream == stream)
             return lane;
     return NULL;
 }
 
-tsr_status tsr__parallel_lane_join(tsr_parallel *group)
+tsr_status tsr__group_lane_join(tsr_group *group)
 {
     pthread_mutex_lock(&lock);
-    tsr__parallel_lane *lane = find(group->stream);
+    tsr__group_lane *lane = find(group->stream);
     if (!lane) {
         lane = tsr__calloc(1, sizeof *lane);
         if (!lane) {
@@ -37,12 +37,12 @@ tsr_status tsr__parallel_lane_join(tsr_parallel *group)
     return TSR_OK;
 }
 
-void tsr__parallel_lane_leave(tsr_parallel *group)
+void tsr__group_lane_leave(tsr_group *group)
 {
-    tsr__parallel_lane *lane = group->lane;
+    tsr__group_lane *lane = group->lane;
     if (!lane)
         return;
-    tsr_parallel **link = &lane->groups;
+    tsr_group **link = &lane->groups;
     while (*link != group)
         link = &(*link)->next;
     *link = group->next;
@@ -50,7 +50,7 @@ void tsr__parallel_lane_leave(tsr_parallel *group)
     if (lane->groups)
         return;
     pthread_mutex_lock(&lock);
-    tsr__parallel_lane **at = &lanes;
+    tsr__group_lane **at = &lanes;
     while (*at != lane)
         at = &(*at)->next;
     *at = lane->next;

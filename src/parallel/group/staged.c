@@ -8,17 +8,17 @@
 #include "tessera/ops.h"
 
 /* Elements of one block in a piece. */
-static uint64_t piece_elements(const tsr_parallel_request *request)
+static uint64_t piece_elements(const tsr_group_request *request)
 {
-    const tsr_parallel *group = request->group;
+    const tsr_group *group = request->group;
     uint64_t blocks = request->in ? (uint64_t)group->size : 1;
     return group->piece_bytes / tsr_dtype_size(request->dtype) / blocks;
 }
 
 /* Into group->counts: how much of each block is in the piece that starts at `first`. */
-static void count(const tsr_parallel_request *request, uint64_t first)
+static void count(const tsr_group_request *request, uint64_t first)
 {
-    tsr_parallel *group = request->group;
+    tsr_group *group = request->group;
     uint64_t most = piece_elements(request);
     for (int r = 0; r < (request->in ? group->size : 1); r++)
         group->counts[r] =
@@ -38,9 +38,8 @@ static uint64_t before(const uint64_t *counts, int ranks)
  */
 
 /* Elements at `in_piece` of a piece, and at `in_flat` of a flat tensor: one becomes the other. */
-static tsr_status copy(const tsr_parallel_request *request, const tsr__parallel_piece *piece,
-                       bool fill, tsr_tensor *flat, uint64_t in_flat, uint64_t in_piece,
-                       uint64_t elements)
+static tsr_status copy(const tsr_group_request *request, const tsr__group_piece *piece, bool fill,
+                       tsr_tensor *flat, uint64_t in_flat, uint64_t in_piece, uint64_t elements)
 {
     if (elements == 0)
         return TSR_OK;
@@ -59,10 +58,10 @@ static tsr_status copy(const tsr_parallel_request *request, const tsr__parallel_
 }
 
 /* All blocks' parts, between the whole side of the request and the piece. */
-static tsr_status copy_blocks(const tsr_parallel_request *request, const tsr__parallel_piece *piece,
+static tsr_status copy_blocks(const tsr_group_request *request, const tsr__group_piece *piece,
                               bool fill, tsr_tensor *flat)
 {
-    const tsr_parallel *group = request->group;
+    const tsr_group *group = request->group;
     for (int r = 0; r < group->size; r++) {
         if (!fill && request->in_place && r == group->rank)
             continue;
@@ -73,29 +72,29 @@ static tsr_status copy_blocks(const tsr_parallel_request *request, const tsr__pa
 }
 
 /* This rank's block's part, between the other side of the request and its place in the piece. */
-static tsr_status copy_own(const tsr_parallel_request *request, const tsr__parallel_piece *piece,
+static tsr_status copy_own(const tsr_group_request *request, const tsr__group_piece *piece,
                            bool fill, tsr_tensor *flat)
 {
-    const tsr_parallel *group = request->group;
+    const tsr_group *group = request->group;
     int block = request->in ? group->rank : 0;
     return copy(request, piece, fill, flat, piece->first, before(group->counts, block),
                 group->counts[block]);
 }
 
-static tsr_status fill(const tsr_parallel_request *request, const tsr__parallel_piece *piece)
+static tsr_status fill(const tsr_group_request *request, const tsr__group_piece *piece)
 {
-    if (request->kind == TSR__PARALLEL_REDUCE_SCATTER)
+    if (request->kind == TSR__GROUP_REDUCE_SCATTER)
         return copy_blocks(request, piece, true, request->in);
-    if (request->kind == TSR__PARALLEL_BROADCAST && request->root != request->group->rank)
+    if (request->kind == TSR__GROUP_BROADCAST && request->root != request->group->rank)
         return TSR_OK;
     return copy_own(request, piece, true, request->in ? request->in : request->out);
 }
 
-static tsr_status empty(const tsr_parallel_request *request, const tsr__parallel_piece *piece)
+static tsr_status empty(const tsr_group_request *request, const tsr__group_piece *piece)
 {
-    if (request->kind == TSR__PARALLEL_ALL_GATHER)
+    if (request->kind == TSR__GROUP_ALL_GATHER)
         return copy_blocks(request, piece, false, request->out);
-    if (request->kind == TSR__PARALLEL_BROADCAST && request->root == request->group->rank)
+    if (request->kind == TSR__GROUP_BROADCAST && request->root == request->group->rank)
         return TSR_OK;
     return copy_own(request, piece, false, request->out);
 }
@@ -103,15 +102,15 @@ static tsr_status empty(const tsr_parallel_request *request, const tsr__parallel
 /* The ring --------------------------------------------------------------------------------------
  */
 
-static tsr__parallel_piece *piece_at(tsr_parallel *group, int index)
+static tsr__group_piece *piece_at(tsr_group *group, int index)
 {
-    return &group->piece[(group->oldest + index) % TSR__PARALLEL_PIECES];
+    return &group->piece[(group->oldest + index) % TSR__GROUP_PIECES];
 }
 
 /* Gives the device a piece to fill. */
-static tsr_status issue(tsr_parallel *group, tsr_parallel_request *request)
+static tsr_status issue(tsr_group *group, tsr_group_request *request)
 {
-    tsr__parallel_piece *piece = piece_at(group, group->piece_count);
+    tsr__group_piece *piece = piece_at(group, group->piece_count);
     piece->first = request->issued;
     piece->started = false;
     count(request, piece->first);
@@ -122,54 +121,54 @@ static tsr_status issue(tsr_parallel *group, tsr_parallel_request *request)
     group->piece_count++;
     request->issued += tsr__min_u64(request->most - request->issued, piece_elements(request));
     request->unfinished++;
-    request->state = TSR__PARALLEL_ACTIVE;
+    request->state = TSR__GROUP_ACTIVE;
     return TSR_OK;
 }
 
-static tsr_status issue_all(tsr_parallel *group)
+static tsr_status issue_all(tsr_group *group)
 {
-    for (tsr_parallel_request *request = group->queue; request; request = request->next)
+    for (tsr_group_request *request = group->queue; request; request = request->next)
         while (request->issued < request->most) {
-            if (group->piece_count == TSR__PARALLEL_PIECES)
+            if (group->piece_count == TSR__GROUP_PIECES)
                 return TSR_OK;
             TSR__TRY(issue(group, request));
         }
     return TSR_OK;
 }
 
-static tsr_status start(tsr_parallel *group, tsr__parallel_piece *piece)
+static tsr_status start(tsr_group *group, tsr__group_piece *piece)
 {
-    const tsr_parallel_request *request = piece->request;
+    const tsr_group_request *request = piece->request;
     count(request, piece->first);
     uint8_t *own = piece->host;
     if (request->in)
         own += before(group->counts, group->rank) * tsr_dtype_size(request->dtype);
-    bool scatters = request->kind == TSR__PARALLEL_REDUCE_SCATTER;
-    TSR__TRY(tsr__parallel_start(request, scatters ? piece->host : own,
-                                 scatters ? own : piece->host, group->counts, &piece->active));
+    bool scatters = request->kind == TSR__GROUP_REDUCE_SCATTER;
+    TSR__TRY(tsr__group_start(request, scatters ? piece->host : own, scatters ? own : piece->host,
+                              group->counts, &piece->active));
     piece->started = true;
     return TSR_OK;
 }
 
 /* Lets the device empty a piece. It is free at once: whoever fills it next does so behind that. */
-static tsr_status finish(tsr__parallel_piece *piece)
+static tsr_status finish(tsr__group_piece *piece)
 {
-    tsr_parallel_request *request = piece->request;
+    tsr_group_request *request = piece->request;
     count(request, piece->first);
     TSR__TRY(empty(request, piece));
     piece->request = NULL;
     if (--request->unfinished > 0 || request->issued < request->most)
         return TSR_OK;
-    TSR__TRY(tsr__parallel_deliver(request));
-    tsr__parallel_done(request);
+    TSR__TRY(tsr__group_deliver(request));
+    tsr__group_done(request);
     return TSR_OK;
 }
 
-static tsr_status advance(tsr_parallel *group)
+static tsr_status advance(tsr_group *group)
 {
     bool may_start = true;
     for (int i = 0; i < group->piece_count; i++) {
-        tsr__parallel_piece *piece = piece_at(group, i);
+        tsr__group_piece *piece = piece_at(group, i);
         if (!piece->request)
             continue;
         if (!piece->started) {
@@ -188,21 +187,21 @@ static tsr_status advance(tsr_parallel *group)
             TSR__TRY(finish(piece));
     }
     while (group->piece_count > 0 && !piece_at(group, 0)->request) {
-        group->oldest = (group->oldest + 1) % TSR__PARALLEL_PIECES;
+        group->oldest = (group->oldest + 1) % TSR__GROUP_PIECES;
         group->piece_count--;
     }
     return TSR_OK;
 }
 
-tsr_status tsr__parallel_staged(tsr_parallel *group)
+tsr_status tsr__group_staged(tsr_group *group)
 {
     TSR__TRY(advance(group));
     return issue_all(group);
 }
 
-void tsr__parallel_staged_cancel(tsr_parallel *group)
+void tsr__group_staged_cancel(tsr_group *group)
 {
-    for (int i = 0; i < TSR__PARALLEL_PIECES; i++) {
+    for (int i = 0; i < TSR__GROUP_PIECES; i++) {
         tsr_request_cancel(&group->piece[i].active);
         group->piece[i].request = NULL;
     }

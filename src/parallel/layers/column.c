@@ -39,7 +39,7 @@ static void divided_along(const tsr__linear *linear, const tsr_tensor *x, int *d
 
 /* Starts to gather all of x. */
 static tsr_status gather_start(const tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
-                               tsr_tensor **out, tsr_parallel_request **request)
+                               tsr_tensor **out, tsr_group_request **request)
 {
     int dim;
     const int64_t *sizes;
@@ -47,15 +47,15 @@ static tsr_status gather_start(const tsr__linear *linear, tsr__temps *temps, con
     int64_t size =
         sizes ? linear->input_size : tsr_tensor_layout(x)->shape[dim] * (int64_t)linear->base.size;
     TSR__TRY(tsr__temp_like(temps, x, tsr_tensor_layout(x)->dtype, dim, size, out));
-    return tsr_parallel_all_gather_start(linear->base.group, *out, x, dim, sizes, request);
+    return tsr_group_all_gather_start(linear->base.group, *out, x, dim, sizes, request);
 }
 
 static tsr_status gather(const tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
                          tsr_tensor **out)
 {
-    tsr_parallel_request *request = NULL;
+    tsr_group_request *request = NULL;
     TSR__TRY(gather_start(linear, temps, x, out, &request));
-    return tsr_parallel_wait(&request);
+    return tsr_group_wait(&request);
 }
 
 /* The parts' memory as one -----------------------------------------------------------------------
@@ -84,7 +84,7 @@ typedef struct block {
 } block;
 
 /* Returns how many. All parameters have memory. */
-static int find_blocks(tsr__linear *linear, block blocks[TSR__LINEAR_PARTS_MOST])
+static int find_blocks(tsr__linear *linear, block blocks[TSR_MAX__LINEAR_PARTS])
 {
     const tsr_layer *layer = &linear->base;
     if (linear->parts > 1 && linear->length > 0 && still_joint(linear, 0, &linear->joint_weight) &&
@@ -107,7 +107,7 @@ static int find_blocks(tsr__linear *linear, block blocks[TSR__LINEAR_PARTS_MOST]
 static tsr_status multiply(tsr__linear *linear, tsr__temps *temps, tsr_tensor *y,
                            const tsr_tensor *ready, tsr_activation activation)
 {
-    block blocks[TSR__LINEAR_PARTS_MOST];
+    block blocks[TSR_MAX__LINEAR_PARTS];
     const int count = find_blocks(linear, blocks);
     tsr_tensor *x2, *y2;
     TSR__TRY(tsr__temp_flatten(temps, ready, &x2));
@@ -141,7 +141,7 @@ static tsr_status forward_with(tsr__linear *linear, tsr__temps *temps, const tsr
     if (linear->output == TSR_LAYOUT_FULL && linear->base.size > 1) {
         TSR__TRY(tsr__temp_like(temps, ready, tsr_tensor_layout(x)->dtype, -1, linear->output_size,
                                 &whole));
-        TSR__TRY(tsr_parallel_all_gather(linear->base.group, whole, local, -1, linear->sizes));
+        TSR__TRY(tsr_group_all_gather(linear->base.group, whole, local, -1, linear->sizes));
         local = whole;
     }
     *y = tsr__temp_take(temps, local);
@@ -185,7 +185,7 @@ static tsr_status check_gradient(const tsr__linear *linear, const tsr_tensor *x,
 static tsr_status multiply_back(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *dy2,
                                 tsr_tensor *dx2)
 {
-    block blocks[TSR__LINEAR_PARTS_MOST];
+    block blocks[TSR_MAX__LINEAR_PARTS];
     const int count = find_blocks(linear, blocks);
     for (int i = 0; i < count; i++) {
         tsr_tensor *part;
@@ -217,7 +217,7 @@ typedef struct back {
     const tsr_layer_saved *saved;
     tsr_tensor *ready; /* x, whole */
     tsr_tensor *partial, *dx;
-    tsr_parallel_request *gathering, *reducing;
+    tsr_group_request *gathering, *reducing;
 } back;
 
 /* Starts to add up the ranks' shares of the gradient of x. */
@@ -237,15 +237,15 @@ static tsr_status start_reducing(back *pass, const tsr_tensor *dy2)
     if (alone)
         return TSR_OK;
     if (linear->input == TSR_LAYOUT_FULL)
-        return tsr_parallel_all_reduce_start(linear->base.group, pass->partial, TSR_OP_SUM,
-                                             &pass->reducing);
+        return tsr_group_all_reduce_start(linear->base.group, pass->partial, TSR_OP_SUM,
+                                          &pass->reducing);
     int dim;
     const int64_t *sizes;
     divided_along(linear, x, &dim, &sizes);
     TSR__TRY(
         tsr__temp_like(pass->temps, x, sums, dim, tsr_tensor_layout(x)->shape[dim], &pass->dx));
-    return tsr_parallel_reduce_scatter_start(linear->base.group, pass->dx, pass->partial, dim,
-                                             sizes, TSR_OP_SUM, &pass->reducing);
+    return tsr_group_reduce_scatter_start(linear->base.group, pass->dx, pass->partial, dim, sizes,
+                                          TSR_OP_SUM, &pass->reducing);
 }
 
 static tsr_status run_back(back *pass, const tsr_tensor *dy, tsr_tensor **dx)
@@ -263,14 +263,14 @@ static tsr_status run_back(back *pass, const tsr_tensor *dy, tsr_tensor **dx)
         TSR__TRY(tsr__temp_slice(pass->temps, dy2, 1, linear->first, linear->length, &dy2));
     if (dx)
         TSR__TRY(start_reducing(pass, dy2));
-    TSR__TRY(tsr_parallel_wait(&pass->gathering));
+    TSR__TRY(tsr_group_wait(&pass->gathering));
     TSR__TRY(tsr__temp_flatten(pass->temps, pass->ready, &x2));
     TSR__TRY(add_weight_grads(linear, pass->temps, dy2, x2));
     if (!dx)
         return TSR_OK;
     if (pass->reducing)
         TSR__TRY(tsr_stream_submit(linear->base.stream));
-    TSR__TRY(tsr_parallel_wait(&pass->reducing));
+    TSR__TRY(tsr_group_wait(&pass->reducing));
     const tsr_dtype dtype = tsr_tensor_layout(x)->dtype;
     tsr_tensor *result = pass->dx;
     if (tsr_tensor_layout(result)->dtype != dtype) {
@@ -288,8 +288,8 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
     tsr__temps temps = {.stream = layer->stream};
     back pass = {.linear = (tsr__linear *)layer, .temps = &temps, .saved = saved};
     tsr_status status = run_back(&pass, dy, dx);
-    tsr_parallel_cancel(&pass.gathering);
-    tsr_parallel_cancel(&pass.reducing);
+    tsr_group_cancel(&pass.gathering);
+    tsr_group_cancel(&pass.reducing);
     tsr__temps_finish(&temps);
     return status;
 }

@@ -77,12 +77,12 @@ static tsr_status forward_with(embedding *e, tsr__temps *temps, const tsr_tensor
     TSR__TRY(tsr__temp_flatten(temps, sum, &sum2));
     TSR__TRY(tsr__embedding(layer->stream, sum2, table, indices, e->first));
     if (dim < 0) {
-        TSR__TRY(tsr_parallel_all_reduce(layer->group, sum, TSR_OP_SUM));
+        TSR__TRY(tsr_group_all_reduce(layer->group, sum, TSR_OP_SUM));
         *y = tsr__temp_take(temps, sum);
         return TSR_OK;
     }
     TSR__TRY(tsr__temp_new(temps, dtype, part.ndim, part.shape, &mine));
-    TSR__TRY(tsr_parallel_reduce_scatter(layer->group, mine, sum, dim, NULL, TSR_OP_SUM));
+    TSR__TRY(tsr_group_reduce_scatter(layer->group, mine, sum, dim, NULL, TSR_OP_SUM));
     *y = tsr__temp_take(temps, mine);
     return TSR_OK;
 }
@@ -111,7 +111,7 @@ static tsr_status backward_with(embedding *e, tsr__temps *temps, const tsr_tenso
     if (dim >= 0) {
         TSR__TRY(
             tsr__temp_new(temps, tsr_tensor_layout(dy)->dtype, whole.ndim, whole.shape, &gathered));
-        TSR__TRY(tsr_parallel_all_gather(layer->group, gathered, dy, dim, NULL));
+        TSR__TRY(tsr_group_all_gather(layer->group, gathered, dy, dim, NULL));
         all = gathered;
     }
     TSR__TRY(flat_indices(temps, x, &indices));

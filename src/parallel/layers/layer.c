@@ -22,20 +22,20 @@ static tsr_status set_names(tsr_layer *layer, const char *name)
     return TSR_OK;
 }
 
-tsr_status tsr__layer_new(const tsr__layer_type *type, size_t size, tsr_parallel *group,
+tsr_status tsr__layer_new(const tsr__layer_type *type, size_t size, tsr_group *group,
                           const char *name, tsr_layer **out)
 {
-    group = group ? group : tsr_parallel_default();
+    group = group ? group : tsr_group_default();
     TSR__REQUIRE(group, "%s: no group is given, and there is no default one", type->name);
     tsr_layer *layer = tsr__calloc(1, size);
     if (!layer)
         return TSR_ERR_NO_MEMORY;
     layer->type = type;
     layer->group = group;
-    layer->stream = tsr_parallel_stream(group);
+    layer->stream = tsr_group_stream(group);
     layer->device = tsr_stream_device(layer->stream);
-    layer->rank = tsr_parallel_rank(group);
-    layer->size = tsr_parallel_size(group);
+    layer->rank = tsr_group_rank(group);
+    layer->size = tsr_group_size(group);
     tsr_status status = set_names(layer, name);
     if (status != TSR_OK) {
         tsr_layer_destroy(&layer);
@@ -62,7 +62,7 @@ void tsr_layer_destroy(tsr_layer **layer)
     tsr__free(closing);
 }
 
-tsr_parallel *tsr_layer_group(const tsr_layer *layer)
+tsr_group *tsr_layer_group(const tsr_layer *layer)
 {
     return layer ? layer->group : NULL;
 }
@@ -290,8 +290,8 @@ tsr_status tsr_layer_gather_parameter(const tsr_layer *layer, int index, tsr_ten
     TSR__TRY(tsr_tensor_create(owner->device, seen->dtype, seen->ndim, seen->global_shape, &whole));
     tsr_status status = seen->shard_dim < 0
                             ? tsr_copy(owner->stream, whole, seen->tensor)
-                            : tsr_parallel_all_gather(owner->group, whole, seen->tensor,
-                                                      seen->shard_dim, parameter->sizes);
+                            : tsr_group_all_gather(owner->group, whole, seen->tensor,
+                                                   seen->shard_dim, parameter->sizes);
     if (status != TSR_OK) {
         tsr_tensor_destroy(&whole);
         return status;

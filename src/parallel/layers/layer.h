@@ -20,7 +20,7 @@
 #define TSR__SHAPE_OF(tensor)                                                                      \
     TSR__SHAPE(tsr_tensor_layout(tensor)->ndim, tsr_tensor_layout(tensor)->shape)
 
-#define TSR__LAYER_PARAMETERS_MOST 4
+#define TSR_MAX__LAYER_PARAMETERS 4
 
 /* The distribution of a parameter's first values. */
 typedef enum tsr__draw {
@@ -54,14 +54,14 @@ typedef struct tsr__layer_type {
 
 struct tsr_layer {
     const tsr__layer_type *type;
-    tsr_parallel *group;
+    tsr_group *group;
     tsr_stream *stream;
     tsr_device *device;
     int rank, size;
     char *name; /* "" where it has none */
     char *who;  /* for error texts: the type, and the name */
     int parameter_count;
-    tsr__layer_parameter parameter[TSR__LAYER_PARAMETERS_MOST];
+    tsr__layer_parameter parameter[TSR_MAX__LAYER_PARAMETERS];
     tsr_layer *child[2]; /* their parameters come after its own */
 };
 
@@ -75,7 +75,7 @@ struct tsr_layer_saved {
 
 /* layer.c: fills the head of a layer of `size` bytes, zeroed, and gives it away on success. `group`
  * NULL: the default one. */
-tsr_status tsr__layer_new(const tsr__layer_type *type, size_t size, tsr_parallel *group,
+tsr_status tsr__layer_new(const tsr__layer_type *type, size_t size, tsr_group *group,
                           const char *name, tsr_layer **out) TSR_NODISCARD;
 /* A view that keeps the memory of a tensor of the caller's. */
 tsr_status tsr__keep(const tsr_tensor *tensor, tsr_tensor **out) TSR_NODISCARD;
@@ -153,11 +153,11 @@ tsr_status tsr__initial_fill(const tsr__layer_parameter *parameter, tsr_stream *
                              tsr_tensor *out) TSR_NODISCARD;
 
 /* temps.c: tensors to be destroyed together. Starts as {.stream = …}. */
-#define TSR__TEMPS_MOST 160
+#define TSR_MAX__TEMPS 160
 typedef struct tsr__temps {
     tsr_stream *stream;
     int count;
-    tsr_tensor *item[TSR__TEMPS_MOST];
+    tsr_tensor *item[TSR_MAX__TEMPS];
 } tsr__temps;
 void tsr__temps_finish(tsr__temps *temps);
 tsr_status tsr__temp_new(tsr__temps *temps, tsr_dtype dtype, int ndim, const int64_t *shape,

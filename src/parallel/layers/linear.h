@@ -4,7 +4,7 @@
 
 #include "parallel/layers/layer.h"
 
-#define TSR__LINEAR_PARTS_MOST 2
+#define TSR_MAX__LINEAR_PARTS 2
 
 typedef struct tsr__linear {
     tsr_layer base;

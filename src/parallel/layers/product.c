@@ -17,7 +17,7 @@ typedef struct part {
     int64_t first, count; /* rows or columns */
     tsr_tensor *y;        /* its place in y */
     tsr_tensor *sum;      /* what is reduced; may be y */
-    tsr_parallel_request *request;
+    tsr_group_request *request;
 } part;
 
 typedef struct summing {
@@ -106,14 +106,14 @@ static tsr_status place_columns(summing *work, part *each)
 static tsr_status reduce(summing *work, part *each)
 {
     const tsr__product *product = work->product;
-    tsr_parallel *group = work->linear->base.group;
+    tsr_group *group = work->linear->base.group;
     if (product->dim < 0)
-        return tsr_parallel_all_reduce_start(group, each->sum, TSR_OP_SUM, &each->request);
+        return tsr_group_all_reduce_start(group, each->sum, TSR_OP_SUM, &each->request);
     const tsr_layout *y = tsr_tensor_layout(each->y);
     tsr_tensor *mine;
     TSR__TRY(tsr__temp_new(work->temps, work->dtype, y->ndim, y->shape, &mine));
-    TSR__TRY(tsr_parallel_reduce_scatter_start(group, mine, each->sum, product->dim, product->sizes,
-                                               TSR_OP_SUM, &each->request));
+    TSR__TRY(tsr_group_reduce_scatter_start(group, mine, each->sum, product->dim, product->sizes,
+                                            TSR_OP_SUM, &each->request));
     each->sum = mine;
     return TSR_OK;
 }
@@ -123,7 +123,7 @@ static tsr_status deliver(summing *work, part *each)
 {
     tsr_stream *stream = work->linear->base.stream;
     const tsr_tensor *bias = work->product->bias;
-    TSR__TRY(tsr_parallel_wait(&each->request));
+    TSR__TRY(tsr_group_wait(&each->request));
     if (!bias)
         return each->y == each->sum ? TSR_OK : tsr_copy(stream, each->y, each->sum);
     tsr_tensor *own;
@@ -176,6 +176,6 @@ tsr_status tsr__product_reduced(const tsr__linear *linear, tsr__temps *temps,
         features_divided ? 1 : count_parts(linear, m, n, size_bytes, product->dim < 0, &work.rows);
     tsr_status status = run(&work);
     for (int i = 0; i < work.count; i++)
-        tsr_parallel_cancel(&work.part[i].request);
+        tsr_group_cancel(&work.part[i].request);
     return status;
 }

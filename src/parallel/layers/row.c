@@ -37,7 +37,7 @@ static tsr_status gather(const tsr__linear *linear, tsr__temps *temps, const tsr
                          tsr_tensor **out)
 {
     TSR__TRY(tsr__temp_like(temps, x, tsr_tensor_layout(x)->dtype, -1, linear->input_size, out));
-    return tsr_parallel_all_gather(linear->base.group, *out, x, -1, linear->other_sizes);
+    return tsr_group_all_gather(linear->base.group, *out, x, -1, linear->other_sizes);
 }
 
 /* [rows, length]: the features that belong to this rank's columns of the weight. */
@@ -148,7 +148,7 @@ typedef struct back {
     tsr__linear *linear;
     tsr__temps *temps;
     const tsr_tensor *x; /* as it was given */
-    tsr_parallel_request *gathering;
+    tsr_group_request *gathering;
 } back;
 
 /* [rows, output_size] of dy, gathered where it is divided. */
@@ -171,7 +171,7 @@ static tsr_status whole_gradient(back *pass, const tsr_tensor *dy, tsr_tensor **
     tsr_tensor *gathered;
     TSR__TRY(tsr__temp_new(pass->temps, tsr_tensor_layout(dy)->dtype, whole.ndim, whole.shape,
                            &gathered));
-    TSR__TRY(tsr_parallel_all_gather(linear->base.group, gathered, dy, dim, sizes));
+    TSR__TRY(tsr_group_all_gather(linear->base.group, gathered, dy, dim, sizes));
     return tsr__temp_flatten(pass->temps, gathered, dy2);
 }
 
@@ -195,8 +195,8 @@ static tsr_status input_gradient(back *pass, const tsr_tensor *dy2, tsr_tensor *
     if (layer->size == 1 || linear->input == TSR_LAYOUT_SHARDED || linear->same_split)
         return TSR_OK;
     TSR__TRY(tsr__temp_like(pass->temps, pass->x, dtype, -1, linear->input_size, dx));
-    return tsr_parallel_all_gather_start(layer->group, *dx, local, -1, linear->sizes,
-                                         &pass->gathering);
+    return tsr_group_all_gather_start(layer->group, *dx, local, -1, linear->sizes,
+                                      &pass->gathering);
 }
 
 static tsr_status run_back(back *pass, const tsr_layer_saved *saved, const tsr_tensor *dy,
@@ -213,7 +213,7 @@ static tsr_status run_back(back *pass, const tsr_layer_saved *saved, const tsr_t
         return TSR_OK;
     if (pass->gathering)
         TSR__TRY(tsr_stream_submit(linear->base.stream));
-    TSR__TRY(tsr_parallel_wait(&pass->gathering));
+    TSR__TRY(tsr_group_wait(&pass->gathering));
     if (gathers(linear)) {
         tsr_tensor *mine, *part;
         TSR__TRY(tsr__temp_slice(pass->temps, result, -1, linear->other_first,
@@ -233,7 +233,7 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
     tsr__temps temps = {.stream = layer->stream};
     back pass = {.linear = (tsr__linear *)layer, .temps = &temps, .x = saved->x};
     tsr_status status = run_back(&pass, saved, dy, dx);
-    tsr_parallel_cancel(&pass.gathering);
+    tsr_group_cancel(&pass.gathering);
     tsr__temps_finish(&temps);
     return status;
 }

@@ -10,8 +10,8 @@ static tsr_status add(tsr__temps *temps, tsr_tensor *tensor, tsr_tensor **out)
 
 static tsr_status check_room(const tsr__temps *temps)
 {
-    TSR__REQUIRE(temps->count < TSR__TEMPS_MOST, "layer: more than %d tensors in one pass",
-                 TSR__TEMPS_MOST);
+    TSR__REQUIRE(temps->count < TSR_MAX__TEMPS, "layer: more than %d tensors in one pass",
+                 TSR_MAX__TEMPS);
     return TSR_OK;
 }
 

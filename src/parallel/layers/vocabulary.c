@@ -9,7 +9,7 @@
 #include "parallel/layers/layer.h"
 
 typedef struct loss_call {
-    tsr_parallel *group;
+    tsr_group *group;
     tsr_tensor *loss, *dlogits;
     const tsr_tensor *logits, *labels;
     int64_t classes, first;
@@ -20,7 +20,7 @@ typedef struct loss_call {
 static tsr_status find_part(loss_call *call, const tsr_partition_params *partition)
 {
     static const tsr_partition_params equal;
-    const int ranks = tsr_parallel_size(call->group), rank = tsr_parallel_rank(call->group);
+    const int ranks = tsr_group_size(call->group), rank = tsr_group_rank(call->group);
     tsr_partition_params chosen = partition ? *partition : equal;
     if (chosen.kind == TSR_PARTITION_EVEN)
         chosen.kind = TSR_PARTITION_STRICT;
@@ -52,30 +52,30 @@ static tsr_status no_classes(tsr__temps *temps, tsr_tensor *mine)
 static tsr_status run(const loss_call *call, tsr__temps *temps)
 {
     const int64_t rows = tsr_tensor_layout(call->logits)->shape[0];
-    const int64_t shape[] = {tsr_parallel_size(call->group), 3, rows};
+    const int64_t shape[] = {tsr_group_size(call->group), 3, rows};
     tsr_tensor *stats, *mine, *mine2;
     TSR__TRY(tsr__temp_new(temps, TSR_F32, 3, shape, &stats));
     TSR__TRY(tsr__cross_entropy_check(temps->stream, call->loss, call->dlogits, call->logits,
                                       call->labels, stats, call->first, call->classes));
-    TSR__TRY(tsr__temp_slice(temps, stats, 0, tsr_parallel_rank(call->group), 1, &mine));
+    TSR__TRY(tsr__temp_slice(temps, stats, 0, tsr_group_rank(call->group), 1, &mine));
     TSR__TRY(tsr__temp_reshape(temps, mine, 2, shape + 1, &mine2));
     if (tsr_tensor_layout(call->logits)->shape[1] > 0)
         TSR__TRY(
             tsr__cross_entropy_part(temps->stream, mine2, call->logits, call->labels, call->first));
     else
         TSR__TRY(no_classes(temps, mine2));
-    TSR__TRY(tsr_parallel_all_gather(call->group, stats, mine, 0, NULL));
+    TSR__TRY(tsr_group_all_gather(call->group, stats, mine, 0, NULL));
     return tsr__cross_entropy_whole(temps->stream, call->loss, call->dlogits, call->logits,
                                     call->labels, stats, call->first, call->classes, call->scale);
 }
 
-tsr_status tsr_vocabulary_cross_entropy(tsr_parallel *group, tsr_tensor *loss, tsr_tensor *dlogits,
+tsr_status tsr_vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_tensor *dlogits,
                                         const tsr_tensor *logits, const tsr_tensor *labels,
                                         int64_t classes, const tsr_partition_params *partition,
                                         float grad_scale)
 {
     const char *who = "vocabulary_cross_entropy";
-    group = group ? group : tsr_parallel_default();
+    group = group ? group : tsr_group_default();
     TSR__REQUIRE(group, "%s: no group is given, and there is no default one", who);
     TSR__REQUIRE(logits && labels, "%s: %s is NULL", who, logits ? "labels" : "logits");
     TSR__REQUIRE(loss || dlogits, "%s: neither loss nor dlogits is wanted", who);
@@ -89,7 +89,7 @@ tsr_status tsr_vocabulary_cross_entropy(tsr_parallel *group, tsr_tensor *loss, t
                       .classes = classes,
                       .scale = grad_scale};
     TSR__TRY(find_part(&call, partition));
-    tsr__temps temps = {.stream = tsr_parallel_stream(group)};
+    tsr__temps temps = {.stream = tsr_group_stream(group)};
     tsr_status status = run(&call, &temps);
     tsr__temps_finish(&temps);
     return status;

@@ -3,9 +3,9 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "rng/rng.h"
 #include "sampler/kinds/distributed.h"
 #include "sampler/order/passes.h"
-#include "rng/rng.h"
 
 static uint64_t length(const tsr_sampler *sampler)
 {
@@ -65,7 +65,7 @@ static tsr_status check_inner(const tsr__distributed *self, uint64_t *n)
                      "distributed: a contiguous split needs the length of the %s sampler, which "
                      "nobody knows",
                      self->inner->name);
-    } else if (*n > TSR__ITEMS_MOST) {
+    } else if (*n > TSR_MAX__ITEMS) {
         return tsr__fail(TSR_ERR_OVERFLOW,
                          "distributed: the %" PRIu64 " items of the %s sampler are more than 2^62",
                          *n, self->inner->name);
@@ -288,9 +288,9 @@ static tsr_status check_params(const tsr_sampler_distributed_params *params, int
         TSR__REQUIRE(*rank == 0, "distributed: rank %" PRId64 " is given without ranks", *rank);
         TSR__TRY(tsr_rank_from_environment(rank, ranks));
     }
-    TSR__REQUIRE(*ranks >= 1 && *ranks <= TSR__RANKS_MOST,
+    TSR__REQUIRE(*ranks >= 1 && *ranks <= TSR_MAX__RANKS,
                  "distributed: the number of ranks %" PRId64 " is not 1 to %" PRId32, *ranks,
-                 TSR__RANKS_MOST);
+                 TSR_MAX__RANKS);
     TSR__REQUIRE(*rank >= 0 && *rank < *ranks, "distributed: rank %" PRId64 " is not 0 to %" PRId64,
                  *rank, *ranks - 1);
     TSR__REQUIRE(tsr_tail_name(params->tail)[0] != '?', "distributed: %d is no tail",
@@ -304,7 +304,7 @@ static tsr_status check_params(const tsr_sampler_distributed_params *params, int
                      params->n);
         return TSR_OK;
     }
-    TSR__REQUIRE(params->n <= TSR__ITEMS_MOST, "distributed: %" PRIu64 " items are more than 2^62",
+    TSR__REQUIRE(params->n <= TSR_MAX__ITEMS, "distributed: %" PRIu64 " items are more than 2^62",
                  params->n);
     TSR__TRY(tsr__order_check("distributed", params->order));
     TSR__TRY(tsr__order_check_shuffle("distributed", params->order, params->n));

@@ -2,11 +2,11 @@
 #ifndef TSR_SAMPLER_KINDS_DISTRIBUTED_H
 #define TSR_SAMPLER_KINDS_DISTRIBUTED_H
 
-#include "sampler/partition/partition.h"
 #include "sampler/order/order.h"
+#include "sampler/partition/partition.h"
 #include "sampler/sampler.h"
 
-#define TSR__RANKS_MOST INT32_MAX
+#define TSR_MAX__RANKS INT32_MAX
 
 typedef struct tsr__distributed {
     tsr_sampler base;

@@ -30,7 +30,7 @@ tsr_status tsr__distributed_save(const tsr_sampler *sampler, tsr__state_writer *
 static tsr_status load_ranks(tsr__state_reader *reader, uint64_t *ranks)
 {
     TSR__TRY(tsr__state_get(reader, ranks));
-    if (*ranks < 1 || *ranks > TSR__RANKS_MOST)
+    if (*ranks < 1 || *ranks > TSR_MAX__RANKS)
         return TSR__STATE_FAIL(reader, "there cannot be %" PRIu64 " ranks", *ranks);
     return TSR_OK;
 }
@@ -47,12 +47,12 @@ static tsr_status load_deal(tsr__state_reader *reader, uint64_t n, bool only_fir
     tsr__deal_start(deal, n);
     if (deal->split == TSR_SPLIT_INTERLEAVED) {
         TSR__TRY(tsr__state_get(reader, &deal->offset));
-        if (deal->offset > TSR__ITEMS_MOST)
+        if (deal->offset > TSR_MAX__ITEMS)
             return TSR__STATE_FAIL(reader, "%" PRIu64 " items cannot have been given",
                                    deal->offset);
     } else {
         TSR__TRY(tsr__state_get(reader, &count));
-        if (count > TSR__DEALS_MOST)
+        if (count > TSR_MAX__DEALS)
             return TSR__STATE_FAIL(
                 reader, "the number of ranks cannot have changed %" PRIu64 " times", count);
         for (; deal->count < (int)count; deal->count++) {
@@ -99,7 +99,7 @@ static tsr_status deal_anew(const tsr__distributed *self, tsr__state_reader *rea
                                "whether other ranks have given an item more than rank %" PRIu64
                                " is not known: use the state of rank 0",
                                deal->rank);
-    if (!tsr__mul_u64(position, deal->ranks, &given) || given > TSR__ITEMS_MOST)
+    if (!tsr__mul_u64(position, deal->ranks, &given) || given > TSR_MAX__ITEMS)
         return TSR__STATE_FAIL(reader,
                                "%" PRIu64 " items of each of %" PRIu64 " ranks are too many",
                                position, deal->ranks);

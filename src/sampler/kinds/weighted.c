@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "sampler/order/passes.h"
 #include "rng/rng.h"
+#include "sampler/order/passes.h"
 #include "sampler/sampler.h"
 #include "sampler/weights/weights.h"
 
@@ -167,10 +167,10 @@ static tsr_status prepare_logits(const tsr__weights *weights, bool no_replacemen
 {
     uint64_t words;
     TSR__REQUIRE(no_replacement || (tsr__mul_u64(weights->count, self->samples, &words) &&
-                                    words <= TSR__THREEFRY_WORDS_MOST),
+                                    words <= TSR_MAX__THREEFRY_WORDS),
                  "weighted: MLX draws a number for each of %" PRIu64 " weights and %" PRIu64
                  " samples, and at most %" PRIu64,
-                 weights->count, self->samples, TSR__THREEFRY_WORDS_MOST);
+                 weights->count, self->samples, TSR_MAX__THREEFRY_WORDS);
     TSR__TRY(tsr__logits_init(weights, &self->logits));
     if (!no_replacement)
         return TSR_OK;

@@ -130,7 +130,7 @@ tsr_status tsr_feistel_init(uint64_t n, uint64_t seed, uint64_t epoch, uint64_t 
                             tsr_feistel *out)
 {
     TSR__REQUIRE(out != NULL, "feistel: out is NULL");
-    TSR__REQUIRE(n <= TSR_FEISTEL_MOST, "feistel: %" PRIu64 " elements are more than 2^62", n);
+    TSR__REQUIRE(n <= TSR_MAX_FEISTEL, "feistel: %" PRIu64 " elements are more than 2^62", n);
     tsr__order_keys keys;
     tsr_philox rng;
     tsr__order_key(seed, epoch, pass, &keys);

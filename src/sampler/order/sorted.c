@@ -53,7 +53,7 @@ tsr_status tsr__sorted_check(const char *what, const void *items, const char *na
 {
     TSR__REQUIRE(items != NULL || count == 0, "%s: %s is NULL for %" PRIu64 " items", what, name,
                  count);
-    TSR__REQUIRE(count <= TSR_SAMPLER_SORTED_MOST, "%s: %" PRIu64 " items are more than 2^31", what,
+    TSR__REQUIRE(count <= TSR_MAX_SAMPLER_SORTED, "%s: %" PRIu64 " items are more than 2^31", what,
                  count);
     return TSR_OK;
 }

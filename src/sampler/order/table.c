@@ -5,8 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "sampler/order/order.h"
 #include "rng/rng.h"
+#include "sampler/order/order.h"
 
 /* UINT32_MAX / 20: from so many elements on, PyTorch 2.6 and later draw 64 bits for each. */
 #define LARGE_RANDPERM UINT64_C(214748364)

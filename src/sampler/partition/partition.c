@@ -153,7 +153,7 @@ bool tsr__deal_again(tsr__deal *deal, uint64_t given, uint64_t ranks, uint64_t r
         if (known)
             deal->left = after(deal->n, deal->offset);
     } else if (given > 0) {
-        if (deal->count == TSR__DEALS_MOST)
+        if (deal->count == TSR_MAX__DEALS)
             return false;
         deal->before[deal->count++] = (tsr__deal_before){deal->ranks, given, deal->left};
         deal->left = left_of(deal->left, deal->ranks, deal->tail, given);

@@ -7,7 +7,7 @@
 #include "tessera/sampler.h"
 
 /* How often an epoch's contiguous split can be resumed with another number of ranks. */
-#define TSR__DEALS_MOST 8
+#define TSR_MAX__DEALS 8
 
 /* What was dealt before the number of ranks changed: each of `ranks` has given `given`. */
 typedef struct tsr__deal_before {
@@ -23,7 +23,7 @@ typedef struct tsr__deal {
     /* Interleaved: so many items at the start of the order have been given before. */
     uint64_t offset;
     /* Contiguous: the deals before, the first of them first. */
-    tsr__deal_before before[TSR__DEALS_MOST];
+    tsr__deal_before before[TSR_MAX__DEALS];
     int count;
     uint64_t left; /* items to be dealt: n, less what has been given before */
 } tsr__deal;

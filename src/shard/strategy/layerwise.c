@@ -6,8 +6,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "shard/strategy/apportion.h"
 #include "shard/formats/names.h"
+#include "shard/strategy/apportion.h"
 #include "shard/strategy/strategy.h"
 #include "shard/strategy/wide.h"
 

@@ -3,17 +3,17 @@
 #ifndef TSR_GPU_CPU_DRIVERS_COPY_CONTIGUOUS_H
 #define TSR_GPU_CPU_DRIVERS_COPY_CONTIGUOUS_H
 
-#include "gpu/stream/stream.h"
 #include "gpu/memory/tensor.h"
+#include "gpu/stream/stream.h"
 
-#define TSR__STRAIGHT_MOST 2
+#define TSR_MAX__STRAIGHT 2
 
 /* Inputs of y's shape: the caller's, or packed copies of them. Not scratch: the operation whose
  * part this is may have scratch already, which a stream lends before the first command only. */
 typedef struct tsr__straight {
     int count;
-    tsr_tensor input[TSR__STRAIGHT_MOST]; /* aliases */
-    tsr_tensor *packed[TSR__STRAIGHT_MOST];
+    tsr_tensor input[TSR_MAX__STRAIGHT]; /* aliases */
+    tsr_tensor *packed[TSR_MAX__STRAIGHT];
 } tsr__straight;
 
 /* `out` starts as the inputs, with no copies. Copies those that are worth it; to be finished in any

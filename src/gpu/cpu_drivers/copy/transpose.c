@@ -1,8 +1,8 @@
 /* Transposes on Mesa's CPU driver: shaders/cpu_drivers/transpose.comp. */
-#include "base/checked.h"
-#include "gpu/ops/copy/copy.h"
-#include "gpu/cpu_drivers/ops/packets.h"
 #include "shaders/params/transpose.h"
+#include "base/checked.h"
+#include "gpu/cpu_drivers/ops/packets.h"
+#include "gpu/ops/copy/copy.h"
 
 /* Of one transpose: its dtype's size, and its rows' dimension. */
 typedef struct transpose {

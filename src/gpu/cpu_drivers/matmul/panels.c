@@ -2,9 +2,9 @@
 
 #include "base/checked.h"
 #include "base/levels.h"
+#include "gpu/cpu_drivers/copy/host_transpose.h"
 #include "gpu/cpu_drivers/host_threads.h"
 #include "gpu/cpu_drivers/matmul/panel_loops.h"
-#include "gpu/cpu_drivers/copy/host_transpose.h"
 
 enum {
     TURNED_BYTES = 256, /* of lines side by side are turned at once: less is slow to fetch */

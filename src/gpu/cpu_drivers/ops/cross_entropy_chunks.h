@@ -1,5 +1,5 @@
-/* Cross-entropy on Mesa's CPU driver: softmax_chunks.h with shaders/cpu_drivers/cross_entropy_rows.comp for a
- * second step. */
+/* Cross-entropy on Mesa's CPU driver: softmax_chunks.h with
+ * shaders/cpu_drivers/cross_entropy_rows.comp for a second step. */
 #ifndef TSR_GPU_CPU_DRIVERS_OPS_CROSS_ENTROPY_CHUNKS_H
 #define TSR_GPU_CPU_DRIVERS_OPS_CROSS_ENTROPY_CHUNKS_H
 

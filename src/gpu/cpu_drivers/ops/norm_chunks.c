@@ -51,7 +51,7 @@ bool tsr__norm_chunks_suit(const tsr__norm *norm, const tsr__norm_plane *plane, 
         return false;
     /* What makes no packet would be three elements for the general kernel. */
     return (output == TSR_NORM_STATS || rows->count % p.group == 0) &&
-           p.blocks.across <= TSR__MOST_PARTS && p.chunks.across <= TSR__MOST_PARTS &&
+           p.blocks.across <= TSR__MAX_PARTS && p.chunks.across <= TSR__MAX_PARTS &&
            scratch_bytes(&p) <= MOST_SCRATCH;
 }
 

@@ -3,8 +3,8 @@
 #ifndef TSR_GPU_CPU_DRIVERS_OPS_NORM_OPERANDS_H
 #define TSR_GPU_CPU_DRIVERS_OPS_NORM_OPERANDS_H
 
-#include "gpu/ops/norm/norm.h"
 #include "gpu/cpu_drivers/ops/softmax_chunks.h"
+#include "gpu/ops/norm/norm.h"
 
 typedef struct tsr__norm_operands {
     tsr__softmax_rows rows;    /* a: x, b: dy */

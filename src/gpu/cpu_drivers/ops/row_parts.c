@@ -30,7 +30,7 @@ struct tsr_row_parts tsr__row_parts_of(tsr__row_cut cut, uint32_t extent)
 
 void tsr__row_parts_take(struct tsr_row_parts *parts, uint64_t rows_left, uint32_t groups[3])
 {
-    parts->rows = (uint32_t)tsr__min_u64(TSR__MOST_PARTS / parts->across, rows_left);
+    parts->rows = (uint32_t)tsr__min_u64(TSR__MAX_PARTS / parts->across, rows_left);
     groups[0] = tsr__div_up_u32(parts->rows * parts->across, TSR__PARTS_SUBGROUPS);
     groups[1] = groups[2] = 1;
 }

@@ -1,11 +1,12 @@
-/* Long rows divided among subgroups, in kernels for Mesa's CPU driver: shaders/cpu_drivers/row_parts.glsl. */
+/* Long rows divided among subgroups, in kernels for Mesa's CPU driver:
+ * shaders/cpu_drivers/row_parts.glsl. */
 #ifndef TSR_GPU_CPU_DRIVERS_OPS_ROW_PARTS_H
 #define TSR_GPU_CPU_DRIVERS_OPS_ROW_PARTS_H
 
 #include "shaders/params/row_parts.h"
 
 #define TSR__PARTS_SUBGROUPS 8u /* of a workgroup: as many as the identity table counts */
-#define TSR__MOST_PARTS (65535u * TSR__PARTS_SUBGROUPS) /* of a dispatch */
+#define TSR__MAX_PARTS (65535u * TSR__PARTS_SUBGROUPS) /* of a dispatch */
 
 /* How many parts make up a row, and how long they are: in steps of all lanes. */
 typedef struct tsr__row_cut {

@@ -77,7 +77,7 @@ bool tsr__softmax_chunks_suit(const tsr__softmax_rows *work)
     if (!tsr__softmax_operands_suit(work) || work->count < FEWEST_COLUMNS ||
         (uint64_t)work->rows * work->count < FEWEST_ELEMENTS)
         return false;
-    return blocks_of(work).across <= TSR__MOST_PARTS && chunks_of(work).across <= TSR__MOST_PARTS &&
+    return blocks_of(work).across <= TSR__MAX_PARTS && chunks_of(work).across <= TSR__MAX_PARTS &&
            tsr__softmax_scratch_bytes(work) <= MOST_SCRATCH;
 }
 

@@ -1,5 +1,6 @@
-/* Softmax and its kin on Mesa's CPU driver, in three kernels: shaders/cpu_drivers/softmax_chunks.comp,
- * softmax_rows.comp (or another that leaves rows' statistics) and softmax_apply.comp. */
+/* Softmax and its kin on Mesa's CPU driver, in three kernels:
+ * shaders/cpu_drivers/softmax_chunks.comp, softmax_rows.comp (or another that leaves rows'
+ * statistics) and softmax_apply.comp. */
 #ifndef TSR_GPU_CPU_DRIVERS_OPS_SOFTMAX_CHUNKS_H
 #define TSR_GPU_CPU_DRIVERS_OPS_SOFTMAX_CHUNKS_H
 

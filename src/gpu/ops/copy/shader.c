@@ -1,7 +1,7 @@
 /* Copies by shader: the widest unit that the addresses allow, one dispatch per piece. */
-#include "gpu/ops/copy/copy.h"
-#include "gpu/cpu_drivers/ops/packets.h"
 #include "gpu/cpu_drivers/copy/contiguous.h"
+#include "gpu/cpu_drivers/ops/packets.h"
+#include "gpu/ops/copy/copy.h"
 #include "shaders/params/copy.h"
 #include "shaders/params/copy_tile.h"
 #include "shaders/params/packets.h"

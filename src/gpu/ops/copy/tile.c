@@ -1,6 +1,6 @@
 /* Choosing the transposing kernel, and its parameters. */
-#include "shaders/params/copy_tile.h"
 #include "gpu/ops/copy/copy.h"
+#include "shaders/params/copy_tile.h"
 
 /* Tiles with a shorter side are mostly empty. */
 #define SHORTEST_SIDE 8

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "gpu/cpu_drivers/ops/packets.h"
 #include "gpu/cpu_drivers/copy/contiguous.h"
+#include "gpu/cpu_drivers/ops/packets.h"
 #include "shaders/params/elementwise.h"
 #include "shaders/params/packets.h"
 #include "tessera/ops.h"

@@ -3,9 +3,9 @@
  * chunks. On Mesa's CPU driver kernels of its own leave products for the weight, which are summed
  * instead of chunks; where rows are short, those and that for dx need no statistics. */
 #include "base/checked.h"
-#include "gpu/ops/norm/norm.h"
 #include "gpu/cpu_drivers/ops/norm_chunks.h"
 #include "gpu/cpu_drivers/ops/norm_short.h"
+#include "gpu/ops/norm/norm.h"
 #include "gpu/ops/reduce/reduce.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"

@@ -117,8 +117,8 @@ static tsr_status run_strided(step *s, const tsr__piece *piece)
     return TSR_OK;
 }
 
-/* Whether a piece goes through shaders/cpu_drivers/optimizer_packets.comp: no gaps anywhere, every operand at a
- * multiple of 8 bytes. */
+/* Whether a piece goes through shaders/cpu_drivers/optimizer_packets.comp: no gaps anywhere, every
+ * operand at a multiple of 8 bytes. */
 static bool has_packets(const step *s, const tsr__piece *piece)
 {
     const tsr_device *device = tsr_stream_device(s->stream);

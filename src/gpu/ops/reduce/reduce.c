@@ -2,12 +2,12 @@
  *
  * A long row is cut into chunks of a fixed length, each folded into one value in scratch; the
  * values of a row are then a shorter row, and so on. A chunk is folded by the tree of
- * shaders/include/reduce.glsl. So the order of additions depends on the shape only: not on strides, nor on
- * which kernel runs, nor on the device. */
+ * shaders/include/reduce.glsl. So the order of additions depends on the shape only: not on strides,
+ * nor on which kernel runs, nor on the device. */
 #include "gpu/ops/reduce/reduce.h"
 
-#include "gpu/cpu_drivers/ops/reduction.h"
 #include "gpu/cpu_drivers/ops/packets.h"
+#include "gpu/cpu_drivers/ops/reduction.h"
 #include "gpu/memory/tensor.h"
 #include "shaders/params/reduce.h"
 #include "tensor/check.h"

@@ -1,8 +1,8 @@
 /* Softmax, its logarithm, and the gradients of both. */
 #include "shaders/params/softmax.h"
-#include "gpu/ops/common/rows.h"
 #include "gpu/cpu_drivers/ops/softmax_chunks.h"
 #include "gpu/cpu_drivers/ops/softmax_short.h"
+#include "gpu/ops/common/rows.h"
 #include "gpu/ops/common/walk.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"

@@ -1,0 +1,358 @@
+/* Everyone may connect to rank 0. The test plays those who should not: the real ranks meet even so,
+ * and each intruder is dropped, and logged with the reason. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "bootstrap/job.h"
+#include "bootstrap/stranger.h"
+#include "comm/bootstrap/peers.h"
+#include "support/check_main.h"
+
+#define TOKEN "the token of the tests"
+#define RANKS 3
+
+static uint16_t port;
+static tsr__rendezvous_params params[RANKS];
+static uint8_t body[64], spoken[200];
+static size_t spoken_size;
+
+/* Rank 0 listens; the others are not there yet. */
+static void start_rank_zero(uint64_t handshake_ns)
+{
+    port = job_port();
+    for (int rank = 0; rank < RANKS; rank++) {
+        params[rank] = job_params(rank, RANKS, port);
+        params[rank].handshake_ns = handshake_ns;
+    }
+    job_start(0, job_meet, &params[0]);
+}
+
+/* Then they come, and all is well, and soon. */
+static void meet(void)
+{
+    for (int rank = 1; rank < RANKS; rank++)
+        job_start(rank, job_meet, &params[rank]);
+    for (int rank = RANKS - 1; rank >= 0; rank--) {
+        const job_rank *end = job_wait(rank);
+        ck_assert_msg(end->status == TSR_OK, "rank %d: %s", rank, end->error);
+        if (rank > 0)
+            ck_assert_uint_lt(end->took_ns, 5 * TSR__SECOND);
+    }
+}
+
+/* An intruder's connection is closed, at once or when its time is over. */
+static void assert_closed(int fd, int limit_ms)
+{
+    uint8_t rest[256];
+    (void)stranger_hear_out(fd, rest, sizeof rest, limit_ms);
+    close(fd);
+}
+
+static void assert_refused(int fd, tsr__wire_type type, tsr__wire_reason reason, const char *log)
+{
+    ck_assert_int_eq(type, TSR__WIRE_REFUSED);
+    ck_assert_int_eq(body[0], (int)reason);
+    assert_closed(fd, 2000);
+    job_wait_for(0, log, 1);
+}
+
+START_TEST(with_another_token)
+{
+    static const char *const others[] = {"", "the token of the test", "the token of the testz",
+                                         "the token of the tests "};
+    start_rank_zero(0);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
+        int fd = stranger_connect(port);
+        tsr__wire_type type = stranger_join(fd, &handshake, others[i], body, spoken, &spoken_size);
+        assert_refused(fd, type, TSR__WIRE_BAD_TOKEN, ": as rank 1 it has another TESSERA_TOKEN\n");
+    }
+    meet();
+    ck_assert_int_eq(job_count(0, "dropped 127.0.0.1:"), 4);
+}
+END_TEST
+
+/* Who has overheard a whole handshake cannot use it. */
+START_TEST(with_a_handshake_of_before)
+{
+    start_rank_zero(0);
+    tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
+    int fd = stranger_connect(port);
+    ck_assert_int_eq(stranger_join(fd, &handshake, TOKEN, body, spoken, &spoken_size),
+                     TSR__WIRE_WELCOME);
+    uint8_t welcome[TSR__WIRE_MAC];
+    tsr__wire_prove("zero", TOKEN, strlen(TOKEN), &handshake, welcome);
+    ck_assert_mem_eq(welcome, body, sizeof welcome); /* rank 0 proves itself, too */
+    job_wait_for(0, "rank 1 has joined", 1);
+    for (int i = 0; i < 2; i++) { /* while rank 1 is there, and when it has gone */
+        int replay = stranger_connect(port);
+        stranger_send(replay, spoken, spoken_size);
+        assert_closed(replay, 2000);
+        job_wait_for(0, ": as rank 1 it has another TESSERA_TOKEN\n", 1 + i);
+        if (i == 0)
+            close(fd);
+        job_wait_for(0, "rank 1 at 127.0.0.1:", 1);
+    }
+    meet();
+}
+END_TEST
+
+/* A proof holds for one rank only. */
+START_TEST(with_the_proof_of_another_rank)
+{
+    start_rank_zero(0);
+    tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
+    int fd = stranger_connect(port);
+    ck_assert_int_eq(stranger_hello(fd, &handshake, body), TSR__WIRE_CHALLENGE);
+    memcpy(handshake.zero_nonce, body, sizeof handshake.zero_nonce);
+    handshake.rank = 2;
+    uint8_t mac[TSR__WIRE_MAC];
+    tsr__wire_prove("rank", TOKEN, strlen(TOKEN), &handshake, mac);
+    stranger_send(fd, spoken, stranger_message(spoken, TSR__WIRE_PROOF, mac, sizeof mac));
+    assert_closed(fd, 2000);
+    /* Nor is rank 0's own proof one of a rank. */
+    fd = stranger_connect(port);
+    handshake.rank = 1;
+    ck_assert_int_eq(stranger_hello(fd, &handshake, body), TSR__WIRE_CHALLENGE);
+    memcpy(handshake.zero_nonce, body, sizeof handshake.zero_nonce);
+    tsr__wire_prove("zero", TOKEN, strlen(TOKEN), &handshake, mac);
+    stranger_send(fd, spoken, stranger_message(spoken, TSR__WIRE_PROOF, mac, sizeof mac));
+    assert_closed(fd, 2000);
+    job_wait_for(0, ": as rank 1 it has another TESSERA_TOKEN\n", 2);
+    meet();
+}
+END_TEST
+
+static const struct {
+    uint32_t rank, size;
+    tsr__wire_reason reason;
+    const char *log;
+} impossible[] = {
+    {3, 3, TSR__WIRE_BAD_RANK, ": it says it is rank 3, not one from 1 to 2\n"},
+    {0, 3, TSR__WIRE_BAD_RANK, ": it says it is rank 0, not one from 1 to 2\n"},
+    {4294967295u, 3, TSR__WIRE_BAD_RANK, ": it says it is rank 4294967295, not one from 1 to 2\n"},
+    {1, 4, TSR__WIRE_BAD_SIZE, ": it says there are 4 ranks, not 3\n"},
+    {4, 5, TSR__WIRE_BAD_SIZE, ": it says there are 5 ranks, not 3\n"},
+    {1, 4294967295u, TSR__WIRE_BAD_SIZE, ": it says there are 4294967295 ranks, not 3\n"},
+};
+
+START_TEST(as_a_rank_that_cannot_be)
+{
+    start_rank_zero(0);
+    for (size_t i = 0; i < sizeof impossible / sizeof impossible[0]; i++) {
+        tsr__wire_handshake handshake = {.rank = impossible[i].rank, .size = impossible[i].size};
+        int fd = stranger_connect(port);
+        tsr__wire_type type = stranger_hello(fd, &handshake, body);
+        assert_refused(fd, type, impossible[i].reason, impossible[i].log);
+    }
+    meet();
+}
+END_TEST
+
+/* Even by its own: two processes that were given one rank. */
+START_TEST(as_a_rank_that_is_there)
+{
+    start_rank_zero(0);
+    tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
+    int first = stranger_connect(port), second = stranger_connect(port);
+    ck_assert_int_eq(stranger_join(first, &handshake, TOKEN, body, spoken, &spoken_size),
+                     TSR__WIRE_WELCOME);
+    tsr__wire_type type = stranger_join(second, &handshake, TOKEN, body, spoken, &spoken_size);
+    assert_refused(second, type, TSR__WIRE_DUPLICATE,
+                   ": rank 1 has already joined, from 127.0.0.1:");
+    close(first); /* and makes room */
+    job_wait_for(0, "left: it closed the connection\n", 1);
+    meet();
+}
+END_TEST
+
+static const struct {
+    tsr__wire_type type;
+    uint64_t size;
+    int byte; /* of the header that is changed; −1: none */
+    const char *log;
+} headers[] = {
+    {TSR__WIRE_HELLO, UINT64_MAX, -1, ": its message has an impossible size\n"},
+    {TSR__WIRE_HELLO, UINT64_C(1) << 40, -1, ": its message has an impossible size\n"},
+    {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE + 1, -1, ": its message has an impossible size\n"},
+    {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE - 1, -1, ": its message has an impossible size\n"},
+    {TSR__WIRE_HELLO, 0, -1, ": its message has an impossible size\n"},
+    {TSR__WIRE_PROOF, TSR__WIRE_MAC, -1, ": it sends what nobody asked for\n"},
+    {TSR__WIRE_BLOCK, 100, -1, ": it sends what nobody asked for\n"},
+    {TSR__WIRE_BLOCKS, 100, -1, ": it sends what nobody asked for\n"},
+    {TSR__WIRE_ABORT, 100, -1, ": it sends what nobody asked for\n"},
+    {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE, 0, ": it does not speak this protocol\n"},
+    {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE, 4, ": it speaks another version of the protocol\n"},
+    {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE, 5, ": its header is malformed\n"},
+    {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE, 6, ": its header is malformed\n"},
+};
+
+START_TEST(with_headers_that_are_wrong)
+{
+    start_rank_zero(0);
+    for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++) {
+        uint8_t header[TSR__WIRE_HEADER];
+        tsr__wire_header(headers[i].type, headers[i].size, header);
+        if (headers[i].byte >= 0)
+            header[headers[i].byte] ^= 0x80;
+        int before = job_count(0, headers[i].log);
+        int fd = stranger_connect(port);
+        stranger_send(fd, header, sizeof header);
+        assert_closed(fd, 2000);
+        job_wait_for(0, headers[i].log, before + 1);
+    }
+    meet();
+}
+END_TEST
+
+/* A HELLO, and at once more than that. */
+START_TEST(that_do_not_wait_for_an_answer)
+{
+    start_rank_zero(0);
+    uint8_t twice[200];
+    tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
+    uint8_t hello[TSR__WIRE_HELLO_SIZE] = {0};
+    tsr__wire_put_u32(hello, handshake.rank);
+    tsr__wire_put_u32(hello + 4, handshake.size);
+    size_t size = stranger_message(twice, TSR__WIRE_HELLO, hello, sizeof hello);
+    memcpy(twice + size, twice, size);
+    int fd = stranger_connect(port);
+    stranger_send(fd, twice, 2 * size);
+    assert_closed(fd, 2000);
+    job_wait_for(0, ": it sends what nobody asked for\n", 1);
+    meet();
+}
+END_TEST
+
+/* One byte now and then keeps nobody waiting and is over when its time is, however busy it was. */
+START_TEST(that_are_slow)
+{
+    start_rank_zero(TSR__SECOND);
+    uint8_t header[TSR__WIRE_HEADER];
+    tsr__wire_header(TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE, header);
+    int silent = stranger_connect(port), slow = stranger_connect(port);
+    uint64_t start = tsr__now_ns();
+    for (int i = 0; i < 4; i++) {
+        stranger_send(slow, header + i, 1);
+        nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+    }
+    ck_assert_int_eq(job_count(0, "dropped"), 0);
+    assert_closed(slow, 3000);
+    assert_closed(silent, 3000);
+    uint64_t took = tsr__now_ns() - start;
+    ck_assert_uint_ge(took, TSR__SECOND * 9 / 10);
+    ck_assert_uint_lt(took, 2 * TSR__SECOND);
+    job_wait_for(0, ": it was too slow to prove itself\n", 2);
+
+    int other = stranger_connect(port); /* still there when the ranks come */
+    stranger_send(other, header, 1);
+    meet();
+    assert_closed(other, 3000);
+    ck_assert_int_eq(job_count(0, ": all ranks have joined\n"), 1);
+}
+END_TEST
+
+START_TEST(in_great_numbers)
+{
+    enum { COUNT = 1000 };
+    start_rank_zero(0);
+    srand(1);
+    for (int i = 0; i < COUNT; i++) {
+        uint8_t garbage[300];
+        size_t size = TSR__WIRE_HEADER + (size_t)rand() % (sizeof garbage - TSR__WIRE_HEADER);
+        for (size_t j = 0; j < size; j++)
+            garbage[j] = (uint8_t)rand();
+        int fd = stranger_connect(port);
+        stranger_send(fd, garbage, size);
+        close(fd);
+        if (i == COUNT / 2) /* in the midst of them */
+            job_start(1, job_meet, &params[1]);
+    }
+    job_start(2, job_meet, &params[2]);
+    for (int rank = 0; rank < RANKS; rank++)
+        ck_assert_msg(job_wait(rank)->status == TSR_OK, "rank %d: %s", rank, job_look(rank)->error);
+    ck_assert_int_eq(job_count(0, "dropped 127.0.0.1:"), COUNT);
+}
+END_TEST
+
+/* Connections that say nothing: closed at once, reset, or left open in such numbers that there is
+ * no room for more. */
+START_TEST(that_only_look)
+{
+    enum { COUNT = TSR__MAX_STRANGERS * 2 };
+    int open_ones[COUNT];
+    start_rank_zero(0);
+    for (int i = 0; i < 50; i++) {
+        int fd = stranger_connect(port);
+        if (i % 2 == 0)
+            setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){1, 0}, sizeof(struct linger));
+        close(fd);
+    }
+    job_wait_for(0, "dropped", 50);
+    for (int i = 0; i < COUNT; i++)
+        open_ones[i] = stranger_connect(port);
+    job_wait_for(0, ": others are waiting\n", COUNT - TSR__MAX_STRANGERS);
+    meet();
+    for (int i = 0; i < COUNT; i++)
+        assert_closed(open_ones[i], 1000);
+    ck_assert_int_eq(job_count(0, "dropped"), 50 + COUNT);
+}
+END_TEST
+
+static tsr_status meet_with_few_files(int slot, void *user)
+{
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){40, 40});
+    return job_meet(slot, user);
+}
+
+START_TEST(that_take_all_files)
+{
+    enum { COUNT = 100 };
+    start_rank_zero(0);
+    job_kill(0);
+    job_start(0, meet_with_few_files, &params[0]);
+    for (int i = 0; i < COUNT; i++)
+        (void)stranger_connect(port);
+    job_wait_for(0, ": there are too many connections\n", COUNT - 40);
+    meet();
+}
+END_TEST
+
+/* On a machine of many users loopback alone is no protection. */
+START_TEST(on_loopback_without_a_token)
+{
+    start_rank_zero(0);
+    job_kill(0);
+    for (int rank = 0; rank < RANKS; rank++) {
+        params[rank].token = NULL;
+        params[rank].token_size = 0;
+    }
+    job_start(0, job_meet, &params[0]);
+    tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
+    int fd = stranger_connect(port);
+    tsr__wire_type type = stranger_join(fd, &handshake, TOKEN, body, spoken, &spoken_size);
+    assert_refused(fd, type, TSR__WIRE_BAD_TOKEN, ": as rank 1 it has another TESSERA_TOKEN\n");
+    meet();
+}
+END_TEST
+
+TESTS(intruders)
+{
+    tcase_add_test(tests, with_another_token);
+    tcase_add_test(tests, with_a_handshake_of_before);
+    tcase_add_test(tests, with_the_proof_of_another_rank);
+    tcase_add_test(tests, as_a_rank_that_cannot_be);
+    tcase_add_test(tests, as_a_rank_that_is_there);
+    tcase_add_test(tests, with_headers_that_are_wrong);
+    tcase_add_test(tests, that_do_not_wait_for_an_answer);
+    tcase_add_test(tests, that_are_slow);
+    tcase_add_test(tests, in_great_numbers);
+    tcase_add_test(tests, that_only_look);
+    tcase_add_test(tests, that_take_all_files);
+    tcase_add_test(tests, on_loopback_without_a_token);
+}

@@ -1,0 +1,504 @@
+/* Ranks that meet, and ranks that do not. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "bootstrap/job.h"
+#include "bootstrap/stranger.h"
+#include "comm/bootstrap/address.h"
+#include "support/check_main.h"
+
+static tsr__rendezvous_params params[JOB_MAX];
+static uint16_t port;
+
+static void prepare(int size, uint64_t timeout_ns)
+{
+    port = job_port();
+    for (int rank = 0; rank < size; rank++) {
+        params[rank] = job_params(rank, size, port);
+        params[rank].timeout_ns = timeout_ns;
+    }
+}
+
+static void assert_end(int slot, tsr_status status, const char *error)
+{
+    const job_rank *end = job_wait(slot);
+    ck_assert_str_eq(end->error, error);
+    ck_assert_str_eq(tsr_status_name(end->status), tsr_status_name(status));
+}
+
+/* PORT in a text becomes the number. */
+static void set_port(char *text, size_t size, const char *with_port)
+{
+    const char *at = strstr(with_port, "PORT");
+    ck_assert_ptr_nonnull(at);
+    snprintf(text, size, "%.*s%d%s", (int)(at - with_port), with_port, (int)port, at + 4);
+}
+
+static const int sizes[] = {2, 3, 5, 16};
+
+START_TEST(all_meet)
+{
+    int size = sizes[_i];
+    prepare(size, 20 * TSR__SECOND);
+    for (int rank = 0; rank < size; rank++) /* rank 0 last */
+        job_start(rank, job_meet, &params[size - 1 - rank]);
+    for (int rank = 0; rank < size; rank++)
+        assert_end(rank, TSR_OK, "");
+}
+END_TEST
+
+START_TEST(who_does_not_come_is_named)
+{
+    char expected[256];
+    prepare(5, TSR__SECOND / 2);
+    static const int here[] = {0, 2, 4};
+    for (int i = 0; i < 3; i++)
+        job_start(here[i], job_meet, &params[here[i]]);
+    set_port(expected, sizeof expected,
+             "rendezvous: after 0.5 s rank 0, which listens on 127.0.0.1:PORT, still misses of 5 "
+             "ranks: 1, 3");
+    for (int i = 0; i < 3; i++) {
+        assert_end(here[i], TSR_ERR_TIMEOUT, expected);
+        ck_assert_uint_lt(job_look(here[i])->took_ns, TSR__SECOND);
+    }
+}
+END_TEST
+
+START_TEST(of_many_that_do_not_come_some_are_named)
+{
+    char expected[512];
+    params[0] = job_params(0, 40, port = job_port());
+    params[0].timeout_ns = TSR__SECOND / 10;
+    job_start(0, job_meet, &params[0]);
+    set_port(expected, sizeof expected,
+             "rendezvous: after 0.1 s rank 0, which listens on 127.0.0.1:PORT, still misses of 40 "
+             "ranks: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 23 more");
+    assert_end(0, TSR_ERR_TIMEOUT, expected);
+}
+END_TEST
+
+START_TEST(rank_zero_that_does_not_come_is_missed)
+{
+    char expected[256];
+    prepare(2, TSR__SECOND / 2);
+    job_start(1, job_meet, &params[1]);
+    set_port(expected, sizeof expected,
+             "rendezvous: rank 1 could not join rank 0 at 127.0.0.1, port PORT, within 0.5 s: "
+             "Connection refused");
+    assert_end(1, TSR_ERR_TIMEOUT, expected);
+    ck_assert_uint_lt(job_look(1)->took_ns, TSR__SECOND);
+    ck_assert_int_eq(job_count(1, "cannot join"), 0); /* nothing unusual yet */
+}
+END_TEST
+
+/* The owner of a job who mistyped a variable learns it at both ends. */
+START_TEST(another_token_is_said)
+{
+    char expected[256];
+    prepare(2, TSR__SECOND / 2);
+    params[1].token = "another token altogether";
+    params[1].token_size = strlen(params[1].token);
+    job_start(0, job_meet, &params[0]);
+    job_start(1, job_meet, &params[1]);
+    ck_assert_ptr_nonnull(strstr(job_wait(1)->error, ": rank 0 has another TESSERA_TOKEN"));
+    set_port(expected, sizeof expected,
+             "rendezvous: after 0.5 s rank 0, which listens on 127.0.0.1:PORT, still misses of 2 "
+             "ranks: 1");
+    assert_end(0, TSR_ERR_TIMEOUT, expected);
+    ck_assert_int_eq(job_count(1, "yet: rank 0 has another TESSERA_TOKEN\n"), 1);
+}
+END_TEST
+
+/* A process that is not rank 0 listens there: its welcome convinces nobody. */
+START_TEST(a_false_rank_zero_is_not_believed)
+{
+    char expected[256];
+    prepare(3, TSR__SECOND / 2);
+    params[0].token = "some token or other";
+    params[0].token_size = strlen(params[0].token);
+    job_start(1, job_meet, &params[1]);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    tsr__address address;
+    ck_assert_ok(tsr__address_find("127.0.0.1", port, UINT64_MAX, &address));
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&address.storage, address.size), 0);
+    ck_assert_int_eq(listen(listener, 16), 0);
+    int fd = accept(listener, NULL, NULL);
+    ck_assert_int_ge(fd, 0);
+    uint8_t heard[200] = {0}, said[200];
+    stranger_hear(fd, heard, TSR__WIRE_HEADER + TSR__WIRE_HELLO_SIZE);
+    stranger_send(fd, said, stranger_message(said, TSR__WIRE_CHALLENGE, heard, TSR__WIRE_NONCE));
+    stranger_hear(fd, heard, TSR__WIRE_HEADER + TSR__WIRE_MAC);
+    /* its own proof, sent back */
+    stranger_send(
+        fd, said,
+        stranger_message(said, TSR__WIRE_WELCOME, heard + TSR__WIRE_HEADER, TSR__WIRE_MAC));
+    stranger_hear_out(fd, heard, sizeof heard, 2000);
+    close(fd);
+    close(listener);
+    set_port(expected, sizeof expected,
+             "rendezvous: rank 1 could not join rank 0 at 127.0.0.1, port PORT, within 0.5 s: "
+             "Connection refused; before: who answers there is not rank 0 of this job");
+    assert_end(1, TSR_ERR_TIMEOUT, expected);
+    ck_assert_int_eq(job_count(1, "yet: who answers there is not rank 0 of this job\n"), 1);
+}
+END_TEST
+
+/* Room for the listener and nothing else. */
+static tsr_status meet_without_descriptors(int slot, void *user)
+{
+    int next = dup(0);
+    close(next);
+    if (setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)next + 1, (rlim_t)next + 1}) != 0)
+        return tsr__fail(TSR_ERR_IO, "setrlimit");
+    return job_meet(slot, user);
+}
+
+START_TEST(too_few_descriptors_are_said)
+{
+    char expected[256];
+    prepare(2, TSR__SECOND / 2);
+    job_start(0, meet_without_descriptors, &params[0]);
+    job_start(1, job_meet, &params[1]);
+    set_port(expected, sizeof expected,
+             "rendezvous: after 0.5 s rank 0, which listens on 127.0.0.1:PORT, still misses of 2 "
+             "ranks: 1; it cannot accept who connects: Too many open files");
+    assert_end(0, TSR_ERR_TIMEOUT, expected);
+    ck_assert_int_eq(job_count(0, "cannot accept a connection: Too many open files\n"), 1);
+    ck_assert_int_eq(job_wait(1)->status, TSR_ERR_TIMEOUT);
+}
+END_TEST
+
+START_TEST(a_taken_port_is_named)
+{
+    char expected[256];
+    prepare(2, TSR__SECOND / 5);
+    tsr__address address;
+    ck_assert_ok(tsr__address_find("127.0.0.1", port, UINT64_MAX, &address));
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&address.storage, address.size), 0);
+    ck_assert_int_eq(listen(listener, 1), 0);
+    job_start(0, job_meet, &params[0]);
+    set_port(expected, sizeof expected,
+             "rendezvous: rank 0 cannot listen on 127.0.0.1:PORT (MASTER_ADDR is '127.0.0.1'): "
+             "Address already in use; TESSERA_MASTER_PORT chooses another port");
+    assert_end(0, TSR_ERR_IO, expected);
+    close(listener);
+}
+END_TEST
+
+static const struct {
+    const char *address, *error;
+    tsr_status status;
+    bool token;
+} addresses[] = {
+    {"0.0.0.0",
+     "rendezvous: MASTER_ADDR is '0.0.0.0': it stands for every address of a machine, not for one",
+     TSR_ERR_INVALID, true},
+    {"::", "rendezvous: MASTER_ADDR is '::': it stands for every address of a machine, not for one",
+     TSR_ERR_INVALID, true},
+    {"192.0.2.1",
+     "rendezvous: TESSERA_TOKEN is not set, but 192.0.2.1:4242 can be reached from other machines",
+     TSR_ERR_INVALID, false},
+    {"192.0.2.1",
+     "rendezvous: rank 0 cannot listen on 192.0.2.1:4242 (MASTER_ADDR is '192.0.2.1'): Cannot "
+     "assign requested address",
+     TSR_ERR_IO, true},
+};
+
+START_TEST(addresses_that_are_no_good)
+{
+    tsr__rendezvous *rendezvous = NULL;
+    params[0] = job_params(0, 2, 4242);
+    params[0].address = addresses[_i].address;
+    params[0].token_size = addresses[_i].token ? params[0].token_size : 0;
+    tsr_status status = tsr__rendezvous_open(&params[0], &rendezvous);
+    ck_assert_str_eq(tsr_last_error(), addresses[_i].error);
+    ck_assert_str_eq(tsr_status_name(status), tsr_status_name(addresses[_i].status));
+    ck_assert_ptr_null(rendezvous);
+}
+END_TEST
+
+START_TEST(others_need_a_token_too)
+{
+    tsr__rendezvous *rendezvous = NULL;
+    params[1] = job_params(1, 2, 4242);
+    params[1].address = "192.0.2.1";
+    params[1].token = NULL;
+    params[1].token_size = 0;
+    ck_assert_error(
+        tsr__rendezvous_open(&params[1], &rendezvous), TSR_ERR_INVALID,
+        "rendezvous: TESSERA_TOKEN is not set, but 192.0.2.1:4242 is on another machine");
+}
+END_TEST
+
+/* IPv6 where the machine has it. */
+START_TEST(over_ipv6)
+{
+    tsr__address address;
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    ck_assert_ok(tsr__address_find("::1", 4242, UINT64_MAX, &address));
+    ck_assert_str_eq(address.text, "[::1]:4242");
+    ck_assert(address.loopback);
+    tsr__address any_port = address;
+    prepare(2, 20 * TSR__SECOND);
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&any_port.storage, any_port.size) == 0) {
+        for (int rank = 0; rank < 2; rank++) {
+            params[rank].address = "::1";
+            job_start(rank, job_meet, &params[rank]);
+        }
+        assert_end(0, TSR_OK, "");
+        assert_end(1, TSR_OK, "");
+    }
+}
+END_TEST
+
+/* After the meeting. */
+
+static tsr_status meet_and_leave(int slot, void *user)
+{
+    tsr__rendezvous *rendezvous;
+    (void)slot;
+    TSR__TRY(tsr__rendezvous_open(user, &rendezvous));
+    tsr_status status = job_exchange(rendezvous, user, 100);
+    tsr__rendezvous_close(&rendezvous);
+    return status;
+}
+
+static tsr_status meet_and_wait(int slot, void *user)
+{
+    tsr__rendezvous *rendezvous;
+    (void)slot;
+    TSR__TRY(tsr__rendezvous_open(user, &rendezvous));
+    TSR__TRY(job_exchange(rendezvous, user, 100));
+    pause();
+    return TSR_OK;
+}
+
+START_TEST(who_has_left_is_named)
+{
+    prepare(4, 20 * TSR__SECOND);
+    for (int rank = 0; rank < 4; rank++)
+        job_start(rank, rank == 2 ? meet_and_leave : job_meet, &params[rank]);
+    for (int rank = 0; rank < 4; rank++)
+        if (rank == 2)
+            assert_end(rank, TSR_OK, "");
+        else
+            assert_end(rank, TSR_ERR_PEER_LOST,
+                       "rendezvous: rank 2 is gone: it closed the connection");
+}
+END_TEST
+
+enum { MUCH = TSR__BOOT_MAX_BLOCK }; /* a few are more than a connection with such buffers takes */
+
+static tsr_status bring_much(int slot, void *user)
+{
+    static const uint8_t block[MUCH];
+    tsr__rendezvous *rendezvous;
+    tsr__boot_blocks blocks;
+    tsr__boot_limit limit = tsr__boot_limit_from_now(20 * TSR__SECOND);
+    (void)slot;
+    TSR__TRY(tsr__rendezvous_open(user, &rendezvous));
+    for (int fd = 3; fd < 64; fd++) /* loopback would take megabytes */
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){16384}, sizeof(int));
+    tsr_status status = tsr__rendezvous_exchange(rendezvous, block, sizeof block, &limit, &blocks);
+    if (status == TSR_OK)
+        tsr__boot_blocks_finish(&blocks);
+    tsr__rendezvous_close(&rendezvous);
+    return status;
+}
+
+/* The last rank reads its answer late. */
+START_TEST(who_has_its_answer_may_leave)
+{
+    enum { SIZE = 5, ANSWER = TSR__WIRE_HEADER + TSR__WIRE_SEAL + 4 * SIZE + 50 };
+    static uint8_t answer[ANSWER + (SIZE - 1) * MUCH];
+    prepare(SIZE, 20 * TSR__SECOND);
+    for (int rank = 0; rank < SIZE - 1; rank++)
+        job_start(rank, bring_much, &params[rank]);
+    tsr__wire_handshake handshake = {.rank = SIZE - 1, .size = SIZE};
+    uint8_t body[64], spoken[200], key[TSR__WIRE_MAC], message[200] = {0};
+    size_t spoken_size;
+    int fd = stranger_connect(port);
+    ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &(int){16384}, sizeof(int)), 0);
+    ck_assert_int_eq(stranger_join(fd, &handshake, params[1].token, body, spoken, &spoken_size),
+                     TSR__WIRE_WELCOME);
+    tsr__wire_prove("key", params[1].token, params[1].token_size, &handshake, key);
+    tsr__wire_header(TSR__WIRE_BLOCK, 50 + TSR__WIRE_SEAL, message);
+    tsr__wire_seal("rank", key, message, 0, message + TSR__WIRE_HEADER + 8, 50,
+                   message + TSR__WIRE_HEADER + 8 + 50);
+    stranger_send(fd, message, TSR__WIRE_HEADER + 50 + TSR__WIRE_SEAL);
+    for (int rank = 1; rank < SIZE - 1; rank++)
+        assert_end(rank, TSR_OK, "");
+    stranger_hear(fd, answer, sizeof answer);
+    assert_end(0, TSR_OK, "");
+    close(fd);
+}
+END_TEST
+
+START_TEST(rank_zero_that_has_left_is_named)
+{
+    char expected[256];
+    prepare(3, 20 * TSR__SECOND);
+    for (int rank = 0; rank < 3; rank++)
+        job_start(rank, rank == 0 ? meet_and_leave : job_meet, &params[rank]);
+    set_port(expected, sizeof expected,
+             "rendezvous: rank 0 at 127.0.0.1:PORT is gone: it closed the connection");
+    assert_end(0, TSR_OK, "");
+    assert_end(1, TSR_ERR_PEER_LOST, expected);
+    assert_end(2, TSR_ERR_PEER_LOST, expected);
+}
+END_TEST
+
+START_TEST(who_does_not_come_to_an_exchange_is_named)
+{
+    prepare(4, TSR__SECOND / 2);
+    for (int rank = 0; rank < 4; rank++)
+        job_start(rank, rank == 1 || rank == 2 ? meet_and_wait : job_meet, &params[rank]);
+    static const char expected[] =
+        "rendezvous: after 0.5 s these of 4 ranks have not come to the exchange: 1, 2";
+    assert_end(0, TSR_ERR_TIMEOUT, expected);
+    assert_end(3, TSR_ERR_TIMEOUT, expected);
+    job_kill(1);
+    job_kill(2);
+}
+END_TEST
+
+/* An exchange that has a tenth of a second left of the minute that its caller asked for. */
+static tsr_status come_late(int slot, void *user)
+{
+    tsr__rendezvous *rendezvous;
+    tsr__boot_blocks blocks;
+    (void)slot;
+    TSR__TRY(tsr__rendezvous_open(user, &rendezvous));
+    TSR__TRY(job_exchange(rendezvous, user, 100));
+    tsr__boot_limit limit = {.asked_ns = 60 * TSR__SECOND,
+                             .deadline_ns = tsr__deadline_ns(TSR__SECOND / 10)};
+    tsr_status status = tsr__rendezvous_exchange(rendezvous, "x", 1, &limit, &blocks);
+    tsr__rendezvous_close(&rendezvous);
+    return status;
+}
+
+START_TEST(what_was_asked_for_is_named)
+{
+    uint64_t begin = tsr__now_ns();
+    prepare(2, 20 * TSR__SECOND);
+    job_start(0, come_late, &params[0]);
+    job_start(1, meet_and_wait, &params[1]);
+    assert_end(0, TSR_ERR_TIMEOUT,
+               "rendezvous: after 60.0 s these of 2 ranks have not come to the exchange: 1");
+    ck_assert_uint_lt(tsr__now_ns() - begin, 20 * TSR__SECOND);
+    job_kill(1);
+}
+END_TEST
+
+START_TEST(rank_zero_that_does_not_come_to_an_exchange)
+{
+    char expected[256];
+    prepare(2, TSR__SECOND / 2);
+    job_start(0, meet_and_wait, &params[0]);
+    job_start(1, job_meet, &params[1]);
+    set_port(expected, sizeof expected,
+             "rendezvous: rank 0 at 127.0.0.1:PORT has not answered rank 1 within 0.5 s");
+    assert_end(1, TSR_ERR_TIMEOUT, expected);
+    job_kill(0);
+}
+END_TEST
+
+/* A rank that dies before all have come may be started again. */
+START_TEST(a_rank_may_come_twice)
+{
+    prepare(3, 20 * TSR__SECOND);
+    job_start(0, job_meet, &params[0]);
+    job_start(1, job_meet, &params[1]);
+    job_wait_for(0, "rank 1 has joined", 1);
+    job_kill(1);
+    job_wait_for(0, "left: it closed the connection\n", 1);
+    job_start(1, job_meet, &params[1]);
+    job_start(2, job_meet, &params[2]);
+    for (int rank = 0; rank < 3; rank++)
+        assert_end(rank, TSR_OK, "");
+}
+END_TEST
+
+/* Someone on the way changes a byte of what a rank says after its proof. */
+START_TEST(changed_messages_are_noticed)
+{
+    prepare(2, 20 * TSR__SECOND);
+    job_start(0, job_meet, &params[0]);
+    tsr__wire_handshake handshake = {.rank = 1, .size = 2};
+    uint8_t body[64], spoken[200], key[TSR__WIRE_MAC], message[200] = {0};
+    size_t spoken_size;
+    int fd = stranger_connect(port);
+    ck_assert_int_eq(stranger_join(fd, &handshake, params[1].token, body, spoken, &spoken_size),
+                     TSR__WIRE_WELCOME);
+    tsr__wire_prove("key", params[1].token, params[1].token_size, &handshake, key);
+    tsr__wire_header(TSR__WIRE_BLOCK, 5 + TSR__WIRE_SEAL, message);
+    static const char hello[5] = {'h', 'e', 'l', 'l', 'o'};
+    memcpy(message + TSR__WIRE_HEADER + 8, hello, sizeof hello);
+    tsr__wire_seal("rank", key, message, 0, hello, sizeof hello,
+                   message + TSR__WIRE_HEADER + 8 + 5);
+    message[TSR__WIRE_HEADER + 8] ^= 1;
+    stranger_send(fd, message, TSR__WIRE_HEADER + 5 + TSR__WIRE_SEAL);
+    assert_end(0, TSR_ERR_PEER_LOST,
+               "rendezvous: rank 1 is gone: its message was not sealed by who proved itself");
+    close(fd);
+}
+END_TEST
+
+/* The very message again. */
+START_TEST(repeated_messages_are_noticed)
+{
+    prepare(2, 20 * TSR__SECOND);
+    job_start(0, job_meet, &params[0]);
+    tsr__wire_handshake handshake = {.rank = 1, .size = 2};
+    uint8_t body[64], spoken[200], key[TSR__WIRE_MAC], message[200] = {0}, answer[1000];
+    size_t spoken_size;
+    int fd = stranger_connect(port);
+    ck_assert_int_eq(stranger_join(fd, &handshake, params[1].token, body, spoken, &spoken_size),
+                     TSR__WIRE_WELCOME);
+    tsr__wire_prove("key", params[1].token, params[1].token_size, &handshake, key);
+    tsr__wire_header(TSR__WIRE_BLOCK, 50 + TSR__WIRE_SEAL, message);
+    memset(message + TSR__WIRE_HEADER + 8, 'b', 50);
+    tsr__wire_seal("rank", key, message, 0, message + TSR__WIRE_HEADER + 8, 50,
+                   message + TSR__WIRE_HEADER + 8 + 50);
+    stranger_send(fd, message, TSR__WIRE_HEADER + 50 + TSR__WIRE_SEAL);
+    stranger_hear(fd, answer, TSR__WIRE_HEADER + TSR__WIRE_SEAL + 2 * 4 + 50);
+    stranger_send(fd, message, TSR__WIRE_HEADER + 50 + TSR__WIRE_SEAL);
+    assert_end(0, TSR_ERR_PEER_LOST,
+               "rendezvous: rank 1 is gone: its message was not sealed by who proved itself");
+    close(fd);
+}
+END_TEST
+
+TESTS(rendezvous)
+{
+    tcase_add_loop_test(tests, all_meet, 0, (int)(sizeof sizes / sizeof sizes[0]));
+    tcase_add_test(tests, who_does_not_come_is_named);
+    tcase_add_test(tests, of_many_that_do_not_come_some_are_named);
+    tcase_add_test(tests, rank_zero_that_does_not_come_is_missed);
+    tcase_add_test(tests, another_token_is_said);
+    tcase_add_test(tests, a_false_rank_zero_is_not_believed);
+    tcase_add_test(tests, too_few_descriptors_are_said);
+    tcase_add_test(tests, a_taken_port_is_named);
+    tcase_add_loop_test(tests, addresses_that_are_no_good, 0,
+                        (int)(sizeof addresses / sizeof addresses[0]));
+    tcase_add_test(tests, others_need_a_token_too);
+    tcase_add_test(tests, over_ipv6);
+    tcase_add_test(tests, who_has_left_is_named);
+    tcase_add_test(tests, who_has_its_answer_may_leave);
+    tcase_add_test(tests, rank_zero_that_has_left_is_named);
+    tcase_add_test(tests, who_does_not_come_to_an_exchange_is_named);
+    tcase_add_test(tests, what_was_asked_for_is_named);
+    tcase_add_test(tests, rank_zero_that_does_not_come_to_an_exchange);
+    tcase_add_test(tests, a_rank_may_come_twice);
+    tcase_add_test(tests, changed_messages_are_noticed);
+    tcase_add_test(tests, repeated_messages_are_noticed);
+}

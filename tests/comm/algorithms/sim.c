@@ -1,0 +1,266 @@
+#include "comm/algorithms/sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/check_main.h"
+
+typedef struct sim_message {
+    const element *from; /* the sender's memory, in a rendezvous */
+    element *copy;       /* what it held when it was sent */
+    uint64_t count;
+    bool taken;
+} sim_message;
+
+/* What one rank has sent to another and is not received yet: FIFO. */
+typedef struct sim_queue {
+    sim_message messages[SIM_RANKS * 2];
+    int first, count;
+} sim_queue;
+
+typedef struct sim_state {
+    size_t next;  /* the first step of the round */
+    size_t after; /* behind its last */
+    bool posted;
+    bool done[SIM_RANKS * 4]; /* of the round's steps */
+    sim_message *sent[SIM_RANKS * 4];
+} sim_state;
+
+static sim_queue queues[SIM_RANKS][SIM_RANKS];
+static sim_state states[SIM_RANKS];
+
+element sim_leaf(int rank, uint64_t index)
+{
+    return (element){.index = (uint32_t)index,
+                     .ranks = UINT64_C(1) << rank,
+                     .order = ((uint64_t)rank + 1) * UINT64_C(0x9E3779B97F4A7C15)};
+}
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 31)) * UINT64_C(0xBF58476D1CE4E5B9);
+    return x ^ (x >> 29);
+}
+
+static element *memory_of(sim_rank *rank, tsr__span span)
+{
+    uint64_t limit = span.place == TSR__AT_SEND   ? rank->send_count
+                     : span.place == TSR__AT_RECV ? rank->recv_count
+                                                  : rank->plan.temp_count;
+    element *start = span.place == TSR__AT_SEND   ? rank->send
+                     : span.place == TSR__AT_RECV ? rank->recv
+                                                  : rank->temp;
+    ck_assert(span.start <= limit && span.count <= limit - span.start);
+    return start + span.start;
+}
+
+static bool apart(const element *a, uint64_t a_count, const element *b, uint64_t b_count)
+{
+    return a_count == 0 || b_count == 0 || a + a_count <= b || b + b_count <= a;
+}
+
+static bool is_message(const tsr__step *step)
+{
+    return step->kind == TSR__STEP_SEND || step->kind == TSR__STEP_RECV;
+}
+
+/* What is received in a round touches nothing else that its messages touch. */
+static void check_round(sim_rank *rank, const sim_state *state)
+{
+    for (size_t i = state->next; i < state->after; i++) {
+        const tsr__step *in = &rank->plan.steps[i];
+        if (in->kind != TSR__STEP_RECV)
+            continue;
+        for (size_t j = state->next; j < state->after; j++) {
+            const tsr__step *other = &rank->plan.steps[j];
+            if (j == i || !is_message(other))
+                continue;
+            tsr__span span = other->kind == TSR__STEP_SEND ? other->from : other->to;
+            ck_assert(
+                apart(memory_of(rank, in->to), in->to.count, memory_of(rank, span), span.count));
+        }
+    }
+}
+
+static void post(sim_job *sim, int me)
+{
+    sim_rank *rank = &sim->ranks[me];
+    sim_state *state = &states[me];
+    const tsr__plan *plan = &rank->plan;
+    state->after = state->next;
+    while (state->after < plan->count &&
+           plan->steps[state->after].round == plan->steps[state->next].round)
+        state->after++;
+    ck_assert(state->after - state->next <= SIM_RANKS * 4);
+    memset(state->done, 0, sizeof state->done);
+    check_round(rank, state);
+    for (size_t i = state->next; i < state->after; i++) {
+        const tsr__step *step = &plan->steps[i];
+        if (step->kind != TSR__STEP_SEND)
+            continue;
+        ck_assert(step->peer >= 0 && step->peer < sim->size && step->peer != me);
+        sim_queue *queue = &queues[me][step->peer];
+        ck_assert(queue->count < (int)(sizeof queue->messages / sizeof queue->messages[0]));
+        sim_message *message = &queue->messages[queue->count++];
+        *message = (sim_message){.from = memory_of(rank, step->from), .count = step->from.count};
+        message->copy = malloc((step->from.count + 1) * sizeof *message->copy);
+        memcpy(message->copy, message->from, step->from.count * sizeof *message->copy);
+        for (uint64_t e = 0; e < step->from.count; e++)
+            ck_assert(message->copy[e].index != POISON);
+        state->sent[i - state->next] = message;
+    }
+    state->posted = true;
+}
+
+static element combined(element a, element b)
+{
+    ck_assert(a.index == b.index && a.index != POISON && !(a.ranks & b.ranks));
+    ck_assert(a.divided == 0 && b.divided == 0);
+    return (element){
+        .index = a.index, .ranks = a.ranks | b.ranks, .order = mix(mix(a.order) + mix(b.order))};
+}
+
+/* The exact operation has no order, and takes contributions only. */
+static void exact(sim_rank *rank, const tsr__step *step)
+{
+    const element *from = memory_of(rank, step->from);
+    element *to = memory_of(rank, step->to);
+    for (uint64_t e = 0; e < step->from.count; e++) {
+        element sum = from[e];
+        sum.order = 0;
+        for (int slot = 0; slot < step->slots; slot++) {
+            tsr__span span = step->with;
+            span.start += (uint64_t)slot * span.count;
+            ck_assert(span.count == step->from.count);
+            const element *with = memory_of(rank, span);
+            ck_assert((with[e].ranks & (with[e].ranks - 1)) == 0);
+            sum = combined(sum, with[e]);
+            sum.order = 0;
+        }
+        sum.divided = 1;
+        to[e] = sum;
+    }
+}
+
+static void local(sim_rank *rank, const tsr__step *step)
+{
+    if (step->kind == TSR__STEP_EXACT) {
+        exact(rank, step);
+        return;
+    }
+    element *to = memory_of(rank, step->to);
+    if (step->kind == TSR__STEP_DIVIDE) {
+        for (uint64_t e = 0; e < step->to.count; e++)
+            to[e].divided++;
+        return;
+    }
+    const element *from = memory_of(rank, step->from);
+    ck_assert(step->from.count == step->to.count);
+    ck_assert(from == to || apart(from, step->from.count, to, step->to.count));
+    if (step->kind == TSR__STEP_COPY) {
+        memmove(to, from, step->to.count * sizeof *to);
+        return;
+    }
+    const element *with = memory_of(rank, step->with);
+    ck_assert(step->with.count == step->to.count);
+    ck_assert(with == to || apart(with, step->with.count, to, step->to.count));
+    for (uint64_t e = 0; e < step->to.count; e++)
+        to[e] = combined(from[e], with[e]);
+}
+
+/* Takes what has arrived; false when nothing had. */
+static bool receive(sim_job *sim, int me)
+{
+    sim_rank *rank = &sim->ranks[me];
+    sim_state *state = &states[me];
+    bool moved = false;
+    for (size_t i = state->next; i < state->after; i++) {
+        const tsr__step *step = &rank->plan.steps[i];
+        bool *done = &state->done[i - state->next];
+        if (*done || !is_message(step)) {
+            *done = true;
+            continue;
+        }
+        if (step->kind == TSR__STEP_SEND) {
+            *done = !sim->rendezvous || state->sent[i - state->next]->taken;
+            moved = moved || *done;
+            continue;
+        }
+        ck_assert(step->peer >= 0 && step->peer < sim->size && step->peer != me);
+        sim_queue *queue = &queues[step->peer][me];
+        if (queue->first == queue->count)
+            continue;
+        sim_message *message = &queue->messages[queue->first++];
+        ck_assert(message->count == step->to.count);
+        memcpy(memory_of(rank, step->to), sim->rendezvous ? message->from : message->copy,
+               message->count * sizeof *message->copy);
+        message->taken = true;
+        *done = moved = true;
+    }
+    return moved;
+}
+
+static bool finish_round(sim_job *sim, int me)
+{
+    sim_state *state = &states[me];
+    for (size_t i = state->next; i < state->after; i++) {
+        if (!state->done[i - state->next])
+            return false;
+    }
+    for (size_t i = state->next; i < state->after; i++) {
+        if (!is_message(&sim->ranks[me].plan.steps[i]))
+            local(&sim->ranks[me], &sim->ranks[me].plan.steps[i]);
+    }
+    state->next = state->after;
+    state->posted = false;
+    return true;
+}
+
+void sim_run(sim_job *sim)
+{
+    memset(states, 0, sizeof states);
+    for (int from = 0; from < sim->size; from++) {
+        for (int to = 0; to < sim->size; to++)
+            queues[from][to].first = queues[from][to].count = 0;
+    }
+    for (int r = 0; r < sim->size; r++) {
+        sim_rank *rank = &sim->ranks[r];
+        ck_assert(rank->plan.status == TSR_OK);
+        rank->temp = malloc((rank->plan.temp_count + 1) * sizeof *rank->temp);
+        for (uint64_t i = 0; i <= rank->plan.temp_count; i++)
+            rank->temp[i] = (element){.index = POISON};
+    }
+    bool moved = true, unfinished = true;
+    while (unfinished) {
+        ck_assert(moved); /* else a deadlock */
+        moved = unfinished = false;
+        for (int r = 0; r < sim->size; r++) {
+            if (states[r].next == sim->ranks[r].plan.count)
+                continue;
+            unfinished = true;
+            if (!states[r].posted) {
+                post(sim, r);
+                moved = true;
+            }
+            moved = receive(sim, r) || moved;
+            moved = finish_round(sim, r) || moved;
+        }
+    }
+    for (int from = 0; from < sim->size; from++) {
+        for (int to = 0; to < sim->size; to++) {
+            sim_queue *queue = &queues[from][to];
+            ck_assert(queue->first == queue->count); /* nothing sent that nobody wanted */
+            for (int i = 0; i < queue->count; i++)
+                free(queue->messages[i].copy);
+        }
+    }
+}
+
+void sim_finish(sim_job *sim)
+{
+    for (int r = 0; r < sim->size; r++) {
+        sim_rank *rank = &sim->ranks[r];
+        free(rank->temp);
+        tsr__plan_forget(&rank->plan);
+    }
+}

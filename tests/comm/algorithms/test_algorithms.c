@@ -1,0 +1,481 @@
+/* Every pattern, for 1 … 64 ranks, with even and uneven counts, in place and not, small and large:
+ * each rank ends up with what it should have; and what is combined is combined in one order, which
+ * is the same for every element, every rank and every pattern. */
+#include <stdlib.h>
+
+#include "comm/algorithms/sim.h"
+#include "support/check_main.h"
+#include "support/random.h"
+
+static const uint64_t counts[] = {0, 1, 2, 3, 7, 64, 65, 131};
+#define COUNTS (sizeof counts / sizeof counts[0])
+
+/* Many ranks take long, so each number of them above 20 gets an eighth of the combinations; all of
+ * them together still meet each. */
+static bool is_skipped(int size, size_t c, unsigned flags)
+{
+    return size > 20 && (flags ^ (c + (size_t)size)) % 8 != 0;
+}
+
+/* A process for every eight numbers of ranks. */
+#define PATTERN_TEST(name)                                                                         \
+    static void name##_of(int size);                                                               \
+    START_TEST(name)                                                                               \
+    {                                                                                              \
+        for (int size = 8 * _i + 1; size <= 8 * _i + 8; size++)                                    \
+            name##_of(size);                                                                       \
+    }                                                                                              \
+    END_TEST                                                                                       \
+    static void name##_of(int size)
+
+static sim_job all;
+static uint64_t starts[SIM_RANKS + 1];
+
+static element *elements(uint64_t count)
+{
+    element *array = malloc((count + 1) * sizeof *array);
+    for (uint64_t i = 0; i <= count; i++)
+        array[i] = (element){.index = POISON};
+    return array;
+}
+
+static void begin(int size, bool rendezvous)
+{
+    all = (sim_job){.size = size, .rendezvous = rendezvous};
+}
+
+/* send[send_count] and recv[recv_count]; in place: recv is at send + offset, or, if offset is
+ * negative, send at recv − offset. */
+static void give(int rank, uint64_t send_count, uint64_t recv_count, bool in_place, int64_t offset)
+{
+    sim_rank *mine = &all.ranks[rank];
+    mine->send_count = send_count;
+    mine->recv_count = recv_count;
+    if (!in_place) {
+        mine->send = elements(send_count);
+        mine->recv = elements(recv_count);
+    } else if (offset >= 0) {
+        mine->send = elements(send_count > recv_count ? send_count : recv_count);
+        mine->recv = mine->send + offset;
+    } else {
+        mine->recv = elements(recv_count);
+        mine->send = mine->recv - offset;
+    }
+}
+
+static void take_back(int rank, bool in_place, int64_t offset)
+{
+    sim_rank *mine = &all.ranks[rank];
+    if (!in_place || offset >= 0)
+        free(mine->send);
+    if (!in_place || offset < 0)
+        free(mine->recv);
+}
+
+/* Blocks of 0 … 9 elements, or all alike. */
+static tsr__blocks random_blocks(uint64_t *random, int size, bool even)
+{
+    if (even)
+        return (tsr__blocks){.each = (uint64_t)random_between(random, 0, 9)};
+    starts[0] = 0;
+    for (int r = 0; r < size; r++)
+        starts[r + 1] = starts[r] + (uint64_t)random_between(random, 0, 9);
+    return (tsr__blocks){.starts = starts};
+}
+
+/* The order of the specification, by recursion on it, independent of the pattern's code: leaves
+ * 0 … P−1 at distance P/2 first. */
+static element expected_leaf(int size, int extra, int leaf, uint64_t index);
+static uint64_t mixed(uint64_t x)
+{
+    x = (x ^ (x >> 31)) * UINT64_C(0xBF58476D1CE4E5B9);
+    return x ^ (x >> 29);
+}
+static element joined(element a, element b)
+{
+    a.ranks |= b.ranks;
+    a.order = mixed(mixed(a.order) + mixed(b.order));
+    return a;
+}
+static element expected_leaf(int size, int extra, int leaf, uint64_t index)
+{
+    (void)size;
+    if (leaf < extra)
+        return joined(sim_leaf(2 * leaf, index), sim_leaf(2 * leaf + 1, index));
+    return sim_leaf(leaf + extra, index);
+}
+static element expected(int size, uint64_t index)
+{
+    element level[SIM_RANKS];
+    int power = 1;
+    while (power * 2 <= size)
+        power *= 2;
+    for (int leaf = 0; leaf < power; leaf++)
+        level[leaf] = expected_leaf(size, size - power, leaf, index);
+    for (int half = power / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; i++)
+            level[i] = joined(level[i], level[i + half]);
+    }
+    return level[0];
+}
+
+static void check_reduced(int rank, uint64_t at, uint64_t index, bool exact)
+{
+    element got = all.ranks[rank].recv[at], want = expected(all.size, index);
+    ck_assert(got.index == index);
+    ck_assert(got.ranks == want.ranks);
+    ck_assert(got.divided == (exact || all.size > 1)); /* alone, there is nothing to divide */
+    ck_assert(exact ? got.order == 0 : got.order == want.order);
+}
+
+typedef void (*make_all_reduce)(tsr__plan *, int, int, uint64_t, bool);
+static void check_all_reduce(int size, uint64_t count, unsigned flags, make_all_reduce make,
+                             bool exact)
+{
+    const bool large = flags & 1, in_place = flags & 2, rendezvous = flags & 4;
+    begin(size, rendezvous);
+    for (int r = 0; r < size; r++) {
+        give(r, count, count, in_place, 0);
+        for (uint64_t i = 0; i < count; i++)
+            all.ranks[r].send[i] = sim_leaf(r, i);
+        make(&all.ranks[r].plan, size, r, count, large);
+    }
+    sim_run(&all);
+    for (int r = 0; r < size; r++) {
+        for (uint64_t i = 0; i < count; i++) {
+            check_reduced(r, i, i, exact);
+            ck_assert(in_place || all.ranks[r].send[i].ranks == UINT64_C(1) << r);
+        }
+        take_back(r, in_place, 0);
+    }
+    sim_finish(&all);
+}
+
+PATTERN_TEST(all_reduce)
+{
+    for (size_t c = 0; c < COUNTS; c++) {
+        for (unsigned flags = 0; flags < 8; flags++) {
+            if (is_skipped(size, c, flags))
+                continue;
+            check_all_reduce(size, counts[c], flags, tsr__plan_all_reduce, false);
+            check_all_reduce(size, counts[c], flags, tsr__plan_exact_all_reduce, true);
+        }
+    }
+}
+
+typedef void (*make_reduce)(tsr__plan *, int, int, uint64_t, int, bool);
+static void check_reduce(int size, uint64_t count, int root, unsigned flags, make_reduce make,
+                         bool exact)
+{
+    const bool large = flags & 1, in_place = flags & 2, rendezvous = flags & 4;
+    begin(size, rendezvous);
+    for (int r = 0; r < size; r++) {
+        give(r, count, r == root ? count : 0, in_place && r == root, 0);
+        for (uint64_t i = 0; i < count; i++)
+            all.ranks[r].send[i] = sim_leaf(r, i);
+        make(&all.ranks[r].plan, size, r, count, root, large);
+    }
+    sim_run(&all);
+    for (uint64_t i = 0; i < count; i++)
+        check_reduced(root, i, i, exact);
+    for (int r = 0; r < size; r++)
+        take_back(r, in_place && r == root, 0);
+    sim_finish(&all);
+}
+
+PATTERN_TEST(reduce)
+{
+    uint64_t random = (uint64_t)size;
+    for (size_t c = 0; c < COUNTS; c++) {
+        for (unsigned flags = 0; flags < 8; flags++) {
+            if (is_skipped(size, c, flags))
+                continue;
+            for (int i = 0; i < 3; i++) {
+                int root = (int)random_between(&random, 0, size - 1);
+                check_reduce(size, counts[c], root, flags, tsr__plan_reduce, false);
+                check_reduce(size, counts[c], root, flags, tsr__plan_exact_reduce, true);
+            }
+        }
+    }
+}
+
+typedef void (*make_reduce_scatter)(tsr__plan *, int, int, const tsr__blocks *);
+static void check_reduce_scatter(int size, const tsr__blocks *blocks, unsigned flags,
+                                 make_reduce_scatter make, bool exact)
+{
+    const bool in_place = flags & 2, rendezvous = flags & 4;
+    const uint64_t total = tsr__block_start(blocks, size);
+    begin(size, rendezvous);
+    for (int r = 0; r < size; r++) {
+        give(r, total, tsr__block_count(blocks, r), in_place, (int64_t)tsr__block_start(blocks, r));
+        for (uint64_t i = 0; i < total; i++)
+            all.ranks[r].send[i] = sim_leaf(r, i);
+        make(&all.ranks[r].plan, size, r, blocks);
+    }
+    sim_run(&all);
+    for (int r = 0; r < size; r++) {
+        const uint64_t start = tsr__block_start(blocks, r), end = tsr__block_start(blocks, r + 1);
+        for (uint64_t i = 0; i < end - start; i++)
+            check_reduced(r, i, start + i, exact);
+        for (uint64_t i = 0; i < total; i++)
+            ck_assert((in_place && i >= start && i < end) ||
+                      all.ranks[r].send[i].ranks == UINT64_C(1) << r);
+        take_back(r, in_place, 0);
+    }
+    sim_finish(&all);
+}
+
+PATTERN_TEST(reduce_scatter)
+{
+    uint64_t random = (uint64_t)size;
+    for (int i = 0; i < 8; i++) {
+        for (unsigned flags = 0; flags < 8; flags += 2) {
+            if (is_skipped(size, (size_t)i, flags))
+                continue;
+            tsr__blocks blocks = random_blocks(&random, size, i % 2 == 0);
+            check_reduce_scatter(size, &blocks, flags, tsr__plan_reduce_scatter, false);
+            check_reduce_scatter(size, &blocks, flags, tsr__plan_exact_reduce_scatter, true);
+        }
+    }
+}
+
+PATTERN_TEST(all_gather)
+{
+    uint64_t random = (uint64_t)size;
+    for (unsigned flags = 0; flags < 64; flags++) {
+        if (is_skipped(size, flags / 8, flags))
+            continue;
+        const bool large = flags & 1, in_place = flags & 2;
+        tsr__blocks blocks = random_blocks(&random, size, flags & 8);
+        const uint64_t total = tsr__block_start(&blocks, size);
+        begin(size, flags & 4);
+        for (int r = 0; r < size; r++) {
+            const uint64_t start = tsr__block_start(&blocks, r);
+            const uint64_t count = tsr__block_count(&blocks, r);
+            give(r, count, total, in_place, 0);
+            if (in_place)
+                all.ranks[r].send = all.ranks[r].recv + start;
+            for (uint64_t i = 0; i < count; i++)
+                all.ranks[r].send[i] = sim_leaf(r, start + i);
+            tsr__plan_all_gather(&all.ranks[r].plan, size, r, &blocks, large);
+        }
+        sim_run(&all);
+        for (int r = 0; r < size; r++) {
+            for (int from = 0; from < size; from++) {
+                for (uint64_t i = tsr__block_start(&blocks, from);
+                     i < tsr__block_start(&blocks, from + 1); i++)
+                    ck_assert(all.ranks[r].recv[i].index == i &&
+                              all.ranks[r].recv[i].ranks == UINT64_C(1) << from);
+            }
+            free(all.ranks[r].recv);
+            if (!in_place)
+                free(all.ranks[r].send);
+        }
+        sim_finish(&all);
+    }
+}
+
+PATTERN_TEST(broadcast)
+{
+    for (size_t c = 0; c < COUNTS; c++) {
+        for (int root = 0; root < size; root += 1 + size / 5) {
+            for (unsigned flags = 0; flags < 4; flags++) {
+                begin(size, flags & 2);
+                for (int r = 0; r < size; r++) {
+                    give(r, 0, counts[c], false, 0);
+                    for (uint64_t i = 0; i < counts[c] && r == root; i++)
+                        all.ranks[r].recv[i] = sim_leaf(r, i);
+                    tsr__plan_broadcast(&all.ranks[r].plan, size, r, counts[c], root, flags & 1);
+                }
+                sim_run(&all);
+                for (int r = 0; r < size; r++) {
+                    for (uint64_t i = 0; i < counts[c]; i++)
+                        ck_assert(all.ranks[r].recv[i].index == i &&
+                                  all.ranks[r].recv[i].ranks == UINT64_C(1) << root);
+                    take_back(r, false, 0);
+                }
+                sim_finish(&all);
+            }
+        }
+    }
+}
+
+/* Gather, and scatter, which is its reverse. */
+PATTERN_TEST(gather_and_scatter)
+{
+    uint64_t random = (uint64_t)size;
+    for (unsigned flags = 0; flags < 32; flags++) {
+        if (is_skipped(size, flags / 8, flags))
+            continue;
+        const bool scatter = flags & 1, in_place = flags & 2;
+        tsr__blocks blocks = random_blocks(&random, size, flags & 8);
+        const uint64_t total = tsr__block_start(&blocks, size);
+        const int root = (int)random_between(&random, 0, size - 1);
+        begin(size, flags & 4);
+        for (int r = 0; r < size; r++) {
+            const uint64_t start = tsr__block_start(&blocks, r);
+            const uint64_t count = tsr__block_count(&blocks, r);
+            sim_rank *mine = &all.ranks[r];
+            mine->send_count = scatter ? (r == root ? total : 0) : count;
+            mine->recv_count = scatter ? count : (r == root ? total : 0);
+            mine->send = elements(mine->send_count);
+            mine->recv = elements(mine->recv_count);
+            if (in_place && r == root) {
+                free(scatter ? mine->recv : mine->send);
+                if (scatter)
+                    mine->recv = mine->send + start;
+                else
+                    mine->send = mine->recv + start;
+            }
+            if (scatter) {
+                for (uint64_t i = 0; i < total && r == root; i++)
+                    mine->send[i] = sim_leaf(root, i);
+                tsr__plan_scatter(&mine->plan, size, r, r == root ? &blocks : NULL, count, root);
+            } else {
+                for (uint64_t i = 0; i < count; i++)
+                    mine->send[i] = sim_leaf(r, start + i);
+                tsr__plan_gather(&mine->plan, size, r, r == root ? &blocks : NULL, count, root);
+            }
+        }
+        sim_run(&all);
+        for (int r = 0; r < size; r++) {
+            const uint64_t start = tsr__block_start(&blocks, r);
+            for (uint64_t i = 0; i < tsr__block_count(&blocks, r); i++) {
+                element got = scatter ? all.ranks[r].recv[i] : all.ranks[root].recv[start + i];
+                ck_assert(got.index == start + i);
+                ck_assert(got.ranks == UINT64_C(1) << (scatter ? root : r));
+            }
+        }
+        for (int r = 0; r < size; r++) {
+            sim_rank *mine = &all.ranks[r];
+            if (!(in_place && r == root && !scatter))
+                free(mine->send);
+            if (!(in_place && r == root && scatter))
+                free(mine->recv);
+        }
+        sim_finish(&all);
+    }
+}
+
+PATTERN_TEST(all_to_all)
+{
+    static uint64_t out[SIM_RANKS][SIM_RANKS + 1], in[SIM_RANKS][SIM_RANKS + 1];
+    uint64_t random = (uint64_t)size;
+    for (unsigned flags = 0; flags < 16; flags++) {
+        const bool in_place = flags & 2;
+        for (int from = 0; from < size; from++) {
+            for (int to = 0; to < size; to++) {
+                uint64_t count = in_place ? flags : (uint64_t)random_between(&random, 0, 5);
+                out[from][to + 1] = out[from][to] + count;
+            }
+        }
+        for (int to = 0; to < size; to++) {
+            for (int from = 0; from < size; from++)
+                in[to][from + 1] = in[to][from] + out[from][to + 1] - out[from][to];
+        }
+        begin(size, flags & 4);
+        for (int r = 0; r < size; r++) {
+            tsr__blocks send = {.starts = out[r]}, recv = {.starts = in[r]};
+            give(r, out[r][size], in[r][size], in_place, 0);
+            for (uint64_t i = 0; i < out[r][size]; i++)
+                all.ranks[r].send[i] = sim_leaf(r, i);
+            tsr__plan_all_to_all(&all.ranks[r].plan, size, r, &send, &recv, in_place);
+        }
+        sim_run(&all);
+        for (int r = 0; r < size; r++) {
+            for (int from = 0; from < size; from++) {
+                for (uint64_t i = in[r][from]; i < in[r][from + 1]; i++) {
+                    element got = all.ranks[r].recv[i];
+                    ck_assert(got.ranks == UINT64_C(1) << from);
+                    ck_assert(got.index == out[from][r] + (i - in[r][from]));
+                }
+            }
+            take_back(r, in_place, 0);
+        }
+        sim_finish(&all);
+    }
+}
+
+/* By hand over the plans: what every rank has heard of by the end must be all. */
+PATTERN_TEST(barrier)
+{
+    tsr__plan plans[SIM_RANKS] = {{0}};
+    uint64_t heard[SIM_RANKS], next[SIM_RANKS];
+    const uint64_t everybody = UINT64_MAX >> (64 - size);
+    begin(size, false);
+    for (int r = 0; r < size; r++) {
+        tsr__plan_barrier(&plans[r], size, r);
+        tsr__plan_barrier(&all.ranks[r].plan, size, r);
+        all.ranks[r].recv = all.ranks[r].send = elements(0);
+        heard[r] = UINT64_C(1) << r;
+    }
+    sim_run(&all);
+    for (uint32_t round = 0; round < 6; round++) {
+        for (int r = 0; r < size; r++) {
+            next[r] = heard[r];
+            for (size_t s = 0; s < plans[r].count; s++) {
+                const tsr__step *step = &plans[r].steps[s];
+                if (step->kind == TSR__STEP_RECV && step->round == round)
+                    next[r] |= heard[step->peer];
+            }
+        }
+        for (int r = 0; r < size; r++)
+            heard[r] = next[r];
+    }
+    for (int r = 0; r < size; r++) {
+        ck_assert(heard[r] == everybody);
+        free(all.ranks[r].send);
+        tsr__plan_forget(&plans[r]);
+    }
+    sim_finish(&all);
+}
+
+/* Bytes that the busiest rank sends: what `large` is for. */
+START_TEST(large_is_less)
+{
+    const uint64_t count = 1 << 20;
+    for (int size = 2; size <= 64; size *= 2) {
+        for (int large = 0; large < 2; large++) {
+            uint64_t most = 0;
+            for (int r = 0; r < size; r++) {
+                tsr__plan plan = {0};
+                uint64_t sent = 0;
+                tsr__plan_all_reduce(&plan, size, r, count, large);
+                for (size_t s = 0; s < plan.count; s++)
+                    sent += plan.steps[s].kind == TSR__STEP_SEND ? plan.steps[s].from.count : 0;
+                most = sent > most ? sent : most;
+                tsr__plan_forget(&plan);
+            }
+            uint64_t rounds = 0;
+            for (int n = size; n > 1; n /= 2)
+                rounds++;
+            ck_assert_uint_eq(most, large ? 2 * count / (uint64_t)size * (uint64_t)(size - 1)
+                                          : rounds * count);
+        }
+    }
+}
+END_TEST
+
+START_TEST(too_much_memory)
+{
+    tsr__plan plan = {0};
+    tsr__plan_exact_all_reduce(&plan, 3, 0, UINT64_MAX / 2 + 1, false);
+    ck_assert_error(plan.status, TSR_ERR_OVERFLOW,
+                    "comm: 2 times 9223372036854775808 temporary elements are too many");
+    tsr__plan_forget(&plan);
+}
+END_TEST
+
+TESTS(patterns)
+{
+    tcase_add_loop_test(tests, all_reduce, 0, SIM_RANKS / 8);
+    tcase_add_loop_test(tests, reduce, 0, SIM_RANKS / 8);
+    tcase_add_loop_test(tests, reduce_scatter, 0, SIM_RANKS / 8);
+    tcase_add_loop_test(tests, all_gather, 0, SIM_RANKS / 8);
+    tcase_add_loop_test(tests, broadcast, 0, SIM_RANKS / 8);
+    tcase_add_loop_test(tests, gather_and_scatter, 0, SIM_RANKS / 8);
+    tcase_add_loop_test(tests, all_to_all, 0, SIM_RANKS / 8);
+    tcase_add_loop_test(tests, barrier, 0, SIM_RANKS / 8);
+    tcase_add_test(tests, large_is_less);
+    tcase_add_test(tests, too_much_memory);
+}

@@ -1,0 +1,162 @@
+/* Specialization before the driver. That what comes out is valid and means the same, every other
+ * GPU test shows, run under the validation layers; here are its arithmetic and its shape. */
+#include <string.h>
+
+#include "gpu/cpu_drivers/specialize/fold.h"
+#include "gpu/cpu_drivers/specialize/module.h"
+#include "gpu/cpu_drivers/specialize/specialize.h"
+#include "gpu/pipeline/shader.h"
+#include "support/check_main.h"
+
+#include "base/alloc.h"
+#include "base/fault.h"
+
+#define MINUS(n) (0u - (n))
+
+START_TEST(folds)
+{
+    static const struct {
+        uint32_t opcode;
+        int count;
+        uint32_t operand[3];
+        uint32_t result;
+    } cases[] = {
+        {83, 1, {7}, 7},                       /* CopyObject */
+        {126, 1, {3}, MINUS(3)},               /* SNegate */
+        {128, 2, {0xffffffff, 2}, 1},          /* IAdd */
+        {130, 2, {1, 2}, MINUS(1)},            /* ISub */
+        {132, 2, {0x10000, 0x10001}, 0x10000}, /* IMul */
+        {134, 2, {7, 2}, 3},
+        {137, 2, {7, 4}, 3}, /* UDiv, UMod */
+        {164, 2, {1, 1}, 1},
+        {165, 2, {1, 1}, 0}, /* LogicalEqual, LogicalNotEqual */
+        {166, 2, {0, 1}, 1},
+        {167, 2, {0, 1}, 0}, /* LogicalOr, LogicalAnd */
+        {168, 1, {1}, 0},
+        {168, 1, {0}, 1}, /* LogicalNot */
+        {169, 3, {1, 5, 6}, 5},
+        {169, 3, {0, 5, 6}, 6}, /* Select */
+        {170, 2, {4, 4}, 1},
+        {171, 2, {4, 4}, 0}, /* IEqual, INotEqual */
+        {172, 2, {MINUS(1), 1}, 1},
+        {173, 2, {MINUS(1), 1}, 0}, /* UGreaterThan, SGreaterThan */
+        {174, 2, {2, 2}, 1},
+        {175, 2, {MINUS(2), 2}, 0}, /* …Equal */
+        {176, 2, {MINUS(1), 1}, 0},
+        {177, 2, {MINUS(1), 1}, 1}, /* ULessThan, SLessThan */
+        {178, 2, {3, 2}, 0},
+        {179, 2, {MINUS(3), 2}, 1}, /* …Equal */
+        {194, 2, {0x80000000, 31}, 1},
+        {196, 2, {1, 31}, 0x80000000}, /* shifts */
+        {197, 2, {5, 3}, 7},
+        {198, 2, {5, 3}, 6}, /* BitwiseOr, BitwiseXor */
+        {199, 2, {5, 3}, 1},
+        {200, 1, {0}, 0xffffffff}, /* BitwiseAnd, Not */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tsr__spirv_value values[3];
+        for (int k = 0; k < cases[i].count; k++)
+            values[k] = (tsr__spirv_value){true, cases[i].operand[k]};
+        tsr__spirv_value got = tsr__spirv_fold(cases[i].opcode, values, cases[i].count);
+        ck_assert_msg(got.known && got.bits == cases[i].result, "case %d: opcode %u gives %u",
+                      (int)i, (unsigned)cases[i].opcode, (unsigned)got.bits);
+        if (cases[i].opcode == 169)
+            continue; /* below */
+        values[0].known = false;
+        if (cases[i].count == 1 || cases[i].opcode != 166) /* x || true is known */
+            ck_assert_msg(!tsr__spirv_fold(cases[i].opcode, values, cases[i].count).known,
+                          "case %d", (int)i);
+    }
+}
+END_TEST
+
+START_TEST(leaves_what_it_cannot_know)
+{
+    const tsr__spirv_value unknown = {false, 0}, zero = {true, 0}, one = {true, 1};
+    ck_assert(!tsr__spirv_fold(134, (tsr__spirv_value[]){one, zero}, 2).known); /* 1 / 0 */
+    ck_assert(!tsr__spirv_fold(137, (tsr__spirv_value[]){one, zero}, 2).known);
+    ck_assert(!tsr__spirv_fold(196, (tsr__spirv_value[]){one, {true, 32}}, 2).known);
+    ck_assert(!tsr__spirv_fold(129, (tsr__spirv_value[]){one, one}, 2).known); /* FAdd */
+    ck_assert(!tsr__spirv_fold(169, (tsr__spirv_value[]){unknown, one, one}, 3).known);
+    ck_assert(!tsr__spirv_fold(169, (tsr__spirv_value[]){one, unknown, one}, 3).known);
+    /* One operand is enough. */
+    ck_assert(tsr__spirv_fold(169, (tsr__spirv_value[]){one, one, unknown}, 3).bits == 1);
+    ck_assert(tsr__spirv_fold(166, (tsr__spirv_value[]){unknown, one}, 2).bits == 1);
+    tsr__spirv_value both = tsr__spirv_fold(167, (tsr__spirv_value[]){unknown, zero}, 2);
+    ck_assert(both.known && both.bits == 0);
+}
+END_TEST
+
+static size_t count_opcode(const uint32_t *code, size_t bytes, uint32_t low, uint32_t high)
+{
+    size_t count = 0;
+    for (size_t at = 5; at < bytes / 4; at += code[at] >> 16) {
+        ck_assert(code[at] >> 16 > 0);
+        count += (code[at] & 0xffff) >= low && (code[at] & 0xffff) <= high;
+    }
+    return count;
+}
+
+/* Every built-in shader, with its constants' defaults: none of them is left, and nothing has grown.
+ */
+START_TEST(every_shader)
+{
+    const uint32_t *seen = NULL;
+    for (int shader = 0; shader < TSR__SHADER_COUNT; shader++)
+        for (int storage = 0; storage < TSR__STORAGE_COUNT; storage++) {
+            const uint32_t *code = tsr__shader_binaries[shader].variant[storage].code;
+            size_t bytes = tsr__shader_binaries[shader].variant[storage].size_bytes, out_bytes;
+            uint32_t *out;
+            if (!code || code == seen)
+                continue;
+            seen = code;
+            ck_assert_ok(tsr__specialize(code, bytes, NULL, 0, &out, &out_bytes));
+            ck_assert_uint_le(out_bytes, bytes);
+            ck_assert_uint_eq(count_opcode(out, out_bytes, OP_SPEC_CONSTANT_TRUE, OP_SPEC_CONSTANT),
+                              0);
+            ck_assert_uint_eq(count_opcode(out, out_bytes, OP_FUNCTION, OP_FUNCTION),
+                              count_opcode(code, bytes, OP_FUNCTION, OP_FUNCTION));
+            tsr__free(out);
+        }
+}
+END_TEST
+
+/* The copy of 16-byte units needs a twentieth of its shader. */
+START_TEST(removes_what_is_dead)
+{
+    const tsr__shader_binary *copy = &tsr__shader_binaries[TSR__SHADER_COPY];
+    const uint32_t spec[] = {64, 8, 8, 1, 0, 0};
+    uint32_t *out;
+    size_t bytes;
+    ck_assert_ok(
+        tsr__specialize(copy->variant[0].code, copy->variant[0].size_bytes, spec, 6, &out, &bytes));
+    ck_assert_uint_lt(bytes, copy->variant[0].size_bytes / 8);
+    ck_assert_uint_eq(count_opcode(out, bytes, 240, 241), 0); /* OpAtomicAnd, OpAtomicOr */
+    tsr__free(out);
+}
+END_TEST
+
+START_TEST(out_of_memory)
+{
+    const tsr__shader_binary *copy = &tsr__shader_binaries[TSR__SHADER_COPY];
+    for (uint64_t n = 0; n < 4; n++) {
+        uint32_t *out = NULL;
+        size_t bytes = 0;
+        tsr__fault_arm(TSR__FAULT_ALLOC, n, 0);
+        ck_assert_int_eq(tsr__specialize(copy->variant[0].code, copy->variant[0].size_bytes, NULL,
+                                         0, &out, &bytes),
+                         TSR_ERR_NO_MEMORY);
+        tsr__fault_disarm();
+        ck_assert_ptr_null(out);
+    }
+}
+END_TEST
+
+TESTS(specialize)
+{
+    tcase_add_test(tests, folds);
+    tcase_add_test(tests, leaves_what_it_cannot_know);
+    tcase_add_test(tests, every_shader);
+    tcase_add_test(tests, removes_what_is_dead);
+    tcase_add_test(tests, out_of_memory);
+}

@@ -1,0 +1,295 @@
+/* tsr_matmul by cooperative matrices, where the driver has some that run: each of the kernels on
+ * shapes that meet its edges, and everything that goes in and out. Where it has none, the tests say
+ * so, and what is left of them is that the kernels refuse. */
+#include <stdio.h>
+
+#include "gpu/matmul/matmul_case.h"
+
+static const char *const kernels[] = {"coopmat-s", "coopmat-l"};
+#define KERNELS ((int)(sizeof kernels / sizeof *kernels))
+
+static tsr__matmul_override override;
+static bool here;
+static tsr_dtype dtype;
+
+static void setup(tsr_dtype of)
+{
+    gpu_setup();
+    dtype = of;
+    here = (dtype == TSR_F16 ? gpu->info.coopmat_used : gpu->info.coopmat_bf16_used) >= 0;
+    if (!here)
+        printf(
+            "# %s: no cooperative matrices that products of %s can use, so nothing is multiplied\n",
+            gpu->info.name, tsr_dtype_name(dtype));
+    fflush(stdout);
+}
+
+static void setup_f16(void)
+{
+    setup(TSR_F16);
+}
+
+static void setup_bf16(void)
+{
+    setup(TSR_BF16);
+}
+
+/* Runs a case with kernel `i`, with k in so many parts. */
+static void run_with(gpu_random *random, int i, uint32_t splits, const matmul_case *c)
+{
+    override = (tsr__matmul_override){kernels[i], splits};
+    tsr__matmul_force(&override);
+    tsr_status status = try_case(random, c);
+    tsr__matmul_force(NULL);
+    if (here && status != TSR_OK)
+        ck_abort_msg("%s: %s: %s", kernels[i], case_text(c), tsr_last_error());
+    if (!here) {
+        char text[128];
+        snprintf(text, sizeof text,
+                 "matmul: the kernel configuration %s cannot do this on this device", kernels[i]);
+        ck_assert_int_eq(status, TSR_ERR_UNSUPPORTED);
+        ck_assert_str_eq(tsr_last_error(), text);
+    }
+}
+
+static matmul_case half_case(int64_t m, int64_t k, int64_t n)
+{
+    matmul_case c = plain_case(m, k, n);
+
+    c.a = c.b = dtype;
+    return c;
+}
+
+/* m, k, n: one element; odd; a fragment; tiles of both kernels and one more; no multiple of 4 in
+ * one direction each; several tiles both ways; k of several steps and a bit */
+static const int64_t shapes[][3] = {
+    {1, 1, 1},    {3, 5, 7},     {8, 8, 8},     {64, 32, 64},   {65, 33, 63},
+    {64, 36, 62}, {66, 64, 128}, {129, 96, 68}, {130, 70, 260}, {32, 1000, 40},
+};
+#define SHAPES ((int)(sizeof shapes / sizeof *shapes))
+
+/* The loop variable is which of a and b are transposed: each is loaded along k or along lines, in
+ * fours where sizes and strides allow. */
+START_TEST(every_transposition)
+{
+    gpu_random random = {(uint64_t)_i + 3};
+
+    for (int i = 0; i < SHAPES; i++)
+        for (int kernel = 0; kernel < KERNELS; kernel++) {
+            matmul_case c = half_case(shapes[i][0], shapes[i][1], shapes[i][2]);
+            c.transpose_a = _i & 1;
+            c.transpose_b = _i & 2;
+            run_with(&random, kernel, 1, &c);
+        }
+}
+END_TEST
+
+START_TEST(views_and_batches)
+{
+    gpu_random random = {5};
+
+    for (int i = 0; i < 6; i++)
+        for (int kernel = 0; kernel < KERNELS; kernel++) {
+            matmul_case c = half_case(33 + i, 40 + 3 * i, 35);
+            c.views = true;
+            c.batch = (batch_shape){3, {2, 3, 2}};
+            c.a_batch = (batch_shape){2, {3, 1}};
+            c.b_batch = (batch_shape){3, {2, 1, 2}};
+            c.transpose_b = i & 1;
+            run_with(&random, kernel, 1, &c);
+        }
+}
+END_TEST
+
+START_TEST(everything_after_the_sums)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    gpu_random random = {7};
+
+    for (int act = TSR_ACT_NONE; act <= TSR_ACT_SILU; act++)
+        for (int i = 0; i < 3; i++)
+            for (int kernel = 0; kernel < KERNELS; kernel++) {
+                matmul_case c = half_case(45, 50, 70);
+                c.activation = (tsr_activation)act;
+                c.y = dtypes[i];
+                c.alpha = i & 1 ? -0.5f : 0;
+                c.accumulate = (i + act) & 1;
+                c.bias = dtypes[(i + act) % 3];
+                c.bias_shape = i & 2 ? (batch_shape){2, {45, 1}} : (batch_shape){1, {70}};
+                c.transpose_b = i == 1;
+                c.views = i == 2;
+                run_with(&random, kernel, 1, &c);
+            }
+}
+END_TEST
+
+START_TEST(splits_of_k)
+{
+    gpu_random random = {11};
+
+    for (uint32_t splits = 2; splits <= 5; splits++)
+        for (int kernel = 0; kernel < KERNELS; kernel++) {
+            matmul_case c = half_case(40, 900 + splits, 50);
+            c.transpose_b = splits & 1;
+            c.transpose_a = splits & 2;
+            c.bias = TSR_F32;
+            c.bias_shape = (batch_shape){1, {50}};
+            c.batch = splits % 3 ? (batch_shape){0} : (batch_shape){1, {2}};
+            c.a_batch = c.b_batch = c.batch;
+            run_with(&random, kernel, splits, &c);
+        }
+}
+END_TEST
+
+START_TEST(no_products_at_all)
+{
+    gpu_random random = {13};
+
+    for (int kernel = 0; kernel < KERNELS; kernel++) {
+        matmul_case c = half_case(70, 0, 90);
+        c.bias = TSR_F16;
+        c.bias_shape = (batch_shape){1, {90}};
+        run_with(&random, kernel, 1, &c);
+        c.k = 5;
+        c.alpha_is_zero = true;
+        c.accumulate = true;
+        run_with(&random, kernel, 1, &c);
+    }
+}
+END_TEST
+
+/* Whole numbers come out exact whatever the order of the sums: 0 for every product of opposite
+ * signs, and up to 64·k in all. */
+START_TEST(whole_numbers_are_exact)
+{
+    enum { M = 150, K = 500, N = 140 };
+    const int64_t a_shape[2] = {M, K}, b_shape[2] = {K, N}, y_shape[2] = {M, N};
+    gpu_random random = {17};
+    double *x = malloc(M * K * sizeof *x), *w = malloc(K * N * sizeof *w);
+    double *got = malloc(M * N * sizeof *got);
+    tsr_tensor *a = gpu_new(dtype, 2, a_shape), *b = gpu_new(dtype, 2, b_shape);
+    tsr_tensor *y = gpu_new(TSR_F32, 2, y_shape);
+
+    for (int i = 0; i < M * K; i++)
+        x[i] = (double)gpu_random_between(&random, -8, 8);
+    for (int i = 0; i < K * N; i++)
+        w[i] = (double)gpu_random_between(&random, -8, 8);
+    gpu_put(a, x);
+    gpu_put(b, w);
+    for (int kernel = 0; here && kernel < KERNELS; kernel++)
+        for (uint32_t splits = 1; splits < 4; splits++) {
+            override = (tsr__matmul_override){kernels[kernel], splits};
+            tsr__matmul_force(&override);
+            gpu_poison(y);
+            GPU_OK(tsr_matmul(queue, y, a, b, NULL));
+            tsr__matmul_force(NULL);
+            gpu_get(y, got);
+            for (int row = 0; row < M; row++)
+                for (int col = 0; col < N; col++) {
+                    double sum = 0;
+                    for (int k = 0; k < K; k++)
+                        sum += x[row * K + k] * w[k * N + col];
+                    ck_assert(got[row * N + col] == sum);
+                }
+        }
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    tsr_tensor_destroy(&y);
+    free(x);
+    free(w);
+    free(got);
+}
+END_TEST
+
+/* Infinities and NaN in one row do not leak into others, nor do those beyond the edges: the
+ * operands are the upper left of larger ones full of NaN. */
+START_TEST(specials_stay_where_they_are)
+{
+    enum { SIZE = 70, AROUND = 80 };
+    const int64_t around[2] = {AROUND, AROUND}, shape[2] = {SIZE, SIZE};
+    double *x = malloc(SIZE * SIZE * sizeof *x), *one = malloc(SIZE * SIZE * sizeof *one);
+    double *got = malloc(SIZE * SIZE * sizeof *got);
+
+    for (int i = 0; i < SIZE * SIZE; i++)
+        x[i] = one[i] = 1;
+    x[(SIZE - 1) * SIZE + SIZE - 1] = INFINITY;
+    x[SIZE + 3] = NAN;
+    for (int kernel = 0; here && kernel < KERNELS; kernel++) {
+        tsr_tensor *outer[2], *inner[2], *y = gpu_new(TSR_F32, 2, shape);
+        for (int i = 0; i < 2; i++) {
+            outer[i] = gpu_new(dtype, 2, around);
+            gpu_poison(outer[i]);
+            tsr_tensor *rows;
+            GPU_OK(tsr_tensor_slice(outer[i], 0, 0, SIZE, 1, &rows));
+            GPU_OK(tsr_tensor_slice(rows, 1, 0, SIZE, 1, &inner[i]));
+            tsr_tensor_destroy(&rows);
+            gpu_put(inner[i], i ? one : x);
+        }
+        override = (tsr__matmul_override){.config = kernels[kernel]};
+        tsr__matmul_force(&override);
+        GPU_OK(tsr_matmul(queue, y, inner[0], inner[1], NULL));
+        tsr__matmul_force(NULL);
+        gpu_get(y, got);
+        for (int row = 0; row < SIZE; row++)
+            for (int col = 0; col < SIZE; col++) {
+                double value = got[row * SIZE + col];
+                ck_assert(row == 1 ? isnan(value) : row == SIZE - 1 ? isinf(value) : value == SIZE);
+            }
+        for (int i = 0; i < 2; i++) {
+            tsr_tensor_destroy(&inner[i]);
+            tsr_tensor_destroy(&outer[i]);
+        }
+        tsr_tensor_destroy(&y);
+    }
+    free(x);
+    free(one);
+    free(got);
+}
+END_TEST
+
+static void add_all(TCase *tests)
+{
+    tcase_add_loop_test(tests, every_transposition, 0, 4);
+    tcase_add_test(tests, views_and_batches);
+    tcase_add_test(tests, everything_after_the_sums);
+    tcase_add_test(tests, splits_of_k);
+    tcase_add_test(tests, no_products_at_all);
+    tcase_add_test(tests, whole_numbers_are_exact);
+    tcase_add_test(tests, specials_stay_where_they_are);
+}
+
+TESTS(coopmat_f16)
+{
+    tcase_add_checked_fixture(tests, setup_f16, gpu_teardown);
+    add_all(tests);
+}
+
+TESTS(coopmat_bf16)
+{
+    tcase_add_checked_fixture(tests, setup_bf16, gpu_teardown);
+    add_all(tests);
+}
+
+static void setup_packed(void)
+{
+    gpu_setup_packed();
+    dtype = TSR_F16;
+    here = false;
+}
+
+/* The kernels load halves as such; where that is not to be, they are not. */
+START_TEST(packed_words_have_none)
+{
+    gpu_random random = {19};
+    matmul_case c = half_case(64, 64, 64);
+
+    run_with(&random, 0, 1, &c);
+    run_case(&random, &c);
+}
+END_TEST
+
+TESTS(coopmat_packed)
+{
+    tcase_add_checked_fixture(tests, setup_packed, gpu_teardown);
+    tcase_add_test(tests, packed_words_have_none);
+}

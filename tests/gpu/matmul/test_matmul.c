@@ -1,0 +1,380 @@
+/* tsr_matmul: every kernel on shapes that meet its edges, and in every way that k and dispatches
+ * are divided. */
+#include "gpu/matmul/matmul_case.h"
+#include "gpu/matmul/matmul_force.h"
+#include "gpu/pipeline/pipeline.h"
+#include "gpu/stream/state.h"
+
+/* Runs a case with the kernel at this place of the table; false where that cannot do it here. */
+static bool run_with(gpu_random *random, const matmul_case *c, int config)
+{
+    force(tsr__matmul_config_at(config)->name);
+    tsr_status status = try_case(random, c);
+    if (status != TSR_OK && status != TSR_ERR_UNSUPPORTED)
+        ck_abort_msg("%s: %s: %s", override.config, case_text(c), tsr_last_error());
+    tsr__matmul_force(NULL);
+    return status == TSR_OK;
+}
+
+/* With every kernel that can do it here; how many did. */
+static int run_with_all(gpu_random *random, const matmul_case *c)
+{
+    int ran = 0;
+
+    for (int i = 0; tsr__matmul_config_at(i); i++)
+        ran += run_with(random, c, i);
+    return ran;
+}
+
+static const int64_t shapes[][3] = {
+    /* m, k, n: one element; odd; a tile and one more; multiples of everything; few rows; few
+       columns; k within a vector */
+    {1, 1, 1},   {3, 5, 7},     {33, 65, 34}, {64, 64, 64}, {1, 96, 70},
+    {5, 130, 9}, {129, 20, 66}, {40, 260, 2}, {16, 3, 16},  {1, 7, 1},
+};
+#define SHAPES ((int)(sizeof shapes / sizeof *shapes))
+
+/* The loop variable is which of a and b are transposed. Each shape meets two of the four; the fuzz
+ * has them all. The larger tiles are the small one's code, and slow to compile here: half of them
+ * take a as it is, the others transposed. */
+START_TEST(every_kernel_on_every_transposition)
+{
+    gpu_random random = {(uint64_t)_i + 7};
+    int ran = 0;
+
+    for (int i = (_i ^ _i >> 1) & 1; i < SHAPES; i += 2) {
+        matmul_case c = plain_case(shapes[i][0], shapes[i][1], shapes[i][2]);
+        c.transpose_a = _i & 1;
+        c.transpose_b = _i & 2;
+        for (int j = 0; tsr__matmul_config_at(j); j++) {
+            bool larger = tsr__matmul_config_at(j)->bm > 32;
+            if (!larger || c.transpose_a == (j % 2 == 0))
+                ran += run_with(&random, &c, j);
+        }
+    }
+    /* At the least the small tile and one of the larger where they fit, the wide one, and one of
+     * the driver's own. */
+    ck_assert_int_ge(ran, 4 * (SHAPES / 2));
+}
+END_TEST
+
+START_TEST(every_kernel_with_an_epilogue)
+{
+    gpu_random random = {11};
+    matmul_case c = plain_case(21, 70, 38);
+
+    c.y = TSR_F16;
+    c.bias = TSR_BF16;
+    c.bias_shape = (batch_shape){1, {38}};
+    c.alpha = -0.5f;
+    c.accumulate = true;
+    c.activation = TSR_ACT_GELU_TANH;
+    c.transpose_b = true;
+    ck_assert_int_ge(run_with_all(&random, &c), 4);
+    c.m = 2; /* the kernels for few rows */
+    ck_assert_int_ge(run_with_all(&random, &c), 4);
+}
+END_TEST
+
+START_TEST(every_kernel_on_views_and_batches)
+{
+    gpu_random random = {13};
+    matmul_case c = plain_case(9, 40, 35);
+
+    c.views = true;
+    c.batch = (batch_shape){3, {2, 3, 2}};
+    c.a_batch = (batch_shape){2, {3, 1}};
+    c.b_batch = (batch_shape){3, {2, 1, 2}};
+    for (int i = 0; i < 4; i++)
+        ck_assert_int_ge(run_with_all(&random, &c), 3);
+    c.m = 3;
+    ck_assert_int_ge(run_with_all(&random, &c), 3);
+}
+END_TEST
+
+/* The loop variable is the mixture of a and b; y is each in turn. */
+START_TEST(mixtures_of_dtypes)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    gpu_random random = {17};
+    matmul_case c = plain_case(33, 44, 27);
+
+    c.a = dtypes[_i / 3];
+    c.b = dtypes[_i % 3];
+    for (int i = 0; i < 3; i++) {
+        c.y = dtypes[i];
+        c.transpose_b = i & 1;
+        run_case(&random, &c);
+    }
+}
+END_TEST
+
+START_TEST(the_large_kernels_choice_on_mixtures)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    gpu_random random = {19};
+    matmul_case c = plain_case(130, 140, 90); /* enough work for the drivers' own kernels */
+
+    for (int i = 0; i < 9; i++) {
+        c.a = dtypes[i / 3];
+        c.b = dtypes[i % 3];
+        c.transpose_b = i & 1;
+        c.transpose_a = i & 2;
+        run_case(&random, &c);
+    }
+}
+END_TEST
+
+/* Mesa's CPU driver reads both as words of two: whole pairs of steps, in stretches that end with k
+ * and in stretches that start earlier. The loop variable is whether b is transposed. */
+START_TEST(bf16_in_pairs_of_steps)
+{
+    static const int64_t depths[] = {16, 80, 544, 1056};
+    gpu_random random = {29};
+
+    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
+        matmul_case c = plain_case(i % 2 ? 128 : 137, depths[i], i % 3 ? 130 : 128);
+        c.a = c.b = TSR_BF16;
+        c.y = i % 2 ? TSR_BF16 : TSR_F32;
+        c.transpose_b = _i;
+        c.views = i > 1;
+        run_case(&random, &c);
+    }
+}
+END_TEST
+
+/* Mesa's CPU driver multiplies a k of less than a vector lane by lane. */
+START_TEST(short_k)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    static const int64_t sizes[][2] = {{33, 65}, {300, 9}, {9, 300}, {1, 2000}, {513, 520}};
+    gpu_random random = {35};
+    int i = 0;
+
+    for (int64_t k = 1; k < 16; k++)
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++, i++) {
+            matmul_case c = plain_case(sizes[s][0], k, sizes[s][1]);
+            c.a = dtypes[i % 3];
+            c.b = dtypes[i / 2 % 3];
+            c.y = dtypes[i / 4 % 3];
+            c.transpose_a = i & 1;
+            c.transpose_b = i & 2;
+            c.accumulate = i % 5 == 0;
+            c.views = i % 3 == 0;
+            if (i % 4 == 0)
+                c.batch = c.a_batch = c.b_batch = (batch_shape){1, {3}};
+            run_case(&random, &c);
+        }
+}
+END_TEST
+
+/* Stretches of k as long as Mesa's CPU driver has any: whole ones, with a rest that starts earlier
+ * and with one that does not; in its tiles of eight, six and four rows, the last of each not full.
+ */
+START_TEST(long_stretches)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    static const int64_t depths[] = {1024, 1500, 1190};
+    gpu_random random = {33};
+
+    for (int i = 0; i < 9; i++) {
+        matmul_case c = plain_case(i % 2 ? 61 : 11 + i, depths[i / 3], i % 2 ? 300 : 1500);
+        c.transpose_b = true;
+        c.a = c.b = dtypes[i % 3];
+        c.accumulate = i % 4 == 1;
+        run_case(&random, &c);
+    }
+}
+END_TEST
+
+/* Enough columns for Mesa's CPU driver to widen a beforehand, and enough rows for b: of a bf16
+ * alone, of all halves. */
+START_TEST(halves_widened)
+{
+    static const tsr_dtype a_dtypes[] = {TSR_BF16, TSR_F16, TSR_F32, TSR_F16, TSR_F32};
+    static const tsr_dtype b_dtypes[] = {TSR_BF16, TSR_BF16, TSR_BF16, TSR_F16, TSR_F16};
+    gpu_random random = {34};
+    matmul_case c = plain_case(0, 130, 519);
+
+    c.transpose_b = c.views = true;
+    c.y = TSR_BF16;
+    for (size_t i = 0; i < sizeof a_dtypes / sizeof *a_dtypes; i++) {
+        c.a = a_dtypes[i];
+        c.b = b_dtypes[i];
+        for (c.m = 260; c.m <= 521; c.m += 261)
+            run_case(&random, &c);
+    }
+    /* Too few columns to widen a half's a, and so its b; both bf16 are read as words then. */
+    c.n = 40;
+    c.m = 521;
+    for (size_t i = 0; i < sizeof a_dtypes / sizeof *a_dtypes; i++) {
+        c.a = a_dtypes[i];
+        c.b = b_dtypes[i];
+        run_case(&random, &c);
+    }
+    c.a = TSR_F32;
+    c.b = TSR_BF16;
+    c.m = 260;
+    c.batch = c.a_batch = (batch_shape){1, {3}}; /* one b for all */
+    run_case(&random, &c);
+    c.b_batch = c.batch;
+    run_case(&random, &c);
+}
+END_TEST
+
+/* Enough rows for Mesa's CPU driver to take them in blocks, the last of which is not full, with two
+ * stretches of k, of which the second adds to what the first has stored. */
+START_TEST(many_rows)
+{
+    gpu_random random = {31};
+    matmul_case c = plain_case(1000, 300, 260);
+
+    c.transpose_b = true;
+    c.accumulate = true;
+    run_case(&random, &c);
+    c.a = c.b = c.y = TSR_F16;
+    run_case(&random, &c);
+    c.n = 52; /* no team */
+    run_case(&random, &c);
+}
+END_TEST
+
+START_TEST(splits_of_k)
+{
+    gpu_random random = {23};
+    matmul_case c = plain_case(10, 1000, 18);
+
+    for (uint32_t splits = 2; splits <= 7; splits++) {
+        for (int i = 0; tsr__matmul_config_at(i); i++) {
+            override = (tsr__matmul_override){tsr__matmul_config_at(i)->name, splits};
+            tsr__matmul_force(&override);
+            tsr_status status = tsr__matmul_config_at(i)->bm <= 32 ? try_case(&random, &c) : TSR_OK;
+            if (status != TSR_OK && status != TSR_ERR_UNSUPPORTED)
+                ck_abort_msg("%s", tsr_last_error());
+        }
+        c.transpose_b = !c.transpose_b;
+        c.bias = splits % 2 ? TSR_F32 : 0;
+        c.bias_shape = (batch_shape){2, {10, 1}};
+        c.activation = splits % 2 ? TSR_ACT_SILU : TSR_ACT_NONE;
+        c.batch = splits % 3 ? (batch_shape){0} : (batch_shape){2, {2, 3}};
+        c.a_batch = c.b_batch = c.batch;
+    }
+    tsr__matmul_force(NULL);
+}
+END_TEST
+
+/* What is in memory after the product of an m×k and a k×n, again and again. */
+static void expect_same_bits(int64_t m, int64_t k, int64_t n)
+{
+    gpu_random random = {29};
+    size_t x_size = (size_t)(m * k), w_size = (size_t)(k * n), y_size = (size_t)(m * n);
+    size_t most = x_size > w_size ? x_size : w_size;
+    float *x = malloc(most * sizeof *x), *first = malloc(y_size * sizeof *first),
+          *again = malloc(y_size * sizeof *again);
+    tsr_tensor *a = gpu_new(TSR_F32, 2, (int64_t[]){m, k});
+    tsr_tensor *b = gpu_new(TSR_F32, 2, (int64_t[]){k, n});
+    tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){m, n});
+
+    for (size_t i = 0; i < most; i++)
+        x[i] = (float)gpu_random_unit(&random);
+    GPU_OK(tsr_tensor_upload(queue, a, x, sizeof *x * x_size));
+    GPU_OK(tsr_tensor_upload(queue, b, x, sizeof *x * w_size));
+    for (uint32_t splits = 0; splits <= 3; splits += 3) {
+        force_splits(splits);
+        GPU_OK(tsr_matmul(queue, y, a, b, NULL));
+        GPU_OK(tsr_tensor_download(queue, y, first, sizeof *first * y_size));
+        for (int i = 0; i < 5; i++) {
+            gpu_poison(y);
+            GPU_OK(tsr_matmul(queue, y, a, b, NULL));
+            GPU_OK(tsr_tensor_download(queue, y, again, sizeof *again * y_size));
+            ck_assert_mem_eq(first, again, sizeof *first * y_size);
+        }
+    }
+    tsr__matmul_force(NULL);
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    tsr_tensor_destroy(&y);
+    free(x);
+    free(first);
+    free(again);
+}
+
+START_TEST(the_same_bits_every_time)
+{
+    expect_same_bits(60, 1500, 40);
+    expect_same_bits(1, 1541, 700);
+}
+END_TEST
+
+/* Small problems of many shapes come out of a handful of pipelines: most with short vectors. */
+START_TEST(shapes_do_not_each_make_a_pipeline)
+{
+    gpu_random random = {31};
+    uint64_t before = tsr__pipelines_built(gpu);
+
+    for (int i = 0; i < 60; i++) {
+        matmul_case c =
+            plain_case(gpu_random_between(&random, 1, 90), gpu_random_between(&random, 1, 90),
+                       gpu_random_between(&random, 1, 90));
+        run_case(&random, &c);
+    }
+    ck_assert_uint_le(tsr__pipelines_built(gpu) - before, 30);
+}
+END_TEST
+
+/* Rows, matrices of a batch and both together, with k in one and in several parts, where a dispatch
+ * may do 64 rows' work; each is a batch for the queue. */
+START_TEST(cut_where_it_would_take_long)
+{
+    static const struct {
+        int64_t m;
+        batch_shape batch;
+        unsigned least;
+    } cases[] = {{200, {0}, 4}, {20, {1, {10}}, 4}, {20, {2, {3, 5}}, 5}, {70, {2, {2, 2}}, 8}};
+    gpu_random random = {17};
+    double usual = gpu->work_limit;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (uint32_t splits = 1; splits <= 3; splits += 2) {
+            matmul_case c = plain_case(cases[i].m, 256, 40);
+            c.batch = c.a_batch = cases[i].batch;
+            c.accumulate = splits > 1;
+            override = (tsr__matmul_override){"tiled-s", splits};
+            tsr__matmul_force(&override);
+            gpu->work_limit = 64.0 * 256 * 40;
+            uint64_t before = queue->timeline->submitted;
+            run_case(&random, &c);
+            ck_assert_uint_ge(queue->timeline->submitted - before, cases[i].least);
+        }
+    tsr__matmul_force(NULL);
+    gpu->work_limit = usual;
+}
+END_TEST
+
+TESTS(matmul)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_loop_test(tests, every_kernel_on_every_transposition, 0, 4);
+    tcase_add_test(tests, every_kernel_with_an_epilogue);
+    tcase_add_test(tests, every_kernel_on_views_and_batches);
+    tcase_add_loop_test(tests, mixtures_of_dtypes, 0, 9);
+    tcase_add_test(tests, the_large_kernels_choice_on_mixtures);
+    tcase_add_loop_test(tests, bf16_in_pairs_of_steps, 0, 2);
+    tcase_add_test(tests, short_k);
+    tcase_add_test(tests, long_stretches);
+    tcase_add_test(tests, halves_widened);
+    tcase_add_test(tests, many_rows);
+    tcase_add_test(tests, splits_of_k);
+    tcase_add_test(tests, cut_where_it_would_take_long);
+    tcase_add_test(tests, the_same_bits_every_time);
+    tcase_add_test(tests, shapes_do_not_each_make_a_pipeline);
+}
+
+TESTS(matmul_packed)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
+    tcase_add_test(tests, every_kernel_with_an_epilogue);
+    tcase_add_loop_test(tests, mixtures_of_dtypes, 0, 9);
+    tcase_add_test(tests, the_large_kernels_choice_on_mixtures);
+    tcase_add_loop_test(tests, bf16_in_pairs_of_steps, 0, 2);
+}

@@ -1,0 +1,391 @@
+/* tsr_matmul where sizes and strides are 0, very large or odd, and in batches. */
+#include "gpu/matmul/matmul_case.h"
+#include "gpu/matmul/matmul_force.h"
+
+START_TEST(sizes_of_zero)
+{
+    gpu_random random = {43};
+
+    for (int i = 0; i < 8; i++) {
+        matmul_case c = plain_case(i & 1 ? 0 : 5, i & 2 ? 0 : 6, i & 4 ? 0 : 7);
+        c.activation = TSR_ACT_GELU_ERF;
+        c.bias = TSR_F32;
+        c.bias_shape = (batch_shape){1, {1}};
+        run_case(&random, &c);
+        c.accumulate = true;
+        run_case(&random, &c);
+        c.batch = c.b_batch = (batch_shape){1, {i & 1 ? 2 : 0}};
+        run_case(&random, &c);
+    }
+    for (int i = 0; tsr__matmul_config_at(i); i++) { /* k = 0 in every kernel that takes it */
+        matmul_case c = plain_case(5, 0, 7);
+        force(tsr__matmul_config_at(i)->name);
+        tsr_status status = try_case(&random, &c);
+        ck_assert(status == TSR_OK || status == TSR_ERR_UNSUPPORTED);
+    }
+    tsr__matmul_force(NULL);
+}
+END_TEST
+
+/* The same where drivers take many matrices a dispatch, and keep their sums in scratch. */
+START_TEST(a_batch_of_small_matrices)
+{
+    gpu_random random = {49};
+    matmul_case c = plain_case(2, 8, 8);
+
+    c.y = TSR_F16;
+    c.bias = TSR_F32;
+    c.bias_shape = (batch_shape){3, {66000, 1, 8}};
+    c.transpose_b = true;
+    c.batch = c.a_batch = c.b_batch = (batch_shape){1, {66000}};
+    force("lavapipe");
+    tsr_status status = try_case(&random, &c);
+    ck_assert(status == TSR_OK || status == TSR_ERR_UNSUPPORTED);
+    tsr__matmul_force(NULL);
+    c.batch.size[0] = c.a_batch.size[0] = c.b_batch.size[0] = c.bias_shape.size[0] = 66;
+    c.views = c.accumulate = true;
+    c.m = 36;
+    run_case(&random, &c);
+    c.transpose_b = false;
+    c.transpose_a = true;
+    c.a = TSR_BF16;
+    run_case(&random, &c);
+}
+END_TEST
+
+/* Long enough that drivers cut k into parts with sums of their own: two, in two rounds and a rest;
+ * sixteen, in two. */
+START_TEST(few_long_rows)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    gpu_random random = {45};
+    matmul_case c = plain_case(0, 1541, 700);
+
+    c.transpose_b = true;
+    for (int i = 0; i < 3; i++) {
+        c.m = 1 + 3 * i;
+        c.a = c.b = dtypes[i];
+        run_case(&random, &c);
+    }
+    c.m = 9; /* one more than a tile */
+    run_case(&random, &c);
+    c = plain_case(3, 9223, 130);
+    c.transpose_b = c.accumulate = c.views = true;
+    c.y = TSR_BF16;
+    c.bias = TSR_F16;
+    c.bias_shape = (batch_shape){1, {130}};
+    c.activation = TSR_ACT_SILU;
+    c.alpha = 0.125f;
+    c.batch = c.b_batch = (batch_shape){1, {2}};
+    run_case(&random, &c);
+    c = plain_case(130, 9223, 3); /* tall rather than wide: roles swapped */
+    run_case(&random, &c);
+}
+END_TEST
+
+/* Few elements with a k so long that such drivers add up parts of it side by side: four, two rounds
+ * of them, and what is left; rows that fill tiles and that do not, teams of tiles along n, and
+ * tiles alone. */
+START_TEST(few_deep_elements)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    static const int64_t depths[] = {2048, 2560, 3001, 16383, 16901};
+    static const int64_t sides[][2] = {{64, 64}, {33, 31}, {500, 16}, {5, 32}, {1, 40}};
+    gpu_random random = {49};
+
+    for (int i = 0; i < 25; i++) {
+        matmul_case c = plain_case(sides[i % 5][0], depths[i / 5], sides[i % 5][1]);
+        c.transpose_b = i % 3 != 2;
+        c.a = dtypes[i % 3];
+        c.b = dtypes[i / 3 % 3];
+        c.y = dtypes[i / 9 % 3];
+        c.accumulate = i % 4 == 1;
+        run_case(&random, &c);
+    }
+    matmul_case c = plain_case(20, 4096, 24);
+    c.transpose_b = c.accumulate = c.views = true;
+    c.bias = TSR_F16;
+    c.bias_shape = (batch_shape){1, {24}};
+    c.activation = TSR_ACT_SILU;
+    c.alpha = 0.125f;
+    run_case(&random, &c);
+    c.batch = c.b_batch = (batch_shape){1, {2}}; /* not in parts */
+    run_case(&random, &c);
+}
+END_TEST
+
+/* By the kernel that GPUs have for them: fours of k in one round of several, one of one, and a part
+ * of one. */
+START_TEST(few_long_rows_on_gpus)
+{
+    static const int64_t rows[] = {1, 2, 5};
+    gpu_random random = {47};
+
+    force("vector-k");
+    for (int i = 0; i < 6; i++) {
+        matmul_case c = plain_case(rows[i % 3], 1300, 21);
+        c.transpose_b = true;
+        c.a = c.b = i < 3 ? TSR_F32 : TSR_F16;
+        if (try_case(&random, &c) != TSR_OK)
+            ck_abort_msg("%s: %s", case_text(&c), tsr_last_error());
+    }
+    tsr__matmul_force(NULL);
+}
+END_TEST
+
+/* The same for one row of a row-major product: 32 parts in two rounds and a rest, where the last
+ * columns are no whole tile and have rounds of their own; fewer parts than a round; the longer
+ * parts of many short lines and the shorter ones of a large b. */
+START_TEST(one_long_row)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    gpu_random random = {46};
+    matmul_case c = plain_case(1, 1541, 700);
+
+    for (int i = 0; i < 3; i++) {
+        c.a = c.b = dtypes[i];
+        run_case(&random, &c);
+    }
+    c = plain_case(1, 1541, 701); /* parts that start at odd columns */
+    c.accumulate = true;
+    run_case(&random, &c);
+    c = plain_case(1, 300, 512);
+    c.transpose_a = c.views = true;
+    run_case(&random, &c);
+    c = plain_case(1, 9223, 130);
+    c.accumulate = c.views = true;
+    c.y = TSR_BF16;
+    c.bias = TSR_F16;
+    c.bias_shape = (batch_shape){1, {130}};
+    c.activation = TSR_ACT_SILU;
+    c.alpha = 0.125f;
+    c.batch = c.b_batch = (batch_shape){1, {2}};
+    run_case(&random, &c);
+    c = plain_case(1, 32300, 520);
+    c.b = TSR_BF16;
+    run_case(&random, &c);
+}
+END_TEST
+
+/* Row-major products of a small b: with lanes along n as long as k is short, packed for lanes along
+ * k beyond, on Mesa's CPU driver. */
+START_TEST(small_row_major)
+{
+    static const int64_t rows[] = {1, 3, 37}, columns[] = {9, 40, 300};
+    static const int64_t depths[] = {64, 100, 128, 129, 530};
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    gpu_random random = {48};
+
+    for (int i = 0; i < 45; i++) {
+        matmul_case c = plain_case(rows[i % 3], depths[i / 9], columns[i / 3 % 3]);
+        c.a = c.b = dtypes[i % 2 ? 0 : i / 2 % 3];
+        c.transpose_a = i % 4 == 1;
+        c.accumulate = i % 5 == 1;
+        run_case(&random, &c);
+    }
+}
+END_TEST
+
+/* Large products, whose operands the host puts in panels for Mesa's CPU driver: both strides to be
+ * 1, all dtypes, k that ends with a stretch or in one, sizes that fill tiles and that do not. */
+START_TEST(large_operands)
+{
+    static const int64_t sizes[][3] = {
+        {130, 1030, 133}, {129, 512, 260}, {256, 1024, 128}, {131, 784, 170}};
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    gpu_random random = {63};
+
+    for (int i = 0; i < 12; i++) {
+        matmul_case c = plain_case(sizes[i % 4][0], sizes[i % 4][1], sizes[i % 4][2]);
+        c.a = dtypes[i % 3];
+        c.b = dtypes[i / 4];
+        c.y = dtypes[i / 3 % 3];
+        c.transpose_a = i / 2 % 2;
+        c.transpose_b = i % 3 != 1;
+        c.views = i % 2;
+        c.accumulate = i % 5 == 3;
+        run_case(&random, &c);
+    }
+    matmul_case c = plain_case(130, 1030, 133);
+    c.a = c.b = TSR_BF16;
+    c.y = TSR_F16; /* sums in scratch */
+    c.accumulate = c.views = c.transpose_b = true;
+    c.bias = TSR_F32;
+    c.bias_shape = (batch_shape){2, {3, 1}};
+    c.activation = TSR_ACT_SILU;
+    c.alpha = 0.125f;
+    c.batch = c.a_batch = (batch_shape){2, {2, 3}};
+    c.b_batch = (batch_shape){2, {2, 1}};
+    c.bias_shape = (batch_shape){1, {133}};
+    run_case(&random, &c);
+}
+END_TEST
+
+START_TEST(batches_of_every_rank)
+{
+    gpu_random random = {47};
+
+    for (int ndim = 1; ndim <= 6; ndim++)
+        for (int views = 0; views < 2; views++) {
+            matmul_case c = plain_case(4, 6, 5);
+            c.views = views;
+            c.batch.ndim = ndim;
+            for (int i = 0; i < ndim; i++)
+                c.batch.size[i] = 1 + (i + ndim) % 3;
+            c.a_batch = c.b_batch = c.batch;
+            run_case(&random, &c);
+            for (int i = 0; i < ndim; i += 2)
+                c.a_batch.size[i] = 1;
+            for (int i = 1; i < ndim; i += 2)
+                c.b_batch.size[i] = 1;
+            run_case(&random, &c);
+        }
+}
+END_TEST
+
+/* More matrices than a dispatch takes in z, so the batch is cut. */
+START_TEST(a_batch_of_seventy_thousand)
+{
+    enum { BATCH = 70000 };
+    const int64_t shape[3] = {BATCH, 2, 2}, small[2] = {2, 2};
+    static const double twist[4] = {0, 1, 2, 0};
+    tsr_tensor *a = gpu_new(TSR_F32, 3, shape), *b = gpu_new(TSR_F32, 2, small), *bt;
+    tsr_tensor *y = gpu_new(TSR_F32, 3, shape), *yt;
+    double *x = malloc(BATCH * 4 * sizeof *x);
+
+    for (int i = 0; i < BATCH * 4; i++)
+        x[i] = i % 1009;
+    gpu_put(a, x);
+    gpu_put(b, twist);
+    gpu_poison(y);
+    /* y viewed [batch, n, m], so that rows do not follow each other from matrix to matrix and fold
+     * into one */
+    GPU_OK(tsr_tensor_transpose(y, 1, 2, &yt));
+    GPU_OK(tsr_tensor_transpose(b, 0, 1, &bt));
+    GPU_OK(tsr_matmul(queue, yt, bt, a, tsr_matmul_params(.transpose_b = true)));
+    double *got = malloc(BATCH * 4 * sizeof *got);
+    gpu_get(y, got);
+    for (int i = 0; i < BATCH; i++)
+        for (int row = 0; row < 2; row++) {
+            ck_assert_equal(got[i * 4 + row * 2], 2 * x[i * 4 + row * 2 + 1]);
+            ck_assert_equal(got[i * 4 + row * 2 + 1], x[i * 4 + row * 2]);
+        }
+    free(x);
+    free(got);
+    tsr_tensor_destroy(&bt);
+    tsr_tensor_destroy(&yt);
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
+/* Rows and columns tens of MiB apart. */
+START_TEST(strides_of_millions)
+{
+    enum { ROWS = 6, STRIDE = 5000003 };
+    const int64_t shape[2] = {ROWS, STRIDE};
+    tsr_tensor *wide = gpu_new(TSR_F32, 2, shape), *a, *b,
+               *y = gpu_new(TSR_F32, 2, (int64_t[]){ROWS, ROWS});
+    double x[ROWS * 10], got[ROWS * ROWS];
+    gpu_random random = {53};
+
+    GPU_OK(tsr_tensor_slice(wide, 1, 4000000, 4000010, 1, &a));
+    for (int i = 0; i < ROWS * 10; i++)
+        x[i] = (double)gpu_random_between(&random, -9, 9);
+    gpu_put(a, x);
+    GPU_OK(tsr_tensor_transpose(a, 0, 1, &b));
+    for (int i = 0; tsr__matmul_config_at(i); i++) {
+        force(tsr__matmul_config_at(i)->name);
+        gpu_poison(y);
+        tsr_status status = tsr_matmul(queue, y, a, b, NULL);
+        tsr__matmul_force(NULL);
+        if (status != TSR_OK)
+            continue;
+        gpu_get(y, got);
+        for (int row = 0; row < ROWS; row++)
+            for (int col = 0; col < ROWS; col++) {
+                double sum = 0;
+                for (int k = 0; k < 10; k++)
+                    sum += x[row * 10 + k] * x[col * 10 + k];
+                ck_assert_double_eq(got[row * ROWS + col], sum);
+            }
+    }
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&wide);
+}
+END_TEST
+
+/* `count` matrices with an element between them, so that every other one starts at an odd element.
+ */
+static tsr_tensor *matrices_apart(tsr_dtype dtype, int64_t count, int64_t rows, int64_t cols,
+                                  tsr_tensor **parent)
+{
+    tsr_tensor *flat, *out;
+
+    *parent = gpu_new(dtype, 2, (int64_t[]){count, rows * cols + 1});
+    gpu_poison(*parent);
+    GPU_OK(tsr_tensor_slice(*parent, 1, 0, rows * cols, 1, &flat));
+    GPU_OK(tsr_tensor_reshape(flat, 3, (int64_t[]){count, rows, cols}, &out));
+    tsr_tensor_destroy(&flat);
+    return out;
+}
+
+/* Halves are packed two or four to a word where addresses allow: here not in all matrices alike.
+ * The loop variable is what has halves: y, a, b, all. */
+START_TEST(halves_that_start_at_odd_elements)
+{
+    enum { COUNT = 3, M = 16, K = 24, N = 160 };
+    tsr_tensor *parents[3], *a, *b, *bt, *y;
+    double x[COUNT * M * K], w[COUNT * N * K], *got = malloc(COUNT * (M * N + 1) * sizeof *got);
+    gpu_random random = {59};
+
+    y = matrices_apart(_i == 0 || _i == 3 ? TSR_F16 : TSR_F32, COUNT, M, N, &parents[0]);
+    a = matrices_apart(_i == 1 || _i == 3 ? TSR_F16 : TSR_F32, COUNT, M, K, &parents[1]);
+    b = matrices_apart(_i == 2 || _i == 3 ? TSR_F16 : TSR_F32, COUNT, N, K, &parents[2]);
+    GPU_OK(tsr_tensor_transpose(b, 1, 2, &bt));
+    for (int i = 0; i < COUNT * M * K; i++)
+        x[i] = (double)gpu_random_between(&random, -4, 4);
+    for (int i = 0; i < COUNT * N * K; i++)
+        w[i] = (double)gpu_random_between(&random, -4, 4);
+    gpu_put(a, x);
+    gpu_put(b, w);
+    GPU_OK(tsr_matmul(queue, y, a, bt, NULL));
+    gpu_get(parents[0], got);
+    for (int i = 0; i < COUNT; i++) {
+        for (int at = 0; at < M * N; at++) {
+            double sum = 0;
+            for (int k = 0; k < K; k++)
+                sum += x[(i * M + at / N) * K + k] * w[(i * N + at % N) * K + k];
+            ck_assert_double_eq(got[i * (M * N + 1) + at], sum);
+        }
+        ck_assert(isnan(got[i * (M * N + 1) + M * N]));
+    }
+    free(got);
+    for (int i = 0; i < 3; i++)
+        tsr_tensor_destroy(&parents[i]);
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    tsr_tensor_destroy(&bt);
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
+TESTS(matmul_shapes)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_test(tests, sizes_of_zero);
+    tcase_add_test(tests, few_long_rows);
+    tcase_add_test(tests, few_long_rows_on_gpus);
+    tcase_add_test(tests, few_deep_elements);
+    tcase_add_test(tests, one_long_row);
+    tcase_add_test(tests, small_row_major);
+    tcase_add_test(tests, a_batch_of_small_matrices);
+    tcase_add_test(tests, large_operands);
+    tcase_add_test(tests, batches_of_every_rank);
+    tcase_add_test(tests, a_batch_of_seventy_thousand);
+    tcase_add_test(tests, strides_of_millions);
+    tcase_add_loop_test(tests, halves_that_start_at_odd_elements, 0, 4);
+}

@@ -1,0 +1,339 @@
+/* What a tuning is made of, without a device: which products are of one class, and what is stored
+ * and believed of a table. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/fault.h"
+#include "gpu/matmul/shape_class.h"
+#include "gpu/matmul/tuning/table.h"
+#include "support/check_main.h"
+#include "support/gpu.h"
+#include "tessera/tuning.h"
+
+/* Classes -------------------------------------------------------------------------------------- */
+
+typedef struct product {
+    int64_t m, k, n;
+    tsr_dtype dtype;
+    bool transpose_b;
+    float alpha;
+} product;
+
+static tsr__matmul_problem problem_of(product p)
+{
+    tsr_layout y, a, b;
+    tsr__matmul_problem out;
+    tsr_dtype dtype = p.dtype ? p.dtype : TSR_F32;
+    ck_assert_ok(tsr_layout_init(dtype, 2, (int64_t[]){p.m, p.n}, &y));
+    ck_assert_ok(tsr_layout_init(dtype, 2, (int64_t[]){p.m, p.k}, &a));
+    ck_assert_ok(tsr_layout_init(
+        dtype, 2, p.transpose_b ? (int64_t[]){p.n, p.k} : (int64_t[]){p.k, p.n}, &b));
+    ck_assert_ok(tsr__matmul_problem_init(
+        &y, &a, &b, NULL, tsr_matmul_params(.transpose_b = p.transpose_b, .alpha = p.alpha), &out));
+    return out;
+}
+
+static uint64_t class_of(product p)
+{
+    tsr__matmul_problem problem = problem_of(p);
+    tsr__shape_class shape_class, again;
+    ck_assert(tsr__shape_class_of(&problem, &shape_class));
+    uint64_t packed = tsr__shape_class_pack(&shape_class);
+    ck_assert_uint_gt(packed, 0);
+    ck_assert(tsr__shape_class_unpack(packed, &again));
+    ck_assert_uint_eq(tsr__shape_class_pack(&again), packed);
+    return packed;
+}
+
+START_TEST(sizes_up_to_a_power_of_two_are_alike)
+{
+    product p = {64, 1024, 512, TSR_F32, true, 0};
+    uint64_t whole = class_of(p);
+    ck_assert_uint_eq(class_of((product){33, 516, 257, TSR_F32, true, 0}), whole);
+    ck_assert_uint_eq(class_of((product){40, 1000, 300, TSR_F32, true, 0}), whole);
+    /* One beyond either end, in each size. */
+    const product others[] = {
+        {65, 1024, 512, TSR_F32, true, 0}, {32, 1024, 512, TSR_F32, true, 0},
+        {64, 1028, 512, TSR_F32, true, 0}, {64, 512, 512, TSR_F32, true, 0},
+        {64, 1024, 513, TSR_F32, true, 0}, {64, 1024, 256, TSR_F32, true, 0},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        ck_assert_uint_ne(class_of(others[i]), whole);
+}
+END_TEST
+
+START_TEST(what_decides_speed_tells_classes_apart)
+{
+    product p = {64, 1024, 512, TSR_F32, true, 0};
+    uint64_t whole = class_of(p);
+    ck_assert_uint_ne(class_of((product){64, 1024, 512, TSR_F16, true, 0}), whole);
+    ck_assert_uint_ne(class_of((product){64, 1024, 512, TSR_F32, false, 0}), whole);
+    /* k that vectors do not divide; an epilogue. */
+    ck_assert_uint_ne(class_of((product){64, 1023, 512, TSR_F32, true, 0}), whole);
+    ck_assert_uint_ne(class_of((product){64, 1024, 512, TSR_F32, true, 0.5f}), whole);
+    ck_assert_uint_eq(class_of((product){64, 1024, 512, TSR_F32, true, 1}), whole);
+
+    tsr__shape_class shape_class;
+    tsr__matmul_problem nothing = problem_of((product){3, 0, 5, TSR_F32, true, 0});
+    ck_assert(!tsr__shape_class_of(&nothing, &shape_class));
+}
+END_TEST
+
+START_TEST(numbers_that_are_no_class)
+{
+    uint64_t good = class_of((product){64, 1024, 512, TSR_F32, true, 0});
+    tsr__shape_class shape_class = {.m = 77};
+    const uint64_t bad[] = {
+        0,
+        UINT64_MAX,
+        good | UINT64_C(1) << 63,
+        good | UINT64_C(0x3f) << 18,  /* m of 2^63 */
+        good | UINT64_C(0x7) << 26,   /* a form that is none */
+        good & ~(UINT64_C(0xf) << 32) /* y of no dtype */
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ck_assert_msg(!tsr__shape_class_unpack(bad[i], &shape_class), "%016llx",
+                      (unsigned long long)bad[i]);
+        ck_assert_uint_eq(shape_class.m, 77);
+    }
+    /* Whatever is taken is taken for what it is. */
+    gpu_random random = {5};
+    int taken = 0;
+    for (int i = 0; i < 100000; i++) {
+        uint64_t number = i % 2 ? gpu_random_u64(&random) >> (gpu_random_u64(&random) % 64)
+                                : good ^ UINT64_C(1) << (gpu_random_u64(&random) % 64);
+        if (!tsr__shape_class_unpack(number, &shape_class))
+            continue;
+        ck_assert(tsr__shape_class_pack(&shape_class) == number);
+        taken++;
+    }
+    ck_assert_int_gt(taken, 1000);
+}
+END_TEST
+
+/* Tables --------------------------------------------------------------------------------------- */
+
+static const tsr__matmul_config *any_config(uint64_t number)
+{
+    int count = 0;
+    while (tsr__matmul_config_at(count))
+        count++;
+    return tsr__matmul_config_at((int)(number % (uint64_t)count));
+}
+
+/* Entries of different classes, in an order of their own. */
+static tsr__tuned_table made_table(int count)
+{
+    tsr__tuned_table table = {0};
+    for (int i = 0; i < count; i++) {
+        int bits = i * 7 % count;
+        product p = {INT64_C(1) << (bits % 12),
+                     INT64_C(4) << (bits / 12 % 12),
+                     INT64_C(64) << (bits / 144),
+                     TSR_BF16,
+                     true,
+                     0};
+        ck_assert_ok(tsr__tuned_table_set(
+            &table, &(tsr__tuned_entry){class_of(p), any_config((uint64_t)i), (uint32_t)i % 65}));
+    }
+    return table;
+}
+
+static void check_same(const tsr__tuned_table *a, const tsr__tuned_table *b)
+{
+    ck_assert_uint_eq(a->count, b->count);
+    for (size_t i = 0; i < a->count; i++) {
+        ck_assert_uint_eq(a->entries[i].shape_class, b->entries[i].shape_class);
+        ck_assert_ptr_eq(a->entries[i].config, b->entries[i].config);
+        ck_assert_uint_eq(a->entries[i].splits, b->entries[i].splits);
+    }
+}
+
+START_TEST(tables_come_back_as_they_were)
+{
+    for (int count = 0; count <= 100; count += count < 3 ? 1 : 97) {
+        tsr__tuned_table table = made_table(count), again;
+        ck_assert_uint_eq(table.count, (size_t)count);
+        for (size_t i = 1; i < table.count; i++)
+            ck_assert_uint_lt(table.entries[i - 1].shape_class, table.entries[i].shape_class);
+        void *data;
+        size_t bytes;
+        ck_assert_ok(tsr__tuned_table_encode(&table, &data, &bytes));
+        ck_assert_ok(tsr__tuned_table_decode(data, bytes, &again));
+        check_same(&table, &again);
+        for (size_t i = 0; i < table.count; i++) {
+            const tsr__tuned_entry *found =
+                tsr__tuned_table_find(&again, table.entries[i].shape_class);
+            ck_assert_ptr_nonnull(found);
+            ck_assert_ptr_eq(found->config, table.entries[i].config);
+            ck_assert_ptr_null(
+                tsr__tuned_table_find(&again, table.entries[i].shape_class ^ UINT64_C(1) << 50));
+        }
+        tsr__free(data);
+        tsr__tuned_table_finish(&table);
+        tsr__tuned_table_finish(&again);
+    }
+}
+END_TEST
+
+START_TEST(later_entries_replace_and_take_back)
+{
+    tsr__tuned_table table = made_table(10), changes = {0}, again;
+    uint64_t third = table.entries[3].shape_class, fifth = table.entries[5].shape_class;
+    tsr__tuned_entry replaced = {third, any_config(1), 7}, back = {fifth, NULL, 0};
+    ck_assert_ok(tsr__tuned_table_set(&changes, &replaced));
+    ck_assert_ok(tsr__tuned_table_set(&changes, &back));
+    ck_assert_ok(tsr__tuned_table_merge(&table, &changes));
+    ck_assert_uint_eq(table.count, 10);
+    ck_assert_uint_eq(tsr__tuned_table_find(&table, third)->splits, 7);
+    ck_assert_ptr_null(tsr__tuned_table_find(&table, fifth)->config);
+    /* What was taken back is not stored. */
+    void *data;
+    size_t bytes;
+    ck_assert_ok(tsr__tuned_table_encode(&table, &data, &bytes));
+    ck_assert_ok(tsr__tuned_table_decode(data, bytes, &again));
+    ck_assert_uint_eq(again.count, 9);
+    ck_assert_ptr_null(tsr__tuned_table_find(&again, fifth));
+    tsr__free(data);
+    tsr__tuned_table_finish(&again);
+    tsr__tuned_table_finish(&table);
+    tsr__tuned_table_finish(&changes);
+}
+END_TEST
+
+START_TEST(a_table_has_a_limit)
+{
+    tsr__tuned_table table = {0};
+    for (uint64_t i = 1; i <= TSR_MAX__TUNED; i++)
+        ck_assert(tsr__tuned_table_set(&table, &(tsr__tuned_entry){i, any_config(i), 0}) == TSR_OK);
+    ck_assert_error(
+        tsr__tuned_table_set(&table, &(tsr__tuned_entry){TSR_MAX__TUNED + 1, any_config(1), 0}),
+        TSR_ERR_OVERFLOW, "tuning: there are 4096 classes of products already");
+    ck_assert_uint_eq(table.count, TSR_MAX__TUNED);
+    tsr__tuned_table_finish(&table);
+}
+END_TEST
+
+START_TEST(every_configuration_has_a_name_that_fits)
+{
+    for (int i = 0; tsr__matmul_config_at(i); i++)
+        ck_assert_uint_lt(strlen(tsr__matmul_config_at(i)->name), TSR_TUNING_KERNEL_SIZE);
+}
+END_TEST
+
+#define RECORD 40 /* bytes: class, name of 24, splits, zero */
+
+static void refuses(const void *data, size_t bytes, const char *text)
+{
+    tsr__tuned_table table = {.count = 77};
+    ck_assert_error(tsr__tuned_table_decode(data, bytes, &table), TSR_ERR_INVALID, text);
+    ck_assert_uint_eq(table.count, 77);
+}
+
+START_TEST(hostile_tables_are_refused)
+{
+    tsr__tuned_table table = made_table(3), again;
+    uint8_t data[3 * RECORD], saved[sizeof data];
+    void *encoded;
+    size_t bytes;
+    ck_assert_ok(tsr__tuned_table_encode(&table, &encoded, &bytes));
+    ck_assert_uint_eq(bytes, sizeof saved);
+    memcpy(data, encoded, sizeof data);
+    memcpy(saved, encoded, sizeof saved);
+    tsr__free(encoded);
+    for (size_t cut = 0; cut < bytes; cut++)
+        if (cut % RECORD != 0)
+            ck_assert(tsr__tuned_table_decode(data, cut, &again) == TSR_ERR_INVALID);
+    refuses(data, 39, "tuning: 39 bytes are not up to 4096 records of 40");
+    refuses(data, (size_t)RECORD * 4097,
+            "tuning: 163880 bytes are not up to 4096 records of 40"); /* none of them is read */
+    memcpy(data, data + RECORD, RECORD);
+    refuses(data, bytes, "tuning: record 1 is out of order");
+    memcpy(data, saved, bytes);
+    memset(data, 0, 8);
+    refuses(data, bytes, "tuning: record 0 is out of order");
+    memset(data, 0xff, 8);
+    refuses(data, RECORD, "tuning: record 0: ffffffffffffffff is no class of products");
+    memcpy(data, saved, bytes);
+    memset(data + RECORD + 8, 'x', 24);
+    refuses(data, bytes, "tuning: record 1: the kernel's name is damaged");
+    memset(data + RECORD + 8, 0, 24);
+    refuses(data, bytes, "tuning: record 1: the kernel's name is damaged");
+    memcpy(data, saved, bytes);
+    data[RECORD + 8 + 23] = 'x'; /* behind the end of the name */
+    refuses(data, bytes, "tuning: record 1: the kernel's name is damaged");
+    memcpy(data, saved, bytes);
+    data[2 * RECORD + 32] = 65;
+    refuses(data, bytes, "tuning: record 2: 65 parts of k; at most 64");
+    memcpy(data, saved, bytes);
+    data[2 * RECORD + 36] = 1;
+    ck_assert(tsr__tuned_table_decode(data, bytes, &again) == TSR_ERR_INVALID);
+    /* A kernel of another build is left out, and the others stay. */
+    memcpy(data, saved, bytes);
+    memcpy(data + RECORD + 8, "no-such-kernel\0\0\0\0\0\0\0\0\0", 24);
+    ck_assert_ok(tsr__tuned_table_decode(data, bytes, &again));
+    ck_assert_uint_eq(again.count, 2);
+    tsr__tuned_table_finish(&again);
+    tsr__tuned_table_finish(&table);
+}
+END_TEST
+
+START_TEST(tables_of_noise_do_no_harm)
+{
+    tsr__tuned_table table = made_table(20), again;
+    gpu_random random = {9};
+    void *data;
+    size_t bytes;
+    int accepted = 0;
+    ck_assert_ok(tsr__tuned_table_encode(&table, &data, &bytes));
+    for (int i = 0; i < 20000; i++) {
+        size_t at = (size_t)(gpu_random_u64(&random) % bytes);
+        uint8_t *byte = (uint8_t *)data + at, was = *byte;
+        *byte ^= (uint8_t)(1u << (gpu_random_u64(&random) % 8));
+        if (tsr__tuned_table_decode(data, bytes, &again) == TSR_OK) {
+            for (size_t j = 0; j < again.count; j++)
+                ck_assert(again.entries[j].config &&
+                          again.entries[j].splits <= TSR_TUNING_MAX_SPLITS);
+            tsr__tuned_table_finish(&again);
+            accepted++;
+        }
+        *byte = was;
+    }
+    ck_assert_int_gt(accepted, 0); /* bits of splits within the range, of names */
+    tsr__free(data);
+    tsr__tuned_table_finish(&table);
+}
+END_TEST
+
+START_TEST(tables_without_memory)
+{
+    tsr__tuned_table table = made_table(5), again = {.count = 77};
+    void *data, *none = &table;
+    size_t bytes, none_bytes = 77;
+    ck_assert_ok(tsr__tuned_table_encode(&table, &data, &bytes));
+    tsr__fault_arm(TSR__FAULT_ALLOC, 0, 0);
+    ck_assert(tsr__tuned_table_encode(&table, &none, &none_bytes) == TSR_ERR_NO_MEMORY);
+    ck_assert(none == &table && none_bytes == 77);
+    tsr__fault_arm(TSR__FAULT_ALLOC, 0, 0);
+    ck_assert(tsr__tuned_table_decode(data, bytes, &again) == TSR_ERR_NO_MEMORY);
+    ck_assert_uint_eq(again.count, 77);
+    tsr__fault_disarm();
+    tsr__free(data);
+    tsr__tuned_table_finish(&table);
+}
+END_TEST
+
+TESTS(tuned_tables)
+{
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, sizes_up_to_a_power_of_two_are_alike);
+    tcase_add_test(tests, what_decides_speed_tells_classes_apart);
+    tcase_add_test(tests, numbers_that_are_no_class);
+    tcase_add_test(tests, tables_come_back_as_they_were);
+    tcase_add_test(tests, later_entries_replace_and_take_back);
+    tcase_add_test(tests, a_table_has_a_limit);
+    tcase_add_test(tests, every_configuration_has_a_name_that_fits);
+    tcase_add_test(tests, hostile_tables_are_refused);
+    tcase_add_test(tests, tables_of_noise_do_no_harm);
+    tcase_add_test(tests, tables_without_memory);
+}

@@ -1,0 +1,311 @@
+/* Slabs and pages, limits, and running out. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "gpu/memory/host_access.h"
+#include "gpu/memory/memory.h"
+#include "gpu/memory/tensor.h"
+#include "gpu/stream/state.h"
+#include "support/check_main.h"
+#include "support/gpu.h"
+
+static uint64_t used(void)
+{
+    uint64_t bytes;
+    tsr_device_memory_usage(gpu, NULL, &bytes);
+    return bytes;
+}
+
+static uint64_t allocated(void)
+{
+    uint64_t bytes;
+    tsr_device_memory_usage(gpu, &bytes, NULL);
+    return bytes;
+}
+
+#define TENSORS 300
+
+START_TEST(tensors_do_not_overlap_and_come_back)
+{
+    gpu_random random = {11};
+    tsr_tensor *tensors[TENSORS] = {0};
+    for (int round = 0; round < 3000; round++) {
+        int i = (int)gpu_random_between(&random, 0, TENSORS - 1);
+        if (tensors[i]) {
+            tsr_tensor_destroy(&tensors[i]);
+            continue;
+        }
+        int64_t count = gpu_random_between(&random, 0, 1 << gpu_random_between(&random, 0, 18));
+        tensors[i] = gpu_new(TSR_U8, 1, &count);
+        ck_assert(tsr__tensor_address(tensors[i]) % 256 == 0);
+    }
+    uint64_t held = 0;
+    for (int i = 0; i < TENSORS; i++) {
+        if (!tensors[i])
+            continue;
+        const tsr__buffer *a = tensors[i]->buffer;
+        held += a->reserved_bytes;
+        ck_assert(a->reserved_bytes >= a->size_bytes);
+        for (int j = 0; j < i; j++) {
+            if (!tensors[j])
+                continue;
+            const tsr__buffer *b = tensors[j]->buffer;
+            ck_assert(a->address + a->reserved_bytes <= b->address ||
+                      b->address + b->reserved_bytes <= a->address);
+        }
+    }
+    ck_assert_uint_eq(used(), held);
+    for (int i = 0; i < TENSORS; i++)
+        tsr_tensor_destroy(&tensors[i]);
+    ck_assert_uint_eq(used(), 0);
+    /* One empty slab is kept. */
+    ck_assert_uint_le(allocated(), UINT64_C(16) << 20);
+}
+END_TEST
+
+START_TEST(large_tensors_have_their_own_memory)
+{
+    tsr_tensor *tensor = gpu_new(TSR_F32, 1, (int64_t[]){8 << 20});
+    ck_assert_uint_eq(allocated(), UINT64_C(32) << 20);
+    ck_assert_uint_eq(used(), UINT64_C(32) << 20);
+    tsr_tensor_destroy(&tensor);
+    ck_assert_uint_eq(used(), 0);
+    ck_assert_uint_eq(allocated(), UINT64_C(32) << 20);
+}
+END_TEST
+
+/* … until there is too much of it, and then what has been there longest goes. */
+START_TEST(memory_of_large_tensors_is_kept)
+{
+    const tsr_device_info *info = tsr_device_get_info(gpu);
+    const uint64_t share = info->heaps[0].size_bytes / 16;
+    /* Just so large that three are kept. */
+    int64_t size = (int64_t)(share / 4 + (1 << 20)), less = size - size / 16;
+    tsr_tensor *tensor[4];
+    uint64_t address[4];
+    for (int i = 0; i < 4; i++) {
+        tensor[i] = gpu_new(TSR_U8, 1, &size);
+        address[i] = tsr__tensor_address(tensor[i]);
+    }
+    for (int i = 0; i < 4; i++)
+        tsr_tensor_destroy(&tensor[i]);
+    ck_assert_uint_eq(used(), 0);
+    ck_assert_uint_le(allocated(), share);
+    ck_assert_uint_ge(allocated(), 3 * (uint64_t)size);
+    for (int i = 0; i < 3; i++) {
+        tensor[i] = gpu_new(TSR_U8, 1, i == 1 ? &less : &size);
+        uint64_t at = tsr__tensor_address(tensor[i]);
+        ck_assert(at == address[1] || at == address[2] || at == address[3]);
+    }
+    ck_assert_uint_lt(used(), allocated());
+    for (int i = 0; i < 3; i++)
+        tsr_tensor_destroy(&tensor[i]);
+    /* Something of another size does not get it. */
+    tensor[0] = gpu_new(TSR_U8, 1, (int64_t[]){size / 2});
+    ck_assert_uint_gt(allocated(), 3 * (uint64_t)size);
+    tsr_tensor_destroy(&tensor[0]);
+}
+END_TEST
+
+/* A GPU that shares the host's memory, but lets the host read it uncached only. */
+START_TEST(uncached_memory_is_not_mapped)
+{
+    VkPhysicalDeviceMemoryProperties2 properties = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+    gpu->instance->vk.GetPhysicalDeviceMemoryProperties2(gpu->physical, &properties);
+    VkPhysicalDeviceMemoryProperties *types = &properties.memoryProperties;
+    for (int cached = 1; cached >= 0; cached--) {
+        tsr_device device = *gpu;
+        tsr__memory *memory;
+        device.mapped = true;
+        device.info.type = TSR_DEVICE_INTEGRATED;
+        for (uint32_t i = 0; i < types->memoryTypeCount; i++) {
+            VkMemoryPropertyFlags *flags = &types->memoryTypes[i].propertyFlags;
+            *flags |= VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+            if (!cached)
+                *flags ^= VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+        }
+        GPU_OK(tsr__memory_create(&device, types, 0, &memory));
+        ck_assert_int_eq(device.mapped, cached);
+        tsr__memory_destroy(&device, memory);
+    }
+}
+END_TEST
+
+/* What it holds travels to a tensor of the device's and back. */
+static void check_shared(tsr_tensor *host)
+{
+    float *values;
+    const int64_t count = tsr_tensor_layout(host)->shape[0];
+    tsr_tensor *tensor = gpu_new(TSR_F32, 1, &count);
+    GPU_OK(tsr_tensor_map(host, (void **)&values));
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (float)i;
+    GPU_OK(tsr_scale(queue, tensor, host, 2, 0));
+    GPU_OK(tsr_scale(queue, host, tensor, 1, 1));
+    GPU_OK(tsr_stream_wait(queue));
+    for (int64_t i = 0; i < count; i++)
+        ck_assert(values[i] == (float)(2 * i + 1));
+    tsr_tensor_destroy(&tensor);
+}
+
+START_TEST(memory_within_reach_of_networks)
+{
+    tsr_tensor *host = NULL;
+    ck_assert(tsr_device_get_info(gpu)->external_memory_host == (gpu->host_import_alignment > 0));
+    /* Imported, unless the device takes none. Of another size, or the first one's memory does. */
+    for (int imports = 1; imports >= 0; imports--) {
+        if (!imports)
+            gpu->host_import_alignment = 0;
+        int64_t count = imports ? 1000 : 100000;
+        GPU_OK(tsr__tensor_create_host(gpu, TSR_F32, 1, &count, &host));
+        ck_assert((host->buffer->slab->own != NULL) == (gpu->host_import_alignment > 0));
+        check_shared(host);
+        tsr_tensor_destroy(&host);
+    }
+}
+END_TEST
+
+/* A driver may refuse this memory in particular, when asked about it or when it is to take it: then
+ * its own does. */
+START_TEST(memory_that_the_driver_refuses)
+{
+    int refused = 0;
+    bool reached = true;
+    for (uint64_t nth = 0; reached && gpu->host_import_alignment > 0; nth++) {
+        tsr_tensor *host = NULL;
+        tsr__fault_arm(TSR__FAULT_VULKAN, nth,
+                       nth % 2 ? VK_ERROR_INITIALIZATION_FAILED : VK_ERROR_INVALID_EXTERNAL_HANDLE);
+        int64_t count = 1000 + (int64_t)nth * 65536;
+        tsr_status status = tsr__tensor_create_host(gpu, TSR_F32, 1, &count, &host);
+        const char *site = tsr__fault_site();
+        reached = site != NULL;
+        tsr__fault_disarm();
+        if (reached && (strcmp(site, "vkGetMemoryHostPointerPropertiesEXT") == 0 ||
+                        strcmp(site, "vkAllocateMemory") == 0)) {
+            ck_assert_int_eq(status, TSR_OK);
+            ck_assert_ptr_null(host->buffer->slab->own);
+            check_shared(host);
+            refused++;
+        } else {
+            ck_assert_int_eq(status, reached ? TSR_ERR_DRIVER : TSR_OK);
+        }
+        tsr_tensor_destroy(&host);
+    }
+    ck_assert_int_eq(refused, gpu->host_import_alignment > 0 ? 2 : 0);
+}
+END_TEST
+
+START_TEST(beyond_the_device_is_an_error_that_names_the_values)
+{
+    const tsr_device_info *info = tsr_device_get_info(gpu);
+    tsr_tensor *tensor = NULL, *small;
+    int64_t too_many = (int64_t)info->max_allocation_bytes / 4 + 1;
+    GPU_FAILS(tsr_tensor_create(gpu, TSR_F32, 1, &too_many, &tensor), TSR_ERR_DEVICE_MEMORY,
+              "out of device memory on");
+    ck_assert_ptr_nonnull(strstr(tsr_last_error(), "bytes asked for in heap 0"));
+    ck_assert_ptr_nonnull(strstr(tsr_last_error(), "one allocation may have at most"));
+    ck_assert_ptr_null(tensor);
+    GPU_FAILS(tsr_tensor_create(gpu, TSR_F32, 1, (int64_t[]){INT64_MAX}, &tensor), TSR_ERR_OVERFLOW,
+              "9223372036854775807");
+    small = gpu_new(TSR_F32, 1, (int64_t[]){10});
+    tsr_tensor_destroy(&small);
+}
+END_TEST
+
+START_TEST(the_heap_runs_out_and_recovers)
+{
+    enum { CHUNK_MIB = 256, CHUNKS = 16 };
+    tsr_tensor *tensors[CHUNKS] = {0};
+    int made = 0;
+    tsr_status status = TSR_OK;
+    while (made < CHUNKS && status == TSR_OK) {
+        status = tsr_tensor_create(gpu, TSR_U8, 1, (int64_t[]){(int64_t)CHUNK_MIB << 20},
+                                   &tensors[made]);
+        made += status == TSR_OK;
+    }
+    /* Both of Debian 12's drivers have 2 GiB; newer ones have all of the machine's memory, and no
+     * end within reach. */
+    if (tsr_device_get_info(gpu)->heaps[0].budget_bytes <= UINT64_C(2) << 30) {
+        ck_assert_int_eq(status, TSR_ERR_DEVICE_MEMORY);
+        ck_assert_int_ge(made, 4);
+        ck_assert_ptr_nonnull(strstr(tsr_last_error(), "268435456 bytes asked for"));
+    }
+    for (int i = 0; i < CHUNKS; i++)
+        tsr_tensor_destroy(&tensors[i]);
+    tensors[0] = gpu_new(TSR_U8, 1, (int64_t[]){(int64_t)CHUNK_MIB << 20});
+    tsr_tensor_destroy(&tensors[0]);
+}
+END_TEST
+
+START_TEST(a_limit_of_the_callers_own)
+{
+    tsr_device *device;
+    tsr_tensor *a, *b = NULL;
+    GPU_OK(tsr_device_open(tsr_device_params(.memory_limit_bytes = 6 << 20), &device));
+    /* Too little for a slab: exactly what is needed is taken. */
+    GPU_OK(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){1 << 20}, &a));
+    GPU_FAILS(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){6 << 20}, &b), TSR_ERR_DEVICE_MEMORY,
+              "the limit set for this device is 6291456 bytes");
+    ck_assert_ptr_null(b);
+    GPU_OK(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){5 << 20}, &b));
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    /* What was kept of these is no reason to refuse others. */
+    GPU_OK(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){6 << 20}, &b));
+    tsr_tensor_destroy(&b);
+    tsr_device_close(&device);
+}
+END_TEST
+
+/* Without a wait, and with no more alive than fits: one tensor at a time, each made from the one
+ * before, and a view that outlives what it is of. */
+START_TEST(made_and_destroyed_without_end)
+{
+    tsr_device *device;
+    tsr_stream *stream;
+    tsr_tensor *before, *next;
+    float last[4];
+    const int64_t shape[] = {4, 1 << 18};
+    GPU_OK(tsr_device_open(tsr_device_params(.memory_limit_bytes = 40 << 20), &device));
+    GPU_OK(tsr_stream_create(device, &stream));
+    GPU_OK(tsr_tensor_create(device, TSR_F32, 2, shape, &before));
+    GPU_OK(tsr_fill(stream, before, 0));
+    for (int i = 0; i < 100; i++) {
+        tsr_tensor *column = NULL;
+        GPU_OK(tsr_tensor_create(device, TSR_F32, 2, shape, &next));
+        GPU_OK(tsr_scale(stream, next, before, 1, 1));
+        GPU_OK(tsr_tensor_slice(before, 1, 0, 1, 1, &column));
+        tsr_tensor_destroy(&before);
+        GPU_OK(tsr_scale(stream, column, column, 0, 1));
+        tsr_tensor_destroy(&column);
+        before = next;
+        if (i % 10 == 0)
+            GPU_OK(tsr_stream_submit(stream));
+    }
+    GPU_OK(tsr_tensor_slice(before, 1, 7, 8, 1, &next));
+    GPU_OK(tsr_tensor_download(stream, next, last, sizeof last));
+    ck_assert(last[0] == 100 && last[3] == 100);
+    ck_assert_uint_eq(atomic_load(&stream->timeline->left_bytes), 0);
+    tsr_tensor_destroy(&next);
+    tsr_tensor_destroy(&before);
+    tsr_stream_destroy(&stream);
+    tsr_device_close(&device);
+}
+END_TEST
+
+TESTS(memory)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_test(tests, tensors_do_not_overlap_and_come_back);
+    tcase_add_test(tests, large_tensors_have_their_own_memory);
+    tcase_add_test(tests, memory_of_large_tensors_is_kept);
+    tcase_add_test(tests, uncached_memory_is_not_mapped);
+    tcase_add_test(tests, memory_within_reach_of_networks);
+    tcase_add_test(tests, memory_that_the_driver_refuses);
+    tcase_add_test(tests, beyond_the_device_is_an_error_that_names_the_values);
+    tcase_add_test(tests, the_heap_runs_out_and_recovers);
+    tcase_add_test(tests, a_limit_of_the_callers_own);
+    tcase_add_test(tests, made_and_destroyed_without_end);
+}

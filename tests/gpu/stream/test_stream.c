@@ -1,0 +1,304 @@
+/* Order, waiting, batches and the device's clock. */
+#include <pthread.h>
+#include <string.h>
+
+#include "gpu/pipeline/pipeline.h"
+#include "gpu/stream/hazards.h"
+#include "gpu/stream/state.h"
+#include "support/check_main.h"
+#include "support/gpu.h"
+
+static const int64_t one_thousand = 1000;
+
+static double first_of(tsr_stream *stream, const tsr_tensor *tensor)
+{
+    float values[1000];
+    GPU_OK(tsr_tensor_download(stream, tensor, values, sizeof values));
+    for (int i = 1; i < 1000; i++)
+        ck_assert(values[i] == values[0]);
+    return (double)values[0];
+}
+
+START_TEST(work_runs_in_the_order_it_was_recorded)
+{
+    tsr_tensor *x = gpu_new(TSR_F32, 1, &one_thousand), *y = gpu_new(TSR_F32, 1, &one_thousand);
+    GPU_OK(tsr_fill(queue, x, 1));
+    /* Each step reads what the one before wrote; far more of them than one batch holds. */
+    for (int i = 0; i < 500; i++) {
+        GPU_OK(tsr_scale(queue, y, x, 1, 1));
+        GPU_OK(tsr_copy(queue, x, y));
+    }
+    ck_assert_double_eq(first_of(queue, x), 501);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
+/* The memory of what is destroyed comes back while the program goes on recording. */
+START_TEST(a_program_does_not_run_far_ahead)
+{
+    int most = 0;
+    for (int i = 0; i < 200; i++) {
+        tsr_tensor *x = gpu_new(TSR_F32, 1, (int64_t[]){1 << 16});
+        GPU_OK(tsr_fill(queue, x, 1));
+        GPU_OK(tsr_stream_submit(queue));
+        tsr_tensor_destroy(&x);
+        int in_flight = 0;
+        for (const tsr__batch *batch = queue->in_flight; batch; batch = batch->next)
+            in_flight++;
+        most = in_flight > most ? in_flight : most;
+    }
+    ck_assert_int_ge(most, 1);
+    ck_assert_int_le(most, 32);
+}
+END_TEST
+
+/* Bytes are work, too. */
+START_TEST(a_batch_ends_when_it_has_work_enough)
+{
+    double usual = gpu->work_limit;
+    tsr_tensor *x = gpu_new(TSR_F32, 1, &one_thousand);
+    GPU_OK(tsr_fill(queue, x, 0));
+    GPU_OK(tsr_stream_wait(queue));
+    uint64_t before = queue->timeline->submitted;
+    for (int i = 0; i < 12; i++) {
+        gpu->work_limit = i < 6 ? 3 * 4000.0 * TSR__BYTE_WORK : usual;
+        GPU_OK(tsr_fill(queue, x, i));
+    }
+    ck_assert_uint_eq(queue->timeline->submitted - before, 2);
+    ck_assert_double_eq(first_of(queue, x), 11);
+    tsr_tensor_destroy(&x);
+}
+END_TEST
+
+START_TEST(streams_that_share_a_tensor_are_ordered)
+{
+    tsr_stream *other;
+    GPU_OK(tsr_stream_create(gpu, &other));
+    tsr_tensor *x = gpu_new(TSR_F32, 1, &one_thousand);
+    GPU_OK(tsr_fill(queue, x, 0));
+    for (int i = 0; i < 100; i++) {
+        GPU_OK(tsr_scale(i % 2 ? queue : other, x, x, 1, 1));
+        if (i % 7 == 0)
+            GPU_OK(tsr_stream_submit(queue));
+    }
+    ck_assert_double_eq(first_of(other, x), 100);
+    ck_assert_double_eq(first_of(queue, x), 100);
+    GPU_OK(tsr_scale(other, x, x, 2, 0));
+    /* A stream that goes away finishes its work first. */
+    tsr_stream_destroy(&other);
+    ck_assert_double_eq(first_of(queue, x), 200);
+    tsr_tensor_destroy(&x);
+}
+END_TEST
+
+START_TEST(many_streams_share_one_tensor)
+{
+    enum { STREAMS = 12 };
+    tsr_stream *streams[STREAMS];
+    tsr_tensor *sources[STREAMS], *sum = gpu_new(TSR_F32, 1, &one_thousand);
+    GPU_OK(tsr_fill(queue, sum, 0));
+    for (int i = 0; i < STREAMS; i++) {
+        GPU_OK(tsr_stream_create(gpu, &streams[i]));
+        sources[i] = gpu_new(TSR_F32, 1, &one_thousand);
+        GPU_OK(tsr_fill(streams[i], sources[i], i));
+    }
+    for (int i = 0; i < STREAMS; i++)
+        GPU_OK(tsr_add(queue, sum, sum, sources[i]));
+    ck_assert_double_eq(first_of(queue, sum), STREAMS * (STREAMS - 1) / 2.0);
+    for (int i = 0; i < STREAMS; i++) {
+        tsr_stream_destroy(&streams[i]);
+        tsr_tensor_destroy(&sources[i]);
+    }
+    tsr_tensor_destroy(&sum);
+}
+END_TEST
+
+START_TEST(a_tensor_may_go_while_its_work_is_pending)
+{
+    tsr_tensor *x = gpu_new(TSR_F32, 1, &one_thousand), *y = gpu_new(TSR_F32, 1, &one_thousand);
+    GPU_OK(tsr_fill(queue, x, 3));
+    GPU_OK(tsr_copy(queue, y, x));
+    tsr_tensor_destroy(&x);
+    tsr_tensor *reused = gpu_new(TSR_F32, 1, &one_thousand);
+    GPU_OK(tsr_fill(queue, reused, 9));
+    ck_assert_double_eq(first_of(queue, y), 3);
+    tsr_tensor_destroy(&reused);
+    tsr_tensor_destroy(&y);
+}
+END_TEST
+
+START_TEST(points)
+{
+    tsr_tensor *x = gpu_new(TSR_F32, 1, &one_thousand);
+    uint64_t before, after;
+    bool reached;
+    GPU_OK(tsr_stream_mark(queue, &before));
+    GPU_OK(tsr_stream_reached(queue, before, &reached));
+    ck_assert(reached);
+    GPU_OK(tsr_fill(queue, x, 3));
+    GPU_OK(tsr_stream_mark(queue, &after));
+    ck_assert_uint_gt(after, before);
+    GPU_OK(tsr_stream_reached(queue, after, &reached));
+    ck_assert(!reached); /* nothing was submitted, and asking does not submit */
+    GPU_OK(tsr_stream_wait_point(queue, after, UINT64_MAX));
+    GPU_OK(tsr_stream_reached(queue, after, &reached));
+    ck_assert(reached);
+    GPU_OK(tsr_stream_wait(queue));
+    tsr_tensor_destroy(&x);
+}
+END_TEST
+
+START_TEST(waiting_has_a_limit)
+{
+    /* Enough work to outlast a nanosecond on any machine. */
+    const int64_t many = 1 << 20;
+    tsr_tensor *x = gpu_new(TSR_F32, 1, &many);
+    for (int i = 0; i < 4; i++)
+        GPU_OK(tsr_random_normal(queue, x, 0, 1, &(tsr_random_params){.seed = (uint64_t)i}));
+    GPU_FAILS(tsr_stream_wait_for(queue, 1), TSR_ERR_TIMEOUT, "work was still running after 1 ns");
+    GPU_OK(tsr_stream_wait(queue));
+    GPU_OK(tsr_stream_wait_for(queue, 1));
+    tsr_tensor_destroy(&x);
+}
+END_TEST
+
+/* What needs several pipelines, on a stream of its own. */
+static void *work_alone(void *user)
+{
+    tsr_device *device = user;
+    tsr_stream *stream;
+    tsr_tensor *x, *y, *sum;
+    float out[9];
+    GPU_OK(tsr_stream_create(device, &stream));
+    GPU_OK(tsr_tensor_create(device, TSR_F32, 2, (int64_t[]){9, 9}, &x));
+    GPU_OK(tsr_tensor_create(device, TSR_F32, 2, (int64_t[]){9, 9}, &y));
+    GPU_OK(tsr_tensor_create(device, TSR_F32, 1, (int64_t[]){9}, &sum));
+    GPU_OK(tsr_fill(stream, x, 2));
+    GPU_OK(tsr_matmul(stream, y, x, x, NULL));
+    GPU_OK(tsr_scale(stream, y, y, 0.5f, 1));
+    GPU_OK(tsr_reduce(stream, sum, y, 1, TSR_REDUCE_SUM, false));
+    GPU_OK(tsr_tensor_download(stream, sum, out, sizeof out));
+    for (int i = 0; i < 9; i++)
+        ck_assert(out[i] == 9 * (36 * 0.5f + 1));
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&sum);
+    tsr_stream_destroy(&stream);
+    return NULL;
+}
+
+/* Each builds what it needs at the same time, and each pipeline is kept once. */
+START_TEST(threads_with_streams_of_their_own)
+{
+    enum { THREADS = 4 };
+    uint64_t built[2];
+    for (int many = 0; many < 2; many++) {
+        pthread_t threads[THREADS];
+        tsr_device *device;
+        GPU_OK(tsr_device_open(NULL, &device));
+        for (int i = 0; many && i < THREADS; i++)
+            ck_assert_int_eq(pthread_create(&threads[i], NULL, work_alone, device), 0);
+        for (int i = 0; many && i < THREADS; i++)
+            ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+        if (!many)
+            work_alone(device);
+        built[many] = tsr__pipelines_built(device);
+        tsr_device_close(&device);
+    }
+    ck_assert_uint_gt(built[0], 2);
+    ck_assert_uint_eq(built[1], built[0]);
+}
+END_TEST
+
+START_TEST(the_devices_clock)
+{
+    const int64_t many = 1 << 20;
+    tsr_tensor *x = gpu_new(TSR_F32, 1, &many);
+    uint64_t ns = 0;
+    GPU_FAILS(tsr_stream_timer_end(queue), TSR_ERR_INVALID, "no stream_timer_begin before it");
+    GPU_FAILS(tsr_stream_timer_read(queue, &ns), TSR_ERR_INVALID, "no finished timer");
+    for (int round = 0; round < 2; round++) {
+        GPU_OK(tsr_stream_timer_begin(queue));
+        GPU_OK(tsr_fill(queue, x, 1));
+        GPU_FAILS(tsr_stream_timer_read(queue, &ns), TSR_ERR_INVALID, "no finished timer");
+        GPU_OK(tsr_stream_timer_end(queue));
+        GPU_OK(tsr_stream_timer_read(queue, &ns));
+        ck_assert_uint_gt(ns, 0);
+        ck_assert_uint_lt(ns, UINT64_C(60000000000));
+    }
+    tsr_tensor_destroy(&x);
+}
+END_TEST
+
+START_TEST(scratch_is_lent_again_but_not_within_an_operation)
+{
+    tsr__buffer *a, *b, *c;
+    tsr_tensor *x = gpu_new(TSR_F32, 1, &one_thousand);
+    GPU_OK(tsr__stream_scratch(queue, 5000, &a));
+    GPU_OK(tsr__stream_scratch(queue, 5000, &b));
+    ck_assert_ptr_ne(a, b);
+    GPU_OK(tsr_fill(queue, x, 0)); /* a command was recorded: the next operation may have them */
+    GPU_OK(tsr__stream_scratch(queue, 4000, &c));
+    ck_assert(c == a || c == b);
+    tsr_tensor_destroy(&x);
+}
+END_TEST
+
+START_TEST(nulls_are_errors)
+{
+    tsr_stream *stream = NULL;
+    GPU_FAILS(tsr_stream_create(NULL, &stream), TSR_ERR_INVALID, "device is NULL");
+    GPU_FAILS(tsr_stream_create(gpu, NULL), TSR_ERR_INVALID, "out is NULL");
+    GPU_FAILS(tsr_stream_submit(NULL), TSR_ERR_INVALID, "stream is NULL");
+    GPU_FAILS(tsr_stream_wait(NULL), TSR_ERR_INVALID, "stream is NULL");
+    GPU_FAILS(tsr_stream_mark(queue, NULL), TSR_ERR_INVALID, "out_point is NULL");
+    GPU_FAILS(tsr_stream_reached(queue, 0, NULL), TSR_ERR_INVALID, "out is NULL");
+    GPU_FAILS(tsr_stream_timer_begin(NULL), TSR_ERR_INVALID, "stream is NULL");
+    tsr_stream_destroy(&stream);
+    tsr_stream_destroy(NULL);
+    ck_assert_ptr_null(tsr_stream_device(NULL));
+    ck_assert_ptr_eq(tsr_stream_device(queue), gpu);
+}
+END_TEST
+
+START_TEST(hazards)
+{
+    tsr__buffer a = {0}, b = {0};
+    tsr__hazards pending = {0};
+    const tsr__access write_a = {&a, 0, 100, true}, read_a = {&a, 50, 60, false},
+                      read_rest = {&a, 100, 200, false}, write_b = {&b, 0, 100, true};
+    ck_assert(!tsr__hazards_conflict(&pending, &write_a, 1));
+    tsr__hazards_add(&pending, &write_a, 1);
+    ck_assert(tsr__hazards_conflict(&pending, &read_a, 1));     /* read after write */
+    ck_assert(tsr__hazards_conflict(&pending, &write_a, 1));    /* write after write */
+    ck_assert(!tsr__hazards_conflict(&pending, &read_rest, 1)); /* other bytes */
+    ck_assert(!tsr__hazards_conflict(&pending, &write_b, 1));   /* another buffer */
+    tsr__hazards_clear(&pending);
+    tsr__hazards_add(&pending, &read_a, 1);
+    ck_assert(!tsr__hazards_conflict(&pending, &read_a, 1));
+    ck_assert(tsr__hazards_conflict(&pending, &write_a, 1)); /* write after read */
+    while (pending.count < TSR__HAZARDS_MAX)
+        tsr__hazards_add(&pending, &read_a, 1);
+    ck_assert(tsr__hazards_conflict(&pending, &write_b, 1)); /* no room to remember it */
+}
+END_TEST
+
+TESTS(stream)
+{
+    tcase_set_timeout(tests, 120);
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_test(tests, work_runs_in_the_order_it_was_recorded);
+    tcase_add_test(tests, a_program_does_not_run_far_ahead);
+    tcase_add_test(tests, a_batch_ends_when_it_has_work_enough);
+    tcase_add_test(tests, streams_that_share_a_tensor_are_ordered);
+    tcase_add_test(tests, many_streams_share_one_tensor);
+    tcase_add_test(tests, a_tensor_may_go_while_its_work_is_pending);
+    tcase_add_test(tests, points);
+    tcase_add_test(tests, waiting_has_a_limit);
+    tcase_add_test(tests, threads_with_streams_of_their_own);
+    tcase_add_test(tests, the_devices_clock);
+    tcase_add_test(tests, scratch_is_lent_again_but_not_within_an_operation);
+    tcase_add_test(tests, nulls_are_errors);
+    tcase_add_test(tests, hazards);
+}

@@ -1,0 +1,183 @@
+/* A build without Vulkan: everything answers, nothing works, nothing crashes. That every function
+ * is there at all is checked by tests/source/symbols.sh. */
+#include "support/check_main.h"
+#include "tessera/tessera.h"
+
+#define SAYS_SO(function, ...)                                                                     \
+    ck_assert_error(function(__VA_ARGS__), TSR_ERR_UNSUPPORTED,                                    \
+                    &#function ": this build of tessera has no Vulkan"[sizeof "tsr_" - 1])
+
+START_TEST(everything_is_unsupported)
+{
+    SAYS_SO(tsr_device_list_init, NULL);
+    SAYS_SO(tsr_device_open, NULL, NULL);
+    SAYS_SO(tsr_tensor_create, NULL, TSR_F32, 0, NULL, NULL);
+    SAYS_SO(tsr_tensor_slice, NULL, 0, 0, 0, 0, NULL);
+    SAYS_SO(tsr_tensor_select, NULL, 0, 0, NULL);
+    SAYS_SO(tsr_tensor_transpose, NULL, 0, 0, NULL);
+    SAYS_SO(tsr_tensor_permute, NULL, NULL, NULL);
+    SAYS_SO(tsr_tensor_broadcast, NULL, 0, NULL, NULL);
+    SAYS_SO(tsr_tensor_reshape, NULL, 0, NULL, NULL);
+    SAYS_SO(tsr_tensor_view, NULL, NULL, NULL);
+    SAYS_SO(tsr_tensor_upload, NULL, NULL, NULL, 0);
+    SAYS_SO(tsr_tensor_download, NULL, NULL, NULL, 0);
+    SAYS_SO(tsr_tensor_map, NULL, NULL);
+    SAYS_SO(tsr_stream_create, NULL, NULL);
+    SAYS_SO(tsr_stream_submit, NULL);
+    SAYS_SO(tsr_stream_wait, NULL);
+    SAYS_SO(tsr_stream_wait_for, NULL, 0);
+    SAYS_SO(tsr_stream_mark, NULL, NULL);
+    SAYS_SO(tsr_stream_wait_point, NULL, 0, 0);
+    SAYS_SO(tsr_stream_reached, NULL, 0, NULL);
+    SAYS_SO(tsr_stream_timer_begin, NULL);
+    SAYS_SO(tsr_stream_timer_end, NULL);
+    SAYS_SO(tsr_stream_timer_read, NULL, NULL);
+    SAYS_SO(tsr_copy, NULL, NULL, NULL);
+    SAYS_SO(tsr_fill, NULL, NULL, 0);
+    SAYS_SO(tsr_add, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_sub, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_mul, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_scale, NULL, NULL, NULL, 0, 0);
+    SAYS_SO(tsr_axpy, NULL, NULL, 0, NULL);
+    SAYS_SO(tsr_activate, NULL, NULL, NULL, TSR_ACT_NONE);
+    SAYS_SO(tsr_activate_grad, NULL, NULL, NULL, NULL, TSR_ACT_NONE);
+    SAYS_SO(tsr_reduce, NULL, NULL, NULL, 0, TSR_REDUCE_SUM, false);
+    SAYS_SO(tsr_argmax, NULL, NULL, NULL, 0);
+    SAYS_SO(tsr_layer_norm, NULL, NULL, NULL, NULL, NULL, 0);
+    SAYS_SO(tsr_rms_norm, NULL, NULL, NULL, NULL, 0);
+    SAYS_SO(tsr_layer_norm_grad, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, false);
+    SAYS_SO(tsr_rms_norm_grad, NULL, NULL, NULL, NULL, NULL, NULL, 0, false);
+    SAYS_SO(tsr_softmax, NULL, NULL, NULL);
+    SAYS_SO(tsr_log_softmax, NULL, NULL, NULL);
+    SAYS_SO(tsr_softmax_grad, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_log_softmax_grad, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_cross_entropy, NULL, NULL, NULL, NULL, NULL, 0);
+    SAYS_SO(tsr_sgd_step, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_adamw_step, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_random_uniform, NULL, NULL, 0, 0, NULL);
+    SAYS_SO(tsr_random_normal, NULL, NULL, 0, 0, NULL);
+    SAYS_SO(tsr_random_bits, NULL, NULL, NULL);
+    SAYS_SO(tsr_dropout, NULL, NULL, NULL, 0, NULL);
+    SAYS_SO(tsr_matmul, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_tuning_inspect, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_tuning_candidate, NULL, NULL, NULL, NULL, NULL, 0, NULL);
+    SAYS_SO(tsr_tuning_matmul, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_tuning_set, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_tuning_save, NULL);
+    SAYS_SO(tsr_tuning_path, NULL, NULL, 0);
+    SAYS_SO(tsr_tuning_find, NULL, NULL);
+    ck_assert_int_eq(tsr_tuning_count(NULL), 0);
+    SAYS_SO(tsr_kernel_create, NULL, NULL, NULL);
+    SAYS_SO(tsr_kernel_run, NULL, NULL, NULL, NULL, NULL);
+}
+END_TEST
+
+START_TEST(groups_and_layers_are_unsupported)
+{
+    SAYS_SO(tsr_group_create, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_group_all_reduce, NULL, NULL, TSR_OP_SUM);
+    SAYS_SO(tsr_group_broadcast, NULL, NULL, 0);
+    SAYS_SO(tsr_group_all_gather, NULL, NULL, NULL, 0, NULL);
+    SAYS_SO(tsr_group_reduce_scatter, NULL, NULL, NULL, 0, NULL, TSR_OP_SUM);
+    SAYS_SO(tsr_group_all_reduce_start, NULL, NULL, TSR_OP_SUM, NULL);
+    SAYS_SO(tsr_group_broadcast_start, NULL, NULL, 0, NULL);
+    SAYS_SO(tsr_group_all_gather_start, NULL, NULL, NULL, 0, NULL, NULL);
+    SAYS_SO(tsr_group_reduce_scatter_start, NULL, NULL, NULL, 0, NULL, TSR_OP_SUM, NULL);
+    SAYS_SO(tsr_group_test, NULL, NULL);
+    SAYS_SO(tsr_group_wait, NULL);
+    SAYS_SO(tsr_layer_forward, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_layer_backward, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_layer_find_parameter, NULL, NULL, NULL);
+    SAYS_SO(tsr_layer_set_parameter, NULL, 0, NULL, NULL, false);
+    SAYS_SO(tsr_layer_initial, NULL, 0, NULL, 0, NULL);
+    SAYS_SO(tsr_layer_gather_parameter, NULL, 0, NULL);
+    SAYS_SO(tsr_column_linear_create, NULL, NULL);
+    SAYS_SO(tsr_row_linear_create, NULL, NULL);
+    SAYS_SO(tsr_row_linear_create_simple, NULL, 0, 0, false, false, NULL);
+    SAYS_SO(tsr_row_linear_create_for_mlp, NULL, 0, 0, false, NULL);
+    SAYS_SO(tsr_row_linear_create_with_gather, NULL, 0, 0, false, NULL, NULL);
+    SAYS_SO(tsr_linear_local_shape, NULL, NULL, NULL);
+    SAYS_SO(tsr_mlp_create, NULL, NULL);
+    SAYS_SO(tsr_mlp_create_block, NULL, 0, 0, 0, false, NULL, NULL);
+    SAYS_SO(tsr_mlp_forward_block, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_embedding_create, NULL, NULL);
+    SAYS_SO(tsr_vocabulary_cross_entropy, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0);
+    SAYS_SO(tsr_dropout_shard, NULL, NULL, NULL, 0, 0, 0, 0, NULL);
+    ck_assert_int_eq(tsr_group_size(NULL), 1);
+    ck_assert_ptr_null(tsr_group_default());
+    ck_assert_int_eq(tsr_layer_parameter_count(NULL), 0);
+}
+END_TEST
+
+/* Outputs are written on success only. */
+START_TEST(outputs_stay)
+{
+    tsr_device *device = (tsr_device *)&device;
+    tsr_device_list list = {.count = 7};
+    ck_assert_int_eq(tsr_device_open(NULL, &device), TSR_ERR_UNSUPPORTED);
+    ck_assert_ptr_eq(device, (tsr_device *)&device);
+    ck_assert_int_eq(tsr_device_list_init(&list), TSR_ERR_UNSUPPORTED);
+    ck_assert_int_eq(list.count, 7);
+}
+END_TEST
+
+START_TEST(destroying_sets_null)
+{
+    tsr_device *device = (tsr_device *)&device;
+    tsr_stream *stream = (tsr_stream *)&stream;
+    tsr_tensor *tensor = (tsr_tensor *)&tensor;
+    tsr_kernel *kernel = (tsr_kernel *)&kernel;
+    tsr_device_close(&device);
+    tsr_stream_destroy(&stream);
+    tsr_tensor_destroy(&tensor);
+    tsr_kernel_destroy(&kernel);
+    ck_assert_ptr_null(device);
+    ck_assert_ptr_null(stream);
+    ck_assert_ptr_null(tensor);
+    ck_assert_ptr_null(kernel);
+    tsr_device_close(NULL);
+    tsr_stream_destroy(NULL);
+    tsr_tensor_destroy(NULL);
+    tsr_kernel_destroy(NULL);
+
+    tsr_device_list list = {.count = 1};
+    tsr_device_list_finish(&list);
+    ck_assert_int_eq(list.count, 0);
+    ck_assert_ptr_null(list.devices);
+    tsr_device_list_finish(NULL);
+}
+END_TEST
+
+START_TEST(getters_give_nothing)
+{
+    uint64_t allocated = 1, used = 1;
+    ck_assert_ptr_null(tsr_device_get_info(NULL));
+    ck_assert_ptr_null(tsr_stream_device(NULL));
+    ck_assert_ptr_null(tsr_tensor_layout(NULL));
+    ck_assert_ptr_null(tsr_tensor_device(NULL));
+    tsr_device_memory_usage(NULL, &allocated, &used);
+    ck_assert_uint_eq(allocated, 0);
+    ck_assert_uint_eq(used, 0);
+    tsr_device_memory_usage(NULL, NULL, NULL);
+    tsr_device_save_cache(NULL);
+}
+END_TEST
+
+/* The plain-C half is whole. */
+START_TEST(layouts_work)
+{
+    tsr_layout layout;
+    ck_assert_ok(tsr_layout_init(TSR_F32, 2, (const int64_t[]){3, 4}, &layout));
+    ck_assert_int_eq(tsr_layout_count(&layout), 12);
+}
+END_TEST
+
+TESTS(stub)
+{
+    tcase_add_test(tests, everything_is_unsupported);
+    tcase_add_test(tests, groups_and_layers_are_unsupported);
+    tcase_add_test(tests, outputs_stay);
+    tcase_add_test(tests, destroying_sets_null);
+    tcase_add_test(tests, getters_give_nothing);
+    tcase_add_test(tests, layouts_work);
+}

@@ -1,0 +1,337 @@
+/* Sharded parameters: what is refused, and what is left where something fails. */
+#include "parallel/fsdp_case.h"
+
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "parallel/fsdp/fsdp.h"
+
+CASE(refused, "fsdp: mistakes are refused on all ranks, with the values")
+{
+    tsr_fsdp *m = NULL;
+    tsr_parameter p[2] = {
+        {.name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8}, .shard_dim = -1},
+        {.name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8}, .shard_dim = -1}};
+    tsr_fsdp_unit unit = {.parameter_count = 2, .parameters = p};
+    tsr_fsdp_params params = {.group = group, .unit_count = 1, .units = &unit};
+#define REFUSED(text)                                                                              \
+    do {                                                                                           \
+        char want_[512];                                                                           \
+        snprintf(want_, sizeof want_, "fsdp_create: %s%s", my_rank > 0 ? "rank 0: " : "", text);   \
+        FAILS(tsr_fsdp_create(&params, &m), TSR_ERR_INVALID, want_);                               \
+        params = (tsr_fsdp_params){.group = group, .unit_count = 1, .units = &unit};               \
+    } while (0)
+    params.unit_count = 0;
+    REFUSED("there are no units");
+    params.optimizer = (tsr_optimizer)9;
+    REFUSED("there is no optimizer 9");
+    params.reduction = TSR_OP_MAX;
+    REFUSED("gradients are added or averaged, not reduced by op 4");
+    params.grad_dtype = TSR_I32;
+    REFUSED("gradients cannot be i32");
+    params.ahead = 8;
+    REFUSED("8 units ahead; at most 7");
+    REFUSED("shard: parameters 0 and 1 are both 'a'");
+    unit.parameter_count = 0;
+    REFUSED("0 parameters in all");
+    unit.parameter_count = 1;
+    p[0].dtype = TSR_I32;
+    REFUSED("'a' is i32, which no optimizer works on");
+    p[0].dtype = TSR_F32;
+    tsr_tensor *wrong = tensor_new(TSR_F32, 1, (int64_t[]){9});
+    p[0].tensor = wrong;
+    REFUSED("'a' is f32 [8], its tensor f32 [9]");
+    tsr_tensor_destroy(&wrong);
+    p[0].tensor = NULL;
+
+    OK(tsr_fsdp_create(&params, &m));
+    FAILS(tsr_fsdp_begin(m, 1, TSR_PASS_FORWARD), TSR_ERR_INVALID,
+          "fsdp_begin: there is no unit 1 among 1");
+    FAILS(tsr_fsdp_end(m, 0), TSR_ERR_INVALID, "fsdp_end: unit 0 is not in use");
+    FAILS(tsr_fsdp_forward(m, 0, NULL, NULL, NULL), TSR_ERR_INVALID,
+          "fsdp_forward: unit 0 is no layer");
+    OK(tsr_fsdp_begin(m, 0, TSR_PASS_FORWARD));
+    FAILS(tsr_fsdp_begin(m, 0, TSR_PASS_FORWARD), TSR_ERR_INVALID, "fsdp_begin: unit 0 is in use");
+    FAILS(tsr_fsdp_adamw_step(m, &(tsr_adamw_params){0}), TSR_ERR_INVALID,
+          "fsdp_adamw_step: unit 0 is in use");
+    OK(tsr_fsdp_end(m, 0));
+    FAILS(tsr_fsdp_sgd_step(m, &(tsr_sgd_params){0}), TSR_ERR_INVALID,
+          "fsdp_sgd_step: the model has another optimizer");
+    tsr_fsdp_destroy(&m);
+
+    params.optimizer = TSR_OPTIMIZER_NONE;
+    OK(tsr_fsdp_create(&params, &m));
+    FAILS(tsr_fsdp_begin(m, 0, TSR_PASS_BACKWARD), TSR_ERR_INVALID,
+          "fsdp_begin: a model without an optimizer has no backward pass");
+    tsr_fsdp_destroy(&m);
+    tsr_fsdp_destroy(&m);
+}
+
+CASE(other_plans, "fsdp: ranks with different plans find out")
+{
+    if (ranks == 1) {
+        case_skip("it takes two");
+        return;
+    }
+    tsr_parameter p = {
+        .name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8 + my_rank}, .shard_dim = -1};
+    tsr_fsdp_unit unit = {.parameter_count = 1, .parameters = &p};
+    tsr_fsdp *m = NULL;
+    FAILS(tsr_fsdp_create(tsr_fsdp_params(.group = group, .unit_count = 1, .units = &unit), &m),
+          TSR_ERR_INVALID,
+          my_rank == 1 ? "fsdp_create: this rank has a plan, which rank 0 has otherwise"
+                       : "fsdp_create: rank 1: this rank has a plan, which rank 0 has "
+                         "otherwise");
+    CHECK(!m, "nothing was made");
+}
+
+CASE(other_kinds, "fsdp: ranks that save or load all, and others the parameters alone, find out")
+{
+    if (ranks == 1) {
+        case_skip("it takes two");
+        return;
+    }
+    model m;
+    uint64_t size, size_after;
+    char path[SHARED_PATH];
+    const tsr_fsdp_file_params mine = {.model_only = my_rank == 1};
+    shared_path(world, "kinds", path);
+    model_make(&(model_case){.sharded = {.group = group}}, &m);
+    model_step(&m, 0, my_rank, ranks);
+    OK(tsr_fsdp_save(m.sharded, path, NULL));
+    model_step(&m, 1, my_rank, ranks);
+    uint8_t *before = model_bytes(&m, &size);
+#define WORDS(op)                                                                                  \
+    my_rank == 1 ? "fsdp_" op ": this rank's model_only is true, which rank 0 has otherwise"       \
+                 : "fsdp_" op ": rank 1: this rank's model_only is true, which rank 0 has "        \
+                   "otherwise"
+    FAILS(tsr_fsdp_load(m.sharded, path, &mine), TSR_ERR_INVALID, WORDS("load"));
+    FAILS(tsr_fsdp_save(m.sharded, path, &mine), TSR_ERR_INVALID, WORDS("save"));
+#undef WORDS
+    uint8_t *after = model_bytes(&m, &size_after);
+    CHECK(size == size_after && memcmp(before, after, size) == 0, "the model is another one");
+    free(before);
+    free(after);
+    OK(tsr_comm_barrier(world));
+    if (my_rank == 0)
+        unlink(path);
+    model_finish(&m);
+}
+
+CASE(no_slot, "fsdp: more units in use than there is memory for")
+{
+    if (ranks == 1) {
+        case_skip("one rank gathers nothing");
+        return;
+    }
+    model m;
+    model_make(&(model_case){.sharded = {.ahead = -1}}, &m);
+    OK(tsr_fsdp_begin(m.sharded, 1, TSR_PASS_FORWARD));
+    FAILS(tsr_fsdp_begin(m.sharded, 0, TSR_PASS_FORWARD), TSR_ERR_INVALID,
+          "fsdp_begin: 1 units are in use, and there is memory for no more");
+    OK(tsr_fsdp_end(m.sharded, 1));
+    OK(tsr_fsdp_begin(m.sharded, 0, TSR_PASS_FORWARD));
+    OK(tsr_fsdp_end(m.sharded, 0));
+    model_finish(&m);
+}
+
+/* While in use ----------------------------------------------------------------------------------
+ */
+
+/* Element 0 of what this rank keeps of a parameter's gradient is `want`; 0: there is none. */
+static void check_grad(tsr_fsdp *m, uint64_t param, double want)
+{
+    tsr_fsdp_shard shard;
+    OK(tsr_fsdp_shard_of(m, param, &shard));
+    if (shard.range.count == 0)
+        return;
+    CHECK(!shard.grad == (want == 0), "parameter %d: a gradient where there is one", (int)param);
+    if (!shard.grad)
+        return;
+    double *got = values_of(shard.grad);
+    CHECK(got[0] == want, "parameter %d: the gradient is %g, not %g", (int)param, got[0], want);
+    free(got);
+}
+
+/* The caller's own parameters, a and b: each a unit, or both one. */
+static void caller_model(int unit_count, const char *const *gather, tsr_fsdp **out)
+{
+    static const tsr_parameter p[2] = {
+        {.name = "a", .dtype = TSR_F32, .ndim = 2, .global_shape = {16, 4}, .shard_dim = -1},
+        {.name = "b", .dtype = TSR_F32, .ndim = 2, .global_shape = {16, 4}, .shard_dim = -1}};
+    const int each = 2 / unit_count;
+    const tsr_fsdp_unit units[2] = {{.parameter_count = each, .parameters = &p[0]},
+                                    {.parameter_count = each, .parameters = &p[1]}};
+    OK(tsr_fsdp_create(
+        tsr_fsdp_params(.group = group, .unit_count = unit_count, .units = units, .gather = gather),
+        out));
+}
+
+static void begin_backward(tsr_fsdp *m, int unit, double grad)
+{
+    OK(tsr_fsdp_begin(m, unit, TSR_PASS_BACKWARD));
+    for (int i = 0; i < tsr_fsdp_parameter_count(m, unit); i++)
+        OK(tsr_fill(queue, tsr_fsdp_parameter(m, unit, i)->grad, grad));
+}
+
+static void look_while_in_use(const char *const *gather)
+{
+    tsr_fsdp *m = NULL;
+    caller_model(2, gather, &m);
+    for (int pass = 1; pass <= 2; pass++) {
+        begin_backward(m, 1, 2);
+        check_grad(m, 0, 3 * (pass - 1));
+        check_grad(m, 1, 2 * (pass - 1));
+        OK(tsr_fsdp_end(m, 1));
+        begin_backward(m, 0, 3);
+        check_grad(m, 1, 2 * pass);
+        check_grad(m, 0, 3 * (pass - 1));
+        OK(tsr_fsdp_end(m, 0));
+        /* What the last pass gave is waited for also while the parameters are used. */
+        OK(tsr_fsdp_begin(m, 0, TSR_PASS_FORWARD));
+        check_grad(m, 0, 3 * pass);
+        OK(tsr_fsdp_end(m, 0));
+    }
+    begin_backward(m, 0, 1);
+    FAILS(tsr_fsdp_zero_grad(m), TSR_ERR_INVALID, "fsdp_zero_grad: unit 0 is in use");
+    FAILS(tsr_fsdp_changed(m), TSR_ERR_INVALID, "fsdp_changed: unit 0 is in use");
+    FAILS(tsr_fsdp_adamw_step(m, &(tsr_adamw_params){.learning_rate = 1}), TSR_ERR_INVALID,
+          "fsdp_adamw_step: unit 0 is in use");
+    OK(tsr_fsdp_end(m, 0));
+    check_grad(m, 0, 7);
+    tsr_fsdp_destroy(&m);
+}
+
+CASE(in_use, "fsdp: looking at shards while units are in use changes nothing")
+{
+    look_while_in_use(NULL);
+    look_while_in_use(everything);
+}
+
+/* Steps -----------------------------------------------------------------------------------------
+ */
+
+static void wrong_sgd(tsr_fsdp *m)
+{
+    FAILS(tsr_fsdp_sgd_step(m, &(tsr_sgd_params){.learning_rate = -1}), TSR_ERR_INVALID,
+          "fsdp_sgd_step: learning_rate is -1; it has to be finite and at least 0");
+    FAILS(tsr_fsdp_sgd_step(m, &(tsr_sgd_params){.nesterov = true}), TSR_ERR_INVALID,
+          "fsdp_sgd_step: nesterov needs momentum > 0 and dampening 0, they are 0 and 0");
+}
+
+static void wrong_adamw(tsr_fsdp *m)
+{
+    FAILS(tsr_fsdp_adamw_step(m, &(tsr_adamw_params){.learning_rate = INFINITY}), TSR_ERR_INVALID,
+          "fsdp_adamw_step: learning_rate is inf; it has to be finite and at least 0");
+    FAILS(tsr_fsdp_adamw_step(m, &(tsr_adamw_params){.beta2 = 1}), TSR_ERR_INVALID,
+          "fsdp_adamw_step: beta2 is 1; 0 <= beta2 < 1 is needed");
+}
+
+/* Without a gradient and with one, of which ranks beyond the first have no element. */
+static void refuse_numbers(tsr_optimizer optimizer, void (*wrong)(tsr_fsdp *m))
+{
+    tsr_parameter p = {
+        .name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {1}, .shard_dim = -1};
+    tsr_fsdp_unit unit = {.parameter_count = 1, .parameters = &p};
+    tsr_fsdp_params params = {
+        .group = group, .unit_count = 1, .units = &unit, .optimizer = optimizer};
+    tsr_fsdp *m = NULL;
+    OK(tsr_fsdp_create(&params, &m));
+    wrong(m);
+    begin_backward(m, 0, 1);
+    OK(tsr_fsdp_end(m, 0));
+    wrong(m);
+    CHECK(tsr_fsdp_steps(m) == 0, "%lld steps", (long long)tsr_fsdp_steps(m));
+    check_grad(m, 0, 1);
+    OK(optimizer == TSR_OPTIMIZER_SGD ? tsr_fsdp_sgd_step(m, &(tsr_sgd_params){0})
+                                      : tsr_fsdp_adamw_step(m, &(tsr_adamw_params){0}));
+    CHECK(tsr_fsdp_steps(m) == 1, "%lld steps", (long long)tsr_fsdp_steps(m));
+    tsr_fsdp_destroy(&m);
+}
+
+CASE(numbers_of_steps, "fsdp: wrong numbers are refused also where there is nothing to step")
+{
+    refuse_numbers(TSR_OPTIMIZER_ADAMW, wrong_adamw);
+    refuse_numbers(TSR_OPTIMIZER_SGD, wrong_sgd);
+}
+
+/* Out of memory ---------------------------------------------------------------------------------
+ */
+
+CASE(allocations, "fsdp: every allocation fails in turn, and nothing is lost")
+{
+    if (ranks > 1) {
+        case_skip("other ranks would wait");
+        return;
+    }
+    for (uint64_t nth = 0;; nth++) {
+        tsr_parameter p = {
+            .name = "a", .dtype = TSR_F16, .ndim = 2, .global_shape = {3, 5}, .shard_dim = -1};
+        tsr_fsdp_unit unit = {.parameter_count = 1, .parameters = &p};
+        tsr_fsdp *m = NULL;
+        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+        tsr_status status =
+            tsr_fsdp_create(tsr_fsdp_params(.group = group, .unit_count = 1, .units = &unit), &m);
+        for (int i = 0; i < 2 && status == TSR_OK; i++) {
+            status = tsr_fsdp_begin(m, 0, TSR_PASS_BACKWARD);
+            if (status != TSR_OK)
+                break;
+            const tsr_parameter *seen = tsr_fsdp_parameter(m, 0, 0);
+            status = tsr_fill(queue, seen->grad, 1);
+            tsr_status ended = tsr_fsdp_end(m, 0);
+            status = status == TSR_OK ? ended : status;
+        }
+        if (status == TSR_OK)
+            status = tsr_fsdp_adamw_step(m, &(tsr_adamw_params){.learning_rate = 1});
+        bool reached = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        tsr_fsdp_destroy(&m);
+        if (!reached) {
+            OK(status);
+            CHECK(nth > 20, "only %llu allocations", (unsigned long long)nth);
+            return;
+        }
+        CHECK(status == TSR_ERR_NO_MEMORY, "allocation %llu: %s", (unsigned long long)nth,
+              tsr_status_name(status));
+        OK(tsr_stream_wait(queue));
+    }
+}
+
+/* The second backward pass before a step, whose gradients have memory of their own, fails on all
+ * ranks where it starts being reduced; the next one does not. */
+static void fail_reduction(const char *const *gather, uint64_t nth)
+{
+    const uint64_t before = used_bytes();
+    tsr_fsdp *m = NULL;
+    caller_model(1, gather, &m);
+    begin_backward(m, 0, 1);
+    OK(tsr_fsdp_end(m, 0));
+    check_grad(m, 0, 1);
+    begin_backward(m, 0, 2);
+    tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+    tsr_status status = tsr_fsdp_end(m, 0);
+    tsr__fault_disarm();
+    CHECK(status == TSR_ERR_NO_MEMORY, "allocation %d: %s", (int)nth, tsr_status_name(status));
+    for (int i = 0; i < 2; i++)
+        CHECK(!tsr_fsdp_parameter(m, 0, i)->grad, "parameter %d still has a gradient", i);
+    begin_backward(m, 0, 4);
+    OK(tsr_fsdp_end(m, 0));
+    for (uint64_t i = 0; i < 2; i++)
+        check_grad(m, i, 5);
+    tsr_fsdp_destroy(&m);
+    CHECK(used_bytes() == before, "allocation %d: device memory is still in use", (int)nth);
+}
+
+CASE(failed_reduction, "fsdp: a pass that cannot be reduced leaves nothing behind")
+{
+    if (ranks == 1) {
+        case_skip("one rank reduces nothing");
+        return;
+    }
+    /* The last ones when the first parameter is on its way. */
+    const uint64_t sharded[] = {0, 1, 2, 5, 9, 12}, gathered[] = {0, 1, 2, 4, 6};
+    for (size_t i = 0; i < sizeof sharded / sizeof *sharded; i++)
+        fail_reduction(NULL, sharded[i]);
+    for (size_t i = 0; i < sizeof gathered / sizeof *gathered; i++)
+        fail_reduction(everything, gathered[i]);
+}
