@@ -113,10 +113,22 @@ configure() {
     fi
 }
 
-# build FOLDER [TARGET…]: builds everything, or these, printing only what goes wrong: a warning is an error in all lanes.
+# build FOLDER [TARGET…]: builds everything, or these targets. Prints a line for each tenth of the steps, and what goes wrong.
 build() {
-    ninja -C "$@" >"$1.log" 2>&1 || {
-        grep -v '^\[[0-9]*/[0-9]*\] ' "$1.log"
-        return 1
-    }
+    say "Building $1"
+    {
+        ninja -C "$@" 2>&1
+        echo $? >"$1.status"
+    } | tee "$1.log" | awk '
+        /^\[[0-9]+\/[0-9]+\] / {
+            split(substr($1, 2), step, "[/\\]]")
+            if (step[1] * 10 >= (printed + 1) * step[2]) {
+                printed = int(step[1] * 10 / step[2])
+                printf "  %d of %d steps\n", step[1], step[2]
+                fflush()
+            }
+        }'
+    [ "$(cat "$1.status")" = 0 ] && return
+    grep -v '^\[[0-9]*/[0-9]*\] ' "$1.log"
+    return 1
 }

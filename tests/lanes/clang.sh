@@ -1,6 +1,6 @@
 #!/bin/sh
-# No warning from clang either, and GPUs without processes to talk to: a build without UCX, whose tests of the host's part and examples
-# pass. Clang meets the rest in the sanitizers' lane.
+# Clang: no warning, and a build without UCX, whose unit tests and examples pass.
+# The sanitizers' lane builds everything else with clang.
 . "$(dirname "$0")/lane.sh"
 build_with clang -Ducx=disabled || exit 1
 # Tests of deadlines mostly wait, whichever compiler made them.

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Headers of model files and plans made up by libFuzzer, under the address and undefined-behaviour sanitizers. FUZZ_SECONDS is the
-# time that the targets run, all at once. What a fuzzer finds stays in build/fuzz; it belongs into tests/shard/corpus.
+# Fuzzing: libFuzzer invents model files and plans, under the address and undefined-behaviour sanitizers.
+# FUZZ_SECONDS is how long the targets run, all at once (default 30). Inputs that it finds stay in build/fuzz; add them to tests/shard/corpus.
 . "$(dirname "$0")/lane.sh"
 . tests/source/tap.sh
 CC=clang configure build/fuzz --werror -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Dfuzz=enabled \

@@ -29,8 +29,8 @@ build_with() {
     CC=$compiler configure "build/$compiler" --werror -Ddebug=false "$@" && build "build/$compiler"
 }
 
-# run_suites FOLDER SUITE…: runs them, all in one go, but not the tests that are in $without_suites too, and counts every TAP point. A
-# suite without a single test is an error: the driver it needs is missing.
+# run_suites FOLDER SUITE…: runs these suites together, except the tests that are in $without_suites too. Prints a line for each test program
+# as it ends, and counts every TAP point. A suite without a single test is an error: the driver that it needs is missing.
 run_suites() {
     folder=$1
     shift
@@ -46,10 +46,13 @@ run_suites() {
     rm -f "$log"
     # One more than there are processors, because some wait for one another's answers.
     # shellcheck disable=SC2086 # options
-    meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes $(($(nproc) + 1)) $suites \
-        --timeout-multiplier "${timeout_multiplier:-1}" \
-        ${wrapper:+--wrapper "$wrapper"} >"$folder.log" 2>&1 || result=1
-    grep -v '^ninja: \|^$\|^Ok:\|^Expected Fail:\|^Unexpected Pass:\|^Full log' "$folder.log"
+    {
+        meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes $(($(nproc) + 1)) $suites \
+            --timeout-multiplier "${timeout_multiplier:-1}" ${wrapper:+--wrapper "$wrapper"} 2>&1
+        echo $? >"$folder.status"
+    } | tee "$folder.log" |
+        grep --line-buffered -v '^ninja: \|^$\|^Ok:\|^Expected Fail:\|^Unexpected Pass:\|^Full log\|^>>> '
+    [ "$(cat "$folder.status")" = 0 ] || result=1
     [ -e "$log" ] && awk -f tests/lanes/tally.awk "$log" | tee -a "$TALLY"
     for suite in "$@"; do
         # A test's name begins with its suites: "tessera:cli+unit / …".

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What `tessera bench` writes, read by others: its JSON by a validator of schemas, its page by an XML parser and by a browser.
+# Benchmark output: its JSON passes a schema validator, its report page an XML parser and a browser.
 . "$(dirname "$0")/lane.sh"
 # Ubuntu has the browser in another form of package.
 if command -v dpkg-query >/dev/null && apt-cache show chromium >/dev/null 2>&1; then

@@ -1,6 +1,5 @@
 #!/bin/sh
-# The plain-C half, without Vulkan and UCX: it builds, also as a release, whose optimizer finds more to warn of; passes its tests; and
-# exports the same functions.
+# The plain-C half: a release build without Vulkan and UCX, its unit tests and its exported functions.
 . "$(dirname "$0")/lane.sh"
 CC=gcc configure build/plain --buildtype=release --werror -Dvulkan=disabled -Dshaderc=disabled \
     -Ducx=disabled -Dpmix=disabled &&

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Address, leak and undefined-behaviour sanitizers, on lavapipe. Clang's see more than gcc's: offsets from NULL, for one. Their reports
-# need lines, no variables. A shared library finds their functions in the program only (lundef).
+# Sanitizers: unit tests and the lavapipe suite under clang's address, leak and undefined-behaviour sanitizers.
+# Clang's find more than gcc's, for example offsets from NULL. Reports need line numbers but no variables (-g1). A sanitized shared library
+# finds the sanitizer's functions only in the program (b_lundef).
 . "$(dirname "$0")/lane.sh"
 CC=clang configure build/sanitize --werror -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=false \
     '-Dc_args=-fsanitize=float-cast-overflow -fno-sanitize-recover=all -g1' && build build/sanitize || exit 1

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Ranks started by a real Slurm, with and without PMIx: a small one that tests/bootstrap/slurm.sh makes on this machine. Its packages are
-# installed here rather than for all lanes. A machine where it cannot run fails this lane.
+# Slurm: ranks started by a real Slurm on this machine, with and without PMIx.
+# tests/bootstrap/slurm.sh starts it. Only this lane needs its packages, so it installs them. A machine that cannot run Slurm fails here.
 . "$(dirname "$0")/lane.sh"
 install_missing slurm-wlm slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge
 build_with gcc || exit 1

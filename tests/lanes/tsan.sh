@@ -1,5 +1,5 @@
 #!/bin/sh
-# The thread sanitizer, on what has threads of its own: the suite of that name, of which nothing else is built.
+# The thread sanitizer, on the tests of code that has threads of its own (suite "threads"); builds nothing else.
 . "$(dirname "$0")/lane.sh"
 programs='tests/test-base tests/test-loader'
 # It does not know fences, of which there are some between processes, and says so.

@@ -15,12 +15,12 @@ some_names() {
 # Called by pointer, as in vk->CreateBuffer(…) or device->vk.CreateBuffer(…).
 no_direct_calls() {
     pattern=$(echo "$names" | tr '\n' '|')
-    ! grep -nE "(->|\.)(${pattern%|})[ )]*\(" $(find src/gpu -name "*.[ch]")
+    ! find src/gpu -name '*.[ch]' -exec grep -nE "(->|\.)(${pattern%|})[ )]*\(" {} +
 }
 
 # … or by the loader's own name, which the library does not link anyway.
 no_global_names() {
-    ! grep -nE '(^|[^A-Za-z0-9_"])vk[A-Z][A-Za-z0-9]*\(' $(find src/gpu -name "*.[ch]")
+    ! find src/gpu -name '*.[ch]' -exec grep -nE '(^|[^A-Za-z0-9_"])vk[A-Z][A-Za-z0-9]*\(' {} +
 }
 
 # A name that nothing calls is no use in the table.

@@ -1,0 +1,28 @@
+#!/bin/sh
+# folders.sh ROOT: CONTRIBUTING.md names every folder of the sources, and no folder that does not exist.
+set -u
+cd "$1" || exit 1
+. tests/source/tap.sh
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+find include src bench shaders -type d >"$folder/unsorted"
+find tests -maxdepth 1 -type d >>"$folder/unsorted"
+sort "$folder/unsorted" >"$folder/there"
+# The first column of its tables: | `src/gpu/device/` | … or several, separated by commas.
+grep '^| `[a-z]' CONTRIBUTING.md | cut -d'|' -f2 | tr -d '` ' | tr ',' '\n' | sed -n 's|/$||p' | sort >"$folder/named"
+
+some() {
+    [ "$(wc -l <"$folder/there")" -gt 40 ]
+}
+all_named() {
+    ! comm -23 "$folder/there" "$folder/named" | grep .
+}
+none_gone() {
+    ! comm -13 "$folder/there" "$folder/named" | grep .
+}
+
+point "the folders were found" some
+point "CONTRIBUTING.md names every folder" all_named
+point "every folder that it names exists" none_gone
+plan
