@@ -269,11 +269,7 @@ END_TEST
 START_TEST(large_weights)
 {
     int count;
-    if (getenv("TESSERA_TEST_HUGE") == NULL) {
-        fputs("bench sample --large takes 2 GiB and is skipped; TESSERA_TEST_HUGE=1 runs it\n",
-              stderr);
-        return;
-    }
+    SKIP_UNLESS_HUGE("2 GiB of memory");
     json_decref(bench_result_run("bench sample --large --json --time 0.001", &count));
     ck_assert_int_eq(count, 9);
 }

@@ -364,14 +364,11 @@ START_TEST(large_counts)
 }
 END_TEST
 
-/* More than 4 GiB each: TESSERA_TEST_HUGE=1, 20 GiB of memory. */
+/* More than 4 GiB each. */
 START_TEST(huge_counts)
 {
     uint64_t count = (UINT64_C(1) << 30) + 17;
-    if (!getenv("TESSERA_TEST_HUGE")) {
-        fprintf(stderr, "huge_counts: not run without TESSERA_TEST_HUGE=1\n");
-        return;
-    }
+    SKIP_UNLESS_HUGE("20 GiB of memory");
     ranks_run(&(ranks_job){.size = 2, .path = (ranks_path)_i, .run = large, .user = &count});
 }
 END_TEST

@@ -377,8 +377,7 @@ END_TEST
 START_TEST(hundred_million_weights)
 {
     enum { BINS = 1024 };
-    if (golden_skips_huge("sampler: 2^27 weights"))
-        return;
+    SKIP_UNLESS_HUGE("2.6 GB and a minute");
     const uint64_t count = UINT64_C(1) << 27, draws = UINT64_C(1) << 26;
     double *weights = malloc(count * sizeof *weights), *expected = calloc(BINS, sizeof *expected);
     static int64_t indices[1 << 16];

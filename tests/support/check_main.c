@@ -1,13 +1,29 @@
-/* Runs every registered list and prints TAP, which is what meson reads, at the end. */
+/* Runs every registered list of tests, then prints the results as TAP, which meson reads. */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "support/check_main.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define MAX_LISTS 64
+#define MAX_SKIPS 256
+
+/* The tests that were skipped, in the order of their numbers. Shared memory, because Check runs
+ * each test in a process of its own. */
+typedef struct skip_list {
+    int test; /* the number of the running test, from 1 */
+    int count;
+    struct {
+        int test;
+        char reason[256];
+    } skips[MAX_SKIPS];
+} skip_list;
+static skip_list *skipped;
 
 static struct {
     const char *name;
@@ -26,19 +42,65 @@ void tests_register(const char *name, tests_add_fn add)
     list_count++;
 }
 
-/* Check writes TAP as it goes, but a message of several lines may look like further results. Only
- * lines that carry the next number are results; the others become comments. */
+/* A fixture that runs before every test, and before every round of a loop test. */
+static void count_test(void)
+{
+    skipped->test++;
+}
+
+void tests_skip(const char *format, ...)
+{
+    if (skipped->count == MAX_SKIPS) {
+        fprintf(stderr, "more than %d skipped tests in one executable\n", MAX_SKIPS);
+        exit(EXIT_FAILURE);
+    }
+    skipped->skips[skipped->count].test = skipped->test;
+    char *reason = skipped->skips[skipped->count].reason;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(reason, sizeof skipped->skips[0].reason, format, args);
+    va_end(args);
+    for (char *c = strchr(reason, '\n'); c; c = strchr(c, '\n'))
+        *c = ' ';
+    skipped->count++;
+}
+
+/* The reason why a test was skipped, or NULL if it was not. */
+static const char *skip_reason(int test)
+{
+    for (int i = 0; i < skipped->count; i++)
+        if (skipped->skips[i].test == test)
+            return skipped->skips[i].reason;
+    return NULL;
+}
+
+/* Prints "ok N - file:list:test: Passed" as "ok N - file:list:test # SKIP reason". */
+static void print_skip(char *line, const char *reason)
+{
+    char *message = strrchr(line, ':');
+    if (message)
+        *message = '\0';
+    printf("%s # SKIP %s\n", line, reason);
+}
+
+/* Check writes TAP, but a message of several lines may look like further results. Only lines that
+ * carry the next number are results; the others are printed as comments. */
 static void print_tap(FILE *tap)
 {
     char line[4096];
     int next = 1, number, plan;
     bool at_start = true;
     while (fgets(line, sizeof line, tap)) {
-        bool result =
-            sscanf(line, "ok %d - ", &number) == 1 || sscanf(line, "not ok %d - ", &number) == 1;
-        if (at_start && result && number == next)
+        bool passed = sscanf(line, "ok %d - ", &number) == 1;
+        bool result = passed || sscanf(line, "not ok %d - ", &number) == 1;
+        if (at_start && result && number == next) {
+            const char *reason = passed ? skip_reason(next) : NULL;
             next++;
-        else if (at_start && !(sscanf(line, "1..%d", &plan) == 1 && plan == next - 1))
+            if (reason) {
+                print_skip(line, reason);
+                continue;
+            }
+        } else if (at_start && !(sscanf(line, "1..%d", &plan) == 1 && plan == next - 1))
             fputs("# ", stdout);
         fputs(line, stdout);
         at_start = strchr(line, '\n') != NULL;
@@ -50,9 +112,17 @@ int main(void)
     /* Check's own limit of 4 s per test is too short for a sanitizer on a loaded machine. */
     setenv("CK_DEFAULT_TIMEOUT", "300", 0);
 
+    skipped =
+        mmap(NULL, sizeof *skipped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (skipped == MAP_FAILED) {
+        perror("mmap");
+        return EXIT_FAILURE;
+    }
+
     Suite *suite = suite_create("tessera");
     for (int i = 0; i < list_count; i++) {
         TCase *tests = tcase_create(lists[i].name);
+        tcase_add_checked_fixture(tests, count_test, NULL);
         lists[i].add(tests);
         suite_add_tcase(suite, tests);
     }

@@ -16,6 +16,8 @@
 #ifndef TESTS_SUPPORT_CHECK_MAIN_H
 #define TESTS_SUPPORT_CHECK_MAIN_H
 
+#include <stdlib.h>
+
 #include "support/check.h"
 
 typedef void (*tests_add_fn)(TCase *tests);
@@ -30,6 +32,30 @@ void tests_register(const char *name, tests_add_fn add);
         tests_register(#name, add_##name);                                                         \
     }                                                                                              \
     static void add_##name(TCase *tests)
+
+/* Skips the rest of the calling test; the arguments are those of printf and give the reason. The
+ * result reads "ok N - name # SKIP reason". It returns, so it must stand in the test function
+ * itself.
+ *
+ *     if (compiler == NULL)
+ *         SKIP("the library was built without shaderc"); */
+#define SKIP(...)                                                                                  \
+    do {                                                                                           \
+        tests_skip(__VA_ARGS__);                                                                   \
+        return;                                                                                    \
+    } while (0)
+
+/* Skips a test that takes gigabytes or minutes, unless TESSERA_TEST_HUGE is set. */
+#define SKIP_UNLESS_HUGE(needs)                                                                    \
+    do {                                                                                           \
+        if (getenv("TESSERA_TEST_HUGE") == NULL)                                                   \
+            SKIP("needs %s; TESSERA_TEST_HUGE=1 runs it", needs);                                  \
+    } while (0)
+
+/* Marks the running test as skipped, for use in a helper; the test itself must then return. If it
+ * fails, it counts as failed. A reason is cut after 255 bytes, and its line breaks become spaces.
+ */
+void tests_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Two numbers are equal, or the test fails with both. They are evaluated again for that. */
 #define ck_assert_equal(got, want)                                                                 \

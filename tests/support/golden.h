@@ -116,13 +116,4 @@ static inline void golden_compare(const char *id, const json_t *list, const int6
         ck_abort_msg("%s: the hash of %" PRIu64 " values differs", id, count);
 }
 
-/* Cases that take gigabytes or minutes run only when TESSERA_TEST_HUGE is set. */
-static inline bool golden_skips_huge(const char *id)
-{
-    if (getenv("TESSERA_TEST_HUGE") != NULL)
-        return false;
-    fprintf(stderr, "%s is skipped; TESSERA_TEST_HUGE=1 runs it\n", id);
-    return true;
-}
-
 #endif
