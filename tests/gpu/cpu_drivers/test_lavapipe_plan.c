@@ -314,7 +314,7 @@ static uint32_t row_parts(uint32_t n, uint32_t k)
         &(tsr__lavapipe_product){.form = TSR__LAVAPIPE_NN, .m = 1, .n = n, .k = k, .lanes = 8});
 }
 
-/* What pays for parts, as docs/performance.md has it. */
+/* What pays for parts, as docs/log/matmul-lavapipe.md has it. */
 START_TEST(parts_of_one_row)
 {
     ck_assert_uint_eq(row_parts(256, 255), 1);
@@ -337,7 +337,7 @@ static uint32_t deep_parts(uint32_t m, uint32_t n, uint32_t k, bool alone)
         .form = TSR__LAVAPIPE_NT, .m = m, .n = n, .k = k, .lanes = 8, .alone = alone});
 }
 
-/* From four stretches of 64 steps of 8 on, as docs/performance.md has it. */
+/* From four stretches of 64 steps of 8 on, as docs/log/matmul-lavapipe.md has it. */
 START_TEST(parts_of_few_elements)
 {
     ck_assert_uint_eq(deep_parts(64, 64, 2047, true), 1);
