@@ -16,11 +16,16 @@ typedef enum tsr_activation {
     TSR_ACT_SILU = 4       /* x / (1 + e^-x) */
 } tsr_activation;
 
+/* The factor of the product. */
+typedef enum tsr_matmul_scale {
+    TSR_MATMUL_SCALE_ALPHA = 0, /* `alpha`, where 0 (a field that was not set) means 1 */
+    TSR_MATMUL_SCALE_ZERO = 1 /* 0: the product is left out, with any NaN in it; alpha must be 0 */
+} tsr_matmul_scale;
+
 typedef struct tsr_matmul_params {
     bool transpose_a, transpose_b; /* of the last two dimensions */
-    float alpha; /* 0 means 1, the value of a forgotten field; `alpha_is_zero`, with alpha 0 alone,
-                    gives a true 0 */
-    bool alpha_is_zero;
+    tsr_matmul_scale scale;
+    float alpha;            /* 0 means 1; for a factor of 0 see `scale` */
     const tsr_tensor *bias; /* NULL, or a vector [n] (or anything that broadcasts to y's shape),
                                f32, f16 or bf16 */
     tsr_activation activation;

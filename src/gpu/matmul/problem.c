@@ -187,9 +187,13 @@ static tsr_status read_params(const tsr_matmul_params *params, tsr__matmul_probl
                  "matmul: activation %d is none of tsr_activation", (int)params->activation);
     /* NaN is a value like any other here, so compare with 0 and not with "unset". */
     bool zero = !(params->alpha < 0 || params->alpha > 0 || params->alpha != params->alpha);
-    TSR__REQUIRE(zero || !params->alpha_is_zero, "matmul: alpha is %g, but alpha_is_zero is set",
+    TSR__REQUIRE((unsigned)params->scale <= TSR_MATMUL_SCALE_ZERO,
+                 "matmul: scale %d is not a tsr_matmul_scale", (int)params->scale);
+    const bool scale_zero = params->scale == TSR_MATMUL_SCALE_ZERO;
+    TSR__REQUIRE(zero || !scale_zero,
+                 "matmul: alpha is %g, but scale is TSR_MATMUL_SCALE_ZERO; leave alpha unset",
                  (double)params->alpha);
-    if (params->alpha_is_zero)
+    if (scale_zero)
         out->alpha = 0;
     else if (!zero)
         out->alpha = params->alpha;

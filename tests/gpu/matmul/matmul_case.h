@@ -26,7 +26,8 @@ typedef struct matmul_case {
     bool transpose_a, transpose_b;
     bool views; /* random slices of larger tensors, else row-major */
     float alpha;
-    bool alpha_is_zero, accumulate;
+    tsr_matmul_scale scale;
+    bool accumulate;
     tsr_activation activation;
     tsr_dtype bias; /* 0: none */
     batch_shape bias_shape;
@@ -146,7 +147,7 @@ static inline void check_element(const matmul_case *c, const operand *a, const o
     int64_t a_at = broadcast_index(&a->shape, 2, &y->shape, batch, 2) * c->m * c->k;
     int64_t b_at = broadcast_index(&b->shape, 2, &y->shape, batch, 2) * c->k * c->n;
     int64_t y_at = (batch * c->m + row) * c->n + col;
-    double alpha = c->alpha_is_zero ? 0 : c->alpha == 0 ? 1 : (double)c->alpha;
+    double alpha = c->scale == TSR_MATMUL_SCALE_ZERO ? 0 : c->alpha == 0 ? 1 : (double)c->alpha;
     double sum = 0, magnitude = 0;
 
     for (int64_t k = 0; k < c->k; k++) {
@@ -222,12 +223,11 @@ static inline tsr_status try_case(gpu_random *random, const matmul_case *c)
         bias = operand_new(random, c->views, c->bias, c->bias_shape);
         gpu_put(bias.view, bias.values);
     }
-    tsr_status status =
-        tsr_matmul(queue, y.view, a.view, b.view,
-                   tsr_matmul_params(.transpose_a = c->transpose_a, .transpose_b = c->transpose_b,
-                                     .alpha = c->alpha, .alpha_is_zero = c->alpha_is_zero,
-                                     .accumulate = c->accumulate, .activation = c->activation,
-                                     .bias = bias.view));
+    tsr_status status = tsr_matmul(
+        queue, y.view, a.view, b.view,
+        tsr_matmul_params(.transpose_a = c->transpose_a, .transpose_b = c->transpose_b,
+                          .alpha = c->alpha, .scale = c->scale, .accumulate = c->accumulate,
+                          .activation = c->activation, .bias = bias.view));
     if (status == TSR_OK) {
         gpu_get(y.view, got);
         for (int64_t batch = 0; batch < count_of(&c->batch); batch++)

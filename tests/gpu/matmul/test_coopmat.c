@@ -151,7 +151,7 @@ START_TEST(no_products_at_all)
         c.bias_shape = (batch_shape){1, {90}};
         run_with(&random, kernel, 1, &c);
         c.k = 5;
-        c.alpha_is_zero = true;
+        c.scale = TSR_MATMUL_SCALE_ZERO;
         c.accumulate = true;
         run_with(&random, kernel, 1, &c);
     }

@@ -133,11 +133,11 @@ START_TEST(alpha_zero)
     /* A forgotten alpha is 1: row 0 is [1 + NaN·0, NaN]. */
     tiny(a, y, NULL, out);
     ck_assert(isnan(out[0]) && isnan(out[1]));
-    /* A true 0 does not look at the product, and y's old contents are not read either. */
-    tiny(a, y, tsr_matmul_params(.alpha_is_zero = true), out);
+    /* A factor of 0 leaves the product out. */
+    tiny(a, y, tsr_matmul_params(.scale = TSR_MATMUL_SCALE_ZERO), out);
     for (int i = 0; i < 4; i++)
         ck_assert_double_eq(out[i], 0);
-    tiny(a, y, tsr_matmul_params(.alpha_is_zero = true, .accumulate = true), out);
+    tiny(a, y, tsr_matmul_params(.scale = TSR_MATMUL_SCALE_ZERO, .accumulate = true), out);
     for (int i = 0; i < 4; i++)
         ck_assert_double_eq(out[i], y[i]);
 }

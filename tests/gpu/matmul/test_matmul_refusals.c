@@ -101,9 +101,12 @@ START_TEST(refuses_params_that_make_no_sense)
 {
     GPU_FAILS(tsr_matmul(queue, y35, a34, b45, tsr_matmul_params(.activation = (tsr_activation)9)),
               TSR_ERR_INVALID, "matmul: activation 9 is none of tsr_activation");
-    GPU_FAILS(
-        tsr_matmul(queue, y35, a34, b45, tsr_matmul_params(.alpha = 2, .alpha_is_zero = true)),
-        TSR_ERR_INVALID, "matmul: alpha is 2, but alpha_is_zero is set");
+    GPU_FAILS(tsr_matmul(queue, y35, a34, b45,
+                         tsr_matmul_params(.alpha = 2, .scale = TSR_MATMUL_SCALE_ZERO)),
+              TSR_ERR_INVALID,
+              "matmul: alpha is 2, but scale is TSR_MATMUL_SCALE_ZERO; leave alpha unset");
+    GPU_FAILS(tsr_matmul(queue, y35, a34, b45, tsr_matmul_params(.scale = (tsr_matmul_scale)2)),
+              TSR_ERR_INVALID, "matmul: scale 2 is not a tsr_matmul_scale");
 }
 END_TEST
 
