@@ -138,11 +138,11 @@ tsr__rendezvous_params job_params(int rank, int size, uint16_t port)
 tsr_status job_exchange(tsr__rendezvous *rendezvous, const tsr__rendezvous_params *params,
                         uint64_t largest)
 {
-    static uint8_t mine[TSR__BOOT_MAX_BLOCK];
+    static uint8_t mine[TSR__BOOTSTRAP_MAX_BYTES];
     uint64_t size = largest * (uint64_t)params->rank / (uint64_t)params->size;
     memset(mine, 'a' + params->rank, sizeof mine);
-    tsr__boot_blocks blocks;
-    tsr__boot_limit limit = tsr__boot_limit_from_now(params->timeout_ns);
+    tsr__bootstrap_gathered blocks;
+    tsr__bootstrap_limit limit = tsr__bootstrap_limit_from_now(params->timeout_ns);
     TSR__TRY(tsr__rendezvous_exchange(rendezvous, mine, size, &limit, &blocks));
     bool right = blocks.starts[0] == 0;
     for (int32_t rank = 0; rank < params->size; rank++) {
@@ -151,7 +151,7 @@ tsr_status job_exchange(tsr__rendezvous *rendezvous, const tsr__rendezvous_param
         for (uint64_t i = blocks.starts[rank]; right && i < blocks.starts[rank + 1]; i++)
             right = blocks.bytes[i] == 'a' + rank;
     }
-    tsr__boot_blocks_finish(&blocks);
+    tsr__bootstrap_gathered_finish(&blocks);
     return right ? TSR_OK : tsr__fail(TSR_ERR_INVALID, "wrong bytes");
 }
 
@@ -163,7 +163,7 @@ tsr_status job_meet(int slot, void *user)
     TSR__TRY(tsr__rendezvous_open(params, &rendezvous));
     tsr_status status = job_exchange(rendezvous, params, 100);
     if (status == TSR_OK)
-        status = job_exchange(rendezvous, params, TSR__BOOT_MAX_BLOCK);
+        status = job_exchange(rendezvous, params, TSR__BOOTSTRAP_MAX_BYTES);
     tsr__rendezvous_close(&rendezvous);
     return status;
 }

@@ -1,6 +1,6 @@
 /* Ranks for tests: processes that run a function and tell how it went. */
-#ifndef TESTS_BOOT_JOB_H
-#define TESTS_BOOT_JOB_H
+#ifndef TESTS_BOOTSTRAP_JOB_H
+#define TESTS_BOOTSTRAP_JOB_H
 
 #include <stdbool.h>
 #include <sys/types.h>

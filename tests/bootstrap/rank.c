@@ -21,7 +21,7 @@ static void print_log(void *user, tsr_log_level level, const char *message)
 static uint64_t block_size(int32_t rank, int round)
 {
     if (round % 4 == 3)
-        return (rank + round) % 2 == 0 ? TSR__BOOT_MAX_BLOCK : 0;
+        return (rank + round) % 2 == 0 ? TSR__BOOTSTRAP_MAX_BYTES : 0;
     return (uint64_t)(rank * 37 + round * 11) % 997;
 }
 
@@ -30,15 +30,15 @@ static uint8_t block_byte(int32_t rank, int round, uint64_t i)
     return (uint8_t)((uint64_t)rank * 131 + (uint64_t)round * 17 + i * 7);
 }
 
-static int exchange(tsr__boot *boot, int round)
+static int exchange(tsr__bootstrap *bootstrap, int round)
 {
-    static uint8_t mine[TSR__BOOT_MAX_BLOCK];
-    const tsr__boot_info *info = tsr__boot_get_info(boot);
+    static uint8_t mine[TSR__BOOTSTRAP_MAX_BYTES];
+    const tsr__bootstrap_info *info = tsr__bootstrap_get_info(bootstrap);
     uint64_t size = block_size(info->rank, round);
     for (uint64_t i = 0; i < size; i++)
         mine[i] = block_byte(info->rank, round, i);
-    tsr__boot_blocks all;
-    if (tsr__boot_exchange(boot, mine, size, NULL, &all) != TSR_OK) {
+    tsr__bootstrap_gathered all;
+    if (tsr__bootstrap_exchange(bootstrap, mine, size, NULL, &all) != TSR_OK) {
         fprintf(stderr, "exchange %d: %s\n", round, tsr_last_error());
         return 1;
     }
@@ -51,12 +51,12 @@ static int exchange(tsr__boot *boot, int round)
     }
     if (wrong)
         fprintf(stderr, "exchange %d: wrong bytes\n", round);
-    tsr__boot_blocks_finish(&all);
+    tsr__bootstrap_gathered_finish(&all);
     return wrong;
 }
 
 /* Samplers find the same rank without a communicator. */
-static int says_otherwise(const tsr__boot_info *info)
+static int says_otherwise(const tsr__bootstrap_info *info)
 {
     int64_t rank = -1, ranks = -1;
     tsr_status status = tsr_rank_from_environment(&rank, &ranks);
@@ -67,25 +67,25 @@ static int says_otherwise(const tsr__boot_info *info)
     return 1;
 }
 
-static int boot_and_exchange(int rounds, uint64_t timeout_ns)
+static int bootstrap_and_exchange(int rounds, uint64_t timeout_ns)
 {
-    tsr__boot *boot;
-    tsr__boot_params params = {.timeout_ns = timeout_ns};
-    tsr_status status = tsr__boot_open(&params, &boot);
+    tsr__bootstrap *bootstrap;
+    tsr__bootstrap_params params = {.timeout_ns = timeout_ns};
+    tsr_status status = tsr__bootstrap_open(&params, &bootstrap);
     if (status != TSR_OK) {
         fprintf(stderr, "%s: %s\n", tsr_status_name(status), tsr_last_error());
         return 1;
     }
-    const tsr__boot_info *info = tsr__boot_get_info(boot);
+    const tsr__bootstrap_info *info = tsr__bootstrap_get_info(bootstrap);
     int wrong = says_otherwise(info);
     for (int round = 0; round < rounds && !wrong; round++)
-        wrong = exchange(boot, round);
+        wrong = exchange(bootstrap, round);
     if (!wrong)
         printf("rank %" PRId32 " of %" PRId32 ", local %" PRId32 " of %" PRId32 ", node %" PRId32
                " of %" PRId32 "\n",
                info->rank, info->size, info->local_rank, info->local_size,
                info->node_of[info->rank], info->node_count);
-    tsr__boot_close(&boot);
+    tsr__bootstrap_close(&bootstrap);
     return wrong;
 }
 
@@ -97,7 +97,7 @@ int main(int argc, char **argv)
     int rounds = argc > 1 ? atoi(argv[1]) : 5;
     /* Twice: a job may have several communicators, one after the other. */
     for (int i = 0; i < 2; i++)
-        if (boot_and_exchange(rounds, timeout != NULL ? (uint64_t)atoi(timeout) * 1000000 : 0))
+        if (bootstrap_and_exchange(rounds, timeout != NULL ? (uint64_t)atoi(timeout) * 1000000 : 0))
             return 1;
     return 0;
 }

@@ -158,12 +158,12 @@ names_who_was_killed() {
 logs_which_and_why() {
     TEST_LOG=1 launched srun --mpi=pmix --overcommit --nodes=1 -n 2 "$rank"
     cat "$folder/err"
-    grep 'log: boot: rank 1 of 2, .*, through PMIx: PMIX_NAMESPACE and PMIX_RANK are set$' "$folder/err"
+    grep 'log: bootstrap: rank 1 of 2, .*, through PMIx: PMIX_NAMESPACE and PMIX_RANK are set$' "$folder/err"
 }
 # Without PMIx the ranks would be so many jobs of one.
 without_pmix() {
     launched srun --overcommit --nodes=1 -n 2 "$rank" && return 1
-    grep '^TSR_ERR_INVALID: boot: SLURM_STEP_NUM_TASKS is 2 but .*: start it with srun --mpi=pmix, or set TESSERA_BOOT=single$' \
+    grep '^TSR_ERR_INVALID: bootstrap: SLURM_STEP_NUM_TASKS is 2 but .*: start it with srun --mpi=pmix, or set TESSERA_BOOT=single$' \
         "$folder/err"
 }
 # What docs/launching.md says for a Slurm that has no PMIx.
@@ -191,7 +191,7 @@ names_its_deadline() {
     # shellcheck disable=SC2016 # for the shells of the ranks
     TEST_TIMEOUT_MS=500 RANK_PROGRAM=$rank launched srun --mpi=pmix --overcommit --nodes=1 -n 2 --kill-on-bad-exit=1 \
         sh -c 'if [ "$SLURM_PROCID" = 1 ]; then exec sleep 5; else exec "$RANK_PROGRAM"; fi' && return 1
-    grep 'boot: PMIx: after 0.[345] s not all of 2 ranks have come to the exchange' "$folder/err"
+    grep 'bootstrap: PMIx: after 0.[345] s not all of 2 ranks have come to the exchange' "$folder/err"
 }
 
 configure_slurm

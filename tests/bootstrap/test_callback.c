@@ -52,12 +52,13 @@ static int gather(void *user, const void *mine, uint64_t size_bytes, void *all)
     return 0;
 }
 
-static tsr_status check_blocks(tsr__boot *boot, const gatherer *me, uint64_t step)
+static tsr_status check_blocks(tsr__bootstrap *bootstrap, const gatherer *me, uint64_t step)
 {
     char mine[64];
     memset(mine, 'a' + me->rank, sizeof mine);
-    tsr__boot_blocks all;
-    tsr_status status = tsr__boot_exchange(boot, mine, step * (uint64_t)me->rank, NULL, &all);
+    tsr__bootstrap_gathered all;
+    tsr_status status =
+        tsr__bootstrap_exchange(bootstrap, mine, step * (uint64_t)me->rank, NULL, &all);
     if (status != TSR_OK)
         return status;
     for (int rank = 0; rank < me->size; rank++) {
@@ -65,40 +66,40 @@ static tsr_status check_blocks(tsr__boot *boot, const gatherer *me, uint64_t ste
         for (uint64_t i = all.starts[rank]; i < all.starts[rank + 1]; i++)
             ck_assert(all.bytes[i] == 'a' + rank);
     }
-    tsr__boot_blocks_finish(&all);
+    tsr__bootstrap_gathered_finish(&all);
     return TSR_OK;
 }
 
 static void *run(void *user)
 {
     gatherer *me = user;
-    tsr__boot *boot = NULL;
-    tsr__boot_params params = {.kind = TSR__BOOT_CALLBACK,
-                               .rank = me->rank,
-                               .size = me->size,
-                               .gather = gather,
-                               .user = me};
-    me->status = tsr__boot_open(&params, &boot);
+    tsr__bootstrap *bootstrap = NULL;
+    tsr__bootstrap_params params = {.kind = TSR__BOOTSTRAP_CALLBACK,
+                                    .rank = me->rank,
+                                    .size = me->size,
+                                    .gather = gather,
+                                    .user = me};
+    me->status = tsr__bootstrap_open(&params, &bootstrap);
     if (me->status == TSR_OK) {
-        const tsr__boot_info *info = tsr__boot_get_info(boot);
+        const tsr__bootstrap_info *info = tsr__bootstrap_get_info(bootstrap);
         for (int rank = 0; rank < me->size; rank++)
             me->node_of[rank] = info->node_of[rank];
         me->node_count = info->node_count;
         me->local_rank = info->local_rank;
         me->local_size = info->local_size;
-        me->status = check_blocks(boot, me, 3);
+        me->status = check_blocks(bootstrap, me, 3);
     }
     if (me->status == TSR_OK)
-        me->status = check_blocks(boot, me, 0);
+        me->status = check_blocks(bootstrap, me, 0);
     if (me->status != TSR_OK) {
         snprintf(me->error, sizeof me->error, "%s", tsr_last_error());
-        if (boot != NULL) { /* and says so from now on */
-            tsr__boot_blocks all;
-            ck_assert(tsr__boot_exchange(boot, "x", 1, NULL, &all) == TSR_ERR_INVALID);
-            ck_assert(strcmp(tsr_last_error(), "boot: an earlier exchange failed") == 0);
+        if (bootstrap != NULL) { /* and says so from now on */
+            tsr__bootstrap_gathered all;
+            ck_assert(tsr__bootstrap_exchange(bootstrap, "x", 1, NULL, &all) == TSR_ERR_INVALID);
+            ck_assert(strcmp(tsr_last_error(), "bootstrap: an earlier exchange failed") == 0);
         }
     }
-    tsr__boot_close(&boot);
+    tsr__bootstrap_close(&bootstrap);
     return NULL;
 }
 
@@ -141,9 +142,9 @@ START_TEST(its_failure_is_passed_on)
         int at;
         const char *error;
     } fails[] = {
-        {0, "boot: the caller's all-gather of 8 bytes per rank returned 42"},
-        {1, "boot: the caller's all-gather of 16 bytes per rank returned 42"},
-        {2, "boot: the caller's all-gather of 8 bytes per rank returned 42"},
+        {0, "bootstrap: the caller's all-gather of 8 bytes per rank returned 42"},
+        {1, "bootstrap: the caller's all-gather of 16 bytes per rank returned 42"},
+        {2, "bootstrap: the caller's all-gather of 8 bytes per rank returned 42"},
     };
     for (size_t i = 0; i < sizeof fails / sizeof fails[0]; i++) {
         gatherer one = {.fails_at = fails[i].at};
@@ -160,7 +161,7 @@ START_TEST(sizes_it_makes_up_are_refused)
     run_all(&one, 1);
     ck_assert_int_eq(one.status, TSR_ERR_INVALID);
     ck_assert_str_eq(one.error,
-                     "boot: rank 0 brings 70000 bytes to an exchange, the limit is 65536");
+                     "bootstrap: rank 0 brings 70000 bytes to an exchange, the limit is 65536");
 }
 END_TEST
 
@@ -172,7 +173,7 @@ static int nodes_of_others(void *user, const void *mine, uint64_t size_bytes, vo
     for (int rank = 0; rank < 6; rank++) {
         uint8_t *one = (uint8_t *)all + (uint64_t)rank * size_bytes;
         memcpy(one, mine, (size_t)size_bytes);
-        if (size_bytes == TSR__BOOT_NODE_SIZE && nodes[rank] != 'a') /* rank 2 is on node a */
+        if (size_bytes == TSR__BOOTSTRAP_NODE_SIZE && nodes[rank] != 'a') /* rank 2 is on node a */
             memset(one, nodes[rank], (size_t)size_bytes);
     }
     return 0;
@@ -181,62 +182,68 @@ static int nodes_of_others(void *user, const void *mine, uint64_t size_bytes, vo
 START_TEST(nodes_are_numbered_by_their_first_ranks)
 {
     static const int expected[] = {0, 1, 0, 2, 0, 1};
-    tsr__boot *boot;
-    tsr__boot_params params = {
-        .kind = TSR__BOOT_CALLBACK, .rank = 2, .size = 6, .gather = nodes_of_others};
-    ck_assert_ok(tsr__boot_open(&params, &boot));
-    const tsr__boot_info *info = tsr__boot_get_info(boot);
+    tsr__bootstrap *bootstrap;
+    tsr__bootstrap_params params = {
+        .kind = TSR__BOOTSTRAP_CALLBACK, .rank = 2, .size = 6, .gather = nodes_of_others};
+    ck_assert_ok(tsr__bootstrap_open(&params, &bootstrap));
+    const tsr__bootstrap_info *info = tsr__bootstrap_get_info(bootstrap);
     ck_assert_int_eq(info->node_count, 3);
     for (int rank = 0; rank < 6; rank++)
         ck_assert_int_eq(info->node_of[rank], expected[rank]);
     ck_assert_int_eq(info->local_rank, 1);
     ck_assert_int_eq(info->local_size, 3);
-    tsr__boot_close(&boot);
+    tsr__bootstrap_close(&bootstrap);
 }
 END_TEST
 
 START_TEST(a_node_has_the_name_it_is_given)
 {
-    uint8_t nodes[4][TSR__BOOT_NODE_SIZE];
+    uint8_t nodes[4][TSR__BOOTSTRAP_NODE_SIZE];
     static const char *const names[] = {NULL, "one", "two", "one"};
     for (int i = 0; i < 4; i++) {
-        tsr__boot *boot;
+        tsr__bootstrap *bootstrap;
         if (names[i] != NULL)
             setenv("TESSERA_NODE", names[i], 1);
-        ck_assert_ok(tsr__boot_open(&(tsr__boot_params){.kind = TSR__BOOT_SINGLE}, &boot));
-        memcpy(nodes[i], tsr__boot_get_info(boot)->node, TSR__BOOT_NODE_SIZE);
-        tsr__boot_close(&boot);
+        ck_assert_ok(tsr__bootstrap_open(&(tsr__bootstrap_params){.kind = TSR__BOOTSTRAP_SINGLE},
+                                         &bootstrap));
+        memcpy(nodes[i], tsr__bootstrap_get_info(bootstrap)->node, TSR__BOOTSTRAP_NODE_SIZE);
+        tsr__bootstrap_close(&bootstrap);
     }
-    ck_assert_mem_eq(nodes[1], nodes[3], TSR__BOOT_NODE_SIZE);
-    ck_assert_mem_ne(nodes[0], nodes[1], TSR__BOOT_NODE_SIZE);
-    ck_assert_mem_ne(nodes[1], nodes[2], TSR__BOOT_NODE_SIZE);
+    ck_assert_mem_eq(nodes[1], nodes[3], TSR__BOOTSTRAP_NODE_SIZE);
+    ck_assert_mem_ne(nodes[0], nodes[1], TSR__BOOTSTRAP_NODE_SIZE);
+    ck_assert_mem_ne(nodes[1], nodes[2], TSR__BOOTSTRAP_NODE_SIZE);
 }
 END_TEST
 
 START_TEST(parameters_are_checked)
 {
-    tsr__boot *boot = NULL;
+    tsr__bootstrap *bootstrap = NULL;
     ck_assert_error(
-        tsr__boot_open(&(tsr__boot_params){.kind = TSR__BOOT_CALLBACK, .size = 2}, &boot),
-        TSR_ERR_INVALID, "boot: there is no all-gather callback");
-    ck_assert_error(
-        tsr__boot_open(&(tsr__boot_params){.kind = TSR__BOOT_CALLBACK, .gather = gather}, &boot),
-        TSR_ERR_INVALID, "boot: size is 0, not at least 1");
-    ck_assert_error(
-        tsr__boot_open(
-            &(tsr__boot_params){.kind = TSR__BOOT_CALLBACK, .size = 4097, .gather = gather}, &boot),
-        TSR_ERR_UNSUPPORTED, "boot: 4097 ranks are more than 4096");
-    ck_assert_error(
-        tsr__boot_open(
-            &(tsr__boot_params){.kind = TSR__BOOT_CALLBACK, .size = 2, .rank = 2, .gather = gather},
-            &boot),
-        TSR_ERR_INVALID, "boot: rank is 2, not from 0 to 1");
-    ck_assert_error(tsr__boot_open(
-                        &(tsr__boot_params){
-                            .kind = TSR__BOOT_CALLBACK, .size = 2, .rank = -1, .gather = gather},
-                        &boot),
-                    TSR_ERR_INVALID, "boot: rank is -1, not from 0 to 1");
-    ck_assert_ptr_null(boot);
+        tsr__bootstrap_open(&(tsr__bootstrap_params){.kind = TSR__BOOTSTRAP_CALLBACK, .size = 2},
+                            &bootstrap),
+        TSR_ERR_INVALID, "bootstrap: there is no all-gather callback");
+    ck_assert_error(tsr__bootstrap_open(
+                        &(tsr__bootstrap_params){.kind = TSR__BOOTSTRAP_CALLBACK, .gather = gather},
+                        &bootstrap),
+                    TSR_ERR_INVALID, "bootstrap: size is 0, not at least 1");
+    ck_assert_error(tsr__bootstrap_open(&(tsr__bootstrap_params){.kind = TSR__BOOTSTRAP_CALLBACK,
+                                                                 .size = 4097,
+                                                                 .gather = gather},
+                                        &bootstrap),
+                    TSR_ERR_UNSUPPORTED, "bootstrap: 4097 ranks are more than 4096");
+    ck_assert_error(tsr__bootstrap_open(&(tsr__bootstrap_params){.kind = TSR__BOOTSTRAP_CALLBACK,
+                                                                 .size = 2,
+                                                                 .rank = 2,
+                                                                 .gather = gather},
+                                        &bootstrap),
+                    TSR_ERR_INVALID, "bootstrap: rank is 2, not from 0 to 1");
+    ck_assert_error(tsr__bootstrap_open(&(tsr__bootstrap_params){.kind = TSR__BOOTSTRAP_CALLBACK,
+                                                                 .size = 2,
+                                                                 .rank = -1,
+                                                                 .gather = gather},
+                                        &bootstrap),
+                    TSR_ERR_INVALID, "bootstrap: rank is -1, not from 0 to 1");
+    ck_assert_ptr_null(bootstrap);
 }
 END_TEST
 

@@ -51,39 +51,39 @@ static void set(const char *variables)
 
 static const struct {
     const char *variables;
-    tsr__boot_kind kind;
+    tsr__bootstrap_kind kind;
     const char *why;
 } choices[] = {
-    {"", TSR__BOOT_SINGLE, "there is neither PMIX_NAMESPACE nor RANK"},
-    {"RANK= WORLD_SIZE=", TSR__BOOT_SINGLE, "there is neither PMIX_NAMESPACE nor RANK"},
-    {"MASTER_ADDR=a MASTER_PORT=1 LOCAL_RANK=0", TSR__BOOT_SINGLE,
+    {"", TSR__BOOTSTRAP_SINGLE, "there is neither PMIX_NAMESPACE nor RANK"},
+    {"RANK= WORLD_SIZE=", TSR__BOOTSTRAP_SINGLE, "there is neither PMIX_NAMESPACE nor RANK"},
+    {"MASTER_ADDR=a MASTER_PORT=1 LOCAL_RANK=0", TSR__BOOTSTRAP_SINGLE,
      "there is neither PMIX_NAMESPACE nor RANK"},
-    {"RANK=0 WORLD_SIZE=1", TSR__BOOT_ENV, "RANK and WORLD_SIZE are set"},
-    {"PMIX_NAMESPACE=a PMIX_RANK=0", TSR__BOOT_PMIX, "PMIX_NAMESPACE and PMIX_RANK are set"},
-    {"PMIX_NAMESPACE=a", TSR__BOOT_SINGLE, "there is neither PMIX_NAMESPACE nor RANK"},
-    {"PMIX_RANK=0", TSR__BOOT_SINGLE, "there is neither PMIX_NAMESPACE nor RANK"},
-    {"PMIX_NAMESPACE=a PMIX_RANK=0 RANK=0 WORLD_SIZE=2", TSR__BOOT_PMIX,
+    {"RANK=0 WORLD_SIZE=1", TSR__BOOTSTRAP_ENV, "RANK and WORLD_SIZE are set"},
+    {"PMIX_NAMESPACE=a PMIX_RANK=0", TSR__BOOTSTRAP_PMIX, "PMIX_NAMESPACE and PMIX_RANK are set"},
+    {"PMIX_NAMESPACE=a", TSR__BOOTSTRAP_SINGLE, "there is neither PMIX_NAMESPACE nor RANK"},
+    {"PMIX_RANK=0", TSR__BOOTSTRAP_SINGLE, "there is neither PMIX_NAMESPACE nor RANK"},
+    {"PMIX_NAMESPACE=a PMIX_RANK=0 RANK=0 WORLD_SIZE=2", TSR__BOOTSTRAP_PMIX,
      "PMIX_NAMESPACE and PMIX_RANK are set"},
-    {"PMIX_NAMESPACE=a PMIX_RANK=0 RANK=0 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=x", TSR__BOOT_ENV,
+    {"PMIX_NAMESPACE=a PMIX_RANK=0 RANK=0 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=x", TSR__BOOTSTRAP_ENV,
      "RANK and WORLD_SIZE are set, by a torchrun that was itself started through PMIx"},
-    {"TESSERA_BOOT=single RANK=0 WORLD_SIZE=2", TSR__BOOT_SINGLE, "TESSERA_BOOT is single"},
-    {"TESSERA_BOOT=env PMIX_NAMESPACE=a PMIX_RANK=0", TSR__BOOT_ENV, "TESSERA_BOOT is env"},
-    {"TESSERA_BOOT=single RANK=0", TSR__BOOT_SINGLE, "TESSERA_BOOT is single"},
-    {"TESSERA_BOOT=pmix", TSR__BOOT_PMIX, "TESSERA_BOOT is pmix"},
-    {"TESSERA_BOOT=auto RANK=0 WORLD_SIZE=2", TSR__BOOT_ENV, "RANK and WORLD_SIZE are set"},
-    {"TESSERA_BOOT=single SLURM_STEP_NUM_TASKS=4", TSR__BOOT_SINGLE, "TESSERA_BOOT is single"},
-    {"SLURM_STEP_NUM_TASKS=1 OMPI_COMM_WORLD_SIZE=1", TSR__BOOT_SINGLE,
+    {"TESSERA_BOOT=single RANK=0 WORLD_SIZE=2", TSR__BOOTSTRAP_SINGLE, "TESSERA_BOOT is single"},
+    {"TESSERA_BOOT=env PMIX_NAMESPACE=a PMIX_RANK=0", TSR__BOOTSTRAP_ENV, "TESSERA_BOOT is env"},
+    {"TESSERA_BOOT=single RANK=0", TSR__BOOTSTRAP_SINGLE, "TESSERA_BOOT is single"},
+    {"TESSERA_BOOT=pmix", TSR__BOOTSTRAP_PMIX, "TESSERA_BOOT is pmix"},
+    {"TESSERA_BOOT=auto RANK=0 WORLD_SIZE=2", TSR__BOOTSTRAP_ENV, "RANK and WORLD_SIZE are set"},
+    {"TESSERA_BOOT=single SLURM_STEP_NUM_TASKS=4", TSR__BOOTSTRAP_SINGLE, "TESSERA_BOOT is single"},
+    {"SLURM_STEP_NUM_TASKS=1 OMPI_COMM_WORLD_SIZE=1", TSR__BOOTSTRAP_SINGLE,
      "there is neither PMIX_NAMESPACE nor RANK"},
-    {"SLURM_STEP_NUM_TASKS=4 PMIX_NAMESPACE=a PMIX_RANK=0", TSR__BOOT_PMIX,
+    {"SLURM_STEP_NUM_TASKS=4 PMIX_NAMESPACE=a PMIX_RANK=0", TSR__BOOTSTRAP_PMIX,
      "PMIX_NAMESPACE and PMIX_RANK are set"},
 };
 
 START_TEST(chooses_by_what_is_there)
 {
     set(choices[_i].variables);
-    tsr__boot_kind kind = TSR__BOOT_AUTO;
+    tsr__bootstrap_kind kind = TSR__BOOTSTRAP_AUTO;
     const char *why = "";
-    ck_assert_ok(tsr__boot_choose(&kind, &why));
+    ck_assert_ok(tsr__bootstrap_choose(&kind, &why));
     ck_assert_int_eq(kind, choices[_i].kind);
     ck_assert_str_eq(why, choices[_i].why);
 }
@@ -94,58 +94,63 @@ END_TEST
 static const struct {
     const char *variables, *error;
 } mistakes[] = {
-    {"TESSERA_BOOT=mpi", "boot: TESSERA_BOOT is 'mpi', not auto, pmix, env or single"},
-    {"TESSERA_BOOT=ENV", "boot: TESSERA_BOOT is 'ENV', not auto, pmix, env or single"},
+    {"TESSERA_BOOT=mpi", "bootstrap: TESSERA_BOOT is 'mpi', not auto, pmix, env or single"},
+    {"TESSERA_BOOT=ENV", "bootstrap: TESSERA_BOOT is 'ENV', not auto, pmix, env or single"},
     {"SLURM_STEP_NUM_TASKS=4",
-     "boot: SLURM_STEP_NUM_TASKS is 4 but there is neither PMIX_NAMESPACE nor RANK, so these "
+     "bootstrap: SLURM_STEP_NUM_TASKS is 4 but there is neither PMIX_NAMESPACE nor RANK, so these "
      "processes cannot find one another: start it with srun --mpi=pmix, or set "
      "TESSERA_BOOT=single"},
     {"OMPI_COMM_WORLD_SIZE=2",
-     "boot: OMPI_COMM_WORLD_SIZE is 2 but there is neither PMIX_NAMESPACE nor RANK, so these "
+     "bootstrap: OMPI_COMM_WORLD_SIZE is 2 but there is neither PMIX_NAMESPACE nor RANK, so these "
      "processes cannot find one another: its mpirun has no PMIx, or set TESSERA_BOOT=single"},
     {"PMI_SIZE=2",
-     "boot: PMI_SIZE is 2 but there is neither PMIX_NAMESPACE nor RANK, so these processes cannot "
+     "bootstrap: PMI_SIZE is 2 but there is neither PMIX_NAMESPACE nor RANK, so these processes "
+     "cannot "
      "find one another: its launcher speaks PMI, not PMIx, or set TESSERA_BOOT=single"},
     {"SLURM_STEP_NUM_TASKS=x",
-     "boot: SLURM_STEP_NUM_TASKS is 'x', not an integer from 0 to 2147483647"},
+     "bootstrap: SLURM_STEP_NUM_TASKS is 'x', not an integer from 0 to 2147483647"},
     {"TESSERA_BOOT=pmix", /* the words of a build without PMIx differ */
-     "boot: PMIX_NAMESPACE and PMIX_RANK are not set: this process was not started through PMIx"},
+     "bootstrap: PMIX_NAMESPACE and PMIX_RANK are not set: this process was not started through "
+     "PMIx"},
     {"RANK=0",
-     "boot: RANK is set, but WORLD_SIZE is not: set both, or neither for a process alone"},
+     "bootstrap: RANK is set, but WORLD_SIZE is not: set both, or neither for a process alone"},
     {"WORLD_SIZE=1 RANK=",
-     "boot: WORLD_SIZE is set, but RANK is not: set both, or neither for a process alone"},
-    {"TESSERA_BOOT=env RANK=0", "boot: WORLD_SIZE is not set"},
-    {"TESSERA_BOOT=env WORLD_SIZE=2", "boot: RANK is not set"},
-    {"RANK=0 WORLD_SIZE=0", "boot: WORLD_SIZE is '0', not an integer from 1 to 2147483647"},
-    {"RANK=0 WORLD_SIZE=4097", "boot: 4097 ranks are more than 4096"},
-    {"RANK=0 WORLD_SIZE=65537", "boot: 65537 ranks are more than 4096"},
-    {"RANK=9999 WORLD_SIZE=2147483647", "boot: 2147483647 ranks are more than 4096"},
-    {"RANK=0 WORLD_SIZE=-1", "boot: WORLD_SIZE is '-1', not an integer from 1 to 2147483647"},
+     "bootstrap: WORLD_SIZE is set, but RANK is not: set both, or neither for a process alone"},
+    {"TESSERA_BOOT=env RANK=0", "bootstrap: WORLD_SIZE is not set"},
+    {"TESSERA_BOOT=env WORLD_SIZE=2", "bootstrap: RANK is not set"},
+    {"RANK=0 WORLD_SIZE=0", "bootstrap: WORLD_SIZE is '0', not an integer from 1 to 2147483647"},
+    {"RANK=0 WORLD_SIZE=4097", "bootstrap: 4097 ranks are more than 4096"},
+    {"RANK=0 WORLD_SIZE=65537", "bootstrap: 65537 ranks are more than 4096"},
+    {"RANK=9999 WORLD_SIZE=2147483647", "bootstrap: 2147483647 ranks are more than 4096"},
+    {"RANK=0 WORLD_SIZE=-1", "bootstrap: WORLD_SIZE is '-1', not an integer from 1 to 2147483647"},
     {"RANK=0 WORLD_SIZE=4294967298",
-     "boot: WORLD_SIZE is '4294967298', not an integer from 1 to 2147483647"},
+     "bootstrap: WORLD_SIZE is '4294967298', not an integer from 1 to 2147483647"},
     {"RANK=0 WORLD_SIZE=99999999999999999999",
-     "boot: WORLD_SIZE is '99999999999999999999', not an integer from 1 to 2147483647"},
-    {"RANK=0 WORLD_SIZE=2x", "boot: WORLD_SIZE is '2x', not an integer from 1 to 2147483647"},
-    {"RANK=0 WORLD_SIZE=+2", "boot: WORLD_SIZE is '+2', not an integer from 1 to 2147483647"},
-    {"RANK=0 WORLD_SIZE=0x2", "boot: WORLD_SIZE is '0x2', not an integer from 1 to 2147483647"},
-    {"RANK=2 WORLD_SIZE=2", "boot: RANK is '2', not an integer from 0 to 1"},
-    {"RANK=-1 WORLD_SIZE=2", "boot: RANK is '-1', not an integer from 0 to 1"},
+     "bootstrap: WORLD_SIZE is '99999999999999999999', not an integer from 1 to 2147483647"},
+    {"RANK=0 WORLD_SIZE=2x", "bootstrap: WORLD_SIZE is '2x', not an integer from 1 to 2147483647"},
+    {"RANK=0 WORLD_SIZE=+2", "bootstrap: WORLD_SIZE is '+2', not an integer from 1 to 2147483647"},
+    {"RANK=0 WORLD_SIZE=0x2",
+     "bootstrap: WORLD_SIZE is '0x2', not an integer from 1 to 2147483647"},
+    {"RANK=2 WORLD_SIZE=2", "bootstrap: RANK is '2', not an integer from 0 to 1"},
+    {"RANK=-1 WORLD_SIZE=2", "bootstrap: RANK is '-1', not an integer from 0 to 1"},
     {"RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=3",
-     "boot: LOCAL_WORLD_SIZE is '3', not an integer from 1 to 2"},
+     "bootstrap: LOCAL_WORLD_SIZE is '3', not an integer from 1 to 2"},
     {"RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 LOCAL_RANK=2",
-     "boot: LOCAL_RANK is '2', not an integer from 0 to 1"},
-    {"RANK=0 WORLD_SIZE=4 LOCAL_RANK=4", "boot: LOCAL_RANK is '4', not an integer from 0 to 3"},
-    {"RANK=0 WORLD_SIZE=2 MASTER_PORT=0", "boot: MASTER_PORT is '0', " RANGE_OF_PORTS},
-    {"RANK=0 WORLD_SIZE=2 MASTER_PORT=65536", "boot: MASTER_PORT is '65536', " RANGE_OF_PORTS},
+     "bootstrap: LOCAL_RANK is '2', not an integer from 0 to 1"},
+    {"RANK=0 WORLD_SIZE=4 LOCAL_RANK=4",
+     "bootstrap: LOCAL_RANK is '4', not an integer from 0 to 3"},
+    {"RANK=0 WORLD_SIZE=2 MASTER_PORT=0", "bootstrap: MASTER_PORT is '0', " RANGE_OF_PORTS},
+    {"RANK=0 WORLD_SIZE=2 MASTER_PORT=65536", "bootstrap: MASTER_PORT is '65536', " RANGE_OF_PORTS},
     {"RANK=0 WORLD_SIZE=2 MASTER_PORT=65535",
-     "boot: MASTER_PORT is 65535, so that there is no port after it: set TESSERA_MASTER_PORT"},
+     "bootstrap: MASTER_PORT is 65535, so that there is no port after it: set TESSERA_MASTER_PORT"},
     {"RANK=0 WORLD_SIZE=2 TESSERA_MASTER_PORT=http",
-     "boot: TESSERA_MASTER_PORT is 'http', " RANGE_OF_PORTS},
+     "bootstrap: TESSERA_MASTER_PORT is 'http', " RANGE_OF_PORTS},
     {"RANK=0 WORLD_SIZE=2 MASTER_PORT=29500 TESSERA_MASTER_PORT=29500 "
      "TORCHELASTIC_USE_AGENT_STORE=True",
-     "boot: TESSERA_MASTER_PORT is 29500, which is MASTER_PORT and belongs to torchrun's agent"},
+     "bootstrap: TESSERA_MASTER_PORT is 29500, which is MASTER_PORT and belongs to torchrun's "
+     "agent"},
     {"RANK=0 WORLD_SIZE=2 TESSERA_TOKEN=0123456789abcde",
-     "boot: TESSERA_TOKEN has 15 characters, at least 16 are needed"},
+     "bootstrap: TESSERA_TOKEN has 15 characters, at least 16 are needed"},
     {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=0.0.0.0",
      "rendezvous: MASTER_ADDR is '0.0.0.0': it stands for every address of a machine, not for "
      "one"},
@@ -165,13 +170,14 @@ START_TEST(names_what_is_wrong)
     set(mistakes[_i].variables);
 #if !TEST_HAVE_PMIX
     if (strcmp(mistakes[_i].variables, "TESSERA_BOOT=pmix") == 0)
-        error = "boot: this process was started through PMIx, but this tessera was built without "
-                "it; TESSERA_BOOT=env uses RANK, WORLD_SIZE and MASTER_ADDR instead";
+        error =
+            "bootstrap: this process was started through PMIx, but this tessera was built without "
+            "it; TESSERA_BOOT=env uses RANK, WORLD_SIZE and MASTER_ADDR instead";
 #endif
-    tsr__boot *boot = NULL;
-    ck_assert_int_ne(tsr__boot_open(NULL, &boot), TSR_OK);
+    tsr__bootstrap *bootstrap = NULL;
+    ck_assert_int_ne(tsr__bootstrap_open(NULL, &bootstrap), TSR_OK);
     ck_assert_str_eq(tsr_last_error(), error);
-    ck_assert_ptr_null(boot);
+    ck_assert_ptr_null(bootstrap);
 }
 END_TEST
 
@@ -183,12 +189,12 @@ static void keep_log(void *user, tsr_log_level level, const char *message)
     snprintf(logged, sizeof logged, "%s", message);
 }
 
-static void assert_alone(tsr__boot_kind kind, const char *log)
+static void assert_alone(tsr__bootstrap_kind kind, const char *log)
 {
-    tsr__boot *boot;
+    tsr__bootstrap *bootstrap;
     tsr_log_set(keep_log, NULL, TSR_LOG_INFO);
-    ck_assert_ok(tsr__boot_open(NULL, &boot));
-    const tsr__boot_info *info = tsr__boot_get_info(boot);
+    ck_assert_ok(tsr__bootstrap_open(NULL, &bootstrap));
+    const tsr__bootstrap_info *info = tsr__bootstrap_get_info(bootstrap);
     ck_assert_int_eq(info->kind, kind);
     ck_assert_int_eq(info->rank, 0);
     ck_assert_int_eq(info->size, 1);
@@ -197,32 +203,32 @@ static void assert_alone(tsr__boot_kind kind, const char *log)
     ck_assert_int_eq(info->node_count, 1);
     ck_assert_int_eq(info->node_of[0], 0);
     ck_assert_str_eq(logged, log);
-    tsr__boot_blocks blocks;
-    ck_assert_ok(tsr__boot_exchange(boot, "hello", 5, NULL, &blocks));
+    tsr__bootstrap_gathered blocks;
+    ck_assert_ok(tsr__bootstrap_exchange(bootstrap, "hello", 5, NULL, &blocks));
     ck_assert_uint_eq(blocks.starts[0], 0);
     ck_assert_uint_eq(blocks.starts[1], 5);
     ck_assert_mem_eq(blocks.bytes, "hello", 5);
-    tsr__boot_blocks_finish(&blocks);
-    ck_assert_ok(tsr__boot_exchange(boot, NULL, 0, NULL, &blocks));
+    tsr__bootstrap_gathered_finish(&blocks);
+    ck_assert_ok(tsr__bootstrap_exchange(bootstrap, NULL, 0, NULL, &blocks));
     ck_assert_uint_eq(blocks.starts[1], 0);
-    tsr__boot_blocks_finish(&blocks);
+    tsr__bootstrap_gathered_finish(&blocks);
     ck_assert_ptr_null(blocks.bytes);
-    tsr__boot_close(&boot);
-    ck_assert_ptr_null(boot);
-    tsr__boot_close(&boot);
-    tsr__boot_close(NULL);
+    tsr__bootstrap_close(&bootstrap);
+    ck_assert_ptr_null(bootstrap);
+    tsr__bootstrap_close(&bootstrap);
+    tsr__bootstrap_close(NULL);
 }
 
 START_TEST(alone_and_says_why)
 {
     set("");
     assert_alone(
-        TSR__BOOT_SINGLE,
-        "boot: rank 0 of 1, local rank 0 of 1, node 0 of 1, through a single process: there "
+        TSR__BOOTSTRAP_SINGLE,
+        "bootstrap: rank 0 of 1, local rank 0 of 1, node 0 of 1, through a single process: there "
         "is neither PMIX_NAMESPACE nor RANK");
     set("RANK=0 WORLD_SIZE=1");
-    assert_alone(TSR__BOOT_ENV,
-                 "boot: rank 0 of 1, local rank 0 of 1, node 0 of 1, through a single "
+    assert_alone(TSR__BOOTSTRAP_ENV,
+                 "bootstrap: rank 0 of 1, local rank 0 of 1, node 0 of 1, through a single "
                  "process: RANK and WORLD_SIZE are set");
 }
 END_TEST
@@ -230,22 +236,24 @@ END_TEST
 START_TEST(refuses_what_cannot_be_exchanged)
 {
     set("");
-    tsr__boot *boot;
-    tsr__boot_blocks blocks;
-    static uint8_t large[TSR__BOOT_MAX_BLOCK + 1];
-    ck_assert_ok(tsr__boot_open(NULL, &boot));
-    ck_assert_error(tsr__boot_exchange(boot, large, sizeof large, NULL, &blocks), TSR_ERR_INVALID,
-                    "boot: a block of 65537 bytes is too large to exchange, the limit is 65536");
-    ck_assert_error(tsr__boot_exchange(boot, NULL, 3, NULL, &blocks), TSR_ERR_INVALID,
-                    "boot: a block of 3 bytes is NULL");
-    ck_assert_ok(
-        tsr__boot_exchange(boot, large, sizeof large - 1, NULL, &blocks)); /* still usable */
-    tsr__boot_blocks_finish(&blocks);
-    tsr__boot_close(&boot);
-    ck_assert_error(tsr__boot_open(&(tsr__boot_params){.kind = (tsr__boot_kind)17}, &boot),
-                    TSR_ERR_INVALID, "boot: there is no kind 17");
-    ck_assert_error(tsr__boot_open(NULL, NULL), TSR_ERR_INVALID,
-                    "boot: there is nowhere to put it");
+    tsr__bootstrap *bootstrap;
+    tsr__bootstrap_gathered blocks;
+    static uint8_t large[TSR__BOOTSTRAP_MAX_BYTES + 1];
+    ck_assert_ok(tsr__bootstrap_open(NULL, &bootstrap));
+    ck_assert_error(
+        tsr__bootstrap_exchange(bootstrap, large, sizeof large, NULL, &blocks), TSR_ERR_INVALID,
+        "bootstrap: a block of 65537 bytes is too large to exchange, the limit is 65536");
+    ck_assert_error(tsr__bootstrap_exchange(bootstrap, NULL, 3, NULL, &blocks), TSR_ERR_INVALID,
+                    "bootstrap: a block of 3 bytes is NULL");
+    ck_assert_ok(tsr__bootstrap_exchange(bootstrap, large, sizeof large - 1, NULL,
+                                         &blocks)); /* still usable */
+    tsr__bootstrap_gathered_finish(&blocks);
+    tsr__bootstrap_close(&bootstrap);
+    ck_assert_error(
+        tsr__bootstrap_open(&(tsr__bootstrap_params){.kind = (tsr__bootstrap_kind)17}, &bootstrap),
+        TSR_ERR_INVALID, "bootstrap: there is no kind 17");
+    ck_assert_error(tsr__bootstrap_open(NULL, NULL), TSR_ERR_INVALID,
+                    "bootstrap: there is nowhere to put it");
 }
 END_TEST
 

@@ -60,29 +60,30 @@ static int gather_alone(void *user, const void *mine, uint64_t size_bytes, void 
     return 0;
 }
 
-static tsr_status boot_once(tsr__boot_kind kind)
+static tsr_status bootstrap_once(tsr__bootstrap_kind kind)
 {
-    tsr__boot *boot = NULL;
-    tsr__boot_params one = {.kind = kind, .size = 1, .gather = gather_alone};
-    tsr__boot_blocks blocks;
-    tsr_status status = tsr__boot_open(&one, &boot);
+    tsr__bootstrap *bootstrap = NULL;
+    tsr__bootstrap_params one = {.kind = kind, .size = 1, .gather = gather_alone};
+    tsr__bootstrap_gathered blocks;
+    tsr_status status = tsr__bootstrap_open(&one, &bootstrap);
     if (status == TSR_OK)
-        status = tsr__boot_exchange(boot, "hello", 5, NULL, &blocks);
+        status = tsr__bootstrap_exchange(bootstrap, "hello", 5, NULL, &blocks);
     if (status == TSR_OK)
-        tsr__boot_blocks_finish(&blocks);
-    tsr__boot_close(&boot);
+        tsr__bootstrap_gathered_finish(&blocks);
+    tsr__bootstrap_close(&bootstrap);
     return status;
 }
 
 START_TEST(of_booting_alone)
 {
-    static const tsr__boot_kind kinds[] = {TSR__BOOT_SINGLE, TSR__BOOT_CALLBACK, TSR__BOOT_ENV};
+    static const tsr__bootstrap_kind kinds[] = {TSR__BOOTSTRAP_SINGLE, TSR__BOOTSTRAP_CALLBACK,
+                                                TSR__BOOTSTRAP_ENV};
     setenv("RANK", "0", 1);
     setenv("WORLD_SIZE", "1", 1);
     int reached = 0;
     for (uint64_t at = 0;; at++) {
         tsr__fault_arm(TSR__FAULT_ALLOC, at, 0);
-        tsr_status status = boot_once(kinds[_i]);
+        tsr_status status = bootstrap_once(kinds[_i]);
         bool hit = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         if (!hit) {

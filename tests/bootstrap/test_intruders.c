@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "bootstrap/job.h"
-#include "bootstrap/stranger.h"
-#include "comm/bootstrap/peers.h"
+#include "bootstrap/raw_client.h"
+#include "comm/bootstrap/connections.h"
 #include "support/check_main.h"
 
 #define TOKEN "the token of the tests"
@@ -49,7 +49,7 @@ static void meet(void)
 static void assert_closed(int fd, int limit_ms)
 {
     uint8_t rest[256];
-    (void)stranger_hear_out(fd, rest, sizeof rest, limit_ms);
+    (void)client_hear_out(fd, rest, sizeof rest, limit_ms);
     close(fd);
 }
 
@@ -68,8 +68,8 @@ START_TEST(with_another_token)
     start_rank_zero(0);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
-        int fd = stranger_connect(port);
-        tsr__wire_type type = stranger_join(fd, &handshake, others[i], body, spoken, &spoken_size);
+        int fd = client_connect(port);
+        tsr__wire_type type = client_join(fd, &handshake, others[i], body, spoken, &spoken_size);
         assert_refused(fd, type, TSR__WIRE_BAD_TOKEN, ": as rank 1 it has another TESSERA_TOKEN\n");
     }
     meet();
@@ -82,16 +82,16 @@ START_TEST(with_a_handshake_of_before)
 {
     start_rank_zero(0);
     tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
-    int fd = stranger_connect(port);
-    ck_assert_int_eq(stranger_join(fd, &handshake, TOKEN, body, spoken, &spoken_size),
+    int fd = client_connect(port);
+    ck_assert_int_eq(client_join(fd, &handshake, TOKEN, body, spoken, &spoken_size),
                      TSR__WIRE_WELCOME);
     uint8_t welcome[TSR__WIRE_MAC];
     tsr__wire_prove("zero", TOKEN, strlen(TOKEN), &handshake, welcome);
     ck_assert_mem_eq(welcome, body, sizeof welcome); /* rank 0 proves itself, too */
     job_wait_for(0, "rank 1 has joined", 1);
     for (int i = 0; i < 2; i++) { /* while rank 1 is there, and when it has gone */
-        int replay = stranger_connect(port);
-        stranger_send(replay, spoken, spoken_size);
+        int replay = client_connect(port);
+        client_send(replay, spoken, spoken_size);
         assert_closed(replay, 2000);
         job_wait_for(0, ": as rank 1 it has another TESSERA_TOKEN\n", 1 + i);
         if (i == 0)
@@ -107,21 +107,21 @@ START_TEST(with_the_proof_of_another_rank)
 {
     start_rank_zero(0);
     tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
-    int fd = stranger_connect(port);
-    ck_assert_int_eq(stranger_hello(fd, &handshake, body), TSR__WIRE_CHALLENGE);
+    int fd = client_connect(port);
+    ck_assert_int_eq(client_hello(fd, &handshake, body), TSR__WIRE_CHALLENGE);
     memcpy(handshake.zero_nonce, body, sizeof handshake.zero_nonce);
     handshake.rank = 2;
     uint8_t mac[TSR__WIRE_MAC];
     tsr__wire_prove("rank", TOKEN, strlen(TOKEN), &handshake, mac);
-    stranger_send(fd, spoken, stranger_message(spoken, TSR__WIRE_PROOF, mac, sizeof mac));
+    client_send(fd, spoken, client_message(spoken, TSR__WIRE_PROOF, mac, sizeof mac));
     assert_closed(fd, 2000);
     /* Nor is rank 0's own proof one of a rank. */
-    fd = stranger_connect(port);
+    fd = client_connect(port);
     handshake.rank = 1;
-    ck_assert_int_eq(stranger_hello(fd, &handshake, body), TSR__WIRE_CHALLENGE);
+    ck_assert_int_eq(client_hello(fd, &handshake, body), TSR__WIRE_CHALLENGE);
     memcpy(handshake.zero_nonce, body, sizeof handshake.zero_nonce);
     tsr__wire_prove("zero", TOKEN, strlen(TOKEN), &handshake, mac);
-    stranger_send(fd, spoken, stranger_message(spoken, TSR__WIRE_PROOF, mac, sizeof mac));
+    client_send(fd, spoken, client_message(spoken, TSR__WIRE_PROOF, mac, sizeof mac));
     assert_closed(fd, 2000);
     job_wait_for(0, ": as rank 1 it has another TESSERA_TOKEN\n", 2);
     meet();
@@ -146,8 +146,8 @@ START_TEST(as_a_rank_that_cannot_be)
     start_rank_zero(0);
     for (size_t i = 0; i < sizeof impossible / sizeof impossible[0]; i++) {
         tsr__wire_handshake handshake = {.rank = impossible[i].rank, .size = impossible[i].size};
-        int fd = stranger_connect(port);
-        tsr__wire_type type = stranger_hello(fd, &handshake, body);
+        int fd = client_connect(port);
+        tsr__wire_type type = client_hello(fd, &handshake, body);
         assert_refused(fd, type, impossible[i].reason, impossible[i].log);
     }
     meet();
@@ -159,10 +159,10 @@ START_TEST(as_a_rank_that_is_there)
 {
     start_rank_zero(0);
     tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
-    int first = stranger_connect(port), second = stranger_connect(port);
-    ck_assert_int_eq(stranger_join(first, &handshake, TOKEN, body, spoken, &spoken_size),
+    int first = client_connect(port), second = client_connect(port);
+    ck_assert_int_eq(client_join(first, &handshake, TOKEN, body, spoken, &spoken_size),
                      TSR__WIRE_WELCOME);
-    tsr__wire_type type = stranger_join(second, &handshake, TOKEN, body, spoken, &spoken_size);
+    tsr__wire_type type = client_join(second, &handshake, TOKEN, body, spoken, &spoken_size);
     assert_refused(second, type, TSR__WIRE_DUPLICATE,
                    ": rank 1 has already joined, from 127.0.0.1:");
     close(first); /* and makes room */
@@ -183,8 +183,8 @@ static const struct {
     {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE - 1, -1, ": its message has an impossible size\n"},
     {TSR__WIRE_HELLO, 0, -1, ": its message has an impossible size\n"},
     {TSR__WIRE_PROOF, TSR__WIRE_MAC, -1, ": it sends what nobody asked for\n"},
-    {TSR__WIRE_BLOCK, 100, -1, ": it sends what nobody asked for\n"},
-    {TSR__WIRE_BLOCKS, 100, -1, ": it sends what nobody asked for\n"},
+    {TSR__WIRE_CONTRIBUTION, 100, -1, ": it sends what nobody asked for\n"},
+    {TSR__WIRE_GATHERED, 100, -1, ": it sends what nobody asked for\n"},
     {TSR__WIRE_ABORT, 100, -1, ": it sends what nobody asked for\n"},
     {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE, 0, ": it does not speak this protocol\n"},
     {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE, 4, ": it speaks another version of the protocol\n"},
@@ -201,8 +201,8 @@ START_TEST(with_headers_that_are_wrong)
         if (headers[i].byte >= 0)
             header[headers[i].byte] ^= 0x80;
         int before = job_count(0, headers[i].log);
-        int fd = stranger_connect(port);
-        stranger_send(fd, header, sizeof header);
+        int fd = client_connect(port);
+        client_send(fd, header, sizeof header);
         assert_closed(fd, 2000);
         job_wait_for(0, headers[i].log, before + 1);
     }
@@ -219,10 +219,10 @@ START_TEST(that_do_not_wait_for_an_answer)
     uint8_t hello[TSR__WIRE_HELLO_SIZE] = {0};
     tsr__wire_put_u32(hello, handshake.rank);
     tsr__wire_put_u32(hello + 4, handshake.size);
-    size_t size = stranger_message(twice, TSR__WIRE_HELLO, hello, sizeof hello);
+    size_t size = client_message(twice, TSR__WIRE_HELLO, hello, sizeof hello);
     memcpy(twice + size, twice, size);
-    int fd = stranger_connect(port);
-    stranger_send(fd, twice, 2 * size);
+    int fd = client_connect(port);
+    client_send(fd, twice, 2 * size);
     assert_closed(fd, 2000);
     job_wait_for(0, ": it sends what nobody asked for\n", 1);
     meet();
@@ -235,10 +235,10 @@ START_TEST(that_are_slow)
     start_rank_zero(TSR__SECOND);
     uint8_t header[TSR__WIRE_HEADER];
     tsr__wire_header(TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE, header);
-    int silent = stranger_connect(port), slow = stranger_connect(port);
+    int silent = client_connect(port), slow = client_connect(port);
     uint64_t start = tsr__now_ns();
     for (int i = 0; i < 4; i++) {
-        stranger_send(slow, header + i, 1);
+        client_send(slow, header + i, 1);
         nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
     }
     ck_assert_int_eq(job_count(0, "dropped"), 0);
@@ -249,8 +249,8 @@ START_TEST(that_are_slow)
     ck_assert_uint_lt(took, 2 * TSR__SECOND);
     job_wait_for(0, ": it was too slow to prove itself\n", 2);
 
-    int other = stranger_connect(port); /* still there when the ranks come */
-    stranger_send(other, header, 1);
+    int other = client_connect(port); /* still there when the ranks come */
+    client_send(other, header, 1);
     meet();
     assert_closed(other, 3000);
     ck_assert_int_eq(job_count(0, ": all ranks have joined\n"), 1);
@@ -267,8 +267,8 @@ START_TEST(in_great_numbers)
         size_t size = TSR__WIRE_HEADER + (size_t)rand() % (sizeof garbage - TSR__WIRE_HEADER);
         for (size_t j = 0; j < size; j++)
             garbage[j] = (uint8_t)rand();
-        int fd = stranger_connect(port);
-        stranger_send(fd, garbage, size);
+        int fd = client_connect(port);
+        client_send(fd, garbage, size);
         close(fd);
         if (i == COUNT / 2) /* in the midst of them */
             job_start(1, job_meet, &params[1]);
@@ -284,19 +284,19 @@ END_TEST
  * no room for more. */
 START_TEST(that_only_look)
 {
-    enum { COUNT = TSR__MAX_STRANGERS * 2 };
+    enum { COUNT = TSR__MAX_PENDING * 2 };
     int open_ones[COUNT];
     start_rank_zero(0);
     for (int i = 0; i < 50; i++) {
-        int fd = stranger_connect(port);
+        int fd = client_connect(port);
         if (i % 2 == 0)
             setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){1, 0}, sizeof(struct linger));
         close(fd);
     }
     job_wait_for(0, "dropped", 50);
     for (int i = 0; i < COUNT; i++)
-        open_ones[i] = stranger_connect(port);
-    job_wait_for(0, ": others are waiting\n", COUNT - TSR__MAX_STRANGERS);
+        open_ones[i] = client_connect(port);
+    job_wait_for(0, ": others are waiting\n", COUNT - TSR__MAX_PENDING);
     meet();
     for (int i = 0; i < COUNT; i++)
         assert_closed(open_ones[i], 1000);
@@ -317,7 +317,7 @@ START_TEST(that_take_all_files)
     job_kill(0);
     job_start(0, meet_with_few_files, &params[0]);
     for (int i = 0; i < COUNT; i++)
-        (void)stranger_connect(port);
+        (void)client_connect(port);
     job_wait_for(0, ": there are too many connections\n", COUNT - 40);
     meet();
 }
@@ -334,8 +334,8 @@ START_TEST(on_loopback_without_a_token)
     }
     job_start(0, job_meet, &params[0]);
     tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
-    int fd = stranger_connect(port);
-    tsr__wire_type type = stranger_join(fd, &handshake, TOKEN, body, spoken, &spoken_size);
+    int fd = client_connect(port);
+    tsr__wire_type type = client_join(fd, &handshake, TOKEN, body, spoken, &spoken_size);
     assert_refused(fd, type, TSR__WIRE_BAD_TOKEN, ": as rank 1 it has another TESSERA_TOKEN\n");
     meet();
 }

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bootstrap/job.h"
-#include "bootstrap/stranger.h"
+#include "bootstrap/raw_client.h"
 #include "comm/bootstrap/address.h"
 #include "support/check_main.h"
 
@@ -132,14 +132,13 @@ START_TEST(a_false_rank_zero_is_not_believed)
     int fd = accept(listener, NULL, NULL);
     ck_assert_int_ge(fd, 0);
     uint8_t heard[200] = {0}, said[200];
-    stranger_hear(fd, heard, TSR__WIRE_HEADER + TSR__WIRE_HELLO_SIZE);
-    stranger_send(fd, said, stranger_message(said, TSR__WIRE_CHALLENGE, heard, TSR__WIRE_NONCE));
-    stranger_hear(fd, heard, TSR__WIRE_HEADER + TSR__WIRE_MAC);
+    client_hear(fd, heard, TSR__WIRE_HEADER + TSR__WIRE_HELLO_SIZE);
+    client_send(fd, said, client_message(said, TSR__WIRE_CHALLENGE, heard, TSR__WIRE_NONCE));
+    client_hear(fd, heard, TSR__WIRE_HEADER + TSR__WIRE_MAC);
     /* its own proof, sent back */
-    stranger_send(
-        fd, said,
-        stranger_message(said, TSR__WIRE_WELCOME, heard + TSR__WIRE_HEADER, TSR__WIRE_MAC));
-    stranger_hear_out(fd, heard, sizeof heard, 2000);
+    client_send(fd, said,
+                client_message(said, TSR__WIRE_WELCOME, heard + TSR__WIRE_HEADER, TSR__WIRE_MAC));
+    client_hear_out(fd, heard, sizeof heard, 2000);
     close(fd);
     close(listener);
     set_port(expected, sizeof expected,
@@ -296,21 +295,23 @@ START_TEST(who_has_left_is_named)
 }
 END_TEST
 
-enum { MUCH = TSR__BOOT_MAX_BLOCK }; /* a few are more than a connection with such buffers takes */
+enum {
+    MUCH = TSR__BOOTSTRAP_MAX_BYTES
+}; /* a few are more than a connection with such buffers takes */
 
 static tsr_status bring_much(int slot, void *user)
 {
     static const uint8_t block[MUCH];
     tsr__rendezvous *rendezvous;
-    tsr__boot_blocks blocks;
-    tsr__boot_limit limit = tsr__boot_limit_from_now(20 * TSR__SECOND);
+    tsr__bootstrap_gathered blocks;
+    tsr__bootstrap_limit limit = tsr__bootstrap_limit_from_now(20 * TSR__SECOND);
     (void)slot;
     TSR__TRY(tsr__rendezvous_open(user, &rendezvous));
     for (int fd = 3; fd < 64; fd++) /* loopback would take megabytes */
         (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){16384}, sizeof(int));
     tsr_status status = tsr__rendezvous_exchange(rendezvous, block, sizeof block, &limit, &blocks);
     if (status == TSR_OK)
-        tsr__boot_blocks_finish(&blocks);
+        tsr__bootstrap_gathered_finish(&blocks);
     tsr__rendezvous_close(&rendezvous);
     return status;
 }
@@ -326,18 +327,18 @@ START_TEST(who_has_its_answer_may_leave)
     tsr__wire_handshake handshake = {.rank = SIZE - 1, .size = SIZE};
     uint8_t body[64], spoken[200], key[TSR__WIRE_MAC], message[200] = {0};
     size_t spoken_size;
-    int fd = stranger_connect(port);
+    int fd = client_connect(port);
     ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &(int){16384}, sizeof(int)), 0);
-    ck_assert_int_eq(stranger_join(fd, &handshake, params[1].token, body, spoken, &spoken_size),
+    ck_assert_int_eq(client_join(fd, &handshake, params[1].token, body, spoken, &spoken_size),
                      TSR__WIRE_WELCOME);
     tsr__wire_prove("key", params[1].token, params[1].token_size, &handshake, key);
-    tsr__wire_header(TSR__WIRE_BLOCK, 50 + TSR__WIRE_SEAL, message);
+    tsr__wire_header(TSR__WIRE_CONTRIBUTION, 50 + TSR__WIRE_SEAL, message);
     tsr__wire_seal("rank", key, message, 0, message + TSR__WIRE_HEADER + 8, 50,
                    message + TSR__WIRE_HEADER + 8 + 50);
-    stranger_send(fd, message, TSR__WIRE_HEADER + 50 + TSR__WIRE_SEAL);
+    client_send(fd, message, TSR__WIRE_HEADER + 50 + TSR__WIRE_SEAL);
     for (int rank = 1; rank < SIZE - 1; rank++)
         assert_end(rank, TSR_OK, "");
-    stranger_hear(fd, answer, sizeof answer);
+    client_hear(fd, answer, sizeof answer);
     assert_end(0, TSR_OK, "");
     close(fd);
 }
@@ -375,12 +376,12 @@ END_TEST
 static tsr_status come_late(int slot, void *user)
 {
     tsr__rendezvous *rendezvous;
-    tsr__boot_blocks blocks;
+    tsr__bootstrap_gathered blocks;
     (void)slot;
     TSR__TRY(tsr__rendezvous_open(user, &rendezvous));
     TSR__TRY(job_exchange(rendezvous, user, 100));
-    tsr__boot_limit limit = {.asked_ns = 60 * TSR__SECOND,
-                             .deadline_ns = tsr__deadline_ns(TSR__SECOND / 10)};
+    tsr__bootstrap_limit limit = {.timeout_ns = 60 * TSR__SECOND,
+                                  .deadline_ns = tsr__deadline_ns(TSR__SECOND / 10)};
     tsr_status status = tsr__rendezvous_exchange(rendezvous, "x", 1, &limit, &blocks);
     tsr__rendezvous_close(&rendezvous);
     return status;
@@ -436,17 +437,17 @@ START_TEST(changed_messages_are_noticed)
     tsr__wire_handshake handshake = {.rank = 1, .size = 2};
     uint8_t body[64], spoken[200], key[TSR__WIRE_MAC], message[200] = {0};
     size_t spoken_size;
-    int fd = stranger_connect(port);
-    ck_assert_int_eq(stranger_join(fd, &handshake, params[1].token, body, spoken, &spoken_size),
+    int fd = client_connect(port);
+    ck_assert_int_eq(client_join(fd, &handshake, params[1].token, body, spoken, &spoken_size),
                      TSR__WIRE_WELCOME);
     tsr__wire_prove("key", params[1].token, params[1].token_size, &handshake, key);
-    tsr__wire_header(TSR__WIRE_BLOCK, 5 + TSR__WIRE_SEAL, message);
+    tsr__wire_header(TSR__WIRE_CONTRIBUTION, 5 + TSR__WIRE_SEAL, message);
     static const char hello[5] = {'h', 'e', 'l', 'l', 'o'};
     memcpy(message + TSR__WIRE_HEADER + 8, hello, sizeof hello);
     tsr__wire_seal("rank", key, message, 0, hello, sizeof hello,
                    message + TSR__WIRE_HEADER + 8 + 5);
     message[TSR__WIRE_HEADER + 8] ^= 1;
-    stranger_send(fd, message, TSR__WIRE_HEADER + 5 + TSR__WIRE_SEAL);
+    client_send(fd, message, TSR__WIRE_HEADER + 5 + TSR__WIRE_SEAL);
     assert_end(0, TSR_ERR_PEER_LOST,
                "rendezvous: rank 1 is gone: its message was not sealed by who proved itself");
     close(fd);
@@ -461,17 +462,17 @@ START_TEST(repeated_messages_are_noticed)
     tsr__wire_handshake handshake = {.rank = 1, .size = 2};
     uint8_t body[64], spoken[200], key[TSR__WIRE_MAC], message[200] = {0}, answer[1000];
     size_t spoken_size;
-    int fd = stranger_connect(port);
-    ck_assert_int_eq(stranger_join(fd, &handshake, params[1].token, body, spoken, &spoken_size),
+    int fd = client_connect(port);
+    ck_assert_int_eq(client_join(fd, &handshake, params[1].token, body, spoken, &spoken_size),
                      TSR__WIRE_WELCOME);
     tsr__wire_prove("key", params[1].token, params[1].token_size, &handshake, key);
-    tsr__wire_header(TSR__WIRE_BLOCK, 50 + TSR__WIRE_SEAL, message);
+    tsr__wire_header(TSR__WIRE_CONTRIBUTION, 50 + TSR__WIRE_SEAL, message);
     memset(message + TSR__WIRE_HEADER + 8, 'b', 50);
     tsr__wire_seal("rank", key, message, 0, message + TSR__WIRE_HEADER + 8, 50,
                    message + TSR__WIRE_HEADER + 8 + 50);
-    stranger_send(fd, message, TSR__WIRE_HEADER + 50 + TSR__WIRE_SEAL);
-    stranger_hear(fd, answer, TSR__WIRE_HEADER + TSR__WIRE_SEAL + 2 * 4 + 50);
-    stranger_send(fd, message, TSR__WIRE_HEADER + 50 + TSR__WIRE_SEAL);
+    client_send(fd, message, TSR__WIRE_HEADER + 50 + TSR__WIRE_SEAL);
+    client_hear(fd, answer, TSR__WIRE_HEADER + TSR__WIRE_SEAL + 2 * 4 + 50);
+    client_send(fd, message, TSR__WIRE_HEADER + 50 + TSR__WIRE_SEAL);
     assert_end(0, TSR_ERR_PEER_LOST,
                "rendezvous: rank 1 is gone: its message was not sealed by who proved itself");
     close(fd);

@@ -65,7 +65,7 @@ START_TEST(seals_as_described)
     uint8_t mac[TSR__WIRE_MAC], key[TSR__WIRE_MAC], header[TSR__WIRE_HEADER];
     for (int i = 0; i < TSR__WIRE_MAC; i++)
         key[i] = (uint8_t)(200 + i);
-    tsr__wire_header(TSR__WIRE_BLOCK, 45, header);
+    tsr__wire_header(TSR__WIRE_CONTRIBUTION, 45, header);
     tsr__wire_seal("rank", key, header, 7, "hello", 5, mac);
     ck_assert_str_eq(hex(mac, sizeof mac),
                      "51506f9fe82a4a1361388092f810f29c7bb4935187d809cc9bd86b41e959586e");

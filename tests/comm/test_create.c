@@ -26,10 +26,11 @@ static void set_variables(int rank, uint16_t port)
 /* Joins late, and does nothing more. */
 static void be_rank_one(uint16_t port)
 {
-    tsr__boot *boot;
+    tsr__bootstrap *bootstrap;
     set_variables(1, port);
     rest_ms(1000);
-    if (tsr__boot_open(&(tsr__boot_params){.kind = TSR__BOOT_ENV}, &boot) != TSR_OK)
+    if (tsr__bootstrap_open(&(tsr__bootstrap_params){.kind = TSR__BOOTSTRAP_ENV}, &bootstrap) !=
+        TSR_OK)
         _exit(1);
     pause();
 }

@@ -42,7 +42,7 @@ START_TEST(too_many_ranks)
     setenv("RANK", "0", 1);
     setenv("WORLD_SIZE", "5000", 1);
     ck_assert_error(tsr_comm_create(tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_ENV), &comm),
-                    TSR_ERR_UNSUPPORTED, "comm_create: boot: 5000 ranks are more than 4096");
+                    TSR_ERR_UNSUPPORTED, "comm_create: bootstrap: 5000 ranks are more than 4096");
     ck_assert_ptr_null(comm);
 }
 END_TEST

@@ -37,28 +37,31 @@ static uint64_t pid_space(void)
     return length > 0 && link > 0 ? tsr__hash(hash, text, (size_t)link) : 0;
 }
 
-static tsr_status open_boot(const tsr_comm_params *params, uint64_t timeout_ns, tsr__boot **out)
+static tsr_status open_bootstrap(const tsr_comm_params *params, uint64_t timeout_ns,
+                                 tsr__bootstrap **out)
 {
-    static const tsr__boot_kind kinds[] = {
-        [TSR_BOOTSTRAP_AUTO] = TSR__BOOT_AUTO,     [TSR_BOOTSTRAP_PMIX] = TSR__BOOT_PMIX,
-        [TSR_BOOTSTRAP_ENV] = TSR__BOOT_ENV,       [TSR_BOOTSTRAP_CALLBACK] = TSR__BOOT_CALLBACK,
-        [TSR_BOOTSTRAP_SINGLE] = TSR__BOOT_SINGLE,
+    static const tsr__bootstrap_kind kinds[] = {
+        [TSR_BOOTSTRAP_AUTO] = TSR__BOOTSTRAP_AUTO,
+        [TSR_BOOTSTRAP_PMIX] = TSR__BOOTSTRAP_PMIX,
+        [TSR_BOOTSTRAP_ENV] = TSR__BOOTSTRAP_ENV,
+        [TSR_BOOTSTRAP_CALLBACK] = TSR__BOOTSTRAP_CALLBACK,
+        [TSR_BOOTSTRAP_SINGLE] = TSR__BOOTSTRAP_SINGLE,
     };
     const size_t kind = (size_t)params->bootstrap;
     TSR__REQUIRE(kind < sizeof kinds / sizeof kinds[0], "%d is no bootstrap",
                  (int)params->bootstrap);
-    return tsr__boot_open(&(tsr__boot_params){.kind = kinds[kind],
-                                              .timeout_ns = timeout_ns,
-                                              .rank = params->rank,
-                                              .size = params->size,
-                                              .gather = params->all_gather,
-                                              .user = params->user},
-                          out);
+    return tsr__bootstrap_open(&(tsr__bootstrap_params){.kind = kinds[kind],
+                                                        .timeout_ns = timeout_ns,
+                                                        .rank = params->rank,
+                                                        .size = params->size,
+                                                        .gather = params->all_gather,
+                                                        .user = params->user},
+                               out);
 }
 
 /* The others' greetings, as they came; TSR_OK when they are what this rank can work with. */
-static tsr_status check_greeting(const tsr__boot_blocks *blocks, int rank, const greeting *mine,
-                                 greeting *out)
+static tsr_status check_greeting(const tsr__bootstrap_gathered *blocks, int rank,
+                                 const greeting *mine, greeting *out)
 {
     const uint64_t size = blocks->starts[rank + 1] - blocks->starts[rank];
     if (size < sizeof *out)
@@ -72,7 +75,8 @@ static tsr_status check_greeting(const tsr__boot_blocks *blocks, int rank, const
     return TSR_OK;
 }
 
-static tsr_status connect_all(tsr__job *job, const tsr__boot_blocks *blocks, const greeting *mine)
+static tsr_status connect_all(tsr__job *job, const tsr__bootstrap_gathered *blocks,
+                              const greeting *mine)
 {
     greeting theirs;
     const void **addresses = tsr__calloc((size_t)job->size, sizeof *addresses);
@@ -99,11 +103,11 @@ static tsr_status connect_all(tsr__job *job, const tsr__boot_blocks *blocks, con
     return status;
 }
 
-static tsr_status greet(tsr__job *job, tsr__boot *boot, const tsr_comm_params *params,
-                        const tsr__boot_limit *limit)
+static tsr_status greet(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm_params *params,
+                        const tsr__bootstrap_limit *limit)
 {
     size_t address_bytes;
-    tsr__boot_blocks blocks = {0};
+    tsr__bootstrap_gathered blocks = {0};
     TSR__TRY(tsr__transport_create(&job->transport));
     TSR__TRY(tsr__boards_open(job, &job->boards));
     const void *address = tsr__transport_address(job->transport, &address_bytes);
@@ -119,11 +123,11 @@ static tsr_status greet(tsr__job *job, tsr__boot *boot, const tsr_comm_params *p
         return TSR_ERR_NO_MEMORY;
     memcpy(block, &mine, sizeof mine);
     memcpy(block + sizeof mine, address, address_bytes);
-    tsr_status status = tsr__boot_exchange(boot, block, size_bytes, limit, &blocks);
+    tsr_status status = tsr__bootstrap_exchange(bootstrap, block, size_bytes, limit, &blocks);
     tsr__free(block);
     TSR__TRY(status);
     status = connect_all(job, &blocks, &mine);
-    tsr__boot_blocks_finish(&blocks);
+    tsr__bootstrap_gathered_finish(&blocks);
     TSR__TRY(status);
     return tsr__control_open(job);
 }
@@ -146,10 +150,10 @@ static tsr_status make_world(tsr__job *job, const tsr_comm_params *params, tsr_c
     return TSR_OK;
 }
 
-static tsr_status fill_job(tsr__job *job, tsr__boot *boot, const tsr_comm_params *params,
-                           const tsr__boot_limit *limit)
+static tsr_status fill_job(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm_params *params,
+                           const tsr__bootstrap_limit *limit)
 {
-    const tsr__boot_info *info = tsr__boot_get_info(boot);
+    const tsr__bootstrap_info *info = tsr__bootstrap_get_info(bootstrap);
     job->rank = info->rank;
     job->size = info->size;
     job->is_crowded = info->local_size > sysconf(_SC_NPROCESSORS_ONLN);
@@ -158,21 +162,21 @@ static tsr_status fill_job(tsr__job *job, tsr__boot *boot, const tsr_comm_params
     if (!job->node_of)
         return TSR_ERR_NO_MEMORY;
     memcpy(job->node_of, info->node_of, (size_t)info->size * sizeof *job->node_of);
-    return job->size > 1 ? greet(job, boot, params, limit) : TSR_OK;
+    return job->size > 1 ? greet(job, bootstrap, params, limit) : TSR_OK;
 }
 
 /* What is left of the time to create it; a function of the caller's takes its own. */
-static uint64_t rest_of(const tsr_comm_params *params, const tsr__boot_limit *limit)
+static uint64_t rest_of(const tsr_comm_params *params, const tsr__bootstrap_limit *limit)
 {
     const uint64_t now = tsr__now_ns();
     if (params->bootstrap == TSR_BOOTSTRAP_CALLBACK)
-        return limit->asked_ns;
+        return limit->timeout_ns;
     return limit->deadline_ns > now ? limit->deadline_ns - now : 1;
 }
 
 /* Everybody has come this far, and says whether it has shared memory. */
 static tsr_status settle(tsr_comm *comm, const tsr_comm_params *params,
-                         const tsr__boot_limit *limit)
+                         const tsr__bootstrap_limit *limit)
 {
     tsr__place_on_board place = {.page = -1};
     tsr_comm_set_timeout(comm, rest_of(params, limit));
@@ -192,13 +196,13 @@ static tsr_status settle(tsr_comm *comm, const tsr_comm_params *params,
 tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
 {
     const tsr_comm_params defaults = {0};
-    tsr__boot *boot = NULL;
+    tsr__bootstrap *bootstrap = NULL;
     tsr_comm *comm = NULL;
     TSR__REQUIRE(out, "comm_create: out is NULL");
     if (!params)
         params = &defaults;
-    const tsr__boot_limit limit =
-        tsr__boot_limit_from_now(params->timeout_ns ? params->timeout_ns : TSR__COMM_TIMEOUT_NS);
+    const tsr__bootstrap_limit limit = tsr__bootstrap_limit_from_now(
+        params->timeout_ns ? params->timeout_ns : TSR__COMM_TIMEOUT_NS);
     tsr__job *job = tsr__calloc(1, sizeof *job);
     if (!job)
         return TSR_ERR_NO_MEMORY;
@@ -207,10 +211,10 @@ tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
     if (status == TSR_OK)
         status = tsr__boards_wanted(&boards);
     if (status == TSR_OK)
-        status = open_boot(params, limit.asked_ns, &boot);
+        status = open_bootstrap(params, limit.timeout_ns, &bootstrap);
     if (status == TSR_OK)
-        status = fill_job(job, boot, params, &limit);
-    tsr__boot_close(&boot);
+        status = fill_job(job, bootstrap, params, &limit);
+    tsr__bootstrap_close(&bootstrap);
     if (status == TSR_OK)
         status = make_world(job, params, &comm);
     if (status != TSR_OK)

@@ -12,7 +12,7 @@ typedef struct tsr__address {
     struct sockaddr_storage storage;
     socklen_t size;
     bool loopback;
-    char text[TSR__PEER_SIZE]; /* "127.0.0.1:29501", "[::1]:29501" */
+    char text[TSR__ADDRESS_TEXT_SIZE]; /* "127.0.0.1:29501", "[::1]:29501" */
 } tsr__address;
 
 /* Looks a name or number up; of several addresses the first that is not loopback, as a machine's

@@ -6,14 +6,14 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/bootstrap/backend.h"
 #include "comm/bootstrap/choose.h"
-#include "comm/bootstrap/impl.h"
 #include "comm/bootstrap/node.h"
 
-struct tsr__boot {
-    tsr__boot_info info;
+struct tsr__bootstrap {
+    tsr__bootstrap_info info;
     int32_t *node_of;
-    const tsr__boot_way *way;
+    const tsr__bootstrap_backend *backend;
     void *state;
     uint64_t timeout_ns;
     bool broken; /* an exchange failed: the ranks are no longer in step */
@@ -21,35 +21,36 @@ struct tsr__boot {
 
 /* Numbers the nodes in the order in which their first ranks come. Quadratic in nodes, not in ranks.
  */
-static tsr_status number_nodes(tsr__boot *boot, const tsr__boot_blocks *nodes)
+static tsr_status number_nodes(tsr__bootstrap *bootstrap, const tsr__bootstrap_gathered *nodes)
 {
-    int32_t size = boot->info.size;
+    int32_t size = bootstrap->info.size;
     int32_t *first = tsr__calloc((size_t)size, sizeof *first); /* rank of each node */
     if (first == NULL)
         return TSR_ERR_NO_MEMORY;
     for (int32_t rank = 0; rank < size; rank++) {
         const uint8_t *mine = nodes->bytes + nodes->starts[rank];
-        if (nodes->starts[rank + 1] - nodes->starts[rank] != TSR__BOOT_NODE_SIZE) {
+        if (nodes->starts[rank + 1] - nodes->starts[rank] != TSR__BOOTSTRAP_NODE_SIZE) {
             tsr__free(first);
-            return tsr__fail(TSR_ERR_INVALID,
-                             "boot: rank %" PRId32 " names its node in %" PRIu64 " bytes, not %d: "
-                             "another version of tessera?",
-                             rank, nodes->starts[rank + 1] - nodes->starts[rank],
-                             TSR__BOOT_NODE_SIZE);
+            return tsr__fail(
+                TSR_ERR_INVALID,
+                "bootstrap: rank %" PRId32 " names its node in %" PRIu64 " bytes, not %d: "
+                "another version of tessera?",
+                rank, nodes->starts[rank + 1] - nodes->starts[rank], TSR__BOOTSTRAP_NODE_SIZE);
         }
         int32_t node = 0;
-        while (node < boot->info.node_count &&
-               memcmp(nodes->bytes + nodes->starts[first[node]], mine, TSR__BOOT_NODE_SIZE) != 0)
+        while (node < bootstrap->info.node_count &&
+               memcmp(nodes->bytes + nodes->starts[first[node]], mine, TSR__BOOTSTRAP_NODE_SIZE) !=
+                   0)
             node++;
-        if (node == boot->info.node_count)
-            first[boot->info.node_count++] = rank;
-        boot->node_of[rank] = node;
+        if (node == bootstrap->info.node_count)
+            first[bootstrap->info.node_count++] = rank;
+        bootstrap->node_of[rank] = node;
     }
     tsr__free(first);
     return TSR_OK;
 }
 
-static void find_local(tsr__boot_info *info)
+static void find_local(tsr__bootstrap_info *info)
 {
     int32_t below = 0, all = 0;
     for (int32_t rank = 0; rank < info->size; rank++)
@@ -64,124 +65,112 @@ static void find_local(tsr__boot_info *info)
     }
 }
 
-static tsr_status exchange(tsr__boot *boot, const void *mine, uint64_t size_bytes,
-                           const tsr__boot_limit *limit, tsr__boot_blocks *out)
+static tsr_status exchange(tsr__bootstrap *bootstrap, const void *mine, uint64_t size_bytes,
+                           const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
 {
-    tsr_status status = boot->way->exchange(boot->state, mine, size_bytes, limit, out);
-    boot->broken = status != TSR_OK;
+    tsr_status status =
+        bootstrap->backend->exchange(bootstrap->state, mine, size_bytes, limit, out);
+    bootstrap->broken = status != TSR_OK;
     return status;
 }
 
-static tsr_status meet(tsr__boot *boot, const tsr__boot_limit *limit)
+static tsr_status meet(tsr__bootstrap *bootstrap, const tsr__bootstrap_limit *limit)
 {
-    boot->node_of = tsr__calloc((size_t)boot->info.size, sizeof *boot->node_of);
-    if (boot->node_of == NULL)
+    bootstrap->node_of = tsr__calloc((size_t)bootstrap->info.size, sizeof *bootstrap->node_of);
+    if (bootstrap->node_of == NULL)
         return TSR_ERR_NO_MEMORY;
-    boot->info.node_of = boot->node_of;
-    tsr__boot_node(boot->info.node);
-    tsr__boot_blocks nodes;
-    TSR__TRY(exchange(boot, boot->info.node, TSR__BOOT_NODE_SIZE, limit, &nodes));
-    tsr_status status = number_nodes(boot, &nodes);
-    tsr__boot_blocks_finish(&nodes);
+    bootstrap->info.node_of = bootstrap->node_of;
+    tsr__bootstrap_node(bootstrap->info.node);
+    tsr__bootstrap_gathered nodes;
+    TSR__TRY(exchange(bootstrap, bootstrap->info.node, TSR__BOOTSTRAP_NODE_SIZE, limit, &nodes));
+    tsr_status status = number_nodes(bootstrap, &nodes);
+    tsr__bootstrap_gathered_finish(&nodes);
     if (status == TSR_OK)
-        find_local(&boot->info);
+        find_local(&bootstrap->info);
     return status;
 }
 
-tsr_status tsr__boot_check_size(int64_t size)
+/* The backend of each kind; AUTO has been resolved before. */
+static tsr__bootstrap_open_fn *const backends[] = {
+    [TSR__BOOTSTRAP_PMIX] = tsr__bootstrap_open_pmix,
+    [TSR__BOOTSTRAP_ENV] = tsr__bootstrap_open_env,
+    [TSR__BOOTSTRAP_CALLBACK] = tsr__bootstrap_open_callback,
+    [TSR__BOOTSTRAP_SINGLE] = tsr__bootstrap_open_single,
+};
+
+static tsr_status open_backend(const tsr__bootstrap_params *params, tsr__bootstrap *bootstrap)
 {
-    if (size > TSR__BOOT_MAX_RANKS)
-        return tsr__fail(TSR_ERR_UNSUPPORTED, "boot: %" PRId64 " ranks are more than %d", size,
-                         TSR__BOOT_MAX_RANKS);
-    return TSR_OK;
+    tsr__bootstrap_place place = {0};
+    const tsr__bootstrap_limit limit = tsr__bootstrap_limit_from_now(params->timeout_ns);
+    TSR__REQUIRE((size_t)params->kind < sizeof backends / sizeof backends[0] &&
+                     backends[params->kind] != NULL,
+                 "bootstrap: there is no kind %d", (int)params->kind);
+    TSR__TRY(backends[params->kind](params, &place, &bootstrap->backend, &bootstrap->state));
+    bootstrap->info.rank = place.rank;
+    bootstrap->info.size = place.size;
+    bootstrap->info.local_rank = place.local_rank;
+    bootstrap->info.local_size = place.local_size;
+    return meet(bootstrap, &limit);
 }
 
-static tsr_status open_way(const tsr__boot_params *params, tsr__boot *boot)
+tsr_status tsr__bootstrap_open(const tsr__bootstrap_params *params, tsr__bootstrap **out)
 {
-    tsr__boot_place place = {0};
-    tsr_status status = TSR_OK;
-    tsr__boot_limit limit = tsr__boot_limit_from_now(params->timeout_ns);
-    switch (params->kind) {
-    case TSR__BOOT_PMIX:
-        status = tsr__boot_open_pmix(params, &place, &boot->way, &boot->state);
-        break;
-    case TSR__BOOT_ENV:
-        status = tsr__boot_open_env(params, &place, &boot->way, &boot->state);
-        break;
-    case TSR__BOOT_CALLBACK:
-        status = tsr__boot_open_callback(params, &place, &boot->way, &boot->state);
-        break;
-    case TSR__BOOT_SINGLE:
-        status = tsr__boot_open_single(params, &place, &boot->way, &boot->state);
-        break;
-    case TSR__BOOT_AUTO:
-    default:
-        return tsr__fail(TSR_ERR_INVALID, "boot: there is no kind %d", (int)params->kind);
-    }
-    TSR__TRY(status);
-    boot->info.rank = place.rank;
-    boot->info.size = place.size;
-    boot->info.local_rank = place.local_rank;
-    boot->info.local_size = place.local_size;
-    return meet(boot, &limit);
-}
-
-tsr_status tsr__boot_open(const tsr__boot_params *params, tsr__boot **out)
-{
-    tsr__boot_params chosen = params != NULL ? *params : (tsr__boot_params){0};
+    tsr__bootstrap_params chosen = params != NULL ? *params : (tsr__bootstrap_params){0};
     const char *why = "asked for";
-    TSR__REQUIRE(out != NULL, "boot: there is nowhere to put it");
+    TSR__REQUIRE(out != NULL, "bootstrap: there is nowhere to put it");
     if (chosen.timeout_ns == 0)
         chosen.timeout_ns = 60 * TSR__SECOND;
-    if (chosen.kind == TSR__BOOT_AUTO)
-        TSR__TRY(tsr__boot_choose(&chosen.kind, &why));
+    if (chosen.kind == TSR__BOOTSTRAP_AUTO)
+        TSR__TRY(tsr__bootstrap_choose(&chosen.kind, &why));
     if (sodium_init() < 0)
-        return tsr__fail(TSR_ERR_DRIVER, "boot: libsodium cannot be initialised");
+        return tsr__fail(TSR_ERR_DRIVER, "bootstrap: libsodium cannot be initialised");
 
-    tsr__boot *boot = tsr__calloc(1, sizeof *boot);
-    if (boot == NULL)
+    tsr__bootstrap *bootstrap = tsr__calloc(1, sizeof *bootstrap);
+    if (bootstrap == NULL)
         return TSR_ERR_NO_MEMORY;
-    boot->info.kind = chosen.kind;
-    boot->timeout_ns = chosen.timeout_ns;
-    tsr_status status = open_way(&chosen, boot);
+    bootstrap->info.kind = chosen.kind;
+    bootstrap->timeout_ns = chosen.timeout_ns;
+    tsr_status status = open_backend(&chosen, bootstrap);
     if (status != TSR_OK) {
-        tsr__boot_close(&boot);
+        tsr__bootstrap_close(&bootstrap);
         return status;
     }
     tsr__log(TSR_LOG_INFO,
-             "boot: rank %" PRId32 " of %" PRId32 ", local rank %" PRId32 " of %" PRId32
+             "bootstrap: rank %" PRId32 " of %" PRId32 ", local rank %" PRId32 " of %" PRId32
              ", node %" PRId32 " of %" PRId32 ", through %s: %s",
-             boot->info.rank, boot->info.size, boot->info.local_rank, boot->info.local_size,
-             boot->node_of[boot->info.rank], boot->info.node_count, boot->way->name, why);
-    *out = boot;
+             bootstrap->info.rank, bootstrap->info.size, bootstrap->info.local_rank,
+             bootstrap->info.local_size, bootstrap->node_of[bootstrap->info.rank],
+             bootstrap->info.node_count, bootstrap->backend->name, why);
+    *out = bootstrap;
     return TSR_OK;
 }
 
-const tsr__boot_info *tsr__boot_get_info(const tsr__boot *boot)
+const tsr__bootstrap_info *tsr__bootstrap_get_info(const tsr__bootstrap *bootstrap)
 {
-    return &boot->info;
+    return &bootstrap->info;
 }
 
-tsr_status tsr__boot_exchange(tsr__boot *boot, const void *mine, uint64_t size_bytes,
-                              const tsr__boot_limit *limit, tsr__boot_blocks *out)
+tsr_status tsr__bootstrap_exchange(tsr__bootstrap *bootstrap, const void *mine, uint64_t size_bytes,
+                                   const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
 {
-    TSR__REQUIRE(size_bytes <= TSR__BOOT_MAX_BLOCK,
-                 "boot: a block of %" PRIu64 " bytes is too large to exchange, the limit is %d",
-                 size_bytes, TSR__BOOT_MAX_BLOCK);
-    TSR__REQUIRE(mine != NULL || size_bytes == 0, "boot: a block of %" PRIu64 " bytes is NULL",
+    TSR__REQUIRE(size_bytes <= TSR__BOOTSTRAP_MAX_BYTES,
+                 "bootstrap: a block of %" PRIu64
+                 " bytes is too large to exchange, the limit is %d",
+                 size_bytes, TSR__BOOTSTRAP_MAX_BYTES);
+    TSR__REQUIRE(mine != NULL || size_bytes == 0, "bootstrap: a block of %" PRIu64 " bytes is NULL",
                  size_bytes);
-    TSR__REQUIRE(!boot->broken, "boot: an earlier exchange failed");
-    const tsr__boot_limit from_now = tsr__boot_limit_from_now(boot->timeout_ns);
-    return exchange(boot, mine, size_bytes, limit != NULL ? limit : &from_now, out);
+    TSR__REQUIRE(!bootstrap->broken, "bootstrap: an earlier exchange failed");
+    const tsr__bootstrap_limit from_now = tsr__bootstrap_limit_from_now(bootstrap->timeout_ns);
+    return exchange(bootstrap, mine, size_bytes, limit != NULL ? limit : &from_now, out);
 }
 
-void tsr__boot_close(tsr__boot **boot)
+void tsr__bootstrap_close(tsr__bootstrap **bootstrap)
 {
-    if (boot == NULL || *boot == NULL)
+    if (bootstrap == NULL || *bootstrap == NULL)
         return;
-    if ((*boot)->way != NULL)
-        (*boot)->way->close((*boot)->state);
-    tsr__free((*boot)->node_of);
-    tsr__free(*boot);
-    *boot = NULL;
+    if ((*bootstrap)->backend != NULL)
+        (*bootstrap)->backend->close((*bootstrap)->state);
+    tsr__free((*bootstrap)->node_of);
+    tsr__free(*bootstrap);
+    *bootstrap = NULL;
 }

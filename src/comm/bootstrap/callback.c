@@ -5,10 +5,10 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "comm/bootstrap/impl.h"
+#include "comm/bootstrap/backend.h"
 
 typedef struct callback_state {
-    tsr__boot_gather_fn gather;
+    tsr__bootstrap_gather_fn gather;
     void *user;
     int32_t size;
 } callback_state;
@@ -19,7 +19,8 @@ static tsr_status gather(const callback_state *state, const void *mine, uint64_t
     int code = state->gather(state->user, mine, size_bytes, all);
     if (code != 0)
         return tsr__fail(TSR_ERR_IO,
-                         "boot: the caller's all-gather of %" PRIu64 " bytes per rank returned %d",
+                         "bootstrap: the caller's all-gather of %" PRIu64
+                         " bytes per rank returned %d",
                          size_bytes, code);
     return TSR_OK;
 }
@@ -27,7 +28,7 @@ static tsr_status gather(const callback_state *state, const void *mine, uint64_t
 /* Blocks may differ in size, the callback's may not: each travels in as much as the largest needs.
  */
 static tsr_status gather_padded(const callback_state *state, const void *mine, uint64_t size_bytes,
-                                const uint64_t *sizes, tsr__boot_blocks *out)
+                                const uint64_t *sizes, tsr__bootstrap_gathered *out)
 {
     uint64_t largest = 0;
     for (int32_t rank = 0; rank < state->size; rank++)
@@ -50,43 +51,44 @@ static tsr_status gather_padded(const callback_state *state, const void *mine, u
 }
 
 static tsr_status exchange(void *opaque, const void *mine, uint64_t size_bytes,
-                           const tsr__boot_limit *limit, tsr__boot_blocks *out)
+                           const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
 {
     const callback_state *state = opaque;
     (void)limit;
     uint64_t *sizes = tsr__calloc((size_t)state->size, sizeof *sizes);
     if (sizes == NULL)
         return TSR_ERR_NO_MEMORY;
-    tsr__boot_blocks blocks = {0};
+    tsr__bootstrap_gathered blocks = {0};
     tsr_status status = gather(state, &size_bytes, sizeof size_bytes, sizes);
     if (status == TSR_OK)
-        status = tsr__boot_blocks_init(state->size, sizes, &blocks);
+        status = tsr__bootstrap_gathered_init(state->size, sizes, &blocks);
     if (status == TSR_OK)
         status = gather_padded(state, mine, size_bytes, sizes, &blocks);
     tsr__free(sizes);
     if (status == TSR_OK)
         *out = blocks;
     else
-        tsr__boot_blocks_finish(&blocks);
+        tsr__bootstrap_gathered_finish(&blocks);
     return status;
 }
 
-tsr_status tsr__boot_open_callback(const tsr__boot_params *params, tsr__boot_place *place,
-                                   const tsr__boot_way **way, void **state)
+tsr_status tsr__bootstrap_open_callback(const tsr__bootstrap_params *params,
+                                        tsr__bootstrap_place *place,
+                                        const tsr__bootstrap_backend **backend, void **state)
 {
-    static const tsr__boot_way callback = {"the caller's all-gather", exchange, tsr__free};
-    TSR__REQUIRE(params->gather != NULL, "boot: there is no all-gather callback");
-    TSR__REQUIRE(params->size >= 1, "boot: size is %" PRId32 ", not at least 1", params->size);
-    TSR__TRY(tsr__boot_check_size(params->size));
+    static const tsr__bootstrap_backend callback = {"the caller's all-gather", exchange, tsr__free};
+    TSR__REQUIRE(params->gather != NULL, "bootstrap: there is no all-gather callback");
+    TSR__REQUIRE(params->size >= 1, "bootstrap: size is %" PRId32 ", not at least 1", params->size);
+    TSR__TRY(tsr__bootstrap_check_size(params->size));
     TSR__REQUIRE(params->rank >= 0 && params->rank < params->size,
-                 "boot: rank is %" PRId32 ", not from 0 to %" PRId32, params->rank,
+                 "bootstrap: rank is %" PRId32 ", not from 0 to %" PRId32, params->rank,
                  params->size - 1);
     callback_state *mine = tsr__calloc(1, sizeof *mine);
     if (mine == NULL)
         return TSR_ERR_NO_MEMORY;
     *mine = (callback_state){params->gather, params->user, params->size};
-    *place = (tsr__boot_place){params->rank, params->size, -1, -1};
-    *way = &callback;
+    *place = (tsr__bootstrap_place){params->rank, params->size, -1, -1};
+    *backend = &callback;
     *state = mine;
     return TSR_OK;
 }

@@ -54,11 +54,11 @@ static bool size_is_right(const tsr__channel *channel)
     case TSR__WIRE_REFUSED:
         low = high = 1;
         break;
-    case TSR__WIRE_BLOCK:
+    case TSR__WIRE_CONTRIBUTION:
         low = TSR__WIRE_SEAL;
-        high = TSR__WIRE_SEAL + TSR__BOOT_MAX_BLOCK;
+        high = TSR__WIRE_SEAL + TSR__BOOTSTRAP_MAX_BYTES;
         break;
-    case TSR__WIRE_BLOCKS:
+    case TSR__WIRE_GATHERED:
         low = TSR__WIRE_SEAL;
         high = TSR__WIRE_SEAL + channel->blocks_max;
         break;

@@ -8,12 +8,12 @@
 #include "comm/bootstrap/wire.h"
 
 /* "[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255]:65535" and more */
-#define TSR__PEER_SIZE 80
+#define TSR__ADDRESS_TEXT_SIZE 80
 
 typedef struct tsr__channel {
     int fd;
-    char peer[TSR__PEER_SIZE]; /* the other side's address, for messages */
-    const char *in, *out;      /* who speaks in each direction, as tsr__wire_seal has it */
+    char peer[TSR__ADDRESS_TEXT_SIZE]; /* the other side's address, for messages */
+    const char *in, *out;              /* who speaks in each direction, as tsr__wire_seal has it */
     bool sealed;
     uint8_t key[TSR__WIRE_MAC];
     uint64_t number_in, number_out; /* of the next sealed message */

@@ -19,25 +19,25 @@ static tsr_status refuse_silent_copies(void)
     };
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
         int64_t count;
-        TSR__TRY(tsr__env_integer("boot", launchers[i].count, 0, INT32_MAX, 1, &count));
+        TSR__TRY(tsr__env_integer("bootstrap", launchers[i].count, 0, INT32_MAX, 1, &count));
         TSR__REQUIRE(count <= 1,
-                     "boot: %s is %d but there is neither PMIX_NAMESPACE nor RANK, so these "
+                     "bootstrap: %s is %d but there is neither PMIX_NAMESPACE nor RANK, so these "
                      "processes cannot find one another: %s, or set TESSERA_BOOT=single",
                      launchers[i].count, (int)count, launchers[i].advice);
     }
     return TSR_OK;
 }
 
-tsr_status tsr__boot_choose(tsr__boot_kind *kind, const char **why)
+tsr_status tsr__bootstrap_choose(tsr__bootstrap_kind *kind, const char **why)
 {
-    static const tsr__boot_kind kinds[] = {
-        [TSR__LAUNCHER_NONE] = TSR__BOOT_SINGLE,
-        [TSR__LAUNCHER_PMIX] = TSR__BOOT_PMIX,
-        [TSR__LAUNCHER_VARIABLES] = TSR__BOOT_ENV,
-        [TSR__LAUNCHER_SINGLE] = TSR__BOOT_SINGLE,
+    static const tsr__bootstrap_kind kinds[] = {
+        [TSR__LAUNCHER_NONE] = TSR__BOOTSTRAP_SINGLE,
+        [TSR__LAUNCHER_PMIX] = TSR__BOOTSTRAP_PMIX,
+        [TSR__LAUNCHER_VARIABLES] = TSR__BOOTSTRAP_ENV,
+        [TSR__LAUNCHER_SINGLE] = TSR__BOOTSTRAP_SINGLE,
     };
     tsr__launcher launcher;
-    TSR__TRY(tsr__launcher_find("boot", &launcher, why));
+    TSR__TRY(tsr__launcher_find("bootstrap", &launcher, why));
     if (launcher == TSR__LAUNCHER_NONE)
         TSR__TRY(refuse_silent_copies());
     *kind = kinds[launcher];

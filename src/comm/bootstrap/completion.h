@@ -9,19 +9,19 @@
 
 #include "tessera/base.h"
 
-typedef struct tsr__promise {
+typedef struct tsr__completion {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool over, abandoned;
-} tsr__promise;
+} tsr__completion;
 
-void tsr__promise_init(tsr__promise *promise);
-void tsr__promise_finish(tsr__promise *promise);
+void tsr__completion_init(tsr__completion *completion);
+void tsr__completion_finish(tsr__completion *completion);
 
 /* By the other thread. True: nobody waits any more, and it is the one to free. */
-bool tsr__promise_keep(tsr__promise *promise) TSR_NODISCARD;
+bool tsr__completion_signal(tsr__completion *completion) TSR_NODISCARD;
 
 /* Until the deadline. False: not kept by then, and the other thread frees. */
-bool tsr__promise_wait(tsr__promise *promise, uint64_t deadline_ns) TSR_NODISCARD;
+bool tsr__completion_wait(tsr__completion *completion, uint64_t deadline_ns) TSR_NODISCARD;
 
 #endif

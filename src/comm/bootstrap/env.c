@@ -5,23 +5,23 @@
 
 #include "base/environment.h"
 #include "base/error.h"
-#include "comm/bootstrap/impl.h"
+#include "comm/bootstrap/backend.h"
 #include "comm/bootstrap/rendezvous.h"
 
 #define DEFAULT_PORT 29501 /* torch's 29500, and one */
 #define SHORTEST_TOKEN 16
 
-static tsr_status read_place(tsr__boot_place *place)
+static tsr_status read_place(tsr__bootstrap_place *place)
 {
     int64_t rank, size, local_rank, local_size;
-    TSR__TRY(tsr__env_needed_integer("boot", "WORLD_SIZE", 1, INT32_MAX, &size));
-    TSR__TRY(tsr__boot_check_size(size));
-    TSR__TRY(tsr__env_needed_integer("boot", "RANK", 0, size - 1, &rank));
-    TSR__TRY(tsr__env_integer("boot", "LOCAL_WORLD_SIZE", 1, size, -1, &local_size));
-    TSR__TRY(tsr__env_integer("boot", "LOCAL_RANK", 0, (local_size > 0 ? local_size : size) - 1, -1,
-                              &local_rank));
-    *place =
-        (tsr__boot_place){(int32_t)rank, (int32_t)size, (int32_t)local_rank, (int32_t)local_size};
+    TSR__TRY(tsr__env_needed_integer("bootstrap", "WORLD_SIZE", 1, INT32_MAX, &size));
+    TSR__TRY(tsr__bootstrap_check_size(size));
+    TSR__TRY(tsr__env_needed_integer("bootstrap", "RANK", 0, size - 1, &rank));
+    TSR__TRY(tsr__env_integer("bootstrap", "LOCAL_WORLD_SIZE", 1, size, -1, &local_size));
+    TSR__TRY(tsr__env_integer("bootstrap", "LOCAL_RANK", 0,
+                              (local_size > 0 ? local_size : size) - 1, -1, &local_rank));
+    *place = (tsr__bootstrap_place){(int32_t)rank, (int32_t)size, (int32_t)local_rank,
+                                    (int32_t)local_size};
     return TSR_OK;
 }
 
@@ -29,22 +29,22 @@ static tsr_status read_place(tsr__boot_place *place)
 static tsr_status read_port(uint16_t *port)
 {
     int64_t master, own;
-    TSR__TRY(tsr__env_integer("boot", "MASTER_PORT", 1, 65535, 0, &master));
-    TSR__TRY(tsr__env_integer("boot", "TESSERA_MASTER_PORT", 1, 65535, 0, &own));
+    TSR__TRY(tsr__env_integer("bootstrap", "MASTER_PORT", 1, 65535, 0, &master));
+    TSR__TRY(tsr__env_integer("bootstrap", "TESSERA_MASTER_PORT", 1, 65535, 0, &own));
     const char *agent = tsr__env_text("TORCHELASTIC_USE_AGENT_STORE");
     TSR__REQUIRE(own == 0 || own != master || agent == NULL || strcmp(agent, "True") != 0,
-                 "boot: TESSERA_MASTER_PORT is %" PRId64
+                 "bootstrap: TESSERA_MASTER_PORT is %" PRId64
                  ", which is MASTER_PORT and belongs to torchrun's agent",
                  own);
     TSR__REQUIRE(own != 0 || master != 65535,
-                 "boot: MASTER_PORT is 65535, so that there is no port after it: set "
+                 "bootstrap: MASTER_PORT is 65535, so that there is no port after it: set "
                  "TESSERA_MASTER_PORT");
     *port = (uint16_t)(own != 0 ? own : master != 0 ? master + 1 : DEFAULT_PORT);
     return TSR_OK;
 }
 
 static tsr_status exchange(void *state, const void *mine, uint64_t size_bytes,
-                           const tsr__boot_limit *limit, tsr__boot_blocks *out)
+                           const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
 {
     return tsr__rendezvous_exchange(state, mine, size_bytes, limit, out);
 }
@@ -55,14 +55,14 @@ static void close_env(void *state)
     tsr__rendezvous_close(&rendezvous);
 }
 
-tsr_status tsr__boot_open_env(const tsr__boot_params *params, tsr__boot_place *place,
-                              const tsr__boot_way **way, void **state)
+tsr_status tsr__bootstrap_open_env(const tsr__bootstrap_params *params, tsr__bootstrap_place *place,
+                                   const tsr__bootstrap_backend **backend, void **state)
 {
-    static const tsr__boot_way env = {"the environment", exchange, close_env};
-    tsr__boot_place read;
+    static const tsr__bootstrap_backend env = {"the environment", exchange, close_env};
+    tsr__bootstrap_place read;
     TSR__TRY(read_place(&read));
     if (read.size == 1) { /* nobody to meet */
-        TSR__TRY(tsr__boot_open_single(params, place, way, state));
+        TSR__TRY(tsr__bootstrap_open_single(params, place, backend, state));
         return TSR_OK;
     }
 
@@ -78,12 +78,12 @@ tsr_status tsr__boot_open_env(const tsr__boot_params *params, tsr__boot_place *p
     };
     TSR__TRY(read_port(&where.port));
     TSR__REQUIRE(token == NULL || where.token_size >= SHORTEST_TOKEN,
-                 "boot: TESSERA_TOKEN has %zu characters, at least %d are needed", where.token_size,
-                 SHORTEST_TOKEN);
+                 "bootstrap: TESSERA_TOKEN has %zu characters, at least %d are needed",
+                 where.token_size, SHORTEST_TOKEN);
     tsr__rendezvous *rendezvous;
     TSR__TRY(tsr__rendezvous_open(&where, &rendezvous));
     *place = read;
-    *way = &env;
+    *backend = &env;
     *state = rendezvous;
     return TSR_OK;
 }

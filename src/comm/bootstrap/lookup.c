@@ -12,7 +12,7 @@
 #include "comm/bootstrap/completion.h"
 
 typedef struct lookup {
-    tsr__promise promise;
+    tsr__completion completion;
     int code, reason; /* what getaddrinfo returned, and errno after it */
     struct addrinfo *found;
     char service[8];
@@ -44,7 +44,7 @@ static void lookup_free(lookup *asked)
 {
     if (asked->found != NULL)
         freeaddrinfo(asked->found);
-    tsr__promise_finish(&asked->promise);
+    tsr__completion_finish(&asked->completion);
     tsr__free(asked);
 }
 
@@ -53,7 +53,7 @@ static void *run(void *opaque)
     lookup *asked = opaque;
     asked->code = find(asked->host, asked->service, 0, &asked->found);
     asked->reason = errno;
-    if (tsr__promise_keep(&asked->promise))
+    if (tsr__completion_signal(&asked->completion))
         lookup_free(asked);
     return NULL;
 }
@@ -81,11 +81,11 @@ static tsr_status find_apart(const char *host, const char *service, uint64_t dea
     lookup *asked = tsr__calloc(1, sizeof *asked + size);
     if (asked == NULL)
         return TSR_ERR_NO_MEMORY;
-    tsr__promise_init(&asked->promise);
+    tsr__completion_init(&asked->completion);
     memcpy(asked->host, host, size);
     snprintf(asked->service, sizeof asked->service, "%s", service);
     int error = start(asked);
-    if (error == 0 && !tsr__promise_wait(&asked->promise, deadline_ns))
+    if (error == 0 && !tsr__completion_wait(&asked->completion, deadline_ns))
         return tsr__fail(TSR_ERR_TIMEOUT, "the name service does not answer");
     tsr_status status = TSR_OK;
     if (error != 0 || asked->code != 0)

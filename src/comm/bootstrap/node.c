@@ -29,10 +29,10 @@ static void add_kernel(crypto_generichash_state *hash)
     add(hash, text, (size_t)size);
 }
 
-void tsr__boot_node(uint8_t node[TSR__BOOT_NODE_SIZE])
+void tsr__bootstrap_node(uint8_t node[TSR__BOOTSTRAP_NODE_SIZE])
 {
     crypto_generichash_state hash;
-    crypto_generichash_init(&hash, NULL, 0, TSR__BOOT_NODE_SIZE);
+    crypto_generichash_init(&hash, NULL, 0, TSR__BOOTSTRAP_NODE_SIZE);
     const char *name = tsr__env_text("TESSERA_NODE");
     if (name != NULL) {
         add(&hash, "name", 4);
@@ -51,5 +51,5 @@ void tsr__boot_node(uint8_t node[TSR__BOOT_NODE_SIZE])
             add(&hash, id, sizeof id);
         }
     }
-    crypto_generichash_final(&hash, node, TSR__BOOT_NODE_SIZE);
+    crypto_generichash_final(&hash, node, TSR__BOOTSTRAP_NODE_SIZE);
 }

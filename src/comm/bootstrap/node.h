@@ -6,6 +6,6 @@
 
 /* A digest of what ranks have in common that can share memory; of TESSERA_NODE alone, where that is
  * set. */
-void tsr__boot_node(uint8_t node[TSR__BOOT_NODE_SIZE]);
+void tsr__bootstrap_node(uint8_t node[TSR__BOOTSTRAP_NODE_SIZE]);
 
 #endif

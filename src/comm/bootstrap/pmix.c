@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/error.h"
+#include "comm/bootstrap/backend.h"
 #include "comm/bootstrap/completion.h"
-#include "comm/bootstrap/impl.h"
 #include "comm/bootstrap/pmix_library.h"
 
 typedef struct pmix_state {
@@ -30,7 +30,7 @@ static uint64_t exchange_count;
 static tsr_status fail(const pmix_state *state, tsr_status status, const char *what,
                        pmix_status_t code)
 {
-    return tsr__fail(status, "boot: PMIx: %s: %s (%d)", what, state->pmix->Error_string(code),
+    return tsr__fail(status, "bootstrap: PMIx: %s: %s (%d)", what, state->pmix->Error_string(code),
                      (int)code);
 }
 
@@ -59,20 +59,20 @@ static tsr_status get_number(const pmix_state *state, bool of_job, const char *k
         number = value->data.uint16;
     release(value);
     TSR__REQUIRE(number >= low && number <= high,
-                 "boot: PMIx: %s is %" PRId64 ", not from %" PRId64 " to %" PRId64, key, number,
-                 low, high);
+                 "bootstrap: PMIx: %s is %" PRId64 ", not from %" PRId64 " to %" PRId64, key,
+                 number, low, high);
     *out = (int32_t)number;
     return TSR_OK;
 }
 
 typedef struct fence {
-    tsr__promise over;
+    tsr__completion over;
     pmix_status_t code;
 } fence;
 
 static void fence_free(fence *meeting)
 {
-    tsr__promise_finish(&meeting->over);
+    tsr__completion_finish(&meeting->over);
     tsr__free(meeting);
 }
 
@@ -80,23 +80,24 @@ static void fence_over(pmix_status_t code, void *opaque)
 {
     fence *meeting = opaque;
     meeting->code = code;
-    if (tsr__promise_keep(&meeting->over))
+    if (tsr__completion_signal(&meeting->over))
         fence_free(meeting);
 }
 
-static tsr_status fence_wait(const pmix_state *state, fence *meeting, const tsr__boot_limit *limit)
+static tsr_status fence_wait(const pmix_state *state, fence *meeting,
+                             const tsr__bootstrap_limit *limit)
 {
-    if (!tsr__promise_wait(&meeting->over, limit->deadline_ns))
+    if (!tsr__completion_wait(&meeting->over, limit->deadline_ns))
         return tsr__fail(TSR_ERR_TIMEOUT,
-                         "boot: PMIx: after %.1f s not all of %" PRId32
+                         "bootstrap: PMIx: after %.1f s not all of %" PRId32
                          " ranks have come to the exchange",
-                         (double)limit->asked_ns * 1e-9, state->size);
+                         (double)limit->timeout_ns * 1e-9, state->size);
     const pmix_status_t code = meeting->code;
     fence_free(meeting);
     return code == PMIX_SUCCESS ? TSR_OK : fail(state, TSR_ERR_PEER_LOST, "fence", code);
 }
 
-static tsr_status fence_all(const pmix_state *state, const tsr__boot_limit *limit)
+static tsr_status fence_all(const pmix_state *state, const tsr__bootstrap_limit *limit)
 {
     pmix_proc_t everyone = state->me;
     everyone.rank = PMIX_RANK_WILDCARD;
@@ -107,7 +108,7 @@ static tsr_status fence_all(const pmix_state *state, const tsr__boot_limit *limi
     fence *meeting = tsr__calloc(1, sizeof *meeting);
     if (meeting == NULL)
         return TSR_ERR_NO_MEMORY;
-    tsr__promise_init(&meeting->over);
+    tsr__completion_init(&meeting->over);
     pmix_status_t code = state->pmix->Fence_nb(&everyone, 1, &collect, 1, fence_over, meeting);
     if (code == PMIX_SUCCESS)
         return fence_wait(state, meeting, limit);
@@ -136,7 +137,7 @@ static tsr_status put(const pmix_state *state, const char *key, const void *mine
 }
 
 static tsr_status get_block(const pmix_state *state, const char *key, int32_t rank,
-                            const tsr__boot_limit *limit, pmix_value_t **out)
+                            const tsr__bootstrap_limit *limit, pmix_value_t **out)
 {
     uint64_t now = tsr__now_ns();
     uint64_t left_s = limit->deadline_ns > now ? (limit->deadline_ns - now) / TSR__SECOND : 0;
@@ -162,14 +163,15 @@ static tsr_status get_block(const pmix_state *state, const char *key, int32_t ra
     return fail(state, TSR_ERR_PEER_LOST, what, code);
 }
 
-static tsr_status get_all(const pmix_state *state, const char *key, const tsr__boot_limit *limit,
-                          pmix_value_t **values, uint64_t *sizes, tsr__boot_blocks *out)
+static tsr_status get_all(const pmix_state *state, const char *key,
+                          const tsr__bootstrap_limit *limit, pmix_value_t **values, uint64_t *sizes,
+                          tsr__bootstrap_gathered *out)
 {
     for (int32_t rank = 0; rank < state->size; rank++) {
         TSR__TRY(get_block(state, key, rank, limit, &values[rank]));
         sizes[rank] = values[rank]->data.bo.size - 1;
     }
-    TSR__TRY(tsr__boot_blocks_init(state->size, sizes, out));
+    TSR__TRY(tsr__bootstrap_gathered_init(state->size, sizes, out));
     for (int32_t rank = 0; rank < state->size; rank++)
         memcpy(out->bytes + out->starts[rank], values[rank]->data.bo.bytes + 1,
                (size_t)sizes[rank]);
@@ -177,7 +179,7 @@ static tsr_status get_all(const pmix_state *state, const char *key, const tsr__b
 }
 
 static tsr_status exchange(void *opaque, const void *mine, uint64_t size_bytes,
-                           const tsr__boot_limit *limit, tsr__boot_blocks *out)
+                           const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
 {
     const pmix_state *state = opaque;
     char key[64];
@@ -200,12 +202,12 @@ static tsr_status exchange(void *opaque, const void *mine, uint64_t size_bytes,
     return status;
 }
 
-static tsr_status find_place(pmix_state *state, tsr__boot_place *place)
+static tsr_status find_place(pmix_state *state, tsr__bootstrap_place *place)
 {
     TSR__TRY(get_number(state, true, PMIX_JOB_SIZE, 1, INT32_MAX, &state->size));
-    TSR__TRY(tsr__boot_check_size(state->size));
+    TSR__TRY(tsr__bootstrap_check_size(state->size));
     TSR__REQUIRE(state->me.rank < (pmix_rank_t)state->size,
-                 "boot: PMIx: the rank is %" PRIu32 ", not from 0 to %" PRId32, state->me.rank,
+                 "bootstrap: PMIx: the rank is %" PRIu32 ", not from 0 to %" PRId32, state->me.rank,
                  state->size - 1);
     place->rank = (int32_t)state->me.rank;
     place->size = state->size;
@@ -218,15 +220,17 @@ static tsr_status find_place(pmix_state *state, tsr__boot_place *place)
     return TSR_OK;
 }
 
-tsr_status tsr__boot_open_pmix(const tsr__boot_params *params, tsr__boot_place *place,
-                               const tsr__boot_way **way, void **out)
+tsr_status tsr__bootstrap_open_pmix(const tsr__bootstrap_params *params,
+                                    tsr__bootstrap_place *place,
+                                    const tsr__bootstrap_backend **backend, void **out)
 {
-    static const tsr__boot_way pmix = {"PMIx", exchange, tsr__free};
+    static const tsr__bootstrap_backend pmix = {"PMIx", exchange, tsr__free};
     (void)params;
     /* Outside a launcher PMIx_Init would look for a server that is not there. */
-    TSR__REQUIRE(tsr__env_text("PMIX_NAMESPACE") != NULL && tsr__env_text("PMIX_RANK") != NULL,
-                 "boot: PMIX_NAMESPACE and PMIX_RANK are not set: this process was not started "
-                 "through PMIx");
+    TSR__REQUIRE(
+        tsr__env_text("PMIX_NAMESPACE") != NULL && tsr__env_text("PMIX_RANK") != NULL,
+        "bootstrap: PMIX_NAMESPACE and PMIX_RANK are not set: this process was not started "
+        "through PMIx");
     pmix_state *state = tsr__calloc(1, sizeof *state);
     if (state == NULL)
         return TSR_ERR_NO_MEMORY;
@@ -237,7 +241,7 @@ tsr_status tsr__boot_open_pmix(const tsr__boot_params *params, tsr__boot_place *
         tsr__free(state);
         return status;
     }
-    *way = &pmix;
+    *backend = &pmix;
     *out = state;
     return TSR_OK;
 }

@@ -20,10 +20,11 @@ static pid_t process;
 static tsr_status complain(const char *what)
 {
     const char *why = dlerror();
-    return tsr__fail(TSR_ERR_UNSUPPORTED,
-                     "boot: this process was started through PMIx, but %s: %s; TESSERA_BOOT=env "
-                     "uses RANK, WORLD_SIZE and MASTER_ADDR instead",
-                     what, why != NULL ? why : "unknown");
+    return tsr__fail(
+        TSR_ERR_UNSUPPORTED,
+        "bootstrap: this process was started through PMIx, but %s: %s; TESSERA_BOOT=env "
+        "uses RANK, WORLD_SIZE and MASTER_ADDR instead",
+        what, why != NULL ? why : "unknown");
 }
 
 /* Stays open: PMIx has threads of its own. */
@@ -56,12 +57,14 @@ static tsr_status join(void)
 {
     pmix_status_t code = library.Init(&myself, NULL, 0);
     if (code != PMIX_SUCCESS)
-        return tsr__fail(TSR_ERR_UNSUPPORTED, "boot: PMIx: its server cannot be reached: %s (%d)",
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "bootstrap: PMIx: its server cannot be reached: %s (%d)",
                          library.Error_string(code), (int)code);
     process = getpid();
     if (atexit(leave) != 0) {
         (void)library.Finalize(NULL, 0);
-        return tsr__fail(TSR_ERR_NO_MEMORY, "boot: PMIx: there is no room for a function at exit");
+        return tsr__fail(TSR_ERR_NO_MEMORY,
+                         "bootstrap: PMIx: there is no room for a function at exit");
     }
     joined = true;
     return TSR_OK;

@@ -3,14 +3,14 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/bootstrap/rank_other.h"
-#include "comm/bootstrap/rank_zero.h"
+#include "comm/bootstrap/client.h"
+#include "comm/bootstrap/server.h"
 
 #define HANDSHAKE (5 * TSR__SECOND)
 
 struct tsr__rendezvous {
-    tsr__peers *zero;   /* rank 0 */
-    tsr__joined *other; /* any other rank */
+    tsr__server *zero;  /* rank 0 */
+    tsr__client *other; /* any other rank */
 };
 
 tsr_status tsr__rendezvous_open(const tsr__rendezvous_params *params, tsr__rendezvous **out)
@@ -21,8 +21,8 @@ tsr_status tsr__rendezvous_open(const tsr__rendezvous_params *params, tsr__rende
     tsr__rendezvous *rendezvous = tsr__calloc(1, sizeof *rendezvous);
     if (rendezvous == NULL)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = chosen.rank == 0 ? tsr__rank_zero_open(&chosen, &rendezvous->zero)
-                                         : tsr__rank_other_open(&chosen, &rendezvous->other);
+    tsr_status status = chosen.rank == 0 ? tsr__server_open(&chosen, &rendezvous->zero)
+                                         : tsr__client_open(&chosen, &rendezvous->other);
     if (status != TSR_OK) {
         tsr__free(rendezvous);
         return status;
@@ -32,20 +32,20 @@ tsr_status tsr__rendezvous_open(const tsr__rendezvous_params *params, tsr__rende
 }
 
 tsr_status tsr__rendezvous_exchange(tsr__rendezvous *rendezvous, const void *mine,
-                                    uint64_t size_bytes, const tsr__boot_limit *limit,
-                                    tsr__boot_blocks *out)
+                                    uint64_t size_bytes, const tsr__bootstrap_limit *limit,
+                                    tsr__bootstrap_gathered *out)
 {
     if (rendezvous->zero != NULL)
-        return tsr__rank_zero_exchange(rendezvous->zero, mine, size_bytes, limit, out);
-    return tsr__rank_other_exchange(rendezvous->other, mine, size_bytes, limit, out);
+        return tsr__server_exchange(rendezvous->zero, mine, size_bytes, limit, out);
+    return tsr__client_exchange(rendezvous->other, mine, size_bytes, limit, out);
 }
 
 void tsr__rendezvous_close(tsr__rendezvous **rendezvous)
 {
     if (*rendezvous == NULL)
         return;
-    tsr__rank_zero_close(&(*rendezvous)->zero);
-    tsr__rank_other_close(&(*rendezvous)->other);
+    tsr__server_close(&(*rendezvous)->zero);
+    tsr__client_close(&(*rendezvous)->other);
     tsr__free(*rendezvous);
     *rendezvous = NULL;
 }

@@ -27,8 +27,8 @@ typedef struct tsr__rendezvous_params {
 tsr_status tsr__rendezvous_open(const tsr__rendezvous_params *params,
                                 tsr__rendezvous **out) TSR_NODISCARD;
 tsr_status tsr__rendezvous_exchange(tsr__rendezvous *rendezvous, const void *mine,
-                                    uint64_t size_bytes, const tsr__boot_limit *limit,
-                                    tsr__boot_blocks *out) TSR_NODISCARD;
+                                    uint64_t size_bytes, const tsr__bootstrap_limit *limit,
+                                    tsr__bootstrap_gathered *out) TSR_NODISCARD;
 void tsr__rendezvous_close(tsr__rendezvous **rendezvous);
 
 #endif

@@ -1,13 +1,13 @@
 /* No one else. */
 #include <string.h>
 
-#include "comm/bootstrap/impl.h"
+#include "comm/bootstrap/backend.h"
 
 static tsr_status exchange(void *state, const void *mine, uint64_t size_bytes,
-                           const tsr__boot_limit *limit, tsr__boot_blocks *out)
+                           const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
 {
     (void)state, (void)limit;
-    tsr_status status = tsr__boot_blocks_init(1, &size_bytes, out);
+    tsr_status status = tsr__bootstrap_gathered_init(1, &size_bytes, out);
     if (status == TSR_OK && size_bytes > 0)
         memcpy(out->bytes, mine, size_bytes);
     return status;
@@ -18,13 +18,14 @@ static void close_single(void *state)
     (void)state;
 }
 
-tsr_status tsr__boot_open_single(const tsr__boot_params *params, tsr__boot_place *place,
-                                 const tsr__boot_way **way, void **state)
+tsr_status tsr__bootstrap_open_single(const tsr__bootstrap_params *params,
+                                      tsr__bootstrap_place *place,
+                                      const tsr__bootstrap_backend **backend, void **state)
 {
-    static const tsr__boot_way single = {"a single process", exchange, close_single};
+    static const tsr__bootstrap_backend single = {"a single process", exchange, close_single};
     (void)params;
-    *place = (tsr__boot_place){0, 1, 0, 1};
-    *way = &single;
+    *place = (tsr__bootstrap_place){0, 1, 0, 1};
+    *backend = &single;
     *state = NULL;
     return TSR_OK;
 }

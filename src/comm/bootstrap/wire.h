@@ -38,8 +38,8 @@ typedef enum tsr__wire_type {
     TSR__WIRE_PROOF,
     TSR__WIRE_WELCOME,
     TSR__WIRE_REFUSED,
-    TSR__WIRE_BLOCK,
-    TSR__WIRE_BLOCKS,
+    TSR__WIRE_CONTRIBUTION,
+    TSR__WIRE_GATHERED,
     TSR__WIRE_ABORT
 } tsr__wire_type;
 

@@ -1,4 +1,4 @@
-#include "comm/bootstrap/rank_other.h"
+#include "comm/bootstrap/client.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/bootstrap/impl.h"
+#include "comm/bootstrap/backend.h"
 
 /* Rank 0 knows best who is missing, so the others leave it this much more time to say so. */
 #define GRACE (TSR__SECOND / 4)
@@ -140,8 +140,8 @@ static bool shake_hands(attempt *try, tsr_status *status)
         return false;
     }
     tsr__channel_start_sealing(channel, params->token, params->token_size, handshake);
-    tsr__channel_take(channel, 1u << TSR__WIRE_BLOCKS | 1u << TSR__WIRE_ABORT);
-    channel->blocks_max = (uint64_t)params->size * (4 + TSR__BOOT_MAX_BLOCK);
+    tsr__channel_take(channel, 1u << TSR__WIRE_GATHERED | 1u << TSR__WIRE_ABORT);
+    channel->blocks_max = (uint64_t)params->size * (4 + TSR__BOOTSTRAP_MAX_BYTES);
     return true;
 }
 
@@ -204,21 +204,21 @@ static tsr_status keep_trying(attempt *try, uint64_t deadline_ns)
     return TSR_OK;
 }
 
-tsr_status tsr__rank_other_open(const tsr__rendezvous_params *params, tsr__joined **out)
+tsr_status tsr__client_open(const tsr__rendezvous_params *params, tsr__client **out)
 {
-    tsr__joined *joined = tsr__calloc(1, sizeof *joined);
-    if (joined == NULL)
+    tsr__client *client = tsr__calloc(1, sizeof *client);
+    if (client == NULL)
         return TSR_ERR_NO_MEMORY;
     attempt try = {.params = params};
     tsr_status status = keep_trying(&try, tsr__deadline_ns(params->timeout_ns));
     if (status != TSR_OK) {
-        tsr__free(joined);
+        tsr__free(client);
         return status;
     }
-    joined->rank = params->rank;
-    joined->size = params->size;
-    joined->channel = try.channel;
-    *out = joined;
+    client->rank = params->rank;
+    client->size = params->size;
+    client->channel = try.channel;
+    *out = client;
     return TSR_OK;
 }
 
@@ -232,10 +232,10 @@ static tsr_status pass_on(const uint8_t *payload, uint64_t size)
 }
 
 /* BLOCKS to blocks; what it says about itself may be wrong, proved or not. */
-static tsr_status unpack(const tsr__joined *joined, const uint8_t *payload, uint64_t size,
-                         tsr__boot_blocks *out)
+static tsr_status unpack(const tsr__client *client, const uint8_t *payload, uint64_t size,
+                         tsr__bootstrap_gathered *out)
 {
-    uint64_t ranks = (uint64_t)joined->size, total = 4 * ranks;
+    uint64_t ranks = (uint64_t)client->size, total = 4 * ranks;
     uint64_t *sizes = tsr__calloc((size_t)ranks, sizeof *sizes);
     if (sizes == NULL)
         return TSR_ERR_NO_MEMORY;
@@ -249,19 +249,19 @@ static tsr_status unpack(const tsr__joined *joined, const uint8_t *payload, uint
                            "rendezvous: rank 0 answers in %" PRIu64 " bytes, not in %" PRIu64, size,
                            total);
     if (status == TSR_OK)
-        status = tsr__boot_blocks_init(joined->size, sizes, out);
+        status = tsr__bootstrap_gathered_init(client->size, sizes, out);
     if (status == TSR_OK)
         memcpy(out->bytes, payload + 4 * ranks, (size_t)(size - 4 * ranks));
     tsr__free(sizes);
     return status;
 }
 
-tsr_status tsr__rank_other_exchange(tsr__joined *joined, const void *mine, uint64_t size_bytes,
-                                    const tsr__boot_limit *limit, tsr__boot_blocks *out)
+tsr_status tsr__client_exchange(tsr__client *client, const void *mine, uint64_t size_bytes,
+                                const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
 {
-    tsr__channel *channel = &joined->channel;
+    tsr__channel *channel = &client->channel;
     const char *why;
-    tsr__channel_put(channel, TSR__WIRE_BLOCK, mine, (size_t)size_bytes);
+    tsr__channel_put(channel, TSR__WIRE_CONTRIBUTION, mine, (size_t)size_bytes);
     uint64_t deadline = limit->deadline_ns;
     deadline = deadline > UINT64_MAX - GRACE ? deadline : deadline + GRACE;
     tsr__channel_event event = converse(channel, deadline, &why);
@@ -272,7 +272,7 @@ tsr_status tsr__rank_other_exchange(tsr__joined *joined, const void *mine, uint6
     case TSR__CHANNEL_MORE:
         return tsr__fail(TSR_ERR_TIMEOUT,
                          "rendezvous: rank 0 at %s has not answered rank %" PRId32 " within %.1f s",
-                         channel->peer, joined->rank, (double)limit->asked_ns * 1e-9);
+                         channel->peer, client->rank, (double)limit->timeout_ns * 1e-9);
     case TSR__CHANNEL_NO_MEMORY:
         return TSR_ERR_NO_MEMORY;
     case TSR__CHANNEL_CLOSED:
@@ -284,16 +284,16 @@ tsr_status tsr__rank_other_exchange(tsr__joined *joined, const void *mine, uint6
     const uint8_t *payload = tsr__channel_payload(channel, &size);
     if (channel->type == TSR__WIRE_ABORT)
         return pass_on(payload, size);
-    tsr_status status = unpack(joined, payload, size, out);
-    tsr__channel_take(channel, 1u << TSR__WIRE_BLOCKS | 1u << TSR__WIRE_ABORT);
+    tsr_status status = unpack(client, payload, size, out);
+    tsr__channel_take(channel, 1u << TSR__WIRE_GATHERED | 1u << TSR__WIRE_ABORT);
     return status;
 }
 
-void tsr__rank_other_close(tsr__joined **joined)
+void tsr__client_close(tsr__client **client)
 {
-    if (*joined == NULL)
+    if (*client == NULL)
         return;
-    tsr__channel_finish(&(*joined)->channel);
-    tsr__free(*joined);
-    *joined = NULL;
+    tsr__channel_finish(&(*client)->channel);
+    tsr__free(*client);
+    *client = NULL;
 }

@@ -1,4 +1,4 @@
-#include "comm/bootstrap/rank_zero.h"
+#include "comm/bootstrap/server.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/bootstrap/impl.h"
+#include "comm/bootstrap/backend.h"
 
 /* How long to wait for a port that another process has: one that is just ending. */
 #define PORT_PATIENCE (5 * TSR__SECOND)
@@ -21,9 +21,9 @@ static double seconds(uint64_t ns)
     return (double)ns * 1e-9;
 }
 
-static tsr_status listen_on(tsr__peers *peers, uint64_t deadline_ns)
+static tsr_status listen_on(tsr__server *server, uint64_t deadline_ns)
 {
-    const tsr__address *address = &peers->address;
+    const tsr__address *address = &server->address;
     uint64_t patience = tsr__deadline_ns(PORT_PATIENCE);
     for (;;) {
         int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -33,7 +33,7 @@ static tsr_status listen_on(tsr__peers *peers, uint64_t deadline_ns)
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
         if (bind(fd, (const struct sockaddr *)&address->storage, address->size) == 0 &&
             listen(fd, SOMAXCONN) == 0) {
-            peers->listener = fd;
+            server->listener = fd;
             return TSR_OK;
         }
         int reason = errno;
@@ -42,7 +42,7 @@ static tsr_status listen_on(tsr__peers *peers, uint64_t deadline_ns)
         if (reason != EADDRINUSE || now >= patience || now >= deadline_ns)
             return tsr__fail(
                 TSR_ERR_IO, "rendezvous: rank 0 cannot listen on %s (MASTER_ADDR is '%.80s'): %s%s",
-                address->text, peers->params.address, strerror(reason),
+                address->text, server->params.address, strerror(reason),
                 reason == EADDRINUSE ? "; TESSERA_MASTER_PORT chooses another port" : "");
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
     }
@@ -55,13 +55,13 @@ static void add_text(char *text, size_t size, const char *more)
 }
 
 /* "1, 3, 4" and, of many, how many more: the ranks that have not joined, or not brought a block. */
-static void list_missing(const tsr__peers *peers, char *text, size_t size)
+static void list_missing(const tsr__server *server, char *text, size_t size)
 {
     int32_t missing = 0;
     text[0] = '\0';
-    for (int32_t rank = 1; rank < peers->params.size; rank++) {
-        const tsr__peer *peer = peers->ranks[rank];
-        if (peer != NULL && (peers->listener >= 0 || peer->channel.complete))
+    for (int32_t rank = 1; rank < server->params.size; rank++) {
+        const tsr__connection *peer = server->ranks[rank];
+        if (peer != NULL && (server->listener >= 0 || peer->channel.complete))
             continue;
         char one[32];
         snprintf(one, sizeof one, "%s%" PRId32, missing == 0 ? "" : ", ", rank);
@@ -76,15 +76,15 @@ static void list_missing(const tsr__peers *peers, char *text, size_t size)
 }
 
 /* Everyone who is there learns what this rank is about to return; nobody is waited for. */
-static tsr_status tell_all(tsr__peers *peers, tsr_status status)
+static tsr_status tell_all(tsr__server *server, tsr_status status)
 {
     uint8_t payload[4 + TSR__WIRE_MAX_TEXT];
     size_t length = strlen(tsr_last_error());
     length = length < TSR__WIRE_MAX_TEXT ? length : TSR__WIRE_MAX_TEXT;
     tsr__wire_put_u32(payload, (uint32_t)(int32_t)status);
     memcpy(payload + 4, tsr_last_error(), length);
-    for (int32_t rank = 1; rank < peers->params.size; rank++) {
-        tsr__peer *peer = peers->ranks[rank];
+    for (int32_t rank = 1; rank < server->params.size; rank++) {
+        tsr__connection *peer = server->ranks[rank];
         if (peer == NULL || tsr__channel_write(&peer->channel) != TSR__CHANNEL_DONE)
             continue;
         tsr__channel_put(&peer->channel, TSR__WIRE_ABORT, payload, 4 + length);
@@ -94,33 +94,33 @@ static tsr_status tell_all(tsr__peers *peers, tsr_status status)
     return status;
 }
 
-static tsr_status wait_for_all(tsr__peers *peers, uint64_t deadline_ns)
+static tsr_status wait_for_all(tsr__server *server, uint64_t deadline_ns)
 {
     char missing[LISTED * 8 + 64];
-    while (peers->joined < peers->params.size - 1) {
+    while (server->joined < server->params.size - 1) {
         if (tsr__now_ns() >= deadline_ns) {
-            list_missing(peers, missing, sizeof missing);
+            list_missing(server, missing, sizeof missing);
             return tsr__fail(TSR_ERR_TIMEOUT,
                              "rendezvous: after %.1f s rank 0, which listens on %s, still misses "
                              "of %" PRId32 " ranks: %s%s%s",
-                             seconds(peers->params.timeout_ns), peers->address.text,
-                             peers->params.size, missing,
-                             peers->not_accepted != 0 ? "; it cannot accept who connects: " : "",
-                             peers->not_accepted != 0 ? strerror(peers->not_accepted) : "");
+                             seconds(server->params.timeout_ns), server->address.text,
+                             server->params.size, missing,
+                             server->not_accepted != 0 ? "; it cannot accept who connects: " : "",
+                             server->not_accepted != 0 ? strerror(server->not_accepted) : "");
         }
-        TSR__TRY(tsr__peers_step(peers, deadline_ns));
+        TSR__TRY(tsr__server_step(server, deadline_ns));
     }
     return TSR_OK;
 }
 
 /* A name that cannot be looked up just now may be a moment later. */
-static tsr_status find_address(tsr__peers *peers, uint64_t deadline_ns)
+static tsr_status find_address(tsr__server *server, uint64_t deadline_ns)
 {
-    const tsr__rendezvous_params *params = &peers->params;
+    const tsr__rendezvous_params *params = &server->params;
     char why[160] = "";
     for (;;) {
         tsr_status status =
-            tsr__address_find(params->address, params->port, deadline_ns, &peers->address);
+            tsr__address_find(params->address, params->port, deadline_ns, &server->address);
         if (status == TSR_OK || status == TSR_ERR_NO_MEMORY)
             return status;
         if (status == TSR_ERR_INVALID)
@@ -142,87 +142,87 @@ static tsr_status find_address(tsr__peers *peers, uint64_t deadline_ns)
 }
 
 static tsr_status prepare(const tsr__rendezvous_params *params, uint64_t deadline_ns,
-                          tsr__peers *peers)
+                          tsr__server *server)
 {
     size_t size = (size_t)params->size;
-    peers->params = *params;
-    peers->listener = -1;
-    peers->lost_rank = -1;
-    peers->ranks = tsr__calloc(size, sizeof(tsr__peer *));
-    peers->polled = tsr__calloc(size + TSR__MAX_STRANGERS, sizeof(tsr__peer *));
-    peers->polls = tsr__calloc(size + TSR__MAX_STRANGERS + 1, sizeof *peers->polls);
-    if (peers->ranks == NULL || peers->polled == NULL || peers->polls == NULL)
+    server->params = *params;
+    server->listener = -1;
+    server->lost_rank = -1;
+    server->ranks = tsr__calloc(size, sizeof(tsr__connection *));
+    server->polled = tsr__calloc(size + TSR__MAX_PENDING, sizeof(tsr__connection *));
+    server->polls = tsr__calloc(size + TSR__MAX_PENDING + 1, sizeof *server->polls);
+    if (server->ranks == NULL || server->polled == NULL || server->polls == NULL)
         return TSR_ERR_NO_MEMORY;
-    TSR__TRY(find_address(peers, deadline_ns));
-    TSR__REQUIRE(peers->address.loopback || params->token_size > 0,
+    TSR__TRY(find_address(server, deadline_ns));
+    TSR__REQUIRE(server->address.loopback || params->token_size > 0,
                  "rendezvous: TESSERA_TOKEN is not set, but %s can be reached from other machines",
-                 peers->address.text);
+                 server->address.text);
     return TSR_OK;
 }
 
-tsr_status tsr__rank_zero_open(const tsr__rendezvous_params *params, tsr__peers **out)
+tsr_status tsr__server_open(const tsr__rendezvous_params *params, tsr__server **out)
 {
     uint64_t deadline = tsr__deadline_ns(params->timeout_ns);
-    tsr__peers *peers = tsr__calloc(1, sizeof *peers);
-    if (peers == NULL)
+    tsr__server *server = tsr__calloc(1, sizeof *server);
+    if (server == NULL)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = prepare(params, deadline, peers);
+    tsr_status status = prepare(params, deadline, server);
     if (status == TSR_OK)
-        status = listen_on(peers, deadline);
+        status = listen_on(server, deadline);
     if (status == TSR_OK)
-        status = wait_for_all(peers, deadline);
+        status = wait_for_all(server, deadline);
     if (status != TSR_OK) {
-        if (peers->ranks != NULL)
-            tell_all(peers, status);
-        tsr__rank_zero_close(&peers);
+        if (server->ranks != NULL)
+            tell_all(server, status);
+        tsr__server_close(&server);
         return status;
     }
-    tsr__peers_stop_listening(peers);
-    peers->params.token = NULL; /* the caller's, and of no more use */
-    *out = peers;
+    tsr__server_stop_listening(server);
+    server->params.token = NULL; /* the caller's, and of no more use */
+    *out = server;
     return TSR_OK;
 }
 
-static tsr_status fail_lost(const tsr__peers *peers)
+static tsr_status fail_lost(const tsr__server *server)
 {
     return tsr__fail(TSR_ERR_PEER_LOST, "rendezvous: rank %" PRId32 " is gone: %s",
-                     peers->lost_rank, peers->lost_why);
+                     server->lost_rank, server->lost_why);
 }
 
-static tsr_status wait_for_blocks(tsr__peers *peers, const tsr__boot_limit *limit)
+static tsr_status wait_for_blocks(tsr__server *server, const tsr__bootstrap_limit *limit)
 {
     char missing[LISTED * 8 + 64];
     for (;;) {
-        if (peers->lost_rank >= 0)
-            return fail_lost(peers);
+        if (server->lost_rank >= 0)
+            return fail_lost(server);
         int32_t here = 1;
-        for (int32_t rank = 1; rank < peers->params.size; rank++)
-            here += peers->ranks[rank]->channel.complete;
-        if (here == peers->params.size)
+        for (int32_t rank = 1; rank < server->params.size; rank++)
+            here += server->ranks[rank]->channel.complete;
+        if (here == server->params.size)
             return TSR_OK;
         if (tsr__now_ns() >= limit->deadline_ns) {
-            list_missing(peers, missing, sizeof missing);
+            list_missing(server, missing, sizeof missing);
             return tsr__fail(TSR_ERR_TIMEOUT,
                              "rendezvous: after %.1f s these of %" PRId32
                              " ranks have not come to the exchange: %s",
-                             seconds(limit->asked_ns), peers->params.size, missing);
+                             seconds(limit->timeout_ns), server->params.size, missing);
         }
-        TSR__TRY(tsr__peers_step(peers, limit->deadline_ns));
+        TSR__TRY(tsr__server_step(server, limit->deadline_ns));
     }
 }
 
 /* Takes what has come in; `answer` is the payload that everyone gets. */
-static tsr_status collect(tsr__peers *peers, const void *mine, uint64_t size_bytes,
-                          tsr__boot_blocks *blocks, uint8_t **answer, uint64_t *answer_size)
+static tsr_status collect(tsr__server *server, const void *mine, uint64_t size_bytes,
+                          tsr__bootstrap_gathered *blocks, uint8_t **answer, uint64_t *answer_size)
 {
-    int32_t size = peers->params.size;
+    int32_t size = server->params.size;
     uint64_t *sizes = tsr__calloc((size_t)size, sizeof *sizes);
     if (sizes == NULL)
         return TSR_ERR_NO_MEMORY;
     sizes[0] = size_bytes;
     for (int32_t rank = 1; rank < size; rank++)
-        (void)tsr__channel_payload(&peers->ranks[rank]->channel, &sizes[rank]);
-    tsr_status status = tsr__boot_blocks_init(size, sizes, blocks);
+        (void)tsr__channel_payload(&server->ranks[rank]->channel, &sizes[rank]);
+    tsr_status status = tsr__bootstrap_gathered_init(size, sizes, blocks);
     if (status == TSR_OK) {
         *answer_size = 4 * (uint64_t)size + blocks->starts[size];
         *answer = tsr__calloc((size_t)*answer_size, 1);
@@ -231,13 +231,13 @@ static tsr_status collect(tsr__peers *peers, const void *mine, uint64_t size_byt
     for (int32_t rank = 0; status == TSR_OK && rank < size; rank++) {
         const void *block = mine;
         if (rank > 0) {
-            block = tsr__channel_payload(&peers->ranks[rank]->channel, &sizes[rank]);
+            block = tsr__channel_payload(&server->ranks[rank]->channel, &sizes[rank]);
         }
         if (sizes[rank] > 0)
             memcpy(blocks->bytes + blocks->starts[rank], block, (size_t)sizes[rank]);
         tsr__wire_put_u32(*answer + 4 * (size_t)rank, (uint32_t)sizes[rank]);
         if (rank > 0)
-            tsr__channel_take(&peers->ranks[rank]->channel, 1u << TSR__WIRE_BLOCK);
+            tsr__channel_take(&server->ranks[rank]->channel, 1u << TSR__WIRE_CONTRIBUTION);
     }
     if (status == TSR_OK)
         memcpy(*answer + 4 * (size_t)size, blocks->bytes, (size_t)blocks->starts[size]);
@@ -245,77 +245,77 @@ static tsr_status collect(tsr__peers *peers, const void *mine, uint64_t size_byt
     return status;
 }
 
-static tsr_status answer_all(tsr__peers *peers, const uint8_t *answer, uint64_t answer_size,
-                             const tsr__boot_limit *limit)
+static tsr_status answer_all(tsr__server *server, const uint8_t *answer, uint64_t answer_size,
+                             const tsr__bootstrap_limit *limit)
 {
-    for (int32_t rank = 1; rank < peers->params.size; rank++)
-        tsr__channel_put(&peers->ranks[rank]->channel, TSR__WIRE_BLOCKS, answer,
+    for (int32_t rank = 1; rank < server->params.size; rank++)
+        tsr__channel_put(&server->ranks[rank]->channel, TSR__WIRE_GATHERED, answer,
                          (size_t)answer_size);
     for (;;) {
         int32_t slow = 0;
-        for (int32_t rank = 1; rank < peers->params.size; rank++) {
-            tsr__peer *peer = peers->ranks[rank];
+        for (int32_t rank = 1; rank < server->params.size; rank++) {
+            tsr__connection *peer = server->ranks[rank];
             if (peer == NULL) /* the others get their answer even so */
                 continue;
             tsr__channel_event event = tsr__channel_write(&peer->channel);
             if (event == TSR__CHANNEL_CLOSED)
-                tsr__peers_lose(peers, rank, "the connection broke");
+                tsr__server_lose(server, rank, "the connection broke");
             if (event == TSR__CHANNEL_MORE)
                 slow = rank;
         }
         /* Who has its answer may leave while others still get theirs: it was the last exchange, or
          * the next one fails. */
         if (slow == 0)
-            return peers->lost_early ? fail_lost(peers) : TSR_OK;
+            return server->lost_early ? fail_lost(server) : TSR_OK;
         if (tsr__now_ns() >= limit->deadline_ns)
             return tsr__fail(TSR_ERR_TIMEOUT,
                              "rendezvous: after %.1f s rank %" PRId32
                              " has not taken the answer of an exchange",
-                             seconds(limit->asked_ns), slow);
-        TSR__TRY(tsr__peers_step(peers, limit->deadline_ns));
+                             seconds(limit->timeout_ns), slow);
+        TSR__TRY(tsr__server_step(server, limit->deadline_ns));
     }
 }
 
 /* Nothing refers to the answer any more when it is freed. */
-static void forget_answer(tsr__peers *peers)
+static void forget_answer(tsr__server *server)
 {
-    for (int32_t rank = 1; rank < peers->params.size; rank++)
-        if (peers->ranks[rank] != NULL)
-            peers->ranks[rank]->channel.sending = false;
+    for (int32_t rank = 1; rank < server->params.size; rank++)
+        if (server->ranks[rank] != NULL)
+            server->ranks[rank]->channel.sending = false;
 }
 
-tsr_status tsr__rank_zero_exchange(tsr__peers *peers, const void *mine, uint64_t size_bytes,
-                                   const tsr__boot_limit *limit, tsr__boot_blocks *out)
+tsr_status tsr__server_exchange(tsr__server *server, const void *mine, uint64_t size_bytes,
+                                const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
 {
     uint64_t answer_size = 0;
     uint8_t *answer = NULL;
-    tsr__boot_blocks blocks = {0};
-    tsr_status status = wait_for_blocks(peers, limit);
+    tsr__bootstrap_gathered blocks = {0};
+    tsr_status status = wait_for_blocks(server, limit);
     if (status == TSR_OK)
-        status = collect(peers, mine, size_bytes, &blocks, &answer, &answer_size);
+        status = collect(server, mine, size_bytes, &blocks, &answer, &answer_size);
     if (status != TSR_OK)
-        tell_all(peers, status);
+        tell_all(server, status);
     else
-        status = answer_all(peers, answer, answer_size, limit);
-    forget_answer(peers);
+        status = answer_all(server, answer, answer_size, limit);
+    forget_answer(server);
     tsr__free(answer);
     if (status == TSR_OK)
         *out = blocks;
     else
-        tsr__boot_blocks_finish(&blocks);
+        tsr__bootstrap_gathered_finish(&blocks);
     return status;
 }
 
-void tsr__rank_zero_close(tsr__peers **peers)
+void tsr__server_close(tsr__server **server)
 {
-    if (*peers == NULL)
+    if (*server == NULL)
         return;
-    tsr__peers_stop_listening(*peers);
-    for (int32_t rank = 1; (*peers)->ranks != NULL && rank < (*peers)->params.size; rank++)
-        tsr__peer_close(&(*peers)->ranks[rank]);
-    tsr__free((*peers)->polls);
-    tsr__free((*peers)->polled);
-    tsr__free((*peers)->ranks);
-    tsr__free(*peers);
-    *peers = NULL;
+    tsr__server_stop_listening(*server);
+    for (int32_t rank = 1; (*server)->ranks != NULL && rank < (*server)->params.size; rank++)
+        tsr__connection_close(&(*server)->ranks[rank]);
+    tsr__free((*server)->polls);
+    tsr__free((*server)->polled);
+    tsr__free((*server)->ranks);
+    tsr__free(*server);
+    *server = NULL;
 }

@@ -1,4 +1,4 @@
-#include "bootstrap/stranger.h"
+#include "bootstrap/raw_client.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "support/check_main.h"
 
-int stranger_connect(uint16_t port)
+int client_connect(uint16_t port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -29,12 +29,12 @@ int stranger_connect(uint16_t port)
     }
 }
 
-void stranger_send(int fd, const void *bytes, size_t size)
+void client_send(int fd, const void *bytes, size_t size)
 {
     ck_assert(send(fd, bytes, size, MSG_NOSIGNAL) == (ssize_t)size);
 }
 
-void stranger_hear(int fd, void *bytes, size_t size)
+void client_hear(int fd, void *bytes, size_t size)
 {
     for (size_t got = 0; got < size;) {
         struct pollfd poll_one = {.fd = fd, .events = POLLIN};
@@ -45,7 +45,7 @@ void stranger_hear(int fd, void *bytes, size_t size)
     }
 }
 
-size_t stranger_hear_out(int fd, void *bytes, size_t size, int limit_ms)
+size_t client_hear_out(int fd, void *bytes, size_t size, int limit_ms)
 {
     size_t got = 0;
     uint64_t deadline = tsr__deadline_ns((uint64_t)limit_ms * 1000000);
@@ -60,7 +60,7 @@ size_t stranger_hear_out(int fd, void *bytes, size_t size, int limit_ms)
     }
 }
 
-size_t stranger_message(uint8_t *out, tsr__wire_type type, const void *body, size_t size)
+size_t client_message(uint8_t *out, tsr__wire_type type, const void *body, size_t size)
 {
     tsr__wire_header(type, size, out);
     memcpy(out + TSR__WIRE_HEADER, body, size);
@@ -72,10 +72,10 @@ static tsr__wire_type hear_answer(int fd, uint8_t *body)
     uint8_t header[TSR__WIRE_HEADER];
     tsr__wire_type type;
     uint64_t size;
-    stranger_hear(fd, header, sizeof header);
+    client_hear(fd, header, sizeof header);
     ck_assert(tsr__wire_read_header(header, &type, &size) == NULL);
     ck_assert(size <= 64);
-    stranger_hear(fd, body, (size_t)size);
+    client_hear(fd, body, (size_t)size);
     return type;
 }
 
@@ -86,29 +86,29 @@ static size_t make_hello(tsr__wire_handshake *handshake, uint8_t *out)
     tsr__wire_put_u32(hello, handshake->rank);
     tsr__wire_put_u32(hello + 4, handshake->size);
     memcpy(hello + 8, handshake->rank_nonce, sizeof handshake->rank_nonce);
-    return stranger_message(out, TSR__WIRE_HELLO, hello, sizeof hello);
+    return client_message(out, TSR__WIRE_HELLO, hello, sizeof hello);
 }
 
-tsr__wire_type stranger_hello(int fd, tsr__wire_handshake *handshake, uint8_t *body)
+tsr__wire_type client_hello(int fd, tsr__wire_handshake *handshake, uint8_t *body)
 {
     uint8_t message[200];
-    stranger_send(fd, message, make_hello(handshake, message));
+    client_send(fd, message, make_hello(handshake, message));
     return hear_answer(fd, body);
 }
 
-tsr__wire_type stranger_join(int fd, tsr__wire_handshake *handshake, const char *token,
-                             uint8_t *body, uint8_t *spoken, size_t *spoken_size)
+tsr__wire_type client_join(int fd, tsr__wire_handshake *handshake, const char *token, uint8_t *body,
+                           uint8_t *spoken, size_t *spoken_size)
 {
     uint8_t mac[TSR__WIRE_MAC];
     *spoken_size = make_hello(handshake, spoken);
-    stranger_send(fd, spoken, *spoken_size);
+    client_send(fd, spoken, *spoken_size);
     tsr__wire_type type = hear_answer(fd, body);
     if (type != TSR__WIRE_CHALLENGE)
         return type;
     memcpy(handshake->zero_nonce, body, sizeof handshake->zero_nonce);
     tsr__wire_prove("rank", token, strlen(token), handshake, mac);
-    size_t size = stranger_message(spoken + *spoken_size, TSR__WIRE_PROOF, mac, sizeof mac);
-    stranger_send(fd, spoken + *spoken_size, size);
+    size_t size = client_message(spoken + *spoken_size, TSR__WIRE_PROOF, mac, sizeof mac);
+    client_send(fd, spoken + *spoken_size, size);
     *spoken_size += size;
     return hear_answer(fd, body);
 }

@@ -1,7 +1,7 @@
 /* Someone who connects to rank 0 and says what he likes. Every function fails the test when the
  * network does not do its part. */
-#ifndef TESTS_BOOT_STRANGER_H
-#define TESTS_BOOT_STRANGER_H
+#ifndef TESTS_BOOTSTRAP_RAW_CLIENT_H
+#define TESTS_BOOTSTRAP_RAW_CLIENT_H
 
 #include <stdbool.h>
 
@@ -9,25 +9,25 @@
 #include "comm/bootstrap/wire.h"
 
 /* Connects to 127.0.0.1; rank 0 need not be listening yet. */
-int stranger_connect(uint16_t port);
-void stranger_send(int fd, const void *bytes, size_t size);
+int client_connect(uint16_t port);
+void client_send(int fd, const void *bytes, size_t size);
 
 /* Reads exactly so much, for 10 s at most. */
-void stranger_hear(int fd, void *bytes, size_t size);
+void client_hear(int fd, void *bytes, size_t size);
 
 /* Everything up to the end of the connection, which must come within `limit_ms`. How much. */
-size_t stranger_hear_out(int fd, void *bytes, size_t size, int limit_ms);
+size_t client_hear_out(int fd, void *bytes, size_t size, int limit_ms);
 
 /* A message with its header, at most 200 bytes. */
-size_t stranger_message(uint8_t *out, tsr__wire_type type, const void *body, size_t size);
+size_t client_message(uint8_t *out, tsr__wire_type type, const void *body, size_t size);
 
 /* HELLO as a rank of a job, and the answer: the header of a message whose type is returned, and its
  * body in `body` (64 bytes). */
-tsr__wire_type stranger_hello(int fd, tsr__wire_handshake *handshake, uint8_t *body);
+tsr__wire_type client_hello(int fd, tsr__wire_handshake *handshake, uint8_t *body);
 
 /* The whole handshake by this token: the type of the last answer. `spoken` gets all that was said
  * to rank 0, 200 bytes at most, for a replay. */
-tsr__wire_type stranger_join(int fd, tsr__wire_handshake *handshake, const char *token,
-                             uint8_t *body, uint8_t *spoken, size_t *spoken_size);
+tsr__wire_type client_join(int fd, tsr__wire_handshake *handshake, const char *token, uint8_t *body,
+                           uint8_t *spoken, size_t *spoken_size);
 
 #endif
