@@ -53,6 +53,17 @@ tsr_status tsr__state_get_bytes(tsr__state_reader *reader, size_t size_bytes, co
 #define TSR__STATE_FAIL(reader, format, ...)                                                       \
     tsr__fail(TSR_ERR_INVALID, "sampler resume: offset %zu: " format, (reader)->at, __VA_ARGS__)
 
+/* A state's first bytes, up to the epoch, and its last. */
+#define TSR__STATE_HEADER_BYTES 14
+#define TSR__STATE_CHECKSUM_BYTES 4
+
+/* Checks that the state is of this kind of sampler with these parameters, and its checksum; the
+ * reader then stands at the epoch. */
+tsr_status tsr__state_open(const tsr_sampler *sampler, const uint8_t *bytes, size_t size_bytes,
+                           tsr__state_reader *reader);
+/* A number that was written with its sign. */
+tsr_status tsr__state_get_signed(tsr__state_reader *reader, int64_t *value);
+
 struct tsr__passes;
 
 /* What a kind of sampler can do. The position of the sampler is the item that comes next; whoever
@@ -87,13 +98,13 @@ typedef struct tsr__sampler_class {
     void (*finish)(tsr_sampler *sampler);
 } tsr__sampler_class;
 
-/* Where a sampler stood before a state that failed to be resumed, when there was no way back
- * either: the epoch and position are put back at once, the rest of it by the next call that can. */
-typedef struct tsr__way_back {
+/* Where a sampler stood before tsr_sampler_resume failed, if restoring that failed too. The epoch
+ * and position are restored at once, the rest by the next call that succeeds in it. */
+typedef struct tsr__rollback {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
-    size_t size_bytes; /* 0: there is nothing to go back from */
+    size_t size_bytes; /* 0: nothing has to be restored */
     uint64_t length;
-} tsr__way_back;
+} tsr__rollback;
 
 struct tsr_sampler {
     const tsr__sampler_class *class_;
@@ -102,8 +113,8 @@ struct tsr_sampler {
     uint64_t fingerprint; /* of the parameters, and of the kind */
     int64_t epoch;
     uint64_t position;
-    bool lost; /* a call failed: seek before anything else */
-    tsr__way_back back;
+    bool must_seek; /* set when a call fails: seek to `position` before anything else */
+    tsr__rollback rollback;
 };
 
 /* A sampler of this class in `size_bytes` of zeroed memory, with its name, or NULL with the error
@@ -123,8 +134,8 @@ static inline uint64_t tsr__batch_max(int64_t batch_size, uint64_t items)
     return tsr__min_u64((uint64_t)batch_size, tsr__max_u64(items, 1));
 }
 
-/* Goes back to where the sampler stood, if it has to. */
-tsr_status tsr__sampler_go_back(tsr_sampler *sampler);
+/* After a call that failed, brings the sampler back to its position. */
+tsr_status tsr__sampler_recover(tsr_sampler *sampler);
 
 /* The next value of a fingerprint. Not for anything an adversary chooses. */
 static inline uint64_t tsr__fingerprint(uint64_t hash, uint64_t value)

@@ -13,8 +13,6 @@
 #include "sampler/sampler.h"
 
 #define VERSION 1
-#define HEADER_BYTES 14
-#define CHECKSUM_BYTES 4
 
 static const uint8_t magic[4] = {'T', 'S', 'R', 'S'};
 
@@ -69,9 +67,12 @@ static uint64_t zigzag(int64_t value)
     return value < 0 ? ~((uint64_t)value << 1) : (uint64_t)value << 1;
 }
 
-static int64_t unzigzag(uint64_t value)
+tsr_status tsr__state_get_signed(tsr__state_reader *reader, int64_t *value)
 {
-    return tsr__as_i64((value & 1) != 0 ? ~(value >> 1) : value >> 1);
+    uint64_t bits;
+    TSR__TRY(tsr__state_get(reader, &bits));
+    *value = tsr__as_i64((bits & 1) != 0 ? ~(bits >> 1) : bits >> 1);
+    return TSR_OK;
 }
 
 static const char *kind_name(unsigned kind)
@@ -87,13 +88,13 @@ static tsr_status write_state(const tsr_sampler *sampler, uint64_t position,
                               uint8_t bytes[TSR_SAMPLER_STATE_BYTES], size_t *size_bytes)
 {
     tsr__state_writer writer = {.data = bytes,
-                                .capacity = TSR_SAMPLER_STATE_BYTES - CHECKSUM_BYTES,
+                                .capacity = TSR_SAMPLER_STATE_BYTES - TSR__STATE_CHECKSUM_BYTES,
                                 .elsewhere = position != sampler->position};
     memcpy(bytes, magic, sizeof magic);
     bytes[4] = VERSION;
     bytes[5] = (uint8_t)sampler->class_->kind;
     (void)tsr__put_u64(bytes + 6, sampler->fingerprint);
-    writer.size = HEADER_BYTES;
+    writer.size = TSR__STATE_HEADER_BYTES;
     tsr__state_put(&writer, zigzag(sampler->epoch));
     tsr__state_put(&writer, position);
     if (sampler->class_->save != NULL)
@@ -102,7 +103,7 @@ static tsr_status write_state(const tsr_sampler *sampler, uint64_t position,
                  TSR_SAMPLER_STATE_BYTES);
     uint64_t hash = tsr__hash(TSR__HASH_START, bytes, writer.size);
     (void)tsr__put_u32(bytes + writer.size, (uint32_t)(hash ^ (hash >> 32)));
-    *size_bytes = writer.size + CHECKSUM_BYTES;
+    *size_bytes = writer.size + TSR__STATE_CHECKSUM_BYTES;
     return TSR_OK;
 }
 
@@ -125,7 +126,7 @@ tsr_status tsr_sampler_save_at(const tsr_sampler *sampler, uint64_t position, si
                  "sampler save: position %" PRIu64 " is beyond the end: there are %" PRIu64
                  " items",
                  position, length);
-    const tsr__way_back *back = &sampler->back;
+    const tsr__rollback *back = &sampler->rollback;
     uint8_t written[TSR_SAMPLER_STATE_BYTES];
     const uint8_t *bytes = written;
     size_t size = 0;
@@ -148,10 +149,10 @@ tsr_status tsr_sampler_save_at(const tsr_sampler *sampler, uint64_t position, si
 }
 
 /* Everything up to the fingerprint, and the checksum; what follows is left to be read. */
-static tsr_status read_header(const tsr_sampler *sampler, const uint8_t *bytes, size_t size_bytes,
-                              tsr__state_reader *reader)
+tsr_status tsr__state_open(const tsr_sampler *sampler, const uint8_t *bytes, size_t size_bytes,
+                           tsr__state_reader *reader)
 {
-    const size_t least = HEADER_BYTES + 2 + CHECKSUM_BYTES;
+    const size_t least = TSR__STATE_HEADER_BYTES + 2 + TSR__STATE_CHECKSUM_BYTES;
     TSR__REQUIRE(size_bytes >= least && size_bytes <= TSR_SAMPLER_STATE_BYTES,
                  "sampler resume: offset 0: a state has %zu to %d bytes, not %zu", least,
                  TSR_SAMPLER_STATE_BYTES, size_bytes);
@@ -159,7 +160,7 @@ static tsr_status read_header(const tsr_sampler *sampler, const uint8_t *bytes, 
                  "sampler resume: offset 0: it does not start with \"TSRS\"");
     TSR__REQUIRE(bytes[4] == VERSION, "sampler resume: offset 4: version %u is not %d",
                  (unsigned)bytes[4], VERSION);
-    size_t end = size_bytes - CHECKSUM_BYTES;
+    size_t end = size_bytes - TSR__STATE_CHECKSUM_BYTES;
     uint64_t hash = tsr__hash(TSR__HASH_START, bytes, end);
     uint32_t computed = (uint32_t)(hash ^ (hash >> 32)), stored = tsr__get_u32(bytes + end);
     TSR__REQUIRE(stored == computed,
@@ -173,88 +174,6 @@ static tsr_status read_header(const tsr_sampler *sampler, const uint8_t *bytes, 
                  "sampler resume: offset 6: the state is that of a %s sampler with other "
                  "parameters",
                  kind_name(kind));
-    *reader = (tsr__state_reader){.data = bytes, .size = end, .at = HEADER_BYTES};
+    *reader = (tsr__state_reader){.data = bytes, .size = end, .at = TSR__STATE_HEADER_BYTES};
     return TSR_OK;
-}
-
-/* From the epoch on. What fails on the way leaves the sampler in between. */
-static tsr_status apply(tsr_sampler *sampler, tsr__state_reader *reader)
-{
-    uint64_t epoch, position, resumed, length;
-    TSR__TRY(tsr__state_get(reader, &epoch));
-    TSR__TRY(tsr__state_get(reader, &position));
-    resumed = position;
-    TSR__TRY(tsr_sampler_set_epoch(sampler, unzigzag(epoch)));
-    if (sampler->class_->load != NULL)
-        TSR__TRY(sampler->class_->load(sampler, position, reader, &resumed));
-    if (reader->at != reader->size)
-        return TSR__STATE_FAIL(reader, "%zu bytes too many", reader->size - reader->at);
-    length = tsr_sampler_length(sampler);
-    TSR__REQUIRE(resumed <= length,
-                 "sampler resume: position %" PRIu64 " is beyond the end: there are %" PRIu64
-                 " items",
-                 resumed, length);
-    return tsr_sampler_seek(sampler, resumed);
-}
-
-/* Where the sampler stands, to go back to. After a failure, one of the caller's with a state of its
- * own has to get there first. */
-static tsr_status save_before(tsr_sampler *sampler, tsr__way_back *out)
-{
-    const tsr__error last = tsr__error_take();
-    out->length = tsr_sampler_length(sampler);
-    if (tsr_sampler_save(sampler, sizeof out->state, out->state, &out->size_bytes) != TSR_OK) {
-        uint64_t reached;
-        TSR__TRY(tsr__sampler_seek_most(sampler, sampler->position, &reached));
-        TSR__TRY(tsr_sampler_save(sampler, sizeof out->state, out->state, &out->size_bytes));
-    }
-    tsr__error_put_back(&last);
-    return TSR_OK;
-}
-
-/* To where the sampler stood in this epoch, at this position. Should that fail, the next call tries
- * again. */
-static tsr_status return_to(tsr_sampler *sampler, const tsr__way_back *back, int64_t epoch,
-                            uint64_t position)
-{
-    tsr__state_reader reader = {
-        .data = back->state, .size = back->size_bytes - CHECKSUM_BYTES, .at = HEADER_BYTES};
-    sampler->back.size_bytes = 0;
-    tsr_status status = apply(sampler, &reader);
-    if (status != TSR_OK) {
-        sampler->epoch = epoch;
-        sampler->position = position;
-        sampler->lost = true;
-        sampler->back = *back;
-    }
-    return status;
-}
-
-tsr_status tsr__sampler_go_back(tsr_sampler *sampler)
-{
-    const tsr__way_back back = sampler->back;
-    if (back.size_bytes == 0)
-        return TSR_OK;
-    return return_to(sampler, &back, sampler->epoch, sampler->position);
-}
-
-tsr_status tsr_sampler_resume(tsr_sampler *sampler, const void *data, size_t size_bytes)
-{
-    TSR__REQUIRE(sampler != NULL && data != NULL, "sampler resume: %s is NULL",
-                 sampler != NULL ? "data" : "sampler");
-    tsr__way_back before;
-    tsr__state_reader reader;
-    TSR__TRY(read_header(sampler, data, size_bytes, &reader));
-    TSR__TRY(save_before(sampler, &before));
-    const int64_t epoch = sampler->epoch;
-    const uint64_t position = sampler->position;
-    tsr_status status = apply(sampler, &reader);
-    if (status == TSR_OK)
-        return TSR_OK;
-
-    /* The first reason is the one to tell. */
-    const tsr__error first = tsr__error_take();
-    (void)!return_to(sampler, &before, epoch, position);
-    tsr__error_put_back(&first);
-    return status;
 }

@@ -5,17 +5,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-tsr_status tsr__shape_check(const char *who, int ndim, const int64_t *shape)
-{
-    TSR__REQUIRE(ndim >= 0 && ndim <= TSR_MAX_DIMS, "%s: %d dimensions are outside 0..%d", who,
-                 ndim, TSR_MAX_DIMS);
-    TSR__REQUIRE(shape || ndim == 0, "%s: shape is NULL", who);
-    for (int i = 0; i < ndim; i++)
-        TSR__REQUIRE(shape[i] >= 0, "%s: size %" PRId64 " in shape %s is negative", who, shape[i],
-                     TSR__SHAPE(ndim, shape));
-    return TSR_OK;
-}
-
 static tsr_status check_dtype(const char *who, tsr_dtype dtype)
 {
     TSR__REQUIRE(dtype != TSR_F64, "%s: f64 is for communicators alone; no tensor holds it", who);

@@ -1,4 +1,4 @@
-/* Shapes alone: their text, and how two of them broadcast. */
+/* Shapes: their text, their check, and how two of them broadcast. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -23,6 +23,17 @@ char *tsr_shape_format(int ndim, const int64_t *shape, char *text, size_t size)
         used += (size_t)length;
     }
     return text;
+}
+
+tsr_status tsr__shape_check(const char *who, int ndim, const int64_t *shape)
+{
+    TSR__REQUIRE(ndim >= 0 && ndim <= TSR_MAX_DIMS, "%s: %d dimensions are outside 0..%d", who,
+                 ndim, TSR_MAX_DIMS);
+    TSR__REQUIRE(shape || ndim == 0, "%s: shape is NULL", who);
+    for (int i = 0; i < ndim; i++)
+        TSR__REQUIRE(shape[i] >= 0, "%s: size %" PRId64 " in shape %s is negative", who, shape[i],
+                     TSR__SHAPE(ndim, shape));
+    return TSR_OK;
 }
 
 tsr_status tsr_shape_broadcast(int a_ndim, const int64_t *a, int b_ndim, const int64_t *b,

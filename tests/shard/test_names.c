@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shard/formats/names.h"
+#include "json/text.h"
 #include "support/check_main.h"
 #include "support/random.h"
 #include "tessera/shard.h"

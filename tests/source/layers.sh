@@ -20,19 +20,20 @@ only_below() { # FOLDER WHAT: in the library, the tool and the examples
 point "include/tessera includes itself only" allowed include 'tessera/'
 point "src/base includes base" allowed src/base 'base/' 'tessera/base\.h' 'tsr_config\.h' \
     'shaders/include/normal_table\.h'
+point "src/json includes base, json" allowed src/json 'base/' 'json/'
 point "src/tensor includes base, tensor" allowed src/tensor 'base/' 'tensor/' 'tessera/(base|layout)\.h'
 point "src/rng includes base, rng" allowed src/rng 'base/' 'rng/' 'tessera/(base|rng)\.h'
-point "src/seed includes base, rng, seed" allowed src/seed 'base/' 'rng/' 'seed/' 'tessera/(base|rng|seed)\.h'
+point "src/seed includes base, json, rng, seed" allowed src/seed 'base/' 'json/' 'rng/' 'seed/' 'tessera/(base|rng|seed)\.h'
 point "src/sampler includes base, rng, seed, sampler" allowed src/sampler 'base/' 'rng/' 'seed/' 'sampler/' \
     'tessera/(base|rng|seed|sampler)\.h'
 point "src/loader includes base, rng, seed, sampler, loader" allowed src/loader 'base/' 'rng/' 'seed/' 'sampler/' 'loader/' \
     'tessera/(base|rng|seed|sampler|loader)\.h'
-point "src/shard includes base, shard" allowed src/shard 'base/' 'shard/' 'tessera/(base|shard)\.h'
+point "src/shard includes base, json, shard" allowed src/shard 'base/' 'json/' 'shard/' 'tessera/(base|shard)\.h'
 point "src/gpu includes base, tensor, gpu" allowed src/gpu 'base/' 'tensor/' 'gpu/' 'shaders/' 'tessera/' \
     'tsr_config\.h'
 point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(base|comm|layout)\.h' 'tsr_config\.h'
-point "src/parallel includes base, tensor, shard, parallel, and gpu's headers without Vulkan" allowed src/parallel \
-    'base/' 'tensor/' 'parallel/' 'shard/formats/(file|json|list|names)\.h' \
+point "src/parallel includes base, json, tensor, shard, parallel, and gpu's headers without Vulkan" allowed src/parallel \
+    'base/' 'json/' 'tensor/' 'parallel/' 'shard/formats/(file|list)\.h' \
     'gpu/(memory/host_access|ops/(optimizer/step_params|common/vocabulary))\.h' 'tessera/'
 point "src/cli includes public headers" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tsr_config\.h'
 if [ -d bench ]; then

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "shard/formats/names.h"
+#include "json/text.h"
 #include "tensor/check.h"
 #include "tensor/overlap.h"
 

@@ -9,7 +9,7 @@
 #include "base/checked.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "shard/formats/file.h"
-#include "shard/formats/names.h"
+#include "json/text.h"
 
 #define ALIGN 8 /* of the weights in the file */
 

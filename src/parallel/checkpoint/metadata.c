@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "shard/formats/file.h"
-#include "shard/formats/json.h"
+#include "json/json.h"
 #include "shard/formats/list.h"
 
 typedef struct search {

@@ -120,7 +120,7 @@ tsr_status tsr_sampler_create_batch(const tsr_sampler_batch_params *params, tsr_
     self->base.fingerprint = tsr__fingerprint(hash, inner->fingerprint);
     self->base.batch_max = tsr__batch_max(params->batch_size, tsr__sampler_most(inner));
     self->base.epoch = inner->epoch;
-    self->base.lost = true; /* the base may have been read from */
+    self->base.must_seek = true; /* the base may have been read from */
     self->inner = *params->base;
     *params->base = NULL;
     *out = &self->base;

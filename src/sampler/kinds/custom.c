@@ -155,7 +155,7 @@ static tsr_status load(tsr_sampler *sampler, uint64_t position, tsr__state_reade
         return TSR__STATE_FAIL(reader, "%" PRIu64 " bytes are more than a sampler may save",
                                size_bytes);
     TSR__TRY(tsr__state_get_bytes(reader, (size_t)size_bytes, &bytes));
-    sampler->lost = true; /* its place in the state is not the one that was read from */
+    sampler->must_seek = true; /* its place in the state is not the one that was read from */
     tsr_status status = self->ops.load(self->self, bytes, (size_t)size_bytes);
     if (status != TSR_OK)
         return failed(self, "load", status);

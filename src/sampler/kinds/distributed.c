@@ -235,7 +235,7 @@ static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reache
 {
     tsr__distributed *self = (tsr__distributed *)sampler;
     tsr__deal *deal = &self->deal;
-    if (self->inner != NULL && sampler->lost)
+    if (self->inner != NULL && sampler->must_seek)
         TSR__TRY(find_inner(self));
     if (deal->n == TSR_LENGTH_UNKNOWN) {
         /* Up to the round where it would be, or the end. */

@@ -4,8 +4,8 @@
 #define TSR_SHARD_FORMATS_FILE_H
 
 #include "base/error.h"
-#include "shard/formats/names.h"
 #include "tessera/shard.h"
+#include "json/text.h"
 
 /* No header may be larger, so that no file makes us read or allocate without end. */
 #define TSR__MAX_HEADER UINT64_C(100000000)

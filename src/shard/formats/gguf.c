@@ -6,9 +6,8 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "shard/formats/dtype.h"
 #include "shard/formats/list.h"
-#include "shard/formats/names.h"
+#include "json/text.h"
 
 #define DEFAULT_ALIGNMENT 32
 #define MOST_ALIGNMENT 1073741824

@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "shard/formats/list.h"
-#include "shard/formats/names.h"
+#include "json/text.h"
 
 #define MOST_PATH 4096
 

@@ -3,8 +3,13 @@
 #define TSR_SHARD_FORMATS_LIST_H
 
 #include "shard/formats/file.h"
-#include "shard/formats/json.h"
-#include "shard/plan/params.h"
+#include "shard/params/params.h"
+#include "json/json.h"
+
+struct tsr_shard_list {
+    tsr_shard_format format;
+    tsr__params params;
+};
 
 /* Each appends what the file lists; what it appended before an error stays there. `what` of the
  * file is set by them. */

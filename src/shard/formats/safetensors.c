@@ -5,9 +5,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "shard/formats/dtype.h"
 #include "shard/formats/list.h"
-#include "shard/formats/names.h"
+#include "json/text.h"
 
 typedef struct safetensors_reader {
     tsr__file *file;

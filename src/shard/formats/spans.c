@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "shard/formats/list.h"
-#include "shard/formats/names.h"
+#include "json/text.h"
 
 tsr_status tsr__spans_add(tsr__spans *spans, const tsr__params *params, uint64_t start,
                           uint64_t end, uint64_t header_at)

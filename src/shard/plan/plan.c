@@ -6,8 +6,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "shard/formats/names.h"
 #include "shard/strategy/apportion.h"
+#include "json/text.h"
 
 void tsr_shard_plan_destroy(tsr_shard_plan **plan)
 {

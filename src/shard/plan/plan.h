@@ -2,7 +2,7 @@
 #ifndef TSR_SHARD_PLAN_PLAN_H
 #define TSR_SHARD_PLAN_PLAN_H
 
-#include "shard/plan/params.h"
+#include "shard/params/params.h"
 
 #define TSR__STRATEGY_NAME 64
 

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/rates.h"
-#include "shard/formats/names.h"
 #include "shard/plan/plan.h"
 #include "shard/strategy/strategy.h"
+#include "json/text.h"
 
 const char *tsr_shard_plan_strategy(const tsr_shard_plan *plan)
 {

@@ -27,8 +27,8 @@ tsr_status tsr__assign_hybrid(const tsr_shard_request *request, const tsr__strat
             continue;
         status = is_whole(data, &request->params[p], &whole[p]);
         if (status == TSR_OK && !whole[p])
-            status = tsr__assign_full(request, p, data->partition, data->align,
-                                      ranges + p * (uint64_t)request->ranks);
+            status = tsr__assign_param(request, p, data->partition, data->align,
+                                       ranges + p * (uint64_t)request->ranks);
     }
     if (status == TSR_OK)
         status = tsr__assign_layerwise(request, whole, ranges);

@@ -6,10 +6,10 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "shard/formats/names.h"
 #include "shard/strategy/apportion.h"
 #include "shard/strategy/strategy.h"
 #include "shard/strategy/wide.h"
+#include "json/text.h"
 
 /* A parameter, and after sorting and counting a layer: its first parameters. */
 typedef struct member {

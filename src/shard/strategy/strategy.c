@@ -1,13 +1,10 @@
-/* The factory, and what its strategies share. */
+/* Creates the built-in strategies. */
 #include "shard/strategy/strategy.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/checked.h"
 #include "base/error.h"
-#include "shard/formats/names.h"
 
 static const char *const kind_names[] = {"full", "layerwise", "hybrid", "weighted"};
 #define KINDS ((int)(sizeof kind_names / sizeof *kind_names))
@@ -28,55 +25,6 @@ tsr_status tsr_shard_kind_parse(const char *name, tsr_shard_kind *out)
     return tsr__fail(TSR_ERR_NOT_FOUND, "shard: there is no strategy '%.40s'", name);
 }
 
-uint64_t tsr__shard_bytes(const tsr_shard_param *param, uint64_t count)
-{
-    return count / param->block_count * param->block_bytes;
-}
-
-uint64_t tsr__gathered_bytes(const tsr_shard_request *request)
-{
-    uint64_t sum = 0;
-    for (uint64_t p = 0; p < request->param_count; p++)
-        sum += request->params[p].always_gather ? request->params[p].size_bytes : 0;
-    return sum;
-}
-
-static uint64_t common_divisor(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-tsr_status tsr__shard_unit(const tsr_shard_param *param, uint64_t align, uint64_t *unit)
-{
-    uint64_t wanted = align == 0 ? 1 : align, result;
-    if (!tsr__mul_u64(wanted / common_divisor(wanted, param->block_count), param->block_count,
-                      &result))
-        return tsr__fail(TSR_ERR_OVERFLOW,
-                         "shard: an alignment of %" PRIu64 " elements is too much for %s", align,
-                         param->dtype);
-    *unit = result;
-    return TSR_OK;
-}
-
-tsr_status tsr__assign_full(const tsr_shard_request *request, uint64_t param,
-                            tsr_partition_kind partition, uint64_t align, tsr_shard_range *ranges)
-{
-    const tsr_shard_param *one = &request->params[param];
-    char name[TSR__NAME_SHORT];
-    uint64_t unit = 1;
-    TSR__TRY(tsr__shard_unit(one, align, &unit));
-    tsr_status status = tsr_partition(
-        one->count, request->ranks, tsr_partition_params(.kind = partition, .align = unit), ranges);
-    if (status == TSR_ERR_INVALID)
-        return tsr__fail_context(status, "shard: parameter '%s'", tsr__name_short(one->name, name));
-    return status;
-}
-
 static tsr_status assign(void *user, const tsr_shard_request *request, tsr_shard_range *ranges)
 {
     const tsr__strategy_data *data = user;
@@ -90,11 +38,7 @@ static tsr_status assign(void *user, const tsr_shard_request *request, tsr_shard
     case TSR_SHARD_FULL:
         break;
     }
-    for (uint64_t p = 0; p < request->param_count; p++)
-        if (!request->params[p].always_gather)
-            TSR__TRY(tsr__assign_full(request, p, data->partition, data->align,
-                                      ranges + p * (uint64_t)request->ranks));
-    return TSR_OK;
+    return tsr__assign_full(request, data, ranges);
 }
 
 static void free_patterns(char **patterns)

@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "shard/formats/list.h"
-#include "shard/formats/names.h"
+#include "json/text.h"
 
 tsr_status tsr__json_shape(tsr__json *json, tsr_shard_param *param)
 {

@@ -1,8 +1,15 @@
-/* Parameters with memory of their own: what a list and a plan are made of. */
-#ifndef TSR_SHARD_PLAN_PARAMS_H
-#define TSR_SHARD_PLAN_PARAMS_H
+/* Parameters that own their strings. Lists read from files and plans consist of them. */
+#ifndef TSR_SHARD_PARAMS_PARAMS_H
+#define TSR_SHARD_PARAMS_PARAMS_H
+
+#include <stdbool.h>
 
 #include "tessera/shard.h"
+
+/* The dtype of this name, or of this number in GGUF files; false if there is none. No error is
+ * recorded. */
+bool tsr__dtype_by_name(const char *name, tsr_shard_dtype *out);
+bool tsr__dtype_by_gguf(uint32_t number, tsr_shard_dtype *out);
 
 typedef struct tsr__params {
     tsr_shard_param *items;
@@ -28,10 +35,5 @@ typedef struct tsr__param_name {
 tsr_status tsr__params_sort(const tsr__params *params, tsr__param_name **names) TSR_NODISCARD;
 /* The first entry whose name the next one has too; NULL when there is none. */
 const tsr__param_name *tsr__params_twice(const tsr__param_name *names, size_t count);
-
-struct tsr_shard_list {
-    tsr_shard_format format;
-    tsr__params params;
-};
 
 #endif

@@ -5,8 +5,8 @@
 
 #include "base/alloc.h"
 #include "shard/formats/list.h"
-#include "shard/formats/names.h"
 #include "shard/plan/plan.h"
+#include "json/text.h"
 
 enum { SCHEMA, SCHEMA_VERSION, TESSERA, STRATEGY, RANKS, RATES, MEMORY, SUMMARY, PARAMS, MEMBERS };
 

@@ -1,9 +1,9 @@
-/* Element types of model files. Sizes of the quantised ones: GGUF's specification, ggml. */
-#include "shard/formats/dtype.h"
-
+/* Element types of model files. The sizes of quantised blocks are those of GGUF's specification and
+ * of ggml. */
 #include <string.h>
 
 #include "base/error.h"
+#include "shard/params/params.h"
 
 static const tsr_shard_dtype dtypes[] = {
     {"f32", 1, 4},        {"f16", 1, 2},        {"bf16", 1, 2},       {"f64", 1, 8},

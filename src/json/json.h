@@ -1,18 +1,18 @@
-/* Reading JSON that may be hostile, piece by piece, out of memory: no document is built, nothing is
- * allocated, integers are exact, and every error names the offset of what is wrong, also where the
- * JSON itself is right. RFC 8259, but for strings with a zero character, which C cannot hold.
+/* Reads JSON that may be hostile, one value after the other, from memory. No document is built and
+ * nothing is allocated. Integers are exact, and every error names the offset where something is
+ * wrong, also when the JSON is well formed and only a value is not acceptable. RFC 8259, except
+ * that strings with a zero character are refused, because C strings cannot hold them.
  *
  *     TSR__TRY(tsr__json_enter(json, '{'));
  *     while (tsr__json_member(json, key, &more) == TSR_OK && more) … read one value
  */
-#ifndef TSR_SHARD_FORMATS_JSON_H
-#define TSR_SHARD_FORMATS_JSON_H
+#ifndef TSR_JSON_JSON_H
+#define TSR_JSON_JSON_H
 
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "shard/formats/names.h"
-#include "tessera/shard.h"
+#include "json/text.h"
 
 typedef struct tsr__json {
     const char *text;
@@ -25,7 +25,7 @@ typedef struct tsr__json {
 } tsr__json;
 
 /* Any member's name fits; longer ones are an error. */
-#define TSR__JSON_TEXT (TSR_SHARD_MAX_NAME + 1)
+#define TSR__JSON_TEXT (TSR__MAX_NAME + 1)
 
 /* "what: offset N: subject: …" with status TSR_ERR_INVALID; `at` is an offset into the text. */
 tsr_status tsr__json_fail(const tsr__json *json, size_t at, const char *format, ...)

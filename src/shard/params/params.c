@@ -1,4 +1,4 @@
-#include "shard/plan/params.h"
+#include "shard/params/params.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,8 +7,9 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "shard/formats/dtype.h"
-#include "shard/formats/names.h"
+#include "json/text.h"
+
+_Static_assert(TSR_SHARD_MAX_NAME == TSR__MAX_NAME, "names of parameters are checked as text is");
 
 static tsr_status too_large(void)
 {

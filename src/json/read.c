@@ -1,4 +1,5 @@
-#include "shard/formats/json.h"
+/* The reader of JSON: see json.h. */
+#include "json/json.h"
 
 #include <inttypes.h>
 #include <locale.h>
@@ -7,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "shard/formats/names.h"
 
 #define MOST_DEPTH 64
 #define MOST_DIGITS 64 /* of a real number */
