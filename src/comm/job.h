@@ -68,7 +68,7 @@ struct tsr_request {
     uint64_t element_bytes;
     tsr__combine_fn combine;
     tsr__divide_fn divide; /* NULL unless the op is AVG */
-    tsr__plan plan;
+    tsr__schedule schedule;
     tsr__turn turn;
     uint64_t *starts; /* of blocks, where they differ */
     size_t starts_capacity;

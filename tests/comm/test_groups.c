@@ -460,7 +460,7 @@ static void outstay(tsr_comm *comm, void *user)
     if (rank == 2)
         raise(SIGKILL);
     while (!tsr__transport_has_ended(comm->job->transport, 2))
-        tsr__transport_glance(comm->job->transport);
+        tsr__transport_poll_processes(comm->job->transport);
     for (int i = 0; i < MANY; i++) {
         need_ok(tsr_comm_duplicate(pair, &others[i]));
         need(others[i]->board);

@@ -12,8 +12,8 @@ static uint64_t leaf_start(const tsr__tree *tree, const tsr__blocks *blocks, uin
     return blocks ? tsr__tree_blocks(tree, blocks, leaf) : tsr__tree_share(tree, total, leaf);
 }
 
-void tsr__plan_doubling(tsr__plan *plan, const tsr__tree *tree, const tsr__blocks *blocks,
-                        uint64_t total)
+void tsr__algorithm_doubling(tsr__schedule *schedule, const tsr__tree *tree,
+                             const tsr__blocks *blocks, uint64_t total)
 {
     for (int distance = 1; distance < tree->power; distance *= 2) {
         const int mine = tree->leaf & ~(distance - 1), theirs = mine ^ distance;
@@ -22,57 +22,58 @@ void tsr__plan_doubling(tsr__plan *plan, const tsr__tree *tree, const tsr__block
         const uint64_t their_start = leaf_start(tree, blocks, total, theirs);
         const uint64_t my_end = leaf_start(tree, blocks, total, mine + distance);
         const uint64_t their_end = leaf_start(tree, blocks, total, theirs + distance);
-        tsr__plan_recv(plan, peer,
-                       tsr__span_of(TSR__AT_RECV, their_start, their_end - their_start));
-        tsr__plan_send(plan, peer, tsr__span_of(TSR__AT_RECV, my_start, my_end - my_start));
-        tsr__plan_next_round(plan);
+        tsr__schedule_recv(schedule, peer,
+                           tsr__span_of(TSR__AT_RECV, their_start, their_end - their_start));
+        tsr__schedule_send(schedule, peer, tsr__span_of(TSR__AT_RECV, my_start, my_end - my_start));
+        tsr__schedule_next_round(schedule);
     }
 }
 
 /* RECV holds this rank's block; afterwards it holds all. */
-static void plan_ring(tsr__plan *plan, int size, int rank, const tsr__blocks *blocks)
+static void ring(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks)
 {
     const int right = (rank + 1) % size, left = (rank + size - 1) % size;
     for (int i = 0; i < size - 1; i++) {
         const int out = (rank + size - i) % size, in = (rank + 2 * size - i - 1) % size;
-        tsr__plan_recv(plan, left, block_at(TSR__AT_RECV, blocks, in));
-        tsr__plan_send(plan, right, block_at(TSR__AT_RECV, blocks, out));
-        tsr__plan_next_round(plan);
+        tsr__schedule_recv(schedule, left, block_at(TSR__AT_RECV, blocks, in));
+        tsr__schedule_send(schedule, right, block_at(TSR__AT_RECV, blocks, out));
+        tsr__schedule_next_round(schedule);
     }
 }
 
-static void all_gather_doubling(tsr__plan *plan, const tsr__tree *tree, const tsr__blocks *blocks)
+static void all_gather_doubling(tsr__schedule *schedule, const tsr__tree *tree,
+                                const tsr__blocks *blocks)
 {
     const uint64_t total = tsr__block_start(blocks, tree->size);
     if (tree->other >= 0 && tree->holds)
-        tsr__plan_recv(plan, tree->other, block_at(TSR__AT_RECV, blocks, tree->other));
+        tsr__schedule_recv(schedule, tree->other, block_at(TSR__AT_RECV, blocks, tree->other));
     if (!tree->holds) {
-        tsr__plan_send(plan, tree->other, block_at(TSR__AT_RECV, blocks, tree->rank));
-        tsr__plan_next_round(plan);
-        tsr__plan_recv(plan, tree->other, tsr__span_of(TSR__AT_RECV, 0, total));
+        tsr__schedule_send(schedule, tree->other, block_at(TSR__AT_RECV, blocks, tree->rank));
+        tsr__schedule_next_round(schedule);
+        tsr__schedule_recv(schedule, tree->other, tsr__span_of(TSR__AT_RECV, 0, total));
         return;
     }
-    tsr__plan_next_round(plan);
-    tsr__plan_doubling(plan, tree, blocks, 0);
+    tsr__schedule_next_round(schedule);
+    tsr__algorithm_doubling(schedule, tree, blocks, 0);
     if (tree->other >= 0)
-        tsr__plan_send(plan, tree->other, tsr__span_of(TSR__AT_RECV, 0, total));
+        tsr__schedule_send(schedule, tree->other, tsr__span_of(TSR__AT_RECV, 0, total));
 }
 
-void tsr__plan_all_gather(tsr__plan *plan, int size, int rank, const tsr__blocks *blocks,
-                          bool large)
+void tsr__algorithm_all_gather(tsr__schedule *schedule, int size, int rank,
+                               const tsr__blocks *blocks, bool large)
 {
     const tsr__tree tree = tsr__tree_of(size, rank, -1);
-    tsr__plan_copy(plan, tsr__span_of(TSR__AT_SEND, 0, tsr__block_count(blocks, rank)),
-                   block_at(TSR__AT_RECV, blocks, rank));
-    tsr__plan_next_round(plan);
+    tsr__schedule_copy(schedule, tsr__span_of(TSR__AT_SEND, 0, tsr__block_count(blocks, rank)),
+                       block_at(TSR__AT_RECV, blocks, rank));
+    tsr__schedule_next_round(schedule);
     if (large && tree.extra > 0)
-        plan_ring(plan, size, rank, blocks);
+        ring(schedule, size, rank, blocks);
     else
-        all_gather_doubling(plan, &tree, blocks);
+        all_gather_doubling(schedule, &tree, blocks);
 }
 
 /* From one to two, to four, …; ranks count from root. */
-static void broadcast_tree(tsr__plan *plan, int size, int rank, uint64_t count, int root)
+static void broadcast_tree(tsr__schedule *schedule, int size, int rank, uint64_t count, int root)
 {
     const tsr__span all = tsr__span_of(TSR__AT_RECV, 0, count);
     const int mine = (rank - root + size) % size;
@@ -80,17 +81,17 @@ static void broadcast_tree(tsr__plan *plan, int size, int rank, uint64_t count, 
     while (distance < size && !(mine & distance))
         distance *= 2;
     if (mine != 0) {
-        tsr__plan_recv(plan, (rank - distance + size) % size, all);
-        tsr__plan_next_round(plan);
+        tsr__schedule_recv(schedule, (rank - distance + size) % size, all);
+        tsr__schedule_next_round(schedule);
     }
     for (distance /= 2; distance > 0; distance /= 2) {
         if (mine + distance < size)
-            tsr__plan_send(plan, (rank + distance) % size, all);
+            tsr__schedule_send(schedule, (rank + distance) % size, all);
     }
 }
 
 /* Every rank gets a share, and passes it on to all: van de Geijn's. */
-static void broadcast_shares(tsr__plan *plan, int size, int rank, uint64_t count, int root)
+static void broadcast_shares(tsr__schedule *schedule, int size, int rank, uint64_t count, int root)
 {
     const tsr__tree tree = tsr__tree_of(size, rank, -1);
     const tsr__span all = tsr__span_of(TSR__AT_RECV, 0, count);
@@ -99,91 +100,93 @@ static void broadcast_shares(tsr__plan *plan, int size, int rank, uint64_t count
             const int to = tsr__tree_holder(&tree, leaf);
             const uint64_t start = tsr__tree_share(&tree, count, leaf);
             if (to != rank)
-                tsr__plan_send(plan, to,
-                               tsr__span_of(TSR__AT_RECV, start,
-                                            tsr__tree_share(&tree, count, leaf + 1) - start));
+                tsr__schedule_send(schedule, to,
+                                   tsr__span_of(TSR__AT_RECV, start,
+                                                tsr__tree_share(&tree, count, leaf + 1) - start));
         }
     } else if (tree.holds) {
         const uint64_t start = tsr__tree_share(&tree, count, tree.leaf);
-        tsr__plan_recv(plan, root,
-                       tsr__span_of(TSR__AT_RECV, start,
-                                    tsr__tree_share(&tree, count, tree.leaf + 1) - start));
+        tsr__schedule_recv(schedule, root,
+                           tsr__span_of(TSR__AT_RECV, start,
+                                        tsr__tree_share(&tree, count, tree.leaf + 1) - start));
     }
-    tsr__plan_next_round(plan);
+    tsr__schedule_next_round(schedule);
     if (tree.holds)
-        tsr__plan_doubling(plan, &tree, NULL, count);
+        tsr__algorithm_doubling(schedule, &tree, NULL, count);
     if (tree.other >= 0 && tree.holds && tree.other != root)
-        tsr__plan_send(plan, tree.other, all);
+        tsr__schedule_send(schedule, tree.other, all);
     if (!tree.holds && rank != root)
-        tsr__plan_recv(plan, tree.other, all);
+        tsr__schedule_recv(schedule, tree.other, all);
 }
 
-void tsr__plan_broadcast(tsr__plan *plan, int size, int rank, uint64_t count, int root, bool large)
+void tsr__algorithm_broadcast(tsr__schedule *schedule, int size, int rank, uint64_t count, int root,
+                              bool large)
 {
     if (large)
-        broadcast_shares(plan, size, rank, count, root);
+        broadcast_shares(schedule, size, rank, count, root);
     else
-        broadcast_tree(plan, size, rank, count, root);
+        broadcast_tree(schedule, size, rank, count, root);
 }
 
-void tsr__plan_gather(tsr__plan *plan, int size, int rank, const tsr__blocks *blocks,
-                      uint64_t count, int root)
+void tsr__algorithm_gather(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks,
+                           uint64_t count, int root)
 {
     const tsr__span mine = tsr__span_of(TSR__AT_SEND, 0, count);
     if (rank != root) {
-        tsr__plan_send(plan, root, mine);
+        tsr__schedule_send(schedule, root, mine);
         return;
     }
     for (int i = 1; i < size; i++) {
         const int from = (rank + i) % size;
-        tsr__plan_recv(plan, from, block_at(TSR__AT_RECV, blocks, from));
+        tsr__schedule_recv(schedule, from, block_at(TSR__AT_RECV, blocks, from));
     }
-    tsr__plan_copy(plan, mine, block_at(TSR__AT_RECV, blocks, rank));
+    tsr__schedule_copy(schedule, mine, block_at(TSR__AT_RECV, blocks, rank));
 }
 
-void tsr__plan_scatter(tsr__plan *plan, int size, int rank, const tsr__blocks *blocks,
-                       uint64_t count, int root)
+void tsr__algorithm_scatter(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks,
+                            uint64_t count, int root)
 {
     const tsr__span mine = tsr__span_of(TSR__AT_RECV, 0, count);
     if (rank != root) {
-        tsr__plan_recv(plan, root, mine);
+        tsr__schedule_recv(schedule, root, mine);
         return;
     }
     for (int i = 1; i < size; i++) {
         const int to = (rank + i) % size;
-        tsr__plan_send(plan, to, block_at(TSR__AT_SEND, blocks, to));
+        tsr__schedule_send(schedule, to, block_at(TSR__AT_SEND, blocks, to));
     }
-    tsr__plan_copy(plan, block_at(TSR__AT_SEND, blocks, rank), mine);
+    tsr__schedule_copy(schedule, block_at(TSR__AT_SEND, blocks, rank), mine);
 }
 
-void tsr__plan_all_to_all(tsr__plan *plan, int size, int rank, const tsr__blocks *send,
-                          const tsr__blocks *recv, bool in_place)
+void tsr__algorithm_all_to_all(tsr__schedule *schedule, int size, int rank, const tsr__blocks *send,
+                               const tsr__blocks *recv, bool in_place)
 {
     tsr__place from = TSR__AT_SEND;
     if (in_place) {
         const uint64_t total = tsr__block_start(send, size);
-        tsr__plan_copy(plan, tsr__span_of(TSR__AT_SEND, 0, total),
-                       tsr__span_of(TSR__AT_TEMP, tsr__plan_temp(plan, total, 1), total));
-        tsr__plan_next_round(plan);
+        tsr__schedule_copy(
+            schedule, tsr__span_of(TSR__AT_SEND, 0, total),
+            tsr__span_of(TSR__AT_TEMP, tsr__schedule_temp(schedule, total, 1), total));
+        tsr__schedule_next_round(schedule);
         from = TSR__AT_TEMP;
     }
     /* Each rank starts with another, so that nobody is asked by all at once. */
     for (int i = 1; i < size; i++) {
         const int in = (rank + size - i) % size, out = (rank + i) % size;
-        tsr__plan_recv(plan, in, block_at(TSR__AT_RECV, recv, in));
-        tsr__plan_send(plan, out, block_at(from, send, out));
+        tsr__schedule_recv(schedule, in, block_at(TSR__AT_RECV, recv, in));
+        tsr__schedule_send(schedule, out, block_at(from, send, out));
     }
-    tsr__plan_copy(plan, block_at(from, send, rank), block_at(TSR__AT_RECV, recv, rank));
+    tsr__schedule_copy(schedule, block_at(from, send, rank), block_at(TSR__AT_RECV, recv, rank));
 }
 
 /* Dissemination: after round k every rank has heard, directly or not, from the 2^(k + 1) − 1 before
  * it. D. Hensgen, R. Finkel, U. Manber, "Two algorithms for barrier synchronization", 1988. */
-void tsr__plan_barrier(tsr__plan *plan, int size, int rank)
+void tsr__algorithm_barrier(tsr__schedule *schedule, int size, int rank)
 {
     const tsr__span nothing = tsr__span_of(TSR__AT_RECV, 0, 0);
     for (int distance = 1; distance < size; distance *= 2) {
-        tsr__plan_recv(plan, (rank + size - distance) % size, nothing);
-        tsr__plan_send(plan, (rank + distance) % size, nothing);
-        tsr__plan_next_round(plan);
+        tsr__schedule_recv(schedule, (rank + size - distance) % size, nothing);
+        tsr__schedule_send(schedule, (rank + distance) % size, nothing);
+        tsr__schedule_next_round(schedule);
     }
 }

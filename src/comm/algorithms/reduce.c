@@ -4,7 +4,7 @@
 /* Where this rank's partial result lives: first the caller's input, and after the first combination
  * in a place of its own. Elements keep their index, less `base`. */
 typedef struct partial {
-    tsr__plan *plan;
+    tsr__schedule *schedule;
     const tsr__tree *tree;
     tsr__place now, own; /* `now` is SEND or `own` */
     uint64_t now_base, own_base;
@@ -24,14 +24,15 @@ static tsr__span own_at(const partial *part, uint64_t start, uint64_t end)
 /* What this round receives from `peer` belongs to elements start … end. */
 static void take(const partial *part, int peer, uint64_t start, uint64_t end)
 {
-    tsr__plan_recv(part->plan, peer, tsr__span_of(TSR__AT_TEMP, part->incoming, end - start));
+    tsr__schedule_recv(part->schedule, peer,
+                       tsr__span_of(TSR__AT_TEMP, part->incoming, end - start));
 }
 
 static void combine(partial *part, uint64_t start, uint64_t end)
 {
-    tsr__plan_combine(part->plan, now_at(part, start, end),
-                      tsr__span_of(TSR__AT_TEMP, part->incoming, end - start),
-                      own_at(part, start, end));
+    tsr__schedule_combine(part->schedule, now_at(part, start, end),
+                          tsr__span_of(TSR__AT_TEMP, part->incoming, end - start),
+                          own_at(part, start, end));
 }
 
 /* After the first combination everything that is still needed is there. */
@@ -39,7 +40,7 @@ static void settle(partial *part)
 {
     part->now = part->own;
     part->now_base = part->own_base;
-    tsr__plan_next_round(part->plan);
+    tsr__schedule_next_round(part->schedule);
 }
 
 /* The contributions of two ranks that share a leaf. False for the one that has given its away. */
@@ -47,12 +48,12 @@ static bool fold(partial *part, uint64_t total)
 {
     const tsr__tree *tree = part->tree;
     if (tree->other < 0) {
-        tsr__plan_next_round(part->plan);
+        tsr__schedule_next_round(part->schedule);
         return true;
     }
     if (!tree->holds) {
-        tsr__plan_send(part->plan, tree->other, now_at(part, 0, total));
-        tsr__plan_next_round(part->plan);
+        tsr__schedule_send(part->schedule, tree->other, now_at(part, 0, total));
+        tsr__schedule_next_round(part->schedule);
         return false;
     }
     take(part, tree->other, 0, total);
@@ -78,9 +79,9 @@ static void halve(partial *part, const tsr__blocks *blocks, uint64_t total)
         const uint64_t kept_start = leaf_start(tree, blocks, total, kept);
         const uint64_t kept_end = leaf_start(tree, blocks, total, kept + distance);
         take(part, peer, kept_start, kept_end);
-        tsr__plan_send(part->plan, peer,
-                       now_at(part, leaf_start(tree, blocks, total, given),
-                              leaf_start(tree, blocks, total, given + distance)));
+        tsr__schedule_send(part->schedule, peer,
+                           now_at(part, leaf_start(tree, blocks, total, given),
+                                  leaf_start(tree, blocks, total, given + distance)));
         combine(part, kept_start, kept_end);
         settle(part);
     }
@@ -93,46 +94,47 @@ static void double_up(partial *part, uint64_t total)
     for (int distance = tree->power / 2; distance > 0; distance /= 2) {
         const int peer = tsr__tree_holder(tree, tree->leaf ^ distance);
         take(part, peer, 0, total);
-        tsr__plan_send(part->plan, peer, now_at(part, 0, total));
+        tsr__schedule_send(part->schedule, peer, now_at(part, 0, total));
         combine(part, 0, total);
         settle(part);
     }
 }
 
-static bool alone(tsr__plan *plan, int size, uint64_t count)
+static bool alone(tsr__schedule *schedule, int size, uint64_t count)
 {
     if (size == 1)
-        tsr__plan_copy(plan, tsr__span_of(TSR__AT_SEND, 0, count),
-                       tsr__span_of(TSR__AT_RECV, 0, count));
+        tsr__schedule_copy(schedule, tsr__span_of(TSR__AT_SEND, 0, count),
+                           tsr__span_of(TSR__AT_RECV, 0, count));
     return size == 1;
 }
 
-void tsr__plan_all_reduce(tsr__plan *plan, int size, int rank, uint64_t count, bool large)
+void tsr__algorithm_all_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count,
+                               bool large)
 {
-    if (alone(plan, size, count))
+    if (alone(schedule, size, count))
         return;
     const tsr__tree tree = tsr__tree_of(size, rank, -1);
     const tsr__span all = tsr__span_of(TSR__AT_RECV, 0, count);
-    partial part = {.plan = plan, .tree = &tree, .now = TSR__AT_SEND, .own = TSR__AT_RECV};
-    part.incoming = tsr__plan_temp(plan, tree.holds ? count : 0, 1);
+    partial part = {.schedule = schedule, .tree = &tree, .now = TSR__AT_SEND, .own = TSR__AT_RECV};
+    part.incoming = tsr__schedule_temp(schedule, tree.holds ? count : 0, 1);
     if (!fold(&part, count)) {
-        tsr__plan_recv(plan, tree.other, all);
+        tsr__schedule_recv(schedule, tree.other, all);
         return;
     }
     if (large) {
         halve(&part, NULL, count);
         const uint64_t start = tsr__tree_share(&tree, count, tree.leaf);
         const uint64_t end = tsr__tree_share(&tree, count, tree.leaf + 1);
-        tsr__plan_divide(plan, tsr__span_of(TSR__AT_RECV, start, end - start));
-        tsr__plan_next_round(plan);
-        tsr__plan_doubling(plan, &tree, NULL, count);
+        tsr__schedule_divide(schedule, tsr__span_of(TSR__AT_RECV, start, end - start));
+        tsr__schedule_next_round(schedule);
+        tsr__algorithm_doubling(schedule, &tree, NULL, count);
     } else {
         double_up(&part, count);
-        tsr__plan_divide(plan, all);
-        tsr__plan_next_round(plan);
+        tsr__schedule_divide(schedule, all);
+        tsr__schedule_next_round(schedule);
     }
     if (tree.other >= 0)
-        tsr__plan_send(plan, tree.other, all);
+        tsr__schedule_send(schedule, tree.other, all);
 }
 
 /* Of two leaves, the one on root's side takes; so it all ends on root. */
@@ -143,48 +145,49 @@ static void reduce_tree(partial *part, uint64_t count)
     for (int distance = tree->power / 2; distance > 0; distance /= 2) {
         const int peer = tsr__tree_holder(tree, tree->leaf ^ distance);
         if ((tree->leaf & distance) != (root & distance)) {
-            tsr__plan_send(part->plan, peer, now_at(part, 0, count));
+            tsr__schedule_send(part->schedule, peer, now_at(part, 0, count));
             return;
         }
         take(part, peer, 0, count);
         combine(part, 0, count);
         settle(part);
     }
-    tsr__plan_divide(part->plan, own_at(part, 0, count));
+    tsr__schedule_divide(part->schedule, own_at(part, 0, count));
 }
 
 static void reduce_halves(partial *part, uint64_t count)
 {
-    tsr__plan *plan = part->plan;
+    tsr__schedule *schedule = part->schedule;
     const tsr__tree *tree = part->tree;
     halve(part, NULL, count);
     const uint64_t start = tsr__tree_share(tree, count, tree->leaf);
     const uint64_t end = tsr__tree_share(tree, count, tree->leaf + 1);
-    tsr__plan_divide(plan, own_at(part, start, end));
-    tsr__plan_next_round(plan);
+    tsr__schedule_divide(schedule, own_at(part, start, end));
+    tsr__schedule_next_round(schedule);
     if (tree->rank != tree->root) {
-        tsr__plan_send(plan, tree->root, own_at(part, start, end));
+        tsr__schedule_send(schedule, tree->root, own_at(part, start, end));
         return;
     }
     for (int leaf = 0; leaf < tree->power; leaf++) {
         if (leaf != tree->leaf)
-            tsr__plan_recv(plan, tsr__tree_holder(tree, leaf),
-                           own_at(part, tsr__tree_share(tree, count, leaf),
-                                  tsr__tree_share(tree, count, leaf + 1)));
+            tsr__schedule_recv(schedule, tsr__tree_holder(tree, leaf),
+                               own_at(part, tsr__tree_share(tree, count, leaf),
+                                      tsr__tree_share(tree, count, leaf + 1)));
     }
 }
 
-void tsr__plan_reduce(tsr__plan *plan, int size, int rank, uint64_t count, int root, bool large)
+void tsr__algorithm_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count, int root,
+                           bool large)
 {
-    if (alone(plan, size, count))
+    if (alone(schedule, size, count))
         return;
     const tsr__tree tree = tsr__tree_of(size, rank, root);
-    partial part = {.plan = plan, .tree = &tree, .now = TSR__AT_SEND, .own = TSR__AT_RECV};
+    partial part = {.schedule = schedule, .tree = &tree, .now = TSR__AT_SEND, .own = TSR__AT_RECV};
     if (rank != root) {
         part.own = TSR__AT_TEMP;
-        part.own_base = tsr__plan_temp(plan, tree.holds ? count : 0, 1);
+        part.own_base = tsr__schedule_temp(schedule, tree.holds ? count : 0, 1);
     }
-    part.incoming = tsr__plan_temp(plan, tree.holds ? count : 0, 1);
+    part.incoming = tsr__schedule_temp(schedule, tree.holds ? count : 0, 1);
     if (!fold(&part, count))
         return;
     if (large)
@@ -193,29 +196,30 @@ void tsr__plan_reduce(tsr__plan *plan, int size, int rank, uint64_t count, int r
         reduce_tree(&part, count);
 }
 
-void tsr__plan_reduce_scatter(tsr__plan *plan, int size, int rank, const tsr__blocks *blocks)
+void tsr__algorithm_reduce_scatter(tsr__schedule *schedule, int size, int rank,
+                                   const tsr__blocks *blocks)
 {
     const uint64_t start = tsr__block_start(blocks, rank), count = tsr__block_count(blocks, rank);
     const uint64_t total = tsr__block_start(blocks, size);
     const tsr__span mine = tsr__span_of(TSR__AT_RECV, 0, count);
-    if (alone(plan, size, count))
+    if (alone(schedule, size, count))
         return;
     const tsr__tree tree = tsr__tree_of(size, rank, -1);
-    partial part = {.plan = plan, .tree = &tree, .now = TSR__AT_SEND, .own = TSR__AT_TEMP};
-    part.own_base = tsr__plan_temp(plan, tree.holds ? total : 0, 1);
-    part.incoming = tsr__plan_temp(plan, tree.holds ? total : 0, 1);
+    partial part = {.schedule = schedule, .tree = &tree, .now = TSR__AT_SEND, .own = TSR__AT_TEMP};
+    part.own_base = tsr__schedule_temp(schedule, tree.holds ? total : 0, 1);
+    part.incoming = tsr__schedule_temp(schedule, tree.holds ? total : 0, 1);
     if (!fold(&part, total)) {
-        tsr__plan_recv(plan, tree.other, mine);
+        tsr__schedule_recv(schedule, tree.other, mine);
         return;
     }
     halve(&part, blocks, total);
     if (tree.other >= 0) {
         const uint64_t theirs = tsr__block_start(blocks, tree.other);
         const uint64_t theirs_end = tsr__block_start(blocks, tree.other + 1);
-        tsr__plan_divide(plan, own_at(&part, theirs, theirs_end));
-        tsr__plan_next_round(plan);
-        tsr__plan_send(plan, tree.other, own_at(&part, theirs, theirs_end));
+        tsr__schedule_divide(schedule, own_at(&part, theirs, theirs_end));
+        tsr__schedule_next_round(schedule);
+        tsr__schedule_send(schedule, tree.other, own_at(&part, theirs, theirs_end));
     }
-    tsr__plan_copy(plan, own_at(&part, start, start + count), mine);
-    tsr__plan_divide(plan, mine);
+    tsr__schedule_copy(schedule, own_at(&part, start, start + count), mine);
+    tsr__schedule_divide(schedule, mine);
 }

@@ -42,33 +42,34 @@ typedef struct tsr__step {
     tsr__span from, with, to;
 } tsr__step;
 
-typedef struct tsr__plan {
+typedef struct tsr__schedule {
     tsr__step *steps;
     size_t count, capacity;
     uint32_t round; /* of the steps being added */
     uint64_t temp_count;
     tsr_status status; /* the first failure to add: the plan is of no use */
-} tsr__plan;
+} tsr__schedule;
 
 /* Forgets the steps, keeps their memory. */
-void tsr__plan_reset(tsr__plan *plan);
-void tsr__plan_forget(tsr__plan *plan);
+void tsr__schedule_reset(tsr__schedule *schedule);
+void tsr__schedule_finish(tsr__schedule *schedule);
 
 static inline tsr__span tsr__span_of(tsr__place place, uint64_t start, uint64_t count)
 {
     return (tsr__span){place, start, count};
 }
 
-void tsr__plan_send(tsr__plan *plan, int peer, tsr__span from);
-void tsr__plan_recv(tsr__plan *plan, int peer, tsr__span to);
-void tsr__plan_copy(tsr__plan *plan, tsr__span from, tsr__span to);
-void tsr__plan_combine(tsr__plan *plan, tsr__span from, tsr__span with, tsr__span to);
-void tsr__plan_divide(tsr__plan *plan, tsr__span data);
-void tsr__plan_exact(tsr__plan *plan, tsr__span from, tsr__span with, int slots, tsr__span to);
+void tsr__schedule_send(tsr__schedule *schedule, int peer, tsr__span from);
+void tsr__schedule_recv(tsr__schedule *schedule, int peer, tsr__span to);
+void tsr__schedule_copy(tsr__schedule *schedule, tsr__span from, tsr__span to);
+void tsr__schedule_combine(tsr__schedule *schedule, tsr__span from, tsr__span with, tsr__span to);
+void tsr__schedule_divide(tsr__schedule *schedule, tsr__span data);
+void tsr__schedule_exact(tsr__schedule *schedule, tsr__span from, tsr__span with, int slots,
+                         tsr__span to);
 /* What follows waits for what is there. */
-void tsr__plan_next_round(tsr__plan *plan);
+void tsr__schedule_next_round(tsr__schedule *schedule);
 /* Room in TEMP behind what was asked for before; returns where it starts. Overflow fails the plan.
  */
-uint64_t tsr__plan_temp(tsr__plan *plan, uint64_t count, int times);
+uint64_t tsr__schedule_temp(tsr__schedule *schedule, uint64_t count, int times);
 
 #endif

@@ -264,80 +264,83 @@ static bool is_exact(const tsr_comm *comm, const tsr__operation *o)
 
 /* An all-gather in which everybody hears from everybody, unless they are too many: connections are
  * made when they are used for the first time, and an error is no time to make them. */
-static void plan_meeting(tsr__plan *plan, const extents *e)
+static void meet(tsr__schedule *schedule, const extents *e)
 {
     if (e->size > CONNECTED_MOST) {
-        tsr__plan_all_gather(plan, e->size, e->rank, &e->blocks, false);
+        tsr__algorithm_all_gather(schedule, e->size, e->rank, &e->blocks, false);
         return;
     }
     const uint64_t count = e->blocks.each;
     const tsr__span mine = tsr__span_of(TSR__AT_SEND, 0, count);
     for (int i = 1; i < e->size; i++) {
         const int in = (e->rank + e->size - i) % e->size, out = (e->rank + i) % e->size;
-        tsr__plan_recv(plan, in, tsr__span_of(TSR__AT_RECV, (uint64_t)in * count, count));
-        tsr__plan_send(plan, out, mine);
+        tsr__schedule_recv(schedule, in, tsr__span_of(TSR__AT_RECV, (uint64_t)in * count, count));
+        tsr__schedule_send(schedule, out, mine);
     }
-    tsr__plan_copy(plan, mine, tsr__span_of(TSR__AT_RECV, (uint64_t)e->rank * count, count));
+    tsr__schedule_copy(schedule, mine,
+                       tsr__span_of(TSR__AT_RECV, (uint64_t)e->rank * count, count));
 }
 
-static void make_plan(tsr_request *request, const extents *e)
+static void make_schedule(tsr_request *request, const extents *e)
 {
     const tsr__operation *o = e->operation;
-    tsr__plan *plan = &request->plan;
+    tsr__schedule *schedule = &request->schedule;
     const int size = e->size, rank = e->rank;
     const uint64_t bytes = o->count * tsr__element_size(o->dtype);
     const uint64_t mine = tsr__block_count(&e->blocks, rank);
     const bool large = bytes >= LARGE_REDUCE_BYTES, exact = is_exact(request->comm, o);
     switch (o->kind) {
     case TSR__CALL_ALL_REDUCE:
-        (exact ? tsr__plan_exact_all_reduce : tsr__plan_all_reduce)(plan, size, rank, o->count,
-                                                                    large);
+        (exact ? tsr__algorithm_exact_all_reduce : tsr__algorithm_all_reduce)(schedule, size, rank,
+                                                                              o->count, large);
         break;
     case TSR__CALL_REDUCE:
-        (exact ? tsr__plan_exact_reduce : tsr__plan_reduce)(plan, size, rank, o->count, o->peer,
-                                                            large);
+        (exact ? tsr__algorithm_exact_reduce : tsr__algorithm_reduce)(schedule, size, rank,
+                                                                      o->count, o->peer, large);
         break;
     case TSR__CALL_REDUCE_SCATTER:
     case TSR__CALL_REDUCE_SCATTER_V:
-        (exact ? tsr__plan_exact_reduce_scatter : tsr__plan_reduce_scatter)(plan, size, rank,
-                                                                            &e->blocks);
+        (exact ? tsr__algorithm_exact_reduce_scatter
+               : tsr__algorithm_reduce_scatter)(schedule, size, rank, &e->blocks);
         break;
     case TSR__CALL_ALL_GATHER:
     case TSR__CALL_ALL_GATHER_V:
     case TSR__CALL_SPLIT:
     case TSR__CALL_DUPLICATE:
-        tsr__plan_all_gather(plan, size, rank, &e->blocks,
-                             tsr__block_start(&e->blocks, size) * tsr__element_size(o->dtype) >=
-                                 LARGE_BROADCAST_BYTES);
+        tsr__algorithm_all_gather(schedule, size, rank, &e->blocks,
+                                  tsr__block_start(&e->blocks, size) *
+                                          tsr__element_size(o->dtype) >=
+                                      LARGE_BROADCAST_BYTES);
         break;
     case TSR__CALL_CREATE:
-        plan_meeting(plan, e);
+        meet(schedule, e);
         break;
     case TSR__CALL_BROADCAST:
-        tsr__plan_broadcast(plan, size, rank, o->count, o->peer, bytes >= LARGE_BROADCAST_BYTES);
+        tsr__algorithm_broadcast(schedule, size, rank, o->count, o->peer,
+                                 bytes >= LARGE_BROADCAST_BYTES);
         break;
     case TSR__CALL_GATHER:
     case TSR__CALL_GATHER_V:
-        tsr__plan_gather(plan, size, rank, &e->blocks, mine, o->peer);
+        tsr__algorithm_gather(schedule, size, rank, &e->blocks, mine, o->peer);
         break;
     case TSR__CALL_SCATTER:
     case TSR__CALL_SCATTER_V:
-        tsr__plan_scatter(plan, size, rank, &e->blocks, mine, o->peer);
+        tsr__algorithm_scatter(schedule, size, rank, &e->blocks, mine, o->peer);
         break;
     case TSR__CALL_ALL_TO_ALL:
     case TSR__CALL_ALL_TO_ALL_V:
-        tsr__plan_all_to_all(plan, size, rank, &e->blocks,
-                             o->recv_counts ? &e->recv_blocks : &e->blocks,
-                             o->send == o->recv && e->send > 0);
+        tsr__algorithm_all_to_all(schedule, size, rank, &e->blocks,
+                                  o->recv_counts ? &e->recv_blocks : &e->blocks,
+                                  o->send == o->recv && e->send > 0);
         break;
     case TSR__CALL_BARRIER:
-        tsr__plan_barrier(plan, size, rank);
+        tsr__algorithm_barrier(schedule, size, rank);
         break;
     case TSR__CALL_SEND:
-        tsr__plan_send(plan, o->peer, tsr__span_of(TSR__AT_SEND, 0, o->count));
+        tsr__schedule_send(schedule, o->peer, tsr__span_of(TSR__AT_SEND, 0, o->count));
         break;
     case TSR__CALL_RECV:
-        tsr__plan_recv(plan, o->peer, tsr__span_of(TSR__AT_RECV, 0, o->count));
+        tsr__schedule_recv(schedule, o->peer, tsr__span_of(TSR__AT_RECV, 0, o->count));
         break;
     case TSR__CALL_KINDS:
         break;
@@ -367,7 +370,7 @@ static tsr_status fill(tsr_request *request, const tsr__operation *o)
     if (comm->board)
         tsr__turn_prepare(comm, request);
     if (request->turn.rounds == 0)
-        make_plan(request, &e);
+        make_schedule(request, &e);
     return TSR_OK;
 }
 

@@ -34,9 +34,9 @@ static void cut_flying(tsr_request *request)
 {
     for (size_t i = request->round_start; i < request->round_end; i++) {
         const tsr__message *message = message_at(request, i);
-        if (message->state == TSR__MESSAGE_FLYING)
-            tsr__transport_cut(request->job->transport, message->peer,
-                               "it did not take or finish a message in time");
+        if (message->state == TSR__MESSAGE_IN_FLIGHT)
+            tsr__transport_close_peer(request->job->transport, message->peer,
+                                      "it did not take or finish a message in time");
     }
 }
 

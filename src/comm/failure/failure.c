@@ -129,8 +129,8 @@ static bool is_awaited(const tsr_request *request, int rank)
     if (request->turn.rounds > 0)
         return tsr__board_awaits(request->comm->board, rank);
     for (size_t i = request->round_start; request->posted && i < request->round_end; i++) {
-        if (request->messages[i - request->round_start].state == TSR__MESSAGE_FLYING &&
-            request->plan.steps[i].peer == rank)
+        if (request->messages[i - request->round_start].state == TSR__MESSAGE_IN_FLIGHT &&
+            request->schedule.steps[i].peer == rank)
             return true;
     }
     return false;
@@ -210,7 +210,7 @@ uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns)
 {
     uint64_t earliest = UINT64_MAX;
     if (now_ns >= job->glance_ns) {
-        tsr__transport_glance(job->transport);
+        tsr__transport_poll_processes(job->transport);
         job->glance_ns = now_ns + MS;
     }
     for (tsr_comm *comm = job->comms; comm; comm = comm->next) {

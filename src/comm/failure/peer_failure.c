@@ -23,7 +23,7 @@ static int first_lost(const tsr_comm *comm, int rank)
 {
     unsigned first = 0;
     for (int i = 0; i < comm->size; i++) {
-        const unsigned number = tsr__transport_loss_number(comm->job->transport, comm->world_of[i]);
+        const unsigned number = tsr__transport_loss_order(comm->job->transport, comm->world_of[i]);
         if (number != 0 && (first == 0 || number < first)) {
             first = number;
             rank = i;
@@ -45,7 +45,7 @@ static void fail_gone(tsr_comm *comm, const tsr__call *call, int rank)
                        text, rank);
     else
         tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST, "%s: rank %d is lost: %s", text, rank,
-                       tsr__transport_loss(comm->job->transport, comm->world_of[rank]));
+                       tsr__transport_loss_reason(comm->job->transport, comm->world_of[rank]));
 }
 
 static void doubt(tsr_comm *comm)
@@ -89,10 +89,10 @@ static const tsr__step *failed_step(const tsr_request *request)
 {
     const tsr_comm *comm = request->comm;
     for (size_t i = request->round_start; request->posted && i < request->round_end; i++) {
-        const tsr__step *step = &request->plan.steps[i];
+        const tsr__step *step = &request->schedule.steps[i];
         const tsr__message_state state = request->messages[i - request->round_start].state;
         if (state == TSR__MESSAGE_LOST || state == TSR__MESSAGE_CANCELLED ||
-            (state == TSR__MESSAGE_FLYING && is_gone(comm, step->peer)))
+            (state == TSR__MESSAGE_IN_FLIGHT && is_gone(comm, step->peer)))
             return step;
     }
     return NULL;
@@ -103,9 +103,9 @@ static void fail_by_step(tsr_request *request, const tsr__step *step)
     tsr_comm *comm = request->comm;
     /* UCX may say of a message what it does not say of the peer. */
     if (!is_gone(comm, step->peer))
-        tsr__transport_cut(comm->job->transport, comm->world_of[step->peer],
-                           step->kind == TSR__STEP_SEND ? "a message to it failed"
-                                                        : "a message from it failed");
+        tsr__transport_close_peer(comm->job->transport, comm->world_of[step->peer],
+                                  step->kind == TSR__STEP_SEND ? "a message to it failed"
+                                                               : "a message from it failed");
     fail_gone(comm, &request->call, step->peer);
 }
 

@@ -70,7 +70,7 @@ static void post(tsr__job *job, int i)
     *message = (tsr__message){.landed = on_come, .owner = job};
     tsr__transport_recv(job->transport, job->rank, TSR__TAG_CONTROL, TSR__TAG_CONTROL_MASK,
                         &control->posted[i].note, sizeof control->posted[i].note, message);
-    control->posted[i].has_come = message->state != TSR__MESSAGE_FLYING;
+    control->posted[i].has_come = message->state != TSR__MESSAGE_IN_FLIGHT;
 }
 
 tsr_status tsr__control_open(tsr__job *job)
@@ -112,7 +112,7 @@ void tsr__control_close(tsr__job *job)
 static outgoing *free_slot(tsr__control *control)
 {
     for (outgoing *slot = control->sent; slot; slot = slot->next) {
-        if (slot->message.state != TSR__MESSAGE_FLYING)
+        if (slot->message.state != TSR__MESSAGE_IN_FLIGHT)
             return slot;
     }
     outgoing *slot = tsr__calloc(1, sizeof *slot);

@@ -17,7 +17,7 @@
 
 static void request_free(tsr_request *request)
 {
-    tsr__plan_forget(&request->plan);
+    tsr__schedule_finish(&request->schedule);
     tsr__free(request->messages);
     tsr__free(request->starts);
     tsr__free(request->temp);
@@ -54,7 +54,7 @@ tsr_status tsr__request_create(tsr_comm *comm, tsr_request **out)
     request->last_asked = 0;
     request->suspect_until_ns = request->verdict_ns = 0;
     request->suspect = -1;
-    tsr__plan_reset(&request->plan);
+    tsr__schedule_reset(&request->schedule);
     request->next = job->requests;
     if (job->requests)
         job->requests->previous = request;
@@ -99,11 +99,11 @@ void tsr__request_detach(tsr_request *request)
 }
 
 /* The most messages in a round. */
-static size_t count_messages(const tsr__plan *plan)
+static size_t count_messages(const tsr__schedule *schedule)
 {
     size_t most = 0, count = 0;
-    for (size_t i = 0; i < plan->count; i++) {
-        count = i > 0 && plan->steps[i].round == plan->steps[i - 1].round ? count + 1 : 1;
+    for (size_t i = 0; i < schedule->count; i++) {
+        count = i > 0 && schedule->steps[i].round == schedule->steps[i - 1].round ? count + 1 : 1;
         most = count > most ? count : most;
     }
     return most;
@@ -113,16 +113,16 @@ static tsr_status take_memory(tsr_request *request)
 {
     void *messages = request->messages;
     uint64_t bytes;
-    TSR__TRY(request->plan.status);
+    TSR__TRY(request->schedule.status);
     tsr_status status = tsr__grow(&messages, &request->message_capacity,
-                                  count_messages(&request->plan), sizeof *request->messages);
+                                  count_messages(&request->schedule), sizeof *request->messages);
     request->messages = messages;
     TSR__TRY(status);
-    if (!tsr__mul_u64(request->plan.temp_count, request->element_bytes, &bytes) ||
+    if (!tsr__mul_u64(request->schedule.temp_count, request->element_bytes, &bytes) ||
         bytes > PTRDIFF_MAX)
         return tsr__fail(TSR_ERR_OVERFLOW, "%s: %llu temporary elements are too many",
                          tsr__call_name(request->call.kind),
-                         (unsigned long long)request->plan.temp_count);
+                         (unsigned long long)request->schedule.temp_count);
     if (bytes <= request->temp_bytes)
         return TSR_OK;
     /* What was in there is of no use any more. */
@@ -183,7 +183,7 @@ static bool is_right(tsr_request *request, const tsr__message *message, const ts
 static void look_at(tsr_request *request, const tsr__message *message)
 {
     const tsr__step *step =
-        &request->plan.steps[request->round_start + (size_t)(message - request->messages)];
+        &request->schedule.steps[request->round_start + (size_t)(message - request->messages)];
     const bool fine = step->kind == TSR__STEP_RECV ? is_right(request, message, step)
                                                    : message->state == TSR__MESSAGE_DONE;
     request->troubled = request->troubled || !fine;
@@ -201,7 +201,7 @@ static void on_landed(tsr__message *message)
 static void post_one(tsr_request *request, size_t index)
 {
     const tsr_comm *comm = request->comm;
-    const tsr__step *step = &request->plan.steps[index];
+    const tsr__step *step = &request->schedule.steps[index];
     tsr__message *message = &request->messages[index - request->round_start];
     const bool is_send = step->kind == TSR__STEP_SEND;
     const int peer = comm->world_of[step->peer], source = is_send ? request->job->rank : peer;
@@ -218,7 +218,7 @@ static void post_one(tsr_request *request, size_t index)
                             is_direct(request) ? TSR__TAG_DIRECT_MASK : TSR__TAG_COLLECTIVE_MASK,
                             write_at(request, step->to), step->to.count * request->element_bytes,
                             message);
-    if (message->state != TSR__MESSAGE_FLYING)
+    if (message->state != TSR__MESSAGE_IN_FLIGHT)
         look_at(request, message);
     else if (request->flying++, !is_send && (comm->news[step->peer].left ||
                                              tsr__transport_is_lost(request->job->transport, peer)))
@@ -228,20 +228,21 @@ static void post_one(tsr_request *request, size_t index)
 /* Receives first, so that what comes finds its place. */
 static void post_round(tsr_request *request)
 {
-    const tsr__plan *plan = &request->plan;
+    const tsr__schedule *schedule = &request->schedule;
     size_t end = request->round_start;
-    while (end < plan->count && plan->steps[end].round == plan->steps[request->round_start].round)
+    while (end < schedule->count &&
+           schedule->steps[end].round == schedule->steps[request->round_start].round)
         end++;
     request->round_end = end;
     request->posted = true;
     for (size_t i = request->round_start; i < end; i++)
         request->messages[i - request->round_start].state = TSR__MESSAGE_IDLE;
     for (size_t i = request->round_start; i < end; i++) {
-        if (plan->steps[i].kind == TSR__STEP_RECV)
+        if (schedule->steps[i].kind == TSR__STEP_RECV)
             post_one(request, i);
     }
     for (size_t i = request->round_start; i < end; i++) {
-        if (plan->steps[i].kind == TSR__STEP_SEND)
+        if (schedule->steps[i].kind == TSR__STEP_SEND)
             post_one(request, i);
     }
 }
@@ -291,7 +292,7 @@ static void local_step(tsr_request *request, const tsr__step *step)
 static void finish_round(tsr_request *request)
 {
     for (size_t i = request->round_start; i < request->round_end; i++)
-        local_step(request, &request->plan.steps[i]);
+        local_step(request, &request->schedule.steps[i]);
     request->round_start = request->round_end;
     request->posted = false;
 }
@@ -303,7 +304,7 @@ void tsr__request_advance(tsr_request *request)
             return;
         if (request->posted)
             finish_round(request);
-        if (request->round_start == request->plan.count) {
+        if (request->round_start == request->schedule.count) {
             tsr__request_finish(request, TSR_OK);
             return;
         }

@@ -48,7 +48,7 @@ bool tsr__job_drive(tsr__job *job)
     moved = advance_boards(job) || moved;
     moved = tsr__control_drive(job) || moved;
     for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
-        if (comm->anyone_left || tsr__transport_losses(job->transport) > 0)
+        if (comm->anyone_left || tsr__transport_lost_count(job->transport) > 0)
             tsr__comm_check_gone(comm);
     }
     advance_landed(job, true);

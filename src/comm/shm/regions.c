@@ -100,7 +100,7 @@ static void drop_looker(page_state *state, int at)
 /* What has ended does not say any more that it leaves. */
 static void drop_ended(tsr__job *job)
 {
-    tsr__transport_glance(job->transport);
+    tsr__transport_poll_processes(job->transport);
     for (int i = 0; i < PAGES; i++) {
         page_state *state = &job->boards->states[i];
         for (int at = state->looker_count - 1; at >= 0; at--) {

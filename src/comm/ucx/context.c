@@ -92,7 +92,7 @@ const void *tsr__transport_address(const tsr__transport *transport, size_t *size
 static void on_error(void *argument, ucp_ep_h endpoint, ucs_status_t status)
 {
     (void)endpoint;
-    tsr__ucx_lose(argument, ucs_status_string(status));
+    tsr__ucx_mark_lost(argument, ucs_status_string(status));
 }
 
 tsr_status tsr__transport_connect(tsr__transport *transport, int self, int size,
@@ -141,7 +141,7 @@ static void *close_endpoint(tsr__peer *peer, uint32_t flags)
 }
 
 /* In a callback of UCX only noted; the endpoint is closed at the next progress. */
-void tsr__ucx_lose(tsr__peer *peer, const char *why)
+void tsr__ucx_mark_lost(tsr__peer *peer, const char *why)
 {
     if (peer->lost != 0)
         return;
@@ -178,7 +178,7 @@ bool tsr__transport_progress(tsr__transport *transport)
     return moved;
 }
 
-unsigned tsr__transport_losses(const tsr__transport *transport)
+unsigned tsr__transport_lost_count(const tsr__transport *transport)
 {
     return transport->losses;
 }
@@ -188,19 +188,19 @@ bool tsr__transport_is_lost(const tsr__transport *transport, int peer)
     return transport->peers[peer].counted;
 }
 
-unsigned tsr__transport_loss_number(const tsr__transport *transport, int peer)
+unsigned tsr__transport_loss_order(const tsr__transport *transport, int peer)
 {
     return transport->peers[peer].lost;
 }
 
-const char *tsr__transport_loss(const tsr__transport *transport, int peer)
+const char *tsr__transport_loss_reason(const tsr__transport *transport, int peer)
 {
     return transport->peers[peer].why;
 }
 
-void tsr__transport_cut(tsr__transport *transport, int peer, const char *why)
+void tsr__transport_close_peer(tsr__transport *transport, int peer, const char *why)
 {
-    tsr__ucx_lose(&transport->peers[peer], why);
+    tsr__ucx_mark_lost(&transport->peers[peer], why);
     count_losses(transport);
 }
 

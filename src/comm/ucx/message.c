@@ -67,7 +67,7 @@ void tsr__transport_send(tsr__transport *transport, int peer, uint64_t tag, cons
         ucp_tag_send_nbx(transport->peers[peer].endpoint, data, (size_t)size_bytes, tag, &params);
     if (UCS_PTR_IS_PTR(request)) {
         message->handle = request;
-        message->state = TSR__MESSAGE_FLYING;
+        message->state = TSR__MESSAGE_IN_FLIGHT;
     } else {
         land(message, UCS_PTR_STATUS(request));
     }
@@ -89,11 +89,11 @@ void tsr__transport_recv(tsr__transport *transport, int peer, uint64_t tag, uint
     message->peer = peer;
     message->handle = NULL;
     message->landed = NULL;
-    message->state = TSR__MESSAGE_FLYING;
+    message->state = TSR__MESSAGE_IN_FLIGHT;
     ucs_status_ptr_t request =
         ucp_tag_recv_nbx(transport->worker, data, (size_t)size_bytes, tag, mask, &params);
     message->landed = landed;
-    if (message->state != TSR__MESSAGE_FLYING)
+    if (message->state != TSR__MESSAGE_IN_FLIGHT)
         return;
     if (UCS_PTR_IS_PTR(request))
         message->handle = request;
@@ -103,7 +103,7 @@ void tsr__transport_recv(tsr__transport *transport, int peer, uint64_t tag, uint
 
 void tsr__transport_cancel(tsr__transport *transport, tsr__message *message)
 {
-    if (message->state == TSR__MESSAGE_FLYING && message->handle)
+    if (message->state == TSR__MESSAGE_IN_FLIGHT && message->handle)
         ucp_request_cancel(transport->worker, message->handle);
 }
 

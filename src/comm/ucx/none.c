@@ -56,7 +56,7 @@ void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns)
 {
 }
 
-void tsr__transport_glance(tsr__transport *transport)
+void tsr__transport_poll_processes(tsr__transport *transport)
 {
 }
 
@@ -65,7 +65,7 @@ bool tsr__transport_has_ended(const tsr__transport *transport, int peer)
     return false;
 }
 
-unsigned tsr__transport_losses(const tsr__transport *transport)
+unsigned tsr__transport_lost_count(const tsr__transport *transport)
 {
     return 0;
 }
@@ -75,17 +75,17 @@ bool tsr__transport_is_lost(const tsr__transport *transport, int peer)
     return false;
 }
 
-unsigned tsr__transport_loss_number(const tsr__transport *transport, int peer)
+unsigned tsr__transport_loss_order(const tsr__transport *transport, int peer)
 {
     return 0;
 }
 
-const char *tsr__transport_loss(const tsr__transport *transport, int peer)
+const char *tsr__transport_loss_reason(const tsr__transport *transport, int peer)
 {
     return "";
 }
 
-void tsr__transport_cut(tsr__transport *transport, int peer, const char *why)
+void tsr__transport_close_peer(tsr__transport *transport, int peer, const char *why)
 {
 }
 

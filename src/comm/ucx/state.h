@@ -36,6 +36,6 @@ tsr_status tsr__ucx_wake_open(tsr__transport *transport) TSR_NODISCARD;
 void tsr__ucx_wake_close(tsr__transport *transport);
 
 /* Notes a loss; the first reason stays. Safe in UCX's callbacks. */
-void tsr__ucx_lose(tsr__peer *peer, const char *why);
+void tsr__ucx_mark_lost(tsr__peer *peer, const char *why);
 
 #endif

@@ -15,7 +15,7 @@ typedef struct tsr__transport tsr__transport;
 
 typedef enum tsr__message_state {
     TSR__MESSAGE_IDLE, /* zero: never used */
-    TSR__MESSAGE_FLYING,
+    TSR__MESSAGE_IN_FLIGHT,
     TSR__MESSAGE_DONE,
     TSR__MESSAGE_TOO_LONG, /* for the receive's memory; what is in there is of no use */
     TSR__MESSAGE_CANCELLED,
@@ -70,23 +70,23 @@ bool tsr__transport_progress(tsr__transport *transport);
 void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns);
 
 /* Looks whether watched processes have ended, which sleeping finds out by itself. */
-void tsr__transport_glance(tsr__transport *transport);
+void tsr__transport_poll_processes(tsr__transport *transport);
 
 /* A watched process that has: what it shared is its no more. A peer that is lost may still live. */
 bool tsr__transport_has_ended(const tsr__transport *transport, int peer);
 
 /* How many peers have been lost so far; when it changes, ask for each. */
-unsigned tsr__transport_losses(const tsr__transport *transport);
+unsigned tsr__transport_lost_count(const tsr__transport *transport);
 bool tsr__transport_is_lost(const tsr__transport *transport, int peer);
 /* Where it comes in the order in which losses were noticed: 1 for the first. 0: not lost. */
-unsigned tsr__transport_loss_number(const tsr__transport *transport, int peer);
+unsigned tsr__transport_loss_order(const tsr__transport *transport, int peer);
 /* Why, in words that follow "rank 3 is lost: ". */
-const char *tsr__transport_loss(const tsr__transport *transport, int peer);
+const char *tsr__transport_loss_reason(const tsr__transport *transport, int peer);
 
 /* Nothing is sent to or received from this peer any more: what flies to it lands, LOST, at some
  * progress from now on, and its memory is not touched any more. Its unmatched receives have to be
  * cancelled. */
-void tsr__transport_cut(tsr__transport *transport, int peer, const char *why);
+void tsr__transport_close_peer(tsr__transport *transport, int peer, const char *why);
 
 /* Delivers what was sent, until `until_ns` at most. NULL is fine; sets NULL. */
 void tsr__transport_destroy(tsr__transport **transport, uint64_t until_ns);

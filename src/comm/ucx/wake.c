@@ -75,7 +75,7 @@ void tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid)
 
 static void process_ended(tsr__peer *peer)
 {
-    tsr__ucx_lose(peer, "its process has ended");
+    tsr__ucx_mark_lost(peer, "its process has ended");
     peer->ended = true;
     close(peer->process); /* and leaves the epoll with it */
     peer->process = -1;
@@ -92,7 +92,7 @@ static void wait_for_events(tsr__transport *transport, int ms)
     }
 }
 
-void tsr__transport_glance(tsr__transport *transport)
+void tsr__transport_poll_processes(tsr__transport *transport)
 {
     wait_for_events(transport, 0);
 }

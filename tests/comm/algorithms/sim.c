@@ -46,7 +46,7 @@ static element *memory_of(sim_rank *rank, tsr__span span)
 {
     uint64_t limit = span.place == TSR__AT_SEND   ? rank->send_count
                      : span.place == TSR__AT_RECV ? rank->recv_count
-                                                  : rank->plan.temp_count;
+                                                  : rank->schedule.temp_count;
     element *start = span.place == TSR__AT_SEND   ? rank->send
                      : span.place == TSR__AT_RECV ? rank->recv
                                                   : rank->temp;
@@ -68,11 +68,11 @@ static bool is_message(const tsr__step *step)
 static void check_round(sim_rank *rank, const sim_state *state)
 {
     for (size_t i = state->next; i < state->after; i++) {
-        const tsr__step *in = &rank->plan.steps[i];
+        const tsr__step *in = &rank->schedule.steps[i];
         if (in->kind != TSR__STEP_RECV)
             continue;
         for (size_t j = state->next; j < state->after; j++) {
-            const tsr__step *other = &rank->plan.steps[j];
+            const tsr__step *other = &rank->schedule.steps[j];
             if (j == i || !is_message(other))
                 continue;
             tsr__span span = other->kind == TSR__STEP_SEND ? other->from : other->to;
@@ -86,16 +86,16 @@ static void post(sim_job *sim, int me)
 {
     sim_rank *rank = &sim->ranks[me];
     sim_state *state = &states[me];
-    const tsr__plan *plan = &rank->plan;
+    const tsr__schedule *schedule = &rank->schedule;
     state->after = state->next;
-    while (state->after < plan->count &&
-           plan->steps[state->after].round == plan->steps[state->next].round)
+    while (state->after < schedule->count &&
+           schedule->steps[state->after].round == schedule->steps[state->next].round)
         state->after++;
     ck_assert(state->after - state->next <= SIM_RANKS * 4);
     memset(state->done, 0, sizeof state->done);
     check_round(rank, state);
     for (size_t i = state->next; i < state->after; i++) {
-        const tsr__step *step = &plan->steps[i];
+        const tsr__step *step = &schedule->steps[i];
         if (step->kind != TSR__STEP_SEND)
             continue;
         ck_assert(step->peer >= 0 && step->peer < sim->size && step->peer != me);
@@ -175,7 +175,7 @@ static bool receive(sim_job *sim, int me)
     sim_state *state = &states[me];
     bool moved = false;
     for (size_t i = state->next; i < state->after; i++) {
-        const tsr__step *step = &rank->plan.steps[i];
+        const tsr__step *step = &rank->schedule.steps[i];
         bool *done = &state->done[i - state->next];
         if (*done || !is_message(step)) {
             *done = true;
@@ -208,8 +208,8 @@ static bool finish_round(sim_job *sim, int me)
             return false;
     }
     for (size_t i = state->next; i < state->after; i++) {
-        if (!is_message(&sim->ranks[me].plan.steps[i]))
-            local(&sim->ranks[me], &sim->ranks[me].plan.steps[i]);
+        if (!is_message(&sim->ranks[me].schedule.steps[i]))
+            local(&sim->ranks[me], &sim->ranks[me].schedule.steps[i]);
     }
     state->next = state->after;
     state->posted = false;
@@ -225,9 +225,9 @@ void sim_run(sim_job *sim)
     }
     for (int r = 0; r < sim->size; r++) {
         sim_rank *rank = &sim->ranks[r];
-        ck_assert(rank->plan.status == TSR_OK);
-        rank->temp = malloc((rank->plan.temp_count + 1) * sizeof *rank->temp);
-        for (uint64_t i = 0; i <= rank->plan.temp_count; i++)
+        ck_assert(rank->schedule.status == TSR_OK);
+        rank->temp = malloc((rank->schedule.temp_count + 1) * sizeof *rank->temp);
+        for (uint64_t i = 0; i <= rank->schedule.temp_count; i++)
             rank->temp[i] = (element){.index = POISON};
     }
     bool moved = true, unfinished = true;
@@ -235,7 +235,7 @@ void sim_run(sim_job *sim)
         ck_assert(moved); /* else a deadlock */
         moved = unfinished = false;
         for (int r = 0; r < sim->size; r++) {
-            if (states[r].next == sim->ranks[r].plan.count)
+            if (states[r].next == sim->ranks[r].schedule.count)
                 continue;
             unfinished = true;
             if (!states[r].posted) {
@@ -261,6 +261,6 @@ void sim_finish(sim_job *sim)
     for (int r = 0; r < sim->size; r++) {
         sim_rank *rank = &sim->ranks[r];
         free(rank->temp);
-        tsr__plan_forget(&rank->plan);
+        tsr__schedule_finish(&rank->schedule);
     }
 }

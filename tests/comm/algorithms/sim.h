@@ -22,7 +22,7 @@ element sim_leaf(int rank, uint64_t index);
 
 /* One rank. `recv` lies in `send` when in place, or the other way round, or each by itself. */
 typedef struct sim_rank {
-    tsr__plan plan;
+    tsr__schedule schedule;
     element *send, *recv, *temp;
     uint64_t send_count, recv_count;
 } sim_rank;

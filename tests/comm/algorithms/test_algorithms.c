@@ -128,7 +128,7 @@ static void check_reduced(int rank, uint64_t at, uint64_t index, bool exact)
     ck_assert(exact ? got.order == 0 : got.order == want.order);
 }
 
-typedef void (*make_all_reduce)(tsr__plan *, int, int, uint64_t, bool);
+typedef void (*make_all_reduce)(tsr__schedule *, int, int, uint64_t, bool);
 static void check_all_reduce(int size, uint64_t count, unsigned flags, make_all_reduce make,
                              bool exact)
 {
@@ -138,7 +138,7 @@ static void check_all_reduce(int size, uint64_t count, unsigned flags, make_all_
         give(r, count, count, in_place, 0);
         for (uint64_t i = 0; i < count; i++)
             all.ranks[r].send[i] = sim_leaf(r, i);
-        make(&all.ranks[r].plan, size, r, count, large);
+        make(&all.ranks[r].schedule, size, r, count, large);
     }
     sim_run(&all);
     for (int r = 0; r < size; r++) {
@@ -157,13 +157,13 @@ PATTERN_TEST(all_reduce)
         for (unsigned flags = 0; flags < 8; flags++) {
             if (is_skipped(size, c, flags))
                 continue;
-            check_all_reduce(size, counts[c], flags, tsr__plan_all_reduce, false);
-            check_all_reduce(size, counts[c], flags, tsr__plan_exact_all_reduce, true);
+            check_all_reduce(size, counts[c], flags, tsr__algorithm_all_reduce, false);
+            check_all_reduce(size, counts[c], flags, tsr__algorithm_exact_all_reduce, true);
         }
     }
 }
 
-typedef void (*make_reduce)(tsr__plan *, int, int, uint64_t, int, bool);
+typedef void (*make_reduce)(tsr__schedule *, int, int, uint64_t, int, bool);
 static void check_reduce(int size, uint64_t count, int root, unsigned flags, make_reduce make,
                          bool exact)
 {
@@ -173,7 +173,7 @@ static void check_reduce(int size, uint64_t count, int root, unsigned flags, mak
         give(r, count, r == root ? count : 0, in_place && r == root, 0);
         for (uint64_t i = 0; i < count; i++)
             all.ranks[r].send[i] = sim_leaf(r, i);
-        make(&all.ranks[r].plan, size, r, count, root, large);
+        make(&all.ranks[r].schedule, size, r, count, root, large);
     }
     sim_run(&all);
     for (uint64_t i = 0; i < count; i++)
@@ -192,14 +192,14 @@ PATTERN_TEST(reduce)
                 continue;
             for (int i = 0; i < 3; i++) {
                 int root = (int)random_between(&random, 0, size - 1);
-                check_reduce(size, counts[c], root, flags, tsr__plan_reduce, false);
-                check_reduce(size, counts[c], root, flags, tsr__plan_exact_reduce, true);
+                check_reduce(size, counts[c], root, flags, tsr__algorithm_reduce, false);
+                check_reduce(size, counts[c], root, flags, tsr__algorithm_exact_reduce, true);
             }
         }
     }
 }
 
-typedef void (*make_reduce_scatter)(tsr__plan *, int, int, const tsr__blocks *);
+typedef void (*make_reduce_scatter)(tsr__schedule *, int, int, const tsr__blocks *);
 static void check_reduce_scatter(int size, const tsr__blocks *blocks, unsigned flags,
                                  make_reduce_scatter make, bool exact)
 {
@@ -210,7 +210,7 @@ static void check_reduce_scatter(int size, const tsr__blocks *blocks, unsigned f
         give(r, total, tsr__block_count(blocks, r), in_place, (int64_t)tsr__block_start(blocks, r));
         for (uint64_t i = 0; i < total; i++)
             all.ranks[r].send[i] = sim_leaf(r, i);
-        make(&all.ranks[r].plan, size, r, blocks);
+        make(&all.ranks[r].schedule, size, r, blocks);
     }
     sim_run(&all);
     for (int r = 0; r < size; r++) {
@@ -233,8 +233,8 @@ PATTERN_TEST(reduce_scatter)
             if (is_skipped(size, (size_t)i, flags))
                 continue;
             tsr__blocks blocks = random_blocks(&random, size, i % 2 == 0);
-            check_reduce_scatter(size, &blocks, flags, tsr__plan_reduce_scatter, false);
-            check_reduce_scatter(size, &blocks, flags, tsr__plan_exact_reduce_scatter, true);
+            check_reduce_scatter(size, &blocks, flags, tsr__algorithm_reduce_scatter, false);
+            check_reduce_scatter(size, &blocks, flags, tsr__algorithm_exact_reduce_scatter, true);
         }
     }
 }
@@ -257,7 +257,7 @@ PATTERN_TEST(all_gather)
                 all.ranks[r].send = all.ranks[r].recv + start;
             for (uint64_t i = 0; i < count; i++)
                 all.ranks[r].send[i] = sim_leaf(r, start + i);
-            tsr__plan_all_gather(&all.ranks[r].plan, size, r, &blocks, large);
+            tsr__algorithm_all_gather(&all.ranks[r].schedule, size, r, &blocks, large);
         }
         sim_run(&all);
         for (int r = 0; r < size; r++) {
@@ -285,7 +285,8 @@ PATTERN_TEST(broadcast)
                     give(r, 0, counts[c], false, 0);
                     for (uint64_t i = 0; i < counts[c] && r == root; i++)
                         all.ranks[r].recv[i] = sim_leaf(r, i);
-                    tsr__plan_broadcast(&all.ranks[r].plan, size, r, counts[c], root, flags & 1);
+                    tsr__algorithm_broadcast(&all.ranks[r].schedule, size, r, counts[c], root,
+                                             flags & 1);
                 }
                 sim_run(&all);
                 for (int r = 0; r < size; r++) {
@@ -330,11 +331,13 @@ PATTERN_TEST(gather_and_scatter)
             if (scatter) {
                 for (uint64_t i = 0; i < total && r == root; i++)
                     mine->send[i] = sim_leaf(root, i);
-                tsr__plan_scatter(&mine->plan, size, r, r == root ? &blocks : NULL, count, root);
+                tsr__algorithm_scatter(&mine->schedule, size, r, r == root ? &blocks : NULL, count,
+                                       root);
             } else {
                 for (uint64_t i = 0; i < count; i++)
                     mine->send[i] = sim_leaf(r, start + i);
-                tsr__plan_gather(&mine->plan, size, r, r == root ? &blocks : NULL, count, root);
+                tsr__algorithm_gather(&mine->schedule, size, r, r == root ? &blocks : NULL, count,
+                                      root);
             }
         }
         sim_run(&all);
@@ -379,7 +382,7 @@ PATTERN_TEST(all_to_all)
             give(r, out[r][size], in[r][size], in_place, 0);
             for (uint64_t i = 0; i < out[r][size]; i++)
                 all.ranks[r].send[i] = sim_leaf(r, i);
-            tsr__plan_all_to_all(&all.ranks[r].plan, size, r, &send, &recv, in_place);
+            tsr__algorithm_all_to_all(&all.ranks[r].schedule, size, r, &send, &recv, in_place);
         }
         sim_run(&all);
         for (int r = 0; r < size; r++) {
@@ -399,13 +402,13 @@ PATTERN_TEST(all_to_all)
 /* By hand over the plans: what every rank has heard of by the end must be all. */
 PATTERN_TEST(barrier)
 {
-    tsr__plan plans[SIM_RANKS] = {{0}};
+    tsr__schedule schedules[SIM_RANKS] = {{0}};
     uint64_t heard[SIM_RANKS], next[SIM_RANKS];
     const uint64_t everybody = UINT64_MAX >> (64 - size);
     begin(size, false);
     for (int r = 0; r < size; r++) {
-        tsr__plan_barrier(&plans[r], size, r);
-        tsr__plan_barrier(&all.ranks[r].plan, size, r);
+        tsr__algorithm_barrier(&schedules[r], size, r);
+        tsr__algorithm_barrier(&all.ranks[r].schedule, size, r);
         all.ranks[r].recv = all.ranks[r].send = elements(0);
         heard[r] = UINT64_C(1) << r;
     }
@@ -413,8 +416,8 @@ PATTERN_TEST(barrier)
     for (uint32_t round = 0; round < 6; round++) {
         for (int r = 0; r < size; r++) {
             next[r] = heard[r];
-            for (size_t s = 0; s < plans[r].count; s++) {
-                const tsr__step *step = &plans[r].steps[s];
+            for (size_t s = 0; s < schedules[r].count; s++) {
+                const tsr__step *step = &schedules[r].steps[s];
                 if (step->kind == TSR__STEP_RECV && step->round == round)
                     next[r] |= heard[step->peer];
             }
@@ -425,7 +428,7 @@ PATTERN_TEST(barrier)
     for (int r = 0; r < size; r++) {
         ck_assert(heard[r] == everybody);
         free(all.ranks[r].send);
-        tsr__plan_forget(&plans[r]);
+        tsr__schedule_finish(&schedules[r]);
     }
     sim_finish(&all);
 }
@@ -438,13 +441,14 @@ START_TEST(large_is_less)
         for (int large = 0; large < 2; large++) {
             uint64_t most = 0;
             for (int r = 0; r < size; r++) {
-                tsr__plan plan = {0};
+                tsr__schedule schedule = {0};
                 uint64_t sent = 0;
-                tsr__plan_all_reduce(&plan, size, r, count, large);
-                for (size_t s = 0; s < plan.count; s++)
-                    sent += plan.steps[s].kind == TSR__STEP_SEND ? plan.steps[s].from.count : 0;
+                tsr__algorithm_all_reduce(&schedule, size, r, count, large);
+                for (size_t s = 0; s < schedule.count; s++)
+                    sent +=
+                        schedule.steps[s].kind == TSR__STEP_SEND ? schedule.steps[s].from.count : 0;
                 most = sent > most ? sent : most;
-                tsr__plan_forget(&plan);
+                tsr__schedule_finish(&schedule);
             }
             uint64_t rounds = 0;
             for (int n = size; n > 1; n /= 2)
@@ -458,11 +462,11 @@ END_TEST
 
 START_TEST(too_much_memory)
 {
-    tsr__plan plan = {0};
-    tsr__plan_exact_all_reduce(&plan, 3, 0, UINT64_MAX / 2 + 1, false);
-    ck_assert_error(plan.status, TSR_ERR_OVERFLOW,
+    tsr__schedule schedule = {0};
+    tsr__algorithm_exact_all_reduce(&schedule, 3, 0, UINT64_MAX / 2 + 1, false);
+    ck_assert_error(schedule.status, TSR_ERR_OVERFLOW,
                     "comm: 2 times 9223372036854775808 temporary elements are too many");
-    tsr__plan_forget(&plan);
+    tsr__schedule_finish(&schedule);
 }
 END_TEST
 

@@ -45,7 +45,7 @@ static void land_late(tsr_comm *comm, void *user)
         void (*cancel)(ucp_worker_h, void *) = hold_back_cancelling();
         tsr_request_cancel(&request);
         tsr__ucx.ucp_request_cancel = cancel;
-        need(left_behind->state == TSR__MESSAGE_FLYING);
+        need(left_behind->state == TSR__MESSAGE_IN_FLIGHT);
 
         need_ok(tsr_comm_recv_start(pair, &data, 1, TSR_I32, 1, 0, 0, &request));
         cancel(its_worker, its_handle);
