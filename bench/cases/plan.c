@@ -117,7 +117,7 @@ static tsr_status make_plan(tsr_stream *stream, void *user)
             &strategy);
     if (status == TSR_OK)
         status = tsr_shard_plan_create(
-            strategy, tsr_shard_list_count(list), tsr_shard_list_params(list),
+            strategy, tsr_shard_list_param_count(list), tsr_shard_list_param_array(list),
             tsr_shard_plan_params(.ranks = RANKS,
                                   .rates = own->kind == TSR_SHARD_WEIGHTED ? rates : NULL),
             &own->plan);
@@ -131,7 +131,7 @@ static tsr_status make_plan(tsr_stream *stream, void *user)
 static bool check(bench_context *context, bench_row *row, const planner *own, uint64_t data_bytes)
 {
     uint64_t count = tsr_shard_plan_param_count(own->plan), bytes = 0;
-    const tsr_shard_param *params = tsr_shard_plan_params_of(own->plan);
+    const tsr_shard_param *params = tsr_shard_plan_param_array(own->plan);
     bench_check_begin(&row->check, "every parameter's ranges cover it, all bytes are there");
     bench_check_value(&row->check, -1, 0, (double)count, PARAMS, 0);
     for (uint64_t p = 0; p < count; p++) {

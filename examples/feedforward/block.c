@@ -49,8 +49,8 @@ tsr_status block_read_sizes(const char *path, block_sizes *out, char problem[BLO
     if (status != TSR_OK)
         return status;
     const tsr_shard_param *gate = NULL;
-    for (uint64_t i = 0; i < tsr_shard_list_count(list); i++) {
-        const tsr_shard_param *param = &tsr_shard_list_params(list)[i];
+    for (uint64_t i = 0; i < tsr_shard_list_param_count(list); i++) {
+        const tsr_shard_param *param = &tsr_shard_list_param_array(list)[i];
         if (find_gate(param->name) &&
             (!gate || tsr_shard_compare_names(param->name, gate->name) < 0))
             gate = param;

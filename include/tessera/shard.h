@@ -7,8 +7,8 @@
  *     tsr_shard_plan *plan = NULL;
  *     tsr_shard_list_open("model.safetensors", &list);
  *     tsr_shard_strategy_create(tsr_shard_strategy_params(.kind = TSR_SHARD_FULL), &strategy);
- *     tsr_shard_plan_create(strategy, tsr_shard_list_count(list), tsr_shard_list_params(list),
- *                           tsr_shard_plan_params(.ranks = 8), &plan);
+ *     tsr_shard_plan_create(strategy, tsr_shard_list_param_count(list),
+ * tsr_shard_list_param_array(list), tsr_shard_plan_params(.ranks = 8), &plan);
  *     tsr_shard_plan_range(plan, 17, 3, &range);       // what rank 3 keeps of parameter 17
  *
  * Only integers decide, so all ranks that compute a plan from the same input compute the same one.
@@ -243,7 +243,7 @@ TSR_API const uint64_t *tsr_shard_plan_memory_bytes(const tsr_shard_plan *plan);
 TSR_API uint64_t tsr_shard_plan_param_count(const tsr_shard_plan *plan);
 /* The parameters in the order they were given; always_gather is what has been decided. They belong
  * to the plan. */
-TSR_API const tsr_shard_param *tsr_shard_plan_params_of(const tsr_shard_plan *plan);
+TSR_API const tsr_shard_param *tsr_shard_plan_param_array(const tsr_shard_plan *plan);
 /* The number of the parameter with this name. Errors: TSR_ERR_NOT_FOUND naming it. */
 TSR_API TSR_NODISCARD tsr_status tsr_shard_plan_find(const tsr_shard_plan *plan, const char *name,
                                                      uint64_t *param);
@@ -338,9 +338,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_shard_list_parse(tsr_shard_format format, c
 TSR_API void tsr_shard_list_destroy(tsr_shard_list **list);
 
 TSR_API tsr_shard_format tsr_shard_list_format(const tsr_shard_list *list);
-TSR_API uint64_t tsr_shard_list_count(const tsr_shard_list *list);
+TSR_API uint64_t tsr_shard_list_param_count(const tsr_shard_list *list);
 /* They belong to the list. */
-TSR_API const tsr_shard_param *tsr_shard_list_params(const tsr_shard_list *list);
+TSR_API const tsr_shard_param *tsr_shard_list_param_array(const tsr_shard_list *list);
 
 #ifdef __cplusplus
 }

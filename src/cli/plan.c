@@ -189,10 +189,10 @@ static int make_plan(const char *path, const tsr_shard_strategy_params *strategy
     tsr_status status = tsr_shard_strategy_create(strategy_params, &strategy);
     if (status == TSR_OK)
         status = tsr_shard_list_open(path, &list);
-    bool empty = status == TSR_OK && tsr_shard_list_count(list) == 0;
+    bool empty = status == TSR_OK && tsr_shard_list_param_count(list) == 0;
     if (status == TSR_OK && !empty)
-        status = tsr_shard_plan_create(strategy, tsr_shard_list_count(list),
-                                       tsr_shard_list_params(list), options_of_plan, &plan);
+        status = tsr_shard_plan_create(strategy, tsr_shard_list_param_count(list),
+                                       tsr_shard_list_param_array(list), options_of_plan, &plan);
     int code = CLI_DONE;
     if (empty)
         code = cli_usage_error("plan: %s: the list of parameters is empty", path);

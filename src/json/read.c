@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_DEPTH 64
-#define MOST_DIGITS 64 /* of a real number */
+#define MAX_DEPTH 64
+#define MAX_DIGITS 64 /* of a real number */
 
 tsr_status tsr__json_fail(const tsr__json *json, size_t at, const char *format, ...)
 {
@@ -310,11 +310,11 @@ tsr_status tsr__json_integer(tsr__json *json, uint64_t *value)
 tsr_status tsr__json_real(tsr__json *json, double *value)
 {
     bool whole;
-    char first = tsr__json_peek(json), text[MOST_DIGITS + 32];
+    char first = tsr__json_peek(json), text[MAX_DIGITS + 32];
     if (first != '-' && (first < '0' || first > '9'))
         return expected(json, "a number");
     size_t start = json->at, end = number_end(json, &whole), length = 0;
-    if (end == 0 || end - start > MOST_DIGITS)
+    if (end == 0 || end - start > MAX_DIGITS)
         return tsr__json_fail(json, start, "a number that cannot be read");
     /* strtod wants the locale's decimal point. */
     const char *point = localeconv()->decimal_point;
@@ -384,15 +384,15 @@ static tsr_status skip_key(tsr__json *json)
 
 tsr_status tsr__json_skip(tsr__json *json)
 {
-    char closing[MOST_DEPTH];
+    char closing[MAX_DEPTH];
     int depth = 0;
     do {
         char first = tsr__json_peek(json);
         bool more = false;
         if (first == '{' || first == '[') {
-            if (depth == MOST_DEPTH)
+            if (depth == MAX_DEPTH)
                 return tsr__json_fail(json, json->at, "brackets nested more than %d deep",
-                                      MOST_DEPTH);
+                                      MAX_DEPTH);
             closing[depth++] = first == '{' ? '}' : ']';
             json->at++;
         } else {

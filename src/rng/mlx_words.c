@@ -12,9 +12,9 @@ static const void *const levels[TSR__LEVELS] = TSR__LEVEL_TABLES(tsr__threefry_l
 
 tsr_status tsr__mlx_words_check(uint64_t count)
 {
-    TSR__REQUIRE(count <= TSR_MAX__THREEFRY_WORDS,
+    TSR__REQUIRE(count <= TSR__MAX_THREEFRY_WORDS,
                  "threefry: %" PRIu64 " words are more than 32-bit counters reach, %" PRIu64, count,
-                 TSR_MAX__THREEFRY_WORDS);
+                 TSR__MAX_THREEFRY_WORDS);
     return TSR_OK;
 }
 

@@ -12,7 +12,7 @@ typedef struct tsr__mlx_words {
     uint64_t count, half, odd;
 } tsr__mlx_words;
 
-/* Errors: TSR_ERR_INVALID for more than TSR_MAX__THREEFRY_WORDS of data/rng.h. */
+/* Errors: TSR_ERR_INVALID for more than TSR__MAX_THREEFRY_WORDS of data/rng.h. */
 tsr_status tsr__mlx_words_check(uint64_t count);
 tsr__mlx_words tsr__mlx_words_of(tsr_threefry_key key, uint64_t count);
 

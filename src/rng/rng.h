@@ -17,7 +17,7 @@ static inline double tsr__unit_double(uint64_t bits)
 tsr_status tsr__torch_version(const char *what, tsr_torch_version version, tsr_torch_version *out);
 
 /* Counters of threefry are 32 bits. */
-#define TSR_MAX__THREEFRY_WORDS UINT64_C(0xffffffff)
+#define TSR__MAX_THREEFRY_WORDS UINT64_C(0xffffffff)
 
 /* Number i of the `count` that tsr_threefry_uniform, or tsr_threefry_randint, gives. */
 float tsr__threefry_uniform_at(tsr_threefry_key key, uint64_t count, uint64_t i);

@@ -71,9 +71,9 @@ tsr_status tsr__sampler_check_samples(const char *what, uint64_t n, int64_t num_
                                       uint64_t *samples)
 {
     TSR__REQUIRE(n > 0, "%s: there is nothing to draw from", what);
-    TSR__REQUIRE(n <= TSR_MAX__ITEMS, "%s: %" PRIu64 " items are more than 2^62", what, n);
+    TSR__REQUIRE(n <= TSR__MAX_ITEMS, "%s: %" PRIu64 " items are more than 2^62", what, n);
     TSR__REQUIRE(num_samples >= 0, "%s: num_samples %" PRId64 " is negative", what, num_samples);
-    TSR__REQUIRE((uint64_t)num_samples <= TSR_MAX__ITEMS,
+    TSR__REQUIRE((uint64_t)num_samples <= TSR__MAX_ITEMS,
                  "%s: num_samples %" PRId64 " is more than 2^62", what, num_samples);
     *samples = num_samples == 0 ? n : (uint64_t)num_samples;
     return TSR_OK;

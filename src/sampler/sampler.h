@@ -10,7 +10,7 @@
 #include "tessera/sampler.h"
 
 /* The most items that anything here counts: sums and rounding up still fit. */
-#define TSR_MAX__ITEMS TSR_MAX_FEISTEL
+#define TSR__MAX_ITEMS TSR_MAX_FEISTEL
 
 /* In saved states: values never change meaning. */
 typedef enum tsr__sampler_kind {

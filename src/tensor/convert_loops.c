@@ -1,6 +1,6 @@
 #include "tensor/convert_loops.h"
 
-#include "base/half.h"
+#include "base/float16.h"
 #include "base/loops.h"
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__)

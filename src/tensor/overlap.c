@@ -1,6 +1,6 @@
 #include "tensor/overlap.h"
 
-#include "tensor/lattice.h"
+#include "tensor/equation.h"
 
 tsr__extent tsr__layout_extent(const tsr_layout *layout)
 {
@@ -21,7 +21,7 @@ bool tsr__layout_repeats(const tsr_layout *layout)
 {
     if (tsr_layout_count(layout) <= 1)
         return false;
-    tsr__lattice lattice = {0};
+    tsr__equation equation = {0};
     uint64_t target = 0;
     for (int i = 0; i < layout->ndim; i++) {
         if (layout->shape[i] == 1)
@@ -29,10 +29,10 @@ bool tsr__layout_repeats(const tsr_layout *layout)
         if (layout->strides[i] == 0)
             return true;
         uint64_t limit = (uint64_t)layout->shape[i] - 1, stride = (uint64_t)layout->strides[i];
-        tsr__lattice_add(&lattice, stride, 2 * limit);
+        tsr__equation_add(&equation, stride, 2 * limit);
         target += stride * limit;
     }
-    return tsr__lattice_solutions(&lattice, target, 2) != TSR__LATTICE_NO;
+    return tsr__equation_solutions(&equation, target, 2) != TSR__EQUATION_NO;
 }
 
 static bool same_elements(const tsr_layout *a, const tsr_layout *b)
@@ -47,11 +47,11 @@ static bool same_elements(const tsr_layout *a, const tsr_layout *b)
 }
 
 /* Every element of `layout` starts at some Σ weight·x from its first byte. */
-static void add_dims(tsr__lattice *lattice, const tsr_layout *layout, uint64_t unit)
+static void add_dims(tsr__equation *equation, const tsr_layout *layout, uint64_t unit)
 {
     for (int i = 0; i < layout->ndim; i++)
-        tsr__lattice_add(lattice, (uint64_t)layout->strides[i] * unit,
-                         (uint64_t)layout->shape[i] - 1);
+        tsr__equation_add(equation, (uint64_t)layout->strides[i] * unit,
+                          (uint64_t)layout->shape[i] - 1);
 }
 
 /* A common byte: a.begin + Σ a·x + p = b.begin + Σ b·y + q, with p and q inside an element.
@@ -70,21 +70,21 @@ tsr__overlap tsr__layout_overlap(const tsr_layout *a, const tsr_layout *b)
     if (same_elements(a, b))
         return TSR__OVERLAP_SAME;
 
-    tsr__lattice lattice = {0};
+    tsr__equation equation = {0};
     uint64_t target = b_bytes.end_bytes - 1 - a_bytes.begin_bytes;
     if (a_size == b_size) {
         /* Elements meet entirely or not at all: count in elements, which spares the search two
          * terms. */
-        add_dims(&lattice, a, 1);
-        add_dims(&lattice, b, 1);
+        add_dims(&equation, a, 1);
+        add_dims(&equation, b, 1);
         target = (b_bytes.end_bytes - a_bytes.begin_bytes) / a_size - 1;
     } else {
-        add_dims(&lattice, a, a_size);
-        add_dims(&lattice, b, b_size);
-        tsr__lattice_add(&lattice, 1, a_size - 1);
-        tsr__lattice_add(&lattice, 1, b_size - 1);
+        add_dims(&equation, a, a_size);
+        add_dims(&equation, b, b_size);
+        tsr__equation_add(&equation, 1, a_size - 1);
+        tsr__equation_add(&equation, 1, b_size - 1);
     }
-    tsr__lattice_join(&lattice);
-    return tsr__lattice_solutions(&lattice, target, 1) == TSR__LATTICE_NO ? TSR__OVERLAP_NONE
-                                                                          : TSR__OVERLAP_PARTIAL;
+    tsr__equation_join(&equation);
+    return tsr__equation_solutions(&equation, target, 1) == TSR__EQUATION_NO ? TSR__OVERLAP_NONE
+                                                                             : TSR__OVERLAP_PARTIAL;
 }

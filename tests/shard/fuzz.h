@@ -37,8 +37,8 @@ static inline void fuzz_check_refusal(tsr_status status, const char *what)
  * is sound and survives being written and read. `file_bytes` is 0 where there are no weights. */
 static inline void fuzz_check_list(const tsr_shard_list *list, uint64_t file_bytes)
 {
-    uint64_t count = tsr_shard_list_count(list), ranges = 0;
-    const tsr_shard_param *params = tsr_shard_list_params(list);
+    uint64_t count = tsr_shard_list_param_count(list), ranges = 0;
+    const tsr_shard_param *params = tsr_shard_list_param_array(list);
     for (uint64_t p = 0; p < count; p++) {
         FUZZ_CHECK(params[p].name[0] != '\0' && params[p].layer[0] != '\0');
         FUZZ_CHECK(params[p].ndim >= 0 && params[p].ndim <= TSR_SHARD_MAX_DIMS);

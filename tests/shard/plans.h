@@ -43,7 +43,7 @@ static inline tsr_shard_range range_in(const tsr_shard_plan *plan, const char *n
 static inline int whole_owner(const tsr_shard_plan *plan, uint64_t param)
 {
     int owner = -1;
-    uint64_t count = tsr_shard_plan_params_of(plan)[param].count;
+    uint64_t count = tsr_shard_plan_param_array(plan)[param].count;
     for (int r = 0; r < tsr_shard_plan_ranks(plan); r++) {
         tsr_shard_range range;
         ck_assert_ok(tsr_shard_plan_range(plan, param, r, &range));

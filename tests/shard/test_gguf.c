@@ -67,8 +67,8 @@ START_TEST(a_usual_file)
     tsr_shard_list *list = NULL;
     ck_assert_ok(parse(&file, &list));
     ck_assert_int_eq(tsr_shard_list_format(list), TSR_SHARD_GGUF);
-    ck_assert_uint_eq(tsr_shard_list_count(list), 3);
-    const tsr_shard_param *params = tsr_shard_list_params(list);
+    ck_assert_uint_eq(tsr_shard_list_param_count(list), 3);
+    const tsr_shard_param *params = tsr_shard_list_param_array(list);
     ck_assert_str_eq(params[0].name, "token_embd.weight");
     ck_assert_str_eq(params[0].dtype, "q4_k");
     ck_assert_int_eq(params[0].ndim, 2);
@@ -114,8 +114,8 @@ START_TEST(any_byte_changed)
             if (tsr_shard_list_parse(TSR_SHARD_GGUF, file.data, file.size, file.size, &list) ==
                 TSR_OK) {
                 accepted++;
-                for (uint64_t p = 0; p < tsr_shard_list_count(list); p++) {
-                    const tsr_shard_param *param = &tsr_shard_list_params(list)[p];
+                for (uint64_t p = 0; p < tsr_shard_list_param_count(list); p++) {
+                    const tsr_shard_param *param = &tsr_shard_list_param_array(list)[p];
                     ck_assert(param->offset_bytes + param->size_bytes <= file.size);
                 }
             }

@@ -45,8 +45,8 @@ START_TEST(json_lists)
     tsr_shard_list *list = NULL;
     ck_assert_ok(parse(right[_i], &list));
     ck_assert_int_eq(tsr_shard_list_format(list), TSR_SHARD_JSON);
-    ck_assert_uint_eq(tsr_shard_list_count(list), 2);
-    const tsr_shard_param *params = tsr_shard_list_params(list);
+    ck_assert_uint_eq(tsr_shard_list_param_count(list), 2);
+    const tsr_shard_param *params = tsr_shard_list_param_array(list);
     ck_assert_str_eq(params[0].name, "a.0.w");
     ck_assert_str_eq(params[0].layer, "a.0");
     ck_assert_str_eq(params[0].dtype, "bf16");
@@ -64,7 +64,7 @@ START_TEST(an_empty_json_list)
 {
     tsr_shard_list *list = NULL;
     ck_assert_ok(parse("[]", &list));
-    ck_assert_uint_eq(tsr_shard_list_count(list), 0);
+    ck_assert_uint_eq(tsr_shard_list_param_count(list), 0);
     tsr_shard_list_destroy(&list);
 }
 END_TEST
@@ -255,8 +255,8 @@ START_TEST(an_index)
                 path);
     ck_assert_ok(tsr_shard_list_open(path, &list));
     ck_assert_int_eq(tsr_shard_list_format(list), TSR_SHARD_INDEX);
-    ck_assert_uint_eq(tsr_shard_list_count(list), 3);
-    const tsr_shard_param *params = tsr_shard_list_params(list);
+    ck_assert_uint_eq(tsr_shard_list_param_count(list), 3);
+    const tsr_shard_param *params = tsr_shard_list_param_array(list);
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(params[i].name[0], 'a' + i);
         ck_assert_str_eq(params[i].file, i < 2 ? "part-2.safetensors" : "part-10.safetensors");
@@ -273,7 +273,7 @@ START_TEST(an_index_of_nothing)
     write_index("{\"weight_map\": {}}", path);
     ck_assert_ok(tsr_shard_list_open(path, &list));
     ck_assert_int_eq(tsr_shard_list_format(list), TSR_SHARD_INDEX);
-    ck_assert_uint_eq(tsr_shard_list_count(list), 0);
+    ck_assert_uint_eq(tsr_shard_list_param_count(list), 0);
     tsr_shard_list_destroy(&list);
 }
 END_TEST
@@ -342,7 +342,7 @@ START_TEST(files_of_an_index_that_cannot_be_read)
     write_index("{\"weight_map\": {\"c\": \"part-10.safetensors\"}}", path);
     ck_assert_int_eq(chdir(in.path), 0);
     ck_assert_ok(tsr_shard_list_open("model.safetensors.index.json", &list));
-    ck_assert_uint_eq(tsr_shard_list_count(list), 1);
+    ck_assert_uint_eq(tsr_shard_list_param_count(list), 1);
     tsr_shard_list_destroy(&list);
     ck_assert_int_eq(chdir("/"), 0);
 }
@@ -432,14 +432,14 @@ START_TEST(seventy_billion_parameters)
     ck_assert_int_lt(info.st_blocks, 4096); /* sparse */
 
     ck_assert_ok(tsr_shard_list_open(path, &list));
-    ck_assert_uint_eq(tsr_shard_list_count(list), 723);
+    ck_assert_uint_eq(tsr_shard_list_param_count(list), 723);
     static const double rates[] = {1, 1, 1, 1, 2, 2, 2, 2};
     static const uint64_t memory[] = {0, 0, 0, 0, 0, 0, 0, 24000000000};
     for (int kind = 0; kind < 4; kind++) {
         bool weighted = kind == TSR_SHARD_WEIGHTED;
         tsr_shard_plan *plan = plan_of(
-            tsr_shard_strategy_params(.kind = (tsr_shard_kind)kind), tsr_shard_list_count(list),
-            tsr_shard_list_params(list),
+            tsr_shard_strategy_params(.kind = (tsr_shard_kind)kind),
+            tsr_shard_list_param_count(list), tsr_shard_list_param_array(list),
             tsr_shard_plan_params(.ranks = 8, .gather = (const char *const[]){"*norm*", NULL},
                                   .rates = weighted ? rates : NULL,
                                   .memory_bytes = weighted ? memory : NULL));

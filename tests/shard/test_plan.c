@@ -26,7 +26,7 @@ static tsr_shard_plan *three_ranks(void)
 START_TEST(parameters_are_complete)
 {
     tsr_shard_plan *plan = three_ranks();
-    const tsr_shard_param *params = tsr_shard_plan_params_of(plan);
+    const tsr_shard_param *params = tsr_shard_plan_param_array(plan);
     static const struct {
         const char *layer, *dtype;
         uint64_t count, size_bytes;
@@ -64,7 +64,7 @@ START_TEST(queries_agree)
         tsr_shard_plan *plan =
             plan_of(tsr_shard_strategy_params(.kind = (tsr_shard_kind)kind), LIST, list,
                     tsr_shard_plan_params(.ranks = 3, .rates = (double[]){1, 2, 1}));
-        const tsr_shard_param *params = tsr_shard_plan_params_of(plan);
+        const tsr_shard_param *params = tsr_shard_plan_param_array(plan);
         uint64_t sharded[3] = {0}, shards[3] = {0};
         for (uint64_t p = 0; p < LIST; p++) {
             tsr_shard_range ranges[3];
@@ -177,7 +177,7 @@ START_TEST(gathered_by_pattern_or_flag)
                         tsr_shard_plan_params(.ranks = 2, .gather = cases[i].patterns));
             unsigned gathered = 0;
             for (uint64_t p = 0; p < LIST; p++)
-                gathered |= tsr_shard_plan_params_of(plan)[p].always_gather ? 1u << p : 0;
+                gathered |= tsr_shard_plan_param_array(plan)[p].always_gather ? 1u << p : 0;
             ck_assert_uint_eq(gathered, cases[i].gathered);
             tsr_shard_plan_destroy(&plan);
         }
@@ -274,7 +274,7 @@ START_TEST(empty_shapes_do_not_overflow)
     static const tsr_shard_param empty[] = {
         {.name = "a", .ndim = 3, .shape = {INT64_MAX, INT64_MAX, 0}}};
     tsr_shard_plan *plan = plan_of(NULL, 1, empty, tsr_shard_plan_params(.ranks = 2));
-    ck_assert_uint_eq(tsr_shard_plan_params_of(plan)[0].count, 0);
+    ck_assert_uint_eq(tsr_shard_plan_param_array(plan)[0].count, 0);
     tsr_shard_plan_destroy(&plan);
 }
 END_TEST
@@ -334,14 +334,14 @@ START_TEST(nulls)
     ck_assert_ptr_null(tsr_shard_plan_rates(NULL));
     ck_assert_ptr_null(tsr_shard_plan_memory_bytes(NULL));
     ck_assert_uint_eq(tsr_shard_plan_param_count(NULL), 0);
-    ck_assert_ptr_null(tsr_shard_plan_params_of(NULL));
+    ck_assert_ptr_null(tsr_shard_plan_param_array(NULL));
     ck_assert(!tsr_shard_plan_equal(plan, NULL) && !tsr_shard_plan_equal(NULL, plan));
     tsr_shard_plan_summary(plan, NULL);
     tsr_shard_plan_summary(NULL, &summary);
     ck_assert(summary.imbalance == 0);
     ck_assert_int_eq(tsr_shard_list_format(NULL), 0);
-    ck_assert_uint_eq(tsr_shard_list_count(NULL), 0);
-    ck_assert_ptr_null(tsr_shard_list_params(NULL));
+    ck_assert_uint_eq(tsr_shard_list_param_count(NULL), 0);
+    ck_assert_ptr_null(tsr_shard_list_param_array(NULL));
 
     REFUSED(tsr_partition(5, 2, NULL, NULL), "partition: ranges");
     REFUSED(tsr_partition_check(5, 2, NULL), "partition: ranges");

@@ -218,7 +218,7 @@ START_TEST(plans_of_others)
     ck_assert_ok(load(right[_i], strlen(right[_i]), &plan));
     ck_assert_str_eq(tsr_shard_plan_strategy(plan), "s");
     ck_assert_int_eq(tsr_shard_plan_ranks(plan), 2);
-    ck_assert_uint_eq(tsr_shard_plan_params_of(plan)[0].count, 3);
+    ck_assert_uint_eq(tsr_shard_plan_param_array(plan)[0].count, 3);
     int owner = -7;
     ck_assert_ok(tsr_shard_plan_owner(plan, 0, 2, &owner));
     ck_assert_int_eq(owner, _i == 3 ? TSR_SHARD_EVERY_RANK : _i == 1 ? 0 : 1);

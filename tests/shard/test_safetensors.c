@@ -31,8 +31,8 @@ START_TEST(a_usual_file)
     ck_assert_ok(parse(&file, &list));
     ck_assert_int_eq(tsr_shard_list_format(list), TSR_SHARD_SAFETENSORS);
     ck_assert_str_eq(tsr_shard_format_name(tsr_shard_list_format(list)), "safetensors");
-    ck_assert_uint_eq(tsr_shard_list_count(list), 4);
-    const tsr_shard_param *params = tsr_shard_list_params(list);
+    ck_assert_uint_eq(tsr_shard_list_param_count(list), 4);
+    const tsr_shard_param *params = tsr_shard_list_param_array(list);
     ck_assert_str_eq(params[0].name, "model.embed.weight");
     ck_assert_str_eq(params[0].layer, "model.embed");
     ck_assert_str_eq(params[0].dtype, "bf16");
@@ -62,7 +62,7 @@ START_TEST(no_tensors_at_all)
     bytes file = safetensors_file("{}", 0);
     tsr_shard_list *list = NULL;
     ck_assert_ok(parse(&file, &list));
-    ck_assert_uint_eq(tsr_shard_list_count(list), 0);
+    ck_assert_uint_eq(tsr_shard_list_param_count(list), 0);
     tsr_shard_list_destroy(&list);
     free(file.data);
 }
@@ -282,8 +282,8 @@ START_TEST(any_byte_changed)
                                      &list) == TSR_OK) {
                 uint64_t sum = 0;
                 accepted++;
-                for (uint64_t p = 0; p < tsr_shard_list_count(list); p++)
-                    sum += tsr_shard_list_params(list)[p].size_bytes;
+                for (uint64_t p = 0; p < tsr_shard_list_param_count(list); p++)
+                    sum += tsr_shard_list_param_array(list)[p].size_bytes;
                 ck_assert(sum == 33);
             }
             tsr_shard_list_destroy(&list);

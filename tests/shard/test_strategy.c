@@ -25,7 +25,7 @@ enum { MODEL = COUNT_OF(model) };
 START_TEST(full_divides_everything_but_gathered)
 {
     tsr_shard_plan *plan = plan_of(NULL, MODEL, model, tsr_shard_plan_params(.ranks = 4));
-    const tsr_shard_param *params = tsr_shard_plan_params_of(plan);
+    const tsr_shard_param *params = tsr_shard_plan_param_array(plan);
     ck_assert_str_eq(tsr_shard_plan_strategy(plan), "full");
     ck_assert_int_eq(tsr_shard_plan_ranks(plan), 4);
     for (uint64_t p = 0; p < MODEL; p++) {
@@ -89,7 +89,7 @@ START_TEST(blocks_stay_whole)
         tsr_shard_plan *plan =
             plan_of(tsr_shard_strategy_params(.kind = kinds[k], .align = aligned ? 3 : 0), 3, list,
                     tsr_shard_plan_params(.ranks = 4));
-        const tsr_shard_param *params = tsr_shard_plan_params_of(plan);
+        const tsr_shard_param *params = tsr_shard_plan_param_array(plan);
         ck_assert_uint_eq(params[0].size_bytes, 6 * 144);
         ck_assert_uint_eq(params[1].size_bytes, 9 * 34);
         ck_assert_uint_eq(params[2].size_bytes, 5);

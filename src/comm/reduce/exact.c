@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "base/half.h"
+#include "base/float16.h"
 
 #define BLOCK 256 /* elements at a time */
 #define LIMBS 34  /* 64 bits each; the lowest bit is 2^−1074 */
@@ -247,7 +247,7 @@ static bool is_less(double a, double b)
 
 static double product(tsr_dtype dtype, const void *const *inputs, int n, size_t index)
 {
-    double sorted[TSR_MAX__EXACT];
+    double sorted[TSR__MAX_EXACT];
     sorted[0] = 1;
     for (int i = 0; i < n; i++) {
         double value;

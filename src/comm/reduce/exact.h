@@ -6,9 +6,9 @@
 
 #include "comm/reduce/reduce.h"
 
-#define TSR_MAX__EXACT TSR_MAX_COMM_SIZE
+#define TSR__MAX_EXACT TSR_MAX_COMM_SIZE
 
-/* dst[i] = op(inputs[0][i], …, inputs[n − 1][i]), 1 <= n <= TSR_MAX__EXACT; AVG adds. dst may be
+/* dst[i] = op(inputs[0][i], …, inputs[n − 1][i]), 1 <= n <= TSR__MAX_EXACT; AVG adds. dst may be
  * one of the inputs, or overlap none.
  *
  * A sum is exact, and rounded once: two doubles hold it while their rounding errors are zero (the

@@ -1,7 +1,7 @@
 /* The loops. dst may be a source, element by element. */
 #include "comm/reduce/kernels.h"
 
-#include "base/half.h"
+#include "base/float16.h"
 #include "base/loops.h"
 
 #define COMBINE(name, element, expression)                                                         \

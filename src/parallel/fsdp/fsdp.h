@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "tessera/fsdp.h"
 
-#define TSR_MAX__FSDP_SLOTS (TSR_MAX_FSDP_AHEAD + 1)
+#define TSR__MAX_FSDP_SLOTS (TSR_MAX_FSDP_AHEAD + 1)
 #define TSR__FSDP_ALIGN 64 /* bytes; of whatever lies in shared memory */
 
 typedef struct tsr__fsdp_param {
@@ -89,8 +89,8 @@ struct tsr_fsdp {
 
     tsr__fsdp_pool values, gradients, state; /* memory of all shards */
     int slot_count;
-    tsr__fsdp_slot slots[TSR_MAX__FSDP_SLOTS];
-    tsr__fsdp_slot grad_slots[TSR_MAX__FSDP_SLOTS];
+    tsr__fsdp_slot slots[TSR__MAX_FSDP_SLOTS];
+    tsr__fsdp_slot grad_slots[TSR__MAX_FSDP_SLOTS];
     int grad_next; /* the slot of gradients that has been reduced for longest */
     tsr_fsdp_memory memory;
 };

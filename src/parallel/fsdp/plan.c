@@ -91,7 +91,7 @@ tsr_status tsr__fsdp_compare_plans(tsr_fsdp *model)
 static tsr_status take_range(tsr_fsdp *model, int index)
 {
     tsr__fsdp_param *p = &model->params[index];
-    const tsr_shard_param *planned = &tsr_shard_plan_params_of(model->plan)[index];
+    const tsr_shard_param *planned = &tsr_shard_plan_param_array(model->plan)[index];
     p->resident = planned->always_gather || model->size == 1;
     TSR__TRY(tsr_shard_plan_range(model->plan, (uint64_t)index, model->rank, &p->range));
     if (p->resident)

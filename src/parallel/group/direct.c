@@ -40,7 +40,7 @@ tsr_status tsr__group_direct(tsr_group *group)
         next = request->next;
         if (request->state == TSR__GROUP_QUEUED) {
             bool reached = false;
-            may_start = may_start && group->active_count < TSR_MAX__GROUP_ACTIVE;
+            may_start = may_start && group->active_count < TSR__MAX_GROUP_ACTIVE;
             if (may_start)
                 TSR__TRY(tsr_stream_reached(group->stream, request->point, &reached));
             may_start = reached; /* those behind it wait for their turn */

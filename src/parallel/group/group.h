@@ -14,7 +14,7 @@
 #include "tessera/group.h"
 
 /* Operations that a group has in progress in its communicator at one time. */
-#define TSR_MAX__GROUP_ACTIVE 16
+#define TSR__MAX_GROUP_ACTIVE 16
 #define TSR__GROUP_PIECES 4
 #define TSR__GROUP_TEXT 512
 

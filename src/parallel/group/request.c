@@ -163,7 +163,7 @@ static void look_at_queue(tsr_group *group, pending *all)
         if (r->active)
             add_transport(all, group, &r->active);
         if (r->state == TSR__GROUP_QUEUED) {
-            if (group->active_count < TSR_MAX__GROUP_ACTIVE)
+            if (group->active_count < TSR__MAX_GROUP_ACTIVE)
                 add_device(all, r->point);
             return;
         }

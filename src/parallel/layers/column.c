@@ -84,7 +84,7 @@ typedef struct block {
 } block;
 
 /* Returns how many. All parameters have memory. */
-static int find_blocks(tsr__linear *linear, block blocks[TSR_MAX__LINEAR_PARTS])
+static int find_blocks(tsr__linear *linear, block blocks[TSR__MAX_LINEAR_PARTS])
 {
     const tsr_layer *layer = &linear->base;
     if (linear->parts > 1 && linear->length > 0 && still_joint(linear, 0, &linear->joint_weight) &&
@@ -107,7 +107,7 @@ static int find_blocks(tsr__linear *linear, block blocks[TSR_MAX__LINEAR_PARTS])
 static tsr_status multiply(tsr__linear *linear, tsr__temps *temps, tsr_tensor *y,
                            const tsr_tensor *ready, tsr_activation activation)
 {
-    block blocks[TSR_MAX__LINEAR_PARTS];
+    block blocks[TSR__MAX_LINEAR_PARTS];
     const int count = find_blocks(linear, blocks);
     tsr_tensor *x2, *y2;
     TSR__TRY(tsr__temp_flatten(temps, ready, &x2));
@@ -185,7 +185,7 @@ static tsr_status check_gradient(const tsr__linear *linear, const tsr_tensor *x,
 static tsr_status multiply_back(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *dy2,
                                 tsr_tensor *dx2)
 {
-    block blocks[TSR_MAX__LINEAR_PARTS];
+    block blocks[TSR__MAX_LINEAR_PARTS];
     const int count = find_blocks(linear, blocks);
     for (int i = 0; i < count; i++) {
         tsr_tensor *part;

@@ -20,7 +20,7 @@
 #define TSR__SHAPE_OF(tensor)                                                                      \
     TSR__SHAPE(tsr_tensor_layout(tensor)->ndim, tsr_tensor_layout(tensor)->shape)
 
-#define TSR_MAX__LAYER_PARAMETERS 4
+#define TSR__MAX_LAYER_PARAMETERS 4
 
 /* The distribution of a parameter's first values. */
 typedef enum tsr__draw {
@@ -61,7 +61,7 @@ struct tsr_layer {
     char *name; /* "" where it has none */
     char *who;  /* for error texts: the type, and the name */
     int parameter_count;
-    tsr__layer_parameter parameter[TSR_MAX__LAYER_PARAMETERS];
+    tsr__layer_parameter parameter[TSR__MAX_LAYER_PARAMETERS];
     tsr_layer *child[2]; /* their parameters come after its own */
 };
 
@@ -153,11 +153,11 @@ tsr_status tsr__initial_fill(const tsr__layer_parameter *parameter, tsr_stream *
                              tsr_tensor *out) TSR_NODISCARD;
 
 /* temps.c: tensors to be destroyed together. Starts as {.stream = …}. */
-#define TSR_MAX__TEMPS 160
+#define TSR__MAX_TEMPS 160
 typedef struct tsr__temps {
     tsr_stream *stream;
     int count;
-    tsr_tensor *item[TSR_MAX__TEMPS];
+    tsr_tensor *item[TSR__MAX_TEMPS];
 } tsr__temps;
 void tsr__temps_finish(tsr__temps *temps);
 tsr_status tsr__temp_new(tsr__temps *temps, tsr_dtype dtype, int ndim, const int64_t *shape,

@@ -4,7 +4,7 @@
 
 #include "parallel/layers/layer.h"
 
-#define TSR_MAX__LINEAR_PARTS 2
+#define TSR__MAX_LINEAR_PARTS 2
 
 typedef struct tsr__linear {
     tsr_layer base;

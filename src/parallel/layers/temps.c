@@ -10,8 +10,8 @@ static tsr_status add(tsr__temps *temps, tsr_tensor *tensor, tsr_tensor **out)
 
 static tsr_status check_room(const tsr__temps *temps)
 {
-    TSR__REQUIRE(temps->count < TSR_MAX__TEMPS, "layer: more than %d tensors in one pass",
-                 TSR_MAX__TEMPS);
+    TSR__REQUIRE(temps->count < TSR__MAX_TEMPS, "layer: more than %d tensors in one pass",
+                 TSR__MAX_TEMPS);
     return TSR_OK;
 }
 

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "sampler/sampler.h"
 
-#define NAME_MOST 31
+#define MAX_NAME 31
 /* What is left out is read in pieces of so many. */
 #define PIECE 512
 
@@ -13,7 +13,7 @@ typedef struct custom {
     tsr_sampler base;
     tsr_sampler_ops ops;
     void *self;
-    char name[NAME_MOST + 1];
+    char name[MAX_NAME + 1];
     uint64_t at;      /* the item that the caller's sampler gives next */
     bool known;       /* `at` and its epoch are what we take them for: no call has failed since */
     uint64_t seen;    /* items that this epoch is known to have */
@@ -191,8 +191,8 @@ tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, void *self_, tsr_sampl
                  "sampler: struct_size is %zu, tsr_sampler_ops has %zu bytes", ops->struct_size,
                  sizeof *ops);
     const char *name = ops->name != NULL ? ops->name : class_.name;
-    TSR__REQUIRE(strlen(name) <= NAME_MOST, "sampler: the name '%.40s' has more than %d bytes",
-                 name, NAME_MOST);
+    TSR__REQUIRE(strlen(name) <= MAX_NAME, "sampler: the name '%.40s' has more than %d bytes", name,
+                 MAX_NAME);
     TSR__REQUIRE(ops->fill != NULL, "sampler %s: there is no function fill", name);
     TSR__REQUIRE(ops->set_epoch != NULL, "sampler %s: there is no function set_epoch", name);
     TSR__REQUIRE((ops->save == NULL) == (ops->load == NULL),

@@ -10,7 +10,7 @@
 static uint64_t length(const tsr_sampler *sampler)
 {
     const tsr__distributed *self = (const tsr__distributed *)sampler;
-    return tsr__deal_length(&self->deal, self->deal.rank);
+    return tsr__partition_length(&self->partition, self->partition.rank);
 }
 
 /* A single rank has all there is, and tails do not make a share larger than that. */
@@ -61,11 +61,11 @@ static tsr_status check_inner(const tsr__distributed *self, uint64_t *n)
 {
     *n = tsr_sampler_length(self->inner);
     if (*n == TSR_LENGTH_UNKNOWN) {
-        TSR__REQUIRE(self->deal.split == TSR_SPLIT_INTERLEAVED,
+        TSR__REQUIRE(self->partition.split == TSR_SPLIT_INTERLEAVED,
                      "distributed: a contiguous split needs the length of the %s sampler, which "
                      "nobody knows",
                      self->inner->name);
-    } else if (*n > TSR_MAX__ITEMS) {
+    } else if (*n > TSR__MAX_ITEMS) {
         return tsr__fail(TSR_ERR_OVERFLOW,
                          "distributed: the %" PRIu64 " items of the %s sampler are more than 2^62",
                          *n, self->inner->name);
@@ -94,7 +94,7 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
     }
     if (epoch != sampler->epoch)
         self->ready = false;
-    tsr__deal_start(&self->deal, n);
+    tsr__partition_start(&self->partition, n);
     return TSR_OK;
 }
 
@@ -116,7 +116,7 @@ static tsr_status make_order(tsr__distributed *self)
         break;
     case TSR_ORDER_DOTNET:
         if (tsr__distributed_drops_first(self))
-            n -= n % self->deal.ranks;
+            n -= n % self->partition.ranks;
         tsr_dotnet_init(tsr__as_i32((uint32_t)seed + (uint32_t)epoch), &rng.as.dotnet);
         TSR__TRY(tsr__table_dotnet(&self->order.table, n, &rng.as.dotnet));
         break;
@@ -141,15 +141,15 @@ static tsr_status read_inner(tsr__distributed *self, uint64_t first, uint64_t co
         TSR__TRY(tsr_sampler_next_batch(self->inner, capacity, indices, mask, got));
     else if (reached == first)
         TSR__TRY(tsr_sampler_fill(self->inner, count, indices, mask, got));
-    TSR__REQUIRE(*got > 0 || self->deal.n == TSR_LENGTH_UNKNOWN,
+    TSR__REQUIRE(*got > 0 || self->partition.n == TSR_LENGTH_UNKNOWN,
                  "distributed: the %s sampler ended after %" PRIu64 " of %" PRIu64 " items",
-                 self->inner->name, reached, self->deal.n);
+                 self->inner->name, reached, self->partition.n);
     return TSR_OK;
 }
 
 /* One stretch, which is single indices unless the wrapped sampler gives batches. *got counts
  * indices. */
-static tsr_status read_run(tsr__distributed *self, const tsr__deal_run *run, uint64_t capacity,
+static tsr_status read_run(tsr__distributed *self, const tsr__partition_run *run, uint64_t capacity,
                            int64_t *indices, uint8_t *mask, uint64_t *got)
 {
     uint64_t total = 0, here;
@@ -167,7 +167,7 @@ static tsr_status read_run(tsr__distributed *self, const tsr__deal_run *run, uin
             total += here;
         }
     }
-    if (mask != NULL && run->padding && self->deal.tail == TSR_TAIL_PAD_MASK)
+    if (mask != NULL && run->padding && self->partition.tail == TSR_TAIL_PAD_MASK)
         for (uint64_t i = 0; i < total; i++)
             mask[i] = 0;
     *got = total;
@@ -179,19 +179,20 @@ static tsr_status read_run(tsr__distributed *self, const tsr__deal_run *run, uin
 static tsr_status read_unknown(tsr__distributed *self, uint64_t item, uint64_t capacity,
                                int64_t *indices, uint8_t *mask, uint64_t *got)
 {
-    tsr__deal *deal = &self->deal;
-    uint64_t round = deal->offset + item * deal->ranks, last = round + deal->ranks - 1, probed = 1;
+    tsr__partition *partition = &self->partition;
+    uint64_t round = partition->offset + item * partition->ranks,
+             last = round + partition->ranks - 1, probed = 1;
     *got = 0;
     uint64_t found = 0;
-    TSR__TRY(read_inner(self, round + deal->rank, 1, capacity, indices, mask, &found));
+    TSR__TRY(read_inner(self, round + partition->rank, 1, capacity, indices, mask, &found));
     /* All or none: an item counts when the whole round is there. */
-    if (found > 0 && deal->tail == TSR_TAIL_DROP && deal->rank + 1 < deal->ranks)
+    if (found > 0 && partition->tail == TSR_TAIL_DROP && partition->rank + 1 < partition->ranks)
         TSR__TRY(read_inner(self, last, 1, tsr__max_u64(self->base.batch_max, 1), self->scratch,
                             NULL, &probed));
     if (found > 0 && probed > 0)
         *got = found;
     else
-        tsr__deal_end_at(deal, tsr_sampler_position(self->inner));
+        tsr__partition_set_length(partition, tsr_sampler_position(self->inner));
     return TSR_OK;
 }
 
@@ -204,13 +205,14 @@ static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices
     while (total < capacity) {
         uint8_t *mask_here = mask != NULL ? mask + total : NULL;
         got = 0;
-        if (self->deal.n == TSR_LENGTH_UNKNOWN)
+        if (self->partition.n == TSR_LENGTH_UNKNOWN)
             TSR__TRY(read_unknown(self, item, is_batch ? capacity : 1, indices + total, mask_here,
                                   &got));
         if (got == 0) {
             if (item >= length(sampler))
                 break;
-            tsr__deal_run run = tsr__deal_where(&self->deal, item, is_batch ? 1 : capacity - total);
+            tsr__partition_run run =
+                tsr__partition_find(&self->partition, item, is_batch ? 1 : capacity - total);
             TSR__TRY(read_run(self, &run, capacity - total, indices + total, mask_here, &got));
         }
         total += got;
@@ -234,18 +236,18 @@ static tsr_status find_inner(const tsr__distributed *self)
 static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
 {
     tsr__distributed *self = (tsr__distributed *)sampler;
-    tsr__deal *deal = &self->deal;
+    tsr__partition *partition = &self->partition;
     if (self->inner != NULL && sampler->must_seek)
         TSR__TRY(find_inner(self));
-    if (deal->n == TSR_LENGTH_UNKNOWN) {
+    if (partition->n == TSR_LENGTH_UNKNOWN) {
         /* Up to the round where it would be, or the end. */
         uint64_t rounds, start, at;
-        if (!tsr__mul_u64(position, deal->ranks, &rounds) ||
-            !tsr__add_u64(rounds, deal->offset, &start))
+        if (!tsr__mul_u64(position, partition->ranks, &rounds) ||
+            !tsr__add_u64(rounds, partition->offset, &start))
             start = UINT64_MAX - 1;
         TSR__TRY(tsr__sampler_seek_most(self->inner, start, &at));
         if (at < start)
-            tsr__deal_end_at(deal, at);
+            tsr__partition_set_length(partition, at);
     }
     *reached = tsr__min_u64(position, length(sampler));
     return TSR_OK;
@@ -288,9 +290,9 @@ static tsr_status check_params(const tsr_sampler_distributed_params *params, int
         TSR__REQUIRE(*rank == 0, "distributed: rank %" PRId64 " is given without ranks", *rank);
         TSR__TRY(tsr_rank_from_environment(rank, ranks));
     }
-    TSR__REQUIRE(*ranks >= 1 && *ranks <= TSR_MAX__RANKS,
+    TSR__REQUIRE(*ranks >= 1 && *ranks <= TSR__MAX_RANKS,
                  "distributed: the number of ranks %" PRId64 " is not 1 to %" PRId32, *ranks,
-                 TSR_MAX__RANKS);
+                 TSR__MAX_RANKS);
     TSR__REQUIRE(*rank >= 0 && *rank < *ranks, "distributed: rank %" PRId64 " is not 0 to %" PRId64,
                  *rank, *ranks - 1);
     TSR__REQUIRE(tsr_tail_name(params->tail)[0] != '?', "distributed: %d is no tail",
@@ -304,7 +306,7 @@ static tsr_status check_params(const tsr_sampler_distributed_params *params, int
                      params->n);
         return TSR_OK;
     }
-    TSR__REQUIRE(params->n <= TSR_MAX__ITEMS, "distributed: %" PRIu64 " items are more than 2^62",
+    TSR__REQUIRE(params->n <= TSR__MAX_ITEMS, "distributed: %" PRIu64 " items are more than 2^62",
                  params->n);
     TSR__TRY(tsr__order_check("distributed", params->order));
     TSR__TRY(tsr__order_check_shuffle("distributed", params->order, params->n));
@@ -317,8 +319,8 @@ static tsr_status check_params(const tsr_sampler_distributed_params *params, int
 /* All that makes the order; ranks and rank are not part of it. */
 static uint64_t fingerprint(const tsr__distributed *self)
 {
-    uint64_t hash = tsr__fingerprint(self->base.fingerprint, (uint64_t)self->deal.tail);
-    hash = tsr__fingerprint(hash, (uint64_t)self->deal.split);
+    uint64_t hash = tsr__fingerprint(self->base.fingerprint, (uint64_t)self->partition.tail);
+    hash = tsr__fingerprint(hash, (uint64_t)self->partition.split);
     if (self->inner != NULL)
         return tsr__fingerprint(~hash, self->inner->fingerprint);
     hash = tsr__fingerprint(hash, self->n);
@@ -347,13 +349,13 @@ static tsr_status prepare(const tsr_sampler_distributed_params *params, tsr__dis
         self->base.batch_max = self->inner->batch_max;
         self->base.epoch = self->inner->epoch;
         TSR__TRY(check_inner(self, &n));
-        if (self->deal.tail == TSR_TAIL_DROP)
+        if (self->partition.tail == TSR_TAIL_DROP)
             TSR__TRY(reserve_scratch(self));
         /* What is shared is all of its epoch, whatever it has been dealing itself. */
         TSR__TRY(tsr_sampler_reset(self->inner));
         TSR__TRY(check_inner(self, &n));
     }
-    tsr__deal_start(&self->deal, n);
+    tsr__partition_start(&self->partition, n);
     self->base.fingerprint = fingerprint(self);
     return TSR_OK;
 }
@@ -374,10 +376,10 @@ tsr_status tsr_sampler_create_distributed(const tsr_sampler_distributed_params *
     /* A DistributedSampler has a generator of its own, whoever reads it. */
     self->torch.global_generator = self->torch.data_loader = false;
     self->order.kind = params->order;
-    self->deal.ranks = (uint64_t)ranks;
-    self->deal.rank = (uint64_t)rank;
-    self->deal.tail = params->tail;
-    self->deal.split = params->split;
+    self->partition.ranks = (uint64_t)ranks;
+    self->partition.rank = (uint64_t)rank;
+    self->partition.tail = params->tail;
+    self->partition.split = params->split;
     tsr_status status = prepare(params, self);
     if (status == TSR_OK) {
         if (params->base != NULL)
@@ -397,13 +399,13 @@ tsr_status tsr_sampler_distributed_info(const tsr_sampler *sampler, tsr_distribu
                  sampler != NULL ? "out" : "sampler");
     TSR__REQUIRE(sampler->class_ == &class_, "sampler distributed info: this one is %s",
                  sampler->name);
-    const tsr__deal *deal = &((const tsr__distributed *)sampler)->deal;
-    bool known = deal->n != TSR_LENGTH_UNKNOWN;
+    const tsr__partition *partition = &((const tsr__distributed *)sampler)->partition;
+    bool known = partition->n != TSR_LENGTH_UNKNOWN;
     *out = (tsr_distributed_info){
-        .ranks = (int64_t)deal->ranks,
-        .rank = (int64_t)deal->rank,
-        .n = known ? deal->left : TSR_LENGTH_UNKNOWN,
-        .total = known ? tsr__deal_total(deal) : TSR_LENGTH_UNKNOWN,
+        .ranks = (int64_t)partition->ranks,
+        .rank = (int64_t)partition->rank,
+        .n = known ? partition->left : TSR_LENGTH_UNKNOWN,
+        .total = known ? tsr__partition_total(partition) : TSR_LENGTH_UNKNOWN,
         .length = length(sampler),
     };
     return TSR_OK;

@@ -6,7 +6,7 @@
 #include "sampler/partition/partition.h"
 #include "sampler/sampler.h"
 
-#define TSR_MAX__RANKS INT32_MAX
+#define TSR__MAX_RANKS INT32_MAX
 
 typedef struct tsr__distributed {
     tsr_sampler base;
@@ -14,7 +14,7 @@ typedef struct tsr__distributed {
     uint64_t n;         /* of the dataset */
     int64_t seed;
     tsr_torch_options torch;
-    tsr__deal deal;
+    tsr__partition partition;
     tsr__order order; /* of the dataset */
     bool ready;       /* the order is that of the epoch */
     /* Where the end is unknown: room to look whether there is an item. */
@@ -25,7 +25,7 @@ typedef struct tsr__distributed {
 static inline bool tsr__distributed_drops_first(const tsr__distributed *self)
 {
     return self->inner == NULL && self->order.kind == TSR_ORDER_DOTNET &&
-           self->deal.tail == TSR_TAIL_DROP;
+           self->partition.tail == TSR_TAIL_DROP;
 }
 
 /* The class's functions save and load. */

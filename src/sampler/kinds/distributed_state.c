@@ -10,16 +10,16 @@
 tsr_status tsr__distributed_save(const tsr_sampler *sampler, tsr__state_writer *writer)
 {
     const tsr__distributed *self = (const tsr__distributed *)sampler;
-    const tsr__deal *deal = &self->deal;
-    tsr__state_put(writer, deal->ranks);
-    tsr__state_put(writer, deal->rank);
-    if (deal->split == TSR_SPLIT_INTERLEAVED) {
-        tsr__state_put(writer, deal->offset);
+    const tsr__partition *partition = &self->partition;
+    tsr__state_put(writer, partition->ranks);
+    tsr__state_put(writer, partition->rank);
+    if (partition->split == TSR_SPLIT_INTERLEAVED) {
+        tsr__state_put(writer, partition->offset);
     } else {
-        tsr__state_put(writer, (uint64_t)deal->count);
-        for (int i = 0; i < deal->count; i++) {
-            tsr__state_put(writer, deal->before[i].ranks);
-            tsr__state_put(writer, deal->before[i].given);
+        tsr__state_put(writer, (uint64_t)partition->count);
+        for (int i = 0; i < partition->count; i++) {
+            tsr__state_put(writer, partition->before[i].ranks);
+            tsr__state_put(writer, partition->before[i].given);
         }
     }
     if (self->inner == NULL || self->inner->class_->save == NULL)
@@ -30,80 +30,83 @@ tsr_status tsr__distributed_save(const tsr_sampler *sampler, tsr__state_writer *
 static tsr_status load_ranks(tsr__state_reader *reader, uint64_t *ranks)
 {
     TSR__TRY(tsr__state_get(reader, ranks));
-    if (*ranks < 1 || *ranks > TSR_MAX__RANKS)
+    if (*ranks < 1 || *ranks > TSR__MAX_RANKS)
         return TSR__STATE_FAIL(reader, "there cannot be %" PRIu64 " ranks", *ranks);
     return TSR_OK;
 }
 
 /* The deal of the saved sampler, which is a first one where there cannot be another. */
-static tsr_status load_deal(tsr__state_reader *reader, uint64_t n, bool only_first, tsr__deal *deal)
+static tsr_status load_partition(tsr__state_reader *reader, uint64_t n, bool only_first,
+                                 tsr__partition *partition)
 {
     uint64_t count;
-    TSR__TRY(load_ranks(reader, &deal->ranks));
-    TSR__TRY(tsr__state_get(reader, &deal->rank));
-    if (deal->rank >= deal->ranks)
-        return TSR__STATE_FAIL(reader, "there is no rank %" PRIu64 " of %" PRIu64, deal->rank,
-                               deal->ranks);
-    tsr__deal_start(deal, n);
-    if (deal->split == TSR_SPLIT_INTERLEAVED) {
-        TSR__TRY(tsr__state_get(reader, &deal->offset));
-        if (deal->offset > TSR_MAX__ITEMS)
+    TSR__TRY(load_ranks(reader, &partition->ranks));
+    TSR__TRY(tsr__state_get(reader, &partition->rank));
+    if (partition->rank >= partition->ranks)
+        return TSR__STATE_FAIL(reader, "there is no rank %" PRIu64 " of %" PRIu64, partition->rank,
+                               partition->ranks);
+    tsr__partition_start(partition, n);
+    if (partition->split == TSR_SPLIT_INTERLEAVED) {
+        TSR__TRY(tsr__state_get(reader, &partition->offset));
+        if (partition->offset > TSR__MAX_ITEMS)
             return TSR__STATE_FAIL(reader, "%" PRIu64 " items cannot have been given",
-                                   deal->offset);
+                                   partition->offset);
     } else {
         TSR__TRY(tsr__state_get(reader, &count));
-        if (count > TSR_MAX__DEALS)
+        if (count > TSR__MAX_REPARTITIONS)
             return TSR__STATE_FAIL(
                 reader, "the number of ranks cannot have changed %" PRIu64 " times", count);
-        for (; deal->count < (int)count; deal->count++) {
-            TSR__TRY(load_ranks(reader, &deal->before[deal->count].ranks));
-            TSR__TRY(tsr__state_get(reader, &deal->before[deal->count].given));
+        for (; partition->count < (int)count; partition->count++) {
+            TSR__TRY(load_ranks(reader, &partition->before[partition->count].ranks));
+            TSR__TRY(tsr__state_get(reader, &partition->before[partition->count].given));
         }
     }
-    if (only_first && (deal->offset > 0 || deal->count > 0))
+    if (only_first && (partition->offset > 0 || partition->count > 0))
         return TSR__STATE_FAIL(reader, "%s", "nothing can have been given before");
     if (n != TSR_LENGTH_UNKNOWN)
-        tsr__deal_end_at(deal, n);
+        tsr__partition_set_length(partition, n);
     return TSR_OK;
 }
 
 /* Whether a state has room for the deals before, whatever its other numbers are. */
-static bool has_room(const tsr__deal *deal)
+static bool has_room(const tsr__partition *partition)
 {
     uint8_t bytes[16];
     tsr__state_writer writer = {.data = bytes, .capacity = sizeof bytes};
-    for (int i = 0; i < deal->count; i++) {
-        tsr__state_put(&writer, deal->before[i].ranks);
-        tsr__state_put(&writer, deal->before[i].given);
+    for (int i = 0; i < partition->count; i++) {
+        tsr__state_put(&writer, partition->before[i].ranks);
+        tsr__state_put(&writer, partition->before[i].given);
     }
     return !writer.full;
 }
 
-/* Turns the saved deal, at this position, into one for this sampler's ranks. */
-static tsr_status deal_anew(const tsr__distributed *self, tsr__state_reader *reader,
-                            uint64_t position, tsr__deal *deal)
+/* Turns the saved partition, at this position, into one for this sampler's ranks. */
+static tsr_status repartition(const tsr__distributed *self, tsr__state_reader *reader,
+                              uint64_t position, tsr__partition *partition)
 {
-    uint64_t own = tsr__deal_length(deal, deal->rank), given;
+    uint64_t own = tsr__partition_length(partition, partition->rank), given;
     if (reader->nested)
         return TSR__STATE_FAIL(
             reader, "inside another distributed sampler, %" PRIu64 " ranks cannot become %" PRIu64,
-            deal->ranks, self->deal.ranks);
+            partition->ranks, self->partition.ranks);
     if (tsr__distributed_drops_first(self))
         return TSR__STATE_FAIL(reader,
                                "in the order dotnet, the tail drop cannot go on with %" PRIu64
                                " ranks instead of %" PRIu64 ": the order depends on it",
-                               self->deal.ranks, deal->ranks);
-    if (deal->tail == TSR_TAIL_UNEVEN && position == own && position > 0 &&
-        own < tsr__deal_length(deal, 0))
+                               self->partition.ranks, partition->ranks);
+    if (partition->tail == TSR_TAIL_UNEVEN && position == own && position > 0 &&
+        own < tsr__partition_length(partition, 0))
         return TSR__STATE_FAIL(reader,
                                "whether other ranks have given an item more than rank %" PRIu64
                                " is not known: use the state of rank 0",
-                               deal->rank);
-    if (!tsr__mul_u64(position, deal->ranks, &given) || given > TSR_MAX__ITEMS)
+                               partition->rank);
+    if (!tsr__mul_u64(position, partition->ranks, &given) || given > TSR__MAX_ITEMS)
         return TSR__STATE_FAIL(reader,
                                "%" PRIu64 " items of each of %" PRIu64 " ranks are too many",
-                               position, deal->ranks);
-    if (!tsr__deal_again(deal, position, self->deal.ranks, self->deal.rank) || !has_room(deal))
+                               position, partition->ranks);
+    if (!tsr__partition_change_ranks(partition, position, self->partition.ranks,
+                                     self->partition.rank) ||
+        !has_room(partition))
         return TSR__STATE_FAIL(reader,
                                "the number of ranks has changed too often in one epoch: %d bytes "
                                "cannot tell what is left",
@@ -115,30 +118,30 @@ tsr_status tsr__distributed_load(tsr_sampler *sampler, uint64_t position, tsr__s
                                  uint64_t *resumed)
 {
     tsr__distributed *self = (tsr__distributed *)sampler;
-    tsr__deal deal = self->deal;
+    tsr__partition partition = self->partition;
     bool only_first = reader->nested || tsr__distributed_drops_first(self);
-    TSR__TRY(load_deal(reader, self->deal.n, only_first, &deal));
-    uint64_t own = tsr__deal_length(&deal, deal.rank);
+    TSR__TRY(load_partition(reader, self->partition.n, only_first, &partition));
+    uint64_t own = tsr__partition_length(&partition, partition.rank);
     if (position > own && !reader->rounded)
         return TSR__STATE_FAIL(reader,
                                "position %" PRIu64 " is beyond the end: rank %" PRIu64
                                " has %" PRIu64 " items",
-                               position, deal.rank, own);
+                               position, partition.rank, own);
     position = tsr__min_u64(position, own);
-    bool is_anew = deal.ranks != self->deal.ranks;
+    bool is_anew = partition.ranks != self->partition.ranks;
     if (is_anew) {
-        TSR__TRY(deal_anew(self, reader, position, &deal));
+        TSR__TRY(repartition(self, reader, position, &partition));
         position = 0;
     } else {
-        deal.rank = self->deal.rank;
-        position = tsr__min_u64(position, tsr__deal_length(&deal, deal.rank));
+        partition.rank = self->partition.rank;
+        position = tsr__min_u64(position, tsr__partition_length(&partition, partition.rank));
     }
     if (self->inner != NULL && self->inner->class_->load != NULL) {
         uint64_t ignored;
         reader->nested = true;
         TSR__TRY(self->inner->class_->load(self->inner, 0, reader, &ignored));
     }
-    self->deal = deal;
+    self->partition = partition;
     *resumed = position;
     return TSR_OK;
 }

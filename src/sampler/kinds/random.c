@@ -147,9 +147,9 @@ static tsr_status prepare_replacement(const tsr_sampler_random_params *params, r
         TSR__REQUIRE(params->n <= INT32_MAX,
                      "random: MLX draws from at most %" PRId32 " items, not %" PRIu64, INT32_MAX,
                      params->n);
-        TSR__REQUIRE(self->samples <= TSR_MAX__THREEFRY_WORDS,
+        TSR__REQUIRE(self->samples <= TSR__MAX_THREEFRY_WORDS,
                      "random: %" PRIu64 " samples are more than MLX can draw, %" PRIu64,
-                     self->samples, TSR_MAX__THREEFRY_WORDS);
+                     self->samples, TSR__MAX_THREEFRY_WORDS);
         return tsr__passes_init("random", params->order, params->seed, &params->torch, 1, true,
                                 generator);
     }

@@ -112,7 +112,7 @@ static tsr_status find_classes(stratified *self, const int64_t *labels)
 }
 
 /* Lays down the places. */
-static tsr_status deal(stratified *self)
+static tsr_status lay_out(stratified *self)
 {
     int64_t *sizes = tsr__calloc(self->classes, sizeof *sizes);
     self->places = sizes != NULL ? tsr__calloc(self->count, sizeof *self->places) : NULL;
@@ -120,14 +120,14 @@ static tsr_status deal(stratified *self)
     if (status == TSR_OK) {
         for (uint64_t c = 0; c < self->classes; c++)
             sizes[c] = (int64_t)self->strata[c + 1].start - (int64_t)self->strata[c].start;
-        status = tsr__deal_classes(sizes, self->classes, self->count, self->base.batch_max,
-                                   self->places);
+        status = tsr__assign_classes(sizes, self->classes, self->count, self->base.batch_max,
+                                     self->places);
     }
-    /* Whose turn it is has been dealt; which of its members that is follows. */
+    /* Whose turn it is has been class_index; which of its members that is follows. */
     for (uint64_t p = 0; status == TSR_OK && p < self->count; p++) {
-        uint32_t dealt = self->places[p];
-        int64_t left = sizes[dealt]--;
-        self->places[p] = self->strata[dealt + 1].start - (uint32_t)left;
+        uint32_t class_index = self->places[p];
+        int64_t left = sizes[class_index]--;
+        self->places[p] = self->strata[class_index + 1].start - (uint32_t)left;
     }
     tsr__free(sizes);
     return status;
@@ -149,7 +149,7 @@ static tsr_status prepare(stratified *self, const int64_t *labels)
 {
     TSR__TRY(tsr__sorted(labels, self->count, &self->members));
     TSR__TRY(find_classes(self, labels));
-    TSR__TRY(deal(self));
+    TSR__TRY(lay_out(self));
     return set_epoch(&self->base, 0);
 }
 

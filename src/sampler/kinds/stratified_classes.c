@@ -1,16 +1,16 @@
-/* Classes of the same size have the same share, and take turns. So it is enough to compare one
+/* Classes of the same size have the same share, and take order. So it is enough to compare one
  * class of each size: of n items there are at most √2n sizes, but there may be n classes. */
 #include "sampler/kinds/stratified_classes.h"
 
 #include "base/alloc.h"
 #include "sampler/order/sorted.h"
 
-/* Classes of one size: turn[0 … count − 1]. */
+/* Classes of one size: members[0 … count − 1]. */
 typedef struct group {
     int64_t size;
-    const uint32_t *turn;
+    const uint32_t *members;
     uint64_t count, given; /* classes, and places they have together */
-    int64_t behind;        /* the one whose turn it is, in items times all items */
+    int64_t behind;        /* the one whose members it is, in items times all items */
 } group;
 
 /* Groups as a heap, with the one at its top that gets the next place. */
@@ -38,13 +38,13 @@ static void sink(heap *groups, uint64_t place)
     groups->at[place] = sinking;
 }
 
-/* How far the class whose turn it is falls behind when `places` of `count` are dealt. */
+/* How far the class whose members it is falls behind when `places` of `count` are dealt. */
 static void measure(group *one, uint64_t places, uint64_t count)
 {
     one->behind = one->size * (int64_t)places - (int64_t)(one->given / one->count) * (int64_t)count;
 }
 
-static void deal(heap *groups, uint64_t count, uint64_t batch_size, uint32_t *classes)
+static void assign(heap *groups, uint64_t count, uint64_t batch_size, uint32_t *classes)
 {
     for (uint64_t start = 0, end; start < count; start = end) {
         end = start + tsr__min_u64(batch_size, count - start);
@@ -54,22 +54,22 @@ static void deal(heap *groups, uint64_t count, uint64_t batch_size, uint32_t *cl
             sink(groups, g);
         for (uint64_t place = start; place < end; place++) {
             group *top = groups->at[0];
-            classes[place] = top->turn[top->given++ % top->count];
+            classes[place] = top->members[top->given++ % top->count];
             measure(top, end, count);
             sink(groups, 0);
         }
     }
 }
 
-/* `turns` has the classes by size. */
-static uint64_t group_up(const int64_t *sizes, const uint32_t *turns, uint64_t class_count,
+/* `order` has the classes by size. */
+static uint64_t group_up(const int64_t *sizes, const uint32_t *order, uint64_t class_count,
                          group *groups)
 {
     uint64_t made = 0;
     for (uint64_t c = 0; c < class_count; c++) {
-        if (c == 0 || sizes[turns[c]] != sizes[turns[c - 1]]) {
+        if (c == 0 || sizes[order[c]] != sizes[order[c - 1]]) {
             if (groups != NULL)
-                groups[made] = (group){.size = sizes[turns[c]], .turn = turns + c};
+                groups[made] = (group){.size = sizes[order[c]], .members = order + c};
             made++;
         }
         if (groups != NULL)
@@ -78,25 +78,25 @@ static uint64_t group_up(const int64_t *sizes, const uint32_t *turns, uint64_t c
     return made;
 }
 
-tsr_status tsr__deal_classes(const int64_t *sizes, uint64_t class_count, uint64_t count,
-                             uint64_t batch_size, uint32_t *classes)
+tsr_status tsr__assign_classes(const int64_t *sizes, uint64_t class_count, uint64_t count,
+                               uint64_t batch_size, uint32_t *classes)
 {
-    uint32_t *turns;
-    TSR__TRY(tsr__sorted(sizes, class_count, &turns));
-    uint64_t group_count = group_up(sizes, turns, class_count, NULL);
+    uint32_t *order;
+    TSR__TRY(tsr__sorted(sizes, class_count, &order));
+    uint64_t group_count = group_up(sizes, order, class_count, NULL);
     group *groups = tsr__calloc(group_count, sizeof *groups);
     heap all = {.count = group_count};
     if (groups != NULL)
         all.at = tsr__calloc(group_count, sizeof(group *));
     tsr_status status = all.at != NULL ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK) {
-        (void)group_up(sizes, turns, class_count, groups);
+        (void)group_up(sizes, order, class_count, groups);
         for (uint64_t g = 0; g < group_count; g++)
             all.at[g] = &groups[g];
-        deal(&all, count, batch_size, classes);
+        assign(&all, count, batch_size, classes);
     }
     tsr__free(all.at);
     tsr__free(groups);
-    tsr__free(turns);
+    tsr__free(order);
     return status;
 }

@@ -7,7 +7,7 @@
 /* classes[p] for each of `count` places: every class as often as its size, which is positive and
  * add up to `count`, at most 2^31. Within a batch, each place goes to the class that is furthest
  * behind its share of all places up to the end of that batch. */
-tsr_status tsr__deal_classes(const int64_t *sizes, uint64_t class_count, uint64_t count,
-                             uint64_t batch_size, uint32_t *classes);
+tsr_status tsr__assign_classes(const int64_t *sizes, uint64_t class_count, uint64_t count,
+                               uint64_t batch_size, uint32_t *classes);
 
 #endif

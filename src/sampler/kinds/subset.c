@@ -93,7 +93,7 @@ tsr_status tsr_sampler_create_subset(const tsr_sampler_subset_params *params, ts
                  params != NULL ? "out" : "params");
     TSR__REQUIRE(params->indices != NULL || params->count == 0,
                  "subset: %" PRIu64 " indices are announced, but there are none", params->count);
-    TSR__REQUIRE(params->count <= TSR_MAX__ITEMS, "subset: %" PRIu64 " items are more than 2^62",
+    TSR__REQUIRE(params->count <= TSR__MAX_ITEMS, "subset: %" PRIu64 " items are more than 2^62",
                  params->count);
     TSR__TRY(tsr__order_check("subset", params->order));
     subset *self = (subset *)tsr__sampler_new(&class_, sizeof *self);

@@ -16,8 +16,8 @@
 #include "sampler/sampler.h"
 #include "sampler/weights/weights.h"
 
-#define NATIVE_MOST UINT32_MAX
-#define TORCH_MOST (UINT64_C(1) << 24)
+#define MAX_NATIVE UINT32_MAX
+#define MAX_TORCH (UINT64_C(1) << 24)
 
 typedef struct weighted {
     tsr_sampler base;
@@ -167,10 +167,10 @@ static tsr_status prepare_logits(const tsr__weights *weights, bool no_replacemen
 {
     uint64_t words;
     TSR__REQUIRE(no_replacement || (tsr__mul_u64(weights->count, self->samples, &words) &&
-                                    words <= TSR_MAX__THREEFRY_WORDS),
+                                    words <= TSR__MAX_THREEFRY_WORDS),
                  "weighted: MLX draws a number for each of %" PRIu64 " weights and %" PRIu64
                  " samples, and at most %" PRIu64,
-                 weights->count, self->samples, TSR_MAX__THREEFRY_WORDS);
+                 weights->count, self->samples, TSR__MAX_THREEFRY_WORDS);
     TSR__TRY(tsr__logits_init(weights, &self->logits));
     if (!no_replacement)
         return TSR_OK;
@@ -231,7 +231,7 @@ tsr_status tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params
                      params->order == TSR_ORDER_MLX,
                  "weighted: the order is feistel, torch or mlx, not %s",
                  tsr_order_name(params->order));
-    uint64_t samples, most = params->order == TSR_ORDER_TORCH ? TORCH_MOST : NATIVE_MOST;
+    uint64_t samples, most = params->order == TSR_ORDER_TORCH ? MAX_TORCH : MAX_NATIVE;
     TSR__REQUIRE(params->num_samples != 0, "weighted: num_samples is 0");
     TSR__TRY(tsr__sampler_check_samples("weighted", params->count, params->num_samples, &samples));
     TSR__REQUIRE(params->count <= most,

@@ -15,7 +15,7 @@
 
 /* Up to here the whole permutation fits in a key, four bits an element. On grids this small rounds
  * hardly mix. */
-#define PACKED_MOST 16
+#define MAX_PACKED 16
 
 typedef struct cell {
     uint32_t row, column;
@@ -137,7 +137,7 @@ tsr_status tsr_feistel_init(uint64_t n, uint64_t seed, uint64_t epoch, uint64_t 
     tsr_philox_init(keys.seed, keys.stream, &rng);
     *out = (tsr_feistel){.n = n, .rows = root_up(n)};
     out->columns = n == 0 ? 1 : (uint32_t)((n + out->rows - 1) / out->rows);
-    if (n <= PACKED_MOST)
+    if (n <= MAX_PACKED)
         out->keys[0] = packed(n, &rng);
     else
         for (int i = 0; i < KEYS; i++)
@@ -147,7 +147,7 @@ tsr_status tsr_feistel_init(uint64_t n, uint64_t seed, uint64_t epoch, uint64_t 
 
 uint64_t tsr_feistel_at(const tsr_feistel *order, uint64_t position)
 {
-    if (order->n <= PACKED_MOST)
+    if (order->n <= MAX_PACKED)
         return order->keys[0] >> (4 * position) & 15;
     do
         position = moved(order, position);
@@ -157,7 +157,7 @@ uint64_t tsr_feistel_at(const tsr_feistel *order, uint64_t position)
 
 uint64_t tsr_feistel_find(const tsr_feistel *order, uint64_t element)
 {
-    if (order->n <= PACKED_MOST) {
+    if (order->n <= MAX_PACKED) {
         uint64_t position = 0;
         while (position + 1 < order->n && (order->keys[0] >> (4 * position) & 15) != element)
             position++;
@@ -189,7 +189,7 @@ void tsr_feistel_fill(const tsr_feistel *order, uint64_t first, uint64_t step, u
                       int64_t *out)
 {
     uint64_t done = 0;
-    if (order->n > PACKED_MOST && count >= TOGETHER) {
+    if (order->n > MAX_PACKED && count >= TOGETHER) {
         const tsr_feistel copy = *order; /* which `out` cannot overlap */
         uint32_t row[TOGETHER], column[TOGETHER], columns = copy.columns;
         cell at = cell_of(&copy, first), by = cell_of(&copy, step);

@@ -85,9 +85,9 @@ tsr_status tsr__order_check_shuffle(const char *what, tsr_order order, uint64_t 
     TSR__REQUIRE(order != TSR_ORDER_DOTNET || n <= INT32_MAX,
                  "%s: %" PRIu64 " items are more than System.Random can shuffle, %" PRId32, what, n,
                  INT32_MAX);
-    TSR__REQUIRE(order != TSR_ORDER_MLX || n <= TSR_MAX__THREEFRY_WORDS,
+    TSR__REQUIRE(order != TSR_ORDER_MLX || n <= TSR__MAX_THREEFRY_WORDS,
                  "%s: %" PRIu64 " items are more than MLX can shuffle, %" PRIu64, what, n,
-                 TSR_MAX__THREEFRY_WORDS);
+                 TSR__MAX_THREEFRY_WORDS);
     return TSR_OK;
 }
 

@@ -22,7 +22,7 @@ tsr_status tsr__table_torch(tsr__table *table, tsr_torch_version version, uint64
                             tsr_mt19937 *rng);
 /* The document's shuffle of 0 … n − 1; n is at most INT32_MAX. Failure as above. */
 tsr_status tsr__table_dotnet(tsr__table *table, uint64_t n, tsr_dotnet *rng);
-/* mx.argsort(mx.random.uniform((n,), key=key)); n is at most TSR_MAX__THREEFRY_WORDS. On failure
+/* mx.argsort(mx.random.uniform((n,), key=key)); n is at most TSR__MAX_THREEFRY_WORDS. On failure
  * what the table holds is no order. */
 tsr_status tsr__table_mlx(tsr__table *table, uint64_t n, tsr_threefry_key key);
 /* The 32-bit words that randperm(n) draws. */

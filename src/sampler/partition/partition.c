@@ -53,46 +53,48 @@ static uint64_t left_of(uint64_t items, uint64_t ranks, tsr_tail tail, uint64_t 
            all.over;
 }
 
-void tsr__deal_end_at(tsr__deal *deal, uint64_t n)
+void tsr__partition_set_length(tsr__partition *partition, uint64_t n)
 {
-    deal->n = n;
-    if (deal->split == TSR_SPLIT_INTERLEAVED) {
-        deal->left = after(n, deal->offset);
+    partition->n = n;
+    if (partition->split == TSR_SPLIT_INTERLEAVED) {
+        partition->left = after(n, partition->offset);
         return;
     }
-    deal->left = n;
-    for (int i = 0; i < deal->count; i++) {
-        deal->before[i].items = deal->left;
-        deal->left = left_of(deal->left, deal->before[i].ranks, deal->tail, deal->before[i].given);
+    partition->left = n;
+    for (int i = 0; i < partition->count; i++) {
+        partition->before[i].items = partition->left;
+        partition->left = left_of(partition->left, partition->before[i].ranks, partition->tail,
+                                  partition->before[i].given);
     }
 }
 
-void tsr__deal_start(tsr__deal *deal, uint64_t n)
+void tsr__partition_start(tsr__partition *partition, uint64_t n)
 {
-    deal->offset = 0;
-    deal->count = 0;
-    deal->n = n;
-    deal->left = n;
+    partition->offset = 0;
+    partition->count = 0;
+    partition->n = n;
+    partition->left = n;
 }
 
-uint64_t tsr__deal_total(const tsr__deal *deal)
+uint64_t tsr__partition_total(const tsr__partition *partition)
 {
-    if (deal->tail == TSR_TAIL_UNEVEN)
-        return deal->left;
-    return longest(deal->left, deal->ranks, deal->tail) * deal->ranks;
+    if (partition->tail == TSR_TAIL_UNEVEN)
+        return partition->left;
+    return longest(partition->left, partition->ranks, partition->tail) * partition->ranks;
 }
 
-uint64_t tsr__deal_length(const tsr__deal *deal, uint64_t rank)
+uint64_t tsr__partition_length(const tsr__partition *partition, uint64_t rank)
 {
-    if (deal->n == TSR_LENGTH_UNKNOWN)
+    if (partition->n == TSR_LENGTH_UNKNOWN)
         return TSR_LENGTH_UNKNOWN;
-    if (deal->tail == TSR_TAIL_UNEVEN)
-        return deal->left / deal->ranks + (rank < deal->left % deal->ranks);
-    return longest(deal->left, deal->ranks, deal->tail);
+    if (partition->tail == TSR_TAIL_UNEVEN)
+        return partition->left / partition->ranks + (rank < partition->left % partition->ranks);
+    return longest(partition->left, partition->ranks, partition->tail);
 }
 
 /* Place `at` of what one deal had left, as a place of what it had; *run items follow it there. */
-static uint64_t go_back(const tsr__deal_before *before, tsr_tail tail, uint64_t at, uint64_t *run)
+static uint64_t go_back(const tsr__partition_before *before, tsr_tail tail, uint64_t at,
+                        uint64_t *run)
 {
     cut pieces = cut_of(before->items, before->ranks, tail);
     uint64_t start = 0;
@@ -109,56 +111,62 @@ static uint64_t go_back(const tsr__deal_before *before, tsr_tail tail, uint64_t 
     return start + at;
 }
 
-static tsr__deal_run contiguous(const tsr__deal *deal, uint64_t item, uint64_t most)
+static tsr__partition_run contiguous(const tsr__partition *partition, uint64_t item, uint64_t most)
 {
-    uint64_t size = longest(deal->left, deal->ranks, deal->tail), at = deal->rank * size + item;
-    if (deal->tail == TSR_TAIL_UNEVEN) {
-        size = deal->left / deal->ranks;
-        at = deal->rank * size + tsr__min_u64(deal->rank, deal->left % deal->ranks) + item;
+    uint64_t size = longest(partition->left, partition->ranks, partition->tail),
+             at = partition->rank * size + item;
+    if (partition->tail == TSR_TAIL_UNEVEN) {
+        size = partition->left / partition->ranks;
+        at = partition->rank * size +
+             tsr__min_u64(partition->rank, partition->left % partition->ranks) + item;
     }
-    if (at >= deal->left) {
-        uint64_t first = (at - deal->left) % deal->n;
-        return (tsr__deal_run){first, 1, tsr__min_u64(most, deal->n - first), true};
+    if (at >= partition->left) {
+        uint64_t first = (at - partition->left) % partition->n;
+        return (tsr__partition_run){first, 1, tsr__min_u64(most, partition->n - first), true};
     }
-    tsr__deal_run run = {at, 1, tsr__min_u64(most, deal->left - at), false};
-    for (int i = deal->count; i-- > 0;)
-        run.first = go_back(&deal->before[i], deal->tail, run.first, &run.count);
+    tsr__partition_run run = {at, 1, tsr__min_u64(most, partition->left - at), false};
+    for (int i = partition->count; i-- > 0;)
+        run.first = go_back(&partition->before[i], partition->tail, run.first, &run.count);
     return run;
 }
 
-static tsr__deal_run interleaved(const tsr__deal *deal, uint64_t item, uint64_t most)
+static tsr__partition_run interleaved(const tsr__partition *partition, uint64_t item, uint64_t most)
 {
-    uint64_t at = item * deal->ranks + deal->rank;
-    if (at >= deal->left)
-        return (tsr__deal_run){(at - deal->left) % deal->n, 1, 1, true};
-    uint64_t real = (deal->left - at - 1) / deal->ranks + 1;
-    return (tsr__deal_run){deal->offset + at, deal->ranks, tsr__min_u64(most, real), false};
+    uint64_t at = item * partition->ranks + partition->rank;
+    if (at >= partition->left)
+        return (tsr__partition_run){(at - partition->left) % partition->n, 1, 1, true};
+    uint64_t real = (partition->left - at - 1) / partition->ranks + 1;
+    return (tsr__partition_run){partition->offset + at, partition->ranks, tsr__min_u64(most, real),
+                                false};
 }
 
-tsr__deal_run tsr__deal_where(const tsr__deal *deal, uint64_t item, uint64_t most)
+tsr__partition_run tsr__partition_find(const tsr__partition *partition, uint64_t item,
+                                       uint64_t most)
 {
-    most = tsr__min_u64(most, tsr__deal_length(deal, deal->rank) - item);
-    return deal->split == TSR_SPLIT_INTERLEAVED ? interleaved(deal, item, most)
-                                                : contiguous(deal, item, most);
+    most = tsr__min_u64(most, tsr__partition_length(partition, partition->rank) - item);
+    return partition->split == TSR_SPLIT_INTERLEAVED ? interleaved(partition, item, most)
+                                                     : contiguous(partition, item, most);
 }
 
-bool tsr__deal_again(tsr__deal *deal, uint64_t given, uint64_t ranks, uint64_t rank)
+bool tsr__partition_change_ranks(tsr__partition *partition, uint64_t given, uint64_t ranks,
+                                 uint64_t rank)
 {
-    if (given > 0 && deal->split == TSR_SPLIT_INTERLEAVED) {
-        bool known = deal->n != TSR_LENGTH_UNKNOWN;
-        if (known && given >= longest(deal->left, deal->ranks, deal->tail))
-            deal->offset = deal->n;
+    if (given > 0 && partition->split == TSR_SPLIT_INTERLEAVED) {
+        bool known = partition->n != TSR_LENGTH_UNKNOWN;
+        if (known && given >= longest(partition->left, partition->ranks, partition->tail))
+            partition->offset = partition->n;
         else
-            deal->offset += given * deal->ranks;
+            partition->offset += given * partition->ranks;
         if (known)
-            deal->left = after(deal->n, deal->offset);
+            partition->left = after(partition->n, partition->offset);
     } else if (given > 0) {
-        if (deal->count == TSR_MAX__DEALS)
+        if (partition->count == TSR__MAX_REPARTITIONS)
             return false;
-        deal->before[deal->count++] = (tsr__deal_before){deal->ranks, given, deal->left};
-        deal->left = left_of(deal->left, deal->ranks, deal->tail, given);
+        partition->before[partition->count++] =
+            (tsr__partition_before){partition->ranks, given, partition->left};
+        partition->left = left_of(partition->left, partition->ranks, partition->tail, given);
     }
-    deal->ranks = ranks;
-    deal->rank = rank;
+    partition->ranks = ranks;
+    partition->rank = rank;
     return true;
 }

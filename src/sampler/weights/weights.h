@@ -79,7 +79,7 @@ typedef struct tsr__logits {
 
 tsr_status tsr__logits_init(const tsr__weights *weights, tsr__logits *out);
 void tsr__logits_finish(tsr__logits *logits);
-/* Number `draw` of `draws`, each from all; count · draws ≤ TSR_MAX__THREEFRY_WORDS. */
+/* Number `draw` of `draws`, each from all; count · draws ≤ TSR__MAX_THREEFRY_WORDS. */
 int64_t tsr__logits_draw(const tsr__logits *logits, tsr_threefry_key key, uint64_t draws,
                          uint64_t draw);
 /* Without replacement: offers what is above zero, of one draw. */

@@ -10,8 +10,8 @@
 #include "json/text.h"
 
 #define DEFAULT_ALIGNMENT 32
-#define MOST_ALIGNMENT 1073741824
-#define MOST_DEPTH 8 /* of arrays inside arrays */
+#define MAX_ALIGNMENT 1073741824
+#define MAX_DEPTH 8 /* of arrays inside arrays */
 
 enum { TYPE_UINT32 = 4, TYPE_STRING = 8, TYPE_ARRAY = 9 };
 
@@ -95,9 +95,9 @@ static tsr_status skip_array(gguf_reader *reader, int depth)
 {
     uint32_t type = 0;
     uint64_t count = 0, start = reader->at;
-    if (depth == MOST_DEPTH)
+    if (depth == MAX_DEPTH)
         return tsr__file_fail(reader->file, TSR_ERR_INVALID, start,
-                              "arrays nested more than %d deep", MOST_DEPTH);
+                              "arrays nested more than %d deep", MAX_DEPTH);
     TSR__TRY(take_u32(reader, "an array's type", &type));
     TSR__TRY(take_u64(reader, "an array's length", &count));
     if (type < TYPES && value_bytes[type] > 0)
@@ -134,10 +134,10 @@ static tsr_status read_alignment(gguf_reader *reader, uint32_t type)
         return tsr__file_fail(reader->file, TSR_ERR_INVALID, start,
                               "general.alignment has type %" PRIu32 ", not %d", type, TYPE_UINT32);
     TSR__TRY(take_u32(reader, "general.alignment", &alignment));
-    if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > MOST_ALIGNMENT)
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > MAX_ALIGNMENT)
         return tsr__file_fail(reader->file, TSR_ERR_INVALID, start,
                               "general.alignment is %" PRIu32 ", no power of two up to %d",
-                              alignment, MOST_ALIGNMENT);
+                              alignment, MAX_ALIGNMENT);
     reader->alignment = alignment;
     reader->aligned = true;
     return TSR_OK;

@@ -9,7 +9,7 @@
 #include "shard/formats/list.h"
 #include "json/text.h"
 
-#define MOST_PATH 4096
+#define MAX_PATH 4096
 
 /* What the index says. */
 typedef struct index_entry {
@@ -125,7 +125,7 @@ static tsr_status read_file(const char *path, const char *name, tsr__params *par
     const char *slash = strrchr(path, '/');
     char shown[TSR__NAME_SHORT];
     int folder = slash != NULL ? (int)(slash - path) + 1 : 0;
-    char full[MOST_PATH];
+    char full[MAX_PATH];
     int length = snprintf(full, sizeof full, "%.*s%s", folder, path, name);
     TSR__REQUIRE(length > 0 && (size_t)length < sizeof full,
                  "index: the path of its file '%s' is too long", tsr__name_short(name, shown));

@@ -28,12 +28,12 @@ tsr_shard_format tsr_shard_list_format(const tsr_shard_list *list)
     return list != NULL ? list->format : TSR_SHARD_SAFETENSORS;
 }
 
-uint64_t tsr_shard_list_count(const tsr_shard_list *list)
+uint64_t tsr_shard_list_param_count(const tsr_shard_list *list)
 {
     return list != NULL ? list->params.count : 0;
 }
 
-const tsr_shard_param *tsr_shard_list_params(const tsr_shard_list *list)
+const tsr_shard_param *tsr_shard_list_param_array(const tsr_shard_list *list)
 {
     return list != NULL ? list->params.items : NULL;
 }

@@ -36,7 +36,7 @@ uint64_t tsr_shard_plan_param_count(const tsr_shard_plan *plan)
     return plan != NULL ? plan->params.count : 0;
 }
 
-const tsr_shard_param *tsr_shard_plan_params_of(const tsr_shard_plan *plan)
+const tsr_shard_param *tsr_shard_plan_param_array(const tsr_shard_plan *plan)
 {
     return plan != NULL ? plan->params.items : NULL;
 }

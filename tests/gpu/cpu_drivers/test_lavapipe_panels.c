@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/half.h"
+#include "base/float16.h"
 #include "base/levels.h"
 #include "gpu/cpu_drivers/matmul/panel_loops.h"
 #include "gpu/cpu_drivers/matmul/panels.h"

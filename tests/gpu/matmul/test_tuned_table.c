@@ -204,12 +204,12 @@ END_TEST
 START_TEST(a_table_has_a_limit)
 {
     tsr__tuned_table table = {0};
-    for (uint64_t i = 1; i <= TSR_MAX__TUNED; i++)
+    for (uint64_t i = 1; i <= TSR__MAX_TUNED; i++)
         ck_assert(tsr__tuned_table_set(&table, &(tsr__tuned_entry){i, any_config(i), 0}) == TSR_OK);
     ck_assert_error(
-        tsr__tuned_table_set(&table, &(tsr__tuned_entry){TSR_MAX__TUNED + 1, any_config(1), 0}),
+        tsr__tuned_table_set(&table, &(tsr__tuned_entry){TSR__MAX_TUNED + 1, any_config(1), 0}),
         TSR_ERR_OVERFLOW, "tuning: there are 4096 classes of products already");
-    ck_assert_uint_eq(table.count, TSR_MAX__TUNED);
+    ck_assert_uint_eq(table.count, TSR__MAX_TUNED);
     tsr__tuned_table_finish(&table);
 }
 END_TEST

@@ -6,14 +6,14 @@
 #include "gpu/memory/tensor.h"
 #include "gpu/stream/stream.h"
 
-#define TSR_MAX__STRAIGHT 2
+#define TSR__MAX_STRAIGHT 2
 
 /* Inputs of y's shape: the caller's, or packed copies of them. Not scratch: the operation whose
  * part this is may have scratch already, which a stream lends before the first command only. */
 typedef struct tsr__straight {
     int count;
-    tsr_tensor input[TSR_MAX__STRAIGHT]; /* aliases */
-    tsr_tensor *packed[TSR_MAX__STRAIGHT];
+    tsr_tensor input[TSR__MAX_STRAIGHT]; /* aliases */
+    tsr_tensor *packed[TSR__MAX_STRAIGHT];
 } tsr__straight;
 
 /* `out` starts as the inputs, with no copies. Copies those that are worth it; to be finished in any

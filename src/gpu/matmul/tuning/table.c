@@ -60,7 +60,7 @@ tsr_status tsr__tuned_table_set(tsr__tuned_table *table, const tsr__tuned_entry 
         table->entries[place] = *entry;
         return TSR_OK;
     }
-    if (table->count >= TSR_MAX__TUNED)
+    if (table->count >= TSR__MAX_TUNED)
         return tsr__fail(TSR_ERR_OVERFLOW, "tuning: there are %zu classes of products already",
                          table->count);
     TSR__TRY(tsr__grow((void **)&table->entries, &table->capacity, table->count + 1,
@@ -131,8 +131,8 @@ tsr_status tsr__tuned_table_decode(const void *data, size_t bytes, tsr__tuned_ta
 {
     tsr__tuned_table table = {0};
     uint64_t last = 0; /* no class is 0 */
-    TSR__REQUIRE(bytes % sizeof(record) == 0 && bytes / sizeof(record) <= TSR_MAX__TUNED,
-                 "tuning: %zu bytes are not up to %d records of %zu", bytes, TSR_MAX__TUNED,
+    TSR__REQUIRE(bytes % sizeof(record) == 0 && bytes / sizeof(record) <= TSR__MAX_TUNED,
+                 "tuning: %zu bytes are not up to %d records of %zu", bytes, TSR__MAX_TUNED,
                  sizeof(record));
     for (size_t i = 0; i < bytes / sizeof(record); i++) {
         record r;

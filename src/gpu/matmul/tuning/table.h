@@ -5,7 +5,7 @@
 #include "gpu/matmul/configs.h"
 
 /* More than any search finds, and few enough for a damaged file to do no harm. */
-#define TSR_MAX__TUNED 4096
+#define TSR__MAX_TUNED 4096
 
 typedef struct tsr__tuned_entry {
     uint64_t shape_class;             /* tsr__shape_class_pack() */

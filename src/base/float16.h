@@ -1,8 +1,8 @@
 /* f16 and bf16 to f32 and back, without a branch, so that the compiler turns loops of them into
  * vectors. Rounds to nearest even. On the way back a NaN becomes a quiet one with the same sign, as
  * in shaders/include/float16.glsl: f16 loses its payload, bf16 the lower half of it. */
-#ifndef TSR_BASE_HALF_H
-#define TSR_BASE_HALF_H
+#ifndef TSR_BASE_FLOAT16_H
+#define TSR_BASE_FLOAT16_H
 
 #include <stdint.h>
 #include <string.h>
