@@ -220,7 +220,7 @@ static tsr_status record_batches(tsr_stream *stream, void *work)
 
     do {
         TSR__TRY(record_batch(r, looped, index));
-    } while (!tsr__stream_rehearses(stream) && tsr__matmul_next_batch(p, looped, index));
+    } while (!tsr__stream_in_preflight(stream) && tsr__matmul_next_batch(p, looped, index));
     return TSR_OK;
 }
 
@@ -239,5 +239,5 @@ tsr_status tsr__matmul_run_tiles(const tsr__matmul_call *call, const tsr__matmul
             call->stream, (uint64_t)(matrices * r.rows.piece * p->n) * sizeof(float), &r.partial));
     }
     fill_dispatch(&r);
-    return tsr__stream_whole(call->stream, record_batches, &r);
+    return tsr__stream_atomic(call->stream, record_batches, &r);
 }

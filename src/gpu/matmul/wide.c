@@ -55,7 +55,7 @@ static tsr_status record_all(tsr_stream *stream, void *work)
             tsr__groups_for((uint64_t)(count * across), 1, r->dispatch.groups);
             TSR__TRY(record_rows(r, index, row));
         }
-    } while (!tsr__stream_rehearses(stream) && tsr__matmul_next_batch(p, p->batch_dims, index));
+    } while (!tsr__stream_in_preflight(stream) && tsr__matmul_next_batch(p, p->batch_dims, index));
     return TSR_OK;
 }
 
@@ -86,5 +86,5 @@ tsr_status tsr__matmul_run_wide(const tsr__matmul_call *call, const tsr__matmul_
     add_access(&r.dispatch, tsr__write_of(call->y));
     if (call->bias)
         add_access(&r.dispatch, tsr__read_of(call->bias));
-    return tsr__stream_whole(call->stream, record_all, &r);
+    return tsr__stream_atomic(call->stream, record_all, &r);
 }

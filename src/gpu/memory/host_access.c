@@ -28,7 +28,7 @@ tsr_status tsr__tensor_create_host(tsr_device *device, tsr_dtype dtype, int ndim
     return TSR_OK;
 }
 
-tsr_status tsr__tensor_settle(const tsr_stream *stream, const tsr_tensor *tensor)
+tsr_status tsr__tensor_synchronise(const tsr_stream *stream, const tsr_tensor *tensor)
 {
     if (tensor->buffer->last_timeline == stream->timeline)
         return TSR_OK;

@@ -16,7 +16,8 @@ tsr_status tsr__tensor_create_host(tsr_device *device, tsr_dtype dtype, int ndim
                                    const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
 
 /* Waits for what other streams than `stream` do with the tensor's memory. */
-tsr_status tsr__tensor_settle(const tsr_stream *stream, const tsr_tensor *tensor) TSR_NODISCARD;
+tsr_status tsr__tensor_synchronise(const tsr_stream *stream,
+                                   const tsr_tensor *tensor) TSR_NODISCARD;
 
 /* `out` repeats no element. `op` begins the error text, `name` is the argument's name in it. */
 tsr_status tsr__require_writable(const char *op, const char *name,

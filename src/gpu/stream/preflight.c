@@ -1,9 +1,9 @@
 /* Operations of several commands, which fail before the first. */
 #include "gpu/stream/state.h"
 
-bool tsr__stream_rehearses(const tsr_stream *stream)
+bool tsr__stream_in_preflight(const tsr_stream *stream)
 {
-    return stream->mode == TSR__STREAM_REHEARSES;
+    return stream->mode == TSR__STREAM_PREFLIGHT;
 }
 
 static tsr_status run_as(tsr_stream *stream, tsr__stream_mode mode, tsr__steps *steps, void *work)
@@ -14,11 +14,11 @@ static tsr_status run_as(tsr_stream *stream, tsr__stream_mode mode, tsr__steps *
     return status;
 }
 
-tsr_status tsr__stream_whole(tsr_stream *stream, tsr__steps *steps, void *work)
+tsr_status tsr__stream_atomic(tsr_stream *stream, tsr__steps *steps, void *work)
 {
     if (stream->mode != TSR__STREAM_SINGLE) /* a part of other steps */
         return steps(stream, work);
-    TSR__TRY(run_as(stream, TSR__STREAM_REHEARSES, steps, work));
-    TSR__TRY(run_as(stream, TSR__STREAM_RECORDS_WHOLE, steps, work));
+    TSR__TRY(run_as(stream, TSR__STREAM_PREFLIGHT, steps, work));
+    TSR__TRY(run_as(stream, TSR__STREAM_ATOMIC, steps, work));
     return stream->open ? tsr__stream_recorded(stream) : TSR_OK;
 }

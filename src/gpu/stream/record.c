@@ -9,7 +9,7 @@
 /* A batch this long amortises the cost of submitting; a longer one only delays its start. */
 #define BATCH_OPERATIONS 96
 /* More, up to a bound on the driver's memory, where one of them is recorded as a whole. */
-#define BATCH_OPERATIONS_WHOLE (BATCH_OPERATIONS + 1024)
+#define BATCH_OPERATIONS_ATOMIC (BATCH_OPERATIONS + 1024)
 /* So many batches keep any device busy. The memory of what was destroyed comes back when batches
  * are done: a program that records faster than its device computes would run out of it. */
 #define IN_FLIGHT_MOST 32
@@ -192,13 +192,13 @@ static size_t not_held(const tsr_stream *stream, const tsr__access *access, int 
 tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int count)
 {
     TSR__TRY(tsr__device_check(stream->device));
-    if (stream->mode != TSR__STREAM_RECORDS_WHOLE)
+    if (stream->mode != TSR__STREAM_ATOMIC)
         TSR__TRY(bring_memory_back(stream));
     for (int i = 0; i < count; i++)
         if (used_elsewhere(stream, access[i].buffer))
             TSR__TRY(wait_for_other(stream, access[i].buffer));
     TSR__TRY(open_batch(stream));
-    return tsr__batch_reserve(stream->open, tsr__stream_rehearses(stream)
+    return tsr__batch_reserve(stream->open, tsr__stream_in_preflight(stream)
                                                 ? OPERATION_BUFFERS
                                                 : not_held(stream, access, count));
 }
@@ -236,7 +236,7 @@ void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count)
 tsr_status tsr__stream_recorded(tsr_stream *stream)
 {
     const uint32_t most =
-        stream->mode == TSR__STREAM_RECORDS_WHOLE ? BATCH_OPERATIONS_WHOLE : BATCH_OPERATIONS;
+        stream->mode == TSR__STREAM_ATOMIC ? BATCH_OPERATIONS_ATOMIC : BATCH_OPERATIONS;
     if (stream->open->operations < most && stream->open->work < stream->device->work_limit)
         return TSR_OK;
     const uint64_t point = stream->open->point;
@@ -272,7 +272,7 @@ tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, tsr_kernel *
                              (unsigned)dispatch->groups[i], i, stream->device->info.name,
                              (unsigned)stream->device->info.max_workgroup_count[i]);
     TSR__TRY(tsr__stream_begin(stream, dispatch->access, dispatch->access_count));
-    if (tsr__stream_rehearses(stream))
+    if (tsr__stream_in_preflight(stream))
         return TSR_OK;
     if (kernel)
         TSR__TRY(tsr__batch_hold_kernel(stream->open, kernel));
@@ -297,7 +297,7 @@ tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access 
 {
     const tsr__access access[2] = {source, destination};
     TSR__TRY(tsr__stream_begin(stream, access, 2));
-    if (tsr__stream_rehearses(stream))
+    if (tsr__stream_in_preflight(stream))
         return TSR_OK;
     tsr__stream_order(stream, access, 2);
     for (uint32_t done = 0; done < count;) {
@@ -320,7 +320,7 @@ tsr_status tsr__stream_fill(tsr_stream *stream, tsr__access destination, uint32_
     if (destination.begin_bytes == destination.end_bytes)
         return TSR_OK;
     TSR__TRY(tsr__stream_begin(stream, &destination, 1));
-    if (tsr__stream_rehearses(stream))
+    if (tsr__stream_in_preflight(stream))
         return TSR_OK;
     tsr__stream_order(stream, &destination, 1);
     stream->device->vk.CmdFillBuffer(stream->open->commands, destination.buffer->handle,

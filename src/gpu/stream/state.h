@@ -31,11 +31,11 @@ typedef struct tsr__staging {
     uint64_t used_bytes; /* of the current chunk */
 } tsr__staging;
 
-/* Of tsr__stream_whole. */
+/* How a stream treats commands; see tsr__stream_atomic. */
 typedef enum tsr__stream_mode {
     TSR__STREAM_SINGLE, /* each command is an operation */
-    TSR__STREAM_REHEARSES,
-    TSR__STREAM_RECORDS_WHOLE,
+    TSR__STREAM_PREFLIGHT,
+    TSR__STREAM_ATOMIC,
 } tsr__stream_mode;
 
 struct tsr_stream {

@@ -76,11 +76,11 @@ typedef tsr_status tsr__steps(tsr_stream *stream, void *work);
  * the rest. It makes the same commands both times, and does nothing else that can fail; it may be a
  * part of other steps. What is left: a device may get lost, and of an operation that is too much
  * for one batch the driver may refuse a later one. */
-tsr_status tsr__stream_whole(tsr_stream *stream, tsr__steps *steps, void *work) TSR_NODISCARD;
+tsr_status tsr__stream_atomic(tsr_stream *stream, tsr__steps *steps, void *work) TSR_NODISCARD;
 
 /* For steps that are long: commands with the pipelines and buffers of earlier ones need not be
  * rehearsed. */
-bool tsr__stream_rehearses(const tsr_stream *stream);
+bool tsr__stream_in_preflight(const tsr_stream *stream);
 
 /* A scratch buffer for the operation being recorded. The stream owns it and lends it again to later
  * operations, in order with its work; the caller releases nothing. An operation asks for all of its

@@ -74,8 +74,8 @@ tsr_status tsr__group_enqueue(tsr_group_request *request)
 {
     tsr_group *group = request->group;
     if (request->in)
-        TSR__TRY(tsr__tensor_settle(group->stream, request->in));
-    TSR__TRY(tsr__tensor_settle(group->stream, request->out));
+        TSR__TRY(tsr__tensor_synchronise(group->stream, request->in));
+    TSR__TRY(tsr__tensor_synchronise(group->stream, request->out));
     TSR__TRY(tsr_stream_mark(group->stream, &request->point));
     TSR__TRY(tsr_stream_submit(group->stream));
     tsr_group_request **last = &group->queue;

@@ -273,7 +273,7 @@ static tsr_status walk(tsr_stream *stream, void *work)
             if (r->inner >= 0)
                 index[r->inner] = first;
             TSR__TRY(record_matrices(r));
-            if (tsr__stream_rehearses(stream)) /* the others have the same pipelines */
+            if (tsr__stream_in_preflight(stream)) /* the others have the same pipelines */
                 return TSR_OK;
         }
     } while (tsr__matmul_next_batch(p, looped, index));
@@ -336,5 +336,5 @@ tsr_status tsr__matmul_run_lavapipe(const tsr__matmul_call *call, const tsr__mat
     if (sums > 0)
         TSR__TRY(tsr__stream_scratch(call->stream, sums * sizeof(float), &r.partial));
     TSR__TRY(tsr__lavapipe_operands_pack(call, &r.operands));
-    return tsr__stream_whole(call->stream, walk, &r);
+    return tsr__stream_atomic(call->stream, walk, &r);
 }

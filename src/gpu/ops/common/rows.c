@@ -28,7 +28,7 @@ tsr_status tsr__dispatches_record(tsr__dispatches *list, tsr_stream *stream)
 {
     for (size_t i = 0; i < list->count; i++)
         list->items[i].push = list->push[i]; /* only now: the list has moved while it grew */
-    return tsr__stream_whole(stream, record_list, list);
+    return tsr__stream_atomic(stream, record_list, list);
 }
 
 void tsr__dispatches_finish(tsr__dispatches *list)

@@ -70,5 +70,5 @@ tsr_status tsr_fill(tsr_stream *stream, tsr_tensor *dst, double value)
     uint64_t pattern = repeat(bits, tsr_dtype_size(dst->layout.dtype));
     if (fits_words(dst, pattern))
         return tsr__stream_fill(stream, tsr__write_of(dst), (uint32_t)pattern);
-    return tsr__stream_whole(stream, fill_pieces, &(filling){dst, bits});
+    return tsr__stream_atomic(stream, fill_pieces, &(filling){dst, bits});
 }

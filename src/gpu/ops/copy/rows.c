@@ -97,7 +97,7 @@ static tsr_status record_rows(tsr_stream *stream, void *work)
 {
     row_copy *copy = work;
     copy_batch *batch = &copy->batch;
-    if (tsr__stream_rehearses(stream)) /* all commands are alike */
+    if (tsr__stream_in_preflight(stream)) /* all commands are alike */
         return tsr__stream_copy(stream, batch->source, batch->destination, NULL, 0);
     tsr__pieces walk;
     tsr__piece piece;
@@ -123,7 +123,7 @@ tsr_status tsr__copy_rows(tsr_stream *stream, const tsr_tensor *dst, const tsr_t
     batch->regions = tsr__calloc(batch->capacity, sizeof *batch->regions);
     if (!batch->regions)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = tsr__stream_whole(stream, record_rows, &copy);
+    tsr_status status = tsr__stream_atomic(stream, record_rows, &copy);
     tsr__free(batch->regions);
     return status;
 }

@@ -179,7 +179,7 @@ tsr_status tsr__copy_shader(tsr_stream *stream, const tsr_tensor *dst, const tsr
     if (dst->layout.dtype != src->layout.dtype) /* no kernel transposes and converts at once */
         status = tsr__straighten(stream, dst, &from);
     if (status == TSR_OK)
-        status = tsr__stream_whole(stream, copy_pieces, &(copying){dst, &from.input[0]});
+        status = tsr__stream_atomic(stream, copy_pieces, &(copying){dst, &from.input[0]});
     tsr__straight_finish(&from);
     return status;
 }

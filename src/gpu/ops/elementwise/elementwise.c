@@ -147,7 +147,7 @@ tsr_status tsr__elementwise_run(tsr_stream *stream, const tsr__elementwise *work
     tsr_status status = tsr__straighten(stream, &operands.tensor[0], &inputs);
     memcpy(&operands.tensor[1], inputs.input, (size_t)inputs.count * sizeof *inputs.input);
     if (status == TSR_OK)
-        status = tsr__stream_whole(stream, run_pieces, &(call){work, &operands});
+        status = tsr__stream_atomic(stream, run_pieces, &(call){work, &operands});
     tsr__straight_finish(&inputs);
     return status;
 }

@@ -165,7 +165,7 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
         status = tsr__dispatches_add(&sum.list, &dispatch);
     }
     if (status == TSR_OK)
-        status = tsr__stream_whole(stream, record_addition, &sum);
+        status = tsr__stream_atomic(stream, record_addition, &sum);
     tsr__dispatches_finish(&sum.list);
     return status;
 }

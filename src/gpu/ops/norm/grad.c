@@ -318,7 +318,7 @@ static tsr_status run(gradient *g, tsr_stream *stream)
     if (tsr__norm_columns(&g->norm) == 0)
         return TSR_OK;
     if (tsr__norm_rows(&g->norm) == 0)
-        return tsr__stream_whole(stream, clear, g);
+        return tsr__stream_atomic(stream, clear, g);
     tsr_status status = add_dispatches(g, stream);
     if (status == TSR_OK)
         status = tsr__dispatches_record(&g->list, stream);

@@ -225,5 +225,5 @@ tsr_status tsr__optimizer_record(tsr_stream *stream, const tsr__optimizer *optim
     }
     s.dispatch.access_count = operands;
 
-    return tsr__stream_whole(stream, run_pieces, &s);
+    return tsr__stream_atomic(stream, run_pieces, &s);
 }
