@@ -47,6 +47,8 @@ tsr_status tsr__json_element(tsr__json *json, bool *more) TSR_NODISCARD;
  * 1, also as a string of digits. */
 tsr_status tsr__json_string(tsr__json *json, size_t size, char *text) TSR_NODISCARD;
 tsr_status tsr__json_integer(tsr__json *json, uint64_t *value) TSR_NODISCARD;
+/* An integer from -2^63 to 2^63 - 1, as a number only. */
+tsr_status tsr__json_signed(tsr__json *json, int64_t *value) TSR_NODISCARD;
 tsr_status tsr__json_real(tsr__json *json, double *value) TSR_NODISCARD;
 tsr_status tsr__json_bool(tsr__json *json, bool *value) TSR_NODISCARD;
 /* Any value. */

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
+
 #define MAX_DEPTH 64
 #define MAX_DIGITS 64 /* of a real number */
 
@@ -304,6 +306,23 @@ tsr_status tsr__json_integer(tsr__json *json, uint64_t *value)
     if (end == 0 || !whole || !parse_digits(json->text + start, end - start, value))
         return tsr__json_fail(json, start, "a number that is no integer from 0 to 2^64 - 1");
     json->at = end;
+    return TSR_OK;
+}
+
+tsr_status tsr__json_signed(tsr__json *json, int64_t *value)
+{
+    bool whole = false;
+    char first = tsr__json_peek(json);
+    size_t start = json->at, digits = start + (first == '-');
+    if (first != '-' && (first < '0' || first > '9'))
+        return expected(json, "an integer");
+    uint64_t magnitude = 0, limit = (uint64_t)INT64_MAX + (first == '-');
+    size_t end = number_end(json, &whole);
+    if (end == 0 || !parse_digits(json->text + digits, end - digits, &magnitude) ||
+        magnitude > limit)
+        return tsr__json_fail(json, start, "a number that is no integer from -2^63 to 2^63 - 1");
+    json->at = end;
+    *value = tsr__as_i64(first == '-' ? 0 - magnitude : magnitude);
     return TSR_OK;
 }
 

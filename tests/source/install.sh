@@ -44,6 +44,10 @@ asks_for_nothing_else() {
     printf '%s\n' "$words"
     [ "$words" = "$(printf '%s\n' "-I$prefix/include" "-L$libdir" -ltessera | sort)" ]
 }
+# jansson is for the tool and the tests; the library reads JSON itself.
+static_needs_no_jansson() {
+    ! pkg-config --libs --static tessera | grep jansson
+}
 compile_uninstalled() {
     # shellcheck disable=SC2046 # options
     gcc -std=c11 -Wall -Werror "$folder/hello.c" -o "$folder/uninstalled" \
@@ -80,6 +84,7 @@ point "installs" install_all
 find_libdir
 point "a program builds and runs with the shared library" compile_shared
 point "the shared library asks for no other package or flag" asks_for_nothing_else
+point "the static library asks for no jansson" static_needs_no_jansson
 point "a program builds and runs with the static library" compile_static
 point "a program that opens a device links with the static library" link_static_gpu
 point "a program builds and runs against the build folder" compile_uninstalled
