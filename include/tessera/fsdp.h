@@ -58,11 +58,11 @@ typedef struct tsr_fsdp_unit {
     const tsr_parameter *parameters;
 } tsr_fsdp_unit;
 
-typedef enum tsr_optimizer {
+typedef enum tsr_optimizer_kind {
     TSR_OPTIMIZER_ADAMW = 0, /* two moments */
     TSR_OPTIMIZER_SGD = 1,   /* one velocity */
     TSR_OPTIMIZER_NONE = 2   /* no gradients either: forward passes only */
-} tsr_optimizer;
+} tsr_optimizer_kind;
 
 typedef struct tsr_fsdp_params {
     tsr_group *group; /* data-parallel; NULL: tsr_group_default() */
@@ -77,7 +77,7 @@ typedef struct tsr_fsdp_params {
     const double *rates;                /* [ranks] */
     const uint64_t *memory_bytes;       /* [ranks] */
 
-    tsr_optimizer optimizer;
+    tsr_optimizer_kind optimizer;
     /* SGD: no memory for a velocity: momentum is 0. */
     bool no_momentum;
     /* f16 and bf16 parameters: no f32 copy of the shard for the optimizer to work on. */

@@ -15,6 +15,7 @@
 #include "tessera/loader.h"
 #include "tessera/matmul.h"
 #include "tessera/ops.h"
+#include "tessera/optimizer.h"
 #include "tessera/rng.h"
 #include "tessera/sampler.h"
 #include "tessera/seed.h"

@@ -1,7 +1,8 @@
-/* Groups and layers in a build without Vulkan (-Dvulkan=disabled): every function is there and says
- * so. Nobody can have made what the others take. */
+/* Groups, layers, FSDP models and optimizers in a build without Vulkan (-Dvulkan=disabled): every
+ * function exists and answers TSR_ERR_UNSUPPORTED. The objects that others take cannot exist. */
 #include "base/stub.h"
-#include "tessera/layer.h"
+#include "tessera/calibrate.h"
+#include "tessera/optimizer.h"
 
 /* Functions without a status. */
 #define ANSWER(type, name, parameters, value)                                                      \
@@ -93,4 +94,56 @@ TSR__ABSENT(tsr_vocabulary_cross_entropy, tsr_group *group, tsr_tensor *loss,
             int64_t classes, const tsr_partition_params *partition, float grad_scale)
 TSR__ABSENT(tsr_dropout_shard, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float p,
             int dim, int64_t offset, int64_t global_size, const tsr_random_params *params)
+
+/* calibrate.h */
+TSR__ABSENT(tsr_calibrate, tsr_group *group, const tsr_calibrate_params *params, double *rates)
+
+/* fsdp.h */
+TSR__ABSENT(tsr_fsdp_create, const tsr_fsdp_params *params, tsr_fsdp **out)
+TSR__ABSENT(tsr_fsdp_forward, tsr_fsdp *model, int unit, const tsr_tensor *x,
+            tsr_layer_saved **saved, tsr_tensor **y)
+TSR__ABSENT(tsr_fsdp_backward, tsr_fsdp *model, int unit, const tsr_layer_saved *saved,
+            const tsr_tensor *dy, tsr_tensor **dx)
+TSR__ABSENT(tsr_fsdp_begin, tsr_fsdp *model, int unit, tsr_pass pass)
+TSR__ABSENT(tsr_fsdp_end, tsr_fsdp *model, int unit)
+TSR__ABSENT(tsr_fsdp_shard_of, tsr_fsdp *model, uint64_t param, tsr_fsdp_shard *out)
+TSR__ABSENT(tsr_fsdp_changed, tsr_fsdp *model)
+TSR__ABSENT(tsr_fsdp_sgd_step, tsr_fsdp *model, const tsr_sgd_params *params)
+TSR__ABSENT(tsr_fsdp_adamw_step, tsr_fsdp *model, const tsr_adamw_params *params)
+TSR__ABSENT(tsr_fsdp_zero_grad, tsr_fsdp *model)
+TSR__ABSENT(tsr_fsdp_save, tsr_fsdp *model, const char *path,
+            const tsr_fsdp_file_params *params)
+TSR__ABSENT(tsr_fsdp_load, tsr_fsdp *model, const char *path,
+            const tsr_fsdp_file_params *params)
+TSR__FORGET(tsr_fsdp_destroy, tsr_fsdp)
+ANSWER(const tsr_shard_plan *, tsr_fsdp_plan, (const tsr_fsdp *model), NULL)
+ANSWER(const tsr_parameter *, tsr_fsdp_parameter, (const tsr_fsdp *model, int unit, int index),
+       NULL)
+ANSWER(int, tsr_fsdp_parameter_count, (const tsr_fsdp *model, int unit), 0)
+ANSWER(int64_t, tsr_fsdp_steps, (const tsr_fsdp *model), 0)
+void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out)
+{
+    if (out)
+        *out = (tsr_fsdp_memory){0};
+}
+
+/* optimizer.h */
+TSR__ABSENT(tsr_optimizer_create, const tsr_optimizer_params *params, tsr_optimizer **out)
+TSR__FORGET(tsr_optimizer_destroy, tsr_optimizer)
+TSR__ABSENT(tsr_optimizer_add_layer, tsr_optimizer *optimizer, tsr_layer *layer)
+TSR__ABSENT(tsr_optimizer_add_tensor, tsr_optimizer *optimizer, const char *name,
+            tsr_tensor *tensor, tsr_tensor *grad)
+TSR__ABSENT(tsr_optimizer_add_parameter, tsr_optimizer *optimizer, const tsr_parameter *parameter)
+TSR__ABSENT(tsr_optimizer_add_fsdp, tsr_optimizer *optimizer, tsr_fsdp *model)
+TSR__ABSENT(tsr_optimizer_step, tsr_optimizer *optimizer, float learning_rate)
+TSR__ABSENT(tsr_optimizer_zero_grad, tsr_optimizer *optimizer)
+ANSWER(int64_t, tsr_optimizer_steps, (const tsr_optimizer *optimizer), 0)
+TSR__ABSENT(tsr_optimizer_changed, tsr_optimizer *optimizer)
+ANSWER(int, tsr_optimizer_parameter_count, (const tsr_optimizer *optimizer), 0)
+TSR__ABSENT(tsr_optimizer_state_of, const tsr_optimizer *optimizer, int index,
+            tsr_optimizer_state *out)
+TSR__ABSENT(tsr_optimizer_save, tsr_optimizer *optimizer, const char *path,
+            const tsr_optimizer_file_params *params)
+TSR__ABSENT(tsr_optimizer_load, tsr_optimizer *optimizer, const char *path,
+            const tsr_optimizer_file_params *params)
 /* clang-format on */

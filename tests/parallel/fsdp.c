@@ -312,7 +312,8 @@ CASE(memory, "fsdp: peak memory per rank is the plan's figure, and two units'")
     check_memory(&(way){.name = "data parallelism", .gather = everything});
 }
 
-static int adamw_steps; /* recorded since the last time it was set */
+int adamw_steps; /* calls since it was set to 0 */
+int adamw_failing_step = -1;
 tsr_status __real_tsr_adamw_step(tsr_stream *stream, tsr_tensor *parameter,
                                  const tsr_tensor *gradient, tsr_tensor *moment1,
                                  tsr_tensor *moment2, tsr_tensor *master,
@@ -327,7 +328,8 @@ tsr_status __wrap_tsr_adamw_step(tsr_stream *stream, tsr_tensor *parameter,
                                  tsr_tensor *moment2, tsr_tensor *master,
                                  const tsr_adamw_params *params)
 {
-    adamw_steps++;
+    if (adamw_steps++ == adamw_failing_step)
+        return TSR_ERR_NO_MEMORY;
     return __real_tsr_adamw_step(stream, parameter, gradient, moment1, moment2, master, params);
 }
 

@@ -23,7 +23,7 @@ CASE(refused, "fsdp: mistakes are refused on all ranks, with the values")
     } while (0)
     params.unit_count = 0;
     REFUSED("there are no units");
-    params.optimizer = (tsr_optimizer)9;
+    params.optimizer = (tsr_optimizer_kind)9;
     REFUSED("there is no optimizer 9");
     params.reduction = TSR_OP_MAX;
     REFUSED("gradients are added or averaged, not reduced by op 4");
@@ -228,7 +228,7 @@ static void wrong_adamw(tsr_fsdp *m)
 }
 
 /* Without a gradient and with one, of which ranks beyond the first have no element. */
-static void refuse_numbers(tsr_optimizer optimizer, void (*wrong)(tsr_fsdp *m))
+static void refuse_numbers(tsr_optimizer_kind optimizer, void (*wrong)(tsr_fsdp *m))
 {
     tsr_parameter p = {
         .name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {1}, .shard_dim = -1};

@@ -5,6 +5,7 @@
  *     layout.c    where tensors are in a file, and its header
  *     transfer.c  between a rank's part and its places in a file
  *     save.c, load.c, metadata.c
+ *     training.c  files with optimizer state: what FSDP models and optimizers have in common
  */
 #ifndef TSR_PARALLEL_CHECKPOINT_H
 #define TSR_PARALLEL_CHECKPOINT_H
@@ -93,5 +94,40 @@ typedef tsr_status (*tsr__checkpoint_move_fn)(void *file, uint64_t at_bytes, uin
 tsr_status tsr__checkpoint_transfer(tsr_stream *stream, const tsr_checkpoint_entry *entry,
                                     uint64_t at_bytes, bool saving, tsr__checkpoint_move_fn move,
                                     void *file) TSR_NODISCARD;
+
+/* training.c ------------------------------------------------------------------------------------
+ */
+
+/* Entries and the names that were made for them. Starts zeroed. */
+typedef struct tsr__training_list {
+    tsr_checkpoint_entry *items;
+    char **names; /* "optimizer.moment1.NAME", … */
+    size_t count, capacity, name_count, name_capacity;
+} tsr__training_list;
+void tsr__training_list_finish(tsr__training_list *list);
+/* `entry`, whose name must live as long as the list. */
+tsr_status tsr__training_add(tsr__training_list *list,
+                             const tsr_checkpoint_entry *entry) TSR_NODISCARD;
+/* State of the parameter that `entry` describes: f32 in `tensor`, named "optimizer.WHAT.NAME". NULL
+ * adds nothing. */
+tsr_status tsr__training_add_state(tsr__training_list *list, const tsr_checkpoint_entry *entry,
+                                   const char *what, tsr_tensor *tensor) TSR_NODISCARD;
+
+/* A file of parameters and, unless `model_only`, of state and the number of steps. */
+typedef struct tsr__training_file {
+    const char *who; /* begins the error texts */
+    const char *path;
+    tsr_comm *world;
+    tsr_stream *stream;
+    bool model_only;
+    int64_t steps;
+} tsr__training_file;
+/* All ranks call these, each with the status of its preparations: if one failed, all fail.
+ * `metadata` is the caller's, as in tsr_checkpoint_params. Loading sets file->steps. */
+tsr_status tsr__training_save(const tsr__training_file *file, tsr_status prepared,
+                              const tsr__training_list *list,
+                              const char *const *metadata) TSR_NODISCARD;
+tsr_status tsr__training_load(tsr__training_file *file, tsr_status prepared,
+                              const tsr__training_list *list) TSR_NODISCARD;
 
 #endif

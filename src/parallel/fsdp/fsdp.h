@@ -14,6 +14,7 @@
 #define TSR_PARALLEL_FSDP_FSDP_H
 
 #include "base/error.h"
+#include "parallel/checkpoint/checkpoint.h"
 #include "tessera/fsdp.h"
 
 #define TSR__MAX_FSDP_SLOTS (TSR_MAX_FSDP_AHEAD + 1)
@@ -80,7 +81,7 @@ struct tsr_fsdp {
     tsr__fsdp_unit *units;
     tsr__fsdp_param *params;
 
-    tsr_optimizer optimizer;
+    tsr_optimizer_kind optimizer;
     bool momentum;
     bool masters;
     tsr_dtype grad_dtype;
@@ -145,7 +146,18 @@ void tsr__fsdp_drop_grads(tsr_fsdp *model, int unit);
 tsr_status tsr__fsdp_collect(tsr_fsdp *model, int unit) TSR_NODISCARD;
 tsr_status tsr__fsdp_collect_all(tsr_fsdp *model) TSR_NODISCARD;
 
-/* pass.c */
+/* pass.c: error if a unit is in use. */
 tsr_status tsr__fsdp_idle(const tsr_fsdp *model, const char *who) TSR_NODISCARD;
+
+/* file.c */
+
+/* Waits until none of the model's requests is in progress, so that the group's communicator is free
+ * for other uses. */
+tsr_status tsr__fsdp_synchronise(tsr_fsdp *model, const char *who) TSR_NODISCARD;
+/* Adds the model's entries to a file's. */
+tsr_status tsr__fsdp_list(const tsr_fsdp *model, bool model_only,
+                          tsr__training_list *list) TSR_NODISCARD;
+/* The entries have been filled from a file. */
+tsr_status tsr__fsdp_loaded(tsr_fsdp *model, bool model_only, int64_t steps) TSR_NODISCARD;
 
 #endif

@@ -120,7 +120,7 @@ static tsr_status step(tsr_fsdp *model, const char *who, const tsr_sgd_params *s
 }
 
 static tsr_status check(const tsr_fsdp *model, const char *who, const void *params,
-                        tsr_optimizer optimizer)
+                        tsr_optimizer_kind optimizer)
 {
     TSR__REQUIRE(model && params, "%s: %s is NULL", who, model ? "params" : "model");
     TSR__REQUIRE(model->optimizer == optimizer, "%s: the model has another optimizer", who);

@@ -1,0 +1,132 @@
+/* Files of a training: parameters, the optimizer's state, and the number of steps in the metadata.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "parallel/checkpoint/checkpoint.h"
+
+#define STEPS "tessera.steps"
+
+/* The list --------------------------------------------------------------------------------------
+ */
+
+void tsr__training_list_finish(tsr__training_list *list)
+{
+    for (size_t i = 0; i < list->name_count; i++)
+        tsr__free(list->names[i]);
+    tsr__free((void *)list->names);
+    tsr__free(list->items);
+    *list = (tsr__training_list){0};
+}
+
+tsr_status tsr__training_add(tsr__training_list *list, const tsr_checkpoint_entry *entry)
+{
+    void *items = list->items;
+    TSR__TRY(tsr__grow(&items, &list->capacity, list->count + 1, sizeof *list->items));
+    list->items = items;
+    list->items[list->count++] = *entry;
+    return TSR_OK;
+}
+
+tsr_status tsr__training_add_state(tsr__training_list *list, const tsr_checkpoint_entry *entry,
+                                   const char *what, tsr_tensor *tensor)
+{
+    if (!tensor)
+        return TSR_OK;
+    void *names = (void *)list->names;
+    TSR__TRY(tsr__grow(&names, &list->name_capacity, list->name_count + 1, sizeof *list->names));
+    list->names = names;
+    const size_t size = strlen("optimizer..") + strlen(what) + strlen(entry->name) + 1;
+    char *name = tsr__calloc(size, 1);
+    if (!name)
+        return TSR_ERR_NO_MEMORY;
+    snprintf(name, size, "optimizer.%s.%s", what, entry->name);
+    list->names[list->name_count++] = name;
+    tsr_checkpoint_entry state = *entry;
+    state.name = name;
+    state.dtype = TSR_F32;
+    state.tensor = tensor;
+    return tsr__training_add(list, &state);
+}
+
+/* The file --------------------------------------------------------------------------------------
+ */
+
+static tsr_status compare_kinds(const tsr__training_file *file)
+{
+    return tsr__checkpoint_same(file->world, file->who,
+                                file->model_only ? "this rank's model_only is true"
+                                                 : "this rank's model_only is false",
+                                file->model_only ? 2 : 0);
+}
+
+/* The number of steps and the caller's metadata: an array to be freed. */
+static tsr_status join_metadata(const tsr__training_file *file, const char *steps,
+                                const char *const *given, const char ***out)
+{
+    size_t count = 0, at = 0;
+    while (given && given[count])
+        count++;
+    const char **all = tsr__calloc(count + 3, sizeof *all);
+    if (!all)
+        return TSR_ERR_NO_MEMORY;
+    if (!file->model_only) {
+        all[at++] = STEPS;
+        all[at++] = steps;
+    }
+    for (size_t i = 0; i < count; i++)
+        all[at++] = given[i];
+    *out = all;
+    return TSR_OK;
+}
+
+tsr_status tsr__training_save(const tsr__training_file *file, tsr_status prepared,
+                              const tsr__training_list *list, const char *const *metadata)
+{
+    const char **all = NULL;
+    char steps[24];
+    snprintf(steps, sizeof steps, "%" PRId64, file->steps);
+    tsr_status status = prepared;
+    if (status == TSR_OK)
+        status = join_metadata(file, steps, metadata, &all);
+    status = tsr__checkpoint_agree(file->world, file->who, status);
+    if (status == TSR_OK)
+        status = compare_kinds(file);
+    if (status == TSR_OK)
+        status = tsr_checkpoint_save(file->path, file->world, file->stream, (int)list->count,
+                                     list->items, tsr_checkpoint_params(.metadata = all));
+    tsr__free((void *)all);
+    return status;
+}
+
+static tsr_status read_steps(tsr__training_file *file)
+{
+    char text[24], *end;
+    TSR__REQUIRE(file->path, "%s: path is NULL", file->who);
+    tsr_status status = tsr_checkpoint_metadata(file->path, STEPS, sizeof text, text);
+    if (status != TSR_OK)
+        return status == TSR_ERR_NO_MEMORY ? status : tsr__fail_context(status, "%s", file->who);
+    long long steps = strtoll(text, &end, 10);
+    TSR__REQUIRE(text[0] >= '0' && text[0] <= '9' && *end == '\0' && steps < INT64_MAX,
+                 "%s: %s: '%s' is not a number of steps", file->who, file->path, text);
+    file->steps = steps;
+    return TSR_OK;
+}
+
+tsr_status tsr__training_load(tsr__training_file *file, tsr_status prepared,
+                              const tsr__training_list *list)
+{
+    tsr_status status = prepared;
+    if (status == TSR_OK && !file->model_only)
+        status = read_steps(file);
+    status = tsr__checkpoint_agree(file->world, file->who, status);
+    if (status == TSR_OK)
+        status = compare_kinds(file);
+    if (status == TSR_OK)
+        status = tsr_checkpoint_load(file->path, file->world, file->stream, (int)list->count,
+                                     list->items, NULL);
+    return status;
+}

@@ -1,0 +1,636 @@
+/* Optimizers against the same steps by hand, their files against those of FSDP models, and their
+ * errors. */
+#include "parallel/fsdp_case.h"
+
+#include <unistd.h>
+
+#include "base/fault.h"
+
+#define IN 6
+#define HIDDEN 8
+#define OUT 5
+#define ROWS 4
+#define OWN 7 /* elements of the tensor that no layer has */
+
+/* What is trained: an MLP whose hidden size is divided over all ranks, and a tensor. */
+typedef struct subject {
+    tsr_layer *mlp;
+    tsr_tensor *own, *own_grad;
+} subject;
+
+static subject subject_new(tsr_dtype dtype)
+{
+    subject s = {0};
+    OK(tsr_mlp_create(tsr_mlp_params(.group = group, .name = "mlp", .input_size = IN,
+                                     .hidden_size = HIDDEN, .output_size = OUT, .dtype = dtype,
+                                     .activation = TSR_ACT_GELU_TANH,
+                                     .partition = {.kind = TSR_PARTITION_UNEVEN}),
+                      &s.mlp));
+    double *values = numbers(3, OWN, dtype);
+    s.own = tensor_of(dtype, 1, (int64_t[]){OWN}, values);
+    s.own_grad = tensor_new(TSR_F32, 1, (int64_t[]){OWN});
+    OK(tsr_fill(queue, s.own_grad, 0));
+    free(values);
+    return s;
+}
+
+static void subject_finish(subject *s)
+{
+    tsr_layer_destroy(&s->mlp);
+    tsr_tensor_destroy(&s->own);
+    tsr_tensor_destroy(&s->own_grad);
+}
+
+/* Adds the gradients of a pass, the same on all ranks. */
+static void subject_pass(subject *s, int step)
+{
+    double *x_values = numbers(10 + (uint64_t)step, ROWS * IN, TSR_F32);
+    double *dy_values = numbers(20 + (uint64_t)step, ROWS * OUT, TSR_F32);
+    double *own_values = numbers(30 + (uint64_t)step, OWN, TSR_F32);
+    tsr_tensor *x = tensor_of(TSR_F32, 2, (int64_t[]){ROWS, IN}, x_values), *y = NULL;
+    tsr_tensor *dy = tensor_of(TSR_F32, 2, (int64_t[]){ROWS, OUT}, dy_values);
+    tsr_tensor *grad = tensor_of(TSR_F32, 1, (int64_t[]){OWN}, own_values);
+    tsr_layer_saved *saved = NULL;
+    OK(tsr_layer_forward(s->mlp, x, &saved, &y));
+    OK(tsr_axpy(queue, dy, 0.5f, y));
+    OK(tsr_layer_backward(s->mlp, saved, dy, NULL));
+    OK(tsr_add(queue, s->own_grad, s->own_grad, grad));
+    tsr_layer_saved_destroy(&saved);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&dy);
+    tsr_tensor_destroy(&grad);
+    free(x_values);
+    free(dy_values);
+    free(own_values);
+}
+
+static float rate(int step)
+{
+    return 0.01f / (float)(step + 1);
+}
+
+static tsr_optimizer_params params_of(tsr_optimizer_kind kind, float momentum, bool no_master)
+{
+    return (tsr_optimizer_params){
+        .stream = queue,
+        .kind = kind,
+        .adamw = {.epsilon = 1e-3f, .weight_decay = 0.01f},
+        .sgd = {.momentum = momentum, .weight_decay = 0.01f, .nesterov = momentum > 0},
+        .no_master = no_master,
+    };
+}
+
+static tsr_optimizer *optimizer_of(const tsr_optimizer_params *params, const subject *s)
+{
+    tsr_optimizer *optimizer = NULL;
+    OK(tsr_optimizer_create(params, &optimizer));
+    OK(tsr_optimizer_add_layer(optimizer, s->mlp));
+    OK(tsr_optimizer_add_tensor(optimizer, "own", s->own, s->own_grad));
+    return optimizer;
+}
+
+static void train(tsr_optimizer *optimizer, subject *s, int first, int end)
+{
+    for (int i = first; i < end; i++) {
+        subject_pass(s, i);
+        OK(tsr_optimizer_step(optimizer, rate(i)));
+        OK(tsr_optimizer_zero_grad(optimizer));
+    }
+}
+
+/* By hand ---------------------------------------------------------------------------------------
+ */
+
+enum { PARAMETERS = 5 }; /* of the MLP 4, and the tensor */
+
+typedef struct by_hand {
+    tsr_tensor *moment1[PARAMETERS], *moment2[PARAMETERS], *master[PARAMETERS];
+} by_hand;
+
+static tsr_tensor *state_like(const tsr_tensor *tensor)
+{
+    const tsr_layout *layout = tsr_tensor_layout(tensor);
+    tsr_tensor *state = tensor_new(TSR_F32, layout->ndim, layout->shape);
+    OK(tsr_fill(queue, state, 0));
+    return state;
+}
+
+static tsr_tensor *tensor_at(const subject *s, int i)
+{
+    return i < PARAMETERS - 1 ? tsr_layer_parameter(s->mlp, i)->tensor : s->own;
+}
+
+static void by_hand_make(const subject *s, const tsr_optimizer_params *params, by_hand *h)
+{
+    *h = (by_hand){0};
+    for (int i = 0; i < PARAMETERS; i++) {
+        tsr_tensor *tensor = tensor_at(s, i);
+        if (params->kind == TSR_OPTIMIZER_ADAMW || params->sgd.momentum > 0)
+            h->moment1[i] = state_like(tensor);
+        if (params->kind == TSR_OPTIMIZER_ADAMW)
+            h->moment2[i] = state_like(tensor);
+        if (tsr_tensor_layout(tensor)->dtype != TSR_F32 && !params->no_master) {
+            h->master[i] = state_like(tensor);
+            OK(tsr_copy(queue, h->master[i], tensor));
+        }
+    }
+}
+
+static void by_hand_finish(by_hand *h)
+{
+    for (int i = 0; i < PARAMETERS; i++) {
+        tsr_tensor_destroy(&h->moment1[i]);
+        tsr_tensor_destroy(&h->moment2[i]);
+        tsr_tensor_destroy(&h->master[i]);
+    }
+}
+
+static void by_hand_train(subject *s, const tsr_optimizer_params *params, by_hand *h, int steps)
+{
+    for (int step = 0; step < steps; step++) {
+        subject_pass(s, step);
+        for (int i = 0; i < PARAMETERS; i++) {
+            tsr_tensor *grad =
+                i < PARAMETERS - 1 ? tsr_layer_parameter(s->mlp, i)->grad : s->own_grad;
+            tsr_adamw_params adamw = params->adamw;
+            tsr_sgd_params sgd = params->sgd;
+            adamw.learning_rate = sgd.learning_rate = rate(step);
+            adamw.step = step + 1;
+            sgd.first_step = step == 0 && sgd.momentum > 0;
+            if (params->kind == TSR_OPTIMIZER_ADAMW)
+                OK(tsr_adamw_step(queue, tensor_at(s, i), grad, h->moment1[i], h->moment2[i],
+                                  h->master[i], &adamw));
+            else
+                OK(tsr_sgd_step(queue, tensor_at(s, i), grad, h->moment1[i], h->master[i], &sgd));
+        }
+        tsr_layer_zero_grad(s->mlp);
+        OK(tsr_fill(queue, s->own_grad, 0));
+    }
+}
+
+static void check_same(const char *what, int parameter, const tsr_tensor *got,
+                       const tsr_tensor *want)
+{
+    CHECK(!got == !want, "parameter %d: %s is %s", parameter, what, got ? "there" : "missing");
+    if (!got)
+        return;
+    uint64_t size, want_size;
+    uint8_t *bytes = bytes_of(got, &size), *want_bytes = bytes_of(want, &want_size);
+    CHECK(size == want_size && memcmp(bytes, want_bytes, size) == 0,
+          "parameter %d: %s has other bits than by hand", parameter, what);
+    free(bytes);
+    free(want_bytes);
+}
+
+static void compare_with_hand(const tsr_optimizer_params *params, tsr_dtype dtype)
+{
+    subject mine = subject_new(dtype), other = subject_new(dtype);
+    tsr_optimizer *optimizer = optimizer_of(params, &mine);
+    by_hand h;
+    CHECK(tsr_optimizer_parameter_count(optimizer) == PARAMETERS, "%d parameters",
+          tsr_optimizer_parameter_count(optimizer));
+    by_hand_make(&other, params, &h);
+    train(optimizer, &mine, 0, 4);
+    by_hand_train(&other, params, &h, 4);
+    CHECK(tsr_optimizer_steps(optimizer) == 4, "%lld steps",
+          (long long)tsr_optimizer_steps(optimizer));
+    for (int i = 0; i < PARAMETERS; i++) {
+        tsr_optimizer_state state;
+        OK(tsr_optimizer_state_of(optimizer, i, &state));
+        check_same("the parameter", i, state.parameter->tensor, tensor_at(&other, i));
+        check_same("moment1", i, state.moment1, h.moment1[i]);
+        check_same("moment2", i, state.moment2, h.moment2[i]);
+        check_same("the master copy", i, state.master, h.master[i]);
+    }
+    by_hand_finish(&h);
+    tsr_optimizer_destroy(&optimizer);
+    CHECK(!optimizer, "the optimizer is not NULL");
+    subject_finish(&mine);
+    subject_finish(&other);
+}
+
+CASE(like_by_hand, "optimizer: AdamW and SGD have the bits of steps by hand, for every dtype")
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    for (int d = 0; d < 3; d++) {
+        const tsr_optimizer_params kinds[] = {
+            params_of(TSR_OPTIMIZER_ADAMW, 0, false),
+            params_of(TSR_OPTIMIZER_SGD, 0.9f, false),
+            params_of(TSR_OPTIMIZER_SGD, 0, false),
+            params_of(TSR_OPTIMIZER_ADAMW, 0, true),
+        };
+        for (int k = 0; k < (dtypes[d] == TSR_F32 ? 3 : 4); k++)
+            compare_with_hand(&kinds[k], dtypes[d]);
+    }
+}
+
+CASE(without_gradient, "optimizer: a layer's parameter without a gradient stays as it is")
+{
+    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, 0, false);
+    subject s = subject_new(TSR_F32);
+    tsr_optimizer *optimizer = optimizer_of(&params, &s);
+    uint64_t size;
+    uint8_t *before = bytes_of(tensor_at(&s, 0), &size);
+    OK(tsr_optimizer_step(optimizer, 0.1f)); /* before the first backward pass */
+    subject_pass(&s, 0);
+    OK(tsr_optimizer_zero_grad(optimizer));
+    OK(tsr_optimizer_step(optimizer, 0.1f)); /* after the gradient was given up */
+    uint8_t *after = bytes_of(tensor_at(&s, 0), &size);
+    CHECK(memcmp(before, after, size) == 0, "the weight has changed");
+    CHECK(tsr_optimizer_steps(optimizer) == 2, "%lld steps",
+          (long long)tsr_optimizer_steps(optimizer));
+    free(before);
+    free(after);
+    tsr_optimizer_destroy(&optimizer);
+    subject_finish(&s);
+}
+
+CASE(changed_values, "optimizer: master copies follow values that the program writes")
+{
+    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, 0, false);
+    subject s = subject_new(TSR_F16);
+    tsr_optimizer *optimizer = optimizer_of(&params, &s);
+    tsr_optimizer_state state;
+    OK(tsr_fill(queue, s.own, 0.25));
+    OK(tsr_optimizer_changed(optimizer));
+    OK(tsr_optimizer_state_of(optimizer, PARAMETERS - 1, &state));
+    double *master = values_of(state.master);
+    for (int i = 0; i < OWN; i++)
+        CHECK(master[i] == 0.25, "element %d is %g", i, master[i]);
+    free(master);
+    tsr_optimizer_destroy(&optimizer);
+    subject_finish(&s);
+}
+
+/* FSDP ------------------------------------------------------------------------------------------
+ */
+
+static uint8_t *train_model(tsr_optimizer_kind kind, bool through_optimizer, uint64_t *size)
+{
+    model m;
+    tsr_optimizer *optimizer = NULL;
+    model_make(&(model_case){.dtype = TSR_F16, .sharded = {.optimizer = kind}}, &m);
+    if (through_optimizer) {
+        tsr_optimizer_params params = {.stream = queue,
+                                       .kind = kind,
+                                       .adamw = {.epsilon = 1e-3f, .weight_decay = 0.01f},
+                                       .sgd = {.momentum = 0.9f, .weight_decay = 0.01f}};
+        OK(tsr_optimizer_create(&params, &optimizer));
+        OK(tsr_optimizer_add_fsdp(optimizer, m.sharded));
+    }
+    for (int i = 0; i < 2; i++) {
+        model_pass(&m, i * 100 + MODEL_ROWS * my_rank, MODEL_ROWS, 50, 1.0f / MODEL_ROWS);
+        if (!through_optimizer) {
+            model_update(&m);
+            continue;
+        }
+        OK(tsr_optimizer_step(optimizer, kind == TSR_OPTIMIZER_SGD ? 0.05f : 0.01f));
+        OK(tsr_optimizer_zero_grad(optimizer));
+    }
+    CHECK(tsr_fsdp_steps(m.sharded) == 2, "%lld steps", (long long)tsr_fsdp_steps(m.sharded));
+    uint8_t *bytes;
+    if (through_optimizer) {
+        char path[SHARED_PATH];
+        shared_path(world, "optimizer", path);
+        OK(tsr_optimizer_save(optimizer, path, NULL));
+        bytes = file_bytes(path, size);
+        if (world)
+            OK(tsr_comm_barrier(world));
+        OK(tsr_optimizer_save(optimizer, path, NULL));
+        OK(tsr_optimizer_load(optimizer, path, NULL));
+        CHECK(tsr_fsdp_steps(m.sharded) == 2, "loaded %lld steps",
+              (long long)tsr_fsdp_steps(m.sharded));
+        if (world)
+            OK(tsr_comm_barrier(world));
+        if (my_rank == 0)
+            unlink(path);
+    } else {
+        bytes = model_bytes(&m, size);
+    }
+    tsr_optimizer_destroy(&optimizer);
+    model_finish(&m);
+    return bytes;
+}
+
+CASE(models, "optimizer: an FSDP model steps and saves as it does by itself")
+{
+    for (int kind = TSR_OPTIMIZER_ADAMW; kind <= TSR_OPTIMIZER_SGD; kind++) {
+        uint64_t size, want_size;
+        uint8_t *want = train_model((tsr_optimizer_kind)kind, false, &want_size);
+        uint8_t *got = train_model((tsr_optimizer_kind)kind, true, &size);
+        CHECK(size == want_size && memcmp(got, want, size) == 0, "kind %d: another file", kind);
+        free(got);
+        free(want);
+    }
+}
+
+/* Files -----------------------------------------------------------------------------------------
+ */
+
+CASE(resumed_optimizer, "optimizer: training goes on from a file with the bits it would have had")
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_BF16};
+    for (int d = 0; d < 2; d++) {
+        const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, 0, false);
+        char path[SHARED_PATH];
+        shared_path(world, "resumed-optimizer", path);
+        subject s = subject_new(dtypes[d]), other = subject_new(dtypes[d]);
+        tsr_optimizer *optimizer = optimizer_of(&params, &s);
+        train(optimizer, &s, 0, 2);
+        OK(tsr_optimizer_save(optimizer, path, NULL));
+        train(optimizer, &s, 2, 4);
+        tsr_optimizer *resumed = optimizer_of(&params, &other);
+        train(resumed, &other, 5, 6); /* to be overwritten */
+        subject_pass(&other, 9);
+        OK(tsr_optimizer_load(resumed, path, NULL));
+        CHECK(tsr_optimizer_steps(resumed) == 2, "%lld steps",
+              (long long)tsr_optimizer_steps(resumed));
+        train(resumed, &other, 2, 4);
+        for (int i = 0; i < PARAMETERS; i++)
+            check_same("the parameter", i, tensor_at(&other, i), tensor_at(&s, i));
+        tsr_optimizer_destroy(&optimizer);
+        tsr_optimizer_destroy(&resumed);
+        subject_finish(&s);
+        subject_finish(&other);
+        if (world)
+            OK(tsr_comm_barrier(world));
+        if (my_rank == 0)
+            unlink(path);
+    }
+}
+
+CASE(model_only_optimizer, "optimizer: a file of parameters starts fresh state")
+{
+    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_SGD, 0.9f, false);
+    char path[SHARED_PATH], want[256];
+    shared_path(world, "model-optimizer", path);
+    subject s = subject_new(TSR_F16);
+    tsr_optimizer *optimizer = optimizer_of(&params, &s);
+    OK(tsr_optimizer_save(optimizer, path, tsr_optimizer_file_params(.model_only = true)));
+    train(optimizer, &s, 0, 1);
+    OK(tsr_optimizer_load(optimizer, path, tsr_optimizer_file_params(.model_only = true)));
+    CHECK(tsr_optimizer_steps(optimizer) == 0, "%lld steps",
+          (long long)tsr_optimizer_steps(optimizer));
+    tsr_optimizer_state state;
+    OK(tsr_optimizer_state_of(optimizer, 0, &state));
+    double *velocity = values_of(state.moment1);
+    CHECK(velocity[0] == 0, "the velocity is %g", velocity[0]);
+    free(velocity);
+    snprintf(want, sizeof want,
+             "optimizer_load: %scheckpoint_metadata: %s: there is no 'tessera.steps'",
+             my_rank > 0 ? "rank 0: " : "", path);
+    FAILS(tsr_optimizer_load(optimizer, path, NULL), TSR_ERR_NOT_FOUND, want);
+    tsr_optimizer_destroy(&optimizer);
+    subject_finish(&s);
+    if (world)
+        OK(tsr_comm_barrier(world));
+    if (my_rank == 0)
+        unlink(path);
+}
+
+/* A layer that every rank has all of, and the same layer in an FSDP model of all ranks. */
+CASE(file_of_both, "optimizer: its file is an FSDP model's, and either loads the other's")
+{
+    char path[SHARED_PATH];
+    shared_path(world, "both", path);
+    tsr_group *alone = NULL;
+    tsr_layer *layer = NULL, *deferred = NULL;
+    tsr_fsdp *sharded = NULL;
+    tsr_optimizer *optimizer = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    tsr_linear_params params = {.group = alone,
+                                .name = "linear",
+                                .input_size = IN,
+                                .output_size = OUT,
+                                .dtype = TSR_F16,
+                                .output = TSR_LAYOUT_FULL};
+    OK(tsr_column_linear_create(&params, &layer));
+    params.deferred = true;
+    OK(tsr_column_linear_create(&params, &deferred));
+    OK(tsr_fsdp_create(tsr_fsdp_params(.group = group, .unit_count = 1,
+                                       .units = (tsr_fsdp_unit[]){{.layer = deferred}}),
+                       &sharded));
+    OK(tsr_optimizer_create(tsr_optimizer_params(.stream = queue), &optimizer));
+    OK(tsr_optimizer_add_layer(optimizer, layer));
+    tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){ROWS, IN}), *y = NULL;
+    tsr_layer_saved *saved = NULL;
+    OK(tsr_fill(queue, x, 0.5));
+    OK(tsr_layer_forward(layer, x, &saved, &y));
+    OK(tsr_layer_backward(layer, saved, y, NULL));
+    OK(tsr_optimizer_step(optimizer, 0.01f));
+
+    uint64_t size, want_size;
+    OK(tsr_optimizer_save(optimizer, path, tsr_optimizer_file_params(.world = world)));
+    uint8_t *want = file_bytes(path, &want_size);
+    OK(tsr_fsdp_load(sharded, path, NULL));
+    CHECK(tsr_fsdp_steps(sharded) == 1, "%lld steps", (long long)tsr_fsdp_steps(sharded));
+    OK(tsr_fsdp_save(sharded, path, NULL));
+    uint8_t *got = file_bytes(path, &size);
+    CHECK(size == want_size && memcmp(got, want, size) == 0, "another file");
+    free(got);
+    OK(tsr_optimizer_step(optimizer, 1));
+    OK(tsr_optimizer_load(optimizer, path, tsr_optimizer_file_params(.world = world)));
+    OK(tsr_optimizer_save(optimizer, path, tsr_optimizer_file_params(.world = world)));
+    got = file_bytes(path, &size);
+    CHECK(size == want_size && memcmp(got, want, size) == 0, "another file after loading");
+    free(got);
+    free(want);
+    if (world)
+        OK(tsr_comm_barrier(world));
+    if (my_rank == 0)
+        unlink(path);
+    tsr_layer_saved_destroy(&saved);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+    tsr_optimizer_destroy(&optimizer);
+    tsr_fsdp_destroy(&sharded);
+    tsr_layer_destroy(&layer);
+    tsr_layer_destroy(&deferred);
+    tsr_group_destroy(&alone);
+}
+
+/* Failures --------------------------------------------------------------------------------------
+ */
+
+/* The checks of the operations refuse numbers, in their words, under this name. */
+static void refused(tsr_status status, const char *start)
+{
+    CHECK(status == TSR_ERR_INVALID, "%s gave %s", start, tsr_status_name(status));
+    CHECK(strncmp(tsr_last_error(), start, strlen(start)) == 0, "%s said %s", start,
+          tsr_last_error());
+}
+
+CASE(optimizer_mistakes, "optimizer: mistakes are errors that name the values")
+{
+    tsr_optimizer *optimizer = NULL;
+    FAILS(tsr_optimizer_create(NULL, &optimizer), TSR_ERR_INVALID,
+          "optimizer_create: params is NULL");
+    FAILS(tsr_optimizer_create(tsr_optimizer_params(.stream = NULL), &optimizer), TSR_ERR_INVALID,
+          "optimizer_create: stream is NULL");
+    FAILS(tsr_optimizer_create(tsr_optimizer_params(.stream = queue, .kind = TSR_OPTIMIZER_NONE),
+                               &optimizer),
+          TSR_ERR_INVALID, "optimizer_create: kind 2 is neither AdamW nor SGD");
+    refused(tsr_optimizer_create(tsr_optimizer_params(.stream = queue, .kind = TSR_OPTIMIZER_SGD,
+                                                      .sgd = {.nesterov = true}),
+                                 &optimizer),
+            "optimizer_create: nesterov");
+    CHECK(!optimizer, "there is an optimizer");
+
+    subject s = subject_new(TSR_F32);
+    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, 0, false);
+    optimizer = optimizer_of(&params, &s);
+    FAILS(tsr_optimizer_add_layer(optimizer, NULL), TSR_ERR_INVALID,
+          "optimizer_add_layer: layer is NULL");
+    FAILS(tsr_optimizer_add_layer(optimizer, s.mlp), TSR_ERR_INVALID,
+          "optimizer_add_layer: mlp mlp has been added before");
+    tsr_layer *deferred = NULL;
+    OK(tsr_column_linear_create(tsr_linear_params(.group = group, .name = "later", .input_size = 3,
+                                                  .output_size = ranks, .deferred = true),
+                                &deferred));
+    FAILS(tsr_optimizer_add_layer(optimizer, deferred), TSR_ERR_INVALID,
+          "optimizer_add_layer: 'later.weight' has no memory");
+    tsr_layer_destroy(&deferred);
+    tsr_tensor *indices = tensor_new(TSR_I32, 1, (int64_t[]){OWN});
+    FAILS(tsr_optimizer_add_tensor(optimizer, "i", indices, s.own_grad), TSR_ERR_INVALID,
+          "optimizer_add_tensor: 'i' is i32; f32, f16 or bf16 is needed");
+    tsr_tensor_destroy(&indices);
+    tsr_tensor *grad = tensor_new(TSR_F32, 1, (int64_t[]){OWN + 1});
+    FAILS(tsr_optimizer_add_tensor(optimizer, "o", s.own, grad), TSR_ERR_INVALID,
+          "optimizer_add_tensor: 'o' is [7], its gradient [8]");
+    tsr_tensor_destroy(&grad);
+    FAILS(tsr_optimizer_add_tensor(optimizer, NULL, s.own, s.own_grad), TSR_ERR_INVALID,
+          "optimizer_add_tensor: name is NULL");
+    FAILS(tsr_optimizer_add_parameter(optimizer, &(tsr_parameter){.tensor = s.own}),
+          TSR_ERR_INVALID, "optimizer_add_parameter: the parameter has no name");
+    FAILS(tsr_optimizer_add_parameter(
+              optimizer, &(tsr_parameter){.name = "o", .tensor = s.own, .dtype = TSR_F32}),
+          TSR_ERR_INVALID, "optimizer_add_parameter: 'o' has no gradient");
+    FAILS(tsr_optimizer_add_parameter(optimizer, &(tsr_parameter){.name = "o",
+                                                                  .tensor = s.own,
+                                                                  .grad = s.own_grad,
+                                                                  .dtype = TSR_F32,
+                                                                  .ndim = 1,
+                                                                  .global_shape = {20},
+                                                                  .shard_dim = 0,
+                                                                  .length = 6}),
+          TSR_ERR_INVALID, "optimizer_add_parameter: 'o': a tensor [7] is not this part of [20]");
+    CHECK(tsr_optimizer_parameter_count(optimizer) == PARAMETERS, "%d parameters",
+          tsr_optimizer_parameter_count(optimizer));
+    refused(tsr_optimizer_step(optimizer, -1), "optimizer_step: learning_rate is -1");
+    FAILS(tsr_optimizer_step(NULL, 1), TSR_ERR_INVALID, "optimizer_step: optimizer is NULL");
+    CHECK(tsr_optimizer_steps(optimizer) == 0, "a step was counted");
+    tsr_optimizer_state state;
+    FAILS(tsr_optimizer_state_of(optimizer, PARAMETERS, &state), TSR_ERR_INVALID,
+          "optimizer_state_of: index 5 is outside 5 parameters");
+
+    model m;
+    model_make(&(model_case){.sharded = {.optimizer = TSR_OPTIMIZER_SGD}}, &m);
+    FAILS(tsr_optimizer_add_fsdp(optimizer, m.sharded), TSR_ERR_INVALID,
+          "optimizer_add_fsdp: the optimizer is AdamW, the model was created for SGD");
+    model_finish(&m);
+    model_make(&(model_case){0}, &m);
+    OK(tsr_optimizer_add_fsdp(optimizer, m.sharded));
+    FAILS(tsr_optimizer_add_fsdp(optimizer, m.sharded), TSR_ERR_INVALID,
+          "optimizer_add_fsdp: the model has been added before");
+    OK(tsr_fsdp_adamw_step(m.sharded, &(tsr_adamw_params){.learning_rate = 0}));
+    FAILS(tsr_optimizer_save(optimizer, "/tmp/none", NULL), TSR_ERR_INVALID,
+          my_rank > 0 ? "optimizer_save: rank 0: an FSDP model has done 1 steps, the optimizer 0"
+                      : "optimizer_save: an FSDP model has done 1 steps, the optimizer 0");
+    tsr_optimizer_destroy(&optimizer);
+    tsr_optimizer_destroy(&optimizer);
+    tsr_optimizer_destroy(NULL);
+    model_finish(&m);
+    subject_finish(&s);
+}
+
+/* A step in which the step of parameter `failing` fails, and the same call again. */
+static void step_in_two_calls(int failing, uint8_t *bytes[PARAMETERS], uint64_t sizes[PARAMETERS])
+{
+    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, 0, false);
+    subject s = subject_new(TSR_F16);
+    tsr_optimizer *optimizer = optimizer_of(&params, &s);
+    subject_pass(&s, 0);
+    adamw_steps = 0;
+    adamw_failing_step = failing;
+    tsr_status status = tsr_optimizer_step(optimizer, 0.01f);
+    adamw_failing_step = -1;
+    CHECK(status == (failing < 0 ? TSR_OK : TSR_ERR_NO_MEMORY), "%s", tsr_status_name(status));
+    CHECK(tsr_optimizer_steps(optimizer) == (failing < 0), "a step that failed was counted");
+    if (failing >= 0)
+        OK(tsr_optimizer_step(optimizer, 0.01f));
+    CHECK(tsr_optimizer_steps(optimizer) == 1, "%lld steps",
+          (long long)tsr_optimizer_steps(optimizer));
+    for (int i = 0; i < PARAMETERS; i++)
+        bytes[i] = bytes_of(tensor_at(&s, i), &sizes[i]);
+    tsr_optimizer_destroy(&optimizer);
+    subject_finish(&s);
+}
+
+CASE(halfway, "optimizer: a step that failed halfway is finished by the next call")
+{
+    uint8_t *want[PARAMETERS], *got[PARAMETERS];
+    uint64_t want_sizes[PARAMETERS], sizes[PARAMETERS];
+    step_in_two_calls(-1, want, want_sizes);
+    for (int failing = 0; failing < PARAMETERS; failing++) {
+        step_in_two_calls(failing, got, sizes);
+        for (int i = 0; i < PARAMETERS; i++) {
+            CHECK(sizes[i] == want_sizes[i] && memcmp(got[i], want[i], sizes[i]) == 0,
+                  "step %d failed: parameter %d has other bits", failing, i);
+            free(got[i]);
+        }
+    }
+    for (int i = 0; i < PARAMETERS; i++)
+        free(want[i]);
+}
+
+static tsr_status everything_once(subject *s, const char *path)
+{
+    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, 0, false);
+    tsr_optimizer *optimizer = NULL;
+    tsr_status status = tsr_optimizer_create(&params, &optimizer);
+    if (status == TSR_OK) {
+        status = tsr_optimizer_add_layer(optimizer, s->mlp);
+        const int count = tsr_optimizer_parameter_count(optimizer);
+        CHECK(count == (status == TSR_OK ? PARAMETERS - 1 : 0), "%d parameters", count);
+    }
+    if (status == TSR_OK)
+        status = tsr_optimizer_add_tensor(optimizer, "own", s->own, s->own_grad);
+    if (status == TSR_OK)
+        status = tsr_optimizer_step(optimizer, 0.01f);
+    if (status == TSR_OK)
+        status = tsr_optimizer_zero_grad(optimizer);
+    if (status == TSR_OK)
+        status = tsr_optimizer_save(optimizer, path, NULL);
+    if (status == TSR_OK)
+        status = tsr_optimizer_load(optimizer, path, NULL);
+    if (status == TSR_OK)
+        status = tsr_stream_wait(queue);
+    tsr_optimizer_destroy(&optimizer);
+    return status;
+}
+
+CASE(optimizer_allocations, "optimizer: every allocation fails in turn, and nothing is lost")
+{
+    if (ranks > 1) {
+        case_skip("one rank is enough");
+        return;
+    }
+    char path[SHARED_PATH];
+    shared_path(world, "allocations-optimizer", path);
+    subject s = subject_new(TSR_F16);
+    subject_pass(&s, 0);
+    OK(everything_once(&s, path));
+    uint64_t nth = 0;
+    for (bool reached = true; reached; nth++) {
+        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+        tsr_status status = everything_once(&s, path);
+        reached = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        CHECK((status == TSR_ERR_NO_MEMORY) == reached, "allocation %llu: %s: %s",
+              (unsigned long long)nth, tsr_status_name(status), tsr_last_error());
+    }
+    CHECK(nth > 50, "only %llu allocations", (unsigned long long)nth);
+    unlink(path);
+    subject_finish(&s);
+}
