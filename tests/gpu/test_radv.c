@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 #include "gpu/device/instance.h"
-#include "gpu/matmul/configs.h"
+#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/kernels/kernels.h"
 #include "gpu/pipeline/pipeline.h"
 #include "support/check_main.h"
 
@@ -170,7 +171,7 @@ static void compile_variant(void *user, const tsr__matmul_config *config,
     char name[64];
     tsr__shader shader;
     uint32_t spec[TSR__MATMUL_SPEC_MAX];
-    int count = tsr__matmul_pipeline(config, variant, &shader, spec);
+    int count = config->family->pipeline(config, variant, &shader, spec);
 
     if (!tsr__shader_binaries[shader].variant[radv->storage].code)
         return;
@@ -202,7 +203,7 @@ START_TEST(every_matmul_the_chooser_could_use)
     for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL; i++)
         if (tsr__matmul_config_runs(config, &device)) {
             tsr__matmul_each_variant(config, &device, compile_variant, NULL);
-            coopmat += config->kind == TSR__MATMUL_COOPMAT;
+            coopmat += config->family == &tsr__matmul_coopmat;
         }
     say_without_coopmat("f16", info->coopmat, info->coopmat_built, info->coopmat_used);
     say_without_coopmat("bf16", info->coopmat_bf16, info->coopmat_bf16_built,

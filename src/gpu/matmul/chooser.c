@@ -2,21 +2,33 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "gpu/matmul/run.h"
+#include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/matmul/tuning/tuned.h"
 
 #define VENDOR_NVIDIA 0x10de
 
-static const tsr__matmul_override *forced;
-
-void tsr__matmul_force(const tsr__matmul_override *override)
+static tsr_coopmat_shape shape_used(const tsr_device *device, int index)
 {
-    forced = override;
+    if (device->storage != TSR__STORAGE_S16 || index < 0)
+        return (tsr_coopmat_shape){0};
+    return device->info.coopmats[index];
 }
 
-const tsr__matmul_override *tsr__matmul_forced(void)
+tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
 {
-    return forced;
+    return (tsr__matmul_device){
+        .device_class = device->device_class,
+        .vendor_id = device->info.vendor_id,
+        .max_invocations = device->info.max_workgroup_invocations,
+        .max_shared_bytes = device->info.max_shared_memory_bytes,
+        .subgroup_size = device->info.subgroup_size,
+        .quads = device->subgroup_quads,
+        .int64 = device->info.int64,
+        .coopmat = shape_used(device, device->info.coopmat_used),
+        .coopmat_bf16 = shape_used(device, device->info.coopmat_bf16_used),
+        .coopmat_subgroup_size = device->info.coopmat_subgroup_size,
+        .max_subgroups = device->max_workgroup_subgroups,
+    };
 }
 
 static uint64_t tiles_of(const tsr__matmul_config *config, const tsr__matmul_problem *p)
@@ -47,27 +59,16 @@ static const char *coopmat_name(const tsr__matmul_device *device, const tsr__mat
     return tsr__matmul_config_fits(small, device, p) ? small->name : NULL;
 }
 
-/* Little enough for Mesa's CPU driver that dispatches are all that counts, of which its own kernels
- * need more than one for halves and epilogues. */
-static bool is_tiny(const tsr__matmul_problem *p)
-{
-    const double few_products = 1 << 10;
-    bool one_dispatch = p->a.dtype == TSR_F32 && p->b.dtype == TSR_F32 && tsr__matmul_plain(p);
-
-    return !one_dispatch &&
-           (double)p->m * (double)p->n * (double)p->k * (double)p->batch_count < few_products;
-}
-
 static const char *usual_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
     static const char *const largest_first[] = {"tiled-l", "tiled-m", "tiled-s"};
     /* Only NVIDIA has the registers to make the largest tile pay without cooperative matrices. */
     int first = device->vendor_id == VENDOR_NVIDIA ? 0 : 1;
 
-    if (device->device_class == TSR__CLASS_LAVAPIPE)
-        return is_tiny(p) ? "tiled-s" : "lavapipe";
-    if (device->device_class == TSR__CLASS_CPU)
-        return p->m <= 4 ? "swiftshader-4" : "swiftshader-8";
+    if (device->device_class != TSR__CLASS_GPU) {
+        const tsr__matmul_config *config = tsr__cpu_matmul_choose(device, p);
+        return config ? config->name : "tiled-s";
+    }
     const char *coopmat = coopmat_name(device, p);
     if (coopmat)
         return coopmat;
@@ -131,25 +132,29 @@ static void choose_splits(const tsr__matmul_device *device, const tsr__matmul_pr
     plan->splits = (uint32_t)tsr__div_up_u64(k, chunk);
 }
 
-/* What a tuning says, where it can be done: a class may hold products that its kernel is not for.
- */
-static bool choose_tuned(const tsr__matmul_device *device, const tsr__matmul_problem *problem,
-                         tsr__matmul_override *out)
+/* False if the tuning's configuration does not fit this problem: a class may hold some that it
+ * cannot compute. */
+static bool choose_tuned(tsr__tuned *tuned, const tsr__matmul_device *device,
+                         const tsr__matmul_problem *problem, tsr__matmul_override *out)
 {
-    if (!tsr__tuned_find(device->tuned, problem, out))
+    const tsr__matmul_config *config;
+
+    if (!tsr__tuned_find(tuned, problem, &config, &out->splits) ||
+        !tsr__matmul_config_fits(config, device, problem))
         return false;
-    const tsr__matmul_config *config = tsr__matmul_config_named(out->config);
-    return config && tsr__matmul_config_fits(config, device, problem);
+    out->config = config->name;
+    return true;
 }
 
-tsr_status tsr__matmul_choose(const tsr__matmul_device *device, const tsr__matmul_problem *problem,
+tsr_status tsr__matmul_choose(const tsr__matmul_device *device, tsr__tuned *tuned,
+                              const tsr__matmul_problem *problem,
                               const tsr__matmul_override *override, tsr__matmul_plan *out)
 {
     tsr__matmul_plan plan = {.config = usual(device, problem)};
-    tsr__matmul_override tuned;
+    tsr__matmul_override found;
 
-    if (!override && choose_tuned(device, problem, &tuned)) {
-        override = &tuned;
+    if (!override && choose_tuned(tuned, device, problem, &found)) {
+        override = &found;
         plan.tuned = true;
     }
     if (override && override->config) {
@@ -162,14 +167,14 @@ tsr_status tsr__matmul_choose(const tsr__matmul_device *device, const tsr__matmu
                              "matmul: the kernel configuration %s cannot do this on this device",
                              override->config);
     }
-    /* Tiles for GPUs load lane by lane on CPU drivers whatever the width; those are spared the
-     * compilation of more variants. */
+    /* On CPU drivers, tiles for GPUs load lane by lane whatever the width: scalar loads alone save
+     * the compilation of more variants. */
     bool vectors = device->device_class == TSR__CLASS_GPU || (override && override->config) ||
-                   plan.config->kind == TSR__MATMUL_SWIFTSHADER;
+                   plan.config->family->cpu_vectors;
     plan.variant = tsr__matmul_variant_for(plan.config, device, problem, vectors);
     plan.splits = 1;
     plan.k_chunk = (uint32_t)problem->k;
-    if (plan.config->kind != TSR__MATMUL_WIDE && plan.config->kind != TSR__MATMUL_LAVAPIPE)
+    if (plan.config->family->splits_k)
         choose_splits(device, problem, override ? override->splits : 0, &plan);
     *out = plan;
     return TSR_OK;

@@ -6,30 +6,25 @@
 #ifndef TSR_GPU_MATMUL_CHOOSER_H
 #define TSR_GPU_MATMUL_CHOOSER_H
 
-#include "gpu/matmul/configs.h"
+#include "gpu/matmul/kernels/configs.h"
 
-typedef struct tsr__matmul_plan {
-    const tsr__matmul_config *config;
-    tsr__matmul_variant variant;
-    uint32_t splits;  /* parts k is cut into, each … */
-    uint32_t k_chunk; /* … this long but for the last */
-    bool tuned;       /* this is what a tuning says */
-} tsr__matmul_plan;
+typedef struct tsr__tuned tsr__tuned;
 
-/* Replaces parts of the choice; fields left 0 choose as usual. */
+tsr__matmul_device tsr__matmul_device_of(const tsr_device *device);
+
+/* Replaces parts of the choice, for tunings and tests. A field that is 0 leaves its part to the
+ * chooser. */
 typedef struct tsr__matmul_override {
     const char *config; /* by name */
-    uint32_t splits;    /* at most this many, where the configuration can split */
+    uint32_t splits;    /* at most this many, if the configuration splits k */
 } tsr__matmul_override;
 
-/* `override` may be NULL: only then a tuning is asked, which falls back to the usual choice where
- * its configuration cannot do this one. TSR_ERR_UNSUPPORTED when it names a configuration that is
- * unknown, does not run on the device or does not fit the problem. */
-tsr_status tsr__matmul_choose(const tsr__matmul_device *device, const tsr__matmul_problem *problem,
+/* `tuned` may be NULL, and so may `override`. Only if `override` is NULL does the tuning count; if
+ * its configuration does not fit this problem, the usual choice holds. TSR_ERR_UNSUPPORTED if
+ * `override` names a configuration that is unknown, does not run on the device or does not fit the
+ * problem. */
+tsr_status tsr__matmul_choose(const tsr__matmul_device *device, tsr__tuned *tuned,
+                              const tsr__matmul_problem *problem,
                               const tsr__matmul_override *override, tsr__matmul_plan *out);
-
-/* For tests: the override of all calls from now on; NULL ends it. Not thread-safe. */
-void tsr__matmul_force(const tsr__matmul_override *override);
-const tsr__matmul_override *tsr__matmul_forced(void);
 
 #endif

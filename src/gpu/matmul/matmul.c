@@ -2,8 +2,7 @@
 #include "tessera/matmul.h"
 
 #include "base/error.h"
-#include "gpu/cpu_drivers/matmul/lavapipe.h"
-#include "gpu/matmul/run.h"
+#include "gpu/matmul/matmul.h"
 
 static tsr_status check(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
                         const tsr_tensor *b, const tsr_tensor *bias)
@@ -49,31 +48,20 @@ tsr_status tsr__matmul_run(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *
     if (problem.m == 0 || problem.n == 0 || problem.batch_count == 0)
         return TSR_OK;
 
-    tsr__matmul_device device = tsr__matmul_device_of(tsr_stream_device(stream));
-    TSR__TRY(tsr__matmul_choose(&device, &problem, override, &plan));
+    tsr_device *gpu = tsr_stream_device(stream);
+    tsr__matmul_device device = tsr__matmul_device_of(gpu);
+    TSR__TRY(tsr__matmul_choose(&device, gpu->tuned, &problem, override, &plan));
     tsr__matmul_call call = {.stream = stream,
                              .problem = &problem,
                              .y = y,
                              .a = problem.swapped ? b : a,
                              .b = problem.swapped ? a : b,
                              .bias = params ? params->bias : NULL};
-    switch (plan.config->kind) {
-    case TSR__MATMUL_LAVAPIPE:
-        return tsr__matmul_run_lavapipe(&call, &plan);
-    case TSR__MATMUL_TILED:
-    case TSR__MATMUL_VECTOR_K:
-    case TSR__MATMUL_VECTOR_COL:
-    case TSR__MATMUL_SWIFTSHADER:
-    case TSR__MATMUL_COOPMAT:
-        return tsr__matmul_run_tiles(&call, &plan);
-    case TSR__MATMUL_WIDE:
-        return tsr__matmul_run_wide(&call, &plan);
-    }
-    return TSR_OK;
+    return plan.config->family->run(&call, &plan);
 }
 
 tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,
                       const tsr_matmul_params *params)
 {
-    return tsr__matmul_run(stream, y, a, b, params, tsr__matmul_forced());
+    return tsr__matmul_run(stream, y, a, b, params, NULL);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/matmul_force.h"
 #include "support/check_main.h"
 #include "support/close.h"
 #include "support/gpu.h"
@@ -223,7 +223,7 @@ static inline tsr_status try_case(gpu_random *random, const matmul_case *c)
         bias = operand_new(random, c->views, c->bias, c->bias_shape);
         gpu_put(bias.view, bias.values);
     }
-    tsr_status status = tsr_matmul(
+    tsr_status status = forced_matmul(
         queue, y.view, a.view, b.view,
         tsr_matmul_params(.transpose_a = c->transpose_a, .transpose_b = c->transpose_b,
                           .alpha = c->alpha, .scale = c->scale, .accumulate = c->accumulate,

@@ -1,22 +1,36 @@
-/* Kernels of one's own choice, for tests: until tsr__matmul_force(NULL). */
+/* Products by a kernel of the test's choice. */
 #ifndef TESTS_GPU_MATMUL_FORCE_H
 #define TESTS_GPU_MATMUL_FORCE_H
 
-#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/matmul.h"
 
 static tsr__matmul_override override;
+static const tsr__matmul_override *forced; /* what forced_matmul uses; NULL: the usual choice */
 
-/* All calls from here on take the kernel called `name`. */
+/* From now on forced_matmul takes the kernel called `name`. */
 static inline void force(const char *name)
 {
     override = (tsr__matmul_override){.config = name};
-    tsr__matmul_force(&override);
+    forced = &override;
 }
 
 static inline void force_splits(uint32_t splits)
 {
     override = (tsr__matmul_override){.splits = splits};
-    tsr__matmul_force(&override);
+    forced = &override;
+}
+
+static inline void force_both(const char *name, uint32_t splits)
+{
+    override = (tsr__matmul_override){.config = name, .splits = splits};
+    forced = &override;
+}
+
+/* tsr_matmul with what is forced. */
+static inline tsr_status forced_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                                       const tsr_tensor *b, const tsr_matmul_params *params)
+{
+    return tsr__matmul_run(stream, y, a, b, params, forced);
 }
 
 #endif

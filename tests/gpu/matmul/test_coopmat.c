@@ -8,7 +8,6 @@
 static const char *const kernels[] = {"coopmat-s", "coopmat-l"};
 #define KERNELS ((int)(sizeof kernels / sizeof *kernels))
 
-static tsr__matmul_override override;
 static bool here;
 static tsr_dtype dtype;
 
@@ -37,10 +36,9 @@ static void setup_bf16(void)
 /* Runs a case with kernel `i`, with k in so many parts. */
 static void run_with(gpu_random *random, int i, uint32_t splits, const matmul_case *c)
 {
-    override = (tsr__matmul_override){kernels[i], splits};
-    tsr__matmul_force(&override);
+    force_both(kernels[i], splits);
     tsr_status status = try_case(random, c);
-    tsr__matmul_force(NULL);
+    forced = NULL;
     if (here && status != TSR_OK)
         ck_abort_msg("%s: %s: %s", kernels[i], case_text(c), tsr_last_error());
     if (!here) {
@@ -178,11 +176,10 @@ START_TEST(whole_numbers_are_exact)
     gpu_put(b, w);
     for (int kernel = 0; here && kernel < KERNELS; kernel++)
         for (uint32_t splits = 1; splits < 4; splits++) {
-            override = (tsr__matmul_override){kernels[kernel], splits};
-            tsr__matmul_force(&override);
+            force_both(kernels[kernel], splits);
             gpu_poison(y);
-            GPU_OK(tsr_matmul(queue, y, a, b, NULL));
-            tsr__matmul_force(NULL);
+            GPU_OK(forced_matmul(queue, y, a, b, NULL));
+            forced = NULL;
             gpu_get(y, got);
             for (int row = 0; row < M; row++)
                 for (int col = 0; col < N; col++) {
@@ -225,10 +222,9 @@ START_TEST(specials_stay_where_they_are)
             tsr_tensor_destroy(&rows);
             gpu_put(inner[i], i ? one : x);
         }
-        override = (tsr__matmul_override){.config = kernels[kernel]};
-        tsr__matmul_force(&override);
-        GPU_OK(tsr_matmul(queue, y, inner[0], inner[1], NULL));
-        tsr__matmul_force(NULL);
+        force(kernels[kernel]);
+        GPU_OK(forced_matmul(queue, y, inner[0], inner[1], NULL));
+        forced = NULL;
         gpu_get(y, got);
         for (int row = 0; row < SIZE; row++)
             for (int col = 0; col < SIZE; col++) {

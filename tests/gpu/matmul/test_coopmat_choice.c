@@ -196,7 +196,7 @@ static const char *chosen(tsr_dtype dtype, int64_t m, int64_t k, int64_t n)
     tsr__matmul_problem problem = product(dtype, dtype, m, k, n);
     tsr__matmul_plan plan;
 
-    ck_assert_ok(tsr__matmul_choose(&device, &problem, NULL, &plan));
+    ck_assert_ok(tsr__matmul_choose(&device, NULL, &problem, NULL, &plan));
     return plan.config->name;
 }
 
@@ -220,16 +220,16 @@ START_TEST(products_of_bf16_likewise)
     tsr__matmul_plan plan;
     tsr__shader shader;
 
-    ck_assert_ok(tsr__matmul_choose(&device, &problem, NULL, &plan));
+    ck_assert_ok(tsr__matmul_choose(&device, NULL, &problem, NULL, &plan));
     ck_assert_str_eq(plan.config->name, "coopmat-l");
-    tsr__matmul_pipeline(plan.config, &plan.variant, &shader, spec);
+    plan.config->family->pipeline(plan.config, &plan.variant, &shader, spec);
     ck_assert_int_eq(shader, TSR__SHADER_MATMUL_COOPMAT_BF16);
     ck_assert_uint_eq(spec[8], 8); /* products of a fragment: its own, not f16's */
     device.coopmat = (tsr_coopmat_shape){0};
     ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "coopmat-l");
     ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "tiled-l");
     problem = product(TSR_F16, TSR_F16, 64, 64, 64);
-    ck_assert_error(tsr__matmul_choose(&device, &problem,
+    ck_assert_error(tsr__matmul_choose(&device, NULL, &problem,
                                        &(tsr__matmul_override){.config = "coopmat-s"}, &plan),
                     TSR_ERR_UNSUPPORTED,
                     "matmul: the kernel configuration coopmat-s cannot do this on this device");
@@ -245,7 +245,7 @@ START_TEST(nothing_else_on_gpus_that_have_them)
     ck_assert_str_eq(chosen(TSR_F32, 4096, 4096, 4096), "tiled-l");
     for (size_t i = 0; i < sizeof mixed / sizeof *mixed; i++) {
         tsr__matmul_problem problem = product(mixed[i][0], mixed[i][1], 4096, 4096, 4096);
-        ck_assert_ok(tsr__matmul_choose(&device, &problem, NULL, &plan));
+        ck_assert_ok(tsr__matmul_choose(&device, NULL, &problem, NULL, &plan));
         ck_assert_str_eq(plan.config->name, "tiled-l");
     }
     device.coopmat_bf16 = (tsr_coopmat_shape){0};
@@ -272,7 +272,7 @@ START_TEST(long_k_is_split)
     tsr__matmul_problem problem = product(TSR_F16, TSR_F16, 64, 16384, 64);
     tsr__matmul_plan plan;
 
-    ck_assert_ok(tsr__matmul_choose(&device, &problem, NULL, &plan));
+    ck_assert_ok(tsr__matmul_choose(&device, NULL, &problem, NULL, &plan));
     ck_assert_str_eq(plan.config->name, "coopmat-s");
     ck_assert_uint_gt(plan.splits, 1);
     ck_assert_uint_eq(plan.k_chunk % plan.config->bk, 0);
@@ -286,14 +286,14 @@ START_TEST(few_rows_are_split_finer)
                         many = product(TSR_F32, TSR_F32, 32, 65536, 64);
     tsr__matmul_plan plan;
 
-    ck_assert_ok(tsr__matmul_choose(&device, &few, NULL, &plan));
+    ck_assert_ok(tsr__matmul_choose(&device, NULL, &few, NULL, &plan));
     ck_assert_str_eq(plan.config->name, "vector-k");
     ck_assert_uint_eq(plan.splits, 512 / (64 / plan.config->bn));
-    ck_assert_ok(tsr__matmul_choose(&device, &many, NULL, &plan));
+    ck_assert_ok(tsr__matmul_choose(&device, NULL, &many, NULL, &plan));
     ck_assert_str_eq(plan.config->name, "tiled-s");
     ck_assert_uint_eq(plan.splits, 128 / (64 / plan.config->bn));
     few = product(TSR_F32, TSR_F32, 31, 65536, 64);
-    ck_assert_ok(tsr__matmul_choose(&device, &few, NULL, &plan));
+    ck_assert_ok(tsr__matmul_choose(&device, NULL, &few, NULL, &plan));
     ck_assert_str_eq(plan.config->name, "tiled-s");
     ck_assert_uint_eq(plan.splits, 512 / (64 / plan.config->bn));
 }
@@ -305,7 +305,7 @@ START_TEST(forced_where_it_cannot_be)
     tsr__matmul_plan plan;
 
     device.coopmat = (tsr_coopmat_shape){0};
-    ck_assert_error(tsr__matmul_choose(&device, &problem,
+    ck_assert_error(tsr__matmul_choose(&device, NULL, &problem,
                                        &(tsr__matmul_override){.config = "coopmat-l"}, &plan),
                     TSR_ERR_UNSUPPORTED,
                     "matmul: the kernel configuration coopmat-l cannot do this on this device");
@@ -329,7 +329,7 @@ static void check_variant(void *user, const tsr__matmul_config *config,
     uint32_t spec[TSR__MATMUL_SPEC_MAX];
     tsr__shader shader;
 
-    ck_assert_int_eq(tsr__matmul_pipeline(config, variant, &shader, spec), 12);
+    ck_assert_int_eq(config->family->pipeline(config, variant, &shader, spec), 12);
     ck_assert_int_eq(shader, variant->a_dtype == TSR_BF16 ? TSR__SHADER_MATMUL_COOPMAT_BF16
                                                           : TSR__SHADER_MATMUL_COOPMAT);
     ck_assert_int_eq(variant->a_dtype, variant->b_dtype);

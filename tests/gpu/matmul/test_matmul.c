@@ -12,7 +12,7 @@ static bool run_with(gpu_random *random, const matmul_case *c, int config)
     tsr_status status = try_case(random, c);
     if (status != TSR_OK && status != TSR_ERR_UNSUPPORTED)
         ck_abort_msg("%s: %s: %s", override.config, case_text(c), tsr_last_error());
-    tsr__matmul_force(NULL);
+    forced = NULL;
     return status == TSR_OK;
 }
 
@@ -246,8 +246,7 @@ START_TEST(splits_of_k)
 
     for (uint32_t splits = 2; splits <= 7; splits++) {
         for (int i = 0; tsr__matmul_config_at(i); i++) {
-            override = (tsr__matmul_override){tsr__matmul_config_at(i)->name, splits};
-            tsr__matmul_force(&override);
+            force_both(tsr__matmul_config_at(i)->name, splits);
             tsr_status status = tsr__matmul_config_at(i)->bm <= 32 ? try_case(&random, &c) : TSR_OK;
             if (status != TSR_OK && status != TSR_ERR_UNSUPPORTED)
                 ck_abort_msg("%s", tsr_last_error());
@@ -259,7 +258,7 @@ START_TEST(splits_of_k)
         c.batch = splits % 3 ? (batch_shape){0} : (batch_shape){2, {2, 3}};
         c.a_batch = c.b_batch = c.batch;
     }
-    tsr__matmul_force(NULL);
+    forced = NULL;
 }
 END_TEST
 
@@ -281,16 +280,16 @@ static void expect_same_bits(int64_t m, int64_t k, int64_t n)
     GPU_OK(tsr_tensor_upload(queue, b, x, sizeof *x * w_size));
     for (uint32_t splits = 0; splits <= 3; splits += 3) {
         force_splits(splits);
-        GPU_OK(tsr_matmul(queue, y, a, b, NULL));
+        GPU_OK(forced_matmul(queue, y, a, b, NULL));
         GPU_OK(tsr_tensor_download(queue, y, first, sizeof *first * y_size));
         for (int i = 0; i < 5; i++) {
             gpu_poison(y);
-            GPU_OK(tsr_matmul(queue, y, a, b, NULL));
+            GPU_OK(forced_matmul(queue, y, a, b, NULL));
             GPU_OK(tsr_tensor_download(queue, y, again, sizeof *again * y_size));
             ck_assert_mem_eq(first, again, sizeof *first * y_size);
         }
     }
-    tsr__matmul_force(NULL);
+    forced = NULL;
     tsr_tensor_destroy(&a);
     tsr_tensor_destroy(&b);
     tsr_tensor_destroy(&y);
@@ -339,14 +338,13 @@ START_TEST(cut_where_it_would_take_long)
             matmul_case c = plain_case(cases[i].m, 256, 40);
             c.batch = c.a_batch = cases[i].batch;
             c.accumulate = splits > 1;
-            override = (tsr__matmul_override){"tiled-s", splits};
-            tsr__matmul_force(&override);
+            force_both("tiled-s", splits);
             gpu->work_limit = 64.0 * 256 * 40;
             uint64_t before = queue->timeline->submitted;
             run_case(&random, &c);
             ck_assert_uint_ge(queue->timeline->submitted - before, cases[i].least);
         }
-    tsr__matmul_force(NULL);
+    forced = NULL;
     gpu->work_limit = usual;
 }
 END_TEST

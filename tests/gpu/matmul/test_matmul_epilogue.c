@@ -118,7 +118,7 @@ static void tiny(const double a[4], const double y_before[4], const tsr_matmul_p
     gpu_put(x, a);
     gpu_put(b, identity);
     gpu_put(y, y_before);
-    GPU_OK(tsr_matmul(queue, y, x, b, params));
+    GPU_OK(forced_matmul(queue, y, x, b, params));
     gpu_get(y, out);
     tsr_tensor_destroy(&x);
     tsr_tensor_destroy(&b);
@@ -172,8 +172,8 @@ START_TEST(specials_stay_where_they_are)
         gpu_put(a, x);
         gpu_put(b, one);
         force(tsr__matmul_config_at(i)->name);
-        tsr_status status = tsr_matmul(queue, out, a, b, NULL);
-        tsr__matmul_force(NULL);
+        tsr_status status = forced_matmul(queue, out, a, b, NULL);
+        forced = NULL;
         if (status == TSR_OK) {
             gpu_get(out, y);
             for (int row = 0; row < SIZE; row++)
@@ -222,8 +222,8 @@ START_TEST(every_half_is_what_it_is)
             halves[along_k ? i * k_count + k : k * ALL + i] = (uint16_t)i;
         }
         GPU_OK(tsr_tensor_upload(queue, x, halves, bytes));
-        GPU_OK(tsr_matmul(queue, y, in_a ? x : one, in_a ? one : x,
-                          tsr_matmul_params(.transpose_b = along_k)));
+        GPU_OK(forced_matmul(queue, y, in_a ? x : one, in_a ? one : x,
+                             tsr_matmul_params(.transpose_b = along_k)));
         gpu_get(y, got);
         for (int i = 0; i < ALL * OTHER; i++) {
             int bits = in_a ? i / OTHER : i % ALL;

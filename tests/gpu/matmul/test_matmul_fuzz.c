@@ -94,8 +94,7 @@ static matmul_case any_case(gpu_random *random)
 }
 
 /* Sometimes a kernel that the chooser would not take, among those that run here. */
-static void force_something(gpu_random *random, const tsr__matmul_device *device,
-                            tsr__matmul_override *override)
+static void force_something(gpu_random *random, const tsr__matmul_device *device)
 {
     const tsr__matmul_config *configs[32];
     int count = 0;
@@ -106,36 +105,35 @@ static void force_something(gpu_random *random, const tsr__matmul_device *device
         if (tsr__matmul_config_runs(config, device) && (config->bm <= 32 || chance(random, 20)))
             configs[count++] = config;
     }
-    *override = (tsr__matmul_override){0};
+    override = (tsr__matmul_override){0};
     if (chance(random, 2))
-        override->config = configs[gpu_random_between(random, 0, count - 1)]->name;
+        override.config = configs[gpu_random_between(random, 0, count - 1)]->name;
     if (chance(random, 5))
-        override->splits = (uint32_t)gpu_random_between(random, 2, 5);
-    tsr__matmul_force(override);
+        override.splits = (uint32_t)gpu_random_between(random, 2, 5);
+    forced = &override;
 }
 
 static void fuzz(uint64_t seed, int cases)
 {
     gpu_random random = {seed};
     tsr__matmul_device device = tsr__matmul_device_of(gpu);
-    tsr__matmul_override override;
     bool host_copies = gpu->host_copies;
-    int forced = 0;
+    int by_choice = 0;
 
     for (int i = 0; i < cases; i++) {
         matmul_case c = any_case(&random);
         gpu_random same = random;
         gpu->host_copies = host_copies && i % 2; /* of operands that are packed first */
-        force_something(&random, &device, &override);
+        force_something(&random, &device);
         if (override.config && try_case(&same, &c) == TSR_OK) {
-            forced++;
+            by_choice++;
             continue;
         }
         override.config = NULL; /* it cannot do this one */
         run_case(&same, &c);
     }
-    tsr__matmul_force(NULL);
-    ck_assert_int_gt(forced, cases / 20);
+    forced = NULL;
+    ck_assert_int_gt(by_choice, cases / 20);
 }
 
 START_TEST(random_problems)
@@ -150,21 +148,19 @@ START_TEST(random_halves_by_cooperative_matrices)
 {
     gpu_random random = {200};
     tsr__matmul_device device = tsr__matmul_device_of(gpu);
-    tsr__matmul_override override = {0};
     tsr_dtype dtype = _i ? TSR_BF16 : TSR_F16;
     bool here = (_i ? device.coopmat_bf16 : device.coopmat).m > 0;
 
     for (int i = 0; i < (here ? 300 : 30); i++) {
         matmul_case c = any_case(&random);
         c.a = c.b = dtype;
-        override.config = chance(&random, 8) ? "coopmat-l" : "coopmat-s";
-        override.splits = chance(&random, 5) ? (uint32_t)gpu_random_between(&random, 2, 5) : 0;
-        tsr__matmul_force(&override);
+        const char *name = chance(&random, 8) ? "coopmat-l" : "coopmat-s";
+        force_both(name, chance(&random, 5) ? (uint32_t)gpu_random_between(&random, 2, 5) : 0);
         tsr_status status = try_case(&random, &c);
-        tsr__matmul_force(NULL);
+        forced = NULL;
         bool empty = c.m * c.n * count_of(&c.batch) == 0;
         if (status != (here || empty ? TSR_OK : TSR_ERR_UNSUPPORTED))
-            ck_abort_msg("%s: %s: %s", override.config, case_text(&c),
+            ck_abort_msg("%s: %s: %s", name, case_text(&c),
                          status == TSR_OK ? "no error" : tsr_last_error());
     }
 }

@@ -159,9 +159,9 @@ END_TEST
 START_TEST(refuses_a_kernel_that_is_none)
 {
     force("no-such-kernel");
-    GPU_FAILS(tsr_matmul(queue, y35, a34, b45, NULL), TSR_ERR_UNSUPPORTED,
+    GPU_FAILS(forced_matmul(queue, y35, a34, b45, NULL), TSR_ERR_UNSUPPORTED,
               "matmul: no kernel configuration is called \"no-such-kernel\"");
-    tsr__matmul_force(NULL);
+    forced = NULL;
 }
 END_TEST
 
@@ -190,7 +190,7 @@ static void survive_faults(int which, tsr__fault_kind kind, int code)
         tsr_tensor *a = gpu_new(TSR_F32, 2, (int64_t[]){m, k});
         tsr_tensor *b = gpu_new(TSR_F32, 2, (int64_t[]){k, n});
         tsr__fault_arm(kind, nth, code);
-        tsr_status status = tsr_matmul(queue, y, a, b, NULL);
+        tsr_status status = forced_matmul(queue, y, a, b, NULL);
         bool reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         tsr_tensor_destroy(&a);
@@ -205,7 +205,7 @@ static void survive_faults(int which, tsr__fault_kind kind, int code)
         }
         ck_assert_uint_lt(nth, 1000);
     }
-    tsr__matmul_force(NULL);
+    forced = NULL;
     ck_assert_int_gt(failed, 0);
     GPU_OK(tsr_stream_wait(queue));
     free(values);

@@ -23,7 +23,7 @@ START_TEST(sizes_of_zero)
         tsr_status status = try_case(&random, &c);
         ck_assert(status == TSR_OK || status == TSR_ERR_UNSUPPORTED);
     }
-    tsr__matmul_force(NULL);
+    forced = NULL;
 }
 END_TEST
 
@@ -41,7 +41,7 @@ START_TEST(a_batch_of_small_matrices)
     force("lavapipe");
     tsr_status status = try_case(&random, &c);
     ck_assert(status == TSR_OK || status == TSR_ERR_UNSUPPORTED);
-    tsr__matmul_force(NULL);
+    forced = NULL;
     c.batch.size[0] = c.a_batch.size[0] = c.b_batch.size[0] = c.bias_shape.size[0] = 66;
     c.views = c.accumulate = true;
     c.m = 36;
@@ -129,7 +129,7 @@ START_TEST(few_long_rows_on_gpus)
         if (try_case(&random, &c) != TSR_OK)
             ck_abort_msg("%s: %s", case_text(&c), tsr_last_error());
     }
-    tsr__matmul_force(NULL);
+    forced = NULL;
 }
 END_TEST
 
@@ -262,7 +262,7 @@ START_TEST(a_batch_of_seventy_thousand)
      * into one */
     GPU_OK(tsr_tensor_transpose(y, 1, 2, &yt));
     GPU_OK(tsr_tensor_transpose(b, 0, 1, &bt));
-    GPU_OK(tsr_matmul(queue, yt, bt, a, tsr_matmul_params(.transpose_b = true)));
+    GPU_OK(forced_matmul(queue, yt, bt, a, tsr_matmul_params(.transpose_b = true)));
     double *got = malloc(BATCH * 4 * sizeof *got);
     gpu_get(y, got);
     for (int i = 0; i < BATCH; i++)
@@ -298,8 +298,8 @@ START_TEST(strides_of_millions)
     for (int i = 0; tsr__matmul_config_at(i); i++) {
         force(tsr__matmul_config_at(i)->name);
         gpu_poison(y);
-        tsr_status status = tsr_matmul(queue, y, a, b, NULL);
-        tsr__matmul_force(NULL);
+        tsr_status status = forced_matmul(queue, y, a, b, NULL);
+        forced = NULL;
         if (status != TSR_OK)
             continue;
         gpu_get(y, got);
@@ -352,7 +352,7 @@ START_TEST(halves_that_start_at_odd_elements)
         w[i] = (double)gpu_random_between(&random, -4, 4);
     gpu_put(a, x);
     gpu_put(b, w);
-    GPU_OK(tsr_matmul(queue, y, a, bt, NULL));
+    GPU_OK(forced_matmul(queue, y, a, bt, NULL));
     gpu_get(parents[0], got);
     for (int i = 0; i < COUNT; i++) {
         for (int at = 0; at < M * N; at++) {

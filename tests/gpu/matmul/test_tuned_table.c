@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
-#include "gpu/matmul/shape_class.h"
+#include "gpu/matmul/tuning/shape_class.h"
 #include "gpu/matmul/tuning/table.h"
 #include "support/check_main.h"
 #include "support/gpu.h"

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "gpu/matmul/shape_class.h"
+#include "gpu/matmul/tuning/shape_class.h"
 #include "gpu/matmul/tuning/tuned.h"
 #include "support/cache_folder.h"
 #include "support/check_main.h"
@@ -533,12 +533,13 @@ static void *read_often(void *user)
 {
     reader *r = user;
     for (int i = 0; i < 20000; i++) {
-        tsr__matmul_override out;
-        if (!tsr__tuned_find(gpu->tuned, r->problem, &out))
+        const tsr__matmul_config *config;
+        uint32_t splits;
+        if (!tsr__tuned_find(gpu->tuned, r->problem, &config, &splits))
             continue;
         r->found++;
         /* The two belong together. */
-        r->wrong += strcmp(out.config, out.splits == 3 ? "tiled-s" : "wide") != 0;
+        r->wrong += strcmp(config->name, splits == 3 ? "tiled-s" : "wide") != 0;
     }
     return NULL;
 }

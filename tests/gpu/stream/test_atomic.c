@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "gpu/matmul/run.h"
+#include "gpu/matmul/matmul.h"
 #include "gpu/ops/common/vocabulary.h"
 #include "gpu/stream/state.h"
 #include "support/check_main.h"

@@ -2,7 +2,7 @@
 #ifndef TSR_GPU_CPU_DRIVERS_MATMUL_FINISH_H
 #define TSR_GPU_CPU_DRIVERS_MATMUL_FINISH_H
 
-#include "gpu/matmul/run.h"
+#include "gpu/matmul/common/call.h"
 
 /* False where 16-bit elements of y or bias would have to be packed in words; tsr__matmul_finish()
  * does it. */

@@ -4,7 +4,7 @@
 #define TSR_GPU_CPU_DRIVERS_MATMUL_HOST_PANELS_H
 
 #include "gpu/cpu_drivers/matmul/plan.h"
-#include "gpu/matmul/run.h"
+#include "gpu/matmul/common/call.h"
 
 /* The product as far as panels depend on it. */
 tsr__lavapipe_product tsr__lavapipe_panels_product(const tsr__matmul_call *call);

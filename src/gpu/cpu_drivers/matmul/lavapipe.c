@@ -1,6 +1,8 @@
-#include "gpu/cpu_drivers/matmul/lavapipe.h"
-
+/* Products on Mesa's lavapipe. Operands that its straight-line kernels cannot read as they are get
+ * packed first; a result that they cannot store goes to f32 scratch, to which finish.c applies the
+ * epilogue. */
 #include "base/checked.h"
+#include "gpu/cpu_drivers/matmul/families.h"
 #include "gpu/cpu_drivers/matmul/finish.h"
 #include "gpu/cpu_drivers/matmul/operands.h"
 #include "gpu/cpu_drivers/matmul/panels.h"
@@ -11,22 +13,26 @@
 /* Of sums in scratch, unless a few rows are more. */
 #define PARTIAL_BYTES (INT64_C(32) << 20)
 
-bool tsr__lavapipe_runs(const tsr__matmul_device *device)
+static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
 {
+    (void)config;
     return device->device_class == TSR__CLASS_LAVAPIPE && device->int64 &&
            (device->subgroup_size == 4 || device->subgroup_size == 8 ||
             device->subgroup_size == 16);
 }
 
-bool tsr__lavapipe_fits(const tsr__matmul_problem *p)
+static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                 const tsr__matmul_problem *p)
 {
+    (void)config;
+    (void)device;
     return p->k > 0 && p->n <= INT64_C(1) << 27 && tsr__lavapipe_narrow(p->y.row) &&
            tsr__lavapipe_narrow(p->y.col) && tsr__lavapipe_narrow(p->bias.row) &&
            tsr__lavapipe_narrow(p->bias.col) && tsr__lavapipe_operands_fit(p);
 }
 
 /* A product on its way. */
-typedef struct run {
+typedef struct product_run {
     const tsr__matmul_call *call;
     tsr__lavapipe_operands operands;
     tsr__buffer *partial; /* f32 sums of some rows, where y cannot take them as they are */
@@ -39,9 +45,9 @@ typedef struct run {
     int inner; /* the batch dimension that a dispatch takes several matrices of; −1: none */
     uint32_t at_once;  /* how many at the most … */
     uint32_t matrices; /* … and now */
-} run;
+} product_run;
 
-static bool y_takes_sums(const run *r)
+static bool y_takes_sums(const product_run *r)
 {
     const tsr__matmul_problem *p = &r->operands.problem;
 
@@ -60,7 +66,7 @@ static bool bias_is_of_columns(const tsr__matmul_problem *p)
 /* What a product's last stretch should make of its sums itself, 0 for nothing: y in its dtype, with
  * a bias for each column and an activation. Its pipeline is worth more than lavapipe_finish.h's
  * where there are few stretches. */
-static uint32_t finish_mode(const run *r)
+static uint32_t finish_mode(const product_run *r)
 {
     const int64_t long_k = 2048;
     const tsr__matmul_problem *p = &r->operands.problem;
@@ -71,14 +77,14 @@ static uint32_t finish_mode(const run *r)
 }
 
 /* Whether sums are kept in scratch, those of some rows. */
-static bool keeps_sums(const run *r)
+static bool keeps_sums(const product_run *r)
 {
     if (r->finish != 0)
         return !r->once && r->operands.problem.y.dtype != TSR_F32;
     return !y_takes_sums(r);
 }
 
-static uint64_t operand_address(const run *r, const tsr_tensor *tensor,
+static uint64_t operand_address(const product_run *r, const tsr_tensor *tensor,
                                 const tsr__matmul_side *side, uint64_t elements)
 {
     int64_t batch = tsr__matmul_batch_offset(side, r->operands.problem.batch_dims, r->batch);
@@ -87,12 +93,12 @@ static uint64_t operand_address(const run *r, const tsr_tensor *tensor,
 }
 
 /* Elements of a matrix's sums in scratch. */
-static uint64_t sums_size(const run *r)
+static uint64_t sums_size(const product_run *r)
 {
     return r->once ? 0 : (uint64_t)(r->parts * r->band * r->operands.problem.n);
 }
 
-static uint64_t sums_stride(const run *r)
+static uint64_t sums_stride(const product_run *r)
 {
     return r->once ? 0 : (uint64_t)(r->partial ? r->operands.problem.n : r->operands.problem.y.row);
 }
@@ -107,7 +113,7 @@ static tsr__shader shader_of(const tsr__lavapipe_piece *piece)
 
 static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
 {
-    run *r = user;
+    product_run *r = user;
     const tsr__matmul_call *call = r->call;
     const tsr__matmul_problem *p = &r->operands.problem;
     struct tsr_matmul_cpu_push push = {.m = piece->m,
@@ -162,7 +168,7 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
 
 /* Whether every row of y starts at a multiple of 8 bytes, and so do four columns of it where they
  * are stored at once. */
-static bool y_is_paired(const run *r)
+static bool y_is_paired(const product_run *r)
 {
     const tsr__matmul_problem *p = &r->operands.problem;
     int64_t elements = p->y.row, packet = (int64_t)(8 / tsr_dtype_size(p->y.dtype));
@@ -173,12 +179,12 @@ static bool y_is_paired(const run *r)
 }
 
 /* The same of the sums. */
-static bool sums_are_paired(const run *r)
+static bool sums_are_paired(const product_run *r)
 {
     return r->partial ? r->operands.problem.n % 2 == 0 : y_is_paired(r);
 }
 
-static tsr__lavapipe_product product_of(const run *r, int64_t rows)
+static tsr__lavapipe_product product_of(const product_run *r, int64_t rows)
 {
     const tsr__matmul_problem *p = &r->operands.problem;
 
@@ -212,7 +218,7 @@ static tsr__lavapipe_product product_of(const run *r, int64_t rows)
 }
 
 /* `rows` rows of one matrix, from r->row on. */
-static tsr_status record_band(run *r, int64_t rows)
+static tsr_status record_band(product_run *r, int64_t rows)
 {
     const tsr__matmul_problem *p = &r->operands.problem;
     tsr__lavapipe_product product = product_of(r, rows);
@@ -247,7 +253,7 @@ static tsr_status record_band(run *r, int64_t rows)
     return tsr__matmul_finish(call, r->partial, r->parts, r->matrices, &push);
 }
 
-static tsr_status record_matrices(run *r)
+static tsr_status record_matrices(product_run *r)
 {
     int64_t rows;
 
@@ -260,7 +266,7 @@ static tsr_status record_matrices(run *r)
 
 static tsr_status walk(tsr_stream *stream, void *work)
 {
-    run *r = work;
+    product_run *r = work;
     const tsr__matmul_problem *p = &r->operands.problem;
     int64_t index[TSR__MATMUL_BATCH] = {0};
     int looped = r->inner >= 0 ? r->inner : p->batch_dims;
@@ -282,7 +288,7 @@ static tsr_status walk(tsr_stream *stream, void *work)
 
 /* Small matrices share dispatches, which each cost as much as a product of some million. Larger
  * ones do not: their sums would leave the caches between two stretches of k. */
-static void choose_inner(run *r)
+static void choose_inner(product_run *r)
 {
     const int64_t large = 1 << 24;
     const tsr__matmul_problem *p = &r->operands.problem;
@@ -315,9 +321,9 @@ static int64_t choose_band(const tsr__matmul_problem *p)
     return band < p->m ? band : p->m;
 }
 
-tsr_status tsr__matmul_run_lavapipe(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
+static tsr_status run(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
 {
-    run r = {.call = call, .band = call->problem->m, .inner = -1, .at_once = 1};
+    product_run r = {.call = call, .band = call->problem->m, .inner = -1, .at_once = 1};
 
     (void)plan;
     r.lanes = tsr_stream_device(call->stream)->info.subgroup_size;
@@ -338,3 +344,6 @@ tsr_status tsr__matmul_run_lavapipe(const tsr__matmul_call *call, const tsr__mat
     TSR__TRY(tsr__lavapipe_operands_pack(call, &r.operands));
     return tsr__stream_atomic(call->stream, walk, &r);
 }
+
+/* It cuts k by itself and chooses the pipelines while it records. */
+const tsr__matmul_family tsr__matmul_lavapipe = {.runs = runs, .fits = fits, .run = run};

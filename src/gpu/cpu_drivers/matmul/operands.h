@@ -4,7 +4,7 @@
 #ifndef TSR_GPU_CPU_DRIVERS_MATMUL_OPERANDS_H
 #define TSR_GPU_CPU_DRIVERS_MATMUL_OPERANDS_H
 
-#include "gpu/matmul/run.h"
+#include "gpu/matmul/common/call.h"
 
 typedef struct tsr__lavapipe_operands {
     tsr__matmul_problem problem; /* with a and b as they lie here */

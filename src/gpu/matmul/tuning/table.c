@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "gpu/matmul/shape_class.h"
+#include "gpu/matmul/tuning/shape_class.h"
 #include "tessera/tuning.h"
 
 /* An entry in a file; no padding. */

@@ -2,7 +2,7 @@
 #ifndef TSR_GPU_MATMUL_TUNING_TABLE_H
 #define TSR_GPU_MATMUL_TUNING_TABLE_H
 
-#include "gpu/matmul/configs.h"
+#include "gpu/matmul/kernels/configs.h"
 
 /* More than any search finds, and few enough for a damaged file to do no harm. */
 #define TSR__MAX_TUNED 4096

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "gpu/matmul/shape_class.h"
+#include "gpu/matmul/tuning/shape_class.h"
 
 #define LOCK_SECONDS 5 /* storing takes some milliseconds */
 
@@ -60,8 +60,7 @@ static uint64_t hash_kernels(tsr__storage storage)
     uint64_t hash = tsr__cache_hash_shaders(storage, "matmul");
     const tsr__matmul_config *c;
     for (int i = 0; (c = tsr__matmul_config_at(i)) != NULL; i++) {
-        const uint32_t numbers[] = {
-            (uint32_t)c->kind, c->threads, c->bm, c->bn, c->bk, c->tm, c->tn};
+        const uint32_t numbers[] = {c->threads, c->bm, c->bn, c->bk, c->tm, c->tn};
         hash = tsr__hash(hash_text(hash, c->name), numbers, sizeof numbers);
     }
     return hash;
@@ -170,7 +169,7 @@ void tsr__tuned_destroy(tsr__tuned *tuned)
 /* In effect ------------------------------------------------------------------------------------ */
 
 bool tsr__tuned_find(tsr__tuned *tuned, const tsr__matmul_problem *problem,
-                     tsr__matmul_override *out)
+                     const tsr__matmul_config **config, uint32_t *splits)
 {
     tsr__shape_class shape_class;
     if (!tuned || !atomic_load_explicit(&tuned->any, memory_order_acquire) ||
@@ -180,8 +179,10 @@ bool tsr__tuned_find(tsr__tuned *tuned, const tsr__matmul_problem *problem,
     pthread_mutex_lock(&tuned->lock);
     const tsr__tuned_entry *entry = tsr__tuned_table_find(&tuned->table, wanted_class);
     bool found = entry && entry->config;
-    if (found)
-        *out = (tsr__matmul_override){.config = entry->config->name, .splits = entry->splits};
+    if (found) {
+        *config = entry->config;
+        *splits = entry->splits;
+    }
     pthread_mutex_unlock(&tuned->lock);
     return found;
 }

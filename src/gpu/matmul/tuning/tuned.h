@@ -8,7 +8,6 @@
 #define TSR_GPU_MATMUL_TUNING_TUNED_H
 
 #include "gpu/device/cache_file.h"
-#include "gpu/matmul/chooser.h"
 #include "gpu/matmul/tuning/table.h"
 
 /* Reads the device's file if `read` and unless TESSERA_TUNING=0. A file that cannot be used is
@@ -16,10 +15,10 @@
 tsr_status tsr__tuned_create(const tsr_device *device, bool read, tsr__tuned **out);
 void tsr__tuned_destroy(tsr__tuned *tuned);
 
-/* Whether there is a tuning for the problem's class, and what it says. `tuned` may be NULL. Any
- * thread. */
+/* Finds the tuned configuration of the problem's class and its number of parts of k (0: as usual).
+ * False if there is none. `tuned` may be NULL. Any thread. */
 bool tsr__tuned_find(tsr__tuned *tuned, const tsr__matmul_problem *problem,
-                     tsr__matmul_override *out);
+                     const tsr__matmul_config **config, uint32_t *splits);
 
 tsr_status tsr__tuned_set(tsr__tuned *tuned, const tsr__tuned_entry *entry);
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "gpu/matmul/run.h"
-#include "gpu/matmul/shape_class.h"
+#include "gpu/matmul/matmul.h"
+#include "gpu/matmul/tuning/shape_class.h"
 #include "gpu/matmul/tuning/tuned.h"
 
 static tsr_status check_choice(const tsr_tuning_choice *choice)
@@ -24,9 +24,6 @@ static void describe(const tsr__matmul_plan *plan, uint32_t splits, tsr_tuning_c
     strncpy(out->kernel, plan->config->name, sizeof out->kernel - 1);
 }
 
-/* An override that replaces nothing keeps a tuning out. */
-static const tsr__matmul_override as_usual;
-
 tsr_status tsr_tuning_inspect(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
                               const tsr_tensor *b, const tsr_matmul_params *params,
                               tsr_tuning_info *out)
@@ -39,9 +36,10 @@ tsr_status tsr_tuning_inspect(tsr_stream *stream, const tsr_tensor *y, const tsr
     TSR__REQUIRE(out != NULL, "tuning_inspect: out is NULL");
     TSR__TRY(tsr__matmul_check(stream, y, a, b, params, &problem));
     if (tsr__shape_class_of(&problem, &shape_class)) {
-        tsr__matmul_device device = tsr__matmul_device_of(tsr_stream_device(stream));
-        TSR__TRY(tsr__matmul_choose(&device, &problem, &as_usual, &usual));
-        TSR__TRY(tsr__matmul_choose(&device, &problem, tsr__matmul_forced(), &chosen));
+        const tsr_device *gpu = tsr_stream_device(stream);
+        tsr__matmul_device device = tsr__matmul_device_of(gpu);
+        TSR__TRY(tsr__matmul_choose(&device, NULL, &problem, NULL, &usual));
+        TSR__TRY(tsr__matmul_choose(&device, gpu->tuned, &problem, NULL, &chosen));
         info.shape_class = tsr__shape_class_pack(&shape_class);
         describe(&usual, usual.splits, &info.usual);
         describe(&chosen, chosen.splits, &info.chosen);
@@ -71,7 +69,7 @@ static int count_ways(const tsr__matmul_device *device, const tsr__matmul_proble
     for (int i = 0; i < WAYS; i++) {
         tsr__matmul_override override = {.config = config, .splits = splits[i]};
         tsr__matmul_plan plan;
-        bool known = tsr__matmul_choose(device, problem, &override, &plan) != TSR_OK;
+        bool known = tsr__matmul_choose(device, NULL, problem, &override, &plan) != TSR_OK;
         for (int j = 0; j < seen_count && !known; j++)
             known = same_plan(&plan, &seen[j]);
         if (known)
@@ -98,7 +96,7 @@ tsr_status tsr_tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const t
     TSR__TRY(tsr__matmul_check(stream, y, a, b, params, &problem));
     if (tsr__shape_class_of(&problem, &shape_class)) {
         tsr__matmul_device device = tsr__matmul_device_of(tsr_stream_device(stream));
-        TSR__TRY(tsr__matmul_choose(&device, &problem, &as_usual, &usual));
+        TSR__TRY(tsr__matmul_choose(&device, NULL, &problem, NULL, &usual));
         for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL; i++) {
             if (!tsr__matmul_config_fits(config, &device, &problem))
                 continue;
@@ -116,7 +114,8 @@ tsr_status tsr_tuning_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
                              const tsr_tensor *b, const tsr_matmul_params *params,
                              const tsr_tuning_choice *choice)
 {
-    tsr__matmul_override override = as_usual;
+    /* An override that replaces nothing still excludes the tuning. */
+    tsr__matmul_override override = {0};
 
     if (choice) {
         TSR__TRY(check_choice(choice));
@@ -135,17 +134,18 @@ tsr_status tsr_tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_ten
 
     TSR__TRY(tsr__matmul_check(stream, y, a, b, params, &problem));
     TSR__REQUIRE(tsr__shape_class_of(&problem, &shape_class), "tuning_set: the product is empty");
-    tsr__matmul_device device = tsr__matmul_device_of(tsr_stream_device(stream));
+    const tsr_device *gpu = tsr_stream_device(stream);
+    tsr__matmul_device device = tsr__matmul_device_of(gpu);
     tsr__tuned_entry entry = {.shape_class = tsr__shape_class_pack(&shape_class)};
     if (choice) {
         tsr__matmul_override override = {.config = choice->kernel, .splits = choice->splits};
         tsr__matmul_plan plan;
         TSR__TRY(check_choice(choice));
-        TSR__TRY(tsr__matmul_choose(&device, &problem, &override, &plan));
+        TSR__TRY(tsr__matmul_choose(&device, NULL, &problem, &override, &plan));
         entry.config = plan.config;
         entry.splits = choice->splits;
     }
-    return tsr__tuned_set(device.tuned, &entry);
+    return tsr__tuned_set(gpu->tuned, &entry);
 }
 
 tsr_status tsr_tuning_save(tsr_device *device)

@@ -1,4 +1,4 @@
-#include "gpu/matmul/problem.h"
+#include "gpu/matmul/common/problem.h"
 
 #include "base/checked.h"
 #include "base/error.h"

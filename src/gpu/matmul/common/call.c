@@ -1,4 +1,4 @@
-#include "gpu/matmul/run.h"
+#include "gpu/matmul/common/call.h"
 
 #include "base/checked.h"
 #include "shaders/params/matmul.h"

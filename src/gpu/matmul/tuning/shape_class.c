@@ -1,6 +1,6 @@
-#include "gpu/matmul/shape_class.h"
+#include "gpu/matmul/tuning/shape_class.h"
 
-#include "gpu/matmul/configs.h"
+#include "gpu/matmul/common/loads.h"
 #include "gpu/memory/tensor.h"
 #include "shaders/params/matmul.h"
 
@@ -33,16 +33,12 @@ bool tsr__shape_class_of(const tsr__matmul_problem *p, tsr__shape_class *out)
 {
     if (p->m < 1 || p->n < 1 || p->k < 1 || p->batch_count < 1)
         return false;
-    /* What a tile may load of both is what the strides allow, on any device. */
-    const tsr__matmul_device any = {.device_class = TSR__CLASS_GPU};
-    tsr__matmul_variant loads =
-        tsr__matmul_variant_for(tsr__matmul_config_named("tiled-s"), &any, p, true);
     *out = (tsr__shape_class){
         .a_dtype = p->a.dtype,
         .b_dtype = p->b.dtype,
         .y_dtype = p->y.dtype,
-        .a_form = form_of(loads.a_load, p->a.row, p->a.col),
-        .b_form = form_of(loads.b_load, p->b.col, p->b.row),
+        .a_form = form_of(tsr__matmul_a_load(p), p->a.row, p->a.col),
+        .b_form = form_of(tsr__matmul_b_load(p), p->b.col, p->b.row),
         .y_rows = p->y.col == 1,
         .epilogue = p->has_bias || p->accumulate || p->alpha != 1 || p->activation != TSR_ACT_NONE,
         .m = log2_up(p->m),

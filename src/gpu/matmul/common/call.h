@@ -1,35 +1,21 @@
-/* Recording a planned product. */
-#ifndef TSR_GPU_MATMUL_RUN_H
-#define TSR_GPU_MATMUL_RUN_H
+/* A validated call of tsr_matmul, and what all kernels share when they record one. */
+#ifndef TSR_GPU_MATMUL_COMMON_CALL_H
+#define TSR_GPU_MATMUL_COMMON_CALL_H
 
-#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/common/kernel.h"
 #include "gpu/stream/stream.h"
 
 struct tsr_matmul_push;
 
-/* A call after validation. Tensors are in the problem's order: `a` is the caller's b where the
- * roles were swapped. */
-typedef struct tsr__matmul_call {
+/* Tensors are in the problem's order: if the roles were swapped, `a` is the caller's b. */
+struct tsr__matmul_call {
     tsr_stream *stream;
     const tsr__matmul_problem *problem;
     const tsr_tensor *y, *a, *b, *bias; /* bias may be NULL */
-} tsr__matmul_call;
+};
 
-/* tsr_matmul's checks and arithmetic: what there is to compute, nothing recorded. */
-tsr_status tsr__matmul_check(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
-                             const tsr_tensor *b, const tsr_matmul_params *params,
-                             tsr__matmul_problem *out);
-
-/* tsr_matmul with parts of the choice replaced; `override` may be NULL. */
-tsr_status tsr__matmul_run(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                           const tsr_tensor *b, const tsr_matmul_params *params,
-                           const tsr__matmul_override *override);
-
-/* Kernels of struct tsr_matmul_push, and the one of struct tsr_matmul_wide_push. */
+/* Runs a kernel that takes struct tsr_matmul_push (tiles.c). */
 tsr_status tsr__matmul_run_tiles(const tsr__matmul_call *call, const tsr__matmul_plan *plan);
-tsr_status tsr__matmul_run_wide(const tsr__matmul_call *call, const tsr__matmul_plan *plan);
-
-/* What these and lavapipe.c share -------------------------------------------------------------- */
 
 /* Address of a side's first element in `tensor`'s buffer, `elements` further on. */
 uint64_t tsr__matmul_address(const tsr_tensor *tensor, const tsr__matmul_side *side,

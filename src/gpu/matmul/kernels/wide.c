@@ -1,6 +1,8 @@
-#include "gpu/matmul/run.h"
-
+/* One element per invocation with 64-bit addresses (matmul_wide.comp): computes every problem, for
+ * strides that no other kernel can address. */
 #include "base/checked.h"
+#include "gpu/matmul/common/call.h"
+#include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
 
 static uint64_t bytes(const tsr__matmul_side *side, int64_t stride)
@@ -13,16 +15,16 @@ static void add_access(tsr__dispatch *dispatch, tsr__access access)
     dispatch->access[dispatch->access_count++] = access;
 }
 
-/* A call on its way: `push` and groups are set for each of its dispatches. */
-typedef struct run {
+/* A call being recorded; `push` and the groups are set for each of its dispatches. */
+typedef struct wide_run {
     const tsr__matmul_call *call;
     int64_t bn; /* columns of a workgroup */
     struct tsr_matmul_wide_push push;
     tsr__dispatch dispatch;
-} run;
+} wide_run;
 
 /* Rows of one matrix from `row` on, as many as the groups are for. */
-static tsr_status record_rows(run *r, const int64_t index[TSR__MATMUL_BATCH], int64_t row)
+static tsr_status record_rows(wide_run *r, const int64_t index[TSR__MATMUL_BATCH], int64_t row)
 {
     const tsr__matmul_call *call = r->call;
     const tsr__matmul_problem *p = call->problem;
@@ -41,7 +43,7 @@ static tsr_status record_rows(run *r, const int64_t index[TSR__MATMUL_BATCH], in
 
 static tsr_status record_all(tsr_stream *stream, void *work)
 {
-    run *r = work;
+    wide_run *r = work;
     const tsr__matmul_problem *p = r->call->problem;
     /* Workgroups are numbered in 32 bits. */
     int64_t across = (p->n + r->bn - 1) / r->bn;
@@ -59,10 +61,38 @@ static tsr_status record_all(tsr_stream *stream, void *work)
     return TSR_OK;
 }
 
-tsr_status tsr__matmul_run_wide(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
+static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
+{
+    (void)config;
+    (void)device;
+    return true;
+}
+
+static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                 const tsr__matmul_problem *p)
+{
+    (void)config;
+    (void)device;
+    (void)p;
+    return true;
+}
+
+static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant *variant,
+                    tsr__shader *shader, uint32_t spec[TSR__MATMUL_SPEC_MAX])
+{
+    int count = 0;
+
+    *shader = TSR__SHADER_MATMUL_WIDE;
+    spec[count++] = config->threads;
+    spec[count++] = variant->a_dtype;
+    spec[count++] = variant->b_dtype;
+    return count;
+}
+
+static tsr_status run(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
 {
     const tsr__matmul_problem *p = call->problem;
-    run r = {.call = call, .bn = plan->config->bn};
+    wide_run r = {.call = call, .bn = plan->config->bn};
 
     r.push = (struct tsr_matmul_wide_push){
         .a_row = bytes(&p->a, p->a.row),
@@ -80,7 +110,7 @@ tsr_status tsr__matmul_run_wide(const tsr__matmul_call *call, const tsr__matmul_
     };
     r.dispatch = (tsr__dispatch){.push = &r.push, .push_bytes = sizeof r.push};
     r.dispatch.spec_count =
-        tsr__matmul_pipeline(plan->config, &plan->variant, &r.dispatch.shader, r.dispatch.spec);
+        pipeline(plan->config, &plan->variant, &r.dispatch.shader, r.dispatch.spec);
     add_access(&r.dispatch, tsr__read_of(call->a));
     add_access(&r.dispatch, tsr__read_of(call->b));
     add_access(&r.dispatch, tsr__write_of(call->y));
@@ -88,3 +118,6 @@ tsr_status tsr__matmul_run_wide(const tsr__matmul_call *call, const tsr__matmul_
         add_access(&r.dispatch, tsr__read_of(call->bias));
     return tsr__stream_atomic(call->stream, record_all, &r);
 }
+
+const tsr__matmul_family tsr__matmul_wide = {
+    .runs = runs, .fits = fits, .pipeline = pipeline, .run = run};

@@ -5,10 +5,10 @@
  * power of two. Powers of two because tiles are powers of two: from one to the next, the number of
  * tiles and what they waste at the edges change by a factor of two at the most, and a measurement
  * at both ends bounds it. */
-#ifndef TSR_GPU_MATMUL_SHAPE_CLASS_H
-#define TSR_GPU_MATMUL_SHAPE_CLASS_H
+#ifndef TSR_GPU_MATMUL_TUNING_SHAPE_CLASS_H
+#define TSR_GPU_MATMUL_TUNING_SHAPE_CLASS_H
 
-#include "gpu/matmul/problem.h"
+#include "gpu/matmul/common/problem.h"
 
 /* How an operand lies in memory. The first three are TSR_MM_LOAD_…. */
 typedef enum tsr__matmul_form {

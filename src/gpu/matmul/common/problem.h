@@ -4,8 +4,8 @@
  * neighbours that step alike in all operands merge, a batch that shares b becomes more rows of a,
  * and the roles are swapped (yᵀ = op(b)ᵀ·op(a)ᵀ) where that puts y's unit stride on its columns or
  * the short side on its rows. So kernels see few forms. */
-#ifndef TSR_GPU_MATMUL_PROBLEM_H
-#define TSR_GPU_MATMUL_PROBLEM_H
+#ifndef TSR_GPU_MATMUL_COMMON_PROBLEM_H
+#define TSR_GPU_MATMUL_COMMON_PROBLEM_H
 
 #include "tessera/matmul.h"
 
@@ -40,6 +40,11 @@ typedef struct tsr__matmul_problem {
 tsr_status tsr__matmul_problem_init(const tsr_layout *y, const tsr_layout *a, const tsr_layout *b,
                                     const tsr_layout *bias, const tsr_matmul_params *params,
                                     tsr__matmul_problem *out);
+
+static inline int64_t tsr__matmul_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 /* True when four neighbours along a direction of stride 1 can be loaded as one vector wherever
  * `other` and the batch strides lead. */

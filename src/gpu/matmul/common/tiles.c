@@ -1,7 +1,7 @@
 /* Products by kernels that take struct tsr_matmul_push: bands of rows, two batch dimensions and the
  * parts of k in one dispatch. */
 #include "base/checked.h"
-#include "gpu/matmul/run.h"
+#include "gpu/matmul/common/call.h"
 #include "shaders/params/matmul.h"
 
 /* The most workgroups every device takes in z. */
@@ -16,11 +16,6 @@ typedef struct dim {
     int64_t size, piece;
 } dim;
 
-static int64_t min_size(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static dim batch_dim(const tsr__matmul_problem *p, int batch, int64_t at_most)
 {
     const tsr__matmul_side *sides[] = {&p->a, &p->b, &p->y, &p->bias};
@@ -29,7 +24,7 @@ static dim batch_dim(const tsr__matmul_problem *p, int batch, int64_t at_most)
     if (batch < 0)
         return out;
     out.size = p->batch[batch];
-    out.piece = min_size(out.size, at_most);
+    out.piece = tsr__matmul_min(out.size, at_most);
     for (int s = 0; s < 4; s++)
         if (sides[s]->batch[batch] > (int64_t)UINT32_MAX)
             out.piece = 1;
@@ -73,16 +68,16 @@ static void choose_pieces(run *r, bool partial)
     int64_t work_rows = rows_within_work(r);
 
     rows /= tiles_across;
-    rows = min_size(rows, work_rows / bm);
-    z = min_size(z, work_rows / p->m);
+    rows = tsr__matmul_min(rows, work_rows / bm);
+    z = tsr__matmul_min(z, work_rows / p->m);
     if (partial) {
         int64_t matrix_rows = PARTIAL_BYTES / (p->n * splits * (int64_t)sizeof(float));
-        rows = min_size(rows, matrix_rows / bm);
-        z = min_size(z, matrix_rows / p->m);
+        rows = tsr__matmul_min(rows, matrix_rows / bm);
+        z = tsr__matmul_min(z, matrix_rows / p->m);
     }
     z = z > 0 ? z : 1;
     rows = rows > 0 ? rows : 1;
-    r->rows = (dim){.batch = -1, .size = p->m, .piece = min_size(rows * bm, p->m)};
+    r->rows = (dim){.batch = -1, .size = p->m, .piece = tsr__matmul_min(rows * bm, p->m)};
     r->inner = batch_dim(p, p->batch_dims - 1, z);
     r->outer =
         batch_dim(p, p->batch_dims - 2, r->inner.piece < r->inner.size ? 1 : z / r->inner.piece);
@@ -126,8 +121,8 @@ static void fill_dispatch(run *r)
     const tsr__matmul_call *call = r->call;
     tsr__dispatch *dispatch = &r->dispatch;
 
-    dispatch->spec_count =
-        tsr__matmul_pipeline(r->plan->config, &r->plan->variant, &dispatch->shader, dispatch->spec);
+    dispatch->spec_count = r->plan->config->family->pipeline(r->plan->config, &r->plan->variant,
+                                                             &dispatch->shader, dispatch->spec);
     dispatch->push_bytes = sizeof r->push;
     dispatch->access[0] = tsr__read_of(call->a);
     dispatch->access[1] = tsr__read_of(call->b);
@@ -199,14 +194,14 @@ static tsr_status record_batch(run *r, int dims, const int64_t index[TSR__MATMUL
     for (int64_t o = 0; o < r->outer.size; o += r->outer.piece)
         for (int64_t i = 0; i < r->inner.size; i += r->inner.piece)
             for (int64_t row = 0; row < p->m; row += r->rows.piece) {
-                push.m = (uint32_t)min_size(r->rows.piece, p->m - row);
+                push.m = (uint32_t)tsr__matmul_min(r->rows.piece, p->m - row);
                 push.a = address(r, call->a, &p->a, a + row * p->a.row, o, i);
                 push.b = address(r, call->b, &p->b, b, o, i);
                 push.y = address(r, call->y, &p->y, y + row * p->y.row, o, i);
                 push.bias = address(r, call->bias, &p->bias, bias + row * p->bias.row, o, i);
-                TSR__TRY(record_piece(r, push,
-                                      (uint32_t)min_size(r->outer.piece, r->outer.size - o),
-                                      (uint32_t)min_size(r->inner.piece, r->inner.size - i)));
+                TSR__TRY(record_piece(
+                    r, push, (uint32_t)tsr__matmul_min(r->outer.piece, r->outer.size - o),
+                    (uint32_t)tsr__matmul_min(r->inner.piece, r->inner.size - i)));
             }
     return TSR_OK;
 }

@@ -1,5 +1,7 @@
-#include "gpu/matmul/coopmat.h"
-
+/* f16 or bf16 by cooperative matrices (matmul_coopmat.comp, matmul_coopmat_bf16.comp). */
+#include "gpu/matmul/common/call.h"
+#include "gpu/matmul/common/loads.h"
+#include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
 
 /* Shared memory: the tiles of a and b in 16 bits, each row padded, whichever way they lie, and what
@@ -55,12 +57,61 @@ tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
     return shared_bytes(config, &out, subgroups) > device->max_shared_bytes ? none : out;
 }
 
-int tsr__matmul_coopmat_spec(const tsr__matmul_config *config, const tsr__matmul_variant *variant,
-                             uint32_t spec[])
+static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
+{
+    return tsr__matmul_fragment_for(config, device, TSR_F16).m > 0 ||
+           tsr__matmul_fragment_for(config, device, TSR_BF16).m > 0;
+}
+
+static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                 const tsr__matmul_problem *p)
+{
+    return p->a.dtype == p->b.dtype && tsr__matmul_fragment_for(config, device, p->a.dtype).m > 0 &&
+           tsr__matmul_y_narrow(p, config->bm, config->bn) &&
+           tsr__matmul_side_narrow(&p->a, tsr__matmul_min(config->bm, p->m),
+                                   tsr__matmul_min(config->bk, p->k)) &&
+           tsr__matmul_side_narrow(&p->b, tsr__matmul_min(config->bk, p->k),
+                                   tsr__matmul_min(config->bn, p->n));
+}
+
+/* Single elements lie in shared memory in the order in which they are contiguous in memory. */
+static uint32_t scalar_load(int64_t line, int64_t k)
+{
+    return line > 0 && (k == 0 || line < k) ? TSR_MM_LOAD_SCALAR_LINE : TSR_MM_LOAD_SCALAR;
+}
+
+static void specialize(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                       const tsr__matmul_problem *p, bool vectors, tsr__matmul_variant *variant)
+{
+    variant->fragment = tsr__matmul_fragment_for(config, device, p->a.dtype);
+    if (vectors) {
+        variant->a_load = tsr__matmul_a_load(p);
+        variant->b_load = tsr__matmul_b_load(p);
+    }
+    if (variant->a_load == TSR_MM_LOAD_SCALAR)
+        variant->a_load = scalar_load(p->a.row, p->a.col);
+    if (variant->b_load == TSR_MM_LOAD_SCALAR)
+        variant->b_load = scalar_load(p->b.col, p->b.row);
+}
+
+static bool has_variant(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                        tsr__matmul_variant *variant)
+{
+    bool one = variant->rows == 1;
+
+    variant->rows = 0;
+    variant->fragment = tsr__matmul_fragment_for(config, device, variant->a_dtype);
+    return one && variant->a_dtype == variant->b_dtype && variant->fragment.m > 0;
+}
+
+static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant *variant,
+                    tsr__shader *shader, uint32_t spec[TSR__MATMUL_SPEC_MAX])
 {
     const tsr__matmul_fragment *fragment = &variant->fragment;
     int count = 0;
 
+    *shader =
+        variant->a_dtype == TSR_BF16 ? TSR__SHADER_MATMUL_COOPMAT_BF16 : TSR__SHADER_MATMUL_COOPMAT;
     spec[count++] = config->threads;
     spec[count++] = fragment->subgroup_size;
     spec[count++] = fragment->down;
@@ -75,3 +126,13 @@ int tsr__matmul_coopmat_spec(const tsr__matmul_config *config, const tsr__matmul
     spec[count++] = variant->b_load;
     return count;
 }
+
+const tsr__matmul_family tsr__matmul_coopmat = {
+    .runs = runs,
+    .fits = fits,
+    .specialize = specialize,
+    .has_variant = has_variant,
+    .pipeline = pipeline,
+    .run = tsr__matmul_run_tiles,
+    .splits_k = true,
+};

@@ -1,0 +1,17 @@
+/* Which loads and which strides a problem's operands allow. Pure arithmetic. */
+#ifndef TSR_GPU_MATMUL_COMMON_LOADS_H
+#define TSR_GPU_MATMUL_COMMON_LOADS_H
+
+#include "gpu/matmul/common/problem.h"
+
+/* The widest loads (TSR_MM_LOAD_…) that a problem's strides and alignment allow. */
+uint32_t tsr__matmul_a_load(const tsr__matmul_problem *problem);
+uint32_t tsr__matmul_b_load(const tsr__matmul_problem *problem);
+
+/* True if a tile of rows × cols of `side` can be addressed with 32-bit strides and offsets. */
+bool tsr__matmul_side_narrow(const tsr__matmul_side *side, int64_t rows, int64_t cols);
+
+/* The same for y and bias, with a tile of at most `bm` × `bn` of them. */
+bool tsr__matmul_y_narrow(const tsr__matmul_problem *problem, int64_t bm, int64_t bn);
+
+#endif

@@ -1,0 +1,100 @@
+#include "gpu/matmul/kernels/configs.h"
+
+#include <string.h>
+
+#include "gpu/cpu_drivers/cpu_drivers.h"
+#include "gpu/matmul/kernels/kernels.h"
+#include "shaders/params/matmul.h"
+
+static const tsr__matmul_config configs[] = {
+    {"tiled-l", &tsr__matmul_tiled, .threads = 256, .bm = 128, .bn = 128, .bk = 16, .tm = 8,
+     .tn = 8, .vectors = true},
+    {"tiled-m", &tsr__matmul_tiled, .threads = 256, .bm = 64, .bn = 64, .bk = 16, .tm = 4, .tn = 4},
+    {"tiled-s", &tsr__matmul_tiled, .threads = 64, .bm = 32, .bn = 32, .bk = 16, .tm = 4, .tn = 4},
+    /* Only a tuning chooses these: longer steps, and tiles for a short side. */
+    {"tiled-128x64", &tsr__matmul_tiled, .threads = 256, .bm = 128, .bn = 64, .bk = 16, .tm = 8,
+     .tn = 4, .vectors = true},
+    {"tiled-64x128", &tsr__matmul_tiled, .threads = 256, .bm = 64, .bn = 128, .bk = 16, .tm = 4,
+     .tn = 8, .vectors = true},
+    {"tiled-m-k32", &tsr__matmul_tiled, .threads = 256, .bm = 64, .bn = 64, .bk = 32, .tm = 4,
+     .tn = 4, .vectors = true},
+    {"tiled-32x64", &tsr__matmul_tiled, .threads = 128, .bm = 32, .bn = 64, .bk = 16, .tm = 4,
+     .tn = 4},
+    {"vector-k", &tsr__matmul_vector_k, .threads = 64, .bm = 8, .bn = 4, .bk = 4, .tm = 8, .tn = 4},
+    {"vector-col", &tsr__matmul_vector_col, .threads = 128, .bm = 8, .bn = 64, .bk = 8, .tm = 8,
+     .tn = 4},
+    {"wide", &tsr__matmul_wide, .threads = 64, .bm = 1, .bn = 64, .bk = 1, .tm = 1, .tn = 1},
+    {"coopmat-l", &tsr__matmul_coopmat, .threads = 256, .bm = 128, .bn = 128, .bk = 32},
+    {"coopmat-s", &tsr__matmul_coopmat, .threads = 128, .bm = 64, .bn = 64, .bk = 32},
+};
+#define CONFIGS ((int)(sizeof configs / sizeof *configs))
+
+const tsr__matmul_config *tsr__matmul_config_at(int index)
+{
+    if (index < CONFIGS)
+        return index >= 0 ? &configs[index] : NULL;
+    return tsr__cpu_matmul_config_at(index - CONFIGS);
+}
+
+const tsr__matmul_config *tsr__matmul_config_named(const char *name)
+{
+    const tsr__matmul_config *config;
+
+    for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL; i++)
+        if (strcmp(config->name, name) == 0)
+            return config;
+    return NULL;
+}
+
+bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
+{
+    return config->threads <= device->max_invocations && config->family->runs(config, device);
+}
+
+bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                             const tsr__matmul_problem *problem)
+{
+    return tsr__matmul_config_runs(config, device) && config->family->fits(config, device, problem);
+}
+
+tsr__matmul_variant tsr__matmul_variant_for(const tsr__matmul_config *config,
+                                            const tsr__matmul_device *device,
+                                            const tsr__matmul_problem *problem, bool vectors)
+{
+    tsr__matmul_variant variant = {.a_dtype = problem->a.dtype, .b_dtype = problem->b.dtype};
+
+    if (config->family->specialize)
+        config->family->specialize(config, device, problem, vectors, &variant);
+    return variant;
+}
+
+static bool has_variant(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                        tsr__matmul_variant *variant)
+{
+    if (config->family->has_variant)
+        return config->family->has_variant(config, device, variant);
+    bool one = variant->rows == 1;
+    variant->rows = 0;
+    return one && variant->a_load == TSR_MM_LOAD_SCALAR && variant->b_load == TSR_MM_LOAD_SCALAR;
+}
+
+void tsr__matmul_each_variant(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                              tsr__matmul_visit_fn visit, void *user)
+{
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    const uint32_t loads = TSR_MM_COOPMAT_LOADS * TSR_MM_COOPMAT_LOADS, max_rows = 8;
+
+    if (!config->family->pipeline)
+        return;
+    for (int pair = 0; pair < 9; pair++)
+        for (uint32_t load = 0; load < loads; load++)
+            for (uint32_t rows = 1; rows <= max_rows; rows *= 2) {
+                tsr__matmul_variant variant = {.a_dtype = dtypes[pair / 3],
+                                               .b_dtype = dtypes[pair % 3],
+                                               .a_load = load / TSR_MM_COOPMAT_LOADS,
+                                               .b_load = load % TSR_MM_COOPMAT_LOADS,
+                                               .rows = rows};
+                if (has_variant(config, device, &variant))
+                    visit(user, config, &variant);
+            }
+}

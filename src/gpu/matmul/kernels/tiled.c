@@ -1,0 +1,87 @@
+/* Tiles in shared memory (matmul_tiled.comp): any shape, with strides that a tile can address in 32
+ * bits. */
+#include "gpu/matmul/common/call.h"
+#include "gpu/matmul/common/loads.h"
+#include "gpu/matmul/kernels/kernels.h"
+#include "shaders/params/matmul.h"
+
+/* The shader's shared memory. */
+static uint32_t tile_bytes(const tsr__matmul_config *config)
+{
+    const uint32_t pad = 4;
+
+    return config->bk * (config->bm + pad + config->bn + pad) * (uint32_t)sizeof(float);
+}
+
+static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
+{
+    return tile_bytes(config) <= device->max_shared_bytes;
+}
+
+static bool loads_suit(const tsr__matmul_config *config, uint32_t a_load, uint32_t b_load)
+{
+    return !config->vectors || a_load != TSR_MM_LOAD_SCALAR || b_load != TSR_MM_LOAD_SCALAR;
+}
+
+static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                 const tsr__matmul_problem *p)
+{
+    (void)device;
+    return loads_suit(config, tsr__matmul_a_load(p), tsr__matmul_b_load(p)) &&
+           tsr__matmul_y_narrow(p, config->bm, config->bn) &&
+           tsr__matmul_side_narrow(&p->a, tsr__matmul_min(config->bm, p->m),
+                                   tsr__matmul_min(config->bk, p->k)) &&
+           tsr__matmul_side_narrow(&p->b, tsr__matmul_min(config->bk, p->k),
+                                   tsr__matmul_min(config->bn, p->n));
+}
+
+static void specialize(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                       const tsr__matmul_problem *p, bool vectors, tsr__matmul_variant *variant)
+{
+    (void)config;
+    (void)device;
+    if (vectors) {
+        variant->a_load = tsr__matmul_a_load(p);
+        variant->b_load = tsr__matmul_b_load(p);
+    }
+}
+
+static bool has_variant(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                        tsr__matmul_variant *variant)
+{
+    bool one = variant->rows == 1;
+
+    (void)device;
+    variant->rows = 0;
+    return one && variant->a_load < TSR_MM_LOADS && variant->b_load < TSR_MM_LOADS &&
+           loads_suit(config, variant->a_load, variant->b_load);
+}
+
+static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant *variant,
+                    tsr__shader *shader, uint32_t spec[TSR__MATMUL_SPEC_MAX])
+{
+    int count = 0;
+
+    *shader = TSR__SHADER_MATMUL_TILED;
+    spec[count++] = config->threads;
+    spec[count++] = config->bm;
+    spec[count++] = config->bn;
+    spec[count++] = config->bk;
+    spec[count++] = config->tm;
+    spec[count++] = config->tn;
+    spec[count++] = variant->a_dtype;
+    spec[count++] = variant->b_dtype;
+    spec[count++] = variant->a_load;
+    spec[count++] = variant->b_load;
+    return count;
+}
+
+const tsr__matmul_family tsr__matmul_tiled = {
+    .runs = runs,
+    .fits = fits,
+    .specialize = specialize,
+    .has_variant = has_variant,
+    .pipeline = pipeline,
+    .run = tsr__matmul_run_tiles,
+    .splits_k = true,
+};

@@ -1,0 +1,106 @@
+/* Products of a few rows: matmul_vector_k.comp and matmul_vector_col.comp, which walk k with 32-bit
+ * strides. They need at most 16 KiB of shared memory, which every device has. */
+#include "gpu/matmul/common/call.h"
+#include "gpu/matmul/common/loads.h"
+#include "gpu/matmul/kernels/kernels.h"
+#include "shaders/params/matmul.h"
+
+static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
+{
+    (void)config;
+    (void)device;
+    return true;
+}
+
+static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                 const tsr__matmul_problem *p)
+{
+    (void)device;
+    return p->m <= config->bm && tsr__matmul_y_narrow(p, config->bm, config->bn) &&
+           tsr__matmul_side_narrow(&p->a, p->m, p->k) &&
+           tsr__matmul_side_narrow(&p->b, p->k, tsr__matmul_min(config->bn, p->n));
+}
+
+static uint32_t rows_at_least(int64_t m)
+{
+    uint32_t rows = 1;
+
+    while (rows < m && rows < 8)
+        rows *= 2;
+    return rows;
+}
+
+static void specialize_k(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                         const tsr__matmul_problem *p, bool vectors, tsr__matmul_variant *variant)
+{
+    (void)config;
+    (void)device;
+    variant->rows = rows_at_least(p->m);
+    if (vectors && tsr__matmul_a_load(p) == TSR_MM_LOAD_VEC_K &&
+        tsr__matmul_b_load(p) == TSR_MM_LOAD_VEC_K)
+        variant->a_load = variant->b_load = TSR_MM_LOAD_VEC_K;
+}
+
+static void specialize_col(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                           const tsr__matmul_problem *p, bool vectors, tsr__matmul_variant *variant)
+{
+    (void)config;
+    (void)device;
+    variant->rows = rows_at_least(p->m);
+    if (vectors && tsr__matmul_b_load(p) == TSR_MM_LOAD_VEC_LINE)
+        variant->b_load = TSR_MM_LOAD_VEC_LINE;
+}
+
+static bool has_variant_k(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                          tsr__matmul_variant *variant)
+{
+    (void)config;
+    (void)device;
+    return variant->a_load == variant->b_load &&
+           (variant->a_load == TSR_MM_LOAD_SCALAR || variant->a_load == TSR_MM_LOAD_VEC_K);
+}
+
+static bool has_variant_col(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                            tsr__matmul_variant *variant)
+{
+    (void)config;
+    (void)device;
+    return variant->a_load == TSR_MM_LOAD_SCALAR &&
+           (variant->b_load == TSR_MM_LOAD_SCALAR || variant->b_load == TSR_MM_LOAD_VEC_LINE);
+}
+
+static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant *variant,
+                    tsr__shader *shader, uint32_t spec[TSR__MATMUL_SPEC_MAX])
+{
+    bool along_k = config->family == &tsr__matmul_vector_k;
+    int count = 0;
+
+    *shader = along_k ? TSR__SHADER_MATMUL_VECTOR_K : TSR__SHADER_MATMUL_VECTOR_COL;
+    spec[count++] = config->threads;
+    spec[count++] = variant->rows;
+    spec[count++] = along_k ? config->bn : config->bn / config->tn;
+    spec[count++] = variant->a_dtype;
+    spec[count++] = variant->b_dtype;
+    spec[count++] = variant->b_load;
+    return count;
+}
+
+const tsr__matmul_family tsr__matmul_vector_k = {
+    .runs = runs,
+    .fits = fits,
+    .specialize = specialize_k,
+    .has_variant = has_variant_k,
+    .pipeline = pipeline,
+    .run = tsr__matmul_run_tiles,
+    .splits_k = true,
+};
+
+const tsr__matmul_family tsr__matmul_vector_col = {
+    .runs = runs,
+    .fits = fits,
+    .specialize = specialize_col,
+    .has_variant = has_variant_col,
+    .pipeline = pipeline,
+    .run = tsr__matmul_run_tiles,
+    .splits_k = true,
+};
