@@ -28,7 +28,8 @@ static void help(FILE *out)
     fputs(
         "Starts N copies of a program on this machine, each with its RANK, WORLD_SIZE,\n"
         "LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TESSERA_MASTER_PORT,\n"
-        "TESSERA_TOKEN, TESSERA_BOOT and TESSERA_DEVICE. Their output comes line by line, the\n"
+        "TESSERA_TOKEN, TESSERA_JOB_ID, TESSERA_BOOT and TESSERA_DEVICE. Their output comes line "
+        "by line, the\n"
         "rank in front. Rank 0 gets standard input, unless that is a terminal. Without\n"
         "--device-map, a TESSERA_DEVICE that is set stays.\n"
         "\n"

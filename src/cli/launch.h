@@ -36,8 +36,9 @@ int launch_devices_find(const char *map, launch_devices *out);
  * not listen. */
 typedef struct launch_env {
     int sockets[2];
-    int ports[2];   /* MASTER_PORT, TESSERA_MASTER_PORT */
-    char token[65]; /* hexadecimal */
+    int ports[2];    /* MASTER_PORT, TESSERA_MASTER_PORT */
+    char token[65];  /* hexadecimal */
+    char job_id[33]; /* hexadecimal */
     const launch_devices *devices;
     int ranks;
 } launch_env;

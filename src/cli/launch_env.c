@@ -30,14 +30,21 @@ static bool hold_port(int *fd, int *port)
     return true;
 }
 
+/* Writes 2·size digits and a terminating 0. */
+static void write_hex(const unsigned char *bytes, size_t size, char *out)
+{
+    for (size_t i = 0; i < size; i++)
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+}
+
 bool launch_env_init(launch_env *env, int ranks, const launch_devices *devices)
 {
-    unsigned char random[32];
+    unsigned char random[sizeof env->token / 2 + sizeof env->job_id / 2];
     *env = (launch_env){.sockets = {-1, -1}, .devices = devices, .ranks = ranks};
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
         return false;
-    for (size_t i = 0; i < sizeof random; i++)
-        snprintf(env->token + 2 * i, 3, "%02x", random[i]);
+    write_hex(random, sizeof env->token / 2, env->token);
+    write_hex(random + sizeof env->token / 2, sizeof env->job_id / 2, env->job_id);
     return hold_port(&env->sockets[0], &env->ports[0]) &&
            hold_port(&env->sockets[1], &env->ports[1]);
 }
@@ -59,6 +66,7 @@ static const char *const replaced[] = {
     "MASTER_PORT",
     "TESSERA_MASTER_PORT",
     "TESSERA_TOKEN",
+    "TESSERA_JOB_ID",
     "TESSERA_BOOT",
     "PMIX_NAMESPACE",
     "PMIX_RANK",
@@ -84,12 +92,12 @@ char **launch_env_of_rank(const launch_env *env, int rank)
 {
     char own[1024];
     int device = env->devices->count > 0 ? env->devices->indices[rank % env->devices->count] : 0;
-    int length =
-        snprintf(own, sizeof own,
-                 "RANK=%d\nWORLD_SIZE=%d\nLOCAL_RANK=%d\nLOCAL_WORLD_SIZE=%d\n"
-                 "MASTER_ADDR=127.0.0.1\nMASTER_PORT=%d\nTESSERA_MASTER_PORT=%d\n"
-                 "TESSERA_TOKEN=%s\nTESSERA_BOOT=env\n",
-                 rank, env->ranks, rank, env->ranks, env->ports[0], env->ports[1], env->token);
+    int length = snprintf(own, sizeof own,
+                          "RANK=%d\nWORLD_SIZE=%d\nLOCAL_RANK=%d\nLOCAL_WORLD_SIZE=%d\n"
+                          "MASTER_ADDR=127.0.0.1\nMASTER_PORT=%d\nTESSERA_MASTER_PORT=%d\n"
+                          "TESSERA_TOKEN=%s\nTESSERA_JOB_ID=launch-%s\nTESSERA_BOOT=env\n",
+                          rank, env->ranks, rank, env->ranks, env->ports[0], env->ports[1],
+                          env->token, env->job_id);
     if (env->devices->count > 0)
         length +=
             snprintf(own + length, sizeof own - (size_t)length, "TESSERA_DEVICE=%d\n", device);

@@ -46,7 +46,7 @@ met() {
 logged() {
     cat "$folder/zero" "$folder/wrong" "$folder/none"
     grep 'dropped 10.98.0.2:[0-9]*: it closed the connection' "$folder/zero" &&
-        grep 'dropped 10.98.0.2:[0-9]*: it does not speak this protocol' "$folder/zero" &&
+        grep 'dropped 10.98.0.2:[0-9]*: it does not use this protocol' "$folder/zero" &&
         grep 'dropped 10.98.0.2:[0-9]*: as rank 1 it has another TESSERA_TOKEN' "$folder/zero" &&
         grep 'rank 0 has another TESSERA_TOKEN' "$folder/wrong" &&
         grep 'TESSERA_TOKEN is not set, but 10.98.0.1:29511 is on another machine' "$folder/none"
@@ -85,7 +85,7 @@ without_a_link() {
     wait "$zero" && return 1
     ip -n "$a" link set veth0 up
     cat "$folder/zero" "$folder/one"
-    [ "$slow" = 0 ] && grep 'rank 0, which listens on 10.98.0.1:29511, still misses of 2 ranks: 1' "$folder/zero" &&
+    [ "$slow" = 0 ] && grep 'rank 0, which listens on 10.98.0.1:29511, is still waiting for these of 2 ranks: 1' "$folder/zero" &&
         grep 'rank 1 could not join rank 0 at 10.98.0.1, port 29511, within 0.7 s' "$folder/one"
 }
 link_taken_down() {
@@ -99,7 +99,7 @@ link_taken_down() {
     slow=$?
     ip -n "$b" link set veth0 up
     cat "$folder/zero" "$folder/one"
-    [ "$slow" = 0 ] && grep '^exchange [0-9]*: rendezvous: after 0.7 s these of 2 ranks have not come to the exchange: 1' "$folder/zero" &&
+    [ "$slow" = 0 ] && grep '^exchange [0-9]*: rendezvous: after 0.7 s these of 2 ranks have not joined the exchange: 1' "$folder/zero" &&
         grep '^exchange [0-9]*: rendezvous: rank 0 at 10.98.0.1:29511 has not answered rank 1 within 0.7 s' "$folder/one"
 }
 

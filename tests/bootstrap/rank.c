@@ -1,9 +1,10 @@
-/* One real rank: boots by its environment, exchanges a few times, checks every byte and says where
- * it is. Run by the tests of launchers.
+/* One real rank for the tests of launchers: bootstraps from its environment, exchanges a few times,
+ * checks every byte and prints its place.
  *
  *     rank [rounds]
  *
- * TEST_TIMEOUT_MS is the deadline; TEST_LOG=1 prints the library's log. */
+ * TEST_TIMEOUT_MS is the deadline; TEST_LOG=1 prints the library's log. TEST_JOB is a number that
+ * changes every byte, so that processes of two jobs do not take each other's for right. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,25 +19,27 @@ static void print_log(void *user, tsr_log_level level, const char *message)
 }
 
 /* Sizes that differ between ranks and rounds, 0 and the largest among them. */
-static uint64_t block_size(int32_t rank, int round)
+static uint64_t contribution_size(int32_t rank, int round)
 {
     if (round % 4 == 3)
         return (rank + round) % 2 == 0 ? TSR__BOOTSTRAP_MAX_BYTES : 0;
     return (uint64_t)(rank * 37 + round * 11) % 997;
 }
 
-static uint8_t block_byte(int32_t rank, int round, uint64_t i)
+static uint8_t contribution_byte(int32_t rank, int round, uint64_t i)
 {
-    return (uint8_t)((uint64_t)rank * 131 + (uint64_t)round * 17 + i * 7);
+    const char *job = getenv("TEST_JOB");
+    return (uint8_t)((uint64_t)rank * 131 + (uint64_t)round * 17 + i * 7 +
+                     (uint64_t)(job != NULL ? atoi(job) : 0));
 }
 
 static int exchange(tsr__bootstrap *bootstrap, int round)
 {
     static uint8_t mine[TSR__BOOTSTRAP_MAX_BYTES];
     const tsr__bootstrap_info *info = tsr__bootstrap_get_info(bootstrap);
-    uint64_t size = block_size(info->rank, round);
+    uint64_t size = contribution_size(info->rank, round);
     for (uint64_t i = 0; i < size; i++)
-        mine[i] = block_byte(info->rank, round, i);
+        mine[i] = contribution_byte(info->rank, round, i);
     tsr__bootstrap_gathered all;
     if (tsr__bootstrap_exchange(bootstrap, mine, size, NULL, &all) != TSR_OK) {
         fprintf(stderr, "exchange %d: %s\n", round, tsr_last_error());
@@ -45,9 +48,9 @@ static int exchange(tsr__bootstrap *bootstrap, int round)
     int wrong = all.starts[0] != 0;
     for (int32_t rank = 0; rank < info->size; rank++) {
         uint64_t got = all.starts[rank + 1] - all.starts[rank];
-        wrong |= got != block_size(rank, round);
+        wrong |= got != contribution_size(rank, round);
         for (uint64_t i = 0; i < got && !wrong; i++)
-            wrong |= all.bytes[all.starts[rank] + i] != block_byte(rank, round, i);
+            wrong |= all.bytes[all.starts[rank] + i] != contribution_byte(rank, round, i);
     }
     if (wrong)
         fprintf(stderr, "exchange %d: wrong bytes\n", round);

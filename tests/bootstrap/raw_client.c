@@ -34,7 +34,7 @@ void client_send(int fd, const void *bytes, size_t size)
     ck_assert(send(fd, bytes, size, MSG_NOSIGNAL) == (ssize_t)size);
 }
 
-void client_hear(int fd, void *bytes, size_t size)
+void client_receive(int fd, void *bytes, size_t size)
 {
     for (size_t got = 0; got < size;) {
         struct pollfd poll_one = {.fd = fd, .events = POLLIN};
@@ -45,7 +45,7 @@ void client_hear(int fd, void *bytes, size_t size)
     }
 }
 
-size_t client_hear_out(int fd, void *bytes, size_t size, int limit_ms)
+size_t client_receive_until_closed(int fd, void *bytes, size_t size, int limit_ms)
 {
     size_t got = 0;
     uint64_t deadline = tsr__deadline_ns((uint64_t)limit_ms * 1000000);
@@ -67,15 +67,15 @@ size_t client_message(uint8_t *out, tsr__wire_type type, const void *body, size_
     return TSR__WIRE_HEADER + size;
 }
 
-static tsr__wire_type hear_answer(int fd, uint8_t *body)
+static tsr__wire_type receive_answer(int fd, uint8_t *body)
 {
     uint8_t header[TSR__WIRE_HEADER];
     tsr__wire_type type;
     uint64_t size;
-    client_hear(fd, header, sizeof header);
+    client_receive(fd, header, sizeof header);
     ck_assert(tsr__wire_read_header(header, &type, &size) == NULL);
     ck_assert(size <= 64);
-    client_hear(fd, body, (size_t)size);
+    client_receive(fd, body, (size_t)size);
     return type;
 }
 
@@ -91,24 +91,35 @@ static size_t make_hello(tsr__wire_handshake *handshake, uint8_t *out)
 
 tsr__wire_type client_hello(int fd, tsr__wire_handshake *handshake, uint8_t *body)
 {
-    uint8_t message[200];
+    uint8_t message[400];
     client_send(fd, message, make_hello(handshake, message));
-    return hear_answer(fd, body);
+    return receive_answer(fd, body);
 }
 
-tsr__wire_type client_join(int fd, tsr__wire_handshake *handshake, const char *token, uint8_t *body,
-                           uint8_t *spoken, size_t *spoken_size)
+size_t client_proof(const char *purpose, const char *token, const char *const *identity,
+                    const tsr__wire_handshake *handshake, uint8_t *out)
 {
-    uint8_t mac[TSR__WIRE_MAC];
+    uint8_t proof[TSR__WIRE_PROOF_SIZE];
+    tsr__wire_prove(purpose, token, strlen(token), handshake, proof);
+    for (int i = 0; i < TSR__IDENTITY_PARTS; i++)
+        tsr__wire_prove_identity((tsr__identity_part)i, identity != NULL ? identity[i] : NULL,
+                                 token, strlen(token), handshake,
+                                 proof + (size_t)(1 + i) * TSR__WIRE_MAC);
+    return client_message(out, TSR__WIRE_PROOF, proof, sizeof proof);
+}
+
+tsr__wire_type client_join(int fd, tsr__wire_handshake *handshake, const char *token,
+                           const char *const *identity, uint8_t *body, uint8_t *spoken,
+                           size_t *spoken_size)
+{
     *spoken_size = make_hello(handshake, spoken);
     client_send(fd, spoken, *spoken_size);
-    tsr__wire_type type = hear_answer(fd, body);
+    tsr__wire_type type = receive_answer(fd, body);
     if (type != TSR__WIRE_CHALLENGE)
         return type;
     memcpy(handshake->zero_nonce, body, sizeof handshake->zero_nonce);
-    tsr__wire_prove("rank", token, strlen(token), handshake, mac);
-    size_t size = client_message(spoken + *spoken_size, TSR__WIRE_PROOF, mac, sizeof mac);
+    size_t size = client_proof("rank", token, identity, handshake, spoken + *spoken_size);
     client_send(fd, spoken + *spoken_size, size);
     *spoken_size += size;
-    return hear_answer(fd, body);
+    return receive_answer(fd, body);
 }

@@ -1,5 +1,5 @@
-/* Someone who connects to rank 0 and says what he likes. Every function fails the test when the
- * network does not do its part. */
+/* A client of rank 0 that can send anything. Every function fails the test when the network does
+ * not do its part. */
 #ifndef TESTS_BOOTSTRAP_RAW_CLIENT_H
 #define TESTS_BOOTSTRAP_RAW_CLIENT_H
 
@@ -8,26 +8,32 @@
 #include "comm/bootstrap/rendezvous.h"
 #include "comm/bootstrap/wire.h"
 
-/* Connects to 127.0.0.1; rank 0 need not be listening yet. */
+/* Connects to a port of 127.0.0.1; waits until rank 0 listens. */
 int client_connect(uint16_t port);
 void client_send(int fd, const void *bytes, size_t size);
 
-/* Reads exactly so much, for 10 s at most. */
-void client_hear(int fd, void *bytes, size_t size);
+/* Receives exactly `size` bytes, within 10 s. */
+void client_receive(int fd, void *bytes, size_t size);
 
-/* Everything up to the end of the connection, which must come within `limit_ms`. How much. */
-size_t client_hear_out(int fd, void *bytes, size_t size, int limit_ms);
+/* Receives until rank 0 closes the connection, which must happen within `limit_ms`. Returns how
+ * many bytes came. */
+size_t client_receive_until_closed(int fd, void *bytes, size_t size, int limit_ms);
 
-/* A message with its header, at most 200 bytes. */
+/* Encodes a message with its header; at most 400 bytes. Returns its size. */
 size_t client_message(uint8_t *out, tsr__wire_type type, const void *body, size_t size);
 
-/* HELLO as a rank of a job, and the answer: the header of a message whose type is returned, and its
- * body in `body` (64 bytes). */
+/* Sends HELLO and receives the answer: returns its type, writes its body (64 bytes). */
 tsr__wire_type client_hello(int fd, tsr__wire_handshake *handshake, uint8_t *body);
 
-/* The whole handshake by this token: the type of the last answer. `spoken` gets all that was said
- * to rank 0, 200 bytes at most, for a replay. */
-tsr__wire_type client_join(int fd, tsr__wire_handshake *handshake, const char *token, uint8_t *body,
-                           uint8_t *spoken, size_t *spoken_size);
+/* Encodes PROOF. `purpose` is "rank" in an honest one. `identity` has a text for each part; NULL is
+ * that of job_params(), which has none. */
+size_t client_proof(const char *purpose, const char *token, const char *const *identity,
+                    const tsr__wire_handshake *handshake, uint8_t *out);
+
+/* Performs the handshake and returns the type of the last answer. `spoken` gets everything that was
+ * sent to rank 0, 400 bytes at most, to replay it. */
+tsr__wire_type client_join(int fd, tsr__wire_handshake *handshake, const char *token,
+                           const char *const *identity, uint8_t *body, uint8_t *spoken,
+                           size_t *spoken_size);
 
 #endif

@@ -18,7 +18,7 @@
 
 static uint16_t port;
 static tsr__rendezvous_params params[RANKS];
-static uint8_t body[64], spoken[200];
+static uint8_t body[64], spoken[400];
 static size_t spoken_size;
 
 /* Rank 0 listens; the others are not there yet. */
@@ -49,27 +49,28 @@ static void meet(void)
 static void assert_closed(int fd, int limit_ms)
 {
     uint8_t rest[256];
-    (void)client_hear_out(fd, rest, sizeof rest, limit_ms);
+    (void)client_receive_until_closed(fd, rest, sizeof rest, limit_ms);
     close(fd);
 }
 
-static void assert_refused(int fd, tsr__wire_type type, tsr__wire_reason reason, const char *log)
+static void assert_refused(int fd, tsr__wire_type type, int reason, const char *log)
 {
     ck_assert_int_eq(type, TSR__WIRE_REFUSED);
-    ck_assert_int_eq(body[0], (int)reason);
+    ck_assert_int_eq(body[0], reason);
     assert_closed(fd, 2000);
     job_wait_for(0, log, 1);
 }
 
 START_TEST(with_another_token)
 {
-    static const char *const others[] = {"", "the token of the test", "the token of the testz",
+    static const char *const tokens[] = {"", "the token of the test", "the token of the testz",
                                          "the token of the tests "};
     start_rank_zero(0);
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+    for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++) {
         tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
         int fd = client_connect(port);
-        tsr__wire_type type = client_join(fd, &handshake, others[i], body, spoken, &spoken_size);
+        tsr__wire_type type =
+            client_join(fd, &handshake, tokens[i], NULL, body, spoken, &spoken_size);
         assert_refused(fd, type, TSR__WIRE_BAD_TOKEN, ": as rank 1 it has another TESSERA_TOKEN\n");
     }
     meet();
@@ -83,7 +84,7 @@ START_TEST(with_a_handshake_of_before)
     start_rank_zero(0);
     tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
     int fd = client_connect(port);
-    ck_assert_int_eq(client_join(fd, &handshake, TOKEN, body, spoken, &spoken_size),
+    ck_assert_int_eq(client_join(fd, &handshake, TOKEN, NULL, body, spoken, &spoken_size),
                      TSR__WIRE_WELCOME);
     uint8_t welcome[TSR__WIRE_MAC];
     tsr__wire_prove("zero", TOKEN, strlen(TOKEN), &handshake, welcome);
@@ -111,17 +112,14 @@ START_TEST(with_the_proof_of_another_rank)
     ck_assert_int_eq(client_hello(fd, &handshake, body), TSR__WIRE_CHALLENGE);
     memcpy(handshake.zero_nonce, body, sizeof handshake.zero_nonce);
     handshake.rank = 2;
-    uint8_t mac[TSR__WIRE_MAC];
-    tsr__wire_prove("rank", TOKEN, strlen(TOKEN), &handshake, mac);
-    client_send(fd, spoken, client_message(spoken, TSR__WIRE_PROOF, mac, sizeof mac));
+    client_send(fd, spoken, client_proof("rank", TOKEN, NULL, &handshake, spoken));
     assert_closed(fd, 2000);
     /* Nor is rank 0's own proof one of a rank. */
     fd = client_connect(port);
     handshake.rank = 1;
     ck_assert_int_eq(client_hello(fd, &handshake, body), TSR__WIRE_CHALLENGE);
     memcpy(handshake.zero_nonce, body, sizeof handshake.zero_nonce);
-    tsr__wire_prove("zero", TOKEN, strlen(TOKEN), &handshake, mac);
-    client_send(fd, spoken, client_message(spoken, TSR__WIRE_PROOF, mac, sizeof mac));
+    client_send(fd, spoken, client_proof("zero", TOKEN, NULL, &handshake, spoken));
     assert_closed(fd, 2000);
     job_wait_for(0, ": as rank 1 it has another TESSERA_TOKEN\n", 2);
     meet();
@@ -133,12 +131,12 @@ static const struct {
     tsr__wire_reason reason;
     const char *log;
 } impossible[] = {
-    {3, 3, TSR__WIRE_BAD_RANK, ": it says it is rank 3, not one from 1 to 2\n"},
-    {0, 3, TSR__WIRE_BAD_RANK, ": it says it is rank 0, not one from 1 to 2\n"},
-    {4294967295u, 3, TSR__WIRE_BAD_RANK, ": it says it is rank 4294967295, not one from 1 to 2\n"},
-    {1, 4, TSR__WIRE_BAD_SIZE, ": it says there are 4 ranks, not 3\n"},
-    {4, 5, TSR__WIRE_BAD_SIZE, ": it says there are 5 ranks, not 3\n"},
-    {1, 4294967295u, TSR__WIRE_BAD_SIZE, ": it says there are 4294967295 ranks, not 3\n"},
+    {3, 3, TSR__WIRE_BAD_RANK, ": its rank is 3, not one from 1 to 2\n"},
+    {0, 3, TSR__WIRE_BAD_RANK, ": its rank is 0, not one from 1 to 2\n"},
+    {4294967295u, 3, TSR__WIRE_BAD_RANK, ": its rank is 4294967295, not one from 1 to 2\n"},
+    {1, 4, TSR__WIRE_BAD_SIZE, ": its WORLD_SIZE is 4, not 3\n"},
+    {4, 5, TSR__WIRE_BAD_SIZE, ": its WORLD_SIZE is 5, not 3\n"},
+    {1, 4294967295u, TSR__WIRE_BAD_SIZE, ": its WORLD_SIZE is 4294967295, not 3\n"},
 };
 
 START_TEST(as_a_rank_that_cannot_be)
@@ -148,7 +146,7 @@ START_TEST(as_a_rank_that_cannot_be)
         tsr__wire_handshake handshake = {.rank = impossible[i].rank, .size = impossible[i].size};
         int fd = client_connect(port);
         tsr__wire_type type = client_hello(fd, &handshake, body);
-        assert_refused(fd, type, impossible[i].reason, impossible[i].log);
+        assert_refused(fd, type, (int)impossible[i].reason, impossible[i].log);
     }
     meet();
 }
@@ -160,12 +158,70 @@ START_TEST(as_a_rank_that_is_there)
     start_rank_zero(0);
     tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
     int first = client_connect(port), second = client_connect(port);
-    ck_assert_int_eq(client_join(first, &handshake, TOKEN, body, spoken, &spoken_size),
+    ck_assert_int_eq(client_join(first, &handshake, TOKEN, NULL, body, spoken, &spoken_size),
                      TSR__WIRE_WELCOME);
-    tsr__wire_type type = client_join(second, &handshake, TOKEN, body, spoken, &spoken_size);
+    tsr__wire_type type = client_join(second, &handshake, TOKEN, NULL, body, spoken, &spoken_size);
     assert_refused(second, type, TSR__WIRE_DUPLICATE,
                    ": rank 1 has already joined, from 127.0.0.1:");
     close(first); /* and makes room */
+    job_wait_for(0, "left: it closed the connection\n", 1);
+    meet();
+}
+END_TEST
+
+/* How the identity of a process may differ from that of rank 0: in one part, or in several, of
+ * which the first is the reason. */
+static const struct {
+    const char *identity[TSR__IDENTITY_PARTS];
+    tsr__identity_part part;
+    const char *log;
+} others[] = {
+    {{"a job", "1000", "/bin/a", "run", "3.0"},
+     TSR__IDENTITY_JOB_ID,
+     ": as rank 1 it has another TESSERA_JOB_ID\n"},
+    {{NULL, "1001", "/bin/b", "run", "3.0"},
+     TSR__IDENTITY_USER,
+     ": as rank 1 it runs as another user, this process runs as user 1000\n"},
+    {{NULL, NULL, "/bin/a", "run", "3.0"},
+     TSR__IDENTITY_USER,
+     ": as rank 1 it runs as another user, this process runs as user 1000\n"},
+    {{NULL, "1000", "/bin/b", "run", "3.0"},
+     TSR__IDENTITY_EXECUTABLE,
+     ": as rank 1 it runs another executable, this process runs '/bin/a'\n"},
+    {{NULL, "1000", "/bin/a", "another run", "3.0"},
+     TSR__IDENTITY_TORCHRUN,
+     ": as rank 1 it has another TORCHELASTIC_RUN_ID\n"},
+    {{NULL, "1000", "/bin/a", NULL, "3.0"},
+     TSR__IDENTITY_TORCHRUN,
+     ": as rank 1 it has another TORCHELASTIC_RUN_ID\n"},
+    {{NULL, "1000", "/bin/a", "run", "4.0"},
+     TSR__IDENTITY_SLURM,
+     ": as rank 1 it belongs to another Slurm job or step, this process to 3.0\n"},
+};
+
+START_TEST(of_another_job)
+{
+    static const char *const same[TSR__IDENTITY_PARTS] = {NULL, "1000", "/bin/a", "run", "3.0"};
+    start_rank_zero(0);
+    job_kill(0);
+    for (int rank = 0; rank < RANKS; rank++) {
+        strcpy(params[rank].identity.user, "1000");
+        strcpy(params[rank].identity.executable, "/bin/a");
+        params[rank].identity.torchrun = "run";
+        strcpy(params[rank].identity.slurm, "3.0");
+    }
+    job_start(0, job_meet, &params[0]);
+    tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        int fd = client_connect(port);
+        tsr__wire_type type =
+            client_join(fd, &handshake, TOKEN, others[i].identity, body, spoken, &spoken_size);
+        assert_refused(fd, type, TSR__WIRE_OTHER_JOB + (int)others[i].part, others[i].log);
+    }
+    int fd = client_connect(port);
+    ck_assert_int_eq(client_join(fd, &handshake, TOKEN, same, body, spoken, &spoken_size),
+                     TSR__WIRE_WELCOME);
+    close(fd);
     job_wait_for(0, "left: it closed the connection\n", 1);
     meet();
 }
@@ -182,12 +238,12 @@ static const struct {
     {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE + 1, -1, ": its message has an impossible size\n"},
     {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE - 1, -1, ": its message has an impossible size\n"},
     {TSR__WIRE_HELLO, 0, -1, ": its message has an impossible size\n"},
-    {TSR__WIRE_PROOF, TSR__WIRE_MAC, -1, ": it sends what nobody asked for\n"},
-    {TSR__WIRE_CONTRIBUTION, 100, -1, ": it sends what nobody asked for\n"},
-    {TSR__WIRE_GATHERED, 100, -1, ": it sends what nobody asked for\n"},
-    {TSR__WIRE_ABORT, 100, -1, ": it sends what nobody asked for\n"},
-    {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE, 0, ": it does not speak this protocol\n"},
-    {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE, 4, ": it speaks another version of the protocol\n"},
+    {TSR__WIRE_PROOF, TSR__WIRE_MAC, -1, ": it sent a message of an unexpected type\n"},
+    {TSR__WIRE_CONTRIBUTION, 100, -1, ": it sent a message of an unexpected type\n"},
+    {TSR__WIRE_GATHERED, 100, -1, ": it sent a message of an unexpected type\n"},
+    {TSR__WIRE_ABORT, 100, -1, ": it sent a message of an unexpected type\n"},
+    {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE, 0, ": it does not use this protocol\n"},
+    {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE, 4, ": it uses another version of this protocol\n"},
     {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE, 5, ": its header is malformed\n"},
     {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE, 6, ": its header is malformed\n"},
 };
@@ -214,7 +270,7 @@ END_TEST
 START_TEST(that_do_not_wait_for_an_answer)
 {
     start_rank_zero(0);
-    uint8_t twice[200];
+    uint8_t twice[400];
     tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
     uint8_t hello[TSR__WIRE_HELLO_SIZE] = {0};
     tsr__wire_put_u32(hello, handshake.rank);
@@ -224,7 +280,7 @@ START_TEST(that_do_not_wait_for_an_answer)
     int fd = client_connect(port);
     client_send(fd, twice, 2 * size);
     assert_closed(fd, 2000);
-    job_wait_for(0, ": it sends what nobody asked for\n", 1);
+    job_wait_for(0, ": it sent a message of an unexpected type\n", 1);
     meet();
 }
 END_TEST
@@ -247,7 +303,7 @@ START_TEST(that_are_slow)
     uint64_t took = tsr__now_ns() - start;
     ck_assert_uint_ge(took, TSR__SECOND * 9 / 10);
     ck_assert_uint_lt(took, 2 * TSR__SECOND);
-    job_wait_for(0, ": it was too slow to prove itself\n", 2);
+    job_wait_for(0, ": its handshake took too long\n", 2);
 
     int other = client_connect(port); /* still there when the ranks come */
     client_send(other, header, 1);
@@ -296,7 +352,7 @@ START_TEST(that_only_look)
     job_wait_for(0, "dropped", 50);
     for (int i = 0; i < COUNT; i++)
         open_ones[i] = client_connect(port);
-    job_wait_for(0, ": others are waiting\n", COUNT - TSR__MAX_PENDING);
+    job_wait_for(0, ": there are too many pending connections\n", COUNT - TSR__MAX_PENDING);
     meet();
     for (int i = 0; i < COUNT; i++)
         assert_closed(open_ones[i], 1000);
@@ -335,7 +391,7 @@ START_TEST(on_loopback_without_a_token)
     job_start(0, job_meet, &params[0]);
     tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
     int fd = client_connect(port);
-    tsr__wire_type type = client_join(fd, &handshake, TOKEN, body, spoken, &spoken_size);
+    tsr__wire_type type = client_join(fd, &handshake, TOKEN, NULL, body, spoken, &spoken_size);
     assert_refused(fd, type, TSR__WIRE_BAD_TOKEN, ": as rank 1 it has another TESSERA_TOKEN\n");
     meet();
 }
@@ -348,6 +404,7 @@ TESTS(intruders)
     tcase_add_test(tests, with_the_proof_of_another_rank);
     tcase_add_test(tests, as_a_rank_that_cannot_be);
     tcase_add_test(tests, as_a_rank_that_is_there);
+    tcase_add_test(tests, of_another_job);
     tcase_add_test(tests, with_headers_that_are_wrong);
     tcase_add_test(tests, that_do_not_wait_for_an_answer);
     tcase_add_test(tests, that_are_slow);

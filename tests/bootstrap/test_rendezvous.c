@@ -61,7 +61,8 @@ START_TEST(who_does_not_come_is_named)
     for (int i = 0; i < 3; i++)
         job_start(here[i], job_meet, &params[here[i]]);
     set_port(expected, sizeof expected,
-             "rendezvous: after 0.5 s rank 0, which listens on 127.0.0.1:PORT, still misses of 5 "
+             "rendezvous: after 0.5 s rank 0, which listens on 127.0.0.1:PORT, is still waiting "
+             "for these of 5 "
              "ranks: 1, 3");
     for (int i = 0; i < 3; i++) {
         assert_end(here[i], TSR_ERR_TIMEOUT, expected);
@@ -77,7 +78,8 @@ START_TEST(of_many_that_do_not_come_some_are_named)
     params[0].timeout_ns = TSR__SECOND / 10;
     job_start(0, job_meet, &params[0]);
     set_port(expected, sizeof expected,
-             "rendezvous: after 0.1 s rank 0, which listens on 127.0.0.1:PORT, still misses of 40 "
+             "rendezvous: after 0.1 s rank 0, which listens on 127.0.0.1:PORT, is still waiting "
+             "for these of 40 "
              "ranks: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 23 more");
     assert_end(0, TSR_ERR_TIMEOUT, expected);
 }
@@ -107,11 +109,61 @@ START_TEST(another_token_is_said)
     job_start(0, job_meet, &params[0]);
     job_start(1, job_meet, &params[1]);
     ck_assert_ptr_nonnull(strstr(job_wait(1)->error, ": rank 0 has another TESSERA_TOKEN"));
-    set_port(expected, sizeof expected,
-             "rendezvous: after 0.5 s rank 0, which listens on 127.0.0.1:PORT, still misses of 2 "
-             "ranks: 1");
-    assert_end(0, TSR_ERR_TIMEOUT, expected);
+    set_port(
+        expected, sizeof expected,
+        "rendezvous: after 0.5 s rank 0, which listens on 127.0.0.1:PORT, is still waiting for "
+        "these of 2 ranks: 1; it refused a process at 127.0.0.1:");
+    const job_rank *zero = job_wait(0);
+    ck_assert_int_eq(strncmp(zero->error, expected, strlen(expected)), 0);
+    ck_assert_ptr_nonnull(strstr(zero->error, ": as rank 1 it has another TESSERA_TOKEN"));
+    ck_assert_str_eq(tsr_status_name(zero->status), "TSR_ERR_TIMEOUT");
     ck_assert_int_eq(job_count(1, "yet: rank 0 has another TESSERA_TOKEN\n"), 1);
+}
+END_TEST
+
+/* A process of another job stops trying soon; rank 0 waits for its own and names it if none comes.
+ */
+START_TEST(another_job_is_refused)
+{
+    char expected[512];
+    prepare(2, 10 * TSR__SECOND);
+    params[0].timeout_ns = 3 * TSR__SECOND;
+    strcpy(params[0].identity.executable, "/home/me/a");
+    strcpy(params[1].identity.executable, "/home/me/b");
+    job_start(0, job_meet, &params[0]);
+    job_start(1, job_meet, &params[1]);
+    set_port(
+        expected, sizeof expected,
+        "rendezvous: rank 1 was refused by rank 0 of another job at 127.0.0.1, port PORT: rank "
+        "0 runs another executable, this process runs '/home/me/b'; set another "
+        "TESSERA_MASTER_PORT for one of the jobs, or, if they are to be one job, the same "
+        "TESSERA_JOB_ID for all its ranks");
+    assert_end(1, TSR_ERR_INVALID, expected);
+    ck_assert_uint_lt(job_look(1)->took_ns, 4 * TSR__SECOND);
+    const job_rank *zero = job_wait(0);
+    ck_assert_str_eq(tsr_status_name(zero->status), "TSR_ERR_TIMEOUT");
+    ck_assert_ptr_nonnull(strstr(zero->error,
+                                 ": as rank 1 it runs another executable, this process "
+                                 "runs '/home/me/a'"));
+}
+END_TEST
+
+/* A rank may start while the job that had the port before is still there. */
+START_TEST(the_port_of_a_job_that_ends_may_be_used)
+{
+    prepare(2, 20 * TSR__SECOND);
+    strcpy(params[0].identity.slurm, "7.0");
+    strcpy(params[1].identity.slurm, "8.0");
+    job_start(0, job_meet, &params[0]);
+    job_start(1, job_meet, &params[1]);
+    job_wait_for(1, "yet: rank 0 belongs to another Slurm job or step, this process to 8.0\n", 1);
+    job_kill(0);
+    static tsr__rendezvous_params own;
+    own = params[1];
+    own.rank = 0;
+    job_start(0, job_meet, &own);
+    assert_end(0, TSR_OK, "");
+    assert_end(1, TSR_OK, "");
 }
 END_TEST
 
@@ -131,21 +183,21 @@ START_TEST(a_false_rank_zero_is_not_believed)
     ck_assert_int_eq(listen(listener, 16), 0);
     int fd = accept(listener, NULL, NULL);
     ck_assert_int_ge(fd, 0);
-    uint8_t heard[200] = {0}, said[200];
-    client_hear(fd, heard, TSR__WIRE_HEADER + TSR__WIRE_HELLO_SIZE);
+    uint8_t heard[400] = {0}, said[400];
+    client_receive(fd, heard, TSR__WIRE_HEADER + TSR__WIRE_HELLO_SIZE);
     client_send(fd, said, client_message(said, TSR__WIRE_CHALLENGE, heard, TSR__WIRE_NONCE));
-    client_hear(fd, heard, TSR__WIRE_HEADER + TSR__WIRE_MAC);
+    client_receive(fd, heard, TSR__WIRE_HEADER + TSR__WIRE_PROOF_SIZE);
     /* its own proof, sent back */
     client_send(fd, said,
                 client_message(said, TSR__WIRE_WELCOME, heard + TSR__WIRE_HEADER, TSR__WIRE_MAC));
-    client_hear_out(fd, heard, sizeof heard, 2000);
+    client_receive_until_closed(fd, heard, sizeof heard, 2000);
     close(fd);
     close(listener);
     set_port(expected, sizeof expected,
              "rendezvous: rank 1 could not join rank 0 at 127.0.0.1, port PORT, within 0.5 s: "
-             "Connection refused; before: who answers there is not rank 0 of this job");
+             "Connection refused; before: the process that answers is not rank 0 of this job");
     assert_end(1, TSR_ERR_TIMEOUT, expected);
-    ck_assert_int_eq(job_count(1, "yet: who answers there is not rank 0 of this job\n"), 1);
+    ck_assert_int_eq(job_count(1, "yet: the process that answers is not rank 0 of this job\n"), 1);
 }
 END_TEST
 
@@ -166,8 +218,9 @@ START_TEST(too_few_descriptors_are_said)
     job_start(0, meet_without_descriptors, &params[0]);
     job_start(1, job_meet, &params[1]);
     set_port(expected, sizeof expected,
-             "rendezvous: after 0.5 s rank 0, which listens on 127.0.0.1:PORT, still misses of 2 "
-             "ranks: 1; it cannot accept who connects: Too many open files");
+             "rendezvous: after 0.5 s rank 0, which listens on 127.0.0.1:PORT, is still waiting "
+             "for these of 2 "
+             "ranks: 1; it cannot accept connections: Too many open files");
     assert_end(0, TSR_ERR_TIMEOUT, expected);
     ck_assert_int_eq(job_count(0, "cannot accept a connection: Too many open files\n"), 1);
     ck_assert_int_eq(job_wait(1)->status, TSR_ERR_TIMEOUT);
@@ -177,7 +230,7 @@ END_TEST
 START_TEST(a_taken_port_is_named)
 {
     char expected[256];
-    prepare(2, TSR__SECOND / 5);
+    prepare(2, 20 * TSR__SECOND);
     tsr__address address;
     ck_assert_ok(tsr__address_find("127.0.0.1", port, UINT64_MAX, &address));
     int listener = socket(AF_INET, SOCK_STREAM, 0);
@@ -189,6 +242,7 @@ START_TEST(a_taken_port_is_named)
              "rendezvous: rank 0 cannot listen on 127.0.0.1:PORT (MASTER_ADDR is '127.0.0.1'): "
              "Address already in use; TESSERA_MASTER_PORT chooses another port");
     assert_end(0, TSR_ERR_IO, expected);
+    ck_assert_uint_lt(job_look(0)->took_ns, TSR__SECOND); /* at once */
     close(listener);
 }
 END_TEST
@@ -291,7 +345,7 @@ START_TEST(who_has_left_is_named)
             assert_end(rank, TSR_OK, "");
         else
             assert_end(rank, TSR_ERR_PEER_LOST,
-                       "rendezvous: rank 2 is gone: it closed the connection");
+                       "rendezvous: rank 2 is lost: it closed the connection");
 }
 END_TEST
 
@@ -325,11 +379,11 @@ START_TEST(who_has_its_answer_may_leave)
     for (int rank = 0; rank < SIZE - 1; rank++)
         job_start(rank, bring_much, &params[rank]);
     tsr__wire_handshake handshake = {.rank = SIZE - 1, .size = SIZE};
-    uint8_t body[64], spoken[200], key[TSR__WIRE_MAC], message[200] = {0};
+    uint8_t body[64], spoken[400], key[TSR__WIRE_MAC], message[400] = {0};
     size_t spoken_size;
     int fd = client_connect(port);
     ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &(int){16384}, sizeof(int)), 0);
-    ck_assert_int_eq(client_join(fd, &handshake, params[1].token, body, spoken, &spoken_size),
+    ck_assert_int_eq(client_join(fd, &handshake, params[1].token, NULL, body, spoken, &spoken_size),
                      TSR__WIRE_WELCOME);
     tsr__wire_prove("key", params[1].token, params[1].token_size, &handshake, key);
     tsr__wire_header(TSR__WIRE_CONTRIBUTION, 50 + TSR__WIRE_SEAL, message);
@@ -338,7 +392,7 @@ START_TEST(who_has_its_answer_may_leave)
     client_send(fd, message, TSR__WIRE_HEADER + 50 + TSR__WIRE_SEAL);
     for (int rank = 1; rank < SIZE - 1; rank++)
         assert_end(rank, TSR_OK, "");
-    client_hear(fd, answer, sizeof answer);
+    client_receive(fd, answer, sizeof answer);
     assert_end(0, TSR_OK, "");
     close(fd);
 }
@@ -351,7 +405,7 @@ START_TEST(rank_zero_that_has_left_is_named)
     for (int rank = 0; rank < 3; rank++)
         job_start(rank, rank == 0 ? meet_and_leave : job_meet, &params[rank]);
     set_port(expected, sizeof expected,
-             "rendezvous: rank 0 at 127.0.0.1:PORT is gone: it closed the connection");
+             "rendezvous: rank 0 at 127.0.0.1:PORT is lost: it closed the connection");
     assert_end(0, TSR_OK, "");
     assert_end(1, TSR_ERR_PEER_LOST, expected);
     assert_end(2, TSR_ERR_PEER_LOST, expected);
@@ -364,7 +418,7 @@ START_TEST(who_does_not_come_to_an_exchange_is_named)
     for (int rank = 0; rank < 4; rank++)
         job_start(rank, rank == 1 || rank == 2 ? meet_and_wait : job_meet, &params[rank]);
     static const char expected[] =
-        "rendezvous: after 0.5 s these of 4 ranks have not come to the exchange: 1, 2";
+        "rendezvous: after 0.5 s these of 4 ranks have not joined the exchange: 1, 2";
     assert_end(0, TSR_ERR_TIMEOUT, expected);
     assert_end(3, TSR_ERR_TIMEOUT, expected);
     job_kill(1);
@@ -394,7 +448,7 @@ START_TEST(what_was_asked_for_is_named)
     job_start(0, come_late, &params[0]);
     job_start(1, meet_and_wait, &params[1]);
     assert_end(0, TSR_ERR_TIMEOUT,
-               "rendezvous: after 60.0 s these of 2 ranks have not come to the exchange: 1");
+               "rendezvous: after 60.0 s these of 2 ranks have not joined the exchange: 1");
     ck_assert_uint_lt(tsr__now_ns() - begin, 20 * TSR__SECOND);
     job_kill(1);
 }
@@ -435,10 +489,10 @@ START_TEST(changed_messages_are_noticed)
     prepare(2, 20 * TSR__SECOND);
     job_start(0, job_meet, &params[0]);
     tsr__wire_handshake handshake = {.rank = 1, .size = 2};
-    uint8_t body[64], spoken[200], key[TSR__WIRE_MAC], message[200] = {0};
+    uint8_t body[64], spoken[400], key[TSR__WIRE_MAC], message[400] = {0};
     size_t spoken_size;
     int fd = client_connect(port);
-    ck_assert_int_eq(client_join(fd, &handshake, params[1].token, body, spoken, &spoken_size),
+    ck_assert_int_eq(client_join(fd, &handshake, params[1].token, NULL, body, spoken, &spoken_size),
                      TSR__WIRE_WELCOME);
     tsr__wire_prove("key", params[1].token, params[1].token_size, &handshake, key);
     tsr__wire_header(TSR__WIRE_CONTRIBUTION, 5 + TSR__WIRE_SEAL, message);
@@ -449,7 +503,7 @@ START_TEST(changed_messages_are_noticed)
     message[TSR__WIRE_HEADER + 8] ^= 1;
     client_send(fd, message, TSR__WIRE_HEADER + 5 + TSR__WIRE_SEAL);
     assert_end(0, TSR_ERR_PEER_LOST,
-               "rendezvous: rank 1 is gone: its message was not sealed by who proved itself");
+               "rendezvous: rank 1 is lost: its message failed authentication");
     close(fd);
 }
 END_TEST
@@ -460,10 +514,10 @@ START_TEST(repeated_messages_are_noticed)
     prepare(2, 20 * TSR__SECOND);
     job_start(0, job_meet, &params[0]);
     tsr__wire_handshake handshake = {.rank = 1, .size = 2};
-    uint8_t body[64], spoken[200], key[TSR__WIRE_MAC], message[200] = {0}, answer[1000];
+    uint8_t body[64], spoken[400], key[TSR__WIRE_MAC], message[400] = {0}, answer[1000];
     size_t spoken_size;
     int fd = client_connect(port);
-    ck_assert_int_eq(client_join(fd, &handshake, params[1].token, body, spoken, &spoken_size),
+    ck_assert_int_eq(client_join(fd, &handshake, params[1].token, NULL, body, spoken, &spoken_size),
                      TSR__WIRE_WELCOME);
     tsr__wire_prove("key", params[1].token, params[1].token_size, &handshake, key);
     tsr__wire_header(TSR__WIRE_CONTRIBUTION, 50 + TSR__WIRE_SEAL, message);
@@ -471,10 +525,10 @@ START_TEST(repeated_messages_are_noticed)
     tsr__wire_seal("rank", key, message, 0, message + TSR__WIRE_HEADER + 8, 50,
                    message + TSR__WIRE_HEADER + 8 + 50);
     client_send(fd, message, TSR__WIRE_HEADER + 50 + TSR__WIRE_SEAL);
-    client_hear(fd, answer, TSR__WIRE_HEADER + TSR__WIRE_SEAL + 2 * 4 + 50);
+    client_receive(fd, answer, TSR__WIRE_HEADER + TSR__WIRE_SEAL + 2 * 4 + 50);
     client_send(fd, message, TSR__WIRE_HEADER + 50 + TSR__WIRE_SEAL);
     assert_end(0, TSR_ERR_PEER_LOST,
-               "rendezvous: rank 1 is gone: its message was not sealed by who proved itself");
+               "rendezvous: rank 1 is lost: its message failed authentication");
     close(fd);
 }
 END_TEST
@@ -486,6 +540,8 @@ TESTS(rendezvous)
     tcase_add_test(tests, of_many_that_do_not_come_some_are_named);
     tcase_add_test(tests, rank_zero_that_does_not_come_is_missed);
     tcase_add_test(tests, another_token_is_said);
+    tcase_add_test(tests, another_job_is_refused);
+    tcase_add_test(tests, the_port_of_a_job_that_ends_may_be_used);
     tcase_add_test(tests, a_false_rank_zero_is_not_believed);
     tcase_add_test(tests, too_few_descriptors_are_said);
     tcase_add_test(tests, a_taken_port_is_named);

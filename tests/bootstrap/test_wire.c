@@ -1,5 +1,5 @@
-/* The bytes of a rendezvous. What is expected was computed by Python's hmac and hashlib, by the
- * description in wire.h. */
+/* The bytes of the rendezvous protocol. The expected values were computed with Python's hmac and
+ * hashlib from the description in wire.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -30,21 +30,20 @@ static const struct {
     const char *mac;
 } proofs[] = {
     {"rank", "a token of some length", 1, 3,
-     "6c1a742338efb585deafb48b9f33837e0a12d84164e3c7db8fad460c5d8ff90f"},
+     "d7722b6488db6d5a700fe82276a07b418027324264e73cfd65f9a55359037543"},
     {"zero", "a token of some length", 1, 3,
-     "9fb96178b0831047e1765c7d84d25cd89dd3ecf3118cc614649d53ff5b0eee91"},
+     "79de4a3292b464c81e7cd17cd6daff110b8e76aa7050f207c0baac37847d25dd"},
     {"key", "a token of some length", 1, 3,
-     "fc5ac23f69e9b689689c24cd6b0d28554b7ddaf0e85626aead332f8b9a61a90f"},
-    {"rank", "", 1, 3, "259c1938f9f121d425c9e25fb16991f3817d7fb1a74367a85a7914661b42ed6b"},
+     "63d3afa41e4c2cb04c533356852a591a74a9771d4c8111e0c1ef066ab7fe1a19"},
+    {"rank", "", 1, 3, "e9a40e49449c90cb4b71f0de2a2f8650c33aadbe92b3cdc7158fa7b059f4554c"},
     {"rank",
      "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
-     "xxx"
-     "xxxx",
-     1, 3, "20b5666535cfafe001c32690907126a61844a7fb3188d718af8c6b6f639d810c"},
+     "xxxxxxx",
+     1, 3, "900f4ddf469fba0d10a13b99af89adb533fbebb1598522fce3b8b058d5bdbf18"},
     {"rank", "a token of some length", 2, 3,
-     "36eb0f0d32530825d6fefa032abede1df578bc9da7af773581fd644f4627b6e2"},
+     "fb2a9e89ac6ac2d8885eb26e6e32a33d2365563f00290b1b223cfc622e8bca95"},
     {"rank", "a token of some length", 1, 4,
-     "ea86a53a6c7d71093722fa3c715d3dda7c52b23a2670778a920730132d8fcabb"},
+     "b027db6787c73f158875c1a1508da576e63c794049f2fae7a52d13360713a042"},
 };
 
 START_TEST(proves_as_described)
@@ -60,6 +59,32 @@ START_TEST(proves_as_described)
 }
 END_TEST
 
+static const struct {
+    tsr__identity_part part;
+    const char *text, *token, *mac;
+} identities[] = {
+    {TSR__IDENTITY_JOB_ID, "nightly", "a token of some length",
+     "e126c8bf13c31539981badf64426f1d30f67a74ad0279f9703c8c01c473bd0cb"},
+    {TSR__IDENTITY_EXECUTABLE, "/usr/bin/train", "a token of some length",
+     "3b585aca9537092f5f9e518d070ccacbd1e545cb809a0b1f7767e701f78e3ad7"},
+    {TSR__IDENTITY_EXECUTABLE, "/usr/bin/train", "",
+     "9e35230fef7ea03c6603840dc752b7fd756a36ec2978098dd6de634481994c48"},
+    {TSR__IDENTITY_EXECUTABLE, "", "a token of some length",
+     "8c3bb8be4ae77f90bb31d75517e2b74fc329ac4f9243deeaeeb5b0821a757f14"},
+    {TSR__IDENTITY_EXECUTABLE, NULL, "a token of some length",
+     "575dd0daf25cb22e1229040bba665f9cb016a10a98cad5f33e2fcb0fd154a3f2"},
+};
+
+START_TEST(proves_identities_as_described)
+{
+    uint8_t mac[TSR__WIRE_MAC];
+    tsr__wire_handshake made = handshake(1, 3);
+    tsr__wire_prove_identity(identities[_i].part, identities[_i].text, identities[_i].token,
+                             strlen(identities[_i].token), &made, mac);
+    ck_assert_str_eq(hex(mac, sizeof mac), identities[_i].mac);
+}
+END_TEST
+
 START_TEST(seals_as_described)
 {
     uint8_t mac[TSR__WIRE_MAC], key[TSR__WIRE_MAC], header[TSR__WIRE_HEADER];
@@ -68,10 +93,10 @@ START_TEST(seals_as_described)
     tsr__wire_header(TSR__WIRE_CONTRIBUTION, 45, header);
     tsr__wire_seal("rank", key, header, 7, "hello", 5, mac);
     ck_assert_str_eq(hex(mac, sizeof mac),
-                     "51506f9fe82a4a1361388092f810f29c7bb4935187d809cc9bd86b41e959586e");
+                     "8bcb999b3587f04a00622b381ec02b19aeac4cf7e671986ed8c578a6c3796912");
     tsr__wire_seal("zero", key, header, 7, "hello", 5, mac);
     ck_assert_str_eq(hex(mac, sizeof mac),
-                     "a86172312c8738a3d1e900a947bd892bea524ba4ad5069defa18675c2e404a67");
+                     "49552e2255d4851e55c5d27d6a8b8d6c830a5cd8011fd269b9313aee38009b87");
 }
 END_TEST
 
@@ -81,7 +106,7 @@ START_TEST(writes_headers_as_described)
     tsr__wire_type type;
     uint64_t size;
     tsr__wire_header(TSR__WIRE_ABORT, UINT64_C(0x0102030405060708), header);
-    ck_assert_str_eq(hex(header, sizeof header), "54535242010800000807060504030201");
+    ck_assert_str_eq(hex(header, sizeof header), "54535242020800000807060504030201");
     ck_assert_ptr_null(tsr__wire_read_header(header, &type, &size));
     ck_assert_int_eq(type, TSR__WIRE_ABORT);
     ck_assert_uint_eq(size, UINT64_C(0x0102030405060708));
@@ -107,18 +132,20 @@ START_TEST(reasons_have_words)
     ck_assert_str_eq(tsr__wire_reason_text(TSR__WIRE_BAD_TOKEN),
                      "rank 0 has another TESSERA_TOKEN");
     ck_assert_str_eq(tsr__wire_reason_text(TSR__WIRE_BAD_RANK),
-                     "rank 0 does not wait for this rank");
-    ck_assert_str_eq(tsr__wire_reason_text(TSR__WIRE_BAD_SIZE),
-                     "rank 0 waits for another number of ranks");
+                     "rank 0 does not expect a process of this rank");
+    ck_assert_str_eq(tsr__wire_reason_text(TSR__WIRE_BAD_SIZE), "rank 0 has another WORLD_SIZE");
     ck_assert_str_eq(tsr__wire_reason_text(TSR__WIRE_DUPLICATE),
-                     "another process has joined as this rank");
-    ck_assert_str_eq(tsr__wire_reason_text(99), "rank 0 refused for an unknown reason");
+                     "another process has already joined as this rank");
+    ck_assert_str_eq(tsr__wire_reason_text(99),
+                     "rank 0 refused for a reason that this version does not know");
 }
 END_TEST
 
 TESTS(wire)
 {
     tcase_add_loop_test(tests, proves_as_described, 0, (int)(sizeof proofs / sizeof proofs[0]));
+    tcase_add_loop_test(tests, proves_identities_as_described, 0,
+                        (int)(sizeof identities / sizeof identities[0]));
     tcase_add_test(tests, seals_as_described);
     tcase_add_test(tests, writes_headers_as_described);
     tcase_add_test(tests, numbers_survive);

@@ -65,7 +65,7 @@ START_TEST(all_of_it_in_one_deadline)
             tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_ENV, .timeout_ns = UINT64_C(2000000000)),
             &comm),
         TSR_ERR_TIMEOUT,
-        "comm_create: rendezvous: after 2.0 s these of 2 ranks have not come to the exchange: 1");
+        "comm_create: rendezvous: after 2.0 s these of 2 ranks have not joined the exchange: 1");
     ck_assert_double_lt(seconds_now() - start, 3);
     kill(other, SIGKILL);
     waitpid(other, NULL, 0);

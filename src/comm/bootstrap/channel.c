@@ -48,6 +48,8 @@ static bool size_is_right(const tsr__channel *channel)
         low = high = TSR__WIRE_NONCE;
         break;
     case TSR__WIRE_PROOF:
+        low = high = TSR__WIRE_PROOF_SIZE;
+        break;
     case TSR__WIRE_WELCOME:
         low = high = TSR__WIRE_MAC;
         break;
@@ -76,7 +78,7 @@ static tsr__channel_event start_body(tsr__channel *channel, const char **why)
     if (*why != NULL)
         return TSR__CHANNEL_BAD;
     if (!(channel->wanted >> channel->type & 1u)) {
-        *why = "it sends what nobody asked for";
+        *why = "it sent a message of an unexpected type";
         return TSR__CHANNEL_BAD;
     }
     if (!size_is_right(channel)) {
@@ -98,7 +100,7 @@ static tsr__channel_event check_seal(tsr__channel *channel, const char **why)
                    channel->body + 8, payload, mac);
     if (tsr__wire_get_u64(channel->body) != channel->number_in ||
         sodium_memcmp(mac, channel->body + 8 + payload, sizeof mac) != 0) {
-        *why = "its message was not sealed by who proved itself";
+        *why = "its message failed authentication";
         return TSR__CHANNEL_BAD;
     }
     channel->number_in++;
@@ -129,7 +131,7 @@ tsr__channel_event tsr__channel_read(tsr__channel *channel, const char **why)
             return TSR__CHANNEL_CLOSED;
         }
         if (channel->complete) {
-            *why = "it speaks out of turn";
+            *why = "it sent a message too early";
             return TSR__CHANNEL_BAD;
         }
         channel->got += (uint64_t)count;

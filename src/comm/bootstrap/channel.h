@@ -30,7 +30,7 @@ typedef struct tsr__channel {
     bool complete;
 
     /* Going out: header (and number), payload, MAC. */
-    uint8_t head[TSR__WIRE_HEADER + 8], small[64], tail[TSR__WIRE_MAC];
+    uint8_t head[TSR__WIRE_HEADER + 8], small[TSR__WIRE_PROOF_SIZE], tail[TSR__WIRE_MAC];
     const uint8_t *payload;
     size_t head_size, payload_size, tail_size;
     uint64_t sent;
@@ -62,7 +62,8 @@ const uint8_t *tsr__channel_payload(const tsr__channel *channel, uint64_t *size)
 void tsr__channel_take(tsr__channel *channel, unsigned wanted_next);
 
 /* Puts one message in front of the socket, the former one having been sent. A sealed payload stays
- * the caller's and must live until then; others are at most 64 bytes and copied. */
+ * the caller's and must live until then; others are at most TSR__WIRE_PROOF_SIZE bytes and copied.
+ */
 void tsr__channel_put(tsr__channel *channel, tsr__wire_type type, const void *payload, size_t size);
 
 /* Writes what the socket takes. */

@@ -16,33 +16,40 @@
 #include "base/error.h"
 #include "comm/bootstrap/backend.h"
 
-/* Rank 0 knows best who is missing, so the others leave it this much more time to say so. */
-#define GRACE (TSR__SECOND / 4)
+/* Rank 0 knows which ranks are missing, so the others wait this much longer for its error. */
+#define GRACE_NS (TSR__SECOND / 4)
 
 /* Between attempts to reach rank 0. */
-#define SHORTEST_PAUSE (TSR__SECOND / 100)
-#define LONGEST_PAUSE (TSR__SECOND / 2)
+#define SHORTEST_PAUSE_NS (TSR__SECOND / 100)
+#define LONGEST_PAUSE_NS (TSR__SECOND / 2)
 
-/* One attempt to join, and why the last one came to nothing. */
+/* After rank 0 has refused this process as one of another job. That job may be about to release the
+ * port; but if both jobs have been given the same port, this one must not wait for its timeout. */
+#define OTHER_JOB_NS (2 * TSR__SECOND)
+
+/* The attempts to join, and why the last one failed. */
 typedef struct attempt {
     const tsr__rendezvous_params *params;
     tsr__channel channel;
     tsr__wire_handshake handshake;
-    uint64_t deadline_ns;
-    char why[160];
-    char told[160]; /* the last reason that came from the other end */
+    uint64_t deadline_ns; /* of this attempt */
+    char why[256];
+    char answer[256];    /* the last refusal or protocol error of the process at the port */
+    uint64_t give_up_ns; /* 0, or when other_job becomes the error */
+    char other_job[256]; /* how rank 0's job differs from this one */
 } attempt;
 
-/* Sends what is to be sent and waits for the next message. */
-static tsr__channel_event converse(tsr__channel *channel, uint64_t deadline_ns, const char **why)
+/* Sends what is to be sent and waits for the next message. MORE: the deadline has passed. */
+static tsr__channel_event send_and_receive(tsr__channel *channel, uint64_t deadline_ns,
+                                           const char **why)
 {
     for (;;) {
         tsr__channel_event event = tsr__channel_write(channel);
         *why = "the connection broke";
-        /* Rank 0 may have said something before it left. */
-        tsr__channel_event heard = tsr__channel_read(channel, why);
-        if (heard != TSR__CHANNEL_MORE)
-            return heard;
+        /* Reads even if writing failed: rank 0 may have sent an error before it closed. */
+        tsr__channel_event received = tsr__channel_read(channel, why);
+        if (received != TSR__CHANNEL_MORE)
+            return received;
         if (event == TSR__CHANNEL_CLOSED)
             return event;
         if (tsr__now_ns() >= deadline_ns)
@@ -53,7 +60,7 @@ static tsr__channel_event converse(tsr__channel *channel, uint64_t deadline_ns, 
     }
 }
 
-/* False with `why` said. */
+/* On failure, returns false and sets try->why. */
 static bool connect_to(attempt *try, const tsr__address *address)
 {
     int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -84,37 +91,56 @@ static bool connect_to(attempt *try, const tsr__address *address)
     return true;
 }
 
-/* Waits for one message of the handshake. False with `why` said, or with *status set when memory is
- * out. */
-static bool hear(attempt *try, tsr__wire_type type, tsr_status *status)
+/* Describes REFUSED in try->why. */
+static void note_refusal(attempt *try, uint8_t reason)
+{
+    char difference[180];
+    const int part = (int)reason - TSR__WIRE_OTHER_JOB;
+    if (part < 0 || part >= TSR__IDENTITY_PARTS) {
+        snprintf(try->why, sizeof try->why, "%s", tsr__wire_reason_text(reason));
+        return;
+    }
+    snprintf(try->why, sizeof try->why, "rank 0 %s",
+             tsr__identity_difference(&try->params->identity, (tsr__identity_part)part, difference,
+                                      sizeof difference));
+    memcpy(try->other_job, try->why, sizeof try->other_job);
+    if (try->give_up_ns == 0)
+        try->give_up_ns = tsr__deadline_ns(OTHER_JOB_NS);
+}
+
+/* Waits for one message of the handshake. On failure, returns false and sets try->why, or *status
+ * if memory is exhausted. */
+static bool receive(attempt *try, tsr__wire_type type, tsr_status *status)
 {
     const char *why;
     try->channel.wanted = 1u << type | 1u << TSR__WIRE_REFUSED;
-    tsr__channel_event event = converse(&try->channel, try->deadline_ns, &why);
-    if (event == TSR__CHANNEL_NO_MEMORY)
+    tsr__channel_event event = send_and_receive(&try->channel, try->deadline_ns, &why);
+    if (event == TSR__CHANNEL_DONE && try->channel.type == type)
+        return true;
+    if (event == TSR__CHANNEL_NO_MEMORY) {
         *status = TSR_ERR_NO_MEMORY;
-    if (event == TSR__CHANNEL_MORE)
-        why = "it does not answer";
-    if (event == TSR__CHANNEL_DONE && try->channel.type == TSR__WIRE_REFUSED) {
-        uint64_t size;
-        why = tsr__wire_reason_text(tsr__channel_payload(&try->channel, &size)[0]);
-        event = TSR__CHANNEL_BAD;
+        return false;
     }
-    if (event == TSR__CHANNEL_DONE || event == TSR__CHANNEL_NO_MEMORY)
-        return event == TSR__CHANNEL_DONE;
-    snprintf(try->why, sizeof try->why, "%s", why);
-    /* What it said is worth more than that it said nothing. */
-    if (event == TSR__CHANNEL_BAD || try->told[0] == '\0')
-        memcpy(try->told, try->why, sizeof try->told);
+    if (event == TSR__CHANNEL_DONE) {
+        uint64_t size;
+        note_refusal(try, tsr__channel_payload(&try->channel, &size)[0]);
+        event = TSR__CHANNEL_BAD;
+    } else {
+        snprintf(try->why, sizeof try->why, "%s",
+                 event == TSR__CHANNEL_MORE ? "it does not answer" : why);
+    }
+    /* A reason that was sent explains more than a closed connection. */
+    if (event == TSR__CHANNEL_BAD || try->answer[0] == '\0')
+        memcpy(try->answer, try->why, sizeof try->answer);
     return false;
 }
 
-static bool shake_hands(attempt *try, tsr_status *status)
+static bool perform_handshake(attempt *try, bool loopback, tsr_status *status)
 {
     const tsr__rendezvous_params *params = try->params;
     tsr__channel *channel = &try->channel;
     tsr__wire_handshake *handshake = &try->handshake;
-    uint8_t hello[TSR__WIRE_HELLO_SIZE], mac[TSR__WIRE_MAC];
+    uint8_t hello[TSR__WIRE_HELLO_SIZE], proof[TSR__WIRE_PROOF_SIZE], mac[TSR__WIRE_MAC];
     uint64_t size;
 
     handshake->rank = (uint32_t)params->rank;
@@ -124,19 +150,24 @@ static bool shake_hands(attempt *try, tsr_status *status)
     tsr__wire_put_u32(hello + 4, handshake->size);
     memcpy(hello + 8, handshake->rank_nonce, TSR__WIRE_NONCE);
     tsr__channel_put(channel, TSR__WIRE_HELLO, hello, sizeof hello);
-    if (!hear(try, TSR__WIRE_CHALLENGE, status))
+    if (!receive(try, TSR__WIRE_CHALLENGE, status))
         return false;
     memcpy(handshake->zero_nonce, tsr__channel_payload(channel, &size), TSR__WIRE_NONCE);
     tsr__channel_take(channel, 0);
 
-    tsr__wire_prove("rank", params->token, params->token_size, handshake, mac);
-    tsr__channel_put(channel, TSR__WIRE_PROOF, mac, sizeof mac);
-    if (!hear(try, TSR__WIRE_WELCOME, status))
+    tsr__wire_prove("rank", params->token, params->token_size, handshake, proof);
+    for (int i = 0; i < TSR__IDENTITY_PARTS; i++)
+        tsr__wire_prove_identity(
+            (tsr__identity_part)i,
+            tsr__identity_text(&params->identity, (tsr__identity_part)i, loopback), params->token,
+            params->token_size, handshake, proof + (size_t)(1 + i) * TSR__WIRE_MAC);
+    tsr__channel_put(channel, TSR__WIRE_PROOF, proof, sizeof proof);
+    if (!receive(try, TSR__WIRE_WELCOME, status))
         return false;
     tsr__wire_prove("zero", params->token, params->token_size, handshake, mac);
     if (sodium_memcmp(mac, tsr__channel_payload(channel, &size), sizeof mac) != 0) {
-        snprintf(try->why, sizeof try->why, "who answers there is not rank 0 of this job");
-        memcpy(try->told, try->why, sizeof try->told);
+        snprintf(try->why, sizeof try->why, "the process that answers is not rank 0 of this job");
+        memcpy(try->answer, try->why, sizeof try->answer);
         return false;
     }
     tsr__channel_start_sealing(channel, params->token, params->token_size, handshake);
@@ -145,8 +176,8 @@ static bool shake_hands(attempt *try, tsr_status *status)
     return true;
 }
 
-/* True when it has joined. Whatever else happens may be over at the next attempt, unless *status is
- * set. */
+/* Returns true when this rank has joined. After a failure the next attempt may succeed, unless
+ * *status is set. */
 static bool join(attempt *try, uint64_t deadline_ns, tsr_status *status)
 {
     const tsr__rendezvous_params *params = try->params;
@@ -155,7 +186,7 @@ static bool join(attempt *try, uint64_t deadline_ns, tsr_status *status)
     if (found != TSR_OK) {
         if (found == TSR_ERR_NO_MEMORY)
             *status = found;
-        if (found != TSR_ERR_TIMEOUT || try->why[0] == '\0') /* else what was before says more */
+        if (found != TSR_ERR_TIMEOUT || try->why[0] == '\0') /* otherwise keep the former reason */
             snprintf(try->why, sizeof try->why, "%s", tsr_last_error());
         return false;
     }
@@ -168,38 +199,51 @@ static bool join(attempt *try, uint64_t deadline_ns, tsr_status *status)
     try->deadline_ns = tsr__min_u64(deadline_ns, tsr__deadline_ns(params->handshake_ns));
     if (!connect_to(try, &address))
         return false;
-    if (shake_hands(try, status))
+    if (perform_handshake(try, address.loopback, status))
         return true;
     tsr__channel_finish(&try->channel);
     return false;
 }
 
+/* The error of a rank that gives up. */
+static tsr_status fail_to_join(const attempt *try)
+{
+    const tsr__rendezvous_params *params = try->params;
+    const bool add_answer = try->answer[0] != '\0' && strcmp(try->answer, try->why) != 0;
+    if (try->give_up_ns != 0)
+        return tsr__fail(TSR_ERR_INVALID,
+                         "rendezvous: rank %" PRId32 " was refused by rank 0 of another job at "
+                         "%.80s, port %d: %s; set another TESSERA_MASTER_PORT for one of the jobs, "
+                         "or, if they are to be one job, the same TESSERA_JOB_ID for all its ranks",
+                         params->rank, params->address, (int)params->port, try->other_job);
+    return tsr__fail(TSR_ERR_TIMEOUT,
+                     "rendezvous: rank %" PRId32 " could not join rank 0 at %.80s, port %d, "
+                     "within %.1f s: %s%s%s",
+                     params->rank, params->address, (int)params->port,
+                     (double)params->timeout_ns * 1e-9, try->why, add_answer ? "; before: " : "",
+                     add_answer ? try->answer : "");
+}
+
 static tsr_status keep_trying(attempt *try, uint64_t deadline_ns)
 {
     const tsr__rendezvous_params *params = try->params;
-    uint64_t pause = SHORTEST_PAUSE;
+    uint64_t pause = SHORTEST_PAUSE_NS;
     tsr_status status = TSR_OK;
-    char logged[sizeof try->why] = "Connection refused"; /* as long as rank 0 is not there yet */
+    char logged[sizeof try->why] = "Connection refused"; /* usual until rank 0 has started */
     while (!join(try, deadline_ns, &status)) {
         if (status != TSR_OK)
             return status;
-        bool before = try->told[0] != '\0' && strcmp(try->told, try->why) != 0;
-        if (tsr__now_ns() >= deadline_ns)
-            return tsr__fail(
-                TSR_ERR_TIMEOUT,
-                "rendezvous: rank %" PRId32 " could not join rank 0 at %.80s, port %d, "
-                "within %.1f s: %s%s%s",
-                params->rank, params->address, (int)params->port, (double)params->timeout_ns * 1e-9,
-                try->why, before ? "; before: " : "", before ? try->told : "");
+        uint64_t now = tsr__now_ns();
+        if (now >= deadline_ns || (try->give_up_ns != 0 && now >= try->give_up_ns))
+            return fail_to_join(try);
         if (strcmp(logged, try->why) != 0)
             tsr__log(TSR_LOG_WARNING,
                      "rendezvous: rank %" PRId32 " cannot join rank 0 at %.80s, port %d, yet: %s",
                      params->rank, params->address, (int)params->port, try->why);
         memcpy(logged, try->why, sizeof logged);
-        uint64_t now = tsr__now_ns();
-        uint64_t rest = tsr__min_u64(pause, deadline_ns > now ? deadline_ns - now : 0);
+        uint64_t rest = tsr__min_u64(pause, deadline_ns - now);
         nanosleep(&(struct timespec){.tv_nsec = (long)rest}, NULL);
-        pause = tsr__min_u64(pause * 3 / 2, LONGEST_PAUSE);
+        pause = tsr__min_u64(pause * 3 / 2, LONGEST_PAUSE_NS);
     }
     return TSR_OK;
 }
@@ -222,8 +266,8 @@ tsr_status tsr__client_open(const tsr__rendezvous_params *params, tsr__client **
     return TSR_OK;
 }
 
-/* What rank 0 fails with, the others fail with. */
-static tsr_status pass_on(const uint8_t *payload, uint64_t size)
+/* ABORT: fails with the error of rank 0. */
+static tsr_status fail_as_rank_zero(const uint8_t *payload, uint64_t size)
 {
     int32_t code = (int32_t)tsr__wire_get_u32(payload);
     if (code >= TSR_OK || code < TSR_ERR_PEER_LOST)
@@ -231,7 +275,7 @@ static tsr_status pass_on(const uint8_t *payload, uint64_t size)
     return tsr__fail((tsr_status)code, "%.*s", (int)(size - 4), (const char *)payload + 4);
 }
 
-/* BLOCKS to blocks; what it says about itself may be wrong, proved or not. */
+/* Decodes GATHERED. The sizes in it are checked even though it is authenticated. */
 static tsr_status unpack(const tsr__client *client, const uint8_t *payload, uint64_t size,
                          tsr__bootstrap_gathered *out)
 {
@@ -245,9 +289,10 @@ static tsr_status unpack(const tsr__client *client, const uint8_t *payload, uint
     }
     tsr_status status = TSR_OK;
     if (size < 4 * ranks || total != size)
-        status = tsr__fail(TSR_ERR_INVALID,
-                           "rendezvous: rank 0 answers in %" PRIu64 " bytes, not in %" PRIu64, size,
-                           total);
+        status =
+            tsr__fail(TSR_ERR_INVALID,
+                      "rendezvous: rank 0 sent a result of %" PRIu64 " bytes instead of %" PRIu64,
+                      size, total);
     if (status == TSR_OK)
         status = tsr__bootstrap_gathered_init(client->size, sizes, out);
     if (status == TSR_OK)
@@ -263,9 +308,9 @@ tsr_status tsr__client_exchange(tsr__client *client, const void *mine, uint64_t 
     const char *why;
     tsr__channel_put(channel, TSR__WIRE_CONTRIBUTION, mine, (size_t)size_bytes);
     uint64_t deadline = limit->deadline_ns;
-    deadline = deadline > UINT64_MAX - GRACE ? deadline : deadline + GRACE;
-    tsr__channel_event event = converse(channel, deadline, &why);
-    channel->sending = false; /* the payload ends here */
+    deadline = deadline > UINT64_MAX - GRACE_NS ? deadline : deadline + GRACE_NS;
+    tsr__channel_event event = send_and_receive(channel, deadline, &why);
+    channel->sending = false; /* the payload is the caller's */
     switch (event) {
     case TSR__CHANNEL_DONE:
         break;
@@ -277,13 +322,13 @@ tsr_status tsr__client_exchange(tsr__client *client, const void *mine, uint64_t 
         return TSR_ERR_NO_MEMORY;
     case TSR__CHANNEL_CLOSED:
     case TSR__CHANNEL_BAD:
-        return tsr__fail(TSR_ERR_PEER_LOST, "rendezvous: rank 0 at %s is gone: %s", channel->peer,
+        return tsr__fail(TSR_ERR_PEER_LOST, "rendezvous: rank 0 at %s is lost: %s", channel->peer,
                          why);
     }
     uint64_t size;
     const uint8_t *payload = tsr__channel_payload(channel, &size);
     if (channel->type == TSR__WIRE_ABORT)
-        return pass_on(payload, size);
+        return fail_as_rank_zero(payload, size);
     tsr_status status = unpack(client, payload, size, out);
     tsr__channel_take(channel, 1u << TSR__WIRE_GATHERED | 1u << TSR__WIRE_ABORT);
     return status;

@@ -15,86 +15,119 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* Per step, so that a flood of connections does not keep the others waiting. */
-#define ACCEPTED_AT_ONCE 32
+/* Limits one step, so that a flood of connections does not delay the others. */
+#define MAX_ACCEPTED_AT_ONCE 32
 
-void tsr__connection_close(tsr__connection **peer)
+void tsr__connection_close(tsr__connection **connection)
 {
-    if (*peer == NULL)
+    if (*connection == NULL)
         return;
-    tsr__channel_finish(&(*peer)->channel);
-    tsr__free(*peer);
-    *peer = NULL;
+    tsr__channel_finish(&(*connection)->channel);
+    tsr__free(*connection);
+    *connection = NULL;
 }
 
-static void drop(tsr__server *server, int index, const char *why)
+static void remove_pending(tsr__server *server, int index)
 {
-    tsr__connection *peer = server->pending[index];
-    tsr__log(TSR_LOG_WARNING, "rendezvous: dropped %s: %s", peer->channel.peer, why);
-    tsr__connection_close(&peer);
     server->pending_count--;
     memmove(server->pending + index, server->pending + index + 1,
             (size_t)(server->pending_count - index) * sizeof server->pending[0]);
 }
 
-/* Tells it why, if the socket takes that at once: for the owner of a job who mistyped a variable.
- */
-static void refuse(tsr__server *server, int index, tsr__wire_reason reason, const char *why)
+static void drop(tsr__server *server, int index, const char *why)
+{
+    tsr__connection *connection = server->pending[index];
+    tsr__log(TSR_LOG_WARNING, "rendezvous: dropped %s: %s", connection->channel.peer, why);
+    tsr__connection_close(&connection);
+    remove_pending(server, index);
+}
+
+/* Drops a process whose settings do not match, and sends it the reason if the socket accepts that
+ * without waiting: it may be a rank of this job with a mistyped variable. */
+static void refuse(tsr__server *server, int index, int reason, const char *why)
 {
     tsr__channel *channel = &server->pending[index]->channel;
     channel->sealed = false;
     tsr__channel_put(channel, TSR__WIRE_REFUSED, &(uint8_t){(uint8_t)reason}, 1);
     (void)tsr__channel_write(channel);
+    snprintf(server->refused, sizeof server->refused, "%.60s: %.180s", channel->peer, why);
     drop(server, index, why);
 }
 
-/* HELLO: who it wants to be. False when it has been dropped. */
-static bool hear_hello(tsr__server *server, int index)
+/* Returns whether the connection is still pending. */
+static bool handle_hello(tsr__server *server, int index)
 {
-    tsr__connection *peer = server->pending[index];
-    tsr__wire_handshake *handshake = &peer->handshake;
+    tsr__connection *connection = server->pending[index];
+    tsr__wire_handshake *handshake = &connection->handshake;
     uint64_t size;
-    const uint8_t *hello = tsr__channel_payload(&peer->channel, &size);
+    const uint8_t *hello = tsr__channel_payload(&connection->channel, &size);
     handshake->rank = tsr__wire_get_u32(hello);
     handshake->size = tsr__wire_get_u32(hello + 4);
     memcpy(handshake->rank_nonce, hello + 8, TSR__WIRE_NONCE);
-    tsr__channel_take(&peer->channel, 1u << TSR__WIRE_PROOF);
+    tsr__channel_take(&connection->channel, 1u << TSR__WIRE_PROOF);
 
     char why[128];
     if (handshake->size != (uint32_t)server->params.size) {
-        snprintf(why, sizeof why, "it says there are %" PRIu32 " ranks, not %" PRId32,
-                 handshake->size, server->params.size);
+        snprintf(why, sizeof why, "its WORLD_SIZE is %" PRIu32 ", not %" PRId32, handshake->size,
+                 server->params.size);
         refuse(server, index, TSR__WIRE_BAD_SIZE, why);
         return false;
     }
     if (handshake->rank == 0 || handshake->rank >= handshake->size) {
-        snprintf(why, sizeof why, "it says it is rank %" PRIu32 ", not one from 1 to %" PRId32,
+        snprintf(why, sizeof why, "its rank is %" PRIu32 ", not one from 1 to %" PRId32,
                  handshake->rank, server->params.size - 1);
         refuse(server, index, TSR__WIRE_BAD_RANK, why);
         return false;
     }
     randombytes_buf(handshake->zero_nonce, TSR__WIRE_NONCE);
-    tsr__channel_put(&peer->channel, TSR__WIRE_CHALLENGE, handshake->zero_nonce, TSR__WIRE_NONCE);
-    peer->stage = TSR__CONNECTION_PROOF;
+    tsr__channel_put(&connection->channel, TSR__WIRE_CHALLENGE, handshake->zero_nonce,
+                     TSR__WIRE_NONCE);
+    connection->stage = TSR__CONNECTION_PROOF;
     return true;
 }
 
-/* PROOF: it is one of the job's processes, and its rank is free. False when it is no stranger any
- * more. */
-static bool hear_proof(tsr__server *server, int index)
+/* The first part in which the identity of the process differs from this one's, or
+ * TSR__IDENTITY_PARTS. `macs` are those of PROOF. */
+static tsr__identity_part find_difference(const tsr__server *server,
+                                          const tsr__wire_handshake *handshake, const uint8_t *macs)
 {
     const tsr__rendezvous_params *params = &server->params;
-    tsr__connection *peer = server->pending[index];
-    uint32_t rank = peer->handshake.rank;
+    uint8_t expected[TSR__WIRE_MAC];
+    int part = 0;
+    for (; part < TSR__IDENTITY_PARTS; part++, macs += TSR__WIRE_MAC) {
+        tsr__wire_prove_identity((tsr__identity_part)part,
+                                 tsr__identity_text(&params->identity, (tsr__identity_part)part,
+                                                    server->address.loopback),
+                                 params->token, params->token_size, handshake, expected);
+        if (sodium_memcmp(macs, expected, sizeof expected) != 0)
+            break;
+    }
+    return (tsr__identity_part)part;
+}
+
+/* Whether a process that has sent PROOF may join; refuses it otherwise. */
+static bool may_join(tsr__server *server, int index)
+{
+    const tsr__rendezvous_params *params = &server->params;
+    tsr__connection *connection = server->pending[index];
+    const uint32_t rank = connection->handshake.rank;
     uint8_t expected[TSR__WIRE_MAC];
     uint64_t size;
-    const uint8_t *proof = tsr__channel_payload(&peer->channel, &size);
-    char why[160];
+    const uint8_t *proof = tsr__channel_payload(&connection->channel, &size);
+    char why[256], difference[180];
 
-    tsr__wire_prove("rank", params->token, params->token_size, &peer->handshake, expected);
+    tsr__wire_prove("rank", params->token, params->token_size, &connection->handshake, expected);
     if (sodium_memcmp(proof, expected, sizeof expected) != 0) {
         snprintf(why, sizeof why, "as rank %" PRIu32 " it has another TESSERA_TOKEN", rank);
         refuse(server, index, TSR__WIRE_BAD_TOKEN, why);
+        return false;
+    }
+    tsr__identity_part part =
+        find_difference(server, &connection->handshake, proof + TSR__WIRE_MAC);
+    if (part != TSR__IDENTITY_PARTS) {
+        snprintf(why, sizeof why, "as rank %" PRIu32 " it %s", rank,
+                 tsr__identity_difference(&params->identity, part, difference, sizeof difference));
+        refuse(server, index, TSR__WIRE_OTHER_JOB + (int)part, why);
         return false;
     }
     if (server->ranks[rank] != NULL) {
@@ -103,37 +136,50 @@ static bool hear_proof(tsr__server *server, int index)
         refuse(server, index, TSR__WIRE_DUPLICATE, why);
         return false;
     }
-    tsr__wire_prove("zero", params->token, params->token_size, &peer->handshake, expected);
-    tsr__channel_put(&peer->channel, TSR__WIRE_WELCOME, expected, sizeof expected);
-    tsr__channel_start_sealing(&peer->channel, params->token, params->token_size, &peer->handshake);
-    tsr__channel_take(&peer->channel, 1u << TSR__WIRE_CONTRIBUTION);
-    peer->stage = TSR__CONNECTION_JOINED;
-    (void)tsr__channel_write(&peer->channel); /* what remains goes with the next step */
-    server->ranks[rank] = peer;
-    server->joined++;
-    server->pending_count--;
-    memmove(server->pending + index, server->pending + index + 1,
-            (size_t)(server->pending_count - index) * sizeof server->pending[0]);
-    tsr__log(TSR_LOG_DEBUG, "rendezvous: rank %" PRIu32 " has joined from %s", rank,
-             peer->channel.peer);
-    return false;
+    return true;
 }
 
-/* Hears what a stranger has said so far. */
-static tsr_status hear(tsr__server *server, int index)
+static void handle_proof(tsr__server *server, int index)
 {
-    tsr__connection *peer = server->pending[index];
-    for (bool stays = true; stays;) {
+    const tsr__rendezvous_params *params = &server->params;
+    tsr__connection *connection = server->pending[index];
+    tsr__channel *channel = &connection->channel;
+    const uint32_t rank = connection->handshake.rank;
+    uint8_t mac[TSR__WIRE_MAC];
+
+    if (!may_join(server, index))
+        return;
+    tsr__wire_prove("zero", params->token, params->token_size, &connection->handshake, mac);
+    tsr__channel_put(channel, TSR__WIRE_WELCOME, mac, sizeof mac);
+    tsr__channel_start_sealing(channel, params->token, params->token_size, &connection->handshake);
+    tsr__channel_take(channel, 1u << TSR__WIRE_CONTRIBUTION);
+    connection->stage = TSR__CONNECTION_JOINED;
+    (void)tsr__channel_write(channel); /* the next step sends the rest */
+    server->ranks[rank] = connection;
+    server->joined++;
+    remove_pending(server, index);
+    tsr__log(TSR_LOG_DEBUG, "rendezvous: rank %" PRIu32 " has joined from %s", rank, channel->peer);
+}
+
+/* Handles what a pending connection has sent so far. */
+static tsr_status advance_pending(tsr__server *server, int index)
+{
+    tsr__connection *connection = server->pending[index];
+    for (bool is_pending = true; is_pending;) {
         const char *why = "the connection broke";
-        tsr__channel_event event = tsr__channel_write(&peer->channel);
+        tsr__channel_event event = tsr__channel_write(&connection->channel);
         if (event == TSR__CHANNEL_MORE)
-            return TSR_OK; /* it gets no further question before it has taken our answer */
+            return TSR_OK; /* it has not read the last answer yet */
         if (event == TSR__CHANNEL_DONE)
-            event = tsr__channel_read(&peer->channel, &why);
+            event = tsr__channel_read(&connection->channel, &why);
         switch (event) {
         case TSR__CHANNEL_DONE:
-            stays = peer->stage == TSR__CONNECTION_HELLO ? hear_hello(server, index)
-                                                         : hear_proof(server, index);
+            if (connection->stage == TSR__CONNECTION_HELLO) {
+                is_pending = handle_hello(server, index);
+            } else {
+                handle_proof(server, index);
+                is_pending = false;
+            }
             break;
         case TSR__CHANNEL_MORE:
             return TSR_OK;
@@ -142,7 +188,7 @@ static tsr_status hear(tsr__server *server, int index)
         case TSR__CHANNEL_CLOSED:
         case TSR__CHANNEL_BAD:
             drop(server, index, why);
-            stays = false;
+            is_pending = false;
         }
     }
     return TSR_OK;
@@ -158,30 +204,29 @@ void tsr__server_lose(tsr__server *server, int32_t rank, const char *why)
     server->lost_early = early;
 }
 
-/* A rank that has joined: its block comes in, or our answer goes out, or it is gone. */
-static tsr_status serve(tsr__server *server, int32_t rank)
+/* Receives a joined rank's contribution and sends what is to be sent to it. */
+static tsr_status advance_joined(tsr__server *server, int32_t rank)
 {
-    tsr__connection *peer = server->ranks[rank];
+    tsr__connection *connection = server->ranks[rank];
     const char *why = "the connection broke";
-    tsr__channel_event event = tsr__channel_write(&peer->channel);
+    tsr__channel_event event = tsr__channel_write(&connection->channel);
     if (event != TSR__CHANNEL_CLOSED)
-        event = tsr__channel_read(&peer->channel, &why);
+        event = tsr__channel_read(&connection->channel, &why);
     if (event == TSR__CHANNEL_NO_MEMORY)
         return TSR_ERR_NO_MEMORY;
     if (event != TSR__CHANNEL_CLOSED && event != TSR__CHANNEL_BAD)
         return TSR_OK;
-    if (server->listener < 0) {
+    if (server->listener < 0)
         tsr__server_lose(server, rank, why);
-    } else { /* it may come again */
+    else /* its process may be started again and join again */
         tsr__log(TSR_LOG_WARNING, "rendezvous: rank %" PRId32 " at %s left: %s", rank,
-                 peer->channel.peer, why);
-    }
+                 connection->channel.peer, why);
     tsr__connection_close(&server->ranks[rank]);
     server->joined--;
     return TSR_OK;
 }
 
-static tsr_status admit(tsr__server *server, int fd, tsr__address *from)
+static tsr_status add_connection(tsr__server *server, int fd, tsr__address *from)
 {
     int flags = fcntl(fd, F_GETFL);
     bool usable = flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) >= 0 &&
@@ -195,53 +240,53 @@ static tsr_status admit(tsr__server *server, int fd, tsr__address *from)
     }
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     if (server->pending_count == TSR__MAX_PENDING)
-        drop(server, 0, "others are waiting");
-    tsr__connection *peer = tsr__calloc(1, sizeof *peer);
-    if (peer == NULL) {
+        drop(server, 0, "there are too many pending connections");
+    tsr__connection *connection = tsr__calloc(1, sizeof *connection);
+    if (connection == NULL) {
         close(fd);
         return TSR_ERR_NO_MEMORY;
     }
-    tsr__channel_init(&peer->channel, fd, from->text, true);
-    peer->channel.wanted = 1u << TSR__WIRE_HELLO;
-    peer->deadline_ns = tsr__deadline_ns(server->params.handshake_ns);
-    server->pending[server->pending_count++] = peer;
+    tsr__channel_init(&connection->channel, fd, from->text, true);
+    connection->channel.wanted = 1u << TSR__WIRE_HELLO;
+    connection->deadline_ns = tsr__deadline_ns(server->params.handshake_ns);
+    server->pending[server->pending_count++] = connection;
     return TSR_OK;
 }
 
 static tsr_status accept_some(tsr__server *server)
 {
-    for (int i = 0; i < ACCEPTED_AT_ONCE; i++) {
+    for (int i = 0; i < MAX_ACCEPTED_AT_ONCE; i++) {
         tsr__address from = {.size = sizeof from.storage};
         int fd = accept(server->listener, (struct sockaddr *)&from.storage, &from.size);
         int reason = fd < 0 ? errno : 0;
         if (fd >= 0) {
-            TSR__TRY(admit(server, fd, &from));
+            TSR__TRY(add_connection(server, fd, &from));
         } else if (reason == EAGAIN || reason == EWOULDBLOCK) {
-            server->not_accepted = 0;
+            server->accept_errno = 0;
             break;
         } else if (reason == EMFILE || reason == ENFILE || reason == ENOBUFS || reason == ENOMEM) {
-            if (server->not_accepted == 0)
+            if (server->accept_errno == 0)
                 tsr__log(TSR_LOG_WARNING, "rendezvous: rank 0 cannot accept a connection: %s",
                          strerror(reason));
-            server->not_accepted = reason;
-            /* Strangers must not keep a rank out by using up what there is. */
+            server->accept_errno = reason;
+            /* Pending connections must not exhaust the descriptors and so keep a rank out. */
             if (server->pending_count == 0) {
                 nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
                 break;
             }
             drop(server, 0, "there are too many connections");
         }
-        /* Anything else concerns that connection alone. */
+        /* Other errors concern only that connection. */
     }
     return TSR_OK;
 }
 
-static void drop_the_slow(tsr__server *server)
+static void drop_expired(tsr__server *server)
 {
     uint64_t now = tsr__now_ns();
-    /* All have the same time, so the oldest are due first. */
+    /* All have the same time for the handshake, so the oldest expires first. */
     while (server->pending_count > 0 && server->pending[0]->deadline_ns <= now)
-        drop(server, 0, "it was too slow to prove itself");
+        drop(server, 0, "its handshake took too long");
 }
 
 static nfds_t fill_polls(tsr__server *server)
@@ -254,21 +299,20 @@ static nfds_t fill_polls(tsr__server *server)
             server->polled[count++] = server->ranks[rank];
     for (nfds_t i = 0; i < count; i++) {
         const tsr__channel *channel = &server->polled[i]->channel;
-        server->polls[i] = (struct pollfd){
-            .fd = channel->fd,
-            .events = (short)(channel->sending && server->polled[i]->stage != TSR__CONNECTION_JOINED
-                                  ? POLLOUT
-                              : channel->sending ? POLLIN | POLLOUT
-                                                 : POLLIN)};
+        short events = POLLIN;
+        if (channel->sending)
+            events =
+                server->polled[i]->stage == TSR__CONNECTION_JOINED ? POLLIN | POLLOUT : POLLOUT;
+        server->polls[i] = (struct pollfd){.fd = channel->fd, .events = events};
     }
     server->polls[count] = (struct pollfd){.fd = server->listener, .events = POLLIN};
     return count;
 }
 
-static int find_pending(const tsr__server *server, const tsr__connection *peer)
+static int find_pending(const tsr__server *server, const tsr__connection *connection)
 {
     for (int i = 0; i < server->pending_count; i++)
-        if (server->pending[i] == peer)
+        if (server->pending[i] == connection)
             return i;
     return -1;
 }
@@ -283,19 +327,20 @@ tsr_status tsr__server_step(tsr__server *server, uint64_t deadline_ns)
         return tsr__fail(TSR_ERR_DRIVER, "rendezvous: cannot wait for %lu connections: %s",
                          (unsigned long)count, strerror(errno));
     for (nfds_t i = 0; ready > 0 && i < count; i++) {
-        tsr__connection *peer = server->polled[i];
+        tsr__connection *connection = server->polled[i];
         if (server->polls[i].revents == 0)
             continue;
-        /* Dealing with one closes no other. */
-        int pending = peer->stage == TSR__CONNECTION_JOINED ? -1 : find_pending(server, peer);
-        if (pending >= 0)
-            TSR__TRY(hear(server, pending));
+        /* Handling one connection never closes another, so `connection` is still valid. */
+        int index =
+            connection->stage == TSR__CONNECTION_JOINED ? -1 : find_pending(server, connection);
+        if (index >= 0)
+            TSR__TRY(advance_pending(server, index));
         else
-            TSR__TRY(serve(server, (int32_t)peer->handshake.rank));
+            TSR__TRY(advance_joined(server, (int32_t)connection->handshake.rank));
     }
     if (ready > 0 && server->listener >= 0 && server->polls[count].revents != 0)
         TSR__TRY(accept_some(server));
-    drop_the_slow(server);
+    drop_expired(server);
     return TSR_OK;
 }
 

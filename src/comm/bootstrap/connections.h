@@ -1,4 +1,4 @@
-/* Rank 0's end of a rendezvous: everyone who connects. */
+/* Rank 0's connections: accepting them, the handshake with each, and the joined ranks' messages. */
 #ifndef TSR_COMM_BOOTSTRAP_CONNECTIONS_H
 #define TSR_COMM_BOOTSTRAP_CONNECTIONS_H
 
@@ -7,52 +7,54 @@
 #include "comm/bootstrap/address.h"
 #include "comm/bootstrap/rendezvous.h"
 
-/* More connections than these that have not proved themselves push the oldest of them out. */
+/* The most pending connections: those whose handshake is not over. When there are more, the oldest
+ * is dropped. */
 #define TSR__MAX_PENDING 128
 
 typedef enum tsr__connection_stage {
-    TSR__CONNECTION_HELLO, /* it is to say who it is */
-    TSR__CONNECTION_PROOF, /* it is to prove it */
+    TSR__CONNECTION_HELLO, /* waits for HELLO */
+    TSR__CONNECTION_PROOF, /* waits for PROOF */
     TSR__CONNECTION_JOINED
 } tsr__connection_stage;
 
 typedef struct tsr__connection {
     tsr__channel channel;
     tsr__connection_stage stage;
-    uint64_t deadline_ns; /* to prove itself */
+    uint64_t deadline_ns; /* of the handshake */
     tsr__wire_handshake handshake;
 } tsr__connection;
 
 typedef struct tsr__server {
     tsr__rendezvous_params params;
     tsr__address address;
-    int listener;                               /* −1 once all have joined */
-    int not_accepted;                           /* why some that connect are not accepted, or 0 */
+    int listener;     /* −1 once all ranks have joined */
+    int accept_errno; /* why the last accept() failed for lack of resources, or 0 */
     tsr__connection *pending[TSR__MAX_PENDING]; /* oldest first */
     int pending_count;
     tsr__connection **ranks; /* NULL for 0 and for those that have not joined */
     int32_t joined;
+    char refused[256]; /* the last process that was refused and why, or "" */
 
-    /* Set when a rank that had joined is gone and none can come any more. */
+    /* The rank that was lost after all had joined. */
     int32_t lost_rank; /* −1: none */
     const char *lost_why;
-    bool lost_early; /* before it had all that was sent to it */
+    bool lost_early; /* it had not received all that was sent to it */
 
-    struct pollfd *polls; /* room for everyone */
+    struct pollfd *polls; /* room for all connections and the listener */
     tsr__connection **polled;
 } tsr__server;
 
-/* Waits for events until the deadline at most, and deals with them. `accepting` says whether ranks
- * may still come. TSR_OK unless memory is out. */
+/* Waits for events, at most until the deadline, and handles them. Fails only when memory is
+ * exhausted or poll() fails. */
 tsr_status tsr__server_step(tsr__server *server, uint64_t deadline_ns) TSR_NODISCARD;
 
-/* Notes that a rank is gone. The first counts, or the first of those that have missed something. */
+/* Records that a rank is lost. The first one is kept, unless only a later one missed data. */
 void tsr__server_lose(tsr__server *server, int32_t rank, const char *why);
 
-/* Forgets everyone who has not joined, and listens no more. */
+/* Drops the pending connections and closes the listener. */
 void tsr__server_stop_listening(tsr__server *server);
 
-/* Closes a connection and frees what belongs to it; sets NULL. */
-void tsr__connection_close(tsr__connection **peer);
+/* Closes a connection and frees it; sets NULL. */
+void tsr__connection_close(tsr__connection **connection);
 
 #endif

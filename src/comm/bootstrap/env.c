@@ -76,6 +76,7 @@ tsr_status tsr__bootstrap_open_env(const tsr__bootstrap_params *params, tsr__boo
         .token_size = token != NULL ? strlen(token) : 0,
         .timeout_ns = params->timeout_ns,
     };
+    tsr__identity_init(&where.identity);
     TSR__TRY(read_port(&where.port));
     TSR__REQUIRE(token == NULL || where.token_size >= SHORTEST_TOKEN,
                  "bootstrap: TESSERA_TOKEN has %zu characters, at least %d are needed",

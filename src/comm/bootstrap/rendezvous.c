@@ -6,23 +6,23 @@
 #include "comm/bootstrap/client.h"
 #include "comm/bootstrap/server.h"
 
-#define HANDSHAKE (5 * TSR__SECOND)
+#define HANDSHAKE_NS (5 * TSR__SECOND)
 
 struct tsr__rendezvous {
-    tsr__server *zero;  /* rank 0 */
-    tsr__client *other; /* any other rank */
+    tsr__server *server; /* rank 0 only */
+    tsr__client *client; /* all other ranks */
 };
 
 tsr_status tsr__rendezvous_open(const tsr__rendezvous_params *params, tsr__rendezvous **out)
 {
     tsr__rendezvous_params chosen = *params;
     if (chosen.handshake_ns == 0)
-        chosen.handshake_ns = HANDSHAKE;
+        chosen.handshake_ns = HANDSHAKE_NS;
     tsr__rendezvous *rendezvous = tsr__calloc(1, sizeof *rendezvous);
     if (rendezvous == NULL)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = chosen.rank == 0 ? tsr__server_open(&chosen, &rendezvous->zero)
-                                         : tsr__client_open(&chosen, &rendezvous->other);
+    tsr_status status = chosen.rank == 0 ? tsr__server_open(&chosen, &rendezvous->server)
+                                         : tsr__client_open(&chosen, &rendezvous->client);
     if (status != TSR_OK) {
         tsr__free(rendezvous);
         return status;
@@ -35,17 +35,17 @@ tsr_status tsr__rendezvous_exchange(tsr__rendezvous *rendezvous, const void *min
                                     uint64_t size_bytes, const tsr__bootstrap_limit *limit,
                                     tsr__bootstrap_gathered *out)
 {
-    if (rendezvous->zero != NULL)
-        return tsr__server_exchange(rendezvous->zero, mine, size_bytes, limit, out);
-    return tsr__client_exchange(rendezvous->other, mine, size_bytes, limit, out);
+    if (rendezvous->server != NULL)
+        return tsr__server_exchange(rendezvous->server, mine, size_bytes, limit, out);
+    return tsr__client_exchange(rendezvous->client, mine, size_bytes, limit, out);
 }
 
 void tsr__rendezvous_close(tsr__rendezvous **rendezvous)
 {
     if (*rendezvous == NULL)
         return;
-    tsr__server_close(&(*rendezvous)->zero);
-    tsr__client_close(&(*rendezvous)->other);
+    tsr__server_close(&(*rendezvous)->server);
+    tsr__client_close(&(*rendezvous)->client);
     tsr__free(*rendezvous);
     *rendezvous = NULL;
 }

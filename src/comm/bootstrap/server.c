@@ -11,41 +11,35 @@
 #include "base/error.h"
 #include "comm/bootstrap/backend.h"
 
-/* How long to wait for a port that another process has: one that is just ending. */
-#define PORT_PATIENCE (5 * TSR__SECOND)
-#define LOOKUP_PAUSE 50000000
-#define LISTED 16
+#define LOOKUP_PAUSE_NS 50000000
+#define MAX_LISTED 16 /* ranks that an error names */
 
 static double seconds(uint64_t ns)
 {
     return (double)ns * 1e-9;
 }
 
-static tsr_status listen_on(tsr__server *server, uint64_t deadline_ns)
+/* Fails at once if the port is taken: the process that has it is a rank 0, too, of another job or
+ * of another run of this one, and the ranks that are yet to come could join either. */
+static tsr_status listen_on(tsr__server *server)
 {
     const tsr__address *address = &server->address;
-    uint64_t patience = tsr__deadline_ns(PORT_PATIENCE);
-    for (;;) {
-        int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        if (fd < 0)
-            return tsr__fail(TSR_ERR_IO, "rendezvous: there is no socket to be had: %s",
-                             strerror(errno));
-        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
-        if (bind(fd, (const struct sockaddr *)&address->storage, address->size) == 0 &&
-            listen(fd, SOMAXCONN) == 0) {
-            server->listener = fd;
-            return TSR_OK;
-        }
-        int reason = errno;
-        close(fd);
-        uint64_t now = tsr__now_ns();
-        if (reason != EADDRINUSE || now >= patience || now >= deadline_ns)
-            return tsr__fail(
-                TSR_ERR_IO, "rendezvous: rank 0 cannot listen on %s (MASTER_ADDR is '%.80s'): %s%s",
-                address->text, server->params.address, strerror(reason),
-                reason == EADDRINUSE ? "; TESSERA_MASTER_PORT chooses another port" : "");
-        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return tsr__fail(TSR_ERR_IO, "rendezvous: rank 0 cannot create a socket: %s",
+                         strerror(errno));
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+    if (bind(fd, (const struct sockaddr *)&address->storage, address->size) == 0 &&
+        listen(fd, SOMAXCONN) == 0) {
+        server->listener = fd;
+        return TSR_OK;
     }
+    int reason = errno;
+    close(fd);
+    return tsr__fail(TSR_ERR_IO,
+                     "rendezvous: rank 0 cannot listen on %s (MASTER_ADDR is '%.80s'): %s%s",
+                     address->text, server->params.address, strerror(reason),
+                     reason == EADDRINUSE ? "; TESSERA_MASTER_PORT chooses another port" : "");
 }
 
 static void add_text(char *text, size_t size, const char *more)
@@ -54,29 +48,29 @@ static void add_text(char *text, size_t size, const char *more)
     snprintf(text + used, size - used, "%s", more);
 }
 
-/* "1, 3, 4" and, of many, how many more: the ranks that have not joined, or not brought a block. */
+/* Lists the ranks that have not joined or not contributed to the exchange: "1, 3, 4 and 7 more". */
 static void list_missing(const tsr__server *server, char *text, size_t size)
 {
     int32_t missing = 0;
     text[0] = '\0';
     for (int32_t rank = 1; rank < server->params.size; rank++) {
-        const tsr__connection *peer = server->ranks[rank];
-        if (peer != NULL && (server->listener >= 0 || peer->channel.complete))
+        const tsr__connection *connection = server->ranks[rank];
+        if (connection != NULL && (server->listener >= 0 || connection->channel.complete))
             continue;
         char one[32];
         snprintf(one, sizeof one, "%s%" PRId32, missing == 0 ? "" : ", ", rank);
-        if (missing++ < LISTED)
+        if (missing++ < MAX_LISTED)
             add_text(text, size, one);
     }
-    if (missing > LISTED) {
+    if (missing > MAX_LISTED) {
         char rest[48];
-        snprintf(rest, sizeof rest, " and %" PRId32 " more", missing - LISTED);
+        snprintf(rest, sizeof rest, " and %" PRId32 " more", missing - MAX_LISTED);
         add_text(text, size, rest);
     }
 }
 
-/* Everyone who is there learns what this rank is about to return; nobody is waited for. */
-static tsr_status tell_all(tsr__server *server, tsr_status status)
+/* Sends the error that this rank is about to return to all joined ranks, without blocking. */
+static tsr_status abort_all(tsr__server *server, tsr_status status)
 {
     uint8_t payload[4 + TSR__WIRE_MAX_TEXT];
     size_t length = strlen(tsr_last_error());
@@ -84,36 +78,38 @@ static tsr_status tell_all(tsr__server *server, tsr_status status)
     tsr__wire_put_u32(payload, (uint32_t)(int32_t)status);
     memcpy(payload + 4, tsr_last_error(), length);
     for (int32_t rank = 1; rank < server->params.size; rank++) {
-        tsr__connection *peer = server->ranks[rank];
-        if (peer == NULL || tsr__channel_write(&peer->channel) != TSR__CHANNEL_DONE)
+        tsr__connection *connection = server->ranks[rank];
+        if (connection == NULL || tsr__channel_write(&connection->channel) != TSR__CHANNEL_DONE)
             continue;
-        tsr__channel_put(&peer->channel, TSR__WIRE_ABORT, payload, 4 + length);
-        (void)tsr__channel_write(&peer->channel);
-        peer->channel.sending = false; /* the payload ends here */
+        tsr__channel_put(&connection->channel, TSR__WIRE_ABORT, payload, 4 + length);
+        (void)tsr__channel_write(&connection->channel);
+        connection->channel.sending = false; /* the payload is on this stack */
     }
     return status;
 }
 
-static tsr_status wait_for_all(tsr__server *server, uint64_t deadline_ns)
+static tsr_status wait_for_ranks(tsr__server *server, uint64_t deadline_ns)
 {
-    char missing[LISTED * 8 + 64];
+    char missing[MAX_LISTED * 8 + 64];
     while (server->joined < server->params.size - 1) {
         if (tsr__now_ns() >= deadline_ns) {
             list_missing(server, missing, sizeof missing);
-            return tsr__fail(TSR_ERR_TIMEOUT,
-                             "rendezvous: after %.1f s rank 0, which listens on %s, still misses "
-                             "of %" PRId32 " ranks: %s%s%s",
-                             seconds(server->params.timeout_ns), server->address.text,
-                             server->params.size, missing,
-                             server->not_accepted != 0 ? "; it cannot accept who connects: " : "",
-                             server->not_accepted != 0 ? strerror(server->not_accepted) : "");
+            return tsr__fail(
+                TSR_ERR_TIMEOUT,
+                "rendezvous: after %.1f s rank 0, which listens on %s, is still waiting for these "
+                "of "
+                "%" PRId32 " ranks: %s%s%s%s%s",
+                seconds(server->params.timeout_ns), server->address.text, server->params.size,
+                missing, server->accept_errno != 0 ? "; it cannot accept connections: " : "",
+                server->accept_errno != 0 ? strerror(server->accept_errno) : "",
+                server->refused[0] != '\0' ? "; it refused a process at " : "", server->refused);
         }
         TSR__TRY(tsr__server_step(server, deadline_ns));
     }
     return TSR_OK;
 }
 
-/* A name that cannot be looked up just now may be a moment later. */
+/* Looks MASTER_ADDR up. A temporary failure is tried again until the deadline. */
 static tsr_status find_address(tsr__server *server, uint64_t deadline_ns)
 {
     const tsr__rendezvous_params *params = &server->params;
@@ -137,7 +133,7 @@ static tsr_status find_address(tsr__server *server, uint64_t deadline_ns)
             tsr__log(TSR_LOG_WARNING,
                      "rendezvous: rank 0 cannot look up MASTER_ADDR, which is '%.80s', yet: %s",
                      params->address, why);
-        nanosleep(&(struct timespec){.tv_nsec = LOOKUP_PAUSE}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = LOOKUP_PAUSE_NS}, NULL);
     }
 }
 
@@ -168,30 +164,30 @@ tsr_status tsr__server_open(const tsr__rendezvous_params *params, tsr__server **
         return TSR_ERR_NO_MEMORY;
     tsr_status status = prepare(params, deadline, server);
     if (status == TSR_OK)
-        status = listen_on(server, deadline);
+        status = listen_on(server);
     if (status == TSR_OK)
-        status = wait_for_all(server, deadline);
+        status = wait_for_ranks(server, deadline);
     if (status != TSR_OK) {
         if (server->ranks != NULL)
-            tell_all(server, status);
+            abort_all(server, status);
         tsr__server_close(&server);
         return status;
     }
     tsr__server_stop_listening(server);
-    server->params.token = NULL; /* the caller's, and of no more use */
+    server->params.token = NULL; /* it belongs to the caller and is not needed any more */
     *out = server;
     return TSR_OK;
 }
 
 static tsr_status fail_lost(const tsr__server *server)
 {
-    return tsr__fail(TSR_ERR_PEER_LOST, "rendezvous: rank %" PRId32 " is gone: %s",
+    return tsr__fail(TSR_ERR_PEER_LOST, "rendezvous: rank %" PRId32 " is lost: %s",
                      server->lost_rank, server->lost_why);
 }
 
-static tsr_status wait_for_blocks(tsr__server *server, const tsr__bootstrap_limit *limit)
+static tsr_status wait_for_contributions(tsr__server *server, const tsr__bootstrap_limit *limit)
 {
-    char missing[LISTED * 8 + 64];
+    char missing[MAX_LISTED * 8 + 64];
     for (;;) {
         if (server->lost_rank >= 0)
             return fail_lost(server);
@@ -204,16 +200,17 @@ static tsr_status wait_for_blocks(tsr__server *server, const tsr__bootstrap_limi
             list_missing(server, missing, sizeof missing);
             return tsr__fail(TSR_ERR_TIMEOUT,
                              "rendezvous: after %.1f s these of %" PRId32
-                             " ranks have not come to the exchange: %s",
+                             " ranks have not joined the exchange: %s",
                              seconds(limit->timeout_ns), server->params.size, missing);
         }
         TSR__TRY(tsr__server_step(server, limit->deadline_ns));
     }
 }
 
-/* Takes what has come in; `answer` is the payload that everyone gets. */
+/* Moves the contributions of all ranks into `all`. `answer` becomes the payload that is sent to
+ * all of them. */
 static tsr_status collect(tsr__server *server, const void *mine, uint64_t size_bytes,
-                          tsr__bootstrap_gathered *blocks, uint8_t **answer, uint64_t *answer_size)
+                          tsr__bootstrap_gathered *all, uint8_t **answer, uint64_t *answer_size)
 {
     int32_t size = server->params.size;
     uint64_t *sizes = tsr__calloc((size_t)size, sizeof *sizes);
@@ -222,9 +219,9 @@ static tsr_status collect(tsr__server *server, const void *mine, uint64_t size_b
     sizes[0] = size_bytes;
     for (int32_t rank = 1; rank < size; rank++)
         (void)tsr__channel_payload(&server->ranks[rank]->channel, &sizes[rank]);
-    tsr_status status = tsr__bootstrap_gathered_init(size, sizes, blocks);
+    tsr_status status = tsr__bootstrap_gathered_init(size, sizes, all);
     if (status == TSR_OK) {
-        *answer_size = 4 * (uint64_t)size + blocks->starts[size];
+        *answer_size = 4 * (uint64_t)size + all->starts[size];
         *answer = tsr__calloc((size_t)*answer_size, 1);
         status = *answer == NULL ? TSR_ERR_NO_MEMORY : TSR_OK;
     }
@@ -234,19 +231,19 @@ static tsr_status collect(tsr__server *server, const void *mine, uint64_t size_b
             block = tsr__channel_payload(&server->ranks[rank]->channel, &sizes[rank]);
         }
         if (sizes[rank] > 0)
-            memcpy(blocks->bytes + blocks->starts[rank], block, (size_t)sizes[rank]);
+            memcpy(all->bytes + all->starts[rank], block, (size_t)sizes[rank]);
         tsr__wire_put_u32(*answer + 4 * (size_t)rank, (uint32_t)sizes[rank]);
         if (rank > 0)
             tsr__channel_take(&server->ranks[rank]->channel, 1u << TSR__WIRE_CONTRIBUTION);
     }
     if (status == TSR_OK)
-        memcpy(*answer + 4 * (size_t)size, blocks->bytes, (size_t)blocks->starts[size]);
+        memcpy(*answer + 4 * (size_t)size, all->bytes, (size_t)all->starts[size]);
     tsr__free(sizes);
     return status;
 }
 
-static tsr_status answer_all(tsr__server *server, const uint8_t *answer, uint64_t answer_size,
-                             const tsr__bootstrap_limit *limit)
+static tsr_status send_answer(tsr__server *server, const uint8_t *answer, uint64_t answer_size,
+                              const tsr__bootstrap_limit *limit)
 {
     for (int32_t rank = 1; rank < server->params.size; rank++)
         tsr__channel_put(&server->ranks[rank]->channel, TSR__WIRE_GATHERED, answer,
@@ -254,30 +251,30 @@ static tsr_status answer_all(tsr__server *server, const uint8_t *answer, uint64_
     for (;;) {
         int32_t slow = 0;
         for (int32_t rank = 1; rank < server->params.size; rank++) {
-            tsr__connection *peer = server->ranks[rank];
-            if (peer == NULL) /* the others get their answer even so */
+            tsr__connection *connection = server->ranks[rank];
+            if (connection == NULL) /* it is lost; the others still get their answer */
                 continue;
-            tsr__channel_event event = tsr__channel_write(&peer->channel);
+            tsr__channel_event event = tsr__channel_write(&connection->channel);
             if (event == TSR__CHANNEL_CLOSED)
                 tsr__server_lose(server, rank, "the connection broke");
             if (event == TSR__CHANNEL_MORE)
                 slow = rank;
         }
-        /* Who has its answer may leave while others still get theirs: it was the last exchange, or
-         * the next one fails. */
+        /* A rank that has its answer may leave while others still receive theirs. If this was not
+         * the last exchange, the next one fails. */
         if (slow == 0)
             return server->lost_early ? fail_lost(server) : TSR_OK;
         if (tsr__now_ns() >= limit->deadline_ns)
             return tsr__fail(TSR_ERR_TIMEOUT,
                              "rendezvous: after %.1f s rank %" PRId32
-                             " has not taken the answer of an exchange",
+                             " has not received the result of an exchange",
                              seconds(limit->timeout_ns), slow);
         TSR__TRY(tsr__server_step(server, limit->deadline_ns));
     }
 }
 
-/* Nothing refers to the answer any more when it is freed. */
-static void forget_answer(tsr__server *server)
+/* Detaches the channels from the answer, which is about to be freed. */
+static void detach_answer(tsr__server *server)
 {
     for (int32_t rank = 1; rank < server->params.size; rank++)
         if (server->ranks[rank] != NULL)
@@ -289,20 +286,20 @@ tsr_status tsr__server_exchange(tsr__server *server, const void *mine, uint64_t 
 {
     uint64_t answer_size = 0;
     uint8_t *answer = NULL;
-    tsr__bootstrap_gathered blocks = {0};
-    tsr_status status = wait_for_blocks(server, limit);
+    tsr__bootstrap_gathered all = {0};
+    tsr_status status = wait_for_contributions(server, limit);
     if (status == TSR_OK)
-        status = collect(server, mine, size_bytes, &blocks, &answer, &answer_size);
+        status = collect(server, mine, size_bytes, &all, &answer, &answer_size);
     if (status != TSR_OK)
-        tell_all(server, status);
+        abort_all(server, status);
     else
-        status = answer_all(server, answer, answer_size, limit);
-    forget_answer(server);
+        status = send_answer(server, answer, answer_size, limit);
+    detach_answer(server);
     tsr__free(answer);
     if (status == TSR_OK)
-        *out = blocks;
+        *out = all;
     else
-        tsr__bootstrap_gathered_finish(&blocks);
+        tsr__bootstrap_gathered_finish(&all);
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* A rendezvous as rank 0 sees it. */
+/* Rank 0 of a rendezvous: listens, waits for all ranks, and serves their exchanges. */
 #ifndef TSR_COMM_BOOTSTRAP_SERVER_H
 #define TSR_COMM_BOOTSTRAP_SERVER_H
 

@@ -1,3 +1,4 @@
+/* Encodes, decodes and authenticates the messages of a rendezvous. */
 #include "comm/bootstrap/wire.h"
 
 #include <sodium.h>
@@ -45,9 +46,9 @@ const char *tsr__wire_read_header(const uint8_t bytes[TSR__WIRE_HEADER], tsr__wi
                                   uint64_t *size)
 {
     if (memcmp(bytes, magic, sizeof magic) != 0)
-        return "it does not speak this protocol";
+        return "it does not use this protocol";
     if (bytes[4] != TSR__WIRE_VERSION)
-        return "it speaks another version of the protocol";
+        return "it uses another version of this protocol";
     if (bytes[5] < TSR__WIRE_HELLO || bytes[5] > TSR__WIRE_ABORT || bytes[6] != 0 || bytes[7] != 0)
         return "its header is malformed";
     *type = (tsr__wire_type)bytes[5];
@@ -60,20 +61,39 @@ static void add(crypto_auth_hmacsha256_state *mac, const void *bytes, size_t siz
     crypto_auth_hmacsha256_update(mac, (const unsigned char *)bytes, size);
 }
 
-void tsr__wire_prove(const char *purpose, const void *token, size_t token_size,
-                     const tsr__wire_handshake *handshake, uint8_t out[TSR__WIRE_MAC])
+static void start_proof(crypto_auth_hmacsha256_state *mac, const char *purpose, const void *token,
+                        size_t token_size, const tsr__wire_handshake *handshake)
 {
-    static const char domain[] = "tessera rendezvous 1 ";
+    static const char domain[] = "tessera rendezvous 2 ";
     uint8_t numbers[8];
     tsr__wire_put_u32(numbers, handshake->rank);
     tsr__wire_put_u32(numbers + 4, handshake->size);
+    crypto_auth_hmacsha256_init(mac, token != NULL ? token : (const void *)"", token_size);
+    add(mac, domain, sizeof domain);
+    add(mac, purpose, strlen(purpose) + 1);
+    add(mac, numbers, sizeof numbers);
+    add(mac, handshake->rank_nonce, sizeof handshake->rank_nonce);
+    add(mac, handshake->zero_nonce, sizeof handshake->zero_nonce);
+}
+
+void tsr__wire_prove(const char *purpose, const void *token, size_t token_size,
+                     const tsr__wire_handshake *handshake, uint8_t out[TSR__WIRE_MAC])
+{
     crypto_auth_hmacsha256_state mac;
-    crypto_auth_hmacsha256_init(&mac, token != NULL ? token : (const void *)"", token_size);
-    add(&mac, domain, sizeof domain);
-    add(&mac, purpose, strlen(purpose) + 1);
-    add(&mac, numbers, sizeof numbers);
-    add(&mac, handshake->rank_nonce, sizeof handshake->rank_nonce);
-    add(&mac, handshake->zero_nonce, sizeof handshake->zero_nonce);
+    start_proof(&mac, purpose, token, token_size, handshake);
+    crypto_auth_hmacsha256_final(&mac, out);
+}
+
+void tsr__wire_prove_identity(tsr__identity_part part, const char *text, const void *token,
+                              size_t token_size, const tsr__wire_handshake *handshake,
+                              uint8_t out[TSR__WIRE_MAC])
+{
+    const uint8_t prefix[2] = {(uint8_t)part, text != NULL};
+    crypto_auth_hmacsha256_state mac;
+    start_proof(&mac, "identity", token, token_size, handshake);
+    add(&mac, prefix, sizeof prefix);
+    if (text != NULL)
+        add(&mac, text, strlen(text));
     crypto_auth_hmacsha256_final(&mac, out);
 }
 
@@ -99,12 +119,12 @@ const char *tsr__wire_reason_text(uint8_t reason)
     case TSR__WIRE_BAD_TOKEN:
         return "rank 0 has another TESSERA_TOKEN";
     case TSR__WIRE_BAD_RANK:
-        return "rank 0 does not wait for this rank";
+        return "rank 0 does not expect a process of this rank";
     case TSR__WIRE_BAD_SIZE:
-        return "rank 0 waits for another number of ranks";
+        return "rank 0 has another WORLD_SIZE";
     case TSR__WIRE_DUPLICATE:
-        return "another process has joined as this rank";
+        return "another process has already joined as this rank";
     default:
-        return "rank 0 refused for an unknown reason";
+        return "rank 0 refused for a reason that this version does not know";
     }
 }

@@ -1,33 +1,49 @@
-/* What is said at a rendezvous, byte by byte. All integers are little-endian.
+/* The rendezvous protocol, version 2, byte by byte. All integers are little-endian.
  *
- *     header     "TSRB", version 1, type 1, zero 2, size 8: bytes that follow
+ *     header     "TSRB", version 1, type 1, zero 2, size 8 (the bytes that follow the header)
  *
- *     rank → 0   HELLO      rank 4, size 4, nonce 32
- *     0 → rank   CHALLENGE  nonce 32
- *     rank → 0   PROOF      MAC 32 under the token, of "rank" and the handshake
- *     0 → rank   WELCOME    MAC 32 under the token, of "zero" and the handshake
- *     0 → rank   REFUSED    reason 1, instead of any of these: a hint only, anyone could have sent
- * it
+ *     rank → 0   HELLO         rank 4, size 4, nonce 32
+ *     0 → rank   CHALLENGE     nonce 32
+ *     rank → 0   PROOF         MAC 32 of "rank"; then, for each part of a job's identity, MAC 32
+ *     0 → rank   WELCOME       MAC 32 of "zero"
+ *     0 → rank   REFUSED       reason 1. Can replace each of rank 0's messages above. It is not
+ *                              authenticated, so a rank treats it as a hint
  *
- *     rank → 0   BLOCK      sealed: the bytes
- *     0 → rank   BLOCKS     sealed: size 4 of each rank's, then their bytes
- *     0 → rank   ABORT      sealed: status 4, text
+ *     rank → 0   CONTRIBUTION  sealed: the bytes
+ *     0 → rank   GATHERED      sealed: 4 bytes for the size of each rank's contribution, then the
+ *                              contributions
+ *     0 → rank   ABORT         sealed: status 4, text
  *
- * A handshake is rank 4, size 4, the rank's nonce and rank 0's: a proof holds for this connection
- * only. Sealed is sequence number 8, the payload, MAC 32 of header, number, payload and direction
- * under a key that is the MAC of "key" and the handshake. MAC is HMAC-SHA256. */
+ * MAC is HMAC-SHA256. Until the handshake is over, its key is the token (the empty string if there
+ * is none), and every MAC covers the handshake: rank 4, size 4, the rank's nonce and rank 0's
+ * nonce. A proof is therefore valid for one connection only, and the MACs of an identity reveal
+ * nothing about it to anybody who does not know both the token and the identity.
+ *
+ * A sealed message is: sequence number 8, payload, MAC 32. That MAC covers the direction, the
+ * header, the number and the payload; its key is the MAC of "key". */
 #ifndef TSR_COMM_BOOTSTRAP_WIRE_H
 #define TSR_COMM_BOOTSTRAP_WIRE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+/* What two processes must have in common to belong to one job. identity.h describes the parts. */
+typedef enum tsr__identity_part {
+    TSR__IDENTITY_JOB_ID,
+    TSR__IDENTITY_USER,
+    TSR__IDENTITY_EXECUTABLE,
+    TSR__IDENTITY_TORCHRUN,
+    TSR__IDENTITY_SLURM,
+    TSR__IDENTITY_PARTS /* their number */
+} tsr__identity_part;
+
 enum {
-    TSR__WIRE_VERSION = 1,
+    TSR__WIRE_VERSION = 2,
     TSR__WIRE_HEADER = 16,
     TSR__WIRE_NONCE = 32,
     TSR__WIRE_MAC = 32,
     TSR__WIRE_HELLO_SIZE = 4 + 4 + TSR__WIRE_NONCE,
+    TSR__WIRE_PROOF_SIZE = (1 + TSR__IDENTITY_PARTS) * TSR__WIRE_MAC,
     TSR__WIRE_SEAL = 8 + TSR__WIRE_MAC,
     TSR__WIRE_MAX_TEXT = 1024
 };
@@ -43,11 +59,13 @@ typedef enum tsr__wire_type {
     TSR__WIRE_ABORT
 } tsr__wire_type;
 
+/* Why rank 0 refuses a process. The identity differs in part p: OTHER_JOB + p. */
 typedef enum tsr__wire_reason {
     TSR__WIRE_BAD_TOKEN = 1,
     TSR__WIRE_BAD_RANK,
     TSR__WIRE_BAD_SIZE,
-    TSR__WIRE_DUPLICATE
+    TSR__WIRE_DUPLICATE,
+    TSR__WIRE_OTHER_JOB = 16
 } tsr__wire_reason;
 
 typedef struct tsr__wire_handshake {
@@ -55,8 +73,9 @@ typedef struct tsr__wire_handshake {
     uint8_t rank_nonce[TSR__WIRE_NONCE], zero_nonce[TSR__WIRE_NONCE];
 } tsr__wire_handshake;
 
-/* A header's bytes; reading one tells what is wrong with it, NULL when nothing is. */
+/* Writes a header. */
 void tsr__wire_header(tsr__wire_type type, uint64_t size, uint8_t out[TSR__WIRE_HEADER]);
+/* Reads a header. Returns NULL, or what is wrong with it. */
 const char *tsr__wire_read_header(const uint8_t bytes[TSR__WIRE_HEADER], tsr__wire_type *type,
                                   uint64_t *size);
 
@@ -65,16 +84,22 @@ void tsr__wire_put_u64(uint8_t *out, uint64_t value);
 uint32_t tsr__wire_get_u32(const uint8_t *bytes);
 uint64_t tsr__wire_get_u64(const uint8_t *bytes);
 
-/* `purpose` is "rank", "zero" or "key". */
+/* The MAC of a handshake. `purpose` is "rank", "zero" or "key". */
 void tsr__wire_prove(const char *purpose, const void *token, size_t token_size,
                      const tsr__wire_handshake *handshake, uint8_t out[TSR__WIRE_MAC]);
 
-/* `direction` is "rank" or "zero": who speaks. */
+/* The MAC of one part of a job's identity. `text` is NULL for a process that lacks this part; that
+ * differs from every text. */
+void tsr__wire_prove_identity(tsr__identity_part part, const char *text, const void *token,
+                              size_t token_size, const tsr__wire_handshake *handshake,
+                              uint8_t out[TSR__WIRE_MAC]);
+
+/* The MAC of a sealed message. `direction` names the sender: "rank" or "zero". */
 void tsr__wire_seal(const char *direction, const uint8_t key[TSR__WIRE_MAC],
                     const uint8_t header[TSR__WIRE_HEADER], uint64_t number, const void *payload,
                     size_t size, uint8_t out[TSR__WIRE_MAC]);
 
-/* What a reason stands for, in words. */
+/* Explains a reason to the rank that was refused; identity.h explains those from OTHER_JOB on. */
 const char *tsr__wire_reason_text(uint8_t reason);
 
 #endif
