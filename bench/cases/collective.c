@@ -7,7 +7,7 @@
 #include "bench/cases/collective_peer.h"
 #include "bench/cases/collective_ranks.h"
 #include "bench/harness/bench.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 #define ROUNDS 3 /* with a peer: turn and turn about */
 
@@ -122,17 +122,14 @@ static bool run_reduce_scatter(bench_context *context)
     return run(context, COLLECTIVE_REDUCE_SCATTER);
 }
 
-#define HELP                                                                                       \
-    "float32 between processes of this host, 2 and 4 of them or --ranks, 8 B to 64 MiB or "        \
-    "--minbytes to --maxbytes. GB/s are bytes\nof the whole by time (nccl-tests: algbw); busbw "   \
-    "is what the links between ranks "                                                             \
-    "carry. Times are those of the slowest rank. Every\nelement is verified on every rank. "       \
-    "--peer: the same with MPI, turn and turn about.\n"
-
 const bench bench_all_reduce = {
     .name = "all-reduce",
-    .summary = "sums between processes of this host, GB/s of float32",
-    .help = HELP,
+    .summary = "sums over processes of this host; GB/s of float32",
+    .help = "float32 between processes of this host: 2, then 4 of them, or --ranks; 8 B to 64 MiB, "
+            "or --minbytes to --maxbytes. GB/s are the bytes of the whole data by time (algbw of "
+            "nccl-tests); busbw is the rate that the links between ranks carry. Times are those of "
+            "the slowest rank. Every element is verified on every rank. --peer measures the same "
+            "with MPI, alternating.\n",
     .takes = BENCH_PEER | BENCH_RANKS | BENCH_BYTES,
     .host_only = true,
     .run = run_all_reduce,
@@ -140,8 +137,8 @@ const bench bench_all_reduce = {
 
 const bench bench_all_gather = {
     .name = "all-gather",
-    .summary = "everything of all processes to each of them",
-    .help = "As all-reduce.\n",
+    .summary = "the data of all processes, gathered on each of them; GB/s",
+    .help = "Like all-reduce.\n",
     .takes = BENCH_PEER | BENCH_RANKS | BENCH_BYTES | BENCH_SHARES,
     .host_only = true,
     .alone = true,
@@ -150,8 +147,8 @@ const bench bench_all_gather = {
 
 const bench bench_reduce_scatter = {
     .name = "reduce-scatter",
-    .summary = "a share of the sums to each process",
-    .help = "As all-reduce.\n",
+    .summary = "sums over processes, one share of them to each; GB/s",
+    .help = "Like all-reduce.\n",
     .takes = BENCH_PEER | BENCH_RANKS | BENCH_BYTES | BENCH_SHARES,
     .host_only = true,
     .alone = true,

@@ -5,7 +5,7 @@
 
 #include "bench/harness/bench.h"
 #include "bench/harness/data.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 #define SEED 9
 #define DEFAULT_MIB 64
@@ -228,16 +228,12 @@ static bool run(bench_context *context)
 
 const bench bench_copy = {
     .name = "copy",
-    .summary = "slices, transposes, conversions and transfers, GB/s against memory's own speed",
-    .help = "Copies views of a random matrix of --size MiB (default 64, square unless rows of a "
-            "given length are cut\n"
-            "out of ones twice as long) with tsr_copy; 'upload' and 'download' move the whole "
-            "matrix between host and\n"
-            "device, waiting each time. GB/s count bytes read plus bytes written, for transfers "
-            "too. The ceiling is the\n"
-            "host's memcpy on all CPUs for CPU drivers, the device's own contiguous copy for GPUs, "
-            "in the same run. On CPU\n"
-            "drivers the host's CPUs copy, since no other work uses the memory here.\n",
+    .summary = "copies of slices, transposes and conversions, and transfers; GB/s",
+    .help =
+        "Copies views of a random matrix of --size MiB (default: 64) with tsr_copy. 'upload' and "
+        "'download' move the whole matrix between host and device, waiting each time. GB/s count "
+        "bytes read plus bytes written, also for transfers. The ceiling is the bandwidth of the "
+        "memory, measured in the same run. With CPU drivers, the host copies on all CPUs.\n",
     .takes = BENCH_SIZE,
     .run = run,
 };

@@ -5,7 +5,7 @@
 
 #include "bench/harness/bench.h"
 #include "bench/harness/data.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 #define COUNT ((uint64_t)1 << 22)
 #define COLUMNS 2048
@@ -413,11 +413,9 @@ static bool run(bench_context *context)
 
 const bench bench_elementwise = {
     .name = "elementwise",
-    .summary = "sums, activations, softmax, norms, cross-entropy, their gradients, reductions; "
-               "GB/s against memory's own speed",
-    .help =
-        "Operations on random matrices [2048,2048] and [8192,512]: GB/s count each operand read "
-        "and the result\n"
-        "written once. Caches may hold them: 16 MiB each in f32.\n",
+    .summary = "sums, activations, softmax, norms, cross-entropy, gradients, reductions; GB/s",
+    .help = "Operations on random matrices [2048,2048] and [8192,512]. GB/s count each operand "
+            "read once and the result written once. The matrices have 16 MiB each in f32, so that "
+            "caches may hold them.\n",
     .run = run,
 };

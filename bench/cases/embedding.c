@@ -4,7 +4,7 @@
 
 #include "bench/harness/bench.h"
 #include "bench/harness/data.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 #define VOCABULARY 32768
 #define WIDTH 1024
@@ -155,11 +155,9 @@ static bool run(bench_context *context)
 
 const bench bench_embedding = {
     .name = "embedding",
-    .summary = "rows of a table by random indices, and their gradients, GB/s against memory's own "
-               "speed",
-    .help = "tsr_embedding_create's layer on one device: 2048 rows of 1024 f32, at random from a "
-            "table of 32768.\n"
-            "Forward reads and writes each row; backward reads its gradient and adds it to the "
-            "table's.\n",
+    .summary = "rows of a table at random indices, and their gradients; GB/s",
+    .help = "The layer of tsr_embedding_create on one device: 2048 rows of 1024 f32 at random "
+            "indices of a table of 32768 rows. Forward reads and writes each row; backward reads "
+            "its gradient and adds it to that of the table.\n",
     .run = run,
 };

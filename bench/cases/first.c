@@ -6,7 +6,7 @@
 #include "bench/harness/clock.h"
 #include "bench/harness/data.h"
 #include "bench/harness/reference.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 typedef struct first {
     bench_context *context;
@@ -124,13 +124,11 @@ static bool run(bench_context *context)
 
 const bench bench_first = {
     .name = "first",
-    .summary = "opening the device and the first matmul of this very process",
-    .help =
-        "What a process waits for before its first result, once each: opening the device with "
-        "everything that\n"
-        "loads on the way, uploading, the first matmul (f32, 256x256x256 or --shape) with its "
-        "kernels built or\n"
-        "read from the caches, and the same matmul again. 'launch' runs this in fresh processes.\n",
+    .summary = "opening the device and the first matmul, in this process",
+    .help = "What a process waits for before its first result, once each: opening the device, with "
+            "everything that is loaded for it; an upload; the first matmul (f32, 256x256x256 or "
+            "--shape), whose kernels are built or read from caches; and the same matmul again. "
+            "'launch' runs this in fresh processes.\n",
     .takes = BENCH_SHAPES | BENCH_ONE_SHAPE,
     .opens_device = true,
     .alone = true,

@@ -3,7 +3,7 @@
 
 #include "bench/harness/bench.h"
 #include "bench/harness/fresh.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 static const uint32_t code[] =
 #include "bench/tick.inc"
@@ -137,15 +137,12 @@ static bool run(bench_context *context)
 const bench bench_launch = {
     .name = "launch",
     .summary = "round trip, cost of a dispatch, opening a device, the first matmul",
-    .help = "Times a kernel that adds 1 to a counter: one submitted and waited for; and 1000 "
-            "recorded one after another\n"
-            "and waited for once, with a barrier between each two or with none. Then the device is "
-            "opened and closed\n"
-            "again. Last, fresh processes ('tessera bench first') with a temporary XDG_CACHE_HOME: "
-            "three or more with an\n"
-            "empty one each, then as many sharing one that the first of them filled. It holds "
-            "tessera's pipeline cache\n"
-            "and the caches of drivers that honour the variable, Mesa's among them.\n",
+    .help = "Times a kernel that adds 1 to a counter: one submission with a wait; and 1000 "
+            "recorded dispatches with one wait, with a barrier between each two or without any. "
+            "Then the device is closed and opened again. Finally fresh processes ('tessera bench "
+            "first') with a temporary XDG_CACHE_HOME: three or more that each start with an empty "
+            "one, then as many that share a filled one. The folder holds tessera's pipeline cache, "
+            "and those of drivers that use the variable, such as Mesa's.\n",
     .takes = 0,
     .run = run,
 };

@@ -8,7 +8,7 @@
 #include "bench/harness/data.h"
 #include "bench/harness/in_f32.h"
 #include "bench/harness/reference.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 /* A square, a token, a few tokens through a wide layer, a prompt, and a batch through a narrow one.
  */
@@ -301,26 +301,22 @@ static bool run_batches(bench_context *context)
 
 const bench bench_matmul = {
     .name = "matmul",
-    .summary = "y[m,n] = x[m,k] · w[n,k]ᵀ, GFLOP/s against what multiply-adds and memory allow",
+    .summary = "matrix products y[m,n] = x[m,k] · w[n,k]ᵀ; GFLOP/s",
     .help = "Multiplies random x[m,k] by random w[n,k]ᵀ, both contiguous, into y[m,n] of the same "
-            "dtype, with\n"
-            "sums in f32. 2·m·k·n operations. The ceiling is what f32 multiply-adds reach in "
-            "registers in the\n"
-            "same run (cooperative matrices, for f16 where the library uses them), or memory's "
-            "speed where moving\n"
-            "x, w and y once takes longer than that. --peer adds OpenBLAS' sgemm on the same f32 "
-            "operands, with as\n"
-            "many threads as it likes.\n",
+            "dtype; sums are in f32. A product has 2·m·k·n operations. The ceiling is what f32 "
+            "multiply-adds in registers reach in the same run (for f16, cooperative matrices, if "
+            "the library uses them), or the bandwidth of the memory if moving x, w and y once "
+            "takes longer. --peer adds OpenBLAS's sgemm on the same f32 operands, with its default "
+            "number of threads.\n",
     .takes = BENCH_SHAPES | BENCH_DTYPES | BENCH_PEER,
     .run = run,
 };
 
 const bench bench_batched = {
     .name = "batched",
-    .summary = "matmul of many small matrices in one call, as attention has them",
-    .help = "As matmul, with a batch dimension before x, w and y: 32 heads of 128x128 queries by "
-            "keys and weights by\n"
-            "values, and of a single query.\n",
+    .summary = "many small matrix products in one call, as in attention; GFLOP/s",
+    .help = "Like matmul, with a batch dimension before x, w and y: 32 heads of 128x128 queries by "
+            "keys and weights by values, and of a single query.\n",
     .takes = BENCH_DTYPES,
     .run = run_batches,
 };

@@ -4,7 +4,7 @@
 
 #include "bench/harness/bench.h"
 #include "bench/harness/data.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 #define COUNT ((uint64_t)1 << 23) /* more than caches hold */
 
@@ -214,9 +214,9 @@ static bool run(bench_context *context)
 
 const bench bench_optimizer = {
     .name = "optimizer",
-    .summary = "steps of AdamW and SGD, GB/s against memory's own speed",
-    .help = "A step of 8.4 million parameters. bf16: parameters and gradients are, with an f32 "
-            "copy that the step is done\n"
-            "on. GB/s count what is read and written once each.\n",
+    .summary = "steps of AdamW and SGD; GB/s",
+    .help =
+        "One step of 8.4 million parameters. With bf16, parameters and gradients are bf16, and the "
+        "step updates an f32 copy. GB/s count everything that is read and written, once each.\n",
     .run = run,
 };

@@ -9,7 +9,7 @@
 
 #include "bench/harness/bench.h"
 #include "bench/harness/child.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 #define RANKS 8
 #define LAYERS 80
@@ -189,12 +189,11 @@ static bool run(bench_context *context)
 
 const bench bench_plan = {
     .name = "plan",
-    .summary = "from the file of a model of 70 billion parameters to its sharding plan",
-    .help = "Reads the header of a safetensors file with 723 parameters and 138 GB of weights "
-            "(sparse, in a temporary\n"
-            "folder), and plans it for 8 ranks with each strategy. Weights are not read. Verified: "
-            "the ranges of each\n"
-            "parameter cover it, and all bytes are there.\n",
+    .summary = "sharding plan of a model of 70 billion parameters, from its file",
+    .help = "Reads the header of a safetensors file with 723 parameters and 138 GB of weights (a "
+            "sparse file in a temporary folder), and plans it for 8 ranks with each strategy. "
+            "Weights are not read. Verified: the ranges of each parameter cover it, and the bytes "
+            "of all ranks add up.\n",
     .host_only = true,
     .run = run,
 };

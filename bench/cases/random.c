@@ -4,7 +4,7 @@
 
 #include "bench/harness/bench.h"
 #include "bench/harness/data.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 #define COUNT ((uint64_t)1 << 22)
 #define SEED 42
@@ -152,9 +152,8 @@ static bool run(bench_context *context)
 
 const bench bench_random_fill = {
     .name = "random",
-    .summary = "random numbers and dropout on the device, GB/s against memory's own speed",
-    .help = "4.2 million f32 of Philox4x32-10; caches may hold them. GB/s count what is written, "
-            "and of dropout what is "
-            "read, too.\n",
+    .summary = "random numbers and dropout on the device; GB/s",
+    .help = "4.2 million f32 from Philox4x32-10; caches may hold them. GB/s count what is written, "
+            "and for dropout also what is read.\n",
     .run = run,
 };

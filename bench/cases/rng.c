@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "bench/harness/bench.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 #define SEED 42
 #define WORDS                                                                                      \
@@ -110,10 +110,10 @@ static bool run(bench_context *context)
 
 const bench bench_rng = {
     .name = "rng",
-    .summary = "how long a random number of each generator takes",
-    .help = "32-bit words, for .NET what Next() gives, one call each and added up, on one CPU; for "
-            "threefry also in the\n"
-            "layout of MLX's random.bits. Verified by sums that other programs computed.\n",
+    .summary = "time per random number of each generator",
+    .help =
+        "32-bit words (for .NET, results of Next()), one call each, on one CPU; for threefry also "
+        "in the layout of MLX's random.bits. Verified by sums that other programs computed.\n",
     .host_only = true,
     .run = run,
 };

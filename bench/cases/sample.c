@@ -10,7 +10,7 @@
 
 #include "bench/cases/sample.h"
 #include "bench/harness/bench.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 extern char **environ;
 
@@ -268,15 +268,13 @@ static bool run(bench_context *context)
 
 const bench bench_samplers = {
     .name = "sample",
-    .summary = "how long an index of each kind of sampler takes",
-    .help = "A distributed sampler of 10^12 items in our own order, by 4096 indices, one by one, "
-            "and after a seek, verified\n"
-            "by the inverse permutation; a whole epoch of one rank of 8 in PyTorch's order of 10^7 "
-            "items, with the most\n"
-            "memory that 'tessera sample' had for it; draws in proportion to 2^20 weights, with "
-            "--large "
-            "also 2^27, which takes\n"
-            "2 GiB: none of a weight of 0, and a chi-square test of the others. One CPU.\n",
+    .summary = "time per index of each kind of sampler",
+    .help =
+        "A distributed sampler of 10^12 items in the feistel order: 4096 indices at a time, one by "
+        "one, and after a seek, verified by the inverse permutation. A whole epoch of one rank of "
+        "8 in PyTorch's order of 10^7 items, with the peak memory of 'tessera sample'. Draws in "
+        "proportion to 2^20 weights, with --large also 2^27, which take 2 GiB, verified by a "
+        "chi-square test and by the absence of items of weight 0. All on one CPU.\n",
     .takes = BENCH_LARGE,
     .host_only = true,
     .run = run,

@@ -4,7 +4,7 @@
 
 #include "bench/cases/sample.h"
 #include "bench/harness/data.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 #define GROUPS 256
 #define SAMPLES ((int64_t)1 << 40) /* in an epoch: more than are drawn */

@@ -4,7 +4,7 @@
 
 #include "bench/harness/bench.h"
 #include "bench/harness/data.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 #include "tsr_config.h"
 
 #if TSR__GLSLC_COOPMAT

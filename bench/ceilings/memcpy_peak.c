@@ -7,7 +7,7 @@
 
 #include "bench/harness/bench.h"
 #include "bench/harness/data.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 #define BYTES ((size_t)64 << 20) /* beyond most caches, as the tensors of `bench copy` are */
 #define PIECE ((size_t)1 << 20)

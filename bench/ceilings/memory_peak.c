@@ -4,7 +4,7 @@
 
 #include "bench/harness/bench.h"
 #include "bench/harness/data.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 /* Beyond the caches of GPUs; CPU drivers have their ceiling from memcpy. */
 #define GPU_BYTES ((uint64_t)256 << 20)

@@ -11,12 +11,11 @@ static bool run(bench_context *context)
 
 const bench bench_peak = {
     .name = "peak",
-    .summary = "what limits everything else: multiply-adds in registers, and memory",
-    .help = "Chains of multiply-adds in registers, in f32 and, where the device computes in it, in "
-            "f16;\n"
-            "products of cooperative matrices where it has them; a contiguous copy on the device; "
-            "and for CPU drivers\n"
-            "the host's memcpy on all CPUs. bf16 is computed in f32, and multiplied by "
-            "such matrices\nat the rate of f16.\n",
+    .summary = "the ceilings: multiply-adds in registers, and memory bandwidth",
+    .help = "Chains of multiply-adds in registers, in f32 and, if the device has it, in f16; "
+            "products of cooperative matrices, if the library uses them; and the bandwidth of the "
+            "memory: a contiguous copy and, on GPUs, kernels that read and write; for CPU drivers "
+            "also the host's memcpy on all CPUs. bf16 has no ceiling of its own: it is computed in "
+            "f32, and multiplied by cooperative matrices at the rate of f16.\n",
     .run = run,
 };

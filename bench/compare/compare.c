@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "bench/compare/report.h"
-#include "cli/options.h"
-#include "cli/output.h"
+#include "cli/lib/options.h"
+#include "cli/lib/output.h"
 
 static bench_compare_options chosen = {.threshold = 5};
 

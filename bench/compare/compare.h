@@ -2,7 +2,7 @@
 #ifndef TSR_BENCH_COMPARE_COMPARE_H
 #define TSR_BENCH_COMPARE_COMPARE_H
 
-#include "cli/command.h"
+#include "cli/lib/command.h"
 
 extern const cli_command bench_compare_command;
 

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "bench/compare/report.h"
-#include "cli/json.h"
+#include "cli/lib/json.h"
 
 static void add_runs(json_t *document, const char *name, const bench_runs *side)
 {

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 static bool is_same(const bench_document *run, const bench_figures *one,
                     const bench_document *other_run, int other_device, const char *other_benchmark)

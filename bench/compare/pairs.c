@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bench/harness/samples.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 int bench_same_device(const bench_document *from, int device, const bench_document *to)
 {

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "bench/harness/format.h"
-#include "cli/table.h"
-#include "cli/text.h"
+#include "cli/lib/table.h"
+#include "cli/lib/text.h"
 
 /* "31.3 GFLOP/s", or of a part "47.1 %". */
 static char *value_text(const bench_pair *pair, double value, char text[BENCH_VALUE_TEXT])

@@ -13,7 +13,7 @@
 #include "bench/harness/noise.h"
 #include "bench/harness/progress.h"
 #include "bench/harness/samples.h"
-#include "cli/command.h"
+#include "cli/lib/say.h"
 #include "tessera/tessera.h"
 
 #define BENCH_MAX_SHAPES 64

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 extern char **environ;
 

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 typedef enum part { ON_DEVICE, ON_HOST } part;
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "bench/harness/bench.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 void bench_use_device(bench_context *context)
 {

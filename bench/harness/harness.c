@@ -1,11 +1,12 @@
 /* Rows, failures and timing: what every benchmark shares. */
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "bench/harness/bench.h"
 #include "bench/harness/clock.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 /* A sample lasts this part of a row's time, and at least the shortest time worth measuring. */
 #define SAMPLES_WANTED 30

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 /* Twice y's own memory may be more than there is: so many elements at a time, or one slice of the
  * first dimension. */

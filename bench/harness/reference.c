@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "bench/harness/data.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 #define QUICK_PRODUCTS 2e8
 #define SIGNS_SEED 77

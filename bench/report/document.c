@@ -10,9 +10,9 @@
 #include "bench/harness/format.h"
 #include "bench/report/fields.h"
 #include "bench/report/report.h"
-#include "cli/json.h"
-#include "cli/memory.h"
-#include "cli/text.h"
+#include "cli/lib/json.h"
+#include "cli/lib/memory.h"
+#include "cli/lib/text.h"
 
 /* Texts as they are, sizes of a product together, other numbers with their names. */
 static void write_label(bench_fields *in, bench_figures *figures)

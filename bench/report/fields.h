@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "cli/command.h"
+#include "cli/lib/say.h"
 
 /* More than any run has; what is far beyond was not written by us. */
 #define BENCH_MOST_FIELDS 100000

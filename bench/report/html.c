@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "cli/text.h"
+#include "cli/lib/text.h"
 
 #define REPLACEMENT "\xef\xbf\xbd"
 

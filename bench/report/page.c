@@ -6,10 +6,10 @@
 
 #include "bench/harness/bench.h"
 #include "bench/report/html.h"
-#include "cli/command.h"
-#include "cli/memory.h"
-#include "cli/options.h"
-#include "cli/output.h"
+#include "cli/lib/command.h"
+#include "cli/lib/memory.h"
+#include "cli/lib/options.h"
+#include "cli/lib/output.h"
 
 #define MOST_RUNS 32
 

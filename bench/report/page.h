@@ -5,7 +5,7 @@
 #define TSR_BENCH_REPORT_PAGE_H
 
 #include "bench/report/document.h"
-#include "cli/command.h"
+#include "cli/lib/command.h"
 
 extern const cli_command bench_report_command;
 

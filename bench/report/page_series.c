@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "bench/report/page.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 static const char *plain_name(const bench_document *run, int device)
 {

@@ -6,7 +6,8 @@
 #include "bench/harness/clock.h"
 #include "bench/harness/host.h"
 #include "bench/report/report.h"
-#include "cli/json.h"
+#include "cli/lib/device.h"
+#include "cli/lib/json.h"
 
 static const char *json_unit(bench_unit unit)
 {

@@ -4,8 +4,9 @@
 #include "bench/harness/format.h"
 #include "bench/harness/host.h"
 #include "bench/report/report.h"
-#include "cli/devices.h"
-#include "cli/table.h"
+#include "cli/lib/device.h"
+#include "cli/lib/format.h"
+#include "cli/lib/table.h"
 
 const char *bench_unit_name(bench_unit unit)
 {

@@ -8,7 +8,7 @@
 #include "bench/harness/data.h"
 #include "bench/harness/in_f32.h"
 #include "bench/harness/reference.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 static int64_t batch_of(const tune_product *product)
 {

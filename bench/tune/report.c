@@ -4,8 +4,9 @@
 #include "bench/harness/format.h"
 #include "bench/report/report.h"
 #include "bench/tune/tune.h"
-#include "cli/json.h"
-#include "cli/table.h"
+#include "cli/lib/device.h"
+#include "cli/lib/json.h"
+#include "cli/lib/table.h"
 
 #define CHOICE_TEXT 48
 

@@ -5,7 +5,7 @@
 
 #include "bench/harness/clock.h"
 #include "bench/tune/probes.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 /* Screening, on the class's smallest product: what is not near the usual kernel goes no further. */
 #define SCREEN_PAIRS 3

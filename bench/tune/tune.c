@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bench/harness/clock.h"
-#include "cli/memory.h"
+#include "cli/lib/memory.h"
 
 /* Small before large: kernels that are far behind on one are not tried on the next. Squares; then a
  * token, a few, a prompt and a batch through layers of a transformer; then attention's products. */

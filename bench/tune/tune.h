@@ -3,6 +3,8 @@
 #ifndef TSR_BENCH_TUNE_TUNE_H
 #define TSR_BENCH_TUNE_TUNE_H
 
+#include <stdio.h>
+
 #include "bench/tune/search.h"
 
 /* For one measurement of one kernel on one product, where the command line does not say. */

@@ -1,5 +1,5 @@
-/* tessera bench: reads the options, runs one benchmark or all of them and reports their rows; or
- * hands over to what is done with reports. The benchmarks themselves are in bench/. */
+/* tessera bench: parses the options, runs one benchmark or all of them, and reports the results.
+ * The benchmarks, and the subcommands report and compare, are in bench/. */
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
@@ -10,9 +10,10 @@
 #include "bench/report/page.h"
 #include "bench/report/report.h"
 #include "bench/tune/tune.h"
-#include "cli/command.h"
-#include "cli/options.h"
-#include "cli/output.h"
+#include "cli/commands.h"
+#include "cli/lib/options.h"
+#include "cli/lib/output.h"
+#include "cli/lib/terminal.h"
 
 #define LARGEST_SIDE ((int64_t)1 << 24)
 #define LARGEST_MATRIX ((int64_t)1 << 31)
@@ -22,7 +23,7 @@ static bench_options chosen;
 static const char *output;
 static bool tune;
 
-/* "8", "64K", "1g": as nccl-tests takes them. */
+/* Reads "8", "64K" or "1g", as nccl-tests does. */
 static bool read_bytes(void *user, const char *text, char *problem, size_t size)
 {
     static const char units[] = "KMG";
@@ -96,7 +97,7 @@ static bool read_shape(void *user, const char *text, char *problem, size_t size)
                  (long long)LARGEST_MATRIX);
         return false;
     }
-    /* Reports and comparisons know a result by its case. */
+    /* Reports and comparisons identify a result by its case. */
     for (int i = 0; i < chosen.shape_count; i++) {
         const bench_shape *other = &chosen.shapes[i];
         if (other->m == sides[0] && other->k == sides[1] && other->n == sides[2]) {
@@ -114,59 +115,64 @@ static bool read_shape(void *user, const char *text, char *problem, size_t size)
 
 static const cli_option options[] = {
     {"device", "DEVICE",
-     "index, UUID or part of the name (default: TESSERA_DEVICE, or the best; of a complete run, "
-     "and of --tune, all)",
+     "index, UUID or part of the name (default: TESSERA_DEVICE, or the fastest; for a complete run "
+     "and for --tune: all)",
      .text = &chosen.device},
-    {"dtype", "TYPE", "f32, f16 or bf16; may be repeated (default f32; of --tune all three)",
+    {"dtype", "TYPE", "f32, f16 or bf16; may be repeated (default: f32; for --tune: all three)",
      .read = read_dtype},
-    {"shape", "MxKxN", "a shape instead of the usual ones; may be repeated", .read = read_shape},
-    {"size", "MIB", "how much to copy (default 64)", .integer = &chosen.size_mib, .low = 1,
+    {"shape", "MxKxN", "measure this shape instead of the default ones; may be repeated",
+     .read = read_shape},
+    {"size", "MIB", "how much to copy, in MiB (default: 64)", .integer = &chosen.size_mib, .low = 1,
      .high = 1024},
-    {"ranks", "N", "how many processes (default: 2, and then 4)", .integer = &chosen.ranks,
+    {"ranks", "N", "number of processes (default: 2, then 4)", .integer = &chosen.ranks,
      .low = BENCH_FEWEST_RANKS, .high = 16},
-    {"minbytes", "BYTES", "the smallest size of a collective operation (default 8); -b BYTES",
+    {"minbytes", "BYTES", "smallest size of a collective operation (default: 8)",
      .read = read_bytes, .user = &chosen.min_bytes, .letter = 'b'},
-    {"maxbytes", "BYTES", "the largest (default 64M); -e BYTES", .read = read_bytes,
+    {"maxbytes", "BYTES", "largest size (default: 64M)", .read = read_bytes,
      .user = &chosen.max_bytes, .letter = 'e'},
-    {"stepfactor", "N", "how many times as large the next one is (default 2); -f N",
+    {"stepfactor", "N", "factor between one size and the next (default: 2)",
      .integer = &chosen.step_factor, .low = 2, .high = 1 << 20, .letter = 'f'},
-    {"large", NULL, "also what takes gigabytes of memory", .flag = &chosen.large},
-    {"peer", NULL, "also measure OpenBLAS, or MPI", .flag = &chosen.peer},
+    {"large", NULL, "also measure cases that take gigabytes of memory", .flag = &chosen.large},
+    {"peer", NULL, "also measure OpenBLAS, or MPI, for comparison", .flag = &chosen.peer},
     {"time", "SECONDS",
-     "how long to measure each result (default 1; of a complete run, and of --tune, 0.2)",
+     "time to spend on each result (default: 1; for a complete run and for --tune: 0.2)",
      .real = &chosen.seconds, .low = 0.001, .high = 600},
-    {"tune", NULL, "choose the kernels that matrix products take, by measuring", .flag = &tune},
-    {"json", NULL, "print JSON with every sample instead of a table", .flag = &chosen.json},
-    {"output", "FILE", "write the JSON to a file, beside the table; -o FILE; -: as --json",
+    {"tune", NULL, "measure which kernel is fastest for which matrix products, and store it",
+     .flag = &tune},
+    {"json", NULL, "print JSON with every sample instead of tables", .flag = &chosen.json},
+    {"output", "FILE", "also write the JSON to a file; -: print it, as --json does",
      .text = &output, .letter = 'o'},
     {0},
 };
 
 static void help(FILE *out)
 {
-    fputs(
-        "Runs a benchmark; without a name all of them, on every device, in about a minute. Every "
-        "result is compared\n"
-        "with a reference before it is timed, and a wrong one is an error. Figures are medians by "
-        "the host's clock,\n"
-        "with the 10th and 90th percentile; '30 x 12' are 30 samples, each the mean of 12 "
-        "repetitions.\n"
-        "\n  tessera bench report FILE.json... -o PAGE.html   a page of what was measured, to "
-        "pass on\n"
-        "  tessera bench compare OLD.json NEW.json          what became slower\n"
-        "  tessera bench --tune                             measures which kernel is best for "
-        "which "
-        "products,\n"
-        "                                                   and stores it for all programs that "
-        "use "
-        "tessera\n"
-        "\n'tessera help bench report' and 'tessera help bench compare' have their options.\n"
-        "\nbenchmarks:\n",
-        out);
-    for (int i = 0; bench_list[i] != NULL; i++)
-        fprintf(out, "  %-14s  %s\n", bench_list[i]->name, bench_list[i]->summary);
-    for (int i = 0; bench_list[i] != NULL; i++)
-        fprintf(out, "\n%s:\n%s", bench_list[i]->name, bench_list[i]->help);
+    char line[256];
+    cli_wrap(
+        out,
+        "Runs one benchmark; without a name, all of them on every device. A complete run takes one "
+        "to "
+        "two minutes per device, more on a busy machine; --time 0.05 is quicker and less exact.\n"
+        "\n"
+        "Every result is verified before it is timed; a wrong result is an error. Figures are "
+        "medians "
+        "of the host's clock, with the 10th and 90th percentile. '30 x 12' means 30 samples, each "
+        "the "
+        "mean of 12 repetitions.\n"
+        "\nmore commands:\n"
+        "  tessera bench report FILE.json... -o PAGE.html   make a page with charts\n"
+        "  tessera bench compare OLD.json NEW.json          list what became slower\n"
+        "  tessera bench --tune                             tune matrix products, for all programs "
+        "that use tessera\n"
+        "\nbenchmarks:\n");
+    for (int i = 0; bench_list[i] != NULL; i++) {
+        snprintf(line, sizeof line, "  %-14s  %s\n", bench_list[i]->name, bench_list[i]->summary);
+        cli_wrap(out, line);
+    }
+    for (int i = 0; bench_list[i] != NULL; i++) {
+        fprintf(out, "\n%s:\n", bench_list[i]->name);
+        cli_wrap(out, bench_list[i]->help);
+    }
     cli_options_help(out, options);
 }
 
@@ -175,7 +181,7 @@ static bool has_sizes(void)
     return chosen.min_bytes > 0 || chosen.max_bytes > 0 || chosen.step_factor > 0;
 }
 
-/* What was not said of sizes, where something was. */
+/* Sets the defaults of the sizes that were not given, if any was. */
 static int fill_sizes(void)
 {
     if (!has_sizes())
@@ -192,7 +198,7 @@ static int fill_sizes(void)
     return CLI_DONE;
 }
 
-/* Sizes of which no rank has a share would measure nothing. */
+/* Refuses sizes that are too small for every rank to have a share. */
 static int check_shares(const bench *what)
 {
     const int64_t ranks = chosen.ranks > 0 ? chosen.ranks : BENCH_FEWEST_RANKS;
@@ -202,13 +208,14 @@ static int check_shares(const bench *what)
     while (largest <= chosen.max_bytes / chosen.step_factor)
         largest *= chosen.step_factor;
     if (largest / (int64_t)sizeof(float) < ranks)
-        return cli_usage_error("bench: %s: no size is enough for each of %lld ranks to have an "
-                               "element: the largest is %lld bytes",
-                               what->name, (long long)ranks, (long long)largest);
+        return cli_usage_error(
+            "bench: %s: --maxbytes is too small: the largest size is %lld bytes, "
+            "less than one element for each of %lld ranks",
+            what->name, (long long)largest, (long long)ranks);
     return CLI_DONE;
 }
 
-/* An option that would do nothing is a mistake. */
+/* Refuses options that would have no effect. */
 static int check_options(const bench *what)
 {
     const struct {
@@ -227,10 +234,11 @@ static int check_options(const bench *what)
         {chosen.large, BENCH_LARGE, "large"},
     };
     if (what == NULL && (chosen.shape_count > 0 || chosen.dtype_count > 0 || chosen.size_mib > 0))
-        return cli_usage_error("bench: --shape, --dtype and --size need a benchmark's name");
+        return cli_usage_error("bench: --shape, --dtype and --size: missing BENCHMARK");
     if (what == NULL && has_sizes())
-        return cli_usage_error("bench: --minbytes, --maxbytes and --stepfactor need the name of a "
-                               "collective operation");
+        return cli_usage_error(
+            "bench: --minbytes, --maxbytes and --stepfactor: missing BENCHMARK, a "
+            "collective operation");
     if (what == NULL)
         return CLI_DONE;
     if (chosen.device != NULL && what->host_only)
@@ -250,7 +258,7 @@ static int cannot_write(void)
     return cli_failed("bench: cannot write '%s': %s", output, strerror(errno));
 }
 
-/* What --output asks for, if anything; `tuning` is NULL for benchmarks. */
+/* Writes the file of --output, if it was given. `tuning` is NULL for benchmarks. */
 static int write_output(const bench_context *context, const bench *what, const tune_report *tuning)
 {
     cli_output to;
@@ -268,7 +276,7 @@ static int write_output(const bench_context *context, const bench *what, const t
 static int report(bench_context *context, const bench *what)
 {
     bench_noise_end(&context->noise);
-    /* What took a minute to measure is printed even if its file cannot be written. */
+    /* Results that took a minute to measure are printed even if the file cannot be written. */
     int code = write_output(context, what, NULL);
     if (chosen.json)
         bench_report_json(context, what, stdout);
@@ -276,7 +284,7 @@ static int report(bench_context *context, const bench *what)
         bench_report_text(context, what);
     return context->failures.count == 0
                ? code
-               : cli_failed("bench: %d of the benchmarks failed; the report says why",
+               : cli_failed("bench: %d of the benchmarks failed; see the report",
                             context->failures.count);
 }
 
@@ -299,7 +307,7 @@ static int run_all(bench_context *context)
 static int check_tuning(const char *name)
 {
     if (name != NULL)
-        return cli_usage_error("bench: --tune is about matrix products, not '%s'", name);
+        return cli_usage_error("bench: --tune tunes matrix products; remove '%s'", name);
     if (has_sizes())
         return cli_usage_error("bench: --tune does not take sizes in bytes");
     if (chosen.size_mib > 0 || chosen.ranks > 0 || chosen.peer || chosen.large)
@@ -310,7 +318,7 @@ static int check_tuning(const char *name)
     return CLI_DONE;
 }
 
-/* What was found before something failed is stored, but there is nothing to report. */
+/* After a failure, what was found before it is stored, but nothing is reported. */
 static int run_tuning(bench_context *context)
 {
     tune_report tuning;
@@ -336,7 +344,8 @@ static bool is_set(const char *variable)
     return value != NULL && value[0] != '\0';
 }
 
-/* Launchers set both. One alone is left over in a shell, unless TESSERA_BOOT asks for both. */
+/* Launchers set both variables. One alone is a leftover in the shell and is ignored, unless
+ * TESSERA_BOOT requires both. */
 static void forget_half_a_rank(void)
 {
     const char *boot = getenv("TESSERA_BOOT");
@@ -357,9 +366,8 @@ static int run(int argc, char **argv)
     if (words == 1 && !tune) {
         what = bench_find(name);
         if (what == NULL)
-            return cli_usage_error(
-                "bench: there is no benchmark '%s'%s; 'tessera help bench' lists them", name,
-                bench_list_lacks);
+            return cli_usage_error("bench: unknown benchmark '%s'%s; see 'tessera help bench'",
+                                   name, bench_list_lacks);
     }
     code = tune ? check_tuning(words == 1 ? name : NULL) : check_options(what);
     if (code != CLI_DONE)
@@ -373,7 +381,8 @@ static int run(int argc, char **argv)
     if (chosen.seconds <= 0)
         chosen.seconds = tune ? BENCH_TUNE_SECONDS : what != NULL ? 1 : BENCH_COMPLETE_SECONDS;
 
-    /* Of several processes one: they would measure one another, and write the same file. */
+    /* Of several processes only the first measures: the others would disturb it and write the same
+     * file. */
     int64_t rank, ranks;
     forget_half_a_rank();
     if (tsr_rank_from_environment(&rank, &ranks) != TSR_OK)
@@ -393,7 +402,7 @@ static const cli_command *const parts[] = {&bench_report_command, &bench_compare
 const cli_command cli_bench = {
     .name = "bench",
     .usage = "[BENCHMARK] [options]",
-    .summary = "how fast a device or the host is, each result verified before it is timed",
+    .summary = "measure how fast devices and the host are",
     .run = run,
     .help = help,
     .parts = parts,

@@ -1,9 +1,9 @@
-/* tessera bench, in a build without benchmarks. */
-#include "cli/command.h"
+/* tessera bench in a build without benchmarks. */
+#include "cli/commands.h"
 
 static void help(FILE *out)
 {
-    fputs("This tessera was built without benchmarks: they need the build option bench.\n", out);
+    fputs("This build has no benchmarks. Build with -Dbench=enabled to have them.\n", out);
 }
 
 static int run(int argc, char **argv)
@@ -14,7 +14,7 @@ static int run(int argc, char **argv)
 
 const cli_command cli_bench = {
     .name = "bench",
-    .usage = "BENCHMARK [options]",
+    .usage = "[BENCHMARK] [options]",
     .summary = "not in this build",
     .run = run,
     .help = help,

@@ -1,11 +1,186 @@
-/* tessera devices: what Vulkan devices this machine has, and what each of them can do. */
+/* tessera devices: the Vulkan devices of this machine, and what each of them can do. */
+#include <inttypes.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <string.h>
 
-#include "cli/command.h"
-#include "cli/devices.h"
-#include "cli/json.h"
-#include "cli/options.h"
+#include "cli/commands.h"
+#include "cli/lib/device.h"
+#include "cli/lib/format.h"
+#include "cli/lib/json.h"
+#include "cli/lib/options.h"
+#include "cli/lib/terminal.h"
 #include "tsr_config.h"
+
+/* Text ----------------------------------------------------------------------------------------- */
+
+static void line(FILE *out, const char *label, const char *format, ...) CLI_PRINTF(3, 4);
+static void line(FILE *out, const char *label, const char *format, ...)
+{
+    char text[4096];
+    int used = snprintf(text, sizeof text, "   %-16s", label);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, sizeof text - (size_t)used, format, arguments);
+    va_end(arguments);
+    if (cli_columns(out) > 0)
+        cli_wrap(out, text);
+    else /* whole lines, for grep and the like */
+        cli_print(out, "%s\n", text);
+}
+
+static const char *yes(bool is)
+{
+    return is ? "yes" : "no";
+}
+
+static void print_heaps(FILE *out, const tsr_device_info *info)
+{
+    char size[CLI_BYTES_TEXT], budget[CLI_BYTES_TEXT], usage[CLI_BYTES_TEXT],
+        more[2 * CLI_BYTES_TEXT + 48] = "";
+    for (int i = 0; i < info->heap_count; i++) {
+        const tsr_heap_info *heap = &info->heaps[i];
+        if (info->memory_budget)
+            snprintf(more, sizeof more, "; %s for this process, %s of it in use",
+                     cli_bytes(heap->budget_bytes, budget), cli_bytes(heap->usage_bytes, usage));
+        line(out, i == 0 ? "memory" : "", "heap %d: %s%s%s%s", i, cli_bytes(heap->size_bytes, size),
+             heap->device_local ? ", on the device" : "",
+             heap->host_visible ? ", visible to the host" : "", more);
+    }
+}
+
+static bool same_family(const tsr_queue_family_info *a, const tsr_queue_family_info *b)
+{
+    return a->count == b->count && a->graphics == b->graphics && a->compute == b->compute &&
+           a->transfer == b->transfer && a->timestamp_bits == b->timestamp_bits;
+}
+
+/* Equal families share a line: SwiftShader has sixteen of them. */
+static void print_queues(FILE *out, const tsr_device_info *info)
+{
+    const tsr_queue_family_info *families = info->queue_families;
+    for (int first = 0, last; first < info->queue_family_count; first = last + 1) {
+        last = first;
+        while (last + 1 < info->queue_family_count &&
+               same_family(&families[first], &families[last + 1]))
+            last++;
+        char to[16] = "";
+        if (last > first)
+            snprintf(to, sizeof to, " to %d", last);
+        const tsr_queue_family_info *family = &families[first];
+        line(out, first == 0 ? "queues" : "",
+             "family %d%s: %" PRIu32 " queue%s%s%s%s, timestamps of %" PRIu32 " bits", first, to,
+             family->count, family->count == 1 ? "" : "s", family->graphics ? ", graphics" : "",
+             family->compute ? ", compute" : "", family->transfer ? ", transfer" : "",
+             family->timestamp_bits);
+    }
+}
+
+/* Whether matrix products of a 16-bit dtype use cooperative matrices. */
+static void print_use(FILE *out, const tsr_device_info *info, const char *dtype, bool built,
+                      int used)
+{
+    if (!built)
+        line(out, "",
+             "products of %s do not use them: the shader compiler of this build cannot compile the "
+             "kernels",
+             dtype);
+    else if (used < 0)
+        line(out, "", "products of %s do not use them: no kernel supports any of these shapes",
+             dtype);
+    else
+        line(out, "", "products of %s use the shape marked *, in subgroups of %" PRIu32 "%s", dtype,
+             info->coopmat_subgroup_size,
+             info->type == TSR_DEVICE_CPU ? ", unless other kernels are faster" : "");
+}
+
+static void print_coopmat(FILE *out, const tsr_device_info *info)
+{
+    line(out, "coop. matrices", info->coopmat ? "yes" : "no");
+    if (!info->coopmat)
+        return;
+    print_use(out, info, "f16", info->coopmat_built, info->coopmat_used);
+    if (info->coopmat_bf16)
+        print_use(out, info, "bf16", info->coopmat_bf16_built, info->coopmat_bf16_used);
+    for (int i = 0; i < info->coopmat_count; i++) {
+        const tsr_coopmat_shape *shape = &info->coopmats[i];
+        line(out, "", "%" PRIu32 "x%" PRIu32 "x%" PRIu32 "  %s x %s + %s -> %s%s%s%s", shape->m,
+             shape->n, shape->k, shape->a, shape->b, shape->c, shape->result,
+             shape->saturating ? ", saturating" : "",
+             shape->subgroup_scope ? "" : ", not per subgroup",
+             i == info->coopmat_used || i == info->coopmat_bf16_used ? " *" : "");
+    }
+}
+
+static void print_tuning(FILE *out, const tsr_device_info *info)
+{
+    char time[CLI_UTC_TEXT];
+    tsr_tuning_stored stored;
+    if (tsr_tuning_find(info, &stored) != TSR_OK) {
+        line(out, "tuning", "unknown: %s", tsr_last_error());
+        return;
+    }
+    if (stored.state == TSR_TUNING_NONE) {
+        line(out, "tuning", "none");
+        return;
+    }
+    if (stored.state == TSR_TUNING_REFUSED)
+        line(out, "tuning", "refused; the built-in choice is used: %s", stored.reason);
+    else
+        line(out, "tuning", "%d class%s of products use%s a tuned kernel%s", stored.classes,
+             stored.classes == 1 ? "" : "es", stored.classes == 1 ? "s" : "",
+             stored.state == TSR_TUNING_IGNORED ? ", unless TESSERA_TUNING is 0, as it is now"
+                                                : "");
+    line(out, "", "%s, written %s", stored.path, cli_utc(stored.written_s, time));
+}
+
+static void print_device(FILE *out, const tsr_device_info *info)
+{
+    char version[CLI_VERSION_TEXT], shared[CLI_BYTES_TEXT], push[CLI_BYTES_TEXT],
+        largest[CLI_BYTES_TEXT];
+
+    cli_print(out, "%d  %s (%s)\n", info->index, info->name, cli_device_type(info->type));
+    if (!info->usable)
+        line(out, "CANNOT BE USED", "%s", info->unusable_reason);
+    line(out, "vendor", "%s, vendor 0x%04" PRIx32 ", device 0x%04" PRIx32, info->vendor,
+         info->vendor_id, info->device_id);
+    line(out, "driver", "%s%s%s, version 0x%" PRIx32 ", Vulkan %s", info->driver_name,
+         info->driver_info[0] != '\0' ? ", " : "", info->driver_info, info->driver_version,
+         cli_vulkan_version(info->api_version, version));
+    line(out, "uuid", "%s", info->uuid_text);
+    print_heaps(out, info);
+    line(out, "unified memory", "%s",
+         info->unified_memory ? "yes: the host maps tensors without a copy" : "no");
+    if (info->subgroup_size_min == info->subgroup_size_max)
+        line(out, "subgroup", "%" PRIu32 " invocations", info->subgroup_size);
+    else
+        line(out, "subgroup", "%" PRIu32 " invocations, or any from %" PRIu32 " to %" PRIu32,
+             info->subgroup_size, info->subgroup_size_min, info->subgroup_size_max);
+    line(out, "arithmetic", "fp16 %s, int64 %s, int8 %s", yes(info->fp16), yes(info->int64),
+         yes(info->int8));
+    line(out, "storage", "16-bit %s, 8-bit %s", yes(info->storage16), yes(info->storage8));
+    print_coopmat(out, info);
+    line(out, "workgroups",
+         "%" PRIu32 " invocations, at most %" PRIu32 " x %" PRIu32 " x %" PRIu32
+         "; %s shared memory",
+         info->max_workgroup_invocations, info->max_workgroup_size[0], info->max_workgroup_size[1],
+         info->max_workgroup_size[2], cli_bytes(info->max_shared_memory_bytes, shared));
+    line(out, "dispatch", "%" PRIu32 " x %" PRIu32 " x %" PRIu32 " workgroups; %s push constants",
+         info->max_workgroup_count[0], info->max_workgroup_count[1], info->max_workgroup_count[2],
+         cli_bytes(info->max_push_constant_bytes, push));
+    line(out, "one allocation", "up to %s", cli_bytes(info->max_allocation_bytes, largest));
+    if (info->timestamp_period_ns > 0)
+        line(out, "timestamps", "%g ns per tick", (double)info->timestamp_period_ns);
+    else
+        line(out, "timestamps", "no");
+    print_queues(out, info);
+    line(out, "extras", "memory budget %s, external host memory %s, pipeline statistics %s",
+         yes(info->memory_budget), yes(info->external_memory_host), yes(info->pipeline_statistics));
+    if (info->usable)
+        print_tuning(out, info);
+}
+
+/* Command -------------------------------------------------------------------------------------- */
 
 static bool json;
 static const cli_option options[] = {
@@ -15,10 +190,10 @@ static const cli_option options[] = {
 
 static void help(FILE *out)
 {
-    fputs("Lists every Vulkan device with its capabilities. A device that tessera cannot use is "
-          "listed with the\n"
-          "reason. The numbers are those that TESSERA_DEVICE and --device take.\n",
-          out);
+    cli_wrap(out,
+             "Lists every Vulkan device and its capabilities. A device that tessera cannot use is "
+             "listed with the reason. Pass a device's number, name or UUID to --device, or set "
+             "TESSERA_DEVICE to it.\n");
     cli_options_help(out, options);
 }
 
@@ -38,18 +213,21 @@ static void print_json(const tsr_device_list *list)
 static void print_text(const tsr_device_list *list)
 {
     if (list->count == 0)
-        puts("No Vulkan device was found. A GPU needs its vendor's or Mesa's Vulkan driver; Mesa's "
-             "lavapipe\n"
-             "(Debian package mesa-vulkan-drivers) runs on any CPU.");
+        cli_wrap(stdout,
+                 "No Vulkan device was found. A GPU needs a Vulkan driver, from its vendor or "
+                 "from Mesa. Mesa's lavapipe runs on any CPU; it is in Debian's package "
+                 "mesa-vulkan-drivers.\n");
     for (int i = 0; i < list->count; i++) {
-        cli_device_print(stdout, &list->devices[i]);
+        print_device(stdout, &list->devices[i]);
         puts("");
     }
-    printf("tessera %s; this build's shader compiler %s cooperative-matrix kernels%s; kernels from "
-           "GLSL at run time: %s\n",
-           tsr_version(), TSR__GLSLC_COOPMAT ? "has built" : "cannot build",
-           TSR__GLSLC_COOPMAT && !TSR__GLSLC_COOPMAT_BF16 ? ", but not those of bf16" : "",
-           TSR__HAVE_SHADERC ? "yes" : "no");
+    char text[256];
+    snprintf(text, sizeof text,
+             "tessera %s; cooperative-matrix kernels: %s%s; kernels from GLSL at run time: %s\n",
+             tsr_version(), TSR__GLSLC_COOPMAT ? "built" : "not built: glslc is too old",
+             TSR__GLSLC_COOPMAT && !TSR__GLSLC_COOPMAT_BF16 ? ", except for bf16" : "",
+             TSR__HAVE_SHADERC ? "yes" : "no");
+    cli_wrap(stdout, text);
 }
 
 static int run(int argc, char **argv)
@@ -72,7 +250,7 @@ static int run(int argc, char **argv)
 const cli_command cli_devices = {
     .name = "devices",
     .usage = "[--json]",
-    .summary = "the Vulkan devices of this machine and what they can do",
+    .summary = "list the Vulkan devices of this machine and what they can do",
     .run = run,
     .help = help,
 };

@@ -1,42 +1,74 @@
 /* tessera help [COMMAND] */
-#include "cli/command.h"
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/lib/terminal.h"
 
 static void help(FILE *out)
 {
-    fputs("Lists the commands, or explains one of them.\n", out);
+    cli_wrap(out, "Lists the commands, or explains one: tessera help bench, tessera help bench "
+                  "report.\n");
+}
+
+/* For `tessera help report`: the command that has this subcommand, or NULL. */
+static const cli_command *find_part(const char *word)
+{
+    for (int i = 0; cli_commands[i] != NULL; i++) {
+        const cli_command *part = cli_command_part(cli_commands[i], word);
+        if (part != NULL)
+            return part;
+    }
+    return NULL;
+}
+
+static int unknown(const char *word)
+{
+    const cli_command *part = find_part(word);
+    if (part != NULL)
+        return cli_usage_error("help: unknown command '%s'; try 'tessera help %s'", word,
+                               part->name);
+    return cli_usage_error("help: unknown command '%s'; see 'tessera help'", word);
+}
+
+static int explain(int argc, char **argv)
+{
+    const cli_command *command = cli_command_find(argv[1]);
+    if (command == NULL)
+        return unknown(argv[1]);
+    const cli_command *part = argc > 2 ? cli_command_part(command, argv[2]) : NULL;
+    int words = part != NULL ? 3 : 2;
+    if (argc > words)
+        return cli_usage_error("help: unexpected argument '%s'", argv[words]);
+    command = part != NULL ? part : command;
+    char usage[256];
+    snprintf(usage, sizeof usage, "usage: tessera %s %s\n\n", command->name, command->usage);
+    cli_wrap(stdout, usage);
+    command->help(stdout);
+    return CLI_DONE;
 }
 
 static int run(int argc, char **argv)
 {
-    if (argc > 1) {
-        const cli_command *command = cli_command_find(argv[1]);
-        if (command == NULL)
-            return cli_usage_error("there is no command '%s'; 'tessera help' lists them", argv[1]);
-        const cli_command *part = argc > 2 ? cli_command_part(command, argv[2]) : NULL;
-        int words = part != NULL ? 3 : 2;
-        if (argc > words)
-            return cli_usage_error("help explains one command at a time, but '%s' follows '%s'",
-                                   argv[words], argv[words - 1]);
-        command = part != NULL ? part : command;
-        printf("usage: tessera %s%s%s\n\n", command->name, command->usage[0] != '\0' ? " " : "",
-               command->usage);
-        command->help(stdout);
-        return CLI_DONE;
-    }
+    char line[256];
+    if (argc > 1)
+        return explain(argc, argv);
     puts("usage: tessera COMMAND [options]\n"
          "       tessera --version\n"
          "\n"
          "commands:");
-    for (int i = 0; cli_commands[i] != NULL; i++)
-        printf("  %-10s %s\n", cli_commands[i]->name, cli_commands[i]->summary);
-    puts("\n'tessera help COMMAND' has the details.");
+    for (int i = 0; cli_commands[i] != NULL; i++) {
+        snprintf(line, sizeof line, "  %-8s  %s\n", cli_commands[i]->name,
+                 cli_commands[i]->summary);
+        cli_wrap(stdout, line);
+    }
+    cli_wrap(stdout, "\nRun 'tessera help COMMAND' for the options of a command.\n");
     return CLI_DONE;
 }
 
 const cli_command cli_help = {
     .name = "help",
     .usage = "[COMMAND]",
-    .summary = "this list, or what a command does",
+    .summary = "list the commands, or explain one",
     .run = run,
     .help = help,
 };

@@ -1,10 +1,10 @@
-/* tessera: the command. */
+/* The tessera tool: finds the command and runs it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "tessera/base.h"
 
 const cli_command *const cli_commands[] = {&cli_devices, &cli_bench, &cli_sample, &cli_plan,
@@ -30,21 +30,21 @@ const cli_command *cli_command_part(const cli_command *command, const char *word
 static int run(int argc, char **argv)
 {
     if (argc < 2)
-        return cli_usage_error("a command is missing; 'tessera help' lists them");
+        return cli_usage_error("missing command; see 'tessera help'");
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";
     if (strcmp(name, "--version") == 0) {
         if (argc > 2)
-            return cli_usage_error("--version takes no argument, but '%s' follows it", argv[2]);
+            return cli_usage_error("--version: unexpected argument '%s'", argv[2]);
         printf("tessera %s\n", tsr_version());
         return CLI_DONE;
     }
     const cli_command *command = cli_command_find(name);
     if (command == NULL && name[0] == '-')
-        return cli_usage_error("unknown option '%s'; 'tessera help' lists the commands", name);
+        return cli_usage_error("unknown option '%s'; see 'tessera help'", name);
     if (command == NULL)
-        return cli_usage_error("unknown command '%s'; 'tessera help' lists them", name);
+        return cli_usage_error("unknown command '%s'; see 'tessera help'", name);
     const cli_command *part = argc > 2 ? cli_command_part(command, argv[2]) : NULL;
     for (int i = 2; i < argc && !command->runs_program; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
@@ -52,7 +52,7 @@ static int run(int argc, char **argv)
     return part != NULL ? part->run(argc - 2, argv + 2) : command->run(argc - 1, argv + 1);
 }
 
-/* What the library would tell its user: a cache it cannot write, a message of the validation
+/* Prints messages of the library: a cache that cannot be written, a message of the validation
  * layers. */
 static void print_log(void *user, tsr_log_level level, const char *message)
 {
@@ -60,8 +60,9 @@ static void print_log(void *user, tsr_log_level level, const char *message)
     cli_say("%s: %s", level == TSR_LOG_ERROR ? "error" : "warning", message);
 }
 
-/* Where one of these is closed, the next file to be opened would take its place, and get what is
- * meant for it. Opened the wrong way round they fail as closed ones do. */
+/* Opens the standard files that are closed. Otherwise the next file that is opened would get the
+ * descriptor of, say, standard output, and be overwritten by it. They are opened in the wrong
+ * direction, so that using them still fails. */
 static void hold_standard_files(void)
 {
     static const int modes[] = {O_WRONLY, O_RDONLY, O_RDONLY};
@@ -75,7 +76,7 @@ int main(int argc, char **argv)
     hold_standard_files();
     tsr_log_set(print_log, NULL, TSR_LOG_WARNING);
     int code = run(argc, argv);
-    /* A full disk or a closed pipe must not look like success. */
+    /* A full disk or a closed pipe is a failure. */
     if (fflush(stdout) != 0 || ferror(stdout)) {
         int reason = errno;
         if (code == CLI_DONE)

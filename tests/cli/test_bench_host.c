@@ -144,11 +144,11 @@ END_TEST
 START_TEST(sizes_without_an_element_are_a_mistake)
 {
     tool_refuses("bench all-gather --ranks 4 -b 4 -e 12 --time 0.001",
-                 "tessera: bench: all-gather: no size is enough for each of 4 ranks to have an "
-                 "element: the largest is 8 bytes\n");
+                 "tessera: bench: all-gather: --maxbytes is too small: the largest size is 8 "
+                 "bytes, less than one element for each of 4 ranks\n");
     tool_refuses("bench reduce-scatter -b 4 -e 4",
-                 "tessera: bench: reduce-scatter: no size is enough for each of 2 ranks to have an "
-                 "element: the largest is 4 bytes\n");
+                 "tessera: bench: reduce-scatter: --maxbytes is too small: the largest size is 4 "
+                 "bytes, less than one element for each of 2 ranks\n");
     tool_refuses("bench all-reduce -b 1M -e 1K",
                  "tessera: bench: --minbytes is 1048576, more than --maxbytes, 1024\n");
 }
@@ -363,8 +363,7 @@ START_TEST(a_failure_is_reported_among_the_rest)
     tool_result result = tool_run("bench --time 0.001 --json");
     unsetenv("TMPDIR");
     ck_assert_int_eq(result.exit_code, 1);
-    ck_assert_str_eq(result.err,
-                     "tessera: bench: 1 of the benchmarks failed; the report says why\n");
+    ck_assert_str_eq(result.err, "tessera: bench: 1 of the benchmarks failed; see the report\n");
     json_t *document = json_loads(result.out, 0, NULL);
     const json_t *failures = tool_member(document, "failures");
     ck_assert_int_eq((int)json_array_size(failures), 1);
@@ -463,19 +462,18 @@ static const struct {
     const char *arguments, *sentence;
 } mistakes[] = {
     {"bench rng --device 0", "tessera: bench: rng does not take --device\n"},
-    {"bench rng --tune", "tessera: bench: --tune is about matrix products, not 'rng'\n"},
+    {"bench rng --tune", "tessera: bench: --tune tunes matrix products; remove 'rng'\n"},
     {"bench --tune --peer", "tessera: bench: --tune does not take --peer\n"},
     {"bench --tune --size 1", "tessera: bench: --tune does not take --size\n"},
     {"bench --tune --ranks 2", "tessera: bench: --tune does not take --ranks\n"},
     {"bench --tune --large", "tessera: bench: --tune does not take --large\n"},
     {"bench rng --large", "tessera: bench: rng does not take --large\n"},
     {"bench plan --size 3", "tessera: bench: plan does not take --size\n"},
-    {"bench frob", "tessera: bench: there is no benchmark 'frob'" IN_THIS_BUILD
-                   "; 'tessera help bench' lists them\n"},
-    {"bench --shape 1x1x1",
-     "tessera: bench: --shape, --dtype and --size need a benchmark's name\n"},
-    {"bench -x", "tessera: bench: unknown option '-x'; 'tessera help bench' lists them\n"},
-    {"bench rng -o", "tessera: bench: --output needs a value: FILE\n"},
+    {"bench frob",
+     "tessera: bench: unknown benchmark 'frob'" IN_THIS_BUILD "; see 'tessera help bench'\n"},
+    {"bench --shape 1x1x1", "tessera: bench: --shape, --dtype and --size: missing BENCHMARK\n"},
+    {"bench -x", "tessera: bench: unknown option '-x'; see 'tessera help bench'\n"},
+    {"bench rng -o", "tessera: bench: missing value: -o FILE\n"},
     {"bench report",
      "tessera: bench report: which files? 'tessera bench -o FILE.json' writes one\n"},
     {"bench compare a.json",

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/output.h"
+#include "cli/lib/output.h"
 #include "support/check_main.h"
 
 static char folder[32], path[64];

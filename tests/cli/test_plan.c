@@ -139,10 +139,10 @@ END_TEST
 static const struct {
     const char *arguments, *sentence;
 } mistakes[] = {
-    {"plan", "tessera: plan: which file?\n"},
+    {"plan", "tessera: plan: missing FILE\n"},
     {"plan a b", "tessera: plan: unexpected argument 'b'\n"},
-    {"plan params.json", "tessera: plan: how many ranks? --ranks says so\n"},
-    {"plan params.json --memory 8G", "tessera: plan: how many ranks? --ranks says so\n"},
+    {"plan params.json", "tessera: plan: missing --ranks N\n"},
+    {"plan params.json --memory 8G", "tessera: plan: missing --ranks N\n"},
     {"plan params.json --ranks 0",
      "tessera: plan: --ranks takes an integer from 1 to 65536, not '0'\n"},
     {"plan params.json --ranks two",
@@ -169,11 +169,11 @@ static const struct {
     {"plan params.json --strategy weighted --rates 1,2 --memory 1G,2G,3G",
      "tessera: plan: --memory has 3 values for 2 ranks\n"},
     {"plan params.json --strategy weighted --rates 1,-2",
-     "tessera: plan: --rates takes numbers from 0 on, not '-2'\n"},
+     "tessera: plan: --rates takes numbers that are not negative, not '-2'\n"},
     {"plan params.json --strategy weighted --rates 1,2x",
-     "tessera: plan: --rates takes numbers from 0 on, not '2x'\n"},
+     "tessera: plan: --rates takes numbers that are not negative, not '2x'\n"},
     {"plan params.json --strategy weighted --rates 1,inf",
-     "tessera: plan: --rates takes numbers from 0 on, not 'inf'\n"},
+     "tessera: plan: --rates takes numbers that are not negative, not 'inf'\n"},
     {"plan params.json --strategy weighted --rates 1,,2",
      "tessera: plan: --rates takes values separated by commas, not '1,,2'\n"},
     {"plan params.json --strategy weighted --rates 0,0", "tessera: plan: all 2 rates are 0\n"},

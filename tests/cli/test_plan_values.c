@@ -1,5 +1,5 @@
 /* Values of the options of tessera plan. */
-#include "cli/plan.h"
+#include "cli/plan/plan.h"
 #include "support/check_main.h"
 
 static const struct {

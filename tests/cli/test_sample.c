@@ -147,15 +147,15 @@ END_TEST
 static const struct {
     const char *arguments, *sentence;
 } mistakes[] = {
-    {"sample", "tessera: sample: what kind? 'tessera help sample' lists them\n"},
-    {"sample frob", "tessera: sample: there is no kind 'frob'; 'tessera help sample' lists them\n"},
+    {"sample", "tessera: sample: missing KIND; see 'tessera help sample'\n"},
+    {"sample frob", "tessera: sample: unknown kind 'frob'; see 'tessera help sample'\n"},
     {"sample raw raw", "tessera: sample: unexpected argument 'raw'\n"},
     {"sample raw --rng pcg",
      "tessera: sample: --rng takes philox, mt19937, dotnet or threefry, not 'pcg'\n"},
     {"sample raw --count -1",
      "tessera: sample: --count takes an integer from 0 to 1000000000000000000, not '-1'\n"},
     {"sample raw --count 4294967296 --rng threefry",
-     "tessera: sample: threefry gives at most 4294967295 numbers, not 4294967296\n"},
+     "tessera: sample: --count: threefry gives at most 4294967295 numbers, not 4294967296\n"},
     {"sample raw --seed 18446744073709551616",
      "tessera: sample: --seed takes an integer from -9223372036854775808 to 18446744073709551615, "
      "not '18446744073709551616'\n"},

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/command.h"
-#include "cli/sample.h"
+#include "cli/lib/say.h"
+#include "cli/sample/sample.h"
 #include "support/check_main.h"
 
 static char path[] = "/tmp/tessera-test-XXXXXX";
@@ -116,7 +116,7 @@ static const struct {
     {"1\nabc\n3\n", false, "line 2: 'abc' is not an integer of 64 bits"},
     {"1\n2.5\n", false, "line 2: '2.5' is not an integer of 64 bits"},
     {"9223372036854775808\n", false, "line 1: '9223372036854775808' is not an integer of 64 bits"},
-    {"1\n2\n\n3\n", false, "line 3: it is empty"},
+    {"1\n2\n\n3\n", false, "line 3: empty line"},
     {"1 2\n", false, "line 1: '1 2' is not an integer of 64 bits"},
     {"+1\n", false, "line 1: '+1' is not an integer of 64 bits"},
     {"1\nnan\n", true, "line 2: 'nan' is not a finite number"},
@@ -124,7 +124,7 @@ static const struct {
     {"1e999\n", true, "line 1: '1e999' is not a finite number"},
     {"0x10\n", true, "line 1: '0x10' is not a finite number"},
     {"1.5x\n", true, "line 1: '1.5x' is not a finite number"},
-    {"  \n", true, "line 1: it is empty"},
+    {"  \n", true, "line 1: empty line"},
 };
 
 START_TEST(mistakes_name_the_line)
@@ -155,7 +155,8 @@ START_TEST(zero_bytes)
 {
     char expected[256];
     write_file("1\n2\0003\n", 6);
-    snprintf(expected, sizeof expected, "tessera: sample: %s, line 2: it has a zero byte\n", path);
+    snprintf(expected, sizeof expected, "tessera: sample: %s, line 2: contains a zero byte\n",
+             path);
     char *text = complaint(path, false);
     ck_assert_str_eq(text, expected);
     free(text);

@@ -86,6 +86,12 @@ START_TEST(kinds_are_the_librarys)
                                                                 .num_samples = 500, .seed = 4),
                                     &s),
         &s, 0, 0);
+    compare(
+        "sample weighted --weights weights.txt --num-samples 500 --seed 4 --replacement",
+        tsr_sampler_create_weighted(tsr_sampler_weighted_params(.weights = weights, .count = ITEMS,
+                                                                .num_samples = 500, .seed = 4),
+                                    &s),
+        &s, 0, 0);
     compare("sample weighted --weights weights.txt --num-samples 10 --no-replacement --epochs 5",
             tsr_sampler_create_weighted(
                 tsr_sampler_weighted_params(.weights = weights, .count = ITEMS, .num_samples = 10,

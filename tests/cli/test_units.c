@@ -9,11 +9,13 @@
 #include "bench/harness/format.h"
 #include "bench/harness/reference.h"
 #include "bench/report/report.h"
-#include "cli/devices.h"
-#include "cli/json.h"
-#include "cli/options.h"
-#include "cli/table.h"
-#include "cli/text.h"
+#include "cli/lib/device.h"
+#include "cli/lib/format.h"
+#include "cli/lib/json.h"
+#include "cli/lib/options.h"
+#include "cli/lib/table.h"
+#include "cli/lib/terminal.h"
+#include "cli/lib/text.h"
 #include "support/check_main.h"
 
 START_TEST(quantiles_interpolate)
@@ -245,18 +247,26 @@ START_TEST(references_accept_honest_results_and_nothing_else)
 }
 END_TEST
 
-START_TEST(tables_align)
+/* A table in which the last column but one is optional, as printed at that width; NULL: unlimited.
+ */
+static void check_table(const char *columns, const char *locale, const char *expected)
 {
-    char text[256];
+    char text[512];
     FILE *file = tmpfile();
+    if (columns != NULL)
+        setenv("COLUMNS", columns, 1);
+    setenv("LC_ALL", locale, 1);
     cli_table *table = cli_table_create();
-    cli_table_column(table, "name", 0);
-    cli_table_column(table, "time", 1);
-    cli_table_column(table, "note", 0);
+    cli_table_column(table, "name", CLI_LEFT);
+    cli_table_column(table, "time", CLI_RIGHT);
+    cli_table_column(table, "range", CLI_RIGHT | CLI_OPTIONAL);
+    cli_table_column(table, "note", CLI_LEFT);
     cli_table_cell(table, "a");
     cli_table_cell(table, "%d µs", 5);
+    cli_table_cell(table, "4 – 6");
     cli_table_cell(table, "%s", "");
-    cli_table_cell(table, "longer");
+    cli_table_cell(table, "much longer");
+    cli_table_cell(table, "%s", "");
     cli_table_cell(table, "%s", "");
     cli_table_cell(table, "x");
     cli_table_print(table, file, 1);
@@ -264,9 +274,63 @@ START_TEST(tables_align)
     rewind(file);
     text[fread(text, 1, sizeof text - 1, file)] = '\0';
     fclose(file);
-    ck_assert_str_eq(text, " name    time  note\n"
-                           " a       5 µs\n"
-                           " longer        x\n");
+    ck_assert_str_eq(text, expected);
+}
+
+START_TEST(tables_align)
+{
+    unsetenv("COLUMNS");
+    check_table(NULL, "C.UTF-8",
+                " name         time  range  note\n"
+                " a            5 µs  4 – 6\n"
+                " much longer               x\n");
+}
+END_TEST
+
+START_TEST(narrow_tables_drop_optional_columns)
+{
+    check_table("30", "C",
+                " name         time  note\n"
+                " a            5 us\n"
+                " much longer        x\n"
+                " (no room for: range)\n");
+}
+END_TEST
+
+START_TEST(the_narrowest_tables_become_blocks)
+{
+    check_table("20", "C",
+                " name   a\n"
+                " time   5 us\n"
+                " range  4 - 6\n"
+                "\n"
+                " name   much longer\n"
+                " note   x\n");
+}
+END_TEST
+
+START_TEST(text_wraps_between_words)
+{
+    static const struct {
+        const char *columns, *text, *wrapped;
+    } all[] = {
+        {"20", "one two three four five six\n", "one two three four\nfive six\n"},
+        {"20", "  one two three four five\n", "  one two three four\n  five\n"},
+        {"20", "\n123456789012345678901234 5\n", "\n123456789012345678901234\n5\n"},
+        {"20", "  --size MIB  how much to copy\n", "  --size MIB  how\n      much to copy\n"},
+        {"60", "  name  123456789 123456789 123456789 123456789 123456789 123456789\n",
+         "  name  123456789 123456789 123456789 123456789 123456789\n        123456789\n"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char text[256];
+        FILE *file = tmpfile();
+        setenv("COLUMNS", all[i].columns, 1);
+        cli_wrap(file, all[i].text);
+        rewind(file);
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+        fclose(file);
+        ck_assert_str_eq(text, all[i].wrapped);
+    }
 }
 END_TEST
 
@@ -381,6 +445,9 @@ TESTS(units)
     tcase_add_loop_test(tests, references_accept_honest_results_and_nothing_else, 0,
                         3 * (int)(sizeof shapes / sizeof shapes[0]));
     tcase_add_test(tests, tables_align);
+    tcase_add_test(tests, narrow_tables_drop_optional_columns);
+    tcase_add_test(tests, the_narrowest_tables_become_blocks);
+    tcase_add_test(tests, text_wraps_between_words);
     tcase_add_test(tests, json_keeps_all_bits_and_mends_text);
     tcase_add_test(tests, text_has_no_control_characters);
     tcase_add_test(tests, bytes_are_readable);

@@ -61,31 +61,54 @@ START_TEST(help_explains_a_command)
 }
 END_TEST
 
+/* Every line fits, and all characters are ASCII. */
+static void check_narrow(const char *arguments, const char *text, size_t columns)
+{
+    size_t width = 0;
+    for (const char *at = text; *at != '\0'; at++) {
+        ck_assert_msg((unsigned char)*at < 0x80, "%s: not ASCII: %.20s", arguments, at);
+        width = *at == '\n' ? 0 : width + 1;
+        ck_assert_msg(width <= columns, "%s: more than %zu columns: %.*s", arguments, columns,
+                      (int)columns, at - columns);
+    }
+}
+
+static const char *const narrow[] = {"help",      "help help",   "help devices",
+                                     "help plan", "help sample", "help bench"};
+
+START_TEST(help_fits_a_narrow_terminal_without_utf8)
+{
+    tool_result result = tool_run_in(narrow[_i], "C", "40");
+    ck_assert_int_eq(result.exit_code, 0);
+    check_narrow(narrow[_i], result.out, 40);
+    tool_result_free(&result);
+    result = tool_run(narrow[_i]);
+    ck_assert_ptr_null(strstr(result.out, "\n\n\n"));
+    tool_result_free(&result);
+}
+END_TEST
+
 /* Exit code 2, one sentence on standard error, nothing on standard output. */
 static const struct {
     const char *arguments, *sentence;
 } mistakes[] = {
-    {"", "tessera: a command is missing; 'tessera help' lists them\n"},
-    {"frobnicate", "tessera: unknown command 'frobnicate'; 'tessera help' lists them\n"},
-    {"--frobnicate", "tessera: unknown option '--frobnicate'; 'tessera help' lists the commands\n"},
-    {"--version --json", "tessera: --version takes no argument, but '--json' follows it\n"},
-    {"help frobnicate", "tessera: there is no command 'frobnicate'; 'tessera help' lists them\n"},
-    {"help help bench",
-     "tessera: help explains one command at a time, but 'bench' follows 'help'\n"},
-    {"help bench copy",
-     "tessera: help explains one command at a time, but 'copy' follows 'bench'\n"},
+    {"", "tessera: missing command; see 'tessera help'\n"},
+    {"frobnicate", "tessera: unknown command 'frobnicate'; see 'tessera help'\n"},
+    {"--frobnicate", "tessera: unknown option '--frobnicate'; see 'tessera help'\n"},
+    {"--version --json", "tessera: --version: unexpected argument '--json'\n"},
+    {"help frobnicate", "tessera: help: unknown command 'frobnicate'; see 'tessera help'\n"},
+    {"help help bench", "tessera: help: unexpected argument 'bench'\n"},
+    {"help bench copy", "tessera: help: unexpected argument 'copy'\n"},
     {"fro\nb\x1b[2J\xc2\x9b\x9b\x7f\r\tµ",
-     "tessera: unknown command 'fro\\nb\\x1b[2J\\xc2\\x9b\\x9b\\x7f\\x0d\\x09µ'; 'tessera help' "
-     "lists "
-     "them\n"},
+     "tessera: unknown command 'fro\\nb\\x1b[2J\\xc2\\x9b\\x9b\\x7f\\x0d\\x09µ'; see 'tessera "
+     "help'\n"},
     {"devices 0", "tessera: devices: unexpected argument '0'\n"},
     {"devices -- --json", "tessera: devices: unexpected argument '--json'\n"},
-    {"devices --jsonx",
-     "tessera: devices: unknown option '--jsonx'; 'tessera help devices' lists them\n"},
-    {"devices -json",
-     "tessera: devices: unknown option '-json'; 'tessera help devices' lists them\n"},
+    {"devices --jsonx", "tessera: devices: unknown option '--jsonx'; see 'tessera help devices'\n"},
+    {"devices -json", "tessera: devices: unknown option '-json'; see 'tessera help devices'\n"},
     {"devices --json=yes", "tessera: devices: --json takes no value\n"},
 #if TEST_HAVE_GPU_BENCH
+    {"help report", "tessera: help: unknown command 'report'; try 'tessera help bench report'\n"},
     {"bench matmul copy", "tessera: bench: unexpected argument 'copy'\n"},
     {"bench matmul --shape 3x4",
      "tessera: bench: --shape takes MxKxN, each from 1 to 16777216, not '3x4'\n"},
@@ -111,7 +134,7 @@ static const struct {
     {"bench all-reduce -e M",
      "tessera: bench: --maxbytes takes bytes from 4 to 1G, such as 8, 64K or 16M, not 'M'\n"},
     {"bench rng -f 2", "tessera: bench: rng does not take --stepfactor\n"},
-    {"bench -b 8", "tessera: bench: --minbytes, --maxbytes and --stepfactor need the name of a "
+    {"bench -b 8", "tessera: bench: --minbytes, --maxbytes and --stepfactor: missing BENCHMARK, a "
                    "collective operation\n"},
     {"bench copy --size 0", "tessera: bench: --size takes an integer from 1 to 1024, not '0'\n"},
     {"bench copy --size 1e3",
@@ -119,8 +142,8 @@ static const struct {
     {"bench copy --size 99999999999999999999",
      "tessera: bench: --size takes an integer from 1 to 1024, not '99999999999999999999'\n"},
     {"bench copy --size=", "tessera: bench: --size takes an integer from 1 to 1024, not ''\n"},
-    {"bench copy --size", "tessera: bench: --size needs a value: MIB\n"},
-    {"bench copy --size --json", "tessera: bench: --size needs a value: MIB\n"},
+    {"bench copy --size", "tessera: bench: missing value: --size MIB\n"},
+    {"bench copy --size --json", "tessera: bench: missing value: --size MIB\n"},
     {"bench copy --peer", "tessera: bench: copy does not take --peer\n"},
     {"bench launch --shape 1x1x1", "tessera: bench: launch does not take --shape\n"},
     {"bench first --shape 1x1x1 --shape 2x2x2", "tessera: bench: first takes one --shape, not 2\n"},
@@ -344,6 +367,8 @@ TESTS(usage)
     tcase_add_test(tests, prints_its_version);
     tcase_add_test(tests, help_names_every_command);
     tcase_add_loop_test(tests, help_explains_a_command, 0, (int)(sizeof helps / sizeof helps[0]));
+    tcase_add_loop_test(tests, help_fits_a_narrow_terminal_without_utf8, 0,
+                        (int)(sizeof narrow / sizeof narrow[0]));
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0,
                         (int)(sizeof mistakes / sizeof mistakes[0]));
 #if TSR__HAVE_VULKAN

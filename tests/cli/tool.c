@@ -65,6 +65,15 @@ static tool_result run_into(const char *arguments, FILE *out)
 
 tool_result tool_run(const char *arguments)
 {
+    setenv("LC_ALL", "C.UTF-8", 1);
+    unsetenv("COLUMNS");
+    return run_into(arguments, tmpfile());
+}
+
+tool_result tool_run_in(const char *arguments, const char *locale, const char *columns)
+{
+    setenv("LC_ALL", locale, 1);
+    setenv("COLUMNS", columns, 1);
     return run_into(arguments, tmpfile());
 }
 

@@ -1,4 +1,4 @@
-/* Running the tool and looking at what it says. */
+/* Runs the tool and examines its output. */
 #ifndef TESTS_CLI_TOOL_H
 #define TESTS_CLI_TOOL_H
 
@@ -7,30 +7,32 @@
 typedef struct tool_result {
     int exit_code; /* -1: a signal ended it */
     char *out, *err;
-    size_t out_size; /* of what may hold zero bytes */
+    size_t out_size; /* `out` may contain zero bytes */
 } tool_result;
 
-/* `arguments` as on a command line, separated by single spaces. The test fails when the tool cannot
- * be run. */
+/* Runs the tool in a UTF-8 locale. `arguments` are separated by single spaces. The test fails if
+ * the tool cannot be run. */
 tool_result tool_run(const char *arguments);
-/* With standard output at the end of that file, all of which is in `out`. */
+/* The same with this LC_ALL and COLUMNS. */
+tool_result tool_run_in(const char *arguments, const char *locale, const char *columns);
+/* Appends standard output to that file; `out` holds all of the file. */
 tool_result tool_run_appending(const char *arguments, const char *path);
 void tool_result_free(tool_result *result);
 
-/* Runs the tool, which must exit with 0 and print this, nothing to standard error; or with 2 and
- * nothing but this sentence there. */
+/* Asserts that the tool exits with 0 and prints `output`, and nothing on standard error. */
 void tool_prints(const char *arguments, const char *output);
+/* Asserts that the tool exits with 2 and prints only `sentence`, on standard error. */
 void tool_refuses(const char *arguments, const char *sentence);
 
-/* How often the words are there. */
+/* The number of occurrences of `words`. */
 int tool_count(const char *text, const char *words);
 
-/* Runs the tool, which must exit with 0 and print one JSON document of this schema, version 1, and
- * nothing else. */
+/* Asserts that the tool exits with 0 and prints one JSON document of this schema, and nothing else.
+ * The version is 1, or `version`. */
 json_t *tool_json(const char *arguments, const char *schema);
 json_t *tool_json_version(const char *arguments, const char *schema, int version);
 
-/* A member that must be there. */
+/* A member, which must exist. */
 const json_t *tool_member(const json_t *object, const char *name);
 double tool_number(const json_t *object, const char *name);
 const char *tool_text(const json_t *object, const char *name);

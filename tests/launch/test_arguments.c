@@ -16,7 +16,7 @@ static const struct {
     {"--ranks=1025~true", "tessera: launch: --ranks takes an integer from 1 to 1024, not '1025'\n"},
     {"-n~two~true", "tessera: launch: --ranks takes an integer from 1 to 1024, not 'two'\n"},
     {"-n", "tessera: launch: --ranks needs a value: N\n"},
-    {"-x~true", "tessera: launch: unknown option '-x'; 'tessera help launch' lists them\n"},
+    {"-x~true", "tessera: launch: unknown option '-x'; see 'tessera help launch'\n"},
     {"-n~2~--grace~-1~true", "tessera: launch: --grace takes a number from 0 to 86400, not '-1'\n"},
     {"-n~2~--device-map~0,a~true", "tessera: launch: --device-map takes auto or indices from 0 to "
                                    "4095 with commas between them, not '0,a'\n"},

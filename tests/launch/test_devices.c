@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/launch.h"
+#include "cli/launch/launch.h"
 #include "support/check_main.h"
 #include "tessera/device.h"
 

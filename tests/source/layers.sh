@@ -37,7 +37,7 @@ point "src/parallel includes base, json, tensor, shard, parallel, and gpu's head
     'gpu/(memory/host_access|ops/(optimizer/step_params|common/vocabulary))\.h' 'tessera/'
 point "src/cli includes public headers" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tsr_config\.h'
 if [ -d bench ]; then
-    point "bench includes public headers" allowed bench 'bench/' 'cli/' 'tessera/' 'tsr_config\.h'
+    point "bench includes public headers and the tool's helpers" allowed bench 'bench/' 'cli/lib/' 'tessera/' 'tsr_config\.h'
 fi
 if [ -d examples ]; then
     point "examples include public headers" allowed examples 'tessera/' 'common/' '[a-z_]+\.h"'

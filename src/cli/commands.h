@@ -1,0 +1,21 @@
+/* The commands of the tool. */
+#ifndef TSR_CLI_COMMANDS_H
+#define TSR_CLI_COMMANDS_H
+
+#include "cli/lib/command.h"
+
+extern const cli_command cli_devices;
+extern const cli_command cli_bench;
+extern const cli_command cli_sample;
+extern const cli_command cli_launch;
+extern const cli_command cli_plan;
+extern const cli_command cli_help;
+
+/* All commands, in the order of `tessera help`, ending with NULL. */
+extern const cli_command *const cli_commands[];
+const cli_command *cli_command_find(const char *name);
+/* The subcommand of `command` with this name: "report" finds "bench report". NULL if none has it.
+ */
+const cli_command *cli_command_part(const cli_command *command, const char *word);
+
+#endif

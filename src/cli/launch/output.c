@@ -1,0 +1,115 @@
+/* What ranks print, line by line. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "cli/launch/launch.h"
+#include "cli/lib/memory.h"
+
+#define PIECE ((size_t)65536)
+#define LONGEST_LINE ((size_t)1 << 20) /* longer ones are cut in two */
+
+void launch_hurry(bool on)
+{
+    const suseconds_t us = on ? 100000 : 0;
+    const struct itimerval timer = {{0, us}, {0, us}};
+    (void)setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* What one call is to write: lines that a pipe takes as a whole, so that no other program's output
+ * comes between, or one that is too long for that. */
+typedef struct block {
+    char *bytes;
+    size_t used, capacity;
+} block;
+
+static bool write_block(const launch_stream *stream, launch_job *job, block *from)
+{
+    bool stalled = false;
+    for (size_t done = 0; done < from->used;) {
+        if (!launch_wait_to_write(job, stream->to, stalled))
+            return false;
+        launch_hurry(true);
+        ssize_t written = write(stream->to, from->bytes + done, from->used - done);
+        launch_hurry(false);
+        stalled = written < 0 && (errno == EINTR || errno == EAGAIN);
+        if (written < 0 && !stalled)
+            return false;
+        done += stalled ? 0 : (size_t)written;
+    }
+    from->used = 0;
+    return true;
+}
+
+static bool add_line(const launch_stream *stream, launch_job *job, block *to, const char *line,
+                     size_t length)
+{
+    size_t prefix = strlen(stream->prefix), more = prefix + length + 1;
+    if (to->used + more > PIPE_BUF && !write_block(stream, job, to))
+        return false;
+    if (to->used + more > to->capacity) {
+        to->capacity = more > PIPE_BUF ? more : PIPE_BUF;
+        to->bytes = cli_resize(to->bytes, to->capacity, 1);
+    }
+    char *end = to->bytes + to->used;
+    memcpy(end, stream->prefix, prefix);
+    memcpy(end + prefix, line, length);
+    end[prefix + length] = '\n';
+    to->used += more;
+    return true;
+}
+
+/* The lines that end after `from`; `last`: and what has no end. */
+static bool pass_lines(launch_stream *stream, launch_job *job, size_t from, bool last)
+{
+    block lines = {0};
+    size_t start = 0;
+    bool well = true;
+    for (size_t i = from; i < stream->used && well; i++)
+        if (stream->line[i] == '\n' || i - start == LONGEST_LINE) {
+            well = add_line(stream, job, &lines, stream->line + start, i - start);
+            start = stream->line[i] == '\n' ? i + 1 : i;
+        }
+    stream->used -= start;
+    memmove(stream->line, stream->line + start, stream->used);
+    if (last && stream->used > 0)
+        well = well && add_line(stream, job, &lines, stream->line, stream->used);
+    well = well && write_block(stream, job, &lines);
+    free(lines.bytes);
+    return well;
+}
+
+bool launch_stream_pass(launch_stream *stream, launch_job *job, bool last)
+{
+    if (stream->capacity - stream->used < PIECE) {
+        stream->capacity = stream->used + 2 * PIECE;
+        stream->line = cli_resize(stream->line, stream->capacity, 1);
+    }
+    ssize_t got;
+    do
+        got = read(stream->from, stream->line + stream->used, PIECE);
+    while (got < 0 && errno == EINTR);
+    if (got < 0 && errno == EAGAIN && !last)
+        return true;
+    if (got > 0) {
+        size_t from = stream->used;
+        stream->used += (size_t)got;
+        return pass_lines(stream, job, from, false);
+    }
+    bool well = pass_lines(stream, job, stream->used, true);
+    launch_stream_finish(stream);
+    return well;
+}
+
+void launch_stream_finish(launch_stream *stream)
+{
+    if (stream->from >= 0)
+        close(stream->from);
+    free(stream->line);
+    stream->from = -1;
+    stream->line = NULL;
+    stream->used = stream->capacity = 0;
+}

@@ -1,0 +1,149 @@
+/* Starting one process of a job. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/launch/launch.h"
+#include "cli/lib/say.h"
+
+extern char **environ;
+
+typedef struct start {
+    const launch_inherited *inherited;
+    char **program, **env;
+    pid_t launcher;
+    int number;
+    int outputs[2]; /* −1: the launcher's own */
+    int problem;    /* where errno goes when the program cannot be run */
+} start;
+
+/* In the new process. */
+static void become(const start *how)
+{
+    int reason = 0;
+    (void)setpgid(0, 0);
+    /* Killed with the launcher. It may have been before this took effect. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != how->launcher)
+        _exit(LAUNCH_CANNOT_RUN);
+    for (int i = 0; i < 2; i++)
+        if (how->outputs[i] >= 0 && dup2(how->outputs[i], 1 + i) < 0)
+            reason = errno;
+    /* A background process that reads a terminal is stopped. */
+    if (how->number > 0 || isatty(0)) {
+        int null = open("/dev/null", O_RDONLY);
+        if (null < 0 || dup2(null, 0) < 0)
+            reason = errno;
+        if (null > 0)
+            close(null);
+    }
+    /* With stty tostop, one that writes to it as well, and nothing would ever go on: ranks are in
+     * the background also where their launcher is not. */
+    if (how->outputs[0] < 0 && (isatty(1) || isatty(2)))
+        (void)signal(SIGTTOU, SIG_IGN);
+    sigaction(SIGPIPE, &how->inherited->pipe, NULL);
+    sigaction(SIGALRM, &how->inherited->alarm, NULL);
+    sigprocmask(SIG_SETMASK, &how->inherited->mask, NULL);
+    (void)setrlimit(RLIMIT_NOFILE, &how->inherited->files);
+    if (reason == 0) {
+        environ = how->env;
+        execvp(how->program[0], how->program);
+        reason = errno;
+    }
+    (void)!write(how->problem, &reason, sizeof reason);
+    _exit(LAUNCH_CANNOT_RUN);
+}
+
+static bool make_pipe(int ends[2])
+{
+    if (pipe(ends) != 0) {
+        ends[0] = ends[1] = -1;
+        return false;
+    }
+    return fcntl(ends[0], F_SETFD, FD_CLOEXEC) == 0 && fcntl(ends[1], F_SETFD, FD_CLOEXEC) == 0;
+}
+
+static void close_one(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static int fail_to_start(const launch_options *options, int number, int reason, launch_job *job)
+{
+    /* The program is not to blame. */
+    if (reason == EMFILE) {
+        launch_say(job,
+                   "launch: cannot start rank %d of %" PRId64
+                   ": too many open files; each takes two, and 'ulimit -Hn' shows the most",
+                   number, options->ranks);
+        return CLI_FAILED;
+    }
+    if (reason == ENFILE || reason == EAGAIN || reason == ENOMEM) {
+        launch_say(job, "launch: cannot start rank %d of %" PRId64 ": %s", number, options->ranks,
+                   strerror(reason));
+        return CLI_FAILED;
+    }
+    launch_say(job, "launch: cannot run '%s': %s", options->program[0], strerror(reason));
+    return reason == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_CANNOT_RUN;
+}
+
+/* Waits until the program runs or cannot. 0, or errno. */
+static int hear_of_exec(int problem)
+{
+    int reason = 0;
+    ssize_t got;
+    do
+        got = read(problem, &reason, sizeof reason);
+    while (got < 0 && errno == EINTR);
+    return got == (ssize_t)sizeof reason ? reason : 0;
+}
+
+int launch_rank_start(launch_rank *rank, int number, const launch_options *options,
+                      const launch_env *env, const launch_inherited *inherited, launch_job *job)
+{
+    int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}; /* output, error, the problem */
+    bool made =
+        make_pipe(pipes[2]) && (options->no_prefix || (make_pipe(pipes[0]) && make_pipe(pipes[1])));
+    int reason = made ? 0 : errno;
+    start how = {inherited,  options->program, launch_env_of_rank(env, number),
+                 getpid(),   number,           {pipes[0][1], pipes[1][1]},
+                 pipes[2][1]};
+    pid_t pid = made ? fork() : -1;
+    if (pid == 0)
+        become(&how);
+    if (made && pid < 0)
+        reason = errno;
+    free(how.env);
+    for (int i = 0; i < 3; i++)
+        close_one(&pipes[i][1]);
+    if (pid > 0) {
+        (void)setpgid(pid, pid); /* both sides, whoever comes first */
+        reason = hear_of_exec(pipes[2][0]);
+        if (reason != 0)
+            (void)waitpid(pid, NULL, 0);
+    }
+    close_one(&pipes[2][0]);
+    if (reason != 0) {
+        close_one(&pipes[0][0]);
+        close_one(&pipes[1][0]);
+        return fail_to_start(options, number, reason, job);
+    }
+    rank->pid = pid;
+    rank->running = true;
+    int width = snprintf(NULL, 0, "%d", env->ranks - 1);
+    for (int i = 0; i < 2; i++) {
+        launch_stream *stream = &rank->streams[i];
+        *stream = (launch_stream){.from = pipes[i][0], .to = 1 + i};
+        if (stream->from >= 0)
+            (void)fcntl(stream->from, F_SETFL, O_NONBLOCK);
+        snprintf(stream->prefix, sizeof stream->prefix, "[%*d] ", width, number);
+    }
+    return 0;
+}

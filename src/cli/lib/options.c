@@ -1,0 +1,169 @@
+#include "cli/lib/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/lib/memory.h"
+#include "cli/lib/say.h"
+#include "cli/lib/terminal.h"
+
+bool cli_read_integer(const char *text, int64_t low, int64_t high, int64_t *out)
+{
+    /* strtoll also accepts leading spaces and a plus sign. */
+    if (!isdigit((unsigned char)text[0]) && text[0] != '-')
+        return false;
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || value < low || value > high)
+        return false;
+    *out = value;
+    return true;
+}
+
+const char *cli_read_decimal(const char *text, double *out)
+{
+    /* strtod also accepts spaces, a plus sign, hexadecimal digits and "inf". */
+    const char *digits = text + (text[0] == '-');
+    size_t length = strspn(digits, "0123456789.");
+    if (length == 0)
+        return NULL;
+    char *end;
+    double value = strtod(text, &end);
+    bool exponent = end > digits + length && (digits[length] == 'e' || digits[length] == 'E');
+    if (end != digits + length && !exponent)
+        return NULL;
+    *out = value;
+    return end;
+}
+
+bool cli_read_real(const char *text, double low, double high, double *out)
+{
+    double value = 0;
+    const char *end = cli_read_decimal(text, &value);
+    if (end == NULL || *end != '\0' || !isfinite(value) || value < low || value > high)
+        return false;
+    *out = value;
+    return true;
+}
+
+static int store(const char *command, const cli_option *option, const char *value)
+{
+    char problem[256] = "";
+    if (option->integer != NULL) {
+        if (!cli_read_integer(value, (int64_t)option->low, (int64_t)option->high, option->integer))
+            return cli_usage_error("%s: --%s takes an integer from %.0f to %.0f, not '%s'", command,
+                                   option->name, option->low, option->high, value);
+    } else if (option->real != NULL) {
+        if (!cli_read_real(value, option->low, option->high, option->real))
+            return cli_usage_error("%s: --%s takes a number from %g to %g, not '%s'", command,
+                                   option->name, option->low, option->high, value);
+    } else if (option->read != NULL) {
+        if (!option->read(option->user, value, problem, sizeof problem))
+            return cli_usage_error("%s: --%s %s", command, option->name, problem);
+    } else {
+        *option->text = value;
+    }
+    return CLI_DONE;
+}
+
+static const cli_option *find(const cli_option *options, const char *name, size_t length)
+{
+    for (const cli_option *option = options; option->name != NULL; option++)
+        if (strlen(option->name) == length && strncmp(option->name, name, length) == 0)
+            return option;
+    return NULL;
+}
+
+static const cli_option *find_letter(const cli_option *options, const char *argument)
+{
+    for (const cli_option *option = options; option->name != NULL; option++)
+        if (option->letter != 0 && argument[1] == option->letter && argument[2] == '\0')
+            return option;
+    return NULL;
+}
+
+/* "--size=64", "--size", "-s": the option, and the value that is part of the argument, or NULL. */
+static const cli_option *match(const cli_option *options, const char *argument, const char **value)
+{
+    *value = NULL;
+    if (argument[1] != '-')
+        return find_letter(options, argument);
+    const char *name = argument + 2;
+    size_t length = strcspn(name, "=");
+    *value = name[length] == '=' ? name + length + 1 : NULL;
+    return find(options, name, length);
+}
+
+int cli_options_read(const char *command, const cli_option *options, int argc, char **argv,
+                     int max_words, const char **words, int *word_count)
+{
+    bool options_over = false;
+    *word_count = 0;
+    for (int i = 1; i < argc; i++) {
+        const char *argument = argv[i], *value;
+        if (options_over || argument[0] != '-' || argument[1] == '\0') {
+            if (*word_count == max_words)
+                return cli_usage_error("%s: unexpected argument '%s'", command, argument);
+            words[(*word_count)++] = argument;
+            continue;
+        }
+        if (strcmp(argument, "--") == 0) {
+            options_over = true;
+            continue;
+        }
+        const cli_option *option = match(options, argument, &value);
+        if (option == NULL)
+            return cli_usage_error("%s: unknown option '%s'; see 'tessera help %s'", command,
+                                   argument, command);
+        if (option->flag != NULL) {
+            if (value != NULL)
+                return cli_usage_error("%s: --%s takes no value", command, option->name);
+            *option->flag = true;
+            continue;
+        }
+        if (value == NULL && i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0)
+            value = argv[++i];
+        if (value == NULL)
+            return cli_usage_error("%s: missing value: %s %s", command, argument, option->argument);
+        int code = store(command, option, value);
+        if (code != CLI_DONE)
+            return code;
+    }
+    return CLI_DONE;
+}
+
+/* "  --output, -o FILE" */
+static int write_label(const cli_option *option, char *text, size_t size)
+{
+    char letter[] = {',', ' ', '-', option->letter, '\0'};
+    return snprintf(text, size, "  --%s%s%s%s", option->name, option->letter != 0 ? letter : "",
+                    option->argument != NULL ? " " : "",
+                    option->argument != NULL ? option->argument : "");
+}
+
+void cli_options_help(FILE *out, const cli_option *options)
+{
+    char label[128];
+    int width = 0, columns = cli_columns(out);
+    bool below = columns > 0 && columns < 60; /* the explanation stands below the option */
+    for (const cli_option *option = options; option->name != NULL; option++) {
+        int length = write_label(option, label, sizeof label);
+        width = length > width ? length : width;
+    }
+    fputs("\noptions:\n", out);
+    for (const cli_option *option = options; option->name != NULL; option++) {
+        write_label(option, label, sizeof label);
+        size_t size = (size_t)width + strlen(option->help) + sizeof label;
+        char *text = cli_alloc(size, 1);
+        if (below)
+            snprintf(text, size, "%s\n      %s\n", label, option->help);
+        else
+            snprintf(text, size, "%-*s  %s\n", width, label, option->help);
+        cli_wrap(out, text);
+        free(text);
+    }
+}

@@ -1,0 +1,71 @@
+#include "cli/lib/say.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/lib/text.h"
+
+/* Room for two paths of the greatest length. The buffers are on the stack because a message may say
+ * that there is no memory left. Longer messages are cut. */
+#define MOST 9216
+
+/* Writes the byte as C source would, at most four characters, and returns their end. */
+static char *escape_byte(char byte, char *out)
+{
+    int length =
+        byte == '\n' ? snprintf(out, 5, "\\n") : snprintf(out, 5, "\\x%02x", (unsigned char)byte);
+    return out + length;
+}
+
+/* Escapes control characters, and bytes that are not UTF-8. */
+static void escape(const char *text, char *out)
+{
+    while (*text != '\0') {
+        uint32_t code = 0;
+        int size = cli_character(text, &code);
+        if (size == 0 || cli_is_control(code)) {
+            out = escape_byte(*text++, out);
+            if (size == 2)
+                out = escape_byte(*text++, out);
+            continue;
+        }
+        memcpy(out, text, (size_t)size);
+        out += size;
+        text += size;
+    }
+    *out = '\0';
+}
+
+void cli_say_list(const char *format, va_list arguments)
+{
+    char text[MOST], line[4 * MOST];
+    vsnprintf(text, sizeof text, format, arguments);
+    escape(text, line);
+    fprintf(stderr, "tessera: %s\n", line);
+}
+
+void cli_say(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    cli_say_list(format, arguments);
+    va_end(arguments);
+}
+
+int cli_usage_error(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    cli_say_list(format, arguments);
+    va_end(arguments);
+    return CLI_USAGE;
+}
+
+int cli_failed(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    cli_say_list(format, arguments);
+    va_end(arguments);
+    return CLI_FAILED;
+}

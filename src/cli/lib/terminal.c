@@ -1,0 +1,175 @@
+#include "cli/lib/terminal.h"
+
+#include <langinfo.h>
+#include <locale.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli/lib/memory.h"
+#include "cli/lib/options.h"
+#include "cli/lib/text.h"
+
+#define FEWEST_COLUMNS 20
+#define MOST_TEXT_COLUMNS 100
+
+int cli_columns(FILE *out)
+{
+    struct winsize size;
+    int64_t columns = 0;
+    const char *variable = getenv("COLUMNS");
+    if (variable != NULL)
+        (void)cli_read_integer(variable, 1, 10000, &columns);
+    if (columns == 0 && isatty(fileno(out)) && ioctl(fileno(out), TIOCGWINSZ, &size) == 0)
+        columns = size.ws_col;
+    return columns > 0 && columns < FEWEST_COLUMNS ? FEWEST_COLUMNS : (int)columns;
+}
+
+int cli_text_width(const char *text)
+{
+    int width = 0;
+    for (; *text != '\0'; text++) /* continuation bytes take no column */
+        width += ((unsigned char)*text & 0xc0) != 0x80;
+    return width;
+}
+
+static bool locale_is_utf8(void)
+{
+    static int known; /* 1: UTF-8, 2: not */
+    if (known == 0) {
+        locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
+        bool utf8 = locale != (locale_t)0 && strcmp(nl_langinfo_l(CODESET, locale), "UTF-8") == 0;
+        if (locale != (locale_t)0)
+            freelocale(locale);
+        known = utf8 ? 1 : 2;
+    }
+    return known == 1;
+}
+
+/* The nearest ASCII of the characters that the tool's own texts use. */
+static const char *ascii_of(uint32_t code)
+{
+    switch (code) {
+    case 0xb5: /* µ */
+        return "u";
+    case 0xb7: /* · */
+        return "*";
+    case 0xd7: /* × */
+        return "x";
+    case 0x1d40: /* ᵀ */
+        return "^T";
+    case 0x2013: /* – */
+    case 0x2212: /* − */
+        return "-";
+    case 0x2026: /* … */
+        return "...";
+    default:
+        return "?";
+    }
+}
+
+char *cli_localized(const char *text)
+{
+    /* A character of two bytes or more becomes at most three. */
+    char *copy = cli_alloc(2 * strlen(text) + 1, 1);
+    if (locale_is_utf8())
+        return strcpy(copy, text);
+    for (char *to = copy; *text != '\0';) {
+        uint32_t code = 0;
+        int size = cli_character(text, &code);
+        if (size == 1) {
+            *to++ = *text;
+        } else {
+            const char *ascii = size > 0 ? ascii_of(code) : "?";
+            strcpy(to, ascii);
+            to += strlen(ascii);
+        }
+        text += size > 0 ? size : 1;
+    }
+    return copy;
+}
+
+void cli_put(FILE *out, const char *text)
+{
+    char *copy = cli_localized(text);
+    fputs(copy, out);
+    free(copy);
+}
+
+void cli_print(FILE *out, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        return;
+    char *text = cli_alloc((size_t)length + 1, 1);
+    va_start(arguments, format);
+    vsnprintf(text, (size_t)length + 1, format, arguments);
+    va_end(arguments);
+    cli_put(out, text);
+    free(text);
+}
+
+/* Below this width, continued lines do not start under the explanation. */
+#define NARROW 60
+#define NARROW_INDENT 8
+
+/* The column at which a continued line starts. */
+static size_t continuation_of(const char *line, size_t indent, size_t columns)
+{
+    size_t start = indent;
+    const char *text = line + strspn(line, " "), *gap = strstr(text, "  ");
+    if (gap != NULL)
+        start = (size_t)(gap - line) + strspn(gap, " ");
+    return start > columns / 2 || (start > indent && columns < NARROW) ? indent + 4 : start;
+}
+
+/* Writes one line without its newline; it is changed meanwhile. */
+static void wrap_line(FILE *out, char *line, size_t columns)
+{
+    size_t spaces = strspn(line, " "), used = 0;
+    size_t gap = columns < NARROW && spaces > NARROW_INDENT ? NARROW_INDENT : spaces;
+    size_t hanging = continuation_of(line, gap, columns);
+    bool any = false; /* words on this output line */
+    for (char *word = line + spaces; *word != '\0';) {
+        size_t length = strcspn(word, " ");
+        char after = word[length];
+        word[length] = '\0';
+        size_t width = (size_t)cli_text_width(word);
+        if (any && used + gap + width > columns) {
+            fputc('\n', out);
+            used = 0;
+            gap = hanging;
+        }
+        fprintf(out, "%*s", (int)gap, "");
+        fputs(word, out);
+        used += gap + width;
+        any = true;
+        word += length;
+        *word = after;
+        gap = strspn(word, " ");
+        word += gap;
+        gap = columns < NARROW && gap > 2 ? 2 : gap;
+    }
+    fputc('\n', out);
+}
+
+void cli_wrap(FILE *out, const char *text)
+{
+    int columns = cli_columns(out);
+    if (columns == 0 || columns > MOST_TEXT_COLUMNS)
+        columns = MOST_TEXT_COLUMNS;
+    char *copy = cli_localized(text);
+    for (char *line = copy; *line != '\0';) {
+        char *end = strchr(line, '\n');
+        if (end != NULL)
+            *end = '\0';
+        wrap_line(out, line, (size_t)columns);
+        line = end != NULL ? end + 1 : line + strlen(line);
+    }
+    free(copy);
+}

@@ -1,0 +1,276 @@
+/* tessera plan FILE: computes and prints which rank keeps which part of a model's parameters. */
+#include "cli/plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/lib/memory.h"
+#include "cli/lib/options.h"
+#include "cli/lib/terminal.h"
+
+static struct {
+    const char *strategy, *partition, *format;
+    int64_t ranks; /* 0: not given */
+    int64_t align;
+    plan_list rates, memory, gather, full, layerwise;
+} chosen;
+
+static bool read_list(void *user, const char *text, char *problem, size_t size)
+{
+    if (plan_list_add(user, text))
+        return true;
+    snprintf(problem, size, "takes values separated by commas, not '%.80s'", text);
+    return false;
+}
+
+static const cli_option options[] = {
+    {"strategy", "NAME", "full, layerwise, hybrid or weighted (default: full)",
+     .text = &chosen.strategy},
+    {"ranks", "N",
+     "number of ranks; may be omitted if --rates or --memory lists one value per rank",
+     .integer = &chosen.ranks, .low = 1, .high = TSR_SHARD_MAX_RANKS},
+    {"rates", "R,R,...", "speed of each rank, in any unit (layerwise, hybrid, weighted)",
+     .read = read_list, .user = &chosen.rates},
+    {"memory", "M,M,...",
+     "memory of each rank, such as 8G or 8GiB; one value applies to all ranks; 0: unlimited",
+     .read = read_list, .user = &chosen.memory},
+    {"gather", "PATTERN,...", "parameters to keep on every rank; !PATTERN excludes some again",
+     .read = read_list, .user = &chosen.gather},
+    {"partition", "KIND", "even, strict or uneven (default: even; full and hybrid)",
+     .text = &chosen.partition},
+    {"align", "N", "start shards at multiples of N elements (full, hybrid, weighted)",
+     .integer = &chosen.align, .low = 1, .high = 1099511627776.0},
+    {"full-layers", "PATTERN,...", "layers to divide over all ranks (hybrid)", .read = read_list,
+     .user = &chosen.full},
+    {"layerwise-layers", "PATTERN,...", "layers to keep on one rank each (hybrid)",
+     .read = read_list, .user = &chosen.layerwise},
+    {"format", "FORMAT", "table or json (default: table)", .text = &chosen.format},
+    {0},
+};
+
+static void help(FILE *out)
+{
+    cli_wrap(
+        out,
+        "Computes which rank keeps which part of a model's parameters, and how many bytes each "
+        "rank "
+        "needs. FILE is a safetensors file, a GGUF file, a model.safetensors.index.json, or a JSON "
+        "list of parameters. Only its header is read, not the weights.\n"
+        "\n"
+        "strategies:\n"
+        "  full       Divide each parameter over all ranks.\n"
+        "  layerwise  Give each layer to one rank, and balance the bytes.\n"
+        "  hybrid     Keep the layers of --layerwise-layers on one rank each, except those of "
+        "--full-layers; divide all others.\n"
+        "  weighted   Divide each parameter in proportion to the ranks' rates, within their "
+        "memory.\n"
+        "\n"
+        "A PATTERN may use *, ? and [a-z]. A pattern without a dot, such as 'embed*', matches one "
+        "component of a name; a pattern with a dot matches the whole name. If several patterns "
+        "match, "
+        "the last one applies.\n");
+    cli_options_help(out, options);
+}
+
+/* Arrays with one value per rank, or NULL. */
+typedef struct rank_values {
+    double *rates;
+    uint64_t *memory;
+} rank_values;
+
+static int read_rates(rank_values *values)
+{
+    size_t count = chosen.rates.count;
+    values->rates = count > 0 ? cli_alloc(count, sizeof *values->rates) : NULL;
+    for (size_t i = 0; i < count; i++)
+        if (!plan_read_rate(chosen.rates.texts[i], &values->rates[i]))
+            return cli_usage_error("plan: --rates takes numbers that are not negative, not '%s'",
+                                   chosen.rates.texts[i]);
+    return CLI_DONE;
+}
+
+static int read_memory(int ranks, rank_values *values)
+{
+    size_t count = chosen.memory.count;
+    values->memory = count > 0 ? cli_alloc((size_t)ranks, sizeof *values->memory) : NULL;
+    for (size_t i = 0; i < count; i++)
+        if (!plan_read_bytes(chosen.memory.texts[i], &values->memory[i]))
+            return cli_usage_error(
+                "plan: --memory takes bytes, up to 2^53 (8192T), such as 8G, 512M or 1.5TiB, "
+                "not '%s'",
+                chosen.memory.texts[i]);
+    for (int r = 1; r < ranks && count == 1; r++)
+        values->memory[r] = values->memory[0];
+    return CLI_DONE;
+}
+
+/* The number of ranks. All options that imply it must agree. */
+static int count_ranks(int *ranks)
+{
+    size_t count = (size_t)chosen.ranks, rates = chosen.rates.count, memory = chosen.memory.count;
+    if (count == 0)
+        count = rates > 0 ? rates : memory > 1 ? memory : 0;
+    if (count == 0)
+        return cli_usage_error("plan: missing --ranks N");
+    if (count > TSR_SHARD_MAX_RANKS)
+        return cli_usage_error("plan: %zu ranks are too many; the maximum is %d", count,
+                               TSR_SHARD_MAX_RANKS);
+    if (rates > 0 && rates != count)
+        return cli_usage_error("plan: --rates has %zu value%s for %zu ranks", rates,
+                               rates == 1 ? "" : "s", count);
+    if (memory > 1 && memory != count)
+        return cli_usage_error("plan: --memory has %zu values for %zu ranks", memory, count);
+    *ranks = (int)count;
+    return CLI_DONE;
+}
+
+static int read_partition(tsr_partition_kind *out)
+{
+    static const char *const names[] = {"even", "strict", "uneven"};
+    for (int i = 0; i < 3; i++)
+        if (chosen.partition == NULL || strcmp(chosen.partition, names[i]) == 0) {
+            *out = (tsr_partition_kind)i;
+            return CLI_DONE;
+        }
+    return cli_usage_error("plan: --partition takes even, strict or uneven, not '%s'",
+                           chosen.partition);
+}
+
+/* Refuses options that would have no effect. */
+static int check_options(tsr_shard_kind kind)
+{
+    const struct {
+        bool given;
+        unsigned kinds; /* bits */
+        const char *name;
+    } all[] = {
+        {chosen.rates.count > 0,
+         1u << TSR_SHARD_LAYERWISE | 1u << TSR_SHARD_HYBRID | 1u << TSR_SHARD_WEIGHTED, "rates"},
+        {chosen.partition != NULL, 1u << TSR_SHARD_FULL | 1u << TSR_SHARD_HYBRID, "partition"},
+        {chosen.align > 0, 1u << TSR_SHARD_FULL | 1u << TSR_SHARD_HYBRID | 1u << TSR_SHARD_WEIGHTED,
+         "align"},
+        {chosen.full.count > 0, 1u << TSR_SHARD_HYBRID, "full-layers"},
+        {chosen.layerwise.count > 0, 1u << TSR_SHARD_HYBRID, "layerwise-layers"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].given && !(all[i].kinds & 1u << kind))
+            return cli_usage_error("plan: %s does not take --%s", tsr_shard_kind_name(kind),
+                                   all[i].name);
+    return CLI_DONE;
+}
+
+/* Prints the library's error without its prefix "shard:". Everything except a lack of memory is the
+ * fault of the arguments or of the file. */
+static int library_error(tsr_status status)
+{
+    static const char prefix[] = "shard: ";
+    const char *text = tsr_last_error();
+    if (strncmp(text, prefix, sizeof prefix - 1) == 0)
+        text += sizeof prefix - 1;
+    return status == TSR_ERR_NO_MEMORY ? cli_failed("plan: %s", text)
+                                       : cli_usage_error("plan: %s", text);
+}
+
+static int print_json(const tsr_shard_plan *plan)
+{
+    size_t size = 0;
+    tsr_status status = tsr_shard_plan_save_json(plan, 0, NULL, &size);
+    char *text = status == TSR_OK ? cli_alloc(size, 1) : NULL;
+    if (status == TSR_OK)
+        status = tsr_shard_plan_save_json(plan, size, text, &size);
+    if (status == TSR_OK)
+        fwrite(text, 1, size, stdout);
+    free(text);
+    return status == TSR_OK ? CLI_DONE : library_error(status);
+}
+
+static int make_plan(const char *path, const tsr_shard_strategy_params *strategy_params,
+                     const tsr_shard_plan_params *options_of_plan)
+{
+    tsr_shard_list *list = NULL;
+    tsr_shard_strategy *strategy = NULL;
+    tsr_shard_plan *plan = NULL;
+    bool json = chosen.format != NULL && strcmp(chosen.format, "json") == 0;
+    tsr_status status = tsr_shard_strategy_create(strategy_params, &strategy);
+    if (status == TSR_OK)
+        status = tsr_shard_list_open(path, &list);
+    bool empty = status == TSR_OK && tsr_shard_list_param_count(list) == 0;
+    if (status == TSR_OK && !empty)
+        status = tsr_shard_plan_create(strategy, tsr_shard_list_param_count(list),
+                                       tsr_shard_list_param_array(list), options_of_plan, &plan);
+    int code = CLI_DONE;
+    if (empty)
+        code = cli_usage_error("plan: %s: the list of parameters is empty", path);
+    else if (status != TSR_OK)
+        code = library_error(status);
+    else if (json)
+        code = print_json(plan);
+    else
+        plan_print(stdout, plan, path, tsr_shard_format_name(tsr_shard_list_format(list)));
+    tsr_shard_plan_destroy(&plan);
+    tsr_shard_list_destroy(&list);
+    tsr_shard_strategy_destroy(&strategy);
+    return code;
+}
+
+static int plan_file(const char *path)
+{
+    tsr_shard_kind kind = TSR_SHARD_FULL;
+    tsr_partition_kind partition = TSR_PARTITION_EVEN;
+    rank_values values = {0};
+    int ranks = 0;
+    if (chosen.strategy != NULL && tsr_shard_kind_parse(chosen.strategy, &kind) != TSR_OK)
+        return cli_usage_error(
+            "plan: --strategy takes full, layerwise, hybrid or weighted, not '%s'",
+            chosen.strategy);
+    if (chosen.format != NULL && strcmp(chosen.format, "table") != 0 &&
+        strcmp(chosen.format, "json") != 0)
+        return cli_usage_error("plan: --format takes table or json, not '%s'", chosen.format);
+    int code = read_partition(&partition);
+    if (code == CLI_DONE)
+        code = check_options(kind);
+    if (code == CLI_DONE)
+        code = count_ranks(&ranks);
+    if (code == CLI_DONE)
+        code = read_rates(&values);
+    if (code == CLI_DONE)
+        code = read_memory(ranks, &values);
+    if (code == CLI_DONE)
+        code = make_plan(
+            path,
+            tsr_shard_strategy_params(.kind = kind, .partition = partition,
+                                      .align = (uint64_t)chosen.align,
+                                      .full_layers = (const char *const *)chosen.full.texts,
+                                      .layerwise_layers =
+                                          (const char *const *)chosen.layerwise.texts),
+            tsr_shard_plan_params(.ranks = ranks,
+                                  .gather = (const char *const *)chosen.gather.texts,
+                                  .rates = values.rates, .memory_bytes = values.memory));
+    free(values.rates);
+    free(values.memory);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    const char *path = NULL;
+    int words;
+    int code = cli_options_read("plan", options, argc, argv, 1, &path, &words);
+    if (code == CLI_DONE)
+        code = words == 1 ? plan_file(path) : cli_usage_error("plan: missing FILE");
+    plan_list_free(&chosen.rates);
+    plan_list_free(&chosen.memory);
+    plan_list_free(&chosen.gather);
+    plan_list_free(&chosen.full);
+    plan_list_free(&chosen.layerwise);
+    return code;
+}
+
+const cli_command cli_plan = {
+    .name = "plan",
+    .usage = "FILE --ranks N [options]",
+    .summary = "compute which rank keeps which part of a model's parameters",
+    .run = run,
+    .help = help,
+};

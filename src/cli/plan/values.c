@@ -1,0 +1,75 @@
+/* Values of the options of tessera plan. */
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/lib/memory.h"
+#include "cli/lib/options.h"
+#include "cli/plan/plan.h"
+
+bool plan_list_add(plan_list *list, const char *text)
+{
+    for (const char *rest = text;; rest++) {
+        size_t length = strcspn(rest, ",");
+        if (length == 0)
+            return false;
+        char *copy = cli_alloc(length + 1, 1);
+        memcpy(copy, rest, length);
+        list->texts = cli_resize(list->texts, list->count + 2, sizeof *list->texts);
+        list->texts[list->count++] = copy;
+        list->texts[list->count] = NULL;
+        rest += length;
+        if (*rest == '\0')
+            return true;
+    }
+}
+
+void plan_list_free(plan_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->texts[i]);
+    free(list->texts);
+    *list = (plan_list){0};
+}
+
+/* Sizes and rates have no sign. */
+static const char *read_number(const char *text, double *out)
+{
+    return isdigit((unsigned char)text[0]) ? cli_read_decimal(text, out) : NULL;
+}
+
+bool plan_read_rate(const char *text, double *out)
+{
+    double value = 0;
+    const char *end = read_number(text, &value);
+    if (end == NULL || *end != '\0' || !isfinite(value))
+        return false;
+    *out = value;
+    return true;
+}
+
+bool plan_read_bytes(const char *text, uint64_t *out)
+{
+    static const char units[] = "KMGT";
+    double value = 0, scale = 1;
+    const char *end = read_number(text, &value);
+    if (end == NULL)
+        return false;
+    const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
+    if (unit != NULL) {
+        scale = (double)(UINT64_C(1) << 10 * (unit - units + 1));
+        end++;
+        if (strcmp(end, "iB") == 0)
+            end += 2;
+    }
+    /* A double represents every number of bytes up to 2^53 exactly. */
+    if (*end != '\0' || !(value * scale <= 0x1p53))
+        return false;
+    const uint64_t bytes = (uint64_t)(value * scale);
+    /* Less than one byte must not become 0, which means "no limit". */
+    if (bytes == 0 && strpbrk(text, "123456789") != NULL)
+        return false;
+    *out = bytes;
+    return true;
+}

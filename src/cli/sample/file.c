@@ -1,0 +1,110 @@
+/* Reads files with one number per line. Every other line is an error, even an empty one: the
+ * numbers after it would belong to different items than their author thinks. */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/lib/memory.h"
+#include "cli/lib/options.h"
+#include "cli/lib/say.h"
+#include "cli/sample/sample.h"
+
+/* Parses a line into element `i` of `values`. */
+typedef bool (*read_fn)(const char *text, void *values, uint64_t i);
+
+static bool read_integer(const char *text, void *values, uint64_t i)
+{
+    return cli_read_integer(text, INT64_MIN, INT64_MAX, (int64_t *)values + i);
+}
+
+static bool read_real(const char *text, void *values, uint64_t i)
+{
+    return cli_read_real(text, -INFINITY, INFINITY, (double *)values + i);
+}
+
+/* Removes the space around it, in place. */
+static char *trimmed(char *line)
+{
+    size_t length = strlen(line);
+    while (length > 0 && isspace((unsigned char)line[length - 1]))
+        line[--length] = '\0';
+    while (isspace((unsigned char)*line))
+        line++;
+    return line;
+}
+
+/* Reads lines until the end of the file. Elements of both types have 8 bytes. */
+static int read_lines(FILE *file, const char *path, const char *what, read_fn read, void **values,
+                      uint64_t *count)
+{
+    char *line = NULL;
+    size_t line_capacity = 0, capacity = 0;
+    int code = CLI_DONE;
+    ssize_t length;
+    for (uint64_t number = 1;
+         code == CLI_DONE && (length = getline(&line, &line_capacity, file)) >= 0; number++) {
+        if (*count == capacity) {
+            capacity = capacity == 0 ? 1024 : 2 * capacity;
+            *values = cli_resize(*values, capacity, 8);
+        }
+        bool whole = strlen(line) == (size_t)length;
+        char *text = trimmed(line);
+        if (!whole)
+            code = cli_usage_error("sample: %s, line %llu: contains a zero byte", path,
+                                   (unsigned long long)number);
+        else if (text[0] == '\0')
+            code = cli_usage_error("sample: %s, line %llu: empty line", path,
+                                   (unsigned long long)number);
+        else if (!read(text, *values, *count))
+            code = cli_usage_error("sample: %s, line %llu: '%.80s' is not %s", path,
+                                   (unsigned long long)number, text, what);
+        else
+            ++*count;
+    }
+    if (code == CLI_DONE && ferror(file))
+        code = cli_usage_error("sample: cannot read %s: %s", path, strerror(errno));
+    free(line);
+    return code;
+}
+
+static int read_file(const char *path, const char *what, read_fn read, void **values,
+                     uint64_t *count)
+{
+    bool standard = strcmp(path, "-") == 0;
+    FILE *file = standard ? stdin : fopen(path, "r");
+    if (file == NULL)
+        return cli_usage_error("sample: cannot read %s: %s", path, strerror(errno));
+    void *read_values = cli_alloc(1, 8);
+    uint64_t read_count = 0;
+    int code =
+        read_lines(file, standard ? "standard input" : path, what, read, &read_values, &read_count);
+    if (!standard)
+        fclose(file);
+    if (code != CLI_DONE) {
+        free(read_values);
+        return code;
+    }
+    *values = read_values;
+    *count = read_count;
+    return CLI_DONE;
+}
+
+int sample_read_integers(const char *path, int64_t **values, uint64_t *count)
+{
+    void *read_values = NULL;
+    int code = read_file(path, "an integer of 64 bits", read_integer, &read_values, count);
+    if (code == CLI_DONE)
+        *values = read_values;
+    return code;
+}
+
+int sample_read_reals(const char *path, double **values, uint64_t *count)
+{
+    void *read_values = NULL;
+    int code = read_file(path, "a finite number", read_real, &read_values, count);
+    if (code == CLI_DONE)
+        *values = read_values;
+    return code;
+}
