@@ -1,5 +1,6 @@
 /* tessera bench random: random numbers on the device. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "bench/harness/bench.h"

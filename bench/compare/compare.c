@@ -1,5 +1,6 @@
 #include "bench/compare/compare.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "bench/compare/report.h"

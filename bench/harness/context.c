@@ -1,5 +1,6 @@
 /* What a run keeps: its devices, its rows, and what it had to leave out. */
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "bench/harness/bench.h"

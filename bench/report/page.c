@@ -1,6 +1,7 @@
 #include "bench/report/page.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

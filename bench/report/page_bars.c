@@ -2,6 +2,7 @@
  * as dots on a logarithmic scale. The drawing has no fixed width: places are in per cent, so that
  * text keeps its size. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "bench/harness/format.h"

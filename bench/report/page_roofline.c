@@ -1,6 +1,7 @@
 /* The roofline: how many operations a product does for each byte it needs, and how fast it runs,
  * under what the device's memory and its arithmetic allow. Both axes are logarithmic. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "bench/harness/format.h"

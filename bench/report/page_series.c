@@ -1,4 +1,5 @@
 /* Which devices of which runs the page is of, what they are called, and the best they did. */
+#include <stdio.h>
 #include <string.h>
 
 #include "bench/report/page.h"

@@ -1,4 +1,5 @@
 /* All that is known of a benchmark's results, for those who want to know exactly. */
+#include <stdio.h>
 #include <string.h>
 
 #include "bench/harness/format.h"

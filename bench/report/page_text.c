@@ -1,5 +1,6 @@
 /* The page's figures where HTML is of no use: Markdown, to be pasted where people talk, and CSV for
  * spreadsheets and plots. */
+#include <stdio.h>
 #include <string.h>
 
 #include "bench/harness/bench.h"

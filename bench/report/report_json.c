@@ -1,5 +1,6 @@
 /* Rows as JSON, with every sample. docs/benchmarks.md describes the schema. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

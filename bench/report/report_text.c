@@ -1,4 +1,5 @@
 /* Rows as a table. */
+#include <stdio.h>
 #include <string.h>
 
 #include "bench/harness/format.h"

@@ -1,6 +1,7 @@
 #include "bench/tune/case.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

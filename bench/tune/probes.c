@@ -1,5 +1,6 @@
 #include "bench/tune/probes.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static bool alike(int64_t a, int64_t b)

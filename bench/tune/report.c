@@ -1,4 +1,5 @@
 /* What a tuning found, for people and as JSON. */
+#include <stdio.h>
 #include <string.h>
 
 #include "bench/harness/format.h"

@@ -1,6 +1,7 @@
 #include "bench/tune/tune.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

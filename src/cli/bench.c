@@ -2,6 +2,7 @@
  * The benchmarks, and the subcommands report and compare, are in bench/. */
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "bench/compare/compare.h"

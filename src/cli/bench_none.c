@@ -1,4 +1,6 @@
 /* tessera bench in a build without benchmarks. */
+#include <stdio.h>
+
 #include "cli/commands.h"
 
 static void help(FILE *out)

@@ -1,4 +1,5 @@
 /* tessera help [COMMAND] */
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/commands.h"

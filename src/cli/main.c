@@ -1,6 +1,7 @@
 /* The tessera tool: finds the command and runs it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

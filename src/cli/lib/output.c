@@ -4,6 +4,7 @@
 #include "cli/lib/output.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,6 +1,7 @@
 /* tessera plan FILE: computes and prints which rank keeps which part of a model's parameters. */
 #include "cli/plan/plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

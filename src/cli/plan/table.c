@@ -1,6 +1,7 @@
 /* Prints a plan as text. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 #include "cli/lib/format.h"
 #include "cli/lib/table.h"

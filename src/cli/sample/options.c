@@ -1,6 +1,7 @@
 /* The options of tessera sample, and the check that a kind takes those that were given. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* The output of `tessera sample`. It is written piece by piece, since there may be billions of
  * numbers. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/sample/sample.h"

@@ -2,6 +2,7 @@
  * comparisons with other systems. */
 #include "cli/sample/sample.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/commands.h"
