@@ -124,14 +124,16 @@ static bool is_ours(int number)
 
 static void compile(const char *name, tsr__shader shader, const uint32_t *spec, int spec_count)
 {
-    VkPipeline pipeline;
+    tsr__pipeline *pipeline;
     usage u = {0};
 
     if (!is_ours(asked++))
         return;
     ck_assert_ok(tsr__pipeline_get(radv, shader, spec, spec_count, &pipeline));
     bool nvk = strcmp(tsr_device_get_info(radv)->driver_name, "NVK") == 0;
-    ck_assert_ok(tsr__pipeline_statistics(radv, pipeline, nvk ? take_nvk : take, &u));
+    ck_assert_ok(
+        tsr__pipeline_statistics(radv, tsr__pipeline_handle(pipeline), nvk ? take_nvk : take, &u));
+    tsr__pipeline_release(pipeline);
     ck_assert_int_eq(u.found, nvk ? 4 : 6);
     bool wrong = u.spilled > 0 || u.scratch > 0;
     printf("# %-44s %3.0f VGPRs %3.0f SGPRs %6.0f B LDS%s", name, u.vgprs, u.sgprs, u.lds,

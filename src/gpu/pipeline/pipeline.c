@@ -10,13 +10,15 @@
 
 #define BUCKETS 256
 
-typedef struct pipeline_entry {
-    struct pipeline_entry *next;
+struct tsr__pipeline {
+    tsr__pipeline *next;
+    atomic_uint references; /* by callers of tsr__pipeline_get */
+    uint64_t last_use;      /* the value of `uses` then */
     tsr__shader shader;
     int spec_count;
     uint32_t spec[TSR__SPEC_MAX];
     VkPipeline pipeline;
-} pipeline_entry;
+};
 
 struct tsr__pipelines {
     pthread_mutex_t lock;
@@ -27,7 +29,9 @@ struct tsr__pipelines {
     tsr__cache_key key;
     uint64_t built;       /* since the device was opened */
     uint64_t saved_built; /* of those, how many are on disk */
-    pipeline_entry *buckets[BUCKETS];
+    uint64_t kept, limit;
+    uint64_t uses; /* calls of tsr__pipeline_get */
+    tsr__pipeline *buckets[BUCKETS];
 };
 
 static tsr_status create_objects(tsr_device *device, tsr__pipelines *pipelines)
@@ -67,6 +71,7 @@ tsr_status tsr__pipelines_create(tsr_device *device, bool disk_cache, tsr__pipel
         return TSR_ERR_NO_MEMORY;
     pthread_mutex_init(&pipelines->lock, NULL);
     pipelines->disk_cache = disk_cache;
+    pipelines->limit = device->device_class == TSR__CLASS_GPU ? UINT64_MAX : TSR__CPU_PIPELINES;
     tsr_status status = create_objects(device, pipelines);
     if (status != TSR_OK) {
         tsr__pipelines_destroy(device, pipelines);
@@ -82,7 +87,7 @@ void tsr__pipelines_destroy(tsr_device *device, tsr__pipelines *pipelines)
         return;
     for (int i = 0; i < BUCKETS; i++)
         while (pipelines->buckets[i]) {
-            pipeline_entry *entry = pipelines->buckets[i];
+            tsr__pipeline *entry = pipelines->buckets[i];
             pipelines->buckets[i] = entry->next;
             device->vk.DestroyPipeline(device->handle, entry->pipeline, NULL);
             tsr__free(entry);
@@ -159,8 +164,8 @@ tsr_status tsr__pipeline_build(tsr_device *device, const char *name, const uint3
     return TSR_OK;
 }
 
-static pipeline_entry *find(pipeline_entry *entry, tsr__shader shader, const uint32_t *spec,
-                            int spec_count)
+static tsr__pipeline *find(tsr__pipeline *entry, tsr__shader shader, const uint32_t *spec,
+                           int spec_count)
 {
     for (; entry; entry = entry->next)
         if (entry->shader == shader && entry->spec_count == spec_count &&
@@ -178,7 +183,7 @@ static uint32_t subgroup_size_of(const tsr_device *device, tsr__shader shader)
 }
 
 static tsr_status build_entry(tsr_device *device, tsr__shader shader, const uint32_t *spec,
-                              int spec_count, pipeline_entry **out)
+                              int spec_count, tsr__pipeline **out)
 {
     const tsr__shader_binary *binary = &tsr__shader_binaries[shader];
     const uint32_t *code = binary->variant[device->storage].code;
@@ -186,7 +191,7 @@ static tsr_status build_entry(tsr_device *device, tsr__shader shader, const uint
         return tsr__fail(TSR_ERR_UNSUPPORTED,
                          "the compiler that built this library could not build the shader %s",
                          binary->name);
-    pipeline_entry *entry = tsr__calloc(1, sizeof *entry);
+    tsr__pipeline *entry = tsr__calloc(1, sizeof *entry);
     if (!entry)
         return TSR_ERR_NO_MEMORY;
     uint32_t *special = NULL;
@@ -208,13 +213,44 @@ static tsr_status build_entry(tsr_device *device, tsr__shader shader, const uint
     return TSR_OK;
 }
 
+/* The link to the least recently used pipeline that nobody holds, or NULL. */
+static tsr__pipeline **least_recently_used(tsr__pipelines *pipelines)
+{
+    tsr__pipeline **found = NULL;
+
+    for (int i = 0; i < BUCKETS; i++)
+        for (tsr__pipeline **link = &pipelines->buckets[i]; *link; link = &(*link)->next)
+            if (atomic_load(&(*link)->references) == 0 &&
+                (!found || (*link)->last_use < (*found)->last_use))
+                found = link;
+    return found;
+}
+
+/* Destroys pipelines until one more is within the limit. The lock is held, so that none of those
+ * without references can get one. */
+static void make_room(tsr_device *device)
+{
+    tsr__pipelines *pipelines = device->pipelines;
+
+    while (pipelines->kept >= pipelines->limit) {
+        tsr__pipeline **link = least_recently_used(pipelines);
+        if (!link)
+            return;
+        tsr__pipeline *unused = *link;
+        *link = unused->next;
+        device->vk.DestroyPipeline(device->handle, unused->pipeline, NULL);
+        tsr__free(unused);
+        pipelines->kept--;
+    }
+}
+
 /* Without the lock: others go on meanwhile with what there is. Whoever is the first of several with
  * the same pipeline has made the one that is kept. */
 static tsr_status build_unlocked(tsr_device *device, tsr__shader shader, const uint32_t *spec,
-                                 int spec_count, pipeline_entry **bucket, pipeline_entry **out)
+                                 int spec_count, tsr__pipeline **bucket, tsr__pipeline **out)
 {
     tsr__pipelines *pipelines = device->pipelines;
-    pipeline_entry *made = NULL;
+    tsr__pipeline *made = NULL;
 
     pthread_mutex_unlock(&pipelines->lock);
     tsr_status status = build_entry(device, shader, spec, spec_count, &made);
@@ -226,30 +262,65 @@ static tsr_status build_unlocked(tsr_device *device, tsr__shader shader, const u
         tsr__free(made);
         return TSR_OK;
     }
+    make_room(device);
     made->next = *bucket;
     *bucket = *out = made;
     pipelines->built++;
+    pipelines->kept++;
     return TSR_OK;
 }
 
 tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint32_t *spec,
-                             int spec_count, VkPipeline *out)
+                             int spec_count, tsr__pipeline **out)
 {
     tsr__pipelines *pipelines = device->pipelines;
     uint32_t id = (uint32_t)shader;
     uint64_t hash = tsr__hash(TSR__HASH_START, &id, sizeof id);
     hash = tsr__hash(hash, spec, (size_t)spec_count * sizeof *spec);
-    pipeline_entry **bucket = &pipelines->buckets[hash % BUCKETS];
+    tsr__pipeline **bucket = &pipelines->buckets[hash % BUCKETS];
 
     pthread_mutex_lock(&pipelines->lock);
     tsr_status status = TSR_OK;
-    pipeline_entry *entry = find(*bucket, shader, spec, spec_count);
+    tsr__pipeline *entry = find(*bucket, shader, spec, spec_count);
     if (!entry)
         status = build_unlocked(device, shader, spec, spec_count, bucket, &entry);
-    if (status == TSR_OK)
-        *out = entry->pipeline;
+    if (status == TSR_OK) {
+        atomic_fetch_add(&entry->references, 1);
+        entry->last_use = ++pipelines->uses;
+        *out = entry;
+    }
     pthread_mutex_unlock(&pipelines->lock);
     return status;
+}
+
+void tsr__pipeline_release(tsr__pipeline *pipeline)
+{
+    atomic_fetch_sub(&pipeline->references, 1);
+}
+
+VkPipeline tsr__pipeline_handle(const tsr__pipeline *pipeline)
+{
+    return pipeline->pipeline;
+}
+
+uint64_t tsr__pipelines_kept(const tsr_device *device)
+{
+    pthread_mutex_lock(&device->pipelines->lock);
+    uint64_t kept = device->pipelines->kept;
+    pthread_mutex_unlock(&device->pipelines->lock);
+    return kept;
+}
+
+uint64_t tsr__pipelines_limit(const tsr_device *device)
+{
+    return device->pipelines->limit;
+}
+
+void tsr__pipelines_set_limit(tsr_device *device, uint64_t limit)
+{
+    pthread_mutex_lock(&device->pipelines->lock);
+    device->pipelines->limit = limit;
+    pthread_mutex_unlock(&device->pipelines->lock);
 }
 
 uint64_t tsr__pipelines_built(const tsr_device *device)

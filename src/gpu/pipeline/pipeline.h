@@ -1,5 +1,10 @@
-/* Compute pipelines by (shader, specialization constants): built on first use, kept for the
- * device's life, cached on disk. */
+/* Compute pipelines by (shader, specialization constants): built on first use, kept in memory, and
+ * cached on disk by the driver.
+ *
+ * GPUs keep every pipeline for the device's life. CPU drivers compile each one to machine code of
+ * about 3 MB, and their kernels for matrix products are specialised for the shape: there, once more
+ * than tsr__pipelines_limit() exist, each new one replaces the least recently used one that no
+ * unfinished batch uses. More than the limit exist only while unfinished batches use them all. */
 #ifndef TSR_GPU_PIPELINE_PIPELINE_H
 #define TSR_GPU_PIPELINE_PIPELINE_H
 
@@ -11,10 +16,15 @@ void tsr__pipelines_destroy(tsr_device *device, tsr__pipelines *pipelines);
 /* The layout all pipelines share: 128 bytes of push constants, no descriptors. */
 VkPipelineLayout tsr__pipelines_layout(const tsr__pipelines *pipelines);
 
-/* The pipeline of a built-in shader in the device's storage variant. TSR_ERR_UNSUPPORTED where this
- * build has no such shader. */
+typedef struct tsr__pipeline tsr__pipeline;
+
+/* The pipeline of a built-in shader in the device's storage variant. It exists until the caller has
+ * released it. TSR_ERR_UNSUPPORTED if this build has no such shader. */
 tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint32_t *spec,
-                             int spec_count, VkPipeline *out);
+                             int spec_count, tsr__pipeline **out);
+/* Any thread. The pipeline may be destroyed at any time after this. */
+void tsr__pipeline_release(tsr__pipeline *pipeline);
+VkPipeline tsr__pipeline_handle(const tsr__pipeline *pipeline);
 
 /* A pipeline of the caller's own SPIR-V, which the caller destroys. Uses the same driver cache.
  * `subgroup_size`, unless 0, is demanded of the driver, and that all subgroups are full: the caller
@@ -33,6 +43,14 @@ tsr_status tsr__pipeline_statistics(tsr_device *device, VkPipeline pipeline,
 
 /* Pipelines built since the device was opened, by the driver and not found in memory. */
 uint64_t tsr__pipelines_built(const tsr_device *device);
+/* Those of them that still exist. */
+uint64_t tsr__pipelines_kept(const tsr_device *device);
+
+#define TSR__CPU_PIPELINES 256
+/* How many pipelines of built-in shaders are kept: TSR__CPU_PIPELINES on CPU drivers, UINT64_MAX on
+ * GPUs. Tests set it; a lower limit takes effect when the next pipeline is built. */
+uint64_t tsr__pipelines_limit(const tsr_device *device);
+void tsr__pipelines_set_limit(tsr_device *device, uint64_t limit);
 
 void tsr__pipelines_save(tsr_device *device);
 

@@ -3,6 +3,18 @@
 #include "base/alloc.h"
 #include "gpu/kernel/kernel.h"
 
+/* No operation uses more different pipelines, so that holding them cannot fail in its middle. */
+#define OPERATION_PIPELINES 32
+
+static tsr_status reserve_pipelines(tsr__batch *batch, size_t count)
+{
+    void *array = batch->pipelines;
+    tsr_status status =
+        tsr__grow(&array, &batch->pipeline_capacity, count, sizeof(tsr__pipeline *));
+    batch->pipelines = array;
+    return status;
+}
+
 tsr_status tsr__batch_create(tsr_device *device, tsr__batch **out)
 {
     tsr__batch *batch = tsr__calloc(1, sizeof *batch);
@@ -30,6 +42,11 @@ tsr_status tsr__batch_create(tsr_device *device, tsr__batch **out)
         tsr__batch_destroy(device, batch);
         return tsr__device_fail(device, result, "vkAllocateCommandBuffers");
     }
+    tsr_status status = reserve_pipelines(batch, OPERATION_PIPELINES);
+    if (status != TSR_OK) {
+        tsr__batch_destroy(device, batch);
+        return status;
+    }
     *out = batch;
     return TSR_OK;
 }
@@ -42,6 +59,7 @@ void tsr__batch_destroy(tsr_device *device, tsr__batch *batch)
     device->vk.DestroyCommandPool(device->handle, batch->pool, NULL);
     tsr__free(batch->held);
     tsr__free(batch->kernels);
+    tsr__free(batch->pipelines);
     tsr__free(batch);
 }
 
@@ -89,6 +107,23 @@ tsr_status tsr__batch_hold_kernel(tsr__batch *batch, tsr_kernel *kernel)
     return TSR_OK;
 }
 
+tsr_status tsr__batch_hold_pipeline(tsr__batch *batch, tsr__pipeline *pipeline)
+{
+    tsr_status status;
+
+    for (size_t i = batch->pipeline_count; i-- > 0;)
+        if (batch->pipelines[i] == pipeline) {
+            tsr__pipeline_release(pipeline);
+            return TSR_OK;
+        }
+    status = reserve_pipelines(batch, batch->pipeline_count + 1);
+    if (status == TSR_OK)
+        batch->pipelines[batch->pipeline_count++] = pipeline;
+    else
+        tsr__pipeline_release(pipeline);
+    return status;
+}
+
 void tsr__batch_retire(tsr__batch *batch)
 {
     for (size_t i = 0; i < batch->held_count; i++)
@@ -97,4 +132,7 @@ void tsr__batch_retire(tsr__batch *batch)
     for (size_t i = 0; i < batch->kernel_count; i++)
         tsr__kernel_release(batch->kernels[i]);
     batch->kernel_count = 0;
+    for (size_t i = 0; i < batch->pipeline_count; i++)
+        tsr__pipeline_release(batch->pipelines[i]);
+    batch->pipeline_count = 0;
 }

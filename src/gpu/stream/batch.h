@@ -3,6 +3,7 @@
 #define TSR_GPU_STREAM_BATCH_H
 
 #include "gpu/memory/buffer.h"
+#include "gpu/pipeline/pipeline.h"
 
 typedef struct tsr__batch {
     struct tsr__batch *next;
@@ -16,6 +17,8 @@ typedef struct tsr__batch {
     size_t held_count, held_capacity;
     struct tsr_kernel **kernels;
     size_t kernel_count, kernel_capacity;
+    tsr__pipeline **pipelines;
+    size_t pipeline_count, pipeline_capacity;
 } tsr__batch;
 
 tsr_status tsr__batch_create(tsr_device *device, tsr__batch **out);
@@ -31,7 +34,11 @@ void tsr__batch_hold(tsr__batch *batch, tsr__buffer *buffer);
 /* Keeps a user's kernel, with its pipeline, until the batch is done. */
 tsr_status tsr__batch_hold_kernel(tsr__batch *batch, struct tsr_kernel *kernel);
 
-/* Lets buffers and kernels go. */
+/* Takes over the caller's reference to `pipeline` until the batch is done; on failure releases it.
+ */
+tsr_status tsr__batch_hold_pipeline(tsr__batch *batch, tsr__pipeline *pipeline);
+
+/* Releases buffers, kernels and pipelines. */
 void tsr__batch_retire(tsr__batch *batch);
 
 #endif

@@ -250,32 +250,20 @@ tsr_status tsr__stream_recorded(tsr_stream *stream)
     return TSR_OK;
 }
 
-tsr_status tsr__stream_dispatch(tsr_stream *stream, const tsr__dispatch *dispatch)
+static tsr_status begin_dispatch(tsr_stream *stream, const tsr__dispatch *dispatch)
 {
-    if (dispatch->groups[0] == 0 || dispatch->groups[1] == 0 || dispatch->groups[2] == 0)
-        return TSR_OK;
-    tsr_device *device = stream->device;
-    VkPipeline pipeline;
-    TSR__TRY(tsr__device_check(device));
-    TSR__TRY(tsr__pipeline_get(device, dispatch->shader, dispatch->spec, dispatch->spec_count,
-                               &pipeline));
-    return tsr__stream_run(stream, pipeline, NULL, dispatch);
-}
-
-tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, tsr_kernel *kernel,
-                           const tsr__dispatch *dispatch)
-{
-    const tsr__vk_device *vk = &stream->device->vk;
     for (int i = 0; i < 3; i++)
         if (dispatch->groups[i] > stream->device->info.max_workgroup_count[i])
             return tsr__fail(TSR_ERR_INVALID, "%u workgroups in dimension %d; %s has at most %u",
                              (unsigned)dispatch->groups[i], i, stream->device->info.name,
                              (unsigned)stream->device->info.max_workgroup_count[i]);
-    TSR__TRY(tsr__stream_begin(stream, dispatch->access, dispatch->access_count));
-    if (tsr__stream_in_preflight(stream))
-        return TSR_OK;
-    if (kernel)
-        TSR__TRY(tsr__batch_hold_kernel(stream->open, kernel));
+    return tsr__stream_begin(stream, dispatch->access, dispatch->access_count);
+}
+
+static tsr_status record_dispatch(tsr_stream *stream, VkPipeline pipeline,
+                                  const tsr__dispatch *dispatch)
+{
+    const tsr__vk_device *vk = &stream->device->vk;
     tsr__stream_order(stream, dispatch->access, dispatch->access_count);
     stream->open->work += dispatch->work;
 
@@ -286,6 +274,38 @@ tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, tsr_kernel *
                              VK_SHADER_STAGE_COMPUTE_BIT, 0, dispatch->push_bytes, dispatch->push);
     vk->CmdDispatch(commands, dispatch->groups[0], dispatch->groups[1], dispatch->groups[2]);
     return tsr__stream_recorded(stream);
+}
+
+tsr_status tsr__stream_dispatch(tsr_stream *stream, const tsr__dispatch *dispatch)
+{
+    if (dispatch->groups[0] == 0 || dispatch->groups[1] == 0 || dispatch->groups[2] == 0)
+        return TSR_OK;
+    tsr_device *device = stream->device;
+    tsr__pipeline *pipeline;
+    TSR__TRY(tsr__device_check(device));
+    TSR__TRY(tsr__pipeline_get(device, dispatch->shader, dispatch->spec, dispatch->spec_count,
+                               &pipeline));
+    tsr_status status = begin_dispatch(stream, dispatch);
+    if (status != TSR_OK) {
+        tsr__pipeline_release(pipeline);
+        return status;
+    }
+    /* In preflight too, so that recording finds the pipeline again. */
+    TSR__TRY(tsr__batch_hold_pipeline(stream->open, pipeline));
+    if (tsr__stream_in_preflight(stream))
+        return TSR_OK;
+    return record_dispatch(stream, tsr__pipeline_handle(pipeline), dispatch);
+}
+
+tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, tsr_kernel *kernel,
+                           const tsr__dispatch *dispatch)
+{
+    TSR__TRY(begin_dispatch(stream, dispatch));
+    if (tsr__stream_in_preflight(stream))
+        return TSR_OK;
+    if (kernel)
+        TSR__TRY(tsr__batch_hold_kernel(stream->open, kernel));
+    return record_dispatch(stream, pipeline, dispatch);
 }
 
 /* vkCmdCopyBuffer takes offsets within the slab's buffer; this many regions are converted at a
