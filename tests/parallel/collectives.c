@@ -362,7 +362,9 @@ CASE(paths, "mapped tensors are used in place, unless the params or the environm
     CHECK(tsr_group_is_staged(forced) == (ranks > 1), "rank 0 has not been heard");
     tsr_group_destroy(&forced);
     FAILS(tsr_group_create(world, queue, tsr_group_params(.piece_bytes = UINT64_MAX), &forced),
-          TSR_ERR_INVALID, "group_create: piece_bytes is 18446744073709551615; at most 1073741824");
+          TSR_ERR_INVALID,
+          "group_create: piece_bytes is 18446744073709551615; at most 1073741824 are "
+          "allowed");
 }
 
 CASE(single, "a communicator of one process makes a group of one")
@@ -428,12 +430,12 @@ CASE(mistakes, "mistakes in the arguments of operations are named")
     FAILS(tsr_group_all_reduce(group, NULL, TSR_OP_SUM), TSR_ERR_INVALID,
           "group_all_reduce: tensor is NULL");
     FAILS(tsr_group_all_reduce(group, a, (tsr_op)9), TSR_ERR_INVALID,
-          "group_all_reduce: there is no op 9");
+          "group_all_reduce: op 9 is not a tsr_op");
     FAILS(tsr_group_broadcast(group, a, -1), TSR_ERR_INVALID,
-          ranks == 1   ? "group_broadcast: there is no rank -1 among 1"
-          : ranks == 2 ? "group_broadcast: there is no rank -1 among 2"
-          : ranks == 3 ? "group_broadcast: there is no rank -1 among 3"
-                       : "group_broadcast: there is no rank -1 among 4");
+          ranks == 1   ? "group_broadcast: root is -1, outside 1 ranks"
+          : ranks == 2 ? "group_broadcast: root is -1, outside 2 ranks"
+          : ranks == 3 ? "group_broadcast: root is -1, outside 3 ranks"
+                       : "group_broadcast: root is -1, outside 4 ranks");
     FAILS(tsr_group_all_gather(group, a, wrong, 0, NULL), TSR_ERR_INVALID,
           "group_all_gather: in is [4], out is [4,6]");
     FAILS(tsr_group_all_gather(group, a, low, 2, NULL), TSR_ERR_INVALID,
@@ -444,12 +446,13 @@ CASE(mistakes, "mistakes in the arguments of operations are named")
     FAILS(tsr_group_all_gather(group, a, low, 0, sizes), TSR_ERR_INVALID,
           "group_all_gather: rank 0 has size -1");
     if (ranks == 1) {
-        FAILS(tsr_group_all_gather(group, a, low, 0, NULL), TSR_ERR_INVALID,
-              "group_all_gather: parts like f32 [3,6] of 1 ranks, 3 in all along dim 0, do not "
-              "make f32 [4,6]");
-        FAILS(tsr_group_all_gather(group, high, low, 0, NULL), TSR_ERR_INVALID,
-              "group_all_gather: [3,6] and [3,6] overlap, and not as all of it and the part of "
-              "rank 0");
+        FAILS(
+            tsr_group_all_gather(group, a, low, 0, NULL), TSR_ERR_INVALID,
+            "group_all_gather: a part is f32 [3,6] and the sizes along dim 0 add up to 3, but the "
+            "full tensor is f32 [4,6]");
+        FAILS(
+            tsr_group_all_gather(group, high, low, 0, NULL), TSR_ERR_INVALID,
+            "group_all_gather: [3,6] and [3,6] overlap, but the second is not the part of rank 0");
         sizes[0] = 2;
         FAILS(tsr_group_all_gather(group, high, low, 0, sizes), TSR_ERR_INVALID,
               "group_all_gather: rank 0 has size 2, its part is [3,6]");

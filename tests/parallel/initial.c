@@ -180,11 +180,13 @@ CASE(initial_mistakes, "initial: values that a part does not have are refused, w
                                 &layer));
     OK(tsr_layer_initial(layer, 0, queue, 11, out));
     FAILS(tsr_layer_initial(layer, 0, queue, 12, out), TSR_ERR_INVALID,
-          "layer_initial: 4 elements from 12 on of weight, whose part has 15");
+          "layer_initial: 4 elements from 12 on, but this rank's part of weight has 15");
     FAILS(tsr_layer_initial(layer, 0, queue, INT64_MAX, out), TSR_ERR_INVALID,
-          "layer_initial: 4 elements from 9223372036854775807 on of weight, whose part has 15");
+          "layer_initial: 4 elements from 9223372036854775807 on, but this rank's part of weight "
+          "has 15");
     FAILS(tsr_layer_initial(layer, 0, queue, INT64_MIN, out), TSR_ERR_INVALID,
-          "layer_initial: 4 elements from -9223372036854775808 on of weight, whose part has 15");
+          "layer_initial: 4 elements from -9223372036854775808 on, but this rank's part of weight "
+          "has 15");
     tsr_tensor_destroy(&out);
     tsr_layer_destroy(&layer);
 }

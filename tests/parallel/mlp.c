@@ -437,7 +437,7 @@ CASE(parameters, "parameters are found by name and number, and tell where they b
           "layer_find_parameter: name is NULL");
     tsr_tensor *none = NULL;
     FAILS(tsr_layer_gather_parameter(layer, 9, &none), TSR_ERR_INVALID,
-          "layer_gather_parameter: there is no parameter 9");
+          "layer_gather_parameter: index 9 is outside 6 parameters");
     int64_t rows;
     FAILS(tsr_linear_local_shape(layer, &rows, &rows), TSR_ERR_INVALID,
           "mlp block: it is not linear");
@@ -512,7 +512,7 @@ CASE(deferred, "a deferred layer uses the memory it is given, and only while it 
     tsr_layer_saved_destroy(&saved);
     tsr_tensor_destroy(&dx);
     FAILS(tsr_layer_set_parameter(layer, 6, NULL, NULL, false), TSR_ERR_INVALID,
-          "layer_set_parameter: there is no parameter 6");
+          "layer_set_parameter: index 6 is outside 6 parameters");
     FAILS(tsr_layer_set_parameter(layer, 5, tx, NULL, false), TSR_ERR_INVALID,
           "row_linear: the tensor of down.bias is f32 [3]; here it is f32 [2,6]");
     FAILS(tsr_layer_set_parameter(layer, 5, NULL, tx, false), TSR_ERR_INVALID,

@@ -6,9 +6,9 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "json/text.h"
 #include "tensor/check.h"
 #include "tensor/overlap.h"
+#include "json/text.h"
 
 tsr_status tsr_checkpoint_entry_init(const tsr_parameter *parameter, tsr_checkpoint_entry *out)
 {

@@ -4,8 +4,8 @@
 #include "base/alloc.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "shard/formats/file.h"
-#include "json/json.h"
 #include "shard/formats/list.h"
+#include "json/json.h"
 
 typedef struct search {
     const char *wanted;

@@ -40,11 +40,6 @@ static int parameters_of(const tsr_fsdp_unit *unit)
     return unit->layer ? tsr_layer_parameter_count(unit->layer) : unit->parameter_count;
 }
 
-const tsr_parameter *tsr__fsdp_given(const tsr_fsdp_unit *unit, int index)
-{
-    return unit->layer ? tsr_layer_parameter(unit->layer, index) : &unit->parameters[index];
-}
-
 static tsr_status add_units(tsr_fsdp *model, const tsr_fsdp_params *params)
 {
     uint64_t total = 0;

@@ -101,14 +101,20 @@ tsr_status tsr__fsdp_part(tsr__fsdp_pool *pool, tsr_dtype dtype, uint64_t elemen
                           tsr_tensor **out) TSR_NODISCARD;
 tsr_status tsr__fsdp_pool_make(tsr__fsdp_pool *pool, tsr_device *device) TSR_NODISCARD;
 void tsr__fsdp_pool_finish(tsr__fsdp_pool *pool);
+/* A view of this dtype and shape that starts `at_bytes` into `memory`, which is f32. */
+tsr_status tsr__fsdp_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dtype dtype, int ndim,
+                          const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
 tsr_status tsr__fsdp_memory_new(tsr_device *device, uint64_t bytes, tsr_tensor **out) TSR_NODISCARD;
 uint64_t tsr__fsdp_padded(uint64_t bytes);
 /* From a part's first element to the next part's: the same for all dtypes, so that what belongs to
  * parameters that lie behind each other lies so in every pool. */
 uint64_t tsr__fsdp_part_elements(uint64_t elements);
 
-/* create.c: the parameter as the caller gave it, whether in a layer or alone. */
-const tsr_parameter *tsr__fsdp_given(const tsr_fsdp_unit *unit, int index);
+/* The parameter as the caller gave it, whether in a layer or alone. */
+static inline const tsr_parameter *tsr__fsdp_given(const tsr_fsdp_unit *unit, int index)
+{
+    return unit->layer ? tsr_layer_parameter(unit->layer, index) : &unit->parameters[index];
+}
 
 /* plan.c: the caller's plan or a new one, the same on all ranks, and each parameter's ranges. */
 tsr_status tsr__fsdp_take_plan(tsr_fsdp *model, const tsr_fsdp_params *params) TSR_NODISCARD;
@@ -119,9 +125,6 @@ tsr_status tsr__fsdp_take_ranges(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_make_slots(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_make_shards(tsr_fsdp *model) TSR_NODISCARD;
 void tsr__fsdp_add_up(tsr_fsdp *model);
-/* `bytes` into shared memory (of f32), a tensor of this dtype and shape. */
-tsr_status tsr__fsdp_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dtype dtype, int ndim,
-                          const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
 
 /* values.c */
 tsr_status tsr__fsdp_first_values(tsr_fsdp *model, const tsr_fsdp_params *params) TSR_NODISCARD;

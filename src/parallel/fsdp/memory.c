@@ -1,15 +1,7 @@
+/* How an FSDP model lies in memory: its shards, and the slots of its units. */
 #include "parallel/fsdp/fsdp.h"
 
 #include "base/checked.h"
-
-tsr_status tsr__fsdp_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dtype dtype, int ndim,
-                          const int64_t *shape, tsr_tensor **out)
-{
-    tsr_layout layout;
-    TSR__TRY(tsr_layout_init(dtype, ndim, shape, &layout));
-    layout.offset = (int64_t)(at_bytes / tsr_dtype_size(dtype));
-    return tsr_tensor_view(memory, &layout, out);
-}
 
 static int moments(const tsr_fsdp *model)
 {

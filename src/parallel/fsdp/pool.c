@@ -16,6 +16,15 @@ uint64_t tsr__fsdp_part_elements(uint64_t elements)
     return tsr__align_up_u64(elements, TSR__FSDP_ALIGN / smallest_bytes);
 }
 
+tsr_status tsr__fsdp_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dtype dtype, int ndim,
+                          const int64_t *shape, tsr_tensor **out)
+{
+    tsr_layout layout;
+    TSR__TRY(tsr_layout_init(dtype, ndim, shape, &layout));
+    layout.offset = (int64_t)(at_bytes / tsr_dtype_size(dtype));
+    return tsr_tensor_view(memory, &layout, out);
+}
+
 static tsr_status count(tsr__fsdp_pool *pool, uint64_t bytes)
 {
     tsr__fsdp_chunk *last = pool->count > 0 ? &pool->chunks[pool->count - 1] : NULL;

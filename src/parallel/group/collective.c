@@ -1,8 +1,5 @@
-/* The operations: what their arguments have to be, and the copies on the device that make flat
- * tensors of them, and of flat tensors the results. */
-#include <string.h>
-
-#include "base/alloc.h"
+/* The public operations: they check their arguments, make them flat on the device, and start
+ * requests. */
 #include "gpu/memory/host_access.h"
 #include "parallel/group/group.h"
 #include "tensor/check.h"
@@ -28,8 +25,8 @@ static tsr_status check_tensor(const char *who, const char *name, const tsr_grou
     return TSR_OK;
 }
 
-/* What comes back can be written to it: found out here, and with one rank too, rather than when it
- * has come. */
+/* The result can be written to it. This is checked before anything is sent, and for one rank too.
+ */
 static tsr_status check_output(const char *who, const char *name, const tsr_group *group,
                                const tsr_tensor *tensor)
 {
@@ -39,12 +36,12 @@ static tsr_status check_output(const char *who, const char *name, const tsr_grou
 
 static tsr_status check_op(const char *who, tsr_op op)
 {
-    TSR__REQUIRE(op >= TSR_OP_SUM && op <= TSR_OP_PROD, "%s: there is no op %d", who, (int)op);
+    TSR__REQUIRE(op >= TSR_OP_SUM && op <= TSR_OP_PROD, "%s: op %d is not a tsr_op", who, (int)op);
     return TSR_OK;
 }
 
-/* The size along `dim` of each rank's part, into the request; `whole` has all of them, `part` this
- * rank's. */
+/* Stores the size of each rank's part along the request's dim. `whole` consists of all parts,
+ * `part` is this rank's. */
 static tsr_status take_sizes(const char *who, tsr_group_request *request, const tsr_layout *whole,
                              const tsr_layout *part, const int64_t *sizes)
 {
@@ -64,10 +61,12 @@ static tsr_status take_sizes(const char *who, tsr_group_request *request, const 
     bool fits = part->ndim == whole->ndim && part->dtype == whole->dtype;
     for (int d = 0; fits && d < whole->ndim; d++)
         fits = whole->shape[d] == (d == dim ? sum : part->shape[d]);
-    TSR__REQUIRE(fits,
-                 "%s: parts like %s %s of %d ranks, %lld in all along dim %d, do not make %s %s",
-                 who, tsr_dtype_name(part->dtype), SHAPE_OF(part), group->size, (long long)sum, dim,
-                 tsr_dtype_name(whole->dtype), SHAPE_OF(whole));
+    TSR__REQUIRE(
+        fits,
+        "%s: a part is %s %s and the sizes along dim %d add up to %lld, but the full tensor "
+        "is %s %s",
+        who, tsr_dtype_name(part->dtype), SHAPE_OF(part), dim, (long long)sum,
+        tsr_dtype_name(whole->dtype), SHAPE_OF(whole));
     return TSR_OK;
 }
 
@@ -79,115 +78,8 @@ static tsr_status take_dim(const char *who, const tsr_layout *whole, int dim, in
     return TSR_OK;
 }
 
-/* Flat tensors ----------------------------------------------------------------------------------
+/* Requests --------------------------------------------------------------------------------------
  */
-
-static tsr_status flatten(const tsr_tensor *tensor, tsr_tensor **out)
-{
-    const tsr_layout *layout = tsr_tensor_layout(tensor);
-    return tsr_tensor_reshape(tensor, 1, (int64_t[]){tsr_layout_count(layout)}, out);
-}
-
-static tsr_status new_flat(const tsr_group *group, const tsr_layout *like, tsr_tensor **out)
-{
-    return tsr_tensor_create(tsr_stream_device(group->stream), like->dtype, 1,
-                             (int64_t[]){tsr_layout_count(like)}, out);
-}
-
-/* A flat tensor as one of another shape. */
-static tsr_status shaped(const tsr_tensor *flat, int64_t first, const tsr_layout *like,
-                         tsr_tensor **out)
-{
-    tsr_layout layout;
-    TSR__TRY(tsr_layout_init(like->dtype, like->ndim, like->shape, &layout));
-    layout.offset = tsr_tensor_layout(flat)->offset + first;
-    return tsr_tensor_view(flat, &layout, out);
-}
-
-static tsr_status copy_all(tsr_stream *stream, tsr_tensor *to, const tsr_tensor *from, bool to_flat)
-{
-    tsr_tensor *view = NULL;
-    TSR__TRY(shaped(to_flat ? to : from, 0, tsr_tensor_layout(to_flat ? from : to), &view));
-    tsr_status status = tsr_copy(stream, to_flat ? view : to, to_flat ? from : view);
-    tsr_tensor_destroy(&view);
-    return status;
-}
-
-/* Whether the ranks' parts along `dim` follow each other in memory. */
-static bool is_flat(const tsr_layout *layout, int dim)
-{
-    for (int d = 0; d < dim; d++)
-        if (layout->shape[d] > 1)
-            return false;
-    return tsr_layout_is_contiguous(layout);
-}
-
-/* Rank r's part of `whole`, to or from its block of `flat`. */
-static tsr_status copy_block(const tsr_group_request *request, int r, int64_t at, int64_t first,
-                             const tsr_tensor *whole, tsr_tensor *flat, bool to_flat)
-{
-    tsr_tensor *part = NULL, *block = NULL;
-    TSR__TRY(tsr_tensor_slice(whole, request->dim, at, at + request->sizes[r], 1, &part));
-    tsr_status status = shaped(flat, first, tsr_tensor_layout(part), &block);
-    if (status == TSR_OK)
-        status = tsr_copy(request->group->stream, to_flat ? block : part, to_flat ? part : block);
-    tsr_tensor_destroy(&block);
-    tsr_tensor_destroy(&part);
-    return status;
-}
-
-static tsr_status copy_blocks(const tsr_group_request *request, const tsr_tensor *whole,
-                              tsr_tensor *flat, bool to_flat)
-{
-    int64_t at = 0, first = 0;
-    for (int r = 0; r < request->group->size; r++) {
-        if (request->counts[r] > 0)
-            TSR__TRY(copy_block(request, r, at, first, whole, flat, to_flat));
-        at += request->sizes[r];
-        first += (int64_t)request->counts[r];
-    }
-    return TSR_OK;
-}
-
-/* The whole side of a request, flat: as it is or, where it is not that, a stand-in. */
-static tsr_status flat_whole(const tsr_group_request *request, const tsr_tensor *whole,
-                             tsr_tensor **out)
-{
-    const tsr_layout *layout = tsr_tensor_layout(whole);
-    return is_flat(layout, request->dim) ? flatten(whole, out)
-                                         : new_flat(request->group, layout, out);
-}
-
-tsr_status tsr__group_deliver(tsr_group_request *request)
-{
-    if (!request->target)
-        return TSR_OK;
-    if (request->kind == TSR__GROUP_ALL_GATHER)
-        return copy_blocks(request, request->target, request->out, false);
-    return copy_all(request->group->stream, request->target, request->out, false);
-}
-
-/* Making requests -------------------------------------------------------------------------------
- */
-
-static tsr_status new_request(tsr_group *group, tsr__group_kind kind, tsr_group_request **out)
-{
-    tsr_group_request *request = tsr__calloc(1, sizeof *request);
-    if (!request)
-        return TSR_ERR_NO_MEMORY;
-    request->group = group;
-    request->kind = kind;
-    request->op = TSR_OP_SUM;
-    request->counts = tsr__calloc((size_t)group->size, sizeof *request->counts);
-    request->sizes =
-        request->counts ? tsr__calloc((size_t)group->size, sizeof *request->sizes) : NULL;
-    if (!request->sizes) {
-        tsr__group_request_free(request);
-        return TSR_ERR_NO_MEMORY;
-    }
-    *out = request;
-    return TSR_OK;
-}
 
 static void set_counts(tsr_group_request *request, const tsr_layout *whole)
 {
@@ -203,8 +95,8 @@ static void set_counts(tsr_group_request *request, const tsr_layout *whole)
     request->size_bytes = (uint64_t)tsr_layout_count(whole) * tsr_dtype_size(whole->dtype);
 }
 
-/* A request that is ready goes into the queue, or is done at once where there is nothing to send;
- * one that could not be made is freed. */
+/* `status` says whether the request could be prepared. If so, it goes into the queue, or is done at
+ * once if there is nothing to send; otherwise it is freed. */
 static tsr_status launch(tsr_group_request *request, tsr_status status, tsr_group_request **out)
 {
     bool alone = request->group->size == 1;
@@ -240,10 +132,10 @@ static tsr_status prepare_in_place(tsr_group_request *request, tsr_tensor *tenso
     if (group->size == 1)
         return TSR_OK;
     if (tsr_layout_is_contiguous(layout))
-        return flatten(tensor, &request->out);
+        return tsr__group_flatten(tensor, &request->out);
     TSR__TRY(tsr_tensor_view(tensor, layout, &request->target));
-    TSR__TRY(new_flat(group, layout, &request->out));
-    return copy_all(group->stream, request->out, tensor, true);
+    TSR__TRY(tsr__group_new_flat(group, layout, &request->out));
+    return tsr__group_copy_to_flat(group->stream, request->out, tensor);
 }
 
 tsr_status tsr_group_all_reduce_start(tsr_group *group, tsr_tensor *tensor, tsr_op op,
@@ -255,7 +147,7 @@ tsr_status tsr_group_all_reduce_start(tsr_group *group, tsr_tensor *tensor, tsr_
     TSR__TRY(check_op(who, op));
     TSR__REQUIRE(out, "%s: out is NULL", who);
     tsr_group_request *request;
-    TSR__TRY(new_request(group, TSR__GROUP_ALL_REDUCE, &request));
+    TSR__TRY(tsr__group_request_new(group, TSR__GROUP_ALL_REDUCE, &request));
     request->op = op;
     return launch(request, prepare_in_place(request, tensor), out);
 }
@@ -272,11 +164,11 @@ tsr_status tsr_group_broadcast_start(tsr_group *group, tsr_tensor *tensor, int r
     const char *who = "group_broadcast";
     TSR__TRY(check_group(who, group));
     TSR__TRY(check_output(who, "tensor", group, tensor));
-    TSR__REQUIRE(root >= 0 && root < group->size, "%s: there is no rank %d among %d", who, root,
+    TSR__REQUIRE(root >= 0 && root < group->size, "%s: root is %d, outside %d ranks", who, root,
                  group->size);
     TSR__REQUIRE(out, "%s: out is NULL", who);
     tsr_group_request *request;
-    TSR__TRY(new_request(group, TSR__GROUP_BROADCAST, &request));
+    TSR__TRY(tsr__group_request_new(group, TSR__GROUP_BROADCAST, &request));
     request->root = root;
     return launch(request, prepare_in_place(request, tensor), out);
 }
@@ -287,10 +179,20 @@ tsr_status tsr_group_broadcast(tsr_group *group, tsr_tensor *tensor, int root)
     return wait_for(tsr_group_broadcast_start(group, tensor, root, &request), &request);
 }
 
+/* The full side of a request as a flat tensor: a view if it is flat, otherwise a new tensor. */
+static tsr_status flat_whole(const tsr_group_request *request, const tsr_tensor *whole,
+                             tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(whole);
+    return tsr__group_is_flat(layout, request->dim)
+               ? tsr__group_flatten(whole, out)
+               : tsr__group_new_flat(request->group, layout, out);
+}
+
 /* All-gather ------------------------------------------------------------------------------------
  */
 
-/* Whether `part` may stand beside `whole`: as this rank's part of it, or apart from it. */
+/* `part` is exactly this rank's part of `whole` (in_place), or does not overlap `whole`. */
 static tsr_status check_place(const char *who, const tsr_group_request *request,
                               const tsr_tensor *whole, const tsr_tensor *part, bool *in_place)
 {
@@ -305,7 +207,7 @@ static tsr_status check_place(const char *who, const tsr_group_request *request,
     if (*in_place || (!overlaps && !tsr__tensors_overlap(whole, part, NULL)))
         return TSR_OK;
     return tsr__fail(TSR_ERR_INVALID,
-                     "%s: %s and %s overlap, and not as all of it and the part of rank %d", who,
+                     "%s: %s and %s overlap, but the second is not the part of rank %d", who,
                      SHAPE_OF(tsr_tensor_layout(whole)), SHAPE_OF(tsr_tensor_layout(part)), rank);
 }
 
@@ -325,14 +227,14 @@ static tsr_status prepare_gather(tsr_group_request *request, tsr_tensor *out, co
         return request->in_place ? TSR_OK : tsr_copy(group->stream, out, in);
 
     TSR__TRY(flat_whole(request, out, &request->out));
-    if (!is_flat(whole, request->dim)) {
+    if (!tsr__group_is_flat(whole, request->dim)) {
         TSR__TRY(tsr_tensor_view(out, whole, &request->target));
         request->in_place = false;
     }
     if (tsr_layout_is_contiguous(part))
-        return flatten(in, &request->in);
-    TSR__TRY(new_flat(group, part, &request->in));
-    return copy_all(group->stream, request->in, in, true);
+        return tsr__group_flatten(in, &request->in);
+    TSR__TRY(tsr__group_new_flat(group, part, &request->in));
+    return tsr__group_copy_to_flat(group->stream, request->in, in);
 }
 
 tsr_status tsr_group_all_gather_start(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
@@ -345,7 +247,7 @@ tsr_status tsr_group_all_gather_start(tsr_group *group, tsr_tensor *out, const t
     TSR__TRY(check_tensor(who, "in", group, in));
     TSR__REQUIRE(out_request, "%s: request is NULL", who);
     tsr_group_request *request;
-    TSR__TRY(new_request(group, TSR__GROUP_ALL_GATHER, &request));
+    TSR__TRY(tsr__group_request_new(group, TSR__GROUP_ALL_GATHER, &request));
     return launch(request, prepare_gather(request, out, in, dim, sizes), out_request);
 }
 
@@ -375,13 +277,13 @@ static tsr_status prepare_scatter(tsr_group_request *request, tsr_tensor *out, c
         return request->in_place ? TSR_OK : tsr_copy(group->stream, out, in);
 
     TSR__TRY(flat_whole(request, in, &request->in));
-    if (!is_flat(whole, request->dim))
-        TSR__TRY(copy_blocks(request, in, request->in, true));
+    if (!tsr__group_is_flat(whole, request->dim))
+        TSR__TRY(tsr__group_copy_to_blocks(request, request->in, in));
     request->in_place = false;
     if (tsr_layout_is_contiguous(part))
-        return flatten(out, &request->out);
+        return tsr__group_flatten(out, &request->out);
     TSR__TRY(tsr_tensor_view(out, part, &request->target));
-    return new_flat(group, part, &request->out);
+    return tsr__group_new_flat(group, part, &request->out);
 }
 
 tsr_status tsr_group_reduce_scatter_start(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
@@ -395,7 +297,7 @@ tsr_status tsr_group_reduce_scatter_start(tsr_group *group, tsr_tensor *out, con
     TSR__TRY(check_op(who, op));
     TSR__REQUIRE(out_request, "%s: request is NULL", who);
     tsr_group_request *request;
-    TSR__TRY(new_request(group, TSR__GROUP_REDUCE_SCATTER, &request));
+    TSR__TRY(tsr__group_request_new(group, TSR__GROUP_REDUCE_SCATTER, &request));
     request->op = op;
     return launch(request, prepare_scatter(request, out, in, dim, sizes), out_request);
 }

@@ -1,25 +1,6 @@
-/* Requests whose tensors are mapped: the communicator reads and writes them where they are. */
+/* The direct path: tensors are in ordinary memory of the process, and the communicator reads and
+ * writes them in place. */
 #include "parallel/group/group.h"
-
-tsr_status tsr__group_start(const tsr_group_request *request, void *in, void *out,
-                            const uint64_t *counts, tsr_request **active)
-{
-    tsr_comm *comm = request->group->comm;
-    switch (request->kind) {
-    case TSR__GROUP_ALL_REDUCE:
-        return tsr_comm_all_reduce_start(comm, out, out, counts[0], request->dtype, request->op, 0,
-                                         active);
-    case TSR__GROUP_BROADCAST:
-        return tsr_comm_broadcast_start(comm, out, counts[0], request->dtype, request->root, 0,
-                                        active);
-    case TSR__GROUP_ALL_GATHER:
-        return tsr_comm_all_gather_v_start(comm, in, out, counts, request->dtype, 0, active);
-    case TSR__GROUP_REDUCE_SCATTER:
-        return tsr_comm_reduce_scatter_v_start(comm, in, out, counts, request->dtype, request->op,
-                                               0, active);
-    }
-    return tsr__fail(TSR_ERR_INVALID, "group: there is no operation %d", (int)request->kind);
-}
 
 static tsr_status start(tsr_group_request *request)
 {
@@ -33,18 +14,16 @@ static tsr_status start(tsr_group_request *request)
     return TSR_OK;
 }
 
-tsr_status tsr__group_direct(tsr_group *group)
+static tsr_status progress(tsr_group *group)
 {
-    bool may_start = true;
     for (tsr_group_request *request = group->queue, *next; request; request = next) {
         next = request->next;
         if (request->state == TSR__GROUP_QUEUED) {
             bool reached = false;
-            may_start = may_start && group->active_count < TSR__MAX_GROUP_ACTIVE;
-            if (may_start)
+            if (group->active_count < TSR__MAX_GROUP_ACTIVE)
                 TSR__TRY(tsr_stream_reached(group->stream, request->point, &reached));
-            may_start = reached; /* those behind it wait for their turn */
-            if (!may_start)
+            /* Operations start in order, so those behind this one cannot start either. */
+            if (!reached)
                 return TSR_OK;
             TSR__TRY(start(request));
         }
@@ -53,9 +32,31 @@ tsr_status tsr__group_direct(tsr_group *group)
             TSR__TRY(tsr_request_test(&request->active, &ended));
         if (ended) {
             group->active_count--;
-            TSR__TRY(tsr__group_deliver(request));
+            TSR__TRY(tsr__group_copy_out(request));
             tsr__group_done(request);
         }
     }
     return TSR_OK;
 }
+
+static void cancel(tsr_group *group)
+{
+    for (tsr_group_request *request = group->queue; request; request = request->next)
+        tsr_request_cancel(&request->active);
+    group->active_count = 0;
+}
+
+static void add_pending(tsr_group *group, tsr__group_pending *all)
+{
+    for (tsr_group_request *request = group->queue; request; request = request->next) {
+        if (request->active)
+            tsr__group_pending_transport(all, group, &request->active);
+        if (request->state == TSR__GROUP_QUEUED) {
+            if (group->active_count < TSR__MAX_GROUP_ACTIVE)
+                tsr__group_pending_device(all, request->point);
+            return;
+        }
+    }
+}
+
+const tsr__group_path tsr__group_direct = {progress, cancel, add_pending};

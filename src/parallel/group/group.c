@@ -1,3 +1,4 @@
+/* Groups: creating them, choosing their path, and what they know of themselves. */
 #include "parallel/group/group.h"
 
 #include <stdatomic.h>
@@ -8,8 +9,8 @@
 #include "gpu/memory/host_access.h"
 
 #define PIECE_BYTES (UINT64_C(2) << 20)
-#define PIECE_BYTES_LEAST (UINT64_C(64) << 10) /* an element for each of 4096 ranks, and more */
-#define PIECE_BYTES_MOST (UINT64_C(1) << 30)
+#define MIN_PIECE_BYTES (UINT64_C(64) << 10) /* at least one element for each of 4096 ranks */
+#define MAX_PIECE_BYTES (UINT64_C(1) << 30)
 #define PAGE_BYTES (UINT64_C(4) << 10)
 
 static _Atomic(tsr_group *) chosen;
@@ -24,16 +25,17 @@ tsr_group *tsr_group_default(void)
     return atomic_load(&chosen);
 }
 
-/* All ranks take one path, so that they call the communicator alike: what one of them needs. */
+/* All ranks take the same path, because they must call the communicator alike. If one rank needs
+ * the staged path, all take it. */
 static tsr_status agree(tsr_group *group, const tsr_group_params *params)
 {
     bool shares = tsr__device_shares_tensors(tsr_stream_device(group->stream));
     int64_t need[2] = {!shares || params->force_staging || tsr__env_switch("TESSERA_FORCE_STAGING"),
                        (int64_t)(params->piece_bytes ? params->piece_bytes : PIECE_BYTES)};
     TSR__TRY(tsr_comm_all_reduce(group->comm, need, need, 2, TSR_I64, TSR_OP_MAX));
-    group->staged = need[0] != 0;
+    group->path = need[0] != 0 ? &tsr__group_staged : &tsr__group_direct;
     group->piece_bytes =
-        tsr__align_up_u64(tsr__max_u64((uint64_t)need[1], PIECE_BYTES_LEAST), PAGE_BYTES);
+        tsr__align_up_u64(tsr__max_u64((uint64_t)need[1], MIN_PIECE_BYTES), PAGE_BYTES);
     return TSR_OK;
 }
 
@@ -63,9 +65,9 @@ static tsr_status fill(tsr_group *group, tsr_comm *comm, const tsr_group_params 
         return TSR_ERR_NO_MEMORY;
     if (group->size > 1)
         TSR__TRY(agree(group, params));
-    if (group->staged)
+    if (group->path == &tsr__group_staged)
         TSR__TRY(make_ring(group));
-    return tsr__group_lane_join(group);
+    return tsr__group_join_set(group);
 }
 
 tsr_status tsr_group_create(tsr_comm *comm, tsr_stream *stream, const tsr_group_params *params,
@@ -74,14 +76,15 @@ tsr_status tsr_group_create(tsr_comm *comm, tsr_stream *stream, const tsr_group_
     static const tsr_group_params none;
     params = params ? params : &none;
     TSR__REQUIRE(stream && out, "group_create: %s is NULL", stream ? "out" : "stream");
-    TSR__REQUIRE(params->piece_bytes <= PIECE_BYTES_MOST,
-                 "group_create: piece_bytes is %llu; at most %llu",
-                 (unsigned long long)params->piece_bytes, (unsigned long long)PIECE_BYTES_MOST);
+    TSR__REQUIRE(params->piece_bytes <= MAX_PIECE_BYTES,
+                 "group_create: piece_bytes is %llu; at most %llu are allowed",
+                 (unsigned long long)params->piece_bytes, (unsigned long long)MAX_PIECE_BYTES);
     tsr_group *group = tsr__calloc(1, sizeof *group);
     if (!group)
         return TSR_ERR_NO_MEMORY;
     group->stream = stream;
     group->size = 1;
+    group->path = &tsr__group_direct;
     tsr_status status = fill(group, comm, params);
     if (status != TSR_OK) {
         tsr_group_destroy(&group);
@@ -100,9 +103,9 @@ void tsr_group_destroy(tsr_group **group)
     tsr_group *expected = closing;
     atomic_compare_exchange_strong(&chosen, &expected, NULL);
     if (closing->queue)
-        tsr__group_give_up(closing, "destroyed its group while requests were in progress");
+        tsr__group_abort(closing, "destroyed its group while requests were in progress");
     tsr_comm_destroy(&closing->comm);
-    tsr__group_lane_leave(closing);
+    tsr__group_leave_set(closing);
     for (int i = 0; i < TSR__GROUP_PIECES; i++)
         tsr_tensor_destroy(&closing->piece[i].memory);
     tsr__free(closing->counts);
@@ -131,7 +134,7 @@ tsr_comm *tsr_group_comm(const tsr_group *group)
 
 bool tsr_group_is_staged(const tsr_group *group)
 {
-    return group && group->staged;
+    return group && group->path == &tsr__group_staged;
 }
 
 void tsr_group_get_stats(const tsr_group *group, tsr_group_stats *stats)

@@ -1,7 +1,7 @@
-/* Requests whose data go through a ring of host memory, a piece at a time: one is filled by the
- * device, others travel, and one is emptied by the device, all at once. A piece has the same part
- * of each rank's block. What it is filled with is recorded behind what empties it, so the stream's
- * order is all the order that it needs. */
+/* The staged path: data go through a ring of pieces of host memory. While the device fills one
+ * piece, others are being sent, and the device empties another. A piece holds the same range of
+ * each rank's block. Filling a piece is recorded on the stream after the copies that empty it, so
+ * no other synchronisation is needed. */
 #include "base/checked.h"
 #include "gpu/memory/host_access.h"
 #include "parallel/group/group.h"
@@ -15,7 +15,7 @@ static uint64_t piece_elements(const tsr_group_request *request)
     return group->piece_bytes / tsr_dtype_size(request->dtype) / blocks;
 }
 
-/* Into group->counts: how much of each block is in the piece that starts at `first`. */
+/* Sets group->counts to how many elements of each block are in the piece that starts at `first`. */
 static void count(const tsr_group_request *request, uint64_t first)
 {
     tsr_group *group = request->group;
@@ -34,10 +34,10 @@ static uint64_t before(const uint64_t *counts, int ranks)
     return sum;
 }
 
-/* Copying between piece and tensor ---------------------------------------------------------------
+/* Copies between pieces and tensors --------------------------------------------------------------
  */
 
-/* Elements at `in_piece` of a piece, and at `in_flat` of a flat tensor: one becomes the other. */
+/* Copies elements between a piece, from `in_piece` on, and a flat tensor, from `in_flat` on. */
 static tsr_status copy(const tsr_group_request *request, const tsr__group_piece *piece, bool fill,
                        tsr_tensor *flat, uint64_t in_flat, uint64_t in_piece, uint64_t elements)
 {
@@ -57,7 +57,7 @@ static tsr_status copy(const tsr_group_request *request, const tsr__group_piece 
     return status;
 }
 
-/* All blocks' parts, between the whole side of the request and the piece. */
+/* Copies the piece's range of all blocks between the full side of the request and the piece. */
 static tsr_status copy_blocks(const tsr_group_request *request, const tsr__group_piece *piece,
                               bool fill, tsr_tensor *flat)
 {
@@ -71,7 +71,7 @@ static tsr_status copy_blocks(const tsr_group_request *request, const tsr__group
     return TSR_OK;
 }
 
-/* This rank's block's part, between the other side of the request and its place in the piece. */
+/* Copies the piece's range of this rank's block between its side of the request and the piece. */
 static tsr_status copy_own(const tsr_group_request *request, const tsr__group_piece *piece,
                            bool fill, tsr_tensor *flat)
 {
@@ -107,7 +107,7 @@ static tsr__group_piece *piece_at(tsr_group *group, int index)
     return &group->piece[(group->oldest + index) % TSR__GROUP_PIECES];
 }
 
-/* Gives the device a piece to fill. */
+/* Records the copies that fill a free piece. */
 static tsr_status issue(tsr_group *group, tsr_group_request *request)
 {
     tsr__group_piece *piece = piece_at(group, group->piece_count);
@@ -150,7 +150,7 @@ static tsr_status start(tsr_group *group, tsr__group_piece *piece)
     return TSR_OK;
 }
 
-/* Lets the device empty a piece. It is free at once: whoever fills it next does so behind that. */
+/* Records the copies that empty a piece, which is free then: its next filling is recorded later. */
 static tsr_status finish(tsr__group_piece *piece)
 {
     tsr_group_request *request = piece->request;
@@ -159,7 +159,7 @@ static tsr_status finish(tsr__group_piece *piece)
     piece->request = NULL;
     if (--request->unfinished > 0 || request->issued < request->most)
         return TSR_OK;
-    TSR__TRY(tsr__group_deliver(request));
+    TSR__TRY(tsr__group_copy_out(request));
     tsr__group_done(request);
     return TSR_OK;
 }
@@ -193,13 +193,13 @@ static tsr_status advance(tsr_group *group)
     return TSR_OK;
 }
 
-tsr_status tsr__group_staged(tsr_group *group)
+static tsr_status progress(tsr_group *group)
 {
     TSR__TRY(advance(group));
     return issue_all(group);
 }
 
-void tsr__group_staged_cancel(tsr_group *group)
+static void cancel(tsr_group *group)
 {
     for (int i = 0; i < TSR__GROUP_PIECES; i++) {
         tsr_request_cancel(&group->piece[i].active);
@@ -207,3 +207,16 @@ void tsr__group_staged_cancel(tsr_group *group)
     }
     group->piece_count = 0;
 }
+
+static void add_pending(tsr_group *group, tsr__group_pending *all)
+{
+    for (int i = 0; i < group->piece_count; i++) {
+        tsr__group_piece *piece = piece_at(group, i);
+        if (piece->active)
+            tsr__group_pending_transport(all, group, &piece->active);
+        else if (piece->request && !piece->started)
+            tsr__group_pending_device(all, piece->point);
+    }
+}
+
+const tsr__group_path tsr__group_staged = {progress, cancel, add_pending};

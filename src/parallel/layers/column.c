@@ -148,8 +148,9 @@ static tsr_status forward_with(tsr__linear *linear, tsr__temps *temps, const tsr
     return TSR_OK;
 }
 
-tsr_status tsr__column_forward(tsr_layer *layer, const tsr_tensor *x, tsr_activation activation,
-                               tsr_layer_saved *saved, tsr_tensor **y)
+tsr_status tsr__column_forward_activated(tsr_layer *layer, const tsr_tensor *x,
+                                         tsr_activation activation, tsr_layer_saved *saved,
+                                         tsr_tensor **y)
 {
     tsr__temps temps = {.stream = layer->stream};
     tsr_status status = forward_with((tsr__linear *)layer, &temps, x, activation, saved, y);
@@ -157,10 +158,10 @@ tsr_status tsr__column_forward(tsr_layer *layer, const tsr_tensor *x, tsr_activa
     return status;
 }
 
-static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
-                          tsr_tensor **y)
+tsr_status tsr__column_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                               tsr_tensor **y)
 {
-    return tsr__column_forward(layer, x, TSR_ACT_NONE, saved, y);
+    return tsr__column_forward_activated(layer, x, TSR_ACT_NONE, saved, y);
 }
 
 /* Backward --------------------------------------------------------------------------------------
@@ -282,8 +283,8 @@ static tsr_status run_back(back *pass, const tsr_tensor *dy, tsr_tensor **dx)
     return TSR_OK;
 }
 
-static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
-                           tsr_tensor **dx)
+tsr_status tsr__column_backward(tsr_layer *layer, const tsr_layer_saved *saved,
+                                const tsr_tensor *dy, tsr_tensor **dx)
 {
     tsr__temps temps = {.stream = layer->stream};
     back pass = {.linear = (tsr__linear *)layer, .temps = &temps, .saved = saved};
@@ -293,5 +294,3 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
     tsr__temps_finish(&temps);
     return status;
 }
-
-const tsr__layer_type tsr__column_linear = {"column_linear", forward, backward, tsr__linear_finish};

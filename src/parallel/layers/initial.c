@@ -114,28 +114,17 @@ static tsr_status fill_rows(cutter *cut, int64_t row, int64_t column, int64_t ro
     return status;
 }
 
-tsr_status tsr_layer_initial(const tsr_layer *layer, int index, tsr_stream *stream, int64_t first,
-                             tsr_tensor *out)
+tsr_status tsr__initial_range(const tsr__layer_parameter *parameter, tsr_stream *stream,
+                              int64_t first, tsr_tensor *out)
 {
-    const tsr_parameter *seen = tsr_layer_parameter(layer, index);
-    TSR__REQUIRE(seen, "layer_initial: there is no parameter %d", index);
-    TSR__REQUIRE(out, "layer_initial: out is NULL");
-    const tsr__layer_parameter *parameter = (const tsr__layer_parameter *)(const void *)seen;
-    const tsr_layout *layout = tsr_tensor_layout(out);
-    TSR__REQUIRE(layout->ndim == 1 && tsr_layout_is_contiguous(layout),
-                 "layer_initial: out is %s, not contiguous and of one dimension",
-                 TSR__SHAPE_OF(out));
-    int64_t shape[2] = {0}, count = layout->shape[0];
-    tsr__parameter_shape(parameter, shape);
-    const int64_t columns = seen->ndim == 2 ? shape[1] : 1, total = shape[0] * columns;
-    TSR__REQUIRE(first >= 0 && first <= total && count <= total - first,
-                 "layer_initial: %lld elements from %lld on of %s, whose part has %lld",
-                 (long long)count, (long long)first, seen->name, (long long)total);
+    const tsr_parameter *seen = &parameter->seen;
+    const int64_t count = tsr_tensor_layout(out)->shape[0];
     if (count == 0)
         return TSR_OK;
     if (seen->shard_dim != 1)
         return fill(parameter, stream, out, start(seen) + first, NULL);
 
+    const int64_t columns = seen->length;
     cutter cut = {parameter, stream, out, columns, 0};
     int64_t row = first / columns, column = first % columns;
     if (column > 0) {

@@ -256,7 +256,8 @@ tsr_status tsr_layer_set_parameter(tsr_layer *layer, int index, tsr_tensor *tens
 {
     const int asked = index;
     tsr_layer *owner = owner_of(layer, &index);
-    TSR__REQUIRE(owner, "layer_set_parameter: there is no parameter %d", asked);
+    TSR__REQUIRE(owner, "layer_set_parameter: index %d is outside %d parameters", asked,
+                 tsr_layer_parameter_count(layer));
     tsr__layer_parameter *parameter = &owner->parameter[index];
     TSR__TRY(
         tsr__parameter_check_memory(owner, parameter, "tensor", tensor, parameter->seen.dtype));
@@ -277,11 +278,34 @@ tsr_status tsr_layer_set_parameter(tsr_layer *layer, int index, tsr_tensor *tens
     return TSR_OK;
 }
 
+tsr_status tsr_layer_initial(const tsr_layer *layer, int index, tsr_stream *stream, int64_t first,
+                             tsr_tensor *out)
+{
+    const int asked = index;
+    const tsr_layer *owner = owner_of(layer, &index);
+    TSR__REQUIRE(owner, "layer_initial: index %d is outside %d parameters", asked,
+                 tsr_layer_parameter_count(layer));
+    TSR__REQUIRE(out, "layer_initial: out is NULL");
+    const tsr__layer_parameter *parameter = &owner->parameter[index];
+    const tsr_layout *layout = tsr_tensor_layout(out);
+    TSR__REQUIRE(layout->ndim == 1 && tsr_layout_is_contiguous(layout),
+                 "layer_initial: out is %s; a contiguous tensor of one dimension is needed",
+                 TSR__SHAPE_OF(out));
+    int64_t shape[2] = {1, 1}, count = layout->shape[0];
+    tsr__parameter_shape(parameter, shape);
+    const int64_t total = shape[0] * shape[1];
+    TSR__REQUIRE(first >= 0 && first <= total && count <= total - first,
+                 "layer_initial: %lld elements from %lld on, but this rank's part of %s has %lld",
+                 (long long)count, (long long)first, parameter->name, (long long)total);
+    return tsr__initial_range(parameter, stream, first, out);
+}
+
 tsr_status tsr_layer_gather_parameter(const tsr_layer *layer, int index, tsr_tensor **out)
 {
     const int asked = index;
     tsr_layer *owner = owner_of(layer, &index);
-    TSR__REQUIRE(owner, "layer_gather_parameter: there is no parameter %d", asked);
+    TSR__REQUIRE(owner, "layer_gather_parameter: index %d is outside %d parameters", asked,
+                 tsr_layer_parameter_count(layer));
     TSR__REQUIRE(out, "layer_gather_parameter: out is NULL");
     TSR__TRY(tsr__parameter_require(owner, index));
     const tsr__layer_parameter *parameter = &owner->parameter[index];

@@ -131,7 +131,12 @@ typedef struct tsr__parameter_spec {
 /* The next parameter of a layer, without memory. */
 tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec) TSR_NODISCARD;
 /* The shape of this rank's part. */
-void tsr__parameter_shape(const tsr__layer_parameter *parameter, int64_t shape[2]);
+static inline void tsr__parameter_shape(const tsr__layer_parameter *parameter, int64_t shape[2])
+{
+    const tsr_parameter *seen = &parameter->seen;
+    for (int d = 0; d < seen->ndim; d++)
+        shape[d] = d == seen->shard_dim ? seen->length : seen->global_shape[d];
+}
 /* Gives it memory of its own, with its first values. */
 tsr_status tsr__parameter_allocate(tsr_layer *layer, int index) TSR_NODISCARD;
 /* It has memory. */
@@ -151,6 +156,10 @@ void tsr__initial_choose(tsr__layer_parameter *parameter, const tsr__parameter_s
 /* Into this rank's whole part, [rows,columns] or [rows]. */
 tsr_status tsr__initial_fill(const tsr__layer_parameter *parameter, tsr_stream *stream,
                              tsr_tensor *out) TSR_NODISCARD;
+/* The values of elements first, first + 1, … of this rank's part, which has them, into a contiguous
+ * tensor of one dimension. */
+tsr_status tsr__initial_range(const tsr__layer_parameter *parameter, tsr_stream *stream,
+                              int64_t first, tsr_tensor *out) TSR_NODISCARD;
 
 /* temps.c: tensors to be destroyed together. Starts as {.stream = …}. */
 #define TSR__MAX_TEMPS 160

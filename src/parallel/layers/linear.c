@@ -8,7 +8,7 @@
 
 #define OVERLAP_PARTS_MOST 16
 
-void tsr__linear_finish(tsr_layer *layer)
+static void finish(tsr_layer *layer)
 {
     tsr__linear *linear = (tsr__linear *)layer;
     tsr_tensor_destroy(&linear->joint_weight);
@@ -16,6 +16,11 @@ void tsr__linear_finish(tsr_layer *layer)
     tsr__free(linear->sizes);
     tsr__free(linear->other_sizes);
 }
+
+static const tsr__layer_type column_linear = {"column_linear", tsr__column_forward,
+                                              tsr__column_backward, finish};
+static const tsr__layer_type row_linear = {"row_linear", tsr__row_forward, tsr__row_backward,
+                                           finish};
 
 /* Layouts ---------------------------------------------------------------------------------------
  */
@@ -196,7 +201,7 @@ static tsr_status create(const tsr__layer_type *type, const tsr_linear_params *p
     tsr_layer *layer;
     TSR__TRY(tsr__layer_new(type, sizeof(tsr__linear), params->group, params->name, &layer));
     tsr__linear *linear = (tsr__linear *)layer;
-    linear->row = type == &tsr__row_linear;
+    linear->row = type == &row_linear;
     tsr_status status = fill(linear, params, parts, names);
     if (status != TSR_OK) {
         tsr_layer_destroy(&layer);
@@ -209,12 +214,12 @@ static tsr_status create(const tsr__layer_type *type, const tsr_linear_params *p
 tsr_status tsr__column_create(const tsr_linear_params *params, int parts, const char *const *names,
                               tsr_layer **out)
 {
-    return create(&tsr__column_linear, params, parts, names, out);
+    return create(&column_linear, params, parts, names, out);
 }
 
 tsr_status tsr__row_create(const tsr_linear_params *params, const char *part, tsr_layer **out)
 {
-    return create(&tsr__row_linear, params, 1, &part, out);
+    return create(&row_linear, params, 1, &part, out);
 }
 
 tsr_status tsr_column_linear_create(const tsr_linear_params *params, tsr_layer **out)
@@ -280,7 +285,7 @@ tsr_status tsr_row_linear_create_with_gather(const char *name, int64_t input_siz
 
 static const tsr__linear *as_linear(const tsr_layer *layer)
 {
-    bool is = layer && (layer->type == &tsr__column_linear || layer->type == &tsr__row_linear);
+    bool is = layer && (layer->type == &column_linear || layer->type == &row_linear);
     return is ? (const tsr__linear *)layer : NULL;
 }
 

@@ -42,17 +42,19 @@ tsr_status tsr__row_create(const tsr_linear_params *params, const char *part,
 /* What a layer of linear ones is asked for beside sizes, by its own name. */
 tsr_status tsr__linear_check(const tsr_layer *layer, const tsr_linear_params *params) TSR_NODISCARD;
 
-/* Of both types. */
-void tsr__linear_finish(tsr_layer *layer);
-
-/* column.c */
-extern const tsr__layer_type tsr__column_linear;
-/* The forward pass with an activation in the product. */
-tsr_status tsr__column_forward(tsr_layer *layer, const tsr_tensor *x, tsr_activation activation,
-                               tsr_layer_saved *saved, tsr_tensor **y) TSR_NODISCARD;
-
-/* row.c */
-extern const tsr__layer_type tsr__row_linear;
+/* column.c, row.c: the passes of tsr__layer_type. */
+tsr_status tsr__column_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                               tsr_tensor **y) TSR_NODISCARD;
+tsr_status tsr__column_backward(tsr_layer *layer, const tsr_layer_saved *saved,
+                                const tsr_tensor *dy, tsr_tensor **dx) TSR_NODISCARD;
+tsr_status tsr__row_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                            tsr_tensor **y) TSR_NODISCARD;
+tsr_status tsr__row_backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                             tsr_tensor **dx) TSR_NODISCARD;
+/* The forward pass of a column-parallel layer with an activation in the product. */
+tsr_status tsr__column_forward_activated(tsr_layer *layer, const tsr_tensor *x,
+                                         tsr_activation activation, tsr_layer_saved *saved,
+                                         tsr_tensor **y) TSR_NODISCARD;
 
 /* product.c */
 

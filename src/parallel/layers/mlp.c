@@ -63,7 +63,7 @@ static tsr_status activated(const mlp *m, tsr__temps *temps, tsr_tensor *hidden,
 static tsr_status forward_fused(const mlp *m, const tsr_tensor *x, tsr_tensor **y)
 {
     tsr_tensor *hidden = NULL;
-    TSR__TRY(tsr__column_forward(m->base.child[0], x, m->activation, NULL, &hidden));
+    TSR__TRY(tsr__column_forward_activated(m->base.child[0], x, m->activation, NULL, &hidden));
     tsr_status status = tsr_layer_forward(m->base.child[1], hidden, NULL, y);
     tsr_tensor_destroy(&hidden);
     return status;

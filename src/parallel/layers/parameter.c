@@ -37,13 +37,6 @@ tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec)
     return TSR_OK;
 }
 
-void tsr__parameter_shape(const tsr__layer_parameter *parameter, int64_t shape[2])
-{
-    const tsr_parameter *seen = &parameter->seen;
-    for (int d = 0; d < seen->ndim; d++)
-        shape[d] = d == seen->shard_dim ? seen->length : seen->global_shape[d];
-}
-
 tsr_status tsr__parameter_allocate(tsr_layer *layer, int index)
 {
     tsr__layer_parameter *parameter = &layer->parameter[index];

@@ -132,8 +132,8 @@ static tsr_status forward_with(tsr__linear *linear, tsr__temps *temps, const tsr
     return TSR_OK;
 }
 
-static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
-                          tsr_tensor **y)
+tsr_status tsr__row_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                            tsr_tensor **y)
 {
     tsr__temps temps = {.stream = layer->stream};
     tsr_status status = forward_with((tsr__linear *)layer, &temps, x, saved, y);
@@ -227,8 +227,8 @@ static tsr_status run_back(back *pass, const tsr_layer_saved *saved, const tsr_t
     return TSR_OK;
 }
 
-static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
-                           tsr_tensor **dx)
+tsr_status tsr__row_backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                             tsr_tensor **dx)
 {
     tsr__temps temps = {.stream = layer->stream};
     back pass = {.linear = (tsr__linear *)layer, .temps = &temps, .x = saved->x};
@@ -237,5 +237,3 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
     tsr__temps_finish(&temps);
     return status;
 }
-
-const tsr__layer_type tsr__row_linear = {"row_linear", forward, backward, tsr__linear_finish};

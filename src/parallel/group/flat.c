@@ -1,0 +1,93 @@
+/* Operands as the communicator needs them: contiguous, each rank's block behind the one before. */
+#include "parallel/group/group.h"
+#include "tessera/ops.h"
+
+bool tsr__group_is_flat(const tsr_layout *layout, int dim)
+{
+    for (int d = 0; d < dim; d++)
+        if (layout->shape[d] > 1)
+            return false;
+    return tsr_layout_is_contiguous(layout);
+}
+
+tsr_status tsr__group_flatten(const tsr_tensor *tensor, tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(tensor);
+    return tsr_tensor_reshape(tensor, 1, (int64_t[]){tsr_layout_count(layout)}, out);
+}
+
+tsr_status tsr__group_new_flat(const tsr_group *group, const tsr_layout *like, tsr_tensor **out)
+{
+    return tsr_tensor_create(tsr_stream_device(group->stream), like->dtype, 1,
+                             (int64_t[]){tsr_layout_count(like)}, out);
+}
+
+/* Elements first, first + 1, … of a flat tensor, in the shape of `like`. */
+static tsr_status view_as(const tsr_tensor *flat, int64_t first, const tsr_layout *like,
+                          tsr_tensor **out)
+{
+    tsr_layout layout;
+    TSR__TRY(tsr_layout_init(like->dtype, like->ndim, like->shape, &layout));
+    layout.offset = tsr_tensor_layout(flat)->offset + first;
+    return tsr_tensor_view(flat, &layout, out);
+}
+
+static tsr_status copy_in(tsr_stream *stream, tsr_tensor *flat, int64_t first,
+                          const tsr_tensor *tensor)
+{
+    tsr_tensor *block = NULL;
+    TSR__TRY(view_as(flat, first, tsr_tensor_layout(tensor), &block));
+    tsr_status status = tsr_copy(stream, block, tensor);
+    tsr_tensor_destroy(&block);
+    return status;
+}
+
+static tsr_status copy_out(tsr_stream *stream, const tsr_tensor *flat, int64_t first,
+                           tsr_tensor *tensor)
+{
+    tsr_tensor *block = NULL;
+    TSR__TRY(view_as(flat, first, tsr_tensor_layout(tensor), &block));
+    tsr_status status = tsr_copy(stream, tensor, block);
+    tsr_tensor_destroy(&block);
+    return status;
+}
+
+static tsr_status copy_blocks(const tsr_group_request *request, tsr_tensor *flat,
+                              const tsr_tensor *whole, bool to_flat)
+{
+    tsr_stream *stream = request->group->stream;
+    int64_t at = 0, first = 0;
+    for (int r = 0; r < request->group->size; r++) {
+        if (request->counts[r] > 0) {
+            tsr_tensor *part = NULL;
+            TSR__TRY(tsr_tensor_slice(whole, request->dim, at, at + request->sizes[r], 1, &part));
+            tsr_status status =
+                to_flat ? copy_in(stream, flat, first, part) : copy_out(stream, flat, first, part);
+            tsr_tensor_destroy(&part);
+            TSR__TRY(status);
+        }
+        at += request->sizes[r];
+        first += (int64_t)request->counts[r];
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__group_copy_to_flat(tsr_stream *stream, tsr_tensor *flat, const tsr_tensor *tensor)
+{
+    return copy_in(stream, flat, 0, tensor);
+}
+
+tsr_status tsr__group_copy_to_blocks(const tsr_group_request *request, tsr_tensor *flat,
+                                     const tsr_tensor *whole)
+{
+    return copy_blocks(request, flat, whole, true);
+}
+
+tsr_status tsr__group_copy_out(tsr_group_request *request)
+{
+    if (!request->target)
+        return TSR_OK;
+    if (request->kind == TSR__GROUP_ALL_GATHER)
+        return copy_blocks(request, request->out, request->target, false);
+    return copy_out(request->group->stream, request->out, 0, request->target);
+}

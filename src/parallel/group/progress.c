@@ -1,0 +1,214 @@
+/* Progress: all groups of a stream advance whenever one of them is waited for or tested. And the
+ * failure of a group, after which nothing progresses. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "parallel/group/group.h"
+
+/* While both the device and other ranks may be waited for: how long to poll, and then for how long
+ * to sleep between polls. */
+#define SPIN_NS UINT64_C(50000)
+#define NAP_NS UINT64_C(50000)
+
+/* The groups of a stream ------------------------------------------------------------------------
+ */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, not of the sets in it */
+static tsr__group_set *sets;
+
+static tsr__group_set *find(const tsr_stream *stream)
+{
+    for (tsr__group_set *set = sets; set; set = set->next)
+        if (set->stream == stream)
+            return set;
+    return NULL;
+}
+
+tsr_status tsr__group_join_set(tsr_group *group)
+{
+    pthread_mutex_lock(&lock);
+    tsr__group_set *set = find(group->stream);
+    if (!set) {
+        set = tsr__calloc(1, sizeof *set);
+        if (!set) {
+            pthread_mutex_unlock(&lock);
+            return TSR_ERR_NO_MEMORY;
+        }
+        set->stream = group->stream;
+        set->next = sets;
+        sets = set;
+    }
+    pthread_mutex_unlock(&lock);
+    group->set = set;
+    group->next = set->groups;
+    set->groups = group;
+    return TSR_OK;
+}
+
+void tsr__group_leave_set(tsr_group *group)
+{
+    tsr__group_set *set = group->set;
+    if (!set)
+        return;
+    tsr_group **link = &set->groups;
+    while (*link != group)
+        link = &(*link)->next;
+    *link = group->next;
+    group->set = NULL;
+    if (set->groups)
+        return;
+    pthread_mutex_lock(&lock);
+    tsr__group_set **at = &sets;
+    while (*at != set)
+        at = &(*at)->next;
+    *at = set->next;
+    pthread_mutex_unlock(&lock);
+    tsr__free(set);
+}
+
+/* Failure ---------------------------------------------------------------------------------------
+ */
+
+tsr_status tsr__group_check(const tsr_group *group)
+{
+    return group->status == TSR_OK ? TSR_OK : tsr__fail(group->status, "%s", group->why);
+}
+
+/* The group has failed with `status` and the recorded text: cancels what is in progress and fails
+ * all requests. */
+static void fail(tsr_group *group, tsr_status status)
+{
+    if (group->status == TSR_OK) {
+        group->status = status;
+        snprintf(group->why, sizeof group->why, "%s", tsr_last_error());
+    }
+    group->path->cancel(group);
+    while (group->queue) {
+        tsr_group_request *request = group->queue;
+        request->status = group->status;
+        memcpy(request->why, group->why, sizeof request->why);
+        request->group = NULL;
+        tsr__group_done(request);
+        group->queue = request->next;
+    }
+    /* Other ranks that wait for this one learn that it has left. */
+    tsr_comm_destroy(&group->comm);
+    (void)tsr__fail(group->status, "%s", group->why);
+}
+
+void tsr__group_abort(tsr_group *group, const char *what)
+{
+    const tsr__error before = tsr__error_take();
+    fail(group, tsr__fail(TSR_ERR_PEER_LOST, "group: rank %d %s", group->rank, what));
+    tsr__error_put_back(&before);
+}
+
+/* Progress --------------------------------------------------------------------------------------
+ */
+
+static void progress(tsr__group_set *set)
+{
+    for (tsr_group *group = set->groups; group; group = group->next) {
+        tsr_status status = group->queue ? group->path->progress(group) : TSR_OK;
+        if (status != TSR_OK)
+            fail(group, status);
+    }
+}
+
+static tsr__group_pending find_pending(const tsr__group_set *set)
+{
+    tsr__group_pending all = {0};
+    for (tsr_group *group = set->groups; group; group = group->next)
+        group->path->add_pending(group, &all);
+    return all;
+}
+
+/* Blocks for a while, at most until one of `all` has happened. The next round of progress finds a
+ * failure of the stream. */
+static void block(tsr_stream *stream, const tsr__group_pending *all, uint64_t spent_ns)
+{
+    tsr_status status = TSR_OK;
+    if (all->device && all->transports == 0) {
+        status = tsr_stream_wait_point(stream, all->point, UINT64_MAX);
+    } else if (all->transports == 1 && !all->device) {
+        /* The communicator can sleep until a message arrives. */
+        status = tsr_request_wait(all->transport);
+        if (status != TSR_OK)
+            fail(all->group, status);
+    } else if (spent_ns >= SPIN_NS) {
+        if (all->device)
+            status = tsr_stream_wait_point(stream, all->point, NAP_NS);
+        else
+            nanosleep(&(struct timespec){.tv_nsec = (long)NAP_NS}, NULL);
+    }
+    (void)status;
+}
+
+static void wait_until_done(tsr_group_request *request)
+{
+    tsr_group *group = request->group;
+    uint64_t start = tsr__now_ns(), before = start;
+    while (request->state != TSR__GROUP_DONE) {
+        progress(group->set);
+        if (request->state == TSR__GROUP_DONE)
+            break;
+        tsr__group_pending all = find_pending(group->set);
+        block(group->stream, &all, before - start);
+        uint64_t after = tsr__now_ns();
+        *(all.device ? &group->stats.device_ns : &group->stats.transport_ns) += after - before;
+        before = after;
+    }
+    group->stats.transport_ns += tsr__now_ns() - before;
+}
+
+/* Public functions ------------------------------------------------------------------------------
+ */
+
+/* Returns how a request that is done ended, and frees it. */
+static tsr_status collect(tsr_group_request **request)
+{
+    tsr_group_request *done = *request;
+    tsr_status status = done->status;
+    if (status != TSR_OK)
+        (void)tsr__fail(status, "%s", done->why);
+    tsr__group_request_free(done);
+    *request = NULL;
+    return status;
+}
+
+tsr_status tsr_group_test(tsr_group_request **request, bool *done)
+{
+    TSR__REQUIRE(request && done, "group_test: %s is NULL", request ? "done" : "request");
+    *done = true;
+    if (!*request)
+        return TSR_OK;
+    if ((*request)->state != TSR__GROUP_DONE)
+        progress((*request)->group->set);
+    *done = (*request)->state == TSR__GROUP_DONE;
+    return *done ? collect(request) : TSR_OK;
+}
+
+tsr_status tsr_group_wait(tsr_group_request **request)
+{
+    TSR__REQUIRE(request, "group_wait: request is NULL");
+    if (!*request)
+        return TSR_OK;
+    if ((*request)->state != TSR__GROUP_DONE)
+        wait_until_done(*request);
+    return collect(request);
+}
+
+void tsr_group_cancel(tsr_group_request **request)
+{
+    if (!request || !*request)
+        return;
+    tsr_group *group = (*request)->group;
+    if ((*request)->state != TSR__GROUP_DONE)
+        tsr__group_abort(group, "cancelled a request");
+    tsr__group_request_free(*request);
+    *request = NULL;
+}
