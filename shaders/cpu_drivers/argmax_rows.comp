@@ -2,7 +2,7 @@
 // The same results as argmax.comp's from values. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#include "cpu_drivers/folds.glsl"
+#include "cpu_drivers/reduction.glsl"
 #include "include/argmax.glsl"
 
 layout(constant_id = 0) const uint WORKGROUP = 64;
@@ -43,7 +43,7 @@ void main()
     }
     // Lanes past the end of the row hold its last element.
     uvec2 best = uvec2(argmax_key(largest), min(step * LANES + lane, p.count - 1));
-    if (p.identity[0] != 0) // a second use of the result, for LLVM 19: as PIN() in folds.glsl
+    if (p.identity[0] != 0) // a second use of the result, for LLVM 19: as PIN() in reduction.glsl
         Float(p.y).v = largest;
     [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2)
         best = argmax_better(best, subgroupShuffleXor(best, distance));

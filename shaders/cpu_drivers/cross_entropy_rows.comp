@@ -1,5 +1,5 @@
 // Cross-entropy on Mesa's CPU driver, between softmax_chunks.comp and softmax_apply.comp, an invocation a row: its statistics, its loss,
-// and the gradient's last columns, where they make no packet. Where other ranks have other classes in two steps, as in
+// and the gradient's last columns, where they make no vector. Where other ranks have other classes in two steps, as in
 // cross_entropy_shard.comp.
 #version 450
 #extension GL_GOOGLE_include_directive : require

@@ -16,11 +16,11 @@ layout(buffer_reference, std430, buffer_reference_align = 4) TSR_MEMORY buffer F
 layout(buffer_reference, std430, buffer_reference_align = 4) TSR_MEMORY buffer Float4 {
     vec4 v;
 };
-layout(buffer_reference, std430, buffer_reference_align = 8) TSR_MEMORY buffer Packet {
+layout(buffer_reference, std430, buffer_reference_align = 8) TSR_MEMORY buffer Word64 {
     uint64_t v;
 };
 #if TSR_STORAGE16
-layout(buffer_reference, std430, buffer_reference_align = 2) TSR_MEMORY buffer Half {
+layout(buffer_reference, std430, buffer_reference_align = 2) TSR_MEMORY buffer Word16 {
     uint16_t v;
 };
 layout(buffer_reference, std430, buffer_reference_align = 2) TSR_MEMORY buffer Half4 {
@@ -71,7 +71,7 @@ uint lavapipe_tile(uint group, uint team, uint count, out bool own)
 
 #if TSR_STORAGE16
 #define DECODE(bits, dtype) ((dtype) == TSR_DT_F16 ? unpackHalf2x16(uint(bits)).x : uintBitsToFloat(uint(bits) << 16))
-#define LOAD_ONE(at, dtype) ((dtype) == TSR_DT_F32 ? Float(at).v : DECODE(Half(at).v, dtype))
+#define LOAD_ONE(at, dtype) ((dtype) == TSR_DT_F32 ? Float(at).v : DECODE(Word16(at).v, dtype))
 #else
 #define LOAD_ONE(at, dtype) Float(at).v
 #endif
@@ -181,9 +181,9 @@ uint64_t target(uint64_t at)
     return by_words(uvec2(uint(at), uint(at >> 32)));
 }
 
-void store_packet(uint64_t at, uvec2 words)
+void store_vector(uint64_t at, uvec2 words)
 {
-    Packet(target(at)).v = by_words(words);
+    Word64(target(at)).v = by_words(words);
 }
 
 // Four neighbours; and where they start at a multiple of 8 bytes, as two words of 64 bits: those cost less to store than four of 32.
@@ -198,8 +198,8 @@ void store_floats(uint64_t at, vec4 values)
 void store_pairs(uint64_t at, vec4 values)
 {
     uvec4 bits = floatBitsToUint(values);
-    store_packet(at, bits.xy);
-    store_packet(at + 8, bits.zw);
+    store_vector(at, bits.xy);
+    store_vector(at + 8, bits.zw);
 }
 
 #endif

@@ -26,8 +26,8 @@ layout(constant_id = 5) const int PARTS = 1;    // added in this order
 layout(constant_id = 6) const uint BATCHED = 0; // 1: workgroups in z are of a matrix each
 layout(constant_id = 7) const uint PACKED = 0;  // 1: a lane's first number of y starts at a multiple of 8 bytes
 
-#include "cpu_drivers/lavapipe_halves.glsl"
-#include "cpu_drivers/packets.glsl"
+#include "cpu_drivers/lavapipe_float16.glsl"
+#include "cpu_drivers/vectors.glsl"
 
 const uint Y_DTYPE = MODE >> TSR_MM_Y_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
 const uint BIAS_DTYPE = MODE >> TSR_MM_BIAS_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
@@ -55,14 +55,14 @@ void store4(uint64_t row, uint first, vec4 value)
     uint64_t at = row + uint64_t(first + gl_SubgroupInvocationID * 4) * BYTES_OF(Y_DTYPE);
 #if TSR_STORAGE16
     if (Y_DTYPE != TSR_DT_F32) {
-        uvec2 halves = ENCODE_HALVES(value, Y_DTYPE);
+        uvec2 halves = ENCODE_FLOAT16S(value, Y_DTYPE);
         if (CAREFUL == 0 && PACKED != 0)
-            store_packet(at, halves);
+            store_vector(at, halves);
         else if (CAREFUL == 0)
-            store_halves(at, halves);
+            store_words16(at, halves);
         else
             [[unroll]] for (int i = 0; i < 4; i++)
-                Half(target(row + column(first, i) * p.y_col * 2)).v = uint16_t(halves[i / 2] >> i % 2 * 16);
+                Word16(target(row + column(first, i) * p.y_col * 2)).v = uint16_t(halves[i / 2] >> i % 2 * 16);
         return;
     }
 #endif

@@ -8,8 +8,8 @@
 #if TSR_FINISHES
 #include "include/activation.glsl"
 #include "include/float16.glsl"
-#include "cpu_drivers/lavapipe_halves.glsl"
-#include "cpu_drivers/packets.glsl"
+#include "cpu_drivers/lavapipe_float16.glsl"
+#include "cpu_drivers/vectors.glsl"
 #include "params/matmul.h"
 #endif
 
@@ -109,7 +109,7 @@ vec4 load_bias(uint col)
     uint64_t at = p.bias + uint64_t(col) * BYTES_OF(BIAS_DTYPE);
 #if TSR_STORAGE16
     if (BIAS_DTYPE != TSR_DT_F32) {
-        u16vec4 bits = WIDTH == 4 ? Half4(at).v : u16vec4(Half(at).v);
+        u16vec4 bits = WIDTH == 4 ? Half4(at).v : u16vec4(Word16(at).v);
         return vec4(DECODE(bits.x, BIAS_DTYPE), DECODE(bits.y, BIAS_DTYPE), DECODE(bits.z, BIAS_DTYPE), DECODE(bits.w, BIAS_DTYPE));
     }
 #endif
@@ -122,13 +122,13 @@ void store_unit(uint64_t at, vec4 values)
 {
 #if TSR_FINISHES && TSR_STORAGE16
     if (Y_DTYPE != TSR_DT_F32) {
-        uvec2 halves = ENCODE_HALVES(values, Y_DTYPE);
+        uvec2 halves = ENCODE_FLOAT16S(values, Y_DTYPE);
         if (WIDTH == 4 && PAIRS != 0)
-            store_packet(at, halves);
+            store_vector(at, halves);
         else if (WIDTH == 4)
-            store_halves(at, halves);
+            store_words16(at, halves);
         else
-            Half(target(at)).v = uint16_t(halves.x);
+            Word16(target(at)).v = uint16_t(halves.x);
         return;
     }
 #endif

@@ -27,7 +27,7 @@ layout(constant_id = 3) const uint B_LOAD = TSR_MM_LOAD_SCALAR;
 // By what four k are counted: by fours where nobody wants single ones, since SwiftShader divides lane by lane.
 const uint FOUR_COUNTS = A_LOAD == TSR_MM_LOAD_VEC_K && B_LOAD == TSR_MM_LOAD_VEC_K ? 1 : 4;
 
-#include "cpu_drivers/swiftshader_halves.glsl"
+#include "cpu_drivers/swiftshader_float16.glsl"
 
 #define LINES(x) a_##x
 #define VECTORS AV

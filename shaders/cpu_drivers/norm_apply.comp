@@ -1,12 +1,12 @@
 // Layer and RMS normalisation of long rows on Mesa's CPU driver, last of three kernels: from its row's statistics the result, the gradient
-// with respect to x, or the products whose sums are the weight's. A subgroup makes UNITS packets a lane; the last block of a row moves back
+// with respect to x, or the products whose sums are the weight's. A subgroup makes UNITS vectors a lane; the last block of a row moves back
 // and stores only what is its own. All loads come before all stores, behind which nothing is fast. Compiled with -O0, as
 // matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
 #include "params/norm_parts.h"
-#include "params/packets.h"
+#include "params/vectors.h"
 
 layout(push_constant, std430) uniform tsr_push
 {
@@ -28,17 +28,17 @@ layout(constant_id = 5) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint DY_DTYPE = TSR_DT_F32;
 layout(constant_id = 7) const uint WEIGHT_DTYPE = TSR_DT_F32; // 0: none
 layout(constant_id = 8) const uint BIAS_DTYPE = TSR_DT_F32;
-layout(constant_id = 9) const uint Y_FORM = 8; // what packets are aligned to, in bytes
+layout(constant_id = 9) const uint Y_FORM = 8; // what vectors are aligned to, in bytes
 layout(constant_id = 10) const uint X_FORM = 8;
 layout(constant_id = 11) const uint DY_FORM = 8;
 layout(constant_id = 12) const uint WEIGHT_FORM = 8;
 layout(constant_id = 13) const uint BIAS_FORM = 8;
 
-const uint GROUP = TSR_PACKET_BYTES / (Y_DTYPE == TSR_DT_F32 ? 4 : 2); // elements of a packet
+const uint GROUP = TSR_VECTOR_BYTES / (Y_DTYPE == TSR_DT_F32 ? 4 : 2); // elements of a vector
 const uint UNIT = LANES * GROUP;
 const bool EXACT = false;
 
-#include "cpu_drivers/packets_floats.glsl"
+#include "cpu_drivers/vector_floats.glsl"
 
 vec4 load_vector(uint64_t at, uint i, uint dtype, uint form, float nothing)
 {
@@ -82,9 +82,9 @@ void main()
     if (p.identity[0] != 0) // a second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl
         Word2(p.y).v = pinned;
 
-    uint64_t y_at = p.y + uint64_t(at.row) * p.y_row + (at.first + gl_SubgroupInvocationID) * TSR_PACKET_BYTES;
+    uint64_t y_at = p.y + uint64_t(at.row) * p.y_row + (at.first + gl_SubgroupInvocationID) * TSR_VECTOR_BYTES;
     uint lowest = mix(0xffffffffu, at.before, at.own);
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         if (i * LANES + gl_SubgroupInvocationID >= lowest)
-            STORE_LANE_PACKETS(y_at + i * LANES * TSR_PACKET_BYTES, Y_FORM, y[i]);
+            STORE_LANE_VECTORS(y_at + i * LANES * TSR_VECTOR_BYTES, Y_FORM, y[i]);
 }

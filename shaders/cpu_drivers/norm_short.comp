@@ -1,4 +1,4 @@
-// Layer and RMS normalisation of short rows on Mesa's CPU driver, all of it at once, as softmax_short.comp: a subgroup a row, UNITS packets
+// Layer and RMS normalisation of short rows on Mesa's CPU driver, all of it at once, as softmax_short.comp: a subgroup a row, UNITS vectors
 // a lane, the second half of which starts early and repeats elements that count once. The result, the rows' statistics, the gradient with
 // respect to x, or the products whose sums are the weight's. All loads come before all stores, so y may be x or dy. Compiled with -O0, as
 // matmul_lavapipe_nt.comp.
@@ -6,7 +6,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
 #include "params/norm_short.h"
-#include "params/packets.h"
+#include "params/vectors.h"
 
 layout(push_constant, std430) uniform tsr_push
 {
@@ -28,18 +28,18 @@ layout(constant_id = 6) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 7) const uint DY_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint WEIGHT_DTYPE = TSR_DT_F32; // 0: none
 layout(constant_id = 9) const uint BIAS_DTYPE = TSR_DT_F32;
-layout(constant_id = 10) const uint Y_FORM = 8; // what packets are aligned to, in bytes
+layout(constant_id = 10) const uint Y_FORM = 8; // what vectors are aligned to, in bytes
 layout(constant_id = 11) const uint X_FORM = 8;
 layout(constant_id = 12) const uint DY_FORM = 8;
 layout(constant_id = 13) const uint WEIGHT_FORM = 8;
 layout(constant_id = 14) const uint BIAS_FORM = 8;
 
-const uint GROUP = TSR_PACKET_BYTES / (Y_DTYPE == TSR_DT_F32 ? 4 : 2); // elements of a packet
+const uint GROUP = TSR_VECTOR_BYTES / (Y_DTYPE == TSR_DT_F32 ? 4 : 2); // elements of a vector
 const uint UNIT = LANES * GROUP;
 const uint HALF = UNITS / 2;
 const bool EXACT = false;
 
-#include "cpu_drivers/packets_floats.glsl"
+#include "cpu_drivers/vector_floats.glsl"
 
 // Where unit i starts.
 uint start_of(uint i)
@@ -148,8 +148,8 @@ void main()
             store_floats(stats, vec4(factor, mean, lost, 0.0));
         return;
     }
-    uint64_t y_at = p.y + uint64_t(row) * p.y_row + gl_SubgroupInvocationID * TSR_PACKET_BYTES;
+    uint64_t y_at = p.y + uint64_t(row) * p.y_row + gl_SubgroupInvocationID * TSR_VECTOR_BYTES;
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         if (gl_SubgroupInvocationID >= lowest)
-            STORE_LANE_PACKETS(y_at + start_of(i) * BYTES_OF(Y_DTYPE), Y_FORM, y[i]);
+            STORE_LANE_VECTORS(y_at + start_of(i) * BYTES_OF(Y_DTYPE), Y_FORM, y[i]);
 }

@@ -6,7 +6,7 @@ struct part {
     uint number; // of all parts, row by row
     bool own;    // else it is past the last, a repetition of that, and must not store
     uint row;
-    uint first;  // of the row's elements or packets, and how many from there on are another part's
+    uint first;  // of the row's elements or vectors, and how many from there on are another part's
     uint before;
 };
 

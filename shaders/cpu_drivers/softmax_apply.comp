@@ -1,10 +1,10 @@
-// Softmax on Mesa's CPU driver, last of three kernels: y from its row's statistics. A subgroup makes UNITS packets a lane; the last
+// Softmax on Mesa's CPU driver, last of three kernels: y from its row's statistics. A subgroup makes UNITS vectors a lane; the last
 // block of a row moves back and stores only what is its own. All loads come before all stores, behind which nothing is fast.
 // Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
-#include "params/packets.h"
+#include "params/vectors.h"
 #include "params/softmax_chunks.h"
 
 layout(push_constant, std430) uniform tsr_push
@@ -25,14 +25,14 @@ layout(constant_id = 3) const uint FUNCTION = TSR_SOFTMAX;
 layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint B_DTYPE = TSR_DT_F32;
-layout(constant_id = 7) const uint Y_FORM = 8; // what packets are aligned to, in bytes
+layout(constant_id = 7) const uint Y_FORM = 8; // what vectors are aligned to, in bytes
 layout(constant_id = 8) const uint A_FORM = 8;
 layout(constant_id = 9) const uint B_FORM = 8;
 
-const uint GROUP = TSR_PACKET_BYTES / (Y_DTYPE == TSR_DT_F32 ? 4 : 2); // elements of a packet
+const uint GROUP = TSR_VECTOR_BYTES / (Y_DTYPE == TSR_DT_F32 ? 4 : 2); // elements of a vector
 const bool EXACT = false;
 
-#include "cpu_drivers/packets_floats.glsl"
+#include "cpu_drivers/vector_floats.glsl"
 #include "cpu_drivers/softmax_result.glsl"
 
 void main()
@@ -66,9 +66,9 @@ void main()
         Word2(p.y).v = pinned;
     }
 
-    uint64_t y_at = p.y + uint64_t(at.row) * p.y_row + (at.first + gl_SubgroupInvocationID) * TSR_PACKET_BYTES;
+    uint64_t y_at = p.y + uint64_t(at.row) * p.y_row + (at.first + gl_SubgroupInvocationID) * TSR_VECTOR_BYTES;
     uint lowest = mix(0xffffffffu, at.before, at.own);
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         if (i * LANES + gl_SubgroupInvocationID >= lowest)
-            STORE_LANE_PACKETS(y_at + i * LANES * TSR_PACKET_BYTES, Y_FORM, y[i]);
+            STORE_LANE_VECTORS(y_at + i * LANES * TSR_VECTOR_BYTES, Y_FORM, y[i]);
 }

@@ -1,10 +1,10 @@
-// Softmax of short rows on Mesa's CPU driver, all of it at once: a subgroup a row, UNITS packets a lane. So that a few numbers of units
+// Softmax of short rows on Mesa's CPU driver, all of it at once: a subgroup a row, UNITS vectors a lane. So that a few numbers of units
 // do for rows of any length, the second half of them starts early and repeats elements, which count once. All loads come before all
 // stores, so y may be a or b. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
-#include "params/packets.h"
+#include "params/vectors.h"
 #include "params/softmax_chunks.h"
 
 layout(push_constant, std430) uniform tsr_push
@@ -24,16 +24,16 @@ layout(constant_id = 3) const uint FUNCTION = TSR_SOFTMAX;
 layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint B_DTYPE = TSR_DT_F32;
-layout(constant_id = 7) const uint Y_FORM = 8; // what packets are aligned to, in bytes
+layout(constant_id = 7) const uint Y_FORM = 8; // what vectors are aligned to, in bytes
 layout(constant_id = 8) const uint A_FORM = 8;
 layout(constant_id = 9) const uint B_FORM = 8;
 
-const uint GROUP = TSR_PACKET_BYTES / (Y_DTYPE == TSR_DT_F32 ? 4 : 2); // elements of a packet
+const uint GROUP = TSR_VECTOR_BYTES / (Y_DTYPE == TSR_DT_F32 ? 4 : 2); // elements of a vector
 const uint UNIT = LANES * GROUP;
 const uint HALF = UNITS / 2;
 const bool EXACT = false;
 
-#include "cpu_drivers/packets_floats.glsl"
+#include "cpu_drivers/vector_floats.glsl"
 #include "cpu_drivers/softmax_result.glsl"
 
 // Which elements of unit i an earlier one has.
@@ -91,9 +91,9 @@ void main()
     if (p.identity[0] != 0) // a second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl
         Word2(p.y).v = pinned;
 
-    uint64_t y_at = p.y + uint64_t(row) * p.y_row + gl_SubgroupInvocationID * TSR_PACKET_BYTES;
+    uint64_t y_at = p.y + uint64_t(row) * p.y_row + gl_SubgroupInvocationID * TSR_VECTOR_BYTES;
     uint lowest = mix(LANES, 0, number < p.rows); // before the first branch, as everything that comes from the push constants
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         if (gl_SubgroupInvocationID >= lowest)
-            STORE_LANE_PACKETS(y_at + (i * UNIT - mix(0, overlap, i >= HALF)) * BYTES_OF(Y_DTYPE), Y_FORM, y[i]);
+            STORE_LANE_VECTORS(y_at + (i * UNIT - mix(0, overlap, i >= HALF)) * BYTES_OF(Y_DTYPE), Y_FORM, y[i]);
 }

@@ -1,5 +1,5 @@
-// y[r][c] = x[c][r] for Mesa's CPU driver. A lane loads packets of neighbouring rows, one for each of a block's columns, and
-// stores packets of neighbouring columns, one after another for each of its rows. Blocks that would pass an edge move back and
+// y[r][c] = x[c][r] for Mesa's CPU driver. A lane loads vectors of neighbouring rows, one for each of a block's columns, and
+// stores vectors of neighbouring columns, one after another for each of its rows. Blocks that would pass an edge move back and
 // store the same bits again. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -20,23 +20,23 @@ layout(constant_id = 2) const uint SIZE = 4; // of an element: 2, 4 or 8 bytes
 layout(constant_id = 3) const uint Y_FORM = 8;
 layout(constant_id = 4) const uint X_FORM = 8;
 
-#include "cpu_drivers/packets.glsl"
+#include "cpu_drivers/vectors.glsl"
 
-const uint GROUP = TSR_PACKET_BYTES / SIZE; // elements of a packet, and rows of a lane
+const uint GROUP = TSR_VECTOR_BYTES / SIZE; // elements of a vector, and rows of a lane
 const uint ROWS = LANES * GROUP;
 const uint COLUMNS = TSR_TRANSPOSE_COLUMNS;
 
-// Element k of each of GROUP packets, as one.
-uvec2 gather(uint64_t packets[COLUMNS], uint first, uint k)
+// Element k of each of GROUP vectors, as one.
+uvec2 gather(uint64_t vectors[COLUMNS], uint first, uint k)
 {
     if (SIZE == 8)
-        return words_of(packets[first]);
+        return words_of(vectors[first]);
     uvec2 words = uvec2(0);
     if (SIZE == 4)
-        words = uvec2(words_of(packets[first])[k], words_of(packets[first + 1])[k]);
+        words = uvec2(words_of(vectors[first])[k], words_of(vectors[first + 1])[k]);
     else
         [[unroll]] for (uint i = 0; i < GROUP; i++)
-            words[i / 2] |= (words_of(packets[first + i])[k / 2] >> k % 2 * 16 & 0xffff) << i % 2 * 16;
+            words[i / 2] |= (words_of(vectors[first + i])[k / 2] >> k % 2 * 16 & 0xffff) << i % 2 * 16;
     return words;
 }
 
@@ -49,18 +49,18 @@ void main()
     uint row = min(band * ROWS, p.rows - ROWS); // also for subgroups without a block
     uint column = min((number - band * p.across) * COLUMNS, p.columns - COLUMNS);
 
-    uint64_t packets[COLUMNS];
+    uint64_t vectors[COLUMNS];
     [[unroll]] for (uint c = 0; c < COLUMNS; c++)
-        packets[c] = LOAD_LANE_PACKETS(p.x + (column + c) * p.x_column + uint64_t(row) * SIZE, 8, X_FORM);
-    uvec2 out_packets[COLUMNS];
+        vectors[c] = LOAD_LANE_VECTORS(p.x + (column + c) * p.x_column + uint64_t(row) * SIZE, 8, X_FORM);
+    uvec2 out_vectors[COLUMNS];
     [[unroll]] for (uint i = 0; i < COLUMNS; i++)
-        out_packets[i] = gather(packets, i % (COLUMNS / GROUP) * GROUP, i / (COLUMNS / GROUP));
+        out_vectors[i] = gather(vectors, i % (COLUMNS / GROUP) * GROUP, i / (COLUMNS / GROUP));
 
     // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0) {
         uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < COLUMNS; i++)
-            pinned ^= out_packets[i];
+            pinned ^= out_vectors[i];
         Word2(p.y).v = pinned;
     }
 
@@ -69,6 +69,6 @@ void main()
     [[unroll]] for (uint k = 0; k < GROUP; k++)
         y_row[k] = y + k * uint64_t(p.y_row);
     [[unroll]] for (uint i = 0; i < COLUMNS; i++)
-        STORE_LANE_PACKETS(y_row[i / (COLUMNS / GROUP)] + i % (COLUMNS / GROUP) * TSR_PACKET_BYTES, Y_FORM,
-                           out_packets[i]);
+        STORE_LANE_VECTORS(y_row[i / (COLUMNS / GROUP)] + i % (COLUMNS / GROUP) * TSR_VECTOR_BYTES, Y_FORM,
+                           out_vectors[i]);
 }

@@ -1,4 +1,4 @@
-// Where a row's largest element is. A team of TEAM invocations takes a row. Long rows go in pieces: each leaves a pair (key,
+// Where a row's largest element is. A group of THREADS invocations takes a row. Long rows go in pieces: each leaves a pair (key,
 // index), and the same kernel finds the best of the pairs. No tree to keep to here: every order gives the same answer.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -9,7 +9,7 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint X_DTYPE = TSR_DT_F32;
-layout(constant_id = 2) const uint TEAM = 8;
+layout(constant_id = 2) const uint THREADS = 8;
 layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE;
 layout(constant_id = 4) const uint FROM = TSR_ARGMAX_VALUES; // what x holds, and …
 layout(constant_id = 5) const uint TO = TSR_ARGMAX_INDICES;  // … what is written
@@ -22,8 +22,8 @@ shared uvec2 bests[WORKGROUP];
 
 void main()
 {
-    uint member = gl_LocalInvocationID.x % TEAM;
-    uint wanted = tsr_flat_group() * (WORKGROUP / TEAM) + gl_LocalInvocationID.x / TEAM;
+    uint member = gl_LocalInvocationID.x % THREADS;
+    uint wanted = tsr_flat_group() * (WORKGROUP / THREADS) + gl_LocalInvocationID.x / THREADS;
     uint job = min(wanted, p.jobs - 1u); // all go through the barriers; who has no job of its own writes nothing
     uvec4 at = tsr_row_position(job, p.ndim, p.shape);
     uint x_offset = tsr_row_offset(at, p.x_strides);
@@ -31,7 +31,7 @@ void main()
     uvec2 best = uvec2(0u, 0xffffffffu);
     if (FROM == TSR_ARGMAX_VALUES) {
         uvec2 row = tsr_at_mul(p.x, x_offset, tsr_dtype_bytes(X_DTYPE));
-        for (uint j = 4u * member; j < p.count; j += 4u * TEAM) {
+        for (uint j = 4u * member; j < p.count; j += 4u * THREADS) {
             vec4 loaded = tsr_load_row4(row, p.step, j, p.count, X_DTYPE, FORM, 0.0);
             [[unroll]] for (uint k = 0u; k < 4u; k++) {
                 uint key = j + k < p.count ? argmax_key(loaded[k]) : 0u;
@@ -40,16 +40,16 @@ void main()
         }
     } else {
         uvec2 row = tsr_at_mul(p.x, x_offset, 8u);
-        for (uint j = member; j < p.count; j += TEAM) {
+        for (uint j = member; j < p.count; j += THREADS) {
             uvec2 pair = tsr_words2(tsr_at_stride(row, j, p.step)).v[0];
             best = argmax_better(best, uvec2(pair.x, j * p.unit + pair.y));
         }
     }
 
-    if (TEAM > 1u) {
+    if (THREADS > 1u) {
         bests[gl_LocalInvocationID.x] = best;
         barrier();
-        [[unroll]] for (uint i = 1u; i < TEAM; i++)
+        [[unroll]] for (uint i = 1u; i < THREADS; i++)
             best = argmax_better(best, bests[gl_LocalInvocationID.x - member + i]); // of use to member 0
     }
     if (member == 0u && wanted < p.jobs) {

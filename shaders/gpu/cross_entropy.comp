@@ -1,4 +1,4 @@
-// Cross-entropy of a row of logits against its label, and its gradient, a row per team: the largest logit, the sum of exponentials
+// Cross-entropy of a row of logits against its label, and its gradient, a row per thread group: the largest logit, the sum of exponentials
 // relative to it, then loss and gradient. Every walk gives a class to the same invocation, so the gradient may replace the logits.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -8,7 +8,7 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint WORKGROUP = 64;
-layout(constant_id = 1) const uint TEAM = 8;
+layout(constant_id = 1) const uint THREADS = 8;
 layout(constant_id = 2) const uint LOGITS_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint LOSS_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint GRADIENT_DTYPE = TSR_DT_F32;
@@ -18,7 +18,7 @@ layout(push_constant) uniform Push {
     tsr_cross_entropy_params p;
 };
 
-#include "include/team.glsl"
+#include "include/thread_group.glsl"
 
 const uint IGNORED = 0xffffffffu; // no class has this number
 
@@ -45,20 +45,20 @@ vec4 load_logits(uvec2 logits, uint j)
 
 void main()
 {
-    bool owner = team_row() < p.rows; // the others go through the barriers only
-    uint row = min(team_row(), p.rows - 1u);
+    bool owner = group_row() < p.rows; // the others go through the barriers only
+    uint row = min(group_row(), p.rows - 1u);
     uint label = label_of(row);
     uvec2 logits = tsr_at_stride(p.logits, row, p.logits_stride);
-    uint first = owner ? 4u * team_member() : p.classes;
+    uint first = owner ? 4u * group_thread() : p.classes;
 
     vec4 largest = vec4(uintBitsToFloat(0xff800000u));
-    for (uint j = first; j < p.classes; j += 4u * TEAM)
+    for (uint j = first; j < p.classes; j += 4u * THREADS)
         largest = max(largest, load_logits(logits, j));
-    float shift = team_max(largest);
+    float shift = group_max(largest);
 
     vec4 sums = vec4(0.0);
     float picked = 0.0; // the label's logit, known to the invocation that owns that class
-    for (uint j = first; j < p.classes; j += 4u * TEAM) {
+    for (uint j = first; j < p.classes; j += 4u * THREADS) {
         vec4 value = load_logits(logits, j);
         if (label >= j && label < j + 4u)
             picked = value[label - j];
@@ -66,10 +66,10 @@ void main()
         bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.classes));
         sums += mix(vec4(0.0), tsr_exp4(value - shift), there);
     }
-    float sum = team_sum(sums);
+    float sum = group_sum(sums);
 
     if (p.loss != uvec2(0u) && owner) {
-        bool writes = label == IGNORED ? team_member() == 0u : label / 4u % TEAM == team_member();
+        bool writes = label == IGNORED ? group_thread() == 0u : label / 4u % THREADS == group_thread();
         float loss = label == IGNORED ? 0.0 : tsr_log(sum) + (shift - picked);
         if (writes)
             tsr_store_float(tsr_at_stride(p.loss, row, p.loss_stride), 0u, LOSS_DTYPE, loss);
@@ -77,7 +77,7 @@ void main()
     if (p.gradient != uvec2(0u)) {
         uvec2 gradient = tsr_at_stride(p.gradient, row, p.gradient_stride);
         float scale = 1.0 / sum;
-        for (uint j = first; j < p.classes; j += 4u * TEAM) {
+        for (uint j = first; j < p.classes; j += 4u * THREADS) {
             vec4 value = tsr_exp4(load_logits(logits, j) - shift) * scale;
             value -= vec4(equal(uvec4(label), uvec4(j) + uvec4(0u, 1u, 2u, 3u)));
             value = label == IGNORED ? vec4(0.0) : value * p.scale;

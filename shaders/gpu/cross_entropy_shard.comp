@@ -1,4 +1,4 @@
-// Cross-entropy of rows of which other ranks have the other classes, a row per team, in two steps: each rank's largest logit, sum of
+// Cross-entropy of rows of which other ranks have the other classes, a row per thread group, in two steps: each rank's largest logit, sum of
 // exponentials and label's logit; and from those of all ranks loss and gradient. Every walk gives a class to the same invocation, so
 // the gradient may replace the logits.
 #version 450
@@ -9,7 +9,7 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint WORKGROUP = 64;
-layout(constant_id = 1) const uint TEAM = 8;
+layout(constant_id = 1) const uint THREADS = 8;
 layout(constant_id = 2) const uint LOGITS_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint LOSS_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint GRADIENT_DTYPE = TSR_DT_F32;
@@ -20,7 +20,7 @@ layout(push_constant) uniform Push {
     tsr_cross_entropy_shard_params p;
 };
 
-#include "include/team.glsl"
+#include "include/thread_group.glsl"
 
 #define MINUS_INFINITY uintBitsToFloat(0xff800000u)
 
@@ -43,30 +43,30 @@ uvec2 stat_at(uint plane, uint row)
 
 void write_stats(uvec2 logits, uint row, uint place, bool owner)
 {
-    uint first = owner ? 4u * team_member() : p.here;
+    uint first = owner ? 4u * group_thread() : p.here;
     vec4 largest = vec4(MINUS_INFINITY);
-    for (uint j = first; j < p.here; j += 4u * TEAM)
+    for (uint j = first; j < p.here; j += 4u * THREADS)
         largest = max(largest, load_logits(logits, j));
-    float most = team_max(largest);
+    float most = group_max(largest);
     float shift = most == MINUS_INFINITY ? 0.0 : most; // then everything is 0 here, and may not be elsewhere
 
     vec4 sums = vec4(0.0);
     float picked = 0.0;
-    for (uint j = first; j < p.here; j += 4u * TEAM) {
+    for (uint j = first; j < p.here; j += 4u * THREADS) {
         vec4 value = load_logits(logits, j);
         if (place >= j && place < j + 4u)
             picked = value[place - j];
         bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.here));
         sums += mix(vec4(0.0), tsr_exp4(value - shift), there);
     }
-    float sum = team_sum(sums);
+    float sum = group_sum(sums);
     if (!owner)
         return;
-    if (team_member() == 0u) {
+    if (group_thread() == 0u) {
         tsr_floats(stat_at(0u, row)).v[0] = most;
         tsr_floats(stat_at(1u, row)).v[0] = sum;
     }
-    if (place == TSR_NO_INDEX ? team_member() == 0u : place / 4u % TEAM == team_member())
+    if (place == TSR_NO_INDEX ? group_thread() == 0u : place / 4u % THREADS == group_thread())
         tsr_floats(stat_at(2u, row)).v[0] = picked;
 }
 
@@ -82,7 +82,7 @@ void write_whole(uvec2 logits, uint row, uint label)
         picked += tsr_floats(stat_at(3u * r + 2u, row)).v[0];
     }
     bool ignored = label >= p.classes;
-    if (p.loss != uvec2(0u) && team_member() == 0u)
+    if (p.loss != uvec2(0u) && group_thread() == 0u)
         tsr_store_float(tsr_at_stride(p.loss, row, p.loss_stride), 0u, LOSS_DTYPE,
                         ignored ? 0.0 : tsr_log(sum) + (most - picked));
     if (p.gradient == uvec2(0u))
@@ -90,7 +90,7 @@ void write_whole(uvec2 logits, uint row, uint label)
     uint place = place_of(label);
     uvec2 gradient = tsr_at_stride(p.gradient, row, p.gradient_stride);
     float scale = 1.0 / sum;
-    for (uint j = 4u * team_member(); j < p.here; j += 4u * TEAM) {
+    for (uint j = 4u * group_thread(); j < p.here; j += 4u * THREADS) {
         vec4 value = tsr_exp4(load_logits(logits, j) - most) * scale;
         value -= vec4(equal(uvec4(place), uvec4(j) + uvec4(0u, 1u, 2u, 3u)));
         value = ignored ? vec4(0.0) : value * p.scale;
@@ -100,8 +100,8 @@ void write_whole(uvec2 logits, uint row, uint label)
 
 void main()
 {
-    bool owner = team_row() < p.rows; // the others go through the barriers only
-    uint row = min(team_row(), p.rows - 1u);
+    bool owner = group_row() < p.rows; // the others go through the barriers only
+    uint row = min(group_row(), p.rows - 1u);
     uint label = tsr_load_index(p.labels, row, p.labels_stride, p.label_bytes);
     uvec2 logits = tsr_at_stride(p.logits, row, p.logits_stride);
     if (STEP == TSR_SHARD_STATS)

@@ -1,4 +1,4 @@
-// y = (x − mean) / √(variance + epsilon) · weight + bias, or without the mean, a row per team; or the rows' statistics alone, for the
+// y = (x − mean) / √(variance + epsilon) · weight + bias, or without the mean, a row per thread group; or the rows' statistics alone, for the
 // gradients. Three walks: the mean; what it lost in rounding, and the variance about it; the result. Every walk gives an element to the
 // same invocation, so y may be x.
 #version 450
@@ -7,7 +7,7 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint WORKGROUP = 64;
-layout(constant_id = 1) const uint TEAM = 8;
+layout(constant_id = 1) const uint THREADS = 8;
 layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint WEIGHT_DTYPE = TSR_DT_F32;
@@ -20,7 +20,7 @@ layout(push_constant) uniform Push {
     tsr_norm_params p;
 };
 
-#include "include/team.glsl"
+#include "include/thread_group.glsl"
 
 vec4 load(uvec2 x, uint j, float missing)
 {
@@ -36,41 +36,41 @@ vec4 statistics(uvec2 x, uint first)
     if (CENTRED != 0u) {
         float shift = tsr_load_float(x, 0u, X_DTYPE);
         vec4 sums = vec4(0.0);
-        for (uint j = first; j < p.count; j += 4u * TEAM) {
+        for (uint j = first; j < p.count; j += 4u * THREADS) {
             precise vec4 value = load(x, j, shift) - shift;
             sums += value;
         }
-        stats.y = shift + team_sum_in(0u, sums) * each;
+        stats.y = shift + group_sum_in(0u, sums) * each;
     }
 
     vec4 rest = vec4(0.0), squares = vec4(0.0);
-    for (uint j = first; j < p.count; j += 4u * TEAM) {
+    for (uint j = first; j < p.count; j += 4u * THREADS) {
         precise vec4 value = load(x, j, stats.y) - stats.y;
         rest += value;
         squares += value * value;
     }
     if (CENTRED != 0u)
-        stats.z = team_sum_in(1u, rest) * each;
-    float variance = team_sum_in(0u, squares) * each - stats.z * stats.z;
+        stats.z = group_sum_in(1u, rest) * each;
+    float variance = group_sum_in(0u, squares) * each - stats.z * stats.z;
     stats.x = 1.0 / sqrt((variance < 0.0 ? 0.0 : variance) + p.epsilon);
     return stats;
 }
 
 void main()
 {
-    bool owner = team_row() < p.rows; // the others go through the barriers only
-    uint row = min(team_row(), p.rows - 1u);
+    bool owner = group_row() < p.rows; // the others go through the barriers only
+    uint row = min(group_row(), p.rows - 1u);
     uvec2 x = norm_row(p.x, row, p.inner, X_DTYPE);
-    uint first = owner ? 4u * team_member() : p.count;
+    uint first = owner ? 4u * group_thread() : p.count;
     vec4 stats = statistics(x, first);
 
     if (OUTPUT == TSR_NORM_STATS) {
-        if (owner && team_member() == 0u)
+        if (owner && group_thread() == 0u)
             tsr_floats4(tsr_at_mul(p.stats, row, TSR_NORM_STATS_BYTES)).v[0] = stats;
         return;
     }
     uvec2 y = norm_row(p.y, row, p.inner, Y_DTYPE);
-    for (uint j = first; j < p.count; j += 4u * TEAM) {
+    for (uint j = first; j < p.count; j += 4u * THREADS) {
         vec4 weight = norm_weight4(p.weight, p.weight_step, j, p.count, WEIGHT_DTYPE, FORM, 1.0);
         vec4 bias = norm_weight4(p.bias, p.bias_step, j, p.count, BIAS_DTYPE, FORM, 0.0);
         vec4 value = norm_centred(load(x, j, 0.0), stats) * stats.x * weight + bias;

@@ -1,13 +1,13 @@
 // The gradient of layer or RMS normalisation with respect to its input, from the rows' statistics: with g = dy · weight and n what the
 // input is normalised to, dx = (g − mean g − n · mean g·n) / √(variance + epsilon), the middle term of layer normalisation only. A row
-// per team, in two walks that give an element to the same invocation, so dx may be x or dy.
+// per thread group, in two walks that give an element to the same invocation, so dx may be x or dy.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/norm.glsl"
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint WORKGROUP = 64;
-layout(constant_id = 1) const uint TEAM = 8;
+layout(constant_id = 1) const uint THREADS = 8;
 layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint DY_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint DX_DTYPE = TSR_DT_F32;
@@ -19,7 +19,7 @@ layout(push_constant) uniform Push {
     tsr_norm_grad_params p;
 };
 
-#include "include/team.glsl"
+#include "include/thread_group.glsl"
 
 vec4 load_normalised(uvec2 x, uint j, vec4 stats)
 {
@@ -34,25 +34,25 @@ vec4 load_incoming(uvec2 dy, uint j)
 
 void main()
 {
-    bool owner = team_row() < p.rows; // the others go through the barriers only
-    uint row = min(team_row(), p.rows - 1u);
+    bool owner = group_row() < p.rows; // the others go through the barriers only
+    uint row = min(group_row(), p.rows - 1u);
     uvec2 x = norm_row(p.x, row, p.inner, X_DTYPE);
     uvec2 dy = norm_row(p.dy, row, p.inner, DY_DTYPE);
     uvec2 dx = norm_row(p.dx, row, p.inner, DX_DTYPE);
     vec4 stats = tsr_floats4(tsr_at_mul(p.stats, row, TSR_NORM_STATS_BYTES)).v[0];
-    uint first = owner ? 4u * team_member() : p.count;
+    uint first = owner ? 4u * group_thread() : p.count;
 
     vec4 sums = vec4(0.0), products = vec4(0.0);
-    for (uint j = first; j < p.count; j += 4u * TEAM) {
+    for (uint j = first; j < p.count; j += 4u * THREADS) {
         vec4 incoming = load_incoming(dy, j); // 0 past the end
         sums += incoming;
         products += incoming * load_normalised(x, j, stats);
     }
     float each = 1.0 / float(p.count);
-    float mean = CENTRED != 0u ? team_sum_in(0u, sums) * each : 0.0;
-    float slope = team_sum_in(1u, products) * each;
+    float mean = CENTRED != 0u ? group_sum_in(0u, sums) * each : 0.0;
+    float slope = group_sum_in(1u, products) * each;
 
-    for (uint j = first; j < p.count; j += 4u * TEAM) {
+    for (uint j = first; j < p.count; j += 4u * THREADS) {
         vec4 value = (load_incoming(dy, j) - mean - load_normalised(x, j, stats) * slope) * stats.x;
         tsr_store_row4(dx, p.dx.step, j, p.count, DX_DTYPE, FORM, value);
     }

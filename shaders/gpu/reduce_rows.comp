@@ -1,21 +1,21 @@
-// Reduction along long rows, four neighbouring elements per load: a team of TEAM invocations takes a row, 8 on GPUs, 1
-// on CPU drivers. Invocation i holds the lanes (i + TEAM·q, 0 … 3) of reduce.glsl's tree for q from 0 to 8/TEAM − 1.
+// Reduction along long rows, four neighbouring elements per load: a group of THREADS invocations takes a row, 8 on GPUs, 1
+// on CPU drivers. Invocation i holds the lanes (i + THREADS·q, 0 … 3) of reduce.glsl's tree for q from 0 to 8/THREADS − 1.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/reduce.glsl"
 
 layout(constant_id = 4) const uint FORM = TSR_ROW_WIDE;
-layout(constant_id = 5) const uint TEAM = 8;
+layout(constant_id = 5) const uint THREADS = 8;
 
-const uint OWN = 8u / TEAM;
-const uint AHEAD = TEAM == 1u ? 8u : 4u; // loads in flight together
+const uint OWN = 8u / THREADS;
+const uint AHEAD = THREADS == 1u ? 8u : 4u; // loads in flight together
 
 shared vec4 parts[WORKGROUP];
 
 void main()
 {
-    uint self = gl_LocalInvocationID.x, member = self % TEAM;
-    uint wanted = tsr_flat_group() * (WORKGROUP / TEAM) + self / TEAM;
+    uint self = gl_LocalInvocationID.x, member = self % THREADS;
+    uint wanted = tsr_flat_group() * (WORKGROUP / THREADS) + self / THREADS;
     uint job = min(wanted, p.jobs - 1u); // all go through the barrier; who has no job of its own writes nothing
     uvec4 at = tsr_row_position(job, p.ndim, p.shape);
     uvec2 row = tsr_at_mul(p.x, tsr_row_offset(at, p.x_strides), tsr_dtype_bytes(X_DTYPE));
@@ -24,10 +24,10 @@ void main()
     [[unroll]] for (uint q = 0u; q < OWN; q++)
         lanes[q] = vec4(identity());
     uint last = (p.count - 1u) / 4u * 4u; // fours past the end load this one again, and count for nothing
-    for (uint j = 4u * member; j < p.count; j += 4u * TEAM * AHEAD) {
+    for (uint j = 4u * member; j < p.count; j += 4u * THREADS * AHEAD) {
         vec4 loaded[AHEAD];
         [[unroll]] for (uint i = 0u; i < AHEAD; i++) {
-            uint first = j + 4u * TEAM * i;
+            uint first = j + 4u * THREADS * i;
             loaded[i] = tsr_load_row4(row, p.step, min(first, last), p.count, X_DTYPE, FORM,
                                       identity());
             loaded[i] = first <= last ? loaded[i] : vec4(identity());
@@ -36,7 +36,7 @@ void main()
             lanes[i % OWN] = combine(lanes[i % OWN], loaded[i]);
     }
 
-    if (TEAM > 1u) {
+    if (THREADS > 1u) {
         parts[self] = lanes[0];
         barrier();
         [[unroll]] for (uint i = 0u; i < 8u; i++)

@@ -1,4 +1,4 @@
-// y = softmax(a) or its logarithm, a row per team, in three walks over the row: the largest element, the sum of exponentials
+// y = softmax(a) or its logarithm, a row per thread group, in three walks over the row: the largest element, the sum of exponentials
 // relative to it, the result. Every walk gives an element to the same invocation, so y may be a.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -8,7 +8,7 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint WORKGROUP = 64;
-layout(constant_id = 1) const uint TEAM = 8;
+layout(constant_id = 1) const uint THREADS = 8;
 layout(constant_id = 2) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint FORM = TSR_ROW_WIDE; // of both
@@ -18,7 +18,7 @@ layout(push_constant) uniform Push {
     tsr_softmax_params p;
 };
 
-#include "include/team.glsl"
+#include "include/thread_group.glsl"
 
 vec4 load(uvec2 a, uint j)
 {
@@ -27,28 +27,28 @@ vec4 load(uvec2 a, uint j)
 
 void main()
 {
-    bool owner = team_row() < p.jobs; // the others go through the barriers only
-    uvec4 at = tsr_row_position(min(team_row(), p.jobs - 1u), p.ndim, p.shape);
+    bool owner = group_row() < p.jobs; // the others go through the barriers only
+    uvec4 at = tsr_row_position(min(group_row(), p.jobs - 1u), p.ndim, p.shape);
     uvec2 a = tsr_at_mul(p.a, tsr_row_offset(at, p.a_strides), tsr_dtype_bytes(A_DTYPE));
     uvec2 y = tsr_at_mul(p.y, tsr_row_offset(at, p.y_strides), tsr_dtype_bytes(Y_DTYPE));
-    uint first = owner ? 4u * team_member() : p.count;
+    uint first = owner ? 4u * group_thread() : p.count;
 
     vec4 largest = vec4(uintBitsToFloat(0xff800000u));
-    for (uint j = first; j < p.count; j += 4u * TEAM)
+    for (uint j = first; j < p.count; j += 4u * THREADS)
         largest = max(largest, load(a, j));
-    float shift = team_max(largest);
+    float shift = group_max(largest);
 
     vec4 sums = vec4(0.0);
-    for (uint j = first; j < p.count; j += 4u * TEAM) {
+    for (uint j = first; j < p.count; j += 4u * THREADS) {
         // What is missing adds nothing, also where shift is -inf.
         bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.count));
         sums += mix(vec4(0.0), tsr_exp4(load(a, j) - shift), there);
     }
-    float sum = team_sum(sums);
+    float sum = group_sum(sums);
 
     float scale = 1.0 / sum;
     float log_sum = tsr_log(sum);
-    for (uint j = first; j < p.count; j += 4u * TEAM) {
+    for (uint j = first; j < p.count; j += 4u * THREADS) {
         vec4 value = load(a, j) - shift;
         value = LOGARITHM != 0u ? value - log_sum : tsr_exp4(value) * scale;
         tsr_store_row4(y, p.y_step, j, p.count, Y_DTYPE, FORM, value);

@@ -1,5 +1,5 @@
 // The gradient of softmax, y = a·(b − Σ a·b), or of its logarithm, y = b − exp(a)·Σ b, where a is the forward result and b
-// the gradient that comes in. A row per team, in two walks that give an element to the same invocation, so y may be b.
+// the gradient that comes in. A row per thread group, in two walks that give an element to the same invocation, so y may be b.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -8,7 +8,7 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint WORKGROUP = 64;
-layout(constant_id = 1) const uint TEAM = 8;
+layout(constant_id = 1) const uint THREADS = 8;
 layout(constant_id = 2) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32;
@@ -19,7 +19,7 @@ layout(push_constant) uniform Push {
     tsr_softmax_params p;
 };
 
-#include "include/team.glsl"
+#include "include/thread_group.glsl"
 
 vec4 load_a(uvec2 a, uint j)
 {
@@ -33,21 +33,21 @@ vec4 load_b(uvec2 b, uint j)
 
 void main()
 {
-    bool owner = team_row() < p.jobs; // the others go through the barriers only
-    uvec4 at = tsr_row_position(min(team_row(), p.jobs - 1u), p.ndim, p.shape);
+    bool owner = group_row() < p.jobs; // the others go through the barriers only
+    uvec4 at = tsr_row_position(min(group_row(), p.jobs - 1u), p.ndim, p.shape);
     uvec2 a = tsr_at_mul(p.a, tsr_row_offset(at, p.a_strides), tsr_dtype_bytes(A_DTYPE));
     uvec2 b = tsr_at_mul(p.b, tsr_row_offset(at, p.b_strides), tsr_dtype_bytes(B_DTYPE));
     uvec2 y = tsr_at_mul(p.y, tsr_row_offset(at, p.y_strides), tsr_dtype_bytes(Y_DTYPE));
-    uint first = owner ? 4u * team_member() : p.count;
+    uint first = owner ? 4u * group_thread() : p.count;
 
     vec4 sums = vec4(0.0);
-    for (uint j = first; j < p.count; j += 4u * TEAM) {
+    for (uint j = first; j < p.count; j += 4u * THREADS) {
         vec4 incoming = load_b(b, j);
         sums += LOGARITHM != 0u ? incoming : incoming * load_a(a, j);
     }
-    float sum = team_sum(sums);
+    float sum = group_sum(sums);
 
-    for (uint j = first; j < p.count; j += 4u * TEAM) {
+    for (uint j = first; j < p.count; j += 4u * THREADS) {
         vec4 forward = load_a(a, j);
         vec4 value = load_b(b, j);
         value = LOGARITHM != 0u ? value - tsr_exp4(forward) * sum : forward * (value - sum);

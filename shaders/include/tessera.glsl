@@ -33,7 +33,7 @@ layout(buffer_reference, std430, buffer_reference_align = 16) buffer tsr_floats4
     vec4 v[];
 };
 #if TSR_STORAGE16
-layout(buffer_reference, std430, buffer_reference_align = 2) buffer tsr_halves {
+layout(buffer_reference, std430, buffer_reference_align = 2) buffer tsr_words16 {
     uint16_t v[];
 };
 layout(buffer_reference, std430, buffer_reference_align = 1) buffer tsr_bytes {
@@ -71,7 +71,7 @@ uvec2 tsr_at_mul(uvec2 base, uint count, uint size)
 uint tsr_load_u16(uvec2 base, uint i)
 {
 #if TSR_STORAGE16
-    return uint(tsr_halves(base).v[i]);
+    return uint(tsr_words16(base).v[i]);
 #else
     uvec2 at = tsr_at(base, 2 * i);
     uint word = tsr_words(uvec2(at.x & ~3u, at.y)).v[0];
@@ -83,7 +83,7 @@ uint tsr_load_u16(uvec2 base, uint i)
 void tsr_store_u16(uvec2 base, uint i, uint bits)
 {
 #if TSR_STORAGE16
-    tsr_halves(base).v[i] = uint16_t(bits);
+    tsr_words16(base).v[i] = uint16_t(bits);
 #else
     uvec2 at = tsr_at(base, 2 * i);
     uint shift = (at.x & 2u) * 8u;

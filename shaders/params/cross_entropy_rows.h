@@ -13,7 +13,7 @@ struct tsr_cross_entropy_rows_push {
     TSR_ADDRESS loss, loss_stride; /* loss may be 0: not wanted */
     TSR_UINT logits_row, gradient_row;
     TSR_UINT rows, across;
-    TSR_UINT here, whole;    /* classes of this part, and those that make whole packets */
+    TSR_UINT here, whole;    /* classes of this part, and those that make whole vectors */
     TSR_UINT first, classes; /* the first of this part, and the number of all parts' */
     TSR_UINT ranks;
     TSR_UINT label_bytes; /* 1, 4 or 8 */

@@ -25,13 +25,13 @@ struct tsr_optimizer_params {
 TSR_PUSH_CHECK(tsr_optimizer_params);
 
 /* The same without gaps, for Mesa's CPU driver: element e is e elements from the base. */
-struct tsr_optimizer_packets_push {
+struct tsr_optimizer_vectors_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
     TSR_ADDRESS base[TSR_OPT_OPERANDS];
     TSR_FLOAT number[6];
-    TSR_UINT packets; /* of the parameter */
+    TSR_UINT vectors; /* of the parameter */
 };
-TSR_PUSH_CHECK(tsr_optimizer_packets_push);
+TSR_PUSH_CHECK(tsr_optimizer_vectors_push);
 
 /* Which optimizer that is: a specialization constant, before the mode. */
 #define TSR_OPT_SGD 0u

@@ -5,7 +5,7 @@
 #include "types.h"
 
 struct tsr_row_parts {
-    TSR_UINT rows, extent; /* of a row, in elements or packets of y */
+    TSR_UINT rows, extent; /* of a row, in elements or vectors of y */
     TSR_UINT across;       /* parts of a row … */
     TSR_UINT magic, shift; /* … and how to divide by it; see params/walk.h */
 };

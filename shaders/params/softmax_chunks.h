@@ -42,7 +42,7 @@ struct tsr_softmax_short_push {
 };
 TSR_PUSH_CHECK(tsr_softmax_short_push);
 
-/* The second. Up to three columns at the end that make no packet are its work too. */
+/* The second. Up to three columns at the end that make no vector are its work too. */
 struct tsr_softmax_rows_push {
     TSR_ADDRESS chunks, stats; /* [rows][across] of two floats, [rows] of four */
     TSR_ADDRESS a, b, y;       /* the first rows, from the first such column on */

@@ -2,9 +2,9 @@
 #ifndef TSR_PARAMS_TRANSPOSE_H
 #define TSR_PARAMS_TRANSPOSE_H
 
-#include "packets.h"
+#include "vectors.h"
 
-#define TSR_TRANSPOSE_COLUMNS 16u /* of a block; its rows are a packet of x for every lane */
+#define TSR_TRANSPOSE_COLUMNS 16u /* of a block; its rows are a vector of x for every lane */
 
 struct tsr_transpose_push {
     TSR_UINT identity[16];  /* TSR_IDENTITY_16 */

@@ -79,7 +79,7 @@ static void check_view(kind what, tsr_tensor *y, const tsr_random_params *params
 }
 
 /* A million words in one go, all three kinds; the bits agree with the CPU's. */
-START_TEST(million_words_match_the_twin)
+START_TEST(million_words_match_the_host)
 {
     const tsr_random_params params = {.seed = SEED, .subsequence = SUBSEQUENCE};
     const int64_t shape[] = {1, 1, 1200007};
@@ -293,7 +293,7 @@ static tsr_random_params find_words(uint64_t seed, uint32_t a, uint32_t b, uint3
 
 /* Both ends of the range, its middle, and the edges of every octave of the normal's table,
  * mirrored. */
-START_TEST(extreme_words_match_the_twin)
+START_TEST(extreme_words_match_the_host)
 {
     const int64_t shape[] = {1, 1, 3};
     tsr_tensor *y = gpu_new(dtype_of((kind)_i), 3, shape);
@@ -476,7 +476,7 @@ static void check_dropout(tsr_tensor *y, const double *x, const tsr_random_param
     free(got);
 }
 
-START_TEST(dropout_matches_the_twin)
+START_TEST(dropout_matches_the_host)
 {
     const struct {
         tsr_dtype y, x;
@@ -648,8 +648,8 @@ END_TEST
 TESTS(random)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
-    tcase_add_loop_test(tests, million_words_match_the_twin, BITS, NORMAL + 1);
-    tcase_add_loop_test(tests, extreme_words_match_the_twin, BITS, NORMAL + 1);
+    tcase_add_loop_test(tests, million_words_match_the_host, BITS, NORMAL + 1);
+    tcase_add_loop_test(tests, extreme_words_match_the_host, BITS, NORMAL + 1);
     tcase_add_test(tests, any_view_and_offset);
     tcase_add_test(tests, writes_nothing_else);
     tcase_add_test(tests, indices_are_64_bit);
@@ -659,7 +659,7 @@ TESTS(random)
     tcase_add_test(tests, halves_are_rounded);
     tcase_add_loop_test(tests, uniform_stays_below_high, 0, sizeof ranges / sizeof *ranges);
     tcase_add_test(tests, empty_tensors_draw_nothing);
-    tcase_add_test(tests, dropout_matches_the_twin);
+    tcase_add_test(tests, dropout_matches_the_host);
     tcase_add_loop_test(tests, runs_of_any_start_and_length, 0, 4);
     tcase_add_loop_test(tests, dropout_of_runs, 0, 3);
     tcase_add_test(tests, dropout_at_its_threshold);
@@ -671,8 +671,8 @@ TESTS(random)
 TESTS(random_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
-    tcase_add_loop_test(tests, million_words_match_the_twin, NORMAL, NORMAL + 1);
-    tcase_add_loop_test(tests, extreme_words_match_the_twin, NORMAL, NORMAL + 1);
+    tcase_add_loop_test(tests, million_words_match_the_host, NORMAL, NORMAL + 1);
+    tcase_add_loop_test(tests, extreme_words_match_the_host, NORMAL, NORMAL + 1);
 }
 
 TESTS(random_packed)
@@ -680,7 +680,7 @@ TESTS(random_packed)
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
     tcase_add_test(tests, halves_are_rounded);
     tcase_add_loop_test(tests, uniform_stays_below_high, 0, sizeof ranges / sizeof *ranges);
-    tcase_add_test(tests, dropout_matches_the_twin);
+    tcase_add_test(tests, dropout_matches_the_host);
     tcase_add_loop_test(tests, runs_of_any_start_and_length, 2, 4);
     tcase_add_loop_test(tests, dropout_of_runs, 1, 3);
 }

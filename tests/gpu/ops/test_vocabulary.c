@@ -118,7 +118,7 @@ static void embeddings_of_any_layout(uint64_t seed, int count)
                                              gpu_random_view});
 }
 
-/* Rows that Mesa's CPU driver moves as packets, or nearly: with and without a whole number of them,
+/* Rows that Mesa's CPU driver moves as vectors, or nearly: with and without a whole number of them,
  * one block and several of which the last is not full. */
 static void embeddings_of_dense_rows(uint64_t seed)
 {

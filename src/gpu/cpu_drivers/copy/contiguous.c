@@ -1,6 +1,6 @@
 #include "gpu/cpu_drivers/copy/contiguous.h"
 
-#include "gpu/cpu_drivers/ops/packets.h"
+#include "gpu/cpu_drivers/ops/vectors.h"
 #include "tessera/ops.h"
 
 enum {
@@ -20,7 +20,7 @@ static bool is_worth_it(const tsr_tensor *y, const tsr_tensor *input)
     tsr__pieces walk;
     tsr__piece piece;
 
-    if (!tsr__packets_suit(y->buffer->device) || tsr_layout_count(&y->layout) < FEWEST_ELEMENTS ||
+    if (!tsr__vectors_suit(y->buffer->device) || tsr_layout_count(&y->layout) < FEWEST_ELEMENTS ||
         repeats(&input->layout))
         return false;
     tsr__pieces_init(&walk, 2, (const tsr_layout *[]){&y->layout, &input->layout}, 0);
@@ -37,7 +37,7 @@ static tsr_status pack(tsr_stream *stream, tsr_tensor *input, tsr_tensor **packe
     return TSR_OK;
 }
 
-tsr_status tsr__straighten(tsr_stream *stream, const tsr_tensor *y, tsr__straight *out)
+tsr_status tsr__make_contiguous(tsr_stream *stream, const tsr_tensor *y, tsr__contiguous *out)
 {
     for (int i = 0; i < out->count; i++)
         if (is_worth_it(y, &out->input[i]))
@@ -45,8 +45,8 @@ tsr_status tsr__straighten(tsr_stream *stream, const tsr_tensor *y, tsr__straigh
     return TSR_OK;
 }
 
-void tsr__straight_finish(tsr__straight *straight)
+void tsr__contiguous_finish(tsr__contiguous *inputs)
 {
-    for (int i = 0; i < straight->count; i++)
-        tsr_tensor_destroy(&straight->packed[i]); /* the stream holds its memory until it is used */
+    for (int i = 0; i < inputs->count; i++)
+        tsr_tensor_destroy(&inputs->packed[i]); /* the stream holds its memory until it is used */
 }

@@ -6,20 +6,20 @@
 #include "gpu/memory/tensor.h"
 #include "gpu/stream/stream.h"
 
-#define TSR__MAX_STRAIGHT 2
+#define TSR__MAX_CONTIGUOUS 2
 
 /* Inputs of y's shape: the caller's, or packed copies of them. Not scratch: the operation whose
  * part this is may have scratch already, which a stream lends before the first command only. */
-typedef struct tsr__straight {
+typedef struct tsr__contiguous {
     int count;
-    tsr_tensor input[TSR__MAX_STRAIGHT]; /* aliases */
-    tsr_tensor *packed[TSR__MAX_STRAIGHT];
-} tsr__straight;
+    tsr_tensor input[TSR__MAX_CONTIGUOUS]; /* aliases */
+    tsr_tensor *packed[TSR__MAX_CONTIGUOUS];
+} tsr__contiguous;
 
 /* `out` starts as the inputs, with no copies. Copies those that are worth it; to be finished in any
  * case, when the operation has been recorded. */
-tsr_status tsr__straighten(tsr_stream *stream, const tsr_tensor *y,
-                           tsr__straight *out) TSR_NODISCARD;
-void tsr__straight_finish(tsr__straight *straight);
+tsr_status tsr__make_contiguous(tsr_stream *stream, const tsr_tensor *y,
+                                tsr__contiguous *out) TSR_NODISCARD;
+void tsr__contiguous_finish(tsr__contiguous *inputs);
 
 #endif

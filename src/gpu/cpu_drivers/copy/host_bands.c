@@ -152,7 +152,7 @@ static void copy_tile(const tsr__host_piece *work, const plane *p, char *to, con
         put(work, to, p->step[0], from, p->step[1], columns);
         return;
     }
-    tsr__host_turn(tile, pitch, from, p->step[1], rows, columns, work->from_bytes);
+    tsr__host_transpose(tile, pitch, from, p->step[1], rows, columns, work->from_bytes);
     for (uint32_t row = 0; row < rows; row++)
         put(work, to + row * p->row_step[0], p->step[0], tile + row * pitch, bytes, columns);
 }

@@ -50,9 +50,9 @@ SQUARE(uint64_t, 2, LOW64, HIGH64)
 
 /* Squares, as far as there are whole ones, and the rest one by one. All rows of a few columns come
  * before the next columns: each line of `from` is used up at once. */
-#define TURN(number)                                                                               \
-    static void turn_##number(char *to, uint64_t to_pitch, const char *from, uint64_t from_pitch,  \
-                              uint32_t rows, uint32_t columns)                                     \
+#define TRANSPOSE(number)                                                                          \
+    static void transpose_##number(char *to, uint64_t to_pitch, const char *from,                  \
+                                   uint64_t from_pitch, uint32_t rows, uint32_t columns)           \
     {                                                                                              \
         const uint64_t bytes = sizeof(number), edge = VECTOR_BYTES / bytes;                        \
         const uint64_t whole_rows = rows - rows % edge, whole_columns = columns - columns % edge;  \
@@ -66,25 +66,25 @@ SQUARE(uint64_t, 2, LOW64, HIGH64)
                 memcpy(to + row * to_pitch + column * bytes,                                       \
                        from + column * from_pitch + row * bytes, bytes);                           \
     }
-TURN(uint8_t)
-TURN(uint16_t)
-TURN(uint32_t)
-TURN(uint64_t)
+TRANSPOSE(uint8_t)
+TRANSPOSE(uint16_t)
+TRANSPOSE(uint32_t)
+TRANSPOSE(uint64_t)
 
-void tsr__host_turn(char *to, uint64_t to_pitch, const char *from, uint64_t from_pitch,
-                    uint32_t rows, uint32_t columns, uint32_t element_bytes)
+void tsr__host_transpose(char *to, uint64_t to_pitch, const char *from, uint64_t from_pitch,
+                         uint32_t rows, uint32_t columns, uint32_t element_bytes)
 {
     switch (element_bytes) {
     case 1:
-        turn_uint8_t(to, to_pitch, from, from_pitch, rows, columns);
+        transpose_uint8_t(to, to_pitch, from, from_pitch, rows, columns);
         break;
     case 2:
-        turn_uint16_t(to, to_pitch, from, from_pitch, rows, columns);
+        transpose_uint16_t(to, to_pitch, from, from_pitch, rows, columns);
         break;
     case 4:
-        turn_uint32_t(to, to_pitch, from, from_pitch, rows, columns);
+        transpose_uint32_t(to, to_pitch, from, from_pitch, rows, columns);
         break;
     default:
-        turn_uint64_t(to, to_pitch, from, from_pitch, rows, columns);
+        transpose_uint64_t(to, to_pitch, from, from_pitch, rows, columns);
     }
 }

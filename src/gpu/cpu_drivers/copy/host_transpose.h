@@ -6,7 +6,7 @@
 
 /* Element [row][column] of `to`, whose rows are to_pitch bytes apart, is element [column][row] of
  * `from`. Neither has gaps between the elements of a row, which are 1, 2, 4 or 8 bytes. */
-void tsr__host_turn(char *to, uint64_t to_pitch, const char *from, uint64_t from_pitch,
-                    uint32_t rows, uint32_t columns, uint32_t element_bytes);
+void tsr__host_transpose(char *to, uint64_t to_pitch, const char *from, uint64_t from_pitch,
+                         uint32_t rows, uint32_t columns, uint32_t element_bytes);
 
 #endif

@@ -1,7 +1,7 @@
 /* Transposes on Mesa's CPU driver: shaders/cpu_drivers/transpose.comp. */
 #include "shaders/params/transpose.h"
 #include "base/checked.h"
-#include "gpu/cpu_drivers/ops/packets.h"
+#include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/ops/copy/copy.h"
 
 /* Of one transpose: its dtype's size, and its rows' dimension. */
@@ -21,10 +21,10 @@ typedef struct area {
 
 static uint32_t block_rows(const transpose *t)
 {
-    return t->lanes * TSR_PACKET_BYTES / t->size;
+    return t->lanes * TSR_VECTOR_BYTES / t->size;
 }
 
-/* What src's packets are aligned to: its columns are what dst calls rows, and the last block of
+/* What src's vectors are aligned to: its columns are what dst calls rows, and the last block of
  * rows moves back to end where they end. */
 static uint32_t source_alignment(const transpose *t)
 {
@@ -33,7 +33,7 @@ static uint32_t source_alignment(const transpose *t)
 
     piece.strides[1][t->row_dim] = piece.strides[1][piece.ndim - 1];
     piece.strides[1][piece.ndim - 1] = 1;
-    return tsr__packets_common(tsr__packets_alignment(&piece, 1, t->src) | end);
+    return tsr__vectors_common(tsr__vectors_alignment(&piece, 1, t->src) | end);
 }
 
 static transpose begin(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src)
@@ -47,25 +47,25 @@ static transpose begin(const tsr__piece *piece, const tsr_tensor *dst, const tsr
 }
 
 bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
-                             tsr__piece *packets, tsr__piece *rest)
+                             tsr__piece *vectors, tsr__piece *rest)
 {
     const tsr_device *device = dst->buffer->device;
     transpose t = begin(piece, dst, src);
-    uint32_t least = tsr__packets_least_alignment(device);
+    uint32_t least = tsr__vectors_least_alignment(device);
     int inner = piece->ndim - 1;
 
-    if (!tsr__packets_suit(device) || dst->layout.dtype != src->layout.dtype || t.row_dim < 0 ||
-        t.size == 1 || piece->count < TSR__PACKETS_FEWEST)
+    if (!tsr__vectors_suit(device) || dst->layout.dtype != src->layout.dtype || t.row_dim < 0 ||
+        t.size == 1 || piece->count < TSR__VECTORS_FEWEST)
         return false;
     uint32_t rows = piece->shape[t.row_dim], columns = piece->shape[inner];
-    uint32_t whole = columns - columns % (TSR_PACKET_BYTES / t.size);
+    uint32_t whole = columns - columns % (TSR_VECTOR_BYTES / t.size);
     if (rows < block_rows(&t) || whole < TSR_TRANSPOSE_COLUMNS ||
-        piece->count / columns / rows > TSR__PACKETS_MAX_PLANES ||
-        tsr__packets_alignment(piece, 0, dst) < least || source_alignment(&t) < least)
+        piece->count / columns / rows > TSR__VECTORS_MAX_PLANES ||
+        tsr__vectors_alignment(piece, 0, dst) < least || source_alignment(&t) < least)
         return false;
 
-    *packets = *rest = *piece;
-    tsr__piece_columns(packets, 2, 0, whole);
+    *vectors = *rest = *piece;
+    tsr__piece_columns(vectors, 2, 0, whole);
     tsr__piece_columns(rest, 2, whole, columns);
     return true;
 }
@@ -91,11 +91,11 @@ static tsr_status emit(const transpose *t, const area *at)
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_TRANSPOSE,
         .spec_count = 5,
-        .spec = {TSR__PACKETS_SUBGROUPS * t->lanes, t->lanes, t->size,
-                 tsr__packets_alignment(piece, 0, t->dst), source_alignment(t)},
+        .spec = {TSR__VECTORS_SUBGROUPS * t->lanes, t->lanes, t->size,
+                 tsr__vectors_alignment(piece, 0, t->dst), source_alignment(t)},
         .push = &push,
         .push_bytes = sizeof push,
-        .groups = {tsr__div_up_u32(blocks, TSR__PACKETS_SUBGROUPS), 1, 1},
+        .groups = {tsr__div_up_u32(blocks, TSR__VECTORS_SUBGROUPS), 1, 1},
         .access_count = 2,
         .access = {tsr__write_of(t->dst), tsr__read_of(t->src)},
     };
@@ -112,7 +112,7 @@ static tsr_status run_area(const transpose *t, area at)
     uint64_t across = tsr__div_up_u32(at.columns, TSR_TRANSPOSE_COLUMNS);
     area half = at;
 
-    if (down * across <= TSR__PACKETS_MAX_BLOCKS)
+    if (down * across <= TSR__VECTORS_MAX_BLOCKS)
         return emit(t, &at);
     if (down > across) {
         half.rows = (uint32_t)(down / 2) * block_rows(t);

@@ -33,11 +33,11 @@ static uint64_t byte_offset(const tsr__matmul_side *side, const part *at)
  * a batch alike: the pipelines are made for the first. */
 static bool packable(const tsr__matmul_problem *p, uint64_t y)
 {
-    int64_t packet = (int64_t)(8 / tsr_dtype_size(p->y.dtype)), elements = p->y.row;
+    int64_t vector = (int64_t)(8 / tsr_dtype_size(p->y.dtype)), elements = p->y.row;
 
     for (int i = 0; i < p->batch_dims; i++)
         elements |= p->y.batch[i];
-    return elements % packet == 0 && y % 8 == 0;
+    return elements % vector == 0 && y % 8 == 0;
 }
 
 static tsr_status emit(const finish *f, const part *at)

@@ -171,11 +171,11 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
 static bool y_is_paired(const product_run *r)
 {
     const tsr__matmul_problem *p = &r->operands.problem;
-    int64_t elements = p->y.row, packet = (int64_t)(8 / tsr_dtype_size(p->y.dtype));
+    int64_t elements = p->y.row, vector = (int64_t)(8 / tsr_dtype_size(p->y.dtype));
 
     for (int i = 0; i < p->batch_dims; i++)
         elements |= p->y.batch[i];
-    return elements % packet == 0 && tsr__matmul_address(r->call->y, &p->y, 0) % 8 == 0;
+    return elements % vector == 0 && tsr__matmul_address(r->call->y, &p->y, 0) % 8 == 0;
 }
 
 /* The same of the sums. */

@@ -50,7 +50,7 @@ INLINE words load_words(const char *from)
     return value;
 }
 
-INLINE words load_halves(const char *from)
+INLINE words load_words16(const char *from)
 {
     halves value;
     memcpy(&value, from, sizeof value);
@@ -75,7 +75,7 @@ INLINE words select(words condition, words yes, words no)
 /* As tsr__f32_of_f16, of which gcc makes no vectors here: a fifth of the time. */
 INLINE words load_f16(const char *from)
 {
-    const words bits = load_halves(from), magnitude = bits & 0x7fff, shifted = magnitude << 13;
+    const words bits = load_words16(from), magnitude = bits & 0x7fff, shifted = magnitude << 13;
     const words two_to_minus_14 = (words){0} + 0x38800000U;
     const floats small = (floats)(two_to_minus_14 | shifted) - (floats)two_to_minus_14;
     words wide = shifted + 0x38000000U;
@@ -91,7 +91,7 @@ INLINE words load(const char *from, tsr__panel_source source)
     case TSR__PANEL_F16:
         return load_f16(from);
     case TSR__PANEL_BF16:
-        return load_halves(from) << 16;
+        return load_words16(from) << 16;
     default:
         return load_words(from);
     }

@@ -102,8 +102,8 @@ static void pack_block(const pack *w, const block *b, float *to, uint32_t length
 
     if (w->lines->k != 1) {
         pitch = (uint64_t)b->count * bytes;
-        tsr__host_turn(turned, pitch, from, (uint64_t)w->lines->k * bytes, b->lines, b->count,
-                       bytes);
+        tsr__host_transpose(turned, pitch, from, (uint64_t)w->lines->k * bytes, b->lines, b->count,
+                            bytes);
         from = turned;
     }
     for (uint32_t line = 0; line < b->lines; line += TSR__LAVAPIPE_PANEL_LINES) {

@@ -4,13 +4,13 @@
 #include "gpu/cpu_drivers/ops/norm_operands.h"
 #include "gpu/cpu_drivers/ops/row_parts.h"
 #include "shaders/params/norm_parts.h"
-#include "shaders/params/packets.h"
+#include "shaders/params/vectors.h"
 
 enum {
     FEWEST_ELEMENTS = 1 << 15, /* three dispatches, and pipelines that take longer to make */
     FEWEST_COLUMNS = 256,      /* a part's start costs as much as some elements */
     MOST_STEPS = 64,           /* more take longer to compile than they save */
-    MOST_UNITS = 8,            /* packets of a lane */
+    MOST_UNITS = 8,            /* vectors of a lane */
     ROWS_WORKGROUP = 64,
     MOST_SCRATCH = 1 << 28,
 };
@@ -18,7 +18,7 @@ enum {
 /* A plane of rows and its parts. */
 typedef struct plan {
     tsr__norm_operands all;
-    uint32_t lanes, group; /* elements of a packet of y */
+    uint32_t lanes, group; /* elements of a vector of y */
     tsr__row_cut chunks, blocks;
     uint64_t chunk_bytes; /* statistics of all chunks, behind which the slopes are */
 } plan;
@@ -29,7 +29,7 @@ static plan plan_of(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_
     const tsr__softmax_rows *rows = &p.all.rows;
 
     p.lanes = rows->device->info.subgroup_size;
-    p.group = TSR_PACKET_BYTES / (uint32_t)tsr_dtype_size(rows->y.dtype);
+    p.group = TSR_VECTOR_BYTES / (uint32_t)tsr_dtype_size(rows->y.dtype);
     p.chunks = tsr__cut_row(rows->count, p.lanes, MOST_STEPS);
     p.blocks = tsr__cut_row(rows->count / p.group, p.lanes, MOST_UNITS);
     p.chunk_bytes = (uint64_t)rows->rows * p.chunks.across * TSR_NORM_CHUNK_BYTES;
@@ -49,7 +49,7 @@ bool tsr__norm_chunks_suit(const tsr__norm *norm, const tsr__norm_plane *plane, 
     if (!tsr__norm_operands_suit(&p.all) || rows->count < FEWEST_COLUMNS ||
         (uint64_t)rows->rows * rows->count < FEWEST_ELEMENTS)
         return false;
-    /* What makes no packet would be three elements for the general kernel. */
+    /* What makes no vector would be three elements for the general kernel. */
     return (output == TSR_NORM_STATS || rows->count % p.group == 0) &&
            p.blocks.across <= TSR__MAX_PARTS && p.chunks.across <= TSR__MAX_PARTS &&
            scratch_bytes(&p) <= MOST_SCRATCH;

@@ -1,12 +1,12 @@
 #include "gpu/cpu_drivers/ops/reduction.h"
 
 #include "base/checked.h"
-#include "gpu/cpu_drivers/ops/packets.h"
+#include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/ops/common/walk.h"
-#include "shaders/params/folds.h"
+#include "shaders/params/reduction.h"
 
 enum {
-    /* As for packets, for pipelines that take longer to make. */
+    /* As for vectors, for pipelines that take longer to make. */
     FEWEST_ELEMENTS = 16384,
     MOST_PLANES = 64, /* dispatches for dimensions beyond two */
     TREE = 32,        /* lanes of the tree, in shaders/include/reduce.glsl */
@@ -57,10 +57,10 @@ static uint64_t plane_offset(const struct tsr_reduce_params *params, const area 
 }
 
 /* Each block takes `each` of dimension 0. */
-static struct tsr_folds_push begin(const struct tsr_reduce_params *params, const area *a,
-                                   uint32_t each)
+static struct tsr_reduction_push begin(const struct tsr_reduce_params *params, const area *a,
+                                       uint32_t each)
 {
-    struct tsr_folds_push push = {
+    struct tsr_reduction_push push = {
         .identity = {TSR_IDENTITY_8},
         .step = params->step,
         .count = params->count,
@@ -76,28 +76,27 @@ static struct tsr_folds_push begin(const struct tsr_reduce_params *params, const
 }
 
 /* Its y holds indices in i32, or pairs in i64. */
-static bool is_argmax(const tsr__fold *fold)
+static bool is_argmax(const tsr__reduction *r)
 {
-    return fold->kind == TSR_REDUCE_KIND_ARGMAX;
+    return r->kind == TSR_REDUCE_KIND_ARGMAX;
 }
 
 /* What rows and columns need. */
-static bool suits(const tsr__fold *fold, const area *a, uint32_t each)
+static bool suits(const tsr__reduction *r, const area *a, uint32_t each)
 {
-    const tsr_device *device = fold->device;
+    const tsr_device *device = r->device;
     bool narrow = device->storage == TSR__STORAGE_S16;
     uint64_t blocks = (uint64_t)tsr__div_up_u32(a->size[0], each) * a->size[1];
 
-    return (narrow ||
-            (fold->x_dtype == TSR_F32 && (is_argmax(fold) || fold->y_dtype == TSR_F32))) &&
+    return (narrow || (r->x_dtype == TSR_F32 && (is_argmax(r) || r->y_dtype == TSR_F32))) &&
            a->others <= MOST_PLANES && blocks <= MOST_BLOCKS;
 }
 
-static bool considers(const tsr__fold *fold)
+static bool considers(const tsr__reduction *r)
 {
-    const struct tsr_reduce_params *params = fold->params;
+    const struct tsr_reduce_params *params = r->params;
 
-    return tsr__packets_suit(fold->device) && params->count > TREE && params->count <= LONGEST &&
+    return tsr__vectors_suit(r->device) && params->count > TREE && params->count <= LONGEST &&
            (uint64_t)params->count * params->jobs >= FEWEST_ELEMENTS;
 }
 
@@ -106,75 +105,75 @@ static bool considers(const tsr__fold *fold)
 
 /* Of a subgroup. Two make up for its start where they are short; with more the driver's compiler
  * takes two or three times as long. */
-static uint32_t rows_of(const tsr__fold *fold)
+static uint32_t rows_of(const tsr__reduction *r)
 {
-    return fold->params->count <= 4 * TREE && !is_argmax(fold) ? 2 : 1;
+    return r->params->count <= 4 * TREE && !is_argmax(r) ? 2 : 1;
 }
 
 /* Blocks lie along the dimension whose elements are nearest to each other, if it fills one. */
-static area rows_area(const tsr__fold *fold)
+static area rows_area(const tsr__reduction *r)
 {
-    const struct tsr_reduce_params *params = fold->params;
+    const struct tsr_reduce_params *params = r->params;
     int nearest = (int)params->ndim - 1;
 
     for (int d = 0; d < (int)params->ndim; d++) {
-        bool fills = params->shape[d] >= rows_of(fold);
-        bool best_fills = params->shape[nearest] >= rows_of(fold);
+        bool fills = params->shape[d] >= rows_of(r);
+        bool best_fills = params->shape[nearest] >= rows_of(r);
         if (fills == best_fills ? params->x_strides[d] < params->x_strides[nearest] : fills)
             nearest = d;
     }
     return choose(params, nearest);
 }
 
-bool tsr__fold_rows_suit(const tsr__fold *fold)
+bool tsr__reduction_rows_suit(const tsr__reduction *r)
 {
-    if (!considers(fold) || !tsr__dtype_is_float(fold->x_dtype) ||
-        fold->params->step != tsr_dtype_size(fold->x_dtype))
+    if (!considers(r) || !tsr__dtype_is_float(r->x_dtype) ||
+        r->params->step != tsr_dtype_size(r->x_dtype))
         return false;
-    area a = rows_area(fold);
-    return suits(fold, &a, rows_of(fold));
+    area a = rows_area(r);
+    return suits(r, &a, rows_of(r));
 }
 
-static void choose_rows(tsr__dispatch *dispatch, const tsr__fold *fold)
+static void choose_rows(tsr__dispatch *dispatch, const tsr__reduction *r)
 {
-    uint32_t lanes = fold->device->info.subgroup_size, count = fold->params->count;
+    uint32_t lanes = r->device->info.subgroup_size, count = r->params->count;
     uint32_t *spec = dispatch->spec;
 
     *spec++ = SUBGROUPS * lanes;
     *spec++ = lanes;
-    if (is_argmax(fold)) {
+    if (is_argmax(r)) {
         dispatch->shader = TSR__SHADER_ARGMAX_ROWS;
         *spec++ = tsr__div_up_u32(count, lanes);
         *spec++ = count % lanes != 0;
-        *spec++ = (uint32_t)fold->x_dtype;
-        *spec++ = fold->y_dtype == TSR_I64 ? TSR_ARGMAX_PAIRS : TSR_ARGMAX_INDICES;
+        *spec++ = (uint32_t)r->x_dtype;
+        *spec++ = r->y_dtype == TSR_I64 ? TSR_ARGMAX_PAIRS : TSR_ARGMAX_INDICES;
     } else {
-        dispatch->shader = TSR__SHADER_FOLD_ROWS;
-        *spec++ = rows_of(fold);
+        dispatch->shader = TSR__SHADER_REDUCTION_ROWS;
+        *spec++ = rows_of(r);
         *spec++ = tsr__div_up_u32(count, TREE);
         *spec++ = count % TREE != 0;
-        *spec++ = (uint32_t)fold->x_dtype;
-        *spec++ = (uint32_t)fold->y_dtype;
-        *spec++ = fold->kind;
+        *spec++ = (uint32_t)r->x_dtype;
+        *spec++ = (uint32_t)r->y_dtype;
+        *spec++ = r->kind;
     }
     dispatch->spec_count = (int)(spec - dispatch->spec);
 }
 
-tsr_status tsr__fold_rows_add(tsr__dispatches *list, const tsr__fold *fold)
+tsr_status tsr__reduction_rows_add(tsr__dispatches *list, const tsr__reduction *r)
 {
-    const struct tsr_reduce_params *params = fold->params;
-    uint64_t x_size = tsr_dtype_size(fold->x_dtype), y_size = tsr_dtype_size(fold->y_dtype);
-    area a = rows_area(fold);
-    struct tsr_folds_push push = begin(params, &a, rows_of(fold));
+    const struct tsr_reduce_params *params = r->params;
+    uint64_t x_size = tsr_dtype_size(r->x_dtype), y_size = tsr_dtype_size(r->y_dtype);
+    area a = rows_area(r);
+    struct tsr_reduction_push push = begin(params, &a, rows_of(r));
     tsr__dispatch dispatch = {
         .push = &push,
         .push_bytes = sizeof push,
         .groups = {tsr__div_up_u32(push.blocks, SUBGROUPS), 1, 1},
         .access_count = 2,
-        .access = {fold->x, fold->y},
+        .access = {r->x, r->y},
     };
 
-    choose_rows(&dispatch, fold);
+    choose_rows(&dispatch, r);
     push.x_row = stride_bytes(params->x_strides, a.dim[0], x_size);
     push.x_plane = stride_bytes(params->x_strides, a.dim[1], x_size);
     push.y_row = stride_bytes(params->y_strides, a.dim[0], y_size);
@@ -190,55 +189,57 @@ tsr_status tsr__fold_rows_add(tsr__dispatches *list, const tsr__fold *fold)
 /* Columns ---------------------------------------------------------------------------------------
  */
 
-static uint32_t units_of(const tsr__fold *fold)
+static uint32_t units_of(const tsr__reduction *r)
 {
-    uint32_t columns = fold->params->shape[fold->params->ndim - 1];
+    uint32_t columns = r->params->shape[r->params->ndim - 1];
 
-    return tsr__min_u32(columns / fold->device->info.subgroup_size, MOST_UNITS);
+    return tsr__min_u32(columns / r->device->info.subgroup_size, MOST_UNITS);
 }
 
-uint64_t tsr__fold_parts_bytes(const tsr_device *device, int64_t rows, int64_t count, int64_t chunk)
+uint64_t tsr__reduction_parts_bytes(const tsr_device *device, int64_t rows, int64_t count,
+                                    int64_t chunk)
 {
     uint64_t columns, bytes;
 
-    if (!tsr__packets_suit(device) || count <= TREE ||
+    if (!tsr__vectors_suit(device) || count <= TREE ||
         !tsr__mul_u64((uint64_t)rows, (uint64_t)(count / chunk + 1), &columns) ||
-        !tsr__mul_u64(columns, TSR__FOLD_PARTS * sizeof(float), &bytes) || bytes > INT64_MAX / 2)
+        !tsr__mul_u64(columns, TSR__REDUCTION_PARTS * sizeof(float), &bytes) ||
+        bytes > INT64_MAX / 2)
         return 0;
     return bytes;
 }
 
-bool tsr__fold_columns_suit(const tsr__fold *fold)
+bool tsr__reduction_columns_suit(const tsr__reduction *r)
 {
-    const struct tsr_reduce_params *params = fold->params;
+    const struct tsr_reduce_params *params = r->params;
     int inner = (int)params->ndim - 1;
 
-    if (!considers(fold) || is_argmax(fold) || params->x_strides[inner] != 1 || units_of(fold) == 0)
+    if (!considers(r) || is_argmax(r) || params->x_strides[inner] != 1 || units_of(r) == 0)
         return false;
     area a = choose(params, inner);
-    return suits(fold, &a, units_of(fold) * fold->device->info.subgroup_size);
+    return suits(r, &a, units_of(r) * r->device->info.subgroup_size);
 }
 
-tsr_status tsr__fold_columns_add(tsr__dispatches *list, const tsr__fold *fold, uint64_t parts,
-                                 tsr__access access)
+tsr_status tsr__reduction_columns_add(tsr__dispatches *list, const tsr__reduction *r,
+                                      uint64_t parts, tsr__access access)
 {
-    const struct tsr_reduce_params *params = fold->params;
+    const struct tsr_reduce_params *params = r->params;
     int inner = (int)params->ndim - 1;
-    uint32_t lanes = fold->device->info.subgroup_size, units = units_of(fold);
-    uint64_t x_size = tsr_dtype_size(fold->x_dtype);
+    uint32_t lanes = r->device->info.subgroup_size, units = units_of(r);
+    uint64_t x_size = tsr_dtype_size(r->x_dtype);
     area a = choose(params, inner);
-    struct tsr_folds_push push = begin(params, &a, units * lanes);
+    struct tsr_reduction_push push = begin(params, &a, units * lanes);
     tsr__dispatch dispatch = {
-        .shader = TSR__SHADER_FOLD_COLUMNS,
+        .shader = TSR__SHADER_REDUCTION_COLUMNS,
         .spec_count = 8,
-        .spec = {SUBGROUPS * lanes, lanes, TREE / TSR__FOLD_PARTS, units,
+        .spec = {SUBGROUPS * lanes, lanes, TREE / TSR__REDUCTION_PARTS, units,
                  tsr__div_up_u32(params->count, TREE), params->count % TREE != 0,
-                 (uint32_t)fold->x_dtype, fold->kind},
+                 (uint32_t)r->x_dtype, r->kind},
         .push = &push,
         .push_bytes = sizeof push,
-        .groups = {tsr__div_up_u32(push.blocks, SUBGROUPS), TSR__FOLD_PARTS, 1},
+        .groups = {tsr__div_up_u32(push.blocks, SUBGROUPS), TSR__REDUCTION_PARTS, 1},
         .access_count = 2,
-        .access = {fold->x, access},
+        .access = {r->x, access},
     };
     uint32_t strides[TSR_ROW_DIMS] = {0}; /* of a part, row-major */
 

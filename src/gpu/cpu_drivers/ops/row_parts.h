@@ -13,11 +13,11 @@ typedef struct tsr__row_cut {
     uint32_t steps, across;
 } tsr__row_cut;
 
-/* The power of two up to `most` whose parts cover `count` elements or packets with the least work,
+/* The power of two up to `most` whose parts cover `count` elements or vectors with the least work,
  * a part's start and end being some. No steps where a row is shorter than one. */
 tsr__row_cut tsr__cut_row(uint32_t count, uint32_t lanes, uint32_t most);
 
-/* What the kernels are told of rows of `extent` elements or packets, but for how many rows. */
+/* What the kernels are told of rows of `extent` elements or vectors, but for how many rows. */
 struct tsr_row_parts tsr__row_parts_of(tsr__row_cut cut, uint32_t extent);
 
 /* Takes as many of the rows that are left as one dispatch can count, and sets its groups. */

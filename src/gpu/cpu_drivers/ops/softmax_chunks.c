@@ -1,15 +1,15 @@
 #include "gpu/cpu_drivers/ops/softmax_chunks.h"
 
 #include "base/checked.h"
-#include "gpu/cpu_drivers/ops/packets.h"
 #include "gpu/cpu_drivers/ops/row_parts.h"
-#include "shaders/params/packets.h"
+#include "gpu/cpu_drivers/ops/vectors.h"
+#include "shaders/params/vectors.h"
 
 enum {
     FEWEST_ELEMENTS = 1 << 15, /* three dispatches, and pipelines that take longer to make */
     FEWEST_COLUMNS = 256,      /* a part's start costs as much as some elements */
     MOST_STEPS = 64,           /* more take longer to compile than they save */
-    MOST_UNITS = 8,            /* packets of a lane */
+    MOST_UNITS = 8,            /* vectors of a lane */
     ROWS_WORKGROUP = 64,
     MOST_SCRATCH = 1 << 28,
 };
@@ -21,7 +21,7 @@ static uint32_t lanes_of(const tsr__softmax_rows *work)
 
 static uint32_t group_of(const tsr__softmax_rows *work)
 {
-    return TSR_PACKET_BYTES / (uint32_t)tsr_dtype_size(work->y.dtype);
+    return TSR_VECTOR_BYTES / (uint32_t)tsr_dtype_size(work->y.dtype);
 }
 
 static tsr__row_cut chunks_of(const tsr__softmax_rows *work)
@@ -41,7 +41,7 @@ bool tsr__softmax_without_gaps(const tsr_tensor *tensor)
 
 uint32_t tsr__softmax_alignment(const tsr__softmax_operand *operand)
 {
-    return tsr__packets_common(operand->address | operand->stride);
+    return tsr__vectors_common(operand->address | operand->stride);
 }
 
 static bool suits(const tsr__softmax_rows *work, const tsr__softmax_operand *operand)
@@ -50,7 +50,7 @@ static bool suits(const tsr__softmax_rows *work, const tsr__softmax_operand *ope
 
     return operand->address == 0 ||
            ((operand->dtype == TSR_F32 || narrow) && operand->stride <= UINT32_MAX &&
-            tsr__softmax_alignment(operand) >= tsr__packets_least_alignment(work->device));
+            tsr__softmax_alignment(operand) >= tsr__vectors_least_alignment(work->device));
 }
 
 /* One float pair a chunk, then four floats a row. */
@@ -68,7 +68,7 @@ uint64_t tsr__softmax_scratch_bytes(const tsr__softmax_rows *work)
 
 bool tsr__softmax_operands_suit(const tsr__softmax_rows *work)
 {
-    return tsr__packets_suit(work->device) && suits(work, &work->a) && suits(work, &work->b) &&
+    return tsr__vectors_suit(work->device) && suits(work, &work->a) && suits(work, &work->b) &&
            suits(work, &work->y);
 }
 

@@ -45,7 +45,7 @@ tsr_status tsr__softmax_apply_add(tsr__dispatches *list,
                                   const tsr__softmax_rows *work) TSR_NODISCARD;
 
 /* For a second step: where in the scratch memory the chunks' statistics are and the rows' have to
- * be, how many chunks a row has, and how many columns at its end make no packet. */
+ * be, how many chunks a row has, and how many columns at its end make no vector. */
 tsr__access tsr__softmax_chunk_stats(const tsr__softmax_rows *work, bool write);
 tsr__access tsr__softmax_row_stats(const tsr__softmax_rows *work, bool write);
 uint32_t tsr__softmax_across(const tsr__softmax_rows *work);

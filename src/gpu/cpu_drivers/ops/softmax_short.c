@@ -1,7 +1,7 @@
 #include "gpu/cpu_drivers/ops/softmax_short.h"
 
 #include "base/checked.h"
-#include "shaders/params/packets.h"
+#include "shaders/params/vectors.h"
 
 enum {
     FEWEST_ELEMENTS = 1 << 13,
@@ -12,7 +12,7 @@ enum {
 
 static uint32_t unit_of(const tsr__softmax_rows *work)
 {
-    return work->device->info.subgroup_size * TSR_PACKET_BYTES /
+    return work->device->info.subgroup_size * TSR_VECTOR_BYTES /
            (uint32_t)tsr_dtype_size(work->y.dtype);
 }
 

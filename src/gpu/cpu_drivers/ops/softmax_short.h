@@ -18,7 +18,7 @@ typedef struct tsr__short_rows {
 /* No units where rows are longer than `most`, too few for a pipeline, or otherwise do not suit. */
 tsr__short_rows tsr__short_rows_of(const tsr__softmax_rows *work, uint32_t most);
 
-/* What an operand's packets are aligned to, in both halves. */
+/* What an operand's vectors are aligned to, in both halves. */
 uint32_t tsr__short_rows_form(tsr__short_rows rows, const tsr__softmax_operand *operand);
 
 #endif

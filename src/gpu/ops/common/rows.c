@@ -112,12 +112,12 @@ bool tsr__rows_alone(const tsr_device *device, uint64_t rows)
     return device->device_class != TSR__CLASS_GPU && rows >= 256;
 }
 
-uint32_t tsr__team_for(const tsr_device *device, uint64_t rows, int64_t count)
+uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t count)
 {
     return count <= 16 || tsr__rows_alone(device, rows) ? 1 : count <= 256 ? 8 : 128;
 }
 
-uint32_t tsr__team_workgroup(uint32_t team)
+uint32_t tsr__thread_group_workgroup(uint32_t threads)
 {
-    return team > 64 ? team : 64;
+    return threads > 64 ? threads : 64;
 }

@@ -51,7 +51,7 @@ uint64_t tsr__stride_bytes(const tsr_tensor *tensor, int dim);
 bool tsr__rows_alone(const tsr_device *device, uint64_t rows);
 
 /* How many invocations share a row of softmax and the like, and the size of their workgroups. */
-uint32_t tsr__team_for(const tsr_device *device, uint64_t rows, int64_t count);
-uint32_t tsr__team_workgroup(uint32_t team);
+uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t count);
+uint32_t tsr__thread_group_workgroup(uint32_t threads);
 
 #endif

@@ -19,9 +19,9 @@ struct tsr_copy_tile_params;
 bool tsr__copy_tile(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
                     struct tsr_copy_tile_params *push, tsr__dispatch *dispatch);
 
-/* The same on Mesa's CPU driver, where a piece is first cut in two, as by tsr__packets_cut. */
+/* The same on Mesa's CPU driver, where a piece is first cut in two, as by tsr__vectors_cut. */
 bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
-                             tsr__piece *packets, tsr__piece *rest);
+                             tsr__piece *vectors, tsr__piece *rest);
 tsr_status tsr__copy_transpose(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
                                const tsr_tensor *src) TSR_NODISCARD;
 

@@ -1,10 +1,10 @@
 /* Copies by shader: the widest unit that the addresses allow, one dispatch per piece. */
 #include "gpu/cpu_drivers/copy/contiguous.h"
-#include "gpu/cpu_drivers/ops/packets.h"
+#include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/ops/copy/copy.h"
 #include "shaders/params/copy.h"
 #include "shaders/params/copy_tile.h"
-#include "shaders/params/packets.h"
+#include "shaders/params/vectors.h"
 
 /* How a piece's elements are moved: as what kind, and the piece counted in such units. */
 typedef struct copy_plan {
@@ -130,11 +130,11 @@ static tsr_status copy_strided(tsr_stream *stream, const tsr__piece *piece, cons
     return tsr__stream_dispatch(stream, &dispatch);
 }
 
-static bool packets_of(const tsr_tensor *dst, const tsr_tensor *src, tsr__packets *out)
+static bool vectors_of(const tsr_tensor *dst, const tsr_tensor *src, tsr__vectors *out)
 {
     bool same = dst->layout.dtype == src->layout.dtype;
 
-    *out = (tsr__packets){.function = same ? TSR_PACKETS_MOVE : TSR_PACKETS_CONVERT,
+    *out = (tsr__vectors){.function = same ? TSR_VECTORS_MOVE : TSR_VECTORS_CONVERT,
                           .count = 2,
                           .tensor = {dst, src}};
     return same ||
@@ -145,11 +145,11 @@ static bool packets_of(const tsr_tensor *dst, const tsr_tensor *src, tsr__packet
 static tsr_status copy_piece(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
                              const tsr_tensor *src)
 {
-    tsr__packets packets;
+    tsr__vectors vectors;
     tsr__piece fast, rest;
 
-    if (packets_of(dst, src, &packets) && tsr__packets_cut(&packets, piece, &fast, &rest))
-        TSR__TRY(tsr__packets_run(stream, &packets, &fast));
+    if (vectors_of(dst, src, &vectors) && tsr__vectors_cut(&vectors, piece, &fast, &rest))
+        TSR__TRY(tsr__vectors_run(stream, &vectors, &fast));
     else if (tsr__copy_transpose_cut(piece, dst, src, &fast, &rest))
         TSR__TRY(tsr__copy_transpose(stream, &fast, dst, src));
     else
@@ -174,12 +174,12 @@ static tsr_status copy_pieces(tsr_stream *stream, void *work)
 
 tsr_status tsr__copy_shader(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src)
 {
-    tsr__straight from = {.count = 1, .input = {*src}};
+    tsr__contiguous from = {.count = 1, .input = {*src}};
     tsr_status status = TSR_OK;
     if (dst->layout.dtype != src->layout.dtype) /* no kernel transposes and converts at once */
-        status = tsr__straighten(stream, dst, &from);
+        status = tsr__make_contiguous(stream, dst, &from);
     if (status == TSR_OK)
         status = tsr__stream_atomic(stream, copy_pieces, &(copying){dst, &from.input[0]});
-    tsr__straight_finish(&from);
+    tsr__contiguous_finish(&from);
     return status;
 }

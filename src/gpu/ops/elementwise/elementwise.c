@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "gpu/cpu_drivers/copy/contiguous.h"
-#include "gpu/cpu_drivers/ops/packets.h"
+#include "gpu/cpu_drivers/ops/vectors.h"
 #include "shaders/params/elementwise.h"
-#include "shaders/params/packets.h"
+#include "shaders/params/vectors.h"
 #include "tessera/ops.h"
 
 /* y, a and, where there is one, b; broadcasting done. */
@@ -87,31 +87,31 @@ static tsr_status run_strided(tsr_stream *stream, const tsr__elementwise *work,
     return tsr__stream_dispatch(stream, &dispatch);
 }
 
-static tsr__packets packets_of(const tsr__elementwise *work, const operand_set *operands)
+static tsr__vectors vectors_of(const tsr__elementwise *work, const operand_set *operands)
 {
-    tsr__packets packets = {.function = work->function,
+    tsr__vectors vectors = {.function = work->function,
                             .alpha = work->alpha,
                             .beta = work->beta,
                             .count = operands->count};
 
     if (work->shader == TSR__SHADER_ACTIVATE) {
-        packets.function = operands->count > 2 ? TSR_PACKETS_ACTIVATE_GRAD : TSR_PACKETS_ACTIVATE;
-        packets.activation = work->function;
+        vectors.function = operands->count > 2 ? TSR_VECTORS_ACTIVATE_GRAD : TSR_VECTORS_ACTIVATE;
+        vectors.activation = work->function;
     }
     for (int i = 0; i < operands->count; i++)
-        packets.tensor[i] = &operands->tensor[i];
-    return packets;
+        vectors.tensor[i] = &operands->tensor[i];
+    return vectors;
 }
 
 static tsr_status run_piece(tsr_stream *stream, const tsr__elementwise *work,
                             const operand_set *operands, const tsr__piece *piece)
 {
-    tsr__packets packets = packets_of(work, operands);
+    tsr__vectors vectors = vectors_of(work, operands);
     tsr__piece fast, rest;
 
-    if (!tsr__packets_cut(&packets, piece, &fast, &rest))
+    if (!tsr__vectors_cut(&vectors, piece, &fast, &rest))
         return run_strided(stream, work, operands, piece);
-    TSR__TRY(tsr__packets_run(stream, &packets, &fast));
+    TSR__TRY(tsr__vectors_run(stream, &vectors, &fast));
     return rest.count == 0 ? TSR_OK : run_strided(stream, work, operands, &rest);
 }
 
@@ -142,13 +142,13 @@ tsr_status tsr__elementwise_run(tsr_stream *stream, const tsr__elementwise *work
     TSR__TRY(check(work, stream, &operands));
     if (tsr_layout_count(&work->y->layout) == 0)
         return TSR_OK;
-    tsr__straight inputs = {.count = operands.count - 1};
+    tsr__contiguous inputs = {.count = operands.count - 1};
     memcpy(inputs.input, &operands.tensor[1], (size_t)inputs.count * sizeof *inputs.input);
-    tsr_status status = tsr__straighten(stream, &operands.tensor[0], &inputs);
+    tsr_status status = tsr__make_contiguous(stream, &operands.tensor[0], &inputs);
     memcpy(&operands.tensor[1], inputs.input, (size_t)inputs.count * sizeof *inputs.input);
     if (status == TSR_OK)
         status = tsr__stream_atomic(stream, run_pieces, &(call){work, &operands});
-    tsr__straight_finish(&inputs);
+    tsr__contiguous_finish(&inputs);
     return status;
 }
 

@@ -113,8 +113,8 @@ tsr_status tsr__embedding(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *t
     TSR__TRY(tsr__require_disjoint(op, "y", y, "table", table, false));
     TSR__TRY(tsr__require_disjoint(op, "y", y, "indices", indices, false));
     tsr__dispatches list = {0};
-    tsr_status status = tsr__embedding_packets_suit(y, table, indices)
-                            ? tsr__embedding_packets(&list, y, table, indices, first)
+    tsr_status status = tsr__embedding_vectors_suit(y, table, indices)
+                            ? tsr__embedding_vectors(&list, y, table, indices, first)
                             : look_up(&list, y, table, indices, first);
     if (status == TSR_OK)
         status = tsr__dispatches_record(&list, stream);

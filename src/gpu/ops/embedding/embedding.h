@@ -1,15 +1,15 @@
 /* Rows by index on Mesa's CPU driver, where both matrices have rows without gaps and one dtype:
- * shaders/cpu_drivers/embedding_packets.comp. */
+ * shaders/cpu_drivers/embedding_vectors.comp. */
 #ifndef TSR_GPU_OPS_EMBEDDING_EMBEDDING_H
 #define TSR_GPU_OPS_EMBEDDING_EMBEDDING_H
 
 #include "gpu/ops/common/rows.h"
 
-bool tsr__embedding_packets_suit(const tsr_tensor *y, const tsr_tensor *table,
+bool tsr__embedding_vectors_suit(const tsr_tensor *y, const tsr_tensor *table,
                                  const tsr_tensor *indices);
 
 /* Adds to the list what tsr__embedding does. */
-tsr_status tsr__embedding_packets(tsr__dispatches *list, const tsr_tensor *y,
+tsr_status tsr__embedding_vectors(tsr__dispatches *list, const tsr_tensor *y,
                                   const tsr_tensor *table, const tsr_tensor *indices,
                                   int64_t first) TSR_NODISCARD;
 

@@ -66,14 +66,14 @@ static tsr_status add_dispatch(tsr__dispatches *list, tsr_tensor *loss, tsr_tens
         .label_bytes = (uint32_t)tsr_dtype_size(labels->layout.dtype),
         .scale = scale,
     };
-    uint32_t team = tsr__team_for(logits->buffer->device, params.rows, classes);
+    uint32_t threads = tsr__thread_group_for(logits->buffer->device, params.rows, classes);
     uint32_t form = tsr__matrix_row_form(logits);
     if (gradient && tsr__matrix_row_form(gradient) < form)
         form = tsr__matrix_row_form(gradient);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_CROSS_ENTROPY,
         .spec_count = 6,
-        .spec = {tsr__team_workgroup(team), team, (uint32_t)logits->layout.dtype,
+        .spec = {tsr__thread_group_workgroup(threads), threads, (uint32_t)logits->layout.dtype,
                  (uint32_t)(loss ? loss->layout.dtype : TSR_F32),
                  (uint32_t)(gradient ? gradient->layout.dtype : TSR_F32), form},
         .push = &params,
@@ -92,7 +92,7 @@ static tsr_status add_dispatch(tsr__dispatches *list, tsr_tensor *loss, tsr_tens
         params.gradient_step = tsr__stride_bytes(gradient, 1);
         dispatch.access[dispatch.access_count++] = tsr__write_of(gradient);
     }
-    tsr__groups_for(params.rows, tsr__team_workgroup(team) / team, dispatch.groups);
+    tsr__groups_for(params.rows, tsr__thread_group_workgroup(threads) / threads, dispatch.groups);
     return tsr__dispatches_add(list, &dispatch);
 }
 

@@ -112,14 +112,15 @@ static tsr_status add_dispatch(tsr__dispatches *list, const step *s, int64_t fro
         .label_bytes = (uint32_t)tsr_dtype_size(s->labels->layout.dtype),
         .scale = s->scale,
     };
-    uint32_t team = tsr__team_for(s->logits->buffer->device, push.rows, logits->shape[1]);
+    uint32_t threads =
+        tsr__thread_group_for(s->logits->buffer->device, push.rows, logits->shape[1]);
     uint32_t form = tsr__matrix_row_form(s->logits);
     if (s->gradient && tsr__matrix_row_form(s->gradient) < form)
         form = tsr__matrix_row_form(s->gradient);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_CROSS_ENTROPY_SHARD,
         .spec_count = 7,
-        .spec = {tsr__team_workgroup(team), team, (uint32_t)logits->dtype,
+        .spec = {tsr__thread_group_workgroup(threads), threads, (uint32_t)logits->dtype,
                  (uint32_t)(s->loss ? s->loss->layout.dtype : TSR_F32),
                  (uint32_t)(s->gradient ? s->gradient->layout.dtype : TSR_F32), form,
                  s->whole ? TSR_SHARD_WHOLE : TSR_SHARD_STATS},
@@ -130,7 +131,7 @@ static tsr_status add_dispatch(tsr__dispatches *list, const step *s, int64_t fro
                    s->whole ? tsr__read_of(s->stats) : tsr__write_of(s->stats)},
     };
     add_outputs(s, skip, &push, &dispatch);
-    tsr__groups_for(push.rows, tsr__team_workgroup(team) / team, dispatch.groups);
+    tsr__groups_for(push.rows, tsr__thread_group_workgroup(threads) / threads, dispatch.groups);
     return tsr__dispatches_add(list, &dispatch);
 }
 

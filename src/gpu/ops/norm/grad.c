@@ -140,13 +140,13 @@ static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
         .rows = plane->rows,
         .inner = plane->inner,
     };
-    uint32_t team = tsr__team_for(x->buffer->device, plane->rows, params.count);
+    uint32_t threads = tsr__thread_group_for(x->buffer->device, plane->rows, params.count);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_NORM_GRAD,
         .spec_count = 8,
-        .spec = {tsr__team_workgroup(team), team, tsr__norm_dtype(x), tsr__norm_dtype(dy),
-                 tsr__norm_dtype(g->dx), tsr__norm_dtype(g->norm.weight), plane->form,
-                 g->norm.centred},
+        .spec = {tsr__thread_group_workgroup(threads), threads, tsr__norm_dtype(x),
+                 tsr__norm_dtype(dy), tsr__norm_dtype(g->dx), tsr__norm_dtype(g->norm.weight),
+                 plane->form, g->norm.centred},
         .push = &params,
         .push_bytes = sizeof params,
         .access_count = 4,
@@ -154,7 +154,7 @@ static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
                    tsr__read_buffer(g->stats)},
     };
     tsr__norm_vector(g->norm.weight, &params.weight, &params.weight_step, &dispatch);
-    tsr__groups_for(plane->rows, tsr__team_workgroup(team) / team, dispatch.groups);
+    tsr__groups_for(plane->rows, tsr__thread_group_workgroup(threads) / threads, dispatch.groups);
     return tsr__dispatches_add(&g->list, &dispatch);
 }
 

@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "gpu/cpu_drivers/ops/norm_chunks.h"
 #include "gpu/cpu_drivers/ops/norm_short.h"
-#include "gpu/cpu_drivers/ops/packets.h"
+#include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/ops/common/walk.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
@@ -142,7 +142,7 @@ tsr__norm_way tsr__norm_way_of(const tsr__norm *norm, const tsr__norm_plane *pla
     /* From here on chunks are about as fast, and their pipelines are made in a quarter of the time.
      */
     const uint32_t many_columns = 768;
-    if (!tsr__packets_suit(norm->operand[0]->buffer->device))
+    if (!tsr__vectors_suit(norm->operand[0]->buffer->device))
         return TSR__NORM_GENERAL;
     bool is_short = tsr__norm_short_suit(norm, plane, output);
     if ((tsr__norm_columns(norm) > many_columns || !is_short) &&
@@ -168,13 +168,13 @@ static tsr_status add(tsr__dispatches *list, const tsr__norm *norm, const tsr__n
         .inner = plane->inner,
         .epsilon = norm->epsilon,
     };
-    uint32_t team = tsr__team_for(x->buffer->device, plane->rows, params.count);
+    uint32_t threads = tsr__thread_group_for(x->buffer->device, plane->rows, params.count);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_NORM,
         .spec_count = 9,
-        .spec = {tsr__team_workgroup(team), team, tsr__norm_dtype(x), tsr__norm_dtype(y),
-                 tsr__norm_dtype(weight), tsr__norm_dtype(bias), plane->form, norm->centred,
-                 output},
+        .spec = {tsr__thread_group_workgroup(threads), threads, tsr__norm_dtype(x),
+                 tsr__norm_dtype(y), tsr__norm_dtype(weight), tsr__norm_dtype(bias), plane->form,
+                 norm->centred, output},
         .push = &params,
         .push_bytes = sizeof params,
         .access_count = 2,
@@ -184,7 +184,7 @@ static tsr_status add(tsr__dispatches *list, const tsr__norm *norm, const tsr__n
         params.stats = tsr__norm_stats_address(plane, stats);
     tsr__norm_vector(weight, &params.weight, &params.weight_step, &dispatch);
     tsr__norm_vector(bias, &params.bias, &params.bias_step, &dispatch);
-    tsr__groups_for(plane->rows, tsr__team_workgroup(team) / team, dispatch.groups);
+    tsr__groups_for(plane->rows, tsr__thread_group_workgroup(threads) / threads, dispatch.groups);
     return tsr__dispatches_add(list, &dispatch);
 }
 

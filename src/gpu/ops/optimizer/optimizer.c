@@ -4,13 +4,13 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "gpu/cpu_drivers/ops/packets.h"
-#include "shaders/params/packets.h"
+#include "gpu/cpu_drivers/ops/vectors.h"
+#include "shaders/params/vectors.h"
 
 enum {
     WORKGROUP = 64,
-    PACKETS_UNITS = 4,     /* packets of a lane */
-    PACKETS_SUBGROUPS = 8, /* as many as the push constants have room to count */
+    VECTORS_UNITS = 4,     /* vectors of a lane */
+    VECTORS_SUBGROUPS = 8, /* as many as the push constants have room to count */
 };
 
 _Static_assert(TSR_OPT_OPERANDS <= TSR__PIECE_OPERANDS, "one walk covers all operands");
@@ -117,51 +117,51 @@ static tsr_status run_strided(step *s, const tsr__piece *piece)
     return TSR_OK;
 }
 
-/* Whether a piece goes through shaders/cpu_drivers/optimizer_packets.comp: no gaps anywhere, every
+/* Whether a piece goes through shaders/cpu_drivers/optimizer_vectors.comp: no gaps anywhere, every
  * operand at a multiple of 8 bytes. */
-static bool has_packets(const step *s, const tsr__piece *piece)
+static bool has_vectors(const step *s, const tsr__piece *piece)
 {
     const tsr_device *device = tsr_stream_device(s->stream);
 
-    if (!tsr__packets_suit(device) || piece->ndim != 1 || piece->count < TSR__PACKETS_FEWEST)
+    if (!tsr__vectors_suit(device) || piece->ndim != 1 || piece->count < TSR__VECTORS_FEWEST)
         return false;
     for (int i = 0; i < TSR_OPT_OPERANDS; i++)
         if (s->slot[i] >= 0 &&
             (piece->strides[s->slot[i]][0] != 1 ||
-             tsr__packets_alignment(piece, s->slot[i], s->optimizer->operand[i]) != 8))
+             tsr__vectors_alignment(piece, s->slot[i], s->optimizer->operand[i]) != 8))
             return false;
     return true;
 }
 
-/* The first elements of the piece, a whole number of packets. */
-static tsr_status run_packets(step *s, const tsr__piece *piece, uint32_t group)
+/* The first elements of the piece, a whole number of vectors. */
+static tsr_status run_vectors(step *s, const tsr__piece *piece, uint32_t group)
 {
     uint32_t lanes = tsr_stream_device(s->stream)->info.subgroup_size;
-    uint32_t most = TSR__PACKETS_MAX_BLOCKS / 4 * lanes * PACKETS_UNITS;
+    uint32_t most = TSR__VECTORS_MAX_BLOCKS / 4 * lanes * VECTORS_UNITS;
     uint32_t total = piece->count / group, parts = tsr__div_up_u32(total, most);
-    struct tsr_optimizer_packets_push push = {.identity = {TSR_IDENTITY_8}};
+    struct tsr_optimizer_vectors_push push = {.identity = {TSR_IDENTITY_8}};
     tsr__dispatch dispatch = s->dispatch;
 
     memcpy(push.number, s->numbers, sizeof push.number);
-    dispatch.shader = TSR__SHADER_OPTIMIZER_PACKETS;
-    dispatch.spec[0] = PACKETS_SUBGROUPS * lanes;
+    dispatch.shader = TSR__SHADER_OPTIMIZER_VECTORS;
+    dispatch.spec[0] = VECTORS_SUBGROUPS * lanes;
     dispatch.spec[5] = s->dispatch.shader == TSR__SHADER_ADAMW ? TSR_OPT_ADAMW : TSR_OPT_SGD;
     dispatch.spec[6] = lanes;
-    dispatch.spec[7] = PACKETS_UNITS;
+    dispatch.spec[7] = VECTORS_UNITS;
     dispatch.spec_count = 8;
     dispatch.push = &push;
     dispatch.push_bytes = sizeof push;
     for (uint32_t part = 0; part < parts; part++) {
         uint32_t first = (uint32_t)((uint64_t)total * part / parts);
-        push.packets = (uint32_t)((uint64_t)total * (part + 1) / parts) - first;
+        push.vectors = (uint32_t)((uint64_t)total * (part + 1) / parts) - first;
         for (int i = 0; i < TSR_OPT_OPERANDS; i++) {
             const tsr_tensor *operand = s->optimizer->operand[i];
             if (s->slot[i] >= 0)
                 push.base[i] = tsr__piece_address(piece, s->slot[i], operand) +
                                (uint64_t)first * group * tsr_dtype_size(operand->layout.dtype);
         }
-        uint32_t blocks = tsr__div_up_u32(push.packets, PACKETS_UNITS * lanes);
-        dispatch.groups[0] = tsr__div_up_u32(blocks, PACKETS_SUBGROUPS);
+        uint32_t blocks = tsr__div_up_u32(push.vectors, VECTORS_UNITS * lanes);
+        dispatch.groups[0] = tsr__div_up_u32(blocks, VECTORS_SUBGROUPS);
         dispatch.groups[1] = dispatch.groups[2] = 1;
         TSR__TRY(tsr__stream_dispatch(s->stream, &dispatch));
     }
@@ -171,12 +171,12 @@ static tsr_status run_packets(step *s, const tsr__piece *piece, uint32_t group)
 static tsr_status run_piece(step *s, const tsr__piece *piece, int operands)
 {
     tsr_dtype dtype = s->optimizer->operand[TSR_OPT_PARAMETER]->layout.dtype;
-    uint32_t group = TSR_PACKET_BYTES / (uint32_t)tsr_dtype_size(dtype);
+    uint32_t group = TSR_VECTOR_BYTES / (uint32_t)tsr_dtype_size(dtype);
     tsr__piece rest = *piece;
 
-    if (!has_packets(s, piece))
+    if (!has_vectors(s, piece))
         return run_strided(s, piece);
-    TSR__TRY(run_packets(s, piece, group));
+    TSR__TRY(run_vectors(s, piece, group));
     tsr__piece_columns(&rest, operands, piece->count / group * group, piece->count);
     return rest.count == 0 ? TSR_OK : run_strided(s, &rest);
 }

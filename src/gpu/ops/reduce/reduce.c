@@ -6,8 +6,8 @@
  * nor on which kernel runs, nor on the device. */
 #include "gpu/ops/reduce/reduce.h"
 
-#include "gpu/cpu_drivers/ops/packets.h"
 #include "gpu/cpu_drivers/ops/reduction.h"
+#include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/memory/tensor.h"
 #include "shaders/params/reduce.h"
 #include "tensor/check.h"
@@ -23,7 +23,7 @@
 #define PASSES_MAX 8 /* 63 bits of elements, 256 a pass */
 
 /* What every dispatch of one call has in common. */
-typedef struct folding {
+typedef struct pass_list {
     tsr_stream *stream;
     uint32_t kind; /* TSR_REDUCE_KIND_… */
     float scale;
@@ -31,11 +31,11 @@ typedef struct folding {
     tsr__buffer *scratch;
     uint64_t parts_offset, parts_bytes; /* what of it folds.h's columns may have */
     tsr__dispatches *list;
-} folding;
+} pass_list;
 
-static bool is_argmax(const folding *fold)
+static bool is_argmax(const pass_list *r)
 {
-    return fold->kind == TSR_REDUCE_KIND_ARGMAX;
+    return r->kind == TSR_REDUCE_KIND_ARGMAX;
 }
 
 /* Elements in memory: those of a tensor, or partial results in scratch. */
@@ -78,26 +78,26 @@ static void choose_argmax(tsr__dispatch *dispatch, const struct tsr_reduce_param
     bool together =
         x->step == 1 || params->jobs < ENOUGH_JOBS; /* else neighbours are neighbouring rows */
     bool alone = x->count <= SHORT_ROW || !together || tsr__rows_alone(device, params->jobs);
-    uint32_t team = alone ? 1 : 8;
+    uint32_t threads = alone ? 1 : 8;
     dispatch->shader = TSR__SHADER_ARGMAX;
     dispatch->spec_count = 6;
     dispatch->spec[0] = WORKGROUP;
     dispatch->spec[1] = x->partial ? TSR_F32 : (uint32_t)x->layout.dtype;
-    dispatch->spec[2] = team;
+    dispatch->spec[2] = threads;
     dispatch->spec[3] = form;
     dispatch->spec[4] = x->partial ? TSR_ARGMAX_PAIRS : TSR_ARGMAX_VALUES;
     dispatch->spec[5] = y->partial ? TSR_ARGMAX_PAIRS : TSR_ARGMAX_INDICES;
-    tsr__groups_for(params->jobs, WORKGROUP / team, dispatch->groups);
+    tsr__groups_for(params->jobs, WORKGROUP / threads, dispatch->groups);
 }
 
 static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *params,
-                          const folding *fold, const place *x, const place *y, uint32_t form,
+                          const pass_list *r, const place *x, const place *y, uint32_t form,
                           bool columns)
 {
     dispatch->spec[0] = WORKGROUP;
     dispatch->spec[1] = (uint32_t)x->layout.dtype;
     dispatch->spec[2] = (uint32_t)y->layout.dtype;
-    dispatch->spec[3] = fold->kind;
+    dispatch->spec[3] = r->kind;
     if (columns) {
         uint32_t inner = params->shape[params->ndim - 1];
         params->jobs = params->jobs / inner * (inner / 4 + (inner % 4 != 0));
@@ -106,11 +106,11 @@ static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *par
         tsr__groups_for(params->jobs, WORKGROUP / 4, dispatch->groups);
     } else if (x->count > SHORT_ROW) {
         dispatch->shader = TSR__SHADER_REDUCE_ROWS;
-        uint32_t team = tsr__rows_alone(x->access.buffer->device, params->jobs) ? 1 : 8;
+        uint32_t threads = tsr__rows_alone(x->access.buffer->device, params->jobs) ? 1 : 8;
         dispatch->spec_count = 6;
         dispatch->spec[4] = form;
-        dispatch->spec[5] = team;
-        tsr__groups_for(params->jobs, WORKGROUP / team, dispatch->groups);
+        dispatch->spec[5] = threads;
+        tsr__groups_for(params->jobs, WORKGROUP / threads, dispatch->groups);
     } else {
         dispatch->shader = TSR__SHADER_REDUCE_SHORT;
         dispatch->spec_count = 6;
@@ -120,18 +120,18 @@ static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *par
     }
 }
 
-static tsr_status add_pass(folding *fold, const place *x, const place *y, uint32_t unit);
+static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_t unit);
 
 /* Columns that folds.h leaves in parts: those, and what becomes of them. */
-static tsr_status add_columns(folding *fold, const tsr__fold *own, const place *y)
+static tsr_status add_columns(pass_list *r, const tsr__reduction *own, const place *y)
 {
     const struct tsr_reduce_params *params = own->params;
-    uint64_t bytes = (uint64_t)params->jobs * TSR__FOLD_PARTS * sizeof(float);
+    uint64_t bytes = (uint64_t)params->jobs * TSR__REDUCTION_PARTS * sizeof(float);
     place parts = {
         .layout = {.dtype = TSR_F32, .ndim = (int)params->ndim},
-        .address = fold->scratch->address + fold->parts_offset,
-        .access = {fold->scratch, fold->parts_offset, fold->parts_offset + bytes, false},
-        .count = TSR__FOLD_PARTS,
+        .address = r->scratch->address + r->parts_offset,
+        .access = {r->scratch, r->parts_offset, r->parts_offset + bytes, false},
+        .count = TSR__REDUCTION_PARTS,
         .step = params->jobs,
     };
     place out = *y;
@@ -144,13 +144,13 @@ static tsr_status add_columns(folding *fold, const tsr__fold *own, const place *
         out.layout.strides[d] = params->y_strides[d];
         stride *= (int)params->shape[d];
     }
-    TSR__TRY(tsr__fold_columns_add(fold->list, own, parts.address, parts.access));
-    return add_pass(fold, &parts, &out, 1);
+    TSR__TRY(tsr__reduction_columns_add(r->list, own, parts.address, parts.access));
+    return add_pass(r, &parts, &out, 1);
 }
 
 /* Adds the dispatches that fold x's rows of x->count elements into y's elements. `unit` counts the
  * tensor's elements in one of x's. */
-static tsr_status add_pass(folding *fold, const place *x, const place *y, uint32_t unit)
+static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_t unit)
 {
     const tsr_layout *layouts[2] = {&x->layout, &y->layout};
     uint64_t x_size = tsr_dtype_size(x->layout.dtype);
@@ -166,8 +166,8 @@ static tsr_status add_pass(folding *fold, const place *x, const place *y, uint32
             .count = (uint32_t)x->count,
             .jobs = piece.count,
             .ndim = (uint32_t)piece.ndim,
-            .accumulate = !y->partial && fold->accumulate,
-            .scale = y->partial ? 1.0f : fold->scale,
+            .accumulate = !y->partial && r->accumulate,
+            .scale = y->partial ? 1.0f : r->scale,
             .unit = unit,
         };
         for (int d = 0; d < piece.ndim; d++) {
@@ -182,38 +182,38 @@ static tsr_status add_pass(folding *fold, const place *x, const place *y, uint32
             .access = {x->access, y->access},
         };
         dispatch.access[1].write = true;
-        tsr__fold own = {.device = x->access.buffer->device,
-                         .kind = fold->kind,
-                         .x_dtype = x->layout.dtype,
-                         .y_dtype = y->layout.dtype,
-                         .params = &params,
-                         .x = dispatch.access[0],
-                         .y = dispatch.access[1]};
-        if (tsr__fold_rows_suit(&own)) {
-            TSR__TRY(tsr__fold_rows_add(fold->list, &own));
+        tsr__reduction own = {.device = x->access.buffer->device,
+                              .kind = r->kind,
+                              .x_dtype = x->layout.dtype,
+                              .y_dtype = y->layout.dtype,
+                              .params = &params,
+                              .x = dispatch.access[0],
+                              .y = dispatch.access[1]};
+        if (tsr__reduction_rows_suit(&own)) {
+            TSR__TRY(tsr__reduction_rows_add(r->list, &own));
             continue;
         }
-        if (tsr__fold_columns_suit(&own) &&
-            params.jobs <= fold->parts_bytes / (TSR__FOLD_PARTS * sizeof(float))) {
-            TSR__TRY(add_columns(fold, &own, y));
+        if (tsr__reduction_columns_suit(&own) &&
+            params.jobs <= r->parts_bytes / (TSR__REDUCTION_PARTS * sizeof(float))) {
+            TSR__TRY(add_columns(r, &own, y));
             continue;
         }
         uint32_t form = tsr__row_form(&piece, 0, x->layout.dtype, params.x, x->step, x->count);
-        if (is_argmax(fold))
+        if (is_argmax(r))
             choose_argmax(&dispatch, &params, x, y, form);
         else
-            choose_reduce(&dispatch, &params, fold, x, y, form, takes_columns(&piece, x, params.x));
-        TSR__TRY(tsr__dispatches_add(fold->list, &dispatch));
+            choose_reduce(&dispatch, &params, r, x, y, form, takes_columns(&piece, x, params.x));
+        TSR__TRY(tsr__dispatches_add(r->list, &dispatch));
     }
     return TSR_OK;
 }
 
 /* Row-major partial results [chunks, rows…] at `offset_bytes` of the scratch buffer; all of them,
  * or those from chunk `first` on. */
-static place partials(const folding *fold, const tsr_layout *rows, tsr__buffer *scratch,
+static place partials(const pass_list *r, const tsr_layout *rows, tsr__buffer *scratch,
                       uint64_t offset_bytes, int64_t first, int64_t chunks)
 {
-    place at = {.layout = {.dtype = is_argmax(fold) ? TSR_I64 : TSR_F32, .ndim = rows->ndim + 1},
+    place at = {.layout = {.dtype = is_argmax(r) ? TSR_I64 : TSR_F32, .ndim = rows->ndim + 1},
                 .partial = true};
     int64_t stride = 1;
     for (int d = rows->ndim; d > 0; d--) {
@@ -248,21 +248,21 @@ static place chunks_of(const place *x, int64_t chunk, int64_t first, int64_t chu
 
 /* Folds x's chunks into partial results: the whole chunks, then what is left over. *x becomes the
  * partial results. */
-static tsr_status add_partial_pass(folding *fold, place *x, int64_t chunk, tsr__buffer *scratch,
+static tsr_status add_partial_pass(pass_list *r, place *x, int64_t chunk, tsr__buffer *scratch,
                                    uint64_t offset_bytes, uint32_t unit)
 {
     int64_t whole = x->count / chunk, rest = x->count % chunk;
     const tsr_layout *rows = &x->layout;
     place from = chunks_of(x, chunk, 0, whole, chunk);
-    place to = partials(fold, rows, scratch, offset_bytes, 0, whole);
-    TSR__TRY(add_pass(fold, &from, &to, unit));
+    place to = partials(r, rows, scratch, offset_bytes, 0, whole);
+    TSR__TRY(add_pass(r, &from, &to, unit));
     if (rest > 0) {
         from = chunks_of(x, chunk, whole, 1, rest);
-        to = partials(fold, rows, scratch, offset_bytes, whole, 1);
-        TSR__TRY(add_pass(fold, &from, &to, unit));
+        to = partials(r, rows, scratch, offset_bytes, whole, 1);
+        TSR__TRY(add_pass(r, &from, &to, unit));
     }
 
-    place all = partials(fold, rows, scratch, offset_bytes, 0, whole + (rest > 0));
+    place all = partials(r, rows, scratch, offset_bytes, 0, whole + (rest > 0));
     all.count = all.layout.shape[0];
     all.step = all.layout.strides[0];
     all.layout = tsr__layout_without(&all.layout, 0);
@@ -288,32 +288,31 @@ static tsr_status plan_passes(const char *op, int64_t rows, int64_t count, uint6
     return TSR_OK;
 }
 
-static tsr_status add_passes(folding *fold, const char *op, place *x, const place *y)
+static tsr_status add_passes(pass_list *r, const char *op, place *x, const place *y)
 {
     int64_t chunks[PASSES_MAX];
     int passes;
-    uint64_t scratch_bytes, size = is_argmax(fold) ? 8 : 4;
+    uint64_t scratch_bytes, size = is_argmax(r) ? 8 : 4;
     int64_t rows = tsr_layout_count(&x->layout);
     TSR__TRY(plan_passes(op, rows, x->count, size, chunks, &passes, &scratch_bytes));
-    fold->parts_offset = scratch_bytes;
-    fold->parts_bytes = is_argmax(fold)
-                            ? 0
-                            : tsr__fold_parts_bytes(x->access.buffer->device, rows, x->count,
-                                                    passes > 0 ? chunks[0] : x->count);
-    if (scratch_bytes + fold->parts_bytes > 0)
-        TSR__TRY(
-            tsr__stream_scratch(fold->stream, scratch_bytes + fold->parts_bytes, &fold->scratch));
+    r->parts_offset = scratch_bytes;
+    r->parts_bytes = is_argmax(r)
+                         ? 0
+                         : tsr__reduction_parts_bytes(x->access.buffer->device, rows, x->count,
+                                                      passes > 0 ? chunks[0] : x->count);
+    if (scratch_bytes + r->parts_bytes > 0)
+        TSR__TRY(tsr__stream_scratch(r->stream, scratch_bytes + r->parts_bytes, &r->scratch));
     uint64_t offset_bytes = 0;
     uint32_t unit = 1;
     for (int i = 0; i < passes; i++) {
-        TSR__TRY(add_partial_pass(fold, x, chunks[i], fold->scratch, offset_bytes, unit));
+        TSR__TRY(add_partial_pass(r, x, chunks[i], r->scratch, offset_bytes, unit));
         offset_bytes += tsr__align_up_u64((uint64_t)(rows * x->count) * size, 256);
         unit *= (uint32_t)chunks[i];
     }
-    return add_pass(fold, x, y, unit);
+    return add_pass(r, x, y, unit);
 }
 
-static tsr_status add(folding *fold, const char *op, tsr_tensor *y, const tsr_layout *y_rows,
+static tsr_status add(pass_list *r, const char *op, tsr_tensor *y, const tsr_layout *y_rows,
                       const tsr_tensor *x, int dim)
 {
     place from = {
@@ -330,17 +329,17 @@ static tsr_status add(folding *fold, const char *op, tsr_tensor *y, const tsr_la
     };
     if (tsr_layout_count(&to.layout) == 0)
         return TSR_OK;
-    return add_passes(fold, op, &from, &to);
+    return add_passes(r, op, &from, &to);
 }
 
-static tsr_status run(folding *fold, const char *op, tsr_tensor *y, const tsr_layout *y_rows,
+static tsr_status run(pass_list *r, const char *op, tsr_tensor *y, const tsr_layout *y_rows,
                       const tsr_tensor *x, int dim)
 {
     tsr__dispatches list = {0};
-    fold->list = &list;
-    tsr_status status = add(fold, op, y, y_rows, x, dim);
+    r->list = &list;
+    tsr_status status = add(r, op, y, y_rows, x, dim);
     if (status == TSR_OK)
-        status = tsr__dispatches_record(&list, fold->stream);
+        status = tsr__dispatches_record(&list, r->stream);
     tsr__dispatches_finish(&list);
     return status;
 }
@@ -358,14 +357,14 @@ static tsr_status take_single(tsr_stream *stream, const tsr_tensor *y, const tsr
 tsr_status tsr__sum_columns_add(tsr__dispatches *list, tsr_stream *stream, const char *op,
                                 tsr_tensor *y, const tsr_tensor *x, bool accumulate)
 {
-    folding fold = {
+    pass_list r = {
         .stream = stream,
         .kind = TSR_REDUCE_KIND_SUM,
         .scale = 1.0f,
         .accumulate = accumulate,
         .list = list,
     };
-    return add(&fold, op, y, &y->layout, x, 0);
+    return add(&r, op, y, &y->layout, x, 0);
 }
 
 tsr_status tsr_reduce(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim,
@@ -394,7 +393,7 @@ tsr_status tsr_reduce(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, in
     if (count == 1)
         return take_single(stream, y, &rows, x, dim, accumulate);
 
-    folding fold = {
+    pass_list r = {
         .stream = stream,
         .kind = sums                          ? TSR_REDUCE_KIND_SUM
                 : reduction == TSR_REDUCE_MAX ? TSR_REDUCE_KIND_MAX
@@ -402,7 +401,7 @@ tsr_status tsr_reduce(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, in
         .scale = reduction == TSR_REDUCE_MEAN ? (float)(1.0 / (double)count) : 1.0f,
         .accumulate = accumulate,
     };
-    return run(&fold, "reduce", y, &rows, x, dim);
+    return run(&r, "reduce", y, &rows, x, dim);
 }
 
 tsr_status tsr_argmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim)
@@ -423,6 +422,6 @@ tsr_status tsr_argmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, in
     if (count == 1)
         return tsr_fill(stream, y, 0);
 
-    folding fold = {.stream = stream, .kind = TSR_REDUCE_KIND_ARGMAX};
-    return run(&fold, "argmax", y, &rows, x, dim);
+    pass_list r = {.stream = stream, .kind = TSR_REDUCE_KIND_ARGMAX};
+    return run(&r, "argmax", y, &rows, x, dim);
 }

@@ -43,12 +43,12 @@ static tsr_status check(const softmax_call *call, tsr_stream *stream)
 static void choose(tsr__dispatch *dispatch, const softmax_call *call, uint32_t rows, int64_t count,
                    uint32_t form)
 {
-    uint32_t team = tsr__team_for(call->y->buffer->device, rows, count),
-             workgroup = tsr__team_workgroup(team);
+    uint32_t threads = tsr__thread_group_for(call->y->buffer->device, rows, count),
+             workgroup = tsr__thread_group_workgroup(threads);
     int n = 0;
     dispatch->shader = call->gradient ? TSR__SHADER_SOFTMAX_GRAD : TSR__SHADER_SOFTMAX;
     dispatch->spec[n++] = workgroup;
-    dispatch->spec[n++] = team;
+    dispatch->spec[n++] = threads;
     dispatch->spec[n++] = (uint32_t)call->a->layout.dtype;
     if (call->gradient)
         dispatch->spec[n++] = (uint32_t)call->b->layout.dtype;
@@ -56,7 +56,7 @@ static void choose(tsr__dispatch *dispatch, const softmax_call *call, uint32_t r
     dispatch->spec[n++] = form;
     dispatch->spec[n++] = call->logarithm;
     dispatch->spec_count = n;
-    tsr__groups_for(rows, workgroup / team, dispatch->groups);
+    tsr__groups_for(rows, workgroup / threads, dispatch->groups);
 }
 
 /* a, b and y; a forward pass walks its input twice rather than have a special case. */

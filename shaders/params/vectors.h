@@ -1,31 +1,31 @@
 /* Push constants of the kernels that Mesa's CPU driver runs on rows without gaps: y = f(a, b). */
-#ifndef TSR_PARAMS_PACKETS_H
-#define TSR_PARAMS_PACKETS_H
+#ifndef TSR_PARAMS_VECTORS_H
+#define TSR_PARAMS_VECTORS_H
 
 #include "types.h"
 
 /* What a lane stores at once: 8 bytes of y. */
-#define TSR_PACKET_BYTES 8
+#define TSR_VECTOR_BYTES 8
 
-struct tsr_packets_push {
+struct tsr_vectors_push {
     TSR_UINT identity[16];        /* TSR_IDENTITY_16 */
     TSR_ADDRESS y, a, b;          /* where the first row starts */
     TSR_UINT y_row, a_row, b_row; /* bytes from row to row */
-    TSR_UINT rows, packets;       /* packets of y in a row */
+    TSR_UINT rows, vectors;       /* vectors of y in a row */
     TSR_UINT across;              /* blocks in a row … */
     TSR_UINT magic, shift;        /* … and how to divide by it; see params/walk.h */
     TSR_FLOAT alpha, beta;
 };
-TSR_PUSH_CHECK(tsr_packets_push);
+TSR_PUSH_CHECK(tsr_vectors_push);
 
 /* f, a specialization constant: TSR_EW_… of params/elementwise.h, or one of these. */
-#define TSR_PACKETS_ACTIVATE 8u
-#define TSR_PACKETS_ACTIVATE_GRAD 9u
-#define TSR_PACKETS_CONVERT 10u
-#define TSR_PACKETS_MOVE 11u /* bits of any dtype */
+#define TSR_VECTORS_ACTIVATE 8u
+#define TSR_VECTORS_ACTIVATE_GRAD 9u
+#define TSR_VECTORS_CONVERT 10u
+#define TSR_VECTORS_MOVE 11u /* bits of any dtype */
 
-/* How a row of an operand lies: a specialization constant. What its packets are aligned to, 8, 4 or
+/* How a row of an operand lies: a specialization constant. What its vectors are aligned to, 8, 4 or
  * 2 bytes, or: */
-#define TSR_PACKETS_ONE 0u /* one element for the whole row */
+#define TSR_VECTORS_ONE 0u /* one element for the whole row */
 
 #endif

@@ -1,18 +1,18 @@
 // Rows of a table by their indices, for Mesa's CPU driver: both without gaps, and of one dtype, so that bits are moved whatever they
-// mean. A subgroup makes a block of UNITS packets a lane of one row, as in packets.comp; it has its row's index in all lanes, which
+// mean. A subgroup makes a block of UNITS vectors a lane of one row, as in vectors.comp; it has its row's index in all lanes, which
 // makes the table's loads uniform. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
-#include "params/embedding_packets.h"
+#include "params/embedding_vectors.h"
 
 layout(push_constant, std430) uniform tsr_push
 {
-    tsr_embedding_packets_push p;
+    tsr_embedding_vectors_push p;
 };
 
 #include "cpu_drivers/lavapipe.glsl"
-#include "params/packets.h"
+#include "params/vectors.h"
 
 layout(constant_id = 0) const uint WORKGROUP = 128;
 layout(local_size_x_id = 0) in;
@@ -23,16 +23,16 @@ layout(constant_id = 4) const uint Y_FORM = 8;
 layout(constant_id = 5) const uint INDEX_BYTES = 4;
 layout(constant_id = 6) const uint INDEX_BITS = 32; // of the table's last row, rounded up to digits of p.identity
 
-#include "cpu_drivers/packets.glsl"
+#include "cpu_drivers/vectors.glsl"
 
-const uint BLOCK = UNITS * LANES; // packets
+const uint BLOCK = UNITS * LANES; // vectors
 const uint NONE = 0xffffffffu;
 
 // NONE where it is beyond 32 bits; negative ones come out above any size there is.
 uint load_index(uint64_t at)
 {
     if (INDEX_BYTES == 8) {
-        uvec2 words = words_of(Packet(at).v);
+        uvec2 words = words_of(Word64(at).v);
         return words.y == 0 ? words.x : NONE;
     }
     uint word = Word(at & ~uint64_t(3)).v;
@@ -47,19 +47,19 @@ void main()
     umulExtended(block, p.magic, high, low);
     uint row = high + block >> p.shift;
     uint start = (block - row * p.across) * BLOCK;
-    uint first = min(start, p.packets - BLOCK);
-    uint own = start - first; // packets before this one are another block's
+    uint first = min(start, p.vectors - BLOCK);
+    uint own = start - first; // vectors before this one are another block's
 
     uint index = load_index(p.indices + uint64_t(row) * p.indices_stride) - p.first;
     bool here = index < p.here;
     uint known = 0; // the same as index, and the compiler knows that it is in all lanes
     [[unroll]] for (uint digit = 0; digit < INDEX_BITS; digit += 4)
         known |= p.identity[p.identity[index >> digit & 15]] << digit;
-    uint64_t table = p.table + uint64_t(min(known, p.here - 1)) * p.table_stride + uint64_t(first) * TSR_PACKET_BYTES;
+    uint64_t table = p.table + uint64_t(min(known, p.here - 1)) * p.table_stride + uint64_t(first) * TSR_VECTOR_BYTES;
 
     uvec2 y[UNITS];
     [[unroll]] for (uint i = 0; i < UNITS; i++)
-        y[i] = mix(uvec2(0), words_of(LOAD_LANE_PACKETS(table + i * LANES * TSR_PACKET_BYTES, TSR_PACKET_BYTES, TABLE_FORM)),
+        y[i] = mix(uvec2(0), words_of(LOAD_LANE_VECTORS(table + i * LANES * TSR_VECTOR_BYTES, TSR_VECTOR_BYTES, TABLE_FORM)),
                    bvec2(here));
 
     // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
@@ -71,9 +71,9 @@ void main()
     }
 
     uint lane = gl_SubgroupInvocationID;
-    uint64_t y_at = p.y + uint64_t(row) * p.y_stride + uint64_t(first + lane) * TSR_PACKET_BYTES;
+    uint64_t y_at = p.y + uint64_t(row) * p.y_stride + uint64_t(first + lane) * TSR_VECTOR_BYTES;
     uint lowest = mix(own, NONE, number >= p.across * p.rows);
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         if (i * LANES + lane >= lowest)
-            STORE_LANE_PACKETS(y_at + i * LANES * TSR_PACKET_BYTES, Y_FORM, y[i]);
+            STORE_LANE_VECTORS(y_at + i * LANES * TSR_VECTOR_BYTES, Y_FORM, y[i]);
 }

@@ -1,18 +1,18 @@
 /* Push constants of the kernel that looks rows up on Mesa's CPU driver. */
-#ifndef TSR_PARAMS_EMBEDDING_PACKETS_H
-#define TSR_PARAMS_EMBEDDING_PACKETS_H
+#ifndef TSR_PARAMS_EMBEDDING_VECTORS_H
+#define TSR_PARAMS_EMBEDDING_VECTORS_H
 
 #include "types.h"
 
-struct tsr_embedding_packets_push {
+struct tsr_embedding_vectors_push {
     TSR_UINT identity[16];                           /* TSR_IDENTITY_16 */
     TSR_ADDRESS table, indices, y;                   /* where the first row starts */
     TSR_UINT table_stride, indices_stride, y_stride; /* bytes from row to row */
-    TSR_UINT rows, packets;                          /* packets of 8 bytes in a row */
+    TSR_UINT rows, vectors;                          /* vectors of 8 bytes in a row */
     TSR_UINT across;                                 /* blocks in a row … */
     TSR_UINT magic, shift;                           /* … and how to divide by it; see walk.h */
     TSR_UINT first, here;                            /* rows of the whole table that this one has */
 };
-TSR_PUSH_CHECK(tsr_embedding_packets_push);
+TSR_PUSH_CHECK(tsr_embedding_vectors_push);
 
 #endif

@@ -1,13 +1,13 @@
-// The optimizers' steps along operands without gaps, for Mesa's CPU driver: structured as packets.comp, with one row.
+// The optimizers' steps along operands without gaps, for Mesa's CPU driver: structured as vectors.comp, with one row.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
 #include "params/optimizer.h"
-#include "params/packets.h"
+#include "params/vectors.h"
 
 layout(push_constant, std430) uniform tsr_push
 {
-    tsr_optimizer_packets_push p;
+    tsr_optimizer_vectors_push p;
 };
 
 #define TSR_IDENTITY_BITS 3
@@ -25,28 +25,28 @@ layout(constant_id = 5) const uint OPTIMIZER = TSR_OPT_ADAMW;
 layout(constant_id = 6) const uint LANES = 8;
 layout(constant_id = 7) const uint UNITS = 4;
 
-const uint GROUP = TSR_PACKET_BYTES / (PARAMETER_DTYPE == TSR_DT_F32 ? 4 : 2);
+const uint GROUP = TSR_VECTOR_BYTES / (PARAMETER_DTYPE == TSR_DT_F32 ? 4 : 2);
 const uint BLOCK = UNITS * LANES;
 const uint NONE = 0xffffffffu;
 const bool EXACT = false;
 
-#include "cpu_drivers/packets_floats.glsl"
+#include "cpu_drivers/vector_floats.glsl"
 
 // Of the next two: what an optimizer keeps, and reads.
 const bool READS_STATE = OPTIMIZER == TSR_OPT_ADAMW || MODE == TSR_SGD_MOMENTUM_NEXT || MODE == TSR_SGD_NESTEROV_NEXT;
 const bool KEEPS_STATE = OPTIMIZER == TSR_OPT_ADAMW || MODE != TSR_SGD_PLAIN;
 
-// The address of a packet of the parameter, or of as many elements of another operand.
-uint64_t place(uint operand, uint packet, uint dtype)
+// The address of a vector of the parameter, or of as many elements of another operand.
+uint64_t place(uint operand, uint vector, uint dtype)
 {
-    return p.base[operand] + uint64_t(packet) * (GROUP * BYTES_OF(dtype));
+    return p.base[operand] + uint64_t(vector) * (GROUP * BYTES_OF(dtype));
 }
 
 void store_state(uint64_t at, vec4 values)
 {
-    store_packet(at, floatBitsToUint(values.xy));
+    store_vector(at, floatBitsToUint(values.xy));
     if (GROUP == 4)
-        store_packet(at + 8, floatBitsToUint(values.zw));
+        store_vector(at + 8, floatBitsToUint(values.zw));
 }
 
 void store_parameter(uint64_t at, vec4 values)
@@ -54,30 +54,30 @@ void store_parameter(uint64_t at, vec4 values)
     if (PARAMETER_DTYPE == TSR_DT_F32)
         store_state(at, values);
     else
-        store_packet(at, ENCODE_HALVES(values, PARAMETER_DTYPE));
+        store_vector(at, ENCODE_FLOAT16S(values, PARAMETER_DTYPE));
 }
 
 void main()
 {
     uint number = uniform_index(gl_WorkGroupID.x) * (WORKGROUP / LANES) + p.identity[p.identity[gl_SubgroupID]];
-    uint blocks = (p.packets + BLOCK - 1) / BLOCK;
+    uint blocks = (p.vectors + BLOCK - 1) / BLOCK;
     uint start = min(number, blocks - 1) * BLOCK;
-    uint first = min(start, p.packets - BLOCK);
+    uint first = min(start, p.vectors - BLOCK);
     uint lowest = mix(start - first, NONE, number >= blocks);
 
     vec4 parameter[UNITS], gradient[UNITS], state[UNITS], state2[UNITS];
     [[unroll]] for (uint u = 0; u < UNITS; u++) {
-        uint packet = first + u * LANES;
+        uint vector = first + u * LANES;
         if (HAS_MASTER != 0)
-            parameter[u] = LOAD_OPERAND(place(TSR_OPT_MASTER, packet, TSR_DT_F32), TSR_DT_F32, 8);
+            parameter[u] = LOAD_OPERAND(place(TSR_OPT_MASTER, vector, TSR_DT_F32), TSR_DT_F32, 8);
         else
-            parameter[u] = LOAD_OPERAND(place(TSR_OPT_PARAMETER, packet, PARAMETER_DTYPE), PARAMETER_DTYPE, 8);
-        gradient[u] = LOAD_OPERAND(place(TSR_OPT_GRADIENT, packet, GRADIENT_DTYPE), GRADIENT_DTYPE, 8);
+            parameter[u] = LOAD_OPERAND(place(TSR_OPT_PARAMETER, vector, PARAMETER_DTYPE), PARAMETER_DTYPE, 8);
+        gradient[u] = LOAD_OPERAND(place(TSR_OPT_GRADIENT, vector, GRADIENT_DTYPE), GRADIENT_DTYPE, 8);
         state[u] = state2[u] = vec4(0.0);
         if (READS_STATE)
-            state[u] = LOAD_OPERAND(place(TSR_OPT_STATE, packet, TSR_DT_F32), TSR_DT_F32, 8);
+            state[u] = LOAD_OPERAND(place(TSR_OPT_STATE, vector, TSR_DT_F32), TSR_DT_F32, 8);
         if (OPTIMIZER == TSR_OPT_ADAMW)
-            state2[u] = LOAD_OPERAND(place(TSR_OPT_STATE2, packet, TSR_DT_F32), TSR_DT_F32, 8);
+            state2[u] = LOAD_OPERAND(place(TSR_OPT_STATE2, vector, TSR_DT_F32), TSR_DT_F32, 8);
     }
     [[unroll]] for (uint u = 0; u < UNITS; u++)
         [[unroll]] for (uint i = 0; i < GROUP; i++) {
@@ -96,7 +96,7 @@ void main()
     [[unroll]] for (uint u = 0; u < UNITS; u++) {
         uint before = u * LANES;
         if (before + gl_SubgroupInvocationID >= lowest) {
-            store_parameter(to + before * TSR_PACKET_BYTES, parameter[u]);
+            store_parameter(to + before * TSR_VECTOR_BYTES, parameter[u]);
             if (HAS_MASTER != 0)
                 store_state(to_master + before * GROUP * 4, parameter[u]);
             if (KEEPS_STATE)

@@ -3,7 +3,7 @@
 // parts: together the same bits as reduce_columns.comp. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#include "cpu_drivers/folds.glsl"
+#include "cpu_drivers/reduction.glsl"
 
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;
@@ -23,9 +23,9 @@ void main()
     uint first = min(at.block * (UNITS * LANES), p.rows - UNITS * LANES);
     uint64_t x = p.x + uint64_t(at.plane) * p.x_plane + first * BYTES_OF(X_DTYPE);
 
-    float folded[HELD * UNITS];
+    float partial[HELD * UNITS];
     [[unroll]] for (uint e = 0; e < HELD * UNITS; e++)
-        folded[e] = identity();
+        partial[e] = identity();
     [[unroll]] for (uint i = 0; i < HELD * STEPS; i++) {
         uint row = part + PARTS * i;
         bool careful = CAREFUL != 0 && i / HELD + 1 == STEPS;
@@ -33,16 +33,16 @@ void main()
         [[unroll]] for (uint u = 0; u < UNITS; u++) {
             float value = load_lanes(line, u * LANES * BYTES_OF(X_DTYPE), X_DTYPE, LANES);
             uint e = i % HELD * UNITS + u;
-            folded[e] = combine(folded[e], careful ? mix(identity(), value, row < p.count) : value);
+            partial[e] = combine(partial[e], careful ? mix(identity(), value, row < p.count) : value);
         }
     }
     if (HELD == 2)
         [[unroll]] for (uint e = 0; e < UNITS; e++)
-            folded[e] = combine(folded[e], folded[e + UNITS]);
-    PIN(folded, UNITS)
+            partial[e] = combine(partial[e], partial[e + UNITS]);
+    PIN(partial, UNITS)
 
     uint64_t y = p.y + uint64_t(part) * p.y_row + uint64_t(at.plane) * p.y_plane + (first + gl_SubgroupInvocationID) * 4;
     if (at.number < p.blocks)
         [[unroll]] for (uint u = 0; u < UNITS; u++)
-            Float(y + u * LANES * 4).v = folded[u];
+            Float(y + u * LANES * 4).v = partial[u];
 }

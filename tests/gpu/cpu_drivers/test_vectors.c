@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/cpu_drivers/ops/packets.h"
+#include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/device/device.h"
 #include "gpu/ops/copy/copy.h"
-#include "shaders/params/packets.h"
+#include "shaders/params/vectors.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 
@@ -201,7 +201,7 @@ START_TEST(mixtures)
 }
 END_TEST
 
-/* Around the shortest that goes by packets, and around whole packets, blocks and workgroups. */
+/* Around the shortest that goes by vectors, and around whole vectors, blocks and workgroups. */
 START_TEST(line_lengths)
 {
     static const int64_t all[] = {0,    1,    15,   2047,  2048,  2049,  2050,  2111,
@@ -224,7 +224,7 @@ START_TEST(offsets)
 }
 END_TEST
 
-/* Rows of all lengths around a lane's and a subgroup's packets, with gaps, a bias and a column. */
+/* Rows of all lengths around a lane's and a subgroup's vectors, with gaps, a bias and a column. */
 START_TEST(row_lengths)
 {
     static const int64_t lengths[] = {3, 15, 16, 17, 31, 33, 64, 67, 100, 127, 128, 129, 300};
@@ -358,7 +358,7 @@ START_TEST(transposes)
         for (int64_t odd = 0; odd < 2; odd++)
             check_transpose(all[_i], all[_i], 1, shapes[i][0], shapes[i][1], odd);
     check_transpose(all[_i], all[_i], 3, 40, 50, 0);
-    check_transpose(all[_i], all[_i], 17, 40, 50, 0); /* more planes than go by packets */
+    check_transpose(all[_i], all[_i], 17, 40, 50, 0); /* more planes than go by vectors */
 }
 END_TEST
 
@@ -428,20 +428,20 @@ START_TEST(optimizers)
 }
 END_TEST
 
-/* Which pieces go by packets at all: otherwise the comparisons above compare nothing. */
+/* Which pieces go by vectors at all: otherwise the comparisons above compare nothing. */
 static bool cut(tsr_dtype dtype, int64_t rows, int64_t columns, int64_t pitch, tsr__piece *rest)
 {
     gpu_random random = {1};
     operand x = make(&random, dtype, (place){rows, columns, pitch, 0});
-    tsr__packets work = {.function = TSR_PACKETS_MOVE, .count = 2, .tensor = {x.view, x.view}};
+    tsr__vectors work = {.function = TSR_VECTORS_MOVE, .count = 2, .tensor = {x.view, x.view}};
     tsr__pieces walk;
-    tsr__piece piece, packets;
+    tsr__piece piece, vectors;
     const tsr_layout *layout = tsr_tensor_layout(x.view);
 
     tsr__pieces_init(&walk, 2, (const tsr_layout *[]){layout, layout}, 0);
     ck_assert(tsr__pieces_next(&walk, &piece));
-    bool result = tsr__packets_cut(&work, &piece, &packets, rest);
-    ck_assert(!result || packets.count + rest->count == piece.count);
+    bool result = tsr__vectors_cut(&work, &piece, &vectors, rest);
+    ck_assert(!result || vectors.count + rest->count == piece.count);
     drop(&x);
     return result;
 }
@@ -480,13 +480,13 @@ static void add_all(TCase *tests)
     tcase_add_test(tests, borders);
 }
 
-TESTS(packets)
+TESTS(vectors)
 {
     tcase_add_checked_fixture(tests, gpu_setup_by_device, gpu_teardown);
     add_all(tests);
 }
 
-TESTS(packets_packed)
+TESTS(vectors_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
     add_all(tests);

@@ -1,16 +1,16 @@
 // y = f(a, b) along rows without gaps, for Mesa's CPU driver: sums, activations, conversions, copies. A subgroup makes a block of
-// ROWS rows of UNITS packets a lane; a block that would pass its row's end moves back and stores only what is its own. All loads
+// ROWS rows of UNITS vectors a lane; a block that would pass its row's end moves back and stores only what is its own. All loads
 // come before all stores, behind which nothing is fast. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
 #include "include/activation.glsl"
 #include "params/elementwise.h"
-#include "params/packets.h"
+#include "params/vectors.h"
 
 layout(push_constant, std430) uniform tsr_push
 {
-    tsr_packets_push p;
+    tsr_vectors_push p;
 };
 
 #include "include/float16.glsl"
@@ -30,12 +30,12 @@ layout(constant_id = 9) const uint B_FORM = 8;
 layout(constant_id = 10) const uint FUNCTION = TSR_EW_ADD;
 layout(constant_id = 11) const uint ACTIVATION = TSR_ACTIVATION_NONE;
 
-const uint GROUP = TSR_PACKET_BYTES / (Y_DTYPE == TSR_DT_F32 ? 4 : 2); // elements of a packet
-const bool EXACT = FUNCTION == TSR_PACKETS_CONVERT;
+const uint GROUP = TSR_VECTOR_BYTES / (Y_DTYPE == TSR_DT_F32 ? 4 : 2); // elements of a vector
+const bool EXACT = FUNCTION == TSR_VECTORS_CONVERT;
 
-#include "cpu_drivers/packets_floats.glsl"
+#include "cpu_drivers/vector_floats.glsl"
 
-const uint BLOCK = UNITS * LANES;                                      // packets of a block's row
+const uint BLOCK = UNITS * LANES;                                      // vectors of a block's row
 const uint NONE = 0xffffffffu;
 
 float apply(float a, float b)
@@ -51,17 +51,17 @@ float apply(float a, float b)
         y = p.alpha * a + p.beta;
     if (FUNCTION == TSR_EW_AXPY)
         y = p.alpha * a + b;
-    if (FUNCTION == TSR_PACKETS_ACTIVATE)
+    if (FUNCTION == TSR_VECTORS_ACTIVATE)
         return tsr_activate(a, ACTIVATION);
-    if (FUNCTION == TSR_PACKETS_ACTIVATE_GRAD)
+    if (FUNCTION == TSR_VECTORS_ACTIVATE_GRAD)
         return tsr_activate_grad(a, ACTIVATION) * b;
     return y;
 }
 
-// Bytes of an operand that a packet of y is made of.
+// Bytes of an operand that a vector of y is made of.
 uint step_of(uint dtype, uint form)
 {
-    return form == TSR_PACKETS_ONE ? 0 : FUNCTION == TSR_PACKETS_MOVE ? 8 : GROUP * BYTES_OF(dtype);
+    return form == TSR_VECTORS_ONE ? 0 : FUNCTION == TSR_VECTORS_MOVE ? 8 : GROUP * BYTES_OF(dtype);
 }
 
 void main()
@@ -73,28 +73,28 @@ void main()
     umulExtended(block, p.magic, high, low);
     uint band = high + block >> p.shift;
     uint start = (block - band * p.across) * BLOCK;
-    uint first = min(start, p.packets - BLOCK);
-    uint own = start - first; // packets before this one are another block's
+    uint first = min(start, p.vectors - BLOCK);
+    uint own = start - first; // vectors before this one are another block's
 
     uint64_t a_at = p.a + uint64_t(first) * step_of(A_DTYPE, A_FORM), b_at = p.b, y_at = p.y;
     if (B_DTYPE != 0)
         b_at += uint64_t(first) * step_of(B_DTYPE, B_FORM);
-    y_at += uint64_t(first) * TSR_PACKET_BYTES;
+    y_at += uint64_t(first) * TSR_VECTOR_BYTES;
 
     uvec2 y[ROWS * UNITS];
     vec4 a[ROWS * UNITS], b[ROWS * UNITS];
     [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++) {
         uint row = min(band * ROWS + i / UNITS, p.rows - 1), before = i % UNITS * LANES;
         uint64_t at = a_at + uint64_t(row) * p.a_row + before * step_of(A_DTYPE, A_FORM);
-        if (FUNCTION == TSR_PACKETS_MOVE)
-            y[i] = words_of(LOAD_LANE_PACKETS(at, 8, A_FORM));
+        if (FUNCTION == TSR_VECTORS_MOVE)
+            y[i] = words_of(LOAD_LANE_VECTORS(at, 8, A_FORM));
         else
             a[i] = LOAD_OPERAND(at, A_DTYPE, A_FORM);
         b[i] = vec4(0.0);
         if (B_DTYPE != 0)
             b[i] = LOAD_OPERAND(b_at + uint64_t(row) * p.b_row + before * step_of(B_DTYPE, B_FORM), B_DTYPE, B_FORM);
     }
-    if (FUNCTION != TSR_PACKETS_MOVE)
+    if (FUNCTION != TSR_VECTORS_MOVE)
         [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++) {
             vec4 values = vec4(0.0);
             [[unroll]] for (uint k = 0; k < GROUP; k++)
@@ -115,12 +115,12 @@ void main()
     uint lowest[ROWS];
     [[unroll]] for (uint i = 0; i < ROWS; i++) {
         uint row = band * ROWS + i;
-        y_row[i] = y_at + uint64_t(row) * p.y_row + gl_SubgroupInvocationID * TSR_PACKET_BYTES;
+        y_row[i] = y_at + uint64_t(row) * p.y_row + gl_SubgroupInvocationID * TSR_VECTOR_BYTES;
         lowest[i] = mix(own, NONE, number >= blocks || row >= p.rows);
     }
     [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++) {
         uint before = i % UNITS * LANES;
         if (before + gl_SubgroupInvocationID >= lowest[i / UNITS])
-            STORE_LANE_PACKETS(y_row[i / UNITS] + before * TSR_PACKET_BYTES, Y_FORM, y[i]);
+            STORE_LANE_VECTORS(y_row[i / UNITS] + before * TSR_VECTOR_BYTES, Y_FORM, y[i]);
     }
 }

@@ -240,11 +240,11 @@ static bool suits_as(uint32_t kind, bool columns, tsr_dtype dtype, uint32_t jobs
     uint32_t size = (uint32_t)tsr_dtype_size(dtype);
     struct tsr_reduce_params params = {
         .step = step * size, .count = count, .jobs = jobs, .ndim = 1, .shape = {jobs, 1, 1, 1}};
-    tsr__fold s = {
+    tsr__reduction s = {
         .device = gpu, .kind = kind, .x_dtype = dtype, .y_dtype = TSR_F32, .params = &params};
 
     params.x_strides[0] = columns ? 1 : (uint32_t)step * count;
-    return columns ? tsr__fold_columns_suit(&s) : tsr__fold_rows_suit(&s);
+    return columns ? tsr__reduction_columns_suit(&s) : tsr__reduction_rows_suit(&s);
 }
 
 static bool suits(bool columns, tsr_dtype dtype, uint32_t jobs, uint32_t count, uint64_t step)
@@ -288,14 +288,14 @@ static void add_all(TCase *tests)
     tcase_add_test(tests, borders);
 }
 
-TESTS(folds)
+TESTS(reduction)
 {
     tcase_add_checked_fixture(tests, gpu_setup_by_device, gpu_teardown);
     add_all(tests);
     tcase_add_loop_test(tests, largest_and_smallest, 0, 9);
 }
 
-TESTS(folds_packed)
+TESTS(reduction_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
     add_all(tests);

@@ -1,7 +1,7 @@
 // Four numbers as f16 or bf16, for the kernels of Mesa's CPU driver, to be stored at once. Includes nothing: float16.glsl and 64-bit
 // integers are there.
-#ifndef TSR_LAVAPIPE_HALVES_GLSL
-#define TSR_LAVAPIPE_HALVES_GLSL
+#ifndef TSR_LAVAPIPE_FLOAT16_GLSL
+#define TSR_LAVAPIPE_FLOAT16_GLSL
 
 // As tsr_f16_from_f32, in half as many operations: this driver rounds additions to nearest even, and so to multiples of 2^-24
 // where a half becomes subnormal.
@@ -29,6 +29,6 @@ uvec2 encode_bf16s(vec4 values)
     return bits.xz | bits.yw << 16;
 }
 
-#define ENCODE_HALVES(values, dtype) ((dtype) == TSR_DT_F16 ? encode_f16s(values) : encode_bf16s(values))
+#define ENCODE_FLOAT16S(values, dtype) ((dtype) == TSR_DT_F16 ? encode_f16s(values) : encode_bf16s(values))
 
 #endif

@@ -2,7 +2,7 @@
 // of reduce.glsl's tree too. The same bits as reduce_rows.comp. Compiled with -O0, as matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#include "cpu_drivers/folds.glsl"
+#include "cpu_drivers/reduction.glsl"
 
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;
@@ -29,9 +29,9 @@ float load_y(uint64_t at)
 {
 #if TSR_STORAGE16
     if (Y_DTYPE == TSR_DT_F16)
-        return tsr_f32_from_f16(uint(Half(at).v));
+        return tsr_f32_from_f16(uint(Word16(at).v));
     if (Y_DTYPE == TSR_DT_BF16)
-        return tsr_f32_from_bf16(uint(Half(at).v));
+        return tsr_f32_from_bf16(uint(Word16(at).v));
 #endif
     return Float(at).v;
 }
@@ -40,7 +40,7 @@ void store_y(uint64_t at, float value)
 {
 #if TSR_STORAGE16
     if (Y_DTYPE != TSR_DT_F32) {
-        Half(at).v = uint16_t(Y_DTYPE == TSR_DT_F16 ? tsr_f16_from_f32(value) : tsr_bf16_from_f32(value));
+        Word16(at).v = uint16_t(Y_DTYPE == TSR_DT_F16 ? tsr_f16_from_f32(value) : tsr_bf16_from_f32(value));
         return;
     }
 #endif
@@ -55,14 +55,14 @@ float combine_pair(float own, float other, bool high)
     return combine(mix(own, other, high), mix(other, own, high));
 }
 
-float folded[ROWS * OWN]; // of row r and the lane's q-th lane of the tree at q·ROWS + r
+float partial[ROWS * OWN]; // of row r and the lane's q-th lane of the tree at q·ROWS + r
 
 // Combines the lanes of the tree that a lane holds, if there are more than `count`.
 void halve(uint count)
 {
     if (OWN > count)
         [[unroll]] for (uint e = 0; e < count * ROWS; e++)
-            folded[e] = combine(folded[e], folded[e + count * ROWS]);
+            partial[e] = combine(partial[e], partial[e + count * ROWS]);
 }
 
 // With the lane that is `distance` away. As long as there are several rows, a lane keeps one of a pair and gives its partner the other.
@@ -75,10 +75,10 @@ void exchange(uint distance)
     if (ROWS > before) {
         uint count = ROWS / before / 2;
         [[unroll]] for (uint e = 0; e < count; e++)
-            folded[e] = combine_pair(mix(folded[e], folded[e + count], high),
-                                     subgroupShuffleXor(mix(folded[e + count], folded[e], high), distance), high);
+            partial[e] = combine_pair(mix(partial[e], partial[e + count], high),
+                                     subgroupShuffleXor(mix(partial[e + count], partial[e], high), distance), high);
     } else {
-        folded[0] = combine_pair(folded[0], subgroupShuffleXor(folded[0], distance), high);
+        partial[0] = combine_pair(partial[0], subgroupShuffleXor(partial[0], distance), high);
     }
 }
 
@@ -90,12 +90,12 @@ void main()
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
         uint64_t line = p.x + uint64_t(at.plane) * p.x_plane + uint64_t(min(first + r, p.rows - 1)) * p.x_row;
         [[unroll]] for (uint q = 0; q < OWN; q++)
-            folded[q * ROWS + r] = identity();
+            partial[q * ROWS + r] = identity();
         [[unroll]] for (uint step = 0; step < STEPS; step++)
             [[unroll]] for (uint q = 0; q < OWN; q++)
-                folded[q * ROWS + r] = combine(folded[q * ROWS + r], load(line, step, q));
+                partial[q * ROWS + r] = combine(partial[q * ROWS + r], load(line, step, q));
     }
-    PIN(folded, ROWS * OWN)
+    PIN(partial, ROWS * OWN)
 
     // Written out, because the driver's compiler unrolls no loop around another one.
     halve(4);
@@ -109,7 +109,7 @@ void main()
     const uint SHARE = LANES / ROWS; // lanes that hold the same result
     uint row = first + lane / SHARE;
     uint64_t y = p.y + uint64_t(at.plane) * p.y_plane + uint64_t(row) * p.y_row;
-    precise float value = folded[0] * p.scale;
+    precise float value = partial[0] * p.scale;
     if (at.number < p.blocks && row < p.rows && lane % SHARE == 0) {
         if (p.accumulate != 0)
             value += load_y(y);

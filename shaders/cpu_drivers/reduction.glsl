@@ -1,18 +1,18 @@
 // What the reductions of Mesa's CPU driver share. They fold in the tree of reduce.glsl: element j belongs to its lane j % 32.
-#ifndef TSR_FOLDS_GLSL
-#define TSR_FOLDS_GLSL
+#ifndef TSR_REDUCTION_GLSL
+#define TSR_REDUCTION_GLSL
 
 #include "cpu_drivers/lavapipe_extensions.glsl"
 #include "include/float16.glsl"
 #include "include/nan.glsl"
-#include "params/folds.h"
+#include "params/reduction.h"
 #include "params/reduce.h"
 
 layout(constant_id = 7) const uint KIND = TSR_REDUCE_KIND_SUM;
 
 layout(push_constant, std430) uniform tsr_push
 {
-    tsr_folds_push p;
+    tsr_reduction_push p;
 };
 
 #define TSR_IDENTITY_BITS 3
@@ -55,10 +55,10 @@ float combine(float a, float b)
 }
 
 // A second use of the results, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
-#define PIN(folded, count)                                                                           \
+#define PIN(partial, count)                                                                           \
     if (p.identity[0] != 0) {                                                                      \
         float pinned = 0.0;                                                                        \
-        [[unroll]] for (uint e = 0; e < count; e++) pinned += folded[e];                             \
+        [[unroll]] for (uint e = 0; e < count; e++) pinned += partial[e];                             \
         Float(p.y).v = pinned;                                                                     \
     }
 

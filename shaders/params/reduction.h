@@ -1,11 +1,11 @@
 /* Push constants of the reductions that Mesa's CPU driver has kernels of its own for. Rows, or
  * columns, lie in planes; numbers of bytes lead from one to the next. */
-#ifndef TSR_PARAMS_FOLDS_H
-#define TSR_PARAMS_FOLDS_H
+#ifndef TSR_PARAMS_REDUCTION_H
+#define TSR_PARAMS_REDUCTION_H
 
 #include "types.h"
 
-struct tsr_folds_push {
+struct tsr_reduction_push {
     TSR_UINT identity[8];    /* TSR_IDENTITY_8 */
     TSR_ADDRESS x, y;        /* the first elements */
     TSR_ADDRESS step;        /* columns: from an element to the one below */
@@ -18,6 +18,6 @@ struct tsr_folds_push {
     TSR_UINT accumulate;     /* rows: y += result · scale */
     TSR_FLOAT scale;
 };
-TSR_PUSH_CHECK(tsr_folds_push);
+TSR_PUSH_CHECK(tsr_reduction_push);
 
 #endif

@@ -1,70 +1,70 @@
-#include "gpu/cpu_drivers/ops/packets.h"
+#include "gpu/cpu_drivers/ops/vectors.h"
 
 #include "base/checked.h"
-#include "shaders/params/packets.h"
 #include "shaders/params/types.h"
+#include "shaders/params/vectors.h"
 
 /* Which dimensions are rows and columns, and what a block covers. */
 typedef struct tiling {
     int row_dim; /* -1: there is one row */
-    uint32_t lanes, rows, packets;
+    uint32_t lanes, rows, vectors;
     uint32_t block_rows, units;
 } tiling;
 
-/* Elements of y in a packet. */
-static uint32_t group_of(const tsr__packets *work)
+/* Elements of y in a vector. */
+static uint32_t group_of(const tsr__vectors *work)
 {
-    return TSR_PACKET_BYTES / (uint32_t)tsr_dtype_size(work->tensor[0]->layout.dtype);
+    return TSR_VECTOR_BYTES / (uint32_t)tsr_dtype_size(work->tensor[0]->layout.dtype);
 }
 
-uint32_t tsr__packets_common(uint64_t bits)
+uint32_t tsr__vectors_common(uint64_t bits)
 {
-    bits |= TSR_PACKET_BYTES;
+    bits |= TSR_VECTOR_BYTES;
     return (uint32_t)(bits & (~bits + 1));
 }
 
-uint32_t tsr__packets_least_alignment(const tsr_device *device)
+uint32_t tsr__vectors_least_alignment(const tsr_device *device)
 {
     return device->storage == TSR__STORAGE_S16 ? 2 : 4;
 }
 
-uint32_t tsr__packets_alignment(const tsr__piece *piece, int operand, const tsr_tensor *tensor)
+uint32_t tsr__vectors_alignment(const tsr__piece *piece, int operand, const tsr_tensor *tensor)
 {
     uint64_t bits = tsr__piece_address(piece, operand, tensor);
     uint64_t size = tsr_dtype_size(tensor->layout.dtype);
 
     for (int i = 0; i + 1 < piece->ndim; i++)
         bits |= piece->strides[operand][i] * size;
-    return tsr__packets_common(bits);
+    return tsr__vectors_common(bits);
 }
 
 static uint32_t form_of(const tsr__piece *piece, int operand, const tsr_tensor *tensor)
 {
     return piece->strides[operand][piece->ndim - 1] == 0
-               ? TSR_PACKETS_ONE
-               : tsr__packets_alignment(piece, operand, tensor);
+               ? TSR_VECTORS_ONE
+               : tsr__vectors_alignment(piece, operand, tensor);
 }
 
-static bool operand_suits(const tsr__packets *work, const tsr__piece *piece, int operand)
+static bool operand_suits(const tsr__vectors *work, const tsr__piece *piece, int operand)
 {
     const tsr_tensor *tensor = work->tensor[operand];
     uint32_t stride = piece->strides[operand][piece->ndim - 1];
 
     if (stride == 0)
-        return operand > 0 && work->function != TSR_PACKETS_MOVE;
-    return stride == 1 && tsr__packets_alignment(piece, operand, tensor) >=
-                              tsr__packets_least_alignment(tensor->buffer->device);
+        return operand > 0 && work->function != TSR_VECTORS_MOVE;
+    return stride == 1 && tsr__vectors_alignment(piece, operand, tensor) >=
+                              tsr__vectors_least_alignment(tensor->buffer->device);
 }
 
 /* Blocks of one row as high as the tile allows, or several rows: whatever covers a row with the
- * fewest packets. */
-static uint32_t units_for(uint32_t packets, uint32_t lanes)
+ * fewest vectors. */
+static uint32_t units_for(uint32_t vectors, uint32_t lanes)
 {
     uint32_t best = 1, least = UINT32_MAX;
 
-    for (uint32_t units = TSR__PACKETS_LANE; units > 0; units /= 2) {
-        uint32_t covered = tsr__div_up_u32(packets, units * lanes) * units;
-        if (units * lanes <= packets && covered < least) {
+    for (uint32_t units = TSR__VECTORS_LANE; units > 0; units /= 2) {
+        uint32_t covered = tsr__div_up_u32(vectors, units * lanes) * units;
+        if (units * lanes <= vectors && covered < least) {
             best = units;
             least = covered;
         }
@@ -72,46 +72,46 @@ static uint32_t units_for(uint32_t packets, uint32_t lanes)
     return best;
 }
 
-static tiling tile(const tsr__packets *work, const tsr__piece *piece)
+static tiling tile(const tsr__vectors *work, const tsr__piece *piece)
 {
     tiling t = {.row_dim = -1,
                 .rows = 1,
                 .lanes = work->tensor[0]->buffer->device->info.subgroup_size,
-                .packets = tsr__piece_inner(piece) / group_of(work)};
+                .vectors = tsr__piece_inner(piece) / group_of(work)};
 
     for (int i = 0; i + 1 < piece->ndim; i++)
         if (piece->shape[i] > t.rows) {
             t.rows = piece->shape[i];
             t.row_dim = i;
         }
-    t.units = units_for(t.packets, t.lanes);
-    t.block_rows = t.rows > 1 ? TSR__PACKETS_LANE / t.units : 1;
+    t.units = units_for(t.vectors, t.lanes);
+    t.block_rows = t.rows > 1 ? TSR__VECTORS_LANE / t.units : 1;
     return t;
 }
 
-bool tsr__packets_suit(const tsr_device *device)
+bool tsr__vectors_suit(const tsr_device *device)
 {
     return device->device_class == TSR__CLASS_LAVAPIPE && device->info.int64 &&
            device->info.subgroup_size >= 4 && device->info.subgroup_size <= 16;
 }
 
-bool tsr__packets_cut(const tsr__packets *work, const tsr__piece *piece, tsr__piece *packets,
+bool tsr__vectors_cut(const tsr__vectors *work, const tsr__piece *piece, tsr__piece *vectors,
                       tsr__piece *rest)
 {
     const tsr_device *device = work->tensor[0]->buffer->device;
     uint32_t columns = tsr__piece_inner(piece), whole = columns / group_of(work) * group_of(work);
 
-    if (!tsr__packets_suit(device) || piece->count < TSR__PACKETS_FEWEST)
+    if (!tsr__vectors_suit(device) || piece->count < TSR__VECTORS_FEWEST)
         return false;
     for (int i = 0; i < work->count; i++)
         if (!operand_suits(work, piece, i))
             return false;
     tiling t = tile(work, piece);
-    if (t.packets < t.lanes || piece->count / columns / t.rows > TSR__PACKETS_MAX_PLANES)
+    if (t.vectors < t.lanes || piece->count / columns / t.rows > TSR__VECTORS_MAX_PLANES)
         return false;
 
-    *packets = *rest = *piece;
-    tsr__piece_columns(packets, work->count, 0, whole);
+    *vectors = *rest = *piece;
+    tsr__piece_columns(vectors, work->count, 0, whole);
     tsr__piece_columns(rest, work->count, whole, columns);
     return true;
 }
@@ -119,18 +119,18 @@ bool tsr__packets_cut(const tsr__packets *work, const tsr__piece *piece, tsr__pi
 /* One dispatch ----------------------------------------------------------------------------------
  */
 
-/* Rows row … row + rows − 1, packets packet … packet + packets − 1 of the plane at `offset`
+/* Rows row … row + rows − 1, vectors vector … vector + vectors − 1 of the plane at `offset`
  * elements. */
 typedef struct part {
     uint64_t offset[3];
-    uint32_t row, rows, packet, packets;
+    uint32_t row, rows, vector, vectors;
 } part;
 
-static uint64_t operand_address(const tsr__packets *work, const tsr__piece *piece, const tiling *t,
+static uint64_t operand_address(const tsr__vectors *work, const tsr__piece *piece, const tiling *t,
                                 const part *at, int i)
 {
     const tsr_tensor *tensor = work->tensor[i];
-    uint64_t column = (uint64_t)at->packet * group_of(work), elements = at->offset[i];
+    uint64_t column = (uint64_t)at->vector * group_of(work), elements = at->offset[i];
 
     elements += column * piece->strides[i][piece->ndim - 1];
     if (t->row_dim >= 0)
@@ -138,26 +138,26 @@ static uint64_t operand_address(const tsr__packets *work, const tsr__piece *piec
     return tsr__piece_address(piece, i, tensor) + elements * tsr_dtype_size(tensor->layout.dtype);
 }
 
-static tsr_status emit(tsr_stream *stream, const tsr__packets *work, const tsr__piece *piece,
+static tsr_status emit(tsr_stream *stream, const tsr__vectors *work, const tsr__piece *piece,
                        const tiling *t, const part *at)
 {
-    bool move = work->function == TSR_PACKETS_MOVE;
-    struct tsr_packets_push push = {
+    bool move = work->function == TSR_VECTORS_MOVE;
+    struct tsr_vectors_push push = {
         .identity = {TSR_IDENTITY_16},
         .rows = at->rows,
-        .packets = at->packets,
-        .across = tsr__div_up_u32(at->packets, t->units * t->lanes),
+        .vectors = at->vectors,
+        .across = tsr__div_up_u32(at->vectors, t->units * t->lanes),
         .alpha = work->alpha,
         .beta = work->beta,
     };
     uint32_t blocks = push.across * tsr__div_up_u32(at->rows, t->block_rows);
     tsr__dispatch dispatch = {
-        .shader = TSR__SHADER_PACKETS,
+        .shader = TSR__SHADER_VECTORS,
         .spec_count = 12,
-        .spec = {TSR__PACKETS_SUBGROUPS * t->lanes, t->lanes, t->block_rows, t->units},
+        .spec = {TSR__VECTORS_SUBGROUPS * t->lanes, t->lanes, t->block_rows, t->units},
         .push = &push,
         .push_bytes = sizeof push,
-        .groups = {tsr__div_up_u32(blocks, TSR__PACKETS_SUBGROUPS), 1, 1},
+        .groups = {tsr__div_up_u32(blocks, TSR__VECTORS_SUBGROUPS), 1, 1},
         .access_count = work->count,
     };
     uint64_t *address[] = {&push.y, &push.a, &push.b};
@@ -181,16 +181,16 @@ static tsr_status emit(tsr_stream *stream, const tsr__packets *work, const tsr__
 
 /* A plane in as many dispatches as its blocks need. Parts of a row are about equally long, since
  * none may be shorter than a block. */
-static tsr_status run_plane(tsr_stream *stream, const tsr__packets *work, const tsr__piece *piece,
+static tsr_status run_plane(tsr_stream *stream, const tsr__vectors *work, const tsr__piece *piece,
                             const tiling *t, part *at)
 {
-    uint32_t across = tsr__div_up_u32(t->packets, t->units * t->lanes);
-    uint32_t parts = tsr__div_up_u32(across, TSR__PACKETS_MAX_BLOCKS / 2);
-    uint32_t band = parts > 1 ? t->block_rows : TSR__PACKETS_MAX_BLOCKS / across * t->block_rows;
+    uint32_t across = tsr__div_up_u32(t->vectors, t->units * t->lanes);
+    uint32_t parts = tsr__div_up_u32(across, TSR__VECTORS_MAX_BLOCKS / 2);
+    uint32_t band = parts > 1 ? t->block_rows : TSR__VECTORS_MAX_BLOCKS / across * t->block_rows;
 
     for (uint32_t i = 0; i < parts; i++) {
-        at->packet = (uint32_t)((uint64_t)t->packets * i / parts);
-        at->packets = (uint32_t)((uint64_t)t->packets * (i + 1) / parts) - at->packet;
+        at->vector = (uint32_t)((uint64_t)t->vectors * i / parts);
+        at->vectors = (uint32_t)((uint64_t)t->vectors * (i + 1) / parts) - at->vector;
         for (at->row = 0; at->row < t->rows; at->row += at->rows) {
             at->rows = tsr__min_u32(band, t->rows - at->row);
             TSR__TRY(emit(stream, work, piece, t, at));
@@ -199,7 +199,7 @@ static tsr_status run_plane(tsr_stream *stream, const tsr__packets *work, const 
     return TSR_OK;
 }
 
-tsr_status tsr__packets_run(tsr_stream *stream, const tsr__packets *work, const tsr__piece *piece)
+tsr_status tsr__vectors_run(tsr_stream *stream, const tsr__vectors *work, const tsr__piece *piece)
 {
     tiling t = tile(work, piece);
     uint32_t planes = piece->count / tsr__piece_inner(piece) / t.rows;

@@ -2,8 +2,8 @@
 //
 // SwiftShader multiplies and converts vectors, but shifts lane by lane, by constants too. A constant takes two instructions, a
 // selection four, of which most go through the stack; min() is one.
-#ifndef TSR_SWIFTSHADER_HALVES_GLSL
-#define TSR_SWIFTSHADER_HALVES_GLSL
+#ifndef TSR_SWIFTSHADER_FLOAT16_GLSL
+#define TSR_SWIFTSHADER_FLOAT16_GLSL
 
 #include "include/tessera.glsl"
 

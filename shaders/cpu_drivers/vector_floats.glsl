@@ -1,0 +1,45 @@
+// Vectors as floats: GROUP (2 or 4) elements of any float dtype by lane, GROUP being what a lane stores at once. The includer
+// says whether f16 is widened as copies do (EXACT), or as arithmetic does.
+#ifndef TSR_VECTORS_FLOATS_GLSL
+#define TSR_VECTORS_FLOATS_GLSL
+
+#include "cpu_drivers/lavapipe_float16.glsl"
+#include "cpu_drivers/vectors.glsl"
+
+float decode_f16(uint bits)
+{
+    return EXACT ? uintBitsToFloat(tsr_widen_f16(bits)) : tsr_f32_from_f16(bits);
+}
+
+vec4 decode_f16s(uvec2 words)
+{
+    return vec4(decode_f16(words.x & 0xffff), decode_f16(words.x >> 16), decode_f16(words.y & 0xffff), decode_f16(words.y >> 16));
+}
+
+vec4 decode_bf16s(uvec2 words)
+{
+    return vec4(tsr_f32_from_bf16(words.x & 0xffff), tsr_f32_from_bf16(words.x >> 16), tsr_f32_from_bf16(words.y & 0xffff),
+                tsr_f32_from_bf16(words.y >> 16));
+}
+
+float load_element(uint64_t at, uint dtype)
+{
+    if (dtype == TSR_DT_F32)
+        return Float(at).v;
+    uint word = Word(at & ~uint64_t(3)).v >> (uint(at) & 2) * 8 & 0xffff;
+    return dtype == TSR_DT_F16 ? decode_f16(word) : tsr_f32_from_bf16(word);
+}
+
+// Of GROUP elements a lane, lanes one after another; dtypes and forms are constants, as in lavapipe.glsl.
+#define LOAD_FLOAT16S(at, form) (GROUP == 4 ? words_of(LOAD_LANE_VECTORS(at, 8, form)) : uvec2(LOAD_LANE_WORDS(at, form), 0))
+#define LOAD_OPERAND(at, dtype, form)                                                              \
+    ((form) == TSR_VECTORS_ONE ? vec4(load_element(at, dtype))                                     \
+     : (dtype) == TSR_DT_F16   ? decode_f16s(LOAD_FLOAT16S(at, form))                                \
+     : (dtype) == TSR_DT_BF16  ? decode_bf16s(LOAD_FLOAT16S(at, form))                               \
+     : GROUP == 2              ? vec4(uintBitsToFloat(words_of(LOAD_LANE_VECTORS(at, 8, form))), 0.0, 0.0)    \
+                               : uintBitsToFloat(uvec4(words_of(LOAD_LANE_VECTORS(at, 16, form)),  \
+                                                       words_of(LOAD_LANE_VECTORS((at) + 8, 16, form)))))
+
+#define ENCODE(values, dtype) ((dtype) == TSR_DT_F32 ? floatBitsToUint((values).xy) : ENCODE_FLOAT16S(values, dtype))
+
+#endif

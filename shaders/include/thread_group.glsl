@@ -1,0 +1,75 @@
+// Thread groups: THREADS neighbouring invocations that work on one row and share a sum and a maximum, combined in one fixed order.
+// The includer declares WORKGROUP and THREADS: 1, 8, or a multiple of 8 that is the whole workgroup. Barriers are few, because on
+// CPU drivers each costs a switch between the workgroup's threads.
+#ifndef TSR_THREAD_GROUP_GLSL
+#define TSR_THREAD_GROUP_GLSL
+
+// Of two slots, so that a call need not wait for the readers of the one before.
+shared float group_parts[2 * WORKGROUP];
+shared float group_eighths[2 * 8];
+
+uint group_thread()
+{
+    return gl_LocalInvocationID.x % THREADS;
+}
+
+// The row this invocation works on; may be past the last one.
+uint group_row()
+{
+    return tsr_flat_group() * (WORKGROUP / THREADS) + gl_LocalInvocationID.x / THREADS;
+}
+
+// max() may lose a NaN.
+float group_pair(float a, float b, bool largest)
+{
+    return largest ? max(a, b) : a + b;
+}
+
+// `largest` and `slot` are constants; slots take turns. From uniform control flow.
+float group_combine(vec4 mine, bool largest, uint slot)
+{
+    float value = group_pair(group_pair(mine.x, mine.z, largest),
+                            group_pair(mine.y, mine.w, largest), largest);
+    if (THREADS == 1u)
+        return value;
+    uint base = slot * WORKGROUP + gl_LocalInvocationID.x - group_thread();
+    group_parts[base + group_thread()] = value;
+    barrier();
+    float eighths[8];
+    if (THREADS > 8u) {
+        if (group_thread() < 8u) {
+            for (uint other = group_thread() + 8u; other < THREADS; other += 8u)
+                value = group_pair(value, group_parts[base + other], largest);
+            group_eighths[8u * slot + group_thread()] = value;
+        }
+        barrier();
+        [[unroll]] for (uint i = 0u; i < 8u; i++)
+            eighths[i] = group_eighths[8u * slot + i];
+    } else {
+        [[unroll]] for (uint i = 0u; i < 8u; i++)
+            eighths[i] = group_parts[base + i];
+    }
+    [[unroll]] for (uint i = 0u; i < 4u; i++)
+        eighths[i] = group_pair(eighths[i], eighths[i + 4u], largest);
+    [[unroll]] for (uint i = 0u; i < 2u; i++)
+        eighths[i] = group_pair(eighths[i], eighths[i + 2u], largest);
+    return group_pair(eighths[0], eighths[1], largest);
+}
+
+float group_sum(vec4 mine)
+{
+    return group_combine(mine, false, 0u);
+}
+
+float group_max(vec4 mine)
+{
+    return group_combine(mine, true, 1u);
+}
+
+// For several sums: slots 0 and 1 by turns.
+float group_sum_in(uint slot, vec4 mine)
+{
+    return group_combine(mine, false, slot);
+}
+
+#endif
