@@ -22,7 +22,7 @@
 #define EXCHANGES 8
 static double patience = 60; /* seconds until everything has ended */
 
-const char *const path_names[PATHS] = {"board", "messages", "tcp"};
+const char *const path_names[PATHS] = {"shm", "messages", "tcp"};
 
 typedef struct shared {
     rank_record records[RANKS_MOST];
@@ -155,7 +155,7 @@ static void be_rank(int rank)
     my_rank = rank;
     if (getenv("TEST_LOG"))
         tsr_log_set(print_log, NULL, TSR_LOG_DEBUG);
-    if (current.path != PATH_BOARD)
+    if (current.path != PATH_SHM)
         setenv("TESSERA_SHARED_MEMORY", "off", 1);
     if (current.path == PATH_TCP)
         setenv("UCX_TLS", "tcp,self", 1);
@@ -173,7 +173,7 @@ static void be_rank(int rank)
     if (status != TSR_OK && current.fault > 0)
         end_without(status);
     need_ok(status);
-    need((world->board != NULL) == (current.path == PATH_BOARD && current.size > 1));
+    need((world->shm != NULL) == (current.path == PATH_SHM && current.size > 1));
     current.run(world, current.user);
     rank_destroy();
     while (memories > 0)

@@ -15,7 +15,7 @@
 
 /* How ranks reach each other. */
 typedef enum ranks_path {
-    PATH_BOARD,    /* shared memory, where they have it */
+    PATH_SHM,      /* shared memory, where they have it */
     PATH_MESSAGES, /* messages, which UCX sends through shared memory */
     PATH_TCP,      /* … or through sockets */
     PATHS

@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/job.h"
-#include "comm/progress/tags.h"
+#include "comm/api/comm.h"
+#include "comm/api/operation.h"
+#include "comm/progress/progress.h"
 #include "comm/shm/state.h"
+#include "comm/tags.h"
 #include "comm/ucx/library.h"
 #include "comm/values.h"
 
@@ -185,19 +187,19 @@ static tsr_comm *duplicate_slowly(tsr_comm *comm)
     struct {
         int32_t colour, key;
         uint32_t next_id;
-        int32_t rank, page;
-    } mine = {.key = rank, .next_id = id, .rank = rank, .page = -1}, all[RANKS_MOST];
+        int32_t rank, slot;
+    } mine = {.key = rank, .next_id = id, .rank = rank, .slot = -1}, all[RANKS_MOST];
     int *world_of = calloc((size_t)size, sizeof *world_of);
     tsr_comm *child;
     need(world_of);
     need_ok(tsr__comm_all_gather_as(comm, TSR__CALL_DUPLICATE, &mine, all, sizeof mine));
     for (int i = 0; i < size - 1; i++)
         need_ok(tsr_comm_recv(comm, &world_of[i], 1, TSR_I32, i, 0));
-    tsr__job_listen(comm->job);
+    tsr__job_progress_all(comm->job);
     world_of[rank] = rank;
-    need_ok(tsr__comm_make(comm->job, TSR__COMM_IDS, 0, size, world_of, comm, &child));
+    need_ok(tsr__comm_new(comm->job, TSR__COMM_IDS, 0, size, world_of, comm, &child));
     comm->job->next_id = id + 1;
-    tsr__comm_settle(child, id, rank, size);
+    tsr__comm_set_members(child, id, rank, size);
     return child;
 }
 
@@ -215,7 +217,7 @@ static void leave_early(tsr_comm *comm, void *user)
     } else {
         child = duplicate_slowly(comm);
         for (int i = 0; i < last; i++)
-            need(child->news[i].left);
+            need(child->peers[i].left);
         need_error(tsr_comm_recv(child, &data, 1, TSR_F32, last - 1, 0), TSR_ERR_PEER_LOST,
                    "rank 18 has destroyed the communicator");
         tsr_comm_destroy(&child);
@@ -295,7 +297,7 @@ static void listen_all(tsr_comm *comm)
 {
     for (int i = 0; i < 20; i++) {
         rest_ms(5);
-        tsr__job_listen(comm->job);
+        tsr__job_progress_all(comm->job);
         need_ok(tsr_comm_barrier(comm));
     }
 }
@@ -310,14 +312,14 @@ static void make_both(tsr_comm *comm, tsr_comm **pair, tsr_comm **most)
     for (int i = 0; i < FILLERS; i++)
         need_ok(tsr_comm_duplicate(comm, &fillers[i]));
     need_ok(tsr_comm_split(comm, rank == 5 ? TSR_COLOUR_NONE : 0, rank, most));
-    need(!*most || !(*most)->board);
+    need(!*most || !(*most)->shm);
     for (int i = 0; i < FILLERS; i++)
         tsr_comm_destroy(&fillers[i]);
     listen_all(comm);
 }
 
-/* The page that rank 1 had for it, which the others look at. */
-static void same_page(tsr_comm *comm, void *user)
+/* The slot that rank 1 had for it, which the others look at. */
+static void same_slot(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm);
     tsr_comm *pair, *most, *child, *again;
@@ -329,13 +331,13 @@ static void same_page(tsr_comm *comm, void *user)
         need_ok(tsr_comm_duplicate(most, &child));
     if (pair) {
         need_ok(tsr_comm_duplicate(pair, &again));
-        need(again->board);
+        need(again->shm);
         need(sum_of(again, rank) == 6);
         need_ok(tsr_comm_barrier(comm));
         tsr_comm_destroy(&again);
     } else {
         int32_t sum = 0;
-        need(child->board);
+        need(child->shm);
         need_ok(tsr_comm_barrier(comm));
         tsr_comm_set_timeout(child, UINT64_C(300000000));
         need_error(tsr_comm_all_reduce(child, &rank, &sum, 1, TSR_I32, TSR_OP_SUM), TSR_ERR_TIMEOUT,
@@ -347,33 +349,33 @@ static void same_page(tsr_comm *comm, void *user)
     tsr_comm_destroy(&pair);
 }
 
-START_TEST(of_the_same_page)
+START_TEST(of_the_same_slot)
 {
-    ranks_run(&(ranks_job){.size = 6, .path = PATH_BOARD, .run = same_page});
+    ranks_run(&(ranks_job){.size = 6, .path = PATH_SHM, .run = same_slot});
 }
 END_TEST
 
-static bool is_free(tsr__job *job, int page)
+static bool is_free(tsr__job *job, int slot)
 {
     enum { MOST = 64 };
     int taken[MOST], count = 0;
     bool found = false;
-    for (int one; count < MOST && (one = tsr__boards_take(job)) >= 0;) {
-        found = found || one == page;
+    for (int one; count < MOST && (one = tsr__shm_slot_reserve(job->shm_regions)) >= 0;) {
+        found = found || one == slot;
         taken[count++] = one;
     }
     while (count > 0)
-        tsr__boards_give_back(job, taken[--count]);
+        tsr__shm_slot_release(job->shm_regions, taken[--count]);
     return found;
 }
 
-/* Rank 1 has left the communicator of ranks 5 and 1, where rank 5 still looks at its page. That
+/* Rank 1 has left the communicator of ranks 5 and 1, where rank 5 still looks at its slot. That
  * rank 0 leaves the other of that number says nothing about it. */
 static void same_place(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm);
     tsr_comm *pair, *most, *child = NULL, *again = NULL;
-    int page = -1;
+    int slot = -1;
     (void)user;
     make_both(comm, &pair, &most);
     if (rank == 1)
@@ -383,28 +385,28 @@ static void same_place(tsr_comm *comm, void *user)
     need_ok(tsr_comm_barrier(comm));
     if (pair) {
         need_ok(tsr_comm_duplicate(pair, &again));
-        need(again->board);
-        page = again->board->page;
+        need(again->shm);
+        slot = again->shm->slot_index;
     }
     if (rank == 1) {
         tsr_comm_destroy(&again);
-        need(!is_free(comm->job, page));
+        need(!is_free(comm->job, slot));
     }
     need_ok(tsr_comm_barrier(comm));
     tsr_comm_destroy(&child);
     listen_all(comm);
-    need(rank != 1 || !is_free(comm->job, page));
+    need(rank != 1 || !is_free(comm->job, slot));
     need_ok(tsr_comm_barrier(comm));
     tsr_comm_destroy(&again);
     listen_all(comm);
-    need(rank != 1 || is_free(comm->job, page));
+    need(rank != 1 || is_free(comm->job, slot));
     tsr_comm_destroy(&most);
     tsr_comm_destroy(&pair);
 }
 
 START_TEST(of_the_same_place)
 {
-    ranks_run(&(ranks_job){.size = 6, .path = PATH_BOARD, .run = same_place});
+    ranks_run(&(ranks_job){.size = 6, .path = PATH_SHM, .run = same_place});
 }
 END_TEST
 
@@ -427,7 +429,7 @@ static void outlive(tsr_comm *comm, void *user)
     }
     for (int i = 0; i < MANY; i++) {
         need_ok(tsr_comm_duplicate(pair, &others[i]));
-        need(others[i]->board);
+        need(others[i]->shm);
         need(sum_of(others[i], 1 + rank) == 3);
     }
     for (int i = 0; i < MANY; i++)
@@ -435,9 +437,9 @@ static void outlive(tsr_comm *comm, void *user)
     tsr_comm_destroy(&pair);
 }
 
-START_TEST(boards_of_killed_ranks)
+START_TEST(slots_of_killed_ranks)
 {
-    ranks_start(&(ranks_job){.size = 3, .path = PATH_BOARD, .run = outlive});
+    ranks_start(&(ranks_job){.size = 3, .path = PATH_SHM, .run = outlive});
     ranks_wait();
     ranks_check(0);
     ranks_check(1);
@@ -463,7 +465,7 @@ static void outstay(tsr_comm *comm, void *user)
         tsr__transport_poll_processes(comm->job->transport);
     for (int i = 0; i < MANY; i++) {
         need_ok(tsr_comm_duplicate(pair, &others[i]));
-        need(others[i]->board);
+        need(others[i]->shm);
         need(sum_of(others[i], 1 + rank) == 3);
     }
     for (int i = 0; i < MANY; i++)
@@ -471,9 +473,9 @@ static void outstay(tsr_comm *comm, void *user)
     tsr_comm_destroy(&pair);
 }
 
-START_TEST(boards_of_ranks_killed_late)
+START_TEST(slots_of_ranks_killed_late)
 {
-    ranks_start(&(ranks_job){.size = 3, .path = PATH_BOARD, .run = outstay});
+    ranks_start(&(ranks_job){.size = 3, .path = PATH_SHM, .run = outstay});
     ranks_wait();
     ranks_check(0);
     ranks_check(1);
@@ -489,8 +491,8 @@ TESTS(groups)
     tcase_add_loop_test(tests, sequence_comes_round, 0, PATHS);
     tcase_add_test(tests, many_leave_early);
     tcase_add_test(tests, of_the_same_number);
-    tcase_add_test(tests, of_the_same_page);
+    tcase_add_test(tests, of_the_same_slot);
     tcase_add_test(tests, of_the_same_place);
-    tcase_add_test(tests, boards_of_killed_ranks);
-    tcase_add_test(tests, boards_of_ranks_killed_late);
+    tcase_add_test(tests, slots_of_killed_ranks);
+    tcase_add_test(tests, slots_of_ranks_killed_late);
 }

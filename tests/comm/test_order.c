@@ -115,7 +115,7 @@ START_TEST(for_any_number_of_ranks)
     const uint64_t bytes = EXACT_COUNT * (4 + 8 + 2 + 2) * 2;
     uint8_t *first = malloc(bytes);
     for (int size = 3; size <= 16; size++) {
-        const ranks_path path = size % 3 == 2 ? PATH_MESSAGES : PATH_BOARD;
+        const ranks_path path = size % 3 == 2 ? PATH_MESSAGES : PATH_SHM;
         ranks_run(
             &(ranks_job){.size = size, .path = path, .reproducible = true, .run = reduce_exactly});
         if (size == 3)

@@ -1,12 +1,16 @@
-/* Communicators from beginning to end. */
+/* Communicators: making and destroying them, and their properties. */
 #include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "comm/job.h"
+#include "comm/api/comm.h"
+#include "comm/failure/failure.h"
+#include "comm/progress/control.h"
+#include "comm/progress/progress.h"
 
-#define FAREWELL_NS (2 * TSR__SECOND)         /* for what was sent to be delivered */
-#define FAREWELL_FAILED_NS UINT64_C(50000000) /* for the others to be told */
+/* How long destroying the last communicator may wait for messages to be delivered. */
+#define DELIVERY_NS (2 * TSR__SECOND)
+#define DELIVERY_FAILED_NS UINT64_C(50000000) /* only notes of the failure are on their way */
 
 static void count_local(tsr_comm *comm)
 {
@@ -18,16 +22,16 @@ static void count_local(tsr_comm *comm)
     }
 }
 
-tsr_status tsr__comm_make(tsr__job *job, uint32_t id, int rank, int size, int *world_of,
-                          const tsr_comm *like, tsr_comm **out)
+tsr_status tsr__comm_new(tsr__job *job, uint32_t id, int rank, int size, int *world_of,
+                         const tsr_comm *like, tsr_comm **out)
 {
     tsr_comm *comm = tsr__calloc(1, sizeof *comm);
     if (!comm)
         return TSR_ERR_NO_MEMORY;
-    comm->news = tsr__calloc((size_t)size, sizeof *comm->news);
-    comm->inputs = comm->news ? tsr__calloc((size_t)size, sizeof *comm->inputs) : NULL;
+    comm->peers = tsr__calloc((size_t)size, sizeof *comm->peers);
+    comm->inputs = comm->peers ? tsr__calloc((size_t)size, sizeof *comm->inputs) : NULL;
     if (!comm->inputs) {
-        tsr__free(comm->news);
+        tsr__free(comm->peers);
         tsr__free(comm);
         return TSR_ERR_NO_MEMORY;
     }
@@ -55,79 +59,100 @@ static void unlink_comm(tsr_comm *comm)
     comm->job->references--;
 }
 
-static void comm_free(tsr_comm *comm)
+static void free_memory(tsr_comm *comm)
 {
-    tsr__free(comm->news);
+    tsr__free(comm->peers);
     tsr__free(comm->inputs);
     tsr__free(comm->world_of);
     tsr__free(comm);
 }
 
-void tsr__comm_unmake(tsr_comm *comm)
+/* Ranks that have not left may still read this rank's slot. */
+static void retire_slot(const tsr_comm *comm)
 {
-    if (comm->board)
-        tsr__boards_retire(comm);
-    tsr__board_destroy(&comm->board);
-    unlink_comm(comm);
-    comm_free(comm);
+    const tsr__job *job = comm->job;
+    int readers[TSR__SHM_MAX_RANKS], count = 0;
+    for (int i = 0; i < comm->size; i++) {
+        if (i != comm->rank && !comm->peers[i].left &&
+            !tsr__transport_has_ended(job->transport, comm->world_of[i]))
+            readers[count++] = comm->world_of[i];
+    }
+    tsr__shm_slot_retire(job->shm_regions, tsr__shm_slot_index(comm->shm), comm->id, readers, count);
 }
 
-void tsr__comm_settle(tsr_comm *comm, uint32_t id, int rank, int size)
+void tsr__comm_free(tsr_comm *comm)
+{
+    if (comm->shm)
+        retire_slot(comm);
+    tsr__shm_destroy(&comm->shm);
+    unlink_comm(comm);
+    free_memory(comm);
+}
+
+void tsr__comm_set_members(tsr_comm *comm, uint32_t id, int rank, int size)
 {
     comm->id = id;
     comm->rank = rank;
     comm->size = size;
     comm->local_rank = comm->local_size = 0;
     count_local(comm);
-    tsr__control_catch_up(comm);
+    tsr__control_replay(comm);
 }
 
-tsr_status tsr__comm_reserve_board(tsr__job *job, int size, tsr__place_on_board *place)
+tsr_status tsr__shm_reserve(tsr__job *job, int size, tsr__shm_reservation *reservation)
 {
-    place->page = -1;
-    place->pages = tsr__calloc((size_t)size, sizeof *place->pages);
-    if (!place->pages)
+    reservation->slot = -1;
+    reservation->slots = tsr__calloc((size_t)size, sizeof *reservation->slots);
+    if (!reservation->slots)
         return TSR_ERR_NO_MEMORY;
-    TSR__TRY(tsr__board_create(size, &place->board));
-    place->page = tsr__boards_take(job);
+    TSR__TRY(tsr__shm_create(size, &reservation->shm));
+    /* A rank that has ended does not say that it leaves. */
+    tsr__transport_poll_processes(job->transport);
+    for (int i = 0; i < job->size; i++) {
+        if (tsr__transport_has_ended(job->transport, i))
+            tsr__shm_reader_ended(job->shm_regions, i);
+    }
+    reservation->slot = tsr__shm_slot_reserve(job->shm_regions);
     return TSR_OK;
 }
 
-static bool is_for_board(const tsr_comm *comm, const int32_t *pages)
+static bool can_use_shm(const tsr_comm *comm, const int32_t *slots)
 {
     for (int i = 0; i < comm->size; i++) {
-        if (pages[i] < 0)
+        if (slots[i] < 0)
             return false;
     }
-    return comm->local_size == comm->size && comm->size > 1 && comm->size <= TSR__BOARD_RANKS;
+    return comm->local_size == comm->size && comm->size > 1 && comm->size <= TSR__SHM_MAX_RANKS;
 }
 
-void tsr__comm_use_board(tsr_comm *comm, tsr__place_on_board *place)
+void tsr__shm_use(tsr_comm *comm, tsr__shm_reservation *reservation)
 {
-    if (is_for_board(comm, place->pages)) {
-        tsr__board_use(comm, place->board, place->pages);
-        place->board = NULL;
-        place->page = -1;
+    if (can_use_shm(comm, reservation->slots)) {
+        tsr__shm_attach(reservation->shm, comm->job->shm_regions, comm->rank, comm->size,
+                        comm->world_of, reservation->slots);
+        comm->shm = reservation->shm;
+        reservation->shm = NULL;
+        reservation->slot = -1;
     }
-    tsr__comm_give_back_board(comm->job, place);
+    tsr__shm_cancel(comm->job, reservation);
 }
 
-void tsr__comm_give_back_board(tsr__job *job, tsr__place_on_board *place)
+void tsr__shm_cancel(tsr__job *job, tsr__shm_reservation *reservation)
 {
-    tsr__board_destroy(&place->board);
-    tsr__boards_give_back(job, place->page);
-    place->page = -1;
-    tsr__free(place->pages);
-    place->pages = NULL;
+    tsr__shm_destroy(&reservation->shm);
+    tsr__shm_slot_release(job->shm_regions, reservation->slot);
+    reservation->slot = -1;
+    tsr__free(reservation->slots);
+    reservation->slots = NULL;
 }
 
 void tsr__job_end(tsr__job *job, uint64_t until_ns)
 {
     tsr__control_cancel(job);
     tsr__transport_destroy(&job->transport, until_ns);
-    tsr__job_free_left(job);
+    tsr__job_free_retained(job);
     tsr__control_close(job);
-    tsr__boards_close(job);
+    tsr__shm_regions_close(&job->shm_regions);
     while (job->unused) {
         tsr_request *next = job->unused->next;
         job->unused->job = NULL;
@@ -138,7 +163,7 @@ void tsr__job_end(tsr__job *job, uint64_t until_ns)
     tsr__free(job);
 }
 
-/* Handles outlive what they are handles of. */
+/* Handles of requests outlive their communicator. */
 static void detach_requests(tsr_comm *comm)
 {
     char text[TSR__CALL_TEXT], why[TSR__CALL_TEXT + 64];
@@ -150,15 +175,15 @@ static void detach_requests(tsr_comm *comm)
         if (!request->done) {
             (void)snprintf(why, sizeof why, "%s: its communicator was destroyed",
                            tsr__call_format(&request->call, text));
-            tsr__request_abandon(request, TSR_ERR_INVALID, why);
+            tsr__request_cancel(request, TSR_ERR_INVALID, why);
         }
         tsr__request_detach(request);
     }
 }
 
-static uint64_t farewell_of(const tsr_comm *comm)
+static uint64_t delivery_timeout(const tsr_comm *comm)
 {
-    const uint64_t most_ns = comm->status == TSR_OK ? FAREWELL_NS : FAREWELL_FAILED_NS;
+    const uint64_t most_ns = comm->status == TSR_OK ? DELIVERY_NS : DELIVERY_FAILED_NS;
     return comm->timeout_ns < most_ns ? comm->timeout_ns : most_ns;
 }
 
@@ -168,19 +193,19 @@ void tsr_comm_destroy(tsr_comm **comm)
         return;
     tsr_comm *ending = *comm;
     tsr__job *job = ending->job;
-    if (tsr__job_is_inherited(job)) { /* what it points to stays, for requests that are left */
+    if (tsr__job_is_inherited(job)) { /* not freed: requests point to it */
         *comm = NULL;
         return;
     }
-    const bool is_late = ending->running > 0 || ending->status != TSR_OK;
-    const uint64_t farewell_ns = farewell_of(ending);
+    const bool has_messages = ending->running > 0 || ending->status != TSR_OK;
+    const uint64_t delivery_ns = delivery_timeout(ending);
     detach_requests(ending);
     tsr__control_leave(ending);
-    if (is_late)
-        tsr__job_bury(job, ending->id);
-    tsr__comm_unmake(ending);
+    if (has_messages)
+        tsr__tombstone_add(job, ending->id);
+    tsr__comm_free(ending);
     if (job->references == 0)
-        tsr__job_end(job, tsr__deadline_ns(farewell_ns));
+        tsr__job_end(job, tsr__deadline_ns(delivery_ns));
     *comm = NULL;
 }
 

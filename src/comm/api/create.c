@@ -1,5 +1,5 @@
-/* From a bootstrap to a communicator of all ranks: everybody learns everybody's address, connects,
- * and waits until all have. */
+/* Creates the communicator of all ranks: exchanges transport addresses through the bootstrap,
+ * connects to all ranks, and waits until all have. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,22 +8,24 @@
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/hash.h"
+#include "comm/api/comm.h"
+#include "comm/api/operation.h"
 #include "comm/bootstrap/bootstrap.h"
-#include "comm/job.h"
+#include "comm/progress/control.h"
 
-#define VERSION 1 /* of what processes say to each other */
+#define VERSION 1 /* of all that processes exchange */
 
-/* What each rank brings to the bootstrap's exchange; its transport's address follows. */
+/* What each rank contributes to the bootstrap's exchange. Its transport's address follows. */
 typedef struct greeting {
     uint32_t version;
     uint32_t reproducible;
     int64_t pid;
-    uint64_t pid_space;  /* where that pid has a meaning; 0: unknown */
-    tsr__memory_key key; /* to its shared memory, where that pid has a meaning */
+    uint64_t pid_space;      /* identifies the host and namespace of that pid; 0: unknown */
+    tsr__shm_memory_key key; /* of its shared memory; valid in the same pid_space */
     uint64_t address_bytes;
 } greeting;
 
-/* The kernel that runs and the namespace of its processes. */
+/* A hash of the running kernel and of the namespace of its process numbers. */
 static uint64_t pid_space(void)
 {
     char text[128];
@@ -59,7 +61,7 @@ static tsr_status open_bootstrap(const tsr_comm_params *params, uint64_t timeout
                                out);
 }
 
-/* The others' greetings, as they came; TSR_OK when they are what this rank can work with. */
+/* Reads another rank's greeting. Fails if this rank cannot work with it. */
 static tsr_status check_greeting(const tsr__bootstrap_gathered *blocks, int rank,
                                  const greeting *mine, greeting *out)
 {
@@ -91,13 +93,13 @@ static tsr_status connect_all(tsr__job *job, const tsr__bootstrap_gathered *bloc
         memcpy(&theirs, blocks->bytes + blocks->starts[i], sizeof theirs);
         if (i == job->rank)
             continue;
-        const bool is_near = theirs.pid_space != 0 && theirs.pid_space == mine->pid_space;
-        if (is_near)
+        const bool same_pid_space = theirs.pid_space != 0 && theirs.pid_space == mine->pid_space;
+        if (same_pid_space)
             tsr__transport_watch(job->transport, i, theirs.pid);
         else
             theirs.key.file = -1;
         if (job->node_of[i] == job->node_of[job->rank])
-            tsr__boards_look(job, i, &theirs.key);
+            tsr__shm_regions_attach(job->shm_regions, i, &theirs.key);
     }
     tsr__free(addresses);
     return status;
@@ -109,13 +111,13 @@ static tsr_status greet(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm
     size_t address_bytes;
     tsr__bootstrap_gathered blocks = {0};
     TSR__TRY(tsr__transport_create(&job->transport));
-    TSR__TRY(tsr__boards_open(job, &job->boards));
+    TSR__TRY(tsr__shm_regions_open(job->rank, job->size, &job->shm_regions));
     const void *address = tsr__transport_address(job->transport, &address_bytes);
     const greeting mine = {.version = VERSION,
                            .reproducible = params->reproducible,
                            .pid = getpid(),
                            .pid_space = pid_space(),
-                           .key = tsr__boards_key(job->boards),
+                           .key = tsr__shm_regions_key(job->shm_regions),
                            .address_bytes = address_bytes};
     const size_t size_bytes = sizeof mine + address_bytes;
     uint8_t *block = tsr__calloc(1, size_bytes);
@@ -139,7 +141,7 @@ static tsr_status make_world(tsr__job *job, const tsr_comm_params *params, tsr_c
         return TSR_ERR_NO_MEMORY;
     for (int i = 0; i < job->size; i++)
         world_of[i] = i;
-    tsr_status status = tsr__comm_make(job, 0, job->rank, job->size, world_of, NULL, out);
+    tsr_status status = tsr__comm_new(job, 0, job->rank, job->size, world_of, NULL, out);
     if (status != TSR_OK) {
         tsr__free(world_of);
         return status;
@@ -156,7 +158,7 @@ static tsr_status fill_job(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_c
     const tsr__bootstrap_info *info = tsr__bootstrap_get_info(bootstrap);
     job->rank = info->rank;
     job->size = info->size;
-    job->is_crowded = info->local_size > sysconf(_SC_NPROCESSORS_ONLN);
+    job->is_oversubscribed = info->local_size > sysconf(_SC_NPROCESSORS_ONLN);
     job->kernels = tsr__reduce_kernels();
     job->node_of = tsr__calloc((size_t)info->size, sizeof *job->node_of);
     if (!job->node_of)
@@ -165,8 +167,9 @@ static tsr_status fill_job(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_c
     return job->size > 1 ? greet(job, bootstrap, params, limit) : TSR_OK;
 }
 
-/* What is left of the time to create it; a function of the caller's takes its own. */
-static uint64_t rest_of(const tsr_comm_params *params, const tsr__bootstrap_limit *limit)
+/* The time left to create the communicator. The time that a caller's all-gather takes does not
+ * count. */
+static uint64_t time_left(const tsr_comm_params *params, const tsr__bootstrap_limit *limit)
 {
     const uint64_t now = tsr__now_ns();
     if (params->bootstrap == TSR_BOOTSTRAP_CALLBACK)
@@ -174,22 +177,22 @@ static uint64_t rest_of(const tsr_comm_params *params, const tsr__bootstrap_limi
     return limit->deadline_ns > now ? limit->deadline_ns - now : 1;
 }
 
-/* Everybody has come this far, and says whether it has shared memory. */
-static tsr_status settle(tsr_comm *comm, const tsr_comm_params *params,
-                         const tsr__bootstrap_limit *limit)
+/* Waits until all ranks are connected, and exchanges the slots of shared memory. */
+static tsr_status synchronise(tsr_comm *comm, const tsr_comm_params *params,
+                              const tsr__bootstrap_limit *limit)
 {
-    tsr__place_on_board place = {.page = -1};
-    tsr_comm_set_timeout(comm, rest_of(params, limit));
-    tsr_status status = tsr__comm_reserve_board(comm->job, comm->size, &place);
-    const int32_t mine = place.page;
+    tsr__shm_reservation shm = {.slot = -1};
+    tsr_comm_set_timeout(comm, time_left(params, limit));
+    tsr_status status = tsr__shm_reserve(comm->job, comm->size, &shm);
+    const int32_t mine = shm.slot;
     if (status == TSR_OK)
-        status = tsr__comm_all_gather_as(comm, TSR__CALL_CREATE, &mine, place.pages, sizeof mine);
+        status = tsr__comm_all_gather_as(comm, TSR__CALL_CREATE, &mine, shm.slots, sizeof mine);
     tsr_comm_set_timeout(comm, params->timeout_ns);
-    tsr__boards_hide(comm->job);
+    tsr__shm_regions_seal(comm->job->shm_regions);
     if (status == TSR_OK)
-        tsr__comm_use_board(comm, &place);
+        tsr__shm_use(comm, &shm);
     else
-        tsr__comm_give_back_board(comm->job, &place);
+        tsr__shm_cancel(comm->job, &shm);
     return status;
 }
 
@@ -206,10 +209,10 @@ tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
     tsr__job *job = tsr__calloc(1, sizeof *job);
     if (!job)
         return TSR_ERR_NO_MEMORY;
-    bool boards; /* a mistake there is told before others wait for this rank */
+    bool enabled; /* an invalid variable is reported before other ranks wait for this one */
     tsr_status status = tsr__fork_generation(&job->generation);
     if (status == TSR_OK)
-        status = tsr__boards_wanted(&boards);
+        status = tsr__shm_is_enabled(&enabled);
     if (status == TSR_OK)
         status = open_bootstrap(params, limit.timeout_ns, &bootstrap);
     if (status == TSR_OK)
@@ -220,7 +223,7 @@ tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
     if (status != TSR_OK)
         tsr__job_end(job, 0);
     else if (comm->size > 1)
-        status = settle(comm, params, &limit);
+        status = synchronise(comm, params, &limit);
     if (status != TSR_OK) {
         tsr_comm_destroy(&comm);
         return tsr__fail_context(status, "comm_create");

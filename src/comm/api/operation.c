@@ -8,6 +8,9 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "comm/api/comm.h"
+#include "comm/failure/failure.h"
+#include "comm/progress/progress.h"
 
 /* Bytes from which on fewer bytes matter more than fewer messages. */
 #define LARGE_REDUCE_BYTES 16384
@@ -347,6 +350,19 @@ static void make_schedule(tsr_request *request, const extents *e)
     }
 }
 
+static void prepare_shm(tsr_request *request, const extents *e)
+{
+    tsr__shm_operation *operation = &request->shm;
+    operation->send = request->send;
+    operation->recv = request->recv;
+    operation->element_bytes = request->element_bytes;
+    operation->combine = request->combine;
+    operation->divide = request->divide;
+    operation->exact = is_exact(request->comm, e->operation);
+    operation->blocks = e->blocks;
+    tsr__shm_prepare(e->size, operation);
+}
+
 static tsr_status fill(tsr_request *request, const tsr__operation *o)
 {
     tsr_comm *comm = request->comm;
@@ -365,19 +381,17 @@ static tsr_status fill(tsr_request *request, const tsr__operation *o)
         request->combine = comm->job->kernels->combine[o->dtype][o->op];
         request->divide = o->op == TSR_OP_AVG ? comm->job->kernels->divide[o->dtype] : NULL;
     }
-    request->turn.blocks = e.blocks;
-    request->turn.exact = is_exact(comm, o);
-    if (comm->board)
-        tsr__turn_prepare(comm, request);
-    if (request->turn.rounds == 0)
+    if (comm->shm)
+        prepare_shm(request, &e);
+    if (request->shm.rounds == 0)
         make_schedule(request, &e);
     return TSR_OK;
 }
 
-/* What others have said before is heard before more is sent to them. */
-static tsr_status listen(tsr_comm *comm)
+/* Handles what other ranks have sent before it sends more to them. */
+static tsr_status receive_first(tsr_comm *comm)
 {
-    tsr__job_listen(comm->job);
+    tsr__job_progress_all(comm->job);
     return comm->status == TSR_OK ? TSR_OK : tsr__fail(comm->status, "%s", comm->why);
 }
 
@@ -394,8 +408,8 @@ static tsr_status start(tsr_comm *comm, const tsr__operation *operation, tsr_req
                  "%s: %d requests have been started and not been waited for", name, comm->held);
     TSR__TRY(tsr__request_create(comm, &request));
     tsr_status status = fill(request, operation);
-    if (status == TSR_OK && request->turn.rounds == 0)
-        status = listen(comm);
+    if (status == TSR_OK && request->shm.rounds == 0)
+        status = receive_first(comm);
     if (status == TSR_OK)
         status = tsr__request_start(request);
     if (status != TSR_OK) {
@@ -412,7 +426,7 @@ tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation,
     TSR__REQUIRE(out, "%s: out is NULL", tsr__call_name((int)operation->kind));
     TSR__TRY(start(comm, operation, &request));
     if (!request->done && request->started_ns == 0)
-        tsr__request_stamp(request, tsr__now_ns());
+        tsr__request_start_clock(request, tsr__now_ns());
     *out = request;
     return TSR_OK;
 }
@@ -420,7 +434,7 @@ tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation,
 tsr_status tsr__operation_run(tsr_comm *comm, const tsr__operation *operation)
 {
     tsr_request *request = NULL;
-    /* Many are done before it is worth looking at the clock. */
+    /* Does not read the clock: most operations are done before a deadline matters. */
     TSR__TRY(start(comm, operation, &request));
     return tsr_request_wait(&request);
 }

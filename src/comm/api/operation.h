@@ -21,7 +21,10 @@ typedef struct tsr__operation {
 /* Checks everything, and starts. On failure nothing has started. */
 tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation,
                                 tsr_request **out) TSR_NODISCARD;
-/* … and waits. */
+/* Starts it and blocks until it is done. */
 tsr_status tsr__operation_run(tsr_comm *comm, const tsr__operation *operation) TSR_NODISCARD;
+/* An all-gather of bytes that counts as a call of another kind. */
+tsr_status tsr__comm_all_gather_as(tsr_comm *comm, tsr__call_kind kind, const void *send,
+                                   void *recv, uint64_t size_bytes) TSR_NODISCARD;
 
 #endif

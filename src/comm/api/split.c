@@ -1,20 +1,21 @@
-/* New communicators out of others. */
+/* Derives communicators from others. */
 #include <limits.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "comm/job.h"
-#include "comm/progress/tags.h"
+#include "comm/api/comm.h"
+#include "comm/api/operation.h"
+#include "comm/tags.h"
 
 typedef struct membership {
     int32_t colour, key;
     uint32_t next_id;
     int32_t rank;
-    int32_t page;
+    int32_t slot; /* in shared memory; −1: none */
 } membership;
 
-/* The members of a colour by key, then by rank: insertion, since there are few. Returns how many.
- */
+/* Sorts the members of a colour by key, then by rank. Returns their number. An insertion sort:
+ * there are few. */
 static int sort_members(const membership *all, int size, int colour, membership *members)
 {
     int count = 0;
@@ -43,12 +44,13 @@ static tsr_status check_all(const membership *all, int size, uint32_t *id)
     return TSR_OK;
 }
 
-/* Memory for everything, taken before the others can be waiting for what comes of it. */
+/* Everything is allocated before the ranks exchange their membership: afterwards no rank may fail
+ * alone. */
 typedef struct split_memory {
     membership *all, *members;
     int *world_of;
     tsr_comm *child;
-    tsr__place_on_board place;
+    tsr__shm_reservation shm;
 } split_memory;
 
 static tsr_status take_memory(tsr_comm *comm, split_memory *memory)
@@ -59,20 +61,20 @@ static tsr_status take_memory(tsr_comm *comm, split_memory *memory)
     memory->world_of = memory->members ? tsr__calloc(size, sizeof *memory->world_of) : NULL;
     if (!memory->world_of)
         return TSR_ERR_NO_MEMORY;
-    TSR__TRY(tsr__comm_reserve_board(comm->job, comm->size, &memory->place));
-    /* As large as it can be; made what it is once that is known. */
+    TSR__TRY(tsr__shm_reserve(comm->job, comm->size, &memory->shm));
+    /* Made for as many ranks as it can have; its members are set later. */
     memory->world_of[0] = comm->world_of[comm->rank];
-    return tsr__comm_make(comm->job, TSR__COMM_IDS, 0, comm->size, memory->world_of, comm,
-                          &memory->child);
+    return tsr__comm_new(comm->job, TSR__COMM_IDS, 0, comm->size, memory->world_of, comm,
+                         &memory->child);
 }
 
-static void give_back(tsr__job *job, split_memory *memory)
+static void release_memory(tsr__job *job, split_memory *memory)
 {
-    tsr__comm_give_back_board(job, &memory->place);
+    tsr__shm_cancel(job, &memory->shm);
     tsr__free(memory->all);
     tsr__free(memory->members);
     if (memory->child)
-        tsr__comm_unmake(memory->child);
+        tsr__comm_free(memory->child);
     else
         tsr__free(memory->world_of);
 }
@@ -87,45 +89,46 @@ static tsr_status exchange(tsr_comm *comm, tsr__call_kind kind, int colour, int 
                              .key = key,
                              .next_id = comm->job->next_id,
                              .rank = comm->rank,
-                             .page = memory->place.page};
+                             .slot = memory->shm.slot};
     const tsr_status status = tsr__comm_all_gather_as(comm, kind, &mine, memory->all, sizeof mine);
-    /* Others may have got all they need, and look at this page as long as they like. */
+    /* The exchange may have succeeded on other ranks, which then read this slot: it cannot be used
+     * again. */
     if (comm->status != TSR_OK)
-        memory->place.page = -1;
+        memory->shm.slot = -1;
     TSR__TRY(status);
     return check_all(memory->all, comm->size, id);
 }
 
-static void settle(tsr_comm *comm, split_memory *memory, int colour, uint32_t id)
+static void set_members(tsr_comm *comm, split_memory *memory, int colour, uint32_t id)
 {
     int rank = 0;
     const int size = sort_members(memory->all, comm->size, colour, memory->members);
     for (int i = 0; i < size; i++) {
         memory->world_of[i] = comm->world_of[memory->members[i].rank];
-        memory->place.pages[i] = memory->members[i].page;
+        memory->shm.slots[i] = memory->members[i].slot;
         if (memory->members[i].rank == comm->rank)
             rank = i;
     }
-    tsr__comm_settle(memory->child, id, rank, size);
-    tsr__comm_use_board(memory->child, &memory->place);
+    tsr__comm_set_members(memory->child, id, rank, size);
+    tsr__shm_use(memory->child, &memory->shm);
 }
 
 static tsr_status split_as(tsr_comm *comm, tsr__call_kind kind, int colour, int key, tsr_comm **out)
 {
-    split_memory memory = {.place.page = -1};
+    split_memory memory = {.shm.slot = -1};
     uint32_t id;
     tsr_status status = exchange(comm, kind, colour, key, &memory, &id);
     if (status == TSR_OK) {
         comm->job->next_id = id + 1;
         *out = NULL;
         if (colour != TSR_COLOUR_NONE) {
-            settle(comm, &memory, colour, id);
+            set_members(comm, &memory, colour, id);
             *out = memory.child;
             memory.child = NULL;
             memory.world_of = NULL;
         }
     }
-    give_back(comm->job, &memory);
+    release_memory(comm->job, &memory);
     return status;
 }
 

@@ -1,34 +1,33 @@
-/* What communicators tell each other besides their operations: where a rank is, that one has
- * failed, that one has left. Best effort: whoever does not get it finds out by itself. */
-#include <stdio.h>
+#include "comm/progress/control.h"
+
 #include <string.h>
 
 #include "base/alloc.h"
-#include "comm/job.h"
-#include "comm/progress/tags.h"
+#include "comm/failure/failure.h"
+#include "comm/tags.h"
 
-#define POSTED 4 /* receives at a time */
+#define POSTED 4 /* receives that are posted at a time */
 #define WAKE_BYTES 8
 
 typedef enum note_kind {
-    NOTE_ASK,    /* a rank that waits: what are you doing? With what it does itself */
-    NOTE_ANSWER, /* … and what was called at that place of the sequence */
+    NOTE_ASK,    /* the sender waits in `call`: what has the receiver called there? */
+    NOTE_ANSWER, /* `call` is what it has called; `number` is the question's */
     NOTE_ABORT,  /* the communicator has failed */
-    NOTE_LEAVE,  /* and this is destroyed; `number`: its job goes on */
-    NOTE_WAKE    /* nothing but that; only the first bytes are sent */
+    NOTE_LEAVE,  /* the sender destroys it; `number`: whether the sender's job continues */
+    NOTE_WAKE    /* wakes the receiver; only the first WAKE_BYTES are sent */
 } note_kind;
 
-/* Between processes of one build. */
+/* Sent between processes of one build, as it is. */
 typedef struct control_note {
     uint32_t kind, comm;
-    int32_t from;  /* a rank of the communicator … */
-    int32_t world; /* … and which of the job that is: see tags.h */
+    int32_t from;  /* the sender's rank in the communicator … */
+    int32_t world; /* … and in the job: together they identify the communicator, see tags.h */
     uint32_t number;
     int32_t status;
     uint32_t has_call;
     uint32_t unused;
     uint64_t sequence;
-    tsr__call call, before; /* before: call itself where it is not known */
+    tsr__call call, before; /* before: the previous call, or `call` if that is not known */
     char why[TSR__COMM_WHY];
 } control_note;
 
@@ -42,23 +41,23 @@ struct tsr__control {
     struct {
         tsr__message message;
         control_note note;
-        bool has_come;
+        bool has_arrived;
     } posted[POSTED];
-    int next;     /* of `posted`, to come */
-    bool closing; /* nothing is posted any more */
+    int next;     /* the one in `posted` that completes next */
+    bool closing; /* no receives are posted any more */
     outgoing *sent;
-    /* For communicators that are not there yet. */
+    /* Notes for communicators that do not exist on this rank yet. */
     control_note *early;
     size_t early_count, early_capacity;
 };
 
-static void on_come(tsr__message *message)
+static void on_received(tsr__message *message)
 {
     tsr__job *job = message->owner;
     tsr__control *control = job->control;
     for (int i = 0; i < POSTED; i++) {
         if (&control->posted[i].message == message)
-            control->posted[i].has_come = true;
+            control->posted[i].has_arrived = true;
     }
 }
 
@@ -66,11 +65,11 @@ static void post(tsr__job *job, int i)
 {
     tsr__control *control = job->control;
     tsr__message *message = &control->posted[i].message;
-    control->posted[i].has_come = false;
-    *message = (tsr__message){.landed = on_come, .owner = job};
+    control->posted[i].has_arrived = false;
+    *message = (tsr__message){.on_complete = on_received, .owner = job};
     tsr__transport_recv(job->transport, job->rank, TSR__TAG_CONTROL, TSR__TAG_CONTROL_MASK,
                         &control->posted[i].note, sizeof control->posted[i].note, message);
-    control->posted[i].has_come = message->state != TSR__MESSAGE_IN_FLIGHT;
+    control->posted[i].has_arrived = message->state != TSR__MESSAGE_IN_FLIGHT;
 }
 
 tsr_status tsr__control_open(tsr__job *job)
@@ -123,21 +122,20 @@ static outgoing *free_slot(tsr__control *control)
     return slot;
 }
 
-/* Who has left need not be told anything, except that this rank does not look at its page of the
- * board any more. */
-static bool is_told(const tsr_comm *comm, int rank, const control_note *note)
+/* A rank that has left needs no notes, except that this rank no longer reads its slot. */
+static bool needs_note(const tsr_comm *comm, int rank, const control_note *note)
 {
-    const struct tsr__rank_news *news = &comm->news[rank];
+    const tsr__peer_state *peer = &comm->peers[rank];
     if (rank == comm->rank || tsr__transport_is_lost(comm->job->transport, comm->world_of[rank]))
         return false;
-    return !news->left || (news->goes_on && comm->board && note->kind == NOTE_LEAVE);
+    return !peer->left || (peer->job_continues && comm->shm && note->kind == NOTE_LEAVE);
 }
 
 static void send_to(tsr_comm *comm, int rank, const control_note *note)
 {
     tsr__job *job = comm->job;
     const int world = comm->world_of[rank];
-    if (!is_told(comm, rank, note))
+    if (!needs_note(comm, rank, note))
         return;
     outgoing *slot = free_slot(job->control);
     if (!slot)
@@ -168,24 +166,21 @@ static control_note note_of(const tsr_comm *comm, note_kind kind)
                           .sequence = comm->sequence};
 }
 
-/* The call, and the one before. */
 static void put_calls(const tsr_comm *comm, control_note *note, const tsr__call *call)
 {
-    const tsr__call *before = call->sequence > 0 ? tsr__comm_past(comm, call->sequence - 1) : NULL;
+    const tsr__call *before =
+        call->sequence > 0 ? tsr__comm_past_call(comm, call->sequence - 1) : NULL;
     note->has_call = 1;
     note->call = *call;
     note->before = before ? *before : *call;
 }
 
-uint32_t tsr__control_ask(tsr_comm *comm, int rank, const tsr__call *call)
+void tsr__control_ask(tsr_comm *comm, int rank, uint32_t number, const tsr__call *call)
 {
     control_note note = note_of(comm, NOTE_ASK);
-    if (++comm->asked == 0)
-        comm->asked = 1;
-    note.number = comm->asked;
+    note.number = number;
     put_calls(comm, &note, call);
     send_note(comm, rank, &note);
-    return comm->asked;
 }
 
 static void put_failure(const tsr_comm *comm, control_note *note)
@@ -211,7 +206,7 @@ void tsr__control_leave(tsr_comm *comm)
 {
     control_note note = note_of(comm, NOTE_LEAVE);
     note.number = comm->job->references > 1;
-    put_failure(comm, &note); /* this may come before what others have to say of it */
+    put_failure(comm, &note); /* it may arrive before the abort of the rank that failed first */
     send_note(comm, -1, &note);
 }
 
@@ -225,7 +220,7 @@ static void answer(tsr_comm *comm, const control_note *question)
         return;
     }
     control_note note = note_of(comm, NOTE_ANSWER);
-    const tsr__call *mine = tsr__comm_past(comm, question->call.sequence);
+    const tsr__call *mine = tsr__comm_past_call(comm, question->call.sequence);
     note.number = question->number;
     if (mine)
         put_calls(comm, &note, mine);
@@ -238,14 +233,14 @@ static void handle(tsr_comm *comm, const control_note *note)
     if (note->from < 0 || note->from >= comm->size || note->from == comm->rank ||
         comm->world_of[note->from] != note->world)
         return;
-    struct tsr__rank_news *news = &comm->news[note->from];
+    tsr__peer_state *peer = &comm->peers[note->from];
     switch ((note_kind)note->kind) {
     case NOTE_ASK:
         answer(comm, note);
         break;
     case NOTE_ANSWER:
-        news->answered = note->number;
-        news->sequence = note->sequence;
+        peer->answered = note->number;
+        peer->sequence = note->sequence;
         if (note->has_call)
             tsr__comm_compare(comm, note->from, &note->call, &note->before);
         break;
@@ -254,18 +249,19 @@ static void handle(tsr_comm *comm, const control_note *note)
             tsr__comm_fail(comm, false, (tsr_status)note->status, "%s", note->why);
         break;
     case NOTE_LEAVE:
-        news->left = true;
-        news->goes_on = note->number != 0;
+        peer->left = true;
+        peer->job_continues = note->number != 0;
         if (note->status < 0)
             tsr__comm_fail(comm, false, (tsr_status)note->status, "%s", note->why);
-        comm->anyone_left = true;
+        comm->has_departures = true;
         break;
     case NOTE_WAKE:
         break;
     }
 }
 
-/* A rank is at most one communicator behind, of which each other rank says at most both. */
+/* Keeps a note for a communicator that this rank has yet to make. It is at most one communicator
+ * behind, of which each other rank sends at most an abort and a leave. */
 static void keep(tsr__job *job, const control_note *note)
 {
     tsr__control *control = job->control;
@@ -288,14 +284,14 @@ static void dispatch(tsr__job *job, const control_note *note)
             return;
         }
     }
-    /* Destroyed here already, or not made yet. */
+    /* It is already destroyed on this rank, or not made yet. */
     if (note->kind == NOTE_LEAVE && note->comm < job->next_id)
-        tsr__boards_left(job, note->comm, note->world);
+        tsr__shm_reader_left(job->shm_regions, note->comm, note->world);
     if (note->comm >= job->next_id)
         keep(job, note);
 }
 
-void tsr__control_catch_up(tsr_comm *comm)
+void tsr__control_replay(tsr_comm *comm)
 {
     tsr__control *control = comm->job->control;
     size_t kept = 0;
@@ -309,22 +305,22 @@ void tsr__control_catch_up(tsr_comm *comm)
         control->early_count = kept;
 }
 
-/* Receives match in the order in which they were posted, so what comes first is at `next`. */
-bool tsr__control_drive(tsr__job *job)
+/* Receives match in the order in which they were posted, so `next` completes first. */
+bool tsr__control_progress(tsr__job *job)
 {
     tsr__control *control = job->control;
     bool moved = false;
-    while (control && !control->closing && control->posted[control->next].has_come) {
+    while (control && !control->closing && control->posted[control->next].has_arrived) {
         const int i = control->next;
         control_note note = control->posted[i].note;
         const tsr__message *message = &control->posted[i].message;
-        const bool fine = message->state == TSR__MESSAGE_DONE &&
-                          (message->size_bytes == sizeof note ||
-                           (message->size_bytes == WAKE_BYTES && note.kind == NOTE_WAKE));
+        const bool is_valid = message->state == TSR__MESSAGE_DONE &&
+                              (message->size_bytes == sizeof note ||
+                               (message->size_bytes == WAKE_BYTES && note.kind == NOTE_WAKE));
         control->next = (i + 1) % POSTED;
-        post(job, i); /* before handling, which may wait for things to land */
+        post(job, i);
         note.why[sizeof note.why - 1] = '\0';
-        if (fine && note.kind != NOTE_WAKE)
+        if (is_valid && note.kind != NOTE_WAKE)
             dispatch(job, &note);
         moved = true;
     }

@@ -1,144 +1,12 @@
-/* Executes plans: posts the messages of a round, waits until they have landed, does the round's
- * local steps, and goes on to the next. */
+/* Executes schedules: posts the messages of a round, waits until they have completed, executes the
+ * local steps of the round, and continues with the next round. */
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/checked.h"
-#include "base/error.h"
-#include "comm/job.h"
-#include "comm/progress/tags.h"
+#include "comm/failure/failure.h"
+#include "comm/progress/progress.h"
 #include "comm/reduce/exact.h"
+#include "comm/tags.h"
 
-#define ASK_AFTER_NS UINT64_C(50000000)
-#define UNUSED_MOST 4 /* requests kept, with their memory */
-
-/* Memory ----------------------------------------------------------------------------------------
- */
-
-static void request_free(tsr_request *request)
-{
-    tsr__schedule_finish(&request->schedule);
-    tsr__free(request->messages);
-    tsr__free(request->starts);
-    tsr__free(request->temp);
-    tsr__free(request);
-}
-
-tsr_status tsr__request_create(tsr_comm *comm, tsr_request **out)
-{
-    tsr__job *job = comm->job;
-    tsr_request *request = job->unused;
-    if (request) {
-        job->unused = request->next;
-        job->unused_count--;
-    } else {
-        request = tsr__calloc(1, sizeof *request);
-        if (!request)
-            return TSR_ERR_NO_MEMORY;
-    }
-    request->job = job;
-    request->comm = comm;
-    request->previous = NULL;
-    request->call = (tsr__call){0};
-    request->status = TSR_OK;
-    request->why[0] = '\0';
-    request->posted = request->troubled = request->leave_alone = false;
-    request->done = true; /* until it is started */
-    request->turn = (tsr__turn){0};
-    request->started_ns = 0;
-    request->send = request->recv = NULL;
-    request->combine = NULL;
-    request->divide = NULL;
-    request->round_start = request->round_end = 0;
-    request->flying = 0;
-    request->last_asked = 0;
-    request->suspect_until_ns = request->verdict_ns = 0;
-    request->suspect = -1;
-    tsr__schedule_reset(&request->schedule);
-    request->next = job->requests;
-    if (job->requests)
-        job->requests->previous = request;
-    job->requests = request;
-    comm->held++;
-    *out = request;
-    return TSR_OK;
-}
-
-static void unlink_request(tsr_request *request)
-{
-    if (request->previous)
-        request->previous->next = request->next;
-    else
-        request->job->requests = request->next;
-    if (request->next)
-        request->next->previous = request->previous;
-}
-
-void tsr__request_release(tsr_request *request)
-{
-    tsr__job *job = request->job;
-    if (job) {
-        unlink_request(request);
-        request->comm->held--;
-    }
-    if (!job || job->unused_count >= UNUSED_MOST) {
-        request_free(request);
-        return;
-    }
-    request->comm = NULL;
-    request->next = job->unused;
-    job->unused = request;
-    job->unused_count++;
-}
-
-void tsr__request_detach(tsr_request *request)
-{
-    unlink_request(request);
-    request->job = NULL;
-    request->comm = NULL;
-}
-
-/* The most messages in a round. */
-static size_t count_messages(const tsr__schedule *schedule)
-{
-    size_t most = 0, count = 0;
-    for (size_t i = 0; i < schedule->count; i++) {
-        count = i > 0 && schedule->steps[i].round == schedule->steps[i - 1].round ? count + 1 : 1;
-        most = count > most ? count : most;
-    }
-    return most;
-}
-
-static tsr_status take_memory(tsr_request *request)
-{
-    void *messages = request->messages;
-    uint64_t bytes;
-    TSR__TRY(request->schedule.status);
-    tsr_status status = tsr__grow(&messages, &request->message_capacity,
-                                  count_messages(&request->schedule), sizeof *request->messages);
-    request->messages = messages;
-    TSR__TRY(status);
-    if (!tsr__mul_u64(request->schedule.temp_count, request->element_bytes, &bytes) ||
-        bytes > PTRDIFF_MAX)
-        return tsr__fail(TSR_ERR_OVERFLOW, "%s: %llu temporary elements are too many",
-                         tsr__call_name(request->call.kind),
-                         (unsigned long long)request->schedule.temp_count);
-    if (bytes <= request->temp_bytes)
-        return TSR_OK;
-    /* What was in there is of no use any more. */
-    tsr__free(request->temp);
-    request->temp_bytes = 0;
-    request->temp = tsr__calloc((size_t)bytes, 1);
-    if (!request->temp)
-        return TSR_ERR_NO_MEMORY;
-    request->temp_bytes = bytes;
-    return TSR_OK;
-}
-
-/* Rounds ----------------------------------------------------------------------------------------
- */
-
-/* What is read. */
 static const uint8_t *read_at(const tsr_request *request, tsr__span span)
 {
     const uint8_t *start = span.place == TSR__AT_SEND   ? request->send
@@ -147,7 +15,7 @@ static const uint8_t *read_at(const tsr_request *request, tsr__span span)
     return start ? start + span.start * request->element_bytes : NULL;
 }
 
-/* What is written. */
+/* Steps never write to the caller's input. */
 static uint8_t *write_at(const tsr_request *request, tsr__span span)
 {
     uint8_t *start = span.place == TSR__AT_RECV ? request->recv : request->temp;
@@ -159,8 +27,9 @@ static bool is_direct(const tsr_request *request)
     return request->call.kind >= TSR__CALL_SEND;
 }
 
-/* Whether a receive has brought what belongs here. */
-static bool is_right(tsr_request *request, const tsr__message *message, const tsr__step *step)
+/* Whether a receive has completed with the data of this request's call. If not, records what came
+ * instead. */
+static bool check_received(tsr_request *request, const tsr__message *message, const tsr__step *step)
 {
     const uint64_t expected = step->to.count * request->element_bytes;
     const bool tag_fits = is_direct(request)
@@ -168,34 +37,34 @@ static bool is_right(tsr_request *request, const tsr__message *message, const ts
                               : (message->tag & ~TSR__TAG_COLLECTIVE_MASK) == request->signature;
     if (message->state == TSR__MESSAGE_DONE && message->size_bytes == expected && tag_fits)
         return true;
-    if (request->suspect < 0 &&
+    if (request->mismatch.rank < 0 &&
         (message->state == TSR__MESSAGE_DONE || message->state == TSR__MESSAGE_TOO_LONG)) {
-        request->suspect = step->peer;
-        request->suspect_signature = (uint32_t)(message->tag & ~TSR__TAG_COLLECTIVE_MASK);
+        request->mismatch.rank = step->peer;
+        request->mismatch.signature = (uint32_t)(message->tag & ~TSR__TAG_COLLECTIVE_MASK);
         if (is_direct(request))
-            request->suspect_signature = (uint32_t)tsr__tag_dtype(message->tag);
-        request->suspect_bytes = message->size_bytes;
-        request->expected_bytes = expected;
+            request->mismatch.signature = (uint32_t)tsr__tag_dtype(message->tag);
+        request->mismatch.sent_bytes = message->size_bytes;
+        request->mismatch.expected_bytes = expected;
     }
     return false;
 }
 
-static void look_at(tsr_request *request, const tsr__message *message)
+static void check_message(tsr_request *request, const tsr__message *message)
 {
     const tsr__step *step =
         &request->schedule.steps[request->round_start + (size_t)(message - request->messages)];
-    const bool fine = step->kind == TSR__STEP_RECV ? is_right(request, message, step)
-                                                   : message->state == TSR__MESSAGE_DONE;
-    request->troubled = request->troubled || !fine;
+    const bool succeeded = step->kind == TSR__STEP_RECV ? check_received(request, message, step)
+                                                        : message->state == TSR__MESSAGE_DONE;
+    request->has_failed_message = request->has_failed_message || !succeeded;
 }
 
-static void on_landed(tsr__message *message)
+static void on_complete(tsr__message *message)
 {
     tsr_request *request = message->owner;
-    request->flying--;
-    request->job->landed = true;
-    if (!request->leave_alone)
-        look_at(request, message);
+    request->in_flight--;
+    request->job->has_completions = true;
+    if (!request->is_cancelled)
+        check_message(request, message);
 }
 
 static void post_one(tsr_request *request, size_t index)
@@ -209,7 +78,7 @@ static void post_one(tsr_request *request, size_t index)
         is_direct(request)
             ? tsr__tag_direct(comm->id, source, request->call.tag, (tsr_dtype)request->call.dtype)
             : tsr__tag_collective(comm->id, source, request->call.sequence, request->signature);
-    *message = (tsr__message){.landed = on_landed, .owner = request};
+    *message = (tsr__message){.on_complete = on_complete, .owner = request};
     if (is_send)
         tsr__transport_send(request->job->transport, peer, tag, read_at(request, step->from),
                             step->from.count * request->element_bytes, message);
@@ -219,13 +88,14 @@ static void post_one(tsr_request *request, size_t index)
                             write_at(request, step->to), step->to.count * request->element_bytes,
                             message);
     if (message->state != TSR__MESSAGE_IN_FLIGHT)
-        look_at(request, message);
-    else if (request->flying++, !is_send && (comm->news[step->peer].left ||
-                                             tsr__transport_is_lost(request->job->transport, peer)))
-        request->troubled = true; /* nobody will send it */
+        check_message(request, message);
+    else if (request->in_flight++,
+             !is_send && (comm->peers[step->peer].left ||
+                          tsr__transport_is_lost(request->job->transport, peer)))
+        request->has_failed_message = true; /* it will never arrive */
 }
 
-/* Receives first, so that what comes finds its place. */
+/* Receives first, so that messages find their buffers when they arrive. */
 static void post_round(tsr_request *request)
 {
     const tsr__schedule *schedule = &request->schedule;
@@ -299,8 +169,8 @@ static void finish_round(tsr_request *request)
 
 void tsr__request_advance(tsr_request *request)
 {
-    while (!request->done && !request->troubled) {
-        if (request->posted && request->flying > 0)
+    while (!request->done && !request->has_failed_message) {
+        if (request->posted && request->in_flight > 0)
             return;
         if (request->posted)
             finish_round(request);
@@ -311,48 +181,5 @@ void tsr__request_advance(tsr_request *request)
         post_round(request);
     }
     if (!request->done)
-        tsr__request_trouble(request);
-}
-
-/* Starting and ending ---------------------------------------------------------------------------
- */
-
-void tsr__request_finish(tsr_request *request, tsr_status status)
-{
-    request->status = status;
-    request->done = true;
-    request->comm->running--;
-}
-
-void tsr__request_stamp(tsr_request *request, uint64_t now_ns)
-{
-    request->started_ns = now_ns;
-    request->deadline_ns =
-        request->timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + request->timeout_ns;
-    request->ask_ns = now_ns + ASK_AFTER_NS;
-}
-
-tsr_status tsr__request_start(tsr_request *request)
-{
-    tsr_comm *comm = request->comm;
-    if (request->turn.rounds == 0) {
-        TSR__TRY(take_memory(request));
-        tsr__request_stamp(request, tsr__now_ns());
-    }
-    if (!is_direct(request)) {
-        request->call.sequence = comm->sequence++;
-        request->call.history = comm->history;
-        request->signature = tsr__call_signature(&request->call);
-        comm->history = tsr__call_history(&request->call);
-        comm->past[request->call.sequence % TSR__COMM_PAST] = request->call;
-    }
-    comm->running++;
-    request->done = false;
-    if (request->turn.rounds > 0) {
-        tsr__board_add(comm, request);
-        (void)tsr__board_advance(comm);
-    } else {
-        tsr__request_advance(request);
-    }
-    return TSR_OK;
+        tsr__request_message_failed(request);
 }

@@ -1,66 +1,188 @@
-/* Drives what is in progress: looks at messages, boards and news in turn, and sleeps where nothing
- * moves. */
 #define _DEFAULT_SOURCE
+#include "comm/progress/progress.h"
+
 #include <sched.h>
 
-#include "comm/job.h"
+#include "base/error.h"
+#include "comm/failure/failure.h"
+#include "comm/progress/control.h"
 
-#define SPIN_NS UINT64_C(100000)        /* with a processor for each rank */
-#define SPIN_CROWDED_NS UINT64_C(20000) /* else others need it */
-#define QUICK 200
-#define QUICK_CROWDED 8
+#define MS UINT64_C(1000000)
+/* How long to spin before sleeping; less if other ranks need the processor. */
+#define SPIN_NS UINT64_C(100000)
+#define SPIN_OVERSUBSCRIBED_NS UINT64_C(20000)
+/* How often to poll shared memory before looking at messages. */
+#define SHM_POLLS 200
+#define SHM_POLLS_OVERSUBSCRIBED 8
 
-/* Requests by messages, all of whose messages have landed; and those that are in trouble. Advancing
- * one may end others, but neither starts nor releases any. */
-static void advance_landed(tsr__job *job, bool also_troubled)
+/* Effects ---------------------------------------------------------------------------------------
+ */
+
+static void ask_pending(tsr__job *job)
 {
-    bool again = job->landed;
-    while (again) {
-        job->landed = false;
-        for (tsr_request *request = job->requests; request; request = request->next) {
-            if (!request->done && request->turn.rounds == 0 &&
-                (request->troubled ? also_troubled : request->flying == 0))
-                tsr__request_advance(request);
-        }
-        again = job->landed;
-        job->landed = job->landed || !also_troubled;
+    for (tsr_request *request = job->requests; request; request = request->next) {
+        if (request->must_ask && tsr__request_is_running(request))
+            tsr__control_ask(request->comm, request->question_to, request->question,
+                             &request->call);
+        request->must_ask = false;
     }
 }
 
-static bool advance_boards(tsr__job *job)
+static void apply_failure(tsr_comm *comm)
 {
-    bool moved = false;
+    comm->must_cancel = false;
+    if (comm->must_announce)
+        tsr__control_abort(comm, -1);
+    tsr__tombstone_add(comm->job, comm->id);
+    tsr__shm_stop(comm->shm);
+    for (tsr_request *request = comm->job->requests; request; request = request->next) {
+        if (request->comm == comm && !request->done)
+            tsr__request_cancel(request, comm->status, comm->why);
+    }
+}
+
+bool tsr__job_apply(tsr__job *job)
+{
+    if (!job->must_apply)
+        return false;
+    job->must_apply = false;
+    ask_pending(job);
     for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
-        if (tsr__board_is_busy(comm->board))
-            moved = tsr__board_advance(comm) || moved;
+        if (comm->must_cancel)
+            apply_failure(comm);
+    }
+    return true;
+}
+
+/* The loop --------------------------------------------------------------------------------------
+ */
+
+/* Advances requests whose messages have all completed, and, if `also_failed`, handles those with a
+ * failed message. */
+static void advance_requests(tsr__job *job, bool also_failed)
+{
+    bool again = job->has_completions;
+    while (again) {
+        job->has_completions = false;
+        for (tsr_request *request = job->requests; request; request = request->next) {
+            if (tsr__request_is_running(request) && request->shm.rounds == 0 &&
+                (request->has_failed_message ? also_failed : request->in_flight == 0))
+                tsr__request_advance(request);
+        }
+        again = job->has_completions;
+        job->has_completions = job->has_completions || !also_failed;
+    }
+}
+
+static void fail_mismatch(tsr_comm *comm, int rank)
+{
+    tsr__call theirs, before;
+    tsr__shm_call_of(comm->shm, rank, &theirs, &before);
+    tsr__comm_compare(comm, rank, &theirs, &before);
+    if (comm->status == TSR_OK) /* this rank has not made that call yet */
+        tsr__comm_fail_mismatch(comm, tsr__shm_call(comm->shm), rank, &theirs);
+}
+
+/* Advances the communicator's shared-memory operations as far as possible. */
+static bool advance_shm(tsr_comm *comm)
+{
+    tsr__shm_event event;
+    bool moved = false;
+    while (comm->status == TSR_OK && tsr__shm_advance(comm->shm, &event)) {
+        moved = true;
+        for (int rank = 0; event.wake != 0; rank++, event.wake >>= 1) {
+            if (event.wake & 1)
+                tsr__control_wake(comm, rank);
+        }
+        if (event.completed)
+            tsr__request_finish(event.completed->owner, TSR_OK);
+        if (event.mismatch >= 0)
+            fail_mismatch(comm, event.mismatch);
     }
     return moved;
 }
 
-bool tsr__job_drive(tsr__job *job)
+static bool advance_all_shm(tsr__job *job)
+{
+    bool moved = false;
+    for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
+        if (tsr__shm_is_busy(comm->shm))
+            moved = advance_shm(comm) || moved;
+    }
+    return moved;
+}
+
+bool tsr__job_progress(tsr__job *job)
 {
     if (!job->transport)
         return false;
     bool moved = tsr__transport_progress(job->transport);
-    /* What others have done first, then what they say, and then what is amiss: they may have said
-     * why. */
-    advance_landed(job, false);
-    moved = advance_boards(job) || moved;
-    moved = tsr__control_drive(job) || moved;
+    /* First the data of other ranks, then their notes, and only then failures of messages: the
+     * notes may give the reason. */
+    advance_requests(job, false);
+    moved = advance_all_shm(job) || moved;
+    moved = tsr__control_progress(job) || moved;
     for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
-        if (comm->anyone_left || tsr__transport_lost_count(job->transport) > 0)
-            tsr__comm_check_gone(comm);
+        if (comm->has_departures || tsr__transport_lost_count(job->transport) > 0)
+            tsr__comm_check_peers(comm);
     }
-    advance_landed(job, true);
-    if (job->is_haunted)
-        tsr__job_discard(job);
+    advance_requests(job, true);
+    moved = tsr__job_apply(job) || moved;
+    if (job->has_tombstones)
+        tsr__tombstones_discard(job);
     return moved;
 }
 
-void tsr__job_listen(tsr__job *job)
+void tsr__job_progress_all(tsr__job *job)
 {
-    for (int i = 0; i < 16 && tsr__job_drive(job); i++)
+    for (int i = 0; i < 16 && tsr__job_progress(job); i++)
         ;
+}
+
+uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns)
+{
+    if (now_ns >= job->poll_ns) {
+        tsr__transport_poll_processes(job->transport);
+        job->poll_ns = now_ns + MS;
+    }
+    /* What has arrived in a grace period is handled before it ends. */
+    if (tsr__job_has_ended_grace_period(job, now_ns))
+        tsr__job_progress_all(job);
+    const uint64_t next_ns = tsr__job_check_deadlines(job, now_ns);
+    (void)tsr__job_apply(job);
+    return next_ns;
+}
+
+/* Starting and waiting --------------------------------------------------------------------------
+ */
+
+tsr_status tsr__request_start(tsr_request *request)
+{
+    tsr_comm *comm = request->comm;
+    if (request->shm.rounds == 0) {
+        TSR__TRY(tsr__request_allocate(request));
+        tsr__request_start_clock(request, tsr__now_ns());
+    }
+    if (request->call.kind < TSR__CALL_SEND) {
+        request->call.sequence = comm->sequence++;
+        request->call.history = comm->history;
+        request->signature = tsr__call_signature(&request->call);
+        comm->history = tsr__call_history(&request->call);
+        comm->past[request->call.sequence % TSR__COMM_PAST] = request->call;
+    }
+    comm->running++;
+    request->done = false;
+    if (request->shm.rounds > 0) {
+        const tsr__call *before = request->call.sequence > 0
+                                      ? tsr__comm_past_call(comm, request->call.sequence - 1)
+                                      : NULL;
+        tsr__shm_add(comm->shm, &request->shm, before ? before : &request->call);
+        (void)advance_shm(comm);
+    } else {
+        tsr__request_advance(request);
+    }
+    (void)tsr__job_apply(request->job);
+    return TSR_OK;
 }
 
 static void relax(void)
@@ -70,13 +192,12 @@ static void relax(void)
 #endif
 }
 
-/* On the board, before anything else is looked at. */
-static void drive_board(tsr_request *request)
+/* Polls shared memory alone, which is much faster than the whole loop. */
+static void spin_shm(tsr_request *request)
 {
-    tsr_comm *comm = request->comm;
-    const int most = request->job->is_crowded ? QUICK_CROWDED : QUICK;
-    for (int i = 0; i < most && !request->done; i++) {
-        (void)tsr__board_advance(comm);
+    const int polls = request->job->is_oversubscribed ? SHM_POLLS_OVERSUBSCRIBED : SHM_POLLS;
+    for (int i = 0; i < polls && tsr__request_is_running(request); i++) {
+        (void)advance_shm(request->comm);
         if (!request->done)
             relax();
     }
@@ -85,55 +206,56 @@ static void drive_board(tsr_request *request)
 static void set_sleeping(const tsr__job *job, bool sleeping)
 {
     for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
-        if (tsr__board_is_busy(comm->board))
-            tsr__board_set_sleeping(comm->board, sleeping);
+        if (tsr__shm_is_busy(comm->shm))
+            tsr__shm_set_sleeping(comm->shm, sleeping);
     }
 }
 
-/* Whoever shows something after this rank has said that it sleeps, wakes it; what was shown before
- * is seen now. */
-static void doze(tsr__job *job, uint64_t wake_ns)
+/* Sleeps until something arrives. A rank that publishes after this one has set its flag wakes it;
+ * what was published before is seen by the last look. See publish() in shm/shm.c. */
+static void sleep_until(tsr__job *job, uint64_t wake_ns)
 {
     set_sleeping(job, true);
     atomic_thread_fence(memory_order_seq_cst);
-    if (!tsr__job_drive(job))
+    if (!tsr__job_progress(job))
         tsr__transport_sleep(job->transport, wake_ns);
     set_sleeping(job, false);
 }
 
-void tsr__request_drive(tsr_request *request)
+void tsr__request_block(tsr_request *request)
 {
     tsr__job *job = request->job;
-    const uint64_t spin_ns = job->is_crowded ? SPIN_CROWDED_NS : SPIN_NS;
-    const unsigned look = job->is_crowded || request->turn.rounds > 0 ? 1 : 16;
+    const uint64_t spin_ns = job->is_oversubscribed ? SPIN_OVERSUBSCRIBED_NS : SPIN_NS;
+    const unsigned clock_every = job->is_oversubscribed || request->shm.rounds > 0 ? 1 : 16;
     uint64_t idle_since = 0;
-    unsigned idle = 0, turns = 0;
+    unsigned idle = 0, rounds = 0;
     while (!request->done) {
-        if (request->turn.rounds > 0) {
-            drive_board(request);
+        if (request->shm.rounds > 0) {
+            spin_shm(request);
             if (request->done)
                 return;
         }
-        /* Also where something else always moves, such as messages to the dead, time passes. */
-        if (++turns % 1024 == 0)
+        /* Deadlines must also pass where something always moves, such as messages to a tombstone.
+         */
+        if (++rounds % 1024 == 0)
             (void)tsr__job_tick(job, tsr__now_ns());
-        if (tsr__job_drive(job)) {
+        if (tsr__job_progress(job)) {
             idle_since = 0;
             idle = 0;
             continue;
         }
-        if (++idle % look != 0)
+        if (++idle % clock_every != 0)
             continue;
         const uint64_t now = tsr__now_ns();
         if (idle_since == 0)
             idle_since = now;
         if (now - idle_since < spin_ns) {
-            /* To whom this rank waits for, perhaps. */
+            /* The processor may be needed by the rank that this one waits for. */
             sched_yield();
             continue;
         }
         const uint64_t wake_ns = tsr__job_tick(job, now);
         if (!request->done)
-            doze(job, wake_ns);
+            sleep_until(job, wake_ns);
     }
 }

@@ -1,68 +1,134 @@
-/* Requests as the caller sees them. */
+/* Requests: their memory, and their place in the job's lists. */
+#include "base/alloc.h"
+#include "base/checked.h"
 #include "base/error.h"
-#include "comm/job.h"
+#include "comm/progress/progress.h"
 
-static tsr_status collect(tsr_request **request)
+#define MAX_UNUSED 4 /* released requests that are kept for reuse, with their memory */
+
+static void request_free(tsr_request *request)
 {
-    tsr_request *done = *request;
-    const tsr_status status = done->status;
-    if (status != TSR_OK)
-        (void)tsr__fail(status, "%s", done->why);
-    *request = NULL;
-    tsr__request_release(done);
-    return status;
+    tsr__schedule_finish(&request->schedule);
+    tsr__free(request->messages);
+    tsr__free(request->starts);
+    tsr__free(request->temp);
+    tsr__free(request);
 }
 
-tsr_status tsr_request_test(tsr_request **request, bool *done)
+tsr_status tsr__request_create(tsr_comm *comm, tsr_request **out)
 {
-    TSR__REQUIRE(request && done, "request_test: %s is NULL", request ? "done" : "request");
-    tsr_request *asked = *request;
-    if (asked)
-        tsr__request_leave_to_parent(asked);
-    if (asked && !asked->done) {
-        (void)tsr__job_drive(asked->job);
-        if (!asked->done)
-            (void)tsr__job_tick(asked->job, tsr__now_ns());
+    tsr__job *job = comm->job;
+    tsr_request *request = job->unused;
+    if (request) {
+        job->unused = request->next;
+        job->unused_count--;
+    } else {
+        request = tsr__calloc(1, sizeof *request);
+        if (!request)
+            return TSR_ERR_NO_MEMORY;
     }
-    *done = !asked || asked->done;
-    return asked && *done ? collect(request) : TSR_OK;
+    request->job = job;
+    request->comm = comm;
+    request->previous = NULL;
+    request->call = (tsr__call){0};
+    request->status = TSR_OK;
+    request->why[0] = '\0';
+    request->done = true; /* until it is started */
+    request->shm = (tsr__shm_operation){.owner = request, .call = &request->call};
+    tsr__schedule_reset(&request->schedule);
+    request->send = request->recv = NULL;
+    request->combine = NULL;
+    request->divide = NULL;
+    request->round_start = request->round_end = 0;
+    request->in_flight = 0;
+    request->posted = request->has_failed_message = request->is_cancelled = false;
+    request->mismatch = (tsr__mismatch){.rank = -1};
+    request->started_ns = request->answers_due_ns = 0;
+    request->final_question = 0;
+    request->must_ask = false;
+    request->next = job->requests;
+    if (job->requests)
+        job->requests->previous = request;
+    job->requests = request;
+    comm->held++;
+    *out = request;
+    return TSR_OK;
 }
 
-tsr_status tsr_request_wait(tsr_request **request)
+static void unlink_request(tsr_request *request)
 {
-    TSR__REQUIRE(request, "request_wait: request is NULL");
-    if (!*request)
-        return TSR_OK;
-    tsr__request_leave_to_parent(*request);
-    if (!(*request)->done)
-        tsr__request_drive(*request);
-    return collect(request);
+    if (request->previous)
+        request->previous->next = request->next;
+    else
+        request->job->requests = request->next;
+    if (request->next)
+        request->next->previous = request->previous;
 }
 
-/* A receive that nothing has matched can be taken back; nobody knows of it. */
-static bool take_back(tsr_request *request)
+void tsr__request_release(tsr_request *request)
 {
-    if (request->call.kind != TSR__CALL_RECV || request->flying != 1)
-        return false;
-    request->leave_alone = true;
-    tsr__transport_cancel(request->job->transport, &request->messages[0]);
-    (void)tsr__transport_progress(request->job->transport);
-    if (request->flying > 0)
-        return false;
-    tsr__request_finish(request, TSR_OK);
-    return true;
-}
-
-void tsr_request_cancel(tsr_request **request)
-{
-    char text[TSR__CALL_TEXT];
-    if (!request || !*request)
+    tsr__job *job = request->job;
+    if (job) {
+        unlink_request(request);
+        request->comm->held--;
+    }
+    if (!job || job->unused_count >= MAX_UNUSED) {
+        request_free(request);
         return;
-    tsr_request *cancelled = *request;
-    tsr__request_leave_to_parent(cancelled);
-    if (!cancelled->done && !take_back(cancelled))
-        tsr__comm_fail(cancelled->comm, true, TSR_ERR_PEER_LOST, "rank %d cancelled %s",
-                       cancelled->comm->rank, tsr__call_format(&cancelled->call, text));
-    *request = NULL;
-    tsr__request_release(cancelled);
+    }
+    request->comm = NULL;
+    request->next = job->unused;
+    job->unused = request;
+    job->unused_count++;
+}
+
+void tsr__request_detach(tsr_request *request)
+{
+    unlink_request(request);
+    request->job = NULL;
+    request->comm = NULL;
+}
+
+/* The largest number of steps in a round. */
+static size_t largest_round(const tsr__schedule *schedule)
+{
+    size_t most = 0, count = 0;
+    for (size_t i = 0; i < schedule->count; i++) {
+        count = i > 0 && schedule->steps[i].round == schedule->steps[i - 1].round ? count + 1 : 1;
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
+tsr_status tsr__request_allocate(tsr_request *request)
+{
+    void *messages = request->messages;
+    uint64_t bytes;
+    TSR__TRY(request->schedule.status);
+    tsr_status status = tsr__grow(&messages, &request->message_capacity,
+                                  largest_round(&request->schedule), sizeof *request->messages);
+    request->messages = messages;
+    TSR__TRY(status);
+    if (!tsr__mul_u64(request->schedule.temp_count, request->element_bytes, &bytes) ||
+        bytes > PTRDIFF_MAX)
+        return tsr__fail(TSR_ERR_OVERFLOW, "%s: %llu temporary elements are too many",
+                         tsr__call_name(request->call.kind),
+                         (unsigned long long)request->schedule.temp_count);
+    if (bytes <= request->temp_bytes)
+        return TSR_OK;
+    /* Not realloc: the old contents are not needed. */
+    tsr__free(request->temp);
+    request->temp_bytes = 0;
+    request->temp = tsr__calloc((size_t)bytes, 1);
+    if (!request->temp)
+        return TSR_ERR_NO_MEMORY;
+    request->temp_bytes = bytes;
+    return TSR_OK;
+}
+
+void tsr__request_finish(tsr_request *request, tsr_status status)
+{
+    request->status = status;
+    request->done = true;
+    request->comm->running--;
 }

@@ -1,4 +1,4 @@
-/* All contributions to some elements at once, in the order of pattern/tree.h. */
+/* Combines all contributions to some elements at once, in the order of algorithms/tree.h. */
 #ifndef TSR_COMM_SHM_COMBINE_H
 #define TSR_COMM_SHM_COMBINE_H
 
@@ -6,15 +6,15 @@
 
 typedef struct tsr__combination {
     tsr__combine_fn combine;
-    tsr__divide_fn divide; /* NULL: the op is not AVG */
+    tsr__divide_fn divide; /* NULL unless the op is AVG */
     tsr_dtype dtype;
     tsr_op op;
     size_t element_bytes;
-    int size;
-    bool exact; /* as reduce/exact.h */
+    int size;   /* number of contributions, at least two */
+    bool exact; /* combine as reduce/exact.h does */
 } tsr__combination;
 
-/* inputs[rank], at least two; `out` may be one of them, or overlap none. */
+/* `out` may be one of the inputs, or overlap none of them. */
 void tsr__combine_all(const tsr__combination *combination, const void *const *inputs, void *out,
                       size_t count);
 

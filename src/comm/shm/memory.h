@@ -1,28 +1,29 @@
-/* Memory that the processes of one host look into, with plain loads and stores. It has no name, so
- * that nothing can stay behind: it lives as long as some process has it. */
+/* Memory that the processes of one host share, without a name in any file system: nothing can stay
+ * behind, and no size limit of /dev/shm applies. It lives as long as a process maps it. */
 #ifndef TSR_COMM_SHM_MEMORY_H
 #define TSR_COMM_SHM_MEMORY_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* How others find it, as long as its owner keeps `file` open. Travels between processes as it is.
- */
-typedef struct tsr__memory_key {
+/* How other processes find the memory, as long as its owner keeps `file` open. It is sent between
+ * processes as it is. */
+typedef struct tsr__shm_memory_key {
     int64_t pid;
-    int32_t file; /* a descriptor of the owner; −1: there is none */
+    int32_t file; /* a file descriptor of that process; −1: no memory */
     uint32_t unused;
-    uint64_t cookie[2]; /* in the first bytes of the memory, of which they take a page */
-} tsr__memory_key;
+    uint64_t cookie[2]; /* random; repeated at the start of the memory, to recognise it */
+} tsr__shm_memory_key;
 
-/* Zeroed memory, which takes room when it is touched, and what the others need. NULL when there is
- * none to be had; then key->file is −1. */
-void *tsr__memory_share(size_t size_bytes, tsr__memory_key *key);
-/* From now on nobody else can find it. */
-void tsr__memory_hide(tsr__memory_key *key);
-/* Another process' memory; NULL when it cannot be found, or is gone. */
-void *tsr__memory_look(const tsr__memory_key *key, size_t size_bytes);
-/* What either of the two gave. NULL is fine. */
-void tsr__memory_unmap(void *memory, size_t size_bytes);
+/* Zeroed memory, allocated page by page when it is first written, and the key for the others. On
+ * failure logs what failed and with which size, sets key->file to −1 and returns NULL: the caller
+ * can do without. */
+void *tsr__shm_memory_create(size_t size_bytes, tsr__shm_memory_key *key);
+/* From now on no other process can find it. */
+void tsr__shm_memory_seal(tsr__shm_memory_key *key);
+/* Maps the memory of another process. Returns NULL, and logs why, if that is impossible. */
+void *tsr__shm_memory_open(const tsr__shm_memory_key *key, size_t size_bytes);
+/* Unmaps what tsr__shm_memory_create or tsr__shm_memory_open returned. NULL is fine. */
+void tsr__shm_memory_unmap(void *memory, size_t size_bytes);
 
 #endif

@@ -1,193 +1,166 @@
-/* The memory behind boards: each process shares one piece, which holds a page for each of its
- * communicators. */
+/* The memory behind the shared-memory transport: each process shares one region, which holds a slot
+ * for each of its communicators. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/environment.h"
 #include "base/error.h"
-#include "comm/job.h"
 #include "comm/shm/state.h"
 
-#define PAGES 16
+#define SLOTS 16
+#define REGION_BYTES (SLOTS * sizeof(tsr__shm_slot))
 
-typedef struct page_state {
+typedef struct slot_state {
     bool is_taken;
-    /* Of a communicator that has ended here: its number, and who may still look. A number alone may
-     * be that of two, see tags.h; with a rank of the job it is not. */
+    /* For a communicator that has ended on this rank: its number, and the ranks of the job that may
+     * still read the slot. Two communicators can have the same number (see tags.h), but not with
+     * the same rank of the job in both. */
     uint32_t comm;
-    int looker_count;
-    int lookers[TSR__BOARD_RANKS];
-} page_state;
+    int reader_count;
+    int readers[TSR__SHM_MAX_RANKS];
+} slot_state;
 
-struct tsr__boards {
-    tsr__memory_key key;
-    tsr__board_page **of; /* PAGES of them, of each rank of the job; NULL: out of reach */
-    page_state states[PAGES];
-    bool sees_all; /* of this host */
+struct tsr__shm_regions {
+    int rank, size; /* of the job */
+    tsr__shm_memory_key key;
+    tsr__shm_slot **slots_of; /* the first of each rank's SLOTS slots; NULL: not mapped */
+    slot_state states[SLOTS];
+    bool maps_all; /* the regions of all ranks of this host */
 };
 
-tsr_status tsr__boards_wanted(bool *out)
+tsr_status tsr__shm_is_enabled(bool *out)
 {
-    const char *wish = tsr__env_text("TESSERA_SHARED_MEMORY");
-    const bool off = wish && strcmp(wish, "off") == 0;
-    TSR__REQUIRE(!wish || off || strcmp(wish, "on") == 0,
-                 "TESSERA_SHARED_MEMORY is '%.80s', not on or off", wish);
+    const char *value = tsr__env_text("TESSERA_SHARED_MEMORY");
+    const bool off = value && strcmp(value, "off") == 0;
+    TSR__REQUIRE(!value || off || strcmp(value, "on") == 0,
+                 "TESSERA_SHARED_MEMORY is '%.80s', not on or off", value);
     *out = !off;
     return TSR_OK;
 }
 
-tsr_status tsr__boards_open(tsr__job *job, tsr__boards **out)
+tsr_status tsr__shm_regions_open(int rank, int size, tsr__shm_regions **out)
 {
-    bool wanted;
+    bool enabled;
     *out = NULL;
-    TSR__TRY(tsr__boards_wanted(&wanted));
-    if (!wanted)
+    TSR__TRY(tsr__shm_is_enabled(&enabled));
+    if (!enabled)
         return TSR_OK;
-    tsr__boards *boards = tsr__calloc(1, sizeof *boards);
-    if (boards)
-        boards->of = tsr__calloc((size_t)job->size, sizeof(tsr__board_page *));
-    if (!boards || !boards->of) {
-        tsr__free(boards);
+    tsr__shm_regions *regions = tsr__calloc(1, sizeof *regions);
+    if (regions)
+        regions->slots_of = tsr__calloc((size_t)size, sizeof(tsr__shm_slot *));
+    if (!regions || !regions->slots_of) {
+        tsr__free(regions);
         return TSR_ERR_NO_MEMORY;
     }
-    boards->of[job->rank] = tsr__memory_share(PAGES * sizeof(tsr__board_page), &boards->key);
-    boards->sees_all = boards->of[job->rank] != NULL;
-    *out = boards;
+    regions->rank = rank;
+    regions->size = size;
+    regions->slots_of[rank] = tsr__shm_memory_create(REGION_BYTES, &regions->key);
+    regions->maps_all = regions->slots_of[rank] != NULL;
+    *out = regions;
     return TSR_OK;
 }
 
-void tsr__boards_close(tsr__job *job)
+void tsr__shm_regions_close(tsr__shm_regions **regions)
 {
-    tsr__boards *boards = job->boards;
-    if (!boards)
+    tsr__shm_regions *closing = *regions;
+    if (!closing)
         return;
-    tsr__memory_hide(&boards->key);
-    for (int i = 0; i < job->size; i++)
-        tsr__memory_unmap(boards->of[i], PAGES * sizeof(tsr__board_page));
-    tsr__free(boards->of);
-    tsr__free(boards);
-    job->boards = NULL;
+    tsr__shm_memory_seal(&closing->key);
+    for (int i = 0; i < closing->size; i++)
+        tsr__shm_memory_unmap(closing->slots_of[i], REGION_BYTES);
+    tsr__free(closing->slots_of);
+    tsr__free(closing);
+    *regions = NULL;
 }
 
-tsr__memory_key tsr__boards_key(const tsr__boards *boards)
+tsr__shm_memory_key tsr__shm_regions_key(const tsr__shm_regions *regions)
 {
-    return boards ? boards->key : (tsr__memory_key){.file = -1};
+    return regions ? regions->key : (tsr__shm_memory_key){.file = -1};
 }
 
-void tsr__boards_look(tsr__job *job, int peer, const tsr__memory_key *key)
+void tsr__shm_regions_attach(tsr__shm_regions *regions, int peer, const tsr__shm_memory_key *key)
 {
-    if (!job->boards)
+    if (!regions)
         return;
-    if (job->boards->sees_all)
-        job->boards->of[peer] = tsr__memory_look(key, PAGES * sizeof(tsr__board_page));
-    if (!job->boards->of[peer])
-        job->boards->sees_all = false;
+    if (regions->maps_all)
+        regions->slots_of[peer] = tsr__shm_memory_open(key, REGION_BYTES);
+    if (!regions->slots_of[peer])
+        regions->maps_all = false;
 }
 
-void tsr__boards_hide(tsr__job *job)
+void tsr__shm_regions_seal(tsr__shm_regions *regions)
 {
-    if (job->boards)
-        tsr__memory_hide(&job->boards->key);
+    if (regions)
+        tsr__shm_memory_seal(&regions->key);
 }
 
-/* A page of which the last goes is free. */
-static void drop_looker(page_state *state, int at)
-{
-    state->lookers[at] = state->lookers[--state->looker_count];
-    state->is_taken = state->looker_count > 0;
-}
+/* Slots -----------------------------------------------------------------------------------------
+ */
 
-/* What has ended does not say any more that it leaves. */
-static void drop_ended(tsr__job *job)
+int tsr__shm_slot_reserve(tsr__shm_regions *regions)
 {
-    tsr__transport_poll_processes(job->transport);
-    for (int i = 0; i < PAGES; i++) {
-        page_state *state = &job->boards->states[i];
-        for (int at = state->looker_count - 1; at >= 0; at--) {
-            if (tsr__transport_has_ended(job->transport, state->lookers[at]))
-                drop_looker(state, at);
-        }
-    }
-}
-
-int tsr__boards_take(tsr__job *job)
-{
-    if (!job->boards || !job->boards->sees_all)
+    if (!regions || !regions->maps_all)
         return -1;
-    drop_ended(job);
-    for (int i = 0; i < PAGES; i++) {
-        if (job->boards->states[i].is_taken)
+    for (int i = 0; i < SLOTS; i++) {
+        if (regions->states[i].is_taken)
             continue;
-        job->boards->states[i] = (page_state){.is_taken = true};
-        /* Tickets of who was there before. */
-        tsr__board_page *page = &job->boards->of[job->rank][i];
-        atomic_store(&page->heads[0].line.ticket, 0);
-        atomic_store(&page->heads[1].line.ticket, 0);
-        atomic_store(&page->sleeping, 0);
+        regions->states[i] = (slot_state){.is_taken = true};
+        /* Clears the sequence numbers of the slot's previous communicator. */
+        tsr__shm_slot *slot = &regions->slots_of[regions->rank][i];
+        atomic_store(&slot->headers[0].line.sequence, 0);
+        atomic_store(&slot->headers[1].line.sequence, 0);
+        atomic_store(&slot->sleeping, 0);
         return i;
     }
     return -1;
 }
 
-void tsr__boards_give_back(tsr__job *job, int page)
+void tsr__shm_slot_release(tsr__shm_regions *regions, int slot)
 {
-    if (page >= 0)
-        job->boards->states[page].is_taken = false;
+    if (slot >= 0)
+        regions->states[slot].is_taken = false;
 }
 
-void tsr__boards_retire(const tsr_comm *comm)
+void tsr__shm_slot_retire(tsr__shm_regions *regions, int slot, uint32_t comm, const int *readers,
+                          int count)
 {
-    const tsr__job *job = comm->job;
-    page_state *state = &job->boards->states[comm->board->page];
-    *state = (page_state){.comm = comm->id};
-    for (int i = 0; i < comm->size; i++) {
-        if (i != comm->rank && !comm->news[i].left &&
-            !tsr__transport_has_ended(job->transport, comm->world_of[i]))
-            state->lookers[state->looker_count++] = comm->world_of[i];
-    }
-    state->is_taken = state->looker_count > 0;
+    slot_state *state = &regions->states[slot];
+    *state = (slot_state){.comm = comm, .reader_count = count, .is_taken = count > 0};
+    memcpy(state->readers, readers, (size_t)count * sizeof *readers);
 }
 
-void tsr__boards_left(tsr__job *job, uint32_t comm, int peer)
+/* A slot without readers is free. */
+static void drop_reader(slot_state *state, int reader)
 {
-    for (int i = 0; job->boards && i < PAGES; i++) {
-        page_state *state = &job->boards->states[i];
-        for (int at = state->looker_count - 1; at >= 0 && state->comm == comm; at--) {
-            if (state->lookers[at] == peer)
-                drop_looker(state, at);
-        }
+    for (int at = state->reader_count - 1; at >= 0; at--) {
+        if (state->readers[at] != reader)
+            continue;
+        state->readers[at] = state->readers[--state->reader_count];
+        state->is_taken = state->reader_count > 0;
     }
 }
 
-tsr_status tsr__board_create(int size, tsr__board **out)
+void tsr__shm_reader_left(tsr__shm_regions *regions, uint32_t comm, int reader)
 {
-    tsr__board *board = tsr__calloc(1, sizeof *board);
-    if (!board)
-        return TSR_ERR_NO_MEMORY;
-    board->pages = tsr__calloc((size_t)size, sizeof(tsr__board_page *));
-    if (!board->pages) {
-        tsr__free(board);
-        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; regions && i < SLOTS; i++) {
+        if (regions->states[i].comm == comm)
+            drop_reader(&regions->states[i], reader);
     }
-    *out = board;
-    return TSR_OK;
 }
 
-void tsr__board_use(tsr_comm *comm, tsr__board *board, const int32_t *pages)
+void tsr__shm_reader_ended(tsr__shm_regions *regions, int reader)
 {
-    for (int i = 0; i < comm->size; i++)
-        board->pages[i] = comm->job->boards->of[comm->world_of[i]] + pages[i];
-    board->mine = board->pages[comm->rank];
-    board->page = pages[comm->rank];
-    board->ticket = 1;
-    comm->board = board;
+    for (int i = 0; regions && i < SLOTS; i++)
+        drop_reader(&regions->states[i], reader);
 }
 
-void tsr__board_destroy(tsr__board **board)
+void tsr__shm_attach(tsr__shm *shm, const tsr__shm_regions *regions, int rank, int size,
+                     const int *world_of, const int32_t *slots)
 {
-    if (!*board)
-        return;
-    tsr__free((*board)->pages);
-    tsr__free(*board);
-    *board = NULL;
+    for (int i = 0; i < size; i++)
+        shm->slots[i] = regions->slots_of[world_of[i]] + slots[i];
+    shm->rank = rank;
+    shm->size = size;
+    shm->slot_index = slots[rank];
+    shm->sequence = 1;
 }

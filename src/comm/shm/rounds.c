@@ -1,49 +1,57 @@
-/* What is shown and taken in each round of each operation.
+/* The data of each round of each operation: what a rank publishes, and what it consumes.
  *
- * Where buffers are in place, a round reads of the caller's memory, while showing, what no round
- * before has written, and only then writes. */
+ * Where send and recv are the same memory, publishing a round only reads elements of the caller's
+ * memory that no earlier round has written, and consuming it writes after that. */
 #include <string.h>
 
 #include "base/checked.h"
-#include "comm/job.h"
 #include "comm/shm/combine.h"
-#include "comm/shm/shm.h"
+#include "comm/shm/state.h"
 
-/* Bytes up to which everybody combines everything: one round instead of two, more work. */
-#define WHOLE_BYTES 16384
+/* Reductions of at most this many bytes take one round instead of two, in which every rank combines
+ * all elements itself. */
+#define EACH_REDUCES_ALL_BYTES 16384
 
-/* Where things are ------------------------------------------------------------------------------
+/* Positions in the data -------------------------------------------------------------------------
  */
 
-static uint64_t bytes_of(const tsr_request *request, uint64_t elements)
+static uint64_t bytes_of(const tsr__shm_operation *operation, uint64_t elements)
 {
-    return elements * request->element_bytes;
+    return elements * operation->element_bytes;
 }
 
-/* Elements of piece `round` of a block. */
-static uint64_t piece_count(const tsr__turn *turn, uint64_t block, uint64_t round)
+/* The number of elements of a block that are transferred in round `round`. */
+static uint64_t piece_count(const tsr__shm_operation *operation, uint64_t block, uint64_t round)
 {
-    const uint64_t start = round * turn->piece;
-    return start >= block ? 0 : tsr__min_u64(turn->piece, block - start);
+    const uint64_t start = round * operation->piece;
+    return start >= block ? 0 : tsr__min_u64(operation->piece, block - start);
 }
 
-/* A rank's share of a chunk's elements, in whole cache lines. */
+/* The elements of a piece that a rank reduces, in whole cache lines. */
 typedef struct share {
     uint64_t start, count;
 } share;
 
-static share share_of(uint64_t chunk, int size, int rank)
+static share share_of(uint64_t piece, int size, int rank)
 {
-    const uint64_t each = tsr__align_up_u64(tsr__div_up_u64(chunk, (uint64_t)size), 64);
-    const uint64_t start = tsr__min_u64(chunk, each * (uint64_t)rank);
-    return (share){start, tsr__min_u64(chunk - start, each)};
+    const uint64_t each = tsr__align_up_u64(tsr__div_up_u64(piece, (uint64_t)size), 64);
+    const uint64_t start = tsr__min_u64(piece, each * (uint64_t)rank);
+    return (share){start, tsr__min_u64(piece - start, each)};
 }
 
-/* What a rank shows, where it is small together with the ticket. */
-static uint8_t *input_at(tsr__board_page *page, unsigned half, uint64_t total_bytes)
+/* Where a rank publishes `total_bytes`: small data goes beside the sequence number. */
+static uint8_t *input_at(const tsr__shm *shm, int rank, uint64_t total_bytes)
 {
-    return total_bytes <= TSR__BOARD_INLINE ? page->heads[half].line.bytes
-                                            : page->halves[half].input;
+    const unsigned index = tsr__shm_buffer_index(shm);
+    tsr__shm_slot *slot = shm->slots[rank];
+    return total_bytes <= TSR__SHM_INLINE_BYTES ? slot->headers[index].line.data
+                                                : slot->buffers[index].input;
+}
+
+/* Where it publishes one piece for each rank. */
+static uint8_t *pieces_at(const tsr__shm *shm, int rank)
+{
+    return shm->slots[rank]->buffers[tsr__shm_buffer_index(shm)].input;
 }
 
 static void copy(void *to, const void *from, uint64_t bytes)
@@ -68,334 +76,326 @@ static uint64_t largest_block(const tsr__blocks *blocks, int size)
     return most;
 }
 
-static void prepare_shares(const tsr_comm *comm, tsr_request *request)
+/* A large reduction needs one round more than it has pieces: the results of a piece are published
+ * with the next piece. */
+static void prepare_reduction(tsr__shm_operation *operation)
 {
-    tsr__turn *turn = &request->turn;
-    const uint64_t count = request->call.count;
-    turn->whole = bytes_of(request, count) <= WHOLE_BYTES;
-    turn->piece = TSR__BOARD_INPUT / request->element_bytes;
-    turn->rounds = turn->whole ? 1 : rounds_of(count, turn->piece) + 1;
-    /* As alike as they get. */
-    if (!turn->whole)
-        turn->piece = tsr__align_up_u64(tsr__div_up_u64(count, turn->rounds - 1), 64);
-    turn->piece = tsr__min_u64(turn->piece, TSR__BOARD_INPUT / request->element_bytes);
-    (void)comm;
+    const uint64_t count = operation->call->count;
+    const uint64_t most = TSR__SHM_INPUT_BYTES / operation->element_bytes;
+    operation->each_reduces_all = bytes_of(operation, count) <= EACH_REDUCES_ALL_BYTES;
+    operation->rounds = operation->each_reduces_all ? 1 : rounds_of(count, most) + 1;
+    operation->piece = most;
+    if (!operation->each_reduces_all) { /* pieces of nearly equal size */
+        const uint64_t even = tsr__div_up_u64(count, operation->rounds - 1);
+        operation->piece = tsr__min_u64(tsr__align_up_u64(even, 64), most);
+    }
 }
 
-/* A page holds a piece for each of `slots`. */
-static void prepare_blocks(const tsr_comm *comm, tsr_request *request, uint64_t slots)
+/* A buffer holds `pieces` pieces of blocks. */
+static void prepare_blocks(int size, tsr__shm_operation *operation, uint64_t pieces)
 {
-    tsr__turn *turn = &request->turn;
-    const uint64_t block = largest_block(&turn->blocks, comm->size);
-    turn->piece = TSR__BOARD_INPUT / slots / 64 * 64 / request->element_bytes;
-    turn->rounds = rounds_of(block, turn->piece);
+    const uint64_t block = largest_block(&operation->blocks, size);
+    operation->piece = TSR__SHM_INPUT_BYTES / pieces / 64 * 64 / operation->element_bytes;
+    operation->rounds = rounds_of(block, operation->piece);
 }
 
-void tsr__turn_prepare(tsr_comm *comm, tsr_request *request)
+void tsr__shm_prepare(int size, tsr__shm_operation *operation)
 {
-    switch ((tsr__call_kind)request->call.kind) {
+    switch ((tsr__call_kind)operation->call->kind) {
     case TSR__CALL_ALL_REDUCE:
     case TSR__CALL_REDUCE:
-        prepare_shares(comm, request);
+        prepare_reduction(operation);
         break;
     case TSR__CALL_REDUCE_SCATTER:
     case TSR__CALL_REDUCE_SCATTER_V:
     case TSR__CALL_SCATTER:
     case TSR__CALL_ALL_TO_ALL:
-        prepare_blocks(comm, request, (uint64_t)comm->size);
+        prepare_blocks(size, operation, (uint64_t)size);
         break;
     case TSR__CALL_ALL_GATHER:
     case TSR__CALL_ALL_GATHER_V:
     case TSR__CALL_GATHER:
     case TSR__CALL_SPLIT:
     case TSR__CALL_DUPLICATE:
-        prepare_blocks(comm, request, 1);
+        prepare_blocks(size, operation, 1);
         break;
     case TSR__CALL_BROADCAST:
-        request->turn.piece = TSR__BOARD_INPUT / request->element_bytes;
-        request->turn.rounds = rounds_of(request->call.count, request->turn.piece);
+        operation->piece = TSR__SHM_INPUT_BYTES / operation->element_bytes;
+        operation->rounds = rounds_of(operation->call->count, operation->piece);
         break;
     case TSR__CALL_BARRIER:
-        request->turn.rounds = 1;
+        operation->rounds = 1;
         break;
     default:
-        request->turn.rounds = 0;
+        operation->rounds = 0;
     }
 }
 
 /* Reductions ------------------------------------------------------------------------------------
  */
 
-static void combine(tsr_comm *comm, const tsr_request *request, void *out, uint64_t count)
+/* Combines the contributions in shm->inputs. */
+static void combine(tsr__shm *shm, const tsr__shm_operation *operation, void *out, uint64_t count)
 {
-    const tsr__combination combination = {.combine = request->combine,
-                                          .divide = request->divide,
-                                          .dtype = (tsr_dtype)request->call.dtype,
-                                          .op = (tsr_op)request->call.op,
-                                          .element_bytes = (size_t)request->element_bytes,
-                                          .size = comm->size,
-                                          .exact = request->turn.exact};
-    tsr__combine_all(&combination, comm->inputs, out, (size_t)count);
+    const tsr__combination combination = {.combine = operation->combine,
+                                          .divide = operation->divide,
+                                          .dtype = (tsr_dtype)operation->call->dtype,
+                                          .op = (tsr_op)operation->call->op,
+                                          .element_bytes = (size_t)operation->element_bytes,
+                                          .size = shm->size,
+                                          .exact = operation->exact};
+    tsr__combine_all(&combination, shm->inputs, out, (size_t)count);
 }
 
-static bool gets_all(const tsr_comm *comm, const tsr_request *request)
+static bool gets_result(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    return request->call.kind != TSR__CALL_REDUCE || request->call.peer == comm->rank;
+    return operation->call->kind != TSR__CALL_REDUCE || operation->call->peer == shm->rank;
 }
 
-static void show_shares(const tsr_comm *comm, const tsr_request *request, tsr__board_page *mine,
-                        unsigned half)
+static void publish_reduction(tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const tsr__turn *turn = &request->turn;
-    const uint64_t chunk = piece_count(turn, request->call.count, turn->round);
-    const uint8_t *from = request->send + bytes_of(request, turn->round * turn->piece);
-    if (chunk == 0)
+    const uint64_t piece = piece_count(operation, operation->call->count, operation->round);
+    const uint8_t *from =
+        operation->send + bytes_of(operation, operation->round * operation->piece);
+    if (piece == 0)
         return;
-    uint8_t *to = input_at(mine, half, bytes_of(request, chunk));
-    if (turn->whole) {
-        memcpy(to, from, (size_t)bytes_of(request, chunk));
+    uint8_t *to = input_at(shm, shm->rank, bytes_of(operation, piece));
+    if (operation->each_reduces_all) {
+        memcpy(to, from, (size_t)bytes_of(operation, piece));
         return;
     }
-    /* Nobody else needs this rank's own share. */
-    const share own = share_of(chunk, comm->size, comm->rank);
+    /* No other rank reads this rank's own share. */
+    const share own = share_of(piece, shm->size, shm->rank);
     const uint64_t end = own.start + own.count;
-    copy(to, from, bytes_of(request, own.start));
-    copy(to + bytes_of(request, end), from + bytes_of(request, end),
-         bytes_of(request, chunk - end));
+    copy(to, from, bytes_of(operation, own.start));
+    copy(to + bytes_of(operation, end), from + bytes_of(operation, end),
+         bytes_of(operation, piece - end));
 }
 
-static void take_whole(tsr_comm *comm, const tsr_request *request, tsr__board_page *const *pages,
-                       unsigned half)
+static void consume_small_reduction(tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const uint64_t count = request->call.count;
-    if (count == 0 || !gets_all(comm, request))
+    const uint64_t count = operation->call->count;
+    if (count == 0 || !gets_result(shm, operation))
         return;
-    for (int i = 0; i < comm->size; i++)
-        comm->inputs[i] =
-            i == comm->rank ? request->send : input_at(pages[i], half, bytes_of(request, count));
-    combine(comm, request, request->recv, count);
+    for (int i = 0; i < shm->size; i++)
+        shm->inputs[i] =
+            i == shm->rank ? operation->send : input_at(shm, i, bytes_of(operation, count));
+    combine(shm, operation, operation->recv, count);
 }
 
-/* The others' shares of the chunk before. */
-static void take_results(const tsr_comm *comm, const tsr_request *request,
-                         tsr__board_page *const *pages, unsigned half)
+/* Copies what the other ranks have reduced of the previous piece. */
+static void consume_results(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const tsr__turn *turn = &request->turn;
-    if (turn->round == 0 || !gets_all(comm, request))
+    if (operation->round == 0 || !gets_result(shm, operation))
         return;
-    const uint64_t chunk = piece_count(turn, request->call.count, turn->round - 1);
-    uint8_t *to = request->recv + bytes_of(request, (turn->round - 1) * turn->piece);
-    for (int i = 1; i < comm->size; i++) {
-        const int from = (comm->rank + i) % comm->size;
-        const share theirs = share_of(chunk, comm->size, from);
-        copy(to + bytes_of(request, theirs.start), pages[from]->halves[half].result,
-             bytes_of(request, theirs.count));
+    const unsigned index = tsr__shm_buffer_index(shm);
+    const uint64_t piece = piece_count(operation, operation->call->count, operation->round - 1);
+    uint8_t *to = operation->recv + bytes_of(operation, (operation->round - 1) * operation->piece);
+    for (int i = 1; i < shm->size; i++) {
+        const int from = (shm->rank + i) % shm->size;
+        const share theirs = share_of(piece, shm->size, from);
+        copy(to + bytes_of(operation, theirs.start), shm->slots[from]->buffers[index].result,
+             bytes_of(operation, theirs.count));
     }
 }
 
-/* This rank's share of this chunk, to be shown with the next. */
-static void take_share(tsr_comm *comm, const tsr_request *request, tsr__board_page *const *pages,
-                       unsigned half)
+/* Reduces this rank's share of this piece, into the buffer of the next round. */
+static void consume_share(tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const tsr__turn *turn = &request->turn;
-    const uint64_t chunk = piece_count(turn, request->call.count, turn->round);
-    const share own = share_of(chunk, comm->size, comm->rank);
-    const uint64_t at = turn->round * turn->piece + own.start;
-    uint8_t *result = pages[comm->rank]->halves[half ^ 1].result;
+    const uint64_t piece = piece_count(operation, operation->call->count, operation->round);
+    const share own = share_of(piece, shm->size, shm->rank);
+    const uint64_t at = operation->round * operation->piece + own.start;
+    const unsigned next = tsr__shm_buffer_index(shm) ^ 1;
+    uint8_t *result = shm->slots[shm->rank]->buffers[next].result;
     if (own.count == 0)
         return;
-    for (int i = 0; i < comm->size; i++)
-        comm->inputs[i] = i == comm->rank ? request->send + bytes_of(request, at)
-                                          : input_at(pages[i], half, bytes_of(request, chunk)) +
-                                                bytes_of(request, own.start);
-    combine(comm, request, result, own.count);
-    if (gets_all(comm, request))
-        memcpy(request->recv + bytes_of(request, at), result, (size_t)bytes_of(request, own.count));
+    for (int i = 0; i < shm->size; i++)
+        shm->inputs[i] = i == shm->rank ? operation->send + bytes_of(operation, at)
+                                        : input_at(shm, i, bytes_of(operation, piece)) +
+                                              bytes_of(operation, own.start);
+    combine(shm, operation, result, own.count);
+    if (gets_result(shm, operation))
+        memcpy(operation->recv + bytes_of(operation, at), result,
+               (size_t)bytes_of(operation, own.count));
 }
 
-static void take_blocks_combined(tsr_comm *comm, const tsr_request *request,
-                                 tsr__board_page *const *pages, unsigned half)
+static void consume_reduce_scatter(tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const tsr__turn *turn = &request->turn;
-    const uint64_t count =
-        piece_count(turn, tsr__block_count(&turn->blocks, comm->rank), turn->round);
-    const uint64_t at = turn->round * turn->piece;
-    const uint64_t slot = (uint64_t)comm->rank * turn->piece;
+    const uint64_t block = tsr__block_count(&operation->blocks, shm->rank);
+    const uint64_t count = piece_count(operation, block, operation->round);
+    const uint64_t at = operation->round * operation->piece;
+    const uint64_t start = tsr__block_start(&operation->blocks, shm->rank) + at;
+    const uint64_t offset = bytes_of(operation, (uint64_t)shm->rank * operation->piece);
     if (count == 0)
         return;
-    for (int i = 0; i < comm->size; i++)
-        comm->inputs[i] =
-            i == comm->rank
-                ? request->send +
-                      bytes_of(request, tsr__block_start(&turn->blocks, comm->rank) + at)
-                : pages[i]->halves[half].input + bytes_of(request, slot);
-    combine(comm, request, request->recv + bytes_of(request, at), count);
+    for (int i = 0; i < shm->size; i++)
+        shm->inputs[i] = i == shm->rank ? operation->send + bytes_of(operation, start)
+                                        : pieces_at(shm, i) + offset;
+    combine(shm, operation, operation->recv + bytes_of(operation, at), count);
 }
 
 /* Moving ----------------------------------------------------------------------------------------
  */
 
-/* A piece of every other rank's block of what this rank sends, each in its slot. */
-static void show_slots(const tsr_comm *comm, const tsr_request *request, tsr__board_page *mine,
-                       unsigned half)
+/* A piece of the block for each other rank. */
+static void publish_pieces(tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const tsr__turn *turn = &request->turn;
-    for (int i = 0; i < comm->size; i++) {
-        const uint64_t count = piece_count(turn, tsr__block_count(&turn->blocks, i), turn->round);
-        const uint64_t at = tsr__block_start(&turn->blocks, i) + turn->round * turn->piece;
-        if (i != comm->rank && count > 0)
-            memcpy(mine->halves[half].input + bytes_of(request, (uint64_t)i * turn->piece),
-                   request->send + bytes_of(request, at), (size_t)bytes_of(request, count));
+    uint8_t *pieces = pieces_at(shm, shm->rank);
+    for (int i = 0; i < shm->size; i++) {
+        const uint64_t block = tsr__block_count(&operation->blocks, i);
+        const uint64_t count = piece_count(operation, block, operation->round);
+        const uint64_t at =
+            tsr__block_start(&operation->blocks, i) + operation->round * operation->piece;
+        if (i != shm->rank && count > 0)
+            memcpy(pieces + bytes_of(operation, (uint64_t)i * operation->piece),
+                   operation->send + bytes_of(operation, at), (size_t)bytes_of(operation, count));
     }
 }
 
-static void take_slots(const tsr_comm *comm, const tsr_request *request,
-                       tsr__board_page *const *pages, unsigned half)
+static void consume_all_to_all(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const tsr__turn *turn = &request->turn;
-    const uint64_t slot = bytes_of(request, (uint64_t)comm->rank * turn->piece);
-    for (int i = 0; i < comm->size; i++) {
-        const int from = (comm->rank + i) % comm->size;
-        const uint64_t count =
-            piece_count(turn, tsr__block_count(&turn->blocks, from), turn->round);
-        const uint64_t at = tsr__block_start(&turn->blocks, from) + turn->round * turn->piece;
+    const uint64_t offset = bytes_of(operation, (uint64_t)shm->rank * operation->piece);
+    for (int i = 0; i < shm->size; i++) {
+        const int from = (shm->rank + i) % shm->size;
+        const uint64_t block = tsr__block_count(&operation->blocks, from);
+        const uint64_t count = piece_count(operation, block, operation->round);
+        const uint64_t at =
+            tsr__block_start(&operation->blocks, from) + operation->round * operation->piece;
         if (count > 0)
-            copy(request->recv + bytes_of(request, at),
-                 from == comm->rank ? request->send + bytes_of(request, at)
-                                    : pages[from]->halves[half].input + slot,
-                 bytes_of(request, count));
+            copy(operation->recv + bytes_of(operation, at),
+                 from == shm->rank ? operation->send + bytes_of(operation, at)
+                                   : pieces_at(shm, from) + offset,
+                 bytes_of(operation, count));
     }
 }
 
-static void take_own_slot(const tsr_comm *comm, const tsr_request *request,
-                          tsr__board_page *const *pages, unsigned half)
+static void consume_scatter(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const tsr__turn *turn = &request->turn;
-    const int root = request->call.peer;
-    const uint64_t count = piece_count(turn, request->call.count, turn->round);
-    const uint64_t at = turn->round * turn->piece;
+    const int root = operation->call->peer;
+    const uint64_t block = operation->call->count;
+    const uint64_t count = piece_count(operation, block, operation->round);
+    const uint64_t at = operation->round * operation->piece;
     const uint8_t *from =
-        root == comm->rank
-            ? request->send + bytes_of(request, (uint64_t)root * request->call.count + at)
-            : pages[root]->halves[half].input +
-                  bytes_of(request, (uint64_t)comm->rank * turn->piece);
+        root == shm->rank
+            ? operation->send + bytes_of(operation, (uint64_t)root * block + at)
+            : pieces_at(shm, root) + bytes_of(operation, (uint64_t)shm->rank * operation->piece);
     if (count > 0)
-        copy(request->recv + bytes_of(request, at), from, bytes_of(request, count));
+        copy(operation->recv + bytes_of(operation, at), from, bytes_of(operation, count));
 }
 
 /* A piece of this rank's block. */
-static void show_block(const tsr_comm *comm, const tsr_request *request, tsr__board_page *mine,
-                       unsigned half)
+static void publish_block(tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const tsr__turn *turn = &request->turn;
-    const uint64_t count =
-        piece_count(turn, tsr__block_count(&turn->blocks, comm->rank), turn->round);
+    const uint64_t block = tsr__block_count(&operation->blocks, shm->rank);
+    const uint64_t count = piece_count(operation, block, operation->round);
+    const uint64_t at = operation->round * operation->piece;
     if (count > 0)
-        memcpy(input_at(mine, half, bytes_of(request, count)),
-               request->send + bytes_of(request, turn->round * turn->piece),
-               (size_t)bytes_of(request, count));
+        memcpy(input_at(shm, shm->rank, bytes_of(operation, count)),
+               operation->send + bytes_of(operation, at), (size_t)bytes_of(operation, count));
 }
 
-static void take_blocks(const tsr_comm *comm, const tsr_request *request,
-                        tsr__board_page *const *pages, unsigned half)
+static void consume_blocks(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const tsr__turn *turn = &request->turn;
-    if ((request->call.kind == TSR__CALL_GATHER) && request->call.peer != comm->rank)
+    if (operation->call->kind == TSR__CALL_GATHER && operation->call->peer != shm->rank)
         return;
-    for (int i = 0; i < comm->size; i++) {
-        const int from = (comm->rank + i) % comm->size;
-        const uint64_t offset = turn->round * turn->piece;
-        const uint64_t count =
-            piece_count(turn, tsr__block_count(&turn->blocks, from), turn->round);
-        const uint64_t at = tsr__block_start(&turn->blocks, from) + offset;
+    const uint64_t offset = operation->round * operation->piece;
+    for (int i = 0; i < shm->size; i++) {
+        const int from = (shm->rank + i) % shm->size;
+        const uint64_t block = tsr__block_count(&operation->blocks, from);
+        const uint64_t count = piece_count(operation, block, operation->round);
+        const uint64_t at = tsr__block_start(&operation->blocks, from) + offset;
         if (count > 0)
-            copy(request->recv + bytes_of(request, at),
-                 from == comm->rank ? request->send + bytes_of(request, offset)
-                                    : input_at(pages[from], half, bytes_of(request, count)),
-                 bytes_of(request, count));
+            copy(operation->recv + bytes_of(operation, at),
+                 from == shm->rank ? operation->send + bytes_of(operation, offset)
+                                   : input_at(shm, from, bytes_of(operation, count)),
+                 bytes_of(operation, count));
     }
 }
 
-static void broadcast(const tsr_comm *comm, const tsr_request *request,
-                      tsr__board_page *const *pages, unsigned half, bool showing)
+static void publish_broadcast(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const tsr__turn *turn = &request->turn;
-    const int root = request->call.peer;
-    const uint64_t count = piece_count(turn, request->call.count, turn->round);
-    uint8_t *data = request->recv + bytes_of(request, turn->round * turn->piece);
-    uint8_t *shown = input_at(pages[root], half, bytes_of(request, count));
-    if (count > 0 && (comm->rank == root) == showing)
-        copy(showing ? shown : data, showing ? data : shown, bytes_of(request, count));
+    const uint64_t count = piece_count(operation, operation->call->count, operation->round);
+    const uint64_t at = operation->round * operation->piece;
+    if (count > 0 && shm->rank == operation->call->peer)
+        copy(input_at(shm, shm->rank, bytes_of(operation, count)),
+             operation->recv + bytes_of(operation, at), bytes_of(operation, count));
+}
+
+static void consume_broadcast(const tsr__shm *shm, const tsr__shm_operation *operation)
+{
+    const int root = operation->call->peer;
+    const uint64_t count = piece_count(operation, operation->call->count, operation->round);
+    const uint64_t at = operation->round * operation->piece;
+    if (count > 0 && shm->rank != root)
+        copy(operation->recv + bytes_of(operation, at),
+             input_at(shm, root, bytes_of(operation, count)), bytes_of(operation, count));
 }
 
 /* All kinds -------------------------------------------------------------------------------------
  */
 
-void tsr__turn_show(tsr_comm *comm, tsr_request *request, tsr__board_page *const *pages,
-                    unsigned half)
+void tsr__shm_publish(tsr__shm *shm, tsr__shm_operation *operation)
 {
-    tsr__board_page *mine = pages[comm->rank];
-    switch ((tsr__call_kind)request->call.kind) {
+    switch ((tsr__call_kind)operation->call->kind) {
     case TSR__CALL_ALL_REDUCE:
     case TSR__CALL_REDUCE:
-        show_shares(comm, request, mine, half);
+        publish_reduction(shm, operation);
         break;
     case TSR__CALL_SCATTER:
-        if (request->call.peer == comm->rank)
-            show_slots(comm, request, mine, half);
+        if (operation->call->peer == shm->rank)
+            publish_pieces(shm, operation);
         break;
     case TSR__CALL_REDUCE_SCATTER:
     case TSR__CALL_REDUCE_SCATTER_V:
     case TSR__CALL_ALL_TO_ALL:
-        show_slots(comm, request, mine, half);
+        publish_pieces(shm, operation);
         break;
     case TSR__CALL_ALL_GATHER:
     case TSR__CALL_ALL_GATHER_V:
     case TSR__CALL_GATHER:
     case TSR__CALL_SPLIT:
     case TSR__CALL_DUPLICATE:
-        show_block(comm, request, mine, half);
+        publish_block(shm, operation);
         break;
     case TSR__CALL_BROADCAST:
-        broadcast(comm, request, pages, half, true);
+        publish_broadcast(shm, operation);
         break;
     default:
         break;
     }
 }
 
-void tsr__turn_take(tsr_comm *comm, tsr_request *request, tsr__board_page *const *pages,
-                    unsigned half)
+void tsr__shm_consume(tsr__shm *shm, tsr__shm_operation *operation)
 {
-    switch ((tsr__call_kind)request->call.kind) {
+    switch ((tsr__call_kind)operation->call->kind) {
     case TSR__CALL_ALL_REDUCE:
     case TSR__CALL_REDUCE:
-        if (request->turn.whole) {
-            take_whole(comm, request, pages, half);
+        if (operation->each_reduces_all) {
+            consume_small_reduction(shm, operation);
         } else {
-            take_results(comm, request, pages, half);
-            take_share(comm, request, pages, half);
+            consume_results(shm, operation);
+            consume_share(shm, operation);
         }
         break;
     case TSR__CALL_REDUCE_SCATTER:
     case TSR__CALL_REDUCE_SCATTER_V:
-        take_blocks_combined(comm, request, pages, half);
+        consume_reduce_scatter(shm, operation);
         break;
     case TSR__CALL_SCATTER:
-        take_own_slot(comm, request, pages, half);
+        consume_scatter(shm, operation);
         break;
     case TSR__CALL_ALL_TO_ALL:
-        take_slots(comm, request, pages, half);
+        consume_all_to_all(shm, operation);
         break;
     case TSR__CALL_ALL_GATHER:
     case TSR__CALL_ALL_GATHER_V:
     case TSR__CALL_GATHER:
     case TSR__CALL_SPLIT:
     case TSR__CALL_DUPLICATE:
-        take_blocks(comm, request, pages, half);
+        consume_blocks(shm, operation);
         break;
     case TSR__CALL_BROADCAST:
-        broadcast(comm, request, pages, half, false);
+        consume_broadcast(shm, operation);
         break;
     default:
         break;

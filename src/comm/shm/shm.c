@@ -1,142 +1,164 @@
 #include "comm/shm/shm.h"
 
-#include <stdio.h>
-
-#include "base/error.h"
-#include "comm/job.h"
+#include "base/alloc.h"
 #include "comm/shm/state.h"
 
-bool tsr__board_is_busy(const tsr__board *board)
+bool tsr__shm_is_busy(const tsr__shm *shm)
 {
-    return board && board->first;
+    return shm && shm->first;
 }
 
-const tsr__call *tsr__board_call(const tsr__board *board)
+const tsr__call *tsr__shm_call(const tsr__shm *shm)
 {
-    return &board->first->call;
+    return shm->first->call;
 }
 
-void tsr__board_stop(tsr__board *board)
+void tsr__shm_call_of(const tsr__shm *shm, int rank, tsr__call *call, tsr__call *before)
 {
-    if (!board)
+    const unsigned index = tsr__shm_buffer_index(shm);
+    *call = shm->slots[rank]->headers[index].call;
+    *before = shm->slots[rank]->headers[index].before;
+}
+
+int tsr__shm_slot_index(const tsr__shm *shm)
+{
+    return shm->slot_index;
+}
+
+void tsr__shm_stop(tsr__shm *shm)
+{
+    if (!shm)
         return;
-    board->first = board->last = NULL;
-    /* Who comes late shall not succeed with what the others have given up. */
-    atomic_store(&board->mine->heads[0].line.ticket, UINT64_MAX);
-    atomic_store(&board->mine->heads[1].line.ticket, UINT64_MAX);
+    shm->first = shm->last = NULL;
+    atomic_store(&shm->slots[shm->rank]->headers[0].line.sequence, UINT64_MAX);
+    atomic_store(&shm->slots[shm->rank]->headers[1].line.sequence, UINT64_MAX);
 }
 
-void tsr__board_set_sleeping(tsr__board *board, bool sleeping)
+void tsr__shm_set_sleeping(tsr__shm *shm, bool sleeping)
 {
-    atomic_store(&board->mine->sleeping, sleeping);
+    atomic_store(&shm->slots[shm->rank]->sleeping, sleeping);
 }
 
-/* Of everything that has to agree. */
-static uint64_t check_of(const tsr__call *call)
+/* Covers everything that the ranks must agree on. */
+static uint64_t hash_of(const tsr__call *call)
 {
     return call->sequence << 32 ^ tsr__call_history(call);
 }
 
-void tsr__board_add(tsr_comm *comm, tsr_request *request)
+void tsr__shm_add(tsr__shm *shm, tsr__shm_operation *operation, const tsr__call *before)
 {
-    tsr__board *board = comm->board;
-    request->turn.next = NULL;
-    request->turn.round = 0;
-    request->turn.shown = false;
-    request->turn.check = check_of(&request->call);
-    if (board->first)
-        board->last->turn.next = request;
+    operation->next = NULL;
+    operation->round = 0;
+    operation->published = false;
+    operation->call_hash = hash_of(operation->call);
+    operation->before = *before;
+    if (shm->first)
+        shm->last->next = operation;
     else
-        board->first = request;
-    board->last = request;
+        shm->first = operation;
+    shm->last = operation;
 }
 
-/* Turns ----------------------------------------------------------------------------------------
+/* Rounds ----------------------------------------------------------------------------------------
  */
 
-static void show(tsr_comm *comm, tsr_request *request)
+/* The ranks that sleep, as bits; clears their flags, so that each is woken once. */
+static uint64_t take_sleepers(const tsr__shm *shm)
 {
-    tsr__board *board = comm->board;
-    const unsigned half = board->ticket & 1;
-    const tsr__call *before = tsr__comm_past(comm, request->call.sequence - 1);
-    if (!before)
-        before = &request->call;
-    tsr__turn_show(comm, request, board->pages, half);
-    board->mine->heads[half].call = request->call;
-    board->mine->heads[half].before = *before;
-    board->mine->heads[half].line.check = request->turn.check;
-    atomic_store_explicit(&board->mine->heads[half].line.ticket, board->ticket,
-                          memory_order_release);
-    request->turn.shown = true;
-    board->waiting_for = 0;
-    /* The ticket is seen before anybody who then falls asleep looks for it; see job_doze. */
-    atomic_thread_fence(memory_order_seq_cst);
-    for (int i = 0; i < comm->size; i++) {
-        _Atomic uint32_t *sleeping = &board->pages[i]->sleeping;
-        if (i != comm->rank && atomic_load_explicit(sleeping, memory_order_relaxed) &&
+    uint64_t mask = 0;
+    for (int i = 0; i < shm->size; i++) {
+        _Atomic uint32_t *sleeping = &shm->slots[i]->sleeping;
+        if (i != shm->rank && atomic_load_explicit(sleeping, memory_order_relaxed) &&
             atomic_exchange(sleeping, 0))
-            tsr__control_wake(comm, i);
+            mask |= UINT64_C(1) << i;
     }
+    return mask;
 }
 
-static bool has_shown(const tsr__board *board, int rank)
+static uint64_t publish(tsr__shm *shm, tsr__shm_operation *operation)
 {
-    const tsr__board_line *line = &board->pages[rank]->heads[board->ticket & 1].line;
-    return atomic_load_explicit(&line->ticket, memory_order_acquire) == board->ticket;
+    const unsigned index = tsr__shm_buffer_index(shm);
+    tsr__shm_slot *mine = shm->slots[shm->rank];
+    tsr__shm_publish(shm, operation);
+    mine->headers[index].call = *operation->call;
+    mine->headers[index].before = operation->before;
+    mine->headers[index].line.call_hash = operation->call_hash;
+    atomic_store_explicit(&mine->headers[index].line.sequence, shm->sequence, memory_order_release);
+    operation->published = true;
+    shm->waiting_for = 0;
+    /* Pairs with the fence of a rank that is about to sleep (progress.c): either it sees this
+     * sequence number, or this rank sees that it sleeps. */
+    atomic_thread_fence(memory_order_seq_cst);
+    return take_sleepers(shm);
 }
 
-static void disagree(tsr_comm *comm, const tsr_request *request, int rank)
+static bool has_published(const tsr__shm *shm, int rank)
 {
-    const tsr__board *board = comm->board;
-    const tsr__call theirs = board->pages[rank]->heads[board->ticket & 1].call;
-    const tsr__call before = board->pages[rank]->heads[board->ticket & 1].before;
-    tsr__comm_compare(comm, rank, &theirs, &before);
-    if (comm->status == TSR_OK) /* the other is ahead */
-        tsr__comm_disagree(comm, &request->call, rank, &theirs);
+    const tsr__shm_line *line = &shm->slots[rank]->headers[tsr__shm_buffer_index(shm)].line;
+    return atomic_load_explicit(&line->sequence, memory_order_acquire) == shm->sequence;
 }
 
-static bool all_have_shown(tsr_comm *comm, const tsr_request *request)
+bool tsr__shm_advance(tsr__shm *shm, tsr__shm_event *event)
 {
-    tsr__board *board = comm->board;
-    const unsigned half = board->ticket & 1;
-    for (; board->waiting_for < comm->size; board->waiting_for++) {
-        const int rank = board->waiting_for;
-        if (rank == comm->rank)
+    tsr__shm_operation *operation = shm->first;
+    const unsigned index = tsr__shm_buffer_index(shm);
+    *event = (tsr__shm_event){.mismatch = -1};
+    if (!operation)
+        return false;
+    if (!operation->published) {
+        event->wake = publish(shm, operation);
+        return true;
+    }
+    for (; shm->waiting_for < shm->size; shm->waiting_for++) {
+        const int rank = shm->waiting_for;
+        if (rank == shm->rank)
             continue;
-        if (!has_shown(board, rank))
+        if (!has_published(shm, rank))
             return false;
-        if (board->pages[rank]->heads[half].line.check != request->turn.check) {
-            disagree(comm, request, rank);
-            return false;
+        if (shm->slots[rank]->headers[index].line.call_hash != operation->call_hash) {
+            event->mismatch = rank;
+            return true;
         }
+    }
+    tsr__shm_consume(shm, operation);
+    operation->published = false;
+    shm->sequence++;
+    if (++operation->round == operation->rounds) {
+        shm->first = operation->next;
+        event->completed = operation;
     }
     return true;
 }
 
-bool tsr__board_advance(tsr_comm *comm)
+bool tsr__shm_awaits(const tsr__shm *shm, int rank)
 {
-    tsr__board *board = comm->board;
-    bool moved = false;
-    for (tsr_request *request; (request = board->first) != NULL;) {
-        if (!request->turn.shown) {
-            show(comm, request);
-            moved = true;
-        }
-        if (!all_have_shown(comm, request))
-            return moved;
-        tsr__turn_take(comm, request, board->pages, board->ticket & 1);
-        request->turn.shown = false;
-        board->ticket++;
-        moved = true;
-        if (++request->turn.round == request->turn.rounds) {
-            board->first = request->turn.next;
-            tsr__request_finish(request, TSR_OK);
-        }
-    }
-    return moved;
+    return shm->first && shm->first->published && !has_published(shm, rank);
 }
 
-bool tsr__board_awaits(const tsr__board *board, int rank)
+/* Creation --------------------------------------------------------------------------------------
+ */
+
+tsr_status tsr__shm_create(int max_size, tsr__shm **out)
 {
-    return board->first && board->first->turn.shown && !has_shown(board, rank);
+    tsr__shm *shm = tsr__calloc(1, sizeof *shm);
+    if (!shm)
+        return TSR_ERR_NO_MEMORY;
+    shm->slots = tsr__calloc((size_t)max_size, sizeof(tsr__shm_slot *));
+    shm->inputs = shm->slots ? tsr__calloc((size_t)max_size, sizeof *shm->inputs) : NULL;
+    if (!shm->inputs) {
+        tsr__shm_destroy(&shm);
+        return TSR_ERR_NO_MEMORY;
+    }
+    *out = shm;
+    return TSR_OK;
+}
+
+void tsr__shm_destroy(tsr__shm **shm)
+{
+    if (!*shm)
+        return;
+    tsr__free((*shm)->slots);
+    tsr__free((*shm)->inputs);
+    tsr__free(*shm);
+    *shm = NULL;
 }

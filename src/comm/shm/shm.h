@@ -1,90 +1,129 @@
-/* Collectives of ranks that share memory: each shows the others what it has, and takes what it
- * needs. All operations of a communicator take their turns on its board in the order of their
- * calls.
+/* The shared-memory transport: collectives of ranks that share a host. In every round of an
+ * operation each rank publishes its data in its slot, and then consumes what it needs from the
+ * slots of all ranks. The operations of a communicator run in the order of their calls.
  *
- * A board is no place for what the ranks do not all know the size of: gather_v, scatter_v and
- * all_to_all_v are carried out by messages. */
+ * It supports communicators of up to TSR__SHM_MAX_RANKS ranks, and operations whose sizes every
+ * rank knows: gather_v, scatter_v and all_to_all_v use messages instead.
+ *
+ * It knows nothing of communicators and requests, sends no messages and never blocks. What others
+ * have to do after a step (wake a rank, complete a request, report a mismatch) is in the step's
+ * tsr__shm_event. One thread at a time. */
 #ifndef TSR_COMM_SHM_SHM_H
 #define TSR_COMM_SHM_SHM_H
 
 #include "comm/algorithms/tree.h"
+#include "comm/reduce/reduce.h"
 #include "comm/shm/memory.h"
 #include "comm/shm/slot.h"
 
-#define TSR__BOARD_RANKS 64 /* more take too long to look at, one by one */
+#define TSR__SHM_MAX_RANKS 64 /* polling more slots takes too long; a bit mask holds them all */
 
-typedef struct tsr__job tsr__job;
-typedef struct tsr__board tsr__board;
-typedef struct tsr__boards tsr__boards; /* all of a job */
+typedef struct tsr__shm tsr__shm;                 /* of one communicator */
+typedef struct tsr__shm_regions tsr__shm_regions; /* of one process, for all its communicators */
 
-/* How a request stands on the board. */
-typedef struct tsr__turn {
-    tsr_request *next; /* whose turn it is after this */
-    uint64_t rounds;   /* 0: this request is not for the board */
-    uint64_t round;
-    uint64_t piece; /* elements of a round: of everything, or of a block */
-    bool whole;     /* a reduction: everybody combines everything */
-    bool exact;
-    bool shown;
-    uint64_t check;
+/* One collective operation. It must stay in place from tsr__shm_add to its completion. */
+typedef struct tsr__shm_operation {
+    /* Set before tsr__shm_prepare. */
+    const tsr__call *call;
+    const uint8_t *send;
+    uint8_t *recv;
+    uint64_t element_bytes;
+    tsr__combine_fn combine;
+    tsr__divide_fn divide; /* NULL unless the op is AVG */
+    bool exact;            /* combine as reduce/exact.h does */
     tsr__blocks blocks;
-} tsr__turn;
+    void *owner;
 
-/* boards.c: whose memory is where -------------------------------------------------------------- */
+    /* Set by tsr__shm_prepare. */
+    uint64_t rounds;       /* 0: this operation cannot use the transport */
+    uint64_t piece;        /* elements per round: of the whole, or of each block */
+    bool each_reduces_all; /* a small reduction: every rank combines all elements itself */
 
-/* What TESSERA_SHARED_MEMORY says: with off everything goes through messages. */
-tsr_status tsr__boards_wanted(bool *out) TSR_NODISCARD;
-/* Shares memory. Leaves `*out` NULL where there is none to be had, which is no error. */
-tsr_status tsr__boards_open(tsr__job *job, tsr__boards **out) TSR_NODISCARD;
-void tsr__boards_close(tsr__job *job);
-/* What the others need to look into this rank's. */
-tsr__memory_key tsr__boards_key(const tsr__boards *boards);
-/* Looks into the memory of a rank of the job on this host. */
-void tsr__boards_look(tsr__job *job, int peer, const tsr__memory_key *key);
-/* Everybody has looked. */
-void tsr__boards_hide(tsr__job *job);
+    /* Set by tsr__shm_add, and as rounds complete. */
+    tsr__call before; /* the communicator's previous call */
+    uint64_t call_hash;
+    uint64_t round;
+    bool published;
+    struct tsr__shm_operation *next;
+} tsr__shm_operation;
 
-/* A page for one more communicator, or −1. */
-int tsr__boards_take(tsr__job *job);
-void tsr__boards_give_back(tsr__job *job, int page);
-/* The communicator ends here; who lives and has not left may still look at this rank's page, until
- * it says that it leaves, or ends. */
-void tsr__boards_retire(const tsr_comm *comm);
-/* A rank of the job has left a communicator of that number. */
-void tsr__boards_left(tsr__job *job, uint32_t comm, int peer);
+/* regions.c: whose memory is where ------------------------------------------------------------- */
 
-/* For up to `size` ranks, without pages. */
-tsr_status tsr__board_create(int size, tsr__board **out) TSR_NODISCARD;
-/* … with pages[0] … pages[comm->size − 1], for a communicator that is on no board. */
-void tsr__board_use(tsr_comm *comm, tsr__board *board, const int32_t *pages);
-void tsr__board_destroy(tsr__board **board);
+/* Whether TESSERA_SHARED_MEMORY allows this transport. Fails where its value is invalid. */
+tsr_status tsr__shm_is_enabled(bool *out) TSR_NODISCARD;
+/* Creates this process' region, for rank `rank` of a job of `size`. Sets *out to NULL where the
+ * transport is disabled. It is not an error if the memory cannot be had: then no slot can be
+ * reserved. */
+tsr_status tsr__shm_regions_open(int rank, int size, tsr__shm_regions **out) TSR_NODISCARD;
+/* Unmaps all regions. NULL is fine; sets NULL. */
+void tsr__shm_regions_close(tsr__shm_regions **regions);
 
-/* board.c: taking turns ------------------------------------------------------------------------ */
+/* The functions below accept NULL for `regions`. */
 
-/* In the order of calls. */
-void tsr__board_add(tsr_comm *comm, tsr_request *request);
-/* As far as it goes without waiting; true when something moved. */
-bool tsr__board_advance(tsr_comm *comm);
-bool tsr__board_is_busy(const tsr__board *board);
-/* Whose turn it is. */
-const tsr__call *tsr__board_call(const tsr__board *board);
-/* Nobody's turn any more, and nothing is shown. */
-void tsr__board_stop(tsr__board *board);
-/* Whether it is this rank that the board waits for. */
-bool tsr__board_awaits(const tsr__board *board, int rank);
-/* Whether others are to wake this rank. */
-void tsr__board_set_sleeping(tsr__board *board, bool sleeping);
+/* What other processes need to map this process' region. */
+tsr__shm_memory_key tsr__shm_regions_key(const tsr__shm_regions *regions);
+/* Maps the region of rank `peer` of the job, which must be on this host. */
+void tsr__shm_regions_attach(tsr__shm_regions *regions, int peer, const tsr__shm_memory_key *key);
+/* From now on no process can map this region: all ranks have. */
+void tsr__shm_regions_seal(tsr__shm_regions *regions);
 
-/* rounds.c: what is shown and taken ------------------------------------------------------------ */
+/* The index of a free slot for one more communicator, or −1. */
+int tsr__shm_slot_reserve(tsr__shm_regions *regions);
+/* Returns a slot that no other rank has been told of. −1 is fine. */
+void tsr__shm_slot_release(tsr__shm_regions *regions, int slot);
+/* The slot's communicator, number `comm`, has ended on this rank. The slot becomes free when none
+ * of these `count` ranks of the job may read it any more: each has left the communicator, or
+ * ended. */
+void tsr__shm_slot_retire(tsr__shm_regions *regions, int slot, uint32_t comm, const int *readers,
+                          int count);
+void tsr__shm_reader_left(tsr__shm_regions *regions, uint32_t comm, int reader);
+void tsr__shm_reader_ended(tsr__shm_regions *regions, int reader);
 
-/* The rounds of a request whose call, buffers, blocks and `exact` are set; 0 when it is not for the
- * board. */
-void tsr__turn_prepare(tsr_comm *comm, tsr_request *request);
-/* One round: what this rank shows in its own half … */
-void tsr__turn_show(tsr_comm *comm, tsr_request *request, tsr__board_page *const *pages,
-                    unsigned half);
-/* … and what it takes from all. */
-void tsr__turn_take(tsr_comm *comm, tsr_request *request, tsr__board_page *const *pages,
-                    unsigned half);
+/* shm.c: operations in progress ---------------------------------------------------------------- */
+
+/* For a communicator of at most `max_size` ranks; unusable before tsr__shm_attach. */
+tsr_status tsr__shm_create(int max_size, tsr__shm **out) TSR_NODISCARD;
+/* Uses slot slots[i] of the region of rank world_of[i] of the job, for each rank i of `size`. */
+void tsr__shm_attach(tsr__shm *shm, const tsr__shm_regions *regions, int rank, int size,
+                     const int *world_of, const int32_t *slots);
+/* NULL is fine; sets NULL. */
+void tsr__shm_destroy(tsr__shm **shm);
+/* This rank's slot in its region. */
+int tsr__shm_slot_index(const tsr__shm *shm);
+
+/* What a step requires of the caller. */
+typedef struct tsr__shm_event {
+    uint64_t wake;                 /* bit r: rank r sleeps, and something was published for it */
+    tsr__shm_operation *completed; /* or NULL */
+    int mismatch;                  /* a rank that called something else; −1: none */
+} tsr__shm_event;
+
+/* Appends an operation whose `rounds` are set; its call's sequence and history are final. */
+void tsr__shm_add(tsr__shm *shm, tsr__shm_operation *operation, const tsr__call *before);
+/* Publishes or consumes one round. Returns false if that is not possible yet. After a mismatch the
+ * caller must stop the transport. */
+bool tsr__shm_advance(tsr__shm *shm, tsr__shm_event *event);
+/* Whether operations are in progress. False for NULL. */
+bool tsr__shm_is_busy(const tsr__shm *shm);
+/* The call in progress; there must be one. */
+const tsr__call *tsr__shm_call(const tsr__shm *shm);
+/* Copies the call that `rank` has published, and the one before it. */
+void tsr__shm_call_of(const tsr__shm *shm, int rank, tsr__call *call, tsr__call *before);
+/* Whether the operation in progress waits for this rank to publish. */
+bool tsr__shm_awaits(const tsr__shm *shm, int rank);
+/* Whether other ranks must wake this rank after publishing. */
+void tsr__shm_set_sleeping(tsr__shm *shm, bool sleeping);
+/* Drops all operations and poisons both buffers, so that a late rank cannot complete an operation
+ * that this rank has cancelled. NULL is fine. */
+void tsr__shm_stop(tsr__shm *shm);
+
+/* rounds.c: the data of each round ------------------------------------------------------------- */
+
+/* Sets `rounds` and `piece`. */
+void tsr__shm_prepare(int size, tsr__shm_operation *operation);
+/* Writes this rank's data of the round into its slot. */
+void tsr__shm_publish(tsr__shm *shm, tsr__shm_operation *operation);
+/* Reads this rank's results of the round from all slots. */
+void tsr__shm_consume(tsr__shm *shm, tsr__shm_operation *operation);
 
 #endif

@@ -1,43 +1,44 @@
-/* What one rank shows the others of a communicator, in shared memory. Only its owner writes to it,
- * but for `sleeping`.
+/* The layout of a slot: what one rank publishes to the other ranks of a communicator, in shared
+ * memory. Only the owner writes to its slot, except for `sleeping`, which the others clear.
  *
- * Time goes by in tickets, the same on all ranks. For ticket t a rank puts what it has to show into
- * half t mod 2, and then t into that half's line. Whoever has seen t on all pages may read that
- * half of them; and may write to the other half of its own page, since everybody has been done with
- * ticket t − 1 before showing t. So one store and one load for each rank is all it takes. */
+ * Rounds are counted by a sequence number, which is the same on all ranks. For round s a rank
+ * writes its data into buffer s mod 2 of its slot and then stores s into the header of that buffer.
+ * A rank that has seen s in all slots may read buffer s mod 2 of each. It may also write to the
+ * other buffer of its own slot: every rank has finished reading round s − 1 before it publishes s.
+ * So one store and one load per rank synchronise a round. */
 #ifndef TSR_COMM_SHM_SLOT_H
 #define TSR_COMM_SHM_SLOT_H
 
 #include <stdalign.h>
 #include <stdatomic.h>
 
-#include "comm/api/call.h"
+#include "comm/call.h"
 
-#define TSR__BOARD_INLINE 48
-#define TSR__BOARD_INPUT (UINT32_C(256) << 10)
-#define TSR__BOARD_RESULT (UINT32_C(132) << 10) /* half of that, and some for rounding up */
+#define TSR__SHM_INLINE_BYTES 48
+#define TSR__SHM_INPUT_BYTES (UINT32_C(256) << 10)
+#define TSR__SHM_RESULT_BYTES (UINT32_C(132) << 10) /* half of an input, and room to round up */
 
-/* One cache line: what is small comes with the ticket. */
-typedef struct tsr__board_line {
-    _Atomic uint64_t ticket;
-    uint64_t check; /* a hash of the call */
-    uint8_t bytes[TSR__BOARD_INLINE];
-} tsr__board_line;
+/* One cache line, so that small data arrives together with the sequence number. */
+typedef struct tsr__shm_line {
+    _Atomic uint64_t sequence;
+    uint64_t call_hash;
+    uint8_t data[TSR__SHM_INLINE_BYTES];
+} tsr__shm_line;
 
-typedef struct tsr__board_half {
-    uint8_t input[TSR__BOARD_INPUT];
-    uint8_t result[TSR__BOARD_RESULT];
-} tsr__board_half;
+typedef struct tsr__shm_buffer {
+    uint8_t input[TSR__SHM_INPUT_BYTES];
+    uint8_t result[TSR__SHM_RESULT_BYTES];
+} tsr__shm_buffer;
 
-/* Processors fetch lines in pairs: what different ranks write is that far apart. */
-typedef struct tsr__board_page {
+/* Processors prefetch cache lines in pairs, hence 128 bytes between what different ranks write. */
+typedef struct tsr__shm_slot {
     struct {
-        alignas(128) tsr__board_line line;
-        alignas(128) tsr__call call; /* looked at when `check` differs */
+        alignas(128) tsr__shm_line line;
+        alignas(128) tsr__call call; /* read only where the call_hash differs */
         tsr__call before;
-    } heads[2];
-    alignas(128) _Atomic uint32_t sleeping; /* the owner wants to be woken when there is news */
-    alignas(4096) tsr__board_half halves[2];
-} tsr__board_page;
+    } headers[2];
+    alignas(128) _Atomic uint32_t sleeping; /* the owner sleeps: wake it after publishing */
+    alignas(4096) tsr__shm_buffer buffers[2];
+} tsr__shm_slot;
 
 #endif

@@ -1,15 +1,22 @@
+/* The shared-memory transport's state for one communicator. Private to this folder. */
 #ifndef TSR_COMM_SHM_STATE_H
 #define TSR_COMM_SHM_STATE_H
 
 #include "comm/shm/shm.h"
 
-struct tsr__board {
-    tsr__board_page **pages; /* of each rank */
-    tsr__board_page *mine;
-    int page;        /* its number */
-    uint64_t ticket; /* to be shown next, or shown and waited for */
-    int waiting_for; /* a rank; those before it have shown the ticket */
-    tsr_request *first, *last;
+struct tsr__shm {
+    int rank, size;
+    tsr__shm_slot **slots; /* of each rank */
+    int slot_index;        /* of this rank's slot in its region */
+    const void **inputs;   /* `size` of them: the contributions to one reduction at a time */
+    uint64_t sequence;     /* of the round to publish next, or published and being waited for */
+    int waiting_for;       /* a rank; all ranks before it have published this round */
+    tsr__shm_operation *first, *last;
 };
+
+static inline unsigned tsr__shm_buffer_index(const tsr__shm *shm)
+{
+    return shm->sequence & 1;
+}
 
 #endif

@@ -30,8 +30,8 @@ static void on_sent(void *request, ucs_status_t status, void *user)
     ucp_request_free(request);
     message->handle = NULL;
     land(message, status);
-    if (message->landed)
-        message->landed(message);
+    if (message->on_complete)
+        message->on_complete(message);
 }
 
 static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
@@ -43,8 +43,8 @@ static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_i
         note(message, info);
     ucp_request_free(request); /* `info` is a part of it */
     message->handle = NULL;
-    if (message->landed)
-        message->landed(message);
+    if (message->on_complete)
+        message->on_complete(message);
 }
 
 void tsr__transport_send(tsr__transport *transport, int peer, uint64_t tag, const void *data,
@@ -85,14 +85,14 @@ void tsr__transport_recv(tsr__transport *transport, int peer, uint64_t tag, uint
         .user_data = message,
         .memory_type = UCS_MEMORY_TYPE_HOST,
     };
-    void (*landed)(tsr__message *) = message->landed;
+    void (*on_complete)(tsr__message *) = message->on_complete;
     message->peer = peer;
     message->handle = NULL;
-    message->landed = NULL;
+    message->on_complete = NULL;
     message->state = TSR__MESSAGE_IN_FLIGHT;
     ucs_status_ptr_t request =
         ucp_tag_recv_nbx(transport->worker, data, (size_t)size_bytes, tag, mask, &params);
-    message->landed = landed;
+    message->on_complete = on_complete;
     if (message->state != TSR__MESSAGE_IN_FLIGHT)
         return;
     if (UCS_PTR_IS_PTR(request))

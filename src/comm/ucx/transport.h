@@ -30,7 +30,7 @@ typedef struct tsr__message {
     uint64_t size_bytes; /* received: of what was sent */
     /* Called when it stops flying, from inside a call of the transport other than the one that
      * started it; may start others. NULL is fine. */
-    void (*landed)(struct tsr__message *message);
+    void (*on_complete)(struct tsr__message *message);
     void *owner;
     void *handle;
 } tsr__message;
@@ -49,8 +49,8 @@ tsr_status tsr__transport_connect(tsr__transport *transport, int self, int size,
 /* A process on this host: its end is noticed at once. Best effort. */
 void tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid);
 
-/* Both start `message`, whose landed and owner are set. Its state may be final on return; then
- * `landed` is not called. */
+/* Both start `message`, whose on_complete and owner are set. Its state may be final on return; then
+ * `on_complete` is not called. */
 void tsr__transport_send(tsr__transport *transport, int peer, uint64_t tag, const void *data,
                          uint64_t size_bytes, tsr__message *message);
 void tsr__transport_recv(tsr__transport *transport, int peer, uint64_t tag, uint64_t mask,

@@ -1,4 +1,4 @@
-#include "comm/api/call.h"
+#include "comm/call.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* What a rank has called: the few numbers that all ranks must agree on, in messages, and in
  * words. */
-#ifndef TSR_COMM_API_CALL_H
-#define TSR_COMM_API_CALL_H
+#ifndef TSR_COMM_CALL_H
+#define TSR_COMM_CALL_H
 
 #include <stdbool.h>
 

@@ -1,11 +1,13 @@
-/* Children of fork(). What a rank has is no longer the child's alone: the board, the connections,
- * what wakes it. Whoever touches these there takes the rank's turns, and UCX ends both processes
- * when it is cleaned up; so a child is told so, and nothing is touched. */
+/* Children of fork(). Their copy of a communicator shares the slots, the connections and the file
+ * descriptors with the parent. A child that used them would take part in the parent's operations,
+ * and cleaning UCX up in one process breaks it in both. So every call fails in a child, and nothing
+ * is touched. */
 #include "base/fork.h"
 
 #include <stdio.h>
 
-#include "comm/job.h"
+#include "comm/api/comm.h"
+#include "comm/progress/progress.h"
 
 bool tsr__job_is_inherited(const tsr__job *job)
 {

@@ -9,10 +9,10 @@
  * communicator succeeds on some ranks only, the others may come to have one of the same number, but
  * none with those. Messages of one tag arrive in order, so a sequence may come round again: a
  * communicator has far fewer operations in progress than that. */
-#ifndef TSR_COMM_PROGRESS_TAGS_H
-#define TSR_COMM_PROGRESS_TAGS_H
+#ifndef TSR_COMM_TAGS_H
+#define TSR_COMM_TAGS_H
 
-#include "comm/api/call.h"
+#include "comm/call.h"
 
 #define TSR__COMM_IDS (UINT32_C(1) << 20)
 
