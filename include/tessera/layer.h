@@ -138,13 +138,14 @@ typedef enum tsr_layer_layout {
 } tsr_layer_layout;
 
 typedef enum tsr_init {
-    TSR_INIT_XAVIER_NORMAL = 0,  /* deviation √(2 / (in + out)); biases 0 */
-    TSR_INIT_XAVIER_UNIFORM = 1, /* ±√(6 / (in + out)) */
-    TSR_INIT_KAIMING_NORMAL = 2, /* deviation √(2 / in) */
-    TSR_INIT_TORCH = 3,          /* ±1/√in, biases too: the ranges of torch.nn.Linear */
-    TSR_INIT_NORMAL = 4,         /* `deviation`; 0: 1 */
-    TSR_INIT_ZEROS = 5,
-    TSR_INIT_NONE = 6 /* undefined until written */
+    TSR_INIT_DEFAULT = 0,        /* linear: XAVIER_NORMAL; embedding: NORMAL with deviation 1 */
+    TSR_INIT_XAVIER_NORMAL = 1,  /* deviation √(2 / (in + out)); biases 0 */
+    TSR_INIT_XAVIER_UNIFORM = 2, /* ±√(6 / (in + out)); biases 0 */
+    TSR_INIT_KAIMING_NORMAL = 3, /* deviation √(2 / in); biases 0 */
+    TSR_INIT_TORCH = 4,          /* ±1/√in, also of biases: the ranges of torch.nn.Linear */
+    TSR_INIT_NORMAL = 5,         /* `deviation`, where 0 means 1; biases 0 */
+    TSR_INIT_ZEROS = 6,
+    TSR_INIT_NONE = 7 /* undefined until written */
 } tsr_init;
 
 /* What parameters begin with. Element i of the whole parameter, in row-major order, is element i of
@@ -192,21 +193,19 @@ TSR_API TSR_NODISCARD tsr_status tsr_column_linear_create(const tsr_linear_param
 TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create(const tsr_linear_params *params,
                                                        tsr_layer **out);
 
-/* The usual row-parallel layers, on the default group: `sharded` says whether inputs are SHARDED or
- * FULL; the output layer of an MLP, with SHARDED input; one with GATHER input, divided as
- * `input_partition` says (NULL: evenly, as the weight is, and then there is nothing to gather).
- * `name` as in tsr_linear_params: layers of one model need different ones, or they begin with the
- * same weights and no plan or checkpoint can tell them apart. */
-TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create_simple(const char *name, int64_t input_size,
-                                                              int64_t output_size, bool bias,
-                                                              bool sharded, tsr_layer **out);
-TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create_for_mlp(const char *name,
-                                                               int64_t hidden_size,
-                                                               int64_t output_size, bool bias,
-                                                               tsr_layer **out);
-TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create_with_gather(
-    const char *name, int64_t input_size, int64_t output_size, bool bias,
-    const tsr_partition_params *input_partition, tsr_layer **out);
+/* Common layers, by their params; all other fields may stay 0:
+ *
+ *     a row-parallel layer behind a column-parallel one   .input_size, .output_size
+ *     … the output layer of an MLP                        the same; or use tsr_mlp_create
+ *     … of which every rank has all of x                  .input = TSR_LAYOUT_FULL
+ *     … whose x is divided in another way than its weight .input = TSR_LAYOUT_GATHER,
+ *                                                         .other_partition = …
+ *     a column-parallel layer, and the row-parallel layer that takes its output: both with the
+ *     defaults; y = row(activation(column(x)))
+ *
+ * Layers of one model need different names. Layers of the same name begin with the same weights,
+ * and plans and checkpoints cannot tell them apart. Named "mlp.up" and "mlp.down", a pair has the
+ * parameters of a tsr_mlp_create with the name "mlp". */
 
 /* A linear layer's local weight and bias, for inspection (NULL without one), and the local weight's
  * shape. They belong to the layer. Errors: TSR_ERR_INVALID for a layer that is not linear. */
@@ -257,18 +256,6 @@ typedef struct tsr_mlp_params {
 
 TSR_API TSR_NODISCARD tsr_status tsr_mlp_create(const tsr_mlp_params *params, tsr_layer **out);
 
-/* The pair by itself, on the default group: a column-parallel layer whose output stays sharded, and
- * a row-parallel one that takes it. Their parameters have the names they have in an MLP of this
- * name (NULL: none): "NAME.up.weight", "NAME.down.weight". */
-TSR_API TSR_NODISCARD tsr_status tsr_mlp_create_block(const char *name, int64_t input_size,
-                                                      int64_t hidden_size, int64_t output_size,
-                                                      bool bias, tsr_layer **column,
-                                                      tsr_layer **row);
-/* y = row(activation(column(x))), of which nothing is saved for tsr_layer_backward. */
-TSR_API TSR_NODISCARD tsr_status tsr_mlp_forward_block(tsr_layer *column, tsr_layer *row,
-                                                       tsr_activation_fn activation, void *user,
-                                                       const tsr_tensor *x, tsr_tensor **y);
-
 /* Vocabulary ------------------------------------------------------------------------------------
  */
 
@@ -280,7 +267,7 @@ typedef struct tsr_embedding_params {
     tsr_layer_layout output; /* FULL (default) or SEQUENCE */
     int sequence_dim;
     tsr_partition_params partition; /* of the vocabulary */
-    tsr_init_params init;           /* kind 0: NORMAL with deviation 1 */
+    tsr_init_params init;
     tsr_dtype grad_dtype;
     bool deferred;
 } tsr_embedding_params;

@@ -73,21 +73,10 @@ TSR__ABSENT(tsr_layer_initial, const tsr_layer *layer, int index, tsr_stream *st
 TSR__ABSENT(tsr_layer_gather_parameter, const tsr_layer *layer, int index, tsr_tensor **out)
 TSR__ABSENT(tsr_column_linear_create, const tsr_linear_params *params, tsr_layer **out)
 TSR__ABSENT(tsr_row_linear_create, const tsr_linear_params *params, tsr_layer **out)
-TSR__ABSENT(tsr_row_linear_create_simple, const char *name, int64_t input_size,
-            int64_t output_size, bool bias, bool sharded, tsr_layer **out)
-TSR__ABSENT(tsr_row_linear_create_for_mlp, const char *name, int64_t hidden_size,
-            int64_t output_size, bool bias, tsr_layer **out)
-TSR__ABSENT(tsr_row_linear_create_with_gather, const char *name, int64_t input_size,
-            int64_t output_size, bool bias, const tsr_partition_params *input_partition,
-            tsr_layer **out)
 ANSWER(tsr_tensor *, tsr_linear_local_weight, (const tsr_layer *layer), NULL)
 ANSWER(tsr_tensor *, tsr_linear_local_bias, (const tsr_layer *layer), NULL)
 TSR__ABSENT(tsr_linear_local_shape, const tsr_layer *layer, int64_t *rows, int64_t *columns)
 TSR__ABSENT(tsr_mlp_create, const tsr_mlp_params *params, tsr_layer **out)
-TSR__ABSENT(tsr_mlp_create_block, const char *name, int64_t input_size, int64_t hidden_size,
-            int64_t output_size, bool bias, tsr_layer **column, tsr_layer **row)
-TSR__ABSENT(tsr_mlp_forward_block, tsr_layer *column, tsr_layer *row, tsr_activation_fn activation,
-            void *user, const tsr_tensor *x, tsr_tensor **y)
 TSR__ABSENT(tsr_embedding_create, const tsr_embedding_params *params, tsr_layer **out)
 TSR__ABSENT(tsr_vocabulary_cross_entropy, tsr_group *group, tsr_tensor *loss,
             tsr_tensor *dlogits, const tsr_tensor *logits, const tsr_tensor *labels,

@@ -276,59 +276,88 @@ static tsr_tensor *features(const double *x, const tsr_partition_params *partiti
     return tensor;
 }
 
-static void check_product(int factory, const tsr_tensor *y, const double *x, const double *weight)
+static void check_product(const tsr_tensor *y, const double *x, const double *weight)
 {
-    CHECK(tsr_tensor_layout(y)->shape[1] == OUT, "factory %d: output", factory);
+    CHECK(tsr_tensor_layout(y)->shape[1] == OUT, "another size of y");
     double *got = values_of(y);
     for (int64_t e = 0; e < 2 * OUT; e++) {
         double want = 0;
         for (int64_t i = 0; i < IN; i++)
             want += x[e / OUT * IN + i] * weight[e % OUT * IN + i];
-        CHECK(fabs(got[e] - want) < 1e-5, "factory %d: element %lld is %g, not %g", factory,
-              (long long)e, got[e], want);
+        CHECK(fabs(got[e] - want) < 1e-5, "element %lld is %g, not %g", (long long)e, got[e], want);
     }
     free(got);
 }
 
-CASE(factories, "factories make appropriately configured layers")
+/* A layer of these params, checked against x [2,IN], of which this rank has its features by
+ * `partition`. */
+static void check_factory(const tsr_linear_params *params, const tsr_partition_params *partition)
 {
-    static const char *const names[5] = {"weight", "plain.weight", "mlp.down.weight",
-                                         "gathering.weight", "own.weight"};
-    static const double rates[64] = {3, 1, 2, 1, 1, 5, 1, 1};
-    const tsr_partition_params even = {0};
-    const tsr_partition_params unequal = {.kind = TSR_PARTITION_WEIGHTED, .rates = rates};
-    const tsr_partition_params *parts[5] = {&even, NULL, &even, &unequal, &even};
-    tsr_layer *layers[5] = {0};
-    double *x = numbers(80, 2 * IN, TSR_F32), *weights[5];
-    OK(tsr_row_linear_create_simple(NULL, IN, OUT, true, true, &layers[0]));
-    OK(tsr_row_linear_create_simple("plain", IN, OUT, false, false, &layers[1]));
-    OK(tsr_row_linear_create_for_mlp("mlp.down", IN, OUT, true, &layers[2]));
-    OK(tsr_row_linear_create_with_gather("gathering", IN, OUT, true, &unequal, &layers[3]));
-    OK(tsr_row_linear_create_with_gather("own", IN, OUT, true, NULL, &layers[4]));
-    for (int i = 0; i < 5; i++) {
-        int64_t rows, columns;
-        OK(tsr_linear_local_shape(layers[i], &rows, &columns));
-        CHECK(rows == OUT && columns == IN / ranks, "factory %d: [%lld,%lld]", i, (long long)rows,
-              (long long)columns);
-        CHECK((tsr_linear_local_bias(layers[i]) != NULL) == (i != 1), "factory %d: bias", i);
-        CHECK(strcmp(tsr_layer_parameter(layers[i], 0)->name, names[i]) == 0, "factory %d: %s", i,
-              tsr_layer_parameter(layers[i], 0)->name);
-        weights[i] = whole_parameter(layers[i], 0);
-        tsr_tensor *part = features(x, parts[i]), *y = NULL;
-        OK(tsr_layer_forward(layers[i], part, NULL, &y));
-        check_product(i, y, x, weights[i]);
-        tsr_tensor_destroy(&part);
-        tsr_tensor_destroy(&y);
-    }
-    for (int i = 1; i < 5; i++)
-        for (int64_t e = 0; e < OUT * IN; e++)
-            CHECK(weights[i][e] != weights[0][e], "factories %d and 0 both begin with %g", i,
-                  weights[0][e]);
-    for (int i = 0; i < 5; i++) {
-        free(weights[i]);
-        tsr_layer_destroy(&layers[i]);
-    }
+    int64_t rows, columns;
+    tsr_layer *layer = NULL;
+    double *x = numbers(80, 2 * IN, TSR_F32);
+    OK(tsr_row_linear_create(params, &layer));
+    OK(tsr_linear_local_shape(layer, &rows, &columns));
+    CHECK(rows == OUT && columns == IN / ranks, "[%lld,%lld]", (long long)rows, (long long)columns);
+    CHECK((tsr_linear_local_bias(layer) != NULL) == !params->no_bias, "the bias");
+    double *weight = whole_parameter(layer, 0);
+    tsr_tensor *part = features(x, partition), *y = NULL;
+    OK(tsr_layer_forward(layer, part, NULL, &y));
+    check_product(y, x, weight);
+    tsr_tensor_destroy(&part);
+    tsr_tensor_destroy(&y);
+    free(weight);
     free(x);
+    tsr_layer_destroy(&layer);
+}
+
+static const tsr_partition_params evenly;
+
+CASE(factory_create, "factory Create: the default params, and an input that is full")
+{
+    check_factory(tsr_linear_params(.input_size = IN, .output_size = OUT), &evenly);
+    check_factory(tsr_linear_params(.input_size = IN, .output_size = OUT, .no_bias = true),
+                  &evenly);
+    check_factory(tsr_linear_params(.input_size = IN, .output_size = OUT, .input = TSR_LAYOUT_FULL),
+                  NULL);
+}
+
+CASE(factory_mlp_output, "factory CreateForMLPOutput: the default params")
+{
+    check_factory(tsr_linear_params(.name = "mlp.down", .input_size = IN, .output_size = OUT),
+                  &evenly);
+}
+
+CASE(factory_with_gather, "factory CreateWithGather: a GATHER input, divided in any way")
+{
+    static const double rates[64] = {3, 1, 2, 1, 1, 5, 1, 1};
+    const tsr_partition_params unequal = {.kind = TSR_PARTITION_WEIGHTED, .rates = rates};
+    tsr_linear_params params = {.input_size = IN, .output_size = OUT, .input = TSR_LAYOUT_GATHER};
+    check_factory(&params, &evenly);
+    params.other_partition = unequal;
+    check_factory(&params, &unequal);
+}
+
+CASE(names_of_layers, "layers of other names have other weights, and parameters of those names")
+{
+    static const char *const names[3] = {NULL, "plain", "mlp.down"};
+    static const char *const parameters[3] = {"weight", "plain.weight", "mlp.down.weight"};
+    double *weights[3];
+    for (int i = 0; i < 3; i++) {
+        tsr_layer *layer = NULL;
+        OK(tsr_row_linear_create(
+            tsr_linear_params(.name = names[i], .input_size = IN, .output_size = OUT), &layer));
+        CHECK(strcmp(tsr_layer_parameter(layer, 0)->name, parameters[i]) == 0, "layer %d: %s", i,
+              tsr_layer_parameter(layer, 0)->name);
+        weights[i] = whole_parameter(layer, 0);
+        tsr_layer_destroy(&layer);
+    }
+    for (int i = 1; i < 3; i++)
+        for (int64_t e = 0; e < OUT * IN; e++)
+            CHECK(weights[i][e] != weights[0][e], "layers %d and 0 both begin with %g", i,
+                  weights[0][e]);
+    for (int i = 0; i < 3; i++)
+        free(weights[i]);
 }
 
 /* Everything ------------------------------------------------------------------------------------
@@ -450,8 +479,8 @@ CASE(linear_mistakes, "mistakes in a linear layer's params are named")
           "row_linear: grad_dtype u8 is none of f32, f16 and bf16");
     FAILS(tsr_row_linear_create(WITH(.overlap_parts = 17), &layer), TSR_ERR_INVALID,
           "row_linear: overlap_parts is 17; 0 to 16 are there");
-    FAILS(tsr_row_linear_create(WITH(.init = {.kind = (tsr_init)7}), &layer), TSR_ERR_INVALID,
-          "row_linear: there is no init 7");
+    FAILS(tsr_row_linear_create(WITH(.init = {.kind = (tsr_init)8}), &layer), TSR_ERR_INVALID,
+          "row_linear: init 8 is not a tsr_init");
     FAILS(tsr_row_linear_create(WITH(.output = TSR_LAYOUT_SEQUENCE, .sequence_dim = -1), &layer),
           TSR_ERR_INVALID, "row_linear: sequence_dim is -1; dimensions count from 0");
     FAILS(tsr_column_linear_create(WITH(.input = TSR_LAYOUT_SEQUENCE, .sequence_dim = -2), &layer),

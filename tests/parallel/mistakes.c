@@ -296,10 +296,8 @@ CASE(undividable_sizes,
      "sizes that do not divide are named as the caller does, with what would help")
 {
     const int odd = 4 * ranks + 1;
-    tsr_layer *layer = NULL, *column = NULL;
+    tsr_layer *layer = NULL;
     char text[200];
-    FAILS(tsr_row_linear_create_for_mlp("down", 0, 3, true, &layer), TSR_ERR_INVALID,
-          "row_linear_create_for_mlp down: hidden_size is 0, output_size 3; both are at least 1");
     if (ranks == 1)
         return;
 #define UNDIVIDABLE(beginning, end, call)                                                          \
@@ -307,22 +305,20 @@ CASE(undividable_sizes,
         snprintf(text, sizeof text, beginning " %d is not divisible by %d ranks" end, odd, ranks); \
         FAILS(call, TSR_ERR_INVALID, text);                                                        \
     } while (0)
-    UNDIVIDABLE("row_linear_create_simple: input_size", "",
-                tsr_row_linear_create_simple(NULL, odd, 3, true, true, &layer));
-    UNDIVIDABLE("row_linear_create_for_mlp down: hidden_size", "",
-                tsr_row_linear_create_for_mlp("down", odd, 3, true, &layer));
     UNDIVIDABLE(
-        "row_linear_create_with_gather out: input_size", "",
-        tsr_row_linear_create_with_gather(
-            "out", odd, 3, true, &(tsr_partition_params){.kind = TSR_PARTITION_UNEVEN}, &layer));
-    UNDIVIDABLE("mlp_create_block block: hidden_size", "",
-                tsr_mlp_create_block("block", 4, odd, 3, true, &column, &layer));
+        "row_linear down: input_size", "; partition UNEVEN or WEIGHTED allows it",
+        tsr_row_linear_create(
+            tsr_linear_params(.name = "down", .input_size = odd, .output_size = 3), &layer));
+    UNDIVIDABLE("mlp block: hidden_size", "; partition UNEVEN or WEIGHTED allows it",
+                tsr_mlp_create(tsr_mlp_params(.name = "block", .input_size = 4, .hidden_size = odd,
+                                              .output_size = 3),
+                               &layer));
     UNDIVIDABLE("column_linear: input_size", "; other_partition UNEVEN or WEIGHTED allows it",
                 tsr_column_linear_create(tsr_linear_params(.input_size = odd, .output_size = ranks,
                                                            .input = TSR_LAYOUT_GATHER),
                                          &layer));
 #undef UNDIVIDABLE
-    CHECK(!layer && !column, "a layer was made");
+    CHECK(!layer, "a layer was made");
 }
 
 /* An input whose dimensions before the last cannot be made one without a copy. */

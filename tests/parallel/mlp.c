@@ -218,16 +218,60 @@ static void mlp_case_run(mlp_case c)
     free(dy);
 }
 
-CASE(pipeline, "ColumnParallelLinear to RowParallelLinear pipeline")
+CASE(factory_mlp_block, "factory CreateMLPBlock: a column- and a row-parallel layer")
+{
+    tsr_layer *column = NULL, *row = NULL;
+    OK(tsr_column_linear_create(
+        tsr_linear_params(.name = "last.up", .input_size = 20, .output_size = 24), &column));
+    OK(tsr_row_linear_create(
+        tsr_linear_params(.name = "last.down", .input_size = 24, .output_size = 10), &row));
+    tsr_layer *mlp = NULL;
+    OK(tsr_mlp_create(
+        tsr_mlp_params(.name = "last", .input_size = 20, .hidden_size = 24, .output_size = 10),
+        &mlp));
+    for (int i = 0; i < 4; i++) {
+        const tsr_parameter *parameter = tsr_layer_parameter(i < 2 ? column : row, i % 2);
+        const tsr_parameter *of_mlp = tsr_layer_parameter(mlp, i);
+        uint64_t size, mlp_size;
+        uint8_t *bytes = bytes_of(parameter->tensor, &size);
+        uint8_t *mlp_bytes = bytes_of(of_mlp->tensor, &mlp_size);
+        CHECK(strcmp(parameter->name, of_mlp->name) == 0, "%s, and %s in an MLP", parameter->name,
+              of_mlp->name);
+        CHECK(size == mlp_size && memcmp(bytes, mlp_bytes, size) == 0, "%s has other values",
+              parameter->name);
+        free(bytes);
+        free(mlp_bytes);
+    }
+    tsr_layer_destroy(&mlp);
+    tsr_layer_destroy(&column);
+    tsr_layer_destroy(&row);
+    char text[128];
+    const int64_t most = INT64_MAX / 840;
+    snprintf(text, sizeof text,
+             "layout_init: the bytes of f32 [%" PRId64 ",%" PRId64 "] do not fit 63 bits", most,
+             most);
+    FAILS(tsr_mlp_create(tsr_mlp_params(.name = "big", .input_size = most,
+                                        .hidden_size = most * ranks, .output_size = 10),
+                         &mlp),
+          TSR_ERR_OVERFLOW, text);
+    CHECK(!mlp, "a layer that failed");
+}
+
+CASE(factory_forward_mlp, "factory ForwardMLP: ColumnParallelLinear to RowParallelLinear pipeline")
 {
     tsr_layer *column = NULL, *row = NULL;
     tsr_activation relu = TSR_ACT_RELU;
     const int64_t m = 6, in = 20, hidden = 24, out = 10;
-    OK(tsr_mlp_create_block(NULL, in, hidden, out, true, &column, &row));
+    OK(tsr_column_linear_create(
+        tsr_linear_params(.name = "up", .input_size = in, .output_size = hidden), &column));
+    OK(tsr_row_linear_create(
+        tsr_linear_params(.name = "down", .input_size = hidden, .output_size = out), &row));
     double *up = whole_parameter(column, 0), *down = whole_parameter(row, 0);
     double *x = numbers(1, m * in, TSR_F32);
-    tsr_tensor *tx = tensor_of(TSR_F32, 3, (int64_t[]){2, 3, in}, x), *ty = NULL;
-    OK(tsr_mlp_forward_block(column, row, apply, &relu, tx, &ty));
+    tsr_tensor *tx = tensor_of(TSR_F32, 3, (int64_t[]){2, 3, in}, x), *hx = NULL, *ty = NULL;
+    OK(tsr_layer_forward(column, tx, NULL, &hx));
+    OK(apply(&relu, queue, hx, hx));
+    OK(tsr_layer_forward(row, hx, NULL, &ty));
     measured h = reference_linear(x, up, NULL, m, in, hidden);
     for (int64_t i = 0; i < h.count; i++)
         h.value[i] = fmax(h.value[i], 0);
@@ -238,36 +282,6 @@ CASE(pipeline, "ColumnParallelLinear to RowParallelLinear pipeline")
           "another shape");
     double *got = values_of(ty);
     check_near("y", got, y.value, m * out, 1e-5);
-    CHECK(strcmp(tsr_layer_parameter(column, 0)->name, "up.weight") == 0 &&
-              strcmp(tsr_layer_parameter(row, 1)->name, "down.bias") == 0,
-          "other names");
-    tsr_layer *other_column = NULL, *other_row = NULL;
-    OK(tsr_mlp_create_block("last", in, hidden, out, false, &other_column, &other_row));
-    double *other_up = whole_parameter(other_column, 0);
-    CHECK(strcmp(tsr_layer_parameter(other_column, 0)->name, "last.up.weight") == 0 &&
-              strcmp(tsr_layer_parameter(other_row, 0)->name, "last.down.weight") == 0,
-          "other names");
-    for (int64_t i = 0; i < hidden * in; i++)
-        CHECK(other_up[i] != up[i], "both blocks begin with %g", up[i]);
-    tsr_layer_destroy(&other_column);
-    tsr_layer_destroy(&other_row);
-    free(other_up);
-    FAILS(tsr_mlp_forward_block(column, row, NULL, NULL, tx, &ty), TSR_ERR_INVALID,
-          "mlp_forward_block: an argument is NULL");
-    FAILS(tsr_mlp_create_block(NULL, in, hidden, out, true, NULL, &row), TSR_ERR_INVALID,
-          "mlp_create_block: column is NULL");
-    tsr_layer *none = NULL, *neither = NULL;
-    FAILS(tsr_mlp_create_block(NULL, in, 0, out, true, &none, &neither), TSR_ERR_INVALID,
-          "mlp_create_block: input_size is 20, hidden_size 0, output_size 10; all are at least 1");
-    char text[128];
-    const int64_t most = INT64_MAX / 840;
-    snprintf(text, sizeof text,
-             "mlp_create_block: layout_init: the bytes of f32 [%" PRId64 ",%" PRId64
-             "] do not fit 63 bits",
-             most, most);
-    FAILS(tsr_mlp_create_block("big", most, most * ranks, out, true, &none, &neither),
-          TSR_ERR_OVERFLOW, text);
-    CHECK(!none && !neither, "layers of a block that failed");
     free(got);
     free(up);
     free(down);
@@ -275,6 +289,7 @@ CASE(pipeline, "ColumnParallelLinear to RowParallelLinear pipeline")
     measured_free(&h);
     measured_free(&y);
     tsr_tensor_destroy(&tx);
+    tsr_tensor_destroy(&hx);
     tsr_tensor_destroy(&ty);
     tsr_layer_destroy(&column);
     tsr_layer_destroy(&row);
@@ -540,10 +555,10 @@ CASE(mlp_mistakes, "mistakes in an MLP's params are named")
     FAILS(tsr_mlp_create(tsr_mlp_params(.activation = (tsr_activation)8), &layer), TSR_ERR_INVALID,
           "mlp: there is no activation 8");
     FAILS(tsr_mlp_create(tsr_mlp_params(.input_size = 3), &layer), TSR_ERR_INVALID,
-          "mlp: input_size is 3, hidden_size 0, output_size 0; all are at least 1");
+          "mlp: input_size is 3, hidden_size 0, output_size 0; all must be at least 1");
     char text[200];
     snprintf(text, sizeof text,
-             "mlp block: input_size is 0, hidden_size %d, output_size 3; all are at least 1",
+             "mlp block: input_size is 0, hidden_size %d, output_size 3; all must be at least 1",
              ranks);
     FAILS(tsr_mlp_create(tsr_mlp_params(.name = "block", .hidden_size = ranks, .output_size = 3),
                          &layer),
@@ -562,8 +577,8 @@ CASE(mlp_mistakes, "mistakes in an MLP's params are named")
           "mlp: overlap_parts is 17; 0 to 16 are there");
     FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .dtype = TSR_I32), &layer), TSR_ERR_INVALID,
           "mlp: dtype i32 is none of f32, f16 and bf16");
-    FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .init = {.kind = (tsr_init)7}), &layer),
-          TSR_ERR_INVALID, "mlp: there is no init 7");
+    FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .init = {.kind = (tsr_init)8}), &layer),
+          TSR_ERR_INVALID, "mlp: init 8 is not a tsr_init");
     FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .sequence = true, .sequence_dim = -1), &layer),
           TSR_ERR_INVALID, "mlp: sequence_dim is -1; dimensions count from 0");
 #undef WITH

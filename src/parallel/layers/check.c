@@ -33,15 +33,6 @@ tsr_status tsr__layer_has_sequence_dim(const tsr_layer *layer, int dim, const ts
     return TSR_OK;
 }
 
-tsr_status tsr__layer_check_divides(const char *who, const char *name, const char *what,
-                                    int64_t size)
-{
-    const int ranks = tsr_group_size(tsr_group_default());
-    TSR__REQUIRE(size % ranks == 0, "%s%s%s: %s %lld is not divisible by %d ranks", who,
-                 name ? " " : "", name ? name : "", what, (long long)size, ranks);
-    return TSR_OK;
-}
-
 tsr_status tsr__layer_dtype(const tsr_layer *layer, const char *what, tsr_dtype given,
                             tsr_dtype *out)
 {

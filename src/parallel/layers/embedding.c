@@ -146,7 +146,7 @@ static tsr_status fill(embedding *e, const tsr_embedding_params *params)
     TSR__REQUIRE(params->output == TSR_LAYOUT_DEFAULT || params->output == TSR_LAYOUT_FULL ||
                      params->output == TSR_LAYOUT_SEQUENCE,
                  "%s: output %d is neither FULL nor SEQUENCE", layer->who, (int)params->output);
-    TSR__REQUIRE((unsigned)params->init.kind <= TSR_INIT_NONE, "%s: there is no init %d",
+    TSR__REQUIRE((unsigned)params->init.kind <= TSR_INIT_NONE, "%s: init %d is not a tsr_init",
                  layer->who, (int)params->init.kind);
     e->vocabulary_size = params->vocabulary_size;
     e->width = params->width;
@@ -167,8 +167,8 @@ static tsr_status fill(embedding *e, const tsr_embedding_params *params)
         .fan_in = e->vocabulary_size,
         .fan_out = e->width,
     };
-    if (spec.init.kind == TSR_INIT_XAVIER_NORMAL)
-        spec.init.kind = TSR_INIT_NORMAL;
+    if (spec.init.kind == TSR_INIT_DEFAULT)
+        spec.init = (tsr_init_params){.kind = TSR_INIT_NORMAL, .seed = spec.init.seed};
     TSR__TRY(tsr__layer_dtype(layer, "dtype", params->dtype, &spec.dtype));
     TSR__TRY(tsr__layer_dtype(layer, "grad_dtype", params->grad_dtype, &spec.grad_dtype));
     TSR__TRY(tsr__parameter_add(layer, &spec));

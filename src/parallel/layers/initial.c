@@ -12,6 +12,7 @@ void tsr__initial_choose(tsr__layer_parameter *parameter, const tsr__parameter_s
     double scale = 0;
     parameter->draw = spec->bias ? TSR__DRAW_ZEROS : TSR__DRAW_NORMAL;
     switch (spec->init.kind) {
+    case TSR_INIT_DEFAULT:
     case TSR_INIT_XAVIER_NORMAL:
         scale = sqrt(2 / (in + out));
         break;

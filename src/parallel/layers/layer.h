@@ -96,10 +96,6 @@ tsr_status tsr__layer_check_sequence_dim(const tsr_layer *layer, int dim) TSR_NO
  * there is to work with several. */
 tsr_status tsr__layer_has_sequence_dim(const tsr_layer *layer, int dim,
                                        const tsr_layout *layout) TSR_NODISCARD;
-/* The ranks of the default group get equal parts of a size that `who`, a function without a
- * partition among its parameters, calls `what`. `name` is the layer's, or NULL. */
-tsr_status tsr__layer_check_divides(const char *who, const char *name, const char *what,
-                                    int64_t size) TSR_NODISCARD;
 /* 0 is f32; other dtypes than floats are errors, which call the field `what`. */
 tsr_status tsr__layer_dtype(const tsr_layer *layer, const char *what, tsr_dtype given,
                             tsr_dtype *out) TSR_NODISCARD;

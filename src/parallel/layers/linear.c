@@ -93,7 +93,7 @@ tsr_status tsr__linear_check(const tsr_layer *layer, const tsr_linear_params *pa
     TSR__REQUIRE(params->overlap_parts >= 0 && params->overlap_parts <= OVERLAP_PARTS_MOST,
                  "%s: overlap_parts is %d; 0 to %d are there", layer->who, params->overlap_parts,
                  OVERLAP_PARTS_MOST);
-    TSR__REQUIRE((unsigned)params->init.kind <= TSR_INIT_NONE, "%s: there is no init %d",
+    TSR__REQUIRE((unsigned)params->init.kind <= TSR_INIT_NONE, "%s: init %d is not a tsr_init",
                  layer->who, (int)params->init.kind);
     TSR__TRY(tsr__layer_dtype(layer, "dtype", params->dtype, &dtype));
     return tsr__layer_dtype(layer, "grad_dtype", params->grad_dtype, &dtype);
@@ -232,55 +232,8 @@ tsr_status tsr_row_linear_create(const tsr_linear_params *params, tsr_layer **ou
     return tsr__row_create(params, "", out);
 }
 
-static tsr_linear_params usual(const char *name, int64_t input_size, int64_t output_size, bool bias,
-                               tsr_layer_layout input)
-{
-    return (tsr_linear_params){.name = name,
-                               .input_size = input_size,
-                               .output_size = output_size,
-                               .no_bias = !bias,
-                               .input = input};
-}
-
-/* `who` is the function that was called, `in` what it calls the input's size. */
-static tsr_status create_usual(const char *who, const char *in, const tsr_linear_params *params,
-                               tsr_layer **out)
-{
-    TSR__REQUIRE(params->input_size >= 1 && params->output_size >= 1,
-                 "%s%s%s: %s is %lld, output_size %lld; both are at least 1", who,
-                 params->name ? " " : "", params->name ? params->name : "", in,
-                 (long long)params->input_size, (long long)params->output_size);
-    TSR__TRY(tsr__layer_check_divides(who, params->name, in, params->input_size));
-    return tsr_row_linear_create(params, out);
-}
-
-tsr_status tsr_row_linear_create_simple(const char *name, int64_t input_size, int64_t output_size,
-                                        bool bias, bool sharded, tsr_layer **out)
-{
-    tsr_linear_params params =
-        usual(name, input_size, output_size, bias, sharded ? TSR_LAYOUT_SHARDED : TSR_LAYOUT_FULL);
-    return create_usual("row_linear_create_simple", "input_size", &params, out);
-}
-
-tsr_status tsr_row_linear_create_for_mlp(const char *name, int64_t hidden_size, int64_t output_size,
-                                         bool bias, tsr_layer **out)
-{
-    tsr_linear_params params = usual(name, hidden_size, output_size, bias, TSR_LAYOUT_SHARDED);
-    return create_usual("row_linear_create_for_mlp", "hidden_size", &params, out);
-}
-
-tsr_status tsr_row_linear_create_with_gather(const char *name, int64_t input_size,
-                                             int64_t output_size, bool bias,
-                                             const tsr_partition_params *input_partition,
-                                             tsr_layer **out)
-{
-    tsr_linear_params params = usual(name, input_size, output_size, bias, TSR_LAYOUT_GATHER);
-    if (input_partition)
-        params.other_partition = *input_partition;
-    return create_usual("row_linear_create_with_gather", "input_size", &params, out);
-}
-
-/* Looking ---------------------------------------------------------------------------------------
+/* Inspection
+ * ---------------------------------------------------------------------------------------
  */
 
 static const tsr__linear *as_linear(const tsr_layer *layer)

@@ -137,21 +137,15 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
 
 static const tsr__layer_type mlp_type = {"mlp", forward, backward, NULL};
 
-/* What the children would refuse, in the words of the caller: theirs call hidden_size an output of
- * the one and an input of the other. */
-static tsr_status check_sizes(const char *who, int64_t input_size, int64_t hidden_size,
-                              int64_t output_size)
-{
-    TSR__REQUIRE(input_size >= 1 && hidden_size >= 1 && output_size >= 1,
-                 "%s: input_size is %lld, hidden_size %lld, output_size %lld; all are at least 1",
-                 who, (long long)input_size, (long long)hidden_size, (long long)output_size);
-    return TSR_OK;
-}
-
+/* Checks sizes here, in the words of tsr_mlp_params: the child layers have no hidden_size. */
 static tsr_status check_params(const tsr_layer *layer, const tsr_mlp_params *params)
 {
     int64_t *sizes, first;
-    TSR__TRY(check_sizes(layer->who, params->input_size, params->hidden_size, params->output_size));
+    TSR__REQUIRE(
+        params->input_size >= 1 && params->hidden_size >= 1 && params->output_size >= 1,
+        "%s: input_size is %lld, hidden_size %lld, output_size %lld; all must be at least 1",
+        layer->who, (long long)params->input_size, (long long)params->hidden_size,
+        (long long)params->output_size);
     TSR__TRY(tsr__linear_check(
         layer, tsr_linear_params(.overlap_parts = params->overlap_parts, .init = params->init,
                                  .dtype = params->dtype, .grad_dtype = params->grad_dtype)));
@@ -214,41 +208,4 @@ tsr_status tsr_mlp_create(const tsr_mlp_params *params, tsr_layer **out)
     }
     *out = layer;
     return TSR_OK;
-}
-
-tsr_status tsr_mlp_create_block(const char *name, int64_t input_size, int64_t hidden_size,
-                                int64_t output_size, bool bias, tsr_layer **column, tsr_layer **row)
-{
-    TSR__REQUIRE(column && row, "mlp_create_block: %s is NULL", column ? "row" : "column");
-    TSR__TRY(check_sizes("mlp_create_block", input_size, hidden_size, output_size));
-    TSR__TRY(tsr__layer_check_divides("mlp_create_block", name, "hidden_size", hidden_size));
-    tsr_layer *first = NULL;
-    tsr_status status =
-        tsr__column_create(tsr_linear_params(.name = name, .input_size = input_size,
-                                             .output_size = hidden_size, .no_bias = !bias),
-                           1, (const char *[]){"up"}, &first);
-    if (status == TSR_OK)
-        status = tsr__row_create(tsr_linear_params(.name = name, .input_size = hidden_size,
-                                                   .output_size = output_size, .no_bias = !bias),
-                                 "down", row);
-    if (status != TSR_OK) {
-        tsr_layer_destroy(&first);
-        return status == TSR_ERR_NO_MEMORY ? status : tsr__fail_context(status, "mlp_create_block");
-    }
-    *column = first;
-    return TSR_OK;
-}
-
-tsr_status tsr_mlp_forward_block(tsr_layer *column, tsr_layer *row, tsr_activation_fn activation,
-                                 void *user, const tsr_tensor *x, tsr_tensor **y)
-{
-    TSR__REQUIRE(column && row && activation && x && y, "mlp_forward_block: an argument is NULL");
-    tsr_tensor *hidden = NULL;
-    TSR__TRY(tsr__layer_check_forward(row));
-    TSR__TRY(tsr_layer_forward(column, x, NULL, &hidden));
-    tsr_status status = activation(user, column->stream, hidden, hidden);
-    if (status == TSR_OK)
-        status = tsr_layer_forward(row, hidden, NULL, y);
-    tsr_tensor_destroy(&hidden);
-    return status;
 }

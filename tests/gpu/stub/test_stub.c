@@ -93,13 +93,8 @@ START_TEST(groups_and_layers_are_unsupported)
     SAYS_SO(tsr_layer_gather_parameter, NULL, 0, NULL);
     SAYS_SO(tsr_column_linear_create, NULL, NULL);
     SAYS_SO(tsr_row_linear_create, NULL, NULL);
-    SAYS_SO(tsr_row_linear_create_simple, NULL, 0, 0, false, false, NULL);
-    SAYS_SO(tsr_row_linear_create_for_mlp, NULL, 0, 0, false, NULL);
-    SAYS_SO(tsr_row_linear_create_with_gather, NULL, 0, 0, false, NULL, NULL);
     SAYS_SO(tsr_linear_local_shape, NULL, NULL, NULL);
     SAYS_SO(tsr_mlp_create, NULL, NULL);
-    SAYS_SO(tsr_mlp_create_block, NULL, 0, 0, 0, false, NULL, NULL);
-    SAYS_SO(tsr_mlp_forward_block, NULL, NULL, NULL, NULL, NULL, NULL);
     SAYS_SO(tsr_embedding_create, NULL, NULL);
     SAYS_SO(tsr_vocabulary_cross_entropy, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0);
     SAYS_SO(tsr_dropout_shard, NULL, NULL, NULL, 0, 0, 0, 0, NULL);
