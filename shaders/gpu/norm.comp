@@ -52,7 +52,7 @@ vec4 statistics(uvec2 x, uint first)
     if (CENTRED != 0u)
         stats.z = group_sum_in(1u, rest) * each;
     float variance = group_sum_in(0u, squares) * each - stats.z * stats.z;
-    stats.x = 1.0 / sqrt((variance < 0.0 ? 0.0 : variance) + p.epsilon);
+    stats.x = norm_factor(variance, p.epsilon);
     return stats;
 }
 
