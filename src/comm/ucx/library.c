@@ -1,3 +1,4 @@
+/* Opens the UCX library. */
 #define TSR__UCX_LIBRARY_ITSELF
 #include "comm/ucx/library.h"
 
@@ -12,36 +13,37 @@
 tsr__ucx_library tsr__ucx;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool opened; /* guarded by it */
+static bool opened; /* guarded by the lock */
 
-/* Read while UCX is being loaded; the user's own choice comes first. Signals stay the program's. */
+/* Leaves signals to the program. UCX reads these while it is loaded. Values that the user has set
+ * stay as they are. */
 static void set_environment(void)
 {
     (void)setenv("UCX_HANDLE_ERRORS", "none", 0);
     (void)setenv("UCX_DEBUG_SIGNO", "0", 0);
 }
 
-static tsr_status complain(const char *what)
+static tsr_status fail_loading(const char *what)
 {
     const char *why = dlerror();
     return tsr__fail(TSR_ERR_UNSUPPORTED, "comm: UCX: %s: %s", what, why ? why : "unknown");
 }
 
-/* Stays open: UCX has hooks and threads of its own. */
+/* Never closed, because UCX has hooks and threads of its own. */
 static tsr_status open_library(void)
 {
     set_environment();
     void *ucs = dlopen("libucs.so.0", RTLD_NOW | RTLD_LOCAL);
     if (!ucs)
-        return complain("libucs.so.0 cannot be opened");
+        return fail_loading("libucs.so.0 cannot be opened");
     void *ucp = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
     if (!ucp)
-        return complain("libucp.so.0 cannot be opened");
+        return fail_loading("libucp.so.0 cannot be opened");
 #define TAKE(handle, name)                                                                         \
     {                                                                                              \
         void *symbol = dlsym(handle, #name);                                                       \
         if (!symbol)                                                                               \
-            return complain("there is no " #name);                                                 \
+            return fail_loading("it has no function " #name);                                      \
         memcpy(&tsr__ucx.name, &symbol, sizeof symbol);                                            \
     }
 #define TAKE_UCS(name) TAKE(ucs, name)
@@ -58,4 +60,12 @@ tsr_status tsr__ucx_library_open(void)
     tsr_status status = opened ? TSR_OK : open_library();
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+tsr_status tsr__ucx_check(ucs_status_t status, const char *what)
+{
+    if (status == UCS_OK)
+        return TSR_OK;
+    return tsr__fail(status == UCS_ERR_NO_MEMORY ? TSR_ERR_NO_MEMORY : TSR_ERR_IO,
+                     "comm: %s: UCX says: %s", what, tsr__ucx.ucs_status_string(status));
 }

@@ -1,11 +1,11 @@
-/* UCX, opened when the first communicator of several processes is created, not when the program
- * starts: UCX takes over SIGHUP and the signals of crashes as soon as it is loaded, also in a
- * process that only reads a file's header. Names of its functions stand for those of the library
- * that was opened. */
+/* UCX's functions. The library is opened when the first communicator of several processes is
+ * created, not when the program starts: as soon as UCX is loaded it handles SIGHUP and the signals
+ * of crashes, even in a process that never communicates. The macros below redirect UCX's function
+ * names to the opened library. */
 #ifndef TSR_COMM_UCX_LIBRARY_H
 #define TSR_COMM_UCX_LIBRARY_H
 
-#define asm __asm__ /* which headers of UCX 1.18 say, and C11 does not know */
+#define asm __asm__ /* the headers of UCX 1.18 use asm, which C11 does not have */
 #include <ucp/api/ucp.h>
 #include <ucs/debug/log_def.h>
 #undef asm
@@ -48,8 +48,10 @@ typedef struct tsr__ucx_library {
 /* Filled by tsr__ucx_library_open, once for the whole process. */
 extern tsr__ucx_library tsr__ucx;
 
-/* Errors: TSR_ERR_UNSUPPORTED when UCX is not there. Any thread may call it. */
+/* Opens UCX if it is not open yet. TSR_ERR_UNSUPPORTED if it is not installed. Thread-safe. */
 tsr_status tsr__ucx_library_open(void) TSR_NODISCARD;
+/* Turns a status of UCX into an error of `what`. */
+tsr_status tsr__ucx_check(ucs_status_t status, const char *what) TSR_NODISCARD;
 
 #ifndef TSR__UCX_LIBRARY_ITSELF
 #define ucp_cleanup (*tsr__ucx.ucp_cleanup)
@@ -74,7 +76,7 @@ tsr_status tsr__ucx_library_open(void) TSR_NODISCARD;
 #define ucp_worker_release_address (*tsr__ucx.ucp_worker_release_address)
 #define ucs_log_push_handler (*tsr__ucx.ucs_log_push_handler)
 #define ucs_status_string (*tsr__ucx.ucs_status_string)
-/* Inline in UCX's header. */
+/* An inline function in UCX's header. */
 #define ucp_init(params, config, context)                                                          \
     (*tsr__ucx.ucp_init_version)(UCP_API_MAJOR, UCP_API_MINOR, params, config, context)
 #endif

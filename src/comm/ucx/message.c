@@ -1,7 +1,7 @@
-/* Sending and receiving. */
+/* Sends and receives messages. */
 #include "comm/ucx/state.h"
 
-static void land(tsr__message *message, ucs_status_t status)
+static void set_state(tsr__message *message, ucs_status_t status)
 {
     switch (status) {
     case UCS_OK:
@@ -18,7 +18,7 @@ static void land(tsr__message *message, ucs_status_t status)
     }
 }
 
-static void note(tsr__message *message, const ucp_tag_recv_info_t *info)
+static void set_received(tsr__message *message, const ucp_tag_recv_info_t *info)
 {
     message->tag = info->sender_tag;
     message->size_bytes = info->length;
@@ -29,7 +29,7 @@ static void on_sent(void *request, ucs_status_t status, void *user)
     tsr__message *message = user;
     ucp_request_free(request);
     message->handle = NULL;
-    land(message, status);
+    set_state(message, status);
     if (message->on_complete)
         message->on_complete(message);
 }
@@ -38,10 +38,10 @@ static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_i
                         void *user)
 {
     tsr__message *message = user;
-    land(message, status);
+    set_state(message, status);
     if (status == UCS_OK || status == UCS_ERR_MESSAGE_TRUNCATED)
-        note(message, info);
-    ucp_request_free(request); /* `info` is a part of it */
+        set_received(message, info);
+    ucp_request_free(request); /* `info` is part of it */
     message->handle = NULL;
     if (message->on_complete)
         message->on_complete(message);
@@ -69,12 +69,12 @@ void tsr__transport_send(tsr__transport *transport, int peer, uint64_t tag, cons
         message->handle = request;
         message->state = TSR__MESSAGE_IN_FLIGHT;
     } else {
-        land(message, UCS_PTR_STATUS(request));
+        set_state(message, UCS_PTR_STATUS(request));
     }
 }
 
-/* What arrived before its receive lands inside of the call: UCX 1.13 tells a callback only what it
- * was. */
+/* If the message has already arrived, the receive completes inside the call. NO_IMM_CMPL makes UCX
+ * call back even then, because UCX 1.13 gives the tag and size only to the callback. */
 void tsr__transport_recv(tsr__transport *transport, int peer, uint64_t tag, uint64_t mask,
                          void *data, uint64_t size_bytes, tsr__message *message)
 {
@@ -98,7 +98,7 @@ void tsr__transport_recv(tsr__transport *transport, int peer, uint64_t tag, uint
     if (UCS_PTR_IS_PTR(request))
         message->handle = request;
     else
-        land(message, UCS_PTR_STATUS(request));
+        set_state(message, UCS_PTR_STATUS(request));
 }
 
 void tsr__transport_cancel(tsr__transport *transport, tsr__message *message)
@@ -114,7 +114,7 @@ void tsr__transport_discard(tsr__transport *transport, uint64_t tag, uint64_t ma
     ucp_tag_recv_info_t info;
     ucp_tag_message_h message;
     while ((message = ucp_tag_probe_nb(transport->worker, tag, mask, 1, &info)) != NULL) {
-        /* No room: it is cut to nothing. */
+        /* Receives nothing of it: the buffer is empty. */
         ucs_status_ptr_t request =
             ucp_tag_msg_recv_nbx(transport->worker, NULL, 0, message, &params);
         if (UCS_PTR_IS_PTR(request))

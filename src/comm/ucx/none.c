@@ -1,9 +1,8 @@
-/* The transport of a build without UCX (-Ducx=disabled): there is none, so nobody ever has one to
- * pass to the other functions. */
+/* The transport of a build without UCX (-Ducx=disabled). Creating one fails, so the other functions
+ * are never called. */
 #include "base/error.h"
 #include "comm/ucx/transport.h"
 
-/* A stub names its parameters for the reader's sake only. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 tsr_status tsr__transport_create(tsr__transport **out)

@@ -1,18 +1,20 @@
-/* What the files of this folder share. */
+/* The transport's state. Private to this folder. */
 #ifndef TSR_COMM_UCX_STATE_H
 #define TSR_COMM_UCX_STATE_H
+
+#include <stdio.h>
 
 #include "comm/ucx/library.h"
 #include "comm/ucx/transport.h"
 
 typedef struct tsr__peer {
     tsr__transport *transport;
-    ucp_ep_h endpoint; /* NULL: self, or closed */
-    void *closing;     /* the request of its closing, or NULL */
+    ucp_ep_h endpoint; /* NULL: this process itself, or closed */
+    void *closing;     /* the UCX request that closes the endpoint, or NULL */
     int process;       /* a pidfd, or −1 */
     bool ended;        /* that process */
-    unsigned lost;     /* its number among those that were lost, from 1; 0: it is not */
-    bool counted;      /* in `losses`, its endpoint closed */
+    unsigned lost;     /* its position in the order of losses, from 1; 0: not lost */
+    bool closed;       /* it is lost, and its endpoint has been closed */
     char why[96];
 } tsr__peer;
 
@@ -23,19 +25,29 @@ struct tsr__transport {
     size_t address_bytes;
     tsr__peer *peers;
     int self, size;
-    int wake;    /* an epoll of the worker's event fd and all pidfds */
-    bool doubts; /* some peer is lost and not counted yet */
-    unsigned noticed, losses;
+    int wake;             /* an epoll descriptor of the worker's event fd and all pidfds */
+    unsigned noticed;     /* number of lost peers … */
+    bool has_new_losses;  /* … of which some are not closed yet */
+    unsigned lost_closed; /* number of lost peers that are */
 };
 
-/* UCX prints by itself; what it says goes to the library's log, unless UCX_LOG_LEVEL is set. */
-void tsr__ucx_log_redirect(void);
+/* Records that a peer is lost; the first reason stays. Only a change of state, because UCX may be
+ * calling back: the endpoint is closed in the next progress. */
+static inline void tsr__ucx_mark_lost(tsr__peer *peer, const char *why)
+{
+    if (peer->lost != 0)
+        return;
+    peer->lost = ++peer->transport->noticed;
+    (void)snprintf(peer->why, sizeof peer->why, "%s", why);
+    peer->transport->has_new_losses = true;
+}
 
 /* wake.c */
 tsr_status tsr__ucx_wake_open(tsr__transport *transport) TSR_NODISCARD;
 void tsr__ucx_wake_close(tsr__transport *transport);
 
-/* Notes a loss; the first reason stays. Safe in UCX's callbacks. */
-void tsr__ucx_mark_lost(tsr__peer *peer, const char *why);
+/* peers.c */
+/* Closes all connections. Blocks until `until_ns` at most. */
+void tsr__ucx_disconnect(tsr__transport *transport, uint64_t until_ns);
 
 #endif

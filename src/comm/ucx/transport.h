@@ -1,8 +1,9 @@
-/* Messages between processes: a thin layer over UCX's tag matching. It knows peers by number, moves
- * bytes, and finds out who is gone; it knows nothing of communicators. Nothing happens but inside
- * its calls. One thread at a time.
+/* Messages between processes: a thin layer over UCX's tag matching. It numbers its peers, moves
+ * bytes and detects lost peers; it knows nothing of communicators. It only progresses inside its
+ * functions: there is no thread. One thread at a time.
  *
- * A message matches the oldest receive whose tag, under the receive's mask, is its own. */
+ * A message matches the oldest receive whose tag equals its own in the bits of the receive's
+ * mask. */
 #ifndef TSR_COMM_UCX_TRANSPORT_H
 #define TSR_COMM_UCX_TRANSPORT_H
 
@@ -14,81 +15,83 @@
 typedef struct tsr__transport tsr__transport;
 
 typedef enum tsr__message_state {
-    TSR__MESSAGE_IDLE, /* zero: never used */
+    TSR__MESSAGE_IDLE, /* 0: not started */
     TSR__MESSAGE_IN_FLIGHT,
     TSR__MESSAGE_DONE,
-    TSR__MESSAGE_TOO_LONG, /* for the receive's memory; what is in there is of no use */
+    TSR__MESSAGE_TOO_LONG, /* for the receive's buffer, whose contents are undefined */
     TSR__MESSAGE_CANCELLED,
-    TSR__MESSAGE_LOST /* the peer is gone, or was cut off */
+    TSR__MESSAGE_LOST /* the peer is lost, or its connection was closed */
 } tsr__message_state;
 
-/* One send or receive. It stays where it is while it flies. */
+/* One send or receive. It must stay in place while it is in flight. */
 typedef struct tsr__message {
     tsr__message_state state;
     int peer;
-    uint64_t tag;        /* received: the sender's */
-    uint64_t size_bytes; /* received: of what was sent */
-    /* Called when it stops flying, from inside a call of the transport other than the one that
-     * started it; may start others. NULL is fine. */
+    uint64_t tag;        /* of a completed receive: the sender's */
+    uint64_t size_bytes; /* of a completed receive: what was sent */
+    /* Called when it completes, inside a function of the transport other than the one that started
+     * it. May start other messages. NULL is fine. */
     void (*on_complete)(struct tsr__message *message);
     void *owner;
     void *handle;
 } tsr__message;
 
-/* TSR_ERR_UNSUPPORTED in a build without UCX. Sets UCX_MM_ERROR_HANDLING in the environment where
- * it is not: without it UCX has no shared memory between peers whose loss it is to notice. */
+/* TSR_ERR_UNSUPPORTED in a build without UCX. Sets UCX_MM_ERROR_HANDLING in the environment unless
+ * it is set: without it UCX uses no shared memory between peers whose loss it must detect. */
 tsr_status tsr__transport_create(tsr__transport **out) TSR_NODISCARD;
 
-/* What the others need to connect; the transport's. */
+/* What other processes need to connect. Owned by the transport. */
 const void *tsr__transport_address(const tsr__transport *transport, size_t *size_bytes);
 
-/* To all but `self`: addresses[peer]. */
+/* Connects to the peers 0 … size − 1, except `self`, at addresses[peer]. Does not block: UCX
+ * connects when a connection is first used. */
 tsr_status tsr__transport_connect(tsr__transport *transport, int self, int size,
                                   const void *const *addresses) TSR_NODISCARD;
 
-/* A process on this host: its end is noticed at once. Best effort. */
+/* Peer `peer` is process `pid` of this host: its end is detected at once, if the kernel has pidfds.
+ */
 void tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid);
 
-/* Both start `message`, whose on_complete and owner are set. Its state may be final on return; then
- * `on_complete` is not called. */
+/* Both start `message`, whose on_complete and owner are set. It may complete at once: then its
+ * state is final on return, and on_complete is not called. */
 void tsr__transport_send(tsr__transport *transport, int peer, uint64_t tag, const void *data,
                          uint64_t size_bytes, tsr__message *message);
 void tsr__transport_recv(tsr__transport *transport, int peer, uint64_t tag, uint64_t mask,
                          void *data, uint64_t size_bytes, tsr__message *message);
 
-/* A receive that nothing has matched lands, CANCELLED; others fly on. */
+/* Completes a receive that has not been matched, as CANCELLED. Has no effect on other messages. */
 void tsr__transport_cancel(tsr__transport *transport, tsr__message *message);
 
-/* Takes away what has come for a tag under a mask and will never be received, so that its senders
- * are done with it. */
+/* Receives and throws away all messages that have arrived for a tag under a mask, so that their
+ * sends complete. */
 void tsr__transport_discard(tsr__transport *transport, uint64_t tag, uint64_t mask);
 
-/* True when something moved. */
+/* Progresses without blocking. Returns true if something moved. */
 bool tsr__transport_progress(tsr__transport *transport);
 
-/* Until something may have moved, or `until_ns` of the monotonic clock, or a signal. */
+/* Blocks until something may have moved, `until_ns` of the monotonic clock, or a signal. */
 void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns);
 
-/* Looks whether watched processes have ended, which sleeping finds out by itself. */
+/* Checks whether watched processes have ended. Sleeping does that, too. */
 void tsr__transport_poll_processes(tsr__transport *transport);
 
-/* A watched process that has: what it shared is its no more. A peer that is lost may still live. */
+/* Whether a watched process has ended. A peer that is lost may still be running. */
 bool tsr__transport_has_ended(const tsr__transport *transport, int peer);
 
-/* How many peers have been lost so far; when it changes, ask for each. */
+/* The number of peers that are lost. */
 unsigned tsr__transport_lost_count(const tsr__transport *transport);
 bool tsr__transport_is_lost(const tsr__transport *transport, int peer);
-/* Where it comes in the order in which losses were noticed: 1 for the first. 0: not lost. */
+/* Its position in the order in which losses were detected: 1 for the first; 0: not lost. */
 unsigned tsr__transport_loss_order(const tsr__transport *transport, int peer);
-/* Why, in words that follow "rank 3 is lost: ". */
+/* The reason, as it follows "rank 3 is lost: ". */
 const char *tsr__transport_loss_reason(const tsr__transport *transport, int peer);
 
-/* Nothing is sent to or received from this peer any more: what flies to it lands, LOST, at some
- * progress from now on, and its memory is not touched any more. Its unmatched receives have to be
- * cancelled. */
+/* Closes the connection to a peer by force, as if it were lost. Messages in flight to it complete
+ * as LOST in a later progress; then their memory is no longer accessed. Receives from it that have
+ * not been matched must be cancelled. */
 void tsr__transport_close_peer(tsr__transport *transport, int peer, const char *why);
 
-/* Delivers what was sent, until `until_ns` at most. NULL is fine; sets NULL. */
+/* Blocks until what was sent has been delivered, or `until_ns`. NULL is fine; sets NULL. */
 void tsr__transport_destroy(tsr__transport **transport, uint64_t until_ns);
 
 #endif

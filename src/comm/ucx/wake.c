@@ -1,5 +1,5 @@
-/* Sleeping until something happens: an epoll over the worker's event fd and the processes of this
- * host. */
+/* Sleeps until something happens: an epoll descriptor watches UCX's event descriptor and the
+ * processes of this host. */
 #define _DEFAULT_SOURCE /* syscall */
 #include <errno.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "comm/ucx/state.h"
 
-/* UCX notices the end of a peer when it progresses, not while it sleeps. */
-#define NAP_MOST (TSR__SECOND / 4)
+/* UCX detects lost peers only while it progresses, so sleeps are short. */
+#define MAX_SLEEP_NS (TSR__SECOND / 4)
 
 static tsr_status failed(const char *what)
 {
@@ -77,11 +77,10 @@ static void process_ended(tsr__peer *peer)
 {
     tsr__ucx_mark_lost(peer, "its process has ended");
     peer->ended = true;
-    close(peer->process); /* and leaves the epoll with it */
+    close(peer->process); /* this also removes it from the epoll */
     peer->process = -1;
 }
 
-/* Also returns at once when `ms` is 0. */
 static void wait_for_events(tsr__transport *transport, int ms)
 {
     struct epoll_event events[16];
@@ -104,9 +103,9 @@ bool tsr__transport_has_ended(const tsr__transport *transport, int peer)
 
 void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns)
 {
-    /* Unless armed, the event fd stays silent; and it cannot be armed with something to do. */
+    /* The event descriptor only works while armed. Arming fails if there is something to do. */
     if (ucp_worker_arm(transport->worker) != UCS_OK)
         return;
-    const uint64_t longest = tsr__deadline_ns(NAP_MOST);
+    const uint64_t longest = tsr__deadline_ns(MAX_SLEEP_NS);
     wait_for_events(transport, tsr__poll_ms(until_ns < longest ? until_ns : longest));
 }

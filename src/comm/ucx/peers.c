@@ -1,0 +1,140 @@
+/* Peers: connecting to them, losing them, and closing the connections. */
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/ucx/state.h"
+
+static void on_error(void *argument, ucp_ep_h endpoint, ucs_status_t status)
+{
+    (void)endpoint;
+    tsr__ucx_mark_lost(argument, ucs_status_string(status));
+}
+
+tsr_status tsr__transport_connect(tsr__transport *transport, int self, int size,
+                                  const void *const *addresses)
+{
+    transport->peers = tsr__calloc((size_t)size, sizeof *transport->peers);
+    if (!transport->peers)
+        return TSR_ERR_NO_MEMORY;
+    transport->size = size;
+    transport->self = self;
+    for (int i = 0; i < size; i++)
+        transport->peers[i] = (tsr__peer){.transport = transport, .process = -1};
+    for (int i = 0; i < size; i++) {
+        if (i == self)
+            continue;
+        tsr__peer *peer = &transport->peers[i];
+        const ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                                                      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                                                      UCP_EP_PARAM_FIELD_ERR_HANDLER,
+                                        .address = addresses[i],
+                                        .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+                                        .err_handler = {.cb = on_error, .arg = peer}};
+        char what[64];
+        (void)snprintf(what, sizeof what, "connecting to rank %d", i);
+        TSR__TRY(tsr__ucx_check(ucp_ep_create(transport->worker, &params, &peer->endpoint), what));
+    }
+    return TSR_OK;
+}
+
+static void *close_endpoint(tsr__peer *peer, uint32_t flags)
+{
+    const ucp_request_param_t params = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = flags};
+    ucs_status_ptr_t request = ucp_ep_close_nbx(peer->endpoint, &params);
+    peer->endpoint = NULL;
+    return UCS_PTR_IS_PTR(request) ? request : NULL;
+}
+
+/* Closes the endpoints of lost peers by force, which completes the messages in flight to them. */
+static void close_lost(tsr__transport *transport)
+{
+    transport->has_new_losses = false;
+    for (int i = 0; i < transport->size; i++) {
+        tsr__peer *peer = &transport->peers[i];
+        if (peer->lost == 0 || peer->closed)
+            continue;
+        peer->closed = true;
+        transport->lost_closed++;
+        if (peer->endpoint)
+            peer->closing = close_endpoint(peer, UCP_EP_CLOSE_FLAG_FORCE);
+    }
+}
+
+bool tsr__transport_progress(tsr__transport *transport)
+{
+    bool moved = ucp_worker_progress(transport->worker) != 0;
+    if (transport->has_new_losses) {
+        /* First receives what a lost peer has sent before. */
+        for (int i = 0; i < 1000 && ucp_worker_progress(transport->worker) != 0; i++)
+            ;
+        close_lost(transport);
+        moved = true;
+    }
+    return moved;
+}
+
+unsigned tsr__transport_lost_count(const tsr__transport *transport)
+{
+    return transport->lost_closed;
+}
+
+bool tsr__transport_is_lost(const tsr__transport *transport, int peer)
+{
+    return transport->peers[peer].closed;
+}
+
+unsigned tsr__transport_loss_order(const tsr__transport *transport, int peer)
+{
+    return transport->peers[peer].lost;
+}
+
+const char *tsr__transport_loss_reason(const tsr__transport *transport, int peer)
+{
+    return transport->peers[peer].why;
+}
+
+void tsr__transport_close_peer(tsr__transport *transport, int peer, const char *why)
+{
+    tsr__ucx_mark_lost(&transport->peers[peer], why);
+    close_lost(transport);
+}
+
+/* Whether a request has completed; if so, frees it. */
+static bool is_over(void **request)
+{
+    if (*request && ucp_request_check_status(*request) != UCS_INPROGRESS) {
+        ucp_request_free(*request);
+        *request = NULL;
+    }
+    return *request == NULL;
+}
+
+static bool all_closed(tsr__transport *transport)
+{
+    bool closed = true;
+    for (int i = 0; i < transport->size; i++)
+        closed = is_over(&transport->peers[i].closing) && closed;
+    return closed;
+}
+
+/* Flushes what is on its way. Peers that do not answer in time are closed by force. */
+void tsr__ucx_disconnect(tsr__transport *transport, uint64_t until_ns)
+{
+    for (int i = 0; i < transport->size; i++) {
+        tsr__peer *peer = &transport->peers[i];
+        if (peer->endpoint)
+            peer->closing =
+                close_endpoint(peer, tsr__now_ns() < until_ns ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
+    }
+    while (!all_closed(transport) && tsr__now_ns() < until_ns) {
+        if (ucp_worker_progress(transport->worker) == 0)
+            tsr__transport_sleep(transport, tsr__now_ns() + 1000000);
+    }
+    /* Destroying the worker completes these. */
+    for (int i = 0; i < transport->size; i++) {
+        if (transport->peers[i].closing)
+            ucp_request_free(transport->peers[i].closing);
+    }
+}
