@@ -107,8 +107,9 @@ tsr_status tsr__shm_reserve(tsr__job *job, int size, tsr__shm_reservation *reser
         return TSR_ERR_NO_MEMORY;
     TSR__TRY(tsr__shm_create(size, &reservation->shm));
     /* A rank that has ended does not say that it leaves. */
-    tsr__transport_poll_processes(job->transport);
-    for (int i = 0; i < job->size; i++) {
+    if (job->transport)
+        tsr__transport_poll_processes(job->transport);
+    for (int i = 0; i < job->size && job->transport; i++) {
         if (tsr__transport_has_ended(job->transport, i))
             tsr__shm_reader_ended(job->shm_regions, i);
     }
