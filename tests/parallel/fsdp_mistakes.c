@@ -214,7 +214,7 @@ CASE(in_use, "fsdp: looking at shards while units are in use changes nothing")
 static void wrong_sgd(tsr_fsdp *m)
 {
     FAILS(tsr_fsdp_sgd_step(m, &(tsr_sgd_params){.learning_rate = -1}), TSR_ERR_INVALID,
-          "fsdp_sgd_step: learning_rate is -1; it has to be finite and at least 0");
+          "fsdp_sgd_step: learning_rate is -1; it must be finite and at least 0");
     FAILS(tsr_fsdp_sgd_step(m, &(tsr_sgd_params){.nesterov = true}), TSR_ERR_INVALID,
           "fsdp_sgd_step: nesterov needs momentum > 0 and dampening 0, they are 0 and 0");
 }
@@ -222,7 +222,7 @@ static void wrong_sgd(tsr_fsdp *m)
 static void wrong_adamw(tsr_fsdp *m)
 {
     FAILS(tsr_fsdp_adamw_step(m, &(tsr_adamw_params){.learning_rate = INFINITY}), TSR_ERR_INVALID,
-          "fsdp_adamw_step: learning_rate is inf; it has to be finite and at least 0");
+          "fsdp_adamw_step: learning_rate is inf; it must be finite and at least 0");
     FAILS(tsr_fsdp_adamw_step(m, &(tsr_adamw_params){.beta2 = 1}), TSR_ERR_INVALID,
           "fsdp_adamw_step: beta2 is 1; 0 <= beta2 < 1 is needed");
 }

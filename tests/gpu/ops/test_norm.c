@@ -452,7 +452,7 @@ START_TEST(kernels_by_length)
     static const struct {
         int64_t rows, columns;
         tsr_dtype dtype;
-        tsr__norm_way way;
+        tsr__norm_kernels way;
     } table[] = {
         {400, 31, TSR_F32, TSR__NORM_GENERAL},  {400, 32, TSR_F32, TSR__NORM_SHORT},
         {100, 768, TSR_F32, TSR__NORM_SHORT},   {100, 770, TSR_F32, TSR__NORM_CHUNKS},
@@ -469,11 +469,11 @@ START_TEST(kernels_by_length)
         const int64_t size[] = {table[i].rows, table[i].columns};
         tsr_tensor *x = gpu_new(table[i].dtype, 2, size);
         const tsr__norm norm = {.op = "norm", .count = 2, .operand = {x, x}};
-        tsr__norm_walk walk;
+        tsr__norm_planes planes;
         tsr__norm_plane plane;
-        tsr__norm_walk_init(&walk, &norm, 0);
-        ck_assert(tsr__norm_next(&walk, &plane));
-        ck_assert_msg(tsr__norm_way_of(&norm, &plane, TSR_NORM_RESULT) == table[i].way,
+        tsr__norm_planes_init(&planes, &norm, 0);
+        ck_assert(tsr__norm_planes_next(&planes, &plane));
+        ck_assert_msg(tsr__norm_kernels_of(&norm, &plane, TSR_NORM_RESULT) == table[i].way,
                       "%lld rows of %lld", (long long)size[0], (long long)size[1]);
         tsr_tensor_destroy(&x);
     }
@@ -745,7 +745,7 @@ START_TEST(mistakes_are_named)
     GPU_FAILS(tsr_rms_norm(queue, y, integers, w, e), TSR_ERR_INVALID, "rms_norm: x is i32");
     GPU_FAILS(tsr_layer_norm(queue, y, x, integers, w, e), TSR_ERR_INVALID, "weight is i32");
     GPU_FAILS(tsr_layer_norm(queue, y, other, w, w, e), TSR_ERR_INVALID,
-              "layer_norm: weight is [4]; x [4,3] takes an element for each of a row");
+              "layer_norm: weight is [4]; rows of x [4,3] have 3 elements");
     GPU_FAILS(tsr_layer_norm(queue, y, x, w, row, e), TSR_ERR_INVALID,
               "layer_norm: y [3,4] overlaps bias [4]");
     GPU_FAILS(tsr_layer_norm(queue, y, x, w, x, e), TSR_ERR_INVALID, "layer_norm: bias is [3,4]");
@@ -760,7 +760,7 @@ START_TEST(mistakes_are_named)
     static const float wrong[] = {0, -1e-5F, 1e-40F, INFINITY, NAN};
     for (int i = 0; i < 5; i++) {
         GPU_FAILS(tsr_layer_norm(queue, y, x, NULL, NULL, wrong[i]), TSR_ERR_INVALID,
-                  "it has to be finite and at least 1.17549e-38");
+                  "it must be finite and at least 1.17549e-38");
         GPU_FAILS(tsr_rms_norm_grad(queue, y, NULL, x, x, NULL, wrong[i], false), TSR_ERR_INVALID,
                   "rms_norm_grad: epsilon is ");
     }
@@ -768,7 +768,7 @@ START_TEST(mistakes_are_named)
     GPU_FAILS(tsr_layer_norm_grad(NULL, y, dw, NULL, x, x, w, e, false), TSR_ERR_INVALID,
               "layer_norm_grad: stream is NULL");
     GPU_FAILS(tsr_layer_norm_grad(queue, NULL, NULL, NULL, x, x, w, e, false), TSR_ERR_INVALID,
-              "layer_norm_grad: no gradient is wanted");
+              "layer_norm_grad: dx, dweight and dbias are all NULL");
     GPU_FAILS(tsr_layer_norm_grad(queue, y, NULL, NULL, NULL, x, w, e, false), TSR_ERR_INVALID,
               "layer_norm_grad: x is NULL");
     GPU_FAILS(tsr_rms_norm_grad(queue, y, NULL, x, NULL, w, e, false), TSR_ERR_INVALID,

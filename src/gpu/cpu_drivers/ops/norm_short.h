@@ -3,7 +3,7 @@
 #ifndef TSR_GPU_CPU_DRIVERS_OPS_NORM_SHORT_H
 #define TSR_GPU_CPU_DRIVERS_OPS_NORM_SHORT_H
 
-#include "gpu/ops/norm/norm.h"
+#include "gpu/ops/norm/plane.h"
 
 /* `output` is one of TSR_NORM_…: the result goes to operand 1; of the gradients, for which operand
  * 1 is dy, that of x goes to operand 2. The statistics go to `scratch`, or the products, as f32

@@ -1,7 +1,8 @@
-/* The gradients of layer and RMS normalisation: the statistics of each row anew; the sums over
- * chunks of rows for weight and bias, before dx takes the place of x or dy; dx; the sums of the
- * chunks. On Mesa's CPU driver kernels of its own leave products for the weight, which are summed
- * instead of chunks; where rows are short, those and that for dx need no statistics. */
+/* The gradients of layer and RMS normalisation, in four steps: the statistics of each row are
+ * computed again; sums over chunks of rows for weight and bias, before dx may overwrite x or dy;
+ * dx; the sums of the chunks. On Mesa's CPU driver, kernels of its own write the products whose
+ * columns are summed for the weight, instead of sums of chunks; those for short rows need no
+ * statistics. */
 #include "base/checked.h"
 #include "gpu/cpu_drivers/ops/norm_chunks.h"
 #include "gpu/cpu_drivers/ops/norm_short.h"
@@ -11,20 +12,20 @@
 #include "tessera/ops.h"
 
 #define WORKGROUP 64
-#define MOST_PRODUCTS (UINT64_C(1) << 24) /* 64 MiB of scratch */
+#define MAX_PRODUCTS (UINT64_C(1) << 24) /* 64 MiB of scratch */
 
-/* Of a call. */
+/* One call. */
 typedef struct gradient {
-    tsr__norm norm; /* of x, dy and, where there is one, dx; its bias is not looked at */
+    tsr__norm norm; /* of x, dy and dx, if there is one; its bias is unused */
     tsr_tensor *dx, *dweight, *dbias;
     bool accumulate;
     tsr__buffer *stats; /* of all rows */
-    tsr__buffer *parts; /* of a plane of long rows, and how many bytes that takes at the most */
+    tsr__buffer *parts; /* scratch for a plane in chunks, as large as any plane needs */
     uint64_t parts_bytes;
     uint64_t chunks; /* of rows */
-    /* f32 [chunks, columns] each in one scratch buffer, dbias behind dweight. */
+    /* f32 [chunks, columns] each, in one scratch buffer: dweight first, then dbias. */
     tsr_tensor sums[2];
-    bool has_products; /* not chunks */
+    bool has_products; /* products are summed instead of chunks */
     tsr__dispatches list;
 } gradient;
 
@@ -53,7 +54,7 @@ static tsr_status check(const gradient *g, const tsr_stream *stream)
 {
     const char *op = g->norm.op;
     const tsr_tensor *x = g->norm.operand[0], *dy = g->norm.operand[1];
-    TSR__REQUIRE(g->dx || g->dweight || g->dbias, "%s: no gradient is wanted", op);
+    TSR__REQUIRE(g->dx || g->dweight || g->dbias, "%s: dx, dweight and dbias are all NULL", op);
     TSR__TRY(tsr__norm_check(&g->norm, stream));
     TSR__TRY(tsr__require_float(op, "dy", stream, dy));
     TSR__TRY(tsr__require_same_shape(op, "dy", dy, "x", x));
@@ -68,9 +69,9 @@ static tsr_status check(const gradient *g, const tsr_stream *stream)
     return check_outputs(g);
 }
 
-/* The invocations of a dispatch of norm_columns.comp, one for four columns of a chunk, are counted
- * by 32 bits. */
-static uint64_t most_rows(const gradient *g)
+/* The most rows of a plane. A dispatch of norm_columns.comp has one invocation for four columns of
+ * a chunk, and counts them in 32 bits. */
+static uint64_t max_rows(const gradient *g)
 {
     uint64_t across = tsr__norm_columns(&g->norm) / 4 + 1;
     return (INT32_MAX / across + 1) * TSR_NORM_CHUNK;
@@ -115,12 +116,12 @@ static tsr_status add_columns(gradient *g, const tsr__norm_plane *plane, uint64_
 
 static bool is_short(const gradient *g, const tsr__norm_plane *plane, uint32_t output)
 {
-    return tsr__norm_way_of(&g->norm, plane, output) == TSR__NORM_SHORT;
+    return tsr__norm_kernels_of(&g->norm, plane, output) == TSR__NORM_SHORT;
 }
 
 static bool in_chunks(const gradient *g, const tsr__norm_plane *plane, uint32_t output)
 {
-    return tsr__norm_way_of(&g->norm, plane, output) == TSR__NORM_CHUNKS;
+    return tsr__norm_kernels_of(&g->norm, plane, output) == TSR__NORM_CHUNKS;
 }
 
 static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
@@ -158,16 +159,16 @@ static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
     return tsr__dispatches_add(&g->list, &dispatch);
 }
 
-/* This plane is all there is, and a kernel for products takes it. */
+/* Whether this plane has all the rows and one of the kernels for products suits it. */
 static bool takes_products(const gradient *g, const tsr__norm_plane *plane)
 {
     return (g->dweight || g->dbias) && plane->rows == (uint64_t)tsr__norm_rows(&g->norm) &&
-           (uint64_t)plane->rows * tsr__norm_columns(&g->norm) <= MOST_PRODUCTS &&
-           tsr__norm_way_of(&g->norm, plane, TSR_NORM_PRODUCTS) != TSR__NORM_GENERAL;
+           (uint64_t)plane->rows * tsr__norm_columns(&g->norm) <= MAX_PRODUCTS &&
+           tsr__norm_kernels_of(&g->norm, plane, TSR_NORM_PRODUCTS) != TSR__NORM_GENERAL;
 }
 
-/* What has to be known of the plane's rows: one of TSR_NORM_STATS, TSR_NORM_GRADIENT, or
- * TSR_NORM_RESULT for nothing. */
+/* What the later steps need to know about the plane's rows: TSR_NORM_STATS, TSR_NORM_GRADIENT, or
+ * TSR_NORM_RESULT if they need nothing. */
 static uint32_t stats_needed(const gradient *g, const tsr__norm_plane *plane)
 {
     const bool columns = (g->dweight || g->dbias) && !g->has_products;
@@ -225,15 +226,15 @@ static tsr_status prepare_products(gradient *g, const tsr__norm_plane *plane, ts
     return TSR_OK;
 }
 
-/* Scratch: before the first dispatch, as streams lend it. */
+/* Allocates scratch memory: a stream provides it only before an operation's first dispatch. */
 static tsr_status prepare(gradient *g, tsr_stream *stream)
 {
     uint64_t rows = (uint64_t)tsr__norm_rows(&g->norm), columns = tsr__norm_columns(&g->norm);
     uint64_t stats_bytes, elements, bytes;
-    tsr__norm_walk walk;
+    tsr__norm_planes planes;
     tsr__norm_plane plane = {0};
-    tsr__norm_walk_init(&walk, &g->norm, most_rows(g));
-    while (tsr__norm_next(&walk, &plane)) {
+    tsr__norm_planes_init(&planes, &g->norm, max_rows(g));
+    while (tsr__norm_planes_next(&planes, &plane)) {
         g->has_products = takes_products(g, &plane);
         g->chunks += chunks_of(&plane);
         if (is_divided(g, &plane))
@@ -268,7 +269,7 @@ static tsr_status add_sums(gradient *g, tsr_stream *stream)
     return TSR_OK;
 }
 
-/* With sums, since dx may be dy. */
+/* Adds the sums at once, because dx may overwrite dy. */
 static tsr_status add_products(gradient *g, const tsr__norm_plane *plane, tsr_stream *stream)
 {
     tsr__buffer *products = g->sums[0].buffer;
@@ -282,13 +283,13 @@ static tsr_status add_products(gradient *g, const tsr__norm_plane *plane, tsr_st
 
 static tsr_status add_dispatches(gradient *g, tsr_stream *stream)
 {
-    tsr__norm_walk walk;
+    tsr__norm_planes planes;
     tsr__norm_plane plane;
     uint64_t chunk = 0;
     TSR__TRY(prepare(g, stream));
     const bool has_chunks = (g->dweight || g->dbias) && !g->has_products;
-    tsr__norm_walk_init(&walk, &g->norm, most_rows(g));
-    while (tsr__norm_next(&walk, &plane)) {
+    tsr__norm_planes_init(&planes, &g->norm, max_rows(g));
+    while (tsr__norm_planes_next(&planes, &plane)) {
         TSR__TRY(add_stats(g, &plane));
         if (g->has_products)
             TSR__TRY(add_products(g, &plane, stream));
@@ -301,7 +302,7 @@ static tsr_status add_dispatches(gradient *g, tsr_stream *stream)
     return has_chunks ? add_sums(g, stream) : TSR_OK;
 }
 
-/* Of no rows. */
+/* With no rows the sums are 0. */
 static tsr_status clear(tsr_stream *stream, void *work)
 {
     const gradient *g = work;

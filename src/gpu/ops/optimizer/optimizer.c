@@ -60,7 +60,7 @@ tsr_status tsr__optimizer_check(const tsr_stream *stream, const tsr__optimizer *
 
 tsr_status tsr__optimizer_require_rate(const char *op, const char *name, float value)
 {
-    TSR__REQUIRE(isfinite(value) && value >= 0, "%s: %s is %g; it has to be finite and at least 0",
+    TSR__REQUIRE(isfinite(value) && value >= 0, "%s: %s is %g; it must be finite and at least 0",
                  op, name, (double)value);
     return TSR_OK;
 }

@@ -1,0 +1,64 @@
+/* The operands of a normalisation or of its gradients, their checks, and the planes of rows that
+ * one dispatch can cover. */
+#ifndef TSR_GPU_OPS_NORM_PLANE_H
+#define TSR_GPU_OPS_NORM_PLANE_H
+
+#include "gpu/ops/common/rows.h"
+#include "shaders/params/norm.h"
+
+#define TSR__NORM_OPERANDS 3
+
+typedef struct tsr__norm {
+    const char *op;
+    bool centred; /* layer normalisation; otherwise RMS normalisation */
+    float epsilon;
+    const tsr_tensor *weight, *bias; /* NULL: none */
+    int count;                       /* of operands */
+    /* x first; the others have x's shape. */
+    const tsr_tensor *operand[TSR__NORM_OPERANDS];
+} tsr__norm;
+
+/* Checks x, weight, bias and epsilon. */
+tsr_status tsr__norm_check(const tsr__norm *norm, const tsr_stream *stream) TSR_NODISCARD;
+
+/* Checks that `vector` has as many elements as a row of x. */
+tsr_status tsr__norm_check_vector(const tsr__norm *norm, const tsr_stream *stream, const char *name,
+                                  const tsr_tensor *vector) TSR_NODISCARD;
+
+/* The number of x's rows, and of the elements of a row. */
+int64_t tsr__norm_rows(const tsr__norm *norm);
+uint32_t tsr__norm_columns(const tsr__norm *norm);
+
+/* Rows along two dimensions, which is what push constants have room for. */
+typedef struct tsr__norm_plane {
+    struct tsr_norm_rows operand[TSR__NORM_OPERANDS];
+    uint32_t rows, inner;
+    uint64_t first; /* the number of rows in the planes before this one */
+    uint32_t form;  /* TSR_ROW_…; it suits all operands, weight and bias */
+} tsr__norm_plane;
+
+/* An iterator over the planes of all rows. Its fields are private to plane.c. */
+typedef struct tsr__norm_planes {
+    const tsr__norm *norm;
+    tsr__pieces pieces;
+    tsr__piece piece;
+    uint32_t plane, planes_of_piece;
+    uint64_t rows;
+} tsr__norm_planes;
+
+/* A plane has at most `max_rows` rows; 0: as many as the kernels can count. */
+void tsr__norm_planes_init(tsr__norm_planes *planes, const tsr__norm *norm, uint64_t max_rows);
+bool tsr__norm_planes_next(tsr__norm_planes *planes, tsr__norm_plane *plane);
+
+/* The address of the statistics of a plane's first row, in a buffer with those of all rows. */
+uint64_t tsr__norm_stats_address(const tsr__norm_plane *plane, const tsr__buffer *stats);
+
+/* A tensor's dtype as a specialization constant: 0 if there is no tensor. */
+uint32_t tsr__norm_dtype(const tsr_tensor *tensor);
+
+/* Sets the address of a weight or bias and the bytes between its elements, and adds the access to
+ * it; does nothing if `vector` is NULL. */
+void tsr__norm_vector(const tsr_tensor *vector, uint64_t *address, uint64_t *step,
+                      tsr__dispatch *dispatch);
+
+#endif
