@@ -10,7 +10,7 @@ configures() { # OPTION…
     meson setup "$folder/$points" . "$@"
 }
 
-for part in ucx pmix shaderc tools bench tests; do
+for part in ucx pmix shaderc cpu_kernels tools bench tests; do
     point "without $part" configures "-D$part=disabled"
 done
 point "without the tool and UCX" configures -Dtools=disabled -Ducx=disabled

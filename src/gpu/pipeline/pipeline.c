@@ -195,11 +195,14 @@ static tsr_status build_entry(tsr_device *device, tsr__shader shader, const uint
     if (!entry)
         return TSR_ERR_NO_MEMORY;
     uint32_t *special = NULL;
-    size_t special_bytes = 0;
-    tsr_status status = tsr__specialize(code, binary->variant[device->storage].size_bytes, spec,
-                                        spec_count, &special, &special_bytes);
-    if (status == TSR_OK)
+    size_t size_bytes = binary->variant[device->storage].size_bytes, special_bytes = 0;
+    tsr_status status =
+        tsr__specialize(code, size_bytes, spec, spec_count, &special, &special_bytes);
+    if (status == TSR_OK && special)
         status = tsr__pipeline_build(device, binary->name, special, special_bytes, NULL, 0,
+                                     subgroup_size_of(device, shader), &entry->pipeline);
+    else if (status == TSR_OK) /* a build without cpu_kernels: the driver specialises */
+        status = tsr__pipeline_build(device, binary->name, code, size_bytes, spec, spec_count,
                                      subgroup_size_of(device, shader), &entry->pipeline);
     tsr__free(special);
     if (status != TSR_OK) {

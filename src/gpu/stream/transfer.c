@@ -1,5 +1,5 @@
 /* Tensors to and from the host. */
-#include "gpu/cpu_drivers/copy/host.h"
+#include "gpu/host/copy.h"
 #include "gpu/stream/staging.h"
 #include "tessera/ops.h"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gpu/cpu_drivers/ops/row_parts.h"
 #include "gpu/cpu_drivers/ops/softmax_chunks.h"
 #include "gpu/cpu_drivers/ops/softmax_short.h"
 #include "gpu/device/device.h"
@@ -496,6 +497,24 @@ START_TEST(own_kernels_are_used)
 }
 END_TEST
 
+/* More parts than one dispatch counts, which would take gigabytes to run. */
+START_TEST(rows_for_several_dispatches)
+{
+    enum { ROWS = 600000, ACROSS = 3 };
+    struct tsr_row_parts parts = tsr__row_parts_of((tsr__row_cut){64, ACROSS}, 1030);
+    uint64_t row = 0;
+    int dispatches = 0;
+    for (; row < ROWS; row += parts.rows, dispatches++) {
+        uint32_t groups[3];
+        tsr__row_parts_take(&parts, ROWS - row, groups);
+        ck_assert(parts.rows > 0 && groups[0] <= 65535 && groups[1] == 1 && groups[2] == 1);
+        ck_assert_uint_ge(groups[0] * TSR__PARTS_SUBGROUPS, parts.rows * ACROSS);
+        ck_assert_uint_lt((groups[0] - 1) * TSR__PARTS_SUBGROUPS, parts.rows * ACROSS);
+    }
+    ck_assert(row == ROWS && dispatches == 4 && parts.extent == 1030 && parts.across == ACROSS);
+}
+END_TEST
+
 TESTS(softmax_rows)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
@@ -508,6 +527,7 @@ TESTS(softmax_rows)
     tcase_add_test(tests, extreme_values);
     tcase_add_test(tests, failures_leave_nothing_half_done);
     tcase_add_test(tests, own_kernels_are_used);
+    tcase_add_test(tests, rows_for_several_dispatches);
 }
 
 TESTS(softmax_rows_packed)

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "gpu/cpu_drivers/ops/row_parts.h"
 #include "gpu/device/device.h"
 #include "gpu/ops/norm/norm.h"
 #include "support/check_main.h"
@@ -480,24 +479,6 @@ START_TEST(kernels_by_length)
 }
 END_TEST
 
-/* More parts than one dispatch counts, which would take gigabytes to run. */
-START_TEST(rows_for_several_dispatches)
-{
-    enum { ROWS = 600000, ACROSS = 3 };
-    struct tsr_row_parts parts = tsr__row_parts_of((tsr__row_cut){64, ACROSS}, 1030);
-    uint64_t row = 0;
-    int dispatches = 0;
-    for (; row < ROWS; row += parts.rows, dispatches++) {
-        uint32_t groups[3];
-        tsr__row_parts_take(&parts, ROWS - row, groups);
-        ck_assert(parts.rows > 0 && groups[0] <= 65535 && groups[1] == 1 && groups[2] == 1);
-        ck_assert_uint_ge(groups[0] * TSR__PARTS_SUBGROUPS, parts.rows * ACROSS);
-        ck_assert_uint_lt((groups[0] - 1) * TSR__PARTS_SUBGROUPS, parts.rows * ACROSS);
-    }
-    ck_assert(row == ROWS && dispatches == 4 && parts.extent == 1030 && parts.across == ACROSS);
-}
-END_TEST
-
 /* A mean that is large next to the deviation: neither E[x²] − E[x]² nor a mean that is rounded to
  * f32 would do. */
 START_TEST(large_offsets)
@@ -870,7 +851,6 @@ TESTS(norm)
     tcase_add_test(tests, long_rows);
     tcase_add_test(tests, long_rows_of_halves);
     tcase_add_test(tests, kernels_by_length);
-    tcase_add_test(tests, rows_for_several_dispatches);
     tcase_add_test(tests, large_offsets);
     tcase_add_test(tests, rows_of_equal_elements);
     tcase_add_loop_test(tests, nan_and_infinities, 0, 3);

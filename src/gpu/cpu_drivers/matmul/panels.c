@@ -2,8 +2,8 @@
 
 #include "base/checked.h"
 #include "base/levels.h"
-#include "gpu/cpu_drivers/copy/host_transpose.h"
-#include "gpu/cpu_drivers/host_threads.h"
+#include "gpu/host/transpose.h"
+#include "gpu/host/threads.h"
 #include "gpu/cpu_drivers/matmul/panel_loops.h"
 
 enum {

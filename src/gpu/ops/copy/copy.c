@@ -2,7 +2,7 @@
 #include "gpu/ops/copy/copy.h"
 
 #include "base/alloc.h"
-#include "gpu/cpu_drivers/copy/host.h"
+#include "gpu/host/copy.h"
 #include "tensor/overlap.h"
 #include "tessera/ops.h"
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "gpu/cpu_drivers/copy/host.h"
-#include "gpu/cpu_drivers/copy/host_transpose.h"
+#include "gpu/host/copy.h"
+#include "gpu/host/transpose.h"
 #include "gpu/ops/common/walk.h"
 
 enum {

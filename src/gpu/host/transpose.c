@@ -1,7 +1,7 @@
 /* In squares as wide as a vector of 16 bytes. A round of interleaving each vector of the first half
  * with its partner in the second moves every element's place by a bit: log2 of the square's edge of
  * them turn it. */
-#include "gpu/cpu_drivers/copy/host_transpose.h"
+#include "gpu/host/transpose.h"
 
 #include <string.h>
 

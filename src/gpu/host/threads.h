@@ -1,7 +1,7 @@
 /* Work on host memory that is shared with threads, which live as long as it takes: one CPU does not
  * fill the memory's bandwidth. */
-#ifndef TSR_GPU_CPU_DRIVERS_HOST_THREADS_H
-#define TSR_GPU_CPU_DRIVERS_HOST_THREADS_H
+#ifndef TSR_GPU_HOST_THREADS_H
+#define TSR_GPU_HOST_THREADS_H
 
 #include <stdint.h>
 

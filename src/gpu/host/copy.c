@@ -1,6 +1,6 @@
-#include "gpu/cpu_drivers/copy/host.h"
+#include "gpu/host/copy.h"
 
-#include "gpu/cpu_drivers/host_threads.h"
+#include "gpu/host/threads.h"
 
 static void copy_rows(const void *work, uint64_t first, uint64_t end)
 {

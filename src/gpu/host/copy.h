@@ -1,6 +1,6 @@
 /* Copies made by the host's CPUs, here and now. */
-#ifndef TSR_GPU_CPU_DRIVERS_COPY_HOST_H
-#define TSR_GPU_CPU_DRIVERS_COPY_HOST_H
+#ifndef TSR_GPU_HOST_COPY_H
+#define TSR_GPU_HOST_COPY_H
 
 #include "tensor/convert.h"
 #include "tensor/pieces.h"

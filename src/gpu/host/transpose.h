@@ -1,6 +1,6 @@
 /* Columns made to rows, in host memory. */
-#ifndef TSR_GPU_CPU_DRIVERS_COPY_HOST_TRANSPOSE_H
-#define TSR_GPU_CPU_DRIVERS_COPY_HOST_TRANSPOSE_H
+#ifndef TSR_GPU_HOST_TRANSPOSE_H
+#define TSR_GPU_HOST_TRANSPOSE_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "gpu/cpu_drivers/copy/host.h"
+#include "gpu/host/copy.h"
 #include "gpu/ops/common/walk.h"
 
 enum {

@@ -1,4 +1,4 @@
-#include "gpu/cpu_drivers/host_threads.h"
+#include "gpu/host/threads.h"
 
 #include <pthread.h>
 #include <signal.h>

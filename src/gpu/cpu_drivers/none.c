@@ -1,0 +1,216 @@
+/* The interface of this folder in a build without it (meson option cpu_kernels): nothing suits, so
+ * that the rest of gpu/ computes everything with the kernels for GPUs. */
+#include "base/error.h"
+#include "gpu/cpu_drivers/copy/contiguous.h"
+#include "gpu/cpu_drivers/cpu_drivers.h"
+#include "gpu/cpu_drivers/ops/cross_entropy_chunks.h"
+#include "gpu/cpu_drivers/ops/norm_chunks.h"
+#include "gpu/cpu_drivers/ops/norm_short.h"
+#include "gpu/cpu_drivers/ops/vectors.h"
+#include "gpu/cpu_drivers/ops/reduction.h"
+#include "gpu/cpu_drivers/ops/softmax_short.h"
+#include "gpu/cpu_drivers/specialize/specialize.h"
+#include "gpu/ops/copy/copy.h"
+#include "gpu/ops/embedding/embedding.h"
+
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+/* Products ------------------------------------------------------------------------------------- */
+
+const tsr__matmul_config *tsr__cpu_matmul_config_at(int index)
+{
+    return NULL;
+}
+
+const tsr__matmul_config *tsr__cpu_matmul_choose(const tsr__matmul_device *device,
+                                                 const tsr__matmul_problem *problem)
+{
+    return NULL;
+}
+
+/* Pipelines ------------------------------------------------------------------------------------ */
+
+tsr_status tsr__specialize(const uint32_t *code, size_t size_bytes, const uint32_t *spec,
+                           int spec_count, uint32_t **out, size_t *out_size_bytes)
+{
+    *out = NULL;
+    *out_size_bytes = 0;
+    return TSR_OK;
+}
+
+/* What suits ----------------------------------------------------------------------------------- */
+
+bool tsr__vectors_suit(const tsr_device *device)
+{
+    return false;
+}
+
+bool tsr__vectors_cut(const tsr__vectors *work, const tsr__piece *piece, tsr__piece *vectors,
+                      tsr__piece *rest)
+{
+    return false;
+}
+
+bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
+                             tsr__piece *vectors, tsr__piece *rest)
+{
+    return false;
+}
+
+bool tsr__embedding_vectors_suit(const tsr_tensor *y, const tsr_tensor *table,
+                                 const tsr_tensor *indices)
+{
+    return false;
+}
+
+bool tsr__reduction_rows_suit(const tsr__reduction *r)
+{
+    return false;
+}
+
+bool tsr__reduction_columns_suit(const tsr__reduction *r)
+{
+    return false;
+}
+
+uint64_t tsr__reduction_parts_bytes(const tsr_device *device, int64_t rows, int64_t count, int64_t chunk)
+{
+    return 0;
+}
+
+bool tsr__softmax_without_gaps(const tsr_tensor *tensor)
+{
+    return false;
+}
+
+bool tsr__softmax_short_suit(const tsr__softmax_rows *work)
+{
+    return false;
+}
+
+bool tsr__softmax_chunks_suit(const tsr__softmax_rows *work)
+{
+    return false;
+}
+
+bool tsr__cross_entropy_chunks_suit(const tsr__cross_entropy *call)
+{
+    return false;
+}
+
+bool tsr__norm_short_suit(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output)
+{
+    return false;
+}
+
+bool tsr__norm_chunks_suit(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output)
+{
+    return false;
+}
+
+/* Inputs stay as they are. */
+tsr_status tsr__make_contiguous(tsr_stream *stream, const tsr_tensor *y, tsr__contiguous *out)
+{
+    return TSR_OK;
+}
+
+void tsr__contiguous_finish(tsr__contiguous *inputs)
+{
+}
+
+/* Functions that are called only if something suits ---------------------------------------------
+ */
+
+static tsr_status unsupported(void)
+{
+    return tsr__fail(TSR_ERR_UNSUPPORTED, "this build has no kernels for CPU drivers");
+}
+
+uint32_t tsr__vectors_alignment(const tsr__piece *piece, int operand, const tsr_tensor *tensor)
+{
+    return 1;
+}
+
+tsr_status tsr__vectors_run(tsr_stream *stream, const tsr__vectors *work, const tsr__piece *piece)
+{
+    return unsupported();
+}
+
+tsr_status tsr__copy_transpose(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
+                               const tsr_tensor *src)
+{
+    return unsupported();
+}
+
+tsr_status tsr__embedding_vectors(tsr__dispatches *list, const tsr_tensor *y,
+                                  const tsr_tensor *table, const tsr_tensor *indices, int64_t first)
+{
+    return unsupported();
+}
+
+tsr_status tsr__reduction_rows_add(tsr__dispatches *list, const tsr__reduction *r)
+{
+    return unsupported();
+}
+
+tsr_status tsr__reduction_columns_add(tsr__dispatches *list, const tsr__reduction *r, uint64_t parts,
+                                 tsr__access access)
+{
+    return unsupported();
+}
+
+uint64_t tsr__softmax_scratch_bytes(const tsr__softmax_rows *work)
+{
+    return 0;
+}
+
+tsr_status tsr__softmax_short_add(tsr__dispatches *list, const tsr__softmax_rows *work)
+{
+    return unsupported();
+}
+
+tsr_status tsr__softmax_chunks_add(tsr__dispatches *list, const tsr__softmax_rows *work)
+{
+    return unsupported();
+}
+
+tsr_status tsr__softmax_rows_add(tsr__dispatches *list, const tsr__softmax_rows *work)
+{
+    return unsupported();
+}
+
+tsr_status tsr__softmax_apply_add(tsr__dispatches *list, const tsr__softmax_rows *work)
+{
+    return unsupported();
+}
+
+tsr_status tsr__cross_entropy_chunks_add(tsr__dispatches *list, tsr_stream *stream,
+                                         const tsr__cross_entropy *call)
+{
+    return unsupported();
+}
+
+tsr_status tsr__norm_short_add(tsr__dispatches *list, const tsr__norm *norm,
+                               const tsr__norm_plane *plane, uint32_t output, tsr__buffer *scratch)
+{
+    return unsupported();
+}
+
+uint64_t tsr__norm_chunks_scratch_bytes(const tsr__norm *norm, const tsr__norm_plane *plane)
+{
+    return 0;
+}
+
+tsr_status tsr__norm_chunks_add_stats(tsr__dispatches *list, const tsr__norm *norm,
+                                      const tsr__norm_plane *plane, uint32_t output,
+                                      tsr__buffer *scratch, tsr__buffer *stats)
+{
+    return unsupported();
+}
+
+tsr_status tsr__norm_chunks_add(tsr__dispatches *list, const tsr__norm *norm,
+                                const tsr__norm_plane *plane, uint32_t output, tsr__buffer *scratch,
+                                tsr__buffer *stats, tsr__buffer *products)
+{
+    return unsupported();
+}
