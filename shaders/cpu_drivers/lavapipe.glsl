@@ -50,15 +50,15 @@ uint uniform_index(uint x)
 }
 #undef DIGIT
 
-// Which of `count` tiles, from the number of the workgroup along them. The `team` subgroups of a workgroup, 1 or up to 8 of them, make
+// Which of `count` tiles, from the number of the workgroup along them. The `subgroups` subgroups of a workgroup, 1 or up to 8 of them, make
 // tiles beside one another: a workgroup costs this driver as much as some hundred vector operations, a subgroup little. Past the last
 // tile a subgroup makes that once more and must not store it.
-uint lavapipe_tile(uint group, uint team, uint count, out bool own)
+uint lavapipe_tile(uint group, uint subgroups, uint count, out bool own)
 {
     uint tile = uniform_index(group);
     own = true;
-    if (team > 1) {
-        tile = tile * team + p.identity[p.identity[gl_SubgroupID]];
+    if (subgroups > 1) {
+        tile = tile * subgroups + p.identity[p.identity[gl_SubgroupID]];
         own = tile < count;
         tile = min(tile, count - 1);
     }

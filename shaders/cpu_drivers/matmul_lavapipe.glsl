@@ -24,7 +24,7 @@ layout(push_constant, std430) uniform tsr_push
 #define TSR_INDEX_BITS TSR_MATMUL_CPU_INDEX_BITS
 #include "cpu_drivers/lavapipe.glsl"
 
-layout(constant_id = 0) const int WORKGROUP = 8; // LANES · TEAM
+layout(constant_id = 0) const int WORKGROUP = 8; // LANES · SUBGROUPS
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const int LANES = 8; // the subgroup size, a power of two
 layout(constant_id = 2) const int TM = 8;
@@ -40,7 +40,7 @@ layout(constant_id = 10) const uint PARTS = 0;  // 1: a is not longer than one t
 // 11 is the kernels' own.
 layout(constant_id = 12) const uint PAIRS = 0;  // 1: y's columns of even numbers start at multiples of 8 bytes
 
-const uint TEAM = WORKGROUP / LANES;
+const uint SUBGROUPS = WORKGROUP / LANES;
 const uint A_BYTES = BYTES_OF(A_DTYPE);
 const uint B_BYTES = BYTES_OF(B_DTYPE);
 // Steps that are a loop in the loop: a level more, and the sums are variables when that is unrolled, not elements of an array any more.

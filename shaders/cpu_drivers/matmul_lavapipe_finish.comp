@@ -16,7 +16,7 @@ layout(push_constant, std430) uniform tsr_push
 #define TSR_IDENTITY_BITS 3
 #include "cpu_drivers/lavapipe.glsl"
 
-layout(constant_id = 0) const int WORKGROUP = 8; // LANES · TEAM
+layout(constant_id = 0) const int WORKGROUP = 8; // LANES · SUBGROUPS
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const int LANES = 8;
 layout(constant_id = 2) const int ROWS = 8;
@@ -55,14 +55,14 @@ void store4(uint64_t row, uint first, vec4 value)
     uint64_t at = row + uint64_t(first + gl_SubgroupInvocationID * 4) * BYTES_OF(Y_DTYPE);
 #if TSR_STORAGE16
     if (Y_DTYPE != TSR_DT_F32) {
-        uvec2 halves = ENCODE_FLOAT16S(value, Y_DTYPE);
+        uvec2 float16s = ENCODE_FLOAT16S(value, Y_DTYPE);
         if (CAREFUL == 0 && PACKED != 0)
-            store_vector(at, halves);
+            store_vector(at, float16s);
         else if (CAREFUL == 0)
-            store_words16(at, halves);
+            store_words16(at, float16s);
         else
             [[unroll]] for (int i = 0; i < 4; i++)
-                Word16(target(row + column(first, i) * p.y_col * 2)).v = uint16_t(halves[i / 2] >> i % 2 * 16);
+                Word16(target(row + column(first, i) * p.y_col * 2)).v = uint16_t(float16s[i / 2] >> i % 2 * 16);
         return;
     }
 #endif

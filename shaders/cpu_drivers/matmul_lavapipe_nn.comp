@@ -34,7 +34,7 @@ void main()
     uint part = PARTS != 0 ? uniform_index(gl_WorkGroupID.y) : 0;
     bool own;
     uint group = PARTS != 0 ? gl_WorkGroupID.x : gl_WorkGroupID.y;
-    uint col0 = lavapipe_tile(group, TEAM, (p.n + TN * LANES - 1) / (TN * LANES), own) * TN * LANES;
+    uint col0 = lavapipe_tile(group, SUBGROUPS, (p.n + TN * LANES - 1) / (TN * LANES), own) * TN * LANES;
     uint lane = gl_SubgroupInvocationID;
     uint64_t batch = BATCHED != 0 ? uniform_index(gl_WorkGroupID.z) : 0, k0 = part * STEPS;
 

@@ -122,13 +122,13 @@ void store_unit(uint64_t at, vec4 values)
 {
 #if TSR_FINISHES && TSR_STORAGE16
     if (Y_DTYPE != TSR_DT_F32) {
-        uvec2 halves = ENCODE_FLOAT16S(values, Y_DTYPE);
+        uvec2 float16s = ENCODE_FLOAT16S(values, Y_DTYPE);
         if (WIDTH == 4 && PAIRS != 0)
-            store_vector(at, halves);
+            store_vector(at, float16s);
         else if (WIDTH == 4)
-            store_words16(at, halves);
+            store_words16(at, float16s);
         else
-            Word16(target(at)).v = uint16_t(halves.x);
+            Word16(target(at)).v = uint16_t(float16s.x);
         return;
     }
 #endif
@@ -153,7 +153,7 @@ void main()
     uint row0 = x * TM;
     uint64_t batch = BATCHED != 0 ? z : 0;
     bool own;
-    uint col0 = lavapipe_tile(gl_WorkGroupID.y, TEAM, (p.n + TN - 1) / TN, own) * TN;
+    uint col0 = lavapipe_tile(gl_WorkGroupID.y, SUBGROUPS, (p.n + TN - 1) / TN, own) * TN;
 
     // Lines past an edge repeat the last ones: they compute and store the same bits again, so that no tile needs a branch.
     uint first_k = part * (STEPS * LANES);

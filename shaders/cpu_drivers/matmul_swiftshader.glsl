@@ -51,15 +51,15 @@ const uint FOUR_COUNTS = A_LOAD == TSR_MM_LOAD_VEC_K && B_LOAD == TSR_MM_LOAD_VE
 #define K_STRIDE p.b_k
 #include "cpu_drivers/matmul_swiftshader_lines.glsl"
 
-// c += a[:,k] · b[k,:]. Sum ((i · LANES) + turn) · TN + j is of vectors i and j, with the rows of lane t ^ turn.
+// c += a[:,k] · b[k,:]. Sum ((i · LANES) + swap) · TN + j is of vectors i and j, with the rows of lane t ^ swap.
 void add_products(inout float c[TM * TN], float a[AV], float b[TN])
 {
     [[unroll]] for (int i = 0; i < AV; i++) {
-        float turned[LANES] = float[LANES](a[i], subgroupQuadSwapHorizontal(a[i]),
+        float swapped[LANES] = float[LANES](a[i], subgroupQuadSwapHorizontal(a[i]),
                                            subgroupQuadSwapVertical(a[i]), subgroupQuadSwapDiagonal(a[i]));
-        [[unroll]] for (int turn = 0; turn < LANES; turn++)
+        [[unroll]] for (int swap = 0; swap < LANES; swap++)
             [[unroll]] for (int j = 0; j < TN; j++)
-                c[(i * LANES + turn) * TN + j] += b[j] * turned[turn];
+                c[(i * LANES + swap) * TN + j] += b[j] * swapped[swap];
     }
 }
 

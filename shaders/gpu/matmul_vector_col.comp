@@ -1,10 +1,10 @@
 // Few rows times a matrix whose columns are neighbours in memory: the matrix is read once, a workgroup takes 4 · LANES of its columns.
-// LANES invocations lie along the columns, and TEAMS of them share k between them and add up their sums in a fixed tree.
+// LANES invocations lie along the columns, and SLICES of them share k between them and add up their sums in a fixed tree.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/matmul_common.glsl"
 
-layout(constant_id = 0) const uint THREADS = 128; // LANES · TEAMS
+layout(constant_id = 0) const uint THREADS = 128; // LANES · SLICES
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ROWS = 1; // at least m
 layout(constant_id = 2) const uint LANES = 16;
@@ -12,10 +12,10 @@ layout(constant_id = 3) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // of b: or VEC_LINE
 
-const uint TEAMS = THREADS / LANES; // a power of two
+const uint SLICES = THREADS / LANES; // a power of two
 const uint COLS = 4 * LANES;
 const uint UNROLL = 4; // loads of b under way at a time
-shared float tree[TEAMS * ROWS * COLS];
+shared float tree[SLICES * ROWS * COLS];
 vec4 sums[ROWS];
 
 void main()
@@ -24,7 +24,7 @@ void main()
     if (group >= (p.n + COLS - 1) / COLS)
         return;
     uint lane = gl_LocalInvocationIndex % LANES;
-    uint team = gl_LocalInvocationIndex / LANES;
+    uint slice = gl_LocalInvocationIndex / LANES;
     uint col0 = group * COLS;
     uint k_begin = mm_split() * p.k_chunk;
     uint k_count = min(p.k_chunk, p.k - k_begin);
@@ -39,10 +39,10 @@ void main()
     [[unroll]] for (uint i = 0; i < ROWS; i++)
         sums[i] = vec4(0.0);
 
-    for (uint k0 = team; k0 < k_count; k0 += TEAMS * UNROLL) {
+    for (uint k0 = slice; k0 < k_count; k0 += SLICES * UNROLL) {
         vec4 line[UNROLL];
         [[unroll]] for (uint u = 0; u < UNROLL; u++) {
-            uint k = min(k0 + u * TEAMS, k_count - 1);
+            uint k = min(k0 + u * SLICES, k_count - 1);
             if (LOAD == TSR_MM_LOAD_VEC_LINE)
                 line[u] = mm_load4(b, (k * p.b_k + min(cols[0], last & ~3u)) / 4, B_DTYPE);
             else
@@ -50,7 +50,7 @@ void main()
                     line[u][c] = tsr_load_float(b, k * p.b_k + min(cols[c], last) * p.b_col, B_DTYPE);
         }
         [[unroll]] for (uint u = 0; u < UNROLL; u++) {
-            uint k = k0 + u * TEAMS;
+            uint k = k0 + u * SLICES;
             if (k < k_count)
                 [[unroll]] for (uint i = 0; i < ROWS; i++) {
                     float row = tsr_load_float(a, min(i, p.m - 1) * p.a_row + k * p.a_k, A_DTYPE);
@@ -61,14 +61,14 @@ void main()
 
     [[unroll]] for (uint i = 0; i < ROWS; i++)
         [[unroll]] for (uint c = 0; c < 4; c++)
-            tree[(team * ROWS + i) * COLS + cols[c]] = sums[i][c];
-    for (uint half_size = TEAMS / 2; half_size > 0; half_size /= 2) {
+            tree[(slice * ROWS + i) * COLS + cols[c]] = sums[i][c];
+    for (uint half_size = SLICES / 2; half_size > 0; half_size /= 2) {
         barrier();
-        if (team < half_size)
+        if (slice < half_size)
             [[unroll]] for (uint i = 0; i < ROWS; i++)
                 [[unroll]] for (uint c = 0; c < 4; c++)
-                    tree[(team * ROWS + i) * COLS + cols[c]] +=
-                        tree[((team + half_size) * ROWS + i) * COLS + cols[c]];
+                    tree[(slice * ROWS + i) * COLS + cols[c]] +=
+                        tree[((slice + half_size) * ROWS + i) * COLS + cols[c]];
     }
     barrier();
 

@@ -6,9 +6,9 @@
 #include "gpu/cpu_drivers/ops/cross_entropy_chunks.h"
 #include "gpu/cpu_drivers/ops/norm_chunks.h"
 #include "gpu/cpu_drivers/ops/norm_short.h"
-#include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/cpu_drivers/ops/reduction.h"
 #include "gpu/cpu_drivers/ops/softmax_short.h"
+#include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/cpu_drivers/specialize/specialize.h"
 #include "gpu/ops/copy/copy.h"
 #include "gpu/ops/embedding/embedding.h"
@@ -73,7 +73,8 @@ bool tsr__reduction_columns_suit(const tsr__reduction *r)
     return false;
 }
 
-uint64_t tsr__reduction_parts_bytes(const tsr_device *device, int64_t rows, int64_t count, int64_t chunk)
+uint64_t tsr__reduction_parts_bytes(const tsr_device *device, int64_t rows, int64_t count,
+                                    int64_t chunk)
 {
     return 0;
 }
@@ -153,8 +154,8 @@ tsr_status tsr__reduction_rows_add(tsr__dispatches *list, const tsr__reduction *
     return unsupported();
 }
 
-tsr_status tsr__reduction_columns_add(tsr__dispatches *list, const tsr__reduction *r, uint64_t parts,
-                                 tsr__access access)
+tsr_status tsr__reduction_columns_add(tsr__dispatches *list, const tsr__reduction *r,
+                                      uint64_t parts, tsr__access access)
 {
     return unsupported();
 }

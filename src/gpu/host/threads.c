@@ -7,9 +7,9 @@
 #include "base/checked.h"
 
 enum {
-    MAX_SHARES = 4, /* more do not make memory faster */
-    /* Bytes of a share that are worth a thread: some 100 µs of copying, and a thread takes 20 to 40
-       to come and go. */
+    MAX_SHARES = 4, /* more threads do not make memory faster */
+    /* The fewest bytes that are worth a thread: about 100 µs of copying, while starting and ending
+       a thread takes 20 to 40. */
     SHARE_BYTES = 2 << 20,
 };
 
@@ -31,13 +31,14 @@ static int share_count(uint64_t bytes)
 {
     uint64_t count = tsr__min_u64(bytes / SHARE_BYTES, MAX_SHARES);
 
-    if (count < 2) /* most copies: counting CPUs would take longer than many of them */
+    if (count < 2) /* most copies, for which counting the CPUs would take too long */
         return 1;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     return (int)tsr__min_u64(count, cpus > 1 ? (uint64_t)cpus : 1);
 }
 
-/* How many of them have started, the first ones. The process's signals are not for them. */
+/* Starts threads for the shares and returns how many have started, from the first on. They block
+ * all signals, which are for the process's own threads. */
 static int start(pthread_t *threads, share *shares, int count)
 {
     sigset_t all, before;
@@ -64,7 +65,7 @@ void tsr__host_share(uint64_t units, uint64_t bytes, tsr__host_work *run, const 
                             .first = units * (uint64_t)i / (uint64_t)count,
                             .end = units * (uint64_t)(i + 1) / (uint64_t)count};
     const int started = count > 1 ? start(threads, shares, count - 1) : 0;
-    /* All of them, where there are no threads to be had. */
+    /* This thread does the last share, and those without a thread. */
     for (int i = started; i < count; i++)
         run_share(&shares[i]);
     for (int i = 0; i < started; i++)

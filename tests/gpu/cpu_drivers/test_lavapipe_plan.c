@@ -94,7 +94,7 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     const uint32_t tile_rows = piece->constants[TSR__LAVAPIPE_ROWS];
     const uint32_t vectors = piece->constants[TSR__LAVAPIPE_VECTORS];
     const uint32_t tile_cols = nt ? vectors : vectors * p->lanes;
-    const uint32_t team = piece->constants[TSR__LAVAPIPE_WORKGROUP] / p->lanes;
+    const uint32_t subgroups = piece->constants[TSR__LAVAPIPE_WORKGROUP] / p->lanes;
     const uint32_t steps = piece->constants[TSR__LAVAPIPE_STEPS] * (nt ? p->lanes : 1);
     const uint32_t width = nt ? piece->constants[TSR__LAVAPIPE_FORM] : 1;
     const bool careful = piece->constants[TSR__LAVAPIPE_CAREFUL] != 0;
@@ -135,9 +135,9 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
         ck_assert(piece->m <= tile_rows && piece->groups[2] == 1);
     else
         check_blocks(p, piece, tsr__div_up_u32(piece->m, tile_rows));
-    ck_assert(team >= 1 && team <= 8);
-    ck_assert((uint64_t)col_groups * team * tile_cols >= piece->n);
-    ck_assert(((uint64_t)col_groups * team - team) * tile_cols < piece->n);
+    ck_assert(subgroups >= 1 && subgroups <= 8);
+    ck_assert((uint64_t)col_groups * subgroups * tile_cols >= piece->n);
+    ck_assert(((uint64_t)col_groups * subgroups - subgroups) * tile_cols < piece->n);
     ck_assert(piece->groups[0] <= 4095 && piece->groups[1] <= 4095);
     ck_assert(piece->groups[2] <= (in_parts && nt && p->alone ? 4095 : 8));
     /* Sums are started where k starts: of all parts, before any is added to. */

@@ -2,7 +2,7 @@
  * GPU test shows, run under the validation layers; here are its arithmetic and its shape. */
 #include <string.h>
 
-#include "gpu/cpu_drivers/specialize/fold.h"
+#include "gpu/cpu_drivers/specialize/constant_folding.h"
 #include "gpu/cpu_drivers/specialize/module.h"
 #include "gpu/cpu_drivers/specialize/specialize.h"
 #include "gpu/pipeline/shader.h"
@@ -13,7 +13,7 @@
 
 #define MINUS(n) (0u - (n))
 
-START_TEST(folds)
+START_TEST(constant_folding)
 {
     static const struct {
         uint32_t opcode;
@@ -154,7 +154,7 @@ END_TEST
 
 TESTS(specialize)
 {
-    tcase_add_test(tests, folds);
+    tcase_add_test(tests, constant_folding);
     tcase_add_test(tests, leaves_what_it_cannot_know);
     tcase_add_test(tests, every_shader);
     tcase_add_test(tests, removes_what_is_dead);

@@ -188,8 +188,8 @@ START_TEST(long_stretches)
 END_TEST
 
 /* Enough columns for Mesa's CPU driver to widen a beforehand, and enough rows for b: of a bf16
- * alone, of all halves. */
-START_TEST(halves_widened)
+ * alone, with all operands of 16 bits. */
+START_TEST(float16_widened)
 {
     static const tsr_dtype a_dtypes[] = {TSR_BF16, TSR_F16, TSR_F32, TSR_F16, TSR_F32};
     static const tsr_dtype b_dtypes[] = {TSR_BF16, TSR_BF16, TSR_BF16, TSR_F16, TSR_F16};
@@ -234,7 +234,7 @@ START_TEST(many_rows)
     run_case(&random, &c);
     c.a = c.b = c.y = TSR_F16;
     run_case(&random, &c);
-    c.n = 52; /* no team */
+    c.n = 52; /* one subgroup per workgroup */
     run_case(&random, &c);
 }
 END_TEST
@@ -360,7 +360,7 @@ TESTS(matmul)
     tcase_add_loop_test(tests, bf16_in_pairs_of_steps, 0, 2);
     tcase_add_test(tests, short_k);
     tcase_add_test(tests, long_stretches);
-    tcase_add_test(tests, halves_widened);
+    tcase_add_test(tests, float16_widened);
     tcase_add_test(tests, many_rows);
     tcase_add_test(tests, splits_of_k);
     tcase_add_test(tests, cut_where_it_would_take_long);

@@ -204,7 +204,7 @@ START_TEST(every_half_is_what_it_is)
     enum { ALL = 65536, OTHER = 12 };
     int k_count = _i < 3 ? 4 : 3;
     size_t bytes = (size_t)(ALL * k_count) * sizeof(uint16_t);
-    uint16_t *halves = malloc(bytes);
+    uint16_t *float16s = malloc(bytes);
     double ones[OTHER * 4], *got = malloc(ALL * OTHER * sizeof *got);
     bool in_a = _i % 3 == 0, along_k = _i != 2;
     const int64_t of_lines[2] = {ALL, k_count}, of_columns[2] = {k_count, ALL},
@@ -216,12 +216,12 @@ START_TEST(every_half_is_what_it_is)
         ones[i] = 1;
     gpu_put(one, ones);
     for (int shift = 0; shift < k_count; shift++) {
-        memset(halves, 0, bytes);
+        memset(float16s, 0, bytes);
         for (int i = 0; i < ALL; i++) {
             int k = (i + shift) % k_count;
-            halves[along_k ? i * k_count + k : k * ALL + i] = (uint16_t)i;
+            float16s[along_k ? i * k_count + k : k * ALL + i] = (uint16_t)i;
         }
-        GPU_OK(tsr_tensor_upload(queue, x, halves, bytes));
+        GPU_OK(tsr_tensor_upload(queue, x, float16s, bytes));
         GPU_OK(forced_matmul(queue, y, in_a ? x : one, in_a ? one : x,
                              tsr_matmul_params(.transpose_b = along_k)));
         gpu_get(y, got);
@@ -232,7 +232,7 @@ START_TEST(every_half_is_what_it_is)
                 ck_abort_msg("f16 %#x times one is %g, not %g", (unsigned)bits, got[i], want);
         }
     }
-    free(halves);
+    free(float16s);
     free(got);
     tsr_tensor_destroy(&x);
     tsr_tensor_destroy(&one);

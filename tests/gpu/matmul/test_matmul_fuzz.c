@@ -144,7 +144,7 @@ END_TEST
 
 /* Where the device has none they are refused, but for products of no elements, which need no
  * kernel. */
-START_TEST(random_halves_by_cooperative_matrices)
+START_TEST(random_float16_by_cooperative_matrices)
 {
     gpu_random random = {200};
     tsr__matmul_device device = tsr__matmul_device_of(gpu);
@@ -177,7 +177,7 @@ TESTS(matmul_fuzz)
     tcase_set_timeout(tests, 600);
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, random_problems, 0, PARTS);
-    tcase_add_loop_test(tests, random_halves_by_cooperative_matrices, 0, 2);
+    tcase_add_loop_test(tests, random_float16_by_cooperative_matrices, 0, 2);
 }
 
 TESTS(matmul_fuzz_packed)

@@ -335,7 +335,7 @@ static tsr_tensor *matrices_apart(tsr_dtype dtype, int64_t count, int64_t rows, 
 
 /* Halves are packed two or four to a word where addresses allow: here not in all matrices alike.
  * The loop variable is what has halves: y, a, b, all. */
-START_TEST(halves_that_start_at_odd_elements)
+START_TEST(float16_that_starts_at_odd_elements)
 {
     enum { COUNT = 3, M = 16, K = 24, N = 160 };
     tsr_tensor *parents[3], *a, *b, *bt, *y;
@@ -387,5 +387,5 @@ TESTS(matmul_shapes)
     tcase_add_test(tests, batches_of_every_rank);
     tcase_add_test(tests, a_batch_of_seventy_thousand);
     tcase_add_test(tests, strides_of_millions);
-    tcase_add_loop_test(tests, halves_that_start_at_odd_elements, 0, 4);
+    tcase_add_loop_test(tests, float16_that_starts_at_odd_elements, 0, 4);
 }

@@ -7,8 +7,8 @@
 
 enum {
     TILE_ROWS = 8,
-    VECTOR = 4,         /* neighbours that a lane stores */
-    MAX_GROUPS = 65535, /* what the kernel's uniform_index() can carry */
+    VECTOR = 4,         /* neighbouring elements that a lane stores */
+    MAX_GROUPS = 65535, /* the largest index of the kernel's uniform_index() */
 };
 
 typedef struct finish {
@@ -17,10 +17,10 @@ typedef struct finish {
     uint32_t lanes;
 } finish;
 
-/* Rows and columns of the matrix that one dispatch makes. */
+/* Rows and columns of the matrix that one dispatch computes. */
 typedef struct part {
     uint32_t row, rows, col, cols;
-    bool careful;
+    bool careful; /* one element at a time */
 } part;
 
 static uint64_t byte_offset(const tsr__matmul_side *side, const part *at)
@@ -29,8 +29,8 @@ static uint64_t byte_offset(const tsr__matmul_side *side, const part *at)
            tsr_dtype_size(side->dtype);
 }
 
-/* Whether any four neighbours that a lane stores start at a multiple of 8 bytes, in every matrix of
- * a batch alike: the pipelines are made for the first. */
+/* True if the four neighbours that a lane stores start at a multiple of 8 bytes in every matrix of
+ * the batch: one pipeline serves all of them. */
 static bool packable(const tsr__matmul_problem *p, uint64_t y)
 {
     int64_t vector = (int64_t)(8 / tsr_dtype_size(p->y.dtype)), elements = p->y.row;
@@ -46,7 +46,8 @@ static tsr_status emit(const finish *f, const part *at)
     const tsr__lavapipe_sums *sums = f->sums;
     uint32_t tile_rows = p->m < TILE_ROWS || sums->parts > 1 ? 1 : TILE_ROWS,
              tile_cols = f->lanes * VECTOR;
-    uint32_t tiles = tsr__div_up_u32(at->cols, tile_cols), team = tsr__lavapipe_team(tiles);
+    uint32_t tiles = tsr__div_up_u32(at->cols, tile_cols),
+             subgroups = tsr__lavapipe_subgroups(tiles);
     struct tsr_matmul_cpu_finish_push push = {
         .sums =
             sums->partial->address + ((uint64_t)at->row * (uint64_t)p->n + at->col) * sizeof(float),
@@ -66,13 +67,13 @@ static tsr_status emit(const finish *f, const part *at)
         .alpha = p->alpha};
     tsr__dispatch dispatch = {.shader = TSR__SHADER_MATMUL_LAVAPIPE_FINISH,
                               .spec_count = 8,
-                              .spec = {f->lanes * team, f->lanes, tile_rows, at->careful,
+                              .spec = {f->lanes * subgroups, f->lanes, tile_rows, at->careful,
                                        tsr__matmul_mode(p), sums->parts, sums->batched,
                                        !at->careful && packable(p, push.y)},
                               .push = &push,
                               .push_bytes = sizeof push,
                               .groups = {tsr__div_up_u32(at->rows, tile_rows),
-                                         tsr__div_up_u32(tiles, team), sums->matrices},
+                                         tsr__div_up_u32(tiles, subgroups), sums->matrices},
                               .access_count = p->has_bias ? 3 : 2};
 
     for (uint32_t i = 0; i < 8; i++)
@@ -96,7 +97,7 @@ static tsr_status emit_band(const finish *f, uint32_t rows, uint32_t col, uint32
     return TSR_OK;
 }
 
-/* Whether four neighbours can be loaded at once, and stored. */
+/* True if four neighbours can be loaded and stored at once. */
 static bool has_vectors(const tsr__matmul_problem *p)
 {
     return p->y.col == 1 && (!p->has_bias || p->bias.col == 1);

@@ -1,24 +1,24 @@
-/* The epilogue of products on Mesa's CPU driver. */
+/* The epilogue of products on lavapipe, as a dispatch of its own. */
 #ifndef TSR_GPU_CPU_DRIVERS_MATMUL_FINISH_H
 #define TSR_GPU_CPU_DRIVERS_MATMUL_FINISH_H
 
 #include "gpu/matmul/common/call.h"
 
-/* False where 16-bit elements of y or bias would have to be packed in words; tsr__matmul_finish()
- * does it. */
+/* False if 16-bit elements of y or bias would have to be packed in 32-bit words;
+ * tsr__matmul_finish() must be used then. */
 bool tsr__lavapipe_finishes(const tsr__matmul_call *call);
 
-/* Sums of products, and where what becomes of them belongs. */
+/* Sums of products, and where their results go. */
 typedef struct tsr__lavapipe_sums {
-    tsr__buffer *partial; /* f32, [matrices, parts, rows, n]: the parts are added up */
-    uint32_t matrices;    /* of a batch */
+    tsr__buffer *partial; /* f32 [matrices, parts, rows, n]; the parts are added up */
+    uint32_t matrices;    /* of the batch, in this dispatch */
     uint32_t parts, rows;
     uint64_t y, bias;             /* addresses of the first matrix's first elements */
     uint32_t y_batch, bias_batch; /* elements from matrix to matrix */
-    bool batched;                 /* one kernel for any number of matrices, else for a single one */
+    bool batched;                 /* use the kernel for any number of matrices, not that for one */
 } tsr__lavapipe_sums;
 
-/* y = act(alpha · sums + y + bias). */
+/* Records y = act(alpha · sums + y + bias). */
 tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, const tsr__lavapipe_sums *sums);
 
 #endif

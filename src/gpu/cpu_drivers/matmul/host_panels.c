@@ -1,7 +1,11 @@
 #include "gpu/cpu_drivers/matmul/host_panels.h"
 
-#include "gpu/cpu_drivers/matmul/operands.h"
 #include "gpu/cpu_drivers/matmul/panels.h"
+
+bool tsr__lavapipe_reads_words(const tsr__matmul_problem *problem)
+{
+    return problem->a.dtype == TSR_BF16 && problem->b.dtype == TSR_BF16;
+}
 
 tsr__lavapipe_product tsr__lavapipe_panels_product(const tsr__matmul_call *call)
 {
@@ -27,7 +31,7 @@ bool tsr__lavapipe_host_may_pack(const tsr__matmul_call *call)
            tsr__buffer_idle(call->b->buffer);
 }
 
-/* Batch dimensions that the side repeats are packed once. */
+/* Batch dimensions along which the side repeats are packed once. */
 static tsr_status reserve(const tsr__matmul_call *call, tsr__matmul_side *side, int64_t lines,
                           tsr_tensor *panels)
 {
@@ -60,13 +64,13 @@ tsr_status tsr__lavapipe_reserve_panels(const tsr__matmul_call *call, tsr__matmu
     tsr_status status = reserve_both(call, packed, a, b);
 
     *reserved = status == TSR_OK && a->buffer && b->buffer;
-    packed->a.row = packed->b.col = 0; /* no line has an address of its own */
+    packed->a.row = packed->b.col = 0; /* lines in panels have no addresses of their own */
     packed->a.col = packed->b.row = 1;
     return status == TSR_ERR_DEVICE_MEMORY ? TSR_OK : status;
 }
 
-/* All matrices of an operand. `lines` says how they lie in `side`, `packed` is the side in panels.
- */
+/* Packs all matrices of an operand: `lines` has the strides of `side`, and `packed` is the side in
+ * panels. */
 static void fill(const tsr__matmul_call *call, const tsr_tensor *from, const tsr__matmul_side *side,
                  tsr__lavapipe_lines lines, const tsr_tensor *to, const tsr__matmul_side *packed)
 {
@@ -78,7 +82,8 @@ static void fill(const tsr__matmul_call *call, const tsr_tensor *from, const tsr
         if (side->batch[i] == 0)
             distinct.batch[i] = 1;
     lines.dtype = side->dtype;
-    lines.words = tsr__lavapipe_reads_words(call);
+    lines.words = tsr_stream_device(call->stream)->storage == TSR__STORAGE_S16 &&
+                  tsr__lavapipe_reads_words(call->problem);
     do {
         const int64_t start =
             side->offset + tsr__matmul_batch_offset(side, distinct.batch_dims, index);

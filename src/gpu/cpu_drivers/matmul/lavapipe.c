@@ -10,7 +10,7 @@
 #include "shaders/params/matmul.h"
 #include "shaders/params/matmul_cpu.h"
 
-/* Of sums in scratch, unless a few rows are more. */
+/* The size of the sums in scratch, unless the fewest rows of a band need more. */
 #define PARTIAL_BYTES (INT64_C(32) << 20)
 
 static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
@@ -31,22 +31,23 @@ static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *dev
            tsr__lavapipe_narrow(p->bias.col) && tsr__lavapipe_operands_fit(p);
 }
 
-/* A product on its way. */
+/* A product being recorded. */
 typedef struct product_run {
     const tsr__matmul_call *call;
     tsr__lavapipe_operands operands;
-    tsr__buffer *partial; /* f32 sums of some rows, where y cannot take them as they are */
-    uint32_t finish; /* what the product's own kernel makes of its sums, TSR_MM_…; 0: nothing */
-    bool once;       /* and it adds to none: `partial` is a row that is loaded for nothing */
+    tsr__buffer *partial; /* f32 sums of some rows, if y cannot hold them; otherwise NULL */
+    uint32_t finish; /* the epilogue that the product's own kernel applies, TSR_MM_…; 0: none */
+    bool once;       /* … to sums of one stretch: `partial` is a row that is loaded in vain */
     int64_t band;    /* rows at a time */
-    uint32_t lanes, parts; /* sums of each element, tsr__lavapipe_parts() */
-    const int64_t *batch;
-    int64_t row;
-    int inner; /* the batch dimension that a dispatch takes several matrices of; −1: none */
-    uint32_t at_once;  /* how many at the most … */
-    uint32_t matrices; /* … and now */
+    uint32_t lanes, parts; /* parts: sums of each element, tsr__lavapipe_parts() */
+    const int64_t *batch;  /* the current batch index */
+    int64_t row;           /* the first row of the current band */
+    int inner; /* the batch dimension along which a dispatch takes several matrices; −1: none */
+    uint32_t at_once;  /* at most so many of them */
+    uint32_t matrices; /* in the current dispatch */
 } product_run;
 
+/* True if the kernel can add its sums to y in place. */
 static bool y_takes_sums(const product_run *r)
 {
     const tsr__matmul_problem *p = &r->operands.problem;
@@ -54,6 +55,7 @@ static bool y_takes_sums(const product_run *r)
     return r->parts == 1 && tsr__matmul_plain(p) && (p->y.col == 1 || p->n == 1);
 }
 
+/* True if the bias is one contiguous row for all rows of all matrices. */
 static bool bias_is_of_columns(const tsr__matmul_problem *p)
 {
     int64_t steps = p->bias.row;
@@ -63,9 +65,9 @@ static bool bias_is_of_columns(const tsr__matmul_problem *p)
     return steps == 0 && p->bias.col == 1;
 }
 
-/* What a product's last stretch should make of its sums itself, 0 for nothing: y in its dtype, with
- * a bias for each column and an activation. Its pipeline is worth more than lavapipe_finish.h's
- * where there are few stretches. */
+/* The epilogue that the last stretch's kernel should apply itself, or 0: a conversion to y's dtype,
+ * a bias for each column, an activation. With few stretches, a pipeline for that pays more than the
+ * separate dispatch of finish.c. */
 static uint32_t finish_mode(const product_run *r)
 {
     const int64_t long_k = 2048;
@@ -76,7 +78,7 @@ static uint32_t finish_mode(const product_run *r)
     return can && !tsr__matmul_plain(p) && p->k <= long_k ? tsr__matmul_mode(p) : 0;
 }
 
-/* Whether sums are kept in scratch, those of some rows. */
+/* True if the sums of a band of rows are kept in scratch. */
 static bool keeps_sums(const product_run *r)
 {
     if (r->finish != 0)
@@ -92,7 +94,7 @@ static uint64_t operand_address(const product_run *r, const tsr_tensor *tensor,
     return tsr__matmul_address(tensor, side, batch + (int64_t)elements);
 }
 
-/* Elements of a matrix's sums in scratch. */
+/* Elements of one matrix's sums in scratch. */
 static uint64_t sums_size(const product_run *r)
 {
     return r->once ? 0 : (uint64_t)(r->parts * r->band * r->operands.problem.n);
@@ -166,8 +168,8 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
     return tsr__stream_dispatch(call->stream, &dispatch);
 }
 
-/* Whether every row of y starts at a multiple of 8 bytes, and so do four columns of it where they
- * are stored at once. */
+/* True if every row of y, and every group of columns that are stored at once, starts at a multiple
+ * of 8 bytes. */
 static bool y_is_paired(const product_run *r)
 {
     const tsr__matmul_problem *p = &r->operands.problem;
@@ -178,7 +180,7 @@ static bool y_is_paired(const product_run *r)
     return elements % vector == 0 && tsr__matmul_address(r->call->y, &p->y, 0) % 8 == 0;
 }
 
-/* The same of the sums. */
+/* The same for the sums. */
 static bool sums_are_paired(const product_run *r)
 {
     return r->partial ? r->operands.problem.n % 2 == 0 : y_is_paired(r);
@@ -217,7 +219,7 @@ static tsr__lavapipe_product product_of(const product_run *r, int64_t rows)
     };
 }
 
-/* `rows` rows of one matrix, from r->row on. */
+/* Records `rows` rows of one matrix, from r->row on. */
 static tsr_status record_band(product_run *r, int64_t rows)
 {
     const tsr__matmul_problem *p = &r->operands.problem;
@@ -279,15 +281,15 @@ static tsr_status walk(tsr_stream *stream, void *work)
             if (r->inner >= 0)
                 index[r->inner] = first;
             TSR__TRY(record_matrices(r));
-            if (tsr__stream_in_preflight(stream)) /* the others have the same pipelines */
+            if (tsr__stream_in_preflight(stream)) /* all matrices use the same pipelines */
                 return TSR_OK;
         }
     } while (tsr__matmul_next_batch(p, looped, index));
     return TSR_OK;
 }
 
-/* Small matrices share dispatches, which each cost as much as a product of some million. Larger
- * ones do not: their sums would leave the caches between two stretches of k. */
+/* Small matrices share dispatches, because each dispatch costs as much as a few million products.
+ * Larger ones do not, because their sums would leave the caches between two stretches of k. */
 static void choose_inner(product_run *r)
 {
     const int64_t large = 1 << 24;
@@ -307,7 +309,7 @@ static void choose_inner(product_run *r)
     r->at_once = (uint32_t)tsr__min_u64(most, (uint64_t)p->batch[last]);
 }
 
-/* Rows at a time whose sums scratch holds, of one matrix. */
+/* How many rows of one matrix scratch holds the sums of. */
 static int64_t choose_band(const tsr__matmul_problem *p)
 {
     const int64_t fewest_rows = 512, most = INT64_C(1) << 26; /* elements */
@@ -315,7 +317,7 @@ static int64_t choose_band(const tsr__matmul_problem *p)
 
     band = band > fewest_rows ? band : fewest_rows;
     band = band < most / p->n ? band : most / p->n;
-    if (band > TSR__LAVAPIPE_PANEL_LINES) /* bands start with a panel */
+    if (band > TSR__LAVAPIPE_PANEL_LINES) /* every band starts at a panel */
         band -= band % TSR__LAVAPIPE_PANEL_LINES;
     band = band > 0 ? band : 1;
     return band < p->m ? band : p->m;

@@ -9,8 +9,8 @@ bool tsr__lavapipe_narrow(int64_t stride)
     return stride <= (int64_t)UINT32_MAX;
 }
 
-/* Elements from one packed line to the next: in f32 an odd number of cache lines, so that a tile's
- * lines do not all fall into the same few sets of a cache. */
+/* Elements from one packed line to the next. In f32 that is an odd number of cache lines, so that a
+ * tile's lines do not all map to the same few sets of a cache. */
 static uint64_t packed_stride(const tsr__matmul_problem *p)
 {
     const uint32_t line_elements = 16;
@@ -18,7 +18,7 @@ static uint64_t packed_stride(const tsr__matmul_problem *p)
     return tsr__align_up_u64((uint64_t)p->k, line_elements) | line_elements;
 }
 
-/* Whether a side's distinct matrices, were they packed, had at most so many elements. */
+/* True if the packed copies of a side's distinct matrices would have at most `most` elements. */
 static bool packs_in(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines,
                      uint64_t most)
 {
@@ -30,13 +30,13 @@ static bool packs_in(const tsr__matmul_problem *p, const tsr__matmul_side *side,
     return tsr__mul_u64(elements, (uint64_t)lines, &elements) && elements <= most;
 }
 
-/* What cannot be read as it lies has to be packed, unless that is too much to do. */
+/* True if an operand that cannot be read as it is is small enough to be packed. */
 static bool packable(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t lines)
 {
     return packs_in(p, side, lines, UINT64_C(1) << 28);
 }
 
-/* One of the strides is 1 and the other has 32 bits. */
+/* True if one of the strides is 1 and the other fits 32 bits. */
 static bool readable(const tsr__matmul_side *side)
 {
     return (side->row == 1 && tsr__lavapipe_narrow(side->col)) ||
@@ -49,13 +49,13 @@ bool tsr__lavapipe_operands_fit(const tsr__matmul_problem *p)
            (readable(&p->b) || packable(p, &p->b, p->n));
 }
 
-static bool has_halves(const tsr__matmul_side *side)
+static bool is_16_bit(const tsr__matmul_side *side)
 {
     return side->dtype != TSR_F32;
 }
 
-/* Lines of k elements each, row-major in the side's matrices; `line` and `k` are its strides. Batch
- * dimensions that the side repeats are packed once. */
+/* Plans to pack `lines` lines of k elements each, row-major; `line` and `k` are the side's strides.
+ * Batch dimensions along which the side repeats are packed once. */
 static tsr_status pack(const tsr__matmul_call *call, tsr__lavapipe_operands *o,
                        const tsr_tensor *tensor, tsr__matmul_side *side, int64_t lines,
                        int64_t line, int64_t k, bool widen, tsr_tensor *source, tsr_tensor *packed)
@@ -112,13 +112,13 @@ static tsr_status pack_b(const tsr__matmul_call *call, tsr__lavapipe_operands *o
     return TSR_OK;
 }
 
-/* Elements to pack at the most where that only saves time: 256 MiB of f32. */
+/* Packing that only saves time takes at most so many elements: 256 MiB of f32. */
 static const uint64_t most_to_save_time = UINT64_C(1) << 26;
 
-/* A b that lies along its rows is multiplied with lanes along n: at half to three quarters of the
- * speed with lanes along k, a fraction of it in few rows or with an a that lies along its columns;
- * and with a dispatch for every 32 of k, where packing and multiplying take a few. One row of a
- * larger b is multiplied as it lies, in parts. */
+/* A row-major b is multiplied with lanes along n. That has half to three quarters of the speed of
+ * lanes along k, and a fraction of it with few rows or with a column-major a. It also takes a
+ * dispatch for every 32 elements of k, while packing and multiplying take a few altogether. One row
+ * times a larger b is computed without packing, in parts of k. */
 static bool should_pack_b(const tsr__matmul_problem *p)
 {
     const int64_t few_elements = INT64_C(1) << 14, small = INT64_C(1) << 16, long_k = 128;
@@ -129,8 +129,8 @@ static bool should_pack_b(const tsr__matmul_problem *p)
            (p->a.col == 1 || packs_in(p, &p->a, p->m, most_to_save_time));
 }
 
-/* Each element of a is read once for every tile of columns: what one pass over all of them saves
- * pays where there are many. */
+/* Each element of a is read once for every tile of columns, so that one more pass over a pays if
+ * there are many columns. */
 static bool repacking_a_pays(const tsr__matmul_problem *p)
 {
     const int64_t few_rows = 8, many_columns = 512;
@@ -141,44 +141,29 @@ static bool repacking_a_pays(const tsr__matmul_problem *p)
 
 static bool widening_a_pays(const tsr__matmul_problem *p)
 {
-    return has_halves(&p->a) && repacking_a_pays(p);
+    return is_16_bit(&p->a) && repacking_a_pays(p);
 }
 
-static bool reads_words(const tsr__matmul_problem *p)
-{
-    return p->a.dtype == TSR_BF16 && p->b.dtype == TSR_BF16;
-}
-
-static bool reads_halves(const tsr__matmul_call *call)
-{
-    return tsr_stream_device(call->stream)->storage == TSR__STORAGE_S16;
-}
-
-bool tsr__lavapipe_reads_words(const tsr__matmul_call *call)
-{
-    return reads_halves(call) && reads_words(call->problem);
-}
-
-/* From how many rows on b is widened, once all of a is f32. */
+/* Widening b pays from so many rows on, if all of a is f32. */
 static int64_t many_rows(const tsr__matmul_problem *p)
 {
-    return p->b.dtype == TSR_BF16 ? 256 : 512; /* a bf16 takes the kernel two operations */
+    return p->b.dtype == TSR_BF16 ? 256 : 512; /* the kernel widens bf16 with two operations */
 }
 
-/* The same of b, for every tile of rows. No kernel packs and widens at once. */
+/* Each element of b is read once for every tile of rows. No kernel packs and widens at once. */
 static bool should_widen_b(const tsr__matmul_problem *p)
 {
-    return has_halves(&p->b) && !reads_words(p) && p->m >= many_rows(p) && p->b.row == 1 &&
-           (!has_halves(&p->a) || widening_a_pays(p)) &&
+    return is_16_bit(&p->b) && !tsr__lavapipe_reads_words(p) && p->m >= many_rows(p) &&
+           p->b.row == 1 && (!is_16_bit(&p->a) || widening_a_pays(p)) &&
            packs_in(p, &p->b, p->n, most_to_save_time);
 }
 
 static bool should_widen_a(const tsr__matmul_problem *p)
 {
-    return widening_a_pays(p) && !reads_words(p);
+    return widening_a_pays(p) && !tsr__lavapipe_reads_words(p);
 }
 
-/* Rows of a that start in the same few sets of a first-level cache push one another out of it. */
+/* True if the rows of a start in the same few sets of a first-level cache and evict each other. */
 static bool rows_collide(const tsr__matmul_problem *p)
 {
     const uint64_t way_bytes = 4096;
@@ -189,17 +174,17 @@ static bool rows_collide(const tsr__matmul_problem *p)
            repacking_a_pays(p);
 }
 
-/* Panels are read a fifth faster, f32 in one stretch of k hardly. Packing them takes what some
- * hundred rows gain, unless b has to be packed anyway. */
+/* Panels are read a fifth faster, but hardly faster if they are f32 and k is one stretch. Packing
+ * them costs what about a hundred rows gain, unless b has to be packed anyway. */
 static bool should_make_panels(const tsr__matmul_call *call)
 {
     const int64_t many_lines = 128;
     const tsr__matmul_problem *p = call->problem;
     const tsr__lavapipe_product product = tsr__lavapipe_panels_product(call);
-    const bool halves = has_halves(&p->a) || has_halves(&p->b);
+    const bool any_16_bit = is_16_bit(&p->a) || is_16_bit(&p->b);
     const int64_t enough_rows = should_pack_b(p) ? 1 : many_lines;
     bool pays =
-        p->m >= enough_rows && p->n >= many_lines && (halves || !tsr__lavapipe_once(&product));
+        p->m >= enough_rows && p->n >= many_lines && (any_16_bit || !tsr__lavapipe_once(&product));
 
     return pays && tsr__lavapipe_takes_panels(&product) && readable(&p->a) && readable(&p->b) &&
            packs_in(p, &p->a, p->m, most_to_save_time) &&
@@ -211,7 +196,7 @@ tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lav
     tsr__matmul_side *a = &o->problem.a, *b = &o->problem.b;
     const tsr__lavapipe_operands as_they_are = {
         .problem = *call->problem, .a = *call->a, .b = *call->b};
-    bool halves = reads_halves(call);
+    bool native = tsr_stream_device(call->stream)->storage == TSR__STORAGE_S16;
 
     *o = as_they_are;
     if (should_make_panels(call)) {
@@ -220,11 +205,11 @@ tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lav
             return TSR_OK;
         *o = as_they_are;
     }
-    bool widen_b = halves ? should_widen_b(&o->problem) : has_halves(b);
-    bool widen_a = halves ? should_widen_a(&o->problem) : has_halves(a);
+    bool widen_b = native ? should_widen_b(&o->problem) : is_16_bit(b);
+    bool widen_a = native ? should_widen_a(&o->problem) : is_16_bit(a);
     if (!readable(b) || widen_b || should_pack_b(&o->problem))
         TSR__TRY(pack_b(call, o, widen_b));
-    /* Rows of a that are not contiguous can be read along columns of b, not along its lines. */
+    /* The kernels with lanes along k need contiguous rows of a; those with lanes along n do not. */
     if (!readable(a) || widen_a || (a->col != 1 && b->row == 1) || rows_collide(&o->problem))
         TSR__TRY(pack_a(call, o, widen_a));
     return TSR_OK;

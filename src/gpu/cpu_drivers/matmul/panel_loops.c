@@ -20,13 +20,13 @@ enum {
 };
 
 typedef uint32_t words __attribute__((vector_size(WIDTH * sizeof(uint32_t))));
-typedef uint16_t halves __attribute__((vector_size(WIDTH * sizeof(uint16_t))));
+typedef uint16_t words16 __attribute__((vector_size(WIDTH * sizeof(uint16_t))));
 typedef float floats __attribute__((vector_size(WIDTH * sizeof(float))));
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Past the caches, where there are instructions for it: they would read each line before it is
- * written, and hold but a part of large panels in the end. */
+/* Bypasses the caches if there are instructions for it. Ordinary stores would read every cache line
+ * first, and the caches cannot hold large panels anyway. */
 INLINE void store(float *to, words value)
 {
 #if defined(__AVX2__)
@@ -52,12 +52,12 @@ INLINE words load_words(const char *from)
 
 INLINE words load_words16(const char *from)
 {
-    halves value;
+    words16 value;
     memcpy(&value, from, sizeof value);
     return __builtin_convertvector(value, words);
 }
 
-/* Any NaN will do: products make them quiet. */
+/* NaNs may lose their payload and stay signalling: products make them quiet. */
 #if defined(__AVX512VL__)
 INLINE words load_f16(const char *from)
 {
@@ -66,13 +66,14 @@ INLINE words load_f16(const char *from)
     return (words)_mm256_maskz_cvtph_ps(0xff, value);
 }
 #else
-/* `yes` where `condition` has ones, else `no`. */
+/* Bits of `yes` where `condition` has ones, and of `no` elsewhere. */
 INLINE words select(words condition, words yes, words no)
 {
     return (condition & yes) | (~condition & no);
 }
 
-/* As tsr__f32_of_f16, of which gcc makes no vectors here: a fifth of the time. */
+/* Computes tsr__f32_of_f16 for vectors. gcc does not vectorise that function here; this takes a
+ * fifth of the time. */
 INLINE words load_f16(const char *from)
 {
     const words bits = load_words16(from), magnitude = bits & 0x7fff, shifted = magnitude << 13;
@@ -118,7 +119,7 @@ INLINE void pack(float *to, const char *from, uint64_t pitch, uint32_t lines, ui
             }
 }
 
-/* With all but the number of steps known to the compiler. */
+/* Gives the compiler constants for everything but the number of steps. */
 INLINE void pack_lanes(float *to, const char *from, uint64_t pitch, uint32_t steps, uint32_t lanes,
                        tsr__panel_source source)
 {

@@ -1,28 +1,27 @@
-/* The inner loops of packing panels, one table for each instruction set that is built. */
+/* The inner loops that pack panels, one table for each instruction set of the build. */
 #ifndef TSR_GPU_CPU_DRIVERS_MATMUL_PANEL_LOOPS_H
 #define TSR_GPU_CPU_DRIVERS_MATMUL_PANEL_LOOPS_H
 
 #include <stdint.h>
 
-/* What lines hold. */
+/* The elements of the lines to pack. */
 typedef enum tsr__panel_source {
     TSR__PANEL_F32,
     TSR__PANEL_F16,
     TSR__PANEL_BF16,
-    TSR__PANEL_BF16_WORDS /* of the elements of every two steps those of even index come first */
+    TSR__PANEL_BF16_WORDS /* bf16; of every two steps, elements of even index come first */
 } tsr__panel_source;
 
-/* Puts `lines` lines, at most TSR__LAVAPIPE_PANEL_LINES of them and `pitch` bytes apart, to their
- * places in a panel, in f32: steps · lanes elements of each. Steps of words are even in number. */
+/* Writes steps · lanes elements of each of `lines` lines, which lie `pitch` bytes apart, to their
+ * places in one panel, as f32. `lines` is at most TSR__LAVAPIPE_PANEL_LINES; with
+ * TSR__PANEL_BF16_WORDS, `steps` is even. */
 typedef void tsr__panel_pack_fn(float *to, const char *from, uint64_t pitch, uint32_t lines,
                                 uint32_t steps, uint32_t lanes, tsr__panel_source source);
 
 typedef struct tsr__panel_loops {
-    /* What divides `lanes`, and the elements by which `to` is aligned. */
-    uint32_t width;
+    uint32_t width; /* must divide `lanes`; `to` must be aligned to so many elements */
     tsr__panel_pack_fn *pack;
-    /* Before others read what was packed. */
-    void (*finish)(void);
+    void (*finish)(void); /* makes what was packed visible to other threads */
 } tsr__panel_loops;
 
 extern const tsr__panel_loops tsr__panel_loops_base, tsr__panel_loops_avx2, tsr__panel_loops_avx512;

@@ -2,13 +2,15 @@
 
 #include "base/checked.h"
 #include "base/levels.h"
-#include "gpu/host/transpose.h"
-#include "gpu/host/threads.h"
 #include "gpu/cpu_drivers/matmul/panel_loops.h"
+#include "gpu/host/threads.h"
+#include "gpu/host/transpose.h"
 
 enum {
-    TURNED_BYTES = 256, /* of lines side by side are turned at once: less is slow to fetch */
-    TURNED_K = 128,     /* so many elements of each line */
+    /* Column-major operands are transposed in blocks of so many bytes of neighbouring lines (less
+       is slow to fetch) and so many elements of k. */
+    TRANSPOSED_BYTES = 256,
+    TRANSPOSED_K = 128,
 };
 
 static const void *const levels[TSR__LEVELS] = TSR__LEVEL_TABLES(tsr__panel_loops_);
@@ -16,7 +18,7 @@ static const void *const levels[TSR__LEVELS] = TSR__LEVEL_TABLES(tsr__panel_loop
 typedef struct pack {
     const tsr__lavapipe_product *product;
     const tsr__lavapipe_lines *lines;
-    uint32_t panel_lines; /* all of them */
+    uint32_t panel_lines; /* of the whole operand */
     float *to;
     const tsr__panel_loops *loops;
 } pack;
@@ -24,7 +26,7 @@ typedef struct pack {
 /* Lines and elements of k that are packed at once. */
 typedef struct block {
     uint32_t line, lines, k, count;
-    uint32_t zeros; /* instead of the first of each line's elements */
+    uint32_t zeros; /* so many of each line's first elements become 0 */
     bool words;
 } block;
 
@@ -33,10 +35,10 @@ uint32_t tsr__lavapipe_panel_lines(uint32_t count)
     return tsr__div_up_u32(count, TSR__LAVAPIPE_PANEL_LINES) * TSR__LAVAPIPE_PANEL_LINES;
 }
 
-/* Lines that are packed together, and not shared. */
+/* Lines that one thread packs together. */
 static uint32_t band_lines(const tsr__lavapipe_lines *lines)
 {
-    return TURNED_BYTES / (uint32_t)tsr_dtype_size(lines->dtype);
+    return TRANSPOSED_BYTES / (uint32_t)tsr_dtype_size(lines->dtype);
 }
 
 static uint32_t length_of(const tsr__lavapipe_product *p, tsr__lavapipe_stretch stretch)
@@ -53,7 +55,7 @@ uint64_t tsr__lavapipe_panels_size(const tsr__lavapipe_product *p, uint32_t line
     return (uint64_t)k * tsr__lavapipe_panel_lines(lines);
 }
 
-/* The first elements of each line. */
+/* Sets the first `count` elements of each line to 0. */
 static void clear(float *panel, uint32_t lines, uint32_t count, uint32_t lanes)
 {
     for (uint64_t i = 0; i < count; i++)
@@ -69,8 +71,8 @@ static const char *source(const pack *w, uint32_t line, uint32_t k)
            (line * lines->line + k * lines->k) * (int64_t)tsr_dtype_size(lines->dtype);
 }
 
-/* Those that every processor has take any number of lanes and any `to`, and what they write can be
- * written again. */
+/* The base loops take any number of lanes and any alignment of `to`, and use ordinary stores, so
+ * that clear() may overwrite what they wrote. */
 static const tsr__panel_loops *choose_loops(uint32_t lanes, const float *to)
 {
     const tsr__panel_loops *best = tsr__level_best(levels);
@@ -91,10 +93,11 @@ static tsr__panel_source source_of(const pack *w, const block *b)
     }
 }
 
-/* `to` is where the first line's panel has the first of these elements, of `length` a line. */
+/* `to` is the place of the block's first element in the first line's panel. A panel holds `length`
+ * elements of each line. */
 static void pack_block(const pack *w, const block *b, float *to, uint32_t length)
 {
-    _Alignas(64) char turned[TURNED_BYTES * TURNED_K];
+    _Alignas(64) char transposed[TRANSPOSED_BYTES * TRANSPOSED_K];
     const tsr__panel_loops *loops = b->zeros > 0 ? &tsr__panel_loops_base : w->loops;
     const uint32_t lanes = w->product->lanes, bytes = (uint32_t)tsr_dtype_size(w->lines->dtype);
     const char *from = source(w, b->line, b->k);
@@ -102,9 +105,9 @@ static void pack_block(const pack *w, const block *b, float *to, uint32_t length
 
     if (w->lines->k != 1) {
         pitch = (uint64_t)b->count * bytes;
-        tsr__host_transpose(turned, pitch, from, (uint64_t)w->lines->k * bytes, b->lines, b->count,
-                            bytes);
-        from = turned;
+        tsr__host_transpose(transposed, pitch, from, (uint64_t)w->lines->k * bytes, b->lines,
+                            b->count, bytes);
+        from = transposed;
     }
     for (uint32_t line = 0; line < b->lines; line += TSR__LAVAPIPE_PANEL_LINES) {
         const uint32_t lines = tsr__min_u32(TSR__LAVAPIPE_PANEL_LINES, b->lines - line);
@@ -115,12 +118,12 @@ static void pack_block(const pack *w, const block *b, float *to, uint32_t length
     }
 }
 
-/* A stretch of some lines, whose first's panel is at `to`. */
+/* Packs one stretch of some lines; the first line's panel is at `to`. */
 static void pack_stretch(const pack *w, uint32_t line, uint32_t lines, tsr__lavapipe_stretch s,
                          float *to)
 {
     const uint32_t length = length_of(w->product, s);
-    const uint32_t most = w->lines->k == 1 ? length : TURNED_K;
+    const uint32_t most = w->lines->k == 1 ? length : TRANSPOSED_K;
     block b = {.line = line,
                .lines = lines,
                .count = tsr__min_u32(most, length),
@@ -133,7 +136,8 @@ static void pack_stretch(const pack *w, uint32_t line, uint32_t lines, tsr__lava
     }
 }
 
-/* Lines that lie along k are read on and on, those of one panel at a time. */
+/* Packs bands of lines first … end − 1. Row-major lines are read sequentially, one panel's at a
+ * time. */
 static void pack_bands(const void *work, uint64_t first, uint64_t end)
 {
     const pack *w = work;

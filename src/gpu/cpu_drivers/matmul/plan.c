@@ -6,41 +6,44 @@
 
 enum {
     MAX_GROUPS = TSR_MATMUL_CPU_GROUPS,
-    TEAM = 8,       /* what one digit of uniform_index() can number */
-    MAX_BLOCKS = 8, /* likewise */
-    /* A block of rows of a this large stays in a core's cache while b passes by: half of a small
-       L2. */
+    /* One digit of the shaders' uniform_index() counts so many. */
+    MAX_SUBGROUPS = 8,
+    MAX_BLOCKS = 8,
+    /* A block of rows of a of this size stays in a core's cache while all of b is read: half of a
+       small L2. */
     BLOCK_BYTES = 256 * 1024,
-    /* The same where each block needs a dispatch of its own: half of a usual L2. */
+    /* The same if each block needs a dispatch of its own: half of a usual L2. */
     DISPATCH_BYTES = 512 * 1024,
-    /* Products in the whole problem, as a power of two, from which the longest stretch pays for its
-       compilation. */
+    /* The longest stretch pays for its compilation if m · n · k is at least 2^LARGE_LOG2, and for
+       one row with lanes along n if b has at least 2^ROW_LOG2 elements. */
     LARGE_LOG2 = 24,
-    ROW_LOG2 = 18, /* elements of b likewise, for one row with lanes along n */
-    FEW_ROWS = 24, /* at the most */
-    /* Elements of b, as a power of two, from which a few rows are multiplied part by part of k, and
-       no more parts than the addition of their sums is worth. */
+    ROW_LOG2 = 18,
+    FEW_ROWS = 24, /* at most so many rows are few */
+    /* With few rows, split k once b has at least 2^THIN_LOG2 elements, into at most MAX_PARTS
+       parts: adding up more sums costs more than they save. */
     THIN_LOG2 = 20,
     MAX_PARTS = 16,
-    /* Elements of y likewise, up to which a dispatch of one stretch costs about what it does. */
+    /* Split k if y has at most 2^DEEP_LOG2 elements: the dispatch of a stretch then costs about as
+       much as its work. */
     DEEP_LOG2 = 13,
-    /* The same for one row with lanes along n. */
+    /* Like THIN_LOG2 and MAX_PARTS, for one row with lanes along n. */
     ROW_PARTS_LOG2 = 16,
     ROW_MAX_PARTS = 32,
-    CAREFUL_STEPS = 16, /* of its parts: each step is dozens of loads to compile */
+    /* Steps of a careful part. Each compiles to dozens of loads. */
+    CAREFUL_STEPS = 16,
 };
 
 typedef struct tile {
     uint32_t rows, vectors; /* TM and TN of the kernels */
 } tile;
 
-/* The part of the problem that a piece covers. */
+/* The part of the problem that the next piece covers. */
 typedef struct cursor {
     uint32_t row, rows, col, cols;
-    uint32_t k;     /* up to which the sums are made */
-    uint32_t steps; /* of the stretch that comes next */
-    uint32_t parts; /* of k, whose sums are kept apart, a stretch each; 0: one, for the first */
-    bool careful;
+    uint32_t k;     /* the sums have the products up to here */
+    uint32_t steps; /* of the next stretch */
+    uint32_t parts; /* stretches whose sums are kept apart; 0: one, added to the first sums */
+    bool careful;   /* loads must not cross the edge of the matrix */
 } cursor;
 
 static uint32_t rows_of(const tsr__lavapipe_product *p)
@@ -61,11 +64,11 @@ static uint32_t step_size(const tsr__lavapipe_product *p)
 
 static bool is_large(const tsr__lavapipe_product *p)
 {
-    /* Sizes reach 2^31, so the product of three is taken in parts. */
+    /* Sizes reach 2^31: the product of three would overflow. */
     return (uint64_t)rows_of(p) * p->n > (UINT64_C(1) << LARGE_LOG2) / p->k;
 }
 
-/* A few rows, with lanes along k, whose time is that of reading b. */
+/* True for a few rows, with lanes along k, whose time is spent reading b. */
 static bool is_thin(const tsr__lavapipe_product *p)
 {
     const uint32_t few_rows = 8;
@@ -73,15 +76,15 @@ static bool is_thin(const tsr__lavapipe_product *p)
     return is_nt(p) && rows_of(p) <= few_rows && (uint64_t)p->n * p->k >= UINT64_C(1) << THIN_LOG2;
 }
 
-/* The longest stretch that pays for its compilation and its size. With lanes along k, 64 steps of a
- * small tile are compiled as soon as 32 of a large one, and are what the processor's instruction
- * cache holds; only a few rows of a large b gain by longer runs of each line. */
+/* The steps of the longest stretch that pays for its compilation and its code size. With lanes
+ * along k, 64 steps of a small tile compile as fast as 32 of a large one and fit the processor's
+ * instruction cache. Only a few rows of a large b gain from reading longer runs of each line. */
 static uint32_t longest_stretch(const tsr__lavapipe_product *p)
 {
     const uint32_t steps = p->k / step_size(p);
     bool pays = is_large(p);
 
-    /* One row along n has done a stretch of 32 before the next dispatch begins. */
+    /* For one row along n, a stretch of 32 takes less time than starting a dispatch. */
     if (rows_of(p) == 1 && !is_nt(p))
         pays = (uint64_t)p->n * p->k >= UINT64_C(1) << ROW_LOG2;
     if (pays && steps >= 128 && (!is_nt(p) || rows_of(p) <= FEW_ROWS))
@@ -91,7 +94,7 @@ static uint32_t longest_stretch(const tsr__lavapipe_product *p)
     return rows_of(p) == 1 && steps >= 128 ? 128 : 64;
 }
 
-/* Few elements of y, and a k of many stretches. */
+/* True for few elements of y with a k of many stretches. */
 static bool is_deep(const tsr__lavapipe_product *p)
 {
     return is_nt(p) && p->alone && !is_thin(p) &&
@@ -99,8 +102,8 @@ static bool is_deep(const tsr__lavapipe_product *p)
            p->k / step_size(p) >= 4 * longest_stretch(p);
 }
 
-/* Small tiles leave a cache of instructions room for more steps; large ones load less for each
- * product. Up to six rows of four keep their sums in registers. */
+/* Small tiles leave room for more steps in the instruction cache; large ones load less per product.
+ * The sums of up to six rows of four columns stay in registers. */
 static tile nt_tile(const tsr__lavapipe_product *p)
 {
     uint32_t longest = longest_stretch(p);
@@ -132,24 +135,24 @@ static uint32_t tile_cols(const tsr__lavapipe_product *p, tile shape)
     return is_nt(p) ? shape.vectors : shape.vectors * p->lanes;
 }
 
-uint32_t tsr__lavapipe_team(uint32_t tiles)
+uint32_t tsr__lavapipe_subgroups(uint32_t tiles)
 {
-    return tiles % TEAM == 0 || tiles >= 8 * TEAM ? TEAM : 1;
+    return tiles % MAX_SUBGROUPS == 0 || tiles >= 8 * MAX_SUBGROUPS ? MAX_SUBGROUPS : 1;
 }
 
-/* None for few rows, whose limit is memory: they want to read the lines of b on and on, which with
- * lanes along n several tiles beside one another do. */
-static uint32_t team_for(const tsr__lavapipe_product *p, const cursor *at, tile shape)
+/* One subgroup for few rows, which memory limits: each should read long runs of the lines of b.
+ * With lanes along n, several neighbouring tiles do that. */
+static uint32_t subgroups_for(const tsr__lavapipe_product *p, const cursor *at, tile shape)
 {
     bool few =
         is_nt(p) ? at->parts > 0 && is_thin(p) : at->parts == 0 && rows_of(p) < 8 * shape.rows;
 
-    return few ? 1 : tsr__lavapipe_team(tsr__div_up_u32(at->cols, tile_cols(p, shape)));
+    return few ? 1 : tsr__lavapipe_subgroups(tsr__div_up_u32(at->cols, tile_cols(p, shape)));
 }
 
-/* The next stretch's length where `left` elements are left: one of a few, each a pipeline. The last
- * one may be longer than what is left, but not than k: it starts earlier then. A stretch costs as
- * much as some ten steps before its first. */
+/* The length of the next stretch, with `left` elements of k to do: one of a few, because each is a
+ * pipeline. The last stretch may be longer than what is left, but not longer than k; it then starts
+ * earlier and skips what has been added. Starting a stretch costs as much as about ten steps. */
 static uint32_t stretch_for(const tsr__lavapipe_product *p, uint32_t left, bool careful)
 {
     uint32_t begun = tsr__div_up_u32(left, step_size(p)), all = p->k / step_size(p), steps = 1;
@@ -171,8 +174,8 @@ static uint32_t part_steps(const tsr__lavapipe_product *p)
 
     if (is_nt(p))
         return is_deep(p) ? longest_stretch(p) : large ? 128 : 64;
-    /* Each step is a line of b, and so many places in memory are read side by side, unless lines
-       are so short that one leads to the next. */
+    /* Each step is a line of b: longer parts read more places of memory at the same time, unless
+       lines are so short that they follow each other closely. */
     if (p->n <= short_line && p->k >= many_lines)
         return 64;
     return large ? 16 : 32;
@@ -184,7 +187,7 @@ static bool has_parts(const tsr__lavapipe_product *p)
 
     if (is_nt(p))
         return is_thin(p) || is_deep(p);
-    /* What takes two dispatches anyway, parts and their addition do no faster. */
+    /* Parts and the addition of their sums are two dispatches, no better than two stretches. */
     return rows_of(p) == 1 && p->k >= (longest_stretch(p) > 32 ? 256 : 128) &&
            elements >= UINT64_C(1) << ROW_PARTS_LOG2;
 }
@@ -201,7 +204,7 @@ uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p)
     return parts;
 }
 
-/* Elements of a stretch at the end of k that an earlier one has added. */
+/* How many elements of a stretch at the end of k an earlier stretch has added already. */
 static uint32_t skipped(const tsr__lavapipe_product *p, uint32_t done, uint32_t length)
 {
     uint32_t left = p->k - done;
@@ -209,7 +212,7 @@ static uint32_t skipped(const tsr__lavapipe_product *p, uint32_t done, uint32_t 
     return length > left && p->k >= length ? length - left : 0;
 }
 
-/* Short stretches are the same pipeline whether they skip or not. */
+/* Short stretches use the same pipeline whether they skip or not. */
 static bool may_skip(uint32_t steps, uint32_t skip)
 {
     return skip > 0 || steps <= 8;
@@ -237,9 +240,9 @@ bool tsr__lavapipe_once(const tsr__lavapipe_product *p)
     return p->parts == 1 && stretch_for(p, p->k, false) * step_size(p) >= p->k;
 }
 
-/* Whether workgroups in z can take blocks of rows one after another: all columns pass by a block
- * before the next. Dispatches of their own cost more, and drivers divide those of a few
- * milliseconds badly among processors. */
+/* True if workgroups in z can take blocks of rows one after another, so that all columns are done
+ * for one block before the next. A dispatch for each block would cost more, and drivers divide
+ * dispatches of a few milliseconds badly among processors. */
 static bool has_blocks(const tsr__lavapipe_product *p)
 {
     return is_nt(p) && !p->batched;
@@ -253,7 +256,7 @@ static void block_rows(const tsr__lavapipe_product *p, tsr__lavapipe_piece *piec
     uint32_t blocks = tsr__min_u32(tsr__div_up_u32(tiles, BLOCK_BYTES / bytes), MAX_BLOCKS);
     uint32_t block = tsr__div_up_u32(tiles, blocks);
 
-    /* Workgroups past the last row do as much as others, for nothing. */
+    /* Workgroups past the last row do as much work as the others, in vain. */
     if (blocks == 1 || block * blocks - tiles > tiles / 32)
         return;
     piece->block = block;
@@ -265,7 +268,8 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
                              tsr__lavapipe_emit_fn emit, void *user)
 {
     bool nt = is_nt(p), tn = p->form == TSR__LAVAPIPE_TN;
-    uint32_t tiles = tsr__div_up_u32(at->cols, tile_cols(p, shape)), team = team_for(p, at, shape);
+    uint32_t tiles = tsr__div_up_u32(at->cols, tile_cols(p, shape)),
+             subgroups = subgroups_for(p, at, shape);
     uint32_t length = at->steps * step_size(p), skip = skipped(p, at->k, length);
     uint64_t k = at->k - skip;
     bool in_parts = at->parts > 0, careful = at->careful || length > p->k;
@@ -273,11 +277,11 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
     bool fours = nt ? width == 4 : !careful; /* how y is stored */
     uint32_t finish = at->k + (uint64_t)length >= p->k ? p->finish : 0;
     bool paired = finish != 0 ? p->y_paired : p->sums_paired;
-    uint32_t groups = tsr__div_up_u32(tiles, team);
+    uint32_t groups = tsr__div_up_u32(tiles, subgroups);
     uint32_t row_tiles = tsr__div_up_u32(at->rows, shape.rows);
     tsr__lavapipe_piece piece = {
         .nn = !nt,
-        .constants = {[TSR__LAVAPIPE_WORKGROUP] = team * p->lanes,
+        .constants = {[TSR__LAVAPIPE_WORKGROUP] = subgroups * p->lanes,
                       [TSR__LAVAPIPE_LANES] = p->lanes,
                       [TSR__LAVAPIPE_ROWS] = shape.rows,
                       [TSR__LAVAPIPE_VECTORS] = shape.vectors,
@@ -309,7 +313,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
         .accumulate = at->k != 0 || p->accumulate,
     };
 
-    if (p->panels) { /* in which what is to be skipped is 0 */
+    if (p->panels) { /* these hold zeros for what is skipped */
         piece.skip = 0;
         piece.constants[TSR__LAVAPIPE_SKIPS] = may_skip(at->steps, 0);
         piece.a = (uint64_t)at->k * p->a_lines + (uint64_t)(p->first_row + at->row) * length;
@@ -320,7 +324,7 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
     return emit(user, &piece);
 }
 
-/* As much of k as parts can take: in rounds, from which each part has a stretch. */
+/* As much of k as whole parts cover: in rounds, each of which gives every part one stretch. */
 static tsr_status emit_parts(const tsr__lavapipe_product *p, cursor *at, tile shape,
                              tsr__lavapipe_emit_fn emit, void *user)
 {
@@ -337,20 +341,21 @@ static tsr_status emit_parts(const tsr__lavapipe_product *p, cursor *at, tile sh
     return TSR_OK;
 }
 
-/* Rows that one dispatch covers. A team passes all of them by the columns that it has in cache; a
- * subgroup alone would read them from memory again and again, and gets what its blocks can hold. */
+/* Rows that one dispatch covers. Several subgroups of a workgroup share the rows through the cache.
+ * A single subgroup would read them from memory again and again, so that it gets only as many as
+ * its blocks hold. */
 static uint32_t rows_at_once(const tsr__lavapipe_product *p, const cursor *at, tile shape)
 {
     uint32_t bytes = at->steps * step_size(p) * (uint32_t)tsr_dtype_size(p->a_dtype);
     uint32_t cached = has_blocks(p) ? MAX_BLOCKS * BLOCK_BYTES : DISPATCH_BYTES;
     uint32_t groups = MAX_GROUPS;
 
-    if (team_for(p, at, shape) == 1)
+    if (subgroups_for(p, at, shape) == 1)
         groups = tsr__min_u32(groups, cached / bytes / shape.rows);
     return groups * shape.rows;
 }
 
-/* One band of columns: stretch after stretch of k, each in blocks of rows. */
+/* Emits one band of columns: each stretch of k in order, in blocks of rows. */
 static tsr_status emit_band(const tsr__lavapipe_product *p, uint32_t col, uint32_t cols,
                             bool careful, tsr__lavapipe_emit_fn emit, void *user)
 {
@@ -377,8 +382,8 @@ tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *p, tsr__lavapipe_emit
                               void *user)
 {
     uint32_t cols_of_tile = tile_cols(p, tile_for(p));
-    /* With lanes along k, columns past the edge repeat the last one; the vector loads along n must
-     * not cross it, so there the last few columns are a band of their own. */
+    /* With lanes along k, columns past the edge repeat the last one. With lanes along n, vector
+     * loads must not cross the edge: the last few columns are a band of their own. */
     uint32_t whole = is_nt(p) ? p->n : p->n / cols_of_tile * cols_of_tile;
     uint32_t limit = MAX_GROUPS * cols_of_tile;
     uint32_t cols;

@@ -1,4 +1,4 @@
-/* Blocks, and the ways between them once branches are decided. */
+/* Basic blocks, and the control flow between them once branches are decided. */
 #include "gpu/cpu_drivers/specialize/module.h"
 
 uint32_t tsr__spirv_opcode(const tsr__spirv_module *s, size_t at)
@@ -75,7 +75,7 @@ uint32_t tsr__spirv_switch_target(const tsr__spirv_module *s, const tsr__spirv_b
     return w[2];
 }
 
-/* Label number i of those a block may branch to; 0 past the last. */
+/* The i-th label that a block may branch to; 0 past the last. */
 static uint32_t successor(const tsr__spirv_module *s, const tsr__spirv_block *block, size_t i)
 {
     const uint32_t *w = s->code + block->terminator;
@@ -110,8 +110,6 @@ tsr__spirv_block *tsr__spirv_block_of(const tsr__spirv_module *s, uint32_t label
     return &s->blocks[s->ids[label].block - 1];
 }
 
-/* A tsr__spirv_decided two-way branch no longer heads a construct; a tsr__spirv_decided switch
- * still does, since `break` leaves it. */
 bool tsr__spirv_keeps_merge(const tsr__spirv_module *s, const tsr__spirv_block *block)
 {
     uint32_t value;

@@ -1,4 +1,4 @@
-/* A SPIR-V module taken apart into ids and blocks, for specialization. */
+/* A SPIR-V module, parsed into ids and basic blocks, for specialization. */
 #ifndef TSR_GPU_CPU_DRIVERS_SPECIALIZE_MODULE_H
 #define TSR_GPU_CPU_DRIVERS_SPECIALIZE_MODULE_H
 
@@ -58,20 +58,21 @@ typedef enum tsr__spirv_type {
 } tsr__spirv_type;
 
 typedef struct tsr__spirv_id {
-    bool known;       /* its value is `bits` */
-    bool in_function; /* defined there */
-    bool gone;        /* in a block that is not kept, or now a constant: decorations of it go */
-    uint8_t type;     /* of an id that is a type: a tsr__spirv_type */
+    bool known;       /* its value is the constant `bits` */
+    bool in_function; /* it is defined in a function */
+    bool gone;        /* its definition is removed, because its block is or because it is a constant
+                         now; its decorations are removed with it */
+    uint8_t type;     /* if the id is a type: a tsr__spirv_type */
     uint32_t bits;
-    uint32_t spec_id; /* + 1; 0: none */
-    uint32_t block;   /* of a label: its number + 1 */
+    uint32_t spec_id; /* id of the specialization constant + 1; 0: none */
+    uint32_t block;   /* if the id is a label: index of its block + 1 */
 } tsr__spirv_id;
 
 typedef struct tsr__spirv_block {
     uint32_t label;
-    size_t begin, merge, terminator, end; /* word offsets; merge is 0 where there is none */
-    bool reached;                         /* by branches */
-    bool kept;                            /* that, or named by a construct that is */
+    size_t begin, merge, terminator, end; /* word offsets; merge is 0 if there is none */
+    bool reached;                         /* control can get here */
+    bool kept; /* reached, or the merge or continue block of a construct that is kept */
 } tsr__spirv_block;
 
 typedef struct tsr__spirv_module {
@@ -84,37 +85,37 @@ typedef struct tsr__spirv_module {
     tsr__spirv_block *blocks;
     uint32_t *work; /* blocks to visit */
     size_t block_count;
-    size_t functions; /* where the first begins */
-    bool keep_branches;
+    size_t functions;   /* word offset of the first function */
+    bool keep_branches; /* treat no branch as decided */
     uint32_t *out;
     size_t out_words;
 } tsr__spirv_module;
 
 uint32_t tsr__spirv_opcode(const tsr__spirv_module *s, size_t at);
 size_t tsr__spirv_length(const tsr__spirv_module *s, size_t at);
-/* Whether the instruction has a result type and a result in words 1 and 2. Asked within functions
- * only. */
+/* True if the instruction has a result type in word 1 and a result in word 2. Valid for
+ * instructions within functions. */
 bool tsr__spirv_has_result(uint32_t opcode);
 
 /* Finds the blocks of all functions. */
 void tsr__spirv_read_blocks(tsr__spirv_module *s);
-/* Marks the blocks that the functions' entries lead to, and those that the constructs met on the
- * way name. */
+/* Marks the blocks that can be reached from the functions' entries, and the merge and continue
+ * blocks of the constructs among them. */
 void tsr__spirv_find_kept(tsr__spirv_module *s);
 
 tsr__spirv_block *tsr__spirv_block_of(const tsr__spirv_module *s, uint32_t label);
-/* The condition of a branch whose outcome is settled. */
+/* True if the block ends in a branch whose condition is a known constant; writes that constant. */
 bool tsr__spirv_decided(const tsr__spirv_module *s, const tsr__spirv_block *block, uint32_t *value);
 uint32_t tsr__spirv_switch_target(const tsr__spirv_module *s, const tsr__spirv_block *block,
                                   uint32_t value);
-/* A decided two-way branch no longer heads a construct; a decided switch still does, since `break`
- * leaves it. */
+/* True if the block still heads a construct. A decided two-way branch does not; a decided switch
+ * does, because `break` leaves it. */
 bool tsr__spirv_keeps_merge(const tsr__spirv_module *s, const tsr__spirv_block *block);
-/* Whether control can pass from the block called `from_label` to `to`. */
+/* True if control can pass from the block with label `from_label` to `to`. */
 bool tsr__spirv_comes_from(const tsr__spirv_module *s, const tsr__spirv_block *to,
                            uint32_t from_label);
 
-/* Writes what is left to s->out. */
+/* Writes the specialised module to s->out. */
 void tsr__spirv_write(tsr__spirv_module *s);
 
 #endif

@@ -1,12 +1,12 @@
-/* Three steps: values of constants; then, in turns until nothing changes, values within functions
- * and the blocks that are still needed; then writing what is left. Structured control flow stays
- * valid: only branches that head a selection are decided, a switch keeps its construct with one
- * target, and the merge and continue blocks of constructs that stay are kept. */
+/* Three steps: the values of constants; then, repeated until nothing changes, the values within
+ * functions and the blocks that are still needed; then the new module. Structured control flow
+ * stays valid: only branches that head a selection are decided, a switch keeps its construct with
+ * one target, and constructs that stay keep their merge and continue blocks. */
 #include "gpu/cpu_drivers/specialize/specialize.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "gpu/cpu_drivers/specialize/fold.h"
+#include "gpu/cpu_drivers/specialize/constant_folding.h"
 #include "gpu/cpu_drivers/specialize/module.h"
 
 static tsr__spirv_value value_of(const tsr__spirv_module *s, uint32_t id)
@@ -20,7 +20,7 @@ static void set_known(tsr__spirv_module *s, uint32_t id, uint32_t bits)
     s->ids[id].bits = bits;
 }
 
-/* A result of a 32-bit integer or boolean type; the operands are ids. */
+/* Folds an instruction with a result of a 32-bit integer or boolean type; the operands are ids. */
 static void fold_operands(tsr__spirv_module *s, uint32_t type, uint32_t result, uint32_t opcode,
                           const uint32_t *operands, size_t count)
 {
@@ -145,9 +145,9 @@ static void mark_gone(tsr__spirv_module *s)
     }
 }
 
-/* A block that only a construct names may use what a removed block defined: nothing that is reached
- * does, since what it uses dominates it. Literals may be mistaken for ids, which errs on the safe
- * side. */
+/* True if a block that is kept but not reached uses what a removed block defined. Reached blocks
+ * never do, because definitions dominate their uses. Literals may be mistaken for ids; the answer
+ * is then true without need, which is safe. */
 static bool misses_definition(const tsr__spirv_module *s)
 {
     for (size_t i = 0; i < s->block_count; i++) {
@@ -177,8 +177,7 @@ static void run(tsr__spirv_module *s)
     fold_functions(s);
     mark_gone(s);
     if (misses_definition(s)) {
-        /* Values that were found because blocks were not there are still right: those blocks never
-         * run. */
+        /* The values that were found without those blocks stay correct: the blocks never run. */
         s->keep_branches = true;
         tsr__spirv_find_kept(s);
         mark_gone(s);
@@ -198,8 +197,8 @@ tsr_status tsr__specialize(const uint32_t *code, size_t size_bytes, const uint32
     };
     s.ids = tsr__calloc(s.bound, sizeof *s.ids);
     s.blocks = tsr__calloc(s.words / 2, sizeof *s.blocks); /* a label is two words */
-    s.work = tsr__calloc(s.words, sizeof *s.work);         /* a block is visited twice at most */
-    s.out = tsr__calloc(s.words, sizeof *s.out); /* nothing is replaced by something longer */
+    s.work = tsr__calloc(s.words, sizeof *s.work);         /* a block is visited at most twice */
+    s.out = tsr__calloc(s.words, sizeof *s.out);           /* no replacement is longer */
     tsr_status status = s.ids && s.blocks && s.work && s.out ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK) {
         run(&s);

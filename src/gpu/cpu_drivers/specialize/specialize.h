@@ -1,9 +1,10 @@
-/* Specialization before the driver: constants folded, and the branches they decide removed.
+/* Specialises SPIR-V before the driver sees it: folds constants and removes the branches that they
+ * decide.
  *
- * A shader here serves many dtypes and shapes, and most of it is dead once its specialization
- * constants are known. Drivers of GPUs find that out; SwiftShader runs all of it under masks, 40
- * times as slow and 100 times as slow to build. Doing it here makes what every driver gets small.
- */
+ * A shader of this library serves many dtypes and shapes, and most of it is dead code once its
+ * specialization constants are known. Drivers of GPUs remove that code. SwiftShader executes all of
+ * it under masks, which is 40 times as slow, and takes 100 times as long to compile it. All drivers
+ * get the small modules. */
 #ifndef TSR_GPU_CPU_DRIVERS_SPECIALIZE_SPECIALIZE_H
 #define TSR_GPU_CPU_DRIVERS_SPECIALIZE_SPECIALIZE_H
 
@@ -11,9 +12,10 @@
 
 #include "tessera/base.h"
 
-/* The module with the specialization constant of id i as spec[i], or as its default where there is
- * no such entry. For the library's own shaders, which use 32-bit constants only: the module is
- * taken to be valid. *out is the caller's to tsr__free. Errors: TSR_ERR_NO_MEMORY. */
+/* Writes a copy of the module in which the specialization constant of id i has the value spec[i],
+ * or its default if i >= spec_count. The module must be valid and use 32-bit specialization
+ * constants only, like the library's own shaders. The caller frees *out with tsr__free; it is NULL
+ * if this build does not specialise, and the driver must. Errors: TSR_ERR_NO_MEMORY. */
 tsr_status tsr__specialize(const uint32_t *code, size_t size_bytes, const uint32_t *spec,
                            int spec_count, uint32_t **out, size_t *out_size_bytes) TSR_NODISCARD;
 

@@ -1,4 +1,4 @@
-/* The module again, without what specialization made superfluous. */
+/* Writes the module without the code that specialization made unreachable. */
 #include "gpu/cpu_drivers/specialize/module.h"
 
 #include <string.h>
@@ -57,7 +57,7 @@ static void put_global(tsr__spirv_module *s, size_t at, size_t length)
     put(s, w, length);
 }
 
-/* Results of instructions that turned out to be constants. */
+/* Declares the results of instructions that turned out to be constants. */
 static void put_found_constants(tsr__spirv_module *s)
 {
     for (size_t i = 0; i < s->block_count; i++) {
@@ -120,7 +120,7 @@ void tsr__spirv_write(tsr__spirv_module *s)
         put_global(s, at, tsr__spirv_length(s, at));
     put_found_constants(s);
     for (size_t at = s->functions; at < s->words;) {
-        if (tsr__spirv_opcode(s, at) != OP_LABEL) { /* around the blocks */
+        if (tsr__spirv_opcode(s, at) != OP_LABEL) { /* between blocks */
             put(s, s->code + at, tsr__spirv_length(s, at));
             at += tsr__spirv_length(s, at);
             continue;

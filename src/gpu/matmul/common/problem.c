@@ -95,15 +95,15 @@ static bool rows_continue(const tsr__matmul_side *side, int i, int64_t m)
 }
 
 /* A batch that shares b is one matrix of more rows. */
-static void fold_rows(tsr__matmul_problem *p)
+static void merge_batch_into_rows(tsr__matmul_problem *p)
 {
     tsr__matmul_side *tall[] = {&p->a, &p->y, &p->bias};
 
     for (int i = p->batch_dims - 1; i >= 0; i--) {
-        bool folds = p->b.batch[i] == 0 && p->batch[i] <= TSR__MATMUL_MAX_SIZE / p->m;
+        bool merges = p->b.batch[i] == 0 && p->batch[i] <= TSR__MATMUL_MAX_SIZE / p->m;
         for (int s = 0; s < 3; s++)
-            folds = folds && rows_continue(tall[s], i, p->m);
-        if (!folds)
+            merges = merges && rows_continue(tall[s], i, p->m);
+        if (!merges)
             continue;
         if (p->m == 1)
             for (int s = 0; s < 3; s++)
@@ -267,9 +267,9 @@ tsr_status tsr__matmul_problem_init(const tsr_layout *y, const tsr_layout *a, co
         if (p.alpha == 0)
             p.k = 0;
         merge_batches(&p);
-        fold_rows(&p);
+        merge_batch_into_rows(&p);
         swap_roles(&p);
-        fold_rows(&p);
+        merge_batch_into_rows(&p);
         if (better_swapped(&p))
             swap_roles(&p);
         merge_batches(&p);

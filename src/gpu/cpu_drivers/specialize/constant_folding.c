@@ -1,4 +1,4 @@
-#include "gpu/cpu_drivers/specialize/fold.h"
+#include "gpu/cpu_drivers/specialize/constant_folding.h"
 
 enum {
     OP_COPY_OBJECT = 83,
@@ -58,7 +58,7 @@ static tsr__spirv_value fold_unary(uint32_t opcode, tsr__spirv_value a)
     return unknown;
 }
 
-/* Orders the signed integers as unsigned ones. */
+/* Maps signed integers to unsigned ones of the same order. */
 static uint32_t ordered(uint32_t bits)
 {
     return bits ^ UINT32_C(0x80000000);
@@ -136,7 +136,7 @@ tsr__spirv_value tsr__spirv_fold(uint32_t opcode, const tsr__spirv_value *operan
         return v[0].known ? v[v[0].bits ? 1 : 2] : unknown;
     if (count != 2)
         return unknown;
-    /* One operand can be enough. */
+    /* One operand can decide. */
     if (opcode == OP_LOGICAL_AND && (is_known(v[0], 0) || is_known(v[1], 0)))
         return known(0);
     if (opcode == OP_LOGICAL_OR && (is_known(v[0], 1) || is_known(v[1], 1)))
