@@ -29,6 +29,7 @@ typedef struct part {
 typedef struct shared {
     _Atomic int arrived[EXCHANGES];
     _Atomic bool has_failed;
+    _Atomic int first_failed; /* 1 + the first rank that failed, or 0: the cause of the others' */
     uint8_t blocks[EXCHANGES][COLLECTIVE_MOST_RANKS][BLOCK_MOST];
     char problem[COLLECTIVE_MOST_RANKS][512];
     part parts[COLLECTIVE_MOST_RANKS][COLLECTIVE_MOST_SIZES];
@@ -181,6 +182,8 @@ static void be_rank(rank_state *own)
     if (status != TSR_OK) {
         snprintf(own->common->problem[own->rank], sizeof own->common->problem[0], "%s",
                  tsr_last_error());
+        int nobody = 0;
+        (void)atomic_compare_exchange_strong(&own->common->first_failed, &nobody, 1 + own->rank);
         own->common->has_failed = true;
     }
     tsr_comm_destroy(&own->comm);
@@ -218,7 +221,7 @@ bool collective_ranks_run(collective_kind kind, int ranks, const collective_size
 {
     const pid_t parent = getpid();
     pid_t pids[COLLECTIVE_MOST_RANKS];
-    int started = 0, failed = 0;
+    int started = 0, failed = 0, ended = -1;
     shared *common =
         mmap(NULL, sizeof *common, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (common == MAP_FAILED) {
@@ -252,9 +255,13 @@ bool collective_ranks_run(collective_kind kind, int ranks, const collective_size
         if (status != 0 && !failed) {
             common->has_failed = true;
             failed = 1;
-            snprintf(problem, size, "rank %d: %s", i,
-                     common->problem[i][0] ? common->problem[i] : "it ended without a word");
+            ended = i;
         }
+    }
+    if (ended >= 0) {
+        const int cause = common->first_failed ? common->first_failed - 1 : ended;
+        snprintf(problem, size, "rank %d: %s", cause,
+                 common->problem[cause][0] ? common->problem[cause] : "it ended without a word");
     }
     join(common, ranks, results);
     munmap(common, sizeof *common);

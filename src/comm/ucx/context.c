@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "comm/ucx/resources.h"
 #include "comm/ucx/state.h"
 
 static ucs_log_func_rc_t pass_on(const char *file, unsigned line, const char *function,
@@ -45,7 +46,7 @@ static void set_environment(void)
     (void)setenv("UCX_MM_ERROR_HANDLING", "y", 0);
 }
 
-static tsr_status open_context(tsr__transport *transport)
+static tsr_status open_context(tsr__transport *transport, bool avoid_posix)
 {
     ucp_config_t *config = NULL;
     set_environment();
@@ -53,25 +54,13 @@ static tsr_status open_context(tsr__transport *transport)
     /* UCX's default is 20 s. */
     if (!getenv("UCX_KEEPALIVE_INTERVAL"))
         (void)ucp_config_modify(config, "KEEPALIVE_INTERVAL", "1s");
+    if (avoid_posix)
+        (void)ucp_config_modify(config, "TLS", "^posix");
     const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
                                  .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP};
     ucs_status_t status = ucp_init(&params, config, &transport->context);
     ucp_config_release(config);
     return tsr__ucx_check(status, "ucp_init");
-}
-
-static tsr_status open_worker(tsr__transport *transport)
-{
-    TSR__TRY(tsr__ucx_library_open());
-    redirect_log();
-    TSR__TRY(open_context(transport));
-    const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-                                        .thread_mode = UCS_THREAD_MODE_SERIALIZED};
-    TSR__TRY(tsr__ucx_check(ucp_worker_create(transport->context, &params, &transport->worker),
-                            "ucp_worker_create"));
-    return tsr__ucx_check(
-        ucp_worker_get_address(transport->worker, &transport->address, &transport->address_bytes),
-        "ucp_worker_get_address");
 }
 
 static void close_worker(tsr__transport *transport)
@@ -82,6 +71,36 @@ static void close_worker(tsr__transport *transport)
         ucp_worker_destroy(transport->worker);
     if (transport->context)
         ucp_cleanup(transport->context);
+}
+
+/* Opens context and worker. UCX fails if /dev/shm has no room, although System V shared memory
+ * serves as well, so it then has to do without POSIX shared memory. The second attempt is for
+ * processes that start together and take the room that this one has seen. */
+static tsr_status open_worker(tsr__transport *transport)
+{
+    const bool may_avoid_posix = tsr__ucx_may_avoid_posix();
+    bool avoid_posix = may_avoid_posix && !tsr__ucx_posix_fits();
+    TSR__TRY(tsr__ucx_check_descriptors());
+    TSR__TRY(tsr__ucx_library_open());
+    redirect_log();
+    const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                        .thread_mode = UCS_THREAD_MODE_SERIALIZED};
+    TSR__TRY(open_context(transport, avoid_posix));
+    ucs_status_t created = ucp_worker_create(transport->context, &params, &transport->worker);
+    if (may_avoid_posix && !avoid_posix && tsr__ucx_is_out_of_resources(created)) {
+        avoid_posix = true;
+        ucp_cleanup(transport->context);
+        transport->context = NULL;
+        TSR__TRY(open_context(transport, avoid_posix));
+        created = ucp_worker_create(transport->context, &params, &transport->worker);
+    }
+    TSR__TRY(tsr__ucx_check(created, "ucp_worker_create"));
+    if (avoid_posix)
+        tsr__log(TSR_LOG_INFO, "comm: /dev/shm has no room for UCX, which uses System V shared "
+                               "memory instead");
+    return tsr__ucx_check(
+        ucp_worker_get_address(transport->worker, &transport->address, &transport->address_bytes),
+        "ucp_worker_get_address");
 }
 
 tsr_status tsr__transport_create(tsr__transport **out)

@@ -61,11 +61,3 @@ tsr_status tsr__ucx_library_open(void)
     pthread_mutex_unlock(&lock);
     return status;
 }
-
-tsr_status tsr__ucx_check(ucs_status_t status, const char *what)
-{
-    if (status == UCS_OK)
-        return TSR_OK;
-    return tsr__fail(status == UCS_ERR_NO_MEMORY ? TSR_ERR_NO_MEMORY : TSR_ERR_IO,
-                     "comm: %s: UCX says: %s", what, tsr__ucx.ucs_status_string(status));
-}

@@ -50,8 +50,6 @@ extern tsr__ucx_library tsr__ucx;
 
 /* Opens UCX if it is not open yet. TSR_ERR_UNSUPPORTED if it is not installed. Thread-safe. */
 tsr_status tsr__ucx_library_open(void) TSR_NODISCARD;
-/* Turns a status of UCX into an error of `what`. */
-tsr_status tsr__ucx_check(ucs_status_t status, const char *what) TSR_NODISCARD;
 
 #ifndef TSR__UCX_LIBRARY_ITSELF
 #define ucp_cleanup (*tsr__ucx.ucp_cleanup)

@@ -4,12 +4,14 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/ucx/resources.h"
 #include "comm/ucx/state.h"
 
 static void on_error(void *argument, ucp_ep_h endpoint, ucs_status_t status)
 {
+    char text[400];
     (void)endpoint;
-    tsr__ucx_mark_lost(argument, ucs_status_string(status));
+    tsr__ucx_mark_lost(argument, tsr__ucx_describe(status, text, sizeof text));
 }
 
 tsr_status tsr__transport_connect(tsr__transport *transport, int self, int size,

@@ -15,7 +15,7 @@ typedef struct tsr__peer {
     bool ended;        /* that process */
     unsigned lost;     /* its position in the order of losses, from 1; 0: not lost */
     bool closed;       /* it is lost, and its endpoint has been closed */
-    char why[96];
+    char why[160];
 } tsr__peer;
 
 struct tsr__transport {

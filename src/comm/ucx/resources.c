@@ -1,0 +1,133 @@
+#include "comm/ucx/resources.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+
+#include "base/environment.h"
+#include "base/error.h"
+
+/* UCX 1.13 takes 4,292,720 + 8,447 bytes for a process, rounded up to pages. */
+#define POSIX_BYTES UINT64_C(4308992)
+
+/* With its default transports, UCX 1.13 opens this many files on a machine with one network besides
+ * loopback. With fewer it aborts the process or reports "Endpoint timeout". */
+#define MIN_DESCRIPTORS 18
+/* Below this, a failure is likely to be one of descriptors. */
+#define FEW_DESCRIPTORS 4
+
+/* How many files this process may still open, and the limit; false if that is unlimited or
+ * unknown. */
+static bool count_descriptors(uint64_t *left, uint64_t *limit)
+{
+    struct rlimit files;
+    uint64_t used = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    if (folder == NULL && errno != EMFILE)
+        return false;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY) {
+        if (folder != NULL)
+            closedir(folder);
+        return false;
+    }
+    *limit = files.rlim_cur;
+    if (folder == NULL) {
+        *left = 0;
+        return true;
+    }
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        used += entry->d_name[0] != '.';
+    closedir(folder);
+    used--; /* the folder itself */
+    *left = used < *limit ? *limit - used : 0;
+    return true;
+}
+
+tsr_status tsr__ucx_check_descriptors(void)
+{
+    uint64_t left, limit;
+    if (tsr__env_text("UCX_TLS") != NULL) /* the chosen transports may need fewer */
+        return TSR_OK;
+    if (count_descriptors(&left, &limit) && left < MIN_DESCRIPTORS)
+        return tsr__fail(TSR_ERR_IO,
+                         "comm: UCX needs at least %d file descriptors, but this process has "
+                         "%" PRIu64 " of %" PRIu64 " left: raise 'ulimit -n'",
+                         MIN_DESCRIPTORS, left, limit);
+    return TSR_OK;
+}
+
+static const char *posix_folder(void)
+{
+    const char *chosen = tsr__env_text("UCX_POSIX_DIR");
+    return chosen != NULL ? chosen : "/dev/shm";
+}
+
+bool tsr__ucx_may_avoid_posix(void)
+{
+    return tsr__env_text("UCX_TLS") == NULL && tsr__env_text("UCX_POSIX_DIR") == NULL;
+}
+
+bool tsr__ucx_posix_fits(void)
+{
+    struct statvfs found;
+    return statvfs(posix_folder(), &found) == 0 && (found.f_flag & ST_RDONLY) == 0 &&
+           (uint64_t)found.f_bavail * found.f_frsize >= POSIX_BYTES;
+}
+
+bool tsr__ucx_is_out_of_resources(ucs_status_t status)
+{
+    return status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY ||
+           status == UCS_ERR_SHMEM_SEGMENT;
+}
+
+static void describe_posix(char *text, size_t size)
+{
+    struct statvfs found;
+    const char *folder = posix_folder();
+    if (statvfs(folder, &found) != 0)
+        snprintf(text, size, "; %.60s is missing: %s", folder, strerror(errno));
+    else if ((found.f_flag & ST_RDONLY) != 0)
+        snprintf(text, size, "; %.60s is read-only", folder);
+    else
+        snprintf(text, size,
+                 "; %.60s has %.1f of %.1f MiB free, and UCX takes %.1f MiB for each process",
+                 folder, (double)found.f_bavail * (double)found.f_frsize / 1048576,
+                 (double)found.f_blocks * (double)found.f_frsize / 1048576,
+                 (double)POSIX_BYTES / 1048576);
+}
+
+const char *tsr__ucx_describe(ucs_status_t status, char *text, size_t size)
+{
+    uint64_t left, limit;
+    snprintf(text, size, "%s", ucs_status_string(status));
+    size_t used = strlen(text);
+    if (count_descriptors(&left, &limit) && left < FEW_DESCRIPTORS) {
+        snprintf(text + used, size - used,
+                 "; this process has %" PRIu64 " of %" PRIu64
+                 " file descriptors left: raise 'ulimit -n'",
+                 left, limit);
+    } else if (tsr__ucx_is_out_of_resources(status) && !tsr__ucx_posix_fits()) {
+        describe_posix(text + used, size - used);
+        used = strlen(text);
+        snprintf(text + used, size - used,
+                 ": make it larger and writable (docker run --shm-size=1g), set UCX_POSIX_DIR to a "
+                 "folder that has room, or do without it (UCX_TLS=^posix)");
+    } else if (tsr__ucx_is_out_of_resources(status)) {
+        snprintf(text + used, size - used,
+                 "; this process may be short of memory ('ulimit -v', a container's limit)");
+    }
+    return text;
+}
+
+tsr_status tsr__ucx_check(ucs_status_t status, const char *what)
+{
+    char text[400];
+    if (status == UCS_OK)
+        return TSR_OK;
+    return tsr__fail(status == UCS_ERR_NO_MEMORY ? TSR_ERR_NO_MEMORY : TSR_ERR_IO,
+                     "comm: %s: UCX says: %s", what, tsr__ucx_describe(status, text, sizeof text));
+}

@@ -1,0 +1,76 @@
+/* The causes that are named when UCX runs out of something. */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "comm/ucx/resources.h"
+#include "support/check_main.h"
+
+static char text[400];
+
+static const char *describe(ucs_status_t status)
+{
+    ck_assert_ok(tsr__ucx_library_open());
+    return tsr__ucx_describe(status, text, sizeof text);
+}
+
+/* Lowers the limit so that `left` more files can be opened. */
+static void leave_descriptors(unsigned left)
+{
+    int next = dup(0);
+    close(next);
+    const rlim_t limit = (rlim_t)next + left;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &(struct rlimit){limit, limit}), 0);
+}
+
+START_TEST(of_errors_of_peers)
+{
+    ck_assert_str_eq(describe(UCS_ERR_ENDPOINT_TIMEOUT), "Endpoint timeout");
+    leave_descriptors(2);
+    ck_assert_ptr_nonnull(
+        strstr(describe(UCS_ERR_ENDPOINT_TIMEOUT), "Endpoint timeout; this process has 2 of "));
+    ck_assert_ptr_nonnull(strstr(text, " file descriptors left: raise 'ulimit -n'"));
+    leave_descriptors(0);
+    ck_assert_ptr_nonnull(strstr(describe(UCS_ERR_ENDPOINT_TIMEOUT), "; this process has 0 of "));
+}
+END_TEST
+
+START_TEST(of_memory)
+{
+    setenv("UCX_POSIX_DIR", "/", 1); /* has room for a process, unless the test itself has not */
+    ck_assert(!tsr__ucx_may_avoid_posix());
+    ck_assert_ptr_nonnull(strstr(describe(UCS_ERR_NO_MEMORY), "Out of memory; "));
+    if (tsr__ucx_posix_fits())
+        ck_assert_str_eq(text, "Out of memory; this process may be short of memory ('ulimit -v', a "
+                               "container's limit)");
+    setenv("UCX_POSIX_DIR", "/nonexistent", 1);
+    ck_assert(!tsr__ucx_posix_fits());
+    ck_assert_str_eq(
+        describe(UCS_ERR_NO_MEMORY),
+        "Out of memory; /nonexistent is missing: No such file or directory: make it larger and "
+        "writable (docker run --shm-size=1g), set UCX_POSIX_DIR to a folder that has room, or do "
+        "without it (UCX_TLS=^posix)");
+}
+END_TEST
+
+START_TEST(of_descriptors_before_ucx_starts)
+{
+    unsetenv("UCX_TLS");
+    ck_assert_ok(tsr__ucx_check_descriptors());
+    leave_descriptors(17);
+    ck_assert_int_eq(tsr__ucx_check_descriptors(), TSR_ERR_IO);
+    ck_assert_ptr_nonnull(strstr(tsr_last_error(),
+                                 "comm: UCX needs at least 18 file descriptors, but "
+                                 "this process has 17 of "));
+    setenv("UCX_TLS", "tcp,self", 1);
+    ck_assert_ok(tsr__ucx_check_descriptors());
+}
+END_TEST
+
+TESTS(resources)
+{
+    tcase_add_test(tests, of_errors_of_peers);
+    tcase_add_test(tests, of_memory);
+    tcase_add_test(tests, of_descriptors_before_ucx_starts);
+}
