@@ -12,9 +12,8 @@
 
 #include "support/check_main.h"
 
-#define MOST_ARGUMENTS 16
+#define MAX_ARGUMENTS 16
 
-/* Every test runs in a process of its own. */
 static char folder[64];
 
 int output_to = -1;
@@ -26,7 +25,7 @@ double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-void rest(double seconds)
+void sleep_for(double seconds)
 {
     const int64_t ns = (int64_t)(seconds * 1e9);
     nanosleep(&(struct timespec){ns / 1000000000, ns % 1000000000}, NULL);
@@ -37,8 +36,8 @@ void make_folder(void)
     strcpy(folder, "/tmp/tessera-launch-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
     setenv("FOLDER", folder, 1);
-    /* The tests' own caller may ignore them: nohup, or a shell that is no terminal's with the tests
-     * in its background. */
+    /* They may be ignored in the process that runs the tests: by nohup, or by a shell without a
+     * terminal that runs them in the background. */
     signal(SIGHUP, SIG_DFL);
     signal(SIGINT, SIG_DFL);
     signal(SIGQUIT, SIG_DFL);
@@ -54,9 +53,9 @@ void remove_folder(void)
 const char *in_folder(const char *name)
 {
     static char path[2][128];
-    static int turn;
-    snprintf(path[turn ^= 1], sizeof path[0], "%s/%s", folder, name);
-    return path[turn];
+    static int next;
+    snprintf(path[next ^= 1], sizeof path[0], "%s/%s", folder, name);
+    return path[next];
 }
 
 char *read_file(const char *name)
@@ -75,12 +74,12 @@ char *read_file(const char *name)
 
 launched start(const char *arguments)
 {
-    char copy[2048], *argv[MOST_ARGUMENTS + 3] = {(char[]){TEST_TOOL}, (char[]){"launch"}};
+    char copy[2048], *argv[MAX_ARGUMENTS + 3] = {(char[]){TEST_TOOL}, (char[]){"launch"}};
     int argc = 2;
     ck_assert_uint_lt(strlen(arguments), sizeof copy);
     strcpy(copy, arguments);
     for (char *word = strtok(copy, "~"); word != NULL; word = strtok(NULL, "~")) {
-        ck_assert_int_lt(argc, MOST_ARGUMENTS + 2);
+        ck_assert_int_lt(argc, MAX_ARGUMENTS + 2);
         argv[argc++] = word;
     }
     launched job = {.seconds = now()};
@@ -129,7 +128,7 @@ void wait_for(const char *name)
     for (int i = 0; i < 2000; i++) {
         if (access(in_folder(name), F_OK) == 0)
             return;
-        rest(0.005);
+        sleep_for(0.005);
     }
     char *err = read_file("err");
     ck_abort_msg("no file %s; standard error: %s", name, err);
@@ -140,7 +139,7 @@ launched start_ready(const char *arguments)
     launched job = start(arguments);
     wait_for("pid.0");
     wait_for("pid.1");
-    rest(0.05); /* the file is there before its process has gone on */
+    sleep_for(0.05); /* until its process has gone on after writing the file */
     return job;
 }
 
@@ -162,7 +161,7 @@ bool is_alive(const char *name)
 void assert_gone(const char *name)
 {
     for (int i = 0; i < 1000 && is_alive(name); i++)
-        rest(0.002);
+        sleep_for(0.002);
     ck_assert_msg(!is_alive(name), "process %s is still there", name);
 }
 

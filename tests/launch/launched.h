@@ -1,4 +1,4 @@
-/* Runs tessera launch as a program. Its ranks are shells. */
+/* Helpers that run tessera launch as a program. Its ranks are shells. */
 #ifndef TESTS_LAUNCH_LAUNCHED_H
 #define TESTS_LAUNCH_LAUNCHED_H
 
@@ -12,34 +12,39 @@ typedef struct launched {
     double seconds;
 } launched;
 
-/* Where a test's files are, $FOLDER for its ranks: checked fixtures. */
+/* Checked fixtures: a test's folder for files, which its ranks know as $FOLDER. */
 void make_folder(void);
 void remove_folder(void);
-/* Two of these at a time. */
+/* A path in that folder. At most two results are valid at a time. */
 const char *in_folder(const char *name);
-/* For free(). Empty where there is no such file. */
+/* The text of a file in that folder, for free(); empty if there is none. */
 char *read_file(const char *name);
 
-/* Where the output of jobs to be started goes instead of a file, or −1. */
+/* A descriptor for the standard output of jobs that are started next, or −1 for a file. */
 extern int output_to;
 
-/* `arguments`: those of `tessera launch`, separated by ~. */
+/* Starts `tessera launch` with these arguments, which are separated by ~. */
 launched start(const char *arguments);
+/* Waits for its end and reads its output. */
 void finish(launched *job);
+/* Both. */
 launched launch(const char *arguments);
+/* Frees the output. */
 void done(launched *job);
-/* A job whose two ranks write files pid.0 and pid.1, once they have. */
+/* Starts a job whose two ranks write files pid.0 and pid.1, and waits for these. */
 launched start_ready(const char *arguments);
 
 double now(void);
-void rest(double seconds);
-/* Waits until a file is there, for 10 s at most. Ranks make one to say that they are ready. */
+void sleep_for(double seconds);
+/* Waits until a file exists, for 10 s at most. Ranks create one when they are ready. */
 void wait_for(const char *name);
 
-/* Whether a process that wrote its number into a file is there: a zombie is not. */
+/* Whether the process whose number is in a file is alive. A zombie is not. */
 bool is_alive(const char *name);
+/* Waits until it is not, for 2 s at most. */
 void assert_gone(const char *name);
 
+/* How often `what` occurs. */
 int count(const char *text, const char *what);
 void assert_has(const char *text, const char *what);
 

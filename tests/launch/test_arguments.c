@@ -1,4 +1,4 @@
-/* Options, and programs that cannot be started. */
+/* The options of tessera launch, and programs that cannot be started. */
 #include <stdio.h>
 #include <sys/resource.h>
 
@@ -8,22 +8,22 @@
 static const struct {
     const char *arguments, *error;
 } mistakes[] = {
-    {"", "tessera: launch: how many processes? -n N says it\n"},
-    {"true", "tessera: launch: how many processes? -n N says it\n"},
-    {"-n~2", "tessera: launch: which program? It stands after the options\n"},
-    {"-n~2~--", "tessera: launch: which program? It stands after the options\n"},
+    {"", "tessera: launch: missing -n N, the number of processes\n"},
+    {"true", "tessera: launch: missing -n N, the number of processes\n"},
+    {"-n~2", "tessera: launch: missing PROGRAM after the options\n"},
+    {"-n~2~--", "tessera: launch: missing PROGRAM after the options\n"},
     {"-n~0~true", "tessera: launch: --ranks takes an integer from 1 to 1024, not '0'\n"},
     {"--ranks=1025~true", "tessera: launch: --ranks takes an integer from 1 to 1024, not '1025'\n"},
     {"-n~two~true", "tessera: launch: --ranks takes an integer from 1 to 1024, not 'two'\n"},
-    {"-n", "tessera: launch: --ranks needs a value: N\n"},
+    {"-n", "tessera: launch: missing value: -n N\n"},
+    {"--ranks", "tessera: launch: missing value: --ranks N\n"},
     {"-x~true", "tessera: launch: unknown option '-x'; see 'tessera help launch'\n"},
     {"-n~2~--grace~-1~true", "tessera: launch: --grace takes a number from 0 to 86400, not '-1'\n"},
-    {"-n~2~--device-map~0,a~true", "tessera: launch: --device-map takes auto or indices from 0 to "
-                                   "4095 with commas between them, not '0,a'\n"},
-    {"-n~2~--device-map~0,~true", "tessera: launch: --device-map takes auto or indices from 0 to "
-                                  "4095 with commas between them, not '0,'\n"},
-    {"-n~2~--device-map~-1~true", "tessera: launch: --device-map takes auto or indices from 0 to "
-                                  "4095 with commas between them, not '-1'\n"},
+#define MAP                                                                                        \
+    "tessera: launch: --device-map takes auto or comma-separated indices from 0 to 4095, not "
+    {"-n~2~--device-map~0,a~true", MAP "'0,a'\n"},
+    {"-n~2~--device-map~0,~true", MAP "'0,'\n"},
+    {"-n~2~--device-map~-1~true", MAP "'-1'\n"},
 };
 
 START_TEST(refuses_wrong_arguments)
@@ -71,7 +71,7 @@ START_TEST(says_what_cannot_be_run)
 }
 END_TEST
 
-/* Ranks get the limit that the launcher had, which takes more. */
+/* The launcher raises its limit of open files, the ranks keep the former one. */
 START_TEST(starts_more_than_files_may_be_open)
 {
     struct rlimit limit;
@@ -91,7 +91,7 @@ START_TEST(starts_more_than_files_may_be_open)
     int rank = 0;
     ck_assert_int_eq(sscanf(job.err, "tessera: launch: cannot start rank %d of 40: ", &rank), 1);
     ck_assert(rank > 0 && rank < 16);
-    assert_has(job.err, ": too many open files; each takes two, and 'ulimit -Hn' shows the most\n");
+    assert_has(job.err, ": too many open files; each rank takes two: raise 'ulimit -Hn'\n");
     ck_assert_int_eq(count(job.err, "\n"), 1);
     ck_assert_int_eq(job.status, 1);
     done(&job);

@@ -1,5 +1,5 @@
-/* Which device each rank gets: the launcher's part of it, with drivers that the tests stand in for.
- */
+/* The devices that the launcher assigns to ranks. The test replaces the functions that list
+ * devices. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ START_TEST(takes_the_best_type)
 }
 END_TEST
 
-/* The order that tessera/device.h promises of tsr_device_open, from its end. */
+/* The order that tessera/device.h documents for tsr_device_open, from the worst type on. */
 START_TEST(takes_what_a_program_alone_would_open)
 {
     static const tsr_device_type better_and_better[] = {TSR_DEVICE_CPU, TSR_DEVICE_OTHER,
@@ -83,7 +83,7 @@ START_TEST(goes_on_without_devices)
     if (driver != LISTS)
         add(TSR_DEVICE_CPU, true);
     ck_assert_int_eq(find("auto").count, 0);
-    ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1); /* and without what looked for them */
+    ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1); /* nor is the process left that listed them */
 }
 END_TEST
 

@@ -1,4 +1,4 @@
-/* How a job ends when ranks fail, and what that leaves behind: nothing. */
+/* How a job ends when ranks fail, and that no process of it is left. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ START_TEST(fails_with_128_and_the_signal)
 }
 END_TEST
 
-START_TEST(kills_who_does_not_end)
+START_TEST(kills_a_rank_that_does_not_end)
 {
     launched job =
         launch("-n~3~--grace~0.5~sh~-c~echo $$ >$FOLDER/pid.$RANK; trap 'echo asked' TERM; "
@@ -57,7 +57,7 @@ START_TEST(kills_who_does_not_end)
 }
 END_TEST
 
-/* A rank's own processes, and those that have left its group and its session. */
+/* Each rank starts a process in its group and one in a session of its own. */
 static const char with_children[] =
     "-n~2~--grace~0.3~sh~-c~trap '' TERM; "
     "sh -c 'echo $$ >$FOLDER/child.$RANK; trap \"\" TERM; while :; do sleep 1; done' & "
@@ -83,7 +83,7 @@ START_TEST(leaves_nothing_behind)
 }
 END_TEST
 
-START_TEST(killed_it_takes_all_along)
+START_TEST(kills_all_when_it_is_killed)
 {
     setenv("STAY", "yes", 1);
     launched job = start(with_children);
@@ -97,7 +97,7 @@ START_TEST(killed_it_takes_all_along)
 }
 END_TEST
 
-/* Children of the process that are zombies. */
+/* The number of the process's children that are zombies. */
 static int count_zombies(pid_t pid)
 {
     char command[256], text[16] = "";
@@ -112,14 +112,14 @@ static int count_zombies(pid_t pid)
     return atoi(text);
 }
 
-START_TEST(buries_orphans_that_end_together)
+START_TEST(reaps_orphans_that_end_together)
 {
     launched job = start(
         "-n~1~sh~-c~mkfifo $FOLDER/gate; for j in 1 2 3 4 5; do sh -c 'for i in $(seq 60); do "
         "read line <$FOLDER/gate & done'; done; echo >$FOLDER/orphans; "
         "sleep 0.3; : >$FOLDER/gate; echo >$FOLDER/ended; sleep 3");
     wait_for("ended");
-    rest(1);
+    sleep_for(1);
     ck_assert_int_eq(count_zombies(job.pid), 0);
     finish(&job);
     ck_assert_int_eq(job.status, 0);
@@ -127,18 +127,19 @@ START_TEST(buries_orphans_that_end_together)
 }
 END_TEST
 
-/* A launcher in a launcher. Both are killed, and the guard of the inner one lives to see it:
- * nothing but that launcher is of the outer job. */
-START_TEST(killed_it_takes_a_launcher_inside_along)
+/* A launcher is a rank of another one. When both are killed, the inner guard must survive to kill
+ * the inner ranks: the outer guard kills only the inner launcher. */
+START_TEST(kills_an_inner_launcher_when_it_is_killed)
 {
-    /* Once the inner guard has changed its own, the inner launcher alone has the outer token. */
+    /* The ranks wait until the inner guard has overwritten its token. Then only the inner launcher
+     * has the outer one. */
     launched job = start("-n~1~sh~-c~export OUTER=$TESSERA_TOKEN; exec \"$0\" launch -n 1 sh -c '"
                          "until [ $(grep -lzx TESSERA_TOKEN=$OUTER /proc/[0-9]*/environ "
                          "2>/dev/null | wc -l) = 1 ]; do sleep 0.05; done; "
                          "echo $$ >$FOLDER/pid.0; setsid sleep 60 & echo $! >$FOLDER/session.0; "
                          "sleep 60'~" TEST_TOOL);
     wait_for("session.0");
-    rest(0.05);
+    sleep_for(0.05);
     kill(job.pid, SIGKILL);
     finish(&job);
     assert_gone("pid.0");
@@ -152,9 +153,9 @@ TESTS(ends)
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_test(tests, fails_as_the_first_that_failed);
     tcase_add_test(tests, fails_with_128_and_the_signal);
-    tcase_add_test(tests, kills_who_does_not_end);
+    tcase_add_test(tests, kills_a_rank_that_does_not_end);
     tcase_add_test(tests, leaves_nothing_behind);
-    tcase_add_test(tests, killed_it_takes_all_along);
-    tcase_add_test(tests, buries_orphans_that_end_together);
-    tcase_add_test(tests, killed_it_takes_a_launcher_inside_along);
+    tcase_add_test(tests, kills_all_when_it_is_killed);
+    tcase_add_test(tests, reaps_orphans_that_end_together);
+    tcase_add_test(tests, kills_an_inner_launcher_when_it_is_killed);
 }

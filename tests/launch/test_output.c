@@ -1,7 +1,8 @@
-/* What ranks print. */
+/* How the output of ranks is passed on. */
 #define _GNU_SOURCE /* O_DIRECT */
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +35,8 @@ START_TEST(keeps_lines_whole)
 }
 END_TEST
 
-/* What one call has written comes as one packet: whole lines, as many as others cannot get between.
- */
+/* A pipe with O_DIRECT keeps the boundaries of writes: each must consist of complete lines and be
+ * no longer than PIPE_BUF, so that the lines of several writers do not mix. */
 START_TEST(writes_whole_lines)
 {
     int ends[2];
@@ -76,8 +77,8 @@ START_TEST(keeps_output_and_error_apart)
 }
 END_TEST
 
-/* A service that a rank has handed its output to, for example. */
-START_TEST(does_not_wait_for_who_is_not_of_the_job)
+/* A process outside the job holds the pipe open, for example a service that a rank has started. */
+START_TEST(does_not_wait_for_processes_outside_the_job)
 {
     char path[64];
     launched job = start("-n~1~sh~-c~echo $$ >$FOLDER/pid; mv $FOLDER/pid $FOLDER/pid.0; "
@@ -101,7 +102,7 @@ START_TEST(cuts_lines_without_end)
 {
     launched job = launch("-n~1~sh~-c~head -c 3000000 /dev/zero | tr '\\0' x");
     ck_assert_int_eq(job.status, 0);
-    ck_assert_int_eq(count(job.out, "[0] "), 3); /* of 1 MiB, the last shorter */
+    ck_assert_int_eq(count(job.out, "[0] "), 3); /* of 1 MiB, but for the last */
     ck_assert_uint_eq(strlen(job.out), 3000000 + 3 * strlen("[0] \n"));
     done(&job);
 }
@@ -125,7 +126,43 @@ START_TEST(a_full_disk_is_a_failure)
 }
 END_TEST
 
-/* Not a pipe of the launcher's own that got its number. */
+/* Like any program, `tessera launch … | head` ends without a message when the pipe is closed. */
+START_TEST(a_closed_pipe_is_silent)
+{
+    char command[512];
+    snprintf(command, sizeof command,
+             "{ '%s' launch -n 2 --grace 1 sh -c 'echo $$ >$FOLDER/pid.$RANK; while [ ! -s "
+             "$FOLDER/pid.0 ] || [ ! -s $FOLDER/pid.1 ]; do sleep 0.01; done; yes' 2>'%s'; "
+             "echo $? >'%s'; } | head -n 3 >$FOLDER/out",
+             TEST_TOOL, in_folder("err"), in_folder("status"));
+    ck_assert_int_eq(system(command), 0);
+    char *err = read_file("err"), *status = read_file("status"), *out = read_file("out");
+    ck_assert_str_eq(err, "");
+    ck_assert_int_eq(atoi(status), 128 + SIGPIPE);
+    ck_assert_int_eq(count(out, "] y\n"), 3);
+    free(err);
+    free(status);
+    free(out);
+    assert_gone("pid.0");
+    assert_gone("pid.1");
+}
+END_TEST
+
+/* It is an error where SIGPIPE is ignored, as for other programs. */
+START_TEST(a_closed_pipe_is_named_if_sigpipe_is_ignored)
+{
+    char command[512];
+    snprintf(command, sizeof command,
+             "( trap '' PIPE; '%s' launch -n 1 yes 2>'%s' ) | head -n 1 >&2", TEST_TOOL,
+             in_folder("err"));
+    ck_assert_int_eq(system(command), 0);
+    char *err = read_file("err");
+    assert_has(err, "tessera: launch: cannot write to standard output: Broken pipe\n");
+    free(err);
+}
+END_TEST
+
+/* The launcher's own pipes must not get the number of a closed standard output. */
 START_TEST(a_closed_output_is_a_failure)
 {
     char command[256];
@@ -145,8 +182,10 @@ TESTS(output)
     tcase_add_test(tests, keeps_lines_whole);
     tcase_add_test(tests, writes_whole_lines);
     tcase_add_test(tests, keeps_output_and_error_apart);
-    tcase_add_test(tests, does_not_wait_for_who_is_not_of_the_job);
+    tcase_add_test(tests, does_not_wait_for_processes_outside_the_job);
     tcase_add_test(tests, cuts_lines_without_end);
     tcase_add_test(tests, a_full_disk_is_a_failure);
+    tcase_add_test(tests, a_closed_pipe_is_silent);
+    tcase_add_test(tests, a_closed_pipe_is_named_if_sigpipe_is_ignored);
     tcase_add_test(tests, a_closed_output_is_a_failure);
 }

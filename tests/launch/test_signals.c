@@ -1,4 +1,4 @@
-/* Signals to the launcher. */
+/* Signals that the launcher receives. */
 #include <signal.h>
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ START_TEST(passes_signals_on)
 {
     launched job = start_ready(with_traps);
     kill(job.pid, SIGUSR1);
-    rest(0.2);
+    sleep_for(0.2);
     kill(job.pid, signals[_i].signal);
     finish(&job);
     ck_assert_int_eq(job.status, signals[_i].status);
@@ -34,7 +34,7 @@ START_TEST(passes_signals_on)
 }
 END_TEST
 
-START_TEST(interrupted_it_says_so_by_its_status)
+START_TEST(its_status_says_that_it_was_interrupted)
 {
     launched job = start_ready("-n~2~sh~-c~echo $$ >$FOLDER/pid.$RANK; exec sleep 60");
     kill(job.pid, SIGINT);
@@ -52,7 +52,7 @@ START_TEST(a_second_signal_kills)
     launched job = start_ready("-n~2~--grace~60~sh~-c~trap '' INT; echo $$ >$FOLDER/pid.$RANK; "
                                "while :; do sleep 1; done");
     kill(job.pid, SIGINT);
-    rest(0.3);
+    sleep_for(0.3);
     ck_assert(is_alive("pid.0") && is_alive("pid.1"));
     kill(job.pid, SIGINT);
     finish(&job);
@@ -79,7 +79,7 @@ TESTS(signals)
 {
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_loop_test(tests, passes_signals_on, 0, (int)(sizeof signals / sizeof signals[0]));
-    tcase_add_test(tests, interrupted_it_says_so_by_its_status);
+    tcase_add_test(tests, its_status_says_that_it_was_interrupted);
     tcase_add_test(tests, a_second_signal_kills);
     tcase_add_test(tests, a_signal_ignored_stays_ignored);
 }

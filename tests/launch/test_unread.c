@@ -1,4 +1,4 @@
-/* Output that nobody reads, or somebody later. */
+/* Output that nobody reads, or that is read late. */
 #define _XOPEN_SOURCE 700 /* posix_openpt */
 #include <fcntl.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 #include "launch/launched.h"
 #include "support/check_main.h"
 
-/* Starts a job whose output goes into a pipe that is not read yet; its end to read from. */
+/* Starts a job whose output goes to a pipe. `out` gets the end to read from. */
 static launched start_into_pipe(const char *arguments, int flags, int *out)
 {
     int ends[2];
@@ -28,14 +28,14 @@ static launched start_into_pipe(const char *arguments, int flags, int *out)
     return job;
 }
 
-/* All that comes until the end, and how many bytes it is. */
+/* Reads until the end of a pipe. `size` gets the number of bytes. */
 static char *read_all(int from, size_t *size)
 {
-    size_t most = 1 << 23;
-    char *text = calloc(most, 1);
+    size_t capacity = 1 << 23;
+    char *text = calloc(capacity, 1);
     ck_assert_ptr_nonnull(text);
     *size = 0;
-    for (ssize_t got; (got = read(from, text + *size, most - 1 - *size)) > 0;)
+    for (ssize_t got; (got = read(from, text + *size, capacity - 1 - *size)) > 0;)
         *size += (size_t)got;
     close(from);
     return text;
@@ -48,7 +48,7 @@ static const struct {
     {"-n~2~--grace~1~sh~-c~echo $$ >$FOLDER/pid.$RANK; exec yes", 1, 128 + SIGTERM},
     {"-n~2~--grace~1~sh~-c~trap '' TERM; echo $$ >$FOLDER/pid.$RANK; yes", 1, 128 + SIGKILL},
     {"-n~2~--grace~60~sh~-c~trap '' TERM; echo $$ >$FOLDER/pid.$RANK; yes", 2, 128 + SIGKILL},
-    /* They have ended, only their output is left. */
+    /* The ranks have ended, only their output is left. */
     {"-n~2~--grace~1~sh~-c~echo $$ >$FOLDER/pid.$RANK; yes | head -n 20000", 1, 1},
 };
 
@@ -58,10 +58,10 @@ START_TEST(ends_where_nobody_reads)
     launched job = start_into_pipe(unread[_i].arguments, 0, &out);
     wait_for("pid.0");
     wait_for("pid.1");
-    rest(0.5); /* the pipe is full */
+    sleep_for(0.5); /* the pipe is full */
     for (int i = 0; i < unread[_i].signals; i++) {
         kill(job.pid, SIGTERM);
-        rest(0.2);
+        sleep_for(0.2);
     }
     job.seconds = now();
     finish(&job);
@@ -83,14 +83,14 @@ static int open_screen(void)
     return screen;
 }
 
-/* A terminal that has room for less than a line says that it can be written to. */
+/* poll() reports a terminal with room for less than a line as writable. */
 START_TEST(ends_where_a_terminal_is_stuck)
 {
     int screen = open_screen();
     output_to = open(ptsname(screen), O_RDWR | O_NOCTTY);
     ck_assert_int_ge(output_to, 0);
     launched job = start_ready("-n~2~--grace~1~sh~-c~echo $$ >$FOLDER/pid.$RANK; exec yes");
-    rest(0.5); /* the terminal is full */
+    sleep_for(0.5); /* the terminal is full */
     kill(job.pid, SIGTERM);
     job.seconds = now();
     finish(&job);
@@ -98,7 +98,7 @@ START_TEST(ends_where_a_terminal_is_stuck)
     ck_assert_int_eq(job.status, 128 + SIGTERM);
     ck_assert_str_eq(job.err,
                      "tessera: launch: nobody reads standard output: the rest of it is lost\n");
-    ck_assert_int_eq(fcntl(output_to, F_GETFL) & O_NONBLOCK, 0); /* it is the shell's, too */
+    ck_assert_int_eq(fcntl(output_to, F_GETFL) & O_NONBLOCK, 0); /* the shell uses it, too */
     assert_gone("pid.0");
     assert_gone("pid.1");
     done(&job);
@@ -107,7 +107,8 @@ START_TEST(ends_where_a_terminal_is_stuck)
 }
 END_TEST
 
-/* A terminal stops who writes to it from its background, where ranks are. */
+/* A terminal with tostop stops background processes that write to it, and ranks are in the
+ * background. */
 START_TEST(writes_to_a_terminal_that_stops)
 {
     int screen = open_screen(), status;
@@ -118,7 +119,7 @@ START_TEST(writes_to_a_terminal_that_stops)
     if (pid == 0) {
         struct termios settings;
         setsid();
-        int terminal = open(ptsname(screen), O_RDWR); /* becomes that of the session */
+        int terminal = open(ptsname(screen), O_RDWR); /* becomes the session's terminal */
         tcgetattr(terminal, &settings);
         settings.c_lflag |= TOSTOP;
         tcsetattr(terminal, TCSANOW, &settings);
@@ -143,14 +144,14 @@ START_TEST(writes_to_a_terminal_that_stops)
 }
 END_TEST
 
-/* No deadline ends what a job that was not told to end has printed: somebody may read it later. */
-START_TEST(waits_for_who_reads_late)
+/* Unless the launcher is signalled, output waits for its reader without a deadline. */
+START_TEST(waits_for_a_late_reader)
 {
     static const int flags[] = {0, O_NONBLOCK};
     int out;
     size_t size, expected = 0;
     launched job = start_into_pipe("-n~1~--grace~0~sh~-c~seq 40000; exit 3", flags[_i], &out);
-    rest(1);
+    sleep_for(1);
     char *text = read_all(out, &size);
     finish(&job);
     for (int i = 1; i <= 40000; i++)
@@ -170,5 +171,5 @@ TESTS(unread)
     tcase_add_loop_test(tests, ends_where_nobody_reads, 0, (int)(sizeof unread / sizeof unread[0]));
     tcase_add_test(tests, ends_where_a_terminal_is_stuck);
     tcase_add_test(tests, writes_to_a_terminal_that_stops);
-    tcase_add_loop_test(tests, waits_for_who_reads_late, 0, 2);
+    tcase_add_loop_test(tests, waits_for_a_late_reader, 0, 2);
 }

@@ -1,4 +1,5 @@
-/* The launcher's children: ranks, and what ranks that have ended have left to it. */
+/* The launcher's children: the ranks, and the orphans of ranks that have ended, which the kernel
+ * gives to the launcher because it is a subreaper. */
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -6,7 +7,7 @@
 
 #include "cli/launch/launch.h"
 
-/* The numbers of the launcher's children, as text. */
+/* Opens the list of the launcher's children: numbers as text. */
 static FILE *open_children(void)
 {
     char path[64];
@@ -36,19 +37,19 @@ static bool is_rank(const launch_rank *ranks, int count, pid_t pid)
     return is;
 }
 
-/* Their signals merge, so that each may stand for many; and a list that gets shorter while it is
- * read leaves some out. */
-void launch_children_bury(const launch_rank *ranks, int count, pid_t guard)
+/* One SIGCHLD may stand for several children, and the kernel's list skips some when others leave it
+ * while it is being read; so the list is read until there is nothing left to reap. */
+void launch_children_reap(const launch_rank *ranks, int count, pid_t guard)
 {
-    int buried, pid;
+    int reaped, pid;
     do {
         FILE *file = open_children();
-        buried = 0;
+        reaped = 0;
         while (file != NULL && fscanf(file, "%d", &pid) == 1)
             if (pid != guard && !is_rank(ranks, count, (pid_t)pid) &&
                 waitpid((pid_t)pid, NULL, WNOHANG) == pid)
-                buried++;
+                reaped++;
         if (file != NULL)
             fclose(file);
-    } while (buried > 0);
+    } while (reaped > 0);
 }

@@ -1,4 +1,4 @@
-/* Which device each rank gets. */
+/* Chooses the device of each rank. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,8 +15,8 @@
 
 #define LARGEST_INDEX 4095
 
-/* The usable devices of the best type there is, as tsr_device_open has it: not a CPU driver next to
- * a GPU. */
+/* Lists the usable devices of the best type, in the order of tsr_device_open: a CPU driver is not
+ * used next to a GPU. */
 static void list_best(launch_devices *out)
 {
     static const tsr_device_type best_first[] = {TSR_DEVICE_DISCRETE, TSR_DEVICE_INTEGRATED,
@@ -24,7 +24,7 @@ static void list_best(launch_devices *out)
                                                  TSR_DEVICE_CPU};
     tsr_device_list list;
     if (tsr_device_list_init(&list) != TSR_OK)
-        return; /* no Vulkan: ranks may not need any */
+        return; /* there is no Vulkan, and the ranks may not need it */
     for (size_t type = 0; type < sizeof best_first / sizeof best_first[0] && out->count == 0;
          type++)
         for (int i = 0; i < list.count; i++)
@@ -34,9 +34,9 @@ static void list_best(launch_devices *out)
     tsr_device_list_finish(&list);
 }
 
-/* Drivers take their time with many GPUs, and some hang. */
-#ifndef LIST_MOST_MS
-#define LIST_MOST_MS 30000
+/* Listing many GPUs takes drivers seconds, and some hang. */
+#ifndef LIST_TIMEOUT_MS
+#define LIST_TIMEOUT_MS 30000
 #endif
 
 static bool answers_in_time(int from)
@@ -44,7 +44,7 @@ static bool answers_in_time(int from)
     struct pollfd poll_one = {.fd = from, .events = POLLIN};
     int ready;
     do
-        ready = poll(&poll_one, 1, LIST_MOST_MS);
+        ready = poll(&poll_one, 1, LIST_TIMEOUT_MS);
     while (ready < 0 && errno == EINTR);
     return ready > 0;
 }
@@ -70,7 +70,8 @@ static void list_and_write(int to, pid_t launcher)
     _exit(written == (ssize_t)sizeof found ? 0 : 1);
 }
 
-/* In a process of its own: drivers start threads, and some crash. Finding none is no error. */
+/* Lists devices in a process of its own, as drivers start threads and some crash. Finding none is
+ * not an error. */
 static void list_apart(launch_devices *out)
 {
     int ends[2];
@@ -87,15 +88,16 @@ static void list_apart(launch_devices *out)
     const bool is_whole = answers && read_all(ends[0], &found, sizeof found);
     close(ends[0]);
     if (child > 0) {
-        (void)kill(child, SIGKILL); /* also one that hangs in its driver after it has answered */
+        (void)kill(child, SIGKILL); /* it may hang in a driver even after it has answered */
         (void)waitpid(child, NULL, 0);
     }
     if (is_whole && found.count >= 0 && found.count <= LAUNCH_MAX_RANKS)
         *out = found;
     if (child > 0 && !answers)
-        cli_say("launch: no list of devices within %d s: a driver hangs, perhaps; every rank gets "
-                "the best device, unless --device-map names others",
-                LIST_MOST_MS / 1000);
+        cli_say(
+            "launch: no list of devices within %d s, perhaps because a driver hangs: every rank "
+            "gets the best device, unless --device-map names others",
+            LIST_TIMEOUT_MS / 1000);
 }
 
 static int read_map(const char *map, launch_devices *out)
@@ -109,8 +111,8 @@ static int read_map(const char *map, launch_devices *out)
             one[length] = '\0';
         }
         if (length >= sizeof one || !cli_read_integer(one, 0, LARGEST_INDEX, &index))
-            return cli_usage_error("launch: --device-map takes auto or indices from 0 to %d with "
-                                   "commas between them, not '%.80s'",
+            return cli_usage_error("launch: --device-map takes auto or comma-separated indices "
+                                   "from 0 to %d, not '%.80s'",
                                    LARGEST_INDEX, map);
         if (out->count == LAUNCH_MAX_RANKS)
             return cli_usage_error("launch: --device-map takes at most %d indices",

@@ -1,4 +1,4 @@
-/* The environment of a job's processes. */
+/* The environment of a job's processes: variables by which they find each other. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -14,9 +14,9 @@
 
 extern char **environ;
 
-/* A port that rank 0 can bind and nobody is given by chance: two sockets may be bound to one
- * address when both allow it and neither listens. */
-static bool hold_port(int *fd, int *port)
+/* Reserves a port of loopback: the kernel gives it to no other process, but rank 0 can still bind
+ * it, as both sockets set SO_REUSEADDR and this one does not listen. */
+static bool reserve_port(int *fd, int *port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t size = sizeof address;
@@ -45,8 +45,8 @@ bool launch_env_init(launch_env *env, int ranks, const launch_devices *devices)
         return false;
     write_hex(random, sizeof env->token / 2, env->token);
     write_hex(random + sizeof env->token / 2, sizeof env->job_id / 2, env->job_id);
-    return hold_port(&env->sockets[0], &env->ports[0]) &&
-           hold_port(&env->sockets[1], &env->ports[1]);
+    return reserve_port(&env->sockets[0], &env->ports[0]) &&
+           reserve_port(&env->sockets[1], &env->ports[1]);
 }
 
 void launch_env_finish(launch_env *env)
@@ -56,7 +56,8 @@ void launch_env_finish(launch_env *env)
             close(env->sockets[i]);
 }
 
-/* Set here, or left by a launcher around this one, whose ranks are not ours. */
+/* Not inherited by the ranks: set below, or set by a launcher that started this one and meant for
+ * its own ranks. */
 static const char *const replaced[] = {
     "RANK",
     "WORLD_SIZE",
@@ -74,7 +75,7 @@ static const char *const replaced[] = {
     "TORCHELASTIC_USE_AGENT_STORE",
 };
 
-static bool is_called(const char *variable, const char *name)
+static bool has_name(const char *variable, const char *name)
 {
     size_t length = strlen(name);
     return strncmp(variable, name, length) == 0 && variable[length] == '=';
@@ -83,9 +84,9 @@ static bool is_called(const char *variable, const char *name)
 static bool is_replaced(const launch_env *env, const char *variable)
 {
     for (size_t i = 0; i < sizeof replaced / sizeof replaced[0]; i++)
-        if (is_called(variable, replaced[i]))
+        if (has_name(variable, replaced[i]))
             return true;
-    return env->devices->count > 0 && is_called(variable, "TESSERA_DEVICE");
+    return env->devices->count > 0 && has_name(variable, "TESSERA_DEVICE");
 }
 
 char **launch_env_of_rank(const launch_env *env, int rank)
@@ -102,10 +103,10 @@ char **launch_env_of_rank(const launch_env *env, int rank)
         length +=
             snprintf(own + length, sizeof own - (size_t)length, "TESSERA_DEVICE=%d\n", device);
 
-    size_t kept = 0, most = 16;
+    size_t kept = 0, most = 16; /* new variables */
     while (environ[kept] != NULL)
         kept++;
-    /* The pointers, and behind them the texts that are new. */
+    /* One block: the pointers, followed by the new texts. */
     char **all = cli_alloc((kept + most) * sizeof *all + (size_t)length + 1, 1);
     char *text = (char *)(all + kept + most);
     memcpy(text, own, (size_t)length + 1);

@@ -1,7 +1,7 @@
-/* When a launcher is killed, the kernel kills the processes that it started, but not those that
- * these have started. The guard does: it holds one end of a pipe, whose other end closes with the
- * launcher, however that ends. It knows the job's processes by their token, which they have all
- * inherited, whatever groups and sessions they have moved to. */
+/* If the launcher is killed, the kernel kills the ranks (PR_SET_PDEATHSIG), but not the processes
+ * that they have started. The guard does that. It is a process that reads from a pipe whose other
+ * end closes when the launcher ends, in whatever way. It recognises the job's processes by the
+ * TESSERA_TOKEN that they have inherited, even if they have moved to other groups and sessions. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -15,12 +15,11 @@
 
 #include "cli/launch/launch.h"
 
-/* New ones may appear while others are being killed. */
-#define MOST_ROUNDS 50
+/* Processes may start others while they are being killed. */
+#define MAX_ROUNDS 50
 
-/* Holds none of what the launcher has open: whoever reads the launcher's output must see its end.
- */
-static void let_go_of_files(int but)
+/* Closes all files but one, so that a reader of the launcher's output sees its end. */
+static void close_files(int but)
 {
     long most = sysconf(_SC_OPEN_MAX);
     int null = open("/dev/null", O_RDWR);
@@ -31,8 +30,8 @@ static void let_go_of_files(int but)
             close(fd);
 }
 
-/* The guard of a launcher around this one must not take this guard for one of its processes, and
- * kill it before it has killed its own: it looks at what this process was started with. */
+/* Overwrites the token of an outer launcher in this process's initial environment. Otherwise that
+ * launcher's guard would kill this guard before it has done its work. */
 static void leave_outer_job(void)
 {
     char *token = getenv("TESSERA_TOKEN");
@@ -40,7 +39,7 @@ static void leave_outer_job(void)
         memset(token, '-', strlen(token));
 }
 
-/* Whether a process was started with this "NAME=value". */
+/* Whether the initial environment of a process contains this "NAME=value". */
 static bool has_variable(const char *pid, const char *variable)
 {
     char path[300];
@@ -57,6 +56,7 @@ static bool has_variable(const char *pid, const char *variable)
     return has;
 }
 
+/* Kills the processes with this variable; returns whether there were any. */
 static bool kill_some(const char *variable)
 {
     DIR *all = opendir("/proc");
@@ -80,7 +80,7 @@ static void watch(int pipe, const char *variable)
     do
         got = read(pipe, &dismissal, 1);
     while (got < 0 && errno == EINTR);
-    for (int i = 0; got == 0 && i < MOST_ROUNDS && kill_some(variable); i++)
+    for (int i = 0; got == 0 && i < MAX_ROUNDS && kill_some(variable); i++)
         nanosleep(&pause, NULL);
     _exit(0);
 }
@@ -95,9 +95,9 @@ bool launch_guard_start(launch_guard *guard, const char *token)
         return false;
     pid_t child = fork();
     if (child == 0) {
-        (void)setsid(); /* no signal meant for the launcher's group reaches it */
+        (void)setsid(); /* signals to the launcher's group must not reach it */
         leave_outer_job();
-        let_go_of_files(ends[0]);
+        close_files(ends[0]);
         watch(ends[0], variable);
     }
     close(ends[0]);

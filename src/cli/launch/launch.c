@@ -1,24 +1,23 @@
-/* tessera launch -n N [options] [--] PROGRAM …: reads the arguments; the job is in run.c. */
+/* tessera launch -n N [options] [--] PROGRAM …: parses the arguments. run.c runs the job. */
 #include "cli/launch/launch.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/lib/memory.h"
 #include "cli/lib/options.h"
 
 static launch_options chosen = {.grace = 5};
 
 static const cli_option options[] = {
-    {"ranks", "N", "how many processes; -n N for short", .integer = &chosen.ranks, .low = 1,
-     .high = LAUNCH_MAX_RANKS},
+    {"ranks", "N", "number of processes", .integer = &chosen.ranks, .low = 1,
+     .high = LAUNCH_MAX_RANKS, .letter = 'n'},
     {"device-map", "MAP",
-     "devices for the ranks: auto, or indices such as 0,1 that repeat (default auto)",
+     "devices for the ranks: auto, or indices such as 0,1, repeated if needed (default auto)",
      .text = &chosen.device_map},
-    {"grace", "SECONDS", "between asking processes to end and killing them (default 5)",
-     .real = &chosen.grace, .low = 0, .high = 86400},
-    {"no-prefix", NULL, "leave standard output and error to the processes, as they are",
+    {"grace", "SECONDS", "time between SIGTERM and SIGKILL (default 5)", .real = &chosen.grace,
+     .low = 0, .high = 86400},
+    {"no-prefix", NULL, "pass standard output and error through unchanged",
      .flag = &chosen.no_prefix},
     {0},
 };
@@ -26,18 +25,17 @@ static const cli_option options[] = {
 static void help(FILE *out)
 {
     fputs(
-        "Starts N copies of a program on this machine, each with its RANK, WORLD_SIZE,\n"
+        "Starts N copies of a program on this machine and sets for each RANK, WORLD_SIZE,\n"
         "LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TESSERA_MASTER_PORT,\n"
-        "TESSERA_TOKEN, TESSERA_JOB_ID, TESSERA_BOOT and TESSERA_DEVICE. Their output comes line "
-        "by line, the\n"
-        "rank in front. Rank 0 gets standard input, unless that is a terminal. Without\n"
-        "--device-map, a TESSERA_DEVICE that is set stays.\n"
+        "TESSERA_TOKEN, TESSERA_JOB_ID, TESSERA_BOOT and TESSERA_DEVICE. Prints their output line\n"
+        "by line, with the rank in front. Rank 0 gets standard input, unless it is a terminal.\n"
+        "Without --device-map, a TESSERA_DEVICE that is already set is kept.\n"
         "\n"
-        "When one fails, the others are stopped, and its exit status is that of the launch:\n"
-        "128 and the signal, where one ended it. 126 and 127 say that the program cannot be run,\n"
-        "or is not there. Signals are passed on; after INT, TERM, HUP or QUIT the processes have\n"
-        "the grace period to end, and a second one ends them at once. No process of the job is\n"
-        "left when the launch is over.\n",
+        "If a process fails, the others are stopped, and the exit status is that of the process,\n"
+        "or 128 plus the number of the signal that ended it. 126 means that the program cannot be\n"
+        "run, 127 that it does not exist. Signals are passed on. After INT, TERM, HUP or QUIT the\n"
+        "processes have the grace period to end; a second signal kills them. When the launch is\n"
+        "over, no process of the job is left.\n",
         out);
     cli_options_help(out, options);
 }
@@ -50,8 +48,8 @@ static bool takes_value(const char *name)
     return false;
 }
 
-/* How many of the arguments are ours: those before "--", or before the first word that belongs to
- * no option. */
+/* The number of arguments before the program: those before "--", or before the first word that is
+ * neither an option nor its value. */
 static int count_own(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
@@ -64,33 +62,21 @@ static int count_own(int argc, char **argv)
     return argc;
 }
 
-static int read_own(int count, char **argv)
-{
-    static char long_name[] = "--ranks";
-    char **own = cli_alloc((size_t)count + 1, sizeof *own);
-    for (int i = 0; i < count; i++)
-        own[i] = strcmp(argv[i], "-n") == 0 ? long_name : argv[i];
-    int words;
-    int code = cli_options_read("launch", options, count, own, 0, NULL, &words);
-    free(own);
-    return code;
-}
-
 static int run(int argc, char **argv)
 {
     int own = count_own(argc, argv);
     for (int i = 1; i < own; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             return cli_help.run(2, (char *[]){"help", "launch", NULL});
-    int code = read_own(own, argv);
+    int words, code = cli_options_read("launch", options, own, argv, 0, NULL, &words);
     if (code != CLI_DONE)
         return code;
     if (own < argc && strcmp(argv[own], "--") == 0)
         own++;
     if (chosen.ranks == 0)
-        return cli_usage_error("launch: how many processes? -n N says it");
+        return cli_usage_error("launch: missing -n N, the number of processes");
     if (own == argc)
-        return cli_usage_error("launch: which program? It stands after the options");
+        return cli_usage_error("launch: missing PROGRAM after the options");
     chosen.program = argv + own;
 
     launch_devices devices = {0};
@@ -105,7 +91,7 @@ static int run(int argc, char **argv)
 const cli_command cli_launch = {
     .name = "launch",
     .usage = "-n N [options] [--] PROGRAM [arguments]",
-    .summary = "several processes of a program that find one another",
+    .summary = "start several processes of a program as one job",
     .run = run,
     .help = help,
     .runs_program = true,

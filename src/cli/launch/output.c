@@ -1,26 +1,18 @@
-/* What ranks print, line by line. */
+/* Passes on the output of ranks, line by line. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "cli/launch/launch.h"
 #include "cli/lib/memory.h"
 
-#define PIECE ((size_t)65536)
-#define LONGEST_LINE ((size_t)1 << 20) /* longer ones are cut in two */
+#define READ_BYTES ((size_t)65536)
+#define MAX_LINE ((size_t)1 << 20) /* longer lines are split */
 
-void launch_hurry(bool on)
-{
-    const suseconds_t us = on ? 100000 : 0;
-    const struct itimerval timer = {{0, us}, {0, us}};
-    (void)setitimer(ITIMER_REAL, &timer, NULL);
-}
-
-/* What one call is to write: lines that a pipe takes as a whole, so that no other program's output
- * comes between, or one that is too long for that. */
+/* Lines to be written by one call: as many as fit into PIPE_BUF, so that a pipe takes them in one
+ * piece and no other process's output comes between, or a single longer line. */
 typedef struct block {
     char *bytes;
     size_t used, capacity;
@@ -30,11 +22,11 @@ static bool write_block(const launch_stream *stream, launch_job *job, block *fro
 {
     bool stalled = false;
     for (size_t done = 0; done < from->used;) {
-        if (!launch_wait_to_write(job, stream->to, stalled))
+        if (!launch_job_wait_to_write(job, stream->to, stalled))
             return false;
-        launch_hurry(true);
+        launch_interrupt_calls(true);
         ssize_t written = write(stream->to, from->bytes + done, from->used - done);
-        launch_hurry(false);
+        launch_interrupt_calls(false);
         stalled = written < 0 && (errno == EINTR || errno == EAGAIN);
         if (written < 0 && !stalled)
             return false;
@@ -62,35 +54,35 @@ static bool add_line(const launch_stream *stream, launch_job *job, block *to, co
     return true;
 }
 
-/* The lines that end after `from`; `last`: and what has no end. */
+/* Writes the lines that end at or after `from`; with `last`, also an incomplete one. */
 static bool pass_lines(launch_stream *stream, launch_job *job, size_t from, bool last)
 {
     block lines = {0};
     size_t start = 0;
-    bool well = true;
-    for (size_t i = from; i < stream->used && well; i++)
-        if (stream->line[i] == '\n' || i - start == LONGEST_LINE) {
-            well = add_line(stream, job, &lines, stream->line + start, i - start);
+    bool ok = true;
+    for (size_t i = from; i < stream->used && ok; i++)
+        if (stream->line[i] == '\n' || i - start == MAX_LINE) {
+            ok = add_line(stream, job, &lines, stream->line + start, i - start);
             start = stream->line[i] == '\n' ? i + 1 : i;
         }
     stream->used -= start;
     memmove(stream->line, stream->line + start, stream->used);
     if (last && stream->used > 0)
-        well = well && add_line(stream, job, &lines, stream->line, stream->used);
-    well = well && write_block(stream, job, &lines);
+        ok = ok && add_line(stream, job, &lines, stream->line, stream->used);
+    ok = ok && write_block(stream, job, &lines);
     free(lines.bytes);
-    return well;
+    return ok;
 }
 
 bool launch_stream_pass(launch_stream *stream, launch_job *job, bool last)
 {
-    if (stream->capacity - stream->used < PIECE) {
-        stream->capacity = stream->used + 2 * PIECE;
+    if (stream->capacity - stream->used < READ_BYTES) {
+        stream->capacity = stream->used + 2 * READ_BYTES;
         stream->line = cli_resize(stream->line, stream->capacity, 1);
     }
     ssize_t got;
     do
-        got = read(stream->from, stream->line + stream->used, PIECE);
+        got = read(stream->from, stream->line + stream->used, READ_BYTES);
     while (got < 0 && errno == EINTR);
     if (got < 0 && errno == EAGAIN && !last)
         return true;
@@ -99,9 +91,9 @@ bool launch_stream_pass(launch_stream *stream, launch_job *job, bool last)
         stream->used += (size_t)got;
         return pass_lines(stream, job, from, false);
     }
-    bool well = pass_lines(stream, job, stream->used, true);
+    bool ok = pass_lines(stream, job, stream->used, true);
     launch_stream_finish(stream);
-    return well;
+    return ok;
 }
 
 void launch_stream_finish(launch_stream *stream)

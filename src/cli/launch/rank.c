@@ -1,4 +1,4 @@
-/* Starting one process of a job. */
+/* Starts one process of a job. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,21 +20,21 @@ typedef struct start {
     pid_t launcher;
     int number;
     int outputs[2]; /* −1: the launcher's own */
-    int problem;    /* where errno goes when the program cannot be run */
+    int problem;    /* a pipe that receives errno if the program cannot be run */
 } start;
 
-/* In the new process. */
-static void become(const start *how)
+/* Replaces the new process by the program. */
+static void run_program(const start *how)
 {
     int reason = 0;
     (void)setpgid(0, 0);
-    /* Killed with the launcher. It may have been before this took effect. */
+    /* The kernel kills the rank with the launcher, which may already have ended. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != how->launcher)
         _exit(LAUNCH_CANNOT_RUN);
     for (int i = 0; i < 2; i++)
         if (how->outputs[i] >= 0 && dup2(how->outputs[i], 1 + i) < 0)
             reason = errno;
-    /* A background process that reads a terminal is stopped. */
+    /* A background process that reads from a terminal would be stopped. */
     if (how->number > 0 || isatty(0)) {
         int null = open("/dev/null", O_RDONLY);
         if (null < 0 || dup2(null, 0) < 0)
@@ -42,8 +42,8 @@ static void become(const start *how)
         if (null > 0)
             close(null);
     }
-    /* With stty tostop, one that writes to it as well, and nothing would ever go on: ranks are in
-     * the background also where their launcher is not. */
+    /* With stty tostop, so would one that writes to it: ranks are in the background even if their
+     * launcher is not. */
     if (how->outputs[0] < 0 && (isatty(1) || isatty(2)))
         (void)signal(SIGTTOU, SIG_IGN);
     sigaction(SIGPIPE, &how->inherited->pipe, NULL);
@@ -75,27 +75,28 @@ static void close_one(int *fd)
     *fd = -1;
 }
 
-static int fail_to_start(const launch_options *options, int number, int reason, launch_job *job)
+/* Prints why a rank could not be started and returns the exit code of the launch. */
+static int fail_to_start(int number, int reason, launch_job *job)
 {
-    /* The program is not to blame. */
+    const launch_options *options = job->options;
     if (reason == EMFILE) {
-        launch_say(job,
-                   "launch: cannot start rank %d of %" PRId64
-                   ": too many open files; each takes two, and 'ulimit -Hn' shows the most",
-                   number, options->ranks);
+        launch_job_say(job,
+                       "launch: cannot start rank %d of %" PRId64
+                       ": too many open files; each rank takes two: raise 'ulimit -Hn'",
+                       number, options->ranks);
         return CLI_FAILED;
     }
     if (reason == ENFILE || reason == EAGAIN || reason == ENOMEM) {
-        launch_say(job, "launch: cannot start rank %d of %" PRId64 ": %s", number, options->ranks,
-                   strerror(reason));
+        launch_job_say(job, "launch: cannot start rank %d of %" PRId64 ": %s", number,
+                       options->ranks, strerror(reason));
         return CLI_FAILED;
     }
-    launch_say(job, "launch: cannot run '%s': %s", options->program[0], strerror(reason));
+    launch_job_say(job, "launch: cannot run '%s': %s", options->program[0], strerror(reason));
     return reason == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_CANNOT_RUN;
 }
 
-/* Waits until the program runs or cannot. 0, or errno. */
-static int hear_of_exec(int problem)
+/* Waits until the program runs or cannot be run. Returns 0, or errno. */
+static int wait_for_exec(int problem)
 {
     int reason = 0;
     ssize_t got;
@@ -105,27 +106,27 @@ static int hear_of_exec(int problem)
     return got == (ssize_t)sizeof reason ? reason : 0;
 }
 
-int launch_rank_start(launch_rank *rank, int number, const launch_options *options,
-                      const launch_env *env, const launch_inherited *inherited, launch_job *job)
+int launch_rank_start(launch_rank *rank, int number, const launch_env *env, launch_job *job)
 {
+    const launch_options *options = job->options;
     int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}; /* output, error, the problem */
     bool made =
         make_pipe(pipes[2]) && (options->no_prefix || (make_pipe(pipes[0]) && make_pipe(pipes[1])));
     int reason = made ? 0 : errno;
-    start how = {inherited,  options->program, launch_env_of_rank(env, number),
-                 getpid(),   number,           {pipes[0][1], pipes[1][1]},
+    start how = {&job->inherited, options->program, launch_env_of_rank(env, number),
+                 getpid(),        number,           {pipes[0][1], pipes[1][1]},
                  pipes[2][1]};
     pid_t pid = made ? fork() : -1;
     if (pid == 0)
-        become(&how);
+        run_program(&how);
     if (made && pid < 0)
         reason = errno;
     free(how.env);
     for (int i = 0; i < 3; i++)
         close_one(&pipes[i][1]);
     if (pid > 0) {
-        (void)setpgid(pid, pid); /* both sides, whoever comes first */
-        reason = hear_of_exec(pipes[2][0]);
+        (void)setpgid(pid, pid); /* both processes do this; either may be first */
+        reason = wait_for_exec(pipes[2][0]);
         if (reason != 0)
             (void)waitpid(pid, NULL, 0);
     }
@@ -133,7 +134,7 @@ int launch_rank_start(launch_rank *rank, int number, const launch_options *optio
     if (reason != 0) {
         close_one(&pipes[0][0]);
         close_one(&pipes[1][0]);
-        return fail_to_start(options, number, reason, job);
+        return fail_to_start(number, reason, job);
     }
     rank->pid = pid;
     rank->running = true;

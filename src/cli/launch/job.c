@@ -1,0 +1,203 @@
+/* The state of a running job: signals to the launcher, ranks that end, and the deadlines that
+ * follow from both. */
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/launch/launch.h"
+
+/* After the ranks were killed: time for their last output to reach its reader. */
+#define LAST_OUTPUT_MS 500
+/* Before writing again to an output that accepted nothing although poll() had reported room. */
+#define STALLED_MS 10
+/* Between attempts to kill the orphans of killed ranks. */
+#define SWEEP_MS 10
+
+int64_t launch_now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int launch_poll_ms(int64_t then_ms)
+{
+    int64_t left = then_ms == LAUNCH_NEVER ? INT_MAX : then_ms - launch_now_ms();
+    return left < 0 ? 0 : left > INT_MAX ? INT_MAX : (int)left;
+}
+
+void launch_interrupt_calls(bool on)
+{
+    const suseconds_t us = on ? 100000 : 0;
+    const struct itimerval timer = {{0, us}, {0, us}};
+    (void)setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* Ranks that have ended are reaped only after all have: until then their process groups' numbers
+ * cannot be reused. Afterwards the groups are gone, and the launcher's children are signalled. */
+static void signal_all(const launch_job *job, int signal)
+{
+    if (job->sweeping)
+        (void)launch_children_signal(job->guard.pid, signal);
+    for (int i = 0; i < job->started && !job->sweeping; i++)
+        kill(-job->ranks[i].pid, signal);
+}
+
+void launch_job_stop(launch_job *job, int signal)
+{
+    if (!job->stopping)
+        job->kill_at_ms = launch_now_ms() + (int64_t)(job->options->grace * 1000);
+    job->stopping = true;
+    signal_all(job, signal);
+    signal_all(job, SIGCONT); /* a stopped process receives no other signal */
+}
+
+/* Signals that are passed on. Those that the launcher was started to ignore stay ignored. */
+static const int passed_on[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
+                                SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
+
+/* For launch_interrupt_calls(). */
+static void on_alarm(int signal)
+{
+    (void)signal;
+}
+
+bool launch_job_catch_signals(launch_job *job)
+{
+    sigset_t caught, timer;
+    sigemptyset(&caught);
+    sigaddset(&caught, SIGCHLD);
+    for (size_t i = 0; i < sizeof passed_on / sizeof passed_on[0]; i++) {
+        struct sigaction action;
+        if (sigaction(passed_on[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+            sigaddset(&caught, passed_on[i]);
+    }
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, usual = {.sa_handler = SIG_DFL},
+                     interrupt = {.sa_handler = on_alarm};
+    sigaction(SIGCHLD, &usual, NULL);
+    sigaction(SIGPIPE, &ignore, &job->inherited.pipe);
+    sigaction(SIGALRM, &interrupt, &job->inherited.alarm);
+    sigprocmask(SIG_BLOCK, &caught, &job->inherited.mask);
+    sigemptyset(&timer);
+    sigaddset(&timer, SIGALRM);
+    sigprocmask(SIG_UNBLOCK, &timer, NULL);
+    job->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
+    return job->signal_fd >= 0;
+}
+
+static void note_end(launch_job *job, int number, const siginfo_t *info)
+{
+    launch_rank *rank = &job->ranks[number];
+    bool exited = info->si_code == CLD_EXITED;
+    rank->running = false;
+    job->running--;
+    if (exited && info->si_status == 0)
+        return;
+    if (job->code == 0)
+        job->code = exited ? info->si_status : 128 + info->si_status;
+    if (job->stopping) /* it ended because it was stopped */
+        return;
+    const char *rest = job->running > 0 ? "; stopping the others" : "";
+    if (job->running > 0)
+        launch_job_stop(job, SIGTERM);
+    if (exited)
+        launch_job_say(job, "launch: rank %d (process %d) exited with status %d%s", number,
+                       (int)rank->pid, info->si_status, rest);
+    else
+        launch_job_say(job, "launch: rank %d (process %d) was ended by signal %d, %s%s", number,
+                       (int)rank->pid, info->si_status, strsignal(info->si_status), rest);
+}
+
+static void look_for_ends(launch_job *job)
+{
+    for (int i = 0; i < job->started; i++) {
+        siginfo_t info = {0};
+        if (job->ranks[i].running &&
+            waitid(P_PID, (id_t)job->ranks[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            info.si_pid == job->ranks[i].pid)
+            note_end(job, i, &info);
+    }
+}
+
+/* A signal that ends the job. It also limits how long the rest of the output waits for a reader. */
+static void handle_end(launch_job *job, int signal)
+{
+    int64_t grace = job->stopping ? 0 : (int64_t)(job->options->grace * 1000);
+    int64_t last = launch_now_ms() + grace + LAST_OUTPUT_MS;
+    if (job->stopping) /* the second signal: kill */
+        job->kill_at_ms = launch_now_ms();
+    else
+        launch_job_stop(job, signal);
+    job->give_up_at_ms = last < job->give_up_at_ms ? last : job->give_up_at_ms;
+}
+
+void launch_job_handle_signals(launch_job *job)
+{
+    struct signalfd_siginfo info;
+    bool ended = false;
+    while (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        int signal = (int)info.ssi_signo;
+        if (signal == SIGCHLD) {
+            ended = true;
+        } else if (signal == SIGTSTP) {
+            signal_all(job, SIGTSTP);
+            raise(SIGSTOP);
+        } else if (signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGCONT) {
+            signal_all(job, signal);
+        } else {
+            handle_end(job, signal);
+        }
+    }
+    if (ended)
+        launch_children_reap(job->ranks, job->started, job->guard.pid);
+    look_for_ends(job);
+}
+
+void launch_job_keep_deadline(launch_job *job)
+{
+    if (launch_now_ms() < job->kill_at_ms)
+        return;
+    signal_all(job, SIGKILL);
+    job->killed = true;
+    /* Children of killed processes become the launcher's, and are killed next. */
+    job->kill_at_ms = job->sweeping ? launch_now_ms() + SWEEP_MS : LAUNCH_NEVER;
+}
+
+bool launch_job_wait_to_write(launch_job *job, int fd, bool stalled)
+{
+    for (;; stalled = false) {
+        struct pollfd polls[] = {{.fd = stalled ? -1 : fd, .events = POLLOUT},
+                                 {.fd = job->signal_fd, .events = POLLIN}};
+        int64_t next = job->kill_at_ms < job->give_up_at_ms ? job->kill_at_ms : job->give_up_at_ms;
+        int timeout = launch_poll_ms(next);
+        int ready = poll(polls, 2, stalled && timeout > STALLED_MS ? STALLED_MS : timeout);
+        if (ready > 0 && polls[0].revents != 0)
+            return true;
+        if (ready > 0)
+            launch_job_handle_signals(job);
+        launch_job_keep_deadline(job);
+        if (launch_now_ms() >= job->give_up_at_ms) {
+            errno = ETIMEDOUT;
+            return false;
+        }
+    }
+}
+
+void launch_job_say(launch_job *job, const char *format, ...)
+{
+    if (!launch_job_wait_to_write(job, 2, false))
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    launch_interrupt_calls(true);
+    cli_say_list(format, arguments);
+    launch_interrupt_calls(false);
+    va_end(arguments);
+}
