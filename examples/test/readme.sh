@@ -1,8 +1,44 @@
 #!/bin/sh
-# readme.sh README PROGRAM: the README's C block is the program, to the letter.
+# readme.sh DOCUMENT PROGRAM…: each C block of the document stands in one of the programs, line for line, apart from its indentation.
+# The document shows something of each program.
 set -u
-text=$(mktemp) || exit 1
-trap 'rm -f "$text"' EXIT
-awk '/^```c$/ { inside = 1; next } /^```/ { inside = 0 } inside' "$1" >"$text"
-[ -s "$text" ] || { echo "no C block in $1"; exit 1; }
-diff -u "$text" "$2"
+document=$1
+shift
+awk -v document="$document" '
+    function stripped(line) {
+        sub(/^[ \t]+/, "", line)
+        return line
+    }
+    FILENAME == document {
+        if (/^```c$/) {
+            inside = 1
+            blocks++
+        } else if (/^```/) {
+            inside = 0
+        } else if (inside) {
+            block[blocks] = block[blocks] "\n" stripped($0)
+        }
+        next
+    }
+    { program[FILENAME] = program[FILENAME] "\n" stripped($0) }
+    END {
+        for (b = 1; b <= blocks; b++) {
+            found = 0
+            for (name in program)
+                if (index(program[name] "\n", block[b] "\n")) {
+                    found = 1
+                    shown[name] = 1
+                }
+            if (!found) {
+                print "block " b " of " document " is in none of the programs:" block[b]
+                failed = 1
+            }
+        }
+        for (name in program)
+            if (!(name in shown)) {
+                print document " shows nothing of " name
+                failed = 1
+            }
+        exit failed
+    }
+' "$document" "$@"
