@@ -58,7 +58,7 @@ static void open_radv(void)
     ck_assert_ok(tsr__device_open_to_compile(tsr_device_params(.no_disk_cache = true), &radv));
     /* Without the numbers there would be nothing to test. */
     ck_assert(tsr_device_get_info(radv)->pipeline_statistics);
-    tsr__pipelines_capture(radv, true);
+    ck_assert(tsr__pipelines_capture(radv, true) == TSR_OK);
 }
 
 static void open_radv_packed(void)
@@ -66,7 +66,7 @@ static void open_radv_packed(void)
     choose_family();
     ck_assert_ok(tsr__device_open_to_compile(
         tsr_device_params(.no_disk_cache = true, .force_packed_storage = true), &radv));
-    tsr__pipelines_capture(radv, true);
+    ck_assert(tsr__pipelines_capture(radv, true) == TSR_OK);
 }
 
 static void close_radv(void)

@@ -34,7 +34,7 @@ point "src/gpu includes base, tensor, gpu" allowed src/gpu 'base/' 'tensor/' 'gp
 point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(base|comm|layout)\.h' 'tsr_config\.h'
 point "src/parallel includes base, json, tensor, shard, parallel, and gpu's headers without Vulkan" allowed src/parallel \
     'base/' 'json/' 'tensor/' 'parallel/' 'shard/formats/(file|list)\.h' \
-    'gpu/(memory/host_access|ops/(optimizer/step_params|common/vocabulary))\.h' 'tessera/'
+    'gpu/(stream/host_access|stream/require|ops/(optimizer/step_params|common/vocabulary))\.h' 'tessera/'
 point "src/cli includes public headers" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tsr_config\.h'
 if [ -d bench ]; then
     point "bench includes public headers and the tool's helpers" allowed bench 'bench/' 'cli/lib/' 'tessera/' 'tsr_config\.h'

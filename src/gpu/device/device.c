@@ -1,215 +1,8 @@
+/* The lifetime of an open device. */
 #include "gpu/device/device.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "base/alloc.h"
-#include "base/environment.h"
-#include "base/fork.h"
-#include "gpu/device/probe.h"
-#include "gpu/device/select.h"
-#include "gpu/matmul/tuning/tuned.h"
-#include "gpu/memory/memory.h"
-#include "gpu/pipeline/pipeline.h"
-#include "gpu/stream/stream.h"
-#include "gpu/stream/timeline.h"
-
-/* Listing -------------------------------------------------------------------------------------- */
-
-typedef struct listing {
-    int count;
-    tsr_device_info *devices;
-    tsr__capabilities *capabilities;
-} listing;
-
-static void listing_finish(listing *list)
-{
-    tsr__free(list->devices);
-    tsr__free(list->capabilities);
-    memset(list, 0, sizeof *list);
-}
-
-static tsr_status listing_fill(const tsr__instance *instance, uint32_t count,
-                               const VkPhysicalDevice *physical, listing *out)
-{
-    out->devices = tsr__calloc(count, sizeof *out->devices);
-    out->capabilities = tsr__calloc(count, sizeof *out->capabilities);
-    if (!out->devices || !out->capabilities)
-        return TSR_ERR_NO_MEMORY;
-    for (uint32_t i = 0; i < count; i++)
-        TSR__TRY(
-            tsr__probe(instance, physical[i], (int)i, &out->devices[i], &out->capabilities[i]));
-    out->count = (int)count;
-    return TSR_OK;
-}
-
-static tsr_status listing_init(const tsr__instance *instance, listing *out)
-{
-    uint32_t count = 0;
-    VkPhysicalDevice *physical = NULL;
-    memset(out, 0, sizeof *out);
-    TSR__TRY(tsr__probe_enumerate(instance, &count, &physical));
-    tsr_status status = listing_fill(instance, count, physical, out);
-    tsr__free(physical);
-    if (status != TSR_OK)
-        listing_finish(out);
-    return status;
-}
-
-tsr_status tsr_device_list_init(tsr_device_list *out)
-{
-    TSR__REQUIRE(out != NULL, "device_list_init: out is NULL");
-    tsr__instance *instance;
-    tsr_status status = tsr__instance_acquire(&instance);
-    if (status == TSR_ERR_NOT_FOUND && !tsr__validation_wanted()) {
-        /* A loader, but no driver: an empty list is the answer. */
-        *out = (tsr_device_list){0};
-        return TSR_OK;
-    }
-    TSR__TRY(status);
-    listing list;
-    status = listing_init(instance, &list);
-    tsr__instance_release(instance);
-    TSR__TRY(status);
-    tsr__free(list.capabilities);
-    *out = (tsr_device_list){list.count, list.devices};
-    return TSR_OK;
-}
-
-void tsr_device_list_finish(tsr_device_list *list)
-{
-    if (!list)
-        return;
-    tsr__free(list->devices);
-    *list = (tsr_device_list){0};
-}
-
-/* Opening -------------------------------------------------------------------------------------- */
-
-typedef struct device_request {
-    const char *extensions[8];
-    uint32_t extension_count;
-    VkPhysicalDeviceFeatures2 features;
-    VkPhysicalDeviceVulkan11Features vulkan11;
-    VkPhysicalDeviceVulkan12Features vulkan12;
-    VkPhysicalDeviceSubgroupSizeControlFeaturesEXT subgroup_size;
-    VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables;
-    VkPhysicalDeviceCooperativeMatrixFeaturesKHR coopmat;
-    VkPhysicalDeviceShaderBfloat16FeaturesKHR bf16;
-} device_request;
-
-static void request_extension(device_request *request, const char *name, void *features)
-{
-    request->extensions[request->extension_count++] = name;
-    if (features) {
-        ((VkBaseOutStructure *)features)->pNext = request->features.pNext;
-        request->features.pNext = features;
-    }
-}
-
-/* Asks for everything we can use and the device has. */
-static void fill_request(const tsr_device_info *info, const tsr__capabilities *capabilities,
-                         device_request *request)
-{
-    memset(request, 0, sizeof *request);
-    request->vulkan12 = (VkPhysicalDeviceVulkan12Features){
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
-        .bufferDeviceAddress = VK_TRUE,
-        .timelineSemaphore = VK_TRUE,
-        .shaderFloat16 = info->fp16,
-        .shaderInt8 = info->int8,
-        .storageBuffer8BitAccess = info->storage8,
-        .vulkanMemoryModel = capabilities->vulkan_memory_model,
-        .vulkanMemoryModelDeviceScope =
-            capabilities->vulkan_memory_model, /* atomics need it then */
-    };
-    request->vulkan11 = (VkPhysicalDeviceVulkan11Features){
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
-        .pNext = &request->vulkan12,
-        .storageBuffer16BitAccess = info->storage16,
-    };
-    request->features = (VkPhysicalDeviceFeatures2){
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
-        .pNext = &request->vulkan11,
-        .features = {.shaderInt64 = info->int64, .shaderInt16 = capabilities->int16},
-    };
-    request->subgroup_size = (VkPhysicalDeviceSubgroupSizeControlFeaturesEXT){
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES_EXT,
-        .subgroupSizeControl = VK_TRUE,
-        .computeFullSubgroups = capabilities->full_subgroups,
-    };
-    request->executables = (VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR){
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR,
-        .pipelineExecutableInfo = VK_TRUE,
-    };
-    request->coopmat = (VkPhysicalDeviceCooperativeMatrixFeaturesKHR){
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
-        .cooperativeMatrix = VK_TRUE,
-    };
-    request->bf16 = (VkPhysicalDeviceShaderBfloat16FeaturesKHR){
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR,
-        .shaderBFloat16Type = VK_TRUE,
-        .shaderBFloat16CooperativeMatrix = VK_TRUE,
-    };
-    if (capabilities->subgroup_size_control)
-        request_extension(request, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME,
-                          &request->subgroup_size);
-    if (info->pipeline_statistics)
-        request_extension(request, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME,
-                          &request->executables);
-    if (info->coopmat)
-        request_extension(request, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME, &request->coopmat);
-    if (info->coopmat_bf16)
-        request_extension(request, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME, &request->bf16);
-    if (info->external_memory_host)
-        request_extension(request, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME, NULL);
-    if (info->memory_budget)
-        request_extension(request, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME, NULL);
-}
-
-static tsr_status create_handle(tsr_device *device, const tsr__capabilities *capabilities)
-{
-    device_request request;
-    fill_request(&device->info, capabilities, &request);
-    float priority = 1.0F;
-    VkDeviceQueueCreateInfo queue = {
-        .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
-        .queueFamilyIndex = capabilities->queue_family,
-        .queueCount = 1,
-        .pQueuePriorities = &priority,
-    };
-    VkDeviceCreateInfo info = {
-        .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
-        .pNext = &request.features,
-        .queueCreateInfoCount = 1,
-        .pQueueCreateInfos = &queue,
-        .enabledExtensionCount = request.extension_count,
-        .ppEnabledExtensionNames = request.extensions,
-    };
-    VkResult result = TSR__VK(&device->instance->vk, CreateDevice, device->physical, &info, NULL,
-                              &device->handle);
-    if (result < 0) {
-        device->handle = VK_NULL_HANDLE;
-        return tsr__device_fail(device, result, "vkCreateDevice");
-    }
-    tsr_status status = tsr__vk_load_device(&device->instance->vk, device->handle, &device->vk);
-    if (status != TSR_OK) {
-        if (device->vk.DestroyDevice)
-            device->vk.DestroyDevice(device->handle, NULL);
-        device->handle = VK_NULL_HANDLE;
-        return status;
-    }
-    device->vk.GetDeviceQueue(device->handle, capabilities->queue_family, 0, &device->queue);
-    return TSR_OK;
-}
-
-static tsr__device_class class_of(const tsr_device_info *info,
-                                  const tsr__capabilities *capabilities)
-{
-    if (capabilities->driver == VK_DRIVER_ID_MESA_LLVMPIPE)
-        return TSR__CLASS_LAVAPIPE;
-    return info->type == TSR_DEVICE_CPU ? TSR__CLASS_CPU : TSR__CLASS_GPU;
-}
+#include "gpu/device/timeline.h"
 
 static void wait_idle(tsr_device *device)
 {
@@ -223,119 +16,24 @@ static void wait_idle(tsr_device *device)
 static void free_device(tsr_device *device)
 {
     if (device->handle) {
-        /* No work is left: every stream waited for its own before it went. This is for what the
-         * driver does after it; null hardware, which cannot even wait, never had a stream. */
+        /* No work is left, since every stream waits for its own before it is destroyed. This waits
+         * for what the driver does after that. Null hardware cannot wait; no stream was ever
+         * created on it. */
         if (device->spare_timelines)
             wait_idle(device);
         tsr__timelines_destroy_spare(device);
-        tsr__pipelines_destroy(device, device->pipelines);
-        tsr__memory_destroy(device, device->memory);
-        device->vk.DestroyDevice(device->handle, NULL);
     }
-    tsr__tuned_destroy(device->tuned);
+    tsr__attachments_destroy(device);
+    if (device->handle)
+        device->vk.DestroyDevice(device->handle, NULL);
     pthread_mutex_destroy(&device->queue_lock);
     tsr__instance_release(device->instance);
     tsr__free(device);
 }
 
-/* Takes over the caller's hold on `instance`, also on failure. */
-static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *info,
-                              const tsr__capabilities *capabilities,
-                              const tsr_device_params *params, tsr_device **out)
-{
-    tsr_device *device = tsr__calloc(1, sizeof *device);
-    if (!device) {
-        tsr__instance_release(instance);
-        return TSR_ERR_NO_MEMORY;
-    }
-    device->instance = instance;
-    device->physical = capabilities->physical;
-    device->info = *info;
-    device->device_class = class_of(info, capabilities);
-    device->host_copies = device->device_class != TSR__CLASS_GPU;
-    device->queue_family = capabilities->queue_family;
-    device->timestamp_bits = capabilities->timestamp_bits;
-    device->max_workgroup_subgroups = capabilities->max_workgroup_subgroups;
-    device->work_limit = info->type == TSR_DEVICE_CPU ? (double)INFINITY : TSR__GPU_WORK_LIMIT;
-    device->host_import_alignment = capabilities->host_import_alignment;
-    device->subgroup_quads = capabilities->subgroup_quads;
-    device->subgroups_demanded = tsr__probe_subgroups(capabilities, info);
-    device->storage = params->force_packed_storage ? TSR__STORAGE_W32 : tsr__storage_of(info);
-    device->mapped = info->unified_memory && !params->force_staging;
-    atomic_init(&device->references, 1);
-    atomic_init(&device->lost, false);
-    pthread_mutex_init(&device->queue_lock, NULL);
-
-    tsr_status status = tsr__fork_generation(&device->generation);
-    if (status == TSR_OK)
-        status = create_handle(device, capabilities);
-    if (status == TSR_OK)
-        status = tsr__memory_create(device, &capabilities->memory, params->memory_limit_bytes,
-                                    &device->memory);
-    if (status == TSR_OK)
-        device->left_limit = tsr__memory_size(device->memory) / 8;
-    if (status == TSR_OK)
-        status = tsr__pipelines_create(device, !params->no_disk_cache, &device->pipelines);
-    if (status == TSR_OK)
-        status = tsr__tuned_create(device, !params->no_disk_cache, &device->tuned);
-    if (status != TSR_OK) {
-        free_device(device);
-        return status;
-    }
-    *out = device;
-    return TSR_OK;
-}
-
-static tsr_status open_wanted(const tsr_device_params *params, bool compile_only, tsr_device **out)
-{
-    static const tsr_device_params defaults = {0};
-    TSR__REQUIRE(out != NULL, "device_open: out is NULL");
-    if (!params)
-        params = &defaults;
-    const char *wanted = params->device ? params->device : tsr__env_text("TESSERA_DEVICE");
-
-    tsr__instance *instance;
-    TSR__TRY(tsr__instance_acquire(&instance));
-    listing list;
-    tsr_status status = listing_init(instance, &list);
-    if (status != TSR_OK) {
-        tsr__instance_release(instance);
-        return status;
-    }
-    for (int i = 0; compile_only && i < list.count; i++)
-        list.devices[i].usable = true;
-    int chosen = -1;
-    status = tsr__select_device(list.devices, list.count, wanted, &chosen);
-    if (status == TSR_OK)
-        status =
-            open_chosen(instance, &list.devices[chosen], &list.capabilities[chosen], params, out);
-    else
-        tsr__instance_release(instance);
-    listing_finish(&list);
-    return status;
-}
-
-tsr_status tsr_device_open(const tsr_device_params *params, tsr_device **out)
-{
-    double slowdown;
-    if (tsr__slowdown(&slowdown) != TSR_OK)
-        return tsr__fail_context(TSR_ERR_INVALID, "device_open");
-    return open_wanted(params, false, out);
-}
-
-tsr_status tsr__device_open_to_compile(const tsr_device_params *params, tsr_device **out)
-{
-    return open_wanted(params, true, out);
-}
-
 void tsr__device_retain(tsr_device *device)
 {
     atomic_fetch_add(&device->references, 1);
-}
-
-bool tsr__device_is_inherited(const tsr_device *device)
-{
-    return tsr__fork_inherited(device->generation);
 }
 
 void tsr__device_release(tsr_device *device)
@@ -352,51 +50,11 @@ void tsr_device_close(tsr_device **device)
     *device = NULL;
     if (tsr__device_is_inherited(closing))
         return;
-    tsr__pipelines_save(closing);
+    tsr__attachments_close(closing);
     tsr__device_release(closing);
 }
 
 const tsr_device_info *tsr_device_get_info(const tsr_device *device)
 {
     return device ? &device->info : NULL;
-}
-
-void tsr_device_memory_usage(const tsr_device *device, uint64_t *allocated_bytes,
-                             uint64_t *used_bytes)
-{
-    uint64_t allocated = 0, used = 0;
-    if (device)
-        tsr__memory_usage(device->memory, &allocated, &used);
-    if (allocated_bytes)
-        *allocated_bytes = allocated;
-    if (used_bytes)
-        *used_bytes = used;
-}
-
-void tsr_device_save_cache(tsr_device *device)
-{
-    if (device && !tsr__device_is_inherited(device))
-        tsr__pipelines_save(device);
-}
-
-/* Failing -------------------------------------------------------------------------------------- */
-
-tsr_status tsr__device_fail(tsr_device *device, VkResult result, const char *call)
-{
-    if (result == VK_ERROR_DEVICE_LOST)
-        atomic_store(&device->lost, true);
-    return tsr__fail(tsr__vk_status(result), "%s failed on %s: %s", call, device->info.name,
-                     tsr__vk_result_name(result));
-}
-
-tsr_status tsr__device_check(const tsr_device *device)
-{
-    if (atomic_load(&device->lost))
-        return tsr__fail(TSR_ERR_DEVICE_LOST, "the device %s was lost; close it and open it again",
-                         device->info.name);
-    if (tsr__device_is_inherited(device))
-        return tsr__fail(TSR_ERR_INVALID,
-                         "the device %s was opened by the process that forked this one",
-                         device->info.name);
-    return TSR_OK;
 }

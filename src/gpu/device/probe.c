@@ -422,13 +422,6 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
         dot_products.integerDotProduct4x8BitPackedMixedSignednessAccelerated;
 }
 
-bool tsr__probe_subgroups(const tsr__capabilities *capabilities, const tsr_device_info *info)
-{
-    return capabilities->subgroup_size_control && capabilities->full_subgroups &&
-           (capabilities->subgroup_sizes_in_compute ||
-            info->subgroup_size_min == info->subgroup_size_max);
-}
-
 static tsr_status probe_abilities(const tsr__instance *instance, tsr_device_info *info,
                                   tsr__capabilities *capabilities)
 {

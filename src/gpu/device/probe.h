@@ -29,9 +29,15 @@ typedef struct tsr__capabilities {
 tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, int index,
                       tsr_device_info *info, tsr__capabilities *capabilities);
 
-/* Whether pipelines can have nothing but full subgroups of one size: one that is demanded, or the
- * only one that there is. */
-bool tsr__probe_subgroups(const tsr__capabilities *capabilities, const tsr_device_info *info);
+/* Whether a pipeline can be built so that all its subgroups are full and of one known size: either
+ * the device takes such a request, or it has only one size. */
+static inline bool tsr__probe_subgroups(const tsr__capabilities *capabilities,
+                                        const tsr_device_info *info)
+{
+    return capabilities->subgroup_size_control && capabilities->full_subgroups &&
+           (capabilities->subgroup_sizes_in_compute ||
+            info->subgroup_size_min == info->subgroup_size_max);
+}
 
 /* Refreshes the heaps' budget and usage. */
 void tsr__probe_budget(const tsr__instance *instance, VkPhysicalDevice physical, bool memory_budget,

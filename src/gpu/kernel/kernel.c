@@ -1,4 +1,5 @@
-#include "gpu/kernel/kernel.h"
+/* Kernels of the program's own. */
+#include "tessera/kernel.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,11 +16,10 @@ _Static_assert(TENSORS_MAX <= TSR__ACCESS_MAX, "a dispatch declares an access fo
 
 struct tsr_kernel {
     tsr_device *device;
-    VkPipeline pipeline;
+    tsr__pipeline *pipeline;
     char *name;
     int tensor_count;
     uint32_t scalar_bytes;
-    atomic_uint references;
 };
 
 /* Creating ------------------------------------------------------------------------------------- */
@@ -77,9 +77,9 @@ static tsr_status build(tsr_kernel *kernel, const uint32_t *words, uint64_t coun
 {
     TSR__TRY(tsr__spirv_check(&kernel->device->info, kernel->name, words, count, params->constants,
                               params->constant_count, push_bytes_of(kernel)));
-    return tsr__pipeline_build(kernel->device, kernel->name, words, (size_t)count * sizeof *words,
-                               params->constants, params->constant_count, params->subgroup_size,
-                               &kernel->pipeline);
+    return tsr__pipeline_create(kernel->device, kernel->name, words, (size_t)count * sizeof *words,
+                                params->constants, params->constant_count, params->subgroup_size,
+                                &kernel->pipeline);
 }
 
 static tsr_status build_glsl(tsr_kernel *kernel, const tsr_kernel_params *params)
@@ -90,6 +90,22 @@ static tsr_status build_glsl(tsr_kernel *kernel, const tsr_kernel_params *params
     tsr_status status = build(kernel, words, count, params);
     tsr__free(words);
     return status;
+}
+
+/* Batches that still have to run the kernel hold its pipeline. */
+void tsr_kernel_destroy(tsr_kernel **kernel)
+{
+    if (!kernel || !*kernel)
+        return;
+    tsr_kernel *closing = *kernel;
+    tsr_device *device = closing->device;
+    *kernel = NULL;
+    if (tsr__device_is_inherited(device))
+        return;
+    tsr__pipeline_release(closing->pipeline);
+    tsr__free(closing->name);
+    tsr__free(closing);
+    tsr__device_release(device);
 }
 
 tsr_status tsr_kernel_create(tsr_device *device, const tsr_kernel_params *params, tsr_kernel **out)
@@ -107,7 +123,6 @@ tsr_status tsr_kernel_create(tsr_device *device, const tsr_kernel_params *params
     kernel->device = device;
     kernel->tensor_count = params->tensor_count;
     kernel->scalar_bytes = params->scalar_bytes;
-    atomic_init(&kernel->references, 1);
     tsr__device_retain(device);
     kernel->name = tsr__strdup(name);
     tsr_status status = kernel->name ? TSR_OK : TSR_ERR_NO_MEMORY;
@@ -115,38 +130,11 @@ tsr_status tsr_kernel_create(tsr_device *device, const tsr_kernel_params *params
         status = params->glsl ? build_glsl(kernel, params)
                               : build(kernel, params->spirv, params->spirv_words, params);
     if (status != TSR_OK) {
-        tsr__kernel_release(kernel);
+        tsr_kernel_destroy(&kernel);
         return status;
     }
     *out = kernel;
     return TSR_OK;
-}
-
-void tsr__kernel_retain(tsr_kernel *kernel)
-{
-    atomic_fetch_add(&kernel->references, 1);
-}
-
-void tsr__kernel_release(tsr_kernel *kernel)
-{
-    if (tsr__device_is_inherited(kernel->device))
-        return;
-    if (atomic_fetch_sub(&kernel->references, 1) != 1)
-        return;
-    tsr_device *device = kernel->device;
-    if (kernel->pipeline)
-        device->vk.DestroyPipeline(device->handle, kernel->pipeline, NULL);
-    tsr__free(kernel->name);
-    tsr__free(kernel);
-    tsr__device_release(device);
-}
-
-void tsr_kernel_destroy(tsr_kernel **kernel)
-{
-    if (!kernel || !*kernel)
-        return;
-    tsr__kernel_release(*kernel);
-    *kernel = NULL;
 }
 
 /* Running -------------------------------------------------------------------------------------- */
@@ -205,5 +193,5 @@ tsr_status tsr_kernel_run(tsr_stream *stream, tsr_kernel *kernel,
     }
     if (kernel->scalar_bytes > 0)
         memcpy(end, scalars, kernel->scalar_bytes);
-    return tsr__stream_run(stream, kernel->pipeline, kernel, &dispatch);
+    return tsr__stream_run(stream, kernel->pipeline, &dispatch);
 }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "gpu/matmul/matmul.h"
+#include "gpu/matmul/tuning/tuned.h"
 
 static tsr_status check(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
                         const tsr_tensor *b, const tsr_tensor *bias)
@@ -50,7 +51,9 @@ tsr_status tsr__matmul_run(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *
 
     tsr_device *gpu = tsr_stream_device(stream);
     tsr__matmul_device device = tsr__matmul_device_of(gpu);
-    TSR__TRY(tsr__matmul_choose(&device, gpu->tuned, &problem, override, &plan));
+    tsr__tuned *tuned;
+    TSR__TRY(tsr__tuned_of(gpu, &tuned));
+    TSR__TRY(tsr__matmul_choose(&device, tuned, &problem, override, &plan));
     tsr__matmul_call call = {.stream = stream,
                              .problem = &problem,
                              .y = y,

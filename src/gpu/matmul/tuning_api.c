@@ -36,10 +36,12 @@ tsr_status tsr_tuning_inspect(tsr_stream *stream, const tsr_tensor *y, const tsr
     TSR__REQUIRE(out != NULL, "tuning_inspect: out is NULL");
     TSR__TRY(tsr__matmul_check(stream, y, a, b, params, &problem));
     if (tsr__shape_class_of(&problem, &shape_class)) {
-        const tsr_device *gpu = tsr_stream_device(stream);
+        tsr_device *gpu = tsr_stream_device(stream);
+        tsr__tuned *tuned;
+        TSR__TRY(tsr__tuned_of(gpu, &tuned));
         tsr__matmul_device device = tsr__matmul_device_of(gpu);
         TSR__TRY(tsr__matmul_choose(&device, NULL, &problem, NULL, &usual));
-        TSR__TRY(tsr__matmul_choose(&device, gpu->tuned, &problem, NULL, &chosen));
+        TSR__TRY(tsr__matmul_choose(&device, tuned, &problem, NULL, &chosen));
         info.shape_class = tsr__shape_class_pack(&shape_class);
         describe(&usual, usual.splits, &info.usual);
         describe(&chosen, chosen.splits, &info.chosen);
@@ -134,7 +136,9 @@ tsr_status tsr_tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_ten
 
     TSR__TRY(tsr__matmul_check(stream, y, a, b, params, &problem));
     TSR__REQUIRE(tsr__shape_class_of(&problem, &shape_class), "tuning_set: the product is empty");
-    const tsr_device *gpu = tsr_stream_device(stream);
+    tsr_device *gpu = tsr_stream_device(stream);
+    tsr__tuned *tuned;
+    TSR__TRY(tsr__tuned_of(gpu, &tuned));
     tsr__matmul_device device = tsr__matmul_device_of(gpu);
     tsr__tuned_entry entry = {.shape_class = tsr__shape_class_pack(&shape_class)};
     if (choice) {
@@ -145,18 +149,24 @@ tsr_status tsr_tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_ten
         entry.config = plan.config;
         entry.splits = choice->splits;
     }
-    return tsr__tuned_set(gpu->tuned, &entry);
+    return tsr__tuned_set(tuned, &entry);
 }
 
 tsr_status tsr_tuning_save(tsr_device *device)
 {
     TSR__REQUIRE(device != NULL, "tuning_save: device is NULL");
-    return tsr__tuned_save(device, device->tuned);
+    tsr__tuned *tuned;
+    TSR__TRY(tsr__tuned_of(device, &tuned));
+    return tsr__tuned_save(device, tuned);
 }
 
 int tsr_tuning_count(const tsr_device *device)
 {
-    return device ? tsr__tuned_count(device->tuned) : 0;
+    tsr__tuned *tuned;
+    /* The first call reads the table, which does not change the device as the caller sees it. */
+    if (!device || tsr__tuned_of((tsr_device *)device, &tuned) != TSR_OK)
+        return 0;
+    return tsr__tuned_count(tuned);
 }
 
 tsr_status tsr_tuning_path(const tsr_device *device, char *out, size_t size)

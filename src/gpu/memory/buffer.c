@@ -1,9 +1,8 @@
 #include "gpu/memory/buffer.h"
 
 #include "base/alloc.h"
+#include "gpu/device/timeline.h"
 #include "gpu/memory/memory.h"
-#include "gpu/stream/stream.h"
-#include "gpu/stream/timeline.h"
 
 tsr_status tsr__buffer_create(tsr_device *device, tsr__buffer_kind kind, uint64_t size_bytes,
                               tsr__buffer **out)
@@ -72,23 +71,4 @@ void tsr__buffer_unhold(tsr__buffer *buffer)
 {
     atomic_fetch_sub(&buffer->held, 1);
     drop_reference(buffer);
-}
-
-bool tsr__buffer_idle(tsr__buffer *buffer)
-{
-    tsr__timeline *timeline = buffer->last_timeline;
-    if (!timeline || !timeline->stream || timeline->reached >= buffer->last_point)
-        return true;
-    /* A failing query is reported by whoever waits next. */
-    return tsr__timeline_poll(buffer->device, timeline) == TSR_OK &&
-           timeline->reached >= buffer->last_point;
-}
-
-tsr_status tsr__buffer_wait(tsr__buffer *buffer)
-{
-    tsr__timeline *timeline = buffer->last_timeline;
-    TSR__TRY(tsr__device_check(buffer->device));
-    if (!timeline || !timeline->stream)
-        return TSR_OK;
-    return tsr_stream_wait_point(timeline->stream, buffer->last_point, UINT64_MAX);
 }

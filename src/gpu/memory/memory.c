@@ -15,81 +15,31 @@
 #define KEPT_SHARE 16
 #define KIND_COUNT 4
 
-struct tsr__memory {
+typedef struct device_memory {
     VkPhysicalDeviceMemoryProperties properties;
     uint32_t type[KIND_COUNT]; /* the memory type of each kind of buffer */
     uint64_t limit_bytes;      /* 0: none of the caller's */
     pthread_mutex_t lock;
     tsr__slab *slabs;
     uint64_t allocated_bytes, used_bytes;
+    bool mapped;      /* tensors are in memory that the host maps */
     uint64_t emptied; /* slabs, so far */
-};
+} device_memory;
 
-/* What the driver gives -------------------------------------------------------------------------
- */
+/* Slabs ---------------------------------------------------------------------------------------- */
 
-tsr_status tsr__memory_create_buffer(tsr_device *device, uint64_t size, const void *next,
-                                     VkBuffer *out, VkMemoryRequirements *requirements)
+static void slab_free(tsr_device *device, tsr__slab *slab)
 {
-    VkBufferCreateInfo info = {
-        .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
-        .pNext = next,
-        .size = size,
-        .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-                 VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT,
-        .sharingMode = VK_SHARING_MODE_EXCLUSIVE,
-    };
-    TSR__DEVICE_TRY(device, CreateBuffer, device->handle, &info, NULL, out);
-    device->vk.GetBufferMemoryRequirements(device->handle, *out, requirements);
-    return TSR_OK;
+    if (slab->buffer)
+        device->vk.DestroyBuffer(device->handle, slab->buffer, NULL);
+    if (slab->memory)
+        device->vk.FreeMemory(device->handle, slab->memory, NULL);
+    tsr__free(slab->own);
+    tsr__free(slab->page_map);
+    tsr__free(slab);
 }
 
-VkResult tsr__memory_allocate(tsr_device *device, uint64_t size, uint32_t type, const void *next,
-                              VkDeviceMemory *out)
-{
-    VkMemoryAllocateFlagsInfo flags = {
-        .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
-        .pNext = next,
-        .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT,
-    };
-    VkMemoryAllocateInfo info = {
-        .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
-        .pNext = &flags,
-        .allocationSize = size,
-        .memoryTypeIndex = type,
-    };
-    VkResult result = TSR__VK(&device->vk, AllocateMemory, device->handle, &info, NULL, out);
-    if (result < 0)
-        *out = VK_NULL_HANDLE;
-    return result;
-}
-
-/* Memory types --------------------------------------------------------------------------------- */
-
-uint32_t tsr__memory_find_type(const VkPhysicalDeviceMemoryProperties *properties, uint32_t allowed,
-                               VkMemoryPropertyFlags required, VkMemoryPropertyFlags wanted,
-                               VkMemoryPropertyFlags unwanted)
-{
-    uint32_t best = UINT32_MAX;
-    int best_score = -1;
-    for (uint32_t i = 0; i < properties->memoryTypeCount; i++) {
-        VkMemoryPropertyFlags flags = properties->memoryTypes[i].propertyFlags;
-        if (!(allowed & (1U << i)) || (flags & required) != required)
-            continue;
-        /* Protected and device-coherent types need features that we do not ask for. */
-        if (flags & ~(VkMemoryPropertyFlags)(VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT |
-                                             VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
-                                             VK_MEMORY_PROPERTY_HOST_COHERENT_BIT |
-                                             VK_MEMORY_PROPERTY_HOST_CACHED_BIT))
-            continue;
-        int score = ((flags & wanted) == wanted ? 2 : 0) + ((flags & unwanted) == 0 ? 1 : 0);
-        if (score > best_score) {
-            best = i;
-            best_score = score;
-        }
-    }
-    return best;
-}
+/* The attachment ------------------------------------------------------------------------------- */
 
 /* Which types our buffers may lie in, as the driver says for one of them. */
 static tsr_status allowed_types(tsr_device *device, uint32_t *out)
@@ -102,7 +52,7 @@ static tsr_status allowed_types(tsr_device *device, uint32_t *out)
     return TSR_OK;
 }
 
-static tsr_status choose_types(tsr_device *device, tsr__memory *memory)
+static tsr_status choose_types(tsr_device *device, device_memory *memory)
 {
     const VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
     /* Non-coherent memory would need flushes at every use; all known drivers have a coherent type.
@@ -119,10 +69,11 @@ static tsr_status choose_types(tsr_device *device, tsr__memory *memory)
 
     const VkPhysicalDeviceMemoryProperties *properties = &memory->properties;
     uint32_t *type = memory->type;
-    if (device->mapped)
+    memory->mapped = device->wants_mapping;
+    if (memory->mapped)
         type[TSR__BUFFER_DEVICE] = tsr__memory_find_type(properties, allowed, mapped, cached, 0);
-    if (!device->mapped || type[TSR__BUFFER_DEVICE] == UINT32_MAX) {
-        device->mapped = false;
+    if (!memory->mapped || type[TSR__BUFFER_DEVICE] == UINT32_MAX) {
+        memory->mapped = false;
         type[TSR__BUFFER_DEVICE] = tsr__memory_find_type(properties, allowed, local, 0, host);
     }
     type[TSR__BUFFER_UPLOAD] = tsr__memory_find_type(properties, allowed, host, 0, local | cached);
@@ -131,15 +82,13 @@ static tsr_status choose_types(tsr_device *device, tsr__memory *memory)
     return TSR_OK;
 }
 
-tsr_status tsr__memory_create(tsr_device *device,
-                              const VkPhysicalDeviceMemoryProperties *properties,
-                              uint64_t limit_bytes, tsr__memory **out)
+static tsr_status create_memory(tsr_device *device, void **out)
 {
-    tsr__memory *memory = tsr__calloc(1, sizeof *memory);
+    device_memory *memory = tsr__calloc(1, sizeof *memory);
     if (!memory)
         return TSR_ERR_NO_MEMORY;
-    memory->properties = *properties;
-    memory->limit_bytes = limit_bytes;
+    memory->properties = device->memory_properties;
+    memory->limit_bytes = device->memory_limit_bytes;
     tsr_status status = choose_types(device, memory);
     if (status != TSR_OK) {
         tsr__free(memory);
@@ -150,23 +99,10 @@ tsr_status tsr__memory_create(tsr_device *device,
     return TSR_OK;
 }
 
-/* Slabs ---------------------------------------------------------------------------------------- */
-
-static void slab_free(tsr_device *device, tsr__slab *slab)
+/* All buffers have been released. */
+static void destroy_memory(tsr_device *device, void *attachment)
 {
-    if (slab->buffer)
-        device->vk.DestroyBuffer(device->handle, slab->buffer, NULL);
-    if (slab->memory)
-        device->vk.FreeMemory(device->handle, slab->memory, NULL);
-    tsr__free(slab->own);
-    tsr__free(slab->page_map);
-    tsr__free(slab);
-}
-
-void tsr__memory_destroy(tsr_device *device, tsr__memory *memory)
-{
-    if (!memory)
-        return;
+    device_memory *memory = attachment;
     while (memory->slabs) {
         tsr__slab *slab = memory->slabs;
         memory->slabs = slab->next;
@@ -176,7 +112,18 @@ void tsr__memory_destroy(tsr_device *device, tsr__memory *memory)
     tsr__free(memory);
 }
 
-static tsr_status out_of_memory(const tsr_device *device, const tsr__memory *memory,
+static const tsr__attachment_kind memory_kind = {.create = create_memory,
+                                                 .destroy = destroy_memory};
+
+static tsr_status memory_of(tsr_device *device, device_memory **out)
+{
+    void *memory;
+    TSR__TRY(tsr__device_attach(device, &memory_kind, &memory));
+    *out = memory;
+    return TSR_OK;
+}
+
+static tsr_status out_of_memory(const tsr_device *device, const device_memory *memory,
                                 tsr__buffer_kind kind, uint64_t request, const char *reason,
                                 uint64_t reason_bytes)
 {
@@ -191,7 +138,7 @@ static tsr_status out_of_memory(const tsr_device *device, const tsr__memory *mem
         (unsigned long long)reason_bytes);
 }
 
-static uint64_t allocated_in(const tsr__memory *memory, uint32_t heap)
+static uint64_t allocated_in(const device_memory *memory, uint32_t heap)
 {
     uint64_t bytes = 0;
     for (const tsr__slab *slab = memory->slabs; slab; slab = slab->next)
@@ -201,7 +148,7 @@ static uint64_t allocated_in(const tsr__memory *memory, uint32_t heap)
 
 /* Refuses what cannot succeed before the driver is asked: some drivers kill the process instead of
  * answering. */
-static tsr_status check_room(const tsr_device *device, const tsr__memory *memory,
+static tsr_status check_room(const tsr_device *device, const device_memory *memory,
                              tsr__buffer_kind kind, uint64_t size)
 {
     uint64_t total;
@@ -226,7 +173,7 @@ static tsr_status check_room(const tsr_device *device, const tsr__memory *memory
     return TSR_OK;
 }
 
-static tsr_status slab_allocate(tsr_device *device, const tsr__memory *memory, tsr__slab *slab)
+static tsr_status slab_allocate(tsr_device *device, const device_memory *memory, tsr__slab *slab)
 {
     VkMemoryRequirements requirements;
     TSR__TRY(
@@ -240,7 +187,7 @@ static tsr_status slab_allocate(tsr_device *device, const tsr__memory *memory, t
         return tsr__device_fail(device, result, "vkAllocateMemory");
     }
     TSR__DEVICE_TRY(device, BindBufferMemory, device->handle, slab->buffer, slab->memory, 0);
-    if (slab->kind != TSR__BUFFER_DEVICE || device->mapped) {
+    if (slab->kind != TSR__BUFFER_DEVICE || memory->mapped) {
         void *host = NULL;
         TSR__DEVICE_TRY(device, MapMemory, device->handle, slab->memory, 0, VK_WHOLE_SIZE, 0,
                         &host);
@@ -249,7 +196,7 @@ static tsr_status slab_allocate(tsr_device *device, const tsr__memory *memory, t
     return TSR_OK;
 }
 
-static tsr_status slab_bind(tsr_device *device, const tsr__memory *memory, tsr__slab *slab)
+static tsr_status slab_bind(tsr_device *device, const device_memory *memory, tsr__slab *slab)
 {
     if (slab->kind == TSR__BUFFER_SHARED)
         TSR__TRY(tsr__host_import(device, &memory->properties, slab));
@@ -263,7 +210,7 @@ static tsr_status slab_bind(tsr_device *device, const tsr__memory *memory, tsr__
     return TSR_OK;
 }
 
-static tsr_status slab_create(tsr_device *device, tsr__memory *memory, tsr__buffer_kind kind,
+static tsr_status slab_create(tsr_device *device, device_memory *memory, tsr__buffer_kind kind,
                               uint64_t size, bool paged, tsr__slab **out)
 {
     TSR__TRY(check_room(device, memory, kind, size));
@@ -293,7 +240,7 @@ static tsr_status slab_create(tsr_device *device, tsr__memory *memory, tsr__buff
     return TSR_OK;
 }
 
-static void slab_destroy(tsr_device *device, tsr__memory *memory, tsr__slab *slab)
+static void slab_destroy(tsr_device *device, device_memory *memory, tsr__slab *slab)
 {
     for (tsr__slab **link = &memory->slabs; *link; link = &(*link)->next)
         if (*link == slab) {
@@ -312,7 +259,7 @@ static bool is_kept(const tsr__slab *slab)
 }
 
 /* The smallest that wastes little; NULL: none. */
-static tsr__slab *find_kept(const tsr__memory *memory, tsr__buffer_kind kind, uint64_t size)
+static tsr__slab *find_kept(const device_memory *memory, tsr__buffer_kind kind, uint64_t size)
 {
     tsr__slab *best = NULL;
     for (tsr__slab *slab = memory->slabs; slab; slab = slab->next)
@@ -323,7 +270,7 @@ static tsr__slab *find_kept(const tsr__memory *memory, tsr__buffer_kind kind, ui
 }
 
 /* Gives the driver back what was emptied first, until the rest is no more than its share. */
-static void trim_kept(tsr_device *device, tsr__memory *memory, uint32_t heap)
+static void trim_kept(tsr_device *device, device_memory *memory, uint32_t heap)
 {
     for (;;) {
         uint64_t kept = 0;
@@ -340,7 +287,7 @@ static void trim_kept(tsr_device *device, tsr__memory *memory, uint32_t heap)
 }
 
 /* All empty slabs; whether there was any. */
-static bool drop_empty(tsr_device *device, tsr__memory *memory)
+static bool drop_empty(tsr_device *device, device_memory *memory)
 {
     bool any = false;
     tsr__slab *next;
@@ -390,7 +337,7 @@ static bool find_pages(const tsr__slab *slab, uint64_t count, uint64_t *out)
     return false;
 }
 
-static tsr_status take_pages(tsr_device *device, tsr__memory *memory, tsr__buffer_kind kind,
+static tsr_status take_pages(tsr_device *device, device_memory *memory, tsr__buffer_kind kind,
                              uint64_t pages, tsr__slab **out_slab, uint64_t *out_page)
 {
     for (tsr__slab *slab = memory->slabs; slab; slab = slab->next)
@@ -408,7 +355,7 @@ static tsr_status take_pages(tsr_device *device, tsr__memory *memory, tsr__buffe
     return status;
 }
 
-static tsr_status take_locked(tsr_device *device, tsr__memory *memory, tsr__buffer_kind kind,
+static tsr_status take_locked(tsr_device *device, device_memory *memory, tsr__buffer_kind kind,
                               uint64_t size, tsr__slab **out_slab, uint64_t *out_offset)
 {
     if (size >= DEDICATED_BYTES || kind == TSR__BUFFER_SHARED) {
@@ -427,7 +374,8 @@ static tsr_status take_locked(tsr_device *device, tsr__memory *memory, tsr__buff
 tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t size_bytes,
                             tsr__slab **out_slab, uint64_t *out_offset, uint64_t *out_reserved)
 {
-    tsr__memory *memory = device->memory;
+    device_memory *memory;
+    TSR__TRY(memory_of(device, &memory));
     if (size_bytes > UINT64_MAX - PAGE_BYTES)
         return tsr__fail(TSR_ERR_OVERFLOW, "%llu bytes of device memory do not fit 64 bits",
                          (unsigned long long)size_bytes);
@@ -450,7 +398,7 @@ tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t 
 
 /* Keeps one empty slab of pages of each kind, so that a program that makes and drops one tensor
  * does not go to the driver each time. */
-static bool worth_keeping(const tsr__memory *memory, const tsr__slab *slab)
+static bool worth_keeping(const device_memory *memory, const tsr__slab *slab)
 {
     for (const tsr__slab *other = memory->slabs; other; other = other->next)
         if (other != slab && other->kind == slab->kind && other->page_count > 0)
@@ -460,7 +408,7 @@ static bool worth_keeping(const tsr__memory *memory, const tsr__slab *slab)
 
 void tsr__memory_give(tsr_device *device, tsr__slab *slab, uint64_t offset, uint64_t reserved)
 {
-    tsr__memory *memory = device->memory;
+    device_memory *memory = tsr__device_attachment(device, &memory_kind);
     pthread_mutex_lock(&memory->lock);
     slab->used_bytes -= reserved;
     memory->used_bytes -= reserved;
@@ -475,20 +423,38 @@ void tsr__memory_give(tsr_device *device, tsr__slab *slab, uint64_t offset, uint
     pthread_mutex_unlock(&memory->lock);
 }
 
-uint64_t tsr__memory_size(const tsr__memory *memory)
+tsr_status tsr__memory_size(tsr_device *device, uint64_t *out)
 {
+    device_memory *memory;
+    TSR__TRY(memory_of(device, &memory));
     const uint32_t type = memory->type[TSR__BUFFER_DEVICE];
     const VkPhysicalDeviceMemoryProperties *properties = &memory->properties;
     uint64_t size = type == UINT32_MAX
                         ? 0
                         : properties->memoryHeaps[properties->memoryTypes[type].heapIndex].size;
-    return memory->limit_bytes != 0 && memory->limit_bytes < size ? memory->limit_bytes : size;
+    *out = memory->limit_bytes != 0 && memory->limit_bytes < size ? memory->limit_bytes : size;
+    return TSR_OK;
 }
 
-void tsr__memory_usage(tsr__memory *memory, uint64_t *allocated_bytes, uint64_t *used_bytes)
+bool tsr__memory_is_mapped(const tsr_device *device)
 {
-    pthread_mutex_lock(&memory->lock);
-    *allocated_bytes = memory->allocated_bytes;
-    *used_bytes = memory->used_bytes;
-    pthread_mutex_unlock(&memory->lock);
+    const device_memory *memory = tsr__device_attachment(device, &memory_kind);
+    return memory && memory->mapped;
+}
+
+void tsr_device_memory_usage(const tsr_device *device, uint64_t *allocated_bytes,
+                             uint64_t *used_bytes)
+{
+    uint64_t allocated = 0, used = 0;
+    device_memory *memory = device ? tsr__device_attachment(device, &memory_kind) : NULL;
+    if (memory) {
+        pthread_mutex_lock(&memory->lock);
+        allocated = memory->allocated_bytes;
+        used = memory->used_bytes;
+        pthread_mutex_unlock(&memory->lock);
+    }
+    if (allocated_bytes)
+        *allocated_bytes = allocated;
+    if (used_bytes)
+        *used_bytes = used;
 }

@@ -22,12 +22,6 @@ typedef struct tsr__slab {
     uint64_t emptied;    /* a slab of no buffer: the higher, the later it was given back */
 } tsr__slab;
 
-tsr_status tsr__memory_create(tsr_device *device,
-                              const VkPhysicalDeviceMemoryProperties *properties,
-                              uint64_t limit_bytes, tsr__memory **out);
-/* All buffers have been released. NULL is fine. */
-void tsr__memory_destroy(tsr_device *device, tsr__memory *memory);
-
 /* A buffer as all of tessera's are, and what memory it needs. `next` extends what is asked for. */
 tsr_status tsr__memory_create_buffer(tsr_device *device, uint64_t size, const void *next,
                                      VkBuffer *out,
@@ -47,8 +41,12 @@ tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t 
                             tsr__slab **out_slab, uint64_t *out_offset, uint64_t *out_reserved);
 void tsr__memory_give(tsr_device *device, tsr__slab *slab, uint64_t offset, uint64_t reserved);
 
-/* What there is for tensors, whoever uses it. */
-uint64_t tsr__memory_size(const tsr__memory *memory);
-void tsr__memory_usage(tsr__memory *memory, uint64_t *allocated_bytes, uint64_t *used_bytes);
+/* The size in bytes of the heap that tensors are allocated from, or the caller's limit if that is
+ * lower. */
+tsr_status tsr__memory_size(tsr_device *device, uint64_t *out) TSR_NODISCARD;
+
+/* Whether tensors are in memory that the host maps. Only meaningful once the device has a stream or
+ * a buffer. */
+bool tsr__memory_is_mapped(const tsr_device *device);
 
 #endif

@@ -2,10 +2,8 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "gpu/stream/stream.h"
 #include "shaders/params/types.h"
 #include "tensor/check.h"
-#include "tensor/overlap.h"
 
 _Static_assert(TSR_F32 == TSR_DT_F32 && TSR_F16 == TSR_DT_F16 && TSR_BF16 == TSR_DT_BF16 &&
                    TSR_I32 == TSR_DT_I32 && TSR_U32 == TSR_DT_U32 && TSR_I64 == TSR_DT_I64 &&
@@ -56,6 +54,21 @@ const tsr_layout *tsr_tensor_layout(const tsr_tensor *tensor)
 tsr_device *tsr_tensor_device(const tsr_tensor *tensor)
 {
     return tensor ? tensor->buffer->device : NULL;
+}
+
+tsr_status tsr_tensor_map(tsr_tensor *tensor, void **out)
+{
+    TSR__REQUIRE(tensor != NULL && out != NULL, "tensor_map: %s is NULL",
+                 tensor ? "out" : "tensor");
+    TSR__TRY(tsr__device_check(tensor->buffer->device));
+    if (!tensor->buffer->host)
+        return tsr__fail(
+            TSR_ERR_UNSUPPORTED,
+            "tensor_map: the memory of %s cannot be mapped; upload and download instead",
+            tensor->buffer->device->info.name);
+    *out = (uint8_t *)tensor->buffer->host +
+           (uint64_t)tensor->layout.offset * tsr_dtype_size(tensor->layout.dtype);
+    return TSR_OK;
 }
 
 /* Views ---------------------------------------------------------------------------------------- */
@@ -158,25 +171,4 @@ uint64_t tsr__tensor_address(const tsr_tensor *tensor)
 tsr_tensor tsr__tensor_alias(const tsr_tensor *tensor, const tsr_layout *layout)
 {
     return (tsr_tensor){.layout = *layout, .buffer = tensor->buffer};
-}
-
-static tsr__access access_of(const tsr_tensor *tensor, bool write)
-{
-    tsr__extent extent = tsr__layout_extent(&tensor->layout);
-    return (tsr__access){tensor->buffer, extent.begin_bytes, extent.end_bytes, write};
-}
-
-tsr__access tsr__read_of(const tsr_tensor *tensor)
-{
-    return access_of(tensor, false);
-}
-
-tsr__access tsr__write_of(const tsr_tensor *tensor)
-{
-    return access_of(tensor, true);
-}
-
-bool tsr__dtype_is_float(tsr_dtype dtype)
-{
-    return dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16;
 }

@@ -3,8 +3,8 @@
 #ifndef TSR_GPU_PIPELINE_DISK_CACHE_H
 #define TSR_GPU_PIPELINE_DISK_CACHE_H
 
-#include "gpu/device/cache_file.h"
 #include "gpu/device/device.h"
+#include "gpu/pipeline/cache_file.h"
 
 void tsr__cache_key_init(const tsr_device *device, tsr__cache_key *out);
 

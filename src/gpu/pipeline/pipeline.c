@@ -6,25 +6,25 @@
 #include "base/hash.h"
 #include "gpu/cpu_drivers/specialize/specialize.h"
 #include "gpu/pipeline/disk_cache.h"
-#include "gpu/stream/stream.h"
 
 #define BUCKETS 256
 
 struct tsr__pipeline {
+    tsr_device *owner;      /* of a user's kernel: holds the device. NULL for built-in shaders */
+    atomic_uint references; /* held by callers */
+    VkPipeline pipeline;
+    /* For built-in shaders only: */
     tsr__pipeline *next;
-    atomic_uint references; /* by callers of tsr__pipeline_get */
-    uint64_t last_use;      /* the value of `uses` then */
+    uint64_t last_use; /* the value of `uses` then */
     tsr__shader shader;
     int spec_count;
     uint32_t spec[TSR__SPEC_MAX];
-    VkPipeline pipeline;
 };
 
-struct tsr__pipelines {
+typedef struct device_pipelines {
     pthread_mutex_t lock;
     VkPipelineLayout layout;
     VkPipelineCache cache;
-    bool disk_cache;
     bool capture;
     tsr__cache_key key;
     uint64_t built;       /* since the device was opened */
@@ -32,9 +32,9 @@ struct tsr__pipelines {
     uint64_t kept, limit;
     uint64_t uses; /* calls of tsr__pipeline_get */
     tsr__pipeline *buckets[BUCKETS];
-};
+} device_pipelines;
 
-static tsr_status create_objects(tsr_device *device, tsr__pipelines *pipelines)
+static tsr_status create_objects(tsr_device *device, device_pipelines *pipelines)
 {
     VkPushConstantRange range = {
         .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT,
@@ -49,7 +49,7 @@ static tsr_status create_objects(tsr_device *device, tsr__pipelines *pipelines)
                     &pipelines->layout);
     size_t bytes = 0;
     void *data = NULL;
-    if (pipelines->disk_cache) {
+    if (device->disk_cache) {
         tsr__cache_key_init(device, &pipelines->key);
         data = tsr__cache_read(&pipelines->key, &bytes);
     }
@@ -64,27 +64,9 @@ static tsr_status create_objects(tsr_device *device, tsr__pipelines *pipelines)
     return result < 0 ? tsr__device_fail(device, result, "vkCreatePipelineCache") : TSR_OK;
 }
 
-tsr_status tsr__pipelines_create(tsr_device *device, bool disk_cache, tsr__pipelines **out)
+static void destroy_pipelines(tsr_device *device, void *attachment)
 {
-    tsr__pipelines *pipelines = tsr__calloc(1, sizeof *pipelines);
-    if (!pipelines)
-        return TSR_ERR_NO_MEMORY;
-    pthread_mutex_init(&pipelines->lock, NULL);
-    pipelines->disk_cache = disk_cache;
-    pipelines->limit = device->device_class == TSR__CLASS_GPU ? UINT64_MAX : TSR__CPU_PIPELINES;
-    tsr_status status = create_objects(device, pipelines);
-    if (status != TSR_OK) {
-        tsr__pipelines_destroy(device, pipelines);
-        return status;
-    }
-    *out = pipelines;
-    return TSR_OK;
-}
-
-void tsr__pipelines_destroy(tsr_device *device, tsr__pipelines *pipelines)
-{
-    if (!pipelines)
-        return;
+    device_pipelines *pipelines = attachment;
     for (int i = 0; i < BUCKETS; i++)
         while (pipelines->buckets[i]) {
             tsr__pipeline *entry = pipelines->buckets[i];
@@ -100,16 +82,54 @@ void tsr__pipelines_destroy(tsr_device *device, tsr__pipelines *pipelines)
     tsr__free(pipelines);
 }
 
-VkPipelineLayout tsr__pipelines_layout(const tsr__pipelines *pipelines)
+static uint64_t usual_limit(const tsr_device *device)
 {
+    return device->device_class == TSR__CLASS_GPU ? UINT64_MAX : TSR__CPU_PIPELINES;
+}
+
+static tsr_status create_pipelines(tsr_device *device, void **out)
+{
+    device_pipelines *pipelines = tsr__calloc(1, sizeof *pipelines);
+    if (!pipelines)
+        return TSR_ERR_NO_MEMORY;
+    pthread_mutex_init(&pipelines->lock, NULL);
+    pipelines->limit = usual_limit(device);
+    tsr_status status = create_objects(device, pipelines);
+    if (status != TSR_OK) {
+        destroy_pipelines(device, pipelines);
+        return status;
+    }
+    *out = pipelines;
+    return TSR_OK;
+}
+
+static void save_pipelines(tsr_device *device, void *attachment);
+
+static const tsr__attachment_kind pipelines_kind = {
+    .create = create_pipelines,
+    .close = save_pipelines,
+    .destroy = destroy_pipelines,
+};
+
+static tsr_status pipelines_of(tsr_device *device, device_pipelines **out)
+{
+    void *pipelines;
+    TSR__TRY(tsr__device_attach(device, &pipelines_kind, &pipelines));
+    *out = pipelines;
+    return TSR_OK;
+}
+
+VkPipelineLayout tsr__pipelines_layout(const tsr_device *device)
+{
+    const device_pipelines *pipelines = tsr__device_attachment(device, &pipelines_kind);
     return pipelines->layout;
 }
 
 /* Building ------------------------------------------------------------------------------------- */
 
-tsr_status tsr__pipeline_build(tsr_device *device, const char *name, const uint32_t *code,
-                               size_t size_bytes, const uint32_t *spec, int spec_count,
-                               uint32_t subgroup_size, VkPipeline *out)
+static tsr_status build(tsr_device *device, const device_pipelines *pipelines, const char *name,
+                        const uint32_t *code, size_t size_bytes, const uint32_t *spec,
+                        int spec_count, uint32_t subgroup_size, VkPipeline *out)
 {
     VkSpecializationMapEntry entries[TSR__SPEC_MAX];
     TSR__REQUIRE(spec_count >= 0 && spec_count <= TSR__SPEC_MAX,
@@ -141,7 +161,7 @@ tsr_status tsr__pipeline_build(tsr_device *device, const char *name, const uint3
     bool choice = device->info.subgroup_size_min < device->info.subgroup_size_max;
     VkComputePipelineCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
-        .flags = device->pipelines->capture ? VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR : 0,
+        .flags = pipelines->capture ? VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR : 0,
         .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
                   .pNext = subgroup_size > 0 && choice ? &subgroups : NULL,
                   .flags = subgroup_size > 0
@@ -151,11 +171,11 @@ tsr_status tsr__pipeline_build(tsr_device *device, const char *name, const uint3
                   .module = module,
                   .pName = "main",
                   .pSpecializationInfo = spec_count > 0 ? &specialization : NULL},
-        .layout = device->pipelines->layout,
+        .layout = pipelines->layout,
     };
     VkPipeline pipeline = VK_NULL_HANDLE;
-    VkResult result = TSR__VK(&device->vk, CreateComputePipelines, device->handle,
-                              device->pipelines->cache, 1, &info, NULL, &pipeline);
+    VkResult result = TSR__VK(&device->vk, CreateComputePipelines, device->handle, pipelines->cache,
+                              1, &info, NULL, &pipeline);
     device->vk.DestroyShaderModule(device->handle, module, NULL);
     if (result < 0)
         return tsr__fail_context(tsr__device_fail(device, result, "vkCreateComputePipelines"),
@@ -182,8 +202,9 @@ static uint32_t subgroup_size_of(const tsr_device *device, tsr__shader shader)
     return counts ? device->info.coopmat_subgroup_size : 0;
 }
 
-static tsr_status build_entry(tsr_device *device, tsr__shader shader, const uint32_t *spec,
-                              int spec_count, tsr__pipeline **out)
+static tsr_status build_entry(tsr_device *device, const device_pipelines *pipelines,
+                              tsr__shader shader, const uint32_t *spec, int spec_count,
+                              tsr__pipeline **out)
 {
     const tsr__shader_binary *binary = &tsr__shader_binaries[shader];
     const uint32_t *code = binary->variant[device->storage].code;
@@ -199,11 +220,11 @@ static tsr_status build_entry(tsr_device *device, tsr__shader shader, const uint
     tsr_status status =
         tsr__specialize(code, size_bytes, spec, spec_count, &special, &special_bytes);
     if (status == TSR_OK && special)
-        status = tsr__pipeline_build(device, binary->name, special, special_bytes, NULL, 0,
-                                     subgroup_size_of(device, shader), &entry->pipeline);
+        status = build(device, pipelines, binary->name, special, special_bytes, NULL, 0,
+                       subgroup_size_of(device, shader), &entry->pipeline);
     else if (status == TSR_OK) /* a build without cpu_kernels: the driver specialises */
-        status = tsr__pipeline_build(device, binary->name, code, size_bytes, spec, spec_count,
-                                     subgroup_size_of(device, shader), &entry->pipeline);
+        status = build(device, pipelines, binary->name, code, size_bytes, spec, spec_count,
+                       subgroup_size_of(device, shader), &entry->pipeline);
     tsr__free(special);
     if (status != TSR_OK) {
         tsr__free(entry);
@@ -217,7 +238,7 @@ static tsr_status build_entry(tsr_device *device, tsr__shader shader, const uint
 }
 
 /* The link to the least recently used pipeline that nobody holds, or NULL. */
-static tsr__pipeline **least_recently_used(tsr__pipelines *pipelines)
+static tsr__pipeline **least_recently_used(device_pipelines *pipelines)
 {
     tsr__pipeline **found = NULL;
 
@@ -231,10 +252,8 @@ static tsr__pipeline **least_recently_used(tsr__pipelines *pipelines)
 
 /* Destroys pipelines until one more is within the limit. The lock is held, so that none of those
  * without references can get one. */
-static void make_room(tsr_device *device)
+static void make_room(tsr_device *device, device_pipelines *pipelines)
 {
-    tsr__pipelines *pipelines = device->pipelines;
-
     while (pipelines->kept >= pipelines->limit) {
         tsr__pipeline **link = least_recently_used(pipelines);
         if (!link)
@@ -249,14 +268,14 @@ static void make_room(tsr_device *device)
 
 /* Without the lock: others go on meanwhile with what there is. Whoever is the first of several with
  * the same pipeline has made the one that is kept. */
-static tsr_status build_unlocked(tsr_device *device, tsr__shader shader, const uint32_t *spec,
-                                 int spec_count, tsr__pipeline **bucket, tsr__pipeline **out)
+static tsr_status build_unlocked(tsr_device *device, device_pipelines *pipelines,
+                                 tsr__shader shader, const uint32_t *spec, int spec_count,
+                                 tsr__pipeline **bucket, tsr__pipeline **out)
 {
-    tsr__pipelines *pipelines = device->pipelines;
     tsr__pipeline *made = NULL;
 
     pthread_mutex_unlock(&pipelines->lock);
-    tsr_status status = build_entry(device, shader, spec, spec_count, &made);
+    tsr_status status = build_entry(device, pipelines, shader, spec, spec_count, &made);
     pthread_mutex_lock(&pipelines->lock);
     TSR__TRY(status);
     *out = find(*bucket, shader, spec, spec_count);
@@ -265,7 +284,7 @@ static tsr_status build_unlocked(tsr_device *device, tsr__shader shader, const u
         tsr__free(made);
         return TSR_OK;
     }
-    make_room(device);
+    make_room(device, pipelines);
     made->next = *bucket;
     *bucket = *out = made;
     pipelines->built++;
@@ -276,7 +295,8 @@ static tsr_status build_unlocked(tsr_device *device, tsr__shader shader, const u
 tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint32_t *spec,
                              int spec_count, tsr__pipeline **out)
 {
-    tsr__pipelines *pipelines = device->pipelines;
+    device_pipelines *pipelines;
+    TSR__TRY(pipelines_of(device, &pipelines));
     uint32_t id = (uint32_t)shader;
     uint64_t hash = tsr__hash(TSR__HASH_START, &id, sizeof id);
     hash = tsr__hash(hash, spec, (size_t)spec_count * sizeof *spec);
@@ -286,7 +306,7 @@ tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint3
     tsr_status status = TSR_OK;
     tsr__pipeline *entry = find(*bucket, shader, spec, spec_count);
     if (!entry)
-        status = build_unlocked(device, shader, spec, spec_count, bucket, &entry);
+        status = build_unlocked(device, pipelines, shader, spec, spec_count, bucket, &entry);
     if (status == TSR_OK) {
         atomic_fetch_add(&entry->references, 1);
         entry->last_use = ++pipelines->uses;
@@ -296,9 +316,43 @@ tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint3
     return status;
 }
 
+tsr_status tsr__pipeline_create(tsr_device *device, const char *name, const uint32_t *code,
+                                size_t size_bytes, const uint32_t *spec, int spec_count,
+                                uint32_t subgroup_size, tsr__pipeline **out)
+{
+    device_pipelines *pipelines;
+    TSR__TRY(pipelines_of(device, &pipelines));
+    tsr__pipeline *made = tsr__calloc(1, sizeof *made);
+    if (!made)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = build(device, pipelines, name, code, size_bytes, spec, spec_count,
+                              subgroup_size, &made->pipeline);
+    if (status != TSR_OK) {
+        tsr__free(made);
+        return status;
+    }
+    atomic_init(&made->references, 1);
+    made->owner = device;
+    tsr__device_retain(device);
+    *out = made;
+    return TSR_OK;
+}
+
+void tsr__pipeline_retain(tsr__pipeline *pipeline)
+{
+    atomic_fetch_add(&pipeline->references, 1);
+}
+
 void tsr__pipeline_release(tsr__pipeline *pipeline)
 {
-    atomic_fetch_sub(&pipeline->references, 1);
+    if (!pipeline)
+        return;
+    tsr_device *owner = pipeline->owner;
+    if (atomic_fetch_sub(&pipeline->references, 1) > 1 || !owner)
+        return;
+    owner->vk.DestroyPipeline(owner->handle, pipeline->pipeline, NULL);
+    tsr__free(pipeline);
+    tsr__device_release(owner);
 }
 
 VkPipeline tsr__pipeline_handle(const tsr__pipeline *pipeline)
@@ -308,27 +362,35 @@ VkPipeline tsr__pipeline_handle(const tsr__pipeline *pipeline)
 
 uint64_t tsr__pipelines_kept(const tsr_device *device)
 {
-    pthread_mutex_lock(&device->pipelines->lock);
-    uint64_t kept = device->pipelines->kept;
-    pthread_mutex_unlock(&device->pipelines->lock);
+    device_pipelines *pipelines = tsr__device_attachment(device, &pipelines_kind);
+    if (!pipelines)
+        return 0;
+    pthread_mutex_lock(&pipelines->lock);
+    uint64_t kept = pipelines->kept;
+    pthread_mutex_unlock(&pipelines->lock);
     return kept;
 }
 
 uint64_t tsr__pipelines_limit(const tsr_device *device)
 {
-    return device->pipelines->limit;
+    const device_pipelines *pipelines = tsr__device_attachment(device, &pipelines_kind);
+    return pipelines ? pipelines->limit : usual_limit(device);
 }
 
-void tsr__pipelines_set_limit(tsr_device *device, uint64_t limit)
+tsr_status tsr__pipelines_set_limit(tsr_device *device, uint64_t limit)
 {
-    pthread_mutex_lock(&device->pipelines->lock);
-    device->pipelines->limit = limit;
-    pthread_mutex_unlock(&device->pipelines->lock);
+    device_pipelines *pipelines;
+    TSR__TRY(pipelines_of(device, &pipelines));
+    pthread_mutex_lock(&pipelines->lock);
+    pipelines->limit = limit;
+    pthread_mutex_unlock(&pipelines->lock);
+    return TSR_OK;
 }
 
 uint64_t tsr__pipelines_built(const tsr_device *device)
 {
-    return device->pipelines->built;
+    const device_pipelines *pipelines = tsr__device_attachment(device, &pipelines_kind);
+    return pipelines ? pipelines->built : 0;
 }
 
 /* Disk ----------------------------------------------------------------------------------------- */
@@ -353,7 +415,7 @@ static tsr_status cache_data(tsr_device *device, VkPipelineCache cache, void **o
     return TSR_OK;
 }
 
-static void save(tsr_device *device, tsr__pipelines *pipelines)
+static void save(tsr_device *device, device_pipelines *pipelines)
 {
     void *data = NULL;
     size_t bytes = 0;
@@ -367,22 +429,34 @@ static void save(tsr_device *device, tsr__pipelines *pipelines)
     tsr__free(data);
 }
 
-void tsr__pipelines_save(tsr_device *device)
+static void save_pipelines(tsr_device *device, void *attachment)
 {
-    tsr__pipelines *pipelines = device->pipelines;
+    device_pipelines *pipelines = attachment;
     if (atomic_load(&device->lost))
         return;
     pthread_mutex_lock(&pipelines->lock);
-    if (pipelines->disk_cache && pipelines->built != pipelines->saved_built)
+    if (device->disk_cache && pipelines->built != pipelines->saved_built)
         save(device, pipelines);
     pthread_mutex_unlock(&pipelines->lock);
 }
 
+void tsr_device_save_cache(tsr_device *device)
+{
+    device_pipelines *pipelines = NULL;
+    if (device && !tsr__device_is_inherited(device))
+        pipelines = tsr__device_attachment(device, &pipelines_kind);
+    if (pipelines)
+        save_pipelines(device, pipelines);
+}
+
 /* Statistics ----------------------------------------------------------------------------------- */
 
-void tsr__pipelines_capture(tsr_device *device, bool on)
+tsr_status tsr__pipelines_capture(tsr_device *device, bool on)
 {
-    device->pipelines->capture = on && device->info.pipeline_statistics;
+    device_pipelines *pipelines;
+    TSR__TRY(pipelines_of(device, &pipelines));
+    pipelines->capture = on && device->info.pipeline_statistics;
+    return TSR_OK;
 }
 
 static double statistic_value(const VkPipelineExecutableStatisticKHR *statistic)

@@ -9,12 +9,14 @@
 #define TSR_GPU_PIPELINE_PIPELINE_H
 
 #include "gpu/device/device.h"
+#include "gpu/pipeline/shader.h"
 
-tsr_status tsr__pipelines_create(tsr_device *device, bool disk_cache, tsr__pipelines **out);
-void tsr__pipelines_destroy(tsr_device *device, tsr__pipelines *pipelines);
+#define TSR__SPEC_MAX 24  /* specialization constants of a pipeline */
+#define TSR__PUSH_MAX 128 /* bytes of push constants; every device has this many */
 
-/* The layout all pipelines share: 128 bytes of push constants, no descriptors. */
-VkPipelineLayout tsr__pipelines_layout(const tsr__pipelines *pipelines);
+/* The layout that all pipelines of the device share: TSR__PUSH_MAX bytes of push constants, no
+ * descriptors. A pipeline must have been built. */
+VkPipelineLayout tsr__pipelines_layout(const tsr_device *device);
 
 typedef struct tsr__pipeline tsr__pipeline;
 
@@ -22,26 +24,29 @@ typedef struct tsr__pipeline tsr__pipeline;
  * released it. TSR_ERR_UNSUPPORTED if this build has no such shader. */
 tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint32_t *spec,
                              int spec_count, tsr__pipeline **out);
-/* Any thread. The pipeline may be destroyed at any time after this. */
+
+/* A pipeline of the caller's own SPIR-V, which is destroyed with its last reference. Uses the same
+ * driver cache. If subgroup_size is not 0, all subgroups are full and have this size; the caller
+ * has checked that the device supports that. */
+tsr_status tsr__pipeline_create(tsr_device *device, const char *name, const uint32_t *code,
+                                size_t size_bytes, const uint32_t *spec, int spec_count,
+                                uint32_t subgroup_size, tsr__pipeline **out);
+
+/* Any thread. */
+void tsr__pipeline_retain(tsr__pipeline *pipeline);
+/* Any thread. The pipeline may be destroyed at any time after this. NULL is fine. */
 void tsr__pipeline_release(tsr__pipeline *pipeline);
 VkPipeline tsr__pipeline_handle(const tsr__pipeline *pipeline);
-
-/* A pipeline of the caller's own SPIR-V, which the caller destroys. Uses the same driver cache.
- * `subgroup_size`, unless 0, is demanded of the driver, and that all subgroups are full: the caller
- * knows that the device takes it. */
-tsr_status tsr__pipeline_build(tsr_device *device, const char *name, const uint32_t *code,
-                               size_t size_bytes, const uint32_t *spec, int spec_count,
-                               uint32_t subgroup_size, VkPipeline *out);
 
 /* Statistics the driver reports of a pipeline (VK_KHR_pipeline_executable_properties), one call of
  * `visit` each. Devices without: TSR_ERR_UNSUPPORTED. Only for pipelines built while
  * tsr__pipelines_capture is on. */
 typedef void (*tsr__statistic_fn)(void *user, const char *name, double value);
-void tsr__pipelines_capture(tsr_device *device, bool on);
+tsr_status tsr__pipelines_capture(tsr_device *device, bool on);
 tsr_status tsr__pipeline_statistics(tsr_device *device, VkPipeline pipeline,
                                     tsr__statistic_fn visit, void *user);
 
-/* Pipelines built since the device was opened, by the driver and not found in memory. */
+/* Number of pipelines that the driver has built since the device was opened. */
 uint64_t tsr__pipelines_built(const tsr_device *device);
 /* Those of them that still exist. */
 uint64_t tsr__pipelines_kept(const tsr_device *device);
@@ -50,8 +55,6 @@ uint64_t tsr__pipelines_kept(const tsr_device *device);
 /* How many pipelines of built-in shaders are kept: TSR__CPU_PIPELINES on CPU drivers, UINT64_MAX on
  * GPUs. Tests set it; a lower limit takes effect when the next pipeline is built. */
 uint64_t tsr__pipelines_limit(const tsr_device *device);
-void tsr__pipelines_set_limit(tsr_device *device, uint64_t limit);
-
-void tsr__pipelines_save(tsr_device *device);
+tsr_status tsr__pipelines_set_limit(tsr_device *device, uint64_t limit);
 
 #endif

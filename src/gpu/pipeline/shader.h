@@ -6,14 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "gpu/device/storage.h"
 #include "shaders/shader_registry.h" /* enum tsr__shader, in the build directory */
-
-/* How a shader reaches elements smaller than 32 bits. */
-typedef enum tsr__storage {
-    TSR__STORAGE_W32, /* packed in 32-bit words: works everywhere */
-    TSR__STORAGE_S16, /* native 8- and 16-bit storage */
-    TSR__STORAGE_COUNT
-} tsr__storage;
 
 typedef struct tsr__shader_binary {
     const char *name;

@@ -1,7 +1,6 @@
 #include "gpu/stream/batch.h"
 
 #include "base/alloc.h"
-#include "gpu/kernel/kernel.h"
 
 /* No operation uses more different pipelines, so that holding them cannot fail in its middle. */
 #define OPERATION_PIPELINES 32
@@ -58,7 +57,6 @@ void tsr__batch_destroy(tsr_device *device, tsr__batch *batch)
     tsr__batch_retire(batch);
     device->vk.DestroyCommandPool(device->handle, batch->pool, NULL);
     tsr__free(batch->held);
-    tsr__free(batch->kernels);
     tsr__free(batch->pipelines);
     tsr__free(batch);
 }
@@ -92,21 +90,6 @@ void tsr__batch_hold(tsr__batch *batch, tsr__buffer *buffer)
     batch->held[batch->held_count++] = buffer;
 }
 
-tsr_status tsr__batch_hold_kernel(tsr__batch *batch, tsr_kernel *kernel)
-{
-    for (size_t i = batch->kernel_count; i-- > 0;)
-        if (batch->kernels[i] == kernel)
-            return TSR_OK;
-    void *array = batch->kernels;
-    tsr_status status =
-        tsr__grow(&array, &batch->kernel_capacity, batch->kernel_count + 1, sizeof(tsr_kernel *));
-    batch->kernels = array;
-    TSR__TRY(status);
-    tsr__kernel_retain(kernel);
-    batch->kernels[batch->kernel_count++] = kernel;
-    return TSR_OK;
-}
-
 tsr_status tsr__batch_hold_pipeline(tsr__batch *batch, tsr__pipeline *pipeline)
 {
     tsr_status status;
@@ -129,9 +112,6 @@ void tsr__batch_retire(tsr__batch *batch)
     for (size_t i = 0; i < batch->held_count; i++)
         tsr__buffer_unhold(batch->held[i]);
     batch->held_count = 0;
-    for (size_t i = 0; i < batch->kernel_count; i++)
-        tsr__kernel_release(batch->kernels[i]);
-    batch->kernel_count = 0;
     for (size_t i = 0; i < batch->pipeline_count; i++)
         tsr__pipeline_release(batch->pipelines[i]);
     batch->pipeline_count = 0;

@@ -15,8 +15,6 @@ typedef struct tsr__batch {
     double work; /* of all of them, as tsr__dispatch counts it */
     tsr__buffer **held;
     size_t held_count, held_capacity;
-    struct tsr_kernel **kernels;
-    size_t kernel_count, kernel_capacity;
     tsr__pipeline **pipelines;
     size_t pipeline_count, pipeline_capacity;
 } tsr__batch;
@@ -31,14 +29,11 @@ tsr_status tsr__batch_begin(tsr_device *device, tsr__batch *batch);
 tsr_status tsr__batch_reserve(tsr__batch *batch, size_t count);
 void tsr__batch_hold(tsr__batch *batch, tsr__buffer *buffer);
 
-/* Keeps a user's kernel, with its pipeline, until the batch is done. */
-tsr_status tsr__batch_hold_kernel(tsr__batch *batch, struct tsr_kernel *kernel);
-
 /* Takes over the caller's reference to `pipeline` until the batch is done; on failure releases it.
  */
 tsr_status tsr__batch_hold_pipeline(tsr__batch *batch, tsr__pipeline *pipeline);
 
-/* Releases buffers, kernels and pipelines. */
+/* Releases buffers and pipelines. */
 void tsr__batch_retire(tsr__batch *batch);
 
 #endif

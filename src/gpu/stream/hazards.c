@@ -1,5 +1,43 @@
 #include "gpu/stream/hazards.h"
 
+#include "tensor/overlap.h"
+
+static tsr__access access_of(const tsr_tensor *tensor, bool write)
+{
+    tsr__extent extent = tsr__layout_extent(&tensor->layout);
+    return (tsr__access){tensor->buffer, extent.begin_bytes, extent.end_bytes, write};
+}
+
+tsr__access tsr__read_of(const tsr_tensor *tensor)
+{
+    return access_of(tensor, false);
+}
+
+tsr__access tsr__write_of(const tsr_tensor *tensor)
+{
+    return access_of(tensor, true);
+}
+
+static tsr__access whole(tsr__buffer *buffer, bool write)
+{
+    return (tsr__access){buffer, 0, buffer->reserved_bytes, write};
+}
+
+tsr__access tsr__read_buffer(tsr__buffer *buffer)
+{
+    return whole(buffer, false);
+}
+
+tsr__access tsr__write_buffer(tsr__buffer *buffer)
+{
+    return whole(buffer, true);
+}
+
+uint64_t tsr__access_address(tsr__access access)
+{
+    return access.buffer->address + access.begin_bytes;
+}
+
 static bool depends(const tsr__access *earlier, const tsr__access *later)
 {
     return earlier->buffer == later->buffer && (earlier->write || later->write) &&

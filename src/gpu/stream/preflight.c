@@ -1,11 +1,6 @@
 /* Operations of several commands, which fail before the first. */
 #include "gpu/stream/state.h"
 
-bool tsr__stream_in_preflight(const tsr_stream *stream)
-{
-    return stream->mode == TSR__STREAM_PREFLIGHT;
-}
-
 static tsr_status run_as(tsr_stream *stream, tsr__stream_mode mode, tsr__steps *steps, void *work)
 {
     stream->mode = mode;

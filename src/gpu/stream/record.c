@@ -1,11 +1,6 @@
 /* Recording commands: the batch, the barriers and the buffers' lives around each. */
 #include "gpu/stream/state.h"
 
-#include <string.h>
-
-#include "gpu/kernel/kernel.h"
-#include "gpu/pipeline/pipeline.h"
-
 /* A batch this long amortises the cost of submitting; a longer one only delays its start. */
 #define BATCH_OPERATIONS 96
 /* More, up to a bound on the driver's memory, where one of them is recorded as a whole. */
@@ -24,26 +19,6 @@ void tsr__groups_for(uint64_t count, uint32_t size, uint32_t groups[3])
     groups[0] = (uint32_t)((needed + rows - 1) / rows);
     groups[1] = (uint32_t)rows;
     groups[2] = 1;
-}
-
-static tsr__access whole(tsr__buffer *buffer, bool write)
-{
-    return (tsr__access){buffer, 0, buffer->reserved_bytes, write};
-}
-
-tsr__access tsr__read_buffer(tsr__buffer *buffer)
-{
-    return whole(buffer, false);
-}
-
-tsr__access tsr__write_buffer(tsr__buffer *buffer)
-{
-    return whole(buffer, true);
-}
-
-uint64_t tsr__access_address(tsr__access access)
-{
-    return access.buffer->address + access.begin_bytes;
 }
 
 void tsr__stream_barrier(tsr_stream *stream)
@@ -167,7 +142,7 @@ static tsr_status wait_for_other(tsr_stream *stream, tsr__buffer *buffer)
  * little it has at a time. */
 static tsr_status bring_memory_back(tsr_stream *stream)
 {
-    const uint64_t limit = stream->device->left_limit;
+    const uint64_t limit = stream->left_limit;
     if (atomic_load(&stream->timeline->left_bytes) <= limit)
         return TSR_OK;
     TSR__TRY(submit_and_go_on(stream));
@@ -198,7 +173,7 @@ tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int 
         if (used_elsewhere(stream, access[i].buffer))
             TSR__TRY(wait_for_other(stream, access[i].buffer));
     TSR__TRY(open_batch(stream));
-    return tsr__batch_reserve(stream->open, tsr__stream_in_preflight(stream)
+    return tsr__batch_reserve(stream->open, stream->mode == TSR__STREAM_PREFLIGHT
                                                 ? OPERATION_BUFFERS
                                                 : not_held(stream, access, count));
 }
@@ -260,17 +235,26 @@ static tsr_status begin_dispatch(tsr_stream *stream, const tsr__dispatch *dispat
     return tsr__stream_begin(stream, dispatch->access, dispatch->access_count);
 }
 
-static tsr_status record_dispatch(tsr_stream *stream, VkPipeline pipeline,
-                                  const tsr__dispatch *dispatch)
+/* Takes over a reference to the pipeline, also on failure. */
+static tsr_status run(tsr_stream *stream, tsr__pipeline *pipeline, const tsr__dispatch *dispatch)
 {
-    const tsr__vk_device *vk = &stream->device->vk;
+    tsr_status status = begin_dispatch(stream, dispatch);
+    if (status != TSR_OK) {
+        tsr__pipeline_release(pipeline);
+        return status;
+    }
+    /* In preflight too, so that recording finds the pipeline again. */
+    TSR__TRY(tsr__batch_hold_pipeline(stream->open, pipeline));
+    if (stream->mode == TSR__STREAM_PREFLIGHT)
+        return TSR_OK;
     tsr__stream_order(stream, dispatch->access, dispatch->access_count);
     stream->open->work += dispatch->work;
 
+    const tsr__vk_device *vk = &stream->device->vk;
     VkCommandBuffer commands = stream->open->commands;
-    vk->CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+    vk->CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, tsr__pipeline_handle(pipeline));
     if (dispatch->push_bytes > 0)
-        vk->CmdPushConstants(commands, tsr__pipelines_layout(stream->device->pipelines),
+        vk->CmdPushConstants(commands, tsr__pipelines_layout(stream->device),
                              VK_SHADER_STAGE_COMPUTE_BIT, 0, dispatch->push_bytes, dispatch->push);
     vk->CmdDispatch(commands, dispatch->groups[0], dispatch->groups[1], dispatch->groups[2]);
     return tsr__stream_recorded(stream);
@@ -280,32 +264,18 @@ tsr_status tsr__stream_dispatch(tsr_stream *stream, const tsr__dispatch *dispatc
 {
     if (dispatch->groups[0] == 0 || dispatch->groups[1] == 0 || dispatch->groups[2] == 0)
         return TSR_OK;
-    tsr_device *device = stream->device;
     tsr__pipeline *pipeline;
-    TSR__TRY(tsr__device_check(device));
-    TSR__TRY(tsr__pipeline_get(device, dispatch->shader, dispatch->spec, dispatch->spec_count,
-                               &pipeline));
-    tsr_status status = begin_dispatch(stream, dispatch);
-    if (status != TSR_OK) {
-        tsr__pipeline_release(pipeline);
-        return status;
-    }
-    /* In preflight too, so that recording finds the pipeline again. */
-    TSR__TRY(tsr__batch_hold_pipeline(stream->open, pipeline));
-    if (tsr__stream_in_preflight(stream))
-        return TSR_OK;
-    return record_dispatch(stream, tsr__pipeline_handle(pipeline), dispatch);
+    TSR__TRY(tsr__device_check(stream->device));
+    TSR__TRY(tsr__pipeline_get(stream->device, dispatch->shader, dispatch->spec,
+                               dispatch->spec_count, &pipeline));
+    return run(stream, pipeline, dispatch);
 }
 
-tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, tsr_kernel *kernel,
+tsr_status tsr__stream_run(tsr_stream *stream, tsr__pipeline *pipeline,
                            const tsr__dispatch *dispatch)
 {
-    TSR__TRY(begin_dispatch(stream, dispatch));
-    if (tsr__stream_in_preflight(stream))
-        return TSR_OK;
-    if (kernel)
-        TSR__TRY(tsr__batch_hold_kernel(stream->open, kernel));
-    return record_dispatch(stream, pipeline, dispatch);
+    tsr__pipeline_retain(pipeline);
+    return run(stream, pipeline, dispatch);
 }
 
 /* vkCmdCopyBuffer takes offsets within the slab's buffer; this many regions are converted at a
@@ -317,7 +287,7 @@ tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access 
 {
     const tsr__access access[2] = {source, destination};
     TSR__TRY(tsr__stream_begin(stream, access, 2));
-    if (tsr__stream_in_preflight(stream))
+    if (stream->mode == TSR__STREAM_PREFLIGHT)
         return TSR_OK;
     tsr__stream_order(stream, access, 2);
     for (uint32_t done = 0; done < count;) {
@@ -340,7 +310,7 @@ tsr_status tsr__stream_fill(tsr_stream *stream, tsr__access destination, uint32_
     if (destination.begin_bytes == destination.end_bytes)
         return TSR_OK;
     TSR__TRY(tsr__stream_begin(stream, &destination, 1));
-    if (tsr__stream_in_preflight(stream))
+    if (stream->mode == TSR__STREAM_PREFLIGHT)
         return TSR_OK;
     tsr__stream_order(stream, &destination, 1);
     stream->device->vk.CmdFillBuffer(stream->open->commands, destination.buffer->handle,

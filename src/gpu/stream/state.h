@@ -2,10 +2,10 @@
 #ifndef TSR_GPU_STREAM_STATE_H
 #define TSR_GPU_STREAM_STATE_H
 
+#include "gpu/device/timeline.h"
 #include "gpu/stream/batch.h"
 #include "gpu/stream/hazards.h"
 #include "gpu/stream/stream.h"
-#include "gpu/stream/timeline.h"
 
 /* Other streams' points that the next batch waits for. */
 #define TSR__STREAM_WAITS_MAX 8
@@ -55,14 +55,10 @@ struct tsr_stream {
     tsr__staging upload, readback;
     VkQueryPool timer;
     bool timer_begun, timer_ended;
-    double slowdown; /* slow.c; 1: none */
+    double slowdown; /* from TESSERA_SLOWDOWN; 1: none */
+    /* Recording waits while batches alone keep more bytes of destroyed tensors than this. */
+    uint64_t left_limit;
 };
-
-/* slow.c: after a batch was submitted that ends at `point`, the wait that makes it as much slower
- * as `slowdown` says. The device may have begun, and ended, inside the submission: `submitted_ns`
- * is from before it. */
-tsr_status tsr__stream_slow(tsr_stream *stream, uint64_t point,
-                            uint64_t submitted_ns) TSR_NODISCARD;
 
 /* Makes recording `count` accesses possible: an open batch with room to hold the buffers, other
  * streams' work they depend on submitted and noted. After this, recording cannot fail; after a
@@ -79,8 +75,11 @@ tsr_status tsr__stream_recorded(tsr_stream *stream);
 /* Everything recorded later waits for everything recorded earlier. */
 void tsr__stream_barrier(tsr_stream *stream);
 
-/* Lets go of the buffers of batches that are done. */
+/* Releases the buffers of batches that are known to be done. */
 void tsr__stream_retire(tsr_stream *stream);
+
+/* Drops the references to other streams' timelines that the next batch was to wait for. */
+void tsr__stream_drop_waits(tsr_stream *stream);
 
 void tsr__stream_scratch_finish(tsr_stream *stream);
 void tsr__stream_staging_finish(tsr_stream *stream);

@@ -3,11 +3,11 @@
 #define TSR_GPU_STREAM_STREAM_H
 
 #include "gpu/memory/tensor.h"
+#include "gpu/pipeline/pipeline.h"
+#include "gpu/stream/require.h"
 #include "tessera/stream.h"
 
-#define TSR__SPEC_MAX 24
 #define TSR__ACCESS_MAX 16
-#define TSR__PUSH_MAX 128
 
 /* A byte range of a buffer that a command reads or writes. */
 typedef struct tsr__access {
@@ -24,15 +24,6 @@ tsr__access tsr__read_buffer(tsr__buffer *buffer);
 tsr__access tsr__write_buffer(tsr__buffer *buffer);
 /* The device address of a range's first byte. */
 uint64_t tsr__access_address(tsr__access access);
-
-struct tsr_kernel;
-
-/* Work is counted in multiply-adds, for which a byte that is read or written stands too: most GPUs
- * do about as many in the time. A batch ends when it has this much, and products are cut into
- * dispatches of no more, so that even a small GPU takes less than a second for one: drivers take
- * it that a GPU hangs which is busy for a few, and reset it. */
-#define TSR__BYTE_WORK 16
-#define TSR__GPU_WORK_LIMIT 137438953472.0 /* 2³⁷ */
 
 /* One compute dispatch. Specialization constants are 0, 1, …, spec_count − 1. */
 typedef struct tsr__dispatch {
@@ -51,9 +42,9 @@ typedef struct tsr__dispatch {
  * failure nothing is recorded. */
 tsr_status tsr__stream_dispatch(tsr_stream *stream, const tsr__dispatch *dispatch);
 
-/* The same with a pipeline of the caller's own; `shader` and the constants are not looked at.
- * `kernel`, where not NULL, is what the pipeline belongs to: it is held like the buffers. */
-tsr_status tsr__stream_run(tsr_stream *stream, VkPipeline pipeline, struct tsr_kernel *kernel,
+/* The same with the caller's own pipeline; `shader` and the constants are ignored. The batch keeps
+ * a reference to the pipeline until it has run. */
+tsr_status tsr__stream_run(tsr_stream *stream, tsr__pipeline *pipeline,
                            const tsr__dispatch *dispatch);
 
 typedef struct tsr__copy_region {

@@ -1,7 +1,7 @@
 #include "parallel/fsdp/fsdp.h"
 
-#include "gpu/memory/host_access.h"
 #include "gpu/ops/optimizer/step_params.h"
+#include "gpu/stream/host_access.h"
 #include "tessera/ops.h"
 
 static void forget_grads(tsr_fsdp *model)

@@ -1,6 +1,7 @@
 /* The public operations: they check their arguments, make them flat on the device, and start
  * requests. */
-#include "gpu/memory/host_access.h"
+#include "gpu/stream/host_access.h"
+#include "gpu/stream/require.h"
 #include "parallel/group/group.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"

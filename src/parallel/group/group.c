@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/environment.h"
-#include "gpu/memory/host_access.h"
+#include "gpu/stream/host_access.h"
 
 #define PIECE_BYTES (UINT64_C(2) << 20)
 #define MIN_PIECE_BYTES (UINT64_C(64) << 10) /* at least one element for each of 4096 ranks */

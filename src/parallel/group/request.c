@@ -1,6 +1,6 @@
 /* A request from its creation to its end. */
 #include "base/alloc.h"
-#include "gpu/memory/host_access.h"
+#include "gpu/stream/host_access.h"
 #include "parallel/group/group.h"
 
 tsr_status tsr__group_request_new(tsr_group *group, tsr__group_kind kind, tsr_group_request **out)

@@ -3,7 +3,7 @@
  * each rank's block. Filling a piece is recorded on the stream after the copies that empty it, so
  * no other synchronisation is needed. */
 #include "base/checked.h"
-#include "gpu/memory/host_access.h"
+#include "gpu/stream/host_access.h"
 #include "parallel/group/group.h"
 #include "tessera/ops.h"
 

@@ -1,7 +1,7 @@
 /* What layers demand of sizes, tensors and memory, and the words for it when they do not get it. */
 #include "parallel/layers/layer.h"
 
-#include "gpu/memory/host_access.h"
+#include "gpu/stream/host_access.h"
 #include "tensor/overlap.h"
 
 static bool is_float(tsr_dtype dtype)

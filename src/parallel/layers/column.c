@@ -3,7 +3,7 @@
  * of the weight is computed. */
 #include "parallel/layers/linear.h"
 
-#include "gpu/memory/host_access.h"
+#include "gpu/stream/host_access.h"
 
 /* The input -------------------------------------------------------------------------------------
  */

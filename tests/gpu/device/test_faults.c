@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "gpu/memory/host_access.h"
 #include "gpu/pipeline/pipeline.h"
+#include "gpu/stream/host_access.h"
 #include "gpu/stream/state.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
@@ -324,7 +324,7 @@ static bool made_up_for(tsr__fault_kind kind, int code, const char *site, const 
         return true;
     if (kind == TSR__FAULT_ALLOC)
         return where->run == many_commands ||
-               (where->run == open_device && strstr(log_text, "pipeline cache"));
+               (where->run == create_kernel && strstr(log_text, "pipeline cache"));
     for (size_t i = 0; i < sizeof slab / sizeof *slab; i++)
         if (code == VK_ERROR_OUT_OF_DEVICE_MEMORY && strcmp(site, slab[i]) == 0)
             return true;

@@ -110,6 +110,12 @@ static void path_of(char path[1024])
 
 /* In effect ------------------------------------------------------------------------------------ */
 
+static tsr__tuned *tuned_of_gpu(void)
+{
+    tsr__tuned *tuned;
+    return tsr__tuned_of(gpu, &tuned) == TSR_OK ? tuned : NULL;
+}
+
 START_TEST(matmul_does_what_a_tuning_says)
 {
     float usual[M * N], other[M * N], got[M * N];
@@ -182,7 +188,7 @@ static void set_anyway(const char *config)
     tsr__tuned_entry entry = {.shape_class = look(&params).shape_class,
                               .config = tsr__matmul_config_named(config)};
     ck_assert_ptr_nonnull(entry.config);
-    ck_assert_ok(tsr__tuned_set(gpu->tuned, &entry));
+    ck_assert_ok(tsr__tuned_set(tuned_of_gpu(), &entry));
 }
 
 /* A configuration that the device cannot run. */
@@ -549,7 +555,7 @@ static void *read_often(void *user)
     for (int i = 0; i < 20000; i++) {
         const tsr__matmul_config *config;
         uint32_t splits;
-        if (!tsr__tuned_find(gpu->tuned, r->problem, &config, &splits))
+        if (!tsr__tuned_find(tuned_of_gpu(), r->problem, &config, &splits))
             continue;
         r->found++;
         /* The two belong together. */
@@ -573,10 +579,10 @@ START_TEST(threads_may_set_and_ask)
     for (uint32_t i = 0; i < 20000; i++) {
         entry.config = tsr__matmul_config_named(i % 2 ? "tiled-s" : "wide");
         entry.splits = i % 2 ? 3 : 0;
-        ck_assert(tsr__tuned_set(gpu->tuned, &entry) == TSR_OK);
+        ck_assert(tsr__tuned_set(tuned_of_gpu(), &entry) == TSR_OK);
         tsr__tuned_entry more = {.shape_class = entry.shape_class - 1 - i};
         if (i < 2000) /* the table grows, and what is looked for moves */
-            ck_assert(tsr__tuned_set(gpu->tuned, &more) == TSR_OK);
+            ck_assert(tsr__tuned_set(tuned_of_gpu(), &more) == TSR_OK);
     }
     for (int i = 0; i < 3; i++) {
         pthread_join(threads[i], NULL);

@@ -30,7 +30,7 @@ END_TEST
 
 START_TEST(the_least_recently_used_goes_first)
 {
-    tsr__pipelines_set_limit(gpu, 4);
+    ck_assert(tsr__pipelines_set_limit(gpu, 4) == TSR_OK);
     for (uint32_t i = 0; i < 10; i++)
         use(i);
     ck_assert_uint_eq(tsr__pipelines_built(gpu), 10);
@@ -56,7 +56,7 @@ START_TEST(those_in_use_stay)
 {
     tsr__pipeline *held[10];
 
-    tsr__pipelines_set_limit(gpu, 4);
+    ck_assert(tsr__pipelines_set_limit(gpu, 4) == TSR_OK);
     for (uint32_t i = 0; i < 10; i++)
         held[i] = get(i);
     ck_assert_uint_eq(tsr__pipelines_kept(gpu), 10);
@@ -78,7 +78,7 @@ START_TEST(batches_keep_theirs)
     tsr_tensor *x[3], *y[KINDS];
     int64_t count = 77;
 
-    tsr__pipelines_set_limit(gpu, 1);
+    ck_assert(tsr__pipelines_set_limit(gpu, 1) == TSR_OK);
     for (int i = 0; i < 3; i++) {
         x[i] = gpu_new(dtypes[i], 1, &count);
         GPU_OK(tsr_fill(queue, x[i], 3 + i));
@@ -109,7 +109,7 @@ START_TEST(changing_shapes)
     const uint64_t limit = 3;
     gpu_random random = {7};
 
-    tsr__pipelines_set_limit(gpu, limit);
+    ck_assert(tsr__pipelines_set_limit(gpu, limit) == TSR_OK);
     for (int i = 0; i < 25; i++) {
         matmul_case c =
             plain_case(gpu_random_between(&random, 1, 70), gpu_random_between(&random, 1, 300),

@@ -1,7 +1,7 @@
 #include "gpu/cpu_drivers/copy/contiguous.h"
 
 #include "gpu/cpu_drivers/ops/vectors.h"
-#include "tessera/ops.h"
+#include "gpu/ops/copy/copy.h"
 
 enum {
     FEWEST_ELEMENTS = 4096, /* fewer take less time than another dispatch */
@@ -32,7 +32,7 @@ static tsr_status pack(tsr_stream *stream, tsr_tensor *input, tsr_tensor **packe
     const tsr_layout *layout = &input->layout;
     TSR__TRY(tsr_tensor_create(input->buffer->device, layout->dtype, layout->ndim, layout->shape,
                                packed));
-    TSR__TRY(tsr_copy(stream, *packed, input));
+    TSR__TRY(tsr__copy_local(stream, *packed, input));
     *input = **packed;
     return TSR_OK;
 }

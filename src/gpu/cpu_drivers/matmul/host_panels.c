@@ -1,6 +1,7 @@
 #include "gpu/cpu_drivers/matmul/host_panels.h"
 
 #include "gpu/cpu_drivers/matmul/panels.h"
+#include "gpu/memory/memory.h"
 
 bool tsr__lavapipe_reads_words(const tsr__matmul_problem *problem)
 {
@@ -26,7 +27,7 @@ bool tsr__lavapipe_host_may_pack(const tsr__matmul_call *call)
 {
     const tsr_device *device = tsr_stream_device(call->stream);
 
-    return device->host_copies && device->mapped && call->a->buffer->host &&
+    return device->host_copies && tsr__memory_is_mapped(device) && call->a->buffer->host &&
            call->b->buffer->host && tsr__buffer_idle(call->a->buffer) &&
            tsr__buffer_idle(call->b->buffer);
 }

@@ -8,6 +8,7 @@
 
 #include "gpu/device/device.h"
 #include "gpu/matmul/common/problem.h"
+#include "gpu/pipeline/shader.h"
 
 /* Room for the specialization constants of any configuration. */
 #define TSR__MATMUL_SPEC_MAX 16

@@ -166,6 +166,29 @@ void tsr__tuned_destroy(tsr__tuned *tuned)
     tsr__free(tuned);
 }
 
+static tsr_status create_tuned(tsr_device *device, void **out)
+{
+    tsr__tuned *tuned;
+    TSR__TRY(tsr__tuned_create(device, device->disk_cache, &tuned));
+    *out = tuned;
+    return TSR_OK;
+}
+
+static void destroy_tuned(tsr_device *device, void *tuned)
+{
+    (void)device;
+    tsr__tuned_destroy(tuned);
+}
+
+tsr_status tsr__tuned_of(tsr_device *device, tsr__tuned **out)
+{
+    static const tsr__attachment_kind kind = {.create = create_tuned, .destroy = destroy_tuned};
+    void *tuned;
+    TSR__TRY(tsr__device_attach(device, &kind, &tuned));
+    *out = tuned;
+    return TSR_OK;
+}
+
 /* In effect ------------------------------------------------------------------------------------ */
 
 bool tsr__tuned_find(tsr__tuned *tuned, const tsr__matmul_problem *problem,

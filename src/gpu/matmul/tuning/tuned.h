@@ -1,5 +1,5 @@
-/* What a tuning says about a device: loaded when it is opened, asked by the chooser, changed by
- * tsr_tuning_set and stored by tsr_tuning_save.
+/* What a tuning says about a device: loaded when it is first needed, used by the chooser, changed
+ * by tsr_tuning_set and stored by tsr_tuning_save.
  *
  * One file per kind of device and driver. It depends on the device's and the driver's names and
  * versions and on the kernels of this build, and on nothing that differs between two devices of one
@@ -7,13 +7,18 @@
 #ifndef TSR_GPU_MATMUL_TUNING_TUNED_H
 #define TSR_GPU_MATMUL_TUNING_TUNED_H
 
-#include "gpu/device/cache_file.h"
 #include "gpu/matmul/tuning/table.h"
+#include "gpu/pipeline/cache_file.h"
+
+typedef struct tsr__tuned tsr__tuned;
 
 /* Reads the device's file if `read` and unless TESSERA_TUNING=0. A file that cannot be used is
  * logged. */
 tsr_status tsr__tuned_create(const tsr_device *device, bool read, tsr__tuned **out);
 void tsr__tuned_destroy(tsr__tuned *tuned);
+
+/* The device's tuning, which the first call reads from its file. */
+tsr_status tsr__tuned_of(tsr_device *device, tsr__tuned **out) TSR_NODISCARD;
 
 /* Finds the tuned configuration of the problem's class and its number of parts of k (0: as usual).
  * False if there is none. `tuned` may be NULL. Any thread. */

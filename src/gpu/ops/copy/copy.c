@@ -1,32 +1,27 @@
-/* tsr_copy: what is allowed, and which way to go. */
+/* tsr_copy: its checks, and copies between two devices, which go through the host. */
 #include "gpu/ops/copy/copy.h"
 
 #include "base/alloc.h"
-#include "gpu/host/copy.h"
+#include "gpu/cpu_drivers/copy/contiguous.h"
 #include "tensor/overlap.h"
 #include "tessera/ops.h"
 
-/* On a CPU driver the host does it at once where the memory is its own and no recorded work uses
- * it: several times as fast as any shader. */
-static bool suits_host(const tsr_device *device, const tsr_tensor *dst, const tsr_tensor *src)
+/* No shader transposes and converts at once, so that where it is worth it the source is made
+ * contiguous first. */
+static tsr_status copy_on_device(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src)
 {
-    return device->host_copies && tsr__copy_host_knows(dst->layout.dtype, src->layout.dtype) &&
-           dst->buffer->host && src->buffer->host && tsr__buffer_idle(dst->buffer) &&
-           tsr__buffer_idle(src->buffer);
+    if (dst->layout.dtype == src->layout.dtype ||
+        tsr__copy_suits_host(tsr_stream_device(stream), dst, src))
+        return tsr__copy_local(stream, dst, src);
+    tsr__contiguous from = {.count = 1, .input = {*src}};
+    tsr_status status = tsr__make_contiguous(stream, dst, &from);
+    if (status == TSR_OK)
+        status = tsr__copy_local(stream, dst, &from.input[0]);
+    tsr__contiguous_finish(&from);
+    return status;
 }
 
-static tsr_status copy_on_device(tsr_stream *stream, tsr_tensor *dst, const tsr_tensor *src)
-{
-    if (suits_host(tsr_stream_device(stream), dst, src)) {
-        tsr__copy_host(&dst->layout, dst->buffer->host, &src->layout, src->buffer->host);
-        return TSR_OK;
-    }
-    if (tsr__copy_rows_suits(tsr_stream_device(stream), dst, src))
-        return tsr__copy_rows(stream, dst, src);
-    return tsr__copy_shader(stream, dst, src);
-}
-
-/* The elements of src, packed, on dst's device. */
+/* Creates a contiguous tensor on the stream's device that holds `data`, the elements of src. */
 static tsr_status bring_over(tsr_stream *stream, const tsr_tensor *src, const void *data,
                              uint64_t size_bytes, tsr_tensor **out)
 {
@@ -48,8 +43,13 @@ static tsr_status upload_to(tsr_stream *stream, tsr_tensor *dst, const tsr_tenso
     if (dst->layout.dtype == src->layout.dtype && tsr_layout_same_shape(&dst->layout, &src->layout))
         return tsr_tensor_upload(stream, dst, data, size_bytes);
     tsr_tensor *packed;
+    tsr_layout layout;
     TSR__TRY(bring_over(stream, src, data, size_bytes, &packed));
-    tsr_status status = tsr_copy(stream, dst, packed);
+    tsr_status status = tsr__require_broadcast("copy", "src", packed, "dst", dst, &layout);
+    if (status == TSR_OK) {
+        tsr_tensor source = tsr__tensor_alias(packed, &layout);
+        status = copy_on_device(stream, dst, &source);
+    }
     tsr_tensor_destroy(&packed); /* the stream holds its buffer until the copy has run */
     return status;
 }
@@ -63,7 +63,6 @@ static tsr_status download_from(const tsr_tensor *src, void *data, uint64_t size
     return status;
 }
 
-/* Through the host. */
 static tsr_status copy_across(tsr_stream *stream, tsr_tensor *dst, const tsr_tensor *src)
 {
     uint64_t size_bytes =

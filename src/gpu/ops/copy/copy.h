@@ -1,9 +1,17 @@
-/* The ways of copying on one device; copy.c chooses. dst and src have one shape, broadcasting done.
- */
+/* Copies on one device. dst and src have one shape: broadcasting has been done. They do not
+ * overlap, unless they are the same view. */
 #ifndef TSR_GPU_OPS_COPY_COPY_H
 #define TSR_GPU_OPS_COPY_COPY_H
 
 #include "gpu/ops/common/walk.h"
+
+/* Copies in the fastest of the ways below. */
+tsr_status tsr__copy_local(tsr_stream *stream, const tsr_tensor *dst,
+                           const tsr_tensor *src) TSR_NODISCARD;
+
+/* Whether the host copies at once, as it does on CPU drivers where it can access both tensors and
+ * no recorded work uses them: that is several times as fast as any shader. */
+bool tsr__copy_suits_host(const tsr_device *device, const tsr_tensor *dst, const tsr_tensor *src);
 
 /* The same dtype in rows without gaps, long enough for one vkCmdCopyBuffer region each to be the
  * fastest way. */

@@ -1,5 +1,4 @@
 /* Copies by shader: the widest unit that the addresses allow, one dispatch per piece. */
-#include "gpu/cpu_drivers/copy/contiguous.h"
 #include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/ops/copy/copy.h"
 #include "shaders/params/copy.h"
@@ -174,12 +173,5 @@ static tsr_status copy_pieces(tsr_stream *stream, void *work)
 
 tsr_status tsr__copy_shader(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src)
 {
-    tsr__contiguous from = {.count = 1, .input = {*src}};
-    tsr_status status = TSR_OK;
-    if (dst->layout.dtype != src->layout.dtype) /* no kernel transposes and converts at once */
-        status = tsr__make_contiguous(stream, dst, &from);
-    if (status == TSR_OK)
-        status = tsr__stream_atomic(stream, copy_pieces, &(copying){dst, &from.input[0]});
-    tsr__contiguous_finish(&from);
-    return status;
+    return tsr__stream_atomic(stream, copy_pieces, &(copying){dst, src});
 }

@@ -1,8 +1,8 @@
 /* Files of the cache folder, $XDG_CACHE_HOME/tessera or ~/.cache/tessera: a header that says what
  * the contents depend on, and the contents with their checksum. Written beside the file and renamed
  * over it, so that a reader sees the old file or the new one. */
-#ifndef TSR_GPU_DEVICE_CACHE_FILE_H
-#define TSR_GPU_DEVICE_CACHE_FILE_H
+#ifndef TSR_GPU_PIPELINE_CACHE_FILE_H
+#define TSR_GPU_PIPELINE_CACHE_FILE_H
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-#include "gpu/stream/timeline.h"
+#include "gpu/device/timeline.h"
 
 #include "base/alloc.h"
 

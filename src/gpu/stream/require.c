@@ -1,8 +1,9 @@
-/* What operations demand of their tensors, and the words for it when they do not get it. */
-#include "gpu/stream/stream.h"
+#include "gpu/stream/require.h"
+
+#include "gpu/memory/tensor.h"
 #include "tensor/overlap.h"
 
-/* "[3,4]" of a tensor, in a buffer of the expression's own. */
+/* A tensor's shape as text, "[3,4]", that lives until the end of the enclosing block. */
 #define SHAPE(tensor)                                                                              \
     tsr_shape_format((tensor)->layout.ndim, (tensor)->layout.shape, (char[TSR_SHAPE_TEXT]){0},     \
                      TSR_SHAPE_TEXT)
@@ -16,7 +17,7 @@ tsr_status tsr__require_tensor(const char *op, const char *name, const tsr_strea
     if (tensor->buffer->device == device)
         return TSR_OK;
     const tsr_device_info *where = &tensor->buffer->device->info;
-    /* One device may have been opened twice. */
+    /* The device may have been opened twice. */
     TSR__REQUIRE(where->index != device->info.index,
                  "%s: %s is on device %d (%s), the stream on another device object", op, name,
                  where->index, where->name);

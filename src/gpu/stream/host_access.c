@@ -1,12 +1,13 @@
-#include "gpu/memory/host_access.h"
+#include "gpu/stream/host_access.h"
 
 #include "base/alloc.h"
+#include "gpu/memory/memory.h"
 #include "gpu/stream/state.h"
 #include "tensor/overlap.h"
 
 bool tsr__device_shares_tensors(const tsr_device *device)
 {
-    return device->mapped && device->info.type == TSR_DEVICE_CPU;
+    return tsr__memory_is_mapped(device) && device->info.type == TSR_DEVICE_CPU;
 }
 
 tsr_status tsr__tensor_create_host(tsr_device *device, tsr_dtype dtype, int ndim,

@@ -1,4 +1,4 @@
-#include "gpu/device/cache_file.h"
+#include "gpu/pipeline/cache_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
-/* Tensors to and from the host. */
+/* Uploads tensors from the host and downloads them to it. */
 #include "gpu/host/copy.h"
+#include "gpu/ops/copy/copy.h"
 #include "gpu/stream/staging.h"
-#include "tessera/ops.h"
 
 static tsr_status check_transfer(const char *op, const tsr_stream *stream, const tsr_tensor *tensor,
                                  const void *data, uint64_t size_bytes)
@@ -61,7 +61,7 @@ tsr_status tsr_tensor_upload(tsr_stream *stream, tsr_tensor *tensor, const void 
     tsr_tensor packed;
     TSR__TRY(packed_alias(stream, tensor, &packed));
     TSR__TRY(tsr__staging_upload(stream, packed.buffer, 0, data, size_bytes));
-    return tsr_copy(stream, tensor, &packed);
+    return tsr__copy_local(stream, tensor, &packed);
 }
 
 tsr_status tsr_tensor_download(tsr_stream *stream, const tsr_tensor *tensor, void *data,
@@ -81,21 +81,6 @@ tsr_status tsr_tensor_download(tsr_stream *stream, const tsr_tensor *tensor, voi
                                      (uint64_t)tensor->layout.offset * element, data, size_bytes);
     tsr_tensor packed;
     TSR__TRY(packed_alias(stream, tensor, &packed));
-    TSR__TRY(tsr_copy(stream, &packed, tensor));
+    TSR__TRY(tsr__copy_local(stream, &packed, tensor));
     return tsr__staging_download(stream, packed.buffer, 0, data, size_bytes);
-}
-
-tsr_status tsr_tensor_map(tsr_tensor *tensor, void **out)
-{
-    TSR__REQUIRE(tensor != NULL && out != NULL, "tensor_map: %s is NULL",
-                 tensor ? "out" : "tensor");
-    TSR__TRY(tsr__device_check(tensor->buffer->device));
-    if (!tensor->buffer->host)
-        return tsr__fail(
-            TSR_ERR_UNSUPPORTED,
-            "tensor_map: the memory of %s cannot be mapped; upload and download instead",
-            tensor->buffer->device->info.name);
-    *out = (uint8_t *)tensor->buffer->host +
-           (uint64_t)tensor->layout.offset * tsr_dtype_size(tensor->layout.dtype);
-    return TSR_OK;
 }

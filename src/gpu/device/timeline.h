@@ -3,8 +3,8 @@
  *
  * Semaphores live as long as the device and serve one timeline after another, counting on: a
  * driver's submission thread (Mesa's) may still look at those of a submission that has ended. */
-#ifndef TSR_GPU_STREAM_TIMELINE_H
-#define TSR_GPU_STREAM_TIMELINE_H
+#ifndef TSR_GPU_DEVICE_TIMELINE_H
+#define TSR_GPU_DEVICE_TIMELINE_H
 
 #include "gpu/device/device.h"
 

@@ -1,7 +1,7 @@
 /* Tensors' memory as seen from the host: what moves them through a network needs to know of it.
  * Free of Vulkan's types, for modules above this one. */
-#ifndef TSR_GPU_MEMORY_HOST_ACCESS_H
-#define TSR_GPU_MEMORY_HOST_ACCESS_H
+#ifndef TSR_GPU_STREAM_HOST_ACCESS_H
+#define TSR_GPU_STREAM_HOST_ACCESS_H
 
 #include "tessera/stream.h"
 
@@ -18,10 +18,6 @@ tsr_status tsr__tensor_create_host(tsr_device *device, tsr_dtype dtype, int ndim
 /* Waits for what other streams than `stream` do with the tensor's memory. */
 tsr_status tsr__tensor_synchronise(const tsr_stream *stream,
                                    const tsr_tensor *tensor) TSR_NODISCARD;
-
-/* `out` repeats no element. `op` begins the error text, `name` is the argument's name in it. */
-tsr_status tsr__require_writable(const char *op, const char *name,
-                                 const tsr_tensor *out) TSR_NODISCARD;
 
 /* Whether two tensors have elements in common, or may have. `same`, where not NULL: they are the
  * same elements at the same places. */

@@ -1,0 +1,45 @@
+/* Objects that higher folders keep for each device: memory, pipelines, tuning tables. The device
+ * knows only how to destroy them, so that opening a device depends on none of them. */
+#ifndef TSR_GPU_DEVICE_ATTACHMENT_H
+#define TSR_GPU_DEVICE_ATTACHMENT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "tessera/device.h"
+
+/* A kind of attachment: a static constant of the file that owns it. Its address is the key. */
+typedef struct tsr__attachment_kind {
+    tsr_status (*create)(tsr_device *device, void **out);
+    /* Called by tsr_device_close, for example to save files; may be NULL. Others may still use the
+     * device afterwards. */
+    void (*close)(tsr_device *device, void *attachment);
+    /* Called when the device is destroyed; the VkDevice still exists. */
+    void (*destroy)(tsr_device *device, void *attachment);
+} tsr__attachment_kind;
+
+enum { TSR__MAX_ATTACHMENTS = 8 };
+
+typedef struct tsr__attachments {
+    pthread_mutex_t lock;
+    atomic_int count;
+    struct {
+        const tsr__attachment_kind *kind;
+        void *attachment;
+    } entry[TSR__MAX_ATTACHMENTS]; /* those below `count` do not change */
+} tsr__attachments;
+
+/* The device's attachment of this kind, which the first call creates. Thread-safe. `create` runs
+ * under a lock and must not call this itself. */
+tsr_status tsr__device_attach(tsr_device *device, const tsr__attachment_kind *kind,
+                              void **out) TSR_NODISCARD;
+
+/* The same, or NULL if it has not been created yet. */
+void *tsr__device_attachment(const tsr_device *device, const tsr__attachment_kind *kind);
+
+/* For device.c. */
+void tsr__attachments_init(tsr__attachments *attachments);
+void tsr__attachments_close(tsr_device *device);
+void tsr__attachments_destroy(tsr_device *device);
+
+#endif

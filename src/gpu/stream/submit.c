@@ -1,0 +1,222 @@
+/* Submitting batches and waiting for them. */
+#include <time.h>
+
+#include "base/clock.h"
+#include "gpu/stream/state.h"
+
+void tsr__stream_drop_waits(tsr_stream *stream)
+{
+    for (int i = 0; i < stream->wait_count; i++)
+        tsr__timeline_release(stream->device, stream->waits[i].timeline);
+    stream->wait_count = 0;
+}
+
+void tsr__stream_retire(tsr_stream *stream)
+{
+    while (stream->in_flight && stream->in_flight->point <= stream->timeline->reached) {
+        tsr__batch *done = stream->in_flight;
+        stream->in_flight = done->next;
+        tsr__batch_retire(done);
+        done->next = stream->spare;
+        stream->spare = done;
+    }
+}
+
+/* Submitting ----------------------------------------------------------------------------------- */
+
+/* Makes what the batch wrote visible to the host, which may read it through a mapping. */
+static void barrier_to_host(tsr_stream *stream)
+{
+    VkMemoryBarrier barrier = {
+        .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+        .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+        .dstAccessMask = VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT,
+    };
+    stream->device->vk.CmdPipelineBarrier(
+        stream->open->commands,
+        VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
+        VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0, NULL, 0, NULL);
+}
+
+/* Forgets what was recorded into a batch that cannot be ended. Its buffers were marked as used at a
+ * point that the next batch will have again, and as last used here though another stream may still
+ * be at work on them: both are put right. */
+static void drop_open(tsr_stream *stream)
+{
+    tsr__batch *batch = stream->open;
+    stream->open = NULL;
+    for (size_t i = 0; i < batch->held_count; i++)
+        if (batch->held[i]->last_timeline == stream->timeline)
+            batch->held[i]->last_point = stream->timeline->submitted;
+    for (int i = 0; i < stream->wait_count; i++)
+        if (tsr__timeline_wait(stream->device, stream->waits[i].timeline, stream->waits[i].point,
+                               UINT64_MAX) != TSR_OK)
+            tsr__log(TSR_LOG_ERROR, "%s", tsr_last_error());
+    tsr__stream_drop_waits(stream);
+    tsr__hazards_clear(&stream->hazards);
+    stream->timer_begun = stream->timer_ended = false;
+    tsr__batch_retire(batch);
+    batch->next = stream->spare;
+    stream->spare = batch;
+}
+
+/* Ends the open batch's recording; on failure its work is lost, and the error is how the caller
+ * learns of it. */
+static tsr_status end_open(tsr_stream *stream)
+{
+    tsr_device *device = stream->device;
+    tsr__batch *batch = stream->open;
+    if (batch->ended)
+        return TSR_OK;
+    barrier_to_host(stream);
+    VkResult result = TSR__VK(&device->vk, EndCommandBuffer, batch->commands);
+    if (result < 0) {
+        drop_open(stream);
+        tsr_status status = tsr__device_fail(device, result, "vkEndCommandBuffer");
+        return tsr__fail_context(status, "%u recorded operations were dropped",
+                                 (unsigned)batch->operations);
+    }
+    batch->ended = true;
+    return TSR_OK;
+}
+
+static tsr_status queue_open(tsr_stream *stream)
+{
+    tsr_device *device = stream->device;
+    tsr__batch *batch = stream->open;
+    VkSemaphore semaphores[TSR__STREAM_WAITS_MAX];
+    uint64_t points[TSR__STREAM_WAITS_MAX];
+    VkPipelineStageFlags stages[TSR__STREAM_WAITS_MAX];
+    for (int i = 0; i < stream->wait_count; i++) {
+        semaphores[i] = stream->waits[i].timeline->semaphore;
+        points[i] = stream->waits[i].point;
+        stages[i] = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+    }
+    VkTimelineSemaphoreSubmitInfo timeline = {
+        .sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
+        .waitSemaphoreValueCount = (uint32_t)stream->wait_count,
+        .pWaitSemaphoreValues = points,
+        .signalSemaphoreValueCount = 1,
+        .pSignalSemaphoreValues = &batch->point,
+    };
+    VkSubmitInfo submit = {
+        .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+        .pNext = &timeline,
+        .waitSemaphoreCount = (uint32_t)stream->wait_count,
+        .pWaitSemaphores = semaphores,
+        .pWaitDstStageMask = stages,
+        .commandBufferCount = 1,
+        .pCommandBuffers = &batch->commands,
+        .signalSemaphoreCount = 1,
+        .pSignalSemaphores = &stream->timeline->semaphore,
+    };
+    pthread_mutex_lock(&device->queue_lock);
+    VkResult result = TSR__VK(&device->vk, QueueSubmit, device->queue, 1, &submit, VK_NULL_HANDLE);
+    pthread_mutex_unlock(&device->queue_lock);
+    if (result < 0)
+        return tsr__device_fail(device, result, "vkQueueSubmit");
+    return TSR_OK;
+}
+
+/* Slows the stream down as TESSERA_SLOWDOWN asks: waits for the batch that ends at `point`, and
+ * then for that time again as often as needed. `submitted_ns` is from before the submission, since
+ * the device may start, and even finish, during the call. */
+static tsr_status slow_down(tsr_stream *stream, uint64_t point, uint64_t submitted_ns)
+{
+    if (stream->slowdown <= 1)
+        return TSR_OK;
+    TSR__TRY(tsr__timeline_wait(stream->device, stream->timeline, point, UINT64_MAX));
+    const double rest = (double)(tsr__now_ns() - submitted_ns) * (stream->slowdown - 1);
+    struct timespec left = {.tv_sec = (time_t)(rest / 1e9)};
+    left.tv_nsec = (long)(rest - (double)left.tv_sec * 1e9);
+    while (nanosleep(&left, &left) != 0)
+        continue;
+    return TSR_OK;
+}
+
+/* On a failing vkQueueSubmit the batch stays as it is, and the next submit tries again. */
+tsr_status tsr_stream_submit(tsr_stream *stream)
+{
+    TSR__REQUIRE(stream != NULL, "stream_submit: stream is NULL");
+    TSR__TRY(tsr__device_check(stream->device));
+    if (!stream->open)
+        return TSR_OK;
+    TSR__TRY(end_open(stream));
+    const uint64_t submitted_ns = tsr__now_ns();
+    TSR__TRY(queue_open(stream));
+    tsr__stream_drop_waits(stream);
+    tsr__batch *batch = stream->open;
+    stream->open = NULL;
+    stream->timeline->submitted = batch->point;
+    batch->next = NULL;
+    tsr__batch **last = &stream->in_flight;
+    while (*last)
+        last = &(*last)->next;
+    *last = batch;
+    return slow_down(stream, batch->point, submitted_ns);
+}
+
+/* Waiting -------------------------------------------------------------------------------------- */
+
+tsr_status tsr_stream_mark(tsr_stream *stream, uint64_t *out_point)
+{
+    TSR__REQUIRE(stream != NULL && out_point != NULL, "stream_mark: %s is NULL",
+                 stream ? "out_point" : "stream");
+    *out_point = stream->open ? stream->open->point : stream->timeline->submitted;
+    return TSR_OK;
+}
+
+tsr_status tsr_stream_wait_point(tsr_stream *stream, uint64_t point, uint64_t timeout_ns)
+{
+    TSR__REQUIRE(stream != NULL, "stream_wait_point: stream is NULL");
+    TSR__TRY(tsr__device_check(stream->device));
+    if (point > stream->timeline->submitted)
+        TSR__TRY(tsr_stream_submit(stream));
+    /* A point whose recording failed was reported then, and has nothing left to wait for. */
+    if (point > stream->timeline->submitted)
+        point = stream->timeline->submitted;
+    TSR__TRY(tsr__timeline_wait(stream->device, stream->timeline, point, timeout_ns));
+    tsr__stream_retire(stream);
+    return TSR_OK;
+}
+
+tsr_status tsr_stream_wait_for(tsr_stream *stream, uint64_t timeout_ns)
+{
+    TSR__REQUIRE(stream != NULL, "stream_wait: stream is NULL");
+    return tsr_stream_wait_point(stream, UINT64_MAX, timeout_ns);
+}
+
+tsr_status tsr_stream_wait(tsr_stream *stream)
+{
+    return tsr_stream_wait_for(stream, UINT64_MAX);
+}
+
+tsr_status tsr_stream_reached(tsr_stream *stream, uint64_t point, bool *out)
+{
+    TSR__REQUIRE(stream != NULL && out != NULL, "stream_reached: %s is NULL",
+                 stream ? "out" : "stream");
+    TSR__TRY(tsr__device_check(stream->device));
+    TSR__TRY(tsr__timeline_poll(stream->device, stream->timeline));
+    tsr__stream_retire(stream);
+    *out = stream->timeline->reached >= point;
+    return TSR_OK;
+}
+
+bool tsr__buffer_idle(tsr__buffer *buffer)
+{
+    tsr__timeline *timeline = buffer->last_timeline;
+    if (!timeline || !timeline->stream || timeline->reached >= buffer->last_point)
+        return true;
+    /* A failing query is reported by whoever waits next. */
+    return tsr__timeline_poll(buffer->device, timeline) == TSR_OK &&
+           timeline->reached >= buffer->last_point;
+}
+
+tsr_status tsr__buffer_wait(tsr__buffer *buffer)
+{
+    tsr__timeline *timeline = buffer->last_timeline;
+    TSR__TRY(tsr__device_check(buffer->device));
+    if (!timeline || !timeline->stream)
+        return TSR_OK;
+    return tsr_stream_wait_point(timeline->stream, buffer->last_point, UINT64_MAX);
+}

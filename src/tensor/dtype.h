@@ -1,0 +1,13 @@
+/* Properties of dtypes beyond the public ones. */
+#ifndef TSR_TENSOR_DTYPE_H
+#define TSR_TENSOR_DTYPE_H
+
+#include "tessera/layout.h"
+
+/* Whether it is a floating-point dtype that tensors can have. */
+static inline bool tsr__dtype_is_float(tsr_dtype dtype)
+{
+    return dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16;
+}
+
+#endif
