@@ -22,11 +22,11 @@ static tsr_status open_share(float *dataset, tsr_loader **loader)
         tsr_sampler_distributed_params(.n = ITEMS, .ranks = 4, .rank = 1, .seed = 42), &sampler);
     if (status == TSR_OK)
         status = tsr_loader_create(
-            tsr_loader_params(.sampler = &sampler, .n = ITEMS, .batch_size = 32, .workers = 2,
+            tsr_loader_params(.sampler = sampler, .n = ITEMS, .batch_size = 32, .workers = 2,
                               .load_item = load, .user = dataset, .item_bytes = sizeof(double),
                               .seed = 42, .seed_strategy = TSR_SEED_STRATEGY_HASHED, .node = 1),
             loader);
-    tsr_sampler_destroy(&sampler); /* unless the loader has taken it */
+    tsr_sampler_destroy(&sampler); /* the loader keeps a reference of its own */
     return status;
 }
 

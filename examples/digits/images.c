@@ -55,11 +55,10 @@ static tsr_status create_loader(images *self, images_part part, const digits_job
                                        .tail = TSR_TAIL_PAD_MASK, .seed = seed),
         &sampler));
     tsr_status status = tsr_sampler_create_batch(
-        tsr_sampler_batch_params(.base = &sampler, .batch_size = self->batch / job->data),
-        &batches);
+        tsr_sampler_batch_params(.base = sampler, .batch_size = self->batch / job->data), &batches);
     if (status == TSR_OK)
         status = tsr_loader_create(
-            tsr_loader_params(.batch_sampler = &batches, .n = 0, .load_batch = load, .user = self,
+            tsr_loader_params(.batch_sampler = batches, .n = 0, .load_batch = load, .user = self,
                               .item_bytes = ITEM_BYTES, .workers = options->workers,
                               .seed = options->seed),
             &self->loader);

@@ -87,10 +87,9 @@ TSR_API bool tsr_loader_stopping(const tsr_loader_work *work);
 typedef struct tsr_loader_params {
     /* What to read: one of the first two, or n. With a sampler, n is how many items there are:
      * another index is an error. 0: any index is fine. */
-    tsr_sampler **batch_sampler; /* of batches */
-    tsr_sampler **sampler;       /* of single indices; either is taken over, and set to NULL, on
-                                    success */
-    uint64_t n;                  /* the items of a dataset: in order, or shuffled */
+    tsr_sampler *batch_sampler; /* of batches */
+    tsr_sampler *sampler;       /* of single indices */
+    uint64_t n;                 /* the items of a dataset: in order, or shuffled */
 
     int64_t batch_size; /* 0: 1 */
     bool drop_last;     /* leave out a last batch that is short */

@@ -33,7 +33,9 @@ typedef struct tsr_sampler tsr_sampler;
 
 /* Any sampler ---------------------------------------------------------------------------------- */
 
-/* Also destroys the sampler that this one wraps. NULL is fine; *sampler becomes NULL. */
+/* Gives up the caller's reference. A sampler or loader that was created with this sampler keeps a
+ * reference of its own, so the handles may be destroyed in any order. NULL is fine; *sampler becomes
+ * NULL. */
 TSR_API void tsr_sampler_destroy(tsr_sampler **sampler);
 
 /* "sequential", "random", "subset", "weighted", "batch", "distributed", "length-sorted",
@@ -110,7 +112,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_batch_count(const tsr_sampler *samp
  * a header, version, checksum, and a fingerprint of all parameters (but not of rank and ranks).
  * Written to the caller's `data`; *size_bytes is what was used. Errors: TSR_ERR_INVALID when
  * `capacity_bytes` is too small; those of a sampler of the caller's. */
-#define TSR_SAMPLER_STATE_BYTES 64
+#define TSR_SAMPLER_STATE_BYTES 256
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_save(const tsr_sampler *sampler, size_t capacity_bytes,
                                                   void *data, size_t *size_bytes);
 
@@ -276,8 +278,11 @@ tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params, tsr_sampl
 
 /* Samplers of samplers ------------------------------------------------------------------------- */
 
+/* A sampler that wraps another (`base`) keeps a reference to it and moves it: as long as it exists,
+ * nothing else may read or move the base. The caller still destroys its own handle of the base. */
+
 typedef struct tsr_sampler_batch_params {
-    tsr_sampler **base; /* taken over, and set to NULL, on success */
+    tsr_sampler *base;
     int64_t batch_size; /* also more than there are items */
     bool drop_last;     /* leave out a last batch that is short */
 } tsr_sampler_batch_params;
@@ -313,8 +318,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_split_parse(const char *name, tsr_split *ou
 
 typedef struct tsr_sampler_distributed_params {
     uint64_t n;          /* items of the dataset, or */
-    tsr_sampler **base;  /* a sampler of indices or of batches; taken over, and set to NULL, on
-                            success */
+    tsr_sampler *base;   /* a sampler of indices or of batches */
     int64_t ranks, rank; /* ranks 0: both from tsr_rank_from_environment; otherwise a rank that is
                             forgotten is 0, on every process alike */
     tsr_order order;     /* of a dataset; a sampler keeps its own */

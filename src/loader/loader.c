@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "sampler/sampler.h"
 
 #define ALIGNMENT 64
 
@@ -85,35 +86,33 @@ static tsr_status make_workers(tsr_loader *loader)
     return TSR_OK;
 }
 
-/* The last that can fail, for a sampler that has been taken over cannot be given back. */
-static tsr_status take_sampler(tsr_loader *loader, tsr_sampler **own)
+/* The sampler of batches: the caller's own, or one that makes batches of its indices. */
+static tsr_status make_batches(tsr_loader *loader)
 {
     const tsr_loader_params *params = &loader->params;
     if (params->batch_sampler != NULL) {
-        loader->batches = *params->batch_sampler;
-        *params->batch_sampler = NULL;
+        loader->batches = tsr__sampler_retain(params->batch_sampler);
         return TSR_OK;
     }
+    tsr_sampler *own = NULL;
+    if (params->sampler == NULL)
+        TSR__TRY(tsr__loader_make_sampler(params, &own));
     tsr_sampler_batch_params batch = {
         .base = params->sampler != NULL ? params->sampler : own,
         .batch_size = params->batch_size == 0 ? 1 : params->batch_size,
         .drop_last = params->drop_last,
     };
-    return tsr_sampler_create_batch(&batch, &loader->batches);
+    tsr_status status = tsr_sampler_create_batch(&batch, &loader->batches);
+    tsr_sampler_destroy(&own);
+    return status;
 }
 
 static tsr_status make(tsr_loader *loader, uint64_t batch_max)
 {
-    const tsr_loader_params *params = &loader->params;
-    tsr_sampler *own = NULL;
     TSR__TRY(make_workers(loader));
     TSR__TRY(make_slots(loader, batch_max));
     TSR__TRY(tsr__loader_start(loader));
-    if (params->batch_sampler == NULL && params->sampler == NULL)
-        TSR__TRY(tsr__loader_make_sampler(params, &own));
-    tsr_status status = take_sampler(loader, &own);
-    tsr_sampler_destroy(&own);
-    return status;
+    return make_batches(loader);
 }
 
 tsr_status tsr_loader_create(const tsr_loader_params *params, tsr_loader **out)

@@ -12,20 +12,18 @@ static tsr_status check_batch_sampler(const tsr_loader_params *params)
                  params->batch_size);
     TSR__REQUIRE(!params->shuffle, "loader: batch_sampler excludes shuffle");
     TSR__REQUIRE(!params->drop_last, "loader: batch_sampler excludes drop_last");
-    TSR__REQUIRE(*params->batch_sampler != NULL, "loader: batch_sampler points to NULL");
-    TSR__REQUIRE(tsr_sampler_batch_max(*params->batch_sampler) != 0,
+    TSR__REQUIRE(tsr_sampler_batch_max(params->batch_sampler) != 0,
                  "loader: a %s sampler gives single indices, and goes in sampler",
-                 tsr_sampler_name(*params->batch_sampler));
+                 tsr_sampler_name(params->batch_sampler));
     return TSR_OK;
 }
 
 static tsr_status check_sampler(const tsr_loader_params *params)
 {
     TSR__REQUIRE(!params->shuffle, "loader: sampler excludes shuffle");
-    TSR__REQUIRE(*params->sampler != NULL, "loader: sampler points to NULL");
-    TSR__REQUIRE(tsr_sampler_batch_max(*params->sampler) == 0,
+    TSR__REQUIRE(tsr_sampler_batch_max(params->sampler) == 0,
                  "loader: a %s sampler gives batches, and goes in batch_sampler",
-                 tsr_sampler_name(*params->sampler));
+                 tsr_sampler_name(params->sampler));
     return TSR_OK;
 }
 
@@ -69,12 +67,12 @@ tsr_status tsr__loader_check(const tsr_loader_params *params, uint64_t *batch_ma
     uint64_t items = params->n;
     if (params->batch_sampler != NULL) {
         TSR__TRY(check_batch_sampler(params));
-        *batch_max = tsr_sampler_batch_max(*params->batch_sampler);
+        *batch_max = tsr_sampler_batch_max(params->batch_sampler);
         return TSR_OK;
     }
     if (params->sampler != NULL) {
         TSR__TRY(check_sampler(params));
-        items = tsr__sampler_most(*params->sampler);
+        items = tsr__sampler_most(params->sampler);
     } else {
         TSR__REQUIRE(params->n > 0,
                      "loader: there is nothing to read: n is 0, and there is no sampler");

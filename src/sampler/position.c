@@ -10,9 +10,7 @@ static tsr_status apply(tsr_sampler *sampler, tsr__state_reader *reader);
 static tsr_status return_to(tsr_sampler *sampler, const tsr__rollback *back, int64_t epoch,
                             uint64_t position)
 {
-    tsr__state_reader reader = {.data = back->state,
-                                .size = back->size_bytes - TSR__STATE_CHECKSUM_BYTES,
-                                .at = TSR__STATE_HEADER_BYTES};
+    tsr__state_reader reader = tsr__state_body(back->state, back->size_bytes);
     sampler->rollback.size_bytes = 0;
     tsr_status status = apply(sampler, &reader);
     if (status != TSR_OK) {

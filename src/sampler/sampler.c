@@ -10,6 +10,7 @@ tsr_sampler *tsr__sampler_new(const tsr__sampler_class *class_, size_t size_byte
     tsr_sampler *sampler = tsr__calloc(1, size_bytes);
     if (sampler != NULL) {
         sampler->class_ = class_;
+        atomic_init(&sampler->references, 1);
         sampler->name = class_->name;
         sampler->fingerprint = tsr__fingerprint(UINT64_C(0x5453525353414d50), class_->kind);
     }
@@ -20,10 +21,27 @@ void tsr_sampler_destroy(tsr_sampler **sampler)
 {
     if (sampler == NULL || *sampler == NULL)
         return;
-    if ((*sampler)->class_->finish != NULL)
-        (*sampler)->class_->finish(*sampler);
-    tsr__free(*sampler);
+    if (atomic_fetch_sub(&(*sampler)->references, 1) == 1) {
+        if ((*sampler)->class_->finish != NULL)
+            (*sampler)->class_->finish(*sampler);
+        tsr_sampler_destroy(&(*sampler)->inner);
+        tsr__free(*sampler);
+    }
     *sampler = NULL;
+}
+
+tsr_sampler *tsr__sampler_retain(tsr_sampler *sampler)
+{
+    atomic_fetch_add(&sampler->references, 1);
+    return sampler;
+}
+
+const char *tsr__sampler_kind_name(unsigned kind)
+{
+    static const char *const names[TSR__SAMPLER_KINDS] = {
+        "custom", "sequential",  "random",        "subset",     "weighted",
+        "batch",  "distributed", "length-sorted", "stratified", "curriculum"};
+    return kind < TSR__SAMPLER_KINDS ? names[kind] : "?";
 }
 
 const char *tsr_sampler_name(const tsr_sampler *sampler)
@@ -57,14 +75,6 @@ uint64_t tsr_sampler_position(const tsr_sampler *sampler)
 int64_t tsr_sampler_epoch(const tsr_sampler *sampler)
 {
     return sampler != NULL ? sampler->epoch : 0;
-}
-
-uint64_t tsr__fingerprint_torch(uint64_t hash, const tsr_torch_options *torch)
-{
-    hash = tsr__fingerprint(hash, (uint64_t)torch->version);
-    hash = tsr__fingerprint(hash, torch->global_generator);
-    hash = tsr__fingerprint(hash, torch->data_loader);
-    return tsr__fingerprint(hash, (uint64_t)torch->seed_high);
 }
 
 tsr_status tsr__sampler_check_samples(const char *what, uint64_t n, int64_t num_samples,

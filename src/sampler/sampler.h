@@ -3,8 +3,10 @@
 #ifndef TSR_SAMPLER_SAMPLER_H
 #define TSR_SAMPLER_SAMPLER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/bytes.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "tessera/sampler.h"
@@ -53,14 +55,16 @@ tsr_status tsr__state_get_bytes(tsr__state_reader *reader, size_t size_bytes, co
 #define TSR__STATE_FAIL(reader, format, ...)                                                       \
     tsr__fail(TSR_ERR_INVALID, "sampler resume: offset %zu: " format, (reader)->at, __VA_ARGS__)
 
-/* A state's first bytes, up to the epoch, and its last. */
-#define TSR__STATE_HEADER_BYTES 14
+/* Where a state's parameters start, and the size of its last part. */
+#define TSR__STATE_PARAMS 14
 #define TSR__STATE_CHECKSUM_BYTES 4
 
 /* Checks that the state is of this kind of sampler with these parameters, and its checksum; the
  * reader then stands at the epoch. */
 tsr_status tsr__state_open(const tsr_sampler *sampler, const uint8_t *bytes, size_t size_bytes,
                            tsr__state_reader *reader);
+/* A reader of a valid state that stands at the epoch. */
+tsr__state_reader tsr__state_body(const uint8_t *bytes, size_t size_bytes);
 /* A number that was written with its sign. */
 tsr_status tsr__state_get_signed(tsr__state_reader *reader, int64_t *value);
 
@@ -106,20 +110,64 @@ typedef struct tsr__rollback {
     uint64_t length;
 } tsr__rollback;
 
+/* One parameter of a sampler, as saved states record it. */
+typedef enum tsr__sampler_param_form {
+    TSR__PARAM_COUNT,
+    TSR__PARAM_SIGNED, /* an int64 */
+    TSR__PARAM_FLAG,
+    TSR__PARAM_ORDER,
+    TSR__PARAM_TAIL,
+    TSR__PARAM_SPLIT,
+    TSR__PARAM_HASH /* of an array or a name */
+} tsr__sampler_param_form;
+
+typedef struct tsr__sampler_param {
+    const char *name;
+    tsr__sampler_param_form form;
+    uint64_t value;
+} tsr__sampler_param;
+
+#define TSR__SAMPLER_MAX_PARAMS 12
+
 struct tsr_sampler {
     const tsr__sampler_class *class_;
+    atomic_uint references;
     const char *name;
+    tsr_sampler *inner; /* the sampler that this one wraps, or NULL */
     uint64_t batch_max;
-    uint64_t fingerprint; /* of the parameters, and of the kind */
+    tsr__sampler_param params[TSR__SAMPLER_MAX_PARAMS];
+    int param_count;
+    uint64_t fingerprint; /* of the kind, the parameters and the wrapped sampler */
     int64_t epoch;
     uint64_t position;
     bool must_seek; /* set when a call fails: seek to `position` before anything else */
     tsr__rollback rollback;
 };
 
-/* A sampler of this class in `size_bytes` of zeroed memory, with its name, or NULL with the error
- * recorded. */
+/* A sampler of this class in `size_bytes` of zeroed memory, with its name and one reference, or
+ * NULL with the error recorded. */
 tsr_sampler *tsr__sampler_new(const tsr__sampler_class *class_, size_t size_bytes) TSR_NODISCARD;
+
+/* Adds a reference, which tsr_sampler_destroy gives back. */
+tsr_sampler *tsr__sampler_retain(tsr_sampler *sampler);
+
+/* Add to the parameters and the fingerprint; each kind of sampler adds the same parameters in the
+ * same order, whatever their values, and the wrapped sampler last. */
+void tsr__sampler_add_param(tsr_sampler *sampler, const char *name, tsr__sampler_param_form form,
+                            uint64_t value);
+/* All zero unless `is_torch`. */
+void tsr__sampler_add_torch(tsr_sampler *sampler, bool is_torch, const tsr_torch_options *torch);
+/* Takes a reference of its own. */
+void tsr__sampler_set_inner(tsr_sampler *sampler, tsr_sampler *inner);
+
+/* The name of a kind in states; "?" for a number that is none. */
+const char *tsr__sampler_kind_name(unsigned kind);
+
+/* The parameters of the sampler and of those it wraps. */
+void tsr__state_put_params(tsr__state_writer *writer, const tsr_sampler *sampler);
+/* Fails, naming the first parameter of the state that is not the sampler's. Its bytes up to `end`
+ * are a state of the sampler's kind. */
+tsr_status tsr__state_refuse_params(const tsr_sampler *sampler, const uint8_t *bytes, size_t end);
 
 /* tsr_sampler_seek, but to the end where that comes first. */
 tsr_status tsr__sampler_seek_most(tsr_sampler *sampler, uint64_t position, uint64_t *reached);
@@ -144,7 +192,24 @@ static inline uint64_t tsr__fingerprint(uint64_t hash, uint64_t value)
     return hash ^ (hash >> 32);
 }
 
-uint64_t tsr__fingerprint_torch(uint64_t hash, const tsr_torch_options *torch);
+static inline uint64_t tsr__fingerprint_array(const int64_t *items, uint64_t count)
+{
+    uint64_t hash = 0;
+    for (uint64_t i = 0; i < count; i++)
+        hash = tsr__fingerprint(hash, (uint64_t)items[i]);
+    return hash;
+}
+
+/* Signed numbers as unsigned ones that are small when the number is close to 0. */
+static inline uint64_t tsr__zigzag(int64_t value)
+{
+    return value < 0 ? ~((uint64_t)value << 1) : (uint64_t)value << 1;
+}
+
+static inline int64_t tsr__unzigzag(uint64_t value)
+{
+    return tsr__as_i64((value & 1) != 0 ? ~(value >> 1) : value >> 1);
+}
 
 /* n is 1 … 2^62 and num_samples 0 … 2^62; *samples is num_samples, or n where that is 0. */
 tsr_status tsr__sampler_check_samples(const char *what, uint64_t n, int64_t num_samples,

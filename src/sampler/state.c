@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "sampler/sampler.h"
 
-#define VERSION 1
+#define VERSION 2
 
 static const uint8_t magic[4] = {'T', 'S', 'R', 'S'};
 
@@ -62,25 +62,12 @@ tsr_status tsr__state_get(tsr__state_reader *reader, uint64_t *value)
     return TSR__STATE_FAIL(reader, "%s", "the number before does not fit in 64 bits");
 }
 
-static uint64_t zigzag(int64_t value)
-{
-    return value < 0 ? ~((uint64_t)value << 1) : (uint64_t)value << 1;
-}
-
 tsr_status tsr__state_get_signed(tsr__state_reader *reader, int64_t *value)
 {
     uint64_t bits;
     TSR__TRY(tsr__state_get(reader, &bits));
-    *value = tsr__as_i64((bits & 1) != 0 ? ~(bits >> 1) : bits >> 1);
+    *value = tsr__unzigzag(bits);
     return TSR_OK;
-}
-
-static const char *kind_name(unsigned kind)
-{
-    static const char *const names[TSR__SAMPLER_KINDS] = {
-        "custom", "sequential",  "random",        "subset",     "weighted",
-        "batch",  "distributed", "length-sorted", "stratified", "curriculum"};
-    return kind < TSR__SAMPLER_KINDS ? names[kind] : "?";
 }
 
 /* The whole of it, as it is when `position` items have been given. */
@@ -94,8 +81,9 @@ static tsr_status write_state(const tsr_sampler *sampler, uint64_t position,
     bytes[4] = VERSION;
     bytes[5] = (uint8_t)sampler->class_->kind;
     (void)tsr__put_u64(bytes + 6, sampler->fingerprint);
-    writer.size = TSR__STATE_HEADER_BYTES;
-    tsr__state_put(&writer, zigzag(sampler->epoch));
+    writer.size = TSR__STATE_PARAMS;
+    tsr__state_put_params(&writer, sampler);
+    tsr__state_put(&writer, tsr__zigzag(sampler->epoch));
     tsr__state_put(&writer, position);
     if (sampler->class_->save != NULL)
         TSR__TRY(sampler->class_->save(sampler, &writer));
@@ -148,11 +136,18 @@ tsr_status tsr_sampler_save_at(const tsr_sampler *sampler, uint64_t position, si
     return TSR_OK;
 }
 
+tsr__state_reader tsr__state_body(const uint8_t *bytes, size_t size_bytes)
+{
+    return (tsr__state_reader){.data = bytes,
+                               .size = size_bytes - TSR__STATE_CHECKSUM_BYTES,
+                               .at = TSR__STATE_PARAMS + 1 + bytes[TSR__STATE_PARAMS]};
+}
+
 /* Everything up to the fingerprint, and the checksum; what follows is left to be read. */
 tsr_status tsr__state_open(const tsr_sampler *sampler, const uint8_t *bytes, size_t size_bytes,
                            tsr__state_reader *reader)
 {
-    const size_t least = TSR__STATE_HEADER_BYTES + 2 + TSR__STATE_CHECKSUM_BYTES;
+    const size_t least = TSR__STATE_PARAMS + 3 + TSR__STATE_CHECKSUM_BYTES;
     TSR__REQUIRE(size_bytes >= least && size_bytes <= TSR_SAMPLER_STATE_BYTES,
                  "sampler resume: offset 0: a state has %zu to %d bytes, not %zu", least,
                  TSR_SAMPLER_STATE_BYTES, size_bytes);
@@ -169,11 +164,12 @@ tsr_status tsr__state_open(const tsr_sampler *sampler, const uint8_t *bytes, siz
     unsigned kind = bytes[5];
     TSR__REQUIRE(kind == (unsigned)sampler->class_->kind,
                  "sampler resume: offset 5: the state is that of a %s sampler, this one is %s",
-                 kind_name(kind), kind_name((unsigned)sampler->class_->kind));
-    TSR__REQUIRE(tsr__get_u64(bytes + 6) == sampler->fingerprint,
-                 "sampler resume: offset 6: the state is that of a %s sampler with other "
-                 "parameters",
-                 kind_name(kind));
-    *reader = (tsr__state_reader){.data = bytes, .size = end, .at = TSR__STATE_HEADER_BYTES};
+                 tsr__sampler_kind_name(kind),
+                 tsr__sampler_kind_name((unsigned)sampler->class_->kind));
+    if (tsr__get_u64(bytes + 6) != sampler->fingerprint)
+        return tsr__state_refuse_params(sampler, bytes, end);
+    *reader = tsr__state_body(bytes, size_bytes);
+    if (reader->at > reader->size)
+        return TSR__STATE_FAIL(reader, "%zu bytes are missing", reader->at - reader->size);
     return TSR_OK;
 }

@@ -153,16 +153,18 @@ START_TEST(samplers_of_samplers)
     compare("sample distributed --sampler weighted --weights weights.txt --num-samples 50 --seed 6 "
             "--ranks 4 --rank 3 --epochs 2",
             tsr_sampler_create_distributed(
-                tsr_sampler_distributed_params(.base = &base, .ranks = 4, .rank = 3), &s),
+                tsr_sampler_distributed_params(.base = base, .ranks = 4, .rank = 3), &s),
             &s, 0, 1);
+    tsr_sampler_destroy(&base);
     ck_assert_ok(tsr_sampler_create_length_sorted(
         tsr_sampler_length_sorted_params(.lengths = lengths, .count = ITEMS, .batch_size = 2),
         &base));
     compare("sample distributed --sampler length-sorted --lengths lengths.txt --batch 2 "
             "--ranks 4 --rank 1",
             tsr_sampler_create_distributed(
-                tsr_sampler_distributed_params(.base = &base, .ranks = 4, .rank = 1), &s),
+                tsr_sampler_distributed_params(.base = base, .ranks = 4, .rank = 1), &s),
             &s, 0, 0);
+    tsr_sampler_destroy(&base);
 }
 END_TEST
 

@@ -146,7 +146,8 @@ START_TEST(success_leaves_the_last_error)
         tsr_loader_failure failure;
         squares numbers = {.count = 20, .secret = 2, .failing = 5, .failures = 1};
         tsr_sampler *sampler = squares_create(&numbers, true);
-        create(PARAMS(.sampler = &sampler, .batch_size = 2, .workers = workers));
+        create(PARAMS(.sampler = sampler, .batch_size = 2, .workers = workers));
+        tsr_sampler_destroy(&sampler);
         ck_assert_int_eq(tsr_loader_failed(loader, &failure), TSR_ERR_NOT_FOUND);
         check_next(0);
         check_next(1);
@@ -215,7 +216,8 @@ START_TEST(an_index_that_is_none_of_the_datasets)
         ck_assert_ok(tsr_sampler_create_subset(
             tsr_sampler_subset_params(.indices = indices, .count = 8, .order = TSR_ORDER_NONE),
             &sampler));
-        create(PARAMS(.sampler = &sampler, .n = 10, .batch_size = 2, .workers = workers));
+        create(PARAMS(.sampler = sampler, .n = 10, .batch_size = 2, .workers = workers));
+        tsr_sampler_destroy(&sampler);
         check_next(0);
         check_next(1);
         for (int again = 0; again < 2; again++)
@@ -238,7 +240,8 @@ START_TEST(a_sampler_that_fails)
     for (int workers = 0; workers <= 3; workers++) {
         squares numbers = {.count = 20, .failing = 9, .failures = 2};
         tsr_sampler *sampler = squares_create(&numbers, false);
-        create(PARAMS(.sampler = &sampler, .batch_size = 2, .workers = workers));
+        create(PARAMS(.sampler = sampler, .batch_size = 2, .workers = workers));
+        tsr_sampler_destroy(&sampler);
         for (uint64_t b = 0; b < 4; b++)
             check_next(b);
         for (int again = 0; again < 2; again++) {
@@ -280,7 +283,8 @@ START_TEST(failures_are_left_behind)
         tsr_sampler *sampler = squares_create(&numbers, false);
         tsr_loader_destroy(&loader);
         data.fail = false;
-        create(PARAMS(.sampler = &sampler, .workers = workers));
+        create(PARAMS(.sampler = sampler, .workers = workers));
+        tsr_sampler_destroy(&sampler);
         check_next(0); /* with two workers the sampler has failed by now */
         ck_assert_ok(tsr_loader_set_epoch(loader, 1));
         for (uint64_t b = 0; b < 6; b++) {

@@ -6,7 +6,7 @@ static source data;
 
 /* Creates, reads two epochs and saves; a failure on the way is tried again once. In the order torch
  * also setting an epoch and reading take memory. */
-static tsr_status use(int workers, tsr_sampler **sampler, uint64_t *hash)
+static tsr_status use(int workers, tsr_sampler *sampler, uint64_t *hash)
 {
     tsr_loader *loader = NULL;
     tsr_status status = tsr_loader_create(
@@ -50,13 +50,11 @@ static void fail_each(int workers, bool with_sampler, int expected)
     tsr_sampler *sampler = NULL;
     if (with_sampler)
         ck_assert_ok(tsr_sampler_create_sequential(30, &sampler));
-    ck_assert_ok(use(workers, with_sampler ? &sampler : NULL, &whole));
+    ck_assert_ok(use(workers, sampler, &whole));
     for (bool failed = true; failed; events++) {
-        if (with_sampler && sampler == NULL)
-            ck_assert_ok(tsr_sampler_create_sequential(30, &sampler));
         hash = whole;
         tsr__fault_arm(TSR__FAULT_ALLOC, (uint64_t)events, 0);
-        tsr_status status = use(workers, with_sampler ? &sampler : NULL, &hash);
+        tsr_status status = use(workers, sampler, &hash);
         const char *site = tsr__fault_site();
         tsr__fault_disarm();
         failed = site != NULL;
@@ -92,26 +90,31 @@ START_TEST(with_workers)
 }
 END_TEST
 
-/* A loader that could not be made leaves the sampler as it was. */
+/* Neither a loader that could not be created nor one that was destroyed takes the sampler along. */
 START_TEST(the_sampler_remains_the_callers)
 {
-    tsr_sampler *sampler = NULL, *kept;
+    tsr_sampler *sampler = NULL;
     ck_assert_ok(tsr_sampler_create_sequential(30, &sampler));
-    kept = sampler;
     int events = 0;
     for (bool failed = true; failed; events++) {
         tsr_loader *loader = NULL;
         tsr__fault_arm(TSR__FAULT_ALLOC, (uint64_t)events, 0);
         tsr_status status = tsr_loader_create(tsr_loader_params(.load_item = fixture_item,
                                                                 .item_bytes = sizeof(record),
-                                                                .sampler = &sampler, .workers = 2),
+                                                                .sampler = sampler, .workers = 2),
                                               &loader);
         failed = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         ck_assert_int_eq(status, failed ? TSR_ERR_NO_MEMORY : TSR_OK);
-        ck_assert_ptr_eq(sampler, failed ? kept : NULL);
         tsr_loader_destroy(&loader);
+        int64_t index = -1;
+        bool got = false;
+        ck_assert_ok(tsr_sampler_reset(sampler));
+        ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+        ck_assert(got && index == 0);
+        ck_assert_ok(tsr_sampler_reset(sampler));
     }
+    tsr_sampler_destroy(&sampler);
     ck_assert_int_gt(events, 20);
 }
 END_TEST

@@ -64,7 +64,8 @@ static tsr_sampler *in_batches(tsr_sampler *base, int64_t batch_size)
 {
     tsr_sampler *out = NULL;
     ck_assert_ok(tsr_sampler_create_batch(
-        tsr_sampler_batch_params(.base = &base, .batch_size = batch_size), &out));
+        tsr_sampler_batch_params(.base = base, .batch_size = batch_size), &out));
+    tsr_sampler_destroy(&base);
     return out;
 }
 
@@ -189,7 +190,8 @@ START_TEST(whatever_the_sampler_says)
         tsr_sampler_destroy(&sampler);
         sampler = squares_create(&numbers, false);
         create(
-            PARAMS(.sampler = &sampler, .batch_size = 5, .workers = worker_counts[i], .seed = 42));
+            PARAMS(.sampler = sampler, .batch_size = 5, .workers = worker_counts[i], .seed = 42));
+        tsr_sampler_destroy(&sampler);
         ck_assert_uint_eq(tsr_loader_length(loader), TSR_LENGTH_UNKNOWN);
         ck_assert_uint_eq(three_epochs(), expected);
 
@@ -197,7 +199,8 @@ START_TEST(whatever_the_sampler_says)
             tsr_sampler_distributed_params(.n = 7, .ranks = 4, .rank = 3, .order = TSR_ORDER_NONE,
                                            .tail = TSR_TAIL_PAD_MASK),
             &sampler));
-        create(PARAMS(.sampler = &sampler, .batch_size = 2, .workers = worker_counts[i]));
+        create(PARAMS(.sampler = sampler, .batch_size = 2, .workers = worker_counts[i]));
+        tsr_sampler_destroy(&sampler);
         tsr_loader_batch batch;
         bool got;
         ck_assert_ok(tsr_loader_next(loader, &batch, &got));
@@ -210,7 +213,8 @@ START_TEST(whatever_the_sampler_says)
             tsr_sampler_length_sorted_params(.lengths = lengths, .count = 5, .batch_size = 2,
                                              .order = TSR_ORDER_NONE),
             &sampler));
-        create(PARAMS(.batch_sampler = &sampler, .n = 5, .workers = worker_counts[i]));
+        create(PARAMS(.batch_sampler = sampler, .n = 5, .workers = worker_counts[i]));
+        tsr_sampler_destroy(&sampler);
         ck_assert_ok(tsr_loader_next(loader, &batch, &got));
         ck_assert(got && batch.count == 2 && batch.indices[0] == 1 && batch.indices[1] == 3);
         (void)fixture_read(loader, FIXTURE_HASH);
@@ -223,10 +227,12 @@ START_TEST(a_sampler_in_the_middle)
 {
     tsr_sampler *base = NULL, *batches = NULL;
     ck_assert_ok(tsr_sampler_create_sequential(10, &base));
-    ck_assert_ok(tsr_sampler_create_batch(tsr_sampler_batch_params(.base = &base, .batch_size = 2),
+    ck_assert_ok(tsr_sampler_create_batch(tsr_sampler_batch_params(.base = base, .batch_size = 2),
                                           &batches));
+    tsr_sampler_destroy(&base);
     ck_assert_ok(tsr_sampler_seek(batches, 3));
-    create(PARAMS(.batch_sampler = &batches, .workers = 1));
+    create(PARAMS(.batch_sampler = batches, .workers = 1));
+    tsr_sampler_destroy(&batches);
     tsr_loader_batch batch;
     bool got;
     ck_assert_ok(tsr_loader_next(loader, &batch, &got));
@@ -244,7 +250,8 @@ START_TEST(batches_larger_than_all_there_is)
     const uint64_t expected = fixture_read(loader, FIXTURE_HASH);
     create(PARAMS(.n = 10, .batch_size = INT64_MAX, .workers = 2));
     ck_assert_uint_eq(fixture_read(loader, FIXTURE_HASH), expected);
-    create(PARAMS(.sampler = &all, .batch_size = INT64_MAX));
+    create(PARAMS(.sampler = all, .batch_size = INT64_MAX));
+    tsr_sampler_destroy(&all);
     ck_assert_uint_eq(fixture_read(loader, FIXTURE_HASH), expected);
     create(PARAMS(.n = 10, .shuffle = true, .batch_size = INT64_C(1) << 40, .drop_last = true));
     ck_assert_uint_eq(tsr_loader_length(loader), 0);
@@ -252,7 +259,8 @@ START_TEST(batches_larger_than_all_there_is)
     ck_assert_ok(tsr_sampler_create_distributed(
         tsr_sampler_distributed_params(.n = 10, .ranks = 20, .rank = 19, .tail = TSR_TAIL_UNEVEN),
         &base));
-    create(PARAMS(.sampler = &base, .batch_size = INT64_C(1) << 40, .workers = 1));
+    create(PARAMS(.sampler = base, .batch_size = INT64_C(1) << 40, .workers = 1));
+    tsr_sampler_destroy(&base);
     ck_assert_uint_eq(fixture_read(loader, FIXTURE_HASH), FIXTURE_HASH);
 }
 END_TEST

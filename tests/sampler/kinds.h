@@ -42,7 +42,7 @@ static inline tsr_status kind_batch(tsr_status made, tsr_sampler *base, int64_t 
 {
     if (made == TSR_OK)
         made = tsr_sampler_create_batch(
-            tsr_sampler_batch_params(.base = &base, .batch_size = size, .drop_last = drop_last),
+            tsr_sampler_batch_params(.base = base, .batch_size = size, .drop_last = drop_last),
             out);
     tsr_sampler_destroy(&base);
     return made;
@@ -53,8 +53,7 @@ static inline tsr_status kind_shared(tsr_status made, tsr_sampler *base, tsr_tai
 {
     if (made == TSR_OK)
         made = tsr_sampler_create_distributed(
-            tsr_sampler_distributed_params(.base = &base, .ranks = 3, .rank = 1, .tail = tail),
-            out);
+            tsr_sampler_distributed_params(.base = base, .ranks = 3, .rank = 1, .tail = tail), out);
     tsr_sampler_destroy(&base);
     return made;
 }

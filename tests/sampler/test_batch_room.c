@@ -8,10 +8,11 @@ static tsr_sampler *share_of(tsr_sampler *base, int64_t ranks)
     tsr_sampler *out = NULL;
     tsr_sampler_distributed_params params = {.ranks = ranks, .tail = TSR_TAIL_PAD_MASK};
     if (base != NULL)
-        params.base = &base;
+        params.base = base;
     else
         params.n = N;
     ck_assert_ok(tsr_sampler_create_distributed(&params, &out));
+    tsr_sampler_destroy(&base);
     return out;
 }
 
@@ -56,8 +57,9 @@ static tsr_sampler *batches_of(tsr_sampler *base, int64_t batch_size, bool drop_
 {
     tsr_sampler *out = NULL;
     ck_assert_ok(tsr_sampler_create_batch(
-        tsr_sampler_batch_params(.base = &base, .batch_size = batch_size, .drop_last = drop_last),
+        tsr_sampler_batch_params(.base = base, .batch_size = batch_size, .drop_last = drop_last),
         &out));
+    tsr_sampler_destroy(&base);
     return out;
 }
 

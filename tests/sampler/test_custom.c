@@ -241,8 +241,8 @@ START_TEST(places_are_saved)
     ck_assert_ok(tsr_sampler_resume(resumed, state, size));
     check_next(resumed, 2033);
     ck_assert_error(tsr_sampler_resume(refusing, state, size), TSR_ERR_INVALID,
-                    "sampler resume: offset 6: the state is that of a custom sampler with other "
-                    "parameters");
+                    "sampler resume: offset 22: the state's custom sampler differs from this one "
+                    "in its fingerprint");
     ck_assert_int_eq(tsr_sampler_resume(nameless, state, size), TSR_ERR_INVALID);
     tsr_sampler_destroy(&sampler);
     tsr_sampler_destroy(&resumed);
@@ -291,10 +291,12 @@ static tsr_sampler *wrapped(tsr_sampler *base, int how)
     tsr_sampler *sampler = base;
     if (how == 1)
         ck_assert_ok(tsr_sampler_create_batch(
-            tsr_sampler_batch_params(.base = &base, .batch_size = 5), &sampler));
+            tsr_sampler_batch_params(.base = base, .batch_size = 5), &sampler));
     if (how == 2)
         ck_assert_ok(tsr_sampler_create_distributed(
-            tsr_sampler_distributed_params(.base = &base, .ranks = 1), &sampler));
+            tsr_sampler_distributed_params(.base = base, .ranks = 1), &sampler));
+    if (how != 0)
+        tsr_sampler_destroy(&base);
     return sampler;
 }
 
@@ -348,9 +350,11 @@ START_TEST(states_of_its_own_inside)
         tsr_sampler *base = create(&ops, &selves[i]), *shared = NULL;
         batches[i] = NULL;
         ck_assert_ok(tsr_sampler_create_distributed(
-            tsr_sampler_distributed_params(.base = &base, .ranks = 2 + i), &shared));
+            tsr_sampler_distributed_params(.base = base, .ranks = 2 + i), &shared));
+        tsr_sampler_destroy(&base);
         ck_assert_ok(tsr_sampler_create_batch(
-            tsr_sampler_batch_params(.base = &shared, .batch_size = 4), &batches[i]));
+            tsr_sampler_batch_params(.base = shared, .batch_size = 4), &batches[i]));
+        tsr_sampler_destroy(&shared);
     }
     int64_t batch[4];
     uint64_t count;
@@ -442,9 +446,11 @@ START_TEST(failures_inside_change_nothing)
     tsr_sampler_ops ops = all();
     tsr_sampler *base = create(&ops, &self), *shared = NULL, *sampler = NULL;
     ck_assert_ok(tsr_sampler_create_distributed(
-        tsr_sampler_distributed_params(.base = &base, .ranks = 2, .rank = 1), &shared));
-    ck_assert_ok(tsr_sampler_create_batch(
-        tsr_sampler_batch_params(.base = &shared, .batch_size = 3), &sampler));
+        tsr_sampler_distributed_params(.base = base, .ranks = 2, .rank = 1), &shared));
+    tsr_sampler_destroy(&base);
+    ck_assert_ok(tsr_sampler_create_batch(tsr_sampler_batch_params(.base = shared, .batch_size = 3),
+                                          &sampler));
+    tsr_sampler_destroy(&shared);
     for (int failure = 0; failure < 3; failure++) {
         const char *functions[] = {"fill", "seek", "set_epoch"};
         self.failing = functions[failure];
@@ -521,8 +527,9 @@ START_TEST(no_way_back_for_a_while)
     ops.length = unknown_in_epoch_3;
     tsr_sampler *base = create(&ops, &self), *sampler = NULL;
     ck_assert_ok(tsr_sampler_create_distributed(
-        tsr_sampler_distributed_params(.base = &base, .ranks = 2, .split = TSR_SPLIT_CONTIGUOUS),
+        tsr_sampler_distributed_params(.base = base, .ranks = 2, .split = TSR_SPLIT_CONTIGUOUS),
         &sampler));
+    tsr_sampler_destroy(&base);
     check_next(sampler, 0);
     ck_assert_error(tsr_sampler_set_epoch(sampler, 3), TSR_ERR_INVALID,
                     "distributed: a contiguous split needs the length of the counter sampler, "
@@ -542,9 +549,10 @@ static void check_unknown(uint64_t n, int64_t ranks, tsr_tail tail)
         uint8_t *mask, *expected_mask;
         tsr_sampler *base = create(&least, &self), *sampler = NULL;
         ck_assert_ok(tsr_sampler_create_distributed(
-            tsr_sampler_distributed_params(.base = &base, .ranks = ranks, .rank = rank,
+            tsr_sampler_distributed_params(.base = base, .ranks = ranks, .rank = rank,
                                            .tail = tail),
             &sampler));
+        tsr_sampler_destroy(&base);
         ck_assert_uint_eq(tsr_sampler_length(sampler), TSR_LENGTH_UNKNOWN);
         int64_t *indices = read_masked(sampler, &count, &mask);
         ck_assert_uint_eq(tsr_sampler_length(sampler), count);
@@ -595,9 +603,11 @@ START_TEST(no_end)
     counter self = {.n = UINT64_MAX - 1};
     tsr_sampler *base = create(&least, &self), *shared = NULL, *sampler = NULL;
     ck_assert_ok(tsr_sampler_create_distributed(
-        tsr_sampler_distributed_params(.base = &base, .ranks = 3, .rank = 2), &shared));
+        tsr_sampler_distributed_params(.base = base, .ranks = 3, .rank = 2), &shared));
+    tsr_sampler_destroy(&base);
     ck_assert_ok(tsr_sampler_create_batch(
-        tsr_sampler_batch_params(.base = &shared, .batch_size = 10), &sampler));
+        tsr_sampler_batch_params(.base = shared, .batch_size = 10), &sampler));
+    tsr_sampler_destroy(&shared);
     ck_assert_uint_eq(tsr_sampler_length(sampler), TSR_LENGTH_UNKNOWN);
     int64_t batch[10];
     uint64_t count;
@@ -628,9 +638,10 @@ START_TEST(batches_of_its_own)
             tsr_sampler *base = create(&ops, &self), *sampler = NULL;
             ck_assert_uint_eq(tsr_sampler_batch_max(base), 3);
             ck_assert_ok(tsr_sampler_create_distributed(
-                tsr_sampler_distributed_params(.base = &base, .ranks = 4, .rank = rank,
+                tsr_sampler_distributed_params(.base = base, .ranks = 4, .rank = rank,
                                                .tail = TSR_TAIL_DROP),
                 &sampler));
+            tsr_sampler_destroy(&base);
             int64_t batch[3];
             uint64_t count;
             for (int64_t i = 0; i < 2; i++) {
@@ -699,20 +710,21 @@ START_TEST(errors)
                     "sampler counter: fill gave 2 indices, where there was room for 1");
     tsr_sampler_destroy(&sampler);
     base = create(&least, &self);
-    ck_assert_error(tsr_sampler_create_distributed(
-                        tsr_sampler_distributed_params(.base = &base, .ranks = 2,
-                                                       .split = TSR_SPLIT_CONTIGUOUS),
-                        &sampler),
-                    TSR_ERR_INVALID,
-                    "distributed: a contiguous split needs the length of the custom sampler, which "
-                    "nobody knows");
+    ck_assert_error(
+        tsr_sampler_create_distributed(
+            tsr_sampler_distributed_params(.base = base, .ranks = 2, .split = TSR_SPLIT_CONTIGUOUS),
+            &sampler),
+        TSR_ERR_INVALID,
+        "distributed: a contiguous split needs the length of the custom sampler, which "
+        "nobody knows");
     tsr_sampler_destroy(&base);
     /* One that promises more than it gives. */
     ops = all();
     ops.seek = NULL;
     base = create(&ops, &self);
     ck_assert_ok(tsr_sampler_create_distributed(
-        tsr_sampler_distributed_params(.base = &base, .ranks = 2), &sampler));
+        tsr_sampler_distributed_params(.base = base, .ranks = 2), &sampler));
+    tsr_sampler_destroy(&base);
     uint64_t honest = self.n;
     for (int i = 0; i < 2; i++)
         ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
@@ -725,7 +737,7 @@ START_TEST(errors)
     self.n = (UINT64_C(1) << 62) + 1;
     base = create(&ops, &self);
     ck_assert_error(tsr_sampler_create_distributed(
-                        tsr_sampler_distributed_params(.base = &base, .ranks = 2), &sampler),
+                        tsr_sampler_distributed_params(.base = base, .ranks = 2), &sampler),
                     TSR_ERR_OVERFLOW,
                     "distributed: the 4611686018427387905 items of the counter sampler are more "
                     "than 2^62");

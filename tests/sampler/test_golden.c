@@ -353,16 +353,14 @@ START_TEST(batches_as_torch)
         tsr_sampler *base = NULL, *sampler = NULL;
         ck_assert_ok(create_base(base_in, &base));
         tsr_status status = tsr_sampler_create_batch(
-            tsr_sampler_batch_params(.base = &base, .batch_size = golden_integer(in, "batch_size"),
+            tsr_sampler_batch_params(.base = base, .batch_size = golden_integer(in, "batch_size"),
                                      .drop_last = json_is_true(golden_member(in, "drop_last"))),
             &sampler);
         if (is_error(out)) {
             ck_assert_int_eq(status, TSR_ERR_INVALID);
-            ck_assert_ptr_nonnull(base);
             errors++;
         } else {
             ck_assert_ok(status);
-            ck_assert_ptr_null(base);
             int64_t first = json_object_get(base_in, "epoch") != NULL
                                 ? (int64_t)golden_u64(base_in, "epoch")
                                 : 0;

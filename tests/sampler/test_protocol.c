@@ -180,6 +180,12 @@ START_TEST(damaged_states_are_refused)
 }
 END_TEST
 
+/* Where the epoch starts: behind the header, the size of the parameters and these. */
+static size_t contents_at(const uint8_t *state)
+{
+    return 15 + (size_t)state[14];
+}
+
 /* Puts the checksum that belongs there behind a state's body. */
 static size_t seal(uint8_t *state, size_t body)
 {
@@ -205,14 +211,15 @@ START_TEST(states_with_any_contents)
         ck_assert_ok(tsr_sampler_seek(sampler, 2));
         ck_assert_ok(tsr_sampler_save(sampler, sizeof saved, saved, &size));
         memcpy(state, saved, size);
-        /* Far epochs of a generator take their time: the epoch stays. */
+        /* Reaching a far epoch of a generator takes time: the epoch, one byte, stays. */
+        const size_t position = contents_at(state) + 1;
         size_t body = size - 4;
         if (round % 3 == 0)
-            body = 15 + random_next(&random) % 45;
+            body = position + random_next(&random) % 45;
         for (size_t i = size - 4; i < body; i++)
             state[i] = (uint8_t)random_next(&random);
         for (int change = 0; change < 1 + round % 4; change++)
-            state[15 + random_next(&random) % (body > 15 ? body - 15 : 1)] =
+            state[position + random_next(&random) % (body > position ? body - position : 1)] =
                 (uint8_t)(random_next(&random) >> (random_next(&random) % 8));
         if (tsr_sampler_resume(sampler, state, seal(state, body)) == TSR_OK) {
             taken++;
@@ -228,17 +235,26 @@ START_TEST(states_with_any_contents)
 }
 END_TEST
 
-static void check_contents(tsr_sampler *sampler, const char *contents, size_t size,
-                           const char *text)
+/* Resuming with these contents, from the epoch on, fails; `offset` counts from there, and is -1 for
+ * an error that names none. */
+static void check_contents(tsr_sampler *sampler, const char *contents, size_t size, int offset,
+                           const char *reason)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
+    char text[256];
     size_t saved;
     ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &saved));
-    memcpy(state + 14, contents, size);
-    ck_assert_error(tsr_sampler_resume(sampler, state, seal(state, 14 + size)), TSR_ERR_INVALID,
+    const size_t at = contents_at(state);
+    memcpy(state + at, contents, size);
+    if (offset < 0)
+        snprintf(text, sizeof text, "%s", reason);
+    else
+        snprintf(text, sizeof text, "sampler resume: offset %zu: %s", at + (size_t)offset, reason);
+    ck_assert_error(tsr_sampler_resume(sampler, state, seal(state, at + size)), TSR_ERR_INVALID,
                     text);
 }
-#define CONTENTS(bytes, text) check_contents(sampler, bytes, sizeof(bytes) - 1, text)
+#define CONTENTS(bytes, offset, reason)                                                            \
+    check_contents(sampler, bytes, sizeof(bytes) - 1, offset, reason)
 
 /* A sampler only takes the states of its own kind and parameters. */
 START_TEST(states_of_others_are_refused)
@@ -259,8 +275,77 @@ END_TEST
 
 #define CASES(test) tcase_add_loop_test(tests, test, 0, KINDS)
 
+/* A sampler keeps the one that it wraps, whichever handle is destroyed first. */
+START_TEST(wrapped_samplers_live_as_long_as_they_are_used)
+{
+    for (int base_first = 0; base_first < 2; base_first++) {
+        tsr_sampler *base = NULL, *batches = NULL, *share = NULL;
+        int64_t indices[2] = {0}, index = -1;
+        uint64_t count = 0;
+        bool got = false;
+        ck_assert_ok(tsr_sampler_create_sequential(6, &base));
+        ck_assert_ok(tsr_sampler_create_batch(
+            tsr_sampler_batch_params(.base = base, .batch_size = 2), &batches));
+        ck_assert_ok(tsr_sampler_create_distributed(
+            tsr_sampler_distributed_params(.base = batches, .ranks = 3, .rank = 1), &share));
+        if (base_first != 0)
+            tsr_sampler_destroy(&base);
+        tsr_sampler_destroy(&batches);
+        ck_assert_ok(tsr_sampler_next_batch(share, 2, indices, NULL, &count));
+        ck_assert(count == 2 && indices[0] == 2 && indices[1] == 3);
+        tsr_sampler_destroy(&share);
+        if (base_first == 0) {
+            ck_assert_ok(tsr_sampler_next(base, &index, &got));
+            ck_assert(got && index == 4);
+        }
+        tsr_sampler_destroy(&base);
+    }
+}
+END_TEST
+
+static tsr_sampler *in_batches(uint64_t n, int64_t batch_size, bool drop_last)
+{
+    tsr_sampler *base = NULL, *batches = NULL;
+    ck_assert_ok(tsr_sampler_create_sequential(n, &base));
+    ck_assert_ok(tsr_sampler_create_batch(
+        tsr_sampler_batch_params(.base = base, .batch_size = batch_size, .drop_last = drop_last),
+        &batches));
+    tsr_sampler_destroy(&base);
+    return batches;
+}
+
+/* A state that does not fit names the parameter with both values, also that of a wrapped sampler.
+ */
+START_TEST(the_parameter_that_differs_is_named)
+{
+    uint8_t state[TSR_SAMPLER_STATE_BYTES];
+    size_t size;
+    tsr_sampler *from = in_batches(50, 32, false);
+    struct {
+        tsr_sampler *sampler;
+        const char *text;
+    } others[] = {
+        {in_batches(50, 16, false), "sampler resume: offset 15: the state's batch sampler has "
+                                    "batch_size = 32, this one has batch_size = 16"},
+        {in_batches(50, 32, true), "sampler resume: offset 16: the state's batch sampler has "
+                                   "drop_last = false, this one has drop_last = true"},
+        {in_batches(51, 32, false), "sampler resume: offset 18: the state's sequential sampler has "
+                                    "n = 50, this one has n = 51"},
+    };
+    ck_assert_ok(tsr_sampler_save(from, sizeof state, state, &size));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        ck_assert_error(tsr_sampler_resume(others[i].sampler, state, size), TSR_ERR_INVALID,
+                        others[i].text);
+        tsr_sampler_destroy(&others[i].sampler);
+    }
+    tsr_sampler_destroy(&from);
+}
+END_TEST
+
 TESTS(protocol)
 {
+    tcase_add_test(tests, the_parameter_that_differs_is_named);
+    tcase_add_test(tests, wrapped_samplers_live_as_long_as_they_are_used);
     CASES(every_way_of_reading_gives_the_same);
     CASES(seeking_goes_everywhere);
     CASES(a_state_brings_back_the_place);
@@ -274,31 +359,28 @@ TESTS(protocol)
 START_TEST(contents_that_cannot_be)
 {
     tsr_sampler *sampler = create(1);
-    CONTENTS("\0\51", "sampler resume: position 41 is beyond the end: there are 40 items");
-    CONTENTS("\1\0", "random: epoch -1 is negative");
-    CONTENTS("\0\1\1", "sampler resume: offset 16: 1 bytes too many");
-    CONTENTS("\0\377\377", "sampler resume: offset 17: 1 bytes are missing");
-    CONTENTS("\0\377\377\377\377\377\377\377\377\377\2",
-             "sampler resume: offset 25: the number before does not fit in 64 bits");
+    CONTENTS("\0\51", -1, "sampler resume: position 41 is beyond the end: there are 40 items");
+    CONTENTS("\1\0", -1, "random: epoch -1 is negative");
+    CONTENTS("\0\1\1", 2, "1 bytes too many");
+    CONTENTS("\0\377\377", 3, "1 bytes are missing");
+    CONTENTS("\0\377\377\377\377\377\377\377\377\377\2", 11,
+             "the number before does not fit in 64 bits");
     tsr_sampler_destroy(&sampler);
     sampler = create(15);
-    CONTENTS("\0\1", "sampler resume: offset 16: 1 bytes are missing");
-    CONTENTS("\0\1\0\0\0", "sampler resume: offset 17: there cannot be 0 ranks");
-    CONTENTS("\0\1\377\377\377\377\10\0\0",
-             "sampler resume: offset 21: there cannot be 2415919103 ranks");
-    CONTENTS("\0\1\4\4\0", "sampler resume: offset 18: there is no rank 4 of 4");
-    CONTENTS("\0\33\4\3\0",
-             "sampler resume: offset 19: position 27 is beyond the end: rank 3 has 26 items");
-    CONTENTS("\0\1\4\3\377\377\377\377\377\377\377\377\177",
-             "sampler resume: offset 27: 9223372036854775807 items cannot have been given");
+    CONTENTS("\0\1", 2, "1 bytes are missing");
+    CONTENTS("\0\1\0\0\0", 3, "there cannot be 0 ranks");
+    CONTENTS("\0\1\377\377\377\377\10\0\0", 7, "there cannot be 2415919103 ranks");
+    CONTENTS("\0\1\4\4\0", 4, "there is no rank 4 of 4");
+    CONTENTS("\0\33\4\3\0", 5, "position 27 is beyond the end: rank 3 has 26 items");
+    CONTENTS("\0\1\4\3\377\377\377\377\377\377\377\377\177", 13,
+             "9223372036854775807 items cannot have been given");
     tsr_sampler_destroy(&sampler);
     sampler = create(17);
-    CONTENTS("\0\1\4\1\1", "sampler resume: offset 19: nothing can have been given before");
+    CONTENTS("\0\1\4\1\1", 5, "nothing can have been given before");
     tsr_sampler_destroy(&sampler);
     sampler = create(16);
-    CONTENTS("\0\1\4\1\11",
-             "sampler resume: offset 19: the number of ranks cannot have changed 9 times");
-    CONTENTS("\0\1\4\1\1\0\0", "sampler resume: offset 20: there cannot be 0 ranks");
+    CONTENTS("\0\1\4\1\11", 5, "the number of ranks cannot have changed 9 times");
+    CONTENTS("\0\1\4\1\1\0\0", 6, "there cannot be 0 ranks");
     tsr_sampler_destroy(&sampler);
 }
 END_TEST
@@ -347,9 +429,9 @@ START_TEST(room_that_is_too_small)
     ck_assert_ok(tsr_sampler_fill(sampler, 0, NULL, NULL, &count));
     ck_assert_uint_eq(count, 0);
     ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
-    ck_assert_uint_le(size, 64);
-    ck_assert_error(tsr_sampler_save(sampler, 19, state, &size), TSR_ERR_INVALID,
-                    "sampler save: the state takes 20 bytes, there is room for 19");
+    ck_assert_uint_eq(size, 35);
+    ck_assert_error(tsr_sampler_save(sampler, 34, state, &size), TSR_ERR_INVALID,
+                    "sampler save: the state takes 35 bytes, there is room for 34");
     ck_assert_error(tsr_sampler_save_at(sampler, 15, sizeof state, state, &size), TSR_ERR_INVALID,
                     "sampler save: position 15 is beyond the end: there are 14 items");
     tsr_sampler_destroy(&sampler);
@@ -366,29 +448,30 @@ START_TEST(states_that_are_none)
     uint8_t state[TSR_SAMPLER_STATE_BYTES], changed[TSR_SAMPLER_STATE_BYTES];
     size_t size;
     ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
-    ck_assert_uint_eq(size, 20);
+    ck_assert_uint_eq(size, 31);
     ck_assert_error(tsr_sampler_resume(sampler, state, 3), TSR_ERR_INVALID,
-                    "sampler resume: offset 0: a state has 20 to 64 bytes, not 3");
-    ck_assert_error(tsr_sampler_resume(sampler, state, 65), TSR_ERR_INVALID,
-                    "sampler resume: offset 0: a state has 20 to 64 bytes, not 65");
+                    "sampler resume: offset 0: a state has 21 to 256 bytes, not 3");
+    ck_assert_error(tsr_sampler_resume(sampler, state, 257), TSR_ERR_INVALID,
+                    "sampler resume: offset 0: a state has 21 to 256 bytes, not 257");
     memcpy(changed, state, sizeof state);
     changed[0] = 'X';
     ck_assert_error(tsr_sampler_resume(sampler, changed, size), TSR_ERR_INVALID,
                     "sampler resume: offset 0: it does not start with \"TSRS\"");
     memcpy(changed, state, sizeof state);
-    changed[4] = 2;
+    changed[4] = 1;
     ck_assert_error(tsr_sampler_resume(sampler, changed, size), TSR_ERR_INVALID,
-                    "sampler resume: offset 4: version 2 is not 1");
+                    "sampler resume: offset 4: version 1 is not 2");
     ck_assert_error(tsr_sampler_resume(another, state, size), TSR_ERR_INVALID,
                     "sampler resume: offset 5: the state is that of a random sampler, this one is "
                     "subset");
-    ck_assert_error(tsr_sampler_resume(other, state, size), TSR_ERR_INVALID,
-                    "sampler resume: offset 6: the state is that of a random sampler with other "
-                    "parameters");
-    changed[4] = 1;
-    changed[15]++;
+    ck_assert_error(
+        tsr_sampler_resume(other, state, size), TSR_ERR_INVALID,
+        "sampler resume: offset 18: the state's random sampler has num_samples = 40, this one "
+        "has num_samples = 95");
+    changed[4] = 2;
+    changed[26]++;
     ck_assert_int_eq(tsr_sampler_resume(sampler, changed, size), TSR_ERR_INVALID);
-    ck_assert_ptr_nonnull(strstr(tsr_last_error(), "sampler resume: offset 16: checksum "));
+    ck_assert_ptr_nonnull(strstr(tsr_last_error(), "sampler resume: offset 27: checksum "));
     tsr_sampler_destroy(&sampler);
     tsr_sampler_destroy(&other);
     tsr_sampler_destroy(&another);
@@ -434,12 +517,11 @@ START_TEST(params_that_cannot_be)
     ERROR(subset, "subset: 4611686018427387905 items are more than 2^62", .indices = &index,
           .count = TSR_MAX_FEISTEL + 1);
     ERROR(subset, "subset: 7 is no order", .indices = &index, .count = 1, .order = (tsr_order)7);
-    tsr_sampler *none = NULL, *batches = create(18), *single = create(0);
-    ERROR(batch, "batch: there is no sampler to make batches of", .base = &none, .batch_size = 1);
-    ERROR(batch, "batch: a batch sampler gives batches already", .base = &batches, .batch_size = 1);
-    ERROR(batch, "batch: batch size 0 is not positive", .base = &single);
-    ERROR(batch, "batch: batch size -4 is not positive", .base = &single, .batch_size = -4);
-    ck_assert(batches != NULL && single != NULL);
+    tsr_sampler *batches = create(18), *single = create(0);
+    ERROR(batch, "batch: base is NULL", .batch_size = 1);
+    ERROR(batch, "batch: a batch sampler gives batches already", .base = batches, .batch_size = 1);
+    ERROR(batch, "batch: batch size 0 is not positive", .base = single);
+    ERROR(batch, "batch: batch size -4 is not positive", .base = single, .batch_size = -4);
     tsr_sampler_destroy(&batches);
     tsr_sampler_destroy(&single);
 }
@@ -580,16 +662,16 @@ START_TEST(creating_with_nulls)
             tsr_sampler_weighted_params(.weights = weights, .count = 1, .num_samples = 1), NULL),
         "weighted: out");
     REFUSED(tsr_sampler_create_batch(NULL, &out.made), "batch: params");
-    REFUSED(tsr_sampler_create_batch(tsr_sampler_batch_params(.base = &s, .batch_size = 4), NULL),
+    REFUSED(tsr_sampler_create_batch(tsr_sampler_batch_params(.base = s, .batch_size = 4), NULL),
             "batch: out");
     REFUSED(tsr_tail_parse(NULL, &out.tail), "sampler: name");
     REFUSED(tsr_tail_parse("pad", NULL), "sampler: out");
     REFUSED(tsr_split_parse(NULL, &out.split), "sampler: name");
     REFUSED(tsr_split_parse("contiguous", NULL), "sampler: out");
     REFUSED(tsr_sampler_create_distributed(NULL, &out.made), "distributed: params");
-    REFUSED(tsr_sampler_create_distributed(tsr_sampler_distributed_params(.base = &s, .ranks = 1),
-                                           NULL),
-            "distributed: out");
+    REFUSED(
+        tsr_sampler_create_distributed(tsr_sampler_distributed_params(.base = s, .ranks = 1), NULL),
+        "distributed: out");
     REFUSED(tsr_sampler_distributed_info(NULL, &out.info), "sampler distributed info: sampler");
     REFUSED(tsr_sampler_distributed_info(shared, NULL), "sampler distributed info: out");
     REFUSED(tsr_rank_from_environment(NULL, &out.rank), "rank: rank");

@@ -67,11 +67,13 @@ static tsr_sampler *share_of(items *self, int64_t ranks, bool in_batches)
     tsr_sampler *base = NULL, *share = NULL, *batches = NULL;
     ck_assert_ok(tsr_sampler_create(&ops, self, &base));
     ck_assert_ok(tsr_sampler_create_distributed(
-        tsr_sampler_distributed_params(.base = &base, .ranks = ranks), &share));
+        tsr_sampler_distributed_params(.base = base, .ranks = ranks), &share));
+    tsr_sampler_destroy(&base);
     if (!in_batches)
         return share;
-    ck_assert_ok(tsr_sampler_create_batch(tsr_sampler_batch_params(.base = &share, .batch_size = 1),
+    ck_assert_ok(tsr_sampler_create_batch(tsr_sampler_batch_params(.base = share, .batch_size = 1),
                                           &batches));
+    tsr_sampler_destroy(&share);
     return batches;
 }
 

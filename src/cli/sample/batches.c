@@ -16,19 +16,22 @@ const sample_kind sample_batch = {
 
 static int create_distributed(const sample_options *options, tsr_sampler **sampler)
 {
-    bool wraps = *sampler != NULL;
+    tsr_sampler *base = *sampler; /* NULL: a dataset of n items */
+    bool wraps = base != NULL;
     tsr_torch_options torch = {.version = options->torch.version};
     if (options->order == TSR_ORDER_TORCH)
         torch.seed_high = options->seed_high;
-    return sample_checked(tsr_sampler_create_distributed(
-        tsr_sampler_distributed_params(.n = wraps ? 0 : (uint64_t)options->n,
-                                       .base = wraps ? sampler : NULL,
+    int code = sample_checked(tsr_sampler_create_distributed(
+        tsr_sampler_distributed_params(.n = wraps ? 0 : (uint64_t)options->n, .base = base,
                                        .ranks = options->ranks < 0 ? 0 : options->ranks,
                                        .rank = options->rank < 0 ? 0 : options->rank,
                                        .order = wraps ? TSR_ORDER_FEISTEL : options->order,
                                        .tail = options->tail, .split = options->split,
                                        .seed = options->seed, .torch = torch),
         sampler));
+    if (code == CLI_DONE)
+        tsr_sampler_destroy(&base);
+    return code;
 }
 
 const sample_kind sample_distributed = {

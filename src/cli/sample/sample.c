@@ -129,10 +129,13 @@ static int make_batches(const sample_options *options, tsr_sampler **sampler)
     int64_t size = options->batch;
     if (length < (uint64_t)size)
         size = (int64_t)length + 1;
-    return sample_checked(
-        tsr_sampler_create_batch(tsr_sampler_batch_params(.base = sampler, .batch_size = size,
-                                                          .drop_last = options->drop_last),
-                                 sampler));
+    tsr_sampler *base = *sampler;
+    int code = sample_checked(tsr_sampler_create_batch(
+        tsr_sampler_batch_params(.base = base, .batch_size = size, .drop_last = options->drop_last),
+        sampler));
+    if (code == CLI_DONE)
+        tsr_sampler_destroy(&base);
+    return code;
 }
 
 static int run_sampler(const sample_kind *kind, const sample_kind *inner,

@@ -7,7 +7,6 @@
 
 typedef struct batch {
     tsr_sampler base;
-    tsr_sampler *inner;
     uint64_t size;
     bool drop_last;
 } batch;
@@ -21,7 +20,7 @@ static uint64_t batches(const batch *self, uint64_t indices)
 static uint64_t length(const tsr_sampler *sampler)
 {
     const batch *self = (const batch *)sampler;
-    uint64_t indices = tsr_sampler_length(self->inner);
+    uint64_t indices = tsr_sampler_length(self->base.inner);
     return indices == TSR_LENGTH_UNKNOWN ? indices : batches(self, indices);
 }
 
@@ -31,14 +30,14 @@ static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices
     batch *self = (batch *)sampler;
     uint64_t got = 0;
     (void)capacity;
-    TSR__TRY(tsr_sampler_fill(self->inner, sampler->batch_max, indices, mask, &got));
+    TSR__TRY(tsr_sampler_fill(self->base.inner, sampler->batch_max, indices, mask, &got));
     *count = self->drop_last && got < self->size ? 0 : got;
     return TSR_OK;
 }
 
 static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
 {
-    return tsr_sampler_set_epoch(((batch *)sampler)->inner, epoch);
+    return tsr_sampler_set_epoch(sampler->inner, epoch);
 }
 
 static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
@@ -47,16 +46,16 @@ static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reache
     uint64_t start, at;
     if (!tsr__mul_u64(position, self->size, &start))
         start = UINT64_MAX;
-    if (self->inner->epoch != sampler->epoch) /* after failures */
-        TSR__TRY(tsr_sampler_set_epoch(self->inner, sampler->epoch));
-    TSR__TRY(tsr__sampler_seek_most(self->inner, start, &at));
+    if (self->base.inner->epoch != sampler->epoch) /* after failures */
+        TSR__TRY(tsr_sampler_set_epoch(self->base.inner, sampler->epoch));
+    TSR__TRY(tsr__sampler_seek_most(self->base.inner, start, &at));
     *reached = batches(self, at);
     return TSR_OK;
 }
 
 static tsr_status save(const tsr_sampler *sampler, tsr__state_writer *writer)
 {
-    const tsr_sampler *inner = ((const batch *)sampler)->inner;
+    const tsr_sampler *inner = sampler->inner;
     return inner->class_->save != NULL ? inner->class_->save(inner, writer) : TSR_OK;
 }
 
@@ -66,25 +65,20 @@ static tsr_status load(tsr_sampler *sampler, uint64_t position, tsr__state_reade
     batch *self = (batch *)sampler;
     uint64_t start, at;
     *resumed = position;
-    if (self->inner->class_->load == NULL)
+    if (self->base.inner->class_->load == NULL)
         return TSR_OK;
     if (!tsr__mul_u64(position, self->size, &start))
         start = UINT64_MAX;
     reader->rounded = true;
-    TSR__TRY(self->inner->class_->load(self->inner, start, reader, &at));
+    TSR__TRY(self->base.inner->class_->load(self->base.inner, start, reader, &at));
     *resumed = batches(self, at);
     return TSR_OK;
 }
 
 static const tsr__passes *passes(const tsr_sampler *sampler)
 {
-    const tsr_sampler *inner = ((const batch *)sampler)->inner;
+    const tsr_sampler *inner = sampler->inner;
     return inner->class_->passes != NULL ? inner->class_->passes(inner) : NULL;
-}
-
-static void finish(tsr_sampler *sampler)
-{
-    tsr_sampler_destroy(&((batch *)sampler)->inner);
 }
 
 static const tsr__sampler_class class_ = {
@@ -97,16 +91,14 @@ static const tsr__sampler_class class_ = {
     .save = save,
     .load = load,
     .passes = passes,
-    .finish = finish,
 };
 
 tsr_status tsr_sampler_create_batch(const tsr_sampler_batch_params *params, tsr_sampler **out)
 {
     TSR__REQUIRE(params != NULL && out != NULL, "batch: %s is NULL",
                  params != NULL ? "out" : "params");
-    TSR__REQUIRE(params->base != NULL && *params->base != NULL,
-                 "batch: there is no sampler to make batches of");
-    const tsr_sampler *inner = *params->base;
+    TSR__REQUIRE(params->base != NULL, "batch: base is NULL");
+    const tsr_sampler *inner = params->base;
     TSR__REQUIRE(inner->batch_max == 0, "batch: a %s sampler gives batches already", inner->name);
     TSR__REQUIRE(params->batch_size > 0, "batch: batch size %" PRId64 " is not positive",
                  params->batch_size);
@@ -115,14 +107,12 @@ tsr_status tsr_sampler_create_batch(const tsr_sampler_batch_params *params, tsr_
         return TSR_ERR_NO_MEMORY;
     self->size = (uint64_t)params->batch_size;
     self->drop_last = params->drop_last;
-    uint64_t hash = tsr__fingerprint(self->base.fingerprint, self->size);
-    hash = tsr__fingerprint(hash, self->drop_last);
-    self->base.fingerprint = tsr__fingerprint(hash, inner->fingerprint);
+    tsr__sampler_add_param(&self->base, "batch_size", TSR__PARAM_COUNT, self->size);
+    tsr__sampler_add_param(&self->base, "drop_last", TSR__PARAM_FLAG, self->drop_last);
+    tsr__sampler_set_inner(&self->base, params->base);
     self->base.batch_max = tsr__batch_max(params->batch_size, tsr__sampler_most(inner));
     self->base.epoch = inner->epoch;
     self->base.must_seek = true; /* the base may have been read from */
-    self->inner = *params->base;
-    *params->base = NULL;
     *out = &self->base;
     return TSR_OK;
 }

@@ -103,17 +103,6 @@ static const tsr__sampler_class class_ = {
     .finish = finish,
 };
 
-static uint64_t fingerprint(uint64_t hash, const curriculum *self)
-{
-    hash = tsr__fingerprint(hash, self->count);
-    hash = tsr__fingerprint(hash, self->samples);
-    hash = tsr__fingerprint(hash, (uint64_t)self->max_epochs);
-    hash = tsr__fingerprint(hash, self->seed);
-    for (uint64_t i = 0; i < self->count; i++)
-        hash = tsr__fingerprint(hash, (uint64_t)self->keys[i]);
-    return hash;
-}
-
 static tsr_status prepare(curriculum *self, const double *difficulties)
 {
     self->keys = tsr__calloc(self->count, sizeof *self->keys);
@@ -122,7 +111,12 @@ static tsr_status prepare(curriculum *self, const double *difficulties)
     for (uint64_t i = 0; i < self->count; i++)
         self->keys[i] = key_of(difficulties[i]);
     TSR__TRY(tsr__sorted(self->keys, self->count, &self->items));
-    self->base.fingerprint = fingerprint(self->base.fingerprint, self);
+    tsr__sampler_add_param(&self->base, "count", TSR__PARAM_COUNT, self->count);
+    tsr__sampler_add_param(&self->base, "num_samples", TSR__PARAM_COUNT, self->samples);
+    tsr__sampler_add_param(&self->base, "max_epochs", TSR__PARAM_COUNT, (uint64_t)self->max_epochs);
+    tsr__sampler_add_param(&self->base, "seed", TSR__PARAM_SIGNED, self->seed);
+    tsr__sampler_add_param(&self->base, "difficulties", TSR__PARAM_HASH,
+                           tsr__fingerprint_array(self->keys, self->count));
     return set_epoch(&self->base, 0);
 }
 

@@ -220,13 +220,14 @@ tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, void *self_, tsr_sampl
         tsr_sampler_destroy(&made);
         return status;
     }
-    uint64_t hash = tsr__fingerprint(self->base.fingerprint, ops->batch_max);
+    uint64_t hash = 0;
     for (size_t i = 0; name[i] != '\0'; i++)
         hash = tsr__fingerprint(hash, (uint8_t)name[i]);
-    hash = tsr__fingerprint(hash, ops->save != NULL);
-    if (ops->fingerprint != NULL)
-        hash = tsr__fingerprint(hash, ops->fingerprint(self_));
-    self->base.fingerprint = hash;
+    tsr__sampler_add_param(&self->base, "batch_max", TSR__PARAM_COUNT, ops->batch_max);
+    tsr__sampler_add_param(&self->base, "name", TSR__PARAM_HASH, hash);
+    tsr__sampler_add_param(&self->base, "save", TSR__PARAM_FLAG, ops->save != NULL);
+    hash = ops->fingerprint != NULL ? ops->fingerprint(self_) : 0;
+    tsr__sampler_add_param(&self->base, "fingerprint", TSR__PARAM_HASH, tsr__fingerprint(0, hash));
     *out = &self->base;
     return TSR_OK;
 }

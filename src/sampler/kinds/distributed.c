@@ -17,7 +17,7 @@ static uint64_t length(const tsr_sampler *sampler)
 static uint64_t most(const tsr_sampler *sampler)
 {
     const tsr__distributed *self = (const tsr__distributed *)sampler;
-    return self->inner != NULL ? tsr__sampler_most(self->inner) : self->n;
+    return self->base.inner != NULL ? tsr__sampler_most(self->base.inner) : self->n;
 }
 
 /* seed + epoch as PyTorch adds them, without a limit, and then takes as a seed from −2^63 to
@@ -59,16 +59,16 @@ static tsr_status check_epoch(const tsr__distributed *self, int64_t epoch)
 /* The wrapped sampler's length in its epoch. */
 static tsr_status check_inner(const tsr__distributed *self, uint64_t *n)
 {
-    *n = tsr_sampler_length(self->inner);
+    *n = tsr_sampler_length(self->base.inner);
     if (*n == TSR_LENGTH_UNKNOWN) {
         TSR__REQUIRE(self->partition.split == TSR_SPLIT_INTERLEAVED,
                      "distributed: a contiguous split needs the length of the %s sampler, which "
                      "nobody knows",
-                     self->inner->name);
+                     self->base.inner->name);
     } else if (*n > TSR__MAX_ITEMS) {
         return tsr__fail(TSR_ERR_OVERFLOW,
                          "distributed: the %" PRIu64 " items of the %s sampler are more than 2^62",
-                         *n, self->inner->name);
+                         *n, self->base.inner->name);
     }
     return TSR_OK;
 }
@@ -77,15 +77,15 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
 {
     tsr__distributed *self = (tsr__distributed *)sampler;
     uint64_t n = self->n;
-    if (self->inner != NULL) {
-        int64_t before = self->inner->epoch;
-        TSR__TRY(tsr_sampler_set_epoch(self->inner, epoch));
+    if (self->base.inner != NULL) {
+        int64_t before = self->base.inner->epoch;
+        TSR__TRY(tsr_sampler_set_epoch(self->base.inner, epoch));
         tsr_status status = check_inner(self, &n);
         if (status != TSR_OK) {
             /* Should that fail too, the first reason is the one to tell, and seeking looks for the
              * way back. */
             const tsr__error first = tsr__error_take();
-            (void)!tsr_sampler_set_epoch(self->inner, before);
+            (void)!tsr_sampler_set_epoch(self->base.inner, before);
             tsr__error_put_back(&first);
             return status;
         }
@@ -136,14 +136,14 @@ static tsr_status read_inner(tsr__distributed *self, uint64_t first, uint64_t co
 {
     uint64_t reached;
     *got = 0;
-    TSR__TRY(tsr__sampler_seek_most(self->inner, first, &reached));
-    if (reached == first && self->inner->batch_max != 0)
-        TSR__TRY(tsr_sampler_next_batch(self->inner, capacity, indices, mask, got));
+    TSR__TRY(tsr__sampler_seek_most(self->base.inner, first, &reached));
+    if (reached == first && self->base.inner->batch_max != 0)
+        TSR__TRY(tsr_sampler_next_batch(self->base.inner, capacity, indices, mask, got));
     else if (reached == first)
-        TSR__TRY(tsr_sampler_fill(self->inner, count, indices, mask, got));
+        TSR__TRY(tsr_sampler_fill(self->base.inner, count, indices, mask, got));
     TSR__REQUIRE(*got > 0 || self->partition.n == TSR_LENGTH_UNKNOWN,
                  "distributed: the %s sampler ended after %" PRIu64 " of %" PRIu64 " items",
-                 self->inner->name, reached, self->partition.n);
+                 self->base.inner->name, reached, self->partition.n);
     return TSR_OK;
 }
 
@@ -153,7 +153,7 @@ static tsr_status read_run(tsr__distributed *self, const tsr__partition_run *run
                            int64_t *indices, uint8_t *mask, uint64_t *got)
 {
     uint64_t total = 0, here;
-    if (self->inner == NULL) {
+    if (self->base.inner == NULL) {
         TSR__TRY(make_order(self));
         tsr__order_fill(&self->order, run->first, run->step, run->count, indices);
         total = run->count;
@@ -192,7 +192,7 @@ static tsr_status read_unknown(tsr__distributed *self, uint64_t item, uint64_t c
     if (found > 0 && probed > 0)
         *got = found;
     else
-        tsr__partition_set_length(partition, tsr_sampler_position(self->inner));
+        tsr__partition_set_length(partition, tsr_sampler_position(self->base.inner));
     return TSR_OK;
 }
 
@@ -228,16 +228,16 @@ static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices
 static tsr_status find_inner(const tsr__distributed *self)
 {
     uint64_t reached;
-    if (self->inner->epoch != self->base.epoch)
-        return tsr_sampler_set_epoch(self->inner, self->base.epoch);
-    return tsr__sampler_seek_most(self->inner, self->inner->position, &reached);
+    if (self->base.inner->epoch != self->base.epoch)
+        return tsr_sampler_set_epoch(self->base.inner, self->base.epoch);
+    return tsr__sampler_seek_most(self->base.inner, self->base.inner->position, &reached);
 }
 
 static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
 {
     tsr__distributed *self = (tsr__distributed *)sampler;
     tsr__partition *partition = &self->partition;
-    if (self->inner != NULL && sampler->must_seek)
+    if (self->base.inner != NULL && sampler->must_seek)
         TSR__TRY(find_inner(self));
     if (partition->n == TSR_LENGTH_UNKNOWN) {
         /* Up to the round where it would be, or the end. */
@@ -245,7 +245,7 @@ static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reache
         if (!tsr__mul_u64(position, partition->ranks, &rounds) ||
             !tsr__add_u64(rounds, partition->offset, &start))
             start = UINT64_MAX - 1;
-        TSR__TRY(tsr__sampler_seek_most(self->inner, start, &at));
+        TSR__TRY(tsr__sampler_seek_most(self->base.inner, start, &at));
         if (at < start)
             tsr__partition_set_length(partition, at);
     }
@@ -255,14 +255,13 @@ static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reache
 
 static const tsr__passes *passes(const tsr_sampler *sampler)
 {
-    const tsr_sampler *inner = ((const tsr__distributed *)sampler)->inner;
+    const tsr_sampler *inner = sampler->inner;
     return inner != NULL && inner->class_->passes != NULL ? inner->class_->passes(inner) : NULL;
 }
 
 static void finish(tsr_sampler *sampler)
 {
     tsr__distributed *self = (tsr__distributed *)sampler;
-    tsr_sampler_destroy(&self->inner);
     tsr__table_finish(&self->order.table);
     tsr__free(self->scratch);
 }
@@ -300,7 +299,6 @@ static tsr_status check_params(const tsr_sampler_distributed_params *params, int
     TSR__REQUIRE(tsr_split_name(params->split)[0] != '?', "distributed: %d is no split",
                  (int)params->split);
     if (params->base != NULL) {
-        TSR__REQUIRE(*params->base != NULL, "distributed: there is no sampler to share");
         TSR__REQUIRE(params->n == 0,
                      "distributed: there are both a sampler and a dataset of %" PRIu64 " items",
                      params->n);
@@ -316,24 +314,27 @@ static tsr_status check_params(const tsr_sampler_distributed_params *params, int
     return TSR_OK;
 }
 
-/* All that makes the order; ranks and rank are not part of it. */
-static uint64_t fingerprint(const tsr__distributed *self)
+/* Everything that decides the order; ranks and rank do not. */
+static void add_params(tsr__distributed *self, tsr_sampler *inner)
 {
-    uint64_t hash = tsr__fingerprint(self->base.fingerprint, (uint64_t)self->partition.tail);
-    hash = tsr__fingerprint(hash, (uint64_t)self->partition.split);
-    if (self->inner != NULL)
-        return tsr__fingerprint(~hash, self->inner->fingerprint);
-    hash = tsr__fingerprint(hash, self->n);
-    hash = tsr__fingerprint(hash, (uint64_t)self->order.kind);
-    if (self->order.kind != TSR_ORDER_NONE)
-        hash = tsr__fingerprint(hash, (uint64_t)self->seed);
-    return self->order.kind == TSR_ORDER_TORCH ? tsr__fingerprint_torch(hash, &self->torch) : hash;
+    const bool is_dataset = inner == NULL, is_torch = self->order.kind == TSR_ORDER_TORCH;
+    const bool has_seed = is_dataset && self->order.kind != TSR_ORDER_NONE;
+    tsr__sampler_add_param(&self->base, "tail", TSR__PARAM_TAIL, (uint64_t)self->partition.tail);
+    tsr__sampler_add_param(&self->base, "split", TSR__PARAM_SPLIT, (uint64_t)self->partition.split);
+    tsr__sampler_add_param(&self->base, "n", TSR__PARAM_COUNT, self->n);
+    tsr__sampler_add_param(&self->base, "order", TSR__PARAM_ORDER,
+                           is_dataset ? (uint64_t)self->order.kind : 0);
+    tsr__sampler_add_param(&self->base, "seed", TSR__PARAM_SIGNED,
+                           has_seed ? (uint64_t)self->seed : 0);
+    tsr__sampler_add_torch(&self->base, is_dataset && is_torch, &self->torch);
+    if (!is_dataset)
+        tsr__sampler_set_inner(&self->base, inner);
 }
 
 /* Room for an item of the wrapped sampler. */
 static tsr_status reserve_scratch(tsr__distributed *self)
 {
-    uint64_t room = tsr__max_u64(self->inner->batch_max, 1);
+    uint64_t room = tsr__max_u64(self->base.inner->batch_max, 1);
     if (room > SIZE_MAX / sizeof *self->scratch)
         return tsr__fail(TSR_ERR_NO_MEMORY, "distributed: no memory for a batch of %" PRIu64, room);
     self->scratch = tsr__calloc((size_t)room, sizeof *self->scratch);
@@ -344,19 +345,18 @@ static tsr_status prepare(const tsr_sampler_distributed_params *params, tsr__dis
 {
     uint64_t n = params->n;
     TSR__TRY(tsr__torch_version("distributed", self->torch.version, &self->torch.version));
+    add_params(self, params->base);
     if (params->base != NULL) {
-        self->inner = *params->base;
-        self->base.batch_max = self->inner->batch_max;
-        self->base.epoch = self->inner->epoch;
+        self->base.batch_max = self->base.inner->batch_max;
+        self->base.epoch = self->base.inner->epoch;
         TSR__TRY(check_inner(self, &n));
         if (self->partition.tail == TSR_TAIL_DROP)
             TSR__TRY(reserve_scratch(self));
         /* What is shared is all of its epoch, whatever it has been dealing itself. */
-        TSR__TRY(tsr_sampler_reset(self->inner));
+        TSR__TRY(tsr_sampler_reset(self->base.inner));
         TSR__TRY(check_inner(self, &n));
     }
     tsr__partition_start(&self->partition, n);
-    self->base.fingerprint = fingerprint(self);
     return TSR_OK;
 }
 
@@ -381,15 +381,11 @@ tsr_status tsr_sampler_create_distributed(const tsr_sampler_distributed_params *
     self->partition.tail = params->tail;
     self->partition.split = params->split;
     tsr_status status = prepare(params, self);
-    if (status == TSR_OK) {
-        if (params->base != NULL)
-            *params->base = NULL;
-        *out = &self->base;
-    } else {
-        tsr_sampler *made = &self->base;
-        self->inner = NULL; /* it stays the caller's */
+    tsr_sampler *made = &self->base;
+    if (status == TSR_OK)
+        *out = made;
+    else
         tsr_sampler_destroy(&made);
-    }
     return status;
 }
 

@@ -10,8 +10,7 @@
 
 typedef struct tsr__distributed {
     tsr_sampler base;
-    tsr_sampler *inner; /* NULL: a dataset */
-    uint64_t n;         /* of the dataset */
+    uint64_t n; /* items of the dataset, if no sampler is wrapped */
     int64_t seed;
     tsr_torch_options torch;
     tsr__partition partition;
@@ -24,7 +23,7 @@ typedef struct tsr__distributed {
 /* The document's shuffle leaves out what is dropped beforehand. */
 static inline bool tsr__distributed_drops_first(const tsr__distributed *self)
 {
-    return self->inner == NULL && self->order.kind == TSR_ORDER_DOTNET &&
+    return self->base.inner == NULL && self->order.kind == TSR_ORDER_DOTNET &&
            self->partition.tail == TSR_TAIL_DROP;
 }
 

@@ -22,9 +22,9 @@ tsr_status tsr__distributed_save(const tsr_sampler *sampler, tsr__state_writer *
             tsr__state_put(writer, partition->before[i].given);
         }
     }
-    if (self->inner == NULL || self->inner->class_->save == NULL)
+    if (self->base.inner == NULL || self->base.inner->class_->save == NULL)
         return TSR_OK;
-    return self->inner->class_->save(self->inner, writer);
+    return self->base.inner->class_->save(self->base.inner, writer);
 }
 
 static tsr_status load_ranks(tsr__state_reader *reader, uint64_t *ranks)
@@ -68,18 +68,6 @@ static tsr_status load_partition(tsr__state_reader *reader, uint64_t n, bool onl
     return TSR_OK;
 }
 
-/* Whether a state has room for the deals before, whatever its other numbers are. */
-static bool has_room(const tsr__partition *partition)
-{
-    uint8_t bytes[16];
-    tsr__state_writer writer = {.data = bytes, .capacity = sizeof bytes};
-    for (int i = 0; i < partition->count; i++) {
-        tsr__state_put(&writer, partition->before[i].ranks);
-        tsr__state_put(&writer, partition->before[i].given);
-    }
-    return !writer.full;
-}
-
 /* Turns the saved partition, at this position, into one for this sampler's ranks. */
 static tsr_status repartition(const tsr__distributed *self, tsr__state_reader *reader,
                               uint64_t position, tsr__partition *partition)
@@ -105,12 +93,10 @@ static tsr_status repartition(const tsr__distributed *self, tsr__state_reader *r
                                "%" PRIu64 " items of each of %" PRIu64 " ranks are too many",
                                position, partition->ranks);
     if (!tsr__partition_change_ranks(partition, position, self->partition.ranks,
-                                     self->partition.rank) ||
-        !has_room(partition))
+                                     self->partition.rank))
         return TSR__STATE_FAIL(reader,
-                               "the number of ranks has changed too often in one epoch: %d bytes "
-                               "cannot tell what is left",
-                               TSR_SAMPLER_STATE_BYTES);
+                               "the number of ranks has changed more than %d times in one epoch",
+                               TSR__MAX_REPARTITIONS);
     return TSR_OK;
 }
 
@@ -136,10 +122,10 @@ tsr_status tsr__distributed_load(tsr_sampler *sampler, uint64_t position, tsr__s
         partition.rank = self->partition.rank;
         position = tsr__min_u64(position, tsr__partition_length(&partition, partition.rank));
     }
-    if (self->inner != NULL && self->inner->class_->load != NULL) {
+    if (self->base.inner != NULL && self->base.inner->class_->load != NULL) {
         uint64_t ignored;
         reader->nested = true;
-        TSR__TRY(self->inner->class_->load(self->inner, 0, reader, &ignored));
+        TSR__TRY(self->base.inner->class_->load(self->base.inner, 0, reader, &ignored));
     }
     self->partition = partition;
     *resumed = position;

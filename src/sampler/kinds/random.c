@@ -124,16 +124,16 @@ static const tsr__sampler_class class_ = {
     .finish = finish,
 };
 
-static uint64_t fingerprint(uint64_t hash, const tsr_sampler_random_params *params,
-                            const random_sampler *self)
+static void add_params(random_sampler *self, const tsr_sampler_random_params *params)
 {
-    hash = tsr__fingerprint(hash, self->n);
-    hash = tsr__fingerprint(hash, (uint64_t)params->order);
-    hash = tsr__fingerprint(hash, params->replacement);
-    hash = tsr__fingerprint(hash, self->samples);
-    if (params->order != TSR_ORDER_NONE)
-        hash = tsr__fingerprint(hash, (uint64_t)params->seed);
-    return tsr__fingerprint_torch(hash, &self->shuffled.passes.torch);
+    tsr_sampler *base = &self->base;
+    tsr__sampler_add_param(base, "n", TSR__PARAM_COUNT, self->n);
+    tsr__sampler_add_param(base, "order", TSR__PARAM_ORDER, (uint64_t)params->order);
+    tsr__sampler_add_param(base, "replacement", TSR__PARAM_FLAG, params->replacement);
+    tsr__sampler_add_param(base, "num_samples", TSR__PARAM_COUNT, self->samples);
+    tsr__sampler_add_param(base, "seed", TSR__PARAM_SIGNED,
+                           params->order != TSR_ORDER_NONE ? (uint64_t)params->seed : 0);
+    tsr__sampler_add_torch(base, params->order == TSR_ORDER_TORCH, &self->shuffled.passes.torch);
 }
 
 /* Indices with replacement draw from the generator without shuffling. */
@@ -182,7 +182,7 @@ tsr_status tsr_sampler_create_random(const tsr_sampler_random_params *params, ts
     if (status == TSR_OK && params->replacement)
         status = prepare_replacement(params, self);
     if (status == TSR_OK) {
-        self->base.fingerprint = fingerprint(self->base.fingerprint, params, self);
+        add_params(self, params);
         tsr__order_key((uint64_t)params->seed, 0, 0, &self->keys);
         *out = &self->base;
     } else {

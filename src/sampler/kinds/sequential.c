@@ -48,7 +48,7 @@ tsr_status tsr_sampler_create_sequential(uint64_t n, tsr_sampler **out)
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
     self->n = n;
-    self->base.fingerprint = tsr__fingerprint(self->base.fingerprint, n);
+    tsr__sampler_add_param(&self->base, "n", TSR__PARAM_COUNT, n);
     *out = &self->base;
     return TSR_OK;
 }

@@ -133,16 +133,15 @@ static tsr_status lay_out(stratified *self)
     return status;
 }
 
-static uint64_t fingerprint(uint64_t hash, const tsr_sampler_stratified_params *params)
+static void add_params(tsr_sampler *sampler, const tsr_sampler_stratified_params *params)
 {
-    hash = tsr__fingerprint(hash, params->count);
-    hash = tsr__fingerprint(hash, (uint64_t)params->batch_size);
-    hash = tsr__fingerprint(hash, (uint64_t)params->order);
-    if (params->order != TSR_ORDER_NONE)
-        hash = tsr__fingerprint(hash, (uint64_t)params->seed);
-    for (uint64_t i = 0; i < params->count; i++)
-        hash = tsr__fingerprint(hash, (uint64_t)params->labels[i]);
-    return hash;
+    tsr__sampler_add_param(sampler, "count", TSR__PARAM_COUNT, params->count);
+    tsr__sampler_add_param(sampler, "batch_size", TSR__PARAM_COUNT, (uint64_t)params->batch_size);
+    tsr__sampler_add_param(sampler, "order", TSR__PARAM_ORDER, (uint64_t)params->order);
+    tsr__sampler_add_param(sampler, "seed", TSR__PARAM_SIGNED,
+                           params->order != TSR_ORDER_NONE ? (uint64_t)params->seed : 0);
+    tsr__sampler_add_param(sampler, "labels", TSR__PARAM_HASH,
+                           tsr__fingerprint_array(params->labels, params->count));
 }
 
 static tsr_status prepare(stratified *self, const int64_t *labels)
@@ -165,7 +164,7 @@ tsr_status tsr_sampler_create_stratified(const tsr_sampler_stratified_params *pa
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
     self->base.batch_max = tsr__batch_max(params->batch_size, params->count);
-    self->base.fingerprint = fingerprint(self->base.fingerprint, params);
+    add_params(&self->base, params);
     self->count = params->count;
     self->seed = (uint64_t)params->seed;
     self->order = params->order;

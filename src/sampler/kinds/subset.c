@@ -67,7 +67,7 @@ static tsr_torch_options without_global(tsr_torch_options torch)
 
 static tsr_status prepare(const tsr_sampler_subset_params *params, subset *self)
 {
-    uint64_t count = params->count, hash = tsr__fingerprint(self->base.fingerprint, count);
+    uint64_t count = params->count;
     tsr_torch_options torch = without_global(params->torch);
     TSR__TRY(tsr__shuffled_init("subset", params->order, count, 1, params->seed, &torch,
                                 &self->shuffled));
@@ -76,14 +76,16 @@ static tsr_status prepare(const tsr_sampler_subset_params *params, subset *self)
     self->indices = tsr__calloc((size_t)count, sizeof *self->indices);
     if (self->indices == NULL)
         return TSR_ERR_NO_MEMORY;
-    for (uint64_t i = 0; i < count; i++) {
+    for (uint64_t i = 0; i < count; i++)
         self->indices[i] = params->indices[i];
-        hash = tsr__fingerprint(hash, (uint64_t)params->indices[i]);
-    }
-    hash = tsr__fingerprint(hash, (uint64_t)params->order);
-    if (params->order != TSR_ORDER_NONE)
-        hash = tsr__fingerprint(hash, (uint64_t)params->seed);
-    self->base.fingerprint = tsr__fingerprint_torch(hash, &self->shuffled.passes.torch);
+    tsr__sampler_add_param(&self->base, "count", TSR__PARAM_COUNT, count);
+    tsr__sampler_add_param(&self->base, "order", TSR__PARAM_ORDER, (uint64_t)params->order);
+    tsr__sampler_add_param(&self->base, "seed", TSR__PARAM_SIGNED,
+                           params->order != TSR_ORDER_NONE ? (uint64_t)params->seed : 0);
+    tsr__sampler_add_torch(&self->base, params->order == TSR_ORDER_TORCH,
+                           &self->shuffled.passes.torch);
+    tsr__sampler_add_param(&self->base, "indices", TSR__PARAM_HASH,
+                           tsr__fingerprint_array(self->indices, count));
     return TSR_OK;
 }
 

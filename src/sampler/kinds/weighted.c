@@ -124,12 +124,13 @@ static const tsr__sampler_class class_ = {
     .finish = finish,
 };
 
-/* Also adds the weights to the fingerprint. */
+/* Also hashes the weights. */
 static tsr_status check_weights(const tsr__weights *weights, double *largest, uint64_t *above_zero,
                                 uint64_t *hash)
 {
     *largest = 0;
     *above_zero = 0;
+    *hash = 0;
     for (uint64_t i = 0; i < weights->count; i++) {
         double weight = tsr__weight(weights, i);
         TSR__REQUIRE(weight >= 0 && isfinite(weight),
@@ -184,7 +185,7 @@ static tsr_status prepare_logits(const tsr__weights *weights, bool no_replacemen
 static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__weights *weights,
                           weighted *self)
 {
-    uint64_t above_zero, hash = tsr__fingerprint(self->base.fingerprint, weights->count);
+    uint64_t above_zero, hash;
     double largest;
     bool is_torch = params->order == TSR_ORDER_TORCH, is_mlx = params->order == TSR_ORDER_MLX;
     tsr_torch_options torch = params->torch;
@@ -203,12 +204,16 @@ static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__
                               &self->passes));
     tsr__order_key(self->passes.seed, 0, 0, &self->keys);
 
-    hash = tsr__fingerprint(hash, self->samples);
-    hash = tsr__fingerprint(hash, params->no_replacement);
-    hash = tsr__fingerprint(hash, weights->wide != NULL);
-    hash = tsr__fingerprint(hash, (uint64_t)params->order);
-    hash = tsr__fingerprint(hash, (uint64_t)params->seed);
-    self->base.fingerprint = tsr__fingerprint_torch(hash, &self->passes.torch);
+    tsr_sampler *base = &self->base;
+    tsr__sampler_add_param(base, "count", TSR__PARAM_COUNT, weights->count);
+    tsr__sampler_add_param(base, "num_samples", TSR__PARAM_COUNT, self->samples);
+    tsr__sampler_add_param(base, "no_replacement", TSR__PARAM_FLAG, params->no_replacement);
+    tsr__sampler_add_param(base, "order", TSR__PARAM_ORDER, (uint64_t)params->order);
+    tsr__sampler_add_param(base, "seed", TSR__PARAM_SIGNED, (uint64_t)params->seed);
+    tsr__sampler_add_torch(base, is_torch, &self->passes.torch);
+    tsr__sampler_add_param(base, "type of weights", TSR__PARAM_HASH,
+                           tsr__fingerprint(0, weights->wide != NULL));
+    tsr__sampler_add_param(base, "weights", TSR__PARAM_HASH, hash);
 
     if (is_mlx)
         return prepare_logits(weights, params->no_replacement, self);
