@@ -3,7 +3,5 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #define ELEMENT float16_t
-#define ELEMENT4 f16vec4
-#define ELEMENT4_OF(four) f16vec4(unpackFloat2x16(four.x), unpackFloat2x16(four.y))
 #define DTYPE TSR_DT_F16
 #include "gpu/matmul_coopmat.glsl"

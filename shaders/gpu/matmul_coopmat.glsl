@@ -1,8 +1,9 @@
-// Matrix product of 16-bit floats by cooperative matrices, sums in f32. As matmul_tiled.comp, a workgroup computes BM × BN elements of y, BK
-// products at a time out of shared memory, while the next tiles are on their way from memory; but what multiplies is a subgroup,
-// TM × TN fragments of FM × FN elements, each FK products at a time.
+// Matrix product of 16-bit floats by cooperative matrices, sums in f32. A workgroup computes BM × BN elements of y, BK products at a time
+// from shared memory, while the next step's tiles are loaded from memory. A subgroup multiplies TM × TN fragments of FM × FN elements, FK
+// products at a time.
 //
-// Expects ELEMENT and ELEMENT4, the types of one and four of them; ELEMENT4_OF(), which makes four of a uvec2 of bits; DTYPE.
+// Expects ELEMENT, the type of an element, and DTYPE. With ELEMENT4, the type of four elements, and ELEMENT4_OF(), which makes one from a
+// uvec2 of bits, shared memory holds those; without, it holds 16 bytes at a time. Drivers read bf16 fragments from uvec4 slowly.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -19,6 +20,7 @@ layout(constant_id = 6) const uint FM = 16; // a shape that the device has
 layout(constant_id = 7) const uint FN = 16;
 layout(constant_id = 8) const uint FK = 16;
 layout(constant_id = 9) const uint STAGED = 1; // fragments of a subgroup that are stored together
+layout(constant_id = 12) const uint BUFFERS = 1; // 2: a step's tiles are stored while the step before is still read
 layout(constant_id = 10) const uint A_LOAD = TSR_MM_LOAD_SCALAR;
 layout(constant_id = 11) const uint B_LOAD = TSR_MM_LOAD_SCALAR;
 
@@ -27,17 +29,28 @@ const uint ACROSS = SUBGROUPS / DOWN;
 const uint TM = BM / DOWN / FM;
 const uint TN = BN / ACROSS / FN;
 
-// Tiles lie in shared memory in fours of elements, PITCH fours from row to row. Rows are lines or, for operands that are read along
-// lines, k; the padding keeps the 16 bytes that invocations read from neighbouring rows in different banks.
-const bool A_BY_LINE = A_LOAD == TSR_MM_LOAD_VEC_LINE || A_LOAD == TSR_MM_LOAD_SCALAR_LINE;
-const bool B_BY_LINE = B_LOAD == TSR_MM_LOAD_VEC_LINE || B_LOAD == TSR_MM_LOAD_SCALAR_LINE;
-const uint PAD = TSR_MM_COOPMAT_PAD / 4;
-const uint A_PITCH = (A_BY_LINE ? BM : BK) / 4 + PAD;
-const uint B_PITCH = (B_BY_LINE ? BN : BK) / 4 + PAD;
+// Tiles lie in shared memory in units of UNIT elements, PITCH units from row to row. Rows are lines or, for operands that are contiguous
+// along the lines, k. The padding keeps the 16 bytes that invocations read from neighbouring rows in different banks.
+#ifdef ELEMENT4
+const uint UNIT = 4;
+#else
+const uint UNIT = 8;
+#endif
+const bool A_BY_LINE = A_LOAD == TSR_MM_LOAD_VEC_LINE || A_LOAD == TSR_MM_LOAD_SCALAR_LINE || A_LOAD == TSR_MM_LOAD_VEC8_LINE;
+const bool B_BY_LINE = B_LOAD == TSR_MM_LOAD_VEC_LINE || B_LOAD == TSR_MM_LOAD_SCALAR_LINE || B_LOAD == TSR_MM_LOAD_VEC8_LINE;
+const uint PAD = TSR_MM_COOPMAT_PAD / UNIT;
+const uint A_PITCH = (A_BY_LINE ? BM : BK) / UNIT + PAD;
+const uint B_PITCH = (B_BY_LINE ? BN : BK) / UNIT + PAD;
 const uint TILE_B = (A_BY_LINE ? BK : BM) * A_PITCH;
 const uint TILE_END = TILE_B + (B_BY_LINE ? BK : BN) * B_PITCH;
-shared ELEMENT4 tile[TILE_END];
-shared float stage[SUBGROUPS * FM * STAGED * FN];
+// The sums go through shared memory, too: through the tiles' if their type allows it.
+const uint STAGE = SUBGROUPS * FM * STAGED * FN;
+#ifdef ELEMENT4
+shared ELEMENT4 tile[BUFFERS * TILE_END];
+shared float stage[STAGE];
+#else
+shared uvec4 tile[BUFFERS * TILE_END > STAGE / 4 ? BUFFERS * TILE_END : STAGE / 4];
+#endif
 
 #define FETCH(x) a_##x
 #define LINES BM
@@ -62,11 +75,25 @@ shared float stage[SUBGROUPS * FM * STAGED * FN];
 // Where the fragment at `line` and k of a tile begins.
 uint fragment_at(uint tile_begin, bool by_line, uint pitch, uint line, uint k)
 {
-    return tile_begin + (by_line ? k * pitch + line / 4 : line * pitch + k / 4);
+    return tile_begin + (by_line ? k * pitch + line / UNIT : line * pitch + k / UNIT);
 }
 
 const int A_LAYOUT = A_BY_LINE ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor;
 const int B_LAYOUT = B_BY_LINE ? gl_CooperativeMatrixLayoutRowMajor : gl_CooperativeMatrixLayoutColumnMajor;
+
+// Loads the step that begins at k.
+void load(uvec2 a, uvec2 b, uint a_lines, uint b_lines, uint k, uint k_count)
+{
+    a = mm_at(a, k, p.a_k, DTYPE);
+    b = mm_at(b, k, p.b_k, DTYPE);
+    if (k + BK <= k_count) {
+        a_load(a, a_lines);
+        b_load(b, b_lines);
+    } else if (k < k_count) {
+        a_load_end(a, a_lines, k_count - k);
+        b_load_end(b, b_lines, k_count - k);
+    }
+}
 
 void main()
 {
@@ -93,48 +120,61 @@ void main()
     coopmat<float, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator> sums[TM * TN];
     [[unroll]] for (uint i = 0; i < TM * TN; i++)
         sums[i] = coopmat<float, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>(0.0);
-    if (k_count > 0) {
-        a_load(a, p.m - row0, k_count);
-        b_load(b, p.n - col0, k_count);
-    }
+    uint a_lines = p.m - row0, b_lines = p.n - col0;
+    a_prepare(a_lines);
+    b_prepare(b_lines);
+    load(a, b, a_lines, b_lines, 0, k_count);
+    uint slot = 0;
     for (uint k = 0; k < k_count; k += BK) {
+        if (BUFFERS == 1)
+            barrier();
+        a_keep(slot);
+        b_keep(slot);
         barrier();
-        a_keep();
-        b_keep();
-        barrier();
-        if (k + BK < k_count) {
-            a_load(mm_at(a, k + BK, p.a_k, DTYPE), p.m - row0, k_count - k - BK);
-            b_load(mm_at(b, k + BK, p.b_k, DTYPE), p.n - col0, k_count - k - BK);
-        }
+        load(a, b, a_lines, b_lines, k + BK, k_count);
         [[unroll]] for (uint f = 0; f < BK; f += FK) {
             coopmat<ELEMENT, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA> fa[TM];
             [[unroll]] for (uint i = 0; i < TM; i++)
-                coopMatLoad(fa[i], tile, fragment_at(0, A_BY_LINE, A_PITCH, row + i * FM, f), A_PITCH, A_LAYOUT);
+                coopMatLoad(fa[i], tile, fragment_at(slot, A_BY_LINE, A_PITCH, row + i * FM, f), A_PITCH, A_LAYOUT);
             [[unroll]] for (uint j = 0; j < TN; j++) {
                 coopmat<ELEMENT, gl_ScopeSubgroup, FK, FN, gl_MatrixUseB> fb;
-                coopMatLoad(fb, tile, fragment_at(TILE_B, B_BY_LINE, B_PITCH, col + j * FN, f), B_PITCH, B_LAYOUT);
+                coopMatLoad(fb, tile, fragment_at(slot + TILE_B, B_BY_LINE, B_PITCH, col + j * FN, f), B_PITCH, B_LAYOUT);
                 [[unroll]] for (uint i = 0; i < TM; i++)
                     sums[i * TN + j] = coopMatMulAdd(fa[i], fb, sums[i * TN + j]);
             }
         }
+        if (BUFFERS == 2)
+            slot = TILE_END - slot;
     }
 
-    // Which invocation holds which sum is the driver's secret, so they go through shared memory, where each subgroup has a part of
-    // its own; neighbouring invocations then store neighbouring elements. Every fragment is asked whether it is in the round, as the
-    // rows are in matmul_tiled.comp.
+    // The mapping of sums to invocations is the driver's, so the sums go through shared memory, where each subgroup has a part of
+    // its own; neighbouring invocations then store neighbouring elements. The loop over fragments is unrolled and compares constant indices,
+    // as the one over rows in matmul_tiled.comp, because an index that changes at run time would keep the sums in memory.
     const uint WIDTH = STAGED * FN;
     uint own = gl_SubgroupID * (FM * WIDTH);
     mm_block block = mm_block_at(row0, col0);
+    barrier(); // all subgroups have read their last fragments
     for (uint first = 0; first < TM * TN; first += STAGED) {
         [[unroll]] for (uint i = 0; i < TM * TN; i++)
-            if (i >= first && i < first + STAGED)
-                coopMatStore(sums[i], stage, own + (i - first) * FN, WIDTH, gl_CooperativeMatrixLayoutRowMajor);
+            if (i >= first && i < first + STAGED) {
+                uint at = own + (i - first) * FN;
+#ifdef ELEMENT4
+                coopMatStore(sums[i], stage, at, WIDTH, gl_CooperativeMatrixLayoutRowMajor);
+#else
+                coopMatStore(sums[i], tile, at / 4, WIDTH / 4, gl_CooperativeMatrixLayoutRowMajor);
+#endif
+            }
         subgroupBarrier();
         for (uint e = gl_SubgroupInvocationID; e < FM * WIDTH; e += SUBGROUP) {
             uint y_row = row + first / TN * FM + e / WIDTH;
             uint y_col = col + first % TN * FN + e % WIDTH;
+#ifdef ELEMENT4
+            float sum = stage[own + e];
+#else
+            float sum = uintBitsToFloat(tile[(own + e) / 4][e % 4]);
+#endif
             if (row0 + y_row < p.m && col0 + y_col < p.n)
-                mm_store(block, y_row, y_col, stage[own + e]);
+                mm_store(block, y_row, y_col, sum);
         }
         subgroupBarrier();
     }

@@ -1,62 +1,105 @@
-// A tile of one operand on its way from memory through registers to shared memory. Included once for a and once for b, which
-// differ in names only: a "line" is a row of a or a column of b, a tile is LINES lines of BK products.
+// Moves a tile of one operand from memory through registers to shared memory. Included once for a and once for b, which differ in names
+// only: a "line" is a row of a or a column of b, and a tile is LINES lines of BK products.
 //
-// Elements travel in fours that are neighbours along k or, where that is the direction of a unit stride, along the lines; shared
-// memory keeps them in that order, so that no four is ever taken apart.
+// Elements are moved in eights that are neighbours along k or, if the stride of the lines is 1, along the lines. Shared memory keeps them
+// in that order, so an eight is never taken apart.
 //
-// Indices beyond the matrix are clamped to its last element rather than skipped, so that all loads can be under way at once; what was
-// loaded beyond k then becomes 0, and sums of lines beyond the matrix are never stored.
+// The offsets of an invocation's eights are computed once, before the first step; each step only moves the tile's first element. Lines
+// beyond the matrix repeat its last line, and their sums are never stored. Only the last step can reach beyond k: it has a load of its
+// own, which zeroes what is beyond k. In all other steps nothing waits for the loads before the products.
 //
-// Expects, besides what matmul_coopmat.glsl does, FETCH(x), which makes a name the operand's own, and LINES, LOAD, LINE_STRIDE, K_STRIDE, TILE, BY_LINE, PITCH.
+// Expects, besides what matmul_coopmat.glsl does, FETCH(x), which makes a name the operand's own, and LINES, LOAD, LINE_STRIDE, K_STRIDE,
+// TILE, BY_LINE, PITCH.
 
-const uint FETCH(count) = LINES * BK / 4 / THREADS;
-uvec2 FETCH(registers)[FETCH(count)];
+const uint FETCH(across) = (BY_LINE ? LINES : BK) / 8; // eights in a row of the tile
+const uint FETCH(eights) = LINES * BK / 8;
+const uint FETCH(count) = (FETCH(eights) + THREADS - 1) / THREADS;
+uvec4 FETCH(registers)[FETCH(count)];
+uint FETCH(at)[FETCH(count)]; // elements from the tile's first one to the eight, or to the four that begins it
 
-// Element of the matrix, as bits; 0 beyond k.
-uint FETCH(element)(uvec2 at, uint line, uint k, uint lines, uint depth)
+// The line and the k of an invocation's eight number i, in the tile.
+uvec2 FETCH(place)(uint i)
 {
-    uint from = min(line, lines - 1) * LINE_STRIDE + min(k, depth - 1) * K_STRIDE;
-    uint bits = tsr_load_u16(at, from);
-    return k < depth ? bits : 0u;
+    uint e = min(i * THREADS + gl_LocalInvocationIndex, FETCH(eights) - 1);
+    uint inner = e % FETCH(across) * 8;
+    uint outer = e / FETCH(across);
+    return BY_LINE ? uvec2(inner, outer) : uvec2(outer, inner);
 }
 
-// `at` is the tile's first element; `lines` and `depth` say how much of the matrix there is from it on.
-void FETCH(load)(uvec2 at, uint lines, uint depth)
+// The width of a load, in elements.
+const uint FETCH(width) = LOAD == TSR_MM_LOAD_VEC8_K || LOAD == TSR_MM_LOAD_VEC8_LINE ? 8
+                          : LOAD == TSR_MM_LOAD_VEC_K || LOAD == TSR_MM_LOAD_VEC_LINE ? 4
+                                                                                      : 1;
+
+// `lines` says how many there are from the tile's first one on.
+void FETCH(prepare)(uint lines)
 {
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
-        uint e = i * THREADS + gl_LocalInvocationIndex;
-        uvec2 four;
-        if (LOAD == TSR_MM_LOAD_VEC_K) {
-            uint line = e / (BK / 4);
-            uint k = e % (BK / 4) * 4;
-            four = tsr_words2(at).v[min(line, lines - 1) * (LINE_STRIDE / 4) + min(k, depth - 4) / 4];
-            four = k < depth ? four : uvec2(0);
-        } else if (LOAD == TSR_MM_LOAD_VEC_LINE) {
-            uint line = e % (LINES / 4) * 4;
-            uint k = e / (LINES / 4);
-            four = tsr_words2(at).v[min(line, lines - 4) / 4 + min(k, depth - 1) * (K_STRIDE / 4)];
-            four = k < depth ? four : uvec2(0);
-        } else {
-            uint across = BY_LINE ? LINES / 4 : BK / 4;
-            uint inner = e % across * 4;
-            uint outer = e / across;
-            uint bits[4];
-            [[unroll]] for (uint c = 0; c < 4; c++)
-                bits[c] = BY_LINE ? FETCH(element)(at, inner + c, outer, lines, depth)
-                                  : FETCH(element)(at, outer, inner + c, lines, depth);
-            four = uvec2(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
-        }
-        FETCH(registers)[i] = four;
+        uvec2 place = FETCH(place)(i);
+        FETCH(at)[i] = min(place.x, lines - (BY_LINE ? FETCH(width) : 1)) * LINE_STRIDE + place.y * K_STRIDE;
     }
 }
 
-void FETCH(keep)()
+// `tile_at` is the tile's first element.
+void FETCH(load)(uvec2 tile_at, uint lines)
 {
-    const uint across = BY_LINE ? LINES / 4 : BK / 4;
+    [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
+        uint at = FETCH(at)[i];
+        if (FETCH(width) == 8) {
+            FETCH(registers)[i] = tsr_words4(tile_at).v[at / 8];
+        } else if (FETCH(width) == 4) {
+            uint next = at + 4;
+            if (BY_LINE) {
+                uvec2 place = FETCH(place)(i);
+                next = min(place.x + 4, lines - 4) + place.y * K_STRIDE;
+            }
+            FETCH(registers)[i] = uvec4(tsr_words2(tile_at).v[at / 4], tsr_words2(tile_at).v[next / 4]);
+        } else {
+            uvec2 place = FETCH(place)(i);
+            uint bits[8];
+            [[unroll]] for (uint c = 0; c < 8; c++) {
+                uint line = min(BY_LINE ? place.x + c : place.x, lines - 1);
+                uint k = BY_LINE ? place.y : place.y + c;
+                bits[c] = tsr_load_u16(tile_at, line * LINE_STRIDE + k * K_STRIDE);
+            }
+            FETCH(registers)[i] = uvec4(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16, bits[4] | bits[5] << 16,
+                bits[6] | bits[7] << 16);
+        }
+    }
+}
+
+// The last step, where only `depth` < BK products are left.
+void FETCH(load_end)(uvec2 tile_at, uint lines, uint depth)
+{
+    [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
+        uvec2 place = FETCH(place)(i);
+        [[unroll]] for (uint pair = 0; pair < 4; pair++) {
+            uint bits = 0;
+            [[unroll]] for (uint c = 0; c < 2; c++) {
+                uint line = min(BY_LINE ? place.x + 2 * pair + c : place.x, lines - 1);
+                uint k = BY_LINE ? place.y : place.y + 2 * pair + c;
+                if (k < depth)
+                    bits |= tsr_load_u16(tile_at, line * LINE_STRIDE + k * K_STRIDE) << (16 * c);
+            }
+            FETCH(registers)[i][pair] = bits;
+        }
+    }
+}
+
+// `slot` is where the step's tiles begin in shared memory.
+void FETCH(keep)(uint slot)
+{
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
         uint e = i * THREADS + gl_LocalInvocationIndex;
-        uvec2 four = FETCH(registers)[i];
-        tile[TILE + e / across * PITCH + e % across] = ELEMENT4_OF(four);
+        if (FETCH(eights) % THREADS == 0 || e < FETCH(eights)) {
+#ifdef ELEMENT4
+            uint at = slot + TILE + e / FETCH(across) * PITCH + e % FETCH(across) * 2;
+            tile[at] = ELEMENT4_OF(FETCH(registers)[i].xy);
+            tile[at + 1] = ELEMENT4_OF(FETCH(registers)[i].zw);
+#else
+            tile[slot + TILE + e / FETCH(across) * PITCH + e % FETCH(across)] = FETCH(registers)[i];
+#endif
+        }
     }
 }
 

@@ -65,7 +65,10 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 /* For cooperative matrices, whose tiles lie along the lines or along k: one element at a time along
  * the lines. SCALAR is along k there. */
 #define TSR_MM_LOAD_SCALAR_LINE 3u
-#define TSR_MM_COOPMAT_LOADS 4
+/* Eight neighbours, where everything else is a multiple of 8. */
+#define TSR_MM_LOAD_VEC8_K 4u
+#define TSR_MM_LOAD_VEC8_LINE 5u
+#define TSR_MM_COOPMAT_LOADS 6
 
 /* Elements between the rows of a tile for cooperative matrices. */
 #define TSR_MM_COOPMAT_PAD 8u

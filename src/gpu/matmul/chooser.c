@@ -37,26 +37,69 @@ static uint64_t tiles_of(const tsr__matmul_config *config, const tsr__matmul_pro
            tsr__div_up_u64((uint64_t)p->n, config->bn) * (uint64_t)p->batch_count;
 }
 
+/* Parts that a long k may be cut into so that a larger tile still occupies the device. */
+static uint64_t parts_of(const tsr__matmul_problem *p)
+{
+    return p->k < 2048 ? 1 : (uint64_t)p->k / 1024;
+}
+
 /* Workgroups that keep the whole device busy. */
 static uint64_t enough_tiles(const tsr__matmul_device *device)
 {
     return device->device_class == TSR__CLASS_GPU ? 128 : 8;
 }
 
-/* Wherever most of a tile's rows and columns are there: these do several times the work of the
- * other kernels. */
+/* On NVIDIA the largest tile of which there are enough, as measured on an H100: a large one reads
+ * less shared memory for each product, and many small ones hide each other's latencies. */
+static const char *coopmat_name_nvidia(const tsr__matmul_device *device,
+                                       const tsr__matmul_problem *p)
+{
+    static const struct {
+        const char *name;
+        uint64_t enough_tiles;
+    } largest_first[] = {{"coopmat-xl", 256}, {"coopmat-l64", 128}, {"coopmat-m", 128},
+                         {"coopmat-s", 128},  {"coopmat-32", 128},  {"coopmat-16", 0}};
+
+    if (p->m <= tsr__matmul_config_named("vector-k")->bm || p->n < 16 || p->k < 16)
+        return NULL;
+    for (size_t i = 0; i < sizeof largest_first / sizeof *largest_first; i++) {
+        const tsr__matmul_config *config = tsr__matmul_config_named(largest_first[i].name);
+        if ((p->m > config->bm / 2 || i + 1 == sizeof largest_first / sizeof *largest_first) &&
+            tsr__matmul_config_fits(config, device, p) &&
+            tiles_of(config, p) * parts_of(p) >= largest_first[i].enough_tiles)
+            return config->name;
+    }
+    return NULL;
+}
+
+/* For products that have most of a tile's rows and columns: these kernels do several times the work
+ * of the others. */
 static const char *coopmat_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
     const tsr__matmul_config *large = tsr__matmul_config_named("coopmat-l");
     const tsr__matmul_config *small = tsr__matmul_config_named("coopmat-s");
     const int64_t least = 32;
 
+    if (device->vendor_id == VENDOR_NVIDIA)
+        return coopmat_name_nvidia(device, p);
     if (p->m < least || p->n < least || p->k < least)
         return NULL;
     if (p->m > large->bm / 2 && p->n > large->bn / 2 && tsr__matmul_config_fits(large, device, p) &&
         tiles_of(large, p) >= enough_tiles(device))
         return large->name;
     return tsr__matmul_config_fits(small, device, p) ? small->name : NULL;
+}
+
+/* Few rows: neighbouring invocations read neighbouring elements of b. */
+static const char *few_rows_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
+{
+    bool along_columns = p->b.col == 1 || (p->b.row != 1 && p->b.col < p->b.row);
+    const char *name = along_columns ? "vector-col" : "vector-k";
+
+    if (!along_columns && p->m > tsr__matmul_config_named(name)->bm)
+        name = "vector-k16";
+    const tsr__matmul_config *config = tsr__matmul_config_named(name);
+    return p->m <= config->bm && tsr__matmul_config_fits(config, device, p) ? name : NULL;
 }
 
 static const char *usual_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
@@ -72,18 +115,14 @@ static const char *usual_name(const tsr__matmul_device *device, const tsr__matmu
     const char *coopmat = coopmat_name(device, p);
     if (coopmat)
         return coopmat;
-    if (p->m <= tsr__matmul_config_named("vector-k")->bm) {
-        /* Neighbouring invocations read neighbouring elements of the matrix. */
-        const char *name =
-            p->b.col == 1 || (p->b.row != 1 && p->b.col < p->b.row) ? "vector-col" : "vector-k";
-        if (tsr__matmul_config_fits(tsr__matmul_config_named(name), device, p))
-            return name;
-    }
+    const char *few_rows = few_rows_name(device, p);
+    if (few_rows)
+        return few_rows;
     for (int i = first; i < 2; i++) {
         const tsr__matmul_config *config = tsr__matmul_config_named(largest_first[i]);
         if (p->m > config->bm / 2 && p->n > config->bn / 2 &&
             tsr__matmul_config_fits(config, device, p) &&
-            tiles_of(config, p) >= enough_tiles(device))
+            tiles_of(config, p) * parts_of(p) >= enough_tiles(device))
             return config->name;
     }
     return "tiled-s";

@@ -3,9 +3,13 @@
  * so, and what is left of them is that the kernels refuse. */
 #include <stdio.h>
 
+#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/kernels/configs.h"
+#include "gpu/matmul/kernels/kernels.h"
 #include "gpu/matmul/matmul_case.h"
 
-static const char *const kernels[] = {"coopmat-s", "coopmat-l"};
+static const char *const kernels[] = {"coopmat-s", "coopmat-l",  "coopmat-xl", "coopmat-l64",
+                                      "coopmat-m", "coopmat-32", "coopmat-16"};
 #define KERNELS ((int)(sizeof kernels / sizeof *kernels))
 
 static bool here;
@@ -33,15 +37,24 @@ static void setup_bf16(void)
     setup(TSR_BF16);
 }
 
+/* Whether the device runs kernel `i`: its shared memory may be too small for some. */
+static bool runs(int i)
+{
+    tsr__matmul_device device = tsr__matmul_device_of(gpu);
+    const tsr__matmul_config *config = tsr__matmul_config_named(kernels[i]);
+
+    return here && tsr__matmul_fragment_for(config, &device, dtype).m > 0;
+}
+
 /* Runs a case with kernel `i`, with k in so many parts. */
 static void run_with(gpu_random *random, int i, uint32_t splits, const matmul_case *c)
 {
     force_both(kernels[i], splits);
     tsr_status status = try_case(random, c);
     forced = NULL;
-    if (here && status != TSR_OK)
+    if (runs(i) && status != TSR_OK)
         ck_abort_msg("%s: %s: %s", kernels[i], case_text(c), tsr_last_error());
-    if (!here) {
+    if (!runs(i)) {
         char text[128];
         snprintf(text, sizeof text,
                  "matmul: the kernel configuration %s cannot do this on this device", kernels[i]);
@@ -174,8 +187,8 @@ START_TEST(whole_numbers_are_exact)
         w[i] = (double)gpu_random_between(&random, -8, 8);
     gpu_put(a, x);
     gpu_put(b, w);
-    for (int kernel = 0; here && kernel < KERNELS; kernel++)
-        for (uint32_t splits = 1; splits < 4; splits++) {
+    for (int kernel = 0; kernel < KERNELS; kernel++)
+        for (uint32_t splits = 1; runs(kernel) && splits < 4; splits++) {
             force_both(kernels[kernel], splits);
             gpu_poison(y);
             GPU_OK(forced_matmul(queue, y, a, b, NULL));
@@ -211,7 +224,9 @@ START_TEST(specials_stay_where_they_are)
         x[i] = one[i] = 1;
     x[(SIZE - 1) * SIZE + SIZE - 1] = INFINITY;
     x[SIZE + 3] = NAN;
-    for (int kernel = 0; here && kernel < KERNELS; kernel++) {
+    for (int kernel = 0; kernel < KERNELS; kernel++) {
+        if (!runs(kernel))
+            continue;
         tsr_tensor *outer[2], *inner[2], *y = gpu_new(TSR_F32, 2, shape);
         for (int i = 0; i < 2; i++) {
             outer[i] = gpu_new(dtype, 2, around);

@@ -4,6 +4,8 @@
 
 #include "gpu/device/coopmat.h"
 #include "gpu/matmul/chooser.h"
+#include "gpu/matmul/kernels/kernels.h"
+#include "shaders/params/matmul.h"
 #include "support/check_main.h"
 
 /* Which shape ---------------------------------------------------------------------------------- */
@@ -162,7 +164,9 @@ END_TEST
 
 /* Which kernel --------------------------------------------------------------------------------- */
 
-static tsr__matmul_device device;
+#define VENDOR_AMD 0x1002
+
+static tsr__matmul_device device; /* like an NVIDIA GPU */
 
 static void make_gpu(void)
 {
@@ -202,6 +206,7 @@ static const char *chosen(tsr_dtype dtype, int64_t m, int64_t k, int64_t n)
 
 START_TEST(products_of_f16_with_all_sides_long)
 {
+    device.vendor_id = VENDOR_AMD;
     ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-l");
     ck_assert_str_eq(chosen(TSR_F16, 512, 1024, 1024), "coopmat-s"); /* 32 large tiles */
     ck_assert_str_eq(chosen(TSR_F16, 64, 4096, 65536), "coopmat-s"); /* half of a large one empty */
@@ -213,6 +218,41 @@ START_TEST(products_of_f16_with_all_sides_long)
 }
 END_TEST
 
+/* The largest tile of which there are enough, counting the parts that a long k is cut into. */
+START_TEST(products_of_f16_on_nvidia)
+{
+    ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-xl");
+    ck_assert_str_eq(chosen(TSR_F16, 2048, 2048, 2048), "coopmat-xl");
+    ck_assert_str_eq(chosen(TSR_F16, 512, 1024, 4096), "coopmat-l64");
+    ck_assert_str_eq(chosen(TSR_F16, 128, 4096, 4096), "coopmat-l64"); /* 32 tiles, 4 parts */
+    ck_assert_str_eq(chosen(TSR_F16, 1024, 1024, 1024), "coopmat-m");
+    ck_assert_str_eq(chosen(TSR_F16, 512, 512, 512), "coopmat-32");
+    ck_assert_str_eq(chosen(TSR_F16, 256, 256, 256), "coopmat-16");
+    ck_assert_str_eq(chosen(TSR_F16, 32, 4096, 8192), "coopmat-32");
+    ck_assert_str_eq(chosen(TSR_F16, 16, 4096, 11008), "coopmat-16");
+    ck_assert_str_eq(chosen(TSR_F16, 9, 64, 64), "coopmat-16");
+    ck_assert_str_eq(chosen(TSR_F16, 8, 4096, 4096), "vector-k");
+    ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 15), "tiled-s");
+    ck_assert_str_eq(chosen(TSR_F16, 4096, 15, 4096), "tiled-m");
+}
+END_TEST
+
+START_TEST(nine_to_sixteen_rows_of_f32)
+{
+    ck_assert_str_eq(chosen(TSR_F32, 8, 4096, 4096), "vector-k");
+    ck_assert_str_eq(chosen(TSR_F32, 9, 4096, 4096), "vector-k16");
+    ck_assert_str_eq(chosen(TSR_F32, 16, 4096, 4096), "vector-k16");
+    ck_assert_str_eq(chosen(TSR_F32, 17, 4096, 4096), "tiled-s");
+}
+END_TEST
+
+START_TEST(long_k_gives_large_tiles_work)
+{
+    ck_assert_str_eq(chosen(TSR_F32, 128, 4096, 4096), "tiled-l"); /* 32 tiles, 4 parts */
+    ck_assert_str_eq(chosen(TSR_F32, 1024, 1024, 1024), "tiled-m");
+}
+END_TEST
+
 START_TEST(products_of_bf16_likewise)
 {
     tsr__matmul_problem problem = product(TSR_BF16, TSR_BF16, 4096, 4096, 4096);
@@ -221,12 +261,12 @@ START_TEST(products_of_bf16_likewise)
     tsr__shader shader;
 
     ck_assert_ok(tsr__matmul_choose(&device, NULL, &problem, NULL, &plan));
-    ck_assert_str_eq(plan.config->name, "coopmat-l");
+    ck_assert_str_eq(plan.config->name, "coopmat-xl");
     plan.config->family->pipeline(plan.config, &plan.variant, &shader, spec);
     ck_assert_int_eq(shader, TSR__SHADER_MATMUL_COOPMAT_BF16);
     ck_assert_uint_eq(spec[8], 8); /* products of a fragment: its own, not f16's */
     device.coopmat = (tsr_coopmat_shape){0};
-    ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "coopmat-l");
+    ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "coopmat-xl");
     ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "tiled-l");
     problem = product(TSR_F16, TSR_F16, 64, 64, 64);
     ck_assert_error(tsr__matmul_choose(&device, NULL, &problem,
@@ -260,7 +300,8 @@ END_TEST
 
 START_TEST(smaller_where_shared_memory_is_small)
 {
-    device.max_shared_bytes = 24576; /* 20 KiB of tiles and 8 of sums do not fit */
+    device.vendor_id = VENDOR_AMD;
+    device.max_shared_bytes = 16384; /* 20 KiB of tiles do not fit */
     ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-s");
     device.max_shared_bytes = 8192;
     ck_assert_str_ne(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-s");
@@ -272,6 +313,7 @@ START_TEST(long_k_is_split)
     tsr__matmul_problem problem = product(TSR_F16, TSR_F16, 64, 16384, 64);
     tsr__matmul_plan plan;
 
+    device.vendor_id = VENDOR_AMD;
     ck_assert_ok(tsr__matmul_choose(&device, NULL, &problem, NULL, &plan));
     ck_assert_str_eq(plan.config->name, "coopmat-s");
     ck_assert_uint_gt(plan.splits, 1);
@@ -319,6 +361,12 @@ typedef struct seen {
     int variants;
 } seen;
 
+static bool by_line(uint32_t load)
+{
+    return load == TSR_MM_LOAD_VEC_LINE || load == TSR_MM_LOAD_SCALAR_LINE ||
+           load == TSR_MM_LOAD_VEC8_LINE;
+}
+
 /* The constants that the shader gets cut its tile into fragments without remainder, and what it
  * loads into full rounds of all invocations. */
 static void check_variant(void *user, const tsr__matmul_config *config,
@@ -329,7 +377,7 @@ static void check_variant(void *user, const tsr__matmul_config *config,
     uint32_t spec[TSR__MATMUL_SPEC_MAX];
     tsr__shader shader;
 
-    ck_assert_int_eq(config->family->pipeline(config, variant, &shader, spec), 12);
+    ck_assert_int_eq(config->family->pipeline(config, variant, &shader, spec), 13);
     ck_assert_int_eq(shader, variant->a_dtype == TSR_BF16 ? TSR__SHADER_MATMUL_COOPMAT_BF16
                                                           : TSR__SHADER_MATMUL_COOPMAT);
     ck_assert_int_eq(variant->a_dtype, variant->b_dtype);
@@ -342,14 +390,17 @@ static void check_variant(void *user, const tsr__matmul_config *config,
     ck_assert_uint_eq(bn % (across * fn), 0);
     ck_assert_uint_eq(bk % fk, 0);
     ck_assert_uint_eq(bn / across / fn % staged, 0);
-    ck_assert_uint_eq(bm * bk % (4 * threads), 0);
-    ck_assert_uint_eq(bn * bk % (4 * threads), 0);
+    ck_assert_uint_eq(bm * bk % 8, 0);
+    ck_assert_uint_eq(bn * bk % 8, 0);
     ck_assert_uint_le(subgroups, on->max_subgroups);
-    /* As in the shader: fours of halves, padded, and sums. */
-    uint32_t a_rows = spec[10] >= 2 ? bk : bm, a_row = (spec[10] >= 2 ? bm : bk) + 8;
-    uint32_t b_rows = spec[11] >= 2 ? bk : bn, b_row = (spec[11] >= 2 ? bn : bk) + 8;
-    uint32_t bytes = 2 * (a_rows * a_row + b_rows * b_row) + 4 * subgroups * fm * fn * staged;
-    ck_assert_uint_le(bytes, on->max_shared_bytes);
+    /* As in the shader: padded 16-bit elements and, in their place except of bf16, sums. */
+    bool a_by_line = by_line(spec[10]), b_by_line = by_line(spec[11]);
+    uint32_t a_rows = a_by_line ? bk : bm, a_row = (a_by_line ? bm : bk) + 8;
+    uint32_t b_rows = b_by_line ? bk : bn, b_row = (b_by_line ? bn : bk) + 8;
+    uint32_t tiles = spec[12] * 2 * (a_rows * a_row + b_rows * b_row);
+    uint32_t sums = 4 * subgroups * fm * fn * staged;
+    ck_assert_uint_le(variant->a_dtype == TSR_BF16 ? tiles + sums : tiles, on->max_shared_bytes);
+    ck_assert_uint_le(sums, on->max_shared_bytes);
     so_far->variants++;
 }
 
@@ -357,12 +408,13 @@ START_TEST(tiles_are_covered_on_every_device)
 {
     static const uint32_t shapes[][3] = {{8, 8, 8},   {16, 16, 16}, {16, 8, 16}, {16, 8, 8},
                                          {8, 16, 16}, {8, 8, 16},   {32, 32, 16}};
-    static const char *const names[] = {"coopmat-l", "coopmat-s"};
+    static const char *const names[] = {"coopmat-l", "coopmat-s",  "coopmat-xl", "coopmat-l64",
+                                        "coopmat-m", "coopmat-32", "coopmat-16"};
 
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (uint32_t size = 4; size <= 128; size *= 2)
             for (uint32_t shared = 16384; shared <= 65536; shared += 16384)
-                for (int c = 0; c < 2; c++) {
+                for (size_t c = 0; c < sizeof names / sizeof *names; c++) {
                     const tsr__matmul_config *config = tsr__matmul_config_named(names[c]);
                     seen so_far = {.device = &device};
                     device.coopmat = (tsr_coopmat_shape){
@@ -371,11 +423,15 @@ START_TEST(tiles_are_covered_on_every_device)
                     device.coopmat_subgroup_size = size;
                     device.max_shared_bytes = shared;
                     bool runs = tsr__matmul_config_runs(config, &device);
+                    int dtypes = (tsr__matmul_fragment_for(config, &device, TSR_F16).m > 0) +
+                                 (tsr__matmul_fragment_for(config, &device, TSR_BF16).m > 0);
+                    int variants = dtypes * TSR_MM_COOPMAT_LOADS * TSR_MM_COOPMAT_LOADS;
                     if (runs)
                         tsr__matmul_each_variant(config, &device, check_variant, &so_far);
-                    ck_assert_int_eq(so_far.variants, runs ? 32 : 0);
+                    ck_assert_int_eq(so_far.variants, runs ? variants : 0);
                     /* Those of today's GPUs do. */
-                    if (size >= 16 && size <= 64 && shared >= (size < 32 ? 49152 : 32768) && i < 6)
+                    if (c < 2 && size >= 16 && size <= 64 &&
+                        shared >= (size < 32 ? 49152 : 32768) && i < 6)
                         ck_assert(runs);
                 }
 }
@@ -388,8 +444,12 @@ START_TEST(loads_follow_strides)
     tsr__matmul_problem p = product(TSR_F16, TSR_F16, 64, 64, 64);
     tsr__matmul_variant variant = tsr__matmul_variant_for(config, &device, &p, true);
 
-    ck_assert_uint_eq(variant.a_load, 1);
-    ck_assert_uint_eq(variant.b_load, 1);
+    ck_assert_uint_eq(variant.a_load, TSR_MM_LOAD_VEC8_K);
+    ck_assert_uint_eq(variant.b_load, TSR_MM_LOAD_VEC8_K);
+    p = product(TSR_F16, TSR_F16, 64, 60, 64); /* rows of fours, not of eights */
+    variant = tsr__matmul_variant_for(config, &device, &p, true);
+    ck_assert_uint_eq(variant.a_load, TSR_MM_LOAD_VEC_K);
+    ck_assert_uint_eq(variant.b_load, TSR_MM_LOAD_VEC_K);
     p = product(TSR_F16, TSR_F16, 64, 63, 64); /* no rows of fours */
     variant = tsr__matmul_variant_for(config, &device, &p, true);
     ck_assert_uint_eq(variant.a_load, 0);
@@ -398,7 +458,7 @@ START_TEST(loads_follow_strides)
     p.a.row = 1; /* a transposed */
     p.a.col = 64;
     variant = tsr__matmul_variant_for(config, &device, &p, true);
-    ck_assert_uint_eq(variant.a_load, 2);
+    ck_assert_uint_eq(variant.a_load, TSR_MM_LOAD_VEC8_LINE);
     variant = tsr__matmul_variant_for(config, &device, &p, false);
     ck_assert_uint_eq(variant.a_load, 3);
     ck_assert_uint_eq(variant.b_load, 0);
@@ -420,6 +480,9 @@ TESTS(coopmat_kernel)
 {
     tcase_add_checked_fixture(tests, make_gpu, NULL);
     tcase_add_test(tests, products_of_f16_with_all_sides_long);
+    tcase_add_test(tests, products_of_f16_on_nvidia);
+    tcase_add_test(tests, nine_to_sixteen_rows_of_f32);
+    tcase_add_test(tests, long_k_gives_large_tiles_work);
     tcase_add_test(tests, products_of_bf16_likewise);
     tcase_add_test(tests, nothing_else_on_gpus_that_have_them);
     tcase_add_test(tests, smaller_where_shared_memory_is_small);

@@ -28,9 +28,9 @@ static void specialize(const tsr__matmul_config *config, const tsr__matmul_devic
     if (!vectors)
         return;
     /* Four neighbouring rows would fill four vectors of a lane, which has one or two. */
-    if (tsr__matmul_a_load(p) == TSR_MM_LOAD_VEC_K)
+    if (tsr__matmul_a_load(p, 4) == TSR_MM_LOAD_VEC_K)
         variant->a_load = TSR_MM_LOAD_VEC_K;
-    variant->b_load = tsr__matmul_b_load(p);
+    variant->b_load = tsr__matmul_b_load(p, 4);
 }
 
 static bool has_variant(const tsr__matmul_config *config, const tsr__matmul_device *device,

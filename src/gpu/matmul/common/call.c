@@ -67,8 +67,8 @@ static uint32_t sum_form(const tsr__matmul_call *call)
 
     if (tsr_stream_device(call->stream)->device_class != TSR__CLASS_CPU || p->y.col != 1)
         return TSR_MM_SUM_ONE;
-    return p->n % 4 == 0 && tsr__matmul_side_vectors(p, &p->y, p->y.row) ? TSR_MM_SUM_ALIGNED
-                                                                         : TSR_MM_SUM_RUN;
+    return p->n % 4 == 0 && tsr__matmul_side_vectors(p, &p->y, p->y.row, 4) ? TSR_MM_SUM_ALIGNED
+                                                                            : TSR_MM_SUM_RUN;
 }
 
 tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t parts,

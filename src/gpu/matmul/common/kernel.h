@@ -23,6 +23,7 @@ typedef struct tsr__matmul_config {
     uint32_t bm, bn;   /* elements of y per workgroup */
     uint32_t bk;       /* products per step */
     uint32_t tm, tn;   /* elements of y per invocation */
+    uint32_t buffers;  /* steps whose tiles shared memory holds at once: 2, or 0 for one */
     bool stores_plain; /* stores f32 sums only; another dispatch applies the rest of the epilogue */
     bool vectors;      /* needs vector loads of a or of b: scalar ones would spill registers */
 } tsr__matmul_config;
@@ -51,7 +52,7 @@ typedef struct tsr__matmul_fragment {
 typedef struct tsr__matmul_variant {
     tsr_dtype a_dtype, b_dtype;
     uint32_t a_load, b_load;       /* TSR_MM_LOAD_… */
-    uint32_t rows;                 /* 1, 2, 4 or 8 in the kernels for few rows, otherwise 0 */
+    uint32_t rows;                 /* 1, 2, 4, 8 or 16 in the kernels for few rows, otherwise 0 */
     tsr__matmul_fragment fragment; /* of the kernels with cooperative matrices */
 } tsr__matmul_variant;
 

@@ -4,9 +4,10 @@
 
 #include "gpu/matmul/common/problem.h"
 
-/* The widest loads (TSR_MM_LOAD_…) that a problem's strides and alignment allow. */
-uint32_t tsr__matmul_a_load(const tsr__matmul_problem *problem);
-uint32_t tsr__matmul_b_load(const tsr__matmul_problem *problem);
+/* The widest loads (TSR_MM_LOAD_…) of at most `max_width` elements, 4 or 8, that a problem's
+ * strides and alignment allow. */
+uint32_t tsr__matmul_a_load(const tsr__matmul_problem *problem, int64_t max_width);
+uint32_t tsr__matmul_b_load(const tsr__matmul_problem *problem, int64_t max_width);
 
 /* True if a tile of rows × cols of `side` can be addressed with 32-bit strides and offsets. */
 bool tsr__matmul_side_narrow(const tsr__matmul_side *side, int64_t rows, int64_t cols);

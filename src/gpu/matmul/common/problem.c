@@ -285,12 +285,12 @@ tsr_status tsr__matmul_problem_init(const tsr_layout *y, const tsr_layout *a, co
 }
 
 bool tsr__matmul_side_vectors(const tsr__matmul_problem *problem, const tsr__matmul_side *side,
-                              int64_t other)
+                              int64_t other, int64_t width)
 {
-    bool even = side->offset % 4 == 0 && other % 4 == 0;
+    bool even = side->offset % width == 0 && other % width == 0;
 
     for (int i = 0; i < problem->batch_dims; i++)
-        even = even && side->batch[i] % 4 == 0;
+        even = even && side->batch[i] % width == 0;
     return even;
 }
 

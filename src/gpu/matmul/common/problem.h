@@ -46,10 +46,10 @@ static inline int64_t tsr__matmul_min(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* True when four neighbours along a direction of stride 1 can be loaded as one vector wherever
- * `other` and the batch strides lead. */
+/* True if `width` neighbours along a direction of stride 1 can be loaded as one vector from every
+ * place that the stride `other` and the batch strides lead to. */
 bool tsr__matmul_side_vectors(const tsr__matmul_problem *problem, const tsr__matmul_side *side,
-                              int64_t other);
+                              int64_t other, int64_t width);
 
 /* True when every element of rows × cols, counted from its first, lies less than 2^31 bytes away.
  */

@@ -21,11 +21,21 @@ static const tsr__matmul_config configs[] = {
     {"tiled-32x64", &tsr__matmul_tiled, .threads = 128, .bm = 32, .bn = 64, .bk = 16, .tm = 4,
      .tn = 4},
     {"vector-k", &tsr__matmul_vector_k, .threads = 64, .bm = 8, .bn = 4, .bk = 4, .tm = 8, .tn = 4},
+    {"vector-k16", &tsr__matmul_vector_k, .threads = 64, .bm = 16, .bn = 4, .bk = 4, .tm = 16,
+     .tn = 4},
     {"vector-col", &tsr__matmul_vector_col, .threads = 128, .bm = 8, .bn = 64, .bk = 8, .tm = 8,
      .tn = 4},
     {"wide", &tsr__matmul_wide, .threads = 64, .bm = 1, .bn = 64, .bk = 1, .tm = 1, .tn = 1},
     {"coopmat-l", &tsr__matmul_coopmat, .threads = 256, .bm = 128, .bn = 128, .bk = 32},
     {"coopmat-s", &tsr__matmul_coopmat, .threads = 128, .bm = 64, .bn = 64, .bk = 32},
+    /* For NVIDIA, which has the registers for 64x64 elements per subgroup of 32. */
+    {"coopmat-xl", &tsr__matmul_coopmat, .threads = 128, .bm = 128, .bn = 128, .bk = 64},
+    {"coopmat-l64", &tsr__matmul_coopmat, .threads = 256, .bm = 128, .bn = 128, .bk = 64},
+    {"coopmat-m", &tsr__matmul_coopmat, .threads = 128, .bm = 64, .bn = 64, .bk = 64, .buffers = 2},
+    {"coopmat-32", &tsr__matmul_coopmat, .threads = 128, .bm = 32, .bn = 64, .bk = 64,
+     .buffers = 2},
+    {"coopmat-16", &tsr__matmul_coopmat, .threads = 128, .bm = 16, .bn = 64, .bk = 64,
+     .buffers = 2},
 };
 #define CONFIGS ((int)(sizeof configs / sizeof *configs))
 
@@ -82,7 +92,7 @@ void tsr__matmul_each_variant(const tsr__matmul_config *config, const tsr__matmu
                               tsr__matmul_visit_fn visit, void *user)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
-    const uint32_t loads = TSR_MM_COOPMAT_LOADS * TSR_MM_COOPMAT_LOADS, max_rows = 8;
+    const uint32_t loads = TSR_MM_COOPMAT_LOADS * TSR_MM_COOPMAT_LOADS, max_rows = 16;
 
     if (!config->family->pipeline)
         return;

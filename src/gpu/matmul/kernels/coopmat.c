@@ -4,29 +4,44 @@
 #include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
 
-/* Shared memory: the tiles of a and b in 16 bits, each row padded, whichever way they lie, and what
- * subgroups store together in f32. */
+/* Shared memory: the tiles of a and b in 16 bits, each row padded, for either order of elements.
+ * The f32 sums that subgroups store together take the place of the tiles, except of bf16. */
 static uint32_t shared_bytes(const tsr__matmul_config *config, const tsr__matmul_fragment *fragment,
-                             uint32_t subgroups)
+                             uint32_t subgroups, tsr_dtype dtype)
 {
     const uint32_t pad = TSR_MM_COOPMAT_PAD, half = 2;
     uint32_t lines = (config->bm + config->bn) * (config->bk + pad);
     uint32_t along = config->bk * (config->bm + config->bn + 2 * pad);
-    uint32_t tiles = (lines > along ? lines : along) * half;
-    uint32_t stage = subgroups * fragment->m * fragment->n * fragment->staged;
+    uint32_t tiles =
+        (lines > along ? lines : along) * half * (config->buffers ? config->buffers : 1);
+    uint32_t stage =
+        subgroups * fragment->m * fragment->n * fragment->staged * (uint32_t)sizeof(float);
 
-    return tiles + stage * (uint32_t)sizeof(float);
+    if (dtype == TSR_BF16)
+        return tiles + stage;
+    return tiles > stage ? tiles : stage;
 }
 
-/* As square an arrangement as there is: what a subgroup loads grows with its tile's sides, what it
- * multiplies with the area. */
-static uint32_t rows_of(uint32_t subgroups)
+/* The number of rows that subgroups are arranged in, so that a subgroup's tile is as square as
+ * possible: what it loads grows with its tile's sides, what it multiplies with the area. 0 if no
+ * arrangement gives every subgroup whole fragments. */
+static uint32_t rows_of(const tsr__matmul_config *config, const tsr__matmul_fragment *fragment,
+                        uint32_t subgroups)
 {
-    uint32_t rows = 1;
+    uint32_t best = 0, least = UINT32_MAX;
 
-    while (4 * rows * rows <= subgroups)
-        rows *= 2;
-    return rows;
+    for (uint32_t rows = 1; rows <= subgroups; rows *= 2) {
+        uint32_t across = subgroups / rows;
+        if (rows * across != subgroups || config->bm % (rows * fragment->m) != 0 ||
+            config->bn % (across * fragment->n) != 0)
+            continue;
+        uint32_t sides = config->bm / rows + config->bn / across;
+        if (sides < least) {
+            best = rows;
+            least = sides;
+        }
+    }
+    return best;
 }
 
 tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
@@ -43,18 +58,15 @@ tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
         config->threads % out.subgroup_size != 0)
         return none;
     uint32_t subgroups = config->threads / out.subgroup_size;
-    out.down = rows_of(subgroups);
-    uint32_t across = subgroups / out.down;
-    uint32_t tile_m = config->bm / out.down, tile_n = config->bn / across;
-    if (subgroups > device->max_subgroups || out.down * across != subgroups ||
-        tile_m % out.m != 0 || tile_n % out.n != 0 || config->bk % out.k != 0)
+    out.down = rows_of(config, &out, subgroups);
+    if (subgroups > device->max_subgroups || out.down == 0 || config->bk % out.k != 0)
         return none;
-    /* A row of a subgroup's fragments together where there is room: the epilogue's code is there
-     * once for each time. */
-    out.staged = tile_n / out.n;
-    if (shared_bytes(config, &out, subgroups) > device->max_shared_bytes)
+    /* A row of a subgroup's fragments together if shared memory has room for it: each round of
+     * storing repeats the epilogue. */
+    out.staged = config->bn / (subgroups / out.down) / out.n;
+    if (shared_bytes(config, &out, subgroups, dtype) > device->max_shared_bytes)
         out.staged = 1;
-    return shared_bytes(config, &out, subgroups) > device->max_shared_bytes ? none : out;
+    return shared_bytes(config, &out, subgroups, dtype) > device->max_shared_bytes ? none : out;
 }
 
 static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
@@ -85,8 +97,8 @@ static void specialize(const tsr__matmul_config *config, const tsr__matmul_devic
 {
     variant->fragment = tsr__matmul_fragment_for(config, device, p->a.dtype);
     if (vectors) {
-        variant->a_load = tsr__matmul_a_load(p);
-        variant->b_load = tsr__matmul_b_load(p);
+        variant->a_load = tsr__matmul_a_load(p, 8);
+        variant->b_load = tsr__matmul_b_load(p, 8);
     }
     if (variant->a_load == TSR_MM_LOAD_SCALAR)
         variant->a_load = scalar_load(p->a.row, p->a.col);
@@ -124,6 +136,7 @@ static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant 
     spec[count++] = fragment->staged;
     spec[count++] = variant->a_load;
     spec[count++] = variant->b_load;
+    spec[count++] = config->buffers ? config->buffers : 1;
     return count;
 }
 

@@ -27,7 +27,7 @@ static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *dev
                  const tsr__matmul_problem *p)
 {
     (void)device;
-    return loads_suit(config, tsr__matmul_a_load(p), tsr__matmul_b_load(p)) &&
+    return loads_suit(config, tsr__matmul_a_load(p, 4), tsr__matmul_b_load(p, 4)) &&
            tsr__matmul_y_narrow(p, config->bm, config->bn) &&
            tsr__matmul_side_narrow(&p->a, tsr__matmul_min(config->bm, p->m),
                                    tsr__matmul_min(config->bk, p->k)) &&
@@ -41,8 +41,8 @@ static void specialize(const tsr__matmul_config *config, const tsr__matmul_devic
     (void)config;
     (void)device;
     if (vectors) {
-        variant->a_load = tsr__matmul_a_load(p);
-        variant->b_load = tsr__matmul_b_load(p);
+        variant->a_load = tsr__matmul_a_load(p, 4);
+        variant->b_load = tsr__matmul_b_load(p, 4);
     }
 }
 

@@ -25,7 +25,7 @@ static uint32_t rows_at_least(int64_t m)
 {
     uint32_t rows = 1;
 
-    while (rows < m && rows < 8)
+    while (rows < m && rows < 16)
         rows *= 2;
     return rows;
 }
@@ -36,8 +36,8 @@ static void specialize_k(const tsr__matmul_config *config, const tsr__matmul_dev
     (void)config;
     (void)device;
     variant->rows = rows_at_least(p->m);
-    if (vectors && tsr__matmul_a_load(p) == TSR_MM_LOAD_VEC_K &&
-        tsr__matmul_b_load(p) == TSR_MM_LOAD_VEC_K)
+    if (vectors && tsr__matmul_a_load(p, 4) == TSR_MM_LOAD_VEC_K &&
+        tsr__matmul_b_load(p, 4) == TSR_MM_LOAD_VEC_K)
         variant->a_load = variant->b_load = TSR_MM_LOAD_VEC_K;
 }
 
@@ -47,25 +47,29 @@ static void specialize_col(const tsr__matmul_config *config, const tsr__matmul_d
     (void)config;
     (void)device;
     variant->rows = rows_at_least(p->m);
-    if (vectors && tsr__matmul_b_load(p) == TSR_MM_LOAD_VEC_LINE)
+    if (vectors && tsr__matmul_b_load(p, 4) == TSR_MM_LOAD_VEC_LINE)
         variant->b_load = TSR_MM_LOAD_VEC_LINE;
+}
+
+/* A configuration for more rows than another is not used for as few as that one. */
+static bool has_rows(const tsr__matmul_config *config, const tsr__matmul_variant *variant)
+{
+    return config->bm <= 8 ? variant->rows <= config->bm : variant->rows == config->bm;
 }
 
 static bool has_variant_k(const tsr__matmul_config *config, const tsr__matmul_device *device,
                           tsr__matmul_variant *variant)
 {
-    (void)config;
     (void)device;
-    return variant->a_load == variant->b_load &&
+    return has_rows(config, variant) && variant->a_load == variant->b_load &&
            (variant->a_load == TSR_MM_LOAD_SCALAR || variant->a_load == TSR_MM_LOAD_VEC_K);
 }
 
 static bool has_variant_col(const tsr__matmul_config *config, const tsr__matmul_device *device,
                             tsr__matmul_variant *variant)
 {
-    (void)config;
     (void)device;
-    return variant->a_load == TSR_MM_LOAD_SCALAR &&
+    return has_rows(config, variant) && variant->a_load == TSR_MM_LOAD_SCALAR &&
            (variant->b_load == TSR_MM_LOAD_SCALAR || variant->b_load == TSR_MM_LOAD_VEC_LINE);
 }
 
