@@ -1,4 +1,4 @@
-// Every element = one value, as bits.
+// Sets every element to one value, given as bits.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 
@@ -7,7 +7,7 @@
 #include "params/fill.h"
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint SIZE = 4;
+layout(constant_id = 1) const uint SIZE = 4; // bytes of an element, or 16: the piece is counted in units of 16 bytes
 layout(constant_id = 2) const uint CONTIGUOUS = 1; // the innermost stride is 1
 
 layout(push_constant, std430) uniform tsr_push
@@ -21,6 +21,11 @@ void main()
     if (item >= p.walk.items)
         return;
     uvec4 position = tsr_walk_position(p.walk, item);
+    if (SIZE == 16u) { // one unit per invocation
+        tsr_words4(p.destination).v[tsr_walk_element(position, p.strides)] =
+            uvec4(p.value[0], p.value[1], p.value[0], p.value[1]);
+        return;
+    }
     position.w *= 4u;
     uint count = min(4u, p.walk.inner - position.w);
     uint at = tsr_walk_element(position, p.strides);

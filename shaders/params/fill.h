@@ -6,7 +6,7 @@
 
 struct tsr_fill_params {
     TSR_ADDRESS destination;
-    TSR_UINT value[2]; /* an element's bits, low word first */
+    TSR_UINT value[2]; /* the bits of an element, or of half a unit of 16 bytes; low word first */
     TSR_WALK walk;
     TSR_UINT strides[TSR_WALK_DIMS];
 };

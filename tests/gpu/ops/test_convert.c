@@ -133,6 +133,36 @@ START_TEST(fills)
 }
 END_TEST
 
+/* Fills columns `first` to COLUMNS - `last` of a matrix: all of it is more than 1 MiB, and GPUs
+ * store 16 bytes at once where rows allow it. */
+START_TEST(fills_large_matrices)
+{
+    enum { ROWS = 3, COLUMNS = 400016 };
+    static const tsr_dtype large[] = {TSR_U8, TSR_BF16, TSR_F32, TSR_I64};
+    static const int64_t ends[][2] = {{0, 0}, {16, 16}, {1, 0}};
+    const tsr_dtype dtype = large[_i];
+    const uint64_t size_bytes = (uint64_t)ROWS * COLUMNS * tsr_dtype_size(dtype);
+    unsigned char *got = malloc(size_bytes);
+    ck_assert_ptr_nonnull(got);
+    for (int e = 0; e < 3; e++) {
+        tsr_tensor *parent = gpu_new(dtype, 2, (int64_t[]){ROWS, COLUMNS}), *view;
+        memset(got, 0x5a, size_bytes);
+        GPU_OK(tsr_tensor_upload(queue, parent, got, size_bytes));
+        GPU_OK(tsr_tensor_slice(parent, 1, ends[e][0], COLUMNS - ends[e][1], 1, &view));
+        GPU_OK(tsr_fill(queue, view, 3));
+        GPU_OK(tsr_tensor_download(queue, parent, got, size_bytes));
+        const uint64_t untouched = UINT64_C(0x5a5a5a5a5a5a5a5a) >> (64 - 8 * tsr_dtype_size(dtype));
+        for (int64_t i = 0; i < ROWS * COLUMNS; i++) {
+            bool inside = i % COLUMNS >= ends[e][0] && i % COLUMNS < COLUMNS - ends[e][1];
+            ck_assert(gpu_load_bits(got, i, dtype) == (inside ? gpu_bits(3, dtype) : untouched));
+        }
+        tsr_tensor_destroy(&view);
+        tsr_tensor_destroy(&parent);
+    }
+    free(got);
+}
+END_TEST
+
 START_TEST(fill_refuses)
 {
     int64_t one[] = {1}, many[] = {4}, none[] = {0};
@@ -154,6 +184,7 @@ TESTS(convert)
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, to_every_other_dtype, 0, 7);
     tcase_add_test(tests, fills);
+    tcase_add_loop_test(tests, fills_large_matrices, 0, 4);
     tcase_add_test(tests, fill_refuses);
 }
 
@@ -168,4 +199,11 @@ TESTS(convert_packed)
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
     tcase_add_loop_test(tests, to_every_other_dtype, 0, 7);
     tcase_add_test(tests, fills);
+}
+
+TESTS(convert_as_gpu)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
+    tcase_add_test(tests, fills);
+    tcase_add_loop_test(tests, fills_large_matrices, 0, 4);
 }

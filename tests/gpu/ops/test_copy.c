@@ -276,6 +276,27 @@ START_TEST(many_rows)
 }
 END_TEST
 
+/* Contiguous tensors of more than 1 MiB, from and to addresses that are a multiple of 16 bytes or
+ * not: GPUs copy whole words by a shader, and the rest by a copy command. */
+START_TEST(large_and_contiguous)
+{
+    static const int64_t starts[][2] = {{0, 0}, {16, 32}, {1, 1}, {3, 0}};
+    const tsr_dtype dtype = sizes[_i];
+    const int64_t count = (1 << 20) / (int64_t)tsr_dtype_size(dtype) + 24;
+    gpu_random random = {15};
+    for (int i = 0; i < 4; i++) {
+        int64_t shape[] = {count + 32};
+        copy_image dst = image_whole(&random, dtype, 1, shape);
+        copy_image src = image_whole(&random, dtype, 1, shape);
+        image_slice(&dst, 0, starts[i][0], starts[i][0] + count, 1);
+        image_slice(&src, 0, starts[i][1], starts[i][1] + count, 1);
+        check_copy(&dst, &src);
+        image_drop(&dst);
+        image_drop(&src);
+    }
+}
+END_TEST
+
 /* So much that CPUs share it, each from the middle of a row on. */
 START_TEST(long_rows)
 {
@@ -537,6 +558,7 @@ TESTS(copy)
     add_all(tests);
     tcase_add_test(tests, many_rows);
     tcase_add_test(tests, long_rows);
+    tcase_add_loop_test(tests, large_and_contiguous, 0, 4);
     tcase_add_loop_test(tests, large_pieces, 0, 6);
     tcase_add_test(tests, busy_rows);
     tcase_add_test(tests, at_once_or_recorded);
@@ -573,6 +595,7 @@ TESTS(copy_as_gpu)
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
     add_all(tests);
     tcase_add_test(tests, many_rows);
+    tcase_add_loop_test(tests, large_and_contiguous, 0, 4);
 }
 
 TESTS(copy_as_gpu_packed)

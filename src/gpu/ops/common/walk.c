@@ -81,6 +81,34 @@ bool tsr__piece_aligned(const tsr__piece *piece, int operand, const tsr_tensor *
     return true;
 }
 
+static bool fits_unit(const tsr__piece *piece, int operands, const tsr_tensor *const *tensors,
+                      uint64_t unit_bytes)
+{
+    for (int i = 0; i < operands; i++)
+        if (!tsr__piece_aligned(piece, i, tensors[i], unit_bytes))
+            return false;
+    return tsr__piece_inner(piece) * tsr_dtype_size(tensors[0]->layout.dtype) % unit_bytes == 0;
+}
+
+uint32_t tsr__piece_widen(tsr__piece *piece, int operands, const tsr_tensor *const *tensors)
+{
+    const int inner = piece->ndim - 1;
+    const uint64_t size = tsr_dtype_size(tensors[0]->layout.dtype);
+    uint64_t unit = 16;
+    while (unit > size && !fits_unit(piece, operands, tensors, unit))
+        unit /= 2;
+    if (unit == size)
+        return (uint32_t)unit;
+
+    const uint32_t ratio = (uint32_t)(unit / size);
+    piece->shape[inner] /= ratio;
+    piece->count /= ratio;
+    for (int operand = 0; operand < operands; operand++)
+        for (int i = 0; i < inner; i++)
+            piece->strides[operand][i] /= ratio;
+    return (uint32_t)unit;
+}
+
 int tsr__piece_transposed(const tsr__piece *piece)
 {
     int inner = piece->ndim - 1;

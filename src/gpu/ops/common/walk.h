@@ -41,9 +41,14 @@ int tsr__piece_transposed(const tsr__piece *piece);
  * dimensions `a` and `b` (-1: none). */
 uint64_t tsr__piece_plane(const tsr__piece *piece, int operand, int a, int b, uint32_t plane);
 
-/* The operand's innermost stride is 1 and each row starts at a multiple of `alignment` elements of
- * the memory. */
+/* Whether the operand's innermost stride is 1 and each row's address is a multiple of
+ * `alignment_bytes`. */
 bool tsr__piece_aligned(const tsr__piece *piece, int operand, const tsr_tensor *tensor,
                         uint64_t alignment_bytes);
+
+/* Counts the piece in units of several elements, and returns the size of a unit in bytes. It is the
+ * widest power of two, up to 16, that divides the length and the address of every row of every
+ * operand, or the size of an element. All operands have elements of one size. */
+uint32_t tsr__piece_widen(tsr__piece *piece, int operands, const tsr_tensor *const *tensors);
 
 #endif

@@ -13,21 +13,21 @@ tsr_status tsr__copy_local(tsr_stream *stream, const tsr_tensor *dst,
  * no recorded work uses them: that is several times as fast as any shader. */
 bool tsr__copy_suits_host(const tsr_device *device, const tsr_tensor *dst, const tsr_tensor *src);
 
-/* The same dtype in rows without gaps, long enough for one vkCmdCopyBuffer region each to be the
- * fastest way. */
+/* Whether one vkCmdCopyBuffer region for each row is the fastest way: dst and src have one dtype,
+ * and rows are long and without gaps. */
 bool tsr__copy_rows_suits(const tsr_device *device, const tsr_tensor *dst, const tsr_tensor *src);
 tsr_status tsr__copy_rows(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src);
 
-/* Anything, by shader. */
+/* Copies any views of any dtypes, by shader. */
 tsr_status tsr__copy_shader(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src);
 
-/* A piece whose rows in dst are columns in src: the dispatch that takes it through shared memory.
- * False where that does not suit. `push` lives as long as the dispatch. */
+/* Sets up the dispatch that transposes a piece, whose rows in dst are columns in src, through shared
+ * memory. Returns false if it does not suit the piece. `push` must live as long as the dispatch. */
 struct tsr_copy_tile_params;
 bool tsr__copy_tile(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
                     struct tsr_copy_tile_params *push, tsr__dispatch *dispatch);
 
-/* The same on Mesa's CPU driver, where a piece is first cut in two, as by tsr__vectors_cut. */
+/* Transposes on Mesa's CPU driver. A piece is first cut in two, as by tsr__vectors_cut. */
 bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
                              tsr__piece *vectors, tsr__piece *rest);
 tsr_status tsr__copy_transpose(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,

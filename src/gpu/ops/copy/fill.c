@@ -1,10 +1,11 @@
-/* tsr_fill: vkCmdFillBuffer where 32-bit words do, else a shader. */
+/* tsr_fill: by vkCmdFillBuffer if whole 32-bit words have one value, otherwise by a shader, which
+ * also fills large tensors on GPUs. */
 #include "shaders/params/fill.h"
 #include "gpu/ops/common/encode.h"
 #include "gpu/ops/common/walk.h"
 #include "tessera/ops.h"
 
-/* The element repeated to 64 bits. */
+/* Repeats an element's bits to fill 64 bits. */
 static uint64_t repeat(uint64_t bits, uint64_t size)
 {
     for (; size < 8; size *= 2)
@@ -12,27 +13,40 @@ static uint64_t repeat(uint64_t bits, uint64_t size)
     return bits;
 }
 
-static bool fits_words(const tsr_tensor *dst, uint64_t pattern)
+/* On a GPU a shader that stores 16 bytes per invocation takes over from this size on: a transfer
+ * command may run on a copy engine, at a fraction of the memory's rate. */
+#define LARGE_BYTES (1 << 20)
+
+static bool suits_command(const tsr_tensor *dst, uint64_t pattern)
 {
     tsr__access range = tsr__write_of(dst);
     return tsr_layout_is_contiguous(&dst->layout) && (uint32_t)pattern == pattern >> 32 &&
-           range.begin_bytes % 4 == 0 && range.end_bytes % 4 == 0;
+           range.begin_bytes % 4 == 0 && range.end_bytes % 4 == 0 &&
+           (dst->buffer->device->device_class != TSR__CLASS_GPU ||
+            range.end_bytes - range.begin_bytes < LARGE_BYTES);
 }
 
 static tsr_status fill_piece(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
                              uint64_t bits)
 {
+    const uint32_t size = (uint32_t)tsr_dtype_size(dst->layout.dtype);
+    tsr__piece units = *piece;
+    const bool wide = dst->buffer->device->device_class == TSR__CLASS_GPU &&
+                      tsr__piece_widen(&units, 1, &dst) == 16;
+    if (wide) {
+        piece = &units;
+        bits = repeat(bits, size);
+    }
     struct tsr_fill_params push = {
         .destination = tsr__piece_address(piece, 0, dst),
         .value = {(uint32_t)bits, (uint32_t)(bits >> 32)},
     };
-    tsr__walk_init(&push.walk, piece, 4);
+    tsr__walk_init(&push.walk, piece, wide ? 1 : 4);
     tsr__walk_strides(piece, 0, push.strides);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_FILL,
         .spec_count = 3,
-        .spec = {TSR__WALK_WORKGROUP, (uint32_t)tsr_dtype_size(dst->layout.dtype),
-                 tsr__piece_inner_stride(piece, 0) == 1},
+        .spec = {TSR__WALK_WORKGROUP, wide ? 16 : size, tsr__piece_inner_stride(piece, 0) == 1},
         .push = &push,
         .push_bytes = sizeof push,
         .access_count = 1,
@@ -44,7 +58,7 @@ static tsr_status fill_piece(tsr_stream *stream, const tsr__piece *piece, const 
 
 typedef struct filling {
     const tsr_tensor *dst;
-    uint64_t bits; /* of an element */
+    uint64_t bits; /* the bits of one element */
 } filling;
 
 static tsr_status fill_pieces(tsr_stream *stream, void *work)
@@ -68,7 +82,7 @@ tsr_status tsr_fill(tsr_stream *stream, tsr_tensor *dst, double value)
 
     uint64_t bits = tsr__encode(value, dst->layout.dtype);
     uint64_t pattern = repeat(bits, tsr_dtype_size(dst->layout.dtype));
-    if (fits_words(dst, pattern))
+    if (suits_command(dst, pattern))
         return tsr__stream_fill(stream, tsr__write_of(dst), (uint32_t)pattern);
     return tsr__stream_atomic(stream, fill_pieces, &(filling){dst, bits});
 }

@@ -27,36 +27,13 @@ static uint32_t bits_kind(uint64_t unit_bytes)
     return TSR_COPY_BITS128;
 }
 
-/* Rows without gaps are moved in units of several elements where every row is a whole number of
- * them. */
-static void widen(copy_plan *plan, const tsr_tensor *dst, const tsr_tensor *src)
-{
-    tsr__piece *piece = &plan->piece;
-    int inner = piece->ndim - 1;
-    uint64_t size = tsr_dtype_size(dst->layout.dtype), unit = 16;
-    uint64_t row_bytes = tsr__piece_inner(piece) * size;
-    while (unit > size && (row_bytes % unit != 0 || !tsr__piece_aligned(piece, 0, dst, unit) ||
-                           !tsr__piece_aligned(piece, 1, src, unit)))
-        unit /= 2;
-    plan->unit_bytes = (uint32_t)unit;
-    plan->source_kind = plan->destination_kind = bits_kind(unit);
-    if (unit == size)
-        return;
-    uint32_t ratio = (uint32_t)(unit / size);
-    piece->shape[inner] /= ratio;
-    piece->count /= ratio;
-    for (int i = 0; i < inner; i++) {
-        piece->strides[0][i] /= ratio;
-        piece->strides[1][i] /= ratio;
-    }
-}
-
 static void make_plan(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
                       copy_plan *out)
 {
     out->piece = *piece;
     if (dst->layout.dtype == src->layout.dtype) {
-        widen(out, dst, src);
+        out->unit_bytes = tsr__piece_widen(&out->piece, 2, (const tsr_tensor *[]){dst, src});
+        out->source_kind = out->destination_kind = bits_kind(out->unit_bytes);
         return;
     }
     uint64_t dst_bytes = tsr_dtype_size(dst->layout.dtype);
