@@ -6,6 +6,7 @@
 
 #include "bench/cases/collective_peer.h"
 #include "bench/cases/collective_ranks.h"
+#include "bench/ceilings/ceilings.h"
 #include "bench/harness/bench.h"
 #include "cli/lib/memory.h"
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/ceilings/ceilings.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/data.h"
 #include "cli/lib/memory.h"
@@ -170,7 +171,7 @@ static bool measure(copy *test, const copy_case *which)
                tsr_dtype_name(test->to_dtype));
     bench_text(row, "moved", "[%" PRId64 ",%" PRId64 "]", test->rows, test->kept);
     bench_integer(row, "row_bytes", test->kept * (int64_t)tsr_dtype_size(test->from_dtype));
-    row->ceiling = test->ceiling;
+    row->memory = test->ceiling;
 
     bool by_device = which->run == run_copy && context->info->type != TSR_DEVICE_CPU;
     BENCH_TRY(context, which->run(context->stream, test));

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/ceilings/ceilings.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/data.h"
 #include "cli/lib/memory.h"
@@ -392,7 +393,7 @@ static bool measure(operands *test)
     bench_text(row, "what", "%s", which->name);
     bench_text(row, "dtype", "%s", tsr_dtype_name(which->dtype));
     bench_text(row, "shape", "[%lld,%lld]", (long long)rows_of(which), (long long)which->columns);
-    row->ceiling = ceiling;
+    row->memory = ceiling;
     BENCH_TRY(context, run_op(context->stream, test));
     return verify(test, row) &&
            bench_measure(context, row, &(bench_task){.run = run_op, .user = test}) &&

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/ceilings/ceilings.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/data.h"
 #include "cli/lib/memory.h"
@@ -138,8 +139,8 @@ static bool measure(embedding *test, const pass *which)
     bench_integer(row, "tokens", TOKENS);
     bench_integer(row, "vocabulary", VOCABULARY);
     bench_integer(row, "width", WIDTH);
-    row->ceiling = bench_memory_peak(context);
-    return row->ceiling != NULL && which->verify(test, row) &&
+    row->memory = bench_memory_peak(context);
+    return row->memory != NULL && which->verify(test, row) &&
            bench_measure(context, row, &(bench_task){.run = which->run, .user = test}) &&
            which->verify(test, row);
 }

@@ -1,8 +1,8 @@
 /* tessera bench launch: what it costs to start work, next to nothing being done. */
 #include <stdio.h>
 
+#include "bench/cases/fresh.h"
 #include "bench/harness/bench.h"
-#include "bench/harness/fresh.h"
 #include "cli/lib/memory.h"
 
 static const uint32_t code[] =

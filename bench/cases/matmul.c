@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "bench/cases/openblas.h"
+#include "bench/ceilings/ceilings.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/data.h"
-#include "bench/harness/in_f32.h"
 #include "bench/harness/reference.h"
 #include "cli/lib/memory.h"
 
@@ -199,8 +199,8 @@ static bool measure(matmul *test, double *rate)
 {
     bench_context *context = test->context;
     const bench_shape *shape = &test->shape;
-    const bench_row *arithmetic = arithmetic_of(test);
-    if (bench_memory_peak(context) == NULL || arithmetic == NULL || !create(test))
+    const bench_row *arithmetic = arithmetic_of(test), *memory = bench_memory_peak(context);
+    if (memory == NULL || arithmetic == NULL || !create(test))
         return false;
     bench_row *row = bench_add(context, name_of(test), BENCH_GFLOPS, work_of(test));
     row->bytes = bytes_of(test);
@@ -210,8 +210,9 @@ static bool measure(matmul *test, double *rate)
     bench_integer(row, "m", shape->m);
     bench_integer(row, "k", shape->k);
     bench_integer(row, "n", shape->n);
-    row->ceiling = bench_roof(context, arithmetic, row->work, row->bytes);
-    if (row->ceiling == NULL || !verify(test, row) ||
+    row->arithmetic = arithmetic;
+    row->memory = memory;
+    if (!verify(test, row) ||
         !bench_measure(context, row, &(bench_task){.run = run_device, .user = test}) ||
         !verify_again(test))
         return false;

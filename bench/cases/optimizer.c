@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "bench/ceilings/ceilings.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/data.h"
 #include "cli/lib/memory.h"
@@ -194,7 +195,7 @@ static bool measure(optimizer *test)
     bench_text(row, "what", "%s", test->how->name);
     bench_text(row, "dtype", "%s", tsr_dtype_name(test->how->dtype));
     bench_integer(row, "parameters", COUNT);
-    row->ceiling = ceiling;
+    row->memory = ceiling;
     return verify(test, row) &&
            bench_measure(context, row, &(bench_task){.run = step, .user = test}) &&
            verify(test, row);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bench/ceilings/ceilings.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/data.h"
 #include "cli/lib/memory.h"
@@ -132,8 +133,8 @@ static bool measure(numbers *test, const kind *which)
     bench_text(row, "what", "%s", which->name);
     bench_text(row, "dtype", "%s", tsr_dtype_name(TSR_F32));
     bench_integer(row, "numbers", COUNT);
-    row->ceiling = bench_memory_peak(context);
-    if (row->ceiling == NULL)
+    row->memory = bench_memory_peak(context);
+    if (row->memory == NULL)
         return false;
     BENCH_TRY(context, which->run(context->stream, test));
     return verify(test, row) &&

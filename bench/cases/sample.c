@@ -1,6 +1,7 @@
 /* tessera bench sample: how long the next index of a sampler takes. */
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +9,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/cases/sample.h"
 #include "bench/harness/bench.h"
+#include "bench/harness/data.h"
 #include "cli/lib/memory.h"
+
+#define CHUNK 4096
+
+typedef struct reader {
+    tsr_sampler *sampler;
+    int64_t epoch;
+    int64_t indices[CHUNK];
+} reader;
 
 extern char **environ;
 
@@ -20,16 +29,16 @@ extern char **environ;
 static tsr_status read_chunk(tsr_stream *stream, void *user)
 {
     (void)stream;
-    bench_reader *own = user;
+    reader *own = user;
     uint64_t count;
-    tsr_status status = tsr_sampler_fill(own->sampler, BENCH_CHUNK, own->indices, NULL, &count);
+    tsr_status status = tsr_sampler_fill(own->sampler, CHUNK, own->indices, NULL, &count);
     /* The epoch's end is far away, and comes all the same. */
-    if (status == TSR_OK && count < BENCH_CHUNK)
+    if (status == TSR_OK && count < CHUNK)
         status = tsr_sampler_set_epoch(own->sampler, ++own->epoch);
     return status;
 }
 
-bool bench_read_chunks(bench_context *context, bench_row *row, bench_reader *own)
+static bool read_chunks(bench_context *context, bench_row *row, reader *own)
 {
     return bench_measure(context, row,
                          &(bench_task){.run = read_chunk, .user = own, .host_only = true});
@@ -44,9 +53,9 @@ bool bench_read_chunks(bench_context *context, bench_row *row, bench_reader *own
 static tsr_status read_singly(tsr_stream *stream, void *user)
 {
     (void)stream;
-    bench_reader *own = user;
+    reader *own = user;
     bool got;
-    for (int i = 0; i < BENCH_CHUNK; i++) {
+    for (int i = 0; i < CHUNK; i++) {
         tsr_status status = tsr_sampler_next(own->sampler, &own->indices[i], &got);
         if (status != TSR_OK)
             return status;
@@ -58,7 +67,7 @@ static tsr_status read_singly(tsr_stream *stream, void *user)
 static tsr_status read_far(tsr_stream *stream, void *user)
 {
     (void)stream;
-    bench_reader *own = user;
+    reader *own = user;
     bool got;
     for (uint64_t i = 0; i < SEEKS; i++) {
         tsr_status status = tsr_sampler_seek(own->sampler, FAR + i * 1234567);
@@ -71,7 +80,7 @@ static tsr_status read_far(tsr_stream *stream, void *user)
 }
 
 /* Where each index is in the order, which the inverse tells, is where it was read from. */
-static void check_feistel(bench_row *row, const bench_reader *own, const tsr_feistel *order,
+static void check_feistel(bench_row *row, const reader *own, const tsr_feistel *order,
                           uint64_t count, uint64_t first, uint64_t step)
 {
     bench_check_begin(&row->check, "the permutation's inverse gives back each position");
@@ -84,8 +93,8 @@ static void check_feistel(bench_row *row, const bench_reader *own, const tsr_fei
     }
 }
 
-static bool measure_feistel(bench_context *context, bench_reader *own, const char *what,
-                            uint64_t count, uint64_t first, uint64_t step,
+static bool measure_feistel(bench_context *context, reader *own, const char *what, uint64_t count,
+                            uint64_t first, uint64_t step,
                             tsr_status (*read)(tsr_stream *stream, void *user))
 {
     bench_row *row = bench_add(context, "sample", BENCH_TIME, (double)count);
@@ -101,23 +110,22 @@ static bool measure_feistel(bench_context *context, bench_reader *own, const cha
 
 static bool run_feistel(bench_context *context)
 {
-    bench_reader own = {0};
+    reader own = {0};
     BENCH_TRY(context, tsr_sampler_create_distributed(
                            tsr_sampler_distributed_params(.n = ITEMS, .ranks = RANKS, .rank = RANK,
                                                           .seed = 7),
                            &own.sampler));
-    bool done = measure_feistel(context, &own, "feistel: an index, rank 3 of 8", BENCH_CHUNK, RANK,
-                                RANKS, read_chunk) &&
-                measure_feistel(context, &own, "feistel: one call for each index", BENCH_CHUNK,
-                                RANK, RANKS, read_singly);
+    bool done = measure_feistel(context, &own, "feistel: an index, rank 3 of 8", CHUNK, RANK, RANKS,
+                                read_chunk) &&
+                measure_feistel(context, &own, "feistel: one call for each index", CHUNK, RANK,
+                                RANKS, read_singly);
     tsr_sampler_destroy(&own.sampler);
     if (!done)
         return false;
     BENCH_TRY(context,
               tsr_sampler_create_distributed(
                   tsr_sampler_distributed_params(.n = ITEMS, .ranks = 1, .seed = 7), &own.sampler));
-    done = measure_feistel(context, &own, "feistel: an index, one rank", BENCH_CHUNK, 0, 1,
-                           read_chunk) &&
+    done = measure_feistel(context, &own, "feistel: an index, one rank", CHUNK, 0, 1, read_chunk) &&
            measure_feistel(context, &own, "feistel: seek beyond 10^11, an index", SEEKS, FAR,
                            1234567, read_far);
     tsr_sampler_destroy(&own.sampler);
@@ -141,18 +149,18 @@ static tsr_status create_torch(tsr_sampler **out)
 static tsr_status read_epoch(tsr_stream *stream, void *user)
 {
     (void)stream;
-    bench_reader *own = user;
+    reader *own = user;
     uint64_t count;
     tsr_status status = tsr_sampler_set_epoch(own->sampler, own->epoch++);
     do {
         if (status == TSR_OK)
-            status = tsr_sampler_fill(own->sampler, BENCH_CHUNK, own->indices, NULL, &count);
+            status = tsr_sampler_fill(own->sampler, CHUNK, own->indices, NULL, &count);
     } while (status == TSR_OK && count > 0);
     return status;
 }
 
 /* PyTorch's randperm written out once more. */
-static void check_torch(bench_row *row, bench_reader *own)
+static void check_torch(bench_row *row, reader *own)
 {
     uint32_t *order = cli_alloc(TORCH_ITEMS, sizeof *order);
     tsr_mt19937 *rng = cli_alloc(1, sizeof *rng);
@@ -167,7 +175,7 @@ static void check_torch(bench_row *row, bench_reader *own)
     bench_check_begin(&row->check, "every index of the rank's epoch, with the shuffle written out");
     uint64_t count = 1;
     for (uint64_t done = 0; count > 0; done += count) {
-        if (tsr_sampler_fill(own->sampler, BENCH_CHUNK, own->indices, NULL, &count) != TSR_OK)
+        if (tsr_sampler_fill(own->sampler, CHUNK, own->indices, NULL, &count) != TSR_OK)
             count = 0;
         for (uint64_t i = 0; i < count; i++)
             bench_check_value(&row->check, 0, (int64_t)(done + i), (double)own->indices[i],
@@ -244,7 +252,7 @@ static bool measure_memory(bench_context *context, double *peak_bytes)
 
 static bool run_torch(bench_context *context)
 {
-    bench_reader own = {0};
+    reader own = {0};
     bench_row *row = bench_add(context, "sample", BENCH_TIME, 1);
     bench_text(row, "what", "torch: an epoch, rank 3 of 8");
     bench_integer(row, "items", TORCH_ITEMS);
@@ -259,11 +267,111 @@ static bool run_torch(bench_context *context)
     return done;
 }
 
+/* Weights -------------------------------------------------------------------------------------- */
+
+#define GROUPS 256
+#define SAMPLES ((int64_t)1 << 40) /* in an epoch: more than are drawn */
+
+typedef struct weighted {
+    reader reader;
+    uint64_t count;
+    float *weights;
+} weighted;
+
+static tsr_status create(weighted *own, tsr_sampler **out)
+{
+    return tsr_sampler_create_weighted(
+        tsr_sampler_weighted_params(.weights_f32 = own->weights, .count = own->count,
+                                    .num_samples = SAMPLES, .seed = 7),
+        out);
+}
+
+static tsr_status set_up(tsr_stream *stream, void *user)
+{
+    (void)stream;
+    tsr_sampler *sampler = NULL;
+    tsr_status status = create(user, &sampler);
+    tsr_sampler_destroy(&sampler);
+    return status;
+}
+
+/* 1 to 1000, and 0 for one in sixteen. */
+static void make_weights(weighted *own)
+{
+    for (uint64_t i = 0; i < own->count; i++) {
+        uint64_t bits = bench_random(3, i);
+        own->weights[i] = (bits & 15) == 0 ? 0 : 1 + (float)((bits >> 4) % 1000);
+    }
+}
+
+/* No index of weight 0, and the numbers of draws in 256 equal groups of indices: by chance alone
+ * chi-square is above the limit once in 1000 times. */
+static bool check(bench_context *context, weighted *own, bench_row *row)
+{
+    double expected[GROUPS] = {0}, drawn[GROUPS] = {0}, total = 0, chi_square = 0;
+    uint64_t group_size = own->count / GROUPS, draws = 4 * own->count, count;
+    if (draws > (uint64_t)1 << 24)
+        draws = (uint64_t)1 << 24;
+    for (uint64_t i = 0; i < own->count; i++) {
+        expected[i / group_size] += (double)own->weights[i];
+        total += (double)own->weights[i];
+    }
+    bench_check_begin(&row->check, "no draw of weight 0, and chi-square of 256 groups");
+    for (uint64_t done = 0; done < draws; done += count) {
+        BENCH_TRY(context,
+                  tsr_sampler_fill(own->reader.sampler, CHUNK, own->reader.indices, NULL, &count));
+        for (uint64_t i = 0; i < count; i++) {
+            uint64_t index = (uint64_t)own->reader.indices[i];
+            bool possible = index < own->count && own->weights[index] > 0;
+            bench_check_value(&row->check, 0, (int64_t)(done + i), possible, 1, 0);
+            if (index < own->count)
+                drawn[index / group_size]++;
+        }
+    }
+    for (int i = 0; i < GROUPS; i++) {
+        double mean = expected[i] / total * (double)draws;
+        chi_square += (drawn[i] - mean) * (drawn[i] - mean) / mean;
+    }
+    /* Of 255 degrees of freedom: p = 0.001 on either side. */
+    bench_check_value(&row->check, 1, 0, chi_square, 260.7, 69.9);
+    return true;
+}
+
+static bool measure(bench_context *context, weighted *own)
+{
+    bench_row *row = bench_add(context, "sample", BENCH_TIME, 1);
+    bench_text(row, "what", "weighted: set-up");
+    bench_integer(row, "items", (int64_t)own->count);
+    bench_row *draws = bench_add(context, "sample", BENCH_TIME, CHUNK);
+    bench_text(draws, "what", "weighted: a draw");
+    bench_integer(draws, "items", (int64_t)own->count);
+
+    BENCH_TRY(context, create(own, &own->reader.sampler));
+    if (!check(context, own, draws))
+        return false;
+    row->check = draws->check;
+    if (!read_chunks(context, draws, &own->reader))
+        return false;
+    tsr_sampler_destroy(&own->reader.sampler);
+    return bench_measure(context, row,
+                         &(bench_task){.run = set_up, .user = own, .host_only = true});
+}
+
+static bool run_weighted(bench_context *context, uint64_t count)
+{
+    weighted own = {.count = count};
+    own.weights = cli_alloc(count, sizeof *own.weights);
+    make_weights(&own);
+    bool done = measure(context, &own);
+    tsr_sampler_destroy(&own.reader.sampler);
+    free(own.weights);
+    return done;
+}
+
 static bool run(bench_context *context)
 {
-    return run_torch(context) && run_feistel(context) &&
-           bench_weighted(context, (uint64_t)1 << 20) &&
-           (!context->options->large || bench_weighted(context, (uint64_t)1 << 27));
+    return run_torch(context) && run_feistel(context) && run_weighted(context, (uint64_t)1 << 20) &&
+           (!context->options->large || run_weighted(context, (uint64_t)1 << 27));
 }
 
 const bench bench_samplers = {

@@ -1,8 +1,9 @@
-/* The ceiling of matmul: multiply-adds in registers. */
+/* The ceiling of arithmetic: multiply-adds in registers. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "bench/harness/bench.h"
+#include "bench/ceilings/ceilings.h"
 #include "bench/harness/data.h"
 #include "cli/lib/memory.h"
 
@@ -19,16 +20,16 @@ static const uint32_t code_f16[] =
 #define MOST_ROUNDS (1u << 14)
 #define MOST_VECTORS 4
 
-/* What differs between dtypes. */
+/* The differences between dtypes. */
 typedef struct variant {
     tsr_dtype dtype;
     const uint32_t *code;
     uint64_t code_bytes;
     uint32_t steps_in_round;
     const char *method;
-    double tolerance; /* of the sum */
+    double tolerance; /* relative, of the sum */
     void (*choose)(float constants[CONSTANTS], double rounds);
-    /* What an invocation's sum must be. */
+    /* The sum that an invocation must return. */
     double (*sum)(double a, double b, double start, uint32_t chains, uint32_t rounds);
 } variant;
 
@@ -48,8 +49,8 @@ static tsr_status run_peak(tsr_stream *stream, void *user)
                           &test->rounds, (uint32_t[]){test->groups, 1, 1});
 }
 
-/* f32: with N steps ahead, a = 1 − c/N and b ~ 1/N: the chains keep moving until the last step
- * instead of settling early, so that their end depends on every step having been done. */
+/* f32: for N steps, a = 1 − c/N and b ~ 1/N. With these, the chains do not converge before the last
+ * step, so that their result depends on every step. */
 #define STEPS_F32 16
 
 static void choose_f32(float constants[CONSTANTS], double rounds)
@@ -73,7 +74,8 @@ static double sum_f32(double a, double b, double start, uint32_t chains, uint32_
     return sum;
 }
 
-/* f16: sixteenths below 64, which it has exactly, a = 1, up in one round and down in the next. */
+/* f16: a = 1 and multiples of 1/16 below 64, which f16 represents exactly. The chains go up in one
+ * round and down in the next. */
 #define STEPS_F16 64
 
 static void choose_f16(float constants[CONSTANTS], double rounds)
@@ -86,7 +88,7 @@ static void choose_f16(float constants[CONSTANTS], double rounds)
     }
 }
 
-/* Every round's end of the first chain, and the last round's of all of them. */
+/* The values of the first chain after every round, plus those of all chains after the last. */
 static double sum_f16(double a, double b, double start, uint32_t chains, uint32_t rounds)
 {
     (void)a;
@@ -103,7 +105,8 @@ static const variant f32 = {
     .code_bytes = sizeof code_f32,
     .steps_in_round = STEPS_F32,
     .method = "every invocation's sum against the recurrence's closed form",
-    /* Longer chains round more often; and a loop that ran some per cent short must still show. */
+    /* Larger than the rounding errors of the longest chains, and small enough to detect a loop that
+     * ran a few per cent short. */
     .tolerance = 2e-3,
     .choose = choose_f32,
     .sum = sum_f32,
@@ -115,7 +118,7 @@ static const variant f16 = {
     .code_bytes = sizeof code_f16,
     .steps_in_round = STEPS_F16,
     .method = "every invocation's sum of what each round reached",
-    .tolerance = 1e-6, /* less than the shortest of MOST_ROUNDS adds */
+    .tolerance = 1e-6, /* less than one of MOST_ROUNDS rounds adds */
     .choose = choose_f16,
     .sum = sum_f16,
 };
@@ -182,23 +185,6 @@ static bool lengthen(peak *test)
                           &test->rounds, MOST_ROUNDS);
 }
 
-static const bench_row *measure(peak *test)
-{
-    bench_context *context = test->context;
-    if (!create(test) || !lengthen(test))
-        return NULL;
-    double chains = 4.0 * test->vectors, steps = (double)test->rounds * test->kind->steps_in_round;
-    bench_row *row =
-        bench_add(context, NAME, BENCH_GFLOPS, 2.0 * chains * steps * LANES * (double)test->groups);
-    row->is_ceiling = true;
-    bench_text(row, "dtype", "%s", tsr_dtype_name(test->kind->dtype));
-    bench_integer(row, "chains", (int64_t)chains);
-    if (!verify(test, &row->check) ||
-        !bench_measure(context, row, &(bench_task){.run = run_peak, .user = test}))
-        return NULL;
-    return row;
-}
-
 static void finish(peak *test)
 {
     tsr_kernel_destroy(&test->kernel);
@@ -206,12 +192,48 @@ static void finish(peak *test)
     tsr_tensor_destroy(&test->result);
 }
 
+static bool measure_again(bench_context *context, bench_row *row);
+
+/* Into a new row, or once more into `row`. NULL on failure. */
+static bench_row *measure(peak *test, bench_row *row)
+{
+    bench_context *context = test->context;
+    double chains = 4.0 * test->vectors;
+    if (!create(test) || (row == NULL && !lengthen(test)))
+        return NULL;
+    double round_work =
+        2.0 * chains * (double)test->kind->steps_in_round * LANES * (double)test->groups;
+    if (row == NULL) {
+        row = bench_add(context, NAME, BENCH_GFLOPS, round_work * test->rounds);
+        row->is_ceiling = true;
+        row->again = measure_again;
+        bench_text(row, "dtype", "%s", tsr_dtype_name(test->kind->dtype));
+        bench_integer(row, "chains", (int64_t)chains);
+    }
+    test->rounds = (uint32_t)(row->work / round_work);
+    if (!verify(test, &row->check) ||
+        !bench_measure(context, row, &(bench_task){.run = run_peak, .user = test}))
+        return NULL;
+    return row;
+}
+
+static bool measure_again(bench_context *context, bench_row *row)
+{
+    bool is_f16 = strcmp(row->params[0].text, tsr_dtype_name(TSR_F16)) == 0;
+    peak test = {.context = context,
+                 .kind = is_f16 ? &f16 : &f32,
+                 .vectors = (uint32_t)atoi(row->params[1].text) / 4};
+    bool done = measure(&test, row) != NULL;
+    finish(&test);
+    return done;
+}
+
 static const bench_row *measure_best(bench_context *context, const variant *kind)
 {
     const bench_row *best = NULL;
     for (uint32_t vectors = 1; vectors <= MOST_VECTORS; vectors++) {
         peak test = {.context = context, .kind = kind, .vectors = vectors};
-        const bench_row *row = measure(&test);
+        const bench_row *row = measure(&test, NULL);
         finish(&test);
         if (row == NULL)
             return NULL;

@@ -1,47 +1,47 @@
-/* The ceiling of copies on CPU drivers: what the host's own memcpy moves on all of its CPUs. */
+/* The memory bandwidth of the host: memcpy on all CPUs. It is the ceiling of CPU drivers. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/harness/bench.h"
+#include "bench/ceilings/ceilings.h"
 #include "bench/harness/data.h"
 #include "cli/lib/memory.h"
 
-#define BYTES ((size_t)64 << 20) /* beyond most caches, as the tensors of `bench copy` are */
+#define BYTES ((size_t)64 << 20) /* larger than most caches, like the tensors of `bench copy` */
 #define PIECE ((size_t)1 << 20)
 #define PIECES ((int)(BYTES / PIECE))
-#define PASSES 4 /* so that starting the threads is a small part */
+#define PASSES 4 /* makes the time to start the threads negligible */
 #define MOST_THREADS 64
 
-/* Whoever is free takes the next piece, as drivers' threads do: with a share for each thread, the
- * one whose CPU others use decides alone. */
-typedef struct team {
+/* Each thread takes the next piece when it is free, as the threads of drivers do. With equal
+ * shares, a single thread whose CPU is busy would determine the time. */
+typedef struct copying {
     char *to;
     const char *from;
     _Atomic int next;
-    pthread_mutex_t turns[PIECES]; /* a slow thread may still be at a piece in the next pass */
+    pthread_mutex_t locks[PIECES]; /* a slow thread may still copy a piece in the next pass */
     int threads;
-} team;
+} copying;
 
 static void *copy_pieces(void *user)
 {
-    team *all = user;
+    copying *all = user;
     for (int i; (i = atomic_fetch_add(&all->next, 1)) < PASSES * PIECES;) {
         size_t at = (size_t)(i % PIECES) * PIECE;
-        pthread_mutex_lock(&all->turns[i % PIECES]);
+        pthread_mutex_lock(&all->locks[i % PIECES]);
         memcpy(all->to + at, all->from + at, PIECE);
-        pthread_mutex_unlock(&all->turns[i % PIECES]);
+        pthread_mutex_unlock(&all->locks[i % PIECES]);
     }
     return NULL;
 }
 
-/* A thread that cannot be started leaves its pieces to the others. */
+/* If a thread cannot be started, the others copy its pieces. */
 static tsr_status copy_all(tsr_stream *stream, void *user)
 {
     (void)stream;
-    team *all = user;
+    copying *all = user;
     pthread_t threads[MOST_THREADS];
     int started = 0;
     all->next = 0;
@@ -67,20 +67,19 @@ static void check(bench_check *result, const char *to, const char *from)
         bench_check_value(result, 0, (int64_t)i, memcmp(to + i, from + i, 16) == 0, 1, 0);
 }
 
-/* More samples for the row. */
 static bool measure(bench_context *context, bench_row *row)
 {
     char *from = cli_alloc(BYTES, 1), *to = cli_alloc(BYTES, 1);
     bench_random_values((float *)(void *)from, BYTES / sizeof(float), TSR_F32, 6);
-    team all = {.to = to, .from = from, .threads = thread_count()};
+    copying all = {.to = to, .from = from, .threads = thread_count()};
     for (int i = 0; i < PIECES; i++)
-        pthread_mutex_init(&all.turns[i], NULL);
+        pthread_mutex_init(&all.locks[i], NULL);
     copy_all(NULL, &all);
     check(&row->check, to, from);
     bool done = bench_measure(context, row,
                               &(bench_task){.run = copy_all, .user = &all, .host_only = true});
     for (int i = 0; i < PIECES; i++)
-        pthread_mutex_destroy(&all.turns[i]);
+        pthread_mutex_destroy(&all.locks[i]);
     free(from);
     free(to);
     return done;
@@ -92,14 +91,10 @@ const bench_row *bench_memcpy_peak(bench_context *context)
         return context->memcpy_peak;
     bench_row *row = bench_add(context, "memcpy", BENCH_GBYTES, 2.0 * PASSES * (double)BYTES);
     row->is_ceiling = true;
+    row->again = measure;
     row->device_place = -1;
     bench_integer(row, "threads", thread_count());
     if (measure(context, row))
         context->memcpy_peak = row;
     return context->memcpy_peak;
-}
-
-bool bench_memcpy_again(bench_context *context)
-{
-    return context->memcpy_peak == NULL || measure(context, context->memcpy_peak);
 }

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "bench/harness/check.h"
-#include "bench/harness/noise.h"
+#include "bench/harness/machine.h"
 #include "bench/harness/progress.h"
 #include "bench/harness/samples.h"
 #include "cli/lib/say.h"
@@ -89,8 +89,10 @@ typedef struct bench_row {
     double bus_factor; /* of a collective: what the links carry, by its rate; 0: no collective */
     bench_check check;
     bench_samples host, device; /* no device samples where the device has no clock */
-    const struct bench_row
-        *ceiling; /* what limits it: of the same unit, or of its bytes; or NULL */
+    /* The ceilings that limit it; NULL: none is known. */
+    const struct bench_row *arithmetic, *memory;
+    /* Of a ceiling: measures it again. */
+    bool (*again)(bench_context *context, struct bench_row *row);
     char peer_name[128];
     bench_samples peer;
     double peak_bytes;     /* the most memory a process had that did this alone; 0: not measured */
@@ -121,9 +123,9 @@ struct bench_context {
     const char *peer_warning; /* why a peer is slower than it could be, in a sentence, or NULL */
     int row_count;
     bench_row **rows;
-    /* Ceilings of this device, and the host's, once they have been measured. */
-    const bench_row *fma_peak, *fma_peak_f16, *coopmat_peak, *device_copy;
-    bench_row *memcpy_peak;
+    /* Ceilings of this device, and of the host, once they have been measured. */
+    const bench_row *fma_peak, *fma_peak_f16, *coopmat_peak, *device_copy, *memory_stream;
+    const bench_row *memcpy_peak;
     bench_notes left_out, failures;
     char error[2048]; /* why run() returned false */
 };
@@ -150,8 +152,20 @@ void bench_integer(bench_row *row, const char *name, int64_t value);
 double bench_value(const bench_row *row, double ns);
 /* … of the median by the host's clock. */
 double bench_median(const bench_row *row);
-/* The part of its ceiling that the median reaches; 0 without one. */
+/* The ceiling that limits the row: of two, the one that needs more time. NULL: none is known. */
+const bench_row *bench_ceiling(const bench_row *row);
+/* The part of its ceiling that the median reaches; 0 without a ceiling. */
 double bench_fraction(const bench_row *row);
+
+/* How a result compares with its ceiling. */
+typedef enum bench_standing {
+    BENCH_WITHIN, /* at most a few per cent above it */
+    BENCH_CACHED, /* above the bandwidth of the memory, with data that fits in caches */
+    BENCH_ABOVE   /* above it: the ceiling was measured in a slower moment */
+} bench_standing;
+/* `bytes` is what one repetition reads and writes; `by_memory`: the ceiling is one of memory. */
+bench_standing bench_compare_with_ceiling(double fraction, bool by_memory, double bytes);
+bench_standing bench_stands(const bench_row *row);
 /* "matmul dtype f32 m 1 k 4096 n 4096" */
 void bench_describe(const bench_row *row, char *text, size_t size);
 
@@ -198,33 +212,11 @@ bool bench_measure_peer(bench_context *context, bench_row *row, const char *peer
  * them, or they are `most`. */
 bool bench_lengthen(bench_context *context, const bench_task *task, uint32_t *rounds,
                     uint32_t most);
+/* Measures the ceilings again that the rows from `first` on are compared with. */
+bool bench_ceilings_again(bench_context *context, int first);
+
 /* A sample taken by other means. */
 void bench_sample(bench_row *row, double ns);
-
-/* Ceilings, each measured once per run and device
- * ---------------------------------------------------------------------------------- */
-
-/* f32 multiply-adds in registers on the device. NULL on failure. */
-const bench_row *bench_fma_peak(bench_context *context);
-/* … in f16, two at a time where the device can, on a device that has fp16. */
-const bench_row *bench_fma_peak_f16(bench_context *context);
-/* Products of f16 by cooperative matrices in registers, on a device where the library's products go
- * by them: a GPU that has some. */
-const bench_row *bench_coopmat_peak(bench_context *context);
-bool bench_has_coopmat(const tsr_device_info *info);
-/* memcpy on all of the host's CPUs. NULL on failure. */
-const bench_row *bench_memcpy_peak(bench_context *context);
-/* More samples of it, where it has been measured: others on the machine may have had its memory to
- * themselves at first, or left it to us. */
-bool bench_memcpy_again(bench_context *context);
-/* A contiguous tsr_copy on the device. NULL on failure. */
-const bench_row *bench_device_copy(bench_context *context);
-/* How fast the device's memory is: memcpy for CPU drivers, its own copy for others. */
-const bench_row *bench_memory_peak(bench_context *context);
-/* What `work` floating-point operations on `bytes` are limited by: `arithmetic`, a ceiling as
- * above, or memory. NULL on failure, and when `arithmetic` is NULL. */
-const bench_row *bench_roof(bench_context *context, const bench_row *arithmetic, double work,
-                            double bytes);
 
 /* All benchmarks, ending with NULL. A new one has its line in list.c. */
 extern const bench *const bench_list[];

@@ -15,7 +15,7 @@ void bench_use_device(bench_context *context)
     context->devices[context->device_count++] = info;
     context->info = info;
     context->fma_peak = context->fma_peak_f16 = context->coopmat_peak = NULL;
-    context->device_copy = NULL;
+    context->device_copy = context->memory_stream = NULL;
 }
 
 bool bench_open_device(bench_context *context, const char *which)
@@ -64,7 +64,7 @@ static bool in_use(const bench_context *context, const bench_row *row)
 {
     return row == context->fma_peak || row == context->fma_peak_f16 ||
            row == context->coopmat_peak || row == context->device_copy ||
-           row == context->memcpy_peak;
+           row == context->memory_stream || row == context->memcpy_peak;
 }
 
 void bench_drop_rows(bench_context *context, int first)
@@ -78,6 +78,25 @@ void bench_drop_rows(bench_context *context, int first)
             free_row(row);
     }
     context->row_count = kept;
+}
+
+/* True if one of the rows from `first` on is compared with `ceiling`. */
+static bool is_used(const bench_context *context, int first, const bench_row *ceiling)
+{
+    for (int i = first; i < context->row_count; i++)
+        if (context->rows[i]->arithmetic == ceiling || context->rows[i]->memory == ceiling)
+            return true;
+    return false;
+}
+
+bool bench_ceilings_again(bench_context *context, int first)
+{
+    for (int i = 0; i < context->row_count; i++) {
+        bench_row *row = context->rows[i];
+        if (row->again != NULL && is_used(context, first, row) && !row->again(context, row))
+            return false;
+    }
+    return true;
 }
 
 void bench_finish(bench_context *context)

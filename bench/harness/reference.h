@@ -1,21 +1,28 @@
-/* y[m,n] = x[m,k] · w[n,k]ᵀ in double precision, and comparing a result with it. */
+/* Verifies matrix products y[m,n] = x[m,k] · w[n,k]ᵀ against double precision. */
 #ifndef TSR_BENCH_HARNESS_REFERENCE_H
 #define TSR_BENCH_HARNESS_REFERENCE_H
 
 #include "bench/harness/bench.h"
 
-/* `x`, `w` from bench_random_values (the tolerances know their distribution), `y` decoded from
- * `y_dtype`, `in_f32` the same product with a result in f32; NULL where y's is.
+/* Verifies a product. `x` and `w` are from bench_random_values, on whose distribution the
+ * tolerances depend; `y` is decoded from `y_dtype`; `in_f32` is the same product with an f32
+ * result, or NULL if y is f32.
  *
- * Rows are compared element by element with the double-precision product: all of them when that is
- * quick, otherwise the first, the last and some between. And every row of the product in f32 is
- * checked as a whole: with random signs r, y·r must equal x·(wᵀ·r) (Freivalds), which an element
- * anywhere upsets that is off by more than the rounding of the row. Of f16 and bf16 that rounding
- * would hide whole elements; so each is compared with its fellow in f32. */
+ * Rows are compared element by element with the product in double precision: all rows if that is
+ * quick, otherwise the first, the last and some between them. In addition, every row of the f32
+ * product is checked as a whole (Freivalds): for random signs r, y·r must equal x·(wᵀ·r), which
+ * fails if any element is off by more than the rounding errors of the row. The rounding errors of a
+ * row of f16 or bf16 would hide a wrong element; so each of its elements is compared with the f32
+ * product. */
 void bench_check_matmul(bench_check *check, const bench_shape *shape, const float *x,
                         const float *w, const float *y, tsr_dtype y_dtype, const float *in_f32);
 
-/* How far an element's sum of k products may be off for the order in which they are added. */
+/* The tolerance of a sum of k products, for any order of addition. */
 double bench_matmul_tolerance(int64_t k);
+
+/* Computes the product of x and w with y's shape in f32, as bench_check_matmul requires. *out is
+ * new memory for free(); NULL if y is f32 itself. */
+tsr_status bench_product_in_f32(bench_context *context, const tsr_tensor *y, const tsr_tensor *x,
+                                const tsr_tensor *w, const tsr_matmul_params *params, float **out);
 
 #endif

@@ -7,14 +7,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/harness/format.h"
 #include "bench/report/fields.h"
 #include "bench/report/report.h"
 #include "cli/lib/json.h"
 #include "cli/lib/memory.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/text.h"
 
-/* Texts as they are, sizes of a product together, other numbers with their names. */
+/* Joins texts as they are, the sizes of a product as m×k×n, and other numbers with their names. */
 static void write_label(bench_fields *in, bench_figures *figures)
 {
     const char *name;
@@ -43,7 +43,7 @@ static void write_label(bench_fields *in, bench_figures *figures)
         }
         used += (size_t)length;
     }
-    cli_text_mend(figures->label); /* the names are the file's, too */
+    cli_text_mend(figures->label); /* the names come from the file as well */
 }
 
 static void read_value(bench_fields *in, const json_t *result, bench_figures *out)
@@ -72,7 +72,7 @@ static void read_ceiling(bench_fields *in, const json_t *ceiling, int result_cou
         bench_field_fail(in, "the ceiling is no result");
 }
 
-/* Of host_ns, and of the others that are made like it: how many samples there are. */
+/* The number of samples in host_ns, device_ns or the like. */
 static int count_samples(bench_fields *in, const json_t *times)
 {
     const json_t *all = bench_field_array(in, times, "samples"), *one;
@@ -113,7 +113,7 @@ static void read_result(bench_fields *in, const json_t *result, int device_count
     read_value(in, result, out);
     if (!json_is_null(bench_field(in, result, "bytes")))
         out->bytes = bench_field_positive(in, result, "bytes");
-    const json_t *busbw = json_object_get(result, "busbw"); /* newer than the version */
+    const json_t *busbw = json_object_get(result, "busbw"); /* absent from older files */
     if (busbw != NULL && !json_is_null(busbw))
         out->busbw = bench_field_positive(in, result, "busbw");
     const json_t *ceiling = bench_field_object(in, result, "ceiling", true);
@@ -132,9 +132,19 @@ static void read_device(bench_fields *in, const json_t *device, bench_device_fig
     out->driver_name = bench_field_text(in, device, "driver_name");
     out->driver_info = bench_field_text(in, device, "driver_info");
     out->uuid = bench_field_text(in, device, "uuid");
+    const json_t *heap;
+    size_t i;
+    json_array_foreach(json_object_get(device, "heaps"), i, heap)
+    {
+        double size = json_number_value(json_object_get(heap, "size_bytes"));
+        if (json_is_true(json_object_get(heap, "device_local")) && size > out->memory_bytes &&
+            size < 0x1p63)
+            out->memory_bytes = size;
+    }
 }
 
-/* Several cards of one make: the second is "NAME (2)". From the last on, as those before decide. */
+/* Renames the second device of the same name to "NAME (2)". Goes backwards, because the number
+ * depends on the unchanged names before. */
 static void number_devices(const json_t *devices, bench_document *out)
 {
     for (int i = out->device_count - 1; i > 0; i--) {
@@ -149,14 +159,20 @@ static void number_devices(const json_t *devices, bench_document *out)
     }
 }
 
-/* When all are known: a ceiling may stand behind what it limits. */
+/* Called when all results are known: a ceiling may follow the results that it limits. */
 static void check_ceilings(bench_fields *in, const bench_document *out)
 {
     for (int i = 0; i < out->result_count && !in->failed; i++) {
-        const bench_figures *one = &out->results[i];
+        bench_figures *one = &out->results[i];
+        const bench_figures *ceiling = &out->results[one->ceiling_place];
         snprintf(in->where, sizeof in->where, "results[%d]", i);
-        if (one->ceiling != NULL && !out->results[one->ceiling_place].is_ceiling)
-            bench_field_fail(in, "its ceiling, results[%d], is none", one->ceiling_place);
+        if (one->ceiling == NULL)
+            continue;
+        one->standing =
+            bench_compare_with_ceiling(one->fraction, strcmp(ceiling->unit, "GB/s") == 0,
+                                       strcmp(one->unit, "GB/s") == 0 ? one->work : one->bytes);
+        if (!ceiling->is_ceiling)
+            bench_field_fail(in, "its ceiling, results[%d], is not a ceiling", one->ceiling_place);
     }
 }
 
@@ -236,7 +252,7 @@ static void read_root(bench_fields *in, const json_t *root, bench_document *out)
     read_notes(in, out->failures, "failures", out->device_count);
 }
 
-/* NULL when it cannot be read, or is no JSON. */
+/* NULL if the file cannot be read or is not JSON. */
 static json_t *load(const char *path, char problem[BENCH_PROBLEM])
 {
     json_error_t error;
@@ -289,10 +305,10 @@ const char *bench_driver_text(const bench_device_figures *device)
 
 char *bench_figures_text(const bench_figures *figures, double value, char text[BENCH_VALUE_TEXT])
 {
-    char number[BENCH_NUMBER];
+    char number[CLI_NUMBER_TEXT];
     if (figures->is_time)
-        snprintf(text, BENCH_VALUE_TEXT, "%s", bench_duration(value, number));
+        snprintf(text, BENCH_VALUE_TEXT, "%s", cli_duration(value, number));
     else
-        snprintf(text, BENCH_VALUE_TEXT, "%s %.12s", bench_number(value, number), figures->unit);
+        snprintf(text, BENCH_VALUE_TEXT, "%s %.12s", cli_number(value, number), figures->unit);
     return text;
 }

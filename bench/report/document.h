@@ -1,6 +1,6 @@
-/* A run that was written as JSON, read back. Files come from anywhere: what is not as
- * docs/bench.schema.json says is refused with a sentence, and control characters of its texts
- * become question marks. */
+/* Reads a run that was written as JSON. Files may come from anywhere: what does not match
+ * docs/bench.schema.json is refused with a message, and control characters in texts become question
+ * marks. */
 #ifndef TSR_BENCH_REPORT_DOCUMENT_H
 #define TSR_BENCH_REPORT_DOCUMENT_H
 
@@ -8,39 +8,45 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "bench/harness/bench.h"
+
+#include "bench/harness/bench.h"
+
 typedef struct bench_figures {
     const char *benchmark;
-    int device; /* its place in the document; -1: the host's */
+    int device; /* its index in the document; -1: the host */
     bool is_ceiling, noisy, is_time;
     const json_t *which; /* the case */
-    char label[192];     /* … in words: "f32 1×4096×4096" */
+    char label[192];     /* the case in words: "f32 1×4096×4096" */
     const char *unit;    /* "GFLOP/s", "GB/s" or "ns" */
     double median, low, high, best;
-    double work, bytes;  /* bytes 0: not known */
+    double work, bytes;  /* bytes 0: unknown */
     double fraction;     /* of the ceiling; 0: none */
     const char *ceiling; /* its name; NULL: none */
-    int ceiling_place;   /* among the results */
-    double device_ns;    /* by the device's clock; 0: it has none */
-    int samples;         /* taken, each the mean of so many: */
+    int ceiling_place;   /* its index among the results */
+    bench_standing standing;
+    double device_ns; /* by the device's clock; 0: it has none */
+    int samples;      /* each is the mean of `repetitions` */
     double repetitions;
     const char *method; /* how it was verified */
-    const char *peer;   /* what else did the same work; NULL: nothing */
+    const char *peer;   /* other software that did the same work; NULL: none */
     double peer_median; /* in the unit */
-    double busbw;       /* of a collective operation, GB/s; 0: none */
+    double busbw;       /* of a collective operation, in GB/s; 0: not a collective */
 } bench_figures;
 
 typedef struct bench_device_figures {
-    const char *name; /* with a number where the run has several of that name: "GPU (2)" */
+    const char *name; /* with a number if the run has several devices of that name: "GPU (2)" */
     const char *type, *driver_name, *driver_info, *uuid;
+    double memory_bytes; /* of its largest heap on the device; 0: unknown */
 } bench_device_figures;
 
 #define BENCH_NAME 160
 typedef struct bench_document {
     json_t *root; /* owns all strings */
     const char *path;
-    char name[BENCH_NAME]; /* the file's, without .json and, as far as possible, folders */
+    char name[BENCH_NAME]; /* of the file, without .json and unnecessary folders */
     const char *tessera, *time, *cpu, *os;
-    const char *alone; /* the benchmark that was asked for; NULL: all */
+    const char *alone; /* the only benchmark of the run; NULL: all */
     int cpus;
     double duration_s;
     int device_count, result_count;
@@ -50,15 +56,15 @@ typedef struct bench_document {
 } bench_document;
 
 #define BENCH_PROBLEM 512
-/* Reads a file; `path` must outlive the document. Otherwise writes a sentence into `problem`. */
+/* Reads a file; `path` must outlive the document. On failure writes a sentence into `problem`. */
 bool bench_document_read(const char *path, bench_document *document, char problem[BENCH_PROBLEM]);
 void bench_document_free(bench_document *document);
 
-/* Names of runs that stand beside one another: as many folders as tell a file from the others, and
- * a number where none do. One alone has its file's name. */
+/* Names several runs: by the file's name, with as many folders as are needed to make it unique, or
+ * with a number if folders do not. */
 void bench_documents_name(bench_document *all, int count);
 
-/* What the driver says of itself; its name, where it says nothing. */
+/* The description that the driver gives of itself, or else its name. */
 const char *bench_driver_text(const bench_device_figures *device);
 
 /* The value with its unit: "31.3 GFLOP/s", "4.70 ms". */

@@ -9,8 +9,10 @@
 #include "bench/report/html.h"
 #include "cli/lib/command.h"
 #include "cli/lib/memory.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/options.h"
 #include "cli/lib/output.h"
+#include "cli/lib/terminal.h"
 
 #define MOST_RUNS 32
 
@@ -19,7 +21,7 @@ static const char *const style[] = {
 };
 
 typedef struct format {
-    const char *name, *usual; /* its file, where none is named */
+    const char *name, *usual; /* the file if none is given */
     void (*write)(const page_context *page);
 } format;
 static void write_page(const page_context *page);
@@ -48,9 +50,10 @@ static bool read_format(void *user, const char *text, char *problem, size_t size
 
 static const cli_option options[] = {
     {"output", "FILE",
-     "what to write (default report.html, .md or .csv by the format); -o FILE; -: standard output",
+     "file to write (default: report.html, .md or .csv, by the format); -: standard output",
      .text = &output, .letter = 'o'},
-    {"format", "FORMAT", "html, md or csv (default: as FILE ends, or html)", .read = read_format},
+    {"format", "FORMAT", "html, md or csv (default: by the extension of FILE, or html)",
+     .read = read_format},
     {0},
 };
 
@@ -59,7 +62,7 @@ static const cli_option options[] = {
 static void write_head(const page_context *page)
 {
     FILE *out = page->out;
-    /* The policy is for the day on which something is not escaped: no script would run. */
+    /* The policy prevents scripts from running, should some text not be escaped. */
     fputs("<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n"
           "<meta charset=\"utf-8\"/>\n<meta http-equiv=\"Content-Security-Policy\" "
           "content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n"
@@ -69,21 +72,89 @@ static void write_head(const page_context *page)
           out);
     for (size_t i = 0; i < sizeof style / sizeof *style; i++)
         fputs(style[i], out);
-    fputs("</style>\n</head>\n<body>\n<main>\n<h1>How fast these devices are</h1>\n"
-          "<p>Measured with <b>tessera bench</b>, which runs the same work through Vulkan on any "
-          "vendor's device, and on CPUs. Every result was compared with a reference before it was "
-          "timed.</p>\n",
-          out);
+    fputs(
+        "</style>\n</head>\n<body>\n<main>\n<h1>Benchmark results</h1>\n"
+        "<p>Measured with <b>tessera bench</b>, which runs the same work through Vulkan on GPUs of "
+        "any vendor and on CPUs. Every result was verified before it was timed.</p>\n",
+        out);
 }
 
-static void write_cell(FILE *out, const bench_figures *one)
+/* What was measured, where and when: one row per device. */
+static void write_devices(const page_context *page)
 {
-    char text[BENCH_VALUE_TEXT];
-    html_line(out, "<td class=\"n\">%s</td>",
-              one != NULL ? bench_figures_text(one, one->median, text) : "–");
+    FILE *out = page->out;
+    char memory[CLI_BYTES_TEXT];
+    fputs("<section>\n<div class=\"wide\"><table>\n<thead><tr><th>device</th><th>memory</th>"
+          "<th>driver</th><th>host</th><th>date</th></tr></thead>\n<tbody>\n",
+          out);
+    for (int s = 0; s < page->series_count; s++) {
+        const page_series *series = &page->series[s];
+        const bench_document *run = series->run;
+        if (series->device < 0 && run->device_count > 0)
+            continue;
+        html_line(out, "<tr><td class=\"s%d\"><i></i>%s</td>", series->colour, series->name);
+        if (series->device >= 0) {
+            const bench_device_figures *device = &run->devices[series->device];
+            html_line(out, "<td>%s</td><td>%s %s</td>",
+                      device->memory_bytes > 0 ? cli_bytes((uint64_t)device->memory_bytes, memory)
+                                               : "–",
+                      device->driver_name, device->driver_info);
+        } else {
+            fputs("<td>–</td><td>–</td>", out);
+        }
+        html_line(out, "<td>%s, %d CPUs</td><td>%s</td></tr>\n", run->cpu, run->cpus, run->time);
+    }
+    fputs("</tbody></table></div></section>\n", out);
 }
 
-/* Of the devices; a page of what hosts did has none. */
+/* A row of the summary: the best result that page_best selects, or the memory if benchmark is NULL.
+ */
+typedef struct quantity {
+    const char *name, *explanation;
+    const char *benchmark, *param, *value;
+} quantity;
+
+static const quantity quantities[] = {
+    {"arithmetic, f32", "multiply-adds on numbers in registers", "fma_peak", "dtype", "f32"},
+    {"arithmetic, f16", "the same in 16 bits", "fma_peak", "dtype", "f16"},
+    {"matrices, f16", "products of cooperative matrices (tensor cores and the like) in registers",
+     "coopmat_peak", NULL, NULL},
+    {"memory", "bytes read plus bytes written", NULL, NULL, NULL},
+    {"best product, f32", "the fastest matrix product below", "matmul", "dtype", "f32"},
+    {"best product, f16", "16-bit operands and result, sums in f32", "matmul", "dtype", "f16"},
+    {"best product, bf16", "16-bit operands and result, sums in f32", "matmul", "dtype", "bf16"},
+    {"round trip", "submitting the smallest piece of work and waiting for it", "launch", "what",
+     "round trip"},
+};
+
+static const bench_figures *find_quantity(const page_series *series, const quantity *what)
+{
+    return what->benchmark != NULL ? page_best(series, what->benchmark, what->param, what->value)
+                                   : page_memory(series);
+}
+
+static void write_quantity(const page_context *page, const quantity *what)
+{
+    FILE *out = page->out;
+    char text[BENCH_VALUE_TEXT];
+    bool any = false;
+    for (int s = 0; s < page->series_count; s++)
+        any = any || (page->series[s].device >= 0 && find_quantity(&page->series[s], what) != NULL);
+    if (!any)
+        return;
+    html_line(out, "<tr><th>%s <span class=\"faint\">%s</span></th>", what->name,
+              what->explanation);
+    for (int s = 0; s < page->series_count; s++) {
+        if (page->series[s].device < 0)
+            continue;
+        const bench_figures *one = find_quantity(&page->series[s], what);
+        html_line(out, "<td class=\"n\">%s</td>",
+                  one != NULL ? bench_figures_text(one, one->median, text) : "–");
+    }
+    fputs("</tr>\n", out);
+}
+
+/* The best results of the devices; nothing if the page is about hosts only. */
 static void write_summary(const page_context *page)
 {
     FILE *out = page->out;
@@ -92,49 +163,37 @@ static void write_summary(const page_context *page)
         devices += page->series[s].device >= 0;
     if (devices == 0)
         return;
-    fputs("<section><h2>At a glance</h2>\n<div class=\"wide\"><table>\n<thead><tr><th>device</th>"
-          "<th class=\"n\">arithmetic, f32</th><th class=\"n\">f16</th><th class=\"n\">memory</th>"
-          "<th class=\"n\">best product, f32</th><th class=\"n\">f16</th><th class=\"n\">bf16</th>"
-          "<th class=\"n\">round trip</th></tr></thead>\n<tbody>\n",
+    fputs("<section id=\"summary\"><h2>At a glance</h2>\n<div class=\"wide\"><table>\n"
+          "<thead><tr><th></th>",
           out);
-    for (int s = 0; s < page->series_count; s++) {
-        const page_series *series = &page->series[s];
-        if (series->device < 0)
-            continue;
-        html_line(out, "<tr><td class=\"s%d\"><i></i>%s</td>", series->colour, series->name);
-        write_cell(out, page_best(series, "fma_peak", "dtype", "f32"));
-        write_cell(out, page_best(series, "fma_peak", "dtype", "f16"));
-        write_cell(out, page_memory(series));
-        write_cell(out, page_best(series, "matmul", "dtype", "f32"));
-        write_cell(out, page_best(series, "matmul", "dtype", "f16"));
-        write_cell(out, page_best(series, "matmul", "dtype", "bf16"));
-        write_cell(out, page_best(series, "launch", "what", "round trip"));
-        fputs("</tr>\n", out);
-    }
-    fputs("</tbody></table></div>\n", out);
+    for (int s = 0; s < page->series_count; s++)
+        if (page->series[s].device >= 0)
+            html_line(out, "<th class=\"n s%d\"><i></i>%s</th>", page->series[s].colour,
+                      page->series[s].name);
+    fputs("</tr></thead>\n<tbody>\n", out);
+    for (size_t i = 0; i < sizeof quantities / sizeof *quantities; i++)
+        write_quantity(page, &quantities[i]);
     fputs(
-        "<dl><dt>arithmetic</dt><dd>what multiply-adds reach when nothing else is in the way: "
-        "numbers stay in registers. A multiply-add is two floating-point operations; a GFLOP/s "
-        "is 10⁹ operations a second.</dd><dt>memory</dt><dd>bytes read plus bytes written by a "
-        "plain copy, in 10⁹ a second.</dd><dt>best product</dt><dd>the fastest of the matrix "
-        "products below. f16 and bf16 are numbers of 16 bits; sums are in f32 all the same, and so "
-        "a product can be faster than arithmetic in f16 alone."
-        "</dd><dt>round trip</dt><dd>handing the smallest piece of work to the device and waiting "
-        "for it.</dd></dl></section>\n",
+        "</tbody></table></div>\n<p class=\"note\">1 GFLOP/s is 10⁹ floating-point operations per "
+        "second, and a multiply-add is two of them; 1 GB/s is 10⁹ bytes per second.</p>"
+        "</section>\n",
         out);
 }
 
 static void write_reading(const page_context *page)
 {
-    fputs("<section><h2>How to read the rest</h2>\n<p>A bar is the median of many samples; the "
-          "thin line across its end spans the middle 80 % of them (p10 – p90). A star marks a "
-          "result whose middle 80 % spread over more than 20 % of the median: do not make much of "
-          "small differences there. The percentage is the part of its limit, measured in the same "
-          "run, that a result reaches: arithmetic or memory, whichever is met first. A short "
-          "upright line marks that limit where there is room for it. Above 100 %, caches helped or "
-          "the machine was busier while the limit was measured. Point at a bar, or open "
-          "<b>All figures</b>, for more.</p></section>\n",
-          page->out);
+    fputs(
+        "<section id=\"reading\"><h2>How to read the charts</h2>\n<p>A bar is the median of many "
+        "samples. The "
+        "thin line across its end spans the middle 80 % of them (p10 – p90). A star marks a noisy "
+        "result, for which that span is more than 20 % of the median.</p>\n<p>The percentage is "
+        "the part of its ceiling that a result reaches. The ceiling is that of arithmetic or of "
+        "memory, whichever limits the work, measured in the same run; a short vertical line marks "
+        "it if there is room. <b>caches</b>: the result is above the ceiling of memory because its "
+        "data fits in caches. <b>above</b>: the device was slower while the ceiling was measured, "
+        "although that was done several times. Point at a bar, or open <b>All figures</b>, for "
+        "details.</p></section>\n",
+        page->out);
 }
 
 static void write_rooflines(const page_context *page)
@@ -145,52 +204,31 @@ static void write_rooflines(const page_context *page)
         rooflines += page_has_roofline(&page->series[s]);
     if (rooflines == 0)
         return;
-    fputs("<section><h2>Matrix products under the roofline</h2>\n<p>Each mark is a product of two "
-          "matrices. Those to the left need many bytes for few operations and are limited by "
-          "memory, the slope; those to the right by arithmetic, the level part. The closer to the "
-          "line, the less is left to gain.</p>\n",
-          out);
+    fputs(
+        "<section id=\"rooflines\"><h2>Rooflines of matrix products</h2>\n<p>Each mark is a "
+        "product of two "
+        "matrices. "
+        "Products to the left need many bytes per operation and are limited by memory, the slope; "
+        "products to the right are limited by arithmetic, the level part. Each dtype has its own "
+        "line. The closer a mark is to its line, the less there is to gain; marks above the slope "
+        "have their data in caches.</p>\n",
+        out);
     for (int s = 0; s < page->series_count; s++)
         page_roofline(page, &page->series[s]);
     fputs("</section>\n", out);
 }
 
-/* True the first time a benchmark is met. */
-static bool is_first(const page_context *page, int run, int result)
-{
-    const char *name = page->runs[run].results[result].benchmark;
-    for (int r = 0; r <= run; r++)
-        for (int i = 0; i < (r < run ? page->runs[r].result_count : result); i++)
-            if (strcmp(page->runs[r].results[i].benchmark, name) == 0)
-                return false;
-    return true;
-}
-
 static void write_benchmark(const page_context *page, const bench_figures *one)
 {
     const bench *known = bench_find(one->benchmark);
-    html_line(page->out, "<section><h2>%s</h2>\n<p>%s</p>\n", one->benchmark,
-              one->is_ceiling ? "A limit that other results are compared with."
+    html_line(page->out, "<section id=\"%s\"><h2>%s</h2>\n<p>%s</p>\n", one->benchmark,
+              one->benchmark,
+              one->is_ceiling ? "A ceiling that other results are compared with."
               : known != NULL ? known->summary
                               : "");
     page_benchmark(page, one->benchmark);
     page_table(page, one->benchmark);
     fputs("</section>\n", page->out);
-}
-
-static int rank_of(const bench_figures *one)
-{
-    return one->is_ceiling ? 2 : one->device < 0 ? 1 : 0;
-}
-
-void page_each_benchmark(const page_context *page,
-                         void (*write)(const page_context *page, const bench_figures *one))
-{
-    for (int rank = 0; rank < 3; rank++)
-        for (int r = 0; r < page->run_count; r++)
-            for (int i = 0; i < page->runs[r].result_count; i++)
-                if (is_first(page, r, i) && rank_of(&page->runs[r].results[i]) == rank)
-                    write(page, &page->runs[r].results[i]);
 }
 
 static void write_warnings(const page_context *page)
@@ -203,7 +241,7 @@ static void write_warnings(const page_context *page)
             page->out, "<p class=\"warn\">%s: %s.</p>\n", run->name, json_string_value(warning));
         if (json_array_size(run->failures) > 0)
             html_line(page->out,
-                      "<p class=\"warn\">%s: %d benchmarks failed; see The runs, below.</p>\n",
+                      "<p class=\"warn\">%s: %d benchmarks failed; see \"Runs\" below.</p>\n",
                       run->name, (int)json_array_size(run->failures));
     }
 }
@@ -238,7 +276,7 @@ static void write_run(FILE *out, const bench_document *run)
         html_line(out, "<dt>device</dt><dd>%s (%s), driver %s %s</dd>", run->devices[d].name,
                   run->devices[d].type, run->devices[d].driver_name, run->devices[d].driver_info);
     write_notes(out, run, run->failures, "failed");
-    write_notes(out, run, run->left_out, "left out, mostly as too slow here");
+    write_notes(out, run, run->left_out, "not measured, mostly because it would take too long");
     fputs("</dl>\n", out);
 }
 
@@ -246,12 +284,13 @@ static void write_page(const page_context *page)
 {
     FILE *out = page->out;
     write_head(page);
+    write_devices(page);
     write_warnings(page);
     write_summary(page);
     write_reading(page);
     write_rooflines(page);
     page_each_benchmark(page, write_benchmark);
-    fputs("<section><h2>The runs</h2>\n", out);
+    fputs("<section id=\"runs\"><h2>Runs</h2>\n", out);
     for (int r = 0; r < page->run_count; r++)
         write_run(out, &page->runs[r]);
     fputs("</section>\n</main>\n</body>\n</html>\n", out);
@@ -279,18 +318,18 @@ static int write_file(page_context *page)
 
 static void help(FILE *out)
 {
-    fprintf(
-        out,
-        "Makes one page of what 'tessera bench -o FILE' has written, %d files at the most, to be "
-        "passed on: an HTML\n"
-        "file with charts, light or dark, without scripts or anything from elsewhere; or the "
-        "figures as tables in Markdown,\n"
-        "or as CSV.\n",
+    char text[512];
+    snprintf(
+        text, sizeof text,
+        "Makes one page with the results of up to %d runs, from the files that 'tessera bench -o "
+        "FILE' writes: HTML with charts in a single file, without scripts; or Markdown tables; "
+        "or CSV.\n",
         MOST_RUNS);
+    cli_wrap(out, text);
     cli_options_help(out, options);
 }
 
-/* CLI_DONE, or why there is no page. */
+/* Returns an exit code. */
 static int write_page_of(const char *const *paths, int count)
 {
     char problem[BENCH_PROBLEM];
@@ -332,13 +371,13 @@ static int check_paths(const char *const *paths, int count)
 {
     if (count == 0)
         return cli_usage_error(
-            "bench report: which files? 'tessera bench -o FILE.json' writes one");
+            "bench report: missing FILE; 'tessera bench -o FILE.json' writes one");
     if (count > MOST_RUNS)
-        return cli_usage_error("bench report: a page is made of %d files at the most, not of %d",
-                               MOST_RUNS, count);
+        return cli_usage_error("bench report: too many files: %d; the maximum is %d", count,
+                               MOST_RUNS);
     for (int i = 0; i < count; i++)
         if (cli_output_is(output, paths[i]))
-            return cli_usage_error("bench report: the page would replace '%s', which it is made of",
+            return cli_usage_error("bench report: --output would overwrite the input '%s'",
                                    paths[i]);
     return CLI_DONE;
 }
@@ -360,7 +399,7 @@ static int run(int argc, char **argv)
 const cli_command bench_report_command = {
     .name = "bench report",
     .usage = "FILE... [-o PAGE]",
-    .summary = "a page of what was measured",
+    .summary = "make a page with the results",
     .run = run,
     .help = help,
 };

@@ -1,6 +1,5 @@
-/* tessera bench report: one page of what was measured, for people who were not there. It is HTML
- * and CSS with inline SVG, in one file, without scripts and without anything from elsewhere; or
- * Markdown, or CSV. */
+/* tessera bench report: one page about the results of runs. The page is one HTML file with CSS and
+ * inline SVG, without scripts and without references to other files; or Markdown, or CSV. */
 #ifndef TSR_BENCH_REPORT_PAGE_H
 #define TSR_BENCH_REPORT_PAGE_H
 
@@ -9,14 +8,13 @@
 
 extern const cli_command bench_report_command;
 
-/* The page's parts --------------------------------------------------------------------------------
- */
+/* Parts of the page ---------------------------------------------------------------------------- */
 
-/* One device of one run, or its host: a colour. */
+/* One device of one run, or its host. Each has a colour. */
 typedef struct page_series {
     const bench_document *run;
-    int device; /* -1: the host's */
-    int colour; /* 0 to PAGE_COLOURS - 1: a class s0, s1, … of the style sheet */
+    int device; /* -1: the host */
+    int colour; /* 0 to PAGE_COLOURS - 1: the class s0, s1, … of the style sheet */
     char name[384];
 } page_series;
 
@@ -29,32 +27,33 @@ typedef struct page {
     page_series *series;
 } page_context;
 
-/* With a name that tells it from the others. None where the device has no results, ceilings
- * included. */
+/* Adds a series with a unique name, unless the device has no results, not even ceilings. */
 void page_add_series(page_context *page, const bench_document *run, int device);
 
-/* The best of the series' results of a benchmark, or of those whose case has `name` = `value`;
- * ceilings included. */
+/* The best result of the series in a benchmark, ceilings included. If `name` is not NULL, only
+ * cases count whose parameter `name` starts with `value`. */
 const bench_figures *page_best(const page_series *series, const char *benchmark, const char *name,
                                const char *value);
-/* The copy that is as fast as the device's memory: the host's memcpy where the device is the host's
- * CPUs, its own copy otherwise. NULL: it was not measured. */
+/* The bandwidth of the device's memory: the host's memcpy for a CPU driver, otherwise the faster of
+ * a copy and a kernel. NULL if it was not measured. */
 const bench_figures *page_memory(const page_series *series);
 
-/* Calls it once for each benchmark, with one of its results: what devices do, then what their hosts
- * do, then the limits. */
+/* Why a result is above its ceiling, to follow its percentage: ", caches"; "" if it is not. */
+const char *page_standing(const bench_figures *one);
+
+/* Calls `write` once for each benchmark, with one of its results: first those of devices, then
+ * those of hosts, then ceilings. */
 void page_each_benchmark(const page_context *page,
                          void (*write)(const page_context *page, const bench_figures *one));
 
-/* All of it as Markdown, or as CSV. */
+/* Write all results as Markdown, or as CSV. */
 void page_markdown(const page_context *page);
 void page_csv(const page_context *page);
 
-/* The results of a benchmark: bars of all series, and a table of all that is known. */
+/* Write the results of a benchmark: as bars, and as a table with all details. */
 void page_benchmark(const page_context *page, const char *benchmark);
 void page_table(const page_context *page, const char *benchmark);
-/* A device's products under the limits of its arithmetic and its memory. Nothing where there are no
- * such results. */
+/* The roofline of a device: its products, and the limits of its arithmetic and memory. */
 bool page_has_roofline(const page_series *series);
 void page_roofline(const page_context *page, const page_series *series);
 

@@ -1,31 +1,31 @@
-/* A benchmark's results as bars: rates from 0 on; times, which differ by many orders of magnitude,
- * as dots on a logarithmic scale. The drawing has no fixed width: places are in per cent, so that
- * text keeps its size. */
+/* Draws the results of a benchmark: rates as bars that start at 0; times as dots on a logarithmic
+ * scale, because they differ by orders of magnitude. Horizontal positions are percentages, so that
+ * the drawing fits any width while its text keeps its size. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/harness/format.h"
 #include "bench/report/html.h"
 #include "bench/report/page.h"
+#include "cli/lib/numbers.h"
 
 #define MOST_CASES 256
-#define PLOT 56.0 /* per cent of the width; the values in words are to its right */
+#define PLOT 56.0 /* per cent of the width; the values in words are to the right of it */
 #define BAR 12
 #define LINE 18
 #define CASE_GAP 10
-#define MOST_DECADES 24 /* what lies further to the left stands at the edge */
+#define MOST_DECADES 24 /* smaller values are drawn at the left edge */
 
 typedef struct scale {
     bool is_log;
-    double low, high; /* above 0; where it is logarithmic, whole decades */
+    double low, high; /* positive; logarithmic: whole decades, as exponents of 10 */
 } scale;
 
 typedef struct chart {
     const page_context *page;
     const char *benchmark;
     int count;
-    bool is_full;                           /* there are more cases */
+    bool is_full;                           /* some cases have no room */
     const bench_figures *cases[MOST_CASES]; /* the first of each */
     scale scale;
 } chart;
@@ -42,8 +42,8 @@ static const bench_figures *find(const page_series *series, const bench_figures 
     return NULL;
 }
 
-/* Behind the one before it in its own run, so that what only some devices have stands among its
- * like. Returns its place. */
+/* Inserts a case after the one that precedes it in its own run, so that cases which only some
+ * devices have are next to similar ones. Returns its index. */
 static int add_case(chart *all, const bench_figures *one, int before)
 {
     for (int i = 0; i < all->count; i++)
@@ -73,7 +73,7 @@ static void add_cases(chart *all, const bench_document *run)
     }
 }
 
-/* A ceiling far above everything would leave nothing to see of the bars. */
+/* A ceiling further above all results is not drawn, because it would make the bars too short. */
 #define CEILING_ROOM 3
 
 static double ceiling_of(const bench_figures *one)
@@ -95,14 +95,14 @@ static void choose_scale(chart *all)
             ceiling = fmax(ceiling, ceiling_of(one));
         }
     all->scale.high = ceiling > high && ceiling < CEILING_ROOM * high ? ceiling : high;
-    if (all->scale.is_log) { /* one decade at least */
+    if (all->scale.is_log) { /* at least one decade */
         all->scale.high = ceil(log10(high));
         double lowest = floor(log10(low < high ? low : high / 10));
         all->scale.low = fmin(fmax(lowest, all->scale.high - MOST_DECADES), all->scale.high - 1);
     }
 }
 
-/* Per cent of the drawing's width. */
+/* In per cent of the width of the drawing. */
 static double decade_place(const scale *of, double decade)
 {
     return PLOT * fmin(fmax((decade - of->low) / (of->high - of->low), 0), 1);
@@ -125,7 +125,7 @@ static void draw_one(const chart *all, const page_series *series, const bench_fi
 {
     FILE *out = all->page->out;
     const scale *of = &all->scale;
-    char text[BENCH_VALUE_TEXT], percent[BENCH_NUMBER];
+    char text[BENCH_VALUE_TEXT], percent[CLI_NUMBER_TEXT];
     double at = place(of, one->median), middle = y + BAR / 2.0;
     html_line(out, "<g class=\"s%d\">", series->colour);
     write_tip(out, series, one);
@@ -143,20 +143,20 @@ static void draw_one(const chart *all, const page_series *series, const bench_fi
     html_line(out, "<text class=\"value\" x=\"%f%%\" dx=\"8\" y=\"%d\">%s", PLOT, y + BAR - 2,
               bench_figures_text(one, one->median, text));
     if (one->fraction > 0)
-        html_line(out, "<tspan class=\"faint\"> · %s</tspan>",
-                  bench_percent(one->fraction, percent));
+        html_line(out, "<tspan class=\"faint\"> · %s%s</tspan>",
+                  cli_percent(one->fraction, percent), page_standing(one));
     if (one->busbw > 0)
         html_line(out, "<tspan class=\"faint\"> · busbw %s</tspan>",
-                  bench_number(one->busbw, percent));
+                  cli_number(one->busbw, percent));
     html_line(out, "%s</text></g>\n", one->noisy ? " *" : "");
 }
 
 static void draw_decades(const chart *all, int height)
 {
     FILE *out = all->page->out;
-    char text[BENCH_NUMBER];
+    char text[CLI_NUMBER_TEXT];
     int first = (int)all->scale.low, last = (int)all->scale.high;
-    int step = (last - first + 2) / 3; /* no more names than a narrow page has room for */
+    int step = (last - first + 2) / 3; /* a narrow page has room for few labels */
     for (int decade = first; decade <= last; decade++) {
         double x = decade_place(&all->scale, decade);
         html_line(out, "<line class=\"grid\" x1=\"%f%%\" x2=\"%f%%\" y1=\"16\" y2=\"%d\"/>", x, x,
@@ -166,7 +166,7 @@ static void draw_decades(const chart *all, int height)
                       decade == first  ? " first"
                       : decade == last ? " last"
                                        : "",
-                      x, bench_duration(pow(10, decade), text));
+                      x, cli_duration(pow(10, decade), text));
     }
 }
 
@@ -207,7 +207,7 @@ static void draw(const chart *all)
     fputs("</svg>\n", out);
 }
 
-/* Only the series that are in the drawing. */
+/* Names the series that are in the drawing. */
 static void write_legend(const chart *all)
 {
     FILE *out = all->page->out;
@@ -242,15 +242,17 @@ void page_benchmark(const page_context *page, const char *benchmark)
     write_legend(&all);
     draw(&all);
     if (has_busbw(&all))
-        fputs("<p class=\"note\">GB/s are bytes of the whole by time; busbw is what the links "
-              "between ranks carry, also in GB/s, as nccl-tests counts both.</p>\n",
+        fputs("<p class=\"note\">GB/s are the bytes of the whole data by time; busbw is the rate "
+              "that "
+              "the links between ranks carry, also in GB/s. nccl-tests defines both.</p>\n",
               page->out);
     if (all.is_full)
         html_line(page->out,
-                  "<p class=\"note\">Drawn are %d cases; the others are among all figures.</p>\n",
+                  "<p class=\"note\">The drawing shows %d cases; all are in the table.</p>\n",
                   MOST_CASES);
     if (all.scale.is_log)
-        fputs("<p class=\"note\">Time for one, on a logarithmic scale: each line is ten times the "
-              "one before; further left is faster.</p>\n",
-              page->out);
+        fputs(
+            "<p class=\"note\">Times, on a logarithmic scale: from one vertical line to the next, "
+            "times are ten times as long. Left is faster.</p>\n",
+            page->out);
 }

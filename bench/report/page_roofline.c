@@ -1,12 +1,12 @@
-/* The roofline: how many operations a product does for each byte it needs, and how fast it runs,
- * under what the device's memory and its arithmetic allow. Both axes are logarithmic. */
+/* Draws the roofline of a device: for each product, operations per byte and rate, below the limits
+ * of memory and of the arithmetic of its dtype. Both axes are logarithmic. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/harness/format.h"
 #include "bench/report/html.h"
 #include "bench/report/page.h"
+#include "cli/lib/numbers.h"
 
 #define WIDTH 720.0
 #define HEIGHT 380.0
@@ -16,7 +16,7 @@
 #define BOTTOM 52.0
 
 typedef struct axes {
-    double x_low, x_high, y_low, y_high; /* powers of two */
+    double x_low, x_high, y_low, y_high; /* exponents of two */
 } axes;
 
 static double x_of(const axes *of, double intensity)
@@ -37,7 +37,7 @@ static bool is_point(const page_series *series, const bench_figures *one)
            one->median > 0 && strcmp(one->unit, "GFLOP/s") == 0;
 }
 
-/* False where there is nothing to show. */
+/* False if there is nothing to show. */
 static bool choose_axes(const page_series *series, double peak, axes *out)
 {
     double x_low = INFINITY, x_high = 0, y_low = INFINITY, y_high = peak;
@@ -58,15 +58,15 @@ static bool choose_axes(const page_series *series, double peak, axes *out)
            isfinite(out->y_high);
 }
 
-/* A power of two; beyond 65536 in three digits. */
-static void write_tick(double value, char text[BENCH_NUMBER])
+/* A power of two. */
+static void write_tick(double value, char text[CLI_NUMBER_TEXT])
 {
-    snprintf(text, BENCH_NUMBER, value >= 1 && value <= 65536 ? "%.0f" : "%.3g", value);
+    snprintf(text, CLI_NUMBER_TEXT, value >= 1 && value < 1e8 ? "%.0f" : "%.3g", value);
 }
 
 static void draw_grid(FILE *out, const axes *of)
 {
-    char text[BENCH_NUMBER];
+    char text[CLI_NUMBER_TEXT];
     int x_step = (int)ceil((of->x_high - of->x_low) / 8),
         y_step = (int)ceil((of->y_high - of->y_low) / 6);
     for (int i = 0; of->x_low + i <= of->x_high; i += x_step) {
@@ -93,102 +93,57 @@ static void draw_grid(FILE *out, const axes *of)
               -(TOP + HEIGHT - BOTTOM) / 2);
 }
 
-/* Up along memory's speed, then level at the arithmetic's. `kind` is its class. */
-static void draw_roof(FILE *out, const axes *of, const char *kind, double peak, double bandwidth)
-{
-    double left = exp2(of->x_low), right = exp2(of->x_high), bottom = exp2(of->y_low);
-    double start = fmax(left, bottom / bandwidth);
-    double ridge = fmin(fmax(peak / bandwidth, start), right);
-    double roof = fmin(peak, ridge * bandwidth);
-    html_line(out, "<polyline class=\"%s\" points=\"%f,%f %f,%f %f,%f\"/>\n", kind, x_of(of, start),
-              y_of(of, fmin(start * bandwidth, roof)), x_of(of, ridge), y_of(of, roof),
-              x_of(of, right), y_of(of, roof));
-}
+/* Dtypes of products. Each has a mark of its own shape and a line of its own pattern, so that
+ * readers need not tell colours apart. */
+static const char *const dtypes[] = {"f32", "f16", "bf16"};
+#define DTYPES 3
 
-static const char *dtype_of(const bench_figures *one)
+static int dtype_of(const bench_figures *one)
 {
     const char *text = json_string_value(json_object_get(one->which, "dtype"));
-    return text != NULL ? text : "";
-}
-
-static const char *const dtypes[] = {"f32", "f16", "bf16"};
-
-static int shape_of(const bench_figures *one)
-{
-    for (int i = 0; i < 3; i++)
-        if (strcmp(dtype_of(one), dtypes[i]) == 0)
+    for (int i = 0; i < DTYPES && text != NULL; i++)
+        if (strcmp(text, dtypes[i]) == 0)
             return i;
     return 0;
 }
 
-/* A shape each, so that colours are not needed to tell them apart. */
-static void draw_mark(FILE *out, int shape, double x, double y)
-{
-    if (shape == 0)
-        html_line(out, "<circle class=\"d0\" cx=\"%f\" cy=\"%f\" r=\"5\">", x, y);
-    else if (shape == 1)
-        html_line(out, "<rect class=\"d1\" x=\"%f\" y=\"%f\" width=\"9\" height=\"9\">", x - 4.5,
-                  y - 4.5);
-    else
-        html_line(out, "<path class=\"d2\" d=\"M%f %fl6 10h-12z\">", x, y - 6);
-}
-
-static void draw_point(FILE *out, const axes *of, const bench_figures *one)
-{
-    static const char *const ends[] = {"</circle>\n", "</rect>\n", "</path>\n"};
-    char text[BENCH_VALUE_TEXT], percent[BENCH_NUMBER];
-    int shape = shape_of(one);
-    draw_mark(out, shape, x_of(of, one->work / one->bytes), y_of(of, one->median));
-    html_line(out, "<title>%s %s: %s", one->benchmark, one->label,
-              bench_figures_text(one, one->median, text));
-    if (one->fraction > 0)
-        html_line(out, ", %s of what %s allows", bench_percent(one->fraction, percent),
-                  one->ceiling);
-    html_line(out, "</title>%s", "");
-    fputs(ends[shape], out);
-}
-
-static void write_limit(FILE *out, const char *kind, const char *name)
-{
-    html_line(
-        out,
-        "<li><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"22\" height=\"14\" "
-        "aria-hidden=\"true\"><polyline class=\"%s\" points=\"1,12 10,4 22,4\"/></svg>%s</li>",
-        kind, name);
-}
-
-static void write_legend(FILE *out, bool has_matrices)
-{
-    fputs("<ul class=\"legend\">", out);
-    for (int i = 0; i < 3; i++) {
-        fputs("<li><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"14\" height=\"14\" "
-              "aria-hidden=\"true\">",
-              out);
-        draw_mark(out, i, 7, 7);
-        fputs(i == 0 ? "</circle>" : i == 1 ? "</rect>" : "</path>", out);
-        html_line(out, "</svg>%s</li>", dtypes[i]);
-    }
-    write_limit(out, "roof", "limit");
-    if (has_matrices)
-        write_limit(out, "roof matrices", "limit of cooperative matrices");
-    fputs("</ul>\n", out);
-}
-
 typedef struct limits {
-    const bench_figures *arithmetic, *matrices, *memory; /* matrices: NULL where it has none */
+    const bench_figures *memory;
+    const bench_figures *arithmetic[DTYPES]; /* NULL: the series has no products of the dtype */
     axes axes;
 } limits;
 
-/* False where there is nothing to draw. */
+/* The arithmetic that limits products of a dtype: the ceiling of one of them. If memory limits all
+ * of them, the ceiling that the benchmark would choose. */
+static const bench_figures *arithmetic_of(const page_series *series, int dtype)
+{
+    const bench_document *run = series->run;
+    bool any = false;
+    for (int i = 0; i < run->result_count; i++) {
+        const bench_figures *one = &run->results[i];
+        if (!is_point(series, one) || dtype_of(one) != dtype)
+            continue;
+        any = true;
+        if (one->ceiling != NULL && strcmp(run->results[one->ceiling_place].unit, "GFLOP/s") == 0)
+            return &run->results[one->ceiling_place];
+    }
+    if (!any)
+        return NULL;
+    const bench_figures *matrices = page_best(series, "coopmat_peak", NULL, NULL);
+    return dtype > 0 && matrices != NULL ? matrices : page_best(series, "fma_peak", "dtype", "f32");
+}
+
+/* False if there is nothing to draw. */
 static bool find_limits(const page_series *series, limits *out)
 {
-    out->arithmetic = page_best(series, "fma_peak", "dtype", "f32");
-    out->matrices = page_best(series, "coopmat_peak", NULL, NULL);
+    double highest = 0;
     out->memory = page_memory(series);
-    if (out->arithmetic == NULL || out->memory == NULL)
-        return false;
-    double matrices = out->matrices != NULL ? out->matrices->median : 0;
-    return choose_axes(series, fmax(out->arithmetic->median, matrices), &out->axes);
+    for (int i = 0; i < DTYPES; i++) {
+        out->arithmetic[i] = arithmetic_of(series, i);
+        if (out->arithmetic[i] != NULL)
+            highest = fmax(highest, out->arithmetic[i]->median);
+    }
+    return out->memory != NULL && highest > 0 && choose_axes(series, highest, &out->axes);
 }
 
 bool page_has_roofline(const page_series *series)
@@ -197,15 +152,66 @@ bool page_has_roofline(const page_series *series)
     return find_limits(series, &ignored);
 }
 
-static void write_note(FILE *out, const limits *of)
+/* Along the slope of memory, then level at the arithmetic of the dtype. */
+static void draw_roof(FILE *out, const axes *of, int dtype, double peak, double bandwidth)
+{
+    double left = exp2(of->x_low), right = exp2(of->x_high), bottom = exp2(of->y_low);
+    double start = fmax(left, bottom / bandwidth);
+    double ridge = fmin(fmax(peak / bandwidth, start), right);
+    double roof = fmin(peak, ridge * bandwidth);
+    html_line(out, "<polyline class=\"roof r%d\" points=\"%f,%f %f,%f %f,%f\"/>\n", dtype,
+              x_of(of, start), y_of(of, fmin(start * bandwidth, roof)), x_of(of, ridge),
+              y_of(of, roof), x_of(of, right), y_of(of, roof));
+}
+
+static void draw_mark(FILE *out, int dtype, double x, double y)
+{
+    if (dtype == 0)
+        html_line(out, "<circle class=\"d0\" cx=\"%f\" cy=\"%f\" r=\"5\">", x, y);
+    else if (dtype == 1)
+        html_line(out, "<rect class=\"d1\" x=\"%f\" y=\"%f\" width=\"9\" height=\"9\">", x - 4.5,
+                  y - 4.5);
+    else
+        html_line(out, "<path class=\"d2\" d=\"M%f %fl6 10h-12z\">", x, y - 6);
+}
+
+static const char *const mark_ends[] = {"</circle>", "</rect>", "</path>"};
+
+static void draw_point(FILE *out, const axes *of, const bench_figures *one)
+{
+    char text[BENCH_VALUE_TEXT], percent[CLI_NUMBER_TEXT];
+    int dtype = dtype_of(one);
+    draw_mark(out, dtype, x_of(of, one->work / one->bytes), y_of(of, one->median));
+    html_line(out, "<title>%s %s: %s", one->benchmark, one->label,
+              bench_figures_text(one, one->median, text));
+    if (one->fraction > 0)
+        html_line(out, ", %s of %s%s", cli_percent(one->fraction, percent), one->ceiling,
+                  page_standing(one));
+    html_line(out, "</title>%s", "");
+    fputs(mark_ends[dtype], out);
+    fputs("\n", out);
+}
+
+/* The dtypes that are drawn: mark, line, and the rate of the arithmetic. */
+static void write_legend(FILE *out, const limits *of)
 {
     char text[BENCH_VALUE_TEXT];
-    html_line(out, "<p class=\"note\">f32 multiply-adds in registers reach %s, ",
-              bench_figures_text(of->arithmetic, of->arithmetic->median, text));
-    if (of->matrices != NULL)
-        html_line(out, "cooperative matrices of 16 bits %s, ",
-                  bench_figures_text(of->matrices, of->matrices->median, text));
-    html_line(out, "memory %s.</p>\n", bench_figures_text(of->memory, of->memory->median, text));
+    fputs("<ul class=\"legend\">", out);
+    for (int i = 0; i < DTYPES; i++) {
+        if (of->arithmetic[i] == NULL)
+            continue;
+        fputs("<li><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"40\" height=\"14\" "
+              "aria-hidden=\"true\">",
+              out);
+        draw_mark(out, i, 7, 7);
+        fputs(mark_ends[i], out);
+        html_line(out,
+                  "<polyline class=\"roof r%d\" points=\"16,12 25,4 40,4\"/></svg>%s: %s, %s</li>",
+                  i, dtypes[i], of->arithmetic[i]->benchmark,
+                  bench_figures_text(of->arithmetic[i], of->arithmetic[i]->median, text));
+    }
+    html_line(out, "<li>memory: %s, %s</li></ul>\n", of->memory->benchmark,
+              bench_figures_text(of->memory, of->memory->median, text));
 }
 
 void page_roofline(const page_context *page, const page_series *series)
@@ -215,16 +221,15 @@ void page_roofline(const page_context *page, const page_series *series)
     if (!find_limits(series, &of))
         return;
     html_line(out, "<h3>%s</h3>\n", series->name);
-    write_note(out, &of);
-    write_legend(out, of.matrices != NULL);
+    write_legend(out, &of);
     html_line(out,
               "<div class=\"wide\"><svg class=\"roofline\" xmlns=\"http://www.w3.org/2000/svg\" "
               "viewBox=\"0 0 %f %f\" role=\"img\" aria-label=\"roofline of %s\">\n",
               WIDTH, HEIGHT, series->name);
     draw_grid(out, &of.axes);
-    draw_roof(out, &of.axes, "roof", of.arithmetic->median, of.memory->median);
-    if (of.matrices != NULL)
-        draw_roof(out, &of.axes, "roof matrices", of.matrices->median, of.memory->median);
+    for (int i = 0; i < DTYPES; i++)
+        if (of.arithmetic[i] != NULL)
+            draw_roof(out, &of.axes, i, of.arithmetic[i]->median, of.memory->median);
     for (int i = 0; i < series->run->result_count; i++)
         if (is_point(series, &series->run->results[i]))
             draw_point(out, &of.axes, &series->run->results[i]);

@@ -1,4 +1,5 @@
-/* Which devices of which runs the page is of, what they are called, and the best they did. */
+/* The devices and hosts of the runs: their names, their best results, and the order of benchmarks.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -65,7 +66,45 @@ const bench_figures *page_memory(const page_series *series)
 {
     const bench_document *run = series->run;
     const bench_figures *host = best_of(run, -1, "memcpy", NULL, NULL);
-    /* Where a GPU was measured too, memcpy may be there for what ran on the host. */
     bool is_cpu = series->device >= 0 && strcmp(run->devices[series->device].type, "cpu") == 0;
-    return is_cpu && host != NULL ? host : page_best(series, "device_copy", NULL, NULL);
+    if (is_cpu && host != NULL)
+        return host;
+    const bench_figures *copy = page_best(series, "device_copy", NULL, NULL);
+    const bench_figures *stream = page_best(series, "memory_stream", NULL, NULL);
+    if (copy == NULL || stream == NULL)
+        return copy != NULL ? copy : stream;
+    return copy->median > stream->median ? copy : stream;
+}
+
+const char *page_standing(const bench_figures *one)
+{
+    return one->standing == BENCH_CACHED  ? ", caches"
+           : one->standing == BENCH_ABOVE ? ", above"
+                                          : "";
+}
+
+/* True if no result before this one belongs to its benchmark. */
+static bool is_first(const page_context *page, int run, int result)
+{
+    const char *name = page->runs[run].results[result].benchmark;
+    for (int r = 0; r <= run; r++)
+        for (int i = 0; i < (r < run ? page->runs[r].result_count : result); i++)
+            if (strcmp(page->runs[r].results[i].benchmark, name) == 0)
+                return false;
+    return true;
+}
+
+static int rank_of(const bench_figures *one)
+{
+    return one->is_ceiling ? 2 : one->device < 0 ? 1 : 0;
+}
+
+void page_each_benchmark(const page_context *page,
+                         void (*write)(const page_context *page, const bench_figures *one))
+{
+    for (int rank = 0; rank < 3; rank++)
+        for (int r = 0; r < page->run_count; r++)
+            for (int i = 0; i < page->runs[r].result_count; i++)
+                if (is_first(page, r, i) && rank_of(&page->runs[r].results[i]) == rank)
+                    write(page, &page->runs[r].results[i]);
 }

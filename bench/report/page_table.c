@@ -1,10 +1,10 @@
-/* All that is known of a benchmark's results, for those who want to know exactly. */
+/* A table with all details of the results of a benchmark. */
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/harness/format.h"
 #include "bench/report/html.h"
 #include "bench/report/page.h"
+#include "cli/lib/numbers.h"
 
 static void write_row(FILE *out, const page_series *series, const bench_figures *one)
 {
@@ -15,8 +15,8 @@ static void write_row(FILE *out, const page_series *series, const bench_figures 
               bench_figures_text(one, one->high, high));
     html_line(out, "<td class=\"n\">%s</td>", bench_figures_text(one, one->best, text));
     if (one->fraction > 0)
-        html_line(out, "<td class=\"n\">%s of %s</td>", bench_percent(one->fraction, text),
-                  one->ceiling);
+        html_line(out, "<td class=\"n\">%s of %s%s</td>", cli_percent(one->fraction, text),
+                  one->ceiling, page_standing(one));
     else
         fputs("<td></td>", out);
     if (one->peer != NULL)
@@ -24,10 +24,10 @@ static void write_row(FILE *out, const page_series *series, const bench_figures 
                   bench_figures_text(one, one->peer_median, text), one->peer);
     else
         fputs("<td></td>", out);
-    /* Of repetitions, unless the figure is the time of one of many things done in each. */
+    /* Per repetition; if the value is the time of one of several things done in each, per thing. */
     double device_ns = one->is_time && one->work > 0 ? one->device_ns / one->work : one->device_ns;
     html_line(out, "<td class=\"n\">%s</td>",
-              one->device_ns > 0 ? bench_duration(device_ns, text) : "");
+              one->device_ns > 0 ? cli_duration(device_ns, text) : "");
     html_line(out, "<td class=\"n\">%d × %f</td><td>%s</td></tr>\n", one->samples, one->repetitions,
               one->method);
 }
@@ -37,8 +37,8 @@ void page_table(const page_context *page, const char *benchmark)
     FILE *out = page->out;
     fputs("<details><summary>All figures</summary><div class=\"wide\"><table>\n<thead><tr>"
           "<th>device</th><th>case</th><th class=\"n\">median</th><th class=\"n\">p10 – p90</th>"
-          "<th class=\"n\">best</th><th class=\"n\">of its limit</th><th class=\"n\">beside</th>"
-          "<th class=\"n\">device's clock</th><th class=\"n\">samples</th>"
+          "<th class=\"n\">best</th><th class=\"n\">of its ceiling</th><th class=\"n\">peer</th>"
+          "<th class=\"n\">device clock</th><th class=\"n\">samples</th>"
           "<th>verified</th></tr></thead>\n<tbody>\n",
           out);
     for (int s = 0; s < page->series_count; s++)

@@ -1,15 +1,14 @@
-/* The page's figures where HTML is of no use: Markdown, to be pasted where people talk, and CSV for
- * spreadsheets and plots. */
+/* The results of the page as Markdown, for issues and chats, and as CSV, for spreadsheets. */
 #include <stdio.h>
 #include <string.h>
 
 #include "bench/harness/bench.h"
-#include "bench/harness/format.h"
 #include "bench/report/page.h"
+#include "cli/lib/numbers.h"
 
 /* Markdown ------------------------------------------------------------------------------------- */
 
-/* What comes from outside is to stay text, within a cell, too. */
+/* Escapes characters with a meaning in Markdown, and in a cell of a table. */
 static void markdown_text(FILE *out, const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -29,7 +28,7 @@ static void markdown_cell(FILE *out, const char *text)
 static void markdown_row(FILE *out, const page_series *series, const bench_figures *one)
 {
     char median[BENCH_VALUE_TEXT], low[BENCH_VALUE_TEXT], high[BENCH_VALUE_TEXT];
-    char percent[BENCH_NUMBER];
+    char percent[CLI_NUMBER_TEXT];
     fputs("|", out);
     markdown_cell(out, series->name);
     markdown_cell(out, one->label);
@@ -37,8 +36,9 @@ static void markdown_row(FILE *out, const page_series *series, const bench_figur
             one->noisy ? " \\*" : "", bench_figures_text(one, one->low, low),
             bench_figures_text(one, one->high, high));
     if (one->fraction > 0) {
-        fprintf(out, " %s of ", bench_percent(one->fraction, percent));
+        fprintf(out, " %s of ", cli_percent(one->fraction, percent));
         markdown_text(out, one->ceiling);
+        fputs(page_standing(one), out);
     }
     fputs(" |\n", out);
 }
@@ -50,10 +50,10 @@ static void markdown_benchmark(const page_context *page, const bench_figures *wh
     fputs("\n## ", out);
     markdown_text(out, which->benchmark);
     fprintf(out, "\n\n%s\n\n",
-            which->is_ceiling ? "A limit that other results are compared with."
+            which->is_ceiling ? "A ceiling that other results are compared with."
             : known != NULL   ? known->summary
                               : "");
-    fputs("| device | case | median | p10 – p90 | of its limit |\n"
+    fputs("| device | case | median | p10 – p90 | of its ceiling |\n"
           "| --- | --- | ---: | ---: | ---: |\n",
           out);
     for (int s = 0; s < page->series_count; s++) {
@@ -73,6 +73,23 @@ static bool has_noisy(const page_context *page)
             if (page->runs[r].results[i].noisy)
                 return true;
     return false;
+}
+
+static void markdown_devices(FILE *out, const bench_document *run)
+{
+    char memory[CLI_BYTES_TEXT];
+    for (int d = 0; d < run->device_count; d++) {
+        const bench_device_figures *device = &run->devices[d];
+        fputs("  - ", out);
+        markdown_text(out, device->name);
+        if (device->memory_bytes > 0)
+            fprintf(out, ", %s", cli_bytes((uint64_t)device->memory_bytes, memory));
+        fputs(", ", out);
+        markdown_text(out, device->driver_name);
+        fputs(" ", out);
+        markdown_text(out, device->driver_info);
+        fputs("\n", out);
+    }
 }
 
 static void markdown_notes(FILE *out, const bench_document *run)
@@ -109,6 +126,7 @@ void page_markdown(const page_context *page)
         fputs(", ", out);
         markdown_text(out, run->cpu);
         fprintf(out, ", %d CPUs\n", run->cpus);
+        markdown_devices(out, run);
         markdown_notes(out, run);
     }
     page_each_benchmark(page, markdown_benchmark);

@@ -1,4 +1,4 @@
-/* What a run's rows look like in the end. */
+/* Prints the results of a run. */
 #ifndef TSR_BENCH_REPORT_REPORT_H
 #define TSR_BENCH_REPORT_REPORT_H
 
@@ -15,12 +15,12 @@ void bench_report_json(const bench_context *context, const bench *what, FILE *ou
 
 const char *bench_unit_name(bench_unit unit);
 
-/* Results whose middle 80 % spread over more than 20 % of the median. */
+/* The number of results whose middle 80 % spread over more than 20 % of the median. */
 int bench_noisy_rows(const bench_context *context);
 
 #define BENCH_WARNINGS 4
 #define BENCH_WARNING_SIZE 160
-/* Why the figures deserve less trust: sentences, and how many. */
+/* Writes reasons to distrust the results, as sentences. Returns their number. */
 int bench_warnings(const bench_context *context, char text[BENCH_WARNINGS][BENCH_WARNING_SIZE]);
 
 #endif

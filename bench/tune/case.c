@@ -7,7 +7,6 @@
 
 #include "bench/harness/clock.h"
 #include "bench/harness/data.h"
-#include "bench/harness/in_f32.h"
 #include "bench/harness/reference.h"
 #include "cli/lib/memory.h"
 

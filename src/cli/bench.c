@@ -6,12 +6,13 @@
 #include <string.h>
 
 #include "bench/compare/compare.h"
+#include "bench/complete.h"
 #include "bench/harness/bench.h"
-#include "bench/harness/complete.h"
 #include "bench/report/page.h"
 #include "bench/report/report.h"
 #include "bench/tune/tune.h"
 #include "cli/commands.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/options.h"
 #include "cli/lib/output.h"
 #include "cli/lib/terminal.h"
@@ -292,7 +293,7 @@ static int report(bench_context *context, const bench *what)
 static int run_one(bench_context *context, const bench *what)
 {
     bool done = what->opens_device || what->host_only || bench_open_device(context, chosen.device);
-    done = done && what->run(context) && bench_memcpy_again(context);
+    done = done && what->run(context) && bench_ceilings_again(context, 0);
     bench_progress_end(&context->progress);
     return done ? report(context, what) : cli_failed("%s", context->error);
 }

@@ -7,8 +7,8 @@
 
 #include "cli/commands.h"
 #include "cli/lib/device.h"
-#include "cli/lib/format.h"
 #include "cli/lib/json.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/options.h"
 #include "cli/lib/terminal.h"
 #include "tsr_config.h"

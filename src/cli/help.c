@@ -1,9 +1,29 @@
-/* tessera help [COMMAND] */
+/* The list of commands, and tessera help [COMMAND]. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/commands.h"
 #include "cli/lib/terminal.h"
+
+const cli_command *const cli_commands[] = {&cli_devices, &cli_bench, &cli_sample, &cli_plan,
+                                           &cli_launch,  &cli_help,  NULL};
+
+const cli_command *cli_command_find(const char *name)
+{
+    for (int i = 0; cli_commands[i] != NULL; i++)
+        if (strcmp(cli_commands[i]->name, name) == 0)
+            return cli_commands[i];
+    return NULL;
+}
+
+const cli_command *cli_command_part(const cli_command *command, const char *word)
+{
+    size_t length = strlen(command->name);
+    for (int i = 0; command->parts != NULL && command->parts[i] != NULL; i++)
+        if (strcmp(command->parts[i]->name + length + 1, word) == 0)
+            return command->parts[i];
+    return NULL;
+}
 
 static void help(FILE *out)
 {
@@ -41,10 +61,7 @@ static int explain(int argc, char **argv)
     if (argc > words)
         return cli_usage_error("help: unexpected argument '%s'", argv[words]);
     command = part != NULL ? part : command;
-    char usage[256];
-    snprintf(usage, sizeof usage, "usage: tessera %s %s\n\n", command->name, command->usage);
-    cli_wrap(stdout, usage);
-    command->help(stdout);
+    cli_command_explain(command);
     return CLI_DONE;
 }
 

@@ -8,24 +8,10 @@
 #include "cli/commands.h"
 #include "tessera/base.h"
 
-const cli_command *const cli_commands[] = {&cli_devices, &cli_bench, &cli_sample, &cli_plan,
-                                           &cli_launch,  &cli_help,  NULL};
-
-const cli_command *cli_command_find(const char *name)
+static int explain(const cli_command *command)
 {
-    for (int i = 0; cli_commands[i] != NULL; i++)
-        if (strcmp(cli_commands[i]->name, name) == 0)
-            return cli_commands[i];
-    return NULL;
-}
-
-const cli_command *cli_command_part(const cli_command *command, const char *word)
-{
-    size_t length = strlen(command->name);
-    for (int i = 0; command->parts != NULL && command->parts[i] != NULL; i++)
-        if (strcmp(command->parts[i]->name + length + 1, word) == 0)
-            return command->parts[i];
-    return NULL;
+    cli_command_explain(command);
+    return CLI_DONE;
 }
 
 static int run(int argc, char **argv)
@@ -49,7 +35,7 @@ static int run(int argc, char **argv)
     const cli_command *part = argc > 2 ? cli_command_part(command, argv[2]) : NULL;
     for (int i = 2; i < argc && !command->runs_program; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return cli_help.run(part != NULL ? 3 : 2, (char *[]){"help", argv[1], argv[2], NULL});
+            return explain(part != NULL ? part : command);
     return part != NULL ? part->run(argc - 2, argv + 2) : command->run(argc - 1, argv + 1);
 }
 

@@ -62,10 +62,14 @@ static json_t *made_results(void)
 
 json_t *made_run(void)
 {
-    json_t *device = json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:s}", "index", 0, "name",
-                               "Made GPU", "type", "discrete", "vendor", "?", "driver_name", "made",
-                               "driver_info", "1.0", "driver_version", 7, "api_version", "1.3.0",
-                               "uuid", "00112233-4455-6677-8899-aabbccddeeff");
+    json_t *heaps =
+        json_pack("[{s:I, s:b}, {s:I, s:b}]", "size_bytes", (json_int_t)8 << 30, "device_local", 1,
+                  "size_bytes", (json_int_t)64 << 30, "device_local", 0);
+    json_t *device =
+        json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:s, s:o}", "index", 0, "name",
+                  "Made GPU", "type", "discrete", "vendor", "?", "driver_name", "made",
+                  "driver_info", "1.0", "driver_version", 7, "api_version", "1.3.0", "uuid",
+                  "00112233-4455-6677-8899-aabbccddeeff", "heaps", heaps);
     json_t *run = json_pack(
         "{s:s, s:i, s:s, s:n, s:s, s:f, s:{s:s, s:i, s:s}, s:{s:f, s:n, s:i, s:[s]}, s:f, s:[o], "
         "s:o, s:[{s:s, s:i, s:s}], s:[]}",

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/harness/format.h"
-#include "bench/harness/noise.h"
+#include "bench/harness/machine.h"
 #include "bench/report/document.h"
 #include "bench/report/html.h"
+#include "cli/lib/numbers.h"
 #include "cli/made_run.h"
 #include "support/check_main.h"
 
@@ -117,7 +117,7 @@ static const struct {
     {{"is_ceiling"}, "0", "results[0]: \"is_ceiling\" is neither true nor false"},
     {{"ceiling", "result"}, "6", "results[0]: \"result\" is no place among the 6 there are"},
     {{"ceiling", "result"}, "null", "results[0]: the ceiling is no result"},
-    {{"ceiling", "result"}, "1", "results[0]: its ceiling, results[1], is none"},
+    {{"ceiling", "result"}, "1", "results[0]: its ceiling, results[1], is not a ceiling"},
     {{"host_ns", "samples"}, "5", "results[0]: \"samples\" is no array of at most 100000"},
     {{"host_ns", "samples"}, "[]", "results[0]: \"samples\" is empty"},
     {{"host_ns", "samples"}, "[1, \"x\"]", "results[0]: \"samples\"[1] is no number from 0 on"},
@@ -229,15 +229,15 @@ END_TEST
 
 START_TEST(numbers_for_people)
 {
-    char text[BENCH_NUMBER];
-    ck_assert_str_eq(bench_number(0.1234, text), "0.123");
-    ck_assert_str_eq(bench_number(12.34, text), "12.3");
-    ck_assert_str_eq(bench_number(1234.5, text), "1234");
-    ck_assert_str_eq(bench_number(1e300, text), "1e+300");
-    ck_assert_str_eq(bench_duration(1500, text), "1.50 µs");
-    ck_assert_str_eq(bench_duration(2e9, text), "2.00 s");
-    ck_assert_str_eq(bench_percent(0.0424, text), "4.2 %");
-    ck_assert_str_eq(bench_percent(1.2, text), "120 %");
+    char text[CLI_NUMBER_TEXT];
+    ck_assert_str_eq(cli_number(0.1234, text), "0.123");
+    ck_assert_str_eq(cli_number(12.34, text), "12.3");
+    ck_assert_str_eq(cli_number(1234.5, text), "1234");
+    ck_assert_str_eq(cli_number(1e300, text), "1e+300");
+    ck_assert_str_eq(cli_duration(1500, text), "1.50 µs");
+    ck_assert_str_eq(cli_duration(2e9, text), "2.00 s");
+    ck_assert_str_eq(cli_percent(0.0424, text), "4.2 %");
+    ck_assert_str_eq(cli_percent(1.2, text), "120 %");
 }
 END_TEST
 

@@ -287,7 +287,7 @@ START_TEST(a_malformed_ceiling_is_refused)
 {
     json_t *run = limited_run();
     limit(run, COPY, PRODUCT, "matmul", 0.9);
-    fails(2, limited_run(), run, 1, "", ": results[1]: its ceiling, results[0], is none");
+    fails(2, limited_run(), run, 1, "", ": results[1]: its ceiling, results[0], is not a ceiling");
     run = limited_run();
     limit(run, COPY, 4, "memcpy", 0.9);
     fails(2, run, limited_run(), 0, "",

@@ -1,4 +1,4 @@
-/* tessera bench report: the page of runs that were written down. */
+/* tessera bench report. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static char *read_page(const char *path)
     return text;
 }
 
-/* The page of these runs; frees them. */
+/* Makes a page of two runs, and frees them. */
 static char *page_of(json_t *first, json_t *second)
 {
     char paths[2][MADE_PATH], output[MADE_PATH + 8], arguments[320];
@@ -40,7 +40,7 @@ static char *page_of(json_t *first, json_t *second)
     return page;
 }
 
-/* Of this type, with its own copy as a ceiling, 2500 GB/s; memcpy has 40. */
+/* A run on a device of this type, with a device copy of 2500 GB/s as a ceiling; memcpy has 40. */
 static json_t *run_on(const char *type)
 {
     json_t *run = made_run(), *copy = json_deep_copy(made_result(run, 3));
@@ -53,20 +53,21 @@ static json_t *run_on(const char *type)
     return run;
 }
 
-/* memcpy, which all-reduce has measured, is no limit of a GPU; and the copy through a CPU's driver
- * is none of memory. */
+/* The ceiling of a GPU's memory is not memcpy, which all-reduce measures; the ceiling of a CPU
+ * driver's memory is not its device copy. */
 START_TEST(memory_is_the_devices_own)
 {
     static const struct {
         const char *type, *cell, *note;
     } kinds[] = {
-        {"discrete", "<td class=\"n\">2500 GB/s</td>", "reach 200 GFLOP/s, memory 2500 GB/s."},
-        {"cpu", "<td class=\"n\">40.0 GB/s</td>", "reach 200 GFLOP/s, memory 40.0 GB/s."}};
+        {"discrete", "<td class=\"n\">2500 GB/s</td>", "<li>memory: device_copy, 2500 GB/s</li>"},
+        {"cpu", "<td class=\"n\">40.0 GB/s</td>", "<li>memory: memcpy, 40.0 GB/s</li>"}};
     for (int i = 0; i < 2; i++) {
         char *page = page_of(run_on(kinds[i].type), run_on(kinds[i].type));
         const char *glance = strstr(page, "At a glance"), *cell = strstr(glance, kinds[i].cell);
         ck_assert_msg(cell != NULL && cell < strstr(glance, "</table>"), "%s", kinds[i].type);
         ck_assert_int_eq(tool_count(page, kinds[i].note), 2);
+        ck_assert_int_eq(tool_count(page, "f32: fma_peak, 200 GFLOP/s</li>"), 2);
         free(page);
     }
     char *page = page_of(made_run(), made_run()); /* a GPU with nothing but memcpy */
@@ -96,29 +97,59 @@ START_TEST(the_page_shows_every_result)
 }
 END_TEST
 
-/* Products of 16 bits have a limit of their own there, and lie under it. */
-START_TEST(cooperative_matrices_have_a_roof)
+/* A kernel that is faster than the copy is the ceiling of a GPU's memory. */
+START_TEST(the_faster_of_copy_and_kernel_is_the_memory)
 {
-    json_t *run = run_on("discrete"), *peak = json_deep_copy(made_result(run, 3));
+    for (int faster = 0; faster < 2; faster++) {
+        json_t *run = run_on("discrete"), *stream = json_deep_copy(made_result(run, 6));
+        json_object_set_new(stream, "benchmark", json_string("memory_stream"));
+        json_array_append_new(json_object_get(run, "results"), stream);
+        made_set(run, 7, faster ? 2700 : 2300, 2200, 2800);
+        char *page = page_of(run, made_run());
+        ck_assert_int_eq(tool_count(page, faster ? "<li>memory: memory_stream, 2700 GB/s</li>"
+                                                 : "<li>memory: device_copy, 2500 GB/s</li>"),
+                         1);
+        free(page);
+    }
+}
+END_TEST
+
+/* A run with an f16 product that memory limits. */
+static json_t *run_with_f16(void)
+{
+    json_t *run = run_on("discrete"), *product = json_deep_copy(made_result(run, 0));
+    json_object_set_new(json_object_get(product, "case"), "dtype", json_string("f16"));
+    json_object_set_new(
+        product, "ceiling",
+        json_pack("{s:i, s:s, s:f}", "result", 6, "benchmark", "device_copy", "fraction", 0.5));
+    json_array_append_new(json_object_get(run, "results"), product);
+    return run;
+}
+
+/* Each dtype has the roof of its own arithmetic, and the axis goes up to the highest. */
+START_TEST(each_dtype_has_its_roof)
+{
+    json_t *run = run_with_f16(), *peak = json_deep_copy(made_result(run, 3));
     json_object_set_new(peak, "benchmark", json_string("coopmat_peak"));
     json_object_set_new(
         peak, "case",
         json_pack("{s:s, s:s, s:i}", "dtype", "f16", "shape", "16x16x16", "chains", 4));
     json_array_append_new(json_object_get(run, "results"), peak);
-    made_set(run, 7, 3200, 3100, 3300);
-    char *page = page_of(run, run_on("discrete"));
-    ck_assert_ptr_nonnull(strstr(page, "reach 200 GFLOP/s, cooperative matrices of 16 bits 3200 "
-                                       "GFLOP/s, memory 2500 GB/s."));
-    ck_assert_int_eq(tool_count(page, "limit of cooperative matrices"), 1);
-    /* In the legend and in the drawing, whose axis goes up to it. */
-    ck_assert_int_eq(tool_count(page, "<polyline class=\"roof matrices\""), 2);
-    ck_assert_int_eq(tool_count(page, "<polyline class=\"roof\""), 4);
+    made_set(run, 8, 3200, 3100, 3300);
+    char *page = page_of(run, run_with_f16());
+    ck_assert_int_eq(tool_count(page, "f16: coopmat_peak, 3200 GFLOP/s</li>"), 1);
+    ck_assert_int_eq(tool_count(page, "f16: fma_peak, 200 GFLOP/s</li>"), 1);
+    ck_assert_int_eq(tool_count(page, "f32: fma_peak, 200 GFLOP/s</li>"), 2);
+    /* In the legends and in the drawings. */
+    ck_assert_int_eq(tool_count(page, "<polyline class=\"roof r0\""), 4);
+    ck_assert_int_eq(tool_count(page, "<polyline class=\"roof r1\""), 4);
+    ck_assert_int_eq(tool_count(page, "<polyline class=\"roof r2\""), 0);
     ck_assert_ptr_nonnull(strstr(page, ">2048</text>"));
     free(page);
 }
 END_TEST
 
-/* Only the last two of its results: what the host did. */
+/* A run with only the last two of its results, those of the host. */
 static json_t *run_on_host(void)
 {
     json_t *run = made_run(), *results = json_object_get(run, "results");
@@ -129,10 +160,49 @@ static json_t *run_on_host(void)
     return run;
 }
 
-/* A heading, and nothing below it. */
+/* The page starts with the devices, their memory and driver, the host and the date. */
+START_TEST(devices_and_hosts_come_first)
+{
+    char *page = page_of(made_run(), run_on_host());
+    const char *row = strstr(page, "<td>8 GiB</td><td>made 1.0</td><td>Made CPU, 2 CPUs</td>"
+                                   "<td>2026-01-02T03:04:05Z</td></tr>");
+    ck_assert_ptr_nonnull(row);
+    ck_assert(row < strstr(page, "At a glance"));
+    ck_assert_int_eq(
+        tool_count(page, "<td>–</td><td>–</td><td>Made CPU, 2 CPUs</td><td>2026-01-02T03:04:05Z"),
+        1);
+    free(page);
+    json_t *run = made_run(); /* older files do not have heaps */
+    json_object_del(json_array_get(json_object_get(run, "devices"), 0), "heaps");
+    page = page_of(run, made_run());
+    ck_assert_int_eq(tool_count(page, "<td>–</td><td>made 1.0</td>"), 1);
+    free(page);
+}
+END_TEST
+
+/* Results above their ceiling are marked, with the reason. */
+START_TEST(results_above_their_ceiling_are_marked)
+{
+    json_t *run = run_with_f16();
+    json_object_set_new(json_object_get(made_result(run, 0), "ceiling"), "fraction",
+                        json_real(1.13));
+    json_object_set_new(json_object_get(made_result(run, 7), "ceiling"), "fraction",
+                        json_real(1.73));
+    char *page = page_of(run, made_run());
+    ck_assert_int_eq(tool_count(page, " · 113 %, above</tspan>"), 1);
+    ck_assert_int_eq(tool_count(page, "113 % of fma_peak, above</td>"), 1);
+    ck_assert_int_eq(tool_count(page, " · 173 %, caches</tspan>"), 1);
+    ck_assert_int_eq(tool_count(page, "173 % of device_copy, caches</td>"), 1);
+    ck_assert_int_eq(tool_count(page, " · 50 %</tspan>"), 1); /* of the other run */
+    free(page);
+}
+END_TEST
+
+/* A heading without content would be a mistake. */
 START_TEST(there_are_no_empty_sections)
 {
-    static const char glance[] = "<h2>At a glance</h2>", roofline[] = "under the roofline</h2>";
+    static const char glance[] = "<h2>At a glance</h2>",
+                      roofline[] = "<h2>Rooflines of matrix products</h2>";
     char *page = page_of(run_on_host(), run_on_host());
     ck_assert_ptr_null(strstr(page, glance));
     ck_assert_ptr_null(strstr(page, roofline));
@@ -148,7 +218,7 @@ START_TEST(there_are_no_empty_sections)
 }
 END_TEST
 
-/* Figures as far apart as numbers go, and all the same: every chart has an end. */
+/* Values as far apart as possible, and all equal: every chart stays finite. */
 START_TEST(any_range_can_be_drawn)
 {
     static const double ranges[][3] = {{1e-300, 1e-300, 1e300},
@@ -171,7 +241,7 @@ START_TEST(any_range_can_be_drawn)
 }
 END_TEST
 
-/* The roofline's numbers are read at a glance, 2048 as 2048. */
+/* Labels of the roofline have no exponents: 2048, not 2.05e+03. */
 START_TEST(powers_of_two_are_whole)
 {
     json_t *run = run_on("discrete");
@@ -184,7 +254,7 @@ START_TEST(powers_of_two_are_whole)
 }
 END_TEST
 
-/* A chart of two times needs no more than their decades: 1, 10 and 100 µs. */
+/* A chart of two times spans their decades: 1, 10 and 100 µs. */
 START_TEST(decades_are_whole)
 {
     json_t *run = made_run();
@@ -197,7 +267,7 @@ START_TEST(decades_are_whole)
 }
 END_TEST
 
-/* The same run twice: each bar and each heading says which it is of. */
+/* Two files of the same name: legends and headings name the folder as well. */
 START_TEST(files_of_one_name_are_told_apart)
 {
     char folder[] = "/tmp/tessera-test-XXXXXX", paths[2][64], arguments[256];
@@ -213,8 +283,8 @@ START_TEST(files_of_one_name_are_told_apart)
     snprintf(arguments, sizeof arguments, "bench report %s %s -o -", paths[0], paths[1]);
     tool_result result = tool_run(arguments);
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
-    ck_assert_int_eq(tool_count(result.out, "<i></i>Made GPU · before/run<"), 4);
-    ck_assert_int_eq(tool_count(result.out, "<i></i>Made GPU · after/run<"), 4);
+    ck_assert_int_eq(tool_count(result.out, "<i></i>Made GPU · before/run<"), 5);
+    ck_assert_int_eq(tool_count(result.out, "<i></i>Made GPU · after/run<"), 5);
     ck_assert_int_eq(tool_count(result.out, "<h3>before/run</h3>"), 1);
     ck_assert_int_eq(tool_count(result.out, "<h3>after/run</h3>"), 1);
     tool_result_free(&result);
@@ -230,7 +300,7 @@ END_TEST
 static const char hostile[] = "</title></style><script>alert(1)</script><img src=x onerror='a' "
                               "title=\"b\">&amp;\xe2\x80\xae\x01";
 
-/* Every string but those that must be what they are. */
+/* Replaces all strings whose value is free. */
 static void poison(json_t *value)
 {
     const char *name;
@@ -276,9 +346,9 @@ static const struct {
     const char *arguments, *sentence;
 } failures[] = {
     {"bench report",
-     "tessera: bench report: which files? 'tessera bench -o FILE.json' writes one\n"},
+     "tessera: bench report: missing FILE; 'tessera bench -o FILE.json' writes one\n"},
     {"bench report " TEN TEN TEN "a a a",
-     "tessera: bench report: a page is made of 32 files at the most, not of 33\n"},
+     "tessera: bench report: too many files: 33; the maximum is 32\n"},
     {"bench report /nonexistent.json",
      "tessera: bench report: cannot read '/nonexistent.json': No such file or directory\n"},
     {"bench report /tmp", "tessera: bench report: cannot read '/tmp': Is a directory\n"},
@@ -314,7 +384,7 @@ START_TEST(a_page_that_cannot_be_written)
 }
 END_TEST
 
-/* The page and nothing else, and no file of that name. */
+/* Prints the page and nothing else, and creates no file named "-". */
 START_TEST(a_page_on_standard_output)
 {
     char path[MADE_PATH], arguments[160];
@@ -332,7 +402,7 @@ START_TEST(a_page_on_standard_output)
 }
 END_TEST
 
-/* In the form that the name's end, or --format, says. */
+/* Writes a page in the format of the file's extension or of --format. */
 static char *written_as(json_t *run, const char *end, const char *options)
 {
     char path[MADE_PATH], output[MADE_PATH + 8], arguments[320];
@@ -363,6 +433,7 @@ START_TEST(tables_in_markdown)
 {
     char *text = written_as(hostile_run(), ".md", "");
     ck_assert_ptr_nonnull(strstr(text, ": tessera 0.1.0, 2026-01-02T03:04:05Z, Made CPU, 2 CPUs\n"
+                                       "  - \\<b\\>G\\|P\"U\\*, 8 GiB, made 1.0\n"
                                        "  - warning: the machine was busy\n"
                                        "  - failed: plan: wrong\n"));
     ck_assert_ptr_nonnull(strstr(text, "\n## matmul\n"));
@@ -393,7 +464,7 @@ START_TEST(a_table_in_csv)
 }
 END_TEST
 
-/* Of `bench peak`, which has nothing else: what the device reaches, and the host. */
+/* A run of `bench peak` has only ceilings. */
 START_TEST(limits_alone_are_shown)
 {
     json_t *run = run_on("discrete"), *results = json_object_get(run, "results");
@@ -412,7 +483,7 @@ START_TEST(limits_alone_are_shown)
 }
 END_TEST
 
-/* What the links between ranks carried stands beside what was moved. */
+/* The bus bandwidth of collectives is shown beside the rate. */
 START_TEST(bus_bandwidth_is_shown)
 {
     char *texts[2];
@@ -422,20 +493,21 @@ START_TEST(bus_bandwidth_is_shown)
         texts[i] = written_as(run, i == 0 ? ".html" : ".csv", "");
     }
     ck_assert_int_eq(tool_count(texts[0], " · busbw 37.5</tspan>"), 1);
-    ck_assert_int_eq(tool_count(texts[0], "busbw is what the links between ranks carry"), 1);
+    ck_assert_int_eq(tool_count(texts[0], "busbw is the rate that the links between ranks carry"),
+                     1);
     ck_assert_int_eq(tool_count(texts[1], ",37.5\r\n"), 1);
     free(texts[0]);
     free(texts[1]);
 }
 END_TEST
 
-/* Two cards of one make: the page, and the table of figures, say which. */
+/* Two devices of the same name are numbered. */
 START_TEST(devices_of_one_name_are_told_apart)
 {
     json_t *twins = made_run_on_twins(), *again = json_deep_copy(twins);
     char *page = page_of(twins, made_run());
-    ck_assert_int_eq(tool_count(page, "<i></i>Made GPU · "), 8);
-    ck_assert_int_eq(tool_count(page, "<i></i>Made GPU (2)<"), 2); /* at a glance, and its copy */
+    ck_assert_int_eq(tool_count(page, "<i></i>Made GPU · "), 10);
+    ck_assert_int_eq(tool_count(page, "<i></i>Made GPU (2)<"), 3); /* two tables and a legend */
     ck_assert_int_eq(tool_count(page, "<dd>Made GPU (2) (discrete)"), 1);
     free(page);
     char *text = written_as(again, ".csv", "");
@@ -445,7 +517,7 @@ START_TEST(devices_of_one_name_are_told_apart)
 }
 END_TEST
 
-/* However many there are. */
+/* The summary has no maximum number of devices. */
 START_TEST(all_devices_are_shown)
 {
     enum { DEVICES = 70 };
@@ -458,10 +530,10 @@ START_TEST(all_devices_are_shown)
     }
     char *page = page_of(run, made_run());
     const char *glance = strstr(page, "At a glance"), *end = strstr(glance, "</table>");
-    int rows = 0;
-    for (const char *at = glance; (at = strstr(at + 1, "<tr><td class")) != NULL && at < end;)
-        rows++;
-    ck_assert_int_eq(rows, DEVICES + 1);
+    int columns = 0;
+    for (const char *at = glance; (at = strstr(at + 1, "<th class=\"n s")) != NULL && at < end;)
+        columns++;
+    ck_assert_int_eq(columns, DEVICES + 1);
     free(page);
 }
 END_TEST
@@ -478,14 +550,14 @@ START_TEST(what_is_not_drawn_is_told)
             json_array_append_new(json_object_get(run, "results"), result);
         }
         char *page = page_of(run, made_run());
-        ck_assert_int_eq(tool_count(page, "Drawn are 256 cases; the others are among all figures."),
+        ck_assert_int_eq(tool_count(page, "The drawing shows 256 cases; all are in the table."),
                          more);
         free(page);
     }
 }
 END_TEST
 
-/* By its own name, by those of links, and as what standard output is appended to. */
+/* By its own name, through links, and as the target of standard output. */
 START_TEST(a_page_does_not_replace_what_it_is_made_of)
 {
     char first[MADE_PATH], second[MADE_PATH], names[4][MADE_PATH + 8], arguments[320], want[320];
@@ -501,8 +573,7 @@ START_TEST(a_page_does_not_replace_what_it_is_made_of)
         snprintf(arguments, sizeof arguments, "bench report %s %s -o %s", first, second, names[i]);
         tool_result result = i < 3 ? tool_run(arguments) : tool_run_appending(arguments, second);
         snprintf(want, sizeof want,
-                 "tessera: bench report: the page would replace '%s', which it is made of\n",
-                 second);
+                 "tessera: bench report: --output would overwrite the input '%s'\n", second);
         ck_assert_str_eq(result.err, want);
         ck_assert_int_eq(result.exit_code, 2);
         tool_result_free(&result);
@@ -522,7 +593,10 @@ TESTS(bench_page)
 {
     tcase_add_test(tests, memory_is_the_devices_own);
     tcase_add_test(tests, the_page_shows_every_result);
-    tcase_add_test(tests, cooperative_matrices_have_a_roof);
+    tcase_add_test(tests, the_faster_of_copy_and_kernel_is_the_memory);
+    tcase_add_test(tests, each_dtype_has_its_roof);
+    tcase_add_test(tests, devices_and_hosts_come_first);
+    tcase_add_test(tests, results_above_their_ceiling_are_marked);
     tcase_add_test(tests, there_are_no_empty_sections);
     tcase_add_test(tests, any_range_can_be_drawn);
     tcase_add_test(tests, powers_of_two_are_whole);

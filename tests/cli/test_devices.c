@@ -1,4 +1,4 @@
-/* `tessera devices` against the library's own listing. */
+/* Compares `tessera devices` with the library's list of devices. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,11 +49,21 @@ static void same_queues(const json_t *device, const tsr_device_info *info)
     }
 }
 
+static const char *type_of(const tsr_device_info *info)
+{
+    static const char *const names[] = {
+        [TSR_DEVICE_INTEGRATED] = "integrated", [TSR_DEVICE_DISCRETE] = "discrete",
+        [TSR_DEVICE_VIRTUAL] = "virtual",       [TSR_DEVICE_CPU] = "cpu",
+        [TSR_DEVICE_OTHER] = "other",
+    };
+    return names[info->type];
+}
+
 static void same_device(const json_t *device, const tsr_device_info *info)
 {
     ck_assert_int_eq((int)tool_number(device, "index"), info->index);
     ck_assert_str_eq(tool_text(device, "name"), info->name);
-    ck_assert_str_eq(tool_text(device, "type"), "cpu");
+    ck_assert_str_eq(tool_text(device, "type"), type_of(info));
     same_bool(device, "usable", true);
     ck_assert(json_is_null(tool_member(device, "unusable_reason")));
     ck_assert_str_eq(tool_text(device, "vendor"), info->vendor);
@@ -120,12 +130,19 @@ START_TEST(text_names_each_device)
     ck_assert_int_eq(result.exit_code, 0);
     ck_assert_str_eq(result.err, "");
     for (int i = 0; i < list.count; i++) {
-        char heading[TSR_NAME_SIZE + 32], subgroup[64];
-        snprintf(heading, sizeof heading, "%d  %s (cpu)\n", i, list.devices[i].name);
-        snprintf(subgroup, sizeof subgroup, "  %" PRIu32 " invocations\n",
-                 list.devices[i].subgroup_size);
+        const tsr_device_info *info = &list.devices[i];
+        char heading[TSR_NAME_SIZE + 32], subgroup[128];
+        snprintf(heading, sizeof heading, "%d  %s (%s)\n", i, info->name, type_of(info));
+        int used =
+            snprintf(subgroup, sizeof subgroup, "  %" PRIu32 " invocations", info->subgroup_size);
+        if (info->subgroup_size_min != info->subgroup_size_max)
+            snprintf(subgroup + used, sizeof subgroup - (size_t)used,
+                     ", or any from %" PRIu32 " to %" PRIu32 "\n", info->subgroup_size_min,
+                     info->subgroup_size_max);
+        else
+            snprintf(subgroup + used, sizeof subgroup - (size_t)used, "\n");
         ck_assert_ptr_nonnull(strstr(result.out, heading));
-        ck_assert_ptr_nonnull(strstr(result.out, list.devices[i].uuid_text));
+        ck_assert_ptr_nonnull(strstr(result.out, info->uuid_text));
         ck_assert_ptr_nonnull(strstr(result.out, subgroup));
     }
     ck_assert_ptr_null(strstr(result.out, "CANNOT BE USED"));
@@ -137,7 +154,7 @@ END_TEST
 
 /* Tunings -------------------------------------------------------------------------------------- */
 
-/* Stores another kernel for one class of products, and dates the file 2026-01-02T03:04:05Z. */
+/* Stores another kernel for one class of products. The file has the date 2026-01-02T03:04:05Z. */
 static void store_tuning(char path[TSR_TUNING_PATH_SIZE])
 {
     const struct utimbuf then = {.actime = 1767323045, .modtime = 1767323045};
@@ -158,7 +175,7 @@ static void store_tuning(char path[TSR_TUNING_PATH_SIZE])
     ck_assert_int_eq(utime(path, &then), 0);
 }
 
-/* The text about the first device ends with this. */
+/* Asserts that the text about the first device ends with this. */
 static void prints(const char *want)
 {
     char text[2 * TSR_TUNING_PATH_SIZE];
@@ -169,7 +186,7 @@ static void prints(const char *want)
     tool_result_free(&result);
 }
 
-/* NULL: null. */
+/* `want` is NULL if the member must be null. */
 static void same_text(const json_t *object, const char *name, const char *want)
 {
     if (want != NULL)
@@ -195,36 +212,36 @@ static void json_says(const char *state, int classes, const char *written, const
 #define WRITTEN "2026-01-02T03:04:05Z"
 #define NEXT_LINE "\n                   "
 
-START_TEST(tells_of_a_tuning)
+START_TEST(a_tuning_is_shown)
 {
     char path[TSR_TUNING_PATH_SIZE], want[2 * TSR_TUNING_PATH_SIZE];
     prints("none");
     json_says("none", 0, NULL, NULL, NULL);
 
     store_tuning(path);
-    snprintf(want, sizeof want, "1 class of products not computed as usual" NEXT_LINE "%s, of %s",
-             path, WRITTEN);
+    snprintf(want, sizeof want,
+             "1 class of products uses a tuned kernel" NEXT_LINE "%s, written %s", path, WRITTEN);
     prints(want);
     json_says("used", 1, WRITTEN, path, NULL);
 
     setenv("TESSERA_TUNING", "0", 1);
     snprintf(want, sizeof want,
-             "1 class of products not computed as usual, were TESSERA_TUNING not 0" NEXT_LINE
-             "%s, of %s",
+             "1 class of products uses a tuned kernel, unless TESSERA_TUNING is 0, as it is "
+             "now" NEXT_LINE "%s, written %s",
              path, WRITTEN);
     prints(want);
     json_says("ignored", 1, WRITTEN, path, NULL);
 }
 END_TEST
 
-START_TEST(tells_why_a_tuning_is_refused)
+START_TEST(a_refused_tuning_has_a_reason)
 {
     char path[TSR_TUNING_PATH_SIZE], other[96], reason[128], want[2 * TSR_TUNING_PATH_SIZE];
     const struct utimbuf then = {.actime = 1767323045, .modtime = 1767323045};
     tsr_device_list list;
     store_tuning(path);
 
-    /* What another version of the driver would have left: another name, another version inside. */
+    /* A tuning of another version of the driver has another name, and another version inside. */
     snprintf(other, sizeof other, "%s/tessera/tuning-0.bin", cache_folder);
     ck_assert_int_eq(rename(path, other), 0);
     FILE *file = fopen(other, "r+b");
@@ -238,8 +255,9 @@ START_TEST(tells_why_a_tuning_is_refused)
     snprintf(reason, sizeof reason, "it was made for version 0xabc of the driver; this is 0x%x",
              (unsigned)list.devices[0].driver_version);
     tsr_device_list_finish(&list);
-    snprintf(want, sizeof want, "refused, products are computed as usual: %s" NEXT_LINE "%s, of %s",
-             reason, other, WRITTEN);
+    snprintf(want, sizeof want,
+             "refused; the built-in choice is used: %s" NEXT_LINE "%s, written %s", reason, other,
+             WRITTEN);
     prints(want);
     json_says("refused", 0, WRITTEN, other, reason);
 
@@ -247,7 +265,7 @@ START_TEST(tells_why_a_tuning_is_refused)
     ck_assert_int_eq(truncate(path, 100), 0);
     ck_assert_int_eq(utime(path, &then), 0);
     snprintf(want, sizeof want,
-             "refused, products are computed as usual: it is damaged" NEXT_LINE "%s, of %s", path,
+             "refused; the built-in choice is used: it is damaged" NEXT_LINE "%s, written %s", path,
              WRITTEN);
     prints(want);
     json_says("refused", 0, WRITTEN, path, "it is damaged");
@@ -260,6 +278,6 @@ TESTS(devices)
     tcase_add_checked_fixture(tests, cache_folder_make, cache_folder_remove);
     tcase_add_test(tests, json_has_everything);
     tcase_add_test(tests, text_names_each_device);
-    tcase_add_test(tests, tells_of_a_tuning);
-    tcase_add_test(tests, tells_why_a_tuning_is_refused);
+    tcase_add_test(tests, a_tuning_is_shown);
+    tcase_add_test(tests, a_refused_tuning_has_a_reason);
 }

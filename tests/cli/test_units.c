@@ -4,14 +4,14 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "bench/harness/data.h"
-#include "bench/harness/format.h"
 #include "bench/harness/reference.h"
 #include "bench/report/report.h"
 #include "cli/lib/device.h"
-#include "cli/lib/format.h"
 #include "cli/lib/json.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/options.h"
 #include "cli/lib/table.h"
 #include "cli/lib/terminal.h"
@@ -48,20 +48,85 @@ START_TEST(summaries_do_not_depend_on_order)
 }
 END_TEST
 
-START_TEST(ceilings_of_bad_moments_are_told)
+/* A result above its ceiling is marked: because of caches if its data is small enough, otherwise
+ * with a warning. */
+START_TEST(results_above_their_ceiling_are_marked)
 {
     char text[BENCH_WARNINGS][BENCH_WARNING_SIZE];
-    bench_row limit = {.unit = BENCH_GBYTES, .work = 100}, row = limit;
+    bench_row limit = {.unit = BENCH_GBYTES, .work = 1e9}, row = limit;
     bench_context context = {.row_count = 2, .rows = (bench_row *[]){&limit, &row}};
-    row.ceiling = &limit;
-    bench_sample(&limit, 100);
-    bench_sample(&row, 70);
+    row.memory = &limit;
+    bench_sample(&limit, 1e9);
+    bench_sample(&row, 0.96e9);
+    ck_assert_int_eq(bench_stands(&row), BENCH_WITHIN);
     ck_assert_int_eq(bench_warnings(&context, text), 0);
-    row.work = 110; /* 1.57 times as fast */
+    bench_samples_free(&row.host);
+    bench_sample(&row, 0.9e9);
+    ck_assert_int_eq(bench_stands(&row), BENCH_ABOVE);
     ck_assert_int_eq(bench_warnings(&context, text), 1);
-    ck_assert_str_eq(text[0], "1 of 2 results are more than 1.5 times their ceiling: that was "
-                              "measured in a bad moment, or caches helped");
+    ck_assert_str_eq(text[0],
+                     "1 of 2 results are above their ceiling, which was therefore measured "
+                     "in a slower moment");
+    row.work /= 10;
+    row.host.ns[0] /= 10;
+    ck_assert_double_eq_tol(bench_fraction(&row), 1 / 0.9, 1e-9);
+    ck_assert_int_eq(bench_stands(&row), BENCH_CACHED);
+    ck_assert_int_eq(bench_warnings(&context, text), 0);
     bench_samples_free(&limit.host);
+    bench_samples_free(&row.host);
+}
+END_TEST
+
+START_TEST(the_slower_of_two_ceilings_limits)
+{
+    bench_row arithmetic = {.unit = BENCH_GFLOPS, .work = 100};
+    bench_row memory = {.unit = BENCH_GBYTES, .work = 10};
+    bench_row row = {.unit = BENCH_GFLOPS, .work = 100, .bytes = 20};
+    ck_assert_ptr_null(bench_ceiling(&row));
+    row.memory = &memory;
+    ck_assert_ptr_eq(bench_ceiling(&row), &memory);
+    row.arithmetic = &arithmetic;
+    bench_sample(&arithmetic, 1); /* 100 GFLOP/s: 1 ns */
+    bench_sample(&memory, 1);     /* 10 GB/s: 2 ns */
+    bench_sample(&row, 4);
+    ck_assert_ptr_eq(bench_ceiling(&row), &memory);
+    ck_assert_double_eq(bench_fraction(&row), 0.5);
+    row.bytes = 5;
+    ck_assert_ptr_eq(bench_ceiling(&row), &arithmetic);
+    ck_assert_double_eq(bench_fraction(&row), 0.25);
+    bench_samples_free(&arithmetic.host);
+    bench_samples_free(&memory.host);
+    bench_samples_free(&row.host);
+}
+END_TEST
+
+static tsr_status sleep_for(tsr_stream *stream, void *user)
+{
+    (void)stream;
+    const struct timespec *duration = user;
+    nanosleep(duration, NULL);
+    return TSR_OK;
+}
+
+/* A ceiling that is measured again keeps the faster measurement. */
+START_TEST(a_ceiling_is_the_best_of_its_measurements)
+{
+    bench_options options = {.seconds = 0.001};
+    bench_context context = {.options = &options};
+    bench_row row = {.benchmark = "test", .unit = BENCH_GBYTES, .work = 1};
+    bench_check_begin(&row.check, "test");
+    bench_check_value(&row.check, 0, 0, 1, 1, 0);
+    static const long waits[] = {3000000, 1000000, 5000000};
+    double fastest = INFINITY;
+    for (int i = 0; i < 3; i++) {
+        struct timespec duration = {.tv_nsec = waits[i]};
+        ck_assert(bench_measure(
+            &context, &row, &(bench_task){.run = sleep_for, .user = &duration, .host_only = true}));
+        double median = bench_summarize(&row.host).median;
+        ck_assert(median <= fastest);
+        ck_assert(median >= (double)waits[i < 1 ? i : 1]);
+        fastest = median;
+    }
     bench_samples_free(&row.host);
 }
 END_TEST
@@ -427,9 +492,9 @@ START_TEST(numbers_keep_their_digits)
                    {1.234, "1.23"},      {0.1234, "0.123"},  {0.01234, "0.0123"},
                    {0.00377, "0.00377"}, {1e-4, "0.000100"}, {1e-9, "0.000000"},
                    {1e20, "1e+20"}};
-    char text[BENCH_NUMBER];
+    char text[CLI_NUMBER_TEXT];
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        ck_assert_str_eq(bench_number(numbers[i].value, text), numbers[i].text);
+        ck_assert_str_eq(cli_number(numbers[i].value, text), numbers[i].text);
 }
 END_TEST
 
@@ -437,7 +502,9 @@ TESTS(units)
 {
     tcase_add_test(tests, quantiles_interpolate);
     tcase_add_test(tests, summaries_do_not_depend_on_order);
-    tcase_add_test(tests, ceilings_of_bad_moments_are_told);
+    tcase_add_test(tests, results_above_their_ceiling_are_marked);
+    tcase_add_test(tests, the_slower_of_two_ceilings_limits);
+    tcase_add_test(tests, a_ceiling_is_the_best_of_its_measurements);
     tcase_add_test(tests, checks_remember_the_worst);
     tcase_add_test(tests, nan_is_wrong);
     tcase_add_test(tests, halves_round_to_nearest_even);

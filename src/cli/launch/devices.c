@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/launch/launch.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/options.h"
 #include "cli/lib/say.h"
 #include "tessera/device.h"

@@ -67,7 +67,7 @@ static int run(int argc, char **argv)
     int own = count_own(argc, argv);
     for (int i = 1; i < own; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return cli_help.run(2, (char *[]){"help", "launch", NULL});
+            return cli_command_explain(&cli_launch), CLI_DONE;
     int words, code = cli_options_read("launch", options, own, argv, 0, NULL, &words);
     if (code != CLI_DONE)
         return code;

@@ -22,4 +22,7 @@ typedef struct cli_command {
     const struct cli_command *const *parts;
 } cli_command;
 
+/* Prints the help of a command. */
+void cli_command_explain(const cli_command *command);
+
 #endif

@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "cli/lib/format.h"
 #include "cli/lib/json.h"
+#include "cli/lib/numbers.h"
 
 const char *cli_device_type(tsr_device_type type)
 {

@@ -1,55 +1,13 @@
 #include "cli/lib/options.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/lib/memory.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/say.h"
 #include "cli/lib/terminal.h"
-
-bool cli_read_integer(const char *text, int64_t low, int64_t high, int64_t *out)
-{
-    /* strtoll also accepts leading spaces and a plus sign. */
-    if (!isdigit((unsigned char)text[0]) && text[0] != '-')
-        return false;
-    char *end;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || value < low || value > high)
-        return false;
-    *out = value;
-    return true;
-}
-
-const char *cli_read_decimal(const char *text, double *out)
-{
-    /* strtod also accepts spaces, a plus sign, hexadecimal digits and "inf". */
-    const char *digits = text + (text[0] == '-');
-    size_t length = strspn(digits, "0123456789.");
-    if (length == 0)
-        return NULL;
-    char *end;
-    double value = strtod(text, &end);
-    bool exponent = end > digits + length && (digits[length] == 'e' || digits[length] == 'E');
-    if (end != digits + length && !exponent)
-        return NULL;
-    *out = value;
-    return end;
-}
-
-bool cli_read_real(const char *text, double low, double high, double *out)
-{
-    double value = 0;
-    const char *end = cli_read_decimal(text, &value);
-    if (end == NULL || *end != '\0' || !isfinite(value) || value < low || value > high)
-        return false;
-    *out = value;
-    return true;
-}
 
 static int store(const char *command, const cli_option *option, const char *value)
 {

@@ -45,12 +45,4 @@ int cli_options_read(const char *command, const cli_option *options, int argc, c
 
 void cli_options_help(FILE *out, const cli_option *options);
 
-/* Reads a decimal integer within low … high that takes up all of the text. */
-bool cli_read_integer(const char *text, int64_t low, int64_t high, int64_t *out);
-/* Reads a finite decimal number within low … high: "5", "-.5", "2.5e-1". */
-bool cli_read_real(const char *text, double low, double high, double *out);
-/* Reads a decimal number at the start of `text`. Returns its end; NULL if there is no number. A
- * number that is too large becomes infinite. */
-const char *cli_read_decimal(const char *text, double *out);
-
 #endif

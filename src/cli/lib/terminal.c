@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cli/lib/memory.h"
-#include "cli/lib/options.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/text.h"
 
 #define FEWEST_COLUMNS 20

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "cli/lib/format.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/table.h"
 #include "cli/lib/terminal.h"
 #include "cli/plan/plan.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/lib/memory.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/options.h"
 #include "cli/plan/plan.h"
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/lib/memory.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/options.h"
 #include "cli/lib/say.h"
 #include "cli/sample/sample.h"

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/lib/numbers.h"
 #include "cli/lib/say.h"
 #include "cli/sample/sample.h"
 

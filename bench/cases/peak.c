@@ -1,12 +1,13 @@
-/* tessera bench peak: the ceilings, which other benchmarks measure too when they need them. */
-#include "bench/harness/bench.h"
+/* tessera bench peak: the ceilings. Other benchmarks measure those that they need. */
+#include "bench/ceilings/ceilings.h"
 
 static bool run(bench_context *context)
 {
     return bench_fma_peak(context) != NULL &&
            (!context->info->fp16 || bench_fma_peak_f16(context) != NULL) &&
            (!bench_has_coopmat(context->info) || bench_coopmat_peak(context) != NULL) &&
-           bench_device_copy(context) != NULL && bench_memory_peak(context) != NULL;
+           bench_device_copy(context) != NULL && bench_memory_stream(context) != NULL &&
+           bench_memory_peak(context) != NULL;
 }
 
 const bench bench_peak = {

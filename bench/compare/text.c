@@ -4,17 +4,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/harness/format.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/table.h"
 #include "cli/lib/text.h"
 
 /* "31.3 GFLOP/s", or of a part "47.1 %". */
 static char *value_text(const bench_pair *pair, double value, char text[BENCH_VALUE_TEXT])
 {
-    char number[BENCH_NUMBER];
+    char number[CLI_NUMBER_TEXT];
     if (pair->of == NULL)
         return bench_figures_text(pair->old, value, text);
-    snprintf(text, BENCH_VALUE_TEXT, "%s %%", bench_number(100 * value, number));
+    snprintf(text, BENCH_VALUE_TEXT, "%s %%", cli_number(100 * value, number));
     return text;
 }
 

@@ -1,4 +1,4 @@
-#include "bench/harness/fresh.h"
+#include "bench/cases/fresh.h"
 
 #include <errno.h>
 #include <jansson.h>

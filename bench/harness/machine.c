@@ -1,14 +1,53 @@
-/* getloadavg is BSD's. */
+/* For getloadavg. */
 #define _DEFAULT_SOURCE
 
-#include "bench/harness/noise.h"
+#include "bench/harness/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
+#include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bench/harness/clock.h"
+
+/* Reads /proc/cpuinfo of Linux; some processors have no such line. */
+static void read_cpu_name(char *name, size_t size)
+{
+    static const char label[] = "model name";
+    char line[256];
+    snprintf(name, size, "?");
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    if (file == NULL)
+        return;
+    while (fgets(line, sizeof line, file) != NULL) {
+        const char *value = strchr(line, ':');
+        if (strncmp(line, label, sizeof label - 1) != 0 || value == NULL)
+            continue;
+        value += strspn(value, ": \t");
+        snprintf(name, size, "%.*s", (int)strcspn(value, "\n"), value);
+        break;
+    }
+    fclose(file);
+}
+
+void bench_host_read(bench_host *host)
+{
+    struct utsname system;
+    struct tm parts;
+    time_t now = time(NULL);
+    read_cpu_name(host->cpu, sizeof host->cpu);
+    host->cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    snprintf(host->os, sizeof host->os, "?");
+    if (uname(&system) >= 0)
+        snprintf(host->os, sizeof host->os, "%.80s %.80s %.80s", system.sysname, system.release,
+                 system.machine);
+    host->time[0] = '\0';
+    if (gmtime_r(&now, &parts) != NULL)
+        strftime(host->time, sizeof host->time, "%Y-%m-%dT%H:%M:%SZ", &parts);
+}
 
 double bench_noise_busy(const char *line, double per_second)
 {
@@ -41,7 +80,7 @@ static double seconds_of(int whom)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-/* Ours, and that of the processes we started and waited for. */
+/* CPU seconds of this process and of its children that have ended. */
 static double own_seconds(void)
 {
     return seconds_of(RUSAGE_SELF) + seconds_of(RUSAGE_CHILDREN);
@@ -60,7 +99,7 @@ void bench_noise_begin(bench_noise *noise)
 void bench_noise_end(bench_noise *noise)
 {
     double busy = read_busy(), seconds = (bench_now_ns() - noise->start_ns) / 1e9;
-    /* The kernel counts in ticks: a short run says nothing. */
+    /* The kernel counts in ticks, which are too coarse for a short run. */
     if (busy < 0 || noise->start_busy < 0 || seconds < 0.5)
         return;
     double others = busy - noise->start_busy - (own_seconds() - noise->start_own);

@@ -1,14 +1,12 @@
-/* When figures deserve less trust than they seem to. */
+/* Reasons to distrust the results of a run. */
 #include <stdio.h>
 #include <unistd.h>
 
 #include "bench/report/report.h"
 
-/* Of all CPUs, and of all results. */
+/* Of all CPUs, and of all results: more than this is worth a warning. */
 #define BUSY_SHARE 0.1
 #define NOISY_SHARE 0.25
-/* Of its ceiling: work that only reads may come near it. */
-#define TOO_FAST 1.5
 
 int bench_noisy_rows(const bench_context *context)
 {
@@ -20,17 +18,17 @@ int bench_noisy_rows(const bench_context *context)
     return noisy;
 }
 
-static int too_fast_rows(const bench_context *context)
+static int rows_above(const bench_context *context)
 {
     int count = 0;
     for (int i = 0; i < context->row_count; i++)
-        count += bench_fraction(context->rows[i]) > TOO_FAST;
+        count += bench_stands(context->rows[i]) == BENCH_ABOVE;
     return count;
 }
 
 int bench_warnings(const bench_context *context, char text[BENCH_WARNINGS][BENCH_WARNING_SIZE])
 {
-    int count = 0, noisy = bench_noisy_rows(context), too_fast = too_fast_rows(context);
+    int count = 0, noisy = bench_noisy_rows(context), above = rows_above(context);
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     if (context->noise.other_cpus > BUSY_SHARE * (double)cpus)
         snprintf(text[count++], BENCH_WARNING_SIZE,
@@ -40,12 +38,11 @@ int bench_warnings(const bench_context *context, char text[BENCH_WARNINGS][BENCH
         snprintf(text[count++], BENCH_WARNING_SIZE,
                  "%d of %d results are noisy; small differences between them mean nothing", noisy,
                  context->row_count);
-    if (too_fast > 0)
-        snprintf(
-            text[count++], BENCH_WARNING_SIZE,
-            "%d of %d results are more than %g times their ceiling: that was measured in a bad "
-            "moment, or caches helped",
-            too_fast, context->row_count, TOO_FAST);
+    if (above > 0)
+        snprintf(text[count++], BENCH_WARNING_SIZE,
+                 "%d of %d results are above their ceiling, which was therefore measured in a "
+                 "slower moment",
+                 above, context->row_count);
     if (context->peer_warning != NULL)
         snprintf(text[count++], BENCH_WARNING_SIZE, "%s", context->peer_warning);
     return count;

@@ -1,4 +1,4 @@
-#include "bench/harness/complete.h"
+#include "bench/complete.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,8 +39,7 @@ static void run_part(bench_context *context, part which)
         int first = context->row_count;
         bench_progress_step(&context->progress, context->info != NULL ? context->info->name : "");
         bench_progress_show(&context->progress, bench_list[i]->name);
-        bool is_cpu = context->info != NULL && context->info->type == TSR_DEVICE_CPU;
-        if ((is_cpu && !bench_memcpy_again(context)) || !bench_list[i]->run(context)) {
+        if (!bench_list[i]->run(context) || !bench_ceilings_again(context, first)) {
             bench_drop_rows(context, first);
             note(&context->failures, bench_list[i]->name,
                  context->info != NULL ? context->device_count - 1 : -1, context->error);

@@ -2,11 +2,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/harness/format.h"
 #include "bench/report/report.h"
 #include "bench/tune/tune.h"
 #include "cli/lib/device.h"
 #include "cli/lib/json.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/table.h"
 
 #define CHOICE_TEXT 48

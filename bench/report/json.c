@@ -1,11 +1,11 @@
-/* Rows as JSON, with every sample. docs/benchmarks.md describes the schema. */
+/* Writes the results of a run as JSON, with every sample. docs/bench.schema.json is the schema. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/harness/clock.h"
-#include "bench/harness/host.h"
+#include "bench/harness/machine.h"
 #include "bench/report/report.h"
 #include "cli/lib/device.h"
 #include "cli/lib/json.h"
@@ -83,6 +83,10 @@ static void add_place(json_t *object, int device_place)
         cli_json_null(object, "device");
 }
 
+/* Why a result is above its ceiling. */
+static const char *const standings[] = {
+    [BENCH_WITHIN] = NULL, [BENCH_CACHED] = "caches", [BENCH_ABOVE] = "slower_moment"};
+
 static json_t *row_json(const bench_context *context, const bench_row *row)
 {
     json_t *object = json_object();
@@ -96,11 +100,16 @@ static json_t *row_json(const bench_context *context, const bench_row *row)
     else
         cli_json_null(object, "bytes");
     add_value(object, row);
-    if (row->ceiling != NULL) {
+    const bench_row *limit = bench_ceiling(row);
+    if (limit != NULL) {
         json_t *ceiling = cli_json_add_object(object, "ceiling");
-        cli_json_u64(ceiling, "result", (uint64_t)index_of(context, row->ceiling));
-        cli_json_text(ceiling, "benchmark", row->ceiling->benchmark);
+        cli_json_u64(ceiling, "result", (uint64_t)index_of(context, limit));
+        cli_json_text(ceiling, "benchmark", limit->benchmark);
         cli_json_real(ceiling, "fraction", bench_fraction(row));
+        if (standings[bench_stands(row)] != NULL)
+            cli_json_text(ceiling, "above", standings[bench_stands(row)]);
+        else
+            cli_json_null(ceiling, "above");
     } else {
         cli_json_null(object, "ceiling");
     }

@@ -1,29 +1,29 @@
-/* Rows as a table. */
+/* Prints the results of a run as tables. */
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/harness/format.h"
-#include "bench/harness/host.h"
+#include "bench/harness/machine.h"
 #include "bench/report/report.h"
 #include "cli/lib/device.h"
-#include "cli/lib/format.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/table.h"
+#include "cli/lib/terminal.h"
 
 const char *bench_unit_name(bench_unit unit)
 {
     return unit == BENCH_GFLOPS ? "GFLOP/s" : unit == BENCH_GBYTES ? "GB/s" : "time";
 }
 
-static char *value_text(const bench_row *row, double ns, char text[BENCH_NUMBER])
+static char *value_text(const bench_row *row, double ns, char text[CLI_NUMBER_TEXT])
 {
     double value = bench_value(row, ns);
-    return row->unit == BENCH_TIME ? bench_duration(value, text) : bench_number(value, text);
+    return row->unit == BENCH_TIME ? cli_duration(value, text) : cli_number(value, text);
 }
 
-/* The lower end of what was seen first: for rates, that is the longest time. */
+/* "low – high" of the middle 80 %, in the unit of the row. The lowest rate is the longest time. */
 static void spread_cell(cli_table *table, const bench_row *row, const bench_summary *summary)
 {
-    char low[BENCH_NUMBER], high[BENCH_NUMBER];
+    char low[CLI_NUMBER_TEXT], high[CLI_NUMBER_TEXT];
     bool rate = row->unit != BENCH_TIME;
     cli_table_cell(table, "%s – %s%s", value_text(row, rate ? summary->p90 : summary->p10, low),
                    value_text(row, rate ? summary->p10 : summary->p90, high),
@@ -31,7 +31,8 @@ static void spread_cell(cli_table *table, const bench_row *row, const bench_summ
 }
 
 typedef struct shown {
-    const char *ceiling; /* the name of all rows' ceiling; "ceiling": each has its own; or NULL */
+    const char
+        *ceiling; /* the name of the ceiling of all rows; many_ceilings if they differ; or NULL */
     bool bus, device, peer, memory, elsewhere;
 } shown;
 
@@ -44,10 +45,11 @@ static shown what_is_shown(const bench_context *context, int first, int last)
         const bench_row *row = context->rows[i];
         if (row->is_ceiling)
             continue;
-        if (row->ceiling != NULL)
+        const bench_row *ceiling = bench_ceiling(row);
+        if (ceiling != NULL)
             columns.ceiling =
-                columns.ceiling == NULL || strcmp(columns.ceiling, row->ceiling->benchmark) == 0
-                    ? row->ceiling->benchmark
+                columns.ceiling == NULL || strcmp(columns.ceiling, ceiling->benchmark) == 0
+                    ? ceiling->benchmark
                     : many_ceilings;
         columns.bus = columns.bus || row->bus_factor > 0;
         columns.device = columns.device || row->device.count > 0;
@@ -61,54 +63,66 @@ static shown what_is_shown(const bench_context *context, int first, int last)
 static void add_columns(cli_table *table, const bench_row *row, shown columns)
 {
     for (int i = 0; i < row->param_count; i++)
-        cli_table_column(table, row->params[i].name, row->params[i].is_number);
-    cli_table_column(table, bench_unit_name(row->unit), 1);
-    cli_table_column(table, "p10 – p90  ", 1);
-    cli_table_column(table, "best", 1);
+        cli_table_column(table, row->params[i].name,
+                         row->params[i].is_number ? CLI_RIGHT : CLI_LEFT);
+    cli_table_column(table, bench_unit_name(row->unit), CLI_RIGHT);
+    cli_table_column(table, "p10 – p90  ", CLI_RIGHT | CLI_OPTIONAL);
+    cli_table_column(table, "best", CLI_RIGHT | CLI_OPTIONAL);
     if (columns.ceiling != NULL) {
         char heading[64];
         snprintf(heading, sizeof heading, "of %s", columns.ceiling);
-        cli_table_column(table, heading, 1);
+        cli_table_column(table, heading, CLI_RIGHT);
     }
     if (columns.bus)
-        cli_table_column(table, "busbw", 1);
+        cli_table_column(table, "busbw", CLI_RIGHT);
     if (row->unit != BENCH_TIME)
-        cli_table_column(table, "time", 1);
+        cli_table_column(table, "time", CLI_RIGHT | CLI_OPTIONAL);
     if (columns.device)
-        cli_table_column(table, "device clock", 1);
-    cli_table_column(table, "samples", 1);
+        cli_table_column(table, "device clock", CLI_RIGHT | CLI_OPTIONAL);
+    cli_table_column(table, "samples", CLI_RIGHT | CLI_OPTIONAL);
     if (columns.peer) {
-        cli_table_column(table, "peer", 1);
-        cli_table_column(table, "of peer", 1);
+        cli_table_column(table, "peer", CLI_RIGHT);
+        cli_table_column(table, "of peer", CLI_RIGHT);
     }
     if (columns.memory)
-        cli_table_column(table, "peak memory", 1);
+        cli_table_column(table, "peak memory", CLI_RIGHT | CLI_OPTIONAL);
     if (columns.elsewhere)
-        cli_table_column(table, "elsewhere", 0);
+        cli_table_column(table, "elsewhere", CLI_LEFT | CLI_OPTIONAL);
+}
+
+/* "72 %", "134 % ^"; with the name of the ceiling if rows have different ones. */
+static void ceiling_cell(cli_table *table, const bench_row *row, bool named)
+{
+    static const char *const marks[] = {
+        [BENCH_WITHIN] = "", [BENCH_CACHED] = " ^", [BENCH_ABOVE] = " !"};
+    char text[CLI_NUMBER_TEXT];
+    const bench_row *ceiling = bench_ceiling(row);
+    if (ceiling == NULL)
+        cli_table_cell(table, "%s", "");
+    else
+        cli_table_cell(table, "%s%s%s%s", cli_percent(bench_fraction(row), text),
+                       named ? " of " : "", named ? ceiling->benchmark : "",
+                       marks[bench_stands(row)]);
 }
 
 static void add_cells(cli_table *table, const bench_row *row, shown columns)
 {
-    char text[BENCH_NUMBER];
+    char text[CLI_NUMBER_TEXT];
     bench_summary host = bench_summarize(&row->host), device = bench_summarize(&row->device);
     for (int i = 0; i < row->param_count; i++)
         cli_table_cell(table, "%s", row->params[i].text);
     cli_table_cell(table, "%s", value_text(row, host.median, text));
     spread_cell(table, row, &host);
     cli_table_cell(table, "%s", value_text(row, host.min, text));
-    if (columns.ceiling != NULL && row->ceiling != NULL)
-        cli_table_cell(table, "%s%s%s", bench_percent(bench_fraction(row), text),
-                       columns.ceiling == many_ceilings ? " of " : "",
-                       columns.ceiling == many_ceilings ? row->ceiling->benchmark : "");
-    else if (columns.ceiling != NULL)
-        cli_table_cell(table, "%s", "");
+    if (columns.ceiling != NULL)
+        ceiling_cell(table, row, columns.ceiling == many_ceilings);
     if (columns.bus)
-        cli_table_cell(table, "%s", bench_number(bench_median(row) * row->bus_factor, text));
+        cli_table_cell(table, "%s", cli_number(bench_median(row) * row->bus_factor, text));
     if (row->unit != BENCH_TIME)
-        cli_table_cell(table, "%s", bench_duration(host.median, text));
+        cli_table_cell(table, "%s", cli_duration(host.median, text));
     if (columns.device) {
         double per_thing = row->unit == BENCH_TIME ? device.median / row->work : device.median;
-        cli_table_cell(table, "%s", row->device.count > 0 ? bench_duration(per_thing, text) : "");
+        cli_table_cell(table, "%s", row->device.count > 0 ? cli_duration(per_thing, text) : "");
     }
     cli_table_cell(table, row->host.repetitions > 1 ? "%d x %llu" : "%d", row->host.count,
                    (unsigned long long)row->host.repetitions);
@@ -124,7 +138,7 @@ static void add_cells(cli_table *table, const bench_row *row, shown columns)
     }
 }
 
-/* What only some rows have. */
+/* Cells of columns that only some benchmarks have. */
 static void add_last_cells(cli_table *table, const bench_row *row, shown columns)
 {
     char text[CLI_BYTES_TEXT];
@@ -135,7 +149,7 @@ static void add_last_cells(cli_table *table, const bench_row *row, shown columns
         cli_table_cell(table, "%s", row->elsewhere != NULL ? row->elsewhere : "");
 }
 
-/* Of the variants of a ceiling, the one that counts. */
+/* True for the fastest variant of a ceiling. */
 static bool is_best(const bench_context *context, const bench_row *row)
 {
     for (int i = 0; i < context->row_count; i++) {
@@ -151,24 +165,24 @@ static bool is_best(const bench_context *context, const bench_row *row)
 
 static void print_ceilings(const bench_context *context, int place)
 {
-    char text[BENCH_NUMBER];
+    char text[CLI_NUMBER_TEXT];
     for (int i = 0; i < context->row_count; i++) {
         const bench_row *row = context->rows[i];
         if (!row->is_ceiling || row->device_place != place || !is_best(context, row))
             continue;
         bench_summary summary = bench_summarize(&row->host);
-        printf("ceiling  %s %s", row->benchmark, value_text(row, summary.median, text));
-        printf(" %s", bench_unit_name(row->unit));
-        printf(" (p10 – p90: %s", value_text(row, summary.p90, text));
-        printf(" – %s%s)", value_text(row, summary.p10, text),
-               bench_is_noisy(&summary) ? " *" : "");
+        cli_print(stdout, "ceiling  %s %s", row->benchmark, value_text(row, summary.median, text));
+        cli_print(stdout, " %s", bench_unit_name(row->unit));
+        cli_print(stdout, " (p10 – p90: %s", value_text(row, summary.p90, text));
+        cli_print(stdout, " – %s%s)", value_text(row, summary.p10, text),
+                  bench_is_noisy(&summary) ? " *" : "");
         for (int j = 0; j < row->param_count; j++)
-            printf(", %s %s", row->params[j].name, row->params[j].text);
+            cli_print(stdout, ", %s %s", row->params[j].name, row->params[j].text);
         puts("");
     }
 }
 
-/* Rows of one benchmark on one device, which have the same columns. */
+/* Prints the rows of one benchmark on one device, which have the same columns. */
 static void print_table(const bench_context *context, int first, int last)
 {
     shown columns = what_is_shown(context, first, last);
@@ -184,15 +198,15 @@ static void print_table(const bench_context *context, int first, int last)
         peer = row->peer.count > 0 ? row->peer_name : peer;
     }
     if (columns.peer)
-        printf("peer     %s\n", peer);
+        cli_print(stdout, "peer     %s\n", peer);
     puts("");
     cli_table_print(table, stdout, 0);
     cli_table_destroy(&table);
     if (columns.elsewhere)
-        puts("\nelsewhere: what another system took on a machine like ours, not measured here.");
+        puts("\nelsewhere: time of another system on a similar machine, not measured in this run.");
 }
 
-/* The first row at or behind `from` that is no ceiling, on this device. */
+/* The first row from `from` on that is not a ceiling and belongs to this device. */
 static int next_row(const bench_context *context, int from, int place)
 {
     while (from < context->row_count &&
@@ -214,7 +228,7 @@ static void print_rows(const bench_context *context, int place, bool headings)
             last++;
         if (headings) {
             const bench *known = bench_find(name);
-            printf("\n%s: %s\n", name, known != NULL ? known->summary : "");
+            cli_print(stdout, "\n%s: %s\n", name, known != NULL ? known->summary : "");
         }
         print_table(context, first, last);
     }
@@ -223,12 +237,35 @@ static void print_rows(const bench_context *context, int place, bool headings)
 static void print_device(const tsr_device_info *info)
 {
     char version[CLI_VERSION_TEXT];
-    printf("device   %d  %s (%s), %s%s%s, Vulkan %s\n", info->index, info->name,
-           cli_device_type(info->type), info->driver_name, info->driver_info[0] != '\0' ? " " : "",
-           info->driver_info, cli_vulkan_version(info->api_version, version));
+    cli_print(stdout, "device   %d  %s (%s), %s%s%s, Vulkan %s\n", info->index, info->name,
+              cli_device_type(info->type), info->driver_name,
+              info->driver_info[0] != '\0' ? " " : "", info->driver_info,
+              cli_vulkan_version(info->api_version, version));
 }
 
-/* What belongs to one benchmark on one device stands in one line. */
+static int count_standing(const bench_context *context, bench_standing standing)
+{
+    int count = 0;
+    for (int i = 0; i < context->row_count; i++)
+        count += bench_stands(context->rows[i]) == standing;
+    return count;
+}
+
+/* Explains the marks that the tables contain. */
+static void print_legend(const bench_context *context)
+{
+    puts("");
+    if (bench_noisy_rows(context) > 0)
+        cli_wrap(stdout, "*  noisy: the middle 80 % of the samples spread over more than 20 % of "
+                         "the median\n");
+    if (count_standing(context, BENCH_CACHED) > 0)
+        cli_wrap(stdout, "^  above the bandwidth of the memory: the data fits in caches\n");
+    if (count_standing(context, BENCH_ABOVE) > 0)
+        cli_wrap(stdout, "!  above its ceiling, although that is the best of several measurements: "
+                         "the device was slower during them\n");
+}
+
+/* Prints notes; those of one benchmark on one device share a line. */
 static void print_notes(const char *heading, const bench_notes *notes, const char *separator,
                         const bench_context *context)
 {
@@ -240,10 +277,10 @@ static void print_notes(const char *heading, const bench_notes *notes, const cha
             printf("\n%s:", heading);
         if (before != NULL && before->device_place == note->device_place &&
             strcmp(before->benchmark, note->benchmark) == 0)
-            printf("%s%s", separator, note->text);
+            cli_print(stdout, "%s%s", separator, note->text);
         else
-            printf("\n  %s%s%s: %s", device, device[0] != '\0' ? ", " : "", note->benchmark,
-                   note->text);
+            cli_print(stdout, "\n  %s%s%s: %s", device, device[0] != '\0' ? ", " : "",
+                      note->benchmark, note->text);
     }
     if (notes->count > 0)
         puts("");
@@ -255,13 +292,14 @@ void bench_report_text(const bench_context *context, const bench *what)
     bench_host host;
     bench_host_read(&host);
     if (what != NULL)
-        printf("%-7s  %s\n", what->name, what->summary);
+        cli_print(stdout, "%-7s  %s\n", what->name, what->summary);
     if (what != NULL && context->device_count > 0)
         print_device(context->devices[0]);
-    printf("host     %s, %d CPUs, %s; tessera %s\n", host.cpu, host.cpus, host.os, tsr_version());
+    cli_print(stdout, "host     %s, %d CPUs, %s; tessera %s\n", host.cpu, host.cpus, host.os,
+              tsr_version());
     int count = bench_warnings(context, warnings);
     for (int i = 0; i < count; i++)
-        printf("warning  %s\n", warnings[i]);
+        cli_print(stdout, "warning  %s\n", warnings[i]);
     for (int place = 0; place < context->device_count; place++) {
         if (what == NULL) {
             puts("");
@@ -274,9 +312,8 @@ void bench_report_text(const bench_context *context, const bench *what)
     if (context->device_count == 0)
         print_ceilings(context, -1);
     print_rows(context, -1, what == NULL);
-    print_notes("left out, mostly since doing it once takes longer than --time", &context->left_out,
-                ", ", context);
-    print_notes("FAILED, and without figures", &context->failures, "\n    ", context);
-    if (bench_noisy_rows(context) > 0)
-        puts("\n* noisy: the middle 80 % of the samples spread over more than 20 % of the median.");
+    print_notes("not measured, mostly because one repetition takes longer than --time",
+                &context->left_out, ", ", context);
+    print_notes("FAILED, without results", &context->failures, "\n    ", context);
+    print_legend(context);
 }

@@ -1,0 +1,31 @@
+/* Ceilings: what the hardware can do at best, which other results are compared with. Each is
+ * measured when it is first needed, once per device, and again after the benchmarks that were
+ * compared with it; the fastest measurement counts. A device that was busy at first does not lower
+ * its ceiling. */
+#ifndef TSR_BENCH_CEILINGS_CEILINGS_H
+#define TSR_BENCH_CEILINGS_CEILINGS_H
+
+#include "bench/harness/bench.h"
+
+/* These return NULL on failure. */
+
+/* f32 multiply-adds in registers. */
+const bench_row *bench_fma_peak(bench_context *context);
+/* f16 multiply-adds in registers, two at a time if the device can. Requires fp16. */
+const bench_row *bench_fma_peak_f16(bench_context *context);
+/* f16 products of cooperative matrices in registers. Requires bench_has_coopmat. */
+const bench_row *bench_coopmat_peak(bench_context *context);
+/* True for a GPU on which the library's products use cooperative matrices. */
+bool bench_has_coopmat(const tsr_device_info *info);
+
+/* memcpy on all CPUs of the host. */
+const bench_row *bench_memcpy_peak(bench_context *context);
+/* A contiguous tsr_copy on the device. */
+const bench_row *bench_device_copy(bench_context *context);
+/* Kernels on the device that read one array and write another. */
+const bench_row *bench_memory_stream(bench_context *context);
+/* The bandwidth of the device's memory: memcpy for CPU drivers; for GPUs, the faster of a copy and
+ * a kernel. */
+const bench_row *bench_memory_peak(bench_context *context);
+
+#endif
