@@ -1,10 +1,12 @@
 /* Prints the results of a run as tables. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bench/harness/machine.h"
 #include "bench/report/report.h"
 #include "cli/lib/device.h"
+#include "cli/lib/memory.h"
 #include "cli/lib/numbers.h"
 #include "cli/lib/table.h"
 #include "cli/lib/terminal.h"
@@ -171,14 +173,15 @@ static void print_ceilings(const bench_context *context, int place)
         if (!row->is_ceiling || row->device_place != place || !is_best(context, row))
             continue;
         bench_summary summary = bench_summarize(&row->host);
-        cli_print(stdout, "ceiling  %s %s", row->benchmark, value_text(row, summary.median, text));
-        cli_print(stdout, " %s", bench_unit_name(row->unit));
-        cli_print(stdout, " (p10 – p90: %s", value_text(row, summary.p90, text));
-        cli_print(stdout, " – %s%s)", value_text(row, summary.p10, text),
-                  bench_is_noisy(&summary) ? " *" : "");
-        for (int j = 0; j < row->param_count; j++)
-            cli_print(stdout, ", %s %s", row->params[j].name, row->params[j].text);
-        puts("");
+        char params[BENCH_MAX_PARAMS * 80] = "", low[CLI_NUMBER_TEXT], high[CLI_NUMBER_TEXT];
+        size_t used = 0;
+        for (int j = 0; j < row->param_count && used < sizeof params; j++)
+            used += (size_t)snprintf(params + used, sizeof params - used, ", %s %s",
+                                     row->params[j].name, row->params[j].text);
+        cli_line(stdout, "ceiling  %s %s %s (p10 – p90: %s – %s%s)%s", row->benchmark,
+                 value_text(row, summary.median, text), bench_unit_name(row->unit),
+                 value_text(row, summary.p90, low), value_text(row, summary.p10, high),
+                 bench_is_noisy(&summary) ? " *" : "", params);
     }
 }
 
@@ -198,7 +201,7 @@ static void print_table(const bench_context *context, int first, int last)
         peer = row->peer.count > 0 ? row->peer_name : peer;
     }
     if (columns.peer)
-        cli_print(stdout, "peer     %s\n", peer);
+        cli_line(stdout, "peer     %s", peer);
     puts("");
     cli_table_print(table, stdout, 0);
     cli_table_destroy(&table);
@@ -228,7 +231,8 @@ static void print_rows(const bench_context *context, int place, bool headings)
             last++;
         if (headings) {
             const bench *known = bench_find(name);
-            cli_print(stdout, "\n%s: %s\n", name, known != NULL ? known->summary : "");
+            puts("");
+            cli_line(stdout, "%s: %s", name, known != NULL ? known->summary : "");
         }
         print_table(context, first, last);
     }
@@ -237,10 +241,10 @@ static void print_rows(const bench_context *context, int place, bool headings)
 static void print_device(const tsr_device_info *info)
 {
     char version[CLI_VERSION_TEXT];
-    cli_print(stdout, "device   %d  %s (%s), %s%s%s, Vulkan %s\n", info->index, info->name,
-              cli_device_type(info->type), info->driver_name,
-              info->driver_info[0] != '\0' ? " " : "", info->driver_info,
-              cli_vulkan_version(info->api_version, version));
+    cli_line(stdout, "device   %d  %s (%s), %s%s%s, Vulkan %s", info->index, info->name,
+             cli_device_type(info->type), info->driver_name,
+             info->driver_info[0] != '\0' ? " " : "", info->driver_info,
+             cli_vulkan_version(info->api_version, version));
 }
 
 static int count_standing(const bench_context *context, bench_standing standing)
@@ -254,36 +258,44 @@ static int count_standing(const bench_context *context, bench_standing standing)
 /* Explains the marks that the tables contain. */
 static void print_legend(const bench_context *context)
 {
-    puts("");
     if (bench_noisy_rows(context) > 0)
-        cli_wrap(stdout, "*  noisy: the middle 80 % of the samples spread over more than 20 % of "
+        cli_wrap(stdout, "\n*  noisy: the middle 80 % of the samples spread over more than 20 % of "
                          "the median\n");
     if (count_standing(context, BENCH_CACHED) > 0)
-        cli_wrap(stdout, "^  above the bandwidth of the memory: the data fits in caches\n");
+        cli_wrap(stdout, "\n^  above the bandwidth of the memory: the data fits in caches\n");
     if (count_standing(context, BENCH_ABOVE) > 0)
-        cli_wrap(stdout, "!  above its ceiling, although that is the best of several measurements: "
-                         "the device was slower during them\n");
+        cli_wrap(stdout,
+                 "\n!  above its ceiling, although that is the best of several measurements: "
+                 "the device was slower during them\n");
+}
+
+static bool same_place(const bench_note *a, const bench_note *b)
+{
+    return a->device_place == b->device_place && strcmp(a->benchmark, b->benchmark) == 0;
 }
 
 /* Prints notes; those of one benchmark on one device share a line. */
-static void print_notes(const char *heading, const bench_notes *notes, const char *separator,
-                        const bench_context *context)
+static void print_notes(const char *heading, const bench_notes *notes, const bench_context *context)
 {
-    for (int i = 0; i < notes->count; i++) {
-        const bench_note *note = &notes->all[i], *before = i > 0 ? note - 1 : NULL;
+    if (notes->count == 0)
+        return;
+    cli_line(stdout, "\n%s:", heading);
+    for (int first = 0, last; first < notes->count; first = last) {
+        const bench_note *note = &notes->all[first];
         const char *device =
             note->device_place >= 0 ? context->devices[note->device_place]->name : "";
-        if (before == NULL)
-            printf("\n%s:", heading);
-        if (before != NULL && before->device_place == note->device_place &&
-            strcmp(before->benchmark, note->benchmark) == 0)
-            cli_print(stdout, "%s%s", separator, note->text);
-        else
-            cli_print(stdout, "\n  %s%s%s: %s", device, device[0] != '\0' ? ", " : "",
-                      note->benchmark, note->text);
+        char *text = cli_alloc(1, 1);
+        size_t used = 0;
+        for (last = first; last < notes->count && same_place(note, &notes->all[last]); last++) {
+            size_t size = used + strlen(notes->all[last].text) + 3;
+            text = cli_resize(text, size, 1);
+            used += (size_t)snprintf(text + used, size - used, "%s%s", last > first ? ", " : "",
+                                     notes->all[last].text);
+        }
+        cli_line(stdout, "  %s%s%s: %s", device, device[0] != '\0' ? ", " : "", note->benchmark,
+                 text);
+        free(text);
     }
-    if (notes->count > 0)
-        puts("");
 }
 
 void bench_report_text(const bench_context *context, const bench *what)
@@ -292,14 +304,14 @@ void bench_report_text(const bench_context *context, const bench *what)
     bench_host host;
     bench_host_read(&host);
     if (what != NULL)
-        cli_print(stdout, "%-7s  %s\n", what->name, what->summary);
+        cli_line(stdout, "%-7s  %s", what->name, what->summary);
     if (what != NULL && context->device_count > 0)
         print_device(context->devices[0]);
-    cli_print(stdout, "host     %s, %d CPUs, %s; tessera %s\n", host.cpu, host.cpus, host.os,
-              tsr_version());
+    cli_line(stdout, "host     %s, %d CPUs, %s; tessera %s", host.cpu, host.cpus, host.os,
+             tsr_version());
     int count = bench_warnings(context, warnings);
     for (int i = 0; i < count; i++)
-        cli_print(stdout, "warning  %s\n", warnings[i]);
+        cli_line(stdout, "warning  %s", warnings[i]);
     for (int place = 0; place < context->device_count; place++) {
         if (what == NULL) {
             puts("");
@@ -313,7 +325,7 @@ void bench_report_text(const bench_context *context, const bench *what)
         print_ceilings(context, -1);
     print_rows(context, -1, what == NULL);
     print_notes("not measured, mostly because one repetition takes longer than --time",
-                &context->left_out, ", ", context);
-    print_notes("FAILED, without results", &context->failures, "\n    ", context);
+                &context->left_out, context);
+    print_notes("FAILED, without results", &context->failures, context);
     print_legend(context);
 }

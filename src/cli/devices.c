@@ -24,10 +24,7 @@ static void line(FILE *out, const char *label, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text + used, sizeof text - (size_t)used, format, arguments);
     va_end(arguments);
-    if (cli_columns(out) > 0)
-        cli_wrap(out, text);
-    else /* whole lines, for grep and the like */
-        cli_print(out, "%s\n", text);
+    cli_line(out, "%s", text);
 }
 
 static const char *yes(bool is)

@@ -475,7 +475,7 @@ static const struct {
     {"bench -x", "tessera: bench: unknown option '-x'; see 'tessera help bench'\n"},
     {"bench rng -o", "tessera: bench: missing value: -o FILE\n"},
     {"bench report",
-     "tessera: bench report: which files? 'tessera bench -o FILE.json' writes one\n"},
+     "tessera: bench report: missing FILE; 'tessera bench -o FILE.json' writes one\n"},
     {"bench compare a.json",
      "tessera: bench compare: takes two files: the old run's and the new one's\n"},
     {"bench compare a b c", "tessera: bench compare: unexpected argument 'c'\n"},

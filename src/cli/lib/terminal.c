@@ -99,17 +99,23 @@ void cli_put(FILE *out, const char *text)
     free(copy);
 }
 
+static char *format_list(const char *format, va_list arguments)
+{
+    va_list again;
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    size_t size = length < 0 ? 1 : (size_t)length + 1;
+    char *text = cli_alloc(size, 1);
+    vsnprintf(text, size, format, arguments);
+    return text;
+}
+
 void cli_print(FILE *out, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(NULL, 0, format, arguments);
-    va_end(arguments);
-    if (length < 0)
-        return;
-    char *text = cli_alloc((size_t)length + 1, 1);
-    va_start(arguments, format);
-    vsnprintf(text, (size_t)length + 1, format, arguments);
+    char *text = format_list(format, arguments);
     va_end(arguments);
     cli_put(out, text);
     free(text);
@@ -173,4 +179,19 @@ void cli_wrap(FILE *out, const char *text)
         line = end != NULL ? end + 1 : line + strlen(line);
     }
     free(copy);
+}
+
+void cli_line(FILE *out, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *text = format_list(format, arguments);
+    va_end(arguments);
+    if (cli_columns(out) > 0) {
+        cli_wrap(out, text);
+    } else {
+        cli_put(out, text);
+        fputc('\n', out);
+    }
+    free(text);
 }

@@ -28,4 +28,8 @@ void cli_print(FILE *out, const char *format, ...) CLI_PRINTF(2, 3);
  * in "  name   explanation", to the explanation. */
 void cli_wrap(FILE *out, const char *text);
 
+/* Writes one line and its newline, broken in the same way, but only if the width of the terminal is
+ * known: lines in a file or a pipe stay whole. */
+void cli_line(FILE *out, const char *format, ...) CLI_PRINTF(2, 3);
+
 #endif
