@@ -43,7 +43,7 @@ static uint64_t parts_of(const tsr__matmul_problem *p)
     return p->k < 2048 ? 1 : (uint64_t)p->k / 1024;
 }
 
-/* Workgroups that keep the whole device busy. */
+/* So many workgroups keep the whole device busy. */
 static uint64_t enough_tiles(const tsr__matmul_device *device)
 {
     return device->device_class == TSR__CLASS_GPU ? 128 : 8;
@@ -72,8 +72,8 @@ static const char *coopmat_name_nvidia(const tsr__matmul_device *device,
     return NULL;
 }
 
-/* For products that have most of a tile's rows and columns: these kernels do several times the work
- * of the others. */
+/* Cooperative matrices do several times the work of the other kernels, so that they pay as soon as
+ * the matrices fill most of a tile. NULL if they do not suit. */
 static const char *coopmat_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
     const tsr__matmul_config *large = tsr__matmul_config_named("coopmat-l");
@@ -105,7 +105,7 @@ static const char *few_rows_name(const tsr__matmul_device *device, const tsr__ma
 static const char *usual_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
     static const char *const largest_first[] = {"tiled-l", "tiled-m", "tiled-s"};
-    /* Only NVIDIA has the registers to make the largest tile pay without cooperative matrices. */
+    /* Without cooperative matrices the largest tile pays only with the many registers of NVIDIA. */
     int first = device->vendor_id == VENDOR_NVIDIA ? 0 : 1;
 
     if (device->device_class != TSR__CLASS_GPU) {
@@ -140,14 +140,15 @@ static const tsr__matmul_config *usual(const tsr__matmul_device *device,
     return config;
 }
 
-/* With few rows all time goes into reading b, for which a large GPU needs some ten KiB under way in
- * each of its hundred or more processors: several workgroups everywhere. Their sums are small. */
+/* With few rows, reading b takes all the time. To use its bandwidth, a large GPU needs about ten
+ * KiB of loads in flight on each of its hundred or more processors: several workgroups each. The
+ * partial sums that this costs are small. */
 static uint64_t enough_parts(const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
     return enough_tiles(device) * (device->device_class == TSR__CLASS_GPU && p->m < 32 ? 4 : 1);
 }
 
-/* Cuts k where it is long and y too small to occupy the device. */
+/* Splits k if it is long and y has too few tiles to occupy the device. */
 static void choose_splits(const tsr__matmul_device *device, const tsr__matmul_problem *p,
                           uint32_t at_most, tsr__matmul_plan *plan)
 {
@@ -160,7 +161,7 @@ static void choose_splits(const tsr__matmul_device *device, const tsr__matmul_pr
         if (splits > k / shortest)
             splits = k / shortest;
     }
-    /* Partial sums are indexed in 32 bits and a dispatch's z counts parts of every matrix. */
+    /* Partial sums are indexed with 32 bits, and z counts the parts of all matrices. */
     if (splits < 2 || k < 2 * step || tiles > enough || p->batch_count > 256) {
         plan->splits = 1;
         plan->k_chunk = (uint32_t)k;

@@ -1,8 +1,8 @@
-/* Which kernel computes a product, with which tile.
+/* Chooses the kernel and the tile that compute a product.
  *
- * Every way to compute one is a named configuration, a line of the table in configs.c. The choice
- * follows shape, dtypes, strides, device and the device's tuning file only, so that a call's bits
- * do not change from run to run unless somebody tunes. */
+ * Every way to compute a product is a named configuration, a line of the table in
+ * kernels/configs.c. The choice depends only on shape, dtypes, strides, the device and the device's
+ * tuning file, so that the bits of a result do not change from run to run unless somebody tunes. */
 #ifndef TSR_GPU_MATMUL_CHOOSER_H
 #define TSR_GPU_MATMUL_CHOOSER_H
 

@@ -1,4 +1,4 @@
-/* tsr_matmul: validation, then problem, plan and dispatches. */
+/* tsr_matmul: checks the arguments, reduces the call to a problem, chooses a kernel and runs it. */
 #include "tessera/matmul.h"
 
 #include "base/error.h"

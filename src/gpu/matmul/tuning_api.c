@@ -1,4 +1,4 @@
-/* tessera/tuning.h: the chooser and the table of tuned classes, for who measures. */
+/* The functions of tessera/tuning.h that inspect and change the choice of kernels. */
 #include "tessera/tuning.h"
 
 #include <string.h>
@@ -57,8 +57,8 @@ static bool same_plan(const tsr__matmul_plan *a, const tsr__matmul_plan *b)
            memcmp(&a->variant, &b->variant, sizeof a->variant) == 0;
 }
 
-/* The ways of one configuration: as it usually splits, and other numbers of parts that come to
- * something else. How many it counted; the one that `index` reaches is written. */
+/* Counts the distinct plans of one configuration, other than `usual`: with its own number of splits
+ * and with others. Writes the one numbered `index`, counted from 0, if there are so many. */
 static int count_ways(const tsr__matmul_device *device, const tsr__matmul_problem *problem,
                       const tsr__matmul_plan *usual, const char *config, int index,
                       tsr_tuning_choice *out)

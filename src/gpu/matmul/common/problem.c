@@ -12,7 +12,7 @@ static const char *transposed(bool yes)
     return yes ? " transposed" : "";
 }
 
-/* Rows and columns of op(x) as the last two dimensions of `out`, with the batch dimensions of y. */
+/* Writes the layout of op(x), broadcast to the batch dimensions of y. */
 static tsr_status op_layout(const char *name, const tsr_layout *x, bool transpose,
                             const tsr_layout *y, tsr_layout *out)
 {
@@ -59,7 +59,7 @@ static void remove_batch(tsr__matmul_problem *p, int dim)
     p->batch[p->batch_dims] = 0;
 }
 
-/* Whether dimension i is followed by i + 1 without a gap in every operand. */
+/* True if batch dimensions i and i + 1 can be one dimension in every operand. */
 static bool batch_merges(const tsr__matmul_problem *p, int i)
 {
     const tsr__matmul_side *sides[] = {&p->a, &p->b, &p->y, &p->bias};
@@ -85,7 +85,7 @@ static void merge_batches(tsr__matmul_problem *p)
         }
 }
 
-/* Whether the rows of matrix after matrix along batch dimension i go on in even steps. */
+/* True if the rows of all matrices along batch dimension i are evenly spaced. */
 static bool rows_continue(const tsr__matmul_side *side, int i, int64_t m)
 {
     uint64_t span;
@@ -94,7 +94,7 @@ static bool rows_continue(const tsr__matmul_side *side, int i, int64_t m)
                       span == (uint64_t)side->batch[i]);
 }
 
-/* A batch that shares b is one matrix of more rows. */
+/* Turns batch dimensions that share b into more rows of the other operands. */
 static void merge_batch_into_rows(tsr__matmul_problem *p)
 {
     tsr__matmul_side *tall[] = {&p->a, &p->y, &p->bias};
@@ -166,8 +166,8 @@ static void largest_last(tsr__matmul_problem *p, int count)
     }
 }
 
-/* The stride of a dimension of one element is never used; 0 keeps it out of questions of alignment.
- */
+/* Sets the strides of dimensions of one element to 0: they are never used, and must not count as
+ * misaligned. */
 static void drop_unused_strides(tsr__matmul_problem *p)
 {
     if (p->m == 1)
@@ -185,7 +185,7 @@ static tsr_status read_params(const tsr_matmul_params *params, tsr__matmul_probl
         return TSR_OK;
     TSR__REQUIRE(params->activation >= TSR_ACT_NONE && params->activation <= TSR_ACT_SILU,
                  "matmul: activation %d is none of tsr_activation", (int)params->activation);
-    /* NaN is a value like any other here, so compare with 0 and not with "unset". */
+    /* Compares in a way that NaN counts as a value and not as "unset". */
     bool zero = !(params->alpha < 0 || params->alpha > 0 || params->alpha != params->alpha);
     TSR__REQUIRE((unsigned)params->scale <= TSR_MATMUL_SCALE_ZERO,
                  "matmul: scale %d is not a tsr_matmul_scale", (int)params->scale);
@@ -261,7 +261,7 @@ tsr_status tsr__matmul_problem_init(const tsr_layout *y, const tsr_layout *a, co
     for (int i = 0; i < p.batch_dims; i++) {
         p.batch[i] = y->shape[i];
         p.batch_count *=
-            y->shape[i]; /* y's elements are distinct, so this fits where m and n are not 0 */
+            y->shape[i]; /* fits if m and n are not 0, because y's elements are distinct */
     }
     if (p.m > 0 && p.n > 0 && p.batch_count > 0) {
         if (p.alpha == 0)

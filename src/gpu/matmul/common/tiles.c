@@ -1,16 +1,16 @@
-/* Products by kernels that take struct tsr_matmul_push: bands of rows, two batch dimensions and the
- * parts of k in one dispatch. */
+/* Runs the kernels that take struct tsr_matmul_push. One dispatch computes a band of rows of all
+ * matrices of up to two batch dimensions, in all parts of k. */
 #include "base/checked.h"
 #include "gpu/matmul/common/call.h"
 #include "shaders/params/matmul.h"
 
-/* The most workgroups every device takes in z. */
+/* Every device takes so many workgroups in z. */
 #define Z_LIMIT 65535
 
-/* About how much of the sums is in scratch at a time. */
+/* Scratch for partial sums has about this size. */
 #define PARTIAL_BYTES (INT64_C(64) << 20)
 
-/* A dimension of the problem that one dispatch takes a piece of. */
+/* A dimension of which one dispatch takes a piece. */
 typedef struct dim {
     int batch; /* which of the batch dimensions; -1: none, size 1 */
     int64_t size, piece;
@@ -31,7 +31,7 @@ static dim batch_dim(const tsr__matmul_problem *p, int batch, int64_t at_most)
     return out;
 }
 
-/* Multiply-adds for a row of y. */
+/* Multiply-adds per row of y. */
 static double row_work(const tsr__matmul_problem *p)
 {
     return (double)p->n * (double)(p->k > 0 ? p->k : 1);
@@ -42,12 +42,12 @@ typedef struct run {
     const tsr__matmul_call *call;
     const tsr__matmul_plan *plan;
     dim outer, inner, rows;
-    tsr__buffer *partial; /* sums on their way to matmul_sum.comp, or NULL */
+    tsr__buffer *partial; /* partial sums for matmul_sum.comp, or NULL */
     struct tsr_matmul_push push;
     tsr__dispatch dispatch;
 } run;
 
-/* Rows, of one matrix or of several, that a dispatch may take time for. */
+/* How many rows, of one matrix or of several, a dispatch may compute within the work limit. */
 static int64_t rows_within_work(const run *r)
 {
     const tsr__matmul_problem *p = r->call->problem;
@@ -56,8 +56,8 @@ static int64_t rows_within_work(const run *r)
     return rows < 0x1p62 ? (int64_t)rows : INT64_C(1) << 62;
 }
 
-/* Cuts rows and batch so that partial sums stay small, and both within what a dispatch counts and
- * may take time for. */
+/* Cuts rows and batch so that partial sums stay small, and so that a dispatch stays within the
+ * limits on workgroups and on work. */
 static void choose_pieces(run *r, bool partial)
 {
     const tsr__matmul_problem *p = r->call->problem;
@@ -88,7 +88,7 @@ static uint32_t batch_stride(const tsr__matmul_side *side, dim d)
     return d.batch < 0 || d.piece == 1 ? 0 : (uint32_t)side->batch[d.batch];
 }
 
-/* Everything of the push constants that all pieces share. */
+/* Sets the push constants that all pieces share. */
 static void fill_push(run *r)
 {
     const tsr__matmul_problem *p = r->call->problem;
@@ -132,7 +132,7 @@ static void fill_dispatch(run *r)
         dispatch->access[dispatch->access_count++] = tsr__read_of(call->bias);
 }
 
-/* Sums go to scratch as [batch, split, m, n] f32. */
+/* Redirects the result to scratch, as f32 [batch, split, m, n]. */
 static void aim_at_partial(const run *r, struct tsr_matmul_push *push)
 {
     uint32_t matrices = push->m * push->n * push->splits;
@@ -147,7 +147,7 @@ static void aim_at_partial(const run *r, struct tsr_matmul_push *push)
     push->mode |= TSR_DT_F32 << TSR_MM_Y_DTYPE_SHIFT | TSR_DT_F32 << TSR_MM_BIAS_DTYPE_SHIFT;
 }
 
-/* `push` has the addresses of the piece. */
+/* Records the dispatches of one piece, whose addresses are in `push`. */
 static tsr_status record_piece(run *r, struct tsr_matmul_push push, uint32_t outer, uint32_t inner)
 {
     const tsr__matmul_config *config = r->plan->config;
@@ -180,7 +180,7 @@ static uint64_t address(const run *r, const tsr_tensor *tensor, const tsr__matmu
     return tsr__matmul_address(tensor, side, base);
 }
 
-/* All pieces of the dimensions that dispatches take; `index` places the other batch dimensions. */
+/* Records all pieces for one index of the batch dimensions that no dispatch covers. */
 static tsr_status record_batch(run *r, int dims, const int64_t index[TSR__MATMUL_BATCH])
 {
     const tsr__matmul_call *call = r->call;
