@@ -1,12 +1,12 @@
-// What kernels for Mesa's CPU driver share. That driver compiles one SIMD lane per invocation, and turns a load into
-// one vector or scalar load only where it stands in straight-line code at top level and its address is visibly uniform: built
-// from constants and push constants only. Everything else is a gather, lane by lane, ten times slower. Hence no loop survives
-// specialization, no branch comes before the end, and every index that comes from gl_WorkGroupID goes through the identity
-// table in the push constants, `p.identity`: 0, 1, … 15, or as far as TSR_IDENTITY_BITS says.
+// Shared by the kernels for lavapipe. The driver runs each invocation in one SIMD lane. It emits a load as one vector or scalar load
+// only in top-level straight-line code, and only if the address is visibly uniform: computed from constants and push constants. Every
+// other load is a gather, lane by lane, ten times slower. Therefore these kernels have no loops after specialization and no branches
+// before their end, and every index from gl_WorkGroupID goes through the identity table in the push constants, `p.identity`: the numbers
+// 0, 1, … up to 15, or to fewer if TSR_IDENTITY_BITS says so. See docs/design/cpu_drivers.md.
 #ifndef TSR_LAVAPIPE_GLSL
 #define TSR_LAVAPIPE_GLSL
 
-// A memory qualifier for what follows.
+// The memory qualifier of the references below.
 #ifndef TSR_MEMORY
 #define TSR_MEMORY
 #endif
@@ -35,8 +35,8 @@ layout(buffer_reference, std430, buffer_reference_align = 2) TSR_MEMORY buffer H
 #define TSR_INDEX_BITS 16
 #endif
 
-// A number of TSR_INDEX_BITS bits that the compiler knows to be the same in all invocations: the inner look-up makes it uniform, the
-// outer one a scalar load. Not a loop, which would take the driver a round over the shader wherever it is.
+// `value`, of TSR_INDEX_BITS bits, in a form that the compiler knows to be uniform: the inner look-up makes it uniform, and the outer one
+// makes it a scalar load. It is written without a loop, because the driver passes over the whole shader once more for each loop.
 #define DIGIT(n) (p.identity[p.identity[x >> (n) * TSR_IDENTITY_BITS & (1 << TSR_IDENTITY_BITS) - 1]] << (n) * TSR_IDENTITY_BITS)
 uint uniform_index(uint x)
 {
@@ -50,9 +50,9 @@ uint uniform_index(uint x)
 }
 #undef DIGIT
 
-// Which of `count` tiles, from the number of the workgroup along them. The `subgroups` subgroups of a workgroup, 1 or up to 8 of them, make
-// tiles beside one another: a workgroup costs this driver as much as some hundred vector operations, a subgroup little. Past the last
-// tile a subgroup makes that once more and must not store it.
+// The tile of this subgroup among `count`, given the workgroup's index. The `subgroups` subgroups of a workgroup (at most 8) compute
+// neighbouring tiles: starting a workgroup costs as much as about a hundred vector operations, a further subgroup little. A subgroup
+// past the last tile repeats that tile; `own` is false, and it must not store.
 uint lavapipe_tile(uint group, uint subgroups, uint count, out bool own)
 {
     uint tile = uniform_index(group);
@@ -65,8 +65,8 @@ uint lavapipe_tile(uint group, uint subgroups, uint count, out bool own)
     return tile;
 }
 
-// What a constant leaves out is left out before the driver sees the shader, but not what an argument does: macros, so that dtypes and
-// alignments are constants wherever they are named.
+// Code that a constant excludes is removed before the driver sees the shader, but code that a function's argument excludes is not.
+// Therefore these are macros: dtypes and alignments are then constants wherever they are named.
 #define BYTES_OF(dtype) ((dtype) == TSR_DT_F32 ? 4u : 2u)
 
 #if TSR_STORAGE16
@@ -76,8 +76,8 @@ uint lavapipe_tile(uint group, uint subgroups, uint count, out bool own)
 #define LOAD_ONE(at, dtype) Float(at).v
 #endif
 
-// Reads a word of every line of cache, to have `bytes` bytes from there on in the caches when they are needed: for the next tile's,
-// while this one's arithmetic goes on. What comes of it has to be used, by after().
+// Prefetches `bytes` bytes from `at` on by reading a word of every cache line: the next tile's operands, while the arithmetic of this
+// one goes on. The result must be used, by after(), or the compiler removes the loads.
 uint touch(uint64_t at, uint bytes)
 {
     const uint LINE = 64;
@@ -87,23 +87,22 @@ uint touch(uint64_t at, uint bytes)
     return words;
 }
 
-// The value itself, since identity[0] is 0, which the compiler cannot know.
+// Returns `value`: identity[0] is 0, but the compiler does not know that.
 float after(float value, uint touched)
 {
     return uintBitsToFloat(floatBitsToUint(value) | (touched & p.identity[0]));
 }
 
-// Four elements to lanes first … first + 3. mix() becomes a select with a constant lane mask, and LLVM folds the chain into one vector
-// load; ?: would become control flow. Macros, since functions leave the driver much to tidy up wherever they are called.
+// Puts the four elements into lanes first … first + 3. mix() becomes a select with a constant lane mask, and LLVM merges the chain into
+// one vector load; ?: would become control flow. These are macros because functions take the driver longer to compile.
 #define TAKE_THREE(value, four, first)                                                             \
     mix(mix(mix(value, four.y, gl_SubgroupInvocationID == first + 1), four.z, gl_SubgroupInvocationID == first + 2), four.w, \
         gl_SubgroupInvocationID == first + 3)
 #define TAKE_FOUR(value, four, first) TAKE_THREE(mix(value, four.x, gl_SubgroupInvocationID == first), four, first)
 
-// The body of a function of `line`, at0, at4, at8 and at12: element by lane, four each from so many bytes behind `line`, as far as there
-// are lanes. A function for each constant dtype has but one of these branches when constants are folded, before the driver sees it. The
-// first element is every lane's until the others come, which is one selection less. Addresses are the line and one number, in which the
-// driver has least to tidy up.
+// The body of a function of `line`, at0, at4, at8 and at12: gives each lane its element, loading four at a time from those offsets in
+// bytes after `line`, as many as there are lanes. With a constant dtype, constant folding leaves one of the branches. All lanes start
+// with the first element, which saves one selection. Addresses have the form line + offset, which the driver simplifies fastest.
 #define TAKE_LANES(type, type4, reference4, lanes)                                                 \
     type4 four = reference4(line + at0).v;                                                         \
     type value = TAKE_THREE(four.x, four, 0);                                                      \
@@ -131,7 +130,7 @@ float after(float value, uint touched)
     return value;
 #endif
 
-// Element by lane, from `from` bytes behind `line`, a constant.
+// Gives each lane its element, from `from` bytes after `line` on; `from` is a constant.
 float load_lanes(uint64_t line, uint from, uint dtype, uint lanes)
 {
     uint quarter = 4 * BYTES_OF(dtype);
@@ -139,7 +138,7 @@ float load_lanes(uint64_t line, uint from, uint dtype, uint lanes)
     LOAD_LANES(dtype, lanes)
 }
 
-// The same for elements first … first + lanes − 1 of a line of `count`: lanes past its end repeat the last element.
+// The same for elements first … first + lanes − 1 of a line of `count`. Lanes past its end repeat the last element.
 float load_lanes_careful(uint64_t line, uint dtype, uint first, uint count, uint lanes)
 {
     float value = LOAD_ONE(line + uint64_t(min(first, count - 1)) * BYTES_OF(dtype), dtype);
@@ -149,7 +148,7 @@ float load_lanes_careful(uint64_t line, uint dtype, uint first, uint count, uint
     return value;
 }
 
-// Elements 4·lane … 4·lane + 3 by lane.
+// Gives each lane elements 4·lane … 4·lane + 3.
 vec4 load_lanes4(uint64_t at, uint dtype, uint lanes)
 {
 #if TSR_STORAGE16
@@ -166,10 +165,10 @@ vec4 load_lanes4(uint64_t at, uint dtype, uint lanes)
     return value;
 }
 
-// A 64-bit number to store, or to store to, by lane. Mesa 22 stores in a loop over lanes, each round of which writes the vectors of addresses
-// and values to the stack and reads the lane's elements back. Intel's processors do that at once for vectors of 32 bytes, but take
-// 27 cycles for those of 64. LLVM moves additions and shifts by constants behind the reading where nothing else uses their result:
-// so numbers are put together from words, of which the compiler must not see that they are one number's. identity[0] is 0.
+// A 64-bit value or address for a store. Mesa 22 stores in a loop over lanes; each iteration writes the vectors of addresses and values to
+// the stack and reads the lane's elements back. Intel's processors forward such stores at once for vectors of 32 bytes, but take 27
+// cycles for vectors of 64. LLVM moves additions and shifts by constants behind the reading, if nothing else uses their result. A
+// 64-bit number is therefore composed of two words in a way that hides from the compiler that they belong together: identity[0] is 0.
 uint64_t by_words(uvec2 words)
 {
     return uint64_t(words.x | p.identity[0]) + (uint64_t(words.y | p.identity[0]) << 32);
@@ -186,7 +185,7 @@ void store_vector(uint64_t at, uvec2 words)
     Word64(target(at)).v = by_words(words);
 }
 
-// Four neighbours; and where they start at a multiple of 8 bytes, as two words of 64 bits: those cost less to store than four of 32.
+// Store four neighbours: one by one, or, if they start at a multiple of 8 bytes, as two words of 64 bits, which costs less.
 void store_floats(uint64_t at, vec4 values)
 {
     Float(target(at)).v = values.x;

@@ -1,4 +1,4 @@
-// To be included before the push constants of a kernel that then includes lavapipe.glsl: addresses in them are 64-bit integers.
+// A kernel for lavapipe includes this before its push constants, in which addresses are 64-bit integers, and lavapipe.glsl after them.
 #ifndef TSR_LAVAPIPE_EXTENSIONS_GLSL
 #define TSR_LAVAPIPE_EXTENSIONS_GLSL
 

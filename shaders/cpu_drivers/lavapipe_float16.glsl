@@ -1,10 +1,10 @@
-// Four numbers as f16 or bf16, for the kernels of Mesa's CPU driver, to be stored at once. Includes nothing: float16.glsl and 64-bit
-// integers are there.
+// Converts four numbers to f16 or bf16, to be stored at once by kernels for lavapipe. The including file provides float16.glsl and
+// 64-bit integers.
 #ifndef TSR_LAVAPIPE_FLOAT16_GLSL
 #define TSR_LAVAPIPE_FLOAT16_GLSL
 
-// As tsr_f16_from_f32, in half as many operations: this driver rounds additions to nearest even, and so to multiples of 2^-24
-// where a half becomes subnormal.
+// tsr_f16_from_f32 with half as many operations: lavapipe rounds additions to nearest even, and adding 0.5 rounds to multiples of 2^-24
+// where the f16 is subnormal.
 uint encode_f16(float value)
 {
     uint bits = floatBitsToUint(value), magnitude = bits & 0x7fffffffu;
@@ -16,7 +16,7 @@ uint encode_f16(float value)
     return (bits >> 16 & 0x8000u) | result;
 }
 
-// Not loops, which would take the driver a round over the shader; the dtype is a constant, as in lavapipe.glsl.
+// Macros without loops, for the reasons given in lavapipe.glsl. The dtype is a constant.
 uvec2 encode_f16s(vec4 values)
 {
     uvec4 bits = uvec4(encode_f16(values.x), encode_f16(values.y), encode_f16(values.z), encode_f16(values.w));

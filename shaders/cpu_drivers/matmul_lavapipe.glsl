@@ -1,11 +1,10 @@
-// The matmul kernels for Mesa's CPU driver: their constants, and what keeps their arithmetic together.
+// Shared by the matmul kernels for lavapipe: their constants, and PIN.
 //
-// How they are written decides how long the driver takes over a pipeline, in every process again: it passes over the whole shader round
-// after round, until a round finds nothing more to do. Each round unrolls but one of the loops that follow one another, and but one
-// level of those in one another. So the loop over k is nested deeply enough that all other loops are gone when it is unrolled, and few
-// come after it or before. And nothing is left to do then: what is computed from the loop's counter comes to constants, but leaves the
-// constants behind of which it was computed, for which there is one round more. Addresses are counted up instead, in steps of what they
-// start with.
+// The way they are written decides how long the driver compiles a pipeline, in every process again: it makes passes over the whole
+// shader until a pass changes nothing. Each pass unrolls only one of several consecutive loops, and only one level of nested loops.
+// Therefore the loop over k is nested deeply enough that all other loops are gone when it is unrolled, and few loops come before or
+// after it. Nothing must be left to simplify then: values that are computed from a loop's counter become constants, but removing the
+// constants that they were computed from takes one more pass. Addresses are therefore incremented, by the values that they start with.
 #ifndef TSR_MATMUL_LAVAPIPE_GLSL
 #define TSR_MATMUL_LAVAPIPE_GLSL
 
@@ -17,8 +16,8 @@ layout(push_constant, std430) uniform tsr_push
     tsr_matmul_cpu_push p;
 };
 
-// So that the driver does not look for each load among all loads before it, time after time: a quarter of what it spends on a pipeline.
-// Volatile loads are never merged, but none is made twice here.
+// Volatile keeps the driver from comparing each load with all loads before it, which takes a quarter of a pipeline's compilation.
+// Volatile loads are never merged, but no load occurs twice here.
 #define TSR_MEMORY volatile
 #define TSR_IDENTITY_BITS 3
 #define TSR_INDEX_BITS TSR_MATMUL_CPU_INDEX_BITS
@@ -30,26 +29,27 @@ layout(constant_id = 1) const int LANES = 8; // the subgroup size, a power of tw
 layout(constant_id = 2) const int TM = 8;
 layout(constant_id = 3) const int TN = 4;
 layout(constant_id = 4) const int STEPS = 8;
-layout(constant_id = 5) const uint SKIPS = 0;   // 1: the first products are in the sums already
-layout(constant_id = 6) const uint CAREFUL = 0; // 1: less than a vector of k, or along n
+layout(constant_id = 5) const uint SKIPS = 0;   // 1: the sums have the first products already
+layout(constant_id = 6) const uint CAREFUL = 0; // 1: k, or the columns, do not fill a vector
 layout(constant_id = 7) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint B_DTYPE = TSR_DT_F32;
-layout(constant_id = 9) const uint BATCHED = 0; // 1: workgroups in z are of a matrix each
-layout(constant_id = 10) const uint PARTS = 0;  // 1: a is not longer than one tile, and workgroups take a stretch of k each, with sums
-                                                // of its own; 2: a is, and its tiles are in z, with lanes along k
-// 11 is the kernels' own.
-layout(constant_id = 12) const uint PAIRS = 0;  // 1: y's columns of even numbers start at multiples of 8 bytes
+layout(constant_id = 9) const uint BATCHED = 0; // 1: each workgroup in z computes another matrix
+// 1: each workgroup takes a stretch of k of its own, with sums of its own, and a has at most one tile of rows; 2: a has several, which
+// are counted in z (only with lanes along k).
+layout(constant_id = 10) const uint PARTS = 0;
+// Each kernel uses 11 for itself.
+layout(constant_id = 12) const uint PAIRS = 0; // 1: every even column of y starts at a multiple of 8 bytes
 
 const uint SUBGROUPS = WORKGROUP / LANES;
 const uint A_BYTES = BYTES_OF(A_DTYPE);
 const uint B_BYTES = BYTES_OF(B_DTYPE);
-// Steps that are a loop in the loop: a level more, and the sums are variables when that is unrolled, not elements of an array any more.
+// Steps of an inner loop, which adds a nesting level: the sums are then variables and not array elements by the time it is unrolled.
 const int GROUP = STEPS < 2 ? STEPS : 2;
 
-// LLVM moves arithmetic whose result is used in one place into that place, here into the block of each lane's store: the kernel
-// becomes four times slower and its compilation takes minutes (LLVM 19). A second use elsewhere keeps it where it is. Nothing is ever
-// stored here, at 0 or elsewhere: the driver adds a 0 to every address and takes it away again, and would go over the shader once more
-// for that constant if nothing used it.
+// LLVM moves arithmetic to the only place that uses its result, here into the block of each lane's store: the kernel then becomes four
+// times slower, and compiling it takes minutes (LLVM 19). PIN is a second use that keeps the arithmetic where it is. It never stores
+// anything, because identity[0] is 0. Its address is a mix() with 0 because the driver adds a constant 0 to every address and would make
+// one more pass to remove that constant if nothing used it.
 #define PIN(values, first, count)                                                                  \
     if (p.identity[0] != 0) {                                                                      \
         float pinned = 0.0;                                                                        \

@@ -1,5 +1,5 @@
-// y = act(alpha · sums of all parts + y + bias) for Mesa's CPU driver. A subgroup makes ROWS rows of 4 · LANES columns, of which a lane
-// has four neighbours: storing four numbers costs hardly more than storing one. Compiled with -O0, as matmul_lavapipe_nt.glsl.
+// y = act(alpha · sums of all parts + y + bias) on lavapipe. A subgroup computes ROWS rows of 4 · LANES columns; each lane has four
+// neighbours, because storing four numbers costs hardly more than storing one. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -20,11 +20,11 @@ layout(constant_id = 0) const int WORKGROUP = 8; // LANES · SUBGROUPS
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const int LANES = 8;
 layout(constant_id = 2) const int ROWS = 8;
-layout(constant_id = 3) const uint CAREFUL = 0; // 1: n may end anywhere, strides are what they are
+layout(constant_id = 3) const uint CAREFUL = 0; // 1: any n and any strides
 layout(constant_id = 4) const uint MODE = 0;    // TSR_MM_…
 layout(constant_id = 5) const int PARTS = 1;    // added in this order
-layout(constant_id = 6) const uint BATCHED = 0; // 1: workgroups in z are of a matrix each
-layout(constant_id = 7) const uint PACKED = 0;  // 1: a lane's first number of y starts at a multiple of 8 bytes
+layout(constant_id = 6) const uint BATCHED = 0; // 1: each workgroup in z computes another matrix
+layout(constant_id = 7) const uint PACKED = 0;  // 1: each lane's first element of y starts at a multiple of 8 bytes
 
 #include "cpu_drivers/lavapipe_float16.glsl"
 #include "cpu_drivers/vectors.glsl"
@@ -39,7 +39,7 @@ uint64_t column(uint first, int i)
     return min(first + gl_SubgroupInvocationID * 4 + i, p.n - 1);
 }
 
-// Four neighbours of the row that starts at `row`, `stride` elements apart.
+// Loads four elements, `stride` elements apart, of the row that starts at `row`.
 vec4 load4(uint64_t row, uint first, uint stride, uint dtype)
 {
     if (CAREFUL == 0)
@@ -83,7 +83,7 @@ void main()
     uint col0 = tile * LANES * 4;
     uint64_t batch = BATCHED != 0 ? uniform_index(gl_WorkGroupID.z) : 0;
 
-    // All loads before all stores: rows past the edge repeat the last one.
+    // All loads come before all stores, because rows past the edge repeat the last one.
     uint64_t y_row[ROWS];
     vec4 sums[ROWS], old[ROWS], bias[ROWS];
     [[unroll]] for (int i = 0; i < ROWS; i++) {

@@ -1,4 +1,4 @@
-// See matmul_lavapipe_nt.glsl: the last stretch of k, and what y is made of the sums.
+// matmul_lavapipe_nt.glsl for the last stretch of k, with the epilogue.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #define TSR_FINISHES 1

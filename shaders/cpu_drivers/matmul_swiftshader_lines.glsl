@@ -1,10 +1,10 @@
-// The lines of one operand that a subgroup multiplies: rows of a, or columns of b, of which each lane has VECTORS. Included once for a
-// and once for b, which differ in names only.
+// The lines of one operand that a subgroup multiplies: rows of a or columns of b, VECTORS of them in each lane. Included once for a and
+// once for b, which differ in names only.
 //
-// A load costs SwiftShader the finding of four addresses, and a branch and a scalar load for each lane; of four neighbours only the
-// former is spared. References are made once and only the index moves: making one takes 70 instructions.
+// On SwiftShader, a load costs the computation of four addresses, and a branch and a scalar load for each lane. Loading four neighbours
+// saves only the addresses. References are made once, and only the index changes: making one takes 70 instructions.
 //
-// Expects LINES(x), which makes a name the operand's own, and VECTORS, DTYPE, LOAD, LINE_STRIDE, K_STRIDE.
+// The including file defines LINES(x), which gives a name the operand's prefix, and VECTORS, DTYPE, LOAD, LINE_STRIDE, K_STRIDE.
 
 struct LINES(t)
 {
@@ -14,13 +14,13 @@ struct LINES(t)
     tsr_words2 pairs[VECTORS];
 };
 
-// Which line of the tile is vector v of a lane. Loads of four neighbouring lines give a lane four vectors at once.
+// The line of the tile that is vector v of a lane. Loads of four neighbouring lines give a lane four vectors at once.
 uint LINES(line)(uint v, uint lane)
 {
     return LOAD == TSR_MM_LOAD_VEC_LINE ? v / 4 * (4 * LANES) + lane * 4 + v % 4 : v * LANES + lane;
 }
 
-// `base` is element 0 of line 0. Lines beyond the matrix repeat its last ones; their sums are not stored.
+// `base` is the address of element 0 of line 0. Lines beyond the matrix repeat its last ones; their sums are not stored.
 LINES(t) LINES(from)(uvec2 base, uint first, uint lines)
 {
     LINES(t) l;
@@ -43,7 +43,7 @@ vec4 LINES(four)(LINES(t) l, uint v, uint i)
     return vec4(tsr_floats_from(pairs.x, DTYPE), tsr_floats_from(pairs.y, DTYPE));
 }
 
-// All vectors of one k.
+// Loads all vectors of one k.
 float[VECTORS] LINES(step)(LINES(t) l, uint k)
 {
     float value[VECTORS];
@@ -51,7 +51,7 @@ float[VECTORS] LINES(step)(LINES(t) l, uint k)
         [[unroll]] for (uint v = 0; v < VECTORS; v += 4) {
             vec4 four = LINES(four)(l, v, k * (K_STRIDE / 4));
             [[unroll]] for (uint c = 0; c < 4; c++)
-                value[min(v + c, VECTORS - 1)] = four[c]; // without 4 vectors, LOAD is another one
+                value[min(v + c, VECTORS - 1)] = four[c]; // if VECTORS < 4, LOAD is never VEC_LINE
         }
     } else {
         [[unroll]] for (uint v = 0; v < VECTORS; v++)
@@ -63,7 +63,7 @@ float[VECTORS] LINES(step)(LINES(t) l, uint k)
     return value;
 }
 
-// All vectors of four k, which start at `count`, k by k.
+// Loads all vectors of the four k from `count` on, one k after another.
 float[4 * VECTORS] LINES(steps)(LINES(t) l, uint count)
 {
     float value[4 * VECTORS];

@@ -1,17 +1,18 @@
-// f16 and bf16 to f32 on SwiftShader, by pairs that share a word: exactly what float16.glsl makes of them, in a third of the time.
+// Converts f16 and bf16 to f32 on SwiftShader, in pairs that share a word: the same bits as float16.glsl, in a third of the time.
 //
-// SwiftShader multiplies and converts vectors, but shifts lane by lane, by constants too. A constant takes two instructions, a
-// selection four, of which most go through the stack; min() is one.
+// SwiftShader multiplies and converts whole vectors, but shifts lane by lane, even by constants. A constant takes two instructions, a
+// selection four, most of which go through the stack; min() takes one.
 #ifndef TSR_SWIFTSHADER_FLOAT16_GLSL
 #define TSR_SWIFTSHADER_FLOAT16_GLSL
 
 #include "include/tessera.glsl"
 
-// The f32 of an f16: `sign` is its first bit, in place, and `magnitude` the 15 others, with the mantissa where an f32's begins.
+// The f32 of an f16. `sign` is its sign bit in place; `magnitude` is its 15 other bits, shifted so that its mantissa starts where an
+// f32's does.
 //
-// x is 2^112 times the f16: exponents are 224 higher than an f16's, so that its infinities and NaN are f32's, and 112 higher than they
-// should be. A subnormal f16 has got the first bit that it lacks, and is 2^97 · (1 + mantissa) instead of 2^98 · mantissa: 2·x - 2^98 is
-// right. No number on the way is subnormal, which SwiftShader takes for 0.
+// x is 2^112 times the f16: its exponent is 224 higher than the f16's, which makes infinities and NaN those of an f32, and 112 higher than
+// it should be. A subnormal f16 has gained an implicit first bit and is 2^97 · (1 + mantissa) instead of 2^98 · mantissa, so that 2·x −
+// 2^98 is right. No intermediate result is subnormal, because SwiftShader treats subnormals as 0.
 float tsr_f16_at(uint magnitude, uint sign)
 {
     precise float x = uintBitsToFloat(magnitude | 0x70000000u);
@@ -37,7 +38,7 @@ vec2 tsr_floats_from(uint pair, uint dtype)
     return dtype == TSR_DT_F16 ? tsr_floats_from_f16(pair) : tsr_floats_from_bf16(pair);
 }
 
-// Element i at any even address: as the second of a pair.
+// Element i at any even address, converted as the second of a pair.
 float tsr_float_at(uvec2 base, uint i, uint dtype)
 {
     uvec2 at = tsr_at(base, 2 * i);

@@ -12,7 +12,7 @@
 layout(constant_id = 0) const uint THREADS = 128;
 layout(local_size_x = 128, local_size_x_id = 0) in;
 layout(constant_id = 1) const uint SUBGROUP = 32; // the size that the pipeline demands
-layout(constant_id = 2) const uint DOWN = 2;      // subgroups above each other, the others side by side
+layout(constant_id = 2) const uint DOWN = 2;      // rows of subgroups in the workgroup's tile
 layout(constant_id = 3) const uint BM = 64;
 layout(constant_id = 4) const uint BN = 64;
 layout(constant_id = 5) const uint BK = 32;

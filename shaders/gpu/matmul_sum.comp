@@ -1,8 +1,8 @@
 // Adds the partial products of a matmul whose k was split, in the order of their index, and applies the epilogue. `a` is the
 // partial matrices, [batch, splits, m, n] in f32.
 //
-// An invocation makes one element of y or a run of four neighbours: what finds its place is several times the work of an element, and
-// devices without 16-bit storage store a half by two atomics, but two halves like any word.
+// An invocation computes one element of y or a run of four neighbours: finding its place is several times the work of one element, and
+// devices without 16-bit storage need two atomics for a single 16-bit float, but an ordinary store for a pair of them.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 
@@ -32,7 +32,7 @@ void main()
     float sums[4] = float[4](0.0, 0.0, 0.0, 0.0);
     for (uint split = 0; split < p.k; split++) {
         tsr_floats from = tsr_floats(mm_at(part, split, p.m * p.n, TSR_DT_F32));
-        // Past the row's end the last element again, which is not stored.
+        // Past the row's end this repeats the last element, which is not stored.
         [[unroll]] for (uint i = 0; i < RUN; i++)
             sums[i] += from.v[first + min(i, count - 1)];
     }

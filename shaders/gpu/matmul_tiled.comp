@@ -1,5 +1,5 @@
-// Tiled matrix product for GPUs: a workgroup computes BM × BN elements of y, BK products at a time out of shared memory; an
-// invocation keeps TM × TN sums in registers while the next tiles are on their way from memory.
+// Tiled matrix product for GPUs. A workgroup computes BM × BN elements of y from tiles in shared memory, BK products at a time. An
+// invocation keeps TM × TN sums in registers, and loads its part of the next tiles while it multiplies.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/matmul_common.glsl"
@@ -42,8 +42,8 @@ shared float tile[TILE_END];
 #define TILE TILE_B
 #include "gpu/matmul_fetch.glsl"
 
-// An invocation's rows come in runs of up to 4 neighbours, the runs a whole round of invocations apart, so that
-// neighbouring invocations read neighbouring vectors of shared memory; its columns likewise.
+// An invocation's rows come in runs of up to 4 neighbours, and the runs are a whole round of invocations apart, so that neighbouring
+// invocations read neighbouring vectors of shared memory. Its columns are arranged in the same way.
 const uint ACROSS = BN / TN;
 const uint DOWN = BM / TM;
 const uint RUN_M = TM < 4 ? TM : 4;
@@ -78,9 +78,9 @@ void multiply(uint x, uint y)
     }
 }
 
-// The sums go through shared memory, as many of an invocation's rows at a time as fit, so that the epilogue's code exists once and
-// neighbouring invocations store neighbouring elements. Which rows a round takes is asked of each with a constant index: compilers do
-// not unroll a loop around another loop, and would keep sums that are indexed by its counter in memory, for the products too.
+// The sums go through shared memory, as many of an invocation's rows at a time as fit, so that the code has one copy of the epilogue and
+// neighbouring invocations store neighbouring elements. Each row tests with a constant index whether the round takes it: compilers do
+// not unroll a loop around another loop, and would keep sums that its counter indexes in memory, during the products as well.
 const uint ROUND = DOWN * BN; // elements of one row of every invocation
 const uint ROUND_ROWS = TILE_END / ROUND < TM ? TILE_END / ROUND : TM;
 
@@ -106,7 +106,7 @@ void store(uint row0, uint col0, uint x, uint y)
 
 void main()
 {
-    // Tiles in bands 8 high, column by column: workgroups that run together share rows of a and columns of b.
+    // Tiles are numbered in bands 8 tiles high, column by column: workgroups that run together share rows of a and columns of b.
     const uint BAND = 8;
     uint across = (p.n + BN - 1) / BN;
     uint down = (p.m + BM - 1) / BM;

@@ -1,5 +1,5 @@
-// Few rows times a matrix whose columns are neighbours in memory: the matrix is read once, a workgroup takes 4 · LANES of its columns.
-// LANES invocations lie along the columns, and SLICES of them share k between them and add up their sums in a fixed tree.
+// A few rows times a row-major matrix, which is read once. A workgroup takes 4 · LANES of its columns: LANES invocations lie along the
+// columns, and SLICES groups of them each take a part of k; their sums are added up in a fixed tree.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/matmul_common.glsl"
@@ -14,7 +14,7 @@ layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // of b: or VEC_LI
 
 const uint SLICES = THREADS / LANES; // a power of two
 const uint COLS = 4 * LANES;
-const uint UNROLL = 4; // loads of b under way at a time
+const uint UNROLL = 4; // loads of b in flight at a time
 shared float tree[SLICES * ROWS * COLS];
 vec4 sums[ROWS];
 
@@ -31,7 +31,7 @@ void main()
     uvec2 a = mm_at(mm_a_matrix(A_DTYPE), k_begin, p.a_k, A_DTYPE);
     uvec2 b = mm_at(mm_at(mm_b_matrix(B_DTYPE), k_begin, p.b_k, B_DTYPE), col0, p.b_col, B_DTYPE);
 
-    // An invocation's columns are neighbours when they are loaded as one vector, else LANES apart.
+    // An invocation's columns are neighbours if they are loaded as one vector, and LANES apart otherwise.
     uint last = p.n - 1 - col0;
     uint cols[4];
     [[unroll]] for (uint c = 0; c < 4; c++)

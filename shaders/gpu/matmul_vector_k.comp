@@ -1,5 +1,5 @@
-// Few rows times a matrix whose k is contiguous: the matrix is read once, a workgroup takes COLS of its columns (lines in memory),
-// the invocations lie along k and add up their sums in a fixed tree.
+// A few rows times a column-major matrix (k is contiguous), which is read once. A workgroup takes COLS of its columns; the invocations
+// lie along k, and their sums are added up in a fixed tree.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/matmul_common.glsl"
@@ -12,14 +12,14 @@ layout(constant_id = 3) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // of both operands: or VEC_K
 
-// Fours of k, THREADS apart, whose loads are under way at a time, where registers allow: memory is the limit.
+// Vectors of four k, THREADS apart, that are loaded at a time. As many as registers allow, because memory is the limit.
 const uint AHEAD = ROWS > 2 ? 1 : B_DTYPE == TSR_DT_F32 ? 2 : 4;
 
 shared float tree[ROWS * COLS * THREADS];
 float sums[ROWS * COLS];
 uint a_at[ROWS], b_at[COLS]; // where the lines begin, in elements
 
-// Products of the fours k, k + THREADS, … of all lines, `count` of them: a constant, at most AHEAD.
+// Adds the products of `count` vectors, at k, k + THREADS, …, of all lines. `count` is a constant, at most AHEAD.
 void multiply(uvec2 a, uvec2 b, uint k, uint count)
 {
     vec4 line[AHEAD * COLS];

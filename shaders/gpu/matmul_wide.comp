@@ -1,4 +1,4 @@
-// The matmul for strides too large for 32-bit offsets: one element of y per invocation, every address in 64 bits.
+// Matrix product for strides that do not fit 32-bit offsets: one element of y per invocation, and 64-bit addresses throughout.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/tessera.glsl"

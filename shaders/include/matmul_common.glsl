@@ -1,4 +1,4 @@
-// What the matmul kernels share: where operands lie, loads of four neighbours, the epilogue.
+// Shared by the matmul kernels: addresses of operands, loads of four neighbours, the epilogue.
 #ifndef TSR_MATMUL_COMMON_GLSL
 #define TSR_MATMUL_COMMON_GLSL
 
@@ -11,12 +11,12 @@ layout(push_constant, std430) uniform tsr_push
     tsr_matmul_push p;
 };
 
-// The word of the push constants, unless a kernel is specialised for it.
+// The mode word: that of the push constants, unless a kernel is specialised for one.
 #ifndef MM_MODE
 #define MM_MODE p.mode
 #endif
 
-// base + count·stride elements, in 64 bits.
+// The address `count` · `stride` elements after `base`, in 64 bits.
 uvec2 mm_at(uvec2 base, uint count, uint stride, uint dtype)
 {
     uint high, low, carry;
@@ -53,7 +53,7 @@ uint mm_bias_dtype()
     return (MM_MODE >> TSR_MM_BIAS_DTYPE_SHIFT) & TSR_MM_FIELD_MASK;
 }
 
-// Which matrices of the batch, and which part of k, this workgroup works on.
+// The matrices of the batch and the part of k that this workgroup works on.
 uint mm_split()
 {
     return gl_WorkGroupID.z % p.splits;
@@ -79,7 +79,7 @@ uvec2 mm_b_matrix(uint dtype)
     return mm_at(mm_at(p.b, mm_outer(), p.b_outer, dtype), mm_inner(), p.b_inner, dtype);
 }
 
-// Where a block of y and of the bias starts; inside it, 32-bit offsets do.
+// The start of a block of y and of the bias, inside which 32-bit offsets suffice.
 struct mm_block
 {
     uvec2 y, bias;
@@ -98,7 +98,7 @@ mm_block mm_block_at(uint row, uint col)
     return mm_block(y, bias);
 }
 
-// act(alpha·sum + y + bias), of elements counted from the block's first.
+// act(alpha·sum + y + bias), with offsets counted from the block's first element.
 float mm_value(mm_block block, uint y_at, uint bias_at, float sum)
 {
     float value = p.alpha * sum;
@@ -112,7 +112,7 @@ float mm_value(mm_block block, uint y_at, uint bias_at, float sum)
     return value;
 }
 
-// y = what that is, at a row and column of the block.
+// Stores that to y, at a row and column of the block.
 void mm_store(mm_block block, uint row, uint col, float sum)
 {
     uint y_at = row * p.y_row + col * p.y_col;
