@@ -216,7 +216,7 @@ static void wrong_sgd(tsr_fsdp *m)
     FAILS(tsr_fsdp_sgd_step(m, &(tsr_sgd_params){.learning_rate = -1}), TSR_ERR_INVALID,
           "fsdp_sgd_step: learning_rate is -1; it must be finite and at least 0");
     FAILS(tsr_fsdp_sgd_step(m, &(tsr_sgd_params){.nesterov = true}), TSR_ERR_INVALID,
-          "fsdp_sgd_step: nesterov needs momentum > 0 and dampening 0, they are 0 and 0");
+          "fsdp_sgd_step: nesterov needs momentum > 0 and dampening 0; they are 0 and 0");
 }
 
 static void wrong_adamw(tsr_fsdp *m)

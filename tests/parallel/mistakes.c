@@ -283,7 +283,7 @@ CASE(entropy_outputs, "cross-entropy finds what is wrong with its outputs before
     tsr_tensor *loss = tensor_new(TSR_F32, 1, (int64_t[]){5});
     const uint64_t before = operations();
     FAILS(tsr_vocabulary_cross_entropy(group, loss, NULL, logits, labels, 2 * ranks, NULL, 1),
-          TSR_ERR_INVALID, "vocabulary_cross_entropy: loss is [5]; logits [4,2] give one per row");
+          TSR_ERR_INVALID, "vocabulary_cross_entropy: loss is [5]; logits [4,2] need one per row");
     FAILS(tsr_vocabulary_cross_entropy(group, NULL, loss, logits, labels, 2 * ranks, NULL, 1),
           TSR_ERR_INVALID, "vocabulary_cross_entropy: dlogits is [5], logits is [4,2]");
     CHECK(operations() == before, "something was sent");

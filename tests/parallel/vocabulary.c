@@ -333,7 +333,7 @@ CASE(vocabulary_mistakes, "mistakes with a vocabulary are named")
           "embedding embed: dy is [4]; y was [4,3]");
     const int64_t all = 2 * ranks;
     FAILS(tsr_vocabulary_cross_entropy(group, NULL, NULL, logits, x, all, NULL, 1), TSR_ERR_INVALID,
-          "vocabulary_cross_entropy: neither loss nor dlogits is wanted");
+          "vocabulary_cross_entropy: loss and dlogits are both NULL");
     FAILS(tsr_vocabulary_cross_entropy(group, loss, NULL, NULL, x, all, NULL, 1), TSR_ERR_INVALID,
           "vocabulary_cross_entropy: logits is NULL");
     FAILS(tsr_vocabulary_cross_entropy(group, loss, NULL, logits, x, 0, NULL, 1), TSR_ERR_INVALID,

@@ -4,6 +4,7 @@
 #include "gpu/cpu_drivers/copy/contiguous.h"
 #include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/cpu_drivers/ops/cross_entropy_chunks.h"
+#include "gpu/cpu_drivers/ops/embedding_vectors.h"
 #include "gpu/cpu_drivers/ops/norm_chunks.h"
 #include "gpu/cpu_drivers/ops/norm_short.h"
 #include "gpu/cpu_drivers/ops/reduction.h"
@@ -11,7 +12,6 @@
 #include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/cpu_drivers/specialize/specialize.h"
 #include "gpu/ops/copy/copy.h"
-#include "gpu/ops/embedding/embedding.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 

@@ -78,7 +78,7 @@ tsr_status tsr_vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_
     group = group ? group : tsr_group_default();
     TSR__REQUIRE(group, "%s: no group is given, and there is no default one", who);
     TSR__REQUIRE(logits && labels, "%s: %s is NULL", who, logits ? "labels" : "logits");
-    TSR__REQUIRE(loss || dlogits, "%s: neither loss nor dlogits is wanted", who);
+    TSR__REQUIRE(loss || dlogits, "%s: loss and dlogits are both NULL", who);
     TSR__REQUIRE(classes >= 1 && classes <= INT32_MAX, "%s: %lld classes; 1 to %d are possible",
                  who, (long long)classes, (int)INT32_MAX);
     loss_call call = {.group = group,

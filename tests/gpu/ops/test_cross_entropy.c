@@ -304,16 +304,16 @@ START_TEST(mistakes_are_named)
 
 #define FAILS(words, ...)                                                                          \
     GPU_FAILS(tsr_cross_entropy(queue, __VA_ARGS__, 1), TSR_ERR_INVALID, "cross_entropy: " words)
-    FAILS("neither loss nor dlogits is wanted", NULL, NULL, logits, labels);
+    FAILS("loss and dlogits are both NULL", NULL, NULL, logits, labels);
     FAILS("logits is NULL", loss, NULL, NULL, labels);
     FAILS("labels is NULL", loss, NULL, logits, NULL);
     FAILS("logits is i32", loss, NULL, labels, labels);
     FAILS("labels are f32, not i32, i64, u32 or u8", loss, NULL, logits, loss);
     FAILS("logits are [3], not [rows,classes]", loss, NULL, loss, labels);
     FAILS("logits [3,0] have no classes", loss, NULL, no_classes, labels);
-    FAILS("labels are [4]; logits [3,4] take one per row", loss, NULL, logits, four_labels);
+    FAILS("labels are [4]; logits [3,4] need one per row", loss, NULL, logits, four_labels);
     FAILS("loss is i32", labels, NULL, logits, labels);
-    FAILS("loss is [4]; logits [3,4] give one per row", four, NULL, logits, labels);
+    FAILS("loss is [4]; logits [3,4] need one per row", four, NULL, logits, labels);
     FAILS("dlogits is i32", NULL, labels, logits, labels);
     FAILS("dlogits is [4,3], logits is [3,4]", NULL, turned, logits, labels);
     FAILS("loss [3] overlaps logits [3,4]", column, NULL, logits, labels);

@@ -391,7 +391,7 @@ START_TEST(sgd_errors)
     SGD_FAILS(t.f, t.f2, NULL, NULL, SGD(.weight_decay = -2), "weight_decay is -2");
     SGD_FAILS(t.f, t.f2, NULL, NULL, SGD(.dampening = INFINITY), "dampening is inf");
     SGD_FAILS(t.f, t.f2, t.f3, NULL, SGD(.nesterov = true),
-              "nesterov needs momentum > 0 and dampening 0, they are 0 and 0");
+              "nesterov needs momentum > 0 and dampening 0; they are 0 and 0");
     SGD_FAILS(t.f, t.f2, t.f3, NULL, SGD(.nesterov = true, .momentum = 0.5f, .dampening = 0.25f),
               "they are 0.5 and 0.25");
 #undef SGD_FAILS

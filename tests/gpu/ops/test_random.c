@@ -599,11 +599,11 @@ START_TEST(errors_name_the_values)
     GPU_FAILS(tsr_random_uniform(queue, f, 0, INFINITY, &params), TSR_ERR_INVALID, "high is inf");
     GPU_FAILS(tsr_random_uniform(queue, f, -3e38f, 3e38f, &params), TSR_ERR_INVALID, "beyond f32");
     GPU_FAILS(tsr_random_uniform(queue, h, 0, 1e6f, &params), TSR_ERR_INVALID,
-              "random_uniform: high 1e+06 is beyond f16");
+              "random_uniform: high 1e+06 is outside the range of f16");
     GPU_FAILS(tsr_random_uniform(queue, h, -65505, 1, &params), TSR_ERR_INVALID,
-              "random_uniform: low -65505 is beyond f16");
+              "random_uniform: low -65505 is outside the range of f16");
     GPU_FAILS(tsr_random_uniform(queue, bf, 0, 3.4e38f, &params), TSR_ERR_INVALID,
-              "random_uniform: high 3.4e+38 is beyond bf16");
+              "random_uniform: high 3.4e+38 is outside the range of bf16");
     GPU_FAILS(tsr_random_normal(queue, f, 0, -1, &params), TSR_ERR_INVALID,
               "deviation -1 is negative");
     GPU_FAILS(tsr_random_normal(queue, f, INFINITY, 1, &params), TSR_ERR_INVALID, "mean is inf");

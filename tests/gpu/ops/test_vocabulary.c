@@ -292,28 +292,31 @@ START_TEST(mistakes_are_named)
     FAILS(tsr__embedding(queue, y, table, loss, 0),
           "embedding: indices are f32, not i32, i64, u32 or u8");
     FAILS(tsr__embedding(queue, table, y, ids, 0),
-          "embedding: y is [4,5]; indices [3] and table [3,5] go with rows of it");
-    FAILS(tsr__embedding(queue, y, table, ids, -1), "embedding: rows -1 and 4 more are beyond");
+          "embedding: y is [4,5], indices are [3], table is [3,5]; [n,width], [n] and"
+          " [rows,width] are needed");
+    FAILS(tsr__embedding(queue, y, table, ids, -1),
+          "embedding: first row -1 and 4 rows are not within [0,2147483647)");
     FAILS(tsr__embedding(queue, y, table, ids, INT32_MAX - 2), "embedding: rows 2147483645 and 4");
     FAILS(tsr__embedding(queue, low, high, ids, 0), "embedding: y [3,5] overlaps table [3,5]");
     FAILS(tsr__embedding_grad(queue, table, low, ids, 0, false),
           "embedding_grad: gradient [4,5] overlaps dy [3,5]");
     FAILS(tsr__embedding_grad(queue, NULL, low, ids, 0, false), "embedding_grad: gradient is NULL");
     FAILS(tsr__cross_entropy_part(queue, y, y, ids, 0),
-          "vocabulary_cross_entropy: stats are f32 [3,5]; f32 [3,rows] is needed, contiguous");
+          "vocabulary_cross_entropy: stats are f32 [3,5]; contiguous f32 [3,rows] is needed");
     FAILS(tsr__cross_entropy_part(queue, stats, loss, ids, 0),
           "vocabulary_cross_entropy: logits are [3], not [rows,classes]");
     FAILS(tsr__cross_entropy_part(queue, stats, table, ids, 0),
-          "vocabulary_cross_entropy: labels are [3]; logits [4,5] take one per row");
+          "vocabulary_cross_entropy: labels are [3]; logits [4,5] need one per row");
     FAILS(tsr__cross_entropy_part(queue, stats, y, loss, 0),
           "vocabulary_cross_entropy: labels are f32");
     FAILS(tsr__cross_entropy_part(queue, stats, y, ids, -1),
           "vocabulary_cross_entropy: classes -1 and 5 more, of 2147483647");
 #define WHOLE_FAILS(words, ...)                                                                    \
     FAILS(tsr__cross_entropy_whole(queue, __VA_ARGS__, 1), "vocabulary_cross_entropy: " words)
-    WHOLE_FAILS("neither loss nor dlogits is wanted", NULL, NULL, y, ids, all_stats, 0, 5);
+    WHOLE_FAILS("loss and dlogits are both NULL", NULL, NULL, y, ids, all_stats, 0, 5);
     WHOLE_FAILS("stats are f32 [3,3]; f32 [ranks,3,rows]", loss, NULL, y, ids, stats, 0, 5);
-    WHOLE_FAILS("classes 1 and 5 more, of 5", loss, NULL, y, ids, all_stats, 1, 5);
+    WHOLE_FAILS("first class 1 and 5 classes are not within [0,5)", loss, NULL, y, ids, all_stats,
+                1, 5);
     WHOLE_FAILS("loss is [3,5]; logits [3,5] give one", y, NULL, y, ids, all_stats, 0, 5);
     WHOLE_FAILS("dlogits is [4,5], logits is [3,5]", NULL, table, y, ids, all_stats, 0, 5);
     WHOLE_FAILS("dlogits [3,5] overlaps logits [3,5]", NULL, high, low, ids, all_stats, 0, 5);

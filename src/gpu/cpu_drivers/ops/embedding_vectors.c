@@ -1,4 +1,4 @@
-#include "gpu/ops/embedding/embedding.h"
+#include "gpu/cpu_drivers/ops/embedding_vectors.h"
 
 #include "base/checked.h"
 #include "gpu/cpu_drivers/ops/vectors.h"

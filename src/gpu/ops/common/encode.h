@@ -1,11 +1,11 @@
-/* Numbers of the host as elements. */
+/* Converts numbers of the host to elements of any dtype. */
 #ifndef TSR_GPU_OPS_COMMON_ENCODE_H
 #define TSR_GPU_OPS_COMMON_ENCODE_H
 
 #include "tessera/layout.h"
 
-/* The bits of `value` as `dtype`: floats rounded once, to nearest even; integers truncated and
- * saturated, NaN 0. */
+/* The bits of `value` as `dtype`. Floats are rounded once, to nearest even; integers are truncated
+ * and saturated, and NaN becomes 0. */
 uint64_t tsr__encode(double value, tsr_dtype dtype);
 
 #endif

@@ -1,5 +1,5 @@
-/* What the operations that work row by row share: lists of dispatches, and questions about layouts.
- * A row is the elements along one dimension. */
+/* Shared by the operations that work row by row: lists of dispatches, and properties of layouts. A
+ * row is the elements along one dimension. */
 #ifndef TSR_GPU_OPS_COMMON_ROWS_H
 #define TSR_GPU_OPS_COMMON_ROWS_H
 
@@ -7,50 +7,53 @@
 #include "shaders/params/rows.h"
 #include "tensor/pieces.h"
 
-/* The dispatches of one operation, gathered before the first is recorded: so that it fails before
- * it has recorded anything. Starts as {0}. */
+/* The dispatches of one operation. They are collected before the first is recorded, so that an
+ * operation fails before it has recorded anything. Starts as {0}. */
 typedef struct tsr__dispatches {
     tsr__dispatch *items;
     char (*push)[TSR__PUSH_MAX]; /* the push constants of items[i] */
     size_t count, items_capacity, push_capacity;
 } tsr__dispatches;
 
-/* Adds a copy, push constants included. On failure the list is as before. */
+/* Adds a copy of `dispatch` and of its push constants. On failure the list is unchanged. */
 tsr_status tsr__dispatches_add(tsr__dispatches *list, const tsr__dispatch *dispatch) TSR_NODISCARD;
 
-/* Records the list in order, as a whole. */
+/* Records the list in order: all dispatches or, on failure, none. */
 tsr_status tsr__dispatches_record(tsr__dispatches *list, tsr_stream *stream) TSR_NODISCARD;
 
 void tsr__dispatches_finish(tsr__dispatches *list);
 
-/* `dim`, negative from the end, as 0 … ndim − 1. */
+/* Checks `dim`, which counts from the end if negative, and sets *out to the same as 0 … ndim − 1.
+ */
 tsr_status tsr__require_dim(const char *op, const tsr_tensor *x, int dim, int *out) TSR_NODISCARD;
 
-/* The layout of the first elements of x's rows along `dim`: x without that dimension. */
+/* The layout without the dimension `dim`: that of the first elements of all rows along it. */
 tsr_layout tsr__layout_without(const tsr_layout *layout, int dim);
 
-/* y's layout without the reduced dimension `dim` of x, after checking that its shape is x's without
- * it or with it at size 1. */
+/* Checks that y's shape is x's without the dimension `dim`, or with size 1 there, and sets *out to
+ * y's layout without that dimension. */
 tsr_status tsr__require_reduced(const char *op, const tsr_tensor *y, const tsr_tensor *x, int dim,
                                 tsr_layout *out) TSR_NODISCARD;
 
-/* The form (TSR_ROW_…) of rows of `count` elements that lie `step` apart and start where the piece
- * says, its first element at `address`. Of several operands' forms the smallest suits all. */
+/* The form (TSR_ROW_…) of rows of `count` elements that are `step` elements apart; the piece gives
+ * the rows' starts, the first of which is at `address`. The smallest of several operands' forms
+ * suits all of them. */
 uint32_t tsr__row_form(const tsr__piece *piece, int operand, tsr_dtype dtype, uint64_t address,
                        int64_t step, int64_t count);
 
-/* The same of a tensor of two dimensions whose rows may lie any stride apart. */
+/* The form of the rows of a tensor of two dimensions, with any stride from row to row. */
 uint32_t tsr__matrix_row_form(const tsr_tensor *matrix);
 
-/* A tensor's stride along `dim` in bytes. */
+/* A tensor's stride along `dim`, in bytes. */
 uint64_t tsr__stride_bytes(const tsr_tensor *tensor, int dim);
 
-/* Whether one invocation per row is best however long the rows are: on CPU drivers, where rows
- * serve as SIMD lanes as well as elements do, and nothing costs more than the switches at barriers.
- */
+/* Whether one invocation per row is best, however long the rows are. It is with many rows on CPU
+ * drivers: rows fill SIMD lanes as well as elements do, and a barrier costs a switch between the
+ * invocations of a workgroup. */
 bool tsr__rows_alone(const tsr_device *device, uint64_t rows);
 
-/* How many invocations share a row of softmax and the like, and the size of their workgroups. */
+/* How many invocations form a thread group, which shares a row of softmax, normalisation or
+ * cross-entropy, and the size of their workgroups. */
 uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t count);
 uint32_t tsr__thread_group_workgroup(uint32_t threads);
 

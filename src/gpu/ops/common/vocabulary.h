@@ -1,33 +1,34 @@
-/* What a rank does with its part of a vocabulary: rows first … first + n − 1 of a table, or those
- * classes of logits. Indices are i32, i64, u32 or u8, of the whole vocabulary; those of other parts
- * are left to other ranks. Free of Vulkan's types, for modules above this one. */
+/* Embedding and cross-entropy over one rank's part of a vocabulary: rows first … first + n − 1 of a
+ * table, or those classes of the logits. Indices are i32, i64, u32 or u8 and refer to the complete
+ * vocabulary; a rank ignores those outside its part. Contains no Vulkan types, so that parallel/
+ * can include it. */
 #ifndef TSR_GPU_OPS_COMMON_VOCABULARY_H
 #define TSR_GPU_OPS_COMMON_VOCABULARY_H
 
 #include "tessera/ops.h"
 
-/* y[rows,width]: y[r] = table[indices[r] − first], or zeros where that row is not here. */
+/* y[r] = table[indices[r] − first], or zeros if that row is not in this part. y is [rows,width]. */
 tsr_status tsr__embedding(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *table,
                           const tsr_tensor *indices, int64_t first) TSR_NODISCARD;
 
-/* gradient[indices[r] − first] += dy[r], in the order of r: the same bits on every run. Without
- * `accumulate` the gradient is 0 before. It does not overlap dy. */
+/* gradient[indices[r] − first] += dy[r], in the order of r, so that every run gives the same bits.
+ * Without `accumulate` the gradient is set to 0 first. It must not overlap dy. */
 tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const tsr_tensor *dy,
                                const tsr_tensor *indices, int64_t first,
                                bool accumulate) TSR_NODISCARD;
 
-/* What other ranks have to know of logits [rows, part of the classes]: stats [3,rows], f32 and
- * contiguous, gets each row's largest, the sum of exponentials relative to it, and the label's
- * logit, or 0 where that is not here. */
+/* Writes what the other ranks need to know about logits [rows, part of the classes] to `stats`, f32
+ * [3,rows] and contiguous: each row's largest logit, the sum of exponentials relative to it, and
+ * the label's logit, or 0 if the label is not in this part. */
 tsr_status tsr__cross_entropy_part(tsr_stream *stream, tsr_tensor *stats, const tsr_tensor *logits,
                                    const tsr_tensor *labels, int64_t first) TSR_NODISCARD;
 
-/* tsr_cross_entropy from the stats of all parts, [ranks,3,rows]. */
+/* Computes what tsr_cross_entropy does, from the stats of all parts, [ranks,3,rows]. */
 tsr_status tsr__cross_entropy_whole(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *dlogits,
                                     const tsr_tensor *logits, const tsr_tensor *labels,
                                     const tsr_tensor *stats, int64_t first, int64_t classes,
                                     float grad_scale) TSR_NODISCARD;
-/* What it demands of its arguments, for before the stats are there. */
+/* Makes the checks of tsr__cross_entropy_whole. They do not need the contents of the stats. */
 tsr_status tsr__cross_entropy_check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *dlogits,
                                     const tsr_tensor *logits, const tsr_tensor *labels,
                                     const tsr_tensor *stats, int64_t first,

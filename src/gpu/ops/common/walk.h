@@ -1,4 +1,5 @@
-/* From pieces to the push constants of shaders/include/walk.glsl. */
+/* Properties of pieces (tensor/pieces.h), and the push constants by which invocations find their
+ * elements in one (shaders/include/walk.glsl). */
 #ifndef TSR_GPU_OPS_COMMON_WALK_H
 #define TSR_GPU_OPS_COMMON_WALK_H
 
@@ -6,38 +7,40 @@
 #include "shaders/params/walk.h"
 #include "tensor/pieces.h"
 
-/* Invocations per workgroup of the kernels that walk. */
+/* Invocations per workgroup of the kernels that use walk.glsl. */
 #define TSR__WALK_WORKGROUP 128
 
-/* The walk over a piece, an invocation taking `group` (1 or 4) neighbours of the innermost
- * dimension. */
+/* Sets up the walk over a piece in which each invocation takes `group` (1 or 4) neighbours of the
+ * innermost dimension. */
 void tsr__walk_init(struct tsr_walk *walk, const tsr__piece *piece, uint32_t group);
 
-/* Division without dividing: q = (high32(n · magic) + n) >> shift equals n / divisor for all n <
- * 2^31 (Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994). */
+/* Constants that replace a division by a multiplication: (high32(n · magic) + n) >> shift equals n
+ * / divisor for all n < 2^31 (Granlund and Montgomery, "Division by Invariant Integers using
+ * Multiplication", 1994). */
 void tsr__walk_divisor(uint32_t divisor, uint32_t *magic, uint32_t *shift);
 
-/* An operand's strides, the innermost last, as kernels take them. */
+/* Gives an operand's strides in the order of the push constants: the innermost last, 0 for missing
+ * outer dimensions. */
 void tsr__walk_strides(const tsr__piece *piece, int operand, uint32_t out[TSR_WALK_DIMS]);
 
-/* Size and stride of a piece's innermost dimension; a single element counts as contiguous. */
+/* The size and the stride of a piece's innermost dimension. The stride of a single element is 1. */
 uint32_t tsr__piece_inner(const tsr__piece *piece);
 uint32_t tsr__piece_inner_stride(const tsr__piece *piece, int operand);
 
-/* How long a piece's rows without gaps are, in operands 0 and 1; 1 where there are none. */
+/* The length of a piece's rows if they have no gaps in operands 0 and 1, otherwise 1. */
 uint32_t tsr__piece_row_elements(const tsr__piece *piece);
 
-/* Keeps columns begin … end − 1: of the innermost dimension, in all operands. */
+/* Restricts the innermost dimension to begin … end − 1, in all operands. */
 void tsr__piece_columns(tsr__piece *piece, int operands, uint32_t begin, uint32_t end);
 
-/* The device address of an operand's first element in a piece. */
+/* The device address of a piece's first element in an operand. */
 uint64_t tsr__piece_address(const tsr__piece *piece, int operand, const tsr_tensor *tensor);
 
-/* The dimension whose neighbours lie side by side in operand 1, where operand 0's are those of its
- * innermost dimension; -1: none. */
+/* The dimension along which operand 1 is contiguous, if operand 0 is contiguous along another, its
+ * innermost; otherwise -1. */
 int tsr__piece_transposed(const tsr__piece *piece);
 
-/* Where the plane of number `plane` starts, in elements from the piece's start: a plane is all of
+/* The offset of plane number `plane` from the piece's start, in elements. A plane has all of
  * dimensions `a` and `b` (-1: none). */
 uint64_t tsr__piece_plane(const tsr__piece *piece, int operand, int a, int b, uint32_t plane);
 

@@ -21,12 +21,6 @@ tsr_status tsr__copy_rows(tsr_stream *stream, const tsr_tensor *dst, const tsr_t
 /* Copies any views of any dtypes, by shader. */
 tsr_status tsr__copy_shader(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src);
 
-/* Sets up the dispatch that transposes a piece, whose rows in dst are columns in src, through shared
- * memory. Returns false if it does not suit the piece. `push` must live as long as the dispatch. */
-struct tsr_copy_tile_params;
-bool tsr__copy_tile(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
-                    struct tsr_copy_tile_params *push, tsr__dispatch *dispatch);
-
 /* Transposes on Mesa's CPU driver. A piece is first cut in two, as by tsr__vectors_cut. */
 bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
                              tsr__piece *vectors, tsr__piece *rest);

@@ -1,11 +1,12 @@
-/* Copies by shader: the widest unit that the addresses allow, one dispatch per piece. */
+/* Copies by shader, in the widest units that the addresses allow, one dispatch per piece. Pieces
+ * that transpose have kernels of their own. */
 #include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/ops/copy/copy.h"
 #include "shaders/params/copy.h"
 #include "shaders/params/copy_tile.h"
 #include "shaders/params/vectors.h"
 
-/* How a piece's elements are moved: as what kind, and the piece counted in such units. */
+/* How a piece is moved: in units of which kind, and the piece counted in such units. */
 typedef struct copy_plan {
     tsr__piece piece;
     uint32_t source_kind, destination_kind;
@@ -43,8 +44,8 @@ static void make_plan(const tsr__piece *piece, const tsr_tensor *dst, const tsr_
     out->destination_kind = dst->layout.dtype;
 }
 
-/* Neighbours per invocation. On a GPU whole words are read and written one per invocation, so that
- * a subgroup's accesses are side by side; elements below a word share it, and on CPU drivers an
+/* The number of neighbours that an invocation moves. On a GPU it is one if units are whole words,
+ * so that a subgroup's accesses are adjacent. Smaller elements share a word, and on CPU drivers an
  * invocation costs more than an access. */
 static uint32_t group_of(const copy_plan *plan, tsr__device_class device_class)
 {
@@ -71,7 +72,7 @@ static void fill_dispatch(const copy_plan *plan, const tsr_tensor *dst, const ts
     tsr__walk_strides(&plan->piece, 0, push->destination_strides);
     tsr__walk_strides(&plan->piece, 1, push->source_strides);
 
-    /* Modes that do not matter are 0, so that they do not make pipelines of their own. */
+    /* Modes that the kernel does not use are 0, so that they do not create more pipelines. */
     bool modes = group == 4 && plan->unit_bytes < 16;
     uint32_t dst_mode = modes ? inner_mode(&plan->piece, 0, dst) : TSR_COPY_STRIDED;
     uint32_t src_mode = modes ? inner_mode(&plan->piece, 1, src) : TSR_COPY_STRIDED;
@@ -88,6 +89,52 @@ static void fill_dispatch(const copy_plan *plan, const tsr_tensor *dst, const ts
     tsr__groups_for(push->walk.items, TSR__WALK_WORKGROUP, dispatch->groups);
 }
 
+/* Tiles with a shorter side are mostly empty. */
+#define SHORTEST_SIDE 8
+
+/* Sets up the dispatch that transposes a piece, whose rows in dst are columns in src, through
+ * shared memory. Returns false if that does not suit the piece. */
+static bool tile_dispatch(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
+                          struct tsr_copy_tile_params *push, tsr__dispatch *dispatch)
+{
+    int rows = tsr__piece_transposed(piece), columns = piece->ndim - 1;
+    /* On CPU drivers shared memory is a detour without a benefit. */
+    if (dst->buffer->device->device_class != TSR__CLASS_GPU || rows < 0 ||
+        piece->shape[rows] < SHORTEST_SIDE || piece->shape[columns] < SHORTEST_SIDE)
+        return false;
+
+    *push = (struct tsr_copy_tile_params){
+        .destination = tsr__piece_address(piece, 0, dst),
+        .source = tsr__piece_address(piece, 1, src),
+        .rows = piece->shape[rows],
+        .columns = piece->shape[columns],
+        .destination_row = piece->strides[0][rows],
+        .source_column = piece->strides[1][columns],
+        .planes = 1,
+    };
+    uint32_t outer = 1;
+    int found = 0;
+    for (int i = columns - 1; i >= 0; i--) {
+        if (i == rows)
+            continue;
+        push->destination_strides[1 - found] = piece->strides[0][i];
+        push->source_strides[1 - found] = piece->strides[1][i];
+        *(found == 0 ? &push->planes : &outer) = piece->shape[i];
+        found++;
+    }
+    push->tiles = (push->rows + TSR_COPY_TILE - 1) / TSR_COPY_TILE *
+                  ((push->columns + TSR_COPY_TILE - 1) / TSR_COPY_TILE) * push->planes * outer;
+
+    dispatch->shader = TSR__SHADER_COPY_TILE;
+    dispatch->spec_count = 4;
+    dispatch->spec[2] = (uint32_t)tsr_dtype_size(src->layout.dtype);
+    dispatch->spec[3] = (uint32_t)tsr_dtype_size(dst->layout.dtype);
+    dispatch->push = push;
+    dispatch->push_bytes = sizeof *push;
+    tsr__groups_for(push->tiles, 1, dispatch->groups);
+    return true;
+}
+
 static tsr_status copy_strided(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
                                const tsr_tensor *src)
 {
@@ -101,7 +148,7 @@ static tsr_status copy_strided(tsr_stream *stream, const tsr__piece *piece, cons
     make_plan(piece, dst, src, &plan);
     dispatch.spec[0] = plan.source_kind;
     dispatch.spec[1] = plan.destination_kind;
-    if (!tsr__copy_tile(piece, dst, src, &tile_push, &dispatch))
+    if (!tile_dispatch(piece, dst, src, &tile_push, &dispatch))
         fill_dispatch(&plan, dst, src, &push, &dispatch);
     return tsr__stream_dispatch(stream, &dispatch);
 }
@@ -117,7 +164,7 @@ static bool vectors_of(const tsr_tensor *dst, const tsr_tensor *src, tsr__vector
            (tsr__dtype_is_float(dst->layout.dtype) && tsr__dtype_is_float(src->layout.dtype));
 }
 
-/* By whatever is fastest for most of the piece, the rest as anything else. */
+/* Copies most of the piece by the fastest kernel that suits it, and the rest by the general one. */
 static tsr_status copy_piece(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
                              const tsr_tensor *src)
 {

@@ -1,4 +1,4 @@
-/* y = f(a, b), element by element. */
+/* Element-wise operations: y = f(a, b). */
 #include "gpu/ops/elementwise/elementwise.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "shaders/params/vectors.h"
 #include "tessera/ops.h"
 
-/* y, a and, where there is one, b; broadcasting done. */
+/* y, a and, if there is one, b. Inputs have been broadcast to y's shape. */
 typedef struct operand_set {
     int count;
     tsr_tensor tensor[3];
@@ -44,7 +44,7 @@ static uint32_t inner_mode(const tsr__piece *piece, int operand, const tsr_tenso
     case 0:
         return TSR_EW_ONE;
     case 1:
-        /* Loads do not care; stores do. */
+        /* Loads treat a run like any stride; stores do not. */
         return operand == 0 ? TSR_EW_RUN : TSR_EW_STRIDED;
     }
     return TSR_EW_STRIDED;
@@ -115,7 +115,6 @@ static tsr_status run_piece(tsr_stream *stream, const tsr__elementwise *work,
     return rest.count == 0 ? TSR_OK : run_strided(stream, work, operands, &rest);
 }
 
-/* What is to be done, on what. */
 typedef struct call {
     const tsr__elementwise *work;
     const operand_set *operands;

@@ -1,5 +1,5 @@
-/* Rows of a table by index, and the gradient of that. */
-#include "gpu/ops/embedding/embedding.h"
+/* Embedding: rows of a table by index, and the gradient with respect to the table. */
+#include "gpu/cpu_drivers/ops/embedding_vectors.h"
 
 #include "base/checked.h"
 #include "gpu/ops/common/vocabulary.h"
@@ -7,10 +7,10 @@
 #include "tensor/check.h"
 
 #define WORKGROUP 64
-#define ROWS_MAX (INT64_C(1) << 26) /* of one dispatch */
+#define ROWS_MAX (INT64_C(1) << 26) /* per dispatch */
 #define WIDTH_MAX (INT64_C(1) << 24)
-/* Of the gradient. More buckets use more of the device, but each walks all indices: CPUs have few
- * cores to use, and narrow workgroups fill them with columns first. */
+/* Workgroups that share the gradient's rows. More buckets use more of the device, but each reads
+ * all indices. CPUs have few cores, which narrow workgroups fill with columns first. */
 #define BUCKETS 64
 #define GROUPS_ON_CPU 8
 #define WORKGROUP_ON_CPU 8
@@ -27,22 +27,23 @@ static tsr_status check(const char *op, tsr_stream *stream, const char *table_na
                  "%s: indices are %s, not i32, i64, u32 or u8", op, tsr_dtype_name(dtype));
     TSR__REQUIRE(table->layout.ndim == 2, "%s: %s is %s, not [rows,width]", op, table_name,
                  TSR__SHAPE(table->layout.ndim, table->layout.shape));
-    TSR__REQUIRE(indices->layout.ndim == 1 && y->layout.ndim == 2 &&
-                     y->layout.shape[0] == indices->layout.shape[0] &&
-                     y->layout.shape[1] == table->layout.shape[1],
-                 "%s: %s is %s; indices %s and %s %s go with rows of it", op, y_name,
-                 TSR__SHAPE(y->layout.ndim, y->layout.shape),
-                 TSR__SHAPE(indices->layout.ndim, indices->layout.shape), table_name,
-                 TSR__SHAPE(2, table->layout.shape));
+    TSR__REQUIRE(
+        indices->layout.ndim == 1 && y->layout.ndim == 2 &&
+            y->layout.shape[0] == indices->layout.shape[0] &&
+            y->layout.shape[1] == table->layout.shape[1],
+        "%s: %s is %s, indices are %s, %s is %s; [n,width], [n] and [rows,width] are needed", op,
+        y_name, TSR__SHAPE(y->layout.ndim, y->layout.shape),
+        TSR__SHAPE(indices->layout.ndim, indices->layout.shape), table_name,
+        TSR__SHAPE(2, table->layout.shape));
     TSR__REQUIRE(first >= 0 && first <= INT32_MAX && table->layout.shape[0] <= INT32_MAX - first,
-                 "%s: rows %lld and %lld more are beyond %d", op, (long long)first,
+                 "%s: first row %lld and %lld rows are not within [0,%d)", op, (long long)first,
                  (long long)table->layout.shape[0], (int)INT32_MAX);
     TSR__REQUIRE(table->layout.shape[1] <= WIDTH_MAX, "%s: rows of %lld elements; at most %lld", op,
                  (long long)table->layout.shape[1], (long long)WIDTH_MAX);
     return TSR_OK;
 }
 
-/* Rows from `from` on, as many as one dispatch takes, of y; groups are the caller's. */
+/* Sets the push constants for y's rows from `from` on, as many as one dispatch takes. */
 static void fill_push(struct tsr_embedding_params *push, const tsr_tensor *table,
                       const tsr_tensor *y, const tsr_tensor *indices, int64_t first, int64_t from)
 {
@@ -90,7 +91,7 @@ static tsr_status look_up(tsr__dispatches *list, const tsr_tensor *y, const tsr_
     const int64_t per_row = (table->layout.shape[1] + 3) / 4;
     if (per_row == 0)
         return TSR_OK;
-    /* The invocations of one dispatch are counted by 32 bits. */
+    /* A dispatch counts its invocations in 32 bits. */
     const int64_t step = INT32_MAX / per_row < ROWS_MAX ? INT32_MAX / per_row : ROWS_MAX;
     for (int64_t from = 0; from < y->layout.shape[0]; from += step) {
         struct tsr_embedding_params push;

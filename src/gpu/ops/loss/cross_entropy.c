@@ -1,16 +1,16 @@
-/* Softmax cross-entropy of logits against labels, and its gradient, in one kernel. */
+/* Softmax cross-entropy of logits against labels, and its gradient. */
 #include "shaders/params/cross_entropy.h"
 #include "gpu/cpu_drivers/ops/cross_entropy_chunks.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
-#define ROWS_MAX (INT64_C(1) << 30) /* of one dispatch */
+#define ROWS_MAX (INT64_C(1) << 30) /* per dispatch */
 
 static tsr_status check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *gradient,
                         const tsr_tensor *logits, const tsr_tensor *labels)
 {
     const char *op = "cross_entropy";
-    TSR__REQUIRE(loss || gradient, "cross_entropy: neither loss nor dlogits is wanted");
+    TSR__REQUIRE(loss || gradient, "cross_entropy: loss and dlogits are both NULL");
     TSR__TRY(tsr__require_float(op, "logits", stream, logits));
     TSR__TRY(tsr__require_tensor(op, "labels", stream, labels));
     tsr_dtype dtype = labels->layout.dtype;
@@ -24,13 +24,13 @@ static tsr_status check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *gradie
     TSR__REQUIRE(classes <= INT32_MAX, "cross_entropy: %lld classes; at most %d",
                  (long long)classes, (int)INT32_MAX);
     TSR__REQUIRE(labels->layout.ndim == 1 && labels->layout.shape[0] == rows,
-                 "cross_entropy: labels are %s; logits %s take one per row",
+                 "cross_entropy: labels are %s; logits %s need one per row",
                  TSR__SHAPE(labels->layout.ndim, labels->layout.shape),
                  TSR__SHAPE(2, logits->layout.shape));
     if (loss) {
         TSR__TRY(tsr__require_float(op, "loss", stream, loss));
         TSR__REQUIRE(loss->layout.ndim == 1 && loss->layout.shape[0] == rows,
-                     "cross_entropy: loss is %s; logits %s give one per row",
+                     "cross_entropy: loss is %s; logits %s need one per row",
                      TSR__SHAPE(loss->layout.ndim, loss->layout.shape),
                      TSR__SHAPE(2, logits->layout.shape));
         TSR__TRY(tsr__require_disjoint(op, "loss", loss, "logits", logits, false));
@@ -47,7 +47,7 @@ static tsr_status check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *gradie
     return TSR_OK;
 }
 
-/* Rows from `first` on, as many as one dispatch takes. */
+/* Adds the dispatch for rows from `first` on, as many as one dispatch takes. */
 static tsr_status add_dispatch(tsr__dispatches *list, tsr_tensor *loss, tsr_tensor *gradient,
                                const tsr_tensor *logits, const tsr_tensor *labels, float scale,
                                int64_t first)

@@ -1,4 +1,4 @@
-/* Cross-entropy of logits of which each rank has some classes. */
+/* Cross-entropy of logits whose classes are divided among ranks. */
 #include <math.h>
 
 #include "gpu/cpu_drivers/ops/cross_entropy_chunks.h"
@@ -6,9 +6,9 @@
 #include "shaders/params/cross_entropy_shard.h"
 #include "tensor/check.h"
 
-#define ROWS_MAX (INT64_C(1) << 30) /* of one dispatch */
+#define ROWS_MAX (INT64_C(1) << 30) /* per dispatch */
 
-/* The arguments of both steps; those a step does not have are NULL. */
+/* The arguments of both steps; NULL for those that a step does not have. */
 typedef struct step {
     const char *op;
     tsr_tensor *loss, *gradient;
@@ -32,17 +32,17 @@ static tsr_status check(const step *s, tsr_stream *stream)
     TSR__REQUIRE(logits->ndim == 2, "%s: logits are %s, not [rows,classes]", op,
                  TSR__SHAPE(logits->ndim, logits->shape));
     TSR__REQUIRE(labels->ndim == 1 && labels->shape[0] == logits->shape[0],
-                 "%s: labels are %s; logits %s take one per row", op,
+                 "%s: labels are %s; logits %s need one per row", op,
                  TSR__SHAPE(labels->ndim, labels->shape), TSR__SHAPE(2, logits->shape));
     TSR__REQUIRE(s->first >= 0 && s->classes <= INT32_MAX && s->first <= s->classes &&
                      logits->shape[1] <= s->classes - s->first,
-                 "%s: classes %lld and %lld more, of %lld", op, (long long)s->first,
+                 "%s: first class %lld and %lld classes are not within [0,%lld)", op, (long long)s->first,
                  (long long)logits->shape[1], (long long)s->classes);
     TSR__REQUIRE(stats->dtype == TSR_F32 && stats->ndim == (s->whole ? 3 : 2) &&
                      stats->shape[stats->ndim - 2] == 3 &&
                      stats->shape[stats->ndim - 1] == logits->shape[0] &&
                      tsr_layout_is_contiguous(stats),
-                 "%s: stats are %s %s; f32 [%s3,rows] is needed, contiguous", op,
+                 "%s: stats are %s %s; contiguous f32 [%s3,rows] is needed", op,
                  tsr_dtype_name(stats->dtype), TSR__SHAPE(stats->ndim, stats->shape),
                  s->whole ? "ranks," : "");
     return TSR_OK;
@@ -51,12 +51,12 @@ static tsr_status check(const step *s, tsr_stream *stream)
 static tsr_status check_outputs(const step *s, tsr_stream *stream)
 {
     const char *op = s->op;
-    TSR__REQUIRE(s->loss || s->gradient, "%s: neither loss nor dlogits is wanted", op);
+    TSR__REQUIRE(s->loss || s->gradient, "%s: loss and dlogits are both NULL", op);
     if (s->loss) {
         TSR__TRY(tsr__require_float(op, "loss", stream, s->loss));
         TSR__REQUIRE(s->loss->layout.ndim == 1 &&
                          s->loss->layout.shape[0] == s->logits->layout.shape[0],
-                     "%s: loss is %s; logits %s give one per row", op,
+                     "%s: loss is %s; logits %s need one per row", op,
                      TSR__SHAPE(s->loss->layout.ndim, s->loss->layout.shape),
                      TSR__SHAPE(2, s->logits->layout.shape));
         TSR__TRY(tsr__require_disjoint(op, "loss", s->loss, "logits", s->logits, false));
@@ -90,7 +90,7 @@ static void add_outputs(const step *s, uint64_t skip, struct tsr_cross_entropy_s
     }
 }
 
-/* Rows from `from` on, as many as one dispatch takes. */
+/* Adds the dispatch for rows from `from` on, as many as one dispatch takes. */
 static tsr_status add_dispatch(tsr__dispatches *list, const step *s, int64_t from)
 {
     const tsr_layout *logits = &s->logits->layout;
@@ -163,7 +163,7 @@ static tsr_status run(const step *s, tsr_stream *stream)
 tsr_status tsr__cross_entropy_part(tsr_stream *stream, tsr_tensor *stats, const tsr_tensor *logits,
                                    const tsr_tensor *labels, int64_t first)
 {
-    step s = {.op = "vocabulary_cross_entropy", /* what was called, of which this is a part */
+    step s = {.op = "vocabulary_cross_entropy", /* the public function */
               .logits = logits,
               .labels = labels,
               .stats = stats,

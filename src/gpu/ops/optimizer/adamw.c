@@ -1,3 +1,4 @@
+/* AdamW. */
 #include <inttypes.h>
 #include <math.h>
 

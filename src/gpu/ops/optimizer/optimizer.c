@@ -9,11 +9,12 @@
 
 enum {
     WORKGROUP = 64,
-    VECTORS_UNITS = 4,     /* vectors of a lane */
-    VECTORS_SUBGROUPS = 8, /* as many as the push constants have room to count */
+    VECTORS_UNITS = 4, /* vectors per lane */
+    VECTORS_SUBGROUPS =
+        8, /* per workgroup: as many as the identity table in the push constants counts */
 };
 
-_Static_assert(TSR_OPT_OPERANDS <= TSR__PIECE_OPERANDS, "one walk covers all operands");
+_Static_assert(TSR_OPT_OPERANDS <= TSR__PIECE_OPERANDS, "one iteration covers all operands");
 
 static tsr_status check_operand(const tsr_stream *stream, const tsr__optimizer *optimizer, int i)
 {
@@ -27,7 +28,7 @@ static tsr_status check_operand(const tsr_stream *stream, const tsr__optimizer *
                                    optimizer->operand[TSR_OPT_PARAMETER], name, operand);
 }
 
-/* Every operand but the gradient is written, and no two of those may be the same. */
+/* All operands except the gradient are written, so no two of them may be the same. */
 static tsr_status check_overlap(const tsr__optimizer *optimizer, int i)
 {
     if (i == TSR_OPT_GRADIENT)
@@ -65,8 +66,8 @@ tsr_status tsr__optimizer_require_rate(const char *op, const char *name, float v
     return TSR_OK;
 }
 
-/* The plane `k` of a piece: its last two dimensions at one place of the others. `slot` says which
- * operand of the walk an operand of the optimizer is, or -1. */
+/* Describes plane `k` of a piece: its last two dimensions at one position in the others. `slot`
+ * maps an operand of the optimizer to one of the piece, or is -1. */
 static void fill_plane(struct tsr_optimizer_params *push, const tsr__optimizer *optimizer,
                        const int *slot, const tsr__piece *piece, uint32_t k)
 {
@@ -91,7 +92,7 @@ static void fill_plane(struct tsr_optimizer_params *push, const tsr__optimizer *
     push->count = push->columns * (row >= 0 ? piece->shape[row] : 1);
 }
 
-/* One call's dispatches, and which operand of the walk an operand of the optimizer is, or -1. */
+/* One call. `slot` maps an operand of the optimizer to one of the pieces, or is -1. */
 typedef struct step {
     tsr_stream *stream;
     const tsr__optimizer *optimizer;
@@ -100,7 +101,7 @@ typedef struct step {
     tsr__dispatch dispatch;
 } step;
 
-/* Any strides. */
+/* Runs the kernel for any strides. */
 static tsr_status run_strided(step *s, const tsr__piece *piece)
 {
     struct tsr_optimizer_params push = {0};
@@ -117,8 +118,8 @@ static tsr_status run_strided(step *s, const tsr__piece *piece)
     return TSR_OK;
 }
 
-/* Whether a piece goes through shaders/cpu_drivers/optimizer_vectors.comp: no gaps anywhere, every
- * operand at a multiple of 8 bytes. */
+/* Whether shaders/cpu_drivers/optimizer_vectors.comp suits a piece: there are no gaps, and every
+ * operand starts at a multiple of 8 bytes. */
 static bool has_vectors(const step *s, const tsr__piece *piece)
 {
     const tsr_device *device = tsr_stream_device(s->stream);
@@ -133,7 +134,7 @@ static bool has_vectors(const step *s, const tsr__piece *piece)
     return true;
 }
 
-/* The first elements of the piece, a whole number of vectors. */
+/* Runs the kernel for vectors on the first elements of the piece, a whole number of vectors. */
 static tsr_status run_vectors(step *s, const tsr__piece *piece, uint32_t group)
 {
     uint32_t lanes = tsr_stream_device(s->stream)->info.subgroup_size;

@@ -1,4 +1,4 @@
-/* What the optimizers share: their operands, the checks on them and the walk over them. */
+/* Shared by the optimizers: their operands, the checks on them and the dispatches over them. */
 #ifndef TSR_GPU_OPS_OPTIMIZER_OPTIMIZER_H
 #define TSR_GPU_OPS_OPTIMIZER_OPTIMIZER_H
 
@@ -8,20 +8,20 @@
 
 typedef struct tsr__optimizer {
     const char *op;
-    /* By TSR_OPT_PARAMETER and so on. NULL: this optimizer, or this call, has none. */
+    /* Indexed by TSR_OPT_PARAMETER and so on. NULL: this optimizer or this call has none. */
     tsr_tensor *operand[TSR_OPT_OPERANDS];
     const char *name[TSR_OPT_OPERANDS];
 } tsr__optimizer;
 
-/* Everything about the operands. The gradient is const for the caller, and is never written. */
+/* Checks the operands. The gradient is const for the caller and is never written. */
 tsr_status tsr__optimizer_check(const tsr_stream *stream, const tsr__optimizer *optimizer);
 
-/* Records `shader`; `mode` is its specialization constant after those in optimizer.glsl, `numbers`
- * what its push constants call so. */
+/* Records `shader`. `mode` is its specialization constant after those of optimizer.glsl; `numbers`
+ * are the push constants `number`. */
 tsr_status tsr__optimizer_record(tsr_stream *stream, const tsr__optimizer *optimizer,
                                  tsr__shader shader, uint32_t mode, const float numbers[6]);
 
-/* value is finite and not negative. */
+/* Checks that `value` is finite and not negative. */
 tsr_status tsr__optimizer_require_rate(const char *op, const char *name, float value);
 
 #endif

@@ -1,3 +1,4 @@
+/* Stochastic gradient descent with momentum. */
 #include <math.h>
 
 #include "gpu/ops/optimizer/optimizer.h"
@@ -11,7 +12,7 @@ tsr_status tsr__sgd_check(const char *op, const tsr_sgd_params *params)
     TSR__TRY(tsr__optimizer_require_rate(op, "weight_decay", params->weight_decay));
     TSR__REQUIRE(isfinite(params->dampening), "%s: dampening is %g", op, (double)params->dampening);
     TSR__REQUIRE(!params->nesterov || (params->momentum > 0 && params->dampening == 0),
-                 "%s: nesterov needs momentum > 0 and dampening 0, they are %g and %g", op,
+                 "%s: nesterov needs momentum > 0 and dampening 0; they are %g and %g", op,
                  (double)params->momentum, (double)params->dampening);
     return TSR_OK;
 }

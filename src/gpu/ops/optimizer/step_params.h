@@ -1,5 +1,5 @@
-/* What optimizers ask of their numbers, whatever they step, if anything. `op` begins the error
- * texts. Free of Vulkan's types, for modules above this one. */
+/* Checks of the optimizers' params, apart from those of tensors. `op` begins the error texts.
+ * Contains no Vulkan types, so that parallel/ can include it. */
 #ifndef TSR_GPU_OPS_OPTIMIZER_STEP_PARAMS_H
 #define TSR_GPU_OPS_OPTIMIZER_STEP_PARAMS_H
 

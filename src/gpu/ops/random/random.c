@@ -1,28 +1,30 @@
-#include "gpu/ops/random/random.h"
-
+/* Random fills and dropout. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "gpu/ops/common/rows.h"
+#include "shaders/params/random.h"
 #include "tensor/check.h"
 #include "tensor/pieces.h"
+#include "tessera/ops.h"
 
 #define WORKGROUP 64
 
-/* The index of the last element, counted from the first, fits 63 bits, and with the offset 64. */
-static tsr_status check_reach(const char *op, const tsr_layout *index, uint64_t offset)
+/* Checks that the distance from the first element's index to the last one's fits 63 bits, and that
+ * the last index fits 64. */
+static tsr_status check_indices(const char *op, const tsr_layout *index, uint64_t offset)
 {
-    uint64_t reach = 0;
+    uint64_t distance = 0;
     bool fits = true;
     for (int i = 0; i < index->ndim && tsr_layout_count(index) > 0; i++) {
         uint64_t part;
         fits = fits &&
                tsr__mul_u64((uint64_t)(index->shape[i] - 1), (uint64_t)index->strides[i], &part) &&
-               tsr__add_u64(reach, part, &reach);
+               tsr__add_u64(distance, part, &distance);
     }
-    if (!fits || reach > INT64_MAX || reach > UINT64_MAX - offset)
+    if (!fits || distance > INT64_MAX || distance > UINT64_MAX - offset)
         return tsr__fail(TSR_ERR_OVERFLOW,
                          "%s: element indices from offset %" PRIu64
                          " over shape %s with index_strides %s do not fit",
@@ -31,23 +33,26 @@ static tsr_status check_reach(const char *op, const tsr_layout *index, uint64_t 
     return TSR_OK;
 }
 
-tsr_status tsr__random_check(const char *op, const tsr_stream *stream, const tsr_tensor *y,
-                             const tsr_random_params *params, tsr_layout *index)
+/* Checks y and the params. Sets *index to a layout of y's shape whose strides are the index strides
+ * and whose offset is 0, so that pieces can treat the indices as one more operand. */
+static tsr_status check(const char *op, const tsr_stream *stream, const tsr_tensor *y,
+                        const tsr_random_params *params, tsr_layout *index)
 {
     TSR__TRY(tsr__require_tensor(op, "y", stream, y));
     TSR__TRY(tsr__require_writable(op, "y", y));
     TSR__REQUIRE(params != NULL, "%s: params is NULL", op);
-    /* u8 because a step is then one byte, of which a piece spans fewer than 2^31. */
+    /* With u8 a step is one byte, so that a piece, which spans fewer than 2^31 bytes, spans fewer
+     * than 2^31 indices. */
     TSR__TRY(tsr_layout_init(TSR_U8, y->layout.ndim, y->layout.shape, index));
     for (int i = 0; i < index->ndim && params->index_strides; i++) {
         TSR__REQUIRE(params->index_strides[i] >= 0, "%s: index_strides[%d] is %" PRId64, op, i,
                      params->index_strides[i]);
         index->strides[i] = params->index_strides[i];
     }
-    return check_reach(op, index, params->offset);
+    return check_indices(op, index, params->offset);
 }
 
-/* Moves a piece's dimensions to the right end: the innermost is always the last. */
+/* Right-aligns a piece's dimensions in four entries, so that the innermost is always the last. */
 static void align_right(const tsr__piece *piece, const uint32_t *from, uint32_t before,
                         uint32_t to[4])
 {
@@ -72,13 +77,14 @@ static void fill_push(struct tsr_random_fill_params *push, const tsr__piece *pie
         align_right(piece, piece->strides[1], 0, push->x_strides);
         push->x = x->buffer->address + (uint64_t)piece->offset[1] * tsr_dtype_size(x->layout.dtype);
     }
-    /* One invocation per Philox block where a row runs along the indices; see random_walk.glsl. */
+    /* One invocation per Philox block if indices are consecutive along a row; see random_walk.glsl.
+     */
     uint32_t size = push->shape[3];
     uint32_t per_row = push->index_strides[3] == 1 ? (size + 6) / 4 : size;
     push->invocations = piece->count / size * per_row;
 }
 
-/* Whether a piece is one row of elements side by side, of whose words the first starts a block. */
+/* Whether a piece is one contiguous row whose first index starts a Philox block. */
 static bool is_dense(const struct tsr_random_fill_params *push, bool has_x)
 {
     const uint64_t starts = push->y | push->index | (has_x ? push->x : 0);
@@ -87,7 +93,7 @@ static bool is_dense(const struct tsr_random_fill_params *push, bool has_x)
            (!has_x || push->x_strides[3] == 1) && starts % 4 == 0;
 }
 
-/* Whole blocks of a dense piece; `push` then says what is left of it. */
+/* Adds the whole blocks of a dense piece, and reduces `push` to the elements that are left. */
 static tsr_status add_blocks(tsr__dispatches *list, tsr__dispatch dispatch, const tsr_tensor *y,
                              const tsr_tensor *x, struct tsr_random_fill_params *push)
 {
@@ -119,10 +125,13 @@ static tsr_status add_piece(tsr__dispatches *list, tsr__dispatch dispatch, const
     return tsr__dispatches_add(list, &dispatch);
 }
 
-tsr_status tsr__random_record(tsr_stream *stream, tsr__shader shader, const uint32_t *spec,
-                              int spec_count, tsr_tensor *y, const tsr_tensor *x,
-                              const tsr_random_params *params, const tsr_layout *index,
-                              struct tsr_random_fill_params push)
+/* Records `shader` over y, and over x of y's shape if it is not NULL. The spec_count constants
+ * follow the workgroup size and DENSE. The fields of `push` that distribute words over elements are
+ * filled in here. */
+static tsr_status record(tsr_stream *stream, tsr__shader shader, const uint32_t *spec,
+                         int spec_count, tsr_tensor *y, const tsr_tensor *x,
+                         const tsr_random_params *params, const tsr_layout *index,
+                         struct tsr_random_fill_params push)
 {
     push.seed = params->seed;
     push.subsequence = params->subsequence;
@@ -160,7 +169,7 @@ tsr_status tsr__random_record(tsr_stream *stream, tsr__shader shader, const uint
     return status;
 }
 
-/* Of a float dtype: the bits of its mantissa, the leading one among them, and the smallest and
+/* A float format: the bits of its mantissa, including the implicit one, and the smallest and
  * largest exponent of normal numbers. */
 typedef struct format {
     int digits, least, most;
@@ -185,7 +194,7 @@ static float largest_below(tsr_dtype dtype, float high)
     const format f = format_of(dtype);
     const double below = (double)nextafterf(high, -INFINITY);
     const int exponent = below == 0 || ilogb(below) < f.least ? f.least : ilogb(below);
-    const int unit = exponent - f.digits + 1; /* of the last digit */
+    const int unit = exponent - f.digits + 1; /* the exponent of the last digit */
     return (float)ldexp(floor(ldexp(below, -unit)), unit);
 }
 
@@ -195,12 +204,12 @@ static tsr_status require_finite(const char *op, const char *name, float value)
     return TSR_OK;
 }
 
-/* What is beyond y's dtype would be infinite in it. */
+/* A value outside the range of y's dtype would become infinite. */
 static tsr_status require_in_range(const char *op, const char *name, float value, tsr_dtype dtype)
 {
     TSR__TRY(require_finite(op, name, value));
-    TSR__REQUIRE(fabsf(value) <= largest(dtype), "%s: %s %g is beyond %s", op, name, (double)value,
-                 tsr_dtype_name(dtype));
+    TSR__REQUIRE(fabsf(value) <= largest(dtype), "%s: %s %g is outside the range of %s", op, name,
+                 (double)value, tsr_dtype_name(dtype));
     return TSR_OK;
 }
 
@@ -210,19 +219,18 @@ tsr_status tsr_random_uniform(tsr_stream *stream, tsr_tensor *y, float low, floa
     static const char op[] = "random_uniform";
     tsr_layout index;
     TSR__TRY(tsr__require_float(op, "y", stream, y));
-    TSR__TRY(tsr__random_check(op, stream, y, params, &index));
+    TSR__TRY(check(op, stream, y, params, &index));
     TSR__TRY(require_in_range(op, "low", low, y->layout.dtype));
     TSR__TRY(require_in_range(op, "high", high, y->layout.dtype));
     TSR__REQUIRE(low < high, "%s: low %g is not below high %g", op, (double)low, (double)high);
     float span = high - low;
-    TSR__REQUIRE(isfinite(span), "%s: high %g - low %g is beyond f32", op, (double)high,
-                 (double)low);
+    TSR__REQUIRE(isfinite(span), "%s: high %g - low %g is outside the range of f32", op,
+                 (double)high, (double)low);
 
     struct tsr_random_fill_params push = {
         .scale = span, .shift = low, .limit = largest_below(y->layout.dtype, high)};
     const uint32_t spec[] = {TSR_RANDOM_UNIFORM, (uint32_t)y->layout.dtype};
-    return tsr__random_record(stream, TSR__SHADER_RANDOM_FILL, spec, 2, y, NULL, params, &index,
-                              push);
+    return record(stream, TSR__SHADER_RANDOM_FILL, spec, 2, y, NULL, params, &index, push);
 }
 
 tsr_status tsr_random_normal(tsr_stream *stream, tsr_tensor *y, float mean, float deviation,
@@ -231,7 +239,7 @@ tsr_status tsr_random_normal(tsr_stream *stream, tsr_tensor *y, float mean, floa
     static const char op[] = "random_normal";
     tsr_layout index;
     TSR__TRY(tsr__require_float(op, "y", stream, y));
-    TSR__TRY(tsr__random_check(op, stream, y, params, &index));
+    TSR__TRY(check(op, stream, y, params, &index));
     TSR__TRY(require_finite(op, "mean", mean));
     TSR__TRY(require_finite(op, "deviation", deviation));
     TSR__REQUIRE(deviation >= 0, "%s: deviation %g is negative", op, (double)deviation);
@@ -239,19 +247,40 @@ tsr_status tsr_random_normal(tsr_stream *stream, tsr_tensor *y, float mean, floa
     struct tsr_random_fill_params push = {.scale = deviation, .shift = mean};
     const uint32_t spec[] = {TSR_RANDOM_NORMAL, (uint32_t)y->layout.dtype,
                              tsr_stream_device(stream)->device_class != TSR__CLASS_GPU};
-    return tsr__random_record(stream, TSR__SHADER_RANDOM_FILL, spec, 3, y, NULL, params, &index,
-                              push);
+    return record(stream, TSR__SHADER_RANDOM_FILL, spec, 3, y, NULL, params, &index, push);
 }
 
 tsr_status tsr_random_bits(tsr_stream *stream, tsr_tensor *y, const tsr_random_params *params)
 {
     static const char op[] = "random_bits";
     tsr_layout index;
-    TSR__TRY(tsr__random_check(op, stream, y, params, &index));
+    TSR__TRY(check(op, stream, y, params, &index));
     TSR__REQUIRE(y->layout.dtype == TSR_U32, "%s: y is %s; u32 is needed", op,
                  tsr_dtype_name(y->layout.dtype));
 
     const uint32_t spec[] = {TSR_RANDOM_BITS, TSR_DT_U32};
-    return tsr__random_record(stream, TSR__SHADER_RANDOM_FILL, spec, 2, y, NULL, params, &index,
-                              (struct tsr_random_fill_params){0});
+    return record(stream, TSR__SHADER_RANDOM_FILL, spec, 2, y, NULL, params, &index,
+                  (struct tsr_random_fill_params){0});
+}
+
+tsr_status tsr_dropout(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float p,
+                       const tsr_random_params *params)
+{
+    static const char op[] = "dropout";
+    tsr_layout index;
+    TSR__TRY(tsr__require_float(op, "y", stream, y));
+    TSR__TRY(tsr__require_float(op, "x", stream, x));
+    TSR__TRY(tsr__require_same_shape(op, "y", y, "x", x));
+    TSR__TRY(tsr__require_disjoint(op, "y", y, "x", x, true));
+    TSR__TRY(check(op, stream, y, params, &index));
+    TSR__REQUIRE(p >= 0 && p < 1, "%s: p is %g; 0 <= p < 1 is needed", op, (double)p);
+
+    /* p < 1 is at most 1 − 2^-24, so the threshold is below 2^32; both are exact to the last
+     * rounding. */
+    struct tsr_random_fill_params push = {
+        .threshold = (uint32_t)floor((double)p * 0x1p32 + 0.5),
+        .scale = (float)(1 / (1 - (double)p)),
+    };
+    const uint32_t spec[] = {(uint32_t)y->layout.dtype, (uint32_t)x->layout.dtype};
+    return record(stream, TSR__SHADER_DROPOUT, spec, 2, y, x, params, &index, push);
 }

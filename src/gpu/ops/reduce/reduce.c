@@ -1,9 +1,9 @@
 /* Reductions along one dimension, and argmax.
  *
- * A long row is cut into chunks of a fixed length, each folded into one value in scratch; the
- * values of a row are then a shorter row, and so on. A chunk is folded by the tree of
- * shaders/include/reduce.glsl. So the order of additions depends on the shape only: not on strides,
- * nor on which kernel runs, nor on the device. */
+ * A long row is divided into chunks of a fixed length, each of which is reduced to one value in
+ * scratch memory; the values of a row form a shorter row, and so on. A chunk is reduced by the tree
+ * of shaders/include/reduce.glsl. So the order of additions depends on the shape only, and not on
+ * strides, on the kernels that run, or on the device. */
 #include "gpu/ops/reduce/reduce.h"
 
 #include "gpu/cpu_drivers/ops/reduction.h"
@@ -16,20 +16,20 @@
 #include "base/checked.h"
 
 #define WORKGROUP 64
-#define LONG_CHUNK 1024 /* for few passes */
-#define SHORT_CHUNK 256 /* for more parallel work where there would be little */
+#define LONG_CHUNK 1024 /* takes fewer passes */
+#define SHORT_CHUNK 256 /* gives more parallel work if there are few rows */
 #define ENOUGH_JOBS 4096
-#define SHORT_ROW 32 /* one invocation takes a row up to here */
-#define PASSES_MAX 8 /* 63 bits of elements, 256 a pass */
+#define SHORT_ROW 32 /* one invocation reduces rows up to this length */
+#define PASSES_MAX 8 /* enough for 2^63 elements, 256 per pass */
 
-/* What every dispatch of one call has in common. */
+/* What all dispatches of one call have in common. */
 typedef struct pass_list {
     tsr_stream *stream;
     uint32_t kind; /* TSR_REDUCE_KIND_… */
     float scale;
     bool accumulate;
     tsr__buffer *scratch;
-    uint64_t parts_offset, parts_bytes; /* what of it folds.h's columns may have */
+    uint64_t parts_offset, parts_bytes; /* the part of scratch for tsr__reduction_columns_add */
     tsr__dispatches *list;
 } pass_list;
 
@@ -38,24 +38,24 @@ static bool is_argmax(const pass_list *r)
     return r->kind == TSR_REDUCE_KIND_ARGMAX;
 }
 
-/* Elements in memory: those of a tensor, or partial results in scratch. */
+/* Elements in memory: a tensor's, or partial results in scratch memory. */
 typedef struct place {
     tsr_layout layout; /* without the reduced dimension */
-    uint64_t address;  /* the layout counts from here */
+    uint64_t address;  /* the layout's offset counts from here */
     tsr__access access;
     int64_t count, step; /* along the reduced dimension, in elements; inputs only */
     bool partial;
 } place;
 
-/* Depends on the shape only, as the tree has to. */
+/* Depends on the shape only, because it determines the order of additions. */
 static int64_t chunk_length(int64_t rows, int64_t count)
 {
     int64_t chunks = count / LONG_CHUNK + 1;
     return rows >= ENOUGH_JOBS / chunks ? LONG_CHUNK : SHORT_CHUNK;
 }
 
-/* Four neighbouring columns can be loaded at once: the innermost dimension of x lies side by side,
- * and every group of four starts at a multiple of 4 bytes. */
+/* Whether four neighbouring columns can be loaded at once: the innermost dimension of x is
+ * contiguous, and every group of four starts at a multiple of 4 bytes. */
 static bool takes_columns(const tsr__piece *piece, const place *x, uint64_t address)
 {
     uint64_t size = tsr_dtype_size(x->layout.dtype);
@@ -75,8 +75,8 @@ static void choose_argmax(tsr__dispatch *dispatch, const struct tsr_reduce_param
                           const place *x, const place *y, uint32_t form)
 {
     const tsr_device *device = x->access.buffer->device;
-    bool together =
-        x->step == 1 || params->jobs < ENOUGH_JOBS; /* else neighbours are neighbouring rows */
+    /* Otherwise neighbouring invocations read the same place of neighbouring rows. */
+    bool together = x->step == 1 || params->jobs < ENOUGH_JOBS;
     bool alone = x->count <= SHORT_ROW || !together || tsr__rows_alone(device, params->jobs);
     uint32_t threads = alone ? 1 : 8;
     dispatch->shader = TSR__SHADER_ARGMAX;
@@ -122,7 +122,8 @@ static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *par
 
 static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_t unit);
 
-/* Columns that folds.h leaves in parts: those, and what becomes of them. */
+/* Adds the dispatches of tsr__reduction_columns_add, which reduces columns to several parts each,
+ * and the pass that reduces the parts. */
 static tsr_status add_columns(pass_list *r, const tsr__reduction *own, const place *y)
 {
     const struct tsr_reduce_params *params = own->params;
@@ -148,8 +149,8 @@ static tsr_status add_columns(pass_list *r, const tsr__reduction *own, const pla
     return add_pass(r, &parts, &out, 1);
 }
 
-/* Adds the dispatches that fold x's rows of x->count elements into y's elements. `unit` counts the
- * tensor's elements in one of x's. */
+/* Adds the dispatches that reduce x's rows of x->count elements to y's elements. `unit` is the
+ * number of the tensor's elements that one element of x stands for. */
 static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_t unit)
 {
     const tsr_layout *layouts[2] = {&x->layout, &y->layout};
@@ -208,8 +209,8 @@ static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_
     return TSR_OK;
 }
 
-/* Row-major partial results [chunks, rows…] at `offset_bytes` of the scratch buffer; all of them,
- * or those from chunk `first` on. */
+/* The partial results from chunk `first` on, row-major [chunks, rows…], at `offset_bytes` of the
+ * scratch buffer. */
 static place partials(const pass_list *r, const tsr_layout *rows, tsr__buffer *scratch,
                       uint64_t offset_bytes, int64_t first, int64_t chunks)
 {
@@ -230,7 +231,7 @@ static place partials(const pass_list *r, const tsr_layout *rows, tsr__buffer *s
     return at;
 }
 
-/* x's rows cut into chunks, each a row of its own: [chunks, rows…]. */
+/* x with its rows divided into chunks that are rows of their own: [chunks, rows…]. */
 static place chunks_of(const place *x, int64_t chunk, int64_t first, int64_t chunks, int64_t count)
 {
     place cut = *x;
@@ -246,8 +247,8 @@ static place chunks_of(const place *x, int64_t chunk, int64_t first, int64_t chu
     return cut;
 }
 
-/* Folds x's chunks into partial results: the whole chunks, then what is left over. *x becomes the
- * partial results. */
+/* Reduces x's chunks to partial results: first the complete chunks, then the shorter last one. *x
+ * becomes the partial results. */
 static tsr_status add_partial_pass(pass_list *r, place *x, int64_t chunk, tsr__buffer *scratch,
                                    uint64_t offset_bytes, uint32_t unit)
 {
@@ -270,7 +271,7 @@ static tsr_status add_partial_pass(pass_list *r, place *x, int64_t chunk, tsr__b
     return TSR_OK;
 }
 
-/* The chunk length of each pass that leaves partial results, and the bytes of them all. */
+/* Gives the chunk length of each pass that writes partial results, and the bytes of all of them. */
 static tsr_status plan_passes(const char *op, int64_t rows, int64_t count, uint64_t size,
                               int64_t *chunks, int *passes, uint64_t *scratch_bytes)
 {
@@ -344,7 +345,7 @@ static tsr_status run(pass_list *r, const char *op, tsr_tensor *y, const tsr_lay
     return status;
 }
 
-/* Rows of one element have nothing to be folded. */
+/* Rows of one element need no reduction. */
 static tsr_status take_single(tsr_stream *stream, const tsr_tensor *y, const tsr_layout *y_rows,
                               const tsr_tensor *x, int dim, bool accumulate)
 {

@@ -8,14 +8,14 @@
 #include "tessera/ops.h"
 
 enum {
-    MOST_PLANES = 16, /* dispatches for dimensions beyond rows and columns */
+    MAX_PLANES = 16, /* dispatches for dimensions besides rows and columns */
 };
 
 typedef struct softmax_call {
     const char *op;
     tsr_tensor *y;
     const char *y_name;
-    const tsr_tensor *a, *b; /* b: gradients only */
+    const tsr_tensor *a, *b; /* b only for gradients */
     const char *a_name;
     bool gradient, logarithm;
 } softmax_call;
@@ -59,7 +59,7 @@ static void choose(tsr__dispatch *dispatch, const softmax_call *call, uint32_t r
     tsr__groups_for(rows, workgroup / threads, dispatch->groups);
 }
 
-/* a, b and y; a forward pass walks its input twice rather than have a special case. */
+/* a, b and y. A forward pass lists its input twice, so that there are always three. */
 static void tensors_of(const softmax_call *call, const tsr_tensor *tensors[3])
 {
     tensors[0] = call->a;
@@ -74,7 +74,7 @@ static uint32_t function_of(const softmax_call *call)
     return call->logarithm ? TSR_SOFTMAX_LOG : TSR_SOFTMAX;
 }
 
-/* The dimension of a piece that has most rows. */
+/* The dimension with the most rows. */
 static int longest_dim(const tsr__piece *piece)
 {
     int longest = 0;
@@ -85,7 +85,7 @@ static int longest_dim(const tsr__piece *piece)
     return longest;
 }
 
-/* The rows of plane number `plane`, a plane being all of dimension `dim`. */
+/* The rows of plane number `plane`. A plane has all rows of dimension `dim`. */
 static tsr__softmax_rows rows_of(const softmax_call *call, const tsr__piece *piece, int dim,
                                  uint32_t plane)
 {
@@ -127,7 +127,7 @@ static tsr_status add_plane(tsr_stream *stream, tsr__softmax_rows *work, tsr__di
     return tsr__softmax_apply_add(list, work);
 }
 
-/* A piece by the kernels for Mesa's CPU driver, if they suit all of it. */
+/* Adds the dispatches of the kernels for Mesa's CPU driver, if they suit all of the piece. */
 static tsr_status add_planes(const softmax_call *call, tsr_stream *stream, const tsr__piece *piece,
                              tsr__dispatches *list, bool *added)
 {
@@ -135,7 +135,7 @@ static tsr_status add_planes(const softmax_call *call, tsr_stream *stream, const
     uint32_t planes = piece->count / piece->shape[dim];
 
     *added = tsr__softmax_without_gaps(call->a) && tsr__softmax_without_gaps(call->b) &&
-             tsr__softmax_without_gaps(call->y) && planes <= MOST_PLANES;
+             tsr__softmax_without_gaps(call->y) && planes <= MAX_PLANES;
     for (uint32_t plane = 0; *added && plane < planes; plane++) {
         tsr__softmax_rows work = rows_of(call, piece, dim, plane);
         *added = tsr__softmax_short_suit(&work) || tsr__softmax_chunks_suit(&work);

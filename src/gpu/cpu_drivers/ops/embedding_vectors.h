@@ -1,7 +1,7 @@
 /* Rows by index on Mesa's CPU driver, where both matrices have rows without gaps and one dtype:
  * shaders/cpu_drivers/embedding_vectors.comp. */
-#ifndef TSR_GPU_OPS_EMBEDDING_EMBEDDING_H
-#define TSR_GPU_OPS_EMBEDDING_EMBEDDING_H
+#ifndef TSR_GPU_CPU_DRIVERS_OPS_EMBEDDING_VECTORS_H
+#define TSR_GPU_CPU_DRIVERS_OPS_EMBEDDING_VECTORS_H
 
 #include "gpu/ops/common/rows.h"
 
