@@ -296,7 +296,8 @@ START_TEST(mistakes_are_named)
           " [rows,width] are needed");
     FAILS(tsr__embedding(queue, y, table, ids, -1),
           "embedding: first row -1 and 4 rows are not within [0,2147483647)");
-    FAILS(tsr__embedding(queue, y, table, ids, INT32_MAX - 2), "embedding: rows 2147483645 and 4");
+    FAILS(tsr__embedding(queue, y, table, ids, INT32_MAX - 2),
+          "embedding: first row 2147483645 and 4 rows");
     FAILS(tsr__embedding(queue, low, high, ids, 0), "embedding: y [3,5] overlaps table [3,5]");
     FAILS(tsr__embedding_grad(queue, table, low, ids, 0, false),
           "embedding_grad: gradient [4,5] overlaps dy [3,5]");
@@ -310,7 +311,7 @@ START_TEST(mistakes_are_named)
     FAILS(tsr__cross_entropy_part(queue, stats, y, loss, 0),
           "vocabulary_cross_entropy: labels are f32");
     FAILS(tsr__cross_entropy_part(queue, stats, y, ids, -1),
-          "vocabulary_cross_entropy: classes -1 and 5 more, of 2147483647");
+          "vocabulary_cross_entropy: first class -1 and 5 classes are not within [0,2147483647)");
 #define WHOLE_FAILS(words, ...)                                                                    \
     FAILS(tsr__cross_entropy_whole(queue, __VA_ARGS__, 1), "vocabulary_cross_entropy: " words)
     WHOLE_FAILS("loss and dlogits are both NULL", NULL, NULL, y, ids, all_stats, 0, 5);
