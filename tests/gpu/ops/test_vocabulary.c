@@ -315,10 +315,11 @@ START_TEST(mistakes_are_named)
 #define WHOLE_FAILS(words, ...)                                                                    \
     FAILS(tsr__cross_entropy_whole(queue, __VA_ARGS__, 1), "vocabulary_cross_entropy: " words)
     WHOLE_FAILS("loss and dlogits are both NULL", NULL, NULL, y, ids, all_stats, 0, 5);
-    WHOLE_FAILS("stats are f32 [3,3]; f32 [ranks,3,rows]", loss, NULL, y, ids, stats, 0, 5);
+    WHOLE_FAILS("stats are f32 [3,3]; contiguous f32 [ranks,3,rows]", loss, NULL, y, ids, stats, 0,
+                5);
     WHOLE_FAILS("first class 1 and 5 classes are not within [0,5)", loss, NULL, y, ids, all_stats,
                 1, 5);
-    WHOLE_FAILS("loss is [3,5]; logits [3,5] give one", y, NULL, y, ids, all_stats, 0, 5);
+    WHOLE_FAILS("loss is [3,5]; logits [3,5] need one", y, NULL, y, ids, all_stats, 0, 5);
     WHOLE_FAILS("dlogits is [4,5], logits is [3,5]", NULL, table, y, ids, all_stats, 0, 5);
     WHOLE_FAILS("dlogits [3,5] overlaps logits [3,5]", NULL, high, low, ids, all_stats, 0, 5);
     tsr_tensor *all[] = {low, high, table, y, ids, stats, all_stats, loss};
