@@ -1,5 +1,5 @@
-// Where the largest elements of rows of neighbours are, for Mesa's CPU driver: a subgroup takes a row, its lanes side by side along it.
-// The same results as argmax.comp's from values. Compiled with -O0, as matmul_lavapipe_nt.glsl.
+// The indices of the largest elements of contiguous rows, for Mesa's CPU driver, one subgroup per row; its lanes read neighbouring elements.
+// Gives the same results as argmax.comp does from values. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/reduction.glsl"
@@ -41,9 +41,9 @@ void main()
         largest = mix(largest, value, takes);
         step = mix(step, i, takes);
     }
-    // Lanes past the end of the row hold its last element.
+    // Lanes past the end of the row have its last element.
     uvec2 best = uvec2(argmax_key(largest), min(step * LANES + lane, p.count - 1));
-    if (p.identity[0] != 0) // a second use of the result, for LLVM 19: as PIN() in reduction.glsl
+    if (p.identity[0] != 0) // a second use of the result, for LLVM 19, like PIN() in reduction.glsl
         Float(p.y).v = largest;
     [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2)
         best = argmax_better(best, subgroupShuffleXor(best, distance));

@@ -1,5 +1,5 @@
-// Cross-entropy on Mesa's CPU driver, between softmax_chunks.comp and softmax_apply.comp, an invocation a row: its statistics, its loss,
-// and the gradient's last columns, where they make no vector. Where other ranks have other classes in two steps, as in
+// Cross-entropy on Mesa's CPU driver, between softmax_chunks.comp and softmax_apply.comp, one invocation per row: computes its statistics,
+// its loss, and the gradient's last columns if they do not fill a vector. With classes divided among ranks it runs in two steps, like
 // cross_entropy_shard.comp.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -22,7 +22,7 @@ const uint FUNCTION = TSR_SOFTMAX_LOSS;
 #include "cpu_drivers/softmax_result.glsl"
 
 struct statistics {
-    float largest, sum, picked; // the label's logit, or 0 where it is not here
+    float largest, sum, picked; // picked: the label's logit, or 0 if the label is in another part
 };
 
 uvec2 plane_at(uint plane, uint row)

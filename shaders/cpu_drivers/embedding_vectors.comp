@@ -1,6 +1,6 @@
-// Rows of a table by their indices, for Mesa's CPU driver: both without gaps, and of one dtype, so that bits are moved whatever they
-// mean. A subgroup makes a block of UNITS vectors a lane of one row, as in vectors.comp; it has its row's index in all lanes, which
-// makes the table's loads uniform. Compiled with -O0, as matmul_lavapipe_nt.glsl.
+// Copies rows of a table by their indices, for Mesa's CPU driver. Both matrices have rows without gaps and one dtype, so that only bits are
+// moved. A subgroup copies a block of UNITS vectors per lane of one row, like vectors.comp. All its lanes have the row's index, so that
+// loads from the table are uniform. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -28,7 +28,7 @@ layout(constant_id = 6) const uint INDEX_BITS = 32; // of the table's last row, 
 const uint BLOCK = UNITS * LANES; // vectors
 const uint NONE = 0xffffffffu;
 
-// NONE where it is beyond 32 bits; negative ones come out above any size there is.
+// NONE if the index does not fit 32 bits. Negative indices become larger than any size.
 uint load_index(uint64_t at)
 {
     if (INDEX_BYTES == 8) {
@@ -48,11 +48,11 @@ void main()
     uint row = high + block >> p.shift;
     uint start = (block - row * p.across) * BLOCK;
     uint first = min(start, p.vectors - BLOCK);
-    uint own = start - first; // vectors before this one are another block's
+    uint own = start - first; // vectors before this one belong to another block
 
     uint index = load_index(p.indices + uint64_t(row) * p.indices_stride) - p.first;
     bool here = index < p.here;
-    uint known = 0; // the same as index, and the compiler knows that it is in all lanes
+    uint known = 0; // equals index, in a form that the compiler knows to be the same in all lanes
     [[unroll]] for (uint digit = 0; digit < INDEX_BITS; digit += 4)
         known |= p.identity[p.identity[index >> digit & 15]] << digit;
     uint64_t table = p.table + uint64_t(min(known, p.here - 1)) * p.table_stride + uint64_t(first) * TSR_VECTOR_BYTES;
@@ -62,7 +62,7 @@ void main()
         y[i] = mix(uvec2(0), words_of(LOAD_LANE_VECTORS(table + i * LANES * TSR_VECTOR_BYTES, TSR_VECTOR_BYTES, TABLE_FORM)),
                    bvec2(here));
 
-    // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
+    // A second use of all values, for LLVM 19, like PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0) {
         uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < UNITS; i++)

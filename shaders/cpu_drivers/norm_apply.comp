@@ -1,7 +1,7 @@
-// Layer and RMS normalisation of long rows on Mesa's CPU driver, last of three kernels: from its row's statistics the result, the gradient
-// with respect to x, or the products whose sums are the weight's. A subgroup makes UNITS vectors a lane; the last block of a row moves back
-// and stores only what is its own. All loads come before all stores, behind which nothing is fast. Compiled with -O0, as
-// matmul_lavapipe_nt.glsl.
+// Layer and RMS normalisation of long rows on Mesa's CPU driver, third of three kernels: computes the result, the gradient with respect to
+// x, or the products whose sums are the weight's gradient, from the rows' statistics. A subgroup computes UNITS vectors per lane; the last
+// block of a row is shifted back and stores only the vectors that no other block has. All loads precede all stores, because code after a
+// store is slow. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -23,12 +23,12 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8;
 layout(constant_id = 2) const uint UNITS = 8;
 layout(constant_id = 3) const uint OUTPUT = TSR_NORM_RESULT;
-layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32; // of what is written
+layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32; // the dtype of the output
 layout(constant_id = 5) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint DY_DTYPE = TSR_DT_F32;
 layout(constant_id = 7) const uint WEIGHT_DTYPE = TSR_DT_F32; // 0: none
 layout(constant_id = 8) const uint BIAS_DTYPE = TSR_DT_F32;
-layout(constant_id = 9) const uint Y_FORM = 8; // what vectors are aligned to, in bytes
+layout(constant_id = 9) const uint Y_FORM = 8; // the alignment of vectors, in bytes
 layout(constant_id = 10) const uint X_FORM = 8;
 layout(constant_id = 11) const uint DY_FORM = 8;
 layout(constant_id = 12) const uint WEIGHT_FORM = 8;
@@ -79,7 +79,7 @@ void main()
         y[i] = ENCODE(values, Y_DTYPE);
         pinned ^= y[i];
     }
-    if (p.identity[0] != 0) // a second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl
+    if (p.identity[0] != 0) // a second use of all values, for LLVM 19, like PIN() in matmul_lavapipe.glsl
         Word2(p.y).v = pinned;
 
     uint64_t y_at = p.y + uint64_t(at.row) * p.y_row + (at.first + gl_SubgroupInvocationID) * TSR_VECTOR_BYTES;

@@ -1,7 +1,7 @@
-// Layer and RMS normalisation of short rows on Mesa's CPU driver, all of it at once, as softmax_short.comp: a subgroup a row, UNITS vectors
-// a lane, the second half of which starts early and repeats elements that count once. The result, the rows' statistics, the gradient with
-// respect to x, or the products whose sums are the weight's. All loads come before all stores, so y may be x or dy. Compiled with -O0, as
-// matmul_lavapipe_nt.comp.
+// Layer and RMS normalisation of short rows on Mesa's CPU driver in one kernel, one subgroup per row, with UNITS vectors per lane as in
+// softmax_short.comp: the second half of the units overlaps the first, and repeated elements count once. Computes the result, the rows'
+// statistics, the gradient with respect to x, or the products whose sums are the weight's gradient. All loads precede all stores, so that
+// y may be x or dy. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -23,12 +23,12 @@ layout(constant_id = 1) const uint LANES = 8;
 layout(constant_id = 2) const uint UNITS = 8;
 layout(constant_id = 3) const uint CENTRED = 1; // 0: RMS
 layout(constant_id = 4) const uint OUTPUT = TSR_NORM_RESULT;
-layout(constant_id = 5) const uint Y_DTYPE = TSR_DT_F32; // of the result, or of dx
+layout(constant_id = 5) const uint Y_DTYPE = TSR_DT_F32; // the dtype of the result or of dx
 layout(constant_id = 6) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 7) const uint DY_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint WEIGHT_DTYPE = TSR_DT_F32; // 0: none
 layout(constant_id = 9) const uint BIAS_DTYPE = TSR_DT_F32;
-layout(constant_id = 10) const uint Y_FORM = 8; // what vectors are aligned to, in bytes
+layout(constant_id = 10) const uint Y_FORM = 8; // the alignment of vectors, in bytes
 layout(constant_id = 11) const uint X_FORM = 8;
 layout(constant_id = 12) const uint DY_FORM = 8;
 layout(constant_id = 13) const uint WEIGHT_FORM = 8;
@@ -41,13 +41,13 @@ const bool EXACT = false;
 
 #include "cpu_drivers/vector_floats.glsl"
 
-// Where unit i starts.
+// The first element of unit i.
 uint start_of(uint i)
 {
     return i * UNIT - mix(0, p.overlap, i >= HALF);
 }
 
-// 0 in place of an element of unit i that an earlier one has.
+// The value, or 0 for an element of unit i that an earlier unit has.
 float once(float value, uint i, uint k)
 {
     return mix(value, 0.0, i >= HALF && (i - HALF) * UNIT + gl_SubgroupInvocationID * GROUP + k < p.overlap);
@@ -75,7 +75,7 @@ void main()
     uint64_t x_at = p.x + uint64_t(row) * p.x_row, dy_at = p.dy + uint64_t(row) * p.dy_row;
     float each = 1.0 / float(UNITS * UNIT - p.overlap);
 
-    // As in norm.comp: relative to the first element, then to the mean, then what that lost in rounding.
+    // As in norm.comp, sums are relative to the first element, then to the mean, whose rounding error is computed too.
     vec4 x[UNITS], g[UNITS];
     float shift = 0.0;
     if (CENTRED != 0)
@@ -138,10 +138,10 @@ void main()
     }
     if (OUTPUT == TSR_NORM_STATS)
         pinned = floatBitsToUint(vec2(factor + lost, mean));
-    if (p.identity[0] != 0) // a second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl
+    if (p.identity[0] != 0) // a second use of all values, for LLVM 19, like PIN() in matmul_lavapipe.glsl
         Word2(p.y).v = pinned;
 
-    uint lowest = mix(LANES, 0, number < p.rows); // before the first branch, as everything that comes from the push constants
+    uint lowest = mix(LANES, 0, number < p.rows); // values computed from push constants have to precede the first branch
     if (OUTPUT == TSR_NORM_STATS) {
         uint64_t stats = p.y + uint64_t(row) * TSR_NORM_STATS_BYTES;
         if (gl_SubgroupInvocationID == lowest)

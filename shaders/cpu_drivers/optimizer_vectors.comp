@@ -1,4 +1,4 @@
-// The optimizers' steps along operands without gaps, for Mesa's CPU driver: structured as vectors.comp, with one row.
+// The steps of the optimizers for operands without gaps, on Mesa's CPU driver. Structured like vectors.comp, with one row.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -32,11 +32,11 @@ const bool EXACT = false;
 
 #include "cpu_drivers/vector_floats.glsl"
 
-// Of the next two: what an optimizer keeps, and reads.
+// Whether the optimizer loads its state, and whether it stores it.
 const bool READS_STATE = OPTIMIZER == TSR_OPT_ADAMW || MODE == TSR_SGD_MOMENTUM_NEXT || MODE == TSR_SGD_NESTEROV_NEXT;
 const bool KEEPS_STATE = OPTIMIZER == TSR_OPT_ADAMW || MODE != TSR_SGD_PLAIN;
 
-// The address of a vector of the parameter, or of as many elements of another operand.
+// The address of a vector of the parameter, or of the corresponding elements of another operand.
 uint64_t place(uint operand, uint vector, uint dtype)
 {
     return p.base[operand] + uint64_t(vector) * (GROUP * BYTES_OF(dtype));

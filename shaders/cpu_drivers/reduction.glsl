@@ -1,4 +1,4 @@
-// What the reductions of Mesa's CPU driver share. They fold in the tree of reduce.glsl: element j belongs to its lane j % 32.
+// Shared by the reductions for Mesa's CPU driver. They use the tree of reduce.glsl, in which element j belongs to lane j % 32.
 #ifndef TSR_REDUCTION_GLSL
 #define TSR_REDUCTION_GLSL
 
@@ -20,7 +20,7 @@ layout(push_constant, std430) uniform tsr_push
 
 const uint TREE = 32; // lanes of the tree
 
-// Which block a subgroup takes, in planes one after another; those past the last repeat it and must not store.
+// The block of a subgroup; blocks are numbered plane by plane. Subgroups past the last block repeat it and must not store.
 struct place {
     uint number, plane, block;
 };
@@ -36,7 +36,7 @@ place find_block(uint subgroups)
     return at;
 }
 
-// What combines with any x to x. For sums 0, but the compiler cannot know: it would leave the addition out, and so keep -0.
+// The identity of the operation. For sums it is 0, hidden from the compiler, which would otherwise remove the addition and so keep -0.
 float identity()
 {
     if (KIND == TSR_REDUCE_KIND_SUM)
@@ -44,7 +44,7 @@ float identity()
     return uintBitsToFloat(KIND == TSR_REDUCE_KIND_MAX ? 0xff800000u : 0x7f800000u);
 }
 
-// As in reduce.glsl: of equal ones the first, and a NaN whichever side it is on.
+// As in reduce.glsl: keeps the first of equal values, and a NaN on either side.
 float combine(float a, float b)
 {
     if (KIND == TSR_REDUCE_KIND_SUM) {
@@ -54,7 +54,7 @@ float combine(float a, float b)
     return mix(a, b, tsr_is_nan(b) || (KIND == TSR_REDUCE_KIND_MAX ? b > a : b < a));
 }
 
-// A second use of the results, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
+// A second use of the results, for LLVM 19, like PIN() in matmul_lavapipe.glsl.
 #define PIN(partial, count)                                                                           \
     if (p.identity[0] != 0) {                                                                      \
         float pinned = 0.0;                                                                        \

@@ -1,6 +1,6 @@
-// Reductions down columns that lie side by side, for Mesa's CPU driver: a subgroup takes UNITS columns a lane, and of those one part of
-// reduce.glsl's tree: the elements of every PARTS-th row, which are HELD of its lanes. reduce_short.comp folds the
-// parts: together the same bits as reduce_columns.comp. Compiled with -O0, as matmul_lavapipe_nt.glsl.
+// Reduction of adjacent columns for Mesa's CPU driver. A subgroup reduces one part of UNITS columns per lane: the elements of every PARTS-th
+// row, which are HELD lanes of reduce.glsl's tree. reduce_short.comp then reduces the parts; together they give the same bits as
+// reduce_columns.comp. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/reduction.glsl"

@@ -1,5 +1,5 @@
-// Reductions of rows of neighbours, for Mesa's CPU driver: a subgroup takes ROWS of them, its lanes side by side along each, which are lanes
-// of reduce.glsl's tree too. The same bits as reduce_rows.comp. Compiled with -O0, as matmul_lavapipe_nt.glsl.
+// Reduction of contiguous rows for Mesa's CPU driver. A subgroup reduces ROWS rows; its lanes read neighbouring elements, and each has some
+// of the lanes of reduce.glsl's tree. Gives the same bits as reduce_rows.comp. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/reduction.glsl"
@@ -13,7 +13,7 @@ layout(constant_id = 4) const uint CAREFUL = 0; // 1: a row ends within its last
 layout(constant_id = 5) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint Y_DTYPE = TSR_DT_F32;
 
-const uint OWN = TREE / LANES; // lanes of the tree that a lane holds
+const uint OWN = TREE / LANES; // lanes of the tree that a SIMD lane has
 
 float load(uint64_t line, uint step, uint q)
 {
@@ -47,7 +47,7 @@ void store_y(uint64_t at, float value)
     Float(at).v = value;
 }
 
-// With what the partner has; both get the same, in the order of their lanes.
+// Combines a value with the partner lane's, in the order of the lanes, so that both get the same result.
 float combine_pair(float own, float other, bool high)
 {
     if (KIND == TSR_REDUCE_KIND_SUM)
@@ -55,9 +55,9 @@ float combine_pair(float own, float other, bool high)
     return combine(mix(own, other, high), mix(other, own, high));
 }
 
-float partial[ROWS * OWN]; // of row r and the lane's q-th lane of the tree at q·ROWS + r
+float partial[ROWS * OWN]; // element q·ROWS + r: row r, and the q-th of this SIMD lane's lanes of the tree
 
-// Combines the lanes of the tree that a lane holds, if there are more than `count`.
+// Combines the tree's lanes of this SIMD lane down to `count`, if there are more.
 void halve(uint count)
 {
     if (OWN > count)
@@ -65,11 +65,12 @@ void halve(uint count)
             partial[e] = combine(partial[e], partial[e + count * ROWS]);
 }
 
-// With the lane that is `distance` away. As long as there are several rows, a lane keeps one of a pair and gives its partner the other.
+// Combines with the SIMD lane that is `distance` away. While there are several rows, a lane keeps one of two rows and gives its partner
+// the other.
 void exchange(uint distance)
 {
     bool high = (gl_SubgroupInvocationID & distance) != 0;
-    uint before = LANES / 2 / distance; // halvings so far, as a power of two
+    uint before = LANES / 2 / distance; // two to the power of the number of halvings so far
     if (before == 0)
         return;
     if (ROWS > before) {
@@ -97,7 +98,7 @@ void main()
     }
     PIN(partial, ROWS * OWN)
 
-    // Written out, because the driver's compiler unrolls no loop around another one.
+    // Written out, because the driver's compiler does not unroll a loop that contains another one.
     halve(4);
     halve(2);
     halve(1);
@@ -106,7 +107,7 @@ void main()
     exchange(2);
     exchange(1);
 
-    const uint SHARE = LANES / ROWS; // lanes that hold the same result
+    const uint SHARE = LANES / ROWS; // SIMD lanes that have the same result
     uint row = first + lane / SHARE;
     uint64_t y = p.y + uint64_t(at.plane) * p.y_plane + uint64_t(row) * p.y_row;
     precise float value = partial[0] * p.scale;

@@ -1,12 +1,12 @@
-// Which part of which row a subgroup works on, where rows are divided among subgroups: of Mesa's CPU driver.
+// Finds the part of a row that a subgroup works on, in the kernels of Mesa's CPU driver that divide rows among subgroups.
 #ifndef TSR_ROW_PARTS_GLSL
 #define TSR_ROW_PARTS_GLSL
 
 struct part {
-    uint number; // of all parts, row by row
-    bool own;    // else it is past the last, a repetition of that, and must not store
+    uint number; // among all parts, counted row by row
+    bool own;    // false: past the last part, which it repeats; it must not store
     uint row;
-    uint first;  // of the row's elements or vectors, and how many from there on are another part's
+    uint first;  // the first element or vector, and the number from there on that belong to another part
     uint before;
 };
 
@@ -15,7 +15,7 @@ uint part_number(uint subgroups)
     return uniform_index(gl_WorkGroupID.x) * subgroups + p.identity[p.identity[gl_SubgroupID]];
 }
 
-// Parts of `size`, at most p.parts.extent: the last starts early, to end with its row.
+// Parts have `size` elements or vectors, at most p.parts.extent. The last one is shifted back to end with its row.
 part find_part(uint number, uint size)
 {
     part at;

@@ -1,6 +1,6 @@
-// Softmax on Mesa's CPU driver, last of three kernels: y from its row's statistics. A subgroup makes UNITS vectors a lane; the last
-// block of a row moves back and stores only what is its own. All loads come before all stores, behind which nothing is fast.
-// Compiled with -O0, as matmul_lavapipe_nt.glsl.
+// Softmax on Mesa's CPU driver, third of three kernels: computes y from the rows' statistics. A subgroup computes UNITS vectors per lane;
+// the last block of a row is shifted back and stores only the vectors that no other block has. All loads precede all stores, because code
+// after a store is slow. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -25,7 +25,7 @@ layout(constant_id = 3) const uint FUNCTION = TSR_SOFTMAX;
 layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint B_DTYPE = TSR_DT_F32;
-layout(constant_id = 7) const uint Y_FORM = 8; // what vectors are aligned to, in bytes
+layout(constant_id = 7) const uint Y_FORM = 8; // the alignment of vectors, in bytes
 layout(constant_id = 8) const uint A_FORM = 8;
 layout(constant_id = 9) const uint B_FORM = 8;
 
@@ -58,7 +58,7 @@ void main()
         y[i] = ENCODE(values, Y_DTYPE);
     }
 
-    // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
+    // A second use of all values, for LLVM 19, like PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0) {
         uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < UNITS; i++)

@@ -1,5 +1,6 @@
-// Softmax on Mesa's CPU driver, first of three kernels: a subgroup makes the statistics of a chunk of a row (params/softmax_chunks.h).
-// The last chunk of a row starts early and leaves out what the one before it has. Compiled with -O0, as matmul_lavapipe_nt.glsl.
+// Softmax on Mesa's CPU driver, first of three kernels: a subgroup computes the statistics of a chunk of a row (params/softmax_chunks.h).
+// The last chunk of a row is shifted back to end with the row, and ignores the elements that the chunk before it has. Compiled with -O0,
+// like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -38,7 +39,7 @@ void main()
     uint64_t a_next = p.a + uint64_t(next.row) * p.a_row + next.first * BYTES_OF(A_DTYPE);
     uint64_t b = p.b + uint64_t(at.row) * p.b_row + at.first * BYTES_OF(B_DTYPE);
 
-    // Loops from a constant to a constant, or the driver unrolls nothing; and few of them.
+    // The driver unrolls loops only with constant bounds, and only a few of them.
     float values[STEPS];
     float largest = MINUS_INFINITY;
     precise float sum = 0.0;
@@ -60,7 +61,7 @@ void main()
     if (EXPONENTIALS) {
         [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2)
             largest = max(largest, subgroupShuffleXor(largest, distance));
-        float shift = mix(largest, 0.0, largest == MINUS_INFINITY); // no NaN, since other chunks may have more
+        float shift = mix(largest, 0.0, largest == MINUS_INFINITY); // avoids NaN: other chunks may have larger elements
         uint touched = 0;
         [[unroll]] for (uint step = 0; step < STEPS; step++) {
             sum += tsr_exp_down(values[step] - shift);
@@ -72,7 +73,7 @@ void main()
     [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2)
         sum += subgroupShuffleXor(sum, distance);
 
-    if (p.identity[0] != 0) // a second use, for LLVM 19: as PIN() in matmul_lavapipe.glsl
+    if (p.identity[0] != 0) // a second use, for LLVM 19, like PIN() in matmul_lavapipe.glsl
         Float(p.stats).v = sum + largest;
     uint64_t stats = p.stats + at.number * TSR_SOFTMAX_CHUNK_BYTES;
     if (at.own && lane == 0) {

@@ -1,5 +1,5 @@
-// An element of the result of softmax or of its kin, from a row's statistics: for the kernels of Mesa's CPU driver. The includer
-// declares FUNCTION.
+// Computes an element of the result of softmax, its logarithm, their gradients or cross-entropy from a row's statistics, for the kernels of
+// Mesa's CPU driver. The includer declares FUNCTION.
 #ifndef TSR_SOFTMAX_RESULT_GLSL
 #define TSR_SOFTMAX_RESULT_GLSL
 
@@ -8,7 +8,7 @@
 
 const bool GRADIENT = FUNCTION == TSR_SOFTMAX_GRAD || FUNCTION == TSR_SOFTMAX_LOG_GRAD; // there is a b
 
-// From e^(a − largest) of softmax, from a − largest of its logarithm, from a and b of the gradients.
+// From e^(a − largest) for softmax, from a − largest for its logarithm, and from a and b for the gradients.
 float softmax_scaled(float a, float b, float scale)
 {
     precise float value = a * scale;
@@ -21,7 +21,7 @@ float softmax_scaled(float a, float b, float scale)
     return value;
 }
 
-// `beyond`: how many columns the label is beyond this one, for cross-entropy.
+// `beyond` is the label's column minus this one, for cross-entropy.
 float softmax_result(float a, float b, vec4 row, uint beyond)
 {
     precise float value = GRADIENT ? a : a - row.x;

@@ -1,5 +1,5 @@
-// Softmax on Mesa's CPU driver, second of three kernels: the statistics of each row from those of its chunks, an invocation a row; and
-// the result's last columns, where they make no vector.
+// Softmax on Mesa's CPU driver, second of three kernels: computes the statistics of each row from those of its chunks, one invocation per
+// row, and the result's last columns if they do not fill a vector.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"

@@ -1,6 +1,6 @@
-// Softmax of short rows on Mesa's CPU driver, all of it at once: a subgroup a row, UNITS vectors a lane. So that a few numbers of units
-// do for rows of any length, the second half of them starts early and repeats elements, which count once. All loads come before all
-// stores, so y may be a or b. Compiled with -O0, as matmul_lavapipe_nt.glsl.
+// Softmax of short rows on Mesa's CPU driver in one kernel, one subgroup per row, with UNITS vectors per lane. So that a few values of UNITS
+// suffice for rows of any length, the second half of the units overlaps the first; repeated elements count once. All loads precede all
+// stores, so that y may be a or b. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -24,7 +24,7 @@ layout(constant_id = 3) const uint FUNCTION = TSR_SOFTMAX;
 layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint B_DTYPE = TSR_DT_F32;
-layout(constant_id = 7) const uint Y_FORM = 8; // what vectors are aligned to, in bytes
+layout(constant_id = 7) const uint Y_FORM = 8; // the alignment of vectors, in bytes
 layout(constant_id = 8) const uint A_FORM = 8;
 layout(constant_id = 9) const uint B_FORM = 8;
 
@@ -36,7 +36,7 @@ const bool EXACT = false;
 #include "cpu_drivers/vector_floats.glsl"
 #include "cpu_drivers/softmax_result.glsl"
 
-// Which elements of unit i an earlier one has.
+// Whether an earlier unit has the element of unit i.
 bool repeated(uint i, uint k, uint overlap)
 {
     return mix(false, (i - HALF) * UNIT + gl_SubgroupInvocationID * GROUP + k < overlap, i >= HALF);
@@ -48,7 +48,7 @@ void main()
     uint row = min(number, p.rows - 1), overlap = p.overlap;
     uint64_t a_at = p.a + uint64_t(row) * p.a_row, b_at = p.b + uint64_t(row) * p.b_row;
 
-    // Loops from a constant to a constant, or the driver unrolls nothing; and few of them.
+    // The driver unrolls loops only with constant bounds, and only a few of them.
     vec4 a[UNITS], b[UNITS];
     float largest = uintBitsToFloat(0xff800000u);
     precise float sum = 0.0;
@@ -88,11 +88,11 @@ void main()
         y[i] = ENCODE(values, Y_DTYPE);
         pinned ^= y[i];
     }
-    if (p.identity[0] != 0) // a second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl
+    if (p.identity[0] != 0) // a second use of all values, for LLVM 19, like PIN() in matmul_lavapipe.glsl
         Word2(p.y).v = pinned;
 
     uint64_t y_at = p.y + uint64_t(row) * p.y_row + gl_SubgroupInvocationID * TSR_VECTOR_BYTES;
-    uint lowest = mix(LANES, 0, number < p.rows); // before the first branch, as everything that comes from the push constants
+    uint lowest = mix(LANES, 0, number < p.rows); // values computed from push constants have to precede the first branch
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         if (gl_SubgroupInvocationID >= lowest)
             STORE_LANE_VECTORS(y_at + (i * UNIT - mix(0, overlap, i >= HALF)) * BYTES_OF(Y_DTYPE), Y_FORM, y[i]);

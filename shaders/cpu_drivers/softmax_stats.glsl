@@ -1,4 +1,4 @@
-// A row's statistics from those of its chunks (params/softmax_chunks.h).
+// Computes a row's statistics from those of its chunks (params/softmax_chunks.h).
 #ifndef TSR_SOFTMAX_STATS_GLSL
 #define TSR_SOFTMAX_STATS_GLSL
 
@@ -6,7 +6,7 @@
 #include "include/exp_log.glsl"
 #include "params/softmax_chunks.h"
 
-// The largest element and the sum of exponentials relative to it, or to 0 where all are -inf.
+// The largest element and the sum of exponentials relative to it, or to 0 if all elements are -inf.
 vec2 tsr_row_exponentials(uvec2 chunks, uint across)
 {
     float largest = uintBitsToFloat(0xff800000u), sum = 0.0;

@@ -1,6 +1,6 @@
-// y[r][c] = x[c][r] for Mesa's CPU driver. A lane loads vectors of neighbouring rows, one for each of a block's columns, and
-// stores vectors of neighbouring columns, one after another for each of its rows. Blocks that would pass an edge move back and
-// store the same bits again. Compiled with -O0, as matmul_lavapipe_nt.glsl.
+// y[r][c] = x[c][r] for Mesa's CPU driver. A lane loads vectors of neighbouring rows, one for each column of a block, and stores vectors of
+// neighbouring columns, row after row. Blocks that would exceed an edge are shifted back and store some bits a second time. Compiled
+// with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -16,17 +16,17 @@ layout(push_constant, std430) uniform tsr_push
 layout(constant_id = 0) const uint WORKGROUP = 128;
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8;
-layout(constant_id = 2) const uint SIZE = 4; // of an element: 2, 4 or 8 bytes
+layout(constant_id = 2) const uint SIZE = 4; // bytes of an element: 2, 4 or 8
 layout(constant_id = 3) const uint Y_FORM = 8;
 layout(constant_id = 4) const uint X_FORM = 8;
 
 #include "cpu_drivers/vectors.glsl"
 
-const uint GROUP = TSR_VECTOR_BYTES / SIZE; // elements of a vector, and rows of a lane
+const uint GROUP = TSR_VECTOR_BYTES / SIZE; // elements of a vector, and rows per lane
 const uint ROWS = LANES * GROUP;
 const uint COLUMNS = TSR_TRANSPOSE_COLUMNS;
 
-// Element k of each of GROUP vectors, as one.
+// Gathers element k of GROUP vectors into one vector.
 uvec2 gather(uint64_t vectors[COLUMNS], uint first, uint k)
 {
     if (SIZE == 8)
@@ -45,7 +45,7 @@ void main()
     uint number = uniform_index(gl_WorkGroupID.x) * (WORKGROUP / LANES) + p.identity[p.identity[gl_SubgroupID]];
     uint high, low;
     umulExtended(number, p.magic, high, low);
-    uint band = high + number >> p.shift; // neighbours write neighbouring columns
+    uint band = high + number >> p.shift; // neighbouring subgroups write neighbouring columns
     uint row = min(band * ROWS, p.rows - ROWS); // also for subgroups without a block
     uint column = min((number - band * p.across) * COLUMNS, p.columns - COLUMNS);
 
@@ -56,7 +56,7 @@ void main()
     [[unroll]] for (uint i = 0; i < COLUMNS; i++)
         out_vectors[i] = gather(vectors, i % (COLUMNS / GROUP) * GROUP, i / (COLUMNS / GROUP));
 
-    // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
+    // A second use of all values, for LLVM 19, like PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0) {
         uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < COLUMNS; i++)

@@ -1,6 +1,6 @@
-// y = f(a, b) along rows without gaps, for Mesa's CPU driver: sums, activations, conversions, copies. A subgroup makes a block of
-// ROWS rows of UNITS vectors a lane; a block that would pass its row's end moves back and stores only what is its own. All loads
-// come before all stores, behind which nothing is fast. Compiled with -O0, as matmul_lavapipe_nt.glsl.
+// y = f(a, b) along rows without gaps, for Mesa's CPU driver: sums, activations, conversions, copies. A subgroup computes a block of ROWS
+// rows with UNITS vectors per lane. A block that would exceed its row is shifted back and stores only the vectors that no other block
+// has. All loads precede all stores, because code after a store is slow. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -35,7 +35,7 @@ const bool EXACT = FUNCTION == TSR_VECTORS_CONVERT;
 
 #include "cpu_drivers/vector_floats.glsl"
 
-const uint BLOCK = UNITS * LANES;                                      // vectors of a block's row
+const uint BLOCK = UNITS * LANES;                                      // vectors in a row of a block
 const uint NONE = 0xffffffffu;
 
 float apply(float a, float b)
@@ -58,7 +58,7 @@ float apply(float a, float b)
     return y;
 }
 
-// Bytes of an operand that a vector of y is made of.
+// The bytes of an operand that correspond to a vector of y.
 uint step_of(uint dtype, uint form)
 {
     return form == TSR_VECTORS_ONE ? 0 : FUNCTION == TSR_VECTORS_MOVE ? 8 : GROUP * BYTES_OF(dtype);
@@ -74,7 +74,7 @@ void main()
     uint band = high + block >> p.shift;
     uint start = (block - band * p.across) * BLOCK;
     uint first = min(start, p.vectors - BLOCK);
-    uint own = start - first; // vectors before this one are another block's
+    uint own = start - first; // vectors before this one belong to another block
 
     uint64_t a_at = p.a + uint64_t(first) * step_of(A_DTYPE, A_FORM), b_at = p.b, y_at = p.y;
     if (B_DTYPE != 0)
@@ -102,7 +102,7 @@ void main()
             y[i] = ENCODE(values, Y_DTYPE);
         }
 
-    // A second use of everything, for LLVM 19: as PIN() in matmul_lavapipe.glsl.
+    // A second use of all values, for LLVM 19, like PIN() in matmul_lavapipe.glsl.
     if (p.identity[0] != 0) {
         uvec2 pinned = uvec2(0);
         [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++)
@@ -110,7 +110,7 @@ void main()
         Word2(p.y).v = pinned;
     }
 
-    // Everything that comes from the push constants before the first branch.
+    // Values computed from push constants have to precede the first branch.
     uint64_t y_row[ROWS];
     uint lowest[ROWS];
     [[unroll]] for (uint i = 0; i < ROWS; i++) {

@@ -1,5 +1,6 @@
-// Vectors of elements for the kernels of Mesa's CPU driver. It stores lane by lane whatever the width, up to 64 bits at a time: so
-// a lane stores 8 bytes of neighbours, not one element. Loads are uniform and become vectors, as in lavapipe.glsl.
+// Loads and stores of vectors for the kernels of Mesa's CPU driver. The driver stores lane by lane, up to 64 bits at a time, so that a
+// lane stores a vector of 8 bytes of neighbouring elements and not one element. Loads are uniform and compile to SIMD loads, as in
+// lavapipe.glsl.
 #ifndef TSR_VECTORS_GLSL
 #define TSR_VECTORS_GLSL
 
@@ -10,13 +11,13 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer Word2 {
     uvec2 v;
 };
 
-// The low word, by a shift of 0 that the compiler cannot know to be one: it would load the low words again, one by one.
+// Splits a vector in two words. The shift by 0 is hidden from the compiler, which would otherwise load the low words again, one by one.
 uvec2 words_of(uint64_t vector)
 {
     return uvec2(uint(vector >> p.identity[0]), uint(vector >> 32));
 }
 
-// For what starts at multiples of 2 bytes only, which devices without 16-bit storage are not given.
+// A word at a multiple of 2 bytes. Devices without 16-bit storage get only multiples of 4.
 uint load_words16(uint64_t at)
 {
 #if TSR_STORAGE16
@@ -26,7 +27,7 @@ uint load_words16(uint64_t at)
 #endif
 }
 
-// The body of a function: a value by lane, that of lane e being `load`.
+// The body of a function that returns a value per lane; lane e gets `load`.
 #define BY_LANE(type, load)                                                                        \
     type value = type(0);                                                                          \
     [[unroll]] for (uint e = 0; e < LANES; e++) value = mix(value, load, gl_SubgroupInvocationID == e); \
@@ -44,7 +45,7 @@ uint load_lane_words2(uint64_t at)
 
 #define LOAD_LANE_WORDS(at, alignment) ((alignment) == 2 ? load_lane_words2(at) : load_lane_words4(at))
 
-// `step` bytes apart.
+// The vectors of neighbouring lanes are `step` bytes apart.
 uint64_t load_lane_vectors8(uint64_t at, uint step)
 {
     BY_LANE(uint64_t, Word64(at + e * step).v)
@@ -65,7 +66,7 @@ uint64_t load_lane_vectors2(uint64_t at, uint step)
      : (alignment) == 4 ? load_lane_vectors4(at, step)                                             \
                         : load_lane_vectors2(at, step))
 
-// Each lane stores its vector.
+// Store the vector of each lane, for addresses that are multiples of 4 and of 2 bytes.
 void store_words(uint64_t at, uvec2 words)
 {
     Word(target(at)).v = words.x;

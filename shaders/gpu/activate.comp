@@ -1,4 +1,4 @@
-// y = act(a), or y = act'(a) · b where there is a b.
+// y = act(a), or y = act'(a) · b if there is a b.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 

@@ -1,5 +1,5 @@
-// Where a row's largest element is. A group of THREADS invocations takes a row. Long rows go in pieces: each leaves a pair (key,
-// index), and the same kernel finds the best of the pairs. No tree to keep to here: every order gives the same answer.
+// The index of a row's largest element. A group of THREADS invocations works on a row. A long row is divided into pieces; each gives a
+// pair (key, index), and the same kernel then finds the best pair. The order of comparisons does not matter.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -11,7 +11,7 @@ layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint THREADS = 8;
 layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE;
-layout(constant_id = 4) const uint FROM = TSR_ARGMAX_VALUES; // what x holds, and …
+layout(constant_id = 4) const uint FROM = TSR_ARGMAX_VALUES; // what x contains, and …
 layout(constant_id = 5) const uint TO = TSR_ARGMAX_INDICES;  // … what is written
 
 layout(push_constant) uniform Push {
@@ -24,7 +24,7 @@ void main()
 {
     uint member = gl_LocalInvocationID.x % THREADS;
     uint wanted = tsr_flat_group() * (WORKGROUP / THREADS) + gl_LocalInvocationID.x / THREADS;
-    uint job = min(wanted, p.jobs - 1u); // all go through the barriers; who has no job of its own writes nothing
+    uint job = min(wanted, p.jobs - 1u); // invocations without a job take part in the barrier and write nothing
     uvec4 at = tsr_row_position(job, p.ndim, p.shape);
     uint x_offset = tsr_row_offset(at, p.x_strides);
 
@@ -50,7 +50,7 @@ void main()
         bests[gl_LocalInvocationID.x] = best;
         barrier();
         [[unroll]] for (uint i = 1u; i < THREADS; i++)
-            best = argmax_better(best, bests[gl_LocalInvocationID.x - member + i]); // of use to member 0
+            best = argmax_better(best, bests[gl_LocalInvocationID.x - member + i]); // member 0 uses it
     }
     if (member == 0u && wanted < p.jobs) {
         uint y_offset = tsr_row_offset(at, p.y_strides);

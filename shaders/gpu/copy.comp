@@ -56,7 +56,7 @@ void main()
         tsr_store_bits(p.destination, d, size_of(DESTINATION), tsr_convert(bits[0], SOURCE, DESTINATION));
         return;
     }
-    // Past the row's end an aligned load reads neighbours, and the others read the last element again; neither is stored.
+    // Past the row's end, an aligned load reads what follows and the others read the last element again; neither is stored.
     if (SOURCE_INNER == TSR_COPY_ALIGNED)
         tsr_load_bits4(p.source, s, size_of(SOURCE), bits);
     else

@@ -1,5 +1,5 @@
-// dst = src where rows of dst are columns of src: a workgroup reads a square of src along src's neighbours into shared memory
-// and writes it along dst's.
+// dst = src where rows of dst are columns of src. A workgroup reads a square of src into shared memory, along src's contiguous
+// dimension, and writes it along dst's.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 

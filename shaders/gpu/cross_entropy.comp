@@ -1,5 +1,6 @@
-// Cross-entropy of a row of logits against its label, and its gradient, a row per thread group: the largest logit, the sum of exponentials
-// relative to it, then loss and gradient. Every walk gives a class to the same invocation, so the gradient may replace the logits.
+// Cross-entropy of rows of logits against their labels, and its gradient, one row per thread group. Three loops compute the largest
+// logit, the sum of exponentials relative to it, and loss and gradient. In all of them a class belongs to the same invocation, so that
+// the gradient may overwrite the logits.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -45,7 +46,7 @@ vec4 load_logits(uvec2 logits, uint j)
 
 void main()
 {
-    bool owner = group_row() < p.rows; // the others go through the barriers only
+    bool owner = group_row() < p.rows; // the others only take part in the barriers
     uint row = min(group_row(), p.rows - 1u);
     uint label = label_of(row);
     uvec2 logits = tsr_at_stride(p.logits, row, p.logits_stride);
@@ -62,7 +63,7 @@ void main()
         vec4 value = load_logits(logits, j);
         if (label >= j && label < j + 4u)
             picked = value[label - j];
-        // What is missing adds nothing, also where shift is -inf.
+        // Classes past the last add nothing, even if shift is -inf.
         bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.classes));
         sums += mix(vec4(0.0), tsr_exp4(value - shift), there);
     }

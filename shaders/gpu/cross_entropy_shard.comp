@@ -1,6 +1,6 @@
-// Cross-entropy of rows of which other ranks have the other classes, a row per thread group, in two steps: each rank's largest logit, sum of
-// exponentials and label's logit; and from those of all ranks loss and gradient. Every walk gives a class to the same invocation, so
-// the gradient may replace the logits.
+// Cross-entropy with classes divided among ranks, one row per thread group, in two steps. The first computes each rank's largest logit,
+// sum of exponentials and label's logit; the second computes loss and gradient from those of all ranks. In all loops a class belongs
+// to the same invocation, so that the gradient may overwrite the logits.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/index.glsl"
@@ -24,7 +24,7 @@ layout(push_constant) uniform Push {
 
 #define MINUS_INFINITY uintBitsToFloat(0xff800000u)
 
-// The label's place among the classes that are here, or a number that none has.
+// The label's index among this part's classes, or TSR_NO_INDEX.
 uint place_of(uint label)
 {
     return label >= p.first && label - p.first < p.here ? label - p.first : TSR_NO_INDEX;
@@ -48,7 +48,7 @@ void write_stats(uvec2 logits, uint row, uint place, bool owner)
     for (uint j = first; j < p.here; j += 4u * THREADS)
         largest = max(largest, load_logits(logits, j));
     float most = group_max(largest);
-    float shift = most == MINUS_INFINITY ? 0.0 : most; // then everything is 0 here, and may not be elsewhere
+    float shift = most == MINUS_INFINITY ? 0.0 : most; // with nothing but -inf here, other ranks may have more
 
     vec4 sums = vec4(0.0);
     float picked = 0.0;
@@ -100,7 +100,7 @@ void write_whole(uvec2 logits, uint row, uint label)
 
 void main()
 {
-    bool owner = group_row() < p.rows; // the others go through the barriers only
+    bool owner = group_row() < p.rows; // the others only take part in the barriers
     uint row = min(group_row(), p.rows - 1u);
     uint label = tsr_load_index(p.labels, row, p.labels_stride, p.label_bytes);
     uvec2 logits = tsr_at_stride(p.logits, row, p.logits_stride);

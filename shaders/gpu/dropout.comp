@@ -1,4 +1,4 @@
-// y = x · scale where the element's random word says keep, else 0.
+// y = x · scale for elements whose random word is at least the threshold, otherwise 0.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"

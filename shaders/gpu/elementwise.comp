@@ -1,5 +1,5 @@
-// Sums, differences, products and linear functions, each step rounded once so that the bits agree on every device, but for those
-// that take subnormal numbers for 0.
+// Sums, differences, products and linear functions. Each step is rounded once, so that all devices give the same bits, except those
+// that flush subnormal numbers to 0.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 

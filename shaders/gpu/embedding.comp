@@ -1,4 +1,4 @@
-// Rows of a table by their indices, four elements of a row per invocation; zeros for indices whose rows are not here.
+// Copies rows of a table by their indices, four elements per invocation. Rows that are not in this part of the table become 0.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/index.glsl"
@@ -7,7 +7,7 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint TABLE_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint Y_DTYPE = TSR_DT_F32;
-layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // of rows of both
+layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // suits the rows of both
 
 layout(push_constant) uniform Push {
     tsr_embedding_params p;

@@ -1,5 +1,5 @@
-// Rows added to the rows of a table that their indices name. Each workgroup has the table's rows of one bucket (row modulo buckets) and
-// some columns of them, and walks all indices in order: nobody else adds there, so the order of additions is that of the indices.
+// Adds rows to the rows of a table given by their indices. A workgroup owns some columns of the table's rows in one bucket (row modulo
+// buckets) and goes through all indices in order. No other workgroup adds to them, so the order of additions is that of the indices.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/index.glsl"
@@ -8,7 +8,7 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint TABLE_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint Y_DTYPE = TSR_DT_F32;
-layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // of rows of both
+layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // suits the rows of both
 
 layout(push_constant) uniform Push {
     tsr_embedding_params p;

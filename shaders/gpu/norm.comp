@@ -1,6 +1,6 @@
-// y = (x − mean) / √(variance + epsilon) · weight + bias, or without the mean, a row per thread group; or the rows' statistics alone, for the
-// gradients. Three walks: the mean; what it lost in rounding, and the variance about it; the result. Every walk gives an element to the
-// same invocation, so y may be x.
+// y = (x − mean) / √(variance + epsilon) · weight + bias, or the same without the mean, one row per thread group; or only the rows'
+// statistics, for the gradients. Three loops compute the mean; its rounding error and the variance about it; and the result. In all of
+// them an element belongs to the same invocation, so that y may be x.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/norm.glsl"
@@ -12,7 +12,7 @@ layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint WEIGHT_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint BIAS_DTYPE = TSR_DT_F32;
-layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // of all
+layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // suits all operands
 layout(constant_id = 7) const uint CENTRED = 1;         // 0: RMS
 layout(constant_id = 8) const uint OUTPUT = TSR_NORM_RESULT;
 
@@ -27,8 +27,8 @@ vec4 load(uvec2 x, uint j, float missing)
     return tsr_load_row4(x, p.x.step, j, p.count, X_DTYPE, FORM, missing);
 }
 
-// Relative to the first element, then to the mean: what is summed is about as large as the deviations, and rows of equal elements have
-// none.
+// Sums are relative to the first element, then to the mean, so that their terms are about as large as the deviations, and rows of equal
+// elements have a variance of exactly 0.
 vec4 statistics(uvec2 x, uint first)
 {
     vec4 stats = vec4(0.0);
@@ -58,7 +58,7 @@ vec4 statistics(uvec2 x, uint first)
 
 void main()
 {
-    bool owner = group_row() < p.rows; // the others go through the barriers only
+    bool owner = group_row() < p.rows; // the others only take part in the barriers
     uint row = min(group_row(), p.rows - 1u);
     uvec2 x = norm_row(p.x, row, p.inner, X_DTYPE);
     uint first = owner ? 4u * group_thread() : p.count;

@@ -1,4 +1,4 @@
-// The gradients of layer or RMS normalisation with respect to weight and bias, summed over chunks of rows: an invocation takes four
+// The gradients of layer or RMS normalisation with respect to weight and bias, summed over chunks of rows. An invocation sums four
 // columns of a chunk, from the first row to the last.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -7,7 +7,7 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint DY_DTYPE = TSR_DT_F32;
-layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // of both
+layout(constant_id = 3) const uint FORM = TSR_ROW_WIDE; // suits both
 
 layout(push_constant) uniform Push {
     tsr_norm_columns_params p;

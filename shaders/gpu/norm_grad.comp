@@ -1,6 +1,6 @@
-// The gradient of layer or RMS normalisation with respect to its input, from the rows' statistics: with g = dy · weight and n what the
-// input is normalised to, dx = (g − mean g − n · mean g·n) / √(variance + epsilon), the middle term of layer normalisation only. A row
-// per thread group, in two walks that give an element to the same invocation, so dx may be x or dy.
+// The gradient of layer or RMS normalisation with respect to its input, from the rows' statistics. With g = dy · weight and n the
+// normalised input, dx = (g − mean(g) − n · mean(g·n)) / √(variance + epsilon); mean(g) is missing for RMS. One row per thread group, in
+// two loops in which an element belongs to the same invocation, so that dx may be x or dy.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/norm.glsl"
@@ -12,7 +12,7 @@ layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint DY_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint DX_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint WEIGHT_DTYPE = TSR_DT_F32;
-layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // of all
+layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // suits all operands
 layout(constant_id = 7) const uint CENTRED = 1;         // 0: RMS
 
 layout(push_constant) uniform Push {
@@ -34,7 +34,7 @@ vec4 load_incoming(uvec2 dy, uint j)
 
 void main()
 {
-    bool owner = group_row() < p.rows; // the others go through the barriers only
+    bool owner = group_row() < p.rows; // the others only take part in the barriers
     uint row = min(group_row(), p.rows - 1u);
     uvec2 x = norm_row(p.x, row, p.inner, X_DTYPE);
     uvec2 dy = norm_row(p.dy, row, p.inner, DY_DTYPE);

@@ -1,4 +1,4 @@
-// y = random bits, uniform or normal numbers by element index.
+// Fills y with random bits, or with uniform or normal numbers, by element index.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -9,7 +9,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint DENSE = 0u;
 layout(constant_id = 2) const uint KIND = TSR_RANDOM_BITS;
 layout(constant_id = 3) const uint Y_DTYPE = TSR_DT_F32;
-layout(constant_id = 4) const uint SELECT = 0u; // 1: the driver is a CPU's, see tsr_normal_select()
+layout(constant_id = 4) const uint SELECT = 0u; // 1 on CPU drivers; see tsr_normal_select()
 
 layout(push_constant, std430) uniform Push {
     tsr_random_fill_params p;
@@ -26,7 +26,7 @@ float variate(uint word)
     }
     precise float product = float(word >> 8) * 5.9604644775390625e-08 * p.scale; // 2^-24: exact
     precise float sum = product + p.shift;
-    return min(sum, p.limit); // which y holds exactly: the store cannot round up past it
+    return min(sum, p.limit); // y represents the limit exactly, so that storing cannot round beyond it
 }
 
 void tsr_random_emit(uint y_row, uint x_row, uint e, uint word)

@@ -1,5 +1,5 @@
-// Reduction along long rows, four neighbouring elements per load: a group of THREADS invocations takes a row, 8 on GPUs, 1
-// on CPU drivers. Invocation i holds the lanes (i + THREADS·q, 0 … 3) of reduce.glsl's tree for q from 0 to 8/THREADS − 1.
+// Reduction along long rows, four neighbouring elements per load. A group of THREADS invocations reduces a row: 8 on GPUs, 1 on CPU
+// drivers with many rows. Invocation i has the lanes (i + THREADS·q, 0 … 3) of reduce.glsl's tree for q from 0 to 8/THREADS − 1.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/reduce.glsl"
@@ -8,7 +8,7 @@ layout(constant_id = 4) const uint FORM = TSR_ROW_WIDE;
 layout(constant_id = 5) const uint THREADS = 8;
 
 const uint OWN = 8u / THREADS;
-const uint AHEAD = THREADS == 1u ? 8u : 4u; // loads in flight together
+const uint AHEAD = THREADS == 1u ? 8u : 4u; // loads in flight
 
 shared vec4 parts[WORKGROUP];
 
@@ -16,14 +16,14 @@ void main()
 {
     uint self = gl_LocalInvocationID.x, member = self % THREADS;
     uint wanted = tsr_flat_group() * (WORKGROUP / THREADS) + self / THREADS;
-    uint job = min(wanted, p.jobs - 1u); // all go through the barrier; who has no job of its own writes nothing
+    uint job = min(wanted, p.jobs - 1u); // invocations without a job take part in the barrier and write nothing
     uvec4 at = tsr_row_position(job, p.ndim, p.shape);
     uvec2 row = tsr_at_mul(p.x, tsr_row_offset(at, p.x_strides), tsr_dtype_bytes(X_DTYPE));
 
-    vec4 lanes[8]; // OWN of them, but for the last steps
+    vec4 lanes[8]; // OWN of them are used in the loop
     [[unroll]] for (uint q = 0u; q < OWN; q++)
         lanes[q] = vec4(identity());
-    uint last = (p.count - 1u) / 4u * 4u; // fours past the end load this one again, and count for nothing
+    uint last = (p.count - 1u) / 4u * 4u; // loads past the end read the last four elements again and are ignored
     for (uint j = 4u * member; j < p.count; j += 4u * THREADS * AHEAD) {
         vec4 loaded[AHEAD];
         [[unroll]] for (uint i = 0u; i < AHEAD; i++) {

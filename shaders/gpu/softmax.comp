@@ -1,5 +1,5 @@
-// y = softmax(a) or its logarithm, a row per thread group, in three walks over the row: the largest element, the sum of exponentials
-// relative to it, the result. Every walk gives an element to the same invocation, so y may be a.
+// y = softmax(a) or its logarithm, one row per thread group. Three loops compute the largest element, the sum of exponentials relative to
+// it, and the result. In all of them an element belongs to the same invocation, so that y may be a.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -11,7 +11,7 @@ layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint THREADS = 8;
 layout(constant_id = 2) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint Y_DTYPE = TSR_DT_F32;
-layout(constant_id = 4) const uint FORM = TSR_ROW_WIDE; // of both
+layout(constant_id = 4) const uint FORM = TSR_ROW_WIDE; // suits both
 layout(constant_id = 5) const uint LOGARITHM = 0;
 
 layout(push_constant) uniform Push {
@@ -27,7 +27,7 @@ vec4 load(uvec2 a, uint j)
 
 void main()
 {
-    bool owner = group_row() < p.jobs; // the others go through the barriers only
+    bool owner = group_row() < p.jobs; // the others only take part in the barriers
     uvec4 at = tsr_row_position(min(group_row(), p.jobs - 1u), p.ndim, p.shape);
     uvec2 a = tsr_at_mul(p.a, tsr_row_offset(at, p.a_strides), tsr_dtype_bytes(A_DTYPE));
     uvec2 y = tsr_at_mul(p.y, tsr_row_offset(at, p.y_strides), tsr_dtype_bytes(Y_DTYPE));
@@ -40,7 +40,7 @@ void main()
 
     vec4 sums = vec4(0.0);
     for (uint j = first; j < p.count; j += 4u * THREADS) {
-        // What is missing adds nothing, also where shift is -inf.
+        // Elements past the end add nothing, even if shift is -inf.
         bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.count));
         sums += mix(vec4(0.0), tsr_exp4(load(a, j) - shift), there);
     }

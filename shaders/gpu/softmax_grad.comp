@@ -1,5 +1,5 @@
 // The gradient of softmax, y = a·(b − Σ a·b), or of its logarithm, y = b − exp(a)·Σ b, where a is the forward result and b
-// the gradient that comes in. A row per thread group, in two walks that give an element to the same invocation, so y may be b.
+// the incoming gradient. One row per thread group, in two loops in which an element belongs to the same invocation, so that y may be b.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -12,7 +12,7 @@ layout(constant_id = 1) const uint THREADS = 8;
 layout(constant_id = 2) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32;
-layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // of all three
+layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // suits all three
 layout(constant_id = 6) const uint LOGARITHM = 0;
 
 layout(push_constant) uniform Push {
@@ -33,7 +33,7 @@ vec4 load_b(uvec2 b, uint j)
 
 void main()
 {
-    bool owner = group_row() < p.jobs; // the others go through the barriers only
+    bool owner = group_row() < p.jobs; // the others only take part in the barriers
     uvec4 at = tsr_row_position(min(group_row(), p.jobs - 1u), p.ndim, p.shape);
     uvec2 a = tsr_at_mul(p.a, tsr_row_offset(at, p.a_strides), tsr_dtype_bytes(A_DTYPE));
     uvec2 b = tsr_at_mul(p.b, tsr_row_offset(at, p.b_strides), tsr_dtype_bytes(B_DTYPE));

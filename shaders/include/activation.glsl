@@ -1,13 +1,13 @@
-// Activations and their derivatives to a few units in the last place, by the same steps on every device and in every kernel:
-// `precise`, or compilers rearrange them in one and not in another. NaN stays NaN; ±inf
-// gives the limit. `activation` is a tsr_activation: best a specialization constant, so that the driver keeps one branch.
+// Activations and their derivatives to a few units in the last place, by the same steps on every device and in every kernel. `precise`
+// keeps compilers from rearranging them. NaN stays NaN; ±inf gives the limit. `activation` is a tsr_activation, preferably a
+// specialization constant, so that the driver keeps only one branch.
 #ifndef TSR_ACTIVATION_GLSL
 #define TSR_ACTIVATION_GLSL
 
 #include "include/exp_log.glsl"
 #include "params/activation.h"
 
-// 1 / (1 + e^-x), and its complement 1 / (1 + e^x) as precisely: 1 − sigmoid would lose its digits.
+// 1 / (1 + e^-x), and its complement 1 / (1 + e^x), as precisely as a small complement needs.
 float tsr_sigmoid(float x, out float complement)
 {
     precise float e = tsr_exp(-abs(x));
@@ -22,7 +22,7 @@ float tsr_sigmoid(float x, out float complement)
 float tsr_normal_cdf(float x, out float density)
 {
     precise float t = abs(x);
-    // t²/2 to more than 24 bits: an error in the exponent is a relative error of the result. `high` has 12 bits, so its
+    // t²/2 is needed to more than 24 bits, because its error becomes a relative error of the result. `high` has 12 bits, so that its
     // square is exact.
     precise float high = uintBitsToFloat(floatBitsToUint(t) & 0xfffff000u);
     precise float rest = -0.5 * (t - high) * (t + high);
@@ -56,9 +56,9 @@ float tsr_activate_number(float x, uint activation)
     float complement;
     switch (activation) {
     case TSR_ACTIVATION_RELU:
-        return floatBitsToInt(x) > 0 ? x : 0.0; // also where subnormal numbers compare as 0
+        return floatBitsToInt(x) > 0 ? x : 0.0; // correct even on devices where subnormal numbers compare equal to 0
     case TSR_ACTIVATION_GELU_TANH: {
-        // Below −16 the result is 0; the bound keeps −inf·0 away.
+        // Below −16 the result is 0. The bound avoids −inf · 0.
         float b = max(x, -16.0);
         precise float u = b * (tsr_gelu_linear + tsr_gelu_cubic * (b * b));
         precise float y = b * tsr_sigmoid(u, complement);
@@ -79,7 +79,7 @@ float tsr_activate_number(float x, uint activation)
     return x;
 }
 
-// NaN is selected afterwards: a branch around the rest would cost CPU drivers more.
+// NaN is selected at the end, because a branch would cost more on CPU drivers.
 float tsr_activate(float x, uint activation)
 {
     return mix(tsr_activate_number(x, activation), x, tsr_is_nan(x));

@@ -1,8 +1,8 @@
-// How argmax compares elements. A pair is (key, index).
+// The comparisons of argmax. A pair is (key, index).
 #ifndef TSR_ARGMAX_GLSL
 #define TSR_ARGMAX_GLSL
 
-// Unsigned integers in the order of the floats: NaN above all, the two zeros equal. 0 is below all of them.
+// Maps floats to unsigned integers with the same order. NaN is above all numbers, the two zeros are equal, and 0 is below all keys.
 uint argmax_key(float value)
 {
     uint bits = floatBitsToUint(value);
@@ -14,7 +14,7 @@ uint argmax_key(float value)
     return bits != magnitude ? ~bits : bits | 0x80000000u;
 }
 
-// The larger key; of equal ones the smaller index.
+// The pair with the larger key; if keys are equal, the one with the smaller index.
 uvec2 argmax_better(uvec2 a, uvec2 b)
 {
     return b.x > a.x || (b.x == a.x && b.y < a.y) ? b : a;

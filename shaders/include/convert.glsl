@@ -1,5 +1,5 @@
-// Every dtype to every other, in integers, so that the bits agree on every device: also where there are no 64-bit integers, where
-// subnormal numbers are flushed, or where a driver rounds its own way. Elements are raw bits as in elements.glsl.
+// Conversions between all dtypes, in integer arithmetic, so that all devices give the same bits, including those without 64-bit integers,
+// those that flush subnormal numbers, and those that round differently. Elements are raw bits as in elements.glsl.
 #ifndef TSR_CONVERT_GLSL
 #define TSR_CONVERT_GLSL
 
@@ -52,7 +52,7 @@ uvec2 tsr_i64_from_f32(uint bits)
     return negative ? tsr_negate64(value) : value;
 }
 
-// A 64-bit integer, saturated to a narrower dtype; 64 bits pass.
+// A 64-bit integer saturated to a narrower dtype, or unchanged for i64.
 uvec2 tsr_saturate_i64(uvec2 value, uint dtype)
 {
     bool negative = (value.y & 0x80000000u) != 0u;
@@ -75,8 +75,8 @@ uvec2 tsr_saturate_i64(uvec2 value, uint dtype)
     return value;
 }
 
-// f32 bits of a 64-bit integer. To a half there is still a rounding to come, so what does not fit is then only marked by a 1 in
-// the last place, which makes the second rounding see it; to f32 it is rounded here, to nearest even.
+// f32 bits of a 64-bit integer, rounded to nearest even if `round` is set. Without it, which is for a later rounding to a 16-bit float,
+// dropped bits only set the last bit, so that the later rounding takes them into account.
 uint tsr_f32_from_i64(uvec2 value, bool round)
 {
     uint sign = value.y & 0x80000000u;
@@ -92,13 +92,13 @@ uint tsr_f32_from_i64(uvec2 value, bool round)
     else if (up > 0)
         value = uvec2(value.x << up, value.y << up | value.x >> (32 - up));
     uint mantissa = value.y >> 8;
-    uint rest = value.y & 0xffu; // of half a step: 0x80, more below it
+    uint rest = value.y & 0xffu; // 0x80 is half a step; `more` tells of bits below
     bool more = value.x != 0u;
     if (round)
         mantissa += uint(rest > 0x80u || (rest == 0x80u && (more || (mantissa & 1u) == 1u)));
     else
         mantissa |= uint(rest != 0u || more);
-    // A mantissa rounded up to 2^24 carries into the exponent, as it should.
+    // A mantissa that is rounded up to 2^24 correctly carries into the exponent.
     return sign | ((uint(top + 126) << 23) + mantissa);
 }
 

@@ -86,8 +86,8 @@ void tsr_store_bits4(uvec2 base, uint i, uint size, uvec2 bits[4])
     }
 }
 
-// The first `count` of four neighbours that this invocation alone owns, at any alignment. Packed elements that fill a whole word
-// are stored without atomics, which only the run's ends need.
+// Stores the first `count` of four neighbours, at any alignment. No other invocation may store to them. Packed elements that fill a
+// whole word are stored without atomics; only the ends of a run need those.
 void tsr_store_run(uvec2 base, uint i, uint size, uint count, uvec2 bits[4])
 {
 #if !TSR_STORAGE16
@@ -121,7 +121,7 @@ void tsr_store_run(uvec2 base, uint i, uint size, uint count, uvec2 bits[4])
             tsr_store_bits(base, i + k, size, bits[k]);
 }
 
-// A number as an element, in the lowest bits.
+// The bits of a number as an element of a float dtype, in the lowest bits.
 uint tsr_bits_of(float value, uint dtype)
 {
     return dtype == TSR_DT_F16    ? tsr_f16_from_f32(value)

@@ -1,5 +1,5 @@
-// The frame of the element-wise kernels: an invocation takes four neighbours of y's innermost dimension. A kernel includes this and
-// defines ew_apply, in f32.
+// Shared by the element-wise kernels: main(), in which an invocation computes four neighbours of y's innermost dimension. A kernel
+// includes this and defines ew_apply, in f32.
 #ifndef TSR_ELEMENTWISE_GLSL
 #define TSR_ELEMENTWISE_GLSL
 
@@ -29,7 +29,7 @@ float ew_decode(uint bits, uint dtype)
                                   : uintBitsToFloat(bits);
 }
 
-// Past the row's end these read neighbours or the last element again; what comes of it is not stored.
+// Past the row's end these read what follows or the last element again; the results are not stored.
 vec4 ew_load(uvec2 base, uint at, uint stride, uint count, uint dtype, uint inner)
 {
     uint size = dtype == TSR_DT_F32 ? 4u : 2u;

@@ -1,6 +1,5 @@
-// exp and log to about one unit in the last place on every device: Vulkan lets a driver's own be several
-// units off. Multiplications, additions and integer work only; Cody and Waite's reduction, minimax
-// polynomials (Remez) for what is left.
+// exp and log to about one unit in the last place on every device; Vulkan allows a driver's own to be several units off. They use only
+// multiplications, additions and integer arithmetic: Cody and Waite's range reduction, then minimax polynomials (Remez).
 #ifndef TSR_EXP_LOG_GLSL
 #define TSR_EXP_LOG_GLSL
 
@@ -37,11 +36,11 @@ float tsr_exp(float x)
     return tsr_is_nan(x) ? x : q;
 }
 
-// The same for x up to 0, or NaN, in three quarters of the operations. Results below 2^-126 are 0; where x is as near to one multiple of
-// ln 2 as to the next, the last bit may be another.
+// The same for x up to 0, or NaN, in three quarters of the operations. Results below 2^-126 are 0. If x is halfway between two multiples
+// of ln 2, the last bit may differ from tsr_exp's.
 float tsr_exp_down(float x)
 {
-    // Adding 1.5·2^23 rounds to a whole number, which then stands in the lowest bits.
+    // Adding 1.5·2^23 rounds to an integer and leaves it in the lowest bits.
     precise float shifted = x * 1.44269504 + 12582912.0;
     precise float k = shifted - 12582912.0;
     precise float r = (x - k * tsr_ln2_high) - k * tsr_ln2_low;

@@ -1,15 +1,15 @@
-// f16 and bf16 from and to f32, with the same bits on every device. No branches: CPU drivers execute both sides, and what comes
-// after a branch is slow on some.
+// Conversions between f32 and f16 or bf16, with the same bits on every device. There are no branches: CPU drivers execute both sides, and
+// on some, code after a branch is slow.
 #ifndef TSR_FLOAT16_GLSL
 #define TSR_FLOAT16_GLSL
 
-// Bits of f32 rounded to nearest even, in integers because drivers are free to round their own way. NaN stays NaN.
+// The bits of an f32 as f16, rounded to nearest even, in integer arithmetic because drivers may round differently. NaN stays NaN.
 uint tsr_f16_from_f32(float value)
 {
     uint bits = floatBitsToUint(value);
     uint magnitude = bits & 0x7fffffffu;
     uint normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
-    // Below 2^-14 in steps of 2^-24. From 2^-25 down a shift by 25 leaves 0.
+    // Results below 2^-14 are multiples of 2^-24. Up to 2^-25 a shift by 25 gives 0.
     uint mantissa = (magnitude & 0x7fffffu) | 0x800000u;
     uint shift = 126u - clamp(magnitude >> 23, 101u, 113u);
     uint subnormal = (mantissa + (1u << (shift - 1u)) - 1u + ((mantissa >> shift) & 1u)) >> shift;
@@ -19,12 +19,12 @@ uint tsr_f16_from_f32(float value)
     return ((bits >> 16) & 0x8000u) | result;
 }
 
-// The bits of an f16 as f32, exactly, NaN's included.
+// The bits of an f16 as f32, exactly, including those of NaN.
 uint tsr_widen_f16(uint bits)
 {
     uint magnitude = bits & 0x7fffu;
     uint wide = (magnitude << 13) + 0x38000000u;
-    // Subnormal: 2^-14 more is a normal number.
+    // A subnormal number plus 2^-14 is a normal number, from which 2^-14 is subtracted.
     precise float small = uintBitsToFloat(0x38800000u | magnitude << 13) - uintBitsToFloat(0x38800000u);
     wide = mix(wide, floatBitsToUint(small), magnitude < 0x400u);
     wide = mix(wide, 0x7f800000u | magnitude << 13, magnitude >= 0x7c00u);

@@ -1,4 +1,4 @@
-// Indices from memory: i32, i64, u32 or u8.
+// Loads indices of i32, i64, u32 or u8.
 #ifndef TSR_INDEX_GLSL
 #define TSR_INDEX_GLSL
 
@@ -6,7 +6,7 @@
 
 const uint TSR_NO_INDEX = 0xffffffffu;
 
-// Element i, or TSR_NO_INDEX where it is beyond 32 bits. Negative ones come out above any size there is.
+// Element i, or TSR_NO_INDEX if it does not fit 32 bits. Negative indices become larger than any size.
 uint tsr_load_index(uvec2 base, uint i, uvec2 stride, uint size_bytes)
 {
     uvec2 at = tsr_at_stride(base, i, stride);

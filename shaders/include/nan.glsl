@@ -1,4 +1,4 @@
-// Whether a number is none, in integers: drivers may leave out isnan(), presuming that there is no NaN.
+// Tests for NaN in integer arithmetic: drivers may presume that there is no NaN and remove isnan().
 #ifndef TSR_NAN_GLSL
 #define TSR_NAN_GLSL
 

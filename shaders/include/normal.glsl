@@ -1,5 +1,5 @@
-// The inverse of the normal distribution by additions and multiplications alone. The twin of src/base/variate.c: both give
-// the same bits, so every sum and product is `precise`: no fused multiply-add, no reordering.
+// The inverse of the normal distribution by additions and multiplications. src/base/variate.c gives the same bits, so that every sum and
+// product here is `precise`, which forbids fused multiply-adds and reordering.
 #ifndef TSR_NORMAL_GLSL
 #define TSR_NORMAL_GLSL
 
@@ -9,10 +9,10 @@
 #define TSR_NORMAL_ROW(c0, c1, c2, c3, c4, c5, c6, c7) vec4(c0, c1, c2, c3), vec4(c4, c5, c6, c7),
 const vec4 tsr_normal_table[64] = {TSR_NORMAL_TABLE(TSR_NORMAL_ROW)};
 
-// A row of the table by selections alone, for compilers that would copy all of it to the stack, lane by lane, to index it.
+// Looks up a row of the table by selections, for compilers that would otherwise copy all of the table to the stack, lane by lane.
 void tsr_normal_select(int row, out vec4 low, out vec4 high)
 {
-    vec4 lows[64]; // a heap: the rows, then what is chosen of 0 and 1, 2 and 3, …
+    vec4 lows[64]; // a heap: the rows, then the selections among 0 and 1, 2 and 3, …
     vec4 highs[64];
     [[unroll]] for (int i = 0; i < 32; i++) {
         lows[i] = tsr_normal_table[2 * i];
@@ -37,11 +37,11 @@ float tsr_normal_step(float z, float g, float coefficient)
 
 float tsr_normal_from_word(uint word, bool select)
 {
-    uint below = (word >> 31) != 0u ? ~word : word; // how many words lie further out
+    uint below = (word >> 31) != 0u ? ~word : word; // the number of words with a more extreme result
     uint t = 2u * below + 1u;
     int octave = findMSB(t);
-    uint distance = (2u << octave) - t; // to the next octave; wraps in the last
-    int excess = findMSB(distance) - 23; // bits that a float cannot hold: round them away
+    uint distance = (2u << octave) - t; // to the next octave; wraps around in the last one
+    int excess = findMSB(distance) - 23; // bits that a float has no room for; they are rounded away
     if (excess > 0) {
         distance += (1u << excess) >> 1;
         distance &= ~((1u << excess) - 1u);
@@ -52,7 +52,7 @@ float tsr_normal_from_word(uint word, bool select)
     if (select) {
         tsr_normal_select(octave, low, high);
     } else {
-        vec4 table[64] = tsr_normal_table; // indexed twice, copied once where a driver has no constant arrays
+        vec4 table[64] = tsr_normal_table; // one copy for two look-ups, for drivers without constant arrays
         low = table[2 * octave];
         high = table[2 * octave + 1];
     }

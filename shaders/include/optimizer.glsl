@@ -1,4 +1,4 @@
-// What sgd.comp and adamw.comp share: where the operands of an element are, and the parameter's value before and after.
+// Shared by sgd.comp and adamw.comp: loads and stores of an element's operands.
 #ifndef TSR_OPTIMIZER_GLSL
 #define TSR_OPTIMIZER_GLSL
 
@@ -21,7 +21,7 @@ uint tsr_opt_at(uint operand)
     return tsr_opt_row * p.row_stride[operand] + tsr_opt_column * p.column_stride[operand];
 }
 
-// False past the end.
+// Finds the element of this invocation. Returns false past the end.
 bool tsr_opt_begin()
 {
     uint e = tsr_flat_invocation();

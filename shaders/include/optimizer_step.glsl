@@ -1,4 +1,4 @@
-// The arithmetic of the optimizers, one element at a time. The includer has the push constants `p` with what `number` means.
+// The arithmetic of the optimizers for one element. The includer declares push constants `p` with `number`.
 #ifndef TSR_OPTIMIZER_STEP_GLSL
 #define TSR_OPTIMIZER_STEP_GLSL
 
@@ -18,7 +18,7 @@ float adamw_step(float parameter, float gradient, inout float mean, inout float 
 // Stochastic gradient descent, as torch.optim.SGD does it.
 float sgd_step(float parameter, float gradient, inout float velocity, uint mode)
 {
-    // With a factor of 0 the parameter does not count, even where it is infinite.
+    // With a weight decay of 0 the parameter has no influence, even if it is infinite.
     float decay = p.number[TSR_SGD_WEIGHT_DECAY];
     float direction = mix(gradient, gradient + decay * parameter, decay != 0.0);
     if (mode != TSR_SGD_PLAIN) {

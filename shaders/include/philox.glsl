@@ -1,4 +1,4 @@
-// Philox4x32-10. The twin of src/base/philox.c: both give the same bits.
+// Philox4x32-10. src/base/philox.c gives the same bits.
 #ifndef TSR_PHILOX_GLSL
 #define TSR_PHILOX_GLSL
 

@@ -1,17 +1,17 @@
-// The walk that random_fill.comp and dropout.comp share: which elements an invocation makes, and their random words. The
-// including shader declares the push constants `p` and DENSE, and defines tsr_random_emit() and tsr_random_emit4().
+// Shared by random_fill.comp and dropout.comp: the elements of an invocation, and their random words. The includer declares the push
+// constants `p` and DENSE, and defines tsr_random_emit() and tsr_random_emit4().
 //
-// A Philox block holds the words of four consecutive indices. Where the innermost dimension runs along the indices, one
-// invocation makes the elements of one block (fewer at the ends of a row); elsewhere one element, and drops three words.
-// DENSE: one row of whole blocks, its elements side by side from multiples of 4 bytes on.
+// A Philox block has the words of four consecutive indices. If indices are consecutive along the innermost dimension, an invocation
+// computes the elements of one block (fewer at the ends of a row); otherwise one element, and three words are unused. DENSE: the piece
+// is one contiguous row of whole blocks.
 #ifndef TSR_RANDOM_WALK_GLSL
 #define TSR_RANDOM_WALK_GLSL
 
 #include "include/philox.glsl"
 
-// Element (row, e) of the piece: the row's start in y and x, in elements, and its position in the row.
+// Writes element e of a row, which starts at the given offsets in y and x, in elements.
 void tsr_random_emit(uint y_row, uint x_row, uint e, uint word);
-// Elements e … e + 3 where they are dense.
+// Writes elements e … e + 3 of a dense row.
 void tsr_random_emit4(uint e, uvec4 words);
 
 void tsr_random_walk()
@@ -38,7 +38,7 @@ void tsr_random_walk()
         index_row += position * p.index_strides[d];
     }
 
-    // The block, its first word that is wanted, how many are, and which element the first of them goes to.
+    // The block, its first word to use, the number of words to use, and the element that the first of them belongs to.
     uvec2 index = tsr_at(p.index, index_row);
     if (!blocks)
         index = tsr_at(index, j * p.index_strides[3]);

@@ -1,6 +1,6 @@
-// What the three reduction kernels share. They differ in who holds what, not in the tree: the bits of a result depend on
-// the number of elements only. Element j belongs to lane j % 32, a lane takes its elements in order, and lane 4i+k is
-// lane (i,k): first i is halved three times (i with i+4, i+2, i+1), then k twice (k with k+2, k+1).
+// Shared by the three reduction kernels. They distribute the tree's lanes differently over invocations, but use the same tree, so that the
+// bits of a result depend on the number of elements only. Element j belongs to lane j % 32, and a lane combines its elements in order.
+// Lane 4i+k is called (i,k): first i is halved three times (i with i+4, i+2, i+1), then k twice (k with k+2, k+1).
 #ifndef TSR_REDUCE_GLSL
 #define TSR_REDUCE_GLSL
 
@@ -17,7 +17,7 @@ layout(push_constant) uniform Push {
     tsr_reduce_params p;
 };
 
-// What combines with any x to x: the result over nothing.
+// The identity of the operation, which is the result for no elements.
 float identity()
 {
     if (KIND == TSR_REDUCE_KIND_SUM)
@@ -25,7 +25,7 @@ float identity()
     return uintBitsToFloat(KIND == TSR_REDUCE_KIND_MAX ? 0xff800000u : 0x7f800000u);
 }
 
-// max() and min() may drop a NaN; this keeps it, whichever side it is on.
+// Keeps a NaN on either side; max() and min() may drop it.
 vec4 combine(vec4 a, vec4 b)
 {
     if (KIND == TSR_REDUCE_KIND_SUM)
@@ -35,8 +35,8 @@ vec4 combine(vec4 a, vec4 b)
     return mix(a, b, bvec4(uvec4(is_nan) | uvec4(better)));
 }
 
-// The first three halvings, of which each has a loop of its own: compilers do not unroll one whose bounds another's counter sets, and
-// would keep the lanes in memory, from their first element on.
+// The first three halvings. Each has its own loop, because compilers do not unroll a loop whose bounds depend on another one's counter, and
+// would then keep the lanes in memory.
 vec4 combine_lanes(vec4 lanes[8])
 {
     [[unroll]] for (uint i = 0u; i < 4u; i++)

@@ -5,7 +5,7 @@
 #include "include/tessera.glsl"
 #include "params/rows.h"
 
-// Four floats or words whose address is a multiple of 4 only.
+// Four floats or words at an address that is a multiple of 4.
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer tsr_floats4_loose {
     vec4 v[];
 };
@@ -30,7 +30,7 @@ uvec2 tsr_next(uvec2 at, uvec2 step)
     return uvec2(low, at.y + step.y + carry);
 }
 
-// The digits of `job` in the mixed radix `shape`, whose last of `ndim` entries is the lowest.
+// The position of row number `job` in a space of `ndim` dimensions, the last of which varies fastest.
 uvec4 tsr_row_position(uint job, uint ndim, uint shape[TSR_ROW_DIMS])
 {
     uvec4 at = uvec4(0u);
@@ -60,7 +60,7 @@ uint tsr_dtype_bytes(uint dtype)
     return dtype == TSR_DT_F32 ? 4u : 2u;
 }
 
-// Elements 0 to 3 from a 4-byte aligned address on.
+// Four elements from a 4-byte aligned address on.
 vec4 tsr_load_dense4(uvec2 at, uint dtype)
 {
     if (dtype == TSR_DT_F32)
@@ -91,8 +91,8 @@ uvec2 tsr_row_element(uvec2 row, uvec2 step, uint j, uint form)
     return form == TSR_ROW_WIDE ? tsr_at_stride(row, j, step) : tsr_at(row, j * step.x);
 }
 
-// Elements j … j+3 of a row of `count`, where j < count; `missing` stands for those past the end. `form` is a specialization
-// constant. No branches: CPU drivers execute both sides.
+// Elements j … j+3 of a row of `count` elements, where j < count; those past the end are `missing`. `form` is a specialization constant.
+// There are no branches, because CPU drivers execute both sides.
 vec4 tsr_load_row4(uvec2 row, uvec2 step, uint j, uint count, uint dtype, uint form, float missing)
 {
     if (form == TSR_ROW_DENSE4)

@@ -1,8 +1,8 @@
-// What every kernel shares: memory by address, elements of any dtype, conversions whose bits agree on every device.
+// Shared by all kernels: memory by address, elements of any dtype, and conversions that give the same bits on every device.
 //
-// A dtype is a specialization constant: the driver folds the branches on it, and one shader serves every mixture of
-// dtypes. Only the way to reach memory below 32 bits changes the SPIR-V, so only that is a variant of the build
-// (TSR_STORAGE16): native 8- and 16-bit storage, or packed 32-bit words for devices without.
+// A dtype is a specialization constant: the driver removes the branches on it, and one shader serves every mixture of dtypes. Only the
+// access to elements below 32 bits needs other SPIR-V, so that the build has a variant for each way (TSR_STORAGE16): native 8- and
+// 16-bit storage, or packed 32-bit words for devices without it.
 #ifndef TSR_TESSERA_GLSL
 #define TSR_TESSERA_GLSL
 
@@ -41,13 +41,13 @@ layout(buffer_reference, std430, buffer_reference_align = 1) buffer tsr_bytes {
 };
 #endif
 
-// Workgroups are laid out in x and y by tsr__groups_for(); this is their number in one line.
+// The number of the workgroup, row by row in the grid of tsr__groups_for().
 uint tsr_flat_group()
 {
     return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
 }
 
-// A macro, since it has to be expanded behind the shader's local_size: before that, gl_WorkGroupSize is 1 for glslang.
+// A macro, because it must be expanded after the shader's local_size; before that, glslang takes gl_WorkGroupSize to be 1.
 #define tsr_flat_invocation() (tsr_flat_group() * gl_WorkGroupSize.x + gl_LocalInvocationID.x)
 
 // base + bytes, in 64 bits.
@@ -79,7 +79,7 @@ uint tsr_load_u16(uvec2 base, uint i)
 #endif
 }
 
-// Two invocations may own the two halves of one word, so the packed variant stores with atomics.
+// The two elements of a word may belong to two invocations, so that the packed variant stores with atomics.
 void tsr_store_u16(uvec2 base, uint i, uint bits)
 {
 #if TSR_STORAGE16

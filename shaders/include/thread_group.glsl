@@ -1,10 +1,10 @@
-// Thread groups: THREADS neighbouring invocations that work on one row and share a sum and a maximum, combined in one fixed order.
-// The includer declares WORKGROUP and THREADS: 1, 8, or a multiple of 8 that is the whole workgroup. Barriers are few, because on
-// CPU drivers each costs a switch between the workgroup's threads.
+// Thread groups: THREADS neighbouring invocations that work on one row and compute sums and maxima together, in a fixed order. The includer
+// declares WORKGROUP and THREADS, which is 1, 8, or a multiple of 8 that equals WORKGROUP. Barriers are few, because on CPU drivers each
+// costs a switch between the workgroup's invocations.
 #ifndef TSR_THREAD_GROUP_GLSL
 #define TSR_THREAD_GROUP_GLSL
 
-// Of two slots, so that a call need not wait for the readers of the one before.
+// There are two slots, so that a call does not have to wait for the readers of the previous one.
 shared float group_parts[2 * WORKGROUP];
 shared float group_eighths[2 * 8];
 
@@ -13,7 +13,7 @@ uint group_thread()
     return gl_LocalInvocationID.x % THREADS;
 }
 
-// The row this invocation works on; may be past the last one.
+// The row that this invocation works on; it may be past the last one.
 uint group_row()
 {
     return tsr_flat_group() * (WORKGROUP / THREADS) + gl_LocalInvocationID.x / THREADS;
@@ -25,7 +25,7 @@ float group_pair(float a, float b, bool largest)
     return largest ? max(a, b) : a + b;
 }
 
-// `largest` and `slot` are constants; slots take turns. From uniform control flow.
+// `largest` and `slot` are constants. Successive calls must alternate between slots. Call it in uniform control flow.
 float group_combine(vec4 mine, bool largest, uint slot)
 {
     float value = group_pair(group_pair(mine.x, mine.z, largest),
@@ -66,7 +66,7 @@ float group_max(vec4 mine)
     return group_combine(mine, true, 1u);
 }
 
-// For several sums: slots 0 and 1 by turns.
+// For several sums, alternate between slots 0 and 1.
 float group_sum_in(uint slot, vec4 mine)
 {
     return group_combine(mine, false, slot);

@@ -1,4 +1,4 @@
-/* tsr_activation, for shaders. */
+/* The values of tsr_activation, for shaders. */
 #ifndef TSR_PARAMS_ACTIVATION_H
 #define TSR_PARAMS_ACTIVATION_H
 

@@ -4,15 +4,15 @@
 
 #include "walk.h"
 
-/* What one element is to a kernel: a tsr_dtype where it is converted, or bits of some size where it
- * is only moved. */
+/* How a kernel treats an element: as a tsr_dtype if it converts it, or as bits of some size if it
+ * only moves it. */
 #define TSR_COPY_BITS8 TSR_DT_U8
 #define TSR_COPY_BITS16 TSR_DT_F16
 #define TSR_COPY_BITS32 TSR_DT_U32
 #define TSR_COPY_BITS64 TSR_DT_I64
 #define TSR_COPY_BITS128 8u
 
-/* How an operand's innermost dimension lies. */
+/* The layout of an operand's innermost dimension. */
 #define TSR_COPY_STRIDED 0u /* any stride */
 #define TSR_COPY_RUN 1u     /* stride 1 */
 /* Stride 1, and every group of four begins at a multiple of its size (16 bytes at most). */

@@ -5,10 +5,10 @@
 #include "copy.h"
 
 #define TSR_COPY_TILE 32            /* elements of a tile's side */
-#define TSR_COPY_TILE_WORKGROUP 128 /* every device has as many invocations */
+#define TSR_COPY_TILE_WORKGROUP 128 /* every device allows as many invocations */
 
-/* dst[i][j][r][c] = src[i][j][c][r] in memory: a row's neighbours in dst are `source_row` apart in
- * src. */
+/* dst[i][j][r][c] = src[i][j][c][r] in memory: neighbours along a row of dst are `source_column`
+ * apart in src. */
 struct tsr_copy_tile_params {
     TSR_ADDRESS destination, source;
     TSR_UINT tiles;                  /* workgroups with work */

@@ -6,7 +6,7 @@
 
 /* Strides between rows, and steps between the classes of a row, count bytes. */
 struct tsr_cross_entropy_params {
-    TSR_ADDRESS logits, labels, loss, gradient; /* loss and gradient may be 0: not wanted */
+    TSR_ADDRESS logits, labels, loss, gradient; /* loss and gradient: 0 if not wanted */
     TSR_ADDRESS logits_stride, labels_stride, loss_stride, gradient_stride;
     TSR_ADDRESS logits_step, gradient_step;
     TSR_UINT rows, classes;

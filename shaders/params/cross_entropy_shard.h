@@ -1,4 +1,4 @@
-/* Push constants of the kernel for cross-entropy whose classes are divided over ranks. */
+/* Push constants of the kernel for cross-entropy with classes divided among ranks. */
 #ifndef TSR_PARAMS_CROSS_ENTROPY_SHARD_H
 #define TSR_PARAMS_CROSS_ENTROPY_SHARD_H
 
@@ -6,12 +6,12 @@
 
 /* Strides between rows, and steps between the classes of a row, count bytes. */
 struct tsr_cross_entropy_shard_params {
-    TSR_ADDRESS logits, labels, loss, gradient; /* loss and gradient may be 0: not wanted */
+    TSR_ADDRESS logits, labels, loss, gradient; /* loss and gradient: 0 if not wanted */
     TSR_ADDRESS logits_stride, labels_stride, loss_stride, gradient_stride;
     TSR_ADDRESS logits_step, gradient_step;
     TSR_ADDRESS stats; /* floats [ranks][3][rows], planes `plane_bytes` apart */
     TSR_ADDRESS plane_bytes;
-    TSR_UINT rows, here; /* classes of this part */
+    TSR_UINT rows, here; /* here: classes of this part */
     TSR_UINT first;      /* its first class */
     TSR_UINT classes;    /* of all parts */
     TSR_UINT ranks;

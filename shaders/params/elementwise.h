@@ -11,7 +11,7 @@
 #define TSR_EW_SCALE 3u /* alpha · a + beta */
 #define TSR_EW_AXPY 4u  /* alpha · a + b */
 
-/* How an operand's innermost dimension lies, a specialization constant each. */
+/* The layout of an operand's innermost dimension, a specialization constant for each operand. */
 #define TSR_EW_STRIDED 0u /* any stride */
 #define TSR_EW_RUN 1u     /* stride 1 */
 #define TSR_EW_ALIGNED 2u /* stride 1, and every group of four begins at a multiple of its size */

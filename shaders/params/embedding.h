@@ -6,14 +6,14 @@
 
 /* Strides between rows, and steps between the elements of a row, count bytes. */
 struct tsr_embedding_params {
-    TSR_ADDRESS table, indices, y; /* of the gradient: y is what is added */
+    TSR_ADDRESS table, indices, y; /* gradient: y is dy */
     TSR_ADDRESS table_stride, indices_stride, y_stride;
     TSR_ADDRESS table_step, y_step;
     TSR_UINT rows, width;
-    TSR_UINT first, here; /* rows of the whole table that this one has */
+    TSR_UINT first, here; /* the rows of the complete table that this part has */
     TSR_UINT index_bytes; /* 1, 4 or 8 */
-    TSR_UINT buckets;     /* of the gradient: the table's rows are dealt to so many workgroups, a
-                             power of two */
+    TSR_UINT buckets;     /* gradient: the number of workgroups among which the table's rows
+                             are divided, a power of two */
 };
 TSR_PUSH_CHECK(tsr_embedding_params);
 

@@ -1,4 +1,4 @@
-/* Push constants of the kernel that looks rows up on Mesa's CPU driver. */
+/* Push constants of the embedding kernel for Mesa's CPU driver. */
 #ifndef TSR_PARAMS_EMBEDDING_VECTORS_H
 #define TSR_PARAMS_EMBEDDING_VECTORS_H
 
@@ -6,12 +6,12 @@
 
 struct tsr_embedding_vectors_push {
     TSR_UINT identity[16];                           /* TSR_IDENTITY_16 */
-    TSR_ADDRESS table, indices, y;                   /* where the first row starts */
+    TSR_ADDRESS table, indices, y;                   /* the first rows */
     TSR_UINT table_stride, indices_stride, y_stride; /* bytes from row to row */
     TSR_UINT rows, vectors;                          /* vectors of 8 bytes in a row */
     TSR_UINT across;                                 /* blocks in a row … */
     TSR_UINT magic, shift;                           /* … and how to divide by it; see walk.h */
-    TSR_UINT first, here;                            /* rows of the whole table that this one has */
+    TSR_UINT first, here; /* the rows of the complete table in this part */
 };
 TSR_PUSH_CHECK(tsr_embedding_vectors_push);
 

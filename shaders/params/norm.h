@@ -18,11 +18,12 @@ struct tsr_norm_rows {
 #define TSR_NORM_ROWS tsr_norm_rows
 #endif
 
-/* A row's statistics are four floats: 1 / √(variance + epsilon) and the mean in two parts, since
- * one float is not enough for a mean that is large next to the deviation; 0, 0 for RMS. */
+/* A row's statistics are four floats: 1 / √(variance + epsilon), the mean in two parts, and an
+ * unused one. One float is not precise enough for a mean that is large compared with the deviation.
+ * Both parts are 0 for RMS normalisation. */
 #define TSR_NORM_STATS_BYTES 16u
 
-/* norm.comp; of weight and bias, one row for all. */
+/* norm.comp. All rows share one weight and one bias. */
 struct tsr_norm_params {
     TSR_NORM_ROWS x, y;
     TSR_ADDRESS weight, weight_step;
@@ -34,11 +35,11 @@ struct tsr_norm_params {
 };
 TSR_PUSH_CHECK(tsr_norm_params);
 
-/* What it writes, a specialization constant: */
+/* What norm.comp writes, a specialization constant: */
 #define TSR_NORM_RESULT 0u
 #define TSR_NORM_STATS 1u
-#define TSR_NORM_GRADIENT 2u /* norm_short.comp and norm_apply.comp, as … */
-#define TSR_NORM_PRODUCTS 3u /* … dy times what x is normalised to, whose sums are dweight */
+#define TSR_NORM_GRADIENT 2u /* dx; norm_short.comp and norm_apply.comp only, as … */
+#define TSR_NORM_PRODUCTS 3u /* … dy · the normalised x, whose sums are dweight */
 
 /* norm_grad.comp */
 struct tsr_norm_grad_params {
@@ -50,11 +51,11 @@ struct tsr_norm_grad_params {
 };
 TSR_PUSH_CHECK(tsr_norm_grad_params);
 
-/* norm_columns.comp: for each chunk of rows, a row of f32 sums, row-major. */
+/* norm_columns.comp writes a row of f32 sums for each chunk of rows. */
 struct tsr_norm_columns_params {
     TSR_NORM_ROWS x, dy;
     TSR_ADDRESS stats;
-    TSR_ADDRESS dweight, dbias; /* of the first chunk; 0: not wanted */
+    TSR_ADDRESS dweight, dbias; /* the rows of the first chunk; 0: not wanted */
     TSR_UINT count;
     TSR_UINT rows, inner;
 };

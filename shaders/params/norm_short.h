@@ -1,5 +1,5 @@
-/* Push constants of normalisation of short rows on Mesa's CPU driver. Numbers of bytes lead from
- * row to row. */
+/* Push constants of the kernel that normalises short rows on Mesa's CPU driver. Strides between
+ * rows count bytes. */
 #ifndef TSR_PARAMS_NORM_SHORT_H
 #define TSR_PARAMS_NORM_SHORT_H
 
@@ -7,12 +7,12 @@
 
 struct tsr_norm_short_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
-    TSR_ADDRESS x, dy;    /* the first rows; dy of the gradient only */
-    TSR_ADDRESS y;        /* of the result or the gradient; or the first row's statistics */
+    TSR_ADDRESS x, dy;    /* the first rows; dy for gradients only */
+    TSR_ADDRESS y;        /* the result, the gradient or the statistics */
     TSR_ADDRESS weight, bias;
     TSR_UINT x_row, dy_row, y_row;
     TSR_UINT rows;
-    TSR_UINT overlap; /* elements that the second half of a row's units starts early */
+    TSR_UINT overlap; /* elements by which a row's two halves overlap */
     TSR_FLOAT epsilon;
 };
 TSR_PUSH_CHECK(tsr_norm_short_push);

@@ -4,7 +4,7 @@
 
 #include "types.h"
 
-/* Which operand is which; SGD has one state (the velocity), AdamW two moments. */
+/* The operands' indices. SGD has one state (the velocity), AdamW two (the moments). */
 #define TSR_OPT_PARAMETER 0
 #define TSR_OPT_GRADIENT 1
 #define TSR_OPT_MASTER 2
@@ -12,19 +12,20 @@
 #define TSR_OPT_STATE2 4
 #define TSR_OPT_OPERANDS 5
 
-/* Element e of the plane is at row e / columns and column e % columns. Five operands leave room for
- * two dimensions only; the host walks the others. */
+/* Element e of the plane is in row e / columns and column e % columns. With five operands the push
+ * constants have room for two dimensions only; the host iterates over the others. */
 struct tsr_optimizer_params {
     TSR_ADDRESS base[TSR_OPT_OPERANDS];
     TSR_UINT row_stride[TSR_OPT_OPERANDS];
     TSR_UINT column_stride[TSR_OPT_OPERANDS];
     TSR_UINT count;
     TSR_UINT columns;
-    TSR_FLOAT number[6]; /* what they mean is up to the shader */
+    TSR_FLOAT number[6]; /* indexed by TSR_SGD_… or TSR_ADAMW_… */
 };
 TSR_PUSH_CHECK(tsr_optimizer_params);
 
-/* The same without gaps, for Mesa's CPU driver: element e is e elements from the base. */
+/* optimizer_vectors.comp, for Mesa's CPU driver. Operands have no gaps: element e is e elements
+ * from the base. */
 struct tsr_optimizer_vectors_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
     TSR_ADDRESS base[TSR_OPT_OPERANDS];
@@ -33,11 +34,11 @@ struct tsr_optimizer_vectors_push {
 };
 TSR_PUSH_CHECK(tsr_optimizer_vectors_push);
 
-/* Which optimizer that is: a specialization constant, before the mode. */
+/* The optimizer, a specialization constant of optimizer_vectors.comp. */
 #define TSR_OPT_SGD 0u
 #define TSR_OPT_ADAMW 1u
 
-/* sgd.comp */
+/* The numbers of SGD … */
 #define TSR_SGD_LEARNING_RATE 0
 #define TSR_SGD_MOMENTUM 1
 #define TSR_SGD_DAMPED 2 /* 1 − dampening */

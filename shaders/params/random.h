@@ -4,14 +4,14 @@
 
 #include "types.h"
 
-/* A piece of the walk over y, its dimensions at the right end of the arrays; leading entries are
- * sizes of 1. 64-bit numbers are TSR_ADDRESS: two words, low one first, in GLSL. */
+/* A piece of y, with its dimensions right-aligned in the arrays; missing outer dimensions have
+ * size 1. 64-bit numbers are TSR_ADDRESS, which in GLSL is two words, the low one first. */
 struct tsr_random_fill_params {
     TSR_ADDRESS y; /* the piece's first element */
     TSR_ADDRESS x; /* dropout only */
     TSR_ADDRESS seed;
     TSR_ADDRESS subsequence;
-    TSR_ADDRESS index; /* of the piece's first element among all random words */
+    TSR_ADDRESS index; /* the element index of the piece's first element */
     TSR_UINT shape[4];
     TSR_UINT y_strides[4];
     TSR_UINT x_strides[4];
@@ -24,7 +24,7 @@ struct tsr_random_fill_params {
 };
 TSR_PUSH_CHECK(tsr_random_fill_params);
 
-/* What random_fill.comp makes of a word. */
+/* How random_fill.comp converts a word. */
 #define TSR_RANDOM_BITS 0u
 #define TSR_RANDOM_UNIFORM 1u
 #define TSR_RANDOM_NORMAL 2u

@@ -1,16 +1,16 @@
-/* Push constants of the reductions: each job folds `count` elements of x, `step` bytes apart, into
+/* Push constants of the reductions: each job reduces `count` elements of x, `step` bytes apart, to
  * one element of y. */
 #ifndef TSR_PARAMS_REDUCE_H
 #define TSR_PARAMS_REDUCE_H
 
 #include "rows.h"
 
-/* Specialization constants: what is done … */
+/* Specialization constants: the operation … */
 #define TSR_REDUCE_KIND_SUM 0
 #define TSR_REDUCE_KIND_MAX 1
 #define TSR_REDUCE_KIND_MIN 2
 #define TSR_REDUCE_KIND_ARGMAX 3 /* kernels of its own */
-/* … and what argmax reads and writes. */
+/* … and the kind of argmax's input and output. */
 #define TSR_ARGMAX_VALUES 0
 #define TSR_ARGMAX_INDICES 1
 #define TSR_ARGMAX_PAIRS 2
@@ -24,7 +24,7 @@ struct tsr_reduce_params {
     TSR_UINT ndim;
     TSR_UINT accumulate; /* y += result */
     TSR_FLOAT scale;     /* of the result */
-    TSR_UINT unit;       /* argmax: original elements per element of x */
+    TSR_UINT unit;       /* argmax: the number of original elements per element of x */
     TSR_UINT shape[TSR_ROW_DIMS];
     TSR_UINT x_strides[TSR_ROW_DIMS];
     TSR_UINT y_strides[TSR_ROW_DIMS];

@@ -1,11 +1,11 @@
-/* Of push constants: rows divided among subgroups, as row_parts.glsl finds them. */
+/* The part of push constants that describes rows divided among subgroups; see row_parts.glsl. */
 #ifndef TSR_PARAMS_ROW_PARTS_H
 #define TSR_PARAMS_ROW_PARTS_H
 
 #include "types.h"
 
 struct tsr_row_parts {
-    TSR_UINT rows, extent; /* of a row, in elements or vectors of y */
+    TSR_UINT rows, extent; /* extent: the length of a row, in elements or vectors of y */
     TSR_UINT across;       /* parts of a row … */
     TSR_UINT magic, shift; /* … and how to divide by it; see params/walk.h */
 };

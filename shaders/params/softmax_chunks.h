@@ -1,54 +1,56 @@
-/* Push constants of softmax and its kin on Mesa's CPU driver, where a row is worked on in chunks:
- * statistics of each chunk, then of each row, then the results. Numbers of bytes lead from row to
- * row. */
+/* Push constants of softmax, its logarithm, their gradients and cross-entropy on Mesa's CPU driver.
+ * Three kernels compute the statistics of each chunk of a row, then those of each row, then the
+ * results. Strides between rows count bytes. */
 #ifndef TSR_PARAMS_SOFTMAX_CHUNKS_H
 #define TSR_PARAMS_SOFTMAX_CHUNKS_H
 
 #include "row_parts.h"
 
-/* What is made of a row, a specialization constant. */
+/* What is computed, a specialization constant. */
 #define TSR_SOFTMAX 0u
 #define TSR_SOFTMAX_LOG 1u
 #define TSR_SOFTMAX_GRAD 2u     /* from a = softmax(x) and b, the gradient that comes in */
 #define TSR_SOFTMAX_LOG_GRAD 3u /* from a = log(softmax(x)) and b */
 #define TSR_SOFTMAX_LOSS 4u     /* cross-entropy's gradient from a, the logits */
 
-/* A chunk's statistics: two floats, its largest element and the sum of exponentials relative to it;
- * of the gradients of softmax the second is the sum that they need. A row's: four, the largest
- * element; the reciprocal or the logarithm of the sum, or the sum; and of cross-entropy the
- * gradient's factor and the label's column as an integer, or one of these numbers. */
+/* A chunk's statistics are two floats: its largest element and the sum of exponentials relative to
+ * it. For the gradients of softmax the second is the sum that they need. A row's statistics are
+ * four: the largest element; the reciprocal or the logarithm of the sum, or the sum; and for
+ * cross-entropy the gradient's factor, and the label's column as an integer or one of these
+ * numbers. */
 #define TSR_SOFTMAX_CHUNK_BYTES 8
 #define TSR_SOFTMAX_ROW_BYTES 16
 #define TSR_SOFTMAX_ELSEWHERE 0xffffffffu /* the label is another rank's */
 #define TSR_SOFTMAX_IGNORED 0xfffffffeu   /* the gradient is 0 */
 
-/* The first and the last of the three kernels. Parts of a row are chunks, or blocks of y. */
+/* The first and the third kernel. The parts of a row are chunks, or blocks of y. */
 struct tsr_softmax_parts_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
     TSR_ADDRESS a, b, y;  /* the first rows */
-    TSR_ADDRESS stats;    /* of chunks, to be written; or of rows, to be read */
+    TSR_ADDRESS stats;    /* of chunks, written; or of rows, read */
     TSR_UINT a_row, b_row, y_row;
     TSR_ROW_PARTS parts;
 };
 TSR_PUSH_CHECK(tsr_softmax_parts_push);
 
-/* All three at once, for short rows. */
+/* softmax_short.comp, one kernel for short rows. */
 struct tsr_softmax_short_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
     TSR_ADDRESS a, b, y;  /* the first rows */
     TSR_UINT a_row, b_row, y_row;
     TSR_UINT rows;
-    TSR_UINT overlap; /* elements that the second half of a row's units starts early */
+    TSR_UINT overlap; /* elements by which a row's two halves overlap */
 };
 TSR_PUSH_CHECK(tsr_softmax_short_push);
 
-/* The second. Up to three columns at the end that make no vector are its work too. */
+/* The second kernel. It also computes the rest: up to three columns at the end that fill no vector.
+ */
 struct tsr_softmax_rows_push {
     TSR_ADDRESS chunks, stats; /* [rows][across] of two floats, [rows] of four */
-    TSR_ADDRESS a, b, y;       /* the first rows, from the first such column on */
+    TSR_ADDRESS a, b, y;       /* the first rows, from the first column of the rest on */
     TSR_UINT a_row, b_row, y_row;
     TSR_UINT rows, across;
-    TSR_UINT rest; /* such columns */
+    TSR_UINT rest; /* the number of columns of the rest */
 };
 TSR_PUSH_CHECK(tsr_softmax_rows_push);
 

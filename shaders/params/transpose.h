@@ -9,8 +9,8 @@
 struct tsr_transpose_push {
     TSR_UINT identity[16];  /* TSR_IDENTITY_16 */
     TSR_ADDRESS y, x;       /* the first elements */
-    TSR_ADDRESS x_column;   /* bytes from column to column in x, where rows are neighbours */
-    TSR_UINT y_row;         /* bytes from row to row in y, where columns are */
+    TSR_ADDRESS x_column;   /* bytes from column to column of x, whose columns are contiguous */
+    TSR_UINT y_row;         /* bytes from row to row of y, whose rows are contiguous */
     TSR_UINT rows, columns; /* of y */
     TSR_UINT across;        /* blocks in a row … */
     TSR_UINT magic, shift;  /* … and how to divide by it; see params/walk.h */

@@ -1,6 +1,6 @@
-/* Words that mean the same in C and in GLSL, so that one struct declares a shader's push constants
- * for both and they cannot drift apart. A params struct lists 64-bit addresses first and keeps to
- * 4- and 8-byte members: std430 and C then agree. Each is followed, on the C side, by a check of
+/* Type names that mean the same in C and in GLSL, so that one struct declares a shader's push
+ * constants for both. A params struct lists 64-bit addresses first and has only members of 4 and 8
+ * bytes, so that std430 and C give it one layout. Each is followed, on the C side, by a check of
  * its size against TSR_PUSH_MAX. */
 #ifndef TSR_PARAMS_TYPES_H
 #define TSR_PARAMS_TYPES_H
@@ -14,7 +14,7 @@
 #define TSR_INT int32_t
 #define TSR_FLOAT float
 #define TSR_PUSH_CHECK(type) _Static_assert(sizeof(struct type) <= TSR_PUSH_MAX, #type)
-/* What kernels for Mesa's CPU driver count with: see shaders/cpu_drivers/lavapipe.glsl. */
+/* The identity tables of kernels for Mesa's CPU driver; see shaders/cpu_drivers/lavapipe.glsl. */
 #define TSR_IDENTITY_8 0, 1, 2, 3, 4, 5, 6, 7
 #define TSR_IDENTITY_16 TSR_IDENTITY_8, 8, 9, 10, 11, 12, 13, 14, 15
 #else

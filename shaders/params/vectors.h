@@ -1,15 +1,16 @@
-/* Push constants of the kernels that Mesa's CPU driver runs on rows without gaps: y = f(a, b). */
+/* Push constants of the kernel for rows without gaps on Mesa's CPU driver: y = f(a, b). */
 #ifndef TSR_PARAMS_VECTORS_H
 #define TSR_PARAMS_VECTORS_H
 
 #include "types.h"
 
-/* What a lane stores at once: 8 bytes of y. */
+/* A vector is 8 bytes of neighbouring elements, which one SIMD lane stores at once: two of f32, or
+ * four of 16-bit floats. */
 #define TSR_VECTOR_BYTES 8
 
 struct tsr_vectors_push {
     TSR_UINT identity[16];        /* TSR_IDENTITY_16 */
-    TSR_ADDRESS y, a, b;          /* where the first row starts */
+    TSR_ADDRESS y, a, b;          /* the first rows */
     TSR_UINT y_row, a_row, b_row; /* bytes from row to row */
     TSR_UINT rows, vectors;       /* vectors of y in a row */
     TSR_UINT across;              /* blocks in a row … */
@@ -24,8 +25,8 @@ TSR_PUSH_CHECK(tsr_vectors_push);
 #define TSR_VECTORS_CONVERT 10u
 #define TSR_VECTORS_MOVE 11u /* bits of any dtype */
 
-/* How a row of an operand lies: a specialization constant. What its vectors are aligned to, 8, 4 or
- * 2 bytes, or: */
+/* The form of an operand's rows, a specialization constant: the alignment of its vectors, 8, 4 or 2
+ * bytes, or: */
 #define TSR_VECTORS_ONE 0u /* one element for the whole row */
 
 #endif

@@ -1,5 +1,5 @@
-/* How kernels find their elements: a piece (src/tensor/pieces.h) is up to four dimensions, of which
- * an invocation takes a group of neighbours in the innermost. */
+/* How invocations find their elements. A piece (src/tensor/pieces.h) has up to four dimensions, and
+ * each invocation takes a group of neighbours of the innermost. */
 #ifndef TSR_PARAMS_WALK_H
 #define TSR_PARAMS_WALK_H
 
@@ -7,7 +7,8 @@
 
 #define TSR_WALK_DIMS 4
 
-/* Division by a constant d without dividing: q = (high32(n · magic) + n) >> shift, for n < 2^31. */
+/* `magic` and `shifts` replace divisions by a multiplication: n / size = (high32(n · magic) + n) >>
+ * shift, for n < 2^31. */
 struct tsr_walk {
     TSR_UINT items;   /* invocations with work: groups × rows */
     TSR_UINT inner;   /* elements of the innermost dimension */

@@ -4,7 +4,7 @@
 #include "gpu/ops/copy/copy.h"
 
 enum {
-    FEWEST_ELEMENTS = 4096, /* fewer take less time than another dispatch */
+    FEWEST_ELEMENTS = 4096, /* with fewer, another dispatch costs more than it saves */
 };
 
 static bool repeats(const tsr_layout *layout)

@@ -1,10 +1,10 @@
-/* Transposes on Mesa's CPU driver: shaders/cpu_drivers/transpose.comp. */
+/* Transposes on Mesa's CPU driver, by shaders/cpu_drivers/transpose.comp. */
 #include "shaders/params/transpose.h"
 #include "base/checked.h"
 #include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/ops/copy/copy.h"
 
-/* Of one transpose: its dtype's size, and its rows' dimension. */
+/* One transpose of a piece. `size` is that of an element. */
 typedef struct transpose {
     tsr_stream *stream;
     const tsr__piece *piece;
@@ -13,7 +13,7 @@ typedef struct transpose {
     int row_dim;
 } transpose;
 
-/* Rows and columns of dst, and where its plane starts, in elements. */
+/* A range of dst's rows and columns, and the start of its plane in dst and src, in elements. */
 typedef struct area {
     uint64_t dst, src;
     uint32_t row, rows, column, columns;
@@ -24,8 +24,8 @@ static uint32_t block_rows(const transpose *t)
     return t->lanes * TSR_VECTOR_BYTES / t->size;
 }
 
-/* What src's vectors are aligned to: its columns are what dst calls rows, and the last block of
- * rows moves back to end where they end. */
+/* The alignment of src's vectors, which lie along dst's rows. The last block of rows is shifted
+ * back to end with the rows, so that their end has to be aligned, too. */
 static uint32_t source_alignment(const transpose *t)
 {
     tsr__piece piece = *t->piece;
@@ -104,8 +104,7 @@ static tsr_status emit(const transpose *t, const area *at)
     return tsr__stream_dispatch(t->stream, &dispatch);
 }
 
-/* In halves as long as there are too many blocks for one dispatch; no half is smaller than a block.
- */
+/* Divides the area in two until one dispatch can cover a part; no part is smaller than a block. */
 static tsr_status run_area(const transpose *t, area at)
 {
     uint64_t down = tsr__div_up_u32(at.rows, block_rows(t));

@@ -1,5 +1,5 @@
-/* Cross-entropy on Mesa's CPU driver: softmax_chunks.h with
- * shaders/cpu_drivers/cross_entropy_rows.comp for a second step. */
+/* Cross-entropy on Mesa's CPU driver: the kernels of softmax_chunks.h, with
+ * shaders/cpu_drivers/cross_entropy_rows.comp as the second one. */
 #ifndef TSR_GPU_CPU_DRIVERS_OPS_CROSS_ENTROPY_CHUNKS_H
 #define TSR_GPU_CPU_DRIVERS_OPS_CROSS_ENTROPY_CHUNKS_H
 
@@ -8,10 +8,10 @@
 
 typedef struct tsr__cross_entropy {
     uint32_t step;               /* TSR_ROWS_… */
-    tsr_tensor *loss, *gradient; /* NULL: not wanted, or not of this step */
+    tsr_tensor *loss, *gradient; /* NULL: not wanted, or not an output of this step */
     const tsr_tensor *logits, *labels;
     const tsr_tensor *stats; /* [3,rows] or [ranks,3,rows]; NULL: all classes are here */
-    int64_t first, classes;  /* as tsr__cross_entropy_whole has them; alone not looked at */
+    int64_t first, classes;  /* as in tsr__cross_entropy_whole; unused with TSR_ROWS_ALONE */
     float scale;
 } tsr__cross_entropy;
 

@@ -6,10 +6,10 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    DIGIT_BITS = 4, /* of the numbers that push constants count */
+    DIGIT_BITS = 4, /* of the numbers that the identity table counts */
 };
 
-/* Of all rows. */
+/* The alignment of all rows. */
 static uint32_t alignment_of(const tsr_tensor *matrix)
 {
     return tsr__vectors_common(tsr__tensor_address(matrix) | tsr__stride_bytes(matrix, 0));
@@ -42,7 +42,7 @@ bool tsr__embedding_vectors_suit(const tsr_tensor *y, const tsr_tensor *table,
            tsr__stride_bytes(indices, 0) <= UINT32_MAX;
 }
 
-/* Bits of `last`, in whole digits. */
+/* The number of bits of `last`, rounded up to whole digits. */
 static uint32_t digits_of(uint32_t last)
 {
     uint32_t bits = DIGIT_BITS;

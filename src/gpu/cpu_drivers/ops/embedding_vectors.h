@@ -1,5 +1,5 @@
-/* Rows by index on Mesa's CPU driver, where both matrices have rows without gaps and one dtype:
- * shaders/cpu_drivers/embedding_vectors.comp. */
+/* Embedding on Mesa's CPU driver, by shaders/cpu_drivers/embedding_vectors.comp, if both matrices
+ * have rows without gaps and one dtype. */
 #ifndef TSR_GPU_CPU_DRIVERS_OPS_EMBEDDING_VECTORS_H
 #define TSR_GPU_CPU_DRIVERS_OPS_EMBEDDING_VECTORS_H
 
@@ -8,7 +8,7 @@
 bool tsr__embedding_vectors_suit(const tsr_tensor *y, const tsr_tensor *table,
                                  const tsr_tensor *indices);
 
-/* Adds to the list what tsr__embedding does. */
+/* Adds the dispatches that compute tsr__embedding. */
 tsr_status tsr__embedding_vectors(tsr__dispatches *list, const tsr_tensor *y,
                                   const tsr_tensor *table, const tsr_tensor *indices,
                                   int64_t first) TSR_NODISCARD;

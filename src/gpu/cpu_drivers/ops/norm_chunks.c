@@ -7,10 +7,10 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    FEWEST_ELEMENTS = 1 << 15, /* three dispatches, and pipelines that take longer to make */
-    FEWEST_COLUMNS = 256,      /* a part's start costs as much as some elements */
-    MOST_STEPS = 64,           /* more take longer to compile than they save */
-    MOST_UNITS = 8,            /* vectors of a lane */
+    FEWEST_ELEMENTS = 1 << 15, /* pays for three dispatches and slower compilation */
+    FEWEST_COLUMNS = 256,      /* pays for starting a part */
+    MOST_STEPS = 64,           /* with more, compilation costs more than they save */
+    MOST_UNITS = 8,            /* vectors per lane */
     ROWS_WORKGROUP = 64,
     MOST_SCRATCH = 1 << 28,
 };
@@ -18,9 +18,9 @@ enum {
 /* A plane of rows and its parts. */
 typedef struct plan {
     tsr__norm_operands all;
-    uint32_t lanes, group; /* elements of a vector of y */
+    uint32_t lanes, group; /* group: elements of a vector of y */
     tsr__row_cut chunks, blocks;
-    uint64_t chunk_bytes; /* statistics of all chunks, behind which the slopes are */
+    uint64_t chunk_bytes; /* of the statistics of all chunks; the slopes follow them in scratch */
 } plan;
 
 static plan plan_of(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output)
@@ -49,7 +49,7 @@ bool tsr__norm_chunks_suit(const tsr__norm *norm, const tsr__norm_plane *plane, 
     if (!tsr__norm_operands_suit(&p.all) || rows->count < FEWEST_COLUMNS ||
         (uint64_t)rows->rows * rows->count < FEWEST_ELEMENTS)
         return false;
-    /* What makes no vector would be three elements for the general kernel. */
+    /* Columns that fill no vector would need the general kernel. */
     return (output == TSR_NORM_STATS || rows->count % p.group == 0) &&
            p.blocks.across <= TSR__MAX_PARTS && p.chunks.across <= TSR__MAX_PARTS &&
            scratch_bytes(&p) <= MOST_SCRATCH;
@@ -62,13 +62,13 @@ uint64_t tsr__norm_chunks_scratch_bytes(const tsr__norm *norm, const tsr__norm_p
     return scratch_bytes(&p);
 }
 
-/* Where the parts' statistics are, and the bytes of a row of them. */
+/* The address of the parts' statistics, and the bytes of those of a row. */
 typedef struct side {
     uint64_t address, row_bytes;
 } side;
 
-/* The dispatches of a kernel that takes the parts of rows, as many rows at a time as it can count:
- * `dispatch` but for push constants and groups. */
+/* Adds the dispatches of a kernel that works on parts of rows, each for as many rows as it can
+ * cover. `dispatch` lacks only push constants and groups. */
 static tsr_status add_parts(tsr__dispatches *list, const plan *p, tsr__row_cut parts,
                             uint32_t extent, side stats, uint64_t slopes, tsr__dispatch *dispatch)
 {

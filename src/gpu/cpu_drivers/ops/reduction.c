@@ -6,20 +6,20 @@
 #include "shaders/params/reduction.h"
 
 enum {
-    /* As for vectors, for pipelines that take longer to make. */
+    /* As TSR__VECTORS_FEWEST, for pipelines that take longer to compile. */
     FEWEST_ELEMENTS = 16384,
-    MOST_PLANES = 64, /* dispatches for dimensions beyond two */
+    MOST_PLANES = 64, /* dispatches for dimensions besides two */
     TREE = 32,        /* lanes of the tree, in shaders/include/reduce.glsl */
-    LONGEST = 1024,   /* row or column: longer ones come in chunks */
-    SUBGROUPS = 8,    /* of a workgroup: as many as the identity table counts */
+    LONGEST = 1024,   /* rows or columns; longer ones are divided into chunks */
+    SUBGROUPS = 8,    /* per workgroup: as many as the identity table counts */
     MOST_BLOCKS = 65535 * SUBGROUPS,
-    MOST_UNITS = 2, /* of columns a lane: a line of cache */
+    MOST_UNITS = 2, /* columns per lane: a cache line */
 };
 
-/* Two dimensions of a dispatch of the general kernels, 0 being the one that blocks lie along; the
- * rest are walked here. */
+/* Two dimensions of a dispatch of the general kernels; blocks lie along dim[0]. The host iterates
+ * over the others. */
 typedef struct area {
-    int dim[2]; /* -1: of size 1 */
+    int dim[2]; /* -1: there is none; its size is 1 */
     uint32_t size[2], others;
 } area;
 
@@ -41,7 +41,7 @@ static uint32_t stride_bytes(const uint32_t strides[TSR_ROW_DIMS], int dim, uint
     return dim < 0 ? 0 : (uint32_t)(strides[dim] * size);
 }
 
-/* Where the plane of number `other` starts, in elements. */
+/* The offset of plane number `other`, in elements. */
 static uint64_t plane_offset(const struct tsr_reduce_params *params, const area *a,
                              const uint32_t strides[TSR_ROW_DIMS], uint32_t other)
 {
@@ -56,7 +56,7 @@ static uint64_t plane_offset(const struct tsr_reduce_params *params, const area 
     return offset;
 }
 
-/* Each block takes `each` of dimension 0. */
+/* Each block covers `each` rows or columns of dim[0]. */
 static struct tsr_reduction_push begin(const struct tsr_reduce_params *params, const area *a,
                                        uint32_t each)
 {
@@ -75,13 +75,13 @@ static struct tsr_reduction_push begin(const struct tsr_reduce_params *params, c
     return push;
 }
 
-/* Its y holds indices in i32, or pairs in i64. */
+/* The y of argmax has indices in i32, or pairs in i64. */
 static bool is_argmax(const tsr__reduction *r)
 {
     return r->kind == TSR_REDUCE_KIND_ARGMAX;
 }
 
-/* What rows and columns need. */
+/* The conditions of both kinds of kernels. */
 static bool suits(const tsr__reduction *r, const area *a, uint32_t each)
 {
     const tsr_device *device = r->device;
@@ -103,14 +103,14 @@ static bool considers(const tsr__reduction *r)
 /* Rows ------------------------------------------------------------------------------------------
  */
 
-/* Of a subgroup. Two make up for its start where they are short; with more the driver's compiler
- * takes two or three times as long. */
+/* The number of rows per subgroup. Two short rows pay for its start; with more, the driver's
+ * compiler takes two or three times as long. */
 static uint32_t rows_of(const tsr__reduction *r)
 {
     return r->params->count <= 4 * TREE && !is_argmax(r) ? 2 : 1;
 }
 
-/* Blocks lie along the dimension whose elements are nearest to each other, if it fills one. */
+/* Chooses the dimension with the smallest stride that fills a block. */
 static area rows_area(const tsr__reduction *r)
 {
     const struct tsr_reduce_params *params = r->params;
@@ -241,7 +241,7 @@ tsr_status tsr__reduction_columns_add(tsr__dispatches *list, const tsr__reductio
         .access_count = 2,
         .access = {r->x, access},
     };
-    uint32_t strides[TSR_ROW_DIMS] = {0}; /* of a part, row-major */
+    uint32_t strides[TSR_ROW_DIMS] = {0}; /* of the parts, row-major */
 
     for (int d = inner, size = 1; d >= 0; d--) {
         strides[d] = (uint32_t)size;

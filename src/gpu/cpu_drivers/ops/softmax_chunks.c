@@ -6,10 +6,10 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    FEWEST_ELEMENTS = 1 << 15, /* three dispatches, and pipelines that take longer to make */
-    FEWEST_COLUMNS = 256,      /* a part's start costs as much as some elements */
-    MOST_STEPS = 64,           /* more take longer to compile than they save */
-    MOST_UNITS = 8,            /* vectors of a lane */
+    FEWEST_ELEMENTS = 1 << 15, /* pays for three dispatches and slower compilation */
+    FEWEST_COLUMNS = 256,      /* pays for starting a part */
+    MOST_STEPS = 64,           /* with more, compilation costs more than they save */
+    MOST_UNITS = 8,            /* vectors per lane */
     ROWS_WORKGROUP = 64,
     MOST_SCRATCH = 1 << 28,
 };
@@ -53,7 +53,7 @@ static bool suits(const tsr__softmax_rows *work, const tsr__softmax_operand *ope
             tsr__softmax_alignment(operand) >= tsr__vectors_least_alignment(work->device));
 }
 
-/* One float pair a chunk, then four floats a row. */
+/* Two floats per chunk, followed by four floats per row. */
 static uint64_t chunks_bytes(const tsr__softmax_rows *work)
 {
     uint64_t bytes = (uint64_t)work->rows * chunks_of(work).across * TSR_SOFTMAX_CHUNK_BYTES;
@@ -106,8 +106,8 @@ uint32_t tsr__softmax_rest(const tsr__softmax_rows *work)
     return work->count % group_of(work);
 }
 
-/* The dispatches of a kernel that takes the parts of rows, as many rows at a time as it can count:
- * `dispatch` but for push constants and groups, of which `push` has what does not change. */
+/* Adds the dispatches of a kernel that works on parts of rows, each for as many rows as it can
+ * cover. `dispatch` lacks only push constants and groups. */
 static tsr_status add_parts(tsr__dispatches *list, const tsr__softmax_rows *work,
                             tsr__row_cut parts, uint32_t extent, uint64_t stats,
                             uint32_t stats_bytes, tsr__dispatch *dispatch)

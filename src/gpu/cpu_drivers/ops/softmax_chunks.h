@@ -1,13 +1,13 @@
-/* Softmax and its kin on Mesa's CPU driver, in three kernels:
- * shaders/cpu_drivers/softmax_chunks.comp, softmax_rows.comp (or another that leaves rows'
- * statistics) and softmax_apply.comp. */
+/* Softmax, its logarithm, their gradients and cross-entropy on Mesa's CPU driver, in three kernels:
+ * shaders/cpu_drivers/softmax_chunks.comp; softmax_rows.comp, or cross_entropy_rows.comp, for the
+ * rows' statistics; and softmax_apply.comp. */
 #ifndef TSR_GPU_CPU_DRIVERS_OPS_SOFTMAX_CHUNKS_H
 #define TSR_GPU_CPU_DRIVERS_OPS_SOFTMAX_CHUNKS_H
 
 #include "gpu/ops/common/rows.h"
 #include "shaders/params/softmax_chunks.h"
 
-/* An operand: rows without gaps, `stride` bytes from one to the next. */
+/* An operand: rows without gaps, `stride` bytes apart. */
 typedef struct tsr__softmax_operand {
     uint64_t address; /* of the first row; 0: there is no such operand */
     uint64_t stride;
@@ -18,25 +18,25 @@ typedef struct tsr__softmax_operand {
 typedef struct tsr__softmax_rows {
     const tsr_device *device;
     uint32_t function;            /* TSR_SOFTMAX_… */
-    tsr__softmax_operand y, a, b; /* b: gradients only */
+    tsr__softmax_operand y, a, b; /* b only for gradients */
     uint32_t rows, count;         /* elements of a row */
     tsr__access scratch;          /* tsr__softmax_scratch_bytes() from begin_bytes on */
 } tsr__softmax_rows;
 
-/* Whether a tensor's rows, along its last dimension, have no gaps; NULL has none. */
+/* Whether the tensor is NULL, or its rows along the last dimension have no gaps. */
 bool tsr__softmax_without_gaps(const tsr_tensor *tensor);
 
-/* What all rows of an operand are aligned to, of 8, 4 and 2 bytes, or 1; and whether the kernels
- * for Mesa's CPU driver take it. */
+/* The alignment of all rows of an operand, 8, 4, 2 or 1 bytes; and whether the kernels for Mesa's
+ * CPU driver can take all operands. */
 uint32_t tsr__softmax_alignment(const tsr__softmax_operand *operand);
 bool tsr__softmax_operands_suit(const tsr__softmax_rows *work);
 
-/* Whether these kernels suit. `scratch` is not looked at. */
+/* Whether these kernels suit. Does not use work->scratch. */
 bool tsr__softmax_chunks_suit(const tsr__softmax_rows *work);
 
 uint64_t tsr__softmax_scratch_bytes(const tsr__softmax_rows *work);
 
-/* The three steps; softmax takes all, cross-entropy has a second one of its own. */
+/* Add one of the three kernels each. Cross-entropy has another second one. */
 tsr_status tsr__softmax_chunks_add(tsr__dispatches *list,
                                    const tsr__softmax_rows *work) TSR_NODISCARD;
 tsr_status tsr__softmax_rows_add(tsr__dispatches *list,
@@ -44,8 +44,8 @@ tsr_status tsr__softmax_rows_add(tsr__dispatches *list,
 tsr_status tsr__softmax_apply_add(tsr__dispatches *list,
                                   const tsr__softmax_rows *work) TSR_NODISCARD;
 
-/* For a second step: where in the scratch memory the chunks' statistics are and the rows' have to
- * be, how many chunks a row has, and how many columns at its end make no vector. */
+/* For another second kernel: the ranges of scratch memory for the statistics of chunks and of rows,
+ * the number of chunks of a row, and the number of columns at its end that fill no vector. */
 tsr__access tsr__softmax_chunk_stats(const tsr__softmax_rows *work, bool write);
 tsr__access tsr__softmax_row_stats(const tsr__softmax_rows *work, bool write);
 uint32_t tsr__softmax_across(const tsr__softmax_rows *work);

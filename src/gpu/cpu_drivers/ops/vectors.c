@@ -4,14 +4,14 @@
 #include "shaders/params/types.h"
 #include "shaders/params/vectors.h"
 
-/* Which dimensions are rows and columns, and what a block covers. */
+/* The dimension of the rows, and the size of a block. */
 typedef struct tiling {
     int row_dim; /* -1: there is one row */
     uint32_t lanes, rows, vectors;
     uint32_t block_rows, units;
 } tiling;
 
-/* Elements of y in a vector. */
+/* The number of y's elements in a vector. */
 static uint32_t group_of(const tsr__vectors *work)
 {
     return TSR_VECTOR_BYTES / (uint32_t)tsr_dtype_size(work->tensor[0]->layout.dtype);
@@ -56,8 +56,8 @@ static bool operand_suits(const tsr__vectors *work, const tsr__piece *piece, int
                               tsr__vectors_least_alignment(tensor->buffer->device);
 }
 
-/* Blocks of one row as high as the tile allows, or several rows: whatever covers a row with the
- * fewest vectors. */
+/* The number of vectors per lane in a block's row that covers a row with the least work. A block
+ * with fewer has more rows. */
 static uint32_t units_for(uint32_t vectors, uint32_t lanes)
 {
     uint32_t best = 1, least = UINT32_MAX;
@@ -119,8 +119,8 @@ bool tsr__vectors_cut(const tsr__vectors *work, const tsr__piece *piece, tsr__pi
 /* One dispatch ----------------------------------------------------------------------------------
  */
 
-/* Rows row … row + rows − 1, vectors vector … vector + vectors − 1 of the plane at `offset`
- * elements. */
+/* Rows row … row + rows − 1 and vectors vector … vector + vectors − 1 of the plane that starts at
+ * `offset`, in elements. */
 typedef struct part {
     uint64_t offset[3];
     uint32_t row, rows, vector, vectors;
@@ -169,7 +169,7 @@ static tsr_status emit(tsr_stream *stream, const tsr__vectors *work, const tsr__
         uint32_t size = (uint32_t)tsr_dtype_size(tensor->layout.dtype);
         *address[i] = operand_address(work, piece, t, at, i);
         *row_bytes[i] = t->row_dim < 0 ? 0 : piece->strides[i][t->row_dim] * size;
-        /* Bits are moved whatever they mean: one pipeline. */
+        /* Moving bits does not depend on the dtype; one value gives one pipeline. */
         dispatch.spec[4 + i] = move ? TSR_DT_F32 : (uint32_t)tensor->layout.dtype;
         dispatch.spec[7 + i] = form_of(piece, i, tensor);
         dispatch.access[i] = i == 0 ? tsr__write_of(tensor) : tsr__read_of(tensor);
@@ -179,8 +179,8 @@ static tsr_status emit(tsr_stream *stream, const tsr__vectors *work, const tsr__
     return tsr__stream_dispatch(stream, &dispatch);
 }
 
-/* A plane in as many dispatches as its blocks need. Parts of a row are about equally long, since
- * none may be shorter than a block. */
+/* Records a plane in as many dispatches as its blocks need. The parts of a row have about the same
+ * length, so that none is shorter than a block. */
 static tsr_status run_plane(tsr_stream *stream, const tsr__vectors *work, const tsr__piece *piece,
                             const tiling *t, part *at)
 {
