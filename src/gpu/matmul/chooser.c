@@ -5,8 +5,6 @@
 #include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/matmul/tuning/tuned.h"
 
-#define VENDOR_NVIDIA 0x10de
-
 static tsr_coopmat_shape shape_used(const tsr_device *device, int index)
 {
     if (device->storage != TSR__STORAGE_S16 || index < 0)
@@ -80,7 +78,7 @@ static const char *coopmat_name(const tsr__matmul_device *device, const tsr__mat
     const tsr__matmul_config *small = tsr__matmul_config_named("coopmat-s");
     const int64_t least = 32;
 
-    if (device->vendor_id == VENDOR_NVIDIA)
+    if (device->vendor_id == TSR__VENDOR_NVIDIA)
         return coopmat_name_nvidia(device, p);
     if (p->m < least || p->n < least || p->k < least)
         return NULL;
@@ -106,7 +104,7 @@ static const char *usual_name(const tsr__matmul_device *device, const tsr__matmu
 {
     static const char *const largest_first[] = {"tiled-l", "tiled-m", "tiled-s"};
     /* Without cooperative matrices the largest tile pays only with the many registers of NVIDIA. */
-    int first = device->vendor_id == VENDOR_NVIDIA ? 0 : 1;
+    int first = device->vendor_id == TSR__VENDOR_NVIDIA ? 0 : 1;
 
     if (device->device_class != TSR__CLASS_GPU) {
         const tsr__matmul_config *config = tsr__cpu_matmul_choose(device, p);

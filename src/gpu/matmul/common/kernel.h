@@ -13,17 +13,20 @@
 /* Room for the specialization constants of any configuration. */
 #define TSR__MATMUL_SPEC_MAX 16
 
+#define TSR__VENDOR_NVIDIA 0x10de
+
 typedef struct tsr__matmul_family tsr__matmul_family;
 typedef struct tsr__matmul_call tsr__matmul_call;
 
 typedef struct tsr__matmul_config {
     const char *name;
     const tsr__matmul_family *family;
-    uint32_t threads;  /* invocations per workgroup */
-    uint32_t bm, bn;   /* elements of y per workgroup */
-    uint32_t bk;       /* products per step */
-    uint32_t tm, tn;   /* elements of y per invocation */
-    uint32_t buffers;  /* steps whose tiles shared memory holds at once: 2, or 0 for one */
+    uint32_t threads;   /* invocations per workgroup */
+    uint32_t bm, bn;    /* elements of y per workgroup */
+    uint32_t bk;        /* products per step */
+    uint32_t tm, tn;    /* elements of y per invocation */
+    uint32_t vendor_id; /* the only vendor whose devices run it; 0: any */
+    uint32_t buffers;   /* steps whose tiles shared memory holds at once: 2, or 0 for one */
     bool stores_plain; /* stores f32 sums only; another dispatch applies the rest of the epilogue */
     bool vectors;      /* needs vector loads of a or of b: scalar ones would spill registers */
 } tsr__matmul_config;

@@ -28,8 +28,9 @@ static const tsr__matmul_config configs[] = {
     {"wide", &tsr__matmul_wide, .threads = 64, .bm = 1, .bn = 64, .bk = 1, .tm = 1, .tn = 1},
     {"coopmat-l", &tsr__matmul_coopmat, .threads = 256, .bm = 128, .bn = 128, .bk = 32},
     {"coopmat-s", &tsr__matmul_coopmat, .threads = 128, .bm = 64, .bn = 64, .bk = 32},
-    /* For NVIDIA, which has the registers for 64x64 elements per subgroup of 32. */
-    {"coopmat-xl", &tsr__matmul_coopmat, .threads = 128, .bm = 128, .bn = 128, .bk = 64},
+    /* A subgroup of 32 has 64x64 elements: NVIDIA has the registers, RADV puts them in scratch. */
+    {"coopmat-xl", &tsr__matmul_coopmat, .threads = 128, .bm = 128, .bn = 128, .bk = 64,
+     .vendor_id = TSR__VENDOR_NVIDIA},
     {"coopmat-l64", &tsr__matmul_coopmat, .threads = 256, .bm = 128, .bn = 128, .bk = 64},
     {"coopmat-m", &tsr__matmul_coopmat, .threads = 128, .bm = 64, .bn = 64, .bk = 64, .buffers = 2},
     {"coopmat-32", &tsr__matmul_coopmat, .threads = 128, .bm = 32, .bn = 64, .bk = 64,
@@ -58,7 +59,9 @@ const tsr__matmul_config *tsr__matmul_config_named(const char *name)
 
 bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
 {
-    return config->threads <= device->max_invocations && config->family->runs(config, device);
+    return config->threads <= device->max_invocations &&
+           (config->vendor_id == 0 || config->vendor_id == device->vendor_id) &&
+           config->family->runs(config, device);
 }
 
 bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul_device *device,
