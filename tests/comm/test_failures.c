@@ -1,5 +1,5 @@
-/* Ranks that are slow, stopped, killed, or leave: the others get an error in time, which names the
- * operation and the rank; and can end in order. */
+/* Ranks that are slow, stopped or killed, or that leave: the others get an error in time, which
+ * names the operation and the rank, and they can end normally. */
 #define _DEFAULT_SOURCE
 #include <math.h>
 #include <signal.h>
@@ -14,19 +14,41 @@
 
 #define DEADLINE_MS 200
 
-/* What is going on when something happens, for as long as it takes. */
+/* What the ranks repeat until it fails, which error they expect, and what they have seen. */
 typedef struct scene {
     int operation;
     uint64_t count;
     bool is_slow; /* the deadline is DEADLINE_MS */
     tsr_status status;
     const char *words;
-    /* Set by ranks. */
+    /* Written by the ranks, in memory that they share. */
     _Atomic int ready;
     double errors_at[RANKS_MOST];
-    double destroyed_at[RANKS_MOST];
-    char vague[RANKS_MOST][256]; /* errors without the words */
+    double destroying_s[RANKS_MOST];
+    char errors[RANKS_MOST][256];
+    bool lacks_words[RANKS_MOST]; /* the error does not contain the words */
 } scene;
+
+/* What every rank has seen, on stderr: the text of a failed assertion has no room for it. */
+static void print_ranks(const char *what, int size, int victim, double since)
+{
+    const scene *seen = ranks_shared();
+    fprintf(stderr, "%s: what the %d ranks have seen:\n", what, size);
+    for (int i = 0; i < size; i++) {
+        const rank_record *record = ranks_record(i);
+        if (i == victim)
+            fprintf(stderr, "    rank %d: the victim\n", i);
+        else if (record->failure[0])
+            fprintf(stderr, "    rank %d: ended %.3f s after the start: %s\n", i, record->seconds,
+                    record->failure);
+        else if (!seen->errors[i][0])
+            fprintf(stderr, "    rank %d: no error; wait status 0x%x\n", i,
+                    (unsigned)record->wait_status);
+        else
+            fprintf(stderr, "    rank %d: after %.3f s: %s; destroying took %.3f s\n", i,
+                    seen->errors_at[i] - since, seen->errors[i], seen->destroying_s[i]);
+    }
+}
 
 static tsr_status call(tsr_comm *comm, int operation, float *data, float *more, uint64_t count)
 {
@@ -58,68 +80,74 @@ static double slack(void)
 
 static bool all_are_ready(int size)
 {
-    const scene *shown = ranks_shared();
+    const scene *seen = ranks_shared();
     const double end = seconds_now() + 60;
-    while (atomic_load(&shown->ready) < size && seconds_now() < end)
+    while (atomic_load(&seen->ready) < size && seconds_now() < end)
         rest_ms(1);
-    return atomic_load(&shown->ready) >= size;
+    return atomic_load(&seen->ready) >= size;
 }
 
-/* Repeats an operation until it fails, then all that can be called afterwards. */
+/* Repeats an operation until it fails. Then every other call must fail in the same way. */
 static void until_it_fails(tsr_comm *comm, void *user)
 {
-    scene *shown = ranks_shared();
+    scene *seen = ranks_shared();
     const scene *what = user;
     const int rank = tsr_comm_rank(comm);
     float *data = rank_memory(what->count * 4 + 64), *more = rank_memory(what->count * 4 + 64);
     char first[512];
     tsr_status status = TSR_OK;
-    atomic_fetch_add(&shown->ready, 1);
+    atomic_fetch_add(&seen->ready, 1);
     if (what->is_slow) {
-        /* Whoever still creates the communicator would be told that this deadline has passed. */
+        /* A rank that is still creating the communicator would miss this deadline. */
         need(all_are_ready(tsr_comm_size(comm)));
         tsr_comm_set_timeout(comm, DEADLINE_MS * UINT64_C(1000000));
     }
     while (status == TSR_OK)
         status = call(comm, what->operation, data, more, what->count);
-    shown->errors_at[rank] = seconds_now();
+    seen->errors_at[rank] = seconds_now();
     if (status != what->status || !strstr(tsr_last_error(), names[what->operation]))
         rank_fail("%s: %s", tsr_status_name(status), tsr_last_error());
     snprintf(first, sizeof first, "%s", tsr_last_error());
-    if (!strstr(first, what->words))
-        snprintf(shown->vague[rank], sizeof shown->vague[rank], "%.255s", first);
-    /* It stays that way. */
+    snprintf(seen->errors[rank], sizeof seen->errors[rank], "%.255s", first);
+    seen->lacks_words[rank] = !strstr(first, what->words);
+    /* The error stays the same. */
     need_error(tsr_comm_status(comm), what->status, first);
     need_error(tsr_comm_barrier(comm), what->status, first);
     tsr_comm *other = NULL;
     need_error(tsr_comm_duplicate(comm, &other), what->status, first);
     const double start = seconds_now();
     rank_destroy();
-    shown->destroyed_at[rank] = seconds_now() - start;
+    seen->destroying_s[rank] = seconds_now() - start;
 }
 
-/* All but `victim` get their error, which names it alone, at most `late` seconds after `since`, and
- * destroy soon. */
-static const char *judge(int size, int victim, double since, double late)
+/* Returns what is wrong with an attempt, or NULL. Every rank but `victim` must get its error, with
+ * the words, within `late` seconds of `since`, and destroy the communicator quickly. */
+static const char *check_attempt(int size, int victim, double since, double late)
 {
-    static char text[256];
-    const scene *shown = ranks_shared();
+    static char text[512];
+    const scene *seen = ranks_shared();
+    for (int i = 0; i < size; i++) {
+        if (i != victim && (ranks_record(i)->failure[0] || !ranks_record(i)->has_returned))
+            print_ranks("an error that no load explains", size, victim, since);
+        if (i != victim)
+            ranks_check(i);
+    }
     for (int i = 0; i < size; i++) {
         if (i == victim)
             continue;
-        ranks_check(i);
-        snprintf(text, sizeof text, "%s", shown->vague[i]);
-        if (*text)
-            return text;
-        const double after = shown->errors_at[i] - since;
-        snprintf(text, sizeof text, "rank %d of %d: after %.3f s instead of %.3f s", i, size, after,
-                 late);
-        if (after > late)
-            return text;
-        snprintf(text, sizeof text, "rank %d of %d: destroying took %.3f s", i, size,
-                 shown->destroyed_at[i]);
-        if (shown->destroyed_at[i] > 0.5 + slack())
-            return text;
+        const double after = seen->errors_at[i] - since;
+        if (seen->lacks_words[i])
+            snprintf(text, sizeof text, "rank %d of %d: %s", i, size, seen->errors[i]);
+        else if (after > late)
+            snprintf(text, sizeof text, "rank %d of %d: after %.3f s instead of %.3f s", i, size,
+                     after, late);
+        else if (seen->destroying_s[i] > 0.5 + slack())
+            snprintf(text, sizeof text, "rank %d of %d: destroying took %.3f s", i, size,
+                     seen->destroying_s[i]);
+        else
+            continue;
+        print_ranks(text, size, victim, since);
+        return text;
     }
     return NULL;
 }
@@ -138,11 +166,14 @@ static void wait_until_ready(int size)
 static const int sizes[] = {2, 3, 8};
 #define SIZES 3
 
-/* On a busy machine one of three attempts is in time, and others than the victim answer meanwhile.
- */
+/* On a busy machine ranks other than the victim may not answer in time either, or answer late. So
+ * one of several attempts, with growing pauses between them, must succeed completely. In every
+ * attempt, each survivor's error must have the right status and operation. */
+#define MAX_ATTEMPTS 8
 static void signal_one(int index, int signal)
 {
     const int size = sizes[index % SIZES], victim = index / SIZES % size;
+    const ranks_path path = (ranks_path)(index / SIZES % PATHS);
     char words[32];
     const char *complaint = NULL;
     const bool stops = signal == SIGSTOP;
@@ -152,11 +183,9 @@ static void signal_one(int index, int signal)
                   .status = stops ? TSR_ERR_TIMEOUT : TSR_ERR_PEER_LOST,
                   .words = words};
     snprintf(words, sizeof words, "rank %d", victim);
-    for (int attempt = 0; attempt < 3; attempt++) {
-        ranks_start(&(ranks_job){.size = size,
-                                 .path = (ranks_path)(index / SIZES % PATHS),
-                                 .run = until_it_fails,
-                                 .user = &what});
+    for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+        rest_ms(attempt * 200);
+        ranks_start(&(ranks_job){.size = size, .path = path, .run = until_it_fails, .user = &what});
         wait_until_ready(size);
         ranks_signal(victim, signal);
         const double since = seconds_now();
@@ -165,11 +194,11 @@ static void signal_one(int index, int signal)
             ranks_signal(victim, SIGKILL);
         }
         ranks_wait();
-        complaint = judge(size, victim, since, stops ? DEADLINE_MS * 1e-3 + slack() : 1.5);
+        complaint = check_attempt(size, victim, since, stops ? DEADLINE_MS * 1e-3 + slack() : 1.5);
         if (!complaint)
             return;
     }
-    ck_abort_msg("%s: %s", path_names[index / SIZES % PATHS], complaint);
+    ck_abort_msg("%s, none of %d attempts: %s", path_names[path], MAX_ATTEMPTS, complaint);
 }
 
 START_TEST(killed)
@@ -184,13 +213,13 @@ START_TEST(stopped)
 }
 END_TEST
 
-/* Who only asks whether it is done, and never sleeps in a call, learns of a killed rank too. */
-static void ask_until_it_fails(tsr_comm *comm, void *user)
+/* A rank that only tests its request, and never blocks, learns of a killed rank, too. */
+static void test_until_it_fails(tsr_comm *comm, void *user)
 {
     tsr_request *request;
     tsr_status status = TSR_OK;
     bool done = false;
-    scene *shown = ranks_shared();
+    scene *seen = ranks_shared();
     (void)user;
     need_ok(tsr_comm_barrier(comm));
     if (tsr_comm_rank(comm) == 1)
@@ -200,59 +229,59 @@ static void ask_until_it_fails(tsr_comm *comm, void *user)
         status = tsr_request_test(&request, &done);
         rest_ms(1);
     }
-    atomic_fetch_add(&shown->ready, 1);
+    atomic_fetch_add(&seen->ready, 1);
     if (status != TSR_ERR_PEER_LOST || !strstr(tsr_last_error(), ": rank 1 is lost: "))
         rank_fail("%s: %s", tsr_status_name(status), tsr_last_error());
 }
 
-START_TEST(killed_while_others_only_ask)
+START_TEST(killed_while_others_only_test)
 {
     ranks_start(&(ranks_job){.size = 2,
                              .path = (ranks_path)_i,
                              .timeout_ns = UINT64_C(5000000000),
-                             .run = ask_until_it_fails});
-    /* Until then it is a zombie, for which UCX alone would wait. */
+                             .run = test_until_it_fails});
+    /* Until ranks_wait the killed rank is a zombie, whose end UCX alone does not detect. */
     wait_until_ready(1);
     ranks_wait();
     ranks_check(0);
 }
 END_TEST
 
-/* A rank that ends, or leaves, without a word. */
-static void quit(tsr_comm *comm, void *user)
+/* Rank 1 ends its process, or destroys the communicator, while others wait for it. */
+static void leave_early(tsr_comm *comm, void *user)
 {
     const scene *what = user;
-    scene *shown = ranks_shared();
+    scene *seen = ranks_shared();
     float data[64] = {0}, more[64] = {0};
     if (tsr_comm_rank(comm) != 1) {
         until_it_fails(comm, user);
         return;
     }
-    atomic_fetch_add(&shown->ready, 1);
+    atomic_fetch_add(&seen->ready, 1);
     for (int i = 0; i < 20; i++)
         need_ok(call(comm, what->operation, data, more, what->count));
-    if (what->is_slow) /* here: politely */
+    if (what->is_slow) /* used here for: it destroys the communicator */
         rank_destroy();
-    shown->errors_at[1] = seconds_now();
+    seen->errors_at[1] = seconds_now();
     _exit(0);
 }
 
 START_TEST(left_alone)
 {
-    const bool politely = _i % 2;
+    const bool destroys = _i % 2;
     scene what = {.operation = _i % OPERATIONS,
                   .count = 10,
-                  .is_slow = politely,
+                  .is_slow = destroys,
                   .status = TSR_ERR_PEER_LOST,
-                  .words = politely ? ": rank 1 has destroyed the communicator" : "rank 1 is lost"};
+                  .words = destroys ? ": rank 1 has destroyed the communicator" : "rank 1 is lost"};
     const char *complaint = NULL;
     const int size = 2 + _i % 2;
     const ranks_path path = (ranks_path)(_i / 2 % PATHS);
-    for (int attempt = 0; attempt < 3; attempt++) {
-        ranks_start(&(ranks_job){.size = size, .path = path, .run = quit, .user = &what});
+    for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+        ranks_start(&(ranks_job){.size = size, .path = path, .run = leave_early, .user = &what});
         ranks_wait();
-        const scene *shown = ranks_shared();
-        complaint = judge(size, 1, shown->errors_at[1], 1.5);
+        const scene *seen = ranks_shared();
+        complaint = check_attempt(size, 1, seen->errors_at[1], 1.5);
         if (!complaint)
             return;
     }
@@ -260,19 +289,19 @@ START_TEST(left_alone)
 }
 END_TEST
 
-/* One comes late; the others have given up by then, on time; then it is told. */
+/* One rank is late. The others time out at their deadline; the late one then gets the error. */
 static void late(tsr_comm *comm, void *user)
 {
-    const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm), sluggard = size - 1;
+    const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm), late_rank = size - 1;
     double *took = ranks_shared();
     float data = 0;
     tsr_request *request;
     (void)user;
     need_ok(tsr_comm_barrier(comm));
-    if (rank == sluggard) {
+    if (rank == late_rank) {
         rest_ms(450);
         const tsr_status told = tsr_comm_all_reduce(comm, &data, &data, 1, TSR_F32, TSR_OP_SUM);
-        /* The others may be gone by now, and the network forget what they have said. */
+        /* The others may have ended, and what they have sent last may be lost. */
         if (told != TSR_ERR_TIMEOUT && told != TSR_ERR_PEER_LOST)
             rank_fail("%s", tsr_status_name(told));
         return;
@@ -286,8 +315,8 @@ static void late(tsr_comm *comm, void *user)
         !strstr(tsr_last_error(), "200 ms"))
         rank_fail("%s: %s", tsr_status_name(status), tsr_last_error());
     char name[32];
-    snprintf(name, sizeof name, "rank %d", sluggard);
-    /* On a busy machine another is as late: that attempt does not count. */
+    snprintf(name, sizeof name, "rank %d", late_rank);
+    /* On a busy machine another rank may be as late: that attempt does not count. */
     took[rank] = strstr(tsr_last_error(), name) ? seconds : HUGE_VAL;
 }
 
@@ -295,7 +324,7 @@ START_TEST(deadlines)
 {
     const int size = sizes[_i % SIZES];
     double worst = 0;
-    for (int attempt = 0; attempt < 3; attempt++) {
+    for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
         ranks_run(&(ranks_job){.size = size, .path = (ranks_path)(_i / SIZES), .run = late});
         const double *took = ranks_shared();
         worst = 0;
@@ -310,17 +339,17 @@ START_TEST(deadlines)
 }
 END_TEST
 
-/* Rank 1 is stopped, with messages on their way to it, when rank 0 leaves: within its deadline, not
- * the two seconds that it would wait else. */
+/* Rank 1 is stopped, with messages on their way to it, when rank 0 destroys the communicator: that
+ * takes no longer than its timeout, although messages may usually take two seconds. */
 static void leave_a_stopped_one(tsr_comm *comm, void *user)
 {
-    scene *shown = ranks_shared();
+    scene *seen = ranks_shared();
     float data[16] = {0};
     (void)user;
     need_ok(tsr_comm_barrier(comm));
-    atomic_fetch_add(&shown->ready, 1);
+    atomic_fetch_add(&seen->ready, 1);
     if (tsr_comm_rank(comm) == 1) {
-        rest_ms(300); /* it is stopped in here */
+        rest_ms(300); /* it is stopped in this sleep */
         return;
     }
     rest_ms(150);
@@ -329,7 +358,7 @@ static void leave_a_stopped_one(tsr_comm *comm, void *user)
     tsr_comm_set_timeout(comm, UINT64_C(20000000));
     const double start = seconds_now();
     rank_destroy();
-    shown->destroyed_at[0] = seconds_now() - start;
+    seen->destroying_s[0] = seconds_now() - start;
 }
 
 START_TEST(leaving_takes_no_longer_than_the_deadline)
@@ -341,24 +370,24 @@ START_TEST(leaving_takes_no_longer_than_the_deadline)
     ranks_signal(1, SIGCONT);
     ranks_wait();
     ranks_check(0);
-    const scene *shown = ranks_shared();
-    ck_assert_double_lt(shown->destroyed_at[0], 1);
+    const scene *seen = ranks_shared();
+    ck_assert_double_lt(seen->destroying_s[0], 1);
 }
 END_TEST
 
-/* A message that nobody takes, and one that nobody sends. */
+/* A message that is never received, and one that is never sent. */
 static void unanswered(tsr_comm *comm, void *user)
 {
     float *data = rank_memory(4000000);
     tsr_comm *other;
-    /* Newer ones of UCX take all that is to be sent over TCP, and are done. */
+    /* Over TCP, newer versions of UCX buffer the whole message and complete its send. */
     const bool over_tcp = getenv("UCX_TLS") != NULL;
     (void)user;
     tsr_comm_set_timeout(comm, UINT64_C(5000000000));
     for (int i = 0; i < 2; i++) {
         const tsr_status made = tsr_comm_duplicate(comm, &other);
         if (i == 1 && made == TSR_ERR_PEER_LOST)
-            return; /* as below: rank 1 has noticed it first */
+            return; /* as below, but rank 1 has detected it first */
         need_ok(made);
         if (tsr_comm_rank(comm) == 0) {
             tsr_comm_set_timeout(other, UINT64_C(100000000));
@@ -376,7 +405,7 @@ static void unanswered(tsr_comm *comm, void *user)
         }
         need(tsr_comm_barrier(comm) == TSR_OK || i == 0);
         if (tsr_comm_status(comm) != TSR_OK)
-            return; /* what flew could not be called back: the connection had to be cut */
+            return; /* the send could not be cancelled, so the connection was closed */
         tsr_comm_destroy(&other);
     }
 }
@@ -387,7 +416,7 @@ START_TEST(messages)
 }
 END_TEST
 
-/* Waiting costs next to nothing. */
+/* Waiting needs hardly any processor time. */
 static void wait_long(tsr_comm *comm, void *user)
 {
     struct timespec before, after;
@@ -405,8 +434,8 @@ static void wait_long(tsr_comm *comm, void *user)
         rank_fail("%g s of processor time for waiting 0.6 s", cpu);
 }
 
-/* … and ends soon after what it waits for: once at least, on a busy machine. What else would wake
- * a rank, that they ask each other how they are, comes only after 50 ms. */
+/* Waiting ends soon after what it waits for: at least once on a busy machine. The questions that
+ * ranks ask each other would wake them, too, but only after 50 ms. */
 static void be_woken(tsr_comm *comm, void *user)
 {
     enum { ATTEMPTS = 12 };
@@ -444,7 +473,7 @@ END_TEST
 TESTS(failures)
 {
     tcase_add_loop_test(tests, killed, 0, 15);
-    tcase_add_loop_test(tests, killed_while_others_only_ask, 0, PATHS);
+    tcase_add_loop_test(tests, killed_while_others_only_test, 0, PATHS);
     tcase_add_loop_test(tests, stopped, 0, 9);
     tcase_add_loop_test(tests, left_alone, 0, 6);
     tcase_add_loop_test(tests, deadlines, 0, SIZES * PATHS);

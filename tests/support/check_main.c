@@ -83,6 +83,17 @@ static void print_skip(char *line, const char *reason)
     printf("%s # SKIP %s\n", line, reason);
 }
 
+/* In TAP a '#' ends the text of a result, so it is written as "No. ". */
+static void print_result(const char *line)
+{
+    for (; *line; line++) {
+        if (*line == '#')
+            fputs("No. ", stdout);
+        else
+            putchar(*line);
+    }
+}
+
 /* Check writes TAP, but a message of several lines may look like further results. Only lines that
  * carry the next number are results; the others are printed as comments. */
 static void print_tap(FILE *tap)
@@ -98,8 +109,11 @@ static void print_tap(FILE *tap)
             next++;
             if (reason) {
                 print_skip(line, reason);
-                continue;
+            } else {
+                print_result(line);
             }
+            at_start = strchr(line, '\n') != NULL;
+            continue;
         } else if (at_start && !(sscanf(line, "1..%d", &plan) == 1 && plan == next - 1))
             fputs("# ", stdout);
         fputs(line, stdout);
