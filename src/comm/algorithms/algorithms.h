@@ -1,13 +1,14 @@
-/* Who sends which elements to whom, when, for each operation. Each function adds the steps of one
- * rank to an empty plan; all ranks together, each with its own, carry out the operation.
- * `large`: fewer bytes, more messages. All ranks choose alike; the results do not depend on it. */
+/* The algorithms of collective operations, as pure functions. Each adds the steps of one rank to an
+ * empty schedule; the operation is done when every rank has executed its own schedule. `large`
+ * selects the variant with fewer bytes and more messages. All ranks must pass the same value; the
+ * results do not depend on it. */
 #ifndef TSR_COMM_ALGORITHMS_ALGORITHMS_H
 #define TSR_COMM_ALGORITHMS_ALGORITHMS_H
 
 #include "comm/algorithms/schedule.h"
 #include "comm/algorithms/tree.h"
 
-/* 2 log2 P rounds of shrinking pieces when large, else log2 P of everything. */
+/* If large, 2 log2 P rounds of shrinking pieces; otherwise log2 P rounds of all elements. */
 void tsr__algorithm_all_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count,
                                bool large);
 void tsr__algorithm_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count, int root,
@@ -15,8 +16,8 @@ void tsr__algorithm_reduce(tsr__schedule *schedule, int size, int rank, uint64_t
 void tsr__algorithm_reduce_scatter(tsr__schedule *schedule, int size, int rank,
                                    const tsr__blocks *blocks);
 
-/* The same, where the result depends on the contributions only: everybody sends each element to the
- * one rank that combines it. */
+/* The same with a result that depends on the contributions only: every rank sends each element to
+ * the one rank that combines it. */
 void tsr__algorithm_exact_all_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count,
                                      bool large);
 void tsr__algorithm_exact_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count,
@@ -28,24 +29,24 @@ void tsr__algorithm_all_gather(tsr__schedule *schedule, int size, int rank,
                                const tsr__blocks *blocks, bool large);
 void tsr__algorithm_broadcast(tsr__schedule *schedule, int size, int rank, uint64_t count, int root,
                               bool large);
-/* `blocks` on root; `count` is this rank's. */
+/* `blocks` are used on root only; `count` is the size of this rank's block. */
 void tsr__algorithm_gather(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks,
                            uint64_t count, int root);
 void tsr__algorithm_scatter(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks,
                             uint64_t count, int root);
-/* in_place: SEND and RECV are the same memory. */
+/* `in_place`: SEND and RECV are the same memory. */
 void tsr__algorithm_all_to_all(tsr__schedule *schedule, int size, int rank, const tsr__blocks *send,
                                const tsr__blocks *recv, bool in_place);
 void tsr__algorithm_barrier(tsr__schedule *schedule, int size, int rank);
 
-/* Parts of others. */
+/* Building blocks of the above. */
 
-/* RECV holds this leaf's elements; afterwards it holds those of all. `starts` gives where those of
- * a leaf start: tsr__tree_share of `total`, or the blocks' where there are some. Between holders of
- * leaves only. */
+/* An all-gather by recursive doubling among the ranks that hold leaves. RECV holds this leaf's
+ * elements before, and those of all leaves afterwards. A leaf's elements are the blocks of its
+ * ranks or, if `blocks` is NULL, tsr__tree_share of `total`. */
 void tsr__algorithm_doubling(tsr__schedule *schedule, const tsr__tree *tree,
                              const tsr__blocks *blocks, uint64_t total);
-/* `total` cut into one block for each rank, in steps of whole elements: block r's start. */
+/* Where the share of `rank` starts if `total` elements are divided evenly among the ranks. */
 static inline uint64_t tsr__even_start(uint64_t total, int size, int rank)
 {
     const uint64_t n = (uint64_t)rank, p = (uint64_t)size, rest = total % p;

@@ -1,9 +1,9 @@
-/* Operations whose result depends on the contributions only. Whoever combines an element gets all
- * contributions to it, as they are: as many bytes as a reduce-scatter by halves, in more
- * messages. */
+/* Reductions whose result depends on the contributions only. The rank that combines an element
+ * receives all contributions to it: as many bytes as in recursive halving, in more messages. */
 #include "comm/algorithms/algorithms.h"
 
-/* Slots for the contributions of the others behind each other in TEMP, in the order rank + 1, …. */
+/* Receives the contributions of the other ranks one after the other in TEMP, in the order rank + 1,
+ * rank + 2, …. */
 static void collect(tsr__schedule *schedule, int size, int rank, uint64_t count, uint64_t temp)
 {
     for (int i = 1; i < size; i++)
@@ -19,7 +19,6 @@ static void combine(tsr__schedule *schedule, int size, uint64_t start, uint64_t 
                         tsr__span_of(TSR__AT_RECV, to, count));
 }
 
-/* Each rank's share of the elements: starts[size + 1] need no memory when they follow a rule. */
 static uint64_t share_count(uint64_t total, int size, int rank)
 {
     return tsr__even_start(total, size, rank + 1) - tsr__even_start(total, size, rank);
@@ -30,7 +29,7 @@ static tsr__span share_at(tsr__place place, uint64_t total, int size, int rank)
     return tsr__span_of(place, tsr__even_start(total, size, rank), share_count(total, size, rank));
 }
 
-/* Not copied: which NaN a NaN becomes does not depend on how many ranks there are either. */
+/* Combines even a single contribution, because that makes its NaNs the same as on several ranks. */
 static bool alone(tsr__schedule *schedule, int size, uint64_t count)
 {
     if (size == 1)

@@ -1,4 +1,4 @@
-/* Operations that move elements and combine none. */
+/* Algorithms that move elements without combining them. */
 #include "comm/algorithms/algorithms.h"
 
 static tsr__span block_at(tsr__place place, const tsr__blocks *blocks, int rank)
@@ -29,7 +29,7 @@ void tsr__algorithm_doubling(tsr__schedule *schedule, const tsr__tree *tree,
     }
 }
 
-/* RECV holds this rank's block; afterwards it holds all. */
+/* RECV holds this rank's block before, and all blocks afterwards. */
 static void ring(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks)
 {
     const int right = (rank + 1) % size, left = (rank + size - 1) % size;
@@ -72,12 +72,12 @@ void tsr__algorithm_all_gather(tsr__schedule *schedule, int size, int rank,
         all_gather_doubling(schedule, &tree, blocks);
 }
 
-/* From one to two, to four, …; ranks count from root. */
+/* A binomial tree: root sends to one rank, then two ranks to two others, then four to four. */
 static void broadcast_tree(tsr__schedule *schedule, int size, int rank, uint64_t count, int root)
 {
     const tsr__span all = tsr__span_of(TSR__AT_RECV, 0, count);
     const int mine = (rank - root + size) % size;
-    int distance = 1; /* to the one it comes from: the lowest bit of `mine` */
+    int distance = 1; /* to the rank that it receives from: the lowest set bit of `mine` */
     while (distance < size && !(mine & distance))
         distance *= 2;
     if (mine != 0) {
@@ -90,7 +90,7 @@ static void broadcast_tree(tsr__schedule *schedule, int size, int rank, uint64_t
     }
 }
 
-/* Every rank gets a share, and passes it on to all: van de Geijn's. */
+/* Scatters the elements and gathers them on all ranks (van de Geijn's algorithm). */
 static void broadcast_shares(tsr__schedule *schedule, int size, int rank, uint64_t count, int root)
 {
     const tsr__tree tree = tsr__tree_of(size, rank, -1);
@@ -170,7 +170,7 @@ void tsr__algorithm_all_to_all(tsr__schedule *schedule, int size, int rank, cons
         tsr__schedule_next_round(schedule);
         from = TSR__AT_TEMP;
     }
-    /* Each rank starts with another, so that nobody is asked by all at once. */
+    /* Each rank starts with a different peer, so that no rank gets all messages at once. */
     for (int i = 1; i < size; i++) {
         const int in = (rank + size - i) % size, out = (rank + i) % size;
         tsr__schedule_recv(schedule, in, block_at(TSR__AT_RECV, recv, in));
@@ -179,8 +179,9 @@ void tsr__algorithm_all_to_all(tsr__schedule *schedule, int size, int rank, cons
     tsr__schedule_copy(schedule, block_at(from, send, rank), block_at(TSR__AT_RECV, recv, rank));
 }
 
-/* Dissemination: after round k every rank has heard, directly or not, from the 2^(k + 1) − 1 before
- * it. D. Hensgen, R. Finkel, U. Manber, "Two algorithms for barrier synchronization", 1988. */
+/* Dissemination: after round k every rank has received, directly or indirectly, from the
+ * 2^(k + 1) − 1 ranks before it. D. Hensgen, R. Finkel, U. Manber, "Two algorithms for barrier
+ * synchronization", 1988. */
 void tsr__algorithm_barrier(tsr__schedule *schedule, int size, int rank)
 {
     const tsr__span nothing = tsr__span_of(TSR__AT_RECV, 0, 0);

@@ -1,14 +1,14 @@
-/* Operations that combine along the tree of tree.h. */
+/* Algorithms that combine elements along the tree of tree.h. */
 #include "comm/algorithms/algorithms.h"
 
-/* Where this rank's partial result lives: first the caller's input, and after the first combination
- * in a place of its own. Elements keep their index, less `base`. */
+/* This rank's partial result. It is the caller's input before the first combination, and in `own`
+ * afterwards. Element i is at index base + i. */
 typedef struct partial {
     tsr__schedule *schedule;
     const tsr__tree *tree;
-    tsr__place now, own; /* `now` is SEND or `own` */
+    tsr__place now, own; /* `now` is TSR__AT_SEND or `own` */
     uint64_t now_base, own_base;
-    uint64_t incoming; /* in TEMP */
+    uint64_t incoming; /* in TEMP: where to receive another rank's partial result */
 } partial;
 
 static tsr__span now_at(const partial *part, uint64_t start, uint64_t end)
@@ -21,8 +21,8 @@ static tsr__span own_at(const partial *part, uint64_t start, uint64_t end)
     return tsr__span_of(part->own, part->own_base + start, end - start);
 }
 
-/* What this round receives from `peer` belongs to elements start … end. */
-static void take(const partial *part, int peer, uint64_t start, uint64_t end)
+/* Receives the elements start … end of the peer's partial result. */
+static void receive(const partial *part, int peer, uint64_t start, uint64_t end)
 {
     tsr__schedule_recv(part->schedule, peer,
                        tsr__span_of(TSR__AT_TEMP, part->incoming, end - start));
@@ -35,16 +35,17 @@ static void combine(partial *part, uint64_t start, uint64_t end)
                           own_at(part, start, end));
 }
 
-/* After the first combination everything that is still needed is there. */
-static void settle(partial *part)
+/* From now on the partial result is in `own`. */
+static void end_round(partial *part)
 {
     part->now = part->own;
     part->now_base = part->own_base;
     tsr__schedule_next_round(part->schedule);
 }
 
-/* The contributions of two ranks that share a leaf. False for the one that has given its away. */
-static bool fold(partial *part, uint64_t total)
+/* Combines the contributions of two ranks that share a leaf. Returns false on the rank that does
+ * not hold it and has nothing more to combine. */
+static bool combine_leaf(partial *part, uint64_t total)
 {
     const tsr__tree *tree = part->tree;
     if (tree->other < 0) {
@@ -56,9 +57,9 @@ static bool fold(partial *part, uint64_t total)
         tsr__schedule_next_round(part->schedule);
         return false;
     }
-    take(part, tree->other, 0, total);
+    receive(part, tree->other, 0, total);
     combine(part, 0, total);
-    settle(part);
+    end_round(part);
     return true;
 }
 
@@ -68,8 +69,8 @@ static uint64_t leaf_start(const tsr__tree *tree, const tsr__blocks *blocks, uin
     return blocks ? tsr__tree_blocks(tree, blocks, leaf) : tsr__tree_share(tree, total, leaf);
 }
 
-/* Half of what is left goes to the other, whose share of the other half comes; at the end, the
- * elements of this leaf are complete. */
+/* Recursive halving: in each round a pair of ranks splits its elements; each sends one half and
+ * combines the other. At the end this rank has the complete result of its leaf's elements. */
 static void halve(partial *part, const tsr__blocks *blocks, uint64_t total)
 {
     const tsr__tree *tree = part->tree;
@@ -78,25 +79,25 @@ static void halve(partial *part, const tsr__blocks *blocks, uint64_t total)
         const int peer = tsr__tree_holder(tree, tree->leaf ^ distance);
         const uint64_t kept_start = leaf_start(tree, blocks, total, kept);
         const uint64_t kept_end = leaf_start(tree, blocks, total, kept + distance);
-        take(part, peer, kept_start, kept_end);
+        receive(part, peer, kept_start, kept_end);
         tsr__schedule_send(part->schedule, peer,
                            now_at(part, leaf_start(tree, blocks, total, given),
                                   leaf_start(tree, blocks, total, given + distance)));
         combine(part, kept_start, kept_end);
-        settle(part);
+        end_round(part);
     }
 }
 
-/* All elements at once, combined on both sides. */
-static void double_up(partial *part, uint64_t total)
+/* Recursive doubling: pairs of ranks exchange all elements, and both combine them. */
+static void exchange_all(partial *part, uint64_t total)
 {
     const tsr__tree *tree = part->tree;
     for (int distance = tree->power / 2; distance > 0; distance /= 2) {
         const int peer = tsr__tree_holder(tree, tree->leaf ^ distance);
-        take(part, peer, 0, total);
+        receive(part, peer, 0, total);
         tsr__schedule_send(part->schedule, peer, now_at(part, 0, total));
         combine(part, 0, total);
-        settle(part);
+        end_round(part);
     }
 }
 
@@ -117,7 +118,7 @@ void tsr__algorithm_all_reduce(tsr__schedule *schedule, int size, int rank, uint
     const tsr__span all = tsr__span_of(TSR__AT_RECV, 0, count);
     partial part = {.schedule = schedule, .tree = &tree, .now = TSR__AT_SEND, .own = TSR__AT_RECV};
     part.incoming = tsr__schedule_temp(schedule, tree.holds ? count : 0, 1);
-    if (!fold(&part, count)) {
+    if (!combine_leaf(&part, count)) {
         tsr__schedule_recv(schedule, tree.other, all);
         return;
     }
@@ -129,7 +130,7 @@ void tsr__algorithm_all_reduce(tsr__schedule *schedule, int size, int rank, uint
         tsr__schedule_next_round(schedule);
         tsr__algorithm_doubling(schedule, &tree, NULL, count);
     } else {
-        double_up(&part, count);
+        exchange_all(&part, count);
         tsr__schedule_divide(schedule, all);
         tsr__schedule_next_round(schedule);
     }
@@ -137,7 +138,7 @@ void tsr__algorithm_all_reduce(tsr__schedule *schedule, int size, int rank, uint
         tsr__schedule_send(schedule, tree.other, all);
 }
 
-/* Of two leaves, the one on root's side takes; so it all ends on root. */
+/* In each pair of leaves, the one on root's side receives, so that the result ends on root. */
 static void reduce_tree(partial *part, uint64_t count)
 {
     const tsr__tree *tree = part->tree;
@@ -148,9 +149,9 @@ static void reduce_tree(partial *part, uint64_t count)
             tsr__schedule_send(part->schedule, peer, now_at(part, 0, count));
             return;
         }
-        take(part, peer, 0, count);
+        receive(part, peer, 0, count);
         combine(part, 0, count);
-        settle(part);
+        end_round(part);
     }
     tsr__schedule_divide(part->schedule, own_at(part, 0, count));
 }
@@ -188,7 +189,7 @@ void tsr__algorithm_reduce(tsr__schedule *schedule, int size, int rank, uint64_t
         part.own_base = tsr__schedule_temp(schedule, tree.holds ? count : 0, 1);
     }
     part.incoming = tsr__schedule_temp(schedule, tree.holds ? count : 0, 1);
-    if (!fold(&part, count))
+    if (!combine_leaf(&part, count))
         return;
     if (large)
         reduce_halves(&part, count);
@@ -208,7 +209,7 @@ void tsr__algorithm_reduce_scatter(tsr__schedule *schedule, int size, int rank,
     partial part = {.schedule = schedule, .tree = &tree, .now = TSR__AT_SEND, .own = TSR__AT_TEMP};
     part.own_base = tsr__schedule_temp(schedule, tree.holds ? total : 0, 1);
     part.incoming = tsr__schedule_temp(schedule, tree.holds ? total : 0, 1);
-    if (!fold(&part, total)) {
+    if (!combine_leaf(&part, total)) {
         tsr__schedule_recv(schedule, tree.other, mine);
         return;
     }

@@ -1,9 +1,9 @@
-/* What one rank does in one collective operation: a list of steps, made by pure functions out of
- * numbers alone, and executed by whoever can move bytes. Counts and places are in elements.
+/* A schedule: the steps of one rank in one collective operation. Algorithms make it without
+ * communication, as arithmetic; progress/execute.c executes it. Counts and positions are elements.
  *
- * Steps belong to rounds. In a round all messages go at once; when they have come and gone, its
- * other steps follow one by one, and then the next round. Messages from one rank to another match
- * in the order of their steps. */
+ * Steps belong to rounds. The messages of a round start together. When all of them have completed,
+ * the local steps of the round follow in order, and then the next round. Messages from one rank to
+ * another match in the order of their steps. */
 #ifndef TSR_COMM_ALGORITHMS_SCHEDULE_H
 #define TSR_COMM_ALGORITHMS_SCHEDULE_H
 
@@ -15,8 +15,8 @@
 
 typedef enum tsr__place {
     TSR__AT_SEND, /* the caller's input, only read */
-    TSR__AT_RECV, /* the caller's output; may be the same memory, or a part of it */
-    TSR__AT_TEMP  /* temp_count elements of the operation's own */
+    TSR__AT_RECV, /* the caller's output; may be the same memory as the input, or part of it */
+    TSR__AT_TEMP  /* temp_count elements of temporary memory */
 } tsr__place;
 
 typedef struct tsr__span {
@@ -28,10 +28,10 @@ typedef enum tsr__step_kind {
     TSR__STEP_SEND,    /* `from`, to peer */
     TSR__STEP_RECV,    /* `to`, from peer */
     TSR__STEP_COPY,    /* to = from */
-    TSR__STEP_COMBINE, /* to = op(from, with); the spans are the same, or apart */
-    TSR__STEP_DIVIDE,  /* to /= ranks, where the op is AVG */
-    TSR__STEP_EXACT /* to = op(from, with, the span behind it, …), `slots` spans besides `from`,
-                       regardless of their order; AVG divides */
+    TSR__STEP_COMBINE, /* to = op(from, with); `to` is one of the others, or overlaps neither */
+    TSR__STEP_DIVIDE,  /* to /= number of ranks, if the op is AVG */
+    TSR__STEP_EXACT /* to = op(from, with, the next span, …): `slots` spans besides `from`, in any
+                       order, as reduce/exact.h; divides if the op is AVG */
 } tsr__step_kind;
 
 typedef struct tsr__step {
@@ -47,10 +47,10 @@ typedef struct tsr__schedule {
     size_t count, capacity;
     uint32_t round; /* of the steps being added */
     uint64_t temp_count;
-    tsr_status status; /* the first failure to add: the plan is of no use */
+    tsr_status status; /* the first failure to add a step; the schedule is then unusable */
 } tsr__schedule;
 
-/* Forgets the steps, keeps their memory. */
+/* Removes the steps and keeps their memory. */
 void tsr__schedule_reset(tsr__schedule *schedule);
 void tsr__schedule_finish(tsr__schedule *schedule);
 
@@ -66,10 +66,10 @@ void tsr__schedule_combine(tsr__schedule *schedule, tsr__span from, tsr__span wi
 void tsr__schedule_divide(tsr__schedule *schedule, tsr__span data);
 void tsr__schedule_exact(tsr__schedule *schedule, tsr__span from, tsr__span with, int slots,
                          tsr__span to);
-/* What follows waits for what is there. */
+/* Steps added from now on belong to the next round. */
 void tsr__schedule_next_round(tsr__schedule *schedule);
-/* Room in TEMP behind what was asked for before; returns where it starts. Overflow fails the plan.
- */
+/* Reserves count · times elements in TEMP and returns where they start. Sets the schedule's status
+ * if that overflows. */
 uint64_t tsr__schedule_temp(tsr__schedule *schedule, uint64_t count, int times);
 
 #endif

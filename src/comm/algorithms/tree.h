@@ -1,20 +1,21 @@
-/* The order in which contributions are combined, which follows from the number of ranks alone.
+/* The order in which contributions are combined: a binary tree that depends on the number of ranks
+ * only.
  *
- * Of `size` ranks let P be the largest power of two, r = size − P. Ranks 2i and 2i + 1 with i < r
- * share a leaf: one of them holds it, the other gives its contribution to it first, and gets its
- * result last. The P leaves are combined at distance P/2, then P/4, …, 1 (recursive halving and
- * doubling, see R. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004, with
- * one fixed sequence of distances). Whoever combines, and for which elements, the tree above each
- * element is the same. */
+ * Let P be the largest power of two with P ≤ size, and r = size − P. Ranks 2i and 2i + 1 with i < r
+ * share a leaf. One of them holds the leaf; the other sends its contribution to the holder first
+ * and receives the result last. The P leaves are combined at distance P/2, then P/4, …, 1
+ * (recursive halving and doubling, see R. Rabenseifner, "Optimization of collective reduction
+ * operations", ICCS 2004, with one fixed sequence of distances). The tree is the same for every
+ * element, whichever rank combines it. */
 #ifndef TSR_COMM_ALGORITHMS_TREE_H
 #define TSR_COMM_ALGORITHMS_TREE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Blocks of elements, one for each rank, one behind the other. */
+/* Consecutive blocks of elements, one for each rank. */
 typedef struct tsr__blocks {
-    const uint64_t *starts; /* size + 1 of them; NULL: all alike */
+    const uint64_t *starts; /* size + 1 of them; NULL: all blocks have `each` elements */
     uint64_t each;
 } tsr__blocks;
 
@@ -35,7 +36,7 @@ typedef struct tsr__tree {
     int leaf;  /* this rank's */
     int other; /* the rank it shares its leaf with, or −1 */
     bool holds;
-    int root; /* holds its leaf, where it shares one; −1: the even rank does */
+    int root; /* this rank holds its leaf if it shares one; −1: the even rank of each pair does */
 } tsr__tree;
 
 static inline int tsr__tree_leaf_of(const tsr__tree *tree, int rank)
@@ -64,7 +65,7 @@ static inline tsr__tree tsr__tree_of(int size, int rank, int root)
     return tree;
 }
 
-/* Where the elements of leaves [leaf, …) start when each has an equal share of `total`. */
+/* Where a leaf's elements start if the leaves divide `total` evenly. */
 static inline uint64_t tsr__tree_share(const tsr__tree *tree, uint64_t total, int leaf)
 {
     const uint64_t n = (uint64_t)leaf, p = (uint64_t)tree->power;
@@ -72,7 +73,7 @@ static inline uint64_t tsr__tree_share(const tsr__tree *tree, uint64_t total, in
     return n * (total / p) + (n < rest ? n : rest);
 }
 
-/* … and when each has the blocks of its ranks. */
+/* Where a leaf's elements start if they are the blocks of its ranks. */
 static inline uint64_t tsr__tree_blocks(const tsr__tree *tree, const tsr__blocks *blocks, int leaf)
 {
     return tsr__block_start(blocks, leaf < tree->extra ? 2 * leaf : leaf + tree->extra);

@@ -1,5 +1,5 @@
-/* From an operation as the caller asked for it to a request: what is wrong with it, the call that
- * all ranks compare, and the plan. */
+/* Makes a request from the parameters of an operation: checks them, and sets up the call that all
+ * ranks compare and the schedule or shared-memory operation. */
 #include "comm/api/operation.h"
 
 #include <inttypes.h>
@@ -12,21 +12,22 @@
 #include "comm/failure/failure.h"
 #include "comm/progress/progress.h"
 
-/* Bytes from which on fewer bytes matter more than fewer messages. */
+/* From these sizes on, the algorithm with fewer bytes is faster than the one with fewer messages.
+ */
 #define LARGE_REDUCE_BYTES 16384
 #define LARGE_BROADCAST_BYTES 65536
 
-#define CONNECTED_MOST 128 /* ranks that all connect at the beginning */
+#define MAX_CONNECTED 128 /* the largest job in which all ranks connect at the beginning */
 
 /* What this rank reads and writes, in elements. */
 typedef struct extents {
     const tsr__operation *operation;
     const char *name;
     int rank, size;
-    tsr__blocks blocks, recv_blocks; /* recv_blocks: all_to_all's */
+    tsr__blocks blocks, recv_blocks; /* recv_blocks: of all_to_all only */
     uint64_t send, recv;
-    const uint8_t *same_send; /* where `send` may lie in recv, or NULL */
-    const uint8_t *same_recv; /* … and the other way round */
+    const uint8_t *same_send; /* the only place in recv where `send` may be, or NULL */
+    const uint8_t *same_recv; /* the only place in send where `recv` may be, or NULL */
 } extents;
 
 /* Checks ----------------------------------------------------------------------------------------
@@ -58,16 +59,17 @@ static bool is_uneven(tsr__call_kind kind)
 static tsr_status check_numbers(const tsr_comm *comm, const tsr__operation *o, const char *name)
 {
     if (o->kind != TSR__CALL_BARRIER)
-        TSR__REQUIRE(tsr__element_size(o->dtype) != 0, "%s: %d is no dtype", name, (int)o->dtype);
+        TSR__REQUIRE(tsr__element_size(o->dtype) != 0, "%s: unsupported dtype %d", name,
+                     (int)o->dtype);
     if (is_reduction(o->kind))
-        TSR__REQUIRE(o->op >= TSR_OP_SUM && o->op <= TSR_OP_PROD, "%s: %d is no op", name,
+        TSR__REQUIRE(o->op >= TSR_OP_SUM && o->op <= TSR_OP_PROD, "%s: unsupported op %d", name,
                      (int)o->op);
     if (has_root(o->kind))
-        TSR__REQUIRE(o->peer >= 0 && o->peer < comm->size, "%s: root %d of %d ranks", name, o->peer,
-                     comm->size);
+        TSR__REQUIRE(o->peer >= 0 && o->peer < comm->size, "%s: root %d is not one of %d ranks",
+                     name, o->peer, comm->size);
     if (is_direct(o->kind)) {
-        TSR__REQUIRE(o->peer >= 0 && o->peer < comm->size, "%s: rank %d of %d", name, o->peer,
-                     comm->size);
+        TSR__REQUIRE(o->peer >= 0 && o->peer < comm->size, "%s: rank %d is not one of %d ranks",
+                     name, o->peer, comm->size);
         TSR__REQUIRE(o->peer != comm->rank, "%s: rank %d is this rank itself", name, o->peer);
         TSR__REQUIRE(o->tag >= 0 && o->tag <= TSR_MAX_COMM_TAG, "%s: tag %d is not in 0..%d", name,
                      o->tag, TSR_MAX_COMM_TAG);
@@ -87,7 +89,7 @@ static tsr_status check_bytes(const extents *e, uint64_t count)
     return TSR_OK;
 }
 
-/* All blocks together. */
+/* Checks the size of all blocks together. */
 static tsr_status check_even(const extents *e, uint64_t each)
 {
     uint64_t total;
@@ -257,7 +259,7 @@ static tsr__call call_of(const extents *e)
     return call;
 }
 
-/* Where the order of addition could matter. */
+/* Whether the order of combination could change the result, in a reproducible communicator. */
 static bool is_exact(const tsr_comm *comm, const tsr__operation *o)
 {
     const bool is_float =
@@ -265,11 +267,11 @@ static bool is_exact(const tsr_comm *comm, const tsr__operation *o)
     return comm->reproducible && is_float && o->op != TSR_OP_MIN && o->op != TSR_OP_MAX;
 }
 
-/* An all-gather in which everybody hears from everybody, unless they are too many: connections are
- * made when they are used for the first time, and an error is no time to make them. */
-static void meet(tsr__schedule *schedule, const extents *e)
+/* An all-gather in which every rank exchanges messages with every other, unless there are too many.
+ * UCX connects two ranks at their first message, which must not be the report of an error. */
+static void connect_all(tsr__schedule *schedule, const extents *e)
 {
-    if (e->size > CONNECTED_MOST) {
+    if (e->size > MAX_CONNECTED) {
         tsr__algorithm_all_gather(schedule, e->size, e->rank, &e->blocks, false);
         return;
     }
@@ -316,7 +318,7 @@ static void make_schedule(tsr_request *request, const extents *e)
                                       LARGE_BROADCAST_BYTES);
         break;
     case TSR__CALL_CREATE:
-        meet(schedule, e);
+        connect_all(schedule, e);
         break;
     case TSR__CALL_BROADCAST:
         tsr__algorithm_broadcast(schedule, size, rank, o->count, o->peer,
@@ -403,7 +405,8 @@ static tsr_status start(tsr_comm *comm, const tsr__operation *operation, tsr_req
     TSR__TRY(tsr__job_refuse_child(comm->job, name));
     if (comm->status != TSR_OK)
         return tsr__fail(comm->status, "%s", comm->why);
-    /* Not those in progress: how many these are differs between ranks, and refusals would. */
+    /* Counts requests that are done, too: how many are in progress differs between ranks, and all
+     * ranks must refuse the same call. */
     TSR__REQUIRE(comm->held < TSR_MAX_COMM_REQUESTS,
                  "%s: %d requests have been started and not been waited for", name, comm->held);
     TSR__TRY(tsr__request_create(comm, &request));

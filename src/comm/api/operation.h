@@ -1,4 +1,4 @@
-/* One operation as the caller asked for it, on its way to being a request. */
+/* An operation with the parameters that the caller passed, from which a request is made. */
 #ifndef TSR_COMM_API_OPERATION_H
 #define TSR_COMM_API_OPERATION_H
 
@@ -11,14 +11,14 @@ typedef struct tsr__operation {
     int peer, tag; /* root, or the other rank of a message */
     const void *send;
     void *recv;
-    uint64_t count; /* of a block where blocks are alike, else of everything */
-    /* Of kinds that end in _V; send's on all but all_to_all's, and all_gather's, where they are
-     * recv's. */
+    uint64_t count; /* of each block if all blocks have the same size; otherwise of the whole */
+    /* Block sizes, for kinds that end in _V: all_to_all_v has them for both buffers; all_gather_v
+     * and gather_v for recv; the others for send. */
     const uint64_t *counts, *recv_counts;
     uint64_t timeout_ns; /* 0: the communicator's */
 } tsr__operation;
 
-/* Checks everything, and starts. On failure nothing has started. */
+/* Checks the parameters and starts the operation. On failure it has not started. */
 tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation,
                                 tsr_request **out) TSR_NODISCARD;
 /* Starts it and blocks until it is done. */

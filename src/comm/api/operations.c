@@ -1,4 +1,4 @@
-/* The operations of the public header: what each parameter is. */
+/* The public functions of operations. Each maps its parameters to a tsr__operation. */
 #include "comm/api/operation.h"
 
 static tsr_status run(tsr_comm *comm, tsr__operation operation)

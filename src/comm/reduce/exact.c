@@ -4,8 +4,8 @@
 
 #include "base/float16.h"
 
-#define BLOCK 256 /* elements at a time */
-#define LIMBS 34  /* 64 bits each; the lowest bit is 2^−1074 */
+#define BLOCK 256 /* elements that are summed together */
+#define LIMBS 34  /* of 64 bits; the lowest bit is 2^−1074 */
 
 /* Elements as doubles ---------------------------------------------------------------------------
  */
@@ -37,14 +37,15 @@ static void load(tsr_dtype dtype, double *out, const uint8_t *in, size_t start, 
             out[i] = (double)values[i];
         return;
     }
-    uint16_t halves[BLOCK];
-    memcpy(halves, in + start * sizeof *halves, count * sizeof *halves);
+    uint16_t words[BLOCK];
+    memcpy(words, in + start * sizeof *words, count * sizeof *words);
     for (size_t i = 0; i < count; i++)
         out[i] =
-            (double)(dtype == TSR_F16 ? tsr__f32_of_f16(halves[i]) : tsr__f32_of_bf16(halves[i]));
+            (double)(dtype == TSR_F16 ? tsr__f32_of_f16(words[i]) : tsr__f32_of_bf16(words[i]));
 }
 
-/* To f32 by rounding to odd: whatever is rounded from that is as if rounded once. */
+/* Rounds to f32 by "round to odd": rounding the result again, to a narrower type, gives the same as
+ * rounding the original once. */
 static float odd_float(double value)
 {
     float rounded = (float)value;
@@ -142,7 +143,7 @@ static bool wide_any_below(const wide *sum, unsigned bit)
     return bit % 64 && sum->limbs[bit / 64] << (64 - bit % 64);
 }
 
-/* Rounded to nearest even, or to odd for what is rounded again. */
+/* Rounds to nearest even, or to odd if the result will be rounded again. */
 static double wide_round(wide *sum, bool to_odd)
 {
     if (sum->nan || (sum->plus_infinity && sum->minus_infinity))
@@ -153,7 +154,7 @@ static double wide_round(wide *sum, bool to_odd)
     unsigned top = LIMBS * 64;
     while (top > 0 && !wide_bit(sum, top - 1))
         top--;
-    /* 53 bits or fewer are the number's own encoding. */
+    /* A number of up to 53 bits is its own encoding, whether subnormal or normal. */
     if (top <= 53)
         return double_of_bits(sign | sum->limbs[0]);
     const unsigned shift = top - 53;
@@ -187,7 +188,7 @@ static double sum_wide(tsr_dtype dtype, const void *const *inputs, int n, size_t
 /* Sums in two doubles ---------------------------------------------------------------------------
  */
 
-/* high + low + what is lost = the sum; what is lost is marked. */
+/* Adds to the pairs high + low. `lost` becomes nonzero where that was not exact. */
 static void add_block(double *high, double *low, double *lost, const double *value, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -230,7 +231,7 @@ static void sum_block(tsr_dtype dtype, double *out, const void *const *inputs, i
     }
     for (size_t i = 0; i < count; i++) {
         out[i] = round_pair(dtype, high[i], low[i]);
-        /* Also where something is not finite, perhaps only on the way. */
+        /* The second condition also covers overflow in an intermediate sum. */
         if (!(lost[i] == 0 && isfinite(out[i])))
             out[i] = sum_wide(dtype, inputs, n, start + i);
     }
@@ -239,7 +240,7 @@ static void sum_block(tsr_dtype dtype, double *out, const void *const *inputs, i
 /* Products --------------------------------------------------------------------------------------
  */
 
-/* −0 before +0. */
+/* Orders −0 before +0. */
 static bool is_less(double a, double b)
 {
     return a < b || (a == b && signbit(a) && !signbit(b));

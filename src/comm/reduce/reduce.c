@@ -24,7 +24,7 @@ static const struct {
     [TSR_U32] = {"u32", 4}, [TSR_I64] = {"i64", 8},   [TSR_U8] = {"u8", 1},
 };
 
-/* Any integer may arrive in an enum. */
+/* An enum may hold any integer, so invalid dtypes map to row 0. */
 static size_t row_of(tsr_dtype dtype)
 {
     size_t row = (size_t)dtype;

@@ -1,9 +1,8 @@
-/* Element-wise reductions on host memory: what a collective does with what has arrived. The same
- * bits on every machine: kernels for the instruction sets of x86 are chosen at run time, and differ
- * in speed only.
+/* Element-wise reductions in host memory. Results have the same bits on every machine: the kernels
+ * for the instruction sets of x86, one of which is chosen at run time, differ in speed only.
  *
- * Every operation commutes bit by bit, since NaN is always the positive quiet one without payload,
- * and −0 is less than +0 for MIN and MAX. Buffers need no alignment. */
+ * Every operation is commutative, bit for bit: a NaN in a result is always the positive quiet NaN
+ * without payload, and −0 is less than +0 for MIN and MAX. Buffers need no alignment. */
 #ifndef TSR_COMM_REDUCE_REDUCE_H
 #define TSR_COMM_REDUCE_REDUCE_H
 
@@ -14,11 +13,11 @@
 
 /* dst[i] = op(a[i], b[i]); dst may be a or b, or overlap neither. AVG adds. */
 typedef void (*tsr__combine_fn)(void *dst, const void *a, const void *b, size_t count);
-/* data[i] /= divisor: the second half of AVG. 1 <= divisor <= 4096. */
+/* data[i] /= divisor, which completes an AVG. 1 <= divisor <= 4096. */
 typedef void (*tsr__divide_fn)(void *data, size_t count, uint32_t divisor);
 
-#define TSR__REDUCE_DTYPES 9 /* tsr_dtype indexes tables, 0 is none */
-#define TSR__REDUCE_OPS 6    /* so does tsr_op */
+#define TSR__REDUCE_DTYPES 9 /* sizes of tables indexed by tsr_dtype, of which 0 is unused … */
+#define TSR__REDUCE_OPS 6    /* … and by tsr_op */
 
 typedef struct tsr__kernels {
     const char *name; /* "base", "avx2", "avx512" */
@@ -26,15 +25,15 @@ typedef struct tsr__kernels {
     tsr__divide_fn divide[TSR__REDUCE_DTYPES];
 } tsr__kernels;
 
-/* The best that this processor has. */
+/* The fastest that this processor supports. */
 const tsr__kernels *tsr__reduce_kernels(void);
-/* For tests and benchmarks: the n-th that is built and that this processor has, or NULL. */
+/* The n-th that is built and that this processor supports, or NULL. For tests and benchmarks. */
 const tsr__kernels *tsr__reduce_kernels_at(int n);
 
-/* 0 for what is no dtype. */
+/* In bytes; 0 for an invalid dtype. */
 uint64_t tsr__element_size(tsr_dtype dtype);
 const char *tsr__element_name(tsr_dtype dtype);
-/* "sum", …; "?" for what is no op. */
+/* "sum", …; "?" for an invalid op. */
 const char *tsr__op_name(tsr_op op);
 
 #endif
