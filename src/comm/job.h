@@ -72,7 +72,6 @@ struct tsr_request {
     uint32_t signature; /* of the call */
     tsr_status status;
     bool done;
-    char why[TSR__COMM_WHY];
 
     /* By shared memory, if shm.rounds > 0. */
     tsr__shm_operation shm;
@@ -105,6 +104,8 @@ struct tsr_request {
     bool must_ask;           /* tsr__job_apply has yet to send it */
     uint32_t final_question; /* the one before the deadline; 0: not asked yet */
     uint64_t answers_due_ns; /* when its answers must have come */
+
+    char why[TSR__COMM_WHY]; /* the text of its error */
 };
 
 /* A request whose communicator has failed is about to be cancelled, and does not progress. */

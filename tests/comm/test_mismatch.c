@@ -219,7 +219,7 @@ static void arguments(tsr_comm *comm, void *user)
     need_error(tsr_comm_reduce(comm, data, other, 1, TSR_F32, TSR_OP_SUM, 2), TSR_ERR_INVALID,
                "reduce: root 2 is not one of 2 ranks");
     need_error(tsr_comm_broadcast(comm, data, 1, TSR_F32, -1), TSR_ERR_INVALID,
-               "broadcast: root -1 of 2 ranks");
+               "broadcast: root -1 is not one of 2 ranks");
     need_error(tsr_comm_all_reduce(comm, data, data + 1, 4, TSR_F32, TSR_OP_SUM), TSR_ERR_INVALID,
                "all_reduce: recv overlaps send");
     need_error(tsr_comm_all_gather(comm, data, data, 4, TSR_F32),
@@ -239,7 +239,8 @@ static void arguments(tsr_comm *comm, void *user)
                TSR_ERR_INVALID, "reduce_scatter_v: counts is NULL");
     need_error(tsr_comm_all_to_all_v(comm, data, counts, other, NULL, TSR_F32), TSR_ERR_INVALID,
                "all_to_all_v: counts is NULL");
-    need_error(tsr_comm_send(comm, data, 1, TSR_F32, 2, 0), TSR_ERR_INVALID, "send: rank 2 is not one of 2 ranks");
+    need_error(tsr_comm_send(comm, data, 1, TSR_F32, 2, 0), TSR_ERR_INVALID,
+               "send: rank 2 is not one of 2 ranks");
     need_error(tsr_comm_recv(comm, data, 1, TSR_F32, tsr_comm_rank(comm), 0), TSR_ERR_INVALID,
                " is this rank itself");
     need_error(tsr_comm_send(comm, data, 1, TSR_F32, 1 - tsr_comm_rank(comm), 65536),

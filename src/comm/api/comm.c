@@ -77,7 +77,8 @@ static void retire_slot(const tsr_comm *comm)
             !tsr__transport_has_ended(job->transport, comm->world_of[i]))
             readers[count++] = comm->world_of[i];
     }
-    tsr__shm_slot_retire(job->shm_regions, tsr__shm_slot_index(comm->shm), comm->id, readers, count);
+    tsr__shm_slot_retire(job->shm_regions, tsr__shm_slot_index(comm->shm), comm->id, readers,
+                         count);
 }
 
 void tsr__comm_free(tsr_comm *comm)

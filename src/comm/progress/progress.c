@@ -88,8 +88,8 @@ static bool advance_shm(tsr_comm *comm)
 {
     tsr__shm_event event;
     bool moved = false;
-    while (comm->status == TSR_OK && tsr__shm_advance(comm->shm, &event)) {
-        moved = true;
+    do {
+        moved = tsr__shm_advance(comm->shm, &event) || moved;
         for (int rank = 0; event.wake != 0; rank++, event.wake >>= 1) {
             if (event.wake & 1)
                 tsr__control_wake(comm, rank);
@@ -98,7 +98,7 @@ static bool advance_shm(tsr_comm *comm)
             tsr__request_finish(event.completed->owner, TSR_OK);
         if (event.mismatch >= 0)
             fail_mismatch(comm, event.mismatch);
-    }
+    } while (event.happened && event.mismatch < 0);
     return moved;
 }
 
@@ -106,7 +106,7 @@ static bool advance_all_shm(tsr__job *job)
 {
     bool moved = false;
     for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
-        if (tsr__shm_is_busy(comm->shm))
+        if (comm->status == TSR_OK && tsr__shm_is_busy(comm->shm))
             moved = advance_shm(comm) || moved;
     }
     return moved;

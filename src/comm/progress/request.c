@@ -34,7 +34,9 @@ tsr_status tsr__request_create(tsr_comm *comm, tsr_request **out)
     request->status = TSR_OK;
     request->why[0] = '\0';
     request->done = true; /* until it is started */
-    request->shm = (tsr__shm_operation){.owner = request, .call = &request->call};
+    request->shm.owner = request;
+    request->shm.call = &request->call;
+    request->shm.rounds = 0;
     tsr__schedule_reset(&request->schedule);
     request->send = request->recv = NULL;
     request->combine = NULL;

@@ -51,7 +51,7 @@ void tsr__shm_add(tsr__shm *shm, tsr__shm_operation *operation, const tsr__call 
     operation->round = 0;
     operation->published = false;
     operation->call_hash = hash_of(operation->call);
-    operation->before = *before;
+    operation->before = before;
     if (shm->first)
         shm->last->next = operation;
     else
@@ -81,7 +81,7 @@ static uint64_t publish(tsr__shm *shm, tsr__shm_operation *operation)
     tsr__shm_slot *mine = shm->slots[shm->rank];
     tsr__shm_publish(shm, operation);
     mine->headers[index].call = *operation->call;
-    mine->headers[index].before = operation->before;
+    mine->headers[index].before = *operation->before;
     mine->headers[index].line.call_hash = operation->call_hash;
     atomic_store_explicit(&mine->headers[index].line.sequence, shm->sequence, memory_order_release);
     operation->published = true;
@@ -98,17 +98,11 @@ static bool has_published(const tsr__shm *shm, int rank)
     return atomic_load_explicit(&line->sequence, memory_order_acquire) == shm->sequence;
 }
 
-bool tsr__shm_advance(tsr__shm *shm, tsr__shm_event *event)
+/* Whether all ranks have published the round. */
+static bool all_have_published(tsr__shm *shm, const tsr__shm_operation *operation,
+                               tsr__shm_event *event)
 {
-    tsr__shm_operation *operation = shm->first;
     const unsigned index = tsr__shm_buffer_index(shm);
-    *event = (tsr__shm_event){.mismatch = -1};
-    if (!operation)
-        return false;
-    if (!operation->published) {
-        event->wake = publish(shm, operation);
-        return true;
-    }
     for (; shm->waiting_for < shm->size; shm->waiting_for++) {
         const int rank = shm->waiting_for;
         if (rank == shm->rank)
@@ -117,17 +111,38 @@ bool tsr__shm_advance(tsr__shm *shm, tsr__shm_event *event)
             return false;
         if (shm->slots[rank]->headers[index].line.call_hash != operation->call_hash) {
             event->mismatch = rank;
-            return true;
+            event->happened = true;
+            return false;
         }
     }
-    tsr__shm_consume(shm, operation);
-    operation->published = false;
-    shm->sequence++;
-    if (++operation->round == operation->rounds) {
-        shm->first = operation->next;
-        event->completed = operation;
-    }
     return true;
+}
+
+bool tsr__shm_advance(tsr__shm *shm, tsr__shm_event *event)
+{
+    bool moved = false;
+    *event = (tsr__shm_event){.mismatch = -1};
+    for (tsr__shm_operation *operation; (operation = shm->first) != NULL && !event->happened;) {
+        if (!operation->published) {
+            event->wake = publish(shm, operation);
+            event->happened = event->wake != 0;
+            moved = true;
+            if (event->happened) /* wakes the others before it reads much data */
+                break;
+        }
+        if (!all_have_published(shm, operation, event))
+            break;
+        tsr__shm_consume(shm, operation);
+        operation->published = false;
+        shm->sequence++;
+        moved = true;
+        if (++operation->round == operation->rounds) {
+            shm->first = operation->next;
+            event->completed = operation;
+            event->happened = true;
+        }
+    }
+    return moved;
 }
 
 bool tsr__shm_awaits(const tsr__shm *shm, int rank)

@@ -24,7 +24,7 @@ typedef struct tsr__shm_regions tsr__shm_regions; /* of one process, for all its
 /* One collective operation. It must stay in place from tsr__shm_add to its completion. */
 typedef struct tsr__shm_operation {
     /* Set before tsr__shm_prepare. */
-    const tsr__call *call;
+    const tsr__call *call; /* must stay in place, too */
     const uint8_t *send;
     uint8_t *recv;
     uint64_t element_bytes;
@@ -40,7 +40,7 @@ typedef struct tsr__shm_operation {
     bool each_reduces_all; /* a small reduction: every rank combines all elements itself */
 
     /* Set by tsr__shm_add, and as rounds complete. */
-    tsr__call before; /* the communicator's previous call */
+    const tsr__call *before; /* the communicator's previous call */
     uint64_t call_hash;
     uint64_t round;
     bool published;
@@ -96,12 +96,14 @@ typedef struct tsr__shm_event {
     uint64_t wake;                 /* bit r: rank r sleeps, and something was published for it */
     tsr__shm_operation *completed; /* or NULL */
     int mismatch;                  /* a rank that called something else; −1: none */
+    bool happened;                 /* one of the above */
 } tsr__shm_event;
 
-/* Appends an operation whose `rounds` are set; its call's sequence and history are final. */
+/* Appends an operation whose `rounds` are set; its call's sequence and history are final. `before`
+ * must stay in place until the operation has completed. */
 void tsr__shm_add(tsr__shm *shm, tsr__shm_operation *operation, const tsr__call *before);
-/* Publishes or consumes one round. Returns false if that is not possible yet. After a mismatch the
- * caller must stop the transport. */
+/* Publishes and consumes as far as possible without blocking, or until there is an event. Returns
+ * true if something moved. Call it again after an event; after a mismatch, tsr__shm_stop. */
 bool tsr__shm_advance(tsr__shm *shm, tsr__shm_event *event);
 /* Whether operations are in progress. False for NULL. */
 bool tsr__shm_is_busy(const tsr__shm *shm);
