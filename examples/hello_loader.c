@@ -3,9 +3,8 @@
 
 enum { ITEMS = 1000 };
 
-/* Runs in the workers' threads. What is drawn from work->seed does not depend on how many there
- * are.
- */
+/* Runs in the workers' threads. Numbers drawn from work->seed do not depend on the number of
+ * workers. */
 static tsr_status load(void *dataset, tsr_loader_work *work, int64_t index, void *item)
 {
     tsr_philox noise;
@@ -14,7 +13,7 @@ static tsr_status load(void *dataset, tsr_loader_work *work, int64_t index, void
     return TSR_OK;
 }
 
-/* The share of process 1 of 4. */
+/* Opens the share of process 1 of 4. */
 static tsr_status open_share(float *dataset, tsr_loader **loader)
 {
     tsr_sampler *sampler = NULL;
@@ -30,7 +29,7 @@ static tsr_status open_share(float *dataset, tsr_loader **loader)
     return status;
 }
 
-/* Up to `most` batches of what is left of the epoch. */
+/* Reads up to `most` of the batches that are left of the epoch. */
 static tsr_status read_some(tsr_loader *loader, int most, uint64_t *items)
 {
     tsr_loader_batch batch;

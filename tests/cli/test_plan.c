@@ -23,6 +23,12 @@ static const char params[] =
 static const char header[] = "{\"a.w\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},"
                              "\"b.w\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[16,32]}}";
 
+/* As tsr_checkpoint_save writes a training: only a.w is a parameter. */
+static const char checkpoint[] =
+    "{\"a.w\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},"
+    "\"optimizer.moment1.a.w\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[16,32]},"
+    "\"optimizer.moment2.a.w\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[32,48]}}";
+
 static void create(void)
 {
     char path[160];
@@ -31,6 +37,9 @@ static void create(void)
     bytes file = safetensors_file(header, 32);
     folder_write(&in, "model.safetensors", file.data, file.size, path);
     folder_write(&in, "short.safetensors", file.data, file.size - 1, path);
+    free(file.data);
+    file = safetensors_file(checkpoint, 48);
+    folder_write(&in, "checkpoint.safetensors", file.data, file.size, path);
     free(file.data);
     bytes gguf = {0};
     put_gguf_head(&gguf, 3, 1, 0);
@@ -92,6 +101,15 @@ static const struct {
      "   1  1.6 KiB  1.6 KiB     39.8 %  ##########################\n"
      "\n"
      "imbalance 1.2214: the busiest rank has 22.14 % more bytes of shards than the mean\n"},
+    {"plan checkpoint.safetensors --ranks 2",
+     "checkpoint.safetensors (safetensors): 1 parameter, 16 B\n"
+     "full over 2 ranks\n"
+     "\n"
+     "rank  shards  total\n"
+     "   0     8 B    8 B  ########################################\n"
+     "   1     8 B    8 B  ########################################\n"
+     "\n"
+     "imbalance 1.0000: the busiest rank has 0.00 % more bytes of shards than the mean\n"},
     {"plan model.gguf --ranks 1 --gather *",
      "model.gguf (gguf): 1 parameter, 288 B\n"
      "full over 1 rank; 1 parameter, 288 B, on every rank\n"

@@ -57,7 +57,9 @@ static void help(FILE *out)
         "Computes which rank keeps which part of a model's parameters, and how many bytes each "
         "rank "
         "needs. FILE is a safetensors file, a GGUF file, a model.safetensors.index.json, or a JSON "
-        "list of parameters. Only its header is read, not the weights.\n"
+        "list of parameters. Only its header is read, not the weights. Tensors of an optimizer's "
+        "state "
+        "in a checkpoint, which are named optimizer.*, are left out.\n"
         "\n"
         "strategies:\n"
         "  full       Divide each parameter over all ranks.\n"
@@ -186,6 +188,26 @@ static int print_json(const tsr_shard_plan *plan)
     return status == TSR_OK ? CLI_DONE : library_error(status);
 }
 
+/* A checkpoint of a training also holds the optimizer's state, as tensors of these names. */
+static bool is_optimizer_state(const char *name)
+{
+    return strncmp(name, "optimizer.", strlen("optimizer.")) == 0;
+}
+
+/* The parameters of the list without the optimizer's state, for free(). Their strings belong to the
+ * list. */
+static tsr_shard_param *model_params(const tsr_shard_list *list, uint64_t *count)
+{
+    const tsr_shard_param *all = tsr_shard_list_param_array(list);
+    const uint64_t all_count = tsr_shard_list_param_count(list);
+    tsr_shard_param *kept = cli_alloc((size_t)all_count, sizeof *kept);
+    *count = 0;
+    for (uint64_t i = 0; i < all_count; i++)
+        if (!is_optimizer_state(all[i].name))
+            kept[(*count)++] = all[i];
+    return kept;
+}
+
 static int make_plan(const char *path, const tsr_shard_strategy_params *strategy_params,
                      const tsr_shard_plan_params *options_of_plan)
 {
@@ -196,10 +218,11 @@ static int make_plan(const char *path, const tsr_shard_strategy_params *strategy
     tsr_status status = tsr_shard_strategy_create(strategy_params, &strategy);
     if (status == TSR_OK)
         status = tsr_shard_list_open(path, &list);
-    bool empty = status == TSR_OK && tsr_shard_list_param_count(list) == 0;
-    if (status == TSR_OK && !empty)
-        status = tsr_shard_plan_create(strategy, tsr_shard_list_param_count(list),
-                                       tsr_shard_list_param_array(list), options_of_plan, &plan);
+    uint64_t count = 0;
+    tsr_shard_param *params = status == TSR_OK ? model_params(list, &count) : NULL;
+    bool empty = params != NULL && count == 0;
+    if (params != NULL && !empty)
+        status = tsr_shard_plan_create(strategy, count, params, options_of_plan, &plan);
     int code = CLI_DONE;
     if (empty)
         code = cli_usage_error("plan: %s: the list of parameters is empty", path);
@@ -209,6 +232,7 @@ static int make_plan(const char *path, const tsr_shard_strategy_params *strategy
         code = print_json(plan);
     else
         plan_print(stdout, plan, path, tsr_shard_format_name(tsr_shard_list_format(list)));
+    free(params);
     tsr_shard_plan_destroy(&plan);
     tsr_shard_list_destroy(&list);
     tsr_shard_strategy_destroy(&strategy);
