@@ -1,11 +1,11 @@
-/* Connects to an address and a port as a stranger would.
+/* A process that connects to rank 0 without belonging to its job.
  *
- *     intruder ADDRESS PORT garbage     says something else than the protocol
- *     intruder ADDRESS PORT look        leaves without a word
- *     intruder ADDRESS PORT agent       no stranger at all: listens there, and says "ready", and
- *                                       "touched" for everyone who connects, until it is ended
+ *     intruder ADDRESS PORT garbage     sends bytes that are not of the protocol
+ *     intruder ADDRESS PORT look        disconnects without sending anything
+ *     intruder ADDRESS PORT agent       listens instead, as torchrun's agent does: prints "ready",
+ * and "touched" for each connection, until it is killed
  *
- * Exit status: 0 when rank 0 let it connect and then dropped it, 3 when nobody listens for it. */
+ * Exit status: 0 if rank 0 accepted the connection and then dropped it, 3 if nobody listens. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -16,10 +16,10 @@
 #include "base/error.h"
 #include "support/check_main.h"
 
-static job_rank *ranks; /* shared with the processes */
+static job_rank *ranks; /* shared memory of all processes */
 static pid_t pids[JOB_MAX];
 
-/* Written by one process; read by another only up to log_size. */
+/* One process writes the log; others read it up to log_size. */
 static void keep_log(void *user, tsr_log_level level, const char *message)
 {
     job_rank *rank = user;
@@ -61,7 +61,7 @@ void job_start(int slot, job_fn function, void *user)
     rank->status = function(slot, user);
     rank->took_ns = tsr__now_ns() - start;
     snprintf(rank->error, sizeof rank->error, "%s", rank->status != TSR_OK ? tsr_last_error() : "");
-    exit(0); /* the leak checker looks, where there is one */
+    exit(0); /* not _exit(), for the leak checker */
 }
 
 const job_rank *job_wait(int slot)
@@ -114,7 +114,7 @@ uint16_t job_port(void)
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t size = sizeof address;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int fd = socket(AF_INET, SOCK_STREAM, 0); /* stays until the test ends */
+    int fd = socket(AF_INET, SOCK_STREAM, 0); /* open until the test ends */
     ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)), 0);
     ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
     ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# launchers.sh ROOT RANK INTRUDER TOOL PMIX SUMMING: real processes, started by the launchers at hand, find one another, and reduce. TOOL
-# is tessera, or empty; PMIX says whether the library was built with PMIx; SUMMING is empty in a build without UCX.
+# launchers.sh ROOT RANK INTRUDER TOOL PMIX SUMMING: real processes, started by the installed launchers, join their job and reduce. TOOL is
+# tessera, or empty; PMIX is 1 if the library was built with PMIx; SUMMING is empty in a build without UCX.
 set -u
 rank=$2
 intruder=$3
@@ -13,13 +13,13 @@ cd "$1" || exit 1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT TESSERA_MASTER_PORT TESSERA_TOKEN TESSERA_BOOT PMIX_NAMESPACE PMIX_RANK
-# Under the address sanitizer: what PMIx itself forgets, and enough of each stack to know that it was PMIx.
+# For the address sanitizer: suppresses the leaks of PMIx, and records enough of each stack to recognise them.
 printf 'leak:PMIx_Init\nleak:PMIx_Fence_nb\n' >"$folder/leaks"
 export LSAN_OPTIONS="suppressions=$folder/leaks:print_suppressions=0"
 export ASAN_OPTIONS="${ASAN_OPTIONS-}:fast_unwind_on_malloc=0:malloc_context_size=30"
 
-# all_there COUNT PREFIX: every rank has said so, twice, as `rank` does.
-all_there() {
+# all_joined COUNT PREFIX: every rank has printed its place twice, as `rank` does.
+all_joined() {
     sed "s/^$2//" "$folder/out" | sort | uniq -c >"$folder/counts"
     for r in $(seq 0 $(($1 - 1))); do
         grep -q "^ *2 rank $r of $1, local $r of $1, node 0 of 1\$" "$folder/counts" || {
@@ -28,7 +28,7 @@ all_there() {
         }
     done
 }
-# all_well COUNT PREFIX: the same, as `summing` says it.
+# all_well COUNT PREFIX: every rank has printed its place once, as `summing` does.
 all_well() {
     [ "$(sed "s/^$2//" "$folder/out" | grep -c "^rank [0-9]* of $1, local [0-9]* of $1: well\$")" = "$1" ] || {
         cat "$folder/out"
@@ -36,15 +36,15 @@ all_well() {
     }
 }
 under_launch() {
-    "$tool" launch -n "$1" "$rank" >"$folder/out" && all_there "$1" '\[ *[0-9]*\] '
+    "$tool" launch -n "$1" "$rank" >"$folder/out" && all_joined "$1" '\[ *[0-9]*\] '
 }
 under_mpirun() {
-    mpirun --allow-run-as-root --map-by :OVERSUBSCRIBE -n "$1" "$rank" >"$folder/out" && all_there "$1" ''
+    mpirun --allow-run-as-root --map-by :OVERSUBSCRIBE -n "$1" "$rank" >"$folder/out" && all_joined "$1" ''
 }
 sums_under_launch() {
     "$tool" launch -n "$1" "$summing" 50 1000 >"$folder/out" && all_well "$1" '\[ *[0-9]*\] '
 }
-# UCX would take over the signals of a process that it is in. Whoever runs the tests may ignore this one.
+# UCX would install handlers for signals of the process. The signal may be ignored in the process that runs the tests.
 hangup_ends_a_rank() {
     # shellcheck disable=SC2016 # for the shells of the ranks
     SUMMING=$summing "$tool" launch -n 2 sh -c 'env --default-signal=HUP "$SUMMING" 1000000000 100 & pid=$!
@@ -52,11 +52,11 @@ hangup_ends_a_rank() {
     cat "$folder/out"
     grep -q '^.0. status 129$' "$folder/out" && grep -q '^.1. .*rank 0 is lost' "$folder/out"
 }
-# The launcher's name, the count.
+# sums_under_mpirun LAUNCHER COUNT
 sums_under_mpirun() {
     "$1" --allow-run-as-root --map-by :OVERSUBSCRIBE -n "$2" "$summing" 50 1000 >"$folder/out" && all_well "$2" ''
 }
-# What torchrun sets, with its agent on MASTER_PORT. Nobody speaks to that, or takes its port.
+# The variables of torchrun, with its agent at MASTER_PORT. No rank may connect to the agent or bind its port.
 under_torchrun() {
     port=$(($$ % 20000 + 20000))
     "$intruder" 127.0.0.1 "$port" agent >"$folder/agent" &
@@ -77,18 +77,18 @@ under_torchrun() {
     done
     kill "$agent"
     cat "$folder"/out.? >"$folder/out"
-    [ "$all_well" = yes ] && [ "$(cat "$folder/agent")" = ready ] && all_there 3 ''
+    [ "$all_well" = yes ] && [ "$(cat "$folder/agent")" = ready ] && all_joined 3 ''
 }
-# Torch 1.13 cannot leave output alone with Python 3.11, hence -r and -t.
+# Without -r and -t, torch 1.13 fails under Python 3.11.
 really_under_torchrun() {
     torchrun --nproc_per_node 3 -r 1 -t 1 --log_dir "$folder/torchrun" --master_addr 127.0.0.1 \
         --master_port $(($$ % 20000 + 21000)) --no_python "$rank" >"$folder/out" 2>"$folder/err" &&
-        all_there 3 '\[default[0-9]*\]:' && return
+        all_joined 3 '\[default[0-9]*\]:' && return
     cat "$folder/err"
     false
 }
-# A rank that never calls is an error at the deadline, not a hang; it names the deadline that was asked for, whatever joining PMIx
-# took of it. That is 0.75 s here, 0.8 in tenths; a nanosecond less would be 0.7.
+# A rank that never joins is an error at the deadline. The error names the whole timeout, even if connecting to PMIx took part of it: 0.75 s
+# here, which is printed as 0.8; a nanosecond less would be 0.7.
 mpirun_names_its_deadline() {
     # shellcheck disable=SC2016 # for the shells of the ranks
     TEST_TIMEOUT_MS=750 RANK_PROGRAM=$rank mpirun --allow-run-as-root --map-by :OVERSUBSCRIBE -n 2 \
@@ -116,7 +116,7 @@ if [ -n "$summing" ]; then
         if [ -n "$tool" ]; then
             point "sums under tessera launch -n $count" sums_under_launch "$count"
         fi
-        # prterun is what mpirun of OpenMPI 5 is made of.
+        # prterun is the base of mpirun in OpenMPI 5.
         for launcher in mpirun prterun; do
             if [ "$pmix" = 1 ] && command -v "$launcher" >/dev/null; then
                 point "sums under $launcher -n $count" sums_under_mpirun "$launcher" "$count"

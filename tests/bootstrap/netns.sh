@@ -1,8 +1,7 @@
 #!/bin/sh
-# netns.sh ROOT RANK INTRUDER: two network namespaces joined by a veth pair stand for two machines. Ranks meet across them, with a
-# token; who has none, or another, is dropped; a rendezvous on loopback is not for other machines even where the kernel lets them
-# reach it; a link that goes down is an error at the deadline. Needs iproute2, and to be root or allowed to make a user namespace;
-# skipped, and said so, without.
+# netns.sh ROOT RANK INTRUDER: two network namespaces joined by a veth pair stand for two machines. Ranks join across them with a token; a
+# process without a token, or with another, is dropped; a rendezvous on loopback refuses other machines even if the kernel lets them reach
+# it; a link that goes down is an error at the deadline. Needs iproute2, and root or the right to make a user namespace; skipped otherwise.
 set -u
 rank=$2
 intruder=$3
@@ -16,7 +15,7 @@ start_zero() { # ADDRESS [ARGUMENT]
     MASTER_ADDR=$1 RANK=0 on "$a" "$rank" ${2+"$2"} >"$folder/zero" 2>&1 &
     zero=$!
 }
-# Rank 0 needs a moment to listen.
+# Waits until rank 0 listens.
 look_until_it_listens() { # NAMESPACE ADDRESS
     for _ in $(seq 200); do
         on "$1" "$intruder" "$2" 29511 look 2>/dev/null && return
@@ -30,7 +29,7 @@ across() {
     start_zero 10.98.0.1
     look_until_it_listens "$b" 10.98.0.1 || return 1
     on "$b" "$intruder" 10.98.0.1 29511 garbage || return 1
-    # The right number, the right rank, the wrong token; and none at all.
+    # The right rank with a wrong token, and without a token.
     MASTER_ADDR=10.98.0.1 RANK=1 TESSERA_TOKEN=fedcba9876543210 TEST_TIMEOUT_MS=300 on "$b" "$rank" \
         >"$folder/wrong" 2>&1 && return 1
     MASTER_ADDR=10.98.0.1 RANK=1 TESSERA_TOKEN='' on "$b" "$rank" >"$folder/none" 2>&1 && return 1
@@ -51,8 +50,8 @@ logged() {
         grep 'rank 0 has another TESSERA_TOKEN' "$folder/wrong" &&
         grep 'TESSERA_TOKEN is not set, but 10.98.0.1:29511 is on another machine' "$folder/none"
 }
-# Rank 0 on loopback, a stranger on the other machine. First it is out of his reach. Then both machines are set up as some container
-# networks do it, so that packets for 127.0.0.1 travel between them.
+# Rank 0 listens on loopback, and the intruder is on the other machine. At first it cannot reach rank 0. Then both machines are configured
+# like some container networks, so that packets to 127.0.0.1 travel between them.
 loopback_is_closed() {
     start_zero 127.0.0.1
     look_until_it_listens "$a" 127.0.0.1 || return 1
@@ -63,7 +62,7 @@ loopback_is_closed() {
     done
     ip -n "$b" address delete 127.0.0.1/8 dev lo && ip -n "$b" route add 127.0.0.1 via 10.98.0.1 dev veth0 || return 1
     on "$b" "$intruder" 127.0.0.1 29511 garbage || return 1
-    # Nor does the token help: who asks for loopback means this machine.
+    # A process with the token is dropped as well: a rendezvous on loopback is for one machine.
     MASTER_ADDR=127.0.0.1 RANK=1 TEST_TIMEOUT_MS=300 on "$b" "$rank" >"$folder/far" 2>&1 && return 1
     MASTER_ADDR=127.0.0.1 RANK=1 on "$a" "$rank" && wait "$zero"
 }
@@ -103,11 +102,11 @@ link_taken_down() {
         grep '^exchange [0-9]*: rendezvous: rank 0 at 10.98.0.1:29511 has not answered rank 1 within 0.7 s' "$folder/one"
 }
 
-point "two machines meet in spite of strangers" across
-point "each knows where the ranks are" met
-point "the strangers were dropped, with the reason" logged
-point "a rendezvous on loopback is not reached from outside" loopback_is_closed
-point "who got through to it was dropped" far_was_dropped
-point "without a link there is a deadline" without_a_link
-point "a link taken down between exchanges is noticed" link_taken_down
+point "ranks on two machines join in spite of intruders" across
+point "each rank knows the nodes of all" met
+point "the intruders were dropped, with the reason" logged
+point "a rendezvous on loopback is closed to other machines" loopback_is_closed
+point "a process that reached it was dropped" far_was_dropped
+point "without a link the deadline ends it" without_a_link
+point "a link that goes down between exchanges is noticed" link_taken_down
 plan

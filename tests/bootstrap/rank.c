@@ -18,7 +18,7 @@ static void print_log(void *user, tsr_log_level level, const char *message)
     fprintf(stderr, "log: %s\n", message);
 }
 
-/* Sizes that differ between ranks and rounds, 0 and the largest among them. */
+/* Sizes differ between ranks and rounds; some are 0 or the maximum. */
 static uint64_t contribution_size(int32_t rank, int round)
 {
     if (round % 4 == 3)
@@ -58,8 +58,8 @@ static int exchange(tsr__bootstrap *bootstrap, int round)
     return wrong;
 }
 
-/* Samplers find the same rank without a communicator. */
-static int says_otherwise(const tsr__bootstrap_info *info)
+/* Whether tsr_rank_from_environment() disagrees with the bootstrap. */
+static int environment_differs(const tsr__bootstrap_info *info)
 {
     int64_t rank = -1, ranks = -1;
     tsr_status status = tsr_rank_from_environment(&rank, &ranks);
@@ -80,7 +80,7 @@ static int bootstrap_and_exchange(int rounds, uint64_t timeout_ns)
         return 1;
     }
     const tsr__bootstrap_info *info = tsr__bootstrap_get_info(bootstrap);
-    int wrong = says_otherwise(info);
+    int wrong = environment_differs(info);
     for (int round = 0; round < rounds && !wrong; round++)
         wrong = exchange(bootstrap, round);
     if (!wrong)
@@ -98,7 +98,7 @@ int main(int argc, char **argv)
     if (getenv("TEST_LOG") != NULL)
         tsr_log_set(print_log, NULL, TSR_LOG_DEBUG);
     int rounds = argc > 1 ? atoi(argv[1]) : 5;
-    /* Twice: a job may have several communicators, one after the other. */
+    /* Twice, as a job may create one communicator after another. */
     for (int i = 0; i < 2; i++)
         if (bootstrap_and_exchange(rounds, timeout != NULL ? (uint64_t)atoi(timeout) * 1000000 : 0))
             return 1;

@@ -1,7 +1,7 @@
 #!/bin/sh
-# slurm.sh ROOT RANK SUMMING: real processes, started by a real Slurm, find one another, and reduce. The Slurm is made for this and ends with it: one machine
-# that is two nodes, with daemons, key, ports and files of its own; no service of the machine is touched. Needs the packages that
-# tests/lanes/slurm.sh installs; fails without.
+# slurm.sh ROOT RANK SUMMING: real processes, started by a real Slurm, join their job and reduce. The test starts a Slurm of its own, with two
+# nodes on one machine and its own daemons, key, ports and files; it touches no service of the machine. Needs the packages that
+# tests/lanes/slurm.sh installs, and fails without them.
 set -u
 rank=$2
 summing=$3
@@ -39,14 +39,14 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 1' HUP INT TERM
 
-# What the tests themselves were started by is no matter.
+# Removes the variables by which the tests themselves may have been started.
 for name in $(env | sed -n 's/^\(SLURM_[A-Z_0-9]*\|PMIX_[A-Z_0-9]*\)=.*/\1/p'); do
     unset "$name"
 done
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT TESSERA_MASTER_PORT TESSERA_TOKEN TESSERA_BOOT TORCHELASTIC_RUN_ID
 export SLURM_CONF="$folder/slurm.conf" TEST_TIMEOUT_MS=20000
 
-# start NAME COMMAND…: a daemon in the foreground, of which the log is kept.
+# start NAME COMMAND…: starts a daemon that stays in the foreground, and keeps its log.
 start() {
     name=$1
     shift
@@ -82,7 +82,7 @@ NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=2
 NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=2
 PartitionName=test Nodes=ALL Default=YES MaxTime=5 State=UP OverSubscribe=FORCE:8
 END
-    # No cgroups are used. Older ones do not know the word for that, and look for what there is unless it is said.
+    # Disables cgroups. Older versions of Slurm do not know this setting; they look for cgroups unless a version is named.
     case $(/usr/sbin/slurmd -V) in
     *' 2'[0-2].*) echo 'CgroupPlugin=cgroup/v1' >"$folder/cgroup.conf" ;;
     *) echo 'CgroupPlugin=disabled' >"$folder/cgroup.conf" ;;
@@ -106,7 +106,7 @@ slurm_runs() {
     [ "$running" = yes ]
 }
 
-# launched COMMAND…: the output in the files `out` and `err`, which are shown where it fails.
+# launched COMMAND…: runs it with its output in the files `out` and `err`, and prints these if it fails.
 launched() {
     timeout 60 "$@" >"$folder/out" 2>"$folder/err" || {
         echo "exit status $?"
@@ -114,9 +114,9 @@ launched() {
         return 1
     }
 }
-# all_there COUNT NODES: every rank has said so, twice, as `rank` does. Nodes of Slurm on one machine are one node to the ranks unless
-# they are named.
-all_there() {
+# all_joined COUNT NODES: every rank has printed its place twice, as `rank` does. For the ranks, all Slurm nodes of one machine are one node
+# unless TESSERA_NODE names them.
+all_joined() {
     sort "$folder/out" | uniq -c >"$folder/counts"
     [ "$(grep -c "^ *2 rank [0-9]* of $1, local [0-9]* of [0-9]*, node [0-9]* of $2\$" "$folder/counts")" = "$1" ] || {
         cat "$folder/out" "$folder/err"
@@ -124,12 +124,12 @@ all_there() {
     }
 }
 under_srun() { # COUNT
-    launched srun --mpi=pmix --overcommit --nodes=1 -n "$1" "$rank" && all_there "$1" 1
+    launched srun --mpi=pmix --overcommit --nodes=1 -n "$1" "$rank" && all_joined "$1" 1
 }
 on_two_nodes() {
     # shellcheck disable=SC2016 # for the shells of the ranks
     RANK_PROGRAM=$rank launched srun --mpi=pmix --overcommit --nodes=2 -n 5 --distribution=block \
-        sh -c 'TESSERA_NODE=$SLURMD_NODENAME exec "$RANK_PROGRAM"' && all_there 5 2 &&
+        sh -c 'TESSERA_NODE=$SLURMD_NODENAME exec "$RANK_PROGRAM"' && all_joined 5 2 &&
         grep '^rank 4 of 5, local [01] of 2, node 1 of 2$' "$folder/out"
 }
 all_well() { # COUNT
@@ -146,7 +146,7 @@ sums_on_two_nodes() {
     SUMMING=$summing launched srun --mpi=pmix --overcommit --nodes=2 -n 4 \
         sh -c 'TESSERA_NODE=$SLURMD_NODENAME exec "$SUMMING" 50 1000' && all_well 4
 }
-# A rank that is killed: the others say so, long before their deadline, and the job ends.
+# When a rank is killed, the others name it long before their deadline, and the job ends.
 names_who_was_killed() {
     # shellcheck disable=SC2016 # for the shells of the ranks
     SUMMING=$summing launched srun --mpi=pmix --overcommit --nodes=1 -n 3 --kill-on-bad-exit=0 \
@@ -160,33 +160,33 @@ logs_which_and_why() {
     cat "$folder/err"
     grep 'log: bootstrap: rank 1 of 2, .*, through PMIx: PMIX_NAMESPACE and PMIX_RANK are set$' "$folder/err"
 }
-# Without PMIx the ranks would be so many jobs of one.
+# Without PMIx, each rank would be a job of its own.
 without_pmix() {
     launched srun --overcommit --nodes=1 -n 2 "$rank" && return 1
     grep '^TSR_ERR_INVALID: bootstrap: SLURM_STEP_NUM_TASKS is 2 but .*: start it with srun --mpi=pmix, or set TESSERA_BOOT=single$' \
         "$folder/err"
 }
-# What docs/launching.md says for a Slurm that has no PMIx.
+# The way that docs/launching.md describes for a Slurm without PMIx.
 by_variables() {
     token=$(od -An -N 32 -tx1 /dev/urandom | tr -d ' \n')
     # shellcheck disable=SC2016 # for the shells of the ranks
     RANK_PROGRAM=$rank MASTER_ADDR=127.0.0.1 TESSERA_MASTER_PORT=$((port + 3)) TESSERA_TOKEN=$token \
         launched srun --overcommit --nodes=1 -n 3 sh -c \
-        'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID exec "$RANK_PROGRAM"' && all_there 3 1
+        'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID exec "$RANK_PROGRAM"' && all_joined 3 1
 }
 in_a_batch() {
     printf '#!/bin/sh\n#SBATCH --ntasks=2 --overcommit --nodes=1\nsrun --overcommit --mpi=pmix "%s"\n' "$rank" >"$folder/job"
     timeout 60 sbatch --wait --quiet -D "$folder" -o "$folder/out" -e "$folder/err" "$folder/job"
-    all_there 2 1
+    all_joined 2 1
 }
-# The script has SLURM_PROCID, too, and SLURM_NTASKS, but is none of the ranks.
+# The batch script has SLURM_PROCID and SLURM_NTASKS, too, but is not a rank.
 beside_a_batch() {
     # shellcheck disable=SC2016 # for the shell of the job
     printf '#!/bin/sh\n#SBATCH --ntasks=2 --overcommit --nodes=1\necho "$SLURM_PROCID $SLURM_NTASKS" >&2\n"%s"\n' "$rank" >"$folder/job"
     timeout 60 sbatch --wait --quiet -D "$folder" -o "$folder/out" -e "$folder/err" "$folder/job"
-    all_there 1 1 && grep '^0 2$' "$folder/err"
+    all_joined 1 1 && grep '^0 2$' "$folder/err"
 }
-# A rank that never calls is an error at the deadline, not a hang.
+# A rank that never joins is an error at the deadline, not a hang.
 names_its_deadline() {
     # shellcheck disable=SC2016 # for the shells of the ranks
     TEST_TIMEOUT_MS=500 RANK_PROGRAM=$rank launched srun --mpi=pmix --overcommit --nodes=1 -n 2 --kill-on-bad-exit=1 \

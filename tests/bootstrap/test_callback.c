@@ -1,5 +1,5 @@
-/* Booting through the caller's all-gather; nodes and local ranks, which only this way can be made
- * up. Ranks are threads. */
+/* Bootstrapping through an all-gather of the caller. Ranks are threads. Also tests nodes and local
+ * ranks, which only a callback can simulate. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,9 +9,9 @@
 #include "comm/bootstrap/bootstrap.h"
 #include "support/check_main.h"
 
-#define MOST 16
+#define MAX_SIZE 16
 
-/* An all-gather among threads. */
+/* Shared by the threads of an all-gather. */
 static struct {
     pthread_barrier_t barrier;
     int size;
@@ -21,13 +21,13 @@ static struct {
 typedef struct gatherer {
     int rank, size;
     int calls, fails_at; /* −1: never */
-    bool oversize;       /* claims too large a block for itself */
+    bool oversize;       /* it reports too large a contribution of rank 0 */
     tsr_status status;
     char error[256];
-    int node_of[MOST], node_count, local_rank, local_size;
+    int node_of[MAX_SIZE], node_count, local_rank, local_size;
 } gatherer;
 
-/* True for one of those who met. */
+/* Waits for all threads. Returns true in one of them. */
 static bool all_here(void)
 {
     return pthread_barrier_wait(&table.barrier) != 0;
@@ -52,7 +52,7 @@ static int gather(void *user, const void *mine, uint64_t size_bytes, void *all)
     return 0;
 }
 
-static tsr_status check_blocks(tsr__bootstrap *bootstrap, const gatherer *me, uint64_t step)
+static tsr_status check_exchange(tsr__bootstrap *bootstrap, const gatherer *me, uint64_t step)
 {
     char mine[64];
     memset(mine, 'a' + me->rank, sizeof mine);
@@ -87,13 +87,13 @@ static void *run(void *user)
         me->node_count = info->node_count;
         me->local_rank = info->local_rank;
         me->local_size = info->local_size;
-        me->status = check_blocks(bootstrap, me, 3);
+        me->status = check_exchange(bootstrap, me, 3);
     }
     if (me->status == TSR_OK)
-        me->status = check_blocks(bootstrap, me, 0);
+        me->status = check_exchange(bootstrap, me, 0);
     if (me->status != TSR_OK) {
         snprintf(me->error, sizeof me->error, "%s", tsr_last_error());
-        if (bootstrap != NULL) { /* and says so from now on */
+        if (bootstrap != NULL) { /* further exchanges fail, too */
             tsr__bootstrap_gathered all;
             ck_assert(tsr__bootstrap_exchange(bootstrap, "x", 1, NULL, &all) == TSR_ERR_INVALID);
             ck_assert(strcmp(tsr_last_error(), "bootstrap: an earlier exchange failed") == 0);
@@ -105,7 +105,7 @@ static void *run(void *user)
 
 static void run_all(gatherer *all, int size)
 {
-    pthread_t threads[MOST];
+    pthread_t threads[MAX_SIZE];
     table.size = size;
     ck_assert_int_eq(pthread_barrier_init(&table.barrier, NULL, (unsigned)size), 0);
     for (int rank = 0; rank < size; rank++) {
@@ -118,12 +118,12 @@ static void run_all(gatherer *all, int size)
     pthread_barrier_destroy(&table.barrier);
 }
 
-START_TEST(every_rank_gets_every_block)
+START_TEST(every_rank_gets_every_contribution)
 {
     static const int sizes[] = {1, 2, 3, 7, 16};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        gatherer all[MOST];
-        for (int rank = 0; rank < MOST; rank++)
+        gatherer all[MAX_SIZE];
+        for (int rank = 0; rank < MAX_SIZE; rank++)
             all[rank] = (gatherer){.fails_at = -1};
         run_all(all, sizes[i]);
         for (int rank = 0; rank < sizes[i]; rank++) {
@@ -136,7 +136,7 @@ START_TEST(every_rank_gets_every_block)
 }
 END_TEST
 
-START_TEST(its_failure_is_passed_on)
+START_TEST(failures_of_the_callback_are_passed_on)
 {
     static const struct {
         int at;
@@ -155,17 +155,17 @@ START_TEST(its_failure_is_passed_on)
 }
 END_TEST
 
-START_TEST(sizes_it_makes_up_are_refused)
+START_TEST(impossible_sizes_are_refused)
 {
     gatherer one = {.fails_at = -1, .oversize = true};
     run_all(&one, 1);
     ck_assert_int_eq(one.status, TSR_ERR_INVALID);
-    ck_assert_str_eq(one.error,
-                     "bootstrap: rank 0 brings 70000 bytes to an exchange, the limit is 65536");
+    ck_assert_str_eq(
+        one.error, "bootstrap: rank 0 contributes 70000 bytes to an exchange, the limit is 65536");
 }
 END_TEST
 
-/* What a caller's all-gather may bring from ranks on other nodes. */
+/* An all-gather that simulates ranks on other nodes. */
 static int nodes_of_others(void *user, const void *mine, uint64_t size_bytes, void *all)
 {
     static const char nodes[] = "abacab";
@@ -196,7 +196,7 @@ START_TEST(nodes_are_numbered_by_their_first_ranks)
 }
 END_TEST
 
-START_TEST(a_node_has_the_name_it_is_given)
+START_TEST(tessera_node_identifies_a_node)
 {
     uint8_t nodes[4][TSR__BOOTSTRAP_NODE_SIZE];
     static const char *const names[] = {NULL, "one", "two", "one"};
@@ -221,7 +221,7 @@ START_TEST(parameters_are_checked)
     ck_assert_error(
         tsr__bootstrap_open(&(tsr__bootstrap_params){.kind = TSR__BOOTSTRAP_CALLBACK, .size = 2},
                             &bootstrap),
-        TSR_ERR_INVALID, "bootstrap: there is no all-gather callback");
+        TSR_ERR_INVALID, "bootstrap: the all-gather callback is NULL");
     ck_assert_error(tsr__bootstrap_open(
                         &(tsr__bootstrap_params){.kind = TSR__BOOTSTRAP_CALLBACK, .gather = gather},
                         &bootstrap),
@@ -249,10 +249,10 @@ END_TEST
 
 TESTS(callback)
 {
-    tcase_add_test(tests, every_rank_gets_every_block);
-    tcase_add_test(tests, its_failure_is_passed_on);
-    tcase_add_test(tests, sizes_it_makes_up_are_refused);
+    tcase_add_test(tests, every_rank_gets_every_contribution);
+    tcase_add_test(tests, failures_of_the_callback_are_passed_on);
+    tcase_add_test(tests, impossible_sizes_are_refused);
     tcase_add_test(tests, nodes_are_numbered_by_their_first_ranks);
-    tcase_add_test(tests, a_node_has_the_name_it_is_given);
+    tcase_add_test(tests, tessera_node_identifies_a_node);
     tcase_add_test(tests, parameters_are_checked);
 }

@@ -1,14 +1,15 @@
-/* What the environment says, and what is wrong with it. Every test runs in a process of its own. */
+/* Environment variables that choose a bootstrap, and their errors. Every test runs in a process of
+ * its own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/environment.h"
+#include "comm/bootstrap/backend.h"
 #include "comm/bootstrap/bootstrap.h"
-#include "comm/bootstrap/choose.h"
 #include "support/check_main.h"
 
-/* Nothing of what the tests themselves were started by. */
+/* Removes the variables by which the tests themselves may have been started. */
 static void clear(void)
 {
     static const char *const names[] = {
@@ -21,6 +22,7 @@ static void clear(void)
         "TESSERA_MASTER_PORT",
         "TESSERA_TOKEN",
         "TESSERA_BOOT",
+        "TESSERA_JOB_ID",
         "TESSERA_NODE",
         "PMIX_NAMESPACE",
         "PMIX_RANK",
@@ -34,7 +36,7 @@ static void clear(void)
         unsetenv(names[i]);
 }
 
-/* "A=1 B=2" */
+/* Sets variables from "A=1 B=2", and no others. */
 static void set(const char *variables)
 {
     char copy[512];
@@ -106,10 +108,10 @@ static const struct {
     {"PMI_SIZE=2",
      "bootstrap: PMI_SIZE is 2 but there is neither PMIX_NAMESPACE nor RANK, so these processes "
      "cannot "
-     "find one another: its launcher speaks PMI, not PMIx, or set TESSERA_BOOT=single"},
+     "find one another: its launcher uses PMI, not PMIx, or set TESSERA_BOOT=single"},
     {"SLURM_STEP_NUM_TASKS=x",
      "bootstrap: SLURM_STEP_NUM_TASKS is 'x', not an integer from 0 to 2147483647"},
-    {"TESSERA_BOOT=pmix", /* the words of a build without PMIx differ */
+    {"TESSERA_BOOT=pmix", /* a build without PMIx has another text */
      "bootstrap: PMIX_NAMESPACE and PMIX_RANK are not set: this process was not started through "
      "PMIx"},
     {"RANK=0",
@@ -152,7 +154,7 @@ static const struct {
     {"RANK=0 WORLD_SIZE=2 TESSERA_TOKEN=0123456789abcde",
      "bootstrap: TESSERA_TOKEN has 15 characters, at least 16 are needed"},
     {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=0.0.0.0",
-     "rendezvous: MASTER_ADDR is '0.0.0.0': it stands for every address of a machine, not for "
+     "rendezvous: MASTER_ADDR is '0.0.0.0': it stands for all addresses of a machine, not for "
      "one"},
     {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=192.0.2.1",
      "rendezvous: TESSERA_TOKEN is not set, but 192.0.2.1:29501 can be reached from other "
@@ -219,7 +221,7 @@ static void assert_alone(tsr__bootstrap_kind kind, const char *log)
     tsr__bootstrap_close(NULL);
 }
 
-START_TEST(alone_and_says_why)
+START_TEST(a_single_process_logs_the_reason)
 {
     set("");
     assert_alone(
@@ -233,27 +235,26 @@ START_TEST(alone_and_says_why)
 }
 END_TEST
 
-START_TEST(refuses_what_cannot_be_exchanged)
+START_TEST(refuses_invalid_contributions)
 {
     set("");
     tsr__bootstrap *bootstrap;
     tsr__bootstrap_gathered blocks;
     static uint8_t large[TSR__BOOTSTRAP_MAX_BYTES + 1];
     ck_assert_ok(tsr__bootstrap_open(NULL, &bootstrap));
-    ck_assert_error(
-        tsr__bootstrap_exchange(bootstrap, large, sizeof large, NULL, &blocks), TSR_ERR_INVALID,
-        "bootstrap: a block of 65537 bytes is too large to exchange, the limit is 65536");
+    ck_assert_error(tsr__bootstrap_exchange(bootstrap, large, sizeof large, NULL, &blocks),
+                    TSR_ERR_INVALID,
+                    "bootstrap: a contribution of 65537 bytes is too large, the limit is 65536");
     ck_assert_error(tsr__bootstrap_exchange(bootstrap, NULL, 3, NULL, &blocks), TSR_ERR_INVALID,
-                    "bootstrap: a block of 3 bytes is NULL");
+                    "bootstrap: a contribution of 3 bytes is NULL");
     ck_assert_ok(tsr__bootstrap_exchange(bootstrap, large, sizeof large - 1, NULL,
-                                         &blocks)); /* still usable */
+                                         &blocks)); /* the bootstrap is still usable */
     tsr__bootstrap_gathered_finish(&blocks);
     tsr__bootstrap_close(&bootstrap);
     ck_assert_error(
         tsr__bootstrap_open(&(tsr__bootstrap_params){.kind = (tsr__bootstrap_kind)17}, &bootstrap),
-        TSR_ERR_INVALID, "bootstrap: there is no kind 17");
-    ck_assert_error(tsr__bootstrap_open(NULL, NULL), TSR_ERR_INVALID,
-                    "bootstrap: there is nowhere to put it");
+        TSR_ERR_INVALID, "bootstrap: invalid kind 17");
+    ck_assert_error(tsr__bootstrap_open(NULL, NULL), TSR_ERR_INVALID, "bootstrap: out is NULL");
 }
 END_TEST
 
@@ -262,6 +263,6 @@ TESTS(choose)
     tcase_add_loop_test(tests, chooses_by_what_is_there, 0,
                         (int)(sizeof choices / sizeof choices[0]));
     tcase_add_loop_test(tests, names_what_is_wrong, 0, (int)(sizeof mistakes / sizeof mistakes[0]));
-    tcase_add_test(tests, alone_and_says_why);
-    tcase_add_test(tests, refuses_what_cannot_be_exchanged);
+    tcase_add_test(tests, a_single_process_logs_the_reason);
+    tcase_add_test(tests, refuses_invalid_contributions);
 }

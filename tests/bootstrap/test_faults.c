@@ -1,4 +1,5 @@
-/* Every allocation of a boot fails in turn: an error, no leak, and no rank left waiting. */
+/* Every allocation of a bootstrap fails in turn. That must be an error without a leak, and no rank
+ * may wait for ever. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,9 +11,9 @@
 #include "support/check_main.h"
 
 static tsr__rendezvous_params params[2];
-static int failing;   /* rank */
-static uint64_t nth;  /* of its allocations */
-#define NOT_REACHED 7 /* instead of a status: there are no more allocations than that */
+static int failing;   /* the rank whose allocations fail */
+static uint64_t nth;  /* the allocation that fails */
+#define NOT_REACHED 7 /* instead of a status: there are fewer allocations than `nth` */
 
 static tsr_status meet_failing(int slot, void *user)
 {
@@ -44,7 +45,7 @@ START_TEST(of_a_rendezvous)
             break;
         }
         ck_assert_str_eq(tsr_status_name(failed->status), "TSR_ERR_NO_MEMORY");
-        /* The other may have got all it needed. */
+        /* The other may have finished before. */
         ck_assert(other->status == TSR_OK || other->status == TSR_ERR_NO_MEMORY ||
                   other->status == TSR_ERR_TIMEOUT || other->status == TSR_ERR_PEER_LOST);
         reached++;
@@ -74,7 +75,7 @@ static tsr_status bootstrap_once(tsr__bootstrap_kind kind)
     return status;
 }
 
-START_TEST(of_booting_alone)
+START_TEST(of_a_single_process)
 {
     static const tsr__bootstrap_kind kinds[] = {TSR__BOOTSTRAP_SINGLE, TSR__BOOTSTRAP_CALLBACK,
                                                 TSR__BOOTSTRAP_ENV};
@@ -100,5 +101,5 @@ END_TEST
 TESTS(faults)
 {
     tcase_add_loop_test(tests, of_a_rendezvous, 0, 2);
-    tcase_add_loop_test(tests, of_booting_alone, 0, 3);
+    tcase_add_loop_test(tests, of_a_single_process, 0, 3);
 }

@@ -1,5 +1,5 @@
-/* Everyone may connect to rank 0. The test plays those who should not: the real ranks meet even so,
- * and each intruder is dropped, and logged with the reason. */
+/* Any process can connect to rank 0. These tests connect as processes that should not: each must be
+ * dropped and logged with the reason, and the real ranks must join nevertheless. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static tsr__rendezvous_params params[RANKS];
 static uint8_t body[64], spoken[400];
 static size_t spoken_size;
 
-/* Rank 0 listens; the others are not there yet. */
+/* Starts rank 0, which waits for the others. */
 static void start_rank_zero(uint64_t handshake_ns)
 {
     port = job_port();
@@ -32,7 +32,7 @@ static void start_rank_zero(uint64_t handshake_ns)
     job_start(0, job_meet, &params[0]);
 }
 
-/* Then they come, and all is well, and soon. */
+/* Starts the other ranks. All must succeed, soon. */
 static void meet(void)
 {
     for (int rank = 1; rank < RANKS; rank++)
@@ -45,7 +45,7 @@ static void meet(void)
     }
 }
 
-/* An intruder's connection is closed, at once or when its time is over. */
+/* Waits until rank 0 closes the connection. */
 static void assert_closed(int fd, int limit_ms)
 {
     uint8_t rest[256];
@@ -78,8 +78,8 @@ START_TEST(with_another_token)
 }
 END_TEST
 
-/* Who has overheard a whole handshake cannot use it. */
-START_TEST(with_a_handshake_of_before)
+/* A recorded handshake is of no use. */
+START_TEST(with_a_replayed_handshake)
 {
     start_rank_zero(0);
     tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
@@ -88,9 +88,9 @@ START_TEST(with_a_handshake_of_before)
                      TSR__WIRE_WELCOME);
     uint8_t welcome[TSR__WIRE_MAC];
     tsr__wire_prove("zero", TOKEN, strlen(TOKEN), &handshake, welcome);
-    ck_assert_mem_eq(welcome, body, sizeof welcome); /* rank 0 proves itself, too */
+    ck_assert_mem_eq(welcome, body, sizeof welcome); /* rank 0 proves its identity, too */
     job_wait_for(0, "rank 1 has joined", 1);
-    for (int i = 0; i < 2; i++) { /* while rank 1 is there, and when it has gone */
+    for (int i = 0; i < 2; i++) { /* while rank 1 is connected, and after it has left */
         int replay = client_connect(port);
         client_send(replay, spoken, spoken_size);
         assert_closed(replay, 2000);
@@ -103,7 +103,7 @@ START_TEST(with_a_handshake_of_before)
 }
 END_TEST
 
-/* A proof holds for one rank only. */
+/* A proof is valid for one rank only. */
 START_TEST(with_the_proof_of_another_rank)
 {
     start_rank_zero(0);
@@ -114,7 +114,7 @@ START_TEST(with_the_proof_of_another_rank)
     handshake.rank = 2;
     client_send(fd, spoken, client_proof("rank", TOKEN, NULL, &handshake, spoken));
     assert_closed(fd, 2000);
-    /* Nor is rank 0's own proof one of a rank. */
+    /* The proof of rank 0 is not valid for a rank either. */
     fd = client_connect(port);
     handshake.rank = 1;
     ck_assert_int_eq(client_hello(fd, &handshake, body), TSR__WIRE_CHALLENGE);
@@ -139,7 +139,7 @@ static const struct {
     {1, 4294967295u, TSR__WIRE_BAD_SIZE, ": its WORLD_SIZE is 4294967295, not 3\n"},
 };
 
-START_TEST(as_a_rank_that_cannot_be)
+START_TEST(as_an_impossible_rank)
 {
     start_rank_zero(0);
     for (size_t i = 0; i < sizeof impossible / sizeof impossible[0]; i++) {
@@ -152,8 +152,8 @@ START_TEST(as_a_rank_that_cannot_be)
 }
 END_TEST
 
-/* Even by its own: two processes that were given one rank. */
-START_TEST(as_a_rank_that_is_there)
+/* Two processes with the right token and the same rank. */
+START_TEST(as_a_rank_that_has_joined)
 {
     start_rank_zero(0);
     tsr__wire_handshake handshake = {.rank = 1, .size = RANKS};
@@ -163,7 +163,7 @@ START_TEST(as_a_rank_that_is_there)
     tsr__wire_type type = client_join(second, &handshake, TOKEN, NULL, body, spoken, &spoken_size);
     assert_refused(second, type, TSR__WIRE_DUPLICATE,
                    ": rank 1 has already joined, from 127.0.0.1:");
-    close(first); /* and makes room */
+    close(first); /* so that the rank is free again */
     job_wait_for(0, "left: it closed the connection\n", 1);
     meet();
 }
@@ -230,7 +230,7 @@ END_TEST
 static const struct {
     tsr__wire_type type;
     uint64_t size;
-    int byte; /* of the header that is changed; −1: none */
+    int byte; /* the byte of the header that is changed; −1: none */
     const char *log;
 } headers[] = {
     {TSR__WIRE_HELLO, UINT64_MAX, -1, ": its message has an impossible size\n"},
@@ -248,7 +248,7 @@ static const struct {
     {TSR__WIRE_HELLO, TSR__WIRE_HELLO_SIZE, 6, ": its header is malformed\n"},
 };
 
-START_TEST(with_headers_that_are_wrong)
+START_TEST(with_invalid_headers)
 {
     start_rank_zero(0);
     for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++) {
@@ -266,7 +266,7 @@ START_TEST(with_headers_that_are_wrong)
 }
 END_TEST
 
-/* A HELLO, and at once more than that. */
+/* A HELLO, followed by more data at once. */
 START_TEST(that_do_not_wait_for_an_answer)
 {
     start_rank_zero(0);
@@ -285,7 +285,8 @@ START_TEST(that_do_not_wait_for_an_answer)
 }
 END_TEST
 
-/* One byte now and then keeps nobody waiting and is over when its time is, however busy it was. */
+/* A client that sends a byte now and then delays nobody, and is dropped after the handshake's time.
+ */
 START_TEST(that_are_slow)
 {
     start_rank_zero(TSR__SECOND);
@@ -305,7 +306,7 @@ START_TEST(that_are_slow)
     ck_assert_uint_lt(took, 2 * TSR__SECOND);
     job_wait_for(0, ": its handshake took too long\n", 2);
 
-    int other = client_connect(port); /* still there when the ranks come */
+    int other = client_connect(port); /* still connected when the ranks join */
     client_send(other, header, 1);
     meet();
     assert_closed(other, 3000);
@@ -326,7 +327,7 @@ START_TEST(in_great_numbers)
         int fd = client_connect(port);
         client_send(fd, garbage, size);
         close(fd);
-        if (i == COUNT / 2) /* in the midst of them */
+        if (i == COUNT / 2) /* in between */
             job_start(1, job_meet, &params[1]);
     }
     job_start(2, job_meet, &params[2]);
@@ -336,9 +337,8 @@ START_TEST(in_great_numbers)
 }
 END_TEST
 
-/* Connections that say nothing: closed at once, reset, or left open in such numbers that there is
- * no room for more. */
-START_TEST(that_only_look)
+/* Connections without data: closed at once, reset, or left open until there are too many. */
+START_TEST(that_send_nothing)
 {
     enum { COUNT = TSR__MAX_PENDING * 2 };
     int open_ones[COUNT];
@@ -366,7 +366,7 @@ static tsr_status meet_with_few_files(int slot, void *user)
     return job_meet(slot, user);
 }
 
-START_TEST(that_take_all_files)
+START_TEST(that_exhaust_descriptors)
 {
     enum { COUNT = 100 };
     start_rank_zero(0);
@@ -379,7 +379,7 @@ START_TEST(that_take_all_files)
 }
 END_TEST
 
-/* On a machine of many users loopback alone is no protection. */
+/* A job without a token refuses a process that has one. */
 START_TEST(on_loopback_without_a_token)
 {
     start_rank_zero(0);
@@ -400,16 +400,16 @@ END_TEST
 TESTS(intruders)
 {
     tcase_add_test(tests, with_another_token);
-    tcase_add_test(tests, with_a_handshake_of_before);
+    tcase_add_test(tests, with_a_replayed_handshake);
     tcase_add_test(tests, with_the_proof_of_another_rank);
-    tcase_add_test(tests, as_a_rank_that_cannot_be);
-    tcase_add_test(tests, as_a_rank_that_is_there);
+    tcase_add_test(tests, as_an_impossible_rank);
+    tcase_add_test(tests, as_a_rank_that_has_joined);
     tcase_add_test(tests, of_another_job);
-    tcase_add_test(tests, with_headers_that_are_wrong);
+    tcase_add_test(tests, with_invalid_headers);
     tcase_add_test(tests, that_do_not_wait_for_an_answer);
     tcase_add_test(tests, that_are_slow);
     tcase_add_test(tests, in_great_numbers);
-    tcase_add_test(tests, that_only_look);
-    tcase_add_test(tests, that_take_all_files);
+    tcase_add_test(tests, that_send_nothing);
+    tcase_add_test(tests, that_exhaust_descriptors);
     tcase_add_test(tests, on_loopback_without_a_token);
 }

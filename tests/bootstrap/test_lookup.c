@@ -1,5 +1,5 @@
-/* Name services that do not answer, or not yet. Their getaddrinfo stands in front of the system's.
- */
+/* Name services that fail, or answer late. The test replaces getaddrinfo for names that end in
+ * .test. */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include <dlfcn.h>
 #include <netdb.h>
@@ -13,7 +13,7 @@
 #include "comm/bootstrap/address.h"
 #include "support/check_main.h"
 
-static atomic_int asked, answered; /* for names, in this process */
+static atomic_int asked, answered; /* lookups in this process */
 
 static int real_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
                             struct addrinfo **out)
@@ -64,7 +64,7 @@ static void prepare(const char *name, uint64_t timeout_ns)
     }
 }
 
-/* PORT in a text becomes the number. */
+/* Waits for a rank; its error must be `before_port`, the port and `after_port`. */
 static void assert_timeout(int rank, const char *before_port, const char *after_port)
 {
     char expected[256];
@@ -78,7 +78,7 @@ static void assert_timeout(int rank, const char *before_port, const char *after_
     ck_assert_uint_lt(end->took_ns, 20 * TSR__SECOND);
 }
 
-START_TEST(a_name_is_asked_for_again)
+START_TEST(lookups_are_retried)
 {
     prepare("again.test", 20 * TSR__SECOND);
     for (int rank = 0; rank < 2; rank++) {
@@ -100,7 +100,7 @@ START_TEST(until_the_deadline)
 }
 END_TEST
 
-START_TEST(who_is_asked_does_not_answer)
+START_TEST(a_silent_name_service)
 {
     prepare("silent.test", TSR__SECOND / 2);
     assert_timeout(0,
@@ -112,7 +112,7 @@ START_TEST(who_is_asked_does_not_answer)
 }
 END_TEST
 
-START_TEST(a_name_that_does_not_exist_is_the_callers_mistake)
+START_TEST(a_name_that_does_not_exist)
 {
     tsr__rendezvous *rendezvous = NULL;
     params[0] = job_params(0, 2, 4242);
@@ -123,7 +123,7 @@ START_TEST(a_name_that_does_not_exist_is_the_callers_mistake)
 }
 END_TEST
 
-/* Nobody waits for the answer any more; a leak checker sees what becomes of it. */
+/* The answer comes after the caller has given up. A leak checker tells if it is freed. */
 static tsr_status miss_the_answer(int slot, void *user)
 {
     tsr__address address;
@@ -136,7 +136,7 @@ static tsr_status miss_the_answer(int slot, void *user)
     return status;
 }
 
-START_TEST(an_answer_may_come_too_late)
+START_TEST(a_late_answer_leaks_nothing)
 {
     job_start(0, miss_the_answer, NULL);
     ck_assert_str_eq(job_wait(0)->error, "the name service does not answer");
@@ -146,9 +146,9 @@ END_TEST
 
 TESTS(lookup)
 {
-    tcase_add_test(tests, a_name_is_asked_for_again);
+    tcase_add_test(tests, lookups_are_retried);
     tcase_add_test(tests, until_the_deadline);
-    tcase_add_test(tests, who_is_asked_does_not_answer);
-    tcase_add_test(tests, a_name_that_does_not_exist_is_the_callers_mistake);
-    tcase_add_test(tests, an_answer_may_come_too_late);
+    tcase_add_test(tests, a_silent_name_service);
+    tcase_add_test(tests, a_name_that_does_not_exist);
+    tcase_add_test(tests, a_late_answer_leaks_nothing);
 }

@@ -1,4 +1,4 @@
-/* Ranks that meet, and ranks that do not. */
+/* Rendezvous that succeed, and those that fail. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static void assert_end(int slot, tsr_status status, const char *error)
     ck_assert_str_eq(tsr_status_name(end->status), tsr_status_name(status));
 }
 
-/* PORT in a text becomes the number. */
+/* Replaces PORT in a text by the number. */
 static void set_port(char *text, size_t size, const char *with_port)
 {
     const char *at = strstr(with_port, "PORT");
@@ -46,14 +46,14 @@ START_TEST(all_meet)
 {
     int size = sizes[_i];
     prepare(size, 20 * TSR__SECOND);
-    for (int rank = 0; rank < size; rank++) /* rank 0 last */
+    for (int rank = 0; rank < size; rank++) /* rank 0 starts last */
         job_start(rank, job_meet, &params[size - 1 - rank]);
     for (int rank = 0; rank < size; rank++)
         assert_end(rank, TSR_OK, "");
 }
 END_TEST
 
-START_TEST(who_does_not_come_is_named)
+START_TEST(missing_ranks_are_named)
 {
     char expected[256];
     prepare(5, TSR__SECOND / 2);
@@ -71,7 +71,7 @@ START_TEST(who_does_not_come_is_named)
 }
 END_TEST
 
-START_TEST(of_many_that_do_not_come_some_are_named)
+START_TEST(many_missing_ranks_are_counted)
 {
     char expected[512];
     params[0] = job_params(0, 40, port = job_port());
@@ -85,7 +85,7 @@ START_TEST(of_many_that_do_not_come_some_are_named)
 }
 END_TEST
 
-START_TEST(rank_zero_that_does_not_come_is_missed)
+START_TEST(a_missing_rank_zero_is_named)
 {
     char expected[256];
     prepare(2, TSR__SECOND / 2);
@@ -95,12 +95,12 @@ START_TEST(rank_zero_that_does_not_come_is_missed)
              "Connection refused");
     assert_end(1, TSR_ERR_TIMEOUT, expected);
     ck_assert_uint_lt(job_look(1)->took_ns, TSR__SECOND);
-    ck_assert_int_eq(job_count(1, "cannot join"), 0); /* nothing unusual yet */
+    ck_assert_int_eq(job_count(1, "cannot join"), 0); /* it is usual that rank 0 starts later */
 }
 END_TEST
 
-/* The owner of a job who mistyped a variable learns it at both ends. */
-START_TEST(another_token_is_said)
+/* A mistyped token is named on both sides. */
+START_TEST(another_token_is_named)
 {
     char expected[256];
     prepare(2, TSR__SECOND / 2);
@@ -121,8 +121,8 @@ START_TEST(another_token_is_said)
 }
 END_TEST
 
-/* A process of another job stops trying soon; rank 0 waits for its own and names it if none comes.
- */
+/* A process of another job stops trying soon. Rank 0 keeps waiting for its own, and names the
+ * process that it refused if none comes. */
 START_TEST(another_job_is_refused)
 {
     char expected[512];
@@ -148,7 +148,7 @@ START_TEST(another_job_is_refused)
 }
 END_TEST
 
-/* A rank may start while the job that had the port before is still there. */
+/* A rank may start while the former job still uses the port. */
 START_TEST(the_port_of_a_job_that_ends_may_be_used)
 {
     prepare(2, 20 * TSR__SECOND);
@@ -167,8 +167,8 @@ START_TEST(the_port_of_a_job_that_ends_may_be_used)
 }
 END_TEST
 
-/* A process that is not rank 0 listens there: its welcome convinces nobody. */
-START_TEST(a_false_rank_zero_is_not_believed)
+/* A process that listens at the port without knowing the token is not trusted. */
+START_TEST(a_false_rank_zero_is_not_trusted)
 {
     char expected[256];
     prepare(3, TSR__SECOND / 2);
@@ -187,7 +187,7 @@ START_TEST(a_false_rank_zero_is_not_believed)
     client_receive(fd, heard, TSR__WIRE_HEADER + TSR__WIRE_HELLO_SIZE);
     client_send(fd, said, client_message(said, TSR__WIRE_CHALLENGE, heard, TSR__WIRE_NONCE));
     client_receive(fd, heard, TSR__WIRE_HEADER + TSR__WIRE_PROOF_SIZE);
-    /* its own proof, sent back */
+    /* the rank's own proof, sent back */
     client_send(fd, said,
                 client_message(said, TSR__WIRE_WELCOME, heard + TSR__WIRE_HEADER, TSR__WIRE_MAC));
     client_receive_until_closed(fd, heard, sizeof heard, 2000);
@@ -201,7 +201,7 @@ START_TEST(a_false_rank_zero_is_not_believed)
 }
 END_TEST
 
-/* Room for the listener and nothing else. */
+/* Leaves one descriptor, which the listener takes. */
 static tsr_status meet_without_descriptors(int slot, void *user)
 {
     int next = dup(0);
@@ -211,7 +211,7 @@ static tsr_status meet_without_descriptors(int slot, void *user)
     return job_meet(slot, user);
 }
 
-START_TEST(too_few_descriptors_are_said)
+START_TEST(too_few_descriptors_are_named)
 {
     char expected[256];
     prepare(2, TSR__SECOND / 2);
@@ -253,9 +253,9 @@ static const struct {
     bool token;
 } addresses[] = {
     {"0.0.0.0",
-     "rendezvous: MASTER_ADDR is '0.0.0.0': it stands for every address of a machine, not for one",
+     "rendezvous: MASTER_ADDR is '0.0.0.0': it stands for all addresses of a machine, not for one",
      TSR_ERR_INVALID, true},
-    {"::", "rendezvous: MASTER_ADDR is '::': it stands for every address of a machine, not for one",
+    {"::", "rendezvous: MASTER_ADDR is '::': it stands for all addresses of a machine, not for one",
      TSR_ERR_INVALID, true},
     {"192.0.2.1",
      "rendezvous: TESSERA_TOKEN is not set, but 192.0.2.1:4242 can be reached from other machines",
@@ -266,7 +266,7 @@ static const struct {
      TSR_ERR_IO, true},
 };
 
-START_TEST(addresses_that_are_no_good)
+START_TEST(invalid_addresses_are_named)
 {
     tsr__rendezvous *rendezvous = NULL;
     params[0] = job_params(0, 2, 4242);
@@ -279,7 +279,7 @@ START_TEST(addresses_that_are_no_good)
 }
 END_TEST
 
-START_TEST(others_need_a_token_too)
+START_TEST(other_ranks_need_a_token_too)
 {
     tsr__rendezvous *rendezvous = NULL;
     params[1] = job_params(1, 2, 4242);
@@ -292,7 +292,7 @@ START_TEST(others_need_a_token_too)
 }
 END_TEST
 
-/* IPv6 where the machine has it. */
+/* IPv6, if the machine has it. */
 START_TEST(over_ipv6)
 {
     tsr__address address;
@@ -313,9 +313,9 @@ START_TEST(over_ipv6)
 }
 END_TEST
 
-/* After the meeting. */
+/* Failures after all ranks have joined. */
 
-static tsr_status meet_and_leave(int slot, void *user)
+static tsr_status join_and_leave(int slot, void *user)
 {
     tsr__rendezvous *rendezvous;
     (void)slot;
@@ -325,7 +325,7 @@ static tsr_status meet_and_leave(int slot, void *user)
     return status;
 }
 
-static tsr_status meet_and_wait(int slot, void *user)
+static tsr_status join_and_wait(int slot, void *user)
 {
     tsr__rendezvous *rendezvous;
     (void)slot;
@@ -335,11 +335,11 @@ static tsr_status meet_and_wait(int slot, void *user)
     return TSR_OK;
 }
 
-START_TEST(who_has_left_is_named)
+START_TEST(a_lost_rank_is_named)
 {
     prepare(4, 20 * TSR__SECOND);
     for (int rank = 0; rank < 4; rank++)
-        job_start(rank, rank == 2 ? meet_and_leave : job_meet, &params[rank]);
+        job_start(rank, rank == 2 ? join_and_leave : job_meet, &params[rank]);
     for (int rank = 0; rank < 4; rank++)
         if (rank == 2)
             assert_end(rank, TSR_OK, "");
@@ -349,11 +349,9 @@ START_TEST(who_has_left_is_named)
 }
 END_TEST
 
-enum {
-    MUCH = TSR__BOOTSTRAP_MAX_BYTES
-}; /* a few are more than a connection with such buffers takes */
+enum { MUCH = TSR__BOOTSTRAP_MAX_BYTES }; /* a few exceed the small buffers of a connection */
 
-static tsr_status bring_much(int slot, void *user)
+static tsr_status contribute_much(int slot, void *user)
 {
     static const uint8_t block[MUCH];
     tsr__rendezvous *rendezvous;
@@ -361,7 +359,7 @@ static tsr_status bring_much(int slot, void *user)
     tsr__bootstrap_limit limit = tsr__bootstrap_limit_from_now(20 * TSR__SECOND);
     (void)slot;
     TSR__TRY(tsr__rendezvous_open(user, &rendezvous));
-    for (int fd = 3; fd < 64; fd++) /* loopback would take megabytes */
+    for (int fd = 3; fd < 64; fd++) /* by default loopback buffers megabytes */
         (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){16384}, sizeof(int));
     tsr_status status = tsr__rendezvous_exchange(rendezvous, block, sizeof block, &limit, &blocks);
     if (status == TSR_OK)
@@ -370,14 +368,14 @@ static tsr_status bring_much(int slot, void *user)
     return status;
 }
 
-/* The last rank reads its answer late. */
-START_TEST(who_has_its_answer_may_leave)
+/* The last rank reads the result late. */
+START_TEST(a_rank_that_has_the_result_may_leave)
 {
     enum { SIZE = 5, ANSWER = TSR__WIRE_HEADER + TSR__WIRE_SEAL + 4 * SIZE + 50 };
     static uint8_t answer[ANSWER + (SIZE - 1) * MUCH];
     prepare(SIZE, 20 * TSR__SECOND);
     for (int rank = 0; rank < SIZE - 1; rank++)
-        job_start(rank, bring_much, &params[rank]);
+        job_start(rank, contribute_much, &params[rank]);
     tsr__wire_handshake handshake = {.rank = SIZE - 1, .size = SIZE};
     uint8_t body[64], spoken[400], key[TSR__WIRE_MAC], message[400] = {0};
     size_t spoken_size;
@@ -398,12 +396,12 @@ START_TEST(who_has_its_answer_may_leave)
 }
 END_TEST
 
-START_TEST(rank_zero_that_has_left_is_named)
+START_TEST(a_lost_rank_zero_is_named)
 {
     char expected[256];
     prepare(3, 20 * TSR__SECOND);
     for (int rank = 0; rank < 3; rank++)
-        job_start(rank, rank == 0 ? meet_and_leave : job_meet, &params[rank]);
+        job_start(rank, rank == 0 ? join_and_leave : job_meet, &params[rank]);
     set_port(expected, sizeof expected,
              "rendezvous: rank 0 at 127.0.0.1:PORT is lost: it closed the connection");
     assert_end(0, TSR_OK, "");
@@ -412,11 +410,11 @@ START_TEST(rank_zero_that_has_left_is_named)
 }
 END_TEST
 
-START_TEST(who_does_not_come_to_an_exchange_is_named)
+START_TEST(ranks_missing_in_an_exchange_are_named)
 {
     prepare(4, TSR__SECOND / 2);
     for (int rank = 0; rank < 4; rank++)
-        job_start(rank, rank == 1 || rank == 2 ? meet_and_wait : job_meet, &params[rank]);
+        job_start(rank, rank == 1 || rank == 2 ? join_and_wait : job_meet, &params[rank]);
     static const char expected[] =
         "rendezvous: after 0.5 s these of 4 ranks have not joined the exchange: 1, 2";
     assert_end(0, TSR_ERR_TIMEOUT, expected);
@@ -426,8 +424,8 @@ START_TEST(who_does_not_come_to_an_exchange_is_named)
 }
 END_TEST
 
-/* An exchange that has a tenth of a second left of the minute that its caller asked for. */
-static tsr_status come_late(int slot, void *user)
+/* An exchange with a timeout of a minute, of which a tenth of a second is left. */
+static tsr_status exchange_late(int slot, void *user)
 {
     tsr__rendezvous *rendezvous;
     tsr__bootstrap_gathered blocks;
@@ -441,12 +439,12 @@ static tsr_status come_late(int slot, void *user)
     return status;
 }
 
-START_TEST(what_was_asked_for_is_named)
+START_TEST(errors_name_the_whole_timeout)
 {
     uint64_t begin = tsr__now_ns();
     prepare(2, 20 * TSR__SECOND);
-    job_start(0, come_late, &params[0]);
-    job_start(1, meet_and_wait, &params[1]);
+    job_start(0, exchange_late, &params[0]);
+    job_start(1, join_and_wait, &params[1]);
     assert_end(0, TSR_ERR_TIMEOUT,
                "rendezvous: after 60.0 s these of 2 ranks have not joined the exchange: 1");
     ck_assert_uint_lt(tsr__now_ns() - begin, 20 * TSR__SECOND);
@@ -454,11 +452,11 @@ START_TEST(what_was_asked_for_is_named)
 }
 END_TEST
 
-START_TEST(rank_zero_that_does_not_come_to_an_exchange)
+START_TEST(rank_zero_missing_in_an_exchange)
 {
     char expected[256];
     prepare(2, TSR__SECOND / 2);
-    job_start(0, meet_and_wait, &params[0]);
+    job_start(0, join_and_wait, &params[0]);
     job_start(1, job_meet, &params[1]);
     set_port(expected, sizeof expected,
              "rendezvous: rank 0 at 127.0.0.1:PORT has not answered rank 1 within 0.5 s");
@@ -467,8 +465,8 @@ START_TEST(rank_zero_that_does_not_come_to_an_exchange)
 }
 END_TEST
 
-/* A rank that dies before all have come may be started again. */
-START_TEST(a_rank_may_come_twice)
+/* A rank that dies before all have joined may be started again. */
+START_TEST(a_restarted_rank_may_join)
 {
     prepare(3, 20 * TSR__SECOND);
     job_start(0, job_meet, &params[0]);
@@ -483,7 +481,7 @@ START_TEST(a_rank_may_come_twice)
 }
 END_TEST
 
-/* Someone on the way changes a byte of what a rank says after its proof. */
+/* A byte of a message after the proof is changed on the way. */
 START_TEST(changed_messages_are_noticed)
 {
     prepare(2, 20 * TSR__SECOND);
@@ -508,7 +506,7 @@ START_TEST(changed_messages_are_noticed)
 }
 END_TEST
 
-/* The very message again. */
+/* A message is sent twice. */
 START_TEST(repeated_messages_are_noticed)
 {
     prepare(2, 20 * TSR__SECOND);
@@ -536,26 +534,26 @@ END_TEST
 TESTS(rendezvous)
 {
     tcase_add_loop_test(tests, all_meet, 0, (int)(sizeof sizes / sizeof sizes[0]));
-    tcase_add_test(tests, who_does_not_come_is_named);
-    tcase_add_test(tests, of_many_that_do_not_come_some_are_named);
-    tcase_add_test(tests, rank_zero_that_does_not_come_is_missed);
-    tcase_add_test(tests, another_token_is_said);
+    tcase_add_test(tests, missing_ranks_are_named);
+    tcase_add_test(tests, many_missing_ranks_are_counted);
+    tcase_add_test(tests, a_missing_rank_zero_is_named);
+    tcase_add_test(tests, another_token_is_named);
     tcase_add_test(tests, another_job_is_refused);
     tcase_add_test(tests, the_port_of_a_job_that_ends_may_be_used);
-    tcase_add_test(tests, a_false_rank_zero_is_not_believed);
-    tcase_add_test(tests, too_few_descriptors_are_said);
+    tcase_add_test(tests, a_false_rank_zero_is_not_trusted);
+    tcase_add_test(tests, too_few_descriptors_are_named);
     tcase_add_test(tests, a_taken_port_is_named);
-    tcase_add_loop_test(tests, addresses_that_are_no_good, 0,
+    tcase_add_loop_test(tests, invalid_addresses_are_named, 0,
                         (int)(sizeof addresses / sizeof addresses[0]));
-    tcase_add_test(tests, others_need_a_token_too);
+    tcase_add_test(tests, other_ranks_need_a_token_too);
     tcase_add_test(tests, over_ipv6);
-    tcase_add_test(tests, who_has_left_is_named);
-    tcase_add_test(tests, who_has_its_answer_may_leave);
-    tcase_add_test(tests, rank_zero_that_has_left_is_named);
-    tcase_add_test(tests, who_does_not_come_to_an_exchange_is_named);
-    tcase_add_test(tests, what_was_asked_for_is_named);
-    tcase_add_test(tests, rank_zero_that_does_not_come_to_an_exchange);
-    tcase_add_test(tests, a_rank_may_come_twice);
+    tcase_add_test(tests, a_lost_rank_is_named);
+    tcase_add_test(tests, a_rank_that_has_the_result_may_leave);
+    tcase_add_test(tests, a_lost_rank_zero_is_named);
+    tcase_add_test(tests, ranks_missing_in_an_exchange_are_named);
+    tcase_add_test(tests, errors_name_the_whole_timeout);
+    tcase_add_test(tests, rank_zero_missing_in_an_exchange);
+    tcase_add_test(tests, a_restarted_rank_may_join);
     tcase_add_test(tests, changed_messages_are_noticed);
     tcase_add_test(tests, repeated_messages_are_noticed);
 }

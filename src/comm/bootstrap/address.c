@@ -1,12 +1,120 @@
 #include "comm/bootstrap/address.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
-#include "comm/bootstrap/lookup.h"
+#include "comm/bootstrap/completion.h"
+
+/* getaddrinfo has no deadline, and takes half a minute and more if name servers do not answer. So a
+ * thread calls it, and owns the lookup if the caller stops waiting. */
+typedef struct lookup {
+    tsr__completion completion;
+    int code, reason; /* what getaddrinfo returned, and errno after it */
+    struct addrinfo *found;
+    char service[8];
+    char host[]; /* a copy, as the thread may outlive the caller's text */
+} lookup;
+
+static tsr_status fail_lookup(int code, int reason)
+{
+    switch (code) {
+    case EAI_MEMORY:
+        return tsr__fail(TSR_ERR_NO_MEMORY, "%s", gai_strerror(code));
+    case EAI_SYSTEM:
+        return tsr__fail(TSR_ERR_IO, "%s", strerror(reason));
+    case EAI_AGAIN:
+    case EAI_FAIL:
+        return tsr__fail(TSR_ERR_IO, "%s", gai_strerror(code));
+    default:
+        return tsr__fail(TSR_ERR_INVALID, "%s", gai_strerror(code));
+    }
+}
+
+static int find(const char *host, const char *service, int flags, struct addrinfo **out)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
+    return getaddrinfo(host, service, &hints, out);
+}
+
+static void lookup_free(lookup *request)
+{
+    if (request->found != NULL)
+        freeaddrinfo(request->found);
+    tsr__completion_finish(&request->completion);
+    tsr__free(request);
+}
+
+static void *run(void *opaque)
+{
+    lookup *request = opaque;
+    request->code = find(request->host, request->service, 0, &request->found);
+    request->reason = errno;
+    if (tsr__completion_signal(&request->completion))
+        lookup_free(request);
+    return NULL;
+}
+
+/* Starts a detached thread that receives no signals. Returns 0 or an error number. */
+static int start(lookup *request)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread, &attributes, run, request);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
+
+static tsr_status find_in_thread(const char *host, const char *service, uint64_t deadline_ns,
+                                 struct addrinfo **out)
+{
+    const size_t size = strlen(host) + 1;
+    lookup *request = tsr__calloc(1, sizeof *request + size);
+    if (request == NULL)
+        return TSR_ERR_NO_MEMORY;
+    tsr__completion_init(&request->completion);
+    memcpy(request->host, host, size);
+    snprintf(request->service, sizeof request->service, "%s", service);
+    int error = start(request);
+    if (error == 0 && !tsr__completion_wait(&request->completion, deadline_ns))
+        return tsr__fail(TSR_ERR_TIMEOUT, "the name service does not answer");
+    tsr_status status = TSR_OK;
+    if (error != 0 || request->code != 0)
+        status = error != 0 ? fail_lookup(EAI_SYSTEM, error)
+                            : fail_lookup(request->code, request->reason);
+    *out = request->found;
+    request->found = NULL;
+    lookup_free(request);
+    return status;
+}
+
+/* Finds the TCP addresses of a name or number, for freeaddrinfo. Errors, recorded: TSR_ERR_INVALID
+ * for a name that does not exist; TSR_ERR_IO for a failure that may be temporary; TSR_ERR_TIMEOUT;
+ * TSR_ERR_NO_MEMORY. */
+static tsr_status look_up(const char *host, uint16_t port, uint64_t deadline_ns,
+                          struct addrinfo **out)
+{
+    char service[8];
+    snprintf(service, sizeof service, "%d", (int)port);
+    *out = NULL;
+    int code = find(host, service, AI_NUMERICHOST, out);
+    if (code == EAI_NONAME) /* it is a name */
+        return find_in_thread(host, service, deadline_ns, out);
+    return code == 0 ? TSR_OK : fail_lookup(code, errno);
+}
 
 static bool is_any(const tsr__address *address)
 {
@@ -38,10 +146,10 @@ void tsr__address_describe(tsr__address *address)
 tsr_status tsr__address_find(const char *host, uint16_t port, uint64_t deadline_ns,
                              tsr__address *out)
 {
-    /* The loopback by any resolver (RFC 6761), also where there is none. */
+    /* It is loopback (RFC 6761), even if no name service works. */
     const char *name = strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
     struct addrinfo *all;
-    TSR__TRY(tsr__lookup(name, port, deadline_ns, &all));
+    TSR__TRY(look_up(name, port, deadline_ns, &all));
 
     tsr__address chosen = {.size = 0};
     for (const struct addrinfo *one = all; one != NULL; one = one->ai_next) {
@@ -55,7 +163,7 @@ tsr_status tsr__address_find(const char *host, uint16_t port, uint64_t deadline_
     }
     freeaddrinfo(all);
     TSR__REQUIRE(chosen.size != 0, "it has no internet address");
-    TSR__REQUIRE(!is_any(&chosen), "it stands for every address of a machine, not for one");
+    TSR__REQUIRE(!is_any(&chosen), "it stands for all addresses of a machine, not for one");
     *out = chosen;
     return TSR_OK;
 }

@@ -1,4 +1,4 @@
-/* Where rank 0 is. */
+/* Internet addresses: of rank 0, and of the processes that connect to it. */
 #ifndef TSR_COMM_BOOTSTRAP_ADDRESS_H
 #define TSR_COMM_BOOTSTRAP_ADDRESS_H
 
@@ -15,13 +15,14 @@ typedef struct tsr__address {
     char text[TSR__ADDRESS_TEXT_SIZE]; /* "127.0.0.1:29501", "[::1]:29501" */
 } tsr__address;
 
-/* Looks a name or number up; of several addresses the first that is not loopback, as a machine's
- * own name is often listed with 127.0.1.1 too. Errors say what is wrong, not with what: those of
- * tsr__lookup, and TSR_ERR_INVALID for addresses that are no one machine's. */
+/* Looks up a name or number. If there are several addresses, takes the first that is not loopback:
+ * a machine's own name is often listed with 127.0.1.1 as well. Errors, recorded without the name:
+ * TSR_ERR_INVALID for a name that does not exist or an address of no single machine; TSR_ERR_IO for
+ * a failure that may be temporary; TSR_ERR_TIMEOUT; TSR_ERR_NO_MEMORY. */
 tsr_status tsr__address_find(const char *host, uint16_t port, uint64_t deadline_ns,
                              tsr__address *out) TSR_NODISCARD;
 
-/* The same for an address that accept() gave. */
+/* Fills in `loopback` and `text` of an address from accept(). */
 void tsr__address_describe(tsr__address *address);
 
 #endif

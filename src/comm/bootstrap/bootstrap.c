@@ -1,3 +1,4 @@
+/* Opens the backend of a bootstrap, and computes what does not depend on the backend. */
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdbool.h>
@@ -7,8 +8,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/bootstrap/backend.h"
-#include "comm/bootstrap/choose.h"
-#include "comm/bootstrap/node.h"
 
 struct tsr__bootstrap {
     tsr__bootstrap_info info;
@@ -16,11 +15,10 @@ struct tsr__bootstrap {
     const tsr__bootstrap_backend *backend;
     void *state;
     uint64_t timeout_ns;
-    bool broken; /* an exchange failed: the ranks are no longer in step */
+    bool broken; /* an exchange has failed, so the ranks may disagree about the next one */
 };
 
-/* Numbers the nodes in the order in which their first ranks come. Quadratic in nodes, not in ranks.
- */
+/* Numbers the nodes in the order of their first ranks. Takes time proportional to ranks · nodes. */
 static tsr_status number_nodes(tsr__bootstrap *bootstrap, const tsr__bootstrap_gathered *nodes)
 {
     int32_t size = bootstrap->info.size;
@@ -31,11 +29,11 @@ static tsr_status number_nodes(tsr__bootstrap *bootstrap, const tsr__bootstrap_g
         const uint8_t *mine = nodes->bytes + nodes->starts[rank];
         if (nodes->starts[rank + 1] - nodes->starts[rank] != TSR__BOOTSTRAP_NODE_SIZE) {
             tsr__free(first);
-            return tsr__fail(
-                TSR_ERR_INVALID,
-                "bootstrap: rank %" PRId32 " names its node in %" PRIu64 " bytes, not %d: "
-                "another version of tessera?",
-                rank, nodes->starts[rank + 1] - nodes->starts[rank], TSR__BOOTSTRAP_NODE_SIZE);
+            return tsr__fail(TSR_ERR_INVALID,
+                             "bootstrap: rank %" PRId32 " identifies its node by %" PRIu64
+                             " bytes, not %d: it may use another version of tessera",
+                             rank, nodes->starts[rank + 1] - nodes->starts[rank],
+                             TSR__BOOTSTRAP_NODE_SIZE);
         }
         int32_t node = 0;
         while (node < bootstrap->info.node_count &&
@@ -58,7 +56,7 @@ static void find_local(tsr__bootstrap_info *info)
             below += rank < info->rank;
             all++;
         }
-    /* A launcher that knows only one of the two is not believed. */
+    /* If the launcher has set only one of them, both are counted. */
     if (info->local_rank < 0 || info->local_size < 0) {
         info->local_rank = below;
         info->local_size = all;
@@ -74,6 +72,7 @@ static tsr_status exchange(tsr__bootstrap *bootstrap, const void *mine, uint64_t
     return status;
 }
 
+/* Waits for all ranks; finds out which of them share a node. */
 static tsr_status meet(tsr__bootstrap *bootstrap, const tsr__bootstrap_limit *limit)
 {
     bootstrap->node_of = tsr__calloc((size_t)bootstrap->info.size, sizeof *bootstrap->node_of);
@@ -104,7 +103,7 @@ static tsr_status open_backend(const tsr__bootstrap_params *params, tsr__bootstr
     const tsr__bootstrap_limit limit = tsr__bootstrap_limit_from_now(params->timeout_ns);
     TSR__REQUIRE((size_t)params->kind < sizeof backends / sizeof backends[0] &&
                      backends[params->kind] != NULL,
-                 "bootstrap: there is no kind %d", (int)params->kind);
+                 "bootstrap: invalid kind %d", (int)params->kind);
     TSR__TRY(backends[params->kind](params, &place, &bootstrap->backend, &bootstrap->state));
     bootstrap->info.rank = place.rank;
     bootstrap->info.size = place.size;
@@ -116,8 +115,8 @@ static tsr_status open_backend(const tsr__bootstrap_params *params, tsr__bootstr
 tsr_status tsr__bootstrap_open(const tsr__bootstrap_params *params, tsr__bootstrap **out)
 {
     tsr__bootstrap_params chosen = params != NULL ? *params : (tsr__bootstrap_params){0};
-    const char *why = "asked for";
-    TSR__REQUIRE(out != NULL, "bootstrap: there is nowhere to put it");
+    const char *why = "chosen by the caller";
+    TSR__REQUIRE(out != NULL, "bootstrap: out is NULL");
     if (chosen.timeout_ns == 0)
         chosen.timeout_ns = 60 * TSR__SECOND;
     if (chosen.kind == TSR__BOOTSTRAP_AUTO)
@@ -154,11 +153,10 @@ tsr_status tsr__bootstrap_exchange(tsr__bootstrap *bootstrap, const void *mine, 
                                    const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
 {
     TSR__REQUIRE(size_bytes <= TSR__BOOTSTRAP_MAX_BYTES,
-                 "bootstrap: a block of %" PRIu64
-                 " bytes is too large to exchange, the limit is %d",
+                 "bootstrap: a contribution of %" PRIu64 " bytes is too large, the limit is %d",
                  size_bytes, TSR__BOOTSTRAP_MAX_BYTES);
-    TSR__REQUIRE(mine != NULL || size_bytes == 0, "bootstrap: a block of %" PRIu64 " bytes is NULL",
-                 size_bytes);
+    TSR__REQUIRE(mine != NULL || size_bytes == 0,
+                 "bootstrap: a contribution of %" PRIu64 " bytes is NULL", size_bytes);
     TSR__REQUIRE(!bootstrap->broken, "bootstrap: an earlier exchange failed");
     const tsr__bootstrap_limit from_now = tsr__bootstrap_limit_from_now(bootstrap->timeout_ns);
     return exchange(bootstrap, mine, size_bytes, limit != NULL ? limit : &from_now, out);

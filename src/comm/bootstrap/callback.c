@@ -1,4 +1,4 @@
-/* Through an all-gather that the caller has already, say MPI's. */
+/* The backend for an all-gather of the caller, for example MPI's. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -25,8 +25,8 @@ static tsr_status gather(const callback_state *state, const void *mine, uint64_t
     return TSR_OK;
 }
 
-/* Blocks may differ in size, the callback's may not: each travels in as much as the largest needs.
- */
+/* Contributions may differ in size, but those of the callback may not: pads all to the largest
+ * size. */
 static tsr_status gather_padded(const callback_state *state, const void *mine, uint64_t size_bytes,
                                 const uint64_t *sizes, tsr__bootstrap_gathered *out)
 {
@@ -58,17 +58,17 @@ static tsr_status exchange(void *opaque, const void *mine, uint64_t size_bytes,
     uint64_t *sizes = tsr__calloc((size_t)state->size, sizeof *sizes);
     if (sizes == NULL)
         return TSR_ERR_NO_MEMORY;
-    tsr__bootstrap_gathered blocks = {0};
+    tsr__bootstrap_gathered all = {0};
     tsr_status status = gather(state, &size_bytes, sizeof size_bytes, sizes);
     if (status == TSR_OK)
-        status = tsr__bootstrap_gathered_init(state->size, sizes, &blocks);
+        status = tsr__bootstrap_gathered_init(state->size, sizes, &all);
     if (status == TSR_OK)
-        status = gather_padded(state, mine, size_bytes, sizes, &blocks);
+        status = gather_padded(state, mine, size_bytes, sizes, &all);
     tsr__free(sizes);
     if (status == TSR_OK)
-        *out = blocks;
+        *out = all;
     else
-        tsr__bootstrap_gathered_finish(&blocks);
+        tsr__bootstrap_gathered_finish(&all);
     return status;
 }
 
@@ -77,7 +77,7 @@ tsr_status tsr__bootstrap_open_callback(const tsr__bootstrap_params *params,
                                         const tsr__bootstrap_backend **backend, void **state)
 {
     static const tsr__bootstrap_backend callback = {"the caller's all-gather", exchange, tsr__free};
-    TSR__REQUIRE(params->gather != NULL, "bootstrap: there is no all-gather callback");
+    TSR__REQUIRE(params->gather != NULL, "bootstrap: the all-gather callback is NULL");
     TSR__REQUIRE(params->size >= 1, "bootstrap: size is %" PRId32 ", not at least 1", params->size);
     TSR__TRY(tsr__bootstrap_check_size(params->size));
     TSR__REQUIRE(params->rank >= 0 && params->rank < params->size,

@@ -36,8 +36,8 @@ void tsr__channel_start_sealing(tsr__channel *channel, const void *token, size_t
     channel->sealed = true;
 }
 
-/* What a message of this type may have after its header. */
-static bool size_is_right(const tsr__channel *channel)
+/* Whether a message of this type may have this size. */
+static bool is_valid_size(const tsr__channel *channel)
 {
     uint64_t low = 0, high = 0;
     switch (channel->type) {
@@ -62,7 +62,7 @@ static bool size_is_right(const tsr__channel *channel)
         break;
     case TSR__WIRE_GATHERED:
         low = TSR__WIRE_SEAL;
-        high = TSR__WIRE_SEAL + channel->blocks_max;
+        high = TSR__WIRE_SEAL + channel->max_gathered;
         break;
     case TSR__WIRE_ABORT:
         low = TSR__WIRE_SEAL + 4;
@@ -81,7 +81,7 @@ static tsr__channel_event start_body(tsr__channel *channel, const char **why)
         *why = "it sent a message of an unexpected type";
         return TSR__CHANNEL_BAD;
     }
-    if (!size_is_right(channel)) {
+    if (!is_valid_size(channel)) {
         *why = "its message has an impossible size";
         return TSR__CHANNEL_BAD;
     }
@@ -125,7 +125,7 @@ tsr__channel_event tsr__channel_read(tsr__channel *channel, const char **why)
         if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return TSR__CHANNEL_MORE;
         if (count <= 0) {
-            /* A reset is what closing looks like from here when it had not read everything. */
+            /* The other side's close appears as a reset if it had not read everything. */
             *why = count == 0 || errno == ECONNRESET ? "it closed the connection"
                                                      : "the connection broke";
             return TSR__CHANNEL_CLOSED;
@@ -181,7 +181,8 @@ void tsr__channel_put(tsr__channel *channel, tsr__wire_type type, const void *pa
     channel->sending = true;
 }
 
-/* The part of a piece that is still to be sent; `skip` counts down what has been. */
+/* The part of a piece that is still to be sent. `skip` is reduced by the part that has been sent.
+ */
 static struct iovec rest(const uint8_t *piece, size_t size, uint64_t *skip)
 {
     size_t over = *skip < size ? (size_t)*skip : size;

@@ -1,4 +1,5 @@
-#include "comm/bootstrap/choose.h"
+/* Resolves the kind AUTO of a bootstrap. */
+#include "comm/bootstrap/backend.h"
 
 #include <stddef.h>
 
@@ -6,16 +7,16 @@
 #include "base/error.h"
 #include "base/launcher.h"
 
-/* Launchers that set a count of processes even where these cannot reach one another through PMIx.
- */
-static tsr_status refuse_silent_copies(void)
+/* Fails if a variable of a launcher says that there are several processes, although neither PMIx
+ * nor RANK and WORLD_SIZE connect them. */
+static tsr_status refuse_unconnected(void)
 {
     static const struct {
         const char *count, *advice;
     } launchers[] = {
         {"SLURM_STEP_NUM_TASKS", "start it with srun --mpi=pmix"},
         {"OMPI_COMM_WORLD_SIZE", "its mpirun has no PMIx"},
-        {"PMI_SIZE", "its launcher speaks PMI, not PMIx"},
+        {"PMI_SIZE", "its launcher uses PMI, not PMIx"},
     };
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
         int64_t count;
@@ -39,7 +40,7 @@ tsr_status tsr__bootstrap_choose(tsr__bootstrap_kind *kind, const char **why)
     tsr__launcher launcher;
     TSR__TRY(tsr__launcher_find("bootstrap", &launcher, why));
     if (launcher == TSR__LAUNCHER_NONE)
-        TSR__TRY(refuse_silent_copies());
+        TSR__TRY(refuse_unconnected());
     *kind = kinds[launcher];
     return TSR_OK;
 }

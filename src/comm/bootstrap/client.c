@@ -172,7 +172,7 @@ static bool perform_handshake(attempt *try, bool loopback, tsr_status *status)
     }
     tsr__channel_start_sealing(channel, params->token, params->token_size, handshake);
     tsr__channel_take(channel, 1u << TSR__WIRE_GATHERED | 1u << TSR__WIRE_ABORT);
-    channel->blocks_max = (uint64_t)params->size * (4 + TSR__BOOTSTRAP_MAX_BYTES);
+    channel->max_gathered = (uint64_t)params->size * (4 + TSR__BOOTSTRAP_MAX_BYTES);
     return true;
 }
 

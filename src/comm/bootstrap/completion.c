@@ -10,7 +10,7 @@ void tsr__completion_init(tsr__completion *completion)
     pthread_mutex_init(&completion->lock, NULL);
     pthread_cond_init(&completion->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    completion->over = completion->abandoned = false;
+    completion->done = completion->abandoned = false;
 }
 
 void tsr__completion_finish(tsr__completion *completion)
@@ -23,7 +23,7 @@ bool tsr__completion_signal(tsr__completion *completion)
 {
     pthread_mutex_lock(&completion->lock);
     const bool abandoned = completion->abandoned;
-    completion->over = true;
+    completion->done = true;
     pthread_cond_signal(&completion->changed);
     pthread_mutex_unlock(&completion->lock);
     return abandoned;
@@ -35,10 +35,10 @@ bool tsr__completion_wait(tsr__completion *completion, uint64_t deadline_ns)
                                    .tv_nsec = (long)(deadline_ns % TSR__SECOND)};
     pthread_mutex_lock(&completion->lock);
     int waited = 0;
-    while (!completion->over && waited == 0)
+    while (!completion->done && waited == 0)
         waited = pthread_cond_timedwait(&completion->changed, &completion->lock, &until);
-    const bool over = completion->over;
-    completion->abandoned = !over;
+    const bool done = completion->done;
+    completion->abandoned = !done;
     pthread_mutex_unlock(&completion->lock);
-    return over;
+    return done;
 }

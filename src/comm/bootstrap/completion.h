@@ -1,5 +1,6 @@
-/* Something that another thread brings about, waited for with a deadline. It may come long after
- * that, so whoever of the two is done with it last frees what it is part of. */
+/* Waiting with a deadline for the completion of an operation that another thread performs. The
+ * operation may complete after the deadline; so whichever thread is the last to need the object
+ * frees it. */
 #ifndef TSR_COMM_BOOTSTRAP_COMPLETION_H
 #define TSR_COMM_BOOTSTRAP_COMPLETION_H
 
@@ -12,16 +13,18 @@
 typedef struct tsr__completion {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool over, abandoned;
+    bool done, abandoned;
 } tsr__completion;
 
 void tsr__completion_init(tsr__completion *completion);
 void tsr__completion_finish(tsr__completion *completion);
 
-/* By the other thread. True: nobody waits any more, and it is the one to free. */
+/* Called by the thread that performs the operation. Returns true if the other thread has stopped
+ * waiting, so that this one must free the object. */
 bool tsr__completion_signal(tsr__completion *completion) TSR_NODISCARD;
 
-/* Until the deadline. False: not kept by then, and the other thread frees. */
+/* Blocks until the operation completes or the deadline passes. After false, the other thread frees
+ * the object. */
 bool tsr__completion_wait(tsr__completion *completion, uint64_t deadline_ns) TSR_NODISCARD;
 
 #endif

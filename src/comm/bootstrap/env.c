@@ -1,5 +1,5 @@
-/* Through variables of the environment and a rendezvous over TCP: those torchrun sets, or tessera
- * launch, or anyone. */
+/* The backend for environment variables and a rendezvous over TCP. The variables are those that
+ * torchrun and tessera launch set. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 #include "comm/bootstrap/backend.h"
 #include "comm/bootstrap/rendezvous.h"
 
-#define DEFAULT_PORT 29501 /* torch's 29500, and one */
-#define SHORTEST_TOKEN 16
+#define DEFAULT_PORT 29501 /* the port after torch's 29500 */
+#define MIN_TOKEN 16
 
 static tsr_status read_place(tsr__bootstrap_place *place)
 {
@@ -25,7 +25,7 @@ static tsr_status read_place(tsr__bootstrap_place *place)
     return TSR_OK;
 }
 
-/* MASTER_PORT itself is not ours: under torchrun its agent listens there, otherwise torch might. */
+/* MASTER_PORT itself is not used: torchrun's agent, or torch, may listen there. */
 static tsr_status read_port(uint16_t *port)
 {
     int64_t master, own;
@@ -61,7 +61,7 @@ tsr_status tsr__bootstrap_open_env(const tsr__bootstrap_params *params, tsr__boo
     static const tsr__bootstrap_backend env = {"the environment", exchange, close_env};
     tsr__bootstrap_place read;
     TSR__TRY(read_place(&read));
-    if (read.size == 1) { /* nobody to meet */
+    if (read.size == 1) {
         TSR__TRY(tsr__bootstrap_open_single(params, place, backend, state));
         return TSR_OK;
     }
@@ -78,9 +78,9 @@ tsr_status tsr__bootstrap_open_env(const tsr__bootstrap_params *params, tsr__boo
     };
     tsr__identity_init(&where.identity);
     TSR__TRY(read_port(&where.port));
-    TSR__REQUIRE(token == NULL || where.token_size >= SHORTEST_TOKEN,
+    TSR__REQUIRE(token == NULL || where.token_size >= MIN_TOKEN,
                  "bootstrap: TESSERA_TOKEN has %zu characters, at least %d are needed",
-                 where.token_size, SHORTEST_TOKEN);
+                 where.token_size, MIN_TOKEN);
     tsr__rendezvous *rendezvous;
     TSR__TRY(tsr__rendezvous_open(&where, &rendezvous));
     *place = read;

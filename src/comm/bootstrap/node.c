@@ -1,4 +1,5 @@
-#include "comm/bootstrap/node.h"
+/* Identifies the node of a process: where it can share memory with others. */
+#include "comm/bootstrap/backend.h"
 
 #include <fcntl.h>
 #include <sodium.h>
@@ -13,7 +14,7 @@ static void add(crypto_generichash_state *hash, const void *bytes, size_t size)
     crypto_generichash_update(hash, (const unsigned char *)bytes, size);
 }
 
-/* What differs between running kernels, and is the same in all containers on one. */
+/* Adds what differs between kernels and is the same in all containers of one. */
 static void add_kernel(crypto_generichash_state *hash)
 {
     char text[256];
@@ -21,7 +22,7 @@ static void add_kernel(crypto_generichash_state *hash)
     ssize_t size = file < 0 ? -1 : read(file, text, sizeof text);
     if (file >= 0)
         close(file);
-    if (size <= 0) { /* no /proc: the name will have to do */
+    if (size <= 0) { /* without /proc, the host name */
         memset(text, 0, sizeof text);
         gethostname(text, sizeof text - 1);
         size = (ssize_t)strlen(text);

@@ -1,6 +1,6 @@
-/* Through PMIx, the interface of mpirun, prterun and srun --mpi=pmix: ranks put their blocks into
- * its store under a key that every exchange has for itself, meet at a fence that carries them, and
- * get those of the others. */
+/* The backend for PMIx, the interface of mpirun, prterun and srun --mpi=pmix. In an exchange, a
+ * rank puts its contribution into PMIx's store under a key of that exchange, takes part in a fence
+ * that distributes the data, and gets the contributions of the others. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -22,8 +22,8 @@ typedef struct pmix_state {
     int32_t size;
 } pmix_state;
 
-/* Exchanges of this process so far. All ranks come to the same ones in the same order, so they
- * agree on the key even over several boots. */
+/* The number of exchanges of this process so far. All ranks perform the same exchanges in the same
+ * order, so they agree on the key, even if there are several bootstraps. */
 static pthread_mutex_t count_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t exchange_count;
 
@@ -34,7 +34,7 @@ static tsr_status fail(const pmix_state *state, tsr_status status, const char *w
                      (int)code);
 }
 
-/* libpmix allocated it. */
+/* Frees a value that libpmix has allocated. */
 static void release(pmix_value_t *value)
 {
     if (value->type == PMIX_BYTE_OBJECT)
@@ -66,34 +66,34 @@ static tsr_status get_number(const pmix_state *state, bool of_job, const char *k
 }
 
 typedef struct fence {
-    tsr__completion over;
+    tsr__completion completion;
     pmix_status_t code;
 } fence;
 
-static void fence_free(fence *meeting)
+static void fence_free(fence *waiting)
 {
-    tsr__completion_finish(&meeting->over);
-    tsr__free(meeting);
+    tsr__completion_finish(&waiting->completion);
+    tsr__free(waiting);
 }
 
-static void fence_over(pmix_status_t code, void *opaque)
+static void on_fence(pmix_status_t code, void *opaque)
 {
-    fence *meeting = opaque;
-    meeting->code = code;
-    if (tsr__completion_signal(&meeting->over))
-        fence_free(meeting);
+    fence *waiting = opaque;
+    waiting->code = code;
+    if (tsr__completion_signal(&waiting->completion))
+        fence_free(waiting);
 }
 
-static tsr_status fence_wait(const pmix_state *state, fence *meeting,
+static tsr_status fence_wait(const pmix_state *state, fence *waiting,
                              const tsr__bootstrap_limit *limit)
 {
-    if (!tsr__completion_wait(&meeting->over, limit->deadline_ns))
+    if (!tsr__completion_wait(&waiting->completion, limit->deadline_ns))
         return tsr__fail(TSR_ERR_TIMEOUT,
                          "bootstrap: PMIx: after %.1f s not all of %" PRId32
                          " ranks have come to the exchange",
                          (double)limit->timeout_ns * 1e-9, state->size);
-    const pmix_status_t code = meeting->code;
-    fence_free(meeting);
+    const pmix_status_t code = waiting->code;
+    fence_free(waiting);
     return code == PMIX_SUCCESS ? TSR_OK : fail(state, TSR_ERR_PEER_LOST, "fence", code);
 }
 
@@ -105,14 +105,14 @@ static tsr_status fence_all(const pmix_state *state, const tsr__bootstrap_limit 
     snprintf(collect.key, sizeof collect.key, "%s", PMIX_COLLECT_DATA);
     collect.value.type = PMIX_BOOL;
     collect.value.data.flag = true;
-    fence *meeting = tsr__calloc(1, sizeof *meeting);
-    if (meeting == NULL)
+    fence *waiting = tsr__calloc(1, sizeof *waiting);
+    if (waiting == NULL)
         return TSR_ERR_NO_MEMORY;
-    tsr__completion_init(&meeting->over);
-    pmix_status_t code = state->pmix->Fence_nb(&everyone, 1, &collect, 1, fence_over, meeting);
+    tsr__completion_init(&waiting->completion);
+    pmix_status_t code = state->pmix->Fence_nb(&everyone, 1, &collect, 1, on_fence, waiting);
     if (code == PMIX_SUCCESS)
-        return fence_wait(state, meeting, limit);
-    fence_free(meeting);
+        return fence_wait(state, waiting, limit);
+    fence_free(waiting);
     return code == PMIX_OPERATION_SUCCEEDED ? TSR_OK
                                             : fail(state, TSR_ERR_PEER_LOST, "fence", code);
 }
@@ -120,7 +120,7 @@ static tsr_status fence_all(const pmix_state *state, const tsr__bootstrap_limit 
 static tsr_status put(const pmix_state *state, const char *key, const void *mine,
                       uint64_t size_bytes)
 {
-    /* A value must have bytes; one in front tells nothing from empty. PMIx copies it. */
+    /* PMIx accepts no empty value, so one byte precedes the contribution. PMIx copies the value. */
     uint8_t *bytes = tsr__calloc((size_t)size_bytes + 1, 1);
     if (bytes == NULL)
         return TSR_ERR_NO_MEMORY;
@@ -133,22 +133,23 @@ static tsr_status put(const pmix_state *state, const char *key, const void *mine
     tsr__free(bytes);
     if (code == PMIX_SUCCESS)
         code = state->pmix->Commit();
-    return code == PMIX_SUCCESS ? TSR_OK : fail(state, TSR_ERR_DRIVER, "publishing a block", code);
+    return code == PMIX_SUCCESS ? TSR_OK
+                                : fail(state, TSR_ERR_DRIVER, "storing a contribution", code);
 }
 
-static tsr_status get_block(const pmix_state *state, const char *key, int32_t rank,
-                            const tsr__bootstrap_limit *limit, pmix_value_t **out)
+static tsr_status get_contribution(const pmix_state *state, const char *key, int32_t rank,
+                                   const tsr__bootstrap_limit *limit, pmix_value_t **out)
 {
     uint64_t now = tsr__now_ns();
     uint64_t left_s = limit->deadline_ns > now ? (limit->deadline_ns - now) / TSR__SECOND : 0;
     pmix_proc_t who = state->me;
     who.rank = (pmix_rank_t)rank;
-    pmix_info_t patience = {0};
-    snprintf(patience.key, sizeof patience.key, "%s", PMIX_TIMEOUT);
-    patience.value.type = PMIX_INT;
-    patience.value.data.integer = (int)(left_s < 86400 ? left_s + 1 : 86400);
+    pmix_info_t timeout = {0};
+    snprintf(timeout.key, sizeof timeout.key, "%s", PMIX_TIMEOUT);
+    timeout.value.type = PMIX_INT;
+    timeout.value.data.integer = (int)(left_s < 86400 ? left_s + 1 : 86400);
     pmix_value_t *value = NULL;
-    pmix_status_t code = state->pmix->Get(&who, key, &patience, 1, &value);
+    pmix_status_t code = state->pmix->Get(&who, key, &timeout, 1, &value);
     if (code == PMIX_SUCCESS && value != NULL && value->type == PMIX_BYTE_OBJECT &&
         value->data.bo.size >= 1) {
         *out = value;
@@ -159,7 +160,7 @@ static tsr_status get_block(const pmix_state *state, const char *key, int32_t ra
         code = PMIX_ERR_BAD_PARAM;
     }
     char what[64];
-    snprintf(what, sizeof what, "the block of rank %" PRId32, rank);
+    snprintf(what, sizeof what, "the contribution of rank %" PRId32, rank);
     return fail(state, TSR_ERR_PEER_LOST, what, code);
 }
 
@@ -168,7 +169,7 @@ static tsr_status get_all(const pmix_state *state, const char *key,
                           tsr__bootstrap_gathered *out)
 {
     for (int32_t rank = 0; rank < state->size; rank++) {
-        TSR__TRY(get_block(state, key, rank, limit, &values[rank]));
+        TSR__TRY(get_contribution(state, key, rank, limit, &values[rank]));
         sizes[rank] = values[rank]->data.bo.size - 1;
     }
     TSR__TRY(tsr__bootstrap_gathered_init(state->size, sizes, out));
@@ -211,7 +212,7 @@ static tsr_status find_place(pmix_state *state, tsr__bootstrap_place *place)
                  state->size - 1);
     place->rank = (int32_t)state->me.rank;
     place->size = state->size;
-    /* Not every server knows these. */
+    /* Not every server provides these. */
     place->local_rank = place->local_size = -1;
     if (get_number(state, true, PMIX_LOCAL_SIZE, 1, state->size, &place->local_size) != TSR_OK ||
         get_number(state, false, PMIX_LOCAL_RANK, 0, place->local_size - 1, &place->local_rank) !=
@@ -226,7 +227,7 @@ tsr_status tsr__bootstrap_open_pmix(const tsr__bootstrap_params *params,
 {
     static const tsr__bootstrap_backend pmix = {"PMIx", exchange, tsr__free};
     (void)params;
-    /* Outside a launcher PMIx_Init would look for a server that is not there. */
+    /* Without a launcher, PMIx_Init would try to reach a server that does not exist. */
     TSR__REQUIRE(
         tsr__env_text("PMIX_NAMESPACE") != NULL && tsr__env_text("PMIX_RANK") != NULL,
         "bootstrap: PMIX_NAMESPACE and PMIX_RANK are not set: this process was not started "

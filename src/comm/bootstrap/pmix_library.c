@@ -11,13 +11,13 @@
 #include "base/error.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* guarded by it */
+/* Guarded by `lock`. */
 static tsr__pmix_library library;
 static bool opened, joined;
 static pmix_proc_t myself;
 static pid_t process;
 
-static tsr_status complain(const char *what)
+static tsr_status fail_to_open(const char *what)
 {
     const char *why = dlerror();
     return tsr__fail(
@@ -27,17 +27,17 @@ static tsr_status complain(const char *what)
         what, why != NULL ? why : "unknown");
 }
 
-/* Stays open: PMIx has threads of its own. */
+/* The library stays open, because PMIx has threads of its own. */
 static tsr_status open_library(void)
 {
     void *handle = dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL)
-        return complain("libpmix.so.2 cannot be opened");
+        return fail_to_open("libpmix.so.2 cannot be opened");
 #define X(name)                                                                                    \
     {                                                                                              \
         void *symbol = dlsym(handle, "PMIx_" #name);                                               \
         if (symbol == NULL)                                                                        \
-            return complain("libpmix.so.2 has no PMIx_" #name);                                    \
+            return fail_to_open("libpmix.so.2 has no PMIx_" #name);                                \
         memcpy(&library.name, &symbol, sizeof symbol);                                             \
     }
     TSR__PMIX_FUNCTIONS(X)
@@ -46,7 +46,7 @@ static tsr_status open_library(void)
     return TSR_OK;
 }
 
-/* Not in a child that was forked and exits by itself: the launcher would take it for its parent. */
+/* Does nothing in a forked child that exits: the launcher would take it for its parent. */
 static void leave(void)
 {
     if (getpid() == process)
@@ -63,8 +63,7 @@ static tsr_status join(void)
     process = getpid();
     if (atexit(leave) != 0) {
         (void)library.Finalize(NULL, 0);
-        return tsr__fail(TSR_ERR_NO_MEMORY,
-                         "bootstrap: PMIx: there is no room for a function at exit");
+        return tsr__fail(TSR_ERR_NO_MEMORY, "bootstrap: PMIx: atexit() failed");
     }
     joined = true;
     return TSR_OK;

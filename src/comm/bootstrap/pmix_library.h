@@ -1,8 +1,8 @@
-/* libpmix, opened when it is needed: one libtessera works with and without it. */
+/* libpmix, opened at run time, so that libtessera works whether it is installed or not. */
 #ifndef TSR_COMM_BOOTSTRAP_PMIX_LIBRARY_H
 #define TSR_COMM_BOOTSTRAP_PMIX_LIBRARY_H
 
-/* pmix.h uses strncasecmp, and leaves this to others. */
+/* pmix.h uses strncasecmp without including its header. */
 #include <strings.h>
 
 #include <pmix.h>
@@ -24,9 +24,10 @@ typedef struct tsr__pmix_library {
 #undef X
 } tsr__pmix_library;
 
-/* Opens the library and joins the launcher's server, as `me`. Done once for the whole process, and
- * undone when that exits: a second PMIx_Init after PMIx_Finalize loses blocks (seen with PMIx 4.2.2
- * under OpenMPI 4.1.4), and a process that ends without PMIx_Finalize takes its job along. */
+/* Opens the library and connects to the launcher's server; `me` gets this process's name there.
+ * Connects once per process and disconnects at exit: a second PMIx_Init after PMIx_Finalize loses
+ * data (seen with PMIx 4.2.2 under OpenMPI 4.1.4), and a process that ends without PMIx_Finalize
+ * aborts its job. */
 tsr_status tsr__pmix_join(const tsr__pmix_library **out, pmix_proc_t *me) TSR_NODISCARD;
 
 #endif

@@ -1,4 +1,4 @@
-/* A build without PMIx. */
+/* Replaces pmix.c in a build without PMIx. */
 #include "base/error.h"
 #include "comm/bootstrap/backend.h"
 
