@@ -1,6 +1,6 @@
-/* The reductions that Mesa's CPU driver has kernels of its own for: the same bits as from the
- * general kernels (which other tests compare with the host), over the whole of y's buffer, around
- * every border between the two. Elsewhere both are general. */
+/* The kernels for reductions on Mesa's CPU driver give the same bits as the general kernels, which
+ * other tests compare with the host. Compares y's complete buffer, for sizes around all limits of
+ * these kernels. On other drivers both runs use the general kernels. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include "support/check_main.h"
 #include "support/gpu.h"
 
-/* x is [planes, rows, columns] with gaps of `gap` elements behind every row and plane, from element
- * `offset` on; y is what is left without `dim`, with gaps of its own. */
+/* x is [planes, rows, columns] from element `offset` on, with gaps of `gap` elements after each row
+ * and plane. y has the dimensions besides `dim`, with gaps, too. */
 typedef struct shape {
     int64_t planes, rows, columns;
     int dim;
@@ -63,7 +63,7 @@ static double any_value(gpu_random *random, value_kind values)
     }
 }
 
-/* What a buffer holds that has such a view, and some more. */
+/* The elements of a buffer for such a view, and some more. */
 static unsigned char *contents(gpu_random *random, tsr_dtype dtype, int64_t count,
                                value_kind values)
 {
@@ -126,7 +126,7 @@ static void check(shape s, call c)
 
 static const call sum = {TSR_F32, TSR_F32, TSR_REDUCE_SUM, false, VALUES_RANDOM};
 
-/* Around a tree's lanes, what a subgroup takes of a row, and chunks. */
+/* Lengths around the tree's lanes, the elements that a subgroup reads at once, and chunks. */
 static const int64_t lengths[] = {32, 33, 128, 250, 256, 1000, 1024};
 
 START_TEST(row_lengths)
@@ -143,7 +143,7 @@ START_TEST(column_lengths)
 }
 END_TEST
 
-/* Chunks of both lengths, and what is left of them. */
+/* Chunks of both lengths, complete and incomplete. */
 START_TEST(chunks)
 {
     check((shape){1, 1, 70000, 2, 0, 0}, sum);
@@ -155,7 +155,7 @@ START_TEST(chunks)
 }
 END_TEST
 
-/* Every number of columns around what a subgroup and a workgroup take; fewer are too few. */
+/* Numbers of columns around those of a subgroup and of a workgroup. */
 START_TEST(widths)
 {
     for (int64_t columns = 7; columns < 35; columns++)
@@ -183,7 +183,7 @@ START_TEST(dtypes)
 }
 END_TEST
 
-/* Three dimensions, of which the first, second or third is summed up. */
+/* Three dimensions, with the sum along each of them. */
 START_TEST(planes)
 {
     for (int dim = 0; dim < 3; dim++)
@@ -198,7 +198,7 @@ START_TEST(planes)
 }
 END_TEST
 
-/* Nothing but -0: the empty sum, 0, comes first. */
+/* Sums of -0 are 0, because they start with the empty sum. */
 START_TEST(zeros)
 {
     call c = sum;
@@ -211,7 +211,7 @@ START_TEST(zeros)
 }
 END_TEST
 
-/* Equal elements and NaN, in rows and columns of every kind. */
+/* Equal elements and NaN, in rows and columns of all kinds. */
 START_TEST(largest_and_smallest)
 {
     static const tsr_reduction how[] = {TSR_REDUCE_MAX, TSR_REDUCE_MIN, ARGMAX};
@@ -233,7 +233,8 @@ START_TEST(largest_and_smallest)
 }
 END_TEST
 
-/* Which go by these kernels at all: otherwise the comparisons above compare nothing. */
+/* Which reductions use these kernels; otherwise the tests above would compare the general kernels
+ * with themselves. */
 static bool suits_as(uint32_t kind, bool columns, tsr_dtype dtype, uint32_t jobs, uint32_t count,
                      uint64_t step)
 {

@@ -1,6 +1,7 @@
-/* Softmax, cross-entropy and their gradients of rows without gaps, for which Mesa's CPU driver has
- * kernels of its own: against references in double, around every border between those, with gaps
- * behind the rows that must stay as they were. Elsewhere the kernels are the general ones. */
+/* Softmax, cross-entropy and their gradients for rows without gaps, for which Mesa's CPU driver has
+ * its own kernels. Compares them with references in double precision, for sizes around all limits
+ * of these kernels; gaps between rows must stay unchanged. Other drivers use the general kernels.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,8 @@
 #include "support/close.h"
 #include "support/gpu.h"
 
-/* [planes, rows, columns] with `gap` elements behind every row and plane, from element `offset`
- * on. */
+/* [planes, rows, columns] from element `offset` on, with gaps of `gap` elements after each row and
+ * plane. */
 typedef struct shape {
     int64_t planes, rows, columns, gap, offset;
 } shape;
@@ -30,7 +31,7 @@ typedef struct kind {
 typedef struct operand {
     tsr_tensor *whole, *view;
     double *values;       /* of the view */
-    unsigned char *start; /* the whole's bits */
+    unsigned char *start; /* the bits of the complete buffer */
     uint64_t bytes;
 } operand;
 
@@ -46,7 +47,7 @@ static int64_t whole_count(shape s)
     return s.offset + s.planes * (s.rows * (s.columns + s.gap) + s.gap) + 3;
 }
 
-/* Where row `row` of all starts in the whole. */
+/* The first element of row number `row` in the complete buffer. */
 static int64_t row_start(shape s, int64_t row)
 {
     return s.offset + row / s.rows * (s.rows * (s.columns + s.gap) + s.gap) +
@@ -92,7 +93,7 @@ static void destroy(operand *o)
     free(o->start);
 }
 
-/* What is in the view now, after checking that nothing beside it has changed. */
+/* Reads the view's values, and checks that the elements around it have not changed. */
 static double *results(const operand *o, shape s)
 {
     tsr_dtype dtype = tsr_tensor_layout(o->whole)->dtype;
@@ -121,7 +122,7 @@ static void assert_close_at(const char *what, shape s, int64_t index, double got
                      tolerance);
 }
 
-/* Σ e^(x − largest), and the largest. */
+/* Computes Σ e^(x − largest), and the largest. */
 static double exponentials(const double *x, int64_t count, double *largest)
 {
     double sum = 0;
@@ -200,8 +201,8 @@ static void check_all(shape s, kind k)
 static const kind plain = {TSR_F32, TSR_F32, TSR_F32, false};
 static const kind plain_in_place = {TSR_F32, TSR_F32, TSR_F32, true};
 
-/* From the last length of a kernel's to the first of the next; rows that start at even elements and
- * at odd ones. */
+/* The last length for one kernel and the first for the next, with rows that start at even and at
+ * odd elements. */
 START_TEST(rows_of_any_length)
 {
     static const shape shapes[] = {
@@ -218,18 +219,18 @@ START_TEST(planes)
 {
     check_all((shape){3, 70, 130, 6, 0}, plain);
     check_all((shape){5, 8, 2050, 2, 0}, plain_in_place);
-    check_all((shape){20, 6, 300, 2, 0}, plain); /* more planes than dispatches are made for */
+    check_all((shape){20, 6, 300, 2, 0}, plain); /* more planes than these kernels take */
 }
 END_TEST
 
-/* So many that rows of more than 1024 elements have a pipeline too. */
+/* So many rows that the kernel for short rows takes more than 1024 elements. */
 START_TEST(many_long_rows)
 {
     check_forward((shape){1, 2100, 2047, 1, 0}, plain, false);
 }
 END_TEST
 
-START_TEST(halves)
+START_TEST(float16)
 {
     static const kind kinds[] = {{TSR_F16, TSR_F32, TSR_BF16, false},
                                  {TSR_BF16, TSR_F16, TSR_F16, false},
@@ -242,8 +243,8 @@ START_TEST(halves)
 }
 END_TEST
 
-/* Cross-entropy, whole and in `parts` as ranks would make it: the losses in place of nothing, the
- * gradient perhaps in place of the logits. */
+/* Cross-entropy in one call, and in `parts` as ranks would compute it. The gradient may overwrite
+ * the logits. */
 static void check_cross_entropy(shape s, kind k, int parts)
 {
     gpu_random random = {(uint64_t)s.columns + 2};
@@ -254,7 +255,8 @@ static void check_cross_entropy(shape s, kind k, int parts)
     tsr_tensor *stats = gpu_new(TSR_F32, 3, (int64_t[]){parts, 3, s.rows});
     double *label = memory(s.rows, sizeof *label), *losses = memory(s.rows, sizeof *losses);
 
-    for (int64_t r = 0; r < s.rows; r++) /* the last columns among them, and -100: ignored */
+    for (int64_t r = 0; r < s.rows;
+         r++) /* including the last columns, and -100, which is ignored */
         label[r] = (double)(r % 7 == 3   ? -100
                             : r % 5 == 0 ? s.columns - 1 - r % 4
                                          : gpu_random_between(&random, 0, s.columns - 1));
@@ -317,7 +319,7 @@ START_TEST(cross_entropy)
 }
 END_TEST
 
-/* The loss alone, of logits that are not to be changed. */
+/* Computes only the loss; the logits must stay unchanged. */
 START_TEST(losses_only)
 {
     enum { ROWS = 64, COLUMNS = 700 };
@@ -347,7 +349,7 @@ START_TEST(losses_only)
 }
 END_TEST
 
-/* Rows of one kind of value each, beside ordinary ones. */
+/* Rows with one kind of special values each, and ordinary rows. */
 static void fill_row(double *row, int64_t count, int64_t number)
 {
     for (int64_t j = 0; j < count; j++) {
@@ -357,7 +359,7 @@ static void fill_row(double *row, int64_t count, int64_t number)
         if (number == 5)
             row[j] = j == 1 ? 3e38 : -3e38;
         if (number == 6)
-            row[j] = j == 0 ? 0 : -80; /* down to where e^x leaves the normal numbers */
+            row[j] = j == 0 ? 0 : -80; /* values for which e^x becomes subnormal */
         if (number == 7)
             row[j] = j == 0 ? 0 : -95;
     }
@@ -387,7 +389,7 @@ static void check_extremes(int64_t columns)
         double largest, sum = exponentials(x + row * columns, columns, &largest);
         int64_t number = row % KINDS;
         for (int64_t i = row * columns; i < (row + 1) * columns; i++) {
-            if (number == 1 || number == 3 || number == 4) { /* as PyTorch: NaN throughout */
+            if (number == 1 || number == 3 || number == 4) { /* as in PyTorch: all NaN */
                 ck_assert(isnan(y[i]) && isnan(log_y[i]));
                 continue;
             }
@@ -411,8 +413,8 @@ START_TEST(extreme_values)
 }
 END_TEST
 
-/* Softmax of rows so long that they take scratch memory and several dispatches, with the nth event
- * of a kind failing, for every n that there is: an error and y as it was, or the result. */
+/* Computes softmax of rows that need scratch memory and several dispatches, with the nth event of a
+ * kind failing, for all n. Each must give an error and leave y unchanged, or give the result. */
 static void survive_faults(tsr__fault_kind fault, int code)
 {
     shape s = {1, 40, 1300, 1, 0};
@@ -460,7 +462,7 @@ START_TEST(failures_leave_nothing_half_done)
 }
 END_TEST
 
-/* Else the cases above would test the general kernels on that driver too. */
+/* Otherwise the tests above would use the general kernels on that driver, too. */
 START_TEST(own_kernels_are_used)
 {
     tsr__softmax_rows work = {.device = gpu,
@@ -476,13 +478,13 @@ START_TEST(own_kernels_are_used)
     work.count = 1025;
     ck_assert(!tsr__softmax_short_suit(&work));
     ck_assert_int_eq(tsr__softmax_chunks_suit(&work), lavapipe);
-    work.rows = 4096; /* enough to make up for the pipeline */
+    work.rows = 4096; /* enough to pay for the pipeline */
     ck_assert_int_eq(tsr__softmax_short_suit(&work), lavapipe);
     work.count = 2049;
     ck_assert(!tsr__softmax_short_suit(&work));
     work.rows = 400;
     work.count = 1025;
-    work.a.address++; /* no float lies there */
+    work.a.address++; /* not the address of a float */
     ck_assert(!tsr__softmax_chunks_suit(&work));
     work.a.address--;
     work.b = (tsr__softmax_operand){.address = 4096, .stride = UINT64_C(1) << 32, .dtype = TSR_F32};
@@ -497,7 +499,7 @@ START_TEST(own_kernels_are_used)
 }
 END_TEST
 
-/* More parts than one dispatch counts, which would take gigabytes to run. */
+/* More parts than one dispatch covers. To run it would take gigabytes. */
 START_TEST(rows_for_several_dispatches)
 {
     enum { ROWS = 600000, ACROSS = 3 };
@@ -521,7 +523,7 @@ TESTS(softmax_rows)
     tcase_add_test(tests, rows_of_any_length);
     tcase_add_test(tests, planes);
     tcase_add_test(tests, many_long_rows);
-    tcase_add_test(tests, halves);
+    tcase_add_test(tests, float16);
     tcase_add_test(tests, cross_entropy);
     tcase_add_test(tests, losses_only);
     tcase_add_test(tests, extreme_values);
@@ -533,6 +535,6 @@ TESTS(softmax_rows)
 TESTS(softmax_rows_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_test(tests, halves);
+    tcase_add_test(tests, float16);
     tcase_add_test(tests, planes);
 }

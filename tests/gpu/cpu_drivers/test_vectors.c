@@ -1,6 +1,6 @@
-/* The kernels that Mesa's CPU driver has of its own for rows without gaps, transposes and
- * optimizers: the same bits as from the general kernels (which other tests compare with the host),
- * over the whole of every buffer, around every border between the two. Elsewhere both are general.
+/* The kernels for rows without gaps, transposes and optimizers on Mesa's CPU driver give the same
+ * bits as the general kernels, which other tests compare with the host. Compares complete buffers,
+ * for sizes around all limits of these kernels. On other drivers both runs use the general kernels.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@
 
 #define TENSORS 5
 
-/* Where a view lies: rows of `columns` elements, `pitch` apart, from element `offset` on. A pitch
- * of 0 repeats the row; `columns` of 1 the element. */
+/* A view: rows of `columns` elements, `pitch` apart, from element `offset` on. A pitch of 0 repeats
+ * the row, and one column repeats the element. */
 typedef struct place {
     int64_t rows, columns, pitch, offset;
 } place;
@@ -24,12 +24,12 @@ typedef struct place {
 typedef struct operand {
     tsr_dtype dtype;
     tsr_tensor *buffer, *view;
-    unsigned char *start; /* the buffer's first contents */
+    unsigned char *start; /* the buffer's initial contents */
     uint64_t size_bytes;
 } operand;
 
-/* Floats of all magnitudes that stay finite through an operation or two, and some that are not; of
- * integers all bits. */
+/* Floats of all magnitudes that stay finite in a few operations, and some that are not finite;
+ * integers of any bits. */
 static void fill_random(gpu_random *random, operand *x, int64_t count)
 {
     static const double odd[] = {0, -0.0, INFINITY, -INFINITY, 1e-6, -3e-8};
@@ -79,7 +79,8 @@ static bool is_nan(uint64_t bits, tsr_dtype dtype)
 
 typedef tsr_status (*operation)(operand *x);
 
-/* Runs it by the device's own kernels, then by the general ones, from the same contents. */
+/* Runs the operation with the kernels for the device and with the general ones, from the same
+ * contents. */
 static void compare(operand *x, int count, operation run, const char *name)
 {
     tsr__device_class own = gpu->device_class;
@@ -201,7 +202,8 @@ START_TEST(mixtures)
 }
 END_TEST
 
-/* Around the shortest that goes by vectors, and around whole vectors, blocks and workgroups. */
+/* Lengths around the shortest for these kernels, and around whole vectors, blocks and workgroups.
+ */
 START_TEST(line_lengths)
 {
     static const int64_t all[] = {0,    1,    15,   2047,  2048,  2049,  2050,  2111,
@@ -214,7 +216,7 @@ START_TEST(line_lengths)
 }
 END_TEST
 
-/* Every alignment of every operand. */
+/* All alignments of all operands. */
 START_TEST(offsets)
 {
     for (int64_t y = 0; y < 4; y++) {
@@ -224,7 +226,7 @@ START_TEST(offsets)
 }
 END_TEST
 
-/* Rows of all lengths around a lane's and a subgroup's vectors, with gaps, a bias and a column. */
+/* Row lengths around the vectors of a lane and of a subgroup, with gaps, a bias and a column. */
 START_TEST(row_lengths)
 {
     static const int64_t lengths[] = {3, 15, 16, 17, 31, 33, 64, 67, 100, 127, 128, 129, 300};
@@ -247,7 +249,7 @@ START_TEST(one_element_for_all)
 }
 END_TEST
 
-/* y is the same view as an input: blocks that overlap must not be computed twice. */
+/* y is the same view as an input, so that overlapping blocks must not be computed twice. */
 static tsr_status run_in_place(operand *x)
 {
     tsr_status status = tsr_add(queue, x[0].view, x[0].view, x[1].view);
@@ -274,8 +276,8 @@ START_TEST(conversions)
 }
 END_TEST
 
-/* All halves, NaN with their payloads too, widen to the same bits. */
-START_TEST(every_half)
+/* All 16-bit floats, including NaN with all payloads, widen to the same bits. */
+START_TEST(every_float16)
 {
     int64_t count = 65536;
     tsr__device_class own = gpu->device_class;
@@ -358,7 +360,7 @@ START_TEST(transposes)
         for (int64_t odd = 0; odd < 2; odd++)
             check_transpose(all[_i], all[_i], 1, shapes[i][0], shapes[i][1], odd);
     check_transpose(all[_i], all[_i], 3, 40, 50, 0);
-    check_transpose(all[_i], all[_i], 17, 40, 50, 0); /* more planes than go by vectors */
+    check_transpose(all[_i], all[_i], 17, 40, 50, 0); /* more planes than these kernels take */
 }
 END_TEST
 
@@ -428,7 +430,8 @@ START_TEST(optimizers)
 }
 END_TEST
 
-/* Which pieces go by vectors at all: otherwise the comparisons above compare nothing. */
+/* Which pieces use these kernels; otherwise the tests above would compare the general kernels with
+ * themselves. */
 static bool cut(tsr_dtype dtype, int64_t rows, int64_t columns, int64_t pitch, tsr__piece *rest)
 {
     gpu_random random = {1};
@@ -473,7 +476,7 @@ static void add_all(TCase *tests)
     tcase_add_test(tests, one_element_for_all);
     tcase_add_test(tests, in_place);
     tcase_add_loop_test(tests, conversions, 0, 6);
-    tcase_add_test(tests, every_half);
+    tcase_add_test(tests, every_float16);
     tcase_add_loop_test(tests, transposes, 0, 4);
     tcase_add_test(tests, transposes_that_convert);
     tcase_add_test(tests, optimizers);

@@ -1,5 +1,5 @@
-/* Activations and their derivatives against double precision, over the whole range of f32 and at
- * its ends. */
+/* Compares activations and their derivatives with double precision, over the complete range of f32
+ * including its ends. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -71,7 +71,8 @@ static double derivative(double x, tsr_activation activation)
     return 1;
 }
 
-/* Mostly where the functions bend, also every magnitude of f32 and its special values. */
+/* Mostly values for which the functions are curved; also all magnitudes of f32 and its special
+ * values. */
 static void fill_inputs(double *x)
 {
     static const double special[] = {0,
@@ -105,8 +106,9 @@ static void fill_inputs(double *x)
         x[i] = special[i];
 }
 
-/* 4e-7 relative where the result is of x's size; absolutely where the function goes to 0 in its
- * tail or through it. Below 1e-37, zero: subnormal numbers are flushed. */
+/* The error is at most 4e-7, relative to the result if it is as large as x, and absolute where the
+ * function approaches or crosses 0. Results below 1e-37 may be 0, because subnormal numbers may be
+ * flushed. */
 static void check_value(const char *what, tsr_activation activation, double x, double got,
                         double want)
 {
@@ -150,7 +152,7 @@ START_TEST(matches_double_precision)
 }
 END_TEST
 
-/* Near 0 GELU and SiLU are x/2: relatively as precise there as elsewhere. */
+/* Near 0, GELU and SiLU are x/2 and have the same relative precision as elsewhere. */
 START_TEST(keeps_its_digits_near_zero)
 {
     double x[64], got[64];
@@ -172,7 +174,7 @@ START_TEST(keeps_its_digits_near_zero)
 }
 END_TEST
 
-START_TEST(halves_and_views)
+START_TEST(float16_and_views)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
     gpu_random random = {3};
@@ -231,12 +233,12 @@ TESTS(activation)
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, matches_double_precision, 0, 5);
     tcase_add_test(tests, keeps_its_digits_near_zero);
-    tcase_add_test(tests, halves_and_views);
+    tcase_add_test(tests, float16_and_views);
     tcase_add_test(tests, refuses);
 }
 
 TESTS(activation_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_test(tests, halves_and_views);
+    tcase_add_test(tests, float16_and_views);
 }

@@ -1,5 +1,5 @@
-/* Conversions between every two dtypes, bit for bit: all patterns of the small ones, edges and
- * random bits of the others. */
+/* Compares conversions between all pairs of dtypes bit by bit, for all values of the small dtypes,
+ * and for edge cases and random values of the others. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@
 
 static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16, TSR_I32, TSR_U32, TSR_I64, TSR_U8};
 
-/* Around each value of f16 and bf16 that f32 can tell apart: the values themselves, the ties
- * between them and their neighbours. */
+/* f32 values around those of f16 and bf16: the values themselves, the ties between them, and the
+ * neighbours of both. */
 static uint64_t f32_edge(gpu_random *random, int i)
 {
     uint64_t bits = gpu_bits(gpu_value((uint64_t)i, i % 2 ? TSR_F16 : TSR_BF16), TSR_F32);
@@ -22,14 +22,14 @@ static uint64_t f32_edge(gpu_random *random, int i)
            UINT32_MAX;
 }
 
-/* Integers of every magnitude, powers of two and what lies beside them among them. */
+/* Integers of all magnitudes, including powers of two and their neighbours. */
 static uint64_t integer_edge(gpu_random *random)
 {
     int shift = (int)gpu_random_between(random, 0, 63);
     uint64_t bits = gpu_random_u64(random) >> shift;
     if (gpu_random_between(random, 0, 2) == 0)
         bits = (UINT64_C(1) << shift) + (uint64_t)gpu_random_between(random, -2, 2);
-    /* Long runs of zeros make ties when they are rounded to a float. */
+    /* Long runs of zeros give ties when the number is rounded to a float. */
     if (gpu_random_between(random, 0, 2) == 0)
         bits = (bits >> 8 << 8) | UINT64_C(0x80) << gpu_random_between(random, 0, 50);
     return gpu_random_between(random, 0, 1) ? bits : 0 - bits;
@@ -42,7 +42,7 @@ static uint64_t pattern(gpu_random *random, tsr_dtype dtype, int i)
     if (dtype != TSR_F32)
         return integer_edge(random);
     switch (i % 4) {
-    case 0: /* what integers are saturated from */
+    case 0: /* beyond the range of integers */
         return gpu_bits((double)(int64_t)integer_edge(random), TSR_F32) + (uint64_t)(i / 4 % 3) - 1;
     case 1:
         return gpu_random_u64(random) & UINT32_MAX;
@@ -96,7 +96,7 @@ static const double values[] = {
     255.99,   4e9,       5e9,  -3e9,     1e19,          -1e19,
     INFINITY, -INFINITY, NAN,  7e-46,    1.00048828125, 1.00048828125000022};
 
-/* tsr_fill rounds once, from double, and fills any view. */
+/* tsr_fill rounds once, from double, and fills views of any strides. */
 START_TEST(fills)
 {
     gpu_random random = {9};

@@ -1,5 +1,5 @@
-/* tsr_copy between views: every case is compared, byte for byte, with a walk on the host over the
- * whole destination buffer, so that a stray write shows. */
+/* Compares tsr_copy between views with a copy on the host, byte by byte over the destination's
+ * complete buffer, so that stray writes are found. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +12,10 @@
 
 static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16, TSR_I32, TSR_U32, TSR_I64, TSR_U8};
 
-/* One of each size. */
+/* One dtype of each size. */
 static const tsr_dtype sizes[] = {TSR_U8, TSR_BF16, TSR_F32, TSR_I64};
 
-/* A tensor's whole buffer in host memory, and its view there. */
+/* A tensor, a view of it, and a copy of its buffer in host memory. */
 typedef struct copy_image {
     tsr_tensor *parent, *view;
     void *data;
@@ -27,7 +27,7 @@ static void image_read(copy_image *image)
     GPU_OK(tsr_tensor_download(queue, image->parent, image->data, image->size_bytes));
 }
 
-/* Random bits everywhere. */
+/* Fills the tensor with random bits. */
 static copy_image image_of(gpu_random *random, tsr_tensor *parent, tsr_tensor *view)
 {
     const tsr_layout *layout = tsr_tensor_layout(parent);
@@ -48,7 +48,7 @@ static copy_image image_new(gpu_random *random, tsr_dtype dtype, int ndim, const
     return image_of(random, parent, view);
 }
 
-/* The whole of a new tensor, then a view of it by layout. */
+/* A new tensor, and a view of all of it. */
 static copy_image image_whole(gpu_random *random, tsr_dtype dtype, int ndim, const int64_t *shape)
 {
     tsr_tensor *parent = gpu_new(dtype, ndim, shape), *view;
@@ -77,7 +77,7 @@ static void image_drop(copy_image *image)
     free(image->data);
 }
 
-/* What the copy should do, on the host. */
+/* Does on the host what the copy should do. */
 static void copy_on_host(copy_image *dst, const copy_image *src)
 {
     const tsr_layout *to = tsr_tensor_layout(dst->view);
@@ -144,7 +144,7 @@ static int random_shape(gpu_random *random, int64_t *shape)
     return ndim;
 }
 
-/* The shape of something that broadcasts to `shape`. */
+/* A random shape that broadcasts to `shape`. */
 static int random_source_shape(gpu_random *random, int ndim, const int64_t *shape, int64_t *out)
 {
     int dropped =
@@ -157,8 +157,8 @@ static int random_source_shape(gpu_random *random, int ndim, const int64_t *shap
 
 static void fuzz(uint64_t seed, int cases)
 {
-    /* Conversions have a test of their own; here they stand for one wider, one narrower, one of the
-     * same size. */
+    /* Conversions have their own test. These are to a wider and to a narrower dtype and to one of
+     * the same size. */
     static const tsr_dtype pairs[][2] = {{TSR_F32, TSR_F16},
                                          {TSR_BF16, TSR_F32},
                                          {TSR_I64, TSR_U8},
@@ -189,7 +189,8 @@ START_TEST(random_views)
 }
 END_TEST
 
-/* A dst whose rows are columns of src, both cut out of larger tensors at an odd offset or not. */
+/* Checks a copy whose rows are columns in src; both are views of larger tensors, at an odd offset
+ * or not. */
 static void check_transpose(gpu_random *random, tsr_dtype dtype, const int64_t *cut,
                             const int *order, int64_t odd)
 {
@@ -235,8 +236,8 @@ START_TEST(transposes_that_convert)
 }
 END_TEST
 
-/* Row lengths around the ways' thresholds and alignments, in both directions: slicing out of a
- * matrix and into one. */
+/* Row lengths around the thresholds and alignments of all ways to copy, for slices as source and as
+ * destination. */
 static void check_row(gpu_random *random, tsr_dtype dtype, int64_t length, int64_t start)
 {
     int64_t wide[] = {7, length + start + 3}, narrow[] = {7, length};
@@ -262,7 +263,7 @@ START_TEST(rows)
 }
 END_TEST
 
-/* More rows than are recorded at once, and from three dimensions. */
+/* More rows, in three dimensions, than one command copies. */
 START_TEST(many_rows)
 {
     gpu_random random = {5};
@@ -297,7 +298,7 @@ START_TEST(large_and_contiguous)
 }
 END_TEST
 
-/* So much that CPUs share it, each from the middle of a row on. */
+/* So many bytes that several host threads share the copy, and start in the middle of a row. */
 START_TEST(long_rows)
 {
     gpu_random random = {9};
@@ -314,7 +315,8 @@ START_TEST(long_rows)
 }
 END_TEST
 
-/* The same, where rows have gaps or are columns in src: parts end along rows and columns. */
+/* The same with rows that have gaps or are columns in src, so that parts end between rows and
+ * columns. */
 START_TEST(large_pieces)
 {
     static const tsr_dtype pairs[][2] = {{TSR_F32, TSR_F32}, {TSR_F16, TSR_F32}, {TSR_U8, TSR_U8}};
@@ -343,8 +345,7 @@ START_TEST(large_pieces)
 }
 END_TEST
 
-/* Recorded work on the destination comes first, so that the copy cannot be made at once on the
- * host. */
+/* Recorded work uses the destination, so that the host cannot copy at once. */
 START_TEST(busy_rows)
 {
     gpu_random random = {8};
@@ -362,8 +363,8 @@ START_TEST(busy_rows)
 }
 END_TEST
 
-/* Where the host copies nothing is recorded, unless recorded work uses either side; and the order
- * is kept. */
+/* If the host can copy at once, nothing is recorded; if recorded work uses either tensor, the copy
+ * is recorded, too. The order of operations is kept. */
 START_TEST(at_once_or_recorded)
 {
     int64_t shape[] = {64, 48}, turned[] = {48, 64};
@@ -394,7 +395,7 @@ START_TEST(at_once_or_recorded)
 }
 END_TEST
 
-/* Five dimensions that do not merge take several dispatches, and eight more. */
+/* Views of five to eight dimensions that cannot be merged take several dispatches. */
 START_TEST(many_dimensions)
 {
     gpu_random random = {6};
@@ -487,7 +488,7 @@ START_TEST(refuses)
     tsr_tensor_destroy(&wide);
     tsr_tensor_destroy(&view);
 
-    /* Side by side in one buffer is fine. */
+    /* Adjacent views of one buffer are allowed. */
     tsr_tensor *even, *odd;
     GPU_OK(tsr_tensor_slice(x, 1, 0, TSR_END, 2, &even));
     GPU_OK(tsr_tensor_slice(x, 1, 1, TSR_END, 2, &odd));
@@ -499,7 +500,7 @@ START_TEST(refuses)
 }
 END_TEST
 
-/* A second device object stands for another device. */
+/* Uses a second device object in place of another device. */
 START_TEST(across_devices)
 {
     tsr_device *second;
@@ -523,7 +524,7 @@ START_TEST(across_devices)
     for (int i = 0; i < 12; i++)
         ck_assert_double_eq(got[i], values[i]);
 
-    /* Converted and broadcast on the way. */
+    /* Converts and broadcasts, too. */
     tsr_tensor *bytes = gpu_new(TSR_U8, 2, shape), *first;
     GPU_OK(tsr_tensor_slice(transposed, 1, 3, 4, 1, &first));
     ck_assert_int_eq(tsr_tensor_layout(first)->shape[1], column[1]);

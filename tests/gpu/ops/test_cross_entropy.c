@@ -1,4 +1,4 @@
-/* tsr_cross_entropy against a reference in double. */
+/* Compares tsr_cross_entropy with a reference in double precision. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +44,8 @@ static void gradient_of(const double *logits, int64_t classes, int64_t label, do
             ignored(label, classes) ? 0 : scale * (exp(logits[j] - largest) / sum - (j == label));
 }
 
-/* Labels of any dtype, an eighth of them outside the classes: as the dtype allows, negative, just
- * past the end, or with the class in their low word only. */
+/* Labels of any dtype. An eighth of them is outside the classes: negative, just past the end, or
+ * with a valid class only in the low word, as far as the dtype allows. */
 static void random_labels(gpu_random *random, tsr_tensor *labels, int64_t classes, int64_t *out)
 {
     const tsr_layout *layout = tsr_tensor_layout(labels);
@@ -73,7 +73,7 @@ typedef struct shape {
 
 enum { WITH_LOSS = 1, WITH_GRADIENT = 2, IN_PLACE = 4 };
 
-/* dtypes: of logits, loss and gradient. */
+/* `dtypes` are those of logits, loss and gradient. */
 static void cross_entropy_case(gpu_random *random, shape s, const tsr_dtype *dtypes,
                                tsr_dtype label_dtype, int what)
 {
@@ -155,9 +155,10 @@ START_TEST(random_views)
 }
 END_TEST
 
-START_TEST(packed_halves)
+START_TEST(packed_float16)
 {
-    if (tsr_device_get_info(gpu)->storage16) /* without it the test above was this one */
+    if (tsr_device_get_info(gpu)
+            ->storage16) /* otherwise the test above has used the same kernels */
         random_cases(32, 24);
 }
 END_TEST
@@ -175,7 +176,7 @@ START_TEST(any_number_of_classes)
 }
 END_TEST
 
-/* loss and gradient of rows of three classes. */
+/* Computes loss and gradient of rows of three classes. */
 static void three(int rows, const double *logits, const double *labels, double *loss,
                   double *gradient)
 {
@@ -211,7 +212,7 @@ START_TEST(extreme_values)
     three(1, (double[]){-INFINITY, -INFINITY, -INFINITY}, (double[]){2}, loss, gradient);
     ck_assert(isnan(loss[0]) && isnan(gradient[0]) && isnan(gradient[2]));
 
-    /* An ignored row is 0 whatever it holds, and leaves its neighbour alone. */
+    /* An ignored row gives 0 whatever its values are, and does not change other rows. */
     three(2, (double[]){NAN, INFINITY, -INFINITY, 1, 1, 1}, (double[]){-100, 1}, loss, gradient);
     ck_assert(loss[0] == 0 && gradient[0] == 0 && gradient[1] == 0 && gradient[2] == 0);
     assert_close(loss[1], log(3), 2e-7, "the row beside an ignored one", 1);
@@ -360,5 +361,5 @@ TESTS(cross_entropy)
 TESTS(cross_entropy_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_test(tests, packed_halves);
+    tcase_add_test(tests, packed_float16);
 }

@@ -1,5 +1,5 @@
-/* Sums, differences, products and linear functions against double precision, rounded as the store
- * rounds. */
+/* Compares sums, differences, products and linear functions with double precision, rounded to the
+ * dtype of the result. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 
-/* Of y, a and b: each mixture is a pipeline to build. */
+/* The dtypes of y, a and b. Each mixture needs a pipeline. */
 static const tsr_dtype mixtures[][3] = {{TSR_F32, TSR_F32, TSR_F32},
                                         {TSR_F16, TSR_F16, TSR_F16},
                                         {TSR_BF16, TSR_F32, TSR_BF16},
@@ -40,7 +40,7 @@ static tsr_status run(function f, tsr_tensor *y, const tsr_tensor *a, const tsr_
     return tsr_axpy(queue, y, alpha, a);
 }
 
-/* In f32, each step rounded. */
+/* Computes in f32, with each step rounded. */
 static double expected(function f, double a, double b, double y)
 {
     switch (f) {
@@ -59,7 +59,8 @@ static double expected(function f, double a, double b, double y)
     return gpu_rounded(gpu_rounded((double)alpha * a, TSR_F32) + y, TSR_F32);
 }
 
-/* Which element of a tensor `ndim`, `shape` broadcast to `y_shape` the row-major element n of y is.
+/* The element of a tensor, broadcast from `shape` to `y_shape`, that corresponds to row-major
+ * element n of y.
  */
 static int64_t source_index(int64_t n, int y_ndim, const int64_t *y_shape, int ndim,
                             const int64_t *shape)
@@ -151,32 +152,33 @@ START_TEST(random_views)
 }
 END_TEST
 
-/* A view of y's shape [planes,rows,columns] with random contents: where it is `turned`, of a tensor
- * [planes,columns,rows], and values[] has its order. */
+/* A view of y's shape [planes,rows,columns] with random contents. If `transposed`, it is a view of
+ * a tensor [planes,columns,rows], and values[] has that tensor's order. */
 static tsr_tensor *make_turned(gpu_random *random, const view_of_values *y, tsr_dtype dtype,
-                               bool turned, view_of_values *out)
+                               bool transposed, view_of_values *out)
 {
     tsr_tensor *view;
     out->ndim = 3;
     memcpy(out->shape, y->shape, sizeof out->shape);
-    if (turned) {
+    if (transposed) {
         out->shape[1] = y->shape[2];
         out->shape[2] = y->shape[1];
     }
     make(random, dtype, out);
-    GPU_OK(turned ? tsr_tensor_transpose(out->view, 1, 2, &view)
-                  : tsr_tensor_slice(out->view, 0, 0, TSR_END, 1, &view));
+    GPU_OK(transposed ? tsr_tensor_transpose(out->view, 1, 2, &view)
+                      : tsr_tensor_slice(out->view, 0, 0, TSR_END, 1, &view));
     return view;
 }
 
-static double turned_value(const view_of_values *y, const view_of_values *x, bool turned, int64_t n)
+static double turned_value(const view_of_values *y, const view_of_values *x, bool transposed,
+                           int64_t n)
 {
     int64_t rows = y->shape[1], columns = y->shape[2];
     int64_t plane = n / (rows * columns), row = n / columns % rows, column = n % columns;
-    return x->values[turned ? (plane * columns + column) * rows + row : n];
+    return x->values[transposed ? (plane * columns + column) * rows + row : n];
 }
 
-/* a, b or both, as many elements as are worth a kernel that turns them. */
+/* Transposes a, b or both, with enough elements that they are made contiguous first. */
 static void check_turned(gpu_random *random, function f, const tsr_dtype *dtypes, bool a_turned,
                          bool b_turned)
 {
@@ -196,7 +198,7 @@ static void check_turned(gpu_random *random, function f, const tsr_dtype *dtypes
                                turned_value(&y, &b, b_turned, n), y.values[n]);
         if (got[n] != gpu_rounded(want, dtypes[0]))
             ck_abort_msg("function %d, a %s, b %s, element %lld: %.9g instead of %.9g", (int)f,
-                         a_turned ? "turned" : "as it is", b_turned ? "turned" : "as it is",
+                         a_turned ? "transposed" : "as it is", b_turned ? "transposed" : "as it is",
                          (long long)n, got[n], gpu_rounded(want, dtypes[0]));
     }
     tsr_tensor_destroy(&views[0]);
@@ -216,7 +218,7 @@ START_TEST(transposed_inputs)
 }
 END_TEST
 
-/* y = a, or b, or both: the same view may be read and written. */
+/* y may be the same view as a, b or both. */
 START_TEST(in_place)
 {
     gpu_random random = {50};
@@ -243,7 +245,7 @@ START_TEST(in_place)
 }
 END_TEST
 
-/* NaN and the infinities are numbers like any other. */
+/* NaN and infinities give the results of IEEE arithmetic. */
 START_TEST(special_values)
 {
     const double a[] = {INFINITY, -INFINITY, NAN, 0, 3e38, 65504},
@@ -267,7 +269,7 @@ START_TEST(special_values)
 }
 END_TEST
 
-/* More invocations than one line of workgroups holds: 4 · 128 · 65535 elements and some. */
+/* More invocations than the grid holds in one dimension: more than 4 · 128 · 65535 elements. */
 START_TEST(large)
 {
     int64_t shape[] = {4 * 128 * 65535 + 1001};

@@ -1,4 +1,4 @@
-/* Layer and RMS normalisation and their gradients against references in double. */
+/* Compares layer and RMS normalisation and their gradients with references in double precision. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +22,8 @@ typedef struct norm_case {
     bool weighted, biased, accumulate;
     bool in_place; /* y is x, and dx is x or dy */
     bool strided;
-    double offset, scale; /* of x */
-    double ramp;          /* what x gains from the first column to the last */
+    double offset, scale; /* x is scaled, then offset */
+    double ramp;          /* how much x increases from the first column to the last */
     float epsilon;
 } norm_case;
 
@@ -52,7 +52,7 @@ static double *doubles(int64_t count)
     return values;
 }
 
-/* Poisoned. */
+/* Creates an operand whose buffer is poisoned. */
 static operand create(gpu_random *random, const norm_case *c, tsr_dtype dtype, bool vector)
 {
     int ndim = vector ? 1 : c->ndim;
@@ -168,12 +168,13 @@ static void check_forward(gpu_random *random, const norm_case *c)
     destroy(&bias);
 }
 
-/* The sums down the columns, with how large what they add is. */
+/* The sums of the columns, and the sums of the absolute values of their terms. */
 typedef struct column {
     double weight, weight_size, bias, bias_size;
 } column;
 
-/* `got` and what was there before it, in the tensor of `o`. */
+/* Compares element j of the output `o` with the reference `sum`, plus its old value when
+ * accumulating. */
 static void check_columns(const norm_case *c, const char *what, const operand *o, int64_t j,
                           const double *got, double sum, double size)
 {
@@ -256,7 +257,7 @@ static void check_both(gpu_random *random, norm_case c)
     }
 }
 
-/* [rows, columns] of f32 with all there is. */
+/* A case of f32 [rows, columns] with weight, bias and all gradients. */
 static norm_case plain(int64_t rows, int64_t columns)
 {
     return (norm_case){.ndim = 2,
@@ -271,8 +272,8 @@ static norm_case plain(int64_t rows, int64_t columns)
                        .epsilon = 1e-5F};
 }
 
-/* Random views of up to five dimensions, of which no two may be one: two dimensions of rows for the
- * kernels, more for the host. Rows of 1 to 40 elements, sometimes of hundreds. */
+/* Random views of up to five dimensions that cannot be merged: kernels take two dimensions of rows,
+ * and the host iterates over the others. Rows have 1 to 40 elements, sometimes hundreds. */
 static norm_case random_case(gpu_random *random)
 {
     static const tsr_dtype mixtures[3][4] = {{TSR_F32, TSR_F32, TSR_F32, TSR_F32},
@@ -307,8 +308,8 @@ START_TEST(random_views)
 }
 END_TEST
 
-/* A device without 16-bit storage has had that above. */
-START_TEST(packed_halves)
+/* A device without 16-bit storage has already run this above. */
+START_TEST(packed_float16)
 {
     gpu_random random = {72};
     if (!tsr_device_get_info(gpu)->storage16)
@@ -327,8 +328,8 @@ START_TEST(any_number_of_columns)
 }
 END_TEST
 
-/* Around whole chunks of rows, and so many that the sums of the chunks are folded in steps; so many
- * that a CPU driver gives each row to one invocation. */
+/* Numbers of rows around whole chunks of rows; so many that the sums of the chunks are reduced in
+ * several passes; and so many that CPU drivers compute each row in one invocation. */
 START_TEST(any_number_of_rows)
 {
     static const int64_t counts[] = {1, 31, 32, 33, 64, 300, 1037, 9000};
@@ -338,13 +339,13 @@ START_TEST(any_number_of_rows)
         c.accumulate = c.in_place = i % 2 == 0;
         check_both(&random, c);
     }
-    check_both(&random, plain(40000, 3)); /* more chunks than a fold takes at once */
+    check_both(&random, plain(40000, 3)); /* more chunks than one pass reduces */
 }
 END_TEST
 
-/* Rows without gaps, of which Mesa's CPU driver takes those of up to 1024 elements by a kernel of
- * its own: around its borders; behind columns that stay as they were, from even elements and from
- * odd ones; in halves. */
+/* Rows without gaps: for up to 1024 elements, Mesa's CPU driver has a kernel for short rows.
+ * Lengths around its limits, after columns that must stay unchanged, starting at even and at odd
+ * elements, in all float dtypes. */
 static void check_gaps(gpu_random *random, norm_case c, int64_t gap, int64_t first)
 {
     int64_t size[] = {c.size[0], c.size[1] + gap}, total = size[0] * size[1];
@@ -391,8 +392,8 @@ START_TEST(rows_without_gaps)
 }
 END_TEST
 
-/* The ith of three mixtures of dtypes. */
-static void check_halves(gpu_random *random, int i, int64_t rows, int64_t columns)
+/* Checks the ith of three mixtures of dtypes. */
+static void check_float16(gpu_random *random, int i, int64_t rows, int64_t columns)
 {
     static const tsr_dtype dtypes[3][4] = {{TSR_F16, TSR_F32, TSR_BF16, TSR_F32},
                                            {TSR_BF16, TSR_F16, TSR_F16, TSR_BF16},
@@ -407,16 +408,16 @@ static void check_halves(gpu_random *random, int i, int64_t rows, int64_t column
     check_gaps(random, c, 3, i);
 }
 
-START_TEST(halves_without_gaps)
+START_TEST(float16_without_gaps)
 {
     gpu_random random = {79};
     for (int i = 0; i < 3; i++)
-        check_halves(&random, i, 100, 200 + 133 * i);
+        check_float16(&random, i, 100, 200 + 133 * i);
 }
 END_TEST
 
-/* Longer ones, which that driver takes in parts: the last of which starts early, whole parts,
- * hundreds of them. */
+/* Longer rows, which that driver divides into parts: with a last part that overlaps the one before,
+ * with whole parts only, and with hundreds of parts. */
 START_TEST(long_rows)
 {
     static const int64_t sizes[][2] = {{40, 1026}, {17, 2052}, {9, 4096}, {10, 6000}, {1, 150002}};
@@ -437,12 +438,12 @@ START_TEST(long_rows)
 }
 END_TEST
 
-START_TEST(long_rows_of_halves)
+START_TEST(long_rows_of_float16)
 {
     static const int64_t sizes[][2] = {{30, 1100}, {16, 2056}, {8, 4100}};
     gpu_random random = {81};
     for (int i = 0; i < 3; i++)
-        check_halves(&random, i, sizes[i][0], sizes[i][1]);
+        check_float16(&random, i, sizes[i][0], sizes[i][1]);
 }
 END_TEST
 
@@ -481,8 +482,8 @@ START_TEST(kernels_by_length)
 }
 END_TEST
 
-/* A mean that is large next to the deviation: neither E[x²] − E[x]² nor a mean that is rounded to
- * f32 would do. */
+/* The mean is large compared with the deviation, so that neither E[x²] − E[x]² nor a mean rounded
+ * to f32 is precise enough. */
 START_TEST(large_offsets)
 {
     static const double offsets[] = {1e4, -3e5, 1e4, -3e5};
@@ -493,14 +494,14 @@ START_TEST(large_offsets)
         c.offset = offsets[i];
         c.scale = 1;
         check_both(&random, c);
-        c.size[0] = 300; /* an invocation a row on CPU drivers */
+        c.size[0] = 300; /* one invocation per row on CPU drivers */
         c.size[1] = 259;
         check_both(&random, c);
     }
 }
 END_TEST
 
-/* Without variance the result is the bias, exactly: what rounding left of the deviations would be
+/* Without variance the result is exactly the bias; any rounding error in the deviations would be
  * multiplied by 1/√epsilon. */
 static void check_equal_elements(gpu_random *random, int64_t rows, int64_t count)
 {
@@ -535,7 +536,7 @@ START_TEST(rows_of_equal_elements)
     check_equal_elements(&random, 100, 1009);
     check_equal_elements(&random, 100, 241);
     check_equal_elements(&random, 30, 2002);
-    check_equal_elements(&random, 300, 203); /* an invocation a row on CPU drivers */
+    check_equal_elements(&random, 300, 203); /* one invocation per row on CPU drivers */
     for (int i = 0; i < 4; i++) {
         norm_case c = plain(4, 100 + i);
         c.offset = offsets[i];
@@ -545,8 +546,8 @@ START_TEST(rows_of_equal_elements)
 }
 END_TEST
 
-/* What is not a number spoils its row alone, but all of it; in rows of each length that Mesa's CPU
- * driver has kernels for. */
+/* A NaN makes its row NaN, and no other row, for the row lengths of all kernels of Mesa's CPU
+ * driver. */
 START_TEST(nan_and_infinities)
 {
     enum { ROWS = 4, MOST = 9000 };
@@ -567,7 +568,7 @@ START_TEST(nan_and_infinities)
         for (int64_t j = 0; j < count; j++) {
             ck_assert(isfinite(got[j]) && isfinite(got[3 * count + j]));
             ck_assert(isnan(got[count + j]));
-            /* As PyTorch: ∞ · 0 is none, the others are divided by ∞. */
+            /* As in PyTorch: ∞ · 0 is NaN, and the other elements are divided by ∞. */
             ck_assert(centred || j == last ? isnan(got[2 * count + j]) : got[2 * count + j] == 0);
         }
     }
@@ -576,7 +577,7 @@ START_TEST(nan_and_infinities)
 }
 END_TEST
 
-/* Halves at odd places share words with what is not the operation's. */
+/* 16-bit floats at odd positions share words with elements that must stay unchanged. */
 START_TEST(neighbours_stay)
 {
     enum { ROWS = 40, WIDE = 9, COLUMNS = 5 };
@@ -597,8 +598,8 @@ START_TEST(neighbours_stay)
 }
 END_TEST
 
-/* Each gradient alone is what it is beside the others, also where there are enough elements for the
- * kernels for short rows and for long ones. */
+/* Each gradient has the same bits whether it is computed alone or with the others, including with
+ * enough elements for the kernels for short and for long rows. */
 START_TEST(gradients_on_their_own)
 {
     enum { MOST = 8 * 4098 };
@@ -610,7 +611,7 @@ START_TEST(gradients_on_their_own)
     static double together[3][MOST], alone[MOST];
     GPU_OK(tsr_random_normal(queue, x, 1, 2, &(tsr_random_params){.seed = 7}));
     GPU_OK(tsr_random_normal(queue, dy, 0, 1, &(tsr_random_params){.seed = 8}));
-    for (int run = -2; run < 3; run++) { /* twice all, then each */
+    for (int run = -2; run < 3; run++) { /* all of them twice, then each alone */
         for (int i = 0; i < 3; i++)
             gpu_poison(out[i]);
         GPU_OK(tsr_layer_norm_grad(queue, run <= 0 ? out[0] : NULL,
@@ -631,7 +632,7 @@ START_TEST(gradients_on_their_own)
 }
 END_TEST
 
-/* Σ dy·y of the reference, of a row. */
+/* Σ dy·y of a row, by the reference. */
 static double weighed(const norm_case *c, const double *x, const double *dy)
 {
     double n[32], sum = 0;
@@ -783,9 +784,9 @@ START_TEST(mistakes_are_named)
 }
 END_TEST
 
-/* The gradients, which take scratch memory and several dispatches behind `before` others, with the
- * nth event of a kind failing, for every n that there is: an error and everything as it was, or
- * success. */
+/* Computes the gradients, which take scratch memory and several dispatches, after `before` other
+ * dispatches, with the nth event of a kind failing, for all n. Each must give an error and leave
+ * everything unchanged, or succeed. */
 static void survive_faults(int64_t rows, int64_t columns, int before, tsr__fault_kind fault,
                            int code)
 {
@@ -835,7 +836,7 @@ START_TEST(failures_leave_nothing_half_done)
 {
     static const int64_t sizes[][2] = {{100, 33}, {300, 33}, {16, 2050}};
     const int64_t *size = sizes[_i < 3 ? _i : 2];
-    const int before = _i < 3 ? 0 : 88 + _i; /* a batch is full, of 96, amidst the operation */
+    const int before = _i < 3 ? 0 : 88 + _i; /* a batch of 96 becomes full within the operation */
     survive_faults(size[0], size[1], before, TSR__FAULT_VULKAN,
                    -3 /* VK_ERROR_INITIALIZATION_FAILED */);
     survive_faults(size[0], size[1], before, TSR__FAULT_ALLOC, 0);
@@ -849,9 +850,9 @@ TESTS(norm)
     tcase_add_test(tests, any_number_of_columns);
     tcase_add_test(tests, any_number_of_rows);
     tcase_add_test(tests, rows_without_gaps);
-    tcase_add_test(tests, halves_without_gaps);
+    tcase_add_test(tests, float16_without_gaps);
     tcase_add_test(tests, long_rows);
-    tcase_add_test(tests, long_rows_of_halves);
+    tcase_add_test(tests, long_rows_of_float16);
     tcase_add_test(tests, kernels_by_length);
     tcase_add_test(tests, large_offsets);
     tcase_add_test(tests, rows_of_equal_elements);
@@ -864,7 +865,7 @@ TESTS(norm)
     tcase_add_loop_test(tests, failures_leave_nothing_half_done, 0, 8);
 }
 
-/* The teams that GPUs have, whatever the device is. */
+/* Uses the thread groups of GPUs on any device. */
 TESTS(norm_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
@@ -875,8 +876,8 @@ TESTS(norm_as_gpu)
 TESTS(norm_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_test(tests, packed_halves);
-    tcase_add_test(tests, halves_without_gaps);
-    tcase_add_test(tests, long_rows_of_halves);
+    tcase_add_test(tests, packed_float16);
+    tcase_add_test(tests, float16_without_gaps);
+    tcase_add_test(tests, long_rows_of_float16);
     tcase_add_test(tests, neighbours_stay);
 }

@@ -1,4 +1,4 @@
-/* SGD and AdamW over several steps against the formulas of torch.optim in double. */
+/* Compares several steps of SGD and AdamW with the formulas of torch.optim in double precision. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@
 #define SGD(...) (&(tsr_sgd_params){__VA_ARGS__})
 #define ADAMW(...) (&(tsr_adamw_params){__VA_ARGS__})
 
-/* One optimizer's tensors and the same values in double. */
+/* An optimizer's tensors, and their values in double precision. */
 typedef struct setup {
     tsr_dtype parameter_dtype, gradient_dtype;
     bool has_master;
@@ -71,8 +71,8 @@ static void check(const char *what, tsr_tensor *tensor, const double *want, int6
     free(got);
 }
 
-/* Without a master the parameter is rounded at each step, so the reference starts each step from
- * what the device stored. */
+/* Without a master the parameter is rounded at each step, so that the reference starts each step
+ * from the values that the device stored. */
 static void check_step(setup *s, bool state2)
 {
     const double f32 = 4e-7;
@@ -86,7 +86,7 @@ static void check_step(setup *s, bool state2)
         double *exact = malloc((size_t)(s->count + 1) * sizeof *exact);
         ck_assert_ptr_nonnull(exact);
         check("master", s->master, s->p, s->count, f32);
-        /* The parameter is the master's value rounded, exactly. */
+        /* The parameter is exactly the master's value, rounded. */
         gpu_get(s->master, exact);
         for (int64_t i = 0; i < s->count; i++)
             exact[i] = gpu_rounded(exact[i], s->parameter_dtype);
@@ -235,8 +235,8 @@ START_TEST(adamw_matches_reference)
 }
 END_TEST
 
-/* The bias corrections are computed in double: at step 10^6 they are 1 to the last bit, at step 1
- * they are 1 − beta. */
+/* The bias corrections are computed in double precision: they are 1 to the last bit at step 10^6,
+ * and 1 − beta at step 1. */
 START_TEST(adamw_late_step)
 {
     gpu_random random = {.state = 5};
@@ -254,7 +254,7 @@ END_TEST
 
 /* Shapes --------------------------------------------------------------------------------------- */
 
-/* Views of every kind, up to eight dimensions, none of which merge. */
+/* Views of all kinds with up to eight dimensions that cannot be merged. */
 START_TEST(any_views)
 {
     gpu_random random = {.state = 31};
@@ -279,8 +279,8 @@ START_TEST(any_views)
 }
 END_TEST
 
-/* A parameter whose every other row and column takes part, in three dimensions: the rest keeps its
- * poison. */
+/* The parameter is a view of every other row and column, in three dimensions. The other elements
+ * must keep their poison. */
 START_TEST(neighbours_are_untouched)
 {
     const int64_t shape[] = {5, 6, 7}, part[] = {3, 3, 4};
@@ -314,8 +314,8 @@ START_TEST(neighbours_are_untouched)
 }
 END_TEST
 
-/* With weight decay 0 the parameter's value does not reach the gradient: an infinite one spoils
- * only itself. */
+/* With weight decay 0 the parameter's value does not influence the gradient, so that an infinite
+ * one has no effect on anything else. */
 START_TEST(sgd_keeps_nan_out)
 {
     const int64_t shape[] = {2};
@@ -395,7 +395,7 @@ START_TEST(sgd_errors)
     SGD_FAILS(t.f, t.f2, t.f3, NULL, SGD(.nesterov = true, .momentum = 0.5f, .dampening = 0.25f),
               "they are 0.5 and 0.25");
 #undef SGD_FAILS
-    /* The gradient may be the parameter's own view. */
+    /* The gradient may be the same view as the parameter. */
     GPU_OK(tsr_sgd_step(queue, t.f, t.f, NULL, NULL, &plain));
     destroy_tensors(&t);
 }

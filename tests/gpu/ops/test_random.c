@@ -1,5 +1,5 @@
-/* Random numbers on the device have the bits of the C twins in src/base, and belong to element
- * indices. */
+/* Random numbers on the device have the same bits as those of the C code in src/base, and are
+ * determined by the element index. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static tsr_status draw(kind what, tsr_tensor *y, const tsr_random_params *params
     return TSR_OK;
 }
 
-/* What element `index` becomes, as 32 bits. */
+/* The expected bits of element `index`. */
 static uint32_t expected(kind what, const tsr_random_params *params, uint64_t index)
 {
     uint32_t word = tsr__philox_word(params->seed, params->subsequence, index);
@@ -58,7 +58,7 @@ static tsr_dtype dtype_of(kind what)
     return what == BITS ? TSR_U32 : TSR_F32;
 }
 
-/* Element (i, j, k) of a 3-d view has the number of its index. */
+/* Compares element (i, j, k) of a view with the number of its index. */
 static void check_view(kind what, tsr_tensor *y, const tsr_random_params *params)
 {
     const int64_t *shape = tsr_tensor_layout(y)->shape;
@@ -78,7 +78,7 @@ static void check_view(kind what, tsr_tensor *y, const tsr_random_params *params
     free(got);
 }
 
-/* A million words in one go, all three kinds; the bits agree with the CPU's. */
+/* A million words of each kind in one call have the same bits as on the host. */
 START_TEST(million_words_match_the_host)
 {
     const tsr_random_params params = {.seed = SEED, .subsequence = SUBSEQUENCE};
@@ -91,7 +91,7 @@ START_TEST(million_words_match_the_host)
 }
 END_TEST
 
-/* Random views: every alignment of rows to blocks, strided, transposed and stepped. */
+/* Random views with all alignments of rows to blocks, strided, transposed and with steps. */
 START_TEST(any_view_and_offset)
 {
     gpu_random random = {.state = 77};
@@ -113,7 +113,7 @@ START_TEST(any_view_and_offset)
 }
 END_TEST
 
-/* What lies around a view stays as it was. */
+/* Elements around a view stay unchanged. */
 START_TEST(writes_nothing_else)
 {
     const int64_t shape[] = {7, 10};
@@ -133,7 +133,7 @@ START_TEST(writes_nothing_else)
 }
 END_TEST
 
-/* Indices that cross 2^32, 2^34 (the block's low word) and the end of 64 bits' room. */
+/* Indices that cross 2^32 and 2^34 (the block's low word), and indices at the end of 64 bits. */
 START_TEST(indices_are_64_bit)
 {
     const uint64_t offsets[] = {(UINT64_C(1) << 32) - 7, (UINT64_C(1) << 34) - 7,
@@ -149,7 +149,7 @@ START_TEST(indices_are_64_bit)
 }
 END_TEST
 
-/* Strides so long that a walk has to be cut, and strides in any order. */
+/* Strides so long that the tensor has to be divided into pieces, and strides in any order. */
 START_TEST(any_index_strides)
 {
     const int64_t strides[][3] = {{1, 4, 12},
@@ -171,7 +171,8 @@ START_TEST(any_index_strides)
 }
 END_TEST
 
-/* The last element is as far from the first as 63 bits say, or one farther. */
+/* The distance from the first to the last index is the largest that 63 bits hold, or larger by one.
+ */
 START_TEST(indices_reach_63_bits)
 {
     const int64_t strides[] = {INT64_MAX, 1, 1}, shape[] = {2, 1, 1}, farther[] = {2, 1, 2};
@@ -188,7 +189,7 @@ START_TEST(indices_reach_63_bits)
 }
 END_TEST
 
-/* A shard that passes its place draws what the whole tensor would there. */
+/* A shard that passes its place draws the numbers of the complete tensor at that place. */
 START_TEST(shard_equals_slice_of_whole)
 {
     enum { ROWS = 37, COLUMNS = 29 };
@@ -223,8 +224,9 @@ START_TEST(shard_equals_slice_of_whole)
 }
 END_TEST
 
-/* f16 and bf16 hold the f32 value rounded to nearest even; odd sizes leave neighbours alone. */
-START_TEST(halves_are_rounded)
+/* f16 and bf16 get the f32 value rounded to nearest even; with odd sizes, neighbours stay
+ * unchanged. */
+START_TEST(float16_is_rounded)
 {
     const tsr_dtype dtypes[] = {TSR_F16, TSR_BF16};
     for (int d = 0; d < 2; d++)
@@ -248,8 +250,8 @@ START_TEST(halves_are_rounded)
 }
 END_TEST
 
-/* Inverse of an odd number modulo 2^32, by Newton's method: each step doubles the bits that are
- * right. */
+/* The inverse of an odd number modulo 2^32, by Newton's method: each step doubles the number of
+ * correct bits. */
 static uint32_t inverse(uint32_t odd)
 {
     uint32_t x = odd;
@@ -258,7 +260,7 @@ static uint32_t inverse(uint32_t odd)
     return x;
 }
 
-/* The counter whose block is `out`: the rounds of Philox undone one by one. */
+/* Finds the counter whose block is `out`, by inverting the rounds of Philox. */
 static void philox_inverse(const uint32_t out[4], const uint32_t key[2], uint32_t counter[4])
 {
     const uint32_t m0 = 0xD2511F53, m1 = 0xCD9E8D57;
@@ -274,8 +276,8 @@ static void philox_inverse(const uint32_t out[4], const uint32_t key[2], uint32_
     }
 }
 
-/* Where to draw the words a, b and c one after another: the fourth word of their block is free, and
- * is tried until the block's number fits the 62 bits that element indices have. */
+/* Finds an index at which the words a, b and c are drawn one after another. Tries values of the
+ * fourth word of their block until the block's number fits the 62 bits of element indices. */
 static tsr_random_params find_words(uint64_t seed, uint32_t a, uint32_t b, uint32_t c)
 {
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
@@ -291,8 +293,8 @@ static tsr_random_params find_words(uint64_t seed, uint32_t a, uint32_t b, uint3
     };
 }
 
-/* Both ends of the range, its middle, and the edges of every octave of the normal's table,
- * mirrored. */
+/* Words at both ends of the range, in its middle, and at the edges of all octaves of the table of
+ * the normal distribution, on both sides. */
 START_TEST(extreme_words_match_the_host)
 {
     const int64_t shape[] = {1, 1, 3};
@@ -313,7 +315,7 @@ START_TEST(extreme_words_match_the_host)
 }
 END_TEST
 
-/* The largest value of a dtype below `high`, of all that 16 bits can be. */
+/* The largest value below `high`, by trying all values of a 16-bit dtype. */
 static double largest_below(tsr_dtype dtype, double high)
 {
     double found = -INFINITY;
@@ -332,7 +334,7 @@ typedef struct range {
     float low, high;
 } range;
 
-/* In each of them some draws round to high or more. */
+/* In each of these ranges, rounding moves some numbers to high or above. */
 static const range ranges[] = {
     {TSR_F32, 1, 1 + 0x1p-21f}, /* four floats */
     {TSR_F16, 0, 1},
@@ -390,7 +392,7 @@ END_TEST
 
 enum { RUN_MOST = 67, RUN_ROOM = RUN_MOST + 8 };
 
-/* A run of `count` elements from element `start` of a poisoned buffer on. */
+/* A view of `count` elements from element `start` on, in a poisoned buffer. */
 static tsr_tensor *run_within(tsr_dtype dtype, int64_t start, int64_t count, tsr_tensor **whole)
 {
     tsr_tensor *run;
@@ -400,7 +402,7 @@ static tsr_tensor *run_within(tsr_dtype dtype, int64_t start, int64_t count, tsr
     return run;
 }
 
-/* want[] is the run's; around it the poison still lies. */
+/* The view must have the values want[]; the elements around it must still be poison. */
 static void check_run(tsr_tensor *whole, int64_t start, int64_t count, const double *want)
 {
     const tsr_dtype dtype = tsr_tensor_layout(whole)->dtype;
@@ -435,7 +437,7 @@ static void draw_run(kind what, tsr_dtype dtype, int64_t start, int64_t count, u
     tsr_tensor_destroy(&whole);
 }
 
-/* Elements side by side, whole blocks of them and not, wherever they start. */
+/* Contiguous elements at any start, with and without incomplete blocks. */
 START_TEST(runs_of_any_start_and_length)
 {
     static const struct {
@@ -452,7 +454,7 @@ END_TEST
 
 /* Dropout -------------------------------------------------------------------------------------- */
 
-/* y against the twin: the mask exactly, the values as x · f32(1/(1−p)) rounded to y's dtype. */
+/* Compares y with the host's result: the same mask, and x · f32(1/(1−p)) rounded to y's dtype. */
 static void check_dropout(tsr_tensor *y, const double *x, const tsr_random_params *params, float p,
                           double *kept_share)
 {
@@ -539,7 +541,8 @@ START_TEST(dropout_of_runs)
 }
 END_TEST
 
-/* The threshold itself is kept, the word below it is not: in a whole block, and in part of one. */
+/* A word equal to the threshold is kept and the one below is dropped, in complete and in partial
+ * blocks. */
 START_TEST(dropout_at_its_threshold)
 {
     const tsr_random_params params = find_words(SEED, 0x40000000, 0x3fffffff, 0x40000001);
@@ -556,7 +559,7 @@ START_TEST(dropout_at_its_threshold)
 }
 END_TEST
 
-/* In place, and what is dropped is 0 even where x is NaN or infinite. */
+/* In place; a dropped element becomes 0 even if it is NaN or infinite. */
 START_TEST(dropout_in_place_drops_nan)
 {
     enum { COUNT = 4096 };
@@ -657,7 +660,7 @@ TESTS(random)
     tcase_add_test(tests, any_index_strides);
     tcase_add_test(tests, indices_reach_63_bits);
     tcase_add_test(tests, shard_equals_slice_of_whole);
-    tcase_add_test(tests, halves_are_rounded);
+    tcase_add_test(tests, float16_is_rounded);
     tcase_add_loop_test(tests, uniform_stays_below_high, 0, sizeof ranges / sizeof *ranges);
     tcase_add_test(tests, empty_tensors_draw_nothing);
     tcase_add_test(tests, dropout_matches_the_host);
@@ -668,7 +671,7 @@ TESTS(random)
     tcase_add_test(tests, errors_name_the_values);
 }
 
-/* A table of constants, which CPU drivers do without. */
+/* Uses the table of constants, which CPU drivers do not use. */
 TESTS(random_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
@@ -679,7 +682,7 @@ TESTS(random_as_gpu)
 TESTS(random_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_test(tests, halves_are_rounded);
+    tcase_add_test(tests, float16_is_rounded);
     tcase_add_loop_test(tests, uniform_stays_below_high, 0, sizeof ranges / sizeof *ranges);
     tcase_add_test(tests, dropout_matches_the_host);
     tcase_add_loop_test(tests, runs_of_any_start_and_length, 2, 4);

@@ -1,4 +1,5 @@
-/* tsr_reduce and tsr_argmax against references in double, and against the very tree they promise.
+/* Compares tsr_reduce and tsr_argmax with references in double precision, and with the documented
+ * tree.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +26,8 @@ static int64_t product(int ndim, const int64_t *shape)
     return count;
 }
 
-/* A row-major array around dimension `dim`: element (o, i, j) is at (o·count + j)·inner + i. */
+/* A row-major array seen around dimension `dim`: element (o, i, j) is at (o·count + j)·inner + i.
+ */
 typedef struct walk {
     int64_t outer, count, inner;
 } walk;
@@ -44,7 +46,7 @@ static int result_shape(int ndim, const int64_t *shape, int dim, bool keep, int6
     return out_ndim;
 }
 
-/* The result over `count` doubles `step` apart; *magnitude is the sum of what was added, for error
+/* Reduces `count` doubles, `step` apart. *magnitude is the sum of absolute values, for error
  * bounds. */
 static double reduced(const double *x, int64_t count, int64_t step, tsr_reduction how,
                       double *magnitude)
@@ -137,8 +139,8 @@ END_TEST
 
 /* The tree */
 
-/* One chunk, folded in f32 in the documented order: lane j % 32, halved over j / 4 % 8, then over j
- * % 4. */
+/* Reduces one chunk in f32 in the documented order: lane j % 32, halved over j / 4 % 8, then over
+ * j % 4. */
 static float chunk_sum(const float *x, int64_t count, int64_t step)
 {
     float lanes[8][4] = {{0}};
@@ -168,7 +170,7 @@ static float tree_sum(const float *x, int64_t rows, int64_t count, int64_t step)
     return sum;
 }
 
-/* Sums [rows, count] along its last dimension and compares every bit. */
+/* Sums [rows, count] along its last dimension and compares all bits. */
 static void assert_tree(tsr_tensor *x, const float *values, int64_t rows, int64_t count)
 {
     tsr_tensor *y = gpu_new(TSR_F32, 1, &rows);
@@ -190,7 +192,8 @@ static void assert_tree(tsr_tensor *x, const float *values, int64_t rows, int64_
     tsr_tensor_destroy(&y);
 }
 
-/* The same matrix dense, transposed (a column sum), and with gaps: other kernels, the same bits. */
+/* The same matrix contiguous, transposed (a column sum) and with gaps uses different kernels but
+ * gives the same bits. */
 static void tree_case(gpu_random *random, int64_t rows, int64_t count)
 {
     float *values = malloc((size_t)(rows * count) * sizeof *values);
@@ -233,7 +236,8 @@ START_TEST(tree_depends_on_the_shape_only)
 }
 END_TEST
 
-/* Positive values of unlike sizes: a running f32 sum would be off in the fourth digit. */
+/* Positive values of different magnitudes, for which a running sum in f32 is wrong in the fourth
+ * digit. */
 START_TEST(long_sums_are_accurate)
 {
     static const int64_t shapes[][2] = {{1, 3000001}, {1500000, 3}, {1200003, 1}};
@@ -267,7 +271,7 @@ START_TEST(long_sums_are_accurate)
 }
 END_TEST
 
-/* A dimension of stride 0, reduced and kept. */
+/* A dimension of stride 0 that is reduced, and one that is not. */
 START_TEST(reduces_broadcast_views)
 {
     double values[5] = {1, 2, 3, 4, 5}, got[5];
@@ -296,7 +300,7 @@ END_TEST
 
 /* Values that are not numbers */
 
-/* Row r has its NaN at element r, row `count` has none. As rows, and as columns. */
+/* Row r has a NaN at element r, and row `count` has none; the same for columns. */
 START_TEST(nan_anywhere_gives_nan)
 {
     enum { COUNT = 70, ROWS = COUNT + 1 };
@@ -389,7 +393,8 @@ static int64_t argmax_of(const double *x, int64_t count, int64_t step)
     return best;
 }
 
-/* Few distinct values, so that ties are common; sometimes a NaN, a negative zero, an infinity. */
+/* Few distinct values, so that ties are common, and sometimes a NaN, a negative zero or an
+ * infinity. */
 static double argmax_value(gpu_random *random, int64_t count)
 {
     static const double odd[] = {0.0, -0.0, -INFINITY, INFINITY, NAN};
@@ -445,7 +450,8 @@ START_TEST(argmax_finds_the_first_largest)
 }
 END_TEST
 
-/* The largest element near the end of a long row of equals: the index survives several passes. */
+/* The largest element is near the end of a long row of equal ones, so that its index goes through
+ * several passes. */
 START_TEST(argmax_of_a_long_row)
 {
     int64_t count = 1 << 20;
@@ -466,9 +472,9 @@ START_TEST(argmax_of_a_long_row)
 }
 END_TEST
 
-/* The same kernels where halves are packed in words. A device without 16-bit storage has had that
- * above. */
-START_TEST(packed_halves)
+/* The same kernels with 16-bit floats packed in words. A device without 16-bit storage has already
+ * run this above. */
+START_TEST(packed_float16)
 {
     static const tsr_dtype dtypes[] = {TSR_F16, TSR_BF16};
     if (!tsr_device_get_info(gpu)->storage16)
@@ -566,5 +572,5 @@ TESTS(reduce)
 TESTS(reduce_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_test(tests, packed_halves);
+    tcase_add_test(tests, packed_float16);
 }

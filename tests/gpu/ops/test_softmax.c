@@ -1,4 +1,4 @@
-/* Softmax, its logarithm and their gradients against references in double. */
+/* Compares softmax, its logarithm and their gradients with references in double precision. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,8 +39,8 @@ static void softmax_gradient(const double *y, const double *dy, int64_t count, b
         dx[j] = logarithm ? dy[j] - exp(y[j]) * sum : y[j] * (dy[j] - sum);
 }
 
-/* Rounding a probability or its logarithm costs this much in f32, besides storage: the logarithm's
- * terms are as large as the spread of the inputs. */
+/* The error bound in f32 of a probability or its logarithm, apart from storing it. The terms of the
+ * logarithm are as large as the range of the inputs. */
 static double forward_tolerance(double want, bool logarithm, double spread, tsr_dtype dtype)
 {
     return (logarithm ? 4e-7 * (1 + spread) : 2e-6 * fabs(want)) + 2 * storage_error(want, dtype);
@@ -62,8 +62,8 @@ typedef struct shape {
     int64_t rows, count;
 } shape;
 
-/* Rows of 1 to 40 elements, sometimes of a few hundred or thousand: every number of invocations per
- * row. */
+/* Rows of 1 to 40 elements, sometimes of a few hundred or thousand, so that all sizes of thread
+ * groups are used. */
 static shape random_shape(gpu_random *random)
 {
     static const int64_t most[] = {8, 40, 40, 300, 1500};
@@ -77,7 +77,7 @@ static shape random_shape(gpu_random *random)
     return s;
 }
 
-/* Two mixtures of dtypes besides plain f32: each is pipelines of its own. */
+/* Two mixtures of dtypes besides f32. Each needs its own pipelines. */
 static const tsr_dtype mixtures[3][3] = {
     {TSR_F32, TSR_F32, TSR_F32}, {TSR_F16, TSR_F32, TSR_BF16}, {TSR_BF16, TSR_F16, TSR_F16}};
 
@@ -177,16 +177,17 @@ START_TEST(softmax_of_random_views)
 }
 END_TEST
 
-START_TEST(softmax_with_packed_halves)
+START_TEST(softmax_with_packed_float16)
 {
-    if (tsr_device_get_info(gpu)->storage16) /* without it the test above was this one */
+    if (tsr_device_get_info(gpu)
+            ->storage16) /* otherwise the test above has used the same kernels */
         random_cases(22, 24);
 }
 END_TEST
 
 /* Sizes and values at the edges */
 
-/* One row of `count` classes, forward and back, against the reference. */
+/* Compares one row of `count` classes, forward and backward, with the reference. */
 static void wide_case(int64_t count)
 {
     gpu_random random = {(uint64_t)count};
@@ -233,7 +234,7 @@ START_TEST(any_number_of_classes)
 }
 END_TEST
 
-/* So many rows that a CPU driver gives each to one invocation; the gradient in place of the result.
+/* So many rows that CPU drivers compute each in one invocation; the gradient overwrites the result.
  */
 START_TEST(many_rows)
 {
@@ -268,7 +269,7 @@ START_TEST(many_rows)
 }
 END_TEST
 
-/* softmax of one row of four, and its logarithm. */
+/* Computes softmax and its logarithm of one row of four. */
 static void four(const double *x, double *y, double *log_y)
 {
     tsr_tensor *in = gpu_new(TSR_F32, 1, (int64_t[]){4}),
@@ -308,11 +309,11 @@ START_TEST(extreme_values)
     for (int i = 0; i < 4; i++)
         ck_assert(isnan(y[i]) && isnan(log_y[i]));
 
-    four((double[]){0, INFINITY, 1, 2}, y, log_y); /* as PyTorch: inf − inf */
+    four((double[]){0, INFINITY, 1, 2}, y, log_y); /* as in PyTorch: inf − inf */
     for (int i = 0; i < 4; i++)
         ck_assert(isnan(y[i]) && isnan(log_y[i]));
 
-    /* Down to where e^x leaves the normal numbers. */
+    /* Values for which e^x becomes subnormal. */
     four((double[]){0, -80, -87, -300}, y, log_y);
     assert_close(y[1], exp(-80), 1e-6 * exp(-80), "small probability", 1);
     assert_close(y[2], exp(-87), 1e-6 * exp(-87), "small probability", 2);
@@ -321,7 +322,7 @@ START_TEST(extreme_values)
 }
 END_TEST
 
-/* The same bits twice, also beside other rows. */
+/* Two calls give the same bits, also together with other rows. */
 START_TEST(runs_agree_bit_by_bit)
 {
     int64_t size[] = {37, 1003};
@@ -471,5 +472,5 @@ TESTS(softmax)
 TESTS(softmax_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_test(tests, softmax_with_packed_halves);
+    tcase_add_test(tests, softmax_with_packed_float16);
 }

@@ -1,5 +1,5 @@
-/* Parts of a vocabulary: rows by index, their gradient, and the two steps of a cross-entropy whose
- * classes are divided, compared with the host and with tsr_cross_entropy. */
+/* Compares operations on parts of a vocabulary, which are embedding, its gradient and the two steps
+ * of cross-entropy with divided classes, with the host and with tsr_cross_entropy. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static double *doubles(int64_t count)
 static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 static const tsr_dtype index_dtypes[] = {TSR_I32, TSR_I64, TSR_U32, TSR_U8};
 
-/* Of a table of `size` rows and a few that others have. */
+/* Random indices into a table of `size` rows, and a few of rows in other parts. */
 static void random_indices(gpu_random *random, tsr_tensor *tensor, double *indices, int64_t count,
                            int64_t size)
 {
@@ -28,11 +28,11 @@ static void random_indices(gpu_random *random, tsr_tensor *tensor, double *indic
     for (int64_t i = 0; i < count; i++)
         indices[i] = (double)gpu_random_between(random, is_signed ? -5 : 0, most);
     if (dtype == TSR_I64 && count > 2)
-        indices[1] = 0x1p32 + 7; /* row 7, to a kernel that forgets the upper half */
+        indices[1] = 0x1p32 + 7; /* row 7 for a kernel that ignores the upper word */
     gpu_put(tensor, indices);
 }
 
-/* The same with rows without gaps, which may be any number of elements apart and from the start. */
+/* The same with rows without gaps, at any distance from each other and from the start. */
 static tsr_tensor *rows_apart(gpu_random *random, tsr_dtype dtype, int ndim, const int64_t *shape,
                               tsr_tensor **parent)
 {
@@ -118,8 +118,8 @@ static void embeddings_of_any_layout(uint64_t seed, int count)
                                              gpu_random_view});
 }
 
-/* Rows that Mesa's CPU driver moves as vectors, or nearly: with and without a whole number of them,
- * one block and several of which the last is not full. */
+/* Row lengths around those that Mesa's CPU driver copies as vectors: with and without a whole
+ * number of vectors, with one block, and with several blocks of which the last is incomplete. */
 static void embeddings_of_dense_rows(uint64_t seed)
 {
     static const int64_t widths[] = {16, 32, 36, 66, 129, 130, 132, 256, 260, 390, 1028};
@@ -152,7 +152,7 @@ START_TEST(embeddings_packed)
 }
 END_TEST
 
-/* More rows than Mesa's CPU driver takes in one dispatch. */
+/* More rows than Mesa's CPU driver copies in one dispatch. */
 START_TEST(a_million_rows)
 {
     enum { ROWS = 1050000, HERE = 200, WIDTH = 16 };
@@ -186,7 +186,7 @@ START_TEST(a_million_rows)
 }
 END_TEST
 
-/* Classes cut into `parts` on one device: what the ranks would do. */
+/* Divides the classes into `parts` on one device, and does what the ranks would do. */
 static void entropy_case(gpu_random *random, int64_t rows, int64_t classes, int parts, int turn)
 {
     tsr_dtype dtype = floats[turn % 3];
