@@ -18,8 +18,9 @@ static const uint32_t stream_code[] =
 /* As in the shader. */
 #define THREADS 256
 #define VECTOR_BYTES 16
-#define ROW_OF_GROUPS 1024 /* workgroups in x: their number in one dimension is limited to 65535   \
-                            */
+#define ROW_OF_GROUPS                                                                              \
+    1024 /* workgroups in x: their number in one dimension is limited to 65535                     \
+          */
 #define MOST_VECTORS 4
 
 /* Moves all bytes of one tensor to another. */

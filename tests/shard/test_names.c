@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "json/text.h"
 #include "support/check_main.h"
 #include "support/random.h"
 #include "tessera/shard.h"
+#include "json/text.h"
 
 static bool matches(const char *pattern, const char *name)
 {

@@ -1,5 +1,5 @@
-/* Reductions on Mesa's CPU driver, by shaders/cpu_drivers/reduction_rows.comp, reduction_columns.comp
- * and argmax_rows.comp. */
+/* Reductions on Mesa's CPU driver, by shaders/cpu_drivers/reduction_rows.comp,
+ * reduction_columns.comp and argmax_rows.comp. */
 #ifndef TSR_GPU_CPU_DRIVERS_OPS_REDUCTION_H
 #define TSR_GPU_CPU_DRIVERS_OPS_REDUCTION_H
 

@@ -36,8 +36,8 @@ static tsr_status check(const step *s, tsr_stream *stream)
                  TSR__SHAPE(labels->ndim, labels->shape), TSR__SHAPE(2, logits->shape));
     TSR__REQUIRE(s->first >= 0 && s->classes <= INT32_MAX && s->first <= s->classes &&
                      logits->shape[1] <= s->classes - s->first,
-                 "%s: first class %lld and %lld classes are not within [0,%lld)", op, (long long)s->first,
-                 (long long)logits->shape[1], (long long)s->classes);
+                 "%s: first class %lld and %lld classes are not within [0,%lld)", op,
+                 (long long)s->first, (long long)logits->shape[1], (long long)s->classes);
     TSR__REQUIRE(stats->dtype == TSR_F32 && stats->ndim == (s->whole ? 3 : 2) &&
                      stats->shape[stats->ndim - 2] == 3 &&
                      stats->shape[stats->ndim - 1] == logits->shape[0] &&
