@@ -3,13 +3,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/compare/report.h"
+#include "bench/compare/print.h"
 #include "cli/lib/options.h"
 #include "cli/lib/output.h"
+#include "cli/lib/terminal.h"
 
 static bench_compare_options chosen = {.threshold = 5};
 
-/* The files of one side: one, and further ones by options. */
+/* The files of one side: the argument, and those of options. */
 typedef struct paths {
     int further;
     const char *all[BENCH_MOST_RUNS];
@@ -28,18 +29,16 @@ static bool add_path(void *user, const char *text, char *problem, size_t size)
 }
 
 static const cli_option options[] = {
-    {"threshold", "PERCENT", "how much slower counts, beyond the spread (default 5)",
+    {"threshold", "PERCENT", "ignore changes up to this size (default: 5)",
      .real = &chosen.threshold, .low = 0, .high = 1000},
-    {"of-ceiling", NULL, "compare each figure as a part of the ceiling measured in the same run",
+    {"of-ceiling", NULL, "compare results as parts of the ceilings measured in the same run",
      .flag = &chosen.of_ceiling},
-    {"old", "FILE", "another run of the old; may be repeated", .read = add_path,
-     .user = &old_paths},
-    {"new", "FILE", "another run of the new; may be repeated", .read = add_path,
-     .user = &new_paths},
-    {"allow-missing", NULL, "a benchmark or device that is missing in the new run is no failure",
+    {"old", "FILE", "one more old run; may be repeated", .read = add_path, .user = &old_paths},
+    {"new", "FILE", "one more new run; may be repeated", .read = add_path, .user = &new_paths},
+    {"allow-missing", NULL, "succeed even if the new run lacks a benchmark or a device",
      .flag = &chosen.allow_missing},
-    {"all", NULL, "also list what did not change", .flag = &chosen.show_all},
-    {"json", NULL, "print JSON, which has all of them, instead of a table", .flag = &chosen.json},
+    {"all", NULL, "also list results that did not change", .flag = &chosen.show_all},
+    {"json", NULL, "print JSON with all results instead of a table", .flag = &chosen.json},
     {0},
 };
 
@@ -52,7 +51,7 @@ static bool has_ceilings(const bench_runs *side)
     return false;
 }
 
-/* Without a single part of a ceiling, passing would be mistaken for what was asked for. */
+/* If --of-ceiling applies to no result, success would be misleading. */
 static int check_parts(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
                        int count)
 {
@@ -61,15 +60,14 @@ static int check_parts(const bench_runs *old, const bench_runs *new, const bench
             return CLI_DONE;
     const bench_runs *without = !has_ceilings(old) ? old : !has_ceilings(new) ? new : NULL;
     if (without != NULL)
-        return cli_failed("bench compare: --of-ceiling: no figure of %s has a ceiling",
+        return cli_failed("bench compare: --of-ceiling: no result of %s has a ceiling",
                           without->all[0].path);
     for (int i = 0; i < count; i++)
         if (pairs[i].above_ceiling)
             return cli_failed(
-                "bench compare: --of-ceiling: all figures that have the same ceiling in "
+                "bench compare: --of-ceiling: all results that have the same ceiling in "
                 "both runs are above it");
-    return cli_failed("bench compare: --of-ceiling: no figure that both runs have has the same "
-                      "ceiling in both");
+    return cli_failed("bench compare: --of-ceiling: no result has the same ceiling in both runs");
 }
 
 static bool only_has_ceilings(const bench_runs *side)
@@ -81,8 +79,8 @@ static bool only_has_ceilings(const bench_runs *side)
     return true;
 }
 
-/* Two runs with nothing in common would pass every gate. Ceilings alone are no comparison, unless
- * they are what was measured. */
+/* Refuses runs with nothing in common, which could not fail. Ceilings alone do not count, unless
+ * the runs have nothing else. */
 static int check_pairs(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
                        int count)
 {
@@ -90,7 +88,7 @@ static int check_pairs(const bench_runs *old, const bench_runs *new, const bench
     for (int i = 0; i < count; i++)
         if (ceilings_count || !pairs[i].old->is_ceiling)
             return CLI_DONE;
-    return cli_failed("bench compare: there is nothing to compare: no figure is in both %s and %s",
+    return cli_failed("bench compare: nothing to compare: %s and %s have no result in common",
                       old->all[0].path, new->all[0].path);
 }
 
@@ -110,7 +108,7 @@ static bool has_failures(const bench_runs *side)
     return false;
 }
 
-/* What failed in a new run is there to be told, though nothing else may be. */
+/* A failure in a new run is always reported, even if there is nothing to compare. */
 static int check(const bench_runs *old, const bench_runs *new, const bench_pair *pairs, int count)
 {
     bool failed = has_failures(new);
@@ -118,8 +116,7 @@ static int check(const bench_runs *old, const bench_runs *new, const bench_pair 
     if (empty == NULL && !failed)
         empty = without_results(new);
     if (empty != NULL)
-        return cli_failed("bench compare: there is nothing to compare: %s has no results",
-                          empty->path);
+        return cli_failed("bench compare: nothing to compare: %s has no results", empty->path);
     if (failed)
         return CLI_DONE;
     return chosen.of_ceiling ? check_parts(old, new, pairs, count)
@@ -132,7 +129,8 @@ static bench_compare_counts count_all(const bench_runs *old, const bench_runs *n
     bench_compare_counts seen = {.only_old = bench_distinct(old) - count};
     for (int i = 0; i < count; i++) {
         bench_verdict what = bench_pair_judge(&pairs[i], threshold);
-        /* A slower ceiling is another machine, or another state of it. */
+        /* A ceiling that changed is not a regression: it means another machine, or another state of
+         * it. */
         if (pairs[i].old->is_ceiling) {
             seen.ceilings_changed += what == BENCH_GOT_SLOWER || what == BENCH_GOT_FASTER;
             continue;
@@ -176,20 +174,24 @@ static int compare(const bench_runs *old, const bench_runs *new)
 
 static void help(FILE *out)
 {
-    fputs(
-        "Lists what became slower or faster from the first file to the second, both of 'tessera "
-        "bench -o FILE': what\n"
-        "changed by more than --threshold per cent of the median, and by more than the spread "
-        "within the runs; within the\n"
-        "spread it is not decided. Of several runs of a side, see --old and --new, the median "
-        "counts, and the spread of\n"
-        "all of them; of five and more on each side, the spread of their medians, which decides "
-        "more. The exit status is 3\n"
-        "when something became slower, or failed in a new run; 4 when otherwise a benchmark of the "
-        "old run, or all of a\n"
-        "device's, is missing in the new one, unless --allow-missing; and 1 when the runs have "
-        "nothing in common.\n",
-        out);
+    cli_wrap(
+        out,
+        "Lists what became slower or faster from the old run to the new one; both are files that "
+        "'tessera bench -o FILE' writes. A result has changed if its median moved by more than "
+        "--threshold and by more than the spread of the samples. If it moved by more than the "
+        "threshold but within the spread, it is listed as not decided.\n"
+        "\n"
+        "--old and --new add further runs of each side. The median of all runs then counts, and "
+        "the "
+        "spread of all samples; with five or more runs on each side, the spread of the runs' "
+        "medians, "
+        "which decides more.\n"
+        "\nexit status:\n"
+        "  0  nothing became slower\n"
+        "  1  the runs have nothing in common\n"
+        "  3  something became slower, or failed in a new run\n"
+        "  4  the new run lacks a benchmark, or a device, of the old one (0 with "
+        "--allow-missing)\n");
     cli_options_help(out, options);
 }
 
@@ -199,7 +201,7 @@ static void free_runs(bench_runs *side)
         bench_document_free(&side->all[i]);
 }
 
-/* The same run again would feign that figures do not differ from run to run. */
+/* Finds a file that is given twice: it would suggest that results do not vary from run to run. */
 static const char *given_twice(const paths *from)
 {
     for (int i = 1; i <= from->further; i++)
@@ -217,7 +219,7 @@ static int read_runs(const paths *from, bench_runs *side)
             return cli_usage_error("bench compare: %s", problem);
     const char *again = given_twice(from);
     if (again != NULL)
-        return cli_usage_error("bench compare: '%s' is given twice as a run of one side", again);
+        return cli_usage_error("bench compare: '%s' is given twice on one side", again);
     return CLI_DONE;
 }
 
@@ -230,9 +232,9 @@ static int run(int argc, char **argv)
     if (code != CLI_DONE)
         return code;
     if (count != 2)
-        return cli_usage_error("bench compare: takes two files: the old run's and the new one's");
+        return cli_usage_error("bench compare: missing files; give the old run and the new run");
     if (chosen.json && chosen.show_all)
-        return cli_usage_error("bench compare: --all is for the table; --json lists all anyway");
+        return cli_usage_error("bench compare: remove --all; --json always lists all results");
     old_paths.all[0] = words[0];
     new_paths.all[0] = words[1];
     code = read_runs(&old_paths, &old);
@@ -247,8 +249,8 @@ static int run(int argc, char **argv)
 
 const cli_command bench_compare_command = {
     .name = "bench compare",
-    .usage = "OLD NEW [options]",
-    .summary = "what became slower",
+    .usage = "OLD.json NEW.json [options]",
+    .summary = "list what became slower",
     .run = run,
     .help = help,
 };

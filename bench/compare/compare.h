@@ -1,4 +1,4 @@
-/* tessera bench compare: what became slower between two runs. */
+/* tessera bench compare: lists what became slower between two runs. */
 #ifndef TSR_BENCH_COMPARE_COMPARE_H
 #define TSR_BENCH_COMPARE_COMPARE_H
 
@@ -6,7 +6,8 @@
 
 extern const cli_command bench_compare_command;
 
-/* Its exit codes then, as docs/tessera.1 promises. */
+/* Exit codes: something became slower or failed; something is missing. docs/tessera.1 documents
+ * them. */
 #define BENCH_SLOWER 3
 #define BENCH_MISSING 4
 

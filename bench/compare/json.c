@@ -1,7 +1,7 @@
 /* A comparison as JSON: docs/compare.schema.json describes it. */
 #include <math.h>
 
-#include "bench/compare/report.h"
+#include "bench/compare/print.h"
 #include "cli/lib/json.h"
 
 static void add_runs(json_t *document, const char *name, const bench_runs *side)

@@ -1,19 +1,20 @@
-/* What the old runs measured and the new ones should have, but did not. */
+/* Finds what the old runs measured and the new ones should have measured, but did not. */
 #ifndef TSR_BENCH_COMPARE_MISSING_H
 #define TSR_BENCH_COMPARE_MISSING_H
 
 #include "bench/compare/pairs.h"
 
-/* A benchmark of which no figure is in both, on one device or the host. */
+/* A benchmark without any common result, on one device or the host. */
 typedef struct bench_missing {
-    const bench_document *run; /* an old one that has it */
-    int device;                /* its place there; -1: the host's */
+    const bench_document *run; /* an old run that has it */
+    int device;                /* its index in that run; -1: the host */
     const char *benchmark;
 } bench_missing;
 
-/* In the old runs' order; how many. `*out` is the caller's to free. Single cases do not count:
- * which of them take too long differs from run to run. Nor do ceilings, nor what no new run was to
- * measure: one of a single benchmark does that alone, on a single device. */
+/* Finds missing benchmarks, in the order of the old runs. Returns their number; free *out with
+ * free(). A single case does not count as missing, because runs differ in the cases that take too
+ * long. Neither do ceilings, and benchmarks or devices that no new run was asked to measure: a run
+ * of one benchmark measures that on one device. */
 int bench_missing_find(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
                        int count, bench_missing **out);
 

@@ -6,6 +6,19 @@
 #include "bench/harness/samples.h"
 #include "cli/lib/memory.h"
 
+/* Drivers add their own name or version in parentheses: "llvmpipe (LLVM 15.0.6, 256 bits)". */
+static size_t model_length(const char *name)
+{
+    const char *end = strstr(name, " (");
+    return end != NULL ? (size_t)(end - name) : strlen(name);
+}
+
+static bool same_model(const char *a, const char *b)
+{
+    size_t length = model_length(a);
+    return length == model_length(b) && memcmp(a, b, length) == 0;
+}
+
 int bench_same_device(const bench_document *from, int device, const bench_document *to)
 {
     if (device < 0)
@@ -13,7 +26,8 @@ int bench_same_device(const bench_document *from, int device, const bench_docume
     for (int i = 0; i < to->device_count; i++)
         if (strcmp(to->devices[i].name, from->devices[device].name) == 0)
             return i;
-    return from->device_count == 1 && to->device_count == 1 ? 0 : -2;
+    bool alone = from->device_count == 1 && to->device_count == 1;
+    return alone && same_model(from->devices[0].name, to->devices[0].name) ? 0 : -2;
 }
 
 static const bench_figures *find(const bench_document *in, int device, const bench_figures *like)
@@ -28,14 +42,14 @@ static const bench_figures *find(const bench_document *in, int device, const ben
     return NULL;
 }
 
-/* The ceiling's figures; NULL where there is none. */
+/* The result that is its ceiling; NULL if it has none. */
 static const bench_figures *ceiling_of(const bench_document *in, const bench_figures *one)
 {
     return one->ceiling != NULL ? &in->results[one->ceiling_place] : NULL;
 }
 
-/* Parts of another ceiling say nothing: a product that no longer uses cooperative matrices is a
- * larger part of a lower one. Which variant of a ceiling was the best one does not matter. */
+/* Parts of different ceilings cannot be compared: a product that no longer uses cooperative
+ * matrices is a larger part of a lower ceiling. Different variants of one ceiling are the same. */
 static bool same_ceiling(const bench_document *old, const bench_figures *was,
                          const bench_document *new, const bench_figures *is)
 {
@@ -51,9 +65,9 @@ static bench_range as_it_is(const bench_figures *one)
     return (bench_range){.median = one->median, .low = one->low, .high = one->high};
 }
 
-/* The ceiling spreads too, and a high one makes a low part. Both spreads are taken as independent
- * and as those of factors, so that their squares add in logarithms. Where the machine was slow for
- * both at once the part in truth spreads less, and less is called a change than could be. */
+/* The spread of the ceiling counts as well; a high ceiling makes a low part. Both spreads are
+ * assumed to be independent factors, so that their logarithms add in squares. If the machine was
+ * slow for both at once, the part spreads less in reality, and some changes remain undecided. */
 static bench_range part_of(const bench_figures *one, const bench_figures *ceiling)
 {
     double down = hypot(log(one->median / one->low), log(ceiling->high / ceiling->median));
@@ -85,8 +99,7 @@ static const bench_figures *find_in(const bench_document *run, const bench_docum
     return find(run, bench_same_device(from, like->device, run), like);
 }
 
-/* Of all runs of both sides that have the figure, two that have it as part of one ceiling, if
- * there are such. */
+/* Finds two runs that have the result, preferably as parts of the same ceiling. */
 static bool pair_up(const bench_runs *old, int place, const bench_figures *was,
                     const bench_runs *new, bool of_ceiling, bench_pair *out)
 {
@@ -106,7 +119,8 @@ static bool pair_up(const bench_runs *old, int place, const bench_figures *was,
     return found;
 }
 
-/* In the pair's terms; false where the run has nothing to say in them. */
+/* The range of a run, as a part of the ceiling if `of_ceiling`. False if the run does not have it.
+ */
 static bool range_in(const bench_document *run, const bench_document *from,
                      const bench_figures *like, bool of_ceiling, bench_range *out)
 {
@@ -125,7 +139,7 @@ static bool range_in(const bench_document *run, const bench_document *from,
     return true;
 }
 
-/* A figure of several runs. */
+/* A result of several runs. */
 typedef struct joined {
     int runs;
     bench_range all;     /* from the lowest of the runs' ends to the highest */
@@ -151,7 +165,8 @@ static joined join(const bench_runs *side, const bench_document *from, const ben
     return out;
 }
 
-/* Many runs know what differs from run to run; few may have had the same luck. */
+/* With many runs, their medians show how much results differ from run to run. With few, the runs
+ * may agree by chance, so the spread within them counts as well. */
 static void set_ranges(const joined *was, const joined *is, bench_pair *pair)
 {
     bool many = was->runs >= BENCH_MANY_RUNS && is->runs >= BENCH_MANY_RUNS;
@@ -159,7 +174,7 @@ static void set_ranges(const joined *was, const joined *is, bench_pair *pair)
     pair->is = many ? is->medians : is->all;
 }
 
-/* Whether a run before this one has the figure too. */
+/* True if a run before this one has the result as well. */
 static bool is_repeated(const bench_runs *side, int place, const bench_figures *one)
 {
     for (int i = 0; i < place; i++)

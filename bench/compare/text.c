@@ -1,4 +1,5 @@
-#include "bench/compare/report.h"
+/* Prints a comparison as text. */
+#include "bench/compare/print.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -6,9 +7,10 @@
 
 #include "cli/lib/numbers.h"
 #include "cli/lib/table.h"
+#include "cli/lib/terminal.h"
 #include "cli/lib/text.h"
 
-/* "31.3 GFLOP/s", or of a part "47.1 %". */
+/* "31.3 GFLOP/s"; for a part of a ceiling, "47.1 %". */
 static char *value_text(const bench_pair *pair, double value, char text[BENCH_VALUE_TEXT])
 {
     char number[CLI_NUMBER_TEXT];
@@ -28,9 +30,9 @@ static void add_terms(cli_table *table, const bench_pair *pair)
     if (pair->of != NULL)
         cli_table_cell(table, "part of %s", pair->of);
     else if (pair->above_ceiling)
-        cli_table_cell(table, "as it is: above %s", pair->old->ceiling);
+        cli_table_cell(table, "value: above %s", pair->old->ceiling);
     else
-        cli_table_cell(table, "as it is");
+        cli_table_cell(table, "value");
 }
 
 static void add_row(cli_table *table, const char *device, const bench_pair *pair,
@@ -56,17 +58,17 @@ static cli_table *create_table(bool of_ceiling, bool several_runs)
 {
     const char *range = several_runs ? "range" : "p10 – p90";
     cli_table *table = cli_table_create();
-    cli_table_column(table, "", 0);
-    cli_table_column(table, "device", 0);
-    cli_table_column(table, "benchmark", 0);
-    cli_table_column(table, "case", 0);
+    cli_table_column(table, "", CLI_LEFT);
+    cli_table_column(table, "device", CLI_LEFT);
+    cli_table_column(table, "benchmark", CLI_LEFT);
+    cli_table_column(table, "case", CLI_LEFT);
     if (of_ceiling)
-        cli_table_column(table, "compared", 0);
-    cli_table_column(table, "old", 1);
-    cli_table_column(table, range, 1);
-    cli_table_column(table, "new", 1);
-    cli_table_column(table, range, 1);
-    cli_table_column(table, "time", 1);
+        cli_table_column(table, "compared", CLI_LEFT);
+    cli_table_column(table, "old", CLI_RIGHT);
+    cli_table_column(table, range, CLI_RIGHT | CLI_OPTIONAL);
+    cli_table_column(table, "new", CLI_RIGHT);
+    cli_table_column(table, range, CLI_RIGHT | CLI_OPTIONAL);
+    cli_table_column(table, "time", CLI_RIGHT);
     return table;
 }
 
@@ -75,7 +77,7 @@ static bool has_changed(bench_verdict what)
     return what == BENCH_GOT_SLOWER || what == BENCH_GOT_FASTER;
 }
 
-/* Nobody waits for a decision on a ceiling. */
+/* Undecided ceilings are not listed. */
 static bool is_news(const bench_pair *pair, bench_verdict what)
 {
     return has_changed(what) || (what == BENCH_NOT_DECIDED && !pair->old->is_ceiling);
@@ -107,7 +109,7 @@ static bool is_among(const bench_pair *pair, bool above)
     return pair->of == NULL && !pair->old->is_ceiling && pair->above_ceiling == above;
 }
 
-/* Figures that were not compared as parts: how many, why, and each of their benchmarks once. */
+/* Prints how many results were compared by value, why, and the names of their benchmarks. */
 static void print_others(const bench_pair *pairs, int count, bool above, const char *why)
 {
     int others = 0;
@@ -115,7 +117,7 @@ static void print_others(const bench_pair *pairs, int count, bool above, const c
         others += is_among(&pairs[i], above);
     if (others == 0)
         return;
-    printf(";\n%d as they are, %s:", others, why);
+    cli_print(stdout, ";\n%d by value, %s:", others, why);
     const char *between = " ";
     for (int i = 0; i < count; i++) {
         bool wanted = is_among(&pairs[i], above);
@@ -124,42 +126,43 @@ static void print_others(const bench_pair *pairs, int count, bool above, const c
                      strcmp(pairs[j].old->benchmark, pairs[i].old->benchmark) != 0;
         if (!wanted)
             continue;
-        printf("%s%s", between, pairs[i].old->benchmark);
+        cli_print(stdout, "%s%s", between, pairs[i].old->benchmark);
         between = ", ";
     }
 }
 
 static void print_terms(const bench_pair *pairs, int count, int parts)
 {
-    printf("of them %d as parts of the ceilings measured in the same run, the ceilings' spread "
-           "included",
-           parts);
-    print_others(pairs, count, false, "having no ceiling, or not the same one in both runs");
-    print_others(
-        pairs, count, true,
-        "above their ceiling in a run, which was measured in a bad moment, or caches helped");
+    cli_print(stdout,
+              "%d of them as parts of the ceilings measured in the same run, including the "
+              "spread of the ceilings",
+              parts);
+    print_others(pairs, count, false, "without the same ceiling in both runs");
+    print_others(pairs, count, true,
+                 "above their ceiling in one of the runs, because of caches or because the "
+                 "ceiling was measured in a slower moment");
     puts("");
 }
 
 static void print_sum(const bench_compare_counts *seen, double threshold)
 {
-    printf("%d compared: %d slower, %d faster, %d the same within %g %%\n", seen->compared,
-           seen->slower, seen->faster, seen->same, threshold);
+    cli_print(stdout, "%d compared: %d slower, %d faster, %d the same within %g %%\n",
+              seen->compared, seen->slower, seen->faster, seen->same, threshold);
     if (seen->not_decided > 0)
-        printf("%d beyond %g %% but within the spread: not decided\n", seen->not_decided,
-               threshold);
+        cli_print(stdout, "%d not decided: changed by more than %g %%, but within the spread\n",
+                  seen->not_decided, threshold);
 }
 
 static void describe(const char *which, const bench_document *run)
 {
-    char path[4096]; /* control characters in it would make lines of their own */
+    char path[4096]; /* it may contain control characters */
     snprintf(path, sizeof path, "%s", run->path);
-    printf("%s  %s: %s, %s, tessera %s\n", which, cli_text_mend(path), run->time, run->cpu,
-           run->tessera);
+    cli_print(stdout, "%s  %s: %s, %s, tessera %s\n", which, cli_text_mend(path), run->time,
+              run->cpu, run->tessera);
     const json_t *warning;
     size_t i;
     json_array_foreach(run->warnings, i, warning)
-        printf("     warning: %s\n", json_string_value(warning));
+        cli_print(stdout, "     warning: %s\n", json_string_value(warning));
 }
 
 static bool same_text(const char *a, const char *b)
@@ -170,23 +173,23 @@ static bool same_text(const char *a, const char *b)
 static void warn_about_device(const bench_device_figures *was, const bench_device_figures *is)
 {
     if (!same_text(was->name, is->name))
-        printf("note: %s is %s in the new run\n", was->name, is->name);
+        cli_print(stdout, "note: %s is called %s in the new run\n", was->name, is->name);
     if (!same_text(bench_driver_text(was), bench_driver_text(is)))
-        printf("note: %s: its driver was %s and is %s\n", was->name, bench_driver_text(was),
-               bench_driver_text(is));
+        cli_print(stdout, "note: %s: the driver changed from %s to %s\n", was->name,
+                  bench_driver_text(was), bench_driver_text(is));
 }
 
-/* What may explain a difference better than the program does. */
+/* Notes differences between the runs that may explain changes. */
 static void warn_about_setting(const bench_document *old, const bench_document *new)
 {
     if (!same_text(old->cpu, new->cpu) || old->cpus != new->cpus)
-        puts("note: the hosts are different");
+        puts("note: the runs are from different hosts");
     for (int i = 0; i < old->device_count; i++) {
         int other = bench_same_device(old, i, new);
         if (other >= 0)
             warn_about_device(&old->devices[i], &new->devices[other]);
         else
-            printf("note: %s is not in the new run\n", old->devices[i].name);
+            cli_print(stdout, "note: %s is not in the new run\n", old->devices[i].name);
     }
 }
 
@@ -194,17 +197,18 @@ static void print_failures(const bench_document *new)
 {
     const json_t *failure;
     size_t i;
-    json_array_foreach(new->failures, i, failure) printf(
-        "FAILED in the new run: %s: %s\n", json_string_value(json_object_get(failure, "benchmark")),
-        json_string_value(json_object_get(failure, "text")));
+    json_array_foreach(new->failures, i, failure)
+        cli_print(stdout, "FAILED in the new run: %s: %s\n",
+                  json_string_value(json_object_get(failure, "benchmark")),
+                  json_string_value(json_object_get(failure, "text")));
 }
 
 static void print_missing(const bench_missing *missing, int count)
 {
     for (int i = 0; i < count; i++)
-        printf("MISSING in the new run: %s on %s\n", missing[i].benchmark,
-               missing[i].device >= 0 ? missing[i].run->devices[missing[i].device].name
-                                      : "the host");
+        cli_print(stdout, "MISSING in the new run: %s on %s\n", missing[i].benchmark,
+                  missing[i].device >= 0 ? missing[i].run->devices[missing[i].device].name
+                                         : "the host");
 }
 
 void bench_compare_text(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
@@ -226,9 +230,9 @@ void bench_compare_text(const bench_runs *old, const bench_runs *new, const benc
     if (how->of_ceiling)
         print_terms(pairs, count, seen->parts);
     if (seen->ceilings_changed > 0)
-        printf("%d ceilings changed: the machine is not in the state it was in\n",
-               seen->ceilings_changed);
+        cli_print(stdout, "%d ceiling%s changed: the machine is in another state\n",
+                  seen->ceilings_changed, seen->ceilings_changed == 1 ? "" : "s");
     if (seen->only_old > 0 || seen->only_new > 0)
-        printf("only in the old run: %d; only in the new one: %d\n", seen->only_old,
-               seen->only_new);
+        cli_print(stdout, "only in the old run: %d; only in the new run: %d\n", seen->only_old,
+                  seen->only_new);
 }

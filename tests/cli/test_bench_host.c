@@ -477,7 +477,7 @@ static const struct {
     {"bench report",
      "tessera: bench report: missing FILE; 'tessera bench -o FILE.json' writes one\n"},
     {"bench compare a.json",
-     "tessera: bench compare: takes two files: the old run's and the new one's\n"},
+     "tessera: bench compare: missing files; give the old run and the new run\n"},
     {"bench compare a b c", "tessera: bench compare: unexpected argument 'c'\n"},
     {"bench compare a b --threshold -1",
      "tessera: bench compare: --threshold takes a number from 0 to 1000, not '-1'\n"},

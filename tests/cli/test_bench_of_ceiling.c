@@ -135,24 +135,19 @@ START_TEST(says_all_of_it)
     tool_result result = compare(limited_run(), run, mode, &used);
     snprintf(
         want, sizeof want,
-        "old  %s: 2026-01-02T03:04:05Z, Made CPU, tessera 0.1.0\n"
-        "     warning: the machine was busy\n"
-        "new  %s: 2026-01-02T03:04:05Z, Made CPU, tessera 0.1.0\n"
-        "     warning: the machine was busy\n"
-        "\n"
-        "        device    benchmark         case               compared                old   "
-        "           p10 – p90        new              p10 – p90      time\n"
-        "SLOWER  Made GPU  matmul            f32 64×65×66       part of fma_peak     50.0 %%   "
-        "     46.6 %% – 53.7 %%     35.0 %%        32.6 %% – 37.6 %%   +42.9 %%\n"
-        "faster  Made GPU  copy              rows row bytes 64  part of memcpy       50.0 %%   "
-        "     46.6 %% – 53.7 %%      100 %%         93.2 %% – 107 %%   -50.0 %%\n"
-        "SLOWER  host      memcpy (ceiling)  threads 2          as it is          40.0 GB/s  "
-        "38.0 GB/s – 42.0 GB/s  20.0 GB/s  19.0 GB/s – 21.0 GB/s  +100.0 %%\n"
-        "\n"
-        "2 compared: 1 slower, 1 faster, 0 the same within 5 %%\n"
-        "of them 2 as parts of the ceilings measured in the same run, the ceilings' spread "
-        "included\n"
-        "1 ceilings changed: the machine is not in the state it was in\n",
+        "old  %s: 2026-01-02T03:04:05Z, Made CPU, tessera 0.1.0\n     warning: the machine was "
+        "busy\nnew  %s: 2026-01-02T03:04:05Z, Made CPU, tessera 0.1.0\n     warning: the machine "
+        "was busy\n\n        device    benchmark         case               compared               "
+        " old              p10 – p90        new              p10 – p90      time\nSLOWER  Made GPU "
+        " matmul            f32 64×65×66       part of fma_peak     50.0 %%        46.6 %% – 53.7 "
+        "%%     35.0 %%        32.6 %% – 37.6 %%   +42.9 %%\nfaster  Made GPU  copy              "
+        "rows row bytes 64  part of memcpy       50.0 %%        46.6 %% – 53.7 %%      100 %%      "
+        "   93.2 %% – 107 %%   -50.0 %%\nSLOWER  host      memcpy (ceiling)  threads 2          "
+        "value             40.0 GB/s  38.0 GB/s – 42.0 GB/s  20.0 GB/s  19.0 GB/s – 21.0 GB/s  "
+        "+100.0 "
+        "%%\n\n2 compared: 1 slower, 1 faster, 0 the same within 5 %%\n2 of them as parts of the "
+        "ceilings measured in the same run, including the spread of the ceilings\n1 ceiling "
+        "changed: the machine is in another state\n",
         used.paths[0], used.paths[1]);
     ck_assert_str_eq(result.out, want);
     ck_assert_str_eq(result.err, "");
@@ -183,16 +178,15 @@ END_TEST
 START_TEST(others_are_compared_as_they_are)
 {
     static const char says[] =
-        "4 compared: 1 slower, 0 faster, 3 the same within 5 %\n"
-        "of them 1 as parts of the ceilings measured in the same run, the ceilings' spread "
-        "included;\n"
-        "3 as they are, having no ceiling, or not the same one in both runs: copy, launch, rng\n";
+        "4 compared: 1 slower, 0 faster, 3 the same within 5 %\n1 of them as parts of the ceilings "
+        "measured in the same run, including the spread of the ceilings;\n3 by value, without the "
+        "same ceiling in both runs: copy, launch, rng\n";
     json_t *run = made_run();
     made_set(run, 2, 80e3, 79e3, 81e3);
     answers(made_run(), json_deep_copy(run), mode, 3, says);
     answers(
         made_run(), json_deep_copy(run), mode, 3,
-        "SLOWER  Made GPU  launch     round trip  as it is  50.0 µs  47.5 µs – 52.5 µs  80.0 µs  "
+        "SLOWER  Made GPU  launch     round trip  value     50.0 µs  47.5 µs – 52.5 µs  80.0 µs  "
         "79.0 µs – 81.0 µs  +60.0 %\n");
     answers(made_run(), run, " --of-ceiling --all", 3, "  part of fma_peak ");
 }
@@ -204,9 +198,8 @@ START_TEST(another_ceiling_is_no_ceiling)
     json_t *run = limited_run();
     limit(run, PRODUCT, MEMORY, "memcpy", 0.9);
     answers(limited_run(), run, mode, 0,
-            "of them 1 as parts of the ceilings measured in the same run, the ceilings' spread "
-            "included;\n1 as they are, having no ceiling, or not the same one in both runs: "
-            "matmul\n");
+            "1 of them as parts of the ceilings measured in the same run, including the spread of "
+            "the ceilings;\n1 by value, without the same ceiling in both runs: matmul\n");
     run = limited_run();
     json_object_set_new(json_object_get(made_result(run, PEAK), "case"), "dtype",
                         json_string("f16"));
@@ -215,7 +208,7 @@ START_TEST(another_ceiling_is_no_ceiling)
     run = limited_run();
     json_object_set_new(json_object_get(made_result(run, MEMORY), "case"), "threads",
                         json_integer(4));
-    answers(limited_run(), run, mode, 0, "of them 2 as parts ");
+    answers(limited_run(), run, mode, 0, "2 of them as parts ");
 }
 END_TEST
 
@@ -230,24 +223,22 @@ START_TEST(a_figure_above_its_ceiling_is_compared_as_it_is)
                 scale(runs[i], PEAK, 0.4);
                 scale_part(runs[i], PRODUCT, 2.5);
             }
-        answers(
-            json_deep_copy(runs[0]), json_deep_copy(runs[1]), mode, 0,
-            "2 compared: 0 slower, 0 faster, 2 the same within 5 %\n"
-            "of them 1 as parts of the ceilings measured in the same run, the ceilings' spread "
-            "included;\n"
-            "1 as they are, above their ceiling in a run, which was measured in a bad moment, or "
-            "caches helped: matmul\n");
+        answers(json_deep_copy(runs[0]), json_deep_copy(runs[1]), mode, 0,
+                "2 compared: 0 slower, 0 faster, 2 the same within 5 %\n1 of them as parts of the "
+                "ceilings measured in the same run, including the spread of the ceilings;\n1 by "
+                "value, above their ceiling in one of the runs, because of caches or because the "
+                "ceiling was measured in a slower moment: matmul\n");
         answers(runs[0], runs[1], " --of-ceiling --all", 0,
-                "  f32 64×65×66       as it is: above fma_peak  ");
+                "  f32 64×65×66       value: above fma_peak  ");
     }
     json_t *run = limited_run();
     scale_part(run, PRODUCT, 2.1); /* 105 %, as a steady machine may have */
-    answers(limited_run(), run, mode, 0, "of them 2 as parts ");
+    answers(limited_run(), run, mode, 0, "2 of them as parts ");
     run = limited_run();
     scale_part(run, PRODUCT, 2.5);
     scale_part(run, COPY, 2.5);
     fails(1, limited_run(), run, -1,
-          "--of-ceiling: all figures that have the same ceiling in both runs are above it", "");
+          "--of-ceiling: all results that have the same ceiling in both runs are above it", "");
 }
 END_TEST
 
@@ -258,7 +249,7 @@ START_TEST(any_spread_can_be_compared)
     made_set(run, PRODUCT, 100, 1e-307, 1e308);
     made_set(run, PEAK, 200, 1e-307, 1e308);
     scale_part(run, PRODUCT, 0.5);
-    answers(limited_run(), run, mode, 0, "of them 2 as parts ");
+    answers(limited_run(), run, mode, 0, "2 of them as parts ");
 }
 END_TEST
 
@@ -273,13 +264,13 @@ static json_t *without_ceilings(void)
 START_TEST(without_ceilings_there_is_nothing_to_do)
 {
     answers(without_ceilings(), without_ceilings(), "", 0, "2 compared: 0 slower");
-    fails(1, without_ceilings(), limited_run(), 0, "--of-ceiling: no figure of ", " has a ceiling");
-    fails(1, limited_run(), without_ceilings(), 1, "--of-ceiling: no figure of ", " has a ceiling");
+    fails(1, without_ceilings(), limited_run(), 0, "--of-ceiling: no result of ", " has a ceiling");
+    fails(1, limited_run(), without_ceilings(), 1, "--of-ceiling: no result of ", " has a ceiling");
     json_t *run = limited_run();
     limit(run, PRODUCT, MEMORY, "memcpy", 0.9);
     limit(run, COPY, PEAK, "fma_peak", 0.9);
-    fails(1, limited_run(), run, -1,
-          "--of-ceiling: no figure that both runs have has the same ceiling in both", "");
+    fails(1, limited_run(), run, -1, "--of-ceiling: no result has the same ceiling in both runs",
+          "");
 }
 END_TEST
 
@@ -319,7 +310,7 @@ START_TEST(further_runs_are_parts_too)
     answers(limited_run(), run_at(0.35), options, 0,
             "part of fma_peak  50.0 %  46.6 % – 53.7 %  42.5 %  32.6 % – 53.7 %");
     /* The other way round, the one above them comes first. */
-    answers(limited_run(), run_at(1.3), mode, 0, "above their ceiling in a run");
+    answers(limited_run(), run_at(1.3), mode, 0, "above their ceiling in one of the runs");
     snprintf(options, sizeof options, "%s --new %s", mode, further[0]);
     answers(limited_run(), run_at(1.3), options, 0, "0 slower, 0 faster, 2 the same");
     remove(further[0]);

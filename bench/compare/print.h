@@ -1,6 +1,6 @@
-/* What is printed of a comparison. */
-#ifndef TSR_BENCH_COMPARE_REPORT_H
-#define TSR_BENCH_COMPARE_REPORT_H
+/* Prints a comparison. */
+#ifndef TSR_BENCH_COMPARE_PRINT_H
+#define TSR_BENCH_COMPARE_PRINT_H
 
 #include "bench/compare/missing.h"
 
@@ -9,14 +9,14 @@ typedef struct bench_compare_options {
     bool show_all, of_ceiling, json, allow_missing;
 } bench_compare_options;
 
-/* Ceilings count only among those that changed. */
+/* Ceilings count only in ceilings_changed. */
 typedef struct bench_compare_counts {
     int compared, slower, faster, same, not_decided, parts, ceilings_changed, only_old, only_new;
     int failures; /* in the new runs */
     int missing;
 } bench_compare_counts;
 
-/* The runs, what changed, what failed or is missing in the new ones and the sum of it. */
+/* Print the runs, the results that changed, failed or are missing, and the totals. */
 void bench_compare_text(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
                         int count, const bench_missing *missing, const bench_compare_counts *seen,
                         const bench_compare_options *how);
