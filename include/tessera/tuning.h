@@ -2,9 +2,10 @@
  *
  * tsr_matmul chooses a kernel by rules of thumb. A tuning replaces that choice for classes of
  * products. It is kept in a file of $XDG_CACHE_HOME/tessera (or ~/.cache/tessera), one for each
- * kind of device and version of its driver, and read when a device is opened; `tessera bench
- * --tune` makes one. A file that is damaged, or of another build's kernels, is logged and not used.
- * The environment variable TESSERA_TUNING=0 leaves it unread.
+ * kind of device and version of its driver, and read once per open device: when it first computes a
+ * product or is first passed to a function of this header. `tessera bench --tune` makes one. A file
+ * that is damaged, or of another build's kernels, is logged and not used. The environment variable
+ * TESSERA_TUNING=0 leaves it unread.
  *
  * A class is: the dtypes of a, b and y; which direction of a and b is contiguous, and whether
  * vectors of four can be loaded along it; whether the product has an epilogue (alpha, bias,
@@ -92,7 +93,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_tuning_path(const tsr_device *device, char 
 
 typedef enum tsr_tuning_state {
     TSR_TUNING_NONE = 0, /* nothing is stored */
-    TSR_TUNING_USED,     /* products follow it, on devices that are opened from now on */
+    TSR_TUNING_USED,     /* products follow it, on devices that have not read it yet */
     TSR_TUNING_IGNORED,  /* they would, but TESSERA_TUNING is 0 */
     TSR_TUNING_REFUSED   /* what is stored cannot be used; products are computed as usual */
 } tsr_tuning_state;
