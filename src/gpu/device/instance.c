@@ -13,10 +13,7 @@ static const char validation_layer[] = "VK_LAYER_KHRONOS_validation";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tsr__instance shared;
 static unsigned users;
-static unsigned generation; /* of the process that created the instance */
-static pthread_once_t fork_handlers_once = PTHREAD_ONCE_INIT;
-static bool fork_handlers; /* they are registered */
-static _Thread_local bool locked_for_fork;
+static unsigned generation; /* of the process whose instance it is */
 static atomic_ullong messages;
 
 uint64_t tsr__validation_messages(void)
@@ -31,8 +28,8 @@ static VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlag
 {
     (void)severity;
     (void)user;
-    /* "General" messages come from the loader and from drivers, for example a driver's warning that
-     * it is not conformant. */
+    /* "General" messages are the loader's and drivers' own, such as a driver warning that it is not
+     * conformant. */
     if (types & VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT)
         atomic_fetch_add(&messages, 1);
     tsr__log(TSR_LOG_ERROR, "vulkan: %s", data->pMessage);
@@ -125,8 +122,7 @@ static tsr_status create(tsr__instance *instance)
     result = TSR__VK(global, CreateInstance, &info, NULL, &instance->handle);
     if (result < 0) {
         instance->handle = VK_NULL_HANDLE;
-        /* The loader found no driver; listing devices then gives an empty list. It answers the same
-         * if a driver refuses. */
+        /* A loader without any driver says so this way; an empty list is then the right answer. */
         if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
             return tsr__fail(TSR_ERR_NOT_FOUND,
                              "there is no Vulkan driver for any device of this machine");
@@ -146,54 +142,22 @@ static tsr_status create(tsr__instance *instance)
     return TSR_OK;
 }
 
-/* Before fork(): the lock, so that the child does not inherit it in the hands of another thread,
- * and no idle instance. Drivers may fork while the calling thread creates an instance, hence the
- * trylock. */
-static void before_fork(void)
-{
-    locked_for_fork = pthread_mutex_trylock(&lock) == 0;
-    if (locked_for_fork && users == 0)
-        destroy(&shared);
-}
-
-static void after_fork(void)
-{
-    if (locked_for_fork)
-        pthread_mutex_unlock(&lock);
-    locked_for_fork = false;
-}
-
-static void register_fork_handlers(void)
-{
-    fork_handlers = pthread_atfork(before_fork, after_fork, after_fork) == 0;
-}
-
-/* For the first user. An instance that exists already is kept if it suits. */
-static tsr_status prepare(void)
-{
-    if (shared.handle && (shared.messenger != VK_NULL_HANDLE) == tsr__validation_wanted())
-        return TSR_OK;
-    destroy(&shared);
-    pthread_once(&fork_handlers_once, register_fork_handlers);
-    TSR__TRY(tsr__fork_generation(&generation));
-    tsr_status status = create(&shared);
-    if (status != TSR_OK)
-        destroy(&shared);
-    return status;
-}
-
 tsr_status tsr__instance_acquire(tsr__instance **out)
 {
     tsr_status status = TSR_OK;
     pthread_mutex_lock(&lock);
-    if (users > 0 && tsr__fork_inherited(generation))
-        /* A new instance would not help: SwiftShader, for example, would wait for threads of its
-         * parent in that one too. */
+    if (users > 0 && tsr__fork_inherited(generation)) {
+        /* SwiftShader, for one, would wait for its parent's threads in a new instance, too. */
         status = tsr__fail(TSR_ERR_INVALID,
                            "the process that forked this one had devices open, and drivers do not "
                            "survive that: fork before, or exec");
-    else if (users == 0)
-        status = prepare();
+    } else if (users == 0) {
+        status = tsr__fork_generation(&generation);
+        if (status == TSR_OK)
+            status = create(&shared);
+        if (status != TSR_OK)
+            destroy(&shared);
+    }
     if (status == TSR_OK) {
         users++;
         *out = &shared;
@@ -205,16 +169,7 @@ tsr_status tsr__instance_acquire(tsr__instance **out)
 void tsr__instance_release(tsr__instance *instance)
 {
     pthread_mutex_lock(&lock);
-    users--;
-    if (users == 0 && !fork_handlers)
+    if (--users == 0)
         destroy(instance);
-    pthread_mutex_unlock(&lock);
-}
-
-void tsr__instance_discard(void)
-{
-    pthread_mutex_lock(&lock);
-    if (users == 0)
-        destroy(&shared);
     pthread_mutex_unlock(&lock);
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "gpu/device/instance.h"
 #include "gpu/pipeline/pipeline.h"
 #include "gpu/stream/host_access.h"
 #include "gpu/stream/state.h"
@@ -503,8 +502,6 @@ static void check_all_seen(void)
 #undef X
     };
     static const char *const elsewhere[] = {
-        "vkEnumerateInstanceVersion",         /* creating_an_instance_fails */
-        "vkCreateInstance",                   /* creating_an_instance_fails */
         "vkCreateDebugUtilsMessengerEXT",     /* layers_fail */
         "vkEnumerateInstanceLayerProperties", /* layers_fail */
         "vkDeviceWaitIdle",                   /* closing_a_lost_device_fails */
@@ -605,34 +602,6 @@ START_TEST(closing_a_lost_device_fails)
 }
 END_TEST
 
-/* The calls that create an instance, which exists in all other tests by the time that something
- * fails. */
-START_TEST(creating_an_instance_fails)
-{
-    static const int codes[] = {VK_ERROR_OUT_OF_DEVICE_MEMORY, VK_ERROR_OUT_OF_HOST_MEMORY,
-                                VK_ERROR_DEVICE_LOST};
-    const char *site = "";
-    for (uint64_t nth = 0; strcmp(site, "vkEnumeratePhysicalDevices") != 0; nth++) {
-        tsr_device_list list = {.count = -7};
-        tsr__instance_discard();
-        tsr__fault_arm(TSR__FAULT_VULKAN, nth, codes[_i]);
-        tsr_status status = tsr_device_list_init(&list);
-        site = tsr__fault_site();
-        tsr__fault_disarm();
-        ck_assert_ptr_nonnull(site);
-        note_site(site);
-        ck_assert_int_eq(status, tsr__vk_status((VkResult)codes[_i]));
-        ck_assert_msg(strstr(tsr_last_error(), site), "%s: %s", site, tsr_last_error());
-        ck_assert_int_eq(list.count, -7);
-    }
-    ck_assert(site_seen("vkEnumerateInstanceVersion") && site_seen("vkCreateInstance"));
-    tsr_device_list list;
-    ck_assert_ok(tsr_device_list_init(&list));
-    ck_assert_int_ge(list.count, 1);
-    tsr_device_list_finish(&list);
-}
-END_TEST
-
 /* Without the layers these calls are not made. */
 START_TEST(layers_fail)
 {
@@ -643,7 +612,6 @@ START_TEST(layers_fail)
     const char *site = "";
     for (uint64_t nth = 0; site; nth++) {
         tsr_device_list list;
-        tsr__instance_discard();
         tsr__fault_arm(kinds[_i], nth, VK_ERROR_OUT_OF_HOST_MEMORY);
         tsr_status status = tsr_device_list_init(&list);
         site = tsr__fault_site();
@@ -768,7 +736,6 @@ TESTS(faults)
     tcase_add_test(tests, allocations_fail);
     tcase_add_loop_test(tests, closing_fails, 0, 2);
     tcase_add_test(tests, closing_a_lost_device_fails);
-    tcase_add_loop_test(tests, creating_an_instance_fails, 0, 3);
     tcase_add_loop_test(tests, layers_fail, 0, 2);
     tcase_add_test(tests, dropped_batch_leaves_no_marks);
     tcase_add_test(tests, dropped_full_batch_is_told);
