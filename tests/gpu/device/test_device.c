@@ -96,7 +96,6 @@ START_TEST(a_device_that_fails_to_answer_is_listed)
     const char *site = "";
     uint64_t nth = 0;
     while (true) {
-        tsr__instance_discard();
         tsr__fault_arm(TSR__FAULT_VULKAN, nth, VK_ERROR_INITIALIZATION_FAILED);
         tsr_status status = tsr_device_list_init(&list);
         site = tsr__fault_site();
@@ -115,7 +114,6 @@ START_TEST(a_device_that_fails_to_answer_is_listed)
     tsr_device_list_finish(&list);
 
     tsr_device *device = NULL;
-    tsr__instance_discard();
     tsr__fault_arm(TSR__FAULT_VULKAN, nth, VK_ERROR_INITIALIZATION_FAILED);
     GPU_FAILS(tsr_device_open(tsr_device_params(.device = "0"), &device), TSR_ERR_UNSUPPORTED,
               reason);
