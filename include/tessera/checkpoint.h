@@ -15,9 +15,15 @@
  * has to be in a file system that all of them see; where it is not, saving says so and PATH is
  * untouched.
  *
- * The file is as the format's specification asks (github.com/huggingface/safetensors): tensors are
+ * The file follows the format's specification (github.com/huggingface/safetensors): tensors are
  * row-major, one behind the other without gaps, the widest dtypes first, so that each is aligned.
  * The same entries and metadata make the same file, byte for byte, for any number of ranks.
+ *
+ * Checksums: the metadata "tessera.crc32c" has the CRC-32C of the header and of each tensor. Loading
+ * verifies the header, and each tensor whose parts, as the entries of all ranks together read them,
+ * make up the whole: any division among the ranks that tsr_checkpoint_save would accept. A tensor of
+ * which only some is read is not verified. Files without checksums load as well. They protect
+ * against accidents; whoever changes a file on purpose can change the checksums with it.
  *
  * Threads: as the communicator and the stream. */
 #ifndef TESSERA_CHECKPOINT_H
@@ -64,6 +70,8 @@ typedef struct tsr_checkpoint_params {
     const char *const *metadata;
     /* Loading: tensors of the file that no entry asks for are an error. */
     bool strict;
+    /* Neither write nor verify checksums. The same on all ranks. */
+    bool no_checksums;
 } tsr_checkpoint_params;
 #define tsr_checkpoint_params(...) (&(tsr_checkpoint_params){__VA_ARGS__})
 

@@ -1,10 +1,23 @@
 /* What is in the file, read by something else than the library. */
 #include <jansson.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/folder.h"
+
+/* CRC-32C, bit by bit. */
+static unsigned crc32c(const char *data, size_t size)
+{
+    uint32_t state = UINT32_MAX;
+    for (size_t i = 0; i < size; i++) {
+        state ^= (uint8_t)data[i];
+        for (int bit = 0; bit < 8; bit++)
+            state = state & 1 ? state >> 1 ^ 0x82f63b78 : state >> 1;
+    }
+    return ~state;
+}
 
 START_TEST(bytes_are_those_of_the_specification)
 {
@@ -18,7 +31,8 @@ START_TEST(bytes_are_those_of_the_specification)
     };
     ck_assert_ok(tsr_checkpoint_save(in_folder("a"), NULL, NULL, 3, entries, NULL));
     static const char header[] =
-        "{\"__metadata__\":{\"format\":\"pt\"},"
+        "{\"__metadata__\":{\"format\":\"pt\","
+        "\"tessera.crc32c\":\"HHHHHHHHSSSSSSSSWWWWWWWWMMMMMMMM\"},"
         "\"step\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},"
         "\"w\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[8,32]},"
         "\"mask\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[32,35]}}";
@@ -26,8 +40,22 @@ START_TEST(bytes_are_those_of_the_specification)
     char *file = read_file(in_folder("a"), &size);
     ck_assert_ptr_nonnull(file);
     ck_assert_uint_eq(size, 8 + length + 35);
-    ck_assert_mem_eq(file, ((char[]){(char)length, 0, 0, 0, 0, 0, 0, 0}), 8);
-    ck_assert_mem_eq(file + 8, header, sizeof header - 1);
+    ck_assert_mem_eq(file, ((char[]){(char)length, (char)(length >> 8), 0, 0, 0, 0, 0, 0}), 8);
+    /* The checksums, made here of the bytes that are there: of the header, of step, w and mask. */
+    char wanted[sizeof header], digits[33];
+    memcpy(wanted, header, sizeof header);
+    char *at = strstr(wanted, "HHHHHHHH");
+    snprintf(digits, sizeof digits, "00000000%08x%08x%08x", crc32c(file + 8 + length, 8),
+             crc32c(file + 16 + length, 24), crc32c(file + 40 + length, 3));
+    memcpy(at, digits, 32);
+    char *start = malloc(8 + length);
+    ck_assert_ptr_nonnull(start);
+    memcpy(start, file, 8 + length);
+    memcpy(start + 8 + (at - wanted), "00000000", 8);
+    snprintf(digits, sizeof digits, "%08x", crc32c(start, 8 + length));
+    memcpy(at, digits, 8);
+    free(start);
+    ck_assert_mem_eq(file + 8, wanted, sizeof header - 1);
     for (size_t i = 8 + sizeof header - 1; i < 8 + length; i++)
         ck_assert_int_eq(file[i], ' ');
     ck_assert_mem_eq(file + 8 + length, &step, 8);

@@ -86,7 +86,7 @@ START_TEST(any_text_there_and_back)
         check_text(path, texts[i].key, texts[i].text);
         ck_assert_str_eq(json_string_value(json_object_get(other, texts[i].key)), texts[i].text);
     }
-    ck_assert_uint_eq(json_object_size(other), TEXTS + 1); /* the format */
+    ck_assert_uint_eq(json_object_size(other), TEXTS + 2); /* the format, and checksums */
     json_decref(other);
 }
 END_TEST
@@ -161,6 +161,8 @@ START_TEST(what_cannot_be_saved)
     check_refused("", "x", "checkpoint_save: a key of metadata is empty");
     check_refused("a\nb", "x", "checkpoint_save: a key of metadata has a control character");
     check_refused(too_long, "x", "checkpoint_save: a key of metadata is too long");
+    check_refused("tessera.crc32c", "x",
+                  "checkpoint_save: the metadata 'tessera.crc32c' is written by the library");
     check_refused("\xff", "x", "checkpoint_save: a key of metadata is not UTF-8");
     check_refused("a", "\xed\xa0\x80", "checkpoint_save: the text of metadata 'a' is not UTF-8");
     check_refused("a", "cut \xe2\x82", "checkpoint_save: the text of metadata 'a' is not UTF-8");
@@ -169,7 +171,7 @@ START_TEST(what_cannot_be_saved)
     memset(huge, 'x', HEADER_BYTES - 1);
     huge[HEADER_BYTES - 1] = '\0';
     check_refused("a", huge,
-                  "checkpoint_save: a header of 100000040 bytes is more than the 100000000 "
+                  "checkpoint_save: a header of 100000072 bytes is more than the 100000000 "
                   "allowed");
     free(huge);
 }

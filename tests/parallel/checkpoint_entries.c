@@ -102,6 +102,72 @@ CASE(repeated, "checkpoint: a view that repeats elements is saved, and refused b
         unlink(path);
 }
 
+/* A tensor [8,ranks,3] that each rank has part of, along dim 1, of which one byte changes. */
+CASE(damaged, "checkpoint: a tensor that ranks read in parts is verified by all of them together")
+{
+    char path[SHARED_PATH], want[256], tail[256];
+    shared_path(world, "damaged", path);
+    float part[24], all[24 * 64];
+    for (int i = 0; i < 24; i++)
+        part[i] = (float)(my_rank * 100 + i);
+    tsr_checkpoint_entry e = {.name = "cube",
+                              .dtype = TSR_F32,
+                              .ndim = 3,
+                              .shape = {8, ranks, 3},
+                              .shard_dim = 1,
+                              .offset = my_rank,
+                              .length = 1,
+                              .count = 24,
+                              .data = part};
+    OK(tsr_checkpoint_save(path, world, NULL, 1, &e, NULL));
+    OK(tsr_checkpoint_load(path, world, NULL, 1, &e, NULL));
+    tsr_checkpoint_entry whole = e;
+    whole.shard_dim = -1;
+    whole.count = (uint64_t)ranks * 24;
+    whole.data = all;
+    OK(tsr_checkpoint_load(path, world, NULL, 1, &whole, NULL));
+    CHECK(all[3 * my_rank + 1] == part[1], "another rank's part");
+    if (world)
+        OK(tsr_comm_barrier(world));
+    if (my_rank == 0) {
+        FILE *file = fopen(path, "r+b");
+        CHECK(file && fseek(file, -10, SEEK_END) == 0 && fputc(0x55, file) == 0x55 &&
+                  fclose(file) == 0,
+              "%s cannot be changed", path);
+    }
+    if (world)
+        OK(tsr_comm_barrier(world));
+    snprintf(want, sizeof want, "checkpoint_load: %s: the data of 'cube' are damaged", path);
+    /* By columns, by rows in equal parts and one more, and all of it: of every rank the same. */
+    tsr_checkpoint_entry rows = whole;
+    rows.shard_dim = 0;
+    rows.offset = my_rank == 0 ? 0 : my_rank < 8 ? my_rank : 8;
+    rows.length = my_rank >= 8 ? 0 : my_rank == ranks - 1 ? 8 - my_rank : 1;
+    rows.count = (uint64_t)rows.length * (uint64_t)ranks * 3;
+    const tsr_checkpoint_entry *ways[] = {&e, &rows, &whole};
+    for (int i = 0; i < 3; i++) {
+        tsr_status status = tsr_checkpoint_load(path, world, NULL, 1, ways[i], NULL);
+        snprintf(tail, sizeof tail, "%s", tsr_last_error());
+        CHECK(status == TSR_ERR_INVALID && strncmp(tail, want, strlen(want)) == 0, "way %d: %s: %s",
+              i, tsr_status_name(status), tail);
+        OK(tsr_checkpoint_load(path, world, NULL, 1, ways[i],
+                               tsr_checkpoint_params(.no_checksums = true)));
+    }
+    /* Nobody reads the last rank's part: nothing can be said of the tensor. */
+    e.count = my_rank == ranks - 1 ? 0 : e.count;
+    OK(tsr_checkpoint_load(path, world, NULL, 1, &e, NULL));
+    if (ranks > 1)
+        FAILS(tsr_checkpoint_load(path, world, NULL, 1, &whole,
+                                  tsr_checkpoint_params(.no_checksums = my_rank == 1)),
+              TSR_ERR_INVALID,
+              told_by(1, "checkpoint_load",
+                      "this rank's no_checksums is true, which rank 0 has otherwise"));
+    if (world)
+        OK(tsr_comm_barrier(world));
+    if (my_rank == 0)
+        unlink(path);
+}
+
 static bool exists(const char *path)
 {
     return access(path, F_OK) == 0;

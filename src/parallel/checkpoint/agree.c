@@ -61,7 +61,7 @@ tsr_status tsr__checkpoint_same(tsr_comm *comm, const char *who, const char *wha
  */
 
 typedef struct region {
-    uint64_t offset, length, first, count;
+    uint64_t dim, offset, length, first, count;
 } region;
 
 typedef struct owned {
@@ -72,7 +72,9 @@ typedef struct owned {
 static region region_of(const tsr_checkpoint_entry *entry)
 {
     uint64_t size;
-    region mine = {.first = entry->first, .count = entry->count};
+    region mine = {.dim = entry->shard_dim < 0 ? 0 : (uint64_t)entry->shard_dim,
+                   .first = entry->first,
+                   .count = entry->count};
     tsr__checkpoint_along(entry, &size, &mine.offset, &mine.length);
     return mine;
 }
@@ -98,6 +100,14 @@ static int by_place(const void *a, const void *b)
 static bool same_part(const owned *a, const owned *b)
 {
     return a->of.offset == b->of.offset && a->of.length == b->of.length;
+}
+
+static tsr_status other_dim(const char *who, const tsr_checkpoint_entry *entry, const owned *a,
+                            const owned *b)
+{
+    return tsr__fail(TSR_ERR_INVALID,
+                     "%s: '%s': rank %d has a part of dim %d, rank %d one of dim %d", who,
+                     entry->name, a->rank, (int)a->of.dim, b->rank, (int)b->of.dim);
 }
 
 static tsr_status gap(const char *who, const tsr_checkpoint_entry *entry, const char *where,
@@ -162,6 +172,9 @@ static tsr_status divide(const char *who, const tsr_checkpoint_entry *entry, int
     if (count > 0)
         qsort(list, (size_t)count, sizeof *list, by_place);
     *mine = false;
+    for (int i = 1; i < count; i++)
+        if (list[i].of.dim != list[0].of.dim)
+            return other_dim(who, entry, &list[0], &list[i]);
     for (int i = 0; i < count; i++) {
         /* Of those that are the same, the lowest rank's comes first. */
         if (kept > 0 && memcmp(&list[kept - 1].of, &list[i].of, sizeof(region)) == 0)
@@ -169,11 +182,18 @@ static tsr_status divide(const char *who, const tsr_checkpoint_entry *entry, int
         *mine = *mine || list[i].rank == rank;
         list[kept++] = list[i];
     }
-    return check_cover(who, entry, list, kept);
+    /* An entry without elements may belong to a rank that divides another dimension. */
+    tsr_checkpoint_entry along = *entry;
+    if (kept > 0 && along.shard_dim != (int)list[0].of.dim) {
+        along.shard_dim = (int)list[0].of.dim;
+        along.offset = along.length = 0;
+    }
+    return check_cover(who, &along, list, kept);
 }
 
 /* Entries are looked at in groups, so that tables of many ranks stay small. */
 #define GROUP 128
+#define COMBINED 4096 /* checksums that are exchanged at once */
 
 typedef struct tables {
     region *mine, *all; /* [GROUP], [ranks][GROUP] */
@@ -182,7 +202,8 @@ typedef struct tables {
 } tables;
 
 static tsr_status divide_group(tsr_comm *comm, const char *who, int count,
-                               const tsr_checkpoint_entry *entries, tables *t, bool *mine)
+                               const tsr_checkpoint_entry *entries, tables *t, bool *mine,
+                               bool *complete)
 {
     const int ranks = comm ? tsr_comm_size(comm) : 1, rank = comm ? tsr_comm_rank(comm) : 0;
     for (int i = 0; i < count; i++)
@@ -195,13 +216,20 @@ static tsr_status divide_group(tsr_comm *comm, const char *who, int count,
     for (int r = 0; r < ranks; r++)
         t->of[r] = t->all + (size_t)r * (size_t)count;
     /* All ranks see the same tables, and stop at the same mistake. */
-    for (int i = 0; i < count; i++)
-        TSR__TRY(divide(who, &entries[i], ranks, rank, t->of, i, t->list, &mine[i]));
+    for (int i = 0; i < count; i++) {
+        if (!complete) {
+            TSR__TRY(divide(who, &entries[i], ranks, rank, t->of, i, t->list, &mine[i]));
+            continue;
+        }
+        const tsr__error before = tsr__error_take();
+        complete[i] = divide(who, &entries[i], ranks, rank, t->of, i, t->list, &mine[i]) == TSR_OK;
+        tsr__error_put_back(&before);
+    }
     return TSR_OK;
 }
 
-tsr_status tsr__checkpoint_divide(tsr_comm *comm, const char *who, int count,
-                                  const tsr_checkpoint_entry *entries, bool *mine)
+static tsr_status divide_all(tsr_comm *comm, const char *who, int count,
+                             const tsr_checkpoint_entry *entries, bool *mine, bool *complete)
 {
     const size_t ranks = comm ? (size_t)tsr_comm_size(comm) : 1;
     tables t = {
@@ -214,11 +242,47 @@ tsr_status tsr__checkpoint_divide(tsr_comm *comm, const char *who, int count,
     status = tsr__checkpoint_agree(comm, who, status);
     for (int at = 0; at < count && status == TSR_OK; at += GROUP) {
         int group = count - at < GROUP ? count - at : GROUP;
-        status = divide_group(comm, who, group, entries + at, &t, mine + at);
+        status = divide_group(comm, who, group, entries + at, &t, mine + at,
+                              complete ? complete + at : NULL);
     }
     tsr__free(t.list);
     tsr__free((void *)t.of);
     tsr__free(t.all);
     tsr__free(t.mine);
+    return status;
+}
+
+tsr_status tsr__checkpoint_divide(tsr_comm *comm, const char *who, int count,
+                                  const tsr_checkpoint_entry *entries, bool *mine)
+{
+    return divide_all(comm, who, count, entries, mine, NULL);
+}
+
+tsr_status tsr__checkpoint_cover(tsr_comm *comm, const char *who, int count,
+                                 const tsr_checkpoint_entry *entries, bool *mine, bool *complete)
+{
+    return divide_all(comm, who, count, entries, mine, complete);
+}
+
+/* Checksums -------------------------------------------------------------------------------------
+ */
+
+tsr_status tsr__checkpoint_combine(tsr_comm *comm, const char *who, int count, uint32_t *states)
+{
+    if (!comm || tsr_comm_size(comm) == 1)
+        return TSR_OK;
+    const int ranks = tsr_comm_size(comm), most = count < COMBINED ? count : COMBINED;
+    uint32_t *all = tsr__calloc((size_t)ranks * (size_t)most, sizeof *all);
+    tsr_status status = tsr__checkpoint_agree(comm, who, all ? TSR_OK : TSR_ERR_NO_MEMORY);
+    for (int at = 0; at < count && status == TSR_OK; at += most) {
+        const int some = count - at < most ? count - at : most;
+        status = tsr_comm_all_gather(comm, states + at, all, (uint64_t)some, TSR_U32);
+        for (int i = 0; i < some && status == TSR_OK; i++) {
+            states[at + i] = 0;
+            for (int r = 0; r < ranks; r++)
+                states[at + i] ^= all[(size_t)r * (size_t)some + (size_t)i];
+        }
+    }
+    tsr__free(all);
     return status;
 }

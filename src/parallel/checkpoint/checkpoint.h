@@ -3,6 +3,7 @@
  *     entry.c     what the caller gives, checked
  *     agree.c     ranks: one failure is everybody's; who writes what
  *     layout.c    where tensors are in a file, and its header
+ *     checksum.c  checksums of tensors that ranks write or read in parts
  *     transfer.c  between a rank's part and its places in a file
  *     save.c, load.c, metadata.c
  *     training.c  files with optimizer state: what FSDP models and optimizers have in common
@@ -67,6 +68,17 @@ tsr_status tsr__checkpoint_same(tsr_comm *comm, const char *who, const char *wha
 tsr_status tsr__checkpoint_divide(tsr_comm *comm, const char *who, int count,
                                   const tsr_checkpoint_entry *entries, bool *mine) TSR_NODISCARD;
 
+/* The same for reading, where parts need not make up the whole. complete[count]: they do, in the
+ * entries of all ranks; and mine[count]: this rank's part counts among them. Every rank gives all
+ * tensors of the file, in the same order, with a count of 0 for those that it does not read. */
+tsr_status tsr__checkpoint_cover(tsr_comm *comm, const char *who, int count,
+                                 const tsr_checkpoint_entry *entries, bool *mine,
+                                 bool *complete) TSR_NODISCARD;
+
+/* states[count] = the exclusive or over all ranks. */
+tsr_status tsr__checkpoint_combine(tsr_comm *comm, const char *who, int count,
+                                   uint32_t *states) TSR_NODISCARD;
+
 /* layout.c --------------------------------------------------------------------------------------
  */
 
@@ -75,12 +87,41 @@ typedef struct tsr__checkpoint_layout {
     uint64_t header_bytes; /* of all that */
     uint64_t size_bytes;   /* of the file */
     uint64_t *at_bytes;    /* [count]: where each entry starts in the file */
+    int *order;            /* [count]: the entries in the order of the file */
 } tsr__checkpoint_layout;
 
+/* With `checksums`, the header has room for them, filled with zeros. */
 tsr_status tsr__checkpoint_lay_out(const char *who, int count, const tsr_checkpoint_entry *entries,
-                                   const char *const *metadata,
+                                   const char *const *metadata, bool checksums,
                                    tsr__checkpoint_layout *out) TSR_NODISCARD;
 void tsr__checkpoint_layout_finish(tsr__checkpoint_layout *layout);
+
+/* checksum.c ------------------------------------------------------------------------------------
+ *
+ * A file's metadata has one text of hexadecimal digits: 8 for the CRC-32C of the header, up to the
+ * first tensor's data and with '0' in place of these digits, and then 8 for the CRC-32C of each
+ * tensor's data, in the order in which the header names the tensors.
+ */
+#define TSR__CHECKSUM_KEY "tessera.crc32c"
+
+/* The checksum of a tensor, from ranges of it in any order. */
+typedef struct tsr__checksum {
+    uint64_t at_bytes, size_bytes; /* of the tensor in its file */
+    uint32_t sum;                  /* of the ranges before */
+    uint32_t range;                /* and of the present range, */
+    uint64_t end;                  /* which ends here in the tensor */
+} tsr__checksum;
+void tsr__checksum_add(tsr__checksum *checksum, uint64_t at_bytes, uint64_t size, const void *data);
+/* The state (base/crc32c.h) of the tensor with zeros outside these ranges. */
+uint32_t tsr__checksum_state(const tsr__checksum *checksum);
+
+/* Puts the tensors' checksums and its own into a header that has room for them. `tensors` are in
+ * the order of the header. */
+void tsr__checksums_write(char *header, uint64_t header_bytes, int count, const uint32_t *tensors);
+/* Reads those of a header, which begins with its length. *out NULL: it has none. The array is the
+ * caller's. Errors: TSR_ERR_INVALID for a header that is not what was written. */
+tsr_status tsr__checksums_read(const char *header, uint64_t header_bytes, uint64_t count,
+                               uint32_t **out) TSR_NODISCARD;
 
 /* transfer.c ------------------------------------------------------------------------------------
  */

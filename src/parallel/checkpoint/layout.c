@@ -80,6 +80,15 @@ static tsr_status check_pair(const char *who, const char *key, const char *value
     return TSR_OK;
 }
 
+/* Room for the checksums of the header and of `count` tensors. */
+static tsr_status append_checksums(text *to, int count)
+{
+    TSR__TRY(append_format(to, ",\"" TSR__CHECKSUM_KEY "\":\""));
+    for (int i = 0; i < count + 1; i++)
+        TSR__TRY(append(to, "00000000", 8));
+    return append(to, "\"", 1);
+}
+
 static tsr_status append_metadata(const char *who, text *to, const char *const *metadata)
 {
     static const char *const none[] = {NULL};
@@ -91,6 +100,8 @@ static tsr_status append_metadata(const char *who, text *to, const char *const *
         for (int j = 0; j < i; j += 2)
             TSR__REQUIRE(strcmp(metadata[i], metadata[j]) != 0, "%s: the metadata '%s' comes twice",
                          who, metadata[i]);
+        TSR__REQUIRE(strcmp(metadata[i], TSR__CHECKSUM_KEY) != 0,
+                     "%s: the metadata '%s' is written by the library", who, metadata[i]);
         format = format || strcmp(metadata[i], "format") == 0;
         TSR__TRY(append_string(to, metadata[i]));
         TSR__TRY(append(to, ":", 1));
@@ -98,9 +109,7 @@ static tsr_status append_metadata(const char *who, text *to, const char *const *
         if (metadata[i + 2] || !format)
             TSR__TRY(append(to, ",", 1));
     }
-    if (!format)
-        TSR__TRY(append_format(to, "\"format\":\"pt\""));
-    return append(to, "}", 1);
+    return format ? TSR_OK : append_format(to, "\"format\":\"pt\"");
 }
 
 static tsr_status append_entry(text *to, const tsr_checkpoint_entry *entry, uint64_t start,
@@ -116,7 +125,7 @@ static tsr_status append_entry(text *to, const tsr_checkpoint_entry *entry, uint
 
 /* Entries of one width, behind those that are wider. */
 static tsr_status append_width(const char *who, text *to, uint64_t width, int count,
-                               const tsr_checkpoint_entry *entries, uint64_t *end,
+                               const tsr_checkpoint_entry *entries, uint64_t *end, int *written,
                                tsr__checkpoint_layout *layout)
 {
     for (int i = 0; i < count; i++) {
@@ -127,23 +136,30 @@ static tsr_status append_width(const char *who, text *to, uint64_t width, int co
             *end > INT64_MAX - TSR__MAX_HEADER - 16)
             return tsr__fail(TSR_ERR_OVERFLOW, "%s: all entries together overflow", who);
         layout->at_bytes[i] = start;
+        layout->order[(*written)++] = i;
         TSR__TRY(append_entry(to, &entries[i], start, *end));
     }
     return TSR_OK;
 }
 
 static tsr_status fill(const char *who, int count, const tsr_checkpoint_entry *entries,
-                       const char *const *metadata, text *to, tsr__checkpoint_layout *layout)
+                       const char *const *metadata, bool checksums, text *to,
+                       tsr__checkpoint_layout *layout)
 {
     uint64_t end = 0;
+    int written = 0;
     uint8_t length[8];
     layout->at_bytes = tsr__calloc((size_t)count, sizeof *layout->at_bytes);
-    if (!layout->at_bytes)
+    layout->order = layout->at_bytes ? tsr__calloc((size_t)count, sizeof *layout->order) : NULL;
+    if (!layout->order)
         return TSR_ERR_NO_MEMORY;
     TSR__TRY(append(to, "01234567", sizeof length));
     TSR__TRY(append_metadata(who, to, metadata));
+    if (checksums)
+        TSR__TRY(append_checksums(to, count));
+    TSR__TRY(append(to, "}", 1));
     for (uint64_t width = 8; width > 0; width /= 2)
-        TSR__TRY(append_width(who, to, width, count, entries, &end, layout));
+        TSR__TRY(append_width(who, to, width, count, entries, &end, &written, layout));
     TSR__TRY(append(to, "}", 1));
     while (to->size % ALIGN != 0)
         TSR__TRY(append(to, " ", 1));
@@ -161,11 +177,12 @@ static tsr_status fill(const char *who, int count, const tsr_checkpoint_entry *e
 }
 
 tsr_status tsr__checkpoint_lay_out(const char *who, int count, const tsr_checkpoint_entry *entries,
-                                   const char *const *metadata, tsr__checkpoint_layout *out)
+                                   const char *const *metadata, bool checksums,
+                                   tsr__checkpoint_layout *out)
 {
     text header = {0};
     tsr__checkpoint_layout layout = {0};
-    tsr_status status = fill(who, count, entries, metadata, &header, &layout);
+    tsr_status status = fill(who, count, entries, metadata, checksums, &header, &layout);
     layout.header = header.data;
     if (status != TSR_OK) {
         tsr__checkpoint_layout_finish(&layout);
@@ -179,5 +196,6 @@ void tsr__checkpoint_layout_finish(tsr__checkpoint_layout *layout)
 {
     tsr__free(layout->header);
     tsr__free(layout->at_bytes);
+    tsr__free(layout->order);
     *layout = (tsr__checkpoint_layout){0};
 }

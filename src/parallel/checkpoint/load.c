@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/crc32c.h"
 #include "base/hash.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "shard/formats/file.h"
@@ -19,7 +20,19 @@ typedef struct reader {
     tsr__params params;   /* of a file by itself */
     tsr_shard_list *list; /* of an index */
     uint64_t hash;        /* of all headers */
+    bool checksums;       /* are verified, */
+    bool has_checksums;
+    /* as far as the file has them. Both by the indices of parameters. */
+    uint32_t *expected;
+    bool *known;
+    tsr__param_name *names; /* of an index: its parameters, sorted by name */
+    tsr__checksum checksum; /* of what this rank reads of a tensor */
 } reader;
+
+static const tsr__params *params_of(const reader *r)
+{
+    return r->list ? &r->list->params : &r->params;
+}
 
 static void reader_finish(reader *r)
 {
@@ -27,6 +40,9 @@ static void reader_finish(reader *r)
         tsr__file_close(&r->file);
     tsr__params_finish(&r->params);
     tsr_shard_list_destroy(&r->list);
+    tsr__free(r->expected);
+    tsr__free(r->known);
+    tsr__free(r->names);
 }
 
 /* "checkpoint_load: PATH: …" */
@@ -46,17 +62,67 @@ static bool is_index(const char *path)
     return length >= end && strcmp(path + length - end, ending) == 0;
 }
 
-/* What two reads of one file agree in, and hardly two files: its header. */
-static tsr_status hash_header(reader *r)
+/* Room for checksums, once all parameters are known. */
+static tsr_status make_expected(reader *r)
+{
+    const size_t count = params_of(r)->count;
+    r->expected = tsr__calloc(count, sizeof *r->expected);
+    r->known = r->expected ? tsr__calloc(count, sizeof *r->known) : NULL;
+    if (!r->known)
+        return TSR_ERR_NO_MEMORY;
+    return r->list ? tsr__params_sort(&r->list->params, &r->names) : TSR_OK;
+}
+
+/* The index of a file's tensor among all parameters; their number: it is not among them. */
+static size_t find_param(const reader *r, const char *name)
+{
+    size_t low = 0, high = r->list->params.count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const int order = strcmp(r->names[middle].name, name);
+        if (order == 0)
+            return (size_t)r->names[middle].param;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return r->list->params.count;
+}
+
+/* Keeps the checksums of the file that is open, whose tensors are `params`. */
+static tsr_status read_checksums(reader *r, const char *header, uint64_t header_bytes,
+                                 const tsr__params *params)
+{
+    uint32_t *tensors = NULL;
+    if (!r->checksums)
+        return TSR_OK;
+    TSR__TRY(tsr__checksums_read(header, header_bytes, params->count, &tensors));
+    for (size_t i = 0; tensors && i < params->count; i++) {
+        const size_t param = r->list ? find_param(r, params->items[i].name) : i;
+        if (param == params_of(r)->count)
+            continue;
+        r->expected[param] = tensors[i];
+        r->known[param] = r->has_checksums = true;
+    }
+    tsr__free(tensors);
+    return TSR_OK;
+}
+
+/* The header's hash tells whether all ranks read the same file. */
+static tsr_status read_header(reader *r, const tsr__params *params)
 {
     uint8_t bytes[8];
     char *header = NULL;
     TSR__TRY(tsr__file_read(&r->file, 0, sizeof bytes, "the header's length", bytes));
-    const uint64_t size = tsr__little_endian(bytes, 8); /* which has been checked */
-    TSR__TRY(tsr__file_load(&r->file, 8, size, "the header", &header));
+    const uint64_t size = 8 + tsr__little_endian(bytes, 8); /* which has been checked */
+    TSR__TRY(tsr__file_load(&r->file, 0, size, "the header", &header));
     r->hash = tsr__hash(r->hash, header, size);
+    tsr_status status = r->expected ? TSR_OK : make_expected(r);
+    if (status == TSR_OK)
+        status = read_checksums(r, header, size, params);
     tsr__free(header);
-    return TSR_OK;
+    return status;
 }
 
 static tsr_status open_file(reader *r, const char *path, tsr__params *params)
@@ -64,7 +130,7 @@ static tsr_status open_file(reader *r, const char *path, tsr__params *params)
     TSR__TRY(tsr__file_open(path, &r->file));
     r->open = true;
     TSR__TRY(tsr__read_safetensors(&r->file, params));
-    return hash_header(r);
+    return read_header(r, params);
 }
 
 /* The file that has a tensor is open. Of an index, it is read again: what has been checked has to
@@ -176,20 +242,91 @@ static tsr_status find_all(const reader *r, int count, const tsr_checkpoint_entr
 
 static tsr_status move_in(void *user, uint64_t at, uint64_t size, void *data)
 {
-    return tsr__file_read(user, at, size, "a tensor", data);
+    reader *r = user;
+    TSR__TRY(tsr__file_read(&r->file, at, size, "a tensor", data));
+    if (r->has_checksums)
+        tsr__checksum_add(&r->checksum, at, size, data);
+    return TSR_OK;
 }
 
+/* states[i]: of the checksum of what this rank has read of parameter i. */
 static tsr_status read_all(reader *r, tsr_stream *stream, int count,
-                           const tsr_checkpoint_entry *entries, const tsr_shard_param *const *found)
+                           const tsr_checkpoint_entry *entries, const tsr_shard_param *const *found,
+                           uint32_t *states)
 {
     for (int i = 0; i < count; i++) {
         if (entries[i].count == 0)
             continue;
         TSR__TRY(open_for(r, found[i]));
+        r->checksum =
+            (tsr__checksum){.at_bytes = found[i]->offset_bytes, .size_bytes = found[i]->size_bytes};
         tsr_status status = tsr__checkpoint_transfer(stream, &entries[i], found[i]->offset_bytes,
-                                                     false, move_in, &r->file);
+                                                     false, move_in, r);
         if (status != TSR_OK)
             return with_path(r, status);
+        if (r->has_checksums)
+            states[found[i] - params_of(r)->items] = tsr__checksum_state(&r->checksum);
+    }
+    return TSR_OK;
+}
+
+/* Checksums -------------------------------------------------------------------------------------
+ */
+
+/* What ranks read of each parameter, and its checksum. */
+typedef struct tally {
+    tsr_checkpoint_entry *entries; /* this rank's, or empty ones */
+    bool *mine, *complete;
+    uint32_t *states;
+} tally;
+
+static void tally_finish(tally *t)
+{
+    tsr__free(t->entries);
+    tsr__free(t->mine);
+    tsr__free(t->complete);
+    tsr__free(t->states);
+}
+
+static tsr_status tally_make(const reader *r, int count, const tsr_checkpoint_entry *entries,
+                             const tsr_shard_param *const *found, tally *t)
+{
+    const tsr__params *params = params_of(r);
+    t->entries = tsr__calloc(params->count, sizeof *t->entries);
+    t->mine = tsr__calloc(params->count, sizeof *t->mine);
+    t->complete = tsr__calloc(params->count, sizeof *t->complete);
+    t->states = tsr__calloc(params->count, sizeof *t->states);
+    if (!t->entries || !t->mine || !t->complete || !t->states)
+        return TSR_ERR_NO_MEMORY;
+    for (size_t i = 0; i < params->count; i++) {
+        const tsr_shard_param *param = &params->items[i];
+        t->entries[i] =
+            (tsr_checkpoint_entry){.name = param->name, .ndim = param->ndim, .shard_dim = -1};
+        for (int d = 0; d < param->ndim && d < TSR_MAX_DIMS; d++)
+            t->entries[i].shape[d] = param->shape[d];
+    }
+    for (int i = 0; i < count; i++)
+        t->entries[found[i] - params->items] = entries[i];
+    return TSR_OK;
+}
+
+/* Compares the checksums of all tensors of which the ranks together have read everything. */
+static tsr_status check_sums(const reader *r, tsr_comm *comm, tally *t)
+{
+    const tsr__params *params = params_of(r);
+    const int count = (int)params->count;
+    TSR__TRY(tsr__checkpoint_cover(comm, who, count, t->entries, t->mine, t->complete));
+    for (int i = 0; i < count; i++)
+        t->states[i] = t->mine[i] ? t->states[i] : 0;
+    TSR__TRY(tsr__checkpoint_combine(comm, who, count, t->states));
+    for (int i = 0; i < count; i++) {
+        if (!r->known[i] || !t->complete[i])
+            continue;
+        const uint32_t sum = tsr__crc32c_of_state(t->states[i], params->items[i].size_bytes);
+        TSR__REQUIRE(sum == r->expected[i],
+                     "%s: %s: the data of '%s' are damaged: their checksum is %08" PRIx32
+                     ", not %08" PRIx32,
+                     who, r->path, params->items[i].name, sum, r->expected[i]);
     }
     return TSR_OK;
 }
@@ -198,6 +335,7 @@ static tsr_status load(reader *r, tsr_comm *comm, tsr_stream *stream, int count,
                        const tsr_checkpoint_entry *entries, bool strict)
 {
     const tsr_shard_param **found = NULL;
+    tally t = {0};
     tsr_status status = tsr__checkpoint_check(who, r->path, stream, false, count, entries);
     if (status == TSR_OK)
         status = open_path(r);
@@ -205,11 +343,22 @@ static tsr_status load(reader *r, tsr_comm *comm, tsr_stream *stream, int count,
         status = TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
         status = find_all(r, count, entries, strict, found);
+    if (status == TSR_OK && r->has_checksums)
+        status = tally_make(r, count, entries, found, &t);
     status = tsr__checkpoint_agree(comm, who, status);
+    if (status == TSR_OK)
+        status = tsr__checkpoint_same(comm, who,
+                                      r->checksums ? "this rank's no_checksums is false"
+                                                   : "this rank's no_checksums is true",
+                                      r->checksums ? 2 : 0);
     if (status == TSR_OK)
         status = tsr__checkpoint_same(comm, who, "this rank reads a file", r->hash);
     if (status == TSR_OK)
-        status = tsr__checkpoint_agree(comm, who, read_all(r, stream, count, entries, found));
+        status =
+            tsr__checkpoint_agree(comm, who, read_all(r, stream, count, entries, found, t.states));
+    if (status == TSR_OK && r->has_checksums)
+        status = check_sums(r, comm, &t);
+    tally_finish(&t);
     tsr__free((void *)found);
     return status;
 }
@@ -218,7 +367,7 @@ tsr_status tsr_checkpoint_load(const char *path, tsr_comm *comm, tsr_stream *str
                                const tsr_checkpoint_entry *entries,
                                const tsr_checkpoint_params *params)
 {
-    reader r = {.path = path};
+    reader r = {.path = path, .checksums = !(params && params->no_checksums)};
     tsr_status status = load(&r, comm, stream, count, entries, params && params->strict);
     reader_finish(&r);
     return status;

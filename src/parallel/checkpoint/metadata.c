@@ -62,15 +62,20 @@ static tsr_status look(tsr__file *file, search *s)
     uint8_t bytes[8];
     char *header = NULL;
     tsr_status status = tsr__read_safetensors(file, &params);
+    const uint64_t count = params.count;
     tsr__params_finish(&params);
     if (status == TSR_OK)
         status = tsr__file_read(file, 0, sizeof bytes, "the header's length", bytes);
     if (status != TSR_OK)
         return status;
     const uint64_t size = tsr__little_endian(bytes, 8);
-    TSR__TRY(tsr__file_load(file, 8, size, "the header", &header));
-    tsr__json json = {.text = header, .size = size, .base = 8, .what = file->what};
-    status = read_header(&json, s);
+    TSR__TRY(tsr__file_load(file, 0, 8 + size, "the header", &header));
+    uint32_t *checksums = NULL;
+    status = tsr__checksums_read(header, 8 + size, count, &checksums);
+    tsr__free(checksums);
+    tsr__json json = {.text = header + 8, .size = size, .base = 8, .what = file->what};
+    if (status == TSR_OK)
+        status = read_header(&json, s);
     tsr__free(header);
     return status;
 }

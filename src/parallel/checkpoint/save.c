@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/crc32c.h"
 #include "base/fault.h"
 #include "base/hash.h"
 #include "parallel/checkpoint/checkpoint.h"
@@ -37,6 +38,8 @@ static bool faulty(const char *site)
 typedef struct writer {
     tsr_comm *comm;
     int rank;
+    bool checksums;
+    tsr__checksum checksum; /* of what this rank writes of a tensor */
     char *path, *partial, *folder;
     int descriptor;
     bool made; /* by this rank, and without its name yet */
@@ -60,7 +63,10 @@ static tsr_status write_all(writer *w, const void *data, uint64_t size, uint64_t
 
 static tsr_status move_out(void *user, uint64_t at, uint64_t size, void *data)
 {
-    return write_all(user, data, size, at);
+    writer *w = user;
+    if (w->checksums)
+        tsr__checksum_add(&w->checksum, at, size, data);
+    return write_all(w, data, size, at);
 }
 
 static tsr_status sync_file(writer *w)
@@ -128,14 +134,43 @@ static tsr_status join_file(writer *w, const tsr__checkpoint_layout *layout)
     return TSR_OK;
 }
 
+/* Writes this rank's parts. states[count]: of their checksums, in the order of entries. */
 static tsr_status write_parts(writer *w, tsr_stream *stream, int count,
                               const tsr_checkpoint_entry *entries,
-                              const tsr__checkpoint_layout *layout, const bool *mine)
+                              const tsr__checkpoint_layout *layout, const bool *mine,
+                              uint32_t *states)
 {
-    for (int i = 0; i < count; i++)
-        if (mine[i])
-            TSR__TRY(tsr__checkpoint_transfer(stream, &entries[i], layout->at_bytes[i], true,
-                                              move_out, w));
+    for (int i = 0; i < count; i++) {
+        if (!mine[i])
+            continue;
+        w->checksum = (tsr__checksum){
+            .at_bytes = layout->at_bytes[i],
+            .size_bytes =
+                tsr__checkpoint_elements(&entries[i]) * tsr__checkpoint_width(entries[i].dtype),
+        };
+        TSR__TRY(
+            tsr__checkpoint_transfer(stream, &entries[i], layout->at_bytes[i], true, move_out, w));
+        states[i] = tsr__checksum_state(&w->checksum);
+    }
+    return sync_file(w);
+}
+
+/* Rank 0 writes the header again, with the checksums of all tensors. */
+static tsr_status write_checksums(writer *w, int count, const tsr_checkpoint_entry *entries,
+                                  tsr__checkpoint_layout *layout, const uint32_t *states)
+{
+    uint32_t *tensors = tsr__calloc((size_t)count, sizeof *tensors);
+    if (!tensors)
+        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < count; i++) {
+        const tsr_checkpoint_entry *entry = &entries[layout->order[i]];
+        tensors[i] =
+            tsr__crc32c_of_state(states[layout->order[i]], tsr__checkpoint_elements(entry) *
+                                                               tsr__checkpoint_width(entry->dtype));
+    }
+    tsr__checksums_write(layout->header, layout->header_bytes, count, tensors);
+    tsr__free(tensors);
+    TSR__TRY(write_all(w, layout->header, layout->header_bytes, 0));
     return sync_file(w);
 }
 
@@ -148,15 +183,20 @@ static tsr_status give_name(writer *w)
 }
 
 static tsr_status write_file(writer *w, tsr_stream *stream, int count,
-                             const tsr_checkpoint_entry *entries,
-                             const tsr__checkpoint_layout *layout, const bool *mine)
+                             const tsr_checkpoint_entry *entries, tsr__checkpoint_layout *layout,
+                             const bool *mine, uint32_t *states)
 {
     tsr_status status = w->rank == 0 ? make_file(w, layout) : TSR_OK;
     TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
     status = w->rank == 0 ? TSR_OK : join_file(w, layout);
     TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
-    status = write_parts(w, stream, count, entries, layout, mine);
+    status = write_parts(w, stream, count, entries, layout, mine, states);
     TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
+    if (w->checksums) {
+        TSR__TRY(tsr__checkpoint_combine(w->comm, who, count, states));
+        status = w->rank == 0 ? write_checksums(w, count, entries, layout, states) : TSR_OK;
+        TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
+    }
     status = w->rank == 0 ? give_name(w) : TSR_OK;
     return tsr__checkpoint_agree(w->comm, who, status);
 }
@@ -263,6 +303,7 @@ static tsr_status save(writer *w, const char *path, tsr_stream *stream, int coun
 {
     tsr__checkpoint_layout layout = {0};
     bool *mine = NULL;
+    uint32_t *states = NULL;
     tsr_status status = tsr__checkpoint_check(who, path, stream, true, count, entries);
     if (status == TSR_OK)
         status = find_file(path, w);
@@ -270,8 +311,10 @@ static tsr_status save(writer *w, const char *path, tsr_stream *stream, int coun
         status = name_files(w);
     if (status == TSR_OK && (mine = tsr__calloc((size_t)count, sizeof *mine)) == NULL)
         status = TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK && (states = tsr__calloc((size_t)count, sizeof *states)) == NULL)
+        status = TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
-        status = tsr__checkpoint_lay_out(who, count, entries, metadata, &layout);
+        status = tsr__checkpoint_lay_out(who, count, entries, metadata, w->checksums, &layout);
     status = tsr__checkpoint_agree(w->comm, who, status);
     if (status == TSR_OK)
         status = check_same(w->comm, count, entries);
@@ -282,8 +325,9 @@ static tsr_status save(writer *w, const char *path, tsr_stream *stream, int coun
     if (status == TSR_OK)
         status = tsr__checkpoint_divide(w->comm, who, count, entries, mine);
     if (status == TSR_OK)
-        status = write_file(w, stream, count, entries, &layout, mine);
+        status = write_file(w, stream, count, entries, &layout, mine, states);
     tsr__checkpoint_layout_finish(&layout);
+    tsr__free(states);
     tsr__free(mine);
     return status;
 }
@@ -292,7 +336,10 @@ tsr_status tsr_checkpoint_save(const char *path, tsr_comm *comm, tsr_stream *str
                                const tsr_checkpoint_entry *entries,
                                const tsr_checkpoint_params *params)
 {
-    writer w = {.comm = comm, .rank = comm ? tsr_comm_rank(comm) : 0, .descriptor = -1};
+    writer w = {.comm = comm,
+                .rank = comm ? tsr_comm_rank(comm) : 0,
+                .checksums = !(params && params->no_checksums),
+                .descriptor = -1};
     tsr_status status = save(&w, path, stream, count, entries, params ? params->metadata : NULL);
     if (w.descriptor >= 0)
         close(w.descriptor);

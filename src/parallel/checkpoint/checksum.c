@@ -1,0 +1,121 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/crc32c.h"
+#include "parallel/checkpoint/checkpoint.h"
+
+#define DIGITS 8 /* of a checksum */
+
+/* Tensors ---------------------------------------------------------------------------------------
+ */
+
+void tsr__checksum_add(tsr__checksum *checksum, uint64_t at_bytes, uint64_t size, const void *data)
+{
+    const uint64_t start = at_bytes - checksum->at_bytes;
+    if (start != checksum->end) {
+        checksum->sum = tsr__checksum_state(checksum);
+        checksum->range = 0;
+    }
+    checksum->range = tsr__crc32c_state(checksum->range, data, size);
+    checksum->end = start + size;
+}
+
+uint32_t tsr__checksum_state(const tsr__checksum *checksum)
+{
+    return checksum->sum ^ tsr__crc32c_shift(checksum->range, checksum->size_bytes - checksum->end);
+}
+
+/* Headers ---------------------------------------------------------------------------------------
+ */
+
+/* Where the digits start; NULL: there are none. Quotes inside of a text are escaped, so no text can
+ * look like this. */
+static char *find_digits(const char *header, uint64_t header_bytes)
+{
+    static const char before[] = "\"" TSR__CHECKSUM_KEY "\":\"";
+    const size_t size = sizeof before - 1;
+    for (const char *at = header, *end = header + header_bytes; (size_t)(end - at) >= size; at++) {
+        at = memchr(at, '"', (size_t)(end - at));
+        if (!at || (size_t)(end - at) < size)
+            return NULL;
+        if (memcmp(at, before, size) == 0)
+            return (char *)at + size;
+    }
+    return NULL;
+}
+
+static void put(char *digits, uint32_t value)
+{
+    char text[DIGITS + 1];
+    snprintf(text, sizeof text, "%08" PRIx32, value);
+    memcpy(digits, text, DIGITS);
+}
+
+static bool get(const char *digits, uint32_t *out)
+{
+    uint32_t value = 0;
+    for (int i = 0; i < DIGITS; i++) {
+        static const char hexadecimal[] = "0123456789abcdef";
+        const char *found = digits[i] ? strchr(hexadecimal, digits[i]) : NULL;
+        if (!found)
+            return false;
+        value = value << 4 | (uint32_t)(found - hexadecimal);
+    }
+    *out = value;
+    return true;
+}
+
+static uint32_t header_checksum(const char *header, uint64_t header_bytes, const char *digits)
+{
+    const size_t before = (size_t)(digits - header);
+    uint32_t state = tsr__crc32c_state(UINT32_MAX, header, before);
+    state = tsr__crc32c_state(state, "00000000", DIGITS);
+    return ~tsr__crc32c_state(state, digits + DIGITS, header_bytes - before - DIGITS);
+}
+
+void tsr__checksums_write(char *header, uint64_t header_bytes, int count, const uint32_t *tensors)
+{
+    char *digits = find_digits(header, header_bytes);
+    for (int i = 0; i < count; i++)
+        put(digits + DIGITS * (i + 1), tensors[i]);
+    put(digits, header_checksum(header, header_bytes, digits));
+}
+
+static tsr_status read_digits(const char *header, uint64_t header_bytes, const char *digits,
+                              uint64_t count, uint32_t *tensors)
+{
+    static const char hint[] = "the header is damaged, or another program rewrote it and kept "
+                               "'" TSR__CHECKSUM_KEY "'; no_checksums loads the file";
+    const uint64_t left = header_bytes - (uint64_t)(digits - header);
+    uint32_t expected = 0;
+    bool complete = left > DIGITS * (count + 1) && get(digits, &expected) &&
+                    digits[DIGITS * (count + 1)] == '"';
+    for (uint64_t i = 0; i < count && complete; i++)
+        complete = get(digits + DIGITS * (i + 1), &tensors[i]);
+    TSR__REQUIRE(complete, "the checksums are not those of %" PRIu64 " tensors: %s", count, hint);
+    const uint32_t found = header_checksum(header, header_bytes, digits);
+    TSR__REQUIRE(found == expected, "the header's checksum is %08" PRIx32 ", not %08" PRIx32 ": %s",
+                 found, expected, hint);
+    return TSR_OK;
+}
+
+tsr_status tsr__checksums_read(const char *header, uint64_t header_bytes, uint64_t count,
+                               uint32_t **out)
+{
+    *out = NULL;
+    const char *digits = find_digits(header, header_bytes);
+    if (!digits)
+        return TSR_OK;
+    uint32_t *tensors = tsr__calloc(count, sizeof *tensors);
+    if (!tensors)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = read_digits(header, header_bytes, digits, count, tensors);
+    if (status != TSR_OK) {
+        tsr__free(tensors);
+        return status;
+    }
+    *out = tensors;
+    return TSR_OK;
+}
