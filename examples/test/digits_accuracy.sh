@@ -20,8 +20,12 @@ awk -v got="$accuracy" -v least="$least" 'BEGIN { exit !(got + 0 >= least) }' ||
     echo "less than $least %"
     exit 1
 }
-[ "$(wc -c <"$folder/model")" -eq "$(wc -c <"$folder/init")" ] || {
-    echo "the checkpoints before and after have different sizes"
+# A safetensors file begins with the length of its header, which holds numbers as text.
+weight_bytes() { # FILE
+    echo $(($(wc -c <"$1") - 8 - $(od -An -tu8 -N8 "$1")))
+}
+[ "$(weight_bytes "$folder/model")" -eq "$(weight_bytes "$folder/init")" ] || {
+    echo "the checkpoints before and after have weights of different sizes"
     exit 1
 }
 cmp -s "$folder/model" "$folder/init" && {
