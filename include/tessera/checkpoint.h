@@ -19,11 +19,11 @@
  * row-major, one behind the other without gaps, the widest dtypes first, so that each is aligned.
  * The same entries and metadata make the same file, byte for byte, for any number of ranks.
  *
- * Checksums: the metadata "tessera.crc32c" has the CRC-32C of the header and of each tensor. Loading
- * verifies the header, and each tensor whose parts, as the entries of all ranks together read them,
- * make up the whole: any division among the ranks that tsr_checkpoint_save would accept. A tensor of
- * which only some is read is not verified. Files without checksums load as well. They protect
- * against accidents; whoever changes a file on purpose can change the checksums with it.
+ * Checksums: the metadata "tessera.crc32c" has the CRC-32C of the header and of each tensor.
+ * Loading verifies the header, and each tensor whose parts, as the entries of all ranks together
+ * read them, make up the whole: any division among the ranks that tsr_checkpoint_save would accept.
+ * A tensor of which only some is read is not verified. Files without checksums load as well. They
+ * protect against accidents; whoever changes a file on purpose can change the checksums with it.
  *
  * Threads: as the communicator and the stream. */
 #ifndef TESSERA_CHECKPOINT_H

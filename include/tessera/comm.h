@@ -185,7 +185,7 @@ typedef enum tsr_op {
  * a product, changes nothing, except that −0 plus +0 is +0. SUM and AVG of floats are the exact
  * sum, rounded once (AVG: twice). PROD multiplies in f64, the smallest contribution first. Each
  * rank receives as many bytes as without, in N − 1 messages instead of log2 N; for the cost of the
- * arithmetic see docs/design/collectives.md. */
+ * arithmetic see docs/communication.md. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_all_reduce(tsr_comm *comm, const void *send, void *recv,
                                                      uint64_t count, tsr_dtype dtype, tsr_op op);
 TSR_API TSR_NODISCARD tsr_status tsr_comm_all_reduce_start(tsr_comm *comm, const void *send,

@@ -51,7 +51,7 @@ START_TEST(bytes_are_those_of_the_specification)
     char *start = malloc(8 + length);
     ck_assert_ptr_nonnull(start);
     memcpy(start, file, 8 + length);
-    memcpy(start + 8 + (at - wanted), "00000000", 8);
+    memset(start + 8 + (at - wanted), '0', 8);
     snprintf(digits, sizeof digits, "%08x", crc32c(start, 8 + length));
     memcpy(at, digits, 8);
     free(start);
