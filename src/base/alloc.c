@@ -14,7 +14,7 @@ static tsr_status out_of_memory(size_t count, size_t size)
 void *tsr__calloc(size_t count, size_t size)
 {
     void *memory = NULL;
-    /* calloc(0) may return NULL, which callers would take for a failure. */
+    /* calloc may return NULL for a size of 0, which callers would mistake for a failure. */
     if (!tsr__fault_hit(TSR__FAULT_ALLOC, __func__))
         memory = count == 0 || size == 0 ? calloc(1, 1) : calloc(count, size);
     if (!memory)
@@ -27,7 +27,7 @@ tsr_status tsr__grow(void **array, size_t *capacity, size_t needed, size_t size)
     if (needed <= *capacity)
         return TSR_OK;
 
-    /* Doubling keeps appending linear; the exact need when doubling would overflow. */
+    /* Doubling makes a series of appends linear. If it would overflow, take exactly `needed`. */
     size_t next = *capacity < 8 ? 8 : *capacity;
     while (next < needed)
         next = next > SIZE_MAX / 2 ? needed : next * 2;

@@ -1,4 +1,5 @@
-/* Little-endian integers in saved states. A put returns where the next one goes. */
+/* Little-endian integers in saved states. Each put function returns the address after the integer
+ * that it wrote. */
 #ifndef TSR_BASE_BYTES_H
 #define TSR_BASE_BYTES_H
 
@@ -46,13 +47,14 @@ static inline uint64_t tsr__get_u64(const uint8_t *at)
     return value;
 }
 
-/* The int32 with these bits, without relying on how the compiler converts. */
+/* Returns the int32 with these bits. It does not use C's conversion, which is
+ * implementation-defined for values above INT32_MAX. */
 static inline int32_t tsr__as_i32(uint32_t bits)
 {
     return (bits >> 31) != 0 ? -1 - (int32_t)~bits : (int32_t)bits;
 }
 
-/* The int64 with these bits. */
+/* Returns the int64 with these bits, in the same way. */
 static inline int64_t tsr__as_i64(uint64_t bits)
 {
     return (bits >> 63) != 0 ? -1 - (int64_t)~bits : (int64_t)bits;

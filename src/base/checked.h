@@ -1,4 +1,5 @@
-/* Overflow-checked sizes: true when the result fits. The result is written only then. */
+/* Arithmetic on sizes. Functions that return bool check for overflow: they return true and write
+ * the result if it fits, and otherwise return false and write nothing. */
 #ifndef TSR_BASE_CHECKED_H
 #define TSR_BASE_CHECKED_H
 
@@ -46,7 +47,7 @@ static inline uint32_t tsr__div_up_u32(uint32_t a, uint32_t b)
     return a / b + (a % b != 0);
 }
 
-/* `alignment` is a power of two; the caller has checked that value + alignment fits. */
+/* `alignment` must be a power of two, and value + alignment must fit 64 bits. */
 static inline uint64_t tsr__align_up_u64(uint64_t value, uint64_t alignment)
 {
     return (value + alignment - 1) & ~(alignment - 1);

@@ -15,14 +15,16 @@ static inline uint64_t tsr__now_ns(void)
     return (uint64_t)now.tv_sec * TSR__SECOND + (uint64_t)now.tv_nsec;
 }
 
-/* From now; a timeout too long for the clock never ends. */
+/* Returns the time `timeout_ns` from now. A timeout too long for the clock gives UINT64_MAX, which
+ * never passes. */
 static inline uint64_t tsr__deadline_ns(uint64_t timeout_ns)
 {
     uint64_t now = tsr__now_ns();
     return timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
 }
 
-/* For poll(): rounded up, so that nothing is asked again before its time has come. */
+/* Returns the milliseconds until the deadline, as a timeout for poll(). They are rounded up, so
+ * that poll() does not return shortly before the deadline. */
 static inline int tsr__poll_ms(uint64_t deadline_ns)
 {
     uint64_t now = tsr__now_ns();

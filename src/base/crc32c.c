@@ -1,6 +1,6 @@
-/* CRC-32C by the processor's instruction or by tables of 8 bytes at a time (Kounavis and Berry, "A
- * systematic approach to building high performance software-based CRC generators", 2005). Shifts
- * multiply by powers of x modulo the polynomial, as crc32_combine of zlib does. */
+/* CRC-32C by the processor's instruction, or by tables that process 8 bytes at a time (Kounavis and
+ * Berry, "A systematic approach to building high performance software-based CRC generators", 2005).
+ * Shifts multiply by powers of x modulo the polynomial, as zlib's crc32_combine does. */
 #include "base/crc32c.h"
 
 #include <pthread.h>

@@ -19,7 +19,7 @@ bool tsr__env_switch(const char *name)
     return text != NULL && strcmp(text, "0") != 0;
 }
 
-/* strtoll would also take leading spaces and a plus sign. */
+/* Checks the first digit itself, because strtoll also accepts leading spaces and a plus sign. */
 static bool parse(const char *text, int64_t *out)
 {
     const char *digits = text + (text[0] == '-');

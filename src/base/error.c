@@ -6,7 +6,7 @@
 
 static _Thread_local char error_text[TSR__ERROR_TEXT];
 
-/* Cuts in whole characters (a UTF-8 sequence is not split) and shows that something is missing. */
+/* Ends a text that was too long in "…". It does not split a UTF-8 character. */
 static void mark_cut(char *text)
 {
     static const char ellipsis[] = "…";
@@ -16,7 +16,8 @@ static void mark_cut(char *text)
     memcpy(text + end, ellipsis, sizeof ellipsis);
 }
 
-/* Arguments may point into the old text, so the new one is built beside it. */
+/* Builds the new text in a buffer of its own, because `prefix` and `text` may be part of the old
+ * one. */
 static void record(const char *prefix, const char *text)
 {
     char next[TSR__ERROR_TEXT];

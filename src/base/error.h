@@ -1,4 +1,4 @@
-/* Recording the first error in words, and passing it on. */
+/* Error texts: who detects an error first records its text, and callers pass the status on. */
 #ifndef TSR_BASE_ERROR_H
 #define TSR_BASE_ERROR_H
 
@@ -10,37 +10,39 @@
 #define TSR__PRINTF(fmt, args)
 #endif
 
-/* Bytes of a recorded text, with its end: long enough for a sentence with several shapes in it;
- * longer texts end in "…". */
+/* Bytes of a recorded text, with its terminating zero. A sentence with several shapes fits; longer
+ * texts are cut and end in "…". */
 #define TSR__ERROR_TEXT 1024
 
-/* Records the calling thread's error text and returns `status`, so that it can stand in a return.
- */
+/* Records the calling thread's error text and returns `status`, for use in a return statement. */
 tsr_status tsr__fail(tsr_status status, const char *format, ...) TSR__PRINTF(2, 3);
 
-/* Puts "context: " before the recorded text, for a caller that knows what the failure was part of.
- */
+/* Puts "context: " before the recorded text. A caller uses it to say what the failed step belongs
+ * to. */
 tsr_status tsr__fail_context(tsr_status status, const char *format, ...) TSR__PRINTF(2, 3);
 
-/* The calling thread's error text, set aside while other calls may record theirs. */
+/* A saved error text. A caller takes the thread's text before calls that may record another, and
+ * puts it back after them. */
 typedef struct tsr__error {
     char text[TSR__ERROR_TEXT];
 } tsr__error;
 
-/* Leaves no text recorded. */
+/* Returns the thread's text and clears it. */
 tsr__error tsr__error_take(void);
 void tsr__error_put_back(const tsr__error *error);
 
 void tsr__log(tsr_log_level level, const char *format, ...) TSR__PRINTF(2, 3);
 
-/* TSR__REQUIRE(n > 0, "fill: n is %d", n): a caller's mistake becomes TSR_ERR_INVALID. */
+/* Returns TSR_ERR_INVALID with this text unless the condition holds:
+ * TSR__REQUIRE(n > 0, "fill: n is %d", n). */
 #define TSR__REQUIRE(condition, ...)                                                               \
     do {                                                                                           \
         if (!(condition))                                                                          \
             return tsr__fail(TSR_ERR_INVALID, __VA_ARGS__);                                        \
     } while (0)
 
-/* Passes a failure on; whoever detected it has recorded it. */
+/* Returns the status of a call that failed. The function that detected the failure has recorded its
+ * text. */
 #define TSR__TRY(call)                                                                             \
     do {                                                                                           \
         tsr_status tsr__status_ = (call);                                                          \

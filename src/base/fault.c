@@ -3,8 +3,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-/* Atomic because a site may be reached in a driver's or a loader's thread while the test's thread
- * has armed it. */
+/* Atomic because a driver's or a loader's thread may reach a site while the test's thread arms it.
+ */
 static atomic_int armed_kind = TSR__FAULT_NONE;
 static atomic_uint_fast64_t events_left;
 static atomic_int injected_code;

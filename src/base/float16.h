@@ -1,6 +1,7 @@
-/* f16 and bf16 to f32 and back, without a branch, so that the compiler turns loops of them into
- * vectors. Rounds to nearest even. On the way back a NaN becomes a quiet one with the same sign, as
- * in shaders/include/float16.glsl: f16 loses its payload, bf16 the lower half of it. */
+/* Converts f16 and bf16 to f32 and back. The functions have no branch, so that the compiler
+ * vectorises loops of them. Conversions from f32 round to nearest even and make a NaN quiet with
+ * the same sign, as shaders/include/float16.glsl does: f16 loses the NaN's payload, bf16 the lower
+ * half of it. */
 #ifndef TSR_BASE_FLOAT16_H
 #define TSR_BASE_FLOAT16_H
 
@@ -25,7 +26,7 @@ static inline uint32_t tsr__bits_of_f32(float value)
     return bits;
 }
 
-/* Every NaN as the positive quiet one without payload. */
+/* Replaces any NaN by the positive quiet NaN without payload. */
 static inline float tsr__tidy_f32(float value)
 {
     return value == value ? value : tsr__f32_of_bits(TSR__NAN_F32);
@@ -34,10 +35,10 @@ static inline float tsr__tidy_f32(float value)
 static inline float tsr__f32_of_f16(uint16_t half)
 {
     const uint32_t magnitude = half & 0x7fffu, sign = (uint32_t)(half & 0x8000u) << 16;
-    /* Exponents differ by 112; that of infinity and NaN by as much again. */
+    /* The exponents' biases differ by 112. Infinity and NaN need another 112. */
     uint32_t bits = (magnitude << 13) + (112u << 23);
     bits += magnitude >= 0x7c00u ? 112u << 23 : 0u;
-    /* Subnormal: on top of 2^-14 it is a normal number, and the difference is exact. */
+    /* A subnormal f16 plus 2^-14 is a normal f32; subtracting 2^-14 is exact. */
     const uint32_t small =
         tsr__bits_of_f32(tsr__f32_of_bits(0x38800000u + (magnitude << 13)) - 0x1p-14f);
     bits = magnitude < 0x400u ? small : bits;
@@ -49,7 +50,8 @@ static inline uint16_t tsr__f16_of_f32(float value)
     const uint32_t all = tsr__bits_of_f32(value), magnitude = all & 0x7fffffffu;
     const uint32_t moved = magnitude - (112u << 23);
     uint32_t bits = (moved + 0xfffu + (moved >> 13 & 1u)) >> 13;
-    /* Subnormal: next to 0.5 the unit of the last place is that of the result. */
+    /* If the result is subnormal, add 0.5: its unit in the last place is the result's unit, so the
+     * addition rounds. */
     const uint32_t small =
         tsr__bits_of_f32(tsr__f32_of_bits(magnitude) + 0.5f) - tsr__bits_of_f32(0.5f);
     bits = magnitude < 0x38800000u ? small : bits;

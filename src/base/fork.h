@@ -1,5 +1,5 @@
-/* Children of fork(). They have copies of what the library keeps, but not its threads, and what
- * lies outside the process's memory is their parent's. */
+/* Detects children of fork(). A child has copies of the library's memory but not its threads, and
+ * resources outside the memory (devices, connections) still belong to its parent. */
 #ifndef TSR_BASE_FORK_H
 #define TSR_BASE_FORK_H
 
@@ -7,10 +7,11 @@
 
 #include "base/error.h"
 
-/* Of the calling process: one more in each child than in its parent. */
+/* Gives the generation of the calling process. A child's is one more than its parent's. Errors:
+ * TSR_ERR_NO_MEMORY. */
 tsr_status tsr__fork_generation(unsigned *out) TSR_NODISCARD;
 
-/* Whether something of that generation is the parent's, or a parent's of it. */
+/* Returns whether an object made in `generation` was made by an ancestor of this process. */
 bool tsr__fork_inherited(unsigned generation);
 
 #endif

@@ -1,4 +1,4 @@
-/* FNV-1a, for tables and checksums; not for anything an adversary chooses. */
+/* FNV-1a for tables and checksums. It must not hash data that an adversary chooses. */
 #ifndef TSR_BASE_HASH_H
 #define TSR_BASE_HASH_H
 
@@ -15,7 +15,8 @@ static inline uint64_t tsr__hash(uint64_t hash, const void *data, size_t size)
     return hash;
 }
 
-/* The same, a word at a time and four times as fast; another hash than that of the bytes. */
+/* Hashes a 32-bit word in one step, four times as fast as its bytes. The result differs from the
+ * hash of the bytes. */
 static inline uint64_t tsr__hash_word(uint64_t hash, uint32_t word)
 {
     return (hash ^ word) * UINT64_C(0x100000001b3);

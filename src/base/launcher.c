@@ -38,7 +38,7 @@ tsr_status tsr__launcher_find(const char *what, tsr__launcher *out, const char *
     bool variables = rank || size;
     bool pmix = tsr__env_text("PMIX_NAMESPACE") != NULL && tsr__env_text("PMIX_RANK") != NULL;
     if (variables && pmix && tsr__env_text("TORCHELASTIC_RUN_ID") != NULL) {
-        /* srun torchrun …: what PMIx counts are the agents. */
+        /* In `srun torchrun …` the PMIx ranks are torchrun's agents, not its workers. */
         *out = TSR__LAUNCHER_VARIABLES;
         *why = "RANK and WORLD_SIZE are set, by a torchrun that was itself started through PMIx";
     } else if (pmix) {
@@ -46,8 +46,8 @@ tsr_status tsr__launcher_find(const char *what, tsr__launcher *out, const char *
         *why = "PMIX_NAMESPACE and PMIX_RANK are set";
     } else if (variables) {
         TSR__REQUIRE(rank && size,
-                     "%s: %s is set, but %s is not: set both, or neither for a process alone", what,
-                     rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK");
+                     "%s: %s is set, but %s is not: set both, or neither for a single process",
+                     what, rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK");
         *out = TSR__LAUNCHER_VARIABLES;
         *why = "RANK and WORLD_SIZE are set";
     } else {

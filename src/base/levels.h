@@ -1,9 +1,9 @@
-/* The instruction sets for which base/loops.h's files are compiled, and which of them this
- * processor has. */
+/* The instruction sets for which files that use base/loops.h are compiled, and the choice of those
+ * that this processor has. */
 #ifndef TSR_BASE_LEVELS_H
 #define TSR_BASE_LEVELS_H
 
-/* The better ones have higher numbers. */
+/* A better instruction set has a higher number. */
 typedef enum tsr__level {
     TSR__LEVEL_BASE,
     TSR__LEVEL_AVX2,
@@ -11,8 +11,8 @@ typedef enum tsr__level {
     TSR__LEVELS
 } tsr__level;
 
-/* What there is of each: TSR__LEVEL_TABLES(tsr__kernels_) are the addresses of tsr__kernels_base, …
- */
+/* The tables of all instruction sets that are built: TSR__LEVEL_TABLES(tsr__kernels_) lists the
+ * addresses of tsr__kernels_base, tsr__kernels_avx2, … */
 #if defined(__x86_64__)
 #define TSR__LEVEL_TABLES(prefix)                                                                  \
     {                                                                                              \
@@ -25,9 +25,10 @@ typedef enum tsr__level {
     }
 #endif
 
-/* The best of such tables that this processor has. */
+/* Returns the table of the best instruction set that this processor has. */
 const void *tsr__level_best(const void *const tables[TSR__LEVELS]);
-/* For tests and benchmarks: the n-th that it has, or NULL. */
+/* For tests and benchmarks: returns the table of the n-th (from 0) instruction set that this
+ * processor has, or NULL. */
 const void *tsr__level_at(const void *const tables[TSR__LEVELS], int n);
 
 #endif

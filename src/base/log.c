@@ -11,8 +11,8 @@ static struct {
     void *user;
 } sink; /* guarded by sink_lock */
 
-/* A copy of the level outside the lock: a message nobody wants costs one load. 0 while logging is
- * off. */
+/* A copy of the level that is read without the lock, so that a suppressed message costs one load. 0
+ * while logging is off. */
 static atomic_int sink_level;
 
 void tsr_log_set(tsr_log_fn fn, void *user, tsr_log_level level)
@@ -24,7 +24,7 @@ void tsr_log_set(tsr_log_fn fn, void *user, tsr_log_level level)
     pthread_mutex_unlock(&sink_lock);
 }
 
-/* The function is called outside the lock, so that it may itself call the library. */
+/* Calls the function without holding the lock, so that the function may call the library. */
 void tsr__log(tsr_log_level level, const char *format, ...)
 {
     if ((int)level > atomic_load_explicit(&sink_level, memory_order_relaxed))

@@ -1,20 +1,20 @@
-/* For loops that the compiler turns into vectors, in files that are compiled once for each
- * instruction set, TSR__LEVEL being its name (the lists in src/base/meson.build). No fused
- * multiply-add and no reassociation, so that all of them give the same bits. */
+/* For files whose loops the compiler vectorises. Each such file is compiled once for each
+ * instruction set, whose name is in TSR__LEVEL (see the lists in src/base/meson.build). The
+ * compiler may neither fuse multiply-adds nor reassociate, so that all instruction sets give the
+ * same bits. */
 #ifndef TSR_BASE_LOOPS_H
 #define TSR_BASE_LOOPS_H
 
 #include <stdint.h>
 
-/* Stands before a loop whose iterations depend on none before them, which the compiler cannot know.
- */
+/* Tells the compiler that no iteration of the next loop depends on an earlier one. */
 #if defined(__clang__)
 #define TSR__VECTORIZE _Pragma("clang loop vectorize(assume_safety) interleave(enable)")
 #else
 #define TSR__VECTORIZE _Pragma("GCC ivdep")
 #endif
 
-/* Elements of any alignment, in memory that may hold something else for the caller. */
+/* Elements of any alignment, in memory that the caller may access as another type. */
 #if defined(__GNUC__)
 #define TSR__ANYWHERE __attribute__((aligned(1), may_alias))
 #else
@@ -32,7 +32,8 @@ typedef int64_t any_i64 TSR__ANYWHERE;
 
 #define TSR__LEVEL_JOIN_(prefix, level) prefix##level
 #define TSR__LEVEL_JOIN(prefix, level) TSR__LEVEL_JOIN_(prefix, level)
-/* A name for each instruction set: TSR__LEVEL_NAME(tsr__kernels_) is tsr__kernels_avx2, … */
+/* The name for the instruction set that is being compiled: TSR__LEVEL_NAME(tsr__kernels_) is
+ * tsr__kernels_avx2 if TSR__LEVEL is avx2. */
 #define TSR__LEVEL_NAME(prefix) TSR__LEVEL_JOIN(prefix, TSR__LEVEL)
 
 #endif

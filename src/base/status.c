@@ -28,5 +28,5 @@ const char *tsr_status_name(tsr_status status)
     case TSR_ERR_PEER_LOST:
         return "TSR_ERR_PEER_LOST";
     }
-    return "TSR_ERR_?"; /* no default above: the compiler then names a status that was forgotten */
+    return "TSR_ERR_?"; /* there is no default, so that the compiler warns of a missing status */
 }

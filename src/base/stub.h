@@ -1,11 +1,11 @@
-/* Public functions in a build without what they need: they are there and say so, so that programs
- * link and start in any build. For stub.c files alone. */
+/* Stubs of public functions for builds without Vulkan. They return TSR_ERR_UNSUPPORTED, so that
+ * programs link and start with any build. Only stub.c files include this. */
 #ifndef TSR_BASE_STUB_H
 #define TSR_BASE_STUB_H
 
 #include "base/error.h"
 
-/* A stub names its parameters for the reader's sake only. */
+/* Stubs do not use their parameters. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 #define TSR__ABSENT(name, ...)                                                                     \
@@ -15,7 +15,7 @@
                          &#name[sizeof "tsr_" - 1]);                                               \
     }
 
-/* There is nothing to destroy: nobody can have made one. */
+/* A destroy function: it only sets *object to NULL, because no object can exist. */
 #define TSR__FORGET(name, type)                                                                    \
     void name(type **object) /* NOLINT(bugprone-macro-parentheses) */                              \
     {                                                                                              \

@@ -8,7 +8,7 @@
 static const float table[32][8] = {TSR_NORMAL_TABLE(ROW)};
 #undef ROW
 
-/* `value` is not 0. */
+/* `value` must not be 0. */
 static int highest_bit(uint32_t value)
 {
     int bit = 0;
@@ -17,14 +17,15 @@ static int highest_bit(uint32_t value)
     return bit;
 }
 
-/* Every sum and product is stored, so that excess precision cannot leak from one to the next. */
+/* Stores every sum and product in a variable, so that no intermediate result has more precision
+ * than a float. */
 float tsr__normal_from_word(uint32_t word)
 {
-    uint32_t below = word >> 31 ? ~word : word; /* how many words lie further out */
+    uint32_t below = word >> 31 ? ~word : word; /* how many words lie further from 0 */
     uint32_t t = 2 * below + 1;
     int octave = highest_bit(t);
     uint32_t distance = (UINT32_C(2) << octave) - t; /* to the next octave; wraps in the last */
-    int excess = highest_bit(distance) - 23; /* bits that a float cannot hold: round them away */
+    int excess = highest_bit(distance) - 23; /* bits that a float cannot hold: rounded off */
     if (excess > 0) {
         distance += (UINT32_C(1) << excess) >> 1;
         distance &= ~((UINT32_C(1) << excess) - 1);

@@ -108,13 +108,13 @@ END_TEST
 START_TEST(errors)
 {
     set("RANK", "0");
-    ERROR("rank: RANK is set, but WORLD_SIZE is not: set both, or neither for a process alone");
+    ERROR("rank: RANK is set, but WORLD_SIZE is not: set both, or neither for a single process");
     set("WORLD_SIZE", "0");
     ERROR("rank: WORLD_SIZE is '0', not an integer from 1 to 2147483647");
     set("WORLD_SIZE", "4 ");
     ERROR("rank: WORLD_SIZE is '4 ', not an integer from 1 to 2147483647");
     set("WORLD_SIZE", "");
-    ERROR("rank: RANK is set, but WORLD_SIZE is not: set both, or neither for a process alone");
+    ERROR("rank: RANK is set, but WORLD_SIZE is not: set both, or neither for a single process");
     set("WORLD_SIZE", " 4");
     ERROR("rank: WORLD_SIZE is ' 4', not an integer from 1 to 2147483647");
     set("WORLD_SIZE", "99999999999999999999");
@@ -127,7 +127,7 @@ START_TEST(errors)
     set("RANK", "two");
     ERROR("rank: RANK is 'two', not an integer from 0 to 3");
     unsetenv("RANK");
-    ERROR("rank: WORLD_SIZE is set, but RANK is not: set both, or neither for a process alone");
+    ERROR("rank: WORLD_SIZE is set, but RANK is not: set both, or neither for a single process");
     unsetenv("WORLD_SIZE");
     set("PMIX_RANK", "1");
     ERROR("rank: PMIX_RANK is set, but nothing says of how many");
