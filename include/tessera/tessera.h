@@ -1,4 +1,4 @@
-/* All of tessera. */
+/* Includes every public header of tessera. */
 #ifndef TESSERA_TESSERA_H
 #define TESSERA_TESSERA_H
 

@@ -1,7 +1,7 @@
-/* Reads JSON that may be hostile, one value after the other, from memory. No document is built and
- * nothing is allocated. Integers are exact, and every error names the offset where something is
- * wrong, also when the JSON is well formed and only a value is not acceptable. RFC 8259, except
- * that strings with a zero character are refused, because C strings cannot hold them.
+/* Reads JSON from memory, one value after the other. The text may be hostile. The reader builds no
+ * document and allocates nothing. Integers are exact. Every error names the offset of the problem,
+ * even if the JSON is well formed and only a value is not acceptable. The syntax is RFC 8259,
+ * except that strings with a zero character are refused, because C strings cannot hold them.
  *
  *     TSR__TRY(tsr__json_enter(json, '{'));
  *     while (tsr__json_member(json, key, &more) == TSR_OK && more) … read one value
@@ -18,48 +18,52 @@ typedef struct tsr__json {
     const char *text;
     size_t size;
     size_t at;
-    size_t key_at;    /* where the last member's name started */
+    size_t key_at;    /* where the last member's name starts */
     uint64_t base;    /* offset of `text` in its file */
-    const char *what; /* what the errors start with: "safetensors" */
+    const char *what; /* the start of error texts, such as "safetensors" */
     tsr__subject subject;
 } tsr__json;
 
-/* Any member's name fits; longer ones are an error. */
+/* Bytes for a member's name, with its terminating zero. A longer name is an error. */
 #define TSR__JSON_TEXT (TSR__MAX_NAME + 1)
 
-/* "what: offset N: subject: …" with status TSR_ERR_INVALID; `at` is an offset into the text. */
+/* Records "what: offset N: subject: …" and returns TSR_ERR_INVALID. `at` is an offset into the
+ * text; N counts from the start of the file. */
 tsr_status tsr__json_fail(const tsr__json *json, size_t at, const char *format, ...)
     TSR__PRINTF(3, 4);
-/* Puts the same before an error that has been recorded. */
+/* Puts the same prefix before the recorded error and returns `status`. */
 tsr_status tsr__json_fail_context(const tsr__json *json, size_t at, tsr_status status);
 
-/* The first character of the next value, after space; '\0' at the end. */
+/* Skips space and returns the next character without taking it, or '\0' at the end. */
 char tsr__json_peek(tsr__json *json);
 
-/* Takes a bracket. */
+/* Takes an opening bracket: '{' or '['. */
 tsr_status tsr__json_enter(tsr__json *json, char bracket) TSR_NODISCARD;
-/* After `enter` and after each value: whether there is another member or element. Takes the closing
- * bracket when there is none, and a member's name with its colon. */
+/* Gives whether there is another member or element. Call it after `enter` and after each value. It
+ * takes the comma and a member's name with its colon, or the closing bracket if there are no more.
+ */
 tsr_status tsr__json_member(tsr__json *json, char key[TSR__JSON_TEXT], bool *more) TSR_NODISCARD;
 tsr_status tsr__json_element(tsr__json *json, bool *more) TSR_NODISCARD;
 
-/* Values. A string is decoded into `text`, and longer ones are an error. `integer` takes 0 … 2^64 −
- * 1, also as a string of digits. */
+/* The functions below read a value. A string is decoded into `text`, of `size` bytes with its
+ * terminating zero; a longer one is an error. `integer` reads 0 … 2^64 − 1, as a number or as a
+ * string of digits. */
 tsr_status tsr__json_string(tsr__json *json, size_t size, char *text) TSR_NODISCARD;
 tsr_status tsr__json_integer(tsr__json *json, uint64_t *value) TSR_NODISCARD;
-/* An integer from -2^63 to 2^63 - 1, as a number only. */
+/* Reads an integer from -2^63 to 2^63 - 1, as a number only. */
 tsr_status tsr__json_signed(tsr__json *json, int64_t *value) TSR_NODISCARD;
 tsr_status tsr__json_real(tsr__json *json, double *value) TSR_NODISCARD;
 tsr_status tsr__json_bool(tsr__json *json, bool *value) TSR_NODISCARD;
-/* Any value. */
+/* Skips one value of any kind. */
 tsr_status tsr__json_skip(tsr__json *json) TSR_NODISCARD;
 
-/* Nothing but space follows. */
+/* Checks that only space follows. */
 tsr_status tsr__json_end(tsr__json *json) TSR_NODISCARD;
 
-/* Which of `names`, ended by NULL, a member is: its number, or -1. */
+/* Returns the index of `key` in `names`, which ends in NULL, or -1. */
 int tsr__json_find(const char *const *names, const char *key);
-/* The same; an error where it is none of them, or *seen has it already. */
+/* Gives the same index and adds it to the bits in *seen. It is an error if `key` is not in `names`,
+ * or *seen already has its bit. */
 tsr_status tsr__json_known(tsr__json *json, const char *const *names, const char *key,
                            unsigned *seen, int *number) TSR_NODISCARD;
 

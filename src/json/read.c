@@ -1,4 +1,4 @@
-/* The reader of JSON: see json.h. */
+/* The JSON reader: see json.h. */
 #include "json/json.h"
 
 #include <inttypes.h>
@@ -41,7 +41,7 @@ char tsr__json_peek(tsr__json *json)
     return json->at < json->size ? json->text[json->at] : '\0';
 }
 
-/* What stands where something else should. */
+/* Records an error that names the character found instead of `what`. */
 static tsr_status expected(const tsr__json *json, const char *what)
 {
     if (json->at >= json->size)
@@ -60,8 +60,8 @@ tsr_status tsr__json_enter(tsr__json *json, char bracket)
     return TSR_OK;
 }
 
-/* Between elements. The character before tells whether one has come already: nothing else ends in
- * an opening bracket. */
+/* Moves from one element to the next, or past the closing bracket. If the last character before is
+ * an opening bracket, no element has been read yet: no value ends in an opening bracket. */
 static tsr_status between(tsr__json *json, char closing, bool *more)
 {
     size_t before = json->at;
@@ -108,7 +108,7 @@ tsr_status tsr__json_element(tsr__json *json, bool *more)
 
 /* Strings -------------------------------------------------------------------------------------- */
 
-/* Where decoded bytes go; NULL: nowhere. */
+/* The output of decoding. With `text` NULL the bytes are discarded. */
 typedef struct buffer {
     char *text;
     size_t used, size;
@@ -141,7 +141,7 @@ static bool put_character(buffer *to, unsigned long character)
            put(to, (unsigned)(0x80 | (character & 0x3f)));
 }
 
-/* Four hexadecimal digits; false where there are none. */
+/* Reads four hexadecimal digits. Returns false if there are not four. */
 static bool read_hex(tsr__json *json, unsigned long *out)
 {
     static const char digits[] = "00112233445566778899aAbBcCdDeEfF";
@@ -158,7 +158,7 @@ static bool read_hex(tsr__json *json, unsigned long *out)
     return true;
 }
 
-/* What follows "\u". */
+/* Reads what follows "\u": four digits, or a surrogate pair. */
 static tsr_status read_unicode(tsr__json *json, size_t start, unsigned long *out)
 {
     unsigned long character = 0, low = 0;
@@ -242,8 +242,8 @@ static size_t digits_at(const tsr__json *json, size_t at)
     return count;
 }
 
-/* The end of the number at json->at; *whole when it has neither sign, fraction nor exponent. 0 when
- * there is no number. */
+/* Returns the end of the number at json->at, or 0 if there is no valid number. *whole is true if
+ * the number has no minus sign, fraction or exponent. */
 static size_t number_end(const tsr__json *json, bool *whole)
 {
     size_t at = json->at;
@@ -335,7 +335,7 @@ tsr_status tsr__json_real(tsr__json *json, double *value)
     size_t start = json->at, end = number_end(json, &whole), length = 0;
     if (end == 0 || end - start > MAX_DIGITS)
         return tsr__json_fail(json, start, "a number that cannot be read");
-    /* strtod wants the locale's decimal point. */
+    /* strtod expects the locale's decimal point. */
     const char *point = localeconv()->decimal_point;
     for (size_t i = start; i < end; i++) {
         bool dot = json->text[i] == '.' && strlen(point) < 16;
@@ -391,7 +391,7 @@ static tsr_status skip_scalar(tsr__json *json)
     return expected(json, "a value");
 }
 
-/* A member's name and colon, without limit on its length. */
+/* Skips a member's name and colon. The name may have any length. */
 static tsr_status skip_key(tsr__json *json)
 {
     TSR__TRY(read_string(json, &(buffer){0}));

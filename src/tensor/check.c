@@ -7,7 +7,7 @@
 
 static tsr_status check_dtype(const char *who, tsr_dtype dtype)
 {
-    TSR__REQUIRE(dtype != TSR_F64, "%s: f64 is for communicators alone; no tensor holds it", who);
+    TSR__REQUIRE(dtype != TSR_F64, "%s: tensors cannot be f64; only communicators support it", who);
     TSR__REQUIRE(tsr_dtype_size(dtype) != 0, "%s: %d is no dtype", who, (int)dtype);
     return TSR_OK;
 }

@@ -1,5 +1,5 @@
-/* Elements of one float dtype made to another, in host memory: the bits of
- * shaders/include/convert.glsl. */
+/* Converts elements from one float dtype to another, in host memory. The results have the same bits
+ * as those of shaders/include/convert.glsl. */
 #ifndef TSR_TENSOR_CONVERT_H
 #define TSR_TENSOR_CONVERT_H
 
@@ -7,14 +7,14 @@
 
 #include "tessera/layout.h"
 
-/* Neither memory needs alignment; they overlap nowhere. */
+/* Converts `count` elements. Neither pointer needs alignment; the memory must not overlap. */
 typedef void tsr__convert_fn(void *to, const void *from, size_t count);
 
-/* NULL unless both are f32, f16 or bf16, and differ. */
+/* Returns the function for these dtypes, or NULL unless both are f32, f16 or bf16, and differ. */
 tsr__convert_fn *tsr__converter(tsr_dtype to, tsr_dtype from);
 
-/* For tests: that for the n-th instruction set of this processor; NULL from that on which it has
- * not. */
+/* For tests: returns the function for the n-th (from 0) instruction set of this processor, or NULL
+ * if it has no more than n. */
 tsr__convert_fn *tsr__converter_at(int n, tsr_dtype to, tsr_dtype from);
 
 #endif

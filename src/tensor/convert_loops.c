@@ -20,7 +20,8 @@
         }                                                                                          \
     }
 
-/* Bits, not floats: those that come from bf16 may be any NaN. */
+/* The outputs are bits, not floats, because a float variable might not keep the bits of a
+ * signalling NaN, which bf16 can hold. */
 CONVERT(f32_from_f16_by_arithmetic, any_u32, any_u16, tsr__bits_of_f32(tsr__f32_of_f16(x)))
 CONVERT(f32_from_bf16, any_u32, any_u16, (uint32_t)x << 16)
 CONVERT(f16_from_f32, any_u16, any_f32, tsr__f16_of_f32(x))
@@ -29,7 +30,8 @@ CONVERT(f16_from_bf16, any_u16, any_u16, tsr__f16_of_f32(tsr__f32_of_bf16(x)))
 CONVERT(bf16_from_f16, any_u16, any_u16, tsr__bf16_of_f32(tsr__f32_of_f16(x)))
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
-/* By the processor's own instruction, but for NaNs, which it makes quiet. */
+/* Uses the processor's instruction, except for groups of elements with a NaN, because the
+ * instruction would make it quiet. */
 static void f32_from_f16(void *to, const void *from, size_t count)
 {
     enum { HALVES = 16 };

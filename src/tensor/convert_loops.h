@@ -4,7 +4,7 @@
 
 #include "tensor/convert.h"
 
-#define TSR__CONVERT_DTYPES (TSR_BF16 + 1) /* tsr_dtype indexes tables, 0 is none */
+#define TSR__CONVERT_DTYPES (TSR_BF16 + 1) /* tsr_dtype indexes the tables; 0 is not a dtype */
 
 typedef struct tsr__converters {
     tsr__convert_fn *convert[TSR__CONVERT_DTYPES][TSR__CONVERT_DTYPES]; /* [to][from] */

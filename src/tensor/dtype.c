@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "tessera/layout.h"
 
-/* Indexed by tsr_dtype; entry 0 is no dtype. */
+/* Indexed by tsr_dtype. Entry 0 stands for values that are not a dtype. */
 static const struct {
     const char *name;
     uint64_t size_bytes;
@@ -20,7 +20,7 @@ static const struct {
 
 #define DTYPES (sizeof dtypes / sizeof dtypes[0])
 
-/* Any integer may arrive in an enum: out-of-range values become entry 0. */
+/* A caller may pass any integer as the enum, so values out of range map to entry 0. */
 static size_t row_of(tsr_dtype dtype)
 {
     size_t row = (size_t)dtype;

@@ -4,7 +4,7 @@
 
 #include "tessera/layout.h"
 
-/* Whether it is a floating-point dtype that tensors can have. */
+/* Returns whether this is a floating-point dtype that tensors can have. */
 static inline bool tsr__dtype_is_float(tsr_dtype dtype)
 {
     return dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16;

@@ -2,8 +2,8 @@
 
 #include "base/checked.h"
 
-/* Search nodes before giving up: well under a millisecond. Views cut from one parent need a few per
- * dimension. */
+/* The search gives up after this many nodes, which takes well under a millisecond. Views cut from
+ * one parent need a few nodes per dimension. */
 #define NODE_LIMIT 20000
 
 void tsr__equation_add(tsr__equation *equation, uint64_t weight, uint64_t limit)
@@ -43,7 +43,7 @@ static uint64_t gcd(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Heaviest first: then each choice leaves the least freedom to the terms after it. */
+/* Sorts by weight, largest first, so that each choice restricts the following terms the most. */
 static void sort_descending(tsr__equation *equation)
 {
     for (int i = 1; i < equation->terms; i++) {
@@ -60,14 +60,14 @@ static void sort_descending(tsr__equation *equation)
 
 typedef struct search {
     const tsr__equation *equation;
-    uint64_t reach[TSR__EQUATION_TERMS + 1]; /* the most that terms i, i+1, … can add up to */
-    uint64_t step[TSR__EQUATION_TERMS + 1];  /* … and the greatest divisor of all their sums */
+    uint64_t reach[TSR__EQUATION_TERMS + 1]; /* the largest sum of terms i, i+1, … */
+    uint64_t step[TSR__EQUATION_TERMS + 1];  /* the greatest common divisor of their sums */
     int nodes_left;
     int solutions_left;
 } search;
 
-/* Runs until solutions_left or nodes_left is 0, or everything has been tried. Depth ≤
- * TSR__EQUATION_TERMS. */
+/* Searches depth first until solutions_left or nodes_left is 0, or all values have been tried. The
+ * recursion is at most TSR__EQUATION_TERMS deep. */
 static void try_term(search *s, int term, uint64_t target)
 {
     if (s->nodes_left == 0)
@@ -80,7 +80,7 @@ static void try_term(search *s, int term, uint64_t target)
     if (target > s->reach[term] || target % s->step[term] != 0)
         return;
 
-    /* Only values that leave a rest the later terms can reach. */
+    /* Try only values of x for which the later terms can reach the rest. */
     uint64_t weight = s->equation->weight[term], rest = s->reach[term + 1];
     uint64_t x = target > rest ? tsr__div_up_u64(target - rest, weight) : 0;
     uint64_t last = tsr__min_u64(s->equation->limit[term], target / weight);

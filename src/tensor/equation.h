@@ -1,6 +1,6 @@
-/* Bounded integer equations: how many ways are there to write a target as Σ weight·x with 0 ≤ x ≤
- * limit? Whether two views share an element is such a question. Hard in general, but quick for the
- * weights that views have. */
+/* Bounded integer equations: in how many ways can a target be written as Σ weight·x with 0 ≤ x ≤
+ * limit? The question whether two views share an element has this form. The problem is hard in
+ * general, but quick to solve for the weights that views have. */
 #ifndef TSR_TENSOR_EQUATION_H
 #define TSR_TENSOR_EQUATION_H
 
@@ -15,11 +15,11 @@ typedef struct tsr__equation {
     uint64_t limit[TSR__EQUATION_TERMS];  /* > 0 */
 } tsr__equation;
 
-/* Adds a term; one that cannot contribute (weight or limit 0) is left out. The sum of all
+/* Adds a term. A term that cannot contribute (weight or limit 0) is ignored. The sum of all
  * weight·limit must fit 64 bits. */
 void tsr__equation_add(tsr__equation *equation, uint64_t weight, uint64_t limit);
 
-/* Joins terms of equal weight into one. Changes how many solutions there are, but not whether there
+/* Joins terms of equal weight into one. This changes the number of solutions, but not whether there
  * are any. */
 void tsr__equation_join(tsr__equation *equation);
 
@@ -29,8 +29,8 @@ typedef enum tsr__equation_answer {
     TSR__EQUATION_GAVE_UP
 } tsr__equation_answer;
 
-/* Are there at least `wanted` (≥ 1) solutions? Gives up after a fixed amount of work. Sorts the
- * terms. */
+/* Answers whether there are at least `wanted` (≥ 1) solutions. Gives up after a fixed amount of
+ * work. Sorts the terms. */
 tsr__equation_answer tsr__equation_solutions(tsr__equation *equation, uint64_t target, int wanted);
 
 #endif

@@ -14,9 +14,9 @@ tsr__extent tsr__layout_extent(const tsr_layout *layout)
     return (tsr__extent){first * size, (last + 1) * size};
 }
 
-/* Two indices i ≠ j with Σ stride·(i − j) = 0. Written as Σ stride·x = Σ stride·(size − 1) with x =
- * i − j + size − 1, which i = j always solves: the question is whether there is a second solution.
- */
+/* A layout repeats an element if there are two indices i ≠ j with Σ stride·(i − j) = 0. With x = i
+ * − j + size − 1 this becomes Σ stride·x = Σ stride·(size − 1). i = j always solves it, so the
+ * question is whether there is a second solution. */
 bool tsr__layout_repeats(const tsr_layout *layout)
 {
     if (tsr_layout_count(layout) <= 1)
@@ -46,7 +46,8 @@ static bool same_elements(const tsr_layout *a, const tsr_layout *b)
     return true;
 }
 
-/* Every element of `layout` starts at some Σ weight·x from its first byte. */
+/* Adds the terms of the elements' distances from the first element. A distance is Σ weight·x;
+ * `unit` is the size of an element in the equation's unit. */
 static void add_dims(tsr__equation *equation, const tsr_layout *layout, uint64_t unit)
 {
     for (int i = 0; i < layout->ndim; i++)
@@ -54,9 +55,9 @@ static void add_dims(tsr__equation *equation, const tsr_layout *layout, uint64_t
                           (uint64_t)layout->shape[i] - 1);
 }
 
-/* A common byte: a.begin + Σ a·x + p = b.begin + Σ b·y + q, with p and q inside an element.
- * Counting y and q from their far ends turns this into Σ a·x + Σ b·y' + p + q' = b.end − 1 −
- * a.begin, all terms positive. */
+/* The layouts have a byte in common if a.begin + Σ a·x + p = b.begin + Σ b·y + q, where p and q are
+ * offsets within an element. Counting y and q from their largest values turns this into Σ a·x + Σ
+ * b·y' + p + q' = b.end − 1 − a.begin, in which all terms are positive. */
 tsr__overlap tsr__layout_overlap(const tsr_layout *a, const tsr_layout *b)
 {
     tsr__extent a_bytes = tsr__layout_extent(a), b_bytes = tsr__layout_extent(b);
@@ -73,8 +74,8 @@ tsr__overlap tsr__layout_overlap(const tsr_layout *a, const tsr_layout *b)
     tsr__equation equation = {0};
     uint64_t target = b_bytes.end_bytes - 1 - a_bytes.begin_bytes;
     if (a_size == b_size) {
-        /* Elements meet entirely or not at all: count in elements, which spares the search two
-         * terms. */
+        /* Two elements either coincide or have no byte in common, so count in elements: the
+         * equation then needs no p and q. */
         add_dims(&equation, a, 1);
         add_dims(&equation, b, 1);
         target = (b_bytes.end_bytes - a_bytes.begin_bytes) / a_size - 1;

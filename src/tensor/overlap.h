@@ -1,11 +1,10 @@
-/* Which buffer bytes a layout touches, and whether two layouts of one buffer touch the same
- * element. */
+/* Computes which bytes of a buffer a layout uses, and whether two layouts of one buffer overlap. */
 #ifndef TSR_TENSOR_OVERLAP_H
 #define TSR_TENSOR_OVERLAP_H
 
 #include "tessera/layout.h"
 
-/* The half-open byte range from the first to the last element; begin == end when there are no
+/* The half-open byte range from the first to the last element; begin == end if there are no
  * elements. */
 typedef struct tsr__extent {
     uint64_t begin_bytes, end_bytes;
@@ -13,18 +12,19 @@ typedef struct tsr__extent {
 
 tsr__extent tsr__layout_extent(const tsr_layout *layout);
 
-/* True when two indices of the layout name the same element (a broadcast view, for example), so
- * that writing through it is ambiguous. */
+/* Returns true if two indices of the layout refer to the same element, as in a broadcast view, so
+ * that writing through it is ambiguous. Also returns true if a bounded search could not exclude it.
+ */
 bool tsr__layout_repeats(const tsr_layout *layout);
 
 typedef enum tsr__overlap {
     TSR__OVERLAP_NONE,    /* no byte in common */
     TSR__OVERLAP_SAME,    /* the same elements, of one dtype, at the same indices: safe in place */
-    TSR__OVERLAP_PARTIAL, /* some byte in common, or it could not be excluded */
+    TSR__OVERLAP_PARTIAL, /* a byte in common, or the search could not exclude it */
 } tsr__overlap;
 
-/* Exact for views cut from one parent (same strides); otherwise a bounded search, whose giving up
- * counts as PARTIAL. */
+/* The answer is exact for views cut from one parent (with the same strides). For others the search
+ * is bounded; if it gives up, the answer is PARTIAL. */
 tsr__overlap tsr__layout_overlap(const tsr_layout *a, const tsr_layout *b);
 
 #endif

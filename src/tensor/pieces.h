@@ -1,11 +1,11 @@
-/* Cuts a walk over equally shaped layouts into pieces that a shader can index with 32-bit
+/* Cuts a walk over layouts of equal shape into pieces that a shader can index with 32-bit
  * arithmetic.
  *
- * Dimensions that are adjacent in every operand are merged, sizes of 1 vanish, and what is left is
- * split until a piece has at most TSR__PIECE_DIMS dimensions, at most `max_count` elements, and
- * every operand's furthest byte lies less than 2^31 bytes from the piece's start. So kernels take a
- * 64-bit base address per operand and do the rest in 32 bits, and a tensor of any size costs only
- * more dispatches. */
+ * The walk merges dimensions that are adjacent in every operand and removes sizes of 1. It splits
+ * the remaining dimensions until a piece has at most TSR__PIECE_DIMS dimensions and `max_count`
+ * elements, and every operand's last byte is less than 2^31 bytes from the piece's start. Kernels
+ * therefore take a 64-bit base address per operand and compute the rest in 32 bits, and a larger
+ * tensor only needs more dispatches. */
 #ifndef TSR_TENSOR_PIECES_H
 #define TSR_TENSOR_PIECES_H
 
@@ -20,11 +20,11 @@ typedef struct tsr__piece {
     uint32_t shape[TSR__PIECE_DIMS]; /* outermost first; entries past ndim are 1 */
     uint32_t strides[TSR__PIECE_OPERANDS][TSR__PIECE_DIMS]; /* elements; 0 past ndim */
     int64_t offset[TSR__PIECE_OPERANDS];                    /* elements from the buffer's start */
-    int64_t index; /* row-major index, in the whole walk, of the piece's first element … */
-    int64_t index_strides[TSR__PIECE_DIMS]; /* … and what a step in each dimension adds to it */
+    int64_t index; /* row-major index, among all elements, of the piece's first one */
+    int64_t index_strides[TSR__PIECE_DIMS]; /* what a step in each dimension adds to the index */
 } tsr__piece;
 
-/* The state of one walk; private to pieces.c but for its size. */
+/* The state of one walk. Only pieces.c uses its members. */
 typedef struct tsr__pieces {
     int operands;
     int ndim;
@@ -37,11 +37,13 @@ typedef struct tsr__pieces {
     bool done;
 } tsr__pieces;
 
-/* All layouts have the same shape. `max_count` (≥ 1) bounds a piece's elements; 0 means 2^30. */
+/* Starts a walk over `operands` layouts, which must have the same shape. A piece has at most
+ * `max_count` elements; 0 means 2^30. */
 void tsr__pieces_init(tsr__pieces *walk, int operands, const tsr_layout *const *layouts,
                       uint64_t max_count);
 
-/* False when the walk is over; a walk over no elements has no pieces. */
+/* Gives the next piece. Returns false at the end of the walk. A walk over no elements has no
+ * pieces. */
 bool tsr__pieces_next(tsr__pieces *walk, tsr__piece *piece);
 
 #endif

@@ -1,12 +1,14 @@
-/* Reshape without a copy: dimensions are cut into groups of equal element counts on both sides, and
- * each group's elements must already lie at one regular distance from each other. */
+/* Reshape without a copy. The dimensions of both shapes are divided into groups with equal numbers
+ * of elements. Within each group, the elements must already be at one constant distance from each
+ * other. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "tensor/check.h"
 
-/* Replaces a size of -1 by what is left for it. The shape's other sizes are not checked yet. */
+/* Replaces a size of -1 by the size that gives the right number of elements. It does not assume
+ * that the other sizes are valid. */
 static tsr_status fill_in_size(const tsr_layout *in, int ndim, int64_t *shape)
 {
     int unknown = -1;
@@ -34,7 +36,8 @@ static tsr_status fill_in_size(const tsr_layout *in, int ndim, int64_t *shape)
     return TSR_OK;
 }
 
-/* Strides for view->shape over in's elements; false when there are none. No size is 0. */
+/* Computes the strides with which view->shape covers the elements of `in`. Returns false if no
+ * strides do. No size may be 0. */
 static bool regroup(const tsr_layout *in, tsr_layout *view)
 {
     int from = in->ndim - 1, to = view->ndim - 1;
@@ -44,7 +47,7 @@ static bool regroup(const tsr_layout *in, tsr_layout *view)
             from--;
             continue;
         }
-        /* One group of `in`, as long as the next dimension outwards continues this one … */
+        /* Take one group of `in`: add outer dimensions while each one continues the group. */
         uint64_t size = (uint64_t)in->shape[from];
         uint64_t inner = (uint64_t)in->strides[from];
         uint64_t next = inner * size; /* (size − 1)·stride fits 63 bits, so this fits 64 */
@@ -56,7 +59,7 @@ static bool regroup(const tsr_layout *in, tsr_layout *view)
             size *= (uint64_t)in->shape[from];
             next = (uint64_t)in->strides[from] * (uint64_t)in->shape[from];
         }
-        /* … and dimensions of the view that take exactly its elements. */
+        /* Assign the dimensions of the view that cover exactly the group's elements. */
         stride = inner;
         uint64_t left = size;
         for (; to >= 0 && left > 1; to--) {
@@ -68,7 +71,7 @@ static bool regroup(const tsr_layout *in, tsr_layout *view)
             left /= part;
         }
     }
-    for (; to >= 0; to--) /* sizes of 1: any stride will do, the usual one where it fits */
+    for (; to >= 0; to--) /* sizes of 1: any stride is valid; use the usual one if it fits */
         view->strides[to] = stride <= INT64_MAX ? (int64_t)stride : 0;
     return true;
 }

@@ -1,4 +1,4 @@
-/* Shapes: their text, their check, and how two of them broadcast. */
+/* Formats, checks and broadcasts shapes. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ char *tsr_shape_format(int ndim, const int64_t *shape, char *text, size_t size)
         else
             length = snprintf(text + used, size - used, "%s%" PRId64, i ? "," : "", shape[i]);
         if (length < 0 || (size_t)length >= size - used)
-            break; /* cut short; snprintf has terminated it */
+            break; /* the text is cut; snprintf has terminated it */
         used += (size_t)length;
     }
     return text;

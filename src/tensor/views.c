@@ -1,11 +1,11 @@
-/* Views that keep, drop, reorder or repeat whole dimensions. Each builds its result in a local, so
- * that `out` may be `in`. */
+/* Views that slice, remove, reorder or repeat dimensions. Each function builds its result in a
+ * local variable, so that `out` may be `in`. */
 #include <inttypes.h>
 
 #include "base/error.h"
 #include "tensor/check.h"
 
-/* Checks both pointers and turns a negative dim into the one it counts to. */
+/* Checks that `dim` is in range and converts a negative one. */
 static tsr_status find_dim(const char *who, const tsr_layout *in, int dim, int *out_dim)
 {
     TSR__REQUIRE(dim >= -in->ndim && dim < in->ndim, "%s: dim %d is out of range for shape %s", who,
@@ -21,7 +21,8 @@ static tsr_status check_view(const char *who, const tsr_layout *in, const tsr_la
     return TSR_OK;
 }
 
-/* A slice's bound as Python reads it: negative ones count from the end, then clamped to 0..size. */
+/* Converts a slice's bound as Python does: a negative bound counts from the end, and the result is
+ * clamped to 0..size. */
 static int64_t clamp_bound(int64_t bound, int64_t size)
 {
     if (bound < 0)
@@ -44,9 +45,9 @@ tsr_status tsr_layout_slice(const tsr_layout *in, int dim, int64_t start, int64_
 
     tsr_layout view = *in;
     view.shape[dim] = size;
-    if (size > 0) /* an empty view keeps its offset: first may lie behind the last element */
+    if (size > 0) /* an empty view keeps its offset, as `first` may be beyond the last element */
         view.offset += first * in->strides[dim];
-    if (size > 1) /* below that the stride does not matter, and the product may overflow */
+    if (size > 1) /* otherwise the stride does not matter, and the product might overflow */
         view.strides[dim] *= step;
     *out = view;
     return TSR_OK;

@@ -77,7 +77,7 @@ START_TEST(init_errors)
     ck_assert_error(tsr_layout_init((tsr_dtype)9, 1, shape, &out), TSR_ERR_INVALID,
                     "layout_init: 9 is no dtype");
     ck_assert_error(tsr_layout_init(TSR_F64, 1, shape, &out), TSR_ERR_INVALID,
-                    "layout_init: f64 is for communicators alone; no tensor holds it");
+                    "layout_init: tensors cannot be f64; only communicators support it");
     ck_assert_error(tsr_layout_init(TSR_F32, 9, shape, &out), TSR_ERR_INVALID,
                     "layout_init: 9 dimensions are outside 0..8");
     ck_assert_error(tsr_layout_init(TSR_F32, -1, shape, &out), TSR_ERR_INVALID,
@@ -215,7 +215,7 @@ START_TEST(layouts_that_make_no_sense)
     ck_assert_error(tsr__layout_check("test", &bad), TSR_ERR_INVALID, "test: 9 is no dtype");
     bad.dtype = TSR_F64;
     ck_assert_error(tsr__layout_check("test", &bad), TSR_ERR_INVALID,
-                    "test: f64 is for communicators alone; no tensor holds it");
+                    "test: tensors cannot be f64; only communicators support it");
     bad = good, bad.ndim = 9;
     ck_assert_error(tsr__layout_check("test", &bad), TSR_ERR_INVALID,
                     "test: 9 dimensions are outside 0..8");
