@@ -1,12 +1,13 @@
-/* The system's own logarithm is not the same everywhere, and what is drawn by it has to be. */
+/* A logarithm that gives the same bits on every system. The C library's log() does not, and random
+ * draws depend on it. */
 #ifndef TSR_RNG_LOGARITHM_H
 #define TSR_RNG_LOGARITHM_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* The natural logarithm of a finite number above 0 that is not subnormal, within a few units in the
- * last place. */
+/* Returns the natural logarithm of a finite positive number that is not subnormal, within a few
+ * units in the last place. */
 static inline double tsr__logarithm(double x)
 {
     uint64_t bits;
@@ -19,7 +20,8 @@ static inline double tsr__logarithm(double x)
         mantissa /= 2;
         exponent++;
     }
-    /* 2 artanh(s), whose series the next term of no longer changes: |s| < 0.1716. */
+    /* The logarithm is 2 artanh(s). |s| < 0.1716, so more terms of the series would not change the
+     * result. */
     double s = (mantissa - 1) / (mantissa + 1), square = s * s, sum = 0;
     for (int k = 23; k >= 1; k -= 2)
         sum = sum * square + 1.0 / k;

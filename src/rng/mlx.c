@@ -1,4 +1,4 @@
-/* What MLX computes from a threefry key: bits, floats and integers. */
+/* The bits, floats and integers that MLX computes from a threefry key. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -12,7 +12,7 @@ typedef struct byte_span {
     uint64_t size;
 } byte_span;
 
-/* Of the last word only some bytes may be wanted. */
+/* Stores words as bytes. The output may end within the last word. */
 static void put_bytes(void *user, uint64_t position, const uint32_t *words, size_t count)
 {
     const byte_span *out = user;
@@ -62,7 +62,7 @@ tsr_status tsr_threefry_uniform(tsr_threefry_key key, uint64_t count, float *out
     return TSR_OK;
 }
 
-/* Every step is a float in MLX, so that high − 1 itself may be rounded up. */
+/* MLX rounds every step to float, so the result may round up to `high` and is clamped. */
 static int32_t unit_integer(float unit, int32_t low, int32_t high)
 {
     float from = (float)low, width = (float)high - (float)low, scaled = width * unit;

@@ -1,4 +1,4 @@
-/* The permutations that MLX computes from a threefry key: stable argsorts of its words. */
+/* The permutations that MLX computes from a threefry key: stable argsorts of the key's words. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 #include "rng/mlx_words.h"
 #include "rng/rng.h"
 
-/* Sorts by the upper 32 bits, stably, 11 bits at a time. `other` has as much room. Returns where
- * the result is. */
+/* Sorts by the upper 32 bits: a stable radix sort, 11 bits at a time. `other` has room for n items.
+ * Returns whichever of the two arrays holds the result. */
 static uint64_t *sort_by_key(uint64_t *items, uint64_t *other, uint64_t n)
 {
     enum { BITS = 11, BUCKETS = 1 << BITS };
@@ -32,7 +32,7 @@ static uint32_t bits_key(uint32_t word)
     return word;
 }
 
-/* Floats that are not negative are in the order of their bits. */
+/* Non-negative floats have the same order as their bits. */
 static uint32_t uniform_key(uint32_t word)
 {
     float fraction = tsr__mlx_unit(word);
@@ -53,8 +53,9 @@ static void put_keys(void *user, uint64_t position, const uint32_t *words, size_
         to->items[position + i] = (uint64_t)to->key_of(words[i]) << 32 | (position + i);
 }
 
-/* Each item is a key above its index, so that a stable sort settles ties by index. The
- * indices go to `wide`, or where that is NULL to `narrow`. */
+/* Each item holds a key in its upper half and its index in the lower half. The sort is stable, so
+ * equal keys keep the order of their indices. Writes the indices to `wide`, or to `narrow` if
+ * `wide` is NULL. */
 static tsr_status argsort(tsr_threefry_key key, uint64_t n, uint32_t (*key_of)(uint32_t word),
                           int64_t *wide, uint32_t *narrow)
 {

@@ -23,8 +23,8 @@ tsr__mlx_words tsr__mlx_words_of(tsr_threefry_key key, uint64_t count)
     return (tsr__mlx_words){key, count, count / 2, count % 2};
 }
 
-/* Counters pair a word with the one half of the way further on; of an odd number the middle one is
- * alone. */
+/* Returns the distance between the two words that one counter gives. The words of the first half
+ * pair with those of the second half; if the number is odd, the middle one has no partner. */
 static uint64_t distance_of(const tsr__mlx_words *words)
 {
     return words->half + words->odd;

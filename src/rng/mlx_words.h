@@ -1,5 +1,5 @@
-/* The words of 32 bits that MLX makes from a threefry key, and all else from them: which one stands
- * where depends on how many there are. */
+/* The 32-bit words that MLX computes from a threefry key and from which it computes everything
+ * else. The value of word i depends on the number of words. */
 #ifndef TSR_RNG_MLX_WORDS_H
 #define TSR_RNG_MLX_WORDS_H
 
@@ -12,27 +12,27 @@ typedef struct tsr__mlx_words {
     uint64_t count, half, odd;
 } tsr__mlx_words;
 
-/* Errors: TSR_ERR_INVALID for more than TSR__MAX_THREEFRY_WORDS of data/rng.h. */
+/* Checks that `count` is at most TSR__MAX_THREEFRY_WORDS. Errors: TSR_ERR_INVALID. */
 tsr_status tsr__mlx_words_check(uint64_t count);
 tsr__mlx_words tsr__mlx_words_of(tsr_threefry_key key, uint64_t count);
 
-/* One of them. */
+/* Returns word i. */
 uint32_t tsr__mlx_word(const tsr__mlx_words *words, uint64_t i);
 
-/* A word as a float in [0, 1). */
+/* Converts a word to a float in [0, 1). */
 static inline float tsr__mlx_unit(uint32_t word)
 {
     float fraction = (float)word * 0x1p-32F;
     return fraction < 1 ? fraction : 1 - 0x1p-24F;
 }
 
-/* Takes words position … position + count − 1. */
+/* Receives words position … position + count − 1. */
 typedef void tsr__mlx_take_fn(void *user, uint64_t position, const uint32_t *words, size_t count);
-/* All of them, a run at a time, in no order. */
+/* Passes all words to `take`, many at a time, in no particular order. */
 void tsr__mlx_words_each(const tsr__mlx_words *words, tsr__mlx_take_fn *take, void *user);
 
-/* For tests: the same with the loops of this processor's instruction set number `level`; false
- * where it has not so many. */
+/* For tests: does the same with the loops of the processor's instruction set number `level` (from
+ * 0). Returns false if the processor has no such instruction set. */
 bool tsr__mlx_words_each_at(const tsr__mlx_words *words, int level, tsr__mlx_take_fn *take,
                             void *user);
 

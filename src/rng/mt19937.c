@@ -26,7 +26,7 @@ static inline uint32_t twisted(uint32_t upper, uint32_t lower, uint32_t shifted)
     return shifted ^ (mixed >> 1) ^ ((0u - (lower & 1u)) & TWIST);
 }
 
-/* The next set of words from this one. */
+/* Computes the next set of words from the current one. */
 static void twist(tsr_mt19937 *rng)
 {
     uint32_t *words = rng->words;

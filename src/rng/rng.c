@@ -1,4 +1,4 @@
-/* Any of the four generators, chosen at run time. */
+/* A generator of any of the four kinds, chosen at run time. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <string.h>
@@ -32,7 +32,7 @@ tsr_status tsr_rng_kind_parse(const char *name, tsr_rng_kind *out)
                      name);
 }
 
-/* False when, in two's complement, `seed` is no int32. */
+/* Returns whether `seed`, in two's complement, fits an int32. */
 static bool fits_int32(uint64_t seed)
 {
     return seed <= INT32_MAX || seed >= UINT64_MAX - INT32_MAX;
@@ -106,8 +106,8 @@ double tsr_rng_next_double(tsr_rng *rng)
     return tsr__unit_double(tsr_rng_next_u64(rng));
 }
 
-/* The high half of value · n, unless its low half shows value to be one of the 2^32 mod n too many.
- */
+/* Returns the high half of value · n. Rejects the 2^32 mod n surplus values, which the low half of
+ * the product identifies. */
 static uint64_t below_u32(tsr_rng *rng, uint32_t n)
 {
     uint64_t product = (uint64_t)tsr_rng_next_u32(rng) * n;
@@ -127,7 +127,7 @@ uint64_t tsr_rng_below(tsr_rng *rng, uint64_t n)
         return below_u32(rng, (uint32_t)n);
     if (n == UINT64_C(1) << 32)
         return tsr_rng_next_u32(rng);
-    /* C has no 128-bit product: a remainder instead, without the 2^64 mod n values at the end. */
+    /* C has no 128-bit product, so take the remainder, and reject the last 2^64 mod n values. */
     uint64_t surplus = (0 - n) % n, value;
     do
         value = tsr_rng_next_u64(rng);

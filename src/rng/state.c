@@ -1,4 +1,4 @@
-/* A generator as bytes and back. All integers are little-endian:
+/* Saves a generator as bytes and loads it. All integers are little-endian:
  *
  *     "TSRG"  version: u16  kind: u16  state  checksum of everything before: u64
  *
@@ -7,7 +7,7 @@
  *     dotnet     table[1 … 55]: i32[55]  next: u32
  *     threefry   key: u32[2]  position: u64
  *
- * What follows from the rest, such as a cached block, is not in it. */
+ * Members that follow from the others, such as a cached block, are not saved. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@
 
 static const uint8_t magic[4] = {'T', 'S', 'R', 'G'};
 
-/* Bytes of the state alone; 0 for a value that is no kind. */
+/* Returns the bytes of the state alone, or 0 for an unknown kind. */
 static size_t state_bytes(unsigned kind)
 {
     switch (kind) {
@@ -40,13 +40,13 @@ static size_t state_bytes(unsigned kind)
     }
 }
 
-/* The other index is always 21 places ahead on the circle of 1 … 55. */
+/* Returns the other index, which is always 21 places ahead, cyclically in 1 … 55. */
 static int32_t dotnet_other(int32_t next)
 {
     return (next + 20) % DOTNET_LAST + 1;
 }
 
-/* Why the generator cannot be one, or NULL. */
+/* Returns why the generator's state is impossible, or NULL. */
 static const char *problem_of(const tsr_rng *rng)
 {
     if (rng->kind == TSR_RNG_MT19937) {
@@ -116,7 +116,7 @@ tsr_status tsr_rng_save(const tsr_rng *rng, size_t capacity_bytes, void *data, s
     return TSR_OK;
 }
 
-/* The state of a kind, `at` holding as many bytes as it takes. */
+/* Reads the state of a generator of rng->kind. `at` has as many bytes as the kind needs. */
 static void read_state(const uint8_t *at, tsr_rng *rng)
 {
     switch (rng->kind) {
@@ -134,7 +134,7 @@ static void read_state(const uint8_t *at, tsr_rng *rng)
         for (int i = 1; i <= DOTNET_LAST; i++, at += 4)
             rng->as.dotnet.table[i] = tsr__as_i32(tsr__get_u32(at));
         rng->as.dotnet.next = tsr__as_i32(tsr__get_u32(at));
-        /* An index out of range must not get as far as the sum. */
+        /* Do not compute the sum from an index out of range: it might overflow. */
         if (rng->as.dotnet.next >= 0 && rng->as.dotnet.next <= DOTNET_LAST)
             rng->as.dotnet.other = dotnet_other(rng->as.dotnet.next);
         break;

@@ -1,4 +1,4 @@
-/* Hashes of many counters, for each instruction set that is built. */
+/* Loops that hash many counters, compiled once for each instruction set. */
 #ifndef TSR_RNG_THREEFRY_LOOPS_H
 #define TSR_RNG_THREEFRY_LOOPS_H
 
@@ -6,7 +6,8 @@
 
 #include "tessera/rng.h"
 
-/* Counters (first + i, second + i): their first words to `low`, their second ones to `high`. */
+/* Hashes the counters (first + i, second + i). Writes the first words of the results to `low` and
+ * the second words to `high`. */
 typedef void tsr__threefry_fn(tsr_threefry_key key, uint32_t first, uint32_t second, size_t count,
                               uint32_t *low, uint32_t *high);
 

@@ -1,10 +1,10 @@
-/* What PyTorch computes from its generator, release by release. */
+/* randint and randperm of PyTorch, with the differences between its releases. */
 #include <inttypes.h>
 
 #include "base/error.h"
 #include "rng/rng.h"
 
-/* UINT32_MAX / 20: from so many elements on, PyTorch 2.6 and later draw 64 bits for each. */
+/* UINT32_MAX / 20. For this many elements or more, PyTorch 2.6 and later draw 64 bits for each. */
 #define LARGE_RANDPERM UINT64_C(214748364)
 
 tsr_status tsr__torch_version(const char *what, tsr_torch_version version, tsr_torch_version *out)
@@ -20,8 +20,7 @@ tsr_status tsr__torch_version(const char *what, tsr_torch_version version, tsr_t
         *out = version;
         return TSR_OK;
     }
-    return tsr__fail(TSR_ERR_INVALID, "%s: %d is no version of PyTorch that is known here", what,
-                     (int)version);
+    return tsr__fail(TSR_ERR_INVALID, "%s: unknown PyTorch version %d", what, (int)version);
 }
 
 tsr_status tsr_torch_randint(tsr_mt19937 *rng, tsr_torch_version version, int64_t low, int64_t high,
@@ -31,7 +30,7 @@ tsr_status tsr_torch_randint(tsr_mt19937 *rng, tsr_torch_version version, int64_
     TSR__REQUIRE(out != NULL || count == 0, "randint: out is NULL");
     TSR__TRY(tsr__torch_version("randint", version, &version));
     TSR__REQUIRE(low < high, "randint: low %" PRId64 " is not below high %" PRId64, low, high);
-    /* Wraps to the right value: 1 … 2^64 − 1. */
+    /* The unsigned difference wraps to the right value, 1 … 2^64 − 1. */
     uint64_t range = (uint64_t)high - (uint64_t)low;
     uint64_t wide_from = UINT64_C(1) << (version >= TSR_TORCH_2_7 ? 28 : 32);
     for (uint64_t i = 0; i < count; i++) {
@@ -41,14 +40,14 @@ tsr_status tsr_torch_randint(tsr_mt19937 *rng, tsr_torch_version version, int64_
     return TSR_OK;
 }
 
-/* Fisher and Yates' shuffle from the front, with 32 bits for each choice. */
+/* The shuffle of Fisher and Yates from the front, with 32 bits for each choice. */
 static void shuffle_forward(tsr_mt19937 *rng, uint64_t n, int64_t *out)
 {
     for (uint64_t i = 0; i < n; i++)
         out[i] = (int64_t)i;
     for (uint64_t i = 0; i + 1 < n; i++) {
         uint32_t bits = tsr_mt19937_next_u32(rng);
-        uint64_t left = n - i; /* a 32-bit remainder is several times as fast */
+        uint64_t left = n - i; /* use a 32-bit remainder if possible: it is several times as fast */
         uint64_t chosen = i + (left > UINT32_MAX ? bits : bits % (uint32_t)left);
         int64_t kept = out[i];
         out[i] = out[chosen];
@@ -56,7 +55,8 @@ static void shuffle_forward(tsr_mt19937 *rng, uint64_t n, int64_t *out)
     }
 }
 
-/* The shuffle that grows its array, with 64 bits for each choice. */
+/* The "inside-out" shuffle, which builds the permutation element by element, with 64 bits for each
+ * choice. */
 static void shuffle_inside_out(tsr_mt19937 *rng, uint64_t n, int64_t *out)
 {
     for (uint64_t i = 0; i < n; i++) {

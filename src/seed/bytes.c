@@ -1,7 +1,7 @@
 /* Snapshots as bytes. All integers are little-endian:
  *
  *     "TSRS"  version: u16  generator: u16  epoch: u64  streams: u32
- *     for each: kind: u32  id: u32  seed: i64  size: u32  what tsr_rng_save writes
+ *     for each stream: kind: u32  id: u32  seed: i64  size: u32  the output of tsr_rng_save
  *     checksum of everything before: u64 */
 #include <inttypes.h>
 #include <string.h>
@@ -59,7 +59,7 @@ tsr_status tsr_seed_save(const tsr_seed_manager *manager, size_t capacity_bytes,
     return TSR_OK;
 }
 
-/* What has been read so far. `end` is where the checksum starts. */
+/* The state of reading: the next byte is at `at`, and the checksum starts at `end`. */
 typedef struct reader {
     const uint8_t *bytes;
     size_t at, end;

@@ -1,4 +1,4 @@
-/* From what a seed is for to the seed: the documented formulas, and the hash. */
+/* Derives seeds: the documented formulas and the hash. */
 #include <inttypes.h>
 
 #include "base/bytes.h"
@@ -7,7 +7,7 @@
 
 #define OPS_PER_DEVICE 1000
 
-/* The parts of a packed point, and how many bits each takes; together 64. */
+/* The bits of each part of a packed point, 64 in total. */
 #define KIND_BITS 2
 #define NODE_BITS 14
 #define DEVICE_BITS 8
@@ -30,7 +30,7 @@ const char *tsr_seed_kind_name(tsr_seed_kind kind)
     return "?";
 }
 
-/* For a part that the formula of this kind has no place for. */
+/* Checks a part that the formula of this kind does not use. */
 static tsr_status must_be_zero(tsr_seed_kind kind, const char *part, int64_t value)
 {
     TSR__REQUIRE(value == 0,
@@ -93,7 +93,7 @@ tsr_status tsr_seed_deterministic(int64_t base, int device, int op, int64_t *see
         &(tsr_seed_point){.base = base, .kind = TSR_SEED_OP, .device = device, .op = op}, seed);
 }
 
-/* Appends a part below those already there. */
+/* Appends a part below the parts already packed. */
 static tsr_status pack(const char *part, int64_t value, int bits, uint64_t *packed)
 {
     int64_t most = (INT64_C(1) << bits) - 1;

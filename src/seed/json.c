@@ -4,8 +4,8 @@
  *      "epoch": 0, "streams": [
  *       {"kind": "device", "id": 0, "seed": 42, "state": "54535247…"}]}
  *
- * A state is what tsr_rng_save writes, in lower-case hexadecimal. Members come in any order, and no
- * others are allowed. */
+ * A state is the output of tsr_rng_save in lower-case hexadecimal. Members may come in any order;
+ * other members are an error. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 #define FORMAT "tessera.seed-snapshot"
 #define VERSION 1
 
-/* Nothing in a snapshot has to be escaped. */
+/* Writes the snapshot. None of its strings need escaping. */
 static tsr_status write_streams(const tsr_seed_manager *manager, tsr__json_writer *to)
 {
     uint8_t state[TSR_RNG_STATE_BYTES];
@@ -72,16 +72,16 @@ typedef struct reader {
 
 #define MAX_MEMBERS 5
 
-/* Where the values of an object's members are. Only `format` and `version`, the first two of a
- * snapshot, may be followed by members that this version does not know: `unknown` holds the error
- * for the first of these. */
+/* Where the values of an object's members are. Unknown members are not reported at once, because an
+ * unknown format or version must be reported first: `unknown` holds the error for the first of
+ * them. */
 typedef struct members {
     size_t at[MAX_MEMBERS]; /* 0: missing */
     bool has_unknown;
     tsr__error unknown;
 } members;
 
-/* Finds all members of the object at the reader's position. `names` ends in NULL. */
+/* Finds the members of the object at the reader's position. `names` ends in NULL. */
 static tsr_status find_members(reader *from, const char *const *names, members *out)
 {
     tsr__json *json = &from->json;
@@ -113,7 +113,7 @@ static tsr_status only_known(const members *found)
     return TSR_ERR_INVALID;
 }
 
-/* Moves to the value of a member that must be there; `start` is where its object starts. */
+/* Moves to the value of a required member. `start` is the offset of its object, for the error. */
 static tsr_status go_to(reader *from, const members *found, const char *const *names, int member,
                         size_t start)
 {
@@ -123,7 +123,7 @@ static tsr_status go_to(reader *from, const members *found, const char *const *n
     return TSR_OK;
 }
 
-/* A string of the member, into from->state. */
+/* Reads the member's string into from->state. */
 static tsr_status read_string(reader *from, const members *found, const char *const *names,
                               int member, size_t start)
 {
@@ -138,7 +138,7 @@ static tsr_status read_integer(reader *from, const members *found, const char *c
     return tsr__json_signed(&from->json, out);
 }
 
-/* The value of a hexadecimal digit; -1 for any other character. */
+/* Returns the value of a hexadecimal digit, or -1 for any other character. */
 static int hex_digit(char digit)
 {
     static const char digits[] = "0123456789abcdef";
@@ -146,7 +146,8 @@ static int hex_digit(char digit)
     return found != NULL ? (int)(found - digits) : -1;
 }
 
-/* The generator whose state is in from->state; `at` is where it stands. */
+/* Loads the generator whose state is in from->state. `at` is the offset of the state in the text.
+ */
 static tsr_status decode_state(const reader *from, size_t at, tsr_rng *rng)
 {
     uint8_t bytes[TSR_RNG_STATE_BYTES];
@@ -167,7 +168,7 @@ static tsr_status decode_state(const reader *from, size_t at, tsr_rng *rng)
     return TSR_OK;
 }
 
-/* The kind of stream named in from->state. */
+/* Gives the kind of stream that from->state names. */
 static tsr_status decode_kind(const reader *from, size_t at, tsr_seed_kind *out)
 {
     char text[TSR__NAME_SHORT];

@@ -1,4 +1,4 @@
-/* The seed manager: what is seeded, with what, and the log of it. */
+/* The seed manager: it seeds streams and logs what it seeds. */
 #include "seed/seed.h"
 
 #include <inttypes.h>
@@ -48,8 +48,9 @@ static tsr_status derive(const tsr_seed_manager *manager, tsr_seed_point point, 
     return tsr_seed_documented(&point, seed);
 }
 
-/* What the strategy has no place for would fail with every base. The caller's own is not called
- * before there is something to seed. */
+/* Checks that the strategy can derive seeds for all devices and workers: if it cannot, seeding
+ * would fail with every base. The caller's formula is not called before there is something to seed.
+ */
 static tsr_status check_strategy(const tsr_seed_manager *manager)
 {
     const tsr_seed_manager_params *params = &manager->params;
@@ -99,7 +100,7 @@ tsr_status tsr_seed_set_epoch(tsr_seed_manager *manager, int64_t epoch)
     return TSR_OK;
 }
 
-/* One seeding of several that happen together or not at all. */
+/* One of several seedings that are done together or not at all. */
 typedef struct seeding {
     tsr_seed_kind kind;
     int id;
@@ -107,8 +108,9 @@ typedef struct seeding {
     tsr__seed_stream *stream;
 } seeding;
 
-/* Does them. What can fail comes first: generators are tried, memory for the streams and the log is
- * taken. New streams are kept apart until nothing can. */
+/* Does all seedings. Steps that can fail come first: it tries the generators and allocates memory
+ * for the streams and the log. New streams join the manager's only when nothing can fail any more.
+ */
 static tsr_status seed_together(tsr_seed_manager *manager, seeding *list, size_t count)
 {
     tsr_rng tried;
@@ -138,7 +140,7 @@ static tsr_status seed_together(tsr_seed_manager *manager, seeding *list, size_t
         tsr__seed_stream *stream = list[i].stream;
         stream->seed = list[i].seed;
         if (tsr_rng_init(manager->params.rng, (uint64_t)stream->seed, &stream->rng) != TSR_OK)
-            return TSR_ERR_INVALID; /* cannot be: it has been tried */
+            return TSR_ERR_INVALID; /* unreachable: the same call succeeded above */
         manager->log[manager->log_count++] =
             (tsr_seed_event){stream->kind, stream->id, stream->seed};
         tsr__log(TSR_LOG_DEBUG, "seed: %s %d: %" PRId64, tsr_seed_kind_name(stream->kind),
@@ -147,7 +149,7 @@ static tsr_status seed_together(tsr_seed_manager *manager, seeding *list, size_t
     return TSR_OK;
 }
 
-/* Appends what the strategy gives for ids 0 … count − 1 of a kind to the list. */
+/* Appends the seeds of ids 0 … count − 1 of a kind to the list. */
 static tsr_status derive_all(const tsr_seed_manager *manager, int64_t base, tsr_seed_kind kind,
                              int count, seeding *list, size_t *used)
 {

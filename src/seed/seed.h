@@ -1,4 +1,4 @@
-/* What the files of the seed manager share. */
+/* Declarations that the files of the seed manager share. */
 #ifndef TSR_SEED_SEED_H
 #define TSR_SEED_SEED_H
 
@@ -8,7 +8,8 @@
 
 #define TSR__SEED_MAX_EPOCH 1048575
 
-/* One thing that is seeded. Each has memory of its own, so that its generator stays where it is. */
+/* The process, a device or a worker that is seeded. Each is a separate allocation, so that pointers
+ * to its generator stay valid. */
 typedef struct tsr__seed_stream {
     tsr_seed_kind kind;
     int id;
@@ -16,20 +17,21 @@ typedef struct tsr__seed_stream {
     tsr_rng rng;
 } tsr__seed_stream;
 
-/* Streams in the order of kind, then id. */
+/* Streams, sorted by kind, then id. */
 typedef struct tsr__seed_set {
     tsr__seed_stream **streams;
     size_t count, capacity;
 } tsr__seed_set;
 
-/* The stream, or NULL. */
+/* Returns the stream, or NULL. */
 tsr__seed_stream *tsr__seed_find(const tsr__seed_set *set, tsr_seed_kind kind, int id);
 
-/* The stream, which is new when there was none; then its seed and generator are not set. On failure
- * nothing has changed. */
+/* Gives the stream, and adds it first if there is none. The seed and generator of a new stream are
+ * not set. On failure nothing has changed. */
 tsr_status tsr__seed_add(tsr__seed_set *set, tsr_seed_kind kind, int id, tsr__seed_stream **stream);
 
-/* Moves streams that are not in the set into it. On failure nothing has changed. */
+/* Moves the streams of `fresh`, none of which may be in the set, into the set. On failure nothing
+ * has changed. */
 tsr_status tsr__seed_merge(tsr__seed_set *set, tsr__seed_set *fresh);
 
 void tsr__seed_set_finish(tsr__seed_set *set);
@@ -42,19 +44,20 @@ struct tsr_seed_manager {
     size_t log_count, log_capacity;
 };
 
-/* False for kind op and values that are no kind: they have no stream. */
+/* Returns whether streams of this kind exist. They do not for kind op and unknown kinds. */
 static inline bool tsr__seed_has_stream(tsr_seed_kind kind)
 {
     return kind == TSR_SEED_PROCESS || kind == TSR_SEED_DEVICE || kind == TSR_SEED_WORKER;
 }
 
-/* Whether a stream of a snapshot may have this kind and id. */
+/* Returns whether a stream of this kind, which must have streams, may have this id. */
 static inline bool tsr__seed_id_fits(tsr_seed_kind kind, int64_t id)
 {
     return id >= 0 && id < (kind == TSR_SEED_PROCESS ? 1 : TSR_MAX_SEED);
 }
 
-/* Puts a snapshot's streams, which it takes, in the place of the manager's. */
+/* Replaces the manager's streams by those of a snapshot, and sets the epoch. It takes the streams:
+ * `set` is empty afterwards. */
 void tsr__seed_replace(tsr_seed_manager *manager, tsr__seed_set *set, int64_t epoch);
 
 #endif

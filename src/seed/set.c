@@ -1,11 +1,11 @@
-/* The streams of a seed manager, in order. */
+/* The sorted list of a seed manager's streams. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "seed/seed.h"
 
-/* Of a place in the list. */
+/* The size of an entry of the list. */
 #define STREAM_SIZE sizeof(tsr__seed_stream *)
 
 static bool precedes(const tsr__seed_stream *stream, tsr_seed_kind kind, int id)
@@ -13,7 +13,7 @@ static bool precedes(const tsr__seed_stream *stream, tsr_seed_kind kind, int id)
     return stream->kind < kind || (stream->kind == kind && stream->id < id);
 }
 
-/* Where the stream is, or where it belongs. */
+/* Returns the position of the stream, or the position where it would be inserted. */
 static size_t position_of(const tsr__seed_set *set, tsr_seed_kind kind, int id)
 {
     size_t low = 0, high = set->count;
@@ -70,7 +70,7 @@ tsr_status tsr__seed_merge(tsr__seed_set *set, tsr__seed_set *fresh)
     TSR__TRY(tsr__grow(&streams, &set->capacity, old + added, STREAM_SIZE));
     set->streams = streams;
     set->count += added;
-    /* From the end, so that nothing is overwritten before it has moved. */
+    /* Merge from the end, so that no entry is overwritten before it has moved. */
     for (size_t at = set->count; added > 0; at--) {
         const tsr__seed_stream *last = fresh->streams[added - 1];
         bool from_old = old > 0 && !precedes(set->streams[old - 1], last->kind, last->id);

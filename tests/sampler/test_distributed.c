@@ -438,8 +438,8 @@ START_TEST(errors)
           .ranks = 1, .order = TSR_ORDER_DOTNET, .seed = INT64_C(1) << 31);
     ERROR(TSR_ERR_INVALID, "distributed: seed_high 2 is not -1, 0 or 1", .n = 1, .ranks = 1,
           .torch.seed_high = 2);
-    ERROR(TSR_ERR_INVALID, "distributed: 5 is no version of PyTorch that is known here", .n = 1,
-          .ranks = 1, .order = TSR_ORDER_TORCH, .torch.version = (tsr_torch_version)5);
+    ERROR(TSR_ERR_INVALID, "distributed: unknown PyTorch version 5", .n = 1, .ranks = 1,
+          .order = TSR_ORDER_TORCH, .torch.version = (tsr_torch_version)5);
     tsr_sampler *sampler = NULL;
     ck_assert_ok(tsr_sampler_create_sequential(5, &sampler));
     ERROR(TSR_ERR_INVALID, "distributed: there are both a sampler and a dataset of 3 items",

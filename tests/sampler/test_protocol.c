@@ -507,8 +507,8 @@ START_TEST(params_that_cannot_be)
     ERROR(random, "random: -1 is no order", .n = 5, .order = (tsr_order)-1);
     ERROR(random, "random: with replacement there is no order 'none'", .n = 5,
           .order = TSR_ORDER_NONE, .replacement = true);
-    ERROR(random, "random: 1 is no version of PyTorch that is known here", .n = 5,
-          .order = TSR_ORDER_TORCH, .torch.version = (tsr_torch_version)1);
+    ERROR(random, "random: unknown PyTorch version 1", .n = 5, .order = TSR_ORDER_TORCH,
+          .torch.version = (tsr_torch_version)1);
     ERROR(random, "random: the seed -2147483649 is not one of System.Random's, an int32", .n = 5,
           .order = TSR_ORDER_DOTNET, .seed = INT64_C(-2147483649));
     ERROR(random, "random: 2147483648 items are more than System.Random can shuffle, 2147483647",

@@ -323,8 +323,8 @@ START_TEST(errors)
           .count = 2, .num_samples = 4, .order = TSR_ORDER_TORCH);
     ERROR("weighted: the weights add up to more than their type can hold", .weights_f32 = narrow,
           .count = 2, .num_samples = 4, .order = TSR_ORDER_TORCH);
-    ERROR("weighted: 9 is no version of PyTorch that is known here", .weights = good, .count = 2,
-          .num_samples = 4, .order = TSR_ORDER_TORCH, .torch.version = (tsr_torch_version)9);
+    ERROR("weighted: unknown PyTorch version 9", .weights = good, .count = 2, .num_samples = 4,
+          .order = TSR_ORDER_TORCH, .torch.version = (tsr_torch_version)9);
 }
 END_TEST
 
