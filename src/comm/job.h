@@ -18,7 +18,7 @@
 typedef struct tsr__job tsr__job;
 typedef struct tsr__control tsr__control;
 
-/* What a communicator knows of one of its ranks. */
+/* A communicator's state for one of its ranks. */
 typedef struct tsr__peer_state {
     bool left;          /* it has destroyed the communicator … */
     bool job_continues; /* … and still has others of the job */

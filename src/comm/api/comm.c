@@ -10,7 +10,7 @@
 
 /* How long destroying the last communicator may wait for messages to be delivered. */
 #define DELIVERY_NS (2 * TSR__SECOND)
-#define DELIVERY_FAILED_NS UINT64_C(50000000) /* only notes of the failure are on their way */
+#define DELIVERY_FAILED_NS UINT64_C(50000000) /* only notes of the failure are in flight */
 
 static void count_local(tsr_comm *comm)
 {

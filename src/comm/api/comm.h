@@ -30,8 +30,8 @@ tsr_status tsr__shm_reserve(tsr__job *job, int size,
 void tsr__shm_use(tsr_comm *comm, tsr__shm_reservation *reservation);
 void tsr__shm_cancel(tsr__job *job, tsr__shm_reservation *reservation);
 
-/* Ends the transport and frees the job, which has no communicators any more. Blocks until what was
- * sent has been delivered, or until_ns. */
+/* Ends the transport and frees the job, which has no communicators any more. Blocks until all sent
+ * messages have been delivered, or until_ns. */
 void tsr__job_end(tsr__job *job, uint64_t until_ns);
 
 /* fork.c --------------------------------------------------------------------------------------- */
@@ -40,7 +40,8 @@ void tsr__job_end(tsr__job *job, uint64_t until_ns);
 bool tsr__job_is_inherited(const tsr__job *job);
 /* Fails in such a child. `name` is the function that was called. */
 tsr_status tsr__job_refuse_child(const tsr__job *job, const char *name) TSR_NODISCARD;
-/* In such a child, ends the handle of a request with an error. In the parent it goes on. */
+/* In such a child, ends the handle of a request with an error. In the parent the request
+ * continues. */
 void tsr__request_leave_to_parent(tsr_request *request);
 
 #endif

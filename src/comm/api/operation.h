@@ -11,7 +11,7 @@ typedef struct tsr__operation {
     int peer, tag; /* root, or the other rank of a message */
     const void *send;
     void *recv;
-    uint64_t count; /* of each block if all blocks have the same size; otherwise of the whole */
+    uint64_t count; /* of each block if all blocks have the same size; otherwise of all data */
     /* Block sizes, for kinds that end in _V: all_to_all_v has them for both buffers; all_gather_v
      * and gather_v for recv; the others for send. */
     const uint64_t *counts, *recv_counts;

@@ -56,7 +56,7 @@ static void find_local(tsr__bootstrap_info *info)
             below += rank < info->rank;
             all++;
         }
-    /* If the launcher has set only one of them, both are counted. */
+    /* If the launcher has set only one of the two, both are counted instead. */
     if (info->local_rank < 0 || info->local_size < 0) {
         info->local_rank = below;
         info->local_size = all;
@@ -72,7 +72,7 @@ static tsr_status exchange(tsr__bootstrap *bootstrap, const void *mine, uint64_t
     return status;
 }
 
-/* Waits for all ranks; finds out which of them share a node. */
+/* Waits for all ranks and finds out which of them share a node. */
 static tsr_status meet(tsr__bootstrap *bootstrap, const tsr__bootstrap_limit *limit)
 {
     bootstrap->node_of = tsr__calloc((size_t)bootstrap->info.size, sizeof *bootstrap->node_of);

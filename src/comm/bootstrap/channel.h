@@ -20,7 +20,7 @@ typedef struct tsr__channel {
     /* The message that is being received. Its type must be in the set `wanted`, and its size is
      * checked before memory is allocated. */
     unsigned wanted;       /* 1u << type | … */
-    uint64_t max_gathered; /* bytes of the largest possible GATHERED */
+    uint64_t max_gathered; /* the size in bytes of the largest possible GATHERED */
     uint8_t header[TSR__WIRE_HEADER];
     tsr__wire_type type;
     uint64_t size;

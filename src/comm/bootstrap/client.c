@@ -186,7 +186,8 @@ static bool join(attempt *try, uint64_t deadline_ns, tsr_status *status)
     if (found != TSR_OK) {
         if (found == TSR_ERR_NO_MEMORY)
             *status = found;
-        if (found != TSR_ERR_TIMEOUT || try->why[0] == '\0') /* otherwise keep the former reason */
+        if (found != TSR_ERR_TIMEOUT ||
+            try->why[0] == '\0') /* otherwise the previous reason stays */
             snprintf(try->why, sizeof try->why, "%s", tsr_last_error());
         return false;
     }

@@ -1,8 +1,8 @@
-/* A job's identity: what tells the processes of one job from those of another that uses the same
- * port and the same token, or no token. Without it, two jobs on one port can swap ranks and compute
- * wrong sums without an error.
+/* A job's identity distinguishes the processes of one job from those of another job that uses the
+ * same port and the same token, or no token. Without it, two jobs on one port can swap ranks and
+ * compute wrong sums without an error.
  *
- *     TESSERA_JOB_ID  If it is set, it is the whole identity. `tessera launch` sets it; a user sets
+ *     TESSERA_JOB_ID  If it is set, it is the only part. `tessera launch` sets it; a user sets
  *                     it to start different executables as one job.
  *     user            The effective user ID, compared on loopback only: numbers and names of users
  *                     may differ between machines.
@@ -13,7 +13,8 @@
  *                     ID unless torchrun started this process: a torchrun on each node is often a
  *                     step of its own.
  *
- * Two jobs of one user that run the same executable on one port are not told apart. */
+ * Limit: two jobs with the same port, token (or none), number of ranks, user and executable cannot
+ * be distinguished if neither TESSERA_JOB_ID nor torchrun nor Slurm identifies them. */
 #ifndef TSR_COMM_BOOTSTRAP_IDENTITY_H
 #define TSR_COMM_BOOTSTRAP_IDENTITY_H
 
@@ -32,7 +33,7 @@ typedef struct tsr__identity {
 void tsr__identity_init(tsr__identity *identity);
 
 /* The text of one part, to be compared with another process at an address that is on loopback or
- * not. NULL where this process lacks the part. */
+ * not. NULL if this process lacks the part. */
 const char *tsr__identity_text(const tsr__identity *identity, tsr__identity_part part,
                                bool loopback);
 

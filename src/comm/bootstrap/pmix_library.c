@@ -46,7 +46,7 @@ static tsr_status open_library(void)
     return TSR_OK;
 }
 
-/* Does nothing in a forked child that exits: the launcher would take it for its parent. */
+/* Does nothing in a child after fork(): the launcher would mistake its exit for its parent's. */
 static void leave(void)
 {
     if (getpid() == process)

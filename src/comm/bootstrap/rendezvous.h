@@ -24,8 +24,8 @@ typedef struct tsr__rendezvous_params {
     uint64_t handshake_ns; /* for each connection's handshake; 0: 5 s */
 } tsr__rendezvous_params;
 
-/* Returns on rank 0 when all ranks have joined, on the others when rank 0 has accepted them.
- * Whether all have joined, these learn at the first exchange. */
+/* Returns on rank 0 when all ranks have joined, on the others when rank 0 has accepted them. The
+ * others find out at the first exchange whether all have joined. */
 tsr_status tsr__rendezvous_open(const tsr__rendezvous_params *params,
                                 tsr__rendezvous **out) TSR_NODISCARD;
 tsr_status tsr__rendezvous_exchange(tsr__rendezvous *rendezvous, const void *mine,

@@ -19,8 +19,8 @@ static double seconds(uint64_t ns)
     return (double)ns * 1e-9;
 }
 
-/* Fails at once if the port is taken: the process that has it is a rank 0, too, of another job or
- * of another run of this one, and the ranks that are yet to come could join either. */
+/* Fails at once if the port is in use: the process that uses it is probably rank 0 of another job,
+ * or of another run of this one, and ranks that start later could join either. */
 static tsr_status listen_on(tsr__server *server)
 {
     const tsr__address *address = &server->address;

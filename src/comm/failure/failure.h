@@ -13,8 +13,8 @@
 
 /* failure.c ------------------------------------------------------------------------------------ */
 
-/* Records that the communicator has failed, unless it already has. `announce`: the other ranks must
- * be told, because this rank has not learned of the failure from one of them. */
+/* Records that the communicator has failed, unless it already has. `announce`: this rank must
+ * report the failure to the other ranks, because it was not reported by one of them. */
 void tsr__comm_fail(tsr_comm *comm, bool announce, tsr_status status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* Records that the request's ranks, or one of them (`rank` ≥ 0), must be asked what they have
@@ -23,15 +23,17 @@ void tsr__request_ask(tsr_request *request, int rank);
 
 /* mismatch.c ----------------------------------------------------------------------------------- */
 
-/* This rank's call with that sequence number, or NULL if it is no longer, or not yet, known. */
+/* This rank's call with that sequence number. NULL if this rank has not made it yet, or does not
+ * remember it any more. */
 const tsr__call *tsr__comm_past_call(const tsr_comm *comm, uint64_t sequence);
 /* Compares another rank's call, and the one before it, with the same calls of this rank. Fails the
- * communicator where they differ. */
+ * communicator if they differ. */
 void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call, const tsr__call *before);
 /* Fails the communicator because two calls differ, in the same words on both ranks. */
 void tsr__comm_fail_mismatch(tsr_comm *comm, const tsr__call *mine, int rank,
                              const tsr__call *theirs);
-/* Fails it because a rank has not said in time what the call was that its message belongs to. */
+/* Fails the communicator because a rank has not named, in time, the call that its message belongs
+ * to. */
 void tsr__request_fail_mismatch(const tsr_request *request);
 
 /* deadline.c ----------------------------------------------------------------------------------- */
@@ -51,16 +53,16 @@ uint64_t tsr__job_check_deadlines(tsr__job *job, uint64_t now_ns);
 void tsr__request_message_failed(tsr_request *request);
 /* Starts the grace period if an operation of this communicator waits for a rank that is gone. */
 void tsr__comm_check_peers(tsr_comm *comm);
-/* The grace period is over: fails the communicator if it still waits for such a rank. */
+/* Ends the grace period: fails the communicator if an operation still waits for such a rank. */
 void tsr__comm_end_grace_period(tsr_comm *comm, uint64_t now_ns);
 
 /* tombstone.c ---------------------------------------------------------------------------------- */
 
-/* The communicator of that number has failed, or was destroyed with operations in progress. For one
- * second, messages that others have already sent to it are received and thrown away, so that their
- * senders need not close the connection to get their buffers back. */
+/* Adds a tombstone for a communicator that has failed, or was destroyed with operations in
+ * progress. For one second, messages that others have already sent to it are received and
+ * discarded, so that their senders need not close the connection to get their buffers back. */
 void tsr__tombstone_add(tsr__job *job, uint32_t comm);
-/* Throws away what has arrived for such communicators. */
+/* Receives and discards what has arrived for such communicators. */
 void tsr__tombstones_discard(tsr__job *job);
 
 #endif

@@ -27,8 +27,8 @@ static int first_lost(const tsr_comm *comm, int rank)
     return rank;
 }
 
-/* Fails because the call needs a rank that is gone. A collective may wait for a rank that gave up
- * and left because of another, so it names the rank that was lost first. */
+/* Fails because the call needs a rank that is gone. A collective may wait for a rank that left
+ * because it had lost another rank. So the error names the rank that was lost first. */
 static void fail_gone(tsr_comm *comm, const tsr__call *call, int rank)
 {
     char text[TSR__CALL_TEXT];
@@ -53,7 +53,7 @@ static void start_grace_period(tsr_comm *comm)
  */
 
 /* In a collective, asks the sender for its call, so that the error can name it. A direct message
- * says all that there is to know. */
+ * contains everything that the error needs. */
 static void handle_mismatch(tsr_request *request)
 {
     if (request->mismatch.until_ns != 0)
@@ -135,8 +135,8 @@ void tsr__comm_check_peers(tsr_comm *comm)
     }
 }
 
-/* A process that did not run during its grace period has not given the others any time: it gets one
- * more. */
+/* If this process did not run during its grace period, the other ranks had no time to report the
+ * original failure. It then gets one more grace period. */
 void tsr__comm_end_grace_period(tsr_comm *comm, uint64_t now_ns)
 {
     const bool was_suspended = now_ns - comm->grace_until_ns > GRACE_NS;

@@ -48,9 +48,9 @@ struct tsr__retained {
     void *temp;
 };
 
-/* A message did not complete even so, which is rare and needs a very busy machine. UCX may still
- * write to its memory, and call back, when the request already belongs to another operation: so the
- * request gives up that memory. If there is no memory to remember it, it leaks. */
+/* A message may not complete even then, which is rare and happens only on a very busy machine. UCX
+ * may still write to its memory, and call back, when the request already belongs to another
+ * operation. So the request gives up that memory. If there is no memory to record it, it leaks. */
 static void retain_buffers(tsr_request *request)
 {
     struct tsr__retained *retained = tsr__calloc(1, sizeof *retained);

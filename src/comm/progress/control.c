@@ -10,8 +10,9 @@
 #define WAKE_BYTES 8
 
 typedef enum note_kind {
-    NOTE_ASK,    /* the sender waits in `call`: what has the receiver called there? */
-    NOTE_ANSWER, /* `call` is what it has called; `number` is the question's */
+    NOTE_ASK, /* asks for the receiver's call with the number of `call`, in which the sender waits
+               */
+    NOTE_ANSWER, /* `call` is the receiver's call; `number` is the question's */
     NOTE_ABORT,  /* the communicator has failed */
     NOTE_LEAVE,  /* the sender destroys it; `number`: whether the sender's job continues */
     NOTE_WAKE    /* wakes the receiver; only the first WAKE_BYTES are sent */

@@ -1,6 +1,7 @@
-/* The control channel: what communicators tell each other besides their operations: which call a
- * rank is in, that a communicator has failed, that a rank has left it. Delivery is best effort: a
- * rank that misses such a message finds out by deadlines or lost connections. */
+/* The control channel: messages between communicators that are not part of an operation. They say
+ * which call a rank is in, that a communicator has failed, or that a rank has left it. Delivery is
+ * best effort: a rank that misses such a message detects the failure by its deadline or by a lost
+ * connection. */
 #ifndef TSR_COMM_PROGRESS_CONTROL_H
 #define TSR_COMM_PROGRESS_CONTROL_H
 

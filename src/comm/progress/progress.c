@@ -117,7 +117,7 @@ bool tsr__job_progress(tsr__job *job)
     if (!job->transport)
         return false;
     bool moved = tsr__transport_progress(job->transport);
-    /* First the data of other ranks, then their notes, and only then failures of messages: the
+    /* Handles first the data of other ranks, then their notes, and only then failed messages: the
      * notes may give the reason. */
     advance_requests(job, false);
     moved = advance_all_shm(job) || moved;
@@ -192,7 +192,7 @@ static void relax(void)
 #endif
 }
 
-/* Polls shared memory alone, which is much faster than the whole loop. */
+/* Polls only shared memory, which is much faster than the complete progress loop. */
 static void spin_shm(tsr_request *request)
 {
     const int polls = request->job->is_oversubscribed ? SHM_POLLS_OVERSUBSCRIBED : SHM_POLLS;
@@ -211,8 +211,8 @@ static void set_sleeping(const tsr__job *job, bool sleeping)
     }
 }
 
-/* Sleeps until something arrives. A rank that publishes after this one has set its flag wakes it;
- * what was published before is seen by the last look. See publish() in shm/shm.c. */
+/* Sleeps until something arrives. A rank that publishes after this one has set its flag wakes it.
+ * What was published before that is seen by the last progress call. See publish() in shm/shm.c. */
 static void sleep_until(tsr__job *job, uint64_t wake_ns)
 {
     set_sleeping(job, true);
@@ -235,7 +235,7 @@ void tsr__request_block(tsr_request *request)
             if (request->done)
                 return;
         }
-        /* Deadlines must also pass where something always moves, such as messages to a tombstone.
+        /* Deadlines must also pass while something always moves, such as messages to a tombstone.
          */
         if (++rounds % 1024 == 0)
             (void)tsr__job_tick(job, tsr__now_ns());

@@ -9,14 +9,14 @@
 
 /* Advances everything that can advance, without blocking. Returns true if something did. */
 bool tsr__job_progress(tsr__job *job);
-/* Repeats this until nothing moves, or a few times at most. */
+/* Repeats tsr__job_progress until nothing moves, or a few times at most. */
 void tsr__job_progress_all(tsr__job *job);
 /* Checks processes, grace periods and deadlines. Returns when it must be called next. */
 uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns);
-/* Causes the effects of state changes that failure/ has recorded: sends questions; tells the other
- * ranks of a failure and cancels the failed communicator's requests. Blocks for 60 ms per request
- * at most. Every function that may record such a change calls this before it returns to the caller.
- * Returns true if there was something to do. */
+/* Causes the effects of state changes that failure/ has recorded: sends questions; reports a
+ * failure to the other ranks and cancels the failed communicator's requests. Blocks for 60 ms per
+ * request at most. Every function that may record such a change calls this before it returns to the
+ * caller. Returns true if there was something to do. */
 bool tsr__job_apply(tsr__job *job);
 
 /* Starts a request whose call is set and whose schedule or shared-memory operation is prepared.

@@ -188,7 +188,7 @@ static double sum_wide(tsr_dtype dtype, const void *const *inputs, int n, size_t
 /* Sums in two doubles ---------------------------------------------------------------------------
  */
 
-/* Adds to the pairs high + low. `lost` becomes nonzero where that was not exact. */
+/* Adds to the pairs high + low. `lost` becomes nonzero if an addition was not exact. */
 static void add_block(double *high, double *low, double *lost, const double *value, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

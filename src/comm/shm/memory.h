@@ -1,5 +1,5 @@
 /* Memory that the processes of one host share, without a name in any file system: nothing can stay
- * behind, and no size limit of /dev/shm applies. It lives as long as a process maps it. */
+ * behind, and no size limit of /dev/shm applies. It exists as long as a process maps it. */
 #ifndef TSR_COMM_SHM_MEMORY_H
 #define TSR_COMM_SHM_MEMORY_H
 
@@ -16,10 +16,10 @@ typedef struct tsr__shm_memory_key {
 } tsr__shm_memory_key;
 
 /* Zeroed memory, allocated page by page when it is first written, and the key for the others. On
- * failure logs what failed and with which size, sets key->file to −1 and returns NULL: the caller
- * can do without. */
+ * failure logs what failed and with which size, sets key->file to −1 and returns NULL. The caller
+ * can work without this memory. */
 void *tsr__shm_memory_create(size_t size_bytes, tsr__shm_memory_key *key);
-/* From now on no other process can find it. */
+/* Prevents other processes from finding the memory from now on. */
 void tsr__shm_memory_seal(tsr__shm_memory_key *key);
 /* Maps the memory of another process. Returns NULL, and logs why, if that is impossible. */
 void *tsr__shm_memory_open(const tsr__shm_memory_key *key, size_t size_bytes);

@@ -1,6 +1,6 @@
 /* The data of each round of each operation: what a rank publishes, and what it consumes.
  *
- * Where send and recv are the same memory, publishing a round only reads elements of the caller's
+ * If send and recv are the same memory, publishing a round only reads elements of the caller's
  * memory that no earlier round has written, and consuming it writes after that. */
 #include <string.h>
 
@@ -8,8 +8,8 @@
 #include "comm/shm/combine.h"
 #include "comm/shm/state.h"
 
-/* Reductions of at most this many bytes take one round instead of two, in which every rank combines
- * all elements itself. */
+/* Reductions of at most this many bytes take one round, in which every rank combines all elements
+ * itself. Larger ones take at least two. */
 #define EACH_REDUCES_ALL_BYTES 16384
 
 /* Positions in the data -------------------------------------------------------------------------
@@ -48,7 +48,7 @@ static uint8_t *input_at(const tsr__shm *shm, int rank, uint64_t total_bytes)
                                                 : slot->buffers[index].input;
 }
 
-/* Where it publishes one piece for each rank. */
+/* Where a rank publishes one piece for each rank. */
 static uint8_t *pieces_at(const tsr__shm *shm, int rank)
 {
     return shm->slots[rank]->buffers[tsr__shm_buffer_index(shm)].input;
@@ -237,7 +237,7 @@ static void consume_reduce_scatter(tsr__shm *shm, const tsr__shm_operation *oper
 /* Moving ----------------------------------------------------------------------------------------
  */
 
-/* A piece of the block for each other rank. */
+/* Publishes a piece of the block for each other rank. */
 static void publish_pieces(tsr__shm *shm, const tsr__shm_operation *operation)
 {
     uint8_t *pieces = pieces_at(shm, shm->rank);
@@ -283,7 +283,7 @@ static void consume_scatter(const tsr__shm *shm, const tsr__shm_operation *opera
         copy(operation->recv + bytes_of(operation, at), from, bytes_of(operation, count));
 }
 
-/* A piece of this rank's block. */
+/* Publishes a piece of this rank's block. */
 static void publish_block(tsr__shm *shm, const tsr__shm_operation *operation)
 {
     const uint64_t block = tsr__block_count(&operation->blocks, shm->rank);

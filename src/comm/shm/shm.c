@@ -62,7 +62,7 @@ void tsr__shm_add(tsr__shm *shm, tsr__shm_operation *operation, const tsr__call 
 /* Rounds ----------------------------------------------------------------------------------------
  */
 
-/* The ranks that sleep, as bits; clears their flags, so that each is woken once. */
+/* Returns the ranks that sleep, as bits, and clears their flags, so that each is woken once. */
 static uint64_t take_sleepers(const tsr__shm *shm)
 {
     uint64_t mask = 0;

@@ -5,9 +5,9 @@
  * It supports communicators of up to TSR__SHM_MAX_RANKS ranks, and operations whose sizes every
  * rank knows: gather_v, scatter_v and all_to_all_v use messages instead.
  *
- * It knows nothing of communicators and requests, sends no messages and never blocks. What others
- * have to do after a step (wake a rank, complete a request, report a mismatch) is in the step's
- * tsr__shm_event. One thread at a time. */
+ * It does not depend on communicators and requests, sends no messages and never blocks. After each
+ * step its caller reads from the tsr__shm_event what to do: wake a rank, complete a request, report
+ * a mismatch. One thread at a time. */
 #ifndef TSR_COMM_SHM_SHM_H
 #define TSR_COMM_SHM_SHM_H
 
@@ -36,7 +36,7 @@ typedef struct tsr__shm_operation {
 
     /* Set by tsr__shm_prepare. */
     uint64_t rounds;       /* 0: this operation cannot use the transport */
-    uint64_t piece;        /* elements per round: of the whole, or of each block */
+    uint64_t piece;        /* elements per round: of all data, or of each block */
     bool each_reduces_all; /* a small reduction: every rank combines all elements itself */
 
     /* Set by tsr__shm_add, and as rounds complete. */
@@ -49,10 +49,10 @@ typedef struct tsr__shm_operation {
 
 /* regions.c: whose memory is where ------------------------------------------------------------- */
 
-/* Whether TESSERA_SHARED_MEMORY allows this transport. Fails where its value is invalid. */
+/* Whether TESSERA_SHARED_MEMORY allows this transport. Fails if its value is invalid. */
 tsr_status tsr__shm_is_enabled(bool *out) TSR_NODISCARD;
-/* Creates this process' region, for rank `rank` of a job of `size`. Sets *out to NULL where the
- * transport is disabled. It is not an error if the memory cannot be had: then no slot can be
+/* Creates this process' region, for rank `rank` of a job of `size`. Sets *out to NULL if the
+ * transport is disabled. It is not an error if the memory cannot be allocated: then no slot can be
  * reserved. */
 tsr_status tsr__shm_regions_open(int rank, int size, tsr__shm_regions **out) TSR_NODISCARD;
 /* Unmaps all regions. NULL is fine; sets NULL. */
@@ -64,16 +64,16 @@ void tsr__shm_regions_close(tsr__shm_regions **regions);
 tsr__shm_memory_key tsr__shm_regions_key(const tsr__shm_regions *regions);
 /* Maps the region of rank `peer` of the job, which must be on this host. */
 void tsr__shm_regions_attach(tsr__shm_regions *regions, int peer, const tsr__shm_memory_key *key);
-/* From now on no process can map this region: all ranks have. */
+/* Prevents further processes from mapping this region. Called when all ranks have mapped it. */
 void tsr__shm_regions_seal(tsr__shm_regions *regions);
 
 /* The index of a free slot for one more communicator, or −1. */
 int tsr__shm_slot_reserve(tsr__shm_regions *regions);
-/* Returns a slot that no other rank has been told of. −1 is fine. */
+/* Frees a slot whose index no other rank has received. −1 is fine. */
 void tsr__shm_slot_release(tsr__shm_regions *regions, int slot);
-/* The slot's communicator, number `comm`, has ended on this rank. The slot becomes free when none
- * of these `count` ranks of the job may read it any more: each has left the communicator, or
- * ended. */
+/* Call this when the slot's communicator, number `comm`, has ended on this rank. The slot becomes
+ * free when each of these `count` ranks of the job, which may still read it, has left the
+ * communicator or ended. */
 void tsr__shm_slot_retire(tsr__shm_regions *regions, int slot, uint32_t comm, const int *readers,
                           int count);
 void tsr__shm_reader_left(tsr__shm_regions *regions, uint32_t comm, int reader);

@@ -34,7 +34,7 @@ typedef struct tsr__shm_buffer {
 typedef struct tsr__shm_slot {
     struct {
         alignas(128) tsr__shm_line line;
-        alignas(128) tsr__call call; /* read only where the call_hash differs */
+        alignas(128) tsr__call call; /* read only if the call_hash differs */
         tsr__call before;
     } headers[2];
     alignas(128) _Atomic uint32_t sleeping; /* the owner sleeps: wake it after publishing */

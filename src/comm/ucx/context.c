@@ -20,7 +20,7 @@ static ucs_log_func_rc_t pass_on(const char *file, unsigned line, const char *fu
     /* UCX logs errors for lost peers, which this library reports by itself: hence only INFO. */
     tsr__log(level <= UCS_LOG_LEVEL_WARN ? TSR_LOG_INFO : TSR_LOG_DEBUG, "ucx: %s: %s", function,
              text);
-    /* UCX prints a fatal error, too, because it aborts the process. */
+    /* UCX also prints fatal errors itself, because it then aborts the process. */
     return level == UCS_LOG_LEVEL_FATAL ? UCS_LOG_FUNC_RC_CONTINUE : UCS_LOG_FUNC_RC_STOP;
 }
 

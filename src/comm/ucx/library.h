@@ -45,7 +45,7 @@ typedef struct tsr__ucx_library {
 #undef X
 } tsr__ucx_library;
 
-/* Filled by tsr__ucx_library_open, once for the whole process. */
+/* Filled by tsr__ucx_library_open, once per process. */
 extern tsr__ucx_library tsr__ucx;
 
 /* Opens UCX if it is not open yet. TSR_ERR_UNSUPPORTED if it is not installed. Thread-safe. */

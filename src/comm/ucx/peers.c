@@ -121,7 +121,8 @@ static bool all_closed(tsr__transport *transport)
     return closed;
 }
 
-/* Flushes what is on its way. Peers that do not answer in time are closed by force. */
+/* Flushes the messages in flight. Connections to peers that do not answer in time are closed by
+ * force. */
 void tsr__ucx_disconnect(tsr__transport *transport, uint64_t until_ns)
 {
     for (int i = 0; i < transport->size; i++) {

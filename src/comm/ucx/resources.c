@@ -14,8 +14,8 @@
 /* UCX 1.13 takes 4,292,720 + 8,447 bytes for a process, rounded up to pages. */
 #define POSIX_BYTES UINT64_C(4308992)
 
-/* With its default transports, UCX 1.13 opens this many files on a machine with one network besides
- * loopback. With fewer it aborts the process or reports "Endpoint timeout". */
+/* With its default transports, UCX 1.13 opens this many files on a machine with one network in
+ * addition to loopback. With fewer it aborts the process or reports "Endpoint timeout". */
 #define MIN_DESCRIPTORS 18
 /* Below this, a failure is likely to be one of descriptors. */
 #define FEW_DESCRIPTORS 4

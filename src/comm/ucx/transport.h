@@ -1,5 +1,5 @@
 /* Messages between processes: a thin layer over UCX's tag matching. It numbers its peers, moves
- * bytes and detects lost peers; it knows nothing of communicators. It only progresses inside its
+ * bytes and detects lost peers; it does not depend on communicators. It only progresses inside its
  * functions: there is no thread. One thread at a time.
  *
  * A message matches the oldest receive whose tag equals its own in the bits of the receive's
@@ -48,7 +48,8 @@ const void *tsr__transport_address(const tsr__transport *transport, size_t *size
 tsr_status tsr__transport_connect(tsr__transport *transport, int self, int size,
                                   const void *const *addresses) TSR_NODISCARD;
 
-/* Peer `peer` is process `pid` of this host: its end is detected at once, if the kernel has pidfds.
+/* Watches peer `peer`, process `pid` of this host: its end is detected at once if the kernel has
+ * pidfds.
  */
 void tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid);
 
@@ -62,7 +63,7 @@ void tsr__transport_recv(tsr__transport *transport, int peer, uint64_t tag, uint
 /* Completes a receive that has not been matched, as CANCELLED. Has no effect on other messages. */
 void tsr__transport_cancel(tsr__transport *transport, tsr__message *message);
 
-/* Receives and throws away all messages that have arrived for a tag under a mask, so that their
+/* Receives and discards all messages that have arrived for a tag under a mask, so that their
  * sends complete. */
 void tsr__transport_discard(tsr__transport *transport, uint64_t tag, uint64_t mask);
 
@@ -91,7 +92,7 @@ const char *tsr__transport_loss_reason(const tsr__transport *transport, int peer
  * not been matched must be cancelled. */
 void tsr__transport_close_peer(tsr__transport *transport, int peer, const char *why);
 
-/* Blocks until what was sent has been delivered, or `until_ns`. NULL is fine; sets NULL. */
+/* Blocks until all sent messages have been delivered, or `until_ns`. NULL is fine; sets NULL. */
 void tsr__transport_destroy(tsr__transport **transport, uint64_t until_ns);
 
 #endif
