@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# What the commands of this repository share: installing what is missing, fetching SwiftShader, configuring a build.
-# To be sourced, from any directory, by a script that has set `root` to the repository.
+# Functions of the scripts in this repository: installing missing packages, fetching SwiftShader, configuring and building. A script
+# sources this file, from any directory, after it has set `root` to the repository.
 
 : "${root:?}"
 
@@ -23,17 +23,17 @@ as_root() {
     fi
 }
 
-# The list of packages is fetched once per run, and only when something has to be downloaded.
+# Fetches the list of packages, once per run, and only if something has to be downloaded.
 refresh_packages() {
     [ -n "${packages_are_fresh-}" ] && return
     as_root apt-get update -qq || fail "apt-get update failed"
     packages_are_fresh=yes
 }
 
-# install_missing PACKAGE…: installs those that are not installed, and says which.
+# install_missing PACKAGE…: prints and installs the packages that are not installed.
 install_missing() {
     if ! command -v dpkg-query >/dev/null; then
-        say "This is no Debian or Ubuntu: make sure that you have the equivalents of: $*"
+        say "This is not Debian or Ubuntu: make sure that the equivalents of these packages are installed: $*"
         return
     fi
     missing=
@@ -51,14 +51,14 @@ install_missing() {
         $missing >/dev/null || fail "could not install:$missing"
 }
 
-# Compilers and libraries for building everything.
+# Installs compilers and libraries for building everything.
 install_build_packages() {
-    # g++ for what links libshaderc, which is C++.
+    # g++ links programs with libshaderc, which is C++.
     install_missing gcc g++ libc6-dev meson ninja-build pkg-config glslc libvulkan-dev libvulkan1 libshaderc-dev \
         glslang-dev spirv-tools libjansson-dev libsodium-dev libucx-dev libpmix-dev
 }
 
-# A Vulkan driver for the CPU, unless some driver is there already.
+# Installs a Vulkan driver for the CPU, unless there is a driver already.
 install_a_driver() {
     [ -n "${VK_DRIVER_FILES-}${VK_ICD_FILENAMES-}" ] && return
     for description in /usr/share/vulkan/icd.d/*.json /usr/local/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json; do
@@ -67,8 +67,8 @@ install_a_driver() {
     install_missing mesa-vulkan-drivers
 }
 
-# fetch_swiftshader FOLDER: puts libvk_swiftshader.so and its json there, out of the package that carries them, without
-# installing the browser around it. Fails, loudly, where no package does.
+# fetch_swiftshader FOLDER: extracts libvk_swiftshader.so and its json file from the browser's package that contains them, without
+# installing the browser. Prints a message and fails if no package contains them.
 fetch_swiftshader() {
     [ -f "$1/vk_swiftshader_icd.json" ] && [ -f "$1/libvk_swiftshader.so" ] && return
     command -v dpkg-deb >/dev/null || {
@@ -94,7 +94,7 @@ fetch_swiftshader() {
     }
 }
 
-# configure FOLDER OPTION…: a build folder with these options, new or as it was left by an earlier run.
+# configure FOLDER OPTION…: sets up a build folder with these options, or sets them in an existing one.
 configure() {
     folder=$1
     shift
@@ -113,7 +113,7 @@ configure() {
     fi
 }
 
-# build FOLDER [TARGET…]: builds everything, or these targets. Prints a line for each tenth of the steps, and what goes wrong.
+# build FOLDER [TARGET…]: builds everything, or these targets. Prints a line for each tenth of the steps, and errors.
 build() {
     say "Building $1"
     {

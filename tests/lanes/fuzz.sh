@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fuzzing: libFuzzer invents model files and plans, under the address and undefined-behaviour sanitizers.
-# FUZZ_SECONDS is how long the targets run, all at once (default 30). Inputs that it finds stay in build/fuzz; add them to tests/shard/corpus.
+# Fuzzing: libFuzzer generates model files and plans, under the address and undefined-behaviour sanitizers.
+# All targets run at the same time, for FUZZ_SECONDS (default 30). Inputs that cause failures stay in build/fuzz; add them to tests/shard/corpus.
 . "$(dirname "$0")/lane.sh"
 . tests/source/tap.sh
 CC=clang configure build/fuzz --werror -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Dfuzz=enabled \
@@ -12,10 +12,10 @@ programs=
 for target in $targets; do
     programs="$programs tests/shard/fuzz-$target"
 done
-# shellcheck disable=SC2086 # several
+# shellcheck disable=SC2086 # several words
 build build/fuzz $programs || exit 1
 seconds=${FUZZ_SECONDS:-30}
-fuzz() { # TARGET: what is new goes into the first folder
+fuzz() { # TARGET: libFuzzer writes new inputs to the first folder
     mkdir -p "build/fuzz/found/$1"
     dictionary=tests/shard/json.dict
     [ "$1" = gguf ] && dictionary=tests/shard/gguf.dict
@@ -28,7 +28,7 @@ has_passed() { # TARGET
     cat "build/fuzz/$1.log"
     return 1
 }
-fuzz_all() { # each says how it went in a file of its own: all run at once
+fuzz_all() { # each writes its exit status to a file of its own, because all run at the same time
     for target in $targets; do
         (
             fuzz "$target" >"build/fuzz/$target.log" 2>&1

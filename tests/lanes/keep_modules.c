@@ -1,5 +1,6 @@
-/* Preloaded by the sanitizers' lane. A driver that is unloaded takes along what its globals point
- * to, and the leak checker then counts that as lost, by a module it can no longer name. */
+/* Preloaded by the sanitizers' lane, so that drivers stay loaded. If a driver were unloaded, its
+ * globals would be gone, and the leak checker would report the memory that they point to as leaked
+ * by a module whose name it does not know any more. */
 #include <dlfcn.h>
 
 int dlclose(void *handle)

@@ -1,13 +1,13 @@
 # shellcheck shell=sh
-# What the lanes share. A lane is run by run-tests, or by hand; it builds in build/NAME and appends "passed failed skipped"
-# lines to $TALLY. Its exit status is non-zero when it could not do its work.
+# Functions of all lanes. A lane is run by run-tests, or by hand. It builds in build/NAME and appends lines "passed failed skipped"
+# to $TALLY. Its exit status is not 0 if it could not run its tests.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root" || exit 1
 . scripts/setup.sh
 TALLY=${TALLY:-/dev/null}
 
-# The drivers' options for `configure`, in $driver_options. Without SwiftShader that is an error, unless waived.
+# Sets $driver_options to the options for `configure`. Fails if there is no SwiftShader, unless it is waived.
 # shellcheck disable=SC2034 # the lanes use it
 find_drivers() {
     driver_options=
@@ -21,16 +21,16 @@ find_drivers() {
     fi
 }
 
-# build_with COMPILER [OPTION…]: everything, in build/COMPILER, for all lanes that need nothing else. Without debug information, which is
-# a fifth of the time.
+# build_with COMPILER [OPTION…]: builds everything in build/COMPILER, which all lanes without other needs share. It leaves out debug
+# information, which would take a fifth of the time.
 build_with() {
     compiler=$1
     shift
     CC=$compiler configure "build/$compiler" --werror -Ddebug=false "$@" && build "build/$compiler"
 }
 
-# run_suites FOLDER SUITE…: runs these suites together, except the tests that are in $without_suites too. Prints a line for each test program
-# as it ends, and counts every TAP point. A suite without a single test is an error: the driver that it needs is missing.
+# run_suites FOLDER SUITE…: runs these suites together, except tests that are also in one of $without_suites. Prints a line for each test
+# program when it ends, and counts every TAP point. A suite without tests is an error: the driver that it needs is missing.
 run_suites() {
     folder=$1
     shift
@@ -42,9 +42,9 @@ run_suites() {
     for suite in ${without_suites-}; do
         suites="$suites --no-suite $suite"
     done
-    log=$folder/meson-logs/testlog${wrapper:+-${wrapper%% *}}.json # as meson names it
+    log=$folder/meson-logs/testlog${wrapper:+-${wrapper%% *}}.json # the name that meson gives it
     rm -f "$log"
-    # One more than there are processors, because some wait for one another's answers.
+    # One more than there are processors, because some tests mostly wait for other processes.
     # shellcheck disable=SC2086 # options
     {
         meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes $(($(nproc) + 1)) $suites \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The plain-C half: a release build without Vulkan and UCX, its unit tests and its exported functions.
+# Plain C: a release build without Vulkan and UCX, its unit tests and its exported functions.
 . "$(dirname "$0")/lane.sh"
 CC=gcc configure build/plain --buildtype=release --werror -Dvulkan=disabled -Dshaderc=disabled \
     -Ducx=disabled -Dpmix=disabled &&

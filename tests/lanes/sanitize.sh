@@ -1,11 +1,11 @@
 #!/bin/sh
 # Sanitizers: unit tests and the lavapipe suite under clang's address, leak and undefined-behaviour sanitizers.
-# Clang's find more than gcc's, for example offsets from NULL. Reports need line numbers but no variables (-g1). A sanitized shared library
-# finds the sanitizer's functions only in the program (b_lundef).
+# Clang's sanitizers find more than gcc's, for example offsets from NULL. Reports need line numbers but no variables (-g1). A sanitized
+# shared library has undefined symbols (b_lundef), because only the program contains the sanitizer's functions.
 . "$(dirname "$0")/lane.sh"
 CC=clang configure build/sanitize --werror -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=false \
     '-Dc_args=-fsanitize=float-cast-overflow -fno-sanitize-recover=all -g1' && build build/sanitize || exit 1
-# What the driver compiled for the same shaders in another lane: half of this lane's time would go into it again.
+# Reuses the cache of shaders that the driver compiled in another lane. Compiling them again would take half of this lane's time.
 if [ -d build/gcc/tests/gpu/cache-lavapipe ] && [ ! -d build/sanitize/tests/gpu/cache-lavapipe ]; then
     cp -R build/gcc/tests/gpu/cache-lavapipe build/sanitize/tests/gpu/ || exit 1
 fi
@@ -13,9 +13,9 @@ timeout_multiplier=4
 export CK_TIMEOUT_MULTIPLIER=4
 gcc -shared -fPIC -o build/sanitize/keep_modules.so tests/lanes/keep_modules.c || exit 1
 wrapper="env LD_PRELOAD=$root/build/sanitize/keep_modules.so"
-# Tests ask for impossible sizes and expect NULL.
+# Tests request impossible sizes and expect NULL.
 ASAN_OPTIONS=allocator_may_return_null=1
-# The driver's compiler allocates far more than all of ours, and each block costs the walk of its stack and, freed, new pages.
+# The driver's compiler makes far more allocations than tessera. Each one costs a walk of its stack, and new pages after it is freed.
 export ASAN_OPTIONS=$ASAN_OPTIONS:malloc_context_size=8:quarantine_size_mb=32:thread_local_quarantine_size_kb=64
 export UBSAN_OPTIONS=print_stacktrace=1
 # Each benchmark runs alone; all of them in one run find nothing more.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# SwiftShader: the whole GPU suite on a second CPU driver, which lacks 64-bit integers and 16-bit storage.
+# SwiftShader: the complete GPU suite on a second CPU driver, which lacks 64-bit integers and 16-bit storage.
 . "$(dirname "$0")/lane.sh"
 find_drivers || exit 1
 if [ -z "$driver_options" ]; then # waived

@@ -1,6 +1,6 @@
-# Reads meson's testlog.json, one test executable a line, and prints "passed failed skipped" in TAP points, and each that is skipped,
-# with its reason, to standard error. An executable that crashed, ran out of time or printed no valid TAP is one failure, if none of
-# its points is; one that has only an exit status is one point.
+# Reads meson's testlog.json, which has one line for each test executable. Prints the numbers of TAP points that passed, failed and were
+# skipped, and to standard error each skipped one with its reason. An executable that crashed, ran out of time or printed no valid TAP
+# counts as one failure, unless one of its points has failed. An executable that prints no TAP counts as one point.
 function skip(what) {
     name = $0
     sub(/^{"name": "/, "", name)

@@ -2,12 +2,12 @@
 # The thread sanitizer, on the tests of code that has threads of its own (suite "threads"); builds nothing else.
 . "$(dirname "$0")/lane.sh"
 programs='tests/test-base tests/test-loader'
-# It does not know fences, of which there are some between processes, and says so.
-# shellcheck disable=SC2086 # several
+# The thread sanitizer does not support fences, which some code for several processes uses: gcc would warn (-Wno-tsan).
+# shellcheck disable=SC2086 # several words
 CC=gcc configure build/tsan --werror -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Db_sanitize=thread -Dc_args=-Wno-tsan &&
     build build/tsan $programs || exit 1
 timeout_multiplier=4
 export CK_TIMEOUT_MULTIPLIER=4
-# Tests ask for impossible sizes and expect NULL.
+# Tests request impossible sizes and expect NULL.
 export TSAN_OPTIONS=allocator_may_return_null=1
 run_suites build/tsan threads
