@@ -55,7 +55,7 @@ open_page() { # OPTION… NAME: in a home of its own, without a network
 }
 shows_everything() { # what the browser made of the page
     open_page --dump-dom "file://$folder/page.html" >"$folder/dom.html" || return 1
-    for heading in 'At a glance' matmul launch copy elementwise embedding optimizer random rng sample 'The runs'; do
+    for heading in 'At a glance' matmul launch copy elementwise embedding optimizer random rng sample Runs; do
         grep -q "<h2>$heading</h2>" "$folder/dom.html" || { echo "no heading $heading"; return 1; }
     done
     [ "$(grep -o '<svg class="bars"' "$folder/dom.html" | wc -l)" -ge 8 ] && grep -q '<svg class="roofline"' "$folder/dom.html"

@@ -58,28 +58,21 @@ void *ranks_shared(void)
     return common->user;
 }
 
-/* The leak checker: it stumbles over the thread-local memory of UCX's libraries where these have
- * just been unloaded, and what they leak is theirs. The loader keeps the text of its last failure.
- * Which library leaks is known without symbols, and to read those takes each rank ten times as long
- * as all its work: reports give addresses, for addr2line. */
+/* Defaults of the sanitizers. Their names are the sanitizers' own. */
 const char *__asan_default_options(void);
 const char *__lsan_default_options(void);
-const char *__lsan_default_suppressions(void);
 
+/* Reading symbols takes each rank ten times as long as all its work. Reports give addresses, for
+ * addr2line. The library of a leak is known without symbols. */
 const char *__asan_default_options(void)
 {
     return "symbolize=0";
 }
 
+/* The leak checker fails on the thread-local memory of libraries that have just been unloaded. */
 const char *__lsan_default_options(void)
 {
     return "use_tls=0:print_suppressions=0";
-}
-
-const char *__lsan_default_suppressions(void)
-{
-    return "leak:libucm.so\nleak:libucp.so\nleak:libucs.so\nleak:libuct.so\nleak:libuct_\n"
-           "leak:ld-linux\n";
 }
 
 /* In a rank ------------------------------------------------------------------------------------ */

@@ -15,13 +15,26 @@ static const char *describe(ucs_status_t status)
     return tsr__ucx_describe(status, text, sizeof text);
 }
 
+static struct rlimit descriptors;
+
+static void save_descriptors(void)
+{
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &descriptors), 0);
+}
+
+/* The leak checker opens files when the test ends. */
+static void restore_descriptors(void)
+{
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &descriptors), 0);
+}
+
 /* Lowers the limit so that `left` more files can be opened. */
 static void leave_descriptors(unsigned left)
 {
     int next = dup(0);
     close(next);
-    const rlim_t limit = (rlim_t)next + left;
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &(struct rlimit){limit, limit}), 0);
+    const struct rlimit lowered = {(rlim_t)next + left, descriptors.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &lowered), 0);
 }
 
 START_TEST(of_errors_of_peers)
@@ -70,6 +83,7 @@ END_TEST
 
 TESTS(resources)
 {
+    tcase_add_checked_fixture(tests, save_descriptors, restore_descriptors);
     tcase_add_test(tests, of_errors_of_peers);
     tcase_add_test(tests, of_memory);
     tcase_add_test(tests, of_descriptors_before_ucx_starts);
