@@ -42,6 +42,34 @@ fi
 if [ -d examples ]; then
     point "examples include public headers" allowed examples 'tessera/' 'common/' '[a-z_]+\.h"'
 fi
+# The order inside a module: each part names what it may include of its own module.
+parts() { # MODULE PART OTHER-PART…
+    module=$1
+    part=$2
+    shift
+    pattern=$(printf '|%s' "$@")
+    ! find "src/$module/$part" -name '*.[ch]' -exec grep -nHE "^ *# *include *\"$module/" {} + |
+        grep -vE "\"$module/(${pattern#|})[/.]"
+}
+# A pipeline's shader may first be specialised for a CPU driver.
+point "gpu/device includes device" parts gpu device
+point "gpu/memory includes device, memory" parts gpu memory device
+point "gpu/pipeline includes device, pipeline" parts gpu pipeline device cpu_drivers/specialize/specialize
+point "gpu/stream includes device, memory, pipeline, stream" parts gpu stream device memory pipeline
+point "gpu/kernel includes pipeline, stream, kernel" parts gpu kernel pipeline stream
+point "gpu/ops includes no product" parts gpu ops device memory pipeline stream host cpu_drivers
+point "gpu/matmul includes no operator" parts gpu matmul device memory pipeline stream cpu_drivers
+point "comm/algorithms includes itself only" parts comm algorithms
+point "comm/reduce includes itself only" parts comm reduce
+point "comm/ucx includes itself only" parts comm ucx
+point "comm/bootstrap includes itself only" parts comm bootstrap
+point "comm/shm includes algorithms, reduce, shm" parts comm shm algorithms reduce call
+point "comm/failure includes failure" parts comm failure job tags
+point "comm/progress includes failure, progress, reduce" parts comm progress failure reduce job tags
+point "parallel/group includes group" parts parallel group
+point "parallel/layers includes group, layers" parts parallel layers group
+point "parallel/checkpoint includes itself only" parts parallel checkpoint
+point "parallel/fsdp includes checkpoint, group, layers, fsdp" parts parallel fsdp checkpoint group layers
 point "Vulkan's headers appear below src/gpu only" only_below src/gpu vulkan/
 point "UCX's headers appear below src/comm/ucx only" only_below src/comm/ucx 'uc[pst]/'
 plan
