@@ -1,4 +1,4 @@
-/* Reads a dataset in batches, ahead of who uses them, in threads of its own:
+/* Loads a dataset in batches, in worker threads, ahead of the program that uses them:
  *
  *     tsr_loader *loader = NULL;
  *     tsr_loader_create(
@@ -12,16 +12,16 @@
  *     }
  *     tsr_loader_destroy(&loader);
  *
- * What a sampler says decides what is in each batch; the loader gives memory for it; and functions
- * of the caller's fill that memory. Batches come in the sampler's order, and hold the same bytes,
- * for any number of workers. All memory and threads are taken when the loader is created, and live
- * until it is destroyed.
+ * A sampler decides which items are in each batch, the loader provides the memory, and the caller's
+ * functions fill it. Batches come in the sampler's order and hold the same bytes for any number of
+ * workers. The loader allocates all memory and starts all threads when it is created, and keeps
+ * them until it is destroyed.
  *
- * A loader belongs to one thread at a time, which also runs the sampler. The functions of the
- * caller's run in the workers' threads, several at once; without workers, in the caller's. They
- * must not call the loader. A child after fork() has no workers: reading and going elsewhere are
- * TSR_ERR_INVALID there, and destroying frees the child's memory alone. A loader without workers
- * goes on in both, each for itself. */
+ * Only one thread at a time may use a loader; this thread also runs the sampler. The caller's
+ * functions run in the workers' threads, several at the same time, or without workers in the
+ * caller's thread. They must not call the loader. A child after fork() has no workers: reading and
+ * moving fail there with TSR_ERR_INVALID, and destroying only frees the child's memory. A loader
+ * without workers can be used in both processes independently. */
 #ifndef TESSERA_LOADER_H
 #define TESSERA_LOADER_H
 
@@ -38,16 +38,16 @@ extern "C" {
 
 typedef struct tsr_loader tsr_loader;
 
-/* What the caller's functions see -------------------------------------------------------------- */
+/* Arguments of the caller's functions ---------------------------------------------------------- */
 
-/* One worker, for as long as it lives. */
+/* One worker. It is the same object in all calls from this worker. */
 typedef struct tsr_loader_worker {
-    int id; /* 0 … workers − 1; without workers, the caller's thread is number 0 */
+    int id; /* 0 … workers − 1; without workers, the caller's thread has id 0 */
     /* tsr_seed_documented or tsr_seed_hashed of kind worker, this id, and the params' seed and
-     * node; in all epochs the same. */
+     * node. The same in all epochs. */
     int64_t seed;
-    void *context;      /* what worker_init sets is the worker's */
-    const char *reason; /* worker_init may set it before it fails; copied */
+    void *context;      /* for the caller's functions: worker_init may set it */
+    const char *reason; /* worker_init may set it before it fails: why; copied */
 } tsr_loader_worker;
 
 /* One batch to be loaded. */
@@ -55,99 +55,103 @@ typedef struct tsr_loader_work {
     uint64_t batch; /* its number in the epoch */
     int64_t epoch;
     const int64_t *indices; /* [count], at least one */
-    const uint8_t *mask;    /* [count]: 0 for an index that only fills up (TSR_TAIL_PAD_MASK) */
+    const uint8_t *mask;    /* [count]: 0 for an index that is only padding (TSR_TAIL_PAD_MASK) */
     uint64_t count;
-    void *data; /* aligned to 64 bytes; holds anything at first */
+    void *data; /* [capacity_bytes], aligned to 64 bytes; contents undefined */
     uint64_t capacity_bytes;
 
-    /* Follows from the params' seed and node, epoch and batch alone: what is drawn from it is the
-     * same for any number of workers. The first two words, low one first, of Philox4x32-10 with
-     * counter (batch, epoch), each low word first, under the key that tsr_seed_hashed gives for
-     * kind worker, that node, and op 1. */
+    /* Depends only on the params' seed and node, the epoch and the batch, so random numbers drawn
+     * from it are the same for any number of workers. It is the first two words, low one first, of
+     * Philox4x32-10 with the counter (batch, epoch), each with its low word first, under the key
+     * that tsr_seed_hashed gives for kind worker, that node, and op 1. */
     int64_t seed;
-    /* Batch b belongs to worker b % workers, so that also what a worker draws from its own seed is
-     * the same in every run with as many workers. */
+    /* Batch b belongs to worker b % workers, so random numbers drawn from a worker's own seed are
+     * the same in every run with the same number of workers. */
     const tsr_loader_worker *worker;
 
-    /* What the function sets. */
-    uint64_t size_bytes; /* used of data; before the call, count · item_bytes + batch_bytes */
-    uint64_t place;      /* in `indices`, of the one being read: a failure names that index */
-    const char *reason;  /* before it fails, in a few words why; copied. NULL: what tsr_last_error
-                            says, where a function of the library failed in here */
+    /* The function may set the following. */
+    uint64_t size_bytes; /* bytes used in `data`; initially count · item_bytes + batch_bytes */
+    uint64_t place;      /* position in `indices` of the index being read; errors name this index */
+    const char *reason;  /* why it fails, in a few words; copied. NULL: the text of tsr_last_error
+                            if a function of the library failed in this call */
 
     const void *internal;
 } tsr_loader_work;
 
-/* Whether nobody waits for this batch any more: a function that takes long may ask now and then,
- * and return anything. */
+/* Returns true if the batch is no longer needed. A function that takes long may check it now and
+ * then; if it is true, the function may return any status at once. */
 TSR_API bool tsr_loader_stopping(const tsr_loader_work *work);
 
 /* Creating ------------------------------------------------------------------------------------- */
 
 typedef struct tsr_loader_params {
-    /* What to read: one of the first two, or n. With a sampler, n is how many items there are:
-     * another index is an error. 0: any index is fine. */
-    tsr_sampler *batch_sampler; /* of batches */
-    tsr_sampler *sampler;       /* of single indices */
-    uint64_t n;                 /* the items of a dataset: in order, or shuffled */
+    /* What to read: a sampler, or n alone. The loader keeps a reference of its own to the sampler.
+     * With a sampler, n is the number of items, and an index that is not below n is an error; 0
+     * allows any index. */
+    tsr_sampler *batch_sampler; /* a sampler of batches */
+    tsr_sampler *sampler;       /* a sampler of single indices */
+    uint64_t n;                 /* items of the dataset; without a sampler, all of them are read */
 
     int64_t batch_size; /* 0: 1 */
-    bool drop_last;     /* leave out a last batch that is short */
+    bool drop_last;     /* leave out a last batch that is shorter */
     bool shuffle;
-    tsr_order order; /* of the shuffle. torch: what PyTorch's DataLoader gives without ranks */
+    tsr_order order; /* of the shuffle. torch: as PyTorch's DataLoader in a single process */
     tsr_torch_options torch; /* data_loader need not be set */
 
-    /* One of the two. What fails returns a status other than TSR_OK. The first is called for each
-     * index, and may only set `reason`. */
+    /* Exactly one of the two. A function that fails returns a status other than TSR_OK. load_item
+     * is called for each index, and of `work` it may only set `reason`. */
     tsr_status (*load_item)(void *user, tsr_loader_work *work, int64_t index, void *item);
     tsr_status (*load_batch)(void *user, tsr_loader_work *work);
     void *user;
-    uint64_t item_bytes;  /* of memory for each index that a batch may have; load_item is given its
-                             share, one behind the other */
-    uint64_t batch_bytes; /* and for each batch besides; not with load_item */
+    uint64_t item_bytes;  /* memory for each index of a batch. load_item fills one such part; the
+                             parts follow each other directly */
+    uint64_t batch_bytes; /* additional memory for each batch; not with load_item */
 
-    /* Called by each worker before its first batch, if not NULL; where it fails, so does the batch.
-     * And when it ends, where worker_init had succeeded or is NULL and a batch was begun. */
+    /* Each worker calls worker_init, if not NULL, before its first batch; if it fails, so does the
+     * batch. A worker calls worker_finish, if not NULL, when it ends, if worker_init succeeded, or
+     * is NULL and a batch was begun. */
     tsr_status (*worker_init)(void *user, tsr_loader_worker *worker);
     void (*worker_finish)(void *user, tsr_loader_worker *worker);
 
-    int workers;  /* threads; 0: the caller's does all the work when it asks for a batch */
-    int prefetch; /* batches ahead for each worker; 0: 2 */
-    /* How long tsr_loader_next waits for a batch; 0: as long as it takes. */
+    int workers;  /* threads; 0: the caller's thread loads each batch in tsr_loader_next */
+    int prefetch; /* batches to load ahead, per worker; 0: 2 */
+    /* The time that tsr_loader_next waits for a batch; 0: without limit. */
     uint64_t timeout_ns;
 
     int64_t seed;                    /* of the shuffle, the workers and the batches */
     tsr_seed_strategy seed_strategy; /* of the workers' seeds */
-    int node; /* which process of the job this is, so that no two draw the same: 0 … 16383 */
+    int node; /* number of this process in the job, 0 … 16383, so that no two draw the same */
 } tsr_loader_params;
 #define tsr_loader_params(...) (&(tsr_loader_params){__VA_ARGS__})
 
 #define TSR_MAX_LOADER_WORKERS 1024
 #define TSR_MAX_LOADER_PREFETCH 65536
 
-/* Takes, besides the workers' stacks, workers · prefetch + 1 batches of memory (one without
- * workers): batch_bytes, and item_bytes + 9 for each index that a batch may have.
+/* Creates a loader. It allocates memory for workers · prefetch + 1 batches (one without workers):
+ * for each batch batch_bytes, and item_bytes + 9 for each index that a batch may have. The workers'
+ * stacks come in addition.
  *
- * Errors: TSR_ERR_INVALID for what excludes each other, as in PyTorch's DataLoader:
+ * Errors: TSR_ERR_INVALID for combinations that PyTorch's DataLoader refuses too:
  *
  *     sampler          with shuffle
  *     batch_sampler    with batch_size, shuffle, sampler or drop_last
  *     no workers       with prefetch or timeout_ns
  *
- * and for nothing to read from; a sampler of batches as `sampler`, or of indices as
- * `batch_sampler`; no function or both; numbers out of range; those of the shuffle's sampler and
- * of the seeds. TSR_ERR_OVERFLOW for more memory than can be numbered; TSR_ERR_NO_MEMORY, also
- * where a thread cannot be started. On failure the samplers remain the caller's. */
+ * and if there is nothing to read; for a sampler of batches as `sampler`, or of indices as
+ * `batch_sampler`; for none or both of load_item and load_batch; for numbers out of range; and the
+ * errors of the shuffle's sampler and of the seeds. TSR_ERR_OVERFLOW if a batch does not fit the
+ * address space; TSR_ERR_NO_MEMORY, also if a thread cannot be started. */
 TSR_API TSR_NODISCARD tsr_status tsr_loader_create(const tsr_loader_params *params,
                                                    tsr_loader **out);
 
-/* Also in the middle of an epoch. Batches that nobody has begun are left; those being loaded are
- * waited for (tsr_loader_stopping is true for them). NULL is fine; *loader becomes NULL. */
+/* Destroys a loader, possibly in the middle of an epoch. Batches that no worker has begun are not
+ * loaded. Blocks until the workers have returned from the batches that they are loading, for which
+ * tsr_loader_stopping is true. NULL is allowed; *loader becomes NULL. */
 TSR_API void tsr_loader_destroy(tsr_loader **loader);
 
 /* Reading -------------------------------------------------------------------------------------- */
 
-/* A batch as its function left it. The pointers are the loader's, and valid until the next call of
+/* A loaded batch. The memory belongs to the loader and is valid until the next call of
  * tsr_loader_next, set_epoch, seek, resume or destroy. */
 typedef struct tsr_loader_batch {
     uint64_t batch; /* its number in the epoch */
@@ -159,50 +163,54 @@ typedef struct tsr_loader_batch {
     uint64_t size_bytes;
 } tsr_loader_batch;
 
-/* The next batch. At the end of the epoch *got is false and *batch is not written. The first call
- * of an epoch sets the workers to work.
+/* Gives the next batch. Blocks until it is loaded, or until timeout_ns has passed. At the end of
+ * the epoch *got is false and *batch is not written. The workers begin to load an epoch in its
+ * first call.
  *
- * Errors: what a function of the caller's returned, "loader: batch 3 of epoch 0: index 57: no such
- * file"; TSR_ERR_INVALID for an index that is not below n; TSR_ERR_TIMEOUT; those of the sampler.
- * They come where the batch would have come, after all before it. The position stays, so the next
- * call tries the same batch again, unless it is skipped. */
+ * Errors: the status of the caller's function, with a text such as "loader: batch 3 of epoch 0:
+ * index 57: no such file"; TSR_ERR_INVALID for an index that is not below n; TSR_ERR_TIMEOUT; the
+ * errors of the sampler. An error is reported in place of its batch, after all batches before it.
+ * The position does not change, so the next call tries the same batch again, unless it is skipped.
+ */
 TSR_API TSR_NODISCARD tsr_status tsr_loader_next(tsr_loader *loader, tsr_loader_batch *batch,
                                                  bool *got);
 
-/* What the last call of tsr_loader_next failed with, where that was a batch. */
+/* Why the last call of tsr_loader_next failed, if a batch failed. */
 typedef struct tsr_loader_failure {
     uint64_t batch;
     int64_t epoch;
-    int64_t index;  /* the one that was being read */
-    uint64_t place; /* of that in the batch */
-    int worker;     /* -1: an index that is not below n */
+    int64_t index;  /* the index that was being read */
+    uint64_t place; /* its position in the batch */
+    int worker;     /* -1 for an index that is not below n, which no worker reads */
     tsr_status status;
 } tsr_loader_failure;
-/* Errors: TSR_ERR_NOT_FOUND where that did not fail, or for another reason. */
+/* Gives the failure of the last call of tsr_loader_next. Errors: TSR_ERR_NOT_FOUND if it did not
+ * fail, or failed for another reason. */
 TSR_API TSR_NODISCARD tsr_status tsr_loader_failed(const tsr_loader *loader,
                                                    tsr_loader_failure *out);
-/* Leaves out the batch that tsr_loader_failed tells of. Errors: as that. */
+/* Skips the batch that failed. Errors: those of tsr_loader_failed. */
 TSR_API TSR_NODISCARD tsr_status tsr_loader_skip(tsr_loader *loader);
 
-/* Batches in this epoch, or TSR_LENGTH_UNKNOWN. */
+/* Returns the number of batches in this epoch, or TSR_LENGTH_UNKNOWN. */
 TSR_API uint64_t tsr_loader_length(const tsr_loader *loader);
-/* Batches given or skipped so far in this epoch, which is the number of the next. */
+/* Returns the number of batches given or skipped so far in this epoch, which is the number of the
+ * next batch. */
 TSR_API uint64_t tsr_loader_position(const tsr_loader *loader);
 TSR_API int64_t tsr_loader_epoch(const tsr_loader *loader);
 
-/* As for the sampler (tsr_sampler_set_epoch, tsr_sampler_seek), with the same errors; what has been
- * loaded ahead is thrown away, at once. */
+/* These do the same as tsr_sampler_set_epoch and tsr_sampler_seek, with the same errors. Batches
+ * loaded ahead are discarded. The calls do not wait for batches that are being loaded. */
 TSR_API TSR_NODISCARD tsr_status tsr_loader_set_epoch(tsr_loader *loader, int64_t epoch);
 TSR_API TSR_NODISCARD tsr_status tsr_loader_seek(tsr_loader *loader, uint64_t position);
 
-/* Where the reader stands, whatever has been loaded ahead: the state of the sampler of batches, as
- * it was before the next batch (tsr_sampler_save). Batches given count as used. Errors: those of
- * the sampler. */
+/* Saves the reader's position, regardless of what has been loaded ahead: the state of the sampler
+ * of batches before the next batch, as tsr_sampler_save writes it. Batches given count as used.
+ * Errors: those of tsr_sampler_save. */
 TSR_API TSR_NODISCARD tsr_status tsr_loader_save(const tsr_loader *loader, size_t capacity_bytes,
                                                  void *data, size_t *size_bytes);
-/* Continues there, in a loader with the same parameters but any number of workers; where it reads
- * from a distributed sampler, also with another number of ranks (tsr_sampler_resume). Errors: as
- * tsr_sampler_resume. After a failure nothing has changed. */
+/* Continues at a saved position, in a loader with the same parameters but any number of workers. If
+ * it reads from a distributed sampler, the number of ranks may differ too (tsr_sampler_resume).
+ * Errors: those of tsr_sampler_resume. After a failure nothing has changed. */
 TSR_API TSR_NODISCARD tsr_status tsr_loader_resume(tsr_loader *loader, const void *data,
                                                    size_t size_bytes);
 

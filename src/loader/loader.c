@@ -1,4 +1,4 @@
-/* Creating a loader, and going elsewhere with it. */
+/* Creates, destroys and moves loaders. */
 #include "loader/loader.h"
 
 #include <inttypes.h>
@@ -35,15 +35,16 @@ static tsr_status make_slots(tsr_loader *loader, uint64_t batch_max)
 {
     const tsr_loader_params *params = &loader->params;
     uint64_t items_bytes, capacity, total;
-    /* The workers have limits, so their product fits. */
+    /* workers and prefetch have limits, so their product fits. */
     uint64_t prefetch = params->prefetch == 0 ? 2 : (uint64_t)params->prefetch;
     loader->slot_count = (uint64_t)params->workers * prefetch + 1;
     if (!tsr__mul_u64(batch_max, params->item_bytes, &items_bytes) ||
         !tsr__add_u64(items_bytes, params->batch_bytes, &capacity) ||
         !tsr__add_u64(capacity, ALIGNMENT, &total) || total > SIZE_MAX)
         return tsr__fail(TSR_ERR_OVERFLOW,
-                         "loader: batches of %" PRIu64 " indices, %" PRIu64
-                         " bytes each and %" PRIu64 " besides are too large",
+                         "loader: batches of %" PRIu64
+                         " indices are too large: item_bytes is %" PRIu64
+                         ", batch_bytes is %" PRIu64,
                          batch_max, params->item_bytes, params->batch_bytes);
     loader->capacity_bytes = capacity;
     loader->slots = tsr__calloc(loader->slot_count, sizeof *loader->slots);
@@ -78,7 +79,7 @@ static tsr_status make_workers(tsr_loader *loader)
                      ? tsr_seed_hashed(&point, &worker->self.seed)
                      : tsr_seed_documented(&point, &worker->self.seed));
     }
-    /* No worker has a point with an op. */
+    /* The batches' key uses op 1, which no worker's seed uses. */
     point.worker = 0;
     point.op = 1;
     TSR__TRY(tsr_seed_hashed(&point, &key));
@@ -86,7 +87,7 @@ static tsr_status make_workers(tsr_loader *loader)
     return TSR_OK;
 }
 
-/* The sampler of batches: the caller's own, or one that makes batches of its indices. */
+/* Makes the sampler of batches: the caller's, or one that makes batches from single indices. */
 static tsr_status make_batches(tsr_loader *loader)
 {
     const tsr_loader_params *params = &loader->params;
@@ -130,7 +131,7 @@ tsr_status tsr_loader_create(const tsr_loader_params *params, tsr_loader **out)
         tsr_loader_destroy(&loader);
         return status;
     }
-    /* A sampler may have been read from before. */
+    /* Continue where the caller's sampler is: it may have been read before. */
     tsr__loader_go_to(loader, tsr_sampler_position(loader->batches));
     *out = loader;
     return TSR_OK;
@@ -151,7 +152,8 @@ int64_t tsr_loader_epoch(const tsr_loader *loader)
     return loader != NULL ? tsr_sampler_epoch(loader->batches) : 0;
 }
 
-/* The sampler comes first: where it fails, it is still where the batches on their way need it. */
+/* Moves the sampler first: if it fails, the sampler's position still fits the batches in progress.
+ */
 tsr_status tsr_loader_set_epoch(tsr_loader *loader, int64_t epoch)
 {
     TSR__REQUIRE(loader != NULL, "loader set epoch: loader is NULL");

@@ -1,12 +1,12 @@
-/* The reader's side: what to load next, and what has been loaded. */
+/* The reader's side: queues batches to load, and gives loaded ones to the caller. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "loader/loader.h"
 
-/* An index that is not one of the dataset's, as negative ones are not, fails where its batch comes.
- */
+/* Returns the state of a new slot: failed if it has an index that is negative or not below n, so
+ * that the error is reported in place of its batch. */
 static tsr__slot_state check_indices(const tsr_loader *loader, tsr__slot *slot)
 {
     uint64_t n = loader->params.n;
@@ -20,15 +20,15 @@ static tsr__slot_state check_indices(const tsr_loader *loader, tsr__slot *slot)
     return TSR__SLOT_QUEUED;
 }
 
-/* Puts batch number `tail` on its way, unless the epoch ends there, or the sampler fails. What
- * fails here is told when that batch is asked for, and until then is no error of the caller's
- * calls. */
+/* Queues batch number `tail`, unless the epoch ends there or the sampler fails. A failure is
+ * reported when the caller asks for that batch; until then it must not change the caller's last
+ * error. */
 static void draw(tsr_loader *loader)
 {
     const tsr__error before = tsr__error_take();
     tsr__slot *slot = tsr__slot_of(loader, loader->tail);
     uint64_t count = 0;
-    /* Where the reader stands when it comes to this batch: the sampler will be further by then. */
+    /* Save the state for a reader that is at this batch: the sampler will be further by then. */
     if (tsr_sampler_save(loader->batches, sizeof slot->sampler, slot->sampler,
                          &slot->sampler_bytes) != TSR_OK)
         slot->sampler_bytes = 0;
@@ -64,7 +64,7 @@ static tsr_status tell_sampler(tsr_loader *loader)
                      tsr_sampler_epoch(loader->batches), loader->sampler_reason);
 }
 
-/* What the caller's function said, or its name and what it returned. */
+/* Fails with the reason that the caller's function gave, or with its name and status. */
 static tsr_status tell_reason(const tsr__slot *slot, const char *what, const char *function)
 {
     if (slot->reason[0] != '\0')
@@ -111,7 +111,7 @@ static void give(const tsr__slot *slot, tsr_loader_batch *batch)
     };
 }
 
-/* Waits for the batch at `head`, or loads it here. */
+/* Waits for the batch at `head`, or loads it if there are no workers. */
 static tsr_status finish_head(tsr_loader *loader, const struct timespec *deadline,
                               tsr__slot_state *state)
 {
@@ -125,7 +125,7 @@ static tsr_status finish_head(tsr_loader *loader, const struct timespec *deadlin
     if (tsr__loader_wait(loader, slot, deadline, state))
         return TSR_OK;
     return tsr__fail(TSR_ERR_TIMEOUT,
-                     "loader: batch %" PRIu64 " of epoch %" PRId64 " did not come within %" PRIu64
+                     "loader: batch %" PRIu64 " of epoch %" PRId64 " was not loaded within %" PRIu64
                      " ns",
                      loader->head, tsr_sampler_epoch(loader->batches), loader->params.timeout_ns);
 }
@@ -156,7 +156,7 @@ tsr_status tsr_loader_next(tsr_loader *loader, tsr_loader_batch *batch, bool *go
             *got = false;
             return TSR_OK;
         }
-        /* Free: a batch that was left has gone, and there is room to draw. */
+        /* If the slot is free afterwards, it held an abandoned batch: queue a new one in it. */
         TSR__TRY(finish_head(loader, limit, &state));
     }
     if (state == TSR__SLOT_FAILED)

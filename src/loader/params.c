@@ -1,4 +1,4 @@
-/* What a loader is given. */
+/* Checks a loader's params. */
 #include <inttypes.h>
 
 #include "loader/loader.h"
@@ -13,7 +13,7 @@ static tsr_status check_batch_sampler(const tsr_loader_params *params)
     TSR__REQUIRE(!params->shuffle, "loader: batch_sampler excludes shuffle");
     TSR__REQUIRE(!params->drop_last, "loader: batch_sampler excludes drop_last");
     TSR__REQUIRE(tsr_sampler_batch_max(params->batch_sampler) != 0,
-                 "loader: a %s sampler gives single indices, and goes in sampler",
+                 "loader: a %s sampler gives single indices: pass it as sampler",
                  tsr_sampler_name(params->batch_sampler));
     return TSR_OK;
 }
@@ -22,7 +22,7 @@ static tsr_status check_sampler(const tsr_loader_params *params)
 {
     TSR__REQUIRE(!params->shuffle, "loader: sampler excludes shuffle");
     TSR__REQUIRE(tsr_sampler_batch_max(params->sampler) == 0,
-                 "loader: a %s sampler gives batches, and goes in batch_sampler",
+                 "loader: a %s sampler gives batches: pass it as batch_sampler",
                  tsr_sampler_name(params->sampler));
     return TSR_OK;
 }

@@ -1,4 +1,4 @@
-/* One batch through the caller's functions, in whatever thread. */
+/* Loads one batch with the caller's functions, in the calling thread. */
 #include <string.h>
 
 #include "base/philox.h"
@@ -38,7 +38,7 @@ static int64_t batch_seed(const tsr_loader *loader, const tsr__slot *slot)
     return seed;
 }
 
-/* The first failure ends the batch, and so does that nobody waits for it any more. */
+/* Loads the items of a batch. Ends at the first failure, or if the batch is no longer needed. */
 static tsr_status load_items(const tsr_loader_params *params, tsr_loader_work *work,
                              const tsr__slot *slot, uint64_t *place)
 {
@@ -101,8 +101,8 @@ static tsr__slot_state begin(tsr__worker *worker, tsr__slot *slot)
 
 tsr__slot_state tsr__loader_run(tsr__worker *worker, tsr__slot *slot)
 {
-    /* Only what fails from here on is a reason; and a thread's last error outlives what succeeds.
-     */
+    /* Clear the thread's error text, so that `fail` finds only errors of this batch, and restore it
+     * afterwards, because a successful call must not change it. */
     const tsr__error before = tsr__error_take();
     tsr__slot_state state = begin(worker, slot);
     tsr__error_put_back(&before);

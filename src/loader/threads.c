@@ -1,4 +1,4 @@
-/* Workers, and what passes between them and the caller's thread. */
+/* The workers' threads, and the queue between them and the caller's thread. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/fork.h"
 #include "loader/loader.h"
 
-/* The first queued batch that belongs to this worker, or NULL. Under the lock. */
+/* Returns the first queued batch that belongs to this worker, or NULL. The lock must be held. */
 static tsr__slot *next_slot(const tsr__worker *worker)
 {
     const tsr_loader *loader = worker->loader;
@@ -46,13 +46,13 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Threads cost memory: tests make them fail like allocations. */
+/* Lets tests make thread functions fail like allocations. Returns an errno, or 0. */
 static int injected(const char *what)
 {
     return tsr__fault_hit(TSR__FAULT_ALLOC, what) ? EAGAIN : 0;
 }
 
-/* `error` is an errno. */
+/* Converts `error`, an errno or 0, to a status. */
 static tsr_status check(int error, const char *what)
 {
     char text[128];
@@ -71,7 +71,7 @@ static tsr_status make_lock(pthread_mutex_t *out)
     return check(error, "loader: pthread_mutex_init");
 }
 
-/* Conditions are waited for by a clock that nobody sets. */
+/* Makes a condition whose timeouts use the monotonic clock, which nobody can set. */
 static tsr_status make_condition(pthread_cond_t *out)
 {
     pthread_condattr_t attributes;
@@ -98,8 +98,8 @@ static tsr_status start_thread(tsr__worker *worker)
     return check(error, what);
 }
 
-/* The process's signals are not for the workers, but for those that an instruction of their own
- * raises. */
+/* Gives the signals that workers block: all except those that a thread's own instruction raises.
+ * The process's other threads handle its signals. */
 static void signals_for_others(sigset_t *out)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
@@ -130,7 +130,7 @@ static bool is_inherited(const tsr_loader *loader)
 tsr_status tsr__loader_refuse_child(const tsr_loader *loader, const char *what)
 {
     TSR__REQUIRE(!is_inherited(loader),
-                 "%s: the loader's workers are those of the process that forked this one", what);
+                 "%s: the loader's workers belong to the process that forked this one", what);
     return TSR_OK;
 }
 
@@ -146,7 +146,8 @@ tsr_status tsr__loader_start(tsr_loader *loader)
     return start_threads(loader);
 }
 
-/* What is not begun stays so, and what is need not be finished. Under the lock. */
+/* Frees all slots that no worker is loading, and marks the others as abandoned. The lock must be
+ * held. */
 static void abandon(tsr_loader *loader)
 {
     for (uint64_t i = 0; i < loader->slot_count; i++) {
@@ -160,7 +161,7 @@ static void abandon(tsr_loader *loader)
 
 void tsr__loader_stop(tsr_loader *loader)
 {
-    if (is_inherited(loader)) /* whatever a worker held when the process was forked, it holds */
+    if (is_inherited(loader)) /* the lock may have been held when the process was forked */
         return;
     if (loader->started > 0) {
         pthread_mutex_lock(&loader->lock);
@@ -182,7 +183,7 @@ void tsr__loader_stop(tsr_loader *loader)
         pthread_mutex_destroy(&loader->lock);
 }
 
-/* Under the lock. */
+/* Queues a slot and wakes its worker. The lock must be held. */
 static void queue(tsr_loader *loader, tsr__slot *slot)
 {
     slot->state = TSR__SLOT_QUEUED;
@@ -242,7 +243,7 @@ bool tsr__loader_wait(tsr_loader *loader, const tsr__slot *slot, const struct ti
     while ((slot->state == TSR__SLOT_QUEUED || slot->state == TSR__SLOT_BUSY) && error == 0)
         error = deadline != NULL ? pthread_cond_timedwait(&loader->done, &loader->lock, deadline)
                                  : pthread_cond_wait(&loader->done, &loader->lock);
-    /* What came at the last moment has come. */
+    /* A batch that was loaded just before the deadline counts. */
     *state = slot->state;
     pthread_mutex_unlock(&loader->lock);
     return *state != TSR__SLOT_QUEUED && *state != TSR__SLOT_BUSY;

@@ -1,5 +1,5 @@
-/* A sampler's parameters as saved states keep them, so that a state that does not fit can say which
- * parameter differs. In a state, after the header:
+/* A sampler's parameters in saved states. They allow an error to name the parameter in which a
+ * state differs from the sampler. In a state, after the header:
  *
  *     size of what follows: u8  values …  kind of the wrapped sampler: u8  its values …  255
  *
@@ -36,7 +36,7 @@ void tsr__sampler_set_inner(tsr_sampler *sampler, tsr_sampler *inner)
     sampler->fingerprint = tsr__fingerprint(~sampler->fingerprint, inner->fingerprint);
 }
 
-/* The value as it is written to a state: signed ones in zigzag form, hashes shortened. */
+/* Returns the value as a state stores it: signed values in zigzag form, hashes shortened. */
 static uint64_t stored(const tsr__sampler_param *param)
 {
     if (param->form == TSR__PARAM_SIGNED)
@@ -62,7 +62,7 @@ void tsr__state_put_params(tsr__state_writer *writer, const tsr_sampler *sampler
         writer->data[start] = (uint8_t)size;
 }
 
-/* Text for the value of a parameter, as a state stores it. */
+/* Formats the value of a parameter as stored in a state. */
 static const char *format_value(tsr__sampler_param_form form, uint64_t value, char text[32])
 {
     switch (form) {
@@ -117,7 +117,7 @@ static tsr_status inner_differs(const tsr__state_reader *reader, const tsr_sampl
                            tsr__sampler_kind_name(inner), own);
 }
 
-/* The first difference, or TSR_OK if none is found. */
+/* Fails with the first difference, or returns TSR_OK if it finds none. */
 static tsr_status find_difference(const tsr_sampler *sampler, tsr__state_reader *reader)
 {
     for (; sampler != NULL; sampler = sampler->inner) {

@@ -5,8 +5,7 @@
 
 static tsr_status apply(tsr_sampler *sampler, tsr__state_reader *reader);
 
-/* To where the sampler stood in this epoch, at this position. Should that fail, the next call tries
- * again. */
+/* Moves the sampler back to this epoch and position. If that fails, the next call tries again. */
 static tsr_status return_to(tsr_sampler *sampler, const tsr__rollback *back, int64_t epoch,
                             uint64_t position)
 {
@@ -22,7 +21,7 @@ static tsr_status return_to(tsr_sampler *sampler, const tsr__rollback *back, int
     return status;
 }
 
-/* Restores what a failed tsr_sampler_resume could not. */
+/* Restores the position that a failed tsr_sampler_resume could not restore. */
 static tsr_status roll_back(tsr_sampler *sampler)
 {
     const tsr__rollback back = sampler->rollback;
@@ -31,7 +30,8 @@ static tsr_status roll_back(tsr_sampler *sampler)
     return return_to(sampler, &back, sampler->epoch, sampler->position);
 }
 
-/* To `position`, or the end. The sampler's position is changed on success only. */
+/* Moves to `position`, or to the end if that comes first. On failure the sampler's position does
+ * not change. */
 static tsr_status move(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
 {
     uint64_t at;
@@ -77,7 +77,7 @@ tsr_status tsr_sampler_seek(tsr_sampler *sampler, uint64_t position)
     TSR__TRY(move(sampler, position, &reached));
     if (reached == position)
         return TSR_OK;
-    /* Only the attempt has shown where the end is. */
+    /* The end was unknown before the attempt, so undo it. */
     sampler->position = before;
     sampler->must_seek = true;
     return tsr__fail(TSR_ERR_INVALID,
@@ -91,7 +91,7 @@ tsr_status tsr_sampler_set_epoch(tsr_sampler *sampler, int64_t epoch)
     TSR__REQUIRE(sampler != NULL, "sampler set epoch: sampler is NULL");
     tsr_status status = sampler->class_->set_epoch(sampler, epoch);
     if (status != TSR_OK) {
-        /* One of the caller's, maybe further in, may be in the new epoch by half. */
+        /* A sampler of the caller's, possibly a wrapped one, may have changed in part. */
         sampler->must_seek = true;
         return status;
     }
@@ -108,7 +108,7 @@ tsr_status tsr_sampler_reset(tsr_sampler *sampler)
     return tsr_sampler_set_epoch(sampler, sampler->epoch);
 }
 
-/* From the epoch on. What fails on the way leaves the sampler in between. */
+/* Applies a state, from its epoch on. A failure may leave the sampler changed in part. */
 static tsr_status apply(tsr_sampler *sampler, tsr__state_reader *reader)
 {
     int64_t epoch;
@@ -129,8 +129,8 @@ static tsr_status apply(tsr_sampler *sampler, tsr__state_reader *reader)
     return tsr_sampler_seek(sampler, resumed);
 }
 
-/* Where the sampler stands, to go back to. After a failure, one of the caller's with a state of its
- * own has to get there first. */
+/* Saves the sampler's position, to return to. After an earlier failure, a sampler of the caller's
+ * with a state of its own must first seek to this position. */
 static tsr_status save_before(tsr_sampler *sampler, tsr__rollback *out)
 {
     const tsr__error last = tsr__error_take();
@@ -158,7 +158,7 @@ tsr_status tsr_sampler_resume(tsr_sampler *sampler, const void *data, size_t siz
     if (status == TSR_OK)
         return TSR_OK;
 
-    /* The first reason is the one to tell. */
+    /* Report the first error, not one of the return. */
     const tsr__error first = tsr__error_take();
     (void)!return_to(sampler, &before, epoch, position);
     tsr__error_put_back(&first);

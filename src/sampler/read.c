@@ -4,7 +4,7 @@
 
 #include "sampler/sampler.h"
 
-/* Indices, or one batch, without moving the position. */
+/* Reads indices, or one batch, without moving the position. */
 static tsr_status read_items(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
                              uint8_t *mask, uint64_t *count)
 {
@@ -19,7 +19,8 @@ static tsr_status read_items(tsr_sampler *sampler, uint64_t capacity, int64_t *i
     return status;
 }
 
-/* Room that cannot be used need not be masked, and may be more than there is memory. */
+/* Returns how much of the capacity can be used. Only this part of the mask is set, because a caller
+ * may pass a capacity larger than its arrays. */
 static uint64_t useful_capacity(const tsr_sampler *sampler, uint64_t capacity)
 {
     if (sampler->batch_max != 0)
@@ -69,7 +70,7 @@ tsr_status tsr_sampler_next_batch(tsr_sampler *sampler, uint64_t capacity, int64
     return TSR_OK;
 }
 
-/* Whole batches until there is no room for the largest. */
+/* Reads batches until there is no room for another one of the largest size. */
 static tsr_status fill_batches(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
                                uint8_t *mask, uint64_t *count)
 {
@@ -119,7 +120,7 @@ tsr_status tsr_sampler_batch_count(const tsr_sampler *sampler, int64_t batch_siz
     TSR__REQUIRE(batch_size > 0, "sampler batches: batch size %" PRId64 " is not positive",
                  batch_size);
     TSR__REQUIRE(length != TSR_LENGTH_UNKNOWN,
-                 "sampler batches: nobody knows how many items a %s sampler has", sampler->name);
+                 "sampler batches: the length of the %s sampler is unknown", sampler->name);
     *count =
         drop_last ? length / (uint64_t)batch_size : tsr__div_up_u64(length, (uint64_t)batch_size);
     return TSR_OK;
@@ -135,7 +136,7 @@ tsr_status tsr_sampler_get_batch(tsr_sampler *sampler, uint64_t index, int64_t b
                  : indices == NULL ? "indices"
                                    : "count");
     TSR__REQUIRE(sampler->batch_max == 0,
-                 "sampler get batch: a %s sampler gives batches of its own: seek and next batch",
+                 "sampler get batch: a %s sampler gives batches: use seek and next_batch",
                  sampler->name);
     TSR__REQUIRE(batch_size > 0, "sampler get batch: batch size %" PRId64 " is not positive",
                  batch_size);
@@ -154,7 +155,7 @@ tsr_status tsr_sampler_get_batch(tsr_sampler *sampler, uint64_t index, int64_t b
     tsr_status status = tsr__sampler_seek_most(sampler, start, &reached);
     if (status == TSR_OK && reached == start)
         status = tsr_sampler_fill(sampler, (uint64_t)batch_size, indices, mask, &got);
-    /* The way back is found when it is needed. */
+    /* Return to the position later, when the next call needs it. */
     sampler->must_seek |= sampler->position != before;
     sampler->position = before;
     TSR__TRY(status);

@@ -1,4 +1,4 @@
-/* The protocol: what is the same for all samplers. */
+/* The parts of samplers that are the same for all kinds. */
 #include "sampler/sampler.h"
 
 #include <inttypes.h>

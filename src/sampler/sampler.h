@@ -1,5 +1,5 @@
-/* What the files of the samplers share: the form of a built-in sampler, which embeds `tsr_sampler`
- * as its first member, and what makes a saved state. */
+/* Declarations that the files of the samplers share: the interface of a sampler kind, whose struct
+ * has a `tsr_sampler` as its first member, and reading and writing of saved states. */
 #ifndef TSR_SAMPLER_SAMPLER_H
 #define TSR_SAMPLER_SAMPLER_H
 
@@ -11,10 +11,10 @@
 #include "base/error.h"
 #include "tessera/sampler.h"
 
-/* The most items that anything here counts: sums and rounding up still fit. */
+/* The largest number of items. Sums of two such numbers, and rounding up, still fit 64 bits. */
 #define TSR__MAX_ITEMS TSR_MAX_FEISTEL
 
-/* In saved states: values never change meaning. */
+/* Saved states contain these values, so they must never change their meaning. */
 typedef enum tsr__sampler_kind {
     TSR__SAMPLER_CUSTOM = 0,
     TSR__SAMPLER_SEQUENTIAL = 1,
@@ -29,81 +29,84 @@ typedef enum tsr__sampler_kind {
     TSR__SAMPLER_KINDS
 } tsr__sampler_kind;
 
-/* Where a state is written to, and read from. */
+/* Writing and reading of a state. */
 typedef struct tsr__state_writer {
     uint8_t *data;
     size_t capacity, size;
-    bool full;      /* something did not fit */
-    bool elsewhere; /* the position is not the sampler's own */
+    bool full;      /* a value did not fit */
+    bool elsewhere; /* the state is for another position than the sampler's current one */
 } tsr__state_writer;
 
 typedef struct tsr__state_reader {
     const uint8_t *data;
     size_t size, at;
-    bool nested;  /* below a distributed sampler, the number of ranks has to stay */
-    bool rounded; /* below one of batches, positions are whole batches, also at the end */
+    bool nested;  /* inside a distributed sampler: the number of ranks must not change */
+    bool rounded; /* inside a batch sampler: the position may be rounded up beyond the end */
 } tsr__state_reader;
 
-/* Seven bits a byte, the lowest first; the top bit tells that more follow. */
+/* Numbers have seven bits per byte, lowest first; the top bit is set if more bytes follow. */
 void tsr__state_put(tsr__state_writer *writer, uint64_t value);
 void tsr__state_put_bytes(tsr__state_writer *writer, const void *data, size_t size_bytes);
 tsr_status tsr__state_get(tsr__state_reader *reader, uint64_t *value);
-/* Points into the state. */
+/* *data points into the state. */
 tsr_status tsr__state_get_bytes(tsr__state_reader *reader, size_t size_bytes, const uint8_t **data);
 
 /* Fails with "sampler resume: offset …: " before the reason. */
 #define TSR__STATE_FAIL(reader, format, ...)                                                       \
     tsr__fail(TSR_ERR_INVALID, "sampler resume: offset %zu: " format, (reader)->at, __VA_ARGS__)
 
-/* Where a state's parameters start, and the size of its last part. */
+/* The offset of a state's parameters, and the size of the checksum at its end. */
 #define TSR__STATE_PARAMS 14
 #define TSR__STATE_CHECKSUM_BYTES 4
 
-/* Checks that the state is of this kind of sampler with these parameters, and its checksum; the
- * reader then stands at the epoch. */
+/* Checks the state's checksum, and that it belongs to this kind of sampler with these parameters.
+ * The reader is then at the epoch. */
 tsr_status tsr__state_open(const tsr_sampler *sampler, const uint8_t *bytes, size_t size_bytes,
                            tsr__state_reader *reader);
-/* A reader of a valid state that stands at the epoch. */
+/* Returns a reader of a valid state that is at the epoch. */
 tsr__state_reader tsr__state_body(const uint8_t *bytes, size_t size_bytes);
-/* A number that was written with its sign. */
+/* Reads a signed number, which is stored in zigzag form. */
 tsr_status tsr__state_get_signed(tsr__state_reader *reader, int64_t *value);
 
 struct tsr__passes;
 
-/* What a kind of sampler can do. The position of the sampler is the item that comes next; whoever
- * calls moves it. `mask` is NULL or all 1 before a fill. */
+/* The functions of a kind of sampler. The sampler's position is the number of the next item; the
+ * callers of these functions update it. `mask` is NULL or all 1 before a fill. */
 typedef struct tsr__sampler_class {
     tsr__sampler_kind kind;
     const char *name;
 
-    /* The next indices, fewer than `capacity` only at the end; of a sampler of batches one batch, 0
-     * indices at the end, with room for the largest. */
+    /* Writes the next indices: fewer than `capacity` only at the end. A sampler of batches writes
+     * one batch, or 0 indices at the end; `capacity` is then at least batch_max. */
     tsr_status (*fill)(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
                        uint64_t *count);
-    /* To the start of an epoch. The sampler's fields are still those of the old one, and have to
-     * stay so. On failure nothing has changed. */
+    /* Moves to the start of an epoch. It must not change the fields of tsr_sampler, which still
+     * describe the old epoch. On failure nothing has changed. */
     tsr_status (*set_epoch)(tsr_sampler *sampler, int64_t epoch);
     uint64_t (*length)(const tsr_sampler *sampler);
-    /* The most items of any epoch, also one resumed with another number of ranks. NULL: nobody
-     * knows. */
+    /* Returns the largest number of items of any epoch, also if resumed with another number of
+     * ranks. NULL: unknown. */
     uint64_t (*most)(const tsr_sampler *sampler);
-    /* Makes `position` the next item, or the end where that comes first; *reached tells which. It
-     * also has to work after any failure. NULL: nothing has to be done, and the length is known. */
+    /* Makes `position` the next item, or the end if that comes first. *reached is the new position.
+     * It must also work after any failure. NULL: nothing needs to be done, and the length is known.
+     */
     tsr_status (*seek)(tsr_sampler *sampler, uint64_t position, uint64_t *reached);
-    /* What a state holds besides epoch and position; NULL: nothing. On failure nothing has changed;
-     * *resumed is where the sampler continues, the position unless the items are dealt anew. */
+    /* Write and read what a state holds in addition to epoch and position; NULL: nothing. On
+     * failure nothing has changed. *resumed is where the sampler continues: at `position`, unless
+     * the items are partitioned among another number of ranks. */
     tsr_status (*save)(const tsr_sampler *sampler, tsr__state_writer *writer);
     tsr_status (*load)(tsr_sampler *sampler, uint64_t position, tsr__state_reader *reader,
                        uint64_t *resumed);
-    /* The generator, where an epoch is one pass of it; NULL: none. For tests. */
+    /* For tests: returns the generator if epochs are successive passes of one; NULL: there is none.
+     */
     const struct tsr__passes *(*passes)(const tsr_sampler *sampler);
-    /* Frees what the sampler holds, not the sampler; NULL: nothing. Also called for a sampler that
-     * was made in part. */
+    /* Frees what the sampler holds, but not the sampler; NULL: nothing. Also called for a sampler
+     * whose creation failed halfway. */
     void (*finish)(tsr_sampler *sampler);
 } tsr__sampler_class;
 
-/* Where a sampler stood before tsr_sampler_resume failed, if restoring that failed too. The epoch
- * and position are restored at once, the rest by the next call that succeeds in it. */
+/* The state before a tsr_sampler_resume that failed, if restoring this state failed too. The epoch
+ * and position are restored at once, the rest by the next call that can. */
 typedef struct tsr__rollback {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     size_t size_bytes; /* 0: nothing has to be restored */
@@ -144,48 +147,48 @@ struct tsr_sampler {
     tsr__rollback rollback;
 };
 
-/* A sampler of this class in `size_bytes` of zeroed memory, with its name and one reference, or
- * NULL with the error recorded. */
+/* Returns a sampler of this class in `size_bytes` of zeroed memory, with its name and one
+ * reference. Returns NULL, with the error recorded, if memory is out. */
 tsr_sampler *tsr__sampler_new(const tsr__sampler_class *class_, size_t size_bytes) TSR_NODISCARD;
 
-/* Adds a reference, which tsr_sampler_destroy gives back. */
+/* Adds a reference, which tsr_sampler_destroy releases. */
 tsr_sampler *tsr__sampler_retain(tsr_sampler *sampler);
 
-/* Add to the parameters and the fingerprint; each kind of sampler adds the same parameters in the
- * same order, whatever their values, and the wrapped sampler last. */
+/* These add to the parameters and the fingerprint. Each kind of sampler must always add the same
+ * parameters in the same order, and the wrapped sampler last. */
 void tsr__sampler_add_param(tsr_sampler *sampler, const char *name, tsr__sampler_param_form form,
                             uint64_t value);
-/* All zero unless `is_torch`. */
+/* Adds PyTorch's options, all as zero unless `is_torch`. */
 void tsr__sampler_add_torch(tsr_sampler *sampler, bool is_torch, const tsr_torch_options *torch);
-/* Takes a reference of its own. */
+/* Sets the wrapped sampler and adds a reference to it. */
 void tsr__sampler_set_inner(tsr_sampler *sampler, tsr_sampler *inner);
 
-/* The name of a kind in states; "?" for a number that is none. */
+/* Returns the name of a kind, or "?" for any other number. */
 const char *tsr__sampler_kind_name(unsigned kind);
 
-/* The parameters of the sampler and of those it wraps. */
+/* Writes the parameters of the sampler and of those it wraps. */
 void tsr__state_put_params(tsr__state_writer *writer, const tsr_sampler *sampler);
-/* Fails, naming the first parameter of the state that is not the sampler's. Its bytes up to `end`
- * are a state of the sampler's kind. */
+/* Fails with the first parameter of the state that differs from the sampler's. The bytes up to
+ * `end` must be a state of the sampler's kind. */
 tsr_status tsr__state_refuse_params(const tsr_sampler *sampler, const uint8_t *bytes, size_t end);
 
-/* tsr_sampler_seek, but to the end where that comes first. */
+/* Moves to `position` like tsr_sampler_seek, or to the end if that comes first. */
 tsr_status tsr__sampler_seek_most(tsr_sampler *sampler, uint64_t position, uint64_t *reached);
 
-/* The most items of any epoch; UINT64_MAX where nobody knows. */
+/* Returns the largest number of items of any epoch, or UINT64_MAX if it is unknown. */
 uint64_t tsr__sampler_most(const tsr_sampler *sampler);
 
-/* No batch has more indices than there are items, so that room for the largest can always be had. 0
- * would tell that there are no batches. */
+/* Returns the largest number of indices in a batch: not more than there are items, so that a caller
+ * can allocate it, and at least 1, because 0 means a sampler of single indices. */
 static inline uint64_t tsr__batch_max(int64_t batch_size, uint64_t items)
 {
     return tsr__min_u64((uint64_t)batch_size, tsr__max_u64(items, 1));
 }
 
-/* After a call that failed, brings the sampler back to its position. */
+/* Moves the sampler back to its position if a call has failed. */
 tsr_status tsr__sampler_recover(tsr_sampler *sampler);
 
-/* The next value of a fingerprint. Not for anything an adversary chooses. */
+/* Adds a value to a fingerprint. It must not hash data that an adversary chooses. */
 static inline uint64_t tsr__fingerprint(uint64_t hash, uint64_t value)
 {
     hash = (hash ^ value) * UINT64_C(0xd1342543de82ef95);
@@ -200,7 +203,7 @@ static inline uint64_t tsr__fingerprint_array(const int64_t *items, uint64_t cou
     return hash;
 }
 
-/* Signed numbers as unsigned ones that are small when the number is close to 0. */
+/* Converts signed numbers to unsigned ones, which are small if the number is close to 0. */
 static inline uint64_t tsr__zigzag(int64_t value)
 {
     return value < 0 ? ~((uint64_t)value << 1) : (uint64_t)value << 1;
@@ -211,7 +214,8 @@ static inline int64_t tsr__unzigzag(uint64_t value)
     return tsr__as_i64((value & 1) != 0 ? ~(value >> 1) : value >> 1);
 }
 
-/* n is 1 … 2^62 and num_samples 0 … 2^62; *samples is num_samples, or n where that is 0. */
+/* Checks that n is 1 … 2^62 and num_samples is 0 … 2^62. *samples is num_samples, or n if that is
+ * 0. */
 tsr_status tsr__sampler_check_samples(const char *what, uint64_t n, int64_t num_samples,
                                       uint64_t *samples);
 

@@ -1,10 +1,11 @@
-/* A sampler's place in its epoch as bytes, and back:
+/* Saves a sampler's position in its epoch as bytes, and reads it:
  *
- *     "TSRS"  version: u8  kind: u8  fingerprint: u64  epoch  position  own …  checksum: u32
+ *     "TSRS"  version: u8  kind: u8  fingerprint: u64  parameters (see params.c)
+ *     epoch  position  own …  checksum: u32
  *
- * Integers are little-endian; epoch (zigzag), position and what samplers add of their own are
- * numbers of seven bits a byte. A sampler that wraps another has no place for the other's position:
- * it follows from its own. What both add stands one after the other, outermost first. */
+ * Integers are little-endian. epoch (zigzag), position and the samplers' own data are numbers with
+ * seven bits per byte. The position of a wrapped sampler is not stored, because it follows from
+ * that of the outer one. The samplers' own data follow each other, outermost sampler first. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -70,7 +71,7 @@ tsr_status tsr__state_get_signed(tsr__state_reader *reader, int64_t *value)
     return TSR_OK;
 }
 
-/* The whole of it, as it is when `position` items have been given. */
+/* Writes the complete state, as it is after `position` items have been given. */
 static tsr_status write_state(const tsr_sampler *sampler, uint64_t position,
                               uint8_t bytes[TSR_SAMPLER_STATE_BYTES], size_t *size_bytes)
 {
@@ -122,8 +123,8 @@ tsr_status tsr_sampler_save_at(const tsr_sampler *sampler, uint64_t position, si
         TSR__TRY(write_state(sampler, position, written, &size));
     } else {
         TSR__REQUIRE(position == sampler->position,
-                     "sampler save: since a state could not be resumed, nothing is known of "
-                     "position %" PRIu64,
+                     "sampler save: position %" PRIu64
+                     " cannot be saved after a failed resume, only the current position",
                      position);
         bytes = back->state;
         size = back->size_bytes;
@@ -143,7 +144,7 @@ tsr__state_reader tsr__state_body(const uint8_t *bytes, size_t size_bytes)
                                .at = TSR__STATE_PARAMS + 1 + bytes[TSR__STATE_PARAMS]};
 }
 
-/* Everything up to the fingerprint, and the checksum; what follows is left to be read. */
+/* Checks everything up to the parameters, and the checksum. */
 tsr_status tsr__state_open(const tsr_sampler *sampler, const uint8_t *bytes, size_t size_bytes,
                            tsr__state_reader *reader)
 {

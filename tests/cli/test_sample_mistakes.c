@@ -159,11 +159,11 @@ static const struct {
     {"weighted --weights weights.txt --num-samples 3 --order dotnet",
      "weighted: the order is feistel, torch or mlx, not dotnet"},
     {"weighted --weights indices.txt --num-samples 1",
-     "weighted: weight 1 is -3, not a number from 0 on"},
+     "weighted: weight 1 is -3, not a finite number from 0 on"},
     {"length-sorted --lengths indices.txt --batch 3",
      "length-sorted: item 1 has the negative length -3"},
     {"stratified --labels indices.txt --batch 3 --order torch",
-     "stratified: order 'torch' is another library's, which has no such sampler"},
+     "stratified: order 'torch' is not supported: use feistel or none"},
     {"curriculum --difficulties weights.txt --max-epochs 3",
      "curriculum: item 1 has difficulty 2.5, which is not in 0 to 1"},
 

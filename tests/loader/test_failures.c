@@ -343,7 +343,7 @@ START_TEST(too_slow)
         tsr_loader_batch batch;
         bool got;
         ck_assert_error(tsr_loader_next(loader, &batch, &got), TSR_ERR_TIMEOUT,
-                        "loader: batch 2 of epoch 0 did not come within 20000000 ns");
+                        "loader: batch 2 of epoch 0 was not loaded within 20000000 ns");
         ck_assert_error(tsr_loader_skip(loader), TSR_ERR_NOT_FOUND,
                         "loader: batch 2 has not failed");
     }

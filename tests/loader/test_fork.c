@@ -4,7 +4,7 @@
 
 #include "one_loader.h"
 
-#define WHOSE "the loader's workers are those of the process that forked this one"
+#define WHOSE "the loader's workers belong to the process that forked this one"
 
 /* The number of what did not hold: Check's words are its parent's. */
 static int be_child(const void *state, size_t state_bytes)

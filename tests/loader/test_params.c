@@ -32,7 +32,7 @@ START_TEST(sampler_excludes)
     tsr_sampler *single = make_single(), *batches = make_batches();
     check_refused(PARAMS(.sampler = single, .shuffle = true), "loader: sampler excludes shuffle");
     check_refused(PARAMS(.sampler = batches),
-                  "loader: a batch sampler gives batches, and goes in batch_sampler");
+                  "loader: a batch sampler gives batches: pass it as batch_sampler");
     tsr_sampler_destroy(&single);
     tsr_sampler_destroy(&batches);
 }
@@ -50,7 +50,7 @@ START_TEST(batch_sampler_excludes)
     check_refused(PARAMS(.batch_sampler = batches, .drop_last = true),
                   "loader: batch_sampler excludes drop_last");
     check_refused(PARAMS(.batch_sampler = single),
-                  "loader: a sequential sampler gives single indices, and goes in sampler");
+                  "loader: a sequential sampler gives single indices: pass it as sampler");
     tsr_sampler_destroy(&single);
     tsr_sampler_destroy(&batches);
 }
@@ -115,8 +115,8 @@ START_TEST(more_memory_than_there_is)
                                             .item_bytes = UINT64_C(1) << 30),
                           &loader),
         TSR_ERR_OVERFLOW,
-        "loader: batches of 1099511627776 indices, 1073741824 bytes each and 0 besides are too "
-        "large");
+        "loader: batches of 1099511627776 indices are too large: item_bytes is 1073741824, "
+        "batch_bytes is 0");
     ck_assert_int_eq(
         tsr_loader_create(tsr_loader_params(.n = 1, .load_batch = fixture_batch, .item_bytes = 1,
                                             .batch_bytes = UINT64_MAX),

@@ -75,7 +75,7 @@ START_TEST(another_epoch_does_not_wait)
     tsr_loader_batch batch;
     bool got;
     ck_assert_error(tsr_loader_next(loader, &batch, &got), TSR_ERR_TIMEOUT,
-                    "loader: batch 4 of epoch 1 did not come within 10000000 ns");
+                    "loader: batch 4 of epoch 1 was not loaded within 10000000 ns");
     atomic_store(&data.let_go, true);
     tsr_status status;
     do

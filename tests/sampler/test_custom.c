@@ -198,7 +198,7 @@ START_TEST(the_least_that_there_has_to_be)
                     "sampler get batch: batch 100 of 10 is beyond the end: there are 1000 items");
     check_next(sampler, 3001);
     ck_assert_error(tsr_sampler_batch_count(sampler, 4, false, &count), TSR_ERR_INVALID,
-                    "sampler batches: nobody knows how many items a custom sampler has");
+                    "sampler batches: the length of the custom sampler is unknown");
     tsr_sampler_destroy(&sampler);
 }
 END_TEST
@@ -261,8 +261,8 @@ START_TEST(states_of_its_own)
     ck_assert_ok(tsr_sampler_seek(sampler, 20));
     ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
     ck_assert_error(tsr_sampler_save_at(sampler, 19, sizeof state, state, &size), TSR_ERR_INVALID,
-                    "sampler custom: it has a state of its own, which can only be saved where it "
-                    "stands");
+                    "sampler custom: it saves a state of its own, which is possible only at its "
+                    "position");
     uint64_t starts = other.starts;
     ck_assert_ok(tsr_sampler_resume(resumed, state, size));
     check_next(resumed, 120);
@@ -279,7 +279,7 @@ START_TEST(states_of_its_own)
                     "sampler custom: save failed with TSR_ERR_NO_MEMORY");
     self.failing = "large save";
     ck_assert_error(tsr_sampler_save(sampler, sizeof state, state, &size), TSR_ERR_INVALID,
-                    "sampler custom: save gave 17 bytes, where there was room for 16");
+                    "sampler custom: save gave 17 bytes, but there was room for 16");
     tsr_sampler_destroy(&sampler);
     tsr_sampler_destroy(&resumed);
 }
@@ -533,7 +533,7 @@ START_TEST(no_way_back_for_a_while)
     check_next(sampler, 0);
     ck_assert_error(tsr_sampler_set_epoch(sampler, 3), TSR_ERR_INVALID,
                     "distributed: a contiguous split needs the length of the counter sampler, "
-                    "which nobody knows");
+                    "which is unknown");
     self.epoch = 0;
     check_next(sampler, 1);
     tsr_sampler_destroy(&sampler);
@@ -684,15 +684,15 @@ START_TEST(errors)
     ops = all();
     ops.fill = NULL;
     ck_assert_error(tsr_sampler_create(&ops, &self, &sampler), TSR_ERR_INVALID,
-                    "sampler counter: there is no function fill");
+                    "sampler counter: fill is NULL");
     ops = all();
     ops.set_epoch = NULL;
     ck_assert_error(tsr_sampler_create(&ops, &self, &sampler), TSR_ERR_INVALID,
-                    "sampler counter: there is no function set_epoch");
+                    "sampler counter: set_epoch is NULL");
     ops = all();
     ops.save = counter_save;
     ck_assert_error(tsr_sampler_create(&ops, &self, &sampler), TSR_ERR_INVALID,
-                    "sampler counter: of save and load there is only one");
+                    "sampler counter: only one of save and load is set");
     ops = all();
     ops.batch_max = UINT64_MAX;
     ck_assert_error(tsr_sampler_create(&ops, &self, &sampler), TSR_ERR_NO_MEMORY,
@@ -707,7 +707,7 @@ START_TEST(errors)
     ops.fill = fill_too_many;
     sampler = create(&ops, &self);
     ck_assert_error(tsr_sampler_next(sampler, &index, &got), TSR_ERR_INVALID,
-                    "sampler counter: fill gave 2 indices, where there was room for 1");
+                    "sampler counter: fill gave 2 indices, but there was room for 1");
     tsr_sampler_destroy(&sampler);
     base = create(&least, &self);
     ck_assert_error(
@@ -716,7 +716,7 @@ START_TEST(errors)
             &sampler),
         TSR_ERR_INVALID,
         "distributed: a contiguous split needs the length of the custom sampler, which "
-        "nobody knows");
+        "is unknown");
     tsr_sampler_destroy(&base);
     /* One that promises more than it gives. */
     ops = all();

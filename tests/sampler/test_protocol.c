@@ -368,19 +368,19 @@ START_TEST(contents_that_cannot_be)
     tsr_sampler_destroy(&sampler);
     sampler = create(15);
     CONTENTS("\0\1", 2, "1 bytes are missing");
-    CONTENTS("\0\1\0\0\0", 3, "there cannot be 0 ranks");
-    CONTENTS("\0\1\377\377\377\377\10\0\0", 7, "there cannot be 2415919103 ranks");
+    CONTENTS("\0\1\0\0\0", 3, "0 ranks are outside 1 to 2147483647");
+    CONTENTS("\0\1\377\377\377\377\10\0\0", 7, "2415919103 ranks are outside 1 to 2147483647");
     CONTENTS("\0\1\4\4\0", 4, "there is no rank 4 of 4");
     CONTENTS("\0\33\4\3\0", 5, "position 27 is beyond the end: rank 3 has 26 items");
     CONTENTS("\0\1\4\3\377\377\377\377\377\377\377\377\177", 13,
              "9223372036854775807 items cannot have been given");
     tsr_sampler_destroy(&sampler);
     sampler = create(17);
-    CONTENTS("\0\1\4\1\1", 5, "nothing can have been given before");
+    CONTENTS("\0\1\4\1\1", 5, "the number of ranks cannot have changed for this sampler");
     tsr_sampler_destroy(&sampler);
     sampler = create(16);
     CONTENTS("\0\1\4\1\11", 5, "the number of ranks cannot have changed 9 times");
-    CONTENTS("\0\1\4\1\1\0\0", 6, "there cannot be 0 ranks");
+    CONTENTS("\0\1\4\1\1\0\0", 6, "0 ranks are outside 1 to 2147483647");
     tsr_sampler_destroy(&sampler);
 }
 END_TEST
@@ -513,7 +513,7 @@ START_TEST(params_that_cannot_be)
           .order = TSR_ORDER_DOTNET, .seed = INT64_C(-2147483649));
     ERROR(random, "random: 2147483648 items are more than System.Random can shuffle, 2147483647",
           .n = UINT64_C(1) << 31, .order = TSR_ORDER_DOTNET);
-    ERROR(subset, "subset: 2 indices are announced, but there are none", .count = 2);
+    ERROR(subset, "subset: count is 2, but indices is NULL", .count = 2);
     ERROR(subset, "subset: 4611686018427387905 items are more than 2^62", .indices = &index,
           .count = TSR_MAX_FEISTEL + 1);
     ERROR(subset, "subset: 7 is no order", .indices = &index, .count = 1, .order = (tsr_order)7);

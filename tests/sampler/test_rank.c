@@ -130,7 +130,7 @@ START_TEST(errors)
     ERROR("rank: WORLD_SIZE is set, but RANK is not: set both, or neither for a single process");
     unsetenv("WORLD_SIZE");
     set("PMIX_RANK", "1");
-    ERROR("rank: PMIX_RANK is set, but nothing says of how many");
+    ERROR("rank: PMIX_RANK is set, but no variable gives the number of ranks");
     set("TESSERA_BOOT", "env");
     ERROR("rank: TESSERA_BOOT is env, but RANK is not set");
     set("TESSERA_BOOT", "mpi");

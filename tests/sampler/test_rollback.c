@@ -118,8 +118,8 @@ START_TEST(what_was_left_comes_back)
         ck_assert_mem_eq(after, before, before_size);
         ck_assert_error(tsr_sampler_save_at(two, 2, sizeof after, after, &after_size),
                         TSR_ERR_INVALID,
-                        "sampler save: since a state could not be resumed, nothing is known of "
-                        "position 2");
+                        "sampler save: position 2 cannot be saved after a failed resume, only the "
+                        "current position");
         ck_assert_int_eq(tsr_sampler_next_batch(two, 1, &index, NULL, &count), TSR_ERR_IO);
         ck_assert_int_eq(tsr_sampler_seek(two, 20), TSR_ERR_INVALID);
     }

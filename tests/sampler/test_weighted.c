@@ -299,16 +299,17 @@ START_TEST(errors)
     ERROR("weighted: num_samples -3 is negative", .weights = good, .count = 2, .num_samples = -3);
     ERROR("weighted: there is nothing to draw from", .weights = good, .num_samples = 1);
     ERROR("weighted: there is nothing to draw from", .num_samples = 1);
-    ERROR("weighted: 4 weights are announced, but there are none", .count = 4, .num_samples = 1);
+    ERROR("weighted: count is 4, but weights and weights_f32 are NULL", .count = 4,
+          .num_samples = 1);
     ERROR("weighted: there are weights of both kinds, float and double", .weights = good,
           .weights_f32 = narrow, .count = 2, .num_samples = 1);
     ERROR("weighted: all 3 weights are 0", .weights = zeros, .count = 3, .num_samples = 1);
-    ERROR("weighted: weight 1 is -1, not a number from 0 on", .weights = negative, .count = 2,
+    ERROR("weighted: weight 1 is -1, not a finite number from 0 on", .weights = negative,
+          .count = 2, .num_samples = 1);
+    ERROR("weighted: weight 0 is nan, not a finite number from 0 on", .weights = nan, .count = 2,
           .num_samples = 1);
-    ERROR("weighted: weight 0 is nan, not a number from 0 on", .weights = nan, .count = 2,
-          .num_samples = 1);
-    ERROR("weighted: weight 2 is inf, not a number from 0 on", .weights = infinite, .count = 3,
-          .num_samples = 1);
+    ERROR("weighted: weight 2 is inf, not a finite number from 0 on", .weights = infinite,
+          .count = 3, .num_samples = 1);
     ERROR("weighted: 1 weights are above 0, and 2 samples without replacement are more",
           .weights = one, .count = 3, .num_samples = 2, .no_replacement = true);
     ERROR("weighted: the order is feistel, torch or mlx, not dotnet", .weights = good, .count = 2,
@@ -319,9 +320,9 @@ START_TEST(errors)
           .weights = good, .count = (1 << 24) + 1, .num_samples = 1, .order = TSR_ORDER_TORCH);
     ERROR("weighted: 4294967296 weights are more than the order feistel can draw from, 4294967295",
           .weights = good, .count = UINT64_C(1) << 32, .num_samples = 1);
-    ERROR("weighted: the weights add up to more than their type can hold", .weights = huge,
-          .count = 2, .num_samples = 4, .order = TSR_ORDER_TORCH);
-    ERROR("weighted: the weights add up to more than their type can hold", .weights_f32 = narrow,
+    ERROR("weighted: the sum of the weights overflows their type", .weights = huge, .count = 2,
+          .num_samples = 4, .order = TSR_ORDER_TORCH);
+    ERROR("weighted: the sum of the weights overflows their type", .weights_f32 = narrow,
           .count = 2, .num_samples = 4, .order = TSR_ORDER_TORCH);
     ERROR("weighted: unknown PyTorch version 9", .weights = good, .count = 2, .num_samples = 4,
           .order = TSR_ORDER_TORCH, .torch.version = (tsr_torch_version)9);

@@ -1,4 +1,4 @@
-/* Easy items first, harder ones as epochs go by. */
+/* The curriculum sampler: easy items first, harder ones in later epochs. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -10,14 +10,14 @@ typedef struct curriculum {
     tsr_sampler base;
     uint64_t count, samples, seed;
     int64_t max_epochs;
-    int64_t *keys;        /* [count] difficulties, as numbers that compare like them */
-    uint32_t *items;      /* [count] by difficulty */
-    uint64_t valid;       /* so many of them in this epoch */
-    tsr_feistel order;    /* of those, when each comes at most once */
-    tsr__order_keys draw; /* otherwise */
+    int64_t *keys;        /* [count] difficulties, as integers with the same order */
+    uint32_t *items;      /* [count] items, sorted by difficulty */
+    uint64_t valid;       /* the first `valid` of `items` are drawn from in this epoch */
+    tsr_feistel order;    /* of the valid items, if each is drawn at most once */
+    tsr__order_keys draw; /* key of the draws with replacement */
 } curriculum;
 
-/* Doubles that are not negative compare like their bits. */
+/* Returns a double's bits, which have the same order as the non-negative doubles. */
 static int64_t key_of(double difficulty)
 {
     int64_t bits;
@@ -31,7 +31,7 @@ static uint64_t length(const tsr_sampler *sampler)
     return ((const curriculum *)sampler)->samples;
 }
 
-/* How many items are at most as difficult as that. */
+/* Returns how many items have at most this difficulty. */
 static uint64_t up_to(const curriculum *self, int64_t key)
 {
     uint64_t low = 0, high = self->count;
@@ -61,7 +61,8 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
     return TSR_OK;
 }
 
-/* With replacement: each index has a generator of its own, so that any can be had at once. */
+/* Draws with replacement. Each index has a generator of its own, so any index is computed in
+ * constant time. */
 static void draw(const curriculum *self, uint64_t first, uint64_t count, int64_t *out)
 {
     tsr_rng rng = {.kind = TSR_RNG_PHILOX};

@@ -1,4 +1,4 @@
-/* A sampler of the caller's, told to do what the built-in ones do. */
+/* Adapts a sampler of the caller's to the interface of the built-in ones. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "sampler/sampler.h"
 
 #define MAX_NAME 31
-/* What is left out is read in pieces of so many. */
+/* Indices read at a time when indices are discarded. */
 #define PIECE 512
 
 typedef struct custom {
@@ -15,12 +15,13 @@ typedef struct custom {
     void *self;
     char name[MAX_NAME + 1];
     uint64_t at;      /* the item that the caller's sampler gives next */
-    bool known;       /* `at` and its epoch are what we take them for: no call has failed since */
-    uint64_t seen;    /* items that this epoch is known to have */
-    int64_t *scratch; /* a batch that is left out */
+    bool known;       /* `at` and the epoch are right: no call has failed since they were set */
+    uint64_t seen;    /* this epoch has at least so many items */
+    int64_t *scratch; /* memory for batches that are discarded */
 } custom;
 
-/* Its own words are lost: there is no way for it to record an error here. */
+/* Fails with the function's name and status: the caller's function cannot record a text of its own.
+ */
 static tsr_status failed(custom *self, const char *function, tsr_status status)
 {
     self->known = false;
@@ -34,7 +35,7 @@ static uint64_t length(const tsr_sampler *sampler)
     return self->ops.length != NULL ? self->ops.length(self->self) : TSR_LENGTH_UNKNOWN;
 }
 
-/* Items from where the caller's sampler stands. */
+/* Reads items at the current position of the caller's sampler. */
 static tsr_status read_on(custom *self, uint64_t capacity, int64_t *indices, uint8_t *mask,
                           uint64_t *count)
 {
@@ -46,7 +47,7 @@ static tsr_status read_on(custom *self, uint64_t capacity, int64_t *indices, uin
         self->known = false;
         return tsr__fail(TSR_ERR_INVALID,
                          "sampler %s: fill gave %" PRIu64
-                         " indices, where there was room for %" PRIu64,
+                         " indices, but there was room for %" PRIu64,
                          self->base.name, got, capacity);
     }
     self->at += self->base.batch_max != 0 ? got > 0 : got;
@@ -79,7 +80,7 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
     return TSR_OK;
 }
 
-/* Leaves out items up to `position`, or the end. */
+/* Reads and discards items up to `position`, or to the end. */
 static tsr_status leave_out(custom *self, uint64_t position)
 {
     int64_t piece[PIECE];
@@ -116,7 +117,7 @@ static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reache
     return TSR_OK;
 }
 
-/*     position of the caller's sampler  bytes: number, bytes … */
+/* Saves: position of the caller's sampler, number of its bytes, bytes … */
 static tsr_status save(const tsr_sampler *sampler, tsr__state_writer *writer)
 {
     const custom *self = (const custom *)sampler;
@@ -125,14 +126,14 @@ static tsr_status save(const tsr_sampler *sampler, tsr__state_writer *writer)
     if (self->ops.save == NULL)
         return TSR_OK;
     TSR__REQUIRE(!writer->elsewhere && self->known,
-                 "sampler %s: it has a state of its own, which can only be saved where it stands",
+                 "sampler %s: it saves a state of its own, which is possible only at its position",
                  sampler->name);
     tsr_status status = self->ops.save(self->self, sizeof bytes, bytes, &size_bytes);
     if (status != TSR_OK)
         return tsr__fail(status < 0 ? status : TSR_ERR_INVALID, "sampler %s: save failed with %s",
                          sampler->name, tsr_status_name(status));
     TSR__REQUIRE(size_bytes <= sizeof bytes,
-                 "sampler %s: save gave %zu bytes, where there was room for %zu", sampler->name,
+                 "sampler %s: save gave %zu bytes, but there was room for %zu", sampler->name,
                  size_bytes, sizeof bytes);
     tsr__state_put(writer, self->at);
     tsr__state_put(writer, size_bytes);
@@ -155,7 +156,7 @@ static tsr_status load(tsr_sampler *sampler, uint64_t position, tsr__state_reade
         return TSR__STATE_FAIL(reader, "%" PRIu64 " bytes are more than a sampler may save",
                                size_bytes);
     TSR__TRY(tsr__state_get_bytes(reader, (size_t)size_bytes, &bytes));
-    sampler->must_seek = true; /* its place in the state is not the one that was read from */
+    sampler->must_seek = true; /* `at` of the state may differ from the position to resume at */
     tsr_status status = self->ops.load(self->self, bytes, (size_t)size_bytes);
     if (status != TSR_OK)
         return failed(self, "load", status);
@@ -193,10 +194,10 @@ tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, void *self_, tsr_sampl
     const char *name = ops->name != NULL ? ops->name : class_.name;
     TSR__REQUIRE(strlen(name) <= MAX_NAME, "sampler: the name '%.40s' has more than %d bytes", name,
                  MAX_NAME);
-    TSR__REQUIRE(ops->fill != NULL, "sampler %s: there is no function fill", name);
-    TSR__REQUIRE(ops->set_epoch != NULL, "sampler %s: there is no function set_epoch", name);
+    TSR__REQUIRE(ops->fill != NULL, "sampler %s: fill is NULL", name);
+    TSR__REQUIRE(ops->set_epoch != NULL, "sampler %s: set_epoch is NULL", name);
     TSR__REQUIRE((ops->save == NULL) == (ops->load == NULL),
-                 "sampler %s: of save and load there is only one", name);
+                 "sampler %s: only one of save and load is set", name);
     custom *self = (custom *)tsr__sampler_new(&class_, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
@@ -216,7 +217,7 @@ tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, void *self_, tsr_sampl
         status = start_epoch(self, 0);
     if (status != TSR_OK) {
         tsr_sampler *made = &self->base;
-        self->ops.destroy = NULL; /* it stays the caller's */
+        self->ops.destroy = NULL; /* the caller still owns `self_` */
         tsr_sampler_destroy(&made);
         return status;
     }

@@ -1,4 +1,4 @@
-/* One rank's share of a dataset, or of what another sampler gives. */
+/* The distributed sampler: one rank's share of a dataset, or of another sampler's items. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -13,19 +13,19 @@ static uint64_t length(const tsr_sampler *sampler)
     return tsr__partition_length(&self->partition, self->partition.rank);
 }
 
-/* A single rank has all there is, and tails do not make a share larger than that. */
+/* A single rank gets all items. Padding never makes a share larger than that. */
 static uint64_t most(const tsr_sampler *sampler)
 {
     const tsr__distributed *self = (const tsr__distributed *)sampler;
     return self->base.inner != NULL ? tsr__sampler_most(self->base.inner) : self->n;
 }
 
-/* seed + epoch as PyTorch adds them, without a limit, and then takes as a seed from −2^63 to
- * 2^64 − 1. */
+/* Checks seed + epoch as PyTorch does: it adds them without a limit and accepts sums from −2^63 to
+ * 2^64 − 1 as seeds. */
 static tsr_status check_torch_seed(const tsr__distributed *self, int64_t epoch)
 {
     uint64_t low = (uint64_t)self->seed, sum = low + (uint64_t)epoch;
-    /* What is above 64 bits of seed, epoch and the carry between them. */
+    /* The part of the sum above 64 bits: from the seed, the epoch and the carry. */
     int high = self->torch.seed_high - (self->seed < 0) - (epoch < 0) + (sum < low);
     if (high == 0 || (high == -1 && sum >> 63 != 0))
         return TSR_OK;
@@ -39,8 +39,8 @@ static tsr_status check_torch_seed(const tsr__distributed *self, int64_t epoch)
                      epoch);
 }
 
-/* Not when the sampler is made: PyTorch takes a seed that only the first epoch cannot be had with.
- */
+/* Checks that this epoch has an order. This is not checked when the sampler is created, because
+ * PyTorch accepts seeds that only fail for epoch 0. */
 static tsr_status check_epoch(const tsr__distributed *self, int64_t epoch)
 {
     if (self->order.kind == TSR_ORDER_TORCH)
@@ -48,7 +48,7 @@ static tsr_status check_epoch(const tsr__distributed *self, int64_t epoch)
     if (self->order.kind == TSR_ORDER_MLX && epoch < 0 && self->seed + epoch < 0)
         return tsr__fail(TSR_ERR_OVERFLOW,
                          "distributed: seed %" PRId64 " + epoch %" PRId64
-                         " is negative, which MLX's seeds are not",
+                         " is negative: MLX needs seeds from 0 on",
                          self->seed, epoch);
     TSR__REQUIRE(self->order.kind != TSR_ORDER_DOTNET || (epoch >= INT32_MIN && epoch <= INT32_MAX),
                  "distributed: epoch %" PRId64 " is not an int32, as the order dotnet needs",
@@ -56,14 +56,14 @@ static tsr_status check_epoch(const tsr__distributed *self, int64_t epoch)
     return TSR_OK;
 }
 
-/* The wrapped sampler's length in its epoch. */
+/* Gives the wrapped sampler's length in its epoch and checks it. */
 static tsr_status check_inner(const tsr__distributed *self, uint64_t *n)
 {
     *n = tsr_sampler_length(self->base.inner);
     if (*n == TSR_LENGTH_UNKNOWN) {
         TSR__REQUIRE(self->partition.split == TSR_SPLIT_INTERLEAVED,
                      "distributed: a contiguous split needs the length of the %s sampler, which "
-                     "nobody knows",
+                     "is unknown",
                      self->base.inner->name);
     } else if (*n > TSR__MAX_ITEMS) {
         return tsr__fail(TSR_ERR_OVERFLOW,
@@ -82,8 +82,8 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
         TSR__TRY(tsr_sampler_set_epoch(self->base.inner, epoch));
         tsr_status status = check_inner(self, &n);
         if (status != TSR_OK) {
-            /* Should that fail too, the first reason is the one to tell, and seeking looks for the
-             * way back. */
+            /* If this fails too, report the first error; the next seek restores the wrapped
+             * sampler. */
             const tsr__error first = tsr__error_take();
             (void)!tsr_sampler_set_epoch(self->base.inner, before);
             tsr__error_put_back(&first);
@@ -98,7 +98,7 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
     return TSR_OK;
 }
 
-/* The dataset's order in this epoch. */
+/* Computes the dataset's order in this epoch. */
 static tsr_status make_order(tsr__distributed *self)
 {
     uint64_t epoch = (uint64_t)self->base.epoch, seed = (uint64_t)self->seed, n = self->n;
@@ -130,7 +130,7 @@ static tsr_status make_order(tsr__distributed *self)
     return TSR_OK;
 }
 
-/* An item of the wrapped sampler, or a stretch of its indices. */
+/* Reads a batch of the wrapped sampler, or up to `count` consecutive indices of it. */
 static tsr_status read_inner(tsr__distributed *self, uint64_t first, uint64_t count,
                              uint64_t capacity, int64_t *indices, uint8_t *mask, uint64_t *got)
 {
@@ -147,7 +147,7 @@ static tsr_status read_inner(tsr__distributed *self, uint64_t first, uint64_t co
     return TSR_OK;
 }
 
-/* One stretch, which is single indices unless the wrapped sampler gives batches. *got counts
+/* Reads one run: single indices, or one batch if the wrapped sampler gives batches. *got counts
  * indices. */
 static tsr_status read_run(tsr__distributed *self, const tsr__partition_run *run, uint64_t capacity,
                            int64_t *indices, uint8_t *mask, uint64_t *got)
@@ -174,8 +174,8 @@ static tsr_status read_run(tsr__distributed *self, const tsr__partition_run *run
     return TSR_OK;
 }
 
-/* Where nobody knows how many items there are: reads this rank's number `item`, and where there is
- * none learns how many there are. *got is the number of indices. */
+/* Reads this rank's item number `item` if the number of items is unknown. If there is no such item,
+ * the number of items becomes known. *got is the number of indices. */
 static tsr_status read_unknown(tsr__distributed *self, uint64_t item, uint64_t capacity,
                                int64_t *indices, uint8_t *mask, uint64_t *got)
 {
@@ -185,7 +185,7 @@ static tsr_status read_unknown(tsr__distributed *self, uint64_t item, uint64_t c
     *got = 0;
     uint64_t found = 0;
     TSR__TRY(read_inner(self, round + partition->rank, 1, capacity, indices, mask, &found));
-    /* All or none: an item counts when the whole round is there. */
+    /* With TSR_TAIL_DROP an item counts only if every rank has one in this round. */
     if (found > 0 && partition->tail == TSR_TAIL_DROP && partition->rank + 1 < partition->ranks)
         TSR__TRY(read_inner(self, last, 1, tsr__max_u64(self->base.batch_max, 1), self->scratch,
                             NULL, &probed));
@@ -224,7 +224,8 @@ static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices
     return TSR_OK;
 }
 
-/* After a failure, the wrapped sampler may be in an epoch that was not to be, or nowhere. */
+/* Restores the wrapped sampler's epoch and position after a failure, which may have changed both.
+ */
 static tsr_status find_inner(const tsr__distributed *self)
 {
     uint64_t reached;
@@ -240,7 +241,7 @@ static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reache
     if (self->base.inner != NULL && sampler->must_seek)
         TSR__TRY(find_inner(self));
     if (partition->n == TSR_LENGTH_UNKNOWN) {
-        /* Up to the round where it would be, or the end. */
+        /* Move the wrapped sampler to the start of this item's round, or to the end. */
         uint64_t rounds, start, at;
         if (!tsr__mul_u64(position, partition->ranks, &rounds) ||
             !tsr__add_u64(rounds, partition->offset, &start))
@@ -314,7 +315,7 @@ static tsr_status check_params(const tsr_sampler_distributed_params *params, int
     return TSR_OK;
 }
 
-/* Everything that decides the order; ranks and rank do not. */
+/* Adds all parameters on which the order depends; it does not depend on ranks and rank. */
 static void add_params(tsr__distributed *self, tsr_sampler *inner)
 {
     const bool is_dataset = inner == NULL, is_torch = self->order.kind == TSR_ORDER_TORCH;
@@ -331,7 +332,7 @@ static void add_params(tsr__distributed *self, tsr_sampler *inner)
         tsr__sampler_set_inner(&self->base, inner);
 }
 
-/* Room for an item of the wrapped sampler. */
+/* Allocates memory for one item of the wrapped sampler. */
 static tsr_status reserve_scratch(tsr__distributed *self)
 {
     uint64_t room = tsr__max_u64(self->base.inner->batch_max, 1);
@@ -352,7 +353,8 @@ static tsr_status prepare(const tsr_sampler_distributed_params *params, tsr__dis
         TSR__TRY(check_inner(self, &n));
         if (self->partition.tail == TSR_TAIL_DROP)
             TSR__TRY(reserve_scratch(self));
-        /* What is shared is all of its epoch, whatever it has been dealing itself. */
+        /* Partition all items of the epoch, even if the wrapped sampler was resumed with only the
+         * rest of them. */
         TSR__TRY(tsr_sampler_reset(self->base.inner));
         TSR__TRY(check_inner(self, &n));
     }
@@ -373,7 +375,7 @@ tsr_status tsr_sampler_create_distributed(const tsr_sampler_distributed_params *
     self->n = params->n;
     self->seed = params->seed;
     self->torch = params->torch;
-    /* A DistributedSampler has a generator of its own, whoever reads it. */
+    /* PyTorch's DistributedSampler always has a generator of its own. */
     self->torch.global_generator = self->torch.data_loader = false;
     self->order.kind = params->order;
     self->partition.ranks = (uint64_t)ranks;

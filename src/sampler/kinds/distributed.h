@@ -1,4 +1,4 @@
-/* What the files of the distributed sampler share. */
+/* Declarations that the files of the distributed sampler share. */
 #ifndef TSR_SAMPLER_KINDS_DISTRIBUTED_H
 #define TSR_SAMPLER_KINDS_DISTRIBUTED_H
 
@@ -15,12 +15,13 @@ typedef struct tsr__distributed {
     tsr_torch_options torch;
     tsr__partition partition;
     tsr__order order; /* of the dataset */
-    bool ready;       /* the order is that of the epoch */
-    /* Where the end is unknown: room to look whether there is an item. */
+    bool ready;       /* `order` is the order of the current epoch */
+    /* If the length is unknown: memory to check whether there is an item. */
     int64_t *scratch;
 } tsr__distributed;
 
-/* The document's shuffle leaves out what is dropped beforehand. */
+/* Returns whether the items that the tail drops are left out before the shuffle, as they are in the
+ * order dotnet. All other orders shuffle first. */
 static inline bool tsr__distributed_drops_first(const tsr__distributed *self)
 {
     return self->base.inner == NULL && self->order.kind == TSR_ORDER_DOTNET &&

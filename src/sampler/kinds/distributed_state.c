@@ -1,7 +1,7 @@
-/* What a distributed sampler adds to a state, and how it goes on with another number of ranks:
+/* Saves and loads the distributed sampler's part of a state, also with another number of ranks:
  *
- *     ranks  rank  offset                                    interleaved
- *     ranks  rank  deals before: number, (ranks, given) …    contiguous
+ *     ranks  rank  offset                                         interleaved
+ *     ranks  rank  earlier partitions: number, (ranks, given) …   contiguous
  */
 #include <inttypes.h>
 
@@ -31,11 +31,12 @@ static tsr_status load_ranks(tsr__state_reader *reader, uint64_t *ranks)
 {
     TSR__TRY(tsr__state_get(reader, ranks));
     if (*ranks < 1 || *ranks > TSR__MAX_RANKS)
-        return TSR__STATE_FAIL(reader, "there cannot be %" PRIu64 " ranks", *ranks);
+        return TSR__STATE_FAIL(reader, "%" PRIu64 " ranks are outside 1 to %" PRId32, *ranks,
+                               TSR__MAX_RANKS);
     return TSR_OK;
 }
 
-/* The deal of the saved sampler, which is a first one where there cannot be another. */
+/* Loads the saved sampler's partition. With `only_first`, it must be the first one of its epoch. */
 static tsr_status load_partition(tsr__state_reader *reader, uint64_t n, bool only_first,
                                  tsr__partition *partition)
 {
@@ -62,13 +63,14 @@ static tsr_status load_partition(tsr__state_reader *reader, uint64_t n, bool onl
         }
     }
     if (only_first && (partition->offset > 0 || partition->count > 0))
-        return TSR__STATE_FAIL(reader, "%s", "nothing can have been given before");
+        return TSR__STATE_FAIL(reader, "%s",
+                               "the number of ranks cannot have changed for this sampler");
     if (n != TSR_LENGTH_UNKNOWN)
         tsr__partition_set_length(partition, n);
     return TSR_OK;
 }
 
-/* Turns the saved partition, at this position, into one for this sampler's ranks. */
+/* Converts the saved partition, at this position, to one for this sampler's number of ranks. */
 static tsr_status repartition(const tsr__distributed *self, tsr__state_reader *reader,
                               uint64_t position, tsr__partition *partition)
 {

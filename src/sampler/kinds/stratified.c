@@ -1,25 +1,25 @@
-/* Batches in which every class has its share.
+/* The stratified sampler: batches that hold every class in its proportion.
  *
- * Which class has which place is the same in every epoch, and laid down once: place p is member
- * places[p] of all members, class by class. What an epoch changes is the order within each class.
- */
+ * The class of each place is the same in every epoch and computed once: place p of the epoch holds
+ * member places[p], where all members are numbered class by class. Epochs differ in the order
+ * within each class. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
 #include "sampler/kinds/stratified_classes.h"
 #include "sampler/order/sorted.h"
 
-/* The members of one class are members[start] up to the next class's start. */
+/* One class. Its members are members[start] up to the next class's start. */
 typedef struct stratum {
     uint32_t start;
-    tsr_feistel order; /* of this epoch; none: not used */
+    tsr_feistel order; /* of this epoch; not used in the order none */
 } stratum;
 
 typedef struct stratified {
     tsr_sampler base;
     uint64_t count, classes, seed;
     tsr_order order;
-    uint32_t *members; /* [count] items by label */
+    uint32_t *members; /* [count] items, sorted by label */
     uint32_t *places;  /* [count] */
     stratum *strata;   /* [classes + 1], the last only for its start */
 } stratified;
@@ -40,7 +40,7 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
     return TSR_OK;
 }
 
-/* The class that a member belongs to: the last that starts there or before. */
+/* Returns the class of a member: the last class that starts at or before it. */
 static const stratum *class_of(const stratified *self, uint32_t member)
 {
     uint64_t low = 0, high = self->classes;
@@ -90,7 +90,7 @@ static const tsr__sampler_class class_ = {
     .finish = finish,
 };
 
-/* Whether the class of this member is another than that of the one before. */
+/* Returns whether a class begins with this member. */
 static bool begins(const stratified *self, const int64_t *labels, uint64_t member)
 {
     return member == 0 || labels[self->members[member]] != labels[self->members[member - 1]];
@@ -111,7 +111,7 @@ static tsr_status find_classes(stratified *self, const int64_t *labels)
     return TSR_OK;
 }
 
-/* Lays down the places. */
+/* Computes `places`. */
 static tsr_status lay_out(stratified *self)
 {
     int64_t *sizes = tsr__calloc(self->classes, sizeof *sizes);
@@ -123,7 +123,7 @@ static tsr_status lay_out(stratified *self)
         status = tsr__assign_classes(sizes, self->classes, self->count, self->base.batch_max,
                                      self->places);
     }
-    /* Whose turn it is has been class_index; which of its members that is follows. */
+    /* `places` holds the class of each place; replace it by the class's next member. */
     for (uint64_t p = 0; status == TSR_OK && p < self->count; p++) {
         uint32_t class_index = self->places[p];
         int64_t left = sizes[class_index]--;

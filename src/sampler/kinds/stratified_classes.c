@@ -1,25 +1,27 @@
-/* Classes of the same size have the same share, and take order. So it is enough to compare one
- * class of each size: of n items there are at most √2n sizes, but there may be n classes. */
+/* Assigns classes to places. Classes of the same size have the same share and alternate, so it is
+ * enough to compare one class of each size. n items have at most √(2n) different class sizes, but
+ * may have n classes. */
 #include "sampler/kinds/stratified_classes.h"
 
 #include "base/alloc.h"
 #include "sampler/order/sorted.h"
 
-/* Classes of one size: members[0 … count − 1]. */
+/* The classes of one size: members[0 … count − 1]. */
 typedef struct group {
     int64_t size;
     const uint32_t *members;
-    uint64_t count, given; /* classes, and places they have together */
-    int64_t behind;        /* the one whose members it is, in items times all items */
+    uint64_t count, given; /* number of classes, and of places that they have together */
+    int64_t behind;        /* how far its next class is behind its share: items times `count` */
 } group;
 
-/* Groups as a heap, with the one at its top that gets the next place. */
+/* A heap of groups. The group at its top gets the next place. */
 typedef struct heap {
     group **at;
     uint64_t count;
 } heap;
 
-/* Groups are in memory from the smallest size to the largest. */
+/* Among equal ones the smaller class comes first: groups are in memory in the order of their sizes.
+ */
 static bool comes_before(const group *a, const group *b)
 {
     return a->behind != b->behind ? a->behind > b->behind : a < b;
@@ -38,7 +40,8 @@ static void sink(heap *groups, uint64_t place)
     groups->at[place] = sinking;
 }
 
-/* How far the class whose members it is falls behind when `places` of `count` are dealt. */
+/* Computes how far the group's next class is behind its share of the first `places` of `count`
+ * places. */
 static void measure(group *one, uint64_t places, uint64_t count)
 {
     one->behind = one->size * (int64_t)places - (int64_t)(one->given / one->count) * (int64_t)count;
@@ -61,7 +64,8 @@ static void assign(heap *groups, uint64_t count, uint64_t batch_size, uint32_t *
     }
 }
 
-/* `order` has the classes by size. */
+/* Makes groups of classes of one size, unless `groups` is NULL, and returns their number. `order`
+ * holds the classes sorted by size. */
 static uint64_t group_up(const int64_t *sizes, const uint32_t *order, uint64_t class_count,
                          group *groups)
 {

@@ -1,4 +1,4 @@
-/* Given indices in random order. */
+/* The subset sampler: given indices in random order. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -58,7 +58,8 @@ static const tsr__sampler_class class_ = {
     .finish = finish,
 };
 
-/* A subset's generator is the global one itself where it has none of its own, and so the same. */
+/* Ignores global_generator: PyTorch's SubsetRandomSampler draws from the global generator directly,
+ * which gives the same numbers as a generator of its own. */
 static tsr_torch_options without_global(tsr_torch_options torch)
 {
     torch.global_generator = false;
@@ -94,7 +95,7 @@ tsr_status tsr_sampler_create_subset(const tsr_sampler_subset_params *params, ts
     TSR__REQUIRE(params != NULL && out != NULL, "subset: %s is NULL",
                  params != NULL ? "out" : "params");
     TSR__REQUIRE(params->indices != NULL || params->count == 0,
-                 "subset: %" PRIu64 " indices are announced, but there are none", params->count);
+                 "subset: count is %" PRIu64 ", but indices is NULL", params->count);
     TSR__REQUIRE(params->count <= TSR__MAX_ITEMS, "subset: %" PRIu64 " items are more than 2^62",
                  params->count);
     TSR__TRY(tsr__order_check("subset", params->order));

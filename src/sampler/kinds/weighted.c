@@ -1,11 +1,12 @@
-/* Indices in proportion to weights. Which of six ways draws them:
+/* The weighted sampler: indices with probabilities in proportion to weights. It draws in one of six
+ * ways:
  *
  *     feistel, with replacement       an alias table
- *     feistel, without                the best of random keys, for each epoch
- *     torch, with replacement         the cumulative sums
- *     torch, without, or one sample   the best of PyTorch's keys, for each epoch
- *     mlx, with replacement           the best of noisy logits, for each sample
- *     mlx, without                    the best of them, for each epoch */
+ *     feistel, without                the largest random keys, once per epoch
+ *     torch, with replacement         cumulative sums
+ *     torch, without, or one sample   the largest of PyTorch's keys, once per epoch
+ *     mlx, with replacement           the largest logit with noise, for each sample
+ *     mlx, without                    the largest logits with noise, once per epoch */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -29,7 +30,7 @@ typedef struct weighted {
     tsr__alias alias;
     tsr__sums sums;
     tsr__logits logits;
-    /* By keys: a copy of the weights, and the epoch's draws once they are made. */
+    /* If drawn by keys: a copy of the weights, and the epoch's draws once `ready` is set. */
     tsr__weights weights;
     void *copy;
     tsr__best best;
@@ -124,7 +125,7 @@ static const tsr__sampler_class class_ = {
     .finish = finish,
 };
 
-/* Also hashes the weights. */
+/* Checks and hashes the weights. */
 static tsr_status check_weights(const tsr__weights *weights, double *largest, uint64_t *above_zero,
                                 uint64_t *hash)
 {
@@ -134,9 +135,10 @@ static tsr_status check_weights(const tsr__weights *weights, double *largest, ui
     for (uint64_t i = 0; i < weights->count; i++) {
         double weight = tsr__weight(weights, i);
         TSR__REQUIRE(weight >= 0 && isfinite(weight),
-                     "weighted: weight %" PRIu64 " is %g, not a number from 0 on", i, weight);
+                     "weighted: weight %" PRIu64 " is %g, not a finite number from 0 on", i,
+                     weight);
         uint64_t bits;
-        weight += 0.0; /* −0 is 0 */
+        weight += 0.0; /* −0 becomes 0 */
         memcpy(&bits, &weight, sizeof bits);
         *hash = tsr__fingerprint(*hash, bits);
         *above_zero += weight > 0;
@@ -189,7 +191,7 @@ static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__
     double largest;
     bool is_torch = params->order == TSR_ORDER_TORCH, is_mlx = params->order == TSR_ORDER_MLX;
     tsr_torch_options torch = params->torch;
-    torch.global_generator = false; /* multinomial draws from that itself */
+    torch.global_generator = false; /* multinomial draws from the global generator directly */
     TSR__TRY(check_weights(weights, &largest, &above_zero, &hash));
     TSR__REQUIRE(!params->no_replacement || self->samples <= above_zero,
                  "weighted: %" PRIu64 " weights are above 0, and %" PRIu64
@@ -231,7 +233,8 @@ tsr_status tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params
     TSR__REQUIRE(params->weights == NULL || params->weights_f32 == NULL,
                  "weighted: there are weights of both kinds, float and double");
     TSR__REQUIRE(params->weights != NULL || params->weights_f32 != NULL || params->count == 0,
-                 "weighted: %" PRIu64 " weights are announced, but there are none", params->count);
+                 "weighted: count is %" PRIu64 ", but weights and weights_f32 are NULL",
+                 params->count);
     TSR__REQUIRE(params->order == TSR_ORDER_FEISTEL || params->order == TSR_ORDER_TORCH ||
                      params->order == TSR_ORDER_MLX,
                  "weighted: the order is feistel, torch or mlx, not %s",

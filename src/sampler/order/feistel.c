@@ -1,9 +1,8 @@
-/* A keyed bijection of 0 … n − 1 without memory. Element row · columns + column moves over a grid
- * of hardly more than n cells: even rounds add a hash of the column to the row, odd ones a hash of
- * the row to the column, each modulo the grid's size, so that every round can be undone. A grid has
- * at most about √n cells too many, where a power of two may have n: nearly nothing is sent round
- * again.
- */
+/* A keyed bijection of 0 … n − 1 that needs no memory. Element row · columns + column moves over a
+ * grid of slightly more than n cells. Even rounds add a hash of the column to the row, odd rounds a
+ * hash of the row to the column, each modulo the number of rows or columns, so every round can be
+ * undone. The grid has at most about √n cells too many (a power of two might have n too many), so
+ * few elements must be permuted again. */
 #include <inttypes.h>
 
 #include "base/error.h"
@@ -13,27 +12,28 @@
 #define KEYS 6
 #define GOLDEN UINT64_C(0x9e3779b97f4a7c15)
 
-/* Up to here the whole permutation fits in a key, four bits an element. On grids this small rounds
- * hardly mix. */
+/* Up to this n, the permutation fits into one key, with four bits per element. The rounds hardly
+ * mix on such small grids. */
 #define MAX_PACKED 16
 
 typedef struct cell {
     uint32_t row, column;
 } cell;
 
-/* A small grid mixes less in a round. How many are enough is what the tests of pairs measure. */
+/* A round mixes less on a small grid. The numbers of rounds are those that pass the tests of pairs.
+ */
 static int rounds_for(uint64_t n)
 {
     return n < (UINT64_C(1) << 12) ? 12 : n < (UINT64_C(1) << 20) ? 8 : KEYS;
 }
 
-/* There are more rounds than keys. */
+/* Derives the keys of later rounds: there may be more rounds than keys. */
 static inline uint64_t round_key(const tsr_feistel *order, int round)
 {
     return order->keys[round % KEYS] + (uint64_t)(round / KEYS) * GOLDEN;
 }
 
-/* A number below `size`: two multiplications mix, the third scales. */
+/* Returns a hash below `size`: two multiplications mix, the third one scales. */
 static inline uint32_t hashed(uint32_t half, uint64_t key, uint32_t size)
 {
     uint64_t mixed = half * UINT64_C(0xd1342543de82ef95) + key;
@@ -42,7 +42,7 @@ static inline uint32_t hashed(uint32_t half, uint64_t key, uint32_t size)
     return (uint32_t)((mixed >> 32) * size >> 32);
 }
 
-/* Both are below size, which is at most 2^31. */
+/* a and b must be below size, which is at most 2^31. */
 static inline uint32_t sum_modulo(uint32_t a, uint32_t b, uint32_t size)
 {
     uint32_t sum = a + b, less = sum - size;
@@ -90,7 +90,7 @@ static uint64_t moved_back(const tsr_feistel *order, uint64_t element)
 
 void tsr__order_key(uint64_t seed, uint64_t epoch, uint64_t pass, tsr__order_keys *out)
 {
-    /* The first block takes in all three; what it gives is the key of the stream. */
+    /* One Philox block hashes all three numbers; the result is the key of the stream. */
     uint32_t counter[4] = {(uint32_t)epoch, (uint32_t)(epoch >> 32), (uint32_t)pass,
                            (uint32_t)(pass >> 32)};
     uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, words[4];
@@ -99,7 +99,8 @@ void tsr__order_key(uint64_t seed, uint64_t epoch, uint64_t pass, tsr__order_key
     out->stream = (uint64_t)words[3] << 32 | words[2];
 }
 
-/* Fisher and Yates' shuffle of four-bit elements. A choice's bias is below 2^-28. */
+/* Returns a permutation of four-bit elements by Fisher and Yates' shuffle. The bias of a choice is
+ * below 2^-28. */
 static uint64_t packed(uint64_t n, tsr_philox *rng)
 {
     uint64_t order = UINT64_C(0xfedcba9876543210);
@@ -107,12 +108,12 @@ static uint64_t packed(uint64_t n, tsr_philox *rng)
         uint64_t chosen = (uint64_t)tsr_philox_next_u32(rng) * (i + 1) >> 32;
         uint64_t differ = ((order >> (4 * i)) ^ (order >> (4 * chosen))) & 15;
         order ^= differ << (4 * i) | differ << (4 * chosen);
-        /* One and the same place would be changed twice, by nothing. */
+        /* If i == chosen, differ is 0, so nothing changes. */
     }
     return order;
 }
 
-/* The smallest whose square is at least n. */
+/* Returns the smallest number whose square is at least n. */
 static uint32_t root_up(uint64_t n)
 {
     uint64_t low = 1, high = UINT64_C(1) << 31;
@@ -169,8 +170,8 @@ uint64_t tsr_feistel_find(const tsr_feistel *order, uint64_t element)
     return element;
 }
 
-/* So many cells go through a round together: the compiler can then use vectors, and otherwise the
- * processor has something to do while a multiplication takes its time. */
+/* The number of cells that go through a round together, so that the compiler can use vectors, or
+ * the processor can overlap the multiplications' latencies. */
 #define TOGETHER 64
 
 static void move_together(const tsr_feistel *order, int rounds, uint32_t *row, uint32_t *column)
@@ -190,7 +191,7 @@ void tsr_feistel_fill(const tsr_feistel *order, uint64_t first, uint64_t step, u
 {
     uint64_t done = 0;
     if (order->n > MAX_PACKED && count >= TOGETHER) {
-        const tsr_feistel copy = *order; /* which `out` cannot overlap */
+        const tsr_feistel copy = *order; /* so that the compiler knows it does not overlap `out` */
         uint32_t row[TOGETHER], column[TOGETHER], columns = copy.columns;
         cell at = cell_of(&copy, first), by = cell_of(&copy, step);
         for (; count - done >= TOGETHER; done += TOGETHER) {

@@ -1,4 +1,4 @@
-/* Orders by name, and reading from one. */
+/* Names and checks of orders, and reading from an order. */
 #include "sampler/order/order.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@ static const char *name_of(const char *const *names, size_t count, int value)
     return value >= 0 && (size_t)value < count ? names[value] : "?";
 }
 
-/* The place of `name`. */
+/* Gives the index of `name` in `names`. */
 static tsr_status find(const char *what, const char *const *names, size_t count, const char *name,
                        size_t *out)
 {
@@ -96,7 +96,7 @@ tsr_status tsr__order_check_seed(const char *what, tsr_order order, int64_t seed
     TSR__REQUIRE(order != TSR_ORDER_DOTNET || (seed >= INT32_MIN && seed <= INT32_MAX),
                  "%s: the seed %" PRId64 " is not one of System.Random's, an int32", what, seed);
     TSR__REQUIRE(order != TSR_ORDER_MLX || seed >= 0,
-                 "%s: the seed %" PRId64 " is negative, which MLX's are not", what, seed);
+                 "%s: seed %" PRId64 " is negative: MLX needs seeds from 0 on", what, seed);
     return TSR_OK;
 }
 
@@ -105,7 +105,7 @@ tsr_status tsr__table_reserve(tsr__table *table, uint64_t n)
     bool narrow = n <= UINT64_C(1) << 32;
     void *memory = narrow ? (void *)table->narrow : (void *)table->wide;
     if (memory == NULL || table->capacity < n) {
-        /* The old one goes first: together they may be more than there is memory. */
+        /* Free the old table first: there may not be enough memory for both. */
         tsr__table_finish(table);
         size_t size = narrow ? sizeof *table->narrow : sizeof *table->wide;
         if (n > SIZE_MAX || (memory = tsr__calloc((size_t)n, size)) == NULL)

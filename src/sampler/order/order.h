@@ -1,51 +1,54 @@
-/* Orders of 0 … n − 1, by whatever generator. */
+/* Orders of 0 … n − 1 by any generator. */
 #ifndef TSR_SAMPLER_ORDER_ORDER_H
 #define TSR_SAMPLER_ORDER_ORDER_H
 
 #include "tessera/sampler.h"
 
-/* The seed and stream of a Philox that belongs to (seed, epoch, pass) alone. */
+/* The seed and stream of a Philox generator, derived from (seed, epoch, pass). Different triples
+ * give different generators. */
 typedef struct tsr__order_keys {
     uint64_t seed, stream;
 } tsr__order_keys;
 void tsr__order_key(uint64_t seed, uint64_t epoch, uint64_t pass, tsr__order_keys *out);
 
-/* A permutation in memory, 4 bytes an element where that is enough. Zero: empty. */
+/* A permutation in memory, with 4 bytes per element if that is enough. All zero: empty. */
 typedef struct tsr__table {
     uint64_t n, capacity;
     uint32_t *narrow; /* n ≤ 2^32 */
     int64_t *wide;
 } tsr__table;
 
-/* randperm(n). On failure the table is empty, and nothing has been drawn. */
+/* Computes PyTorch's randperm(n). On failure the table is empty and nothing has been drawn. */
 tsr_status tsr__table_torch(tsr__table *table, tsr_torch_version version, uint64_t n,
                             tsr_mt19937 *rng);
-/* The document's shuffle of 0 … n − 1; n is at most INT32_MAX. Failure as above. */
+/* Computes Fisher and Yates' shuffle of 0 … n − 1 by System.Random. n must be at most INT32_MAX. On
+ * failure the table is empty and nothing has been drawn. */
 tsr_status tsr__table_dotnet(tsr__table *table, uint64_t n, tsr_dotnet *rng);
-/* mx.argsort(mx.random.uniform((n,), key=key)); n is at most TSR__MAX_THREEFRY_WORDS. On failure
- * what the table holds is no order. */
+/* Computes mx.argsort(mx.random.uniform((n,), key=key)). n must be at most TSR__MAX_THREEFRY_WORDS.
+ * On failure the contents of the table are undefined. */
 tsr_status tsr__table_mlx(tsr__table *table, uint64_t n, tsr_threefry_key key);
-/* The 32-bit words that randperm(n) draws. */
+/* Returns the number of 32-bit words that randperm(n) draws. */
 uint64_t tsr__torch_randperm_words(tsr_torch_version version, uint64_t n);
 
-/* Makes room for n elements, which are not set; may be larger than the one before. */
+/* Makes room for n elements, whose values are undefined. An existing allocation is reused if it is
+ * large enough. */
 tsr_status tsr__table_reserve(tsr__table *table, uint64_t n);
 void tsr__table_finish(tsr__table *table);
 
-/* Any order that is ready to be read. */
+/* An order of any kind that is ready to be read. */
 typedef struct tsr__order {
     tsr_order kind;
     tsr_feistel feistel;
     tsr__table table;
 } tsr__order;
 
-/* The elements at first, first + step, …: `count` of them. */
+/* Writes the `count` elements at positions first, first + step, …. */
 void tsr__order_fill(const tsr__order *order, uint64_t first, uint64_t step, uint64_t count,
                      int64_t *out);
 
-/* One that there is, or TSR_ERR_INVALID with "what: " before the reason. */
+/* Checks that the order exists. Errors: TSR_ERR_INVALID with "what: " before the reason. */
 tsr_status tsr__order_check(const char *what, tsr_order order);
-/* That the order can shuffle n items, with what it takes for a seed. Errors as above. */
+/* These check that the order can shuffle n items, and that it accepts the seed. Errors as above. */
 tsr_status tsr__order_check_shuffle(const char *what, tsr_order order, uint64_t n);
 tsr_status tsr__order_check_seed(const char *what, tsr_order order, int64_t seed);
 

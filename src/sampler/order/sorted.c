@@ -8,15 +8,16 @@
 #define DIGIT_BITS 8
 #define DIGITS (1 << DIGIT_BITS)
 
-/* Digit number `place` of a key, of which negative ones are to come first. */
+/* Returns digit number `place` of a key. The sign bit is flipped so that negative keys come first.
+ */
 static unsigned digit(int64_t key, int place)
 {
     uint64_t shifted = (uint64_t)key ^ UINT64_C(1) << 63;
     return (unsigned)(shifted >> (place * DIGIT_BITS)) & (DIGITS - 1);
 }
 
-/* A radix sort, the lowest digit first. Digits that all keys share are most of them, and cost one
- * look. */
+/* A radix sort, lowest digit first. A digit that is equal in all keys, as most are, only costs one
+ * pass that counts. */
 tsr_status tsr__sorted(const int64_t *keys, uint64_t count, uint32_t **out)
 {
     uint32_t *from = tsr__calloc(count, sizeof *from);
@@ -63,7 +64,7 @@ tsr_status tsr__sorted_check_batches(const char *what, int64_t batch_size, tsr_o
     TSR__REQUIRE(batch_size > 0, "%s: batch size %" PRId64 " is not positive", what, batch_size);
     TSR__TRY(tsr__order_check(what, order));
     TSR__REQUIRE(order == TSR_ORDER_FEISTEL || order == TSR_ORDER_NONE,
-                 "%s: order '%s' is another library's, which has no such sampler", what,
+                 "%s: order '%s' is not supported: use feistel or none", what,
                  tsr_order_name(order));
     return TSR_OK;
 }

@@ -1,6 +1,6 @@
-/* The shuffles of PyTorch, of the C# document and of MLX into a table of 4 bytes an element. The
- * first two swap with elements anywhere in memory, but which ones follows from the generator alone:
- * they are drawn some way ahead, so that memory can be fetched meanwhile. */
+/* The shuffles of PyTorch, .NET and MLX, into a table with 4 bytes per element. The first two swap
+ * with elements anywhere in memory. The generator alone decides which ones, so they are drawn some
+ * way ahead and prefetched. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -8,7 +8,7 @@
 #include "rng/rng.h"
 #include "sampler/order/order.h"
 
-/* UINT32_MAX / 20: from so many elements on, PyTorch 2.6 and later draw 64 bits for each. */
+/* UINT32_MAX / 20. For this many elements or more, PyTorch 2.6 and later draw 64 bits for each. */
 #define LARGE_RANDPERM UINT64_C(214748364)
 #define AHEAD 64
 
@@ -41,7 +41,7 @@ static void count_up(uint32_t *elements, uint64_t n)
         elements[i] = (uint32_t)i;
 }
 
-/* Element i with one of those from i on. */
+/* Swaps each element i with one of the elements from i on. */
 static void shuffle_forward(tsr_mt19937 *rng, uint64_t n, uint32_t *elements)
 {
     uint64_t chosen[AHEAD];
@@ -59,7 +59,8 @@ static void shuffle_forward(tsr_mt19937 *rng, uint64_t n, uint32_t *elements)
     }
 }
 
-/* Grows: element i goes where one of those before it, or itself, was. */
+/* Builds the permutation element by element: element i takes the place of an earlier one or its
+ * own, and the earlier one moves to place i. */
 static void shuffle_inside_out(tsr_mt19937 *rng, uint64_t n, uint32_t *elements)
 {
     uint64_t chosen[AHEAD];
@@ -98,7 +99,7 @@ tsr_status tsr__table_dotnet(tsr__table *table, uint64_t n, tsr_dotnet *rng)
     for (uint64_t left = n; left > 1;) {
         uint64_t count = left - 1 < AHEAD ? left - 1 : AHEAD;
         for (uint64_t j = 0; j < count; j++) {
-            /* Next(0, i + 1). Some seed may give Next() the value -1, once; .NET then throws. */
+            /* Next(0, i + 1). With some seeds, Next() may return -1 once; .NET then throws. */
             double drawn = tsr_dotnet_next_double(rng) * (double)(left - j);
             chosen[j] = drawn < 0 ? 0 : (uint64_t)drawn;
             FETCH(elements + chosen[j]);

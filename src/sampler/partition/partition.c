@@ -1,13 +1,15 @@
-/* Who gets what. Interleaved, the items that all ranks have given in step are the first of the
- * order, so that what is left is the rest of it, however often the number of ranks changes.
- * Contiguous, what is left is the end of each rank's stretch, and these laid end to end are dealt
- * anew; finding an item goes back through the deals, the last one first. */
+/* Assigns items to ranks. Every rank has given the same number of items when the number of ranks
+ * changes. In an interleaved split, these are the first items of the order, so the remaining items
+ * are the rest of the order, however often the number of ranks changes. In a contiguous split, the
+ * remaining items are the end of each rank's range. These ends, one after the other, are
+ * partitioned again; finding an item goes back through the earlier partitions, the last one first.
+ */
 #include "sampler/partition/partition.h"
 
 #include "base/checked.h"
 
-/* How `items` are cut for a contiguous split: stretches of one size, then of another, and what no
- * rank gets. */
+/* How a contiguous split cuts the items: count[0] ranges of size[0], then count[1] ranges of
+ * size[1]; `over` items go to no rank. */
 typedef struct cut {
     uint64_t count[2], size[2], over;
 } cut;
@@ -24,14 +26,14 @@ static cut cut_of(uint64_t items, uint64_t ranks, tsr_tail tail)
     case TSR_TAIL_PAD_MASK:
         break;
     }
-    /* What is really there of stretches that padding makes equally long. */
+    /* Padding makes the ranges equally long; count only the real items in them. */
     size += more != 0;
     if (size == 0)
         return (cut){{0, 0}, {0, 0}, 0};
     return (cut){{items / size, items % size != 0}, {size, items % size}, 0};
 }
 
-/* The most items that a rank has. */
+/* Returns the largest number of items that a rank has. */
 static uint64_t longest(uint64_t items, uint64_t ranks, tsr_tail tail)
 {
     return tail == TSR_TAIL_DROP ? items / ranks : tsr__div_up_u64(items, ranks);
@@ -42,8 +44,8 @@ static uint64_t after(uint64_t size, uint64_t given)
     return size - tsr__min_u64(size, given);
 }
 
-/* Items left of `items` when each rank has given so many: none at the end of the epoch, where also
- * what was dropped has gone. */
+/* Returns how many of `items` remain after each rank has given `given`. None remain at the end of
+ * the epoch, not even dropped items. */
 static uint64_t left_of(uint64_t items, uint64_t ranks, tsr_tail tail, uint64_t given)
 {
     if (given >= longest(items, ranks, tail))
@@ -92,7 +94,8 @@ uint64_t tsr__partition_length(const tsr__partition *partition, uint64_t rank)
     return longest(partition->left, partition->ranks, partition->tail);
 }
 
-/* Place `at` of what one deal had left, as a place of what it had; *run items follow it there. */
+/* Converts position `at` among the items that an earlier partition left over to the position among
+ * all its items. Reduces *run to the number of items that follow each other there. */
 static uint64_t go_back(const tsr__partition_before *before, tsr_tail tail, uint64_t at,
                         uint64_t *run)
 {

@@ -1,4 +1,4 @@
-/* Which process this is, from what launchers put in its environment. */
+/* Finds the rank of this process from the environment variables that launchers set. */
 #include <stddef.h>
 
 #include "base/environment.h"
@@ -6,13 +6,13 @@
 #include "base/launcher.h"
 #include "tessera/sampler.h"
 
-/* Which variables a launcher sets. */
+/* The variables that a launcher sets. */
 typedef struct numbers {
     const char *rank, *ranks;
-    bool tells_scripts; /* a job's own script has a rank too, 0, but is none of the ranks */
+    bool tells_scripts; /* it also sets `rank`, to 0, for the job's script, which is not a rank */
 } numbers;
 
-/* Both numbers of a launcher that has set either; *found says whether it has. */
+/* Reads both numbers if the launcher has set them; *found is whether it has. */
 static tsr_status read_numbers(const numbers *from, bool *found, int64_t *rank, int64_t *ranks)
 {
     bool has_rank = tsr__env_text(from->rank) != NULL,
@@ -48,7 +48,7 @@ tsr_status tsr_rank_from_environment(int64_t *rank, int64_t *ranks)
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers && !found && !is_single; i++)
         TSR__TRY(read_numbers(&launchers[i], &found, &found_rank, &found_ranks));
     TSR__REQUIRE(found || is_single || tsr__env_text("PMIX_RANK") == NULL,
-                 "rank: PMIX_RANK is set, but nothing says of how many");
+                 "rank: PMIX_RANK is set, but no variable gives the number of ranks");
     *rank = found_rank;
     *ranks = found_ranks;
     return TSR_OK;

@@ -1,6 +1,6 @@
-/* Walker, "An efficient method for generating discrete random variables with general distributions"
- * (ACM TOMS 3, 1977). The table is made in place, in one go through the columns, without lists of
- * those that are still to be done. */
+/* The alias method: Walker, "An efficient method for generating discrete random variables with
+ * general distributions" (ACM TOMS 3, 1977). The table is computed in place in one pass over the
+ * columns, without lists of small and large columns. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -14,7 +14,8 @@
 #define FETCH(address) (void)(address)
 #endif
 
-/* The mean share is 1. Compensated (Neumaier), so that it is that of hundreds of millions too. */
+/* Returns the scale that makes the mean share 1. The summation is compensated (Neumaier), so that
+ * it is also accurate for hundreds of millions of weights. */
 static double scale_of(const tsr__weights *weights, double largest)
 {
     double sum = 0, lost = 0;
@@ -26,8 +27,8 @@ static double scale_of(const tsr__weights *weights, double largest)
     return (double)weights->count / (sum + lost);
 }
 
-/* Fills what columns that are too small lack from those that are too large. `heaviest` is an index
- * that must not be left over with nothing: it takes what rounding leaves to others of weight 0. */
+/* Fills the columns that are too small from those that are too large. `heaviest` is the index of a
+ * largest weight: it gets the space that rounding leaves in columns of weight 0. */
 static void even_out(const tsr__weights *weights, uint32_t heaviest, tsr__alias *alias)
 {
     union tsr__alias_share *own = alias->own;
@@ -36,8 +37,8 @@ static void even_out(const tsr__weights *weights, uint32_t heaviest, tsr__alias 
         large++;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t small = i;
-        /* A column that others have drawn on until it became small itself, and that the loop has
-         * passed, is done at once. */
+        /* If a large column becomes small by giving, and the loop has already passed it, fill it at
+         * once. */
         while (small <= i && own[small].share < 1 && large < count) {
             alias->other[small] = (uint32_t)large;
             own[large].share -= 1 - own[small].share;
@@ -50,7 +51,7 @@ static void even_out(const tsr__weights *weights, uint32_t heaviest, tsr__alias 
         }
         if (large < count || small > i)
             continue;
-        /* No large one is left: but for rounding, this column is full. */
+        /* No large column is left, so this column is full, except for rounding. */
         if (own[small].share < 1 && alias->other[small] == (uint32_t)small) {
             if (tsr__weight(weights, small) > 0)
                 own[small].share = 1;
@@ -82,7 +83,7 @@ tsr_status tsr__alias_init(const tsr__weights *weights, double largest, tsr__ali
     even_out(weights, heaviest, &alias);
     for (uint64_t i = 0; i < alias.count; i++) {
         double share = alias.own[i].share;
-        /* A whole column is its own index's whichever of the two is chosen. */
+        /* In a full column, both choices give its own index. */
         if (share >= 1)
             alias.other[i] = (uint32_t)i;
         alias.own[i].below = share >= 1 ? UINT64_MAX : (uint64_t)(share * 18446744073709551616.0);
@@ -98,7 +99,7 @@ void tsr__alias_finish(tsr__alias *alias)
     *alias = (tsr__alias){0};
 }
 
-/* Draws are made some way ahead of the table, which may be far away in memory. */
+/* The number of draws made ahead, so that the table's entries can be prefetched. */
 #define AHEAD 32
 
 void tsr__alias_fill(const tsr__alias *alias, const tsr__order_keys *keys, uint64_t first,

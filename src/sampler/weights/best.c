@@ -1,4 +1,5 @@
-/* The best of many keys, in a heap with the worst of them on top; and the keys of our own order. */
+/* Keeps the best of many keys in a heap with the worst of them on top. Also computes the keys of
+ * the order feistel. */
 #include <math.h>
 #include <string.h>
 
@@ -33,7 +34,7 @@ static bool is_worse(double key, uint32_t index, double other_key, uint32_t othe
     return key < other_key || (!(key > other_key) && index > other_index);
 }
 
-/* Sinks an entry from `hole` to where nothing below it is worse, among the first `count`. */
+/* Moves an entry from `hole` down, among the first `count`, until no entry below it is worse. */
 static void sink(tsr__best *best, uint64_t count, uint64_t hole, double key, uint32_t index)
 {
     for (uint64_t child; (child = 2 * hole + 1) < count; hole = child) {
@@ -80,10 +81,10 @@ void tsr__best_sort(tsr__best *best)
     }
 }
 
-/* log(u) / weight is largest with the probabilities that drawing one after the other would give:
- * Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006). The keys are the
- * roots of that, in the same order: weights may be as far apart as doubles are, and the quotients
- * of those that are left would be more than a double holds. */
+/* Taking the largest values of log(u) / weight has the same probabilities as drawing one index
+ * after the other: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006).
+ * These values are negative. The keys are −√−value, which have the same order: the values
+ * themselves would overflow a double for very small weights. */
 void tsr__weights_draw_native(const tsr__weights *weights, const tsr__order_keys *keys,
                               tsr__best *best)
 {

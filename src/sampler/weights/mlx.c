@@ -1,4 +1,4 @@
-/* What mx.random.categorical computes, but for the rounding of its logarithms. */
+/* Computes mx.random.categorical, except for the rounding of its logarithms. */
 #include <math.h>
 
 #include "base/alloc.h"
@@ -22,8 +22,7 @@ tsr_status tsr__logits_init(const tsr__weights *weights, tsr__logits *out)
         sum += (double)(float)tsr__weight(weights, i);
     const float all = (float)sum;
     TSR__REQUIRE(isfinite(all) && all > 0,
-                 "weighted: the weights add up to %g, which is nothing, or too much, in 32 bits",
-                 sum);
+                 "weighted: the sum of the weights, %g, is 0 or infinite in 32 bits", sum);
     logits.values = tsr__calloc((size_t)weights->count, sizeof *logits.values);
     if (logits.values == NULL)
         return TSR_ERR_NO_MEMORY;
@@ -42,13 +41,13 @@ void tsr__logits_finish(tsr__logits *logits)
     *logits = (tsr__logits){0};
 }
 
-/* A logit with number `word` of `words` for its noise. */
+/* Returns a logit plus noise, which is computed from random number `word` of `words`. */
 static float noisy(float logit, tsr_threefry_key key, uint64_t words, uint64_t word)
 {
     return logit - rounded_log(-rounded_log(tsr__threefry_uniform_at(key, words, word)));
 }
 
-/* The noise is an array [count, draws]. */
+/* MLX's noise is an array [count, draws]. */
 int64_t tsr__logits_draw(const tsr__logits *logits, tsr_threefry_key key, uint64_t draws,
                          uint64_t draw)
 {

@@ -1,4 +1,4 @@
-/* What torch.multinomial computes, in plain IEEE arithmetic and in its order. */
+/* Computes torch.multinomial, in plain IEEE arithmetic and in the same order. */
 #include <math.h>
 
 #include "base/alloc.h"
@@ -39,8 +39,7 @@ tsr_status tsr__sums_init(const tsr__weights *weights, tsr__sums *out)
     }
     if (!is_finite) {
         tsr__sums_finish(&sums);
-        return tsr__fail(TSR_ERR_INVALID,
-                         "weighted: the weights add up to more than their type can hold");
+        return tsr__fail(TSR_ERR_INVALID, "weighted: the sum of the weights overflows their type");
     }
     *out = sums;
     return TSR_OK;

@@ -181,7 +181,7 @@ START_TEST(what_is_refused)
         "length-sorted: batch size -8 is not positive");
     check_refused(tsr_sampler_length_sorted_params(.lengths = lengths, .count = 2, .batch_size = 1,
                                                    .order = TSR_ORDER_TORCH),
-                  "length-sorted: order 'torch' is another library's, which has no such sampler");
+                  "length-sorted: order 'torch' is not supported: use feistel or none");
     check_refused(tsr_sampler_length_sorted_params(.lengths = lengths, .count = 2, .batch_size = 1,
                                                    .order = (tsr_order)9),
                   "length-sorted: 9 is no order");

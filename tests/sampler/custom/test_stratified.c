@@ -219,7 +219,7 @@ START_TEST(what_is_refused)
                   "stratified: batch size 0 is not positive");
     check_refused(tsr_sampler_stratified_params(.labels = labels, .count = 2, .batch_size = 1,
                                                 .order = TSR_ORDER_DOTNET),
-                  "stratified: order 'dotnet' is another library's, which has no such sampler");
+                  "stratified: order 'dotnet' is not supported: use feistel or none");
     create(tsr_sampler_stratified_params(.labels = labels, .count = 2, .batch_size = INT64_MAX));
     ck_assert_uint_eq(tsr_sampler_batch_max(sampler), 2);
     ck_assert_error(tsr_sampler_set_epoch(sampler, INT64_MIN), TSR_ERR_INVALID,
