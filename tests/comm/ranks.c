@@ -20,14 +20,14 @@
 
 #define BLOCK_MOST 65536
 #define EXCHANGES 8
-static double patience = 60; /* seconds until everything has ended */
+static double patience = 60; /* seconds in which all ranks must end */
 
 const char *const path_names[PATHS] = {"shm", "messages", "tcp"};
 
 typedef struct shared {
     rank_record records[RANKS_MOST];
     _Atomic int arrived[EXCHANGES];
-    _Atomic bool has_given_up; /* some rank */
+    _Atomic bool has_given_up; /* some rank could not create its communicator */
     uint8_t blocks[2][RANKS_MOST][BLOCK_MOST];
     alignas(64) uint8_t user[RANKS_SHARED];
 } shared;
@@ -58,12 +58,12 @@ void *ranks_shared(void)
     return common->user;
 }
 
-/* Defaults of the sanitizers. Their names are the sanitizers' own. */
+/* Default options of the sanitizers, which call these functions by their names. */
 const char *__asan_default_options(void);
 const char *__lsan_default_options(void);
 
-/* Reading symbols takes each rank ten times as long as all its work. Reports give addresses, for
- * addr2line. The library of a leak is known without symbols. */
+/* Disables symbols, because reading them takes each rank ten times as long as all its work. Reports
+ * contain addresses, for addr2line. They name the library of a leak even without symbols. */
 const char *__asan_default_options(void)
 {
     return "symbolize=0";
@@ -120,8 +120,8 @@ static int all_gather(void *user, const void *mine, uint64_t size_bytes, void *a
     return 0;
 }
 
-/* The leak checker looks, where there is one. What a library that could not be opened has left is
- * in thread-local memory, at which it does not look: the second call frees it. */
+/* Ends with exit(), so that a leak checker runs. A failed dlopen leaves its message in thread-local
+ * memory, which the checker does not search; the second dlerror() frees it. */
 static void leave(void)
 {
     (void)dlerror();
@@ -218,7 +218,7 @@ const rank_record *ranks_record(int rank)
     return &common->records[rank];
 }
 
-/* Those that have ended since; returns how many are left. */
+/* Reaps the ranks that have ended. Returns how many are still running. */
 static int collect(void)
 {
     int left = 0;
@@ -261,7 +261,7 @@ void ranks_wait(void)
 void ranks_check(int rank)
 {
     const rank_record *record = &common->records[rank];
-    /* One failure brings about others. */
+    /* Prints the failures of all ranks, because one failure causes others. */
     for (int i = 0; i < current.size && record->failure[0]; i++) {
         if (common->records[i].failure[0])
             fprintf(stderr, "%s: rank %d of %d, after %.2f s: %s\n", path_names[current.path], i,

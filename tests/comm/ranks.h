@@ -1,6 +1,5 @@
-/* Real processes that are the ranks of a communicator, and what became of each of them. Their
- * bootstrap is a callback through memory that they share, so that nothing but the communicator is
- * tested. */
+/* Starts real processes as the ranks of a communicator, and records how each of them ends. Their
+ * bootstrap is a callback that uses shared memory, so that only the communicator is tested. */
 #ifndef TESTS_COMM_RANKS_H
 #define TESTS_COMM_RANKS_H
 
@@ -15,7 +14,7 @@
 
 /* How ranks reach each other. */
 typedef enum ranks_path {
-    PATH_SHM,      /* shared memory, where they have it */
+    PATH_SHM,      /* the shared-memory transport, if it serves the operation */
     PATH_MESSAGES, /* messages, which UCX sends through shared memory */
     PATH_TCP,      /* … or through sockets */
     PATHS
@@ -27,34 +26,34 @@ typedef struct ranks_job {
     ranks_path path;
     bool reproducible;
     uint64_t timeout_ns; /* 0: 20 s */
-    int fault;           /* n > 0: the last rank's n-th allocation fails, from its start on */
-    /* What a rank does. It ends by returning, or where need() fails. */
+    int fault; /* n > 0: the n-th allocation of the last rank fails, counted from its start */
+    /* The function of each rank. It ends when it returns or when a need() fails. */
     void (*run)(tsr_comm *comm, void *user);
     void *user;
 } ranks_job;
 
 typedef struct rank_record {
-    char failure[1024]; /* what did not hold; "" when it returned */
+    char failure[1024]; /* the need() that failed; "" if run() returned */
     bool has_returned;
     int wait_status;
-    double seconds; /* until it ended, from the start of the job */
+    double seconds; /* from the start of the job until it ended */
 } rank_record;
 
-/* Starts them, waits until all have ended in order, or fails the test. */
+/* Starts all ranks and waits for them. Fails the test unless all of them succeed. */
 void ranks_run(const ranks_job *job);
 
 /* The same in steps. */
 void ranks_start(const ranks_job *job);
 void ranks_signal(int rank, int signal);
 pid_t ranks_pid(int rank);
-/* Waits for those that are still there, for 60 s at most; those that do not end are killed, and the
- * test fails. */
+/* Waits for the ranks that are still running, for 60 s at most. Then it kills the remaining ones
+ * and fails the test. */
 void ranks_wait(void);
 const rank_record *ranks_record(int rank);
 /* Fails the test unless this rank has returned without a failure. */
 void ranks_check(int rank);
 
-/* Memory of the test and all of its ranks, zero at each ranks_start. */
+/* Memory that the test and all ranks share. Each ranks_start sets it to zero. */
 #define RANKS_SHARED (UINT64_C(8) << 20)
 void *ranks_shared(void);
 
@@ -76,7 +75,7 @@ void rank_fail(const char *format, ...) __attribute__((format(printf, 1, 2), nor
             rank_fail("%s:%d: %s: %s: %s", __FILE__, __LINE__, #call,                              \
                       tsr_status_name(need_status_), tsr_last_error());                            \
     } while (0)
-/* The call fails like this, with a text that holds `words`. */
+/* Requires that the call fails with this status, and with a text that contains `words`. */
 #define need_error(call, status, words)                                                            \
     do {                                                                                           \
         tsr_status need_status_ = (call);                                                          \
@@ -86,10 +85,10 @@ void rank_fail(const char *format, ...) __attribute__((format(printf, 1, 2), nor
                       need_status_ == TSR_OK ? "no error" : tsr_last_error());                     \
     } while (0)
 
-/* Destroys the communicator of the rank before its end does. */
+/* Destroys the rank's communicator before the rank ends. */
 void rank_destroy(void);
 
-/* Memory that the rank's end frees. */
+/* Allocates memory that is freed when the rank ends. */
 void *rank_memory(uint64_t size_bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* Messages whose operation ended before they did. */
+/* Messages that complete after their operation has ended. */
 #define TSR__UCX_LIBRARY_ITSELF
 #include <stdatomic.h>
 
@@ -6,8 +6,9 @@
 #include "comm/ucx/library.h"
 #include "comm/values.h"
 
-/* A receive that UCX neither finishes nor gives back in time: when it lands at last, its request is
- * somebody else's. UCX's own function for calling back stands behind one that does nothing. */
+/* Tests a receive that UCX neither completes nor cancels in time. When it completes, its request
+ * already belongs to another operation. The test replaces UCX's function for cancelling by one that
+ * does nothing, and calls UCX's function later. */
 static ucp_worker_h its_worker;
 static void *its_handle;
 static tsr__message *left_behind; /* freed with the last communicator */
@@ -65,14 +66,14 @@ static void land_late(tsr_comm *comm, void *user)
     tsr_comm_destroy(&pair);
 }
 
-START_TEST(lands_late)
+START_TEST(a_receive_that_completes_late)
 {
     ranks_run(&(ranks_job){.size = 3, .path = PATH_MESSAGES, .run = land_late});
 }
 END_TEST
 
-/* A sender gives up, and uses its memory for something else; who has not looked meanwhile gets what
- * was sent, or an error. */
+/* A sender gives up and uses its memory for something else. A receiver that has made no progress
+ * until then must get the data that was sent, or an error. */
 static void read_late(tsr_comm *comm, void *user)
 {
     enum { COUNT = 5000 };
@@ -103,7 +104,7 @@ static void read_late(tsr_comm *comm, void *user)
         need(data[i] == 1);
 }
 
-START_TEST(reads_late)
+START_TEST(a_receiver_that_progresses_late)
 {
     ranks_run(&(ranks_job){.size = 2, .path = (ranks_path)(_i % PATHS), .run = read_late});
 }
@@ -111,7 +112,7 @@ END_TEST
 
 TESTS(abandoned)
 {
-    tcase_add_test(tests, lands_late);
-    /* It depends on who is first. */
-    tcase_add_loop_test(tests, reads_late, 0, 4 * PATHS);
+    tcase_add_test(tests, a_receive_that_completes_late);
+    /* Repeated, because the course depends on which rank is first. */
+    tcase_add_loop_test(tests, a_receiver_that_progresses_late, 0, 4 * PATHS);
 }

@@ -1,5 +1,5 @@
-/* Creating a communicator: what it refuses, and that it takes its deadline, whichever part of it
- * somebody does not come to. */
+/* Creating a communicator: the parameters that it refuses, and that one deadline covers all of its
+ * steps, whichever of them a rank does not reach. */
 #include <dlfcn.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ static void set_variables(int rank, uint16_t port)
     setenv("RANK", rank == 0 ? "0" : "1", 1);
 }
 
-/* Joins late, and does nothing more. */
+/* Joins the bootstrap late, and does nothing more. */
 static void be_rank_one(uint16_t port)
 {
     tsr__bootstrap *bootstrap;
@@ -35,7 +35,7 @@ static void be_rank_one(uint16_t port)
     pause();
 }
 
-/* One that only those get who ask for it, while this process lives. */
+/* Returns a port that the kernel assigns to no other process while this one runs. */
 static uint16_t free_port(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
@@ -48,12 +48,12 @@ static uint16_t free_port(void)
     return ntohs(address.sin_port);
 }
 
-START_TEST(all_of_it_in_one_deadline)
+START_TEST(one_deadline_covers_all_steps)
 {
     tsr_comm *comm = NULL;
     const uint16_t port = free_port();
     const pid_t other = fork();
-    ck_assert_int_ge(other, 0); /* kill() would take −1 for everybody */
+    ck_assert_int_ge(other, 0); /* kill(-1) would signal all processes */
     if (other == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         be_rank_one(port);
@@ -69,7 +69,7 @@ START_TEST(all_of_it_in_one_deadline)
     ck_assert_double_lt(seconds_now() - start, 3);
     kill(other, SIGKILL);
     waitpid(other, NULL, 0);
-    (void)dlerror(); /* the leak checker looks: as in ranks.c */
+    (void)dlerror(); /* for the leak checker, as in ranks.c */
     (void)dlerror();
 }
 END_TEST
@@ -88,5 +88,5 @@ END_TEST
 TESTS(create)
 {
     tcase_add_test(tests, an_unknown_bootstrap_is_refused);
-    tcase_add_test(tests, all_of_it_in_one_deadline);
+    tcase_add_test(tests, one_deadline_covers_all_steps);
 }

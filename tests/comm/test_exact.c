@@ -1,5 +1,5 @@
-/* Exact sums against another way to compute them: expansions of non-overlapping doubles, as
- * J. R. Shewchuk's, 1997, which are then rounded by integer arithmetic. */
+/* Compares exact sums with another method: expansions of non-overlapping doubles (J. R. Shewchuk,
+ * 1997), which are rounded by integer arithmetic. */
 #include <stdlib.h>
 
 #include "comm/reduce/exact.h"
@@ -33,8 +33,8 @@ static void expand(expansion *sum, double x)
     sum->count = kept;
 }
 
-/* The double nearest to the largest parts that says something, and what it leaves over; the part
- * behind that breaks ties. */
+/* Adds the largest parts until a sum is not exact, and returns it. `rest` is its error, and `third`
+ * the next part, which breaks ties. */
 static double top_of(const expansion *sum, double *rest, double *third)
 {
     int n = sum->count - 1;
@@ -51,7 +51,7 @@ static double top_of(const expansion *sum, double *rest, double *third)
     return high;
 }
 
-/* Sticky: the double next to it that is odd where there is more. */
+/* Rounds to odd: if the sum is not exact, returns the neighbouring double whose last bit is 1. */
 static double odd_of(const expansion *sum)
 {
     double rest, third, high = top_of(sum, &rest, &third);
@@ -63,7 +63,7 @@ static double odd_of(const expansion *sum)
     return high;
 }
 
-/* To nearest even in f64. */
+/* Rounds to nearest even in f64. */
 static double nearest_of(const expansion *sum)
 {
     double rest, third, high = top_of(sum, &rest, &third);
@@ -104,15 +104,15 @@ static uint64_t random_value(uint64_t *random, tsr_dtype dtype, int kind)
     const double unit = (double)(int64_t)(random_next(random) >> 11) * 0x1p-52 - 1;
     const int range = dtype == TSR_F16 ? 14 : dtype == TSR_F64 ? 900 : 120;
     switch (kind) {
-    case 0: /* alike */
+    case 0: /* of similar size */
         return bits_of_float(unit, dtype);
     case 1: /* of any size */
         return bits_of_float(unit * ldexp(1, (int)random_between(random, -range, range)), dtype);
-    case 2: /* ties, and what breaks them */
+    case 2: /* ties, and small values that break them */
         return bits_of_float(
             ldexp((double)random_between(random, -3, 3), (int)random_between(random, -2, 2) * 12),
             dtype);
-    default: /* special ones */
+    default: /* special values */
         return random_element(random, dtype);
     }
 }
@@ -134,7 +134,7 @@ START_TEST(sums)
             for (uint64_t j = 0; j < COUNT; j++)
                 store(memory[i], j, dtype, random_value(&random, dtype, _i % 4));
         }
-        /* What cancels. */
+        /* Some contributions cancel each other. */
         for (uint64_t j = 0; n > 2 && j < COUNT; j += 3)
             store(memory[1], j, dtype,
                   load(memory[0], j, dtype) ^ UINT64_C(1) << (8 * element - 1));
@@ -145,7 +145,7 @@ START_TEST(sums)
                 values[i] = load(memory[i], j, dtype);
             ck_assert_uint_eq(load(out, j, dtype), expected_sum(values, n, dtype));
         }
-        /* In any order, and into one of them. */
+        /* The result is the same in any order, and if the output is one of the inputs. */
         for (int i = 0; i < n; i++) {
             const int other = (int)random_between(&random, 0, n - 1);
             const void *kept = inputs[i];
@@ -158,7 +158,7 @@ START_TEST(sums)
 }
 END_TEST
 
-/* Where doubles are too small on the way: the sum is finite, or a tie far below decides. */
+/* Sums whose intermediate results overflow a double, or that a very small part decides. */
 START_TEST(hard_sums)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* Ranks that are slow, stopped or killed, or that leave: the others get an error in time, which
- * names the operation and the rank, and they can end normally. */
+/* Ranks that are slow, stopped or killed, or that leave. The others must get an error in time that
+ * names the operation and the rank, and they must be able to end normally. */
 #define _DEFAULT_SOURCE
 #include <math.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 
 #define DEADLINE_MS 200
 
-/* What the ranks repeat until it fails, which error they expect, and what they have seen. */
+/* The operation that the ranks repeat until it fails, the error they expect, and their results. */
 typedef struct scene {
     int operation;
     uint64_t count;
@@ -29,7 +29,7 @@ typedef struct scene {
     bool lacks_words[RANKS_MOST]; /* the error does not contain the words */
 } scene;
 
-/* What every rank has seen, on stderr: the text of a failed assertion has no room for it. */
+/* Prints every rank's results to stderr: the text of a failed assertion has no room for them. */
 static void print_ranks(const char *what, int size, int victim, double since)
 {
     const scene *seen = ranks_shared();
@@ -213,7 +213,7 @@ START_TEST(stopped)
 }
 END_TEST
 
-/* A rank that only tests its request, and never blocks, learns of a killed rank, too. */
+/* A rank that only tests its request, and never blocks, also detects a killed rank. */
 static void test_until_it_fails(tsr_comm *comm, void *user)
 {
     tsr_request *request;
@@ -260,7 +260,7 @@ static void leave_early(tsr_comm *comm, void *user)
     atomic_fetch_add(&seen->ready, 1);
     for (int i = 0; i < 20; i++)
         need_ok(call(comm, what->operation, data, more, what->count));
-    if (what->is_slow) /* used here for: it destroys the communicator */
+    if (what->is_slow) /* here this means that the rank destroys the communicator */
         rank_destroy();
     seen->errors_at[1] = seconds_now();
     _exit(0);
@@ -301,7 +301,7 @@ static void late(tsr_comm *comm, void *user)
     if (rank == late_rank) {
         rest_ms(450);
         const tsr_status told = tsr_comm_all_reduce(comm, &data, &data, 1, TSR_F32, TSR_OP_SUM);
-        /* The others may have ended, and what they have sent last may be lost. */
+        /* The others may have ended, and their last messages may be lost. */
         if (told != TSR_ERR_TIMEOUT && told != TSR_ERR_PEER_LOST)
             rank_fail("%s", tsr_status_name(told));
         return;
@@ -316,7 +316,7 @@ static void late(tsr_comm *comm, void *user)
         rank_fail("%s: %s", tsr_status_name(status), tsr_last_error());
     char name[32];
     snprintf(name, sizeof name, "rank %d", late_rank);
-    /* On a busy machine another rank may be as late: that attempt does not count. */
+    /* On a busy machine another rank may be late as well: that attempt does not count. */
     took[rank] = strstr(tsr_last_error(), name) ? seconds : HUGE_VAL;
 }
 
@@ -339,8 +339,8 @@ START_TEST(deadlines)
 }
 END_TEST
 
-/* Rank 1 is stopped, with messages on their way to it, when rank 0 destroys the communicator: that
- * takes no longer than its timeout, although messages may usually take two seconds. */
+/* Rank 1 is stopped while messages to it are in flight, and rank 0 destroys the communicator. This
+ * must take no longer than its timeout, although delivering messages may normally take 2 s. */
 static void leave_a_stopped_one(tsr_comm *comm, void *user)
 {
     scene *seen = ranks_shared();
@@ -434,8 +434,9 @@ static void wait_long(tsr_comm *comm, void *user)
         rank_fail("%g s of processor time for waiting 0.6 s", cpu);
 }
 
-/* Waiting ends soon after what it waits for: at least once on a busy machine. The questions that
- * ranks ask each other would wake them, too, but only after 50 ms. */
+/* A sleeping rank wakes soon after the event that it waits for; one success is enough, because the
+ * machine may be busy. The questions that ranks send each other would also wake it, but only after
+ * 50 ms. */
 static void be_woken(tsr_comm *comm, void *user)
 {
     enum { ATTEMPTS = 12 };

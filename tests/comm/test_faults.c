@@ -1,18 +1,18 @@
-/* Every allocation fails in turn: the call that needed it says so, nothing leaks, nobody hangs; and
- * where the call has not started, it can be made again. */
+/* Every allocation fails in turn. The call that needed it must return TSR_ERR_NO_MEMORY, nothing
+ * may leak, no rank may hang, and a call that has not started can be repeated. */
 #include <string.h>
 
 #include "base/fault.h"
 #include "comm/values.h"
 
-/* What the ranks agree on, besides what the communicator does. */
+/* State that the ranks share without the communicator. */
 typedef struct agreement {
-    _Atomic uint64_t armed; /* the n of the n-th allocation, in the round that comes */
-    _Atomic int failures;   /* calls that found no memory */
-    _Atomic bool last;      /* there was no n-th allocation */
+    _Atomic uint64_t armed; /* the number of the allocation that fails in the next round */
+    _Atomic int failures;   /* number of calls that returned TSR_ERR_NO_MEMORY */
+    _Atomic bool last;      /* there are fewer than `armed` allocations */
 } agreement;
 
-/* The call, as often as it takes. */
+/* Repeats the call until it does not fail for lack of memory. */
 #define again(call)                                                                                \
     do {                                                                                           \
         tsr_status again_status_;                                                                  \
@@ -75,14 +75,14 @@ START_TEST(operations)
     ranks_run(
         &(ranks_job){.size = 2 + _i / PATHS, .path = (ranks_path)(_i % PATHS), .run = fail_each});
     shared = ranks_shared();
-    /* Some are of things that are done without, such as telling others. */
+    /* Some failed allocations are not errors, such as those for notes to other ranks. */
     ck_assert_int_gt((int)shared->armed, 20);
     ck_assert_int_gt(shared->failures, (int)shared->armed / 2);
 }
 END_TEST
 
-/* Creating: the last rank finds no memory, so the others find that it is not there. Not over TCP
- * alone: UCX 1.13 ends the process where a peer goes away while a connection is being made. */
+/* Creating a communicator: the last rank has no memory, so the others find that it is missing. Not
+ * tested over TCP: UCX 1.13 ends a process whose peer ends while a connection is being made. */
 
 static void meet(tsr_comm *comm, void *user)
 {

@@ -1,4 +1,5 @@
-/* Children of fork(): whatever they do with their parent's communicator, it goes on. */
+/* Children of fork(): whatever they do with their parent's communicator, the parent is not
+ * affected. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -6,7 +7,7 @@
 
 #define WHOSE "the communicator is that of the process that forked this one"
 
-/* Fails with the number of what did not hold, since what the rank has to say it with is its own. */
+/* Returns the number of the check that failed, because only the parent may use rank_fail(). */
 static int be_child(tsr_comm *comm, tsr_request *waited, tsr_request *tested,
                     tsr_request *cancelled)
 {
@@ -34,7 +35,7 @@ static int be_child(tsr_comm *comm, tsr_request *waited, tsr_request *tested,
     return comm || cancelled ? 7 : 0;
 }
 
-/* Rank 0 forks while operations are in progress that rank 1 has yet to come to. */
+/* Rank 0 forks while operations are in progress that rank 1 has not called yet. */
 static void fork_one(tsr_comm *comm, void *user)
 {
     (void)user;
@@ -64,7 +65,7 @@ static void fork_one(tsr_comm *comm, void *user)
     need(sum == 3);
 }
 
-START_TEST(a_child_leaves_all_to_its_parent)
+START_TEST(a_child_does_not_affect_its_parent)
 {
     ranks_run(&(ranks_job){.size = 2, .path = (ranks_path)_i, .run = fork_one});
 }
@@ -72,5 +73,5 @@ END_TEST
 
 TESTS(fork)
 {
-    tcase_add_loop_test(tests, a_child_leaves_all_to_its_parent, 0, PATHS);
+    tcase_add_loop_test(tests, a_child_does_not_affect_its_parent, 0, PATHS);
 }

@@ -1,4 +1,4 @@
-/* Communicators out of communicators. */
+/* Communicators that derive from others. */
 #define TSR__UCX_LIBRARY_ITSELF
 #include <signal.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static int32_t sum_of(tsr_comm *comm, int32_t value)
     return sum;
 }
 
-/* Rows and columns of a grid, as tensor and data parallelism have them. */
+/* Rows and columns of a grid, as tensor and data parallelism use them. */
 static void grid(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm), columns = *(int *)user;
@@ -39,7 +39,7 @@ static void grid(tsr_comm *comm, void *user)
         need(sum_of(none, 9) == 9);
     }
     tsr_comm_destroy(&none);
-    /* In turns and at once, and each its own. */
+    /* Operations of the three communicators at the same time, completed in different orders. */
     int32_t a = rank, b = rank, c = rank;
     tsr_request *requests[3];
     for (int i = 0; i < 20; i++) {
@@ -57,11 +57,11 @@ static void grid(tsr_comm *comm, void *user)
     int32_t who = tsr_comm_rank(reversed) == 0 ? rank : -1;
     need_ok(tsr_comm_broadcast(reversed, &who, 1, TSR_I32, 0));
     need(who == size - 1);
-    /* Out of a part, one more. */
+    /* A communicator derived from a derived one. */
     tsr_comm *pair;
     need_ok(tsr_comm_split(across, column / 2, 0, &pair));
     need(sum_of(pair, 1) == tsr_comm_size(pair));
-    /* The first may go first. */
+    /* A parent may be destroyed before its children. */
     tsr_comm_destroy(&across);
     need(sum_of(pair, 2) == 2 * tsr_comm_size(pair));
     need(sum_of(down, 1) == rows);
@@ -81,8 +81,8 @@ START_TEST(rows_and_columns)
 }
 END_TEST
 
-/* More than have room on boards at a time, and many one after the other, of ranks that are not all
- * equally quick to leave. */
+/* More communicators than there are slots at a time, and many one after another, which the ranks
+ * destroy at different speeds. */
 static void many(tsr_comm *comm, void *user)
 {
     enum { AT_A_TIME = 20 };
@@ -106,13 +106,13 @@ static void many(tsr_comm *comm, void *user)
     }
 }
 
-START_TEST(one_after_the_other)
+START_TEST(many_communicators)
 {
     ranks_run(&(ranks_job){.size = 2 + _i / PATHS, .path = (ranks_path)(_i % PATHS), .run = many});
 }
 END_TEST
 
-/* What is wrong with one communicator is not wrong with the others. */
+/* A failure of one communicator does not affect the others. */
 static void apart(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm);
@@ -137,7 +137,7 @@ static void apart(tsr_comm *comm, void *user)
     tsr_comm_destroy(&whole);
 }
 
-START_TEST(failing_apart)
+START_TEST(failures_are_separate)
 {
     ranks_run(&(ranks_job){.size = 4, .path = (ranks_path)_i, .run = apart});
 }
@@ -165,7 +165,7 @@ START_TEST(wrong_colours)
 }
 END_TEST
 
-/* Thousands of operations on a communicator whose sequence numbers come round in the tags. */
+/* Thousands of operations on a communicator, so that the sequence numbers in tags wrap around. */
 static void long_lived(tsr_comm *comm, void *user)
 {
     (void)user;
@@ -173,13 +173,14 @@ static void long_lived(tsr_comm *comm, void *user)
         need(sum_of(comm, i) == 2 * i);
 }
 
-START_TEST(sequence_comes_round)
+START_TEST(sequence_numbers_wrap_around)
 {
     ranks_run(&(ranks_job){.size = 2, .path = (ranks_path)_i, .run = long_lived});
 }
 END_TEST
 
-/* What tsr_comm_duplicate does, with a pause in which all others destroy what they have got. */
+/* The same as tsr_comm_duplicate, with a pause in which all others destroy their new communicator.
+ */
 static tsr_comm *duplicate_slowly(tsr_comm *comm)
 {
     const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm);
@@ -203,7 +204,7 @@ static tsr_comm *duplicate_slowly(tsr_comm *comm)
     return child;
 }
 
-/* Who makes a communicator last knows who has left it before, however many they are. */
+/* The last rank to make a communicator learns of all ranks that have already left it. */
 static void leave_early(tsr_comm *comm, void *user)
 {
     const int32_t rank = tsr_comm_rank(comm), last = tsr_comm_size(comm) - 1;
@@ -231,9 +232,9 @@ START_TEST(many_leave_early)
 }
 END_TEST
 
-/* Rank 1 fails to make a communicator that ranks 0, 2, 3 and 4 have made, whose number it does not
- * know: the next one, of ranks 5 and 1, may have the same, and nothing of the other gets into it.
- */
+/* Rank 1 fails to make a communicator that ranks 0, 2, 3 and 4 have made, and does not know its
+ * number. So the next one, of ranks 5 and 1, may have the same number. It must not receive any
+ * message of the other. */
 static unsigned no_progress(ucp_worker_h worker)
 {
     (void)worker;
@@ -251,7 +252,7 @@ static void fail_to_duplicate(tsr_comm *comm)
     need(status == TSR_ERR_TIMEOUT);
 }
 
-/* What others do in a child before they leave it, and two ranks in theirs. */
+/* The others send in their child before they leave it, and two ranks use theirs. */
 static void same_number(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm);
@@ -286,13 +287,13 @@ static void same_number(tsr_comm *comm, void *user)
     tsr_comm_destroy(&pair);
 }
 
-START_TEST(of_the_same_number)
+START_TEST(equal_numbers_are_distinguished)
 {
     ranks_run(&(ranks_job){.size = 6, .path = PATH_MESSAGES, .run = same_number});
 }
 END_TEST
 
-/* Until all have heard what was said. */
+/* Continues until all ranks have received all notes. */
 static void listen_all(tsr_comm *comm)
 {
     for (int i = 0; i < 20; i++) {
@@ -302,7 +303,8 @@ static void listen_all(tsr_comm *comm)
     }
 }
 
-/* The communicators that the others come of: boards have no room for `most`, and then again. */
+/* Makes the parents of the others. There are no free slots for `most`, but later there are again.
+ */
 static void make_both(tsr_comm *comm, tsr_comm **pair, tsr_comm **most)
 {
     enum { FILLERS = 16 };
@@ -318,7 +320,7 @@ static void make_both(tsr_comm *comm, tsr_comm **pair, tsr_comm **most)
     listen_all(comm);
 }
 
-/* The slot that rank 1 had for it, which the others look at. */
+/* Rank 1 must not reuse the slot that it had reserved, because the other ranks read it. */
 static void same_slot(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm);
@@ -349,7 +351,7 @@ static void same_slot(tsr_comm *comm, void *user)
     tsr_comm_destroy(&pair);
 }
 
-START_TEST(of_the_same_slot)
+START_TEST(a_reserved_slot_is_not_reused)
 {
     ranks_run(&(ranks_job){.size = 6, .path = PATH_SHM, .run = same_slot});
 }
@@ -369,8 +371,8 @@ static bool is_free(tsr__job *job, int slot)
     return found;
 }
 
-/* Rank 1 has left the communicator of ranks 5 and 1, where rank 5 still looks at its slot. That
- * rank 0 leaves the other of that number says nothing about it. */
+/* Rank 1 has left the communicator of ranks 5 and 1, while rank 5 may still read its slot. The slot
+ * must not become free when rank 0 leaves the other communicator of that number. */
 static void same_place(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm);
@@ -404,14 +406,14 @@ static void same_place(tsr_comm *comm, void *user)
     tsr_comm_destroy(&pair);
 }
 
-START_TEST(of_the_same_place)
+START_TEST(a_slot_with_readers_is_not_free)
 {
     ranks_run(&(ranks_job){.size = 6, .path = PATH_SHM, .run = same_place});
 }
 END_TEST
 
-/* Communicators with a rank that is killed, and then as many again without it: their boards find
- * the room that those had. */
+/* Communicators with a rank that is killed, and then as many without it, which get the slots of the
+ * former. */
 static void outlive(tsr_comm *comm, void *user)
 {
     enum { MANY = 12 };
@@ -446,7 +448,7 @@ START_TEST(slots_of_killed_ranks)
 }
 END_TEST
 
-/* … or that is killed before it has left what the others have left. */
+/* The same if the rank is killed after the others have destroyed the communicators. */
 static void outstay(tsr_comm *comm, void *user)
 {
     enum { MANY = 12 };
@@ -485,14 +487,14 @@ END_TEST
 TESTS(groups)
 {
     tcase_add_loop_test(tests, rows_and_columns, 0, 4 * PATHS);
-    tcase_add_loop_test(tests, one_after_the_other, 0, 3 * PATHS);
-    tcase_add_loop_test(tests, failing_apart, 0, PATHS);
+    tcase_add_loop_test(tests, many_communicators, 0, 3 * PATHS);
+    tcase_add_loop_test(tests, failures_are_separate, 0, PATHS);
     tcase_add_test(tests, wrong_colours);
-    tcase_add_loop_test(tests, sequence_comes_round, 0, PATHS);
+    tcase_add_loop_test(tests, sequence_numbers_wrap_around, 0, PATHS);
     tcase_add_test(tests, many_leave_early);
-    tcase_add_test(tests, of_the_same_number);
-    tcase_add_test(tests, of_the_same_slot);
-    tcase_add_test(tests, of_the_same_place);
+    tcase_add_test(tests, equal_numbers_are_distinguished);
+    tcase_add_test(tests, a_reserved_slot_is_not_reused);
+    tcase_add_test(tests, a_slot_with_readers_is_not_free);
     tcase_add_test(tests, slots_of_killed_ranks);
     tcase_add_test(tests, slots_of_ranks_killed_late);
 }

@@ -1,6 +1,6 @@
-/* A random rank is killed at a random moment of a random operation: nobody hangs or crashes, all
- * survivors are told in time, and nothing is left behind. A few rounds; TESSERA_TEST_KILLS=200
- * makes as many. */
+/* A random rank is killed at a random moment of a random operation. No rank may hang or crash, all
+ * survivors must get an error in time, and no memory may be left behind. TESSERA_TEST_KILLS is the
+ * number of rounds. */
 #define _DEFAULT_SOURCE
 #include <dirent.h>
 #include <signal.h>
@@ -95,13 +95,14 @@ static void live_until(tsr_comm *comm, void *user)
     while (status == TSR_OK)
         status = one(comm, &random, data, more);
     shown->failed_at[rank] = seconds_now();
-    /* Who was in a part of the communicator with the victim goes, and so the others learn of it. */
+    /* The error may name another rank: one that shared a split communicator with the victim gives
+     * up and destroys its communicators. */
     snprintf(name, sizeof name, "rank %d", plan->victim);
     if (status != TSR_ERR_PEER_LOST || (!strstr(tsr_last_error(), "is lost: ") &&
                                         !strstr(tsr_last_error(), " has destroyed the comm")))
         rank_fail("%s: %s", tsr_status_name(status), tsr_last_error());
-    /* A socket that is closed forgets what its process has said last: over TCP alone, the one that
-     * is lost may be one that had given up because of the victim. */
+    /* Closing a socket may lose the last messages of its process. So over TCP the error may name a
+     * rank that gave up because of the victim. */
     if (plan->path != PATH_TCP && tsr_comm_status(comm) != TSR_OK &&
         strstr(tsr_last_error(), "is lost: ") && !strstr(tsr_last_error(), name))
         rank_fail("not %s: %s", name, tsr_last_error());
@@ -109,7 +110,7 @@ static void live_until(tsr_comm *comm, void *user)
     shown->ended_at[rank] = seconds_now();
 }
 
-/* Shared memory with names, and segments of System V memory that nobody has, one a line. */
+/* Lists named shared memory, and System V segments that no process has attached, one per line. */
 static char *memory_there(void)
 {
     char *text = NULL, line[512];
@@ -131,7 +132,7 @@ static char *memory_there(void)
     return text;
 }
 
-/* Others have some for a while, too: only what stays counts. */
+/* Other processes use such memory for a while, too, so only what stays is an error. */
 static void need_nothing_left(const char *before)
 {
     char *after = memory_there();
@@ -182,7 +183,7 @@ static void kill_one(uint64_t *random, int round, double *slowest)
     }
 }
 
-START_TEST(at_any_moment)
+START_TEST(a_rank_is_killed_at_any_moment)
 {
     const char *wish = getenv("TESSERA_TEST_KILLS");
     const int rounds = wish ? atoi(wish) : ROUNDS;
@@ -201,5 +202,5 @@ END_TEST
 TESTS(kill)
 {
     tcase_set_timeout(tests, 3000);
-    tcase_add_test(tests, at_any_moment);
+    tcase_add_test(tests, a_rank_is_killed_at_any_moment);
 }

@@ -1,5 +1,5 @@
-/* Ranks that do not call the same: all are told, by the next call at the latest, and both sides are
- * named. */
+/* Ranks that call different operations. All ranks must get an error, by the next call at the
+ * latest, that names both calls. */
 #include <stdio.h>
 #include <string.h>
 
@@ -58,7 +58,7 @@ static tsr_status gathered_of(tsr_comm *comm, float *data, int variant)
 
 static const struct {
     call_fn call;
-    int most, one; /* what most ranks call, and what one does */
+    int most, one; /* the variants that most ranks call, and that one rank calls */
     const char *most_text, *one_text;
 } cases[] = {
     {all_reduce_of, 0, 1, "all_reduce #1 (sum of 8 f32)", "all_reduce #1 (sum of 9 f32)"},
@@ -78,7 +78,7 @@ static const struct {
 };
 #define CASES ((int)(sizeof cases / sizeof cases[0]))
 
-/* The last rank differs; then the one before. */
+/* First the last rank but one differs, then the last. */
 static void differ(tsr_comm *comm, void *user)
 {
     const int size = tsr_comm_size(comm), rank = tsr_comm_rank(comm);
@@ -91,7 +91,7 @@ static void differ(tsr_comm *comm, void *user)
             tsr_comm *other;
             need_ok(tsr_comm_duplicate(comm, &other));
             const double start = seconds_now();
-            /* Some may still be here while others have failed. */
+            /* Some ranks may still be in this call while others have failed. */
             tsr_status status = tsr_comm_barrier(other);
             if (status == TSR_OK)
                 status = cases[i].call(other, data, variant);
@@ -101,7 +101,7 @@ static void differ(tsr_comm *comm, void *user)
             if (status != TSR_ERR_INVALID)
                 rank_fail("case %d, odd %d: %s %s", i, odd, tsr_status_name(status),
                           status ? tsr_last_error() : "");
-            /* Somebody of the many, and the one. */
+            /* The error names the rank that differs, and one of the others. */
             snprintf(side, sizeof side, "rank %d called %s", odd, cases[i].one_text);
             if (!strstr(tsr_last_error(), side))
                 rank_fail("case %d: %s: no '%s'", i, tsr_last_error(), side);
@@ -123,7 +123,7 @@ START_TEST(different_calls)
 }
 END_TEST
 
-/* One that calls in another order, of several outstanding ones. */
+/* One rank starts two operations in another order than the others. */
 static void reorder(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm);
@@ -145,7 +145,7 @@ static void reorder(tsr_comm *comm, void *user)
     if (status == TSR_OK)
         status = tsr_comm_barrier(comm);
     need(status == TSR_ERR_INVALID);
-    /* The first of the two, or the second. */
+    /* The error is about the first operation, or about the second. */
     need(strstr(tsr_last_error(), "rank 1 called "));
     need(strstr(tsr_last_error(), " called broadcast #"));
     need(strstr(tsr_last_error(), " called all_reduce #"));
@@ -158,7 +158,7 @@ START_TEST(another_order)
 }
 END_TEST
 
-/* A message of another count or dtype than its receive. */
+/* A message whose count or dtype differs from that of its receive. */
 static void messages(tsr_comm *comm, void *user)
 {
     static const struct {
@@ -195,7 +195,7 @@ START_TEST(different_messages)
 }
 END_TEST
 
-/* What one rank alone can see. */
+/* Errors that each rank detects without the others. */
 static void arguments(tsr_comm *comm, void *user)
 {
     float data[64] = {0}, other[64] = {0};
@@ -252,7 +252,7 @@ static void arguments(tsr_comm *comm, void *user)
     need(tsr_comm_rank(NULL) == 0 && tsr_comm_size(NULL) == 0);
     need(tsr_comm_local_rank(NULL) == 0 && tsr_comm_local_size(NULL) == 0);
     tsr_comm_set_timeout(NULL, 1);
-    /* Nobody has failed by that. */
+    /* The communicator has not failed. */
     need_ok(tsr_comm_barrier(comm));
 }
 

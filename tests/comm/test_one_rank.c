@@ -1,11 +1,11 @@
-/* What a build without UCX has: one rank, on which every operation works (test_operations.c), and a
- * refusal of several. */
+/* A build without UCX supports one rank, on which every operation works (test_operations.c), and
+ * refuses several. */
 #include <string.h>
 
 #include "support/check_main.h"
 #include "tessera/comm.h"
 
-/* Every rank brings what this one does. */
+/* An all-gather in which every rank contributes the same as this one. */
 static int all_alike(void *user, const void *mine, uint64_t size_bytes, void *all)
 {
     const int size = *(const int *)user;
@@ -29,7 +29,7 @@ START_TEST(several_are_refused)
 }
 END_TEST
 
-/* Split and duplicated it is still alone, and has nobody to send to. */
+/* Split and duplicated communicators also have one rank, which cannot send to any other. */
 START_TEST(one_is_a_communicator)
 {
     tsr_comm *comm = NULL, *part = NULL, *twin = NULL, *none = NULL;

@@ -1,4 +1,4 @@
-/* Every operation, dtype, op, number of ranks, count and way of transport, bit by bit. */
+/* Every operation, dtype, op, number of ranks, count and transport, compared bit by bit. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "comm/values.h"
 #include "tsr_config.h"
 
-/* Without UCX the first. */
+/* A build without UCX uses only the first. */
 static const int sizes[] = {1, 2, 3, 5, 7, 8, 16};
 #define SIZES (TSR__HAVE_UCX ? (int)(sizeof sizes / sizeof sizes[0]) : 1)
 #define MARGIN 64 /* bytes on both sides of a buffer that nothing may write to */
@@ -14,7 +14,7 @@ static const int sizes[] = {1, 2, 3, 5, 7, 8, 16};
 /* Buffers --------------------------------------------------------------------------------------
  */
 
-/* Off any alignment. */
+/* A buffer without alignment. */
 typedef struct buffer {
     uint8_t *memory, *data;
     uint64_t bytes;
@@ -80,7 +80,7 @@ static void try_reduce(const trial *t)
     buffer_end(&recv);
 }
 
-/* Sizes of blocks that differ, some of them 0. */
+/* Block sizes that differ between ranks, some of them 0. */
 static uint64_t block_of(const trial *t, int rank)
 {
     return rank % 3 == 1 ? 0 : t->count + (uint64_t)(rank * 5 % 7);
@@ -196,7 +196,7 @@ static void try_scatter(const trial *t, bool is_uneven)
     buffer_end(&recv);
 }
 
-/* Rank a's block for rank b holds a's elements from 1000 · b on. */
+/* Rank a's block for rank b contains a's elements from 1000 · b on. */
 static void try_all_to_all(const trial *t, bool is_uneven)
 {
     uint64_t out_counts[RANKS_MOST], in_counts[RANKS_MOST], out_total = 0, in_total = 0, at = 0;
@@ -224,7 +224,7 @@ static void try_all_to_all(const trial *t, bool is_uneven)
     buffer_end(&recv);
 }
 
-/* Round the ranks, and to everybody at once. */
+/* Each rank sends to the next, and then to all others at the same time. */
 static void try_messages(const trial *t)
 {
     buffer out = buffer_of(t->count, t->dtype, 1), in = buffer_of(t->count, t->dtype, 2);
@@ -306,7 +306,7 @@ START_TEST(every_operation)
 }
 END_TEST
 
-/* Sizes on both sides of every threshold, and of several pieces. */
+/* Sizes below and above every threshold, and of several pieces. */
 static void larger(tsr_comm *comm, void *user)
 {
     static const uint64_t counts[] = {1000, 4095, 4097, 16385, 65536, 70001};
@@ -336,7 +336,7 @@ START_TEST(larger_counts)
 }
 END_TEST
 
-/* Sums of small integers, which are exact: checked without a reference. */
+/* Sums of small integers are exact, so they need no reference. */
 static void need_sums(tsr_comm *comm, uint64_t count)
 {
     const int size = tsr_comm_size(comm), rank = tsr_comm_rank(comm);
@@ -364,7 +364,7 @@ START_TEST(large_counts)
 }
 END_TEST
 
-/* More than 4 GiB each. */
+/* Buffers of more than 4 GiB. */
 START_TEST(huge_counts)
 {
     uint64_t count = (UINT64_C(1) << 30) + 17;

@@ -1,4 +1,4 @@
-/* The same bits, however it is done. */
+/* Results have the same bits, however they are computed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,8 +6,8 @@
 
 #define COUNT 150001
 
-/* By whole and by pieces of odd sizes, one way after the other: all ranks, all runs and all ways
- * leave the same bits. */
+/* Reduces all elements at once, and then in pieces of odd sizes. All ranks, all runs and all paths
+ * must give the same bits. */
 static void reduce_in_pieces(tsr_comm *comm, void *user)
 {
     static const uint64_t pieces[] = {COUNT, 40000, 4099, 1};
@@ -39,7 +39,7 @@ static void reduce_in_pieces(tsr_comm *comm, void *user)
     need(memcmp(shown, first, COUNT * element) == 0);
 }
 
-START_TEST(by_any_way)
+START_TEST(by_any_path_and_in_any_pieces)
 {
     static const int sizes[] = {2, 3, 4, 6};
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_BF16};
@@ -67,8 +67,8 @@ END_TEST
 
 static const tsr_dtype exact_dtypes[] = {TSR_F32, TSR_F64, TSR_F16, TSR_BF16};
 
-/* Contribution `who`: few of them are other than neutral, so that any number of ranks from 3 on has
- * them all; and they come at other ranks. */
+/* Contribution `who`. Only three of them are not neutral, so that any number of ranks from 3 on has
+ * all of these. Which ranks have them depends on the element. */
 static uint64_t contribution(int who, int size, uint64_t index, tsr_dtype dtype, tsr_op op)
 {
     const int real = (who + (int)(index % (uint64_t)size)) % size;
@@ -77,7 +77,7 @@ static uint64_t contribution(int who, int size, uint64_t index, tsr_dtype dtype,
     return bits_of_float(op == TSR_OP_PROD ? 1 : 0, dtype);
 }
 
-/* Leaves the results in `shown`, and returns what is behind them. */
+/* Writes the results to `shown`, and returns their end. */
 static uint8_t *reduce_exactly_of(tsr_comm *comm, tsr_dtype dtype, uint8_t *shown)
 {
     static const tsr_op ops[] = {TSR_OP_SUM, TSR_OP_PROD};
@@ -93,7 +93,7 @@ static uint8_t *reduce_exactly_of(tsr_comm *comm, tsr_dtype dtype, uint8_t *show
         need_ok(tsr_comm_reduce_scatter(comm, data, block, each, dtype, ops[o]));
         need_ok(tsr_comm_barrier(comm));
         need(memcmp(shown + each * (uint64_t)rank * element, block, each * element) == 0);
-        /* In two sizes, for the ways of both. */
+        /* Two sizes, which use different algorithms. */
         need_ok(tsr_comm_all_reduce(comm, data, data, 1000, dtype, ops[o]));
         need_ok(tsr_comm_all_reduce(comm, data + 1000 * element, data + 1000 * element,
                                     EXACT_COUNT - 1000, dtype, ops[o]));
@@ -126,7 +126,7 @@ START_TEST(for_any_number_of_ranks)
 }
 END_TEST
 
-/* One rank has one number, and 2 have two. */
+/* Few ranks: sums with one contribution that is not neutral, and an average. */
 static void reduce_few(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm);
@@ -143,15 +143,15 @@ static void reduce_few(tsr_comm *comm, void *user)
     need(avg == (float)(size - 1) / 2);
 }
 
-/* NaNs of other bits, and one that signals. */
+/* NaNs with various bits, one of them signalling. */
 static const uint64_t strange[4][3] = {{0xffc00123, 0x7f800001, 0x3f800000},
                                        {0xfff8000000000123, 0x7ff0000000000001, 0x3ff0000000000000},
                                        {0xfe01, 0x7c01, 0x3c00},
                                        {0xffc3, 0x7f81, 0x3f80}};
 #define STRANGE_COUNT 3
 
-/* Rank 0 has the numbers, the others what changes nothing; the bits of all results go to `shown`.
- */
+/* Rank 0 contributes the numbers, the others neutral elements. Writes the bits of all results to
+ * `shown`. */
 static void reduce_strange(tsr_comm *comm, void *user)
 {
     static const tsr_op ops[] = {TSR_OP_SUM, TSR_OP_PROD};
@@ -199,7 +199,7 @@ END_TEST
 
 TESTS(order)
 {
-    tcase_add_loop_test(tests, by_any_way, 0, 8);
+    tcase_add_loop_test(tests, by_any_path_and_in_any_pieces, 0, 8);
     tcase_add_test(tests, for_any_number_of_ranks);
     tcase_add_test(tests, nans_for_any_number_of_ranks);
     tcase_add_loop_test(tests, few_ranks, 0, 3);

@@ -1,11 +1,12 @@
-/* Several operations at a time, and the ends that a request can come to. */
+/* Several operations at a time, and the ways in which a request can end. */
 #include <string.h>
 
 #include "comm/values.h"
 
 #define COUNT_MOST 30000
 
-/* One of many operations in progress. All ranks draw the same, but for their own part. */
+/* One of many operations in progress. All ranks draw the same numbers, except for their own part.
+ */
 typedef struct pending {
     int kind, round, root;
     uint64_t count;
@@ -79,7 +80,7 @@ static void check_one(tsr_comm *comm, const pending *p)
         break;
     case 4:
         if (rank != p->root)
-            break; /* else as below */
+            break; /* the root checks as for all_gather */
         /* fall through */
     case 1:
         for (int i = 0; i < size; i++)
@@ -146,14 +147,14 @@ static void too_many(tsr_comm *comm, void *user)
     tsr_request *requests[TSR_MAX_COMM_REQUESTS], *another = NULL;
     float data[TSR_MAX_COMM_REQUESTS], more;
     (void)user;
-    /* Nobody has sent anything yet, so none of them is done. */
+    /* No rank has sent anything yet, so none of the receives is done. */
     const int other = 1 - tsr_comm_rank(comm);
     for (int i = 0; i < TSR_MAX_COMM_REQUESTS; i++)
         need_ok(tsr_comm_recv_start(comm, &data[i], 1, TSR_F32, other, i, 0, &requests[i]));
     need_error(tsr_comm_barrier_start(comm, 0, &another), TSR_ERR_INVALID,
                "barrier: 32 requests have been started and not been waited for");
     need(!another);
-    /* Those that nothing has come for disturb nobody when they are taken back. */
+    /* Receives for which nothing has arrived can be cancelled without affecting other ranks. */
     for (int i = 0; i < TSR_MAX_COMM_REQUESTS; i++) {
         tsr_request_cancel(&requests[i]);
         need(!requests[i]);
@@ -167,7 +168,7 @@ static void too_many(tsr_comm *comm, void *user)
     need(other == 1 || data[0] == 3);
 }
 
-/* How many are done already differs between ranks: all start as many. */
+/* All ranks can start the same number of requests, although different numbers are already done. */
 static void until_refused(tsr_comm *comm, void *user)
 {
     tsr_request *requests[TSR_MAX_COMM_REQUESTS + 1];
@@ -191,13 +192,13 @@ static void until_refused(tsr_comm *comm, void *user)
     }
 }
 
-START_TEST(all_ranks_start_as_many)
+START_TEST(all_ranks_can_start_the_same_number)
 {
     ranks_run(&(ranks_job){.size = 3, .path = (ranks_path)_i, .run = until_refused});
 }
 END_TEST
 
-START_TEST(as_many_as_there_may_be)
+START_TEST(more_than_the_maximum)
 {
     ranks_run(&(ranks_job){.size = 2, .path = (ranks_path)_i, .run = too_many});
 }
@@ -216,7 +217,7 @@ static void nothing_at_all(tsr_comm *comm, void *user)
     need_error(tsr_request_wait(NULL), TSR_ERR_INVALID, "request_wait: request is NULL");
     need_error(tsr_request_test(NULL, &done), TSR_ERR_INVALID, "request_test: request is NULL");
     need_error(tsr_request_test(&request, NULL), TSR_ERR_INVALID, "request_test: done is NULL");
-    /* Done, and taken for cancelled afterwards: nobody minds. */
+    /* Cancelling a request that is already done has no effect on other ranks. */
     need_ok(tsr_comm_barrier_start(comm, 0, &request));
     need_ok(tsr_comm_barrier(comm));
     tsr_request_cancel(&request);
@@ -229,7 +230,7 @@ START_TEST(no_request)
 }
 END_TEST
 
-/* The last rank does not call; rank 0 loses patience. */
+/* The last rank does not call the operation, and rank 0 cancels it. */
 static void cancel(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm);
@@ -238,7 +239,7 @@ static void cancel(tsr_comm *comm, void *user)
     (void)user;
     need_ok(tsr_comm_barrier(comm));
     if (rank == size - 1) {
-        /* It hears of it while it does something else. */
+        /* It is notified while it does something else. */
         while (tsr_comm_status(comm) == TSR_OK) {
             float nothing = 0;
             if (tsr_comm_recv_start(comm, &nothing, 1, TSR_F32, 0, 1, 0, &request) == TSR_OK)
@@ -246,7 +247,7 @@ static void cancel(tsr_comm *comm, void *user)
             rest_ms(1);
         }
     } else if (rank == 0) {
-        rest_ms(50); /* until all have left the barrier */
+        rest_ms(50); /* all ranks leave the barrier in this time */
         need_ok(tsr_comm_all_reduce_start(comm, &data, &data, 1, TSR_F32, TSR_OP_SUM, 0, &request));
         tsr_request_cancel(&request);
     } else {
@@ -265,7 +266,7 @@ START_TEST(cancelled)
 }
 END_TEST
 
-/* A handle outlives its communicator. */
+/* A handle of a request outlives its communicator. */
 static void destroy_first(tsr_comm *comm, void *user)
 {
     tsr_comm *other;
@@ -292,13 +293,13 @@ static void destroy_first(tsr_comm *comm, void *user)
     need_ok(tsr_comm_barrier(comm));
 }
 
-START_TEST(longer_than_its_communicator)
+START_TEST(a_request_outlives_its_communicator)
 {
     ranks_run(&(ranks_job){.size = 2, .path = (ranks_path)_i, .run = destroy_first});
 }
 END_TEST
 
-/* Those of one tag in their order, whatever the order of tags. */
+/* Messages of one tag arrive in the order of their sends, whatever the order of tags. */
 static void ordered(tsr_comm *comm, void *user)
 {
     enum { COUNT = 30 };
@@ -327,10 +328,10 @@ END_TEST
 TESTS(requests)
 {
     tcase_add_loop_test(tests, waited_for_in_any_order, 0, 5 * PATHS);
-    tcase_add_loop_test(tests, all_ranks_start_as_many, 0, PATHS);
-    tcase_add_loop_test(tests, as_many_as_there_may_be, 0, PATHS);
+    tcase_add_loop_test(tests, all_ranks_can_start_the_same_number, 0, PATHS);
+    tcase_add_loop_test(tests, more_than_the_maximum, 0, PATHS);
     tcase_add_loop_test(tests, no_request, 0, 2);
     tcase_add_loop_test(tests, cancelled, 0, 2 * PATHS);
-    tcase_add_loop_test(tests, longer_than_its_communicator, 0, PATHS);
+    tcase_add_loop_test(tests, a_request_outlives_its_communicator, 0, PATHS);
     tcase_add_loop_test(tests, messages_in_order, 0, PATHS);
 }

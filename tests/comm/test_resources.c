@@ -1,4 +1,4 @@
-/* The causes that are named when UCX runs out of something. */
+/* Errors of UCX for lack of a resource must name the cause. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -51,7 +51,7 @@ END_TEST
 
 START_TEST(of_memory)
 {
-    setenv("UCX_POSIX_DIR", "/", 1); /* has room for a process, unless the test itself has not */
+    setenv("UCX_POSIX_DIR", "/", 1); /* has room for a process, unless the disk is full */
     ck_assert(!tsr__ucx_may_avoid_posix());
     ck_assert_ptr_nonnull(strstr(describe(UCS_ERR_NO_MEMORY), "Out of memory; "));
     if (tsr__ucx_posix_fits())

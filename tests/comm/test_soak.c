@@ -1,4 +1,4 @@
-/* Many operations of all kinds, without memory growing. TESSERA_TEST_SOAK=1000000 makes as many. */
+/* Many operations of all kinds must not make memory grow. TESSERA_TEST_SOAK is their number. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static uint64_t resident_bytes(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* One of many: checked by what they do to small integers. */
+/* Performs one random operation on small integers and checks its result. */
 static void one(tsr_comm *comm, uint64_t *random, int32_t *data, int32_t *more)
 {
     static const uint64_t counts[] = {1, 1, 1, 7, 100, 1000, 6000};
@@ -85,9 +85,8 @@ static void one(tsr_comm *comm, uint64_t *random, int32_t *data, int32_t *more)
     }
 }
 
-/* A rank that runs ahead of one that does not get to run leaves messages with it: UCX takes
- * megabytes for them once, and keeps them for the next time. What leaks grows in every stretch, so
- * the least of them counts. */
+/* If a rank is much faster than another, UCX allocates megabytes once for the messages that wait,
+ * and keeps them. A leak grows in every stretch, so the smallest growth of all stretches counts. */
 static void soak(tsr_comm *comm, void *user)
 {
     const int count = *(const int *)user;

@@ -1,4 +1,4 @@
-/* Variables of the environment that tsr_comm_create reads: a mistake is an error, at once. */
+/* Environment variables that tsr_comm_create reads: an invalid value is an error at once. */
 #include <stdlib.h>
 
 #include "support/check_main.h"
@@ -35,7 +35,7 @@ START_TEST(shared_memory_mistakes)
 }
 END_TEST
 
-/* Nobody comes, and nobody is waited for. */
+/* Fails without waiting for the other ranks, which do not exist. */
 START_TEST(too_many_ranks)
 {
     tsr_comm *comm = NULL;

@@ -1,5 +1,5 @@
-/* What each rank brings, and what has to come out, bit by bit: the documented order, one element at
- * a time. */
+/* The contribution of each rank, and the expected result, bit by bit: computed in the documented
+ * order, one element at a time. */
 #ifndef TESTS_COMM_VALUES_H
 #define TESTS_COMM_VALUES_H
 
@@ -8,7 +8,7 @@
 
 #define VALUE_RANKS RANKS_MOST
 
-/* Element `index` of what `rank` brings in round `round`. */
+/* Element `index` of the contribution of `rank` in round `round`. */
 static inline uint64_t value_at(int round, int rank, uint64_t index, tsr_dtype dtype)
 {
     uint64_t random = (uint64_t)round * 1000003 + (uint64_t)rank * 7919 + index * 104729 + 1;
@@ -23,8 +23,9 @@ static inline void fill_values(void *data, int round, int rank, uint64_t start, 
         store(data, i, dtype, value_at(round, rank, start + i, dtype));
 }
 
-/* Of N ranks, the last power of two in N, P, and r = N − P: ranks 2i and 2i+1 are combined for
- * i < r; then among the P partial results those at distance P/2, then P/4, …, 1. */
+/* Combines one element of all ranks. Let P be the largest power of two with P ≤ N, and r = N − P.
+ * Ranks 2i and 2i+1 are combined for i < r; then the P partial results at distance P/2, then P/4,
+ * …, 1. */
 static inline uint64_t reduced(const uint64_t *of_rank, int size, tsr_dtype dtype, tsr_op op)
 {
     uint64_t partial[VALUE_RANKS];
@@ -51,7 +52,7 @@ static inline uint64_t expected_at(int round, int size, uint64_t index, tsr_dtyp
     return reduced(of_rank, size, dtype, op);
 }
 
-/* Elements 0 … count − 1 of `data` are `start` … of what is expected. */
+/* Requires that elements 0 … count − 1 of `data` are the expected elements from `start` on. */
 static inline void need_reduced(const void *data, int round, int size, uint64_t start,
                                 uint64_t count, tsr_dtype dtype, tsr_op op)
 {

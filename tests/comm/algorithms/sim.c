@@ -6,13 +6,13 @@
 #include "support/check_main.h"
 
 typedef struct sim_message {
-    const element *from; /* the sender's memory, in a rendezvous */
-    element *copy;       /* what it held when it was sent */
+    const element *from; /* the sender's memory, if sends wait for their receives */
+    element *copy;       /* its contents when the send started */
     uint64_t count;
     bool taken;
 } sim_message;
 
-/* What one rank has sent to another and is not received yet: FIFO. */
+/* Messages from one rank to another that have not been received yet, in order. */
 typedef struct sim_queue {
     sim_message messages[SIM_RANKS * 2];
     int first, count;
@@ -20,7 +20,7 @@ typedef struct sim_queue {
 
 typedef struct sim_state {
     size_t next;  /* the first step of the round */
-    size_t after; /* behind its last */
+    size_t after; /* the first step after the round */
     bool posted;
     bool done[SIM_RANKS * 4]; /* of the round's steps */
     sim_message *sent[SIM_RANKS * 4];
@@ -64,7 +64,7 @@ static bool is_message(const tsr__step *step)
     return step->kind == TSR__STEP_SEND || step->kind == TSR__STEP_RECV;
 }
 
-/* What is received in a round touches nothing else that its messages touch. */
+/* Checks that receives of a round do not overlap memory of its other messages. */
 static void check_round(sim_rank *rank, const sim_state *state)
 {
     for (size_t i = state->next; i < state->after; i++) {
@@ -120,7 +120,7 @@ static element combined(element a, element b)
         .index = a.index, .ranks = a.ranks | b.ranks, .order = mix(mix(a.order) + mix(b.order))};
 }
 
-/* The exact operation has no order, and takes contributions only. */
+/* Checks that an exact step combines contributions only, not partial results; it has no order. */
 static void exact(sim_rank *rank, const tsr__step *step)
 {
     const element *from = memory_of(rank, step->from);
@@ -168,7 +168,7 @@ static void local(sim_rank *rank, const tsr__step *step)
         to[e] = combined(from[e], with[e]);
 }
 
-/* Takes what has arrived; false when nothing had. */
+/* Receives the messages that have arrived. Returns false if there were none. */
 static bool receive(sim_job *sim, int me)
 {
     sim_rank *rank = &sim->ranks[me];
@@ -232,7 +232,7 @@ void sim_run(sim_job *sim)
     }
     bool moved = true, unfinished = true;
     while (unfinished) {
-        ck_assert(moved); /* else a deadlock */
+        ck_assert(moved); /* otherwise this is a deadlock */
         moved = unfinished = false;
         for (int r = 0; r < sim->size; r++) {
             if (states[r].next == sim->ranks[r].schedule.count)
@@ -249,7 +249,7 @@ void sim_run(sim_job *sim)
     for (int from = 0; from < sim->size; from++) {
         for (int to = 0; to < sim->size; to++) {
             sim_queue *queue = &queues[from][to];
-            ck_assert(queue->first == queue->count); /* nothing sent that nobody wanted */
+            ck_assert(queue->first == queue->count); /* every message has been received */
             for (int i = 0; i < queue->count; i++)
                 free(queue->messages[i].copy);
         }

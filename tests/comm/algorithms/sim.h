@@ -1,5 +1,5 @@
-/* All ranks of an operation in one process. An element is not a number but where it comes from:
- * which element it is, of which ranks, and the order in which these were combined. */
+/* Simulates all ranks of an operation in one process. An element is not a number. It records its
+ * index, the ranks whose contributions it contains, and the order in which they were combined. */
 #ifndef TESTS_COMM_PATTERN_SIM_H
 #define TESTS_COMM_PATTERN_SIM_H
 
@@ -11,16 +11,17 @@
 #define SIM_RANKS 64
 
 typedef struct element {
-    uint32_t index; /* POISON when it is no element */
+    uint32_t index; /* POISON if it is not an element */
     uint32_t divided;
     uint64_t ranks; /* bit r: rank r's contribution is in it */
-    uint64_t order; /* equal when combined in the same tree, whichever side came first */
+    uint64_t order; /* a hash of the tree; the same for both orders of two operands */
 } element;
 #define POISON UINT32_MAX
 
 element sim_leaf(int rank, uint64_t index);
 
-/* One rank. `recv` lies in `send` when in place, or the other way round, or each by itself. */
+/* One rank. In place, `recv` is a part of `send` or `send` of `recv`; otherwise they are separate.
+ */
 typedef struct sim_rank {
     tsr__schedule schedule;
     element *send, *recv, *temp;
@@ -29,13 +30,13 @@ typedef struct sim_rank {
 
 typedef struct sim_job {
     int size;
-    bool rendezvous; /* sends wait for their receives; else they are done at once */
+    bool rendezvous; /* sends wait for their receives; otherwise they complete at once */
     sim_rank ranks[SIM_RANKS];
 } sim_job;
 
-/* Runs all plans to their end, or fails the test: a deadlock, a message of another size, a place
- * outside its memory, messages of one round on top of each other, elements combined that do not
- * belong together. */
+/* Executes all schedules. Fails the test for a deadlock, a message whose size differs from its
+ * receive's, a span outside its memory, overlapping messages in a round, and a combination of
+ * elements with different indices. */
 void sim_run(sim_job *sim);
 void sim_finish(sim_job *sim);
 

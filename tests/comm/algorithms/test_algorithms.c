@@ -1,6 +1,6 @@
-/* Every pattern, for 1 … 64 ranks, with even and uneven counts, in place and not, small and large:
- * each rank ends up with what it should have; and what is combined is combined in one order, which
- * is the same for every element, every rank and every pattern. */
+/* Every algorithm, for 1 … 64 ranks, with even and uneven counts, in place and not, small and
+ * large. Each rank must get the right elements, and the order of combination must be the same for
+ * every element, every rank and every algorithm. */
 #include <stdlib.h>
 
 #include "comm/algorithms/sim.h"
@@ -10,14 +10,14 @@
 static const uint64_t counts[] = {0, 1, 2, 3, 7, 64, 65, 131};
 #define COUNTS (sizeof counts / sizeof counts[0])
 
-/* Many ranks take long, so each number of them above 20 gets an eighth of the combinations; all of
- * them together still meet each. */
+/* Simulations of many ranks take long, so each number of ranks above 20 gets an eighth of the
+ * combinations. Together they still cover all combinations. */
 static bool is_skipped(int size, size_t c, unsigned flags)
 {
     return size > 20 && (flags ^ (c + (size_t)size)) % 8 != 0;
 }
 
-/* A process for every eight numbers of ranks. */
+/* Defines a test that runs in one process for every eight numbers of ranks. */
 #define PATTERN_TEST(name)                                                                         \
     static void name##_of(int size);                                                               \
     START_TEST(name)                                                                               \
@@ -44,8 +44,8 @@ static void begin(int size, bool rendezvous)
     all = (sim_job){.size = size, .rendezvous = rendezvous};
 }
 
-/* send[send_count] and recv[recv_count]; in place: recv is at send + offset, or, if offset is
- * negative, send at recv − offset. */
+/* Gives a rank send[send_count] and recv[recv_count]. In place, recv is at send + offset, or, if
+ * offset is negative, send is at recv − offset. */
 static void give(int rank, uint64_t send_count, uint64_t recv_count, bool in_place, int64_t offset)
 {
     sim_rank *mine = &all.ranks[rank];
@@ -72,7 +72,7 @@ static void take_back(int rank, bool in_place, int64_t offset)
         free(mine->recv);
 }
 
-/* Blocks of 0 … 9 elements, or all alike. */
+/* Returns blocks of 0 … 9 elements; if `even`, all of the same size. */
 static tsr__blocks random_blocks(uint64_t *random, int size, bool even)
 {
     if (even)
@@ -83,8 +83,8 @@ static tsr__blocks random_blocks(uint64_t *random, int size, bool even)
     return (tsr__blocks){.starts = starts};
 }
 
-/* The order of the specification, by recursion on it, independent of the pattern's code: leaves
- * 0 … P−1 at distance P/2 first. */
+/* The documented order, computed recursively and independently of the algorithms' code: leaves
+ * 0 … P−1 are combined at distance P/2 first. */
 static element expected_leaf(int size, int extra, int leaf, uint64_t index);
 static uint64_t mixed(uint64_t x)
 {
@@ -124,7 +124,7 @@ static void check_reduced(int rank, uint64_t at, uint64_t index, bool exact)
     element got = all.ranks[rank].recv[at], want = expected(all.size, index);
     ck_assert(got.index == index);
     ck_assert(got.ranks == want.ranks);
-    ck_assert(got.divided == (exact || all.size > 1)); /* alone, there is nothing to divide */
+    ck_assert(got.divided == (exact || all.size > 1)); /* one rank has nothing to divide */
     ck_assert(exact ? got.order == 0 : got.order == want.order);
 }
 
@@ -301,7 +301,7 @@ PATTERN_TEST(broadcast)
     }
 }
 
-/* Gather, and scatter, which is its reverse. */
+/* Tests gather, and scatter, which is its reverse. */
 PATTERN_TEST(gather_and_scatter)
 {
     uint64_t random = (uint64_t)size;
@@ -399,7 +399,7 @@ PATTERN_TEST(all_to_all)
     }
 }
 
-/* By hand over the plans: what every rank has heard of by the end must be all. */
+/* Follows the schedules directly: at the end every rank must have heard from all others. */
 PATTERN_TEST(barrier)
 {
     tsr__schedule schedules[SIM_RANKS] = {{0}};
@@ -433,8 +433,8 @@ PATTERN_TEST(barrier)
     sim_finish(&all);
 }
 
-/* Bytes that the busiest rank sends: what `large` is for. */
-START_TEST(large_is_less)
+/* The rank that sends most must send fewer bytes with `large`. */
+START_TEST(large_sends_fewer_bytes)
 {
     const uint64_t count = 1 << 20;
     for (int size = 2; size <= 64; size *= 2) {
@@ -480,6 +480,6 @@ TESTS(patterns)
     tcase_add_loop_test(tests, gather_and_scatter, 0, SIM_RANKS / 8);
     tcase_add_loop_test(tests, all_to_all, 0, SIM_RANKS / 8);
     tcase_add_loop_test(tests, barrier, 0, SIM_RANKS / 8);
-    tcase_add_test(tests, large_is_less);
+    tcase_add_test(tests, large_sends_fewer_bytes);
     tcase_add_test(tests, too_much_memory);
 }

@@ -1,5 +1,5 @@
-/* References for reductions: one element at a time, by way of exact doubles and the C library's
- * rounding, with nothing of the library's own conversions. */
+/* References for reductions: computed one element at a time with exact doubles and the C library's
+ * rounding, without tessera's own conversions. */
 #ifndef TESTS_COMM_REDUCE_NUMBERS_H
 #define TESTS_COMM_REDUCE_NUMBERS_H
 
@@ -43,7 +43,7 @@ static inline double float_of(uint64_t bits, tsr_dtype dtype)
     return sign * ldexp((double)(low | UINT64_C(1) << mantissa), top - bias - mantissa);
 }
 
-/* The bits of `x` rounded to nearest even; NaN is the positive quiet one. */
+/* Returns the bits of `x` rounded to nearest even. NaN becomes the positive quiet NaN. */
 static inline uint64_t bits_of_float(double x, tsr_dtype dtype)
 {
     int mantissa, bias, exponent;
@@ -95,7 +95,7 @@ static inline uint64_t cut(uint64_t bits, tsr_dtype dtype)
     return size == 8 ? bits : bits & ((UINT64_C(1) << 8 * size) - 1);
 }
 
-/* f16 and bf16 go through f32, as promised. */
+/* Rounds f16 and bf16 to f32 first, as documented. */
 static inline uint64_t rounded_through_f32(double x, tsr_dtype dtype)
 {
     return bits_of_float(dtype == TSR_F64 ? x : float_of(bits_of_float(x, TSR_F32), TSR_F32),
@@ -144,8 +144,8 @@ static inline uint64_t reference_divide(uint64_t a, uint32_t n, tsr_dtype dtype)
     return cut((uint64_t)(integer_of(a, dtype) / (int64_t)n), dtype);
 }
 
-/* Any bits, numbers of like size, and what is special: zeros, infinities, NaN with payloads, the
- * smallest and largest, and numbers next to a tie. */
+/* Returns random bits, numbers of similar size, or special values: zeros, infinities, NaN with
+ * payloads, the smallest and largest numbers, and numbers next to a tie. */
 static inline uint64_t random_element(uint64_t *random, tsr_dtype dtype)
 {
     static const uint64_t special_f32[] = {0x00000000, 0x80000000, 0x7f800000, 0xff800000,
@@ -162,8 +162,7 @@ static inline uint64_t random_element(uint64_t *random, tsr_dtype dtype)
         return cut(bits, dtype);
     if (what < 4) {
         uint64_t special = special_f32[bits % (sizeof special_f32 / sizeof special_f32[0])];
-        /* The same special number of the other types: from the top, the bits are alike but for the
-         * width of the exponent. */
+        /* The same special value in the other types. A NaN gets a random sign and payload. */
         if (dtype == TSR_F32)
             return special;
         if (dtype == TSR_BF16)

@@ -1,4 +1,4 @@
-/* The kernels of every instruction set that this processor has, against references. */
+/* Compares the kernels for every instruction set of this processor with references. */
 #include <stdio.h>
 
 #include "comm/reduce/numbers.h"
@@ -41,7 +41,8 @@ static void check_combine(uint64_t *random, const tsr__kernels *kernels, tsr_dty
                          tsr__op_name(op), tsr__element_name(dtype), (int)i, (int)count,
                          (unsigned long long)got, (unsigned long long)want);
     }
-    ck_assert(memcmp(whole, bytes_expected, sizeof bytes_expected) == 0); /* nothing beside it */
+    ck_assert(memcmp(whole, bytes_expected, sizeof bytes_expected) ==
+              0); /* memory next to it is unchanged */
 }
 
 START_TEST(combines)
