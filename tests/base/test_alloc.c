@@ -16,7 +16,7 @@ START_TEST(calloc_zeroes)
 }
 END_TEST
 
-START_TEST(nothing_is_still_a_pointer)
+START_TEST(size_0_gives_a_pointer)
 {
     void *a = tsr__calloc(0, 8), *b = tsr__calloc(8, 0);
     ck_assert_ptr_nonnull(a);
@@ -28,7 +28,7 @@ START_TEST(nothing_is_still_a_pointer)
 }
 END_TEST
 
-/* volatile: the compiler would otherwise warn about the size it can see. */
+/* volatile, because otherwise the compiler would warn about the constant size. */
 static volatile size_t huge = SIZE_MAX / 2;
 
 START_TEST(calloc_overflow_is_recorded)
@@ -115,7 +115,7 @@ END_TEST
 TESTS(alloc)
 {
     tcase_add_test(tests, calloc_zeroes);
-    tcase_add_test(tests, nothing_is_still_a_pointer);
+    tcase_add_test(tests, size_0_gives_a_pointer);
     tcase_add_test(tests, calloc_overflow_is_recorded);
     tcase_add_test(tests, the_nth_allocation_fails_once);
     tcase_add_test(tests, strdup_fails);

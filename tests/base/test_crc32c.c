@@ -1,4 +1,4 @@
-/* CRC-32C against the examples of RFC 3720, and its parts against the whole. */
+/* CRC-32C against the examples of RFC 3720, and the combination of parts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ START_TEST(tables_and_instruction_agree)
 }
 END_TEST
 
-START_TEST(parts_make_the_whole)
+START_TEST(parts_combine)
 {
     uint8_t data[1000];
     fill(data, sizeof data);
@@ -52,13 +52,13 @@ START_TEST(parts_make_the_whole)
 }
 END_TEST
 
-START_TEST(shifts_are_zeros)
+START_TEST(shifts_append_zeros)
 {
     static const uint8_t zeros[5000];
     for (size_t size = 0; size < sizeof zeros; size += 13)
         ck_assert_uint_eq(tsr__crc32c_shift(0x12345678, size),
                           tsr__crc32c_state(0x12345678, zeros, size));
-    /* Shifts add up, also those that no memory could hold. */
+    /* Shifts add up, even those of more bytes than memory can hold. */
     ck_assert_uint_eq(
         tsr__crc32c_shift(tsr__crc32c_shift(99, UINT64_C(1) << 62), UINT64_C(1) << 62),
         tsr__crc32c_shift(99, UINT64_C(1) << 63));
@@ -69,6 +69,6 @@ TESTS(crc32c)
 {
     tcase_add_test(tests, examples_of_the_standard);
     tcase_add_test(tests, tables_and_instruction_agree);
-    tcase_add_test(tests, parts_make_the_whole);
-    tcase_add_test(tests, shifts_are_zeros);
+    tcase_add_test(tests, parts_combine);
+    tcase_add_test(tests, shifts_append_zeros);
 }

@@ -38,8 +38,8 @@ START_TEST(the_old_text_may_be_an_argument)
 }
 END_TEST
 
-/* Every length around the limit, so that the cut falls inside a two-byte character as well as
- * between two. */
+/* Tries every length around the limit, so that the cut is both within and between two-byte
+ * characters. */
 START_TEST(long_texts_are_cut_between_characters)
 {
     char text[3000];
@@ -66,7 +66,7 @@ START_TEST(long_texts_are_cut_between_characters)
 }
 END_TEST
 
-START_TEST(a_text_is_set_aside_whole)
+START_TEST(a_text_is_taken_and_put_back)
 {
     char text[3000];
     memset(text, 'x', sizeof text - 1);
@@ -161,7 +161,7 @@ TESTS(error)
     tcase_add_test(tests, context_comes_first);
     tcase_add_test(tests, the_old_text_may_be_an_argument);
     tcase_add_test(tests, long_texts_are_cut_between_characters);
-    tcase_add_test(tests, a_text_is_set_aside_whole);
+    tcase_add_test(tests, a_text_is_taken_and_put_back);
     tcase_add_test(tests, each_thread_has_its_own_text);
     tcase_add_test(tests, require_and_try);
     tcase_add_test(tests, every_status_has_a_name);

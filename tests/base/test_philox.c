@@ -19,7 +19,7 @@ START_TEST(known_answers)
 }
 END_TEST
 
-/* The word of an element is what the block function gives under the documented counter. */
+/* Checks that an element's word is the block function's under the documented counter. */
 static void check_word(uint64_t seed, uint64_t subsequence, uint64_t index)
 {
     uint64_t block = index >> 2;
@@ -42,7 +42,8 @@ START_TEST(word_layout)
 }
 END_TEST
 
-/* From the published vectors directly: element 2 of seed 0 is word 2 of the all-zero block. */
+/* Checks one word against the published vectors: element 2 of seed 0 is word 2 of the all-zero
+ * block. */
 START_TEST(word_of_known_block)
 {
     ck_assert_uint_eq(tsr__philox_word(0, 0, 0), 0x6627e8d5);

@@ -6,8 +6,8 @@
 #include "base/philox.h"
 #include "support/check_main.h"
 
-/* The inverse of the normal distribution in double: Newton's method on the tail probability p ≤
- * 1/2. */
+/* The inverse of the normal distribution in double precision: Newton's method on the tail
+ * probability p ≤ 1/2. */
 static double tail_inverse(double p)
 {
     const double root_two_pi = 2.5066282746310005024;
@@ -34,7 +34,7 @@ static void check_accuracy(uint32_t word)
                   "z(%08x) = %.9g, exactly %.12g", word, z, exact);
 }
 
-/* Both ends, both sides of every octave's edge, and a walk through everything. */
+/* Tests both ends, both sides of every octave's edge, and samples of all words. */
 START_TEST(normal_is_accurate)
 {
     for (uint32_t i = 0; i < 20000; i++) {
@@ -69,8 +69,9 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Moments within five standard errors, and Kolmogorov's distance below what one sample in 10^6
- * exceeds. The words are always the same, so the test either passes always or never. */
+/* Moments must be within five standard errors, and Kolmogorov's distance below a limit that one
+ * sample in 10^6 exceeds. The words are always the same, so the test always gives the same
+ * result. */
 START_TEST(normal_statistics)
 {
     float *z = malloc(SAMPLES * sizeof *z);
@@ -99,7 +100,8 @@ START_TEST(normal_statistics)
 }
 END_TEST
 
-/* Within a stream and between streams that differ in one bit of seed or subsequence. */
+/* Tests words within a stream, and between streams that differ in one bit of seed or
+ * subsequence. */
 START_TEST(streams_are_uncorrelated)
 {
     double correlation[3] = {0};
@@ -141,10 +143,10 @@ START_TEST(uniform_rounds_as_documented)
 {
     ck_assert_float_eq(tsr__uniform_from_word(0, -3, 5), -3);
     ck_assert_float_eq(tsr__uniform_from_word(0xff, -3, 5),
-                       -3); /* the low eight bits do not count */
+                       -3); /* the low eight bits are ignored */
     ck_assert_float_eq(tsr__uniform_from_word(0x100, 0, 1), 0x1p-24f);
     ck_assert_float_eq(tsr__uniform_from_word(UINT32_MAX, 0, 1), 1 - 0x1p-24f);
-    /* 1 + (1 − 2^-24)·1 rounds to 2, which lies outside: the float below it. */
+    /* 1 + (1 − 2^-24)·1 rounds to 2, which is out of range, so the result is the float below it. */
     ck_assert_float_eq(tsr__uniform_from_word(UINT32_MAX, 1, 2), 2 - 0x1p-23f);
     ck_assert_float_eq(tsr__uniform_from_word(UINT32_MAX, -2, -1), -1 - 0x1p-23f);
     ck_assert_float_eq(tsr__uniform_from_word(UINT32_MAX, -1, 0), -0x1p-24f);

@@ -1,5 +1,5 @@
-/* What the loader's tests load: records that tell where they come from. The functions here run in
- * the workers' threads, where Check's macros may not be used: what is wrong is counted. */
+/* The dataset of the loader's tests: each record says where it comes from. The functions here run
+ * in the workers' threads, in which Check's macros must not be used, so they count errors. */
 #ifndef TESTS_LOADER_FIXTURE_H
 #define TESTS_LOADER_FIXTURE_H
 
@@ -16,14 +16,14 @@ typedef struct record {
     uint64_t batch, noise;
 } record;
 
-/* The caller's data. All zero: loads at once, and never fails. */
+/* The caller's data. With all members zero, loading is immediate and never fails. */
 typedef struct source {
-    int jitter_us;       /* sleeps up to so long for each batch */
-    bool fail;           /* where `failing` says */
-    int64_t failing;     /* every index that this divides fails … */
-    atomic_int failures; /* … so many times; −1: always */
-    bool hold;           /* batches from `held` on wait until they are let go */
-    bool stubborn;       /* even when they are to stop */
+    int jitter_us;       /* sleep up to this long for each batch */
+    bool fail;           /* fail for the indices that `failing` selects */
+    int64_t failing;     /* indices that are multiples of this fail, */
+    atomic_int failures; /* this many times; −1: always */
+    bool hold;           /* batches from `held` on wait until released */
+    bool stubborn;       /* even if the loader is stopping */
     uint64_t held;
     atomic_bool let_go;
     atomic_int begun, running, running_most, wrong;
@@ -79,7 +79,7 @@ static inline void fixture_write(const tsr_loader_work *work, uint64_t place, vo
     memcpy(item, &one, sizeof one);
 }
 
-/* For params.load_item, with item_bytes sizeof(record). */
+/* A params.load_item, for item_bytes of sizeof(record). */
 static inline tsr_status fixture_item(void *user, tsr_loader_work *work, int64_t index, void *item)
 {
     source *from = user;
@@ -97,12 +97,12 @@ static inline tsr_status fixture_item(void *user, tsr_loader_work *work, int64_t
     return failed ? TSR_ERR_IO : TSR_OK;
 }
 
-/* Of records from the file's `data`. */
+/* Params that load records from the test file's `data`. */
 #define PARAMS(...)                                                                                \
     tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),      \
                       __VA_ARGS__)
 
-/* For params.load_batch: a part of the records, as many as the batch's number leaves over. */
+/* A params.load_batch that writes only some of the records, depending on the batch's number. */
 static inline tsr_status fixture_batch(void *user, tsr_loader_work *work)
 {
     source *from = user;
@@ -136,7 +136,7 @@ static inline void fixture_finish(void *user, tsr_loader_worker *worker)
     atomic_fetch_add(&from->finishes, 1);
 }
 
-/* FNV-1a over all that a batch is. */
+/* FNV-1a over all members of a batch. */
 static inline uint64_t fixture_hash(uint64_t hash, const tsr_loader_batch *batch)
 {
     const void *parts[] = {&batch->batch, &batch->epoch, batch->indices, batch->mask, batch->data};
@@ -149,7 +149,7 @@ static inline uint64_t fixture_hash(uint64_t hash, const tsr_loader_batch *batch
 
 #define FIXTURE_HASH UINT64_C(0xcbf29ce484222325)
 
-/* The hash of what is left of the epoch. */
+/* Returns the hash of the rest of the epoch. */
 static inline uint64_t fixture_read(tsr_loader *loader, uint64_t hash)
 {
     tsr_loader_batch batch;
@@ -165,9 +165,9 @@ static inline uint64_t fixture_read(tsr_loader *loader, uint64_t hash)
     }
 }
 
-/* A sampler of the test's own, of which nobody knows the length: index i of an epoch is i² + epoch.
- * The index `failing` cannot be given, so many times. With `own`, it has a state besides: its sum;
- * which cannot be saved before the index `secret`, if that is not 0. */
+/* A sampler of the test's own with unknown length: index i of an epoch is i² + epoch. Giving the
+ * index `failing` fails a number of times. With `own`, the sampler also has a state, its sum, which
+ * cannot be saved before the index `secret`, if that is not 0. */
 typedef struct squares {
     int64_t count, at, epoch, failing, sum, secret;
     int failures;

@@ -1,4 +1,4 @@
-/* For files whose tests have one loader at a time. */
+/* For files whose tests use one loader at a time. */
 #ifndef TESTS_LOADER_ONE_LOADER_H
 #define TESTS_LOADER_ONE_LOADER_H
 
@@ -13,7 +13,8 @@ static inline void create(const tsr_loader_params *params)
     ck_assert_ok(tsr_loader_create(params, &loader));
 }
 
-/* Afterwards: all that the threads saw was right, and whichever began has ended. */
+/* Destroys the loader and checks that the threads saw no error and that every worker that began has
+ * ended. */
 static inline void destroy(void)
 {
     tsr_loader_destroy(&loader);

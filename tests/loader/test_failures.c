@@ -1,7 +1,7 @@
-/* What goes wrong is told where it belongs, and can be tried again. */
+/* Failures are reported in place of their batch and can be retried. */
 #include "one_loader.h"
 
-/* The next batch fails like that, and the position stays. */
+/* Checks that the next batch fails like this and that the position does not change. */
 static void check_failure(tsr_status status, const char *text, uint64_t number, int64_t index,
                           uint64_t place, int worker)
 {
@@ -29,9 +29,9 @@ static void check_end(void)
     ck_assert(!got);
 }
 
-/* Indices 0 … 29 in batches of 4, of which every tenth fails always: batches 0, 2 and 5. The later
- * ones have failed long before they are told. */
-START_TEST(each_failure_in_its_place)
+/* Indices 0 … 29 in batches of 4; every tenth index always fails, so batches 0, 2 and 5 fail. The
+ * later ones fail long before they are reported. */
+START_TEST(each_failure_is_reported_in_place_of_its_batch)
 {
     data = (source){.fail = true, .failing = 10, .failures = -1, .reason = "the disk is gone"};
     for (int workers = 0; workers <= 4; workers++) {
@@ -67,7 +67,7 @@ START_TEST(each_failure_in_its_place)
 }
 END_TEST
 
-START_TEST(what_failed_once_is_tried_again)
+START_TEST(a_failed_batch_is_retried)
 {
     for (int workers = 0; workers <= 3; workers++) {
         data = (source){.fail = true, .failing = 7, .failures = 3};
@@ -91,7 +91,7 @@ START_TEST(what_failed_once_is_tried_again)
 }
 END_TEST
 
-START_TEST(only_what_failed_can_be_skipped)
+START_TEST(only_a_failed_batch_can_be_skipped)
 {
     tsr_loader_failure failure;
     create(PARAMS(.n = 5, .workers = 1));
@@ -103,7 +103,8 @@ START_TEST(only_what_failed_can_be_skipped)
 }
 END_TEST
 
-/* Functions of the library used while loading leave their sentence in a thread that nobody sees. */
+/* Calls functions of the library while loading. They record an error text in the worker's thread,
+ * which the caller cannot see. */
 static tsr_status use_the_library(void *user, tsr_loader_work *work)
 {
     tsr_sampler *sampler;
@@ -128,7 +129,7 @@ START_TEST(the_reason_is_found)
                       "loader: batch 1 of epoch 0: index 1: length-sorted: batch size 0 is not "
                       "positive",
                       1, 1, 0, workers == 2);
-        /* What one function failed with is not the reason of another. */
+        /* The error of one function is not the reason of another one's failure. */
         create(tsr_loader_params(.load_batch = say_nothing, .n = 3, .workers = workers));
         check_next(0);
         check_failure(TSR_ERR_UNSUPPORTED,
@@ -139,8 +140,8 @@ START_TEST(the_reason_is_found)
 }
 END_TEST
 
-/* Also where a sampler cannot be saved before batch 1, or, asked ahead, has none for batch 2. */
-START_TEST(success_leaves_the_last_error)
+/* Also if the sampler cannot be saved before batch 1, or fails to give batch 2 when asked ahead. */
+START_TEST(success_does_not_change_the_last_error)
 {
     for (int workers = 0; workers <= 2; workers++) {
         tsr_loader_failure failure;
@@ -172,7 +173,7 @@ START_TEST(a_long_reason_is_cut)
     size_t size = strlen(tsr_last_error());
     ck_assert_uint_gt(size, 1000);
     ck_assert_uint_lt(size, 1030);
-    ck_assert_mem_eq(tsr_last_error(), expected, size - 4); /* up to "…" */
+    ck_assert_mem_eq(tsr_last_error(), expected, size - 4); /* up to the "…" */
 }
 END_TEST
 
@@ -190,7 +191,7 @@ static tsr_status lose_its_place(void *user, tsr_loader_work *work)
     return TSR_ERR_IO;
 }
 
-START_TEST(functions_that_do_too_much)
+START_TEST(functions_that_set_invalid_values)
 {
     for (int workers = 0; workers <= 2; workers++) {
         create(tsr_loader_params(.load_batch = use_too_much, .item_bytes = 3, .batch_bytes = 1,
@@ -208,7 +209,7 @@ START_TEST(functions_that_do_too_much)
 }
 END_TEST
 
-START_TEST(an_index_that_is_none_of_the_datasets)
+START_TEST(an_index_out_of_range)
 {
     for (int workers = 0; workers <= 2; workers++) {
         const int64_t indices[] = {0, 1, 2, 9, 10, 3, 4, -1};
@@ -234,7 +235,7 @@ START_TEST(an_index_that_is_none_of_the_datasets)
 }
 END_TEST
 
-/* A failing sampler is told of after the batches before, however early it was asked. */
+/* The failure of a sampler is reported after the batches before it, however early it happened. */
 START_TEST(a_sampler_that_fails)
 {
     for (int workers = 0; workers <= 3; workers++) {
@@ -261,8 +262,8 @@ START_TEST(a_sampler_that_fails)
 }
 END_TEST
 
-/* What failed here is forgotten elsewhere. */
-START_TEST(failures_are_left_behind)
+/* Moving elsewhere clears failures. */
+START_TEST(moving_clears_failures)
 {
     tsr_loader_failure failure;
     tsr_loader_batch batch;
@@ -304,19 +305,19 @@ static tsr_status refuse_to_begin(void *user, tsr_loader_worker *worker)
     (void)user;
     if (worker->id != 1 || atomic_fetch_sub(&refusals, 1) <= 0)
         return TSR_OK;
-    if (atomic_load(&refusals) > 0) /* the second time it gives none */
+    if (atomic_load(&refusals) > 0) /* the second refusal gives no reason */
         worker->reason = "no licence";
     return TSR_ERR_UNSUPPORTED;
 }
 
-START_TEST(a_worker_that_cannot_begin)
+START_TEST(a_worker_whose_init_fails)
 {
     atomic_store(&refusals, 2);
     create(PARAMS(.n = 8, .batch_size = 2, .workers = 2, .worker_init = refuse_to_begin));
     check_next(0);
     check_failure(TSR_ERR_UNSUPPORTED, "loader: batch 1 of epoch 0: worker 1: no licence", 1, 2, 0,
                   1);
-    /* Its later batches try again too: one of them may have been refused meanwhile. */
+    /* Its later batches retry worker_init, and one of them may have been refused meanwhile. */
     uint64_t b = 1;
     for (int tries = 0; b < 4; tries++) {
         tsr_loader_batch batch;
@@ -333,7 +334,7 @@ START_TEST(a_worker_that_cannot_begin)
 }
 END_TEST
 
-START_TEST(too_slow)
+START_TEST(a_batch_that_times_out)
 {
     data = (source){.hold = true, .held = 2};
     create(PARAMS(.n = 6, .workers = 2, .timeout_ns = 20000000));
@@ -364,17 +365,17 @@ END_TEST
 TESTS(loader_failures)
 {
     tcase_add_checked_fixture(tests, NULL, destroy);
-    tcase_add_test(tests, each_failure_in_its_place);
-    tcase_add_test(tests, what_failed_once_is_tried_again);
-    tcase_add_test(tests, only_what_failed_can_be_skipped);
+    tcase_add_test(tests, each_failure_is_reported_in_place_of_its_batch);
+    tcase_add_test(tests, a_failed_batch_is_retried);
+    tcase_add_test(tests, only_a_failed_batch_can_be_skipped);
     tcase_add_test(tests, the_reason_is_found);
-    tcase_add_test(tests, success_leaves_the_last_error);
+    tcase_add_test(tests, success_does_not_change_the_last_error);
     tcase_add_test(tests, a_long_reason_is_cut);
-    tcase_add_test(tests, functions_that_do_too_much);
-    tcase_add_test(tests, an_index_that_is_none_of_the_datasets);
+    tcase_add_test(tests, functions_that_set_invalid_values);
+    tcase_add_test(tests, an_index_out_of_range);
     tcase_add_test(tests, a_sampler_that_fails);
-    tcase_add_test(tests, failures_are_left_behind);
-    tcase_add_test(tests, a_worker_that_cannot_begin);
-    tcase_add_test(tests, too_slow);
+    tcase_add_test(tests, moving_clears_failures);
+    tcase_add_test(tests, a_worker_whose_init_fails);
+    tcase_add_test(tests, a_batch_that_times_out);
     tcase_add_test(tests, the_longest_timeout);
 }

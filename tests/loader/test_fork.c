@@ -6,7 +6,7 @@
 
 #define WHOSE "the loader's workers belong to the process that forked this one"
 
-/* The number of what did not hold: Check's words are its parent's. */
+/* Returns the number of the check that failed, because only the parent can report with Check. */
 static int be_child(const void *state, size_t state_bytes)
 {
     tsr_loader_batch batch;
@@ -33,8 +33,8 @@ static void expect_success(pid_t child)
     ck_assert_msg(status == 0, "the child ended with status %#x", (unsigned)status);
 }
 
-/* Whatever the workers are doing when the process is forked, also with the lock in their hands. */
-START_TEST(a_child_leaves_the_workers_to_its_parent)
+/* Works whatever the workers do at the time of the fork, even if one of them holds the lock. */
+START_TEST(a_child_cannot_use_its_parents_workers)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     size_t state_bytes;
@@ -64,7 +64,7 @@ static int read_on(void)
     return 0;
 }
 
-START_TEST(without_workers_both_go_on)
+START_TEST(without_workers_both_can_continue)
 {
     create(PARAMS(.n = 40, .batch_size = 2));
     check_next(0);
@@ -80,6 +80,6 @@ END_TEST
 TESTS(loader_fork)
 {
     tcase_add_checked_fixture(tests, NULL, destroy);
-    tcase_add_test(tests, a_child_leaves_the_workers_to_its_parent);
-    tcase_add_test(tests, without_workers_both_go_on);
+    tcase_add_test(tests, a_child_cannot_use_its_parents_workers);
+    tcase_add_test(tests, without_workers_both_can_continue);
 }

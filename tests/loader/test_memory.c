@@ -1,11 +1,11 @@
-/* Every allocation fails in turn, and so does everything that starts a thread. */
+/* Every allocation fails once, and so does every function that starts a thread. */
 #include "base/fault.h"
 #include "fixture.h"
 
 static source data;
 
-/* Creates, reads two epochs and saves; a failure on the way is tried again once. In the order torch
- * also setting an epoch and reading take memory. */
+/* Creates a loader, reads two epochs and saves; retries a failed step once. In the order torch,
+ * setting an epoch and reading also allocate memory. */
 static tsr_status use(int workers, tsr_sampler *sampler, uint64_t *hash)
 {
     tsr_loader *loader = NULL;
@@ -90,7 +90,7 @@ START_TEST(with_workers)
 }
 END_TEST
 
-/* Neither a loader that could not be created nor one that was destroyed takes the sampler along. */
+/* Neither a loader whose creation failed nor a destroyed one destroys the caller's sampler. */
 START_TEST(the_sampler_remains_the_callers)
 {
     tsr_sampler *sampler = NULL;

@@ -1,4 +1,4 @@
-/* The same bytes in the same order, whoever loads them. */
+/* Batches have the same bytes in the same order, for any number of workers. */
 #include "one_loader.h"
 #include "support/golden.h"
 
@@ -6,7 +6,7 @@ static const int worker_counts[] = {0, 1, 2, 3, 8};
 
 enum { WORKER_COUNTS = sizeof worker_counts / sizeof *worker_counts };
 
-/* Whoever reads to the end leaves no batch that is begun, and given up between two items. */
+/* Destroys the loader after reading to the end, and checks that no batch was being loaded. */
 static void destroy_idle(void)
 {
     destroy();
@@ -19,12 +19,12 @@ static uint64_t three_epochs(void)
     for (int64_t epoch = 0; epoch < 3; epoch++) {
         ck_assert_ok(tsr_loader_set_epoch(loader, epoch));
         hash = fixture_read(loader, hash);
-        ck_assert_uint_eq(fixture_read(loader, hash), hash); /* the end stays the end */
+        ck_assert_uint_eq(fixture_read(loader, hash), hash); /* the loader stays at the end */
     }
     return hash;
 }
 
-/* The same without a loader: the sampler's batches, and what is written for each. */
+/* Computes the expected hash without a loader, from the sampler's batches and the data of each. */
 static uint64_t expected_epochs(tsr_sampler *batches)
 {
     uint64_t hash = FIXTURE_HASH, count;
@@ -135,8 +135,8 @@ START_TEST(every_item_once_in_each_epoch)
 }
 END_TEST
 
-/* PyTorch's DataLoader itself. */
-START_TEST(as_torch)
+/* Compares with PyTorch's DataLoader. */
+START_TEST(batches_equal_those_of_torch)
 {
     json_t *document = golden_load("torch_batch_sampler"), *one;
     static int64_t values[100000];
@@ -180,8 +180,8 @@ START_TEST(as_torch)
 }
 END_TEST
 
-/* A sampler of the caller's, without a length; a mask; batches that a sampler has made. */
-START_TEST(whatever_the_sampler_says)
+/* Uses a sampler of the caller's without a length, a mask, and batches that a sampler has made. */
+START_TEST(any_kind_of_sampler)
 {
     for (int i = 0; i < WORKER_COUNTS; i++) {
         squares numbers = {.count = 23};
@@ -222,8 +222,8 @@ START_TEST(whatever_the_sampler_says)
 }
 END_TEST
 
-/* A sampler that has given some already goes on from there. */
-START_TEST(a_sampler_in_the_middle)
+/* Continues with a sampler that has already given some items. */
+START_TEST(a_sampler_that_has_been_read_before)
 {
     tsr_sampler *base = NULL, *batches = NULL;
     ck_assert_ok(tsr_sampler_create_sequential(10, &base));
@@ -241,8 +241,8 @@ START_TEST(a_sampler_in_the_middle)
 }
 END_TEST
 
-/* Memory is taken for the items that there are, and not for those that a batch might have. */
-START_TEST(batches_larger_than_all_there_is)
+/* Memory is allocated for the existing items, not for the largest possible batch. */
+START_TEST(batches_larger_than_the_dataset)
 {
     tsr_sampler *all = NULL, *base = NULL;
     ck_assert_ok(tsr_sampler_create_sequential(10, &all));
@@ -271,8 +271,8 @@ TESTS(loader_order)
     tcase_add_test(tests, the_same_bytes_for_any_number_of_workers);
     tcase_add_test(tests, the_same_sizes_for_any_number_of_workers);
     tcase_add_test(tests, every_item_once_in_each_epoch);
-    tcase_add_test(tests, as_torch);
-    tcase_add_test(tests, whatever_the_sampler_says);
-    tcase_add_test(tests, a_sampler_in_the_middle);
-    tcase_add_test(tests, batches_larger_than_all_there_is);
+    tcase_add_test(tests, batches_equal_those_of_torch);
+    tcase_add_test(tests, any_kind_of_sampler);
+    tcase_add_test(tests, a_sampler_that_has_been_read_before);
+    tcase_add_test(tests, batches_larger_than_the_dataset);
 }

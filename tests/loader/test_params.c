@@ -1,4 +1,4 @@
-/* What a loader takes, and what excludes each other. */
+/* Params that a loader accepts, and params that exclude each other. */
 #include "fixture.h"
 #include "support/refused.h"
 
@@ -56,7 +56,7 @@ START_TEST(batch_sampler_excludes)
 }
 END_TEST
 
-START_TEST(without_workers_nothing_is_ahead)
+START_TEST(without_workers_there_is_no_prefetch)
 {
     check_refused(PARAMS(.n = 1, .prefetch = 2),
                   "loader: prefetch 2 needs workers, of which there are 0");
@@ -92,7 +92,7 @@ START_TEST(numbers_out_of_range)
 }
 END_TEST
 
-START_TEST(seeds_that_cannot_be)
+START_TEST(invalid_seeds)
 {
     tsr_loader *loader = NULL;
     ck_assert_int_eq(tsr_loader_create(PARAMS(.n = 1, .workers = 2, .seed = INT64_MAX), &loader),
@@ -106,7 +106,7 @@ START_TEST(seeds_that_cannot_be)
 }
 END_TEST
 
-START_TEST(more_memory_than_there_is)
+START_TEST(batches_that_do_not_fit_memory)
 {
     tsr_loader *loader = NULL;
     ck_assert_error(
@@ -149,7 +149,7 @@ START_TEST(loaders_keep_their_samplers)
 }
 END_TEST
 
-/* What a call that is refused must not write. */
+/* Memory that a refused call must not write to. */
 static struct {
     tsr_loader *made;
     tsr_loader_batch batch;
@@ -159,7 +159,8 @@ static struct {
     bool got;
 } out;
 
-/* Every function that returns a status, in the header's order; `_i` workers. */
+/* Calls every function that returns a status, in the header's order; `_i` is the number of
+ * workers. */
 START_TEST(nulls)
 {
     tsr_loader *loader = NULL;
@@ -202,10 +203,10 @@ TESTS(loader_params)
 {
     tcase_add_test(tests, sampler_excludes);
     tcase_add_test(tests, batch_sampler_excludes);
-    tcase_add_test(tests, without_workers_nothing_is_ahead);
+    tcase_add_test(tests, without_workers_there_is_no_prefetch);
     tcase_add_test(tests, numbers_out_of_range);
     tcase_add_loop_test(tests, nulls, 0, 3);
-    tcase_add_test(tests, seeds_that_cannot_be);
-    tcase_add_test(tests, more_memory_than_there_is);
+    tcase_add_test(tests, invalid_seeds);
+    tcase_add_test(tests, batches_that_do_not_fit_memory);
     tcase_add_test(tests, loaders_keep_their_samplers);
 }

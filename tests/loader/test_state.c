@@ -1,4 +1,4 @@
-/* Saving in the middle of an epoch, and going on elsewhere. */
+/* Saving in the middle of an epoch, and resuming in another loader. */
 #include "fixture.h"
 
 static source data;
@@ -42,8 +42,8 @@ START_TEST(batches_loaded_ahead_are_not_used)
 }
 END_TEST
 
-/* A sampler with a state that does not follow from the position: it is what it was before the
- * next batch, though the sampler itself has gone on. */
+/* A sampler with a state that does not follow from the position: the saved state is the one before
+ * the next batch, although the sampler itself is further. */
 START_TEST(a_sampler_with_a_state_of_its_own)
 {
     for (uint64_t used = 0; used <= 5; used++)
@@ -70,7 +70,7 @@ START_TEST(a_sampler_with_a_state_of_its_own)
 }
 END_TEST
 
-/* Reading does not need what cannot be saved. */
+/* A sampler that cannot be saved can still be read. */
 START_TEST(a_sampler_that_cannot_be_saved)
 {
     for (int workers = 0; workers <= 2; workers++) {
@@ -175,7 +175,7 @@ START_TEST(another_number_of_ranks)
 }
 END_TEST
 
-START_TEST(states_of_others_change_nothing)
+START_TEST(states_of_other_samplers_change_nothing)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     size_t size;
@@ -205,5 +205,5 @@ TESTS(loader_state)
     tcase_add_test(tests, a_sampler_that_cannot_be_saved);
     tcase_add_test(tests, a_failed_batch_is_not_used);
     tcase_add_test(tests, another_number_of_ranks);
-    tcase_add_test(tests, states_of_others_change_nothing);
+    tcase_add_test(tests, states_of_other_samplers_change_nothing);
 }

@@ -1,8 +1,8 @@
-/* Leaving before the end. */
+/* Leaving an epoch before its end. */
 #include "one_loader.h"
 #include "support/random.h"
 
-/* Beginnings and ends of workers are counted. */
+/* Params that count how many workers begin and end. */
 #define COUNTED(...)                                                                               \
     PARAMS(.worker_init = fixture_init, .worker_finish = fixture_finish, __VA_ARGS__)
 
@@ -14,14 +14,14 @@ START_TEST(destroyed_after_any_number_of_batches)
             create(COUNTED(.n = 25, .batch_size = 2, .workers = workers));
             for (uint64_t b = 0; b < read; b++)
                 check_next(b);
-            if (read % 3 == 0) /* let the workers be anywhere */
+            if (read % 3 == 0) /* let the workers be at any point */
                 sleep_us((int)(read * 97 % 400));
         }
 }
 END_TEST
 
-/* Batch 0 comes at once, all others take for ever unless they are told to stop. */
-START_TEST(what_is_not_begun_is_not_waited_for)
+/* Batch 0 loads at once; all others take forever unless they are stopped. */
+START_TEST(batches_not_begun_are_not_waited_for)
 {
     data.hold = true;
     data.held = 1;
@@ -45,7 +45,7 @@ static tsr_status wait_at_first(void *user, tsr_loader_work *work, int64_t index
     return TSR_OK;
 }
 
-/* Nor are the items of a batch that is. */
+/* The remaining items of a batch in progress are not waited for either. */
 START_TEST(between_two_items_a_worker_may_stop)
 {
     atomic_store(&items, 0);
@@ -67,7 +67,8 @@ START_TEST(another_epoch_does_not_wait)
     data.held = 1;
     create(COUNTED(.n = 10, .workers = 2, .timeout_ns = 10000000));
     check_next(0);
-    /* Both workers sit on a batch that nobody waits for any more, and will not let go. */
+    /* Wait until both workers load batches of epoch 0. They do not give them up when the reader
+     * moves. */
     while (atomic_load(&data.running) < 2)
         sleep_us(200);
     ck_assert_ok(tsr_loader_set_epoch(loader, 1));
@@ -89,7 +90,7 @@ START_TEST(another_epoch_does_not_wait)
 }
 END_TEST
 
-/* All that a reader can do, at random, against what a loader without workers gives. */
+/* Does all operations of a reader in random order and compares with a loader without workers. */
 typedef struct model {
     tsr_loader *plain;
     source plain_data;
@@ -121,7 +122,7 @@ static void resume_elsewhere(model *against, int workers, uint64_t n, int64_t ba
     ck_assert_ok(tsr_loader_resume(loader, state, size));
 }
 
-START_TEST(everything_at_random)
+START_TEST(random_operations)
 {
     uint64_t random = 17;
     data.jitter_us = 100;
@@ -167,8 +168,8 @@ TESTS(loader_stop)
 {
     tcase_add_checked_fixture(tests, NULL, destroy);
     tcase_add_test(tests, destroyed_after_any_number_of_batches);
-    tcase_add_test(tests, what_is_not_begun_is_not_waited_for);
+    tcase_add_test(tests, batches_not_begun_are_not_waited_for);
     tcase_add_test(tests, between_two_items_a_worker_may_stop);
     tcase_add_test(tests, another_epoch_does_not_wait);
-    tcase_add_test(tests, everything_at_random);
+    tcase_add_test(tests, random_operations);
 }

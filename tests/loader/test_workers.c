@@ -1,10 +1,11 @@
-/* Threads: their seeds, beginning and end, and what they do while there is nothing to do. */
+/* Worker threads: their seeds, their begin and end, and that they sleep when idle. */
 #include <pthread.h>
 #include <signal.h>
 
 #include "one_loader.h"
 
-/* One record for a batch: who loaded it, and what was drawn from the worker's own stream. */
+/* One record per batch: the worker that loaded it, and a number drawn from the worker's own
+ * stream. */
 typedef struct drawn {
     int64_t worker, worker_seed, seed;
     uint64_t number;
@@ -83,7 +84,7 @@ START_TEST(a_worker_draws_the_same_in_every_run)
 }
 END_TEST
 
-START_TEST(without_workers_as_with_one)
+START_TEST(no_workers_draw_like_one_worker)
 {
     drawn none[20], one[20];
     read_drawn(0, -7, TSR_SEED_STRATEGY_HASHED, 3, none, 20);
@@ -105,7 +106,7 @@ START_TEST(hashed_seeds)
 }
 END_TEST
 
-/* The two numbers are those of a program in another language, written from the header alone. */
+/* The two numbers come from a program in another language, written from the header alone. */
 START_TEST(seeds_of_batches)
 {
     drawn all[50], others[50];
@@ -142,7 +143,7 @@ START_TEST(workers_live_as_long_as_the_loader)
 }
 END_TEST
 
-/* A worker without a batch has nothing to begin or to end. */
+/* A worker without a batch does not call worker_init or worker_finish. */
 START_TEST(workers_without_work)
 {
     create(tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),
@@ -173,9 +174,9 @@ static void *let_go_later(void *argument)
     return argument;
 }
 
-/* Eight workers idle, and a caller who waits: for 0.3 s, in which only the test's own worker that
- * pretends to load looks around now and then. */
-START_TEST(nobody_waits_busily)
+/* Eight idle workers and a waiting caller use almost no processor time in 0.3 s. Only the worker
+ * that the test holds wakes now and then. */
+START_TEST(waiting_uses_no_processor_time)
 {
     pthread_t thread;
     tsr_loader_batch batch;
@@ -207,7 +208,7 @@ static tsr_status see_signals(void *user, tsr_loader_work *work)
     return TSR_OK;
 }
 
-START_TEST(signals_are_the_callers)
+START_TEST(workers_block_signals)
 {
     sigset_t before, after;
     tsr_loader_batch batch;
@@ -221,7 +222,8 @@ START_TEST(signals_are_the_callers)
 }
 END_TEST
 
-/* However slowly the caller reads, no more is loaded than was promised, into no more memory. */
+/* However slowly the caller reads, the workers load no more batches than documented, into no more
+ * memory. */
 START_TEST(memory_is_bounded)
 {
     const void *seen[16];
@@ -245,8 +247,8 @@ START_TEST(memory_is_bounded)
 }
 END_TEST
 
-/* What the caller holds stays as it is, while the workers load all they may. */
-START_TEST(a_batch_stays_until_the_next)
+/* The caller's batch does not change while the workers load as much as they may. */
+START_TEST(a_batch_is_valid_until_the_next)
 {
     create(tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),
                              .n = 40, .batch_size = 2, .workers = 2, .prefetch = 2));
@@ -269,13 +271,13 @@ TESTS(loader_workers)
 {
     tcase_add_checked_fixture(tests, NULL, destroy);
     tcase_add_test(tests, a_worker_draws_the_same_in_every_run);
-    tcase_add_test(tests, without_workers_as_with_one);
+    tcase_add_test(tests, no_workers_draw_like_one_worker);
     tcase_add_test(tests, hashed_seeds);
     tcase_add_test(tests, seeds_of_batches);
     tcase_add_test(tests, workers_live_as_long_as_the_loader);
     tcase_add_test(tests, workers_without_work);
-    tcase_add_test(tests, nobody_waits_busily);
-    tcase_add_test(tests, signals_are_the_callers);
+    tcase_add_test(tests, waiting_uses_no_processor_time);
+    tcase_add_test(tests, workers_block_signals);
     tcase_add_test(tests, memory_is_bounded);
-    tcase_add_test(tests, a_batch_stays_until_the_next);
+    tcase_add_test(tests, a_batch_is_valid_until_the_next);
 }

@@ -1,4 +1,4 @@
-/* System.Random against Mono's results. */
+/* System.Random against results of Mono. */
 #include "support/golden.h"
 #include "tessera/rng.h"
 
@@ -7,7 +7,7 @@ static int32_t argument(const json_t *call, size_t i)
     return (int32_t)json_integer_value(json_array_get(call, i));
 }
 
-/* The last entry of a call is its result; an object with "error" for one that throws. */
+/* The last entry of a call is its result: an object with "error" for a call that throws. */
 static void check_integer(const char *id, const json_t *result, tsr_status status, int32_t value)
 {
     if (json_is_object(result)) {
@@ -53,7 +53,7 @@ static void check_call(const char *id, const json_t *call, tsr_dotnet *rng)
     }
 }
 
-START_TEST(calls_as_dotnet)
+START_TEST(calls_give_the_results_of_dotnet)
 {
     json_t *document = golden_load("dotnet_random"), *one, *call;
     size_t i, j, calls = 0;
@@ -73,7 +73,7 @@ START_TEST(calls_as_dotnet)
 }
 END_TEST
 
-START_TEST(shuffles_as_dotnet)
+START_TEST(shuffles_give_the_results_of_dotnet)
 {
     json_t *document = golden_load("dotnet_random"), *one;
     size_t i;
@@ -94,7 +94,7 @@ START_TEST(shuffles_as_dotnet)
 }
 END_TEST
 
-START_TEST(seeds_that_coincide)
+START_TEST(seeds_with_the_same_stream)
 {
     const int32_t pairs[][2] = {{5, -5}, {INT32_MIN, INT32_MAX}, {-INT32_MAX, INT32_MAX}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -106,7 +106,7 @@ START_TEST(seeds_that_coincide)
 }
 END_TEST
 
-/* Every seed of a sample keeps its promises, however its 32-bit sums wrap. */
+/* For a sample of seeds, results are in their documented ranges, even if 32-bit sums wrap. */
 START_TEST(results_stay_in_range)
 {
     for (int64_t step = INT32_MIN; step <= INT32_MAX; step += 2147483) {
@@ -160,9 +160,9 @@ END_TEST
 
 TESTS(dotnet)
 {
-    tcase_add_test(tests, calls_as_dotnet);
-    tcase_add_test(tests, shuffles_as_dotnet);
-    tcase_add_test(tests, seeds_that_coincide);
+    tcase_add_test(tests, calls_give_the_results_of_dotnet);
+    tcase_add_test(tests, shuffles_give_the_results_of_dotnet);
+    tcase_add_test(tests, seeds_with_the_same_stream);
     tcase_add_test(tests, results_stay_in_range);
     tcase_add_test(tests, skipping_is_drawing);
     tcase_add_test(tests, errors);

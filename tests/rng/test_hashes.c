@@ -1,4 +1,4 @@
-/* Philox and threefry against their authors' known answers, and what MLX makes of threefry. */
+/* Philox and threefry against their authors' known answers, and the functions of mx.random. */
 #include "support/golden.h"
 #include "tessera/rng.h"
 
@@ -194,7 +194,7 @@ START_TEST(impossible_sizes)
 }
 END_TEST
 
-/* The whole range of int32, where MLX's floats cannot hold the bounds. */
+/* The full range of int32, whose bounds MLX's floats cannot represent. */
 START_TEST(randint_is_clamped)
 {
     enum { COUNT = 4096 };

@@ -1,5 +1,5 @@
-/* What MLX makes of many words at once, against one word at a time, whose hash has known answers.
- */
+/* MLX's words computed many at a time, compared with one word at a time, whose hash has known
+ * answers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 #define POISON UINT32_C(0xa5a5a5a5)
 
-/* Around the ends of vectors and of runs, odd and even. */
+/* Odd and even counts around the ends of vectors and runs. */
 static const uint64_t counts[] = {0,  1,    2,    3,    4,    5,    15,   16,   17,   31,  32,
                                   33, 2046, 2047, 2048, 2049, 2050, 2079, 4096, 4097, 9001};
 #define COUNTS (sizeof counts / sizeof *counts)
@@ -30,7 +30,8 @@ static void take(void *user, uint64_t position, const uint32_t *words, size_t co
     to->count += count;
 }
 
-/* As many words as positions were taken, and all are right: so each was taken once. */
+/* Checks that there are as many words as positions and that all are right, so each was taken
+ * once. */
 static void check_words(const tsr__mlx_words *words, const taken *got)
 {
     ck_assert_uint_eq(got->count, words->count);
@@ -69,7 +70,7 @@ START_TEST(best_level)
 }
 END_TEST
 
-/* Numbers of every width, at any address, the last word cut off. */
+/* Values of every width, at any address, with an incomplete last word. */
 START_TEST(bits)
 {
     const int width = 1 << _i;
@@ -110,7 +111,7 @@ START_TEST(numbers)
 }
 END_TEST
 
-/* Each index once, and the words in order; equal ones in the order of their indices. */
+/* Each index occurs once, and the words are sorted, equal ones by index. */
 START_TEST(permutation)
 {
     const uint64_t count = counts[_i];

@@ -1,4 +1,4 @@
-/* Any generator through one type. */
+/* Generators of any kind through tsr_rng. */
 #include <math.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ START_TEST(init_errors)
 }
 END_TEST
 
-/* The generic functions give what each generator's own give. */
+/* The generic functions give the same values as the functions of each generator. */
 START_TEST(same_as_the_generators_own)
 {
     tsr_rng rng;
@@ -90,7 +90,7 @@ START_TEST(same_as_the_generators_own)
 }
 END_TEST
 
-START_TEST(philox_words_are_the_devices)
+START_TEST(philox_words_equal_the_devices)
 {
     tsr_philox rng;
     tsr_philox_init(UINT64_C(0x123456789abcdef0), UINT64_C(0xfedcba9876543210), &rng);
@@ -102,7 +102,7 @@ START_TEST(philox_words_are_the_devices)
         ck_assert_uint_eq(tsr_philox_next_u32(&rng),
                           tsr__philox_word(rng.seed, rng.stream, positions[i]));
     }
-    rng.position = UINT64_MAX; /* the last word; then the first */
+    rng.position = UINT64_MAX; /* position of the last word; the first word follows */
     ck_assert_uint_eq(tsr_philox_next_u32(&rng),
                       tsr__philox_word(rng.seed, rng.stream, UINT64_MAX));
     ck_assert_uint_eq(tsr_philox_next_u32(&rng), tsr__philox_word(rng.seed, rng.stream, 0));
@@ -149,21 +149,22 @@ START_TEST(skipping_is_drawing)
 }
 END_TEST
 
-START_TEST(far_skips_take_no_time)
+START_TEST(far_skips_take_constant_time)
 {
     tsr_rng a, b;
     ck_assert_ok(tsr_rng_init(TSR_RNG_PHILOX, 7, &a));
     b = a;
     tsr_rng_skip(&a, UINT64_C(1) << 63);
     tsr_rng_skip(&a, UINT64_C(1) << 63);
-    ck_assert_uint_eq(tsr_rng_next_u32(&a), tsr_rng_next_u32(&b)); /* once round */
+    ck_assert_uint_eq(tsr_rng_next_u32(&a), tsr_rng_next_u32(&b)); /* both are back at the start */
     ck_assert_ok(tsr_rng_init(TSR_RNG_THREEFRY, 7, &a));
     tsr_rng_skip(&a, UINT64_C(1) << 40);
     ck_assert_uint_eq(a.as.threefry.position, UINT64_C(1) << 40);
 }
 END_TEST
 
-/* Chi-square of `n` cells is below its 99.99 % point, by Wilson and Hilferty's approximation. */
+/* Checks that the chi-square of `n` cells is below its 99.99 % point, by Wilson and Hilferty's
+ * approximation. */
 static void check_uniform(const uint32_t *cells, uint32_t n, double per_cell)
 {
     double sum = 0, freedom = n - 1, spread = 2 / (9 * freedom);
@@ -193,7 +194,7 @@ START_TEST(below_is_uniform)
 }
 END_TEST
 
-/* Three quarters of the range: without rejection, a third of the values would come up twice as
+/* n is three quarters of the range: without rejection, a third of the values would come twice as
  * often. */
 START_TEST(below_is_unbiased_for_large_n)
 {
@@ -243,7 +244,7 @@ START_TEST(doubles_are_uniform)
 }
 END_TEST
 
-/* What a call that is refused must not write. */
+/* Memory that a refused call must not write to. */
 static struct {
     tsr_rng rng;
     tsr_rng_kind kind;
@@ -255,7 +256,7 @@ static struct {
     size_t size;
 } out;
 
-/* Every function that returns a status, in the header's order. */
+/* Calls every function that returns a status, in the header's order. */
 START_TEST(nulls)
 {
     tsr_mt19937 mt, mt_before;
@@ -300,7 +301,7 @@ START_TEST(nulls)
 }
 END_TEST
 
-/* Where nothing is to be written, there need not be room. */
+/* If nothing is to be written, the output may be NULL. */
 START_TEST(nothing_into_null)
 {
     tsr_mt19937 mt;
@@ -327,10 +328,10 @@ TESTS(rng)
     tcase_add_test(tests, nulls);
     tcase_add_test(tests, nothing_into_null);
     tcase_add_test(tests, same_as_the_generators_own);
-    tcase_add_test(tests, philox_words_are_the_devices);
+    tcase_add_test(tests, philox_words_equal_the_devices);
     tcase_add_test(tests, threefry_words_are_the_hash);
     tcase_add_loop_test(tests, skipping_is_drawing, 0, KINDS);
-    tcase_add_test(tests, far_skips_take_no_time);
+    tcase_add_test(tests, far_skips_take_constant_time);
     tcase_add_loop_test(tests, below_is_uniform, 0, KINDS);
     tcase_add_loop_test(tests, below_is_unbiased_for_large_n, 0, KINDS);
     tcase_add_loop_test(tests, below_at_the_edges, 0, KINDS);

@@ -1,4 +1,4 @@
-/* Generators as bytes and back, and bytes that are no generator. */
+/* Saving and loading generators, and loading bytes that are not a generator. */
 #include <string.h>
 
 #include "support/check_main.h"
@@ -98,7 +98,7 @@ START_TEST(damaged_generators_are_not_saved)
 }
 END_TEST
 
-/* What every rejection leaves alone. */
+/* Outputs that a rejected call must not change. */
 static void check_rejected(size_t size, const char *text)
 {
     tsr_rng out, before;
@@ -132,7 +132,7 @@ START_TEST(rejections_name_offset_and_reason)
 }
 END_TEST
 
-/* Puts a checksum that matches, so that only the state is wrong. */
+/* Writes a matching checksum, so that only the state is wrong. */
 static void reseal(size_t size)
 {
     uint64_t checksum = UINT64_C(0xcbf29ce484222325);
@@ -184,7 +184,8 @@ START_TEST(every_changed_byte_is_noticed)
 }
 END_TEST
 
-/* Noise with a right header and a right checksum: rejected, or a generator that works. */
+/* Random bytes with a valid header and checksum are either rejected or give a generator that
+ * works. */
 START_TEST(noise_does_no_harm)
 {
     uint64_t state = 1;

@@ -1,4 +1,4 @@
-/* MT19937 and what PyTorch computes with it, against PyTorch's own results. */
+/* MT19937, randint and randperm against results of PyTorch. */
 #include "support/golden.h"
 #include "tessera/rng.h"
 
@@ -19,7 +19,7 @@ static void check_randint(const char *id, const json_t *in, const json_t *out,
     free(values);
 }
 
-START_TEST(randint_as_torch)
+START_TEST(randint_gives_the_results_of_torch)
 {
     json_t *document = golden_load("torch_randint"), *one;
     size_t i;
@@ -68,7 +68,7 @@ static void check_randperm(const char *id, const json_t *in, const json_t *out,
     free(order);
 }
 
-START_TEST(randperm_as_torch)
+START_TEST(randperm_gives_the_results_of_torch)
 {
     json_t *document = golden_load("torch_randperm"), *one;
     size_t i;
@@ -89,7 +89,8 @@ START_TEST(randperm_as_torch)
 }
 END_TEST
 
-/* From 214,748,364 elements on, PyTorch 2.6 draws 64 bits for each: 1.7 GB, minutes. */
+/* With 214,748,364 elements or more, PyTorch 2.6 draws 64 bits for each. The test takes 1.7 GB and
+ * minutes. */
 START_TEST(randperm_of_hundreds_of_millions)
 {
     SKIP_UNLESS_HUGE("1.7 GB and minutes");
@@ -108,7 +109,7 @@ START_TEST(randperm_of_hundreds_of_millions)
 }
 END_TEST
 
-/* The 10,000th word of the reference code's default seed, as the C++ standard states it for
+/* The 10,000th word of the reference code's default seed, which the C++ standard gives for
  * std::mt19937. */
 START_TEST(ten_thousandth_word)
 {
@@ -121,7 +122,7 @@ START_TEST(ten_thousandth_word)
 }
 END_TEST
 
-START_TEST(only_the_low_half_of_a_seed_counts)
+START_TEST(only_the_low_half_of_a_seed_is_used)
 {
     tsr_mt19937 a, b;
     tsr_mt19937_init(UINT64_C(0xdeadbeef00000007), &a);
@@ -187,10 +188,10 @@ END_TEST
 
 TESTS(torch)
 {
-    tcase_add_test(tests, randint_as_torch);
-    tcase_add_test(tests, randperm_as_torch);
+    tcase_add_test(tests, randint_gives_the_results_of_torch);
+    tcase_add_test(tests, randperm_gives_the_results_of_torch);
     tcase_add_test(tests, ten_thousandth_word);
-    tcase_add_test(tests, only_the_low_half_of_a_seed_counts);
+    tcase_add_test(tests, only_the_low_half_of_a_seed_is_used);
     tcase_add_test(tests, skipping_is_drawing);
     tcase_add_test(tests, randperm_is_a_permutation);
     tcase_add_test(tests, errors);

@@ -1,4 +1,4 @@
-/* One sampler of each kind, in each of its orders, to check what holds for all. */
+/* Makes one sampler of each kind in each of its orders, for tests of common behaviour. */
 #ifndef TESTS_SAMPLER_KINDS_H
 #define TESTS_SAMPLER_KINDS_H
 
@@ -36,7 +36,7 @@ static inline tsr_status kind_weighted(tsr_order order, bool once, int64_t sampl
         out);
 }
 
-/* Takes the base over on success, and also destroys it on failure. */
+/* Takes ownership of the base, and destroys it on failure too. */
 static inline tsr_status kind_batch(tsr_status made, tsr_sampler *base, int64_t size,
                                     bool drop_last, tsr_sampler **out)
 {

@@ -1,4 +1,4 @@
-/* Reading samplers in tests. */
+/* Helpers that read samplers. */
 #ifndef TESTS_SAMPLER_READ_H
 #define TESTS_SAMPLER_READ_H
 
@@ -8,8 +8,9 @@
 #include "support/check_main.h"
 #include "tessera/sampler.h"
 
-/* All that is left of the epoch, in memory of malloc's; odd pieces, so that seams are crossed. The
- * mask has as many entries when `mask` is not NULL. */
+/* Returns the rest of the epoch in memory from malloc(). Reads it in pieces of odd sizes, so
+ * that pieces and internal boundaries differ. If `mask` is not NULL, *mask gets an entry for
+ * each index. */
 static inline int64_t *read_masked(tsr_sampler *sampler, uint64_t *count, uint8_t **mask)
 {
     uint64_t capacity = tsr_sampler_batch_max(sampler) + 1021, room = 0, total = 0, got = 0;

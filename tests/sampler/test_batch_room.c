@@ -1,4 +1,4 @@
-/* Batches that may be larger than all there is: they take room for what there is, and no more. */
+/* Batches that may be larger than the dataset only need room for the existing items. */
 #include "sampler/read.h"
 
 enum { N = 10, KINDS = 8 };
@@ -16,7 +16,8 @@ static tsr_sampler *share_of(tsr_sampler *base, int64_t ranks)
     return out;
 }
 
-/* Ten indices in an epoch; the last two kinds: the first of `ranks` shares of them. */
+/* A sampler with ten indices in an epoch. The last two kinds are the first of `ranks` shares of
+ * them. */
 static tsr_sampler *ten(int kind, int64_t ranks)
 {
     static const int64_t indices[N] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3};
@@ -63,7 +64,8 @@ static tsr_sampler *batches_of(tsr_sampler *base, int64_t batch_size, bool drop_
     return out;
 }
 
-/* Into memory of just so many indices, so that sanitizers see what is beyond. */
+/* Reads a batch into memory of exactly `capacity` indices, so that sanitizers detect writes past
+ * the end. */
 static void check_next(tsr_sampler *sampler, uint64_t capacity, uint64_t expected)
 {
     int64_t *indices = calloc(capacity, sizeof *indices);
@@ -78,7 +80,7 @@ static void check_next(tsr_sampler *sampler, uint64_t capacity, uint64_t expecte
     free(mask);
 }
 
-START_TEST(one_batch_of_all_there_is)
+START_TEST(one_batch_of_all_items)
 {
     static const int64_t sizes[] = {N, N + 1, INT64_C(1) << 40, INT64_MAX};
     for (int kind = 0; kind < KINDS; kind++)
@@ -95,7 +97,7 @@ START_TEST(one_batch_of_all_there_is)
 }
 END_TEST
 
-/* What was left to four ranks, one can have in a batch: there has to be room for it. */
+/* A single rank can get in one batch what four ranks had left, so there must be room for it. */
 START_TEST(with_fewer_ranks_batches_grow)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -115,7 +117,7 @@ START_TEST(with_fewer_ranks_batches_grow)
 }
 END_TEST
 
-START_TEST(nothing_at_all)
+START_TEST(empty_datasets)
 {
     tsr_sampler *none = NULL;
     ck_assert_ok(tsr_sampler_create_sequential(0, &none));
@@ -127,7 +129,7 @@ START_TEST(nothing_at_all)
 }
 END_TEST
 
-/* Where nobody knows how many there will be, a batch may have as many as it is said to. */
+/* If the number of items is unknown, a batch may have the given size. */
 static tsr_status none_left(void *self, uint64_t capacity, int64_t *indices, uint8_t *mask,
                             uint64_t *count)
 {
@@ -148,7 +150,7 @@ static uint64_t so_many_now(void *self)
     return N;
 }
 
-START_TEST(lengths_that_may_change)
+START_TEST(unknown_lengths)
 {
     const tsr_sampler_ops ops = {.struct_size = sizeof ops,
                                  .fill = none_left,
@@ -164,8 +166,8 @@ END_TEST
 
 TESTS(batch_room)
 {
-    tcase_add_test(tests, one_batch_of_all_there_is);
+    tcase_add_test(tests, one_batch_of_all_items);
     tcase_add_test(tests, with_fewer_ranks_batches_grow);
-    tcase_add_test(tests, nothing_at_all);
-    tcase_add_test(tests, lengths_that_may_change);
+    tcase_add_test(tests, empty_datasets);
+    tcase_add_test(tests, unknown_lengths);
 }

@@ -1,18 +1,18 @@
-/* Samplers of the caller's own, alone and inside of others. */
+/* Samplers of the caller's, alone and inside other samplers. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "sampler/read.h"
 #include "tessera/sampler.h"
 
-/* Gives 1000 · epoch + 0 … n − 1, and fails when told to. */
+/* Gives 1000 · epoch + 0 … n − 1, and fails on request. */
 typedef struct counter {
     uint64_t n, at;
     int64_t epoch;
     uint64_t seeks, starts;
     const char *failing; /* the function that fails */
-    uint64_t fail_from;  /* items from which fill does */
-    int64_t offset;      /* of its own: added to each index */
+    uint64_t fail_from;  /* fill fails from this item on */
+    int64_t offset;      /* a state of its own: added to each index */
     int destroyed;
 } counter;
 
@@ -37,7 +37,7 @@ static tsr_status counter_fill(void *self_, uint64_t capacity, int64_t *indices,
     return TSR_OK;
 }
 
-/* Batches of 1, 2, 3, 1, 2, 3, …, of which there are n. */
+/* Gives n batches of 1, 2, 3, 1, 2, 3, … indices. */
 static tsr_status counter_batch(void *self_, uint64_t capacity, int64_t *indices, uint8_t *mask,
                                 uint64_t *count)
 {
@@ -118,7 +118,7 @@ static void counter_destroy(void *self)
     ((counter *)self)->destroyed++;
 }
 
-/* The least that there has to be. */
+/* Only the required functions. */
 static const tsr_sampler_ops least = {
     .struct_size = sizeof(tsr_sampler_ops), .fill = counter_fill, .set_epoch = counter_set_epoch};
 
@@ -166,7 +166,7 @@ static void check_end(tsr_sampler *sampler)
     ck_assert(!got && index == -1);
 }
 
-START_TEST(the_least_that_there_has_to_be)
+START_TEST(only_the_required_functions)
 {
     counter self = {.n = 1000};
     tsr_sampler *sampler = create(&least, &self);
@@ -174,7 +174,7 @@ START_TEST(the_least_that_there_has_to_be)
     ck_assert_uint_eq(tsr_sampler_length(sampler), TSR_LENGTH_UNKNOWN);
     check_next(sampler, 0);
     check_next(sampler, 1);
-    /* Forward, it reads on; back, it starts again. */
+    /* Seeking forward reads on; seeking back restarts the epoch. */
     ck_assert_ok(tsr_sampler_seek(sampler, 700));
     ck_assert_uint_eq(self.starts, 1);
     check_next(sampler, 700);
@@ -203,12 +203,12 @@ START_TEST(the_least_that_there_has_to_be)
 }
 END_TEST
 
-START_TEST(all_that_there_can_be)
+START_TEST(all_functions)
 {
     counter self = {.n = 1000};
     tsr_sampler_ops ops = all();
     tsr_sampler *sampler = create(&ops, &self);
-    memset(&ops, 0, sizeof ops); /* it was copied */
+    memset(&ops, 0, sizeof ops); /* the struct was copied */
     ck_assert_str_eq(tsr_sampler_name(sampler), "counter");
     ck_assert_uint_eq(tsr_sampler_length(sampler), 1000);
     ck_assert_ok(tsr_sampler_seek(sampler, 999));
@@ -227,7 +227,7 @@ START_TEST(all_that_there_can_be)
 }
 END_TEST
 
-START_TEST(places_are_saved)
+START_TEST(positions_are_saved)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     size_t size;
@@ -251,7 +251,7 @@ START_TEST(places_are_saved)
 }
 END_TEST
 
-START_TEST(states_of_its_own)
+START_TEST(own_states)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     size_t size;
@@ -267,7 +267,7 @@ START_TEST(states_of_its_own)
     ck_assert_ok(tsr_sampler_resume(resumed, state, size));
     check_next(resumed, 120);
     ck_assert_uint_eq(other.starts, starts + 1);
-    /* Refused, it is where it was, with what it had. */
+    /* After a refusal, the sampler has its old position and state. */
     other.offset = 200;
     other.failing = "load 100";
     ck_assert_error(tsr_sampler_resume(resumed, state, size), TSR_ERR_UNSUPPORTED,
@@ -285,7 +285,7 @@ START_TEST(states_of_its_own)
 }
 END_TEST
 
-/* In batches of 5, or as the one rank there is, or as it is. */
+/* Wraps the sampler in batches of 5, or in a distributed sampler of one rank, or not at all. */
 static tsr_sampler *wrapped(tsr_sampler *base, int how)
 {
     tsr_sampler *sampler = base;
@@ -300,9 +300,9 @@ static tsr_sampler *wrapped(tsr_sampler *base, int how)
     return sampler;
 }
 
-/* Also one that has just failed, in whatever function, goes to where another stood; and is refused
- * only while it goes on failing. */
-START_TEST(states_of_its_own_after_failures)
+/* A sampler can resume after a failure of any of its functions. It refuses a state only while the
+ * function still fails. */
+START_TEST(own_states_after_failures)
 {
     static const char *const functions[] = {"fill", "set_epoch", "load"};
     tsr_sampler_ops ops = with_state();
@@ -317,7 +317,7 @@ START_TEST(states_of_its_own_after_failures)
         ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
         ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
         ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
-        if (function == 2) /* where what is inside stands after a load that failed, too */
+        if (function == 2) /* also after a load that failed */
             ck_assert_ok(tsr_sampler_reset(sampler));
         const uint64_t position = tsr_sampler_position(sampler);
         self.failing = functions[function];
@@ -338,8 +338,9 @@ START_TEST(states_of_its_own_after_failures)
 }
 END_TEST
 
-/* A state of its own below batches below ranks, and then other ranks. */
-START_TEST(states_of_its_own_inside)
+/* A sampler with a state of its own inside a batch sampler inside a distributed one, with different
+ * numbers of ranks. */
+START_TEST(own_states_of_wrapped_samplers)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     size_t size;
@@ -362,7 +363,7 @@ START_TEST(states_of_its_own_inside)
     ck_assert_ok(tsr_sampler_next_batch(batches[0], 4, batch, NULL, &count));
     ck_assert_ok(tsr_sampler_save(batches[0], sizeof state, state, &size));
     ck_assert_ok(tsr_sampler_resume(batches[1], state, size));
-    /* 24 have been given. */
+    /* 24 items have been given. */
     ck_assert_ok(tsr_sampler_next_batch(batches[1], 4, batch, NULL, &count));
     ck_assert(count == 4 && batch[0] == 124 && batch[1] == 127);
     tsr_sampler_destroy(&batches[0]);
@@ -376,9 +377,8 @@ static tsr_status counter_set_epoch_anew(void *self, int64_t epoch)
     return counter_set_epoch(self, epoch);
 }
 
-/* What a state has brought back is not lost on the way to the next item, as it would be by starting
- * the epoch again. */
-START_TEST(states_of_its_own_are_gone_on_from)
+/* Reading on after a resume must not restart the epoch, which would lose the resumed state. */
+START_TEST(reading_continues_from_own_states)
 {
     tsr_sampler_ops ops = with_state();
     ops.set_epoch = counter_set_epoch_anew;
@@ -402,7 +402,7 @@ START_TEST(states_of_its_own_are_gone_on_from)
 }
 END_TEST
 
-/* After a failure, whatever it is, the next call goes on where the last good one ended. */
+/* After any failure, the next call continues after the last successful one. */
 START_TEST(failures_change_nothing)
 {
     int64_t indices[20];
@@ -437,8 +437,8 @@ START_TEST(failures_change_nothing)
 }
 END_TEST
 
-/* The same, a level and two further in. */
-START_TEST(failures_inside_change_nothing)
+/* The same for samplers that wrap it, one and two levels deep. */
+START_TEST(failures_of_wrapped_samplers_change_nothing)
 {
     int64_t batch[3];
     uint64_t count;
@@ -478,9 +478,9 @@ static tsr_status stay_in_epoch_3(void *self_, int64_t epoch)
     return self->epoch == 3 ? TSR_ERR_IO : counter_set_epoch(self, epoch);
 }
 
-/* A state is refused, and the place before cannot be had again at once: what is read then is from
- * there all the same. */
-START_TEST(no_way_back_from_a_state_for_a_while)
+/* A state is refused, and the previous position cannot be restored at once. Later reads still
+ * continue from there. */
+START_TEST(a_refused_state_with_a_delayed_rollback)
 {
     tsr_sampler_ops ops = with_state();
     ops.set_epoch = stay_in_epoch_3;
@@ -517,9 +517,9 @@ static uint64_t unknown_in_epoch_3(void *self_)
     return self->epoch == 3 ? TSR_LENGTH_UNKNOWN : self->n;
 }
 
-/* Where neither the new epoch will do nor the old one can be had again at once: the first reason is
- * told, and what is read then is the old epoch's. */
-START_TEST(no_way_back_for_a_while)
+/* A new epoch is refused, and the old one cannot be restored at once. The first error is reported,
+ * and later reads are from the old epoch. */
+START_TEST(a_refused_epoch_with_a_delayed_rollback)
 {
     counter self = {.n = 50};
     tsr_sampler_ops ops = all();
@@ -540,7 +540,7 @@ START_TEST(no_way_back_for_a_while)
 }
 END_TEST
 
-/* What one process gives of n items that nobody counted. */
+/* Checks a process's share of n items if n is unknown. */
 static void check_unknown(uint64_t n, int64_t ranks, tsr_tail tail)
 {
     for (int64_t rank = 0; rank < ranks; rank++) {
@@ -556,7 +556,7 @@ static void check_unknown(uint64_t n, int64_t ranks, tsr_tail tail)
         ck_assert_uint_eq(tsr_sampler_length(sampler), TSR_LENGTH_UNKNOWN);
         int64_t *indices = read_masked(sampler, &count, &mask);
         ck_assert_uint_eq(tsr_sampler_length(sampler), count);
-        /* Once the end is known, from anywhere, and in another epoch again. */
+        /* Once the end is known, read from every position, and in another epoch. */
         for (uint64_t from = 0; from < count; from++) {
             ck_assert_ok(tsr_sampler_seek(sampler, from));
             check_next(sampler, indices[from]);
@@ -588,7 +588,7 @@ static void check_unknown(uint64_t n, int64_t ranks, tsr_tail tail)
     }
 }
 
-START_TEST(shares_of_an_unknown_number)
+START_TEST(shares_of_an_unknown_length)
 {
     for (uint64_t n = 0; n < 30; n++)
         for (int64_t ranks = 1; ranks < 7; ranks++)
@@ -597,7 +597,7 @@ START_TEST(shares_of_an_unknown_number)
 }
 END_TEST
 
-/* Without an end, one can read as long as one likes. */
+/* A sampler without an end can be read without limit. */
 START_TEST(no_end)
 {
     counter self = {.n = UINT64_MAX - 1};
@@ -626,7 +626,7 @@ START_TEST(no_end)
 }
 END_TEST
 
-START_TEST(batches_of_its_own)
+START_TEST(samplers_of_batches)
 {
     counter self = {.n = 11};
     tsr_sampler_ops ops = least;
@@ -718,7 +718,7 @@ START_TEST(errors)
         "distributed: a contiguous split needs the length of the custom sampler, which "
         "is unknown");
     tsr_sampler_destroy(&base);
-    /* One that promises more than it gives. */
+    /* A sampler that gives fewer items than its length. */
     ops = all();
     ops.seek = NULL;
     base = create(&ops, &self);
@@ -747,19 +747,19 @@ END_TEST
 
 TESTS(custom)
 {
-    tcase_add_test(tests, the_least_that_there_has_to_be);
-    tcase_add_test(tests, all_that_there_can_be);
-    tcase_add_test(tests, places_are_saved);
-    tcase_add_test(tests, states_of_its_own);
-    tcase_add_test(tests, states_of_its_own_after_failures);
-    tcase_add_test(tests, states_of_its_own_inside);
-    tcase_add_test(tests, states_of_its_own_are_gone_on_from);
+    tcase_add_test(tests, only_the_required_functions);
+    tcase_add_test(tests, all_functions);
+    tcase_add_test(tests, positions_are_saved);
+    tcase_add_test(tests, own_states);
+    tcase_add_test(tests, own_states_after_failures);
+    tcase_add_test(tests, own_states_of_wrapped_samplers);
+    tcase_add_test(tests, reading_continues_from_own_states);
     tcase_add_test(tests, failures_change_nothing);
-    tcase_add_test(tests, failures_inside_change_nothing);
-    tcase_add_test(tests, no_way_back_from_a_state_for_a_while);
-    tcase_add_test(tests, no_way_back_for_a_while);
-    tcase_add_test(tests, shares_of_an_unknown_number);
+    tcase_add_test(tests, failures_of_wrapped_samplers_change_nothing);
+    tcase_add_test(tests, a_refused_state_with_a_delayed_rollback);
+    tcase_add_test(tests, a_refused_epoch_with_a_delayed_rollback);
+    tcase_add_test(tests, shares_of_an_unknown_length);
     tcase_add_test(tests, no_end);
-    tcase_add_test(tests, batches_of_its_own);
+    tcase_add_test(tests, samplers_of_batches);
     tcase_add_test(tests, errors);
 }

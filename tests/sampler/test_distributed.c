@@ -1,5 +1,5 @@
-/* Distributed samplers: what the ranks get together, for every small n, number of ranks, tail and
- * split; the documents' own examples; other samplers inside. */
+/* Distributed samplers: the shares of all ranks for every small n, number of ranks, tail and split;
+ * examples of the specification; wrapped samplers. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +30,8 @@ static uint64_t expected_length(const tsr_sampler_distributed_params *params)
     }
 }
 
-/* The whole order, as one rank alone gets it. */
-static void whole_order(tsr_sampler_distributed_params params, int64_t *order)
+/* Gives the complete order, which a single rank reads. */
+static void complete_order(tsr_sampler_distributed_params params, int64_t *order)
 {
     uint64_t count;
     params.ranks = 1;
@@ -42,15 +42,15 @@ static void whole_order(tsr_sampler_distributed_params params, int64_t *order)
     tsr_sampler_destroy(&sampler);
 }
 
-/* Reads all ranks, and compares with the order dealt by the definition: coverage, no index twice
- * but padding, equal numbers of steps, and masks that add up to n. */
+/* Reads all ranks and compares with the definition: every index is given, none twice except as
+ * padding, all ranks have the same number of steps, and the masks add up to n. */
 static void check_all_ranks(tsr_sampler_distributed_params params)
 {
     enum { MOST = 4096 };
     int64_t order[MOST], indices[MOST];
     uint8_t mask[MOST], seen[MOST] = {0};
     uint64_t n = params.n, ranks = (uint64_t)params.ranks, marked = 0, total = 0, start = 0;
-    whole_order(params, order);
+    complete_order(params, order);
     for (uint64_t rank = 0; rank < ranks; rank++) {
         uint64_t count, length;
         params.rank = (int64_t)rank;
@@ -123,14 +123,14 @@ START_TEST(all_shares_in_reference_orders)
                     params.order = TSR_ORDER_MLX;
                     check_all_ranks(params);
                     params.order = TSR_ORDER_DOTNET;
-                    /* Its drop is another one: the golden file has that. */
+                    /* the order dotnet drops other items: see the golden file */
                     if (params.tail != TSR_TAIL_DROP)
                         check_all_ranks(params);
                 }
 }
 END_TEST
 
-/* More ranks than items: the order starts again and again. */
+/* With more ranks than items, padding repeats the order several times. */
 START_TEST(padding_wraps_as_often_as_needed)
 {
     for (int64_t rank = 0; rank < 100; rank++) {
@@ -147,8 +147,8 @@ START_TEST(padding_wraps_as_often_as_needed)
 }
 END_TEST
 
-/* "For 10 samples across 3 processes". */
-START_TEST(the_documents_partitions)
+/* The specification's example "For 10 samples across 3 processes". */
+START_TEST(partitions_of_the_specification)
 {
     const int64_t padded[3][4] = {{0, 3, 6, 9}, {1, 4, 7, 0}, {2, 5, 8, 1}};
     for (int64_t rank = 0; rank < 3; rank++) {
@@ -172,8 +172,8 @@ START_TEST(the_documents_partitions)
 }
 END_TEST
 
-/* GetBatch, GetNumBatches, GetIndices and NumSamples of the C# document. */
-START_TEST(the_documents_methods)
+/* GetBatch, GetNumBatches, GetIndices and NumSamples of the specification. */
+START_TEST(methods_of_the_specification)
 {
     int64_t all[20], batch[8];
     uint64_t count, batches;
@@ -217,7 +217,7 @@ START_TEST(the_documents_methods)
 }
 END_TEST
 
-START_TEST(epochs_differ_and_come_again)
+START_TEST(epochs_differ_and_repeat)
 {
     int64_t first[50], other[50];
     uint64_t count;
@@ -240,7 +240,8 @@ START_TEST(epochs_differ_and_come_again)
 }
 END_TEST
 
-/* feistel keys on the pair: (0, 1) is not (1, 0), as it is in the references. */
+/* The order feistel uses seed and epoch as a pair: (0, 1) differs from (1, 0), unlike in the
+ * reference orders. */
 START_TEST(seed_and_epoch_are_not_added)
 {
     int64_t a[64], b[64];
@@ -256,7 +257,8 @@ START_TEST(seed_and_epoch_are_not_added)
 }
 END_TEST
 
-/* A wrapped sampler of n items is dealt like a dataset of n in its order. */
+/* Checks that a wrapped sampler of n items is partitioned like a dataset of n items in its
+ * order. */
 static void check_wrapped(uint64_t n, int64_t ranks, tsr_tail tail, tsr_split split)
 {
     for (int64_t rank = 0; rank < ranks; rank++) {
@@ -267,7 +269,7 @@ static void check_wrapped(uint64_t n, int64_t ranks, tsr_tail tail, tsr_split sp
             tsr_sampler_random_params(.n = 1000, .num_samples = (int64_t)n, .seed = 4), &base));
         int64_t *order = read_all(base, &count);
         ck_assert(count == n);
-        /* Also from a base that has been read to its end. */
+        /* The base may have been read to its end. */
         tsr_sampler *sampler =
             share(tsr_sampler_distributed_params(.base = base, .ranks = ranks, .rank = rank,
                                                  .tail = tail, .split = split));
@@ -290,7 +292,7 @@ static void check_wrapped(uint64_t n, int64_t ranks, tsr_tail tail, tsr_split sp
     }
 }
 
-START_TEST(wrapped_samplers_are_dealt_alike)
+START_TEST(wrapped_samplers_are_partitioned_like_datasets)
 {
     for (uint64_t n = 1; n < 40; n += 3)
         for (int64_t ranks = 1; ranks < 7; ranks++)
@@ -300,8 +302,8 @@ START_TEST(wrapped_samplers_are_dealt_alike)
 }
 END_TEST
 
-/* Batches go to ranks as a whole; masked ones in full. */
-START_TEST(batches_are_dealt)
+/* A batch goes to one rank completely, and padding batches are masked completely. */
+START_TEST(batches_are_partitioned)
 {
     int64_t batch[3];
     uint8_t mask[3];
@@ -333,7 +335,7 @@ START_TEST(batches_are_dealt)
 }
 END_TEST
 
-/* Batches over a padded share keep the mask. */
+/* Batches of a padded share keep the mask. */
 START_TEST(masks_pass_through_batches)
 {
     uint64_t sum = 0, count;
@@ -357,7 +359,7 @@ START_TEST(masks_pass_through_batches)
 }
 END_TEST
 
-/* Nodes, then the devices of each: together every item once. */
+/* Shares of nodes, and within them shares of devices, together give every item once. */
 START_TEST(shares_of_shares)
 {
     uint8_t seen[100] = {0};
@@ -383,7 +385,7 @@ START_TEST(shares_of_shares)
 }
 END_TEST
 
-/* As many items as can be counted, without memory for them. */
+/* A dataset with the largest number of items needs no memory for them. */
 START_TEST(the_largest_dataset)
 {
     int64_t indices[64];
@@ -454,8 +456,8 @@ START_TEST(errors)
 }
 END_TEST
 
-/* Sums that no generator takes are refused, and the epoch stays. */
-START_TEST(epochs_that_cannot_be)
+/* Epochs whose sum with the seed is out of range are refused, and the epoch does not change. */
+START_TEST(invalid_epochs)
 {
     int64_t index;
     bool got;
@@ -528,16 +530,16 @@ TESTS(distributed)
     tcase_add_test(tests, all_shares_of_all_small_datasets);
     tcase_add_test(tests, all_shares_in_reference_orders);
     tcase_add_test(tests, padding_wraps_as_often_as_needed);
-    tcase_add_test(tests, the_documents_partitions);
-    tcase_add_test(tests, the_documents_methods);
-    tcase_add_test(tests, epochs_differ_and_come_again);
+    tcase_add_test(tests, partitions_of_the_specification);
+    tcase_add_test(tests, methods_of_the_specification);
+    tcase_add_test(tests, epochs_differ_and_repeat);
     tcase_add_test(tests, seed_and_epoch_are_not_added);
-    tcase_add_test(tests, wrapped_samplers_are_dealt_alike);
-    tcase_add_test(tests, batches_are_dealt);
+    tcase_add_test(tests, wrapped_samplers_are_partitioned_like_datasets);
+    tcase_add_test(tests, batches_are_partitioned);
     tcase_add_test(tests, masks_pass_through_batches);
     tcase_add_test(tests, shares_of_shares);
     tcase_add_test(tests, the_largest_dataset);
     tcase_add_test(tests, errors);
-    tcase_add_test(tests, epochs_that_cannot_be);
+    tcase_add_test(tests, invalid_epochs);
     tcase_add_test(tests, names);
 }

@@ -1,9 +1,9 @@
-/* Every allocation of every kind of sampler fails in turn: an error, nothing leaked (the sanitizers
- * look), and nothing changed. */
+/* Every allocation of every kind of sampler fails once. The result is an error, no leak (which the
+ * sanitizers check), and no change. */
 #include "base/fault.h"
 #include "sampler/kinds.h"
 
-/* What is left of the epoch. On failure the position is where the last of `sum` was. */
+/* Adds up the rest of the epoch. On failure the position is after the last index in `sum`. */
 static tsr_status add_up(tsr_sampler *sampler, uint64_t *sum)
 {
     int64_t indices[64];
@@ -38,7 +38,8 @@ START_TEST(every_allocation_may_fail)
         bool reached = tsr__fault_site() != NULL;
         if (is_created) {
             if (status != TSR_OK) {
-                /* Where an order has to be made only now: it is, once there is memory. */
+                /* An order that failed to be computed for lack of memory is computed by the next
+                 * call. */
                 ck_assert_int_eq(status, TSR_ERR_NO_MEMORY);
                 tsr__fault_disarm();
                 ck_assert_ok(add_up(sampler, &sum));

@@ -1,5 +1,4 @@
-/* The order feistel: that it is a bijection, for every size that could be special, and that nothing
- * in it looks other than chance. */
+/* The order feistel: it is a bijection for every size that could be special, and looks random. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@ static tsr_feistel order_of(uint64_t n, uint64_t seed, uint64_t epoch, uint64_t 
     return order;
 }
 
-/* Every element once. `seen` has room for n bits, all 0 and left so. */
+/* Checks that every element occurs once. `seen` must have n bits, all 0, and is left so. */
 static void check_bijection(uint64_t n, uint64_t seed, uint8_t *seen)
 {
     static int64_t elements[PIECE];
@@ -31,7 +30,7 @@ static void check_bijection(uint64_t n, uint64_t seed, uint8_t *seen)
                 ck_abort_msg("n %" PRIu64 ": %" PRIu64 " at %" PRIu64, n, element, first + i);
             seen[element / 8] = (uint8_t)(seen[element / 8] | 1u << element % 8);
         }
-        /* What the fill gave is what is found one by one, and can be found back. */
+        /* The elements of a fill equal those of single calls, and tsr_feistel_find inverts them. */
         for (uint64_t i = 0; i<count; i += n> 4096 ? 997 : 1) {
             ck_assert(tsr_feistel_at(&order, first + i) == (uint64_t)elements[i]);
             ck_assert(tsr_feistel_find(&order, (uint64_t)elements[i]) == first + i);
@@ -54,10 +53,10 @@ START_TEST(bijection_around_powers)
     for (unsigned k = 12; k <= 24; k++) {
         check_bijection((UINT64_C(1) << k) - 1, k, seen);
         check_bijection(UINT64_C(1) << k, k, seen);
-        /* With k even also the powers of 4. */
+        /* For even k these are also powers of 4. */
         check_bijection((UINT64_C(1) << k) + 1, k, seen);
     }
-    /* Products of two sides of a grid and their neighbours. */
+    /* Products of two sides of a grid, and their neighbours. */
     for (uint64_t side = 100; side < 1500; side += 199)
         for (uint64_t n = side * side - 1; n <= side * side + 1; n++) {
             check_bijection(n, 5, seen);
@@ -67,8 +66,8 @@ START_TEST(bijection_around_powers)
 }
 END_TEST
 
-/* No bitmap for these: elements are found back where they were. */
-START_TEST(large_orders_can_be_undone)
+/* For orders too large for a bitmap: tsr_feistel_find inverts tsr_feistel_at. */
+START_TEST(large_orders_can_be_inverted)
 {
     const uint64_t sizes[] = {
         UINT64_C(1000000000000), (UINT64_C(1) << 32) - 1,        UINT64_C(1) << 32,
@@ -86,7 +85,7 @@ START_TEST(large_orders_can_be_undone)
 }
 END_TEST
 
-START_TEST(fill_with_any_step_is_at)
+START_TEST(fill_equals_at_for_any_step)
 {
     const uint64_t sizes[] = {5, 16, 17, 1000, 100003, UINT64_C(1000000000000)};
     const uint64_t steps[] = {1, 2, 7, 316, 317, 1001, 99991};
@@ -105,14 +104,14 @@ START_TEST(fill_with_any_step_is_at)
 }
 END_TEST
 
-START_TEST(it_takes_64_bytes)
+START_TEST(size_is_64_bytes)
 {
     ck_assert_uint_le(sizeof(tsr_feistel), 64);
 }
 END_TEST
 
-/* Over many keys, in an order this small: each element at each place, each pair of neighbours, and
- * each pair of first and last equally often. */
+/* Over many keys of a small order, checks that each element is equally often at each place, and
+ * each pair equally often at neighbouring places and at the first and last place. */
 static void check_keys(int n, int keys)
 {
     enum { MOST = 64 };
@@ -133,20 +132,20 @@ static void check_keys(int n, int keys)
     double all = keys, cells = (double)n * n, pairs = (double)n * (n - 1);
     double by_place = chi_square(places, (uint64_t)cells, all / n);
     ck_assert_chance(by_place, (n - 1.0) * (n - 1));
-    /* The diagonal stays empty, which the statistic counts as so many times the expectation. */
+    /* The diagonal is always empty; subtract its contribution from the statistic. */
     for (int i = 0; i < n; i++)
         ck_assert(neighbours[i * n + i] == 0 && ends[i * n + i] == 0);
     if (n > 2) {
         double by_neighbours = chi_square(neighbours, (uint64_t)cells, all * (n - 1) / pairs) -
                                all * (n - 1) / pairs * n;
-        /* Neighbours in one order exclude each other, so that they vary a little less. */
+        /* Neighbours in one order exclude each other, so their counts vary slightly less. */
         ck_assert_msg(chi_deviation(by_neighbours, pairs - 1) < 3.29, "neighbours of n %d", n);
         double by_ends = chi_square(ends, (uint64_t)cells, all / pairs) - all / pairs * n;
         ck_assert_chance(by_ends, pairs - 1);
     }
 }
 
-START_TEST(small_orders_are_chance)
+START_TEST(small_orders_are_random)
 {
     const int sizes[] = {2, 3, 4, 5, 8, 13, 16, 17, 18, 20, 25, 31, 37, 50, 64};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -154,7 +153,7 @@ START_TEST(small_orders_are_chance)
 }
 END_TEST
 
-/* All 120 orders of five elements. */
+/* All 120 orders of five elements are equally frequent. */
 START_TEST(all_orders_of_five)
 {
     uint32_t counts[3125] = {0};
@@ -179,14 +178,14 @@ END_TEST
 
 enum { SIDE = 32, BINS = SIDE * SIDE };
 
-/* Which of 32 equal parts of 0 … n − 1 an element is in. */
+/* Returns in which of 32 equal parts of 0 … n − 1 an element is. */
 static uint64_t part(uint64_t element, uint64_t n)
 {
     return (uint64_t)((double)element / (double)n * SIDE) % SIDE;
 }
 
-/* Elements `distance` places apart, over the first 2^18 places: their parts are independent, and so
- * is their difference. */
+/* Checks elements `distance` places apart, over the first 2^18 places: their parts are independent,
+ * and so is their difference. */
 static void check_distance(const tsr_feistel *order, uint64_t distance)
 {
     enum { PLACES = 1 << 18 };
@@ -210,15 +209,15 @@ static void check_distance(const tsr_feistel *order, uint64_t distance)
                   chi_deviation(by_part, BINS - 1), chi_deviation(by_difference, BINS - 1));
 }
 
-/* 4.1 standard deviations: 81 pairs of figures are looked at. */
-START_TEST(large_orders_are_chance)
+/* The limit is 4.1 standard deviations, because 81 pairs of numbers are checked. */
+START_TEST(large_orders_are_random)
 {
     const uint64_t sizes[] = {1 << 20,           (1 << 20) + 1,     10000019,
                               1000000007,        UINT64_C(1) << 32, UINT64_C(1000000000000),
                               UINT64_C(1) << 48, TSR_MAX_FEISTEL};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         tsr_feistel order = order_of(sizes[s], s, 0, 0);
-        /* Neighbours in a row and in a column of the grid, ranks' strides, and far away. */
+        /* Neighbours in a row and in a column of the grid, ranks' strides, and distant elements. */
         const uint64_t distances[] = {
             1, 2, 8, 1000, order.columns - 1, order.columns, order.columns + 1, order.n / 2};
         for (size_t d = 0; d < sizeof distances / sizeof *distances; d++)
@@ -227,8 +226,8 @@ START_TEST(large_orders_are_chance)
 }
 END_TEST
 
-/* With one more of seed, epoch or pass, nothing stays where it was but by chance. */
-START_TEST(every_key_counts)
+/* If seed, epoch or pass changes by one, elements keep their places only by chance. */
+START_TEST(order_depends_on_seed_epoch_and_pass)
 {
     enum { N = 1 << 16 };
     static int64_t first[N], other[N];
@@ -254,8 +253,8 @@ START_TEST(every_key_counts)
 }
 END_TEST
 
-/* What it gives must never change: runs that were saved go on with it. */
-START_TEST(it_stays_the_same)
+/* The permutation must never change, because saved runs continue with it. */
+START_TEST(permutations_never_change)
 {
     const struct {
         uint64_t n, seed, epoch, pass, position, element;
@@ -283,13 +282,13 @@ TESTS(feistel)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, bijection_for_every_small_n);
     tcase_add_test(tests, bijection_around_powers);
-    tcase_add_test(tests, large_orders_can_be_undone);
-    tcase_add_test(tests, fill_with_any_step_is_at);
-    tcase_add_test(tests, it_takes_64_bytes);
-    tcase_add_test(tests, small_orders_are_chance);
+    tcase_add_test(tests, large_orders_can_be_inverted);
+    tcase_add_test(tests, fill_equals_at_for_any_step);
+    tcase_add_test(tests, size_is_64_bytes);
+    tcase_add_test(tests, small_orders_are_random);
     tcase_add_test(tests, all_orders_of_five);
-    tcase_add_test(tests, large_orders_are_chance);
-    tcase_add_test(tests, every_key_counts);
-    tcase_add_test(tests, it_stays_the_same);
+    tcase_add_test(tests, large_orders_are_random);
+    tcase_add_test(tests, order_depends_on_seed_epoch_and_pass);
+    tcase_add_test(tests, permutations_never_change);
     tcase_add_test(tests, errors);
 }

@@ -1,10 +1,11 @@
-/* Every case of the golden files: what PyTorch and the C# document's sampler really gave. */
+/* Every case of the golden files, which hold real outputs of PyTorch and of .NET. */
 #include "sampler/order/passes.h"
 #include "sampler/read.h"
 #include "sampler/sampler.h"
 #include "support/golden.h"
 
-/* All epochs of a sampler against a golden list of lists, and what its generator gives then. */
+/* Compares all epochs of a sampler with a golden list of lists, and the generator's next outputs
+ * after each. */
 static void check_epochs(const char *id, tsr_sampler *sampler, const json_t *out)
 {
     size_t e;
@@ -19,7 +20,7 @@ static void check_epochs(const char *id, tsr_sampler *sampler, const json_t *out
             golden_compare(id, epoch, indices, count);
             ck_assert_uint_eq(tsr_sampler_length(sampler), count);
         } else {
-            /* The lists themselves stand in the batches. */
+            /* The file has the indices in the batches. */
             ck_assert_uint_eq(count, (uint64_t)golden_integer(flat, "count"));
             ck_assert_uint_eq(golden_hash(indices, count),
                               golden_hex(golden_member(flat, "fnv1a64")));
@@ -34,7 +35,8 @@ static void check_epochs(const char *id, tsr_sampler *sampler, const json_t *out
     }
 }
 
-/* Batches of an epoch have the first and last size that the file has, and are the ones listed. */
+/* Checks that an epoch's batches have the first and last size that the file gives, and equal the
+ * listed ones. */
 static void check_batches(const char *id, tsr_sampler *sampler, const json_t *epoch)
 {
     uint64_t most = tsr_sampler_batch_max(sampler), number = 0, got = 0, last = 0;
@@ -71,7 +73,7 @@ static int64_t seed_of(const json_t *in)
     return (int64_t)golden_u64(in, "seed");
 }
 
-START_TEST(random_as_torch)
+START_TEST(random_equals_torch)
 {
     json_t *document = golden_load("torch_random_sampler"), *one;
     size_t i;
@@ -91,7 +93,7 @@ START_TEST(random_as_torch)
                                           strcmp(golden_text(in, "via"), "global") == 0),
             &sampler);
         if (is_error(out)) {
-            /* Zero samples are ours for as many as there are items. */
+            /* num_samples 0 means the number of items in this library, unlike in PyTorch. */
             bool zero = json_is_integer(samples) && json_integer_value(samples) == 0;
             ck_assert_int_eq(status, zero ? TSR_OK : TSR_ERR_INVALID);
             errors++;
@@ -121,7 +123,7 @@ static int64_t *indices_of(const json_t *in, uint64_t *count)
     return indices;
 }
 
-START_TEST(subset_as_torch)
+START_TEST(subset_equals_torch)
 {
     json_t *document = golden_load("torch_subset_random"), *one;
     size_t i;
@@ -187,7 +189,7 @@ static void check_weighted(const char *id, const json_t *in, const json_t *out,
     free(narrow);
 }
 
-START_TEST(weighted_as_torch)
+START_TEST(weighted_equals_torch)
 {
     json_t *document = golden_load("torch_weighted_random"), *one;
     size_t i;
@@ -209,7 +211,7 @@ START_TEST(weighted_as_torch)
 }
 END_TEST
 
-/* A seed from −2^63 − 1 to 2^64 − 1 in the two parts that the params take it in. */
+/* Splits a seed from −2^63 − 1 to 2^64 − 1 into the two members of the params. */
 static void wide_seed(const json_t *in, int64_t *seed, int *high)
 {
     const char *text = golden_text(in, "seed");
@@ -237,7 +239,7 @@ static void check_distributed(const char *id, tsr_sampler *sampler, int64_t epoc
     free(indices);
 }
 
-START_TEST(distributed_as_torch)
+START_TEST(distributed_equals_torch)
 {
     json_t *document = golden_load("torch_distributed_sampler"), *one;
     size_t i;
@@ -276,7 +278,7 @@ START_TEST(distributed_as_torch)
 }
 END_TEST
 
-START_TEST(distributed_as_the_document)
+START_TEST(distributed_equals_dotnet)
 {
     json_t *document = golden_load("dotnet_distributed_sampler"), *one;
     size_t i;
@@ -340,7 +342,7 @@ static tsr_status create_base(const json_t *in, tsr_sampler **out)
         out);
 }
 
-START_TEST(batches_as_torch)
+START_TEST(batches_equal_torch)
 {
     json_t *document = golden_load("torch_batch_sampler"), *one;
     size_t i;
@@ -383,8 +385,8 @@ START_TEST(batches_as_torch)
 }
 END_TEST
 
-/* From 214,748,364 items on, PyTorch 2.6 draws 64 bits for each: 2.6 GB. */
-START_TEST(hundreds_of_millions_as_torch)
+/* With 214,748,364 items or more, PyTorch 2.6 draws 64 bits for each. The test takes 2.6 GB. */
+START_TEST(hundreds_of_millions_equal_torch)
 {
     SKIP_UNLESS_HUGE("2.6 GB and minutes");
     json_t *document = golden_load("torch_randperm"), *one;
@@ -419,16 +421,16 @@ END_TEST
 
 TESTS(golden)
 {
-    tcase_add_test(tests, random_as_torch);
-    tcase_add_test(tests, subset_as_torch);
-    tcase_add_test(tests, weighted_as_torch);
-    tcase_add_test(tests, distributed_as_torch);
-    tcase_add_test(tests, distributed_as_the_document);
-    tcase_add_test(tests, batches_as_torch);
+    tcase_add_test(tests, random_equals_torch);
+    tcase_add_test(tests, subset_equals_torch);
+    tcase_add_test(tests, weighted_equals_torch);
+    tcase_add_test(tests, distributed_equals_torch);
+    tcase_add_test(tests, distributed_equals_dotnet);
+    tcase_add_test(tests, batches_equal_torch);
 }
 
 TESTS(golden_huge)
 {
     tcase_set_timeout(tests, 3600);
-    tcase_add_test(tests, hundreds_of_millions_as_torch);
+    tcase_add_test(tests, hundreds_of_millions_equal_torch);
 }

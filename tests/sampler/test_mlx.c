@@ -1,13 +1,13 @@
-/* The order mlx: what the samplers document's sketches give with MLX's own functions, of which the
- * golden file has real and recomputed outputs. */
+/* The order mlx, compared with MLX's own functions: the golden file has real outputs of them and
+ * recomputed ones. */
 #include <math.h>
 
 #include "sampler/chi.h"
 #include "sampler/read.h"
 #include "support/golden.h"
 
-/* distributed_indices of one process is the argsort itself. */
-START_TEST(shares_as_mlx)
+/* The share of a single process equals MLX's argsort. */
+START_TEST(shares_equal_mlx)
 {
     json_t *document = golden_load("threefry2x32_kat"), *one;
     size_t i;
@@ -33,8 +33,9 @@ START_TEST(shares_as_mlx)
 }
 END_TEST
 
-/* The key of seed + epoch, the order again as often as needed, every third of it. */
-START_TEST(the_documents_distributed_indices)
+/* With the key of seed + epoch, the order is repeated as often as needed, and a rank gets every
+ * third item. */
+START_TEST(distributed_indices_of_the_specification)
 {
     enum { N = 100, RANKS = 3, EACH = 34 };
     for (int64_t epoch = -7; epoch < 3; epoch++) {
@@ -60,7 +61,7 @@ START_TEST(the_documents_distributed_indices)
 }
 END_TEST
 
-/* What mx.random takes for keys, one after the other, after mx.random.seed(seed). */
+/* Returns the key number `number` that mx.random uses after mx.random.seed(seed). */
 static tsr_threefry_key key_number(uint64_t seed, int number)
 {
     tsr_threefry_key state = tsr_threefry_key_from_seed(seed), key = state;
@@ -76,7 +77,8 @@ static tsr_sampler *create_random(const tsr_sampler_random_params *params)
     return sampler;
 }
 
-/* Two permutations and a half in an epoch, with a key each; epochs forwards and backwards. */
+/* An epoch has two and a half permutations with a key each. Epochs are read forwards and
+ * backwards. */
 START_TEST(permutations)
 {
     enum { N = 41, SAMPLES = 100, ROUNDS = 3 };
@@ -94,7 +96,7 @@ START_TEST(permutations)
         ck_assert_ok(tsr_sampler_fill(sampler, SAMPLES, indices, NULL, &count));
         ck_assert_uint_eq(count, SAMPLES);
         ck_assert_mem_eq(indices, order, sizeof indices);
-        /* The permutation before, after that one was made. */
+        /* Go back to the permutation before the one that was just made. */
         ck_assert_ok(tsr_sampler_seek(sampler, 3));
         ck_assert_ok(tsr_sampler_fill(sampler, 50, indices, NULL, &count));
         ck_assert_mem_eq(indices, order + 3, 50 * sizeof *indices);
@@ -121,7 +123,7 @@ START_TEST(subsets)
 }
 END_TEST
 
-/* One randint of all samples. */
+/* One randint gives all samples. */
 START_TEST(replacement)
 {
     enum { SAMPLES = 1001, EPOCH = 2 };
@@ -160,7 +162,8 @@ static tsr_sampler *create_weighted(int64_t samples, bool once)
     return sampler;
 }
 
-/* log(probs) + gumbel(key), in the system's logarithms of doubles; noise [WEIGHTS, samples]. */
+/* log(probs) + gumbel(key), with the system's logarithms of doubles and noise [WEIGHTS,
+ * samples]. */
 static void make_sums(tsr_threefry_key key, uint64_t samples, float *noise, double *sums)
 {
     double all = 0;
@@ -171,8 +174,8 @@ static void make_sums(tsr_threefry_key key, uint64_t samples, float *noise, doub
         sums[i] = log(weights[i / samples] / all) - log(-log((double)noise[i]));
 }
 
-/* mx.random.categorical takes the largest of each column; where rounding could decide between the
- * two largest, either will do, which must be rare. */
+/* mx.random.categorical takes the largest of each column. If rounding could decide between the two
+ * largest, either is accepted; this must be rare. */
 START_TEST(categorical)
 {
     enum { SAMPLES = 20000, EPOCH = 1 };
@@ -209,7 +212,7 @@ START_TEST(categorical)
 }
 END_TEST
 
-/* The largest sums of one draw, in their order. */
+/* The indices of the largest sums of one draw, in their order. */
 START_TEST(categorical_without_replacement)
 {
     enum { SAMPLES = WEIGHTS - 1, EPOCHS = 300 };
@@ -233,7 +236,7 @@ START_TEST(categorical_without_replacement)
 }
 END_TEST
 
-/* What does not depend on anything else being right. */
+/* A check that is independent of the reference values. */
 START_TEST(draws_follow_the_weights)
 {
     enum { SAMPLES = 200000 };
@@ -322,8 +325,8 @@ END_TEST
 
 TESTS(mlx)
 {
-    tcase_add_test(tests, shares_as_mlx);
-    tcase_add_test(tests, the_documents_distributed_indices);
+    tcase_add_test(tests, shares_equal_mlx);
+    tcase_add_test(tests, distributed_indices_of_the_specification);
     tcase_add_test(tests, permutations);
     tcase_add_test(tests, subsets);
     tcase_add_test(tests, replacement);

@@ -1,5 +1,5 @@
-/* What holds for all samplers: every way of reading gives the same, from everywhere; a state brings
- * back the place; errors. */
+/* The behaviour common to all samplers: every way of reading gives the same items from every
+ * position, a state restores the position, and errors. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static tsr_sampler *create(int kind)
     return sampler;
 }
 
-/* An epoch, item by item: the expectation of all others. */
+/* An epoch read item by item, to which all other ways of reading are compared. */
 typedef struct epoch {
     uint64_t items, indices;
     uint64_t start[200]; /* of each item, and the end */
@@ -40,7 +40,7 @@ static void read_epoch(tsr_sampler *sampler, epoch *out)
     ck_assert(tsr_sampler_length(sampler) == out->items);
 }
 
-/* From where the sampler stands, item `from`, to the end by fills of `size`. */
+/* Reads from item `from`, where the sampler is, to the end by fills of `size`. */
 static void check_rest(int kind, tsr_sampler *sampler, const epoch *expected, uint64_t from,
                        uint64_t size)
 {
@@ -86,7 +86,7 @@ START_TEST(every_way_of_reading_gives_the_same)
 }
 END_TEST
 
-START_TEST(seeking_goes_everywhere)
+START_TEST(seeking_reaches_every_position)
 {
     tsr_sampler *sampler = create(_i);
     epoch expected;
@@ -114,7 +114,7 @@ START_TEST(seeking_goes_everywhere)
 }
 END_TEST
 
-START_TEST(a_state_brings_back_the_place)
+START_TEST(a_state_restores_the_position)
 {
     tsr_sampler *saved = create(_i), *resumed = create(_i);
     epoch expected;
@@ -123,7 +123,7 @@ START_TEST(a_state_brings_back_the_place)
     for (uint64_t from = 0; from <= expected.items; from++) {
         uint8_t state[TSR_SAMPLER_STATE_BYTES], ahead[TSR_SAMPLER_STATE_BYTES];
         size_t size, ahead_size;
-        /* The same state as that of a sampler that is elsewhere. */
+        /* The same state is written by a sampler at another position. */
         ck_assert_ok(tsr_sampler_seek(saved, expected.items - from));
         ck_assert_ok(tsr_sampler_save_at(saved, from, sizeof ahead, ahead, &ahead_size));
         ck_assert_ok(tsr_sampler_seek(saved, from));
@@ -139,8 +139,8 @@ START_TEST(a_state_brings_back_the_place)
 }
 END_TEST
 
-/* Successive epochs differ, where there is chance in the order at all; each comes again. */
-START_TEST(epochs_come_again)
+/* Successive epochs differ if the order is random, and each epoch can be repeated. */
+START_TEST(epochs_can_be_repeated)
 {
     tsr_sampler *sampler = create(_i);
     epoch first, again;
@@ -156,7 +156,7 @@ START_TEST(epochs_come_again)
 }
 END_TEST
 
-/* No bytes do harm. Any change is found, and the sampler goes on as if nothing had been. */
+/* Any changed byte is detected, and the sampler continues as if nothing had happened. */
 START_TEST(damaged_states_are_refused)
 {
     tsr_sampler *sampler = create(_i);
@@ -180,13 +180,14 @@ START_TEST(damaged_states_are_refused)
 }
 END_TEST
 
-/* Where the epoch starts: behind the header, the size of the parameters and these. */
+/* Returns the offset of the epoch: after the header, the size of the parameters, and the
+ * parameters. */
 static size_t contents_at(const uint8_t *state)
 {
     return 15 + (size_t)state[14];
 }
 
-/* Puts the checksum that belongs there behind a state's body. */
+/* Writes a matching checksum after a state's body. */
 static size_t seal(uint8_t *state, size_t body)
 {
     uint64_t hash = tsr__hash(TSR__HASH_START, state, body);
@@ -195,7 +196,7 @@ static size_t seal(uint8_t *state, size_t body)
     return body + 4;
 }
 
-/* Also a state that is whole, but says what cannot be, does no harm. */
+/* Valid states with impossible contents do no harm either. */
 START_TEST(states_with_any_contents)
 {
     tsr_sampler *sampler = create(_i);
@@ -211,7 +212,8 @@ START_TEST(states_with_any_contents)
         ck_assert_ok(tsr_sampler_seek(sampler, 2));
         ck_assert_ok(tsr_sampler_save(sampler, sizeof saved, saved, &size));
         memcpy(state, saved, size);
-        /* Reaching a far epoch of a generator takes time: the epoch, one byte, stays. */
+        /* Reaching a distant epoch of a generator takes time, so the epoch, one byte, is not
+         * changed. */
         const size_t position = contents_at(state) + 1;
         size_t body = size - 4;
         if (round % 3 == 0)
@@ -235,8 +237,8 @@ START_TEST(states_with_any_contents)
 }
 END_TEST
 
-/* Resuming with these contents, from the epoch on, fails; `offset` counts from there, and is -1 for
- * an error that names none. */
+/* Checks that resuming with these contents, which start at the epoch, fails. `offset` counts from
+ * there; it is -1 for an error that names none. */
 static void check_contents(tsr_sampler *sampler, const char *contents, size_t size, int offset,
                            const char *reason)
 {
@@ -256,7 +258,7 @@ static void check_contents(tsr_sampler *sampler, const char *contents, size_t si
 #define CONTENTS(bytes, offset, reason)                                                            \
     check_contents(sampler, bytes, sizeof(bytes) - 1, offset, reason)
 
-/* A sampler only takes the states of its own kind and parameters. */
+/* A sampler only accepts states of its own kind and parameters. */
 START_TEST(states_of_others_are_refused)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -275,7 +277,7 @@ END_TEST
 
 #define CASES(test) tcase_add_loop_test(tests, test, 0, KINDS)
 
-/* A sampler keeps the one that it wraps, whichever handle is destroyed first. */
+/* A sampler keeps the sampler that it wraps, whichever handle is destroyed first. */
 START_TEST(wrapped_samplers_live_as_long_as_they_are_used)
 {
     for (int base_first = 0; base_first < 2; base_first++) {
@@ -314,8 +316,7 @@ static tsr_sampler *in_batches(uint64_t n, int64_t batch_size, bool drop_last)
     return batches;
 }
 
-/* A state that does not fit names the parameter with both values, also that of a wrapped sampler.
- */
+/* An error about a wrong state names the parameter with both values, also for a wrapped sampler. */
 START_TEST(the_parameter_that_differs_is_named)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -347,16 +348,16 @@ TESTS(protocol)
     tcase_add_test(tests, the_parameter_that_differs_is_named);
     tcase_add_test(tests, wrapped_samplers_live_as_long_as_they_are_used);
     CASES(every_way_of_reading_gives_the_same);
-    CASES(seeking_goes_everywhere);
-    CASES(a_state_brings_back_the_place);
-    CASES(epochs_come_again);
+    CASES(seeking_reaches_every_position);
+    CASES(a_state_restores_the_position);
+    CASES(epochs_can_be_repeated);
     CASES(damaged_states_are_refused);
     CASES(states_with_any_contents);
     CASES(states_of_others_are_refused);
 }
 
-/* Epoch, position, ranks, rank, offset; or the deals before. */
-START_TEST(contents_that_cannot_be)
+/* Epoch, position, ranks, rank, then the offset or the earlier partitions. */
+START_TEST(impossible_contents)
 {
     tsr_sampler *sampler = create(1);
     CONTENTS("\0\51", -1, "sampler resume: position 41 is beyond the end: there are 40 items");
@@ -408,7 +409,7 @@ START_TEST(names_and_lengths)
 }
 END_TEST
 
-START_TEST(room_that_is_too_small)
+START_TEST(capacities_that_are_too_small)
 {
     int64_t indices[8];
     uint64_t count = 77;
@@ -442,7 +443,7 @@ START_TEST(room_that_is_too_small)
 }
 END_TEST
 
-START_TEST(states_that_are_none)
+START_TEST(bytes_that_are_not_a_state)
 {
     tsr_sampler *sampler = create(1), *other = create(2), *another = create(9);
     uint8_t state[TSR_SAMPLER_STATE_BYTES], changed[TSR_SAMPLER_STATE_BYTES];
@@ -487,7 +488,7 @@ END_TEST
         ck_assert_ptr_null(sampler_);                                                              \
     } while (0)
 
-START_TEST(params_that_cannot_be)
+START_TEST(invalid_params)
 {
     tsr_sampler *sampler = NULL;
     const int64_t index = 3;
@@ -527,7 +528,7 @@ START_TEST(params_that_cannot_be)
 }
 END_TEST
 
-START_TEST(epochs_that_cannot_be)
+START_TEST(invalid_epochs)
 {
     tsr_sampler *sampler = create(0);
     ck_assert_error(tsr_sampler_set_epoch(sampler, -1), TSR_ERR_INVALID,
@@ -547,7 +548,7 @@ START_TEST(epochs_that_cannot_be)
 }
 END_TEST
 
-/* A random sampler can have a trillion items, and be anywhere in them at once. */
+/* A random sampler can have 10^12 items and seek to any of them in constant time. */
 START_TEST(a_trillion_items)
 {
     tsr_sampler *sampler = NULL;
@@ -569,7 +570,7 @@ START_TEST(a_trillion_items)
 }
 END_TEST
 
-/* What a call that is refused must not write. */
+/* Memory that a refused call must not write to. */
 static struct {
     int64_t indices[16], rank;
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -584,7 +585,7 @@ static struct {
     tsr_distributed_info info;
 } out;
 
-START_TEST(questions_about_nothing)
+START_TEST(properties_of_null)
 {
     ck_assert_ptr_null(tsr_sampler_name(NULL));
     ck_assert_uint_eq(tsr_sampler_length(NULL), 0);
@@ -594,7 +595,7 @@ START_TEST(questions_about_nothing)
 }
 END_TEST
 
-/* Every function that returns a status, in the header's order. */
+/* Calls every function that returns a status, in the header's order. */
 START_TEST(reading_with_nulls)
 {
     tsr_sampler *s = create(1);
@@ -701,12 +702,12 @@ END_TEST
 TESTS(protocol_errors)
 {
     tcase_add_test(tests, names_and_lengths);
-    tcase_add_test(tests, room_that_is_too_small);
-    tcase_add_test(tests, states_that_are_none);
-    tcase_add_test(tests, contents_that_cannot_be);
-    tcase_add_test(tests, params_that_cannot_be);
-    tcase_add_test(tests, epochs_that_cannot_be);
-    tcase_add_test(tests, questions_about_nothing);
+    tcase_add_test(tests, capacities_that_are_too_small);
+    tcase_add_test(tests, bytes_that_are_not_a_state);
+    tcase_add_test(tests, impossible_contents);
+    tcase_add_test(tests, invalid_params);
+    tcase_add_test(tests, invalid_epochs);
+    tcase_add_test(tests, properties_of_null);
     tcase_add_test(tests, reading_with_nulls);
     tcase_add_test(tests, creating_with_nulls);
     tcase_add_test(tests, a_trillion_items);

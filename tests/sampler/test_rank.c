@@ -1,4 +1,4 @@
-/* Rank and number of ranks, as launchers tell them. */
+/* Rank and number of ranks from the variables of launchers. */
 #include <stdlib.h>
 
 #include "sampler/read.h"
@@ -51,8 +51,8 @@ START_TEST(every_launcher)
 }
 END_TEST
 
-/* A batch script of Slurm's is told how many tasks there will be and a rank, and is none of them.
- */
+/* Slurm gives a batch script the number of tasks and a rank, but the script is not one of the
+ * tasks. */
 START_TEST(batch_script)
 {
     set("SLURM_NTASKS", "9");
@@ -61,9 +61,9 @@ START_TEST(batch_script)
 }
 END_TEST
 
-/* A communicator, too, goes by PMIx unless torchrun is what PMIx started, and by what TESSERA_BOOT
- * says before all. */
-START_TEST(as_a_communicator_chooses)
+/* As for a communicator, PMIx precedes RANK unless PMIx started a torchrun, and TESSERA_BOOT
+ * precedes everything. */
+START_TEST(ranks_equal_those_of_communicators)
 {
     set("RANK", "4");
     set("WORLD_SIZE", "5");
@@ -138,7 +138,7 @@ START_TEST(errors)
 }
 END_TEST
 
-START_TEST(distributed_samplers_look_there)
+START_TEST(distributed_samplers_use_the_environment)
 {
     tsr_sampler *sampler = NULL;
     tsr_distributed_info info;
@@ -161,8 +161,8 @@ TESTS(rank)
     tcase_add_test(tests, one_process_without_a_launcher);
     tcase_add_test(tests, every_launcher);
     tcase_add_test(tests, batch_script);
-    tcase_add_test(tests, as_a_communicator_chooses);
+    tcase_add_test(tests, ranks_equal_those_of_communicators);
     tcase_add_test(tests, empty_is_not_set);
     tcase_add_test(tests, errors);
-    tcase_add_test(tests, distributed_samplers_look_there);
+    tcase_add_test(tests, distributed_samplers_use_the_environment);
 }

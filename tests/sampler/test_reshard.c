@@ -1,5 +1,5 @@
-/* An epoch that is begun by one number of ranks and finished by others: nothing is lost, nothing
- * given twice. */
+/* Epochs that are begun with one number of ranks and finished with others: every item is given
+ * exactly once. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ typedef struct shared_epoch {
     tsr_sampler_distributed_params params;
     int64_t batch_size; /* 0: single indices */
     int64_t most_ranks;
-    uint8_t given[400]; /* how often each index has been given, but as padding */
+    uint8_t given[400]; /* how often each index has been given, except as padding */
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     size_t state_size; /* 0: the epoch starts */
 } shared_epoch;
@@ -33,8 +33,8 @@ static tsr_sampler *member(const shared_epoch *job, int64_t rank)
     return sampler;
 }
 
-/* Lets `ranks` ranks take so many steps, fewer at the end, from the job's state, and puts that of
- * rank 0 then in its place. */
+/* Lets `ranks` ranks start from the job's state and take `steps` steps, or fewer at the end. The
+ * state of rank 0 then becomes the job's state. */
 static void run(shared_epoch *job, int64_t ranks, uint64_t steps)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -58,7 +58,7 @@ static void run(shared_epoch *job, int64_t ranks, uint64_t steps)
             for (uint64_t i = 0; i < count; i++)
                 job->given[indices[i]] = (uint8_t)(job->given[indices[i]] + mask[i]);
         }
-        /* In step, but for tails that are uneven. */
+        /* All ranks take the same number of steps, except with uneven tails. */
         ck_assert(job->params.tail == TSR_TAIL_UNEVEN || taken == UINT64_MAX || taken == step);
         taken = step;
         if (rank == 0)
@@ -79,7 +79,7 @@ static void check_given(const shared_epoch *job, const char *what)
                          tsr_split_name(job->params.split), i, job->given[i]);
         missing += job->given[i] == 0;
     }
-    /* The ranks that came to the end left out as many as do not fill a round. */
+    /* Ranks that reached the end left out up to ranks − 1 items. */
     uint64_t most = job->params.tail == TSR_TAIL_DROP ? (uint64_t)job->most_ranks - 1 : 0;
     if (missing > most)
         ck_abort_msg("%s: n %" PRIu64 ", %s, %s: %" PRIu64 " are missing", what, job->params.n,
@@ -124,7 +124,7 @@ START_TEST(many_changes)
 }
 END_TEST
 
-START_TEST(changes_below_batches)
+START_TEST(changes_inside_batches)
 {
     uint64_t random = 8;
     for (int round = 0; round < 300; round++) {
@@ -140,8 +140,8 @@ START_TEST(changes_below_batches)
 }
 END_TEST
 
-/* Every rank that resumes, and every other order, agrees on what is left. */
-START_TEST(what_is_left)
+/* All ranks that resume, and all orders, agree on the remaining items. */
+START_TEST(remaining_items)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     size_t size;
@@ -164,11 +164,12 @@ START_TEST(what_is_left)
     ck_assert_uint_eq(tsr_sampler_position(sampler), 0);
     ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
     ck_assert_int_eq(index, 46);
-    /* The place of the last of nine is behind the end: padding is from the start of the order. */
+    /* The place of the last of nine ranks is beyond the end: its padding is from the start of the
+     * order. */
     ck_assert_ok(tsr_sampler_seek(sampler, 8));
     ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
     ck_assert_int_eq(index, 2);
-    /* Saved and resumed by as many, it stays what it was dealt. */
+    /* Saved and resumed with the same number of ranks, it keeps its partition. */
     ck_assert_ok(tsr_sampler_seek(sampler, 3));
     ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
     ck_assert_ok(tsr_sampler_set_epoch(sampler, 0));
@@ -176,7 +177,7 @@ START_TEST(what_is_left)
     ck_assert_ok(tsr_sampler_resume(sampler, state, size));
     ck_assert_uint_eq(tsr_sampler_length(sampler), 9);
     ck_assert_uint_eq(tsr_sampler_position(sampler), 3);
-    /* A reset is to the whole epoch. */
+    /* A reset restores the complete epoch. */
     ck_assert_ok(tsr_sampler_reset(sampler));
     ck_assert_uint_eq(tsr_sampler_length(sampler), 15);
     tsr_sampler_destroy(&sampler);
@@ -195,8 +196,8 @@ static size_t state_of(const tsr_sampler_distributed_params *params, uint64_t po
     return size;
 }
 
-/* Where it cannot be told what is left, nothing is guessed. */
-START_TEST(states_that_do_not_tell)
+/* If the remaining items do not follow from the state, resuming fails. */
+START_TEST(ambiguous_states)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     tsr_sampler *sampler = NULL;
@@ -257,8 +258,8 @@ START_TEST(only_the_outermost_changes)
 }
 END_TEST
 
-/* What is wrapped is the whole epoch, also when it was dealing what is left of it. */
-START_TEST(a_share_of_what_was_left)
+/* A wrapped sampler gives its complete epoch, even if it was resumed with only the rest of it. */
+START_TEST(a_share_of_a_resumed_share)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     tsr_sampler *base = NULL, *sampler = NULL;
@@ -279,8 +280,8 @@ START_TEST(a_share_of_what_was_left)
 }
 END_TEST
 
-/* A state records eight changes of the number of ranks. The ninth is refused, and changes nothing.
- */
+/* A state can record eight changes of the number of ranks. The ninth is refused and changes
+ * nothing. */
 START_TEST(too_many_changes)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -316,10 +317,10 @@ TESTS(reshard)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, one_change);
     tcase_add_test(tests, many_changes);
-    tcase_add_test(tests, changes_below_batches);
-    tcase_add_test(tests, what_is_left);
-    tcase_add_test(tests, states_that_do_not_tell);
+    tcase_add_test(tests, changes_inside_batches);
+    tcase_add_test(tests, remaining_items);
+    tcase_add_test(tests, ambiguous_states);
     tcase_add_test(tests, only_the_outermost_changes);
-    tcase_add_test(tests, a_share_of_what_was_left);
+    tcase_add_test(tests, a_share_of_a_resumed_share);
     tcase_add_test(tests, too_many_changes);
 }

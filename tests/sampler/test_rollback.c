@@ -1,14 +1,15 @@
-/* Shares whose state could not be resumed and that could not get back at once either: once they
- * can, they are what they were, also what is left of an epoch that had other ranks before. */
+/* Distributed samplers for which a resume and then the rollback fail. Once the rollback
+ * succeeds, they are in their previous state, even if that was the rest of an epoch begun with
+ * other ranks. */
 #include <string.h>
 
 #include "sampler/read.h"
 
-/* Gives 1000 · epoch + 0, 1, 2, …: n of them, and in epoch 3 eight more. */
+/* Gives n items 1000 · epoch + 0, 1, 2, …, and eight more in epoch 3. */
 typedef struct items {
     uint64_t n, at;
     int64_t epoch;
-    bool refuse; /* states, and then to leave the epoch */
+    bool refuse; /* refuses states, and then other epochs */
 } items;
 
 static uint64_t items_length(void *self_)
@@ -55,7 +56,7 @@ static tsr_status items_load(void *self_, const void *data, size_t size_bytes)
     return TSR_OK;
 }
 
-/* The first of so many ranks; below batches of one, if `in_batches`. */
+/* Returns the share of the first of `ranks` ranks, in batches of one if `in_batches`. */
 static tsr_sampler *share_of(items *self, int64_t ranks, bool in_batches)
 {
     const tsr_sampler_ops ops = {.struct_size = sizeof ops,
@@ -86,7 +87,7 @@ static void check_next(tsr_sampler *sampler, int64_t expected)
     ck_assert_int_eq(index, expected);
 }
 
-START_TEST(what_was_left_comes_back)
+START_TEST(the_rest_of_an_epoch_is_restored)
 {
     const bool in_batches = _i == 1;
     uint8_t other[TSR_SAMPLER_STATE_BYTES], before[sizeof other], after[sizeof other];
@@ -95,7 +96,8 @@ START_TEST(what_was_left_comes_back)
     uint64_t count;
     items of_four = {.n = 50}, own = {.n = 50};
     tsr_sampler *four = share_of(&of_four, 4, in_batches), *two = share_of(&own, 2, in_batches);
-    /* Four ranks have given three items each, the two that go on with the rest one. */
+    /* Each of four ranks has given three items. Each of the two ranks that continue has given
+     * one. */
     for (int i = 0; i < 3; i++)
         check_next(four, 4 * i);
     ck_assert_ok(tsr_sampler_save(four, sizeof before, before, &before_size));
@@ -136,5 +138,5 @@ END_TEST
 
 TESTS(way_back)
 {
-    tcase_add_loop_test(tests, what_was_left_comes_back, 0, 2);
+    tcase_add_loop_test(tests, the_rest_of_an_epoch_is_restored, 0, 2);
 }

@@ -1,5 +1,5 @@
-/* Weighted samplers, and random ones with replacement: that each index comes as often as it should.
- * What PyTorch gives is in test_golden.c. */
+/* Weighted samplers, and random ones with replacement: the frequency of each index is right.
+ * test_golden.c compares with PyTorch. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static double total(const double *weights, uint64_t count)
     return sum;
 }
 
-/* What a table gives each index, added up: the definition of the method, without drawing. */
+/* Adds up what a table gives each index: the definition of the method, without drawing. */
 static void check_table(const double *weights, uint64_t count)
 {
     tsr__alias alias;
@@ -33,7 +33,7 @@ static void check_table(const double *weights, uint64_t count)
         double own = (double)alias.own[i].below / 18446744073709551616.0;
         gets[i] += own;
         gets[alias.other[i]] += 1 - own;
-        /* Also by a draw that hits the edge, an index of weight 0 is not drawn. */
+        /* An index of weight 0 is not drawn, even by a draw at the edge of a column. */
         ck_assert(weights[alias.other[i]] > 0);
         ck_assert(weights[i] > 0 || alias.own[i].below == 0);
     }
@@ -55,7 +55,7 @@ START_TEST(tables_hold_the_weights)
         for (uint64_t i = 0; i < count; i++) {
             double u = (double)(random_next(&random) >> 11) / 9007199254740992.0;
             switch (round % 8) {
-            case 0: /* all alike */
+            case 0: /* all equal */
                 weights[i] = 1;
                 break;
             case 1: /* uniform */
@@ -64,7 +64,7 @@ START_TEST(tables_hold_the_weights)
             case 2: /* few above 0 */
                 weights[i] = u < 0.9 ? 0 : u;
                 break;
-            case 3: /* one that has nearly all */
+            case 3: /* one weight is nearly the total */
                 weights[i] = i == count / 2 ? 1e6 : u;
                 break;
             case 4: /* long tails */
@@ -95,7 +95,7 @@ static tsr_sampler *create(const tsr_sampler_weighted_params *params)
     return sampler;
 }
 
-/* Each index as often as its weight says, over several epochs. */
+/* Checks that each index is drawn in proportion to its weight, over several epochs. */
 static void check_draws(const double *weights, uint64_t count, tsr_order order)
 {
     enum { DRAWS = 400000 };
@@ -146,8 +146,9 @@ START_TEST(draws_follow_the_weights)
 }
 END_TEST
 
-/* Five of class 0, two of class 1, one of class 2: each class a third of the draws. */
-START_TEST(the_documents_class_imbalance)
+/* With five items of class 0, two of class 1 and one of class 2, each class is a third of the
+ * draws. */
+START_TEST(class_imbalance_of_the_specification)
 {
     enum { DRAWS = 90000 };
     static int64_t indices[DRAWS];
@@ -165,8 +166,8 @@ START_TEST(the_documents_class_imbalance)
 }
 END_TEST
 
-/* Floats draw as doubles of the same values do. */
-START_TEST(floats_are_weights_too)
+/* Floats give the same draws as doubles of the same values. */
+START_TEST(weights_may_be_floats)
 {
     const float narrow[] = {1, 0, 2.5f, 3};
     const double wide[] = {1, 0, 2.5, 3};
@@ -187,8 +188,8 @@ END_TEST
 
 enum { PAIR_ITEMS = 5 };
 
-/* Without replacement, the first two are i and then j with probability w_i / W · w_j / (W − w_i).
- */
+/* Without replacement, the first two draws are i and then j with probability w_i / W · w_j / (W −
+ * w_i). */
 static void check_pairs(const double weights[PAIR_ITEMS], tsr_order order)
 {
     enum { N = PAIR_ITEMS, EPOCHS = 60000 };
@@ -212,7 +213,7 @@ static void check_pairs(const double weights[PAIR_ITEMS], tsr_order order)
     int cells = 0;
     for (int i = 0; i < N; i++)
         for (int j = 0; j < N; j++) {
-            double others[N] = {0}; /* W − w_i would be nothing next to a large w_i */
+            double others[N] = {0}; /* W − w_i, computed without cancellation for a large w_i */
             for (int k = 0; k < N; k++)
                 others[k] = k == i ? 0 : weights[k];
             double left = total(others, N);
@@ -234,12 +235,12 @@ START_TEST(draws_without_replacement)
     static const double near[] = {1, 0, 2, 4, 0.5}, far[] = {1e-10, 1e300, 2e-10, 4e-10, 3e-10};
     check_pairs(near, TSR_ORDER_FEISTEL);
     check_pairs(near, TSR_ORDER_TORCH);
-    /* As a share of the largest, the others are no numbers any more. */
+    /* Divided by the largest weight, the others underflow. */
     check_pairs(far, TSR_ORDER_FEISTEL);
 }
 END_TEST
 
-/* All of them, once, whether or not their share is a number. */
+/* All items are drawn once, even if their shares underflow. */
 START_TEST(all_without_replacement)
 {
     const double weights[] = {1e-310, 1, 1e300, 1e-300, 5};
@@ -259,7 +260,7 @@ START_TEST(all_without_replacement)
 }
 END_TEST
 
-/* Extremes add up to more than a double holds, or are not numbers any more. */
+/* Extreme weights, whose sum overflows a double or whose shares underflow. */
 START_TEST(extreme_weights)
 {
     const double huge[] = {1.7e308, 1.7e308, 0, 1.7e308}, tiny[] = {5e-324, 0, 5e-324};
@@ -329,7 +330,7 @@ START_TEST(errors)
 }
 END_TEST
 
-/* Draws with replacement by every order; 3 · 2^60 rejects a quarter of the first attempts. */
+/* Draws with replacement in every order. n = 3 · 2^60 rejects a quarter of the first attempts. */
 START_TEST(random_with_replacement)
 {
     enum { DRAWS = 300000 };
@@ -358,7 +359,7 @@ START_TEST(random_with_replacement)
                       (int)((double)indices[i] / (double)n * 6)]++;
         }
         for (uint64_t part = 0; part < parts; part++) {
-            /* Parts of a small n differ by an index. */
+            /* For a small n, parts may differ in size by one index. */
             double low = ceil((double)part / (double)parts * (double)n),
                    high = ceil((double)(part + 1) / (double)parts * (double)n),
                    expected = (high - low) / (double)n * DRAWS;
@@ -374,7 +375,7 @@ START_TEST(random_with_replacement)
 }
 END_TEST
 
-/* 2^27 weights: 1.6 GB for the table and 1 GB for the weights, a minute. */
+/* 2^27 weights take 1.6 GB for the table, 1 GB for the weights, and a minute. */
 START_TEST(hundred_million_weights)
 {
     enum { BINS = 1024 };
@@ -385,7 +386,7 @@ START_TEST(hundred_million_weights)
     static uint32_t counts[BINS];
     uint64_t zeros = 0, got;
     ck_assert(weights != NULL && expected != NULL);
-    /* Neighbours fall into different bins, and one in five is 0. */
+    /* Neighbouring indices are in different bins, and every fifth weight is 0. */
     for (uint64_t i = 0; i < count; i++) {
         weights[i] = i % 5 == 0 ? 0 : (double)(i % 1000 + 1) * (1 + (double)(i % BINS));
         expected[i % BINS] += weights[i];
@@ -420,8 +421,8 @@ TESTS(weighted)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, tables_hold_the_weights);
     tcase_add_test(tests, draws_follow_the_weights);
-    tcase_add_test(tests, the_documents_class_imbalance);
-    tcase_add_test(tests, floats_are_weights_too);
+    tcase_add_test(tests, class_imbalance_of_the_specification);
+    tcase_add_test(tests, weights_may_be_floats);
     tcase_add_test(tests, draws_without_replacement);
     tcase_add_test(tests, all_without_replacement);
     tcase_add_test(tests, extreme_weights);

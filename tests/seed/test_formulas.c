@@ -38,7 +38,7 @@ START_TEST(documented_formulas)
 }
 END_TEST
 
-/* GetDeterministicSeed: the same on every call, by the formula. */
+/* GetDeterministicSeed gives the same seed on every call, by the formula. */
 START_TEST(get_deterministic_seed_is_deterministic)
 {
     for (int device = 0; device < 20; device++)
@@ -66,7 +66,7 @@ START_TEST(get_deterministic_seed_is_unique)
 }
 END_TEST
 
-START_TEST(get_deterministic_seed_refuses)
+START_TEST(get_deterministic_seed_rejects)
 {
     int64_t seed = 7;
     ck_assert_error(tsr_seed_deterministic(0, 0, 1000, &seed), TSR_ERR_INVALID,
@@ -87,7 +87,7 @@ START_TEST(get_deterministic_seed_refuses)
 }
 END_TEST
 
-START_TEST(documented_refuses_what_it_cannot_tell_apart)
+START_TEST(documented_rejects_parts_it_does_not_use)
 {
     const struct {
         tsr_seed_point point;
@@ -120,7 +120,7 @@ START_TEST(documented_refuses_what_it_cannot_tell_apart)
 }
 END_TEST
 
-/* The formula written a second time, packing by multiplication. */
+/* An independent version of the packing, by multiplication. */
 static uint64_t packed(const tsr_seed_point *point)
 {
     uint64_t value = (uint64_t)point->kind;
@@ -142,7 +142,8 @@ static tsr_seed_point random_point(uint64_t *state)
                             .op = (int)(random_next(state) % 1024)};
 }
 
-/* threefry2x32-20 backwards, for one key: undoes each round and injection from the last on. */
+/* The inverse of threefry2x32-20 for one key: undoes the rounds and key injections from the last to
+ * the first. */
 static uint64_t threefry_inverse(uint64_t base, uint64_t value)
 {
     static const int rotations[8] = {13, 15, 26, 6, 17, 29, 16, 24};
@@ -162,8 +163,8 @@ static uint64_t threefry_inverse(uint64_t base, uint64_t value)
     return (uint64_t)(x0 - keys[0]) << 32 | (x1 - keys[1]);
 }
 
-/* Every point can be got back from its seed, so no two points of a base share one. */
-START_TEST(hashed_seeds_can_be_taken_back)
+/* Every point can be computed from its seed, so no two points of a base share a seed. */
+START_TEST(hashed_seeds_are_invertible)
 {
     uint64_t state = 1;
     for (int i = 0; i < 200000; i++) {
@@ -189,7 +190,7 @@ static int compare_keys(const void *a, const void *b)
     return (x->stream > y->stream) - (x->stream < y->stream);
 }
 
-/* Small values of everything, which is what jobs have: 1.5 million points of 16 bases. */
+/* Small values of all parts, as jobs have them: 1.5 million points of 16 bases. */
 START_TEST(hashed_seeds_of_a_grid_do_not_collide)
 {
     enum { BASES = 16, KINDS = 4, NODES = 6, DEVICES = 8, WORKERS = 8, EPOCHS = 8, OPS = 8 };
@@ -228,7 +229,7 @@ START_TEST(hashed_seeds_of_a_grid_do_not_collide)
 }
 END_TEST
 
-/* One part changed by one changes about half of the bits. */
+/* Changing one part by one changes about half of the bits. */
 START_TEST(hashed_seeds_depend_on_every_part)
 {
     uint64_t state = 5;
@@ -263,8 +264,8 @@ START_TEST(hashed_seeds_depend_on_every_part)
 }
 END_TEST
 
-/* By the published known answers: threefry of counter 0 and key 0; and by the formula of the
- * header. A change here would silently change everybody's seeds. */
+/* Compares with published known answers for counter 0 and key 0, and with the formula of the
+ * header. A change here would silently change the seeds of all users. */
 START_TEST(hashed_seeds_never_change)
 {
     int64_t seed = 0;
@@ -331,9 +332,9 @@ TESTS(formulas)
     tcase_add_test(tests, documented_formulas);
     tcase_add_test(tests, get_deterministic_seed_is_deterministic);
     tcase_add_test(tests, get_deterministic_seed_is_unique);
-    tcase_add_test(tests, get_deterministic_seed_refuses);
-    tcase_add_test(tests, documented_refuses_what_it_cannot_tell_apart);
-    tcase_add_test(tests, hashed_seeds_can_be_taken_back);
+    tcase_add_test(tests, get_deterministic_seed_rejects);
+    tcase_add_test(tests, documented_rejects_parts_it_does_not_use);
+    tcase_add_test(tests, hashed_seeds_are_invertible);
     tcase_add_test(tests, hashed_seeds_of_a_grid_do_not_collide);
     tcase_add_test(tests, hashed_seeds_depend_on_every_part);
     tcase_add_test(tests, hashed_seeds_never_change);

@@ -1,5 +1,5 @@
 /* The seed manager. The tests of the first half are named after the methods and scenarios of the
- * document that describes it. */
+ * specification that they implement. */
 #include <string.h>
 
 #include "base/fault.h"
@@ -253,14 +253,14 @@ START_TEST(streams_are_generators_of_their_seeds)
         ck_assert_ok(tsr_seed_stream(seeds, TSR_SEED_DEVICE, 3, &stream));
         for (int i = 0; i < 10; i++)
             ck_assert_uint_eq(tsr_rng_next_u32(stream), tsr_rng_next_u32(&expected));
-        /* Others that are seeded later leave it where it is. */
+        /* Seeding other streams does not move this one. */
         tsr_rng *again = NULL;
         ck_assert_ok(tsr_seed_all_devices(seeds, 0, 3));
         ck_assert_ok(tsr_seed_workers(seeds, 0, 300));
         ck_assert_ok(tsr_seed_stream(seeds, TSR_SEED_DEVICE, 3, &again));
         ck_assert_ptr_eq(again, stream);
         ck_assert_uint_eq(tsr_rng_next_u32(stream), tsr_rng_next_u32(&expected));
-        /* Seeding again starts anew. */
+        /* Seeding again restarts the stream. */
         ck_assert_ok(tsr_seed_device(seeds, 3, -12));
         ck_assert_ok(tsr_rng_init((tsr_rng_kind)kind, (uint64_t)-12, &expected));
         ck_assert_uint_eq(tsr_rng_next_u32(stream), tsr_rng_next_u32(&expected));
@@ -293,13 +293,13 @@ START_TEST(hashed_manager)
     ck_assert_ok(tsr_seed_hashed(
         &(tsr_seed_point){.base = 42, .kind = TSR_SEED_WORKER, .node = 3, .worker = 1}, &expected));
     ck_assert_int_eq(worker, expected);
-    /* Another epoch, other seeds. */
+    /* Another epoch gives other seeds. */
     ck_assert_ok(tsr_seed_set_epoch(seeds, 1));
     ck_assert_ok(tsr_seed_workers(seeds, 42, 2));
     int64_t later = worker;
     ck_assert_ok(tsr_seed_of_worker(seeds, 1, &later));
     ck_assert_int_ne(later, worker);
-    /* Too many: nothing changes. */
+    /* For too many devices, nothing changes. */
     ck_assert_error(tsr_seed_all_devices(seeds, 42, 257), TSR_ERR_INVALID,
                     "seed: device 256 is outside 0 to 255, which hashed seeds have room for");
     check_device(1, device);
@@ -315,7 +315,7 @@ static tsr_status own_formula(void *user, const tsr_seed_point *point, int64_t *
     return TSR_OK;
 }
 
-START_TEST(a_formula_of_ones_own)
+START_TEST(a_formula_of_the_callers)
 {
     int refused = 5;
     use(tsr_seed_params(.derive = own_formula, .user = &refused, .node = 1));
@@ -430,14 +430,14 @@ START_TEST(every_seeding_is_logged)
 }
 END_TEST
 
-START_TEST(as_many_as_there_can_be)
+START_TEST(the_largest_number_of_streams)
 {
     ck_assert_ok(tsr_seed_all_devices(seeds, 0, TSR_MAX_SEED));
     check_device(TSR_MAX_SEED - 1, TSR_MAX_SEED - 1);
 }
 END_TEST
 
-/* What the allocation failures are injected into. Interleaves, so that streams are merged. */
+/* The work in which allocations fail. Kinds alternate, so that sets of streams are merged. */
 static tsr_status workload(void)
 {
     tsr_seed_manager *manager = NULL;
@@ -469,7 +469,7 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
-/* A call that finds no memory leaves the manager as it was. */
+/* A call that fails for lack of memory leaves the manager unchanged. */
 START_TEST(failed_allocations_change_nothing)
 {
     int failed = 0;
@@ -494,7 +494,7 @@ START_TEST(failed_allocations_change_nothing)
 }
 END_TEST
 
-/* What a call that is refused must not write. */
+/* Memory that a refused call must not write to. */
 static struct {
     int64_t seed;
     tsr_seed_key key;
@@ -505,7 +505,7 @@ static struct {
     size_t size;
 } out;
 
-/* Every function that returns a status, in the header's order. */
+/* Calls every function that returns a status, in the header's order. */
 START_TEST(nulls)
 {
     const tsr_seed_point point = {.base = 1};
@@ -586,12 +586,12 @@ TESTS(manager)
     tcase_add_test(tests, streams_are_generators_of_their_seeds);
     tcase_add_test(tests, stream_errors);
     tcase_add_test(tests, hashed_manager);
-    tcase_add_test(tests, a_formula_of_ones_own);
+    tcase_add_test(tests, a_formula_of_the_callers);
     tcase_add_test(tests, failing_calls_change_nothing);
     tcase_add_test(tests, params_are_checked);
     tcase_add_test(tests, nulls);
     tcase_add_test(tests, every_seeding_is_logged);
-    tcase_add_test(tests, as_many_as_there_can_be);
+    tcase_add_test(tests, the_largest_number_of_streams);
     tcase_add_test(tests, every_allocation_may_fail);
     tcase_add_test(tests, failed_allocations_change_nothing);
 }

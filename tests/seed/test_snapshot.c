@@ -1,4 +1,4 @@
-/* Snapshots of every stream, as bytes and as JSON; and input that is none. */
+/* Snapshots of all streams as bytes and as JSON, and input that is not a snapshot. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,8 @@ static tsr_seed_manager *created(tsr_rng_kind rng)
     return manager;
 }
 
-/* A process, two devices and a worker that have drawn differently far. */
+/* Returns a manager with a process, two devices and a worker that have made different numbers of
+ * draws. */
 static tsr_seed_manager *used(tsr_rng_kind rng)
 {
     tsr_seed_manager *manager = created(rng);
@@ -57,7 +58,7 @@ static tsr_seed_manager *used(tsr_rng_kind rng)
     return manager;
 }
 
-/* For free(). */
+/* Returns a snapshot, which the caller must free(). */
 static char *saved(const tsr_seed_manager *manager, save_fn save, size_t *size)
 {
     ck_assert_ok(save(manager, 0, NULL, size));
@@ -100,7 +101,7 @@ START_TEST(every_stream_continues)
         check_same_stream(manager, other, TSR_SEED_DEVICE, 7);
         check_same_stream(manager, other, TSR_SEED_WORKER, 2);
 
-        /* Back in the manager itself, which has gone on. */
+        /* Restore into the same manager, which has drawn more since. */
         ck_assert_ok(forms[form].restore(manager, data, size));
         free(again);
         again = saved(manager, forms[form].save, &again_size);
@@ -130,7 +131,8 @@ START_TEST(nothing_seeded_is_a_snapshot_too)
 }
 END_TEST
 
-/* Another JSON parser's view, and the very text: people and other programs read it. */
+/* Reads the JSON with another parser and compares its exact text, because people and other programs
+ * read it. */
 START_TEST(json_is_as_documented)
 {
     tsr_seed_manager *manager = created(TSR_RNG_THREEFRY);
@@ -187,13 +189,13 @@ START_TEST(damaged_generators_are_not_saved)
 }
 END_TEST
 
-/* A failing restore leaves the manager as it was. */
+/* Checks that a failing restore leaves the manager unchanged. */
 static void check_rejected(tsr_seed_manager *manager, restore_fn restore, const void *data,
                            size_t size, const char *text)
 {
     size_t before_size, after_size;
     char *before = saved(manager, tsr_seed_save, &before_size);
-    /* In memory of exactly this size, so that reading past the end is noticed. */
+    /* Use memory of exactly this size, so that sanitizers detect reads past the end. */
     void *exact = malloc(size == 0 ? 1 : size);
     memcpy(exact, data, size);
     if (text != NULL)
@@ -208,7 +210,7 @@ static void check_rejected(tsr_seed_manager *manager, restore_fn restore, const 
     free(after);
 }
 
-/* Puts a checksum that matches. */
+/* Writes a matching checksum. */
 static void reseal(char *data, size_t size)
 {
     uint64_t checksum = UINT64_C(0xcbf29ce484222325);
@@ -218,10 +220,10 @@ static void reseal(char *data, size_t size)
         data[size - 8 + (size_t)i] = (char)(uint8_t)(checksum >> (8 * i));
 }
 
-START_TEST(bytes_that_are_no_snapshot)
+START_TEST(bytes_that_are_not_a_snapshot)
 {
     tsr_seed_manager *manager = created(TSR_RNG_PHILOX);
-    ck_assert_ok(tsr_seed_global(manager, 1)); /* streams at offsets 20 and 80, 148 bytes */
+    ck_assert_ok(tsr_seed_global(manager, 1)); /* 148 bytes, streams at offsets 20 and 80 */
     size_t size;
     char *data = saved(manager, tsr_seed_save, &size), *copy = malloc(size + 8);
     ck_assert_uint_eq(size, 148);
@@ -253,7 +255,7 @@ START_TEST(bytes_that_are_no_snapshot)
         {100, 'X', 148,
          "seed: snapshot: offset 100: rng: saved state: offset 0: it does not start with "
          "\"TSRG\""},
-        {0, 'T', 140, NULL}, /* short, with a matching checksum */
+        {0, 'T', 140, NULL}, /* too short, with a matching checksum */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         memcpy(copy, data, size);
@@ -272,7 +274,7 @@ START_TEST(bytes_that_are_no_snapshot)
 }
 END_TEST
 
-/* A stream of another generator than the head says. */
+/* A stream whose generator differs from the one in the header. */
 START_TEST(mixed_generators)
 {
     tsr_seed_manager *philox = created(TSR_RNG_PHILOX), *threefry = created(TSR_RNG_THREEFRY);
@@ -302,7 +304,7 @@ END_TEST
 #define HEAD "{\"format\": \"tessera.seed-snapshot\", \"version\": 1, \"generator\": \"philox\", "
 #define STREAMS HEAD "\"epoch\": 0, \"streams\": ["
 
-START_TEST(json_that_is_no_snapshot)
+START_TEST(json_that_is_not_a_snapshot)
 {
     static const struct {
         const char *json, *text;
@@ -376,8 +378,9 @@ START_TEST(json_streams_come_once)
 }
 END_TEST
 
-/* Any bit of the bytes; any character of the JSON, unless it is only written differently. */
-START_TEST(every_change_is_noticed_or_harmless)
+/* Changes any bit of the bytes, or any character of the JSON. The change must be detected, or only
+ * be another way to write the same snapshot. */
+START_TEST(every_change_is_detected_or_harmless)
 {
     tsr_seed_manager *manager = used(TSR_RNG_PHILOX), *other = created(TSR_RNG_PHILOX);
     size_t size;
@@ -399,7 +402,7 @@ START_TEST(every_change_is_noticed_or_harmless)
         (void)!tsr_seed_restore_json(other, text, size);
         text[i] = kept;
     }
-    /* All but the last newline is needed. */
+    /* All bytes except the last newline are needed. */
     for (size_t shorter = 0; shorter < size - 1; shorter++)
         ck_assert(tsr_seed_restore_json(other, text, shorter) == TSR_ERR_INVALID);
     free(text);
@@ -408,7 +411,7 @@ START_TEST(every_change_is_noticed_or_harmless)
 }
 END_TEST
 
-/* Noise between a right head and a right checksum. */
+/* Random bytes between a valid header and a valid checksum. */
 START_TEST(noise_does_no_harm)
 {
     tsr_seed_manager *manager = used(TSR_RNG_PHILOX);
@@ -468,11 +471,11 @@ TESTS(snapshot)
     tcase_add_test(tests, json_is_as_documented);
     tcase_add_test(tests, room_is_checked);
     tcase_add_test(tests, damaged_generators_are_not_saved);
-    tcase_add_test(tests, bytes_that_are_no_snapshot);
+    tcase_add_test(tests, bytes_that_are_not_a_snapshot);
     tcase_add_test(tests, mixed_generators);
-    tcase_add_test(tests, json_that_is_no_snapshot);
+    tcase_add_test(tests, json_that_is_not_a_snapshot);
     tcase_add_test(tests, json_streams_come_once);
-    tcase_add_test(tests, every_change_is_noticed_or_harmless);
+    tcase_add_test(tests, every_change_is_detected_or_harmless);
     tcase_add_test(tests, noise_does_no_harm);
     tcase_add_test(tests, every_allocation_may_fail);
 }

@@ -1,12 +1,12 @@
-/* A cache folder of a test's own, in place of the user's: a checked fixture. */
+/* A checked fixture with a cache folder of the test's own instead of the user's. */
 #ifndef TESTS_SUPPORT_CACHE_FOLDER_H
 #define TESTS_SUPPORT_CACHE_FOLDER_H
 
-/* Its path, while there is one. */
+/* The folder's path, while it exists. */
 extern char cache_folder[64];
 
-/* Makes it and has XDG_CACHE_HOME say so; TESSERA_TUNING is unset. Drivers keep their caches, since
- * building all kernels anew takes long. */
+/* Creates the folder, sets XDG_CACHE_HOME to it and unsets TESSERA_TUNING. The drivers' own caches
+ * are not moved, because compiling all kernels again takes long. */
 void cache_folder_make(void);
 
 void cache_folder_remove(void);

@@ -1,6 +1,6 @@
-/* Check, whose assertions cost next to nothing where they hold. Its own write their place to the
- * parent process each time, for it to name the last one after a crash; and reading all that takes
- * the square of how often they do. Here each place is written the first time only. */
+/* Check, with cheaper assertions. Check's own macros send their location to the parent process each
+ * time, so that it can name the last one after a crash, and reading all these takes time quadratic
+ * in their number. Here each location is sent only the first time. */
 #ifndef TESTS_SUPPORT_CHECK_H
 #define TESTS_SUPPORT_CHECK_H
 

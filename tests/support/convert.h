@@ -1,4 +1,4 @@
-/* The reference for conversions between dtypes: element bits in, element bits out, by way of exact
+/* The reference for conversions between dtypes: from element bits to element bits via exact
  * doubles. */
 #ifndef TESTS_SUPPORT_CONVERT_H
 #define TESTS_SUPPORT_CONVERT_H
@@ -13,14 +13,14 @@ static inline bool is_nan_bits(uint64_t bits, tsr_dtype dtype)
            isnan(gpu_value(bits, dtype));
 }
 
-/* An integer dtype's value. */
+/* Returns the value of an integer dtype's bits. */
 static inline int64_t integer_value(uint64_t bits, tsr_dtype dtype)
 {
     return dtype == TSR_I64 ? (int64_t)bits : (int64_t)gpu_value(bits, dtype);
 }
 
-/* A double that rounds to every narrower float as `value` does: what does not fit 53 bits only sets
- * the last of them. */
+/* Returns a double that rounds to every narrower float as `value` does: if `value` has more than 53
+ * bits, the lost ones only set the last bit. */
 static inline double double_of(int64_t value)
 {
     uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;

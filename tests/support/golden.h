@@ -1,5 +1,5 @@
-/* Golden files: real outputs of other systems, in tests/data. Each file's head says where they come
- * from and how they are written. A test fails where a file or a value is not as it should be. */
+/* Golden files: real outputs of other systems, in tests/data. The start of each file says where its
+ * data come from and how they are written. A test fails if a file or a value is not as expected. */
 #ifndef TESTS_SUPPORT_GOLDEN_H
 #define TESTS_SUPPORT_GOLDEN_H
 
@@ -12,7 +12,7 @@
 
 #include "support/check_main.h"
 
-/* "torch_randperm" is tests/data/torch_randperm.json. For json_decref. */
+/* Loads tests/data/<name>.json. The caller must json_decref() it. */
 static inline json_t *golden_load(const char *name)
 {
     char path[512];
@@ -35,7 +35,7 @@ static inline json_t *golden_member(const json_t *object, const char *name)
     return member;
 }
 
-/* A list that is not empty. */
+/* Returns a list that is not empty. */
 static inline json_t *golden_list(const json_t *object, const char *name)
 {
     json_t *list = golden_member(object, name);
@@ -60,7 +60,7 @@ static inline const char *golden_text(const json_t *object, const char *name)
     return text;
 }
 
-/* A decimal string from -2^63 to 2^64 - 1, as 64 bits. */
+/* Returns the 64 bits of a decimal string from -2^63 to 2^64 - 1. */
 static inline uint64_t golden_u64(const json_t *object, const char *name)
 {
     const char *text = golden_text(object, name);
@@ -100,7 +100,7 @@ static inline void golden_part(const char *id, const json_t *part, const int64_t
                      json_integer_value(value));
 }
 
-/* The values are those of a list in the files' short form: {count, fnv1a64, all} or {count,
+/* Compares the values with a list in the files' short form: {count, fnv1a64, all} or {count,
  * fnv1a64, first8, last8}. */
 static inline void golden_compare(const char *id, const json_t *list, const int64_t *values,
                                   uint64_t count)

@@ -1,4 +1,4 @@
-/* The device under test and the movement of doubles in and out of it. */
+/* The device under test, and conversions of tensors from and to doubles. */
 #include "support/gpu.h"
 
 #include <math.h>
@@ -108,8 +108,8 @@ void gpu_poison(tsr_tensor *tensor)
         GPU_OK(tsr__stream_fill(queue, whole, UINT32_MAX));
 }
 
-/* x rounded once to a binary format of `precision` significant bits, the smallest normal number
- * being 2^min_exponent and the largest exponent max_exponent. */
+/* Rounds x once to a binary format with `precision` significant bits, the smallest normal number
+ * 2^min_exponent, and the largest exponent max_exponent. */
 static double round_to(double x, int precision, int min_exponent, int max_exponent)
 {
     if (!isfinite(x) || x == 0)
@@ -154,7 +154,7 @@ double gpu_rounded(double x, tsr_dtype dtype)
     return 0;
 }
 
-/* The 16 bits of a value that the format holds exactly. */
+/* Returns the 16 bits of a value that the format represents exactly. */
 static uint64_t half_bits(double x, int mantissa_bits, int bias)
 {
     uint64_t sign = signbit(x) ? 0x8000u : 0;
@@ -168,7 +168,7 @@ static uint64_t half_bits(double x, int mantissa_bits, int bias)
         return sign;
     frexp(x, &exponent);
     exponent += bias - 1;
-    if (exponent < 1) /* subnormal: counted in the smallest steps */
+    if (exponent < 1) /* subnormal: a multiple of the smallest value */
         return sign | (uint64_t)ldexp(fabs(x), mantissa_bits + bias - 1);
     uint64_t mantissa = (uint64_t)ldexp(fabs(x), mantissa_bits + bias - exponent);
     return sign | ((uint64_t)exponent << mantissa_bits) | (mantissa - (1u << mantissa_bits));
@@ -301,7 +301,7 @@ double gpu_random_unit(gpu_random *random)
     return (double)(int64_t)(random_next(&random->state) >> 11) * 0x1p-52 - 1;
 }
 
-/* Row-major somewhere inside a longer line of elements. */
+/* Makes a contiguous view somewhere inside a longer row of elements. */
 static tsr_tensor *contiguous_view(gpu_random *random, tsr_dtype dtype, int ndim,
                                    const int64_t *shape, tsr_layout *view)
 {
@@ -311,8 +311,8 @@ static tsr_tensor *contiguous_view(gpu_random *random, tsr_dtype dtype, int ndim
     return gpu_new(dtype, 1, &length);
 }
 
-/* A box of a larger tensor, every step-th element of some dimensions, the dimensions in any order.
- */
+/* Makes a view of a box of a larger tensor, with every step-th element of some dimensions and the
+ * dimensions in any order. */
 static tsr_tensor *strided_view(gpu_random *random, tsr_dtype dtype, int ndim, const int64_t *shape,
                                 tsr_layout *view)
 {

@@ -1,6 +1,6 @@
-/* What GPU tests share: one device and stream per test case (a Check *checked* fixture: driver
- * contexts do not survive fork()), data in and out as doubles, and a failing test for every
- * validation message. */
+/* Helpers of GPU tests: one device and stream per test case (in a Check *checked* fixture, because
+ * driver contexts do not survive fork()), data as doubles, and a failing test for every validation
+ * message. */
 #ifndef TSR_TESTS_GPU_H
 #define TSR_TESTS_GPU_H
 
@@ -10,17 +10,17 @@
 extern tsr_device *gpu;   /* the device under test: TESSERA_DEVICE or the driver's first */
 extern tsr_stream *queue; /* a stream on it */
 
-/* For tcase_add_checked_fixture. The teardown fails the test on validation messages and on memory
- * still in use. */
+/* For tcase_add_checked_fixture. The teardown fails the test if there are validation messages or
+ * memory is still in use. */
 void gpu_setup(void);
 void gpu_teardown(void);
 
-/* As gpu_setup, but no copies by the host's CPUs, so that the device's are tested. */
+/* Like gpu_setup, but without copies by the host's CPUs, so that the device's copies are tested. */
 void gpu_setup_by_device(void);
-/* … with the packed-word storage path, or the staging path, forced. */
+/* Like gpu_setup, with the packed-word storage path or the staging path forced. */
 void gpu_setup_packed(void);
 void gpu_setup_staged(void);
-/* … with what is chosen on GPUs, whatever the device is: it has to work on all. */
+/* Like gpu_setup, with the choices made for GPUs on any device: they must work on all devices. */
 void gpu_setup_as_gpu(void);
 void gpu_setup_as_gpu_packed(void);
 
@@ -35,28 +35,28 @@ void gpu_fails_(tsr_status got, tsr_status want, const char *words, const char *
                 const char *file, int line);
 
 tsr_tensor *gpu_new(tsr_dtype dtype, int ndim, const int64_t *shape);
-/* The same memory as another dtype of the same size. */
+/* Returns a view of the same memory as another dtype of the same size. */
 tsr_tensor *gpu_as(const tsr_tensor *tensor, tsr_dtype dtype);
-/* Fills the tensor's whole buffer with bytes 0xff: a NaN in every float type, so that what is not
- * written shows. */
+/* Fills the tensor's complete buffer with bytes 0xff, a NaN in every float type, so that elements
+ * that are not written are detected. */
 void gpu_poison(tsr_tensor *tensor);
 
-/* Elements in row-major order, as gpu_rounded makes them on the way in and exact on the way out
- * (i64 beyond 2^53 is rounded). */
+/* Write and read the elements in row-major order. gpu_put converts them like gpu_rounded; reading
+ * is exact, except that i64 values beyond 2^53 are rounded. */
 void gpu_put(tsr_tensor *tensor, const double *values);
 void gpu_get(tsr_tensor *tensor, double *values);
-/* The value `x` becomes when stored as `dtype`: floats round once, to nearest even; integers
- * truncate and saturate, NaN is 0. */
+/* Returns the value of `x` stored as `dtype`: floats are rounded once, to nearest even; integers
+ * are truncated and saturated, and NaN is 0. */
 double gpu_rounded(double x, tsr_dtype dtype);
-/* The bits of that value, and the value of bits. Written without the library's own conversions: the
- * reference for them. */
+/* Return the bits of that value, and the value of bits. They do not use the library's conversions,
+ * for which they are the reference. */
 uint64_t gpu_bits(double x, tsr_dtype dtype);
 double gpu_value(uint64_t bits, tsr_dtype dtype);
-/* Element `index` of an array of `dtype` in host memory. */
+/* Returns element `index` of an array of `dtype` in host memory. */
 uint64_t gpu_load_bits(const void *data, int64_t index, tsr_dtype dtype);
 void gpu_store_bits(void *data, int64_t index, tsr_dtype dtype, uint64_t bits);
 
-/* Random numbers for tests, those of random.h: seeded, the same everywhere. */
+/* The random numbers of random.h: seeded, and the same everywhere. */
 typedef struct gpu_random {
     uint64_t state;
 } gpu_random;
@@ -64,8 +64,8 @@ uint64_t gpu_random_u64(gpu_random *random);
 int64_t gpu_random_between(gpu_random *random, int64_t low, int64_t high); /* inclusive */
 double gpu_random_unit(gpu_random *random);                                /* [-1, 1) */
 
-/* A random view with exactly this shape: sliced, stepped, transposed out of a larger poisoned
- * tensor, or contiguous. *parent is to be destroyed after the view. */
+/* Makes a random view with exactly this shape: contiguous, or sliced, stepped and transposed from a
+ * larger poisoned tensor. *parent must be destroyed after the view. */
 tsr_tensor *gpu_random_view(gpu_random *random, tsr_dtype dtype, int ndim, const int64_t *shape,
                             tsr_tensor **parent);
 

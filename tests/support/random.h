@@ -12,7 +12,7 @@ static inline uint64_t random_next(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* In low … high, both included; the slight bias of % does not matter to tests. */
+/* Returns a number in low … high, both included. The slight bias of % does not matter to tests. */
 static inline int64_t random_between(uint64_t *state, int64_t low, int64_t high)
 {
     return low + (int64_t)(random_next(state) % (uint64_t)(high - low + 1));

@@ -1,4 +1,4 @@
-/* For functions that must not take NULL. */
+/* For tests that functions reject NULL. */
 #ifndef TESTS_SUPPORT_REFUSED_H
 #define TESTS_SUPPORT_REFUSED_H
 
@@ -7,8 +7,8 @@
 
 #include "support/check_main.h"
 
-/* A call is refused for the NULL that the text names, and leaves `out` as it was: a struct of the
- * caller's with everything that the call could write to. */
+/* Checks that a call fails because of the NULL that the text names, and does not change `out`, a
+ * struct of the caller's with everything that the call could write to. */
 #define REFUSED(call, text)                                                                        \
     do {                                                                                           \
         memset(&out, 0x5a, sizeof out);                                                            \

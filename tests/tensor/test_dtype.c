@@ -22,7 +22,7 @@ START_TEST(names_and_sizes)
 }
 END_TEST
 
-START_TEST(what_is_no_dtype)
+START_TEST(values_that_are_not_a_dtype)
 {
     static const int wrong[] = {0, -1, 8, 1000000};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -48,6 +48,6 @@ END_TEST
 TESTS(dtype)
 {
     tcase_add_test(tests, names_and_sizes);
-    tcase_add_test(tests, what_is_no_dtype);
+    tcase_add_test(tests, values_that_are_not_a_dtype);
     tcase_add_test(tests, parse_errors);
 }

@@ -38,7 +38,8 @@ START_TEST(sizes_of_zero)
     ck_assert_ok(tsr_layout_init(TSR_F32, 3, (int64_t[]){2, 0, 4}, &layout));
     ck_assert_int_eq(tsr_layout_count(&layout), 0);
     ck_assert(tsr_layout_is_contiguous(&layout));
-    /* The product of the others is beyond any integer, and still nothing overflows on the way. */
+    /* The product of the other sizes does not fit any integer, but no intermediate result
+     * overflows. */
     layout.shape[0] = layout.shape[2] = INT64_MAX;
     ck_assert_int_eq(tsr_layout_count(&layout), 0);
 }
@@ -62,7 +63,7 @@ START_TEST(bytes_up_to_63_bits)
                     TSR_ERR_OVERFLOW,
                     "layout_init: the bytes of i64 [0,1099511627776,1099511627776] do not fit 63 "
                     "bits");
-    ck_assert_int_eq(layout.ndim, 2); /* the last success */
+    ck_assert_int_eq(layout.ndim, 2); /* unchanged since the last success */
 }
 END_TEST
 
@@ -92,7 +93,7 @@ START_TEST(init_errors)
 }
 END_TEST
 
-/* Contiguous means exactly: the addresses in row-major order are consecutive. */
+/* A layout is contiguous exactly if the addresses in row-major order are consecutive. */
 START_TEST(contiguous_matches_brute_force)
 {
     static int64_t addresses[LAYOUT_MAX_COUNT];
@@ -120,7 +121,7 @@ START_TEST(same_shape)
     ck_assert_ok(tsr_layout_init(TSR_U8, 2, (int64_t[]){3, 2}, &b));
     ck_assert(!tsr_layout_same_shape(&a, &b));
     ck_assert_ok(tsr_layout_transpose(&b, 0, 1, &b));
-    ck_assert(tsr_layout_same_shape(&a, &b)); /* dtype and strides do not count */
+    ck_assert(tsr_layout_same_shape(&a, &b)); /* dtype and strides do not matter */
     ck_assert_ok(tsr_layout_init(TSR_F32, 3, (int64_t[]){2, 3, 1}, &b));
     ck_assert(!tsr_layout_same_shape(&a, &b));
 }
@@ -201,7 +202,7 @@ START_TEST(shapes_broadcast_errors)
 }
 END_TEST
 
-START_TEST(layouts_that_make_no_sense)
+START_TEST(invalid_layouts)
 {
     tsr_layout good, bad;
     ck_assert_ok(tsr_layout_init(TSR_F32, 2, (int64_t[]){2, 3}, &good));
@@ -236,7 +237,7 @@ START_TEST(layouts_that_make_no_sense)
     ck_assert_ok(tsr__layout_check("test", &bad));
     bad = good, bad.strides[0] = INT64_MAX;
     ck_assert_int_eq(tsr__layout_check("test", &bad), TSR_ERR_OVERFLOW);
-    bad.shape[0] = 1; /* where nothing steps, the stride does not count */
+    bad.shape[0] = 1; /* the stride of a dimension of size 1 does not matter */
     ck_assert_ok(tsr__layout_check("test", &bad));
 }
 END_TEST
@@ -254,5 +255,5 @@ TESTS(layout)
     tcase_add_test(tests, shape_text_is_cut_short);
     tcase_add_test(tests, shapes_broadcast);
     tcase_add_test(tests, shapes_broadcast_errors);
-    tcase_add_test(tests, layouts_that_make_no_sense);
+    tcase_add_test(tests, invalid_layouts);
 }

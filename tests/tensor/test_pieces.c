@@ -75,13 +75,14 @@ static int walk_all(int operands, const tsr_layout *const *layouts, uint64_t max
         check_limits(&piece, operands, layouts, max_count);
         visit(&piece, operands);
     }
-    ck_assert(!tsr__pieces_next(&walk, &piece)); /* over stays over */
+    ck_assert(!tsr__pieces_next(&walk, &piece)); /* it stays at the end */
     for (int64_t i = 0; i < LAYOUT_MAX_COUNT; i++)
         ck_assert(visited[i] == (i < count));
     return pieces;
 }
 
-/* Operands of one shape whose dimensions lie in different orders, with steps, and repeated. */
+/* Makes operands of one shape whose dimensions are in different orders, with steps and repeated
+ * dimensions. */
 static void random_operands(uint64_t *random, int operands, tsr_layout *layouts)
 {
     layouts[0] = layout_random_view(random, TSR_F32, 8);
@@ -152,7 +153,7 @@ START_TEST(operand_0_decides_the_order)
     ck_assert_int_eq(piece.index_strides[0], 1);
     ck_assert_int_eq(piece.index_strides[1], 7);
 
-    /* A repeated dimension of operand 0 goes outside. */
+    /* A repeated dimension of operand 0 becomes the outermost. */
     tsr_layout bias;
     ck_assert_ok(tsr_layout_init(TSR_F32, 2, (int64_t[]){5, 1}, &bias));
     ck_assert_ok(tsr_layout_broadcast(&bias, 2, rows.shape, &bias));
@@ -163,10 +164,10 @@ START_TEST(operand_0_decides_the_order)
 }
 END_TEST
 
-START_TEST(long_dimensions_are_kept_whole)
+START_TEST(long_dimensions_are_not_cut)
 {
-    /* Six dimensions that do not merge: the piece takes the innermost and the three longest of the
-     * others. */
+    /* Six dimensions that cannot be merged: a piece takes the innermost and the three longest of
+     * the others. */
     tsr_layout layout = {.dtype = TSR_F32, .ndim = 6, .shape = {2, 9, 2, 8, 7, 3}};
     int64_t stride = 1;
     for (int i = 5; i >= 0; i--) {
@@ -205,7 +206,8 @@ START_TEST(a_scalar_is_one_piece)
 }
 END_TEST
 
-/* Tensors that no memory holds: the pieces' counts, limits and places are still right. */
+/* Walks over tensors larger than any memory: the pieces' counts, limits and positions are still
+ * right. */
 static void walk_huge(int operands, const tsr_layout *const *layouts, int max_pieces)
 {
     tsr__pieces walk;
@@ -220,7 +222,7 @@ static void walk_huge(int operands, const tsr_layout *const *layouts, int max_pi
         for (int i = 0; i < piece.ndim; i++)
             last += (int64_t)(piece.shape[i] - 1) * piece.index_strides[i];
         furthest = last > furthest ? last : furthest;
-        /* The piece's first element, found again from its row-major index. */
+        /* Recomputes the address of the piece's first element from its row-major index. */
         for (int op = 0; op < operands; op++) {
             int64_t address = layouts[op]->offset, rest = piece.index;
             for (int i = layouts[op]->ndim - 1; i >= 0; i--) {
@@ -244,14 +246,14 @@ START_TEST(huge)
     ck_assert_ok(tsr_layout_init(TSR_F32, 1, &giant, &floats));
     walk_huge(2, (const tsr_layout *[]){&bytes, &floats}, 33);
 
-    /* Rows longer than a piece may reach, and transposed so that neighbours are a row apart. */
+    /* Rows longer than a piece may be, and a transposed layout whose neighbours are a row apart. */
     int64_t shape[] = {300, INT64_C(1) << 30};
     ck_assert_ok(tsr_layout_init(TSR_F32, 2, shape, &floats));
     ck_assert_ok(tsr_layout_init(TSR_F32, 2, (int64_t[]){shape[1], shape[0]}, &other));
     ck_assert_ok(tsr_layout_transpose(&other, 0, 1, &other));
     walk_huge(2, (const tsr_layout *[]){&floats, &other}, 300 * 620);
 
-    /* Everything repeats one element: only the count is limited. */
+    /* All indices refer to one element, so only the count is limited. */
     tsr_layout one;
     ck_assert_ok(tsr_layout_init(TSR_F32, 0, NULL, &one));
     ck_assert_ok(tsr_layout_broadcast(&one, 1, &giant, &one));
@@ -264,7 +266,7 @@ TESTS(pieces)
     tcase_add_test(tests, random_layouts);
     tcase_add_test(tests, dense_operands_are_one_piece);
     tcase_add_test(tests, operand_0_decides_the_order);
-    tcase_add_test(tests, long_dimensions_are_kept_whole);
+    tcase_add_test(tests, long_dimensions_are_not_cut);
     tcase_add_test(tests, no_elements_no_pieces);
     tcase_add_test(tests, a_scalar_is_one_piece);
     tcase_add_test(tests, huge);

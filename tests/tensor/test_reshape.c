@@ -1,4 +1,4 @@
-/* Reshape keeps the row-major sequence of addresses, and succeeds exactly when some strides produce
+/* Reshape keeps the row-major sequence of addresses, and succeeds exactly if some strides produce
  * it. */
 #include <string.h>
 
@@ -7,8 +7,8 @@
 
 static int64_t source[LAYOUT_MAX_COUNT], got[LAYOUT_MAX_COUNT];
 
-/* A random shape of the same count: the prime factors dealt out to dimensions, with ones in
- * between. */
+/* Makes a random shape with the same count: distributes the prime factors over the dimensions, with
+ * sizes of 1 in between. */
 static int random_shape(uint64_t *random, int64_t count, int64_t *shape)
 {
     int ndim = (int)random_between(random, count == 1 ? 0 : 1, TSR_MAX_DIMS);
@@ -21,8 +21,8 @@ static int random_shape(uint64_t *random, int64_t count, int64_t *shape)
     return ndim;
 }
 
-/* The only strides there can be are the distances between neighbours; false when they do not
- * explain every address. */
+/* Returns whether strides for the shape exist. The only candidates are the distances between
+ * neighbours, which must explain every address. */
 static bool strides_exist(int ndim, const int64_t *shape, int64_t count)
 {
     int64_t strides[TSR_MAX_DIMS], step = 1;
@@ -117,7 +117,7 @@ START_TEST(huge)
     ck_assert_ok(tsr_layout_reshape(&in, 3, (int64_t[]){2, -1, 8}, &out));
     ck_assert_int_eq(out.shape[1], side / 2 * (side / 8));
     ck_assert_int_eq(out.strides[0], side / 2 * side);
-    /* A dimension of size 1 whose usual stride would not fit. */
+    /* A size of 1 whose usual stride would not fit. */
     tsr_layout far = {.dtype = TSR_U8, .ndim = 1, .shape = {2}, .strides = {INT64_MAX - 1}};
     ck_assert_ok(tsr_layout_reshape(&far, 2, (int64_t[]){1, 2}, &out));
     ck_assert_int_eq(out.strides[1], INT64_MAX - 1);

@@ -1,5 +1,5 @@
-/* Views against a model: the model holds every element's address in a dense array and does each
- * view by copying entries about, with no strides at all. */
+/* Views against a model. The model holds the address of every element in a dense array and makes
+ * each view by copying entries, without strides. */
 #include <string.h>
 
 #include "support/check_main.h"
@@ -29,7 +29,7 @@ static int64_t flat(const model *m, const int64_t *index)
     return position;
 }
 
-/* Says for an index of the view which index of the source it shows. */
+/* Maps an index of the view to the index of the source. */
 typedef void (*map_fn)(const int64_t *args, const int64_t *index, int64_t *source_index);
 
 static void apply(map_fn map, const int64_t *args)
@@ -59,7 +59,7 @@ static void compare(const tsr_layout *view)
         ck_assert(got.at[i] == expected.at[i]);
 }
 
-/* What follows in a round starts from here; half of the time the view replaces its own input. */
+/* Starts a round of views. In half of the rounds, each view replaces its own input. */
 static tsr_layout begin(uint64_t *random, int min_ndim)
 {
     tsr_layout in;
@@ -95,7 +95,7 @@ START_TEST(slice)
             random_between(&random, 0, 4) ? random_between(&random, -size - 2, size + 2) : TSR_END;
         int64_t step = random_between(&random, 1, 4);
 
-        /* Python's rule, spelt out: walk all indices and keep those in the range. */
+        /* Python's rule: walk over all indices and keep those in the range. */
         int64_t low = start < 0 ? start + size : start, high = stop < 0 ? stop + size : stop;
         if (low < 0)
             low = 0;
@@ -135,7 +135,7 @@ START_TEST(selects)
 
         ck_assert_ok(tsr_layout_select(round % 2 ? &in : &out, dim - in.ndim, index, &out));
         compare(&out);
-        for (int i = out.ndim; i < TSR_MAX_DIMS; i++) /* nothing is left behind the last */
+        for (int i = out.ndim; i < TSR_MAX_DIMS; i++) /* entries after the last dimension are 0 */
             ck_assert(out.shape[i] == 0 && out.strides[i] == 0);
     }
 }
@@ -225,7 +225,7 @@ START_TEST(broadcast)
 }
 END_TEST
 
-/* Far beyond 32 bits, where only arithmetic can go. */
+/* Sizes far beyond 32 bits, which only arithmetic can test. */
 START_TEST(huge)
 {
     int64_t rows = INT64_C(1) << 30, columns = (INT64_C(1) << 28) + 3;
@@ -246,7 +246,7 @@ START_TEST(huge)
     ck_assert_int_eq(view.shape[0], 0);
     ck_assert_ok(tsr_layout_slice(&layout, 0, TSR_END, TSR_END, 1, &view));
     ck_assert_int_eq(view.shape[0], 0);
-    ck_assert_int_eq(view.offset, 0); /* an empty view points at nothing behind the buffer */
+    ck_assert_int_eq(view.offset, 0); /* the offset of an empty view stays inside the buffer */
 
     ck_assert_error(tsr_layout_broadcast(&layout, 3, (int64_t[]){1 << 6, rows, columns}, &view),
                     TSR_ERR_OVERFLOW,

@@ -1,4 +1,4 @@
-/* All items of an epoch, in memory. */
+/* Reads the items of an epoch into memory. */
 #ifndef TESTS_SAMPLER_CUSTOM_ITEMS_H
 #define TESTS_SAMPLER_CUSTOM_ITEMS_H
 
@@ -7,16 +7,17 @@
 #include "support/check_main.h"
 #include "tessera/sampler.h"
 
-enum { ITEMS_MOST = 4096 };
+enum { MAX_ITEMS = 4096 };
 
-/* Item i is indices[start[i]] up to start[i + 1]; of a sampler of single indices, one each. */
+/* Item i is indices[start[i]] up to start[i + 1]. Items of a sampler of single indices have one
+ * index. */
 typedef struct items {
     uint64_t count;
-    uint64_t start[ITEMS_MOST + 1];
-    int64_t indices[ITEMS_MOST];
+    uint64_t start[MAX_ITEMS + 1];
+    int64_t indices[MAX_ITEMS];
 } items;
 
-/* What is left of the epoch. */
+/* Reads the rest of the epoch. */
 static inline void items_read(tsr_sampler *sampler, items *out)
 {
     uint64_t got = 1;
@@ -24,9 +25,9 @@ static inline void items_read(tsr_sampler *sampler, items *out)
     out->start[0] = 0;
     while (got > 0) {
         uint64_t at = out->start[out->count];
-        ck_assert(out->count < ITEMS_MOST);
+        ck_assert(out->count < MAX_ITEMS);
         ck_assert_ok(
-            tsr_sampler_next_batch(sampler, ITEMS_MOST - at, out->indices + at, NULL, &got));
+            tsr_sampler_next_batch(sampler, MAX_ITEMS - at, out->indices + at, NULL, &got));
         ck_assert(tsr_sampler_batch_max(sampler) == 0 || got <= tsr_sampler_batch_max(sampler));
         out->start[out->count + 1] = at + got;
         out->count += got > 0;
@@ -45,7 +46,7 @@ static inline uint64_t items_size(const items *all, uint64_t item)
     return all->start[item + 1] - all->start[item];
 }
 
-/* Whether `some` are the items of `all` from `first` on. */
+/* Returns whether `some` equals the items of `all` from `first` on. */
 static inline bool items_equal_from(const items *all, uint64_t first, const items *some)
 {
     if (some->count != all->count - first)

@@ -1,4 +1,4 @@
-/* Easy items first. */
+/* The curriculum sampler. */
 #include <math.h>
 
 #include "items.h"
@@ -18,7 +18,7 @@ static void destroy(void)
     tsr_sampler_destroy(&sampler);
 }
 
-/* Whether an item may come: the document's rule, with the repaired progress, written out. */
+/* Returns whether an item may be drawn: an independent version of the documented rule. */
 static bool may_come(const double *difficulties, uint64_t count, uint64_t item, int64_t epoch,
                      int64_t max_epochs)
 {
@@ -29,14 +29,14 @@ static bool may_come(const double *difficulties, uint64_t count, uint64_t item, 
     return difficulties[item] <= fmax(progress, easiest);
 }
 
-START_TEST(in_each_epoch_what_is_easy_enough)
+START_TEST(items_are_easy_enough_for_the_epoch)
 {
     static double difficulties[200];
     uint64_t state = 11;
     for (int round = 0; round < 300; round++) {
         uint64_t count = (uint64_t)random_between(&state, 1, 200);
         int64_t samples = random_between(&state, 1, 300), epochs = random_between(&state, 1, 9);
-        for (uint64_t i = 0; i < count; i++) /* often right at a threshold */
+        for (uint64_t i = 0; i < count; i++) /* difficulties are often exactly at a threshold */
             difficulties[i] = (double)random_between(&state, round % 4, 8) / 8;
         create(tsr_sampler_curriculum_params(.difficulties = difficulties, .count = count,
                                              .num_samples = samples, .max_epochs = epochs,
@@ -79,7 +79,7 @@ START_TEST(the_first_epoch_is_never_empty_and_the_last_has_all)
             seen |= 1 << all.indices[i];
         ck_assert_int_eq(seen, 31);
     }
-    /* One epoch only: that is the last. */
+    /* With a single epoch, that epoch is the last one. */
     create(
         tsr_sampler_curriculum_params(.difficulties = difficulties, .count = 5, .max_epochs = 1));
     int seen = 0;
@@ -90,7 +90,7 @@ START_TEST(the_first_epoch_is_never_empty_and_the_last_has_all)
 }
 END_TEST
 
-START_TEST(a_difficulty_at_the_threshold_is_let_in)
+START_TEST(a_difficulty_at_the_threshold_is_included)
 {
     const double difficulties[] = {1.0 / 3, 2.0 / 3, 1.0, -0.0};
     const int expected[] = {8, 9, 11, 15};
@@ -106,7 +106,7 @@ START_TEST(a_difficulty_at_the_threshold_is_let_in)
 }
 END_TEST
 
-START_TEST(no_zero_is_easier_than_another)
+START_TEST(negative_zero_equals_zero)
 {
     double difficulties[] = {0, -0.0, 0, -0.0, 0, -0.0};
     create(
@@ -121,7 +121,7 @@ START_TEST(no_zero_is_easier_than_another)
 }
 END_TEST
 
-/* Of `valid` easy items among 12, how often each comes, over many epochs. */
+/* The chi-square of how often each of `valid` easy items among 12 is drawn, over many epochs. */
 static double chi_square(int64_t samples, uint64_t valid, int64_t epochs)
 {
     double difficulties[12], chi = 0;
@@ -141,7 +141,7 @@ static double chi_square(int64_t samples, uint64_t valid, int64_t epochs)
     return chi;
 }
 
-START_TEST(all_that_may_come_do_so_equally_often)
+START_TEST(valid_items_are_drawn_equally_often)
 {
     ck_assert_double_lt(chi_square(100, 12, 2000), 31.3); /* 11 degrees, p = 0.001 */
     ck_assert_double_lt(chi_square(40, 7, 5000), 22.5);   /* 6 degrees */
@@ -150,7 +150,7 @@ START_TEST(all_that_may_come_do_so_equally_often)
 }
 END_TEST
 
-START_TEST(seed_and_epoch_decide)
+START_TEST(order_depends_on_seed_and_epoch)
 {
     double difficulties[64];
     for (int i = 0; i < 64; i++)
@@ -180,7 +180,7 @@ static void check_refused(const tsr_sampler_curriculum_params *params, const cha
     ck_assert_ptr_null(made);
 }
 
-START_TEST(what_is_refused)
+START_TEST(errors)
 {
     double difficulties[] = {0, 1, 1.5};
     check_refused(NULL, "curriculum: params is NULL");
@@ -219,11 +219,11 @@ END_TEST
 TESTS(curriculum)
 {
     tcase_add_checked_fixture(tests, NULL, destroy);
-    tcase_add_test(tests, in_each_epoch_what_is_easy_enough);
+    tcase_add_test(tests, items_are_easy_enough_for_the_epoch);
     tcase_add_test(tests, the_first_epoch_is_never_empty_and_the_last_has_all);
-    tcase_add_test(tests, a_difficulty_at_the_threshold_is_let_in);
-    tcase_add_test(tests, no_zero_is_easier_than_another);
-    tcase_add_test(tests, all_that_may_come_do_so_equally_often);
-    tcase_add_test(tests, seed_and_epoch_decide);
-    tcase_add_test(tests, what_is_refused);
+    tcase_add_test(tests, a_difficulty_at_the_threshold_is_included);
+    tcase_add_test(tests, negative_zero_equals_zero);
+    tcase_add_test(tests, valid_items_are_drawn_equally_often);
+    tcase_add_test(tests, order_depends_on_seed_and_epoch);
+    tcase_add_test(tests, errors);
 }

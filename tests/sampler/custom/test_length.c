@@ -1,4 +1,4 @@
-/* Length-sorted batches, against a sort of the test's own. */
+/* Length-sorted batches, compared with a sort of the test's own. */
 #include <stdlib.h>
 
 #include "items.h"
@@ -37,7 +37,7 @@ static void destroy(void)
     tsr_sampler_destroy(&sampler);
 }
 
-START_TEST(not_shuffled_they_are_sorted_and_cut)
+START_TEST(order_none_gives_sorted_batches)
 {
     const int64_t lengths[] = {30, 10, 20, 10, 50, 40, 10};
     const int64_t expected[] = {1, 3, 6, 2, 0, 5, 4};
@@ -56,7 +56,7 @@ START_TEST(not_shuffled_they_are_sorted_and_cut)
 }
 END_TEST
 
-/* Every batch of the shuffled order is one of the sorted order, and each of those comes once. */
+/* Checks that the shuffled batches are the sorted ones, each once. */
 static void check_batches(const int64_t *sorted, uint64_t count, uint64_t size)
 {
     static uint64_t place[ITEMS_MOST];
@@ -74,14 +74,14 @@ static void check_batches(const int64_t *sorted, uint64_t count, uint64_t size)
     }
 }
 
-START_TEST(shuffled_only_the_batches_move)
+START_TEST(shuffling_only_moves_batches)
 {
     static int64_t lengths[2000], sorted[2000];
     uint64_t state = 3;
     for (int round = 0; round < 300; round++) {
         uint64_t count = (uint64_t)random_between(&state, 0, round < 280 ? 60 : 2000);
         int64_t size = random_between(&state, 1, 40);
-        /* Few lengths tie often; others use every byte of the key. */
+        /* few different lengths give many ties; others use every byte of the key */
         int64_t most = round % 3 == 0 ? 3 : round % 3 == 1 ? 100000 : INT64_MAX - 1;
         for (uint64_t i = 0; i < count; i++)
             lengths[i] = random_between(&state, 0, most);
@@ -94,7 +94,7 @@ START_TEST(shuffled_only_the_batches_move)
 }
 END_TEST
 
-START_TEST(every_order_of_the_batches_comes_equally_often)
+START_TEST(orders_of_batches_are_equally_frequent)
 {
     const int64_t lengths[] = {4, 4, 3, 3, 2, 2, 1};
     int seen[4 * 4 * 4 * 4] = {0}, orders = 0;
@@ -103,7 +103,7 @@ START_TEST(every_order_of_the_batches_comes_equally_often)
     for (int64_t epoch = 0; epoch < epochs; epoch++) {
         items_epoch(sampler, epoch, &all);
         int code = 0;
-        for (uint64_t b = 0; b < 4; b++) /* the shortest of each batch tells which it is */
+        for (uint64_t b = 0; b < 4; b++) /* the shortest length in a batch identifies it */
             code = code * 4 + (int)lengths[all.indices[all.start[b]]] - 1;
         seen[code]++;
     }
@@ -120,7 +120,7 @@ START_TEST(every_order_of_the_batches_comes_equally_often)
 }
 END_TEST
 
-START_TEST(seed_and_epoch_decide)
+START_TEST(order_depends_on_seed_and_epoch)
 {
     int64_t lengths[64];
     for (int i = 0; i < 64; i++)
@@ -162,7 +162,7 @@ static void check_refused(const tsr_sampler_length_sorted_params *params, const 
     ck_assert_ptr_null(made);
 }
 
-START_TEST(what_is_refused)
+START_TEST(errors)
 {
     const int64_t lengths[] = {1, 2, -3};
     check_refused(NULL, "length-sorted: params is NULL");
@@ -195,10 +195,10 @@ END_TEST
 TESTS(length_sorted)
 {
     tcase_add_checked_fixture(tests, NULL, destroy);
-    tcase_add_test(tests, not_shuffled_they_are_sorted_and_cut);
-    tcase_add_test(tests, shuffled_only_the_batches_move);
-    tcase_add_test(tests, every_order_of_the_batches_comes_equally_often);
-    tcase_add_test(tests, seed_and_epoch_decide);
+    tcase_add_test(tests, order_none_gives_sorted_batches);
+    tcase_add_test(tests, shuffling_only_moves_batches);
+    tcase_add_test(tests, orders_of_batches_are_equally_frequent);
+    tcase_add_test(tests, order_depends_on_seed_and_epoch);
     tcase_add_test(tests, at_the_edges);
-    tcase_add_test(tests, what_is_refused);
+    tcase_add_test(tests, errors);
 }

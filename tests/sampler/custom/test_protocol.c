@@ -1,4 +1,4 @@
-/* What all samplers do, for those that look at what the items are. */
+/* The behaviour common to all samplers, for the samplers that depend on properties of the items. */
 #include <stdio.h>
 
 #include "base/fault.h"
@@ -19,7 +19,7 @@ static void prepare(void)
     }
 }
 
-/* Two of each, with other parameters. */
+/* Makes samplers: two of each kind, with different parameters. */
 static tsr_status make(int kind, tsr_sampler **out)
 {
     switch (kind) {
@@ -85,7 +85,7 @@ START_TEST(seeking_and_filling_give_the_same)
 }
 END_TEST
 
-START_TEST(resumed_anywhere_in_another_process)
+START_TEST(states_resume_at_any_position)
 {
     for (int kind = 0; kind < KINDS; kind++) {
         tsr_sampler *sampler = made(kind);
@@ -107,7 +107,7 @@ START_TEST(resumed_anywhere_in_another_process)
 }
 END_TEST
 
-START_TEST(not_resumed_with_other_parameters)
+START_TEST(states_of_other_parameters_are_refused)
 {
     static const char *const names[] = {"length-sorted", "stratified", "curriculum"};
     static const char *const differences[KINDS] = {
@@ -142,7 +142,7 @@ START_TEST(not_resumed_with_other_parameters)
         tsr_sampler_destroy(&same);
         tsr_sampler_destroy(&other);
     }
-    /* One item's label is a parameter too. */
+    /* The label of a single item is a parameter too. */
     tsr_sampler *from = made(2), *to;
     ck_assert_ok(tsr_sampler_save(from, sizeof state, state, &size));
     labels[COUNT - 1]++;
@@ -153,8 +153,8 @@ START_TEST(not_resumed_with_other_parameters)
 }
 END_TEST
 
-/* All ranks together give every item of the wrapped sampler once; batches stay whole. */
-START_TEST(dealt_to_ranks)
+/* All ranks together give every item of the wrapped sampler once, and batches stay complete. */
+START_TEST(partitioned_among_ranks)
 {
     for (int kind = 0; kind < KINDS; kind++)
         for (int64_t ranks = 1; ranks <= 5; ranks += 2) {
@@ -200,7 +200,7 @@ START_TEST(curriculum_in_batches)
 }
 END_TEST
 
-START_TEST(what_gives_batches_gives_no_single_index)
+START_TEST(samplers_of_batches_give_no_single_index)
 {
     tsr_sampler *sampler = made(0), *out = NULL;
     int64_t index;
@@ -222,7 +222,7 @@ START_TEST(every_allocation_fails_in_turn)
             tsr_sampler *sampler = NULL;
             tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
             tsr_status status = make(kind, &sampler);
-            if (status == TSR_OK) /* and nothing later needs any */
+            if (status == TSR_OK) /* creation succeeded, and later calls allocate nothing */
                 items_epoch(sampler, 2, &all);
             failed = tsr__fault_site() != NULL;
             tsr__fault_disarm();
@@ -239,10 +239,10 @@ TESTS(protocol)
 {
     tcase_add_checked_fixture(tests, prepare, NULL);
     tcase_add_test(tests, seeking_and_filling_give_the_same);
-    tcase_add_test(tests, resumed_anywhere_in_another_process);
-    tcase_add_test(tests, not_resumed_with_other_parameters);
-    tcase_add_test(tests, dealt_to_ranks);
+    tcase_add_test(tests, states_resume_at_any_position);
+    tcase_add_test(tests, states_of_other_parameters_are_refused);
+    tcase_add_test(tests, partitioned_among_ranks);
     tcase_add_test(tests, curriculum_in_batches);
-    tcase_add_test(tests, what_gives_batches_gives_no_single_index);
+    tcase_add_test(tests, samplers_of_batches_give_no_single_index);
     tcase_add_test(tests, every_allocation_fails_in_turn);
 }

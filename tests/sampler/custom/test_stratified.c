@@ -1,4 +1,4 @@
-/* Stratified batches, against a brute-force dealing of places with exact fractions. */
+/* Stratified batches, compared with a brute-force assignment of places with exact fractions. */
 #include "items.h"
 #include "support/random.h"
 
@@ -16,11 +16,11 @@ static void destroy(void)
     tsr_sampler_destroy(&sampler);
 }
 
-/* Labels here are 0 … 49. */
+/* Labels in these tests are 0 … 49. */
 enum { LABELS = 50 };
 
-/* The rule of the header, word by word: for each place, look at all classes. */
-static void deal(const int64_t *labels, int64_t count, int64_t batch, int64_t *classes)
+/* The rule of the header, applied literally: for each place, compares all classes. */
+static void assign_by_rule(const int64_t *labels, int64_t count, int64_t batch, int64_t *classes)
 {
     int64_t size[LABELS] = {0}, given[LABELS] = {0};
     for (int64_t i = 0; i < count; i++)
@@ -44,7 +44,7 @@ static void check_against_brute_force(const int64_t *labels, uint64_t count, int
 {
     static int64_t classes[ITEMS_MOST];
     bool seen[ITEMS_MOST] = {false};
-    deal(labels, (int64_t)count, batch, classes);
+    assign_by_rule(labels, (int64_t)count, batch, classes);
     ck_assert_uint_eq(all.start[all.count], count);
     for (uint64_t p = 0; p < count; p++) {
         ck_assert(labels[all.indices[p]] == classes[p]);
@@ -64,7 +64,7 @@ START_TEST(the_same_as_by_brute_force)
         int64_t batch = random_between(&state, 1, 40), classes = random_between(&state, 1, LABELS);
         for (uint64_t i = 0; i < count; i++) {
             int64_t label = random_between(&state, 0, classes - 1);
-            /* Skewed in every other round. */
+            /* Every other round has skewed class sizes. */
             labels[i] = round % 2 == 0 ? label : label * random_between(&state, 0, label) / classes;
         }
         create(tsr_sampler_stratified_params(.labels = labels, .count = count, .batch_size = batch,
@@ -76,7 +76,7 @@ START_TEST(the_same_as_by_brute_force)
 }
 END_TEST
 
-/* Proportions that fit are kept exactly, also where there are many classes. */
+/* Proportions that are possible are exact, even with many classes. */
 START_TEST(proportions_that_fit_are_exact)
 {
     int64_t labels[1000];
@@ -99,7 +99,7 @@ START_TEST(proportions_that_fit_are_exact)
 }
 END_TEST
 
-/* The document's sampler runs out of the small class and gives whole batches of the large one. */
+/* The items of a small class do not run out early: they are spread over the epoch. */
 START_TEST(a_rare_class_is_spread_over_the_epoch)
 {
     int64_t labels[200] = {0};
@@ -111,7 +111,7 @@ START_TEST(a_rare_class_is_spread_over_the_epoch)
     for (uint64_t p = 0; p < 200; p++)
         if (labels[all.indices[p]] == 1)
             found[at++] = p / 10;
-    ck_assert_uint_eq(at, 4); /* one each in the middle of every quarter of the 20 batches */
+    ck_assert_uint_eq(at, 4); /* one in the middle of each quarter of the 20 batches */
     for (uint64_t i = 0; i < 4; i++)
         ck_assert_uint_eq(found[i], 5 * i + 2);
 }
@@ -125,7 +125,7 @@ START_TEST(classes_of_one_item_each)
     create(tsr_sampler_stratified_params(.labels = labels, .count = 97, .batch_size = 8));
     items_epoch(sampler, 2, &all);
     ck_assert_uint_eq(all.count, 13);
-    for (uint64_t p = 0; p < 97; p++) /* in turn, by label */
+    for (uint64_t p = 0; p < 97; p++) /* the classes alternate by label */
         ck_assert_int_eq(labels[all.indices[p]], (int64_t)p - 40);
 }
 END_TEST
@@ -154,7 +154,7 @@ START_TEST(no_class_is_ever_a_whole_item_ahead)
 }
 END_TEST
 
-START_TEST(not_shuffled_items_come_as_they_are)
+START_TEST(order_none_keeps_the_items_order)
 {
     const int64_t labels[] = {5, 5, 5, 5, 2, 2, 5, 2};
     const int64_t expected[] = {0, 4, 1, 5, 2, 3, 7, 6};
@@ -171,7 +171,7 @@ START_TEST(not_shuffled_items_come_as_they_are)
 }
 END_TEST
 
-START_TEST(seed_and_epoch_decide)
+START_TEST(order_depends_on_seed_and_epoch)
 {
     int64_t labels[64];
     for (int i = 0; i < 64; i++)
@@ -180,7 +180,7 @@ START_TEST(seed_and_epoch_decide)
     items_epoch(sampler, 0, &all);
     items_epoch(sampler, 1, &others);
     ck_assert(!items_equal_from(&all, 0, &others));
-    /* Classes are shuffled by keys of their own: not the same places in each. */
+    /* Each class is shuffled with a key of its own, so the orders differ. */
     int64_t order[3][22];
     int at[3] = {0};
     for (uint64_t p = 0; p < 64; p++) {
@@ -206,7 +206,7 @@ static void check_refused(const tsr_sampler_stratified_params *params, const cha
     ck_assert_ptr_null(made);
 }
 
-START_TEST(what_is_refused)
+START_TEST(errors)
 {
     const int64_t labels[] = {1, 2};
     check_refused(NULL, "stratified: params is NULL");
@@ -235,7 +235,7 @@ TESTS(stratified)
     tcase_add_test(tests, a_rare_class_is_spread_over_the_epoch);
     tcase_add_test(tests, classes_of_one_item_each);
     tcase_add_test(tests, no_class_is_ever_a_whole_item_ahead);
-    tcase_add_test(tests, not_shuffled_items_come_as_they_are);
-    tcase_add_test(tests, seed_and_epoch_decide);
-    tcase_add_test(tests, what_is_refused);
+    tcase_add_test(tests, order_none_keeps_the_items_order);
+    tcase_add_test(tests, order_depends_on_seed_and_epoch);
+    tcase_add_test(tests, errors);
 }
