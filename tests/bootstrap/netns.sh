@@ -103,10 +103,10 @@ link_taken_down() {
 }
 
 point "ranks on two machines join in spite of intruders" across
-point "each rank knows the nodes of all" met
+point "each rank has the node numbers of all ranks" met
 point "the intruders were dropped, with the reason" logged
 point "a rendezvous on loopback is closed to other machines" loopback_is_closed
 point "a process that reached it was dropped" far_was_dropped
-point "without a link the deadline ends it" without_a_link
+point "without a link, ranks fail at the deadline" without_a_link
 point "a link that goes down between exchanges is noticed" link_taken_down
 plan

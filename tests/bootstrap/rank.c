@@ -4,7 +4,7 @@
  *     rank [rounds]
  *
  * TEST_TIMEOUT_MS is the deadline; TEST_LOG=1 prints the library's log. TEST_JOB is a number that
- * changes every byte, so that processes of two jobs do not take each other's for right. */
+ * changes every byte, so that a process detects the bytes of another job. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

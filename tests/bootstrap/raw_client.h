@@ -1,4 +1,4 @@
-/* A client of rank 0 that can send anything. Every function fails the test when the network does
+/* A client of rank 0 that can send any bytes. Every function fails the test if the network does
  * not do its part. */
 #ifndef TESTS_BOOTSTRAP_RAW_CLIENT_H
 #define TESTS_BOOTSTRAP_RAW_CLIENT_H

@@ -208,10 +208,10 @@ if [ "$running" = yes ]; then
     point "sums on two nodes" sums_on_two_nodes
     point "a rank that is killed under srun" names_who_was_killed
     point "PMIx is chosen, and the log says why" logs_which_and_why
-    point "srun without PMIx is told what is missing" without_pmix
-    point "variables out of Slurm's" by_variables
+    point "the error names what srun without PMIx lacks" without_pmix
+    point "variables made from Slurm's" by_variables
     point "sbatch" in_a_batch
-    point "a script of sbatch's by itself" beside_a_batch
+    point "a process in the script of sbatch is alone" beside_a_batch
     point "a deadline under srun" names_its_deadline
 fi
 plan

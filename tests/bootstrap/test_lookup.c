@@ -123,7 +123,7 @@ START_TEST(a_name_that_does_not_exist)
 }
 END_TEST
 
-/* The answer comes after the caller has given up. A leak checker tells if it is freed. */
+/* The answer comes after the caller has given up. A leak checker detects if it is not freed. */
 static tsr_status miss_the_answer(int slot, void *user)
 {
     tsr__address address;

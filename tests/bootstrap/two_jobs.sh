@@ -1,6 +1,7 @@
 #!/bin/sh
-# two_jobs.sh ROOT RANK INTRUDER: two jobs of one user that were given the same MASTER_PORT and no token, started in every order. Each
-# process must get the bytes of its own job or fail soon with an error that names the cause. RANK, under two names, is the two programs.
+# two_jobs.sh ROOT RANK INTRUDER: two jobs of one user that have the same MASTER_PORT and no token are started in every order. Each
+# process must get the bytes of its own job, or fail soon with an error that names the cause. The two jobs run copies of RANK under two
+# names.
 set -u
 rank=$2
 cd "$1" || exit 1
@@ -19,11 +20,11 @@ run() {
     echo $? >"$folder/$1.status"
 }
 
-# well NAME RANK: the process has met its own job, twice, and received the right bytes.
+# well NAME RANK: the process has joined its own job, twice, and received the right bytes.
 well() {
     [ "$(cat "$folder/$1.status")" = 0 ] && [ "$(grep -c "^rank $2 of 2," "$folder/$1.out")" = 2 ] && [ ! -s "$folder/$1.err" ]
 }
-# explained NAME: the process has failed, and says why in the words of docs/launching.md.
+# explained NAME: the process has failed with one of the errors in docs/launching.md.
 explained() {
     [ "$(cat "$folder/$1.status")" = 1 ] || return 1
     grep -qE 'Address already in use; TESSERA_MASTER_PORT chooses another port$' "$folder/$1.err" ||
@@ -45,7 +46,7 @@ start() {
     done
     wait
 }
-# check NUMBER PROCESS…: how they have ended. At least one job has met.
+# check NUMBER PROCESS…: each process has succeeded or explained its failure, and at least one job has succeeded.
 check() {
     number=$1
     shift
@@ -63,7 +64,7 @@ check() {
     [ "$successes" -ge 2 ]
 }
 
-# One executable, and two values of TESSERA_JOB_ID: rank 1 of the second job is refused, and the values stay secret.
+# One executable with two values of TESSERA_JOB_ID: rank 1 of the second job is refused, and no message contains the values.
 two_job_ids() {
     TESSERA_JOB_ID=morning run ids.0 $((first_port + 60)) 1 0 a &
     sleep 0.2
@@ -74,7 +75,7 @@ two_job_ids() {
     grep -q 'was refused by rank 0 of another job at .*: rank 0 has another TESSERA_JOB_ID;' "$folder/ids.1.err" &&
         ! grep -qE 'morning|evening' "$folder"/ids.*.err && well ids.0 0 && well ids.2 1
 }
-# Two executables that are one job on purpose.
+# Two executables that form one job.
 one_job_of_two_programs() {
     TESSERA_JOB_ID=mine run both.0 $((first_port + 62)) 1 0 a &
     TESSERA_JOB_ID=mine run both.1 $((first_port + 62)) 1 1 b
@@ -120,7 +121,7 @@ b1 a1 b0 a0
 b1 b0 a0 a1
 b1 b0 a1 a0
 "
-# They mostly wait, so six orders at a time.
+# The processes mostly wait, so six orders run at a time.
 number=0
 while read -r order; do
     [ -n "$order" ] || continue

@@ -1,5 +1,5 @@
 #!/bin/sh
-# bench_example.sh ROOT BUILD CC…: the benchmark that docs/benchmarks.md shows compiles.
+# bench_example.sh ROOT BUILD CC…: compiles the benchmark that docs/benchmarks.md shows.
 set -u
 root=$1
 build=$2
@@ -9,7 +9,7 @@ cd "$root" || exit 1
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# shellcheck disable=SC2016 # backticks are what is looked for
+# shellcheck disable=SC2016 # the backticks are part of the pattern
 sed -n '/^```c$/,/^```$/p' docs/benchmarks.md | grep -v '^```' >"$folder/example.c"
 
 compiles() {
@@ -22,7 +22,7 @@ is_formatted() {
 
 point "the documented benchmark compiles" compiles "$@"
 case $(clang-format --version 2>/dev/null) in
-*'version 14.'*) point "and has the format of the others" is_formatted ;;
+*'version 14.'*) point "the documented benchmark is formatted" is_formatted ;;
 *) skip "the documented benchmark's format" "clang-format 14 is not here" ;;
 esac
 plan

@@ -1,5 +1,5 @@
-/* Stands in for OpenBLAS in the tests of `bench matmul --peer`: right and slow, or wrong
- * (STAND_IN_WRONG), with kernels for the processor that STAND_IN_CORE names. */
+/* Replaces OpenBLAS in the tests of `bench matmul --peer`. Its results are correct but slow, or
+ * wrong (STAND_IN_WRONG), and it reports kernels for the processor in STAND_IN_CORE. */
 #include <stdlib.h>
 
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
@@ -26,7 +26,7 @@ int openblas_get_num_threads(void)
     return 2;
 }
 
-/* c[m,n] = a[m,k] · b[n,k]ᵀ, which is all that the tool asks for. */
+/* c[m,n] = a[m,k] · b[n,k]ᵀ, the only product that the tool uses. */
 void cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
                  const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc)
 {

@@ -1,18 +1,18 @@
-/* What `tessera sample` prints, as numbers; and files for it to read. */
+/* Runs `tessera sample` and returns its output as numbers; writes files for it to read. */
 #ifndef TESTS_CLI_SAMPLE_RUN_H
 #define TESTS_CLI_SAMPLE_RUN_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Runs the tool with --format i64, which must succeed in silence. The numbers are valid until the
- * next call. */
+/* Runs the tool with --format i64, which must succeed without messages. The numbers are valid until
+ * the next call. */
 const int64_t *sample_run(const char *arguments, uint64_t *count);
 
-/* Runs the tool, which must exit with 2, say one sentence and print nothing. */
+/* Runs the tool, which must exit with 2, with one sentence on standard error and no output. */
 void sample_refuses(const char *arguments);
 
-/* A folder of the test's own, into which it goes, so that names of files are short. */
+/* Makes a folder for the test and changes to it, so that file names are short. */
 void sample_enter_folder(void);
 void sample_leave_folder(void);
 void sample_write_integers(const char *name, const int64_t *values, uint64_t count);

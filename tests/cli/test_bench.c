@@ -141,7 +141,7 @@ START_TEST(elementwise_and_batched_verify)
 }
 END_TEST
 
-START_TEST(what_training_needs_verifies)
+START_TEST(operations_of_training_verify)
 {
     static const struct {
         const char *name;
@@ -270,7 +270,7 @@ TESTS(bench)
     tcase_add_test(tests, first_measures_this_process);
     tcase_add_test(tests, peak_measures_the_ceilings);
     tcase_add_test(tests, elementwise_and_batched_verify);
-    tcase_add_test(tests, what_training_needs_verifies);
+    tcase_add_test(tests, operations_of_training_verify);
     tcase_add_test(tests, prints_a_table);
     tcase_add_test(tests, a_peer_is_verified_and_named);
     tcase_add_test(tests, failures_of_the_library_are_passed_on);

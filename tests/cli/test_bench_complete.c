@@ -1,4 +1,4 @@
-/* The run of all benchmarks, which people who just say `tessera bench` get. */
+/* The complete run, which `tessera bench` without a name performs. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "cli/tool.h"
 #include "support/check_main.h"
 
-/* Each product has a figure, or is listed under its benchmark's name. */
+/* Counts the products that have a result or are listed as left out. */
 static int products(const json_t *document, const char *name)
 {
     int count = bench_result_count(document, name);
@@ -17,7 +17,7 @@ static int products(const json_t *document, const char *name)
     return count;
 }
 
-START_TEST(without_a_name_all_are_run)
+START_TEST(without_a_name_all_benchmarks_run)
 {
     static const char *const all[] = {"fma_peak", "launch",      "matmul",    "batched",   "copy",
                                       "memcpy",   "elementwise", "embedding", "optimizer", "random",
@@ -29,7 +29,7 @@ START_TEST(without_a_name_all_are_run)
     ck_assert_int_eq(bench_result_count(document, "first"), 0);
     ck_assert(json_is_null(tool_member(document, "benchmark")));
     ck_assert_int_eq((int)json_array_size(tool_member(document, "failures")), 0);
-    /* 4096 cubed is not done in 2 ms by these drivers. */
+    /* These drivers need more than 2 ms for 4096 cubed. */
     const json_t *note;
     size_t i;
     bool found = false;
@@ -45,5 +45,5 @@ END_TEST
 TESTS(bench_complete)
 {
     tcase_set_timeout(tests, 240);
-    tcase_add_test(tests, without_a_name_all_are_run);
+    tcase_add_test(tests, without_a_name_all_benchmarks_run);
 }

@@ -1,4 +1,4 @@
-/* Reading runs that anybody may have written; and what their parts become. */
+/* Reads files of runs, which may be malformed, and formats their parts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static bool reads(json_t *run, char problem[BENCH_PROBLEM])
     bool done = bench_document_read(path, &document, problem);
     if (done)
         bench_document_free(&document);
-    /* Without the path in front, which differs. */
+    /* Removes the path at the start, which differs between runs. */
     size_t length = strlen(path) + 2;
     if (!done && strncmp(problem, path, length - 2) == 0)
         memmove(problem, problem + length, strlen(problem + length) + 1);
@@ -46,8 +46,8 @@ START_TEST(reads_a_run)
 }
 END_TEST
 
-/* Every member of every object: left out, and replaced by what it is not. Most of it must be
- * noticed; all of it must do no harm. */
+/* Removes every member of every object, and replaces it by values of other types. Most of these
+ * files must be refused, and none may do harm. */
 typedef struct tally {
     int tried, refused;
 } tally;
@@ -78,11 +78,11 @@ static void spoil(json_t *root, json_t *value, tally *seen)
     }
 }
 
-START_TEST(a_spoilt_run_does_no_harm)
+START_TEST(a_malformed_run_does_no_harm)
 {
     tally seen = {0};
     json_t *run = made_run();
-    /* One of each kind is enough: a product and its ceiling. */
+    /* One result of each kind is enough: a product and its ceiling. */
     static const size_t others[] = {5, 4, 2, 1};
     json_t *product = made_result(run, 0);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -128,7 +128,7 @@ static const struct {
     {{"device_ns"}, "{\"median\": 0, \"samples\": []}", "results[0]: \"samples\" is empty"},
 };
 
-START_TEST(says_what_is_wrong)
+START_TEST(errors_name_the_member)
 {
     char problem[BENCH_PROBLEM];
     json_t *run = made_run(), *at = made_result(run, 0);
@@ -142,7 +142,7 @@ START_TEST(says_what_is_wrong)
 }
 END_TEST
 
-/* Paths and what they are called beside one another. */
+/* Paths of runs, and the names that distinguish them. */
 static const struct {
     const char *paths[4], *names[4];
 } named[] = {
@@ -158,7 +158,7 @@ static const struct {
     {{".json", "a.json/run.json"}, {".json", "run"}},
 };
 
-START_TEST(names_tell_runs_apart)
+START_TEST(names_distinguish_runs)
 {
     bench_document all[4];
     int count = 0;
@@ -170,7 +170,7 @@ START_TEST(names_tell_runs_apart)
 }
 END_TEST
 
-/* The end stays, in whole characters, and so does the number. */
+/* A long name keeps its end, in complete characters, and its number. */
 START_TEST(long_names_are_cut)
 {
     char path[2 * BENCH_NAME + 16] = "";
@@ -253,9 +253,9 @@ TESTS(bench_document)
 {
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, reads_a_run);
-    tcase_add_test(tests, a_spoilt_run_does_no_harm);
-    tcase_add_loop_test(tests, says_what_is_wrong, 0, (int)(sizeof spoilt / sizeof *spoilt));
-    tcase_add_loop_test(tests, names_tell_runs_apart, 0, (int)(sizeof named / sizeof *named));
+    tcase_add_test(tests, a_malformed_run_does_no_harm);
+    tcase_add_loop_test(tests, errors_name_the_member, 0, (int)(sizeof spoilt / sizeof *spoilt));
+    tcase_add_loop_test(tests, names_distinguish_runs, 0, (int)(sizeof named / sizeof *named));
     tcase_add_test(tests, long_names_are_cut);
     tcase_add_test(tests, another_version_is_refused);
     tcase_add_loop_test(tests, html_escapes, 0, (int)(sizeof escapes / sizeof *escapes));

@@ -1,4 +1,4 @@
-/* tessera bench compare: what changed between two runs that were written down. */
+/* tessera bench compare: changes between the files of two runs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,8 +18,8 @@ static tool_result compare(json_t *old, json_t *new_run, const char *options)
     return result;
 }
 
-/* Medians and the ends of the middle 80 %, the old run's being 100 (95 to 105) GFLOP/s of result 0
- * and 50 (47.5 to 52.5) µs of result 2. */
+/* Medians and 10th and 90th percentiles of the new run. In the old run, result 0 has 100 (95 to
+ * 105) GFLOP/s, and result 2 has 50 (47.5 to 52.5) µs. */
 static const struct {
     const char *what;
     size_t which;
@@ -78,7 +78,7 @@ START_TEST(shows_what_changed)
 }
 END_TEST
 
-/* Passing does not mean that nothing changed. A ceiling is only counted when it did. */
+/* A run with results that are not decided passes. A ceiling is only counted if it changed. */
 START_TEST(shows_what_is_not_decided)
 {
     json_t *new_run = made_run();
@@ -93,7 +93,8 @@ START_TEST(shows_what_is_not_decided)
 }
 END_TEST
 
-/* A second case of the matmul, which is left out on a slow day, and the copy. */
+/* First the new run lacks one of two cases of the matmul, which may be left out if the machine is
+ * slow; then it lacks the copy. */
 START_TEST(what_is_missing_is_counted)
 {
     json_t *old = made_run(), *new_run = made_run();
@@ -118,7 +119,7 @@ START_TEST(what_is_missing_is_counted)
     ck_assert_ptr_nonnull(strstr(result.out, "\nMISSING in the new run: copy on Made GPU\n"));
     tool_result_free(&result);
 
-    /* What became slower says more. */
+    /* A slower result takes precedence. */
     made_set(new_run, 0, 80, 79, 81);
     result = compare(made_run(), new_run, "");
     ck_assert_int_eq(result.exit_code, 3);
@@ -126,8 +127,8 @@ START_TEST(what_is_missing_is_counted)
 }
 END_TEST
 
-/* Nothing of the matmul can be told from another shape's, though there is one. */
-START_TEST(other_cases_are_no_substitute)
+/* A benchmark is missing even if the new run has it with another shape. */
+START_TEST(other_cases_do_not_replace_a_missing_one)
 {
     json_t *new_run = made_run();
     json_object_set_new(json_object_get(made_result(new_run, 0), "case"), "m", json_integer(65));
@@ -139,7 +140,7 @@ START_TEST(other_cases_are_no_substitute)
 }
 END_TEST
 
-/* `tessera bench matmul` was not to measure the rest, nor the other device. */
+/* A run of `tessera bench matmul` does not miss other benchmarks or devices. */
 START_TEST(a_run_of_one_benchmark_misses_no_other)
 {
     json_t *old = made_run_on_twins(), *other = json_deep_copy(made_result(old, 0));
@@ -160,8 +161,8 @@ START_TEST(a_run_of_one_benchmark_misses_no_other)
 }
 END_TEST
 
-/* The whole of it, for programs: the same verdicts and the same exit status. */
-START_TEST(says_so_in_json)
+/* The JSON has all results, with the same verdicts and the same exit status. */
+START_TEST(json_has_all_results)
 {
     json_t *new_run = made_run();
     made_set(new_run, 0, 80, 79, 81);
@@ -208,7 +209,7 @@ START_TEST(says_so_in_json)
 }
 END_TEST
 
-/* Further runs of both sides: of the old 100, 90 and 110 GFLOP/s (from 85 to 115 in all). */
+/* Three runs on each side; the old ones have 100, 90 and 110 GFLOP/s (85 to 115 in all). */
 static tool_result compare_more(const double medians[3], const char *options)
 {
     static const double old_medians[3] = {100, 90, 110};
@@ -233,7 +234,7 @@ static const struct {
     int exit_code;
     const char *says;
 } series[] = {
-    /* The first two alone would be a regression. */
+    /* The first run of each side alone would be a regression. */
     {{80, 99, 95}, 0, "95.0 GFLOP/s  75.0 GFLOP/s – 104 GFLOP/s  +5.3 %"},
     {{70, 60, 65},
      3,
@@ -242,7 +243,7 @@ static const struct {
     {{130, 160, 140}, 0, "0 slower, 1 faster"},
 };
 
-START_TEST(several_runs_tell_what_differs_from_run_to_run)
+START_TEST(several_runs_show_their_spread)
 {
     tool_result result = compare_more(series[_i].medians, "");
     ck_assert_msg(result.exit_code == series[_i].exit_code, "exit code %d: %s%s", result.exit_code,
@@ -254,8 +255,9 @@ START_TEST(several_runs_tell_what_differs_from_run_to_run)
 }
 END_TEST
 
-/* Five runs of 100 GFLOP/s and a little against as many of 90, each of which spreads by 20: one of
- * each side cannot tell, nor can four, and five can, unless one is as the other side's. */
+/* Up to five runs of 100 to 104 GFLOP/s against as many of 90, each with a spread of 20. One run of
+ * each side is not enough to decide, and four are not; five are, unless one new run is like the old
+ * ones. */
 static const struct {
     int runs;
     double last; /* median of the last new run */
@@ -268,7 +270,7 @@ static const struct {
     {5, 101, 0, "1 not decided: changed by more than"},
 };
 
-START_TEST(many_runs_tell_by_their_medians)
+START_TEST(many_runs_are_compared_by_their_medians)
 {
     enum { MOST = 5 };
     const int runs = many_runs[_i].runs;
@@ -298,9 +300,9 @@ START_TEST(many_runs_tell_by_their_medians)
 }
 END_TEST
 
-/* What one of several runs lacks, the others have, whichever comes first; what failed in one is
- * told. */
-START_TEST(a_run_of_several_may_lack_a_figure)
+/* A result that one of several runs lacks is taken from the others, in any order. A failure in one
+ * of them is listed. */
+START_TEST(one_of_several_runs_may_lack_a_result)
 {
     char paths[3][MADE_PATH], arguments[256];
     json_t *without = made_run(), *slower = made_run();
@@ -333,8 +335,8 @@ START_TEST(a_run_of_several_may_lack_a_figure)
 }
 END_TEST
 
-/* One run five times over would spread by nothing, and decide everything. */
-START_TEST(a_run_counts_once)
+/* A file that is given twice is refused: equal runs would have no spread. */
+START_TEST(a_file_cannot_be_given_twice)
 {
     char paths[2][MADE_PATH], arguments[256], sentence[256];
     made_write(made_run(), paths[0]);
@@ -345,7 +347,7 @@ START_TEST(a_run_counts_once)
              "tessera: bench compare: '/tmp/.%s' is given twice on one side\n",
              paths[_i] + strlen("/tmp"));
     tool_refuses(arguments, sentence);
-    /* With itself it may be compared. */
+    /* A run may be compared with itself. */
     snprintf(arguments, sizeof arguments, "bench compare %s %s", paths[0], paths[0]);
     tool_result result = tool_run(arguments);
     ck_assert_int_eq(result.exit_code, 0);
@@ -355,7 +357,7 @@ START_TEST(a_run_counts_once)
 }
 END_TEST
 
-/* With a benchmark failing in the new run. */
+/* Compares with a new run in which a benchmark has failed. */
 static void fails_in(json_t *new_run, const char *options)
 {
     json_array_append_new(
@@ -374,8 +376,8 @@ START_TEST(a_failure_is_a_regression)
 }
 END_TEST
 
-/* Another device is not the same one with a new driver: all of its benchmarks are missing. */
-START_TEST(another_device_is_a_missing_one)
+/* If the new run is on another device, all benchmarks of the old device are missing. */
+START_TEST(another_device_does_not_match)
 {
     json_t *new_run = made_run(), *device = json_array_get(json_object_get(new_run, "devices"), 0);
     json_object_set_new(device, "name", json_string("Other GPU"));
@@ -407,8 +409,8 @@ START_TEST(a_renamed_device_is_the_same)
 }
 END_TEST
 
-/* Which of two cards of one make became slower. */
-START_TEST(devices_of_one_name_are_told_apart)
+/* Names which of two cards of the same name became slower. */
+START_TEST(devices_of_the_same_name_are_numbered)
 {
     json_t *new_run = made_run_on_twins();
     made_set(new_run, 6, 15, 14, 16);
@@ -420,8 +422,8 @@ START_TEST(devices_of_one_name_are_told_apart)
 }
 END_TEST
 
-/* A driver that no longer loads takes all of its figures along. */
-START_TEST(a_device_that_is_gone_is_named)
+/* If a driver does not load any more, all results of its device are missing. */
+START_TEST(a_missing_device_is_named)
 {
     tool_result result = compare(made_run_on_twins(), made_run(), "");
     ck_assert_int_eq(result.exit_code, 4);
@@ -436,8 +438,8 @@ START_TEST(a_device_that_is_gone_is_named)
 }
 END_TEST
 
-/* SwiftShader says nothing of itself but its name. */
-START_TEST(a_driver_without_words_is_named)
+/* Some drivers, such as SwiftShader, only report their name. */
+START_TEST(a_driver_without_information_is_named)
 {
     json_t *new_run = made_run(), *device = json_array_get(json_object_get(new_run, "devices"), 0);
     json_object_set_new(device, "driver_name", json_string("quiet driver"));
@@ -456,7 +458,7 @@ static json_t *without_results(void)
     return run;
 }
 
-START_TEST(nothing_to_compare_is_no_success)
+START_TEST(nothing_to_compare_is_a_failure)
 {
     for (int i = 0; i < 4; i++) {
         json_t *old = i % 2 == 0 ? made_run() : without_results();
@@ -471,7 +473,7 @@ START_TEST(nothing_to_compare_is_no_success)
 }
 END_TEST
 
-/* Every figure is of another benchmark; the ceilings, results 3 and 4, are as they were. */
+/* All results belong to another benchmark; the ceilings, results 3 and 4, are unchanged. */
 static json_t *other_figures(void)
 {
     json_t *run = made_run();
@@ -481,7 +483,7 @@ static json_t *other_figures(void)
     return run;
 }
 
-/* What `tessera bench peak` writes. */
+/* A run as `tessera bench peak` writes it. */
 static json_t *ceilings_alone(void)
 {
     json_t *run = made_run(), *results = json_object_get(run, "results");
@@ -491,12 +493,12 @@ static json_t *ceilings_alone(void)
     return run;
 }
 
-/* A name of the file that would be something else on a terminal. */
+/* A name with control characters, which would forge output on a terminal. */
 static const char forged[] = "x\x1b[2K\r\x7f\xc2\x9b"
                              "1A\nFAILED in the new run: y";
 static const char mended[] = "x?[2K???1A?FAILED in the new run: y";
 
-START_TEST(texts_of_files_do_not_command_the_terminal)
+START_TEST(texts_of_files_have_no_control_characters)
 {
     json_t *runs[2], *which = json_object();
     json_object_set_new(which, "what", json_string(forged));
@@ -523,13 +525,13 @@ START_TEST(texts_of_files_do_not_command_the_terminal)
         ck_assert_msg(*at == '\n' || ((unsigned char)*at >= 0x20 && *at != 0x7f), "%s", result.out);
         lines += *at == '\n';
     }
-    /* The runs and their warnings, the driver, a table of a heading and six rows, the failure, the
-     * sum, and two empty ones. */
+    /* Lines: the runs and their warnings, the driver, a table of a heading and six rows, the
+     * failure, the sum, and two empty lines. */
     ck_assert_msg(lines == 4 + 1 + 7 + 1 + 1 + 2, "%s", result.out);
     ck_assert_ptr_null(strstr(result.out, "\xc2\x9b"));
     ck_assert_ptr_null(strstr(result.out, "\nFAILED in the new run: y"));
-    /* Two times, two warnings, the device and its driver, the device of four rows, a benchmark and
-     * its case, the failure. */
+    /* Occurrences: two times, two warnings, the device and its driver, the device of four rows, a
+     * benchmark and its case, the failure. */
     ck_assert_int_eq(tool_count(result.out, mended), 2 + 2 + 2 + 4 + 1 + 2 + 2);
     tool_result_free(&result);
 }
@@ -556,7 +558,7 @@ START_TEST(runs_with_nothing_in_common_do_not_pass)
 }
 END_TEST
 
-START_TEST(ceilings_alone_are_compared)
+START_TEST(runs_with_only_ceilings_are_compared)
 {
     json_t *new_run = ceilings_alone();
     made_set(new_run, 0, 100, 99, 101);
@@ -567,7 +569,7 @@ START_TEST(ceilings_alone_are_compared)
 }
 END_TEST
 
-START_TEST(a_failure_counts_though_nothing_is_in_common)
+START_TEST(a_failure_counts_even_if_nothing_is_in_common)
 {
     fails_in(other_figures(), "");
     fails_in(other_figures(), " --of-ceiling");
@@ -581,24 +583,24 @@ TESTS(bench_files)
     tcase_add_loop_test(tests, judges_a_change, 0, (int)(sizeof changes / sizeof *changes));
     tcase_add_test(tests, shows_what_changed);
     tcase_add_test(tests, shows_what_is_not_decided);
-    tcase_add_test(tests, says_so_in_json);
+    tcase_add_test(tests, json_has_all_results);
     tcase_add_test(tests, what_is_missing_is_counted);
-    tcase_add_test(tests, other_cases_are_no_substitute);
+    tcase_add_test(tests, other_cases_do_not_replace_a_missing_one);
     tcase_add_test(tests, a_run_of_one_benchmark_misses_no_other);
-    tcase_add_loop_test(tests, several_runs_tell_what_differs_from_run_to_run, 0,
+    tcase_add_loop_test(tests, several_runs_show_their_spread, 0,
                         (int)(sizeof series / sizeof *series));
-    tcase_add_loop_test(tests, many_runs_tell_by_their_medians, 0, 4);
-    tcase_add_loop_test(tests, a_run_of_several_may_lack_a_figure, 0, 2);
-    tcase_add_loop_test(tests, a_run_counts_once, 0, 2);
+    tcase_add_loop_test(tests, many_runs_are_compared_by_their_medians, 0, 4);
+    tcase_add_loop_test(tests, one_of_several_runs_may_lack_a_result, 0, 2);
+    tcase_add_loop_test(tests, a_file_cannot_be_given_twice, 0, 2);
     tcase_add_test(tests, a_failure_is_a_regression);
-    tcase_add_test(tests, another_device_is_a_missing_one);
+    tcase_add_test(tests, another_device_does_not_match);
     tcase_add_test(tests, a_renamed_device_is_the_same);
-    tcase_add_test(tests, devices_of_one_name_are_told_apart);
-    tcase_add_test(tests, a_device_that_is_gone_is_named);
-    tcase_add_test(tests, a_driver_without_words_is_named);
-    tcase_add_test(tests, nothing_to_compare_is_no_success);
+    tcase_add_test(tests, devices_of_the_same_name_are_numbered);
+    tcase_add_test(tests, a_missing_device_is_named);
+    tcase_add_test(tests, a_driver_without_information_is_named);
+    tcase_add_test(tests, nothing_to_compare_is_a_failure);
     tcase_add_test(tests, runs_with_nothing_in_common_do_not_pass);
-    tcase_add_test(tests, ceilings_alone_are_compared);
-    tcase_add_test(tests, a_failure_counts_though_nothing_is_in_common);
-    tcase_add_test(tests, texts_of_files_do_not_command_the_terminal);
+    tcase_add_test(tests, runs_with_only_ceilings_are_compared);
+    tcase_add_test(tests, a_failure_counts_even_if_nothing_is_in_common);
+    tcase_add_test(tests, texts_of_files_have_no_control_characters);
 }

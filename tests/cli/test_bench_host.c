@@ -1,4 +1,4 @@
-/* The benchmarks that need no device: they run, verify and report. */
+/* Benchmarks that need no device run, verify and report. */
 #include <glob.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "support/check_main.h"
 #include "tsr_config.h"
 
-/* Ten sizes with two and with four ranks, and the memory's own speed. */
+/* Ten sizes with two and with four ranks, and the memory's bandwidth as the ceiling. */
 #if TSR__HAVE_UCX
 enum { ALL_REDUCES = 20, ALL_REDUCE_CEILINGS = 1 };
 #else
@@ -32,12 +32,12 @@ static const struct {
     {"bench all-reduce --ranks 2 --json --time 0.001", 10, 0},
 #endif
 #if !TSR__HAVE_VULKAN
-    /* The host's part is all there is. */
+    /* A build without Vulkan has the host's benchmarks only. */
     {"bench --json --time 0.001", 16 + ALL_REDUCES, 1},
 #endif
 };
 
-/* A table of 4 bytes for each of 10^7 items is in it. */
+/* Counts the results with a peak of memory, which includes 4 bytes for each of 10^7 items. */
 static int with_memory(const json_t *document)
 {
     int measured = 0;
@@ -54,7 +54,7 @@ static int with_memory(const json_t *document)
     return measured;
 }
 
-START_TEST(every_result_is_sound)
+START_TEST(every_result_is_valid)
 {
     int count;
     json_t *document = bench_result_run(benchmarks[_i].arguments, &count);
@@ -66,7 +66,7 @@ START_TEST(every_result_is_sound)
 END_TEST
 
 #if TSR__HAVE_UCX
-/* Two runs' results are of the same cases: what was measured is no part of a case's name. */
+/* Results of two runs have the same cases: measured values are not part of a case. */
 START_TEST(collectives_can_be_compared)
 {
     char paths[2][32] = {"/tmp/tessera-test-XXXXXX", "/tmp/tessera-test-XXXXXX"}, arguments[160];
@@ -103,10 +103,10 @@ START_TEST(collectives_can_be_compared)
 }
 END_TEST
 
-/* As nccl-tests does: shares of the ranks are equal, so that sizes may be a little smaller. */
+/* As in nccl-tests, all ranks have equal shares, so that sizes may be a little smaller. */
 static const struct {
     const char *arguments;
-    int64_t bytes[4], busbw_over_rate; /* the latter times 6 */
+    int64_t bytes[4], busbw_over_rate; /* the ratio of busbw and rate, times 6 */
 } sizes[] = {
     {"all-reduce --ranks 2 -b 16 -e 1k -f 4", {16, 64, 256, 1024}, 6},
     {"all-reduce --ranks 3 --minbytes 1M --maxbytes 2M", {1 << 20, 2 << 20}, 8},
@@ -140,8 +140,8 @@ START_TEST(sizes_are_chosen)
 }
 END_TEST
 
-/* Known before anything is measured. */
-START_TEST(sizes_without_an_element_are_a_mistake)
+/* The mistake is reported before anything is measured. */
+START_TEST(sizes_without_an_element_are_refused)
 {
     tool_refuses("bench all-gather --ranks 4 -b 4 -e 12 --time 0.001",
                  "tessera: bench: all-gather: --maxbytes is too small: the largest size is 8 "
@@ -157,7 +157,7 @@ END_TEST
 static const char with_peer[] = "bench all-reduce --ranks 2 --peer --json --time 0.003 -b 8 -e 32";
 
 #if TEST_HAVE_MPI
-START_TEST(a_peer_takes_turns)
+START_TEST(a_peer_is_measured_alternately)
 {
     int count;
     json_t *document = bench_result_run(with_peer, &count);
@@ -178,8 +178,8 @@ START_TEST(a_peer_takes_turns)
 }
 END_TEST
 #else
-/* Before anything is measured: that would take ten minutes. */
-START_TEST(no_peer_is_told_at_once)
+/* A missing MPI is reported before anything is measured, which would take ten minutes. */
+START_TEST(a_missing_peer_is_reported_at_once)
 {
     unsetenv("TESSERA_BENCH_MPI");
     tool_result result = tool_run("bench all-reduce --ranks 2 --peer --time 600");
@@ -191,8 +191,8 @@ START_TEST(no_peer_is_told_at_once)
 END_TEST
 #endif
 
-/* What mpirun had to say is passed on. */
-START_TEST(a_peer_that_fails_says_why)
+/* Messages of mpirun are passed on. */
+START_TEST(a_failing_peer_names_the_reason)
 {
     char folder[] = "/tmp/tessera-test-XXXXXX", mpirun[64], path[4096];
     ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -234,7 +234,7 @@ static int children_of(pid_t parent)
     return count;
 }
 
-/* However the tool ends, its ranks do, too: they hold the other end of this pipe. */
+/* The ranks end with the tool, however it ends. They hold the other end of this pipe. */
 START_TEST(ranks_end_with_the_tool)
 {
     static const int signals[] = {SIGTERM, SIGKILL};
@@ -295,7 +295,7 @@ START_TEST(writes_the_json_beside_the_table)
     ck_assert_int_eq(result.exit_code, 1);
     ck_assert_str_eq(result.err, "tessera: bench: cannot write '/nonexistent/a.json': No such file "
                                  "or directory\n");
-    ck_assert_str_eq(result.out, ""); /* nothing has been measured in vain */
+    ck_assert_str_eq(result.out, ""); /* nothing has been measured */
     tool_result_free(&result);
 
     result = tool_run("bench rng --time 0.001 -o /dev/full");
@@ -316,7 +316,7 @@ START_TEST(prints_the_json_for_a_dash)
 }
 END_TEST
 
-/* timeout(1) sends its signal to the process, and at once to its group, too. */
+/* Sends a signal twice, because timeout(1) signals the process and its group. */
 static void interrupt_twice(int number)
 {
     char folder[] = "/tmp/tessera-test-XXXXXX", out[] = "/dev/null";
@@ -325,7 +325,7 @@ static void interrupt_twice(int number)
     pid_t child = fork();
     ck_assert_int_ge(child, 0);
     if (child == 0) {
-        /* Under nohup, or in the background of a script, they would be ignored. */
+        /* The signals are ignored if the tests run under nohup or in the background of a script. */
         if (freopen(out, "w", stdout) == NULL || signal(number, SIG_DFL) == SIG_ERR)
             _exit(126);
         execl(TEST_TOOL, TEST_TOOL, "bench", "plan", "--time", "60", (char *)NULL);
@@ -347,8 +347,8 @@ static void interrupt_twice(int number)
     ck_assert_int_eq(rmdir(folder), 0);
 }
 
-/* Interrupted, or asked to end, it leaves no folder behind. */
-START_TEST(a_signal_clears_away)
+/* After a signal that ends it, the tool leaves no folder behind. */
+START_TEST(a_signal_leaves_no_folder)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     for (int i = 0; i < 16; i++)
@@ -356,7 +356,7 @@ START_TEST(a_signal_clears_away)
 }
 END_TEST
 
-/* The other benchmarks go on, and the exit code tells. */
+/* The other benchmarks continue, and the exit code is 1. */
 START_TEST(a_failure_is_reported_among_the_rest)
 {
     setenv("TMPDIR", "/nonexistent", 1);
@@ -378,8 +378,8 @@ START_TEST(a_failure_is_reported_among_the_rest)
 }
 END_TEST
 
-/* Before anything is measured: that would take ten minutes. */
-START_TEST(a_device_that_is_not_there_is_told_at_once)
+/* A device that does not exist is reported before anything is measured. */
+START_TEST(a_missing_device_is_reported_at_once)
 {
     tool_result result = tool_run("bench --device nowhere --time 600");
     ck_assert_int_eq(result.exit_code, 1);
@@ -393,7 +393,7 @@ END_TEST
 static const char *const for_one[] = {"bench --time 0.001", "bench rng --time 0.001",
                                       "bench --tune --time 0.001"};
 
-/* One of several processes: only the first has something to say. */
+/* Of several processes, only the first measures and reports. */
 START_TEST(other_ranks_are_silent)
 {
     setenv("RANK", "1", 1);
@@ -408,8 +408,8 @@ START_TEST(other_ranks_are_silent)
 }
 END_TEST
 
-/* Left over in a shell. */
-START_TEST(half_a_rank_is_none)
+/* A variable that was left over in a shell is ignored. */
+START_TEST(one_variable_of_a_rank_is_ignored)
 {
     setenv(_i == 0 ? "RANK" : "WORLD_SIZE", "1", 1);
     tool_result result = tool_run("bench rng --time 0.001");
@@ -421,7 +421,7 @@ START_TEST(half_a_rank_is_none)
 }
 END_TEST
 
-START_TEST(half_a_rank_that_is_asked_for_is_an_error)
+START_TEST(one_variable_of_a_rank_is_an_error_if_required)
 {
     setenv("TESSERA_BOOT", "env", 1);
     setenv("RANK", "1", 1);
@@ -492,29 +492,29 @@ END_TEST
 TESTS(bench_host)
 {
     tcase_set_timeout(tests, 240);
-    tcase_add_loop_test(tests, every_result_is_sound, 0,
+    tcase_add_loop_test(tests, every_result_is_valid, 0,
                         (int)(sizeof benchmarks / sizeof *benchmarks));
 #if TSR__HAVE_UCX
     tcase_add_test(tests, collectives_can_be_compared);
     tcase_add_loop_test(tests, sizes_are_chosen, 0, (int)(sizeof sizes / sizeof *sizes));
-    tcase_add_test(tests, sizes_without_an_element_are_a_mistake);
+    tcase_add_test(tests, sizes_without_an_element_are_refused);
 #if TEST_HAVE_MPI
-    tcase_add_test(tests, a_peer_takes_turns);
+    tcase_add_test(tests, a_peer_is_measured_alternately);
 #else
-    tcase_add_test(tests, no_peer_is_told_at_once);
+    tcase_add_test(tests, a_missing_peer_is_reported_at_once);
 #endif
-    tcase_add_test(tests, a_peer_that_fails_says_why);
+    tcase_add_test(tests, a_failing_peer_names_the_reason);
     tcase_add_loop_test(tests, ranks_end_with_the_tool, 0, 2);
 #endif
     tcase_add_test(tests, large_weights);
     tcase_add_test(tests, writes_the_json_beside_the_table);
     tcase_add_test(tests, prints_the_json_for_a_dash);
-    tcase_add_loop_test(tests, a_signal_clears_away, 0, 3);
+    tcase_add_loop_test(tests, a_signal_leaves_no_folder, 0, 3);
     tcase_add_test(tests, a_failure_is_reported_among_the_rest);
-    tcase_add_test(tests, a_device_that_is_not_there_is_told_at_once);
+    tcase_add_test(tests, a_missing_device_is_reported_at_once);
     tcase_add_loop_test(tests, other_ranks_are_silent, 0, (int)(sizeof for_one / sizeof *for_one));
-    tcase_add_loop_test(tests, half_a_rank_is_none, 0, 2);
-    tcase_add_test(tests, half_a_rank_that_is_asked_for_is_an_error);
+    tcase_add_loop_test(tests, one_variable_of_a_rank_is_ignored, 0, 2);
+    tcase_add_test(tests, one_variable_of_a_rank_is_an_error_if_required);
     tcase_add_test(tests, prints_a_table);
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0,
                         (int)(sizeof mistakes / sizeof *mistakes));

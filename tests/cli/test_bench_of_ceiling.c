@@ -1,5 +1,5 @@
-/* tessera bench compare --of-ceiling: what a whole machine does, which its ceilings share, is no
- * change; what one kernel does is. */
+/* tessera bench compare --of-ceiling: a change of the machine's speed, which also affects the
+ * ceilings, is not a change; a change of one kernel is. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,8 @@ static void limit(json_t *run, size_t which, size_t ceiling, const char *name, d
                                   "fraction", fraction));
 }
 
-/* A product of 100 GFLOP/s below a peak of 200, and a copy of 20 GB/s below a memory of 40; ranges
- * are 5 % to each side, and so both are 50 % (46.6 to 53.7) of their ceilings. */
+/* A run with a product of 100 GFLOP/s and a peak of 200, and a copy of 20 GB/s and a memory of 40.
+ * Ranges are 5 % to each side, so both results are 50 % (46.6 to 53.7) of their ceilings. */
 static json_t *limited_run(void)
 {
     json_t *run = made_run(), *results = json_object_get(run, "results");
@@ -31,7 +31,7 @@ static json_t *limited_run(void)
     return run;
 }
 
-/* So many times as fast, ranges and all. */
+/* Multiplies a result and its range by a factor. */
 static void scale(json_t *run, size_t which, double factor)
 {
     const json_t *value = tool_member(made_result(run, which), "value");
@@ -39,7 +39,7 @@ static void scale(json_t *run, size_t which, double factor)
     made_set(run, which, factor * tool_number(value, "median"), factor * low, factor * high);
 }
 
-/* A figure that is so many times as large a part of its ceiling. */
+/* Multiplies a result's part of its ceiling by a factor. */
 static void scale_part(json_t *run, size_t which, double factor)
 {
     json_t *ceiling = json_object_get(made_result(run, which), "ceiling");
@@ -87,8 +87,8 @@ static void fails(int code, json_t *old, json_t *new_run, int which, const char 
     tool_result_free(&result);
 }
 
-/* Each of these once as it is and once with the option. What happens to the product, its ceiling,
- * the copy and its ceiling, each so many times as fast. */
+/* Factors for the speeds of the product, its ceiling, the copy and its ceiling, and the verdicts
+ * without and with the option. */
 static const struct {
     const char *what;
     double product, peak, copy, memory;
@@ -107,7 +107,7 @@ static const struct {
     {"its memory alone slower", 1, 1, 0.7, 0.7, 3, "1 slower", 0, "0 slower, 0 faster"},
 };
 
-START_TEST(a_machine_is_no_change)
+START_TEST(the_speed_of_the_machine_is_no_change)
 {
     const double factors[] = {machines[_i].product, machines[_i].copy, machines[_i].peak,
                               machines[_i].memory};
@@ -121,9 +121,8 @@ START_TEST(a_machine_is_no_change)
 }
 END_TEST
 
-/* The ranges are worked out by hand: 50 % times e to the power of ±√(ln²(100/95) + ln²(105/100)).
- */
-START_TEST(says_all_of_it)
+/* The ranges were computed by hand: 50 % times e to the power of ±√(ln²(100/95) + ln²(105/100)). */
+START_TEST(prints_everything)
 {
     char want[2048];
     files used;
@@ -156,9 +155,9 @@ START_TEST(says_all_of_it)
 }
 END_TEST
 
-/* The ceiling's own spread: 8 % between the parts are a change below a steady ceiling, and none
- * below one that is as unsteady as that, in either run. */
-START_TEST(a_ceilings_spread_counts)
+/* The spread of the ceilings counts: a difference of 8 % between the parts is a change if the
+ * ceilings are steady, and no change if the ceiling of either run varies as much. */
+START_TEST(the_spread_of_ceilings_counts)
 {
     for (int unsteady = 0; unsteady < 3; unsteady++) {
         json_t *runs[] = {limited_run(), limited_run()};
@@ -175,7 +174,7 @@ START_TEST(a_ceilings_spread_counts)
 }
 END_TEST
 
-START_TEST(others_are_compared_as_they_are)
+START_TEST(results_without_ceilings_are_compared_directly)
 {
     static const char says[] =
         "4 compared: 1 slower, 0 faster, 3 the same within 5 %\n1 of them as parts of the ceilings "
@@ -192,8 +191,8 @@ START_TEST(others_are_compared_as_they_are)
 }
 END_TEST
 
-/* A product whose roof is another one now: the part of it would hide, or feign, a change. */
-START_TEST(another_ceiling_is_no_ceiling)
+/* A result with another ceiling in the new run is compared directly: parts would be misleading. */
+START_TEST(results_with_another_ceiling_are_compared_directly)
 {
     json_t *run = limited_run();
     limit(run, PRODUCT, MEMORY, "memcpy", 0.9);
@@ -204,7 +203,7 @@ START_TEST(another_ceiling_is_no_ceiling)
     json_object_set_new(json_object_get(made_result(run, PEAK), "case"), "dtype",
                         json_string("f16"));
     answers(limited_run(), run, mode, 0, "in both runs: matmul\n");
-    /* Which of a ceiling's variants was the best one is nobody's business. */
+    /* Which variant of a ceiling was the fastest does not matter. */
     run = limited_run();
     json_object_set_new(json_object_get(made_result(run, MEMORY), "case"), "threads",
                         json_integer(4));
@@ -212,9 +211,9 @@ START_TEST(another_ceiling_is_no_ceiling)
 }
 END_TEST
 
-/* The ceiling of the old run, then of the new one, then of both, was measured while the machine did
- * something else: the product would be as much slower, or faster, as the ceiling was too low. */
-START_TEST(a_figure_above_its_ceiling_is_compared_as_it_is)
+/* The ceiling of the old run, then of the new one, then of both, is too low, as if the machine had
+ * been busy. Compared as parts, the product would seem slower or faster. */
+START_TEST(results_above_their_ceiling_are_compared_directly)
 {
     for (int which = 1; which <= 3; which++) {
         json_t *runs[] = {limited_run(), limited_run()};
@@ -232,7 +231,7 @@ START_TEST(a_figure_above_its_ceiling_is_compared_as_it_is)
                 "  f32 64×65×66       value: above fma_peak  ");
     }
     json_t *run = limited_run();
-    scale_part(run, PRODUCT, 2.1); /* 105 %, as a steady machine may have */
+    scale_part(run, PRODUCT, 2.1); /* 105 %, which can happen on a steady machine */
     answers(limited_run(), run, mode, 0, "2 of them as parts ");
     run = limited_run();
     scale_part(run, PRODUCT, 2.5);
@@ -242,7 +241,7 @@ START_TEST(a_figure_above_its_ceiling_is_compared_as_it_is)
 }
 END_TEST
 
-/* Numbers that no run has but a file may. */
+/* Numbers that a run cannot have, but a file can. */
 START_TEST(any_spread_can_be_compared)
 {
     json_t *run = limited_run();
@@ -261,7 +260,7 @@ static json_t *without_ceilings(void)
     return run;
 }
 
-START_TEST(without_ceilings_there_is_nothing_to_do)
+START_TEST(runs_without_ceilings_are_refused)
 {
     answers(without_ceilings(), without_ceilings(), "", 0, "2 compared: 0 slower");
     fails(1, without_ceilings(), limited_run(), 0, "--of-ceiling: no result of ", " has a ceiling");
@@ -290,7 +289,7 @@ START_TEST(a_malformed_ceiling_is_refused)
 }
 END_TEST
 
-/* A run with the product at such a part of its ceiling. */
+/* A run whose product reaches this part of its ceiling. */
 static json_t *run_at(double part)
 {
     json_t *run = limited_run();
@@ -299,8 +298,8 @@ static json_t *run_at(double part)
     return run;
 }
 
-/* Each in terms of its own ceilings; one above them has no say. */
-START_TEST(further_runs_are_parts_too)
+/* Each further run is compared with its own ceilings; one above its ceilings does not count. */
+START_TEST(further_runs_use_their_own_ceilings)
 {
     char further[2][MADE_PATH], options[256];
     made_write(run_at(0.5), further[0]);
@@ -309,7 +308,7 @@ START_TEST(further_runs_are_parts_too)
     snprintf(options, sizeof options, "%s --new %s --new %s", mode, further[0], further[1]);
     answers(limited_run(), run_at(0.35), options, 0,
             "part of fma_peak  50.0 %  46.6 % – 53.7 %  42.5 %  32.6 % – 53.7 %");
-    /* The other way round, the one above them comes first. */
+    /* The same if the run above its ceilings is the first one. */
     answers(limited_run(), run_at(1.3), mode, 0, "above their ceiling in one of the runs");
     snprintf(options, sizeof options, "%s --new %s", mode, further[0]);
     answers(limited_run(), run_at(1.3), options, 0, "0 slower, 0 faster, 2 the same");
@@ -321,15 +320,15 @@ END_TEST
 TESTS(bench_of_ceiling)
 {
     tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, further_runs_are_parts_too);
-    tcase_add_loop_test(tests, a_machine_is_no_change, 0,
+    tcase_add_test(tests, further_runs_use_their_own_ceilings);
+    tcase_add_loop_test(tests, the_speed_of_the_machine_is_no_change, 0,
                         (int)(sizeof machines / sizeof *machines));
-    tcase_add_test(tests, says_all_of_it);
-    tcase_add_test(tests, a_ceilings_spread_counts);
-    tcase_add_test(tests, others_are_compared_as_they_are);
-    tcase_add_test(tests, another_ceiling_is_no_ceiling);
-    tcase_add_test(tests, a_figure_above_its_ceiling_is_compared_as_it_is);
+    tcase_add_test(tests, prints_everything);
+    tcase_add_test(tests, the_spread_of_ceilings_counts);
+    tcase_add_test(tests, results_without_ceilings_are_compared_directly);
+    tcase_add_test(tests, results_with_another_ceiling_are_compared_directly);
+    tcase_add_test(tests, results_above_their_ceiling_are_compared_directly);
     tcase_add_test(tests, any_spread_can_be_compared);
-    tcase_add_test(tests, without_ceilings_there_is_nothing_to_do);
+    tcase_add_test(tests, runs_without_ceilings_are_refused);
     tcase_add_test(tests, a_malformed_ceiling_is_refused);
 }

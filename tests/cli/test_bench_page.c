@@ -268,7 +268,7 @@ START_TEST(decades_are_whole)
 END_TEST
 
 /* Two files of the same name: legends and headings name the folder as well. */
-START_TEST(files_of_one_name_are_told_apart)
+START_TEST(files_of_the_same_name_are_distinguished)
 {
     char folder[] = "/tmp/tessera-test-XXXXXX", paths[2][64], arguments[256];
     ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -465,7 +465,7 @@ START_TEST(a_table_in_csv)
 END_TEST
 
 /* A run of `bench peak` has only ceilings. */
-START_TEST(limits_alone_are_shown)
+START_TEST(ceilings_without_other_results_are_shown)
 {
     json_t *run = run_on("discrete"), *results = json_object_get(run, "results");
     for (size_t i = json_array_size(results); i-- > 0;)
@@ -502,7 +502,7 @@ START_TEST(bus_bandwidth_is_shown)
 END_TEST
 
 /* Two devices of the same name are numbered. */
-START_TEST(devices_of_one_name_are_told_apart)
+START_TEST(devices_of_the_same_name_are_numbered)
 {
     json_t *twins = made_run_on_twins(), *again = json_deep_copy(twins);
     char *page = page_of(twins, made_run());
@@ -538,7 +538,7 @@ START_TEST(all_devices_are_shown)
 }
 END_TEST
 
-START_TEST(what_is_not_drawn_is_told)
+START_TEST(what_is_not_drawn_is_listed)
 {
     enum { DRAWN = 256 };
     for (int more = 0; more < 2; more++) {
@@ -558,7 +558,7 @@ START_TEST(what_is_not_drawn_is_told)
 END_TEST
 
 /* By its own name, through links, and as the target of standard output. */
-START_TEST(a_page_does_not_replace_what_it_is_made_of)
+START_TEST(a_page_does_not_replace_its_input)
 {
     char first[MADE_PATH], second[MADE_PATH], names[4][MADE_PATH + 8], arguments[320], want[320];
     made_write(made_run(), first);
@@ -601,17 +601,17 @@ TESTS(bench_page)
     tcase_add_test(tests, any_range_can_be_drawn);
     tcase_add_test(tests, powers_of_two_are_whole);
     tcase_add_test(tests, decades_are_whole);
-    tcase_add_test(tests, files_of_one_name_are_told_apart);
+    tcase_add_test(tests, files_of_the_same_name_are_distinguished);
     tcase_add_test(tests, hostile_strings_stay_text);
     tcase_add_loop_test(tests, refuses_other_files, 0, (int)(sizeof failures / sizeof *failures));
     tcase_add_test(tests, a_page_that_cannot_be_written);
     tcase_add_test(tests, a_page_on_standard_output);
     tcase_add_test(tests, tables_in_markdown);
     tcase_add_test(tests, a_table_in_csv);
-    tcase_add_test(tests, limits_alone_are_shown);
+    tcase_add_test(tests, ceilings_without_other_results_are_shown);
     tcase_add_test(tests, bus_bandwidth_is_shown);
-    tcase_add_test(tests, devices_of_one_name_are_told_apart);
+    tcase_add_test(tests, devices_of_the_same_name_are_numbered);
     tcase_add_test(tests, all_devices_are_shown);
-    tcase_add_test(tests, what_is_not_drawn_is_told);
-    tcase_add_test(tests, a_page_does_not_replace_what_it_is_made_of);
+    tcase_add_test(tests, what_is_not_drawn_is_listed);
+    tcase_add_test(tests, a_page_does_not_replace_its_input);
 }

@@ -1,4 +1,4 @@
-/* Files that are there whole or not at all. */
+/* Output files that are replaced atomically. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static void make_folder(void)
     snprintf(path, sizeof path, "%s/a", folder);
 }
 
-/* Fails when anything but `path` has been left there. */
+/* Fails if the folder contains anything but `path`. */
 static void remove_folder(void)
 {
     unlink(path);
@@ -42,7 +42,7 @@ static void has_text(const char *text)
     fclose(file);
 }
 
-START_TEST(replaces_what_was_there_at_the_end)
+START_TEST(replaces_the_file_at_the_end)
 {
     cli_output output;
     write_text(path, "old");
@@ -55,7 +55,7 @@ START_TEST(replaces_what_was_there_at_the_end)
 }
 END_TEST
 
-START_TEST(has_the_mode_it_had_or_the_usual_one)
+START_TEST(keeps_the_mode_or_uses_the_default)
 {
     struct stat status;
     umask(027);
@@ -69,7 +69,7 @@ START_TEST(has_the_mode_it_had_or_the_usual_one)
 }
 END_TEST
 
-START_TEST(a_link_stays_one)
+START_TEST(a_link_stays_a_link)
 {
     struct stat status;
     char link[64];
@@ -84,7 +84,7 @@ START_TEST(a_link_stays_one)
 }
 END_TEST
 
-START_TEST(asking_changes_nothing)
+START_TEST(checking_changes_nothing)
 {
     ck_assert(cli_output_possible(path));
     ck_assert_int_eq(access(path, F_OK), -1);
@@ -101,7 +101,7 @@ static const struct {
 } impossible[] = {
     {"", ENOENT}, {"/nonexistent/a", ENOENT}, {"/tmp", EISDIR}, {"/dev/null/a", ENOTDIR}};
 
-START_TEST(says_what_is_in_the_way)
+START_TEST(impossible_paths_have_a_reason)
 {
     cli_output output;
     ck_assert(!cli_output_possible(impossible[_i].path));
@@ -123,7 +123,7 @@ START_TEST(a_device_is_written_directly)
 }
 END_TEST
 
-/* What a full disk does: the file stays as it was, and nothing else is left. */
+/* If the disk is full, the file stays unchanged, and no other file is left. */
 START_TEST(a_failure_leaves_the_old_file)
 {
     cli_output output;
@@ -137,7 +137,7 @@ START_TEST(a_failure_leaves_the_old_file)
 }
 END_TEST
 
-START_TEST(knows_a_file_under_any_name)
+START_TEST(recognises_a_file_under_any_name)
 {
     char link_name[64], other[64];
     snprintf(link_name, sizeof link_name, "%s/link", folder);
@@ -161,13 +161,13 @@ END_TEST
 TESTS(output)
 {
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
-    tcase_add_test(tests, replaces_what_was_there_at_the_end);
-    tcase_add_test(tests, has_the_mode_it_had_or_the_usual_one);
-    tcase_add_test(tests, a_link_stays_one);
-    tcase_add_test(tests, asking_changes_nothing);
-    tcase_add_loop_test(tests, says_what_is_in_the_way, 0,
+    tcase_add_test(tests, replaces_the_file_at_the_end);
+    tcase_add_test(tests, keeps_the_mode_or_uses_the_default);
+    tcase_add_test(tests, a_link_stays_a_link);
+    tcase_add_test(tests, checking_changes_nothing);
+    tcase_add_loop_test(tests, impossible_paths_have_a_reason, 0,
                         (int)(sizeof impossible / sizeof *impossible));
     tcase_add_test(tests, a_device_is_written_directly);
     tcase_add_test(tests, a_failure_leaves_the_old_file);
-    tcase_add_test(tests, knows_a_file_under_any_name);
+    tcase_add_test(tests, recognises_a_file_under_any_name);
 }

@@ -1,4 +1,4 @@
-/* tessera plan: what people and programs read, and what it says about wrong arguments and files. */
+/* tessera plan: tables, JSON, and messages for wrong arguments and files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 static folder in;
 
-/* 1 KiB that is embedded, two layers of 1 and 2 KiB, and a head of 96 bytes. */
+/* An embedding of 1 KiB, two layers of 1 and 2 KiB, and a head of 96 bytes. */
 static const char params[] =
     "[{\"name\": \"embed.weight\", \"shape\": [16, 32], \"dtype\": \"bf16\"},\n"
     " {\"name\": \"layers.0.w\", \"shape\": [16, 16], \"dtype\": \"f32\"},\n"
@@ -23,7 +23,7 @@ static const char params[] =
 static const char header[] = "{\"a.w\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},"
                              "\"b.w\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[16,32]}}";
 
-/* As tsr_checkpoint_save writes a training: only a.w is a parameter. */
+/* A checkpoint as tsr_checkpoint_save writes it during training. Only a.w is a parameter. */
 static const char checkpoint[] =
     "{\"a.w\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]},"
     "\"optimizer.moment1.a.w\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[16,32]},"
@@ -49,7 +49,7 @@ static void create(void)
     free(gguf.data);
     folder_write(&in, "empty.json", "[]", 2, path);
     ck_assert_int_eq(chdir(in.path), 0);
-    ck_assert_int_eq(symlink("loop", "loop"), 0); /* what not even root can open */
+    ck_assert_int_eq(symlink("loop", "loop"), 0); /* a file that not even root can open */
 }
 
 static void destroy(void)
@@ -120,14 +120,14 @@ static const struct {
      "nothing is divided\n"},
 };
 
-START_TEST(tables_for_people)
+START_TEST(prints_tables)
 {
     tool_prints(tables[_i].arguments, tables[_i].output);
 }
 END_TEST
 
 /* The JSON is a plan that the library reads. */
-START_TEST(json_for_programs)
+START_TEST(prints_json)
 {
     json_t *document = tool_json("plan params.json --ranks=3 --gather embed* --gather "
                                  "!*.weight,head --format json",
@@ -248,8 +248,8 @@ END_TEST
 TESTS(plan)
 {
     tcase_add_checked_fixture(tests, create, destroy);
-    tcase_add_loop_test(tests, tables_for_people, 0, (int)COUNT_OF(tables));
-    tcase_add_test(tests, json_for_programs);
+    tcase_add_loop_test(tests, prints_tables, 0, (int)COUNT_OF(tables));
+    tcase_add_test(tests, prints_json);
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0, (int)COUNT_OF(mistakes));
     tcase_add_test(tests, help_explains_strategies);
 }

@@ -32,7 +32,7 @@ static const char *const no_sizes[] = {"",    "G",    "-1",   "+1",     "8 G",  
                                        "8Gi", "8GG",  "0x10", "inf",    "8193T",   "1e99",    ".5G",
                                        "nan", "1..5", "0.5",  "1e-400", "0.0001K", "1048576T"};
 
-START_TEST(what_is_no_size)
+START_TEST(invalid_sizes)
 {
     uint64_t bytes = 7;
     ck_assert(!plan_read_bytes(no_sizes[_i], &bytes));
@@ -74,7 +74,7 @@ END_TEST
 TESTS(plan_values)
 {
     tcase_add_loop_test(tests, sizes_in_bytes, 0, (int)(sizeof sizes / sizeof *sizes));
-    tcase_add_loop_test(tests, what_is_no_size, 0, (int)(sizeof no_sizes / sizeof *no_sizes));
+    tcase_add_loop_test(tests, invalid_sizes, 0, (int)(sizeof no_sizes / sizeof *no_sizes));
     tcase_add_test(tests, rates);
     tcase_add_test(tests, lists);
 }

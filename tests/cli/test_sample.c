@@ -1,5 +1,4 @@
-/* tessera sample raw: golden values through the tool, formats, and what it says about wrong
- * arguments. */
+/* tessera sample raw: golden values, output formats, and messages for wrong arguments. */
 #include <stdio.h>
 
 #include "cli/sample_run.h"
@@ -39,7 +38,7 @@ START_TEST(raw_threefry_is_mlx_bits)
 }
 END_TEST
 
-/* The cases that start with calls of Next(). */
+/* Uses the golden cases that start with calls of Next(). */
 START_TEST(raw_dotnet_is_next)
 {
     json_t *document = golden_load("dotnet_random"), *one, *call;
@@ -68,7 +67,8 @@ START_TEST(raw_dotnet_is_next)
 }
 END_TEST
 
-/* A permutation of nothing draws nothing: what comes next are the first two words. */
+/* A permutation of 0 items draws nothing, so the next values are the generator's first two words.
+ */
 START_TEST(raw_mt19937_is_torch)
 {
     json_t *document = golden_load("torch_randperm"), *one;
@@ -92,7 +92,7 @@ START_TEST(raw_mt19937_is_torch)
 }
 END_TEST
 
-/* Blocks 0 and 1 under key 0: the first is a published known answer, also without any option. */
+/* Blocks 0 and 1 with key 0, also without options. The first is a published known answer. */
 START_TEST(raw_philox_is_the_default)
 {
     ck_assert_uint_eq(run_i64("sample raw"), 10);

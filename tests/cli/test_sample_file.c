@@ -1,4 +1,4 @@
-/* Files with one number a line, as tessera sample reads them. */
+/* Files with one number per line, as tessera sample reads them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +84,7 @@ START_TEST(reads_many)
 }
 END_TEST
 
-/* Runs what must fail and returns what it says, for free(). */
+/* Reads a file, which must fail, and returns the message, for free(). */
 static char *complaint(const char *name, bool reals)
 {
     FILE *capture = tmpfile();
@@ -150,7 +150,7 @@ START_TEST(files_that_cannot_be_read)
 }
 END_TEST
 
-/* A zero byte hides what follows it from C, but not from us. */
+/* A zero byte ends a C string, but must not hide the rest of the file. */
 START_TEST(zero_bytes)
 {
     char expected[256];

@@ -1,4 +1,4 @@
-/* tessera sample against what PyTorch and the C# document's sampler really gave, case by case. */
+/* Compares tessera sample with recorded output of PyTorch and of a C# sampler, case by case. */
 #include <stdio.h>
 
 #include "cli/sample_run.h"
@@ -39,7 +39,7 @@ static bool is_true(const json_t *in, const char *name)
     return json_is_true(golden_member(in, name));
 }
 
-/* The epochs of a case, printed one after the other. */
+/* Checks the epochs of a case, which are printed one after another. */
 static void check_epochs(const char *id, const json_t *out)
 {
     uint64_t count, done = 0;
@@ -210,7 +210,7 @@ START_TEST(distributed_as_the_document)
 }
 END_TEST
 
-/* The options of what is cut into batches. */
+/* Adds the options of the kind that is divided into batches. */
 static void add_base(const json_t *in)
 {
     const char *kind = golden_text(in, "kind");
@@ -237,7 +237,7 @@ static void add_base(const json_t *in)
     add_flag("global-generator", strstr(kind, "global") != NULL);
 }
 
-/* One epoch's batches from number `first` on. */
+/* Checks the batches of one epoch from number `first` on. */
 static void check_batches(const char *id, const json_t *epoch, const json_t *batches, size_t first)
 {
     const json_t *sizes = golden_member(epoch, "sizes"), *flat = golden_member(epoch, "flat");

@@ -1,5 +1,5 @@
-/* tessera sample: every kind against the library's own sampler, formats, and all examples that are
- * printed anywhere. */
+/* tessera sample: compares every kind with the library's sampler, and tests output formats and all
+ * examples in the help and the manual. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static void enter(void)
     sample_write_reals("difficulties.txt", difficulties, ITEMS);
 }
 
-/* What the tool prints is what the sampler, which this destroys, gives in epochs first … last. */
+/* Compares the tool's output with epochs first … last of the sampler, and destroys the sampler. */
 static void compare(const char *command, tsr_status status, tsr_sampler **sampler, int64_t first,
                     int64_t last)
 {
@@ -52,7 +52,7 @@ static void compare(const char *command, tsr_status status, tsr_sampler **sample
     tsr_sampler_destroy(sampler);
 }
 
-START_TEST(kinds_are_the_librarys)
+START_TEST(kinds_match_the_library)
 {
     tsr_sampler *s = NULL;
     compare("sample sequential --n 100", tsr_sampler_create_sequential(100, &s), &s, 0, 0);
@@ -120,7 +120,7 @@ START_TEST(kinds_are_the_librarys)
 }
 END_TEST
 
-START_TEST(shares_are_the_librarys)
+START_TEST(shares_match_the_library)
 {
     static const char *const splits[] = {"interleaved", "contiguous"};
     static const char *const tails[] = {"pad", "pad-mask", "uneven", "drop"};
@@ -168,7 +168,7 @@ START_TEST(samplers_of_samplers)
 }
 END_TEST
 
-/* Commands that mean the same. */
+/* Pairs of commands with the same output. */
 static const char *const same[][2] = {
     {"sample batch --sampler random --n 20 --seed 3 --batch 6 --drop-last",
      "sample random --n 20 --seed 3 --batch 6 --drop-last"},
@@ -193,7 +193,7 @@ static const char *const same[][2] = {
      "sample random --n 20 --order torch"},
 };
 
-START_TEST(ways_to_say_the_same)
+START_TEST(equivalent_commands_print_the_same)
 {
     uint64_t count, count_other;
     const int64_t *values = sample_run(same[_i][0], &count);
@@ -208,7 +208,7 @@ START_TEST(ways_to_say_the_same)
 }
 END_TEST
 
-START_TEST(the_environment_says_which_rank)
+START_TEST(the_rank_comes_from_the_environment)
 {
     uint64_t count;
     const int64_t expected[] = {1, 4, 7};
@@ -306,7 +306,7 @@ START_TEST(json)
 }
 END_TEST
 
-/* Over all ranks, what counts is every item once. */
+/* The unmasked indices of all ranks together contain every item once. */
 START_TEST(masks_count_every_item_once)
 {
     int times[10] = {0};
@@ -334,7 +334,7 @@ START_TEST(masks_count_every_item_once)
 }
 END_TEST
 
-/* Of 10^12 items, some come at once, whichever. */
+/* With 10^12 items, any part of the indices is printed at once. */
 START_TEST(large_datasets_start_at_once)
 {
     const uint64_t n = UINT64_C(1000000000000);
@@ -360,7 +360,7 @@ START_TEST(large_datasets_start_at_once)
     for (uint64_t i = 0; i < count; i++)
         ck_assert((uint64_t)values[i] ==
                   tsr_feistel_at(&order, 5 + 8 * (UINT64_C(100000000000) + i)));
-    /* A reader that has seen enough ends it. */
+    /* The tool ends when its reader closes the pipe. */
     FILE *pipe = popen(TEST_TOOL " sample random --n 1000000000000", "r");
     ck_assert_ptr_nonnull(pipe);
     char line[64];
@@ -369,7 +369,7 @@ START_TEST(large_datasets_start_at_once)
 }
 END_TEST
 
-START_TEST(standard_input_is_a_file_too)
+START_TEST(standard_input_can_be_a_file)
 {
     FILE *pipe = popen("echo 42 | " TEST_TOOL " sample subset --indices -", "r");
     char line[64] = "";
@@ -398,7 +398,7 @@ START_TEST(help_names_every_kind)
 }
 END_TEST
 
-/* "tessera sample …" must do something. */
+/* Runs "tessera sample …", which must succeed and print something. */
 static void run_example(const char *line)
 {
     tool_result result = tool_run(line + strlen("tessera "));
@@ -426,7 +426,7 @@ START_TEST(examples_of_the_help_run)
 }
 END_TEST
 
-/* Those of the manual, without its markup. */
+/* The manual's examples are read without their markup. */
 START_TEST(examples_of_the_manual_run)
 {
     static const char before[] = ".B tessera sample ";
@@ -455,16 +455,17 @@ TESTS(sample_kinds)
 {
     tcase_set_timeout(tests, 60);
     tcase_add_checked_fixture(tests, enter, sample_leave_folder);
-    tcase_add_test(tests, kinds_are_the_librarys);
-    tcase_add_test(tests, shares_are_the_librarys);
+    tcase_add_test(tests, kinds_match_the_library);
+    tcase_add_test(tests, shares_match_the_library);
     tcase_add_test(tests, samplers_of_samplers);
-    tcase_add_loop_test(tests, ways_to_say_the_same, 0, (int)(sizeof same / sizeof *same));
-    tcase_add_test(tests, the_environment_says_which_rank);
+    tcase_add_loop_test(tests, equivalent_commands_print_the_same, 0,
+                        (int)(sizeof same / sizeof *same));
+    tcase_add_test(tests, the_rank_comes_from_the_environment);
     tcase_add_loop_test(tests, text, 0, (int)(sizeof outputs / sizeof *outputs));
     tcase_add_test(tests, json);
     tcase_add_test(tests, masks_count_every_item_once);
     tcase_add_test(tests, large_datasets_start_at_once);
-    tcase_add_test(tests, standard_input_is_a_file_too);
+    tcase_add_test(tests, standard_input_can_be_a_file);
     tcase_add_test(tests, help_names_every_kind);
     tcase_add_test(tests, examples_of_the_help_run);
     tcase_add_test(tests, examples_of_the_manual_run);

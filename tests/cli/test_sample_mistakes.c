@@ -1,5 +1,5 @@
-/* tessera sample: what it says about wrong arguments and files. Exit status 2, one sentence on
- * standard error, nothing on standard output. */
+/* tessera sample: wrong arguments and files give exit status 2, one sentence on standard error, and
+ * no output. */
 #include <stdio.h>
 #include <string.h>
 
@@ -132,7 +132,7 @@ static const struct {
     {"random --n 3 4", "unexpected argument '4'"},
     {"random --frob", "unknown option '--frob'; see 'tessera help sample'"},
 
-    /* In the library's words. */
+    /* Errors of the library. */
     {"random --n 0", "random: there is nothing to draw from"},
     {"random --n 3 --replacement --order none",
      "random: with replacement there is no order 'none'"},
@@ -196,8 +196,8 @@ START_TEST(refuses_wrong_arguments)
 }
 END_TEST
 
-/* Not a mistake, but no success either. */
-START_TEST(memory_that_is_not_to_be_had)
+/* A lack of memory is exit status 1, because the arguments are not wrong. */
+START_TEST(too_little_memory_is_a_failure)
 {
     tool_result result = tool_run("sample random --n 1000000000000000 --order torch");
     ck_assert_int_eq(result.exit_code, 1);
@@ -212,5 +212,5 @@ TESTS(sample_mistakes)
     tcase_add_checked_fixture(tests, enter, sample_leave_folder);
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0,
                         (int)(sizeof mistakes / sizeof *mistakes));
-    tcase_add_test(tests, memory_that_is_not_to_be_had);
+    tcase_add_test(tests, too_little_memory_is_a_failure);
 }

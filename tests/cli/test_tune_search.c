@@ -1,16 +1,16 @@
-/* Which kernel a tuning chooses: the search of bench --tune, with a library and a clock that say
- * what each test wants. */
+/* The search of bench --tune, with a simulated library and clock: which kernel it chooses. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/tune/search.h"
 #include "support/check_main.h"
 
-/* Times as fast as the usual kernel, and every so many-th product takes twenty times as long. */
+/* How many times as fast as the default kernel the candidate is; and after how many products one
+ * takes twenty times as long. */
 static double gain;
 static int stumbles_every;
 
-/* What is stored, for products without and with a bias. */
+/* What is stored for products without and with a bias. */
 static bool tuned[2], was_set[2];
 static int products;
 
@@ -56,7 +56,7 @@ bool tune_case_verify(tune_case *test, bool bias, const tsr_tuning_choice *choic
     return true;
 }
 
-/* Instead of the library's. */
+/* Replace the library's functions. */
 tsr_status __wrap_tsr_tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
                                        const tsr_tensor *b, const tsr_matmul_params *params,
                                        int index, tsr_tuning_choice *out);
@@ -131,7 +131,7 @@ static const struct {
     {"it won earlier, and has lost", 0.5, 0, true, false},
 };
 
-START_TEST(what_won_stays_until_it_loses)
+START_TEST(a_stored_kernel_stays_until_it_is_slower)
 {
     gain = searches[_i].gain;
     stumbles_every = searches[_i].stumbles_every;
@@ -149,8 +149,8 @@ START_TEST(what_won_stays_until_it_loses)
 }
 END_TEST
 
-/* Stored for products without a bias only, it is not tried with one. */
-START_TEST(a_choice_without_bias_stays_without)
+/* A kernel that is stored only for products without a bias is not tried with one. */
+START_TEST(a_choice_without_bias_is_not_tried_with_bias)
 {
     gain = 1.01;
     tuned[0] = true;
@@ -160,8 +160,8 @@ START_TEST(a_choice_without_bias_stays_without)
 }
 END_TEST
 
-/* Far behind on one product, it is spared those that are larger, and them alone. */
-START_TEST(a_hopeless_kernel_is_tried_where_it_may_be_good)
+/* A kernel that is far slower on one product is not tried on larger ones, but on smaller ones. */
+START_TEST(a_slow_kernel_is_not_tried_on_larger_products)
 {
     static const struct {
         bench_shape shape;
@@ -186,8 +186,8 @@ END_TEST
 
 TESTS(tune_search)
 {
-    tcase_add_loop_test(tests, what_won_stays_until_it_loses, 0,
+    tcase_add_loop_test(tests, a_stored_kernel_stays_until_it_is_slower, 0,
                         (int)(sizeof searches / sizeof *searches));
-    tcase_add_test(tests, a_choice_without_bias_stays_without);
-    tcase_add_test(tests, a_hopeless_kernel_is_tried_where_it_may_be_good);
+    tcase_add_test(tests, a_choice_without_bias_is_not_tried_with_bias);
+    tcase_add_test(tests, a_slow_kernel_is_not_tried_on_larger_products);
 }

@@ -1,5 +1,4 @@
-/* The tool's parts that need no device: above all, that a wrong result cannot pass for a right one.
- */
+/* The tool's parts that need no device. Above all, wrong results must not pass verification. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -170,7 +169,7 @@ START_TEST(nan_is_wrong)
 }
 END_TEST
 
-/* Rounds in double precision: to the nearest multiple of the type's step at that magnitude. */
+/* Rounds a double to the nearest multiple of the type's step at its magnitude. */
 static double nearest(double x, int bits, int lowest_exponent)
 {
     int exponent;
@@ -187,7 +186,7 @@ START_TEST(halves_round_to_nearest_even)
         uint32_t bits = (uint32_t)bench_random(3, i);
         float value;
         memcpy(&value, &bits, sizeof value);
-        if (i % 2) /* half of them where f16 has values, ties among them */
+        if (i % 2) /* half of them in the range of f16, including ties */
             value = ldexpf((float)(int32_t)(bits % 16384) - 8192, (int)(bits >> 14) % 30 - 26);
         uint16_t half;
         float back;
@@ -235,7 +234,8 @@ START_TEST(random_values_are_exact_and_spread)
 }
 END_TEST
 
-/* y in f32, one product after another, and rounded to dtype: the sloppiest honest result. */
+/* Computes y by adding products in f32 one after another, and rounds it to dtype. This is the least
+ * exact result that must be accepted. */
 static float *honest(const bench_shape *shape, const float *x, const float *w, tsr_dtype dtype,
                      float **in_f32)
 {
@@ -255,7 +255,7 @@ static float *honest(const bench_shape *shape, const float *x, const float *w, t
     return y;
 }
 
-/* 300 rows of this n and k are more than are compared element by element. */
+/* With 300 rows of this n and k, not every element is compared separately. */
 static const bench_shape shapes[] = {{5, 33, 7}, {64, 64, 64}, {1, 4096, 40}, {300, 1500, 700}};
 
 START_TEST(references_accept_honest_results_and_nothing_else)
@@ -273,8 +273,8 @@ START_TEST(references_accept_honest_results_and_nothing_else)
     bench_check_matmul(&check, shape, x, w, y, dtype, in_f32);
     ck_assert_msg(bench_check_passed(&check, text, sizeof text), "%s", text);
 
-    /* One wrong element anywhere. The largest shape takes long: three of the five mistakes for each
-     * dtype. */
+    /* One wrong element at a random place. The largest shape takes long, so it gets three of the
+     * five mistakes for each dtype. */
     for (uint64_t trial = 0; trial < (shape->m == 300 ? 3 : 15); trial++) {
         uint64_t at = bench_random(4, trial) % (uint64_t)(shape->m * shape->n);
         uint64_t mistake = (trial + 2 * ((uint64_t)_i % 3)) % 5;
@@ -291,7 +291,8 @@ START_TEST(references_accept_honest_results_and_nothing_else)
         else
             y[at] += (float)(4 * rounding);
         bench_check_matmul(&check, shape, x, w, y, dtype, in_f32);
-        /* What is no larger than the rounding of an element, or of its sum, cannot be told from it.
+        /* An error that is not larger than the rounding of the element or its sum cannot be
+         * detected.
          */
         double change = fabs((double)y[at] - (double)kept);
         if (!(change < 3 * rounding + 0.02))
@@ -299,7 +300,7 @@ START_TEST(references_accept_honest_results_and_nothing_else)
                           (double)y[at], (double)kept);
         y[at] = kept;
     }
-    /* Both products wrong in the same way, as by the same kernel. */
+    /* Both products are wrong in the same way, as if the same kernel had computed them. */
     uint64_t last = (uint64_t)(shape->m * shape->n) - 1;
     y[last / 2] += 2;
     in_f32[last / 2] += 2;
@@ -312,8 +313,7 @@ START_TEST(references_accept_honest_results_and_nothing_else)
 }
 END_TEST
 
-/* A table in which the last column but one is optional, as printed at that width; NULL: unlimited.
- */
+/* Checks a table, whose last column but one is optional, as printed at a width; NULL: unlimited. */
 static void check_table(const char *columns, const char *locale, const char *expected)
 {
     char text[512];
@@ -399,7 +399,7 @@ START_TEST(text_wraps_between_words)
 }
 END_TEST
 
-START_TEST(json_keeps_all_bits_and_mends_text)
+START_TEST(json_keeps_all_bits_and_replaces_invalid_text)
 {
     json_t *object = json_object();
     cli_json_u64(object, "u", UINT64_MAX);
@@ -450,7 +450,7 @@ START_TEST(bytes_are_readable)
 }
 END_TEST
 
-START_TEST(integers_are_whole_and_in_range)
+START_TEST(integers_are_complete_and_in_range)
 {
     static const char *const bad[] = {
         "", " 1", "+1", "1 ", "1.0", "0x10", "one", "101", "-1", "9223372036854775808", "-"};
@@ -482,7 +482,7 @@ START_TEST(reals_are_decimal_and_in_range)
 }
 END_TEST
 
-/* Three digits that say something, however small. */
+/* Numbers keep three significant digits, however small they are. */
 START_TEST(numbers_keep_their_digits)
 {
     static const struct {
@@ -515,10 +515,10 @@ TESTS(units)
     tcase_add_test(tests, narrow_tables_drop_optional_columns);
     tcase_add_test(tests, the_narrowest_tables_become_blocks);
     tcase_add_test(tests, text_wraps_between_words);
-    tcase_add_test(tests, json_keeps_all_bits_and_mends_text);
+    tcase_add_test(tests, json_keeps_all_bits_and_replaces_invalid_text);
     tcase_add_test(tests, text_has_no_control_characters);
     tcase_add_test(tests, bytes_are_readable);
-    tcase_add_test(tests, integers_are_whole_and_in_range);
+    tcase_add_test(tests, integers_are_complete_and_in_range);
     tcase_add_test(tests, reals_are_decimal_and_in_range);
     tcase_add_test(tests, numbers_keep_their_digits);
 }

@@ -88,7 +88,7 @@ START_TEST(help_fits_a_narrow_terminal_without_utf8)
 }
 END_TEST
 
-/* Exit code 2, one sentence on standard error, nothing on standard output. */
+/* Wrong arguments give exit code 2, one sentence on standard error, and no output. */
 static const struct {
     const char *arguments, *sentence;
 } mistakes[] = {
@@ -168,7 +168,7 @@ END_TEST
 #if TSR__HAVE_VULKAN
 START_TEST(no_device_is_an_empty_list)
 {
-    setenv("TESSERA_VALIDATION", _i == 0 ? "0" : "", 1); /* both ask for nothing */
+    setenv("TESSERA_VALIDATION", _i == 0 ? "0" : "", 1); /* both mean no validation */
     tool_result result = tool_run("devices");
     ck_assert_int_eq(result.exit_code, 0);
     ck_assert_str_eq(result.err, "");
@@ -183,7 +183,7 @@ START_TEST(no_device_is_an_empty_list)
 END_TEST
 #endif
 
-/* Exit code 1, and the library's own words. */
+/* Runs the tool, which must give exit code 1 and pass on the library's error. */
 static void fails(const char *arguments, const char *words)
 {
     tool_result result = tool_run(arguments);
@@ -194,7 +194,7 @@ static void fails(const char *arguments, const char *words)
     tool_result_free(&result);
 }
 
-START_TEST(failures_are_told_apart_from_mistakes)
+START_TEST(failures_and_mistakes_have_different_exit_codes)
 {
 #if !TSR__HAVE_VULKAN
     fails("devices", "Vulkan");
@@ -210,7 +210,7 @@ START_TEST(failures_are_told_apart_from_mistakes)
 END_TEST
 
 #if TEST_HAVE_BENCH
-/* The manual without its backslashes: "\-\-json" becomes "--json". */
+/* Reads the manual without its backslashes: "\-\-json" becomes "--json". */
 static char *read_manual(void)
 {
     FILE *file = fopen(TEST_MANUAL, "r");
@@ -225,7 +225,7 @@ static char *read_manual(void)
     return text;
 }
 
-/* True where `word` stands, not as a part of a longer one. */
+/* Returns true if `text` contains `word`, not only as a part of a longer word. */
 static bool has_word(const char *text, const char *word)
 {
     size_t length = strlen(word);
@@ -238,7 +238,7 @@ static bool has_word(const char *text, const char *word)
     return false;
 }
 
-/* A command, and how its part of the manual begins and what comes after it. */
+/* A command, the start of its part of the manual, and the start of the next part. */
 static const struct {
     const char *command, *begin, *end;
 } explained[] = {
@@ -273,8 +273,8 @@ static char *manual_of(int i)
     return manual;
 }
 
-/* Options, and under "benchmarks:" and "kinds:" what they are of, are words behind two spaces. */
-START_TEST(the_manual_has_what_help_has)
+/* In the help, options start with two spaces; so do benchmarks and kinds in their lists. */
+START_TEST(the_manual_has_the_options_of_help)
 {
     char *manual = manual_of(_i), *help = help_of(explained[_i].command), word[64];
     bool listed = false;
@@ -291,9 +291,9 @@ START_TEST(the_manual_has_what_help_has)
 }
 END_TEST
 
-/* Letters are in no list that help is made from: what the tool takes, only trying tells. All of
- * them want a value, so that nothing is done. */
-START_TEST(letters_are_explained_where_they_are_taken)
+/* Tries every letter, because there is no list of the letters that the tool accepts. All of them
+ * need a value, so that the tool does nothing. */
+START_TEST(accepted_letters_are_documented)
 {
     static const char letters[] = "abcdefgijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     char *manual = manual_of(_i), *help = help_of(explained[_i].command);
@@ -315,8 +315,8 @@ START_TEST(letters_are_explained_where_they_are_taken)
 }
 END_TEST
 
-/* What every command takes, and the tool itself. */
-START_TEST(the_manual_has_what_no_command_lists)
+/* Options of all commands, and of the tool itself. */
+START_TEST(the_manual_has_the_common_options)
 {
     static const char *const words[] = {"--help", "-h", "--version"};
     char *manual = read_manual();
@@ -338,7 +338,7 @@ START_TEST(the_tool_has_the_options_of_the_manual)
         if (sscanf(at, "--%61[a-z0-9-]", word + 2) != 1 || strcmp(word, "--version") == 0 ||
             strcmp(word, "--help") == 0)
             continue;
-        /* The program's own, in an example. */
+        /* In an example this is an option of the program. */
         if (strncmp(at, "--epochs 10\n", 12) == 0)
             continue;
         for (int i = 0; i < EXPLAINED; i++)
@@ -356,7 +356,7 @@ END_TEST
 
 START_TEST(a_full_disk_is_a_failure)
 {
-    /* The one thing here that needs a shell. */
+    /* Redirections need a shell. */
     int status = system(TEST_TOOL " help >/dev/full 2>/dev/null");
     ck_assert_int_eq(status, 1 << 8);
 }
@@ -374,11 +374,11 @@ TESTS(usage)
 #if TSR__HAVE_VULKAN
     tcase_add_loop_test(tests, no_device_is_an_empty_list, 0, 2);
 #endif
-    tcase_add_test(tests, failures_are_told_apart_from_mistakes);
+    tcase_add_test(tests, failures_and_mistakes_have_different_exit_codes);
 #if TEST_HAVE_BENCH
-    tcase_add_loop_test(tests, the_manual_has_what_help_has, 0, EXPLAINED);
-    tcase_add_loop_test(tests, letters_are_explained_where_they_are_taken, 0, EXPLAINED);
-    tcase_add_test(tests, the_manual_has_what_no_command_lists);
+    tcase_add_loop_test(tests, the_manual_has_the_options_of_help, 0, EXPLAINED);
+    tcase_add_loop_test(tests, accepted_letters_are_documented, 0, EXPLAINED);
+    tcase_add_test(tests, the_manual_has_the_common_options);
     tcase_add_test(tests, the_tool_has_the_options_of_the_manual);
 #endif
     tcase_add_test(tests, a_full_disk_is_a_failure);

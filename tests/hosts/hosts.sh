@@ -1,9 +1,9 @@
 # shellcheck shell=sh
-# Two network namespaces joined by a veth pair, which stand for two machines: $a with 10.98.0.1 and $b with 10.98.0.2 on veth0. To be
-# sourced, by a script with the same arguments as it was itself given, from the root of the sources. Needs iproute2, and to be root or
-# allowed to make a user namespace.
+# Sets up two network namespaces joined by a veth pair, which stand for two machines: $a has 10.98.0.1 and $b has 10.98.0.2 on veth0. A
+# script sources this file from the root of the sources and passes its own arguments. Needs iproute2, and root or the right to make a user
+# namespace. Otherwise the test NAME is skipped.
 #
-#     make_hosts "the name of what cannot be tested else" "$@"
+#     make_hosts NAME "$@"
 folder=
 end_hosts() {
     ip netns delete "$a" 2>/dev/null
@@ -17,7 +17,7 @@ set_up_hosts() {
         ip -n "$a" link set veth0 up && ip -n "$b" link set veth0 up &&
         ip -n "$a" link set lo up && ip -n "$b" link set lo up && is_up "$a" && is_up "$b"
 }
-# The kernel needs a moment.
+# Waits until the link is up, which takes the kernel a moment.
 is_up() {
     for _ in $(seq 250); do
         ip -n "$1" -o link show veth0 | grep -q 'LOWER_UP.* state UP ' && return
@@ -30,7 +30,7 @@ make_hosts() {
     without=$1
     shift
     if [ "$(id -u)" != 0 ] && [ -z "${TEST_UNSHARED-}" ] && unshare -Urnm mount -t tmpfs none /run 2>/dev/null; then
-        # shellcheck disable=SC2016 # for the other shell
+        # shellcheck disable=SC2016 # for the inner shell
         TEST_UNSHARED=yes exec unshare -Urnm sh -c 'mount -t tmpfs none /run && exec "$0" "$@"' "$0" "$@"
     fi
     a=tsrA$$
@@ -38,7 +38,7 @@ make_hosts() {
     folder=$(mktemp -d)
     trap end_hosts EXIT
     trap 'exit 1' HUP INT TERM
-    # What the tests themselves were started by is no matter.
+    # Removes the variables by which the tests themselves may have been started.
     unset PMIX_NAMESPACE PMIX_RANK TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE
     set_up_hosts >"$folder/set_up" 2>&1 && return
     skip "$without" "they cannot be made here: $(head -n 1 "$folder/set_up")"
@@ -49,7 +49,7 @@ on() { # HOST COMMAND…
     ip netns exec "$@"
 }
 
-# fails_within MS COMMAND…: fails, as it is to, and not later than that.
+# fails_within MS COMMAND…: succeeds if the command fails within this time.
 fails_within() {
     limit=$1
     shift
@@ -59,7 +59,7 @@ fails_within() {
     echo "after $took ms"
     [ "$took" -le "$limit" ]
 }
-# wait_for TEXT FILE: until it stands there, for 10 s at most.
+# wait_for TEXT FILE: waits until the file contains the text, for 10 s at most.
 wait_for() {
     for _ in $(seq 500); do
         grep -q "$1" "$2" && return

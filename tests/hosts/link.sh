@@ -1,7 +1,6 @@
 #!/bin/sh
-# link.sh ROOT SUMMING: four ranks on two hosts (network namespaces) reduce over TCP. The link between the hosts goes down for a moment,
-# which costs that moment; and for good, which is an error on every rank, at the deadline at the latest. Skipped, and said so, where
-# there can be no namespaces.
+# link.sh ROOT SUMMING: four ranks on two hosts (network namespaces) reduce over TCP. If the link between the hosts is down for a moment,
+# the sums continue. If it stays down, every rank gets an error, at the deadline at the latest. Skipped if namespaces cannot be made.
 set -u
 summing=$2
 cd "$1" || exit 1
@@ -9,7 +8,7 @@ cd "$1" || exit 1
 . tests/hosts/hosts.sh
 make_hosts "ranks on two hosts" "$@"
 export WORLD_SIZE=4 TESSERA_BOOT=env MASTER_ADDR=10.98.0.1 TESSERA_MASTER_PORT=29511 TESSERA_TOKEN=0123456789abcdef
-# Namespaces of one machine could share memory, hosts cannot.
+# Prevents shared memory, which two hosts do not have.
 export UCX_TLS=tcp,self UCX_NET_DEVICES=veth0
 
 # start_all ROUNDS COUNT: rank r writes to out.r and err.r.
@@ -21,7 +20,7 @@ start_all() {
         pids="$pids $!"
     done
 }
-# How many of them ended well.
+# Waits for all ranks. `well` is the number of ranks that succeeded.
 wait_all() {
     well=0
     for pid in $pids; do
@@ -54,7 +53,7 @@ over_a_gap() {
     show
     [ "$well" = 4 ]
 }
-# Told within the deadline and 100 ms, with the operation's name and a rank on the other host, and done with it soon.
+# The rank gets an error within the deadline and 100 ms that names the operation and a rank on the other host, and destroys the communicator soon.
 told_in_time() { # RANK DEADLINE_MS
     [ "$1" -lt 2 ] && others='[23]' || others='[01]'
     took=$(sed -n "s/^failed after \([0-9]*\) ms: TSR_ERR_\(TIMEOUT\|PEER_LOST\): all_reduce .* ranks\? $others.*/\1/p" "$folder/err.$1")
@@ -81,7 +80,7 @@ all_end_well() {
 
 point "sums of 100 over TCP between two hosts" across 100
 point "sums of 100,000 over TCP between two hosts" across 100000
-point "a link that is down for a moment" over_a_gap
-point "a link taken down in the middle of small sums" for_good 10
-point "a link taken down in the middle of large sums" for_good 1000000
+point "sums continue if the link is down for a moment" over_a_gap
+point "small sums fail in time if the link stays down" for_good 10
+point "large sums fail in time if the link stays down" for_good 1000000
 plan

@@ -1,6 +1,6 @@
 #!/bin/sh
-# resources.sh ROOT SUMMING TOOL: communicators where /dev/shm is small, full or read-only, and where few files may be opened. TOOL is
-# tessera, or empty. A mount namespace of its own has another /dev/shm; without the right to make one, those tests are skipped.
+# resources.sh ROOT SUMMING TOOL: communicators with a small, full or read-only /dev/shm, and with few file descriptors. TOOL is tessera,
+# or empty. A mount namespace has another /dev/shm; without the right to make one, these tests are skipped.
 set -u
 summing=$2
 tool=$3
@@ -12,7 +12,7 @@ trap 'rm -rf "$folder"' EXIT
 unset MASTER_ADDR TESSERA_MASTER_PORT TESSERA_TOKEN TESSERA_JOB_ID PMIX_NAMESPACE PMIX_RANK UCX_TLS UCX_POSIX_DIR
 export WORLD_SIZE=2 TESSERA_BOOT=env MASTER_PORT=$(($$ % 10000 + 20000)) TEST_LOG=1
 
-# Two ranks; their output goes to files called 0 and 1.
+# Starts two ranks; their output goes to files called 0 and 1.
 cat >"$folder/both" <<'EOF'
 for r in 0 1; do
     RANK=$r "$SUMMING" 50 1000 >"$FOLDER/$r" 2>&1 &
@@ -21,7 +21,7 @@ wait
 EOF
 export SUMMING="$summing" FOLDER="$folder"
 
-# with_shm OPTIONS COMMAND…: the command where /dev/shm is a tmpfs of its own.
+# with_shm OPTIONS COMMAND…: runs the command with a separate tmpfs as /dev/shm.
 # shellcheck disable=SC2016 # for the inner shell
 with_shm() {
     options=$1
@@ -33,12 +33,12 @@ both_well() {
     grep -q '^rank 0 of 2, .*: well$' "$folder/0" && grep -q '^rank 1 of 2, .*: well$' "$folder/1"
 }
 
-# UCX does without /dev/shm.
+# UCX uses other memory than /dev/shm.
 sums() { # OPTIONS
     with_shm "$1" sh "$folder/both"
     both_well && grep -q 'log: comm: /dev/shm has no room for UCX, which uses System V shared memory instead' "$folder/0" "$folder/1"
 }
-# It cannot, as its transports were chosen: the error names the cause and the remedies.
+# UCX must use /dev/shm, because its transports were chosen: the error names the cause and the remedies.
 fails() { # OPTIONS, the cause
     UCX_TLS=posix,self with_shm "$1" sh "$folder/both"
     cat "$folder/0" "$folder/1"
@@ -60,12 +60,12 @@ few_files() {
     done
 }
 
-point "few files may be opened" few_files
+point "too few file descriptors are named" few_files
 make=-m
 [ "$(id -u)" = 0 ] || make=-rm
 if with_shm size=1m true 2>/dev/null; then
     point "sums with a small /dev/shm" sums size=1m
-    point "sums where /dev/shm has room for one rank" sums size=6m
+    point "sums if /dev/shm has room for one rank only" sums size=6m
     point "sums with a read-only /dev/shm" sums size=64m,ro
     point "a small /dev/shm is named" fails size=1m 'has [0-9.]* of 1.0 MiB free'
     point "a read-only /dev/shm is named" fails size=64m,ro 'is read-only'

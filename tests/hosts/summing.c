@@ -1,11 +1,12 @@
-/* One rank of a job that sums again and again, checks every number, and says how it went. Run by
- * the tests of launchers, of Slurm, and of several hosts.
+/* One rank of a job that sums many times, checks every number, and prints the outcome. Used by the
+ * tests of launchers, of Slurm, and of several hosts.
  *
  *     summing ROUNDS COUNT
  *
  * TEST_TIMEOUT_MS is the deadline of each operation; TEST_LOG=1 prints the library's log. Prints
- * "ready" after a few rounds, "rank R of N, local L of M: well" at the end. When an operation
- * fails: "failed after T ms: what and why", counted from its start; then "destroyed in T ms". */
+ * "ready" after a few rounds, and "rank R of N, local L of M: well" at the end. If an operation
+ * fails, prints "failed after T ms: what and why", counted from its start, and then "destroyed in T
+ * ms". */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static float contribution(int rank, long round, uint64_t i)
     return (float)((rank + 1) * (int)(1 + ((uint64_t)round + i) % 7));
 }
 
-/* What is wrong with the sum, or −1. */
+/* Returns the index of the first wrong element, or −1. */
 static int64_t find_wrong(tsr_comm *comm, const float *sum, uint64_t count, long round)
 {
     int size = tsr_comm_size(comm);

@@ -45,7 +45,7 @@ typedef struct launch_env {
 /* Draws the token and reserves the ports. Returns false, with errno, on failure. */
 bool launch_env_init(launch_env *env, int ranks, const launch_devices *devices);
 void launch_env_finish(launch_env *env);
-/* The whole environment of a rank, in one block for free(). */
+/* Returns the complete environment of a rank, in one block for free(). */
 char **launch_env_of_rank(const launch_env *env, int rank);
 
 /* guard.c: a process that kills the job's processes if the launcher is killed. */
@@ -86,7 +86,7 @@ typedef struct launch_job {
     launch_inherited inherited;
     int signal_fd;
     struct pollfd *polls;
-    bool stopping;         /* the ranks have been told to end */
+    bool stopping;         /* the ranks have been sent a signal that ends them */
     bool killed;           /* SIGKILL has been sent */
     bool sweeping;         /* all ranks have ended; their children are being stopped */
     bool output_lost;      /* some output could not be written before give_up_at_ms */
@@ -135,7 +135,7 @@ int launch_children_signal(pid_t guard, int signal);
 /* Reaps the children that have ended and are neither ranks nor the guard: orphans of ranks. */
 void launch_children_reap(const launch_rank *ranks, int count, pid_t guard);
 
-/* run.c: runs the whole job and returns its exit code. */
+/* run.c: runs a job from start to end and returns its exit code. */
 int launch_run(const launch_options *options, const launch_devices *devices);
 
 #endif

@@ -29,7 +29,7 @@ void cli_print(FILE *out, const char *format, ...) CLI_PRINTF(2, 3);
 void cli_wrap(FILE *out, const char *text);
 
 /* Writes one line and its newline, broken in the same way, but only if the width of the terminal is
- * known: lines in a file or a pipe stay whole. */
+ * known: lines in a file or a pipe are not broken. */
 void cli_line(FILE *out, const char *format, ...) CLI_PRINTF(2, 3);
 
 #endif
