@@ -1,15 +1,16 @@
-/* Vulkan devices: what there is, what each can do, and opening one.
+/* Vulkan devices: listing them with their abilities, and opening them.
  *
- * Baseline: Vulkan 1.2 with buffer device addresses and timeline semaphores. Devices without them
- * are listed with the reason they cannot be used. Everything else is probed and used where it
- * helps.
+ * A device needs Vulkan 1.2 with buffer device addresses and timeline semaphores. A device without
+ * them is listed with the reason why it cannot be used. All other features are detected and used
+ * where they help.
  *
- * Threads: the listing is a value. A tsr_device may be shared between threads; streams and tensors
- * may not (see there).
+ * Threads: a listing is a plain value. Several threads may use one tsr_device; streams and tensors
+ * have their own rules (stream.h, tensor.h).
  *
- * A child after fork() can do nothing with its parent's device, nor with what is on it: that is
- * TSR_ERR_INVALID, and destroying it there leaves it to the parent. Nor can it open or list devices
- * itself, since drivers do not survive fork(): processes fork before they open one, or exec. */
+ * Drivers do not survive fork(), so a process must fork before it opens a device, or call exec
+ * afterwards. In a child of fork(), calls on the parent's device, and on its streams and tensors,
+ * return TSR_ERR_INVALID; destroying them only sets the pointer to NULL. Listing and opening
+ * devices also return TSR_ERR_INVALID there if the parent had a device open. */
 #ifndef TESSERA_DEVICE_H
 #define TESSERA_DEVICE_H
 
@@ -37,9 +38,9 @@ typedef enum tsr_device_type {
 
 typedef struct tsr_heap_info {
     uint64_t size_bytes;
-    uint64_t budget_bytes; /* what this process may use now; equals size_bytes where the driver does
-                              not say */
-    uint64_t usage_bytes;  /* what this process uses now; 0 where the driver does not say */
+    uint64_t budget_bytes; /* what this process may use now; equals size_bytes if the driver does
+                              not report it */
+    uint64_t usage_bytes;  /* what this process uses now; 0 if the driver does not report it */
     bool device_local;
     bool host_visible; /* some memory type of the heap can be mapped */
 } tsr_heap_info;
@@ -60,7 +61,7 @@ typedef struct tsr_coopmat_shape {
 } tsr_coopmat_shape;
 
 typedef struct tsr_device_info {
-    int index; /* position in the listing: what TESSERA_DEVICE=1 means */
+    int index; /* position in the listing, which TESSERA_DEVICE=1 refers to */
     char name[TSR_NAME_SIZE];
     char driver_name[TSR_NAME_SIZE]; /* "llvmpipe", "radv", "NVIDIA", … */
     char driver_info[TSR_NAME_SIZE]; /* the driver's own version text; may be empty */
@@ -80,97 +81,103 @@ typedef struct tsr_device_info {
     tsr_queue_family_info queue_families[TSR_MAX_QUEUE_FAMILIES];
 
     uint32_t subgroup_size;                        /* the default */
-    uint32_t subgroup_size_min, subgroup_size_max; /* equal where the size cannot be chosen */
+    uint32_t subgroup_size_min, subgroup_size_max; /* equal if the size cannot be chosen */
     bool fp16;                                     /* arithmetic on 16-bit floats in shaders */
-    bool storage16; /* 16-bit loads and stores; otherwise halves travel as 32-bit words */
+    bool storage16; /* 16-bit loads and stores; otherwise 16-bit elements are packed in 32-bit words
+                     */
     bool storage8;  /* 8-bit loads and stores */
     bool int64;     /* 64-bit integers in shaders */
     bool int8;      /* 8-bit arithmetic in shaders */
     bool memory_budget;
     bool external_memory_host;
     bool pipeline_statistics;
-    bool unified_memory; /* every device-local heap can be mapped: tensors are reached without
-                            copies */
+    bool unified_memory; /* every device-local heap can be mapped, and the GPU is not discrete:
+                            tensors need no copies to be accessed by the host */
 
     bool coopmat;            /* the device has cooperative matrices … */
-    bool coopmat_bf16;       /* … and some of bf16 among them, VK_KHR_shader_bfloat16 */
+    bool coopmat_bf16;       /* … also of bf16 (VK_KHR_shader_bfloat16) */
     bool coopmat_built;      /* this build has kernels that use those of f16 … */
     bool coopmat_bf16_built; /* … and of bf16 */
     int coopmat_count;
     tsr_coopmat_shape coopmats[TSR_MAX_COOPMAT_SHAPES];
-    int coopmat_used;      /* index of the one in kernels for products of f16; -1: they use none */
-    int coopmat_bf16_used; /* … and of bf16 */
-    uint32_t coopmat_subgroup_size; /* invocations that multiply together there; 0: none is used */
+    int coopmat_used;      /* index of the shape that kernels use for products of f16; -1: none */
+    int coopmat_bf16_used; /* the same for bf16 */
+    uint32_t coopmat_subgroup_size; /* size of the subgroups that multiply together with these
+                                       shapes; 0: none is used */
 
     uint32_t max_workgroup_count[3];
     uint32_t max_workgroup_size[3];
     uint32_t max_workgroup_invocations;
     uint32_t max_shared_memory_bytes;
     uint32_t max_push_constant_bytes;
-    uint64_t max_allocation_bytes; /* one tensor's elements */
-    float timestamp_period_ns;     /* 0 where timestamps do not work */
+    uint64_t max_allocation_bytes; /* the largest size of a tensor's elements */
+    float timestamp_period_ns;     /* 0 if timestamps do not work */
 } tsr_device_info;
 
-/* The devices of this machine. A snapshot: heap budgets are those of the moment of the call. */
+/* The devices of this machine. Heap budgets are those at the time of the call. */
 typedef struct tsr_device_list {
     int count;
     tsr_device_info *devices;
 } tsr_device_list;
 
-/* Lists every Vulkan device, usable or not, in the loader's order; one whose driver fails to answer
- * is not usable, with that for a reason, and is logged. No device is an empty list. `out` is
- * written on success and is the caller's to give to tsr_device_list_finish. Errors:
- * TSR_ERR_UNSUPPORTED (built without Vulkan, or no Vulkan loader on this machine),
- * TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER. */
+/* Lists every Vulkan device, usable or not, in the loader's order. If a device's driver fails to
+ * answer, the device is listed as not usable with the error as the reason, and a warning is logged.
+ * If there is no device, the list is empty. Blocks until all drivers have answered. `out` is
+ * written on success; the caller must pass it to tsr_device_list_finish. Errors:
+ * TSR_ERR_UNSUPPORTED (built without Vulkan, or no Vulkan loader on this machine), TSR_ERR_INVALID
+ * (in a child of fork(), see above), TSR_ERR_NOT_FOUND (TESSERA_VALIDATION is set, but its layer is
+ * not installed), TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER. */
 TSR_API TSR_NODISCARD tsr_status tsr_device_list_init(tsr_device_list *out);
-/* Frees the listing and empties it. NULL and an empty list are fine. */
+/* Frees the listing and empties it. NULL and an empty list are allowed. */
 TSR_API void tsr_device_list_finish(tsr_device_list *list);
 
 typedef struct tsr_device tsr_device;
 
 typedef struct tsr_device_params {
-    /* Which device: a decimal index of the listing, a UUID (as uuid_text, hyphens optional), or a
-     * part of the name, case ignored. NULL: the environment variable TESSERA_DEVICE, read the same
-     * way; without it the best device: discrete, then integrated, virtual, other, CPU; more
-     * device-local memory first among equals. */
+    /* The device to open: a decimal index of the listing, a UUID (as uuid_text, with or without
+     * hyphens), or a part of the name, in upper or lower case. NULL: the environment variable
+     * TESSERA_DEVICE, with the same syntax. If that is not set either, the best device: discrete,
+     * then integrated, virtual, other, CPU; among equals, the one with the most device-local
+     * memory. */
     const char *device;
-    /* Reach no tensor by mapping, even where it is possible: transfers take the staging path of
+    /* Map no tensors, even if that is possible, but transfer them through staging memory as on
      * discrete GPUs. */
     bool force_staging;
-    /* Keep halves in packed 32-bit words even where the device has 16-bit storage: the path of
-     * devices without it. */
+    /* Keep 16-bit elements packed in 32-bit words, as on devices without 16-bit storage, even if
+     * the device has it. */
     bool force_packed_storage;
-    /* Do not read or write the pipeline cache on disk, nor read a tuning (tuning.h). */
+    /* Neither read nor write the pipeline cache on disk, and do not read a tuning (tuning.h). */
     bool no_disk_cache;
-    /* An upper bound on the bytes of device memory this device object allocates; 0: the heap's
-     * budget. */
+    /* The most bytes of device memory that this device object allocates; 0: the heap's budget. */
     uint64_t memory_limit_bytes;
 } tsr_device_params;
 
 #define tsr_device_params(...) (&(tsr_device_params){__VA_ARGS__})
 
-/* Opens a device. `params` may be NULL. Several devices, and the same device several times, may be
- * open in one process. Errors: TSR_ERR_NOT_FOUND (no such device; the text lists what there is),
- * TSR_ERR_INVALID (the name fits several devices: the text lists them; TESSERA_SLOWDOWN is no
- * factor), TSR_ERR_UNSUPPORTED (it cannot be used: the text has the reason), TSR_ERR_NO_MEMORY,
+/* Opens a device. `params` may be NULL. A process may open several devices, and the same device
+ * several times. Blocks until the drivers have answered. Errors: TSR_ERR_NOT_FOUND (there is no
+ * such device; the text lists the devices), TSR_ERR_INVALID (the name fits several devices, which
+ * the text lists; TESSERA_SLOWDOWN is not a valid factor; in a child of fork(), see above),
+ * TSR_ERR_UNSUPPORTED (the device cannot be used; the text has the reason), TSR_ERR_NO_MEMORY,
  * TSR_ERR_DRIVER. */
 TSR_API TSR_NODISCARD tsr_status tsr_device_open(const tsr_device_params *params, tsr_device **out);
 
-/* Gives the caller's hold on the device up, writes the pipeline cache, and sets *device to NULL.
- * Streams and tensors hold the device themselves: it closes when the last of them is destroyed, in
- * whatever order that happens. */
+/* Writes the pipeline cache, releases the caller's reference to the device and sets *device to
+ * NULL. NULL is allowed. Streams, tensors and kernels have references of their own: the device
+ * closes when the last of them is destroyed, in any order. Blocks until the cache file is written
+ * and, if the device closes, until it is idle. */
 TSR_API void tsr_device_close(tsr_device **device);
 
-/* What the open device can do. Lives as long as the device. */
+/* Returns the open device's properties, which are valid as long as the device. */
 TSR_API const tsr_device_info *tsr_device_get_info(const tsr_device *device);
 
-/* Bytes this device object holds from the driver, and bytes of them in use by tensors and scratch.
- * Either pointer may be NULL. */
+/* Gives the bytes that this device object has allocated from the driver, and how many of these
+ * tensors and scratch use. Either pointer may be NULL. */
 TSR_API void tsr_device_memory_usage(const tsr_device *device, uint64_t *allocated_bytes,
                                      uint64_t *used_bytes);
 
-/* Writes the pipelines built since the last write to the disk cache now (closing does it too). A
- * cache that cannot be written is logged and is not an error. */
+/* Writes the pipelines built since the last write to the disk cache, as closing the device does.
+ * Blocks until the file is written. If it cannot be written, that is logged and is not an error. */
 TSR_API void tsr_device_save_cache(tsr_device *device);
 
 #ifdef __cplusplus

@@ -1,15 +1,19 @@
 /* Streams: in-order queues of device work.
  *
- * Operations are recorded and run in the order they were recorded, as if each had finished before
- * the next began; those that do not depend on each other may overlap. Work reaches the device in
- * batches: when one is full, at tsr_stream_submit, and whenever something is waited for. An
- * operation is in one batch as a whole, unless it makes more than 1024 commands, or tenths of a
- * second of work for a small GPU. Recording waits only for a device that is 32 batches behind, or
- * that keeps more than an eighth of its memory busy for tensors that have been destroyed. A tensor
- * used on one stream and then on another is ordered between them automatically.
+ * Operations behave as if each ended before the next one begins, in the order in which they were
+ * recorded. Operations that do not depend on each other may overlap. If a tensor is used on one
+ * stream and then on another, the second use is ordered after the first automatically.
  *
- * Threads: one thread at a time per stream. Streams that share tensors belong to one thread at a
- * time together. */
+ * Work is submitted to the device in batches: when a batch is full, at tsr_stream_submit, and
+ * before anything waits. All commands of an operation are in one batch, unless there are more than
+ * 1024 of them, or they take more than tenths of a second on a small GPU.
+ *
+ * Recording an operation usually returns at once. It blocks until the device has caught up if the
+ * device is 32 batches behind, or if destroyed tensors whose work is unfinished occupy more than an
+ * eighth of the device's memory. With TESSERA_SLOWDOWN it blocks until the batch is complete
+ * whenever it submits one.
+ *
+ * Threads: one thread at a time may use a stream, and all streams that share tensors with it. */
 #ifndef TESSERA_STREAM_H
 #define TESSERA_STREAM_H
 
@@ -19,40 +23,45 @@
 extern "C" {
 #endif
 
-/* Holds `device`. Errors: TSR_ERR_INVALID (TESSERA_SLOWDOWN is no factor), TSR_ERR_NO_MEMORY,
- * TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST. */
+/* Creates a stream, which holds a reference to `device`. Errors: TSR_ERR_INVALID (TESSERA_SLOWDOWN
+ * is not a valid factor), TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_create(tsr_device *device, tsr_stream **out);
 
-/* Submits what is recorded, waits for it, frees the stream and sets *stream to NULL. NULL is fine.
- * A failure on the way is logged. */
+/* Submits what is recorded, blocks until all of the stream's work is complete, frees the stream and
+ * sets *stream to NULL. NULL is allowed. Failures are logged. */
 TSR_API void tsr_stream_destroy(tsr_stream **stream);
 
 TSR_API tsr_device *tsr_stream_device(const tsr_stream *stream);
 
-/* Hands everything recorded so far to the device and returns at once. */
+/* Submits everything recorded so far and returns without waiting for it. If the queue refuses it,
+ * the work is kept and the next submit tries again. If recording cannot be ended, the work is
+ * dropped, and the error text gives the number of operations. Errors: TSR_ERR_NO_MEMORY,
+ * TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST; the functions that wait return them,
+ * too. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_submit(tsr_stream *stream);
 
-/* Submits and waits until all of the stream's work is done. */
+/* Submits everything recorded so far. Blocks until all of the stream's work is complete. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_wait(tsr_stream *stream);
 
-/* As tsr_stream_wait, for at most `timeout_ns`: TSR_ERR_TIMEOUT when work is still running then,
- * which goes on. */
+/* As tsr_stream_wait, but blocks until `timeout_ns` nanoseconds have passed at the latest. If work
+ * is still running then, it continues, and the call returns TSR_ERR_TIMEOUT. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_wait_for(tsr_stream *stream, uint64_t timeout_ns);
 
-/* A point in the stream's work: everything recorded before the call. Points of one stream compare
- * as integers. */
+/* Gives a point in the stream's work: the end of everything recorded before the call. Later points
+ * of a stream are greater integers or equal. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_mark(tsr_stream *stream, uint64_t *out_point);
-/* Waits for a point of this stream, submitting it first if need be; a later one than the stream has
- * given means all of its work. */
+/* Blocks until the stream's work up to `point` is complete, for at most `timeout_ns` nanoseconds.
+ * Submits the work first if necessary. A point later than any that the stream has given means all
+ * of its work. Errors: as tsr_stream_wait_for. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_wait_point(tsr_stream *stream, uint64_t point,
                                                        uint64_t timeout_ns);
-/* Whether a point has been reached; never waits and never submits. */
+/* Sets *out to whether a point has been reached. Neither blocks nor submits. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_reached(tsr_stream *stream, uint64_t point, bool *out);
 
-/* The time between two places of the stream as the device's own clock saw it. _begin and _end
- * record timestamps; _read submits, waits and gives the nanoseconds of the last pair. Errors:
- * TSR_ERR_UNSUPPORTED where the queue has no timestamps, TSR_ERR_INVALID when _end has no _begin
- * before it, and _read no pair since the last _begin. */
+/* Measure the time between two places of the stream with the device's timestamps. _begin and _end
+ * record them. _read submits the stream, blocks until all of its work is complete, and gives the
+ * nanoseconds between the last pair. Errors: TSR_ERR_UNSUPPORTED if the queue has no timestamps;
+ * TSR_ERR_INVALID if _end has no _begin before it, or _read no _end since the last _begin. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_timer_begin(tsr_stream *stream);
 TSR_API TSR_NODISCARD tsr_status tsr_stream_timer_end(tsr_stream *stream);
 TSR_API TSR_NODISCARD tsr_status tsr_stream_timer_read(tsr_stream *stream, uint64_t *out_ns);

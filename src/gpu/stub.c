@@ -1,5 +1,6 @@
-/* The GPU half in a build without Vulkan (-Dvulkan=disabled): every function is there and says so,
- * so that programs link and start in either build. */
+/* The functions of src/gpu in a build without Vulkan (-Dvulkan=disabled). Each function exists, and
+ * those that can fail return TSR_ERR_UNSUPPORTED, so that programs link and start in either
+ * build. */
 #include "base/stub.h"
 #include "tessera/kernel.h"
 #include "tessera/ops.h"

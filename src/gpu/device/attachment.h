@@ -8,7 +8,7 @@
 
 #include "tessera/device.h"
 
-/* A kind of attachment: a static constant of the file that owns it. Its address is the key. */
+/* A kind of attachment: a static constant in the file that owns it. Its address is the key. */
 typedef struct tsr__attachment_kind {
     tsr_status (*create)(tsr_device *device, void **out);
     /* Called by tsr_device_close, for example to save files; may be NULL. Others may still use the
@@ -26,15 +26,15 @@ typedef struct tsr__attachments {
     struct {
         const tsr__attachment_kind *kind;
         void *attachment;
-    } entry[TSR__MAX_ATTACHMENTS]; /* those below `count` do not change */
+    } entry[TSR__MAX_ATTACHMENTS]; /* entries below `count` do not change */
 } tsr__attachments;
 
-/* The device's attachment of this kind, which the first call creates. Thread-safe. `create` runs
- * under a lock and must not call this itself. */
+/* Gives the device's attachment of this kind. The first call creates it. Thread-safe. `create` runs
+ * under a lock and must not call this function itself. */
 tsr_status tsr__device_attach(tsr_device *device, const tsr__attachment_kind *kind,
                               void **out) TSR_NODISCARD;
 
-/* The same, or NULL if it has not been created yet. */
+/* Returns the attachment, or NULL if it has not been created yet. */
 void *tsr__device_attachment(const tsr_device *device, const tsr__attachment_kind *kind);
 
 /* For device.c. */

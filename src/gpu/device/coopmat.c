@@ -4,10 +4,12 @@
 
 #define VENDOR_INTEL 0x8086
 
-/* AMD's own drivers list the extension on GPUs that only emulate it. RDNA 3, the first with such
- * instructions, is also the first whose 8-bit dot products take operands of mixed signs. Mesa lists
- * results of 8 columns on all of Intel's GPUs since Skylake, most of which emulate them, and of 16
- * on Xe2, whose matrix units are that wide. */
+/* True if the driver lists the extension but the GPU probably only emulates it.
+ *
+ * AMD's own drivers also list it on GPUs that only emulate it. RDNA 3, the first generation with
+ * such instructions, is also the first whose 8-bit dot products take operands of mixed signs. Mesa
+ * lists results of 8 columns on all of Intel's GPUs since Skylake, most of which emulate them. It
+ * lists results of 16 columns on Xe2, whose matrix units are that wide. */
 static bool only_claimed(const tsr__capabilities *capabilities, const tsr_device_info *info)
 {
     bool amd = capabilities->driver == VK_DRIVER_ID_AMD_PROPRIETARY ||
@@ -19,8 +21,9 @@ static bool only_claimed(const tsr__capabilities *capabilities, const tsr_device
     return (amd && !capabilities->mixed_dot_products) || (info->vendor_id == VENDOR_INTEL && !wide);
 }
 
-/* What the kernels are made of, see shaders/gpu/matmul_coopmat.glsl. Where a subgroup may be of any
- * size, nobody knows how many of them share a workgroup. */
+/* True if the device has what the kernels need, see shaders/gpu/matmul_coopmat.glsl. The kernels
+ * divide a workgroup's tile among its subgroups, so the number of subgroups, and therefore their
+ * size, must be known. */
 static bool has_needs(const tsr__capabilities *capabilities, const tsr_device_info *info)
 {
     return info->coopmat && info->storage16 && info->storage8 &&
@@ -34,13 +37,14 @@ static bool fits(const tsr_coopmat_shape *shape, const char *element)
            !shape->saturating && shape->subgroup_scope;
 }
 
-/* Sizes that tiles are cut into without remainder, in 16 bytes or more. */
+/* True for the sizes that divide tiles without a remainder and take at least 16 bytes. */
 static bool regular(uint32_t size)
 {
     return size == 8 || size == 16 || size == 32;
 }
 
-/* The most work from each element loaded; -1: none fits. */
+/* Index of the shape with the most multiply-adds; -1: none fits. Large shapes use each loaded
+ * element most often. */
 static int best_of(const tsr_device_info *info, const char *element)
 {
     uint32_t most = 0;
@@ -69,9 +73,9 @@ void tsr__coopmat_choose(const tsr__capabilities *capabilities, tsr_device_info 
         info->coopmat_used = best_of(info, "f16");
     if (info->coopmat_bf16_built && info->coopmat_bf16 && capabilities->int16)
         info->coopmat_bf16_used = best_of(info, "bf16");
-    /* The narrowest: Intel's matrix units take no others, and on RDNA 3 a subgroup of 64 keeps
-     * every element of a and b twice as often as one of 32, and reads shared memory as much more.
-     */
+    /* The narrowest subgroup: Intel's matrix units take no other. On RDNA 3 each element of a and b
+     * is stored twice as often in a subgroup of 64 as in one of 32, which doubles the reads of
+     * shared memory. */
     if (info->coopmat_used >= 0 || info->coopmat_bf16_used >= 0)
         info->coopmat_subgroup_size = info->subgroup_size_min;
 }

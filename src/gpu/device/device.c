@@ -17,7 +17,7 @@ static void free_device(tsr_device *device)
 {
     if (device->handle) {
         /* No work is left, since every stream waits for its own before it is destroyed. This waits
-         * for what the driver does after that. Null hardware cannot wait; no stream was ever
+         * for what the driver does after that. Null hardware cannot wait, and no stream was ever
          * created on it. */
         if (device->spare_timelines)
             wait_idle(device);

@@ -1,4 +1,4 @@
-/* An open device: what streams, buffers, pipelines and operators share. */
+/* An open device: the state that streams, buffers, pipelines and operators share. */
 #ifndef TSR_GPU_DEVICE_DEVICE_H
 #define TSR_GPU_DEVICE_DEVICE_H
 
@@ -25,10 +25,10 @@ static inline tsr__storage tsr__storage_of(const tsr_device_info *info)
     return info->storage16 && info->storage8 ? TSR__STORAGE_S16 : TSR__STORAGE_W32;
 }
 
-/* Work is counted in multiply-adds; a byte that is read or written counts as TSR__BYTE_WORK of
- * them, since most GPUs do about as many in the same time. A batch is submitted once it has this
- * much work, and large products are split into dispatches of at most this much, so that even a
- * small GPU takes less than a second for one: drivers assume that a GPU which is busy for a few
+/* Work is counted in multiply-adds. A byte that is read or written counts as TSR__BYTE_WORK of
+ * them, since most GPUs do about that many in the same time. A batch is submitted once it has this
+ * much work, and large products are split into dispatches of at most this much. Even a small GPU
+ * then takes less than a second for one dispatch. Drivers assume that a GPU which is busy for a few
  * seconds hangs, and reset it. */
 #define TSR__BYTE_WORK 16
 #define TSR__GPU_WORK_LIMIT 137438953472.0 /* 2³⁷ */
@@ -40,9 +40,9 @@ struct tsr_device {
     tsr__vk_device vk;
     tsr_device_info info;
     tsr__device_class device_class;
-    tsr__storage storage; /* which variant of each shader runs here */
+    tsr__storage storage; /* the variant of each shader that runs here */
     bool disk_cache;      /* pipelines and tuning are read from files */
-    bool host_copies;     /* the host's CPUs execute this device's work, so they may copy as well */
+    bool host_copies; /* the host's CPUs execute this device's work, so the host may also copy */
     VkQueue queue;
     uint32_t queue_family;
     uint32_t timestamp_bits;
@@ -53,22 +53,22 @@ struct tsr_device {
 
     VkPhysicalDeviceMemoryProperties memory_properties;
     uint64_t memory_limit_bytes;    /* set by the caller; 0: none */
-    bool wants_mapping;             /* tensors shall be mapped, if there is such memory */
-    uint64_t host_import_alignment; /* of host memory that the device can import; 0: none */
+    bool wants_mapping;             /* map tensors if there is such memory */
+    uint64_t host_import_alignment; /* of host memory that the device can import; 0: it cannot */
 
     pthread_mutex_t queue_lock;
     tsr__timeline *spare_timelines; /* under queue_lock */
     tsr__attachments attachments;
-    unsigned generation; /* of the process that opened it: base/fork.h */
+    unsigned generation; /* of the process that opened the device: base/fork.h */
     atomic_bool lost;
     atomic_uint references;
 };
 
-/* As tsr_device_open, but opens devices that are not usable too, for example drivers' null
- * hardware, on which pipelines can be built but memory cannot be allocated. */
+/* As tsr_device_open, but also opens devices that are not usable, for example drivers' null
+ * hardware, on which pipelines can be built but no memory allocated. */
 tsr_status tsr__device_open_to_compile(const tsr_device_params *params, tsr_device **out);
 
-/* Whoever holds a reference may use the device after tsr_device_close. */
+/* The holder of a reference may use the device after tsr_device_close. */
 void tsr__device_retain(tsr_device *device);
 void tsr__device_release(tsr_device *device);
 
@@ -81,12 +81,12 @@ tsr_status tsr__device_fail(tsr_device *device, VkResult result, const char *cal
 tsr_status tsr__device_check(const tsr_device *device);
 
 /* True in a child of fork(), where the device and all its objects belong to the parent. The
- * driver's threads do not exist in the child, so destroying such an object could wait for ever: it
- * is left as it is. */
+ * driver's threads do not exist in the child, so destroying such an object could block for ever.
+ * Callers leave it as it is. */
 bool tsr__device_is_inherited(const tsr_device *device);
 
 /* Reads TESSERA_SLOWDOWN: the factor by which streams are slowed down, 1 if it is not set.
- * tsr_device_open calls it too, so that a wrong value is reported early. */
+ * tsr_device_open also calls it, so that a wrong value is reported early. */
 tsr_status tsr__slowdown(double *out) TSR_NODISCARD;
 
 /* TSR__DEVICE_TRY(device, CreateBuffer, device->handle, …): calls the function, and returns its

@@ -1,4 +1,4 @@
-/* What a device's state forbids, and the errors for it. */
+/* Errors of Vulkan calls on a device, and the checks of its state. */
 #include "base/fork.h"
 #include "gpu/device/device.h"
 

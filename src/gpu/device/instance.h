@@ -1,9 +1,9 @@
-/* The process's one Vulkan instance, created when first needed and released with the last device or
- * listing.
+/* The process's one Vulkan instance. It is created when it is first needed and released with the
+ * last device or listing.
  *
- * TESSERA_VALIDATION=1 turns the validation layers on; their messages of warning level and above go
- * to the log as errors and are counted. Asking for them where they are not installed is an error,
- * not a silent "no". */
+ * TESSERA_VALIDATION=1 turns the validation layers on. Their messages of warning level and above
+ * are logged as errors and counted. If the layers are not installed, creating the instance
+ * fails. */
 #ifndef TSR_GPU_DEVICE_INSTANCE_H
 #define TSR_GPU_DEVICE_INSTANCE_H
 
@@ -20,10 +20,10 @@ typedef struct tsr__instance {
 tsr_status tsr__instance_acquire(tsr__instance **out);
 void tsr__instance_release(tsr__instance *instance);
 
-/* What TESSERA_VALIDATION says. */
+/* True if TESSERA_VALIDATION asks for the validation layers. */
 bool tsr__validation_wanted(void);
 
-/* Messages of the validation layers since the process started. */
+/* The number of messages of the validation layers since the process started. */
 uint64_t tsr__validation_messages(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Lists devices and opens them. */
+/* Listing and opening devices. */
 #include <math.h>
 #include <string.h>
 
@@ -57,7 +57,7 @@ tsr_status tsr_device_list_init(tsr_device_list *out)
     tsr__instance *instance;
     tsr_status status = tsr__instance_acquire(&instance);
     if (status == TSR_ERR_NOT_FOUND && !tsr__validation_wanted()) {
-        /* A loader, but no driver: an empty list is the answer. */
+        /* There is a loader but no driver, so the list is empty. */
         *out = (tsr_device_list){0};
         return TSR_OK;
     }
@@ -102,7 +102,7 @@ static void request_extension(device_request *request, const char *name, void *f
     }
 }
 
-/* Asks for everything we can use and the device has. */
+/* Requests every feature that we can use and the device has. */
 static void fill_request(const tsr_device_info *info, const tsr__capabilities *capabilities,
                          device_request *request)
 {
@@ -116,7 +116,7 @@ static void fill_request(const tsr_device_info *info, const tsr__capabilities *c
         .storageBuffer8BitAccess = info->storage8,
         .vulkanMemoryModel = capabilities->vulkan_memory_model,
         .vulkanMemoryModelDeviceScope =
-            capabilities->vulkan_memory_model, /* atomics need it then */
+            capabilities->vulkan_memory_model, /* atomics need it with this memory model */
     };
     request->vulkan11 = (VkPhysicalDeviceVulkan11Features){
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
@@ -206,7 +206,7 @@ static tsr__device_class class_of(const tsr_device_info *info,
     return info->type == TSR_DEVICE_CPU ? TSR__CLASS_CPU : TSR__CLASS_GPU;
 }
 
-/* Takes over the caller's hold on `instance`, also on failure. */
+/* Takes over the caller's reference to `instance`, also on failure. */
 static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *info,
                               const tsr__capabilities *capabilities,
                               const tsr_device_params *params, tsr_device **out)

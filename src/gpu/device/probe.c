@@ -93,7 +93,7 @@ static void format_uuid(tsr_device_info *info)
     }
 }
 
-/* Extensions of a device, to ask for by name. */
+/* The extensions of a device. */
 typedef struct extension_set {
     uint32_t count;
     VkExtensionProperties *list;
@@ -178,8 +178,8 @@ static void probe_memory(const tsr__instance *instance, tsr_device_info *info,
         }
         info->unified_memory = true;
     }
-    /* A discrete GPU with all of its memory mapped (resizable BAR) is reached over the bus all the
-     * same. */
+    /* Mapping does not make a discrete GPU's memory unified, even if all of it can be mapped
+     * (resizable BAR): the host still reaches it over the bus. */
     if (info->type == TSR_DEVICE_DISCRETE)
         info->unified_memory = false;
 }
@@ -207,7 +207,7 @@ static void probe_queues(const tsr__instance *instance, tsr_device_info *info,
             .transfer = (family->queueFlags & VK_QUEUE_TRANSFER_BIT) != 0 || graphics || compute,
             .timestamp_bits = family->timestampValidBits,
         };
-        /* A compute-only family stays out of the way of the desktop's graphics. */
+        /* Prefer a compute-only family, so that we do not compete with the desktop's graphics. */
         if (compute && family->queueCount > 0 &&
             (capabilities->queue_family == UINT32_MAX || (chosen_has_graphics && !graphics))) {
             capabilities->queue_family = i;
@@ -472,7 +472,7 @@ tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, 
     if (status == TSR_ERR_NO_MEMORY)
         return status;
     if (status != TSR_OK) {
-        /* Its driver's trouble, which must not hide the others. */
+        /* One driver's failure must not hide the other devices. */
         unusable(info, tsr_last_error());
         tsr__log(TSR_LOG_WARNING, "device %d (%s) cannot be used: %s", index, info->name,
                  info->unusable_reason);

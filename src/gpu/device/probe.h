@@ -1,11 +1,11 @@
-/* What a physical device is and can do. */
+/* Probing what a physical device is and can do. */
 #ifndef TSR_GPU_DEVICE_PROBE_H
 #define TSR_GPU_DEVICE_PROBE_H
 
 #include "gpu/device/instance.h"
 #include "tessera/device.h"
 
-/* Features and extensions we use where they are there, beyond what tsr_device_info tells. */
+/* Features and extensions that we use if they exist, beyond those in tsr_device_info. */
 typedef struct tsr__capabilities {
     VkPhysicalDevice physical;
     VkPhysicalDeviceMemoryProperties memory;
@@ -14,23 +14,25 @@ typedef struct tsr__capabilities {
     bool int16;
     bool vulkan_memory_model;
     bool subgroup_size_control;
-    bool full_subgroups;              /* can be demanded of a pipeline … */
-    bool subgroup_sizes_in_compute;   /* … and so can their size: not on NVK, which has one */
+    bool full_subgroups;              /* a pipeline can require full subgroups … */
+    bool subgroup_sizes_in_compute;   /* … and their size; not on NVK, which has one size */
     uint32_t max_workgroup_subgroups; /* 0 where the driver does not say */
-    bool subgroup_quads;              /* compute shaders may swap within four invocations */
-    bool mixed_dot_products;          /* of 8-bit integers, signed by unsigned, by an instruction */
+    bool subgroup_quads; /* the four invocations of a quad may exchange values in compute shaders */
+    bool mixed_dot_products; /* the GPU has an instruction for signed by unsigned 8-bit dot products
+                              */
     bool memory_budget;
     uint64_t host_import_alignment; /* 0 without VK_EXT_external_memory_host */
     VkDriverId driver;
 } tsr__capabilities;
 
-/* Fills both. `index` is the device's place in the listing. A device whose driver fails to answer
- * is not usable, with that for a reason, unless host memory was short: then this fails. */
+/* Fills both. `index` is the device's place in the listing. If the device's driver fails to answer,
+ * the device is marked as not usable, with the error as the reason. Only TSR_ERR_NO_MEMORY makes
+ * this function fail. */
 tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, int index,
                       tsr_device_info *info, tsr__capabilities *capabilities);
 
-/* Whether a pipeline can be built so that all its subgroups are full and of one known size: either
- * the device takes such a request, or it has only one size. */
+/* True if a pipeline can be built so that all its subgroups are full and of one known size: either
+ * the device accepts such a request, or it has only one size. */
 static inline bool tsr__probe_subgroups(const tsr__capabilities *capabilities,
                                         const tsr_device_info *info)
 {

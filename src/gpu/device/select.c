@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-/* The devices as "0 (llvmpipe), 1 (…)", cut short when there are many. */
+/* Writes the devices as "0 (llvmpipe), 1 (…)", truncated to `size`. */
 static const char *describe(const tsr_device_info *devices, int count, char *text, size_t size)
 {
     size_t used = 0;
@@ -58,8 +58,9 @@ static tsr_status select_best(const tsr_device_info *devices, int count, int *ou
             best = i;
     }
     if (best < 0 && count > 0)
-        return tsr__fail(TSR_ERR_UNSUPPORTED, "device: none of %d can be used; the first, %s: %s",
-                         count, devices[0].name, devices[0].unusable_reason);
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "device: none of the %d devices can be used; the first, %s: %s", count,
+                         devices[0].name, devices[0].unusable_reason);
     if (best < 0)
         return tsr__fail(TSR_ERR_NOT_FOUND, "device: this machine has no Vulkan device");
     *out = best;
@@ -115,7 +116,7 @@ static bool contains_ignoring_case(const char *text, const char *part)
     return false;
 }
 
-/* The one device that `matches`; several matches are ambiguous. */
+/* True if the device matches the key. */
 typedef bool (*match_fn)(const tsr_device_info *device, const void *key);
 
 static bool match_uuid(const tsr_device_info *device, const void *key)
@@ -172,7 +173,8 @@ tsr_status tsr__select_device(const tsr_device_info *devices, int count, const c
 
     int chosen = -1;
     uint8_t uuid[TSR_UUID_SIZE];
-    /* A UUID whose 32 digits happen to be decimal is far too long for an index. */
+    /* UUIDs come first: a UUID whose 32 digits happen to be decimal is far too long for an
+     * index. */
     if (parse_uuid(wanted, uuid))
         TSR__TRY(select_matching(devices, count, wanted, match_uuid, uuid, &chosen));
     else if (all_digits(wanted))

@@ -1,4 +1,4 @@
-/* Which of the listed devices a text means. Arithmetic on the listing only. */
+/* Selects one of the listed devices by a text. It reads only the listing. */
 #ifndef TSR_GPU_DEVICE_SELECT_H
 #define TSR_GPU_DEVICE_SELECT_H
 

@@ -1,6 +1,6 @@
-/* Devices slowed down on purpose: TESSERA_SLOWDOWN=3 makes streams take three times as long, so
- * that one machine can simulate several of different speed. For tests and demonstrations: the
- * thread that submits to a slowed stream waits for its work. */
+/* Slows devices down on purpose: TESSERA_SLOWDOWN=3 makes streams take three times as long, so that
+ * one machine can simulate several devices of different speed. It is for tests and demonstrations:
+ * the thread that submits to a slowed stream waits for its work. */
 #include "base/environment.h"
 #include "gpu/device/device.h"
 

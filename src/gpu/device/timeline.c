@@ -61,7 +61,8 @@ void tsr__timeline_release(tsr_device *device, tsr__timeline *timeline)
 {
     if (!timeline || --timeline->references > 0)
         return;
-    /* One that has not counted to its end, its device being lost, will not count on either. */
+    /* This timeline has not reached its last point because the device was lost. It never will, so
+     * it cannot be used again. */
     if (timeline->reached != timeline->submitted) {
         destroy(device, timeline);
         return;

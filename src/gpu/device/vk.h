@@ -1,6 +1,6 @@
-/* The Vulkan functions we call, loaded at run time so that the library has no link dependency on a
- * loader, and the one way to call those that can fail: TSR__VK, where tests inject failures.
- * Nothing outside src/gpu includes this. */
+/* The Vulkan functions that we call. They are loaded at run time so that the library has no link
+ * dependency on a loader. Those that can fail are called through TSR__VK only, where tests inject
+ * failures. Nothing outside src/gpu includes this header. */
 #ifndef TSR_GPU_DEVICE_VK_H
 #define TSR_GPU_DEVICE_VK_H
 
@@ -29,7 +29,7 @@
     X(CreateDevice)                                                                                \
     X(GetDeviceProcAddr)
 
-/* Absent unless their extension is there; NULL then. */
+/* NULL if the driver or loader lacks their extension. */
 #define TSR__VK_INSTANCE_OPTIONAL_FUNCTIONS(X)                                                     \
     X(CreateDebugUtilsMessengerEXT)                                                                \
     X(DestroyDebugUtilsMessengerEXT)                                                               \
@@ -102,21 +102,22 @@ typedef struct tsr__vk_device {
 
 #undef TSR__VK_MEMBER
 
-/* The loader stays open for the life of the process: drivers do not survive being unloaded. */
+/* The loader stays open for the life of the process, because drivers do not survive being
+ * unloaded. */
 tsr_status tsr__vk_load_global(const tsr__vk_global **out);
 tsr_status tsr__vk_load_instance(const tsr__vk_global *global, VkInstance instance,
                                  tsr__vk_instance *out);
 tsr_status tsr__vk_load_device(const tsr__vk_instance *vk, VkDevice device, tsr__vk_device *out);
 
-/* "VK_ERROR_DEVICE_LOST"; never NULL. */
+/* The name of a result, for example "VK_ERROR_DEVICE_LOST"; never NULL. */
 const char *tsr__vk_result_name(VkResult result);
 
-/* The status a result means: memory, device lost or driver. */
+/* The status that a result stands for: memory, device lost or driver. */
 tsr_status tsr__vk_status(VkResult result);
 
-/* TSR__VK(&device->vk, CreateBuffer, …): a VkResult, the driver's own or an injected one. Every
- * call of a function that returns a VkResult goes through here; a test searches the sources for one
- * that does not. */
+/* TSR__VK(&device->vk, CreateBuffer, …) is the driver's VkResult or an injected one. Every call of
+ * a function that returns a VkResult must use this macro; a test searches the sources for calls
+ * that do not. */
 #define TSR__VK(table, name, ...)                                                                  \
     (tsr__fault_hit(TSR__FAULT_VULKAN, "vk" #name) ? (VkResult)tsr__fault_code()                   \
                                                    : (table)->name(__VA_ARGS__))

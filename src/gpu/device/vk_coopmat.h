@@ -60,7 +60,7 @@ typedef VkResult(VKAPI_PTR *PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKH
     VkCooperativeMatrixPropertiesKHR *pProperties);
 #endif
 
-/* VK_KHR_shader_bfloat16 likewise (1.4.316). */
+/* VK_KHR_shader_bfloat16, for Vulkan headers older than 1.4.316. */
 #ifndef VK_KHR_shader_bfloat16
 #define VK_KHR_shader_bfloat16 1
 #define VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME "VK_KHR_shader_bfloat16"

@@ -1,7 +1,7 @@
-/* Pieces whose rows have gaps, or are columns in src. Those are turned in tiles whose columns and
- * rows are some lines of a cache each: every line is read or written as a whole and once, however
- * far it is to the next column or row, and with those beside it, which is what memory is fast at.
- */
+/* Copies pieces whose rows have gaps, or whose rows are columns in src. The latter are transposed
+ * in tiles. A tile is several cache lines wide and high, so that each line is read or written
+ * completely and only once, however far apart columns or rows are. Neighbouring lines are accessed
+ * together, which suits the memory. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -11,9 +11,9 @@
 
 enum {
     VECTOR_BYTES = 16,
-    RUN_BYTES = 256,        /* of a tile's column in src */
-    TILE_BYTES = 32 * 1024, /* in the second-level cache */
-    BAND_TILES = 16,        /* side by side */
+    RUN_BYTES = 256,        /* bytes of a tile's column in src */
+    TILE_BYTES = 32 * 1024, /* fits the second-level cache */
+    BAND_TILES = 16,        /* tiles side by side in a band */
     STRAIGHT_ROWS = 16,
     MOST_COLUMNS = 512,
     ROW_BYTES = MOST_COLUMNS * 8,
@@ -23,12 +23,12 @@ enum {
 typedef struct plane {
     int row_dim, column_dim; /* −1: there is only one row */
     uint32_t rows, columns;
-    bool turned; /* rows of dst are columns in src, and worth turning */
+    bool turned; /* rows of dst are columns in src, and there are enough elements to transpose */
     uint32_t band_rows, tile_rows, tile_columns, band_columns;
-    uint64_t row_step[2], step[2]; /* bytes from an element to that below and to its neighbour */
+    uint64_t row_step[2], step[2]; /* bytes to the next row and to the next column */
 } plane;
 
-/* The dimension in which src's elements are closest, beside the innermost one. */
+/* The dimension, other than the innermost one, in which src's elements are closest. */
 static int closest_dim(const tsr__piece *piece)
 {
     int inner = piece->ndim - 1, best = inner - 1;
@@ -68,7 +68,7 @@ static plane plane_of(const tsr__host_piece *work)
         p.tile_rows = p.band_rows = tsr__min_u32(RUN_BYTES / work->from_bytes, p.rows);
         p.tile_columns = tsr__min_u32(TILE_BYTES / work->from_bytes / p.tile_rows, MOST_COLUMNS);
     } else if (p.columns < least && p.rows > p.columns) {
-        set_dims(&p, work, inner, row_dim); /* long rows take less than many */
+        set_dims(&p, work, inner, row_dim); /* few long rows are faster than many short ones */
     }
     p.band_columns = BAND_TILES * p.tile_columns;
     return p;
@@ -90,7 +90,7 @@ uint64_t tsr__host_bands(const tsr__host_piece *work)
     return work->piece->count / p.columns / p.rows * bands_of(&p);
 }
 
-/* Elements that lie so many bytes after one another. */
+/* Copies elements that are the given numbers of bytes apart. */
 static inline void copy_apart(char *to, uint64_t to_step, const char *from, uint64_t from_step,
                               uint64_t count, uint64_t element_bytes)
 {
@@ -98,7 +98,7 @@ static inline void copy_apart(char *to, uint64_t to_step, const char *from, uint
         memcpy(to + i * to_step, from + i * from_step, element_bytes);
 }
 
-/* With a size that is known to the compiler a copy is an instruction. */
+/* The compiler makes one instruction of a copy whose size it knows. */
 static void copy_elements(char *to, uint64_t to_step, const char *from, uint64_t from_step,
                           uint64_t count, uint64_t element_bytes)
 {
@@ -117,7 +117,7 @@ static void copy_elements(char *to, uint64_t to_step, const char *from, uint64_t
     }
 }
 
-/* Some elements of a row. */
+/* Copies, and converts if necessary, some elements of a row. */
 static void put(const tsr__host_piece *work, char *to, uint64_t to_step, const char *from,
                 uint64_t from_step, uint32_t count)
 {
@@ -157,7 +157,7 @@ static void copy_tile(const tsr__host_piece *work, const plane *p, char *to, con
         put(work, to + row * p->row_step[0], p->step[0], tile + row * pitch, bytes, columns);
 }
 
-/* Some rows of one plane, or a part of them. */
+/* Copies a band: some rows of one plane, or a part of them. */
 static void copy_band(const tsr__host_piece *work, const plane *p, uint64_t number)
 {
     const tsr__piece *piece = work->piece;

@@ -5,7 +5,7 @@
 #include "gpu/ops/common/walk.h"
 
 enum {
-    SHORTEST_ROW = 8, /* elements; shorter ones go faster one by one */
+    SHORTEST_ROW = 8, /* elements; shorter rows are copied faster one element at a time */
 };
 
 bool tsr__host_rows(const tsr__host_piece *work)

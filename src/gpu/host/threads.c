@@ -8,8 +8,8 @@
 
 enum {
     MAX_SHARES = 4, /* more threads do not make memory faster */
-    /* The fewest bytes that are worth a thread: about 100 µs of copying, while starting and ending
-       a thread takes 20 to 40. */
+    /* The fewest bytes for one thread: about 100 µs of copying. Starting and ending a thread takes
+     * 20 to 40 µs. */
     SHARE_BYTES = 2 << 20,
 };
 
@@ -31,7 +31,7 @@ static int share_count(uint64_t bytes)
 {
     uint64_t count = tsr__min_u64(bytes / SHARE_BYTES, MAX_SHARES);
 
-    if (count < 2) /* most copies, for which counting the CPUs would take too long */
+    if (count < 2) /* most copies are this small, and counting the CPUs would take too long */
         return 1;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     return (int)tsr__min_u64(count, cpus > 1 ? (uint64_t)cpus : 1);

@@ -1,6 +1,6 @@
-/* In squares as wide as a vector of 16 bytes. A round of interleaving each vector of the first half
- * with its partner in the second moves every element's place by a bit: log2 of the square's edge of
- * them turn it. */
+/* Transposes in squares whose rows are vectors of 16 bytes. One round interleaves each vector of
+ * the first half with the corresponding one of the second half. log2(edge) rounds transpose the
+ * square, since each round rotates the bits of every element's position by one. */
 #include "gpu/host/transpose.h"
 
 #include <string.h>
@@ -48,8 +48,9 @@ SQUARE(uint16_t, 8, LOW16, HIGH16)
 SQUARE(uint32_t, 4, LOW32, HIGH32)
 SQUARE(uint64_t, 2, LOW64, HIGH64)
 
-/* Squares, as far as there are whole ones, and the rest one by one. All rows of a few columns come
- * before the next columns: each line of `from` is used up at once. */
+/* Transposes complete squares first, then the remaining elements one by one. All rows of a few
+ * columns come before the next columns, so that each cache line of `from` is used completely at
+ * once. */
 #define TRANSPOSE(number)                                                                          \
     static void transpose_##number(char *to, uint64_t to_pitch, const char *from,                  \
                                    uint64_t from_pitch, uint32_t rows, uint32_t columns)           \

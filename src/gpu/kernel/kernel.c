@@ -1,4 +1,4 @@
-/* Kernels of the program's own. */
+/* Kernels of the caller's own. */
 #include "tessera/kernel.h"
 
 #include <stdio.h>
@@ -29,10 +29,11 @@ static tsr_status check_subgroup_size(const tsr_device *device, const char *name
     const tsr_device_info *info = &device->info;
     if (size == 0)
         return TSR_OK;
-    TSR__REQUIRE((size & (size - 1)) == 0, "%s: subgroup_size is %u, no power of two", name,
+    TSR__REQUIRE((size & (size - 1)) == 0, "%s: subgroup_size is %u, not a power of two", name,
                  (unsigned)size);
     if (!device->subgroups_demanded)
-        return tsr__fail(TSR_ERR_UNSUPPORTED, "%s: subgroup_size is %u; %s takes no demands", name,
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "%s: subgroup_size is %u; %s does not let kernels set it", name,
                          (unsigned)size, info->name);
     if (size < info->subgroup_size_min || size > info->subgroup_size_max)
         return tsr__fail(TSR_ERR_UNSUPPORTED, "%s: subgroup_size is %u; %s has %u to %u", name,
@@ -45,10 +46,10 @@ static tsr_status check_params(const tsr_device *device, const char *name,
                                const tsr_kernel_params *params)
 {
     TSR__REQUIRE(!params->glsl != !params->spirv,
-                 "%s: %s of glsl and spirv are given; one is needed", name,
+                 "%s: %s of glsl and spirv are set; set exactly one", name,
                  params->glsl ? "both" : "none");
     TSR__REQUIRE(params->tensor_count >= 0, "%s: tensor_count is %d", name, params->tensor_count);
-    TSR__REQUIRE(params->scalar_bytes % 4 == 0, "%s: scalar_bytes is %u, no multiple of 4", name,
+    TSR__REQUIRE(params->scalar_bytes % 4 == 0, "%s: scalar_bytes is %u, not a multiple of 4", name,
                  (unsigned)params->scalar_bytes);
     uint64_t bytes = (uint64_t)params->tensor_count * ADDRESS_BYTES + params->scalar_bytes;
     uint64_t limit = device->info.max_push_constant_bytes;

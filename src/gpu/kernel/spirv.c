@@ -7,7 +7,7 @@
 
 #define MAGIC UINT32_C(0x07230203)
 #define MAGIC_SWAPPED UINT32_C(0x03022307)
-#define VERSION_MAX UINT32_C(0x00010500) /* what Vulkan 1.2 takes */
+#define VERSION_MAX UINT32_C(0x00010500) /* the highest version that Vulkan 1.2 accepts */
 #define BOUND_MAX UINT32_C(0x3fffff)
 
 static tsr_status check_header(const char *name, const uint32_t *words, uint64_t count)
@@ -20,13 +20,13 @@ static tsr_status check_header(const char *name, const uint32_t *words, uint64_t
     TSR__REQUIRE(words[1] >= 0x10000 && words[1] <= VERSION_MAX && (words[1] & 0xff) == 0,
                  "%s: SPIR-V version word %08x; 1.0 to 1.5 can be used", name, (unsigned)words[1]);
     TSR__REQUIRE(words[3] > 0 && words[3] <= BOUND_MAX && words[4] == 0,
-                 "%s: the SPIR-V header's bound %u and schema %u cannot be", name,
+                 "%s: the SPIR-V header's bound %u and schema %u are not valid", name,
                  (unsigned)words[3], (unsigned)words[4]);
     return TSR_OK;
 }
 
-/* What a module may ask for, and what tells whether the device was opened with it. A capability
- * that is not listed is the driver's to judge. */
+/* The capabilities that a module may declare, and whether the device was opened with each. The
+ * driver checks capabilities that are not listed. */
 static tsr_status check_capability(const tsr__spirv_source *source, uint32_t capability)
 {
     const tsr_device_info *info = source->info;
@@ -57,8 +57,8 @@ static tsr_status check_capability(const tsr__spirv_source *source, uint32_t cap
     return TSR_OK;
 }
 
-/* Words after the first hold a model, an id and a name of 4 characters a word, the lowest byte
- * first. */
+/* The words after the first are the execution model, an id, and a name of 4 characters per word,
+ * the lowest byte first. */
 static void note_entry_point(tsr__spirv_source *source, const uint32_t *instruction,
                              uint32_t length)
 {
@@ -95,11 +95,11 @@ static tsr_status check_local_size(const tsr__spirv_source *source, const uint32
     return TSR_OK;
 }
 
-/* Of several, a driver might believe another one. */
+/* A second size is refused: the driver might use that one. */
 static tsr_status note_size(const tsr__spirv_source *source, const uint32_t **noted,
                             const uint32_t *instruction)
 {
-    TSR__REQUIRE(!*noted, "%s: the SPIR-V is damaged: it says a workgroup's size twice",
+    TSR__REQUIRE(!*noted, "%s: the SPIR-V is damaged: it sets the workgroup size twice",
                  source->name);
     *noted = instruction;
     return TSR_OK;
@@ -150,16 +150,16 @@ static tsr_status check_instruction(tsr__spirv_source *source, const uint32_t *i
     }
 }
 
-/* Sizes of constants ---------------------------------------------------------------------------
+/* Sizes given by constants -----------------------------------------------------------------------
  *
- * Once the lengths of all instructions are known to be right. */
+ * These functions require that the lengths of all instructions have been checked. */
 
 static tsr_status check_size_of(const tsr__spirv_source *source, const uint32_t *ids)
 {
     uint32_t size[3];
     for (int i = 0; i < 3; i++)
         TSR__REQUIRE(tsr__spirv_value(source, ids[i], &size[i]),
-                     "%s: the SPIR-V is damaged: a workgroup's size is %%%u, no 32-bit constant",
+                     "%s: the SPIR-V is damaged: a workgroup size is %%%u, not a 32-bit constant",
                      source->name, (unsigned)ids[i]);
     return check_local_size(source, size);
 }
@@ -172,10 +172,10 @@ static tsr_status check_constant_sizes(const tsr__spirv_source *source)
         return TSR_OK;
     const uint32_t *vector = tsr__spirv_constant(source, source->size_built_in[1]);
     const uint32_t op = vector ? vector[0] & 0xffff : 0;
-    TSR__REQUIRE((op == OP_CONSTANT_COMPOSITE || op == OP_SPEC_CONSTANT_COMPOSITE) &&
-                     vector[0] >> 16 == 6,
-                 "%s: the SPIR-V is damaged: WorkgroupSize is %%%u, no vector of three constants",
-                 source->name, (unsigned)source->size_built_in[1]);
+    TSR__REQUIRE(
+        (op == OP_CONSTANT_COMPOSITE || op == OP_SPEC_CONSTANT_COMPOSITE) && vector[0] >> 16 == 6,
+        "%s: the SPIR-V is damaged: WorkgroupSize is %%%u, not a vector of three constants",
+        source->name, (unsigned)source->size_built_in[1]);
     return check_size_of(source, vector + 3);
 }
 

@@ -12,7 +12,7 @@ const uint32_t *tsr__spirv_constant(const tsr__spirv_source *source, uint32_t id
     return NULL;
 }
 
-/* What it is set to, or else the module's own value for it. */
+/* The value that a specialization constant is set to, or the module's own value for it. */
 static uint32_t specialized(const tsr__spirv_source *source, uint32_t id, uint32_t own)
 {
     for (uint64_t at = TSR__SPIRV_HEADER; at < source->count; at += source->words[at] >> 16) {

@@ -1,7 +1,8 @@
-/* How long a block of push constants is, by the layout that its decorations give. */
+/* Computes the length of a block of push constants from its layout decorations. */
 #include "gpu/kernel/spirv_source.h"
 
-/* Types to look at: where a damaged module has more, for being made of itself, they are empty. */
+/* The most types to visit. A damaged module may contain a type that contains itself; further types
+ * count as empty. */
 #define TYPES_MAX 512
 
 typedef struct measure {
@@ -9,13 +10,14 @@ typedef struct measure {
     int types_left;
 } measure;
 
-/* How the matrices of a struct's member lie. */
+/* The layout of the matrices in a struct's member. */
 typedef struct matrix_layout {
     uint64_t stride;
     bool row_major;
 } matrix_layout;
 
-/* The instruction of at least `length` words that makes a type. */
+/* The instruction that defines a type; NULL if there is none, or if it has fewer than `length`
+ * words. */
 static const uint32_t *find_type(const tsr__spirv_source *source, uint32_t id, uint32_t length)
 {
     for (uint64_t at = TSR__SPIRV_HEADER; at < source->count; at += source->words[at] >> 16) {
@@ -28,8 +30,7 @@ static const uint32_t *find_type(const tsr__spirv_source *source, uint32_t id, u
     return NULL;
 }
 
-/* Where the decoration of a struct's member is, or with WHOLE that of an id; NULL: there is none.
- */
+/* The decoration of a struct's member, or with WHOLE that of the id itself; NULL: there is none. */
 #define WHOLE UINT32_MAX
 static const uint32_t *find_decoration(const tsr__spirv_source *source, uint32_t id,
                                        uint32_t member, uint32_t wanted)
@@ -47,7 +48,7 @@ static const uint32_t *find_decoration(const tsr__spirv_source *source, uint32_t
     return NULL;
 }
 
-/* Its operand, which is its last word; 0: there is none. */
+/* The decoration's operand, which is its last word; 0: there is none. */
 static uint64_t decoration(const tsr__spirv_source *source, uint32_t id, uint32_t member,
                            uint32_t wanted)
 {
@@ -83,7 +84,7 @@ static uint64_t array_bytes(measure *m, const uint32_t *type, matrix_layout matr
            bytes_of(m, type[2], matrices);
 }
 
-/* The last of the vectors, rows or columns, is as long as it has elements. */
+/* The last vector (row or column) is as long as its elements, without padding. */
 static uint64_t matrix_bytes(measure *m, const uint32_t *type, matrix_layout layout)
 {
     const uint32_t *column = find_type(m->source, type[2], 4);

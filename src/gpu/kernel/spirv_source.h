@@ -1,6 +1,6 @@
-/* A SPIR-V module from outside: the numbers of the SPIR-V specification, sections 2.3 and 3, that
- * are checked, and what is looked up in it once the lengths of all instructions are known to be
- * right. The rest of it may be wrong. */
+/* A SPIR-V module from outside the library: the numbers of the SPIR-V specification (sections 2.3
+ * and 3) that the checks use, and look-ups in the module. Look-ups require that the lengths of all
+ * instructions have been checked; everything else in the module may still be wrong. */
 #ifndef TSR_GPU_KERNEL_SPIRV_SOURCE_H
 #define TSR_GPU_KERNEL_SPIRV_SOURCE_H
 
@@ -19,13 +19,13 @@ enum {
     OP_TYPE_ARRAY = 28,
     OP_TYPE_STRUCT = 30,
     OP_TYPE_POINTER = 32,
-    OP_CONSTANT_TRUE = 41, /* the first of the constants */
+    OP_CONSTANT_TRUE = 41, /* the first opcode of constants */
     OP_CONSTANT = 43,
     OP_CONSTANT_COMPOSITE = 44,
     OP_CONSTANT_NULL = 46,
     OP_SPEC_CONSTANT = 50,
     OP_SPEC_CONSTANT_COMPOSITE = 51,
-    OP_SPEC_CONSTANT_OP = 52, /* the last */
+    OP_SPEC_CONSTANT_OP = 52, /* the last one */
     OP_FUNCTION = 54,
     OP_FUNCTION_END = 56,
     OP_VARIABLE = 59,
@@ -57,19 +57,19 @@ typedef struct tsr__spirv_source {
     bool in_function;
     bool has_main;
     uint32_t main_id;
-    /* Instructions that make a workgroup's size one of constants; NULL: there is none. */
+    /* The instructions that set the workgroup size to constants; NULL: there is none. */
     const uint32_t *size_built_in, *size_mode;
 } tsr__spirv_source;
 
-/* The constant of this id, NULL where there is none. */
+/* The instruction of the constant with this id; NULL: there is none. */
 const uint32_t *tsr__spirv_constant(const tsr__spirv_source *source, uint32_t id);
 
-/* False where the id is no 32-bit constant's. What is computed of others is the driver's to judge:
- * it counts as 1. */
+/* Gives the value of a constant. False if the id is not that of a 32-bit constant. A constant that
+ * is computed from others counts as 1; the driver checks it. */
 bool tsr__spirv_value(const tsr__spirv_source *source, uint32_t id, uint32_t *out);
 
-/* Bytes from the start of the push constants to the end of their block; 0 where there is none. A
- * block of what no block can hold is as long as what is before it. */
+/* Bytes from the start of the push constants to the end of their block; 0: there is no block.
+ * Members of a type that a block cannot contain count as empty. */
 uint64_t tsr__spirv_push_bytes(const tsr__spirv_source *source);
 
 #endif

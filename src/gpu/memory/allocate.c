@@ -1,4 +1,4 @@
-/* Buffers and memory from the driver. */
+/* Creates buffers and allocates memory. */
 #include "gpu/memory/memory.h"
 
 tsr_status tsr__memory_create_buffer(tsr_device *device, uint64_t size, const void *next,
@@ -47,7 +47,7 @@ uint32_t tsr__memory_find_type(const VkPhysicalDeviceMemoryProperties *propertie
         VkMemoryPropertyFlags flags = properties->memoryTypes[i].propertyFlags;
         if (!(allowed & (1U << i)) || (flags & required) != required)
             continue;
-        /* Protected and device-coherent types need features that we do not ask for. */
+        /* Protected and device-coherent types need features that we do not request. */
         if (flags & ~(VkMemoryPropertyFlags)(VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT |
                                              VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
                                              VK_MEMORY_PROPERTY_HOST_COHERENT_BIT |

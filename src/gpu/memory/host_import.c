@@ -16,14 +16,14 @@ static tsr_status create_buffer(tsr_device *device, uint64_t size, VkBuffer *out
     return tsr__memory_create_buffer(device, size, &external, out, requirements);
 }
 
-/* VK_ERROR_INVALID_EXTERNAL_HANDLE by the book; but whatever a driver says that is not short of
- * memory, or lost, it can do without. */
+/* True if the driver refuses the import. The specified error is VK_ERROR_INVALID_EXTERNAL_HANDLE.
+ * Any other error counts as a refusal, too, except lack of memory and a lost device. */
 static bool is_refusal(VkResult result)
 {
     return result < 0 && tsr__vk_status(result) == TSR_ERR_DRIVER;
 }
 
-/* UINT32_MAX: the device does not take this memory for this buffer. */
+/* Chooses a memory type for the buffer. UINT32_MAX: the device cannot import this memory for it. */
 static tsr_status choose_type(tsr_device *device, const VkPhysicalDeviceMemoryProperties *types,
                               void *host, uint32_t allowed, uint32_t *out)
 {
@@ -92,8 +92,8 @@ tsr_status tsr__host_import(tsr_device *device, const VkPhysicalDeviceMemoryProp
     if (slab->memory)
         return TSR_OK;
     tsr__log(TSR_LOG_INFO,
-             "%s does not take memory of the program's own; what it maps instead may be out of a "
-             "network's reach",
+             "%s cannot import host memory; a network may be unable to access the memory that "
+             "it maps instead",
              device->info.name);
     device->vk.DestroyBuffer(device->handle, slab->buffer, NULL);
     tsr__free(slab->own);

@@ -9,21 +9,21 @@
 
 #define PAGE_BYTES (UINT64_C(4) << 10)
 #define SLAB_BYTES (UINT64_C(16) << 20)
-/* From here on a buffer gets memory of its own: a slab would be mostly this one buffer. */
+/* A buffer of this size or more gets its own slab, since it would fill most of a shared one. */
 #define DEDICATED_BYTES (UINT64_C(4) << 20)
-/* Slabs of their own that are kept empty have at most one byte in so many of their heap. */
+/* Empty slabs of single buffers are kept up to this fraction, 1/16, of their heap. */
 #define KEPT_SHARE 16
 #define KIND_COUNT 4
 
 typedef struct device_memory {
     VkPhysicalDeviceMemoryProperties properties;
     uint32_t type[KIND_COUNT]; /* the memory type of each kind of buffer */
-    uint64_t limit_bytes;      /* 0: none of the caller's */
+    uint64_t limit_bytes;      /* set by the caller; 0: no limit */
     pthread_mutex_t lock;
     tsr__slab *slabs;
     uint64_t allocated_bytes, used_bytes;
-    bool mapped;      /* tensors are in memory that the host maps */
-    uint64_t emptied; /* slabs, so far */
+    bool mapped;      /* the host maps tensors */
+    uint64_t emptied; /* number of slabs emptied so far */
 } device_memory;
 
 /* Slabs ---------------------------------------------------------------------------------------- */
@@ -41,7 +41,7 @@ static void slab_free(tsr_device *device, tsr__slab *slab)
 
 /* The attachment ------------------------------------------------------------------------------- */
 
-/* Which types our buffers may lie in, as the driver says for one of them. */
+/* The memory types that our buffers can be bound to. */
 static tsr_status allowed_types(tsr_device *device, uint32_t *out)
 {
     VkBuffer buffer;
@@ -55,13 +55,13 @@ static tsr_status allowed_types(tsr_device *device, uint32_t *out)
 static tsr_status choose_types(tsr_device *device, device_memory *memory)
 {
     const VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
-    /* Non-coherent memory would need flushes at every use; all known drivers have a coherent type.
-     */
+    /* Non-coherent memory would need a flush at every use; all known drivers have a coherent
+     * type. */
     const VkMemoryPropertyFlags host =
         VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
     const VkMemoryPropertyFlags cached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
-    /* Tensors are reached by mapping only where the host reads them at its own speed: from memory
-     * that it does not cache, at a hundredth of it. To CPU drivers all memory is the same. */
+    /* Map tensors only in memory that the host caches: reading uncached memory is a hundred times
+     * slower. CPU drivers have only one kind of memory. */
     const VkMemoryPropertyFlags mapped =
         local | host | (device->info.type == TSR_DEVICE_CPU ? 0 : cached);
     uint32_t allowed = 0;
@@ -99,7 +99,7 @@ static tsr_status create_memory(tsr_device *device, void **out)
     return TSR_OK;
 }
 
-/* All buffers have been released. */
+/* All buffers must have been released. */
 static void destroy_memory(tsr_device *device, void *attachment)
 {
     device_memory *memory = attachment;
@@ -146,8 +146,8 @@ static uint64_t allocated_in(const device_memory *memory, uint32_t heap)
     return bytes;
 }
 
-/* Refuses what cannot succeed before the driver is asked: some drivers kill the process instead of
- * answering. */
+/* Refuses allocations that cannot succeed before calling the driver, because some drivers kill the
+ * process instead of returning an error. */
 static tsr_status check_room(const tsr_device *device, const device_memory *memory,
                              tsr__buffer_kind kind, uint64_t size)
 {
@@ -258,7 +258,7 @@ static bool is_kept(const tsr__slab *slab)
     return slab->page_count == 0 && slab->used_bytes == 0;
 }
 
-/* The smallest that wastes little; NULL: none. */
+/* The smallest kept slab that wastes at most an eighth of the size; NULL: none. */
 static tsr__slab *find_kept(const device_memory *memory, tsr__buffer_kind kind, uint64_t size)
 {
     tsr__slab *best = NULL;
@@ -269,7 +269,7 @@ static tsr__slab *find_kept(const device_memory *memory, tsr__buffer_kind kind, 
     return best;
 }
 
-/* Gives the driver back what was emptied first, until the rest is no more than its share. */
+/* Frees the slabs that were emptied first until the kept ones are within KEPT_SHARE of the heap. */
 static void trim_kept(tsr_device *device, device_memory *memory, uint32_t heap)
 {
     for (;;) {
@@ -286,7 +286,7 @@ static void trim_kept(tsr_device *device, device_memory *memory, uint32_t heap)
     }
 }
 
-/* All empty slabs; whether there was any. */
+/* Frees all empty slabs. Returns whether there were any. */
 static bool drop_empty(tsr_device *device, device_memory *memory)
 {
     bool any = false;
@@ -345,8 +345,7 @@ static tsr_status take_pages(tsr_device *device, device_memory *memory, tsr__buf
             *out_slab = slab;
             return TSR_OK;
         }
-    /* A slab is a convenience: where there is no room for one, exactly what is needed may still
-     * fit. */
+    /* If there is no room for a full slab, a slab of exactly the needed size may still fit. */
     tsr_status status = slab_create(device, memory, kind, SLAB_BYTES, true, out_slab);
     if (status == TSR_ERR_DEVICE_MEMORY)
         status = slab_create(device, memory, kind, pages * PAGE_BYTES, true, out_slab);
@@ -396,8 +395,8 @@ tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t 
     return status;
 }
 
-/* Keeps one empty slab of pages of each kind, so that a program that makes and drops one tensor
- * does not go to the driver each time. */
+/* Keeps one empty slab of pages for each kind, so that a program that repeatedly creates and
+ * destroys one tensor does not call the driver each time. */
 static bool worth_keeping(const device_memory *memory, const tsr__slab *slab)
 {
     for (const tsr__slab *other = memory->slabs; other; other = other->next)

@@ -123,7 +123,8 @@ tsr_status tsr_tensor_reshape(const tsr_tensor *in, int ndim, const int64_t *sha
     VIEW(reshape, ndim, shape);
 }
 
-/* The last byte + 1 that a caller's layout with elements reaches, checked for overflow. */
+/* Computes the end in bytes of a layout that the caller made and that has elements. False:
+ * overflow. */
 static bool reach_of(const tsr_layout *layout, uint64_t *out)
 {
     uint64_t last = (uint64_t)layout->offset;
@@ -148,7 +149,7 @@ tsr_status tsr_tensor_view(const tsr_tensor *in, const tsr_layout *layout, tsr_t
     for (int i = 0; i < layout->ndim; i++)
         TSR__REQUIRE(layout->strides[i] >= 0, "tensor_view: stride %d is %lld", i,
                      (long long)layout->strides[i]);
-    /* Without elements it may lie anywhere that has an address. */
+    /* A layout without elements may have any offset that has an address. */
     if (tsr_layout_count(layout) == 0) {
         TSR__TRY(tsr__layout_check("tensor_view", layout));
         return view_of(in, layout, out);

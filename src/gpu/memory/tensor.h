@@ -1,4 +1,4 @@
-/* The inside of a tensor. */
+/* The members of a tensor. */
 #ifndef TSR_GPU_MEMORY_TENSOR_H
 #define TSR_GPU_MEMORY_TENSOR_H
 
@@ -11,11 +11,11 @@ struct tsr_tensor {
     tsr__buffer *buffer;
 };
 
-/* Device address of the element at index (0, …, 0). */
+/* The device address of the element at index (0, …, 0). */
 uint64_t tsr__tensor_address(const tsr_tensor *tensor);
 
-/* A tensor struct on the caller's stack over the same buffer with another layout: for operations
- * that rearrange views internally. Holds no reference; must not outlive `tensor`. */
+/* A tensor over the same buffer with another layout, for operations that rearrange views
+ * internally. It holds no reference, and must not be used after `tensor` is destroyed. */
 tsr_tensor tsr__tensor_alias(const tsr_tensor *tensor, const tsr_layout *layout);
 
 #endif

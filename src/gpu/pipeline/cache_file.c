@@ -21,7 +21,7 @@ typedef struct file_header {
     uint64_t data_hash;
 } file_header;
 
-/* Word by word: at each opening of a device there are some hundred thousand of them. */
+/* Hashes word by word for speed: each opening of a device hashes some hundred thousand words. */
 uint64_t tsr__cache_hash_shaders(tsr__storage storage, const char *prefix)
 {
     uint64_t hash = TSR__HASH_START;
@@ -52,8 +52,9 @@ bool tsr__cache_path(const tsr__cache_kind *kind, uint64_t name, char path[TSR__
 
 /* Reading -------------------------------------------------------------------------------------- */
 
-/* NULL where there is none that can be read, or something else, which `*refused` then says: whoever
- * opens a FIFO as if it were a file waits for its writer. */
+/* Opens a regular file. Returns NULL if there is none that can be read. If `path` is something
+ * other than a file, *refused says so: opening a FIFO for reading would block until a writer
+ * comes. */
 static FILE *open_regular(const char *path, const char **refused)
 {
     struct stat status;
@@ -69,7 +70,7 @@ static FILE *open_regular(const char *path, const char **refused)
     return file;
 }
 
-/* Nothing in the header is believed before it has been checked. What is wrong with it, or NULL. */
+/* Checks the header before any of it is used. Returns what is wrong with it, or NULL. */
 static const char *header_flaw(const tsr__cache_kind *kind, const tsr__cache_key *key,
                                const file_header *header)
 {
@@ -156,7 +157,7 @@ bool tsr__cache_peek(const tsr__cache_kind *kind, const char *path, tsr__cache_k
 
 /* Writing -------------------------------------------------------------------------------------- */
 
-/* As mkdir -p of the folder that `path` is in, private to the user. */
+/* Creates the folders of `path`, as mkdir -p does, private to the user. */
 static bool make_folder(char *path)
 {
     for (char *c = path + 1; *c; c++) {
@@ -171,7 +172,8 @@ static bool make_folder(char *path)
     return true;
 }
 
-/* Of the open file: it excludes other threads of this process too, and ends with it. */
+/* Locks the open file. The lock also excludes other threads of this process, and ends when the file
+ * is closed. False: timeout. */
 static bool lock_until(int descriptor, uint64_t deadline_ns, bool *locked)
 {
     const struct timespec pause = {.tv_nsec = 2000000};

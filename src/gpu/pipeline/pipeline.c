@@ -10,12 +10,13 @@
 #define BUCKETS 256
 
 struct tsr__pipeline {
-    tsr_device *owner;      /* of a user's kernel: holds the device. NULL for built-in shaders */
+    tsr_device *owner; /* for a user's kernel: the device, of which it holds a reference. NULL for
+                          built-in shaders */
     atomic_uint references; /* held by callers */
     VkPipeline pipeline;
     /* For built-in shaders only: */
     tsr__pipeline *next;
-    uint64_t last_use; /* the value of `uses` then */
+    uint64_t last_use; /* the value of `uses` at that time */
     tsr__shader shader;
     int spec_count;
     uint32_t spec[TSR__SPEC_MAX];
@@ -28,7 +29,7 @@ typedef struct device_pipelines {
     bool capture;
     tsr__cache_key key;
     uint64_t built;       /* since the device was opened */
-    uint64_t saved_built; /* of those, how many are on disk */
+    uint64_t saved_built; /* of those, the number on disk */
     uint64_t kept, limit;
     uint64_t uses; /* calls of tsr__pipeline_get */
     tsr__pipeline *buckets[BUCKETS];
@@ -157,7 +158,7 @@ static tsr_status build(tsr_device *device, const device_pipelines *pipelines, c
         .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO_EXT,
         .requiredSubgroupSize = subgroup_size,
     };
-    /* Drivers of GPUs with one size need not know such demands. */
+    /* Drivers of GPUs with one subgroup size may not support required sizes. */
     bool choice = device->info.subgroup_size_min < device->info.subgroup_size_max;
     VkComputePipelineCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
@@ -194,7 +195,8 @@ static tsr__pipeline *find(tsr__pipeline *entry, tsr__shader shader, const uint3
     return NULL;
 }
 
-/* Workgroups are cut into subgroups by the shader itself, which has to know how many there are. */
+/* The required subgroup size, or 0. These shaders divide a workgroup among its subgroups
+ * themselves, so they need to know the number of subgroups. */
 static uint32_t subgroup_size_of(const tsr_device *device, tsr__shader shader)
 {
     bool counts = shader == TSR__SHADER_MATMUL_COOPMAT || shader == TSR__SHADER_MATMUL_COOPMAT_BF16;
@@ -237,7 +239,7 @@ static tsr_status build_entry(tsr_device *device, const device_pipelines *pipeli
     return TSR_OK;
 }
 
-/* The link to the least recently used pipeline that nobody holds, or NULL. */
+/* The link to the least recently used pipeline without references, or NULL. */
 static tsr__pipeline **least_recently_used(device_pipelines *pipelines)
 {
     tsr__pipeline **found = NULL;
@@ -250,8 +252,8 @@ static tsr__pipeline **least_recently_used(device_pipelines *pipelines)
     return found;
 }
 
-/* Destroys pipelines until one more is within the limit. The lock is held, so that none of those
- * without references can get one. */
+/* Destroys pipelines until there is room for one more within the limit. The lock is held, so that
+ * no pipeline without references can get one meanwhile. */
 static void make_room(tsr_device *device, device_pipelines *pipelines)
 {
     while (pipelines->kept >= pipelines->limit) {
@@ -266,8 +268,8 @@ static void make_room(tsr_device *device, device_pipelines *pipelines)
     }
 }
 
-/* Without the lock: others go on meanwhile with what there is. Whoever is the first of several with
- * the same pipeline has made the one that is kept. */
+/* Builds without the lock, so that other threads can use existing pipelines meanwhile. If several
+ * threads build the same pipeline, the first one to finish is kept. */
 static tsr_status build_unlocked(tsr_device *device, device_pipelines *pipelines,
                                  tsr__shader shader, const uint32_t *spec, int spec_count,
                                  tsr__pipeline **bucket, tsr__pipeline **out)
@@ -395,7 +397,7 @@ uint64_t tsr__pipelines_built(const tsr_device *device)
 
 /* Disk ----------------------------------------------------------------------------------------- */
 
-/* The driver's cache in memory that the caller frees; 0 bytes where it has none. */
+/* Gives a copy of the driver's cache, which the caller frees; 0 bytes if it is empty. */
 static tsr_status cache_data(tsr_device *device, VkPipelineCache cache, void **out,
                              size_t *out_bytes)
 {

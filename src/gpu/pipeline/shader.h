@@ -1,5 +1,5 @@
-/* The SPIR-V built into the library. The list is in shaders/meson.build; the table is generated
- * from it. */
+/* The SPIR-V that is built into the library. shaders/meson.build has the list, from which the table
+ * is generated. */
 #ifndef TSR_GPU_PIPELINE_SHADER_H
 #define TSR_GPU_PIPELINE_SHADER_H
 
@@ -12,7 +12,7 @@
 typedef struct tsr__shader_binary {
     const char *name;
     struct {
-        const uint32_t *code; /* NULL where this compiler could not build it */
+        const uint32_t *code; /* NULL if the GLSL compiler of this build could not compile it */
         size_t size_bytes;
     } variant[TSR__STORAGE_COUNT];
 } tsr__shader_binary;

@@ -2,7 +2,8 @@
 
 #include "base/alloc.h"
 
-/* No operation uses more different pipelines, so that holding them cannot fail in its middle. */
+/* The most different pipelines that one operation uses. Space for them is reserved, so that holding
+ * them cannot fail in the middle of an operation. */
 #define OPERATION_PIPELINES 32
 
 static tsr_status reserve_pipelines(tsr__batch *batch, size_t count)

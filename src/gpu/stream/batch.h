@@ -1,4 +1,4 @@
-/* One submission: a command buffer and what it keeps alive. */
+/* A batch: a command buffer, submitted as one, and the objects that it holds. */
 #ifndef TSR_GPU_STREAM_BATCH_H
 #define TSR_GPU_STREAM_BATCH_H
 
@@ -9,10 +9,10 @@ typedef struct tsr__batch {
     struct tsr__batch *next;
     VkCommandPool pool;
     VkCommandBuffer commands;
-    bool ended;     /* recorded to the end, but not accepted by the queue yet */
-    uint64_t point; /* reached when the batch is done */
+    bool ended;     /* recording has ended, but the queue has not accepted the batch yet */
+    uint64_t point; /* the timeline's value when the batch is complete */
     uint32_t operations;
-    double work; /* of all of them, as tsr__dispatch counts it */
+    double work; /* of all operations, in the unit of tsr__dispatch */
     tsr__buffer **held;
     size_t held_count, held_capacity;
     tsr__pipeline **pipelines;
@@ -25,15 +25,15 @@ void tsr__batch_destroy(tsr_device *device, tsr__batch *batch);
 /* Starts recording. */
 tsr_status tsr__batch_begin(tsr_device *device, tsr__batch *batch);
 
-/* Room for `count` more held buffers, so that holding them cannot fail. */
+/* Reserves room for `count` more buffers, so that holding them cannot fail. */
 tsr_status tsr__batch_reserve(tsr__batch *batch, size_t count);
 void tsr__batch_hold(tsr__batch *batch, tsr__buffer *buffer);
 
-/* Takes over the caller's reference to `pipeline` until the batch is done; on failure releases it.
- */
+/* Takes over the caller's reference to `pipeline` until the batch is complete. On failure it
+ * releases the reference. */
 tsr_status tsr__batch_hold_pipeline(tsr__batch *batch, tsr__pipeline *pipeline);
 
-/* Releases buffers and pipelines. */
+/* Releases the buffers and pipelines that the batch holds. */
 void tsr__batch_retire(tsr__batch *batch);
 
 #endif

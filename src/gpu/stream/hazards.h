@@ -1,5 +1,5 @@
-/* Which accesses of a stream are not behind a barrier yet: a barrier is recorded only where a
- * command depends on one of them. */
+/* The accesses of a stream since its last barrier. A barrier is recorded only if a command depends
+ * on one of them. */
 #ifndef TSR_GPU_STREAM_HAZARDS_H
 #define TSR_GPU_STREAM_HAZARDS_H
 
@@ -12,10 +12,9 @@ typedef struct tsr__hazards {
     tsr__access access[TSR__HAZARDS_MAX];
 } tsr__hazards;
 
-/* True when one of the accesses must wait for one of those pending (or there is no room to remember
- * them). */
+/* True if one of the accesses must wait for a pending one, or if there is no room for them. */
 bool tsr__hazards_conflict(const tsr__hazards *pending, const tsr__access *access, int count);
-/* Remembers accesses; after a conflict the caller has recorded a barrier and cleared first. */
+/* Adds accesses. After a conflict the caller must first have recorded a barrier and cleared. */
 void tsr__hazards_add(tsr__hazards *pending, const tsr__access *access, int count);
 void tsr__hazards_clear(tsr__hazards *pending);
 

@@ -1,4 +1,4 @@
-/* Operations of several commands, which fail before the first. */
+/* Operations of several commands that either record all of them or fail before the first. */
 #include "gpu/stream/state.h"
 
 static tsr_status run_as(tsr_stream *stream, tsr__stream_mode mode, tsr__steps *steps, void *work)
@@ -11,7 +11,7 @@ static tsr_status run_as(tsr_stream *stream, tsr__stream_mode mode, tsr__steps *
 
 tsr_status tsr__stream_atomic(tsr_stream *stream, tsr__steps *steps, void *work)
 {
-    if (stream->mode != TSR__STREAM_SINGLE) /* a part of other steps */
+    if (stream->mode != TSR__STREAM_SINGLE) /* already inside another operation's steps */
         return steps(stream, work);
     TSR__TRY(run_as(stream, TSR__STREAM_PREFLIGHT, steps, work));
     TSR__TRY(run_as(stream, TSR__STREAM_ATOMIC, steps, work));

@@ -1,14 +1,17 @@
-/* Recording commands: the batch, the barriers and the buffers' lives around each. */
+/* Recording commands, with the batch, the barriers and the references to buffers that each
+ * needs. */
 #include "gpu/stream/state.h"
 
-/* A batch this long amortises the cost of submitting; a longer one only delays its start. */
+/* Operations in a batch. This many amortise the cost of submitting; a longer batch only starts
+ * later. */
 #define BATCH_OPERATIONS 96
-/* More, up to a bound on the driver's memory, where one of them is recorded as a whole. */
+/* The limit for an operation that must be in one batch. It bounds the driver's memory. */
 #define BATCH_OPERATIONS_ATOMIC (BATCH_OPERATIONS + 1024)
-/* So many batches keep any device busy. The memory of what was destroyed comes back when batches
- * are done: a program that records faster than its device computes would run out of it. */
+/* The most batches in flight. This many keep any device busy. The memory of destroyed tensors
+ * becomes free when batches complete: a program that records faster than its device computes would
+ * run out of memory. */
 #define IN_FLIGHT_MOST 32
-/* No operation uses more different buffers. */
+/* The most different buffers that one operation uses. */
 #define OPERATION_BUFFERS 24
 
 void tsr__groups_for(uint64_t count, uint32_t size, uint32_t groups[3])
@@ -46,7 +49,7 @@ static tsr_status let_device_catch_up(tsr_stream *stream)
     return tsr_stream_wait_point(stream, stream->in_flight->point, UINT64_MAX);
 }
 
-/* The batch after the open one, so that nothing can fail between the two. */
+/* Prepares the batch after the open one, so that nothing can fail between the two. */
 static tsr_status make_next(tsr_stream *stream)
 {
     if (stream->next)
@@ -67,7 +70,7 @@ static tsr_status make_next(tsr_stream *stream)
 
 static tsr_status open_batch(tsr_stream *stream)
 {
-    /* What the queue refused earlier goes first. */
+    /* A batch that the queue refused earlier must be submitted first. */
     if (stream->open && stream->open->ended)
         TSR__TRY(tsr_stream_submit(stream));
     if (stream->open)
@@ -76,12 +79,12 @@ static tsr_status open_batch(tsr_stream *stream)
     stream->open = stream->next;
     stream->next = NULL;
     stream->open->point = stream->timeline->submitted + 1;
-    /* Earlier batches of the queue are not ordered before this one otherwise. */
+    /* Nothing else orders this batch after earlier batches of the queue. */
     tsr__stream_barrier(stream);
     return TSR_OK;
 }
 
-/* Where an operation may go on in the next batch. */
+/* Submits the open batch where an operation may continue in the next one. */
 static tsr_status submit_and_go_on(tsr_stream *stream)
 {
     TSR__TRY(make_next(stream));
@@ -108,7 +111,7 @@ static void note_wait(tsr_stream *stream, tsr__timeline *timeline, uint64_t poin
     stream->waits[stream->wait_count++] = (tsr__stream_wait){timeline, point};
 }
 
-/* Whether `buffer` has unfinished work on another stream. */
+/* True if `buffer` has unfinished work on another stream. */
 static bool used_elsewhere(const tsr_stream *stream, const tsr__buffer *buffer)
 {
     const tsr__timeline *timeline = buffer->last_timeline;
@@ -116,8 +119,8 @@ static bool used_elsewhere(const tsr_stream *stream, const tsr__buffer *buffer)
            timeline->reached < buffer->last_point;
 }
 
-/* The batch will start after the other stream's work on the buffer, which has to be on its way for
- * that. */
+/* Makes the batch start after the other stream's work on the buffer. That work must have been
+ * submitted first. */
 static tsr_status wait_for_other(tsr_stream *stream, tsr__buffer *buffer)
 {
     tsr__timeline *other = buffer->last_timeline;
@@ -128,8 +131,8 @@ static tsr_status wait_for_other(tsr_stream *stream, tsr__buffer *buffer)
     TSR__TRY(tsr__timeline_poll(stream->device, other));
     if (other->reached >= buffer->last_point || buffer->last_point > other->submitted)
         return TSR_OK;
-    /* Commands already recorded must not wait for work that might itself wait for them: a new batch
-     * starts here. */
+    /* Commands that are already recorded must not wait for work that might itself wait for them, so
+     * a new batch starts here. */
     if (stream->open && stream->open->operations > 0)
         TSR__TRY(submit_and_go_on(stream));
     if (stream->wait_count == TSR__STREAM_WAITS_MAX)
@@ -138,8 +141,9 @@ static tsr_status wait_for_other(tsr_stream *stream, tsr__buffer *buffer)
     return TSR_OK;
 }
 
-/* A program that makes and destroys tensors without ever waiting would find no memory, however
- * little it has at a time. */
+/* Blocks while destroyed tensors that batches still hold occupy more than the limit. A program that
+ * creates and destroys tensors without waiting would otherwise run out of memory, however little it
+ * uses at a time. */
 static tsr_status bring_memory_back(tsr_stream *stream)
 {
     const uint64_t limit = stream->left_limit;
@@ -178,7 +182,7 @@ tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int 
                                                 : not_held(stream, access, count));
 }
 
-/* The batch holds each buffer once, however often it is used. */
+/* The batch holds each buffer once, regardless of the number of uses. */
 static void hold(tsr_stream *stream, tsr__buffer *buffer)
 {
     if (is_held(stream, buffer))
@@ -206,8 +210,9 @@ void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count)
     stream->open->operations++;
 }
 
-/* The command itself is recorded already. A submit that fails here is no failure of the command:
- * the batch stays, unless it was dropped, and the next submit or wait reports. */
+/* Submits the batch if it is full. The command is already recorded, so a failing submit is not a
+ * failure of the command: the batch remains, and the next submit or wait reports the error. If the
+ * batch was dropped, the error is returned here. */
 tsr_status tsr__stream_recorded(tsr_stream *stream)
 {
     const uint32_t most =
@@ -243,7 +248,7 @@ static tsr_status run(tsr_stream *stream, tsr__pipeline *pipeline, const tsr__di
         tsr__pipeline_release(pipeline);
         return status;
     }
-    /* In preflight too, so that recording finds the pipeline again. */
+    /* Preflight holds the pipeline, too, so that recording finds it again. */
     TSR__TRY(tsr__batch_hold_pipeline(stream->open, pipeline));
     if (stream->mode == TSR__STREAM_PREFLIGHT)
         return TSR_OK;
@@ -278,8 +283,7 @@ tsr_status tsr__stream_run(tsr_stream *stream, tsr__pipeline *pipeline,
     return run(stream, pipeline, dispatch);
 }
 
-/* vkCmdCopyBuffer takes offsets within the slab's buffer; this many regions are converted at a
- * time. */
+/* The regions converted at a time. vkCmdCopyBuffer takes offsets within the slab's buffer. */
 #define REGIONS_AT_ONCE 128
 
 tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access destination,

@@ -3,7 +3,8 @@
 #include "gpu/memory/tensor.h"
 #include "tensor/overlap.h"
 
-/* A tensor's shape as text, "[3,4]", that lives until the end of the enclosing block. */
+/* The shape of a tensor as text, for example "[3,4]", valid until the end of the enclosing
+ * block. */
 #define SHAPE(tensor)                                                                              \
     tsr_shape_format((tensor)->layout.ndim, (tensor)->layout.shape, (char[TSR_SHAPE_TEXT]){0},     \
                      TSR_SHAPE_TEXT)

@@ -1,4 +1,4 @@
-/* Checks of their arguments that operations share. `op` begins the error text, and `name` is the
+/* Checks of arguments that operations share. `op` begins the error text, and `name` is the
  * argument's name in it. Contains no Vulkan types, so that other modules can include it. */
 #ifndef TSR_GPU_STREAM_REQUIRE_H
 #define TSR_GPU_STREAM_REQUIRE_H

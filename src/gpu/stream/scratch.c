@@ -1,11 +1,11 @@
-/* Scratch memory of a stream: lent to one operation after another. The stream's own order, through
- * the barriers that the declared accesses cause, keeps their uses apart. */
+/* Scratch memory of a stream, lent to one operation after another. The stream executes in order,
+ * and the declared accesses cause barriers between their uses. */
 #include "gpu/stream/state.h"
 
 #include "base/alloc.h"
 
-/* Lent before the last recorded command, so by an operation that has asked for all its scratch
- * already. */
+/* True if the buffer was lent before the last recorded command. Then its operation already has all
+ * its scratch, so the buffer can be lent again. */
 static bool lendable(const tsr_stream *stream, const tsr__scratch_buffer *entry, uint64_t size)
 {
     return entry->lent_serial != stream->serial && entry->buffer->size_bytes >= size;
@@ -23,7 +23,7 @@ static tsr__scratch_buffer *smallest_fit(tsr_stream *stream, uint64_t size, bool
     return best;
 }
 
-/* A buffer that proved too small makes room for its successor. */
+/* A new buffer replaces one that was too small. */
 static void drop_one_unused(tsr_stream *stream)
 {
     for (size_t i = 0; i < stream->scratch_count; i++)
@@ -46,7 +46,7 @@ static tsr_status lend(tsr_stream *stream, uint64_t size_bytes, tsr__scratch_buf
         tsr__buffer *buffer;
         status = tsr__buffer_create(stream->device, TSR__BUFFER_DEVICE, size_bytes, &buffer);
         if (status == TSR_ERR_DEVICE_MEMORY) {
-            /* Batches that are done give back what was destroyed. */
+            /* Completed batches free the memory of destroyed tensors. */
             TSR__TRY(tsr_stream_wait(stream));
             status = tsr__buffer_create(stream->device, TSR__BUFFER_DEVICE, size_bytes, &buffer);
         }
@@ -71,7 +71,8 @@ tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr
     TSR__TRY(tsr__device_check(stream->device));
     tsr__scratch_buffer *idle = smallest_fit(stream, size_bytes, true);
     *out = NULL;
-    /* Another one would be made for every operation in flight. */
+    /* One exists, but recorded work uses it. Creating another would give each operation in flight
+     * its own. */
     if (!idle && smallest_fit(stream, size_bytes, false))
         return TSR_OK;
     return lend(stream, size_bytes, idle, out);

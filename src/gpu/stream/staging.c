@@ -4,11 +4,11 @@
 
 #include "base/checked.h"
 
-/* vkCmdCopyBuffer has no alignment rule, but drivers like it. */
+/* vkCmdCopyBuffer has no alignment rule, but drivers copy aligned ranges faster. */
 #define STAGING_ALIGNMENT 64
 
-/* A piece of staging memory of at most `wanted_bytes` (at least 1): waits until the chunk it lies
- * in is free. */
+/* Takes a piece of staging memory of at most `wanted_bytes` (at least 1). Blocks until the chunk
+ * that contains it is free. */
 static tsr_status take(tsr_stream *stream, tsr__staging *staging, tsr__buffer_kind kind,
                        uint64_t wanted_bytes, tsr__access *out)
 {
@@ -49,7 +49,7 @@ tsr_status tsr__staging_upload(tsr_stream *stream, tsr__buffer *buffer, uint64_t
     return TSR_OK;
 }
 
-/* A copy that was recorded and is to be read. */
+/* A recorded copy whose result the host will read. */
 typedef struct readback {
     tsr__access staged;
     uint64_t point;
@@ -85,7 +85,7 @@ static tsr_status readback_finish(tsr_stream *stream, const readback *piece, uin
 tsr_status tsr__staging_download(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
                                  void *data, uint64_t size_bytes)
 {
-    /* One copy runs on the device while the host reads the one before. */
+    /* The device performs one copy while the host reads the previous one. */
     readback earlier = {0}, latest = {0};
     bool have_earlier = false;
     for (uint64_t done = 0; done < size_bytes;) {

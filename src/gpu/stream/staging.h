@@ -1,4 +1,4 @@
-/* Host-visible memory on the way to and from devices whose own memory the host cannot reach. */
+/* Host-visible memory for transfers to and from devices whose own memory the host cannot access. */
 #ifndef TSR_GPU_STREAM_STAGING_H
 #define TSR_GPU_STREAM_STAGING_H
 
@@ -8,7 +8,7 @@
 tsr_status tsr__staging_upload(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
                                const void *data, uint64_t size_bytes);
 
-/* Copies from the buffer to `data` and waits for it. */
+/* Copies from the buffer to `data`. Blocks until the copy is complete. */
 tsr_status tsr__staging_download(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
                                  void *data, uint64_t size_bytes);
 

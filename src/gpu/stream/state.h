@@ -1,4 +1,4 @@
-/* The inside of a stream, for the files that make it up. */
+/* The members of a stream, for the files that implement it. */
 #ifndef TSR_GPU_STREAM_STATE_H
 #define TSR_GPU_STREAM_STATE_H
 
@@ -7,7 +7,7 @@
 #include "gpu/stream/hazards.h"
 #include "gpu/stream/stream.h"
 
-/* Other streams' points that the next batch waits for. */
+/* The most points of other streams that the next batch can wait for. */
 #define TSR__STREAM_WAITS_MAX 8
 
 typedef struct tsr__stream_wait {
@@ -17,11 +17,11 @@ typedef struct tsr__stream_wait {
 
 typedef struct tsr__scratch_buffer {
     tsr__buffer *buffer;
-    uint64_t lent_serial; /* stream->serial when it was last lent */
+    uint64_t lent_serial; /* the value of stream->serial when it was last lent */
 } tsr__scratch_buffer;
 
-/* Staging memory for one direction: a few chunks used in turn, so that copying on the host overlaps
- * copying on the device. */
+/* Staging memory for one direction: a ring of chunks, so that the host copies while the device
+ * copies. */
 #define TSR__STAGING_CHUNKS 4
 #define TSR__STAGING_CHUNK_BYTES (UINT64_C(3) << 20)
 
@@ -31,7 +31,7 @@ typedef struct tsr__staging {
     uint64_t used_bytes; /* of the current chunk */
 } tsr__staging;
 
-/* How a stream treats commands; see tsr__stream_atomic. */
+/* What a stream does with commands; see tsr__stream_atomic. */
 typedef enum tsr__stream_mode {
     TSR__STREAM_SINGLE, /* each command is an operation */
     TSR__STREAM_PREFLIGHT,
@@ -42,8 +42,8 @@ struct tsr_stream {
     tsr_device *device;
     tsr__stream_mode mode;
     tsr__timeline *timeline;
-    tsr__batch *open;      /* being recorded; NULL when nothing is */
-    tsr__batch *next;      /* begun, for when `open` is submitted; or NULL */
+    tsr__batch *open;      /* being recorded, or NULL */
+    tsr__batch *next;      /* begun, to replace `open` when that is submitted; or NULL */
     tsr__batch *in_flight; /* oldest first */
     tsr__batch *spare;
     tsr__hazards hazards;
@@ -55,30 +55,30 @@ struct tsr_stream {
     tsr__staging upload, readback;
     VkQueryPool timer;
     bool timer_begun, timer_ended;
-    double slowdown; /* from TESSERA_SLOWDOWN; 1: none */
-    /* Recording waits while batches alone keep more bytes of destroyed tensors than this. */
+    double slowdown; /* from TESSERA_SLOWDOWN; 1: full speed */
+    /* Recording blocks while only batches hold more bytes of destroyed tensors than this. */
     uint64_t left_limit;
 };
 
-/* Makes recording `count` accesses possible: an open batch with room to hold the buffers, other
- * streams' work they depend on submitted and noted. After this, recording cannot fail; after a
- * rehearsal neither can this. */
+/* Prepares recording a command with `count` accesses: opens a batch, reserves room to hold the
+ * buffers, and submits and notes the work of other streams that the command depends on. After this,
+ * recording cannot fail. After a preflight this function cannot fail either. */
 tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int count);
 
-/* Records the barrier the accesses need and holds their buffers. Cannot fail after
+/* Records the barrier that the accesses need and holds their buffers. Cannot fail after
  * tsr__stream_begin. */
 void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count);
 
-/* After a command: submits the batch when it is full. */
+/* Must be called after each command. Submits the batch if it is full. */
 tsr_status tsr__stream_recorded(tsr_stream *stream);
 
-/* Everything recorded later waits for everything recorded earlier. */
+/* Orders everything recorded later after everything recorded earlier. */
 void tsr__stream_barrier(tsr_stream *stream);
 
-/* Releases the buffers of batches that are known to be done. */
+/* Releases the buffers and pipelines of batches that are known to be complete. */
 void tsr__stream_retire(tsr_stream *stream);
 
-/* Drops the references to other streams' timelines that the next batch was to wait for. */
+/* Drops the references to other streams' timelines that the next batch would have waited for. */
 void tsr__stream_drop_waits(tsr_stream *stream);
 
 void tsr__stream_scratch_finish(tsr_stream *stream);

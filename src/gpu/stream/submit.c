@@ -24,7 +24,7 @@ void tsr__stream_retire(tsr_stream *stream)
 
 /* Submitting ----------------------------------------------------------------------------------- */
 
-/* Makes what the batch wrote visible to the host, which may read it through a mapping. */
+/* Makes the batch's writes visible to the host, which may read them through a mapping. */
 static void barrier_to_host(tsr_stream *stream)
 {
     VkMemoryBarrier barrier = {
@@ -38,9 +38,10 @@ static void barrier_to_host(tsr_stream *stream)
         VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0, NULL, 0, NULL);
 }
 
-/* Forgets what was recorded into a batch that cannot be ended. Its buffers were marked as used at a
- * point that the next batch will have again, and as last used here though another stream may still
- * be at work on them: both are put right. */
+/* Drops the contents of a batch that cannot be ended. Recording has marked its buffers as used at a
+ * point that the next batch will have again, so their last point is reset. It has also marked them
+ * as last used on this stream although another stream may still be working on them, so this waits
+ * for those streams. */
 static void drop_open(tsr_stream *stream)
 {
     tsr__batch *batch = stream->open;
@@ -60,8 +61,7 @@ static void drop_open(tsr_stream *stream)
     stream->spare = batch;
 }
 
-/* Ends the open batch's recording; on failure its work is lost, and the error is how the caller
- * learns of it. */
+/* Ends the recording of the open batch. On failure its work is dropped, and the error says so. */
 static tsr_status end_open(tsr_stream *stream)
 {
     tsr_device *device = stream->device;
@@ -118,9 +118,9 @@ static tsr_status queue_open(tsr_stream *stream)
     return TSR_OK;
 }
 
-/* Slows the stream down as TESSERA_SLOWDOWN asks: waits for the batch that ends at `point`, and
- * then for that time again as often as needed. `submitted_ns` is from before the submission, since
- * the device may start, and even finish, during the call. */
+/* Slows the stream down as TESSERA_SLOWDOWN asks: waits for the batch that ends at `point`, then
+ * sleeps for that time again (factor − 1) times. `submitted_ns` is the time before the submission,
+ * since the device may start, and even finish, during the call. */
 static tsr_status slow_down(tsr_stream *stream, uint64_t point, uint64_t submitted_ns)
 {
     if (stream->slowdown <= 1)
@@ -134,7 +134,7 @@ static tsr_status slow_down(tsr_stream *stream, uint64_t point, uint64_t submitt
     return TSR_OK;
 }
 
-/* On a failing vkQueueSubmit the batch stays as it is, and the next submit tries again. */
+/* If vkQueueSubmit fails, the batch remains, and the next submit tries again. */
 tsr_status tsr_stream_submit(tsr_stream *stream)
 {
     TSR__REQUIRE(stream != NULL, "stream_submit: stream is NULL");
@@ -172,7 +172,8 @@ tsr_status tsr_stream_wait_point(tsr_stream *stream, uint64_t point, uint64_t ti
     TSR__TRY(tsr__device_check(stream->device));
     if (point > stream->timeline->submitted)
         TSR__TRY(tsr_stream_submit(stream));
-    /* A point whose recording failed was reported then, and has nothing left to wait for. */
+    /* The batch of this point was dropped, which was reported then. Wait for the last submitted
+     * point instead. */
     if (point > stream->timeline->submitted)
         point = stream->timeline->submitted;
     TSR__TRY(tsr__timeline_wait(stream->device, stream->timeline, point, timeout_ns));
@@ -207,7 +208,7 @@ bool tsr__buffer_idle(tsr__buffer *buffer)
     tsr__timeline *timeline = buffer->last_timeline;
     if (!timeline || !timeline->stream || timeline->reached >= buffer->last_point)
         return true;
-    /* A failing query is reported by whoever waits next. */
+    /* If the query fails, the next wait reports the error. */
     return tsr__timeline_poll(buffer->device, timeline) == TSR_OK &&
            timeline->reached >= buffer->last_point;
 }

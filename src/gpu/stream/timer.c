@@ -1,4 +1,4 @@
-/* The device's own clock around a part of a stream. */
+/* Measures a part of a stream with the device's timestamps. */
 #include "gpu/stream/state.h"
 
 static tsr_status timer_prepare(tsr_stream *stream)
@@ -37,7 +37,7 @@ tsr_status tsr_stream_timer_begin(tsr_stream *stream)
     const tsr__vk_device *vk = &stream->device->vk;
     VkCommandBuffer commands = stream->open->commands;
     vk->CmdResetQueryPool(commands, stream->timer, 0, 2);
-    /* Work before the timer is not to be counted. */
+    /* The timer must not count earlier work. */
     tsr__stream_barrier(stream);
     vk->CmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, stream->timer, 0);
     stream->timer_begun = true;
@@ -50,7 +50,7 @@ tsr_status tsr_stream_timer_end(tsr_stream *stream)
 {
     TSR__REQUIRE(stream != NULL, "stream_timer_end: stream is NULL");
     TSR__REQUIRE(stream->timer_begun && !stream->timer_ended,
-                 "stream_timer_end: no stream_timer_begin before it");
+                 "stream_timer_end: there is no stream_timer_begin before it");
     TSR__TRY(timer_prepare(stream));
     tsr__stream_barrier(stream);
     stream->device->vk.CmdWriteTimestamp(stream->open->commands,
@@ -64,7 +64,9 @@ tsr_status tsr_stream_timer_read(tsr_stream *stream, uint64_t *out_ns)
 {
     TSR__REQUIRE(stream != NULL && out_ns != NULL, "stream_timer_read: %s is NULL",
                  stream ? "out_ns" : "stream");
-    TSR__REQUIRE(stream->timer_ended, "stream_timer_read: no finished timer");
+    TSR__REQUIRE(
+        stream->timer_ended,
+        "stream_timer_read: there is no stream_timer_end since the last stream_timer_begin");
     tsr_device *device = stream->device;
     TSR__TRY(tsr_stream_wait(stream));
     uint64_t ticks[2] = {0};

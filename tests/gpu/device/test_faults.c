@@ -698,7 +698,7 @@ START_TEST(dropped_timer_is_gone)
         tsr__fault_arm(TSR__FAULT_VULKAN, 0, VK_ERROR_OUT_OF_HOST_MEMORY);
         GPU_FAILS(tsr_stream_wait(queue), TSR_ERR_NO_MEMORY, "vkEndCommandBuffer");
         tsr__fault_disarm();
-        GPU_FAILS(tsr_stream_timer_read(queue, &ns), TSR_ERR_INVALID, "no finished timer");
+        GPU_FAILS(tsr_stream_timer_read(queue, &ns), TSR_ERR_INVALID, "there is no stream_timer_end");
     }
     gpu_teardown();
 }

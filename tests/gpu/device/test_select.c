@@ -102,9 +102,10 @@ START_TEST(an_unusable_device_says_why)
     int chosen = -7;
     ck_assert_error(tsr__select_device(devices, 5, "4", &chosen), TSR_ERR_UNSUPPORTED,
                     "device: 4 (Old Card) cannot be used: it has no timeline semaphores");
-    ck_assert_error(tsr__select_device(&devices[4], 1, NULL, &chosen), TSR_ERR_UNSUPPORTED,
-                    "device: none of 1 can be used; the first, Old Card: it has no timeline "
-                    "semaphores");
+    ck_assert_error(
+        tsr__select_device(&devices[4], 1, NULL, &chosen), TSR_ERR_UNSUPPORTED,
+        "device: none of the 1 devices can be used; the first, Old Card: it has no timeline "
+        "semaphores");
     ck_assert_int_eq(chosen, -7);
 }
 END_TEST

@@ -115,8 +115,9 @@ START_TEST(subgroups_of_a_size)
             &kernel);
         if (!gpu->subgroups_demanded) {
             char text[TSR_NAME_SIZE + 64];
-            snprintf(text, sizeof text, "saxpy: subgroup_size is %u; %s takes no demands",
-                     (unsigned)size, info->name);
+            snprintf(text, sizeof text,
+                     "saxpy: subgroup_size is %u; %s does not let kernels set it", (unsigned)size,
+                     info->name);
             GPU_FAILS(status, TSR_ERR_UNSUPPORTED, text);
             continue;
         }
@@ -543,17 +544,18 @@ START_TEST(workgroups_of_damaged_constants)
     ck_assert_uint_eq(saxpy_spirv[spec_id], 1);
     refuse_changed(constant + 3, 1u << 20, "bad: workgroups of 1048576 x 1 x 1 invocations");
     refuse_changed(constant + 3, 0, "workgroups of 0 x 1 x 1 invocations");
-    refuse_changed(vector + 5, UINT32_MAX, "a workgroup's size is %4294967295, no 32-bit constant");
-    refuse_changed(vector + 3, saxpy_spirv[vector + 2], "no 32-bit constant"); /* the vector */
-    refuse_changed(vector + 2, 0, "no vector of three constants");
+    refuse_changed(vector + 5, UINT32_MAX,
+                   "a workgroup size is %4294967295, not a 32-bit constant");
+    refuse_changed(vector + 3, saxpy_spirv[vector + 2], "not a 32-bit constant"); /* the vector */
+    refuse_changed(vector + 2, 0, "not a vector of three constants");
     refuse_changed(decoration + 1, UINT32_MAX, "WorkgroupSize is %4294967295, no vector");
-    refuse_changed(decoration + 1, x, "no vector of three constants");
-    refuse_changed(constant + 2, 0, "no 32-bit constant");
+    refuse_changed(decoration + 1, x, "not a vector of three constants");
+    refuse_changed(constant + 2, 0, "not a 32-bit constant");
     uint32_t twice[SAXPY_WORDS + 4];
     memcpy(twice, saxpy_spirv, (decoration + 4) * sizeof *twice);
     memcpy(twice + decoration + 4, saxpy_spirv + decoration,
            (SAXPY_WORDS - decoration) * sizeof *twice);
-    refuse(twice, SAXPY_WORDS + 4, TSR_ERR_INVALID, "it says a workgroup's size twice");
+    refuse(twice, SAXPY_WORDS + 4, TSR_ERR_INVALID, "it sets the workgroup size twice");
 }
 END_TEST
 
@@ -585,7 +587,7 @@ START_TEST(workgroups_by_mode)
     memcpy(words, size_by_mode, sizeof words);
     words[18] = 5; /* a type */
     GPU_FAILS(tsr__spirv_check(info, "m", words, MODE_WORDS, NULL, 0, 0), TSR_ERR_INVALID,
-              "a workgroup's size is %5, no 32-bit constant");
+              "a workgroup size is %5, not a 32-bit constant");
     for (uint64_t count = 0; count < MODE_WORDS; count++) {
         uint32_t *cut = malloc((size_t)count * sizeof *cut + 1); /* so that ASan sees the end */
         ck_assert_ptr_nonnull(cut);
@@ -621,7 +623,7 @@ START_TEST(create_errors)
               status, words)
     CREATE_FAILS(TSR_ERR_INVALID, "k: both of glsl and spirv", .glsl = saxpy_glsl);
     CREATE_FAILS(TSR_ERR_INVALID, "k: tensor_count is -1", .tensor_count = -1);
-    CREATE_FAILS(TSR_ERR_INVALID, "k: scalar_bytes is 7, no multiple of 4", .scalar_bytes = 7);
+    CREATE_FAILS(TSR_ERR_INVALID, "k: scalar_bytes is 7, not a multiple of 4", .scalar_bytes = 7);
     CREATE_FAILS(
         TSR_ERR_UNSUPPORTED,
         "k: 16 tensors and 4 bytes of scalars are 132 bytes of push constants; there are 128",
@@ -634,7 +636,8 @@ START_TEST(create_errors)
                  .constant_count = 25);
     CREATE_FAILS(TSR_ERR_INVALID, "k: constant_count is 1 but constants is NULL",
                  .constant_count = 1);
-    CREATE_FAILS(TSR_ERR_INVALID, "k: subgroup_size is 12, no power of two", .subgroup_size = 12);
+    CREATE_FAILS(TSR_ERR_INVALID, "k: subgroup_size is 12, not a power of two",
+                 .subgroup_size = 12);
     CREATE_FAILS(TSR_ERR_UNSUPPORTED, "k: subgroup_size is 2048; ", .subgroup_size = 2048);
 #undef CREATE_FAILS
     GPU_FAILS(tsr_kernel_create(gpu, tsr_kernel_params(.tensor_count = 1), &kernel),

@@ -216,12 +216,13 @@ START_TEST(the_devices_clock)
     const int64_t many = 1 << 20;
     tsr_tensor *x = gpu_new(TSR_F32, 1, &many);
     uint64_t ns = 0;
-    GPU_FAILS(tsr_stream_timer_end(queue), TSR_ERR_INVALID, "no stream_timer_begin before it");
-    GPU_FAILS(tsr_stream_timer_read(queue, &ns), TSR_ERR_INVALID, "no finished timer");
+    GPU_FAILS(tsr_stream_timer_end(queue), TSR_ERR_INVALID,
+              "there is no stream_timer_begin before it");
+    GPU_FAILS(tsr_stream_timer_read(queue, &ns), TSR_ERR_INVALID, "there is no stream_timer_end");
     for (int round = 0; round < 2; round++) {
         GPU_OK(tsr_stream_timer_begin(queue));
         GPU_OK(tsr_fill(queue, x, 1));
-        GPU_FAILS(tsr_stream_timer_read(queue, &ns), TSR_ERR_INVALID, "no finished timer");
+        GPU_FAILS(tsr_stream_timer_read(queue, &ns), TSR_ERR_INVALID, "there is no stream_timer_end");
         GPU_OK(tsr_stream_timer_end(queue));
         GPU_OK(tsr_stream_timer_read(queue, &ns));
         ck_assert_uint_gt(ns, 0);
