@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <tessera/tessera.h>
 
-/* HELLO_LOG, this program's own variable, shows what the library has to say. */
+/* Prints the library's log. Only used if this program's variable HELLO_LOG is set. */
 static void print_log(void *user, tsr_log_level level, const char *message)
 {
     (void)level;

@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <tessera/tessera.h>
 
-/* y = scale · x of two matrices, each where its strides say. */
+/* y = scale · x for two matrices with any strides. */
 static const char source[] =
     "#version 450\n"
     "#extension GL_EXT_buffer_reference : require\n"

@@ -29,7 +29,7 @@ static tsr_status open_share(float *dataset, tsr_loader **loader)
     return status;
 }
 
-/* Reads up to `most` of the batches that are left of the epoch. */
+/* Reads up to `most` of the epoch's remaining batches. */
 static tsr_status read_some(tsr_loader *loader, int most, uint64_t *items)
 {
     tsr_loader_batch batch;

@@ -1,5 +1,5 @@
-/* What the example programs share: giving up early, a clock, values of options, and
- * what became of standard output. */
+/* Helpers of the example programs: error handling, a clock, option values, and a check that
+ * standard output was written. */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
 
@@ -7,7 +7,7 @@
 
 #include "tessera/tessera.h"
 
-/* Leaves the function with the library's error. */
+/* Returns the status of a call that failed. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         tsr_status status_ = (call);                                                               \
@@ -15,19 +15,19 @@
             return status_;                                                                        \
     } while (0)
 
-/* Since some fixed moment. */
+/* Returns the seconds since a fixed time. */
 double seconds_now(void);
 
-/* Says on standard error what is wrong with an option; false, always. */
+/* Prints to standard error what is wrong with an option. Always returns false. */
 bool wrong_option(const char *program, const char *what, const char *value);
 
-/* These say what is wrong themselves, and leave `out` as it was. */
+/* On a wrong value, these print an error, leave `out` unchanged and return false. */
 bool parse_int(const char *program, const char *name, const char *text, int least, int most,
                int *out);
 bool parse_dtype(const char *program, const char *text, tsr_dtype *out);
 
-/* The status to exit with: `code`, or where that is 0 and not all of standard output could be
- * written, 1, and standard error says why. */
+/* Returns the exit status: `code`, or 1 with a message on standard error if `code` is 0 but
+ * standard output could not be written completely. */
 int checked_output(const char *program, int code);
 
 #endif

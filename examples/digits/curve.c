@@ -1,4 +1,4 @@
-/* The losses as a picture: two lines over the epochs, the losses on a logarithmic scale. */
+/* Plots the losses: two lines over the epochs, with the losses on a logarithmic scale. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static void choose_scale(chart *c)
 static void draw_axes(const chart *c)
 {
     int last = c->results[c->count - 1].epoch, step = 1;
-    int digit = 1; /* steps are 1, 2, 5, 10, 20, … */
+    int digit = 1; /* labels are 1, 2, 5, 10, 20, … epochs apart */
     for (int exponent = c->lowest; exponent <= c->highest; exponent++) {
         double y = y_of(c, pow(10, exponent));
         fprintf(c->file, "<line class=\"grid\" x1=\"%g\" y1=\"%.1f\" x2=\"%g\" y2=\"%.1f\"/>\n",

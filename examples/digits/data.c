@@ -8,7 +8,7 @@
 
 #define PIXEL_MAX 16
 #define VALUES (DIGITS_PIXELS + 1)
-#define FILE_MAX ((size_t)64 << 20) /* bytes; what is larger is some other file */
+#define FILE_MAX ((size_t)64 << 20) /* bytes; a larger file is not a digits file */
 
 typedef struct reader {
     const char *path;
@@ -36,7 +36,7 @@ fail(const reader *r, const char *format, ...)
     return false;
 }
 
-/* The whole file, with its length; NULL when that fails. */
+/* Reads the complete file and its length. Returns NULL on failure. */
 static char *read_file(const reader *r, size_t *size)
 {
     FILE *file = fopen(r->path, "rb");
@@ -79,7 +79,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* One of a line's values, which a comma or the line's end follows. */
+/* Reads one value of a line. A comma or the end of the line must follow. */
 static bool read_value(reader *r, int index, int *out)
 {
     int most = index < DIGITS_PIXELS ? PIXEL_MAX : DIGITS_LABELS - 1;

@@ -1,4 +1,4 @@
-/* Reading digits.csv: lines of 64 pixels, 0 to 16, and a label, 0 to 9. */
+/* Reads digits.csv: lines of 64 pixels, 0 to 16, and a label, 0 to 9. */
 #ifndef DIGITS_DATA_H
 #define DIGITS_DATA_H
 
@@ -15,9 +15,9 @@ typedef struct digits_data {
     int32_t *labels;
 } digits_data;
 
-/* False, with a sentence in `error`, when the file cannot be read or a line is not as it should be;
- * the sentence names the file and the line. On success the caller frees the data with digits_free.
- */
+/* Returns false, with a message in `error`, if the file cannot be read or a line is invalid. The
+ * message names the file and the line. On success the caller must free the data with
+ * digits_free. */
 bool digits_read(const char *path, digits_data *out, char *error, size_t error_size);
 void digits_free(digits_data *data);
 

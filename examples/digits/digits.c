@@ -1,11 +1,11 @@
-/* Trains a small network on images of handwritten digits, on one GPU or many, of any make.
+/* Trains a small network on images of handwritten digits, on one or more GPUs of any vendors.
  *
  *     digits                                   one process
- *     digits --ranks 4 --grid 2x2              four, of which two share each image's work
+ *     digits --ranks 4 --grid 2x2              four processes; two share the work of each image
  *     srun --mpi=pmix -n 8 digits --grid 2x4   on a cluster
  *
- * What is learned does not depend on the grid: every process draws its part of the initial weights
- * by their place in the whole, and the batches of a step are the same images for any number of
+ * The trained model does not depend on the grid: every process draws its part of the initial
+ * weights by their position in the full weight, and a step uses the same images for any number of
  * ranks. */
 #include <errno.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static tsr_status learn(training *t, epoch_result *result)
     return TSR_OK;
 }
 
-/* How many of the batch are right, of those that count. */
+/* Returns how many images of the batch are classified correctly. Padding does not count. */
 static int64_t count_right(const images_batch *batch, const int32_t *classes)
 {
     int64_t right = 0;
@@ -101,7 +101,8 @@ static void tell(training *t, const digits_options *options, const epoch_result 
         report_json_epoch(t->log, result);
 }
 
-/* Epochs that a checkpoint brings are not repeated; where it brings them all, it is evaluated. */
+/* Continues after the epochs of a loaded checkpoint. If it already has all epochs, it is only
+ * evaluated. */
 static tsr_status run_epochs(training *t, const digits_options *options)
 {
     int first = 0;
@@ -155,7 +156,7 @@ static bool open_log(training *t, const digits_options *options)
     return true;
 }
 
-/* How many parameters this rank keeps. */
+/* Returns the number of parameters that this rank keeps. */
 static int64_t kept_parameters(const model *m, tsr_dtype dtype)
 {
     tsr_fsdp_memory memory;

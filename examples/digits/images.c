@@ -6,10 +6,10 @@
 #define HELD_OUT_OF 5
 #define IMAGE_BYTES (DIGITS_PIXELS * sizeof(float))
 #define ITEM_BYTES (IMAGE_BYTES + sizeof(int32_t))
-/* No digit: tsr_cross_entropy leaves such rows out. */
+/* The label of padding: tsr_cross_entropy ignores such rows. */
 #define NO_LABEL (-1)
 
-/* Runs in the loader's threads: images first, then their labels. */
+/* Loads a batch in a loader's thread: the images, then their labels. */
 static tsr_status load(void *user, tsr_loader_work *work)
 {
     const images *self = user;
@@ -23,7 +23,7 @@ static tsr_status load(void *user, tsr_loader_work *work)
     return TSR_OK;
 }
 
-/* The same split for every seed of the training. */
+/* Splits the images. The split does not depend on the training's seed. */
 static tsr_status choose_items(images *self, images_part part)
 {
     tsr_feistel order;
@@ -39,7 +39,7 @@ static tsr_status choose_items(images *self, images_part part)
 }
 
 /* Each row of the grid gets every data-th image of the epoch's order. Together their batches are
- * the batch that a single row would have: what is learned does not depend on the grid. */
+ * the batch that a single row would have, so the trained model does not depend on the grid. */
 static tsr_status create_loader(images *self, images_part part, const digits_job *job,
                                 const digits_options *options)
 {

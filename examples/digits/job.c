@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* NULL also where it is empty, as everywhere in tessera. */
+/* Returns a variable's value, or NULL if it is not set or empty. */
 static char *variable(const char *name)
 {
     char *value = getenv(name);

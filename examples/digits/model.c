@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Smooth: where a kink is, rounding can turn a gradient on or off, and grids part. */
+/* A smooth function. At a kink, rounding could switch a gradient on or off, and grids would
+ * diverge. */
 #define ACTIVATION TSR_ACT_GELU_TANH
 #define PI 3.14159265358979323846
 
@@ -30,8 +31,8 @@ static tsr_status create_layers(model *self, const digits_job *job, const digits
     return tsr_row_linear_create(&params, &self->layers[MODEL_DOWN]);
 }
 
-/* Each unit is gathered over the column before it is used. Without a strategy every rank has every
- * parameter, and only gradients travel. */
+/* Every unit is gathered over the grid's column before it is used. Without a strategy, every rank
+ * has all parameters and only gradients are exchanged. */
 static tsr_status shard(model *self, const digits_job *job, const digits_options *options)
 {
     static const char *const everything[] = {"*", NULL};
@@ -81,10 +82,10 @@ void model_finish(model *self)
     tsr_tensor_destroy(&self->classes);
 }
 
-/* What a forward pass leaves for the backward pass. */
+/* The results of a forward pass that the backward pass needs. */
 typedef struct passage {
     tsr_layer_saved *saved[MODEL_LAYERS];
-    tsr_tensor *before, *hidden, *logits; /* before and behind the activation */
+    tsr_tensor *before, *hidden, *logits; /* before: input of the activation; hidden: its output */
 } passage;
 
 static void passage_finish(passage *p)
@@ -113,7 +114,7 @@ static tsr_status forward(model *self, const digits_job *job, const tsr_tensor *
                             learning ? &p->saved[MODEL_DOWN] : NULL, &p->logits);
 }
 
-/* Gradients of the parameters, of this rank's images, on their way to their sums. */
+/* Computes the gradients of this rank's images and starts their reductions. */
 static tsr_status backward(model *self, const digits_job *job, const tsr_tensor *dlogits,
                            const passage *p)
 {
@@ -126,8 +127,8 @@ static tsr_status backward(model *self, const digits_job *job, const tsr_tensor 
     return status;
 }
 
-/* Cross-entropy into the sum and, where `dlogits` is not NULL, its gradient: of the mean over the
- * images of all ranks. */
+/* Adds the cross-entropy to the sum. If `dlogits` is not NULL, writes the gradient of the mean over
+ * the images of all ranks to it. */
 static tsr_status add_loss(model *self, const digits_job *job, const images_batch *batch,
                            const tsr_tensor *logits, tsr_tensor *dlogits)
 {
@@ -198,7 +199,7 @@ tsr_status model_save(model *self, const digits_job *job, const char *path, int 
                          &(tsr_fsdp_file_params){.world = job->world, .metadata = metadata});
 }
 
-/* Files of other programs have parameters alone. */
+/* Reads the number of epochs. Files of other programs have only parameters. */
 static tsr_status read_epochs(const char *path, int *epochs, bool *model_only)
 {
     char text[16], *end;

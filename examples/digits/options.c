@@ -13,7 +13,7 @@
 
 static bool parse_number(const char *name, const char *text, double least, double *out)
 {
-    const double most = 1e9; /* which a float holds, and in ns 64 bits */
+    const double most = 1e9; /* fits a float, and in ns 64 bits */
     char *end;
     double value = strtod(text, &end);
     if (end == text || *end != '\0' || !(value >= least && value <= most)) {
@@ -36,7 +36,7 @@ static bool parse_seed(const char *text, int64_t *out)
     return true;
 }
 
-/* "2x1" */
+/* Parses a grid such as "2x1". */
 static bool parse_grid(const char *text, int *data, int *tensor)
 {
     char *end;
@@ -144,7 +144,7 @@ static bool take(int option, const char *value, digits_options *out)
     case OPT_STRATEGY:
         return parse_strategy(value, &out->strategy);
     case OPT_TIMEOUT:
-        /* 0 would be what the library takes where nothing is said. */
+        /* 0 would select the library's default. */
         return parse_number("timeout", value, 0.001, &out->timeout_seconds);
     case OPT_WEIGHT_DECAY:
         return parse_number("weight-decay", value, 0, &out->weight_decay);
@@ -154,7 +154,7 @@ static bool take(int option, const char *value, digits_options *out)
         out->help = true;
         return true;
     }
-    return wrong_option(PROGRAM, "what to do is not clear", "");
+    return wrong_option(PROGRAM, "invalid command line", "");
 }
 
 bool digits_options_parse(int argc, char **argv, digits_options *out)
@@ -175,7 +175,7 @@ bool digits_options_parse(int argc, char **argv, digits_options *out)
         if (!take(option, optarg, out))
             return false;
     if (argc - optind > 1)
-        return wrong_option(PROGRAM, "one file only, not also ", argv[optind + 1]);
+        return wrong_option(PROGRAM, "more than one FILE: ", argv[optind + 1]);
     if (optind < argc)
         out->csv = argv[optind];
     if (out->ranks && out->data && out->ranks != out->data * out->tensor) {
@@ -194,7 +194,7 @@ void digits_options_help(void)
         "a grid: those of a\n"
         "row share each image's work (tensor parallelism), those of a column share the images "
         "(data parallelism).\n"
-        "Four fifths of the images are trained on; the others say how well it went.\n\n"
+        "Four fifths of the images are for training; the others measure the accuracy.\n\n"
         "FILE                  lines of 64 pixels (0 to 16) and a label (0 to 9); default:\n"
         "                      %s\n"
         "--ranks N             start N processes here; default: those that a launcher started, or "
@@ -210,15 +210,15 @@ void digits_options_help(void)
         "--batch N             images in a step, of all ranks together; default: 64\n"
         "--learning-rate X     default: 0.02\n"
         "--weight-decay X      default: 0.3\n"
-        "--seed N              of initial weights and of the order of images; default: 42\n"
+        "--seed N              for the initial weights and the order of images; default: 42\n"
         "--workers N           threads that load images; default: 1\n"
         "--timeout SECONDS     how long to wait for other ranks; default: 60\n"
-        "--load FILE           go on from this checkpoint, of any grid and strategy\n"
+        "--load FILE           continue from this checkpoint, of any grid and strategy\n"
         "--save FILE           write a checkpoint (safetensors) after each epoch\n"
-        "--save-init FILE      write one before the first\n"
-        "--log FILE            a line of JSON for each epoch\n"
-        "--curve FILE          a picture (SVG) of the losses\n"
-        "--help                this text\n\n"
+        "--save-init FILE      write a checkpoint before the first epoch\n"
+        "--log FILE            write a line of JSON for each epoch\n"
+        "--curve FILE          write a plot (SVG) of the losses\n"
+        "--help                print this text\n\n"
         "Exit status: 0 trained, 1 something failed, 2 wrong usage.\n",
         DIGITS_CSV);
 }

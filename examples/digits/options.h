@@ -8,8 +8,8 @@ typedef struct digits_options {
     const char *csv, *device;
     const char *load, *save, *save_init, *log, *curve; /* files; NULL: none */
     int ranks;                                         /* 0: as many as were launched */
-    int data, tensor;     /* the grid: data-parallel by tensor-parallel ranks; 0: not said */
-    const char *strategy; /* how data-parallel ranks share parameters; "none": each has all */
+    int data, tensor;     /* the grid: data-parallel × tensor-parallel ranks; 0: not set */
+    const char *strategy; /* how data-parallel ranks share parameters; "none": all have all */
     int hidden, epochs, batch, workers;
     int64_t seed;
     tsr_dtype dtype;
@@ -18,7 +18,7 @@ typedef struct digits_options {
     bool help;
 } digits_options;
 
-/* False, with a sentence on stderr, when something is wrong. */
+/* Returns false, with a message on standard error, if something is wrong. */
 bool digits_options_parse(int argc, char **argv, digits_options *out);
 void digits_options_help(void);
 

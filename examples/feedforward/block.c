@@ -14,7 +14,7 @@ static const struct {
 
 static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
 
-/* The place in the name where the weight's own begins; NULL when it is another parameter. */
+/* Returns where the weight's own name begins in `name`, or NULL if it is another parameter. */
 static const char *find_gate(const char *name)
 {
     size_t length = strlen(name), own = strlen(weights[0].in_file);
@@ -32,9 +32,8 @@ static tsr_status take_sizes(const tsr_shard_param *gate, const char *own, block
         if (strcmp(gate->dtype, tsr_dtype_name(dtypes[i])) == 0)
             out->dtype = dtypes[i];
     if (gate->ndim != 2 || !out->dtype) {
-        snprintf(problem, BLOCK_PROBLEM,
-                 "%s is %s of %d dimensions; it has to be f32, f16 or bf16, of 2", gate->name,
-                 gate->dtype, gate->ndim);
+        snprintf(problem, BLOCK_PROBLEM, "%s is %s with %d dimensions, not f32, f16 or bf16 with 2",
+                 gate->name, gate->dtype, gate->ndim);
         return TSR_ERR_INVALID;
     }
     out->hidden = gate->shape[0];

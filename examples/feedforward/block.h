@@ -1,5 +1,5 @@
-/* A gated feed-forward block and its weights in a safetensors file, under the names that Llama and
- * its kin give them. */
+/* A gated feed-forward block and its weights in a safetensors file, with the names that Llama and
+ * similar models use. */
 #ifndef FEEDFORWARD_BLOCK_H
 #define FEEDFORWARD_BLOCK_H
 
@@ -15,14 +15,14 @@ typedef struct block_sizes {
 
 #define BLOCK_PROBLEM 512
 
-/* Those of the first block in the file; of a whole model, that of its first layer. What is wrong
- * with a file that the library can read goes into `problem`. */
+/* Reads the sizes of the first block in the file, which for a complete model is that of its first
+ * layer. If the library can read the file but the block is invalid, `problem` says why. */
 tsr_status block_read_sizes(const char *path, block_sizes *out, char problem[BLOCK_PROBLEM]);
 
-/* With random weights. */
+/* Creates a block with random weights. */
 tsr_status block_create(tsr_group *group, const block_sizes *sizes, tsr_layer **out);
 
-/* This rank's part of the weights, from and to the file. */
+/* Load and save this rank's part of the weights. */
 tsr_status block_load(tsr_layer *layer, const block_sizes *sizes, const char *path, tsr_comm *comm);
 tsr_status block_save(tsr_layer *layer, const char *path, tsr_comm *comm);
 

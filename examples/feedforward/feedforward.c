@@ -1,13 +1,14 @@
-/* The feed-forward block of a transformer at a real model's sizes, its weights from a safetensors
- * file and divided over the ranks of a job: how fast it is, and how far from one process's result.
+/* Runs the feed-forward block of a transformer at a real model's sizes, with weights from a
+ * safetensors file, divided over the ranks of a job. Prints its speed and the difference from one
+ * process's result.
  *
  *     feedforward --generate block.safetensors --dtype f16
  *     tessera launch -n 2 -- feedforward block.safetensors --tokens 512
  *
  *     y = (silu(x · gateᵀ) ⊙ (x · upᵀ)) · downᵀ
  *
- * gate and up are divided by rows, down by columns (Shoeybi et al., "Megatron-LM", 2019), so that
- * one all-reduce joins the ranks' results. Each rank reads its part of the file and nothing else.
+ * gate and up are divided by rows, down by columns (Shoeybi et al., "Megatron-LM", 2019), so one
+ * all-reduce adds the ranks' results. Each rank only reads its part of the file.
  */
 #include <math.h>
 #include <stdio.h>
@@ -22,8 +23,8 @@ typedef struct place {
     tsr_comm *comm;
     tsr_device *device;
     tsr_stream *stream;
-    tsr_group *group, *alone;    /* all ranks; this one, for the result to compare with */
-    char problem[BLOCK_PROBLEM]; /* what is wrong, where the library does not say it */
+    tsr_group *group, *alone;    /* all ranks; this rank alone, for the result to compare with */
+    char problem[BLOCK_PROBLEM]; /* what is wrong, if not an error of the library */
 } place;
 
 static tsr_status place_init(place *self, const feedforward_options *options)
@@ -44,7 +45,7 @@ static void place_finish(place *self)
     tsr_comm_destroy(&self->comm);
 }
 
-/* The same tokens on every rank. */
+/* Creates the same tokens on every rank. */
 static tsr_status create_tokens(const place *self, const block_sizes *sizes, int tokens,
                                 tsr_tensor **out)
 {
@@ -53,7 +54,7 @@ static tsr_status create_tokens(const place *self, const block_sizes *sizes, int
     return tsr_random_normal(self->stream, *out, 0, 1, &random);
 }
 
-/* One pass, waited for. */
+/* Runs one forward pass and waits for it. */
 static tsr_status pass(const place *self, tsr_layer *layer, const tsr_tensor *x, tsr_tensor **y)
 {
     TRY(tsr_layer_forward(layer, x, NULL, y));
@@ -103,7 +104,7 @@ static tsr_status measure(const place *self, tsr_layer *layer, const tsr_tensor 
     return status;
 }
 
-/* As f32, in memory that the caller frees. */
+/* Downloads y as f32 to memory that the caller must free. */
 static tsr_status download(const place *self, const tsr_tensor *y, float **out)
 {
     const tsr_layout *layout = tsr_tensor_layout(y);
@@ -129,12 +130,12 @@ static void compare(const float *got, const float *want, int64_t count, figures 
 {
     for (int64_t i = 0; i < count; i++) {
         double error = fabs((double)got[i] - (double)want[i]);
-        out->error = error <= out->error ? out->error : error; /* NaN stays */
+        out->error = error <= out->error ? out->error : error; /* keeps a NaN */
         out->scale = fmax(out->scale, fabs((double)want[i]));
     }
 }
 
-/* Rank 0 does all of it once more, by itself. */
+/* Rank 0 computes the complete result by itself and compares. */
 static tsr_status check(const place *self, const feedforward_options *options,
                         const block_sizes *sizes, const tsr_tensor *x, const tsr_tensor *y,
                         figures *out)
@@ -171,7 +172,8 @@ static void print_setting(const place *self, const feedforward_options *options,
     printf("ranks         %d, %d tokens in a pass\n", tsr_comm_size(self->comm), options->tokens);
 }
 
-/* What rounding explains: partial sums of half precision are rounded before they are added. */
+/* Returns whether rounding explains the error: partial sums in half precision are rounded before
+ * they are added. */
 static bool is_close(const block_sizes *sizes, const figures *f)
 {
     double epsilon = sizes->dtype == TSR_F32 ? 0x1p-24 : sizes->dtype == TSR_F16 ? 0x1p-11 : 0x1p-8;

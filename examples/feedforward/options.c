@@ -45,7 +45,7 @@ static bool take(int option, const char *value, feedforward_options *out)
         out->help = true;
         return true;
     }
-    return wrong_option(PROGRAM, "what to do is not clear", "");
+    return wrong_option(PROGRAM, "invalid command line", "");
 }
 
 bool feedforward_options_parse(int argc, char **argv, feedforward_options *out)
@@ -59,7 +59,7 @@ bool feedforward_options_parse(int argc, char **argv, feedforward_options *out)
     if (out->help)
         return true;
     if (argc - optind != 1)
-        return wrong_option(PROGRAM, optind < argc ? "one file only, not also " : "which file?",
+        return wrong_option(PROGRAM, optind < argc ? "more than one FILE: " : "missing FILE",
                             optind < argc ? argv[optind + 1] : "");
     out->file = argv[optind];
     return true;
@@ -67,22 +67,23 @@ bool feedforward_options_parse(int argc, char **argv, feedforward_options *out)
 
 void feedforward_options_help(void)
 {
-    printf("usage: feedforward [options] FILE\n"
-           "       feedforward --generate [options] FILE\n\n"
-           "Runs a transformer's gated feed-forward block over random tokens, its weights divided "
-           "over the ranks of the\n"
-           "job, and compares with the result of one process. Several ranks: tessera launch -n 2 "
-           "-- feedforward FILE\n\n"
-           "FILE             safetensors, or model.safetensors.index.json, with weights called "
-           "…gate_proj.weight,\n"
-           "                 …up_proj.weight and …down_proj.weight: the first layer's are taken\n"
-           "--tokens N       in a pass; default: 128\n"
-           "--runs N         passes to time; default: 5\n"
-           "--device NAME    index, UUID or part of the name, as `tessera devices` lists them\n"
-           "--generate       write FILE, with random weights\n"
-           "--width N        of what is generated; default: 4096\n"
-           "--hidden N       default: 11008\n"
-           "--dtype TYPE     f32 (default), f16 or bf16\n"
-           "--help           this text\n\n"
-           "Exit status: 0 the same result, 1 another one or a failure, 2 wrong usage.\n");
+    printf(
+        "usage: feedforward [options] FILE\n"
+        "       feedforward --generate [options] FILE\n\n"
+        "Runs a transformer's gated feed-forward block on random tokens, with its weights divided "
+        "over the ranks of the\n"
+        "job, and compares with the result of one process. Several ranks: tessera launch -n 2 "
+        "-- feedforward FILE\n\n"
+        "FILE             safetensors, or model.safetensors.index.json, with weights called "
+        "…gate_proj.weight,\n"
+        "                 …up_proj.weight and …down_proj.weight; the first layer's are used\n"
+        "--tokens N       per pass; default: 128\n"
+        "--runs N         passes to time; default: 5\n"
+        "--device NAME    index, UUID or part of the name, as `tessera devices` lists them\n"
+        "--generate       write FILE, with random weights\n"
+        "--width N        of the generated block; default: 4096\n"
+        "--hidden N       of the generated block; default: 11008\n"
+        "--dtype TYPE     of the generated block: f32 (default), f16 or bf16\n"
+        "--help           print this text\n\n"
+        "Exit status: 0 same result, 1 different result or failure, 2 wrong usage.\n");
 }

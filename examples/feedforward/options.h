@@ -8,11 +8,11 @@ typedef struct feedforward_options {
     const char *file, *device;
     bool generate, help;
     int tokens, runs;
-    int width, hidden; /* of what is generated */
+    int width, hidden; /* of the generated block */
     tsr_dtype dtype;
 } feedforward_options;
 
-/* False, with a sentence on stderr, when something is wrong. */
+/* Returns false, with a message on standard error, if something is wrong. */
 bool feedforward_options_parse(int argc, char **argv, feedforward_options *out);
 void feedforward_options_help(void);
 

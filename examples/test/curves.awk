@@ -1,5 +1,5 @@
-# awk -v limit=1e-4 -f curves.awk A.jsonl B.jsonl: whether two logs of digits tell the same losses, up to a relative difference. Prints
-# the largest one; fails when it is too large, and when the logs have not the same epochs.
+# awk -v limit=1e-4 -f curves.awk A.jsonl B.jsonl: compares the losses in two logs of digits. Prints the largest relative difference.
+# Fails if it is above the limit, or if the logs have different epochs.
 function value(name,    at) {
     at = index($0, "\"" name "\": ")
     return at == 0 ? "" : substr($0, at + length(name) + 4) + 0
@@ -18,7 +18,7 @@ NR == FNR { loss[FNR] = value("loss"); held_out[FNR] = value("held_out_loss"); l
     seen = FNR
 }
 END {
-    if (seen != lines || compared == 0) { print "the logs have not the same epochs"; exit 1 }
+    if (seen != lines || compared == 0) { print "the logs have different epochs"; exit 1 }
     printf "%.1e\n", largest
     exit wrong
 }

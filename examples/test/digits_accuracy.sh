@@ -1,6 +1,6 @@
 #!/bin/sh
-# digits_accuracy.sh DIGITS TESSERA LEAST [OPTION...]: that much of the held-out images is right in the end, in per cent; and what is
-# written besides is there.
+# digits_accuracy.sh DIGITS TESSERA LEAST [OPTION...]: after the training, at least LEAST per cent of the held-out images are classified
+# correctly, and the checkpoints, the log and the plot have been written.
 set -u
 digits=$1
 export TESSERA_TOOL="$2"
@@ -17,7 +17,7 @@ timeout 200 "$digits" --ranks 2 --save "$folder/model" --save-init "$folder/init
 accuracy=$(sed -n 's/.*held-out images right (\([0-9.]*\) %).*/\1/p' "$folder/out")
 echo "# $accuracy % of the held-out images are right"
 awk -v got="$accuracy" -v least="$least" 'BEGIN { exit !(got + 0 >= least) }' || {
-    echo "less than $least %"
+    echo "accuracy is below $least %"
     exit 1
 }
 # A safetensors file begins with the length of its header, which holds numbers as text.

@@ -1,6 +1,6 @@
 #!/bin/sh
-# digits_drivers.sh DIGITS TESSERA ICD ICD: one job on two drivers, rank 0 on the one and rank 1 on the other, learns what one process on
-# the first one learns, up to what their rounding of a few functions does in four epochs.
+# digits_drivers.sh DIGITS TESSERA ICD ICD: a job with rank 0 on one driver and rank 1 on another has the same losses as one process on
+# the first driver, up to the drivers' rounding of a few functions in four epochs.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 digits=$1

@@ -1,5 +1,5 @@
 #!/bin/sh
-# digits_grids.sh DIGITS TESSERA: what is learned does not depend on the grid, nor on the strategy.
+# digits_grids.sh DIGITS TESSERA: the losses do not depend on the grid or the strategy.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 digits=$1
@@ -36,7 +36,7 @@ losses() {
 }
 for strategy in full layerwise hybrid weighted; do
     [ "$(losses "$folder/2x1.none")" = "$(losses "$folder/2x1.$strategy")" ] || {
-        echo "strategy $strategy: other bits than without sharing"
+        echo "strategy $strategy: the losses differ from those without sharding"
         failures=$((failures + 1))
     }
 done

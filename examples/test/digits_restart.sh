@@ -1,6 +1,6 @@
 #!/bin/sh
-# digits_restart.sh DIGITS TESSERA: a rank is killed in the middle of the training. The job ends with a sentence that says so, the last
-# checkpoint is whole, and going on from it leads to the very file that an undisturbed training writes.
+# digits_restart.sh DIGITS TESSERA: a rank is killed in the middle of the training. The job ends with an error that names the rank, the
+# last checkpoint is complete, and resuming from it leads to the same file, bit for bit, as an uninterrupted training.
 set -u
 digits=$1
 tessera=$2
@@ -22,7 +22,7 @@ train() {
         >"$folder/out" 2>&1
 }
 
-# The process that is rank 1 of a job with DIGITS_RESTART in its environment.
+# Prints the process id of rank 1 of the job that has DIGITS_RESTART in its environment.
 rank_1() {
     for process in /proc/[0-9]*; do
         tr '\0' '\n' <"$process/environ" >"$folder/environ" 2>/dev/null || continue
@@ -43,13 +43,13 @@ for _ in $(seq 1200); do
 done
 victim=$(rank_1) || fail "there is no rank 1 to kill"
 kill -KILL "$victim"
-wait $job && fail "the job ended well although a rank was killed"
-grep -q 'rank 1' "$folder/out" || fail "nothing says that rank 1 is gone"
+wait $job && fail "the job succeeded although a rank was killed"
+grep -q 'rank 1' "$folder/out" || fail "the error does not name rank 1"
 grep -q '"epoch": 30,' "$folder/log" && fail "the training was over before the kill"
 
-train 2x1 disturbed --load "$folder/disturbed" || fail "going on from the checkpoint failed"
-cmp "$folder/undisturbed" "$folder/disturbed" || fail "going on led elsewhere"
+train 2x1 disturbed --load "$folder/disturbed" || fail "resuming from the checkpoint failed"
+cmp "$folder/undisturbed" "$folder/disturbed" || fail "the resumed training gave a different file"
 
 # Another grid reads the same file.
 train 1x2 other --load "$folder/undisturbed" || fail "another grid could not load the checkpoint"
-grep -q 'held-out images right' "$folder/out" || fail "another grid said nothing"
+grep -q 'held-out images right' "$folder/out" || fail "another grid reported no accuracy"

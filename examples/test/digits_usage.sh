@@ -1,12 +1,12 @@
 #!/bin/sh
-# digits_usage.sh DIGITS: what is wrong with a file or a command line is said, with the line. Needs no device.
+# digits_usage.sh DIGITS: errors in a file or a command line are reported, with the line. Needs no device.
 set -u
 digits=$1
 file=$(mktemp) || exit 1
 trap 'rm -f "$file"' EXIT
 failures=0
 
-# refuses WORDS ARGUMENT...: exit status 2 and WORDS on stderr.
+# refuses WORDS ARGUMENT...: the exit status is 2 and stderr contains WORDS.
 refuses() {
     words=$1
     shift
@@ -21,7 +21,7 @@ refuses() {
     esac
 }
 
-# A good line, and one that ends in the given values instead.
+# A valid line, and the start of a line to which a test adds the last values.
 pixels=$(printf '0,%.0s' $(seq 62))
 good="${pixels}0,16,9"
 text() {
@@ -70,9 +70,9 @@ refuses "--weight-decay takes a number from 0 to 1e+09, not 1e300" --weight-deca
 refuses "--timeout takes a number from 0.001 to 1e+09, not 0" --timeout 0
 refuses "--timeout takes a number from 0.001 to 1e+09, not 36893488148" --timeout 36893488148
 refuses "--strategy takes none, full, layerwise, hybrid or weighted, not some" --strategy some
-refuses "one file only, not also b" a b
+refuses "more than one FILE: b" a b
 
-# Variables that are empty are not set: it is the tool in PATH that is missing here.
+# Empty variables count as not set, so it is the tool in PATH that is missing here.
 said=$(RANK='' PMIX_RANK='' TESSERA_TOOL='' PATH=/nowhere "$digits" --ranks 2 2>&1)
 case "$said" in
 "digits: tessera: No such file or directory"*) ;;
@@ -82,7 +82,7 @@ case "$said" in
     ;;
 esac
 
-# Output that nobody gets is no success.
+# Output that cannot be written is a failure.
 said=$("$digits" --help 2>&1 >/dev/full)
 status=$?
 case "$status:$said" in

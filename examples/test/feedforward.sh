@@ -1,6 +1,6 @@
 #!/bin/sh
-# feedforward.sh FEEDFORWARD TESSERA RANKS: a small block from a generated file, over RANKS processes, gives what one process gives; and
-# what is wrong with a file or a command line is said.
+# feedforward.sh FEEDFORWARD TESSERA RANKS: a small block from a generated file gives the same result over RANKS processes as in one
+# process, and errors in a file or a command line are reported.
 set -u
 feedforward=$1
 tessera=$2
@@ -23,7 +23,7 @@ for dtype in f32 f16 bf16; do
     fi
 done
 
-# refuses STATUS WORDS ARGUMENT...
+# refuses STATUS WORDS ARGUMENT...: the exit status is STATUS and stderr contains WORDS.
 refuses() {
     expected=$1
     words=$2
@@ -38,8 +38,8 @@ refuses() {
         ;;
     esac
 }
-refuses 2 "which file?"
-refuses 2 "one file only, not also b" a b
+refuses 2 "missing FILE"
+refuses 2 "more than one FILE: b" a b
 refuses 2 "--tokens takes a number from 1 to 1048576, not 0" --tokens 0 a
 refuses 2 "--dtype takes f32, f16 or bf16, not i8" --dtype i8 a
 refuses 1 "/nowhere/block.safetensors" /nowhere/block.safetensors
@@ -54,7 +54,7 @@ case "$status:$said" in
     ;;
 esac
 
-# A file without such a block: one sentence says so.
+# A file without such a block gives one error message.
 header='{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
 printf "\\0$(printf %o ${#header})\\0\\0\\0\\0\\0\\0\\0%s\\0\\0\\0\\0" "$header" >"$folder/other.safetensors"
 said=$("$feedforward" "$folder/other.safetensors" 2>&1)

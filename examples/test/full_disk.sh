@@ -1,5 +1,5 @@
 #!/bin/sh
-# full_disk.sh PROGRAM [ARGUMENT...]: where its output is lost, a program says so and fails.
+# full_disk.sh PROGRAM [ARGUMENT...]: a program whose output cannot be written reports this and fails.
 set -u
 said=$("$@" 2>&1 >/dev/full)
 status=$?

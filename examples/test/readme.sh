@@ -1,6 +1,6 @@
 #!/bin/sh
-# readme.sh DOCUMENT PROGRAM…: each C block of the document stands in one of the programs, line for line, apart from its indentation.
-# The document shows something of each program.
+# readme.sh DOCUMENT PROGRAM…: one of the programs contains each C block of the document, line for line, apart from indentation. The
+# document has a block from each program.
 set -u
 document=$1
 shift
@@ -30,13 +30,13 @@ awk -v document="$document" '
                     shown[name] = 1
                 }
             if (!found) {
-                print "block " b " of " document " is in none of the programs:" block[b]
+                print "block " b " of " document " is not in any of the programs:" block[b]
                 failed = 1
             }
         }
         for (name in program)
             if (!(name in shown)) {
-                print document " shows nothing of " name
+                print document " has no block from " name
                 failed = 1
             }
         exit failed

@@ -1,5 +1,5 @@
 #!/bin/sh
-# train.sh HELLO_TRAIN TOOL RANKS: it trains alone and over RANKS processes, and the first losses agree.
+# train.sh HELLO_TRAIN TOOL RANKS: the program trains as one process and over RANKS processes, and the first losses agree.
 set -u
 program=$1 tool=$2 ranks=$3
 loss() {

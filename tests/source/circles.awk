@@ -1,7 +1,7 @@
-# Reads the library's sources, a path a line, and then (the file named by -v symbols=FILE) what `nm -A -g` says of its object files.
-# Prints a line for each circle, "MEMBERS across|inside PATH", where PATH is one way around it with a symbol for each step, and at last
-# how many sources there are.
-# Breadth-first search from `from`: fills `seen` with the sources it reaches, and `before` with the step before each.
+# Reads a list of the library's sources, one path per line, and then the output of `nm -A -g` for its object files, which is in the file
+# named by -v symbols=FILE. Prints a line for each circle, "MEMBERS across|inside PATH", where PATH is one way around it with a symbol for
+# each step. The last line is the number of sources.
+# Breadth-first search from `from`: fills `seen` with the sources that it reaches, and `before` with the step before each.
 function search(from, seen, before,    queue, head, tail, at, i, next_source) {
     split("", seen)
     split("", before)
@@ -44,7 +44,7 @@ FILENAME != symbols { # the sources
     if (kind == "U")
         uses[++use_count] = file " " $NF
     else if (($NF in definer) && definer[$NF] != file)
-        shared[$NF] = 1 # defined twice: it does not tie anyone to one of them
+        shared[$NF] = 1 # defined twice: a use does not depend on a particular definition
     else
         definer[$NF] = file
 }
@@ -67,7 +67,7 @@ END {
         search(file, seen, before)
         if (!(file in seen))
             continue
-        # The circle of `file`: what it reaches and what reaches it.
+        # The circle of `file` consists of the sources that it reaches and that reach it.
         members = 0
         across = 0
         for (other in seen) {

@@ -34,7 +34,7 @@ few() {
     [ "$(grep -cE ' (across|inside) ' "$folder/circles")" -le 6 ]
 }
 
-# Without any source the rules would hold for nothing.
+# Without sources the rules would hold trivially.
 point "object files were read" enough_files
 point "no circle crosses folders" none_across
 point "no circle has more than 3 sources" none_large

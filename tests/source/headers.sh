@@ -16,6 +16,6 @@ for path in include/tessera/*.h; do
     point "$header as C11" compile c c11 "$cc" "$header"
     point "$header as C++17" compile c++ c++17 "$cxx" "$header"
 done
-# The README says that its program is C++, too.
+# The README's program must also be valid C++.
 point "hello_matmul.c as C++17" "$cxx" -x c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -Iinclude examples/hello_matmul.c
 plan

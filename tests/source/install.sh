@@ -1,5 +1,5 @@
 #!/bin/sh
-# install.sh BUILD: installs into a temporary folder and uses only what is there.
+# install.sh BUILD: installs into a temporary folder, and builds and runs programs that use only this folder.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 build=$1
@@ -27,9 +27,9 @@ install_all() {
 }
 find_libdir() {
     libdir=$(dirname "$(find "$prefix" -name libtessera.so)")
-    # A sysroot would go before the paths of the libraries that are not in this folder, too.
+    # Changes the prefix instead of setting a sysroot, which would also apply to libraries outside this folder.
     sed -i "s|^prefix=.*|prefix=$prefix|" "$libdir/pkgconfig/tessera.pc"
-    # As where no other development package is installed: what the libraries are built of is theirs.
+    # Hides all other development packages: programs must not need those with which the library was built.
     export PKG_CONFIG_LIBDIR="$libdir/pkgconfig"
     unset PKG_CONFIG_PATH
     version=$(pkg-config --modversion tessera)
@@ -44,7 +44,7 @@ asks_for_nothing_else() {
     printf '%s\n' "$words"
     [ "$words" = "$(printf '%s\n' "-I$prefix/include" "-L$libdir" -ltessera | sort)" ]
 }
-# jansson is for the tool and the tests; the library reads JSON itself.
+# Only the tool and the tests use jansson; the library has its own JSON reader.
 static_needs_no_jansson() {
     ! pkg-config --libs --static tessera | grep jansson
 }
@@ -60,8 +60,8 @@ compile_static() {
         "$libdir/libtessera.a" $(pkg-config --libs --static tessera | sed 's/-ltessera\b//') &&
         ! ldd "$folder/static" | grep tessera && [ "$("$folder/static")" = "$version" ]
 }
-# Of an archive a program takes what it uses: one that opens a device takes the compiler of kernels. Ubuntu's linker drops a library
-# that nothing before it needs.
+# A program that opens a device also links the GLSL compiler from the archive. --as-needed, Ubuntu's default, drops a library that nothing
+# before it on the command line needs.
 link_static_gpu() {
     # shellcheck disable=SC2046 # options
     gcc -std=c11 -Wl,--as-needed examples/hello_matmul.c -o "$folder/static-gpu" $(pkg-config --cflags tessera) \

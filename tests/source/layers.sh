@@ -1,5 +1,5 @@
 #!/bin/sh
-# layers.sh ROOT: #include lines respect the modules' order: each folder names what it may include, nothing else.
+# layers.sh ROOT: #include lines respect the modules' order: each folder includes only what is listed for it here.
 set -u
 cd "$1" || exit 1
 . tests/source/tap.sh
@@ -13,7 +13,7 @@ allowed() {
         grep -vE "\"(${pattern#|})"
 }
 
-only_below() { # FOLDER WHAT: in the library, the tool and the examples
+only_below() { # FOLDER WHAT: no file of the library, the tool or the examples outside FOLDER includes WHAT
     ! find include src bench examples -name '*.[ch]' -not -path "$1/*" -exec grep -nHE "# *include *[<\"]$2" {} +
 }
 
@@ -42,7 +42,7 @@ fi
 if [ -d examples ]; then
     point "examples include public headers" allowed examples 'tessera/' 'common/' '[a-z_]+\.h"'
 fi
-# The order inside a module: each part names what it may include of its own module.
+# The order inside a module: each part may include only the listed parts of its own module.
 parts() { # MODULE PART OTHER-PART…
     module=$1
     part=$2
@@ -51,7 +51,7 @@ parts() { # MODULE PART OTHER-PART…
     ! find "src/$module/$part" -name '*.[ch]' -exec grep -nHE "^ *# *include *\"$module/" {} + |
         grep -vE "\"$module/(${pattern#|})[/.]"
 }
-# A pipeline's shader may first be specialised for a CPU driver.
+# gpu/pipeline may include the specialisation of shaders for CPU drivers.
 point "gpu/device includes device" parts gpu device
 point "gpu/memory includes device, memory" parts gpu memory device
 point "gpu/pipeline includes device, pipeline" parts gpu pipeline device cpu_drivers/specialize/specialize

@@ -1,5 +1,6 @@
 #!/bin/sh
-# lint.sh BUILD: format of the C sources, clang-tidy (checks in .clang-tidy), shellcheck. BUILD holds compile_commands.json.
+# lint.sh BUILD: checks the C sources with clang-format and clang-tidy (checks in .clang-tidy), and the scripts with shellcheck. BUILD
+# holds compile_commands.json.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 build=$1
@@ -19,9 +20,9 @@ formatted() {
     c_files | xargs -P "$(nproc)" -n 50 clang-format --dry-run -Werror
 }
 
-# Only what was compiled: the database has the flags. A source that several programs are made of stands there several times, and
-# would be analysed as often: one entry for each set of macros and instructions is enough. Writes that database, and prints its
-# sources that are ours.
+# clang-tidy can only check sources that were compiled, because it needs their flags from the database. A source of several programs has
+# several entries, and each would be analysed. This writes a database with one entry per source and set of macros and instruction sets,
+# and prints the sources in it that git tracks.
 compiled_once() { # FOLDER
     git ls-files '*.c' >"$1/tracked"
     awk -v database="$1/compile_commands.json" '
@@ -50,7 +51,7 @@ compiled_once() { # FOLDER
         END { if (entries) print "\n]" >database }
     ' "$1/tracked" "$build/compile_commands.json"
 }
-# The largest first, so that no processor is left alone with one at the end.
+# Starts with the largest sources, so that all processors finish at about the same time.
 tidy() {
     once=$(mktemp -d)
     compiled_once "$once" | xargs -r ls -S >"$once/sources"
@@ -68,10 +69,10 @@ shell_clean() {
     scripts | xargs shellcheck -x
 }
 
-# Another version formats differently; one that everybody can agree on is enough.
+# Other versions of clang-format format differently, so only one version is used.
 case $(clang-format --version) in
 *'version 14.'*) point "clang-format" formatted ;;
-*) skip "clang-format" "the format is that of version 14, here is $(clang-format --version)" ;;
+*) skip "clang-format" "needs version 14, found $(clang-format --version)" ;;
 esac
 point "clang-tidy" tidy
 point "shellcheck" shell_clean

@@ -1,5 +1,5 @@
 #!/bin/sh
-# options.sh ROOT: any of the parts can be left out, without or with others.
+# options.sh ROOT: each optional part can be disabled, alone or with others.
 set -u
 cd "$1" || exit 1
 . tests/source/tap.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
-# symbols.sh ROOT SHARED STATIC: the shared library exports exactly the functions that the headers declare TSR_API, and the static
-# one has no global name outside our prefix.
+# symbols.sh ROOT SHARED STATIC: the shared library exports exactly the functions that the headers declare with TSR_API, and all global
+# names of the static library have the prefix tsr_.
 set -u
 shared=$(realpath "$2")
 static=$(realpath "$3")
@@ -10,7 +10,7 @@ cd "$1" || exit 1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# Declarations run over several lines; a name is what stands before the first parenthesis after TSR_API.
+# A declaration may have several lines; the name is before the first parenthesis after TSR_API.
 cat include/tessera/*.h | grep -v '^ *#' | tr '\n' ' ' | grep -o 'TSR_API[^;(]*(' |
     sed 's/($//; s/.*[ *]//' | sort >"$folder/declared"
 nm -D --defined-only "$shared" | awk '{ print $3 }' | sort >"$folder/exported"
@@ -30,7 +30,7 @@ no_vulkan() {
 }
 
 point "headers declare each function once" some_declared
-point "exported are exactly the declared" diff "$folder/declared" "$folder/exported"
+point "the exported functions are the declared ones" diff "$folder/declared" "$folder/exported"
 point "global names start with tsr_" prefixed
 point "the library has a SONAME" has_soname
 point "libvulkan is not linked" no_vulkan

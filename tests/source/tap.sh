@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# TAP from a shell script: `point NAME COMMAND…` is one test that passes when the command does; its output goes to standard error
-# when it does not. `plan` comes last.
+# TAP output of shell scripts. `point NAME COMMAND…` is one test, which passes if the command succeeds; otherwise the command's output
+# goes to standard error. `plan` must be called last.
 points=0
 failures=0
 

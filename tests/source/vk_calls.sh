@@ -1,5 +1,6 @@
 #!/bin/sh
-# vk_calls.sh ROOT CC…: a Vulkan function that can fail is called through TSR__VK or TSR__DEVICE_TRY only, where tests make it fail.
+# vk_calls.sh ROOT CC…: Vulkan functions that can fail are only called through TSR__VK or TSR__DEVICE_TRY, so that tests can make them
+# fail.
 set -u
 root=$1
 shift
@@ -12,18 +13,18 @@ some_names() {
     [ "$(echo "$names" | wc -l)" -gt 15 ]
 }
 
-# Called by pointer, as in vk->CreateBuffer(…) or device->vk.CreateBuffer(…).
+# Finds calls by pointer, such as vk->CreateBuffer(…) or device->vk.CreateBuffer(…).
 no_direct_calls() {
     pattern=$(echo "$names" | tr '\n' '|')
     ! find src/gpu -name '*.[ch]' -exec grep -nE "(->|\.)(${pattern%|})[ )]*\(" {} +
 }
 
-# … or by the loader's own name, which the library does not link anyway.
+# Finds calls by the Vulkan loader's names; the library does not link the loader.
 no_global_names() {
     ! find src/gpu -name '*.[ch]' -exec grep -nE '(^|[^A-Za-z0-9_"])vk[A-Z][A-Za-z0-9]*\(' {} +
 }
 
-# A name that nothing calls is no use in the table.
+# A function in the table that nothing calls should be removed.
 all_used() {
     unused=
     for name in $names; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# vk_results.sh ROOT CC…: of the functions that src/gpu/device/vk.h lists, those that return a VkResult, as X(Name) a line. What a function
-# returns is asked of the preprocessed headers.
+# vk_results.sh ROOT CC…: prints the functions listed in src/gpu/device/vk.h that return a VkResult, one X(Name) per line. The preprocessed
+# Vulkan headers give the return types.
 set -eu
 cd "$1"
 shift
