@@ -75,7 +75,7 @@ static bool run_devices(bench_context *context)
         return true;
     }
     tsr_device_list list = {0};
-    /* A machine without Vulkan still has a host to measure. */
+    /* Without Vulkan, the host is still measured. */
     if (tsr_device_list_init(&list) != TSR_OK)
         note(&context->left_out, "device", -1, tsr_last_error());
     else if (list.count == 0)
@@ -87,7 +87,7 @@ static bool run_devices(bench_context *context)
     return true;
 }
 
-/* In the child; its error is what it writes. */
+/* Runs in the child, which writes its error to `end`. */
 static void try_to_open(bench_context *context, const char *which, int end)
 {
     bool opened = bench_open_device(context, which);
@@ -95,8 +95,9 @@ static void try_to_open(bench_context *context, const char *which, int end)
     _exit(write(end, context->error, size) == (ssize_t)size && opened ? 0 : 1);
 }
 
-/* Whether there is such a device, found out in a process of its own: this one must not have a
- * driver's memory yet, and what takes half a minute until then is not done for nothing. */
+/* True if the device can be opened. A child process tries it, because this process must not yet
+ * have memory that drivers allocate. A wrong name is then reported before half a minute of
+ * measuring. */
 static bool can_open(bench_context *context, const char *which)
 {
     int ends[2], status = 1;
@@ -115,8 +116,8 @@ static bool can_open(bench_context *context, const char *which)
     if (child < 0)
         return bench_fail(context, "device %s: %s", which, strerror(failed));
     if (got <= 0)
-        return bench_fail(context, "device %s: a process that opened it ended without a word",
-                          which);
+        return bench_fail(context,
+                          "device %s: a process that opened it ended without an error text", which);
     return bench_fail(context, "%.*s", (int)got, reason);
 }
 
@@ -125,8 +126,9 @@ bool bench_complete(bench_context *context)
     const char *chosen = context->options->device;
     if (chosen != NULL && !can_open(context, chosen))
         return false;
-    /* The host first: the memory that drivers take would still show in the processes it starts. So
-     * the devices cannot be counted yet; most machines have one. */
+    /* The host is measured first: memory that drivers allocate would count as the peak memory of
+     * processes started later. Therefore the devices are not counted yet; most machines have
+     * one. */
     context->progress.steps = count_of(ON_HOST) + count_of(ON_DEVICE);
     run_part(context, ON_HOST);
     return run_devices(context);

@@ -1,4 +1,4 @@
-/* Every benchmark. */
+/* The list of all benchmarks. */
 #include <string.h>
 
 #include "bench/harness/bench.h"
@@ -10,7 +10,7 @@ extern const bench bench_random_fill, bench_first;
 extern const bench bench_all_reduce, bench_all_gather, bench_reduce_scatter;
 extern const bench bench_rng, bench_samplers, bench_plan;
 
-/* In the order of a complete run: ceilings first. */
+/* Ordered as in a complete run: ceilings first. */
 /* clang-format off */
 const bench *const bench_list[] = {
 #if TSR__HAVE_VULKAN

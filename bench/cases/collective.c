@@ -10,9 +10,10 @@
 #include "bench/harness/bench.h"
 #include "cli/lib/memory.h"
 
-#define ROUNDS 3 /* with a peer: turn and turn about */
+#define ROUNDS 3 /* if there is a peer, the two alternate */
 
-/* As nccl-tests has it: what the links between ranks carry when each does its part. */
+/* The factor of nccl-tests for the rate that the links between ranks carry if each is fully
+ * used. */
 static double bus_factor(collective_kind kind, int ranks)
 {
     const double share = (double)(ranks - 1) / ranks;
@@ -22,7 +23,8 @@ static double bus_factor(collective_kind kind, int ranks)
 static const collective_sizes usual_sizes = {
     .count = 10, .bytes = {8, 64, 512, 4096, 32768, 262144, 1048576, 2097152, 16777216, 67108864}};
 
-/* What was asked for: from the least to the most, each so many times the one before. */
+/* The sizes that the options ask for: from the smallest to the largest, each a multiple of the
+ * previous one. */
 static collective_sizes sizes_of(const bench_options *options)
 {
     if (options->max_bytes == 0)
@@ -59,7 +61,7 @@ static bench_row *add_row(bench_context *context, collective_kind kind, int rank
     return row;
 }
 
-/* All sizes, for one number of ranks. */
+/* Measures all sizes for one number of ranks. */
 static bool run_ranks(bench_context *context, collective_kind kind, int ranks)
 {
     const collective_sizes sizes = sizes_of(context->options);

@@ -1,5 +1,5 @@
-/* Benchmarks of collective operations: what the rows' side, the ranks and the peer program have in
- * common. Only numbers, since the peer program is built without the library. */
+/* Benchmarks of collective operations: definitions shared by the rows, the ranks and the peer
+ * program. The peer program is built without the library, so nothing here uses it. */
 #ifndef TSR_BENCH_CASES_COLLECTIVE_H
 #define TSR_BENCH_CASES_COLLECTIVE_H
 
@@ -18,23 +18,23 @@ static const char *const collective_names[COLLECTIVE_KINDS] = {"all-reduce", "al
 #define COLLECTIVE_MOST_RANKS 16
 #define COLLECTIVE_MOST_SAMPLES 300
 
-/* Bytes of the whole: what each rank contributes to and gets of an all-reduce, what it gets of an
- * all-gather, what it contributes to a reduce-scatter. In growing order. */
+/* Sizes in bytes of the complete data, ascending: what each rank contributes to and receives from
+ * an all-reduce, receives from an all-gather, and contributes to a reduce-scatter. */
 #define COLLECTIVE_MOST_SIZES 32
 typedef struct collective_sizes {
     int count;
     uint64_t bytes[COLLECTIVE_MOST_SIZES];
 } collective_sizes;
 
-/* Elements of the whole of so many bytes: where each rank has a share, the shares are equal. 0: a
- * rank would have none. */
+/* The number of elements for a size in bytes. If each rank has a share, the shares are equal. 0:
+ * some rank would have no element. */
 static inline uint64_t collective_elements(collective_kind kind, int ranks, uint64_t bytes)
 {
     const uint64_t count = bytes / sizeof(float);
     return kind == COLLECTIVE_ALL_REDUCE ? count : count - count % (uint64_t)ranks;
 }
 
-/* What rank `rank` contributes: sums are exact. */
+/* The element that rank `rank` contributes. Sums of these are exact. */
 static inline float collective_value(int rank, uint64_t index)
 {
     return (float)((index * 7 + (uint64_t)rank * 13) % 251);
@@ -48,8 +48,9 @@ static inline float collective_sum(int ranks, uint64_t index)
     return sum;
 }
 
-/* A sample is the mean of `batch` calls, one right after the other: about `sample_ns` in all; and
- * there are as many as fit the time. */
+/* The number of samples and their length. A sample is the mean of `batch` consecutive calls, about
+ * `sample_ns` together. There are as many samples as fit into the time, from 5 to
+ * COLLECTIVE_MOST_SAMPLES. */
 typedef struct collective_effort {
     uint64_t batch;
     int samples;

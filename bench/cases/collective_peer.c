@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where this build has made it; "": nowhere. */
+/* The path of the peer program; "" if this build has none. */
 #ifndef BENCH_MPI_PEER
 #define BENCH_MPI_PEER ""
 #endif
@@ -20,11 +20,11 @@ static const char *program(void)
 
 bool collective_peer_exists(bench_context *context)
 {
-    return *program() || bench_fail(context, "--peer: this build of tessera has found no MPI to "
-                                             "compare with");
+    return *program() || bench_fail(context, "--peer: this build of tessera has no program for "
+                                             "MPI, because no MPI was found");
 }
 
-/* "size BYTES BATCH NANOSECONDS…" */
+/* Parses "BYTES BATCH NANOSECONDS…", the rest of a line that starts with "size ". */
 static void read_samples(char *line, const collective_sizes *sizes,
                          collective_result results[COLLECTIVE_MOST_SIZES])
 {
@@ -43,7 +43,7 @@ static void read_samples(char *line, const collective_sizes *sizes,
 
 typedef struct words {
     char version[128];
-    char other[256]; /* the first line with a letter that is none of the program's: why it failed */
+    char other[256]; /* the first other line with a letter, which says why the program failed */
     bool complete;
 } words;
 
@@ -86,8 +86,8 @@ bool collective_peer_run(bench_context *context, collective_kind kind, int ranks
         return bench_fail(context, "--peer: mpirun: %s", strerror(errno));
     read_words(from, sizes, results, &said);
     if (pclose(from) != 0 || !said.complete)
-        return bench_fail(context, "--peer: this failed: %s: %s", command,
-                          said.other[0] ? said.other : "without a word");
+        return bench_fail(context, "--peer: this command failed: %s: %s", command,
+                          said.other[0] ? said.other : "it printed no error text");
     snprintf(version, size, "%s", said.version);
     return true;
 }

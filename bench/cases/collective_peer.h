@@ -5,10 +5,10 @@
 #include "bench/cases/collective_ranks.h"
 #include "bench/harness/bench.h"
 
-/* Whether there is such a program; otherwise a failure that says so. */
+/* True if there is such a program; otherwise the context's error says so. */
 bool collective_peer_exists(bench_context *context);
 
-/* As collective_ranks_run; also the name of the MPI. */
+/* As collective_ranks_run; also writes the name of the MPI to `version`. */
 bool collective_peer_run(bench_context *context, collective_kind kind, int ranks,
                          const collective_sizes *sizes, double seconds,
                          collective_result results[COLLECTIVE_MOST_SIZES], char *version,

@@ -1,4 +1,4 @@
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#define _DEFAULT_SOURCE /* for MAP_ANONYMOUS */
 #include "bench/cases/collective_ranks.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "bench/harness/clock.h"
 #include "tessera/comm.h"
 
-#define BLOCK_MOST 4096 /* bytes a rank brings to the bootstrap */
+#define BLOCK_MOST 4096 /* bytes that a rank contributes to the bootstrap */
 #define EXCHANGES 8
 
 /* One rank's part of a result. */
@@ -29,7 +29,8 @@ typedef struct part {
 typedef struct shared {
     _Atomic int arrived[EXCHANGES];
     _Atomic bool has_failed;
-    _Atomic int first_failed; /* 1 + the first rank that failed, or 0: the cause of the others' */
+    _Atomic int first_failed; /* 1 + the first rank that failed, which is the cause of later
+                                 failures; 0: none */
     uint8_t blocks[EXCHANGES][COLLECTIVE_MOST_RANKS][BLOCK_MOST];
     char problem[COLLECTIVE_MOST_RANKS][512];
     part parts[COLLECTIVE_MOST_RANKS][COLLECTIVE_MOST_SIZES];
@@ -44,7 +45,7 @@ typedef struct rank_state {
     double seconds;
     tsr_comm *comm;
     float *send, *recv;
-    uint64_t count; /* elements of the whole */
+    uint64_t count; /* elements of the complete data */
 } rank_state;
 
 static int all_gather(void *user, const void *mine, uint64_t size_bytes, void *all)
@@ -80,7 +81,7 @@ static tsr_status call(const rank_state *own)
     }
 }
 
-/* Every element. */
+/* Compares every element, then overwrites the buffer for the next check. */
 static void check(const rank_state *own, part *out)
 {
     const uint64_t each = own->count / (uint64_t)own->ranks;
@@ -111,10 +112,10 @@ static tsr_status time_batch(const rank_state *own, uint64_t batch, double *ns)
     return status;
 }
 
-/* Rank 0 decides for all how often, while they warm up. */
+/* Rank 0 decides the effort for all ranks during the warm-up. */
 static tsr_status decide(const rank_state *own, collective_effort *effort)
 {
-    int64_t numbers[3] = {1, 1, 1}; /* batch, samples, whether there is more to come */
+    int64_t numbers[3] = {1, 1, 1}; /* batch, samples, and whether the warm-up continues */
     tsr_status status = TSR_OK;
     double least = 1e300;
     for (double spent = 0; status == TSR_OK && numbers[2];) {
@@ -175,7 +176,7 @@ static tsr_status measure_all(rank_state *own)
 
 static void be_rank(rank_state *own)
 {
-    /* Killed with the tool. It may have been before this took effect. */
+    /* The rank is killed when the tool ends. The tool may have ended before this call. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != own->parent)
         _exit(1);
     const tsr_status status = measure_all(own);
@@ -192,7 +193,7 @@ static void be_rank(rank_state *own)
     _exit(status == TSR_OK ? 0 : 1);
 }
 
-/* The slowest rank's time of each sample. */
+/* Each sample is the time of the slowest rank. */
 static void join(const shared *common, int ranks, collective_result results[COLLECTIVE_MOST_SIZES])
 {
     memset(results, 0, COLLECTIVE_MOST_SIZES * sizeof *results);
@@ -261,7 +262,8 @@ bool collective_ranks_run(collective_kind kind, int ranks, const collective_size
     if (ended >= 0) {
         const int cause = common->first_failed ? common->first_failed - 1 : ended;
         snprintf(problem, size, "rank %d: %s", cause,
-                 common->problem[cause][0] ? common->problem[cause] : "it ended without a word");
+                 common->problem[cause][0] ? common->problem[cause]
+                                           : "it ended without an error text");
     }
     join(common, ranks, results);
     munmap(common, sizeof *common);

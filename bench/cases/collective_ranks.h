@@ -1,4 +1,4 @@
-/* Processes that are the ranks of a communicator, and time its operations. */
+/* Starts processes that are the ranks of a communicator, and measures its operations. */
 #ifndef TSR_BENCH_CASES_COLLECTIVE_RANKS_H
 #define TSR_BENCH_CASES_COLLECTIVE_RANKS_H
 
@@ -8,15 +8,16 @@
 #include "bench/cases/collective.h"
 
 typedef struct collective_result {
-    bool is_there; /* every rank has an element */
+    bool is_there; /* false if the data is too small for every rank to have an element */
     uint64_t batch;
     int samples;
     uint64_t checked, wrong;
-    double got, want;                   /* of a wrong one */
-    double ns[COLLECTIVE_MOST_SAMPLES]; /* of the slowest rank each */
+    double got, want;                   /* of a wrong element */
+    double ns[COLLECTIVE_MOST_SAMPLES]; /* the times of the slowest rank */
 } collective_result;
 
-/* Of each size, for `seconds` each, by `ranks` processes. False with the reason. */
+/* Measures each size for `seconds` with `ranks` processes. On failure returns false and writes the
+ * reason to `problem`. */
 bool collective_ranks_run(collective_kind kind, int ranks, const collective_sizes *sizes,
                           double seconds, collective_result results[COLLECTIVE_MOST_SIZES],
                           char *problem, size_t size);

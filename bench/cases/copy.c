@@ -1,4 +1,4 @@
-/* tessera bench copy: moving elements on the device, and to and from it. */
+/* tessera bench copy: copies on the device, and transfers to and from it. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,18 +10,17 @@
 
 #define SEED 9
 #define DEFAULT_MIB 64
-#define COMPLETE_MIB 16 /* what CPU drivers convert and transpose, to end in time */
+#define COMPLETE_MIB 16 /* for CPU drivers: conversions and transposes */
 
-/* One copy: an f32 (or other) matrix on the device, a view of it, and where the view's elements go.
- */
+/* One copy: a matrix on the device, a view of it, and the destination. */
 typedef struct copy {
     bench_context *context;
     tsr_dtype from_dtype, to_dtype;
-    int64_t rows, columns; /* of the whole source */
-    int64_t kept;          /* leading columns that the view keeps */
+    int64_t rows, columns; /* of the complete source */
+    int64_t kept;          /* number of leading columns in the view */
     bool transpose;
-    float *values;         /* the whole source, as f32 */
-    void *source, *wanted; /* bytes of the source, and of what the destination must become */
+    float *values;         /* the complete source in f32 */
+    void *source, *wanted; /* bytes of the source, and the expected bytes of the destination */
     void *result;
     uint64_t source_bytes, result_bytes;
     tsr_tensor *whole, *view, *to;
@@ -52,9 +51,9 @@ typedef struct copy_case {
     tsr_status (*run)(tsr_stream *stream, void *user);
     tsr_dtype from, to;
     bool half;         /* keep the left half of a square */
-    int64_t row_bytes; /* or rows of this length */
+    int64_t row_bytes; /* rows of this length; 0: a square matrix */
     bool transpose;
-    bool alone; /* no part of a complete run */
+    bool alone; /* not in a complete run */
 } copy_case;
 
 static const copy_case cases[] = {
@@ -74,7 +73,7 @@ static const copy_case cases[] = {
     {"download", run_download, TSR_F32, TSR_F32, false, 0, false, false},
 };
 
-/* The destination's elements in row-major order, as the host works them out. */
+/* Computes the destination's expected elements in row-major order on the host. */
 static void compute_wanted(copy *test)
 {
     float *moved = cli_alloc((size_t)(test->rows * test->kept), sizeof *moved);
@@ -98,7 +97,7 @@ static bool create(copy *test)
     test->source = cli_alloc(test->source_bytes, 1);
     test->wanted = cli_alloc(test->result_bytes, 1);
     test->result = cli_alloc(test->result_bytes, 1);
-    /* f32 values keep all their bits, so that a conversion has something to round. */
+    /* f32 values use all their bits, so that conversions have to round. */
     bench_random_values(test->values, count, test->from_dtype, SEED);
     bench_encode(test->from_dtype, test->values, count, test->source);
     compute_wanted(test);
@@ -134,7 +133,7 @@ static void finish(copy *test)
     free(test->result);
 }
 
-/* Bit by bit, as 32- or 16-bit words. */
+/* Compares bit by bit, as 32- or 16-bit words. */
 static void check_bits(const copy *test, bench_check *check, int64_t columns)
 {
     bench_check_begin(check, "every element's bits");
@@ -147,11 +146,11 @@ static void check_bits(const copy *test, bench_check *check, int64_t columns)
     }
 }
 
-/* The copy has just been run, once or often. */
+/* Must follow one or more runs of the copy. */
 static bool verify(copy *test, bench_row *row, const copy_case *which)
 {
     bench_context *context = test->context;
-    if (which->run != run_download) /* whose result is here already */
+    if (which->run != run_download) /* the result of a download is already on the host */
         BENCH_TRY(context,
                   tsr_tensor_download(context->stream, test->to, test->result, test->result_bytes));
     check_bits(test, &row->check, test->transpose ? test->rows : test->kept);

@@ -1,4 +1,4 @@
-/* tessera bench elementwise: everything between the matrix products. */
+/* tessera bench elementwise: the operations other than matrix products. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +13,9 @@
 #define SHORT_ROW 512
 #define EPSILON 1e-5F
 
-/* Of a row that is normalised. */
+/* Statistics of a row that is normalised. */
 typedef struct row_stats {
-    double mean, factor;    /* what is subtracted, and then what is multiplied by */
+    double mean, factor;    /* the mean that is subtracted, and the factor after it */
     double incoming, slope; /* the means of g = dy · weight, and of g times the normalised row */
 } row_stats;
 
@@ -25,22 +25,22 @@ typedef struct operands {
     float *a, *b, *y;
     void *bytes;
     tsr_tensor *device_a, *device_b, *device_y;
-    tsr_tensor *device_labels;               /* of cross-entropy */
-    tsr_tensor *device_weight, *device_bias; /* of normalisation: b's first rows */
-    row_stats *stats;                        /* of all rows, where asked for */
-    double sum;                              /* over the current row */
+    tsr_tensor *device_labels;               /* for cross-entropy */
+    tsr_tensor *device_weight, *device_bias; /* for normalisation: the first two rows of b */
+    row_stats *stats;                        /* of all rows, when needed */
+    double sum;                              /* of the current row */
 } operands;
 
-/* One operation, and what it should have done in double precision. */
+/* One operation, and its expected result in double precision. */
 typedef struct op {
     const char *name;
     tsr_dtype dtype;
     int64_t columns;
-    int reads, writes; /* whole tensors; a result per row counts nothing */
+    int reads, writes; /* number of complete tensors; a result per row is not counted */
     bool per_row, labelled;
     tsr_status (*run)(tsr_stream *stream, operands *test);
-    double (*want)(operands *test, uint64_t i); /* of element i, or row i */
-    double tolerance; /* in roundings of f32, relative to max(typical, |want|) */
+    double (*want)(operands *test, uint64_t i); /* the expected value of element i, or of row i */
+    double tolerance; /* in units of f32 rounding, relative to max(typical, |want|) */
     double typical;
 } op;
 
@@ -91,7 +91,7 @@ static tsr_status softmax(tsr_stream *stream, operands *test)
     return tsr_softmax(stream, test->device_y, test->device_a);
 }
 
-/* The elements of a row are asked for one after another. */
+/* Must be called for the elements of a row in ascending order. */
 static double want_softmax(operands *test, uint64_t i)
 {
     uint64_t columns = (uint64_t)test->op->columns;
@@ -114,7 +114,7 @@ static double want_silu_grad(operands *test, uint64_t i)
     return (double)test->b[i] * sigmoid * (1 + x * (1 - sigmoid));
 }
 
-/* Its definition holds for any y. */
+/* The formula holds for any y, so y need not be a softmax. */
 static tsr_status softmax_grad(tsr_stream *stream, operands *test)
 {
     return tsr_softmax_grad(stream, test->device_y, test->device_a, test->device_b);
@@ -149,7 +149,7 @@ static row_stats stats_of_row(const operands *test, const float *x, const float 
     return stats;
 }
 
-/* Made when first asked for. */
+/* Computes the statistics of all rows at the first call. */
 static const row_stats *stats_of(operands *test, uint64_t row, bool centred)
 {
     uint64_t columns = (uint64_t)test->op->columns, rows = COUNT / columns;
@@ -359,7 +359,7 @@ static void finish(operands *test)
     free(test->bytes);
 }
 
-/* What is there after one run, or many. */
+/* Must follow one or more runs of the operation. */
 static bool verify(operands *test, bench_row *row)
 {
     bench_context *context = test->context;

@@ -1,4 +1,4 @@
-/* tessera bench embedding: rows of a table by random indices, and their gradients back to it. */
+/* tessera bench embedding: rows of a table at random indices, and their gradients. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@
 
 typedef struct embedding {
     bench_context *context;
-    float *table, *dy, *result; /* `result` holds a table */
+    float *table, *dy, *result; /* `result` has the size of the table */
     int32_t indices[TOKENS];
     tsr_group *group;
     tsr_layer *layer;
@@ -25,13 +25,13 @@ typedef struct embedding {
 
 static tsr_status forward(tsr_stream *stream, void *user)
 {
-    (void)stream; /* the group's */
+    (void)stream; /* the group has the stream */
     embedding *test = user;
     tsr_tensor_destroy(&test->device_y);
     return tsr_layer_forward(test->layer, test->device_x, NULL, &test->device_y);
 }
 
-/* Adds to the gradients that are there. */
+/* Accumulates into the existing gradients. */
 static tsr_status backward(tsr_stream *stream, void *user)
 {
     (void)stream;
@@ -89,7 +89,7 @@ static bool verify_forward(embedding *test, bench_row *row)
     BENCH_TRY(context, forward(context->stream, test));
     BENCH_TRY(context,
               tsr_tensor_download(context->stream, test->device_y, test->result, ROWS_BYTES));
-    bench_check_begin(&row->check, "every element with the table's");
+    bench_check_begin(&row->check, "every element against the table's");
     for (int64_t i = 0; i < TOKENS; i++)
         for (int64_t j = 0; j < WIDTH; j++)
             bench_check_value(&row->check, i, j, (double)test->result[i * WIDTH + j],
@@ -97,7 +97,8 @@ static bool verify_forward(embedding *test, bench_row *row)
     return bench_verified(context, row);
 }
 
-/* From gradients of 0. The rows of one index are added in their order: the sums have one value. */
+/* Starts from zero gradients. The rows of one index are added in the order of the tokens, so the
+ * expected sums are exact. */
 static bool verify_backward(embedding *test, bench_row *row)
 {
     bench_context *context = test->context;

@@ -1,5 +1,4 @@
-/* tessera bench first: the first things a process does with tessera, each of which can be done only
- * once. */
+/* tessera bench first: the first calls of a process, each of which can be measured only once. */
 #include <stdlib.h>
 
 #include "bench/harness/bench.h"
@@ -84,7 +83,7 @@ static bool run_steps(first *test)
             return false;
         took[i] = bench_now_ns() - start;
     }
-    /* Only now, so as not to warm anything up; what it covers is all of the steps. */
+    /* Verified after the timing, because that would warm up caches. The check covers all steps. */
     bench_use_device(test->context);
     bench_check check;
     if (!verify(test, &check))

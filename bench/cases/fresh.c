@@ -13,7 +13,7 @@
 #define MOST 15
 #define STEPS 8
 
-/* The samples of one step go to the row of the same name. */
+/* The rows of the steps. A sample of a step goes to the row with its name. */
 typedef struct steps {
     const char *caches; /* "empty" or "warm" */
     int count;
@@ -30,7 +30,7 @@ static bench_row *row_for(bench_context *context, steps *all, int step, const ch
     return all->rows[all->count++] = row;
 }
 
-/* Takes the figures out of the document that the process printed. */
+/* Reads the figures from the JSON document that the process printed. */
 static bool read_document(bench_context *context, steps *all, const char *text)
 {
     json_error_t error;
@@ -48,7 +48,7 @@ static bool read_document(bench_context *context, steps *all, const char *text)
             break;
         bench_row *row = row_for(context, all, count++, what);
         bench_sample(row, median);
-        row->check.checked++; /* it would have exited with an error otherwise */
+        row->check.checked++; /* otherwise the process would have exited with an error */
     }
     json_decref(document);
     if (count == 0)
@@ -59,7 +59,7 @@ static bool read_document(bench_context *context, steps *all, const char *text)
 static bool run_once(bench_context *context, steps *all, const char *cache)
 {
     bench_child_result result;
-    char index[16]; /* two drivers of one GPU give it the same UUID */
+    char index[16]; /* by index, since two drivers of one GPU give it the same UUID */
     snprintf(index, sizeof index, "%d", context->info->index);
     char *const arguments[] = {"bench", "first", "--json", "--device", index, NULL};
     if (!bench_child_run(arguments, cache, &result))

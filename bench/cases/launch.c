@@ -1,4 +1,4 @@
-/* tessera bench launch: what it costs to start work, next to nothing being done. */
+/* tessera bench launch: the cost of starting work, measured with kernels that do almost nothing. */
 #include <stdio.h>
 
 #include "bench/cases/fresh.h"
@@ -12,13 +12,13 @@ static const uint32_t code[] =
 #define BATCH 1000
 #define COUNTERS 64
 
-/* Counters that kernels add 1 to, and how often each should have been. */
+/* Counters that kernels add 1 to, and the expected values. */
 typedef struct ticks {
     bench_context *context;
     tsr_kernel *kernel;
     tsr_tensor *all, *one[COUNTERS];
     uint32_t expected[COUNTERS];
-    int used; /* counters that take turns */
+    int used; /* number of counters that are used in turn */
 } ticks;
 
 static tsr_status tick(tsr_stream *stream, ticks *test, int counter)
@@ -52,7 +52,7 @@ static bool create(ticks *test)
                                                   .spirv_words = sizeof code / sizeof code[0],
                                                   .name = "tick", .tensor_count = 1),
                                 &test->kernel));
-    /* 256 bytes apart, so that no two share a cache line. */
+    /* The counters are 256 bytes apart, so that no two share a cache line. */
     BENCH_TRY(context, tsr_tensor_create(context->device, TSR_U32, 2, (int64_t[]){COUNTERS, 64},
                                          &test->all));
     BENCH_TRY(context, tsr_fill(context->stream, test->all, 0));
@@ -89,7 +89,7 @@ static bool measure(bench_context *context, const char *name, double work, int u
     return done;
 }
 
-/* By its index: two drivers of one GPU give it the same UUID. */
+/* Opens by index, since two drivers of one GPU give it the same UUID. */
 static tsr_status open_again(const bench_context *context, tsr_device **out)
 {
     char index[16];
@@ -124,7 +124,8 @@ static bool measure_open(bench_context *context)
 
 static bool run(bench_context *context)
 {
-    /* The device's clock starts when the batch does: it cannot see a round trip. */
+    /* The first timestamp is taken when the batch starts, so timestamps do not cover a round
+     * trip. */
     return measure(context, "round trip: submit one kernel, wait", 1, 1,
                    &(bench_task){.run = run_round_trip, .no_device_clock = true}) &&
            measure(context, "a dispatch among 1000, each needs the last", BATCH, 1,

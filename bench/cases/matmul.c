@@ -1,4 +1,4 @@
-/* tessera bench matmul: a linear layer's product. */
+/* tessera bench matmul: the product of a linear layer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,18 +10,18 @@
 #include "bench/harness/reference.h"
 #include "cli/lib/memory.h"
 
-/* A square, a token, a few tokens through a wide layer, a prompt, and a batch through a narrow one.
- */
+/* A square, one token, a few tokens with a wide layer, a prompt, and a batch with a narrow
+ * layer. */
 static const bench_shape default_shapes[] = {
     {1024, 1024, 1024}, {1, 4096, 4096}, {16, 4096, 11008}, {128, 4096, 4096}, {512, 1024, 4096},
 };
-/* Squares first: they tell how fast the device is before it is asked for more. */
+/* Squares first: their rates predict the time of larger products. */
 static const bench_shape complete_shapes[] = {
     {256, 256, 256}, {512, 512, 512},  {1024, 1024, 1024}, {2048, 2048, 2048}, {4096, 4096, 4096},
     {1, 4096, 4096}, {1, 4096, 11008}, {16, 4096, 11008},  {128, 4096, 4096},  {512, 1024, 4096},
 };
 
-/* Attention's products: many small ones, queries by keys and weights by values. */
+/* Products of attention, many small ones: queries by keys, and weights by values. */
 static const struct {
     int64_t batch;
     bench_shape shape;
@@ -29,11 +29,11 @@ static const struct {
 
 typedef struct matmul {
     bench_context *context;
-    int64_t batch; /* 0: matrices without a batch dimension */
+    int64_t batch; /* 0: there is no batch dimension */
     bench_shape shape;
     tsr_dtype dtype;
-    float *x, *w, *y;                          /* on the host, as f32 */
-    float *in_f32;                             /* y before it is rounded; NULL where it is not */
+    float *x, *w, *y;                          /* on the host, in f32 */
+    float *in_f32;                             /* y before rounding; NULL if y is f32 */
     void *x_bytes, *w_bytes, *y_bytes, *again; /* in the dtype */
     tsr_tensor *device_x, *device_w, *device_y;
 } matmul;
@@ -77,7 +77,7 @@ static bool create_tensor(matmul *test, int64_t rows, int64_t columns, tsr_tenso
     return true;
 }
 
-/* On the host, the same numbers as f32 and as bytes of the dtype; and on the device. */
+/* Creates the same numbers on the host, in f32 and in the dtype, and on the device. */
 static bool create_values(matmul *test, uint64_t seed, float **values, void **bytes,
                           tsr_tensor *tensor)
 {
@@ -91,8 +91,8 @@ static bool create_values(matmul *test, uint64_t seed, float **values, void **by
     return true;
 }
 
-/* The device's memory first: it refuses what is too much, where the host may try until it is
- * killed. */
+/* Allocates device memory first: if there is not enough, that fails with an error, whereas the
+ * host's allocations might continue until the process is killed. */
 static bool create(matmul *test)
 {
     const bench_shape *shape = &test->shape;
@@ -108,7 +108,7 @@ static bool create(matmul *test)
     return true;
 }
 
-/* Into `bytes`, in the dtype. */
+/* Downloads y to `bytes`, in the dtype. */
 static bool download_y(matmul *test, void *bytes, uint64_t *size)
 {
     *size = y_count_of(test) * tsr_dtype_size(test->dtype);
@@ -127,7 +127,7 @@ static bool verify(matmul *test, bench_row *row)
     BENCH_TRY(test->context,
               bench_product_in_f32(test->context, test->device_y, test->device_x, test->device_w,
                                    tsr_matmul_params(.transpose_b = true), &test->in_f32));
-    /* One wrong batch is enough. */
+    /* Stops at the first wrong batch. */
     const bench_shape *s = &test->shape;
     uint64_t checked = 0;
     double worst = 0;
@@ -145,22 +145,21 @@ static bool verify(matmul *test, bench_row *row)
     return true;
 }
 
-/* What was timed gave the very result that was verified. */
+/* Checks that the timed runs gave exactly the verified result. */
 static bool verify_again(matmul *test)
 {
     uint64_t size;
     if (!download_y(test, test->again, &size))
         return false;
     if (memcmp(test->again, test->y_bytes, size) != 0)
-        return bench_fail(
-            test->context,
-            "matmul: the result changed from run to run, though the operands are the same");
+        return bench_fail(test->context,
+                          "matmul: the result changed between runs with the same operands");
     return true;
 }
 
 static bool measure_openblas(matmul *test, bench_row *row)
 {
-    /* Verified like the rest: a peer that computes something else would be an unfair one. */
+    /* The peer is verified in the same way: comparing with a wrong result would be unfair. */
     bench_check check;
     memset(test->y, 0xff, (size_t)(test->shape.m * test->shape.n) * sizeof *test->y);
     run_openblas(NULL, test);
@@ -172,7 +171,7 @@ static bool measure_openblas(matmul *test, bench_row *row)
                               &(bench_task){.run = run_openblas, .user = test, .host_only = true});
 }
 
-/* Operands read once and the result written once. */
+/* The bytes if each operand is read once and the result is written once. */
 static double bytes_of(const matmul *test)
 {
     double m = (double)test->shape.m, k = (double)test->shape.k, n = (double)test->shape.n;
@@ -185,8 +184,9 @@ static double work_of(const matmul *test)
            (double)test->shape.n;
 }
 
-/* Cooperative matrices where the library has them multiply f16 or bf16, which GPUs do at the same
- * rate; else multiply-adds, in f32 for all dtypes. */
+/* The ceiling of arithmetic. If the library uses cooperative matrices for f16 or bf16, it is that
+ * of their products in f16, since GPUs multiply both at the same rate. Otherwise it is that of f32
+ * multiply-adds, for all dtypes. */
 static const bench_row *arithmetic_of(const matmul *test)
 {
     const tsr_device_info *info = test->context->info;
@@ -242,7 +242,7 @@ static bool run_case(matmul *test, double *rate)
     char batch[32] = "";
     if (test->batch > 0)
         snprintf(batch, sizeof batch, "%lld of ", (long long)test->batch);
-    /* A larger one is rarely faster than twice the best of the smaller ones. */
+    /* A larger product is rarely more than twice as fast as the best of the smaller ones. */
     if (*rate > 0 && !bench_worthwhile(test->context, name_of(test), work_of(test) / *rate,
                                        "%s %s%lldx%lldx%lld", tsr_dtype_name(test->dtype), batch,
                                        (long long)s->m, (long long)s->k, (long long)s->n))

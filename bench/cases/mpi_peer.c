@@ -1,5 +1,5 @@
-/* The same as collective_ranks.c by MPI, for comparison: mpirun -n RANKS mpi_peer KIND SECONDS
- * BYTES…, in growing order. Prints numbers for collective_peer.c. */
+/* Measures the same as collective_ranks.c with MPI, for comparison. Usage: mpirun -n RANKS mpi_peer
+ * KIND SECONDS BYTES…, with ascending sizes. It prints numbers for collective_peer.c. */
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static double time_batch(uint64_t batch)
     return (bench_now_ns() - start) / (double)batch;
 }
 
-/* As collective_ranks.c: rank 0 decides how often. */
+/* As in collective_ranks.c: rank 0 decides the effort. */
 static collective_effort decide(double seconds)
 {
     collective_effort effort = {.batch = 1, .samples = 1};

@@ -6,7 +6,7 @@
 
 #include "bench/report/report.h"
 
-/* The C interface to BLAS, whose enumerators have had these values since it was published. */
+/* The C interface to BLAS. Its enumerators have had these values since it was published. */
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
 typedef void (*sgemm_fn)(int order, int transpose_a, int transpose_b, int m, int n, int k,
                          float alpha, const float *a, int lda, const float *b, int ldb, float beta,
@@ -16,14 +16,15 @@ static const char *const libraries[] = {"libopenblas.so.0", "libopenblas.so"};
 static sgemm_fn sgemm;
 static char name[128], warning[BENCH_WARNING_SIZE];
 
-/* ISO C has no cast from an object's address to a function's; POSIX lets the bits be copied. */
+/* ISO C has no cast from an object pointer to a function pointer; POSIX allows copying the bits. */
 static void find(void *library, const char *symbol, void *function)
 {
     void *address = dlsym(library, symbol);
     memcpy(function, &address, sizeof address);
 }
 
-/* Kernels for a processor like this one; NULL where OpenBLAS's oldest may be right. */
+/* The name of OpenBLAS's kernels for a processor like this one. NULL if its oldest kernels may be
+ * the right ones. */
 static const char *fitting_core(void)
 {
 #if defined(__x86_64__)
@@ -35,8 +36,8 @@ static const char *fitting_core(void)
     return NULL;
 }
 
-/* Those for a Prescott, of 2004, OpenBLAS takes on its own only where it does not know the
- * processor. */
+/* Sets the warning if OpenBLAS uses its kernels for a Prescott, of 2004. It chooses these by itself
+ * only if it does not know the processor. */
 static void check_core(const char *core)
 {
     const char *fitting = fitting_core();
@@ -69,7 +70,7 @@ bool bench_openblas_load(char *problem, size_t size)
         snprintf(problem, size, "--peer: the OpenBLAS found here has no cblas_sgemm");
         return false;
     }
-    /* The configuration starts with "OpenBLAS 0.3.21"; compile options follow. */
+    /* The configuration starts with, for example, "OpenBLAS 0.3.21"; compile options follow. */
     const char *text = config != NULL ? config() : "OpenBLAS";
     const char *end = strchr(text, ' ');
     size_t length = end != NULL ? (size_t)(end - text) + 1 + strcspn(end + 1, " ") : strlen(text);

@@ -1,20 +1,21 @@
-/* OpenBLAS as a peer: what someone without a GPU would use. Found at run time, so that the tool
- * neither needs it nor starts its threads unless asked to compare. */
+/* OpenBLAS as a peer, since it is the usual choice without a GPU. It is loaded at run time and only
+ * on request, so that the tool does not depend on it or start its threads otherwise. */
 #ifndef TSR_BENCH_CASES_OPENBLAS_H
 #define TSR_BENCH_CASES_OPENBLAS_H
 
 #include "bench/harness/bench.h"
 
-/* Loads it; false with the reason when there is none. */
+/* Loads the library. If there is none, returns false and writes the reason to `problem`. */
 bool bench_openblas_load(char *problem, size_t size);
 
-/* Its version, the processor its kernels are for, and its thread count. Only after loading. */
+/* Its version, the processor that its kernels are for, and its number of threads. Must be
+ * loaded. */
 const char *bench_openblas_name(void);
 
-/* Why it is slower than it could be, in a sentence; NULL: no reason known. */
+/* A sentence that says why it is slower than it could be; NULL: no reason is known. */
 const char *bench_openblas_warning(void);
 
-/* y[m,n] = x[m,k] · w[n,k]ᵀ, only after loading. */
+/* Computes y[m,n] = x[m,k] · w[n,k]ᵀ. Must be loaded. */
 void bench_openblas_matmul(const bench_shape *shape, const float *x, const float *w, float *y);
 
 #endif

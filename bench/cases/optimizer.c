@@ -7,7 +7,7 @@
 #include "bench/harness/data.h"
 #include "cli/lib/memory.h"
 
-#define COUNT ((uint64_t)1 << 23) /* more than caches hold */
+#define COUNT ((uint64_t)1 << 23) /* larger than caches */
 
 static const tsr_adamw_params adamw = {
     .learning_rate = 0.01f, .beta1 = 0.9f, .beta2 = 0.99f, .weight_decay = 0.1f, .step = 3};
@@ -18,7 +18,7 @@ typedef enum state { PARAMETER, GRADIENT, FIRST, SECOND, MASTER, STATES } state;
 
 typedef struct method {
     const char *name;
-    tsr_dtype dtype; /* of parameter and gradient; with others than f32 there is a master */
+    tsr_dtype dtype; /* of parameter and gradient; if it is not f32, there is a master copy */
     bool second;     /* has a second moment */
     void (*step)(double x[STATES]);
 } method;
@@ -31,7 +31,7 @@ typedef struct optimizer {
     tsr_tensor *device[STATES];
 } optimizer;
 
-/* torch.optim.AdamW's and torch.optim.SGD's definitions. */
+/* The definitions of torch.optim.AdamW and torch.optim.SGD. */
 static void adamw_step(double x[STATES])
 {
     const double rate = (double)adamw.learning_rate, beta1 = (double)adamw.beta1,
@@ -39,7 +39,7 @@ static void adamw_step(double x[STATES])
     x[PARAMETER] -= rate * (double)adamw.weight_decay * x[PARAMETER];
     x[FIRST] = beta1 * x[FIRST] + (1 - beta1) * x[GRADIENT];
     x[SECOND] = beta2 * x[SECOND] + (1 - beta2) * x[GRADIENT] * x[GRADIENT];
-    /* The third step's corrections, without pow() for each element. */
+    /* The bias correction of the third step, without calling pow() for each element. */
     double mean = x[FIRST] / (1 - beta1 * beta1 * beta1);
     double square = x[SECOND] / (1 - beta2 * beta2 * beta2);
     x[PARAMETER] -= rate * mean / (sqrt(square) + 1e-8);
@@ -92,7 +92,7 @@ static bool create(optimizer *test)
         BENCH_TRY(context, tsr_tensor_create(context->device, dtype_of(test->how, i), 1, shape,
                                              &test->device[i]));
     }
-    /* A mean of squares. */
+    /* A second moment is a mean of squares, so it must be positive. */
     for (uint64_t i = 0; i < COUNT && test->how->second; i++)
         test->values[SECOND][i] = 0.01f + fabsf(test->values[SECOND][i]);
     return true;
@@ -136,7 +136,7 @@ static bool download(optimizer *test)
     return true;
 }
 
-/* The step is done on the master, of which the parameter is a rounded copy. */
+/* The step updates the master copy, and the parameter is its rounded value. */
 static void check_element(const optimizer *test, bench_check *check, uint64_t element)
 {
     double x[STATES] = {0};
@@ -158,7 +158,7 @@ static void check_element(const optimizer *test, bench_check *check, uint64_t el
     }
 }
 
-/* One step from the beginning. */
+/* Checks one step from the initial values. */
 static bool verify(optimizer *test, bench_row *row)
 {
     bench_context *context = test->context;
@@ -173,7 +173,8 @@ static bool verify(optimizer *test, bench_row *row)
     return bench_verified(context, row);
 }
 
-/* The gradient is read, a master's copy is written, the rest is both. */
+/* The gradient is read, the rounded copy of a master is written, and all others are read and
+ * written. */
 static double bytes_of(const method *how)
 {
     double bytes = 0;

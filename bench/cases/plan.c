@@ -1,4 +1,4 @@
-/* tessera bench plan: how long it takes from a model's file to the plan of its shards. */
+/* tessera bench plan: the time from a model's file to the plan of its shards. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -15,10 +15,10 @@
 #define LAYERS 80
 #define PARAMS (LAYERS * 9 + 3)
 
-/* A model of 70 · 10^9 parameters in bf16. */
+/* The parameters of one layer of a model with 70 · 10^9 parameters in bf16. */
 static const struct {
     const char *name;
-    int64_t rows, columns; /* columns 0: a vector */
+    int64_t rows, columns; /* columns 0: the parameter is a vector */
 } per_layer[] = {
     {"input_layernorm.weight", 8192, 0},          {"mlp.down_proj.weight", 8192, 28672},
     {"mlp.gate_proj.weight", 28672, 8192},        {"mlp.up_proj.weight", 28672, 8192},
@@ -72,7 +72,8 @@ static header make_header(void)
     return out;
 }
 
-/* The header in front of weights that take no room on the disk. */
+/* Writes the header of the model's file. The weights are a hole in the file, which takes no disk
+ * space. */
 static bool write_model(bench_context *context, const char *path, uint64_t *data_bytes)
 {
     header head = make_header();
@@ -126,8 +127,8 @@ static tsr_status make_plan(tsr_stream *stream, void *user)
     return status;
 }
 
-/* The ranks' ranges of each parameter lie one after the other and hold all of it; together they are
- * the model. */
+/* Checks that the ranks' ranges of each parameter are consecutive and cover it, and that all
+ * parameters together have the model's size. */
 static bool check(bench_context *context, bench_row *row, const planner *own, uint64_t data_bytes)
 {
     uint64_t count = tsr_shard_plan_param_count(own->plan), bytes = 0;

@@ -20,10 +20,10 @@ typedef struct numbers {
     tsr_tensor *device_x, *device_y;
 } numbers;
 
-/* What is drawn, and how far a number is from where its random word puts it. */
+/* A distribution, and how a number is compared with the random word that it is made from. */
 typedef struct kind {
     const char *name;
-    double accesses; /* elements read and written for each number */
+    double accesses; /* elements read and written per number */
     tsr_status (*run)(tsr_stream *stream, void *user);
     double (*got)(float y, uint32_t word, float x), (*want)(uint32_t word, float x);
     double tolerance;
@@ -34,8 +34,8 @@ static tsr_status normal(tsr_stream *stream, void *user)
     return tsr_random_normal(stream, ((numbers *)user)->device_y, 0, 1, &source);
 }
 
-/* What part of all normal numbers lies further out: that of all words, half of them on each side.
- */
+/* The logarithm of the tail probability of a number, and of its word. Half of all words are on each
+ * side. */
 static double tail_of_number(float y, uint32_t word, float x)
 {
     (void)x;
@@ -106,7 +106,7 @@ static void finish(numbers *test)
     free(test->y);
 }
 
-/* What is there after one run, or many, by the words that the host's generator gives. */
+/* Compares with the words of the host's generator. Must follow one or more runs. */
 static bool verify(numbers *test, bench_row *row)
 {
     bench_context *context = test->context;
@@ -115,7 +115,7 @@ static bool verify(numbers *test, bench_row *row)
     BENCH_TRY(context,
               tsr_tensor_download(context->stream, test->device_y, test->y, COUNT * sizeof(float)));
     tsr_philox_init(SEED, 0, &words);
-    bench_check_begin(&row->check, "every number by the host's generator");
+    bench_check_begin(&row->check, "every number against the host's generator");
     for (uint64_t i = 0; i < COUNT; i++) {
         uint32_t word = tsr_philox_next_u32(&words);
         bench_check_value(&row->check, 0, (int64_t)i, which->got(test->y[i], word, test->x[i]),

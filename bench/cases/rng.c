@@ -1,12 +1,11 @@
-/* tessera bench rng: how long one number of each generator takes. */
+/* tessera bench rng: the time for one number of each generator. */
 #include <stdlib.h>
 
 #include "bench/harness/bench.h"
 #include "cli/lib/memory.h"
 
 #define SEED 42
-#define WORDS                                                                                      \
-    ((uint64_t)1 << 20) /* that are verified: sums of 32-bit words stay exact in doubles */
+#define WORDS ((uint64_t)1 << 20) /* numbers verified; their sums are exact in a double */
 #define CHUNK 65536
 
 typedef struct generator {
@@ -15,7 +14,7 @@ typedef struct generator {
     tsr_dotnet dotnet;
     tsr_threefry threefry;
     uint32_t *bits;
-    uint64_t sum; /* of what was drawn, so that it is drawn */
+    uint64_t sum; /* of the numbers drawn, so that the compiler cannot leave out the calls */
 } generator;
 
 static tsr_status draw_philox(tsr_stream *stream, void *user)
@@ -61,8 +60,8 @@ static tsr_status draw_bits(tsr_stream *stream, void *user)
     return tsr_threefry_bits(tsr_threefry_key_from_seed(SEED), 4, WORDS, own->bits);
 }
 
-/* What the sums are compared with was computed by programs that share nothing with the library:
- * CPython's own Mersenne Twister, and the others' definitions in Python. */
+/* The expected sums were computed by programs that share nothing with the library: CPython's
+ * Mersenne Twister, and the definitions of the other generators in Python. */
 static const struct {
     const char *name, *what;
     tsr_status (*draw)(tsr_stream *stream, void *user);
@@ -86,7 +85,7 @@ static bool measure(bench_context *context, generator *own, size_t which)
         BENCH_TRY(context, cases[which].draw(NULL, own));
     for (uint64_t i = 0; cases[which].draw == draw_bits && i < WORDS; i++)
         own->sum += own->bits[i];
-    bench_check_begin(&row->check, "the sum of the first 2^20 numbers, from other programs");
+    bench_check_begin(&row->check, "the sum of the first 2^20 numbers against other programs");
     bench_check_value(&row->check, 0, 0, (double)own->sum, cases[which].sum, 0);
     return bench_measure(context, row,
                          &(bench_task){.run = cases[which].draw, .user = own, .host_only = true});

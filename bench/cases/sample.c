@@ -1,4 +1,4 @@
-/* tessera bench sample: how long the next index of a sampler takes. */
+/* tessera bench sample: the time for the next index of a sampler. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -32,7 +32,7 @@ static tsr_status read_chunk(tsr_stream *stream, void *user)
     reader *own = user;
     uint64_t count;
     tsr_status status = tsr_sampler_fill(own->sampler, CHUNK, own->indices, NULL, &count);
-    /* The epoch's end is far away, and comes all the same. */
+    /* Epochs are long, but with enough repetitions one ends. */
     if (status == TSR_OK && count < CHUNK)
         status = tsr_sampler_set_epoch(own->sampler, ++own->epoch);
     return status;
@@ -63,7 +63,7 @@ static tsr_status read_singly(tsr_stream *stream, void *user)
     return TSR_OK;
 }
 
-/* Seeks, and the index that is there. */
+/* Seeks, and reads the index at that position. */
 static tsr_status read_far(tsr_stream *stream, void *user)
 {
     (void)stream;
@@ -79,7 +79,7 @@ static tsr_status read_far(tsr_stream *stream, void *user)
     return TSR_OK;
 }
 
-/* Where each index is in the order, which the inverse tells, is where it was read from. */
+/* The permutation's inverse must give the position from which each index was read. */
 static void check_feistel(bench_row *row, const reader *own, const tsr_feistel *order,
                           uint64_t count, uint64_t first, uint64_t step)
 {
@@ -145,7 +145,7 @@ static tsr_status create_torch(tsr_sampler **out)
         out);
 }
 
-/* The next epoch, from start to end. */
+/* Reads the next epoch completely. */
 static tsr_status read_epoch(tsr_stream *stream, void *user)
 {
     (void)stream;
@@ -159,7 +159,7 @@ static tsr_status read_epoch(tsr_stream *stream, void *user)
     return status;
 }
 
-/* PyTorch's randperm written out once more. */
+/* Compares with a second implementation of PyTorch's randperm. */
 static void check_torch(bench_row *row, reader *own)
 {
     uint32_t *order = cli_alloc(TORCH_ITEMS, sizeof *order);
@@ -172,7 +172,9 @@ static void check_torch(bench_row *row, reader *own)
         order[i] = order[other];
         order[other] = kept;
     }
-    bench_check_begin(&row->check, "every index of the rank's epoch, with the shuffle written out");
+    bench_check_begin(
+        &row->check,
+        "every index of the rank's epoch against a second implementation of the shuffle");
     uint64_t count = 1;
     for (uint64_t done = 0; count > 0; done += count) {
         if (tsr_sampler_fill(own->sampler, CHUNK, own->indices, NULL, &count) != TSR_OK)
@@ -187,7 +189,8 @@ static void check_torch(bench_row *row, reader *own)
     free(order);
 }
 
-/* Linux' VmHWM. What wait4() says of a child begins with the memory of whoever started it. */
+/* Reads VmHWM of Linux. wait4() does not suit: its maximum for a child includes the memory of the
+ * process that started it. */
 static bool read_peak(pid_t process, double *bytes)
 {
     char path[64], line[256];
@@ -203,8 +206,9 @@ static bool read_peak(pid_t process, double *bytes)
     return kib > 0;
 }
 
-/* Takes in the indices that the child prints. Looks at its memory when all but the last are there:
- * then it has the whole epoch's order, and still runs, as a pipe holds less than what is left. */
+/* Reads the indices that the child prints. Reads the child's peak memory when 2 MiB are left: then
+ * it has the complete order of the epoch, and still runs, since a pipe holds less than what is
+ * left. */
 static bool watch(pid_t child, int from, double *peak_bytes)
 {
     static char buffer[1 << 16];
@@ -220,7 +224,7 @@ static bool watch(pid_t child, int from, double *peak_bytes)
     return seen && taken == all;
 }
 
-/* The most memory that a process has which does nothing but print that epoch. */
+/* Measures the peak memory of a process that only prints that epoch. */
 static bool measure_memory(bench_context *context, double *peak_bytes)
 {
     char *const arguments[] = {"tessera", "sample",   "distributed", "--n", "10000000",
@@ -295,7 +299,7 @@ static tsr_status set_up(tsr_stream *stream, void *user)
     return status;
 }
 
-/* 1 to 1000, and 0 for one in sixteen. */
+/* Weights from 1 to 1000; one in sixteen is 0. */
 static void make_weights(weighted *own)
 {
     for (uint64_t i = 0; i < own->count; i++) {
@@ -304,8 +308,8 @@ static void make_weights(weighted *own)
     }
 }
 
-/* No index of weight 0, and the numbers of draws in 256 equal groups of indices: by chance alone
- * chi-square is above the limit once in 1000 times. */
+/* Checks that no index of weight 0 is drawn, and applies a chi-square test to the draws in 256
+ * equal groups of indices. By chance it fails for one in 1000 seeds on either side. */
 static bool check(bench_context *context, weighted *own, bench_row *row)
 {
     double expected[GROUPS] = {0}, drawn[GROUPS] = {0}, total = 0, chi_square = 0;
@@ -332,7 +336,7 @@ static bool check(bench_context *context, weighted *own, bench_row *row)
         double mean = expected[i] / total * (double)draws;
         chi_square += (drawn[i] - mean) * (drawn[i] - mean) / mean;
     }
-    /* Of 255 degrees of freedom: p = 0.001 on either side. */
+    /* 255 degrees of freedom; p = 0.001 on either side. */
     bench_check_value(&row->check, 1, 0, chi_square, 260.7, 69.9);
     return true;
 }

@@ -1,4 +1,4 @@
-// The least a kernel can do and still be checked: count its own runs.
+// The smallest kernel whose effect can be checked: it counts its own runs.
 #version 450
 #extension GL_EXT_buffer_reference : require
 

@@ -1,11 +1,12 @@
-/* Ranks that are not alike, in one job: what dividing a layer by measured rates is worth.
+/* Ranks of different speed in one job: what is gained by dividing a layer by measured rates.
  *
  *     LP_NUM_THREADS=1 tessera launch -n 2 -- bench-unequal --slow 1 --factor 3
  *
- * Rank `--slow` is slowed down on purpose (TESSERA_SLOWDOWN). Each rank computes its part of
- * y = x · wᵀ, whose columns are divided evenly, then by the rates that a calibration has found; a
- * product is done when the last rank is. Printed are products per second, also in per cent of the
- * summed rate: what all ranks give when each works for itself and none waits. */
+ * Rank `--slow` is slowed down on purpose (TESSERA_SLOWDOWN). Each rank computes its part of y = x
+ * · wᵀ. The columns are divided evenly, and then by the rates that a calibration has measured. A
+ * product is complete when the last rank has its part. The output is products per second, also in
+ * per cent of the summed rate, which is the sum of the ranks' rates when each computes complete
+ * products and none waits for another. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -39,8 +40,8 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Seconds until this rank is done, and until all are: of the fastest repetition, since a machine
- * that has other things to do only ever makes them longer. */
+/* Measures the seconds until this rank is done, and until all ranks are. The fastest repetition
+ * counts, since other work on the machine can only increase the time. */
 static tsr_status time_part(job *j, int64_t columns, double *alone, double *together)
 {
     tsr_tensor *x = NULL, *w = NULL, *y = NULL;
@@ -57,7 +58,7 @@ static tsr_status time_part(job *j, int64_t columns, double *alone, double *toge
         status = tsr_random_normal(j->stream, x, 0, 1, &(tsr_random_params){.seed = 1});
     if (status == TSR_OK)
         status = tsr_random_normal(j->stream, w, 0, 1, &(tsr_random_params){.seed = 2});
-    for (int i = -2; i < j->given.repeats && status == TSR_OK; i++) { /* two for warming up */
+    for (int i = -2; i < j->given.repeats && status == TSR_OK; i++) { /* two repetitions warm up */
         status = tsr_comm_barrier(j->comm);
         const double start = now();
         if (status == TSR_OK && columns > 0)
@@ -111,7 +112,7 @@ static tsr_status run(job *j)
                                                     .columns = j->given.columns / j->size,
                                                     .duration_ns = 1000000000),
                                rates);
-    /* What each does when it has the whole product, at the same time as the others. */
+    /* The rate of each rank when it computes complete products, at the same time as the others. */
     if (status == TSR_OK)
         status = time_part(j, j->given.columns, &alone, &together);
     const double rate = 1 / alone;
@@ -143,7 +144,7 @@ static int usage(void)
     return 2;
 }
 
-/* The whole of `text` as a number within the limits. */
+/* Parses all of `text` as a number within the limits. */
 static bool read_number(const char *text, long low, long high, long *out)
 {
     char *end;

@@ -145,7 +145,7 @@ static void finish(peak *test)
 
 static bool measure_again(bench_context *context, bench_row *row);
 
-/* Into a new row, or once more into `row`. NULL on failure. */
+/* Measures into `row`, or into a new row if it is NULL. Returns NULL on failure. */
 static bench_row *measure(peak *test, bench_row *row)
 {
     bench_context *context = test->context;

@@ -1,6 +1,6 @@
-// How fast the device multiplies cooperative matrices when nothing else is in the way: independent chains of c = a·b + c in registers,
-// f16 by f16 onto f32. Fragments come from memory and the sum of the chains goes back there, so that no compiler can work the result out
-// or leave the work out. Every subgroup computes the same.
+// Measures the rate of cooperative matrix products: independent chains of c = a·b + c in registers, f16 by f16 with f32 sums. The
+// fragments come from memory, and the sum of the chains is written to memory, so that no compiler can compute the result or leave work
+// out. Every subgroup computes the same.
 #version 450
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
@@ -40,7 +40,7 @@ void main()
     coopMatLoad(b, p.operands.v, M * K, N, gl_CooperativeMatrixLayoutRowMajor);
     SUMS sums[CHAINS];
     [[unroll]] for (uint c = 0; c < CHAINS; c++)
-        sums[c] = SUMS(float(c)); // no two alike, or they might be made one
+        sums[c] = SUMS(float(c)); // all different, so that no compiler merges them
     for (uint round = 0; round < p.rounds; round++)
         [[unroll]] for (uint step = 0; step < 8; step++)
             [[unroll]] for (uint c = 0; c < CHAINS; c++)

@@ -1,12 +1,12 @@
-// How many multiply-adds a second the device does when nothing else is in the way: independent chains of
-// c = c·a + b in registers. Every invocation's a, b and start come from memory and its sum goes back there, so that no
-// compiler can work the result out or leave the work out.
+// Measures the rate of f32 multiply-adds: independent chains of c = c·a + b in registers. The a, b and start of each
+// invocation come from memory, and its sum is written to memory, so that no compiler can compute the result or leave
+// work out.
 #version 450
 #extension GL_EXT_buffer_reference : require
 
 layout(local_size_x = 128) in;
 
-// Chains of four: one fits the registers of any CPU, more hide a GPU's latency.
+// Vectors of four chains: one fits the registers of any CPU, more hide a GPU's latency.
 layout(constant_id = 0) const uint VECTORS = 2;
 
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer floats {
@@ -19,7 +19,7 @@ layout(push_constant) uniform params {
     uint rounds;      // of 16 steps each
 } p;
 
-// Drivers fuse the two where that is faster. fma() would be an order: some take long to round only once.
+// Drivers fuse the two if that is faster. fma() would force a single rounding, which is slow on some devices.
 #define STEP1 c0 = c0 * a + b;
 #define STEP2 STEP1 c1 = c1 * a + b;
 #define STEP3 STEP2 c2 = c2 * a + b;
@@ -27,7 +27,7 @@ layout(push_constant) uniform params {
 #define FOUR(STEP) STEP STEP STEP STEP
 #define SIXTEEN(STEP) FOUR(STEP) FOUR(STEP) FOUR(STEP) FOUR(STEP)
 
-// Straight on within the loop: a branch would cost some drivers more than the arithmetic.
+// The loop contains no branch, which would cost more than the arithmetic with some drivers.
 #define LOOP(STEPS)                                                                                \
     for (uint round = 0; round < p.rounds; round++) {                                              \
         STEPS                                                                                      \

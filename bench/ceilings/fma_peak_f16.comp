@@ -1,6 +1,6 @@
-// How many f16 multiply-adds a second the device does: chains of c = c·a + b in registers, as in fma_peak.comp. Eleven bits are too
-// few for chains that never repeat. With a = 1 they climb for a round and come down again in the next, exactly; what they
-// reach after each round is added up, so that a round left out shows. a, b and start come from memory: the compiler does not know.
+// Measures the rate of f16 multiply-adds: chains of c = c·a + b in registers, as in fma_peak.comp. Eleven bits are too few for chains
+// that do not converge. With a = 1 the chains go up in one round and down in the next, exactly. The values after each round are summed,
+// so that a round that was left out is detected. a, b and start come from memory, so the compiler does not know them.
 #version 450
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
@@ -19,7 +19,7 @@ layout(push_constant) uniform params {
     uint rounds;      // of 64 steps each
 } p;
 
-// Drivers fuse the two where that is faster. fma() would be an order: some take long to round only once.
+// Drivers fuse the two if that is faster. fma() would force a single rounding, which is slow on some devices.
 #define STEP1 c0 = c0 * a + b;
 #define STEP2 STEP1 c1 = c1 * a + b;
 #define STEP3 STEP2 c2 = c2 * a + b;
@@ -27,7 +27,7 @@ layout(push_constant) uniform params {
 #define FOUR(STEP) STEP STEP STEP STEP
 #define SIXTEEN(STEP) FOUR(STEP) FOUR(STEP) FOUR(STEP) FOUR(STEP)
 
-// Straight on within the loop: a branch would cost some drivers more than the arithmetic.
+// The loop contains no branch, which would cost more than the arithmetic with some drivers.
 #define LOOP(STEPS)                                                                                \
     for (uint round = 0; round < p.rounds; round++) {                                              \
         STEPS                                                                                      \

@@ -11,11 +11,12 @@ static const uint32_t stream_code[] =
 #include "bench/memory_stream.inc"
     ;
 
-/* Larger than the caches of GPUs. For CPU drivers memcpy is the ceiling, so less will do. */
+/* Larger than the caches of GPUs. For CPU drivers memcpy is the ceiling, so fewer bytes are
+ * enough. */
 #define GPU_BYTES ((uint64_t)256 << 20)
 #define CPU_BYTES ((uint64_t)64 << 20)
 
-/* As in the shader. */
+/* These numbers are also in the shader. */
 #define THREADS 256
 #define VECTOR_BYTES 16
 #define ROW_OF_GROUPS                                                                              \
@@ -90,7 +91,7 @@ static void finish(mover *test)
 
 static bool measure_again(bench_context *context, bench_row *row);
 
-/* Into a new row, or once more into `row`. NULL on failure. */
+/* Measures into `row`, or into a new row if it is NULL. Returns NULL on failure. */
 static bench_row *measure(bench_context *context, uint32_t vectors, bench_row *row)
 {
     mover test = {.context = context, .vectors = vectors};

@@ -1,4 +1,4 @@
-// Reads one array and writes another, 16 bytes at a time: the bandwidth of the device's memory for kernels.
+// Measures the memory bandwidth of kernels: reads one array and writes another, 16 bytes at a time.
 #version 450
 #extension GL_EXT_buffer_reference : require
 

@@ -1,8 +1,9 @@
-/* What a benchmark is made of. docs/benchmarks.md shows how to add one in a small file.
+/* The interface between benchmarks and the harness. docs/benchmarks.md shows how to add a benchmark
+ * in a small file.
  *
- * A benchmark's run() adds rows. For each it names the case, runs the work once and checks the
- * result, then lets the harness time it; a row that was not verified is refused. Rows are all that
- * the reports see: they know nothing of any particular benchmark. */
+ * A benchmark's run() adds rows. For each row it names the case, runs the work once, checks the
+ * result, and then lets the harness time the work. The harness refuses to time a row that was not
+ * verified. Reports read rows only; they contain nothing specific to a benchmark. */
 #ifndef TSR_BENCH_HARNESS_BENCH_H
 #define TSR_BENCH_HARNESS_BENCH_H
 
@@ -19,27 +20,27 @@
 #define BENCH_MAX_SHAPES 64
 #define BENCH_MAX_DTYPES 3
 #define BENCH_MAX_PARAMS 6
-#define BENCH_FEWEST_RANKS 2 /* of collective operations, which begin with so many */
+#define BENCH_FEWEST_RANKS 2 /* fewest ranks of a collective */
 
 typedef struct bench_shape {
     int64_t m, k, n;
 } bench_shape;
 
-/* What the command line asked for. Lists that are empty mean the benchmark's own defaults. */
+/* The options of the command line. Empty lists mean the benchmark's own defaults. */
 typedef struct bench_options {
     const char *device;
     double seconds; /* to spend on timing one row */
     int64_t size_mib, ranks;
-    int64_t min_bytes, max_bytes, step_factor; /* of sizes in bytes; all 0, or none */
+    int64_t min_bytes, max_bytes, step_factor; /* in bytes; 0: not given */
     bool peer, json, large;
-    bool complete; /* all benchmarks in one run: what takes long on this device is left out */
+    bool complete; /* a complete run: cases that take long on this device are left out */
     int dtype_count;
     tsr_dtype dtypes[BENCH_MAX_DTYPES];
     int shape_count;
     bench_shape shapes[BENCH_MAX_SHAPES];
 } bench_options;
 
-/* Which of the options beyond --device, --time and --json mean something to a benchmark. */
+/* The options other than --device, --time and --json that a benchmark accepts. */
 enum {
     BENCH_SHAPES = 1,
     BENCH_DTYPES = 2,
@@ -48,8 +49,8 @@ enum {
     BENCH_LARGE = 16,
     BENCH_RANKS = 32,
     BENCH_BYTES = 64,
-    BENCH_ONE_SHAPE = 128, /* BENCH_SHAPES, but no more than one */
-    BENCH_SHARES = 256     /* BENCH_BYTES, of which each rank has an equal share */
+    BENCH_ONE_SHAPE = 128, /* BENCH_SHAPES, but only one shape */
+    BENCH_SHARES = 256     /* BENCH_BYTES, where each rank has an equal share */
 };
 
 typedef struct bench_context bench_context;
@@ -59,16 +60,16 @@ typedef struct bench {
     const char *summary;
     const char *help;  /* what exactly is measured, in lines of at most 100 characters */
     unsigned takes;    /* BENCH_SHAPES | … */
-    bool opens_device; /* opening it is part of what is measured: run() does so */
-    bool host_only;    /* needs no device, and is there in builds without Vulkan */
-    bool alone;        /* no part of a complete run: another benchmark covers it */
+    bool opens_device; /* run() opens the device itself, because that is part of the measurement */
+    bool host_only;    /* needs no device; also exists in builds without Vulkan */
+    bool alone;        /* not in a complete run: another benchmark covers it */
     bool (*run)(bench_context *context);
 } bench;
 
 typedef enum bench_unit {
     BENCH_GFLOPS, /* work is floating-point operations */
     BENCH_GBYTES, /* work is bytes read plus bytes written */
-    BENCH_TIME    /* work is how many equal things one repetition did */
+    BENCH_TIME    /* work is the number of equal things that one repetition did */
 } bench_unit;
 
 typedef struct bench_param {
@@ -79,27 +80,28 @@ typedef struct bench_param {
 
 typedef struct bench_row {
     const char *benchmark; /* "matmul", or a ceiling's name */
-    int device_place;      /* among the context's devices; -1: the host's */
+    int device_place;      /* index in the context's devices; -1: the host */
     bool is_ceiling;
     int param_count;
     bench_param params[BENCH_MAX_PARAMS];
     bench_unit unit;
-    double work;       /* in one repetition */
-    double bytes;      /* that operations read and write at the least; 0: not known */
-    double bus_factor; /* of a collective: what the links carry, by its rate; 0: no collective */
+    double work;       /* of one repetition */
+    double bytes;      /* the fewest bytes that the operation must read and write; 0: unknown */
+    double bus_factor; /* for collectives: bytes that the links carry, divided by bytes; 0: not a
+                          collective */
     bench_check check;
-    bench_samples host, device; /* no device samples where the device has no clock */
-    /* The ceilings that limit it; NULL: none is known. */
+    bench_samples host, device; /* no device samples if the device has no timestamps */
+    /* The ceilings of the row; NULL: unknown. */
     const struct bench_row *arithmetic, *memory;
-    /* Of a ceiling: measures it again. */
+    /* For a ceiling: measures it again. */
     bool (*again)(bench_context *context, struct bench_row *row);
     char peer_name[128];
     bench_samples peer;
-    double peak_bytes;     /* the most memory a process had that did this alone; 0: not measured */
-    const char *elsewhere; /* another system's figure, not measured in this run; or NULL */
+    double peak_bytes;     /* peak memory of a process that did only this; 0: not measured */
+    const char *elsewhere; /* a figure of another system, not measured in this run; or NULL */
 } bench_row;
 
-/* What a complete run did without: too slow here, or failed. */
+/* A case or benchmark that was left out of a complete run, or that failed. */
 typedef struct bench_note {
     const char *benchmark;
     int device_place;
@@ -115,62 +117,64 @@ struct bench_context {
     const bench_options *options;
     tsr_device *device;
     tsr_stream *stream;
-    const tsr_device_info *info; /* NULL without a device */
-    int device_count;            /* that were opened so far; `info` is the last of them */
+    const tsr_device_info *info; /* NULL if no device is open */
+    int device_count;            /* number of devices opened so far; `info` is the last of them */
     tsr_device_info **devices;
     bench_progress progress;
     bench_noise noise;
-    const char *peer_warning; /* why a peer is slower than it could be, in a sentence, or NULL */
+    const char *peer_warning; /* why a peer is slow, a sentence; or NULL */
     int row_count;
     bench_row **rows;
-    /* Ceilings of this device, and of the host, once they have been measured. */
+    /* The ceilings of this device, and of the host, after they have been measured. */
     const bench_row *fma_peak, *fma_peak_f16, *coopmat_peak, *device_copy, *memory_stream;
     const bench_row *memcpy_peak;
     bench_notes left_out, failures;
-    char error[2048]; /* why run() returned false */
+    char error[2048]; /* the reason why run() returned false */
 };
 
-/* Opens a device by what --device takes, or NULL, with a stream. The one before is closed. */
+/* Opens a device, as --device names it, or the default for NULL, and creates a stream on it. Closes
+ * the previous device. */
 bool bench_open_device(bench_context *context, const char *which);
-/* Makes the open device known to the rows that follow; for a benchmark that opens it itself. */
+/* Makes the open device that of the rows that follow; for a benchmark that opens it itself. */
 void bench_use_device(bench_context *context);
 void bench_close_device(bench_context *context);
-/* Takes back the rows from `first` on, of a benchmark that failed; ceilings that are in use stay.
- */
+/* Removes the rows from `first` on, after a benchmark has failed. Ceilings in use remain. */
 void bench_drop_rows(bench_context *context, int first);
 void bench_finish(bench_context *context);
 
 /* Rows ----------------------------------------------------------------------------------------- */
 
-/* A new row, owned by the context. The parameters that follow name the case; rows of one benchmark
- * have the same ones. */
+/* Adds a row, which the context owns. The two functions below add the parameters that name the
+ * case; all rows of a benchmark have the same parameters. */
 bench_row *bench_add(bench_context *context, const char *benchmark, bench_unit unit, double work);
 void bench_text(bench_row *row, const char *name, const char *format, ...) CLI_PRINTF(3, 4);
 void bench_integer(bench_row *row, const char *name, int64_t value);
 
 /* In the row's unit: GFLOP/s, GB/s, or nanoseconds per thing done. */
 double bench_value(const bench_row *row, double ns);
-/* … of the median by the host's clock. */
+/* The value of the median by the host's clock. */
 double bench_median(const bench_row *row);
-/* The ceiling that limits the row: of two, the one that needs more time. NULL: none is known. */
+/* The ceiling that limits the row: if there are two, the one that takes more time. NULL:
+ * unknown. */
 const bench_row *bench_ceiling(const bench_row *row);
-/* The part of its ceiling that the median reaches; 0 without a ceiling. */
+/* The median as a fraction of its ceiling; 0 without a ceiling. */
 double bench_fraction(const bench_row *row);
 
 /* How a result compares with its ceiling. */
 typedef enum bench_standing {
     BENCH_WITHIN, /* at most a few per cent above it */
-    BENCH_CACHED, /* above the bandwidth of the memory, with data that fits in caches */
-    BENCH_ABOVE   /* above it: the ceiling was measured in a slower moment */
+    BENCH_CACHED, /* above the memory's bandwidth, with data that fits into caches */
+    BENCH_ABOVE   /* above it otherwise: the device was slower while the ceiling was measured */
 } bench_standing;
-/* `bytes` is what one repetition reads and writes; `by_memory`: the ceiling is one of memory. */
+/* `bytes` are those that one repetition reads and writes; `by_memory`: the ceiling is the
+ * memory's. */
 bench_standing bench_compare_with_ceiling(double fraction, bool by_memory, double bytes);
 bench_standing bench_stands(const bench_row *row);
-/* "matmul dtype f32 m 1 k 4096 n 4096" */
+/* Writes the row's name, for example "matmul dtype f32 m 1 k 4096 n 4096". */
 void bench_describe(const bench_row *row, char *text, size_t size);
 
-/* Whether a case whose one repetition lasts so long has its place in this run: always, unless it is
- * a complete one. If not, it is noted as left out, the case being described by `format`. */
+/* False if this is a complete run and one repetition of the case takes longer than the time for a
+ * result. The case, which `format` describes, is then noted as left out. */
 bool bench_worthwhile(bench_context *context, const char *benchmark, double ns, const char *format,
                       ...) CLI_PRINTF(4, 5);
 
@@ -178,51 +182,51 @@ bool bench_worthwhile(bench_context *context, const char *benchmark, double ns, 
 
 /* Records the reason and returns false. */
 bool bench_fail(bench_context *context, const char *format, ...) CLI_PRINTF(2, 3);
-/* As BENCH_TRY. */
+/* The function of BENCH_TRY. */
 bool bench_passed(bench_context *context, tsr_status status, const char *what);
 
-/* Returns false from the caller when a call of the library fails, keeping its error text. */
+/* Returns false from the calling function if a call of the library fails, and keeps its error
+ * text. */
 #define BENCH_TRY(context, call)                                                                   \
     do {                                                                                           \
         if (!bench_passed((context), (call), #call))                                               \
             return false;                                                                          \
     } while (0)
 
-/* Writes why `row` is wrong when its check says so; true when all is well. */
+/* True if the row's check passed; otherwise records what is wrong. */
 bool bench_verified(bench_context *context, const bench_row *row);
 
 /* Timing --------------------------------------------------------------------------------------- */
 
 typedef struct bench_task {
-    /* One repetition: records it on the stream, or does it. */
+    /* Does one repetition: records it on the stream, or runs it on the host. */
     tsr_status (*run)(tsr_stream *stream, void *user);
     void *user;
-    bool host_only;       /* nothing is recorded: no waiting, no device clock */
-    bool no_device_clock; /* the device's clock would not see what is measured */
+    bool host_only;       /* nothing is recorded: no wait, no device timestamps */
+    bool no_device_clock; /* the device's timestamps would not cover what is measured */
 } bench_task;
 
-/* Warms up, then takes samples until the time is spent. Each sample runs the task as often as it
- * takes to last long enough, then waits for the stream. Refuses a row that has not been verified.
- */
+/* Warms up, then takes samples until the time is used up. Each sample runs the task often enough to
+ * last long enough, then waits for the stream. Fails if the row was not verified. */
 bool bench_measure(bench_context *context, bench_row *row, const bench_task *task);
-/* The same work done by something else, for comparison. */
+/* Measures the same work done by something else, for comparison. */
 bool bench_measure_peer(bench_context *context, bench_row *row, const char *peer_name,
                         const bench_task *task);
-/* Doubles the rounds that the task makes of a kernel's loop until starting it costs nothing next to
- * them, or they are `most`. */
+/* Doubles *rounds, the length of a kernel's loop, until the time to start the kernel is negligible,
+ * or until it is `most`. */
 bool bench_lengthen(bench_context *context, const bench_task *task, uint32_t *rounds,
                     uint32_t most);
-/* Measures the ceilings again that the rows from `first` on are compared with. */
+/* Measures again the ceilings that the rows from `first` on are compared with. */
 bool bench_ceilings_again(bench_context *context, int first);
 
-/* A sample taken by other means. */
+/* Adds a sample that the benchmark took itself. */
 void bench_sample(bench_row *row, double ns);
 
-/* All benchmarks, ending with NULL. A new one has its line in list.c. */
+/* All benchmarks, ending with NULL. list.c has a line for each. */
 extern const bench *const bench_list[];
 const bench *bench_find(const char *name);
-/* Why a name may be missing there, to follow "there is no benchmark NAME": "" in a build with
- * everything. */
+/* The reason why a name may be missing there, to follow "there is no benchmark NAME". "" if the
+ * build has everything. */
 extern const char bench_list_lacks[];
 
 #endif

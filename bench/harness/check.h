@@ -1,4 +1,4 @@
-/* Comparing a result with its reference before it may be timed. */
+/* Comparing a result with its reference, which must happen before it is timed. */
 #ifndef TSR_BENCH_HARNESS_CHECK_H
 #define TSR_BENCH_HARNESS_CHECK_H
 
@@ -7,22 +7,23 @@
 #include <stdint.h>
 
 typedef struct bench_check {
-    const char *method; /* what was compared with what, in words; NULL: nothing was */
+    const char *method; /* what was compared with what, in words; NULL: nothing was compared */
     uint64_t checked, wrong;
-    /* Of the element whose error is the largest multiple of its tolerance: */
+    /* The element whose error is the largest multiple of its tolerance: */
     double got, want, tolerance;
     double excess; /* that multiple */
     int64_t row, column;
 } bench_check;
 
-/* Starts over. */
+/* Resets a check. */
 void bench_check_begin(bench_check *check, const char *method);
 
-/* One element. NaN is wrong unless wanted. A tolerance of 0 wants equality. */
+/* Compares one element. NaN is wrong unless `want` is NaN. A tolerance of 0 requires equality. */
 void bench_check_value(bench_check *check, int64_t row, int64_t column, double got, double want,
                        double tolerance);
 
-/* True when something was compared and nothing is wrong. Otherwise writes a sentence. */
+/* True if something was compared and nothing is wrong. Otherwise writes a sentence that says what
+ * is wrong. */
 bool bench_check_passed(const bench_check *check, char *text, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* nftw is part of X/Open, as is mkdtemp's older form. */
+/* nftw and the older form of mkdtemp are part of X/Open. */
 #define _XOPEN_SOURCE 700
 
 #include "bench/harness/child.h"
@@ -20,15 +20,14 @@ extern char **environ;
 
 #define MOST_ARGUMENTS 16
 
-/* What a signal's handler has to clear away. */
+/* State that a signal handler has to clean up. */
 static char folder_in_use[BENCH_FOLDER_SIZE];
 static volatile pid_t child_in_use;
 
 static const int deadly[] = {SIGINT, SIGTERM, SIGHUP};
 #define DEADLY (sizeof deadly / sizeof *deadly)
 
-/* posix_spawn takes none of malloc's locks, which fork does, and which the interrupted thread may
- * have. */
+/* Uses posix_spawn, because fork takes malloc's locks, which the interrupted thread may hold. */
 static void clear_away(int number)
 {
     pid_t remover;
@@ -39,7 +38,7 @@ static void clear_away(int number)
     }
     if (posix_spawn(&remover, "/bin/rm", NULL, NULL, argv, environ) == 0)
         waitpid(remover, NULL, 0);
-    /* Held back until the handler returns: then it does what it does. */
+    /* The signal is blocked until the handler returns, and then has its default effect. */
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -51,11 +50,12 @@ static void deadly_set(sigset_t *set)
         sigaddset(set, deadly[i]);
 }
 
-/* A signal that somebody ignores, as nohup does, stays ignored. */
+/* Replaces only the handler `old`, so that a signal that is ignored, as with nohup, stays
+ * ignored. */
 static void replace_handlers(void (*old)(int), void (*with)(int))
 {
     struct sigaction found, action = {.sa_handler = with};
-    deadly_set(&action.sa_mask); /* a second one waits until everything is cleared away */
+    deadly_set(&action.sa_mask); /* a second signal waits until the clean-up is complete */
     for (size_t i = 0; i < DEADLY; i++)
         if (sigaction(deadly[i], NULL, &found) == 0 && found.sa_handler == old)
             sigaction(deadly[i], &action, NULL);
@@ -102,12 +102,12 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
 
 void bench_folder_remove(const char *path)
 {
-    /* Depth first, and links are removed rather than followed. */
+    /* Depth first; links are removed, not followed. */
     nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     replace_handlers(clear_away, SIG_DFL);
 }
 
-/* A copy of our environment in which every cache that we know of is in `cache`. */
+/* A copy of our environment in which all caches that we know are in `cache`. */
 static char **environment_with(const char *cache)
 {
     static const char *const replaced[] = {"XDG_CACHE_HOME=", "MESA_SHADER_CACHE_DIR="};
@@ -156,7 +156,7 @@ static char *read_all(int from)
     return text;
 }
 
-/* No signal comes between starting the child and knowing it. */
+/* Blocks signals, so that none arrives between starting the child and storing its id. */
 static int spawn_known(pid_t *child, const posix_spawn_file_actions_t *actions, char *const *argv,
                        char *const *environment)
 {
@@ -213,7 +213,7 @@ bool bench_child_run(char *const *arguments, const char *cache, bench_child_resu
     }
     result->output = read_all(ends[0]);
     close(ends[0]);
-    child_in_use = 0; /* it is ending by itself, and its number may be another's soon */
+    child_in_use = 0; /* it ends by itself, and its id may soon belong to another process */
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         continue;

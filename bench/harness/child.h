@@ -1,4 +1,4 @@
-/* Running this very program again, and temporary folders for it to keep its caches in. */
+/* Running this program as a child process, and temporary folders for its caches. */
 #ifndef TSR_BENCH_HARNESS_CHILD_H
 #define TSR_BENCH_HARNESS_CHILD_H
 
@@ -6,22 +6,22 @@
 
 #define BENCH_FOLDER_SIZE 4096
 
-/* Where temporary folders are made: TMPDIR or /tmp. */
+/* The folder for temporary folders: TMPDIR or /tmp. */
 const char *bench_folder_parent(void);
-/* A new one, one at a time; also removed when SIGINT, SIGTERM or SIGHUP ends the program. False
- * with errno set. */
+/* Creates a temporary folder; there may be only one at a time. It is also removed if SIGINT,
+ * SIGTERM or SIGHUP ends the program. On failure returns false and sets errno. */
 bool bench_folder_create(char path[BENCH_FOLDER_SIZE]);
-/* With all that is in it. */
+/* Removes the folder with its contents. */
 void bench_folder_remove(const char *path);
 
 typedef struct bench_child_result {
-    int exit_code; /* 128 + the signal that ended it */
-    char *output;  /* what it wrote to standard output; for free() */
+    int exit_code; /* 128 + the signal number if a signal ended it */
+    char *output;  /* its standard output; for free() */
 } bench_child_result;
 
-/* Runs the program with these arguments (argv[1] onwards, ending with NULL) and `cache` as
- * XDG_CACHE_HOME, until it exits. Its standard error is ours. False with errno set when it could
- * not be started. */
+/* Runs the program with these arguments (argv[1] onwards, ending with NULL) and with `cache` as
+ * XDG_CACHE_HOME, and waits until it exits. It shares our standard error. If it cannot be started,
+ * returns false and sets errno. */
 bool bench_child_run(char *const *arguments, const char *cache, bench_child_result *result);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a run keeps: its devices, its rows, and what it had to leave out. */
+/* The state of a run: its devices, its rows, and what was left out. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

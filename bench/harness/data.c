@@ -33,7 +33,7 @@ void bench_random_values(float *values, uint64_t count, tsr_dtype dtype, uint64_
     }
 }
 
-/* Written apart from the shaders' conversions, which these check. */
+/* Written independently of the shaders' conversions, which it checks. */
 static uint16_t f16_of(float value)
 {
     uint32_t bits;

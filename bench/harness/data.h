@@ -1,17 +1,17 @@
-/* Random operands, and elements of 16 bits on the host. Never zeros: hardware is faster on them. */
+/* Random operands, and 16-bit elements on the host. Operands are never all zero, since hardware is
+ * faster on zeros. */
 #ifndef TSR_BENCH_HARNESS_DATA_H
 #define TSR_BENCH_HARNESS_DATA_H
 
 #include "tessera/layout.h"
 
-/* The n-th random word of a seed, in any order. */
+/* The n-th random word of a seed. Words may be taken in any order. */
 uint64_t bench_random(uint64_t seed, uint64_t n);
 
-/* Uniform in [-1, 1), in steps that `dtype` represents exactly, so that encoding them loses
- * nothing. */
+/* Uniform in [-1, 1), in steps that `dtype` represents exactly, so that encoding them is exact. */
 void bench_random_values(float *values, uint64_t count, tsr_dtype dtype, uint64_t seed);
 
-/* To and from the bytes of f32, f16 or bf16 elements; rounds to nearest even. */
+/* Convert to and from f32, f16 or bf16 elements, rounding to nearest even. */
 void bench_encode(tsr_dtype dtype, const float *values, uint64_t count, void *bytes);
 void bench_decode(tsr_dtype dtype, const void *bytes, uint64_t count, float *values);
 

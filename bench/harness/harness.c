@@ -1,4 +1,4 @@
-/* Rows, failures and timing: what every benchmark shares. */
+/* Rows, failures and timing, which all benchmarks share. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "bench/harness/clock.h"
 #include "cli/lib/memory.h"
 
-/* A sample lasts this part of a row's time, and at least the shortest time worth measuring. */
+/* A sample lasts 1/SAMPLES_WANTED of a row's time, but at least SHORTEST_SAMPLE_NS. */
 #define SAMPLES_WANTED 30
 #define SHORTEST_SAMPLE_NS 1e6
 #define FEWEST_SAMPLES 5
@@ -16,7 +16,7 @@
 #define MOST_REPETITIONS 1000
 #define WARM_UP_SHARE 0.1
 
-/* Two measurements of the same thing differ by some per cent. */
+/* Two measurements of the same thing differ by a few per cent. */
 #define CEILING_TOLERANCE 1.05
 /* Data of up to this size may be in caches: the largest last-level caches have 256 MiB. */
 #define LARGEST_CACHE (256.0 * (1 << 20))
@@ -35,7 +35,7 @@ bench_row *bench_add(bench_context *context, const char *benchmark, bench_unit u
 
 static bench_param *add_param(bench_row *row, const char *name)
 {
-    /* More than there is room for overwrite the last; a test would notice at once. */
+    /* Excess parameters overwrite the last one, which a test detects. */
     if (row->param_count < BENCH_MAX_PARAMS)
         row->param_count++;
     bench_param *param = &row->params[row->param_count - 1];
@@ -63,7 +63,7 @@ double bench_value(const bench_row *row, double ns)
 {
     if (row->unit == BENCH_TIME)
         return ns / row->work;
-    return ns > 0 ? row->work / ns : 0; /* per nanosecond is giga per second */
+    return ns > 0 ? row->work / ns : 0; /* per nanosecond equals giga per second */
 }
 
 double bench_median(const bench_row *row)
@@ -80,7 +80,7 @@ const bench_row *bench_ceiling(const bench_row *row)
     return computing >= moving ? row->arithmetic : row->memory;
 }
 
-/* What one repetition reads and writes. */
+/* The bytes that one repetition reads and writes. */
 static double bytes_of(const bench_row *row)
 {
     return row->unit == BENCH_GBYTES ? row->work : row->bytes;
@@ -172,7 +172,8 @@ static bool measure(bench_context *context, const bench_task *task, bench_sample
     bool device_clock = device != NULL && !task->host_only && !task->no_device_clock &&
                         context->info->timestamp_period_ns > 0;
 
-    /* Also until the repetitions of a sample are known from runs that no longer build anything. */
+    /* Runs at least twice, so that the number of repetitions is computed from a run that builds no
+     * pipelines. */
     double start = bench_now_ns();
     int runs = 0;
     while (runs < 2 || bench_now_ns() - start < budget * WARM_UP_SHARE) {
@@ -218,7 +219,7 @@ bool bench_measure(bench_context *context, bench_row *row, const bench_task *tas
     bench_samples host = {0}, device = {0};
     progress(context, row, NULL);
     bool done = bench_verified(context, row) && measure(context, task, &host, &device);
-    /* A ceiling that is measured again keeps its faster samples. */
+    /* If a ceiling is measured again, the faster samples are kept. */
     if (done && (row->host.count == 0 ||
                  bench_summarize(&host).median < bench_summarize(&row->host).median)) {
         bench_samples old_host = row->host, old_device = row->device;

@@ -20,7 +20,7 @@ void bench_progress_step(bench_progress *progress, const char *where)
     snprintf(progress->where, sizeof progress->where, "%s", where);
 }
 
-/* A line that wraps could not be overwritten. */
+/* A line that wraps could not be overwritten, so it must be narrower than the terminal. */
 static int columns(void)
 {
     struct winsize size;
@@ -29,7 +29,7 @@ static int columns(void)
     return size.ws_col - 1;
 }
 
-/* Cuts between characters: bytes that continue one in UTF-8 take no column. */
+/* Cuts between characters: continuation bytes of UTF-8 take no column. */
 static void cut(char *text, int width)
 {
     for (; *text != '\0'; text++)

@@ -1,4 +1,4 @@
-/* What a person at a terminal sees while a run goes on: one line on standard error. */
+/* Progress of a run for a person at a terminal: one line on standard error. */
 #ifndef TSR_BENCH_HARNESS_PROGRESS_H
 #define TSR_BENCH_HARNESS_PROGRESS_H
 
@@ -7,14 +7,14 @@
 typedef struct bench_progress {
     bool shown; /* standard error is a terminal */
     double start_ns;
-    int steps, step; /* of a complete run; 0: one benchmark alone, without a bar */
+    int steps, step; /* of a complete run; 0: a single benchmark, without a bar */
     char where[96];  /* the step's device */
 } bench_progress;
 
 void bench_progress_begin(bench_progress *progress);
-/* The next of `steps` steps: another benchmark, another device. */
+/* Begins the next of `steps` steps, one per benchmark and device. `where` names the device. */
 void bench_progress_step(bench_progress *progress, const char *where);
-/* What is being done. */
+/* Shows what is being measured. */
 void bench_progress_show(const bench_progress *progress, const char *what);
 /* Removes the line. */
 void bench_progress_end(const bench_progress *progress);

@@ -9,7 +9,7 @@
 #define QUICK_PRODUCTS 2e8
 #define SIGNS_SEED 77
 
-/* Four sums at once, so that it does not wait for every addition. */
+/* Uses four sums, so that an addition need not wait for the previous one. */
 static double dot(const float *a, const float *b, int64_t count)
 {
     double sum[4] = {0};
@@ -22,8 +22,8 @@ static double dot(const float *a, const float *b, int64_t count)
     return sum[0] + sum[1] + (sum[2] + sum[3]);
 }
 
-/* Standard deviation of a product's sum over k: the values are uniform in [-1, 1), variance 1/3
- * each. */
+/* Standard deviation of a sum of k products: the values are uniform in [-1, 1), each with variance
+ * 1/3. */
 static double spread_of(int64_t k)
 {
     return sqrt((double)k) / 3;
@@ -31,8 +31,8 @@ static double spread_of(int64_t k)
 
 double bench_matmul_tolerance(int64_t k)
 {
-    /* Adding k products one after another in f32 errs by about 2^-24 · √(k/2) of the sum's spread.
-     */
+    /* Adding k products one after another in f32 has an error of about 2^-24 · √(k/2) times the
+     * sum's standard deviation. */
     return 8 * bench_rounding(TSR_F32) * sqrt((double)k) * spread_of(k);
 }
 
@@ -72,8 +72,8 @@ static void check_all_rows(bench_check *check, const bench_shape *shape, const f
     free(signs);
 }
 
-/* A row's sum of 16-bit elements errs by more than one wrong element may: they are compared one by
- * one, with what was summed in another way and not rounded. */
+/* Compares 16-bit elements one by one with an f32 product that was summed in another way: the
+ * rounding errors of a row's sum would be larger than one wrong element. */
 static void check_rounded(bench_check *check, const bench_shape *shape, const float *in_f32,
                           const float *y, double rounding)
 {
@@ -114,8 +114,8 @@ void bench_check_matmul(bench_check *check, const bench_shape *shape, const floa
 
 /* In f32 --------------------------------------------------------------------------------------- */
 
-/* The device may not have room for a copy of y in f32. So many elements are computed at a time, or
- * one slice of the first dimension. */
+/* The most elements computed at a time, since the device may have no room for an f32 copy of y. If
+ * a slice of the first dimension is larger, one slice. */
 #define MOST_AT_ONCE ((int64_t)1 << 24)
 
 typedef struct product {

@@ -1,4 +1,4 @@
-/* Times of one thing measured many times, and their order statistics. */
+/* Samples, which are times of one thing measured many times, and their order statistics. */
 #ifndef TSR_BENCH_HARNESS_SAMPLES_H
 #define TSR_BENCH_HARNESS_SAMPLES_H
 
@@ -7,8 +7,8 @@
 
 typedef struct bench_samples {
     int count;
-    uint64_t repetitions; /* that one sample is the mean of */
-    double *ns;           /* per repetition, in the order taken */
+    uint64_t repetitions; /* number of repetitions; a sample is their mean */
+    double *ns;           /* per repetition, in the order of measuring */
 } bench_samples;
 
 void bench_samples_add(bench_samples *samples, double ns);
@@ -18,16 +18,16 @@ typedef struct bench_summary {
     double median, p10, p90, min, max;
 } bench_summary;
 
-/* All zero when there are no samples. */
+/* All members are 0 if there are no samples. */
 bench_summary bench_summarize(const bench_samples *samples);
 
-/* Into ascending order. */
+/* Sorts in ascending order. */
 void bench_sort(double *values, int count);
 
-/* p of the way (0 … 1) through `count` ascending values, interpolating between neighbours. */
+/* The p-quantile (p from 0 to 1) of `count` ascending values, interpolated between neighbours. */
 double bench_quantile(const double *ascending, int count, double p);
 
-/* Whether the middle 80 % of the samples are so far apart that the median means little. */
+/* True if the 10th and 90th percentiles are so far apart that the median means little. */
 bool bench_is_noisy(const bench_summary *summary);
 
 #endif

@@ -38,7 +38,7 @@ static void write_label(bench_fields *in, bench_figures *figures)
                               strcmp(name, "row_bytes") == 0 ? "row bytes" : name,
                               json_integer_value(value));
         if (length < 0 || (size_t)length >= size - used) {
-            bench_field_fail(in, "the case has too many words");
+            bench_field_fail(in, "the case is too long");
             return;
         }
         used += (size_t)length;
@@ -69,7 +69,7 @@ static void read_ceiling(bench_fields *in, const json_t *ceiling, int result_cou
     out->ceiling = bench_field_text(in, ceiling, "benchmark");
     out->ceiling_place = bench_field_place(in, ceiling, "result", result_count);
     if (out->ceiling_place < 0)
-        bench_field_fail(in, "the ceiling is no result");
+        bench_field_fail(in, "the ceiling's \"result\" is null");
 }
 
 /* The number of samples in host_ns, device_ns or the like. */
@@ -80,7 +80,7 @@ static int count_samples(bench_fields *in, const json_t *times)
     if (json_array_size(all) == 0)
         bench_field_fail(in, "\"samples\" is empty");
     json_array_foreach(all, i, one) if (!json_is_number(one) || json_number_value(one) < 0)
-        bench_field_fail(in, "\"samples\"[%zu] is no number from 0 on", i);
+        bench_field_fail(in, "\"samples\"[%zu] is not a number of at least 0", i);
     return (int)json_array_size(all);
 }
 
@@ -245,7 +245,7 @@ static void read_root(bench_fields *in, const json_t *root, bench_document *out)
     read_lists(in, root, out);
     out->warnings = bench_field_array(in, bench_field_object(in, root, "noise", false), "warnings");
     json_array_foreach(out->warnings, i, one) if (!json_is_string(one))
-        bench_field_fail(in, "\"warnings\" holds what is no string");
+        bench_field_fail(in, "\"warnings\" holds what is not a string");
     out->left_out = bench_field_array(in, root, "left_out");
     out->failures = bench_field_array(in, root, "failures");
     read_notes(in, out->left_out, "left_out", out->device_count);

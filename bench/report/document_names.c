@@ -1,4 +1,4 @@
-/* What runs are called beside one another: by their files' names, as far as those differ. */
+/* Names runs by their files' names, with as many folders as necessary to make them different. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ static size_t stem_length(const char *path)
     return length > 5 && strcmp(path + length - 5, ".json") == 0 ? length - 5 : length;
 }
 
-/* The path's end, with so many folders in front of the file. */
+/* The end of the path: the file, with `folders` folders before it. */
 static const char *tail_of(const char *path, int folders)
 {
     const char *at = path + strlen(path);
@@ -26,7 +26,8 @@ static bool same_tail(const char *a, const char *b, int folders)
     return length == stem_length(other) && memcmp(one, other, length) == 0;
 }
 
-/* Folders do not tell a file from itself. */
+/* True if another path has the same end. The same path given twice does not count, since folders
+ * cannot distinguish it. */
 static bool is_ambiguous(const bench_document *all, int count, const char *path, int folders)
 {
     for (int i = 0; i < count; i++)
@@ -43,14 +44,14 @@ static bool is_taken(const bench_document *all, int count, const char *name)
     return false;
 }
 
-/* The end of what is too long, as a path says more there. */
+/* Writes the name. If it is too long, only its end, which is the most specific part of a path. */
 static void write_name(char name[BENCH_NAME], const char *tail, int number)
 {
     static const char ellipsis[] = "…";
     const size_t room = BENCH_NAME - sizeof ellipsis - sizeof " (100000)";
     size_t length = stem_length(tail);
     const char *from = length > room ? tail + length - room : tail;
-    while (((unsigned char)*from & 0xc0) == 0x80) /* not within a character */
+    while (((unsigned char)*from & 0xc0) == 0x80) /* do not start in the middle of a character */
         from++;
     int used = snprintf(name, BENCH_NAME, "%s%.*s", from != tail ? ellipsis : "",
                         (int)(tail + length - from), from);

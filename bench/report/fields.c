@@ -30,7 +30,7 @@ const char *bench_field_text(bench_fields *in, const json_t *object, const char 
 {
     const json_t *value = bench_field(in, object, name);
     if (value != NULL && !json_is_string(value))
-        bench_field_fail(in, "\"%s\" is no string", name);
+        bench_field_fail(in, "\"%s\" is not a string", name);
     return json_is_string(value) ? json_string_value(value) : "";
 }
 
@@ -46,7 +46,7 @@ static double number_of(bench_fields *in, const json_t *object, const char *name
 {
     const json_t *value = bench_field(in, object, name);
     if (value != NULL && !json_is_number(value))
-        bench_field_fail(in, "\"%s\" is no number", name);
+        bench_field_fail(in, "\"%s\" is not a number", name);
     return json_number_value(value);
 }
 
@@ -54,7 +54,7 @@ double bench_field_number(bench_fields *in, const json_t *object, const char *na
 {
     double number = number_of(in, object, name);
     if (!isfinite(number) || number < low)
-        bench_field_fail(in, "\"%s\" is %g, no number from %g on", name, number, low);
+        bench_field_fail(in, "\"%s\" is %g, not a number of at least %g", name, number, low);
     return number;
 }
 
@@ -62,7 +62,7 @@ double bench_field_whole(bench_fields *in, const json_t *object, const char *nam
 {
     double number = bench_field_number(in, object, name, low);
     if (floor(number) != number)
-        bench_field_fail(in, "\"%s\" is %g, no whole number", name, number);
+        bench_field_fail(in, "\"%s\" is %g, not an integer", name, number);
     return number;
 }
 
@@ -70,7 +70,7 @@ double bench_field_positive(bench_fields *in, const json_t *object, const char *
 {
     double number = number_of(in, object, name);
     if (!isnormal(number) || number < 0)
-        bench_field_fail(in, "\"%s\" is %g, no normal number above 0", name, number);
+        bench_field_fail(in, "\"%s\" is %g, not a normal number above 0", name, number);
     return number;
 }
 
@@ -81,7 +81,7 @@ const json_t *bench_field_object(bench_fields *in, const json_t *object, const c
     if (or_null && json_is_null(value))
         return NULL;
     if (value != NULL && !json_is_object(value))
-        bench_field_fail(in, "\"%s\" is no object", name);
+        bench_field_fail(in, "\"%s\" is not an object", name);
     return value;
 }
 
@@ -89,7 +89,8 @@ const json_t *bench_field_array(bench_fields *in, const json_t *object, const ch
 {
     const json_t *value = bench_field(in, object, name);
     if (value != NULL && (!json_is_array(value) || json_array_size(value) > BENCH_MOST_FIELDS))
-        bench_field_fail(in, "\"%s\" is no array of at most %d", name, BENCH_MOST_FIELDS);
+        bench_field_fail(in, "\"%s\" is not an array of at most %d elements", name,
+                         BENCH_MOST_FIELDS);
     return value;
 }
 
@@ -100,7 +101,7 @@ int bench_field_place(bench_fields *in, const json_t *object, const char *name, 
         return -1;
     if (!json_is_integer(value) || json_integer_value(value) < 0 ||
         json_integer_value(value) >= count) {
-        bench_field_fail(in, "\"%s\" is no place among the %d there are", name, count);
+        bench_field_fail(in, "\"%s\" is not an index below %d", name, count);
         return -1;
     }
     return (int)json_integer_value(value);

@@ -1,5 +1,5 @@
-/* Members of JSON that anybody may have written: each is what it should be, or there is a sentence
- * that says what is wrong with the first that is not. Reading goes on with something harmless. */
+/* Reads the members of JSON that may come from anywhere. Each is checked. The first error is
+ * recorded as a sentence; after it, reading continues with harmless values. */
 #ifndef TSR_BENCH_REPORT_FIELDS_H
 #define TSR_BENCH_REPORT_FIELDS_H
 
@@ -8,12 +8,12 @@
 
 #include "cli/lib/say.h"
 
-/* More than any run has; what is far beyond was not written by us. */
+/* More than any run has. Larger numbers are refused. */
 #define BENCH_MOST_FIELDS 100000
 
-/* Where reading is, and what went wrong first. */
+/* The place that is being read, and the first error. */
 typedef struct bench_fields {
-    char where[64]; /* "results[7]" */
+    char where[64]; /* for example "results[7]" */
     char problem[512];
     bool failed;
 } bench_fields;
@@ -23,16 +23,16 @@ void bench_field_fail(bench_fields *in, const char *format, ...) CLI_PRINTF(2, 3
 const json_t *bench_field(bench_fields *in, const json_t *object, const char *name);
 const char *bench_field_text(bench_fields *in, const json_t *object, const char *name);
 bool bench_field_bool(bench_fields *in, const json_t *object, const char *name);
-/* Finite, and not below `low`. */
+/* A finite number of at least `low`. */
 double bench_field_number(bench_fields *in, const json_t *object, const char *name, double low);
 double bench_field_whole(bench_fields *in, const json_t *object, const char *name, double low);
-/* Above 0, finite, and not so small that it has lost digits: fit to be divided by. */
+/* A number above 0, finite, and normal, so that dividing by it is safe. */
 double bench_field_positive(bench_fields *in, const json_t *object, const char *name);
-/* An object, or NULL for null where that is allowed. */
+/* An object. If `or_null`, null is allowed and gives NULL. */
 const json_t *bench_field_object(bench_fields *in, const json_t *object, const char *name,
                                  bool or_null);
 const json_t *bench_field_array(bench_fields *in, const json_t *object, const char *name);
-/* A place among `count`, or -1 for null. */
+/* An index below `count`, or -1 for null. */
 int bench_field_place(bench_fields *in, const json_t *object, const char *name, int count);
 
 #endif

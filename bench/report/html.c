@@ -10,7 +10,7 @@
 
 #define REPLACEMENT "\xef\xbf\xbd"
 
-/* The characters of XML, without the controls that it merely discourages. */
+/* True for the characters that XML allows, without the control characters that it discourages. */
 static bool allowed(uint32_t code)
 {
     return code == '\t' || code == '\n' ||
@@ -42,7 +42,7 @@ void html_text(FILE *out, const char *text)
     }
 }
 
-/* "12.5", "12": without zeros that say nothing. */
+/* Writes, for example, "12.5" or "12", without trailing zeros. */
 static void write_number(FILE *out, double value)
 {
     char text[64];
@@ -74,7 +74,7 @@ void html_line(FILE *out, const char *format, ...)
         else if (*at == '%')
             fputc('%', out);
         else
-            break; /* no conversion of ours: a test would see the page end here */
+            break; /* not one of our conversions; a test detects that the page ends here */
     }
     va_end(arguments);
 }

@@ -34,7 +34,7 @@ static void add_samples(json_t *object, const char *name, const bench_samples *s
         cli_json_append(all, json_real(samples->ns[i]));
 }
 
-/* In the row's unit; "low" and "high" are the ends of the middle 80 %. */
+/* In the row's unit; "low" and "high" enclose the middle 80 % of the samples. */
 static void add_value(json_t *object, const bench_row *row)
 {
     bench_summary summary = bench_summarize(&row->host);
@@ -83,7 +83,7 @@ static void add_place(json_t *object, int device_place)
         cli_json_null(object, "device");
 }
 
-/* Why a result is above its ceiling. */
+/* The reason why a result is above its ceiling. */
 static const char *const standings[] = {
     [BENCH_WITHIN] = NULL, [BENCH_CACHED] = "caches", [BENCH_ABOVE] = "slower_moment"};
 

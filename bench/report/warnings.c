@@ -4,7 +4,7 @@
 
 #include "bench/report/report.h"
 
-/* Of all CPUs, and of all results: more than this is worth a warning. */
+/* Limits for warnings, as fractions of all CPUs and of all results. */
 #define BUSY_SHARE 0.1
 #define NOISY_SHARE 0.25
 

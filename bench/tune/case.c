@@ -32,10 +32,10 @@ void tune_product_text(const tune_product *product, char *text, size_t size)
 
 /* Operands ------------------------------------------------------------------------------------- */
 
-/* What only the reference needs. */
+/* Values that only the reference needs. */
 typedef struct host_values {
     float *x, *w;
-    float *in_f32; /* NULL where the product is in f32 itself */
+    float *in_f32; /* NULL if the product itself is in f32 */
 } host_values;
 
 static bool create_tensor(tune_case *test, int64_t rows, int64_t columns, tsr_tensor **out)
@@ -67,7 +67,7 @@ static float *random_values(const tune_case *test, uint64_t count, uint64_t seed
     return values;
 }
 
-/* The reference wants w as [n,k]; the device may have it as [k,n]. */
+/* Uploads w. The reference has it as [n,k]; the device may need it as [k,n]. */
 static bool upload_w(tune_case *test, const float *w)
 {
     const bench_shape *s = &test->product.shape;
@@ -84,8 +84,8 @@ static bool upload_w(tune_case *test, const float *w)
     return done;
 }
 
-/* The device's memory first: it refuses what is too much, where the host may try until it is
- * killed. */
+/* Allocates device memory first: if there is not enough, that fails with an error, whereas the
+ * host's allocations might continue until the process is killed. */
 static bool create_operands(tune_case *test, host_values *host)
 {
     const bench_shape *s = &test->product.shape;
@@ -131,7 +131,8 @@ tsr_matmul_params tune_case_params(const tune_case *test, bool bias)
                                .bias = bias ? test->bias : NULL};
 }
 
-/* Records the product in this way; NULL: as usual. */
+/* Records the product with this kernel; NULL: the kernel that tsr_matmul would use without a
+ * tuning. */
 static tsr_status record(tune_case *test, bool bias, const tsr_tuning_choice *choice)
 {
     tsr_matmul_params params = tune_case_params(test, bias);
@@ -167,7 +168,7 @@ static bool wrong(tune_case *test, const char *kernel, const bench_check *check)
     return bench_fail(test->context, "tune: %s by %s: %s", product, kernel, reason);
 }
 
-/* As usual, against double precision. */
+/* Verifies the built-in choice against double precision. */
 static bool verify_usual(tune_case *test, host_values *host)
 {
     const bench_shape *s = &test->product.shape;
@@ -209,14 +210,15 @@ bool tune_case_create(bench_context *context, const tune_product *product, tune_
     return done;
 }
 
-/* Both results err: by the order of their sums, as bench_check_matmul allows, and by rounding. */
+/* Compares with the verified result. Both have errors: from the order of their sums, within the
+ * tolerance of bench_check_matmul, and from rounding. */
 static void compare(const tune_case *test, bool bias, const float *got, bench_check *check)
 {
     const bench_shape *s = &test->product.shape;
     double k = (double)s->k, f32 = bench_rounding(TSR_F32);
     double rounding = bench_rounding(test->product.dtype);
     double summing = 2 * bench_matmul_tolerance(s->k) + 4 * f32 * (sqrt(k) + 1);
-    bench_check_begin(check, "every element, with the usual kernel's verified result");
+    bench_check_begin(check, "every element against the built-in kernel's verified result");
     for (uint64_t i = 0; i < y_count(&test->product); i++) {
         double plain = (double)test->plain[i];
         double want = plain + (bias ? (double)test->bias_values[i % (uint64_t)s->n] : 0);
@@ -238,7 +240,7 @@ bool tune_case_again(tune_case *test, const tsr_tuning_choice *choice, double *n
 bool tune_case_verify(tune_case *test, bool bias, const tsr_tuning_choice *choice, bool *able)
 {
     bench_check check;
-    /* What is left of the usual kernel's result must not pass for the candidate's. */
+    /* Overwrites y, so that the built-in kernel's result cannot be taken for the candidate's. */
     BENCH_TRY(test->context, tsr_fill(test->context->stream, test->y, NAN));
     tsr_status status = record(test, bias, choice);
     *able = status == TSR_OK;

@@ -1,14 +1,14 @@
-/* One product that a tuning measures: its operands, and its result, verified once. */
+/* One product that a tuning measures: its operands, and its verified result. */
 #ifndef TSR_BENCH_TUNE_CASE_H
 #define TSR_BENCH_TUNE_CASE_H
 
 #include "bench/harness/bench.h"
 
-/* y[m,n] = x[m,k] · w: w is [n,k] and transposed, as a linear layer has it, or [k,n]. */
+/* y[m,n] = x[m,k] · w. If transposed, w is [n,k], as in a linear layer; otherwise it is [k,n]. */
 typedef struct tune_product {
     tsr_dtype dtype;
     bool transposed;
-    int64_t batch; /* 0: matrices without a batch dimension */
+    int64_t batch; /* 0: there is no batch dimension */
     bench_shape shape;
 } tune_product;
 
@@ -16,33 +16,35 @@ typedef struct tune_case {
     bench_context *context;
     tune_product product;
     tsr_tensor *x, *w, *y, *bias;
-    float *plain, *bias_values; /* the usual kernel's verified x·w, and a bias to add to it */
+    float *plain, *bias_values; /* the built-in kernel's verified x·w, and a bias */
     void *bytes;                /* y in the dtype */
     tsr_tuning_info info;
-    double usual_ns; /* one product by the usual kernel, roughly */
-    bool no_room;    /* creating it failed for lack of device memory */
+    double usual_ns; /* approximate time of one product with the built-in kernel */
+    bool no_room;    /* creation failed because there is not enough device memory */
 } tune_case;
 
-/* Makes the operands, computes the product as usual and compares it with double precision. Either
- * way tune_case_finish follows. */
+/* Creates the operands, computes the product with the built-in choice and compares it with double
+ * precision. Must be followed by tune_case_finish, also on failure. */
 bool tune_case_create(bench_context *context, const tune_product *product, tune_case *out);
 void tune_case_finish(tune_case *test);
 
-/* What tsr_matmul takes for it, with a bias or without. */
+/* The parameters of tsr_matmul for the product, with or without a bias. */
 tsr_matmul_params tune_case_params(const tune_case *test, bool bias);
 
-/* The mean time of `repetitions` products, recorded one after another and waited for once. */
+/* Measures the mean time of `repetitions` products, recorded one after another and followed by one
+ * wait. */
 bool tune_case_time(tune_case *test, bool bias, const tsr_tuning_choice *choice,
                     uint64_t repetitions, double *ns);
 
-/* One product once more; *ns becomes the shorter time, which is the truer one. */
+/* Measures one more product. *ns becomes the shorter time, which is closer to the true one. */
 bool tune_case_again(tune_case *test, const tsr_tuning_choice *choice, double *ns);
 
-/* Computes it in this way and compares every element with the usual kernel's result. *able is false
- * where the kernel cannot do it or has no memory for it, and the result then true. */
+/* Computes the product with `choice` and compares every element with the built-in kernel's result.
+ * If the kernel cannot compute it or has not enough memory, *able is false, and the function
+ * returns true. */
 bool tune_case_verify(tune_case *test, bool bias, const tsr_tuning_choice *choice, bool *able);
 
-/* "f32 16x4096x4096 x·wᵀ" */
+/* Writes, for example, "f32 16x4096x4096 x·wᵀ". */
 void tune_product_text(const tune_product *product, char *text, size_t size);
 
 #endif

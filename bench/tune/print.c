@@ -1,4 +1,4 @@
-/* What a tuning found, for people and as JSON. */
+/* Prints the results of a tuning as text and as JSON. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,9 +14,10 @@
 static char *choice_text(const tsr_tuning_choice *choice, char text[CHOICE_TEXT])
 {
     if (choice->splits > 1)
-        snprintf(text, CHOICE_TEXT, "%s, k in %u", choice->kernel, (unsigned)choice->splits);
+        snprintf(text, CHOICE_TEXT, "%s, %u parts of k", choice->kernel, (unsigned)choice->splits);
     else
-        snprintf(text, CHOICE_TEXT, "%s%s", choice->kernel, choice->splits == 1 ? ", k whole" : "");
+        snprintf(text, CHOICE_TEXT, "%s%s", choice->kernel,
+                 choice->splits == 1 ? ", k not split" : "");
     return text;
 }
 
@@ -26,7 +27,7 @@ static void print_result(cli_table *table, const tune_result *result)
 {
     char product[128], usual[CHOICE_TEXT], winner[CHOICE_TEXT];
     tsr_tuning_choice shown = result->usual;
-    shown.splits = shown.splits > 1 ? shown.splits : 0; /* whole is what goes without saying */
+    shown.splits = shown.splits > 1 ? shown.splits : 0; /* built-in default: one part */
     tune_product_text(&result->product, product, sizeof product);
     cli_table_cell(table, "%s", product);
     cli_table_cell(table, "%s", choice_text(&shown, usual));
@@ -48,7 +49,7 @@ static void print_device(const bench_context *context, const tune_report *report
     cli_table *table = cli_table_create();
     int won = 0, all = 0;
     cli_table_column(table, "class of", 0);
-    cli_table_column(table, "usual", 0);
+    cli_table_column(table, "built-in", 0);
     cli_table_column(table, "winner", 0);
     cli_table_column(table, "times as fast", 1);
     cli_table_column(table, "p10 – p90", 1);
@@ -68,8 +69,8 @@ static void print_device(const bench_context *context, const tune_report *report
     for (int i = 0; i < context->left_out.count; i++)
         if (context->left_out.all[i].device_place == device->device_place)
             printf("left out: %s\n", context->left_out.all[i].text);
-    printf("\n%d of %d classes are no longer computed as usual; stored in %s\nit took %.0f s\n\n",
-           won, all, device->path, device->seconds);
+    printf("\n%d of %d classes have a winner; stored in %s\nit took %.0f s\n\n", won, all,
+           device->path, device->seconds);
 }
 
 void bench_tune_text(const bench_context *context, const tune_report *report)

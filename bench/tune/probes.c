@@ -8,8 +8,8 @@ static bool alike(int64_t a, int64_t b)
     return (a % 4 == 0) == (b % 4 == 0);
 }
 
-/* The smallest and the largest size that is in one class with `size`, both multiples of 4 or
- * neither. */
+/* The largest and the smallest size in the same class as `size`. Both are multiples of 4 if `size`
+ * is, and not if it is not. */
 static int64_t largest_like(int64_t size)
 {
     int64_t largest = 1;
@@ -40,7 +40,7 @@ static tune_product scaled(const tune_product *product, int64_t (*size)(int64_t)
     return out;
 }
 
-/* One more probe, unless it is not in the class of the first or there is one like it. */
+/* Adds a probe, unless it is in another class than the first or equal to an earlier one. */
 static bool add_probe(tune_probes *s, const tune_product *product)
 {
     for (int i = 0; i < s->count; i++)

@@ -1,4 +1,4 @@
-/* The products that stand for a class. */
+/* The products that represent a class. */
 #ifndef TSR_BENCH_TUNE_PROBES_H
 #define TSR_BENCH_TUNE_PROBES_H
 
@@ -6,18 +6,20 @@
 
 #define TUNE_PROBES 3
 #define TUNE_REASON 256
-#define TUNE_TRIES 3 /* of what seems slow, on a machine that may be busy */
+#define TUNE_TRIES                                                                                 \
+    3 /* measurements of a product that seems slow, since the machine may be busy                  \
+       */
 
-/* The class's smallest product, the one it was named by, and its largest. */
+/* The smallest product of the class, its largest, and the one that named it. */
 typedef struct tune_probes {
     bench_context *context;
     int count;
     tune_case all[TUNE_PROBES];
-    char *left_out; /* why nothing is measured, TUNE_REASON bytes; empty: it is */
+    char *left_out; /* why nothing is measured, TUNE_REASON bytes; empty: it is measured */
 } tune_probes;
 
-/* Of the class of `product`, for a struct with context and left_out. Either way tune_probes_finish
- * follows. */
+/* Creates the probes for the class of `product`. `s` must have context and left_out set. Must be
+ * followed by tune_probes_finish, also on failure. */
 bool tune_probes_create(tune_probes *s, const tune_product *product);
 void tune_probes_finish(tune_probes *s);
 

@@ -7,26 +7,28 @@
 #include "bench/tune/probes.h"
 #include "cli/lib/memory.h"
 
-/* Screening, on the class's smallest product: what is not near the usual kernel goes no further. */
+/* Screening, on the smallest product of the class: drops candidates that are far slower than the
+ * built-in kernel. */
 #define SCREEN_PAIRS 3
 #define SCREEN_SAMPLE_NS 2e5
 #define FAR_BEHIND 2.0
 #define HOPELESS 4.0
-#define BEYOND_NOISE 20.0 /* no busy machine makes that of two equals */
+#define BEYOND_NOISE 20.0 /* two equal kernels do not differ that much on any busy machine */
 #define NEAR 0.9
 #define FINALISTS 4
 
 /* Measuring. */
-#define SAMPLES_WANTED 60 /* in the time for one measurement, half of them the usual kernel's */
+#define SAMPLES_WANTED 60 /* in the time for one measurement, half of them built-in */
 #define SHORTEST_SAMPLE_NS 1e6
 #define FEWEST_PAIRS 7
 #define MOST_PAIRS 200
 #define MOST_REPETITIONS 1000
 
-/* What counts as faster: so much by the median, and in nine pairs of ten. */
+/* A candidate wins if it is this factor faster by the median, and faster in nine of ten pairs. */
 #define GAIN 1.03
 
-/* Products with few rows say little about how kernels for tiles do on others. */
+/* Products with up to this many rows say little about the performance of tiled kernels on
+ * others. */
 #define FEW_ROWS 8
 
 /* Measuring ------------------------------------------------------------------------------------ */
@@ -46,7 +48,8 @@ static uint64_t repetitions_for(double sample_ns, double ns)
     return wanted >= MOST_REPETITIONS ? MOST_REPETITIONS : wanted < 1 ? 1 : (uint64_t)wanted;
 }
 
-/* The two in turn, and which comes first in turn, so that a machine that slows down slows both. */
+/* Alternates between the two, and alternates which comes first, so that a machine that slows down
+ * slows both. */
 static bool measure_pairs(tune_case *test, bool bias, const tsr_tuning_choice *choice,
                           uint64_t repetitions, int fewest, double budget_ns, tune_ratio *out)
 {
@@ -79,7 +82,7 @@ static bool compare(tune_case *test, bool bias, const tsr_tuning_choice *choice,
 
 typedef struct finalist {
     tsr_tuning_choice choice;
-    double quick; /* times as fast in screening */
+    double quick; /* how many times as fast as the built-in kernel in screening */
 } finalist;
 
 typedef struct finalists {
@@ -102,8 +105,9 @@ static bool is_within(const bench_shape *small, const bench_shape *large)
     return small->m <= large->m && small->k <= large->k && small->n <= large->n;
 }
 
-/* Kernels for few rows or small matrices are far behind on large ones, and may be the best there
- * are for what is smaller in one direction. */
+/* True if the kernel was far slower on a product that is no larger in any direction. Kernels for
+ * few rows or small matrices are far slower on large ones, but may be the best for products that
+ * are smaller in one direction. */
 static bool is_hopeless(const tune_given_up *given_up, const tune_product *product,
                         const char *kernel)
 {
@@ -176,7 +180,7 @@ static bool screen(tune_probes *s, tune_given_up *given_up, finalists *list, int
 
 /* Deciding ------------------------------------------------------------------------------------- */
 
-/* How products of a probe's class are computed now. */
+/* Gives the way in which products of a probe's class are computed now. */
 static bool inspect(tune_probes *s, int probe, bool bias, tsr_tuning_info *out)
 {
     const tune_case *test = &s->all[probe];
@@ -186,9 +190,9 @@ static bool inspect(tune_probes *s, int probe, bool bias, tsr_tuning_info *out)
     return true;
 }
 
-/* Whether `choice`, or if that is NULL what an earlier tuning has chosen, is able, right and at
- * least `gain` times as fast at every probe, and in nine pairs of ten if that is `clearly` wanted.
- * *worst is where it gained least so far. */
+/* Sets *does to whether `choice` can compute every probe and is at least `gain` times as fast, and,
+ * with `clearly`, faster in nine of ten pairs. If `choice` is NULL, it is what an earlier tuning
+ * has stored. *worst is the smallest gain so far. */
 static bool gains(tune_probes *s, bool bias, const tsr_tuning_choice *choice, double gain,
                   bool clearly, bool *does, tune_ratio *worst, double *product)
 {
@@ -235,7 +239,8 @@ static bool find_best(tune_probes *s, const finalists *list, tune_result *out)
     return true;
 }
 
-/* Samples that the choice was made from flatter what was chosen: others decide whether it stays. */
+/* Measures the winner again. The samples that selected it are biased in its favour, so new ones
+ * decide. */
 static bool confirm(tune_probes *s, tune_result *out)
 {
     double product;
@@ -254,8 +259,8 @@ static bool set(tune_probes *s, bool bias, const tsr_tuning_choice *choice)
     return true;
 }
 
-/* Where nothing has won, what an earlier tuning chose keeps its place unless it lost: on a busy
- * machine a good choice is not clearly faster each time. */
+/* If nothing wins, an earlier tuning stays unless it is slower now: on a busy machine a good choice
+ * is not clearly faster every time. */
 static bool keep_or_drop(tune_probes *s, bool bias, bool *stays, tune_ratio *ratio)
 {
     double product;

@@ -8,8 +8,9 @@
 #include "bench/harness/clock.h"
 #include "cli/lib/memory.h"
 
-/* Small before large: kernels that are far behind on one are not tried on the next. Squares; then a
- * token, a few, a prompt and a batch through layers of a transformer; then attention's products. */
+/* The products that name the default classes. Small products come first: kernels that are far
+ * slower on one are not tried on the next. First squares; then one token, a few, a prompt and a
+ * batch with layers of a transformer; then the products of attention. */
 static const struct {
     int64_t batch;
     bench_shape shape;
@@ -43,7 +44,7 @@ static int product_count(const plan *p)
     return p->dtype_count * 2 * p->shape_count;
 }
 
-/* dtype by dtype, and x·wᵀ before x·w. */
+/* One dtype after another; x·wᵀ before x·w. */
 static tune_product product_at(const plan *p, int place)
 {
     const bench_options *options = p->options;
@@ -75,7 +76,7 @@ static void leave_out(bench_context *context, const char *format, ...)
     va_end(arguments);
 }
 
-/* Stored at once, so that what was found survives being interrupted. */
+/* Each result is stored at once, so that it is kept if the run is interrupted. */
 static bool tune_product_at(bench_context *context, const tune_product *product,
                             tune_given_up *given_up, tune_report *report)
 {
@@ -103,7 +104,7 @@ static bool tune_device_now(bench_context *context, const plan *p, tune_report *
     tune_device device = {.device_place = context->device_count - 1};
     double start = bench_now_ns();
     BENCH_TRY(context, tsr_tuning_path(context->device, device.path, sizeof device.path));
-    /* What could not be stored in the end need not be measured. */
+    /* Stores first, to fail before measuring if storing is impossible. */
     BENCH_TRY(context, tsr_tuning_save(context->device));
     bool done = true;
     for (int i = 0; i < product_count(p) && done; i++) {

@@ -1,5 +1,4 @@
-/* tessera bench --tune: the kernels that matrix products take on each device, chosen by measuring.
- */
+/* tessera bench --tune: chooses the kernels of matrix products on each device by measuring. */
 #ifndef TSR_BENCH_TUNE_TUNE_H
 #define TSR_BENCH_TUNE_TUNE_H
 
@@ -7,13 +6,13 @@
 
 #include "bench/tune/search.h"
 
-/* For one measurement of one kernel on one product, where the command line does not say. */
+/* The default time for one measurement of one kernel on one product. */
 #define BENCH_TUNE_SECONDS 0.2
 
 typedef struct tune_device {
     int device_place;
     double seconds;
-    char path[1024]; /* where its tuning is; empty: nothing was stored */
+    char path[1024]; /* the file that has its tuning; empty: nothing was stored */
 } tune_device;
 
 typedef struct tune_report {
@@ -22,8 +21,8 @@ typedef struct tune_report {
     tune_result *results;
 } tune_report;
 
-/* Tunes every usable device, or the one that --device names, and stores what won after each class.
- */
+/* Tunes every usable device, or the one that --device names, and stores the winner of each
+ * class. */
 bool bench_tune(bench_context *context, tune_report *out);
 void bench_tune_finish(tune_report *report);
 

@@ -9,8 +9,8 @@
  *
  * Drivers do not survive fork(), so a process must fork before it opens a device, or call exec
  * afterwards. In a child of fork(), calls on the parent's device, and on its streams and tensors,
- * return TSR_ERR_INVALID; destroying them only sets the pointer to NULL. Listing and opening
- * devices also return TSR_ERR_INVALID there if the parent had a device open. */
+ * return TSR_ERR_INVALID; destroying them does not affect the parent. Listing and opening devices
+ * also return TSR_ERR_INVALID there if the parent had a device open. */
 #ifndef TESSERA_DEVICE_H
 #define TESSERA_DEVICE_H
 

@@ -46,7 +46,7 @@ static const struct {
     {"a shorter time", 2, 40e3, 38e3, 42e3, "", 0, "0 slower, 1 faster"},
     {"a ceiling", 3, 100, 99, 101, "", 0, "1 ceiling changed"},
     {"nearly stopped", 0, 1e-300, 1e-300, 1e-300, "", 3, "1 slower, 0 faster"},
-    {"stopped altogether", 0, 0, 0, 0, "", 2, "\"median\" is 0, no normal number above 0"},
+    {"stopped altogether", 0, 0, 0, 0, "", 2, "\"median\" is 0, not a normal number above 0"},
 };
 
 START_TEST(judges_a_change)

@@ -280,12 +280,11 @@ START_TEST(a_malformed_ceiling_is_refused)
     fails(2, limited_run(), run, 1, "", ": results[1]: its ceiling, results[0], is not a ceiling");
     run = limited_run();
     limit(run, COPY, 4, "memcpy", 0.9);
-    fails(2, run, limited_run(), 0, "",
-          ": results[1]: \"result\" is no place among the 4 there are");
+    fails(2, run, limited_run(), 0, "", ": results[1]: \"result\" is not an index below 4");
     run = limited_run();
     limit(run, COPY, MEMORY, "memcpy", -1);
     fails(2, run, limited_run(), 0, "",
-          ": results[1]: \"fraction\" is -1, no normal number above 0");
+          ": results[1]: \"fraction\" is -1, not a normal number above 0");
 }
 END_TEST
 

@@ -141,8 +141,7 @@ START_TEST(prints_a_table)
     ck_assert_ptr_nonnull(strstr(result.out, "times as fast"));
     ck_assert_ptr_nonnull(strstr(result.out, "\nf32 40x64x48 x·wᵀ  "));
     ck_assert_ptr_nonnull(strstr(result.out, "\nf32 40x64x48 x·w   "));
-    ck_assert_ptr_nonnull(
-        strstr(result.out, " of 2 classes are no longer computed as usual; stored in /tmp/"));
+    ck_assert_ptr_nonnull(strstr(result.out, " of 2 classes have a winner; stored in /tmp/"));
     tool_result_free(&result);
 }
 END_TEST
