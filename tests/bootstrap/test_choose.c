@@ -115,9 +115,9 @@ static const struct {
      "bootstrap: PMIX_NAMESPACE and PMIX_RANK are not set: this process was not started through "
      "PMIx"},
     {"RANK=0",
-     "bootstrap: RANK is set, but WORLD_SIZE is not: set both, or neither for a process alone"},
+     "bootstrap: RANK is set, but WORLD_SIZE is not: set both, or neither for a single process"},
     {"WORLD_SIZE=1 RANK=",
-     "bootstrap: WORLD_SIZE is set, but RANK is not: set both, or neither for a process alone"},
+     "bootstrap: WORLD_SIZE is set, but RANK is not: set both, or neither for a single process"},
     {"TESSERA_BOOT=env RANK=0", "bootstrap: WORLD_SIZE is not set"},
     {"TESSERA_BOOT=env WORLD_SIZE=2", "bootstrap: RANK is not set"},
     {"RANK=0 WORLD_SIZE=0", "bootstrap: WORLD_SIZE is '0', not an integer from 1 to 2147483647"},

@@ -220,7 +220,7 @@ START_TEST(the_rank_comes_from_the_environment)
     unsetenv("WORLD_SIZE");
     tool_refuses("sample distributed --n 9",
                  "tessera: sample: rank: RANK is set, but WORLD_SIZE is not: set both, or neither "
-                 "for a process alone\n");
+                 "for a single process\n");
 }
 END_TEST
 

@@ -19,5 +19,5 @@ ASAN_OPTIONS=allocator_may_return_null=1
 export ASAN_OPTIONS=$ASAN_OPTIONS:malloc_context_size=8:quarantine_size_mb=32:thread_local_quarantine_size_kb=64
 export UBSAN_OPTIONS=print_stacktrace=1
 # Each benchmark runs alone; all of them in one run find nothing more.
-without_suites=complete
+without_suites=slow
 run_suites build/sanitize unit lavapipe
