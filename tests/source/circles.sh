@@ -3,7 +3,7 @@
 #
 # One source depends on another when its object file uses a symbol that only the other defines. A circle is a set of sources that all
 # reach each other. Sources of different folders may not form one; inside a folder a circle of up to 3 sources is tolerated, and
-# at most 6 circles in the whole library. Each failure prints one way around the circle, with a symbol for each step.
+# at most 6 circles in the library. Each failure prints one way around the circle, with a symbol for each step.
 set -u
 cd "$1" || exit 1
 build=$2

@@ -34,7 +34,7 @@ void tests_register(const char *name, tests_add_fn add);
     static void add_##name(TCase *tests)
 
 /* Skips the rest of the calling test; the arguments are those of printf and give the reason. The
- * result reads "ok N - name # SKIP reason". It returns, so it must stand in the test function
+ * result reads "ok N - name # SKIP reason". It returns, so it must be used in the test function
  * itself.
  *
  *     if (compiler == NULL)

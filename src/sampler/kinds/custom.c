@@ -16,7 +16,7 @@ typedef struct custom {
     char name[MAX_NAME + 1];
     uint64_t at;      /* the item that the caller's sampler gives next */
     bool known;       /* `at` and the epoch are right: no call has failed since they were set */
-    uint64_t seen;    /* this epoch has at least so many items */
+    uint64_t seen;    /* lower bound of the number of items in this epoch */
     int64_t *scratch; /* memory for batches that are discarded */
 } custom;
 

@@ -59,8 +59,8 @@ END_TEST
 /* Checks that the shuffled batches are the sorted ones, each once. */
 static void check_batches(const int64_t *sorted, uint64_t count, uint64_t size)
 {
-    static uint64_t place[ITEMS_MOST];
-    bool seen[ITEMS_MOST] = {false};
+    static uint64_t place[MAX_ITEMS];
+    bool seen[MAX_ITEMS] = {false};
     for (uint64_t i = 0; i < count; i++)
         place[sorted[i]] = i;
     ck_assert_uint_eq(all.count, (count + size - 1) / size);

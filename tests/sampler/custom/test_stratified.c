@@ -42,8 +42,8 @@ static void assign_by_rule(const int64_t *labels, int64_t count, int64_t batch, 
 
 static void check_against_brute_force(const int64_t *labels, uint64_t count, int64_t batch)
 {
-    static int64_t classes[ITEMS_MOST];
-    bool seen[ITEMS_MOST] = {false};
+    static int64_t classes[MAX_ITEMS];
+    bool seen[MAX_ITEMS] = {false};
     assign_by_rule(labels, (int64_t)count, batch, classes);
     ck_assert_uint_eq(all.start[all.count], count);
     for (uint64_t p = 0; p < count; p++) {
