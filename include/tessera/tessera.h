@@ -17,6 +17,7 @@
 #include "tessera/ops.h"
 #include "tessera/optimizer.h"
 #include "tessera/rng.h"
+#include "tessera/rope.h"
 #include "tessera/sampler.h"
 #include "tessera/seed.h"
 #include "tessera/shard.h"

@@ -4,6 +4,7 @@
 #include "base/stub.h"
 #include "tessera/kernel.h"
 #include "tessera/ops.h"
+#include "tessera/rope.h"
 #include "tessera/tuning.h"
 
 #define NOTHING(type, name, parameter)                                                             \
@@ -118,6 +119,14 @@ TSR__ABSENT(tsr_random_normal, tsr_stream *stream, tsr_tensor *y, float mean, fl
 TSR__ABSENT(tsr_random_bits, tsr_stream *stream, tsr_tensor *y, const tsr_random_params *params)
 TSR__ABSENT(tsr_dropout, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float p,
             const tsr_random_params *params)
+
+/* rope.h */
+TSR__ABSENT(tsr_rope_create, tsr_stream *stream, const tsr_rope_params *params, tsr_rope **out)
+TSR__FORGET(tsr_rope_destroy, tsr_rope)
+TSR__ABSENT(tsr_rope_apply, tsr_stream *stream, const tsr_rope *rope, tsr_tensor *y,
+            const tsr_tensor *x, const tsr_tensor *positions)
+TSR__ABSENT(tsr_rope_grad, tsr_stream *stream, const tsr_rope *rope, tsr_tensor *dx,
+            const tsr_tensor *dy, const tsr_tensor *positions)
 
 /* matmul.h */
 TSR__ABSENT(tsr_matmul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,

@@ -58,6 +58,9 @@ START_TEST(everything_is_unsupported)
     SAYS_SO(tsr_random_normal, NULL, NULL, 0, 0, NULL);
     SAYS_SO(tsr_random_bits, NULL, NULL, NULL);
     SAYS_SO(tsr_dropout, NULL, NULL, NULL, 0, NULL);
+    SAYS_SO(tsr_rope_create, NULL, NULL, NULL);
+    SAYS_SO(tsr_rope_apply, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_rope_grad, NULL, NULL, NULL, NULL, NULL);
     SAYS_SO(tsr_matmul, NULL, NULL, NULL, NULL, NULL);
     SAYS_SO(tsr_tuning_inspect, NULL, NULL, NULL, NULL, NULL, NULL);
     SAYS_SO(tsr_tuning_candidate, NULL, NULL, NULL, NULL, NULL, 0, NULL);

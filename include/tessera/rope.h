@@ -1,0 +1,88 @@
+/* Rotary position embedding (RoPE): rotates pairs of components of queries and keys by angles that
+ * are proportional to their positions. Source: Su et al., "RoFormer" (2021).
+ *
+ *     tsr_rope *rope = NULL;
+ *     tsr_rope_create(stream, tsr_rope_params(.rotary_dim = 64), &rope);
+ *     tsr_rope_apply(stream, rope, q, q, positions);
+ *
+ * Threads: a tsr_rope belongs, like a tensor, to one thread at a time. */
+#ifndef TESSERA_ROPE_H
+#define TESSERA_ROPE_H
+
+#include "tessera/stream.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tsr_rope tsr_rope;
+
+/* Which components form pair i of rotary_dim / 2. */
+typedef enum tsr_rope_pairing {
+    TSR_ROPE_HALVES = 0,  /* i and i + rotary_dim / 2: models in Hugging Face's format */
+    TSR_ROPE_ADJACENT = 1 /* 2i and 2i + 1: the article, and Meta's Llama weights */
+} tsr_rope_pairing;
+
+/* How the frequencies f_i = theta^(−2i / rotary_dim) change for contexts longer than a model was
+ * trained for. */
+typedef enum tsr_rope_scaling {
+    TSR_ROPE_SCALING_NONE = 0,
+    TSR_ROPE_SCALING_LINEAR = 1, /* f_i / factor */
+    /* With wave lengths w = 2π / f_i: f_i where w < original_length / high_frequency_factor, f_i /
+     * factor where w > original_length / low_frequency_factor, and a mean of both between. */
+    TSR_ROPE_SCALING_LLAMA3 = 2,
+    /* f_i for pairs that turn beta_fast times or more in original_length, f_i / factor for pairs
+     * that turn beta_slow times or less, and a mean of both between; the result is multiplied by
+     * attention_factor. Source: Peng et al., "YaRN" (2023), as Hugging Face Transformers has it. */
+    TSR_ROPE_SCALING_YARN = 3
+} tsr_rope_scaling;
+
+typedef struct tsr_rope_params {
+    int64_t
+        rotary_dim; /* even, at most 65536: the components that are rotated, from the first on */
+    tsr_rope_pairing pairing;
+    double theta; /* 0: 10000 */
+    tsr_rope_scaling scaling;
+    double factor;                                      /* of every scaling */
+    double original_length;                             /* LLAMA3, YARN: positions, at least 1 */
+    double low_frequency_factor, high_frequency_factor; /* LLAMA3; 0: 1 and 4 */
+    double beta_fast, beta_slow;                        /* YARN; 0: 32 and 1 */
+    double attention_factor; /* YARN; 0: 0.1 · log(factor) + 1, and 1 for factors up to 1 */
+} tsr_rope_params;
+#define tsr_rope_params(...) (&(tsr_rope_params){__VA_ARGS__})
+
+/* Computes the frequencies, in double precision, and records their way to the stream's device.
+ * Errors: TSR_ERR_INVALID naming the value, those of tsr_tensor_create and tsr_tensor_upload. */
+TSR_API TSR_NODISCARD tsr_status tsr_rope_create(tsr_stream *stream, const tsr_rope_params *params,
+                                                 tsr_rope **out);
+
+/* Work that was recorded still finishes. NULL is fine; sets NULL. */
+TSR_API void tsr_rope_destroy(tsr_rope **rope);
+
+/* y = x with each pair (u, w) of a row turned by the angle a = position · f_i:
+ * (u · cos a − w · sin a, u · sin a + w · cos a) · attention_factor. Components from rotary_dim on
+ * are copied.
+ *
+ * x and y are [.., head_dim], of 2 to 8 dimensions, floats in any mixture and of any strides,
+ * provided that a row spans less than 2^31 bytes; y may be the same view as x. positions, i32 and
+ * of any sign, broadcast to x's shape without the last dimension: [q_len] for x [batch, heads,
+ * q_len, head_dim], or [batch, 1, q_len] where sequences differ. Angles are reduced to a turn in
+ * integers, so that large positions lose no precision: the result differs from the exact one by at
+ * most about 2e-7 · (|u| + |w|) · attention_factor, before it is rounded to y's dtype.
+ *
+ * Errors: TSR_ERR_INVALID naming the values, and those of recording on a stream. */
+TSR_API TSR_NODISCARD tsr_status tsr_rope_apply(tsr_stream *stream, const tsr_rope *rope,
+                                                tsr_tensor *y, const tsr_tensor *x,
+                                                const tsr_tensor *positions);
+
+/* The gradient of tsr_rope_apply: dx = dy turned back, times attention_factor. dx may be the same
+ * view as dy. With an attention_factor of 1 this is also the inverse. */
+TSR_API TSR_NODISCARD tsr_status tsr_rope_grad(tsr_stream *stream, const tsr_rope *rope,
+                                               tsr_tensor *dx, const tsr_tensor *dy,
+                                               const tsr_tensor *positions);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

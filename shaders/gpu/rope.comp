@@ -1,0 +1,123 @@
+// Rotary position embedding: an invocation turns four neighbouring pairs of a row.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+
+#include "include/elements.glsl"
+#include "include/walk.glsl"
+#include "params/rope.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint Y_DTYPE = TSR_DT_F32;
+layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32;
+layout(constant_id = 3) const uint Y_FORM = TSR_ROPE_FORM_VECTORS;
+layout(constant_id = 4) const uint X_FORM = TSR_ROPE_FORM_VECTORS;
+layout(constant_id = 5) const uint ADJACENT = 0u; // the components of a pair are neighbours
+layout(constant_id = 6) const uint BACK = 0u;     // turn in the other direction
+
+layout(push_constant, std430) uniform Push {
+    tsr_rope_push p;
+};
+
+// The angle of a position as a fraction of a turn times 2^32. Whole turns vanish in the overflow, so that the result is as precise for
+// large positions as for small ones.
+uint rope_angle(int position, uvec2 frequency)
+{
+    uint distance = position < 0 ? 0u - uint(position) : uint(position);
+    uint high, low;
+    umulExtended(distance, frequency.x, high, low);
+    uint angle = distance * frequency.y + high + (low >> 31);
+    return position < 0 ? 0u - angle : angle;
+}
+
+// The cosine and sine of an angle, from polynomials for an eighth of a turn to both sides of the nearest quarter (those of the Cephes
+// library's sinf and cosf).
+vec2 rope_turn(uint angle)
+{
+    uint quarter = (angle + 0x20000000u) >> 30;
+    float a = float(int(angle - (quarter << 30))) * 1.46291807926715968e-9; // 2π / 2^32
+    float z = a * a;
+    float s = ((-1.9515295891e-4 * z + 8.3321608736e-3) * z - 1.6666654611e-1) * z * a + a;
+    float c = ((2.443315711809948e-5 * z - 1.388731625493765e-3) * z + 4.166664568298827e-2) * z * z - 0.5 * z + 1.0;
+    vec2 turned = (quarter & 1u) == 0u ? vec2(c, s) : vec2(-s, c);
+    return (quarter & 2u) == 0u ? turned : -turned;
+}
+
+vec4 rope_load4(uvec2 base, uint at)
+{
+    uvec2 bits[4];
+    tsr_load_bits4(base, at, X_DTYPE == TSR_DT_F32 ? 4u : 2u, bits);
+    vec4 values;
+    [[unroll]] for (uint k = 0u; k < 4u; k++)
+        values[k] = X_DTYPE == TSR_DT_F16    ? tsr_f32_from_f16(bits[k].x)
+                    : X_DTYPE == TSR_DT_BF16 ? tsr_f32_from_bf16(bits[k].x)
+                                             : uintBitsToFloat(bits[k].x);
+    return values;
+}
+
+void rope_store4(uvec2 base, uint at, vec4 values)
+{
+    uvec2 bits[4];
+    [[unroll]] for (uint k = 0u; k < 4u; k++)
+        bits[k] = uvec2(tsr_bits_of(values[k], Y_DTYPE), 0u);
+    tsr_store_bits4(base, at, Y_DTYPE == TSR_DT_F32 ? 4u : 2u, bits);
+}
+
+void rope_load(uint at, uint count, out vec4 u, out vec4 w)
+{
+    if (X_FORM == TSR_ROPE_FORM_VECTORS) {
+        u = rope_load4(p.x, at);
+        w = rope_load4(p.x, at + (ADJACENT != 0u ? 4u : p.x_second));
+        if (ADJACENT != 0u) {
+            vec4 front = u, back = w;
+            u = vec4(front.xz, back.xz);
+            w = vec4(front.yw, back.yw);
+        }
+        return;
+    }
+    [[unroll]] for (uint k = 0u; k < 4u; k++) {
+        uint pair = at + min(k, count - 1u) * p.x_strides[3];
+        u[k] = tsr_load_float(p.x, pair, X_DTYPE);
+        w[k] = tsr_load_float(p.x, pair + p.x_second, X_DTYPE);
+    }
+}
+
+void rope_store(uint at, uint count, vec4 u, vec4 w)
+{
+    if (Y_FORM == TSR_ROPE_FORM_VECTORS) {
+        if (ADJACENT != 0u) {
+            rope_store4(p.y, at, vec4(u.x, w.x, u.y, w.y));
+            rope_store4(p.y, at + 4u, vec4(u.z, w.z, u.w, w.w));
+        } else {
+            rope_store4(p.y, at, u);
+            rope_store4(p.y, at + p.y_second, w);
+        }
+        return;
+    }
+    [[unroll]] for (uint k = 0u; k < 4u; k++)
+        if (k < count) {
+            tsr_store_float(p.y, at + k * p.y_strides[3], Y_DTYPE, u[k]);
+            tsr_store_float(p.y, at + k * p.y_strides[3] + p.y_second, Y_DTYPE, w[k]);
+        }
+}
+
+void main()
+{
+    uint item = tsr_flat_invocation();
+    if (item >= p.walk.items)
+        return;
+    uvec4 position = tsr_walk_position(p.walk, item);
+    position.w *= 4u;
+    uint count = min(4u, p.walk.inner - position.w);
+    int place = int(tsr_words(p.positions).v[position.x * p.position_strides[0] + position.y * p.position_strides[1] +
+                                             position.z * p.position_strides[2]]);
+    vec4 cosine, sine, u, w;
+    [[unroll]] for (uint k = 0u; k < 4u; k++) {
+        uvec2 frequency = tsr_words2(p.table).v[position.w + min(k, count - 1u)];
+        vec2 turn = rope_turn(rope_angle(place, frequency));
+        cosine[k] = turn.x;
+        sine[k] = BACK != 0u ? -turn.y : turn.y;
+    }
+    rope_load(tsr_walk_element(position, p.x_strides), count, u, w);
+    rope_store(tsr_walk_element(position, p.y_strides), count, p.scale * (u * cosine - w * sine),
+               p.scale * (u * sine + w * cosine));
+}

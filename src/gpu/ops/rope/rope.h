@@ -1,0 +1,15 @@
+/* The frequencies of rotary position embedding. */
+#ifndef TSR_GPU_OPS_ROPE_ROPE_H
+#define TSR_GPU_OPS_ROPE_ROPE_H
+
+#include "tessera/rope.h"
+
+/* Checks the params and replaces zeros by the defaults that they stand for, including the
+ * attention factor. */
+tsr_status tsr__rope_params_complete(const tsr_rope_params *params,
+                                     tsr_rope_params *out) TSR_NODISCARD;
+
+/* The frequencies of all rotary_dim / 2 pairs, in radians per position. `params` are complete. */
+void tsr__rope_frequencies(const tsr_rope_params *params, double *out);
+
+#endif
