@@ -93,7 +93,7 @@ mpirun_names_its_deadline() {
     # shellcheck disable=SC2016 # for the shells of the ranks
     TEST_TIMEOUT_MS=750 RANK_PROGRAM=$rank mpirun --allow-run-as-root --map-by :OVERSUBSCRIBE -n 2 \
         sh -c 'if [ "$PMIX_RANK" = 1 ]; then sleep 2; else "$RANK_PROGRAM"; fi' >"$folder/out" 2>&1
-    grep -q 'bootstrap: PMIx: after 0\.8 s not all of 2 ranks have come to the exchange' "$folder/out" || {
+    grep -q 'bootstrap: PMIx: after 0\.8 s not all of 2 ranks have joined the exchange' "$folder/out" || {
         cat "$folder/out"
         return 1
     }

@@ -191,7 +191,7 @@ names_its_deadline() {
     # shellcheck disable=SC2016 # for the shells of the ranks
     TEST_TIMEOUT_MS=500 RANK_PROGRAM=$rank launched srun --mpi=pmix --overcommit --nodes=1 -n 2 --kill-on-bad-exit=1 \
         sh -c 'if [ "$SLURM_PROCID" = 1 ]; then exec sleep 5; else exec "$RANK_PROGRAM"; fi' && return 1
-    grep 'bootstrap: PMIx: after 0.[345] s not all of 2 ranks have come to the exchange' "$folder/err"
+    grep 'bootstrap: PMIx: after 0.[345] s not all of 2 ranks have joined the exchange' "$folder/err"
 }
 
 configure_slurm

@@ -78,9 +78,9 @@ START_TEST(an_unknown_bootstrap_is_refused)
 {
     tsr_comm *comm = NULL;
     ck_assert_error(tsr_comm_create(tsr_comm_params(.bootstrap = (tsr_bootstrap)9), &comm),
-                    TSR_ERR_INVALID, "comm_create: 9 is no bootstrap");
+                    TSR_ERR_INVALID, "comm_create: unsupported bootstrap 9");
     ck_assert_error(tsr_comm_create(tsr_comm_params(.bootstrap = (tsr_bootstrap)-1), &comm),
-                    TSR_ERR_INVALID, "comm_create: -1 is no bootstrap");
+                    TSR_ERR_INVALID, "comm_create: unsupported bootstrap -1");
     ck_assert_ptr_null(comm);
 }
 END_TEST

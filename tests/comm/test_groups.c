@@ -151,7 +151,7 @@ static void mistakes(tsr_comm *comm, void *user)
     need_error(tsr_comm_split(comm, 0, 0, NULL), TSR_ERR_INVALID, "split: out is NULL");
     need_error(tsr_comm_duplicate(NULL, &out), TSR_ERR_INVALID, "duplicate: comm is NULL");
     need_error(tsr_comm_split(comm, tsr_comm_rank(comm) == 1 ? -7 : 0, 0, &out), TSR_ERR_INVALID,
-               "split: rank 1 gave colour -7");
+               "split: rank 1 passed the invalid colour -7");
     need(out == comm);
     need(sum_of(comm, 1) == 2);
     tsr_comm_destroy(NULL);

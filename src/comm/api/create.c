@@ -50,7 +50,7 @@ static tsr_status open_bootstrap(const tsr_comm_params *params, uint64_t timeout
         [TSR_BOOTSTRAP_SINGLE] = TSR__BOOTSTRAP_SINGLE,
     };
     const size_t kind = (size_t)params->bootstrap;
-    TSR__REQUIRE(kind < sizeof kinds / sizeof kinds[0], "%d is no bootstrap",
+    TSR__REQUIRE(kind < sizeof kinds / sizeof kinds[0], "unsupported bootstrap %d",
                  (int)params->bootstrap);
     return tsr__bootstrap_open(&(tsr__bootstrap_params){.kind = kinds[kind],
                                                         .timeout_ns = timeout_ns,
@@ -67,10 +67,10 @@ static tsr_status check_greeting(const tsr__bootstrap_gathered *blocks, int rank
 {
     const uint64_t size = blocks->starts[rank + 1] - blocks->starts[rank];
     if (size < sizeof *out)
-        return tsr__fail(TSR_ERR_INVALID, "rank %d is another version of tessera", rank);
+        return tsr__fail(TSR_ERR_INVALID, "rank %d runs another version of tessera", rank);
     memcpy(out, blocks->bytes + blocks->starts[rank], sizeof *out);
     if (out->version != mine->version || out->address_bytes != size - sizeof *out)
-        return tsr__fail(TSR_ERR_INVALID, "rank %d is another version of tessera", rank);
+        return tsr__fail(TSR_ERR_INVALID, "rank %d runs another version of tessera", rank);
     TSR__REQUIRE(out->reproducible == mine->reproducible,
                  "this rank is %sreproducible, rank %d is %sreproducible",
                  mine->reproducible ? "" : "not ", rank, out->reproducible ? "" : "not ");

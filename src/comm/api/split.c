@@ -34,12 +34,13 @@ static tsr_status check_all(const membership *all, int size, uint32_t *id)
 {
     *id = 0;
     for (int i = 0; i < size; i++) {
-        TSR__REQUIRE(all[i].colour >= TSR_COLOUR_NONE, "split: rank %d gave colour %d", i,
-                     (int)all[i].colour);
+        TSR__REQUIRE(all[i].colour >= TSR_COLOUR_NONE,
+                     "split: rank %d passed the invalid colour %d", i, (int)all[i].colour);
         *id = all[i].next_id > *id ? all[i].next_id : *id;
     }
     if (*id >= TSR__COMM_IDS - 1)
-        return tsr__fail(TSR_ERR_UNSUPPORTED, "split: %u communicators have been made before",
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "split: this job has already created %u communicators, the maximum",
                          (unsigned)*id);
     return TSR_OK;
 }

@@ -90,7 +90,7 @@ static tsr_status fence_wait(const pmix_state *state, fence *waiting,
     if (!tsr__completion_wait(&waiting->completion, limit->deadline_ns))
         return tsr__fail(TSR_ERR_TIMEOUT,
                          "bootstrap: PMIx: after %.1f s not all of %" PRId32
-                         " ranks have come to the exchange",
+                         " ranks have joined the exchange",
                          (double)limit->timeout_ns * 1e-9, state->size);
     const pmix_status_t code = waiting->code;
     fence_free(waiting);

@@ -49,7 +49,7 @@ void tsr__request_fail_mismatch(const tsr_request *request)
     const tsr__mismatch *found = &request->mismatch;
     if (request->call.kind < TSR__CALL_SEND) {
         tsr__comm_fail(request->comm, true, TSR_ERR_INVALID,
-                       "rank %d called %s, rank %d %s, and sent %" PRIu64
+                       "rank %d called %s, rank %d called %s and sent %" PRIu64
                        " bytes instead of %" PRIu64,
                        request->comm->rank, tsr__call_format(&request->call, mine), found->rank,
                        tsr__signature_format(found->signature, theirs), found->sent_bytes,
