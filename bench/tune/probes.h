@@ -6,9 +6,7 @@
 
 #define TUNE_PROBES 3
 #define TUNE_REASON 256
-#define TUNE_TRIES                                                                                 \
-    3 /* measurements of a product that seems slow, since the machine may be busy                  \
-       */
+#define TUNE_TRIES 3 /* for a product that seems slow, since the machine may be busy */
 
 /* The smallest product of the class, its largest, and the one that named it. */
 typedef struct tune_probes {

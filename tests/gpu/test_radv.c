@@ -1,9 +1,9 @@
-/* What a real GPU compiler makes of the shaders, without the GPU: RADV compiles for the family that
- * RADV_FORCE_FAMILY names (or the first of several that it knows: releases of Mesa differ in names)
- * and reports registers. Spilled registers or scratch memory mean that a
- * tile is too large or that an array was indexed at run time; either costs most of the speed, so
- * neither is allowed. Without that variable the driver is NVK, for NVIDIA: CONTRIBUTING.md says how
- * to have it without such a GPU. */
+/* Checks the code that real GPU compilers make of the shaders, without a GPU. RADV compiles for the
+ * family that RADV_FORCE_FAMILY names and reports registers. If the variable is a list, the first
+ * family that the driver knows counts, since releases of Mesa use different names. Spilled
+ * registers or scratch memory mean that a tile is too large or that an array is indexed at run
+ * time. Either costs most of the speed, so neither is allowed. Without the variable, the driver is
+ * NVK, for NVIDIA; CONTRIBUTING.md says how to use it without such a GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 
 static tsr_device *radv;
 
-/* An unknown family ends the process, hence one to try. */
+/* Tries the family in a child process, since an unknown family ends the process. */
 static bool knows_family(void)
 {
     pid_t child = fork();
@@ -56,7 +56,7 @@ static void open_radv(void)
 {
     choose_family();
     ck_assert_ok(tsr__device_open_to_compile(tsr_device_params(.no_disk_cache = true), &radv));
-    /* Without the numbers there would be nothing to test. */
+    /* Without statistics there would be nothing to check. */
     ck_assert(tsr_device_get_info(radv)->pipeline_statistics);
     ck_assert(tsr__pipelines_capture(radv, true) == TSR_OK);
 }
@@ -73,12 +73,12 @@ static void close_radv(void)
 {
     tsr_device_close(&radv);
     ck_assert_uint_eq(tsr__validation_messages(),
-                      0); /* with TESSERA_VALIDATION=1 there may be some */
+                      0); /* messages can exist only with TESSERA_VALIDATION=1 */
 }
 
 typedef struct usage {
     double vgprs, sgprs, lds, spilled, scratch;
-    int found; /* how many of the numbers the driver told */
+    int found; /* number of statistics that the driver reported */
 } usage;
 
 static void take(void *user, const char *name, double value)
@@ -97,7 +97,7 @@ static void take(void *user, const char *name, double value)
         u->scratch = value, u->found++;
 }
 
-/* NVK tells no shared memory, and has one kind of registers. */
+/* NVK does not report shared memory, and has only one kind of registers. */
 static void take_nvk(void *user, const char *name, double value)
 {
     usage *u = user;
@@ -112,7 +112,7 @@ static void take_nvk(void *user, const char *name, double value)
 
 static int asked, built, bad;
 
-/* TEST_PART=0/2 and 1/2 are two processes that share the work. */
+/* With TEST_PART=0/2 and 1/2, two processes share the work. */
 static bool is_ours(int number)
 {
     const char *text = getenv("TEST_PART");
@@ -145,7 +145,7 @@ static void compile(const char *name, tsr__shader shader, const uint32_t *spec, 
     bad += wrong;
 }
 
-/* Whether the driver takes the type of the elements at all. */
+/* True if the driver supports the type of the elements. */
 static bool device_knows(tsr__shader shader)
 {
     return shader != TSR__SHADER_MATMUL_COOPMAT_BF16 || tsr_device_get_info(radv)->coopmat_bf16;
@@ -183,14 +183,14 @@ static void compile_variant(void *user, const tsr__matmul_config *config,
     compile(name, shader, spec, count);
 }
 
-/* What is not compiled for lack of a compiler or a driver is said, since the GPU itself may well
- * have it. */
+/* Prints which kernels are not compiled because a compiler or a driver lacks a feature, since the
+ * GPU itself may have it. */
 static void say_without_coopmat(const char *dtype, bool has, bool built_in, int used)
 {
     if (used < 0)
         printf("# NOT COMPILED: kernels with cooperative matrices of %s, which %s\n", dtype,
-               !has        ? "this driver has not for this GPU"
-               : !built_in ? "this build's glslc does not know"
+               !has        ? "this driver does not support on this GPU"
+               : !built_in ? "this build's glslc cannot compile"
                            : "no kernel can use here");
     fflush(stdout);
 }
@@ -212,7 +212,8 @@ START_TEST(every_matmul_the_chooser_could_use)
                         info->coopmat_bf16_used);
     ck_assert_int_gt(built, 0);
     ck_assert_int_eq(bad, 0);
-    /* All of these kernels, on a GPU that has what they need; one of them is for NVIDIA only. */
+    /* A GPU that has cooperative matrices must compile all of these kernels. One of them is for
+     * NVIDIA only. */
     int all = info->vendor_id == TSR__VENDOR_NVIDIA ? 7 : 6;
     ck_assert_int_eq(coopmat, info->coopmat_used < 0 && info->coopmat_bf16_used < 0 ? 0 : all);
 }

@@ -139,13 +139,13 @@ static tsr_status select_matching(const tsr_device_info *devices, int count, con
             continue;
         if (found >= 0)
             return tsr__fail(TSR_ERR_INVALID,
-                             "device: \"%s\" fits several devices: %d (%s) and %d (%s); "
+                             "device: \"%s\" matches several devices: %d (%s) and %d (%s); "
                              "use an index or a UUID",
                              wanted, found, devices[found].name, i, devices[i].name);
         found = i;
     }
     if (found < 0)
-        return tsr__fail(TSR_ERR_NOT_FOUND, "device: nothing fits \"%s\"; there is %s", wanted,
+        return tsr__fail(TSR_ERR_NOT_FOUND, "device: no device matches \"%s\"; there is %s", wanted,
                          describe(devices, count, text, sizeof text));
     *out = found;
     return TSR_OK;

@@ -1,5 +1,5 @@
-/* Operands in panels: every element at its place and with its value, zeros for what a stretch
- * skips, and nothing else written. */
+/* Operands in panels: every element must be at its place with its value, elements that a stretch
+ * skips must be 0, and nothing else may be written. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,10 +16,10 @@ enum {
 
 static const uint32_t poison = 0x7fc0dead;
 
-/* What one line has at an element of k. */
+/* The value of a line at element k. */
 static float number(uint32_t line, uint32_t k)
 {
-    return (float)(1 + (line * 31 + k * 7) % 251); /* bf16 has eight bits for it */
+    return (float)(1 + (line * 31 + k * 7) % 251); /* bf16 represents it exactly in eight bits */
 }
 
 static void put(char *at, tsr_dtype dtype, float value)
@@ -46,7 +46,7 @@ typedef struct panels {
     float *packed;
 } panels;
 
-/* Which element of a line lane `lane` of a step takes. */
+/* The element of a line that lane `lane` reads in a step. */
 static uint32_t element_of(const panels *p, const tsr__lavapipe_stretch *s, uint32_t step,
                            uint32_t lane)
 {
@@ -122,7 +122,7 @@ static void run(panels *p, uint32_t gap)
     free(from);
 }
 
-/* The loop variable is the number of lanes as a power of two. */
+/* `_i` is the number of lanes as a power of two. */
 START_TEST(every_element_at_its_place)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16, TSR_BF16};
@@ -147,7 +147,7 @@ START_TEST(every_element_at_its_place)
 }
 END_TEST
 
-/* So many that several threads share them. */
+/* Large enough for several threads. */
 START_TEST(megabytes)
 {
     panels p = {.product = {.form = TSR__LAVAPIPE_NT, .m = 99, .n = 99, .k = 3000, .lanes = 8},
@@ -159,7 +159,7 @@ END_TEST
 
 #define LOOPS_K 1024
 
-/* Element i of a line of halves, the bits of a float. */
+/* Element i of a line of 16-bit elements, as the bits of a float. */
 static uint32_t widened(const uint16_t *line, uint32_t i, tsr__panel_source source, uint32_t lanes)
 {
     float value;
@@ -178,7 +178,8 @@ static uint32_t widened(const uint16_t *line, uint32_t i, tsr__panel_source sour
     return bits;
 }
 
-/* Those of one line as they should be, those of others as they were. NaNs of f16 may be any NaN. */
+/* Checks that the panels of these lines have the expected bits, and that those of other lines are
+ * unchanged. A NaN of f16 may become any NaN. */
 static void check_lines(const uint32_t *panel, const uint16_t *from, size_t pitch, uint32_t lines,
                         tsr__panel_source source, uint32_t lanes)
 {
@@ -193,7 +194,7 @@ static void check_lines(const uint32_t *panel, const uint16_t *from, size_t pitc
     }
 }
 
-/* Every half there is, from anywhere. */
+/* Tests all values of 16 bits, from an unaligned address. */
 static void check_loops(const tsr__panel_loops *loops, tsr__panel_source source, uint32_t lanes)
 {
     static uint16_t from[LINES * 2 * LOOPS_K + 1];
@@ -213,7 +214,7 @@ static void check_loops(const tsr__panel_loops *loops, tsr__panel_source source,
         }
 }
 
-/* Of all instruction sets that this processor has. */
+/* Tests all instruction sets that this processor has. */
 START_TEST(loops_of_every_level)
 {
     static const void *const levels[] = TSR__LEVEL_TABLES(tsr__panel_loops_);

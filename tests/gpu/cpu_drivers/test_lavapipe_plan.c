@@ -1,5 +1,6 @@
-/* How products are cut for Mesa's CPU driver, as arithmetic: every element of y gets all of k, once
- * and in order, from pieces that stay inside the operands and within what a dispatch takes. */
+/* How products are divided for Mesa's CPU driver, as arithmetic: every element of y must get all of
+ * k, once and in order, from pieces that are inside the operands and within the limits of a
+ * dispatch. */
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -10,17 +11,18 @@
 typedef struct cut {
     tsr__lavapipe_product product;
     uint32_t *next_k;  /* of each element of y; NULL: only the products are counted */
-    uint64_t products; /* so far */
-    bool once;         /* as tsr__lavapipe_once() has it */
+    uint64_t products; /* number so far */
+    bool once;         /* the result of tsr__lavapipe_once() */
 } cut;
 
-/* Where a piece starts, from the offsets of its operands; strides are as in product_of(). */
+/* The start of a piece, computed from the offsets of its operands. Strides are those of
+ * product_of(). */
 typedef struct corner {
     uint64_t row, col, k;
-    uint32_t skip; /* of the elements from k on */
+    uint32_t skip; /* of the elements from k on, the number that is skipped */
 } corner;
 
-/* Where panels are those of a stretch of all lines after those of another. */
+/* With panels: those of one stretch for all lines follow those of the previous stretch. */
 static void find_panels(const cut *c, const tsr__lavapipe_piece *piece, corner *at)
 {
     const tsr__lavapipe_product *p = &c->product;
@@ -70,7 +72,7 @@ static corner corner_of(const cut *c, const tsr__lavapipe_piece *piece)
     return at;
 }
 
-/* Blocks of rows lie in z, and few workgroups are past the last row. */
+/* Blocks of rows are in z, and only few workgroups may be past the last row. */
 static void check_blocks(const tsr__lavapipe_product *p, const tsr__lavapipe_piece *piece,
                          uint32_t tiles)
 {
@@ -109,16 +111,17 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     ck_assert(at.row + piece->m <= p->m && at.col + piece->n <= p->n && first + k_count <= p->k);
     ck_assert(piece->constants[TSR__LAVAPIPE_LANES] == p->lanes);
     ck_assert(piece->constants[TSR__LAVAPIPE_BATCHED] == 0);
-    /* What a kernel does without being careful: all its steps, and whole tiles along n. */
+    /* Without the careful variant a kernel executes all its steps and complete tiles along n. */
     ck_assert(piece->k == steps || (nt && careful && piece->k == p->k && piece->k < steps));
     ck_assert(nt || careful || piece->n % tile_cols == 0);
     ck_assert(!nt || (vectors % width == 0 && piece->n % width == 0));
     ck_assert(nt || piece->constants[TSR__LAVAPIPE_FORM] == (p->form == TSR__LAVAPIPE_TN));
-    /* y is made by the pieces that end with k, and by no others. */
+    /* Only the pieces that end with k write y. */
     const uint32_t finish = piece->constants[TSR__LAVAPIPE_FINISH];
     ck_assert(finish == (at.k + (uint64_t)piece->k * parts == p->k ? p->finish : 0));
     ck_assert(!finish || nt);
-    /* Words of 64 bits where four are stored at once and every row starts at one. */
+    /* 64-bit stores are used if four elements are stored at once and every row starts at a 64-bit
+     * word. */
     ck_assert((piece->constants[TSR__LAVAPIPE_PAIRS] != 0) ==
               ((finish ? p->y_paired : p->sums_paired) && at.col % 2 == 0 &&
                (nt ? width == 4 : !careful)));
@@ -127,7 +130,7 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
                       : piece->sums % 2 == 0 && (parts == 1 || p->m * p->n % 2 == 0)));
     ck_assert(piece->skip < piece->k && !(in_parts && piece->skip > 0));
     ck_assert(piece->skip == 0 || piece->constants[TSR__LAVAPIPE_SKIPS] == 1);
-    /* All of the piece has workgroups, and no more than a dispatch can number. */
+    /* The workgroups cover the piece, and are within the limit of a dispatch. */
     if (in_parts && nt) /* tiles of rows are in z */
         ck_assert(piece->groups[2] == tsr__div_up_u32(piece->m, tile_rows) && piece->block == 0 &&
                   piece->constants[TSR__LAVAPIPE_PARTS] == (piece->groups[2] > 1 ? 2 : 1));
@@ -140,7 +143,8 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     ck_assert(((uint64_t)col_groups * subgroups - subgroups) * tile_cols < piece->n);
     ck_assert(piece->groups[0] <= 4095 && piece->groups[1] <= 4095);
     ck_assert(piece->groups[2] <= (in_parts && nt && p->alone ? 4095 : 8));
-    /* Sums are started where k starts: of all parts, before any is added to. */
+    /* The pieces at the start of k must set the sums, for all parts, before any piece adds to
+     * them. */
     ck_assert(piece->accumulate == (first != 0 || p->accumulate));
     ck_assert(parts <= p->parts);
     ck_assert(!c->once || (parts == 1 && first == 0 && k_count == p->k));
@@ -196,7 +200,7 @@ static void check_plan(tsr__lavapipe_form form, uint32_t m, uint32_t n, uint32_t
     ck_assert(c.product.parts == 1 || m <= (form == TSR__LAVAPIPE_NT ? 8 : 1) ||
               (form == TSR__LAVAPIPE_NT && c.product.alone && m * n <= 1 << 13));
     if (c.product.parts > 1)
-        c.product.accumulate = false; /* that is for whoever adds the parts up */
+        c.product.accumulate = false; /* the addition of the parts accumulates */
     else if (form == TSR__LAVAPIPE_NT && n % 3 > 0)
         c.product.finish = n % 3;
     c.once = tsr__lavapipe_once(&c.product);
@@ -217,7 +221,8 @@ START_TEST(random_products)
 }
 END_TEST
 
-/* Operands in panels, some of a's rows at a time, which may be too few to have panels alone. */
+/* Operands in panels, for some rows of a at a time, which may be too few to use panels by
+ * themselves. */
 START_TEST(products_in_panels)
 {
     uint64_t random = 12;
@@ -257,7 +262,7 @@ START_TEST(products_in_panels)
 }
 END_TEST
 
-/* Few rows that are cut into parts, around every number of them and both lengths. */
+/* Few rows, with k divided into parts, around each number of rows and both lengths. */
 START_TEST(few_long_rows)
 {
     uint64_t random = 9;
@@ -276,7 +281,7 @@ START_TEST(few_long_rows)
 }
 END_TEST
 
-/* Few elements of y, around every number of parts. */
+/* Few elements of y, around each number of parts. */
 START_TEST(few_deep_elements)
 {
     uint64_t random = 11;
@@ -295,7 +300,7 @@ START_TEST(few_deep_elements)
 }
 END_TEST
 
-/* The same for one row with lanes along n. */
+/* One row with lanes along n. */
 START_TEST(one_long_row)
 {
     uint64_t random = 10;
@@ -314,7 +319,7 @@ static uint32_t row_parts(uint32_t n, uint32_t k)
         &(tsr__lavapipe_product){.form = TSR__LAVAPIPE_NN, .m = 1, .n = n, .k = k, .lanes = 8});
 }
 
-/* What pays for parts, as docs/log/matmul-lavapipe.md has it. */
+/* The limits from which parts are faster, see docs/log/matmul-lavapipe.md. */
 START_TEST(parts_of_one_row)
 {
     ck_assert_uint_eq(row_parts(256, 255), 1);
@@ -326,7 +331,7 @@ START_TEST(parts_of_one_row)
     ck_assert_uint_eq(row_parts(1024, 1023), 16);
     ck_assert_uint_eq(row_parts(1024, 1024), 32);
     ck_assert_uint_eq(row_parts(4096, 4096), 32);
-    ck_assert_uint_eq(row_parts(1 << 16, 256), 16); /* of 16 lines */
+    ck_assert_uint_eq(row_parts(1 << 16, 256), 16); /* one part per 16 lines */
     ck_assert_uint_eq(row_parts(64, 4096), 32);
 }
 END_TEST
@@ -337,7 +342,7 @@ static uint32_t deep_parts(uint32_t m, uint32_t n, uint32_t k, bool alone)
         .form = TSR__LAVAPIPE_NT, .m = m, .n = n, .k = k, .lanes = 8, .alone = alone});
 }
 
-/* From four stretches of 64 steps of 8 on, as docs/log/matmul-lavapipe.md has it. */
+/* From four stretches of 64 steps of 8 on, see docs/log/matmul-lavapipe.md. */
 START_TEST(parts_of_few_elements)
 {
     ck_assert_uint_eq(deep_parts(64, 64, 2047, true), 1);
@@ -385,10 +390,10 @@ static const struct {
     {4096, 1024, 256, false, 64, 8, 8},
     {32760, 1024, 256, false, 512, 8, 8},
     {32760, 1024, 256, true, 4095, 1, 8},
-    /* A workgroup of 18 would be past the last row. */
+    /* With 18 workgroups, one would be past the last row. */
     {68, 1024, 1024, false, 17, 1, 16},
     {72, 1024, 1024, false, 9, 2, 16},
-    /* Each subgroup alone. */
+    /* Each subgroup by itself. */
     {2048, 100, 256, false, 32, 8, 8},
     {4096, 100, 256, false, 32, 8, 8},
     {512, 100, 256, true, 64, 1, 8},
@@ -419,23 +424,23 @@ static const struct {
     uint32_t rows, vectors, steps;
     tsr__lavapipe_form form;
 } tiles_and_stretches[] = {
-    /* k too short for more steps. */
+    /* k is too short for more steps. */
     {256, 256, 256, TSR_F32, 8, 4, 32, TSR__LAVAPIPE_NT},
     {4096, 4096, 511, TSR_F32, 8, 4, 32, TSR__LAVAPIPE_NT},
     {12, 64, 500, TSR_F32, 8, 4, 32, TSR__LAVAPIPE_NT},
-    /* The longest code that stays in a cache of instructions. */
+    /* The longest code that fits the instruction cache. */
     {12, 64, 512, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
     {64, 256, 1024, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
     {1024, 1024, 1024, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
     {1024, 1024, 1024, TSR_BF16, 4, 4, 64, TSR__LAVAPIPE_NT},
     {1024, 1024, 1024, TSR_F16, 4, 4, 64, TSR__LAVAPIPE_NT},
     {25, 4096, 4096, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
-    /* Few rows, in tiles that waste least. */
+    /* Few rows, in the tiles that waste the fewest rows. */
     {24, 4096, 4096, TSR_F32, 8, 4, 128, TSR__LAVAPIPE_NT},
     {18, 4096, 4096, TSR_F32, 6, 4, 128, TSR__LAVAPIPE_NT},
     {16, 4096, 4096, TSR_F16, 8, 4, 128, TSR__LAVAPIPE_NT},
     {12, 4096, 4096, TSR_F16, 6, 4, 128, TSR__LAVAPIPE_NT},
-    /* A few rows of a small b, and of one that is worth long runs. */
+    /* A few rows, with a small b and with one that is large enough for long runs. */
     {1, 512, 256, TSR_F32, 1, 8, 32, TSR__LAVAPIPE_NT},
     {1, 512, 512, TSR_F32, 1, 4, 64, TSR__LAVAPIPE_NT},
     {1, 512, 1024, TSR_F32, 1, 4, 128, TSR__LAVAPIPE_NT},
@@ -469,7 +474,7 @@ START_TEST(sizes_of_tiles)
 }
 END_TEST
 
-/* Up to the sizes that lavapipe.c lets through. */
+/* Sizes up to the limits of lavapipe.c. */
 START_TEST(huge_products)
 {
     static const uint32_t sizes[][3] = {

@@ -1,5 +1,5 @@
-/* tsr_matmul on Mesa's CPU driver, where the host may put operands in panels: with the same bits as
- * where kernels pack them. */
+/* tsr_matmul on Mesa's CPU driver, where the host may pack operands in panels. The bits must be the
+ * same as if kernels pack them. */
 #include "gpu/matmul/matmul_case.h"
 #include "gpu/pipeline/pipeline.h"
 
@@ -17,9 +17,9 @@ static uint32_t *product_bits(const tsr_tensor *a, const tsr_tensor *b, int64_t 
     return bits;
 }
 
-/* Operands are put in panels by the host's CPUs where nothing uses them, else packed and widened by
- * kernels, or widened where they are multiplied: which depends on the moment, so that it must not
- * show. */
+/* If no recorded work uses the operands, the host's CPUs pack them in panels. Otherwise kernels
+ * pack and widen them, or widen them during the multiplication. Which of these happens depends on
+ * timing, so the result must not depend on it. */
 START_TEST(the_same_bits_whoever_packs)
 {
     enum { K = 1100, N = 520 };
@@ -27,7 +27,7 @@ START_TEST(the_same_bits_whoever_packs)
                                          {TSR_F32, TSR_BF16}, {TSR_BF16, TSR_BF16},
                                          {TSR_F32, TSR_F32},  {TSR_BF16, TSR_F32}};
     const bool row_major = _i % 3 > 0, host_copies = gpu->host_copies;
-    const int64_t rows = _i % 3 == 2 ? 60 : 258; /* for few, b is packed only where it has to be */
+    const int64_t rows = _i % 3 == 2 ? 60 : 258; /* with few rows, b is packed only if necessary */
     uint64_t pipelines[3];
     gpu_random random = {61};
     double *values = malloc((size_t)N * K * sizeof *values);
@@ -48,7 +48,7 @@ START_TEST(the_same_bits_whoever_packs)
         gpu->host_copies = host_copies && by_host;
         bits[by_host] = product_bits(a, view, rows, N);
     }
-    /* For panels there are kernels of their own. */
+    /* Panels have their own kernels. */
     pipelines[2] = tsr__pipelines_built(gpu);
     ck_assert_uint_gt(pipelines[2], pipelines[1]);
     ck_assert_mem_eq(bits[0], bits[1], (size_t)rows * N * sizeof *bits[0]);
@@ -66,8 +66,8 @@ static void product(tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
     GPU_OK(tsr_matmul(queue, y, a, b, tsr_matmul_params(.transpose_b = true)));
 }
 
-/* The host may put operands in panels that no recorded work uses, whatever else there is; not those
- * that are still to be written or read. */
+/* The host may pack operands that no recorded work uses, even if there is other recorded work. It
+ * may not pack operands that recorded work is still to write or read. */
 START_TEST(panels_behind_other_work)
 {
     enum { M = 130, K = 1030, N = 140 };
@@ -86,11 +86,11 @@ START_TEST(panels_behind_other_work)
     GPU_OK(tsr_fill(queue, other, 1));
     product(y[0], a, b);
     built = tsr__pipelines_built(gpu);
-    product(y[1], a, b); /* behind the other one */
+    product(y[1], a, b); /* recorded after the other product */
     ck_assert_uint_gt(tsr__pipelines_built(gpu), built);
     ck_assert_uint_gt(built, before);
     GPU_OK(tsr_random_uniform(queue, a, -1, 1, &(tsr_random_params){.seed = 3}));
-    product(y[2], a, b); /* of what is not there yet */
+    product(y[2], a, b); /* a product of values that do not exist yet */
     GPU_OK(tsr_stream_wait(queue));
     product(y[3], a, b);
     for (int i = 0; i < 4; i++) {
@@ -110,7 +110,7 @@ START_TEST(panels_behind_other_work)
 }
 END_TEST
 
-/* Both operands fit, their panels do not. */
+/* There is memory for both operands, but not for their panels. */
 START_TEST(memory_without_room_for_panels)
 {
     enum { SIDE = 300, K = 1030 };
@@ -154,8 +154,8 @@ START_TEST(memory_without_room_for_panels)
 }
 END_TEST
 
-/* With a few rows more than sums are kept of at a time, which are then rounded; and the last rows
- * alone. */
+/* A few rows more than are summed at a time, where the sums are then rounded; and the last rows as
+ * a separate product. */
 START_TEST(the_same_bits_in_bands)
 {
     enum { M = 530, K = 1030, N = 16500, LAST = 30 };
@@ -193,7 +193,7 @@ START_TEST(the_same_bits_in_bands)
 }
 END_TEST
 
-/* Rows that are a multiple of 4 KiB apart are packed first, others are not. */
+/* Rows are packed first if they are a multiple of 4 KiB apart. */
 START_TEST(the_same_bits_for_rows_that_collide)
 {
     enum { M = 17, K = 2048, N = 520, PADDED = K + 24 };

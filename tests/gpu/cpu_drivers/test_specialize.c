@@ -1,5 +1,5 @@
-/* Specialization before the driver. That what comes out is valid and means the same, every other
- * GPU test shows, run under the validation layers; here are its arithmetic and its shape. */
+/* Specialization before the driver: its arithmetic and the shape of its result. All other GPU
+ * tests, which run with the validation layers, show that the result is valid and equivalent. */
 #include <string.h>
 
 #include "gpu/cpu_drivers/specialize/constant_folding.h"
@@ -61,9 +61,9 @@ START_TEST(constant_folding)
         ck_assert_msg(got.known && got.bits == cases[i].result, "case %d: opcode %u gives %u",
                       (int)i, (unsigned)cases[i].opcode, (unsigned)got.bits);
         if (cases[i].opcode == 169)
-            continue; /* below */
+            continue; /* see below */
         values[0].known = false;
-        if (cases[i].count == 1 || cases[i].opcode != 166) /* x || true is known */
+        if (cases[i].count == 1 || cases[i].opcode != 166) /* x || true has a known value */
             ck_assert_msg(!tsr__spirv_fold(cases[i].opcode, values, cases[i].count).known,
                           "case %d", (int)i);
     }
@@ -79,7 +79,7 @@ START_TEST(leaves_what_it_cannot_know)
     ck_assert(!tsr__spirv_fold(129, (tsr__spirv_value[]){one, one}, 2).known); /* FAdd */
     ck_assert(!tsr__spirv_fold(169, (tsr__spirv_value[]){unknown, one, one}, 3).known);
     ck_assert(!tsr__spirv_fold(169, (tsr__spirv_value[]){one, unknown, one}, 3).known);
-    /* One operand is enough. */
+    /* One known operand is enough. */
     ck_assert(tsr__spirv_fold(169, (tsr__spirv_value[]){one, one, unknown}, 3).bits == 1);
     ck_assert(tsr__spirv_fold(166, (tsr__spirv_value[]){unknown, one}, 2).bits == 1);
     tsr__spirv_value both = tsr__spirv_fold(167, (tsr__spirv_value[]){unknown, zero}, 2);
@@ -97,8 +97,8 @@ static size_t count_opcode(const uint32_t *code, size_t bytes, uint32_t low, uin
     return count;
 }
 
-/* Every built-in shader, with its constants' defaults: none of them is left, and nothing has grown.
- */
+/* Every built-in shader with the defaults of its constants: no specialization constant may be left,
+ * and no shader may have grown. */
 START_TEST(every_shader)
 {
     const uint32_t *seen = NULL;
@@ -121,7 +121,7 @@ START_TEST(every_shader)
 }
 END_TEST
 
-/* The copy of 16-byte units needs a twentieth of its shader. */
+/* A copy of 16-byte units needs only a twentieth of its shader. */
 START_TEST(removes_what_is_dead)
 {
     const tsr__shader_binary *copy = &tsr__shader_binaries[TSR__SHADER_COPY];

@@ -64,8 +64,8 @@ START_TEST(opened_by_index_uuid_name_and_environment)
     tsr_device *device = NULL;
     setenv("TESSERA_DEVICE", "a device nobody has", 1);
     GPU_FAILS(tsr_device_open(NULL, &device), TSR_ERR_NOT_FOUND,
-              "nothing fits \"a device nobody has\"; there is 0 (");
-    /* The caller's word goes before the environment's. */
+              "no device matches \"a device nobody has\"; there is 0 (");
+    /* The parameter takes precedence over the environment variable. */
     GPU_OK(tsr_device_open(tsr_device_params(.device = "0"), &device));
     tsr_device_close(&device);
 }
@@ -86,8 +86,8 @@ START_TEST(errors_leave_the_output_alone)
 }
 END_TEST
 
-/* The first call that asks for a device's extensions fails; then opening, where it is asked again.
- */
+/* First the listing's query of a device's extensions fails; then the same query fails while
+ * opening. */
 START_TEST(a_device_that_fails_to_answer_is_listed)
 {
     const char *const reason =
@@ -125,7 +125,7 @@ END_TEST
 static const char *const no_slowdowns[] = {"abc", "0.5", "99999", "2x",   "-2",
                                            "0x2", "nan", ".",     "1.5.", "1000.1"};
 
-START_TEST(a_slowdown_that_is_none)
+START_TEST(an_invalid_slowdown_is_refused)
 {
     tsr_device *device = NULL;
     char text[160];
@@ -135,7 +135,7 @@ START_TEST(a_slowdown_that_is_none)
     setenv("TESSERA_SLOWDOWN", no_slowdowns[_i], 1);
     GPU_FAILS(tsr_device_open(NULL, &device), TSR_ERR_INVALID, text);
     ck_assert_ptr_null(device);
-    /* Streams read it. */
+    /* tsr_stream_create reads the variable, too. */
     tsr_stream *stream = NULL;
     unsetenv("TESSERA_SLOWDOWN");
     GPU_OK(tsr_device_open(NULL, &device));
@@ -159,7 +159,7 @@ START_TEST(slowdowns)
 }
 END_TEST
 
-/* Locales with another decimal point than C, as far as the host has them. */
+/* Locales with another decimal point than C; those that the host lacks are skipped. */
 START_TEST(slowdowns_in_any_locale)
 {
     static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "ps_AF.UTF-8", "C"};
@@ -262,7 +262,7 @@ TESTS(listing)
     tcase_add_test(tests, errors_leave_the_output_alone);
     tcase_add_test(tests, a_device_that_fails_to_answer_is_listed);
     tcase_add_test(tests, several_devices_in_one_process);
-    tcase_add_loop_test(tests, a_slowdown_that_is_none, 0,
+    tcase_add_loop_test(tests, an_invalid_slowdown_is_refused, 0,
                         (int)(sizeof no_slowdowns / sizeof *no_slowdowns));
     tcase_add_test(tests, slowdowns);
     tcase_add_test(tests, slowdowns_in_any_locale);

@@ -1,7 +1,7 @@
-/* Every host allocation and every Vulkan call that can fail is made to fail, one after the other,
- * in a workload that uses all of the library: each time there is a status with words that name the
- * call, nothing has been written that should not, the work can be done after all on what is still
- * there, and everything can be closed. Leaks are the sanitizer lane's to see. */
+/* Makes every host allocation and every Vulkan call that can fail do so, one after another, in a
+ * workload that uses all of the library. Each time the status must be right and the text must name
+ * the call, outputs must be unchanged, the remaining objects must still be able to do the work, and
+ * everything must be closable. The sanitizer lane detects leaks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static const uint32_t saxpy_spirv[] =
 
 /* The workload --------------------------------------------------------------------------------- */
 
-/* INNER is small because every failure makes all pipelines again, and CPU drivers unroll it. */
+/* INNER is small because every failure rebuilds all pipelines, and CPU drivers unroll it. */
 enum { ROWS = 24, COLUMNS = 40, INNER = 8, LONG = 300000 };
 
 typedef struct work {
@@ -33,11 +33,11 @@ typedef struct work {
     bool staged;
 } work;
 
-/* What outputs hold before a call that is to fail; it has to be there still. */
+/* The value of outputs before a call that fails, and therefore after it. */
 static char unwritten;
 
-/* For functions that create something: on failure the output is what it was. A second run finds
- * what the first one made. */
+/* For functions that create an object: on failure the output must be unchanged. A second run uses
+ * the object that the first one created. */
 #define CREATE(object, call)                                                                       \
     do {                                                                                           \
         if (object)                                                                                \
@@ -77,7 +77,7 @@ static tsr_status list_devices(work *w)
 static tsr_status open_device(work *w)
 {
     CREATE(w->device, tsr_device_open(tsr_device_params(.force_staging = w->staged), &w->device));
-    w->device->host_copies = false; /* they make no calls that could fail */
+    w->device->host_copies = false; /* host copies make no calls that can fail */
     return TSR_OK;
 }
 
@@ -144,7 +144,7 @@ static tsr_status upload(work *w)
     TRY(tsr_tensor_upload(w->stream, w->bias, values, COLUMNS * 4));
     TRY(tsr_fill(w->stream, w->whole, 1));
     TRY(tsr_fill(w->stream, w->y, 7));
-    /* A strided view: through scratch where memory is not mapped. */
+    /* A strided view, which uses scratch if memory is not mapped. */
     return tsr_tensor_upload(w->stream, w->view, values, 4 * 3 * 6 * 3 * 4);
 }
 
@@ -173,7 +173,7 @@ static tsr_status compute_in_parts(work *w)
     return tsr_copy(w->stream, w->packed, w->view);
 }
 
-/* The other stream continues where this one is, and this one after it. */
+/* The other stream continues after this one, and then this one after the other. */
 static tsr_status run_kernel(work *w)
 {
     const tsr_kernel_argument arguments[] = {{.tensor = w->sum},
@@ -219,7 +219,7 @@ static tsr_status wait_for_all(work *w)
     return tsr_stream_wait_for(w->stream, UINT64_MAX);
 }
 
-/* More commands than a batch holds: it is submitted on the way. */
+/* More commands than a batch holds, so that a batch is submitted in between. */
 static tsr_status many_commands(work *w)
 {
     for (int i = 0; i < 120; i++)
@@ -227,7 +227,7 @@ static tsr_status many_commands(work *w)
     return tsr_stream_wait(w->stream);
 }
 
-/* What returns no status: a failure in here is logged. */
+/* Functions without a status. Their failures are logged. */
 static tsr_status save(work *w)
 {
     tsr_device_save_cache(w->device);
@@ -255,7 +255,7 @@ static tsr_status close_all(work *w)
 typedef struct step {
     const char *name;
     tsr_status (*run)(work *w);
-    bool silent; /* cannot report a failure, but logs it */
+    bool silent; /* cannot report a failure, but must log it */
 } step;
 
 static const step steps[] = {
@@ -275,9 +275,9 @@ static const step steps[] = {
     {"save", save, true},
 };
 #define STEPS (sizeof steps / sizeof *steps)
-#define BEFORE_COMPUTING 5 /* steps that make things only */
+#define BEFORE_COMPUTING 5 /* steps that only create objects */
 
-/* Judging -------------------------------------------------------------------------------------- */
+/* Checking ------------------------------------------------------------------------------------- */
 
 static char log_text[4096];
 
@@ -294,7 +294,7 @@ static const char *code_name(tsr__fault_kind kind, int code)
     return kind == TSR__FAULT_ALLOC ? "allocation" : tsr__vk_result_name((VkResult)code);
 }
 
-/* A device that fails to answer is listed as not usable. */
+/* True if the failure makes a device be listed as not usable. */
 static bool not_usable_then(int code, const char *site)
 {
     return tsr__vk_status((VkResult)code) != TSR_ERR_NO_MEMORY &&
@@ -302,7 +302,8 @@ static bool not_usable_then(int code, const char *site)
             strcmp(site, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR") == 0);
 }
 
-/* The full batch goes on where the next one cannot be made, and is submitted again later. */
+/* True for the calls that make the next batch. If they fail, the full batch continues and is
+ * submitted later. */
 static bool is_of_next_batch(const char *site)
 {
     static const char *const calls[] = {"vkCreateCommandPool", "vkAllocateCommandBuffers",
@@ -314,8 +315,8 @@ static bool is_of_next_batch(const char *site)
     return false;
 }
 
-/* Places that make up for a failure themselves: an optional query; memory asked for in smaller
- * portions; a cache that is not read; a batch that goes on. */
+/* True for failures that the library compensates: an optional query; memory allocated in smaller
+ * portions; a cache that is not read; a batch that continues. */
 static bool made_up_for(tsr__fault_kind kind, int code, const char *site, const step *where)
 {
     static const char *const slab[] = {"vkCreateBuffer", "vkAllocateMemory", "vkBindBufferMemory",
@@ -359,7 +360,7 @@ static void judge(tsr__fault_kind kind, int code, const char *site, const step *
                   where->name, text);
 }
 
-/* Once lost, everything says so, and nothing crashes. */
+/* After a loss, every call returns TSR_ERR_DEVICE_LOST, and nothing crashes. */
 static void check_lost(work *w)
 {
     const int64_t shape[] = {4};
@@ -377,8 +378,8 @@ static void check_lost(work *w)
     GPU_FAILS(tsr_stream_wait(w->stream), TSR_ERR_DEVICE_LOST, "lost");
 }
 
-/* Runs `count` steps or until one fails, and gives the one in which the fault struck, or NULL where
- * it has not. */
+/* Runs `count` steps or until one fails. Returns the step in which the fault occurred, or NULL if
+ * it has not occurred. */
 static const step *run_steps(work *w, size_t count, tsr_status *status)
 {
     const step *struck = NULL;
@@ -418,7 +419,7 @@ static bool site_seen(const char *site)
 
 static float expected[sizeof((work *)0)->results / sizeof(float)];
 
-/* What the work comes to when nothing fails. */
+/* Computes the results without a failure. */
 static void learn_expected(bool staged)
 {
     work w = {.staged = staged};
@@ -427,15 +428,15 @@ static void learn_expected(bool staged)
     run_steps(&w, STEPS, &status);
     ck_assert_ok(status);
     memcpy(expected, w.results, sizeof expected);
-    /* The sum of 300,000 uniform numbers, and a parameter that has moved by a half, tell that work
-     * was done. */
+    /* The sum of 300,000 uniform numbers shows that work was done. */
     ck_assert_float_gt(expected[ROWS * COLUMNS + ROWS], 149000);
     ck_assert_float_lt(expected[ROWS * COLUMNS + ROWS], 151000);
     close_all(&w);
 }
 
-/* The same work on what is there. A failure before there were any results is nothing that could
- * spoil them, so then the steps before them suffice, and a word to say that the stream works. */
+/* Does the same work with the remaining objects. A failure before any results cannot have spoilt
+ * them, so in that case only the steps up to there run again, with one operation that shows that
+ * the stream works. */
 static void check_recovery(work *w, const step *struck)
 {
     const step *first_computing = &steps[BEFORE_COMPUTING];
@@ -454,7 +455,7 @@ static void check_recovery(work *w, const step *struck)
     ck_assert_float_eq(total, 3);
 }
 
-/* One failure, at the nth event. False when there is no such event. */
+/* Makes the nth event fail. False if there is no such event. */
 static bool fail_nth(tsr__fault_kind kind, uint64_t nth, int code, bool staged)
 {
     work w = {.staged = staged};
@@ -479,8 +480,8 @@ static bool fail_nth(tsr__fault_kind kind, uint64_t nth, int code, bool staged)
     return site != NULL;
 }
 
-/* Layers check every argument of every call, which takes long; all other GPU tests run with them.
- */
+/* Validation layers check every argument of every call, which takes long. All other GPU tests run
+ * with them. */
 static bool layers_wanted, fast_driver;
 
 static void prepare(void)
@@ -492,8 +493,8 @@ static void prepare(void)
     setenv("TESSERA_VALIDATION", "0", 1);
 }
 
-/* All that vk.h lists has been made to fail by now, but for what comes with layers, on closing, or
- * with a device that has it. */
+/* Checks that every function in vk.h has failed at least once. Excepted are those that need layers,
+ * are called only on closing, or need a device with a certain feature. */
 static void check_all_seen(void)
 {
     static const char *const listed[] = {
@@ -516,9 +517,9 @@ static void check_all_seen(void)
     }
 }
 
-/* With every code at every event that takes minutes, most of them for pipelines, so each event gets
- * one code, and on a slow driver every other event gets another. TESSERA_FAULTS_ALL=1 leaves
- * nothing out. */
+/* True if the nth event must fail with this code. All codes at all events take minutes, mostly for
+ * pipelines. Therefore each event gets one code, and on a slow driver only every other event.
+ * TESSERA_FAULTS_ALL=1 selects all. */
 static bool due(uint64_t nth, int code_index)
 {
     if (getenv("TESSERA_FAULTS_ALL"))
@@ -544,7 +545,7 @@ START_TEST(vulkan_calls_fail)
 }
 END_TEST
 
-/* Mapped memory: less goes through Vulkan, the allocations are the same. */
+/* With mapped memory: fewer Vulkan calls, the same allocations. */
 START_TEST(allocations_fail)
 {
     tsr_log_set(on_log, NULL, TSR_LOG_WARNING);
@@ -557,7 +558,7 @@ START_TEST(allocations_fail)
 }
 END_TEST
 
-/* Closing cannot report a failure, so it logs it, and closes. */
+/* Closing cannot report a failure, so it must log it and continue. */
 START_TEST(closing_fails)
 {
     static const int codes[] = {VK_ERROR_OUT_OF_HOST_MEMORY, VK_ERROR_DEVICE_LOST};
@@ -570,7 +571,7 @@ START_TEST(closing_fails)
         tsr__fault_arm(TSR__FAULT_NONE, 0, 0);
         run_steps(&w, STEPS, &status);
         ck_assert_ok(status);
-        ck_assert_ok(tsr_fill(w.stream, w.total, 1)); /* for the stream to finish */
+        ck_assert_ok(tsr_fill(w.stream, w.total, 1)); /* destroying waits for it */
         log_text[0] = '\0';
         tsr__fault_arm(TSR__FAULT_VULKAN, nth, codes[_i]);
         close_all(&w);
@@ -583,7 +584,7 @@ START_TEST(closing_fails)
 }
 END_TEST
 
-/* A lost device whose driver cannot even say when it is idle. */
+/* A lost device whose driver cannot wait until it is idle either. */
 START_TEST(closing_a_lost_device_fails)
 {
     work w = {.staged = true};
@@ -602,7 +603,7 @@ START_TEST(closing_a_lost_device_fails)
 }
 END_TEST
 
-/* Without the layers these calls are not made. */
+/* These calls are made only with the layers. */
 START_TEST(layers_fail)
 {
     if (!layers_wanted)
@@ -631,8 +632,8 @@ END_TEST
 
 /* A batch that cannot be ended ----------------------------------------------------------------- */
 
-/* What is recorded next holds its buffers, although they were marked as held by the batch that was
- * dropped. */
+/* The next recording must hold its buffers, although they were marked as held by the dropped
+ * batch. */
 START_TEST(dropped_batch_leaves_no_marks)
 {
     const int64_t shape[] = {64};
@@ -652,9 +653,10 @@ START_TEST(dropped_batch_leaves_no_marks)
 }
 END_TEST
 
-/* Fills a batch while the nth call fails, which is told if it is the one that ends the batch: no
- * later one would know that there was something to wait for. Whether it was. */
-static bool dropped_full_batch_is_told_at(uint64_t nth)
+/* Fills a batch while the nth call fails. If that is the call that ends the batch, the error must
+ * be returned at once, since no later call would have anything to wait for. Returns whether it was
+ * that call. */
+static bool dropped_full_batch_is_reported_at(uint64_t nth)
 {
     const int64_t shape[] = {64};
     tsr_status status = TSR_OK;
@@ -679,15 +681,15 @@ static bool dropped_full_batch_is_told_at(uint64_t nth)
     return ending;
 }
 
-START_TEST(dropped_full_batch_is_told)
+START_TEST(dropped_full_batch_is_reported)
 {
     uint64_t nth = 0;
-    while (!dropped_full_batch_is_told_at(nth))
+    while (!dropped_full_batch_is_reported_at(nth))
         ck_assert_uint_lt(nth++, 20);
 }
 END_TEST
 
-/* A timer whose commands were dropped is no finished timer; reading it does not wait for ever. */
+/* If a timer's commands were dropped, reading it fails instead of blocking for ever. */
 START_TEST(dropped_timer_is_gone)
 {
     gpu_setup();
@@ -698,13 +700,15 @@ START_TEST(dropped_timer_is_gone)
         tsr__fault_arm(TSR__FAULT_VULKAN, 0, VK_ERROR_OUT_OF_HOST_MEMORY);
         GPU_FAILS(tsr_stream_wait(queue), TSR_ERR_NO_MEMORY, "vkEndCommandBuffer");
         tsr__fault_disarm();
-        GPU_FAILS(tsr_stream_timer_read(queue, &ns), TSR_ERR_INVALID, "there is no stream_timer_end");
+        GPU_FAILS(tsr_stream_timer_read(queue, &ns), TSR_ERR_INVALID,
+                  "there is no stream_timer_end");
     }
     gpu_teardown();
 }
 END_TEST
 
-/* Work of another stream that a dropped batch was to wait for is waited for all the same. */
+/* Dropping a batch must still wait for the other stream's work that the batch would have waited
+ * for. */
 START_TEST(dropped_batch_keeps_the_order_of_streams)
 {
     const int64_t shape[] = {1 << 20};
@@ -738,7 +742,7 @@ TESTS(faults)
     tcase_add_test(tests, closing_a_lost_device_fails);
     tcase_add_loop_test(tests, layers_fail, 0, 2);
     tcase_add_test(tests, dropped_batch_leaves_no_marks);
-    tcase_add_test(tests, dropped_full_batch_is_told);
+    tcase_add_test(tests, dropped_full_batch_is_reported);
     tcase_add_test(tests, dropped_timer_is_gone);
     tcase_add_test(tests, dropped_batch_keeps_the_order_of_streams);
 }

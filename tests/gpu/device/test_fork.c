@@ -1,4 +1,4 @@
-/* Children of fork(), which have none of the driver's threads. */
+/* Children of fork(), in which the driver's threads do not exist. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,8 +16,8 @@ static bool refused(tsr_status status)
            strstr(tsr_last_error(), "was opened by the process that forked this one");
 }
 
-/* The number of what did not hold: Check's words are its parent's. Whatever waits for the driver
- * waits for ever. */
+/* Returns the number of the check that failed; 0: none. The child must not use Check's assertions,
+ * which are for its parent. A call that waits for the driver would never return. */
 static int be_child(void)
 {
     float one = 1;
@@ -97,7 +97,7 @@ static int use_a_device(void)
     return value != 5;
 }
 
-/* What has been closed is no hindrance. */
+/* A device that has been closed does not matter. */
 START_TEST(a_child_opens_its_own_where_none_is_open)
 {
     gpu_teardown();

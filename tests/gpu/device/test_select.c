@@ -1,4 +1,4 @@
-/* Which device a text means: arithmetic on a made-up listing, so every rule can be tried. */
+/* The selection of a device by a text, with a made-up listing, so that every rule can be tested. */
 #include <stdio.h>
 #include <string.h>
 
@@ -67,7 +67,7 @@ START_TEST(index_uuid_and_name)
 }
 END_TEST
 
-START_TEST(what_fits_nothing_lists_what_there_is)
+START_TEST(no_match_lists_the_devices)
 {
     int chosen = -7;
     ck_assert_error(tsr__select_device(devices, 2, "5", &chosen), TSR_ERR_NOT_FOUND,
@@ -78,21 +78,22 @@ START_TEST(what_fits_nothing_lists_what_there_is)
                     "device: there is no device 99999999999999999999999; there is 0 (llvmpipe "
                     "(LLVM))");
     ck_assert_error(tsr__select_device(devices, 1, "geforce", &chosen), TSR_ERR_NOT_FOUND,
-                    "device: nothing fits \"geforce\"; there is 0 (llvmpipe (LLVM))");
+                    "device: no device matches \"geforce\"; there is 0 (llvmpipe (LLVM))");
     ck_assert_error(tsr__select_device(NULL, 0, "geforce", &chosen), TSR_ERR_NOT_FOUND,
-                    "device: nothing fits \"geforce\"; there is no device at all");
+                    "device: no device matches \"geforce\"; there is no device at all");
     ck_assert_error(tsr__select_device(NULL, 0, NULL, &chosen), TSR_ERR_NOT_FOUND,
                     "device: this machine has no Vulkan device");
     ck_assert_int_eq(chosen, -7);
 }
 END_TEST
 
-START_TEST(what_fits_several_is_ambiguous)
+START_TEST(several_matches_are_ambiguous)
 {
     int chosen = -7;
-    ck_assert_error(tsr__select_device(devices, 5, "radeon", &chosen), TSR_ERR_INVALID,
-                    "device: \"radeon\" fits several devices: 2 (Radeon RX 7900 XT) and 3 (Radeon "
-                    "RX 7900 XTX); use an index or a UUID");
+    ck_assert_error(
+        tsr__select_device(devices, 5, "radeon", &chosen), TSR_ERR_INVALID,
+        "device: \"radeon\" matches several devices: 2 (Radeon RX 7900 XT) and 3 (Radeon "
+        "RX 7900 XTX); use an index or a UUID");
     ck_assert_int_eq(chosen, -7);
 }
 END_TEST
@@ -115,7 +116,7 @@ TESTS(select)
     tcase_add_checked_fixture(tests, listing, NULL);
     tcase_add_test(tests, best_is_the_largest_usable_discrete_one);
     tcase_add_test(tests, index_uuid_and_name);
-    tcase_add_test(tests, what_fits_nothing_lists_what_there_is);
-    tcase_add_test(tests, what_fits_several_is_ambiguous);
+    tcase_add_test(tests, no_match_lists_the_devices);
+    tcase_add_test(tests, several_matches_are_ambiguous);
     tcase_add_test(tests, an_unusable_device_says_why);
 }

@@ -1,4 +1,4 @@
-/* Kernels of the user's own: GLSL and SPIR-V, what they are given, and what is refused before a
+/* Kernels of the user's own, in GLSL and SPIR-V: their arguments, and what is refused before a
  * driver sees it. */
 #include <math.h>
 #include <stdio.h>
@@ -73,8 +73,7 @@ static void check_saxpy(tsr_kernel *kernel, float factor, uint32_t workgroup)
     gpu_put(tx, x);
     gpu_put(ty, y);
     run_saxpy(kernel, ty, tx, N - 1, 0.5f, workgroup);
-    /* The second run reads what the first wrote: the barrier between them comes from the arguments.
-     */
+    /* The second run reads the first one's result: the arguments cause the barrier between them. */
     run_saxpy(kernel, ty, tx, N - 1, 2, workgroup);
     gpu_get(ty, got);
     for (int i = 0; i < N; i++)
@@ -97,7 +96,7 @@ START_TEST(spirv_with_constants)
 }
 END_TEST
 
-/* Every size that the device says it has; a device that takes no demands refuses them all. */
+/* Tests every size that the device reports. If kernels cannot set the size, all must be refused. */
 START_TEST(subgroups_of_a_size)
 {
     const tsr_device_info *info = tsr_device_get_info(gpu);
@@ -128,8 +127,8 @@ START_TEST(subgroups_of_a_size)
 }
 END_TEST
 
-/* Chains across the library's own operations and across streams are ordered by what the arguments
- * declare. */
+/* Sequences that include the library's operations and other streams are ordered by the declared
+ * arguments. */
 START_TEST(ordered_with_other_work)
 {
     const int64_t shape[] = {N};
@@ -143,7 +142,7 @@ START_TEST(ordered_with_other_work)
     for (int i = 0; i < 300; i++) /* more than a batch holds */
         GPU_OK(tsr_kernel_run(i % 7 == 0 ? other : queue, kernel, arguments, &(scalars){N, 1},
                               (uint32_t[]){16, 1, 1}));
-    tsr_kernel_destroy(&kernel); /* recorded runs still finish */
+    tsr_kernel_destroy(&kernel); /* recorded runs still execute */
     double got[N];
     gpu_get(y, got);
     for (int i = 0; i < N; i++)
@@ -154,7 +153,8 @@ START_TEST(ordered_with_other_work)
 }
 END_TEST
 
-/* A kernel holds its device, and the stream the kernel: any order of destruction is fine. */
+/* A kernel holds its device, and the stream holds the kernel's pipeline, so any order of
+ * destruction is allowed. */
 START_TEST(any_order_of_destruction)
 {
     tsr_device *device = NULL;
@@ -193,7 +193,7 @@ START_TEST(kernel_outlives_everything)
 }
 END_TEST
 
-/* Views: the address is that of the view's first element. */
+/* The address of a view is that of its first element. */
 START_TEST(address_of_a_view)
 {
     tsr_kernel *kernel = create_saxpy(64, 1);
@@ -238,7 +238,7 @@ START_TEST(nothing_to_run)
 }
 END_TEST
 
-/* No tensors, no scalars, and as many push constants as there are. */
+/* No tensors, no scalars, and the largest number of push constants. */
 START_TEST(extremes_of_push_constants)
 {
     if (!TSR__HAVE_SHADERC)
@@ -273,7 +273,7 @@ START_TEST(extremes_of_push_constants)
 }
 END_TEST
 
-/* A block of push constants and the bytes it reaches to, by the rules of std430. */
+/* Blocks of push constants, and their sizes in bytes by the rules of std430. */
 static const struct {
     const char *members;
     uint32_t bytes;
@@ -410,7 +410,7 @@ START_TEST(what_the_device_lacks)
 }
 END_TEST
 
-/* Garbage -------------------------------------------------------------------------------------- */
+/* Invalid modules ------------------------------------------------------------------------------ */
 
 static void refuse(const uint32_t *words, uint64_t count, tsr_status status, const char *text)
 {
@@ -450,7 +450,7 @@ START_TEST(spirv_garbage_is_refused)
 }
 END_TEST
 
-/* An entry point for another stage, or of another name, is none. */
+/* An entry point for another stage, or with another name, does not count. */
 START_TEST(entry_point_is_needed)
 {
     for (size_t at = 5; at < SAXPY_WORDS; at += saxpy_spirv[at] >> 16)
@@ -463,14 +463,15 @@ START_TEST(entry_point_is_needed)
 }
 END_TEST
 
-/* Any truncation, and any one word changed at random: an answer, never a crash. The check alone,
- * since what passes it may still be nonsense that only a driver would notice. */
+/* Any truncation, and any word changed at random: the check must return and not crash. Only the
+ * check runs, since a module that passes it may still be invalid in ways that only a driver
+ * detects. */
 START_TEST(check_survives_anything)
 {
     gpu_random random = {.state = 1};
     const tsr_device_info *info = tsr_device_get_info(gpu);
     for (uint64_t count = 0; count < SAXPY_WORDS; count++) {
-        uint32_t *words = malloc((size_t)count * sizeof *words + 1); /* so that ASan sees the end */
+        uint32_t *words = malloc((size_t)count * sizeof *words + 1); /* ASan checks its end */
         ck_assert_ptr_nonnull(words);
         memcpy(words, saxpy_spirv, (size_t)count * sizeof *words);
         (void)!tsr__spirv_check(info, "cut", words, count, NULL, 0, 24);
@@ -492,9 +493,10 @@ START_TEST(check_survives_anything)
 }
 END_TEST
 
-/* Workgroups of constants ---------------------------------------------------------------------- */
+/* Workgroup sizes given by constants
+ * ------------------------------------------------------------- */
 
-/* Where saxpy has the n-th word of the instruction that begins with `op` and has `word` there. */
+/* The place of word `wanted` of saxpy's instruction `op` whose nth word is `word`. */
 static size_t find_word(uint32_t op, size_t n, uint32_t word, size_t wanted)
 {
     for (size_t at = 5; at < SAXPY_WORDS; at += saxpy_spirv[at] >> 16)
@@ -533,8 +535,8 @@ START_TEST(workgroups_of_constants)
 }
 END_TEST
 
-/* The size is %VECTOR = OpSpecConstantComposite %type %x %one %one, and %x a constant that is set
- * as number 0; not set, it is what the module says. */
+/* The size is %VECTOR = OpSpecConstantComposite %type %x %one %one. %x is specialization constant
+ * 0; if it is not set, it has the module's value. */
 START_TEST(workgroups_of_damaged_constants)
 {
     const size_t decoration = find_word(71, 3, 25, 0); /* BuiltIn WorkgroupSize */
@@ -548,7 +550,7 @@ START_TEST(workgroups_of_damaged_constants)
                    "a workgroup size is %4294967295, not a 32-bit constant");
     refuse_changed(vector + 3, saxpy_spirv[vector + 2], "not a 32-bit constant"); /* the vector */
     refuse_changed(vector + 2, 0, "not a vector of three constants");
-    refuse_changed(decoration + 1, UINT32_MAX, "WorkgroupSize is %4294967295, no vector");
+    refuse_changed(decoration + 1, UINT32_MAX, "WorkgroupSize is %4294967295, not a vector");
     refuse_changed(decoration + 1, x, "not a vector of three constants");
     refuse_changed(constant + 2, 0, "not a 32-bit constant");
     uint32_t twice[SAXPY_WORDS + 4];
@@ -559,7 +561,7 @@ START_TEST(workgroups_of_damaged_constants)
 }
 END_TEST
 
-/* Of x, 2 and 2 + 2, x being constant 3, and else 8. */
+/* The workgroup size is x, 2 and 2 + 2, where x is specialization constant 3, by default 8. */
 static const uint32_t size_by_mode[] = {
     0x07230203,    0x00010500, 0,  10,         0,    /* header */
     2 << 16 | 17,  1,                                /* OpCapability Shader */
@@ -589,7 +591,7 @@ START_TEST(workgroups_by_mode)
     GPU_FAILS(tsr__spirv_check(info, "m", words, MODE_WORDS, NULL, 0, 0), TSR_ERR_INVALID,
               "a workgroup size is %5, not a 32-bit constant");
     for (uint64_t count = 0; count < MODE_WORDS; count++) {
-        uint32_t *cut = malloc((size_t)count * sizeof *cut + 1); /* so that ASan sees the end */
+        uint32_t *cut = malloc((size_t)count * sizeof *cut + 1); /* ASan checks its end */
         ck_assert_ptr_nonnull(cut);
         memcpy(cut, size_by_mode, (size_t)count * sizeof *cut);
         (void)!tsr__spirv_check(info, "cut", cut, count, constants, 4, 0);

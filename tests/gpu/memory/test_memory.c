@@ -1,4 +1,4 @@
-/* Slabs and pages, limits, and running out. */
+/* Slabs and pages, limits, and lack of memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static uint64_t allocated(void)
 
 #define TENSORS 300
 
-START_TEST(tensors_do_not_overlap_and_come_back)
+START_TEST(tensors_do_not_overlap_and_are_freed)
 {
     gpu_random random = {11};
     tsr_tensor *tensors[TENSORS] = {0};
@@ -75,12 +75,12 @@ START_TEST(large_tensors_have_their_own_memory)
 }
 END_TEST
 
-/* … until there is too much of it, and then what has been there longest goes. */
+/* … up to a limit; then the slabs that were emptied first are freed. */
 START_TEST(memory_of_large_tensors_is_kept)
 {
     const tsr_device_info *info = tsr_device_get_info(gpu);
     const uint64_t share = info->heaps[0].size_bytes / 16;
-    /* Just so large that three are kept. */
+    /* Of this size, three slabs are kept. */
     int64_t size = (int64_t)(share / 4 + (1 << 20)), less = size - size / 16;
     tsr_tensor *tensor[4];
     uint64_t address[4];
@@ -101,14 +101,15 @@ START_TEST(memory_of_large_tensors_is_kept)
     ck_assert_uint_lt(used(), allocated());
     for (int i = 0; i < 3; i++)
         tsr_tensor_destroy(&tensor[i]);
-    /* Something of another size does not get it. */
+    /* A tensor of another size does not get a kept slab. */
     tensor[0] = gpu_new(TSR_U8, 1, (int64_t[]){size / 2});
     ck_assert_uint_gt(allocated(), 3 * (uint64_t)size);
     tsr_tensor_destroy(&tensor[0]);
 }
 END_TEST
 
-/* A GPU that shares the host's memory, but lets the host read it uncached only. */
+/* A GPU that shares the host's memory, where the host can only map memory that it does not
+ * cache. */
 START_TEST(uncached_memory_is_not_mapped)
 {
     VkPhysicalDeviceMemoryProperties2 properties = {
@@ -135,7 +136,7 @@ START_TEST(uncached_memory_is_not_mapped)
 }
 END_TEST
 
-/* What it holds travels to a tensor of the device's and back. */
+/* Copies its contents to a tensor of the device and back. */
 static void check_shared(tsr_tensor *host)
 {
     float *values;
@@ -152,11 +153,12 @@ static void check_shared(tsr_tensor *host)
     tsr_tensor_destroy(&tensor);
 }
 
-START_TEST(memory_within_reach_of_networks)
+START_TEST(memory_that_networks_can_access)
 {
     tsr_tensor *host = NULL;
     ck_assert(tsr_device_get_info(gpu)->external_memory_host == (gpu->host_import_alignment > 0));
-    /* Imported, unless the device takes none. Of another size, or the first one's memory does. */
+    /* Imported host memory, unless the device cannot import it. The sizes differ, since a kept slab
+     * would be used again otherwise. */
     for (int imports = 1; imports >= 0; imports--) {
         if (!imports)
             gpu->host_import_alignment = 0;
@@ -169,8 +171,8 @@ START_TEST(memory_within_reach_of_networks)
 }
 END_TEST
 
-/* A driver may refuse this memory in particular, when asked about it or when it is to take it: then
- * its own does. */
+/* A driver may refuse to import this memory, either when it is queried or when it is allocated.
+ * Then the driver's own memory is used. */
 START_TEST(memory_that_the_driver_refuses)
 {
     int refused = 0;
@@ -199,7 +201,7 @@ START_TEST(memory_that_the_driver_refuses)
 }
 END_TEST
 
-START_TEST(beyond_the_device_is_an_error_that_names_the_values)
+START_TEST(too_large_tensors_are_an_error_that_names_the_values)
 {
     const tsr_device_info *info = tsr_device_get_info(gpu);
     tsr_tensor *tensor = NULL, *small;
@@ -227,8 +229,8 @@ START_TEST(the_heap_runs_out_and_recovers)
                                    &tensors[made]);
         made += status == TSR_OK;
     }
-    /* Both of Debian 12's drivers have 2 GiB; newer ones have all of the machine's memory, and no
-     * end within reach. */
+    /* The drivers of Debian 12 have 2 GiB; newer ones have all of the machine's memory, which this
+     * test does not fill. */
     if (tsr_device_get_info(gpu)->heaps[0].budget_bytes <= UINT64_C(2) << 30) {
         ck_assert_int_eq(status, TSR_ERR_DEVICE_MEMORY);
         ck_assert_int_ge(made, 4);
@@ -246,7 +248,7 @@ START_TEST(a_limit_of_the_callers_own)
     tsr_device *device;
     tsr_tensor *a, *b = NULL;
     GPU_OK(tsr_device_open(tsr_device_params(.memory_limit_bytes = 6 << 20), &device));
-    /* Too little for a slab: exactly what is needed is taken. */
+    /* Not enough for a slab, so a slab of exactly the needed size is allocated. */
     GPU_OK(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){1 << 20}, &a));
     GPU_FAILS(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){6 << 20}, &b), TSR_ERR_DEVICE_MEMORY,
               "the limit set for this device is 6291456 bytes");
@@ -254,15 +256,16 @@ START_TEST(a_limit_of_the_callers_own)
     GPU_OK(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){5 << 20}, &b));
     tsr_tensor_destroy(&a);
     tsr_tensor_destroy(&b);
-    /* What was kept of these is no reason to refuse others. */
+    /* Kept slabs of these tensors must not prevent this allocation. */
     GPU_OK(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){6 << 20}, &b));
     tsr_tensor_destroy(&b);
     tsr_device_close(&device);
 }
 END_TEST
 
-/* Without a wait, and with no more alive than fits: one tensor at a time, each made from the one
- * before, and a view that outlives what it is of. */
+/* Creates and destroys tensors without waiting, while those that exist always fit: one tensor at a
+ * time, each computed from the previous one, and a view that is used after its tensor is
+ * destroyed. */
 START_TEST(made_and_destroyed_without_end)
 {
     tsr_device *device;
@@ -300,13 +303,13 @@ END_TEST
 TESTS(memory)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
-    tcase_add_test(tests, tensors_do_not_overlap_and_come_back);
+    tcase_add_test(tests, tensors_do_not_overlap_and_are_freed);
     tcase_add_test(tests, large_tensors_have_their_own_memory);
     tcase_add_test(tests, memory_of_large_tensors_is_kept);
     tcase_add_test(tests, uncached_memory_is_not_mapped);
-    tcase_add_test(tests, memory_within_reach_of_networks);
+    tcase_add_test(tests, memory_that_networks_can_access);
     tcase_add_test(tests, memory_that_the_driver_refuses);
-    tcase_add_test(tests, beyond_the_device_is_an_error_that_names_the_values);
+    tcase_add_test(tests, too_large_tensors_are_an_error_that_names_the_values);
     tcase_add_test(tests, the_heap_runs_out_and_recovers);
     tcase_add_test(tests, a_limit_of_the_callers_own);
     tcase_add_test(tests, made_and_destroyed_without_end);

@@ -1,4 +1,4 @@
-/* Creating tensors and moving them to and from the host, mapped and staged. */
+/* Creating tensors and transferring them to and from the host, mapped and staged. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static void check_round_trip(tsr_dtype dtype, int64_t rows, int64_t columns, boo
     GPU_OK(tsr_tensor_download(queue, view, received, bytes));
     ck_assert_int_eq(memcmp(sent, received, bytes), 0);
     if (transposed) {
-        /* The columns beside the view are still poison. */
+        /* The columns outside the view must still be poison. */
         size_t parent_bytes = (size_t)(columns * (rows + 3)) * tsr_dtype_size(dtype);
         size_t element = tsr_dtype_size(dtype);
         uint8_t *all = malloc(parent_bytes + 1);
@@ -59,8 +59,8 @@ START_TEST(round_trips)
 }
 END_TEST
 
-/* Dimensions from the outermost to the innermost in memory, each `gap` elements apart from the next
- * more than it needs. */
+/* A layout whose dimensions are, from the outermost to the innermost in memory, those of `order`.
+ * After each there is a gap of `gap` elements. */
 static tsr_layout spread(tsr_dtype dtype, const int64_t shape[4], const int order[4], int64_t gap)
 {
     tsr_layout layout = {.dtype = dtype, .ndim = 4, .offset = 3};
@@ -73,7 +73,7 @@ static tsr_layout spread(tsr_dtype dtype, const int64_t shape[4], const int orde
     return layout;
 }
 
-/* Elements go where the layout says, and come from there; nothing else is touched. */
+/* Elements are written to, and read from, the places of the layout, and nothing else is changed. */
 static void check_places(const tsr_layout *layout)
 {
     const size_t size = tsr_dtype_size(layout->dtype);
@@ -114,7 +114,7 @@ static void check_places(const tsr_layout *layout)
     free(received);
 }
 
-/* Also more than one thread is worth. */
+/* Some sizes are large enough for several threads. */
 START_TEST(every_element_in_its_place)
 {
     static const tsr_dtype dtypes[] = {TSR_U8, TSR_BF16, TSR_U32, TSR_I64};
@@ -146,8 +146,7 @@ START_TEST(many_small_ones_in_order)
         float values[8];
         for (int j = 0; j < 8; j++)
             values[j] = (float)(i + j);
-        /* The tensor is busy from the second round on; the data may be reused at once all the same.
-         */
+        /* The tensor is busy from the second round on. The data may still be reused at once. */
         GPU_OK(tsr_tensor_upload(queue, x, values, sizeof values));
         memset(values, 0xff, sizeof values);
         GPU_OK(tsr_add(queue, sum, sum, x));
@@ -178,7 +177,7 @@ START_TEST(mapping)
         ck_assert_int_eq(values[8], -5);
         ck_assert_int_eq(values[7], 7);
     } else {
-        /* Only uploads and downloads reach the memory of such a device. */
+        /* Only uploads and downloads can access the memory of such a device. */
         char words[400];
         snprintf(words, sizeof words,
                  "tensor_map: the memory of %s cannot be mapped; upload and download instead",
@@ -210,7 +209,7 @@ START_TEST(views_of_any_layout)
     for (int i = 0; i < 12; i++)
         values[i] = (float)i;
     GPU_OK(tsr_tensor_upload(queue, x, values, sizeof values));
-    /* The diagonal of a 3×4 matrix, from its second row on. */
+    /* The diagonal of a 3×4 matrix, starting at its second row. */
     tsr_layout layout = {.dtype = TSR_F32, .ndim = 1, .shape = {2}, .strides = {5}, .offset = 5};
     GPU_OK(tsr_tensor_view(x, &layout, &view));
     GPU_OK(tsr_tensor_download(queue, view, seen, 8));
@@ -236,7 +235,7 @@ START_TEST(views_of_any_layout)
     layout.strides[0] = 1;
     layout.offset = -1;
     GPU_FAILS(tsr_tensor_view(x, &layout, &view), TSR_ERR_INVALID, "offset is -1");
-    /* Without elements too, where no address could be worked out. */
+    /* A view without elements is refused, too, if its address cannot be computed. */
     layout = (tsr_layout){.dtype = TSR_F32, .ndim = 1, .strides = {1}, .offset = INT64_MAX};
     GPU_FAILS(tsr_tensor_view(x, &layout, &view), TSR_ERR_OVERFLOW, "does not fit 63 bits");
     ck_assert_ptr_null(view);

@@ -1,4 +1,5 @@
-/* The pipeline cache on disk: kept, ignored when damaged or foreign, never an error. */
+/* The pipeline cache on disk: it is kept; a damaged file, or one of another device, is ignored; it
+ * never causes an error. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static void fresh_folder(void)
     tsr_log_set(count_warnings, NULL, TSR_LOG_WARNING);
 }
 
-/* The path of the one file in the cache; false when there is none. */
+/* The path of the only file in the cache; false if there is none. */
 static bool cache_path(char path[512])
 {
     char inner[128];
@@ -79,7 +80,7 @@ START_TEST(written_on_close_and_read_on_open)
     ck_assert_ptr_nonnull(data);
     ck_assert_uint_gt(bytes, 0);
     free(data);
-    /* Another driver's key reads nothing of it. */
+    /* The key of another driver must not read it. */
     key.driver_version++;
     ck_assert_ptr_null(tsr__cache_read(&key, &bytes));
     ck_assert_uint_eq(bytes, 0);
@@ -107,7 +108,7 @@ START_TEST(damage_is_a_miss)
     ck_assert(cache_path(path));
     struct stat whole;
     ck_assert_int_eq(stat(path, &whole), 0);
-    damage(path, -1, 0x40); /* the data's last byte */
+    damage(path, -1, 0x40); /* the last byte of the data */
     use_device(NULL);
     ck_assert_int_eq(warnings, 1);
     damage(path, 3, 1); /* the magic number */
@@ -123,7 +124,7 @@ START_TEST(damage_is_a_miss)
     fclose(file);
     use_device(NULL);
     ck_assert_int_eq(warnings, 6);
-    /* The last use wrote a whole one again. */
+    /* The last use has written a complete file again. */
     use_device(NULL);
     ck_assert_int_eq(warnings, 6);
 }

@@ -1,10 +1,11 @@
-/* How many pipelines are kept, and which. */
+/* The number of pipelines that are kept, and which are dropped. */
 #include "gpu/device/device.h"
 #include "gpu/matmul/matmul_case.h"
 #include "gpu/pipeline/pipeline.h"
 #include "tessera/ops.h"
 
-/* A pipeline of its own for every `number`: the shader has no constant 9 and ignores it. */
+/* A different pipeline for every `number`: the shader ignores constant 9, which it does not
+ * have. */
 static tsr__pipeline *get(uint32_t number)
 {
     uint32_t spec[10] = {64, 0, 0, 0, 0, 0, 0, 0, 0, number};
@@ -35,12 +36,12 @@ START_TEST(the_least_recently_used_goes_first)
         use(i);
     ck_assert_uint_eq(tsr__pipelines_built(gpu), 10);
     ck_assert_uint_eq(tsr__pipelines_kept(gpu), 4);
-    use(9); /* the last four are there */
+    use(9); /* the last four still exist */
     use(7);
     use(6);
     use(8);
     ck_assert_uint_eq(tsr__pipelines_built(gpu), 10);
-    use(0); /* takes the place of 9 */
+    use(0); /* replaces 9 */
     ck_assert_uint_eq(tsr__pipelines_built(gpu), 11);
     use(7);
     use(6);
@@ -70,7 +71,7 @@ START_TEST(those_in_use_stay)
 }
 END_TEST
 
-/* Every batch keeps the pipelines of its commands until it is done. */
+/* A batch holds the pipelines of its commands until it is complete. */
 START_TEST(batches_keep_theirs)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};

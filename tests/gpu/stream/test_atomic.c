@@ -1,5 +1,5 @@
-/* Operations of several commands, while everything that can fail does, one after the other: what
- * they write is bit for bit as before, or as without a failure, as the status says. */
+/* Operations of several commands while each call that can fail does so, one after another.
+ * Depending on the status, their outputs must be, bit for bit, unchanged or complete. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,11 +14,11 @@
 
 enum { TENSORS = 6, TARGETS = 3, NEARLY_A_BATCH = 94 };
 
-/* Each has memory of its own, without gaps, which the call is given as it is or, where not NULL, by
- * the view `of` it. */
+/* Each tensor has its own contiguous memory. The operation gets the view `of` it, if there is one,
+ * or the tensor itself. */
 typedef struct scene {
     tsr_tensor *memory[TENSORS], *of[TENSORS];
-    int count, targets; /* the first ones are written */
+    int count, targets; /* number of tensors that are written; they come first */
 } scene;
 
 typedef struct operation {
@@ -56,7 +56,7 @@ static void view_last(scene *s, const tsr_layout *layout)
     GPU_OK(tsr_tensor_view(s->memory[s->count - 1], layout, &s->of[s->count - 1]));
 }
 
-/* Of which the last column is left out. */
+/* Adds a view without the last column. */
 static void add_with_gaps(scene *s, tsr_dtype dtype, int64_t rows, int64_t columns, double value)
 {
     tsr_layout layout;
@@ -72,7 +72,8 @@ static void transpose_last(scene *s)
     view_last(s, &layout);
 }
 
-/* Every second element along every dimension: of more than four, in many pieces. */
+/* Adds a view of every second element along every dimension. With more than four dimensions it is
+ * divided into many pieces. */
 static void add_every_second(scene *s, tsr_dtype dtype, int ndim, const int64_t *shape,
                              double value)
 {
@@ -98,7 +99,7 @@ static void clear_away(scene *s)
     *s = (scene){0};
 }
 
-/* What targets hold ---------------------------------------------------------------------------- */
+/* Contents of the targets ---------------------------------------------------------------------- */
 
 typedef struct contents {
     unsigned char *bytes[TARGETS];
@@ -167,7 +168,7 @@ static void arrange_transpose(scene *s)
     arrange_transpose_to(s, TSR_F32);
 }
 
-/* On CPU drivers converted from a packed copy. */
+/* CPU drivers convert this from a packed copy. */
 static void arrange_transposed_conversion(scene *s)
 {
     arrange_transpose_to(s, TSR_BF16);
@@ -180,7 +181,7 @@ static void arrange_rows(scene *s)
     add_matrix(s, TSR_F32, 20, 1024, 3);
 }
 
-/* More pieces than a batch usually has commands. */
+/* More pieces than a batch normally has commands. */
 static void arrange_reversal(scene *s)
 {
     static const int64_t fours[] = {4, 4, 4, 4, 4, 4, 4, 4};
@@ -224,7 +225,7 @@ static tsr_status step_of_sgd(const scene *s)
                         &(tsr_sgd_params){.learning_rate = 1});
 }
 
-/* Which CPU drivers make in stretches of k, adding to y. */
+/* CPU drivers divide k of this product and accumulate in y. */
 static void arrange_product(scene *s)
 {
     s->targets = 1;
@@ -239,7 +240,7 @@ static tsr_status product(const scene *s)
     return tsr_matmul(queue, at(s, 0), at(s, 1), at(s, 2), tsr_matmul_params(.accumulate = true));
 }
 
-/* Whose last stretch adds the bias, to what earlier ones left in y. */
+/* The last part of k adds the bias to the sums of the earlier ones in y. */
 static void arrange_layer(scene *s)
 {
     s->targets = 1;
@@ -256,7 +257,7 @@ static tsr_status layer(const scene *s)
                       tsr_matmul_params(.bias = at(s, 3), .activation = TSR_ACT_SILU));
 }
 
-/* As of strides beyond 32 bits: a dispatch for each matrix. */
+/* The path for strides beyond 32 bits: one dispatch per matrix. */
 static void arrange_batch(scene *s)
 {
     s->targets = 1;
@@ -272,7 +273,7 @@ static tsr_status wide_product(const scene *s)
                            &(tsr__matmul_override){.config = "wide"});
 }
 
-/* Parts of k in scratch, then their sums. */
+/* Parts of k go to scratch, and their sums to y. */
 static tsr_status split_product(const scene *s)
 {
     return tsr__matmul_run(queue, at(s, 0), at(s, 1), at(s, 2),
@@ -293,7 +294,7 @@ static tsr_status embedding_gradient(const scene *s)
     return tsr__embedding_grad(queue, at(s, 0), at(s, 1), at(s, 2), 0, false);
 }
 
-/* Gaps, and dtypes that differ: two pipelines. */
+/* Two pipelines, because of gaps and different dtypes. */
 static void arrange_no_rows(scene *s)
 {
     s->targets = 2;
@@ -313,7 +314,7 @@ static void arrange_norm(scene *s)
     s->targets = 3;
     add_vector(s, TSR_F32, 300, 5);
     add_vector(s, TSR_F32, 300, 6);
-    add_matrix(s, TSR_F32, 130, 300, 7); /* dy, and dx in its place */
+    add_matrix(s, TSR_F32, 130, 300, 7); /* dy, which dx overwrites */
     add_matrix(s, TSR_F32, 130, 300, 2);
     add_vector(s, TSR_F32, 300, 1);
 }
@@ -381,14 +382,14 @@ static void ignore(void *user, tsr_log_level level, const char *message)
     (void)message;
 }
 
-/* The batch, so that it would be submitted before the operation has ended. */
+/* Almost fills the batch, so that it would be submitted before the operation ends. */
 static void almost_fill(tsr_tensor *scratch)
 {
     while (!queue->open || queue->open->operations < NEARLY_A_BATCH)
         GPU_OK(tsr_fill(queue, scratch, 0));
 }
 
-/* Every tensor by a stream of its own, with work that has not been submitted. */
+/* Uses every tensor on its own stream, with work that has not been submitted. */
 static void occupy(const scene *s, tsr_stream *streams[TENSORS])
 {
     const tsr__copy_region word = {0, 0, 4};
@@ -401,7 +402,8 @@ static void occupy(const scene *s, tsr_stream *streams[TENSORS])
     }
 }
 
-/* Whether there is an nth event to fail. `done` is what targets hold without a failure. */
+/* Makes the nth event fail. False if there is none. `done` is the contents of the targets without a
+ * failure. */
 static bool fail_nth(const operation *o, bool busy, tsr__fault_kind kind, uint64_t nth,
                      const contents *done)
 {
@@ -423,10 +425,11 @@ static bool fail_nth(const operation *o, bool busy, tsr__fault_kind kind, uint64
 
     GPU_OK(tsr_stream_wait(queue));
     contents after = contents_of(&s);
-    ck_assert_msg(same(&after, status == TSR_OK ? done : &before),
-                  "%s%s: %s, event %llu, fails: %s, and what is written is neither all nor nothing",
-                  busy ? "busy " : "", o->name, site ? site : "nothing", (unsigned long long)nth,
-                  tsr_status_name(status));
+    ck_assert_msg(
+        same(&after, status == TSR_OK ? done : &before),
+        "%s%s: %s, event %llu, fails: %s, and the output is neither complete nor unchanged",
+        busy ? "busy " : "", o->name, site ? site : "nothing", (unsigned long long)nth,
+        tsr_status_name(status));
     for (int i = 0; i < s.count; i++)
         tsr_stream_destroy(&streams[i]);
     tsr_tensor_destroy(&scratch);
@@ -454,10 +457,10 @@ static const tsr__fault_kind kinds[] = {TSR__FAULT_VULKAN, TSR__FAULT_ALLOC};
 static void prepare(void)
 {
     tsr_log_set(ignore, NULL, TSR_LOG_WARNING);
-    setenv("TESSERA_VALIDATION", "0", 1); /* devices are opened very often */
+    setenv("TESSERA_VALIDATION", "0", 1); /* because devices are opened very often */
 }
 
-/* On a device that has no pipelines yet, in a batch that is nearly full. */
+/* The device has no pipelines yet, and the batch is nearly full. */
 START_TEST(new_device)
 {
     const operation *o = &operations[_i];
@@ -478,7 +481,7 @@ START_TEST(new_device)
 }
 END_TEST
 
-/* With pipelines, and tensors that other streams work on. */
+/* The pipelines exist, and other streams use the tensors. */
 START_TEST(busy_tensors)
 {
     const operation *o = &operations[_i];
@@ -495,7 +498,7 @@ START_TEST(busy_tensors)
 }
 END_TEST
 
-TESTS(whole)
+TESTS(atomic)
 {
     tcase_set_timeout(tests, 300);
     tcase_add_unchecked_fixture(tests, prepare, NULL);

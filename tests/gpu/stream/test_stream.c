@@ -1,4 +1,4 @@
-/* Order, waiting, batches and the device's clock. */
+/* Order, waiting, batches and the device's timestamps. */
 #include <pthread.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ START_TEST(work_runs_in_the_order_it_was_recorded)
 {
     tsr_tensor *x = gpu_new(TSR_F32, 1, &one_thousand), *y = gpu_new(TSR_F32, 1, &one_thousand);
     GPU_OK(tsr_fill(queue, x, 1));
-    /* Each step reads what the one before wrote; far more of them than one batch holds. */
+    /* Each step reads the previous step's result. The steps are many more than a batch holds. */
     for (int i = 0; i < 500; i++) {
         GPU_OK(tsr_scale(queue, y, x, 1, 1));
         GPU_OK(tsr_copy(queue, x, y));
@@ -34,7 +34,7 @@ START_TEST(work_runs_in_the_order_it_was_recorded)
 }
 END_TEST
 
-/* The memory of what is destroyed comes back while the program goes on recording. */
+/* The memory of destroyed tensors becomes free while the program continues to record. */
 START_TEST(a_program_does_not_run_far_ahead)
 {
     int most = 0;
@@ -53,8 +53,8 @@ START_TEST(a_program_does_not_run_far_ahead)
 }
 END_TEST
 
-/* Bytes are work, too. */
-START_TEST(a_batch_ends_when_it_has_work_enough)
+/* Bytes count as work, too. */
+START_TEST(a_batch_ends_when_it_has_enough_work)
 {
     double usual = gpu->work_limit;
     tsr_tensor *x = gpu_new(TSR_F32, 1, &one_thousand);
@@ -85,7 +85,7 @@ START_TEST(streams_that_share_a_tensor_are_ordered)
     ck_assert_double_eq(first_of(other, x), 100);
     ck_assert_double_eq(first_of(queue, x), 100);
     GPU_OK(tsr_scale(other, x, x, 2, 0));
-    /* A stream that goes away finishes its work first. */
+    /* Destroying a stream completes its work first. */
     tsr_stream_destroy(&other);
     ck_assert_double_eq(first_of(queue, x), 200);
     tsr_tensor_destroy(&x);
@@ -114,7 +114,7 @@ START_TEST(many_streams_share_one_tensor)
 }
 END_TEST
 
-START_TEST(a_tensor_may_go_while_its_work_is_pending)
+START_TEST(a_tensor_may_be_destroyed_while_its_work_is_pending)
 {
     tsr_tensor *x = gpu_new(TSR_F32, 1, &one_thousand), *y = gpu_new(TSR_F32, 1, &one_thousand);
     GPU_OK(tsr_fill(queue, x, 3));
@@ -140,7 +140,7 @@ START_TEST(points)
     GPU_OK(tsr_stream_mark(queue, &after));
     ck_assert_uint_gt(after, before);
     GPU_OK(tsr_stream_reached(queue, after, &reached));
-    ck_assert(!reached); /* nothing was submitted, and asking does not submit */
+    ck_assert(!reached); /* nothing was submitted, and tsr_stream_reached does not submit */
     GPU_OK(tsr_stream_wait_point(queue, after, UINT64_MAX));
     GPU_OK(tsr_stream_reached(queue, after, &reached));
     ck_assert(reached);
@@ -151,7 +151,7 @@ END_TEST
 
 START_TEST(waiting_has_a_limit)
 {
-    /* Enough work to outlast a nanosecond on any machine. */
+    /* Enough work to take longer than a nanosecond on any machine. */
     const int64_t many = 1 << 20;
     tsr_tensor *x = gpu_new(TSR_F32, 1, &many);
     for (int i = 0; i < 4; i++)
@@ -163,7 +163,7 @@ START_TEST(waiting_has_a_limit)
 }
 END_TEST
 
-/* What needs several pipelines, on a stream of its own. */
+/* Work that needs several pipelines, on a stream of its own. */
 static void *work_alone(void *user)
 {
     tsr_device *device = user;
@@ -188,7 +188,7 @@ static void *work_alone(void *user)
     return NULL;
 }
 
-/* Each builds what it needs at the same time, and each pipeline is kept once. */
+/* The threads build the same pipelines at the same time, and each pipeline is kept once. */
 START_TEST(threads_with_streams_of_their_own)
 {
     enum { THREADS = 4 };
@@ -222,7 +222,8 @@ START_TEST(the_devices_clock)
     for (int round = 0; round < 2; round++) {
         GPU_OK(tsr_stream_timer_begin(queue));
         GPU_OK(tsr_fill(queue, x, 1));
-        GPU_FAILS(tsr_stream_timer_read(queue, &ns), TSR_ERR_INVALID, "there is no stream_timer_end");
+        GPU_FAILS(tsr_stream_timer_read(queue, &ns), TSR_ERR_INVALID,
+                  "there is no stream_timer_end");
         GPU_OK(tsr_stream_timer_end(queue));
         GPU_OK(tsr_stream_timer_read(queue, &ns));
         ck_assert_uint_gt(ns, 0);
@@ -239,7 +240,7 @@ START_TEST(scratch_is_lent_again_but_not_within_an_operation)
     GPU_OK(tsr__stream_scratch(queue, 5000, &a));
     GPU_OK(tsr__stream_scratch(queue, 5000, &b));
     ck_assert_ptr_ne(a, b);
-    GPU_OK(tsr_fill(queue, x, 0)); /* a command was recorded: the next operation may have them */
+    GPU_OK(tsr_fill(queue, x, 0)); /* a command was recorded, so the next operation may get them */
     GPU_OK(tsr__stream_scratch(queue, 4000, &c));
     ck_assert(c == a || c == b);
     tsr_tensor_destroy(&x);
@@ -281,7 +282,7 @@ START_TEST(hazards)
     ck_assert(tsr__hazards_conflict(&pending, &write_a, 1)); /* write after read */
     while (pending.count < TSR__HAZARDS_MAX)
         tsr__hazards_add(&pending, &read_a, 1);
-    ck_assert(tsr__hazards_conflict(&pending, &write_b, 1)); /* no room to remember it */
+    ck_assert(tsr__hazards_conflict(&pending, &write_b, 1)); /* there is no room for it */
 }
 END_TEST
 
@@ -291,10 +292,10 @@ TESTS(stream)
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, work_runs_in_the_order_it_was_recorded);
     tcase_add_test(tests, a_program_does_not_run_far_ahead);
-    tcase_add_test(tests, a_batch_ends_when_it_has_work_enough);
+    tcase_add_test(tests, a_batch_ends_when_it_has_enough_work);
     tcase_add_test(tests, streams_that_share_a_tensor_are_ordered);
     tcase_add_test(tests, many_streams_share_one_tensor);
-    tcase_add_test(tests, a_tensor_may_go_while_its_work_is_pending);
+    tcase_add_test(tests, a_tensor_may_be_destroyed_while_its_work_is_pending);
     tcase_add_test(tests, points);
     tcase_add_test(tests, waiting_has_a_limit);
     tcase_add_test(tests, threads_with_streams_of_their_own);

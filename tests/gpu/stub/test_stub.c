@@ -1,5 +1,5 @@
-/* A build without Vulkan: everything answers, nothing works, nothing crashes. That every function
- * is there at all is checked by tests/source/symbols.sh. */
+/* A build without Vulkan: every function returns TSR_ERR_UNSUPPORTED or does nothing.
+ * tests/source/symbols.sh checks that all functions exist. */
 #include "support/check_main.h"
 #include "tessera/tessera.h"
 
@@ -120,7 +120,7 @@ START_TEST(groups_and_layers_are_unsupported)
 }
 END_TEST
 
-/* Outputs are written on success only. */
+/* Outputs are written only on success. */
 START_TEST(outputs_stay)
 {
     tsr_device *device = (tsr_device *)&device;
@@ -174,7 +174,7 @@ START_TEST(getters_give_nothing)
 }
 END_TEST
 
-/* The plain-C half is whole. */
+/* Modules without a GPU work. */
 START_TEST(layouts_work)
 {
     tsr_layout layout;
