@@ -54,11 +54,11 @@ bool tsr__call_same(const tsr__call *a, const tsr__call *b);
 /* The history that the next call has. */
 uint32_t tsr__call_history(const tsr__call *call);
 
-/* As much of a call as fits into a message's tag: kind, dtype and op, and ten bits of a hash of the
- * rest and of all calls before. */
+/* The part of a call that fits into a message's tag: kind, dtype and op, and ten bits of a hash of
+ * the rest and of all calls before. */
 #define TSR__SIGNATURE_BITS 22
 uint32_t tsr__call_signature(const tsr__call *call);
-/* What is known of a call from its signature: "all_reduce (sum of f32)". */
+/* Formats the part of a call that its signature contains: "all_reduce (sum of f32)". */
 const char *tsr__signature_format(uint32_t signature, char text[TSR__CALL_TEXT]);
 
 #endif

@@ -36,7 +36,7 @@ int job_count(int slot, const char *text);
 /* Waits until it occurs `count` times, for 20 s at most. */
 void job_wait_for(int slot, const char *text, int count);
 
-/* A port of 127.0.0.1 that the kernel gives to nobody else, but that a rank 0 can bind. */
+/* A port of 127.0.0.1 that the kernel gives to no other process, but that a rank 0 can bind. */
 uint16_t job_port(void);
 
 /* Parameters of a rank at that port, with a token, no identity and a timeout of 20 s. */

@@ -27,7 +27,7 @@ typedef struct gatherer {
     int node_of[MAX_SIZE], node_count, local_rank, local_size;
 } gatherer;
 
-/* Waits for all threads. Returns true in one of them. */
+/* Waits for all threads. Returns true in exactly one of them. */
 static bool all_here(void)
 {
     return pthread_barrier_wait(&table.barrier) != 0;

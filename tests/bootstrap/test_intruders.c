@@ -285,7 +285,8 @@ START_TEST(that_do_not_wait_for_an_answer)
 }
 END_TEST
 
-/* A client that sends a byte now and then delays nobody, and is dropped after the handshake's time.
+/* A client that sends single bytes slowly delays no rank, and is dropped when the handshake takes
+ * too long.
  */
 START_TEST(that_are_slow)
 {

@@ -140,7 +140,7 @@ START_TEST(each_dtype_has_its_roof)
     ck_assert_int_eq(tool_count(page, "f16: coopmat_peak, 3200 GFLOP/s</li>"), 1);
     ck_assert_int_eq(tool_count(page, "f16: fma_peak, 200 GFLOP/s</li>"), 1);
     ck_assert_int_eq(tool_count(page, "f32: fma_peak, 200 GFLOP/s</li>"), 2);
-    /* In the legends and in the drawings. */
+    /* Counts them in the legends and in the drawings. */
     ck_assert_int_eq(tool_count(page, "<polyline class=\"roof r0\""), 4);
     ck_assert_int_eq(tool_count(page, "<polyline class=\"roof r1\""), 4);
     ck_assert_int_eq(tool_count(page, "<polyline class=\"roof r2\""), 0);
@@ -557,7 +557,7 @@ START_TEST(what_is_not_drawn_is_listed)
 }
 END_TEST
 
-/* By its own name, through links, and as the target of standard output. */
+/* The output is recognised by its own name, through links, and as the target of standard output. */
 START_TEST(a_page_does_not_replace_its_input)
 {
     char first[MADE_PATH], second[MADE_PATH], names[4][MADE_PATH + 8], arguments[320], want[320];

@@ -380,7 +380,7 @@ static void unanswered(tsr_comm *comm, void *user)
 {
     float *data = rank_memory(4000000);
     tsr_comm *other;
-    /* Over TCP, newer versions of UCX buffer the whole message and complete its send. */
+    /* Over TCP, newer versions of UCX buffer the complete message and complete its send. */
     const bool over_tcp = getenv("UCX_TLS") != NULL;
     (void)user;
     tsr_comm_set_timeout(comm, UINT64_C(5000000000));

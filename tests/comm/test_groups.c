@@ -303,7 +303,7 @@ static void listen_all(tsr_comm *comm)
     }
 }
 
-/* Makes the parents of the others. There are no free slots for `most`, but later there are again.
+/* Makes the parents. `most` gets no slot, because all are in use; afterwards slots are free again.
  */
 static void make_both(tsr_comm *comm, tsr_comm **pair, tsr_comm **most)
 {

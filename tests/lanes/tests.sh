@@ -1,5 +1,5 @@
 #!/bin/sh
-# What every change must pass: unit tests, source rules, examples, processes that communicate, the GPU suite on lavapipe.
+# Tests that every change must pass: unit tests, source rules, examples, processes that communicate, the GPU suite on lavapipe.
 . "$(dirname "$0")/lane.sh"
 build_with gcc || exit 1
 without_suites=slow

@@ -1,4 +1,4 @@
-/* What the tool prints of a device. */
+/* Formats a device for the tool's output. */
 #ifndef TSR_CLI_LIB_DEVICE_H
 #define TSR_CLI_LIB_DEVICE_H
 

@@ -59,7 +59,7 @@ void cli_table_column(cli_table *table, const char *heading, unsigned how)
     cli_table_cell(table, "%s", heading);
 }
 
-/* What a table looks like at the width there is. */
+/* The layout of a table at the available width. */
 typedef struct shape {
     int rows; /* the headings included */
     int widths[COLUMNS];

@@ -30,7 +30,7 @@ typedef enum tsr__step_kind {
     TSR__STEP_COPY,    /* to = from */
     TSR__STEP_COMBINE, /* to = op(from, with); `to` is one of the others, or overlaps neither */
     TSR__STEP_DIVIDE,  /* to /= number of ranks, if the op is AVG */
-    TSR__STEP_EXACT /* to = op(from, with, the next span, …): `slots` spans besides `from`, in any
+    TSR__STEP_EXACT /* to = op(from, with, the next span, …): `slots` spans after `from`, in any
                        order, as reduce/exact.h; divides if the op is AVG */
 } tsr__step_kind;
 

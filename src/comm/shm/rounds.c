@@ -27,7 +27,7 @@ static uint64_t piece_count(const tsr__shm_operation *operation, uint64_t block,
     return start >= block ? 0 : tsr__min_u64(operation->piece, block - start);
 }
 
-/* The elements of a piece that a rank reduces, in whole cache lines. */
+/* The elements of a piece that a rank reduces, in complete cache lines. */
 typedef struct share {
     uint64_t start, count;
 } share;
@@ -39,7 +39,8 @@ static share share_of(uint64_t piece, int size, int rank)
     return (share){start, tsr__min_u64(piece - start, each)};
 }
 
-/* Where a rank publishes `total_bytes`: small data goes beside the sequence number. */
+/* Where a rank publishes `total_bytes`: small data goes into the cache line of the sequence number.
+ */
 static uint8_t *input_at(const tsr__shm *shm, int rank, uint64_t total_bytes)
 {
     const unsigned index = tsr__shm_buffer_index(shm);
