@@ -31,8 +31,8 @@ typedef struct bench_pair {
 
 /* The runs of one side. */
 #define BENCH_MOST_RUNS 16
-/* With so many runs on each side, all medians of one side exceed all of the other by chance in one
- * of 126 cases. */
+/* With this many runs on each side, all medians of one side exceed all of the other by chance in
+ * one of 126 cases. */
 #define BENCH_MANY_RUNS 5
 typedef struct bench_runs {
     int count;

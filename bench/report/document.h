@@ -64,7 +64,7 @@ void bench_document_free(bench_document *document);
  * with a number if folders do not. */
 void bench_documents_name(bench_document *all, int count);
 
-/* The description that the driver gives of itself, or else its name. */
+/* The driver's description of itself, or if that is empty, its name. */
 const char *bench_driver_text(const bench_device_figures *device);
 
 /* The value with its unit: "31.3 GFLOP/s", "4.70 ms". */

@@ -57,7 +57,7 @@ static bool add_probe(tune_probes *s, const tune_product *product)
         if (!tune_case_again(test, NULL, &test->usual_ns))
             return false;
     if (test->usual_ns > limit)
-        snprintf(s->left_out, TUNE_REASON, "one takes %.2g s", test->usual_ns / 1e9);
+        snprintf(s->left_out, TUNE_REASON, "one product takes %.2g s", test->usual_ns / 1e9);
     if (test->info.shape_class != s->all[0].info.shape_class)
         tune_case_finish(&s->all[--s->count]);
     return true;

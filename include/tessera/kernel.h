@@ -64,9 +64,9 @@ typedef struct tsr_kernel_argument {
 /* Records a run of groups[0]×groups[1]×groups[2] workgroups, or nothing if one of them is 0.
  * `arguments` has tensor_count entries, and `scalars` has scalar_bytes bytes, which are copied
  * before the call returns. The kernel's accesses are ordered with other work by the tensors in
- * `arguments`: one that it writes must say so. May block as all recording does (stream.h). Errors:
- * TSR_ERR_INVALID (NULL, a tensor or stream of another device, more workgroups than the device
- * allows), and those of tsr_stream_submit. */
+ * `arguments`: one that it writes must say so. As with all recording, blocks until the device has
+ * caught up if it is far behind (stream.h). Errors: TSR_ERR_INVALID (NULL, a tensor or stream of
+ * another device, more workgroups than the device allows), and those of tsr_stream_submit. */
 TSR_API TSR_NODISCARD tsr_status tsr_kernel_run(tsr_stream *stream, tsr_kernel *kernel,
                                                 const tsr_kernel_argument *arguments,
                                                 const void *scalars, const uint32_t groups[3]);

@@ -33,11 +33,11 @@ TSR_API void tsr_stream_destroy(tsr_stream **stream);
 
 TSR_API tsr_device *tsr_stream_device(const tsr_stream *stream);
 
-/* Submits everything recorded so far and returns without waiting for it. If the queue refuses it,
- * the work is kept and the next submit tries again. If recording cannot be ended, the work is
- * dropped, and the error text gives the number of operations. Errors: TSR_ERR_NO_MEMORY,
- * TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST; the functions that wait return them,
- * too. */
+/* Submits everything recorded so far and returns without waiting for it; with TESSERA_SLOWDOWN,
+ * blocks until it is complete. If the queue refuses it, the work is kept and the next submit tries
+ * again. If recording cannot be ended, the work is dropped, and the error text gives the number of
+ * operations. Errors: TSR_ERR_NO_MEMORY, TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER,
+ * TSR_ERR_DEVICE_LOST; the functions that wait return them, too. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_submit(tsr_stream *stream);
 
 /* Submits everything recorded so far. Blocks until all of the stream's work is complete. */

@@ -161,7 +161,7 @@ START_TEST(products_that_take_too_long_are_left_out)
     const json_t *left_out = tool_member(document, "left_out");
     ck_assert_int_eq((int)json_array_size(left_out), 2);
     const char *text = json_string_value(json_array_get(left_out, 0));
-    snprintf(begin, sizeof begin, "f32 %dx%dx%d x·wᵀ: one takes %s", side, side, side,
+    snprintf(begin, sizeof begin, "f32 %dx%dx%d x·wᵀ: one product takes %s", side, side, side,
              is_cpu ? "0." : "");
     ck_assert_msg(strncmp(text, begin, strlen(begin)) == 0, "%s", text);
     json_decref(document);

@@ -16,7 +16,7 @@ typedef struct tsr__capabilities {
     bool subgroup_size_control;
     bool full_subgroups;              /* a pipeline can require full subgroups … */
     bool subgroup_sizes_in_compute;   /* … and their size; not on NVK, which has one size */
-    uint32_t max_workgroup_subgroups; /* 0 where the driver does not say */
+    uint32_t max_workgroup_subgroups; /* 0: unknown */
     bool subgroup_quads; /* the four invocations of a quad may exchange values in compute shaders */
     bool mixed_dot_products; /* the GPU has an instruction for signed by unsigned 8-bit dot products
                               */

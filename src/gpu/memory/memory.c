@@ -130,8 +130,8 @@ static tsr_status out_of_memory(const tsr_device *device, const device_memory *m
     uint32_t heap = memory->properties.memoryTypes[memory->type[kind]].heapIndex;
     return tsr__fail(
         TSR_ERR_DEVICE_MEMORY,
-        "out of device memory on %s: %llu bytes asked for in heap %u of %llu bytes; %llu "
-        "bytes held, %llu of them in use; %s %llu bytes",
+        "out of device memory on %s: %llu bytes requested from heap %u of %llu bytes; %llu "
+        "bytes allocated, %llu of them in use; %s %llu bytes",
         device->info.name, (unsigned long long)request, (unsigned)heap,
         (unsigned long long)memory->properties.memoryHeaps[heap].size,
         (unsigned long long)memory->allocated_bytes, (unsigned long long)memory->used_bytes, reason,

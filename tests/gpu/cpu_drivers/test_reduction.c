@@ -11,7 +11,7 @@
 #include "support/gpu.h"
 
 /* x is [planes, rows, columns] from element `offset` on, with gaps of `gap` elements after each row
- * and plane. y has the dimensions besides `dim`, with gaps, too. */
+ * and plane. y has the dimensions other than `dim`, with gaps, too. */
 typedef struct shape {
     int64_t planes, rows, columns;
     int dim;

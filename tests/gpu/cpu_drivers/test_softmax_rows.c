@@ -355,7 +355,7 @@ static void fill_row(double *row, int64_t count, int64_t number)
     for (int64_t j = 0; j < count; j++) {
         row[j] = (double)(j % 13) - 6;
         if (number == 1 || (number == 2 && j < count - 1))
-            row[j] = -INFINITY; /* all; all but the last, so whole chunks */
+            row[j] = -INFINITY; /* all; all but the last, so complete chunks */
         if (number == 5)
             row[j] = j == 1 ? 3e38 : -3e38;
         if (number == 6)

@@ -202,8 +202,8 @@ START_TEST(mixtures)
 }
 END_TEST
 
-/* Lengths around the shortest for these kernels, and around whole vectors, blocks and workgroups.
- */
+/* Lengths around the shortest for these kernels, and around complete vectors, blocks and
+ * workgroups. */
 START_TEST(line_lengths)
 {
     static const int64_t all[] = {0,    1,    15,   2047,  2048,  2049,  2050,  2111,

@@ -208,7 +208,7 @@ START_TEST(too_large_tensors_are_an_error_that_names_the_values)
     int64_t too_many = (int64_t)info->max_allocation_bytes / 4 + 1;
     GPU_FAILS(tsr_tensor_create(gpu, TSR_F32, 1, &too_many, &tensor), TSR_ERR_DEVICE_MEMORY,
               "out of device memory on");
-    ck_assert_ptr_nonnull(strstr(tsr_last_error(), "bytes asked for in heap 0"));
+    ck_assert_ptr_nonnull(strstr(tsr_last_error(), "bytes requested from heap 0"));
     ck_assert_ptr_nonnull(strstr(tsr_last_error(), "one allocation may have at most"));
     ck_assert_ptr_null(tensor);
     GPU_FAILS(tsr_tensor_create(gpu, TSR_F32, 1, (int64_t[]){INT64_MAX}, &tensor), TSR_ERR_OVERFLOW,
@@ -234,7 +234,7 @@ START_TEST(the_heap_runs_out_and_recovers)
     if (tsr_device_get_info(gpu)->heaps[0].budget_bytes <= UINT64_C(2) << 30) {
         ck_assert_int_eq(status, TSR_ERR_DEVICE_MEMORY);
         ck_assert_int_ge(made, 4);
-        ck_assert_ptr_nonnull(strstr(tsr_last_error(), "268435456 bytes asked for"));
+        ck_assert_ptr_nonnull(strstr(tsr_last_error(), "268435456 bytes requested"));
     }
     for (int i = 0; i < CHUNKS; i++)
         tsr_tensor_destroy(&tensors[i]);
