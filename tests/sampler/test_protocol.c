@@ -424,8 +424,7 @@ START_TEST(capacities_that_are_too_small)
     ck_assert_error(tsr_sampler_fill(sampler, 6, indices, NULL, &count), TSR_ERR_INVALID,
                     "sampler fill: a batch may have 7 indices, there is room for 6");
     ck_assert_error(tsr_sampler_get_batch(sampler, 0, 1, 8, indices, NULL, &count), TSR_ERR_INVALID,
-                    "sampler get batch: a batch sampler gives batches of its own: seek and next "
-                    "batch");
+                    "sampler get batch: a batch sampler gives batches: use seek and next_batch");
     ck_assert_uint_eq(count, 77);
     ck_assert_ok(tsr_sampler_fill(sampler, 0, NULL, NULL, &count));
     ck_assert_uint_eq(count, 0);
