@@ -24,7 +24,14 @@ bool wrong_option(const char *program, const char *what, const char *value);
 /* On a wrong value, these print an error, leave `out` unchanged and return false. */
 bool parse_int(const char *program, const char *name, const char *text, int least, int most,
                int *out);
+bool parse_number(const char *program, const char *name, const char *text, double least,
+                  double *out);
+bool parse_seed(const char *program, const char *text, int64_t *out);
 bool parse_dtype(const char *program, const char *text, tsr_dtype *out);
+/* DATAxTENSOR, as "2x1". */
+bool parse_grid(const char *program, const char *text, int *data, int *tensor);
+/* "none" or the name of a sharding strategy. */
+bool parse_strategy(const char *program, const char *text, const char **out);
 
 /* Returns the exit status: `code`, or 1 with a message on standard error if `code` is 0 but
  * standard output could not be written completely. */

@@ -16,7 +16,7 @@
 #include "report.h"
 
 typedef struct training {
-    digits_job job;
+    example_job job;
     digits_data data;
     images train, held_out;
     model model;
@@ -25,7 +25,7 @@ typedef struct training {
     int count;
 } training;
 
-static double communication_seconds(const digits_job *job)
+static double communication_seconds(const example_job *job)
 {
     tsr_group_stats data, tensor;
     tsr_group_get_stats(job->data_group, &data);
@@ -164,10 +164,22 @@ static int64_t kept_parameters(const model *m, tsr_dtype dtype)
     return (int64_t)(memory.parameter_bytes / tsr_dtype_size(dtype));
 }
 
+static example_job_params job_params(const digits_options *options)
+{
+    return (example_job_params){.program = "digits",
+                                .ranks = options->ranks,
+                                .data = options->data,
+                                .tensor = options->tensor,
+                                .batch = options->batch,
+                                .device = options->device,
+                                .timeout_seconds = options->timeout_seconds};
+}
+
 static int train(training *t, const digits_options *options)
 {
     char error[256];
-    tsr_status status = job_init(&t->job, options, error);
+    const example_job_params params = job_params(options);
+    tsr_status status = job_init(&t->job, &params, error);
     if (status == TSR_OK)
         status = prepare(t, options);
     if (status != TSR_OK)
@@ -216,7 +228,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "digits: %s\n", error);
         return 2;
     }
-    if (!job_launch(&options, argv)) {
+    const example_job_params params = job_params(&options);
+    if (!job_launch(&params, argv)) {
         digits_free(&t.data);
         return 1;
     }

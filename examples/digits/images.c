@@ -40,7 +40,7 @@ static tsr_status choose_items(images *self, images_part part)
 
 /* Each row of the grid gets every data-th image of the epoch's order. Together their batches are
  * the batch that a single row would have, so the trained model does not depend on the grid. */
-static tsr_status create_loader(images *self, images_part part, const digits_job *job,
+static tsr_status create_loader(images *self, images_part part, const example_job *job,
                                 const digits_options *options)
 {
     int64_t seed;
@@ -68,7 +68,7 @@ static tsr_status create_loader(images *self, images_part part, const digits_job
 }
 
 tsr_status images_init(images *self, const digits_data *data, images_part part,
-                       const digits_job *job, const digits_options *options)
+                       const example_job *job, const digits_options *options)
 {
     int64_t rows = options->batch / job->data;
     *self = (images){.data = data, .batch = options->batch};

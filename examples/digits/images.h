@@ -2,8 +2,9 @@
 #ifndef DIGITS_IMAGES_H
 #define DIGITS_IMAGES_H
 
+#include "common/job.h"
 #include "data.h"
-#include "job.h"
+#include "options.h"
 
 /* A part of the file's images: a fifth, drawn at random, is held out; the rest is for training. */
 typedef struct images {
@@ -27,7 +28,7 @@ typedef enum images_part { IMAGES_TRAIN, IMAGES_HELD_OUT } images_part;
 
 /* `data` must outlive `self`. Call images_finish() afterwards, also on failure. */
 tsr_status images_init(images *self, const digits_data *data, images_part part,
-                       const digits_job *job, const digits_options *options);
+                       const example_job *job, const digits_options *options);
 void images_finish(images *self);
 
 /* Gives the next batch of the epoch. *got is false at its end. */

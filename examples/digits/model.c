@@ -11,7 +11,7 @@
 #define ACTIVATION TSR_ACT_GELU_TANH
 #define PI 3.14159265358979323846
 
-static tsr_status create_layers(model *self, const digits_job *job, const digits_options *options)
+static tsr_status create_layers(model *self, const example_job *job, const digits_options *options)
 {
     int64_t seed;
     const tsr_seed_point init = {.base = options->seed, .kind = TSR_SEED_OP, .op = 0};
@@ -33,7 +33,7 @@ static tsr_status create_layers(model *self, const digits_job *job, const digits
 
 /* Every unit is gathered over the grid's column before it is used. Without a strategy, every rank
  * has all parameters and only gradients are exchanged. */
-static tsr_status shard(model *self, const digits_job *job, const digits_options *options)
+static tsr_status shard(model *self, const example_job *job, const digits_options *options)
 {
     static const char *const everything[] = {"*", NULL};
     bool shared = strcmp(options->strategy, "none") != 0;
@@ -54,7 +54,7 @@ static tsr_status shard(model *self, const digits_job *job, const digits_options
     return status;
 }
 
-tsr_status model_init(model *self, const digits_job *job, const digits_options *options,
+tsr_status model_init(model *self, const example_job *job, const digits_options *options,
                       int64_t steps_per_epoch)
 {
     int64_t rows = options->batch / job->data, one = 1;
@@ -97,13 +97,13 @@ static void passage_finish(passage *p)
     tsr_tensor_destroy(&p->logits);
 }
 
-static tsr_status create_like(const digits_job *job, const tsr_tensor *like, tsr_tensor **out)
+static tsr_status create_like(const example_job *job, const tsr_tensor *like, tsr_tensor **out)
 {
     const tsr_layout *layout = tsr_tensor_layout(like);
     return tsr_tensor_create(job->device, layout->dtype, layout->ndim, layout->shape, out);
 }
 
-static tsr_status forward(model *self, const digits_job *job, const tsr_tensor *x, bool learning,
+static tsr_status forward(model *self, const example_job *job, const tsr_tensor *x, bool learning,
                           passage *p)
 {
     TRY(tsr_fsdp_forward(self->sharded, MODEL_UP, x, learning ? &p->saved[MODEL_UP] : NULL,
@@ -115,7 +115,7 @@ static tsr_status forward(model *self, const digits_job *job, const tsr_tensor *
 }
 
 /* Computes the gradients of this rank's images and starts their reductions. */
-static tsr_status backward(model *self, const digits_job *job, const tsr_tensor *dlogits,
+static tsr_status backward(model *self, const example_job *job, const tsr_tensor *dlogits,
                            const passage *p)
 {
     tsr_tensor *dhidden = NULL;
@@ -129,7 +129,7 @@ static tsr_status backward(model *self, const digits_job *job, const tsr_tensor 
 
 /* Adds the cross-entropy to the sum. If `dlogits` is not NULL, writes the gradient of the mean over
  * the images of all ranks to it. */
-static tsr_status add_loss(model *self, const digits_job *job, const images_batch *batch,
+static tsr_status add_loss(model *self, const example_job *job, const images_batch *batch,
                            const tsr_tensor *logits, tsr_tensor *dlogits)
 {
     tsr_tensor *losses = NULL;
@@ -142,7 +142,7 @@ static tsr_status add_loss(model *self, const digits_job *job, const images_batc
     return status;
 }
 
-tsr_status model_train(model *self, const digits_job *job, const images_batch *batch)
+tsr_status model_train(model *self, const example_job *job, const images_batch *batch)
 {
     passage p = {0};
     tsr_tensor *dlogits = NULL;
@@ -161,7 +161,7 @@ tsr_status model_train(model *self, const digits_job *job, const images_batch *b
     return tsr_fsdp_adamw_step(self->sharded, &self->adamw);
 }
 
-tsr_status model_classify(model *self, const digits_job *job, const images_batch *batch,
+tsr_status model_classify(model *self, const example_job *job, const images_batch *batch,
                           int32_t *classes)
 {
     passage p = {0};
@@ -181,7 +181,7 @@ tsr_status model_classify(model *self, const digits_job *job, const images_batch
     return status;
 }
 
-tsr_status model_take_loss(model *self, const digits_job *job, double *out)
+tsr_status model_take_loss(model *self, const example_job *job, double *out)
 {
     float sum;
     TRY(tsr_group_all_reduce(job->data_group, self->loss_sum, TSR_OP_SUM));
@@ -190,7 +190,7 @@ tsr_status model_take_loss(model *self, const digits_job *job, double *out)
     return tsr_fill(job->stream, self->loss_sum, 0);
 }
 
-tsr_status model_save(model *self, const digits_job *job, const char *path, int epochs)
+tsr_status model_save(model *self, const example_job *job, const char *path, int epochs)
 {
     char text[16];
     const char *const metadata[] = {"digits.epochs", text, NULL};
@@ -216,7 +216,7 @@ static tsr_status read_epochs(const char *path, int *epochs, bool *model_only)
     return TSR_OK;
 }
 
-tsr_status model_load(model *self, const digits_job *job, const char *path, int *epochs)
+tsr_status model_load(model *self, const example_job *job, const char *path, int *epochs)
 {
     tsr_fsdp_file_params params = {.world = job->world};
     TRY(read_epochs(path, epochs, &params.model_only));

@@ -17,22 +17,22 @@ typedef struct model {
 } model;
 
 /* Call model_finish() afterwards, also on failure. */
-tsr_status model_init(model *self, const digits_job *job, const digits_options *options,
+tsr_status model_init(model *self, const example_job *job, const digits_options *options,
                       int64_t steps_per_epoch);
 void model_finish(model *self);
 
 /* Trains with one batch. Adds the batch's losses to the sum. */
-tsr_status model_train(model *self, const digits_job *job, const images_batch *batch);
+tsr_status model_train(model *self, const example_job *job, const images_batch *batch);
 /* Writes the predicted classes [rows] of a batch to the caller's memory. Adds the losses to the
  * sum. */
-tsr_status model_classify(model *self, const digits_job *job, const images_batch *batch,
+tsr_status model_classify(model *self, const example_job *job, const images_batch *batch,
                           int32_t *classes);
 /* Gives the sum of losses since the last call, over the images of all ranks. */
-tsr_status model_take_loss(model *self, const digits_job *job, double *out);
+tsr_status model_take_loss(model *self, const example_job *job, double *out);
 
 /* Save and load the model with the number of finished epochs. Loading accepts files of any grid and
  * strategy, and files of other programs, which have no number of epochs: it is then 0. */
-tsr_status model_save(model *self, const digits_job *job, const char *path, int epochs);
-tsr_status model_load(model *self, const digits_job *job, const char *path, int *epochs);
+tsr_status model_save(model *self, const example_job *job, const char *path, int epochs);
+tsr_status model_load(model *self, const example_job *job, const char *path, int *epochs);
 
 #endif

@@ -11,57 +11,6 @@
 
 #define PROGRAM "digits"
 
-static bool parse_number(const char *name, const char *text, double least, double *out)
-{
-    const double most = 1e9; /* fits a float, and in ns 64 bits */
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !(value >= least && value <= most)) {
-        fprintf(stderr, "digits: --%s takes a number from %g to %g, not %s; see digits --help\n",
-                name, least, most, text);
-        return false;
-    }
-    *out = value;
-    return true;
-}
-
-static bool parse_seed(const char *text, int64_t *out)
-{
-    char *end;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0)
-        return wrong_option(PROGRAM, "--seed takes a whole number of 64 bits, not ", text);
-    *out = value;
-    return true;
-}
-
-/* Parses a grid such as "2x1". */
-static bool parse_grid(const char *text, int *data, int *tensor)
-{
-    char *end;
-    long d = strtol(text, &end, 10), t = 0;
-    if (end != text && *end == 'x') {
-        const char *second = end + 1;
-        t = strtol(second, &end, 10);
-    }
-    if (*end != '\0' || d < 1 || t < 1 || d > TSR_MAX_COMM_SIZE || t > TSR_MAX_COMM_SIZE)
-        return wrong_option(PROGRAM, "--grid takes DATAxTENSOR ranks, as 2x1, not ", text);
-    *data = (int)d;
-    *tensor = (int)t;
-    return true;
-}
-
-static bool parse_strategy(const char *text, const char **out)
-{
-    tsr_shard_kind kind;
-    if (strcmp(text, "none") != 0 && tsr_shard_kind_parse(text, &kind) != TSR_OK)
-        return wrong_option(
-            PROGRAM, "--strategy takes none, full, layerwise, hybrid or weighted, not ", text);
-    *out = text;
-    return true;
-}
-
 enum {
     OPT_BATCH = 256,
     OPT_CURVE,
@@ -120,11 +69,11 @@ static bool take(int option, const char *value, digits_options *out)
     case OPT_EPOCHS:
         return parse_int(PROGRAM, "epochs", value, 0, 100000, &out->epochs);
     case OPT_GRID:
-        return parse_grid(value, &out->data, &out->tensor);
+        return parse_grid(PROGRAM, value, &out->data, &out->tensor);
     case OPT_HIDDEN:
         return parse_int(PROGRAM, "hidden", value, 1, 1 << 20, &out->hidden);
     case OPT_LEARNING_RATE:
-        return parse_number("learning-rate", value, 0, &out->learning_rate);
+        return parse_number(PROGRAM, "learning-rate", value, 0, &out->learning_rate);
     case OPT_LOAD:
         out->load = value;
         return true;
@@ -140,14 +89,14 @@ static bool take(int option, const char *value, digits_options *out)
         out->save_init = value;
         return true;
     case OPT_SEED:
-        return parse_seed(value, &out->seed);
+        return parse_seed(PROGRAM, value, &out->seed);
     case OPT_STRATEGY:
-        return parse_strategy(value, &out->strategy);
+        return parse_strategy(PROGRAM, value, &out->strategy);
     case OPT_TIMEOUT:
         /* 0 would select the library's default. */
-        return parse_number("timeout", value, 0.001, &out->timeout_seconds);
+        return parse_number(PROGRAM, "timeout", value, 0.001, &out->timeout_seconds);
     case OPT_WEIGHT_DECAY:
-        return parse_number("weight-decay", value, 0, &out->weight_decay);
+        return parse_number(PROGRAM, "weight-decay", value, 0, &out->weight_decay);
     case OPT_WORKERS:
         return parse_int(PROGRAM, "workers", value, 0, 64, &out->workers);
     case 'h':

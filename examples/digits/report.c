@@ -1,13 +1,16 @@
 #include "report.h"
 
 #include <math.h>
+#include <stdlib.h>
+
+#include "common/curve.h"
 
 static double percent(const epoch_result *result)
 {
     return 100.0 * (double)result->right / (double)result->held_out;
 }
 
-void report_setting(const digits_job *job, const digits_options *options, int64_t train,
+void report_setting(const example_job *job, const digits_options *options, int64_t train,
                     int64_t held_out, int64_t parameters)
 {
     const tsr_device_info *info = tsr_device_get_info(job->device);
@@ -58,7 +61,7 @@ void report_end(const epoch_result *results, int count)
     printf("\n");
 }
 
-void report_json_setting(FILE *file, const digits_job *job, const digits_options *options)
+void report_json_setting(FILE *file, const example_job *job, const digits_options *options)
 {
     fprintf(file,
             "{\"ranks\": %d, \"data\": %d, \"tensor\": %d, \"strategy\": \"%s\", \"dtype\": "
@@ -81,4 +84,28 @@ void report_json_epoch(FILE *file, const epoch_result *result)
     fprintf(file, "\"held_out_loss\": %.9g, \"held_out_right\": %lld, \"held_out\": %lld}\n",
             result->held_out_loss, (long long)result->right, (long long)result->held_out);
     fflush(file);
+}
+
+bool report_curve(const char *path, const epoch_result *results, int count)
+{
+    double *values = malloc((size_t)count * 3 * sizeof *values);
+    if (!values) {
+        fprintf(stderr, "digits: out of memory\n");
+        return false;
+    }
+    double *x = values, *loss = values + count, *held_out = values + 2 * count;
+    for (int i = 0; i < count; i++) {
+        x[i] = results[i].epoch;
+        loss[i] = results[i].images > 0 ? results[i].loss : NAN;
+        held_out[i] = results[i].held_out_loss;
+    }
+    bool written =
+        curve_write("digits", path,
+                    &(curve_params){.title = "cross-entropy of handwritten digits (logarithmic)",
+                                    .unit = "epoch",
+                                    .is_logarithmic = true,
+                                    .lines = {{"learned from", count, x, loss},
+                                              {"held out", count, x, held_out}}});
+    free(values);
+    return written;
 }

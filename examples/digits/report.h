@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-#include "job.h"
+#include "common/job.h"
+#include "options.h"
 
 typedef struct epoch_result {
     int epoch;                    /* number of finished epochs */
@@ -19,13 +20,13 @@ typedef struct epoch_result {
  * message on standard error, if the file cannot be written. */
 bool report_curve(const char *path, const epoch_result *results, int count);
 
-void report_setting(const digits_job *job, const digits_options *options, int64_t train,
+void report_setting(const example_job *job, const digits_options *options, int64_t train,
                     int64_t held_out, int64_t parameters);
 void report_epoch(const epoch_result *result, int epochs);
 void report_end(const epoch_result *results, int count);
 
 /* These write one line each. */
-void report_json_setting(FILE *file, const digits_job *job, const digits_options *options);
+void report_json_setting(FILE *file, const example_job *job, const digits_options *options);
 void report_json_epoch(FILE *file, const epoch_result *result);
 
 #endif

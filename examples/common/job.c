@@ -1,4 +1,4 @@
-#include "job.h"
+#include "common/job.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,9 +20,9 @@ static bool is_launched(void)
 
 #define HEAD 5 /* words of "tessera launch -n N --" */
 
-bool job_launch(const digits_options *options, char **argv)
+bool job_launch(const example_job_params *params, char **argv)
 {
-    if (options->ranks < 2 || is_launched())
+    if (params->ranks < 2 || is_launched())
         return true;
     char count[16], usual[] = "tessera", launch[] = "launch", n[] = "-n", end[] = "--";
     char *tool = variable("TESSERA_TOOL");
@@ -32,50 +32,50 @@ bool job_launch(const digits_options *options, char **argv)
         own++;
     char **command = calloc((size_t)own + HEAD + 1, sizeof *command);
     if (!command) {
-        fprintf(stderr, "digits: out of memory\n");
+        fprintf(stderr, "%s: out of memory\n", params->program);
         return false;
     }
-    snprintf(count, sizeof count, "%d", options->ranks);
+    snprintf(count, sizeof count, "%d", params->ranks);
     memcpy(command, head, sizeof head);
     memcpy(command + HEAD, argv, (size_t)own * sizeof *command);
     execvp(command[0], command);
     fprintf(stderr,
-            "digits: %s: %s; --ranks needs the tool tessera in PATH, or TESSERA_TOOL to say where "
+            "%s: %s: %s; --ranks needs the tool tessera in PATH, or TESSERA_TOOL to say where "
             "it is\n",
-            command[0], strerror(errno));
+            params->program, command[0], strerror(errno));
     free(command);
     return false;
 }
 
-static bool choose_grid(digits_job *self, const digits_options *options, char error[256])
+static bool choose_grid(example_job *self, const example_job_params *params, char error[256])
 {
-    self->data = options->data ? options->data : 1;
-    self->tensor = options->tensor ? options->tensor : self->ranks;
-    if (options->ranks && options->ranks != self->ranks)
-        snprintf(error, 256, "--ranks %d, but %d were launched", options->ranks, self->ranks);
+    self->data = params->data ? params->data : 1;
+    self->tensor = params->tensor ? params->tensor : self->ranks;
+    if (params->ranks && params->ranks != self->ranks)
+        snprintf(error, 256, "--ranks %d, but %d were launched", params->ranks, self->ranks);
     else if (self->data * self->tensor != self->ranks)
         snprintf(error, 256, "a grid of %dx%d has %d ranks, but there are %d", self->data,
                  self->tensor, self->data * self->tensor, self->ranks);
-    else if (options->batch % self->data != 0)
+    else if (params->batch % self->data != 0)
         snprintf(error, 256, "a batch of %d does not divide over %d rows of the grid",
-                 options->batch, self->data);
+                 params->batch, self->data);
     return *error == '\0';
 }
 
-tsr_status job_init(digits_job *self, const digits_options *options, char error[256])
+tsr_status job_init(example_job *self, const example_job_params *params, char error[256])
 {
     tsr_comm *row = NULL;
-    *self = (digits_job){0};
+    *self = (example_job){0};
     *error = '\0';
-    TRY(tsr_comm_create(tsr_comm_params(.timeout_ns = (uint64_t)(options->timeout_seconds * 1e9)),
+    TRY(tsr_comm_create(tsr_comm_params(.timeout_ns = (uint64_t)(params->timeout_seconds * 1e9)),
                         &self->world));
     self->rank = tsr_comm_rank(self->world);
     self->ranks = tsr_comm_size(self->world);
-    if (!choose_grid(self, options, error))
+    if (!choose_grid(self, params, error))
         return TSR_ERR_INVALID;
     self->data_rank = self->rank / self->tensor;
     self->tensor_rank = self->rank % self->tensor;
-    TRY(tsr_device_open(tsr_device_params(.device = options->device), &self->device));
+    TRY(tsr_device_open(tsr_device_params(.device = params->device), &self->device));
     TRY(tsr_stream_create(self->device, &self->stream));
     TRY(tsr_comm_split(self->world, self->tensor_rank, self->data_rank, &self->data_comm));
     TRY(tsr_group_create(self->data_comm, self->stream, NULL, &self->data_group));
@@ -85,7 +85,7 @@ tsr_status job_init(digits_job *self, const digits_options *options, char error[
     return status;
 }
 
-void job_finish(digits_job *self)
+void job_finish(example_job *self)
 {
     tsr_group_destroy(&self->tensor_group);
     tsr_group_destroy(&self->data_group);

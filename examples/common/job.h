@@ -1,0 +1,38 @@
+/* A process's place in the job: its device, and its two groups in the grid of ranks. */
+#ifndef EXAMPLES_JOB_H
+#define EXAMPLES_JOB_H
+
+#include "common/common.h"
+
+typedef struct example_job_params {
+    const char *program; /* before messages */
+    int ranks;           /* 0: as many as were launched */
+    int data, tensor;    /* the grid; 0: 1 data-parallel rank, all ranks tensor-parallel */
+    int batch;           /* must divide over the data-parallel ranks */
+    const char *device;
+    double timeout_seconds;
+} example_job_params;
+
+typedef struct example_job {
+    tsr_comm *world;
+    int rank, ranks;
+    int data, tensor; /* the grid's rows and columns; the ranks of a row are consecutive */
+    int data_rank, tensor_rank;
+    tsr_comm *data_comm;
+    tsr_device *device;
+    tsr_stream *stream;
+    tsr_group *data_group;   /* a column of the grid: same part of the parameters, other data */
+    tsr_group *tensor_group; /* a row of the grid: same data, other parts of the parameters */
+} example_job;
+
+/* Connects to the other ranks. Call job_finish() afterwards, also on failure. If the grid does not
+ * fit the ranks, returns TSR_ERR_INVALID with a message in `error`; otherwise `error` is empty. */
+tsr_status job_init(example_job *self, const example_job_params *params, char error[256]);
+void job_finish(example_job *self);
+
+/* Replaces this process by `params->ranks` processes of this program, if there is more than one
+ * and no launcher has started this process. Otherwise it returns true. On failure it returns false,
+ * with a message on standard error. */
+bool job_launch(const example_job_params *params, char **argv);
+
+#endif
