@@ -1,4 +1,5 @@
-/* Trains a network to tell two spirals apart. `tessera launch -n 2 -- hello_train` divides it. */
+/* Trains a network to separate two spirals. `tessera launch -n 2 -- hello_train` divides the work.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <tessera/tessera.h>

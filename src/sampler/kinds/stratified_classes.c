@@ -11,7 +11,7 @@ typedef struct group {
     int64_t size;
     const uint32_t *members;
     uint64_t count, given; /* number of classes, and of places that they have together */
-    int64_t behind;        /* how far its next class is behind its share: items times `count` */
+    int64_t behind;        /* lag of the next class behind its share: items × all items */
 } group;
 
 /* A heap of groups. The group at its top gets the next place. */

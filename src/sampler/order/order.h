@@ -4,8 +4,8 @@
 
 #include "tessera/sampler.h"
 
-/* The seed and stream of a Philox generator, derived from (seed, epoch, pass). Different triples
- * give different generators. */
+/* The seed and stream of a Philox generator, derived from (seed, epoch, pass). For one seed,
+ * different (epoch, pass) give different generators. */
 typedef struct tsr__order_keys {
     uint64_t seed, stream;
 } tsr__order_keys;
