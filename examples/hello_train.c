@@ -1,5 +1,4 @@
-/* Trains a network to separate two spirals. `tessera launch -n 2 -- hello_train` divides the work.
- */
+/* Trains a network to separate two spirals. `tessera launch -n 2 -- hello_train` divides it. */
 #include <math.h>
 #include <stdio.h>
 #include <tessera/tessera.h>
