@@ -107,14 +107,14 @@ static void print_tap(FILE *tap)
         if (at_start && result && number == next) {
             const char *reason = passed ? skip_reason(next) : NULL;
             next++;
-            if (reason) {
-                print_skip(line, reason);
-            } else {
-                print_result(line);
-            }
             at_start = strchr(line, '\n') != NULL;
+            if (reason)
+                print_skip(line, reason);
+            else
+                print_result(line);
             continue;
-        } else if (at_start && !(sscanf(line, "1..%d", &plan) == 1 && plan == next - 1))
+        }
+        if (at_start && !(sscanf(line, "1..%d", &plan) == 1 && plan == next - 1))
             fputs("# ", stdout);
         fputs(line, stdout);
         at_start = strchr(line, '\n') != NULL;
