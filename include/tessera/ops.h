@@ -46,6 +46,78 @@ TSR_API TSR_NODISCARD tsr_status tsr_sub(tsr_stream *stream, tsr_tensor *y, cons
                                          const tsr_tensor *b);
 TSR_API TSR_NODISCARD tsr_status tsr_mul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                          const tsr_tensor *b);
+/* y = a / b, the smaller and the larger of a and b, as above. A NaN among a and b gives NaN. */
+TSR_API TSR_NODISCARD tsr_status tsr_div(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                                         const tsr_tensor *b);
+TSR_API TSR_NODISCARD tsr_status tsr_minimum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                                             const tsr_tensor *b);
+TSR_API TSR_NODISCARD tsr_status tsr_maximum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                                             const tsr_tensor *b);
+/* Their gradients: da = dy · ∂y/∂a and db = dy · ∂y/∂b. One of da and db may be NULL. a, b and dy
+ * broadcast to their shapes; where a or b has been broadcast to y, sum its gradient over those
+ * dimensions (tsr_reduce). dy goes to the one that is smaller (larger), half of it to each if they
+ * are equal, and all of it to both if one is NaN, as in PyTorch. db may be an input; da only if db
+ * is NULL. The gradient of a + b is dy, and that of a · b is tsr_mul of dy and the other. */
+TSR_API TSR_NODISCARD tsr_status tsr_div_grad(tsr_stream *stream, tsr_tensor *da, tsr_tensor *db,
+                                              const tsr_tensor *a, const tsr_tensor *b,
+                                              const tsr_tensor *dy);
+TSR_API TSR_NODISCARD tsr_status tsr_minimum_grad(tsr_stream *stream, tsr_tensor *da,
+                                                  tsr_tensor *db, const tsr_tensor *a,
+                                                  const tsr_tensor *b, const tsr_tensor *dy);
+TSR_API TSR_NODISCARD tsr_status tsr_maximum_grad(tsr_stream *stream, tsr_tensor *da,
+                                                  tsr_tensor *db, const tsr_tensor *a,
+                                                  const tsr_tensor *b, const tsr_tensor *dy);
+
+typedef enum tsr_unary_function {
+    TSR_UNARY_EXP = 1,
+    TSR_UNARY_LOG = 2,   /* natural */
+    TSR_UNARY_SQRT = 3,  /* of a negative number: NaN */
+    TSR_UNARY_RSQRT = 4, /* 1/√x */
+    TSR_UNARY_SIGMOID = 5,
+    TSR_UNARY_TANH = 6,
+    TSR_UNARY_ABS = 7,
+    TSR_UNARY_NEG = 8
+} tsr_unary_function;
+
+/* y = f(x); x broadcasts. exp, log, sigmoid and tanh are precise to about 4e-7 relative to the
+ * result (log: or to 1, near x = 1), by the same steps on every device. Roots and divisions are as
+ * precise as the device's: Vulkan demands 2 to 3 units in the last place. */
+TSR_API TSR_NODISCARD tsr_status tsr_unary(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                                           tsr_unary_function function);
+/* dx = dy · f'(x); x and dy broadcast. abs'(0) = 0. dx may be x or dy. */
+TSR_API TSR_NODISCARD tsr_status tsr_unary_grad(tsr_stream *stream, tsr_tensor *dx,
+                                                const tsr_tensor *x, const tsr_tensor *dy,
+                                                tsr_unary_function function);
+
+/* y = x, but low where x < low and high where x > high; NaN stays NaN; x broadcasts. low ≤ high;
+ * both may be infinite. */
+TSR_API TSR_NODISCARD tsr_status tsr_clamp(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                                           float low, float high);
+/* dx = dy where low ≤ x ≤ high, otherwise 0, also where x is NaN. dx may be x or dy. */
+TSR_API TSR_NODISCARD tsr_status tsr_clamp_grad(tsr_stream *stream, tsr_tensor *dx,
+                                                const tsr_tensor *x, const tsr_tensor *dy,
+                                                float low, float high);
+
+typedef enum tsr_comparison {
+    TSR_EQUAL = 1,
+    TSR_NOT_EQUAL = 2,
+    TSR_LESS = 3,
+    TSR_LESS_EQUAL = 4,
+    TSR_GREATER = 5,
+    TSR_GREATER_EQUAL = 6
+} tsr_comparison;
+
+/* y = 1 where `a comparison b` is true, otherwise 0. y is u8 or a float; a and b are floats and
+ * broadcast. With a NaN only TSR_NOT_EQUAL is true. */
+TSR_API TSR_NODISCARD tsr_status tsr_compare(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                                             const tsr_tensor *b, tsr_comparison comparison);
+/* y = a where the condition is not 0, otherwise b. The condition is u8 or a float (NaN is true);
+ * all broadcast. a or b may be NULL, for 0. Its gradients are where(condition, dy, NULL) for a and
+ * where(condition, NULL, dy) for b. */
+TSR_API TSR_NODISCARD tsr_status tsr_where(tsr_stream *stream, tsr_tensor *y,
+                                           const tsr_tensor *condition, const tsr_tensor *a,
+                                           const tsr_tensor *b);
+
 /* y = scale · x + shift; x broadcasts. */
 TSR_API TSR_NODISCARD tsr_status tsr_scale(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
                                            float scale, float shift);

@@ -1,10 +1,10 @@
-// y = f(a, b) along rows without gaps, for Mesa's CPU driver: sums, activations, conversions, copies. A subgroup computes a block of ROWS
+// y = f(a, b, c) along rows without gaps, for Mesa's CPU driver: sums, activations, conversions, copies. A subgroup computes a block of ROWS
 // rows with UNITS vectors per lane. A block that would exceed its row is shifted back and stores only the vectors that no other block
 // has. All loads precede all stores, because code after a store is slow. Compiled with -O0, like matmul_lavapipe_nt.glsl.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
-#include "include/activation.glsl"
+#include "params/activation.h"
 #include "params/elementwise.h"
 #include "params/vectors.h"
 
@@ -24,38 +24,33 @@ layout(constant_id = 3) const uint UNITS = 8;
 layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint B_DTYPE = 0; // 0: there is no b
-layout(constant_id = 7) const uint Y_FORM = 8;
-layout(constant_id = 8) const uint A_FORM = 8;
-layout(constant_id = 9) const uint B_FORM = 8;
-layout(constant_id = 10) const uint FUNCTION = TSR_EW_ADD;
-layout(constant_id = 11) const uint ACTIVATION = TSR_ACTIVATION_NONE;
+layout(constant_id = 7) const uint C_DTYPE = 0;
+layout(constant_id = 8) const uint Y_FORM = 8;
+layout(constant_id = 9) const uint A_FORM = 8;
+layout(constant_id = 10) const uint B_FORM = 8;
+layout(constant_id = 11) const uint C_FORM = 8;
+layout(constant_id = 12) const uint FUNCTION = TSR_EW_ADD;
+layout(constant_id = 13) const uint ACTIVATION = TSR_ACTIVATION_NONE;
 
 const uint GROUP = TSR_VECTOR_BYTES / (Y_DTYPE == TSR_DT_F32 ? 4 : 2); // elements of a vector
 const bool EXACT = FUNCTION == TSR_VECTORS_CONVERT;
 
 #include "cpu_drivers/vector_floats.glsl"
+#include "include/functions.glsl"
 
 const uint BLOCK = UNITS * LANES;                                      // vectors in a row of a block
 const uint NONE = 0xffffffffu;
 
-float apply(float a, float b)
+float apply(float a, float b, float c)
 {
-    precise float y = a;
-    if (FUNCTION == TSR_EW_ADD)
-        y = a + b;
-    if (FUNCTION == TSR_EW_SUB)
-        y = a - b;
-    if (FUNCTION == TSR_EW_MUL)
-        y = a * b;
-    if (FUNCTION == TSR_EW_SCALE)
-        y = p.alpha * a + p.beta;
-    if (FUNCTION == TSR_EW_AXPY)
-        y = p.alpha * a + b;
     if (FUNCTION == TSR_VECTORS_ACTIVATE)
         return tsr_activate(a, ACTIVATION);
     if (FUNCTION == TSR_VECTORS_ACTIVATE_GRAD)
         return tsr_activate_grad(a, ACTIVATION) * b;
-    return y;
+    if (FUNCTION == TSR_VECTORS_CONVERT)
+        return a;
+    vec2 numbers = uintBitsToFloat(words_of(p.c));
+    return tsr_function(a, b, c, numbers.x, numbers.y);
 }
 
 // The bytes of an operand that correspond to a vector of y.
@@ -67,22 +62,25 @@ uint step_of(uint dtype, uint form)
 void main()
 {
     uint number = uniform_index(gl_WorkGroupID.x) * (WORKGROUP / LANES) + p.identity[p.identity[gl_SubgroupID]];
-    uint blocks = p.across * ((p.rows + ROWS - 1) / ROWS);
+    uint across = (p.vectors + BLOCK - 1) / BLOCK;
+    uint blocks = across * ((p.rows + ROWS - 1) / ROWS);
     uint block = min(number, blocks - 1);
     uint high, low;
     umulExtended(block, p.magic, high, low);
     uint band = high + block >> p.shift;
-    uint start = (block - band * p.across) * BLOCK;
+    uint start = (block - band * across) * BLOCK;
     uint first = min(start, p.vectors - BLOCK);
     uint own = start - first; // vectors before this one belong to another block
 
-    uint64_t a_at = p.a + uint64_t(first) * step_of(A_DTYPE, A_FORM), b_at = p.b, y_at = p.y;
+    uint64_t a_at = p.a + uint64_t(first) * step_of(A_DTYPE, A_FORM), b_at = p.b, c_at = p.c, y_at = p.y;
     if (B_DTYPE != 0)
         b_at += uint64_t(first) * step_of(B_DTYPE, B_FORM);
+    if (C_DTYPE != 0)
+        c_at += uint64_t(first) * step_of(C_DTYPE, C_FORM);
     y_at += uint64_t(first) * TSR_VECTOR_BYTES;
 
     uvec2 y[ROWS * UNITS];
-    vec4 a[ROWS * UNITS], b[ROWS * UNITS];
+    vec4 a[ROWS * UNITS], b[ROWS * UNITS], c[ROWS * UNITS];
     [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++) {
         uint row = min(band * ROWS + i / UNITS, p.rows - 1), before = i % UNITS * LANES;
         uint64_t at = a_at + uint64_t(row) * p.a_row + before * step_of(A_DTYPE, A_FORM);
@@ -93,12 +91,15 @@ void main()
         b[i] = vec4(0.0);
         if (B_DTYPE != 0)
             b[i] = LOAD_OPERAND(b_at + uint64_t(row) * p.b_row + before * step_of(B_DTYPE, B_FORM), B_DTYPE, B_FORM);
+        c[i] = vec4(0.0);
+        if (C_DTYPE != 0)
+            c[i] = LOAD_OPERAND(c_at + uint64_t(row) * p.c_row + before * step_of(C_DTYPE, C_FORM), C_DTYPE, C_FORM);
     }
     if (FUNCTION != TSR_VECTORS_MOVE)
         [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++) {
             vec4 values = vec4(0.0);
             [[unroll]] for (uint k = 0; k < GROUP; k++)
-                values[k] = apply(a[i][k], b[i][k]);
+                values[k] = apply(a[i][k], b[i][k], c[i][k]);
             y[i] = ENCODE(values, Y_DTYPE);
         }
 

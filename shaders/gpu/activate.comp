@@ -5,11 +5,9 @@
 #include "include/elementwise.glsl"
 #include "include/activation.glsl"
 
-layout(constant_id = 7) const uint ACTIVATION = TSR_ACTIVATION_NONE;
-
-float ew_apply(float a, float b)
+float ew_apply(float a, float b, float c)
 {
     if (B_DTYPE != 0u)
-        return tsr_activate_grad(a, ACTIVATION) * b;
-    return tsr_activate(a, ACTIVATION);
+        return tsr_activate_grad(a, FUNCTION) * b;
+    return tsr_activate(a, FUNCTION);
 }

@@ -1,4 +1,4 @@
-/* Push constants of the kernel for rows without gaps on Mesa's CPU driver: y = f(a, b). */
+/* Push constants of the kernel for rows without gaps on Mesa's CPU driver: y = f(a, b, c). */
 #ifndef TSR_PARAMS_VECTORS_H
 #define TSR_PARAMS_VECTORS_H
 
@@ -9,21 +9,20 @@
 #define TSR_VECTOR_BYTES 8
 
 struct tsr_vectors_push {
-    TSR_UINT identity[16];        /* TSR_IDENTITY_16 */
-    TSR_ADDRESS y, a, b;          /* the first rows */
-    TSR_UINT y_row, a_row, b_row; /* bytes from row to row */
-    TSR_UINT rows, vectors;       /* vectors of y in a row */
-    TSR_UINT across;              /* blocks in a row … */
-    TSR_UINT magic, shift;        /* … and how to divide by it; see params/walk.h */
-    TSR_FLOAT alpha, beta;
+    TSR_UINT identity[16];               /* TSR_IDENTITY_16 */
+    TSR_ADDRESS y, a, b;                 /* the first rows */
+    TSR_ADDRESS c;                       /* without a third input: alpha, then beta */
+    TSR_UINT y_row, a_row, b_row, c_row; /* bytes from row to row */
+    TSR_UINT rows, vectors;              /* vectors of y in a row */
+    TSR_UINT magic, shift;               /* to divide by the blocks in a row; see params/walk.h */
 };
 TSR_PUSH_CHECK(tsr_vectors_push);
 
 /* f, a specialization constant: TSR_EW_… of params/elementwise.h, or one of these. */
-#define TSR_VECTORS_ACTIVATE 8u
-#define TSR_VECTORS_ACTIVATE_GRAD 9u
-#define TSR_VECTORS_CONVERT 10u
-#define TSR_VECTORS_MOVE 11u /* bits of any dtype */
+#define TSR_VECTORS_ACTIVATE 64u
+#define TSR_VECTORS_ACTIVATE_GRAD 65u
+#define TSR_VECTORS_CONVERT 66u
+#define TSR_VECTORS_MOVE 67u /* bits of any dtype */
 
 /* The form of an operand's rows, a specialization constant: the alignment of its vectors, 8, 4 or 2
  * bytes, or: */

@@ -79,6 +79,29 @@ TSR__ABSENT(tsr_fill, tsr_stream *stream, tsr_tensor *dst, double value)
 TSR__ABSENT(tsr_add, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
 TSR__ABSENT(tsr_sub, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
 TSR__ABSENT(tsr_mul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
+TSR__ABSENT(tsr_div, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
+TSR__ABSENT(tsr_minimum, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+            const tsr_tensor *b)
+TSR__ABSENT(tsr_maximum, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+            const tsr_tensor *b)
+TSR__ABSENT(tsr_div_grad, tsr_stream *stream, tsr_tensor *da, tsr_tensor *db, const tsr_tensor *a,
+            const tsr_tensor *b, const tsr_tensor *dy)
+TSR__ABSENT(tsr_minimum_grad, tsr_stream *stream, tsr_tensor *da, tsr_tensor *db,
+            const tsr_tensor *a, const tsr_tensor *b, const tsr_tensor *dy)
+TSR__ABSENT(tsr_maximum_grad, tsr_stream *stream, tsr_tensor *da, tsr_tensor *db,
+            const tsr_tensor *a, const tsr_tensor *b, const tsr_tensor *dy)
+TSR__ABSENT(tsr_unary, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+            tsr_unary_function function)
+TSR__ABSENT(tsr_unary_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *x,
+            const tsr_tensor *dy, tsr_unary_function function)
+TSR__ABSENT(tsr_clamp, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float low,
+            float high)
+TSR__ABSENT(tsr_clamp_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *x,
+            const tsr_tensor *dy, float low, float high)
+TSR__ABSENT(tsr_compare, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+            const tsr_tensor *b, tsr_comparison comparison)
+TSR__ABSENT(tsr_where, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *condition,
+            const tsr_tensor *a, const tsr_tensor *b)
 TSR__ABSENT(tsr_scale, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float scale,
             float shift)
 TSR__ABSENT(tsr_axpy, tsr_stream *stream, tsr_tensor *y, float alpha, const tsr_tensor *x)

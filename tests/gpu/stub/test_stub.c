@@ -37,6 +37,18 @@ START_TEST(everything_is_unsupported)
     SAYS_SO(tsr_add, NULL, NULL, NULL, NULL);
     SAYS_SO(tsr_sub, NULL, NULL, NULL, NULL);
     SAYS_SO(tsr_mul, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_div, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_minimum, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_maximum, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_div_grad, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_minimum_grad, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_maximum_grad, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_unary, NULL, NULL, NULL, TSR_UNARY_EXP);
+    SAYS_SO(tsr_unary_grad, NULL, NULL, NULL, NULL, TSR_UNARY_EXP);
+    SAYS_SO(tsr_clamp, NULL, NULL, NULL, 0, 1);
+    SAYS_SO(tsr_clamp_grad, NULL, NULL, NULL, NULL, 0, 1);
+    SAYS_SO(tsr_compare, NULL, NULL, NULL, NULL, TSR_LESS);
+    SAYS_SO(tsr_where, NULL, NULL, NULL, NULL, NULL);
     SAYS_SO(tsr_scale, NULL, NULL, NULL, 0, 0);
     SAYS_SO(tsr_axpy, NULL, NULL, 0, NULL);
     SAYS_SO(tsr_activate, NULL, NULL, NULL, TSR_ACT_NONE);

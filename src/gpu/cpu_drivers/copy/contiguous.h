@@ -6,7 +6,7 @@
 #include "gpu/memory/tensor.h"
 #include "gpu/stream/stream.h"
 
-#define TSR__MAX_CONTIGUOUS 2
+#define TSR__MAX_CONTIGUOUS 3
 
 /* Inputs of y's shape: the caller's, or contiguous copies of them. Copies are tensors and not
  * scratch memory, which a stream provides only before an operation's first command. */

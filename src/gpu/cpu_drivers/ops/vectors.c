@@ -1,5 +1,7 @@
 #include "gpu/cpu_drivers/ops/vectors.h"
 
+#include <string.h>
+
 #include "base/checked.h"
 #include "shaders/params/types.h"
 #include "shaders/params/vectors.h"
@@ -50,6 +52,8 @@ static bool operand_suits(const tsr__vectors *work, const tsr__piece *piece, int
     const tsr_tensor *tensor = work->tensor[operand];
     uint32_t stride = piece->strides[operand][piece->ndim - 1];
 
+    if (tensor->layout.dtype == TSR_U8 && work->function != TSR_VECTORS_MOVE)
+        return false;
     if (stride == 0)
         return operand > 0 && work->function != TSR_VECTORS_MOVE;
     return stride == 1 && tsr__vectors_alignment(piece, operand, tensor) >=
@@ -122,7 +126,7 @@ bool tsr__vectors_cut(const tsr__vectors *work, const tsr__piece *piece, tsr__pi
 /* Rows row … row + rows − 1 and vectors vector … vector + vectors − 1 of the plane that starts at
  * `offset`, in elements. */
 typedef struct part {
-    uint64_t offset[3];
+    uint64_t offset[TSR__VECTORS_OPERANDS];
     uint32_t row, rows, vector, vectors;
 } part;
 
@@ -146,24 +150,23 @@ static tsr_status emit(tsr_stream *stream, const tsr__vectors *work, const tsr__
         .identity = {TSR_IDENTITY_16},
         .rows = at->rows,
         .vectors = at->vectors,
-        .across = tsr__div_up_u32(at->vectors, t->units * t->lanes),
-        .alpha = work->alpha,
-        .beta = work->beta,
     };
-    uint32_t blocks = push.across * tsr__div_up_u32(at->rows, t->block_rows);
+    uint32_t across = tsr__div_up_u32(at->vectors, t->units * t->lanes);
+    uint32_t blocks = across * tsr__div_up_u32(at->rows, t->block_rows);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_VECTORS,
-        .spec_count = 12,
+        .spec_count = 14,
         .spec = {TSR__VECTORS_SUBGROUPS * t->lanes, t->lanes, t->block_rows, t->units},
         .push = &push,
         .push_bytes = sizeof push,
         .groups = {tsr__div_up_u32(blocks, TSR__VECTORS_SUBGROUPS), 1, 1},
         .access_count = work->count,
     };
-    uint64_t *address[] = {&push.y, &push.a, &push.b};
-    uint32_t *row_bytes[] = {&push.y_row, &push.a_row, &push.b_row};
+    uint64_t *address[] = {&push.y, &push.a, &push.b, &push.c};
+    uint32_t *row_bytes[] = {&push.y_row, &push.a_row, &push.b_row, &push.c_row};
 
-    tsr__walk_divisor(push.across, &push.magic, &push.shift);
+    memcpy(&push.c, (float[2]){work->alpha, work->beta}, sizeof push.c);
+    tsr__walk_divisor(across, &push.magic, &push.shift);
     for (int i = 0; i < work->count; i++) {
         const tsr_tensor *tensor = work->tensor[i];
         uint32_t size = (uint32_t)tsr_dtype_size(tensor->layout.dtype);
@@ -171,11 +174,11 @@ static tsr_status emit(tsr_stream *stream, const tsr__vectors *work, const tsr__
         *row_bytes[i] = t->row_dim < 0 ? 0 : piece->strides[i][t->row_dim] * size;
         /* Moving bits does not depend on the dtype; one value gives one pipeline. */
         dispatch.spec[4 + i] = move ? TSR_DT_F32 : (uint32_t)tensor->layout.dtype;
-        dispatch.spec[7 + i] = form_of(piece, i, tensor);
+        dispatch.spec[8 + i] = form_of(piece, i, tensor);
         dispatch.access[i] = i == 0 ? tsr__write_of(tensor) : tsr__read_of(tensor);
     }
-    dispatch.spec[10] = work->function;
-    dispatch.spec[11] = work->activation;
+    dispatch.spec[12] = work->function;
+    dispatch.spec[13] = work->activation;
     return tsr__stream_dispatch(stream, &dispatch);
 }
 

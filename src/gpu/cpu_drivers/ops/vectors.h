@@ -17,6 +17,7 @@
 #define TSR__VECTORS_MAX_BLOCKS 1048560u
 /* The most dispatches for dimensions besides rows and columns. */
 #define TSR__VECTORS_MAX_PLANES 16
+#define TSR__VECTORS_OPERANDS 4
 
 /* Whether the device is Mesa's CPU driver with the features that these kernels need. */
 bool tsr__vectors_suit(const tsr_device *device);
@@ -33,8 +34,8 @@ typedef struct tsr__vectors {
     uint32_t function;   /* of params/vectors.h, or TSR_EW_… */
     uint32_t activation; /* a tsr_activation, if the function is one */
     float alpha, beta;
-    int count;                   /* of operands: y, a and perhaps b */
-    const tsr_tensor *tensor[3]; /* broadcast to y's shape */
+    int count;                                       /* of operands: y, a, perhaps b and c */
+    const tsr_tensor *tensor[TSR__VECTORS_OPERANDS]; /* broadcast to y's shape */
 } tsr__vectors;
 
 /* Divides a piece in two along its rows: `vectors` for tsr__vectors_run, and the last columns,

@@ -21,14 +21,13 @@ tsr_status tsr_activate(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
     TSR__TRY(check_activation("activate", activation));
     tsr__elementwise work = {
         .op = "activate",
-        .shader = TSR__SHADER_ACTIVATE,
+        .activation = true,
         .function = activation,
         .y = y,
-        .a = x,
         .y_name = "y",
-        .a_name = "x",
+        .in = {{x, "x"}},
     };
-    return tsr__elementwise_run(stream, &work);
+    return tsr__elementwise_run(stream, &work, 1);
 }
 
 tsr_status tsr_activate_grad(tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *x,
@@ -37,14 +36,11 @@ tsr_status tsr_activate_grad(tsr_stream *stream, tsr_tensor *dx, const tsr_tenso
     TSR__TRY(check_activation("activate_grad", activation));
     tsr__elementwise work = {
         .op = "activate_grad",
-        .shader = TSR__SHADER_ACTIVATE,
+        .activation = true,
         .function = activation,
         .y = dx,
-        .a = x,
-        .b = dy,
         .y_name = "dx",
-        .a_name = "x",
-        .b_name = "dy",
+        .in = {{x, "x"}, {dy, "dy"}},
     };
-    return tsr__elementwise_run(stream, &work);
+    return tsr__elementwise_run(stream, &work, 1);
 }

@@ -1,4 +1,3 @@
-/* Element-wise operations: y = f(a, b). */
 #include "gpu/ops/elementwise/elementwise.h"
 
 #include <string.h>
@@ -7,18 +6,36 @@
 #include "gpu/cpu_drivers/ops/vectors.h"
 #include "shaders/params/elementwise.h"
 #include "shaders/params/vectors.h"
-#include "tessera/ops.h"
 
-/* y, a and, if there is one, b. Inputs have been broadcast to y's shape. */
+enum {
+    OPERANDS = 4,
+};
+
+/* y and the inputs, which have been broadcast to y's shape. */
 typedef struct operand_set {
     int count;
-    tsr_tensor tensor[3];
+    tsr_tensor tensor[OPERANDS];
 } operand_set;
 
-static tsr_status add_input(const tsr__elementwise *work, const tsr_stream *stream,
-                            const tsr_tensor *in, const char *name, operand_set *out)
+static tsr_status require_dtype(const tsr__elementwise *work, const char *name,
+                                const tsr_stream *stream, const tsr_tensor *tensor, bool flags)
 {
-    TSR__TRY(tsr__require_float(work->op, name, stream, in));
+    if (!flags)
+        return tsr__require_float(work->op, name, stream, tensor);
+    TSR__TRY(tsr__require_tensor(work->op, name, stream, tensor));
+    const tsr_dtype dtype = tensor->layout.dtype;
+    TSR__REQUIRE(dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16 || dtype == TSR_U8,
+                 "%s: %s is %s; u8, f32, f16 or bf16 is needed", work->op, name,
+                 tsr_dtype_name(dtype));
+    return TSR_OK;
+}
+
+static tsr_status add_input(const tsr__elementwise *work, const tsr_stream *stream, int index,
+                            operand_set *out)
+{
+    const tsr_tensor *in = work->in[index].tensor;
+    const char *name = work->in[index].name;
+    TSR__TRY(require_dtype(work, name, stream, in, work->a_flags && index == 0));
     tsr_layout layout;
     TSR__TRY(tsr__require_broadcast(work->op, name, in, work->y_name, work->y, &layout));
     tsr_tensor *operand = &out->tensor[out->count++];
@@ -28,11 +45,10 @@ static tsr_status add_input(const tsr__elementwise *work, const tsr_stream *stre
 
 static tsr_status check(const tsr__elementwise *work, const tsr_stream *stream, operand_set *out)
 {
-    TSR__TRY(tsr__require_float(work->op, work->y_name, stream, work->y));
+    TSR__TRY(require_dtype(work, work->y_name, stream, work->y, work->y_flags));
     *out = (operand_set){.count = 1, .tensor = {*work->y}};
-    TSR__TRY(add_input(work, stream, work->a, work->a_name, out));
-    if (work->b_name)
-        TSR__TRY(add_input(work, stream, work->b, work->b_name, out));
+    for (int i = 0; i + 1 < OPERANDS && work->in[i].name; i++)
+        TSR__TRY(add_input(work, stream, i, out));
     return tsr__device_check(work->y->buffer->device);
 }
 
@@ -50,40 +66,78 @@ static uint32_t inner_mode(const tsr__piece *piece, int operand, const tsr_tenso
     return TSR_EW_STRIDED;
 }
 
-static tsr_status run_strided(tsr_stream *stream, const tsr__elementwise *work,
-                              const operand_set *operands, const tsr__piece *piece)
+/* The push constants of the kernel for three inputs. */
+static void fill_push3(struct tsr_elementwise3_params *push, const operand_set *operands,
+                       const tsr__piece *piece)
 {
-    struct tsr_elementwise_params push = {
+    struct tsr_walk walk;
+    tsr__walk_init(&walk, piece, 4);
+    *push = (struct tsr_elementwise3_params){
+        .y = tsr__piece_address(piece, 0, &operands->tensor[0]),
+        .a = tsr__piece_address(piece, 1, &operands->tensor[1]),
+        .b = tsr__piece_address(piece, 2, &operands->tensor[2]),
+        .c = tsr__piece_address(piece, 3, &operands->tensor[3]),
+        .items = walk.items,
+        .inner = walk.inner,
+        .shifts = walk.shifts,
+        .size1 = walk.size[1],
+        .size2 = walk.size[2],
+        .magic = {walk.magic[0], walk.magic[1], walk.magic[2]},
+    };
+    tsr__walk_strides(piece, 0, push->y_strides);
+    tsr__walk_strides(piece, 1, push->a_strides);
+    tsr__walk_strides(piece, 2, push->b_strides);
+    tsr__walk_strides(piece, 3, push->c_strides);
+}
+
+static void fill_push(struct tsr_elementwise_params *push, const tsr__elementwise *work,
+                      const operand_set *operands, const tsr__piece *piece)
+{
+    *push = (struct tsr_elementwise_params){
         .y = tsr__piece_address(piece, 0, &operands->tensor[0]),
         .a = tsr__piece_address(piece, 1, &operands->tensor[1]),
         .alpha = work->alpha,
         .beta = work->beta,
     };
-    tsr__walk_init(&push.walk, piece, 4);
-    tsr__walk_strides(piece, 0, push.y_strides);
-    tsr__walk_strides(piece, 1, push.a_strides);
+    tsr__walk_init(&push->walk, piece, 4);
+    tsr__walk_strides(piece, 0, push->y_strides);
+    tsr__walk_strides(piece, 1, push->a_strides);
     if (operands->count > 2) {
-        push.b = tsr__piece_address(piece, 2, &operands->tensor[2]);
-        tsr__walk_strides(piece, 2, push.b_strides);
+        push->b = tsr__piece_address(piece, 2, &operands->tensor[2]);
+        tsr__walk_strides(piece, 2, push->b_strides);
     }
+}
+
+static tsr_status run_strided(tsr_stream *stream, const tsr__elementwise *work,
+                              const operand_set *operands, const tsr__piece *piece)
+{
+    const bool three = operands->count > 3;
+    struct tsr_elementwise_params push;
+    struct tsr_elementwise3_params push3;
+    if (three)
+        fill_push3(&push3, operands, piece);
+    else
+        fill_push(&push, work, operands, piece);
 
     tsr__dispatch dispatch = {
-        .shader = work->shader,
-        .spec_count = 8,
+        .shader = work->activation ? TSR__SHADER_ACTIVATE
+                  : three          ? TSR__SHADER_ELEMENTWISE3
+                                   : TSR__SHADER_ELEMENTWISE,
+        .spec_count = 10,
         .spec = {TSR__WALK_WORKGROUP},
-        .push = &push,
-        .push_bytes = sizeof push,
+        .push = three ? (void *)&push3 : (void *)&push,
+        .push_bytes = three ? sizeof push3 : sizeof push,
         .access_count = operands->count,
         .access = {tsr__write_of(&operands->tensor[0])},
     };
     for (int i = 0; i < operands->count; i++) {
         dispatch.spec[1 + i] = operands->tensor[i].layout.dtype;
-        dispatch.spec[4 + i] = inner_mode(piece, i, &operands->tensor[i]);
+        dispatch.spec[5 + i] = inner_mode(piece, i, &operands->tensor[i]);
         if (i > 0)
             dispatch.access[i] = tsr__read_of(&operands->tensor[i]);
     }
-    dispatch.spec[7] = work->function;
-    tsr__groups_for(push.walk.items, TSR__WALK_WORKGROUP, dispatch.groups);
+    dispatch.spec[9] = work->function;
+    tsr__groups_for(three ? push3.items : push.walk.items, TSR__WALK_WORKGROUP, dispatch.groups);
     return tsr__stream_dispatch(stream, &dispatch);
 }
 
@@ -94,7 +148,7 @@ static tsr__vectors vectors_of(const tsr__elementwise *work, const operand_set *
                             .beta = work->beta,
                             .count = operands->count};
 
-    if (work->shader == TSR__SHADER_ACTIVATE) {
+    if (work->activation) {
         vectors.function = operands->count > 2 ? TSR_VECTORS_ACTIVATE_GRAD : TSR_VECTORS_ACTIVATE;
         vectors.activation = work->function;
     }
@@ -115,104 +169,59 @@ static tsr_status run_piece(tsr_stream *stream, const tsr__elementwise *work,
     return rest.count == 0 ? TSR_OK : run_strided(stream, work, operands, &rest);
 }
 
+/* The operations of one call, and contiguous copies of their inputs. */
 typedef struct call {
     const tsr__elementwise *work;
-    const operand_set *operands;
+    int count;
+    operand_set operands[TSR__ELEMENTWISE_MAX];
+    tsr__contiguous inputs[TSR__ELEMENTWISE_MAX];
 } call;
 
-static tsr_status run_pieces(tsr_stream *stream, void *opaque)
+static tsr_status run_pieces(tsr_stream *stream, const tsr__elementwise *work,
+                             const operand_set *operands)
 {
-    const call *c = opaque;
-    const operand_set *operands = c->operands;
-    const tsr_layout *layouts[3];
+    const tsr_layout *layouts[OPERANDS];
     for (int i = 0; i < operands->count; i++)
         layouts[i] = &operands->tensor[i].layout;
     tsr__pieces walk;
     tsr__piece piece;
     tsr__pieces_init(&walk, operands->count, layouts, 0);
     while (tsr__pieces_next(&walk, &piece))
-        TSR__TRY(run_piece(stream, c->work, operands, &piece));
+        TSR__TRY(run_piece(stream, work, operands, &piece));
     return TSR_OK;
 }
 
-tsr_status tsr__elementwise_run(tsr_stream *stream, const tsr__elementwise *work)
+static tsr_status run_all(tsr_stream *stream, void *opaque)
 {
-    operand_set operands;
-    TSR__TRY(check(work, stream, &operands));
-    if (tsr_layout_count(&work->y->layout) == 0)
+    const call *c = opaque;
+    for (int i = 0; i < c->count; i++)
+        TSR__TRY(run_pieces(stream, &c->work[i], &c->operands[i]));
+    return TSR_OK;
+}
+
+static tsr_status make_contiguous(tsr_stream *stream, operand_set *operands,
+                                  tsr__contiguous *inputs)
+{
+    if (tsr_layout_count(&operands->tensor[0].layout) == 0)
         return TSR_OK;
-    tsr__contiguous inputs = {.count = operands.count - 1};
-    memcpy(inputs.input, &operands.tensor[1], (size_t)inputs.count * sizeof *inputs.input);
-    tsr_status status = tsr__make_contiguous(stream, &operands.tensor[0], &inputs);
-    memcpy(&operands.tensor[1], inputs.input, (size_t)inputs.count * sizeof *inputs.input);
-    if (status == TSR_OK)
-        status = tsr__stream_atomic(stream, run_pieces, &(call){work, &operands});
-    tsr__contiguous_finish(&inputs);
+    inputs->count = operands->count - 1;
+    memcpy(inputs->input, &operands->tensor[1], (size_t)inputs->count * sizeof *inputs->input);
+    tsr_status status = tsr__make_contiguous(stream, &operands->tensor[0], inputs);
+    memcpy(&operands->tensor[1], inputs->input, (size_t)inputs->count * sizeof *inputs->input);
     return status;
 }
 
-static tsr_status binary(tsr_stream *stream, const char *op, uint32_t function, tsr_tensor *y,
-                         const tsr_tensor *a, const tsr_tensor *b)
+tsr_status tsr__elementwise_run(tsr_stream *stream, const tsr__elementwise *work, int count)
 {
-    tsr__elementwise work = {
-        .op = op,
-        .shader = TSR__SHADER_ELEMENTWISE,
-        .function = function,
-        .y = y,
-        .a = a,
-        .b = b,
-        .y_name = "y",
-        .a_name = "a",
-        .b_name = "b",
-    };
-    return tsr__elementwise_run(stream, &work);
-}
-
-tsr_status tsr_add(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
-{
-    return binary(stream, "add", TSR_EW_ADD, y, a, b);
-}
-
-tsr_status tsr_sub(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
-{
-    return binary(stream, "sub", TSR_EW_SUB, y, a, b);
-}
-
-tsr_status tsr_mul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
-{
-    return binary(stream, "mul", TSR_EW_MUL, y, a, b);
-}
-
-tsr_status tsr_scale(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float scale,
-                     float shift)
-{
-    tsr__elementwise work = {
-        .op = "scale",
-        .shader = TSR__SHADER_ELEMENTWISE,
-        .function = TSR_EW_SCALE,
-        .alpha = scale,
-        .beta = shift,
-        .y = y,
-        .a = x,
-        .y_name = "y",
-        .a_name = "x",
-    };
-    return tsr__elementwise_run(stream, &work);
-}
-
-tsr_status tsr_axpy(tsr_stream *stream, tsr_tensor *y, float alpha, const tsr_tensor *x)
-{
-    tsr__elementwise work = {
-        .op = "axpy",
-        .shader = TSR__SHADER_ELEMENTWISE,
-        .function = TSR_EW_AXPY,
-        .alpha = alpha,
-        .y = y,
-        .a = x,
-        .b = y,
-        .y_name = "y",
-        .a_name = "x",
-        .b_name = "y",
-    };
-    return tsr__elementwise_run(stream, &work);
+    call c = {.work = work, .count = count};
+    for (int i = 0; i < count; i++)
+        TSR__TRY(check(&work[i], stream, &c.operands[i]));
+    tsr_status status = TSR_OK;
+    for (int i = 0; i < count && status == TSR_OK; i++)
+        status = make_contiguous(stream, &c.operands[i], &c.inputs[i]);
+    if (status == TSR_OK)
+        status = tsr__stream_atomic(stream, run_all, &c);
+    for (int i = 0; i < count; i++)
+        tsr__contiguous_finish(&c.inputs[i]);
+    return status;
 }
