@@ -1,4 +1,4 @@
-/* Matrix multiplication with everything a linear layer fuses into it. */
+/* Matrix multiplication with the epilogue of a linear layer: factor, bias, activation. */
 #ifndef TESSERA_MATMUL_H
 #define TESSERA_MATMUL_H
 
@@ -18,7 +18,7 @@ typedef enum tsr_activation {
 
 /* The factor of the product. */
 typedef enum tsr_matmul_scale {
-    TSR_MATMUL_SCALE_ALPHA = 0, /* `alpha`, where 0 (a field that was not set) means 1 */
+    TSR_MATMUL_SCALE_ALPHA = 0, /* `alpha`; an alpha of 0, the value of an unset field, means 1 */
     TSR_MATMUL_SCALE_ZERO = 1 /* 0: the product is left out, with any NaN in it; alpha must be 0 */
 } tsr_matmul_scale;
 
@@ -39,12 +39,13 @@ typedef struct tsr_matmul_params {
  * a, b and y have 2 to 8 dimensions; the leading ones are batch dimensions, and those of a and b
  * broadcast to y's. a, b, y and bias are each f32, f16 or bf16, any mixture. Any strides: sliced
  * and transposed views need no copy. Sizes may be 0; with k = 0 the product is 0. The result's bits
- * depend on shapes, dtypes, strides, the device and its tuning (tuning.h) only, not on the run. y
- * may not overlap a, b or bias. `params` may be NULL.
+ * depend only on shapes, dtypes, strides, the device and its tuning (tuning.h), not on the run. y
+ * may not overlap a, b or bias. `params` may be NULL. Records the product into the stream and does
+ * not wait for its result.
  *
  * Errors: TSR_ERR_INVALID (shapes, dtypes, devices, overlap, naming them), TSR_ERR_NO_MEMORY,
- * TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST. On failure y is as it was, but when
- * the device is lost, or fails in the middle of a product that is too much for one batch
+ * TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST. On failure y keeps its contents,
+ * unless the device is lost, or fails in the middle of a product that is too long for one batch
  * (stream.h). */
 TSR_API TSR_NODISCARD tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                             const tsr_tensor *b, const tsr_matmul_params *params);

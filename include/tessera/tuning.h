@@ -12,10 +12,10 @@
  * activation, accumulation); and m, n, k and the number of matrices, each up to the next power of
  * two (513 to 1024 are alike).
  *
- * Another kernel adds in another order. A product's bits depend on its shapes, dtypes and strides,
- * on the device and on this file; they do not change from run to run unless somebody tunes.
+ * Kernels add in different orders. A product's bits depend on its shapes, dtypes and strides, on
+ * the device and on this file; they do not change from run to run unless somebody tunes.
  *
- * Threads: as the device, which may be shared; streams and tensors may not. */
+ * Threads: several may use one device at a time, but each stream and tensor only one at a time. */
 #ifndef TESSERA_TUNING_H
 #define TESSERA_TUNING_H
 
@@ -39,53 +39,55 @@ typedef struct tsr_tuning_choice {
 #define tsr_tuning_choice(...) (&(tsr_tuning_choice){__VA_ARGS__})
 
 typedef struct tsr_tuning_info {
-    uint64_t shape_class;    /* equal for products of one class; 0: of none, the product is empty */
-    tsr_tuning_choice usual; /* without a tuning; `splits` are those of this product */
-    tsr_tuning_choice chosen; /* what tsr_matmul does, likewise */
-    bool tuned;               /* that is what a tuning says */
+    uint64_t shape_class;     /* equal for products of one class; 0: the product is empty */
+    tsr_tuning_choice usual;  /* the choice without a tuning; `splits` is for this product */
+    tsr_tuning_choice chosen; /* the choice that tsr_matmul makes; `splits` is for this product */
+    bool tuned;               /* `chosen` comes from a tuning */
 } tsr_tuning_info;
 
-/* How tsr_matmul would compute this product; nothing is recorded. Errors are those of tsr_matmul.
- */
+/* Tells how tsr_matmul would compute this product, and records nothing. Errors: those of
+ * tsr_matmul. */
 TSR_API TSR_NODISCARD tsr_status tsr_tuning_inspect(tsr_stream *stream, const tsr_tensor *y,
                                                     const tsr_tensor *a, const tsr_tensor *b,
                                                     const tsr_matmul_params *params,
                                                     tsr_tuning_info *out);
 
-/* The ways besides the usual one in which this device can compute this product, numbered from 0.
- * TSR_ERR_NOT_FOUND past the last; other errors are those of tsr_matmul. */
+/* Writes the choice numbered `index`, counted from 0, among those by which this device can compute
+ * the product besides the usual one. TSR_ERR_NOT_FOUND past the last; other errors are those of
+ * tsr_matmul. */
 TSR_API TSR_NODISCARD tsr_status tsr_tuning_candidate(tsr_stream *stream, const tsr_tensor *y,
                                                       const tsr_tensor *a, const tsr_tensor *b,
                                                       const tsr_matmul_params *params, int index,
                                                       tsr_tuning_choice *out);
 
-/* tsr_matmul in this way; `choice` NULL is the usual one, whatever a tuning says. Errors: those of
- * tsr_matmul, TSR_ERR_UNSUPPORTED (the kernel does not exist, or cannot do this here) and
- * TSR_ERR_INVALID (more than TSR_TUNING_MAX_SPLITS splits). */
+/* tsr_matmul with this choice; NULL means the usual one without a tuning. Errors: those of
+ * tsr_matmul, TSR_ERR_UNSUPPORTED (the kernel does not exist, or cannot compute this product on
+ * this device) and TSR_ERR_INVALID (more than TSR_TUNING_MAX_SPLITS splits). */
 TSR_API TSR_NODISCARD tsr_status tsr_tuning_matmul(tsr_stream *stream, tsr_tensor *y,
                                                    const tsr_tensor *a, const tsr_tensor *b,
                                                    const tsr_matmul_params *params,
                                                    const tsr_tuning_choice *choice);
 
-/* From now on this device object computes products of this one's class so; `choice` NULL: as usual.
- * Where a product of the class is not for that kernel, it is computed as usual. Nothing is stored.
- * Errors: as tsr_tuning_matmul, TSR_ERR_INVALID for an empty product, TSR_ERR_OVERFLOW (too many
- * classes). */
+/* Makes this device object compute all products of this product's class with `choice` from now on;
+ * NULL restores the usual choice. A product of the class that the kernel cannot compute takes the
+ * usual one. Stores nothing. Errors: those of tsr_tuning_matmul, TSR_ERR_INVALID for an empty
+ * product, TSR_ERR_OVERFLOW (too many classes). */
 TSR_API TSR_NODISCARD tsr_status tsr_tuning_set(tsr_stream *stream, const tsr_tensor *y,
                                                 const tsr_tensor *a, const tsr_tensor *b,
                                                 const tsr_matmul_params *params,
                                                 const tsr_tuning_choice *choice);
 
-/* Stores what was set, atomically; classes that were not keep what the file says of them, also when
- * several processes store at once. Errors: TSR_ERR_NOT_FOUND (no folder is known), TSR_ERR_IO
- * (others storing for 5 s among them), TSR_ERR_NO_MEMORY. */
+/* Stores the choices that were set, atomically. The file keeps its other classes, even if several
+ * processes store at once. Blocks for up to 5 s while another process stores. Errors:
+ * TSR_ERR_NOT_FOUND (there is no cache folder), TSR_ERR_IO (also if another process stores for
+ * longer than 5 s), TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_tuning_save(tsr_device *device);
 
-/* How many classes this device object computes by a tuning. */
+/* The number of classes that this device object computes by a tuning. */
 TSR_API int tsr_tuning_count(const tsr_device *device);
 
-/* The file's name, whether or not there is one: at most `size` - 1 bytes and a zero. Errors:
- * TSR_ERR_NOT_FOUND (no folder is known), TSR_ERR_INVALID (it does not fit). */
+/* The path of the device's tuning file, which need not exist: at most `size` - 1 bytes and a zero.
+ * Errors: TSR_ERR_NOT_FOUND (there is no cache folder), TSR_ERR_INVALID (the path does not fit). */
 TSR_API TSR_NODISCARD tsr_status tsr_tuning_path(const tsr_device *device, char *out, size_t size);
 
 #define TSR_TUNING_PATH_SIZE 1024
@@ -93,14 +95,14 @@ TSR_API TSR_NODISCARD tsr_status tsr_tuning_path(const tsr_device *device, char 
 
 typedef enum tsr_tuning_state {
     TSR_TUNING_NONE = 0, /* nothing is stored */
-    TSR_TUNING_USED,     /* products follow it, on devices that have not read it yet */
-    TSR_TUNING_IGNORED,  /* they would, but TESSERA_TUNING is 0 */
-    TSR_TUNING_REFUSED   /* what is stored cannot be used; products are computed as usual */
+    TSR_TUNING_USED,     /* devices that have not read a tuning yet will use it */
+    TSR_TUNING_IGNORED,  /* they would use it, but TESSERA_TUNING is 0 */
+    TSR_TUNING_REFUSED   /* the file cannot be used; products are computed as usual */
 } tsr_tuning_state;
 
 typedef struct tsr_tuning_stored {
     tsr_tuning_state state;
-    int classes;       /* that are not computed as usual; 0 where it is refused */
+    int classes;       /* the number of classes in the file; 0 if it is refused */
     int64_t written_s; /* when the file was written last, in seconds since 1970 (UTC); 0: never. By
                           which version of tessera, files do not say */
     char path[TSR_TUNING_PATH_SIZE];     /* the file's; "" for TSR_TUNING_NONE */
@@ -109,8 +111,8 @@ typedef struct tsr_tuning_stored {
                                             for this one. Otherwise "" */
 } tsr_tuning_stored;
 
-/* What is stored for a device as tsr_device_list_init describes it. Opens nothing; any thread.
- * Errors: TSR_ERR_INVALID (an argument is NULL), TSR_ERR_NO_MEMORY. */
+/* Describes the tuning file of a device, which tsr_device_list_init has described, without opening
+ * the device. Any thread. Errors: TSR_ERR_INVALID (an argument is NULL), TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_tuning_find(const tsr_device_info *device,
                                                  tsr_tuning_stored *out);
 

@@ -1,10 +1,10 @@
-/* Products that one kernel is likely to be best for: the classes of a tuning. Pure arithmetic.
+/* The classes of a tuning: sets of products for which the same kernel is likely to be the fastest.
+ * Pure arithmetic.
  *
- * A class is the dtypes; which direction of each operand has stride 1 and whether vectors can be
- * loaded along it; whether there is an epilogue; and m, n, k and the batch count up to the next
- * power of two. Powers of two because tiles are powers of two: from one to the next, the number of
- * tiles and what they waste at the edges change by a factor of two at the most, and a measurement
- * at both ends bounds it. */
+ * A class consists of the dtypes; the direction of stride 1 of each operand, and whether vectors
+ * can be loaded along it; whether there is an epilogue; and m, n, k and the batch count, rounded up
+ * to powers of two. Tiles are powers of two, too: within a class the number of tiles, and the work
+ * wasted at their edges, change by at most a factor of two. */
 #ifndef TSR_GPU_MATMUL_TUNING_SHAPE_CLASS_H
 #define TSR_GPU_MATMUL_TUNING_SHAPE_CLASS_H
 
@@ -14,8 +14,8 @@
 typedef enum tsr__matmul_form {
     TSR__FORM_ANY,      /* no stride is 1 */
     TSR__FORM_VEC_K,    /* vectors of four along k */
-    TSR__FORM_VEC_LINE, /* … along a's rows or b's columns */
-    TSR__FORM_K,        /* stride 1 along k, but vectors do not always fit */
+    TSR__FORM_VEC_LINE, /* vectors of four along a's rows or b's columns */
+    TSR__FORM_K,        /* stride 1 along k, but vectors are not always aligned */
     TSR__FORM_LINE,
     TSR__FORM_COUNT
 } tsr__matmul_form;
@@ -23,15 +23,16 @@ typedef enum tsr__matmul_form {
 typedef struct tsr__shape_class {
     tsr_dtype a_dtype, b_dtype, y_dtype;
     tsr__matmul_form a_form, b_form;
-    bool y_rows;             /* y's columns are neighbours in memory */
-    bool epilogue;           /* anything but y = a·b */
+    bool y_rows;             /* y's rows are contiguous */
+    bool epilogue;           /* the product is not just y = a·b */
     uint32_t m, n, k, batch; /* log2 of the largest size in the class */
 } tsr__shape_class;
 
-/* False for products that no tuning is for: of nothing. */
+/* False for empty products, which have no class. */
 bool tsr__shape_class_of(const tsr__matmul_problem *problem, tsr__shape_class *out);
 
-/* To and from a number that orders classes. Unpacking is false for what is no class's. */
+/* Converts to and from a number that orders classes. Unpacking is false for numbers that no class
+ * has. */
 uint64_t tsr__shape_class_pack(const tsr__shape_class *shape_class);
 bool tsr__shape_class_unpack(uint64_t packed, tsr__shape_class *out);
 

@@ -1,4 +1,4 @@
-/* tsr_tuning_find: what is stored for a device, without opening it. */
+/* tsr_tuning_find: describes the tuning file of a device without opening the device. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -14,11 +14,11 @@
 _Static_assert(TSR_TUNING_PATH_SIZE >= TSR__CACHE_PATH, "every path fits");
 _Static_assert(TSR_TUNING_REASON_SIZE >= TSR__TUNED_REASON, "every reason fits");
 
-/* A file of this device that another version of the driver left behind: its name is another one. */
+/* A file of this device for another version of the driver, under another name. */
 typedef struct leftover {
     char path[TSR__CACHE_PATH];
     uint32_t driver_version;
-    int64_t written_s; /* the latest counts */
+    int64_t written_s; /* of several files the latest is reported */
     bool found;
 } leftover;
 
@@ -39,7 +39,7 @@ static void consider(const tsr__tuned_owner *owner, const char *own, const char 
     tsr__tuned_identify(owner, &same);
     same.shader_hash = key.shader_hash;
     if (memcmp(&same, &key, sizeof key) == 0)
-        return; /* a copy that somebody keeps */
+        return; /* a copy of the device's own file */
     int64_t written_s = written_at(path);
     if (out->found && written_s <= out->written_s)
         return;
@@ -49,7 +49,7 @@ static void consider(const tsr__tuned_owner *owner, const char *own, const char 
     snprintf(out->path, sizeof out->path, "%s", path);
 }
 
-/* In the folder of the device's own file, whether or not that is there. */
+/* Searches the folder in which the device's own file is or would be. */
 static leftover look_for_others(const tsr__tuned_owner *owner, const char *own)
 {
     leftover seen = {.found = false};
@@ -88,7 +88,7 @@ static void refuse_leftover(const tsr__tuned_owner *owner, const leftover *other
                  "it was made for another build or setting of the driver");
 }
 
-/* The device's own file, which is there. */
+/* Describes the device's own file, which exists. */
 static tsr_status describe(const tsr__tuned_owner *owner, tsr_tuning_stored *out)
 {
     tsr__tuned_table table;
@@ -114,7 +114,7 @@ tsr_status tsr_tuning_find(const tsr_device_info *device, tsr_tuning_stored *out
     TSR__REQUIRE(device != NULL && out != NULL, "tuning_find: %s is NULL",
                  device ? "out" : "device");
     tsr__tuned_owner owner = {.info = device, .storage = tsr__storage_of(device)};
-    /* Without a folder nothing is stored. */
+    /* Nothing can be stored if there is no cache folder. */
     if (tsr__tuned_path(&owner, found.path) != TSR_OK) {
         *out = (tsr_tuning_stored){.state = TSR_TUNING_NONE};
         return TSR_OK;

@@ -13,13 +13,13 @@
 #include "base/hash.h"
 #include "gpu/matmul/tuning/shape_class.h"
 
-#define LOCK_SECONDS 5 /* storing takes some milliseconds */
+#define LOCK_SECONDS 5 /* storing takes a few milliseconds */
 
 struct tsr__tuned {
     pthread_mutex_t lock;
-    atomic_bool any;          /* there may be entries: spares most devices the lock */
-    tsr__tuned_table table;   /* what is in effect */
-    tsr__tuned_table changes; /* what of it is not in the file yet */
+    atomic_bool any;          /* false: the table is empty, and the lock is not needed */
+    tsr__tuned_table table;   /* the entries in effect */
+    tsr__tuned_table changes; /* those of them that are not in the file yet */
 };
 
 const tsr__cache_kind tsr__tuned_file = {
@@ -29,15 +29,15 @@ const tsr__cache_kind tsr__tuned_file = {
     .most_bytes = UINT64_C(1) << 20,
 };
 
-/* Whose file ----------------------------------------------------------------------------------- */
+/* The file's identity -------------------------------------------------------------------------- */
 
 static uint64_t hash_text(uint64_t hash, const char *text)
 {
     return tsr__hash(hash, text, strlen(text) + 1);
 }
 
-/* Not by UUIDs: they tell two devices of one kind apart, and change when a
- * card moves to another slot or a distribution builds the same driver again. */
+/* Uses no UUIDs: they differ between two devices of one kind, and change when a card moves to
+ * another slot or a distribution rebuilds the same driver. */
 void tsr__tuned_identify(const tsr__tuned_owner *owner, tsr__cache_key *out)
 {
     const tsr_device_info *info = owner->info;
@@ -53,8 +53,8 @@ void tsr__tuned_identify(const tsr__tuned_owner *owner, tsr__cache_key *out)
     out->storage = (uint32_t)owner->storage;
 }
 
-/* Other kernels may have other winners: the shaders of products, and what configurations make of
- * them. */
+/* Hashes the shaders of products and the table of configurations: with other kernels, other
+ * choices may be the fastest. */
 static uint64_t hash_kernels(tsr__storage storage)
 {
     uint64_t hash = tsr__cache_hash_shaders(storage, "matmul");
@@ -77,7 +77,7 @@ void tsr__tuned_key(const tsr__tuned_owner *owner, tsr__cache_key *out)
     out->shader_hash = hash_kernels(owner->storage);
 }
 
-/* The name leaves out the kernels: a build with others replaces the file. */
+/* The name does not depend on the kernels: a build with other kernels replaces the file. */
 tsr_status tsr__tuned_path(const tsr__tuned_owner *owner, char path[TSR__CACHE_PATH])
 {
     tsr__cache_key identity;
@@ -100,7 +100,7 @@ tsr_status tsr__tuned_read(const tsr__tuned_owner *owner, const char *path, tsr_
     const char *reason;
     *out = (tsr__tuned_table){0};
     refused[0] = '\0';
-    /* Most devices have no file: the kernels need not be hashed. */
+    /* Most devices have no file. Returns before the kernels are hashed. */
     if (access(path, R_OK) != 0)
         return TSR_OK;
     tsr__tuned_key(owner, &key);
@@ -145,7 +145,7 @@ tsr_status tsr__tuned_create(const tsr_device *device, bool read, tsr__tuned **o
     if (!tuned)
         return TSR_ERR_NO_MEMORY;
     pthread_mutex_init(&tuned->lock, NULL);
-    /* Without memory there is no telling what it says, and so which bits products have. */
+    /* Running out of memory must fail: without the tuning, products would have other bits. */
     tsr_status status = read && tsr__tuned_wanted() ? load(device, &tuned->table) : TSR_OK;
     if (status != TSR_OK) {
         tsr__tuned_destroy(tuned);
@@ -248,8 +248,8 @@ static tsr_status store(const tsr_device *device, const tsr__tuned_table *table)
     return TSR_OK;
 }
 
-/* Read again rather than taken from memory: another process may have stored more, and
- * TESSERA_TUNING=0 may have kept this one from reading. */
+/* Reads the file again, because another process may have stored more, or TESSERA_TUNING=0 kept
+ * this one from reading it. */
 static tsr_status store_changes(const tsr_device *device, tsr__tuned *tuned)
 {
     tsr__tuned_table stored;
