@@ -31,6 +31,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_stream_create(tsr_device *device, tsr_strea
  * sets *stream to NULL. NULL is allowed. Failures are logged. */
 TSR_API void tsr_stream_destroy(tsr_stream **stream);
 
+/* Returns the stream's device, without a new reference to it. */
 TSR_API tsr_device *tsr_stream_device(const tsr_stream *stream);
 
 /* Submits everything recorded so far and returns without waiting for it; with TESSERA_SLOWDOWN,
@@ -43,8 +44,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_stream_submit(tsr_stream *stream);
 /* Submits everything recorded so far. Blocks until all of the stream's work is complete. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_wait(tsr_stream *stream);
 
-/* As tsr_stream_wait, but blocks until `timeout_ns` nanoseconds have passed at the latest. If work
- * is still running then, it continues, and the call returns TSR_ERR_TIMEOUT. */
+/* Submits everything recorded so far. Blocks until all of the stream's work is complete, for at
+ * most `timeout_ns` nanoseconds. If work is still running then, it continues, and the call returns
+ * TSR_ERR_TIMEOUT. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_wait_for(tsr_stream *stream, uint64_t timeout_ns);
 
 /* Gives a point in the stream's work: the end of everything recorded before the call. Later points
