@@ -78,7 +78,7 @@ static tsr_status check_memory(const tsr_layer *layer, bool biases)
 tsr_status tsr__layer_check_forward(const tsr_layer *layer)
 {
     TSR__TRY(check_memory(layer, true));
-    for (int i = 0; i < 2 && layer->child[i]; i++)
+    for (int i = 0; i < TSR__MAX_CHILDREN && layer->child[i]; i++)
         TSR__TRY(tsr__layer_check_forward(layer->child[i]));
     return TSR_OK;
 }
@@ -101,7 +101,7 @@ tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const
         TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "dy", dy));
     }
     /* The second child's gradient of its input is what the first one goes on with. */
-    for (int i = 0; i < 2 && layer->child[i]; i++)
-        TSR__TRY(tsr__layer_check_backward(layer->child[i], weights || i == 1, x, dy));
+    for (int i = 0; i < TSR__MAX_CHILDREN && layer->child[i]; i++)
+        TSR__TRY(tsr__layer_check_backward(layer->child[i], weights || i > 0, x, dy));
     return TSR_OK;
 }

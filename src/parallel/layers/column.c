@@ -3,8 +3,6 @@
  * of the weight is computed. */
 #include "parallel/layers/linear.h"
 
-#include "gpu/stream/host_access.h"
-
 /* The input -------------------------------------------------------------------------------------
  */
 
@@ -58,58 +56,16 @@ static tsr_status gather(const tsr__linear *linear, tsr__temps *temps, const tsr
     return tsr_group_wait(&request);
 }
 
-/* The parts' memory as one -----------------------------------------------------------------------
- */
-
-/* Whether the parts still are what `joint` holds; the caller may have given them other memory. */
-static bool still_joint(const tsr__linear *linear, int offset, tsr_tensor **joint)
-{
-    for (int p = 0; *joint && p < linear->parts; p++) {
-        const tsr_parameter *seen =
-            &linear->base.parameter[tsr__weight_of(linear, p) + offset].seen;
-        const int64_t at = linear->length * p;
-        tsr_layout layout;
-        bool same = seen->tensor && tsr_layout_slice(tsr_tensor_layout(*joint), 0, at,
-                                                     at + linear->length, 1, &layout) == TSR_OK;
-        if (!same || !tsr__tensor_is_view(seen->tensor, *joint, &layout))
-            tsr_tensor_destroy(joint);
-    }
-    return *joint != NULL;
-}
-
-/* One product for all parts, or one for each: its weight and bias, and where they are in y. */
-typedef struct block {
-    const tsr_tensor *weight, *bias;
-    int64_t first, count;
-} block;
-
-/* Returns how many. All parameters have memory. */
-static int find_blocks(tsr__linear *linear, block blocks[TSR__MAX_LINEAR_PARTS])
-{
-    const tsr_layer *layer = &linear->base;
-    if (linear->parts > 1 && linear->length > 0 && still_joint(linear, 0, &linear->joint_weight) &&
-        (!linear->has_bias || still_joint(linear, 1, &linear->joint_bias))) {
-        blocks[0] =
-            (block){linear->joint_weight, linear->joint_bias, 0, linear->length * linear->parts};
-        return 1;
-    }
-    for (int p = 0; p < linear->parts; p++) {
-        const tsr__layer_parameter *weight = &layer->parameter[tsr__weight_of(linear, p)];
-        blocks[p] = (block){weight[0].seen.tensor, linear->has_bias ? weight[1].seen.tensor : NULL,
-                            linear->length * p, linear->length};
-    }
-    return linear->parts;
-}
-
 /* Forward ---------------------------------------------------------------------------------------
  */
 
 static tsr_status multiply(tsr__linear *linear, tsr__temps *temps, tsr_tensor *y,
                            const tsr_tensor *ready, tsr_activation activation)
 {
-    block blocks[TSR__MAX_LINEAR_PARTS];
-    const int count = find_blocks(linear, blocks);
+    tsr__block blocks[TSR__MAX_LINEAR_PARTS];
+    int count;
     tsr_tensor *x2, *y2;
+    TSR__TRY(tsr__column_blocks(linear, temps, blocks, &count));
     TSR__TRY(tsr__temp_flatten(temps, ready, &x2));
     TSR__TRY(tsr__temp_flatten(temps, y, &y2));
     for (int i = 0; i < count; i++) {
@@ -132,8 +88,8 @@ static tsr_status forward_with(tsr__linear *linear, tsr__temps *temps, const tsr
         TSR__TRY(gather(linear, temps, x, &all));
         ready = all;
     }
-    TSR__TRY(tsr__temp_like(temps, ready, tsr_tensor_layout(x)->dtype, -1,
-                            linear->length * linear->parts, &local));
+    TSR__TRY(
+        tsr__temp_like(temps, ready, tsr_tensor_layout(x)->dtype, -1, linear->features, &local));
     TSR__TRY(multiply(linear, temps, local, ready, activation));
     /* A sequence is gathered again rather than kept: that is what dividing it is for. */
     if (saved && gathers(linear) && linear->input == TSR_LAYOUT_GATHER)
@@ -174,7 +130,7 @@ static tsr_status check_gradient(const tsr__linear *linear, const tsr_tensor *x,
     const tsr_layer *layer = &linear->base;
     tsr_layout want = *tsr_tensor_layout(x);
     want.shape[want.ndim - 1] =
-        linear->output == TSR_LAYOUT_FULL ? linear->output_size : linear->length * linear->parts;
+        linear->output == TSR_LAYOUT_FULL ? linear->output_size : linear->features;
     if (linear->input == TSR_LAYOUT_SEQUENCE)
         want.shape[linear->sequence_dim] *= layer->size;
     TSR__REQUIRE(tsr_layout_same_shape(&want, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
@@ -186,28 +142,14 @@ static tsr_status check_gradient(const tsr__linear *linear, const tsr_tensor *x,
 static tsr_status multiply_back(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *dy2,
                                 tsr_tensor *dx2)
 {
-    block blocks[TSR__MAX_LINEAR_PARTS];
-    const int count = find_blocks(linear, blocks);
+    tsr__block blocks[TSR__MAX_LINEAR_PARTS];
+    int count;
+    TSR__TRY(tsr__column_blocks(linear, temps, blocks, &count));
     for (int i = 0; i < count; i++) {
         tsr_tensor *part;
         TSR__TRY(tsr__temp_slice(temps, dy2, 1, blocks[i].first, blocks[i].count, &part));
         TSR__TRY(tsr_matmul(linear->base.stream, dx2, part, blocks[i].weight,
                             tsr_matmul_params(.accumulate = i > 0)));
-    }
-    return TSR_OK;
-}
-
-static tsr_status add_weight_grads(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *dy2,
-                                   const tsr_tensor *x2)
-{
-    tsr_layer *layer = &linear->base;
-    for (int p = 0; p < linear->parts; p++) {
-        const int index = tsr__weight_of(linear, p);
-        tsr_tensor *part;
-        TSR__TRY(tsr__temp_slice(temps, dy2, 1, linear->length * p, linear->length, &part));
-        TSR__TRY(tsr__parameter_add_weight_grad(layer, index, part, x2));
-        if (linear->has_bias)
-            TSR__TRY(tsr__parameter_add_bias_grad(layer, index + 1, part));
     }
     return TSR_OK;
 }
@@ -266,7 +208,7 @@ static tsr_status run_back(back *pass, const tsr_tensor *dy, tsr_tensor **dx)
         TSR__TRY(start_reducing(pass, dy2));
     TSR__TRY(tsr_group_wait(&pass->gathering));
     TSR__TRY(tsr__temp_flatten(pass->temps, pass->ready, &x2));
-    TSR__TRY(add_weight_grads(linear, pass->temps, dy2, x2));
+    TSR__TRY(tsr__column_add_grads(linear, pass->temps, dy2, x2));
     if (!dx)
         return TSR_OK;
     if (pass->reducing)

@@ -51,7 +51,7 @@ void tsr_layer_destroy(tsr_layer **layer)
         return;
     tsr_layer *closing = *layer;
     *layer = NULL;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < TSR__MAX_CHILDREN; i++)
         tsr_layer_destroy(&closing->child[i]);
     if (closing->type->finish)
         closing->type->finish(closing);
@@ -166,7 +166,7 @@ void tsr_layer_saved_destroy(tsr_layer_saved **saved)
         return;
     tsr_layer_saved *closing = *saved;
     *saved = NULL;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < TSR__MAX_CHILDREN; i++)
         tsr_layer_saved_destroy(&closing->child[i]);
     tsr_tensor_destroy(&closing->x);
     tsr_tensor_destroy(&closing->ready);
@@ -192,7 +192,7 @@ static tsr_layer *owner_of(const tsr_layer *layer, int *index)
     if (*index < layer->parameter_count)
         return (tsr_layer *)layer;
     *index -= layer->parameter_count;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < TSR__MAX_CHILDREN; i++) {
         int count = tsr_layer_parameter_count(layer->child[i]);
         if (*index < count)
             return owner_of(layer->child[i], index);
@@ -247,7 +247,7 @@ void tsr_layer_zero_grad(tsr_layer *layer)
         return;
     for (int i = 0; i < layer->parameter_count; i++)
         layer->parameter[i].grad_empty = true;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < TSR__MAX_CHILDREN; i++)
         tsr_layer_zero_grad(layer->child[i]);
 }
 

@@ -5,8 +5,10 @@
  *     initial.c    what parameters begin with
  *     check.c      what is demanded of arguments
  *     temps.c      tensors that live as long as one pass
- *     linear.c     making linear layers; column.c, row.c: their passes; product.c: a product whose
- *                  finished parts are reduced while others are computed
+ *     partials.c   gradients that are sums over the ranks
+ *     linear.c     making linear layers; column.c, row.c: their passes; parts.c: column-parallel
+ *                  layers of several parts; product.c: a product whose finished parts are reduced
+ *                  while others are computed
  *     mlp.c, embedding.c, vocabulary.c, dropout.c
  */
 #ifndef TSR_PARALLEL_LAYERS_LAYER_H
@@ -20,7 +22,8 @@
 #define TSR__SHAPE_OF(tensor)                                                                      \
     TSR__SHAPE(tsr_tensor_layout(tensor)->ndim, tsr_tensor_layout(tensor)->shape)
 
-#define TSR__MAX_LAYER_PARAMETERS 4
+#define TSR__MAX_LAYER_PARAMETERS 6
+#define TSR__MAX_CHILDREN 4
 
 /* The distribution of a parameter's first values. */
 typedef enum tsr__draw {
@@ -62,7 +65,7 @@ struct tsr_layer {
     char *who;  /* for error texts: the type, and the name */
     int parameter_count;
     tsr__layer_parameter parameter[TSR__MAX_LAYER_PARAMETERS];
-    tsr_layer *child[2]; /* their parameters come after its own */
+    tsr_layer *child[TSR__MAX_CHILDREN]; /* their parameters come after its own */
 };
 
 struct tsr_layer_saved {
@@ -70,7 +73,7 @@ struct tsr_layer_saved {
     tsr_tensor *x;
     tsr_tensor *ready;  /* what was gathered of it */
     tsr_tensor *hidden; /* before an activation */
-    tsr_layer_saved *child[2];
+    tsr_layer_saved *child[TSR__MAX_CHILDREN];
 };
 
 /* layer.c: fills the head of a layer of `size` bytes, zeroed, and gives it away on success. `group`
@@ -146,6 +149,31 @@ tsr_status tsr__parameter_add_weight_grad(tsr_layer *layer, int index, const tsr
 tsr_status tsr__parameter_add_bias_grad(tsr_layer *layer, int index,
                                         const tsr_tensor *dy2) TSR_NODISCARD;
 void tsr__parameter_finish(tsr__layer_parameter *parameter);
+
+struct tsr__temps;
+
+/* partials.c. Starts as {.layer = …, .temps = …}: begin, fill the shares, start, finish; cancel in
+ * any case. */
+typedef struct tsr__partials {
+    tsr_layer *layer;
+    struct tsr__temps *temps;
+    tsr_tensor *all;
+    int count;
+    struct {
+        int index; /* of the layer's own parameters */
+        tsr_tensor *share;
+    } item[TSR__MAX_LAYER_PARAMETERS];
+    tsr_group_request *request;
+} tsr__partials;
+/* `zeros`: shares begin as 0, for those that are not computed as a whole. */
+tsr_status tsr__partials_begin(tsr__partials *sums, const int *indices, int count,
+                               bool zeros) TSR_NODISCARD;
+/* The share of parameter `index`: f32, of the parameter's shape. */
+tsr_status tsr__partials_take(const tsr__partials *sums, int index, tsr_tensor **out) TSR_NODISCARD;
+tsr_status tsr__partials_start(tsr__partials *sums) TSR_NODISCARD;
+/* Adds the sums to the gradients. */
+tsr_status tsr__partials_finish(tsr__partials *sums) TSR_NODISCARD;
+void tsr__partials_cancel(tsr__partials *sums);
 
 /* initial.c */
 void tsr__initial_choose(tsr__layer_parameter *parameter, const tsr__parameter_spec *spec);

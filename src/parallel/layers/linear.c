@@ -11,8 +11,12 @@
 static void finish(tsr_layer *layer)
 {
     tsr__linear *linear = (tsr__linear *)layer;
-    tsr_tensor_destroy(&linear->joint_weight);
-    tsr_tensor_destroy(&linear->joint_bias);
+    for (int i = 0; i < 2; i++) {
+        tsr_tensor_destroy(&linear->joint[i]);
+        tsr_tensor_destroy(&linear->joint_grad[i]);
+    }
+    for (int p = 0; p < TSR__MAX_LINEAR_PARTS; p++)
+        tsr__free(linear->part_sizes[p]);
     tsr__free(linear->sizes);
     tsr__free(linear->other_sizes);
 }
@@ -119,52 +123,59 @@ static tsr_status take_params(tsr__linear *linear, const tsr_linear_params *para
 /* Parameters ------------------------------------------------------------------------------------
  */
 
+/* The parameters of a part of a column-parallel layer, or of a row-parallel one (NULL). */
 static tsr_status add_parameters(tsr__linear *linear, const tsr_linear_params *params,
-                                 const char *part)
+                                 const char *prefix, const tsr__column_part *part)
 {
     tsr_layer *layer = &linear->base;
     char name[64];
+    const int64_t output_size = part ? part->output_size : linear->output_size;
     tsr__parameter_spec spec = {
         .name = name,
         .ndim = 2,
-        .shape = {linear->output_size, linear->input_size},
-        .shard_dim = linear->row ? 1 : 0,
-        .first = linear->first,
-        .sizes = linear->sizes,
+        .shape = {output_size, linear->input_size},
+        .shard_dim = linear->row        ? 1
+                     : part->replicated ? -1
+                                        : 0,
+        .first = part ? part->first : linear->first,
+        .sizes = part ? part->sizes : linear->sizes,
         .init = params->init,
         .fan_in = linear->input_size,
-        .fan_out = linear->output_size,
+        .fan_out = output_size,
     };
     TSR__TRY(tsr__layer_dtype(layer, "dtype", params->dtype, &spec.dtype));
     TSR__TRY(tsr__layer_dtype(layer, "grad_dtype", params->grad_dtype, &spec.grad_dtype));
-    snprintf(name, sizeof name, "%s%sweight", part, *part ? "." : "");
+    snprintf(name, sizeof name, "%s%sweight", prefix, *prefix ? "." : "");
     TSR__TRY(tsr__parameter_add(layer, &spec));
     if (!linear->has_bias)
         return TSR_OK;
-    snprintf(name, sizeof name, "%s%sbias", part, *part ? "." : "");
+    snprintf(name, sizeof name, "%s%sbias", prefix, *prefix ? "." : "");
     spec.ndim = 1;
     spec.shape[1] = 0;
-    spec.shard_dim = linear->row ? -1 : 0;
+    spec.shard_dim = linear->row || part->replicated ? -1 : 0;
     spec.bias = true;
     return tsr__parameter_add(layer, &spec);
 }
 
-/* One tensor for all parts' weights, or biases, of which the parts get views. */
-static tsr_status allocate_joint(tsr__linear *linear, int offset, tsr_tensor **joint)
+/* One tensor for all parts' weights (0), or biases (1), of which the parts get views. */
+static tsr_status allocate_joint(tsr__linear *linear, int which)
 {
     tsr_layer *layer = &linear->base;
-    tsr__layer_parameter *parameter = &layer->parameter[offset];
-    int64_t shape[2];
-    tsr__parameter_shape(parameter, shape);
-    const int64_t length = shape[0];
-    shape[0] *= linear->parts;
-    TSR__TRY(tsr_tensor_create(layer->device, parameter->seen.dtype, parameter->seen.ndim, shape,
-                               joint));
+    const tsr__layer_parameter *first = &layer->parameter[which];
+    int64_t shape[2], at = 0;
+    tsr__parameter_shape(first, shape);
+    shape[0] = 0;
+    for (int p = 0; p < linear->parts; p++)
+        shape[0] += tsr__part_rows(&linear->part[p]);
+    TSR__TRY(tsr_tensor_create(layer->device, first->seen.dtype, first->seen.ndim, shape,
+                               &linear->joint[which]));
     for (int p = 0; p < linear->parts; p++) {
-        parameter = &layer->parameter[tsr__weight_of(linear, p) + offset];
+        tsr__layer_parameter *parameter = &layer->parameter[tsr__weight_of(linear, p) + which];
+        const int64_t rows = tsr__part_rows(&linear->part[p]);
         TSR__TRY(
-            tsr_tensor_slice(*joint, 0, p * length, (p + 1) * length, 1, &parameter->seen.tensor));
+            tsr_tensor_slice(linear->joint[which], 0, at, at + rows, 1, &parameter->seen.tensor));
         TSR__TRY(tsr__initial_fill(parameter, layer->stream, parameter->seen.tensor));
+        at += rows;
     }
     return TSR_OK;
 }
@@ -173,8 +184,8 @@ static tsr_status allocate(tsr__linear *linear)
 {
     tsr_layer *layer = &linear->base;
     if (linear->parts > 1) {
-        TSR__TRY(allocate_joint(linear, 0, &linear->joint_weight));
-        return linear->has_bias ? allocate_joint(linear, 1, &linear->joint_bias) : TSR_OK;
+        TSR__TRY(allocate_joint(linear, 0));
+        return linear->has_bias ? allocate_joint(linear, 1) : TSR_OK;
     }
     for (int i = 0; i < layer->parameter_count; i++)
         TSR__TRY(tsr__parameter_allocate(layer, i));
@@ -184,47 +195,86 @@ static tsr_status allocate(tsr__linear *linear)
 /* Creating --------------------------------------------------------------------------------------
  */
 
-static tsr_status fill(tsr__linear *linear, const tsr_linear_params *params, int parts,
-                       const char *const *names)
+/* The parts of a column-parallel layer, each with its own sizes or with the layer's. */
+static tsr_status set_parts(tsr__linear *linear, int count, const tsr__column_part *parts)
 {
-    linear->parts = parts;
-    TSR__TRY(take_params(linear, params));
-    for (int p = 0; p < parts; p++)
-        TSR__TRY(add_parameters(linear, params, names[p]));
-    return params->deferred ? TSR_OK : allocate(linear);
-}
-
-static tsr_status create(const tsr__layer_type *type, const tsr_linear_params *params, int parts,
-                         const char *const *names, tsr_layer **out)
-{
-    TSR__REQUIRE(params && out, "%s: %s is NULL", type->name, params ? "out" : "params");
-    tsr_layer *layer;
-    TSR__TRY(tsr__layer_new(type, sizeof(tsr__linear), params->group, params->name, &layer));
-    tsr__linear *linear = (tsr__linear *)layer;
-    linear->row = type == &row_linear;
-    tsr_status status = fill(linear, params, parts, names);
-    if (status != TSR_OK) {
-        tsr_layer_destroy(&layer);
-        return status;
+    const size_t bytes = (size_t)linear->base.size * sizeof(int64_t);
+    linear->parts = count;
+    for (int p = 0; p < count; p++) {
+        tsr__column_part *part = &linear->part[p];
+        *part = parts[p];
+        if (!part->sizes && !part->replicated) {
+            part->output_size = linear->output_size;
+            part->sizes = linear->sizes;
+            part->first = linear->first;
+            part->length = linear->length;
+        } else if (part->sizes) {
+            linear->part_sizes[p] = tsr__calloc(1, bytes);
+            if (!linear->part_sizes[p])
+                return TSR_ERR_NO_MEMORY;
+            memcpy(linear->part_sizes[p], part->sizes, bytes);
+            part->sizes = linear->part_sizes[p];
+        }
+        part->at = linear->features;
+        linear->features += part->length;
     }
-    *out = layer;
     return TSR_OK;
 }
 
-tsr_status tsr__column_create(const tsr_linear_params *params, int parts, const char *const *names,
-                              tsr_layer **out)
+static tsr_status fill_column(tsr__linear *linear, const tsr_linear_params *params, int count,
+                              const tsr__column_part *parts)
 {
-    return create(&column_linear, params, parts, names, out);
+    TSR__TRY(take_params(linear, params));
+    TSR__TRY(set_parts(linear, count, parts));
+    for (int p = 0; p < count; p++)
+        TSR__TRY(add_parameters(linear, params, parts[p].name, &linear->part[p]));
+    return params->deferred ? TSR_OK : allocate(linear);
+}
+
+static tsr_status fill_row(tsr__linear *linear, const tsr_linear_params *params, const char *name)
+{
+    linear->row = true;
+    linear->parts = 1;
+    TSR__TRY(take_params(linear, params));
+    TSR__TRY(add_parameters(linear, params, name, NULL));
+    return params->deferred ? TSR_OK : allocate(linear);
+}
+
+static tsr_status begin(const tsr__layer_type *type, const tsr_linear_params *params,
+                        tsr_layer **out, tsr_layer **layer)
+{
+    TSR__REQUIRE(params && out, "%s: %s is NULL", type->name, params ? "out" : "params");
+    return tsr__layer_new(type, sizeof(tsr__linear), params->group, params->name, layer);
+}
+
+/* Gives the layer to the caller, or destroys it. */
+static tsr_status end(tsr_status status, tsr_layer *layer, tsr_layer **out)
+{
+    if (status == TSR_OK)
+        *out = layer;
+    else
+        tsr_layer_destroy(&layer);
+    return status;
+}
+
+tsr_status tsr__column_create(const tsr_linear_params *params, int count,
+                              const tsr__column_part *parts, tsr_layer **out)
+{
+    tsr_layer *layer;
+    TSR__TRY(begin(&column_linear, params, out, &layer));
+    return end(fill_column((tsr__linear *)layer, params, count, parts), layer, out);
 }
 
 tsr_status tsr__row_create(const tsr_linear_params *params, const char *part, tsr_layer **out)
 {
-    return create(&row_linear, params, 1, &part, out);
+    tsr_layer *layer;
+    TSR__TRY(begin(&row_linear, params, out, &layer));
+    return end(fill_row((tsr__linear *)layer, params, part), layer, out);
 }
 
 tsr_status tsr_column_linear_create(const tsr_linear_params *params, tsr_layer **out)
 {
-    return tsr__column_create(params, 1, (const char *[]){""}, out);
+    return tsr__column_create(params, 1, &(tsr__column_part){.name = ""}, out);
 }
 
 tsr_status tsr_row_linear_create(const tsr_linear_params *params, tsr_layer **out)

@@ -4,26 +4,42 @@
 
 #include "parallel/layers/layer.h"
 
-#define TSR__MAX_LINEAR_PARTS 2
+#define TSR__MAX_LINEAR_PARTS 3
+
+/* A column-parallel layer may be several with one input: gate and up, or query, key and value.
+ * Their outputs stand side by side in y. */
+typedef struct tsr__column_part {
+    const char *name; /* "gate" gives "gate.weight". The part of a layer of one may have none */
+    int64_t output_size;
+    /* This rank's features, and the number that each rank has. NULL: cut by the params. */
+    int64_t first, length;
+    const int64_t *sizes; /* [ranks]; copied */
+    /* Every rank keeps the whole parameter, and computes its features alone, which other ranks may
+     * compute, too. Its gradient is summed over the ranks. `sizes` is NULL. */
+    bool replicated;
+    int64_t at; /* of its features in y; set by tsr__column_create */
+} tsr__column_part;
 
 typedef struct tsr__linear {
     tsr_layer base;
     bool row;
-    /* A column-parallel layer may be several with one input: gate and up. Their outputs stand side
-     * by side: y [.., parts · length]. */
     int parts;
-    int64_t input_size, output_size; /* of the whole layer, of one part of it */
+    tsr__column_part part[TSR__MAX_LINEAR_PARTS]; /* of a column-parallel layer */
+    int64_t features;                             /* of y, on this rank: of all parts */
+    int64_t input_size, output_size;              /* output_size: of the first part */
     tsr_layer_layout input, output;
     int sequence_dim;
     bool has_bias, reduce_f32;
     int overlap_parts;
-    int64_t *sizes; /* [ranks] of the divided side of the weight */
+    int64_t *sizes; /* [ranks] of the divided side of the weight; of the first part's */
     int64_t first, length;
-    int64_t *other_sizes; /* [ranks] of the other side, where it is divided */
+    int64_t *part_sizes[TSR__MAX_LINEAR_PARTS]; /* of the parts that brought theirs */
+    int64_t *other_sizes;                       /* [ranks] of the other side, where it is divided */
     int64_t other_first;
     bool same_split; /* a GATHER input of a row is divided as the weight is: nothing to gather */
-    /* The parts' memory, one below the other, where it is the layer's own; else NULL. */
-    tsr_tensor *joint_weight, *joint_bias;
+    /* The parts' memory, one below the other, where it is the layer's own; otherwise NULL. The
+     * first is of weights, the second of biases. */
+    tsr_tensor *joint[2], *joint_grad[2];
 } tsr__linear;
 
 /* The parameter of a part: the weight, and the bias behind it. */
@@ -32,10 +48,19 @@ static inline int tsr__weight_of(const tsr__linear *linear, int part)
     return part * (linear->has_bias ? 2 : 1);
 }
 
-/* linear.c: a column-parallel layer of `parts`, whose parameters are named after them: "gate"
- * gives "gate.weight". One part may have no name. */
-tsr_status tsr__column_create(const tsr_linear_params *params, int parts, const char *const *names,
-                              tsr_layer **out) TSR_NODISCARD;
+/* The rows of a part's parameter that this rank keeps, and the first of those it computes. */
+static inline int64_t tsr__part_rows(const tsr__column_part *part)
+{
+    return part->replicated ? part->output_size : part->length;
+}
+static inline int64_t tsr__part_start(const tsr__column_part *part)
+{
+    return part->replicated ? part->first : 0;
+}
+
+/* linear.c: a column-parallel layer of several parts; params->output_size is that of the first. */
+tsr_status tsr__column_create(const tsr_linear_params *params, int count,
+                              const tsr__column_part *parts, tsr_layer **out) TSR_NODISCARD;
 tsr_status tsr__row_create(const tsr_linear_params *params, const char *part,
                            tsr_layer **out) TSR_NODISCARD;
 
@@ -55,6 +80,20 @@ tsr_status tsr__row_backward(tsr_layer *layer, const tsr_layer_saved *saved, con
 tsr_status tsr__column_forward_activated(tsr_layer *layer, const tsr_tensor *x,
                                          tsr_activation activation, tsr_layer_saved *saved,
                                          tsr_tensor **y) TSR_NODISCARD;
+
+/* parts.c: the parts of a column-parallel layer, as few products as their memory allows. */
+
+/* One product for all parts, or one for each: its weight and bias, and where they are in y. */
+typedef struct tsr__block {
+    const tsr_tensor *weight, *bias;
+    int64_t first, count;
+} tsr__block;
+/* Sets *count to how many there are. All parameters have memory. */
+tsr_status tsr__column_blocks(tsr__linear *linear, tsr__temps *temps,
+                              tsr__block blocks[TSR__MAX_LINEAR_PARTS], int *count) TSR_NODISCARD;
+/* Adds the gradients of all parameters, from dy2 [m,features] and x2 [m,input_size]. */
+tsr_status tsr__column_add_grads(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *dy2,
+                                 const tsr_tensor *x2) TSR_NODISCARD;
 
 /* product.c */
 

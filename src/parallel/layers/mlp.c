@@ -180,8 +180,8 @@ static tsr_status create_children(mlp *m, const tsr_mlp_params *params)
     down.output_size = params->output_size;
     down.input = TSR_LAYOUT_SHARDED;
     down.output = params->sequence ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL;
-    static const char *const names[] = {"gate", "up"};
-    TSR__TRY(tsr__column_create(&up, params->gated ? 2 : 1, params->gated ? names : names + 1,
+    static const tsr__column_part parts[] = {{.name = "gate"}, {.name = "up"}};
+    TSR__TRY(tsr__column_create(&up, params->gated ? 2 : 1, params->gated ? parts : parts + 1,
                                 &m->base.child[0]));
     return tsr__row_create(&down, "down", &m->base.child[1]);
 }
