@@ -155,6 +155,30 @@ TSR_API TSR_NODISCARD tsr_status tsr_reduce(tsr_stream *stream, tsr_tensor *y, c
 TSR_API TSR_NODISCARD tsr_status tsr_argmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
                                             int dim);
 
+/* values = the largest elements along `dim` (negative: from the end) in descending order, and
+ * indices (i32) = their indices along it. Both have x's shape but for the size of `dim`, which is
+ * how many are wanted, at most x's; values have x's dtype. Of equal elements the one with the lower
+ * index comes first; +0 and −0 are equal, and NaN counts as the largest, as in tsr_argmax. Meant
+ * for few of many: the time grows with their number. Neither output may overlap x. */
+TSR_API TSR_NODISCARD tsr_status tsr_topk(tsr_stream *stream, tsr_tensor *values,
+                                          tsr_tensor *indices, const tsr_tensor *x, int dim);
+
+/* Selection by index --------------------------------------------------------------------------- */
+
+/* y = x at the given indices along `dim` (negative: from the end): for a matrix and dim 0,
+ * y[r,c] = x[indices[r],c]. indices are [n], i32, i64, u32 or u8; y has x's shape with n in place
+ * of the size of `dim`. An index outside x gives 0. x and y have the same dtype, which may be any,
+ * or are floats in any mixture. y must not overlap x. */
+TSR_API TSR_NODISCARD tsr_status tsr_index_select(tsr_stream *stream, tsr_tensor *y,
+                                                  const tsr_tensor *x, int dim,
+                                                  const tsr_tensor *indices);
+/* Its gradient: dx at indices[r] += dy at r, for r = 0, 1, … in this order, so that every run gives
+ * the same bits; each sum is rounded to dx's dtype. Indices outside dx are ignored. Without
+ * `accumulate`, dx is set to 0 first. Both are floats; dx must not overlap dy. */
+TSR_API TSR_NODISCARD tsr_status tsr_index_select_grad(tsr_stream *stream, tsr_tensor *dx,
+                                                       const tsr_tensor *dy, int dim,
+                                                       const tsr_tensor *indices, bool accumulate);
+
 /* Normalisation -------------------------------------------------------------------------------- */
 
 /* Normalise the rows along the last dimension of x, as torch.nn.functional.layer_norm and rms_norm

@@ -112,6 +112,12 @@ TSR__ABSENT(tsr_activate_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_ten
 TSR__ABSENT(tsr_reduce, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim,
             tsr_reduction reduction, bool accumulate)
 TSR__ABSENT(tsr_argmax, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim)
+TSR__ABSENT(tsr_topk, tsr_stream *stream, tsr_tensor *values, tsr_tensor *indices,
+            const tsr_tensor *x, int dim)
+TSR__ABSENT(tsr_index_select, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim,
+            const tsr_tensor *indices)
+TSR__ABSENT(tsr_index_select_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *dy, int dim,
+            const tsr_tensor *indices, bool accumulate)
 TSR__ABSENT(tsr_layer_norm, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
             const tsr_tensor *weight, const tsr_tensor *bias, float epsilon)
 TSR__ABSENT(tsr_rms_norm, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,

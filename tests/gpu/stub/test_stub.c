@@ -55,6 +55,9 @@ START_TEST(everything_is_unsupported)
     SAYS_SO(tsr_activate_grad, NULL, NULL, NULL, NULL, TSR_ACT_NONE);
     SAYS_SO(tsr_reduce, NULL, NULL, NULL, 0, TSR_REDUCE_SUM, false);
     SAYS_SO(tsr_argmax, NULL, NULL, NULL, 0);
+    SAYS_SO(tsr_topk, NULL, NULL, NULL, NULL, 0);
+    SAYS_SO(tsr_index_select, NULL, NULL, NULL, 0, NULL);
+    SAYS_SO(tsr_index_select_grad, NULL, NULL, NULL, 0, NULL, false);
     SAYS_SO(tsr_layer_norm, NULL, NULL, NULL, NULL, NULL, 0);
     SAYS_SO(tsr_rms_norm, NULL, NULL, NULL, NULL, 0);
     SAYS_SO(tsr_layer_norm_grad, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, false);

@@ -112,6 +112,11 @@ bool tsr__rows_alone(const tsr_device *device, uint64_t rows)
     return device->device_class != TSR__CLASS_GPU && rows >= 256;
 }
 
+uint32_t tsr__most_iterations(const tsr_device *device)
+{
+    return device->device_class == TSR__CLASS_GPU ? UINT32_C(1) << 26 : 60000;
+}
+
 uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t count)
 {
     return count <= 16 || tsr__rows_alone(device, rows) ? 1 : count <= 256 ? 8 : 128;

@@ -52,6 +52,10 @@ uint64_t tsr__stride_bytes(const tsr_tensor *tensor, int dim);
  * invocations of a workgroup. */
 bool tsr__rows_alone(const tsr_device *device, uint64_t rows);
 
+/* The most iterations of an invocation's loops, all together, in one dispatch. Mesa's CPU driver
+ * leaves every loop after 65535. */
+uint32_t tsr__most_iterations(const tsr_device *device);
+
 /* How many invocations form a thread group, which shares a row of softmax, normalisation or
  * cross-entropy, and the size of their workgroups. */
 uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t count);

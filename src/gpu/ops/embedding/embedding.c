@@ -146,14 +146,17 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
     TSR__TRY(tsr__require_disjoint(op, "gradient", gradient, "indices", indices, false));
     const bool cpu = gradient->buffer->device->device_class != TSR__CLASS_GPU;
     const int64_t width = gradient->layout.shape[1];
+    const int64_t most = tsr__most_iterations(gradient->buffer->device);
     const uint32_t workgroup = cpu ? WORKGROUP_ON_CPU : WORKGROUP;
     const uint32_t across = tsr__div_up_u32((uint32_t)width, 4 * workgroup);
     addition sum = {.gradient = gradient, .accumulate = accumulate};
     tsr_status status = TSR_OK;
     for (int64_t from = 0; status == TSR_OK && width > 0 && from < dy->layout.shape[0];
-         from += ROWS_MAX) {
+         from += most) {
         struct tsr_embedding_params push;
         fill_push(&push, gradient, dy, indices, first, from);
+        if (push.rows > (uint32_t)most)
+            push.rows = (uint32_t)most;
         push.buckets = cpu ? 1 : BUCKETS;
         while (push.buckets * across < GROUPS_ON_CPU)
             push.buckets *= 2;

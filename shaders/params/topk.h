@@ -1,0 +1,23 @@
+/* Push constants of top-k: each job finds outputs from … to − 1 of a row of `count` elements. */
+#ifndef TSR_PARAMS_TOPK_H
+#define TSR_PARAMS_TOPK_H
+
+#include "rows.h"
+
+#define TSR_TOPK_UNROLLED 8u /* elements that an invocation looks at in an iteration */
+
+/* Job (i0, …) has its row at x + Σ i·x_strides elements, and so on. Steps are in bytes, along the
+ * rows. */
+struct tsr_topk_params {
+    TSR_ADDRESS x, values, indices;
+    TSR_ADDRESS x_step, values_step, indices_step;
+    TSR_UINT jobs, count;
+    TSR_UINT from, to;
+    TSR_UINT shape[TSR_ROW_DIMS]; /* 1 for missing dimensions, which are the last */
+    TSR_UINT x_strides[TSR_ROW_DIMS];
+    TSR_UINT values_strides[TSR_ROW_DIMS];
+    TSR_UINT indices_strides[TSR_ROW_DIMS];
+};
+TSR_PUSH_CHECK(tsr_topk_params);
+
+#endif
