@@ -65,8 +65,8 @@ static bench_row *add_row(bench_context *context, collective_kind kind, int rank
 static bool run_ranks(bench_context *context, collective_kind kind, int ranks)
 {
     const collective_sizes sizes = sizes_of(context->options);
-    collective_result *results = cli_alloc(COLLECTIVE_MOST_SIZES, sizeof *results);
-    bench_row *rows[COLLECTIVE_MOST_SIZES] = {NULL};
+    collective_result *results = cli_alloc(COLLECTIVE_MAX_SIZES, sizeof *results);
+    bench_row *rows[COLLECTIVE_MAX_SIZES] = {NULL};
     const int rounds = context->options->peer ? ROUNDS : 1;
     const double seconds = context->options->seconds / rounds;
     char problem[640], version[128] = "";
@@ -99,7 +99,7 @@ static bool run_ranks(bench_context *context, collective_kind kind, int ranks)
 
 static bool run(bench_context *context, collective_kind kind)
 {
-    static const int usual[] = {BENCH_FEWEST_RANKS, 4};
+    static const int usual[] = {BENCH_MIN_RANKS, 4};
     if ((context->options->peer && !collective_peer_exists(context)) || !bench_memcpy_peak(context))
         return false;
     const int ranks = (int)context->options->ranks;

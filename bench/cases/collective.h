@@ -15,15 +15,15 @@ typedef enum collective_kind {
 static const char *const collective_names[COLLECTIVE_KINDS] = {"all-reduce", "all-gather",
                                                                "reduce-scatter"};
 
-#define COLLECTIVE_MOST_RANKS 16
-#define COLLECTIVE_MOST_SAMPLES 300
+#define COLLECTIVE_MAX_RANKS 16
+#define COLLECTIVE_MAX_SAMPLES 300
 
 /* Sizes in bytes of the complete data, ascending: what each rank contributes to and receives from
  * an all-reduce, receives from an all-gather, and contributes to a reduce-scatter. */
-#define COLLECTIVE_MOST_SIZES 32
+#define COLLECTIVE_MAX_SIZES 32
 typedef struct collective_sizes {
     int count;
-    uint64_t bytes[COLLECTIVE_MOST_SIZES];
+    uint64_t bytes[COLLECTIVE_MAX_SIZES];
 } collective_sizes;
 
 /* The number of elements for a size in bytes. If each rank has a share, the shares are equal. 0:
@@ -50,7 +50,7 @@ static inline float collective_sum(int ranks, uint64_t index)
 
 /* The number of samples and their length. A sample is the mean of `batch` consecutive calls, about
  * `sample_ns` together. There are as many samples as fit into the time, from 5 to
- * COLLECTIVE_MOST_SAMPLES. */
+ * COLLECTIVE_MAX_SAMPLES. */
 typedef struct collective_effort {
     uint64_t batch;
     int samples;
@@ -64,9 +64,7 @@ static inline collective_effort collective_plan(double call_ns, double seconds)
         effort.batch = (uint64_t)(sample_ns / (call_ns > 10 ? call_ns : 10));
     const double each = call_ns * (double)effort.batch;
     const double fit = seconds * 1e9 / (each > 1 ? each : 1);
-    effort.samples = fit > COLLECTIVE_MOST_SAMPLES ? COLLECTIVE_MOST_SAMPLES
-                     : fit < 5                     ? 5
-                                                   : (int)fit;
+    effort.samples = fit > COLLECTIVE_MAX_SAMPLES ? COLLECTIVE_MAX_SAMPLES : fit < 5 ? 5 : (int)fit;
     return effort;
 }
 

@@ -26,7 +26,7 @@ bool collective_peer_exists(bench_context *context)
 
 /* Parses "BYTES BATCH NANOSECONDS…", the rest of a line that starts with "size ". */
 static void read_samples(char *line, const collective_sizes *sizes,
-                         collective_result results[COLLECTIVE_MOST_SIZES])
+                         collective_result results[COLLECTIVE_MAX_SIZES])
 {
     char *rest = line;
     const uint64_t bytes = strtoull(rest, &rest, 10);
@@ -36,7 +36,7 @@ static void read_samples(char *line, const collective_sizes *sizes,
             continue;
         out->is_there = true;
         out->batch = strtoull(rest, &rest, 10);
-        while (out->samples < COLLECTIVE_MOST_SAMPLES && *rest != '\0')
+        while (out->samples < COLLECTIVE_MAX_SAMPLES && *rest != '\0')
             out->ns[out->samples++] = strtod(rest, &rest);
     }
 }
@@ -48,9 +48,9 @@ typedef struct words {
 } words;
 
 static void read_words(FILE *from, const collective_sizes *sizes,
-                       collective_result results[COLLECTIVE_MOST_SIZES], words *out)
+                       collective_result results[COLLECTIVE_MAX_SIZES], words *out)
 {
-    char line[64 + 24 * COLLECTIVE_MOST_SAMPLES];
+    char line[64 + 24 * COLLECTIVE_MAX_SAMPLES];
     while (fgets(line, sizeof line, from)) {
         line[strcspn(line, "\n")] = '\0';
         bool has_letter = false;
@@ -69,10 +69,10 @@ static void read_words(FILE *from, const collective_sizes *sizes,
 
 bool collective_peer_run(bench_context *context, collective_kind kind, int ranks,
                          const collective_sizes *sizes, double seconds,
-                         collective_result results[COLLECTIVE_MOST_SIZES], char *version,
+                         collective_result results[COLLECTIVE_MAX_SIZES], char *version,
                          size_t size)
 {
-    char list[12 * COLLECTIVE_MOST_SIZES] = "", command[1024 + sizeof list];
+    char list[12 * COLLECTIVE_MAX_SIZES] = "", command[1024 + sizeof list];
     words said = {0};
     for (int i = 0; i < sizes->count; i++)
         (void)snprintf(list + strlen(list), sizeof list - strlen(list), " %llu",
@@ -80,7 +80,7 @@ bool collective_peer_run(bench_context *context, collective_kind kind, int ranks
     (void)snprintf(command, sizeof command, "mpirun %s --oversubscribe -n %d '%s' %s %.6f%s 2>&1",
                    geteuid() == 0 ? "--allow-run-as-root" : "", ranks, program(),
                    collective_names[kind], seconds, list);
-    memset(results, 0, COLLECTIVE_MOST_SIZES * sizeof *results);
+    memset(results, 0, COLLECTIVE_MAX_SIZES * sizeof *results);
     FILE *from = popen(command, "r");
     if (!from)
         return bench_fail(context, "--peer: mpirun: %s", strerror(errno));

@@ -11,7 +11,7 @@ bool collective_peer_exists(bench_context *context);
 /* As collective_ranks_run; also writes the name of the MPI to `version`. */
 bool collective_peer_run(bench_context *context, collective_kind kind, int ranks,
                          const collective_sizes *sizes, double seconds,
-                         collective_result results[COLLECTIVE_MOST_SIZES], char *version,
+                         collective_result results[COLLECTIVE_MAX_SIZES], char *version,
                          size_t size);
 
 #endif

@@ -15,7 +15,7 @@
 #include "bench/harness/clock.h"
 #include "tessera/comm.h"
 
-#define BLOCK_MOST 4096 /* bytes that a rank contributes to the bootstrap */
+#define MAX_BLOCK 4096 /* bytes that a rank contributes to the bootstrap */
 #define EXCHANGES 8
 
 /* One rank's part of a result. */
@@ -23,7 +23,7 @@ typedef struct part {
     uint64_t batch, checked, wrong;
     int samples;
     double got, want;
-    double ns[COLLECTIVE_MOST_SAMPLES];
+    double ns[COLLECTIVE_MAX_SAMPLES];
 } part;
 
 typedef struct shared {
@@ -31,9 +31,9 @@ typedef struct shared {
     _Atomic bool has_failed;
     _Atomic int first_failed; /* 1 + the first rank that failed, which is the cause of later
                                  failures; 0: none */
-    uint8_t blocks[EXCHANGES][COLLECTIVE_MOST_RANKS][BLOCK_MOST];
-    char problem[COLLECTIVE_MOST_RANKS][512];
-    part parts[COLLECTIVE_MOST_RANKS][COLLECTIVE_MOST_SIZES];
+    uint8_t blocks[EXCHANGES][COLLECTIVE_MAX_RANKS][MAX_BLOCK];
+    char problem[COLLECTIVE_MAX_RANKS][512];
+    part parts[COLLECTIVE_MAX_RANKS][COLLECTIVE_MAX_SIZES];
 } shared;
 
 typedef struct rank_state {
@@ -53,7 +53,7 @@ static int all_gather(void *user, const void *mine, uint64_t size_bytes, void *a
     rank_state *own = user;
     shared *common = own->common;
     const int turn = own->exchanges++;
-    if (turn >= EXCHANGES || size_bytes > BLOCK_MOST)
+    if (turn >= EXCHANGES || size_bytes > MAX_BLOCK)
         return 1;
     memcpy(common->blocks[turn][own->rank], mine, size_bytes);
     atomic_fetch_add(&common->arrived[turn], 1);
@@ -194,10 +194,10 @@ static void be_rank(rank_state *own)
 }
 
 /* Each sample is the time of the slowest rank. */
-static void join(const shared *common, int ranks, collective_result results[COLLECTIVE_MOST_SIZES])
+static void join(const shared *common, int ranks, collective_result results[COLLECTIVE_MAX_SIZES])
 {
-    memset(results, 0, COLLECTIVE_MOST_SIZES * sizeof *results);
-    for (int size = 0; size < COLLECTIVE_MOST_SIZES; size++) {
+    memset(results, 0, COLLECTIVE_MAX_SIZES * sizeof *results);
+    for (int size = 0; size < COLLECTIVE_MAX_SIZES; size++) {
         collective_result *out = &results[size];
         for (int rank = 0; rank < ranks; rank++) {
             const part *one = &common->parts[rank][size];
@@ -217,11 +217,11 @@ static void join(const shared *common, int ranks, collective_result results[COLL
 }
 
 bool collective_ranks_run(collective_kind kind, int ranks, const collective_sizes *sizes,
-                          double seconds, collective_result results[COLLECTIVE_MOST_SIZES],
+                          double seconds, collective_result results[COLLECTIVE_MAX_SIZES],
                           char *problem, size_t size)
 {
     const pid_t parent = getpid();
-    pid_t pids[COLLECTIVE_MOST_RANKS];
+    pid_t pids[COLLECTIVE_MAX_RANKS];
     int started = 0, failed = 0, ended = -1;
     shared *common =
         mmap(NULL, sizeof *common, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

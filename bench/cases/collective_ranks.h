@@ -12,14 +12,14 @@ typedef struct collective_result {
     uint64_t batch;
     int samples;
     uint64_t checked, wrong;
-    double got, want;                   /* of a wrong element */
-    double ns[COLLECTIVE_MOST_SAMPLES]; /* the times of the slowest rank */
+    double got, want;                  /* of a wrong element */
+    double ns[COLLECTIVE_MAX_SAMPLES]; /* the times of the slowest rank */
 } collective_result;
 
 /* Measures each size for `seconds` with `ranks` processes. On failure returns false and writes the
  * reason to `problem`. */
 bool collective_ranks_run(collective_kind kind, int ranks, const collective_sizes *sizes,
-                          double seconds, collective_result results[COLLECTIVE_MOST_SIZES],
+                          double seconds, collective_result results[COLLECTIVE_MAX_SIZES],
                           char *problem, size_t size);
 
 #endif

@@ -9,8 +9,8 @@
 #include "bench/harness/child.h"
 #include "bench/harness/clock.h"
 
-#define FEWEST 3
-#define MOST 15
+#define MIN 3
+#define MAX 15
 #define STEPS 8
 
 /* The rows of the steps. A sample of a step goes to the row with its name. */
@@ -82,7 +82,7 @@ static bool run_many(bench_context *context, const char *caches, const char *sha
 {
     steps all = {.caches = caches};
     double start = bench_now_ns(), budget = context->options->seconds * 1e9;
-    for (int i = 0; i < FEWEST || (i < MOST && bench_now_ns() - start < budget); i++) {
+    for (int i = 0; i < MIN || (i < MAX && bench_now_ns() - start < budget); i++) {
         char own[BENCH_FOLDER_SIZE];
         if (shared_cache == NULL && !bench_folder_create(own))
             return no_folder(context);

@@ -12,7 +12,7 @@
 static collective_kind kind;
 static int rank, ranks;
 static float *send, *recv;
-static int counts[COLLECTIVE_MOST_RANKS];
+static int counts[COLLECTIVE_MAX_RANKS];
 static uint64_t count;
 
 static void call(void)
@@ -74,7 +74,7 @@ static collective_effort decide(double seconds)
 
 static bool measure(uint64_t bytes, double seconds)
 {
-    static double mine[COLLECTIVE_MOST_SAMPLES], slowest[COLLECTIVE_MOST_SAMPLES];
+    static double mine[COLLECTIVE_MAX_SAMPLES], slowest[COLLECTIVE_MAX_SAMPLES];
     const uint64_t sent = kind == COLLECTIVE_ALL_GATHER ? count / (uint64_t)ranks : count;
     for (uint64_t i = 0; i < sent; i++)
         send[i] = collective_value(rank, i);
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
     const uint64_t most = argc > 3 ? strtoull(argv[argc - 1], NULL, 10) : 0;
     send = malloc(most);
     recv = malloc(most);
-    if (!most || !send || !recv || ranks > COLLECTIVE_MOST_RANKS)
+    if (!most || !send || !recv || ranks > COLLECTIVE_MAX_RANKS)
         MPI_Abort(MPI_COMM_WORLD, 1);
     MPI_Get_library_version(version, &length);
     version[strcspn(version, ",\n")] = '\0';

@@ -18,8 +18,8 @@ static const uint32_t code[1];
 #define NAME "coopmat_peak"
 #define SUBGROUPS 4 /* in a workgroup: most GPUs have four matrix units per core */
 #define STEPS_IN_ROUND 8
-#define MOST_ROUNDS (1u << 13) /* keeps sums below 2^24, so that f32 is exact */
-#define MOST_CHAINS 8
+#define MAX_ROUNDS (1u << 13) /* keeps sums below 2^24, so that f32 is exact */
+#define MAX_CHAINS 8
 
 typedef struct peak {
     bench_context *context;
@@ -132,7 +132,7 @@ static bool lengthen(peak *test)
     bench_check ignored;
     return verify(test, &ignored) && /* also builds the pipeline */
            bench_lengthen(test->context, &(bench_task){.run = run_peak, .user = test},
-                          &test->rounds, MOST_ROUNDS);
+                          &test->rounds, MAX_ROUNDS);
 }
 
 static void finish(peak *test)
@@ -189,7 +189,7 @@ const bench_row *bench_coopmat_peak(bench_context *context)
     if (context->coopmat_peak != NULL)
         return context->coopmat_peak;
     const bench_row *best = NULL;
-    for (uint32_t chains = 1; chains <= MOST_CHAINS; chains *= 2) {
+    for (uint32_t chains = 1; chains <= MAX_CHAINS; chains *= 2) {
         peak test = {.context = context, .chains = chains};
         const bench_row *row = measure(&test, NULL);
         finish(&test);

@@ -17,8 +17,8 @@ static const uint32_t code_f16[] =
 #define NAME "fma_peak"
 #define LANES 128 /* the shader's workgroup; all workgroups compute the same */
 #define CONSTANTS ((size_t)3 * LANES)
-#define MOST_ROUNDS (1u << 14)
-#define MOST_VECTORS 4
+#define MAX_ROUNDS (1u << 14)
+#define MAX_VECTORS 4
 
 /* The differences between dtypes. */
 typedef struct variant {
@@ -118,7 +118,7 @@ static const variant f16 = {
     .code_bytes = sizeof code_f16,
     .steps_in_round = STEPS_F16,
     .method = "every invocation's sum of what each round reached",
-    .tolerance = 1e-6, /* less than one of MOST_ROUNDS rounds adds */
+    .tolerance = 1e-6, /* less than one of MAX_ROUNDS rounds adds */
     .choose = choose_f16,
     .sum = sum_f16,
 };
@@ -182,7 +182,7 @@ static bool lengthen(peak *test)
     bench_check ignored;
     return verify(test, &ignored) && /* also builds the pipeline */
            bench_lengthen(test->context, &(bench_task){.run = run_peak, .user = test},
-                          &test->rounds, MOST_ROUNDS);
+                          &test->rounds, MAX_ROUNDS);
 }
 
 static void finish(peak *test)
@@ -231,7 +231,7 @@ static bool measure_again(bench_context *context, bench_row *row)
 static const bench_row *measure_best(bench_context *context, const variant *kind)
 {
     const bench_row *best = NULL;
-    for (uint32_t vectors = 1; vectors <= MOST_VECTORS; vectors++) {
+    for (uint32_t vectors = 1; vectors <= MAX_VECTORS; vectors++) {
         peak test = {.context = context, .kind = kind, .vectors = vectors};
         const bench_row *row = measure(&test, NULL);
         finish(&test);

@@ -13,7 +13,7 @@
 #define PIECE ((size_t)1 << 20)
 #define PIECES ((int)(BYTES / PIECE))
 #define PASSES 4 /* makes the time to start the threads negligible */
-#define MOST_THREADS 64
+#define MAX_THREADS 64
 
 /* Each thread takes the next piece when it is free, as the threads of drivers do. With equal
  * shares, a single thread whose CPU is busy would determine the time. */
@@ -42,7 +42,7 @@ static tsr_status copy_all(tsr_stream *stream, void *user)
 {
     (void)stream;
     copying *all = user;
-    pthread_t threads[MOST_THREADS];
+    pthread_t threads[MAX_THREADS];
     int started = 0;
     all->next = 0;
     while (started < all->threads - 1 &&
@@ -57,7 +57,7 @@ static tsr_status copy_all(tsr_stream *stream, void *user)
 static int thread_count(void)
 {
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    return cpus < 1 ? 1 : cpus > MOST_THREADS ? MOST_THREADS : (int)cpus;
+    return cpus < 1 ? 1 : cpus > MAX_THREADS ? MAX_THREADS : (int)cpus;
 }
 
 static void check(bench_check *result, const char *to, const char *from)

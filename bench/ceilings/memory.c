@@ -22,7 +22,7 @@ static const uint32_t stream_code[] =
 #define ROW_OF_GROUPS                                                                              \
     1024 /* workgroups in x: their number in one dimension is limited to 65535                     \
           */
-#define MOST_VECTORS 4
+#define MAX_VECTORS 4
 
 /* Moves all bytes of one tensor to another. */
 typedef struct mover {
@@ -129,7 +129,7 @@ const bench_row *bench_memory_stream(bench_context *context)
     if (context->memory_stream != NULL)
         return context->memory_stream;
     const bench_row *best = NULL;
-    for (uint32_t vectors = 1; vectors <= MOST_VECTORS; vectors *= 2) {
+    for (uint32_t vectors = 1; vectors <= MAX_VECTORS; vectors *= 2) {
         const bench_row *row = measure(context, vectors, NULL);
         if (row == NULL)
             return NULL;

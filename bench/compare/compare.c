@@ -13,15 +13,15 @@ static bench_compare_options chosen = {.threshold = 5};
 /* The files of one side: the argument, and those of options. */
 typedef struct paths {
     int further;
-    const char *all[BENCH_MOST_RUNS];
+    const char *all[BENCH_MAX_RUNS];
 } paths;
 static paths old_paths, new_paths;
 
 static bool add_path(void *user, const char *text, char *problem, size_t size)
 {
     paths *side = user;
-    if (side->further == BENCH_MOST_RUNS - 1) {
-        snprintf(problem, size, "can be given at most %d times", BENCH_MOST_RUNS - 1);
+    if (side->further == BENCH_MAX_RUNS - 1) {
+        snprintf(problem, size, "can be given at most %d times", BENCH_MAX_RUNS - 1);
         return false;
     }
     side->all[++side->further] = text;

@@ -85,7 +85,7 @@ static bench_pair make_pair(const bench_document *old, const bench_figures *was,
     const bench_figures *first = of_ceiling ? ceiling_of(old, was) : NULL;
     const bench_figures *second = of_ceiling ? ceiling_of(new, is) : NULL;
     bool shared = first != NULL && second != NULL && same_ceiling(old, first, new, second);
-    pair.above_ceiling = shared && fmax(was->fraction, is->fraction) > BENCH_MOST_OF_CEILING;
+    pair.above_ceiling = shared && fmax(was->fraction, is->fraction) > BENCH_MAX_OF_CEILING;
     if (shared && !pair.above_ceiling) {
         pair.of = first->benchmark;
         pair.is_time = false;
@@ -133,7 +133,7 @@ static bool range_in(const bench_document *run, const bench_document *from,
     }
     const bench_figures *ceiling = ceiling_of(run, one);
     if (ceiling == NULL || !same_ceiling(from, ceiling_of(from, like), run, ceiling) ||
-        one->fraction > BENCH_MOST_OF_CEILING)
+        one->fraction > BENCH_MAX_OF_CEILING)
         return false;
     *out = part_of(one, ceiling);
     return true;
@@ -149,7 +149,7 @@ typedef struct joined {
 static joined join(const bench_runs *side, const bench_document *from, const bench_figures *like,
                    bool of_ceiling)
 {
-    double medians[BENCH_MOST_RUNS];
+    double medians[BENCH_MAX_RUNS];
     joined out = {.all = {.low = INFINITY, .high = -INFINITY}};
     bench_range one;
     for (int i = 0; i < side->count; i++) {

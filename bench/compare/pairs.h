@@ -21,22 +21,22 @@ typedef struct bench_pair {
     const bench_document *old_run, *new_run; /* one run of each side that has it */
     const bench_figures *old, *new;
     const char *of;      /* the ceiling that `was` and `is` are parts of; NULL: absolute values */
-    bool above_ceiling;  /* absolute because a run has more than BENCH_MOST_OF_CEILING */
+    bool above_ceiling;  /* absolute because a run has more than BENCH_MAX_OF_CEILING */
     bool is_time;        /* less is better */
     bench_range was, is; /* what is compared */
 } bench_pair;
 
 /* A larger part means that the ceiling is too low, or that caches helped. */
-#define BENCH_MOST_OF_CEILING 1.1
+#define BENCH_MAX_OF_CEILING 1.1
 
 /* The runs of one side. */
-#define BENCH_MOST_RUNS 16
+#define BENCH_MAX_RUNS 16
 /* With this many runs on each side, all medians of one side exceed all of the other by chance in
  * one of 126 cases. */
 #define BENCH_MANY_RUNS 5
 typedef struct bench_runs {
     int count;
-    bench_document all[BENCH_MOST_RUNS];
+    bench_document all[BENCH_MAX_RUNS];
 } bench_runs;
 
 /* The number of different results. */

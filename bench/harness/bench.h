@@ -20,7 +20,7 @@
 #define BENCH_MAX_SHAPES 64
 #define BENCH_MAX_DTYPES 3
 #define BENCH_MAX_PARAMS 6
-#define BENCH_FEWEST_RANKS 2 /* fewest ranks of a collective */
+#define BENCH_MIN_RANKS 2 /* fewest ranks of a collective */
 
 typedef struct bench_shape {
     int64_t m, k, n;

@@ -18,7 +18,7 @@
 
 extern char **environ;
 
-#define MOST_ARGUMENTS 16
+#define MAX_ARGUMENTS 16
 
 /* State that a signal handler has to clean up. */
 static char folder_in_use[BENCH_FOLDER_SIZE];
@@ -179,8 +179,8 @@ static int spawn_known(pid_t *child, const posix_spawn_file_actions_t *actions, 
 
 static int spawn(char *const *arguments, const char *cache, int output, pid_t *child)
 {
-    char *argv[MOST_ARGUMENTS + 2] = {(char[]){"tessera"}};
-    for (int i = 0; arguments[i] != NULL && i < MOST_ARGUMENTS; i++)
+    char *argv[MAX_ARGUMENTS + 2] = {(char[]){"tessera"}};
+    for (int i = 0; arguments[i] != NULL && i < MAX_ARGUMENTS; i++)
         argv[i + 1] = arguments[i];
     posix_spawn_file_actions_t actions;
     int failed = posix_spawn_file_actions_init(&actions);

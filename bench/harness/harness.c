@@ -11,9 +11,9 @@
 /* A sample lasts 1/SAMPLES_WANTED of a row's time, but at least SHORTEST_SAMPLE_NS. */
 #define SAMPLES_WANTED 30
 #define SHORTEST_SAMPLE_NS 1e6
-#define FEWEST_SAMPLES 5
-#define MOST_SAMPLES 300
-#define MOST_REPETITIONS 1000
+#define MIN_SAMPLES 5
+#define MAX_SAMPLES 300
+#define MAX_REPETITIONS 1000
 #define WARM_UP_SHARE 0.1
 
 /* Two measurements of the same thing differ by a few per cent. */
@@ -186,14 +186,14 @@ static bool measure(bench_context *context, const bench_task *task, bench_sample
     if (sample_ns < SHORTEST_SAMPLE_NS)
         sample_ns = SHORTEST_SAMPLE_NS;
     double wanted = host_ns > 0 ? sample_ns / host_ns : 1;
-    uint64_t repetitions = wanted >= MOST_REPETITIONS ? MOST_REPETITIONS : (uint64_t)wanted;
+    uint64_t repetitions = wanted >= MAX_REPETITIONS ? MAX_REPETITIONS : (uint64_t)wanted;
     if (repetitions == 0)
         repetitions = 1;
 
     host->repetitions = repetitions;
     start = bench_now_ns();
-    while (host->count < FEWEST_SAMPLES ||
-           (host->count < MOST_SAMPLES && bench_now_ns() - start < budget)) {
+    while (host->count < MIN_SAMPLES ||
+           (host->count < MAX_SAMPLES && bench_now_ns() - start < budget)) {
         if (!run_sample(context, task, repetitions, device_clock, &host_ns, &device_ns))
             return false;
         bench_samples_add(host, host_ns);

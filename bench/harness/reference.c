@@ -116,7 +116,7 @@ void bench_check_matmul(bench_check *check, const bench_shape *shape, const floa
 
 /* The most elements computed at a time, since the device may have no room for an f32 copy of y. If
  * a slice of the first dimension is larger, one slice. */
-#define MOST_AT_ONCE ((int64_t)1 << 24)
+#define MAX_AT_ONCE ((int64_t)1 << 24)
 
 typedef struct product {
     bench_context *context;
@@ -158,7 +158,7 @@ tsr_status bench_product_in_f32(bench_context *context, const tsr_tensor *y, con
     if (all.y.dtype == TSR_F32)
         return TSR_OK;
     const int64_t count = tsr_layout_count(&all.y), rows = all.y.shape[0], row = count / rows;
-    const int64_t most = row < MOST_AT_ONCE ? MOST_AT_ONCE / row : 1;
+    const int64_t most = row < MAX_AT_ONCE ? MAX_AT_ONCE / row : 1;
     float *values = cli_alloc((size_t)count, sizeof *values);
     tsr_status status = TSR_OK;
     for (int64_t first = 0; first < rows && status == TSR_OK; first += most)

@@ -241,7 +241,7 @@ static void read_root(bench_fields *in, const json_t *root, bench_document *out)
     out->cpu = bench_field_text(in, host, "cpu");
     out->os = bench_field_text(in, host, "os");
     double cpus = bench_field_whole(in, host, "cpus", 1);
-    out->cpus = cpus < BENCH_MOST_FIELDS ? (int)cpus : BENCH_MOST_FIELDS;
+    out->cpus = cpus < BENCH_MAX_FIELDS ? (int)cpus : BENCH_MAX_FIELDS;
     read_lists(in, root, out);
     out->warnings = bench_field_array(in, bench_field_object(in, root, "noise", false), "warnings");
     json_array_foreach(out->warnings, i, one) if (!json_is_string(one))

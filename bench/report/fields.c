@@ -88,9 +88,9 @@ const json_t *bench_field_object(bench_fields *in, const json_t *object, const c
 const json_t *bench_field_array(bench_fields *in, const json_t *object, const char *name)
 {
     const json_t *value = bench_field(in, object, name);
-    if (value != NULL && (!json_is_array(value) || json_array_size(value) > BENCH_MOST_FIELDS))
+    if (value != NULL && (!json_is_array(value) || json_array_size(value) > BENCH_MAX_FIELDS))
         bench_field_fail(in, "\"%s\" is not an array of at most %d elements", name,
-                         BENCH_MOST_FIELDS);
+                         BENCH_MAX_FIELDS);
     return value;
 }
 

@@ -14,7 +14,7 @@
 #include "cli/lib/output.h"
 #include "cli/lib/terminal.h"
 
-#define MOST_RUNS 32
+#define MAX_RUNS 32
 
 static const char *const style[] = {
 #include "bench/page.css.inc"
@@ -324,7 +324,7 @@ static void help(FILE *out)
         "Makes one page with the results of up to %d runs, from the files that 'tessera bench -o "
         "FILE' writes: HTML with charts in a single file, without scripts; or Markdown tables; "
         "or CSV.\n",
-        MOST_RUNS);
+        MAX_RUNS);
     cli_wrap(out, text);
     cli_options_help(out, options);
 }
@@ -372,9 +372,9 @@ static int check_paths(const char *const *paths, int count)
     if (count == 0)
         return cli_usage_error(
             "bench report: missing FILE; 'tessera bench -o FILE.json' writes one");
-    if (count > MOST_RUNS)
+    if (count > MAX_RUNS)
         return cli_usage_error("bench report: too many files: %d; the maximum is %d", count,
-                               MOST_RUNS);
+                               MAX_RUNS);
     for (int i = 0; i < count; i++)
         if (cli_output_is(output, paths[i]))
             return cli_usage_error("bench report: --output would overwrite the input '%s'",

@@ -9,12 +9,12 @@
 #include "bench/report/page.h"
 #include "cli/lib/numbers.h"
 
-#define MOST_CASES 256
+#define MAX_CASES 256
 #define PLOT 56.0 /* per cent of the width; the values in words are to the right of it */
 #define BAR 12
 #define LINE 18
 #define CASE_GAP 10
-#define MOST_DECADES 24 /* smaller values are drawn at the left edge */
+#define MAX_DECADES 24 /* smaller values are drawn at the left edge */
 
 typedef struct scale {
     bool is_log;
@@ -25,8 +25,8 @@ typedef struct chart {
     const page_context *page;
     const char *benchmark;
     int count;
-    bool is_full;                           /* some cases have no room */
-    const bench_figures *cases[MOST_CASES]; /* the first of each */
+    bool is_full;                          /* some cases have no room */
+    const bench_figures *cases[MAX_CASES]; /* the first of each */
     scale scale;
 } chart;
 
@@ -50,7 +50,7 @@ static int add_case(chart *all, const bench_figures *one, int before)
         if (json_equal(all->cases[i]->which, one->which) &&
             strcmp(all->cases[i]->unit, one->unit) == 0)
             return i;
-    if (all->count == MOST_CASES) {
+    if (all->count == MAX_CASES) {
         all->is_full = true;
         return before;
     }
@@ -98,7 +98,7 @@ static void choose_scale(chart *all)
     if (all->scale.is_log) { /* at least one decade */
         all->scale.high = ceil(log10(high));
         double lowest = floor(log10(low < high ? low : high / 10));
-        all->scale.low = fmin(fmax(lowest, all->scale.high - MOST_DECADES), all->scale.high - 1);
+        all->scale.low = fmin(fmax(lowest, all->scale.high - MAX_DECADES), all->scale.high - 1);
     }
 }
 
@@ -249,7 +249,7 @@ void page_benchmark(const page_context *page, const char *benchmark)
     if (all.is_full)
         html_line(page->out,
                   "<p class=\"note\">The drawing shows %d cases; all are in the table.</p>\n",
-                  MOST_CASES);
+                  MAX_CASES);
     if (all.scale.is_log)
         fputs(
             "<p class=\"note\">Times, on a logarithmic scale: from one vertical line to the next, "

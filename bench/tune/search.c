@@ -20,9 +20,9 @@
 /* Measuring. */
 #define SAMPLES_WANTED 60 /* in the time for one measurement, half of them built-in */
 #define SHORTEST_SAMPLE_NS 1e6
-#define FEWEST_PAIRS 7
-#define MOST_PAIRS 200
-#define MOST_REPETITIONS 1000
+#define MIN_PAIRS 7
+#define MAX_PAIRS 200
+#define MAX_REPETITIONS 1000
 
 /* A candidate wins if it is this factor faster by the median, and faster in nine of ten pairs. */
 #define GAIN 1.03
@@ -45,7 +45,7 @@ static tune_ratio summarize(double *ratios, int count)
 static uint64_t repetitions_for(double sample_ns, double ns)
 {
     double wanted = ns > 0 ? sample_ns / ns : 1;
-    return wanted >= MOST_REPETITIONS ? MOST_REPETITIONS : wanted < 1 ? 1 : (uint64_t)wanted;
+    return wanted >= MAX_REPETITIONS ? MAX_REPETITIONS : wanted < 1 ? 1 : (uint64_t)wanted;
 }
 
 /* Alternates between the two, and alternates which comes first, so that a machine that slows down
@@ -53,9 +53,9 @@ static uint64_t repetitions_for(double sample_ns, double ns)
 static bool measure_pairs(tune_case *test, bool bias, const tsr_tuning_choice *choice,
                           uint64_t repetitions, int fewest, double budget_ns, tune_ratio *out)
 {
-    double ratios[MOST_PAIRS], start = bench_now_ns();
+    double ratios[MAX_PAIRS], start = bench_now_ns();
     int count = 0;
-    while (count < fewest || (count < MOST_PAIRS && bench_now_ns() - start < budget_ns)) {
+    while (count < fewest || (count < MAX_PAIRS && bench_now_ns() - start < budget_ns)) {
         const tsr_tuning_choice *order[] = {count % 2 ? choice : NULL, count % 2 ? NULL : choice};
         double ns[2];
         for (int i = 0; i < 2; i++)
@@ -74,7 +74,7 @@ static bool compare(tune_case *test, bool bias, const tsr_tuning_choice *choice,
     double sample = budget / SAMPLES_WANTED;
     if (sample < SHORTEST_SAMPLE_NS)
         sample = SHORTEST_SAMPLE_NS;
-    return measure_pairs(test, bias, choice, repetitions_for(sample, test->usual_ns), FEWEST_PAIRS,
+    return measure_pairs(test, bias, choice, repetitions_for(sample, test->usual_ns), MIN_PAIRS,
                          budget, out);
 }
 

@@ -276,7 +276,7 @@ typedef struct tsr_shard_summary {
     uint64_t sharded_bytes;  /* of those that are divided */
     uint64_t gathered_bytes; /* of those that are not */
     uint64_t gathered_count; /* how many these are */
-    uint64_t most_bytes;     /* total_bytes of the rank with the most, */
+    uint64_t max_bytes;      /* total_bytes of the rank with the most, */
     uint64_t least_bytes;    /* and with the least */
     /* How much longer the slowest rank takes for its shards than if they were divided perfectly:
      * the largest of sharded_bytes / rate, over the sum of all sharded_bytes / the sum of all

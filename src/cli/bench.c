@@ -19,7 +19,7 @@
 
 #define LARGEST_SIDE ((int64_t)1 << 24)
 #define LARGEST_MATRIX ((int64_t)1 << 31)
-#define MOST_BYTES ((int64_t)1 << 30)
+#define MAX_BYTES ((int64_t)1 << 30)
 
 static bench_options chosen;
 static const char *output;
@@ -34,10 +34,10 @@ static bool read_bytes(void *user, const char *text, char *problem, size_t size)
     const char *unit = length > 1 ? strchr(units, toupper((unsigned char)text[length - 1])) : NULL;
     int64_t value;
     snprintf(digits, sizeof digits, "%.*s", (int)(unit != NULL ? length - 1 : length), text);
-    bool read = length < sizeof digits && cli_read_integer(digits, 1, MOST_BYTES, &value);
-    for (const char *at = units; read && unit != NULL && at <= unit && value <= MOST_BYTES; at++)
+    bool read = length < sizeof digits && cli_read_integer(digits, 1, MAX_BYTES, &value);
+    for (const char *at = units; read && unit != NULL && at <= unit && value <= MAX_BYTES; at++)
         value *= 1024;
-    if (!read || value < 4 || value > MOST_BYTES) {
+    if (!read || value < 4 || value > MAX_BYTES) {
         snprintf(problem, size, "takes bytes from 4 to 1G, such as 8, 64K or 16M, not '%.40s'",
                  text);
         return false;
@@ -127,7 +127,7 @@ static const cli_option options[] = {
     {"size", "MIB", "how much to copy, in MiB (default: 64)", .integer = &chosen.size_mib, .low = 1,
      .high = 1024},
     {"ranks", "N", "number of processes (default: 2, then 4)", .integer = &chosen.ranks,
-     .low = BENCH_FEWEST_RANKS, .high = 16},
+     .low = BENCH_MIN_RANKS, .high = 16},
     {"minbytes", "BYTES", "smallest size of a collective operation (default: 8)",
      .read = read_bytes, .user = &chosen.min_bytes, .letter = 'b'},
     {"maxbytes", "BYTES", "largest size (default: 64M)", .read = read_bytes,
@@ -203,7 +203,7 @@ static int fill_sizes(void)
 /* Refuses sizes that are too small for every rank to have a share. */
 static int check_shares(const bench *what)
 {
-    const int64_t ranks = chosen.ranks > 0 ? chosen.ranks : BENCH_FEWEST_RANKS;
+    const int64_t ranks = chosen.ranks > 0 ? chosen.ranks : BENCH_MIN_RANKS;
     int64_t largest = chosen.min_bytes;
     if (!(what->takes & BENCH_SHARES) || chosen.max_bytes == 0)
         return CLI_DONE;

@@ -72,7 +72,7 @@ tsr_status tsr__loader_check(const tsr_loader_params *params, uint64_t *batch_ma
     }
     if (params->sampler != NULL) {
         TSR__TRY(check_sampler(params));
-        items = tsr__sampler_most(params->sampler);
+        items = tsr__sampler_max_length(params->sampler);
     } else {
         TSR__REQUIRE(params->n > 0,
                      "loader: there is nothing to read: n is 0, and there is no sampler");

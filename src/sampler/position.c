@@ -51,7 +51,7 @@ static tsr_status move(tsr_sampler *sampler, uint64_t position, uint64_t *reache
     return TSR_OK;
 }
 
-tsr_status tsr__sampler_seek_most(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
+tsr_status tsr__sampler_seek_up_to(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
 {
     if (position == sampler->position && !sampler->must_seek) {
         *reached = position;
@@ -137,7 +137,7 @@ static tsr_status save_before(tsr_sampler *sampler, tsr__rollback *out)
     out->length = tsr_sampler_length(sampler);
     if (tsr_sampler_save(sampler, sizeof out->state, out->state, &out->size_bytes) != TSR_OK) {
         uint64_t reached;
-        TSR__TRY(tsr__sampler_seek_most(sampler, sampler->position, &reached));
+        TSR__TRY(tsr__sampler_seek_up_to(sampler, sampler->position, &reached));
         TSR__TRY(tsr_sampler_save(sampler, sizeof out->state, out->state, &out->size_bytes));
     }
     tsr__error_put_back(&last);

@@ -152,7 +152,7 @@ tsr_status tsr_sampler_get_batch(tsr_sampler *sampler, uint64_t index, int64_t b
                  " is beyond the end: there are %" PRIu64 " items",
                  index, batch_size, length);
 
-    tsr_status status = tsr__sampler_seek_most(sampler, start, &reached);
+    tsr_status status = tsr__sampler_seek_up_to(sampler, start, &reached);
     if (status == TSR_OK && reached == start)
         status = tsr_sampler_fill(sampler, (uint64_t)batch_size, indices, mask, &got);
     /* Return to the position later, when the next call needs it. */

@@ -57,7 +57,7 @@ uint64_t tsr_sampler_length(const tsr_sampler *sampler)
                                              : sampler->class_->length(sampler);
 }
 
-uint64_t tsr__sampler_most(const tsr_sampler *sampler)
+uint64_t tsr__sampler_max_length(const tsr_sampler *sampler)
 {
     return sampler->class_->most != NULL ? sampler->class_->most(sampler) : UINT64_MAX;
 }

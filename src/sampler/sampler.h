@@ -173,10 +173,10 @@ void tsr__state_put_params(tsr__state_writer *writer, const tsr_sampler *sampler
 tsr_status tsr__state_refuse_params(const tsr_sampler *sampler, const uint8_t *bytes, size_t end);
 
 /* Moves to `position` like tsr_sampler_seek, or to the end if that comes first. */
-tsr_status tsr__sampler_seek_most(tsr_sampler *sampler, uint64_t position, uint64_t *reached);
+tsr_status tsr__sampler_seek_up_to(tsr_sampler *sampler, uint64_t position, uint64_t *reached);
 
 /* Returns the largest number of items of any epoch, or UINT64_MAX if it is unknown. */
-uint64_t tsr__sampler_most(const tsr_sampler *sampler);
+uint64_t tsr__sampler_max_length(const tsr_sampler *sampler);
 
 /* Returns the largest number of indices in a batch: not more than there are items, so that a caller
  * can allocate it, and at least 1, because 0 means a sampler of single indices. */

@@ -272,9 +272,9 @@ static const struct {
 
 START_TEST(many_runs_are_compared_by_their_medians)
 {
-    enum { MOST = 5 };
+    enum { MAX = 5 };
     const int runs = many_runs[_i].runs;
-    char paths[2 * MOST][MADE_PATH], arguments[1024];
+    char paths[2 * MAX][MADE_PATH], arguments[1024];
     int length = snprintf(arguments, sizeof arguments, "bench compare");
     for (int i = 0; i < 2 * runs; i++) {
         const int is_new = i % 2;

@@ -11,7 +11,7 @@
 
 extern char **environ;
 
-#define MOST_ARGUMENTS 64
+#define MAX_ARGUMENTS 64
 
 static char *read_and_close(FILE *file, size_t *length)
 {
@@ -35,12 +35,12 @@ static char *read_and_close(FILE *file, size_t *length)
 /* `out` is closed. */
 static tool_result run_into(const char *arguments, FILE *out)
 {
-    char copy[1024], *argv[MOST_ARGUMENTS + 2] = {(char[]){TEST_TOOL}};
+    char copy[1024], *argv[MAX_ARGUMENTS + 2] = {(char[]){TEST_TOOL}};
     int argc = 1;
     ck_assert_uint_lt(strlen(arguments), sizeof copy);
     strcpy(copy, arguments);
     for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
-        ck_assert_int_lt(argc, MOST_ARGUMENTS);
+        ck_assert_int_lt(argc, MAX_ARGUMENTS);
         argv[argc++] = word;
     }
 

@@ -18,23 +18,23 @@
 #include "base/fault.h"
 #include "comm/job.h"
 
-#define BLOCK_MOST 65536
+#define MAX_BLOCK 65536
 #define EXCHANGES 8
 static double patience = 60; /* seconds in which all ranks must end */
 
 const char *const path_names[PATHS] = {"shm", "messages", "tcp"};
 
 typedef struct shared {
-    rank_record records[RANKS_MOST];
+    rank_record records[MAX_RANKS];
     _Atomic int arrived[EXCHANGES];
     _Atomic bool has_given_up; /* some rank could not create its communicator */
-    uint8_t blocks[2][RANKS_MOST][BLOCK_MOST];
+    uint8_t blocks[2][MAX_RANKS][MAX_BLOCK];
     alignas(64) uint8_t user[RANKS_SHARED];
 } shared;
 
 static shared *common;
 static ranks_job current;
-static pid_t pids[RANKS_MOST];
+static pid_t pids[MAX_RANKS];
 static double started;
 static int my_rank = -1, exchanges;
 static tsr_comm *world;
@@ -105,7 +105,7 @@ static int all_gather(void *user, const void *mine, uint64_t size_bytes, void *a
 {
     (void)user;
     const int turn = exchanges++;
-    if (turn >= EXCHANGES || size_bytes > BLOCK_MOST)
+    if (turn >= EXCHANGES || size_bytes > MAX_BLOCK)
         return 1;
     memcpy(common->blocks[turn % 2][my_rank], mine, size_bytes);
     atomic_fetch_add(&common->arrived[turn], 1);
@@ -179,7 +179,7 @@ static void be_rank(int rank)
 
 void ranks_start(const ranks_job *job)
 {
-    ck_assert_int_le(job->size, RANKS_MOST);
+    ck_assert_int_le(job->size, MAX_RANKS);
     if (common)
         munmap(common, sizeof *common);
     common = mmap(NULL, sizeof *common, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -10,7 +10,7 @@
 #include "support/check_main.h"
 #include "tessera/comm.h"
 
-#define RANKS_MOST 20
+#define MAX_RANKS 20
 
 /* How ranks reach each other. */
 typedef enum ranks_path {

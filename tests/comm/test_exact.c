@@ -5,11 +5,11 @@
 #include "comm/reduce/exact.h"
 #include "comm/reduce/numbers.h"
 
-#define MOST 40
+#define MAX 40
 
 /* Non-overlapping parts, the smallest first, whose sum is exact. */
 typedef struct expansion {
-    double parts[MOST + 1];
+    double parts[MAX + 1];
     int count;
 } expansion;
 
@@ -125,10 +125,10 @@ START_TEST(sums)
     const uint64_t element = tsr__element_size(dtype);
     uint64_t random = (uint64_t)_i + 1;
     enum { COUNT = 600 };
-    static uint8_t memory[MOST][COUNT * 8], out[COUNT * 8];
-    const void *inputs[MOST];
+    static uint8_t memory[MAX][COUNT * 8], out[COUNT * 8];
+    const void *inputs[MAX];
     for (int round = 0; round < 12; round++) {
-        const int n = (int)random_between(&random, 1, round < 6 ? 8 : MOST);
+        const int n = (int)random_between(&random, 1, round < 6 ? 8 : MAX);
         for (int i = 0; i < n; i++) {
             inputs[i] = memory[i];
             for (uint64_t j = 0; j < COUNT; j++)
@@ -140,7 +140,7 @@ START_TEST(sums)
                   load(memory[0], j, dtype) ^ UINT64_C(1) << (8 * element - 1));
         tsr__exact_combine(dtype, TSR_OP_SUM, out, inputs, n, COUNT);
         for (uint64_t j = 0; j < COUNT; j++) {
-            uint64_t values[MOST];
+            uint64_t values[MAX];
             for (int i = 0; i < n; i++)
                 values[i] = load(memory[i], j, dtype);
             ck_assert_uint_eq(load(out, j, dtype), expected_sum(values, n, dtype));

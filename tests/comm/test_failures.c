@@ -23,10 +23,10 @@ typedef struct scene {
     const char *words;
     /* Written by the ranks, in memory that they share. */
     _Atomic int ready;
-    double errors_at[RANKS_MOST];
-    double destroying_s[RANKS_MOST];
-    char errors[RANKS_MOST][256];
-    bool lacks_words[RANKS_MOST]; /* the error does not contain the words */
+    double errors_at[MAX_RANKS];
+    double destroying_s[MAX_RANKS];
+    char errors[MAX_RANKS][256];
+    bool lacks_words[MAX_RANKS]; /* the error does not contain the words */
 } scene;
 
 /* Prints every rank's results to stderr: the text of a failed assertion has no room for them. */

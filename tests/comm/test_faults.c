@@ -26,7 +26,7 @@ typedef struct agreement {
 static void some_of_all(tsr_comm *comm, agreement *shared, float *data)
 {
     const int size = tsr_comm_size(comm), rank = tsr_comm_rank(comm);
-    uint64_t counts[RANKS_MOST];
+    uint64_t counts[MAX_RANKS];
     tsr_comm *half, *twin;
     tsr_request *requests[6];
     for (int i = 0; i < size; i++)

@@ -189,7 +189,7 @@ static tsr_comm *duplicate_slowly(tsr_comm *comm)
         int32_t colour, key;
         uint32_t next_id;
         int32_t rank, slot;
-    } mine = {.key = rank, .next_id = id, .rank = rank, .slot = -1}, all[RANKS_MOST];
+    } mine = {.key = rank, .next_id = id, .rank = rank, .slot = -1}, all[MAX_RANKS];
     int *world_of = calloc((size_t)size, sizeof *world_of);
     tsr_comm *child;
     need(world_of);
@@ -359,10 +359,10 @@ END_TEST
 
 static bool is_free(tsr__job *job, int slot)
 {
-    enum { MOST = 64 };
-    int taken[MOST], count = 0;
+    enum { MAX = 64 };
+    int taken[MAX], count = 0;
     bool found = false;
-    for (int one; count < MOST && (one = tsr__shm_slot_reserve(job->shm_regions)) >= 0;) {
+    for (int one; count < MAX && (one = tsr__shm_slot_reserve(job->shm_regions)) >= 0;) {
         found = found || one == slot;
         taken[count++] = one;
     }

@@ -22,16 +22,16 @@ typedef struct plan_of_round {
 
 typedef struct evidence {
     _Atomic int ready;
-    double failed_at[RANKS_MOST];
-    double ended_at[RANKS_MOST];
+    double failed_at[MAX_RANKS];
+    double ended_at[MAX_RANKS];
 } evidence;
 
 #define DATA 200000
 
 static tsr_status one(tsr_comm *comm, uint64_t *random, float *data, float *more)
 {
-    static const uint64_t counts[] = {0, 1, 100, 5000, 50000, DATA / RANKS_MOST};
-    uint64_t counts_of[RANKS_MOST];
+    static const uint64_t counts[] = {0, 1, 100, 5000, 50000, DATA / MAX_RANKS};
+    uint64_t counts_of[MAX_RANKS];
     const int size = tsr_comm_size(comm), rank = tsr_comm_rank(comm);
     const uint64_t count = counts[random_between(random, 0, 5)], part = count / (uint64_t)size;
     const int root = (int)random_between(random, 0, size - 1);

@@ -45,7 +45,7 @@ static tsr_status kind_of(tsr_comm *comm, float *data, int variant)
 
 static tsr_status counts_of(tsr_comm *comm, float *data, int variant)
 {
-    uint64_t counts[RANKS_MOST];
+    uint64_t counts[MAX_RANKS];
     for (int i = 0; i < tsr_comm_size(comm); i++)
         counts[i] = (uint64_t)(i == variant ? 3 : 2);
     return tsr_comm_reduce_scatter_v(comm, data, data + 100, counts, TSR_F32, TSR_OP_SUM);
@@ -59,7 +59,7 @@ static tsr_status gathered_of(tsr_comm *comm, float *data, int variant)
 static const struct {
     call_fn call;
     int most, one; /* the variants that most ranks call, and that one rank calls */
-    const char *most_text, *one_text;
+    const char *max_text, *one_text;
 } cases[] = {
     {all_reduce_of, 0, 1, "all_reduce #1 (sum of 8 f32)", "all_reduce #1 (sum of 9 f32)"},
     {all_reduce_of, 0, 2, "all_reduce #1 (sum of 8 f32)", "all_reduce #1 (sum of 8 i32)"},
@@ -105,7 +105,7 @@ static void differ(tsr_comm *comm, void *user)
             snprintf(side, sizeof side, "rank %d called %s", odd, cases[i].one_text);
             if (!strstr(tsr_last_error(), side))
                 rank_fail("case %d: %s: no '%s'", i, tsr_last_error(), side);
-            snprintf(side, sizeof side, " called %s", cases[i].most_text);
+            snprintf(side, sizeof side, " called %s", cases[i].max_text);
             if (!strstr(tsr_last_error(), side))
                 rank_fail("case %d: %s: no '%s'", i, tsr_last_error(), side);
             if (took > 2)

@@ -98,7 +98,7 @@ static uint64_t uneven(const trial *t, uint64_t *counts, uint64_t *starts)
 
 static void try_reduce_scatter(const trial *t, bool is_uneven)
 {
-    uint64_t counts[RANKS_MOST], starts[RANKS_MOST + 1], size = (uint64_t)t->size;
+    uint64_t counts[MAX_RANKS], starts[MAX_RANKS + 1], size = (uint64_t)t->size;
     const uint64_t total = is_uneven ? uneven(t, counts, starts) : t->count * size;
     const uint64_t mine = is_uneven ? counts[t->rank] : t->count;
     const uint64_t start = is_uneven ? starts[t->rank] : t->count * (uint64_t)t->rank;
@@ -120,7 +120,7 @@ static void try_reduce_scatter(const trial *t, bool is_uneven)
 
 static void try_all_gather(const trial *t, bool is_uneven)
 {
-    uint64_t counts[RANKS_MOST], starts[RANKS_MOST + 1], size = (uint64_t)t->size;
+    uint64_t counts[MAX_RANKS], starts[MAX_RANKS + 1], size = (uint64_t)t->size;
     const uint64_t total = is_uneven ? uneven(t, counts, starts) : t->count * size;
     const uint64_t mine = is_uneven ? counts[t->rank] : t->count,
                    element = tsr__element_size(t->dtype);
@@ -152,7 +152,7 @@ static void try_broadcast(const trial *t)
 
 static void try_gather(const trial *t, bool is_uneven)
 {
-    uint64_t counts[RANKS_MOST], starts[RANKS_MOST + 1], size = (uint64_t)t->size;
+    uint64_t counts[MAX_RANKS], starts[MAX_RANKS + 1], size = (uint64_t)t->size;
     const uint64_t total = is_uneven ? uneven(t, counts, starts) : t->count * size;
     const uint64_t mine = is_uneven ? counts[t->rank] : t->count,
                    element = tsr__element_size(t->dtype);
@@ -176,7 +176,7 @@ static void try_gather(const trial *t, bool is_uneven)
 
 static void try_scatter(const trial *t, bool is_uneven)
 {
-    uint64_t counts[RANKS_MOST], starts[RANKS_MOST + 1], size = (uint64_t)t->size;
+    uint64_t counts[MAX_RANKS], starts[MAX_RANKS + 1], size = (uint64_t)t->size;
     const uint64_t total = is_uneven ? uneven(t, counts, starts) : t->count * size;
     const uint64_t mine = is_uneven ? counts[t->rank] : t->count,
                    element = tsr__element_size(t->dtype);
@@ -199,7 +199,7 @@ static void try_scatter(const trial *t, bool is_uneven)
 /* Rank a's block for rank b contains a's elements from 1000 · b on. */
 static void try_all_to_all(const trial *t, bool is_uneven)
 {
-    uint64_t out_counts[RANKS_MOST], in_counts[RANKS_MOST], out_total = 0, in_total = 0, at = 0;
+    uint64_t out_counts[MAX_RANKS], in_counts[MAX_RANKS], out_total = 0, in_total = 0, at = 0;
     const uint64_t element = tsr__element_size(t->dtype);
     for (int i = 0; i < t->size; i++) {
         out_counts[i] = is_uneven ? (t->count + 1) * (uint64_t)((t->rank + 2 * i) % 4) : t->count;

@@ -162,7 +162,7 @@ static void reduce_strange(tsr_comm *comm, void *user)
         const tsr_dtype dtype = exact_dtypes[d / 2];
         const tsr_op op = ops[d % 2];
         const uint64_t neutral = op == TSR_OP_SUM ? 0 : strange[d / 2][2];
-        uint64_t data[RANKS_MOST * STRANGE_COUNT] = {0}, out[3][STRANGE_COUNT] = {{0}};
+        uint64_t data[MAX_RANKS * STRANGE_COUNT] = {0}, out[3][STRANGE_COUNT] = {{0}};
         for (int block = 0; block < size; block++)
             for (int i = 0; i < STRANGE_COUNT; i++)
                 store(data, (uint64_t)block * STRANGE_COUNT + (uint64_t)i, dtype,

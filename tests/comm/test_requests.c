@@ -3,7 +3,7 @@
 
 #include "comm/values.h"
 
-#define COUNT_MOST 30000
+#define MAX_COUNT 30000
 
 /* One of many operations in progress. All ranks draw the same numbers, except for their own part.
  */
@@ -17,7 +17,7 @@ typedef struct pending {
 
 static void start_one(tsr_comm *comm, pending *p, uint64_t *random)
 {
-    static const uint64_t counts[] = {0, 1, 11, 500, 3000, COUNT_MOST};
+    static const uint64_t counts[] = {0, 1, 11, 500, 3000, MAX_COUNT};
     const int size = tsr_comm_size(comm), rank = tsr_comm_rank(comm);
     p->kind = (int)random_between(random, 0, 6);
     p->dtype = random_between(random, 0, 1) ? TSR_F32 : TSR_BF16;
@@ -46,7 +46,7 @@ static void start_one(tsr_comm *comm, pending *p, uint64_t *random)
                                               TSR_OP_MAX, 0, &p->request));
         break;
     case 4: { /* always by messages */
-        uint64_t counts_of[RANKS_MOST];
+        uint64_t counts_of[MAX_RANKS];
         p->count /= (uint64_t)size;
         for (int i = 0; i < size; i++)
             counts_of[i] = p->count;
@@ -108,13 +108,13 @@ static void many(tsr_comm *comm, void *user)
     pending all[TSR_MAX_COMM_REQUESTS];
     uint64_t random = 5, own = (uint64_t)tsr_comm_rank(comm) + 77;
     (void)user;
-    uint8_t *memory = rank_memory(sizeof all / sizeof all[0] * 2 * COUNT_MOST * 4);
+    uint8_t *memory = rank_memory(sizeof all / sizeof all[0] * 2 * MAX_COUNT * 4);
     for (int round = 0; round < 8; round++) {
         const int count = (int)random_between(&random, 2, TSR_MAX_COMM_REQUESTS);
         for (int i = 0; i < count; i++) {
             all[i] = (pending){.round = round * 100 + i,
-                               .send = memory + (size_t)i * 2 * COUNT_MOST * 4,
-                               .recv = memory + (size_t)(2 * i + 1) * COUNT_MOST * 4};
+                               .send = memory + (size_t)i * 2 * MAX_COUNT * 4,
+                               .recv = memory + (size_t)(2 * i + 1) * MAX_COUNT * 4};
             start_one(comm, &all[i], &random);
         }
         for (int left = count; left > 0; left--) {

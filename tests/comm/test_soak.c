@@ -27,7 +27,7 @@ static void one(tsr_comm *comm, uint64_t *random, int32_t *data, int32_t *more)
     const int root = (int)random_between(random, 0, size - 1);
     const uint64_t count = counts[random_between(random, 0, 6)], last = count - 1;
     const int32_t sum = size * (size + 1) / 2;
-    uint64_t counts_of[RANKS_MOST];
+    uint64_t counts_of[MAX_RANKS];
     for (int i = 0; i < size; i++)
         counts_of[i] = count;
     for (uint64_t i = 0; i < count * (uint64_t)size; i += count)
@@ -91,7 +91,7 @@ static void soak(tsr_comm *comm, void *user)
 {
     const int count = *(const int *)user;
     uint64_t random = 3, before = 0, least = UINT64_MAX;
-    int32_t *data = rank_memory(6000 * RANKS_MOST * 4), *more = rank_memory(6000 * RANKS_MOST * 4);
+    int32_t *data = rank_memory(6000 * MAX_RANKS * 4), *more = rank_memory(6000 * MAX_RANKS * 4);
     for (int stretch = 0; stretch < STRETCHES; stretch++) {
         for (int i = 0; i < count / STRETCHES; i++)
             one(comm, &random, data, more);

@@ -6,7 +6,7 @@
 #include "comm/ranks.h"
 #include "comm/reduce/numbers.h"
 
-#define VALUE_RANKS RANKS_MOST
+#define VALUE_RANKS MAX_RANKS
 
 /* Element `index` of the contribution of `rank` in round `round`. */
 static inline uint64_t value_at(int round, int rank, uint64_t index, tsr_dtype dtype)

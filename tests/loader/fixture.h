@@ -26,7 +26,7 @@ typedef struct source {
     bool stubborn;       /* even if the loader is stopping */
     uint64_t held;
     atomic_bool let_go;
-    atomic_int begun, running, running_most, wrong;
+    atomic_int begun, running, max_running, wrong;
     atomic_int inits, finishes;
     const char *reason;
 } source;
@@ -47,8 +47,8 @@ static inline void fixture_begin(source *from, const tsr_loader_work *work)
 {
     atomic_fetch_add(&from->begun, 1);
     int running = atomic_fetch_add(&from->running, 1) + 1;
-    int most = atomic_load(&from->running_most);
-    while (running > most && !atomic_compare_exchange_weak(&from->running_most, &most, running))
+    int most = atomic_load(&from->max_running);
+    while (running > most && !atomic_compare_exchange_weak(&from->max_running, &most, running))
         continue;
     if (from->jitter_us > 0)
         sleep_us((int)(fixture_mix(work->batch * 31 + (uint64_t)atomic_load(&from->begun)) %

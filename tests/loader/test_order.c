@@ -84,7 +84,7 @@ START_TEST(the_same_bytes_for_any_number_of_workers)
             ck_assert_uint_eq(tsr_loader_length(loader), 21);
             ck_assert_uint_eq(three_epochs(), expected);
         }
-    ck_assert_int_gt(atomic_load(&data.running_most), 1);
+    ck_assert_int_gt(atomic_load(&data.max_running), 1);
 }
 END_TEST
 

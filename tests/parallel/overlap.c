@@ -26,11 +26,11 @@ static void sleep_until(double when)
 /* The slow wire ----------------------------------------------------------------------------------
  */
 
-#define UNDER_WAY_MOST 64
+#define MAX_UNDER_WAY 64
 static struct {
     tsr_request *request;
     double due;
-} under_way[UNDER_WAY_MOST];
+} under_way[MAX_UNDER_WAY];
 static double wire_free; /* when it has sent what it was given */
 
 tsr_status __real_tsr_comm_all_reduce_start(tsr_comm *comm, const void *send, void *recv,
@@ -50,7 +50,7 @@ tsr_status __wrap_tsr_comm_all_reduce_start(tsr_comm *comm, const void *send, vo
 {
     tsr_status status =
         __real_tsr_comm_all_reduce_start(comm, send, recv, count, dtype, op, timeout_ns, out);
-    for (int i = 0; status == TSR_OK && wire_bytes_per_second > 0 && i < UNDER_WAY_MOST; i++)
+    for (int i = 0; status == TSR_OK && wire_bytes_per_second > 0 && i < MAX_UNDER_WAY; i++)
         if (!under_way[i].request) {
             wire_free = fmax(wire_free, now()) +
                         (double)(count * tsr_dtype_size(dtype)) / wire_bytes_per_second;
@@ -63,7 +63,7 @@ tsr_status __wrap_tsr_comm_all_reduce_start(tsr_comm *comm, const void *send, vo
 
 static int place_of(const tsr_request *request)
 {
-    for (int i = 0; request && i < UNDER_WAY_MOST; i++)
+    for (int i = 0; request && i < MAX_UNDER_WAY; i++)
         if (under_way[i].request == request)
             return i;
     return -1;

@@ -7,7 +7,7 @@
 #include "support/gpu.h"
 #include "support/random.h"
 
-#define CASES_MOST 128
+#define MAX_CASES 128
 #define TIMEOUT_NS UINT64_C(60000000000)
 #define SMALL_PIECES 65536
 
@@ -18,13 +18,13 @@ int my_rank, ranks = 1;
 static struct {
     const char *name;
     case_fn run;
-} cases[CASES_MOST];
+} cases[MAX_CASES];
 static int case_count, current;
 static char skipped[256];
 
 void case_register(const char *name, case_fn run)
 {
-    if (case_count == CASES_MOST)
+    if (case_count == MAX_CASES)
         exit(EXIT_FAILURE);
     cases[case_count].name = name;
     cases[case_count++].run = run;

@@ -46,9 +46,9 @@ static void complete_order(tsr_sampler_distributed_params params, int64_t *order
  * padding, all ranks have the same number of steps, and the masks add up to n. */
 static void check_all_ranks(tsr_sampler_distributed_params params)
 {
-    enum { MOST = 4096 };
-    int64_t order[MOST], indices[MOST];
-    uint8_t mask[MOST], seen[MOST] = {0};
+    enum { MAX = 4096 };
+    int64_t order[MAX], indices[MAX];
+    uint8_t mask[MAX], seen[MAX] = {0};
     uint64_t n = params.n, ranks = (uint64_t)params.ranks, marked = 0, total = 0, start = 0;
     complete_order(params, order);
     for (uint64_t rank = 0; rank < ranks; rank++) {
@@ -57,7 +57,7 @@ static void check_all_ranks(tsr_sampler_distributed_params params)
         tsr_sampler *sampler = share(&params);
         length = tsr_sampler_length(sampler);
         ck_assert(length == expected_length(&params));
-        ck_assert_ok(tsr_sampler_fill(sampler, MOST, indices, mask, &count));
+        ck_assert_ok(tsr_sampler_fill(sampler, MAX, indices, mask, &count));
         ck_assert(count == length && tsr_sampler_position(sampler) == length);
         for (uint64_t i = 0; i < count; i++) {
             uint64_t at = params.split == TSR_SPLIT_INTERLEAVED ? rank + i * ranks : start + i;
@@ -86,9 +86,9 @@ static void check_all_ranks(tsr_sampler_distributed_params params)
         ck_assert(marked == n);
 }
 
-static void check_all(uint64_t most_n, tsr_order order)
+static void check_all(uint64_t max_n, tsr_order order)
 {
-    for (uint64_t n = 0; n <= most_n; n++)
+    for (uint64_t n = 0; n <= max_n; n++)
         for (int64_t ranks = 1; ranks <= 16; ranks++)
             for (int t = 0; t < 4; t++)
                 for (int s = 0; s < 2; s++)

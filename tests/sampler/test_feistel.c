@@ -114,14 +114,14 @@ END_TEST
  * each pair equally often at neighbouring places and at the first and last place. */
 static void check_keys(int n, int keys)
 {
-    enum { MOST = 64 };
-    static uint32_t places[MOST * MOST], neighbours[MOST * MOST], ends[MOST * MOST];
+    enum { MAX = 64 };
+    static uint32_t places[MAX * MAX], neighbours[MAX * MAX], ends[MAX * MAX];
     memset(places, 0, sizeof places);
     memset(neighbours, 0, sizeof neighbours);
     memset(ends, 0, sizeof ends);
     for (int key = 0; key < keys; key++) {
         tsr_feistel order = order_of((uint64_t)n, (uint64_t)key % 10, (uint64_t)key / 10, 0);
-        int64_t elements[MOST];
+        int64_t elements[MAX];
         tsr_feistel_fill(&order, 0, 1, (uint64_t)n, elements);
         for (int i = 0; i < n; i++)
             places[i * n + elements[i]]++;

@@ -13,7 +13,7 @@ static const tsr_tail tails[] = {TSR_TAIL_PAD, TSR_TAIL_PAD_MASK, TSR_TAIL_UNEVE
 typedef struct shared_epoch {
     tsr_sampler_distributed_params params;
     int64_t batch_size; /* 0: single indices */
-    int64_t most_ranks;
+    int64_t max_ranks;
     uint8_t given[400]; /* how often each index has been given, except as padding */
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     size_t state_size; /* 0: the epoch starts */
@@ -41,7 +41,7 @@ static void run(shared_epoch *job, int64_t ranks, uint64_t steps)
     size_t size = 0;
     uint64_t taken = UINT64_MAX;
     job->params.ranks = ranks;
-    job->most_ranks = ranks > job->most_ranks ? ranks : job->most_ranks;
+    job->max_ranks = ranks > job->max_ranks ? ranks : job->max_ranks;
     for (int64_t rank = 0; rank < ranks; rank++) {
         int64_t indices[64];
         uint8_t mask[64];
@@ -80,7 +80,7 @@ static void check_given(const shared_epoch *job, const char *what)
         missing += job->given[i] == 0;
     }
     /* Ranks that reached the end left out up to ranks − 1 items. */
-    uint64_t most = job->params.tail == TSR_TAIL_DROP ? (uint64_t)job->most_ranks - 1 : 0;
+    uint64_t most = job->params.tail == TSR_TAIL_DROP ? (uint64_t)job->max_ranks - 1 : 0;
     if (missing > most)
         ck_abort_msg("%s: n %" PRIu64 ", %s, %s: %" PRIu64 " are missing", what, job->params.n,
                      tsr_tail_name(job->params.tail), tsr_split_name(job->params.split), missing);

@@ -7,7 +7,7 @@
 #include "support/random.h"
 #include "tessera/shard.h"
 
-enum { MOST = 17 };
+enum { MAX = 17 };
 
 static const struct {
     uint64_t length;
@@ -88,9 +88,9 @@ static void check_ranges(uint64_t length, int ranks, uint64_t align, const tsr_s
 
 START_TEST(even_is_the_documents_formula)
 {
-    tsr_shard_range ranges[MOST];
+    tsr_shard_range ranges[MAX];
     for (int64_t length = 0; length <= 100; length++)
-        for (int ranks = 1; ranks < MOST; ranks++) {
+        for (int ranks = 1; ranks < MAX; ranks++) {
             ck_assert_ok(tsr_partition((uint64_t)length, ranks, NULL, ranges));
             int64_t shard = (length + ranks - 1) / ranks;
             for (int rank = 0; rank < ranks; rank++) {
@@ -106,9 +106,9 @@ END_TEST
 
 START_TEST(sizes_of_every_kind)
 {
-    tsr_shard_range ranges[MOST];
+    tsr_shard_range ranges[MAX];
     for (uint64_t length = 0; length <= 80; length++)
-        for (int ranks = 1; ranks < MOST; ranks++)
+        for (int ranks = 1; ranks < MAX; ranks++)
             for (uint64_t align = 1; align <= 5; align++) {
                 uint64_t units = (length + align - 1) / align;
                 ck_assert_ok(
@@ -138,10 +138,10 @@ END_TEST
 START_TEST(weighted_is_proportional)
 {
     uint64_t state = 1;
-    tsr_shard_range ranges[MOST];
-    double rates[MOST];
+    tsr_shard_range ranges[MAX];
+    double rates[MAX];
     for (int round = 0; round < 20000; round++) {
-        int ranks = (int)random_between(&state, 1, MOST - 1);
+        int ranks = (int)random_between(&state, 1, MAX - 1);
         uint64_t length = (uint64_t)random_between(&state, 0, round % 2 == 0 ? 50 : 1000000);
         double sum = 0;
         for (int r = 0; r < ranks; r++) {
@@ -181,9 +181,9 @@ static bool can_hold(uint64_t length, int ranks, const double *rates, const uint
 START_TEST(limits_are_kept)
 {
     uint64_t state = 2;
-    tsr_shard_range ranges[MOST];
-    double rates[MOST];
-    uint64_t limits[MOST];
+    tsr_shard_range ranges[MAX];
+    double rates[MAX];
+    uint64_t limits[MAX];
     int placed = 0, refused = 0;
     for (int round = 0; round < 30000; round++) {
         int ranks = (int)random_between(&state, 1, 6);

@@ -102,7 +102,7 @@ START_TEST(queries_agree)
         ck_assert_uint_eq(summary.sharded_bytes, 144);
         ck_assert_uint_eq(summary.gathered_bytes, 80);
         ck_assert_uint_eq(summary.gathered_count, 1);
-        ck_assert_uint_eq(summary.most_bytes, most);
+        ck_assert_uint_eq(summary.max_bytes, most);
         ck_assert_uint_eq(summary.least_bytes, least);
         ck_assert_double_eq_tol(summary.imbalance, slowest / (144.0 / 4), 1e-12);
         tsr_shard_plan_destroy(&plan);
@@ -140,7 +140,7 @@ START_TEST(rates_in_any_unit)
         tsr_shard_plan_summary(plan, &summary);
         ck_assert_double_eq_tol(summary.imbalance, expected.imbalance, 1e-12);
         ck_assert_double_eq_tol(summary.imbalance, 1, 0.05);
-        ck_assert_uint_eq(summary.most_bytes, expected.most_bytes);
+        ck_assert_uint_eq(summary.max_bytes, expected.max_bytes);
         tsr_shard_plan_destroy(&plan);
     }
 }

@@ -43,7 +43,7 @@ START_TEST(the_very_text)
         " \"rates\": [3, 0.1],\n"
         " \"memory_bytes\": [100, \"18446744073709551615\"],\n"
         " \"summary\": {\"model_bytes\": 36, \"sharded_bytes\": 24, \"gathered_bytes\": 12, "
-        "\"gathered_count\": 1, \"most_bytes\": 36, \"least_bytes\": 12, \"imbalance\": "
+        "\"gathered_count\": 1, \"max_bytes\": 36, \"least_bytes\": 12, \"imbalance\": "
         "1.03333333333333",
                       rest[] =
                           ",\n"
@@ -91,11 +91,11 @@ START_TEST(there_and_back)
     uint64_t state = 8;
     static const char *const dtypes[] = {"f32", "bf16", "u8", "f4"};
     for (int round = 0; round < 500; round++) {
-        enum { MOST = 12 };
-        char names[MOST][32];
-        tsr_shard_param params[MOST];
+        enum { MAX = 12 };
+        char names[MAX][32];
+        tsr_shard_param params[MAX];
         double rates[6];
-        uint64_t memory[6], count = (uint64_t)random_between(&state, 1, MOST);
+        uint64_t memory[6], count = (uint64_t)random_between(&state, 1, MAX);
         int ranks = (int)random_between(&state, 1, 6);
         for (uint64_t p = 0; p < count; p++) {
             snprintf(names[p], sizeof names[p], "layers.%d.%d", (int)p / 2, (int)p);

@@ -522,7 +522,7 @@ START_TEST(edges_of_every_strategy)
     for (uint64_t p = 0; p < MODEL; p++)
         ck_assert_int_eq(whole_owner(plan, p), 0);
     tsr_shard_plan_summary(plan, &summary);
-    ck_assert_uint_eq(summary.most_bytes, summary.model_bytes);
+    ck_assert_uint_eq(summary.max_bytes, summary.model_bytes);
     ck_assert_double_eq(summary.imbalance, 1);
     tsr_shard_plan_destroy(&plan);
 

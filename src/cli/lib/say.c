@@ -7,7 +7,7 @@
 
 /* Room for two paths of the greatest length. The buffers are on the stack because a message may say
  * that there is no memory left. Longer messages are cut. */
-#define MOST 9216
+#define MAX 9216
 
 /* Writes the byte as C source would, at most four characters, and returns their end. */
 static char *escape_byte(char byte, char *out)
@@ -38,7 +38,7 @@ static void escape(const char *text, char *out)
 
 void cli_say_list(const char *format, va_list arguments)
 {
-    char text[MOST], line[4 * MOST];
+    char text[MAX], line[4 * MAX];
     vsnprintf(text, sizeof text, format, arguments);
     escape(text, line);
     fprintf(stderr, "tessera: %s\n", line);

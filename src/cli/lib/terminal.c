@@ -13,8 +13,8 @@
 #include "cli/lib/numbers.h"
 #include "cli/lib/text.h"
 
-#define FEWEST_COLUMNS 20
-#define MOST_TEXT_COLUMNS 100
+#define MIN_COLUMNS 20
+#define MAX_TEXT_COLUMNS 100
 
 int cli_columns(FILE *out)
 {
@@ -25,7 +25,7 @@ int cli_columns(FILE *out)
         (void)cli_read_integer(variable, 1, 10000, &columns);
     if (columns == 0 && isatty(fileno(out)) && ioctl(fileno(out), TIOCGWINSZ, &size) == 0)
         columns = size.ws_col;
-    return columns > 0 && columns < FEWEST_COLUMNS ? FEWEST_COLUMNS : (int)columns;
+    return columns > 0 && columns < MIN_COLUMNS ? MIN_COLUMNS : (int)columns;
 }
 
 int cli_text_width(const char *text)
@@ -168,8 +168,8 @@ static void wrap_line(FILE *out, char *line, size_t columns)
 void cli_wrap(FILE *out, const char *text)
 {
     int columns = cli_columns(out);
-    if (columns == 0 || columns > MOST_TEXT_COLUMNS)
-        columns = MOST_TEXT_COLUMNS;
+    if (columns == 0 || columns > MAX_TEXT_COLUMNS)
+        columns = MAX_TEXT_COLUMNS;
     char *copy = cli_localized(text);
     for (char *line = copy; *line != '\0';) {
         char *end = strchr(line, '\n');

@@ -70,7 +70,7 @@ static void print_ranks(FILE *out, const tsr_shard_plan *plan, const tsr_shard_s
             cli_table_cell(table, "%.1f %%", 100 * (double)total.total_bytes / (double)memory[r]);
         else if (memory != NULL)
             cli_table_cell(table, "-");
-        add_bar(table, &total, summary->most_bytes);
+        add_bar(table, &total, summary->max_bytes);
     }
     cli_table_print(table, out, 0);
     cli_table_destroy(&table);

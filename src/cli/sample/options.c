@@ -9,8 +9,8 @@
 #include "cli/lib/say.h"
 #include "cli/sample/sample.h"
 
-#define MOST 4611686018427387904.0 /* 2^62: the largest count that samplers support */
-#define MOST_NUMBERS 1e18          /* for raw */
+#define MAX 4611686018427387904.0 /* 2^62: the largest count that samplers support */
+#define MAX_NUMBERS 1e18          /* for raw */
 
 sample_options sample_chosen = {
     .count = -1,
@@ -132,21 +132,21 @@ static bool read_torch_version(void *user, const char *text, char *problem, size
 
 const cli_option sample_option_table[] = {
     {"n", "N", "number of items in the dataset (sequential, random, distributed)",
-     .integer = &sample_chosen.n, .low = 0, .high = MOST},
+     .integer = &sample_chosen.n, .low = 0, .high = MAX},
     {"order", "NAME", "feistel, torch, dotnet, mlx or none (default: feistel)", .read = read_order},
     {"seed", "SEED", "seed of the generator (default: 0)", .read = read_seed},
     {"epoch", "E", "first epoch to print (default: 0)", .read = read_epoch},
     {"epochs", "COUNT", "number of epochs to print (default: 1)", .integer = &sample_chosen.epochs,
      .low = 1, .high = 1e9},
     {"from", "ITEM", "skip this many indices, or batches, of each epoch",
-     .integer = &sample_chosen.from, .low = 0, .high = MOST},
+     .integer = &sample_chosen.from, .low = 0, .high = MAX},
     {"limit", "COUNT", "print at most this many of each epoch", .integer = &sample_chosen.limit,
-     .low = 0, .high = MOST},
+     .low = 0, .high = MAX},
     {"format", "FORMAT",
      "text: one index, or batch, per line; json; i64: 8 bytes per index, little-endian",
      .read = read_format},
     {"batch", "SIZE", "group the indices into batches of this size",
-     .integer = &sample_chosen.batch, .low = 1, .high = MOST},
+     .integer = &sample_chosen.batch, .low = 1, .high = MAX},
     {"drop-last", NULL, "omit the last batch if it is incomplete",
      .flag = &sample_chosen.drop_last},
     {"replacement", NULL, "draw with replacement (random; the default of weighted)",
@@ -154,7 +154,7 @@ const cli_option sample_option_table[] = {
     {"no-replacement", NULL, "draw each index at most once (weighted)",
      .flag = &sample_chosen.no_replacement},
     {"num-samples", "COUNT", "indices per epoch (random, weighted, curriculum)",
-     .integer = &sample_chosen.num_samples, .low = 1, .high = MOST},
+     .integer = &sample_chosen.num_samples, .low = 1, .high = MAX},
     {"ranks", "R", "number of ranks (default: from the environment; distributed)",
      .integer = &sample_chosen.ranks, .low = 1, .high = INT32_MAX},
     {"rank", "R", "rank whose share is printed, from 0 (distributed)",
@@ -178,7 +178,7 @@ const cli_option sample_option_table[] = {
     {"difficulties", "FILE", "difficulty of each item from 0 to 1, one per line (curriculum)",
      .text = &sample_chosen.difficulties},
     {"max-epochs", "COUNT", "epochs until all items take part (curriculum)",
-     .integer = &sample_chosen.max_epochs, .low = 1, .high = MOST},
+     .integer = &sample_chosen.max_epochs, .low = 1, .high = MAX},
     {"torch-version", "VERSION",
      "1.13, 2.0, 2.6 or 2.7; each also stands for later versions up to the next (default: 2.6; "
      "order torch)",
@@ -191,7 +191,7 @@ const cli_option sample_option_table[] = {
     {"rng", "NAME", "philox, mt19937, dotnet or threefry (default: philox; raw)",
      .text = &sample_chosen.rng},
     {"count", "N", "how many numbers to print (default: 10; raw)", .integer = &sample_chosen.count,
-     .low = 0, .high = MOST_NUMBERS},
+     .low = 0, .high = MAX_NUMBERS},
     {0},
 };
 
@@ -202,9 +202,9 @@ typedef struct given_option {
     const char *name;
 } given_option;
 
-#define MOST_GIVEN 28
+#define MAX_GIVEN 28
 
-static int list_given(given_option list[MOST_GIVEN])
+static int list_given(given_option list[MAX_GIVEN])
 {
     const sample_options *all = &sample_chosen;
     const given_option every[] = {
@@ -243,7 +243,7 @@ static int list_given(given_option list[MOST_GIVEN])
 
 void sample_options_note(void)
 {
-    given_option list[MOST_GIVEN];
+    given_option list[MAX_GIVEN];
     sample_chosen.given = 0;
     for (int i = 0, count = list_given(list); i < count; i++)
         sample_chosen.given |= list[i].given ? list[i].bit : 0;
@@ -301,7 +301,7 @@ static const char *argument_of(const char *name)
 
 int sample_options_check(const char *name, unsigned takes, unsigned needs, bool adds_epoch)
 {
-    given_option list[MOST_GIVEN];
+    given_option list[MAX_GIVEN];
     int count = list_given(list);
     unsigned missing = needs & ~sample_chosen.given;
     /* Refuse options that would have no effect. */

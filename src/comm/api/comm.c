@@ -185,8 +185,8 @@ static void detach_requests(tsr_comm *comm)
 
 static uint64_t delivery_timeout(const tsr_comm *comm)
 {
-    const uint64_t most_ns = comm->status == TSR_OK ? DELIVERY_NS : DELIVERY_FAILED_NS;
-    return comm->timeout_ns < most_ns ? comm->timeout_ns : most_ns;
+    const uint64_t max_ns = comm->status == TSR_OK ? DELIVERY_NS : DELIVERY_FAILED_NS;
+    return comm->timeout_ns < max_ns ? comm->timeout_ns : max_ns;
 }
 
 void tsr_comm_destroy(tsr_comm **comm)

@@ -15,8 +15,8 @@ enum {
     TILE_BYTES = 32 * 1024, /* fits the second-level cache */
     BAND_TILES = 16,        /* tiles side by side in a band */
     STRAIGHT_ROWS = 16,
-    MOST_COLUMNS = 512,
-    ROW_BYTES = MOST_COLUMNS * 8,
+    MAX_COLUMNS = 512,
+    ROW_BYTES = MAX_COLUMNS * 8,
 };
 
 /* Two dimensions of a piece. */
@@ -59,14 +59,14 @@ static plane plane_of(const tsr__host_piece *work)
 {
     const int inner = work->piece->ndim - 1, row_dim = closest_dim(work->piece);
     const uint32_t least = VECTOR_BYTES / work->from_bytes;
-    plane p = {.band_rows = STRAIGHT_ROWS, .tile_rows = 1, .tile_columns = MOST_COLUMNS};
+    plane p = {.band_rows = STRAIGHT_ROWS, .tile_rows = 1, .tile_columns = MAX_COLUMNS};
 
     set_dims(&p, work, row_dim, inner);
     p.turned = p.row_step[1] == work->from_bytes && p.step[1] != p.row_step[1] && p.rows >= least &&
                p.columns >= least;
     if (p.turned) {
         p.tile_rows = p.band_rows = tsr__min_u32(RUN_BYTES / work->from_bytes, p.rows);
-        p.tile_columns = tsr__min_u32(TILE_BYTES / work->from_bytes / p.tile_rows, MOST_COLUMNS);
+        p.tile_columns = tsr__min_u32(TILE_BYTES / work->from_bytes / p.tile_rows, MAX_COLUMNS);
     } else if (p.columns < least && p.rows > p.columns) {
         set_dims(&p, work, inner, row_dim); /* few long rows are faster than many short ones */
     }

@@ -82,7 +82,7 @@ static const char *header_flaw(const tsr__cache_kind *kind, const tsr__cache_key
         return "was made for another device, or another version of its driver";
     if (header->key.shader_hash != key->shader_hash)
         return "was made by a build with other kernels";
-    return header->data_bytes > kind->most_bytes ? "is damaged" : NULL;
+    return header->data_bytes > kind->max_bytes ? "is damaged" : NULL;
 }
 
 static tsr_status read_checked(FILE *file, const tsr__cache_kind *kind, const tsr__cache_key *key,

@@ -23,7 +23,7 @@ typedef struct tsr__cache_kind {
     const char *what;   /* in messages: "pipeline cache" */
     const char *prefix; /* of the file's name */
     uint64_t magic;
-    uint64_t most_bytes;
+    uint64_t max_bytes;
 } tsr__cache_kind;
 
 #define TSR__CACHE_PATH 1024

@@ -9,7 +9,7 @@ static const tsr__cache_kind pipelines = {
     .what = "pipeline cache",
     .prefix = "pipelines",
     .magic = UINT64_C(0x3165686361637274), /* "trcache1" */
-    .most_bytes = UINT64_C(256) << 20,
+    .max_bytes = UINT64_C(256) << 20,
 };
 
 void tsr__cache_key_init(const tsr_device *device, tsr__cache_key *out)

@@ -10,7 +10,7 @@
 /* The most batches in flight. This many keep any device busy. The memory of destroyed tensors
  * becomes free when batches complete: a program that records faster than its device computes would
  * run out of memory. */
-#define IN_FLIGHT_MOST 32
+#define MAX_IN_FLIGHT 32
 /* The most different buffers that one operation uses. */
 #define OPERATION_BUFFERS 24
 
@@ -44,7 +44,7 @@ static tsr_status let_device_catch_up(tsr_stream *stream)
     int in_flight = 0;
     for (const tsr__batch *batch = stream->in_flight; batch; batch = batch->next)
         in_flight++;
-    if (in_flight < IN_FLIGHT_MOST)
+    if (in_flight < MAX_IN_FLIGHT)
         return TSR_OK;
     return tsr_stream_wait_point(stream, stream->in_flight->point, UINT64_MAX);
 }

@@ -51,7 +51,7 @@ tsr_status tsr__fsdp_make_shards(tsr_fsdp *model)
 /* Places in slots; their size is that of the largest unit. */
 tsr_status tsr__fsdp_make_slots(tsr_fsdp *model)
 {
-    uint64_t most = 0, most_grad = 0;
+    uint64_t most = 0, max_grad = 0;
     /* Parameters without elements have a place in a slot, too: one without elements. */
     bool any = false;
     for (int u = 0; u < model->unit_count; u++) {
@@ -68,20 +68,20 @@ tsr_status tsr__fsdp_make_slots(tsr_fsdp *model)
             end_grad += tsr__fsdp_padded(p->count * tsr_dtype_size(model->grad_dtype));
         }
         most = tsr__max_u64(most, end);
-        most_grad = tsr__max_u64(most_grad, end_grad);
+        max_grad = tsr__max_u64(max_grad, end_grad);
     }
     const bool any_grad = any && model->optimizer != TSR_OPTIMIZER_NONE;
     if (!any_grad)
-        most_grad = 0;
+        max_grad = 0;
     for (int i = 0; i < model->slot_count; i++) {
         model->slots[i].unit = model->grad_slots[i].unit = -1;
         if (any)
             TSR__TRY(tsr__fsdp_memory_new(model->device, most, &model->slots[i].memory));
         if (any_grad)
-            TSR__TRY(tsr__fsdp_memory_new(model->device, most_grad, &model->grad_slots[i].memory));
+            TSR__TRY(tsr__fsdp_memory_new(model->device, max_grad, &model->grad_slots[i].memory));
     }
     model->memory.gathered_bytes = (uint64_t)model->slot_count * most;
-    model->memory.unreduced_bytes = (uint64_t)model->slot_count * most_grad;
+    model->memory.unreduced_bytes = (uint64_t)model->slot_count * max_grad;
     return TSR_OK;
 }
 

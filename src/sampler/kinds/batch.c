@@ -48,7 +48,7 @@ static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reache
         start = UINT64_MAX;
     if (self->base.inner->epoch != sampler->epoch) /* possible after failures */
         TSR__TRY(tsr_sampler_set_epoch(self->base.inner, sampler->epoch));
-    TSR__TRY(tsr__sampler_seek_most(self->base.inner, start, &at));
+    TSR__TRY(tsr__sampler_seek_up_to(self->base.inner, start, &at));
     *reached = batches(self, at);
     return TSR_OK;
 }
@@ -110,7 +110,7 @@ tsr_status tsr_sampler_create_batch(const tsr_sampler_batch_params *params, tsr_
     tsr__sampler_add_param(&self->base, "batch_size", TSR__PARAM_COUNT, self->size);
     tsr__sampler_add_param(&self->base, "drop_last", TSR__PARAM_FLAG, self->drop_last);
     tsr__sampler_set_inner(&self->base, params->base);
-    self->base.batch_max = tsr__batch_max(params->batch_size, tsr__sampler_most(inner));
+    self->base.batch_max = tsr__batch_max(params->batch_size, tsr__sampler_max_length(inner));
     self->base.epoch = inner->epoch;
     self->base.must_seek = true; /* the base may have been read before */
     *out = &self->base;

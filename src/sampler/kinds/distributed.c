@@ -17,7 +17,7 @@ static uint64_t length(const tsr_sampler *sampler)
 static uint64_t most(const tsr_sampler *sampler)
 {
     const tsr__distributed *self = (const tsr__distributed *)sampler;
-    return self->base.inner != NULL ? tsr__sampler_most(self->base.inner) : self->n;
+    return self->base.inner != NULL ? tsr__sampler_max_length(self->base.inner) : self->n;
 }
 
 /* Checks seed + epoch as PyTorch does: it adds them without a limit and accepts sums from −2^63 to
@@ -136,7 +136,7 @@ static tsr_status read_inner(tsr__distributed *self, uint64_t first, uint64_t co
 {
     uint64_t reached;
     *got = 0;
-    TSR__TRY(tsr__sampler_seek_most(self->base.inner, first, &reached));
+    TSR__TRY(tsr__sampler_seek_up_to(self->base.inner, first, &reached));
     if (reached == first && self->base.inner->batch_max != 0)
         TSR__TRY(tsr_sampler_next_batch(self->base.inner, capacity, indices, mask, got));
     else if (reached == first)
@@ -231,7 +231,7 @@ static tsr_status find_inner(const tsr__distributed *self)
     uint64_t reached;
     if (self->base.inner->epoch != self->base.epoch)
         return tsr_sampler_set_epoch(self->base.inner, self->base.epoch);
-    return tsr__sampler_seek_most(self->base.inner, self->base.inner->position, &reached);
+    return tsr__sampler_seek_up_to(self->base.inner, self->base.inner->position, &reached);
 }
 
 static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
@@ -246,7 +246,7 @@ static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reache
         if (!tsr__mul_u64(position, partition->ranks, &rounds) ||
             !tsr__add_u64(rounds, partition->offset, &start))
             start = UINT64_MAX - 1;
-        TSR__TRY(tsr__sampler_seek_most(self->base.inner, start, &at));
+        TSR__TRY(tsr__sampler_seek_up_to(self->base.inner, start, &at));
         if (at < start)
             tsr__partition_set_length(partition, at);
     }

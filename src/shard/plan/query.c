@@ -161,7 +161,7 @@ void tsr_shard_plan_summary(const tsr_shard_plan *plan, tsr_shard_summary *summa
 
     for (int r = 0; r < plan->ranks; r++) {
         tsr_shard_rank_total total = plan->totals[r];
-        sum.most_bytes = total.total_bytes > sum.most_bytes ? total.total_bytes : sum.most_bytes;
+        sum.max_bytes = total.total_bytes > sum.max_bytes ? total.total_bytes : sum.max_bytes;
         sum.least_bytes = total.total_bytes < sum.least_bytes ? total.total_bytes : sum.least_bytes;
     }
     sum.imbalance = imbalance_of(plan, sum.sharded_bytes);

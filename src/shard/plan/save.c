@@ -35,8 +35,8 @@ static void print_summary(tsr__json_writer *to, const tsr_shard_plan *plan)
                     summary.model_bytes, summary.sharded_bytes, summary.gathered_bytes,
                     summary.gathered_count);
     tsr__json_print(to,
-                    ", \"most_bytes\": %" PRIu64 ", \"least_bytes\": %" PRIu64 ", \"imbalance\": ",
-                    summary.most_bytes, summary.least_bytes);
+                    ", \"max_bytes\": %" PRIu64 ", \"least_bytes\": %" PRIu64 ", \"imbalance\": ",
+                    summary.max_bytes, summary.least_bytes);
     tsr__json_print_real(to, summary.imbalance);
     tsr__json_print(to, ",\n  \"per_rank\": [");
     for (int r = 0; r < plan->ranks; r++) {

@@ -3,11 +3,11 @@
 
 #include "comm/reduce/numbers.h"
 
-#define MOST 300
+#define MAX 300
 #define GUARD 64
 
-static uint8_t bytes_a[MOST * 8 + 2 * GUARD], bytes_b[MOST * 8 + 2 * GUARD],
-    bytes_out[MOST * 8 + 2 * GUARD], bytes_expected[MOST * 8 + 2 * GUARD];
+static uint8_t bytes_a[MAX * 8 + 2 * GUARD], bytes_b[MAX * 8 + 2 * GUARD],
+    bytes_out[MAX * 8 + 2 * GUARD], bytes_expected[MAX * 8 + 2 * GUARD];
 
 static void fill(uint64_t *random, void *data, uint64_t count, tsr_dtype dtype)
 {
@@ -54,7 +54,7 @@ START_TEST(combines)
             for (uint64_t count = 0; count < 70; count++)
                 check_combine(&random, kernels, all_dtypes[_i], all_ops[o], count);
             for (int i = 0; i < 40; i++)
-                check_combine(&random, kernels, all_dtypes[_i], all_ops[o], MOST);
+                check_combine(&random, kernels, all_dtypes[_i], all_ops[o], MAX);
         }
     }
 }
@@ -68,7 +68,7 @@ START_TEST(divides)
     const tsr__kernels *kernels;
     for (int level = 0; (kernels = tsr__reduce_kernels_at(level)) != NULL; level++) {
         for (size_t d = 0; d < sizeof divisors / sizeof divisors[0]; d++) {
-            for (uint64_t count = 0; count < MOST; count += 23) {
+            for (uint64_t count = 0; count < MAX; count += 23) {
                 uint8_t *data = bytes_a + random_between(&random, 0, GUARD);
                 fill(&random, data, count, dtype);
                 memcpy(bytes_expected, bytes_a, sizeof bytes_a);

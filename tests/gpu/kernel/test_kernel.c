@@ -519,9 +519,8 @@ static tsr_status create_wide(uint32_t workgroup, tsr_kernel **out)
 START_TEST(workgroups_of_constants)
 {
     const tsr_device_info *info = tsr_device_get_info(gpu);
-    const uint32_t all = info->max_workgroup_invocations, most_x = info->max_workgroup_size[0];
-    const uint32_t most = most_x < all ? most_x : all,
-                   sizes[] = {0, most + 1, 1u << 20, UINT32_MAX};
+    const uint32_t all = info->max_workgroup_invocations, max_x = info->max_workgroup_size[0];
+    const uint32_t most = max_x < all ? max_x : all, sizes[] = {0, most + 1, 1u << 20, UINT32_MAX};
     char text[80];
     tsr_kernel *kernel = NULL;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

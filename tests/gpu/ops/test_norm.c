@@ -11,13 +11,13 @@
 #include "support/gpu.h"
 #include "tsr_config.h"
 
-#define MOST_DIMS 5
+#define MAX_DIMS 5
 
 /* One normalisation and its gradients. */
 typedef struct norm_case {
     bool centred;
     int ndim;
-    int64_t size[MOST_DIMS];
+    int64_t size[MAX_DIMS];
     tsr_dtype x, dy, y, vectors; /* dx has y's dtype, weight, bias and their gradients `vectors` */
     bool weighted, biased, accumulate;
     bool in_place; /* y is x, and dx is x or dy */
@@ -282,7 +282,7 @@ static norm_case random_case(gpu_random *random)
     static const int64_t most[] = {8, 40, 40, 300};
     const tsr_dtype *dtypes = mixtures[gpu_random_between(random, 0, 2)];
     norm_case c = plain(0, 0);
-    c.ndim = (int)gpu_random_between(random, 1, MOST_DIMS);
+    c.ndim = (int)gpu_random_between(random, 1, MAX_DIMS);
     for (int d = 0; d + 1 < c.ndim; d++)
         c.size[d] = gpu_random_between(random, 0, 15) == 0 ? 0 : gpu_random_between(random, 1, 5);
     c.size[c.ndim - 1] = gpu_random_between(random, 1, most[gpu_random_between(random, 0, 3)]);
@@ -550,11 +550,11 @@ END_TEST
  * driver. */
 START_TEST(nan_and_infinities)
 {
-    enum { ROWS = 4, MOST = 9000 };
-    static const int64_t counts[] = {50, 1000, MOST};
+    enum { ROWS = 4, MAX = 9000 };
+    static const int64_t counts[] = {50, 1000, MAX};
     const int64_t count = counts[_i], size[] = {ROWS, count}, last = count - 1;
     tsr_tensor *x = gpu_new(TSR_F32, 2, size), *y = gpu_new(TSR_F32, 2, size);
-    static double values[ROWS * MOST], got[ROWS * MOST];
+    static double values[ROWS * MAX], got[ROWS * MAX];
     for (int64_t i = 0; i < ROWS * count; i++)
         values[i] = (double)(i % 7 - 3);
     values[count + 9] = NAN;
@@ -602,13 +602,13 @@ END_TEST
  * enough elements for the kernels for short and for long rows. */
 START_TEST(gradients_on_their_own)
 {
-    enum { MOST = 8 * 4098 };
+    enum { MAX = 8 * 4098 };
     static const int64_t sizes[][2] = {{70, 33}, {300, 33}, {8, 4098}};
     const int64_t *size = sizes[_i], rows = size[0], columns = size[1];
     tsr_tensor *x = gpu_new(TSR_F32, 2, size), *dy = gpu_new(TSR_F32, 2, size);
     tsr_tensor *out[] = {gpu_new(TSR_F32, 2, size), gpu_new(TSR_F32, 1, &columns),
                          gpu_new(TSR_F32, 1, &columns)};
-    static double together[3][MOST], alone[MOST];
+    static double together[3][MAX], alone[MAX];
     GPU_OK(tsr_random_normal(queue, x, 1, 2, &(tsr_random_params){.seed = 7}));
     GPU_OK(tsr_random_normal(queue, dy, 0, 1, &(tsr_random_params){.seed = 8}));
     for (int run = -2; run < 3; run++) { /* all of them twice, then each alone */
@@ -790,12 +790,12 @@ END_TEST
 static void survive_faults(int64_t rows, int64_t columns, int before, tsr__fault_kind fault,
                            int code)
 {
-    enum { MOST = 16 * 2050 };
+    enum { MAX = 16 * 2050 };
     const int64_t size[] = {rows, columns};
     tsr_tensor *x = gpu_new(TSR_F32, 2, size), *dw = gpu_new(TSR_F32, 1, &columns);
     tsr_tensor *dy = gpu_new(TSR_F32, 2, size), *dx = gpu_new(TSR_F32, 2, size);
     tsr_tensor *other = gpu_new(TSR_F32, 1, (int64_t[]){3});
-    static double got[MOST];
+    static double got[MAX];
     int failed = 0;
     bool reached = true;
     GPU_OK(tsr_random_normal(queue, x, 1, 2, &(tsr_random_params){.seed = 7}));

@@ -390,7 +390,7 @@ START_TEST(empty_tensors_draw_nothing)
 }
 END_TEST
 
-enum { RUN_MOST = 67, RUN_ROOM = RUN_MOST + 8 };
+enum { MAX_RUN = 67, RUN_ROOM = MAX_RUN + 8 };
 
 /* A view of `count` elements from element `start` on, in a poisoned buffer. */
 static tsr_tensor *run_within(tsr_dtype dtype, int64_t start, int64_t count, tsr_tensor **whole)
@@ -417,14 +417,14 @@ static void check_run(tsr_tensor *whole, int64_t start, int64_t count, const dou
     }
 }
 
-static const int64_t run_lengths[] = {1, 3, 4, 5, 8, 11, 64, RUN_MOST};
+static const int64_t run_lengths[] = {1, 3, 4, 5, 8, 11, 64, MAX_RUN};
 #define RUN_LENGTHS ((int)(sizeof run_lengths / sizeof *run_lengths))
 
 static void draw_run(kind what, tsr_dtype dtype, int64_t start, int64_t count, uint64_t offset)
 {
     const tsr_random_params params = {.seed = SEED, .offset = offset};
     tsr_tensor *whole, *run = run_within(dtype, start, count, &whole);
-    double want[RUN_MOST];
+    double want[MAX_RUN];
     for (int64_t i = 0; i < count; i++) {
         uint32_t bits = expected(what, &params, offset + (uint64_t)i);
         float value;
@@ -518,7 +518,7 @@ static void drop_run(tsr_dtype y_dtype, tsr_dtype x_dtype, int64_t start, int64_
     const tsr_random_params params = {.seed = SEED, .offset = 8 + (uint64_t)(count % 2)};
     tsr_tensor *wholes[2], *y = run_within(y_dtype, start, count, &wholes[0]);
     tsr_tensor *x = run_within(x_dtype, start / 2, count, &wholes[1]);
-    double from[RUN_MOST], want[RUN_MOST];
+    double from[MAX_RUN], want[MAX_RUN];
     for (int64_t i = 0; i < count; i++) {
         uint32_t word = tsr__philox_word(SEED, 0, params.offset + (uint64_t)i);
         from[i] = (double)(i + 1);

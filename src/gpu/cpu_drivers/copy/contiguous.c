@@ -4,7 +4,7 @@
 #include "gpu/ops/copy/copy.h"
 
 enum {
-    FEWEST_ELEMENTS = 4096, /* with fewer, another dispatch costs more than it saves */
+    MIN_ELEMENTS = 4096, /* with fewer, another dispatch costs more than it saves */
 };
 
 static bool repeats(const tsr_layout *layout)
@@ -20,7 +20,7 @@ static bool is_worth_it(const tsr_tensor *y, const tsr_tensor *input)
     tsr__pieces walk;
     tsr__piece piece;
 
-    if (!tsr__vectors_suit(y->buffer->device) || tsr_layout_count(&y->layout) < FEWEST_ELEMENTS ||
+    if (!tsr__vectors_suit(y->buffer->device) || tsr_layout_count(&y->layout) < MIN_ELEMENTS ||
         repeats(&input->layout))
         return false;
     tsr__pieces_init(&walk, 2, (const tsr_layout *[]){&y->layout, &input->layout}, 0);

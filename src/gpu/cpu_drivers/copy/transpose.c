@@ -55,7 +55,7 @@ bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, con
     int inner = piece->ndim - 1;
 
     if (!tsr__vectors_suit(device) || dst->layout.dtype != src->layout.dtype || t.row_dim < 0 ||
-        t.size == 1 || piece->count < TSR__VECTORS_FEWEST)
+        t.size == 1 || piece->count < TSR__MIN_VECTORS)
         return false;
     uint32_t rows = piece->shape[t.row_dim], columns = piece->shape[inner];
     uint32_t whole = columns - columns % (TSR_VECTOR_BYTES / t.size);

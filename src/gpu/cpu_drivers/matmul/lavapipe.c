@@ -312,10 +312,10 @@ static void choose_inner(product_run *r)
 /* How many rows of one matrix scratch holds the sums of. */
 static int64_t choose_band(const tsr__matmul_problem *p)
 {
-    const int64_t fewest_rows = 512, most = INT64_C(1) << 26; /* elements */
+    const int64_t min_rows = 512, most = INT64_C(1) << 26; /* elements */
     int64_t band = PARTIAL_BYTES / (p->n * (int64_t)sizeof(float));
 
-    band = band > fewest_rows ? band : fewest_rows;
+    band = band > min_rows ? band : min_rows;
     band = band < most / p->n ? band : most / p->n;
     if (band > TSR__LAVAPIPE_PANEL_LINES) /* every band starts at a panel */
         band -= band % TSR__LAVAPIPE_PANEL_LINES;

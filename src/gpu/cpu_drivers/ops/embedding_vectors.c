@@ -38,7 +38,7 @@ bool tsr__embedding_vectors_suit(const tsr_tensor *y, const tsr_tensor *table,
 {
     return tsr__vectors_suit(y->buffer->device) && y->layout.dtype == table->layout.dtype &&
            rows_suit(y) && rows_suit(table) && table->layout.shape[0] > 0 &&
-           tsr_layout_count(&y->layout) >= TSR__VECTORS_FEWEST &&
+           tsr_layout_count(&y->layout) >= TSR__MIN_VECTORS &&
            tsr__stride_bytes(indices, 0) <= UINT32_MAX;
 }
 

@@ -7,12 +7,12 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    FEWEST_ELEMENTS = 1 << 15, /* pays for three dispatches and slower compilation */
-    FEWEST_COLUMNS = 256,      /* pays for starting a part */
-    MOST_STEPS = 64,           /* with more, compilation costs more than they save */
-    MOST_UNITS = 8,            /* vectors per lane */
+    MIN_ELEMENTS = 1 << 15, /* pays for three dispatches and slower compilation */
+    MIN_COLUMNS = 256,      /* pays for starting a part */
+    MAX_STEPS = 64,         /* with more, compilation costs more than they save */
+    MAX_UNITS = 8,          /* vectors per lane */
     ROWS_WORKGROUP = 64,
-    MOST_SCRATCH = 1 << 28,
+    MAX_SCRATCH = 1 << 28,
 };
 
 /* A plane of rows and its parts. */
@@ -30,8 +30,8 @@ static plan plan_of(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_
 
     p.lanes = rows->device->info.subgroup_size;
     p.group = TSR_VECTOR_BYTES / (uint32_t)tsr_dtype_size(rows->y.dtype);
-    p.chunks = tsr__cut_row(rows->count, p.lanes, MOST_STEPS);
-    p.blocks = tsr__cut_row(rows->count / p.group, p.lanes, MOST_UNITS);
+    p.chunks = tsr__cut_row(rows->count, p.lanes, MAX_STEPS);
+    p.blocks = tsr__cut_row(rows->count / p.group, p.lanes, MAX_UNITS);
     p.chunk_bytes = (uint64_t)rows->rows * p.chunks.across * TSR_NORM_CHUNK_BYTES;
     return p;
 }
@@ -46,13 +46,13 @@ bool tsr__norm_chunks_suit(const tsr__norm *norm, const tsr__norm_plane *plane, 
     const plan p = plan_of(norm, plane, output);
     const tsr__softmax_rows *rows = &p.all.rows;
 
-    if (!tsr__norm_operands_suit(&p.all) || rows->count < FEWEST_COLUMNS ||
-        (uint64_t)rows->rows * rows->count < FEWEST_ELEMENTS)
+    if (!tsr__norm_operands_suit(&p.all) || rows->count < MIN_COLUMNS ||
+        (uint64_t)rows->rows * rows->count < MIN_ELEMENTS)
         return false;
     /* Columns that fill no vector would need the general kernel. */
     return (output == TSR_NORM_STATS || rows->count % p.group == 0) &&
            p.blocks.across <= TSR__MAX_PARTS && p.chunks.across <= TSR__MAX_PARTS &&
-           scratch_bytes(&p) <= MOST_SCRATCH;
+           scratch_bytes(&p) <= MAX_SCRATCH;
 }
 
 uint64_t tsr__norm_chunks_scratch_bytes(const tsr__norm *norm, const tsr__norm_plane *plane)

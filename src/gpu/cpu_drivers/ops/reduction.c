@@ -6,14 +6,14 @@
 #include "shaders/params/reduction.h"
 
 enum {
-    /* As TSR__VECTORS_FEWEST, for pipelines that take longer to compile. */
-    FEWEST_ELEMENTS = 16384,
-    MOST_PLANES = 64, /* dispatches for dimensions besides two */
-    TREE = 32,        /* lanes of the tree, in shaders/include/reduce.glsl */
-    LONGEST = 1024,   /* rows or columns; longer ones are divided into chunks */
-    SUBGROUPS = 8,    /* per workgroup: as many as the identity table counts */
-    MOST_BLOCKS = 65535 * SUBGROUPS,
-    MOST_UNITS = 2, /* columns per lane: a cache line */
+    /* As TSR__MIN_VECTORS, for pipelines that take longer to compile. */
+    MIN_ELEMENTS = 16384,
+    MAX_PLANES = 64, /* dispatches for dimensions besides two */
+    TREE = 32,       /* lanes of the tree, in shaders/include/reduce.glsl */
+    LONGEST = 1024,  /* rows or columns; longer ones are divided into chunks */
+    SUBGROUPS = 8,   /* per workgroup: as many as the identity table counts */
+    MAX_BLOCKS = 65535 * SUBGROUPS,
+    MAX_UNITS = 2, /* columns per lane: a cache line */
 };
 
 /* Two dimensions of a dispatch of the general kernels; blocks lie along dim[0]. The host iterates
@@ -89,7 +89,7 @@ static bool suits(const tsr__reduction *r, const area *a, uint32_t each)
     uint64_t blocks = (uint64_t)tsr__div_up_u32(a->size[0], each) * a->size[1];
 
     return (narrow || (r->x_dtype == TSR_F32 && (is_argmax(r) || r->y_dtype == TSR_F32))) &&
-           a->others <= MOST_PLANES && blocks <= MOST_BLOCKS;
+           a->others <= MAX_PLANES && blocks <= MAX_BLOCKS;
 }
 
 static bool considers(const tsr__reduction *r)
@@ -97,7 +97,7 @@ static bool considers(const tsr__reduction *r)
     const struct tsr_reduce_params *params = r->params;
 
     return tsr__vectors_suit(r->device) && params->count > TREE && params->count <= LONGEST &&
-           (uint64_t)params->count * params->jobs >= FEWEST_ELEMENTS;
+           (uint64_t)params->count * params->jobs >= MIN_ELEMENTS;
 }
 
 /* Rows ------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ static uint32_t units_of(const tsr__reduction *r)
 {
     uint32_t columns = r->params->shape[r->params->ndim - 1];
 
-    return tsr__min_u32(columns / r->device->info.subgroup_size, MOST_UNITS);
+    return tsr__min_u32(columns / r->device->info.subgroup_size, MAX_UNITS);
 }
 
 uint64_t tsr__reduction_parts_bytes(const tsr_device *device, int64_t rows, int64_t count,

@@ -6,12 +6,12 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    FEWEST_ELEMENTS = 1 << 15, /* pays for three dispatches and slower compilation */
-    FEWEST_COLUMNS = 256,      /* pays for starting a part */
-    MOST_STEPS = 64,           /* with more, compilation costs more than they save */
-    MOST_UNITS = 8,            /* vectors per lane */
+    MIN_ELEMENTS = 1 << 15, /* pays for three dispatches and slower compilation */
+    MIN_COLUMNS = 256,      /* pays for starting a part */
+    MAX_STEPS = 64,         /* with more, compilation costs more than they save */
+    MAX_UNITS = 8,          /* vectors per lane */
     ROWS_WORKGROUP = 64,
-    MOST_SCRATCH = 1 << 28,
+    MAX_SCRATCH = 1 << 28,
 };
 
 static uint32_t lanes_of(const tsr__softmax_rows *work)
@@ -26,12 +26,12 @@ static uint32_t group_of(const tsr__softmax_rows *work)
 
 static tsr__row_cut chunks_of(const tsr__softmax_rows *work)
 {
-    return tsr__cut_row(work->count, lanes_of(work), MOST_STEPS);
+    return tsr__cut_row(work->count, lanes_of(work), MAX_STEPS);
 }
 
 static tsr__row_cut blocks_of(const tsr__softmax_rows *work)
 {
-    return tsr__cut_row(work->count / group_of(work), lanes_of(work), MOST_UNITS);
+    return tsr__cut_row(work->count / group_of(work), lanes_of(work), MAX_UNITS);
 }
 
 bool tsr__softmax_without_gaps(const tsr_tensor *tensor)
@@ -74,11 +74,11 @@ bool tsr__softmax_operands_suit(const tsr__softmax_rows *work)
 
 bool tsr__softmax_chunks_suit(const tsr__softmax_rows *work)
 {
-    if (!tsr__softmax_operands_suit(work) || work->count < FEWEST_COLUMNS ||
-        (uint64_t)work->rows * work->count < FEWEST_ELEMENTS)
+    if (!tsr__softmax_operands_suit(work) || work->count < MIN_COLUMNS ||
+        (uint64_t)work->rows * work->count < MIN_ELEMENTS)
         return false;
     return blocks_of(work).across <= TSR__MAX_PARTS && chunks_of(work).across <= TSR__MAX_PARTS &&
-           tsr__softmax_scratch_bytes(work) <= MOST_SCRATCH;
+           tsr__softmax_scratch_bytes(work) <= MAX_SCRATCH;
 }
 
 tsr__access tsr__softmax_chunk_stats(const tsr__softmax_rows *work, bool write)

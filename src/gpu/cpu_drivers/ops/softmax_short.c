@@ -4,10 +4,10 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    FEWEST_ELEMENTS = 1 << 13,
+    MIN_ELEMENTS = 1 << 13,
     MANY_ELEMENTS = 1 << 22,
     SUBGROUPS = 8, /* per workgroup: as many as the identity table counts */
-    MOST_ROWS = 65535 * SUBGROUPS,
+    MAX_ROWS = 65535 * SUBGROUPS,
 };
 
 static uint32_t unit_of(const tsr__softmax_rows *work)
@@ -34,9 +34,8 @@ tsr__short_rows tsr__short_rows_of(const tsr__softmax_rows *work, uint32_t most)
         const uint32_t covered = choices[i] * unit;
         if (covered < work->count)
             continue;
-        if (covered / 2 > work->count || covered > most || work->rows > MOST_ROWS ||
-            (uint64_t)work->rows * work->count < FEWEST_ELEMENTS ||
-            !tsr__softmax_operands_suit(work))
+        if (covered / 2 > work->count || covered > most || work->rows > MAX_ROWS ||
+            (uint64_t)work->rows * work->count < MIN_ELEMENTS || !tsr__softmax_operands_suit(work))
             break;
         return (tsr__short_rows){choices[i], covered - work->count};
     }

@@ -105,7 +105,7 @@ bool tsr__vectors_cut(const tsr__vectors *work, const tsr__piece *piece, tsr__pi
     const tsr_device *device = work->tensor[0]->buffer->device;
     uint32_t columns = tsr__piece_inner(piece), whole = columns / group_of(work) * group_of(work);
 
-    if (!tsr__vectors_suit(device) || piece->count < TSR__VECTORS_FEWEST)
+    if (!tsr__vectors_suit(device) || piece->count < TSR__MIN_VECTORS)
         return false;
     for (int i = 0; i < work->count; i++)
         if (!operand_suits(work, piece, i))

@@ -7,7 +7,7 @@
 
 /* The fewest elements for which this pays: compiling a pipeline takes 80 ms, or 5 ms from a cache.
  */
-#define TSR__VECTORS_FEWEST 2048
+#define TSR__MIN_VECTORS 2048
 /* Vectors per lane. More take longer to compile; fewer do not pay for starting a subgroup. */
 #define TSR__VECTORS_LANE 8u
 /* Subgroups per workgroup, because starting a workgroup costs more than starting a subgroup; and

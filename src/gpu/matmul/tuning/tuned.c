@@ -26,7 +26,7 @@ const tsr__cache_kind tsr__tuned_file = {
     .what = "tuning",
     .prefix = "tuning",
     .magic = UINT64_C(0x31656e7574637274), /* "trctune1" */
-    .most_bytes = UINT64_C(1) << 20,
+    .max_bytes = UINT64_C(1) << 20,
 };
 
 /* The file's identity -------------------------------------------------------------------------- */

@@ -124,7 +124,7 @@ static bool has_vectors(const step *s, const tsr__piece *piece)
 {
     const tsr_device *device = tsr_stream_device(s->stream);
 
-    if (!tsr__vectors_suit(device) || piece->ndim != 1 || piece->count < TSR__VECTORS_FEWEST)
+    if (!tsr__vectors_suit(device) || piece->ndim != 1 || piece->count < TSR__MIN_VECTORS)
         return false;
     for (int i = 0; i < TSR_OPT_OPERANDS; i++)
         if (s->slot[i] >= 0 &&

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-#define MOST_COMPONENTS 65536
+#define MAX_COMPONENTS 65536
 
 static const double pi = 3.14159265358979323846;
 
@@ -46,9 +46,9 @@ static void set_default(double *value, double standard)
 tsr_status tsr__rope_params_complete(const tsr_rope_params *params, tsr_rope_params *out)
 {
     tsr_rope_params p = *params;
-    TSR__REQUIRE(p.rotary_dim >= 2 && p.rotary_dim <= MOST_COMPONENTS && p.rotary_dim % 2 == 0,
+    TSR__REQUIRE(p.rotary_dim >= 2 && p.rotary_dim <= MAX_COMPONENTS && p.rotary_dim % 2 == 0,
                  "rope: rotary_dim is %lld; an even number from 2 to %d is needed",
-                 (long long)p.rotary_dim, MOST_COMPONENTS);
+                 (long long)p.rotary_dim, MAX_COMPONENTS);
     TSR__REQUIRE((unsigned)p.pairing <= TSR_ROPE_ADJACENT, "rope: there is no pairing %d",
                  (int)p.pairing);
     TSR__REQUIRE((unsigned)p.scaling <= TSR_ROPE_SCALING_YARN, "rope: there is no scaling %d",
