@@ -2,6 +2,7 @@
 #ifndef TESSERA_TESSERA_H
 #define TESSERA_TESSERA_H
 
+#include "tessera/attention.h"
 #include "tessera/base.h"
 #include "tessera/calibrate.h"
 #include "tessera/checkpoint.h"

@@ -2,6 +2,7 @@
  * those that can fail return TSR_ERR_UNSUPPORTED, so that programs link and start in either
  * build. */
 #include "base/stub.h"
+#include "tessera/attention.h"
 #include "tessera/kernel.h"
 #include "tessera/ops.h"
 #include "tessera/rope.h"
@@ -160,6 +161,13 @@ TSR__ABSENT(tsr_rope_grad, tsr_stream *stream, const tsr_rope *rope, tsr_tensor 
 /* matmul.h */
 TSR__ABSENT(tsr_matmul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,
             const tsr_matmul_params *params)
+
+/* attention.h */
+TSR__ABSENT(tsr_attention, tsr_stream *stream, tsr_tensor *y, tsr_tensor *lse, const tsr_tensor *q,
+            const tsr_tensor *k, const tsr_tensor *v, const tsr_attention_params *params)
+TSR__ABSENT(tsr_attention_grad, tsr_stream *stream, tsr_tensor *dq, tsr_tensor *dk, tsr_tensor *dv,
+            const tsr_tensor *dy, const tsr_tensor *y, const tsr_tensor *lse, const tsr_tensor *q,
+            const tsr_tensor *k, const tsr_tensor *v, const tsr_attention_params *params)
 
 /* tuning.h */
 TSR__ABSENT(tsr_tuning_inspect, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,

@@ -59,6 +59,8 @@ point "gpu/stream includes device, memory, pipeline, stream" parts gpu stream de
 point "gpu/kernel includes pipeline, stream, kernel" parts gpu kernel pipeline stream
 point "gpu/ops includes no product" parts gpu ops device memory pipeline stream host cpu_drivers
 point "gpu/matmul includes no operator" parts gpu matmul device memory pipeline stream cpu_drivers
+point "gpu/attention includes products and what operators share" parts gpu attention device memory pipeline stream cpu_drivers \
+    matmul ops/common
 point "comm/algorithms includes itself only" parts comm algorithms
 point "comm/reduce includes itself only" parts comm reduce
 point "comm/ucx includes itself only" parts comm ucx

@@ -64,6 +64,7 @@
     X(CmdDispatch)                                                                                 \
     X(CmdCopyBuffer)                                                                               \
     X(CmdFillBuffer)                                                                               \
+    X(CmdUpdateBuffer)                                                                             \
     X(CmdWriteTimestamp)                                                                           \
     X(CmdResetQueryPool)                                                                           \
     X(CreateQueryPool)                                                                             \

@@ -322,3 +322,15 @@ tsr_status tsr__stream_fill(tsr_stream *stream, tsr__access destination, uint32_
                                      destination.end_bytes - destination.begin_bytes, pattern);
     return tsr__stream_recorded(stream);
 }
+
+tsr_status tsr__stream_update(tsr_stream *stream, tsr__access destination, const void *data)
+{
+    TSR__TRY(tsr__stream_begin(stream, &destination, 1));
+    if (stream->mode == TSR__STREAM_PREFLIGHT)
+        return TSR_OK;
+    tsr__stream_order(stream, &destination, 1);
+    stream->device->vk.CmdUpdateBuffer(stream->open->commands, destination.buffer->handle,
+                                       destination.buffer->slab_offset + destination.begin_bytes,
+                                       destination.end_bytes - destination.begin_bytes, data);
+    return tsr__stream_recorded(stream);
+}

@@ -59,6 +59,10 @@ tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access 
 /* Records vkCmdFillBuffer with a 32-bit pattern. The range must be 4-byte aligned. */
 tsr_status tsr__stream_fill(tsr_stream *stream, tsr__access destination, uint32_t pattern);
 
+/* Records vkCmdUpdateBuffer: the range gets the bytes at `data`, which are copied by this call. The
+ * range is 4-byte aligned and of 4 to 65536 bytes. */
+tsr_status tsr__stream_update(tsr_stream *stream, tsr__access destination, const void *data);
+
 /* The commands of one operation, recorded with the functions above. */
 typedef tsr_status tsr__steps(tsr_stream *stream, void *work);
 

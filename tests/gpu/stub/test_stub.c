@@ -76,6 +76,8 @@ START_TEST(everything_is_unsupported)
     SAYS_SO(tsr_rope_create, NULL, NULL, NULL);
     SAYS_SO(tsr_rope_apply, NULL, NULL, NULL, NULL, NULL);
     SAYS_SO(tsr_rope_grad, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_attention, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr_attention_grad, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
     SAYS_SO(tsr_matmul, NULL, NULL, NULL, NULL, NULL);
     SAYS_SO(tsr_tuning_inspect, NULL, NULL, NULL, NULL, NULL, NULL);
     SAYS_SO(tsr_tuning_candidate, NULL, NULL, NULL, NULL, NULL, 0, NULL);

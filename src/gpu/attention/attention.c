@@ -1,0 +1,50 @@
+/* tsr_attention and tsr_attention_grad: check the arguments and choose the kernels. */
+#include "tessera/attention.h"
+
+#include "base/error.h"
+#include "gpu/attention/call.h"
+
+tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y, tsr_tensor *lse, const tsr_tensor *q,
+                         const tsr_tensor *k, const tsr_tensor *v,
+                         const tsr_attention_params *params)
+{
+    tsr__attention call = {.op = "attention",
+                           .stream = stream,
+                           .y = y,
+                           .lse = lse,
+                           .q = q,
+                           .k = k,
+                           .v = v,
+                           .params = params ? *params : (tsr_attention_params){0}};
+    TSR__TRY(tsr__attention_check(&call));
+    tsr_status status = TSR_OK;
+    if (tsr_layout_count(&q->layout) > 0)
+        status = tsr__attention_tiled(&call);
+    tsr__attention_finish(&call);
+    return status;
+}
+
+tsr_status tsr_attention_grad(tsr_stream *stream, tsr_tensor *dq, tsr_tensor *dk, tsr_tensor *dv,
+                              const tsr_tensor *dy, const tsr_tensor *y, const tsr_tensor *lse,
+                              const tsr_tensor *q, const tsr_tensor *k, const tsr_tensor *v,
+                              const tsr_attention_params *params)
+{
+    TSR__REQUIRE(dq || dk || dv, "attention_grad: dq, dk and dv are all NULL");
+    TSR__REQUIRE(dy, "attention_grad: dy is NULL");
+    tsr__attention call = {.op = "attention_grad",
+                           .stream = stream,
+                           .y = y,
+                           .lse = lse,
+                           .dq = dq,
+                           .dk = dk,
+                           .dv = dv,
+                           .dy = dy,
+                           .q = q,
+                           .k = k,
+                           .v = v,
+                           .params = params ? *params : (tsr_attention_params){0}};
+    TSR__TRY(tsr__attention_check(&call));
+    tsr_status status = tsr__attention_tiled_grad(&call);
+    tsr__attention_finish(&call);
+    return status;
+}

@@ -1,0 +1,118 @@
+/* The description of a call in device memory. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "gpu/attention/call.h"
+
+#define NO_WINDOW (UINT32_C(1) << 31) /* exceeds every distance between a query and a key */
+
+static struct tsr_attention_operand operand_of(const tsr_tensor *tensor, const tsr_layout *layout)
+{
+    struct tsr_attention_operand operand = {0};
+    if (!tensor)
+        return operand;
+    const uint64_t size = tsr_dtype_size(layout->dtype);
+    const uint64_t buffer = tensor->buffer->address;
+    operand.at = buffer + (uint64_t)layout->offset * size;
+    operand.batch = (uint64_t)layout->strides[0] * size;
+    operand.head = (uint64_t)layout->strides[1] * size;
+    operand.row = (uint64_t)layout->strides[2] * size;
+    operand.column = layout->ndim > 3 ? (uint64_t)layout->strides[3] * size : 0;
+    return operand;
+}
+
+static struct tsr_attention_operand operand(const tsr_tensor *tensor)
+{
+    return operand_of(tensor, tensor ? &tensor->layout : NULL);
+}
+
+static void set_list(uint64_t *at, uint64_t *step, const tsr_tensor *tensor)
+{
+    if (!tensor)
+        return;
+    const struct tsr_layout *layout = &tensor->layout;
+    *at = tsr__tensor_address(tensor);
+    *step = (uint64_t)layout->strides[0] * tsr_dtype_size(layout->dtype);
+}
+
+static struct tsr_attention_call values_of(const tsr__attention *c, const tsr__buffer *delta)
+{
+    const tsr_attention_params *p = &c->params;
+    struct tsr_attention_call values = {
+        .q = operand(c->q),
+        .k = operand(c->k),
+        .v = operand(c->v),
+        .y = operand(c->y),
+        .dy = operand(c->dy),
+        .dq = operand(c->dq),
+        .dk = operand(c->dk),
+        .dv = operand(c->dv),
+        .mask = operand_of(p->mask, &c->mask),
+        .lse = operand(c->lse),
+        .batch = (uint32_t)c->batch,
+        .heads = (uint32_t)c->heads,
+        .kv_heads = (uint32_t)c->kv_heads,
+        .q_len = (uint32_t)c->q_len,
+        .kv_len = (uint32_t)c->kv_len,
+        .head_dim = (uint32_t)c->head_dim,
+        .page_len = (uint32_t)c->page_len,
+        .page_count = (uint32_t)c->page_count,
+        .causal = p->causal,
+        .window = p->window > 0 && p->window < NO_WINDOW ? (uint32_t)p->window : NO_WINDOW,
+        .scale = p->scale,
+        .softcap = p->softcap,
+    };
+    if (delta)
+        values.delta = (struct tsr_attention_operand){
+            .at = delta->address,
+            .batch = 4 * (uint64_t)c->heads * (uint64_t)c->q_len,
+            .head = 4 * (uint64_t)c->q_len,
+            .row = 4,
+        };
+    set_list(&values.q_lengths, &values.q_lengths_step, p->q_lengths);
+    set_list(&values.kv_lengths, &values.kv_lengths_step, p->kv_lengths);
+    set_list(&values.pages, &values.pages_batch, p->pages);
+    if (p->pages)
+        values.pages_row = 4 * (uint64_t)p->pages->layout.strides[1];
+    return values;
+}
+
+tsr_status tsr__attention_describe(const tsr__attention *call, const tsr__buffer *delta,
+                                   tsr__attention_description *out)
+{
+    const struct tsr_attention_call values = values_of(call, delta);
+    const size_t table = (2 * (size_t)call->heads + (size_t)call->kv_heads + 1) * 4;
+    tsr__attention_description d = {.size_bytes = sizeof values + table};
+    d.bytes = tsr__calloc(1, d.size_bytes);
+    if (!d.bytes)
+        return TSR_ERR_NO_MEMORY;
+    memcpy(d.bytes, &values, sizeof values);
+    memcpy((char *)d.bytes + sizeof values, call->table, table);
+    tsr_status status = tsr__stream_scratch(call->stream, d.size_bytes, &d.buffer);
+    if (status != TSR_OK) {
+        tsr__free(d.bytes);
+        return status;
+    }
+    *out = d;
+    return TSR_OK;
+}
+
+void tsr__attention_description_finish(tsr__attention_description *description)
+{
+    tsr__free(description->bytes);
+    description->bytes = NULL;
+}
+
+int tsr__attention_reads(const tsr__attention *call, const tsr__attention_description *description,
+                         tsr__access *access)
+{
+    const tsr_attention_params *p = &call->params;
+    const tsr_tensor *read[] = {call->q, call->k,      call->v,       call->dy,
+                                p->mask, p->q_lengths, p->kv_lengths, p->pages};
+    int count = 0;
+    access[count++] = tsr__read_buffer(description->buffer);
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+        if (read[i])
+            access[count++] = tsr__read_of(read[i]);
+    return count;
+}

@@ -1,0 +1,222 @@
+/* Attention by the kernel for GPUs, attention.comp. */
+#include "base/checked.h"
+#include "base/error.h"
+#include "gpu/attention/call.h"
+
+#define COLUMNS 64 /* of a chunk, as in the shader */
+#define DELTA_WORKGROUP 64
+#define DELTA_ROWS (DELTA_WORKGROUP / 8)
+#define DELTA_BLOCK (UINT32_C(1) << 28) /* rows of a dispatch */
+
+/* Tile sizes; the shared memory is what the shader declares. */
+typedef struct tile {
+    uint32_t threads, tn;
+} tile;
+
+static uint32_t rows_of(const tile *t)
+{
+    return t->threads / 4;
+}
+
+static uint32_t shared_bytes(const tile *t)
+{
+    const uint32_t bx = rows_of(t), by = 16 * t->tn;
+    return (bx + by) * (COLUMNS + 4) * 4 + bx * (by + 4) * 4 +
+           (2 * t->threads + bx + (bx > by ? bx : by)) * 4;
+}
+
+static tile tile_for(const tsr_device *device, int64_t rows)
+{
+    static const tile tiles[] = {{256, 2}, {128, 2}, {64, 1}};
+    for (int i = rows > 32 && device->device_class == TSR__CLASS_GPU ? 0 : 1; i < 2; i++)
+        if (shared_bytes(&tiles[i]) <= device->info.max_shared_memory_bytes &&
+            tiles[i].threads <= device->info.max_workgroup_invocations)
+            return tiles[i];
+    return tiles[2];
+}
+
+static bool vectors(const tsr_tensor *x)
+{
+    const tsr_layout *l = &x->layout;
+    const uint64_t size = tsr_dtype_size(l->dtype);
+    bool fits = l->strides[3] == 1 || l->shape[3] == 1;
+    for (int d = 0; d < 3; d++)
+        fits = fits && ((uint64_t)l->strides[d] * size % 4 == 0 || l->shape[d] == 1);
+    return fits && l->shape[3] % 4 == 0 && tsr__tensor_address(x) % 4 == 0;
+}
+
+static uint32_t load_of(const tsr__attention *c)
+{
+    const bool all = vectors(c->q) && vectors(c->k) && vectors(c->v) && (!c->dy || vectors(c->dy));
+    return all ? TSR_ATTENTION_LOAD_VECTOR : TSR_ATTENTION_LOAD_SCALAR;
+}
+
+static uint32_t dtype_of(const tsr_tensor *tensor)
+{
+    return tensor ? (uint32_t)tensor->layout.dtype : 0;
+}
+
+/* One of the shader's kinds, for all blocks of the rows that it owns. */
+typedef struct pass {
+    const tsr__attention *call;
+    const tsr__attention_description *description;
+    uint32_t kind;
+    const tsr_tensor *out; /* the result, or for DELTA y, which has as many rows */
+    tsr__buffer *delta;    /* NULL in the forward call */
+} pass;
+
+/* Blocks per dispatch, so that none takes a GPU too long. */
+static uint64_t blocks_at_once(const pass *p, uint32_t rows, double *work)
+{
+    const tsr__attention *c = p->call;
+    const bool owns_keys = p->kind == TSR_ATTENTION_DK || p->kind == TSR_ATTENTION_DV;
+    const double readers =
+        owns_keys ? (double)c->heads / (double)c->kv_heads * (double)c->q_len : (double)c->kv_len;
+    const double products = p->kind == TSR_ATTENTION_FORWARD || p->kind == TSR_ATTENTION_DV ? 2 : 3;
+    *work = products * (double)rows * readers * (double)c->head_dim;
+    const double most = tsr_stream_device(c->stream)->work_limit / (*work + 1);
+    return most < 1 ? 1 : most > 0x1p30 ? UINT64_C(1) << 30 : (uint64_t)most;
+}
+
+static tsr_status run_pass(const pass *p)
+{
+    const tsr__attention *c = p->call;
+    const tsr_layout *own = &p->out->layout;
+    const tile t = tile_for(tsr_stream_device(c->stream), own->shape[2]);
+    uint64_t blocks = tsr__div_up_u64((uint64_t)own->shape[2], rows_of(&t));
+    blocks *= (uint64_t)(own->shape[0] * own->shape[1]);
+    struct tsr_attention_push push = {.call = p->description->buffer->address};
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_ATTENTION,
+        .spec_count = 13,
+        .spec = {t.threads, t.tn, (uint32_t)(c->head_dim + COLUMNS - 1) / COLUMNS, p->kind,
+                 dtype_of(c->q), dtype_of(c->k), dtype_of(c->v), dtype_of(c->dy), dtype_of(p->out),
+                 dtype_of(c->params.mask), load_of(c), c->params.softcap > 0,
+                 c->params.pages != NULL},
+        .push = &push,
+        .push_bytes = sizeof push,
+    };
+    dispatch.access_count = tsr__attention_reads(c, p->description, dispatch.access);
+    const bool to_delta = p->kind == TSR_ATTENTION_DELTA;
+    if (!to_delta)
+        dispatch.access[dispatch.access_count++] = tsr__write_of(p->out);
+    if (c->lse)
+        dispatch.access[dispatch.access_count++] =
+            c->dy ? tsr__read_of(c->lse) : tsr__write_of(c->lse);
+    if (p->delta)
+        dispatch.access[dispatch.access_count++] =
+            to_delta ? tsr__write_buffer(p->delta) : tsr__read_buffer(p->delta);
+    double work;
+    const uint64_t most = blocks_at_once(p, rows_of(&t), &work);
+    for (uint64_t first = 0; first < blocks; first += most) {
+        const uint64_t count = blocks - first < most ? blocks - first : most;
+        push.first = (uint32_t)first;
+        push.count = (uint32_t)count;
+        dispatch.work = work * (double)count;
+        tsr__groups_for(count, 1, dispatch.groups);
+        TSR__TRY(tsr__stream_dispatch(c->stream, &dispatch));
+    }
+    return TSR_OK;
+}
+
+/* Σ dy·y, or where y's rounding to 16 bits would show in the gradients, the equal Σ p·dp. */
+static tsr_status run_delta(const tsr__attention *c, const tsr__attention_description *d,
+                            tsr__buffer *delta)
+{
+    const uint64_t rows = (uint64_t)(c->batch * c->heads * c->q_len);
+    if (c->y->layout.dtype != TSR_F32)
+        return run_pass(&(pass){
+            .call = c, .description = d, .kind = TSR_ATTENTION_DELTA, .out = c->y, .delta = delta});
+    struct tsr_attention_push push = {.call = d->buffer->address};
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_ATTENTION_DELTA,
+        .spec_count = 3,
+        .spec = {DELTA_WORKGROUP, dtype_of(c->y), dtype_of(c->dy)},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .access_count = 4,
+        .access = {tsr__read_buffer(d->buffer), tsr__read_of(c->y), tsr__read_of(c->dy),
+                   tsr__write_buffer(delta)},
+    };
+    for (uint64_t first = 0; first < rows; first += DELTA_BLOCK) {
+        const uint64_t count = rows - first < DELTA_BLOCK ? rows - first : DELTA_BLOCK;
+        push.first = (uint32_t)first;
+        push.count = (uint32_t)count;
+        tsr__groups_for(count, DELTA_ROWS, dispatch.groups);
+        TSR__TRY(tsr__stream_dispatch(c->stream, &dispatch));
+    }
+    return TSR_OK;
+}
+
+/* The number of the last block or row must fit 32 bits. */
+static tsr_status check_count(const tsr__attention *c)
+{
+    const uint64_t rows = (uint64_t)(c->batch * c->heads) * (uint64_t)c->q_len;
+    TSR__REQUIRE(c->q_len == 0 || rows <= UINT32_MAX,
+                 "%s: %lld sequences of %lld heads with %lld queries; at most 2^32 rows are "
+                 "possible",
+                 c->op, (long long)c->batch, (long long)c->heads, (long long)c->q_len);
+    return TSR_OK;
+}
+
+typedef struct work {
+    const tsr__attention *call;
+    tsr__attention_description description;
+    tsr__buffer *delta;
+} work;
+
+static tsr_status describe(tsr_stream *stream, const tsr__attention_description *d)
+{
+    const tsr__access access = {d->buffer, 0, d->size_bytes, true};
+    return tsr__stream_update(stream, access, d->bytes);
+}
+
+static tsr_status record_forward(tsr_stream *stream, void *opaque)
+{
+    const work *w = opaque;
+    TSR__TRY(describe(stream, &w->description));
+    return run_pass(&(pass){.call = w->call,
+                            .description = &w->description,
+                            .kind = TSR_ATTENTION_FORWARD,
+                            .out = w->call->y});
+}
+
+static tsr_status record_grad(tsr_stream *stream, void *opaque)
+{
+    const work *w = opaque;
+    const tsr__attention *c = w->call;
+    const tsr_tensor *out[] = {c->dq, c->dk, c->dv};
+    TSR__TRY(describe(stream, &w->description));
+    if (c->dq || c->dk)
+        TSR__TRY(run_delta(c, &w->description, w->delta));
+    for (uint32_t i = 0; i < 3; i++)
+        if (out[i])
+            TSR__TRY(run_pass(&(pass){.call = c,
+                                      .description = &w->description,
+                                      .kind = TSR_ATTENTION_DQ + i,
+                                      .out = out[i],
+                                      .delta = w->delta}));
+    return TSR_OK;
+}
+
+tsr_status tsr__attention_tiled(const tsr__attention *call)
+{
+    work w = {.call = call};
+    TSR__TRY(check_count(call));
+    TSR__TRY(tsr__attention_describe(call, NULL, &w.description));
+    tsr_status status = tsr__stream_atomic(call->stream, record_forward, &w);
+    tsr__attention_description_finish(&w.description);
+    return status;
+}
+
+tsr_status tsr__attention_tiled_grad(const tsr__attention *call)
+{
+    work w = {.call = call};
+    TSR__TRY(check_count(call));
+    const uint64_t rows = (uint64_t)(call->batch * call->heads * call->q_len);
+    TSR__TRY(tsr__stream_scratch(call->stream, 4 * rows, &w.delta));
+    TSR__TRY(tsr__attention_describe(call, w.delta, &w.description));
+    tsr_status status = tsr__stream_atomic(call->stream, record_grad, &w);
+    tsr__attention_description_finish(&w.description);
+    return status;
+}

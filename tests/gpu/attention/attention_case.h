@@ -1,0 +1,175 @@
+/* A problem of attention with all its options, and its results in double precision. */
+#ifndef TESTS_GPU_ATTENTION_CASE_H
+#define TESTS_GPU_ATTENTION_CASE_H
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/check_main.h"
+#include "support/gpu.h"
+
+typedef struct attention_case {
+    int64_t batch, heads, kv_heads, q_len, kv_len, head_dim;
+    double scale, softcap; /* 0: the defaults */
+    bool causal;
+    int64_t window;
+    double *mask;                 /* [batch, heads, q_len, kv_len], or NULL */
+    double *q_length, *kv_length; /* [batch], or NULL */
+    int32_t *kv_head;             /* [heads], or NULL */
+    double *q, *k, *v, *dy;       /* dy may be NULL */
+    double *y, *lse, *dq, *dk, *dv;
+    /* What rounding errors of dq and dk are relative to, where the gradients cancel. */
+    double natural_q, natural_k;
+} attention_case;
+
+static inline double *attention_doubles(int64_t count)
+{
+    double *values = calloc((size_t)count + 1, sizeof *values);
+    ck_assert_ptr_nonnull(values);
+    return values;
+}
+
+static inline int64_t attention_queries_count(const attention_case *c)
+{
+    return c->batch * c->heads * c->q_len;
+}
+
+static inline int64_t attention_keys_count(const attention_case *c)
+{
+    return c->batch * c->kv_heads * c->kv_len;
+}
+
+static inline double attention_most(const double *values, int64_t count)
+{
+    double most = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (isfinite(values[i]))
+            most = fmax(most, fabs(values[i]));
+    return most;
+}
+
+static inline double attention_scale(const attention_case *c)
+{
+    return c->scale != 0 ? c->scale : 1 / sqrt((double)c->head_dim);
+}
+
+static inline int64_t attention_clamped(const double *lengths, int64_t b, int64_t most)
+{
+    const double length = lengths ? lengths[b] : (double)most;
+    return length < 0 ? 0 : length > (double)most ? most : (int64_t)length;
+}
+
+/* The score of a query and a key, or -inf; *slope is its derivative by scale · q·k. */
+static inline double attention_score(const attention_case *c, int64_t b, int64_t h, int64_t i,
+                                     int64_t j, const double *q, const double *k, double *slope)
+{
+    const int64_t q_length = attention_clamped(c->q_length, b, c->q_len),
+                  kv_length = attention_clamped(c->kv_length, b, c->kv_len),
+                  position = kv_length - q_length + i;
+    if (i >= q_length || j >= kv_length || (c->causal && j > position) ||
+        (c->window > 0 && j <= position - c->window))
+        return -INFINITY;
+    double score = 0;
+    for (int64_t d = 0; d < c->head_dim; d++)
+        score += q[d] * k[d];
+    score *= attention_scale(c);
+    *slope = 1;
+    if (c->softcap > 0) {
+        const double t = tanh(score / c->softcap);
+        score = c->softcap * t;
+        *slope = 1 - t * t;
+    }
+    if (c->mask)
+        score += c->mask[((b * c->heads + h) * c->q_len + i) * c->kv_len + j];
+    return score;
+}
+
+/* Computes the results from the inputs. */
+static inline void attention_solve(attention_case *c)
+{
+    const int64_t rows = attention_queries_count(c), keys = attention_keys_count(c),
+                  dim = c->head_dim;
+    double *p = attention_doubles(c->kv_len), *slope = attention_doubles(c->kv_len);
+    c->y = attention_doubles(rows * dim);
+    c->lse = attention_doubles(rows);
+    c->dq = attention_doubles(rows * dim);
+    c->dk = attention_doubles(keys * dim);
+    c->dv = attention_doubles(keys * dim);
+    for (int64_t row = 0; row < rows; row++) {
+        const int64_t i = row % c->q_len, h = row / c->q_len % c->heads,
+                      b = row / c->q_len / c->heads,
+                      g = c->kv_head ? c->kv_head[h] : h * c->kv_heads / c->heads,
+                      first = (b * c->kv_heads + g) * c->kv_len;
+        const double *q = c->q + row * dim, *dy = c->dy ? c->dy + row * dim : NULL;
+        double *y = c->y + row * dim, most = -INFINITY, sum = 0, delta = 0;
+        for (int64_t j = 0; j < c->kv_len; j++) {
+            p[j] = attention_score(c, b, h, i, j, q, c->k + (first + j) * dim, &slope[j]);
+            most = fmax(most, p[j]);
+        }
+        for (int64_t j = 0; j < c->kv_len; j++)
+            sum += p[j] = most == -INFINITY ? 0 : exp(p[j] - most);
+        c->lse[row] = most == -INFINITY ? most : most + log(sum);
+        for (int64_t j = 0; j < c->kv_len && sum > 0; j++) {
+            p[j] /= sum;
+            for (int64_t d = 0; d < dim && p[j] > 0; d++)
+                y[d] += p[j] * c->v[(first + j) * dim + d];
+        }
+        for (int64_t d = 0; d < dim && dy; d++)
+            delta += dy[d] * y[d];
+        for (int64_t j = 0; j < c->kv_len && dy; j++) {
+            if (p[j] == 0)
+                continue;
+            const double *k = c->k + (first + j) * dim, *v = c->v + (first + j) * dim;
+            double dp = 0;
+            for (int64_t d = 0; d < dim; d++)
+                dp += dy[d] * v[d];
+            const double ds = p[j] * (dp - delta) * slope[j] * attention_scale(c);
+            for (int64_t d = 0; d < dim; d++) {
+                c->dq[row * dim + d] += ds * k[d];
+                c->dk[(first + j) * dim + d] += ds * q[d];
+                c->dv[(first + j) * dim + d] += p[j] * dy[d];
+            }
+        }
+    }
+    free(slope);
+    free(p);
+}
+
+static inline void attention_free(attention_case *c)
+{
+    double *numbers[] = {c->mask, c->q_length, c->kv_length, c->q,  c->k,  c->v,
+                         c->dy,   c->y,        c->lse,       c->dq, c->dk, c->dv};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        free(numbers[i]);
+    free(c->kv_head);
+    *c = (attention_case){0};
+}
+
+/* Half a unit in the last place, relative to the value. */
+static inline double attention_half_unit(tsr_dtype dtype)
+{
+    return dtype == TSR_F32 ? 0x1p-24 : dtype == TSR_F16 ? 0x1p-11 : 0x1p-8;
+}
+
+/* |got − want| ≤ relative · scale, and for 16 bits half a unit of want's rounding more. */
+static inline void attention_compare(const char *name, const char *what, int64_t count,
+                                     const double *got, const double *want, double scale,
+                                     double relative, tsr_dtype dtype)
+{
+    for (int64_t n = 0; n < count; n++) {
+        if (got[n] == want[n])
+            continue;
+        double most = relative * scale;
+        if (dtype != TSR_F32)
+            most += 1.001 * attention_half_unit(dtype) * fabs(want[n]) +
+                    (dtype == TSR_F16 ? 0x1p-25 : 0);
+        if (!(fabs(got[n] - want[n]) <= most))
+            ck_abort_msg("%s: %s[%lld] of %lld is %.9g, not %.9g; the error is %.3g of %.3g", name,
+                         what, (long long)n, (long long)count, got[n], want[n],
+                         fabs(got[n] - want[n]) / scale, scale);
+    }
+}
+
+#endif
