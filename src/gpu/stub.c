@@ -4,6 +4,7 @@
 #include "base/stub.h"
 #include "tessera/attention.h"
 #include "tessera/kernel.h"
+#include "tessera/kv_cache.h"
 #include "tessera/ops.h"
 #include "tessera/rope.h"
 #include "tessera/tuning.h"
@@ -157,6 +158,29 @@ TSR__ABSENT(tsr_rope_apply, tsr_stream *stream, const tsr_rope *rope, tsr_tensor
             const tsr_tensor *x, const tsr_tensor *positions)
 TSR__ABSENT(tsr_rope_grad, tsr_stream *stream, const tsr_rope *rope, tsr_tensor *dx,
             const tsr_tensor *dy, const tsr_tensor *positions)
+
+/* kv_cache.h */
+TSR__ABSENT(tsr_kv_cache_create, const tsr_kv_cache_params *params, tsr_kv_cache **out)
+TSR__FORGET(tsr_kv_cache_destroy, tsr_kv_cache)
+TSR__ABSENT(tsr_kv_cache_add, tsr_kv_cache *cache, int *out)
+TSR__ABSENT(tsr_kv_cache_fork, tsr_kv_cache *cache, int sequence, int *out)
+TSR__ABSENT(tsr_kv_cache_truncate, tsr_kv_cache *cache, int sequence, int64_t length)
+TSR__ABSENT(tsr_kv_cache_remove, tsr_kv_cache *cache, int sequence)
+int64_t tsr_kv_cache_length(const tsr_kv_cache *cache, int sequence)
+{
+    return -1;
+}
+int64_t tsr_kv_cache_free_pages(const tsr_kv_cache *cache)
+{
+    return 0;
+}
+TSR__ABSENT(tsr_kv_cache_begin, tsr_kv_cache *cache, int count, const int *sequences,
+            const int64_t *tokens)
+NOTHING(tsr_tensor *, tsr_kv_cache_positions, const tsr_kv_cache *cache)
+TSR__ABSENT(tsr_kv_cache_append, tsr_kv_cache *cache, int layer, const tsr_tensor *k,
+            const tsr_tensor *v)
+TSR__ABSENT(tsr_kv_cache_attention, tsr_kv_cache *cache, int layer, tsr_tensor *y, tsr_tensor *lse,
+            const tsr_tensor *q, const tsr_attention_params *params)
 
 /* matmul.h */
 TSR__ABSENT(tsr_matmul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,

@@ -1,0 +1,39 @@
+// Stores keys or values in the pages of a cache: an invocation copies four elements of a row.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+
+#include "include/tessera.glsl"
+#include "params/kv_append.h"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint CACHE_DTYPE = TSR_DT_F32;
+layout(constant_id = 2) const uint SOURCE_DTYPE = TSR_DT_F32;
+
+layout(push_constant, std430) uniform Push {
+    tsr_kv_append_push p;
+};
+
+void main()
+{
+    uint item = tsr_flat_invocation();
+    if (item >= p.items)
+        return;
+    uint group = item % p.groups;
+    uint row = item / p.groups;
+    uint token = row % p.tokens;
+    uint head = row / p.tokens % p.heads;
+    uint entry = row / p.tokens / p.heads;
+    if (token >= tsr_words(p.lengths).v[entry])
+        return;
+
+    uint position = tsr_words(p.positions).v[entry * p.tokens + token];
+    uint page = tsr_words(p.pages).v[entry * p.pages_per_sequence + position / p.page_tokens];
+    uvec2 from = tsr_at_mul(tsr_at_mul(tsr_at_mul(p.source, entry, p.source_strides[0]), head, p.source_strides[1]), token,
+                            p.source_strides[2]);
+    uvec2 to = tsr_at_mul(tsr_at_mul(p.cache, page, p.cache_strides[0]), head, p.cache_strides[1]);
+    uint first = position % p.page_tokens * p.head_dim;
+    for (uint d = 4u * group; d < min(4u * group + 4u, p.head_dim); d++) {
+        float value = tsr_load_float(tsr_at_mul(from, d, p.source_strides[3]), 0u, SOURCE_DTYPE);
+        tsr_store_float(to, first + d, CACHE_DTYPE, value);
+    }
+}

@@ -1,0 +1,418 @@
+/* The cache of keys and values: its memory, and the tensors that describe a step. */
+#include "tessera/kv_cache.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "gpu/kv_cache/pages.h"
+#include "gpu/ops/common/rows.h"
+#include "shaders/params/kv_append.h"
+#include "tensor/check.h"
+#include "tessera/ops.h"
+
+#define WORKGROUP 64
+#define PAGE_TOKENS 64
+
+/* The batch of a step, and views of one tensor of i32. */
+typedef struct step {
+    int64_t count, tokens; /* sequences, and the most tokens of one */
+    tsr_tensor *all, *pages, *positions, *q_lengths, *kv_lengths;
+} step;
+
+struct tsr_kv_cache {
+    tsr_kv_cache_params params;
+    tsr__page_table table;
+    tsr_tensor
+        *memory; /* [layers, pages, 2 · kv_heads, page_tokens, head_dim]: keys, then values */
+    step step;
+};
+
+/* Making ----------------------------------------------------------------------------------------
+ */
+
+static tsr_status check_params(const tsr_kv_cache_params *p)
+{
+    TSR__REQUIRE(p->stream, "kv_cache_create: stream is NULL");
+    TSR__REQUIRE(p->layers >= 1 && p->sequences >= 1,
+                 "kv_cache_create: layers is %d, sequences %d; both must be at least 1", p->layers,
+                 p->sequences);
+    TSR__REQUIRE(p->kv_heads >= 0 && p->kv_heads <= TSR_MAX_HEADS && p->head_dim >= 1 &&
+                     p->head_dim <= TSR_MAX_HEAD_DIM,
+                 "kv_cache_create: kv_heads is %lld, head_dim %lld; 0 to %d and 1 to %d are "
+                 "possible",
+                 (long long)p->kv_heads, (long long)p->head_dim, TSR_MAX_HEADS, TSR_MAX_HEAD_DIM);
+    TSR__REQUIRE(p->dtype == TSR_F32 || p->dtype == TSR_F16 || p->dtype == TSR_BF16,
+                 "kv_cache_create: dtype is %s; f32, f16 or bf16 is needed",
+                 tsr_dtype_name(p->dtype));
+    TSR__REQUIRE(p->page_tokens >= 1 && p->page_tokens <= 65536,
+                 "kv_cache_create: page_tokens is %lld; 1 to 65536 are possible",
+                 (long long)p->page_tokens);
+    TSR__REQUIRE(2 * p->kv_heads * p->page_tokens <= INT32_MAX / 4 / p->head_dim,
+                 "kv_cache_create: %lld kv heads, %lld tokens and %lld features make pages of 2^31 "
+                 "bytes or more",
+                 (long long)p->kv_heads, (long long)p->page_tokens, (long long)p->head_dim);
+    TSR__REQUIRE(p->pages >= 1 && p->pages <= INT32_MAX,
+                 "kv_cache_create: pages is %lld; 1 to %d are possible", (long long)p->pages,
+                 INT32_MAX);
+    return TSR_OK;
+}
+
+tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params, tsr_kv_cache **out)
+{
+    TSR__REQUIRE(params && out, "kv_cache_create: %s is NULL", params ? "out" : "params");
+    tsr_kv_cache_params p = *params;
+    p.dtype = p.dtype == (tsr_dtype)0 ? TSR_F32 : p.dtype;
+    p.page_tokens = p.page_tokens == 0 ? PAGE_TOKENS : p.page_tokens;
+    TSR__TRY(check_params(&p));
+    tsr_kv_cache *cache = tsr__calloc(1, sizeof *cache);
+    if (!cache)
+        return TSR_ERR_NO_MEMORY;
+    cache->params = p;
+    const int64_t shape[] = {p.layers, p.pages, 2 * p.kv_heads, p.page_tokens, p.head_dim};
+    tsr_status status = tsr__pages_init(&cache->table, p.page_tokens, p.pages, p.sequences);
+    if (status == TSR_OK)
+        status = tsr_tensor_create(tsr_stream_device(p.stream), p.dtype, 5, shape, &cache->memory);
+    if (status != TSR_OK) {
+        tsr_kv_cache_destroy(&cache);
+        return status;
+    }
+    *out = cache;
+    return TSR_OK;
+}
+
+static void step_finish(step *s)
+{
+    tsr_tensor **tensors[] = {&s->pages, &s->positions, &s->q_lengths, &s->kv_lengths, &s->all};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        tsr_tensor_destroy(tensors[i]);
+    *s = (step){0};
+}
+
+void tsr_kv_cache_destroy(tsr_kv_cache **cache)
+{
+    if (!cache || !*cache)
+        return;
+    step_finish(&(*cache)->step);
+    tsr_tensor_destroy(&(*cache)->memory);
+    tsr__pages_finish(&(*cache)->table);
+    tsr__free(*cache);
+    *cache = NULL;
+}
+
+/* Sequences -------------------------------------------------------------------------------------
+ */
+
+tsr_status tsr_kv_cache_add(tsr_kv_cache *cache, int *out)
+{
+    TSR__REQUIRE(cache && out, "kv_cache_add: %s is NULL", cache ? "out" : "cache");
+    return tsr__pages_add(&cache->table, out);
+}
+
+tsr_status tsr_kv_cache_fork(tsr_kv_cache *cache, int sequence, int *out)
+{
+    TSR__REQUIRE(cache && out, "kv_cache_fork: %s is NULL", cache ? "out" : "cache");
+    return tsr__pages_fork(&cache->table, sequence, out);
+}
+
+tsr_status tsr_kv_cache_truncate(tsr_kv_cache *cache, int sequence, int64_t length)
+{
+    TSR__REQUIRE(cache, "kv_cache_truncate: cache is NULL");
+    return tsr__pages_truncate(&cache->table, sequence, length);
+}
+
+tsr_status tsr_kv_cache_remove(tsr_kv_cache *cache, int sequence)
+{
+    TSR__REQUIRE(cache, "kv_cache_remove: cache is NULL");
+    return tsr__pages_remove(&cache->table, sequence);
+}
+
+int64_t tsr_kv_cache_length(const tsr_kv_cache *cache, int sequence)
+{
+    const tsr__sequence *found = cache ? tsr__pages_find(&cache->table, sequence) : NULL;
+    return found ? found->length : -1;
+}
+
+int64_t tsr_kv_cache_free_pages(const tsr_kv_cache *cache)
+{
+    return cache ? cache->table.free_count : 0;
+}
+
+/* Steps -----------------------------------------------------------------------------------------
+ */
+
+/* A view of `all`, from element `at` on. */
+static tsr_status section(const tsr_tensor *all, int64_t *at, int ndim, const int64_t *shape,
+                          tsr_tensor **out)
+{
+    tsr_layout layout;
+    TSR__TRY(tsr_layout_init(TSR_I32, ndim, shape, &layout));
+    layout.offset = *at;
+    *at += tsr_layout_count(&layout);
+    return tsr_tensor_view(all, &layout, out);
+}
+
+/* The contents of a step's tensors, in the order of their sections. */
+static void describe(const tsr_kv_cache *cache, const step *s, int64_t per_sequence,
+                     const int *sequences, const int64_t *tokens, int32_t *out)
+{
+    int32_t *positions = out + s->count * per_sequence, *lengths = positions + s->count * s->tokens;
+    for (int64_t i = 0; i < s->count; i++) {
+        const tsr__sequence *sequence = tsr__pages_find(&cache->table, sequences[i]);
+        const int64_t before = sequence->length - tokens[i];
+        memcpy(out + i * per_sequence, sequence->pages,
+               (size_t)sequence->count * sizeof *sequence->pages);
+        for (int64_t t = 0; t < s->tokens; t++)
+            positions[i * s->tokens + t] =
+                (int32_t)(t < tokens[i] || before + t <= INT32_MAX ? before + t : INT32_MAX);
+        lengths[i] = (int32_t)tokens[i];
+        lengths[s->count + i] = (int32_t)sequence->length;
+    }
+}
+
+static tsr_status fill_step(const tsr_kv_cache *cache, int count, const int *sequences,
+                            const int64_t *tokens, step *s)
+{
+    int64_t per_sequence = 1, total, at = 0;
+    s->count = count;
+    for (int i = 0; i < count; i++) {
+        const tsr__sequence *sequence = tsr__pages_find(&cache->table, sequences[i]);
+        per_sequence = sequence->count > per_sequence ? sequence->count : per_sequence;
+        s->tokens = tokens[i] > s->tokens ? tokens[i] : s->tokens;
+    }
+    /* kv_len, which attention bounds, is that of whole pages. */
+    TSR__REQUIRE(per_sequence <= INT32_MAX / cache->params.page_tokens,
+                 "kv_cache: %lld pages of %lld tokens in one sequence; less than 2^31 tokens are "
+                 "possible",
+                 (long long)per_sequence, (long long)cache->params.page_tokens);
+    total = count * (per_sequence + s->tokens + 2);
+    int32_t *numbers = tsr__calloc((size_t)total, sizeof *numbers);
+    if (!numbers)
+        return TSR_ERR_NO_MEMORY;
+    describe(cache, s, per_sequence, sequences, tokens, numbers);
+    tsr_status status =
+        tsr_tensor_create(tsr_stream_device(cache->params.stream), TSR_I32, 1, &total, &s->all);
+    if (status == TSR_OK)
+        status = section(s->all, &at, 2, (int64_t[]){count, per_sequence}, &s->pages);
+    if (status == TSR_OK)
+        status = section(s->all, &at, 2, (int64_t[]){count, s->tokens}, &s->positions);
+    if (status == TSR_OK)
+        status = section(s->all, &at, 1, &s->count, &s->q_lengths);
+    if (status == TSR_OK)
+        status = section(s->all, &at, 1, &s->count, &s->kv_lengths);
+    if (status == TSR_OK)
+        status = tsr_tensor_upload(cache->params.stream, s->all, numbers,
+                                   (uint64_t)total * sizeof *numbers);
+    tsr__free(numbers);
+    return status;
+}
+
+typedef struct copying {
+    const tsr_kv_cache *cache;
+    int count;
+    const tsr__page_copy *copies;
+} copying;
+
+/* A page of all layers. */
+static tsr_status page_of(const tsr_kv_cache *cache, int32_t page, tsr_tensor *out)
+{
+    tsr_layout layout;
+    TSR__TRY(tsr_layout_slice(&cache->memory->layout, 1, page, page + 1, 1, &layout));
+    *out = tsr__tensor_alias(cache->memory, &layout);
+    return TSR_OK;
+}
+
+static tsr_status copy_pages(tsr_stream *stream, void *opaque)
+{
+    const copying *work = opaque;
+    for (int i = 0; i < work->count; i++) {
+        tsr_tensor from, to;
+        if (work->copies[i].from < 0)
+            continue;
+        TSR__TRY(page_of(work->cache, work->copies[i].from, &from));
+        TSR__TRY(page_of(work->cache, work->copies[i].to, &to));
+        TSR__TRY(tsr_copy(stream, &to, &from));
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr_kv_cache_begin(tsr_kv_cache *cache, int count, const int *sequences,
+                              const int64_t *tokens)
+{
+    TSR__REQUIRE(cache && sequences && tokens, "kv_cache_begin: %s is NULL",
+                 !cache      ? "cache"
+                 : sequences ? "tokens"
+                             : "sequences");
+    TSR__REQUIRE(count >= 1 && count <= cache->params.sequences,
+                 "kv_cache_begin: %d sequences; 1 to %d are possible", count,
+                 cache->params.sequences);
+    tsr__page_copy *copies = tsr__calloc((size_t)count, sizeof *copies);
+    if (!copies)
+        return TSR_ERR_NO_MEMORY;
+    step next = {0};
+    tsr_status status = tsr__pages_extend(&cache->table, count, sequences, tokens, copies);
+    if (status == TSR_OK) {
+        status = fill_step(cache, count, sequences, tokens, &next);
+        if (status == TSR_OK)
+            status = tsr__stream_atomic(cache->params.stream, copy_pages,
+                                        &(copying){cache, count, copies});
+        if (status != TSR_OK)
+            tsr__pages_shrink(&cache->table, count, sequences, tokens, copies);
+    }
+    tsr__free(copies);
+    if (status != TSR_OK) {
+        step_finish(&next);
+        return status;
+    }
+    step_finish(&cache->step);
+    cache->step = next;
+    return TSR_OK;
+}
+
+tsr_tensor *tsr_kv_cache_positions(const tsr_kv_cache *cache)
+{
+    return cache ? cache->step.positions : NULL;
+}
+
+/* Keys and values -------------------------------------------------------------------------------
+ */
+
+/* [pages, count, page_tokens, head_dim] of a layer, from head `first` of keys and values on. */
+static tsr_status heads_of(const tsr_kv_cache *cache, int layer, int64_t first, int64_t count,
+                           tsr_tensor *out)
+{
+    tsr_layout of_layer, heads;
+    TSR__TRY(tsr_layout_select(&cache->memory->layout, 0, layer, &of_layer));
+    TSR__TRY(tsr_layout_slice(&of_layer, 1, first, first + count, 1, &heads));
+    *out = tsr__tensor_alias(cache->memory, &heads);
+    return TSR_OK;
+}
+
+static tsr_status check_step(const char *op, const tsr_kv_cache *cache, int layer)
+{
+    TSR__REQUIRE(cache, "%s: cache is NULL", op);
+    TSR__REQUIRE(cache->step.all, "%s: no step has begun", op);
+    TSR__REQUIRE(layer >= 0 && layer < cache->params.layers, "%s: layer %d is outside 0 … %d", op,
+                 layer, cache->params.layers - 1);
+    return TSR_OK;
+}
+
+static tsr_status check_rows(const tsr_kv_cache *cache, const char *name, const tsr_tensor *tensor)
+{
+    const char *op = "kv_cache_append";
+    const int64_t want[] = {cache->step.count, cache->params.kv_heads, cache->step.tokens,
+                            cache->params.head_dim};
+    TSR__TRY(tsr__require_float(op, name, cache->params.stream, tensor));
+    const tsr_layout *layout = &tensor->layout;
+    TSR__REQUIRE(layout->ndim == 4 && memcmp(layout->shape, want, sizeof want) == 0,
+                 "%s: %s is %s; this step's are %s", op, name,
+                 TSR__SHAPE(layout->ndim, layout->shape), TSR__SHAPE(4, want));
+    for (int d = 0; d < 4; d++)
+        TSR__REQUIRE(tsr__stride_bytes(tensor, d) <= UINT32_MAX,
+                     "%s: dimension %d of %s has a stride of %lld elements; less than 2^32 bytes "
+                     "are needed",
+                     op, d, name, (long long)layout->strides[d]);
+    return tsr__require_disjoint(op, "the cache", cache->memory, name, tensor, false);
+}
+
+static tsr_status add_append(const tsr_kv_cache *cache, tsr__dispatches *list, int layer,
+                             int64_t first, const tsr_tensor *source)
+{
+    const tsr_layout *layout = &source->layout;
+    const int64_t heads = layout->shape[1], dim = layout->shape[3];
+    const uint64_t groups = ((uint64_t)dim + 3) / 4;
+    const uint64_t items = (uint64_t)(layout->shape[0] * heads * layout->shape[2]) * groups;
+    tsr_tensor cached;
+    if (items == 0)
+        return TSR_OK;
+    TSR__REQUIRE(items <= INT32_MAX, "kv_cache_append: %s is too much for one step",
+                 TSR__SHAPE(4, layout->shape));
+    TSR__TRY(heads_of(cache, layer, first, heads, &cached));
+    struct tsr_kv_append_push push = {
+        .source = tsr__tensor_address(source),
+        .cache = tsr__tensor_address(&cached),
+        .pages = tsr__tensor_address(cache->step.pages),
+        .positions = tsr__tensor_address(cache->step.positions),
+        .lengths = tsr__tensor_address(cache->step.q_lengths),
+        .items = (uint32_t)items,
+        .heads = (uint32_t)heads,
+        .tokens = (uint32_t)layout->shape[2],
+        .head_dim = (uint32_t)dim,
+        .groups = (uint32_t)groups,
+        .page_tokens = (uint32_t)cache->params.page_tokens,
+        .pages_per_sequence = (uint32_t)cache->step.pages->layout.shape[1],
+        .cache_strides = {(uint32_t)tsr__stride_bytes(&cached, 0),
+                          (uint32_t)tsr__stride_bytes(&cached, 1)},
+    };
+    for (int d = 0; d < 4; d++)
+        push.source_strides[d] = (uint32_t)tsr__stride_bytes(source, d);
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_KV_APPEND,
+        .spec_count = 3,
+        .spec = {WORKGROUP, (uint32_t)cached.layout.dtype, (uint32_t)layout->dtype},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .access_count = 3,
+        .access = {tsr__write_of(&cached), tsr__read_of(source), tsr__read_of(cache->step.all)},
+    };
+    tsr__groups_for(items, WORKGROUP, dispatch.groups);
+    return tsr__dispatches_add(list, &dispatch);
+}
+
+/* Whether values follow the keys in one tensor, as heads of a fused product do. */
+static bool adjacent(const tsr_tensor *k, const tsr_tensor *v)
+{
+    const tsr_layout *a = &k->layout, *b = &v->layout;
+    return k->buffer == v->buffer && a->dtype == b->dtype &&
+           memcmp(a->strides, b->strides, 4 * sizeof *a->strides) == 0 &&
+           b->offset == a->offset + a->shape[1] * a->strides[1];
+}
+
+tsr_status tsr_kv_cache_append(tsr_kv_cache *cache, int layer, const tsr_tensor *k,
+                               const tsr_tensor *v)
+{
+    TSR__TRY(check_step("kv_cache_append", cache, layer));
+    TSR__TRY(check_rows(cache, "k", k));
+    TSR__TRY(check_rows(cache, "v", v));
+    tsr__dispatches list = {0};
+    tsr_status status;
+    if (adjacent(k, v)) {
+        tsr_tensor both = *k;
+        both.layout.shape[1] *= 2;
+        status = add_append(cache, &list, layer, 0, &both);
+    } else {
+        status = add_append(cache, &list, layer, 0, k);
+        if (status == TSR_OK)
+            status = add_append(cache, &list, layer, cache->params.kv_heads, v);
+    }
+    if (status == TSR_OK)
+        status = tsr__dispatches_record(&list, cache->params.stream);
+    tsr__dispatches_finish(&list);
+    return status;
+}
+
+tsr_status tsr_kv_cache_attention(tsr_kv_cache *cache, int layer, tsr_tensor *y, tsr_tensor *lse,
+                                  const tsr_tensor *q, const tsr_attention_params *params)
+{
+    const char *op = "kv_cache_attention";
+    tsr_attention_params chosen = params ? *params : (tsr_attention_params){0};
+    tsr_tensor k, v;
+    TSR__TRY(check_step(op, cache, layer));
+    TSR__REQUIRE(!chosen.pages && !chosen.q_lengths && !chosen.kv_lengths,
+                 "%s: %s is the cache's to set", op,
+                 chosen.pages       ? "pages"
+                 : chosen.q_lengths ? "q_lengths"
+                                    : "kv_lengths");
+    TSR__REQUIRE(q, "%s: q is NULL", op);
+    TSR__REQUIRE(q->layout.ndim == 4 && q->layout.shape[0] == cache->step.count &&
+                     q->layout.shape[2] == cache->step.tokens,
+                 "%s: q is %s; this step has %lld sequences of up to %lld tokens", op,
+                 TSR__SHAPE(q->layout.ndim, q->layout.shape), (long long)cache->step.count,
+                 (long long)cache->step.tokens);
+    TSR__TRY(heads_of(cache, layer, 0, cache->params.kv_heads, &k));
+    TSR__TRY(heads_of(cache, layer, cache->params.kv_heads, cache->params.kv_heads, &v));
+    chosen.pages = cache->step.pages;
+    chosen.q_lengths = cache->step.q_lengths;
+    chosen.kv_lengths = cache->step.kv_lengths;
+    return tsr_attention(cache->params.stream, y, lse, q, &k, &v, &chosen);
+}

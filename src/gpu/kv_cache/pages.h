@@ -1,0 +1,53 @@
+/* Which pages the sequences of a cache have: numbers only. */
+#ifndef TSR_GPU_KV_CACHE_PAGES_H
+#define TSR_GPU_KV_CACHE_PAGES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tessera/base.h"
+
+typedef struct tsr__sequence {
+    bool used;
+    int64_t length; /* in tokens */
+    int64_t count;  /* of pages: as many as `length` needs */
+    size_t capacity;
+    int32_t *pages;
+} tsr__sequence;
+
+typedef struct tsr__page_table {
+    int64_t page_tokens, pages;
+    int sequences;
+    tsr__sequence *sequence; /* [sequences] */
+    int32_t *references;     /* [pages]: sequences that have it */
+    int32_t *free;           /* [free_count] */
+    int64_t free_count;
+} tsr__page_table;
+
+/* A page that a sequence is about to write to while others have it, too: its copy. */
+typedef struct tsr__page_copy {
+    int32_t from, to;
+} tsr__page_copy;
+
+tsr_status tsr__pages_init(tsr__page_table *table, int64_t page_tokens, int64_t pages,
+                           int sequences) TSR_NODISCARD;
+void tsr__pages_finish(tsr__page_table *table);
+
+/* NULL if there is no such sequence. */
+tsr__sequence *tsr__pages_find(const tsr__page_table *table, int sequence);
+
+tsr_status tsr__pages_add(tsr__page_table *table, int *out) TSR_NODISCARD;
+tsr_status tsr__pages_fork(tsr__page_table *table, int sequence, int *out) TSR_NODISCARD;
+tsr_status tsr__pages_truncate(tsr__page_table *table, int sequence, int64_t length) TSR_NODISCARD;
+tsr_status tsr__pages_remove(tsr__page_table *table, int sequence) TSR_NODISCARD;
+
+/* Makes `count` sequences longer. copies[count] receives, for each of them, a page to copy, or from
+ * = -1. On failure nothing has changed. */
+tsr_status tsr__pages_extend(tsr__page_table *table, int count, const int *sequences,
+                             const int64_t *tokens, tsr__page_copy *copies) TSR_NODISCARD;
+/* Undoes the last tsr__pages_extend. */
+void tsr__pages_shrink(tsr__page_table *table, int count, const int *sequences,
+                       const int64_t *tokens, const tsr__page_copy *copies);
+
+#endif

@@ -1,0 +1,405 @@
+/* The cache of keys and values against a record of every sequence's tokens, and attention with it
+ * against double precision. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "support/check_main.h"
+#include "support/gpu.h"
+
+enum { MOST = 7, LONGEST = 60, KV_HEADS = 2, HEADS = 4, DIM = 5, LAYERS = 2 };
+
+/* What a sequence has: a number per token, from which its keys and values follow. */
+typedef struct record {
+    bool used;
+    int64_t length;
+    int token[LONGEST + 1];
+} record;
+
+typedef struct model {
+    tsr_kv_cache *cache;
+    record sequence[MOST];
+    int64_t page_tokens, pages;
+    int next; /* a token that no sequence has had */
+} model;
+
+/* Component d of a token's key (0) or value (1), of a head and layer: in [-1, 1], exact in f16. */
+static double component(int token, int layer, int what, int64_t head, int64_t d)
+{
+    const uint64_t mixed = ((uint64_t)token * 31 + (uint64_t)layer * 7 + (uint64_t)what * 3 +
+                            (uint64_t)head * 11 + (uint64_t)d) *
+                           UINT64_C(0x9e3779b97f4a7c15);
+    return (double)(int)(mixed >> 57) / 64 - 1;
+}
+
+static double *doubles(int64_t count)
+{
+    double *values = calloc((size_t)count + 1, sizeof *values);
+    ck_assert_ptr_nonnull(values);
+    return values;
+}
+
+/* One step --------------------------------------------------------------------------------------
+ */
+
+static void attend(const record *r, int layer, const double *q, int64_t head, int64_t position,
+                   double *out)
+{
+    const int64_t kv = head * KV_HEADS / HEADS;
+    double sum = 0, most = -INFINITY, score[LONGEST + 1];
+    for (int64_t j = 0; j <= position; j++) {
+        score[j] = 0;
+        for (int64_t d = 0; d < DIM; d++)
+            score[j] += q[d] * component(r->token[j], layer, 0, kv, d) / sqrt(DIM);
+        most = fmax(most, score[j]);
+    }
+    for (int64_t d = 0; d < DIM; d++)
+        out[d] = 0;
+    for (int64_t j = 0; j <= position; j++)
+        sum += exp(score[j] - most);
+    for (int64_t j = 0; j <= position; j++)
+        for (int64_t d = 0; d < DIM; d++)
+            out[d] += exp(score[j] - most) / sum * component(r->token[j], layer, 1, kv, d);
+}
+
+/* Appends and attends for one layer; `fused`: keys and values are parts of one tensor. */
+static void run_layer(model *m, int layer, int count, const int *sequences, const int64_t *tokens,
+                      int64_t most, bool fused, gpu_random *random)
+{
+    const int64_t all_shape[] = {count, most, HEADS + 2 * KV_HEADS, DIM};
+    const int64_t y_shape[] = {count, HEADS, most, DIM};
+    const int64_t total = count * most * (HEADS + 2 * KV_HEADS) * DIM;
+    double *in = doubles(total), *got = doubles(count * HEADS * most * DIM);
+    for (int64_t i = 0; i < total; i++)
+        in[i] = gpu_rounded(gpu_random_unit(random), TSR_F32);
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t t = 0; t < tokens[i]; t++) {
+            const record *r = &m->sequence[sequences[i]];
+            const int token = r->token[r->length - tokens[i] + t];
+            double *row = in + (i * most + t) * (HEADS + 2 * KV_HEADS) * DIM;
+            for (int64_t h = 0; h < 2 * KV_HEADS; h++)
+                for (int64_t d = 0; d < DIM; d++)
+                    row[(HEADS + h) * DIM + d] =
+                        component(token, layer, h >= KV_HEADS, h % KV_HEADS, d);
+        }
+    tsr_tensor *all = gpu_new(TSR_F32, 4, all_shape), *view, *q, *k, *v, *y, *copy = NULL;
+    y = gpu_new(TSR_F32, 4, y_shape);
+    gpu_put(all, in);
+    gpu_poison(y);
+    GPU_OK(tsr_tensor_transpose(all, 1, 2, &view));
+    GPU_OK(tsr_tensor_slice(view, 1, 0, HEADS, 1, &q));
+    GPU_OK(tsr_tensor_slice(view, 1, HEADS, HEADS + KV_HEADS, 1, &k));
+    GPU_OK(tsr_tensor_slice(view, 1, HEADS + KV_HEADS, HEADS + 2 * KV_HEADS, 1, &v));
+    if (!fused) {
+        copy = gpu_new(TSR_F16, 4, (int64_t[]){count, KV_HEADS, most, DIM});
+        GPU_OK(tsr_copy(queue, copy, v));
+    }
+    GPU_OK(tsr_kv_cache_append(m->cache, layer, k, copy ? copy : v));
+    GPU_OK(tsr_kv_cache_attention(m->cache, layer, y, NULL, q,
+                                  tsr_attention_params(.causal = true)));
+    gpu_get(y, got);
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t h = 0; h < HEADS; h++)
+            for (int64_t t = 0; t < most; t++) {
+                const record *r = &m->sequence[sequences[i]];
+                double want[DIM] = {0};
+                if (t < tokens[i])
+                    attend(r, layer, in + ((i * most + t) * (HEADS + 2 * KV_HEADS) + h) * DIM, h,
+                           r->length - tokens[i] + t, want);
+                for (int64_t d = 0; d < DIM; d++) {
+                    const double is = got[((i * HEADS + h) * most + t) * DIM + d];
+                    if (!(fabs(is - want[d]) <= 2e-6))
+                        ck_abort_msg("sequence %d, token %lld of %lld, head %lld: %.9g, not %.9g",
+                                     sequences[i], (long long)t, (long long)tokens[i],
+                                     (long long)h, is, want[d]);
+                }
+            }
+    tsr_tensor *tensors[] = {q, k, v, view, all, y, copy};
+    for (int i = 0; i < 7; i++)
+        tsr_tensor_destroy(&tensors[i]);
+    free(in);
+    free(got);
+}
+
+static int64_t pages_for(const model *m, int64_t tokens)
+{
+    return (tokens + m->page_tokens - 1) / m->page_tokens;
+}
+
+/* Some sequences, some tokens: a prompt, one token each, or anything. */
+static void step(model *m, gpu_random *random)
+{
+    int sequences[MOST], count = 0;
+    int64_t tokens[MOST], most = 0, needed = 0;
+    const int64_t limit = gpu_random_between(random, 0, 2) ? 1 : 12;
+    for (int i = 0; i < MOST; i++) {
+        const record *r = &m->sequence[i];
+        if (!r->used || !gpu_random_between(random, 0, 2))
+            continue;
+        sequences[count] = i;
+        tokens[count] = gpu_random_between(random, 0, limit);
+        if (r->length + tokens[count] > LONGEST)
+            tokens[count] = 0;
+        needed += pages_for(m, r->length + tokens[count]) - pages_for(m, r->length) + 1;
+        most = tokens[count] > most ? tokens[count] : most;
+        count++;
+    }
+    if (count == 0 || needed > tsr_kv_cache_free_pages(m->cache))
+        return;
+    for (int i = count - 1; i > 0; i--) { /* in any order */
+        const int64_t k = gpu_random_between(random, 0, i), t = tokens[i];
+        const int s = sequences[i];
+        sequences[i] = sequences[k];
+        tokens[i] = tokens[k];
+        sequences[k] = s;
+        tokens[k] = t;
+    }
+    GPU_OK(tsr_kv_cache_begin(m->cache, count, sequences, tokens));
+    for (int i = 0; i < count; i++) {
+        record *r = &m->sequence[sequences[i]];
+        for (int64_t t = 0; t < tokens[i]; t++)
+            r->token[r->length++] = m->next++;
+        ck_assert_int_eq(tsr_kv_cache_length(m->cache, sequences[i]), r->length);
+    }
+    for (int layer = LAYERS - 1; layer >= 0 && most > 0; layer--)
+        run_layer(m, layer, count, sequences, tokens, most, gpu_random_between(random, 0, 1),
+                  random);
+}
+
+static void change(model *m, gpu_random *random)
+{
+    const int i = (int)gpu_random_between(random, 0, MOST - 1);
+    record *r = &m->sequence[i];
+    int number = -1, used = 0;
+    for (int k = 0; k < MOST; k++)
+        used += m->sequence[k].used;
+    if (!r->used) {
+        GPU_FAILS(tsr_kv_cache_fork(m->cache, i, &number), TSR_ERR_INVALID, "there is no sequence");
+        GPU_OK(tsr_kv_cache_add(m->cache, &number));
+        ck_assert(!m->sequence[number].used);
+        m->sequence[number] = (record){.used = true};
+        ck_assert_int_eq(tsr_kv_cache_length(m->cache, number), 0);
+        return;
+    }
+    switch (gpu_random_between(random, 0, 3)) {
+    case 0:
+        if (used == MOST) {
+            GPU_FAILS(tsr_kv_cache_fork(m->cache, i, &number), TSR_ERR_INVALID,
+                      "kv_cache: there are 7 sequences already");
+            break;
+        }
+        GPU_OK(tsr_kv_cache_fork(m->cache, i, &number));
+        ck_assert(!m->sequence[number].used);
+        m->sequence[number] = *r;
+        break;
+    case 1:
+        r->length = gpu_random_between(random, 0, r->length);
+        GPU_OK(tsr_kv_cache_truncate(m->cache, i, r->length));
+        break;
+    case 2:
+        if (gpu_random_between(random, 0, 2) == 0) {
+            GPU_OK(tsr_kv_cache_remove(m->cache, i));
+            r->used = false;
+        }
+        break;
+    }
+    ck_assert_int_eq(tsr_kv_cache_length(m->cache, i), r->used ? r->length : -1);
+}
+
+START_TEST(sequences_keep_their_tokens)
+{
+    gpu_random random = {(uint64_t)_i + 1};
+    static const int64_t page_tokens[] = {4, 1, 16, 7};
+    model m = {.page_tokens = page_tokens[_i], .pages = 150 / page_tokens[_i] + 8};
+    GPU_OK(tsr_kv_cache_create(
+        tsr_kv_cache_params(.stream = queue, .layers = LAYERS, .kv_heads = KV_HEADS,
+                            .head_dim = DIM, .page_tokens = m.page_tokens, .pages = m.pages,
+                            .sequences = MOST, .dtype = _i % 2 ? TSR_F16 : TSR_F32),
+        &m.cache));
+    ck_assert_ptr_null(tsr_kv_cache_positions(m.cache));
+    for (int n = 0; n < 60; n++) {
+        change(&m, &random);
+        step(&m, &random);
+    }
+    for (int i = 0; i < MOST; i++)
+        if (m.sequence[i].used)
+            GPU_OK(tsr_kv_cache_remove(m.cache, i));
+    ck_assert_int_eq(tsr_kv_cache_free_pages(m.cache), m.pages);
+    tsr_kv_cache_destroy(&m.cache);
+    ck_assert_ptr_null(m.cache);
+}
+END_TEST
+
+/* Mistakes --------------------------------------------------------------------------------------
+ */
+
+static tsr_kv_cache *small_cache(int64_t pages)
+{
+    tsr_kv_cache *cache = NULL;
+    GPU_OK(tsr_kv_cache_create(tsr_kv_cache_params(.stream = queue, .layers = 2, .kv_heads = 1,
+                                                   .head_dim = 4, .page_tokens = 4,
+                                                   .pages = pages, .sequences = 3),
+                               &cache));
+    return cache;
+}
+
+START_TEST(refuses_params)
+{
+    const tsr_kv_cache_params good = {.stream = queue,
+                                      .layers = 1,
+                                      .kv_heads = 1,
+                                      .head_dim = 4,
+                                      .pages = 1,
+                                      .sequences = 1};
+    tsr_kv_cache_params wrong[9];
+    static const char *const words[] = {
+        "stream is NULL",
+        "layers is 0, sequences 1; both must be at least 1",
+        "kv_heads is -1, head_dim 4; 0 to 4096 and 1 to 256 are possible",
+        "kv_heads is 1, head_dim 257",
+        "dtype is i32; f32, f16 or bf16 is needed",
+        "page_tokens is 65537; 1 to 65536 are possible",
+        "pages is 0; 1 to 2147483647 are possible",
+        "layers is 1, sequences 0",
+        "4096 kv heads, 65536 tokens and 256 features make pages of 2^31 bytes or more",
+    };
+    for (int i = 0; i < 9; i++)
+        wrong[i] = good;
+    wrong[0].stream = NULL;
+    wrong[1].layers = 0;
+    wrong[2].kv_heads = -1;
+    wrong[3].head_dim = 257;
+    wrong[4].dtype = TSR_I32;
+    wrong[5].page_tokens = 65537;
+    wrong[6].pages = 0;
+    wrong[7].sequences = 0;
+    wrong[8].kv_heads = 4096;
+    wrong[8].page_tokens = 65536;
+    wrong[8].head_dim = 256;
+    tsr_kv_cache *cache = NULL;
+    for (int i = 0; i < 9; i++)
+        GPU_FAILS(tsr_kv_cache_create(&wrong[i], &cache), TSR_ERR_INVALID, words[i]);
+    GPU_FAILS(tsr_kv_cache_create(NULL, &cache), TSR_ERR_INVALID, "params is NULL");
+    GPU_FAILS(tsr_kv_cache_create(&good, NULL), TSR_ERR_INVALID, "out is NULL");
+    ck_assert_ptr_null(cache);
+    tsr_kv_cache_destroy(&cache);
+    tsr_kv_cache_destroy(NULL);
+    ck_assert_int_eq(tsr_kv_cache_length(NULL, 0), -1);
+    ck_assert_int_eq(tsr_kv_cache_free_pages(NULL), 0);
+}
+END_TEST
+
+START_TEST(refuses_steps)
+{
+    tsr_kv_cache *cache = small_cache(3);
+    int a, b, twice[2], both[2];
+    int64_t tokens[] = {5, 9};
+    GPU_OK(tsr_kv_cache_add(cache, &a));
+    GPU_OK(tsr_kv_cache_add(cache, &b));
+    both[0] = a;
+    both[1] = b;
+    twice[0] = twice[1] = a;
+    const int64_t shape[] = {2, 1, 5, 4}, other[] = {2, 1, 4, 4};
+    tsr_tensor *k = gpu_new(TSR_F32, 4, shape), *short_k = gpu_new(TSR_F32, 4, other),
+               *whole = gpu_new(TSR_I32, 4, shape);
+    GPU_FAILS(tsr_kv_cache_append(cache, 0, k, k), TSR_ERR_INVALID,
+              "kv_cache_append: no step has begun");
+    GPU_FAILS(tsr_kv_cache_begin(NULL, 1, both, tokens), TSR_ERR_INVALID, "cache is NULL");
+    GPU_FAILS(tsr_kv_cache_begin(cache, 1, NULL, tokens), TSR_ERR_INVALID, "sequences is NULL");
+    GPU_FAILS(tsr_kv_cache_begin(cache, 1, both, NULL), TSR_ERR_INVALID, "tokens is NULL");
+    GPU_FAILS(tsr_kv_cache_begin(cache, 0, both, tokens), TSR_ERR_INVALID,
+              "0 sequences; 1 to 3 are possible");
+    GPU_FAILS(tsr_kv_cache_begin(cache, 4, both, tokens), TSR_ERR_INVALID, "4 sequences");
+    GPU_FAILS(tsr_kv_cache_begin(cache, 2, twice, tokens), TSR_ERR_INVALID,
+              "sequence 0 is named twice, as 0 and 1 of a step");
+    GPU_FAILS(tsr_kv_cache_begin(cache, 1, (int[]){2}, tokens), TSR_ERR_INVALID,
+              "there is no sequence 2");
+    GPU_FAILS(tsr_kv_cache_begin(cache, 1, (int[]){-1}, tokens), TSR_ERR_INVALID,
+              "there is no sequence -1");
+    GPU_FAILS(tsr_kv_cache_begin(cache, 1, both, (int64_t[]){-1}), TSR_ERR_INVALID, "-1 tokens");
+    GPU_FAILS(tsr_kv_cache_begin(cache, 1, both, (int64_t[]){INT64_MAX}), TSR_ERR_INVALID,
+              "at most 2147483647 are possible");
+    GPU_FAILS(tsr_kv_cache_begin(cache, 2, both, tokens), TSR_ERR_DEVICE_MEMORY,
+              "the step takes 5 pages of 4 tokens; 3 of 3 are free");
+    ck_assert_int_eq(tsr_kv_cache_length(cache, a), 0);
+    ck_assert_int_eq(tsr_kv_cache_free_pages(cache), 3);
+    tokens[1] = 1;
+    GPU_OK(tsr_kv_cache_begin(cache, 2, both, tokens));
+    GPU_FAILS(tsr_kv_cache_append(cache, 2, k, k), TSR_ERR_INVALID, "layer 2 is outside 0 … 1");
+    GPU_FAILS(tsr_kv_cache_append(cache, -1, k, k), TSR_ERR_INVALID, "layer -1");
+    GPU_FAILS(tsr_kv_cache_append(cache, 0, NULL, k), TSR_ERR_INVALID, "k is NULL");
+    GPU_FAILS(tsr_kv_cache_append(cache, 0, k, whole), TSR_ERR_INVALID, "v is i32");
+    GPU_FAILS(tsr_kv_cache_append(cache, 0, k, short_k), TSR_ERR_INVALID,
+              "v is [2,1,4,4]; this step's are [2,1,5,4]");
+    GPU_FAILS(tsr_kv_cache_attention(cache, 0, k, NULL, short_k, NULL), TSR_ERR_INVALID,
+              "q is [2,1,4,4]; this step has 2 sequences of up to 5 tokens");
+    GPU_FAILS(tsr_kv_cache_attention(cache, 0, k, NULL, NULL, NULL), TSR_ERR_INVALID, "q is NULL");
+    GPU_FAILS(tsr_kv_cache_attention(cache, 0, k, NULL, k, tsr_attention_params(.pages = whole)),
+              TSR_ERR_INVALID, "pages is the cache's to set");
+    GPU_FAILS(tsr_kv_cache_truncate(cache, a, 6), TSR_ERR_INVALID,
+              "sequence 0 has 5 tokens; 6 cannot be left");
+    GPU_FAILS(tsr_kv_cache_truncate(cache, 2, 0), TSR_ERR_INVALID, "there is no sequence 2");
+    GPU_FAILS(tsr_kv_cache_remove(cache, 3), TSR_ERR_INVALID, "there is no sequence 3");
+    GPU_FAILS(tsr_kv_cache_add(cache, NULL), TSR_ERR_INVALID, "out is NULL");
+    tsr_kv_cache_destroy(&cache);
+    tsr_tensor *tensors[] = {k, short_k, whole};
+    for (int i = 0; i < 3; i++)
+        tsr_tensor_destroy(&tensors[i]);
+}
+END_TEST
+
+/* A step that fails, because memory or a Vulkan call does, leaves lengths and pages as they were. */
+static void survive(tsr__fault_kind kind, int code)
+{
+    tsr_kv_cache *cache = small_cache(8);
+    int a, b, both[2];
+    GPU_OK(tsr_kv_cache_add(cache, &a));
+    GPU_OK(tsr_kv_cache_begin(cache, 1, &a, (int64_t[]){6}));
+    GPU_OK(tsr_kv_cache_fork(cache, a, &b));
+    both[0] = a;
+    both[1] = b;
+    bool reached = true;
+    for (uint64_t nth = 0; reached; nth++) {
+        ck_assert_uint_lt(nth, 1000);
+        GPU_OK(tsr_stream_wait(queue));
+        const int64_t free_pages = tsr_kv_cache_free_pages(cache);
+        tsr__fault_arm(kind, nth, code);
+        tsr_status status = tsr_kv_cache_begin(cache, 2, both, (int64_t[]){3, 3});
+        reached = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        ck_assert_int_eq(tsr_kv_cache_length(cache, a), status == TSR_OK ? 9 : 6);
+        ck_assert_int_eq(tsr_kv_cache_length(cache, b), status == TSR_OK ? 9 : 6);
+        if (status != TSR_OK) {
+            ck_assert_int_eq(tsr_kv_cache_free_pages(cache), free_pages);
+            continue;
+        }
+        GPU_OK(tsr_kv_cache_remove(cache, b)); /* and once more, from the same start */
+        GPU_OK(tsr_kv_cache_truncate(cache, a, 6));
+        GPU_OK(tsr_kv_cache_fork(cache, a, &b));
+        both[1] = b;
+    }
+    tsr_kv_cache_destroy(&cache);
+}
+
+START_TEST(survives_failures)
+{
+    survive(TSR__FAULT_ALLOC, 0);
+    survive(TSR__FAULT_VULKAN, -1 /* VK_ERROR_OUT_OF_HOST_MEMORY */);
+}
+END_TEST
+
+TESTS(kv_cache)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_loop_test(tests, sequences_keep_their_tokens, 0, 4);
+    tcase_add_test(tests, refuses_params);
+    tcase_add_test(tests, refuses_steps);
+    tcase_add_test(tests, survives_failures);
+}
+
+TESTS(kv_cache_packed)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
+    tcase_add_loop_test(tests, sequences_keep_their_tokens, 1, 2);
+}
