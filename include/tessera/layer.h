@@ -272,6 +272,7 @@ typedef struct tsr_mlp_params {
     tsr_partition_params partition; /* of hidden_size */
     tsr_dtype dtype;
     tsr_init_params init;
+    tsr_init_params output_init; /* of "down"; kind DEFAULT: init */
     tsr_dtype grad_dtype;
     bool reduce_f32;
     int overlap_parts;

@@ -11,6 +11,7 @@
 #include "tessera/fsdp.h"
 #include "tessera/group.h"
 #include "tessera/kernel.h"
+#include "tessera/kv_cache.h"
 #include "tessera/layer.h"
 #include "tessera/layout.h"
 #include "tessera/loader.h"
@@ -24,6 +25,7 @@
 #include "tessera/shard.h"
 #include "tessera/stream.h"
 #include "tessera/tensor.h"
+#include "tessera/transformer.h"
 #include "tessera/tuning.h"
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/stub.h"
 #include "tessera/calibrate.h"
 #include "tessera/optimizer.h"
+#include "tessera/transformer.h"
 
 /* Functions without a status. */
 #define ANSWER(type, name, parameters, value)                                                      \
@@ -77,6 +78,13 @@ ANSWER(tsr_tensor *, tsr_linear_local_weight, (const tsr_layer *layer), NULL)
 ANSWER(tsr_tensor *, tsr_linear_local_bias, (const tsr_layer *layer), NULL)
 TSR__ABSENT(tsr_linear_local_shape, const tsr_layer *layer, int64_t *rows, int64_t *columns)
 TSR__ABSENT(tsr_mlp_create, const tsr_mlp_params *params, tsr_layer **out)
+TSR__ABSENT(tsr_norm_create, const tsr_norm_params *params, tsr_layer **out)
+TSR__ABSENT(tsr_self_attention_create, const tsr_self_attention_params *params, tsr_layer **out)
+TSR__ABSENT(tsr_self_attention_heads, const tsr_layer *layer, tsr_heads *out)
+TSR__ABSENT(tsr_layer_forward_cached, tsr_layer *layer, const tsr_tensor *x, tsr_kv_cache *cache,
+            int cache_layer, tsr_tensor **y)
+TSR__ABSENT(tsr_block_create, const tsr_block_params *params, tsr_layer **out)
+TSR__ABSENT(tsr_block_set_dropout, tsr_layer *layer, float p, const tsr_random_params *params)
 TSR__ABSENT(tsr_embedding_create, const tsr_embedding_params *params, tsr_layer **out)
 TSR__ABSENT(tsr_vocabulary_cross_entropy, tsr_group *group, tsr_tensor *loss,
             tsr_tensor *dlogits, const tsr_tensor *logits, const tsr_tensor *labels,

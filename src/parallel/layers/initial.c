@@ -38,6 +38,8 @@ void tsr__initial_choose(tsr__layer_parameter *parameter, const tsr__parameter_s
         parameter->draw = TSR__DRAW_NOTHING;
         break;
     }
+    if (spec->ones && spec->init.kind != TSR_INIT_NONE)
+        parameter->draw = TSR__DRAW_ONES;
     parameter->scale = (float)scale;
     parameter->seed = spec->init.seed;
 }
@@ -54,6 +56,8 @@ static tsr_status fill(const tsr__layer_parameter *parameter, tsr_stream *stream
     switch (parameter->draw) {
     case TSR__DRAW_ZEROS:
         return tsr_fill(stream, out, 0);
+    case TSR__DRAW_ONES:
+        return tsr_fill(stream, out, 1);
     case TSR__DRAW_NORMAL:
         return tsr_random_normal(stream, out, 0, parameter->scale, &params);
     case TSR__DRAW_UNIFORM:

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "tessera/transformer.h"
 
 /* Making ----------------------------------------------------------------------------------------
  */
@@ -142,6 +143,23 @@ tsr_status tsr_layer_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_sa
     return TSR_OK;
 }
 
+tsr_status tsr_layer_forward_cached(tsr_layer *layer, const tsr_tensor *x, tsr_kv_cache *cache,
+                                    int cache_layer, tsr_tensor **y)
+{
+    TSR__REQUIRE(layer && x && cache && y, "layer_forward_cached: %s is NULL",
+                 !layer  ? "layer"
+                 : !x    ? "x"
+                 : cache ? "y"
+                         : "cache");
+    TSR__REQUIRE(layer->type->forward_cached, "%s: it has no attention, and no use for a cache",
+                 layer->who);
+    TSR__TRY(tsr__layer_check_forward(layer));
+    tsr_tensor *result = NULL;
+    TSR__TRY(layer->type->forward_cached(layer, x, &(tsr__cached){cache, cache_layer}, &result));
+    *y = result;
+    return TSR_OK;
+}
+
 tsr_status tsr_layer_backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
                               tsr_tensor **dx)
 {
@@ -171,6 +189,8 @@ void tsr_layer_saved_destroy(tsr_layer_saved **saved)
     tsr_tensor_destroy(&closing->x);
     tsr_tensor_destroy(&closing->ready);
     tsr_tensor_destroy(&closing->hidden);
+    for (int i = 0; i < 2; i++)
+        tsr_tensor_destroy(&closing->kept[i]);
     tsr__free(closing);
 }
 
@@ -179,9 +199,12 @@ void tsr_layer_saved_destroy(tsr_layer_saved **saved)
 
 int tsr_layer_parameter_count(const tsr_layer *layer)
 {
-    return layer ? layer->parameter_count + tsr_layer_parameter_count(layer->child[0]) +
-                       tsr_layer_parameter_count(layer->child[1])
-                 : 0;
+    if (!layer)
+        return 0;
+    int count = layer->parameter_count;
+    for (int i = 0; i < TSR__MAX_CHILDREN; i++)
+        count += tsr_layer_parameter_count(layer->child[i]);
+    return count;
 }
 
 /* The layer, itself or a child, that has parameter *index, which becomes its number there. */

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "tensor/check.h"
+#include "tessera/kv_cache.h"
 #include "tessera/layer.h"
 
 /* [2,3] of a tensor, for error texts. */
@@ -28,6 +29,7 @@
 /* The distribution of a parameter's first values. */
 typedef enum tsr__draw {
     TSR__DRAW_ZEROS,
+    TSR__DRAW_ONES,
     TSR__DRAW_NORMAL,  /* deviation `scale` */
     TSR__DRAW_UNIFORM, /* ±`scale` */
     TSR__DRAW_NOTHING
@@ -45,6 +47,12 @@ typedef struct tsr__layer_parameter {
     uint64_t seed;
 } tsr__layer_parameter;
 
+/* Keys and values of earlier tokens. */
+typedef struct tsr__cached {
+    tsr_kv_cache *cache;
+    int layer; /* in the cache; a block gives it to its attention */
+} tsr__cached;
+
 typedef struct tsr__layer_type {
     const char *name; /* "row_linear" */
     /* As the public functions, with arguments that are not NULL; `saved` and `dx` may be. */
@@ -53,6 +61,9 @@ typedef struct tsr__layer_type {
     tsr_status (*backward)(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
                            tsr_tensor **dx);
     void (*finish)(tsr_layer *layer); /* of its own fields; may be NULL */
+    /* As tsr_layer_forward_cached; NULL where there is no attention. */
+    tsr_status (*forward_cached)(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
+                                 tsr_tensor **y);
 } tsr__layer_type;
 
 struct tsr_layer {
@@ -68,11 +79,19 @@ struct tsr_layer {
     tsr_layer *child[TSR__MAX_CHILDREN]; /* their parameters come after its own */
 };
 
+/* Dropout of a block's branches; p 0: none. */
+typedef struct tsr__dropout {
+    float p;
+    uint64_t seed, subsequence, offset;
+} tsr__dropout;
+
 struct tsr_layer_saved {
     const tsr_layer *layer;
     tsr_tensor *x;
-    tsr_tensor *ready;  /* what was gathered of it */
-    tsr_tensor *hidden; /* before an activation */
+    tsr_tensor *ready;   /* what was gathered of it */
+    tsr_tensor *hidden;  /* before an activation; of attention: queries, keys and values */
+    tsr_tensor *kept[2]; /* attention: log-sum-exp; normalised queries and keys */
+    tsr__dropout dropout;
     tsr_layer_saved *child[TSR__MAX_CHILDREN];
 };
 
@@ -126,6 +145,7 @@ typedef struct tsr__parameter_spec {
     tsr_init_params init;
     int64_t fan_in, fan_out;
     bool bias;
+    bool ones; /* whatever init says, except NONE */
 } tsr__parameter_spec;
 /* The next parameter of a layer, without memory. */
 tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec) TSR_NODISCARD;
@@ -190,7 +210,7 @@ tsr_status tsr__initial_range(const tsr__layer_parameter *parameter, tsr_stream 
 typedef struct tsr__temps {
     tsr_stream *stream;
     int count;
-    tsr_tensor *item[TSR__MAX_TEMPS];
+    tsr_tensor *item[TSR__MAX_TEMPS + 8];
 } tsr__temps;
 void tsr__temps_finish(tsr__temps *temps);
 tsr_status tsr__temp_new(tsr__temps *temps, tsr_dtype dtype, int ndim, const int64_t *shape,
@@ -198,6 +218,8 @@ tsr_status tsr__temp_new(tsr__temps *temps, tsr_dtype dtype, int ndim, const int
 /* Elements start … start + count − 1 of `dim`. */
 tsr_status tsr__temp_slice(tsr__temps *temps, const tsr_tensor *in, int dim, int64_t start,
                            int64_t count, tsr_tensor **out) TSR_NODISCARD;
+tsr_status tsr__temp_transpose(tsr__temps *temps, const tsr_tensor *in, int dim0, int dim1,
+                               tsr_tensor **out) TSR_NODISCARD;
 /* A contiguous tensor in another shape. */
 tsr_status tsr__temp_reshape(tsr__temps *temps, const tsr_tensor *in, int ndim,
                              const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
@@ -210,6 +232,8 @@ tsr_status tsr__temp_flatten(tsr__temps *temps, const tsr_tensor *in,
 /* A new tensor like `in` but for the size of its dimension `dim`. */
 tsr_status tsr__temp_like(tsr__temps *temps, const tsr_tensor *in, tsr_dtype dtype, int dim,
                           int64_t size, tsr_tensor **out) TSR_NODISCARD;
+/* Puts a tensor into the list; there is room for a few beyond TSR__MAX_TEMPS. */
+void tsr__temp_keep(tsr__temps *temps, tsr_tensor *tensor);
 /* Takes a tensor out of the list: it is the caller's now. */
 tsr_tensor *tsr__temp_take(tsr__temps *temps, tsr_tensor *tensor);
 

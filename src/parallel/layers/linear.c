@@ -22,9 +22,9 @@ static void finish(tsr_layer *layer)
 }
 
 static const tsr__layer_type column_linear = {"column_linear", tsr__column_forward,
-                                              tsr__column_backward, finish};
+                                              tsr__column_backward, finish, NULL};
 static const tsr__layer_type row_linear = {"row_linear", tsr__row_forward, tsr__row_backward,
-                                           finish};
+                                           finish, NULL};
 
 /* Layouts ---------------------------------------------------------------------------------------
  */

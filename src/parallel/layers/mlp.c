@@ -74,7 +74,7 @@ static tsr_status forward_with(const mlp *m, tsr__temps *temps, const tsr_tensor
 {
     tsr_tensor *hidden = NULL, *product;
     TSR__TRY(tsr_layer_forward(m->base.child[0], x, saved ? &saved->child[0] : NULL, &hidden));
-    temps->item[temps->count++] = hidden;
+    tsr__temp_keep(temps, hidden);
     TSR__TRY(activated(m, temps, hidden, saved != NULL, &product));
     TSR__TRY(tsr_layer_forward(m->base.child[1], product, saved ? &saved->child[1] : NULL, y));
     if (saved)
@@ -135,7 +135,7 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
 /* Making ----------------------------------------------------------------------------------------
  */
 
-static const tsr__layer_type mlp_type = {"mlp", forward, backward, NULL};
+static const tsr__layer_type mlp_type = {"mlp", forward, backward, NULL, NULL};
 
 /* Checks sizes here, in the words of tsr_mlp_params: the child layers have no hidden_size. */
 static tsr_status check_params(const tsr_layer *layer, const tsr_mlp_params *params)
@@ -149,6 +149,8 @@ static tsr_status check_params(const tsr_layer *layer, const tsr_mlp_params *par
     TSR__TRY(tsr__linear_check(
         layer, tsr_linear_params(.overlap_parts = params->overlap_parts, .init = params->init,
                                  .dtype = params->dtype, .grad_dtype = params->grad_dtype)));
+    TSR__REQUIRE((unsigned)params->output_init.kind <= TSR_INIT_NONE,
+                 "%s: output_init %d is not a tsr_init", layer->who, (int)params->output_init.kind);
     if (params->sequence)
         TSR__TRY(tsr__layer_check_sequence_dim(layer, params->sequence_dim));
     TSR__TRY(tsr__layer_partition(layer, "hidden_size", params->hidden_size, "partition",
@@ -179,6 +181,8 @@ static tsr_status create_children(mlp *m, const tsr_mlp_params *params)
     down.input_size = params->hidden_size;
     down.output_size = params->output_size;
     down.input = TSR_LAYOUT_SHARDED;
+    if (params->output_init.kind != TSR_INIT_DEFAULT)
+        down.init = params->output_init;
     down.output = params->sequence ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL;
     static const tsr__column_part parts[] = {{.name = "gate"}, {.name = "up"}};
     TSR__TRY(tsr__column_create(&up, params->gated ? 2 : 1, params->gated ? parts : parts + 1,

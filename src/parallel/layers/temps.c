@@ -46,6 +46,15 @@ tsr_status tsr__temp_slice(tsr__temps *temps, const tsr_tensor *in, int dim, int
     return add(temps, tensor, out);
 }
 
+tsr_status tsr__temp_transpose(tsr__temps *temps, const tsr_tensor *in, int dim0, int dim1,
+                               tsr_tensor **out)
+{
+    tsr_tensor *tensor = NULL;
+    TSR__TRY(check_room(temps));
+    TSR__TRY(tsr_tensor_transpose(in, dim0, dim1, &tensor));
+    return add(temps, tensor, out);
+}
+
 tsr_status tsr__temp_reshape(tsr__temps *temps, const tsr_tensor *in, int ndim,
                              const int64_t *shape, tsr_tensor **out)
 {
@@ -94,6 +103,11 @@ tsr_status tsr__temp_like(tsr__temps *temps, const tsr_tensor *in, tsr_dtype dty
     tsr_layout layout = *tsr_tensor_layout(in);
     layout.shape[dim < 0 ? dim + layout.ndim : dim] = size;
     return tsr__temp_new(temps, dtype, layout.ndim, layout.shape, out);
+}
+
+void tsr__temp_keep(tsr__temps *temps, tsr_tensor *tensor)
+{
+    temps->item[temps->count++] = tensor;
 }
 
 tsr_tensor *tsr__temp_take(tsr__temps *temps, tsr_tensor *tensor)

@@ -1,0 +1,349 @@
+/* Self-attention: a column-parallel layer of queries, keys and values, attention of this rank's
+ * heads, and a row-parallel layer. */
+#include "parallel/layers/attention.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "parallel/layers/linear.h"
+#include "parallel/layers/norm.h"
+
+enum { Q_NORM, K_NORM };
+
+/* Views -----------------------------------------------------------------------------------------
+ */
+
+/* [batch, heads, tokens, head_dim] of a contiguous tensor [.., tokens, heads · head_dim]. */
+static tsr_status by_heads(const tsr__attention *a, tsr__temps *temps, const tsr_tensor *in,
+                           tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(in);
+    const int last = layout->ndim - 1;
+    int64_t shape[4] = {1, layout->shape[last - 1], layout->shape[last] / a->heads.head_dim,
+                        a->heads.head_dim};
+    for (int d = 0; d < last - 1; d++)
+        shape[0] *= layout->shape[d];
+    tsr_tensor *split;
+    TSR__TRY(tsr__temp_reshape(temps, in, 4, shape, &split));
+    return tsr__temp_transpose(temps, split, 1, 2, out);
+}
+
+/* The query, key and value heads of [batch, heads + 2 · kv_heads, tokens, head_dim]. */
+typedef struct parts {
+    tsr_tensor *q, *k, *v;
+    tsr_tensor *turned; /* q and k */
+} parts;
+
+static tsr_status split(const tsr__attention *a, tsr__temps *temps, const tsr_tensor *all,
+                        parts *out)
+{
+    const int64_t heads = a->heads.count, kv_heads = a->heads.kv_count;
+    TSR__TRY(tsr__temp_slice(temps, all, 1, 0, heads, &out->q));
+    TSR__TRY(tsr__temp_slice(temps, all, 1, heads, kv_heads, &out->k));
+    TSR__TRY(tsr__temp_slice(temps, all, 1, 0, heads + kv_heads, &out->turned));
+    return tsr_tensor_layout(all)->shape[1] > heads + kv_heads
+               ? tsr__temp_slice(temps, all, 1, heads + kv_heads, kv_heads, &out->v)
+               : TSR_OK;
+}
+
+/* Positions 0 … tokens − 1. */
+static tsr_status need_positions(tsr__attention *a, tsr__temps *temps, int64_t tokens,
+                                 tsr_tensor **out)
+{
+    const tsr_layer *layer = &a->base;
+    int64_t there = a->positions ? tsr_tensor_layout(a->positions)->shape[0] : 0;
+    if (there < tokens) {
+        there = there * 2 > tokens ? there * 2 : tokens;
+        int32_t *values = tsr__calloc((size_t)there, sizeof *values);
+        if (!values)
+            return TSR_ERR_NO_MEMORY;
+        for (int64_t i = 0; i < there; i++)
+            values[i] = (int32_t)i;
+        tsr_tensor *positions = NULL;
+        tsr_status status = tsr_tensor_create(layer->device, TSR_I32, 1, &there, &positions);
+        if (status == TSR_OK)
+            status = tsr_tensor_upload(layer->stream, positions, values,
+                                       (uint64_t)there * sizeof *values);
+        tsr__free(values);
+        if (status != TSR_OK) {
+            tsr_tensor_destroy(&positions);
+            return status;
+        }
+        tsr_tensor_destroy(&a->positions);
+        a->positions = positions;
+    }
+    return tsr__temp_slice(temps, a->positions, 0, 0, tokens, out);
+}
+
+static tsr_attention_params params_of(const tsr__attention *a)
+{
+    return (tsr_attention_params){
+        .scale = a->scale,
+        .softcap = a->softcap,
+        .causal = a->causal,
+        .window = a->window,
+        .kv_head = a->regular ? NULL : a->kv_head,
+    };
+}
+
+/* Forward ---------------------------------------------------------------------------------------
+ */
+
+/* Queries and keys as attention wants them: normalised, to new memory if the old is `kept`, and
+ * turned. `all` becomes their heads with, or without, those of the values. */
+static tsr_status prepare(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv, bool kept,
+                          const tsr_tensor *positions, parts *out, tsr_tensor **normalised)
+{
+    const tsr_layer *layer = &a->base;
+    tsr_tensor *all;
+    TSR__TRY(by_heads(a, temps, qkv, &all));
+    TSR__TRY(split(a, temps, all, out));
+    *normalised = NULL;
+    if (a->qk_norm) {
+        parts to = *out;
+        if (kept) {
+            tsr_tensor *view;
+            TSR__TRY(tsr__temp_like(temps, qkv, tsr_tensor_layout(qkv)->dtype, -1,
+                                    (a->heads.count + a->heads.kv_count) * a->heads.head_dim,
+                                    normalised));
+            TSR__TRY(by_heads(a, temps, *normalised, &view));
+            TSR__TRY(split(a, temps, view, &to));
+        }
+        TSR__TRY(tsr_rms_norm(layer->stream, to.q, out->q, layer->parameter[Q_NORM].seen.tensor,
+                              a->norm_epsilon));
+        TSR__TRY(tsr_rms_norm(layer->stream, to.k, out->k, layer->parameter[K_NORM].seen.tensor,
+                              a->norm_epsilon));
+        to.v = out->v;
+        *out = to;
+    }
+    return a->rope && a->heads.count > 0
+               ? tsr_rope_apply(layer->stream, a->rope, out->turned, out->turned, positions)
+               : TSR_OK;
+}
+
+/* Attention of this rank's heads: *y [.., tokens, heads · head_dim]. `lse` may be NULL. */
+static tsr_status attend(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
+                         const parts *in, tsr_tensor **lse, tsr_tensor **y)
+{
+    const tsr_layout *layout = tsr_tensor_layout(qkv), *q = tsr_tensor_layout(in->q);
+    tsr_tensor *view;
+    TSR__TRY(tsr__temp_like(temps, qkv, layout->dtype, -1, a->heads.count * a->heads.head_dim, y));
+    if (lse)
+        TSR__TRY(tsr__temp_new(temps, TSR_F32, 3, q->shape, lse));
+    if (a->heads.count == 0)
+        return TSR_OK;
+    const tsr_attention_params params = params_of(a);
+    TSR__TRY(by_heads(a, temps, *y, &view));
+    return tsr_attention(a->base.stream, view, lse ? *lse : NULL, in->q, in->k, in->v, &params);
+}
+
+static tsr_status check_input(const tsr__attention *a, const tsr_tensor *x)
+{
+    TSR__TRY(tsr__layer_check_input(&a->base, "x", x));
+    TSR__REQUIRE(tsr_tensor_layout(x)->ndim >= 2, "%s: x is %s; [.., tokens, features] is needed",
+                 a->base.who, TSR__SHAPE_OF(x));
+    return TSR_OK;
+}
+
+static tsr_status forward_with(tsr__attention *a, tsr__temps *temps, const tsr_tensor *x,
+                               tsr_layer_saved *saved, tsr_tensor **y)
+{
+    tsr_layer *layer = &a->base;
+    tsr_tensor *qkv = NULL, *heads, *positions = NULL, *lse, *normalised;
+    parts in = {0};
+    TSR__TRY(check_input(a, x));
+    TSR__TRY(tsr_layer_forward(layer->child[0], x, saved ? &saved->child[0] : NULL, &qkv));
+    tsr__temp_keep(temps, qkv);
+    const tsr_layout *layout = tsr_tensor_layout(qkv);
+    if (a->rope)
+        TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
+    TSR__TRY(prepare(a, temps, qkv, saved != NULL, positions, &in, &normalised));
+    TSR__TRY(attend(a, temps, qkv, &in, saved ? &lse : NULL, &heads));
+    TSR__TRY(tsr_layer_forward(layer->child[1], heads, saved ? &saved->child[1] : NULL, y));
+    if (!saved)
+        return TSR_OK;
+    saved->hidden = tsr__temp_take(temps, qkv);
+    saved->kept[0] = tsr__temp_take(temps, lse);
+    if (normalised)
+        saved->kept[1] = tsr__temp_take(temps, normalised);
+    return TSR_OK;
+}
+
+static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                          tsr_tensor **y)
+{
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_status status = forward_with((tsr__attention *)layer, &temps, x, saved, y);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+/* With a cache ----------------------------------------------------------------------------------
+ */
+
+/* x, gathered if it is divided, is what the cache's step is about. */
+static tsr_status check_step(const tsr__attention *a, const tsr_tensor *x,
+                             const tsr_tensor *positions)
+{
+    const tsr__linear *qkv = (const tsr__linear *)a->base.child[0];
+    TSR__REQUIRE(positions, "%s: no step has begun with the cache", a->base.who);
+    const tsr_layout *step = tsr_tensor_layout(positions);
+    tsr_layout whole = *tsr_tensor_layout(x);
+    if (qkv->input == TSR_LAYOUT_SEQUENCE && qkv->sequence_dim < whole.ndim)
+        whole.shape[qkv->sequence_dim] *= a->base.size;
+    TSR__REQUIRE(
+        whole.ndim == 3 && whole.shape[0] == step->shape[0] && whole.shape[1] == step->shape[1],
+        "%s: x is %s; the cache's step has %lld sequences of up to %lld tokens", a->base.who,
+        TSR__SHAPE(whole.ndim, whole.shape), (long long)step->shape[0], (long long)step->shape[1]);
+    return TSR_OK;
+}
+
+static tsr_status cached_with(tsr__attention *a, tsr__temps *temps, const tsr_tensor *x,
+                              const tsr__cached *cached, tsr_tensor **y)
+{
+    tsr_layer *layer = &a->base;
+    const tsr_tensor *step = tsr_kv_cache_positions(cached->cache);
+    tsr_tensor *qkv = NULL, *heads, *positions, *normalised, *view;
+    parts in = {0};
+    TSR__TRY(check_input(a, x));
+    TSR__TRY(check_step(a, x, step));
+    const int64_t *shape = tsr_tensor_layout(step)->shape;
+    TSR__TRY(tsr__temp_reshape(temps, step, 3, (int64_t[]){shape[0], 1, shape[1]}, &positions));
+    TSR__TRY(tsr_layer_forward(layer->child[0], x, NULL, &qkv));
+    tsr__temp_keep(temps, qkv);
+    TSR__TRY(prepare(a, temps, qkv, false, positions, &in, &normalised));
+    TSR__TRY(tsr__temp_like(temps, qkv, tsr_tensor_layout(qkv)->dtype, -1,
+                            a->heads.count * a->heads.head_dim, &heads));
+    if (a->heads.count > 0) {
+        const tsr_attention_params params = params_of(a);
+        TSR__TRY(by_heads(a, temps, heads, &view));
+        TSR__TRY(tsr_kv_cache_append(cached->cache, cached->layer, in.k, in.v));
+        TSR__TRY(tsr_kv_cache_attention(cached->cache, cached->layer, view, NULL, in.q, &params));
+    }
+    return tsr_layer_forward(layer->child[1], heads, NULL, y);
+}
+
+static tsr_status forward_cached(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
+                                 tsr_tensor **y)
+{
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_status status = cached_with((tsr__attention *)layer, &temps, x, cached, y);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+/* Backward --------------------------------------------------------------------------------------
+ */
+
+static tsr_status norm_grad(tsr__attention *a, const parts *raw, const parts *d, int which,
+                            tsr_tensor *dweight, bool accumulate)
+{
+    tsr_tensor *dx = which == Q_NORM ? d->q : d->k;
+    return tsr_rms_norm_grad(a->base.stream, dx, dweight, which == Q_NORM ? raw->q : raw->k, dx,
+                             a->base.parameter[which].seen.tensor, a->norm_epsilon, accumulate);
+}
+
+/* Turns the gradients of normalised queries and keys into those of what was normalised, and adds
+ * those of the weights, to which each rank's heads contribute. */
+static tsr_status norm_grads(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
+                             const parts *d)
+{
+    tsr_layer *layer = &a->base;
+    tsr__partials sums = {.layer = layer, .temps = temps};
+    tsr_tensor *all, *share;
+    parts raw = {0};
+    TSR__TRY(by_heads(a, temps, qkv, &all));
+    TSR__TRY(split(a, temps, all, &raw));
+    if (layer->size == 1) {
+        for (int i = Q_NORM; i <= K_NORM; i++) {
+            tsr__layer_parameter *parameter = &layer->parameter[i];
+            TSR__TRY(tsr__parameter_need_grad(layer, i));
+            TSR__TRY(norm_grad(a, &raw, d, i, parameter->seen.grad, !parameter->grad_empty));
+            parameter->grad_empty = false;
+        }
+        return TSR_OK;
+    }
+    TSR__TRY(tsr__partials_begin(&sums, (int[]){Q_NORM, K_NORM}, 2, false));
+    for (int i = Q_NORM; i <= K_NORM; i++) {
+        TSR__TRY(tsr__partials_take(&sums, i, &share));
+        TSR__TRY(norm_grad(a, &raw, d, i, share, false));
+    }
+    tsr_status status = tsr__partials_start(&sums);
+    if (status == TSR_OK)
+        status = tsr__partials_finish(&sums);
+    tsr__partials_cancel(&sums);
+    return status;
+}
+
+/* The gradient of attention: of *dqkv, [.., tokens, features] as qkv is. */
+static tsr_status attend_grad(tsr__attention *a, tsr__temps *temps, const tsr_layer_saved *saved,
+                              const tsr_tensor *dheads, tsr_tensor **dqkv)
+{
+    const tsr_layout *layout = tsr_tensor_layout(saved->hidden);
+    tsr_tensor *all, *dall, *dy, *y, *positions;
+    parts in = {0}, d = {0};
+    TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, dqkv));
+    if (a->heads.count > 0) {
+        const tsr_attention_params params = params_of(a);
+        TSR__TRY(by_heads(a, temps, saved->hidden, &all));
+        TSR__TRY(split(a, temps, all, &in));
+        if (saved->kept[1]) {
+            const parts raw = in;
+            TSR__TRY(by_heads(a, temps, saved->kept[1], &all));
+            TSR__TRY(split(a, temps, all, &in));
+            in.v = raw.v;
+        }
+        TSR__TRY(by_heads(a, temps, *dqkv, &dall));
+        TSR__TRY(split(a, temps, dall, &d));
+        TSR__TRY(by_heads(a, temps, dheads, &dy));
+        TSR__TRY(by_heads(a, temps, saved->child[1]->x, &y));
+        TSR__TRY(tsr_attention_grad(a->base.stream, d.q, d.k, d.v, dy, y, saved->kept[0], in.q,
+                                    in.k, in.v, &params));
+        if (a->rope) {
+            TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
+            TSR__TRY(tsr_rope_grad(a->base.stream, a->rope, d.turned, d.turned, positions));
+        }
+    } else if (a->qk_norm) {
+        TSR__TRY(by_heads(a, temps, *dqkv, &dall));
+        TSR__TRY(split(a, temps, dall, &d));
+    }
+    return a->qk_norm ? norm_grads(a, temps, saved->hidden, &d) : TSR_OK;
+}
+
+static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                           tsr_tensor **dx)
+{
+    tsr__attention *a = (tsr__attention *)layer;
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_tensor *dheads = NULL, *dqkv;
+    for (int i = 0; i < layer->parameter_count; i++)
+        TSR__TRY(tsr__parameter_require(layer, i));
+    tsr_status status = tsr_layer_backward(layer->child[1], saved->child[1], dy, &dheads);
+    if (status == TSR_OK)
+        status = attend_grad(a, &temps, saved, dheads, &dqkv);
+    if (status == TSR_OK)
+        status = tsr_layer_backward(layer->child[0], saved->child[0], dqkv, dx);
+    tsr_tensor_destroy(&dheads);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+static void finish(tsr_layer *layer)
+{
+    tsr__attention *a = (tsr__attention *)layer;
+    tsr_tensor_destroy(&a->positions);
+    tsr_rope_destroy(&a->rope);
+    tsr__free(a->kv_head);
+}
+
+const tsr__layer_type tsr__self_attention_type = {"self_attention", forward, backward, finish,
+                                                  forward_cached};
+
+tsr_status tsr_self_attention_heads(const tsr_layer *layer, tsr_heads *out)
+{
+    TSR__REQUIRE(layer && out, "self_attention_heads: %s is NULL", layer ? "out" : "layer");
+    TSR__REQUIRE(layer->type == &tsr__self_attention_type, "%s: it is no self-attention",
+                 layer->who);
+    *out = ((const tsr__attention *)layer)->heads;
+    return TSR_OK;
+}

@@ -1,0 +1,246 @@
+/* Making self-attention: which heads a rank has, and the layers of queries, keys and values, and of
+ * the output. */
+#include "parallel/layers/attention.h"
+
+#include <math.h>
+
+#include "base/alloc.h"
+#include "parallel/layers/linear.h"
+#include "parallel/layers/norm.h"
+
+/* What is asked for, with defaults filled in, and how it is divided. */
+typedef struct plan {
+    tsr_self_attention_params params;
+    bool replicated;           /* every rank has the parameters of all kv heads */
+    int64_t *heads, *kv_heads; /* [ranks]: how many each has; kv_heads NULL where replicated */
+    int64_t *features, *kv_features;
+} plan;
+
+static void plan_finish(plan *p)
+{
+    tsr__free(p->heads);
+    tsr__free(p->kv_heads);
+    tsr__free(p->features);
+    tsr__free(p->kv_features);
+}
+
+/* Checks ----------------------------------------------------------------------------------------
+ */
+
+static tsr_status check_sizes(const tsr_layer *layer, plan *p)
+{
+    tsr_self_attention_params *params = &p->params;
+    TSR__REQUIRE(params->size >= 1 && params->heads >= 1 && params->heads <= TSR_MAX_HEADS,
+                 "%s: size is %lld, heads %lld; both must be at least 1, and heads at most %d",
+                 layer->who, (long long)params->size, (long long)params->heads, TSR_MAX_HEADS);
+    if (params->kv_heads == 0)
+        params->kv_heads = params->heads;
+    TSR__REQUIRE(params->kv_heads >= 1 && params->heads % params->kv_heads == 0,
+                 "%s: kv_heads %lld does not divide heads %lld", layer->who,
+                 (long long)params->kv_heads, (long long)params->heads);
+    TSR__REQUIRE(params->head_dim != 0 || params->size % params->heads == 0,
+                 "%s: heads %lld does not divide size %lld; set head_dim", layer->who,
+                 (long long)params->heads, (long long)params->size);
+    if (params->head_dim == 0)
+        params->head_dim = params->size / params->heads;
+    TSR__REQUIRE(params->head_dim >= 1 && params->head_dim <= TSR_MAX_HEAD_DIM,
+                 "%s: head_dim is %lld; 1 to %d are possible", layer->who,
+                 (long long)params->head_dim, TSR_MAX_HEAD_DIM);
+    return TSR_OK;
+}
+
+static tsr_status check_params(const tsr_layer *layer, plan *p)
+{
+    const tsr_self_attention_params *params = &p->params;
+    TSR__TRY(check_sizes(layer, p));
+    TSR__REQUIRE(params->window >= 0 && (params->window == 0 || !params->not_causal),
+                 "%s: window is %lld%s; it must be positive, and goes with causal attention",
+                 layer->who, (long long)params->window, params->not_causal ? ", not causal" : "");
+    TSR__REQUIRE(isfinite(params->scale), "%s: scale is %g", layer->who, (double)params->scale);
+    TSR__REQUIRE(isfinite(params->softcap) && params->softcap >= 0,
+                 "%s: softcap is %g; it must not be negative", layer->who, (double)params->softcap);
+    TSR__REQUIRE(!params->rope || params->rope->rotary_dim <= params->head_dim,
+                 "%s: rope has a rotary_dim of %lld, but head_dim is %lld", layer->who,
+                 (long long)params->rope->rotary_dim, (long long)params->head_dim);
+    TSR__REQUIRE((unsigned)params->output_init.kind <= TSR_INIT_NONE,
+                 "%s: output_init %d is not a tsr_init", layer->who, (int)params->output_init.kind);
+    TSR__TRY(tsr__linear_check(
+        layer, tsr_linear_params(.overlap_parts = params->overlap_parts, .init = params->init,
+                                 .dtype = params->dtype, .grad_dtype = params->grad_dtype)));
+    return params->sequence ? tsr__layer_check_sequence_dim(layer, params->sequence_dim) : TSR_OK;
+}
+
+/* Heads -----------------------------------------------------------------------------------------
+ */
+
+static tsr_status scaled(const tsr_layer *layer, const int64_t *sizes, int64_t factor,
+                         int64_t **out)
+{
+    *out = tsr__calloc((size_t)layer->size, sizeof **out);
+    if (!*out)
+        return TSR_ERR_NO_MEMORY;
+    for (int r = 0; r < layer->size; r++)
+        (*out)[r] = sizes[r] * factor;
+    return TSR_OK;
+}
+
+/* The kv heads that a rank's query heads read follow one another. */
+static tsr_status set_kv_heads(tsr__attention *a, const plan *p)
+{
+    const int64_t group = p->params.heads / p->params.kv_heads;
+    tsr_heads *heads = &a->heads;
+    heads->kv_first = heads->first / group;
+    heads->kv_count =
+        heads->count == 0 ? 0 : (heads->first + heads->count - 1) / group + 1 - heads->kv_first;
+    a->kv_head = tsr__calloc((size_t)heads->count + 1, sizeof *a->kv_head);
+    if (!a->kv_head)
+        return TSR_ERR_NO_MEMORY;
+    a->regular = true;
+    for (int64_t h = 0; h < heads->count; h++) {
+        a->kv_head[h] = (int32_t)((heads->first + h) / group - heads->kv_first);
+        a->regular = a->regular && a->kv_head[h] == h * heads->kv_count / heads->count;
+    }
+    return TSR_OK;
+}
+
+static tsr_status divide(tsr__attention *a, plan *p)
+{
+    const tsr_layer *layer = &a->base;
+    const int64_t heads = p->params.heads, kv_heads = p->params.kv_heads;
+    tsr_partition_params partition = p->params.partition;
+    partition.align = 0;
+    p->replicated = kv_heads < layer->size;
+    if (p->replicated) {
+        TSR__TRY(tsr__layer_partition(layer, "heads", heads, "partition", &partition, &p->heads,
+                                      &a->heads.first));
+    } else {
+        TSR__TRY(tsr__layer_partition(layer, "kv_heads", kv_heads, "partition", &partition,
+                                      &p->kv_heads, &a->heads.first));
+        TSR__TRY(scaled(layer, p->kv_heads, heads / kv_heads, &p->heads));
+        TSR__TRY(scaled(layer, p->kv_heads, p->params.head_dim, &p->kv_features));
+        a->heads.first *= heads / kv_heads;
+    }
+    TSR__TRY(scaled(layer, p->heads, p->params.head_dim, &p->features));
+    a->heads.count = p->heads[layer->rank];
+    a->heads.head_dim = p->params.head_dim;
+    return set_kv_heads(a, p);
+}
+
+/* Layers ----------------------------------------------------------------------------------------
+ */
+
+static tsr_linear_params linear_params(const tsr__attention *a, const plan *p)
+{
+    const tsr_self_attention_params *params = &p->params;
+    return (tsr_linear_params){
+        .group = a->base.group,
+        .name = params->name,
+        .input_size = params->size,
+        .output_size = params->heads * params->head_dim,
+        .no_bias = params->no_bias,
+        .dtype = params->dtype,
+        .input = params->sequence ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL,
+        .sequence_dim = params->sequence_dim,
+        .partition = {.kind = TSR_PARTITION_UNEVEN}, /* the parts bring their own */
+        .init = params->init,
+        .grad_dtype = params->grad_dtype,
+        .reduce_f32 = params->reduce_f32,
+        .overlap_parts = params->overlap_parts,
+        .deferred = params->deferred,
+    };
+}
+
+static tsr_status create_input(tsr__attention *a, const plan *p)
+{
+    const int64_t size = p->params.head_dim;
+    const tsr_linear_params linear = linear_params(a, p);
+    const tsr__column_part kv = {
+        .output_size = p->params.kv_heads * size,
+        .first = a->heads.kv_first * size,
+        .length = a->heads.kv_count * size,
+        .sizes = p->kv_features,
+        .replicated = p->replicated,
+    };
+    tsr__column_part parts[3] = {{
+                                     .name = "q",
+                                     .output_size = p->params.heads * size,
+                                     .first = a->heads.first * size,
+                                     .length = a->heads.count * size,
+                                     .sizes = p->features,
+                                 },
+                                 kv,
+                                 kv};
+    parts[1].name = "k";
+    parts[2].name = "v";
+    return tsr__column_create(&linear, 3, parts, &a->base.child[0]);
+}
+
+static tsr_status create_output(tsr__attention *a, const plan *p)
+{
+    const tsr_self_attention_params *params = &p->params;
+    tsr_linear_params linear = linear_params(a, p);
+    const int64_t unit = p->replicated ? 1 : params->heads / params->kv_heads;
+    linear.input_size = params->heads * params->head_dim;
+    linear.output_size = params->size;
+    linear.no_bias = params->no_bias || params->no_output_bias;
+    linear.input = TSR_LAYOUT_SHARDED;
+    linear.output = params->sequence ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL;
+    linear.partition = params->partition;
+    linear.partition.align = (uint64_t)(unit * params->head_dim);
+    if (params->output_init.kind != TSR_INIT_DEFAULT)
+        linear.init = params->output_init;
+    return tsr__row_create(&linear, "o", &a->base.child[1]);
+}
+
+static tsr_status create_norms(tsr__attention *a, const plan *p)
+{
+    const tsr_self_attention_params *params = &p->params;
+    static const char *const names[] = {"q_norm.weight", "k_norm.weight"};
+    a->qk_norm = params->qk_norm;
+    if (!a->qk_norm)
+        return TSR_OK;
+    TSR__TRY(tsr__norm_epsilon(&a->base, "norm_epsilon", params->norm_epsilon, &a->norm_epsilon));
+    for (int i = 0; i < 2; i++) {
+        TSR__TRY(tsr__norm_parameter_add(&a->base, names[i], params->head_dim, params->dtype,
+                                         params->grad_dtype, false));
+        if (!params->deferred)
+            TSR__TRY(tsr__parameter_allocate(&a->base, i));
+    }
+    return TSR_OK;
+}
+
+static tsr_status fill(tsr__attention *a, plan *p)
+{
+    tsr_layer *layer = &a->base;
+    TSR__TRY(check_params(layer, p));
+    TSR__TRY(divide(a, p));
+    a->causal = !p->params.not_causal;
+    a->window = p->params.window;
+    a->scale = p->params.scale;
+    a->softcap = p->params.softcap;
+    if (p->params.rope) {
+        tsr_status status = tsr_rope_create(layer->stream, p->params.rope, &a->rope);
+        if (status != TSR_OK)
+            return tsr__fail_context(status, "%s", layer->who);
+    }
+    TSR__TRY(create_norms(a, p));
+    TSR__TRY(create_input(a, p));
+    return create_output(a, p);
+}
+
+tsr_status tsr_self_attention_create(const tsr_self_attention_params *params, tsr_layer **out)
+{
+    TSR__REQUIRE(params && out, "self_attention: %s is NULL", params ? "out" : "params");
+    tsr_layer *layer;
+    plan p = {.params = *params};
+    TSR__TRY(tsr__layer_new(&tsr__self_attention_type, sizeof(tsr__attention), params->group,
+                            params->name, &layer));
+    tsr_status status = fill((tsr__attention *)layer, &p);
+    plan_finish(&p);
+    if (status != TSR_OK) {
+        tsr_layer_destroy(&layer);
+        return status;
+    }
+    *out = layer;
+    return TSR_OK;
+}

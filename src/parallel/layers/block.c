@@ -1,0 +1,307 @@
+/* A transformer's block: x + attention(norm(x)), and that plus an MLP of its norm. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/hash.h"
+#include "parallel/layers/layer.h"
+#include "tessera/transformer.h"
+
+enum { NORM1, ATTENTION, NORM2, MLP };
+
+typedef struct block {
+    tsr_layer base; /* its children are as above */
+    bool recompute, sequence;
+    int sequence_dim;
+    tsr__dropout dropout;
+} block;
+
+/* Dropout ---------------------------------------------------------------------------------------
+ */
+
+/* Each branch of each block has a stream of its own. */
+static uint64_t stream_of(const block *b, const tsr__dropout *dropout, const char *branch)
+{
+    uint64_t hash = tsr__hash(TSR__HASH_START, b->base.name, strlen(b->base.name));
+    hash = tsr__hash(hash, branch, strlen(branch));
+    for (int i = 0; i < 8; i++) {
+        const uint8_t byte = (uint8_t)(dropout->subsequence >> (8 * i));
+        hash = tsr__hash(hash, &byte, 1);
+    }
+    return hash;
+}
+
+/* y = x with the elements dropped that the complete tensor would lose, of which x is this rank's
+ * part. */
+static tsr_status drop(const block *b, const tsr__dropout *dropout, const char *branch,
+                       tsr_tensor *y, const tsr_tensor *x)
+{
+    const tsr_layout *layout = tsr_tensor_layout(x);
+    int64_t strides[TSR_MAX_DIMS];
+    uint64_t stride = 1, offset = dropout->offset;
+    bool fits = true;
+    for (int d = layout->ndim - 1; d >= 0; d--) {
+        const bool divided = b->sequence && d == b->sequence_dim;
+        uint64_t size = (uint64_t)layout->shape[d], first = 0;
+        if (divided)
+            fits = fits && tsr__mul_u64(size * (uint64_t)b->base.rank, stride, &first) &&
+                   tsr__add_u64(offset, first, &offset);
+        strides[d] = (int64_t)stride;
+        fits = fits && tsr__mul_u64(size, divided ? (uint64_t)b->base.size : 1, &size) &&
+               tsr__mul_u64(stride, size, &stride) && stride <= INT64_MAX;
+    }
+    if (!fits)
+        return tsr__fail(TSR_ERR_OVERFLOW, "%s: dropout of %s from offset %llu on does not fit",
+                         b->base.who, TSR__SHAPE_OF(x), (unsigned long long)dropout->offset);
+    const tsr_random_params params = {
+        .seed = dropout->seed,
+        .subsequence = stream_of(b, dropout, branch),
+        .offset = offset,
+        .index_strides = strides,
+    };
+    return tsr_dropout(b->base.stream, y, x, dropout->p, &params);
+}
+
+/* Forward ---------------------------------------------------------------------------------------
+ */
+
+static tsr_status child_forward(block *b, int which, const tsr__cached *cached, const tsr_tensor *x,
+                                tsr_layer_saved *saved, tsr_tensor **y)
+{
+    if (cached && which == ATTENTION)
+        return tsr_layer_forward_cached(b->base.child[which], x, cached->cache, cached->layer, y);
+    return tsr_layer_forward(b->base.child[which], x, saved ? &saved->child[which] : NULL, y);
+}
+
+/* *y = x + layer(norm(x)). */
+static tsr_status branch_forward(block *b, int norm, const char *name, const tsr__dropout *dropout,
+                                 const tsr__cached *cached, const tsr_tensor *x,
+                                 tsr_layer_saved *saved, tsr_tensor **y)
+{
+    tsr_tensor *normalised = NULL, *out = NULL;
+    TSR__TRY(child_forward(b, norm, cached, x, saved, &normalised));
+    tsr_status status = child_forward(b, norm + 1, cached, normalised, saved, &out);
+    tsr_tensor_destroy(&normalised);
+    if (status == TSR_OK && dropout->p > 0)
+        status = drop(b, dropout, name, out, out);
+    if (status == TSR_OK)
+        status = tsr_add(b->base.stream, out, out, x);
+    if (status == TSR_OK)
+        *y = out;
+    else
+        tsr_tensor_destroy(&out);
+    return status;
+}
+
+static tsr_status both_forward(block *b, const tsr__dropout *dropout, const tsr__cached *cached,
+                               const tsr_tensor *x, tsr_layer_saved *saved, tsr_tensor **y)
+{
+    tsr_tensor *between = NULL;
+    TSR__TRY(branch_forward(b, NORM1, "attention", dropout, cached, x, saved, &between));
+    tsr_status status = branch_forward(b, NORM2, "mlp", dropout, cached, between, saved, y);
+    tsr_tensor_destroy(&between);
+    return status;
+}
+
+static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                          tsr_tensor **y)
+{
+    block *b = (block *)layer;
+    if (saved)
+        saved->dropout = b->dropout;
+    return both_forward(b, &b->dropout, NULL, x, b->recompute ? NULL : saved, y);
+}
+
+static tsr_status forward_cached(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
+                                 tsr_tensor **y)
+{
+    return both_forward((block *)layer, &(tsr__dropout){0}, cached, x, NULL, y);
+}
+
+/* Backward --------------------------------------------------------------------------------------
+ */
+
+/* *dx = dy + the gradient through the branch. `dx` may be NULL. */
+static tsr_status branch_backward(block *b, int norm, const char *name,
+                                  const tsr_layer_saved *saved, const tsr_tensor *dy,
+                                  tsr_tensor **dx)
+{
+    tsr__temps temps = {.stream = b->base.stream};
+    const tsr_layout *layout = tsr_tensor_layout(dy);
+    tsr_tensor *dropped = NULL, *dnormalised = NULL, *out = NULL;
+    tsr_status status = TSR_OK;
+    if (saved->dropout.p > 0) {
+        status = tsr__temp_new(&temps, layout->dtype, layout->ndim, layout->shape, &dropped);
+        if (status == TSR_OK)
+            status = drop(b, &saved->dropout, name, dropped, dy);
+    }
+    if (status == TSR_OK)
+        status = tsr_layer_backward(b->base.child[norm + 1], saved->child[norm + 1],
+                                    dropped ? dropped : dy, &dnormalised);
+    if (status == TSR_OK)
+        status = tsr_layer_backward(b->base.child[norm], saved->child[norm], dnormalised,
+                                    dx ? &out : NULL);
+    if (status == TSR_OK && dx)
+        status = tsr_add(b->base.stream, out, out, dy);
+    if (status == TSR_OK && dx)
+        *dx = out;
+    else
+        tsr_tensor_destroy(&out);
+    tsr_tensor_destroy(&dnormalised);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+static tsr_status both_backward(block *b, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                                tsr_tensor **dx)
+{
+    tsr_tensor *between = NULL;
+    TSR__TRY(branch_backward(b, NORM2, "mlp", saved, dy, &between));
+    tsr_status status = branch_backward(b, NORM1, "attention", saved, between, dx);
+    tsr_tensor_destroy(&between);
+    return status;
+}
+
+/* Runs the forward pass again for what it saves. */
+static tsr_status recompute(block *b, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                            tsr_tensor **dx)
+{
+    tsr_layer_saved *again = tsr__calloc(1, sizeof *again);
+    tsr_tensor *y = NULL;
+    if (!again)
+        return TSR_ERR_NO_MEMORY;
+    again->layer = saved->layer;
+    again->dropout = saved->dropout;
+    tsr_status status = both_forward(b, &saved->dropout, NULL, saved->x, again, &y);
+    tsr_tensor_destroy(&y);
+    if (status == TSR_OK)
+        status = both_backward(b, again, dy, dx);
+    tsr_layer_saved_destroy(&again);
+    return status;
+}
+
+static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                           tsr_tensor **dx)
+{
+    block *b = (block *)layer;
+    TSR__REQUIRE(tsr_layout_same_shape(tsr_tensor_layout(saved->x), tsr_tensor_layout(dy)),
+                 "%s: dy is %s; y was %s", layer->who, TSR__SHAPE_OF(dy), TSR__SHAPE_OF(saved->x));
+    return b->recompute ? recompute(b, saved, dy, dx) : both_backward(b, saved, dy, dx);
+}
+
+/* Making ----------------------------------------------------------------------------------------
+ */
+
+static const tsr__layer_type block_type = {"block", forward, backward, NULL, forward_cached};
+
+tsr_status tsr_block_set_dropout(tsr_layer *layer, float p, const tsr_random_params *params)
+{
+    TSR__REQUIRE(layer, "block_set_dropout: layer is NULL");
+    TSR__REQUIRE(layer->type == &block_type, "%s: it is no block", layer->who);
+    TSR__REQUIRE(p >= 0 && p < 1, "%s: dropout p is %g; 0 <= p < 1 is needed", layer->who,
+                 (double)p);
+    TSR__REQUIRE(params || p == 0, "%s: dropout of %g without params", layer->who, (double)p);
+    TSR__REQUIRE(!params || !params->index_strides, "%s: dropout with index_strides", layer->who);
+    tsr__dropout *dropout = &((block *)layer)->dropout;
+    *dropout = (tsr__dropout){.p = p};
+    if (params) {
+        dropout->seed = params->seed;
+        dropout->subsequence = params->subsequence;
+        dropout->offset = params->offset;
+    }
+    return TSR_OK;
+}
+
+/* The name of a child: "h.0" gives "h.0.norm1". */
+static tsr_status child_name(const tsr_layer *layer, const char *part, char **out)
+{
+    const size_t size = strlen(layer->name) + strlen(part) + 2;
+    *out = tsr__calloc(size, 1);
+    if (!*out)
+        return TSR_ERR_NO_MEMORY;
+    strcpy(*out, layer->name);
+    if (*layer->name)
+        strcat(*out, ".");
+    strcat(*out, part);
+    return TSR_OK;
+}
+
+static tsr_status create_norm(block *b, const tsr_block_params *params, int which, const char *part)
+{
+    tsr_norm_params norm = params->norm;
+    char *name;
+    TSR__TRY(child_name(&b->base, part, &name));
+    norm.group = b->base.group;
+    norm.name = name;
+    norm.size = params->size;
+    norm.sequence = params->sequence;
+    norm.dtype = params->dtype;
+    norm.grad_dtype = params->grad_dtype;
+    norm.deferred = params->deferred;
+    tsr_status status = tsr_norm_create(&norm, &b->base.child[which]);
+    tsr__free(name);
+    return status;
+}
+
+static tsr_status create_attention(block *b, const tsr_block_params *params)
+{
+    tsr_self_attention_params attention = params->attention;
+    char *name;
+    TSR__TRY(child_name(&b->base, "attention", &name));
+    attention.group = b->base.group;
+    attention.name = name;
+    attention.size = params->size;
+    attention.sequence = params->sequence;
+    attention.sequence_dim = params->sequence_dim;
+    attention.dtype = params->dtype;
+    attention.grad_dtype = params->grad_dtype;
+    attention.deferred = params->deferred;
+    tsr_status status = tsr_self_attention_create(&attention, &b->base.child[ATTENTION]);
+    tsr__free(name);
+    return status;
+}
+
+static tsr_status create_mlp(block *b, const tsr_block_params *params)
+{
+    tsr_mlp_params mlp = params->mlp;
+    char *name;
+    TSR__TRY(child_name(&b->base, "mlp", &name));
+    mlp.group = b->base.group;
+    mlp.name = name;
+    mlp.input_size = mlp.output_size = params->size;
+    mlp.sequence = params->sequence;
+    mlp.sequence_dim = params->sequence_dim;
+    mlp.dtype = params->dtype;
+    mlp.grad_dtype = params->grad_dtype;
+    mlp.deferred = params->deferred;
+    tsr_status status = tsr_mlp_create(&mlp, &b->base.child[MLP]);
+    tsr__free(name);
+    return status;
+}
+
+static tsr_status fill(block *b, const tsr_block_params *params)
+{
+    b->recompute = params->recompute;
+    b->sequence = params->sequence;
+    b->sequence_dim = params->sequence_dim;
+    TSR__REQUIRE(params->size >= 1, "%s: size is %lld; it is at least 1", b->base.who,
+                 (long long)params->size);
+    TSR__TRY(create_norm(b, params, NORM1, "norm1"));
+    TSR__TRY(create_attention(b, params));
+    TSR__TRY(create_norm(b, params, NORM2, "norm2"));
+    return create_mlp(b, params);
+}
+
+tsr_status tsr_block_create(const tsr_block_params *params, tsr_layer **out)
+{
+    TSR__REQUIRE(params && out, "block: %s is NULL", params ? "out" : "params");
+    tsr_layer *layer;
+    TSR__TRY(tsr__layer_new(&block_type, sizeof(block), params->group, params->name, &layer));
+    tsr_status status = fill((block *)layer, params);
+    if (status != TSR_OK) {
+        tsr_layer_destroy(&layer);
+        return status;
+    }
+    *out = layer;
+    return TSR_OK;
+}

@@ -1,0 +1,185 @@
+/* Normalisation as a layer: every rank has the parameters, and normalises the rows that it has. */
+#include "parallel/layers/norm.h"
+
+#include <math.h>
+
+typedef struct norm {
+    tsr_layer base; /* parameter 0: the weight, 1: the bias, if there is one */
+    int64_t size;
+    tsr_norm_kind kind;
+    float epsilon;
+    bool sequence;
+} norm;
+
+static bool has_bias(const norm *n)
+{
+    return n->base.parameter_count > 1;
+}
+
+static const tsr_tensor *bias_of(const norm *n)
+{
+    return has_bias(n) ? n->base.parameter[1].seen.tensor : NULL;
+}
+
+/* Passes ----------------------------------------------------------------------------------------
+ */
+
+static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                          tsr_tensor **y)
+{
+    (void)saved;
+    const norm *n = (const norm *)layer;
+    TSR__TRY(tsr__layer_check_input(layer, "x", x));
+    const tsr_layout *layout = tsr_tensor_layout(x);
+    TSR__REQUIRE(layout->shape[layout->ndim - 1] == n->size,
+                 "%s: x is %s; its last dimension has to be %lld", layer->who, TSR__SHAPE_OF(x),
+                 (long long)n->size);
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_tensor *out;
+    tsr_status status = tsr__temp_new(&temps, layout->dtype, layout->ndim, layout->shape, &out);
+    if (status == TSR_OK) {
+        const tsr_tensor *weight = layer->parameter[0].seen.tensor;
+        status = n->kind == TSR_NORM_RMS
+                     ? tsr_rms_norm(layer->stream, out, x, weight, n->epsilon)
+                     : tsr_layer_norm(layer->stream, out, x, weight, bias_of(n), n->epsilon);
+    }
+    if (status == TSR_OK)
+        *y = tsr__temp_take(&temps, out);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+static tsr_status gradients(const norm *n, tsr_tensor *dx, tsr_tensor *dweight, tsr_tensor *dbias,
+                            const tsr_tensor *x, const tsr_tensor *dy, bool accumulate)
+{
+    tsr_stream *stream = n->base.stream;
+    const tsr_tensor *weight = n->base.parameter[0].seen.tensor;
+    return n->kind == TSR_NORM_RMS
+               ? tsr_rms_norm_grad(stream, dx, dweight, x, dy, weight, n->epsilon, accumulate)
+               : tsr_layer_norm_grad(stream, dx, dweight, dbias, x, dy, weight, n->epsilon,
+                                     accumulate);
+}
+
+/* Each rank has other rows: the sums over them are summed over the ranks. */
+static tsr_status add_summed(norm *n, tsr__temps *temps, const tsr_tensor *x, const tsr_tensor *dy,
+                             tsr_tensor *dx)
+{
+    tsr__partials sums = {.layer = &n->base, .temps = temps};
+    tsr_tensor *dweight, *dbias = NULL;
+    TSR__TRY(tsr__partials_begin(&sums, (int[]){0, 1}, n->base.parameter_count, false));
+    TSR__TRY(tsr__partials_take(&sums, 0, &dweight));
+    if (has_bias(n))
+        TSR__TRY(tsr__partials_take(&sums, 1, &dbias));
+    TSR__TRY(gradients(n, dx, dweight, dbias, x, dy, false));
+    tsr_status status = tsr__partials_start(&sums);
+    if (status == TSR_OK)
+        status = tsr__partials_finish(&sums);
+    tsr__partials_cancel(&sums);
+    return status;
+}
+
+static tsr_status add_own(norm *n, const tsr_tensor *x, const tsr_tensor *dy, tsr_tensor *dx)
+{
+    tsr__layer_parameter *parameter = n->base.parameter;
+    for (int i = 0; i < n->base.parameter_count; i++)
+        TSR__TRY(tsr__parameter_need_grad(&n->base, i));
+    tsr_tensor *weight = parameter[0].seen.grad,
+               *bias = has_bias(n) ? parameter[1].seen.grad : NULL;
+    if (!bias || parameter[0].grad_empty == parameter[1].grad_empty) {
+        TSR__TRY(gradients(n, dx, weight, bias, x, dy, !parameter[0].grad_empty));
+    } else {
+        TSR__TRY(gradients(n, NULL, NULL, bias, x, dy, !parameter[1].grad_empty));
+        TSR__TRY(gradients(n, dx, weight, NULL, x, dy, !parameter[0].grad_empty));
+    }
+    for (int i = 0; i < n->base.parameter_count; i++)
+        parameter[i].grad_empty = false;
+    return TSR_OK;
+}
+
+static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                           tsr_tensor **dx)
+{
+    norm *n = (norm *)layer;
+    const tsr_layout *layout = tsr_tensor_layout(saved->x);
+    TSR__REQUIRE(tsr_layout_same_shape(layout, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
+                 layer->who, TSR__SHAPE_OF(dy), TSR__SHAPE_OF(saved->x));
+    TSR__TRY(tsr__parameter_require(layer, 0));
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_tensor *out = NULL;
+    tsr_status status =
+        dx ? tsr__temp_new(&temps, layout->dtype, layout->ndim, layout->shape, &out) : TSR_OK;
+    if (status == TSR_OK)
+        status = n->sequence && layer->size > 1 ? add_summed(n, &temps, saved->x, dy, out)
+                                                : add_own(n, saved->x, dy, out);
+    if (status == TSR_OK && dx)
+        *dx = tsr__temp_take(&temps, out);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+/* Making ----------------------------------------------------------------------------------------
+ */
+
+static const tsr__layer_type norm_type = {"norm", forward, backward, NULL, NULL};
+
+tsr_status tsr__norm_parameter_add(tsr_layer *layer, const char *name, int64_t size,
+                                   tsr_dtype dtype, tsr_dtype grad_dtype, bool bias)
+{
+    tsr__parameter_spec spec = {
+        .name = name,
+        .ndim = 1,
+        .shape = {size, 0},
+        .shard_dim = -1,
+        .init = {.kind = bias ? TSR_INIT_ZEROS : TSR_INIT_DEFAULT},
+        .fan_in = size,
+        .fan_out = size,
+        .bias = bias,
+        .ones = !bias,
+    };
+    TSR__TRY(tsr__layer_dtype(layer, "dtype", dtype, &spec.dtype));
+    TSR__TRY(tsr__layer_dtype(layer, "grad_dtype", grad_dtype, &spec.grad_dtype));
+    return tsr__parameter_add(layer, &spec);
+}
+
+tsr_status tsr__norm_epsilon(const tsr_layer *layer, const char *what, float given, float *out)
+{
+    *out = given == 0 ? 1e-5F : given;
+    TSR__REQUIRE(isfinite(*out) && *out >= 0x1p-126F, "%s: %s is %g; at least 2^-126 is needed",
+                 layer->who, what, (double)given);
+    return TSR_OK;
+}
+
+static tsr_status fill(norm *n, const tsr_norm_params *params)
+{
+    tsr_layer *layer = &n->base;
+    TSR__REQUIRE(params->size >= 1, "%s: size is %lld; it is at least 1", layer->who,
+                 (long long)params->size);
+    TSR__REQUIRE((unsigned)params->kind <= TSR_NORM_RMS, "%s: there is no kind %d", layer->who,
+                 (int)params->kind);
+    TSR__TRY(tsr__norm_epsilon(layer, "epsilon", params->epsilon, &n->epsilon));
+    n->size = params->size;
+    n->kind = params->kind;
+    n->sequence = params->sequence;
+    TSR__TRY(tsr__norm_parameter_add(layer, "weight", n->size, params->dtype, params->grad_dtype,
+                                     false));
+    if (n->kind == TSR_NORM_LAYER && !params->no_bias)
+        TSR__TRY(tsr__norm_parameter_add(layer, "bias", n->size, params->dtype, params->grad_dtype,
+                                         true));
+    for (int i = 0; i < layer->parameter_count && !params->deferred; i++)
+        TSR__TRY(tsr__parameter_allocate(layer, i));
+    return TSR_OK;
+}
+
+tsr_status tsr_norm_create(const tsr_norm_params *params, tsr_layer **out)
+{
+    TSR__REQUIRE(params && out, "norm: %s is NULL", params ? "out" : "params");
+    tsr_layer *layer;
+    TSR__TRY(tsr__layer_new(&norm_type, sizeof(norm), params->group, params->name, &layer));
+    tsr_status status = fill((norm *)layer, params);
+    if (status != TSR_OK) {
+        tsr_layer_destroy(&layer);
+        return status;
+    }
+    *out = layer;
+    return TSR_OK;
+}

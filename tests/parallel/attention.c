@@ -1,0 +1,464 @@
+/* Self-attention, normalisation and blocks against double precision and central differences. */
+#include "parallel/host_transformer.h"
+#include "parallel/linear_case.h"
+
+typedef struct run {
+    host_model host;
+    tsr_layer *layer;
+    tsr_dtype dtype;
+    bool sequence;
+    int sequence_dim;
+    int64_t lead[2]; /* batch, tokens; of a run without batch 1 and tokens */
+    bool no_batch;   /* x is [tokens,size] */
+    tsr_random_params random;
+    float p;
+} run;
+
+static double tolerance(tsr_dtype dtype)
+{
+    return dtype == TSR_F32 ? 4e-5 : dtype == TSR_F16 ? 2e-2 : 1.5e-1;
+}
+
+/* Errors relative to the largest value, for sums of sums. */
+static void check_near(const char *what, const tsr_tensor *tensor, const double *want,
+                       int64_t count, double limit)
+{
+    double most = 0.1, *got = values_of(tensor);
+    CHECK(tsr_layout_count(tsr_tensor_layout(tensor)) == count, "%s has %lld elements, not %lld",
+          what, (long long)tsr_layout_count(tsr_tensor_layout(tensor)), (long long)count);
+    for (int64_t i = 0; i < count; i++)
+        most = fmax(most, fabs(want[i]));
+    for (int64_t i = 0; i < count; i++)
+        CHECK(fabs(got[i] - want[i]) <= limit * most,
+              "%s: element %lld of %lld is %.9g, not %.9g (largest %.3g)", what, (long long)i,
+              (long long)count, got[i], want[i], most);
+    free(got);
+}
+
+static int part_of_x(const run *r, int64_t shape[3], int64_t *start, int64_t *count)
+{
+    const host_model *h = &r->host;
+    const int64_t whole[] = {h->batch, h->tokens, h->size};
+    const int ndim = r->no_batch ? 2 : 3;
+    memcpy(shape, whole + (3 - ndim), (size_t)ndim * sizeof *shape);
+    *start = 0;
+    *count = shape[r->sequence_dim];
+    if (r->sequence) {
+        *count /= ranks;
+        *start = *count * my_rank;
+    }
+    return ndim;
+}
+
+/* This rank's part of values of x's or y's shape. */
+static double *part_of(const run *r, const double *values, int64_t *elements)
+{
+    int64_t shape[3], start, count;
+    const int ndim = part_of_x(r, shape, &start, &count);
+    double *part = slice_of(values, ndim, shape, r->sequence_dim, start, count);
+    *elements = count_of(ndim, shape) / shape[r->sequence_dim] * count;
+    return part;
+}
+
+static tsr_tensor *tensor_of_part(const run *r, const double *values)
+{
+    int64_t shape[3], start, count, elements;
+    const int ndim = part_of_x(r, shape, &start, &count);
+    double *part = part_of(r, values, &elements);
+    shape[r->sequence_dim] = count;
+    tsr_tensor *tensor = tensor_of(r->dtype, ndim, shape, part);
+    free(part);
+    return tensor;
+}
+
+static void check_part(const run *r, const char *what, const tsr_tensor *tensor,
+                       const double *whole)
+{
+    int64_t elements;
+    double *want = part_of(r, whole, &elements);
+    check_near(what, tensor, want, elements, tolerance(r->dtype));
+    free(want);
+}
+
+static void check_gradients(run *r, const double *dy, double times)
+{
+    for (int i = 0; i < r->host.count; i++) {
+        const tsr_parameter *q = tsr_layer_parameter(r->layer, i);
+        const int dim = q->shard_dim < 0 ? 0 : q->shard_dim;
+        double *whole = host_model_gradient(&r->host, i, dy);
+        for (int64_t k = 0; k < r->host.elements[i]; k++)
+            whole[k] *= times;
+        double *want = slice_of(whole, q->ndim, q->global_shape, dim, q->offset, q->length);
+        check_near(q->name, q->grad, want, r->host.elements[i] / q->global_shape[dim] * q->length,
+                   tolerance(r->dtype));
+        free(want);
+        free(whole);
+    }
+}
+
+/* Forward with and without saving, backward twice, which adds, and once without dx. */
+static void run_all(run *r, uint64_t sequence)
+{
+    host_model *h = &r->host;
+    const int64_t count = h->batch * h->tokens * h->size;
+    host_model_load(h, r->layer);
+    h->x = numbers(sequence, count, r->dtype);
+    double *dy = numbers(sequence + 1, count, r->dtype), *y = host_model_forward(h);
+    double *dx = host_model_dx(h, dy);
+    tsr_tensor *tx = tensor_of_part(r, h->x), *tdy = tensor_of_part(r, dy), *ty = NULL, *tdx = NULL;
+    tsr_layer_saved *saved = NULL;
+    OK(tsr_layer_forward(r->layer, tx, NULL, &ty));
+    check_part(r, "y", ty, y);
+    tsr_tensor_destroy(&ty);
+    OK(tsr_layer_forward(r->layer, tx, &saved, &ty));
+    check_part(r, "y", ty, y);
+    OK(tsr_layer_backward(r->layer, saved, tdy, &tdx));
+    check_part(r, "dx", tdx, dx);
+    check_gradients(r, dy, 1);
+    OK(tsr_layer_backward(r->layer, saved, tdy, NULL));
+    check_gradients(r, dy, 2);
+    tsr_layer_zero_grad(r->layer);
+    OK(tsr_layer_backward(r->layer, saved, tdy, NULL));
+    check_gradients(r, dy, 1);
+    tsr_layer_saved_destroy(&saved);
+    tsr_tensor *all[] = {tx, tdy, ty, tdx};
+    for (int i = 0; i < 4; i++)
+        tsr_tensor_destroy(&all[i]);
+    free(dy);
+    free(y);
+    free(dx);
+    host_model_free(h);
+    tsr_layer_destroy(&r->layer);
+}
+
+/* Normalisation --------------------------------------------------------------------------------
+ */
+
+CASE(norm_layers, "norm layers: gradients over divided rows are those over all rows")
+{
+    for (int i = 0; i < 8; i++) {
+        const bool sequence = i % 2, rms = i / 2 % 2, bias = !rms && i / 4;
+        const int64_t rows = 6 * (int64_t)ranks, size = 10, mine = sequence ? 6 : rows;
+        tsr_layer *norm = NULL;
+        OK(tsr_norm_create(tsr_norm_params(.name = "norm", .size = size,
+                                           .kind = rms ? TSR_NORM_RMS : TSR_NORM_LAYER,
+                                           .no_bias = !bias, .sequence = sequence),
+                           &norm));
+        CHECK(tsr_layer_parameter_count(norm) == (bias ? 2 : 1), "%d parameters",
+              tsr_layer_parameter_count(norm));
+        double *x = numbers(5, rows * size, TSR_F32), *dy = numbers(6, rows * size, TSR_F32);
+        const int64_t start = sequence ? my_rank * mine * size : 0, shape[] = {mine, size};
+        tsr_tensor *tx = tensor_of(TSR_F32, 2, shape, x + start),
+                   *tdy = tensor_of(TSR_F32, 2, shape, dy + start), *ty = NULL, *dx = NULL;
+        tsr_layer_saved *saved = NULL;
+        OK(tsr_layer_forward(norm, tx, &saved, &ty));
+        OK(tsr_layer_backward(norm, saved, tdy, &dx));
+        OK(tsr_layer_backward(norm, saved, tdy, NULL));
+        double *dweight = doubles(size), *dbias = doubles(size), *z = doubles(rows * size);
+        for (int64_t r = 0; r < rows; r++) {
+            double mean = 0, squares = 0;
+            for (int64_t k = 0; k < size; k++)
+                mean += rms ? 0 : x[r * size + k] / (double)size;
+            for (int64_t k = 0; k < size; k++)
+                squares += pow(x[r * size + k] - mean, 2) / (double)size;
+            for (int64_t k = 0; k < size; k++) {
+                z[r * size + k] = (x[r * size + k] - mean) / sqrt(squares + 1e-5);
+                dweight[k] += 2 * dy[r * size + k] * z[r * size + k];
+                dbias[k] += 2 * dy[r * size + k];
+            }
+        }
+        check_near("y", ty, z + start, mine * size, 1e-5);
+        check_near("dweight", tsr_layer_parameter(norm, 0)->grad, dweight, size, 1e-5);
+        if (bias)
+            check_near("dbias", tsr_layer_parameter(norm, 1)->grad, dbias, size, 1e-5);
+        tsr_layer_saved_destroy(&saved);
+        tsr_tensor *all[] = {tx, tdy, ty, dx};
+        for (int k = 0; k < 4; k++)
+            tsr_tensor_destroy(&all[k]);
+        double *values[] = {x, dy, dweight, dbias, z};
+        for (int k = 0; k < 5; k++)
+            free(values[k]);
+        tsr_layer_destroy(&norm);
+    }
+}
+
+/* Attention ------------------------------------------------------------------------------------
+ */
+
+static const double rates[] = {3, 1, 2, 0, 1, 1, 1, 1};
+static const tsr_rope_params halves = {.rotary_dim = 4};
+static const tsr_rope_params adjacent = {.rotary_dim = 2,
+                                         .pairing = TSR_ROPE_ADJACENT,
+                                         .scaling = TSR_ROPE_SCALING_LINEAR,
+                                         .factor = 2,
+                                         .theta = 100};
+
+static void run_attention(tsr_self_attention_params p, bool no_batch, uint64_t sequence)
+{
+    tsr_layer *layer = NULL;
+    p.name = "attention";
+    p.init.seed = sequence;
+    OK(tsr_self_attention_create(&p, &layer));
+    p.kv_heads = p.kv_heads ? p.kv_heads : p.heads;
+    p.head_dim = p.head_dim ? p.head_dim : p.size / p.heads;
+    tsr_heads heads;
+    OK(tsr_self_attention_heads(layer, &heads));
+    CHECK(heads.head_dim == p.head_dim && heads.first + heads.count <= p.heads &&
+              heads.kv_first + heads.kv_count <= p.kv_heads,
+          "%lld heads from %lld on", (long long)heads.count, (long long)heads.first);
+    run r = {.host = {.attention = &p,
+                      .batch = no_batch ? 1 : 2,
+                      .tokens = p.sequence && ranks > 2 ? ranks
+                                : 2 * ranks > 5         ? 5
+                                                        : 6,
+                      .size = p.size},
+             .layer = layer,
+             .dtype = p.dtype ? p.dtype : TSR_F32,
+             .sequence = p.sequence,
+             .sequence_dim = p.sequence_dim,
+             .no_batch = no_batch};
+    if (p.sequence && r.host.tokens % ranks != 0)
+        r.host.tokens = 2 * (int64_t)ranks;
+    run_all(&r, 1000 + 2 * sequence);
+}
+
+CASE(attention_plain, "self-attention: output and gradients, heads divided evenly and unevenly")
+{
+    run_attention((tsr_self_attention_params){.size = 12,
+                                              .heads = 4,
+                                              .partition = {.kind = TSR_PARTITION_UNEVEN}},
+                  false, 1);
+    run_attention(
+        (tsr_self_attention_params){.group = staged,
+                                    .size = 10,
+                                    .heads = 8,
+                                    .head_dim = 3,
+                                    .no_output_bias = true,
+                                    .not_causal = true,
+                                    .scale = 0.7F,
+                                    .overlap_parts = 2,
+                                    .partition = {.kind = TSR_PARTITION_WEIGHTED, .rates = rates}},
+        true, 2);
+}
+
+CASE(attention_grouped, "self-attention with grouped queries and rotary embedding")
+{
+    run_attention((tsr_self_attention_params){.size = 9,
+                                              .heads = 8,
+                                              .kv_heads = 4,
+                                              .head_dim = 4,
+                                              .no_bias = true,
+                                              .rope = &halves,
+                                              .window = 3,
+                                              .partition = {.kind = TSR_PARTITION_UNEVEN}},
+                  false, 3);
+    run_attention((tsr_self_attention_params){.size = 8,
+                                              .heads = 6,
+                                              .kv_heads = 3,
+                                              .head_dim = 3,
+                                              .rope = &adjacent,
+                                              .softcap = 1.5F,
+                                              .partition = {.kind = TSR_PARTITION_UNEVEN}},
+                  false, 4);
+}
+
+CASE(attention_replicated, "self-attention with fewer kv heads than ranks")
+{
+    run_attention((tsr_self_attention_params){.size = 8,
+                                              .heads = 8,
+                                              .kv_heads = 1,
+                                              .head_dim = 4,
+                                              .rope = &halves,
+                                              .partition = {.kind = TSR_PARTITION_UNEVEN}},
+                  false, 5);
+    run_attention((tsr_self_attention_params){.size = 8,
+                                              .heads = 6,
+                                              .kv_heads = 2,
+                                              .head_dim = 4,
+                                              .qk_norm = true,
+                                              .norm_epsilon = 1e-3F,
+                                              .partition = {.kind = TSR_PARTITION_UNEVEN}},
+                  false, 6);
+}
+
+CASE(attention_few_heads, "self-attention with fewer heads than ranks: some ranks have none")
+{
+    run_attention((tsr_self_attention_params){.size = 8,
+                                              .heads = 2,
+                                              .qk_norm = true,
+                                              .rope = &halves,
+                                              .partition = {.kind = TSR_PARTITION_UNEVEN}},
+                  false, 7);
+}
+
+CASE(attention_sequence, "self-attention with sequence parallelism and per-head norms")
+{
+    run_attention((tsr_self_attention_params){.size = 8,
+                                              .heads = 8,
+                                              .kv_heads = 2,
+                                              .head_dim = 4,
+                                              .qk_norm = true,
+                                              .rope = &halves,
+                                              .sequence = true,
+                                              .sequence_dim = 1,
+                                              .partition = {.kind = TSR_PARTITION_UNEVEN}},
+                  false, 8);
+    run_attention((tsr_self_attention_params){.size = 8,
+                                              .heads = 4,
+                                              .sequence = true,
+                                              .sequence_dim = 0,
+                                              .partition = {.kind = TSR_PARTITION_UNEVEN}},
+                  true, 9);
+}
+
+CASE(attention_dtypes, "self-attention in f16 and bf16")
+{
+    static const tsr_dtype dtypes[] = {TSR_F16, TSR_BF16};
+    for (int i = 0; i < 2; i++)
+        run_attention((tsr_self_attention_params){.size = 8,
+                                                  .heads = 4,
+                                                  .kv_heads = 2,
+                                                  .rope = &adjacent,
+                                                  .qk_norm = i == 1,
+                                                  .dtype = dtypes[i],
+                                                  .reduce_f32 = true,
+                                                  .partition = {.kind = TSR_PARTITION_UNEVEN}},
+                      false, 10 + (uint64_t)i);
+}
+
+/* Blocks ---------------------------------------------------------------------------------------
+ */
+
+static uint64_t fnv(uint64_t hash, const void *data, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ ((const uint8_t *)data)[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+/* What dropout multiplies a branch of the complete tensor by. */
+static double *mask_of(const char *name, const char *branch, float p,
+                       const tsr_random_params *random, int64_t count)
+{
+    uint8_t bytes[8];
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)(random->subsequence >> (8 * i));
+    uint64_t hash = fnv(UINT64_C(0xcbf29ce484222325), name, strlen(name));
+    hash = fnv(fnv(hash, branch, strlen(branch)), bytes, 8);
+    const tsr_random_params params = {
+        .seed = random->seed, .subsequence = hash, .offset = random->offset};
+    tsr_tensor *ones = tensor_new(TSR_F32, 1, &count);
+    OK(tsr_fill(queue, ones, 1));
+    OK(tsr_dropout(queue, ones, ones, p, &params));
+    double *mask = values_of(ones);
+    tsr_tensor_destroy(&ones);
+    return mask;
+}
+
+static void run_block(tsr_block_params b, float p, uint64_t sequence)
+{
+    tsr_layer *layer = NULL;
+    const tsr_random_params random = {.seed = 5, .subsequence = 77 + sequence, .offset = 3};
+    b.name = "h.1";
+    b.attention.init.seed = b.mlp.init.seed = sequence;
+    b.attention.partition.kind = b.mlp.partition.kind = TSR_PARTITION_UNEVEN;
+    OK(tsr_block_create(&b, &layer));
+    OK(tsr_block_set_dropout(layer, p, p > 0 ? &random : NULL));
+    if (!b.attention.kv_heads)
+        b.attention.kv_heads = b.attention.heads;
+    b.attention.head_dim = b.size / b.attention.heads;
+    run r = {.host = {.block = &b, .batch = 2, .tokens = ranks > 2 ? ranks : 4, .size = b.size},
+             .layer = layer,
+             .dtype = b.dtype ? b.dtype : TSR_F32,
+             .sequence = b.sequence,
+             .sequence_dim = b.sequence_dim};
+    const int64_t count = r.host.batch * r.host.tokens * r.host.size;
+    double *masks[2] = {0};
+    for (int i = 0; i < 2 && p > 0; i++)
+        r.host.mask[i] = masks[i] = mask_of("h.1", i ? "mlp" : "attention", p, &random, count);
+    run_all(&r, 2000 + 2 * sequence);
+    free(masks[0]);
+    free(masks[1]);
+}
+
+static const tsr_rope_params pairs = {.rotary_dim = 2};
+
+static tsr_block_params gpt_block(void)
+{
+    return (tsr_block_params){.size = 8,
+                              .attention = {.heads = 4},
+                              .mlp = {.hidden_size = 10, .activation = TSR_ACT_GELU_TANH}};
+}
+
+static tsr_block_params llama_block(void)
+{
+    return (tsr_block_params){
+        .size = 8,
+        .norm = {.kind = TSR_NORM_RMS},
+        .attention = {.heads = 4, .kv_heads = 2, .no_bias = true, .rope = &pairs},
+        .mlp = {.hidden_size = 9, .gated = true, .no_bias = true, .activation = TSR_ACT_SILU}};
+}
+
+CASE(block_gpt, "a block with layer norm, biases and GELU")
+{
+    run_block(gpt_block(), 0, 1);
+    tsr_block_params b = gpt_block();
+    b.recompute = true;
+    run_block(b, 0.3F, 2);
+}
+
+CASE(block_llama, "a block with RMS norm, grouped queries, rotary embedding and a gate")
+{
+    run_block(llama_block(), 0.2F, 3);
+    tsr_block_params b = llama_block();
+    b.recompute = true;
+    b.attention.qk_norm = true;
+    run_block(b, 0, 4);
+}
+
+CASE(block_sequence, "a block with sequence parallelism has the masks of the complete tensor")
+{
+    tsr_block_params b = gpt_block();
+    b.sequence = true;
+    b.sequence_dim = 1;
+    run_block(b, 0.4F, 5);
+    b = llama_block();
+    b.sequence = true;
+    b.sequence_dim = 1;
+    b.recompute = true;
+    run_block(b, 0.25F, 6);
+}
+
+CASE(block_recompute, "recomputation gives the same bits and keeps less memory")
+{
+    uint8_t *bytes[2][2];
+    uint64_t size = 0;
+    for (int i = 0; i < 2; i++) {
+        tsr_block_params b = gpt_block();
+        b.name = "b";
+        b.recompute = i;
+        b.attention.partition.kind = b.mlp.partition.kind = TSR_PARTITION_UNEVEN;
+        tsr_layer *layer = NULL;
+        tsr_layer_saved *saved = NULL;
+        OK(tsr_block_create(&b, &layer));
+        OK(tsr_block_set_dropout(layer, 0.5F, &(tsr_random_params){.seed = 1}));
+        double *x = numbers(3, 2 * 4 * 8, TSR_F32);
+        tsr_tensor *tx = tensor_of(TSR_F32, 3, (int64_t[]){2, 4, 8}, x), *y = NULL, *dx = NULL;
+        OK(tsr_layer_forward(layer, tx, &saved, &y));
+        OK(tsr_block_set_dropout(layer, 0.1F, &(tsr_random_params){.seed = 2}));
+        OK(tsr_layer_backward(layer, saved, tx, &dx));
+        bytes[i][0] = bytes_of(y, &size);
+        bytes[i][1] = bytes_of(dx, &size);
+        tsr_layer_saved_destroy(&saved);
+        tsr_tensor_destroy(&tx);
+        tsr_tensor_destroy(&y);
+        tsr_tensor_destroy(&dx);
+        tsr_layer_destroy(&layer);
+        free(x);
+    }
+    for (int k = 0; k < 2; k++) {
+        CHECK(memcmp(bytes[0][k], bytes[1][k], size) == 0, "other bits with recomputation");
+        free(bytes[0][k]);
+        free(bytes[1][k]);
+    }
+}

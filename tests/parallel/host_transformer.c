@@ -1,0 +1,225 @@
+#include "parallel/host_transformer.h"
+
+#include "parallel/linear_case.h"
+
+static const double *find(const host_model *m, const char *name)
+{
+    const size_t length = strlen(name);
+    for (int i = 0; i < m->count; i++) {
+        const size_t whole = strlen(m->name[i]);
+        if (whole >= length && strcmp(m->name[i] + whole - length, name) == 0 &&
+            (whole == length || m->name[i][whole - length - 1] == '.'))
+            return m->parameter[i];
+    }
+    return NULL;
+}
+
+static double *linear(const host_model *m, const char *name, const double *x, int64_t k, int64_t n)
+{
+    char weight[64], bias[64];
+    snprintf(weight, sizeof weight, "%s.weight", name);
+    snprintf(bias, sizeof bias, "%s.bias", name);
+    const double *w = find(m, weight);
+    CHECK(w, "there is no %s", weight);
+    measured y = reference_linear(x, w, find(m, bias), m->batch * m->tokens, k, n);
+    free(y.magnitude);
+    return y.value;
+}
+
+/* Rows of `size`, in place. */
+static void normalise(double *x, int64_t rows, int64_t size, bool rms, double epsilon,
+                      const double *weight, const double *bias)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        double *row = x + r * size, mean = 0, squares = 0;
+        for (int64_t i = 0; i < size; i++)
+            mean += rms ? 0 : row[i] / (double)size;
+        for (int64_t i = 0; i < size; i++)
+            squares += (row[i] - mean) * (row[i] - mean) / (double)size;
+        for (int64_t i = 0; i < size; i++)
+            row[i] = (row[i] - mean) / sqrt(squares + epsilon) * weight[i] + (bias ? bias[i] : 0);
+    }
+}
+
+static double epsilon_of(float given)
+{
+    return given == 0 ? (double)1e-5F : (double)given;
+}
+
+static void turn(double *head, const tsr_rope_params *rope, int64_t position)
+{
+    const int64_t pairs = rope->rotary_dim / 2;
+    for (int64_t i = 0; i < pairs; i++) {
+        const double theta = rope->theta != 0 ? rope->theta : 10000;
+        double angle = (double)position * pow(theta, -(double)i / (double)pairs);
+        if (rope->scaling == TSR_ROPE_SCALING_LINEAR)
+            angle /= rope->factor;
+        const bool adjacent = rope->pairing == TSR_ROPE_ADJACENT;
+        double *u = head + (adjacent ? 2 * i : i), *w = head + (adjacent ? 2 * i + 1 : i + pairs);
+        const double was = *u;
+        *u = was * cos(angle) - *w * sin(angle);
+        *w = was * sin(angle) + *w * cos(angle);
+    }
+}
+
+/* [rows, heads · d] of one batch entry: normalised and turned. */
+static void prepare(const host_model *m, const tsr_self_attention_params *p, double *x,
+                    int64_t heads, const char *norm)
+{
+    const int64_t d = p->head_dim, rows = m->batch * m->tokens;
+    if (p->qk_norm)
+        normalise(x, rows * heads, d, true, epsilon_of(p->norm_epsilon), find(m, norm), NULL);
+    for (int64_t r = 0; r < rows && p->rope; r++)
+        for (int64_t h = 0; h < heads; h++)
+            turn(x + (r * heads + h) * d, p->rope, r % m->tokens);
+}
+
+static bool sees(const tsr_self_attention_params *p, int64_t i, int64_t j)
+{
+    return p->not_causal || (j <= i && (p->window == 0 || j > i - p->window));
+}
+
+static void attend_head(const host_model *m, const tsr_self_attention_params *p, int64_t b,
+                        int64_t h, const double *q, const double *k, const double *v, double *y)
+{
+    const int64_t d = p->head_dim, t = m->tokens, kv = h * p->kv_heads / p->heads;
+    double *score = doubles(t);
+    for (int64_t i = 0; i < t; i++) {
+        const double *query = q + ((b * t + i) * p->heads + h) * d;
+        double *out = y + ((b * t + i) * p->heads + h) * d, most = -INFINITY, sum = 0;
+        for (int64_t j = 0; j < t; j++) {
+            const double *key = k + ((b * t + j) * p->kv_heads + kv) * d;
+            double s = 0;
+            for (int64_t c = 0; c < d; c++)
+                s += query[c] * key[c];
+            s *= p->scale != 0 ? (double)p->scale : 1 / sqrt((double)d);
+            if (p->softcap != 0)
+                s = (double)p->softcap * tanh(s / (double)p->softcap);
+            score[j] = sees(p, i, j) ? s : -INFINITY;
+            most = fmax(most, score[j]);
+        }
+        for (int64_t j = 0; j < t; j++)
+            sum += exp(score[j] - most);
+        for (int64_t c = 0; c < d; c++)
+            out[c] = 0;
+        for (int64_t j = 0; j < t; j++)
+            for (int64_t c = 0; c < d; c++)
+                out[c] += exp(score[j] - most) / sum * v[((b * t + j) * p->kv_heads + kv) * d + c];
+    }
+    free(score);
+}
+
+static double *attention(const host_model *m, const tsr_self_attention_params *p, const double *x)
+{
+    const int64_t d = p->head_dim;
+    double *q = linear(m, "q", x, m->size, p->heads * d);
+    double *k = linear(m, "k", x, m->size, p->kv_heads * d);
+    double *v = linear(m, "v", x, m->size, p->kv_heads * d);
+    double *heads = doubles(m->batch * m->tokens * p->heads * d);
+    prepare(m, p, q, p->heads, "q_norm.weight");
+    prepare(m, p, k, p->kv_heads, "k_norm.weight");
+    for (int64_t b = 0; b < m->batch; b++)
+        for (int64_t h = 0; h < p->heads; h++)
+            attend_head(m, p, b, h, q, k, v, heads);
+    double *y = linear(m, "o", heads, p->heads * d, m->size);
+    double *all[] = {q, k, v, heads};
+    for (int i = 0; i < 4; i++)
+        free(all[i]);
+    return y;
+}
+
+static double *mlp(const host_model *m, const tsr_mlp_params *p, const double *x)
+{
+    const int64_t count = m->batch * m->tokens * p->hidden_size;
+    double *gate = p->gated ? linear(m, "gate", x, m->size, p->hidden_size) : NULL;
+    double *up = linear(m, "up", x, m->size, p->hidden_size);
+    for (int64_t i = 0; i < count; i++)
+        up[i] = gate ? reference_activation(p->activation, gate[i]) * up[i]
+                     : reference_activation(p->activation, up[i]);
+    double *y = linear(m, "down", up, p->hidden_size, m->size);
+    free(gate);
+    free(up);
+    return y;
+}
+
+/* x + layer(norm(x)) · mask. */
+static double *branch(const host_model *m, int which, const double *x)
+{
+    const tsr_block_params *p = m->block;
+    const int64_t count = m->batch * m->tokens * m->size;
+    double *z = doubles(count);
+    memcpy(z, x, (size_t)count * sizeof *z);
+    normalise(z, m->batch * m->tokens, m->size, p->norm.kind == TSR_NORM_RMS,
+              epsilon_of(p->norm.epsilon), find(m, which ? "norm2.weight" : "norm1.weight"),
+              find(m, which ? "norm2.bias" : "norm1.bias"));
+    double *y = which ? mlp(m, &p->mlp, z) : attention(m, &p->attention, z);
+    for (int64_t i = 0; i < count; i++)
+        y[i] = x[i] + y[i] * (m->mask[which] ? m->mask[which][i] : 1);
+    free(z);
+    return y;
+}
+
+double *host_model_forward(const host_model *m)
+{
+    if (m->attention)
+        return attention(m, m->attention, m->x);
+    double *between = branch(m, 0, m->x), *y = branch(m, 1, between);
+    free(between);
+    return y;
+}
+
+/* Gradients ------------------------------------------------------------------------------------
+ */
+
+static double product(const host_model *m, const double *dy)
+{
+    double sum = 0, *y = host_model_forward(m);
+    for (int64_t i = 0; i < m->batch * m->tokens * m->size; i++)
+        sum += y[i] * dy[i];
+    free(y);
+    return sum;
+}
+
+static double *differences(const host_model *m, double *values, int64_t count, const double *dy)
+{
+    const double step = 1e-5;
+    double *gradient = doubles(count);
+    for (int64_t i = 0; i < count; i++) {
+        const double was = values[i];
+        values[i] = was + step;
+        const double above = product(m, dy);
+        values[i] = was - step;
+        gradient[i] = (above - product(m, dy)) / (2 * step);
+        values[i] = was;
+    }
+    return gradient;
+}
+
+double *host_model_dx(host_model *m, const double *dy)
+{
+    return differences(m, m->x, m->batch * m->tokens * m->size, dy);
+}
+
+double *host_model_gradient(host_model *m, int index, const double *dy)
+{
+    return differences(m, m->parameter[index], m->elements[index], dy);
+}
+
+void host_model_load(host_model *m, const tsr_layer *layer)
+{
+    m->count = tsr_layer_parameter_count(layer);
+    CHECK(m->count <= HOST_MOST_PARAMETERS, "%d parameters", m->count);
+    for (int i = 0; i < m->count; i++) {
+        const tsr_parameter *parameter = tsr_layer_parameter(layer, i);
+        m->name[i] = parameter->name;
+        m->elements[i] = count_of(parameter->ndim, parameter->global_shape);
+        m->parameter[i] = whole_parameter(layer, i);
+    }
+}
+
+void host_model_free(host_model *m)
+{
+    for (int i = 0; i < m->count; i++)
+        free(m->parameter[i]);
+    free(m->x);
+}

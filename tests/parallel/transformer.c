@@ -1,0 +1,461 @@
+/* Transformer layers: generation with a cache, initial values, memory of the caller's, and what
+ * they refuse. */
+#include "parallel/fsdp_case.h"
+#include "parallel/host_transformer.h"
+#include "parallel/linear_case.h"
+
+static const tsr_rope_params turned = {.rotary_dim = 4};
+
+static tsr_block_params small_block(int64_t heads, int64_t kv_heads)
+{
+    return (tsr_block_params){
+        .name = "h.0",
+        .size = 4 * heads,
+        .norm = {.kind = TSR_NORM_RMS},
+        .attention = {.heads = heads,
+                      .kv_heads = kv_heads,
+                      .head_dim = 4,
+                      .qk_norm = true,
+                      .rope = &turned,
+                      .init = {.seed = 3},
+                      .partition = {.kind = TSR_PARTITION_UNEVEN}},
+        .mlp = {.hidden_size = 12,
+                .gated = true,
+                .activation = TSR_ACT_SILU,
+                .init = {.seed = 4},
+                .partition = {.kind = TSR_PARTITION_UNEVEN}},
+    };
+}
+
+/* Generation -----------------------------------------------------------------------------------
+ */
+
+enum { SEQUENCES = 2, LONGEST = 9 };
+
+typedef struct generation {
+    tsr_layer *layer;
+    tsr_kv_cache *cache;
+    int64_t size;
+    double *x, *y; /* of complete sequences, [SEQUENCES,LONGEST,size] */
+    int64_t length[SEQUENCES];
+} generation;
+
+/* Feeds tokens[i] further tokens of each sequence, and compares what comes out. */
+static void feed(generation *g, const int *sequences, const int64_t *tokens)
+{
+    const int64_t most = tokens[0] > tokens[1] ? tokens[0] : tokens[1], size = g->size;
+    double *in = doubles(SEQUENCES * most * size);
+    for (int i = 0; i < SEQUENCES; i++)
+        memcpy(in + i * most * size, g->x + (i * LONGEST + g->length[i]) * size,
+               (size_t)(tokens[i] * size) * sizeof *in);
+    tsr_tensor *x = tensor_of(TSR_F32, 3, (int64_t[]){SEQUENCES, most, size}, in), *y = NULL;
+    OK(tsr_kv_cache_begin(g->cache, SEQUENCES, sequences, tokens));
+    OK(tsr_layer_forward_cached(g->layer, x, g->cache, 1, &y));
+    double *got = values_of(y);
+    for (int i = 0; i < SEQUENCES; i++) {
+        for (int64_t k = 0; k < tokens[i] * size; k++) {
+            const double want = g->y[(i * LONGEST + g->length[i]) * size + k];
+            const double is = got[i * most * size + k];
+            CHECK(fabs(is - want) <= 2e-5 * (1 + fabs(want)),
+                  "sequence %d from token %lld on: element %lld is %.9g, not %.9g", i,
+                  (long long)g->length[i], (long long)k, is, want);
+        }
+        g->length[i] += tokens[i];
+    }
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+    free(got);
+    free(in);
+}
+
+static void generate(int64_t heads, int64_t kv_heads)
+{
+    tsr_block_params b = small_block(heads, kv_heads);
+    tsr_layer *layer = NULL;
+    OK(tsr_block_create(&b, &layer));
+    host_model host = {.block = &b, .batch = SEQUENCES, .tokens = LONGEST, .size = b.size};
+    host_model_load(&host, layer);
+    host.x = numbers(31, SEQUENCES * LONGEST * b.size, TSR_F32);
+    generation g = {.layer = layer, .size = b.size, .x = host.x, .y = host_model_forward(&host)};
+    /* A block's attention has the cache of this rank's heads. */
+    const int64_t rank_heads = part_count(kv_heads < ranks ? heads : kv_heads, my_rank);
+    const int64_t first = part_start(kv_heads < ranks ? heads : kv_heads, my_rank);
+    int64_t mine = rank_heads;
+    if (kv_heads < ranks && mine > 0)
+        mine = (first + mine - 1) / (heads / kv_heads) - first / (heads / kv_heads) + 1;
+    OK(tsr_kv_cache_create(tsr_kv_cache_params(.stream = queue, .layers = 2, .kv_heads = mine,
+                                               .head_dim = 4, .page_tokens = 4, .pages = 8,
+                                               .sequences = 3),
+                           &g.cache));
+    int sequences[SEQUENCES];
+    for (int i = SEQUENCES - 1; i >= 0; i--)
+        OK(tsr_kv_cache_add(g.cache, &sequences[i]));
+    tsr_layer *norm = NULL;
+    tsr_tensor *x = tensor_new(TSR_F32, 3, (int64_t[]){SEQUENCES, 2, b.size}), *y = NULL;
+    char text[200];
+    OK(tsr_fill(queue, x, 1));
+    FAILS(tsr_layer_forward_cached(layer, x, g.cache, 1, &y), TSR_ERR_INVALID,
+          "self_attention h.0.attention: no step has begun with the cache");
+    feed(&g, sequences, (int64_t[]){3, 5}); /* prompts */
+    snprintf(text, sizeof text,
+             "self_attention h.0.attention: x is [2,2,%lld]; the cache's step has 2 sequences of "
+             "up to 5 tokens",
+             (long long)b.size);
+    FAILS(tsr_layer_forward_cached(layer, x, g.cache, 1, &y), TSR_ERR_INVALID, text);
+    FAILS(tsr_layer_forward_cached(layer, x, NULL, 1, &y), TSR_ERR_INVALID,
+          "layer_forward_cached: cache is NULL");
+    for (int i = 0; i < 3; i++)
+        feed(&g, sequences, (int64_t[]){1, 1});
+    /* What was forgotten can come again. */
+    OK(tsr_kv_cache_truncate(g.cache, sequences[0], 2));
+    g.length[0] = 2;
+    feed(&g, sequences, (int64_t[]){4, 0});
+    feed(&g, sequences, (int64_t[]){2, 1});
+    OK(tsr_norm_create(tsr_norm_params(.name = "n", .size = b.size), &norm));
+    FAILS(tsr_layer_forward_cached(norm, x, g.cache, 0, &y), TSR_ERR_INVALID,
+          "norm n: it has no attention, and no use for a cache");
+    CHECK(!y, "an output of a call that failed");
+    tsr_tensor_destroy(&x);
+    tsr_layer_destroy(&norm);
+    tsr_layer_destroy(&layer);
+    tsr_kv_cache_destroy(&g.cache);
+    free(g.y);
+    host_model_free(&host);
+}
+
+CASE(generation_with_cache, "tokens that come one by one give what whole sequences give")
+{
+    generate(4, 4);
+    generate(6, 2);
+}
+
+/* Parameters -----------------------------------------------------------------------------------
+ */
+
+static void check_same(const tsr_layer *layer, const char *name, int64_t rows, int64_t columns,
+                       bool bias)
+{
+    char full[64];
+    tsr_layer *column = NULL;
+    const tsr_parameter *found = NULL;
+    snprintf(full, sizeof full, "a.%s", name);
+    OK(tsr_column_linear_create(tsr_linear_params(.name = full, .input_size = columns,
+                                                  .output_size = rows,
+                                                  .partition = {.kind = TSR_PARTITION_UNEVEN},
+                                                  .init = {.kind = TSR_INIT_TORCH, .seed = 9}),
+                                &column));
+    for (int k = 0; k < 1 + bias; k++) {
+        snprintf(full, sizeof full, "a.%s.%s", name, k ? "bias" : "weight");
+        OK(tsr_layer_find_parameter(layer, full, &found));
+        int index = 0;
+        while (tsr_layer_parameter(layer, index) != found)
+            index++;
+        double *got = whole_parameter(layer, index), *want = whole_parameter(column, k);
+        for (int64_t i = 0; i < rows * (k ? 1 : columns); i++)
+            CHECK(got[i] == want[i], "%s: element %lld is %.9g, not %.9g", full, (long long)i,
+                  got[i], want[i]);
+        free(got);
+        free(want);
+    }
+    tsr_layer_destroy(&column);
+}
+
+CASE(attention_initial, "initial weights of attention are those of linear layers of the same names")
+{
+    for (int i = 0; i < 2; i++) { /* kv heads divided, and replicated on several ranks */
+        tsr_layer *layer = NULL;
+        OK(tsr_self_attention_create(
+            tsr_self_attention_params(.name = "a", .size = 12, .heads = 8, .kv_heads = i ? 1 : 8,
+                                      .head_dim = 3, .qk_norm = true,
+                                      .partition = {.kind = TSR_PARTITION_UNEVEN},
+                                      .init = {.kind = TSR_INIT_TORCH, .seed = 9}),
+            &layer));
+        CHECK(tsr_layer_parameter_count(layer) == 10, "%d parameters",
+              tsr_layer_parameter_count(layer));
+        check_same(layer, "q", 24, 12, true);
+        check_same(layer, "k", i ? 3 : 24, 12, true);
+        check_same(layer, "v", i ? 3 : 24, 12, true);
+        check_same(layer, "o", 12, 24, true);
+        for (int k = 0; k < 2; k++) {
+            double *ones = whole_parameter(layer, k);
+            for (int d = 0; d < 3; d++)
+                CHECK(ones[d] == 1, "%s begins as %g", tsr_layer_parameter(layer, k)->name,
+                      ones[d]);
+            free(ones);
+        }
+        tsr_layer_destroy(&layer);
+    }
+}
+
+/* The caller's memory for every parameter, one tensor each: no products are joint, and results are
+ * the same. */
+CASE(block_deferred, "a deferred block computes with the memory it is given")
+{
+    tsr_block_params b = small_block(8, 4);
+    tsr_layer *own = NULL, *deferred = NULL;
+    OK(tsr_block_create(&b, &own));
+    b.deferred = true;
+    OK(tsr_block_create(&b, &deferred));
+    const int count = tsr_layer_parameter_count(own);
+    double *values = numbers(8, 2 * 4 * b.size, TSR_F32);
+    tsr_tensor *x = tensor_of(TSR_F32, 3, (int64_t[]){2, 4, b.size}, values), *y[2] = {0},
+               *dx[2] = {0}, *tensor[24], *grad[24];
+    FAILS(tsr_layer_forward(deferred, x, NULL, &y[1]), TSR_ERR_INVALID,
+          "norm h.0.norm1: h.0.norm1.weight has no memory");
+    CHECK(count <= 24 && count == tsr_layer_parameter_count(deferred), "%d parameters", count);
+    for (int i = 0; i < count; i++) {
+        const tsr_parameter *p = tsr_layer_parameter(own, i);
+        const tsr_layout *layout = tsr_tensor_layout(p->tensor);
+        const int64_t elements = tsr_layout_count(layout);
+        tsr_tensor *flat = NULL;
+        tensor[i] = tensor_new(TSR_F32, layout->ndim, layout->shape);
+        grad[i] = tensor_new(TSR_F32, layout->ndim, layout->shape);
+        OK(tsr_tensor_reshape(tensor[i], 1, &elements, &flat));
+        OK(tsr_layer_initial(deferred, i, queue, 0, flat));
+        tsr_tensor_destroy(&flat);
+        OK(tsr_layer_set_parameter(deferred, i, tensor[i], grad[i], false));
+    }
+    for (int i = 0; i < 2; i++) {
+        tsr_layer_saved *saved = NULL;
+        tsr_layer *layer = i ? deferred : own;
+        OK(tsr_layer_forward(layer, x, &saved, &y[i]));
+        OK(tsr_layer_backward(layer, saved, x, &dx[i]));
+        tsr_layer_saved_destroy(&saved);
+    }
+    double *first = values_of(y[0]), *second = values_of(y[1]);
+    for (int64_t i = 0; i < 2 * 4 * b.size; i++)
+        CHECK(fabs(first[i] - second[i]) < 1e-5, "element %lld of y is %g, not %g", (long long)i,
+              second[i], first[i]);
+    free(first);
+    free(second);
+    for (int i = 0; i < count; i++) {
+        first = values_of(tsr_layer_parameter(own, i)->grad);
+        second = values_of(grad[i]);
+        const int64_t elements = tsr_layout_count(tsr_tensor_layout(grad[i]));
+        for (int64_t k = 0; k < elements; k++)
+            CHECK(fabs(first[k] - second[k]) < 1e-4, "element %lld of %s is %g, not %g",
+                  (long long)k, tsr_layer_parameter(own, i)->name, second[k], first[k]);
+        free(first);
+        free(second);
+        OK(tsr_layer_set_parameter(deferred, i, NULL, NULL, false));
+        tsr_tensor_destroy(&tensor[i]);
+        tsr_tensor_destroy(&grad[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        tsr_tensor_destroy(&y[i]);
+        tsr_tensor_destroy(&dx[i]);
+    }
+    tsr_tensor_destroy(&x);
+    tsr_layer_destroy(&own);
+    tsr_layer_destroy(&deferred);
+    free(values);
+}
+
+/* FSDP -----------------------------------------------------------------------------------------
+ */
+
+/* Two steps of two blocks, each rank with a batch of its own; the values of all parameters. */
+static uint8_t *train_blocks(const char *const *gather, bool recompute, uint64_t *size)
+{
+    tsr_group *alone = NULL;
+    tsr_layer *blocks[2] = {0};
+    tsr_fsdp_unit units[2] = {{0}};
+    tsr_fsdp *sharded = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    for (int i = 0; i < 2; i++) {
+        tsr_block_params b = small_block(4, 2);
+        b.group = alone;
+        b.name = i ? "h.1" : "h.0";
+        b.recompute = recompute;
+        b.deferred = true;
+        OK(tsr_block_create(&b, &blocks[i]));
+        units[i].layer = blocks[i];
+    }
+    OK(tsr_fsdp_create(tsr_fsdp_params(.unit_count = 2, .units = units, .gather = gather), &sharded));
+    for (int step = 0; step < 2; step++) {
+        double *values = numbers(60 + (uint64_t)(2 * step + my_rank), 2 * 5 * 16, TSR_F32);
+        tsr_tensor *x = tensor_of(TSR_F32, 3, (int64_t[]){2, 5, 16}, values), *between = NULL,
+                   *y = NULL, *dbetween = NULL;
+        tsr_layer_saved *saved[2] = {0};
+        OK(tsr_fsdp_forward(sharded, 0, x, &saved[0], &between));
+        OK(tsr_fsdp_forward(sharded, 1, between, &saved[1], &y));
+        OK(tsr_fsdp_backward(sharded, 1, saved[1], y, &dbetween));
+        OK(tsr_fsdp_backward(sharded, 0, saved[0], dbetween, NULL));
+        OK(tsr_fsdp_adamw_step(sharded, &(tsr_adamw_params){.learning_rate = 0.01f}));
+        for (int i = 0; i < 2; i++)
+            tsr_layer_saved_destroy(&saved[i]);
+        tsr_tensor *all[] = {x, between, y, dbetween};
+        for (int i = 0; i < 4; i++)
+            tsr_tensor_destroy(&all[i]);
+        free(values);
+    }
+    char path[SHARED_PATH];
+    shared_path(world, "blocks", path);
+    OK(tsr_fsdp_save(sharded, path, NULL));
+    uint8_t *bytes = file_bytes(path, size);
+    if (world)
+        OK(tsr_comm_barrier(world));
+    remove(path);
+    tsr_fsdp_destroy(&sharded);
+    for (int i = 0; i < 2; i++)
+        tsr_layer_destroy(&blocks[i]);
+    tsr_group_destroy(&alone);
+    return bytes;
+}
+
+CASE(blocks_fsdp, "blocks train with sharded parameters as with data parallelism, bit for bit")
+{
+    uint64_t want_size, size;
+    uint8_t *want = train_blocks(everything, false, &want_size);
+    for (int i = 0; i < 2; i++) {
+        uint8_t *got = train_blocks(NULL, i == 1, &size);
+        CHECK(size == want_size && memcmp(got, want, size) == 0, "other values%s",
+              i ? " with recomputation" : "");
+        free(got);
+    }
+    free(want);
+}
+
+/* Mistakes -------------------------------------------------------------------------------------
+ */
+
+#define ATTENTION_FAILS(text, ...)                                                                 \
+    FAILS(tsr_self_attention_create(tsr_self_attention_params(.name = "a", __VA_ARGS__), &layer),  \
+          TSR_ERR_INVALID, "self_attention a: " text)
+
+CASE(attention_mistakes, "mistakes in self-attention's params are named")
+{
+    tsr_layer *layer = NULL;
+    const double none[8] = {0};
+    FAILS(tsr_self_attention_create(NULL, &layer), TSR_ERR_INVALID,
+          "self_attention: params is NULL");
+    FAILS(tsr_self_attention_create(tsr_self_attention_params(.size = 4), NULL), TSR_ERR_INVALID,
+          "self_attention: out is NULL");
+    ATTENTION_FAILS("size is 0, heads 4; both must be at least 1, and heads at most 4096",
+                    .heads = 4);
+    ATTENTION_FAILS("size is 8, heads 0; both must be at least 1, and heads at most 4096",
+                    .size = 8);
+    ATTENTION_FAILS("size is 8, heads 5000; both must be at least 1, and heads at most 4096",
+                    .size = 8, .heads = 5000);
+    ATTENTION_FAILS("kv_heads 3 does not divide heads 8", .size = 8, .heads = 8, .kv_heads = 3);
+    ATTENTION_FAILS("kv_heads -1 does not divide heads 8", .size = 8, .heads = 8, .kv_heads = -1);
+    ATTENTION_FAILS("heads 8 does not divide size 12; set head_dim", .size = 12, .heads = 8);
+    ATTENTION_FAILS("head_dim is 300; 1 to 256 are possible", .size = 12, .heads = 8,
+                    .head_dim = 300);
+    ATTENTION_FAILS("window is -1; it must be positive, and goes with causal attention", .size = 8,
+                    .heads = 8, .window = -1);
+    ATTENTION_FAILS("window is 4, not causal; it must be positive, and goes with causal attention",
+                    .size = 8, .heads = 8, .window = 4, .not_causal = true);
+    ATTENTION_FAILS("scale is inf", .size = 8, .heads = 8, .scale = INFINITY);
+    ATTENTION_FAILS("softcap is -2; it must not be negative", .size = 8, .heads = 8, .softcap = -2);
+    ATTENTION_FAILS("rope has a rotary_dim of 4, but head_dim is 2", .size = 8, .heads = 4,
+                    .rope = &turned);
+    ATTENTION_FAILS("rope: theta is -1; it must be above 0", .size = 16, .heads = 4,
+                    .rope = tsr_rope_params(.rotary_dim = 4, .theta = -1),
+                    .partition = {.kind = TSR_PARTITION_UNEVEN});
+    ATTENTION_FAILS("init 9 is not a tsr_init", .size = 8, .heads = 8,
+                    .init = {.kind = (tsr_init)9});
+    ATTENTION_FAILS("output_init 9 is not a tsr_init", .size = 8, .heads = 8,
+                    .output_init = {.kind = (tsr_init)9});
+    ATTENTION_FAILS("sequence_dim is -1; dimensions count from 0", .size = 8, .heads = 8,
+                    .sequence = true, .sequence_dim = -1);
+    ATTENTION_FAILS("norm_epsilon is -1; at least 2^-126 is needed", .size = 840, .heads = 840,
+                    .qk_norm = true, .norm_epsilon = -1);
+    char text[160];
+    snprintf(text, sizeof text, "self_attention a: kv_heads: partition: all %d rates are 0", ranks);
+    FAILS(
+        tsr_self_attention_create(
+            tsr_self_attention_params(.name = "a", .size = 840, .heads = 840,
+                                      .partition = {.kind = TSR_PARTITION_WEIGHTED, .rates = none}),
+            &layer),
+        TSR_ERR_INVALID, text);
+    if (ranks > 1) {
+        snprintf(text, sizeof text,
+                 "self_attention a: kv_heads 841 is not divisible by %d ranks; partition UNEVEN or "
+                 "WEIGHTED allows it",
+                 ranks);
+        FAILS(tsr_self_attention_create(
+                  tsr_self_attention_params(.name = "a", .size = 841, .heads = 841), &layer),
+              TSR_ERR_INVALID, text);
+        snprintf(text, sizeof text,
+                 "self_attention a: heads 841 is not divisible by %d ranks; partition UNEVEN or "
+                 "WEIGHTED allows it",
+                 ranks);
+        FAILS(tsr_self_attention_create(
+                  tsr_self_attention_params(.name = "a", .size = 841, .heads = 841, .kv_heads = 1),
+                  &layer),
+              TSR_ERR_INVALID, text);
+    }
+    CHECK(!layer, "a layer that failed");
+}
+
+CASE(block_mistakes, "mistakes in a block's and a norm's params and in passes are named")
+{
+    tsr_layer *layer = NULL, *norm = NULL;
+    tsr_heads heads;
+    FAILS(tsr_norm_create(NULL, &norm), TSR_ERR_INVALID, "norm: params is NULL");
+    FAILS(tsr_norm_create(tsr_norm_params(.name = "n"), &norm), TSR_ERR_INVALID,
+          "norm n: size is 0; it is at least 1");
+    FAILS(tsr_norm_create(tsr_norm_params(.size = 4, .kind = (tsr_norm_kind)2), &norm),
+          TSR_ERR_INVALID, "norm: there is no kind 2");
+    FAILS(tsr_norm_create(tsr_norm_params(.size = 4, .epsilon = NAN), &norm), TSR_ERR_INVALID,
+          "norm: epsilon is nan; at least 2^-126 is needed");
+    FAILS(tsr_norm_create(tsr_norm_params(.size = 4, .dtype = TSR_I32), &norm), TSR_ERR_INVALID,
+          "norm: dtype i32 is none of f32, f16 and bf16");
+    FAILS(tsr_block_create(NULL, &layer), TSR_ERR_INVALID, "block: params is NULL");
+    FAILS(tsr_block_create(tsr_block_params(.name = "b"), &layer), TSR_ERR_INVALID,
+          "block b: size is 0; it is at least 1");
+    FAILS(tsr_block_create(tsr_block_params(.name = "b", .size = 8), &layer), TSR_ERR_INVALID,
+          "self_attention b.attention: size is 8, heads 0; both must be at least 1, and heads at "
+          "most 4096");
+    FAILS(tsr_block_create(tsr_block_params(.name = "b", .size = 840, .attention = {.heads = 840}),
+                           &layer),
+          TSR_ERR_INVALID,
+          "mlp b.mlp: input_size is 840, hidden_size 0, output_size 840; all must be at least 1");
+
+    tsr_block_params b = small_block(4, 4);
+    const tsr_random_params random = {.seed = 1};
+    const int64_t strides[] = {1};
+    OK(tsr_block_create(&b, &layer));
+    OK(tsr_norm_create(tsr_norm_params(.name = "n", .size = 16), &norm));
+    FAILS(tsr_self_attention_heads(layer, &heads), TSR_ERR_INVALID,
+          "block h.0: it is no self-attention");
+    FAILS(tsr_self_attention_heads(NULL, &heads), TSR_ERR_INVALID,
+          "self_attention_heads: layer is NULL");
+    FAILS(tsr_block_set_dropout(NULL, 0, NULL), TSR_ERR_INVALID,
+          "block_set_dropout: layer is NULL");
+    FAILS(tsr_block_set_dropout(norm, 0, NULL), TSR_ERR_INVALID, "norm n: it is no block");
+    FAILS(tsr_block_set_dropout(layer, 1, &random), TSR_ERR_INVALID,
+          "block h.0: dropout p is 1; 0 <= p < 1 is needed");
+    FAILS(tsr_block_set_dropout(layer, 0.5F, NULL), TSR_ERR_INVALID,
+          "block h.0: dropout of 0.5 without params");
+    FAILS(tsr_block_set_dropout(layer, 0.5F, &(tsr_random_params){.index_strides = strides}),
+          TSR_ERR_INVALID, "block h.0: dropout with index_strides");
+
+    double *values = numbers(8, 2 * 4 * 17, TSR_F32);
+    tsr_tensor *x = tensor_of(TSR_F32, 3, (int64_t[]){2, 4, 16}, values),
+               *line = tensor_of(TSR_F32, 1, (int64_t[]){16}, values),
+               *other = tensor_of(TSR_F32, 3, (int64_t[]){2, 4, 17}, values), *y = NULL, *dx = NULL;
+    tsr_layer_saved *saved = NULL, *none = NULL;
+    FAILS(tsr_layer_forward(layer, other, &none, &y), TSR_ERR_INVALID,
+          "norm h.0.norm1: x is [2,4,17]; its last dimension has to be 16");
+    FAILS(tsr_layer_forward(layer, line, &none, &y), TSR_ERR_INVALID,
+          "self_attention h.0.attention: x is [16]; [.., tokens, features] is needed");
+    CHECK(!y && !none, "an output of a call that failed");
+    OK(tsr_layer_forward(layer, x, &saved, &y));
+    FAILS(tsr_layer_backward(layer, saved, other, &dx), TSR_ERR_INVALID,
+          "block h.0: dy is [2,4,17]; y was [2,4,16]");
+    tsr_layer_saved_destroy(&saved);
+    tsr_tensor_destroy(&y);
+    OK(tsr_layer_forward(norm, x, &saved, &y));
+    FAILS(tsr_layer_backward(norm, saved, other, &dx), TSR_ERR_INVALID,
+          "norm n: dy is [2,4,17]; y was [2,4,16]");
+    CHECK(!dx, "an output of a call that failed");
+    tsr_layer_saved_destroy(&saved);
+    tsr_tensor *all[] = {x, line, other, y};
+    for (int i = 0; i < 4; i++)
+        tsr_tensor_destroy(&all[i]);
+    tsr_layer_destroy(&layer);
+    tsr_layer_destroy(&norm);
+    free(values);
+}
