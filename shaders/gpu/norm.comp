@@ -17,7 +17,7 @@ layout(constant_id = 7) const uint CENTRED = 1;         // 0: RMS
 layout(constant_id = 8) const uint OUTPUT = TSR_NORM_RESULT;
 
 layout(push_constant) uniform Push {
-    tsr_norm_params p;
+    tsr_norm_push p;
 };
 
 #include "include/thread_group.glsl"

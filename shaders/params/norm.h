@@ -24,7 +24,7 @@ struct tsr_norm_rows {
 #define TSR_NORM_STATS_BYTES 16u
 
 /* norm.comp. All rows share one weight and one bias. */
-struct tsr_norm_params {
+struct tsr_norm_push {
     TSR_NORM_ROWS x, y;
     TSR_ADDRESS weight, weight_step;
     TSR_ADDRESS bias, bias_step;
@@ -33,7 +33,7 @@ struct tsr_norm_params {
     TSR_UINT rows, inner;
     TSR_FLOAT epsilon;
 };
-TSR_PUSH_CHECK(tsr_norm_params);
+TSR_PUSH_CHECK(tsr_norm_push);
 
 /* What norm.comp writes, a specialization constant: */
 #define TSR_NORM_RESULT 0u

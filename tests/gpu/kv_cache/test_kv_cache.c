@@ -96,8 +96,8 @@ static void run_layer(model *m, int layer, int count, const int *sequences, cons
         GPU_OK(tsr_copy(queue, copy, v));
     }
     GPU_OK(tsr_kv_cache_append(m->cache, layer, k, copy ? copy : v));
-    GPU_OK(tsr_kv_cache_attention(m->cache, layer, y, NULL, q,
-                                  tsr_attention_params(.causal = true)));
+    GPU_OK(
+        tsr_kv_cache_attention(m->cache, layer, y, NULL, q, tsr_attention_params(.causal = true)));
     gpu_get(y, got);
     for (int64_t i = 0; i < count; i++)
         for (int64_t h = 0; h < HEADS; h++)
@@ -111,8 +111,8 @@ static void run_layer(model *m, int layer, int count, const int *sequences, cons
                     const double is = got[((i * HEADS + h) * most + t) * DIM + d];
                     if (!(fabs(is - want[d]) <= 2e-6))
                         ck_abort_msg("sequence %d, token %lld of %lld, head %lld: %.9g, not %.9g",
-                                     sequences[i], (long long)t, (long long)tokens[i],
-                                     (long long)h, is, want[d]);
+                                     sequences[i], (long long)t, (long long)tokens[i], (long long)h,
+                                     is, want[d]);
                 }
             }
     tsr_tensor *tensors[] = {q, k, v, view, all, y, copy};
@@ -238,20 +238,16 @@ static tsr_kv_cache *small_cache(int64_t pages)
 {
     tsr_kv_cache *cache = NULL;
     GPU_OK(tsr_kv_cache_create(tsr_kv_cache_params(.stream = queue, .layers = 2, .kv_heads = 1,
-                                                   .head_dim = 4, .page_tokens = 4,
-                                                   .pages = pages, .sequences = 3),
+                                                   .head_dim = 4, .page_tokens = 4, .pages = pages,
+                                                   .sequences = 3),
                                &cache));
     return cache;
 }
 
 START_TEST(refuses_params)
 {
-    const tsr_kv_cache_params good = {.stream = queue,
-                                      .layers = 1,
-                                      .kv_heads = 1,
-                                      .head_dim = 4,
-                                      .pages = 1,
-                                      .sequences = 1};
+    const tsr_kv_cache_params good = {
+        .stream = queue, .layers = 1, .kv_heads = 1, .head_dim = 4, .pages = 1, .sequences = 1};
     tsr_kv_cache_params wrong[9];
     static const char *const words[] = {
         "stream is NULL",
@@ -349,7 +345,8 @@ START_TEST(refuses_steps)
 }
 END_TEST
 
-/* A step that fails, because memory or a Vulkan call does, leaves lengths and pages as they were. */
+/* A step that fails, because memory or a Vulkan call does, leaves lengths and pages as they were.
+ */
 static void survive(tsr__fault_kind kind, int code)
 {
     tsr_kv_cache *cache = small_cache(8);

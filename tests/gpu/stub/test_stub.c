@@ -74,6 +74,14 @@ START_TEST(everything_is_unsupported)
     SAYS_SO(tsr_random_bits, NULL, NULL, NULL);
     SAYS_SO(tsr_dropout, NULL, NULL, NULL, 0, NULL);
     SAYS_SO(tsr_rope_create, NULL, NULL, NULL);
+    SAYS_SO(tsr_kv_cache_create, NULL, NULL);
+    SAYS_SO(tsr_kv_cache_add, NULL, NULL);
+    SAYS_SO(tsr_kv_cache_fork, NULL, 0, NULL);
+    SAYS_SO(tsr_kv_cache_truncate, NULL, 0, 0);
+    SAYS_SO(tsr_kv_cache_remove, NULL, 0);
+    SAYS_SO(tsr_kv_cache_begin, NULL, 0, NULL, NULL);
+    SAYS_SO(tsr_kv_cache_append, NULL, 0, NULL, NULL);
+    SAYS_SO(tsr_kv_cache_attention, NULL, 0, NULL, NULL, NULL, NULL);
     SAYS_SO(tsr_rope_apply, NULL, NULL, NULL, NULL, NULL);
     SAYS_SO(tsr_rope_grad, NULL, NULL, NULL, NULL, NULL);
     SAYS_SO(tsr_attention, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
@@ -115,6 +123,12 @@ START_TEST(groups_and_layers_are_unsupported)
     SAYS_SO(tsr_row_linear_create, NULL, NULL);
     SAYS_SO(tsr_linear_local_shape, NULL, NULL, NULL);
     SAYS_SO(tsr_mlp_create, NULL, NULL);
+    SAYS_SO(tsr_norm_create, NULL, NULL);
+    SAYS_SO(tsr_self_attention_create, NULL, NULL);
+    SAYS_SO(tsr_self_attention_heads, NULL, NULL);
+    SAYS_SO(tsr_block_create, NULL, NULL);
+    SAYS_SO(tsr_block_set_dropout, NULL, 0, NULL);
+    SAYS_SO(tsr_layer_forward_cached, NULL, NULL, NULL, 0, NULL);
     SAYS_SO(tsr_embedding_create, NULL, NULL);
     SAYS_SO(tsr_vocabulary_cross_entropy, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0);
     SAYS_SO(tsr_dropout_shard, NULL, NULL, NULL, 0, 0, 0, 0, NULL);

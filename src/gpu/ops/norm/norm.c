@@ -33,7 +33,7 @@ static tsr_status add(tsr__dispatches *list, const tsr__norm *norm, const tsr__n
         return tsr__norm_short_add(list, norm, plane, output, stats);
     const tsr_tensor *x = norm->operand[0], *y = stats ? NULL : norm->operand[1];
     const tsr_tensor *weight = stats ? NULL : norm->weight, *bias = stats ? NULL : norm->bias;
-    struct tsr_norm_params params = {
+    struct tsr_norm_push params = {
         .x = plane->operand[0],
         .y = plane->operand[1],
         .count = tsr__norm_columns(norm),
