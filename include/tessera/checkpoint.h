@@ -1,5 +1,5 @@
-/* Checkpoints: parameters, and whatever else has a shape, in one safetensors file, which any number
- * of ranks write together and any other number read, each its part.
+/* Checkpoints: parameters, and any other data that have a shape, in one safetensors file. Any
+ * number of ranks write it together, and any other number of ranks read their parts of it.
  *
  *     tsr_checkpoint_entry entries[8];
  *     for (int i = 0; i < n; i++)
@@ -7,25 +7,28 @@
  *     tsr_checkpoint_save("model.safetensors", world, stream, n, entries, NULL);
  *     tsr_checkpoint_load("model.safetensors", world, stream, n, entries, NULL);
  *
- * Sharded parameters (fsdp.h) save and load themselves, with the optimizer's state.
+ * tsr_fsdp_save (fsdp.h) and tsr_optimizer_save (optimizer.h) save parameters together with the
+ * optimizer's state.
  *
- * Saving writes PATH.partial, and gives it its name when all of it is on the disk: whatever happens
- * at whatever moment, PATH is the previous file, or the new one, whole. A PATH.partial that a
- * killed job left behind is replaced by the next one. Ranks write their parts themselves, so PATH
- * has to be in a file system that all of them see; where it is not, saving says so and PATH is
- * untouched.
+ * Saving is atomic: it writes PATH.partial, and renames it to PATH when all of it is on the disk.
+ * If the job fails at any moment, PATH is the complete previous file or the complete new one. The
+ * next save replaces a PATH.partial that a killed job left behind. Each rank writes its own parts,
+ * so PATH must be in a file system that all ranks see; otherwise saving fails and PATH is
+ * unchanged.
  *
  * The file follows the format's specification (github.com/huggingface/safetensors): tensors are
- * row-major, one behind the other without gaps, the widest dtypes first, so that each is aligned.
- * The same entries and metadata make the same file, byte for byte, for any number of ranks.
+ * row-major and follow each other without gaps, the widest dtypes first, so that each tensor is
+ * aligned. The same entries and metadata give the same file, byte for byte, for any number of
+ * ranks.
  *
- * Checksums: the metadata "tessera.crc32c" has the CRC-32C of the header and of each tensor.
- * Loading verifies the header, and each tensor whose parts, as the entries of all ranks together
- * read them, make up the whole: any division among the ranks that tsr_checkpoint_save would accept.
- * A tensor of which only some is read is not verified. Files without checksums load as well. They
- * protect against accidents; whoever changes a file on purpose can change the checksums with it.
+ * Checksums: the metadata "tessera.crc32c" holds the CRC-32C of the header and of each tensor, 8
+ * hexadecimal digits each. Loading verifies the header. It verifies a tensor if the parts that all
+ * ranks read make up the full tensor, in a division that tsr_checkpoint_save would accept. A tensor
+ * that is read only in part is not verified. Files without checksums can be loaded too. Checksums
+ * detect accidental damage only: whoever changes a file on purpose can change the checksums as
+ * well.
  *
- * Threads: as the communicator and the stream. */
+ * Threads: as for the communicator and the stream. */
 #ifndef TESSERA_CHECKPOINT_H
 #define TESSERA_CHECKPOINT_H
 
@@ -37,78 +40,83 @@
 extern "C" {
 #endif
 
-/* A rank's part of something that has a name. The part is, of dimension `shard_dim`, elements
- * offset … offset + length − 1, and of these, in row-major order, `count` elements from `first` on.
- * The parts of all ranks make up the whole: several may be the same, of which one is written;
- * parts that overlap otherwise, or leave something out, are an error. */
+/* This rank's part of a named tensor. Along dimension `shard_dim` the part is elements offset …
+ * offset + length − 1; of these, in row-major order, it is `count` elements from element `first`
+ * on. The parts of all ranks must make up the full tensor. Several ranks may have the same part,
+ * which is then written once. Parts that overlap in any other way, or leave elements out, are an
+ * error. */
 typedef struct tsr_checkpoint_entry {
     const char *name; /* UTF-8, 1 … TSR_SHARD_MAX_NAME bytes; unique; not "__metadata__" */
     tsr_dtype dtype;
     int ndim;                    /* 0: one element */
-    int64_t shape[TSR_MAX_DIMS]; /* of the whole */
-    int shard_dim;               /* -1: not divided; then offset and length are not looked at */
+    int64_t shape[TSR_MAX_DIMS]; /* of the full tensor */
+    int shard_dim;               /* -1: not divided; offset and length are ignored then */
     int64_t offset, length;
     uint64_t first, count;
-    /* Where the `count` elements are: a tensor that has as many, in its row-major order, and this
-     * dtype; or memory of the host, one element behind the other. One of both; neither where count
-     * is 0. They are read when saving, and written when loading. */
+    /* The memory of the `count` elements: either `tensor`, with that many elements, taken in
+     * row-major order, and this dtype; or `data`, contiguous host memory. Exactly one of the two,
+     * or neither if count is 0. Saving reads it, loading writes it. */
     tsr_tensor *tensor;
     void *data;
 } tsr_checkpoint_entry;
 
-/* All of this rank's part of a parameter. The strings and the tensor stay the parameter's. Errors:
- * TSR_ERR_INVALID for one that has no memory. */
+/* Makes an entry for this rank's full part of a parameter. It refers to the parameter's name and
+ * tensor. Errors: TSR_ERR_INVALID if the parameter has no memory. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_entry_init(const tsr_parameter *parameter,
                                                            tsr_checkpoint_entry *out);
 
 typedef struct tsr_checkpoint_params {
-    /* Saving: pairs of a key and a text, ended by NULL: {"epoch", "3", NULL}; the same on all
-     * ranks. A key is 1 … TSR_SHARD_MAX_NAME bytes of UTF-8 without control characters, and comes
-     * once. A text is any UTF-8, of any length, also empty or of several lines; the file's header,
-     * all names and texts as JSON, has at most 100 MB. "format" is "pt" unless given, which readers
-     * of models ask for. */
+    /* Saving: pairs of a key and a text, ended by NULL: {"epoch", "3", NULL}. The same on all
+     * ranks. A key is 1 … TSR_SHARD_MAX_NAME bytes of UTF-8 without control characters, and must be
+     * unique. A text is UTF-8 of any length; it may be empty or have several lines. The file's
+     * header, all names and texts as JSON, is limited to 100 MB. "format" is "pt" unless it is
+     * given, because some programs require it. */
     const char *const *metadata;
-    /* Loading: tensors of the file that no entry asks for are an error. */
+    /* Loading: it is an error if the file has a tensor that no entry on this rank reads. */
     bool strict;
-    /* Neither write nor verify checksums. The same on all ranks. */
+    /* Do not write or verify checksums. The same on all ranks. */
     bool no_checksums;
 } tsr_checkpoint_params;
 #define tsr_checkpoint_params(...) (&(tsr_checkpoint_params){__VA_ARGS__})
 
-/* All ranks of `comm` call it, with the same path, and the same entries in the same order but for
- * what is a rank's own: offset, length, first, count and memory; a shard_dim of -1 is all of
- * dimension 0. `comm` NULL: this process alone. `stream` may be NULL where no entry has a tensor.
- * Returns when the file is on the disk, on all ranks alike.
+/* Saves a checkpoint. Collective: all ranks of `comm` must call it with the same path, and with the
+ * same entries in the same order, except for a rank's own values: offset, length, first, count and
+ * memory. A shard_dim of -1 stands for all of dimension 0. `comm` NULL: this process alone.
+ * `stream` may be NULL if no entry has a tensor. Blocks until the file is on the disk, on all
+ * ranks.
  *
- * Errors: TSR_ERR_INVALID for entries that are wrong, that differ between ranks, whose parts do not
- * make up the whole; TSR_ERR_IO naming file and reason, for a path that is no regular file nor a
- * link to one, and for a file that other ranks do not see; TSR_ERR_NOT_FOUND for a folder that does
- * not exist; TSR_ERR_NO_MEMORY; those of the stream and the communicator. Where one rank fails, all
- * do. */
+ * Errors: TSR_ERR_INVALID for entries that are wrong, that differ between ranks, or whose parts do
+ * not make up the full tensor; TSR_ERR_IO naming file and reason, also for a path that is not a
+ * regular file or a link to one, and for a file that other ranks do not see; TSR_ERR_NOT_FOUND for
+ * a folder that does not exist; TSR_ERR_NO_MEMORY; those of the stream and the communicator. If one
+ * rank fails, all ranks return an error. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_save(const char *path, tsr_comm *comm,
                                                      tsr_stream *stream, int count,
                                                      const tsr_checkpoint_entry *entries,
                                                      const tsr_checkpoint_params *params);
 
-/* Fills this rank's entries from a safetensors file, or from those that a
- * model.safetensors.index.json names. Entries may differ between ranks. With `comm`, all ranks call
- * it, and where one fails, all do; the file is the same for all of them. Everything is checked
- * before the first element is read; after an error of reading, memory is unspecified.
+/* Loads this rank's entries from a safetensors file, or from the files that a
+ * model.safetensors.index.json names. Entries may differ between ranks. Collective if `comm` is not
+ * NULL: all ranks must call it, with the same file and the same no_checksums, and if one rank
+ * fails, all ranks return an error. Blocks until all ranks have read their entries and verified the
+ * checksums. Everything else is checked before the first element is read; after an error of reading
+ * or a wrong checksum, the memory of the entries is unspecified.
  *
  * The file may be hostile. Errors: TSR_ERR_INVALID for entries that are wrong, or are views that
- * repeat elements; for a header that is wrong (as tsr_shard_list_open), a tensor of another shape
- * or dtype than its entry's, naming both; TSR_ERR_NOT_FOUND for a file, or a tensor, that is not
- * there; TSR_ERR_IO; TSR_ERR_NO_MEMORY; those of the stream and the communicator. */
+ * repeat elements; for a wrong header (as tsr_shard_list_open); for a tensor whose shape or dtype
+ * differs from its entry's, naming both; for a checksum that does not match, naming the tensor;
+ * TSR_ERR_NOT_FOUND for a file or a tensor that does not exist; TSR_ERR_IO; TSR_ERR_NO_MEMORY;
+ * those of the stream and the communicator. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_load(const char *path, tsr_comm *comm,
                                                      tsr_stream *stream, int count,
                                                      const tsr_checkpoint_entry *entries,
                                                      const tsr_checkpoint_params *params);
 
-/* The metadata of a safetensors file, by whatever program: the text that belongs to `key`, of any
- * length, into text[size], with a zero byte. Errors: TSR_ERR_NOT_FOUND for a file or a key that is
- * not there; TSR_ERR_INVALID for a file that is wrong, has a string with a zero character or a key
- * of more than TSR_SHARD_MAX_NAME bytes, or a text that does not fit, saying how many bytes it
- * needs; TSR_ERR_IO; TSR_ERR_NO_MEMORY. */
+/* Reads the metadata of a safetensors file, written by any program: copies the text of `key` to
+ * text[size], with a terminating zero. Errors: TSR_ERR_NOT_FOUND for a file or a key that does not
+ * exist; TSR_ERR_INVALID for a wrong file, a string with a zero character, a key of more than
+ * TSR_SHARD_MAX_NAME bytes, or a text that does not fit, naming the bytes that it needs;
+ * TSR_ERR_IO; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_metadata(const char *path, const char *key,
                                                          size_t size, char *text);
 

@@ -1,36 +1,36 @@
-/* Sharded parameters (FSDP): each rank of a data-parallel group keeps the shards that a plan
- * (shard.h) gives it, with their gradients and the optimizer's state; whole parameters are there
- * while they are used.
+/* Sharded parameters (FSDP, fully sharded data parallelism). Each rank of a data-parallel group
+ * keeps the shards that a plan (shard.h) assigns to it, with their gradients and the optimizer's
+ * state. Full parameters exist only while they are used.
  *
  *     tsr_fsdp *model = NULL;
  *     tsr_fsdp_create(tsr_fsdp_params(.group = data, .unit_count = 2,
- *                                           .units = (tsr_fsdp_unit[]){{.layer = up},
- *                                                                         {.layer = down}}),
- *                        &model);
+ *                                     .units = (tsr_fsdp_unit[]){{.layer = up}, {.layer = down}}),
+ *                     &model);
  *     tsr_fsdp_forward(model, 0, x, &saved[0], &hidden);
  *     …
  *     tsr_fsdp_backward(model, 0, saved[0], dhidden, NULL);
  *     tsr_fsdp_adamw_step(model, &(tsr_adamw_params){.learning_rate = 1e-3f});
  *     tsr_fsdp_save(model, "model.safetensors", NULL);
  *
- * Parameters are gathered a unit at a time, usually a layer. While a unit is used, the next one is
- * gathered already, and the gradients of the one before are reduced and scattered; two units' whole
- * parameters and two units' whole gradients are all the memory that takes. Always-gathered
- * parameters are whole on every rank, their gradients all-reduced: with {"*"} as pattern that is
- * plain data parallelism.
+ * Parameters are gathered one unit at a time; a unit is usually a layer. While a unit is used, the
+ * next one is already being gathered, and the gradients of the previous one are reduced and
+ * scattered. This needs memory for the full parameters and the full gradients of two units.
+ * Always-gathered parameters are stored in full on every rank, and their gradients are all-reduced:
+ * the pattern {"*"} gives plain data parallelism.
  *
- * In a grid of data × tensor ranks, the layers are divided over a tensor-parallel group first, and
- * the shards are of a rank's part of them.
+ * In a grid of data × tensor ranks, a tensor-parallel group divides the layers first, and the
+ * shards are parts of each rank's part.
  *
- * Results: with the same ranks, every strategy gives the same bits, those of data parallelism
- * without shards: a sum's order of additions depends on the number of ranks alone. In a group made
- * from a `reproducible` communicator it does not depend on that, either; what each rank brings, the
- * sum over its own part of a batch, still does.
+ * Results: with the same number of ranks, every strategy gives the same bits as data parallelism
+ * without shards, because the order of additions depends on the number of ranks only. In a group
+ * whose communicator is `reproducible` that order does not matter either; but each rank contributes
+ * the sum over its own part of the batch, which still depends on the number of ranks.
  *
- * All ranks of the group make the same calls in the same order. Errors of all: TSR_ERR_INVALID
- * naming the values, those of recording on a stream and of tsr_group operations.
+ * All ranks of the group must make the same calls in the same order. Errors of all calls:
+ * TSR_ERR_INVALID with a text that names the values, those of recording on a stream, and those of
+ * tsr_group operations.
  *
- * Threads: as the group. */
+ * Threads: as for the group. */
 #ifndef TESSERA_FSDP_H
 #define TESSERA_FSDP_H
 
@@ -46,14 +46,14 @@ typedef struct tsr_fsdp tsr_fsdp;
 /* Creating --------------------------------------------------------------------------------------
  */
 
-/* What is gathered together: the parameters of a layer, or some of the caller's own. */
+/* The parameters that are gathered together: those of a layer, or tensors of the caller. */
 typedef struct tsr_fsdp_unit {
-    /* Best a deferred one: its initial values are drawn shard by shard, and it never has all of
-     * them. Otherwise its values, the same on all ranks, are taken, and its memory is given up. It
-     * has to outlive the tsr_fsdp. */
+    /* Preferably a deferred layer: its initial values are drawn shard by shard, so that it never
+     * needs memory for all of them. Otherwise its values, which must be the same on all ranks, are
+     * copied, and its memory is released. It must outlive the tsr_fsdp. */
     tsr_layer *layer;
-    /* Without a layer: names, dtypes, shapes and places are copied; the values of `tensor`, too
-     * (NULL: zeros). `grad` is not looked at. */
+    /* If `layer` is NULL: names, dtypes, shapes and positions are copied, and also the values of
+     * `tensor` (NULL: zeros). `grad` is ignored. */
     int parameter_count;
     const tsr_parameter *parameters;
 } tsr_fsdp_unit;
@@ -61,7 +61,7 @@ typedef struct tsr_fsdp_unit {
 typedef enum tsr_optimizer_kind {
     TSR_OPTIMIZER_ADAMW = 0, /* two moments */
     TSR_OPTIMIZER_SGD = 1,   /* one velocity */
-    TSR_OPTIMIZER_NONE = 2   /* no gradients either: forward passes only */
+    TSR_OPTIMIZER_NONE = 2   /* no gradients: forward passes only */
 } tsr_optimizer_kind;
 
 typedef struct tsr_fsdp_params {
@@ -69,8 +69,8 @@ typedef struct tsr_fsdp_params {
     int unit_count;
     const tsr_fsdp_unit *units; /* in the order of the forward pass */
 
-    /* A plan for all parameters of all units in their order, with the shapes that this rank's parts
-     * have, for the group's ranks; copied. NULL: made by the following. */
+    /* A plan for this group's ranks, and for all parameters of all units in their order, with the
+     * shapes of this rank's parts. Copied. NULL: the plan is made from the next four fields. */
     const tsr_shard_plan *plan;
     const tsr_shard_strategy *strategy; /* NULL: TSR_SHARD_FULL */
     const char *const *gather;          /* as in tsr_shard_plan_params */
@@ -78,35 +78,39 @@ typedef struct tsr_fsdp_params {
     const uint64_t *memory_bytes;       /* [ranks] */
 
     tsr_optimizer_kind optimizer;
-    /* SGD: no memory for a velocity: momentum is 0. */
+    /* SGD: the momentum is always 0, so allocate no velocity. */
     bool no_momentum;
-    /* f16 and bf16 parameters: no f32 copy of the shard for the optimizer to work on. */
+    /* f16 and bf16 parameters: keep no f32 master copy of the shard. */
     bool no_master;
-    tsr_dtype grad_dtype; /* of gradients, also while they travel; 0: f32 */
+    tsr_dtype grad_dtype; /* of gradients, also when they are sent; 0: f32 */
     tsr_op reduction;     /* of the ranks' gradients; 0: TSR_OP_AVG; or TSR_OP_SUM */
-    /* How many units are gathered ahead; 0: 1. -1: none, which takes less memory: one unit's
-     * parameters and one unit's gradients. At most TSR_MAX_FSDP_AHEAD. */
+    /* How many units are gathered ahead; 0: 1. -1: none, which needs less memory: full parameters
+     * and gradients of one unit only. At most TSR_MAX_FSDP_AHEAD. */
     int ahead;
 } tsr_fsdp_params;
 #define tsr_fsdp_params(...) (&(tsr_fsdp_params){__VA_ARGS__})
 #define TSR_MAX_FSDP_AHEAD 7
 
-/* All ranks of the group call it. All memory that training will need is taken here. Layers keep no
- * memory but what they are given while in use. Errors: TSR_ERR_INVALID for no group, no units, a
- * plan that is not for these parameters and ranks or that differs between ranks, naming the
- * difference; those of tsr_shard_plan_create; TSR_ERR_DEVICE_MEMORY. */
+/* Creates a model. Collective. Blocks until all ranks have called it and compared their plans. It
+ * allocates all memory for parameters, gradients and optimizer state. From then on, layers have
+ * memory for parameters only while they are in use. Errors: TSR_ERR_INVALID for a missing group, no
+ * units, a plan that is not for these parameters and ranks, or that differs between ranks; those of
+ * tsr_shard_plan_create; TSR_ERR_DEVICE_MEMORY. An error on one rank is returned on all. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_create(const tsr_fsdp_params *params, tsr_fsdp **out);
-/* Before its layers and its group. The layers then have no memory. Requests in progress are waited
- * for where that is possible. NULL is fine; sets NULL. */
+/* Destroys a model. Call it before destroying its layers and its group. Its layers then have no
+ * memory for parameters. Blocks until requests in progress are done or have failed. NULL is fine;
+ * sets NULL. */
 TSR_API void tsr_fsdp_destroy(tsr_fsdp **model);
 
-/* Belongs to the model. */
+/* The plan that the model uses; it belongs to the model. */
 TSR_API const tsr_shard_plan *tsr_fsdp_plan(const tsr_fsdp *model);
 
 /* Passes ----------------------------------------------------------------------------------------
  */
 
-/* tsr_layer_forward and _backward of a unit that is a layer: what follows, and the pass between. */
+/* tsr_layer_forward and tsr_layer_backward for a unit that is a layer: they call tsr_fsdp_begin,
+ * the pass, and tsr_fsdp_end. Both block until the unit's parameters have been gathered and the
+ * collective operations of the layer are done. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_forward(tsr_fsdp *model, int unit, const tsr_tensor *x,
                                                   tsr_layer_saved **saved, tsr_tensor **y);
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit,
@@ -114,97 +118,113 @@ TSR_API TSR_NODISCARD tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit,
                                                    const tsr_tensor *dy, tsr_tensor **dx);
 
 typedef enum tsr_pass {
-    TSR_PASS_FORWARD = 0, /* the next unit is gathered ahead */
-    TSR_PASS_BACKWARD = 1 /* the one before is; gradients have memory, too */
+    TSR_PASS_FORWARD = 0, /* gathers the next units ahead */
+    TSR_PASS_BACKWARD = 1 /* gathers the previous units ahead, and needs memory for gradients */
 } tsr_pass;
 
-/* From begin to end a unit's parameters are whole: those of its layer have memory, and
- * tsr_fsdp_parameter gives them. As many units as are gathered ahead, and one, may be in use at
- * one time. In a backward pass, what the gradients hold at `begin` is undefined for a unit without
- * a layer, and has to be written; at `end` it starts being reduced. Several backward passes before
- * a step add up; each but the first needs memory for another gradient of what this rank keeps of
- * the unit. */
+/* Between begin and end, a unit's parameters are complete: those of its layer have memory, and
+ * tsr_fsdp_parameter returns them. At most 1 + `ahead` units may be in use at the same time. In a
+ * backward pass of a unit without a layer, the gradients are undefined after `begin` and must be
+ * written; `end` starts to reduce them. The gradients of several backward passes before a step are
+ * added; each pass after the first needs memory for another gradient of the elements that this rank
+ * keeps of the unit.
+ *
+ * tsr_fsdp_begin blocks until the unit's parameters have been gathered; a backward pass also blocks
+ * until the gradients whose memory it needs have been reduced. tsr_fsdp_end usually returns at
+ * once. Both block for a parameter whose shards are not in the order of the ranks, until its
+ * collective operation is done. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_begin(tsr_fsdp *model, int unit, tsr_pass pass);
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_end(tsr_fsdp *model, int unit);
 
-/* Parameter `index` of a unit; its tensor and grad are NULL while it is not in use. The struct
- * lives as long as the model. NULL when there is none. */
+/* Returns parameter `index` of a unit, or NULL if there is none. Its tensor and grad are NULL while
+ * the unit is not in use. The struct is valid until the model is destroyed. */
 TSR_API const tsr_parameter *tsr_fsdp_parameter(const tsr_fsdp *model, int unit, int index);
 TSR_API int tsr_fsdp_parameter_count(const tsr_fsdp *model, int unit);
 
-/* What this rank keeps of parameter `param` of the plan, flat: its shard, or all of an
- * always-gathered one. They belong to the model; what is written to `value` is seen by the next
- * step and the next tsr_fsdp_begin after tsr_fsdp_changed. NULL where there is none: an empty
- * shard, no gradient since the last step. */
+/* What this rank keeps of parameter `param` of the plan, flat: its shard, or the full parameter if
+ * it is always gathered. The tensors belong to the model. After writing to `value`, call
+ * tsr_fsdp_changed, so that the next step and the next tsr_fsdp_begin use the new values. A tensor
+ * is NULL if there is none: for an empty shard, or for `grad` if there has been no gradient since
+ * the last step. */
 typedef struct tsr_fsdp_shard {
     tsr_shard_range range;
     tsr_tensor *value, *grad;
     tsr_tensor *master;            /* f32; f16 and bf16 parameters only */
     tsr_tensor *moment1, *moment2; /* SGD: velocity in moment1 */
 } tsr_fsdp_shard;
-/* Waits for gradients that are being reduced. Units may be in use: what a backward pass is about to
- * give does not count yet. */
+/* Blocks until all gradients in progress have been reduced. Units may be in use; the gradients of a
+ * backward pass that has not ended are not included. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param,
                                                    tsr_fsdp_shard *out);
-/* Values were written to shards: nothing that was gathered is valid. Where values of half precision
- * were, their f32 copies are made anew. */
+/* Call it after writing to shards: discards gathered parameters, and makes the master copies anew.
+ * Blocks until gathers in progress are done. Error: a unit is in use. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_changed(tsr_fsdp *model);
 
 /* Steps -----------------------------------------------------------------------------------------
  *
- * Waits for the gradients, changes this rank's shards, and forgets the gradients. A parameter
- * without a gradient since the last step stays as it is. The fields `step` and `first_step` are not
- * looked at: the model counts, for all parameters alike, also for those whose gradients come later
- * (PyTorch counts for each from its own first one). Errors: TSR_ERR_INVALID for another optimizer
- * than the model has, and for numbers that tsr_sgd_step or tsr_adamw_step refuses, also where there
- * is no gradient; nothing has been changed or counted then. Where memory or the device fails
- * halfway, the same call again steps the parameters that are left, and counts. */
+ * A step changes this rank's shards by the gradients, and clears the gradients. A parameter without
+ * a gradient since the last step stays as it is. The fields `step` and `first_step` are ignored:
+ * the model counts the steps, with one counter for all parameters, also for those that get
+ * gradients later (PyTorch counts for each parameter from its own first gradient).
+ *
+ * Steps and tsr_fsdp_zero_grad block until all gradients have been reduced. The change of the
+ * shards is recorded on the stream.
+ *
+ * Errors: TSR_ERR_INVALID if the model was created for another optimizer, while a unit is in use,
+ * and for numbers that tsr_sgd_step or tsr_adamw_step refuses, even if there is no gradient;
+ * nothing has been changed or counted then. If memory or the device fails halfway, calling the step
+ * again steps the remaining parameters, and counts.
+ */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_sgd_step(tsr_fsdp *model, const tsr_sgd_params *params);
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_adamw_step(tsr_fsdp *model,
                                                      const tsr_adamw_params *params);
-/* Forgets the gradients without a step. */
+/* Clears the gradients without a step. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_zero_grad(tsr_fsdp *model);
-/* How many steps there have been, also before a checkpoint that was loaded. */
+/* The number of steps so far, with those before a checkpoint that was loaded. */
 TSR_API int64_t tsr_fsdp_steps(const tsr_fsdp *model);
 
 /* Memory ----------------------------------------------------------------------------------------
  */
 
-/* Device memory of this rank: without padding, but for parameters in units, which begin at
- * multiples of 64 bytes there. */
+/* Device memory of this rank, without padding. Only gathered_bytes and unreduced_bytes include it:
+ * in units, each parameter starts at a multiple of 64 bytes. */
 typedef struct tsr_fsdp_memory {
-    uint64_t parameter_bytes; /* shards, and always-gathered ones: total_bytes of the plan */
+    uint64_t parameter_bytes; /* shards and always-gathered parameters: total_bytes of the plan */
     uint64_t gradient_bytes;  /* of the same */
-    uint64_t optimizer_bytes; /* moments and f32 copies */
-    uint64_t gathered_bytes;  /* for units in use and ahead: 1 + ahead times the largest */
-    uint64_t unreduced_bytes; /* for their gradients */
+    uint64_t optimizer_bytes; /* moments and f32 master copies */
+    uint64_t gathered_bytes;  /* for full parameters: 1 + ahead times the largest unit */
+    uint64_t unreduced_bytes; /* for full gradients: the same number of units */
     uint64_t total_bytes;
 } tsr_fsdp_memory;
 TSR_API void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out);
 
 /* Checkpoints -----------------------------------------------------------------------------------
  *
- * The file of tsr_checkpoint_save with each parameter whole, under its name; and with the
- * optimizer's state as "optimizer.moment1.NAME", "optimizer.moment2.NAME" or
- * "optimizer.velocity.NAME", "optimizer.master.NAME", and "tessera.steps" in its metadata. It does
- * not depend on the number of ranks, the grid or the strategy, and may be loaded with any other.
+ * A file of tsr_checkpoint_save. Each full parameter is stored under its name, and the optimizer's
+ * state as "optimizer.moment1.NAME", "optimizer.moment2.NAME" or "optimizer.velocity.NAME", and
+ * "optimizer.master.NAME". The number of steps is the metadata "tessera.steps". The file does not
+ * depend on the number of ranks, the grid or the strategy, and may be loaded with any other. It has
+ * checksums, which loading verifies (checkpoint.h).
  */
 typedef struct tsr_fsdp_file_params {
-    /* All ranks of a grid of data × tensor ranks, which then call together; NULL: those of the
+    /* All ranks of a grid of data × tensor ranks, which call together. NULL: the ranks of the
      * group. */
     tsr_comm *world;
-    /* No optimizer state; loading then starts with a fresh one. All ranks give the same. */
+    /* Parameters only, without the optimizer's state; loading then starts with fresh state and 0
+     * steps. The same on all ranks. */
     bool model_only;
-    const char *const *metadata; /* as in tsr_checkpoint_params, besides the model's own */
+    const char *const *metadata; /* saving: as in tsr_checkpoint_params, in addition */
 } tsr_fsdp_file_params;
 #define tsr_fsdp_file_params(...) (&(tsr_fsdp_file_params){__VA_ARGS__})
 
-/* Errors: those of tsr_checkpoint_save; TSR_ERR_INVALID while a unit is in use. */
+/* Saves the model. Collective. Blocks until the file is on the disk. Errors: those of
+ * tsr_checkpoint_save; TSR_ERR_INVALID while a unit is in use. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_save(tsr_fsdp *model, const char *path,
                                                const tsr_fsdp_file_params *params);
-/* Forgets the gradients. Errors: those of tsr_checkpoint_load; TSR_ERR_INVALID while a unit is in
- * use; TSR_ERR_NOT_FOUND for a file without an optimizer's state, unless `model_only` is set.
- * After an error of reading, values are unspecified. */
+/* Loads the model, and clears the gradients. Collective. Blocks until all ranks have read the file.
+ * Errors: those of tsr_checkpoint_load; TSR_ERR_INVALID while a unit is in use; TSR_ERR_NOT_FOUND
+ * for a file without the optimizer's state, unless `model_only` is set. After an error of reading,
+ * values are unspecified. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_load(tsr_fsdp *model, const char *path,
                                                const tsr_fsdp_file_params *params);
 
