@@ -205,11 +205,11 @@ static const struct {
     {"plan params.json --ranks 2 --memory 2095",
      "tessera: plan: rank 0 would keep 2096 bytes, but has memory for 2095\n"},
     {"plan params.json --ranks 2 --strategy weighted --memory 2K",
-     "tessera: plan: 96 bytes are left over when every rank's memory is full\n"},
+     "tessera: plan: the ranks' memory is too small: 96 bytes do not fit\n"},
     {"plan params.json --ranks 2 --strategy layerwise --memory 2K",
      "tessera: plan: layer 'head' has 96 bytes, but the rank with the most memory left has 0\n"},
     {"plan params.json --ranks 2 --gather [a",
-     "tessera: plan: '[a' is no pattern: its '[' at offset 0 has no end\n"},
+     "tessera: plan: pattern '[a': '[' at offset 0 is not complete\n"},
     {"plan params.json --ranks 5 --partition strict",
      "tessera: plan: parameter 'embed.weight': partition: 512 elements cannot be divided evenly "
      "among 5 ranks in units of 1\n"},

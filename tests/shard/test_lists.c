@@ -76,11 +76,11 @@ static const struct {
 } wrong[] = {
     {"", "json: offset 0: an object expected, but the text ends"},
     {"3", "json: offset 0: an object expected, not '3'"},
-    {"{}", "json: offset 0: there are neither \"params\" nor a \"weight_map\""},
+    {"{}", "json: offset 0: it has neither \"params\" nor a \"weight_map\""},
     {"{\"parameters\":[]}", "json: offset 1: unknown member \"parameters\""},
     {"{\"params\":[],\"params\":[]}", "json: offset 13: \"params\" comes twice"},
     {"{\"params\":[],\"weight_map\":{}}",
-     "json: offset 0: there are both \"params\" and a \"weight_map\""},
+     "json: offset 0: it has both \"params\" and a \"weight_map\""},
     {"{\"weight_map\":{}}", "shard: an index cannot be read from memory"},
     {"[3]", "json: offset 1: parameter 0: an object expected, not '3'"},
     {"[{}]", "json: offset 1: parameter 0: \"name\" is missing"},
@@ -100,7 +100,7 @@ static const struct {
      "json: offset 55: parameter 'a': true or false expected, not '1'"},
     {"[" A ",\"layer\":\"\"}]", "json: offset 1: parameter 'a': its layer's name is empty"},
     {"[" A ",\"layer\":null}]", "json: offset 47: parameter 'a': a string expected, not 'n'"},
-    {"[" A "}," A "}]", "json: offset 40: there is a 'a' already"},
+    {"[" A "}," A "}]", "json: offset 40: the name 'a' is used twice"},
     {"[" A "},]", "json: offset 40: parameter 1: an object expected, not ']'"},
     {"[" A "}] x", "json: offset 41: nothing more expected, not 'x'"},
     {"[{\"name\":\"a\",\"shape\":[1],\"dtype\":\"f33\"}]",
@@ -195,10 +195,10 @@ START_TEST(files_that_cannot_be_read)
     check_open_fails(path, TSR_ERR_INVALID, "shard: %s is not a regular file");
     folder_write(&in, "empty", "", 0, path);
     check_open_fails(path, TSR_ERR_INVALID,
-                     "%s: shard: offset 0: neither a safetensors nor a GGUF file nor JSON");
+                     "%s: shard: offset 0: this is not a safetensors, GGUF or JSON file");
     folder_write(&in, "text", "hello, world", 12, path);
     check_open_fails(path, TSR_ERR_INVALID,
-                     "%s: shard: offset 0: neither a safetensors nor a GGUF file nor JSON");
+                     "%s: shard: offset 0: this is not a safetensors, GGUF or JSON file");
     folder_write(&in, "short.safetensors", "abc", 3, path);
     check_open_fails(path, TSR_ERR_INVALID,
                      "%s: safetensors: offset 0: the file of 3 bytes ends within the header's "
@@ -216,7 +216,7 @@ START_TEST(files_that_cannot_be_read)
     ck_assert_error(tsr_shard_list_parse(TSR_SHARD_JSON, NULL, 2, 2, &list), TSR_ERR_INVALID,
                     "shard: data is NULL");
     ck_assert_error(tsr_shard_list_parse(TSR_SHARD_JSON, "[]", 2, 1, &list), TSR_ERR_INVALID,
-                    "shard: 2 bytes of a file of 1");
+                    "shard: size_bytes is 2, file_bytes 1");
 }
 END_TEST
 
@@ -303,10 +303,10 @@ static const struct {
      "%s: index: offset 21: parameter 'a': its file's name has a control character"},
     {"{\"weight_map\": []}", TSR_ERR_INVALID, "%s: index: offset 15: an object expected, not '['"},
     {"{\"weight_map\": {\"a\": \"part-2.safetensors\"}}", TSR_ERR_INVALID,
-     "%s: index: tensor 'b' of part-2.safetensors is not in the index, or twice in the files"},
+     "%s: index: tensor 'b' of part-2.safetensors is not in the index, or is in two files"},
     {"{\"weight_map\": {\"a\": \"part-2.safetensors\", \"b\": \"part-2.safetensors\", \"c\": "
      "\"part-2.safetensors\"}}",
-     TSR_ERR_INVALID, "%s: index: offset 70: there is no tensor 'c' in its files"},
+     TSR_ERR_INVALID, "%s: index: offset 70: its files have no tensor 'c'"},
     {"{\"weight_map\": {\"a\": \"part-2.safetensors\", \"b\": \"part-10.safetensors\", \"c\": "
      "\"part-10.safetensors\"}}",
      TSR_ERR_INVALID, "%s: index: offset 43: tensor 'b' is in another file"},

@@ -106,14 +106,14 @@ END_TEST
 static const struct {
     const char *pattern, *text;
 } bad[] = {
-    {"", "shard: '' is no pattern: there is nothing in it"},
-    {"!", "shard: '!' is no pattern: there is nothing in it"},
-    {"a[bc", "shard: 'a[bc' is no pattern: its '[' at offset 1 has no end"},
-    {"[]", "shard: '[]' is no pattern: its '[' at offset 0 has no end"},
-    {"[!]", "shard: '[!]' is no pattern: its '[' at offset 0 has no end"},
-    {"[a-", "shard: '[a-' is no pattern: its '[' at offset 0 has no end"},
-    {"[a\\]", "shard: '[a\\]' is no pattern: its '[' at offset 0 has no end"},
-    {"ab\\", "shard: 'ab\\' is no pattern: its '\\' at offset 2 has no end"},
+    {"", "shard: pattern '' is empty"},
+    {"!", "shard: pattern '!' is empty"},
+    {"a[bc", "shard: pattern 'a[bc': '[' at offset 1 is not complete"},
+    {"[]", "shard: pattern '[]': '[' at offset 0 is not complete"},
+    {"[!]", "shard: pattern '[!]': '[' at offset 0 is not complete"},
+    {"[a-", "shard: pattern '[a-': '[' at offset 0 is not complete"},
+    {"[a\\]", "shard: pattern '[a\\]': '[' at offset 0 is not complete"},
+    {"ab\\", "shard: pattern 'ab\\': '\\' at offset 2 is not complete"},
 };
 
 START_TEST(bad_patterns)
@@ -227,12 +227,12 @@ static const struct {
 START_TEST(layers_of_names)
 {
     char text[64], shorter[4];
-    ck_assert_str_eq(tsr_shard_layer_of(layers[_i].name, text, sizeof text), layers[_i].layer);
-    tsr_shard_layer_of(layers[_i].name, shorter, sizeof shorter);
+    ck_assert_str_eq(tsr_shard_layer_of(layers[_i].name, sizeof text, text), layers[_i].layer);
+    tsr_shard_layer_of(layers[_i].name, sizeof shorter, shorter);
     ck_assert_int_eq(strncmp(shorter, layers[_i].layer, 3), 0);
     ck_assert_uint_lt(strlen(shorter), 4);
     text[0] = 'x';
-    ck_assert_ptr_eq(tsr_shard_layer_of(layers[_i].name, text, 0), text);
+    ck_assert_ptr_eq(tsr_shard_layer_of(layers[_i].name, 0, text), text);
     ck_assert_int_eq(text[0], 'x');
 }
 END_TEST

@@ -285,7 +285,7 @@ static const struct {
     {5,
      2,
      {.kind = TSR_PARTITION_WEIGHTED, .rates = (double[]){1, -1}},
-     "partition: rank 1's rate of -1 is not a rate"},
+     "partition: rank 1's rate is -1; rates must be finite and not negative"},
     {5,
      2,
      {.kind = TSR_PARTITION_WEIGHTED, .rates = (double[]){0, 0}},

@@ -285,10 +285,11 @@ static const struct {
 } bad_options[] = {
     {{.ranks = 0}, "shard: 0 ranks are outside 1 to 65536"},
     {{.ranks = INT_MAX}, "shard: 2147483647 ranks are outside 1 to 65536"},
-    {{.ranks = 2, .rates = (double[]){1, -2}}, "shard: rank 1's rate of -2 is not a rate"},
+    {{.ranks = 2, .rates = (double[]){1, -2}},
+     "shard: rank 1's rate is -2; rates must be finite and not negative"},
     {{.ranks = 2, .rates = (double[]){0, 0}}, "shard: all 2 rates are 0"},
     {{.ranks = 2, .gather = (const char *const[]){"[", NULL}},
-     "shard: '[' is no pattern: its '[' at offset 0 has no end"},
+     "shard: pattern '[': '[' at offset 0 is not complete"},
     {{.ranks = 2, .memory_bytes = (uint64_t[]){0, 147}},
      "shard: rank 1 would keep 148 bytes, but has memory for 147"},
 };

@@ -402,7 +402,7 @@ START_TEST(weighted_fills_memory_exactly)
         tsr_shard_plan_create(
             strategy, 3, list,
             tsr_shard_plan_params(.ranks = 4, .memory_bytes = (uint64_t[]){13, 3, 10, 4}), &plan),
-        TSR_ERR_INVALID, "shard: 1 bytes are left over when every rank's memory is full");
+        TSR_ERR_INVALID, "shard: the ranks' memory is too small: 1 bytes do not fit");
     ck_assert_error(
         tsr_shard_plan_create(strategy, 3, list,
                               tsr_shard_plan_params(.ranks = 4,
@@ -434,8 +434,8 @@ START_TEST(weighted_places_short_units)
                 strategy, 1, list + 1,
                 tsr_shard_plan_params(.ranks = 2, .memory_bytes = (uint64_t[]){15, 5}), &plan),
             TSR_ERR_INVALID,
-            "shard: b is cut into units of 16 bytes; 20 bytes of it are left over when no rank "
-            "has memory for one more");
+            "shard: b is divided into units of 16 bytes, and no rank has memory for its last 20 "
+            "bytes");
     tsr_shard_strategy_destroy(&strategy);
 }
 END_TEST
@@ -483,9 +483,9 @@ static const struct {
     {{.kind = TSR_SHARD_WEIGHTED, .layerwise_layers = (const char *const[]){"a", NULL}},
      "shard: the strategy weighted has no lists of layers"},
     {{.kind = TSR_SHARD_HYBRID, .full_layers = (const char *const[]){"a", "[", NULL}},
-     "shard: '[' is no pattern: its '[' at offset 0 has no end"},
+     "shard: pattern '[': '[' at offset 0 is not complete"},
     {{.kind = TSR_SHARD_HYBRID, .layerwise_layers = (const char *const[]){"", NULL}},
-     "shard: '' is no pattern: there is nothing in it"},
+     "shard: pattern '' is empty"},
 };
 
 START_TEST(factory_mistakes)
@@ -506,7 +506,7 @@ START_TEST(alignments_that_are_too_large)
     ck_assert_error(
         tsr_shard_plan_create(strategy, 1, list, tsr_shard_plan_params(.ranks = 2), &plan),
         TSR_ERR_OVERFLOW,
-        "shard: an alignment of 18446744073709551615 elements is too much for q4_k");
+        "shard: an alignment of 18446744073709551615 elements is too large for q4_k");
     tsr_shard_strategy_destroy(&strategy);
 }
 END_TEST

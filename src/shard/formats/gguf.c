@@ -23,7 +23,7 @@ typedef struct gguf_reader {
     tsr__file *file;
     uint64_t at;
     uint64_t alignment;
-    bool aligned; /* the file has said so */
+    bool aligned; /* general.alignment has been read */
     tsr__params *params;
     tsr__spans spans;
     char name[TSR_SHARD_MAX_NAME + 1];
@@ -56,7 +56,7 @@ static tsr_status take_u64(gguf_reader *reader, const char *part, uint64_t *out)
     return TSR_OK;
 }
 
-/* Passes over count × size bytes, which have to be in the file. */
+/* Skips count × size bytes, which must be inside the file. */
 static tsr_status skip(gguf_reader *reader, uint64_t count, uint64_t size, const char *part)
 {
     uint64_t bytes;
@@ -69,7 +69,7 @@ static tsr_status skip(gguf_reader *reader, uint64_t count, uint64_t size, const
     return TSR_OK;
 }
 
-/* A string into reader->name; a longer one is an error. */
+/* Reads a string into reader->name. A string that does not fit is an error. */
 static tsr_status take_name(gguf_reader *reader, const char *part)
 {
     uint64_t length = 0, start = reader->at;
@@ -81,7 +81,7 @@ static tsr_status take_name(gguf_reader *reader, const char *part)
     TSR__TRY(take(reader, length, part, reader->name));
     reader->name[length] = '\0';
     const char *problem = tsr__name_problem(reader->name, length);
-    /* A zero byte is a control character, so the length is what C takes it for. */
+    /* tsr__name_problem rejects control characters, and so zero bytes inside the name. */
     if (problem != NULL)
         return tsr__file_fail(reader->file, TSR_ERR_INVALID, start, "%s %s", part, problem);
     return TSR_OK;
@@ -113,7 +113,7 @@ static tsr_status skip_value(gguf_reader *reader, uint32_t type, int depth)
     uint64_t length = 0;
     if (type >= TYPES)
         return tsr__file_fail(reader->file, TSR_ERR_INVALID, reader->at,
-                              "there is no type %" PRIu32 " of metadata", type);
+                              "metadata type %" PRIu32 " is unknown", type);
     if (type == TYPE_ARRAY)
         return skip_array(reader, depth + 1);
     if (type == TYPE_STRING) {
@@ -149,7 +149,7 @@ static tsr_status read_metadata(gguf_reader *reader, uint64_t count)
         uint32_t type = 0;
         TSR__TRY(take_name(reader, "a metadata key"));
         bool is_alignment = strcmp(reader->name, "general.alignment") == 0;
-        if (!is_alignment) /* of this the errors tell the name themselves */
+        if (!is_alignment) /* its error texts contain the name already */
             tsr__subject_set(&reader->file->subject, "key", reader->name, i);
         TSR__TRY(take_u32(reader, "a value's type", &type));
         TSR__TRY(is_alignment ? read_alignment(reader, type) : skip_value(reader, type, 0));
@@ -197,9 +197,9 @@ static tsr_status read_tensor(gguf_reader *reader)
     TSR__TRY(take_u64(reader, "a tensor's offset", &offset));
     if (!tsr__dtype_by_gguf(type, &dtype))
         return tsr__file_fail(reader->file, TSR_ERR_UNSUPPORTED, type_at,
-                              "there is no tensor type %" PRIu32 " that is known", type);
+                              "tensor type %" PRIu32 " is unknown", type);
     param.dtype = dtype.name;
-    /* Rows are whole blocks, so that one can be taken alone. */
+    /* Rows must consist of complete blocks, so that each row can be used alone. */
     uint64_t row = param.ndim > 0 ? (uint64_t)param.shape[param.ndim - 1] : 1;
     if (row % dtype.block_count != 0)
         return tsr__file_fail(reader->file, TSR_ERR_INVALID, start,
@@ -218,12 +218,12 @@ static tsr_status read_tensor(gguf_reader *reader)
     uint64_t size = reader->params->items[reader->params->count - 1].size_bytes;
     if (offset > INT64_MAX - size)
         return tsr__file_fail(reader->file, TSR_ERR_INVALID, offset_at,
-                              "its offset of %" PRIu64 " is beyond any file", offset);
+                              "its offset of %" PRIu64 " is beyond 2^63 - 1 bytes", offset);
     tsr__subject_clear(&reader->file->subject);
     return tsr__spans_add(&reader->spans, reader->params, offset, offset + size, start);
 }
 
-/* Where the weights start is known when the header ends. */
+/* Called at the end of the header, when it is known where the weights start. */
 static tsr_status place_tensors(gguf_reader *reader)
 {
     uint64_t start = tsr__align_up_u64(reader->at, reader->alignment);
@@ -236,7 +236,7 @@ static tsr_status place_tensors(gguf_reader *reader)
                 reader->file, TSR_ERR_INVALID, span->header_at,
                 "tensor '%s' ends at byte %" PRIu64 " of the weights, which have %" PRIu64,
                 tsr__name_short(reader->params->items[span->param].name, text), span->end, weights);
-        /* Nothing, where the file ends before its weights would start, is at the file's end. */
+        /* The file may end before its weights would start. An empty tensor is at its end then. */
         reader->params->items[span->param].offset_bytes =
             tsr__min_u64(start + span->start, reader->file->size);
     }

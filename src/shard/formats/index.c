@@ -1,5 +1,5 @@
-/* model.safetensors.index.json: {"weight_map": {parameter: file, …}}, for models in several files.
- */
+/* Reads model.safetensors.index.json: {"weight_map": {parameter: file, …}}, the index of a model in
+ * several files. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +11,11 @@
 
 #define MAX_PATH 4096
 
-/* What the index says. */
+/* A member of the weight map. */
 typedef struct index_entry {
     char *name;
     char *file;
-    size_t at; /* in the index */
+    size_t at; /* its offset in the index */
 } index_entry;
 
 typedef struct index_map {
@@ -47,7 +47,8 @@ static tsr_status map_add(index_map *map, const char *name, const char *file, si
     return TSR_OK;
 }
 
-/* A file beside the index, and nowhere else. Its name can be printed. */
+/* Checks that a file is in the index's folder. Its name has been checked for printable characters.
+ */
 static const char *file_problem(const char *file)
 {
     static const char ending[] = ".safetensors";
@@ -117,7 +118,7 @@ static int by_file(const void *a, const void *b)
     return order != 0 ? order : by_name(a, b);
 }
 
-/* Appends one file's parameters, which the index has to have, and to say that they are there. */
+/* Appends the parameters of one file. */
 static tsr_status read_file(const char *path, const char *name, tsr__params *params)
 {
     tsr__file file;
@@ -143,6 +144,7 @@ static tsr_status read_file(const char *path, const char *name, tsr__params *par
     return status;
 }
 
+/* Checks that the index and its files have the same parameters, each in the same file. */
 static tsr_status compare(const index_map *map, const tsr__params *params)
 {
     tsr__param_name *names = NULL;
@@ -154,15 +156,12 @@ static tsr_status compare(const index_map *map, const tsr__params *params)
         const tsr_shard_param *found = j < params->count ? &params->items[names[j].param] : NULL;
         int order = said == NULL ? 1 : found == NULL ? -1 : strcmp(said->name, found->name);
         if (order < 0)
-            status = tsr__fail(TSR_ERR_INVALID,
-                               "index: offset %zu: there is no tensor '%s' in its files", said->at,
-                               tsr__name_short(said->name, text));
+            status = tsr__fail(TSR_ERR_INVALID, "index: offset %zu: its files have no tensor '%s'",
+                               said->at, tsr__name_short(said->name, text));
         else if (order > 0)
-            status =
-                tsr__fail(TSR_ERR_INVALID,
-                          "index: tensor '%s' of %s is not in the index, or "
-                          "twice in the files",
-                          tsr__name_short(found->name, text), tsr__name_short(found->file, file));
+            status = tsr__fail(
+                TSR_ERR_INVALID, "index: tensor '%s' of %s is not in the index, or is in two files",
+                tsr__name_short(found->name, text), tsr__name_short(found->file, file));
         else if (strcmp(said->file, found->file) != 0)
             status = tsr__fail(TSR_ERR_INVALID, "index: offset %zu: tensor '%s' is in another file",
                                said->at, tsr__name_short(said->name, text));

@@ -1,4 +1,4 @@
-/* Parameter lists: which reader a file is for. */
+/* Parameter lists. Chooses the reader for a file. */
 #include "shard/formats/list.h"
 
 #include <inttypes.h>
@@ -44,8 +44,8 @@ static bool ends_in(const char *path, const char *ending)
     return length >= end && strcmp(path + length - end, ending) == 0;
 }
 
-/* By the name, else by the content: a safetensors header is shorter than 2^32 bytes, so that its
- * length has zero bytes, which no text has. */
+/* Finds the format by the end of the name, otherwise by the content. A safetensors header is
+ * shorter than 2^32 bytes, so its length contains zero bytes, which JSON never does. */
 static tsr_status guess_format(tsr__file *file, const char *path, tsr_shard_format *out)
 {
     uint8_t start[8] = {0};
@@ -65,11 +65,11 @@ static tsr_status guess_format(tsr__file *file, const char *path, tsr_shard_form
         *out = TSR_SHARD_JSON;
     else
         return tsr__fail(TSR_ERR_INVALID,
-                         "shard: offset 0: neither a safetensors nor a GGUF file nor JSON");
+                         "shard: offset 0: this is not a safetensors, GGUF or JSON file");
     return TSR_OK;
 }
 
-/* `path` is NULL when the file is memory. */
+/* `path` is NULL if the file is in memory. */
 static tsr_status read_list(tsr_shard_format format, const char *path, tsr__file *file,
                             tsr_shard_list **out)
 {
@@ -118,7 +118,7 @@ tsr_status tsr_shard_list_parse(tsr_shard_format format, const void *data, size_
     TSR__REQUIRE((int)format >= 0 && format <= TSR_SHARD_JSON,
                  "shard: format %d cannot be read from memory", (int)format);
     TSR__REQUIRE(file_bytes >= size_bytes && file_bytes <= INT64_MAX,
-                 "shard: %zu bytes of a file of %" PRIu64, size_bytes, file_bytes);
+                 "shard: size_bytes is %zu, file_bytes %" PRIu64, size_bytes, file_bytes);
     tsr__file file = {.what = "shard",
                       .size = file_bytes,
                       .data = data != NULL ? data : (const uint8_t *)"",

@@ -17,7 +17,7 @@ tsr_status tsr__json_shape(tsr__json *json, tsr_shard_param *param)
         if (!more)
             return TSR_OK;
         if (param->ndim == TSR_SHARD_MAX_DIMS)
-            return tsr__json_fail(json, start, "a shape of more than %d dimensions",
+            return tsr__json_fail(json, start, "its shape has more than %d dimensions",
                                   TSR_SHARD_MAX_DIMS);
         size_t at = json->at;
         TSR__TRY(tsr__json_integer(json, &size));
@@ -80,7 +80,7 @@ tsr_status tsr__json_param(tsr__json *json, tsr__param_text *text, uint64_t numb
 
 static tsr_status read_list(tsr__json *json, tsr__param_text *text, tsr__params *params)
 {
-    tsr__spans spans = {0}; /* only for where they are */
+    tsr__spans spans = {0}; /* only their header_at is used, for error texts */
     bool more = false;
     tsr_status status = tsr__json_enter(json, '[');
     while (status == TSR_OK) {
@@ -133,9 +133,9 @@ static tsr_status read_document(tsr__json *json, tsr__param_text *text, tsr__par
         TSR__TRY(read_list(json, text, params));
     }
     if (!index && seen == 0)
-        return tsr__json_fail(json, start, "there are neither \"params\" nor a \"weight_map\"");
+        return tsr__json_fail(json, start, "it has neither \"params\" nor a \"weight_map\"");
     if (index && seen != 0)
-        return tsr__json_fail(json, start, "there are both \"params\" and a \"weight_map\"");
+        return tsr__json_fail(json, start, "it has both \"params\" and a \"weight_map\"");
     *is_index = index;
     return tsr__json_end(json);
 }

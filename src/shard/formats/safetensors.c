@@ -1,6 +1,6 @@
-/* Headers of safetensors files: 8 bytes little-endian, the length of a JSON object that follows and
- * gives each tensor's dtype, shape and place in the weights, which follow it and are filled without
- * a gap. Source: the format's specification, github.com/huggingface/safetensors. */
+/* Headers of safetensors files: a little-endian length of 8 bytes, and a JSON object of that length
+ * with each tensor's dtype, shape and place in the weights. The weights follow the object and have
+ * no gaps. Source: the format's specification, github.com/huggingface/safetensors. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static tsr_status read_dtype(tsr__json *json, tsr_shard_param *param)
     TSR__TRY(tsr__json_string(json, sizeof name, name));
     if (!tsr__dtype_by_name(name, &dtype)) {
         bool clean = tsr__name_problem(name, strlen(name)) == NULL;
-        (void)tsr__json_fail(json, at, "dtype '%s' is not known", clean ? name : "?");
+        (void)tsr__json_fail(json, at, "dtype '%s' is unknown", clean ? name : "?");
         return TSR_ERR_UNSUPPORTED;
     }
     param->dtype = dtype.name;
@@ -47,7 +47,7 @@ static tsr_status read_offsets(tsr__json *json, uint64_t offsets[2])
     return more ? tsr__json_fail(json, start, "data_offsets are two numbers") : TSR_OK;
 }
 
-/* The object of one tensor, whose name is known. Members that are not known are let be. */
+/* Reads the object of one tensor, whose name is set. Unknown members are skipped. */
 static tsr_status read_tensor(safetensors_reader *reader, size_t key_at, tsr_shard_param *param)
 {
     static const char *const names[] = {"dtype", "shape", "data_offsets", NULL};
@@ -84,7 +84,7 @@ static tsr_status read_tensor(safetensors_reader *reader, size_t key_at, tsr_sha
     uint64_t size = reader->params->items[reader->params->count - 1].size_bytes;
     if (offsets[1] < offsets[0] || offsets[1] - offsets[0] != size)
         return tsr__json_fail(json, offsets_at,
-                              "bytes %" PRIu64 " to %" PRIu64 " for its size of %" PRIu64,
+                              "bytes %" PRIu64 " to %" PRIu64 " do not fit its size of %" PRIu64,
                               offsets[0], offsets[1], size);
     if (offsets[1] > reader->weights_bytes)
         return tsr__json_fail(json, offsets_at,

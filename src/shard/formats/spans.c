@@ -1,4 +1,4 @@
-/* What every file of weights has to keep to. */
+/* Rules for all files of weights: tensors do not overlap, and their names differ. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -46,7 +46,7 @@ tsr_status tsr__spans_check(const tsr__file *file, const tsr__params *params, ts
         if (gapless && span->start > end)
             return tsr__file_fail(file, TSR_ERR_INVALID, span->header_at,
                                   "bytes %" PRIu64 " to %" PRIu64
-                                  " of the weights, before tensor '%s', belong to none",
+                                  " of the weights, before tensor '%s', belong to no tensor",
                                   end, span->start - 1, tsr__name_short(name, text));
         if (span->end > end) {
             end = span->end;
@@ -69,7 +69,7 @@ tsr_status tsr__check_names(const char *what, const tsr__params *params, const t
     tsr_status status = TSR_OK;
     if (twice != NULL)
         status =
-            tsr__fail(TSR_ERR_INVALID, "%s: offset %" PRIu64 ": there is a '%s' already", what,
+            tsr__fail(TSR_ERR_INVALID, "%s: offset %" PRIu64 ": the name '%s' is used twice", what,
                       spans->items[twice[1].param].header_at, tsr__name_short(twice->name, text));
     tsr__free(names);
     return status;

@@ -19,7 +19,7 @@ static const tsr_shard_dtype dtypes[] = {
     {"iq4_xs", 256, 136}, {"tq1_0", 256, 54},   {"tq2_0", 256, 66},   {"mxfp4", 32, 17},
 };
 
-/* By GGUF's number; NULL where it has none or has given it up. */
+/* Indexed by GGUF's number; NULL for numbers that GGUF does not use or no longer uses. */
 static const char *const gguf_names[] = {
     "f32",    "f16",   "q4_0",  "q4_1",   NULL,    NULL,    "q5_0",    "q5_1",   "q8_0",    "q8_1",
     "q2_k",   "q3_k",  "q4_k",  "q5_k",   "q6_k",  "q8_k",  "iq2_xxs", "iq2_xs", "iq3_xxs", "iq1_s",

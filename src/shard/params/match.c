@@ -10,12 +10,12 @@ typedef enum step_kind { STEP_CHARACTER, STEP_ANY, STEP_STAR, STEP_SET, STEP_BAD
 typedef struct pattern_step {
     step_kind kind;
     uint32_t character;
-    const char *set; /* of a set: what follows the bracket, up to `next` */
+    const char *set; /* STEP_SET: the text behind the bracket, up to `next` */
     const char *next;
 } pattern_step;
 
-/* The character at `text`, which is not at its end, and where the next one starts. Bytes that are
- * no UTF-8 are characters of their own. */
+/* Returns the character at `text`, which must not be at its end, and stores where the next one
+ * starts. Bytes that are not valid UTF-8 count as one character each. */
 static uint32_t character_at(const char *text, const char **next)
 {
     unsigned char first = (unsigned char)*text++;
@@ -29,7 +29,7 @@ static uint32_t character_at(const char *text, const char **next)
     return character;
 }
 
-/* A character of a pattern that may be escaped; false at its end. */
+/* Reads a character of a pattern, which may be escaped. Returns false at the end of the pattern. */
 static bool escaped_at(const char *pattern, uint32_t *character, const char **next)
 {
     if (*pattern == '\\')
@@ -40,8 +40,8 @@ static bool escaped_at(const char *pattern, uint32_t *character, const char **ne
     return true;
 }
 
-/* Reads a set after its bracket. `character` is looked for in it; *next is what follows it. False
- * when it does not end or has nothing inside. */
+/* Reads a set, from behind its bracket. *inside is whether the set matches `character`, *next the
+ * text behind the set. Returns false if the set is empty or has no closing bracket. */
 static bool read_set(const char *set, uint32_t character, bool *inside, const char **next)
 {
     bool inverted = *set == '!', found = false, empty = true;
@@ -86,7 +86,7 @@ static bool fits(const pattern_step *step, uint32_t character)
     return step->kind == STEP_ANY || (step->kind == STEP_CHARACTER && step->character == character);
 }
 
-/* Only the last star has to be tried again, so this takes length × length steps at most. */
+/* Only the last star has to be tried again, so this takes at most length × length steps. */
 static bool match_text(const char *pattern, const char *text, const char *end)
 {
     const char *star = NULL, *star_text = NULL, *next = text;
@@ -128,12 +128,12 @@ static bool match_name(const char *pattern, const char *name)
 static tsr_status check(const char *pattern)
 {
     const char *rest = pattern + (*pattern == '!');
-    TSR__REQUIRE(*rest != '\0', "shard: '%.80s' is no pattern: there is nothing in it", pattern);
+    TSR__REQUIRE(*rest != '\0', "shard: pattern '%.80s' is empty", pattern);
     while (*rest != '\0') {
         pattern_step step = step_at(rest);
         TSR__REQUIRE(step.kind != STEP_BAD,
-                     "shard: '%.80s' is no pattern: its '%c' at offset %d has no end", pattern,
-                     *rest, (int)(rest - pattern));
+                     "shard: pattern '%.80s': '%c' at offset %d is not complete", pattern, *rest,
+                     (int)(rest - pattern));
         rest = step.next;
     }
     return TSR_OK;

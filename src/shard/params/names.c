@@ -1,4 +1,4 @@
-/* The layer that a parameter's name implies, and the order of names. */
+/* The layer that follows from a parameter's name, and the order of names. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-char *tsr_shard_layer_of(const char *name, char *text, size_t size)
+char *tsr_shard_layer_of(const char *name, size_t size, char *text)
 {
     size_t length = strlen(name), kept = length;
     const char *last_dot = strrchr(name, '.');

@@ -9,7 +9,8 @@
 #include "base/error.h"
 #include "json/text.h"
 
-_Static_assert(TSR_SHARD_MAX_NAME == TSR__MAX_NAME, "names of parameters are checked as text is");
+_Static_assert(TSR_SHARD_MAX_NAME == TSR__MAX_NAME,
+               "tsr__name_problem checks the length of parameters' names");
 
 static tsr_status too_large(void)
 {
@@ -73,7 +74,7 @@ static tsr_status copy_strings(const tsr_shard_param *from, tsr_shard_param *to)
     char layer[TSR_SHARD_MAX_NAME + 1];
     to->name = tsr__strdup(from->name);
     to->layer = tsr__strdup(
-        from->layer != NULL ? from->layer : tsr_shard_layer_of(from->name, layer, sizeof layer));
+        from->layer != NULL ? from->layer : tsr_shard_layer_of(from->name, sizeof layer, layer));
     to->file = from->file != NULL ? tsr__strdup(from->file) : NULL;
     if (to->name != NULL && to->layer != NULL && (from->file == NULL || to->file != NULL))
         return TSR_OK;

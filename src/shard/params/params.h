@@ -6,8 +6,8 @@
 
 #include "tessera/shard.h"
 
-/* The dtype of this name, or of this number in GGUF files; false if there is none. No error is
- * recorded. */
+/* Finds the dtype with this name, or with this number in GGUF files. Returns false if there is
+ * none; no error is recorded then. */
 bool tsr__dtype_by_name(const char *name, tsr_shard_dtype *out);
 bool tsr__dtype_by_gguf(uint32_t number, tsr_shard_dtype *out);
 
@@ -16,12 +16,13 @@ typedef struct tsr__params {
     size_t count, capacity;
 } tsr__params;
 
-/* Fills in what follows from the rest: dtype, count, bytes, block. The layer is left as it is.
- * Errors: TSR_ERR_INVALID, TSR_ERR_OVERFLOW; the text does not say
- * which parameter it is. */
+/* Checks a parameter and fills in the members that follow from others: dtype, count, size_bytes,
+ * block_count and block_bytes. A NULL layer stays NULL. Errors: TSR_ERR_INVALID, TSR_ERR_OVERFLOW;
+ * the text does not name the parameter. */
 tsr_status tsr__param_resolve(tsr_shard_param *param) TSR_NODISCARD;
 
-/* Resolves a copy, with its strings, and appends it. On failure nothing has changed. */
+/* Resolves a copy of a parameter and of its strings, and appends it. On failure nothing has
+ * changed. */
 tsr_status tsr__params_add(tsr__params *params, const tsr_shard_param *param) TSR_NODISCARD;
 void tsr__params_finish(tsr__params *params);
 
@@ -31,9 +32,10 @@ typedef struct tsr__param_name {
     uint64_t param;
 } tsr__param_name;
 
-/* `names` holds params->count entries, which the caller frees. Errors: TSR_ERR_NO_MEMORY. */
+/* *names gets an array of params->count entries, which the caller must free. Errors:
+ * TSR_ERR_NO_MEMORY. */
 tsr_status tsr__params_sort(const tsr__params *params, tsr__param_name **names) TSR_NODISCARD;
-/* The first entry whose name the next one has too; NULL when there is none. */
+/* The first of two consecutive entries with the same name; NULL if all names differ. */
 const tsr__param_name *tsr__params_twice(const tsr__param_name *names, size_t count);
 
 #endif

@@ -1,5 +1,5 @@
-/* Plans as JSON: reading. Members come in any order, so the parameters wait until the number of
- * ranks is known. */
+/* Reads a plan from JSON. Members may come in any order, so their positions are found first; they
+ * are then read in an order in which the number of ranks comes before the parameters. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -13,16 +13,16 @@ enum { SCHEMA, SCHEMA_VERSION, TESSERA, STRATEGY, RANKS, RATES, MEMORY, SUMMARY,
 typedef struct plan_reader {
     tsr__json json;
     tsr__param_text text;
-    size_t at[MEMBERS]; /* where the values are; 0: nowhere */
+    size_t at[MEMBERS]; /* the offsets of the values; 0: the member is missing */
     char strategy[TSR__STRATEGY_NAME];
     uint64_t ranks;
     double *rates;
     uint64_t *memory_bytes;
-    size_t *shards; /* where each parameter's are */
+    size_t *shards; /* the offset of each parameter's shards; 0: it has none */
     size_t shards_capacity;
 } plan_reader;
 
-/* Where every member is. */
+/* Finds the offsets of all members. */
 static tsr_status find_members(plan_reader *reader)
 {
     static const char *const names[] = {"schema", "schema_version", "tessera", "strategy", "ranks",
@@ -71,7 +71,7 @@ static tsr_status read_schema(plan_reader *reader)
     return TSR_OK;
 }
 
-/* One number for each rank: `reals` or `integers`. */
+/* Reads one number for each rank, into `reals` or `integers`; the other one is NULL. */
 static tsr_status read_numbers(plan_reader *reader, int member, double *reals, uint64_t *integers)
 {
     tsr__json *json = &reader->json;
@@ -82,7 +82,7 @@ static tsr_status read_numbers(plan_reader *reader, int member, double *reals, u
         TSR__TRY(tsr__json_element(json, &more));
         if (more != (r < reader->ranks))
             return tsr__json_fail(json, reader->at[member],
-                                  "\"%s\" is not one number for each of %" PRIu64 " ranks",
+                                  "\"%s\" does not have one number for each of %" PRIu64 " ranks",
                                   member == RATES ? "rates" : "memory_bytes", reader->ranks);
         if (!more)
             return TSR_OK;
@@ -157,7 +157,7 @@ static tsr_status read_range(tsr__json *json, tsr_shard_range *range)
     for (int i = 0;; i++) {
         TSR__TRY(tsr__json_element(json, &more));
         if (more != (i < 2))
-            return tsr__json_fail(json, start, "a shard is its start and its count");
+            return tsr__json_fail(json, start, "a shard is not an array of two numbers");
         if (!more)
             break;
         TSR__TRY(tsr__json_integer(json, &numbers[i]));
@@ -180,7 +180,9 @@ static tsr_status read_shards(plan_reader *reader, tsr_shard_plan *plan)
             TSR__TRY(tsr__json_element(json, &more));
             if (more != (r < reader->ranks))
                 return tsr__json_fail(json, reader->shards[p],
-                                      "not one shard for each of %" PRIu64 " ranks", reader->ranks);
+                                      "\"shards\" does not have one entry for each of %" PRIu64
+                                      " ranks",
+                                      reader->ranks);
             if (!more)
                 break;
             TSR__TRY(read_range(json, &plan->ranges[p * reader->ranks + r]));

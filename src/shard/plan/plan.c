@@ -1,4 +1,4 @@
-/* Making plans. */
+/* Creates plans. */
 #include "shard/plan/plan.h"
 
 #include <inttypes.h>
@@ -118,8 +118,8 @@ static tsr_status add_params(tsr_shard_plan *plan, uint64_t count, const tsr_sha
     return TSR_OK;
 }
 
-/* The strategy's own function may fail without having called us: then the recorded text is of
- * something else. */
+/* A strategy of the caller's may fail without recording an error. The text of an earlier error must
+ * not appear as its text then, so it is removed before the call. */
 static tsr_status call_strategy(const tsr_shard_strategy *strategy,
                                 const tsr_shard_request *request, tsr_shard_range *ranges)
 {

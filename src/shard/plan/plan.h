@@ -1,4 +1,10 @@
-/* What the files of plans share. */
+/* The inside of plans.
+ *
+ *     plan.c   creates plans
+ *     query.c  answers questions about plans, and checks them
+ *     save.c   writes a plan as JSON
+ *     load.c   reads a plan from JSON
+ */
 #ifndef TSR_SHARD_PLAN_PLAN_H
 #define TSR_SHARD_PLAN_PLAN_H
 
@@ -17,17 +23,18 @@ struct tsr_shard_plan {
     tsr_shard_rank_total *totals; /* [ranks] */
 };
 
-/* A plan without parameters and ranges. Errors: TSR_ERR_INVALID for a bad name, number of ranks or
- * rate. */
+/* Creates a plan without parameters and ranges. Errors: TSR_ERR_INVALID for a bad name, number of
+ * ranks or rate. */
 tsr_status tsr__plan_start(const char *strategy, int ranks, const double *rates,
                            const uint64_t *memory_bytes, tsr_shard_plan **out) TSR_NODISCARD;
 
-/* When all parameters are there: looks for names that come twice, sorts them, and makes room for
- * ranges and totals, all 0. */
+/* Called after all parameters have been added: sorts the names, checks that they differ, and
+ * allocates ranges and totals, which are all 0. */
 tsr_status tsr__plan_listed(tsr_shard_plan *plan) TSR_NODISCARD;
 
-/* When all ranges are there, but those of always-gathered parameters, which it fills in: that they
- * cover everything once, and that ranks have the memory. Adds up the totals. */
+/* Called after all ranges have been set, except those of always-gathered parameters, which it sets.
+ * Checks that the ranges cover every element once and fit the ranks' memory, and computes the
+ * totals. */
 tsr_status tsr__plan_finish(tsr_shard_plan *plan) TSR_NODISCARD;
 
 #endif

@@ -1,4 +1,4 @@
-/* Looking at plans, and checking them. */
+/* Answers questions about plans, and checks them. */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -136,7 +136,7 @@ static double imbalance_of(const tsr_shard_plan *plan, uint64_t sharded_bytes)
             return INFINITY;
         longest = fmax(longest, (double)plan->totals[r].sharded_bytes / scaled);
     }
-    /* Infinite is kept for a rate of 0: one that is nearly so may be beyond what a double holds. */
+    /* Only a rate of 0 gives infinity. A rate near 0 may exceed the range of double. */
     return sharded_bytes > 0 ? fmin(longest / ((double)sharded_bytes / rates), DBL_MAX) : 1;
 }
 

@@ -13,7 +13,7 @@
 struct tsr__apportion_rank {
     uint64_t remainder;
     int rank;
-    bool open; /* neither at its limit nor without a weight */
+    bool open; /* it can take more units: it has a weight and is below its limit */
 };
 
 tsr_status tsr__apportion_init(int ranks, tsr__apportion_work *out)
@@ -54,8 +54,8 @@ uint64_t tsr__apportion(tsr__apportion_work *work, uint64_t units, const uint64_
     if (units == 0)
         return 0;
 
-    /* Who reaches a limit gets it and leaves; that only increases the others' shares, so nobody has
-     * to be asked back. */
+    /* A rank whose share reaches its limit gets the limit and is closed. This only increases the
+     * shares of the others, so a closed rank need not be opened again. */
     for (bool changed = true; changed && limits != NULL;) {
         uint64_t divided = left, divisor = sum, remainder;
         changed = false;
@@ -102,8 +102,8 @@ tsr_status tsr__weights_from_rates(int ranks, const double *rates, uint64_t *wei
 {
     double largest = 0;
     for (int r = 0; r < ranks && rates != NULL; r++) {
-        TSR__REQUIRE(isfinite(rates[r]) && rates[r] >= 0, "rank %d's rate of %g is not a rate", r,
-                     rates[r]);
+        TSR__REQUIRE(isfinite(rates[r]) && rates[r] >= 0,
+                     "rank %d's rate is %g; rates must be finite and not negative", r, rates[r]);
         largest = rates[r] > largest ? rates[r] : largest;
     }
     TSR__REQUIRE(rates == NULL || largest > 0, "all %d rates are 0", ranks);

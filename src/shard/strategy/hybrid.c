@@ -1,9 +1,9 @@
-/* Some layers divided, others whole. */
+/* The hybrid strategy: some layers are divided, others are assigned to one rank. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "shard/strategy/strategy.h"
 
-/* Whether a parameter's layer is to stay whole. */
+/* Whether a parameter's layer is assigned to one rank. */
 static tsr_status is_whole(const tsr__strategy_data *data, const tsr_shard_param *param, bool *out)
 {
     bool full = false, whole = false;

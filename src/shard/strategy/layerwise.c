@@ -1,4 +1,4 @@
-/* Whole layers to ranks: the largest first, each to the rank that would be done with it first.
+/* Assigns complete layers to ranks: the largest first, each to the rank that would finish it first.
  * Source: Graham, "Bounds on multiprocessing timing anomalies" (SIAM J. Appl. Math. 17, 1969). */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,12 +11,12 @@
 #include "shard/strategy/wide.h"
 #include "json/text.h"
 
-/* A parameter, and after sorting and counting a layer: its first parameters. */
+/* A parameter; in the list of layers, the first parameter of a layer. */
 typedef struct member {
     const char *layer;
     uint64_t param;
-    uint64_t layer_bytes; /* of all members */
-    uint64_t layer_first; /* where its members start in the list by layer */
+    uint64_t layer_bytes; /* of all its parameters */
+    uint64_t layer_first; /* index of its first parameter in the list sorted by layer */
     uint64_t layer_members;
 } member;
 
@@ -35,7 +35,7 @@ static int by_size(const void *a, const void *b)
     return tsr_shard_compare_names(x->layer, y->layer);
 }
 
-/* Layers out of parameters that are sorted by them. */
+/* Builds the list of layers from parameters that are sorted by layer. */
 static size_t group(const tsr_shard_request *request, const member *members, size_t count,
                     member *layers)
 {
@@ -51,8 +51,8 @@ static size_t group(const tsr_shard_request *request, const member *members, siz
     return layer_count;
 }
 
-/* The rank that would finish first: the smallest (bytes so far + size) / weight. -1 when none has
- * the memory. */
+/* The rank that would finish first: the one with the smallest (bytes so far + size) / weight. -1 if
+ * no rank has the memory. */
 static int choose_rank(const tsr_shard_request *request, const uint64_t *bytes,
                        const uint64_t *weights, uint64_t gathered, uint64_t size)
 {

@@ -1,4 +1,4 @@
-/* Cutting a length into one range for each rank. */
+/* Divides a length into one range for each rank. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -17,13 +17,14 @@ typedef struct length_cut {
 
 static tsr_shard_range range_of(const length_cut *cut, uint64_t first, uint64_t end)
 {
-    /* Nothing overflows but the very last unit, which may be short. */
+    /* Only the end of the last unit can overflow. That unit may be shorter and ends at the length.
+     */
     uint64_t start = first == cut->units ? cut->length : first * cut->align;
     uint64_t stop = end == cut->units ? cut->length : end * cut->align;
     return (tsr_shard_range){start, stop - start};
 }
 
-/* Every rank the same number of units, as far as there are some. */
+/* Gives every rank `each` units, until none are left. */
 static void cut_even(const length_cut *cut, uint64_t each, tsr_shard_range *ranges)
 {
     for (int r = 0; r < cut->ranks; r++)
@@ -144,7 +145,7 @@ static tsr_status no_rank(uint64_t start, uint64_t end)
                      end - 1);
 }
 
-/* Of ranges in the order of their starts. */
+/* Checks ranges that are sorted by their starts. */
 static tsr_status check_sorted(uint64_t length, const owned *list, size_t count)
 {
     uint64_t covered = 0;

@@ -34,7 +34,7 @@ tsr_status tsr__shard_unit(const tsr_shard_param *param, uint64_t align, uint64_
     if (!tsr__mul_u64(wanted / common_divisor(wanted, param->block_count), param->block_count,
                       &result))
         return tsr__fail(TSR_ERR_OVERFLOW,
-                         "shard: an alignment of %" PRIu64 " elements is too much for %s", align,
+                         "shard: an alignment of %" PRIu64 " elements is too large for %s", align,
                          param->dtype);
     *unit = result;
     return TSR_OK;

@@ -1,8 +1,8 @@
-/* Bytes over the whole model in proportion to rates, within what the ranks can hold. First the
- * model's bytes are divided into a target for each rank; then every parameter is divided in
- * proportion to what is missing to the targets, so that roundings of one parameter are made good by
- * the next. Parameters that are cut coarsely come first, so that a rank that is nearly full gets
- * the fine ones. */
+/* The weighted strategy: a rank's bytes of the complete model are in proportion to its rate and
+ * within its memory. First the model's bytes are divided into a target for each rank. Then every
+ * parameter is divided in proportion to the bytes that ranks still need to reach their targets, so
+ * that the next parameter corrects the rounding of the one before. Parameters with large units come
+ * first, so that parameters with small units are left for ranks that are nearly full. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -47,18 +47,18 @@ static tsr_status set_targets(const tsr_shard_request *request, weighted_state *
         return tsr__fail_context(status, "shard");
     for (size_t r = 0; r < state->ranks; r++) {
         uint64_t memory = request->memory_bytes != NULL ? request->memory_bytes[r] : UINT64_MAX;
-        /* Nothing needs more than 2^63. */
+        /* All parameters together have less than 2^63 bytes. */
         uint64_t room = memory > gathered ? tsr__min_u64(memory - gathered, INT64_MAX) : 0;
         state->room[r] = state->weights[r] > 0 ? room : 0;
     }
     uint64_t left =
         tsr__apportion(&state->work, sharded, state->weights, state->room, state->target);
-    TSR__REQUIRE(left == 0,
-                 "shard: %" PRIu64 " bytes are left over when every rank's memory is full", left);
+    TSR__REQUIRE(left == 0, "shard: the ranks' memory is too small: %" PRIu64 " bytes do not fit",
+                 left);
     return TSR_OK;
 }
 
-/* Units for each rank, into state->counts. */
+/* Writes the units of one parameter that each rank gets to state->counts. */
 static tsr_status divide(weighted_state *state, const cut_item *item, const tsr_shard_param *param)
 {
     uint64_t units = tsr__div_up_u64(param->count, item->unit);
@@ -68,10 +68,10 @@ static tsr_status divide(weighted_state *state, const cut_item *item, const tsr_
         tsr__apportion(&state->work, units, state->target, state->limits, state->counts);
     if (left == 0)
         return TSR_OK;
-    /* Who has reached its target but has memory takes the rest. */
+    /* Ranks that have reached their targets but have memory left take the rest. */
     for (size_t r = 0; r < state->ranks; r++)
         state->weights[r] = state->limits[r] -= state->counts[r];
-    for (size_t r = 0; r < state->ranks; r++) /* the sum has to stay below 2^63 */
+    for (size_t r = 0; r < state->ranks; r++) /* the sum must stay below 2^63 */
         state->weights[r] = tsr__min_u64(state->weights[r], left);
     left = tsr__apportion(&state->work, left, state->weights, state->limits, state->extra);
     for (size_t r = 0; r < state->ranks; r++)
@@ -82,8 +82,8 @@ static tsr_status divide(weighted_state *state, const cut_item *item, const tsr_
     bool fits = left == 1 && tsr__apportion_short((int)state->ranks, state->room, item->unit_bytes,
                                                   rest, state->counts);
     TSR__REQUIRE(fits,
-                 "shard: %s is cut into units of %" PRIu64 " bytes; %" PRIu64
-                 " bytes of it are left over when no rank has memory for one more",
+                 "shard: %s is divided into units of %" PRIu64 " bytes, and no rank has memory for "
+                 "its last %" PRIu64 " bytes",
                  param->name, item->unit_bytes, rest);
     return TSR_OK;
 }
