@@ -1,5 +1,5 @@
-/* How fast each rank is: rates for partitions (shard.h), layers and plans on GPUs that are not
- * alike.
+/* Calibration: measures how fast each rank is. The rates are for partitions (shard.h), layers and
+ * plans on GPUs that differ.
  *
  *     double *rates = calloc(ranks, sizeof *rates);
  *     tsr_calibrate(group, NULL, rates);
@@ -18,28 +18,29 @@ extern "C" {
 
 typedef struct tsr_calibrate_params {
     /* The product that is measured: y[rows, columns] = x[rows, inner] · w[columns, inner]ᵀ.
-     * 0: 256, 1024 and 1024. Better the sizes of the layer: drivers differ in what they are good
-     * at. */
+     * 0: 256, 1024 and 1024. The sizes of the layer give better rates, because drivers differ in
+     * which sizes they are fast at. */
     int64_t rows, inner, columns;
     tsr_dtype dtype; /* f32, f16 or bf16; 0: f32 */
-    /* Each rank measures for this long, all of them at once, since that is how they will work;
-     * 0: 200 ms. */
+    /* How long each rank measures; 0: 200 ms. All ranks measure at the same time, as they will
+     * later work at the same time. */
     uint64_t duration_ns;
 } tsr_calibrate_params;
 #define tsr_calibrate_params(...) (&(tsr_calibrate_params){__VA_ARGS__})
 
-/* Measures each rank's products per second on the group's stream, after a warm-up that is not
- * counted, and writes floating-point operations per second of all ranks to the caller's
- * rates[size]: the same bits on every rank. The fastest repetition counts. All ranks call
- * it, with the same params; NULL is all zero. Errors: TSR_ERR_INVALID (sizes, dtype, NULL), those
- * of recording and of the communicator. */
+/* Measures products on the group's stream, after a warm-up that is not measured, and writes the
+ * floating-point operations per second of all ranks to the caller's rates[size], with the same bits
+ * on every rank. The fastest product decides. Collective: all ranks must call it, with the same
+ * params; NULL `params` means all defaults. Blocks until all ranks have measured. Errors:
+ * TSR_ERR_INVALID for sizes, dtype or NULL; those of recording and of the communicator;
+ * TSR_ERR_DRIVER if another rank has failed. */
 TSR_API TSR_NODISCARD tsr_status tsr_calibrate(tsr_group *group, const tsr_calibrate_params *params,
                                                double *rates);
 
-/* How good a division is, by arithmetic alone: ranks work on work[i] units at rates[i] units per
- * second, all of them until the last is done. Returns the units per second that makes, over the sum
- * of the rates: 1 is perfect. An even division among rates 3 and 1 is 0.5. 0 where a rank of rate 0
- * has work, or where there is none. */
+/* Computes how good a division is: rank r works on ranges[r].count units at rates[r] units per
+ * second, and all ranks wait for the last. Returns the units per second of all ranks together,
+ * divided by the sum of the rates: 1 is perfect, and an even division among rates 3 and 1 gives
+ * 0.5. Returns 0 if a rank of rate 0 has work, or if there is no work. */
 TSR_API double tsr_partition_efficiency(int ranks, const tsr_shard_range *ranges,
                                         const double *rates);
 

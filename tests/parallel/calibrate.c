@@ -39,9 +39,9 @@ CASE(rate_mistakes, "calibrate: mistakes are refused")
     FAILS(tsr_calibrate(NULL, NULL, rates), TSR_ERR_INVALID, "calibrate: group is NULL");
     FAILS(tsr_calibrate(group, NULL, NULL), TSR_ERR_INVALID, "calibrate: rates is NULL");
     FAILS(tsr_calibrate(group, tsr_calibrate_params(.rows = -1), rates), TSR_ERR_INVALID,
-          "calibrate: a product of -1 × 1024 × 1024");
+          "calibrate: the product is -1 × 1024 × 1024; all sizes must be positive");
     FAILS(tsr_calibrate(group, tsr_calibrate_params(.dtype = TSR_I32), rates), TSR_ERR_INVALID,
-          "calibrate: products of i32");
+          "calibrate: dtype is i32; f32, f16 or bf16 is needed");
 }
 
 /* The efficiency of dividing `length` by these rates, in units of `align`, evenly or by them; and

@@ -1,3 +1,4 @@
+/* Measures how fast each rank multiplies matrices. */
 #include "tessera/calibrate.h"
 
 #include <math.h>
@@ -30,10 +31,10 @@ static tsr_status fill_params(const tsr_calibrate_params *given, bench *b)
     p->dtype = p->dtype ? p->dtype : TSR_F32;
     p->duration_ns = p->duration_ns ? p->duration_ns : DURATION_NS;
     TSR__REQUIRE(p->rows > 0 && p->inner > 0 && p->columns > 0,
-                 "%s: a product of %lld × %lld × %lld", who, (long long)p->rows,
-                 (long long)p->inner, (long long)p->columns);
+                 "%s: the product is %lld × %lld × %lld; all sizes must be positive", who,
+                 (long long)p->rows, (long long)p->inner, (long long)p->columns);
     TSR__REQUIRE(p->dtype == TSR_F32 || p->dtype == TSR_F16 || p->dtype == TSR_BF16,
-                 "%s: products of %s", who, tsr_dtype_name(p->dtype));
+                 "%s: dtype is %s; f32, f16 or bf16 is needed", who, tsr_dtype_name(p->dtype));
     return TSR_OK;
 }
 
@@ -57,8 +58,8 @@ static tsr_status multiply(bench *b, double *seconds)
     return TSR_OK;
 }
 
-/* The fastest of what fits into the time, at least three: whatever else a machine has to do only
- * ever makes them longer. */
+/* The shortest time of the products that fit into the duration, of at least three. The shortest is
+ * used because other load on the machine only makes products slower. */
 static tsr_status measure(bench *b, double *seconds)
 {
     double best = INFINITY, once;
@@ -71,7 +72,8 @@ static tsr_status measure(bench *b, double *seconds)
     return TSR_OK;
 }
 
-/* Pipelines are built and clocks go up before anything counts. */
+/* Multiplies a few times, so that pipelines have been built and clocks have risen before the
+ * measurement. */
 static tsr_status warm_up(bench *b)
 {
     double unused;
@@ -86,12 +88,12 @@ static tsr_status calibrate(tsr_group *group, bench *b, double *all, double *rat
     tsr_comm *comm = tsr_group_comm(group);
     double seconds = 1;
     tsr_status status = warm_up(b);
-    /* All at once: what ranks share, they share in earnest as well. */
+    /* All ranks measure at the same time, because they will also share their resources later. */
     if (comm)
         TSR__TRY(tsr_comm_barrier(comm));
     if (status == TSR_OK)
         status = measure(b, &seconds);
-    /* Those that failed take part, so that nobody waits for them. */
+    /* A rank that has failed takes part too, so that the others do not wait for it. */
     const double work =
         2.0 * (double)b->params.rows * (double)b->params.inner * (double)b->params.columns;
     const double rate = status == TSR_OK ? work / seconds : -1;
@@ -102,7 +104,7 @@ static tsr_status calibrate(tsr_group *group, bench *b, double *all, double *rat
     TSR__TRY(status);
     for (int r = 0; r < tsr_group_size(group); r++)
         if (all[r] < 0)
-            return tsr__fail(TSR_ERR_DRIVER, "%s: rank %d could not multiply", who, r);
+            return tsr__fail(TSR_ERR_DRIVER, "%s: the measurement failed on rank %d", who, r);
     memcpy(rates, all, (size_t)tsr_group_size(group) * sizeof *rates);
     return TSR_OK;
 }

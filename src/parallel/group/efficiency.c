@@ -1,3 +1,4 @@
+/* How well a partition uses ranks of different rates. */
 #include "tessera/calibrate.h"
 
 #include "base/rates.h"

@@ -1,4 +1,4 @@
-/* Groups: creating them, choosing their path, and what they know of themselves. */
+/* Creates and destroys groups, chooses their paths, and answers questions about them. */
 #include "parallel/group/group.h"
 
 #include <stdatomic.h>

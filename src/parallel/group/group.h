@@ -52,7 +52,7 @@ struct tsr_group_request {
     int dim;
     int64_t *sizes;
 
-    uint64_t point; /* of the stream: when it is reached, the data are there */
+    uint64_t point; /* of the stream: when it is reached, the device has produced the data */
     tsr__group_state state;
     tsr_request *active; /* direct path */
     uint64_t issued;     /* staged path: elements of each block that have been given to pieces, */
@@ -167,8 +167,8 @@ void tsr__group_leave_set(tsr_group *group);
 
 /* The error that the group has failed with, if it has. */
 tsr_status tsr__group_check(const tsr_group *group) TSR_NODISCARD;
-/* Fails the group, if requests are in progress, because this rank "destroyed its group" or the
- * like: its requests fail, and the other ranks learn it. The thread's recorded error stays. */
+/* Fails the group and its requests, with the text "group: rank N WHAT". Other ranks that wait for
+ * this rank get TSR_ERR_PEER_LOST. The thread's recorded error does not change. */
 void tsr__group_abort(tsr_group *group, const char *what);
 
 #endif

@@ -1,5 +1,5 @@
-/* Progress: all groups of a stream advance whenever one of them is waited for or tested. And the
- * failure of a group, after which nothing progresses. */
+/* Progress: all groups of a stream advance whenever one of them is waited for or tested. This file
+ * also has the failure of a group, after which it does not progress any more. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -95,7 +95,7 @@ static void fail(tsr_group *group, tsr_status status)
         tsr__group_done(request);
         group->queue = request->next;
     }
-    /* Other ranks that wait for this one learn that it has left. */
+    /* Other ranks that wait for this rank get an error when its communicator is destroyed. */
     tsr_comm_destroy(&group->comm);
     (void)tsr__fail(group->status, "%s", group->why);
 }
