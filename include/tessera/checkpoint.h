@@ -113,8 +113,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_load(const char *path, tsr_comm 
                                                      const tsr_checkpoint_params *params);
 
 /* Reads the metadata of a safetensors file, written by any program: copies the text of `key` to
- * text[size], with a terminating zero. Errors: TSR_ERR_NOT_FOUND for a file or a key that does not
- * exist; TSR_ERR_INVALID for a wrong file, a string with a zero character, a key of more than
+ * text[size], with a terminating zero. Blocks until the header has been read and, if it has a
+ * checksum, verified. Errors: TSR_ERR_NOT_FOUND for a file or a key that does not exist;
+ * TSR_ERR_INVALID for a wrong file or checksum, a string with a zero character, a key of more than
  * TSR_SHARD_MAX_NAME bytes, or a text that does not fit, naming the bytes that it needs;
  * TSR_ERR_IO; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_metadata(const char *path, const char *key,

@@ -88,8 +88,9 @@ typedef struct tsr_parameter {
     /* The dimension that is divided. -1: every rank has the full parameter, and the same
      * gradient. */
     int shard_dim;
-    int64_t offset,
-        length; /* of this rank's part along shard_dim; 0 and all of dimension 0 if that is -1 */
+    /* This rank's part of shard_dim: `length` elements from `offset` on. If shard_dim is -1: 0 and
+     * the size of dimension 0. */
+    int64_t offset, length;
 } tsr_parameter;
 
 TSR_API int tsr_layer_parameter_count(const tsr_layer *layer);

@@ -74,8 +74,9 @@ typedef struct tsr_partition_params {
 /* Divides `length` elements into consecutive ranges, one for each rank, and writes them to the
  * caller's ranges[ranks]. A rank that gets nothing has count 0, and starts where its neighbours
  * meet. `params` may be NULL. Errors: TSR_ERR_INVALID for ranks outside 1 … TSR_SHARD_MAX_RANKS, a
- * length of 2^63 or more, rates that are negative, not finite or all 0, a length that STRICT cannot
- * divide, or one that the limits cannot hold; TSR_ERR_NO_MEMORY. */
+ * length of 2^63 or more, rates that are negative, not finite or all 0, rates for another kind than
+ * WEIGHTED, a length that STRICT cannot divide, or one that the limits cannot hold;
+ * TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_partition(uint64_t length, int ranks,
                                                const tsr_partition_params *params,
                                                tsr_shard_range *ranges);
@@ -126,7 +127,7 @@ typedef struct tsr_shard_param {
  * name. Components are separated by dots. Writes the layer to `text`, truncated to `size` bytes
  * including the terminating zero (nothing if `size` is 0), and returns `text`. `name` must not be
  * NULL. */
-TSR_API char *tsr_shard_layer_of(const char *name, char *text, size_t size);
+TSR_API char *tsr_shard_layer_of(const char *name, size_t size, char *text);
 
 /* Compares names in natural order: runs of digits compare as numbers, so that "layer2" is before
  * "layer10", and other bytes as they are. If that finds no difference, byte order decides. Returns
@@ -329,8 +330,8 @@ typedef enum tsr_shard_format {
     TSR_SHARD_SAFETENSORS = 0,
     TSR_SHARD_GGUF = 1, /* versions 2 and 3, little-endian */
     TSR_SHARD_JSON = 2, /* a list of parameters, see docs/sharding.md */
-    TSR_SHARD_INDEX =
-        3 /* model.safetensors.index.json, and the files that it names, in the same folder */
+    /* model.safetensors.index.json, and the files that it names, in the same folder */
+    TSR_SHARD_INDEX = 3
 } tsr_shard_format;
 
 /* Returns "safetensors", "gguf", "json" or "index", or "?" for any other value. The string is in
