@@ -1,5 +1,5 @@
 /* Groups, layers, FSDP models and optimizers in a build without Vulkan (-Dvulkan=disabled): every
- * function exists and answers TSR_ERR_UNSUPPORTED. The objects that others take cannot exist. */
+ * function exists and returns TSR_ERR_UNSUPPORTED. Objects to pass to them cannot be created. */
 #include "base/stub.h"
 #include "tessera/calibrate.h"
 #include "tessera/optimizer.h"

@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "parallel/checkpoint/checkpoint.h"
 
-/* One failure is everybody's ---------------------------------------------------------------------
+/* Failures --------------------------------------------------------------------------------------
  */
 
 typedef struct failure {
@@ -37,7 +37,7 @@ tsr_status tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_status min
     TSR__TRY(tsr_comm_broadcast(comm, &first, sizeof first, TSR_U8, (int)failed));
     if (failed == rank)
         return tsr__fail((tsr_status)first.status, "%s", first.text);
-    /* The text begins with the same function's name. */
+    /* The text usually begins with the same function's name, which is not repeated. */
     size_t skip = strlen(who);
     bool same = strncmp(first.text, who, skip) == 0 && strncmp(first.text + skip, ": ", 2) == 0;
     return tsr__fail((tsr_status)first.status, "%s: rank %d: %s", who, (int)failed,
@@ -57,7 +57,7 @@ tsr_status tsr__checkpoint_same(tsr_comm *comm, const char *who, const char *wha
             : tsr__fail(TSR_ERR_INVALID, "%s: %s, which rank 0 has otherwise", who, what));
 }
 
-/* Who writes what -------------------------------------------------------------------------------
+/* Division of the writing -----------------------------------------------------------------------
  */
 
 typedef struct region {
@@ -125,8 +125,9 @@ static tsr_status twice(const char *who, const tsr_checkpoint_entry *entry, cons
                      who, entry->name, a->rank, b->rank);
 }
 
-/* Sorted regions, without doubles and empty ones: along the divided dimension part follows part,
- * and within each part range follows range. */
+/* Checks that sorted regions without duplicates and empty ones cover the full tensor: each part
+ * starts where the previous one ends along the divided dimension, and so does each range within a
+ * part. */
 static tsr_status check_cover(const char *who, const tsr_checkpoint_entry *entry, const owned *list,
                               int count)
 {
@@ -161,7 +162,8 @@ static tsr_status check_cover(const char *who, const tsr_checkpoint_entry *entry
     return along < size ? gap(who, entry, where, along, size) : TSR_OK;
 }
 
-/* Of one entry: regions[ranks] of all ranks; list[ranks] is scratch. */
+/* Checks one entry, from regions[ranks] of all ranks, and sets *mine. list[ranks] is scratch
+ * memory. */
 static tsr_status divide(const char *who, const tsr_checkpoint_entry *entry, int ranks, int rank,
                          const region *const *regions, int index, owned *list, bool *mine)
 {
@@ -176,13 +178,13 @@ static tsr_status divide(const char *who, const tsr_checkpoint_entry *entry, int
         if (list[i].of.dim != list[0].of.dim)
             return other_dim(who, entry, &list[0], &list[i]);
     for (int i = 0; i < count; i++) {
-        /* Of those that are the same, the lowest rank's comes first. */
+        /* Of equal regions, that of the lowest rank comes first and is kept. */
         if (kept > 0 && memcmp(&list[kept - 1].of, &list[i].of, sizeof(region)) == 0)
             continue;
         *mine = *mine || list[i].rank == rank;
         list[kept++] = list[i];
     }
-    /* An entry without elements may belong to a rank that divides another dimension. */
+    /* This rank may have no elements and another shard_dim than the ranks that have some. */
     tsr_checkpoint_entry along = *entry;
     if (kept > 0 && along.shard_dim != (int)list[0].of.dim) {
         along.shard_dim = (int)list[0].of.dim;
@@ -191,9 +193,9 @@ static tsr_status divide(const char *who, const tsr_checkpoint_entry *entry, int
     return check_cover(who, &along, list, kept);
 }
 
-/* Entries are looked at in groups, so that tables of many ranks stay small. */
+/* Entries are processed in groups of this size, to limit the memory for tables of many ranks. */
 #define GROUP 128
-#define COMBINED 4096 /* checksums that are exchanged at once */
+#define COMBINED 4096 /* checksums that are exchanged in one call */
 
 typedef struct tables {
     region *mine, *all; /* [GROUP], [ranks][GROUP] */
@@ -215,7 +217,7 @@ static tsr_status divide_group(tsr_comm *comm, const char *who, int count,
         memcpy(t->all, t->mine, bytes);
     for (int r = 0; r < ranks; r++)
         t->of[r] = t->all + (size_t)r * (size_t)count;
-    /* All ranks see the same tables, and stop at the same mistake. */
+    /* All ranks have the same tables, so they stop at the same error. */
     for (int i = 0; i < count; i++) {
         if (!complete) {
             TSR__TRY(divide(who, &entries[i], ranks, rank, t->of, i, t->list, &mine[i]));

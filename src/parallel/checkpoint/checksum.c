@@ -30,8 +30,8 @@ uint32_t tsr__checksum_state(const tsr__checksum *checksum)
 /* Headers ---------------------------------------------------------------------------------------
  */
 
-/* Where the digits start; NULL: there are none. Quotes inside of a text are escaped, so no text can
- * look like this. */
+/* Returns where the digits start, or NULL if there are none. No other text can match, because
+ * quotes inside of a text are escaped. */
 static char *find_digits(const char *header, uint64_t header_bytes)
 {
     static const char before[] = "\"" TSR__CHECKSUM_KEY "\":\"";

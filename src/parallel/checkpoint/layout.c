@@ -1,4 +1,4 @@
-/* A file's header, and where its tensors are. Source: the format's specification,
+/* The header of a file, and the positions of its tensors. Source: the format's specification,
  * github.com/huggingface/safetensors. */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -11,9 +11,9 @@
 #include "shard/formats/file.h"
 #include "json/text.h"
 
-#define ALIGN 8 /* of the weights in the file */
+#define ALIGN 8 /* bytes; the alignment of the first tensor in the file */
 
-/* As the format calls dtypes; indices are tsr_dtype. */
+/* The format's names of dtypes, indexed by tsr_dtype. */
 static const char *const dtype_names[] = {"?",   "F32", "F16", "BF16", "I32",
                                           "U32", "I64", "U8",  "F64"};
 
@@ -43,7 +43,7 @@ static tsr_status append_format(text *to, const char *format, ...)
     return append(to, line, (size_t)size);
 }
 
-/* A character that does not stand for itself in JSON. */
+/* Appends a character that JSON requires to be escaped. */
 static tsr_status append_escaped(text *to, char c)
 {
     static const char known[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
@@ -54,7 +54,7 @@ static tsr_status append_escaped(text *to, char c)
     return append(to, letters + (found - known), 1);
 }
 
-/* UTF-8 that has been checked. */
+/* `string` is UTF-8 that has been checked. */
 static tsr_status append_string(text *to, const char *string)
 {
     TSR__TRY(append(to, "\"", 1));
@@ -80,7 +80,7 @@ static tsr_status check_pair(const char *who, const char *key, const char *value
     return TSR_OK;
 }
 
-/* Room for the checksums of the header and of `count` tensors. */
+/* Appends room for the checksums of the header and of `count` tensors, filled with zeros. */
 static tsr_status append_checksums(text *to, int count)
 {
     TSR__TRY(append_format(to, ",\"" TSR__CHECKSUM_KEY "\":\""));
@@ -123,7 +123,7 @@ static tsr_status append_entry(text *to, const tsr_checkpoint_entry *entry, uint
     return append_format(to, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", start, end);
 }
 
-/* Entries of one width, behind those that are wider. */
+/* Appends the entries whose elements have `width` bytes, after the wider ones. */
 static tsr_status append_width(const char *who, text *to, uint64_t width, int count,
                                const tsr_checkpoint_entry *entries, uint64_t *end, int *written,
                                tsr__checkpoint_layout *layout)

@@ -14,19 +14,21 @@ static const char who[] = "checkpoint_load";
 
 typedef struct reader {
     const char *path;
-    tsr__file file; /* the one that is open: of an index, one after the other */
+    tsr__file
+        file; /* the file that is open; the files of an index are opened one after the other */
     bool open;
-    const char *name;     /* of that file, in the list's memory; NULL: the path itself */
-    tsr__params params;   /* of a file by itself */
+    const char *name;     /* of the open file, owned by `list`; NULL: the file is `path` itself */
+    tsr__params params;   /* of a single file */
     tsr_shard_list *list; /* of an index */
     uint64_t hash;        /* of all headers */
-    bool checksums;       /* are verified, */
+    bool checksums;       /* whether to verify checksums */
     bool has_checksums;
-    /* as far as the file has them. Both by the indices of parameters. */
+    /* The checksums that the files have, and whether they have one, by the index of the
+     * parameter. */
     uint32_t *expected;
     bool *known;
     tsr__param_name *names; /* of an index: its parameters, sorted by name */
-    tsr__checksum checksum; /* of what this rank reads of a tensor */
+    tsr__checksum checksum; /* of this rank's part of the current tensor */
 } reader;
 
 static const tsr__params *params_of(const reader *r)
@@ -45,7 +47,7 @@ static void reader_finish(reader *r)
     tsr__free(r->names);
 }
 
-/* "checkpoint_load: PATH: …" */
+/* Puts "checkpoint_load: PATH: " before an error text. */
 static tsr_status with_path(const reader *r, tsr_status status)
 {
     if (status == TSR_OK || status == TSR_ERR_NO_MEMORY)
@@ -62,7 +64,7 @@ static bool is_index(const char *path)
     return length >= end && strcmp(path + length - end, ending) == 0;
 }
 
-/* Room for checksums, once all parameters are known. */
+/* Allocates the checksums; all parameters are known. */
 static tsr_status make_expected(reader *r)
 {
     const size_t count = params_of(r)->count;
@@ -73,7 +75,8 @@ static tsr_status make_expected(reader *r)
     return r->list ? tsr__params_sort(&r->list->params, &r->names) : TSR_OK;
 }
 
-/* The index of a file's tensor among all parameters; their number: it is not among them. */
+/* Returns the index of a file's tensor among the parameters of an index, or their number if it is
+ * not one of them. */
 static size_t find_param(const reader *r, const char *name)
 {
     size_t low = 0, high = r->list->params.count;
@@ -90,7 +93,7 @@ static size_t find_param(const reader *r, const char *name)
     return r->list->params.count;
 }
 
-/* Keeps the checksums of the file that is open, whose tensors are `params`. */
+/* Stores the checksums of the open file, whose tensors are `params`. */
 static tsr_status read_checksums(reader *r, const char *header, uint64_t header_bytes,
                                  const tsr__params *params)
 {
@@ -109,7 +112,7 @@ static tsr_status read_checksums(reader *r, const char *header, uint64_t header_
     return TSR_OK;
 }
 
-/* The header's hash tells whether all ranks read the same file. */
+/* Reads the header, and adds it to the hash by which ranks check that they read the same file. */
 static tsr_status read_header(reader *r, const tsr__params *params)
 {
     uint8_t bytes[8];
@@ -133,8 +136,8 @@ static tsr_status open_file(reader *r, const char *path, tsr__params *params)
     return read_header(r, params);
 }
 
-/* The file that has a tensor is open. Of an index, it is read again: what has been checked has to
- * be what is in it now. */
+/* Opens the file that has `param`, unless it is open. The header of a file of an index is read
+ * again, and checked to be the same as when the list was read. */
 static tsr_status open_for(reader *r, const tsr_shard_param *param)
 {
     if (r->open && (!param->file || (r->name && strcmp(r->name, param->file) == 0)))
@@ -164,7 +167,8 @@ static tsr_status open_for(reader *r, const tsr_shard_param *param)
     return with_path(r, status);
 }
 
-/* All headers, each once: an index lists the parameters of one file after those of another. */
+/* Opens each file of an index once, to hash all headers. The list has the parameters of one file
+ * after those of another. */
 static tsr_status hash_files(reader *r)
 {
     const tsr__params *params = &r->list->params;
@@ -204,7 +208,8 @@ static tsr_status compare(const reader *r, const tsr_checkpoint_entry *entry,
     return TSR_OK;
 }
 
-/* Both in the order of names: each entry's tensor, into found[count]. */
+/* Finds the tensor of each entry: found[count]. Entries and parameters are compared in the order of
+ * their names. */
 static tsr_status match(const reader *r, int count, const tsr_checkpoint_entry *entries,
                         const int *order, const tsr__params *params, const tsr__param_name *names,
                         bool strict, const tsr_shard_param **found)
@@ -249,7 +254,7 @@ static tsr_status move_in(void *user, uint64_t at, uint64_t size, void *data)
     return TSR_OK;
 }
 
-/* states[i]: of the checksum of what this rank has read of parameter i. */
+/* Sets states[i] to the checksum state of what this rank has read of parameter i. */
 static tsr_status read_all(reader *r, tsr_stream *stream, int count,
                            const tsr_checkpoint_entry *entries, const tsr_shard_param *const *found,
                            uint32_t *states)
@@ -273,9 +278,9 @@ static tsr_status read_all(reader *r, tsr_stream *stream, int count,
 /* Checksums -------------------------------------------------------------------------------------
  */
 
-/* What ranks read of each parameter, and its checksum. */
+/* The entries by which ranks read each parameter, and the states of its checksum. */
 typedef struct tally {
-    tsr_checkpoint_entry *entries; /* this rank's, or empty ones */
+    tsr_checkpoint_entry *entries; /* by parameter: this rank's entry, or an empty one */
     bool *mine, *complete;
     uint32_t *states;
 } tally;
@@ -310,7 +315,7 @@ static tsr_status tally_make(const reader *r, int count, const tsr_checkpoint_en
     return TSR_OK;
 }
 
-/* Compares the checksums of all tensors of which the ranks together have read everything. */
+/* Compares the checksums of all tensors that the ranks together have read completely. */
 static tsr_status check_sums(const reader *r, tsr_comm *comm, tally *t)
 {
     const tsr__params *params = params_of(r);

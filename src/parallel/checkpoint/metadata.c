@@ -1,4 +1,4 @@
-/* What a safetensors file says besides its tensors: pairs of texts. */
+/* Reads the metadata of a safetensors file: pairs of a key and a text. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -13,7 +13,8 @@ typedef struct search {
     char *text; /* NULL: not found yet */
 } search;
 
-/* Of any length: escapes are longer than what they stand for, and quotes make room for a zero. */
+/* Reads a text of any length. Its JSON form has enough bytes for it: escapes are longer than what
+ * they stand for, and the quotes leave room for the terminating zero. */
 static tsr_status read_text(tsr__json *json, search *s)
 {
     const size_t start = json->at;
@@ -55,7 +56,7 @@ static tsr_status read_header(tsr__json *json, search *s)
     }
 }
 
-/* The whole header is checked before: this is a second look. */
+/* Checks the full header first, and then parses it again for the key. */
 static tsr_status look(tsr__file *file, search *s)
 {
     tsr__params params = {0};

@@ -1,4 +1,5 @@
-/* Writing: into PATH.partial, which gets its name when it is whole, and on the disk. */
+/* Saving: ranks write into PATH.partial, which is renamed to PATH when it is complete and on the
+ * disk. */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,14 +20,15 @@ static const char who[] = "checkpoint_save";
 
 /* System calls --------------------------------------------------------------------------------- */
 
-/* A failed call on a file, as a status; `what` is what could not be done: "write". */
+/* Returns the status of a failed system call on a file; `what` is the verb for the error text, such
+ * as "write". */
 static tsr_status fail_call(int error, const char *what, const char *path)
 {
     tsr_status status = error == ENOENT || error == ENOTDIR ? TSR_ERR_NOT_FOUND : TSR_ERR_IO;
     return tsr__fail(status, "%s: cannot %s %s: %s", who, what, path, strerror(error));
 }
 
-/* Asked before each call, so that tests can make every one of them fail. */
+/* Called before each system call, so that tests can make each of them fail. */
 static bool faulty(const char *site)
 {
     if (!tsr__fault_hit(TSR__FAULT_IO, site))
@@ -39,10 +41,10 @@ typedef struct writer {
     tsr_comm *comm;
     int rank;
     bool checksums;
-    tsr__checksum checksum; /* of what this rank writes of a tensor */
+    tsr__checksum checksum; /* of this rank's part of the current tensor */
     char *path, *partial, *folder;
     int descriptor;
-    bool made; /* by this rank, and without its name yet */
+    bool made; /* this rank has created `partial`, and it has not been renamed yet */
 } writer;
 
 static tsr_status write_all(writer *w, const void *data, uint64_t size, uint64_t at)
@@ -76,7 +78,7 @@ static tsr_status sync_file(writer *w)
     return TSR_OK;
 }
 
-/* A name is on the disk when its folder is. */
+/* Synchronises the folder, because a file's name is on the disk only when its folder is. */
 static tsr_status sync_folder(const writer *w)
 {
     int folder = faulty("open folder") ? -1 : open(w->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -84,14 +86,15 @@ static tsr_status sync_folder(const writer *w)
         return fail_call(errno, "open", w->folder);
     int result = faulty("fsync folder") ? -1 : fsync(folder), error = errno;
     close(folder);
-    /* Some file systems cannot, and then need not. */
+    /* EINVAL: the file system does not support it, and does not need it. */
     return result == 0 || error == EINVAL ? TSR_OK : fail_call(error, "write", w->folder);
 }
 
 /* The file ------------------------------------------------------------------------------------- */
 
-/* Rank 0 makes the file, with its header and room for all of it: a disk that is too small says so
- * now. Whoever still writes into an older one of this name writes into a file without a name. */
+/* Rank 0 creates the file, with its header and space for all of it, so that a disk that is too
+ * small fails here. It unlinks an older file of this name first: a process that still writes to
+ * that one writes to a file without a name. */
 static tsr_status make_file(writer *w, const tsr__checkpoint_layout *layout)
 {
     if (unlink(w->partial) != 0 && errno != ENOENT)
@@ -112,7 +115,8 @@ static tsr_status make_file(writer *w, const tsr__checkpoint_layout *layout)
     return write_all(w, layout->header, layout->header_bytes, 0);
 }
 
-/* The others open what rank 0 has made, and see by its header that it is that very file. */
+/* The other ranks open the file that rank 0 has created. They recognise it by its size and
+ * header. */
 static tsr_status join_file(writer *w, const tsr__checkpoint_layout *layout)
 {
     struct stat info;
@@ -134,7 +138,8 @@ static tsr_status join_file(writer *w, const tsr__checkpoint_layout *layout)
     return TSR_OK;
 }
 
-/* Writes this rank's parts. states[count]: of their checksums, in the order of entries. */
+/* Writes this rank's parts. Sets states[count], the states of their checksums, in the order of
+ * entries. */
 static tsr_status write_parts(writer *w, tsr_stream *stream, int count,
                               const tsr_checkpoint_entry *entries,
                               const tsr__checkpoint_layout *layout, const bool *mine,
@@ -201,12 +206,12 @@ static tsr_status write_file(writer *w, tsr_stream *stream, int count,
     return tsr__checkpoint_agree(w->comm, who, status);
 }
 
-/* What all ranks have to have alike --------------------------------------------------------------
+/* Checks that ranks agree ------------------------------------------------------------------------
  */
 
 static uint64_t hash_entry(const tsr_checkpoint_entry *entry)
 {
-    /* Whoever does not divide has all of dim 0. */
+    /* A shard_dim of -1 stands for all of dimension 0. */
     const int64_t dim = entry->shard_dim < 0 ? 0 : entry->shard_dim;
     const int64_t kind[3] = {(int64_t)entry->dtype, entry->ndim, dim};
     uint64_t hash = tsr__hash(TSR__HASH_START, entry->name, strlen(entry->name) + 1);
@@ -253,13 +258,13 @@ static tsr_status check_same(tsr_comm *comm, int count, const tsr_checkpoint_ent
 
 /* Saving --------------------------------------------------------------------------------------- */
 
-/* The file that is to be replaced, through links, or made. Anything else of this name stays: a
- * device would be gone for all programs. */
+/* Finds the file to replace or create, and follows links. Only a regular file may be replaced:
+ * replacing a device, for example, would remove it for all programs. */
 static tsr_status find_file(const char *path, writer *w)
 {
     struct stat info;
     if (faulty("lstat") || lstat(path, &info) != 0) {
-        /* What is wrong with the folder shows when the file is made. */
+        /* If the folder is missing, creating the file fails later. */
         if (errno != ENOENT && errno != ENOTDIR)
             return fail_call(errno, "look at", path);
         w->path = tsr__strdup(path);

@@ -1,5 +1,4 @@
-/* Files of a training: parameters, the optimizer's state, and the number of steps in the metadata.
- */
+/* Files of parameters with the optimizer's state, and the number of steps in the metadata. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +62,7 @@ static tsr_status compare_kinds(const tsr__training_file *file)
                                 file->model_only ? 2 : 0);
 }
 
-/* The number of steps and the caller's metadata: an array to be freed. */
+/* Makes an array of the number of steps and the caller's metadata. The caller must free it. */
 static tsr_status join_metadata(const tsr__training_file *file, const char *steps,
                                 const char *const *given, const char ***out)
 {

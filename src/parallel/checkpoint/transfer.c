@@ -5,7 +5,7 @@
 
 #define PIECE_BYTES (UINT64_C(1) << 20)
 
-/* What is being moved. */
+/* A transfer between an entry's memory and a file. */
 typedef struct mover {
     const tsr_checkpoint_entry *entry;
     tsr__checkpoint_part part;
@@ -14,12 +14,12 @@ typedef struct mover {
     void *file;
 } mover;
 
-/* Elements first … first + count − 1 of the part, which are at `data`: what follows each other in
- * the part follows each other in the file up to the end of a row. */
+/* Moves elements first … first + count − 1 of the part, which are at `data`. Elements that are
+ * adjacent in the part are adjacent in the file up to the end of a row. */
 static tsr_status move_elements(const mover *m, uint64_t first, uint64_t count, uint8_t *data)
 {
     const tsr__checkpoint_part *part = &m->part;
-    /* Rows of a part that has all of each are one. */
+    /* If the part has full rows, all rows are one range of the file. */
     const bool whole = part->row == part->whole_row;
     while (count > 0) {
         const uint64_t row = first / part->row, column = first % part->row;
@@ -63,7 +63,7 @@ static tsr_status move_flat(const mover *m, tsr_stream *stream, const tsr_tensor
     return status;
 }
 
-/* A tensor with gaps goes through one without. */
+/* Moves a non-contiguous tensor through a contiguous copy. */
 static tsr_status move_strided(const mover *m, tsr_stream *stream, bool saving)
 {
     const tsr_layout *layout = tsr_tensor_layout(m->entry->tensor);

@@ -72,7 +72,7 @@ static tsr_status add_units(tsr_fsdp *model, const tsr_fsdp_params *params)
     return TSR_OK;
 }
 
-/* Layers give their memory up: from now on it comes from here. Taking it away does not fail. */
+/* Takes the memory of all layers away; from now on the model lends it to them. This cannot fail. */
 static void empty_layers(tsr_fsdp *model)
 {
     for (int u = 0; u < model->unit_count; u++)
@@ -97,7 +97,7 @@ static tsr_status check_params(const tsr_fsdp_params *params)
     return TSR_OK;
 }
 
-/* What each rank can do by itself. */
+/* The part of the creation that needs no other rank. */
 static tsr_status prepare(tsr_fsdp *model, const tsr_fsdp_params *params)
 {
     TSR__TRY(check_params(params));
@@ -154,7 +154,7 @@ tsr_status tsr_fsdp_create(const tsr_fsdp_params *params, tsr_fsdp **out)
 
 static void finish_param(tsr__fsdp_param *p)
 {
-    /* How these end concerns nobody any more. */
+    /* The results of these requests are not needed any more. */
     (void)!tsr_group_wait(&p->gathering);
     (void)!tsr_group_wait(&p->reducing);
     tsr_tensor_destroy(&p->seen.tensor);

@@ -1,4 +1,4 @@
-/* Checkpoints of FSDP models: this rank's shard of each parameter, and the optimizer's state for
+/* Checkpoints of FSDP models. This rank's shard of each parameter, and the optimizer's state for
  * it, are entries of one file. */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Whole gradients: a unit's backward pass writes them, then they are reduced, and each rank keeps
+/* Full gradients: a unit's backward pass writes them, then they are reduced, and each rank keeps
  * those of its shards. */
 #include "parallel/fsdp/fsdp.h"
 
@@ -13,7 +13,7 @@ static tsr_status new_extra(tsr_fsdp *model, tsr__fsdp_param *p)
                              (int64_t[]){(int64_t)p->range.count}, &p->extra);
 }
 
-/* A slot that is free, or becomes free when what is in it has been reduced. */
+/* Takes a free slot, or blocks until one whose gradients are being reduced is free. */
 static tsr_status take_slot(tsr_fsdp *model, int unit)
 {
     int index = -1;
@@ -38,7 +38,8 @@ static tsr_status view_grad(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_
     if (!p->resident)
         return tsr__fsdp_view(model->grad_slots[u->grad_slot].memory, p->grad_slot_bytes,
                               model->grad_dtype, p->seen.ndim, p->shape, &p->seen.grad);
-    /* Its own memory is as large: only a second gradient needs some other. */
+    /* A resident parameter's own gradient memory has this size; only a second gradient needs
+     * more. */
     if (p->grad_holds)
         TSR__TRY(new_extra(model, p));
     return tsr_tensor_reshape(p->grad_holds ? p->extra : p->grad, p->seen.ndim, p->shape,
@@ -68,7 +69,7 @@ static void leave_slot(tsr_fsdp *model, tsr__fsdp_unit *u)
     u->grad_slot = -1;
 }
 
-/* What the pass has given, unless it is being reduced. */
+/* Discards the gradient that the pass has written, unless it is being reduced. */
 static void drop_grad(tsr__fsdp_param *p)
 {
     tsr_tensor_destroy(&p->seen.grad);
@@ -87,7 +88,7 @@ void tsr__fsdp_drop_grads(tsr_fsdp *model, int unit)
 /* Reducing --------------------------------------------------------------------------------------
  */
 
-/* All ranks get all of it, and take their range. */
+/* Each rank gets the full sum, and takes its range. */
 static tsr_status scatter_by_rank(tsr_fsdp *model, const tsr__fsdp_param *p, tsr_tensor *whole,
                                   tsr_tensor *to)
 {
@@ -127,12 +128,13 @@ static tsr_status reduce_param(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fs
     return TSR_OK;
 }
 
-/* What was sent before another parameter failed: half a pass is none. */
+/* After a failure of another parameter: discards the gradients of the pass that are already being
+ * reduced, so that either all parameters of the unit have the gradient or none. */
 static void take_back(tsr_fsdp *model, const tsr__fsdp_unit *u)
 {
     for (int i = u->first; i < u->first + u->count; i++) {
         tsr__fsdp_param *p = &model->params[i];
-        if (p->reduced) /* where that fails, so has the group */
+        if (p->reduced) /* if this fails, the group has failed */
             (void)!tsr_group_wait(&p->reducing);
         p->reduced = false;
         drop_grad(p);
@@ -184,7 +186,8 @@ tsr_status tsr__fsdp_collect(tsr_fsdp *model, int unit)
     return first;
 }
 
-/* A unit in a backward pass was collected when that began, and its slot is being written. */
+/* Leaves out units in a backward pass: each was collected when the pass began, and its slot is
+ * being written. */
 tsr_status tsr__fsdp_collect_all(tsr_fsdp *model)
 {
     for (int u = 0; u < model->unit_count; u++) {

@@ -1,4 +1,4 @@
-/* How an FSDP model lies in memory: its shards, and the slots of its units. */
+/* The layout of an FSDP model in memory: its shards, and the slots of its units. */
 #include "parallel/fsdp/fsdp.h"
 
 #include "base/checked.h"
@@ -15,8 +15,8 @@ static bool has_master(const tsr_fsdp *model, const tsr__fsdp_param *p)
     return model->masters && p->seen.dtype != TSR_F32;
 }
 
-/* Lays all shards out, one behind the other, all of a kind together: once to count, once to make
- * them. */
+/* Lays out all shards, those of the same kind after each other. It is called twice: to count the
+ * memory, and to make the tensors. */
 static tsr_status lay_out(tsr_fsdp *model)
 {
     tsr__fsdp_param *const params = model->params, *const end = params + model->param_count;
@@ -48,11 +48,12 @@ tsr_status tsr__fsdp_make_shards(tsr_fsdp *model)
     return lay_out(model);
 }
 
-/* Places in slots; their size is that of the largest unit. */
+/* Sets the parameters' positions in slots, and allocates the slots, which have the size of the
+ * largest unit. */
 tsr_status tsr__fsdp_make_slots(tsr_fsdp *model)
 {
     uint64_t most = 0, max_grad = 0;
-    /* Parameters without elements have a place in a slot, too: one without elements. */
+    /* Parameters without elements need a slot too; it may have 0 bytes. */
     bool any = false;
     for (int u = 0; u < model->unit_count; u++) {
         tsr__fsdp_unit *unit = &model->units[u];

@@ -16,7 +16,7 @@ tsr_status tsr__fsdp_idle(const tsr_fsdp *model, const char *who)
     return TSR_OK;
 }
 
-/* Coming and going -------------------------------------------------------------------------------
+/* Showing and hiding -----------------------------------------------------------------------------
  */
 
 static tsr_status show(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_param *p)
@@ -51,7 +51,7 @@ static tsr_status show_all(tsr_fsdp *model, int unit)
     return TSR_OK;
 }
 
-/* Those that come next, as far as there are slots. */
+/* Starts to gather the next units, if there are slots. */
 static tsr_status gather_ahead(tsr_fsdp *model, int unit, tsr_pass pass)
 {
     const int step = pass == TSR_PASS_FORWARD ? 1 : -1;
@@ -69,12 +69,12 @@ static tsr_status begin(tsr_fsdp *model, int unit, tsr_pass pass)
 {
     const int step = pass == TSR_PASS_FORWARD ? 1 : -1;
     bool room = false;
-    /* The device works while this thread waits. */
+    /* Submits the recorded work, so that the device works while this thread waits. */
     TSR__TRY(tsr_stream_submit(model->stream));
     TSR__TRY(tsr__fsdp_gather(model, unit, unit, step, &room));
     TSR__REQUIRE(room, "fsdp_begin: %d units are in use, and there is memory for no more",
                  model->slot_count);
-    /* From here on no other unit gets its slot. */
+    /* From here on the unit cannot lose its slot. */
     model->units[unit].in_use = true;
     TSR__TRY(tsr__fsdp_gathered(model, unit));
     TSR__TRY(gather_ahead(model, unit, pass));
@@ -153,7 +153,7 @@ tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit, const tsr_layer_saved *s
     return status;
 }
 
-/* Looking ---------------------------------------------------------------------------------------
+/* Queries ----------------------------------------------------------------------------------------
  */
 
 int tsr_fsdp_parameter_count(const tsr_fsdp *model, int unit)

@@ -74,7 +74,7 @@ tsr_status tsr__fsdp_take_plan(tsr_fsdp *model, const tsr_fsdp_params *params)
     return status;
 }
 
-/* All ranks execute one plan. */
+/* Checks that all ranks have the same plan. */
 tsr_status tsr__fsdp_compare_plans(tsr_fsdp *model)
 {
     char *text = NULL;

@@ -1,5 +1,6 @@
-/* Device memory for all shards of one kind: as few tensors as the device's limit for one allows,
- * cut into parts one behind the other. The parts are gone through twice: to count, and to make. */
+/* Device memory for all shards of one kind. It uses the smallest number of tensors that the
+ * device's limit for one allocation permits, and divides them into parts. The caller goes through
+ * the parts twice: first to count the memory, then to make them. */
 #include "parallel/fsdp/fsdp.h"
 
 #include "base/alloc.h"

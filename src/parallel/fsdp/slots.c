@@ -1,11 +1,12 @@
-/* Whole parameters: units take turns in slots, and stay there, to be used again, until another unit
- * needs the slot. A gathering starts when the device has done what was recorded before, so that one
- * may be written into the memory of a unit that is still being computed with. */
+/* Memory for full parameters: units share a few slots. A unit stays in its slot, so that it can be
+ * used again, until another unit needs the slot. Gathering starts when the device has done what was
+ * recorded before, so a unit may be gathered into memory that is still in use by the previous
+ * one. */
 #include "parallel/fsdp/fsdp.h"
 
 #include "tessera/ops.h"
 
-/* Rank by rank, where the ranges are not in the ranks' order. */
+/* Gathers by one broadcast for each rank, for ranges that are not in the order of ranks. */
 static tsr_status gather_by_rank(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_tensor *whole)
 {
     for (int r = 0; r < model->size; r++) {
@@ -34,7 +35,7 @@ static tsr_status gather_param(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_te
     return status;
 }
 
-/* Whether a unit may lose its slot: it is not in use, nor about to be. */
+/* Returns whether a unit may lose its slot: it is not in use, and not one of the next units. */
 static bool may_go(const tsr_fsdp *model, int unit, int from, int step)
 {
     const int ahead = (unit - from) * step;

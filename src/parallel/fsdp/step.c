@@ -26,7 +26,7 @@ static bool steps(const tsr__fsdp_param *p)
     return p->grad_holds && p->range.count > 0;
 }
 
-/* Whether `next` is the part behind `last` in the same memory. */
+/* Returns whether `next` is the part after `last` in the same memory. */
 static bool follows(const tsr_tensor *last, const tsr_tensor *next)
 {
     if (!last || !next)
@@ -44,8 +44,8 @@ static bool joins(const tsr__fsdp_param *last, const tsr__fsdp_param *next)
            follows(last->master, next->master);
 }
 
-/* The last of the parameters that one launch can step along with the first: it costs as much as
- * thousands of elements, and most parameters are small. */
+/* Returns the last of the parameters that one dispatch can step together with the first. A dispatch
+ * costs as much as thousands of elements, and most parameters are small. */
 static int last_joined(const tsr_fsdp *model, int first)
 {
     int last = first;
@@ -60,7 +60,8 @@ static int last_joined(const tsr_fsdp *model, int first)
     return last;
 }
 
-/* From the first's first element to the last's last one. What is between two parts is nobody's. */
+/* Makes a view from the first element of `first` to the last one of `last`. The padding between two
+ * parts is unused, and may be stepped too. */
 static tsr_status join(const tsr_tensor *first, const tsr_tensor *last, tsr_tensor **out)
 {
     if (!first)
@@ -97,8 +98,8 @@ static tsr_status step_joined(tsr_fsdp *model, int first, int last,
     return status;
 }
 
-/* One of both has params, which are checked: a rank may have nothing to step, and counts all the
- * same. */
+/* Exactly one of the two params is not NULL. They have been checked before, because a rank without
+ * anything to step must fail or count like the others. */
 static tsr_status step(tsr_fsdp *model, const char *who, const tsr_sgd_params *sgd_params,
                        const tsr_adamw_params *adamw_params)
 {
@@ -111,7 +112,7 @@ static tsr_status step(tsr_fsdp *model, const char *who, const tsr_sgd_params *s
             i = last_joined(model, first);
             TSR__TRY(step_joined(model, first, i, sgd_params, adamw_params));
         }
-        /* Whoever calls again after a failure does not step them again. */
+        /* A call after a failure does not step them again. */
         for (int done = first; done <= i; done++)
             model->params[done].grad_holds = false;
     }

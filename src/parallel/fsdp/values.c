@@ -3,7 +3,7 @@
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
-/* This rank's range of a tensor that has all of a parameter's part. */
+/* Copies this rank's range from a tensor that has all elements of a parameter. */
 static tsr_status copy_range(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_tensor *from)
 {
     const tsr_layout *layout = tsr_tensor_layout(from);

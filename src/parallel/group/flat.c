@@ -1,4 +1,5 @@
-/* Operands as the communicator needs them: contiguous, each rank's block behind the one before. */
+/* Makes operands as the communicator needs them: contiguous, with the ranks' blocks in the order of
+ * ranks. */
 #include "parallel/group/group.h"
 #include "tessera/ops.h"
 

@@ -1,4 +1,4 @@
-/* A request from its creation to its end. */
+/* Requests: creation, queue, end, and the communicator's operation for each. */
 #include "base/alloc.h"
 #include "gpu/stream/host_access.h"
 #include "parallel/group/group.h"

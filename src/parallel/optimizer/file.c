@@ -19,7 +19,7 @@ static tsr_status list_item(const tsr_optimizer *optimizer, const tsr__optimizer
     return tsr__training_add_state(list, &entry, "moment2", item->moment2);
 }
 
-/* The file's entries, with everything they name at rest. */
+/* Lists the file's entries, after waiting until nothing that they refer to is in use. */
 static tsr_status prepare(const tsr_optimizer *optimizer, const char *who, bool model_only,
                           bool saving, tsr__training_list *list)
 {

@@ -136,7 +136,8 @@ static tsr_status check_tensor(const tsr_optimizer *optimizer, const char *who,
     return TSR_OK;
 }
 
-/* Room for `count` items after those there are, zeroed. They count once they are complete. */
+/* Makes room for `count` zeroed items after the existing ones. The caller adds them to item_count
+ * when they are complete. */
 static tsr_status make_room(tsr_optimizer *optimizer, int count)
 {
     void *items = optimizer->items;
@@ -290,7 +291,7 @@ tsr_status tsr_optimizer_add_fsdp(tsr_optimizer *optimizer, tsr_fsdp *model)
 /* Steps -----------------------------------------------------------------------------------------
  */
 
-/* A layer's gradient may hold values that count as 0, or not exist yet. */
+/* A layer's gradient may not exist yet, or hold values that count as 0. */
 static bool has_gradient(const tsr__optimizer_item *item)
 {
     if (!item->layer)

@@ -1,8 +1,7 @@
-/* The inside of optimizers.
+/* Internals of optimizers.
  *
- *     optimizer.c  what they hold, and steps
- *     file.c       checkpoints
- */
+ *     optimizer.c  parameters, their state, and steps
+ *     file.c       checkpoints */
 #ifndef TSR_PARALLEL_OPTIMIZER_OPTIMIZER_H
 #define TSR_PARALLEL_OPTIMIZER_OPTIMIZER_H
 
@@ -10,12 +9,12 @@
 #include "tessera/optimizer.h"
 
 typedef struct tsr__optimizer_item {
-    tsr_layer *layer; /* whose parameter `index` it is; NULL: `own` */
+    tsr_layer *layer; /* the item is parameter `index` of this layer; NULL: the item is `own` */
     int index;
     tsr_parameter own; /* the tensors are views, the name a copy */
     char *name;
     tsr_tensor *moment1, *moment2, *master;
-    bool stepped; /* by a step that has not finished */
+    bool stepped; /* a step that has not finished has stepped it */
 } tsr__optimizer_item;
 
 typedef struct tsr__optimizer_model {
